@@ -1,0 +1,218 @@
+// Package cli is what the commands share at their doors: flags through kong,
+// variables through an injected lookup, hand-laid help pages, the words of an
+// error and the exit status. It knows nothing about what a command does.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit statuses that all commands share. A command with more of them says so
+// on its help page and returns an [ExitError].
+const (
+	ExitDone   = 0
+	ExitFailed = 1
+	ExitUsage  = 2
+)
+
+// Env is the outside world as a command sees it. Nothing below cmd reads the
+// process's environment or streams by itself.
+type Env struct {
+	Args      []string // without the program's name
+	LookupEnv func(string) (string, bool)
+	Environ   func() []string // the whole environment, as "NAME=value"
+	Stdin     io.Reader
+	Stdout    io.Writer // the product only
+	Stderr    io.Writer // everything else
+}
+
+// Getenv returns the variable's value, "" when it is unset.
+func (e *Env) Getenv(name string) string {
+	v, _ := e.LookupEnv(name)
+	return v
+}
+
+// A Program is one command line tool.
+//
+// Grammar points at a kong struct whose leaf commands have a method
+// Run(context.Context, *Env) error. A flag tagged var:"NAME" takes its value
+// from that variable when it is absent from the command line; the tag's
+// default comes last.
+//
+// Help holds the hand-laid pages: "" is the program's, "submit" (or
+// "payload decode") a command's.
+type Program struct {
+	Name    string
+	Grammar any
+	Help    map[string]string
+}
+
+// A UsageError is a command line that cannot be used: exit status 2.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Usagef makes a [UsageError].
+func Usagef(format string, args ...any) error {
+	return &UsageError{Err: fmt.Errorf(format, args...)}
+}
+
+// An ExitError ends the program with its own status. Err may be nil when
+// everything has been said already.
+type ExitError struct {
+	Status int
+	Err    error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Status)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// A HintError carries one line that says what to type next.
+type HintError struct {
+	Err  error
+	Hint string
+}
+
+func (e *HintError) Error() string { return e.Err.Error() }
+func (e *HintError) Unwrap() error { return e.Err }
+
+// WithHint attaches a hint to err; nil stays nil.
+func WithHint(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return &HintError{Err: err, Hint: fmt.Sprintf(format, args...)}
+}
+
+// exit unwinds kong's help, which offers no other way back than os.Exit.
+type exit int
+
+// Run parses env.Args, calls the selected command and returns the exit status.
+func (p Program) Run(ctx context.Context, env *Env) (status int) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case exit:
+			status = int(r)
+		default:
+			panic(r)
+		}
+	}()
+	if len(env.Args) == 1 && (env.Args[0] == "--version" || env.Args[0] == "version") {
+		fmt.Fprintf(env.Stdout, "%s %s\n", p.Name, Version())
+		return ExitDone
+	}
+	if len(env.Args) == 0 {
+		fmt.Fprint(env.Stderr, p.Help[""])
+		return ExitUsage
+	}
+	parser, err := kong.New(p.Grammar,
+		kong.Name(p.Name),
+		kong.Writers(env.Stdout, env.Stderr),
+		kong.Exit(func(code int) { panic(exit(code)) }),
+		kong.Help(func(_ kong.HelpOptions, kctx *kong.Context) error {
+			_, err := io.WriteString(env.Stdout, p.page(kctx))
+			return err
+		}),
+		kong.Resolvers(variables(env.LookupEnv)),
+	)
+	if err != nil {
+		panic(fmt.Sprintf("%s: grammar: %v", p.Name, err)) // a fault of ours; every test meets it
+	}
+	kctx, err := parser.Parse(env.Args)
+	if err != nil {
+		return p.report(env, WithHint(&UsageError{Err: err}, "%s --help", p.Name))
+	}
+	kctx.BindTo(ctx, (*context.Context)(nil))
+	return p.report(env, kctx.Run(env))
+}
+
+// page returns the most specific help page for the commands selected so far.
+func (p Program) page(kctx *kong.Context) string {
+	words := []string{}
+	for _, path := range kctx.Path {
+		if path.Command != nil {
+			words = append(words, path.Command.Name)
+		}
+	}
+	for n := len(words); n > 0; n-- {
+		if page, ok := p.Help[strings.Join(words[:n], " ")]; ok {
+			return page
+		}
+	}
+	return p.Help[""]
+}
+
+// report says what went wrong, once, and turns it into an exit status.
+func (p Program) report(env *Env, err error) int {
+	if err == nil {
+		return ExitDone
+	}
+	status := ExitFailed
+	var usage *UsageError
+	if errors.As(err, &usage) {
+		status = ExitUsage
+	}
+	var ended *ExitError
+	if errors.As(err, &ended) {
+		status = ended.Status
+		if ended.Err == nil {
+			return status
+		}
+	}
+	fmt.Fprintf(env.Stderr, "%s: error: %s\n", p.Name, err)
+	var hint *HintError
+	if errors.As(err, &hint) {
+		fmt.Fprintf(env.Stderr, "%s: hint: %s\n", p.Name, hint.Hint)
+	}
+	return status
+}
+
+// variables resolves flags tagged var:"NAME" from the environment. Kong's own
+// env tag reads os.Environ, which tests could not replace.
+func variables(lookup func(string) (string, bool)) kong.Resolver {
+	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		for _, name := range flag.Tag.GetAll("var") {
+			if v, ok := lookup(name); ok && v != "" {
+				return v, nil
+			}
+		}
+		return nil, nil
+	})
+}
+
+// Version is the module's version, or the commit it was built from, taken from
+// the build information of the running binary.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	revision, dirty := "devel", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && len(s.Value) >= 12:
+			revision = s.Value[:12]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+dirty"
+		}
+	}
+	return revision + dirty
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+type grammar struct {
+	Render renderCmd `cmd:""`
+}
+
+type renderCmd struct {
+	Kind string `arg:""`
+	GPU  string `var:"KERNELBOT_GPU" default:"CPU_BK"`
+}
+
+func (c *renderCmd) Run(_ context.Context, env *Env) error {
+	switch c.Kind {
+	case "usage":
+		return Usagef("no such kind")
+	case "trouble":
+		return &ExitError{Status: 75, Err: WithHint(errors.New("disk full"), "free some space")}
+	}
+	fmt.Fprintf(env.Stdout, "%s on %s\n", c.Kind, c.GPU)
+	return nil
+}
+
+func TestRun(t *testing.T) {
+	help := map[string]string{"": "program page\n", "render": "render page\n"}
+	for _, tt := range []struct {
+		name           string
+		args           []string
+		vars           map[string]string
+		status         int
+		stdout, stderr string
+	}{
+		{name: "default", args: []string{"render", "x"}, stdout: "x on CPU_BK\n"},
+		{name: "variable beats default", args: []string{"render", "x"}, vars: map[string]string{"KERNELBOT_GPU": "H100_BK"}, stdout: "x on H100_BK\n"},
+		{name: "flag beats variable", args: []string{"render", "x", "--gpu", "B200_BK"}, vars: map[string]string{"KERNELBOT_GPU": "H100_BK"}, stdout: "x on B200_BK\n"},
+		{name: "help of a command", args: []string{"render", "--help"}, stdout: "render page\n"},
+		{name: "help of the program", args: []string{"--help"}, stdout: "program page\n"},
+		{name: "nothing asked", status: 2, stderr: "program page\n"},
+		{name: "unknown flag", args: []string{"render", "x", "--gup", "a"}, status: 2, stderr: "t: error: unknown flag --gup, did you mean \"--gpu\"?\nt: hint: t --help\n"},
+		{name: "usage", args: []string{"render", "usage"}, status: 2, stderr: "t: error: no such kind\n"},
+		{name: "own status", args: []string{"render", "trouble"}, status: 75, stderr: "t: error: disk full\nt: hint: free some space\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			p := Program{Name: "t", Grammar: &grammar{}, Help: help}
+			status := p.Run(context.Background(), &Env{
+				Args:      tt.args,
+				LookupEnv: func(k string) (string, bool) { v, ok := tt.vars[k]; return v, ok },
+				Stdout:    &stdout, Stderr: &stderr,
+			})
+			if status != tt.status || stdout.String() != tt.stdout || stderr.String() != tt.stderr {
+				t.Errorf("Run(%q) = %d, stdout %q, stderr %q; want %d, %q, %q",
+					tt.args, status, &stdout, &stderr, tt.status, tt.stdout, tt.stderr)
+			}
+		})
+	}
+}

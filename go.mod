@@ -1,0 +1,32 @@
+module github.com/gpu-mode/kbgen
+
+go 1.26.0
+
+require (
+	github.com/alecthomas/kong v1.17.0
+	github.com/bmatcuk/doublestar/v4 v4.10.4
+	github.com/buildkite/go-buildkite/v3 v3.13.0
+	github.com/buildkite/go-pipeline v0.18.1
+	github.com/buildkite/terminal-to-html/v3 v3.17.1
+	github.com/google/go-cmp v0.7.0
+	github.com/google/uuid v1.6.0
+	github.com/rogpeppe/go-internal v1.16.0
+	github.com/xeipuuv/gojsonschema v1.2.0
+	golang.org/x/sync v0.24.0
+	golang.org/x/sys v0.49.0
+	golang.org/x/term v0.47.0
+	golang.org/x/time v0.16.0
+	gopkg.in/yaml.v3 v3.0.1
+)
+
+require (
+	github.com/buildkite/interpolate v0.1.5 // indirect
+	github.com/cenkalti/backoff v1.1.1-0.20171020064038-309aa717adbf // indirect
+	github.com/google/go-querystring v1.0.0 // indirect
+	github.com/kr/pretty v0.3.1 // indirect
+	github.com/oleiade/reflections v1.1.0 // indirect
+	github.com/xeipuuv/gojsonpointer v0.0.0-20180127040702-4e3ac2762d5f // indirect
+	github.com/xeipuuv/gojsonreference v0.0.0-20180127040603-bd5ef7bd5415 // indirect
+	golang.org/x/net v0.43.0 // indirect
+	golang.org/x/tools v0.36.0 // indirect
+)
