@@ -1,0 +1,218 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Languages and modes a payload may name.
+const (
+	LangPython = "py"
+	LangCUDA   = "cu"
+
+	ModeTest        = "test"
+	ModeBenchmark   = "benchmark"
+	ModeProfile     = "profile"
+	ModePrivate     = "private"
+	ModeLeaderboard = "leaderboard"
+
+	RankLast = "last"
+	RankMean = "mean"
+	RankGeom = "geom"
+)
+
+// Languages, Modes and Rankings list what a payload may say.
+func Languages() []string { return []string{LangPython, LangCUDA} }
+func Modes() []string {
+	return []string{ModeTest, ModeBenchmark, ModeProfile, ModePrivate, ModeLeaderboard}
+}
+func Rankings() []string { return []string{RankLast, RankMean, RankGeom} }
+
+// A Payload is Kernelbot's task configuration together with the submission:
+// everything one evaluation needs. The order of Sources, Defines and of the
+// parameters inside a case is significant and kept.
+type Payload struct {
+	Main         string   // py only: the tester, a name in Sources
+	Sources      Files    // files to create; for cu also nvcc's arguments, in this order
+	Headers      Files    // cu only: created, not compiled
+	Defines      []Define // cu only
+	CompileFlags []string // cu only; carried, but Kernelbot's evaluator never reads it
+	IncludeDirs  []string // cu only: directories that exist on the machine
+	Libraries    []string // cu only: read by the evaluator, though Kernelbot never sends it
+
+	Lang       string  // one of Languages
+	Arch       *string // nvcc's architecture suffix, "90a"; nil means native; unused for py
+	Benchmarks []Case
+	Tests      []Case
+	Mode       string // one of Modes
+
+	TestTimeout      Timeout
+	BenchmarkTimeout Timeout // also each profile run's
+	RankedTimeout    Timeout
+
+	RankingBy string // one of Rankings; "" is written as RankLast
+	Seed      *int64 // the leaderboard's secret seed; nil leaves the tester without one
+	MultiGPU  bool
+}
+
+// A File is a name without any directory and its text.
+type File struct{ Name, Text string }
+
+// Files keep their order; names occur once.
+type Files []File
+
+// Get returns the text of the file of that name.
+func (f Files) Get(name string) (string, bool) {
+	for _, file := range f {
+		if file.Name == name {
+			return file.Text, true
+		}
+	}
+	return "", false
+}
+
+// A Define is one macro for the compiler; without a Value it is -D<name>.
+type Define struct {
+	Name  string
+	Value *string
+}
+
+// A Timeout limits the tester process of one phase, in seconds of wall time.
+// The zero value is an absent key: 180 seconds.
+type Timeout struct {
+	set       bool
+	unlimited bool
+	seconds   float64
+}
+
+// DefaultTimeout stands for an absent limit.
+const DefaultTimeout = 180 * time.Second
+
+// maxTimeout keeps a limit inside time.Duration and inside reason: a year.
+const maxTimeout = 366 * 24 * 3600
+
+// Seconds is a limit of n seconds.
+func Seconds(n float64) Timeout { return Timeout{set: true, seconds: n} }
+
+// NoLimit is JSON's null: the tester may run for as long as the job does.
+func NoLimit() Timeout { return Timeout{set: true, unlimited: true} }
+
+// Limit returns the limit; limited is false when there is none.
+func (t Timeout) Limit() (d time.Duration, limited bool) {
+	switch {
+	case !t.set:
+		return DefaultTimeout, true
+	case t.unlimited:
+		return 0, false
+	}
+	return time.Duration(t.seconds * float64(time.Second)), true
+}
+
+type namedTimeout struct {
+	key   string
+	limit Timeout
+}
+
+// timeouts lists the limits in the order they are written.
+func (p *Payload) timeouts() []namedTimeout {
+	return []namedTimeout{
+		{"test_timeout", p.TestTimeout},
+		{"benchmark_timeout", p.BenchmarkTimeout},
+		{"ranked_timeout", p.RankedTimeout},
+	}
+}
+
+func (t Timeout) node() node {
+	if t.unlimited {
+		return node{}
+	}
+	if t.seconds == float64(int64(t.seconds)) {
+		return node{kind: kindNumber, text: fmt.Sprint(int64(t.seconds))}
+	}
+	return node{kind: kindNumber, text: floatRepr(t.seconds)}
+}
+
+// A FieldError reports one part of a document whose value cannot be used.
+type FieldError struct {
+	Path string // "payload: sources", "result: runs.test.run"
+	Got  string // in words, without the submission's text
+	Want string
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("%s: got %s, want %s", e.Path, e.Got, e.Want)
+}
+
+// Validate returns every fault that would keep a payload from being evaluated,
+// joined. File names must be plain: Kernelbot creates no directories.
+func (p *Payload) Validate() error {
+	var faults []error
+	fault := func(key, got, want string) {
+		faults = append(faults, &FieldError{"payload: " + key, got, want})
+	}
+	oneOf := func(key, got string, want []string) {
+		if !slices.Contains(want, got) {
+			fault(key, short(got), fmt.Sprintf("one of %q", want))
+		}
+	}
+	oneOf("lang", p.Lang, Languages())
+	oneOf("mode", p.Mode, Modes())
+	if p.RankingBy != "" {
+		oneOf("ranking_by", p.RankingBy, Rankings())
+	}
+	for _, t := range p.timeouts() {
+		if s := t.limit.seconds; !(s >= 0 && s <= maxTimeout) {
+			fault(t.key, fmt.Sprint(s), fmt.Sprintf("0 to %d seconds, or null for no limit", maxTimeout))
+		}
+	}
+	if _, ok := p.Sources.Get(p.Main); p.Lang == LangPython && !ok {
+		fault("main", short(p.Main), "the name of a file in sources")
+	}
+	faults = append(faults, p.validateNames()...)
+	return errors.Join(faults...)
+}
+
+func (p *Payload) validateNames() (faults []error) {
+	if len(p.Sources) == 0 {
+		faults = append(faults, &FieldError{"payload: sources", "no files", "at least one"})
+	}
+	seen := map[string]bool{}
+	for _, f := range slices.Concat(p.Sources, p.Headers) {
+		if !plainName(f.Name) || seen[f.Name] {
+			faults = append(faults, &FieldError{"payload: sources", "the file name " + short(f.Name), "plain file names, each once"})
+		}
+		seen[f.Name] = true
+	}
+	for _, d := range p.Defines {
+		if !identifier(d.Name) {
+			faults = append(faults, &FieldError{"payload: defines", "the name " + short(d.Name), "an identifier"})
+		}
+	}
+	return faults
+}
+
+// plainName tells whether name can be created in a directory as it stands.
+func plainName(name string) bool {
+	return name != "" && name != "." && name != ".." && len(name) <= 255 && !strings.ContainsAny(name, "/\x00") && !strings.HasPrefix(name, "-")
+}
+
+func identifier(name string) bool {
+	for i, r := range name {
+		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// short quotes a foreign name for an error.
+func short(s string) string {
+	if len(s) > 60 {
+		return fmt.Sprintf("%.60q…", s)
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,179 @@
+package schema
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// MaxResult is the limit on result.json, in bytes. A profile's trace is the
+// one large thing in it.
+const MaxResult = 64 << 20
+
+// DecodeResult reads a result.json, Kernelbot's own or [Result.Encode]'s.
+//
+// Keys it does not know are ignored; known ones have their exact spelling and
+// type. success, error, system, run_id and outcome may be missing; times
+// without an offset are taken as UTC, with more than six fraction digits cut.
+//
+// Errors name the key, and quote no output of a submission.
+func DecodeResult(data []byte) (*Result, error) {
+	if len(data) > MaxResult {
+		return nil, &FieldError{"result", fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("at most %d", MaxResult)}
+	}
+	root, err := parseJSON(data)
+	if err != nil {
+		return nil, fmt.Errorf("result: json: %w", err)
+	}
+	if root.kind != kindObject {
+		return nil, &FieldError{"result", root.kind.String(), kindObject.String()}
+	}
+	d := &fields{node: root, path: "result: "}
+	r := &Result{Success: d.bool("success", false), System: SystemInfo{DeviceCount: 1}, RunID: d.str("run_id", false)}
+	if !d.null("error") {
+		r.Error = d.str("error", true)
+	}
+	if s := d.sub("system"); s != nil {
+		r.System = s.system()
+		d.keep(s)
+	}
+	if o := d.sub("outcome"); o != nil {
+		r.Outcome = o.outcome()
+		d.keep(o)
+	}
+	if runs := d.sub("runs"); runs != nil {
+		r.Runs = runs.runs()
+		d.keep(runs)
+	} else {
+		d.fault("runs", "no such key", kindObject.String())
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	return r, nil
+}
+
+// sub returns the fields of an object member; nil when it is absent or null.
+func (d *fields) sub(key string) *fields {
+	if d.null(key) {
+		return nil
+	}
+	v := d.get(key, true, kindObject)
+	if v == nil {
+		return nil
+	}
+	return &fields{node: v, path: d.path + key + "."}
+}
+
+// keep takes over the fault found while reading a member.
+func (d *fields) keep(sub *fields) {
+	if d.err == nil {
+		d.err = sub.err
+	}
+}
+
+func (d *fields) system() SystemInfo {
+	s := SystemInfo{
+		GPU: d.str("gpu", false), DeviceCount: 1, CPU: d.str("cpu", false), Runtime: d.str("runtime", false),
+		Platform: d.str("platform", false), Torch: d.str("torch", false), Hostname: d.str("hostname", false),
+	}
+	if _, ok := d.node.get("device_count"); ok {
+		s.DeviceCount = int(d.int("device_count", true))
+	}
+	return s
+}
+
+// outcome reads an ending. Its name may be one that a later runner knows; its
+// fault may not.
+func (d *fields) outcome() Outcome {
+	o := Outcome{Name: d.str("name", true), Fault: d.str("fault", true), Retry: d.bool("retry", true), Text: d.str("text", false)}
+	faults := []string{FaultNone, FaultSubmission, FaultLauncher, FaultMachine, FaultOperator}
+	if !slices.Contains(faults, o.Fault) {
+		d.fault("fault", short(o.Fault), fmt.Sprintf("one of %q", faults))
+	}
+	return o
+}
+
+func (d *fields) runs() Runs {
+	var runs Runs
+	for i := range d.node.members {
+		name := d.node.members[i].name
+		sub := d.sub(name)
+		if sub == nil {
+			d.fault(name, "no object", kindObject.String())
+			return nil
+		}
+		runs = append(runs, Run{name, sub.eval()})
+		d.keep(sub)
+	}
+	return runs
+}
+
+func (d *fields) eval() EvalResult {
+	e := EvalResult{Start: d.time("start"), End: d.time("end")}
+	if c := d.sub("compilation"); c != nil {
+		e.Compilation = c.compilation()
+		d.keep(c)
+	}
+	if r := d.sub("run"); r != nil {
+		e.Run = r.run()
+		d.keep(r)
+	}
+	if p := d.sub("profile"); p != nil {
+		e.Profile = p.profile()
+		d.keep(p)
+	}
+	return e
+}
+
+func (d *fields) compilation() *CompileResult {
+	return &CompileResult{
+		NvccFound: d.bool("nvcc_found", true), NvccVersion: d.str("nvcc_version", true), Success: d.bool("success", true),
+		Command: d.str("command", true), Stdout: d.str("stdout", true), Stderr: d.str("stderr", true),
+		ExitCode: int(d.int("exit_code", true)),
+	}
+}
+
+func (d *fields) run() *RunResult {
+	return &RunResult{
+		Success: d.bool("success", true), Passed: d.bool("passed", true), Command: d.str("command", true),
+		Stdout: d.str("stdout", true), Stderr: d.str("stderr", true), ExitCode: int(d.int("exit_code", true)),
+		Duration: d.float("duration", true), Result: d.report(),
+	}
+}
+
+func (d *fields) report() Report {
+	v := d.get("result", true, kindObject)
+	if v == nil {
+		return nil
+	}
+	var r Report
+	for _, m := range v.members {
+		if m.value.kind != kindString {
+			d.fault("result", m.value.kind.String()+" for "+short(m.name), "strings")
+			return nil
+		}
+		r = append(r, Entry{m.name, m.value.text})
+	}
+	return r
+}
+
+func (d *fields) profile() *ProfileResult {
+	p := &ProfileResult{Profiler: d.str("profiler", true), Trace: d.str("trace", true)}
+	if !d.null("download_url") {
+		url := d.str("download_url", true)
+		p.DownloadURL = &url
+	}
+	return p
+}
+
+func (d *fields) time(key string) time.Time {
+	text := d.str(key, true)
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999"} {
+		if t, err := time.Parse(layout, text); err == nil && t.Year() > 0 {
+			return t.UTC().Truncate(time.Microsecond)
+		}
+	}
+	d.fault(key, short(text), "a time like 2006-01-02T15:04:05.000000+00:00")
+	return time.Time{}
+}
