@@ -170,7 +170,7 @@ func (d *fields) profile() *ProfileResult {
 func (d *fields) time(key string) time.Time {
 	text := d.str(key, true)
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999"} {
-		if t, err := time.Parse(layout, text); err == nil && t.Year() > 0 {
+		if t, err := time.Parse(layout, text); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
 			return t.UTC().Truncate(time.Microsecond)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -30,12 +29,11 @@ func (r *Result) Encode() ([]byte, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	flat, err := json.Marshal(r.object())
-	if err != nil {
+	var flat, b bytes.Buffer
+	if err := r.object().write(&flat); err != nil {
 		return nil, fmt.Errorf("encoding result: %w", err)
 	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, flat, "", "  "); err != nil {
+	if err := json.Indent(&b, flat.Bytes(), "", "  "); err != nil {
 		return nil, fmt.Errorf("encoding result: %w", err)
 	}
 	b.WriteByte('\n')
@@ -47,38 +45,37 @@ type object []pair
 
 type pair struct {
 	key   string
-	value any
+	value any // an object or what encoding/json takes
 }
 
-func (o object) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
+func (o object) write(b *bytes.Buffer) error {
 	b.WriteByte('{')
 	for i, p := range o {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		if err := appendJSON(&b, p.key); err != nil {
-			return nil, err
+		if err := writeAny(b, p.key); err != nil {
+			return err
 		}
 		b.WriteByte(':')
-		if err := appendJSON(&b, p.value); err != nil {
-			return nil, err
+		if err := writeAny(b, p.value); err != nil {
+			return err
 		}
 	}
 	b.WriteByte('}')
-	return b.Bytes(), nil
+	return nil
 }
 
-func appendJSON(b *bytes.Buffer, value any) error {
-	if s, ok := value.(string); ok {
-		value = Clean(s)
+func writeAny(b *bytes.Buffer, value any) error {
+	switch v := value.(type) {
+	case object:
+		return v.write(b)
+	case string:
+		value = Clean(v)
 	}
-	if f, ok := value.(float64); ok {
-		value = json.Number(strconv.FormatFloat(f, 'g', -1, 64))
-	}
-	text, err := json.Marshal(value)
-	b.Write(text)
-	return err
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false) // "<" and "&" are common in compilers' output
+	return enc.Encode(value)
 }
 
 func (r *Result) object() object {

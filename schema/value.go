@@ -64,6 +64,9 @@ func ObjectValue(members []Param) Value {
 }
 
 func nodeValue(n *node) Value {
+	if n.kind == kindNull {
+		return Value{}
+	}
 	var b strings.Builder
 	writeJSON(&b, n)
 	return Value{b.String()}

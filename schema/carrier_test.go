@@ -1,0 +1,67 @@
+package schema
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func find(env map[string]string) (string, error) {
+	return FindPayload(func(k string) (string, bool) { v, ok := env[k]; return v, ok })
+}
+
+func TestCarriers(t *testing.T) {
+	for _, n := range []int{1, MaxInline, MaxInline + 1, 3 * MaxInline, MaxChunks * MaxInline} {
+		want := strings.Repeat("abcdefg", n/7+1)[:n]
+		env, err := PayloadEnv(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, v := range env {
+			if len(name)+len(v)+2 > 128<<10 || !slices.Contains(PayloadVars(), name) {
+				t.Errorf("%d characters: %s has %d, or is not in PayloadVars", n, name, len(v))
+			}
+		}
+		if got, err := find(env); got != want || err != nil {
+			t.Errorf("%d characters: FindPayload(PayloadEnv(s)) = %d characters, %v", n, len(got), err)
+		}
+	}
+	if _, err := PayloadEnv(strings.Repeat("a", MaxChunks*MaxInline+1)); !errors.Is(err, ErrPayloadTooLong) {
+		t.Errorf("PayloadEnv beyond the chunks = %v, want ErrPayloadTooLong", err)
+	}
+}
+
+func TestFindPayload(t *testing.T) {
+	chunked, err := PayloadEnv(strings.Repeat("x", MaxInline+5))
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(name, value string) map[string]string {
+		env := maps.Clone(chunked)
+		env[name] = value
+		return env
+	}
+	for _, tt := range []struct {
+		name      string
+		env       map[string]string
+		got, want string
+	}{
+		{"nothing", nil, "", "no payload"},
+		{"empty", map[string]string{PayloadVar: ""}, "", "no payload"},
+		{"old name", map[string]string{PayloadVarOld: "p"}, "p", ""},
+		{"new beats old", map[string]string{PayloadVarOld: "p", PayloadVar: "q"}, "q", ""},
+		{"two carriers", with(PayloadVar, "q"), "", "want one carrier"},
+		{"count", with(PayloadChunksVar, "17"), "", `got "17", want 1 to 16`},
+		{"no number", with(PayloadChunksVar, "two"), "", `got "two"`},
+		{"missing chunk", with("KERNELBOT_PAYLOAD_1", ""), "", "KERNELBOT_PAYLOAD_1 is not set, want 2 chunks"},
+		{"damaged", with("KERNELBOT_PAYLOAD_1", "xxxxy"), "", "the 2 chunks have SHA-256"},
+		{"no digest", with(PayloadSHA256Var, ""), "", "the 2 chunks have SHA-256"},
+	} {
+		got, err := find(tt.env)
+		if got != tt.got || (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: FindPayload = %q, %v; want %q, %q", tt.name, got, err, tt.got, tt.want)
+		}
+	}
+}
