@@ -1,0 +1,206 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/gpu-mode/kbgen/local/steps"
+)
+
+// advance moves a build as far as it goes by itself: opens gates, settles
+// steps, and sets the build's state. The caller holds the lock and calls
+// dispatch afterwards.
+func (e *Engine) advance(b *build) {
+	for changed := true; changed; {
+		changed = false
+		b.root.walk(func(n *node) {
+			if n.state != nodeSettled && e.step(b, n) {
+				changed = true
+			}
+		})
+	}
+	e.settleBuild(b)
+}
+
+// step moves one node; it reports whether anything changed.
+func (e *Engine) step(b *build, n *node) bool {
+	switch {
+	case n.def.Kind == steps.Group:
+		for _, child := range n.children.nodes {
+			if child.state != nodeSettled {
+				return false
+			}
+			n.failed = n.failed || child.failed
+		}
+		n.state = nodeSettled
+		return true
+	case n.state == nodeWaiting:
+		return e.open(b, n)
+	default:
+		return n.settle()
+	}
+}
+
+// open lets a waiting node's jobs run when its gate allows it, or breaks it.
+func (e *Engine) open(b *build, n *node) bool {
+	switch b.gate(n) {
+	case gateClosed:
+		return false
+	case gateBroken:
+		for _, j := range n.jobs {
+			if !j.State.Finished() {
+				j.BrokenReason = "a step it depends on failed"
+				e.end(j, JobWaitingFailed)
+			}
+		}
+		n.state, n.failed = nodeSettled, true
+		return true
+	}
+	if n.def.Kind == steps.Wait {
+		for _, j := range n.jobs {
+			e.end(j, JobPassed)
+		}
+		n.state = nodeSettled
+		return true
+	}
+	n.state = nodeOpen
+	for _, j := range n.jobs {
+		if !j.State.Finished() {
+			e.makeReady(j)
+		}
+	}
+	n.settle() // a step may consist of canceled jobs only
+	return true
+}
+
+// settle closes an open node whose last attempts have all ended.
+func (n *node) settle() bool {
+	failed := false
+	for _, j := range n.latest() {
+		if !j.State.Finished() {
+			return false
+		}
+		failed = failed || j.hardFailed()
+	}
+	n.state, n.failed = nodeSettled, failed
+	return true
+}
+
+// hardFailed reports whether an ended job fails its build.
+func (j *job) hardFailed() bool {
+	switch j.State {
+	case JobFailed, JobTimedOut, JobCanceled, JobWaitingFailed:
+		return !j.SoftFailed
+	}
+	return false
+}
+
+// settleBuild derives the build's state from its jobs.
+func (e *Engine) settleBuild(b *build) {
+	var unfinished, held, begun, failed bool
+	ran := false
+	for _, j := range b.jobs {
+		if j.RetriedIn != "" {
+			begun = true
+			continue
+		}
+		unfinished = unfinished || !j.State.Finished()
+		held = held || j.State.Held()
+		begun = begun || !j.StartedAt.IsZero()
+		failed = failed || j.hardFailed()
+		ran = ran || j.Type == TypeScript && j.State != JobSkipped && j.State != JobBroken
+	}
+	switch {
+	case b.canceling && !unfinished:
+		e.setBuild(b, BuildCanceled)
+	case b.canceling:
+		e.setBuild(b, BuildCanceling)
+	case !unfinished && !ran:
+		e.setBuild(b, BuildNotRun)
+	case !unfinished && failed:
+		e.setBuild(b, BuildFailed)
+	case !unfinished:
+		e.setBuild(b, BuildPassed)
+	case failed:
+		e.setBuild(b, BuildFailing)
+	case begun:
+		e.setBuild(b, BuildRunning)
+	default:
+		e.setBuild(b, BuildScheduled)
+	}
+}
+
+// setBuild changes a build's state, stamps it and tells subscribers.
+func (e *Engine) setBuild(b *build, state BuildState) {
+	if b.State == state {
+		return
+	}
+	if b.State == BuildScheduled && state == BuildFailing {
+		e.setBuild(b, BuildRunning) // the last of two changes at once still has both events
+	}
+	now, before := e.now(), b.State
+	b.State = state
+	if b.StartedAt.IsZero() && state != BuildScheduled && state != BuildNotRun {
+		b.StartedAt = now
+	}
+	switch state {
+	case BuildScheduled:
+		e.publish(EventBuildScheduled, b, nil, nil)
+	case BuildRunning:
+		b.FinishedAt = zeroTime
+		if before != BuildFailing {
+			e.publish(EventBuildRunning, b, nil, nil)
+		}
+	case BuildFailing:
+		b.FailingAt = now
+		e.publish(EventBuildFailing, b, nil, nil)
+		e.cancelOnFailing(b)
+	case BuildNotRun:
+		b.FinishedAt = now
+		e.publish(EventBuildSkipped, b, nil, nil)
+	case BuildPassed, BuildFailed, BuildCanceled:
+		if state == BuildFailed && b.FailingAt.IsZero() {
+			b.FailingAt = now
+		}
+		b.FinishedAt = now
+		e.publish(EventBuildFinished, b, nil, nil)
+	}
+	e.wakeWaiters(b)
+}
+
+// cancelOnFailing cancels the jobs that asked for it, once a build fails.
+func (e *Engine) cancelOnFailing(b *build) {
+	for _, j := range slices.Clone(b.jobs) {
+		if j.Step != nil && j.Step.CancelOnBuildFailing && !j.State.Finished() {
+			e.cancelJob(j)
+		}
+	}
+}
+
+// end finishes a job: the only place that does. The caller advances the build.
+func (e *Engine) end(j *job, state JobState) {
+	if j.agent != nil {
+		j.agent.job = nil
+		j.agent.JobID = ""
+		j.agent.LastJobFinishedAt = e.now()
+		j.agent.wake()
+		j.agent = nil
+	}
+	if j.token != "" {
+		delete(e.tokens, j.token)
+	}
+	j.FinishedAt = e.now()
+	e.leaveGroup(j)
+	e.unready(j)
+	e.setJob(j, state)
+	e.logs.finish(&j.log)
+	e.publish(EventJobFinished, j.build, j, nil)
+}
+
+// setJob changes a job's state and tells subscribers.
+func (e *Engine) setJob(j *job, state JobState) {
+	if j.State == state {
+		return
+	}
+	j.State = state
+	e.publish(EventJobChanged, j.build, j, nil)
+}

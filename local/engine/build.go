@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// A BuildState is a build's state as REST v2 spells it.
+type BuildState string
+
+const (
+	BuildScheduled BuildState = "scheduled" // nothing started yet
+	BuildRunning   BuildState = "running"
+	BuildFailing   BuildState = "failing" // a job failed, others still run
+	BuildPassed    BuildState = "passed"
+	BuildFailed    BuildState = "failed"
+	BuildCanceling BuildState = "canceling"
+	BuildCanceled  BuildState = "canceled"
+	BuildNotRun    BuildState = "not_run" // every step was skipped or filtered out
+)
+
+// Terminal reports whether nothing of the build moves any more, unless
+// somebody retries a job.
+func (s BuildState) Terminal() bool {
+	switch s {
+	case BuildPassed, BuildFailed, BuildCanceled, BuildNotRun:
+		return true
+	}
+	return false
+}
+
+// A Person is an author or creator.
+type Person struct {
+	ID       string
+	Name     string
+	Email    string
+	Username string
+}
+
+// A Build is one run of a pipeline. Builds handed out by [Engine] are copies;
+// their maps must not be written to.
+type Build struct {
+	ID       string // UUID
+	Number   int    // grows per pipeline, from 1
+	Pipeline string // slug
+
+	State          BuildState
+	CancelReason   string
+	Message        string
+	Commit, Branch string
+	Tag            string
+	Source         string // "api", "ui", ...
+	Author         Person
+	Creator        Person
+
+	Env      map[string]string // as the build was created with; never changed
+	MetaData map[string]string
+
+	CleanCheckout        bool
+	IgnoreBranchFilters  bool
+	PullRequestID        int // 0: none
+	PullRequestBase      string
+	PullRequestRepo      string
+	PullRequestLabels    []string
+	RebuiltFrom          *BuildRef
+	Annotations          []Annotation // oldest first
+	CreatedAt, StartedAt time.Time    // zero: not yet
+	ScheduledAt          time.Time
+	FailingAt            time.Time
+	FinishedAt           time.Time
+
+	// Jobs holds every job, waiters and superseded attempts too, in the order
+	// of their steps.
+	Jobs []Job
+}
+
+// A BuildRef points at another build.
+type BuildRef struct {
+	ID     string
+	Number int
+}
+
+// NewBuild is what a build is created with.
+type NewBuild struct {
+	Message        string
+	Commit, Branch string // "HEAD" and the pipeline's default branch when empty
+	Source         string // "api" when empty
+	Author         Person
+	Creator        Person
+	Env            map[string]string
+	MetaData       map[string]string
+
+	CleanCheckout       bool
+	IgnoreBranchFilters bool // ignore_pipeline_branch_filters
+	PullRequestID       int
+	PullRequestBase     string
+	PullRequestRepo     string
+	PullRequestLabels   []string
+
+	rebuiltFrom *BuildRef
+}
+
+// A BuildFilter narrows [Engine.Builds]; zero fields do not.
+type BuildFilter struct {
+	Pipeline     string // slug; empty: all
+	States       []BuildState
+	Branches     []string // "*" matches any run of characters
+	Commits      []string
+	Creator      string // user id
+	CreatedFrom  time.Time
+	CreatedTo    time.Time // exclusive
+	FinishedFrom time.Time
+	MetaData     map[string]string // all of them, exactly
+}
+
+// build is a build under the engine's lock.
+type build struct {
+	Build // Jobs is unused here, see allJobs
+
+	pipeline *pipeline
+	root     *scope           // steps in order
+	keys     map[string]*node // every step key of the build
+	jobs     []*job           // in creation order
+	uploads  map[string]error // by uuid, so that a repeated upload is applied once
+
+	commit    string // resolved by the first checkout, from its meta-data
+	canceling bool
+	waiters   chan struct{} // closed at the next change of state
+}
+
+// snapshot copies the build and its jobs.
+func (b *build) snapshot() Build {
+	out := b.Build
+	out.MetaData = maps.Clone(b.MetaData)
+	out.Annotations = slices.Clone(b.Annotations)
+	jobs := b.ordered()
+	out.Jobs = make([]Job, len(jobs))
+	for i, j := range jobs {
+		out.Jobs[i] = j.snapshot()
+	}
+	return out
+}
+
+// ordered returns the build's jobs in the order of their steps.
+func (b *build) ordered() []*job {
+	out := make([]*job, 0, len(b.jobs))
+	var walk func(s *scope)
+	walk = func(s *scope) {
+		for _, n := range s.nodes {
+			out = append(out, n.jobs...)
+			if n.children != nil {
+				walk(n.children)
+			}
+		}
+	}
+	walk(b.root)
+	return out
+}

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"slices"
+	"time"
+)
+
+// tick is how often deadlines are looked at.
+const tick = 100 * time.Millisecond
+
+// clock sweeps until the engine is closed.
+func (e *Engine) clock() {
+	defer close(e.stopped)
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			e.sweep()
+		case <-e.stop:
+			return
+		}
+	}
+}
+
+// sweep applies every deadline: job timeouts, silent agents, offers that
+// nobody accepted.
+func (e *Engine) sweep() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.now()
+	acted := false
+	for _, a := range e.agents {
+		switch {
+		case a.State != AgentConnected && a.State != AgentStopping:
+		case a.stream == nil && now.Sub(a.LastSeen) > e.opts.LostAfter:
+			e.lose(a)
+			acted = true
+		case a.job != nil && e.overdue(a.job, now):
+			acted = true
+		}
+	}
+	if acted {
+		e.dispatch()
+	}
+}
+
+// overdue acts on a held job whose time is up; it reports whether it did.
+func (e *Engine) overdue(j *job, now time.Time) bool {
+	switch {
+	case j.State == JobRunning && j.Timeout > 0 && now.Sub(j.StartedAt) >= j.Timeout:
+		e.setJob(j, JobTimingOut)
+	case j.State == JobAssigned && now.Sub(j.AssignedAt) > 5*e.opts.AcceptAfter:
+		e.unassign(j) // somebody else may take it
+	case j.State == JobAssigned && now.Sub(j.offeredAt) > e.opts.AcceptAfter:
+		j.offeredAt = now // announced again
+		j.agent.wake()
+	default:
+		return false
+	}
+	return true
+}
+
+// Sleepers returns the queues of jobs that no connected agent could take now
+// or later, for `kblocal run` to start agents for.
+func (e *Engine) Sleepers() [][]string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out [][]string
+	for _, j := range e.ready {
+		served := false
+		for _, a := range e.agents {
+			if (a.State == AgentConnected || a.State == AgentNeverConnected) && a.matches(j.Rules) {
+				served = true
+				break
+			}
+		}
+		if !served && !slices.ContainsFunc(out, func(r []string) bool { return slices.Equal(r, j.Rules) }) {
+			out = append(out, j.Rules)
+		}
+	}
+	return out
+}

@@ -1,0 +1,457 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/local/condition"
+	"github.com/gpu-mode/kbgen/local/steps"
+)
+
+// Limits of the service, per build.
+const (
+	MaxJobsPerBuild    = 4000 // retries included
+	MaxUploadsPerBuild = 500
+)
+
+var zeroTime time.Time
+
+// CreateBuild starts a build of a pipeline.
+func (e *Engine) CreateBuild(slug string, in NewBuild) (Build, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, err := e.createBuild(slug, in)
+	if err != nil {
+		return Build{}, err
+	}
+	e.dispatch()
+	return b.snapshot(), nil
+}
+
+func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
+	p, ok := e.pipelines[slug]
+	if !ok {
+		return nil, refuse(NotFound, "No pipeline found")
+	}
+	now := e.now()
+	b := &build{
+		Build: Build{
+			ID: newID(), Number: p.builds + 1, Pipeline: slug,
+			Message: in.Message, Commit: in.Commit, Branch: in.Branch,
+			Source: in.Source, Author: in.Author, Creator: in.Creator,
+			Env: cloneMap(in.Env), MetaData: cloneMap(in.MetaData),
+			CleanCheckout: in.CleanCheckout, IgnoreBranchFilters: in.IgnoreBranchFilters,
+			PullRequestID: in.PullRequestID, PullRequestBase: in.PullRequestBase,
+			PullRequestRepo: in.PullRequestRepo, PullRequestLabels: in.PullRequestLabels,
+			RebuiltFrom: in.rebuiltFrom,
+			CreatedAt:   now, ScheduledAt: now,
+		},
+		pipeline: p,
+		root:     &scope{},
+		keys:     map[string]*node{},
+		uploads:  map[string]error{},
+	}
+	if b.Commit == "" {
+		b.Commit = "HEAD"
+	}
+	if b.Branch == "" {
+		b.Branch = p.DefaultBranch
+	}
+	if b.Source == "" {
+		b.Source = "api"
+	}
+	env := cloneMap(p.Env)
+	for name, value := range b.Env {
+		env[name] = value
+	}
+	doc, err := parseConfiguration(p.Configuration, e.interpolation(b, env))
+	if err != nil {
+		return nil, refuse(Invalid, "%v", err)
+	}
+	if err := e.insert(b, doc, nil, nil); err != nil {
+		return nil, err
+	}
+	p.builds++
+	e.builds = append(e.builds, b)
+	e.byID[b.ID] = b
+	e.setBuild(b, BuildScheduled)
+	e.advance(b)
+	return b, nil
+}
+
+// insert adds a document's steps to a build: behind the uploader's step and
+// what it has uploaded before, or at the end without one. The steps of dropped
+// make room first. Nothing is changed when it refuses.
+func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []*node) error {
+	if err := b.accepts(doc, dropped); err != nil {
+		return err
+	}
+	in := insertion{engine: e, build: b, uploader: uploader, agents: doc.Agents, env: doc.Env, at: e.now()}
+	if uploader != nil {
+		in.env = cloneMap(uploader.topEnv)
+		for name, value := range doc.Env {
+			in.env[name] = value
+		}
+		in.at = uploader.ScheduledAt
+	}
+	vars := e.conditionVars(b)
+	var nodes []*node
+	for _, s := range doc.Steps {
+		n, err := in.node(b.root, s, vars, "")
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, n)
+	}
+	for _, n := range dropped {
+		e.forget(b, n)
+	}
+	at := len(b.root.nodes)
+	if uploader != nil {
+		at = b.behind(uploader.node)
+		uploader.node.uploaded = append(uploader.node.uploaded, nodes...)
+	}
+	b.root.nodes = slices.Insert(b.root.nodes, at, nodes...)
+	for _, n := range nodes {
+		in.adopt(n)
+		if n.children != nil {
+			for _, child := range n.children.nodes {
+				in.adopt(child)
+			}
+		}
+	}
+	return nil
+}
+
+// accepts checks a document against what the build has already, without the
+// steps that are about to be dropped.
+func (b *build) accepts(doc *steps.Document, dropped []*node) error {
+	if have, more := len(b.jobs), doc.Jobs(); have+more > MaxJobsPerBuild {
+		return refuse(Invalid, "the build would have %d jobs, want at most %d", have+more, MaxJobsPerBuild)
+	}
+	taken := maps.Clone(b.keys)
+	(&scope{nodes: dropped}).walk(func(n *node) { delete(taken, n.def.Key) })
+	own := map[string]bool{}
+	var err error
+	doc.Walk(func(s *steps.Step) {
+		own[s.Key] = true
+		if _, used := taken[s.Key]; used && s.Key != "" && err == nil {
+			err = refuse(Invalid, "The key %q has already been used by another step in this build", s.Key)
+		}
+	})
+	doc.Walk(func(s *steps.Step) {
+		for _, dep := range s.DependsOn {
+			if _, known := taken[dep.Key]; !known && !own[dep.Key] && err == nil {
+				err = refuse(Invalid, "Step %s depends on %q, but no step of this build has that key", describeStep(s), dep.Key)
+			}
+		}
+	})
+	return err
+}
+
+func describeStep(s *steps.Step) string {
+	for _, name := range []string{s.Key, s.Label, s.Command} {
+		if name != "" {
+			return fmt.Sprintf("%q", name)
+		}
+	}
+	return "without a name"
+}
+
+// behind returns the index in the build's top scope where steps uploaded by n
+// go: behind n, or the group it lies in, and all it has uploaded so far.
+func (b *build) behind(n *node) int {
+	if owner := n.group(); owner != nil {
+		n = owner
+	}
+	at := slices.Index(b.root.nodes, n)
+	var deepest func(n *node)
+	deepest = func(n *node) {
+		at = max(at, slices.Index(b.root.nodes, n))
+		for _, u := range n.uploaded {
+			deepest(u)
+		}
+		if n.children != nil {
+			for _, child := range n.children.nodes {
+				for _, u := range child.uploaded {
+					deepest(u)
+				}
+			}
+		}
+	}
+	deepest(n)
+	return at + 1
+}
+
+// An insertion turns the steps of one document into nodes and jobs.
+type insertion struct {
+	engine   *Engine
+	build    *build
+	uploader *job
+	agents   []string
+	env      map[string]string
+	at       time.Time // scheduled_at of the jobs, the uploader's
+}
+
+// node makes a step's node and those inside it; excluded is the reason that
+// took its group out.
+func (in *insertion) node(s *scope, def *steps.Step, vars condition.Vars, excluded string) (*node, error) {
+	n := &node{id: newID(), def: def, scope: s, label: def.Label, excluded: excluded}
+	reason, err := in.exclusion(def, vars)
+	if err != nil {
+		return nil, err
+	}
+	if n.excluded == "" {
+		n.excluded = reason
+	}
+	if def.Kind != steps.Group {
+		return n, nil
+	}
+	n.children = &scope{owner: n}
+	for _, inner := range def.Steps {
+		child, err := in.node(n.children, inner, vars, n.excluded)
+		if err != nil {
+			return nil, err
+		}
+		n.children.nodes = append(n.children.nodes, child)
+	}
+	return n, nil
+}
+
+// exclusion says why a step does not take part, "" when it does.
+func (in *insertion) exclusion(def *steps.Step, vars condition.Vars) (string, error) {
+	if def.If != "" {
+		take, err := condition.Eval(def.If, vars)
+		if err != nil {
+			return "", refuse(Invalid, "Step %s: if: %v", describeStep(def), err)
+		}
+		if !take {
+			return "its if condition is false", nil
+		}
+	}
+	if len(def.On) > 0 && !in.build.IgnoreBranchFilters && !branchMatches(def.On, in.build.Branch) {
+		return "its branches do not include " + in.build.Branch, nil
+	}
+	if def.Skip != nil {
+		if *def.Skip == "" {
+			return skipped, nil
+		}
+		return skipped + ": " + *def.Skip, nil
+	}
+	return "", nil
+}
+
+const skipped = "skipped"
+
+// adopt registers a node with its build and makes its jobs.
+func (in *insertion) adopt(n *node) {
+	b := in.build
+	if n.def.Key != "" {
+		b.keys[n.def.Key] = n
+	}
+	switch n.def.Kind {
+	case steps.Group:
+	case steps.Wait:
+		in.job(n, TypeWaiter, 0)
+	default:
+		for i := range max(1, n.def.Parallelism) {
+			in.job(n, TypeScript, i)
+		}
+	}
+	if n.excluded != "" && n.def.Kind != steps.Group {
+		n.state = nodeSettled
+	}
+}
+
+func (in *insertion) job(n *node, kind string, index int) {
+	e, b, def := in.engine, in.build, n.def
+	e.seq++
+	j := &job{
+		Job: Job{
+			ID: newID(), BuildID: b.ID, Pipeline: b.Pipeline, Number: b.Number, Type: kind,
+			StepID: n.id, StepKey: def.Key, Label: n.label, Step: def, StepJSON: def.JSON,
+			State: JobWaiting, Priority: def.Priority, Timeout: def.Timeout,
+			ParallelIndex: index, ParallelTotal: def.Parallelism,
+			CreatedAt: e.now(), ScheduledAt: in.at,
+		},
+		build: b, node: n, seq: e.seq, topEnv: in.env,
+		ruleCounts: make([]int, len(def.Retry.Automatic)),
+	}
+	j.Timeout = def.Timeout * e.opts.Minute / time.Minute
+	if group := n.group(); group != nil {
+		j.GroupID, j.GroupKey, j.GroupLabel = group.id, group.def.Key, group.def.Label
+	}
+	if kind == TypeScript {
+		j.Rules = withQueue(def.Agents, in.agents)
+		j.Queue = queueOf(j.Rules)
+		e.queue(j.Queue)
+	}
+	n.jobs = append(n.jobs, j)
+	b.jobs = append(b.jobs, j)
+	e.jobs[j.ID] = j
+	switch {
+	case n.excluded == "":
+		e.joinGroup(j)
+	case strings.HasPrefix(n.excluded, skipped):
+		j.BrokenReason = strings.TrimPrefix(strings.TrimPrefix(n.excluded, skipped), ": ")
+		j.FinishedAt = e.now()
+		j.State = JobSkipped
+	default:
+		j.BrokenReason = n.excluded
+		j.FinishedAt = e.now()
+		j.State = JobBroken
+	}
+}
+
+// withQueue returns a step's query rules: its own, or the document's, with
+// the default queue when they name none.
+func withQueue(own, document []string) []string {
+	rules := own
+	if rules == nil {
+		rules = document
+	}
+	rules = slices.Clone(rules)
+	if !slices.ContainsFunc(rules, func(r string) bool { return strings.HasPrefix(r, "queue=") }) {
+		rules = append(rules, "queue=default")
+	}
+	return rules
+}
+
+func queueOf(rules []string) string {
+	for _, r := range rules {
+		if name, ok := strings.CutPrefix(r, "queue="); ok {
+			return name
+		}
+	}
+	return "default"
+}
+
+// branchMatches applies a step's branches: any pattern must match, and none
+// that starts with "!" may.
+func branchMatches(patterns []string, branch string) bool {
+	matched, positive := false, false
+	for _, p := range patterns {
+		if not, ok := strings.CutPrefix(p, "!"); ok {
+			if globMatch(not, branch) {
+				return false
+			}
+			continue
+		}
+		positive = true
+		matched = matched || globMatch(p, branch)
+	}
+	return matched || !positive
+}
+
+// globMatch matches "*" against any run of characters, slashes too.
+func globMatch(pattern, s string) bool {
+	ok, err := path.Match(strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(s, "/", "\x00"))
+	return err == nil && ok
+}
+
+// Build returns one build by its number.
+func (e *Engine) Build(slug string, number int) (Build, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, err := e.findBuild(slug, number)
+	if err != nil {
+		return Build{}, err
+	}
+	return b.snapshot(), nil
+}
+
+// BuildByID returns one build by its UUID.
+func (e *Engine) BuildByID(id string) (Build, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, ok := e.byID[id]
+	if !ok {
+		return Build{}, refuse(NotFound, "No build found")
+	}
+	return b.snapshot(), nil
+}
+
+func (e *Engine) findBuild(slug string, number int) (*build, error) {
+	for _, b := range slices.Backward(e.builds) {
+		if b.Pipeline == slug && b.Number == number {
+			return b, nil
+		}
+	}
+	return nil, refuse(NotFound, "No build found")
+}
+
+// Builds returns the builds that pass the filter, newest first.
+func (e *Engine) Builds(f BuildFilter) []Build {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []Build
+	for _, b := range slices.Backward(e.builds) {
+		if f.matches(&b.Build) {
+			out = append(out, b.snapshot())
+		}
+	}
+	return out
+}
+
+func (f *BuildFilter) matches(b *Build) bool {
+	if f.Pipeline != "" && f.Pipeline != b.Pipeline ||
+		len(f.States) > 0 && !slices.Contains(f.States, b.State) ||
+		len(f.Branches) > 0 && !slices.ContainsFunc(f.Branches, func(p string) bool { return globMatch(p, b.Branch) }) ||
+		len(f.Commits) > 0 && !slices.Contains(f.Commits, b.Commit) ||
+		f.Creator != "" && f.Creator != b.Creator.ID ||
+		!f.CreatedFrom.IsZero() && b.CreatedAt.Before(f.CreatedFrom) ||
+		!f.CreatedTo.IsZero() && !b.CreatedAt.Before(f.CreatedTo) ||
+		!f.FinishedFrom.IsZero() && (b.FinishedAt.IsZero() || b.FinishedAt.Before(f.FinishedFrom)) {
+		return false
+	}
+	for key, value := range f.MetaData {
+		if got, ok := b.MetaData[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Wait waits until the build has ended; its only errors are an unknown id and
+// ctx's.
+func (e *Engine) Wait(ctx context.Context, buildID string) (Build, error) {
+	for {
+		e.mu.Lock()
+		b, ok := e.byID[buildID]
+		if !ok {
+			e.mu.Unlock()
+			return Build{}, refuse(NotFound, "No build found")
+		}
+		if b.State.Terminal() {
+			defer e.mu.Unlock()
+			return b.snapshot(), nil
+		}
+		changed := b.changed()
+		e.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return Build{}, ctx.Err()
+		}
+	}
+}
+
+// changed returns a channel that is closed at the build's next change of state.
+func (b *build) changed() <-chan struct{} {
+	if b.waiters == nil {
+		b.waiters = make(chan struct{})
+	}
+	return b.waiters
+}
+
+func (e *Engine) wakeWaiters(b *build) {
+	if b.waiters != nil {
+		close(b.waiters)
+		b.waiters = nil
+	}
+}

@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// A concurrencyGroup holds the unfinished jobs of one concurrency_group, over
+// all builds, in the order of their creation.
+type concurrencyGroup struct{ members []*job }
+
+func (e *Engine) joinGroup(j *job) {
+	if j.Step.Concurrency == nil {
+		return
+	}
+	g := e.groups[j.Step.Concurrency.Group]
+	if g == nil {
+		g = &concurrencyGroup{}
+		e.groups[j.Step.Concurrency.Group] = g
+	}
+	g.members = append(g.members, j)
+}
+
+func (e *Engine) leaveGroup(j *job) {
+	if j.Step.Concurrency == nil {
+		return
+	}
+	g := e.groups[j.Step.Concurrency.Group]
+	g.members = slices.DeleteFunc(g.members, func(m *job) bool { return m == j })
+	if len(g.members) == 0 {
+		delete(e.groups, j.Step.Concurrency.Group)
+	}
+}
+
+// admits reports whether the job's concurrency group has a slot for it.
+// Ordered jobs take their slots in the order of creation, eager ones as they
+// become ready.
+func (e *Engine) admits(j *job) bool {
+	limit := j.Step.Concurrency
+	if limit == nil {
+		return true
+	}
+	members := e.groups[limit.Group].members
+	if !limit.Eager {
+		return slices.Index(members, j) < limit.Limit
+	}
+	taken := 0
+	for _, m := range members {
+		if m != j && (m.State.Held() || m.State == JobScheduled) {
+			taken++
+		}
+	}
+	return taken < limit.Limit
+}
+
+// makeReady hands a job to the dispatcher.
+func (e *Engine) makeReady(j *job) {
+	j.RunnableAt = e.now()
+	e.setJob(j, JobLimited)
+	if e.admits(j) {
+		e.scheduled(j)
+	}
+	e.ready = append(e.ready, j)
+}
+
+func (e *Engine) scheduled(j *job) {
+	e.setJob(j, JobScheduled)
+	e.publish(EventJobScheduled, j.build, j, nil)
+}
+
+func (e *Engine) unready(j *job) {
+	e.ready = slices.DeleteFunc(e.ready, func(r *job) bool { return r == j })
+}
+
+// dispatch offers ready jobs to idle agents that stream: higher priority
+// first, then older. Agents that poll are served by [Engine.Ping].
+func (e *Engine) dispatch() {
+	var idle []*agent
+	for _, a := range e.agents {
+		if a.stream != nil && a.free() {
+			idle = append(idle, a)
+		}
+	}
+	e.offer(idle)
+}
+
+// offer gives ready jobs to the agents, each at most one.
+func (e *Engine) offer(idle []*agent) {
+	slices.SortFunc(e.ready, func(a, b *job) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.seq, b.seq))
+	})
+	slices.SortFunc(idle, func(a, b *agent) int {
+		return cmp.Or(a.LastJobFinishedAt.Compare(b.LastJobFinishedAt), a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Name, b.Name))
+	})
+	for _, j := range slices.Clone(e.ready) {
+		if j.State == JobLimited && e.admits(j) {
+			e.scheduled(j)
+		}
+		if j.State != JobScheduled || e.queue(j.Queue).Paused {
+			continue
+		}
+		at := slices.IndexFunc(idle, func(a *agent) bool { return a.matches(j.Rules) })
+		if at < 0 {
+			continue
+		}
+		e.assign(j, idle[at])
+		idle = slices.Delete(idle, at, at+1)
+	}
+}
+
+func (e *Engine) assign(j *job, a *agent) {
+	e.unready(j)
+	j.agent, a.job = a, j
+	a.JobID = j.ID
+	j.AgentID, j.AgentName = a.ID, a.Name
+	j.AssignedAt = e.now()
+	j.offeredAt = j.AssignedAt
+	e.setJob(j, JobAssigned)
+	a.wake()
+}
+
+// unassign takes a job back that its agent never accepted.
+func (e *Engine) unassign(j *job) {
+	if j.agent != nil {
+		j.agent.job, j.agent.JobID = nil, ""
+		j.agent = nil
+	}
+	j.AgentID, j.AgentName = "", ""
+	j.AssignedAt = zeroTime
+	e.makeReady(j)
+}
+
+// free reports whether the agent takes work.
+func (a *agent) free() bool {
+	return a.State == AgentConnected && a.job == nil && !a.Paused && !a.leaving && !a.OutOfDispatch && a.disconnect == ""
+}
+
+// matches reports whether the agent's tags meet every rule. "key=*" asks for
+// any value.
+func (a *agent) matches(rules []string) bool {
+	for _, rule := range rules {
+		key, value, _ := strings.Cut(rule, "=")
+		if key == "queue" {
+			if value != "*" && value != a.Queue {
+				return false
+			}
+			continue
+		}
+		ok := slices.ContainsFunc(a.Tags, func(tag string) bool {
+			k, v, _ := strings.Cut(tag, "=")
+			return k == key && (value == "*" || v == value)
+		})
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// queue returns the queue, made when it is new.
+func (e *Engine) queue(key string) *Queue {
+	q, ok := e.queues[key]
+	if !ok {
+		q = &Queue{ID: newID(), Key: key, CreatedAt: e.now()}
+		e.queues[key] = q
+	}
+	return q
+}

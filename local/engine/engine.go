@@ -1,0 +1,125 @@
+// Package engine is the stand-in's Buildkite backend without its wires: it
+// keeps builds, jobs, agents, queues, artifacts, meta-data and annotations in
+// memory (logs and artifact bytes in files), decides which job may run and
+// which agent gets it, and tells subscribers what happened. It knows no HTTP.
+//
+// One mutex guards everything. What the methods hand out are copies.
+//
+// Facts it follows: Buildkite's documentation of steps, dependencies, retries
+// and job states, and what buildkite-agent v3 does (buildkite/agent).
+package engine
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Options configure an [Engine]. Zero fields take the defaults named.
+type Options struct {
+	Dir          string // for logs and artifacts; required
+	Organization string // slug, "gpu-mode"
+	URL          string // of the page, for BUILDKITE_BUILD_URL; no slash at the end
+
+	Now         func() time.Time // time.Now
+	Minute      time.Duration    // what timeout_in_minutes counts in, time.Minute; tests shorten it
+	LostAfter   time.Duration    // an agent is lost after this silence, 3 minutes
+	AcceptAfter time.Duration    // an offered job nobody accepted is offered again, 2 seconds
+}
+
+// An Engine is the backend. Make it with [New], end it with [Engine.Close].
+type Engine struct {
+	opts Options
+	logs *logStore
+
+	mu        sync.Mutex
+	pipelines map[string]*pipeline
+	builds    []*build // in creation order
+	byID      map[string]*build
+	jobs      map[string]*job
+	tokens    map[string]*job // by job token
+	agents    map[string]*agent
+	sessions  map[string]*agent // by session token
+	queues    map[string]*Queue
+	artifacts map[string]*Artifact
+	order     []*Artifact // in creation order
+	groups    map[string]*concurrencyGroup
+	ready     []*job // scheduled and limited jobs, unordered
+	subs      map[*Subscription]struct{}
+	seq       int
+
+	stop    chan struct{}
+	stopped chan struct{}
+}
+
+// New starts an engine and its clock.
+func New(opts Options) (*Engine, error) {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Organization == "" {
+		opts.Organization = "gpu-mode"
+	}
+	setDefault(&opts.Minute, time.Minute)
+	setDefault(&opts.LostAfter, 3*time.Minute)
+	setDefault(&opts.AcceptAfter, 2*time.Second)
+	for _, dir := range []string{"logs", "artifacts"} {
+		if err := os.MkdirAll(filepath.Join(opts.Dir, dir), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	e := &Engine{
+		opts:      opts,
+		logs:      &logStore{dir: filepath.Join(opts.Dir, "logs")},
+		pipelines: map[string]*pipeline{},
+		byID:      map[string]*build{},
+		jobs:      map[string]*job{},
+		tokens:    map[string]*job{},
+		agents:    map[string]*agent{},
+		sessions:  map[string]*agent{},
+		queues:    map[string]*Queue{},
+		artifacts: map[string]*Artifact{},
+		groups:    map[string]*concurrencyGroup{},
+		subs:      map[*Subscription]struct{}{},
+		stop:      make(chan struct{}),
+		stopped:   make(chan struct{}),
+	}
+	e.queue("default")
+	go e.clock()
+	return e, nil
+}
+
+// Close stops the clock and closes log files. Nothing is deleted.
+func (e *Engine) Close() error {
+	close(e.stop)
+	<-e.stopped
+	return e.logs.close()
+}
+
+// Organization is the slug of the only organization.
+func (e *Engine) Organization() string { return e.opts.Organization }
+
+// Now is the engine's time, which tests may set.
+func (e *Engine) Now() time.Time { return e.now() }
+
+// now is the time in UTC, at the millisecond precision of the API.
+func (e *Engine) now() time.Time { return e.opts.Now().UTC().Truncate(time.Microsecond) }
+
+func newID() string { return uuid.NewString() }
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}
+
+func cloneMap(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return maps.Clone(m)
+}

@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/local/condition"
+)
+
+// jobEnv is the environment a job's agent gets: pipeline settings, then the
+// build's env, then the env of the upload that brought the step, then the
+// step's, and over all of them the standard variables.
+func (e *Engine) jobEnv(j *job) map[string]string {
+	b := j.build
+	env := cloneMap(b.pipeline.Env)
+	maps.Copy(env, b.Env)
+	maps.Copy(env, j.topEnv)
+	maps.Copy(env, j.Step.Env)
+	maps.Copy(env, e.buildEnv(b))
+	maps.Copy(env, e.stepEnv(j))
+	for _, tag := range j.agent.Tags {
+		key, value, _ := strings.Cut(tag, "=")
+		env["BUILDKITE_AGENT_META_DATA_"+envName(key)] = value
+	}
+	env["BUILDKITE_AGENT_META_DATA_QUEUE"] = j.agent.Queue
+	env["BUILDKITE_AGENT_ID"] = j.agent.ID
+	env["BUILDKITE_AGENT_NAME"] = j.agent.Name
+	return env
+}
+
+// envName spells a tag as part of a variable: upper case, everything but
+// letters and digits becomes "_".
+func envName(tag string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, strings.ToUpper(tag))
+}
+
+// buildEnv are the standard variables all jobs of a build share.
+func (e *Engine) buildEnv(b *build) map[string]string {
+	p := b.pipeline
+	env := map[string]string{
+		"CI": "true", "BUILDKITE": "true",
+		"BUILDKITE_ORGANIZATION_SLUG":       e.opts.Organization,
+		"BUILDKITE_ORGANIZATION_ID":         organizationID,
+		"BUILDKITE_CLUSTER_ID":              ClusterID,
+		"BUILDKITE_CLUSTER_NAME":            ClusterName,
+		"BUILDKITE_COMPUTE_TYPE":            "self-hosted",
+		"BUILDKITE_PIPELINE_ID":             p.ID,
+		"BUILDKITE_PIPELINE_SLUG":           p.Slug,
+		"BUILDKITE_PIPELINE_NAME":           p.Name,
+		"BUILDKITE_PIPELINE_DEFAULT_BRANCH": p.DefaultBranch,
+		"BUILDKITE_PIPELINE_PROVIDER":       "git",
+		"BUILDKITE_REPO":                    orElse(p.Repository, "none"), // must not be empty, even without a checkout
+		"BUILDKITE_BUILD_ID":                b.ID,
+		"BUILDKITE_BUILD_NUMBER":            strconv.Itoa(b.Number),
+		"BUILDKITE_BUILD_URL":               e.BuildURL(b.Pipeline, b.Number),
+		"BUILDKITE_MESSAGE":                 b.Message,
+		"BUILDKITE_SOURCE":                  b.Source,
+		"BUILDKITE_BRANCH":                  b.Branch,
+		"BUILDKITE_TAG":                     b.Tag,
+		"BUILDKITE_COMMIT":                  b.Commit,
+		"BUILDKITE_BUILD_CREATOR":           b.Creator.Name,
+		"BUILDKITE_BUILD_CREATOR_EMAIL":     b.Creator.Email,
+		"BUILDKITE_BUILD_AUTHOR":            orElse(b.Author.Name, b.Creator.Name),
+		"BUILDKITE_BUILD_AUTHOR_EMAIL":      orElse(b.Author.Email, b.Creator.Email),
+		"BUILDKITE_PULL_REQUEST":            "false",
+		"BUILDKITE_REBUILT_FROM_BUILD_ID":   "",
+	}
+	if b.commit != "" {
+		env["BUILDKITE_COMMIT"] = b.commit
+		env["BUILDKITE_COMMIT_RESOLVED"] = "true"
+	}
+	if b.CleanCheckout {
+		env["BUILDKITE_CLEAN_CHECKOUT"] = "true"
+	}
+	if b.PullRequestID != 0 {
+		env["BUILDKITE_PULL_REQUEST"] = strconv.Itoa(b.PullRequestID)
+		env["BUILDKITE_PULL_REQUEST_BASE_BRANCH"] = b.PullRequestBase
+		env["BUILDKITE_PULL_REQUEST_REPO"] = b.PullRequestRepo
+		env["BUILDKITE_PULL_REQUEST_LABELS"] = strings.Join(b.PullRequestLabels, ",")
+	}
+	if from := b.RebuiltFrom; from != nil {
+		env["BUILDKITE_REBUILT_FROM_BUILD_ID"] = from.ID
+		env["BUILDKITE_REBUILT_FROM_BUILD_NUMBER"] = strconv.Itoa(from.Number)
+	}
+	if p.SkipCheckout {
+		env["BUILDKITE_SKIP_CHECKOUT"] = "true"
+	}
+	if p.CheckoutPath != "" {
+		env["BUILDKITE_BUILD_CHECKOUT_PATH"] = p.CheckoutPath
+	}
+	return env
+}
+
+// stepEnv are the standard variables of one job.
+func (e *Engine) stepEnv(j *job) map[string]string {
+	env := map[string]string{
+		"BUILDKITE_JOB_ID":         j.ID,
+		"BUILDKITE_COMMAND":        j.Step.Command,
+		"BUILDKITE_PLUGINS":        joinPlugins(j.Step.Plugins),
+		"BUILDKITE_ARTIFACT_PATHS": strings.Join(j.Step.ArtifactPaths, ";"),
+		"BUILDKITE_LABEL":          j.node.label,
+		"BUILDKITE_STEP_ID":        j.StepID,
+		"BUILDKITE_STEP_KEY":       j.StepKey,
+		"BUILDKITE_RETRY_COUNT":    strconv.Itoa(j.RetriesCount),
+		"BUILDKITE_RETRY_TYPE":     j.RetryType,
+		"BUILDKITE_TIMEOUT":        "false",
+	}
+	if j.Timeout > 0 {
+		env["BUILDKITE_TIMEOUT"] = strconv.Itoa(int(j.Step.Timeout / time.Minute))
+	}
+	if j.ParallelTotal > 0 {
+		env["BUILDKITE_PARALLEL_JOB"] = strconv.Itoa(j.ParallelIndex)
+		env["BUILDKITE_PARALLEL_JOB_COUNT"] = strconv.Itoa(j.ParallelTotal)
+	}
+	if j.GroupID != "" {
+		env["BUILDKITE_GROUP_ID"] = j.GroupID
+		env["BUILDKITE_GROUP_KEY"] = j.GroupKey
+		env["BUILDKITE_GROUP_LABEL"] = j.GroupLabel
+	}
+	for name, on := range map[string]*bool{
+		"BUILDKITE_SKIP_CHECKOUT":   j.Step.Checkout.Skip,
+		"BUILDKITE_GIT_SUBMODULES":  j.Step.Checkout.Submodules,
+		"BUILDKITE_GIT_LFS_ENABLED": j.Step.Checkout.LFS,
+	} {
+		if on != nil {
+			env[name] = strconv.FormatBool(*on)
+		}
+	}
+	return env
+}
+
+func joinPlugins(plugins []json.RawMessage) string {
+	if len(plugins) == 0 {
+		return ""
+	}
+	parts := make([][]byte, len(plugins))
+	for i, p := range plugins {
+		parts[i] = p
+	}
+	return "[" + string(bytes.Join(parts, []byte(","))) + "]"
+}
+
+func orElse(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
+
+// The only cluster and organization.
+const (
+	organizationID = "0190c0de-0000-4000-8000-000000000001"
+	ClusterID      = "0190c0de-0000-4000-8000-000000000002"
+	ClusterName    = "Default cluster"
+)
+
+// BuildURL is the page of a build.
+func (e *Engine) BuildURL(slug string, number int) string {
+	return fmt.Sprintf("%s/%s/%s/builds/%d", e.opts.URL, e.opts.Organization, slug, number)
+}
+
+// interpolation is what the backend fills into stored steps.
+func (e *Engine) interpolation(b *build, env map[string]string) map[string]string {
+	env = cloneMap(env)
+	maps.Copy(env, e.buildEnv(b))
+	return env
+}
+
+// conditionVars are what the if of a step may read.
+func (e *Engine) conditionVars(b *build) condition.Vars {
+	orNil := func(s string) any {
+		if s == "" {
+			return nil
+		}
+		return s
+	}
+	values := map[string]any{
+		"build.id":      b.ID,
+		"build.number":  float64(b.Number),
+		"build.branch":  b.Branch,
+		"build.commit":  b.Commit,
+		"build.message": b.Message,
+		"build.source":  b.Source,
+		"build.tag":     orNil(b.Tag),
+		"build.state":   string(b.State),
+
+		"build.author.name":   orNil(orElse(b.Author.Name, b.Creator.Name)),
+		"build.author.email":  orNil(orElse(b.Author.Email, b.Creator.Email)),
+		"build.author.id":     orNil(b.Author.ID),
+		"build.creator.name":  orNil(b.Creator.Name),
+		"build.creator.email": orNil(b.Creator.Email),
+		"build.creator.id":    orNil(b.Creator.ID),
+
+		"build.pull_request.id":          nil,
+		"build.pull_request.base_branch": orNil(b.PullRequestBase),
+		"build.pull_request.repository":  orNil(b.PullRequestRepo),
+		"build.pull_request.labels":      b.PullRequestLabels,
+		"build.pull_request.draft":       nil,
+
+		"pipeline.id":             b.pipeline.ID,
+		"pipeline.slug":           b.pipeline.Slug,
+		"pipeline.default_branch": b.pipeline.DefaultBranch,
+		"pipeline.repository":     b.pipeline.Repository,
+		"organization.id":         organizationID,
+		"organization.slug":       e.opts.Organization,
+	}
+	if b.PullRequestID != 0 {
+		values["build.pull_request.id"] = strconv.Itoa(b.PullRequestID)
+		values["build.pull_request.draft"] = false
+	}
+	env := cloneMap(b.pipeline.Env)
+	maps.Copy(env, b.Env)
+	return condition.Vars{Values: values, Env: env}
+}

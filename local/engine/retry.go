@@ -1,0 +1,167 @@
+package engine
+
+import "slices"
+
+// automaticRetry makes the next attempt at a job that ended in state, when the
+// first of its step's rules that matches has retries left. Canceled jobs and
+// jobs of canceled builds are never retried.
+func (e *Engine) automaticRetry(j *job, state JobState) *job {
+	if state != JobFailed && state != JobTimedOut || j.build.canceling || len(j.build.jobs) >= MaxJobsPerBuild {
+		return nil
+	}
+	for i, rule := range j.Step.Retry.Automatic {
+		if !rule.Matches(*j.ExitStatus, j.Signal, j.SignalReason) {
+			continue
+		}
+		if j.ruleCounts[i] >= rule.Limit {
+			return nil
+		}
+		next := e.attempt(j, "automatic")
+		next.ruleCounts[i]++
+		return next
+	}
+	return nil
+}
+
+// attempt makes the job that replaces j. It waits for [Engine.makeReady].
+func (e *Engine) attempt(j *job, kind string) *job {
+	e.seq++
+	next := &job{Job: j.Job, build: j.build, node: j.node, seq: e.seq, topEnv: j.topEnv, ruleCounts: slices.Clone(j.ruleCounts)}
+	next.ID = newID()
+	next.State = JobWaiting
+	next.BrokenReason, next.Signal, next.SignalReason = "", "", ""
+	next.ExitStatus, next.SoftFailed, next.ChunksLost = nil, false, 0
+	next.AgentID, next.AgentName = "", ""
+	next.RetriesCount, next.RetryType, next.RetryOf, next.RetriedIn = j.RetriesCount+1, kind, j.ID, ""
+	next.Label = j.node.label
+	now := e.now()
+	next.CreatedAt, next.ScheduledAt = now, now
+	next.RunnableAt, next.AssignedAt, next.AcceptedAt, next.StartedAt, next.FinishedAt = zeroTime, zeroTime, zeroTime, zeroTime, zeroTime
+	j.RetriedIn = next.ID
+	b := j.build
+	b.jobs = append(b.jobs, next)
+	e.jobs[next.ID] = next
+	at := slices.Index(j.node.jobs, j) + 1
+	j.node.jobs = slices.Insert(j.node.jobs, at, next)
+	e.joinGroup(next)
+	return next
+}
+
+// RetryJob retries an ended job on somebody's request and returns the new job.
+// The build runs on, also with steps that had given up on the job.
+func (e *Engine) RetryJob(jobID string) (Job, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, err := e.findJob(jobID)
+	if err != nil {
+		return Job{}, err
+	}
+	next, err := e.manualRetry(j)
+	if err != nil {
+		return Job{}, err
+	}
+	e.advance(j.build)
+	e.dispatch()
+	return next.snapshot(), nil
+}
+
+func (e *Engine) manualRetry(j *job) (*job, error) {
+	retry := j.Step.Retry
+	switch {
+	case j.Type != TypeScript:
+		return nil, refuse(BadRequest, "Only command jobs can be retried")
+	case j.RetriedIn != "":
+		return nil, refuse(BadRequest, "Job has already been retried")
+	case j.State == JobPassed && !retry.PermitOnPassed,
+		j.State != JobPassed && j.State != JobFailed && j.State != JobTimedOut && j.State != JobCanceled:
+		return nil, refuse(BadRequest, "Only failed, timed out or canceled jobs can be retried, this one is %s", j.State)
+	case j.build.canceling:
+		return nil, refuse(Invalid, "Jobs of a canceled build cannot be retried")
+	case retry.ManualDenied:
+		reason := retry.ManualReason
+		if reason == "" {
+			reason = "The step does not allow manual retries"
+		}
+		return nil, refuse(Invalid, "%s", reason)
+	}
+	next := e.attempt(j, "manual")
+	next.ruleCounts = make([]int, len(next.ruleCounts))
+	e.reopen(j.build, j.node)
+	e.makeReady(next)
+	return next, nil
+}
+
+// reopen lets the steps that had settled for a failure wait again.
+func (e *Engine) reopen(b *build, n *node) {
+	n.state, n.failed = nodeOpen, false
+	if g := n.group(); g != nil {
+		g.state, g.failed = nodeWaiting, false
+	}
+	b.root.walk(func(m *node) {
+		broken := slices.ContainsFunc(m.jobs, func(j *job) bool { return j.State == JobWaitingFailed })
+		if !broken {
+			return
+		}
+		m.state, m.failed = nodeWaiting, false
+		if g := m.group(); g != nil {
+			g.state, g.failed = nodeWaiting, false
+		}
+		for _, j := range m.jobs {
+			if j.State == JobWaitingFailed {
+				j.BrokenReason, j.FinishedAt = "", zeroTime
+				e.joinGroup(j)
+				e.setJob(j, JobWaiting)
+			}
+		}
+	})
+}
+
+// RetryFailedJobs retries what failed in a build and returns how many jobs
+// that were. states are the job states to retry; none means failed and
+// timed_out.
+func (e *Engine) RetryFailedJobs(slug string, number int, states []JobState) (Build, int, error) {
+	if len(states) == 0 {
+		states = []JobState{JobFailed, JobTimedOut}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, err := e.findBuild(slug, number)
+	if err != nil {
+		return Build{}, 0, err
+	}
+	count := 0
+	for _, j := range slices.Clone(b.jobs) {
+		if j.RetriedIn == "" && j.Type == TypeScript && slices.Contains(states, j.State) {
+			if _, err := e.manualRetry(j); err == nil {
+				count++
+			}
+		}
+	}
+	e.advance(b)
+	e.dispatch()
+	return b.snapshot(), count, nil
+}
+
+// Rebuild starts a new build with the same commit, branch, message, env and
+// pull request. Meta-data is not copied.
+func (e *Engine) Rebuild(slug string, number int) (Build, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, err := e.findBuild(slug, number)
+	if err != nil {
+		return Build{}, err
+	}
+	again, err := e.createBuild(slug, NewBuild{
+		Message: b.Message, Commit: b.Commit, Branch: b.Branch, Source: b.Source,
+		Author: b.Author, Creator: b.Creator, Env: b.Env,
+		CleanCheckout: b.CleanCheckout, IgnoreBranchFilters: b.IgnoreBranchFilters,
+		PullRequestID: b.PullRequestID, PullRequestBase: b.PullRequestBase,
+		PullRequestRepo: b.PullRequestRepo, PullRequestLabels: b.PullRequestLabels,
+		rebuiltFrom: &BuildRef{ID: b.ID, Number: b.Number},
+	})
+	if err != nil {
+		return Build{}, err
+	}
+	e.dispatch()
+	return again.snapshot(), nil
+}

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/gpu-mode/kbgen/local/steps"
+)
+
+// Upload adds the pipeline that a running job uploads. An upload repeated
+// with the same uuid is answered as the first time. replace drops what comes
+// behind the job and has not begun.
+func (e *Engine) Upload(jobID, uuid string, pipeline []byte, replace bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, err := e.findJob(jobID)
+	if err != nil {
+		return err
+	}
+	b := j.build
+	if before, done := b.uploads[uuid]; done && uuid != "" {
+		return before
+	}
+	err = e.upload(j, pipeline, replace)
+	b.uploads[uuid] = err
+	return err
+}
+
+func (e *Engine) upload(j *job, pipeline []byte, replace bool) error {
+	b := j.build
+	switch {
+	case j.State != JobRunning:
+		return refuse(Invalid, "Pipelines can be uploaded by running jobs only, this one is %s", j.State)
+	case len(b.uploads) >= MaxUploadsPerBuild:
+		return refuse(Invalid, "The build has had %d uploads, which is the limit", MaxUploadsPerBuild)
+	}
+	doc, err := steps.Parse(pipeline)
+	if err != nil {
+		return refuse(Invalid, "%v", err)
+	}
+	var dropped []*node
+	if replace {
+		dropped = b.notBegun(j.node)
+	}
+	if err := e.insert(b, doc, j, dropped); err != nil {
+		return err
+	}
+	e.advance(b)
+	e.dispatch()
+	return nil
+}
+
+// notBegun returns the top-level steps behind n of which no job has begun.
+func (b *build) notBegun(n *node) []*node {
+	if owner := n.group(); owner != nil {
+		n = owner
+	}
+	begun := func(m *node) bool {
+		return slices.ContainsFunc(m.jobs, func(j *job) bool { return j.State.Held() || !j.StartedAt.IsZero() })
+	}
+	at := slices.Index(b.root.nodes, n) + 1
+	return slices.DeleteFunc(slices.Clone(b.root.nodes[at:]), func(m *node) bool {
+		return begun(m) || m.children != nil && slices.ContainsFunc(m.children.nodes, begun)
+	})
+}
+
+// forget removes a step and its jobs from a build.
+func (e *Engine) forget(b *build, n *node) {
+	if n.children != nil {
+		for _, child := range n.children.nodes {
+			e.forget(b, child)
+		}
+	}
+	delete(b.keys, n.def.Key)
+	for _, j := range n.jobs {
+		e.leaveGroup(j)
+		e.unready(j)
+		delete(e.jobs, j.ID)
+		b.jobs = slices.DeleteFunc(b.jobs, func(other *job) bool { return other == j })
+	}
+	b.root.nodes = slices.DeleteFunc(b.root.nodes, func(m *node) bool { return m == n })
+	b.root.walk(func(m *node) {
+		m.uploaded = slices.DeleteFunc(m.uploaded, func(u *node) bool { return u == n })
+	})
+}

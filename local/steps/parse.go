@@ -1,0 +1,353 @@
+package steps
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// refused names what Buildkite offers and the stand-in does not.
+var refused = map[string]string{
+	"block":   "a block step waits for a person",
+	"input":   "an input step waits for a person",
+	"trigger": "a trigger step starts a build of another pipeline",
+	"matrix":  "matrix is not expanded here: write the steps out, or use parallelism",
+	"secrets": "there is no secret store",
+	"notify":  "there is nobody to notify",
+	"cache":   "cache volumes exist on hosted agents only",
+	"image":   "image is for hosted and Kubernetes agents",
+}
+
+// Parse reads one document as the agent posts it.
+//
+// Errors name the step ("steps[2].steps[0]"), what it got and what it wants;
+// they are meant for the person who wrote the pipeline.
+func Parse(data []byte) (*Document, error) {
+	fields, err := object(data)
+	if err != nil {
+		return nil, fmt.Errorf("pipeline: %w", err)
+	}
+	doc := &Document{}
+	for _, name := range slices.Sorted(keys(fields)) {
+		raw := fields[name]
+		var err error
+		switch name {
+		case "env":
+			doc.Env, err = stringMap(raw)
+		case "agents":
+			doc.Agents, err = agentRules(raw)
+		case "steps":
+			doc.Steps, err = parseSteps(raw, "steps", true)
+			if err != nil {
+				return nil, err
+			}
+		default:
+			err = unknownProperty(name, "pipeline", []string{"env", "agents", "steps"})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pipeline: %s: %w", name, err)
+		}
+	}
+	if len(doc.Steps) == 0 {
+		return nil, errors.New("pipeline: steps: got none, want at least one")
+	}
+	if n := doc.Jobs(); n > MaxJobs {
+		return nil, fmt.Errorf("pipeline: got %d jobs, want at most %d per upload", n, MaxJobs)
+	}
+	if err := uniqueKeys(doc); err != nil {
+		return nil, err
+	}
+	return doc, nil
+}
+
+func parseSteps(raw json.RawMessage, path string, groups bool) ([]*Step, error) {
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("%s: got %s, want a list of steps", path, kindOf(raw))
+	}
+	out := make([]*Step, 0, len(list))
+	for i, item := range list {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		s, err := parseStep(item, at, groups)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func parseStep(raw json.RawMessage, at string, groups bool) (*Step, error) {
+	var word string
+	if json.Unmarshal(raw, &word) == nil {
+		switch word {
+		case "wait", "waiter":
+			return &Step{Kind: Wait, JSON: raw}, nil
+		case "block", "input", "manual":
+			return nil, fmt.Errorf("%s: %q is not supported by kblocal: %s", at, word, refused["block"])
+		}
+		return nil, fmt.Errorf("%s: got %q, want a step or \"wait\"", at, word)
+	}
+	fields, err := object(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", at, err)
+	}
+	s := &Step{JSON: raw}
+	if s.Kind, err = kind(fields); err != nil {
+		return nil, fmt.Errorf("%s: %w", at, err)
+	}
+	if s.Kind == Group && !groups {
+		return nil, fmt.Errorf("%s: a group in a group is not allowed", at)
+	}
+	known := stepProperties[s.Kind]
+	for _, name := range slices.Sorted(keys(fields)) {
+		if reason, ok := refused[name]; ok && s.Kind == Command {
+			return nil, fmt.Errorf("%s: %s is not supported by kblocal: %s", at, name, reason)
+		}
+		set, ok := known[name]
+		if !ok {
+			return nil, fmt.Errorf("%s: %w", at, unknownProperty(name, string(s.Kind)+" step", slices.Collect(keys(known))))
+		}
+		if name == "steps" {
+			if s.Steps, err = parseSteps(fields[name], at+".steps", false); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err := set(s, fields[name]); err != nil {
+			return nil, fmt.Errorf("%s%s: %s: %w", at, s.named(), name, err)
+		}
+	}
+	return s, s.check(at)
+}
+
+// kind tells a step's kind from the properties it has.
+func kind(fields map[string]json.RawMessage) (Kind, error) {
+	for _, name := range []string{"block", "input", "trigger"} {
+		if _, ok := fields[name]; ok {
+			return "", fmt.Errorf("%s is not supported by kblocal: %s", name, refused[name])
+		}
+	}
+	if raw, ok := fields["type"]; ok {
+		var t string
+		_ = json.Unmarshal(raw, &t)
+		switch t {
+		case "script", "command", "commands":
+			return Command, nil
+		case "wait", "waiter":
+			return Wait, nil
+		case "group":
+			return Group, nil
+		}
+		return "", fmt.Errorf("type: got %s, want \"command\", \"wait\" or \"group\"", raw)
+	}
+	for _, k := range []struct {
+		name string
+		kind Kind
+	}{{"wait", Wait}, {"waiter", Wait}, {"group", Group}, {"command", Command}, {"commands", Command}, {"plugins", Command}} {
+		if _, ok := fields[k.name]; ok {
+			return k.kind, nil
+		}
+	}
+	return "", errors.New("got a step without command, plugins, wait or group")
+}
+
+// named adds the step's own name to an error's path.
+func (s *Step) named() string {
+	switch {
+	case s.Key != "":
+		return fmt.Sprintf(" (key %q)", s.Key)
+	case s.Label != "":
+		return fmt.Sprintf(" (%q)", s.Label)
+	}
+	return ""
+}
+
+var keyPattern = regexp.MustCompile(`^[A-Za-z0-9_.:,-]{1,100}$`)
+var uuidPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+// check holds the rules that need more than one property.
+func (s *Step) check(at string) error {
+	at += s.named()
+	switch {
+	case s.Key != "" && !keyPattern.MatchString(s.Key):
+		return fmt.Errorf("%s: key: got %q, want at most 100 letters, digits, _ - : . and comma", at, s.Key)
+	case uuidPattern.MatchString(s.Key):
+		return fmt.Errorf("%s: key: got %q, which looks like a UUID", at, s.Key)
+	case s.Kind == Group && len(s.Steps) == 0:
+		return fmt.Errorf("%s: steps: a group needs at least one step", at)
+	case s.Concurrency != nil && s.Concurrency.Group == "":
+		return fmt.Errorf("%s: concurrency_group: missing beside concurrency", at)
+	case s.Concurrency != nil && s.Concurrency.Limit < 1:
+		return fmt.Errorf("%s: concurrency: got %d beside concurrency_group, want at least 1", at, s.Concurrency.Limit)
+	}
+	return nil
+}
+
+func uniqueKeys(doc *Document) error {
+	seen := map[string]bool{}
+	var err error
+	doc.Walk(func(s *Step) {
+		if s.Key != "" && seen[s.Key] && err == nil {
+			err = fmt.Errorf("pipeline: key %q is used by two steps", s.Key)
+		}
+		seen[s.Key] = true
+	})
+	return err
+}
+
+// setter reads one property into a step.
+type setter func(s *Step, raw json.RawMessage) error
+
+// stepProperties lists what each kind of step may have.
+var stepProperties = map[Kind]map[string]setter{
+	Command: {
+		"type":  ignore,
+		"key":   str(func(s *Step) *string { return &s.Key }),
+		"id":    str(func(s *Step) *string { return &s.Key }),
+		"label": str(func(s *Step) *string { return &s.Label }),
+		"name":  str(func(s *Step) *string { return &s.Label }),
+		"if":    str(func(s *Step) *string { return &s.If }),
+
+		"branches":                 func(s *Step, raw json.RawMessage) (err error) { s.On, err = branches(raw); return },
+		"depends_on":               func(s *Step, raw json.RawMessage) (err error) { s.DependsOn, err = dependencies(raw); return },
+		"allow_dependency_failure": boolean(func(s *Step) *bool { return &s.AllowDependencyFailure }),
+
+		"command":     func(s *Step, raw json.RawMessage) (err error) { s.Command, err = command(raw); return },
+		"commands":    func(s *Step, raw json.RawMessage) (err error) { s.Command, err = command(raw); return },
+		"env":         func(s *Step, raw json.RawMessage) (err error) { s.Env, err = stringMap(raw); return },
+		"agents":      func(s *Step, raw json.RawMessage) (err error) { s.Agents, err = agentRules(raw); return },
+		"plugins":     func(s *Step, raw json.RawMessage) (err error) { s.Plugins, err = plugins(raw); return },
+		"priority":    integer(func(s *Step) *int { return &s.Priority }, -1<<31, 1<<31),
+		"parallelism": integer(func(s *Step) *int { return &s.Parallelism }, 1, MaxJobs),
+		"soft_fail":   func(s *Step, raw json.RawMessage) (err error) { s.SoftFail, err = softFail(raw); return },
+		"retry":       func(s *Step, raw json.RawMessage) (err error) { s.Retry, err = retry(raw); return },
+		"skip":        func(s *Step, raw json.RawMessage) (err error) { s.Skip, err = skip(raw); return },
+		"checkout":    func(s *Step, raw json.RawMessage) (err error) { s.Checkout, err = checkout(raw); return },
+		"signature":   ignore, // kept in JSON
+		"artifact_paths": func(s *Step, raw json.RawMessage) (err error) {
+			s.ArtifactPaths, err = words(raw)
+			return
+		},
+		"timeout_in_minutes": func(s *Step, raw json.RawMessage) error {
+			n, err := wholeNumber(raw, 1, 1<<20)
+			s.Timeout = time.Duration(n) * time.Minute
+			return err
+		},
+		"concurrency": func(s *Step, raw json.RawMessage) (err error) {
+			s.limited().Limit, err = wholeNumber(raw, 1, 1<<20)
+			return
+		},
+		"concurrency_group": func(s *Step, raw json.RawMessage) (err error) {
+			s.limited().Group, err = text(raw)
+			return
+		},
+		"concurrency_method": func(s *Step, raw json.RawMessage) error {
+			method, err := text(raw)
+			if err == nil && method != "ordered" && method != "eager" {
+				err = fmt.Errorf("got %q, want \"ordered\" or \"eager\"", method)
+			}
+			s.limited().Eager = method == "eager"
+			return err
+		},
+		"cancel_on_build_failing": boolean(func(s *Step) *bool { return &s.CancelOnBuildFailing }),
+	},
+	Wait: {
+		"type":                     ignore,
+		"wait":                     waitLabel,
+		"waiter":                   waitLabel,
+		"key":                      str(func(s *Step) *string { return &s.Key }),
+		"id":                       str(func(s *Step) *string { return &s.Key }),
+		"label":                    str(func(s *Step) *string { return &s.Label }),
+		"name":                     str(func(s *Step) *string { return &s.Label }),
+		"if":                       str(func(s *Step) *string { return &s.If }),
+		"branches":                 func(s *Step, raw json.RawMessage) (err error) { s.On, err = branches(raw); return },
+		"depends_on":               func(s *Step, raw json.RawMessage) (err error) { s.DependsOn, err = dependencies(raw); return },
+		"allow_dependency_failure": boolean(func(s *Step) *bool { return &s.AllowDependencyFailure }),
+		"continue_on_failure":      boolean(func(s *Step) *bool { return &s.ContinueOnFailure }),
+	},
+	Group: {
+		"type":                     ignore,
+		"group":                    waitLabel,
+		"key":                      str(func(s *Step) *string { return &s.Key }),
+		"id":                       str(func(s *Step) *string { return &s.Key }),
+		"label":                    str(func(s *Step) *string { return &s.Label }),
+		"name":                     str(func(s *Step) *string { return &s.Label }),
+		"if":                       str(func(s *Step) *string { return &s.If }),
+		"branches":                 func(s *Step, raw json.RawMessage) (err error) { s.On, err = branches(raw); return },
+		"depends_on":               func(s *Step, raw json.RawMessage) (err error) { s.DependsOn, err = dependencies(raw); return },
+		"allow_dependency_failure": boolean(func(s *Step) *bool { return &s.AllowDependencyFailure }),
+		"skip":                     func(s *Step, raw json.RawMessage) (err error) { s.Skip, err = skip(raw); return },
+		"steps":                    ignore, // read by parseStep, which knows the path
+	},
+}
+
+func (s *Step) limited() *Concurrency {
+	if s.Concurrency == nil {
+		s.Concurrency = &Concurrency{}
+	}
+	return s.Concurrency
+}
+
+// waitLabel reads the label of `wait: "text"` and `group: "text"`; null and
+// empty are no label.
+func waitLabel(s *Step, raw json.RawMessage) error {
+	if string(bytes.TrimSpace(raw)) == "null" {
+		return nil
+	}
+	label, err := text(raw)
+	if label != "" {
+		s.Label = label
+	}
+	return err
+}
+
+func ignore(*Step, json.RawMessage) error { return nil }
+
+// unknownProperty is the error for a property nobody knows, with the nearest
+// known one.
+func unknownProperty(name, where string, known []string) error {
+	if reason, ok := refused[name]; ok {
+		return fmt.Errorf("%s is not supported by kblocal: %s", name, reason)
+	}
+	msg := fmt.Sprintf("%q is not a property of a %s", name, where)
+	slices.Sort(known)
+	best, distance := "", 3
+	for _, k := range known {
+		if d := editDistance(name, k); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best != "" {
+		msg += fmt.Sprintf(", did you mean %q?", best)
+	}
+	return errors.New(msg)
+}
+
+// editDistance counts the insertions, deletions and replacements between two
+// short words.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diagonal := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			diagonal, row[j] = row[j], min(row[j]+1, row[j-1]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}
+
+func trimSignal(s string) string { return strings.TrimPrefix(strings.ToUpper(s), "SIG") }

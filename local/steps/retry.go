@@ -1,0 +1,125 @@
+package steps
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Limits of automatic retries, per rule.
+const (
+	DefaultRetryLimit = 2
+	MaxRetryLimit     = 10
+)
+
+func retry(raw json.RawMessage) (Retry, error) {
+	fields, err := object(raw)
+	if err != nil {
+		return Retry{}, err
+	}
+	var out Retry
+	for name, value := range fields {
+		switch name {
+		case "automatic":
+			out.Automatic, err = automatic(value)
+		case "manual":
+			err = manual(&out, value)
+		default:
+			err = unknownProperty(name, "retry", []string{"automatic", "manual"})
+		}
+		if err != nil {
+			return Retry{}, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return out, nil
+}
+
+// automatic reads true, one rule or a list of rules.
+func automatic(raw json.RawMessage) ([]RetryRule, error) {
+	if on, err := truth(raw); err == nil {
+		if !on {
+			return nil, nil
+		}
+		return []RetryRule{{AnyStatus: true, Limit: DefaultRetryLimit}}, nil
+	}
+	if kindOf(raw) == "an object" {
+		rule, err := retryRule(raw)
+		return []RetryRule{rule}, err
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("got %s, want true, false, a rule or a list of rules", kindOf(raw))
+	}
+	out := make([]RetryRule, 0, len(list))
+	for i, item := range list {
+		rule, err := retryRule(item)
+		if err != nil {
+			return nil, fmt.Errorf("[%d]: %w", i, err)
+		}
+		out = append(out, rule)
+	}
+	return out, nil
+}
+
+func retryRule(raw json.RawMessage) (RetryRule, error) {
+	fields, err := object(raw)
+	if err != nil {
+		return RetryRule{}, err
+	}
+	rule := RetryRule{Limit: DefaultRetryLimit}
+	for name, value := range fields {
+		switch name {
+		case "exit_status":
+			rule.AnyStatus, rule.Statuses, err = exitStatuses(value)
+		case "signal":
+			rule.Signals, err = words(value)
+			for i, s := range rule.Signals {
+				rule.Signals[i] = trimSignal(s)
+			}
+		case "signal_reason":
+			rule.SignalReasons, err = words(value)
+		case "limit":
+			rule.Limit, err = wholeNumber(value, 0, MaxRetryLimit)
+		default:
+			err = unknownProperty(name, "retry rule", []string{"exit_status", "signal", "signal_reason", "limit"})
+		}
+		if err != nil {
+			return RetryRule{}, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if !rule.AnyStatus && rule.Statuses == nil && rule.Signals == nil && rule.SignalReasons == nil {
+		rule.AnyStatus = true // {limit: n} alone
+	}
+	return rule, nil
+}
+
+func manual(out *Retry, raw json.RawMessage) error {
+	if allowed, err := truth(raw); err == nil {
+		out.ManualDenied = !allowed
+		return nil
+	}
+	fields, err := object(raw)
+	if err != nil {
+		return err
+	}
+	for name, value := range fields {
+		switch name {
+		case "allowed":
+			allowed, err := truth(value)
+			if err != nil {
+				return fmt.Errorf("allowed: %w", err)
+			}
+			out.ManualDenied = !allowed
+		case "permit_on_passed":
+			if out.PermitOnPassed, err = truth(value); err != nil {
+				return fmt.Errorf("permit_on_passed: %w", err)
+			}
+		case "reason":
+			if out.ManualReason, err = text(value); err != nil {
+				return fmt.Errorf("reason: %w", err)
+			}
+		default:
+			return unknownProperty(name, "manual retry", []string{"allowed", "permit_on_passed", "reason"})
+		}
+	}
+	return nil
+}
