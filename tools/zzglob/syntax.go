@@ -103,34 +103,43 @@ func markStars(pattern string) (string, error) {
 // spread returns every combination of a marked pattern's braces, leftmost
 // slowest, and of the readings of a doubleStar inside a segment. No result has
 // a brace, and a doubleStar in it is a whole segment and not the last.
-func spread(pattern string) ([]string, error) {
+func spread(marked string) ([]string, error) {
+	flat, err := spreadBraces(marked)
+	if err != nil {
+		return nil, err
+	}
+	// After the braces, because they decide what is next to a doubleStar.
+	return spreadAll(flat, spreadStars)
+}
+
+func spreadAll(patterns []string, by func(string) ([]string, error)) ([]string, error) {
+	var all []string
+	for _, p := range patterns {
+		some, err := by(p)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, some...); len(all) > maxCombinations {
+			return nil, errTooMany
+		}
+	}
+	return all, nil
+}
+
+func spreadBraces(pattern string) ([]string, error) {
 	for i := 0; i < len(pattern); {
-		before := pattern[:i]
-		switch {
-		case pattern[i] == '{':
+		switch pattern[i] {
+		case '{':
 			choices, n, err := cutBraces(pattern[i:])
 			if err != nil {
 				return nil, err
 			}
-			rest := pattern[i+n:]
 			for j := range choices {
-				choices[j] = before + choices[j] + rest
+				choices[j] = pattern[:i] + choices[j] + pattern[i+n:]
 			}
-			return spreadAll(choices)
-		case pattern[i] == '}':
+			return spreadAll(choices, spreadBraces)
+		case '}':
 			return nil, errCloseBrace
-		case strings.HasPrefix(pattern[i:], doubleStar):
-			rest := pattern[i+1:]
-			if before != "" && !strings.HasSuffix(before, "/") {
-				return spreadAll([]string{before + "*" + rest, before + "*/" + doubleStar + "/*" + rest})
-			}
-			// One reading: **/x stays, and **x and a last ** become **/*x.
-			if !strings.HasPrefix(rest, "/") {
-				rest = "/*" + rest
-			}
-			pattern = before + doubleStar + rest
-			i += len(doubleStar + "/")
-			continue
 		}
 		n, err := token(pattern[i:])
 		if err != nil {
@@ -141,18 +150,25 @@ func spread(pattern string) ([]string, error) {
 	return []string{pattern}, nil
 }
 
-func spreadAll(patterns []string) ([]string, error) {
-	var all []string
-	for _, p := range patterns {
-		flat, err := spread(p)
-		if err != nil {
-			return nil, err
+// spreadStars reads the first doubleStar that is not a whole segment, and then
+// the rest. No doubleStar is escaped or in a class, since no path has a NUL.
+func spreadStars(pattern string) ([]string, error) {
+	for from := 0; ; {
+		i := strings.Index(pattern[from:], doubleStar)
+		if i < 0 {
+			return []string{pattern}, nil
 		}
-		if all = append(all, flat...); len(all) > maxCombinations {
-			return nil, errTooMany
+		before, rest := pattern[:from+i], pattern[from+i+len(doubleStar):]
+		if before != "" && !strings.HasSuffix(before, "/") {
+			// a**b is a*b or a*/**/*b
+			return spreadAll([]string{before + "*" + rest, before + "*/" + doubleStar + "/*" + rest}, spreadStars)
 		}
+		if !strings.HasPrefix(rest, "/") {
+			rest = "/*" + rest // **b is **/*b, and a last ** is **/*
+		}
+		pattern = before + doubleStar + rest
+		from = len(before) + len(doubleStar)
 	}
-	return all, nil
 }
 
 // cutBraces splits the group that s starts with at its own commas, and returns
