@@ -1,0 +1,242 @@
+package launcher
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/buildkite/go-buildkite/v3/buildkite"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+const (
+	resultName    = "result.json"
+	fetchAttempts = 3
+)
+
+// An artifact is one file a job uploaded.
+type artifact struct {
+	ID          string
+	JobID       string `json:"job_id"`
+	State       string
+	Path        string
+	Filename    string
+	FileSize    int64  `json:"file_size"`
+	SHA1        string `json:"sha1sum"`
+	DownloadURL string `json:"download_url"`
+}
+
+// errNoArtifact is matched by every noArtifactError.
+var errNoArtifact = errors.New("no result of this run among the artifacts")
+
+type noArtifactError struct {
+	foreign []string // what was found instead, in words
+}
+
+func (e *noArtifactError) Error() string        { return errNoArtifact.Error() }
+func (e *noArtifactError) Is(target error) bool { return target == errNoArtifact }
+
+// fetch finds the result of this run among the build's artifacts, and checks
+// and decodes it. It asks again after answers that may be better next time.
+func (w *wait) fetch(ctx context.Context) (*Report, error) {
+	w.tell(PhaseFetching)
+	var err error
+	for attempt := range fetchAttempts {
+		if attempt > 0 {
+			if err := w.c.pause(ctx, time.Second/2<<attempt); err != nil {
+				return nil, err
+			}
+		}
+		var report *Report
+		report, err = w.fetchOnce(ctx)
+		if err == nil || errors.Is(err, errNoArtifact) || hopeless(err) || ctx.Err() != nil {
+			return report, err
+		}
+		w.c.log.Warn("fetching result", "build", w.build.Number, "error", err)
+	}
+	return nil, fmt.Errorf("fetching the result of build %d (%s): %w", w.build.Number, w.build.WebURL, err)
+}
+
+func (w *wait) fetchOnce(ctx context.Context) (*Report, error) {
+	found, err := w.candidates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.line.Listed = time.Now()
+	none := &noArtifactError{}
+	for _, a := range found {
+		raw, err := w.c.download(ctx, w.build.Number, a)
+		if err != nil {
+			return nil, err
+		}
+		r, err := schema.DecodeResult(raw)
+		if err != nil {
+			none.foreign = append(none.foreign, fmt.Sprintf("%s: %v", a.Path, err))
+			continue
+		}
+		if r.RunID != w.runID {
+			none.foreign = append(none.foreign, fmt.Sprintf("%s: it is of run %q", a.Path, firstLine(r.RunID, 100)))
+			continue
+		}
+		w.line.Fetched = time.Now()
+		return &Report{Result: r, Raw: raw, RunID: w.runID, Build: w.build.Number, BuildURL: w.build.WebURL, Timeline: w.line}, nil
+	}
+	return nil, none
+}
+
+// candidates lists the build's files of that name. Several jobs, or several
+// attempts of one, may each have left one: latest attempts come first, newer
+// jobs before older.
+func (w *wait) candidates(ctx context.Context) ([]artifact, error) {
+	path, err := w.c.buildPath(w.build.Number, "artifacts")
+	if err != nil {
+		return nil, err
+	}
+	w.c.tally.artifacts.Add(1)
+	q := url.Values{"path": {"*" + resultName}, "state": {"finished"}}
+	found, err := pages[artifact](ctx, w.c, path, q)
+	if err != nil {
+		return nil, err
+	}
+	found = slices.DeleteFunc(found, func(a artifact) bool { return a.Filename != resultName || a.State != "finished" })
+	if len(found) < 2 {
+		return found, nil
+	}
+	w.c.tally.others.Add(1)
+	b, err := w.c.build(ctx, w.build.Number)
+	if err != nil {
+		return nil, err
+	}
+	age := func(a artifact) int { // 0: the newest job; a superseded attempt is in no list of jobs
+		for i := range b.Jobs {
+			if j := &b.Jobs[len(b.Jobs)-1-i]; j.ID == a.JobID && !j.Retried {
+				return i
+			}
+		}
+		return len(b.Jobs)
+	}
+	slices.Reverse(found) // among equals, the later upload
+	slices.SortStableFunc(found, func(a, b artifact) int { return cmp.Compare(age(a), age(b)) })
+	return found, nil
+}
+
+// download gets one artifact: the link from the API with the token, then the
+// file from wherever it lies, without. Size and SHA-1 must be the listed ones.
+func (c *Client) download(ctx context.Context, number int, a artifact) ([]byte, error) {
+	if a.FileSize > schema.MaxResult {
+		return nil, final{fmt.Errorf("artifact %s: got %d bytes, want at most %d", a.Path, a.FileSize, schema.MaxResult)}
+	}
+	link, err := c.link(ctx, number, a)
+	if err != nil {
+		return nil, err
+	}
+	data, err := c.get(ctx, link, a.FileSize)
+	if err != nil {
+		return nil, fmt.Errorf("artifact %s from %s: %w", a.Path, link.Host, err)
+	}
+	if int64(len(data)) != a.FileSize {
+		return nil, fmt.Errorf("artifact %s from %s: got %d bytes, want %d", a.Path, link.Host, len(data), a.FileSize)
+	}
+	sum := sha1.Sum(data)
+	if got := hex.EncodeToString(sum[:]); a.SHA1 != "" && !strings.EqualFold(got, a.SHA1) {
+		return nil, fmt.Errorf("artifact %s from %s: got SHA-1 %s, want %s", a.Path, link.Host, got, firstLine(a.SHA1, 60))
+	}
+	return data, nil
+}
+
+// link asks the API where the artifact lies. The request carries the token, so
+// it goes to the base URL's own scheme and host only.
+func (c *Client) link(ctx context.Context, number int, a artifact) (*url.URL, error) {
+	u, err := url.Parse(a.DownloadURL)
+	if err != nil || u.Scheme != c.base.Scheme || !strings.EqualFold(u.Host, c.base.Host) || u.User != nil {
+		return nil, final{fmt.Errorf("artifact %s: its download_url lies on %q, want %s: the token goes nowhere else", a.Path, hostOf(u), hostOf(c.base))}
+	}
+	c.tally.downloads.Add(1)
+	req, err := c.api.NewRequest(http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.api.Do(req.WithContext(ctx), io.Discard)
+	var refused *buildkite.ErrorResponse
+	if !errors.As(err, &refused) || refused.Response.StatusCode/100 != 3 {
+		if err == nil {
+			err = fmt.Errorf("build %d: artifact %s: got %d, want a redirect", number, a.Path, resp.StatusCode)
+			return nil, err
+		}
+		return nil, c.explain(req, resp, &bytes.Buffer{}, err)
+	}
+	to, err := refused.Response.Location()
+	if err != nil {
+		return nil, fmt.Errorf("build %d: artifact %s: a redirect to nowhere: %v", number, a.Path, err)
+	}
+	if to.Scheme != "https" && to.Scheme != c.base.Scheme {
+		return nil, fmt.Errorf("build %d: artifact %s: redirected to %s://%s, want https", number, a.Path, to.Scheme, to.Host)
+	}
+	return to, nil
+}
+
+func hostOf(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// newStoreClient makes the client that fetches files: no token, no cookies, a
+// few redirects that stay encrypted and say nothing of the signed link.
+func newStoreClient(base *url.URL) *http.Client {
+	return &http.Client{
+		Transport: newHTTPTransport(),
+		Timeout:   2 * time.Minute,
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if len(via) > 3 {
+				return errors.New("more than 3 redirects")
+			}
+			if req.URL.Scheme != "https" && req.URL.Scheme != base.Scheme {
+				return fmt.Errorf("redirected to %s, want https", req.URL.Scheme)
+			}
+			req.Header.Del("Referer")
+			return nil
+		},
+	}
+}
+
+// get fetches a file of at most size bytes. Links are signed, so no error
+// quotes one.
+func (c *Client) get(ctx context.Context, link *url.URL, size int64) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, link.String(), nil)
+	if err != nil {
+		return nil, errors.New("not a usable link")
+	}
+	resp, err := c.store.Do(req)
+	if err != nil {
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("got %s, want 200", resp.Status)
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, size+1))
+	if err != nil {
+		return nil, fmt.Errorf("after %d bytes: %w", len(data), err)
+	}
+	if int64(len(data)) > size {
+		return nil, fmt.Errorf("got more than the %d bytes listed", size)
+	}
+	return data, nil
+}

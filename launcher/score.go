@@ -1,0 +1,83 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// ErrNoScore is a result without a leaderboard run that passed.
+var ErrNoScore = errors.New("no score: no leaderboard run that passed")
+
+// Score returns the seconds that rank a result, lower is better, under one of
+// [schema.Rankings] ("" is last).
+//
+// The geometric mean is Kernelbot's to the last bit while its product of
+// seconds can be held; below that, where Kernelbot scores 0, logarithms are
+// summed. Times that are not above zero are refused.
+//
+// Errors: [ErrNoScore]; a report whose benchmarks cannot be used.
+//
+// Source: gpu-mode/kernelbot, src/libkernelbot/submission.py, compute_score.
+func Score(r *schema.Result, ranking string) (float64, error) {
+	run := r.Runs.Get(schema.ModeLeaderboard)
+	if run == nil || run.Run == nil || !run.Run.Success || !run.Run.Passed {
+		return 0, ErrNoScore
+	}
+	means, err := seconds(run.Run.Result)
+	if err != nil {
+		return 0, fmt.Errorf("score: %w", err)
+	}
+	switch ranking {
+	case schema.RankLast, "":
+		if len(means) != 1 {
+			return 0, fmt.Errorf("score: got %d benchmarks, want one with ranking by last", len(means))
+		}
+		return means[0], nil
+	case schema.RankMean:
+		sum := 0.0
+		for _, m := range means {
+			sum += m
+		}
+		return sum / float64(len(means)), nil
+	case schema.RankGeom:
+		return geometricMean(means), nil
+	}
+	return 0, fmt.Errorf("score: got ranking %q, want one of %q", ranking, schema.Rankings())
+}
+
+// seconds reads the benchmarks' means, which testers write in nanoseconds.
+func seconds(report schema.Report) ([]float64, error) {
+	text, _ := report.Get("benchmark-count")
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > len(report) {
+		return nil, fmt.Errorf("benchmark-count: got %q, want the number of benchmarks", firstLine(text, 40))
+	}
+	means := make([]float64, n)
+	for i := range means {
+		key := fmt.Sprintf("benchmark.%d.mean", i)
+		text, _ := report.Get(key)
+		ns, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(ns > 0) || math.IsInf(ns, 0) {
+			return nil, fmt.Errorf("%s: got %q, want nanoseconds above zero", key, firstLine(text, 40))
+		}
+		means[i] = ns / 1e9
+	}
+	return means, nil
+}
+
+func geometricMean(v []float64) float64 {
+	product, logs := 1.0, 0.0
+	for _, x := range v {
+		product *= x
+		logs += math.Log(x)
+	}
+	n := float64(len(v))
+	if product < 0x1p-1022 || math.IsInf(product, 0) { // digits are lost already
+		return math.Exp(logs / n)
+	}
+	return math.Pow(product, 1/n)
+}

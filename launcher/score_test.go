@@ -1,0 +1,73 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+func ranked(means ...string) *schema.Result {
+	report := schema.Report{{Key: "benchmark-count", Value: fmt.Sprint(len(means))}}
+	for i, m := range means {
+		report = append(report, schema.Entry{Key: fmt.Sprintf("benchmark.%d.mean", i), Value: m})
+	}
+	run := schema.EvalResult{Run: &schema.RunResult{Success: true, Passed: true, Result: report}}
+	return &schema.Result{Runs: schema.Runs{{Name: "leaderboard", EvalResult: run}}}
+}
+
+// The figures of the first two rows were computed by Kernelbot's compute_score.
+func TestScore(t *testing.T) {
+	t.Parallel()
+	tiny := make([]string, 60)
+	for i := range tiny {
+		tiny[i] = "100"
+	}
+	for _, tt := range []struct {
+		ranking string
+		result  *schema.Result
+		want    float64
+	}{
+		{"last", ranked("1500000.5"), 0.0015000005},
+		{"", ranked("1500000.5"), 0.0015000005},
+		{"mean", ranked("1500000.5", "6000000"), 0.00375000025},
+		{"geom", ranked("1500000.5", "6000000"), math.Pow(0.0015000005*0.006, 1.0/2)},
+		{"geom", ranked("1e6", "2e6", "4e6"), math.Pow(0.001*0.002*0.004, 1.0/3)},
+	} {
+		got, err := Score(tt.result, tt.ranking)
+		if err != nil || got != tt.want {
+			t.Errorf("Score by %q: got %v, %v, want %v", tt.ranking, got, err, tt.want)
+		}
+	}
+	// Kernelbot's product underflows here and scores 0.
+	if got, err := Score(ranked(tiny...), "geom"); err != nil || math.Abs(got/1e-7-1) > 1e-12 {
+		t.Errorf("Score of 60 times 100 ns: got %v, %v, want 1e-07", got, err)
+	}
+}
+
+func TestScoreRefusals(t *testing.T) {
+	t.Parallel()
+	failed := ranked("1")
+	failed.Runs[0].Run.Passed = false
+	for _, r := range []*schema.Result{{}, failed, {Runs: schema.Runs{{Name: "leaderboard"}}}} {
+		if _, err := Score(r, "last"); !errors.Is(err, ErrNoScore) {
+			t.Errorf("Score without a passed leaderboard run: got %v, want ErrNoScore", err)
+		}
+	}
+	for want, r := range map[string]*schema.Result{
+		"got 2 benchmarks": ranked("1", "2"),
+		`got "0"`:          ranked("0"),
+		`got "-5"`:         ranked("-5"),
+		`got "nan"`:        ranked("nan"),
+		`got "inf"`:        ranked("inf"),
+		`got ""`:           ranked(""),
+		`benchmark-count`:  ranked(),
+	} {
+		if _, err := Score(r, "last"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Score: got %v, want %q", err, want)
+		}
+	}
+}

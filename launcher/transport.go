@@ -1,0 +1,184 @@
+package launcher
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	attemptTimeout = 60 * time.Second // one request with its whole body
+	maxBody        = 64 << 20         // bytes of one API answer; a page of builds repeats their payloads
+	maxAttempts    = 4                // of one request that meets 429
+	maxRateWait    = 2 * time.Minute
+)
+
+// A RateLimitError is a request that met 429 until patience ended. Nothing was
+// done on the server.
+type RateLimitError struct {
+	Scope          string        // "rest" (organization) or "rest_user"
+	Limit, Current int           // requests in the window
+	Reset          time.Duration // until the window ends, without jitter
+}
+
+func (e *RateLimitError) Error() string {
+	return fmt.Sprintf("rate limit %q used up: %d of %d requests, next window in %s", e.Scope, e.Current, e.Limit, e.Reset)
+}
+
+// newHTTPTransport is net/http's transport with a limit on every part that
+// could hang.
+func newHTTPTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		ForceAttemptHTTP2:     true,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: 30 * time.Second,
+		IdleConnTimeout:       90 * time.Second,
+		MaxIdleConnsPerHost:   16,
+	}
+}
+
+// transport lies between go-buildkite and the network: it spends the quota,
+// bounds each attempt, and absorbs every 429, so that go-buildkite's own
+// backoff never sees one. It knows no token.
+type transport struct {
+	base   http.RoundTripper
+	quota  *quota
+	tally  *tally
+	pause  func(context.Context, time.Duration) error
+	jitter func() time.Duration // keeps several launchers from waking together
+}
+
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	for attempt := 1; ; attempt++ {
+		for wait := t.quota.take(); wait > 0; wait = t.quota.take() {
+			if err := t.pause(ctx, wait); err != nil {
+				return nil, err
+			}
+		}
+		resp, err := t.once(req)
+		if err != nil {
+			return nil, err
+		}
+		t.quota.see(resp.Header)
+		if resp.StatusCode != http.StatusTooManyRequests {
+			return resp, nil
+		}
+		limited := readRateLimit(resp)
+		if attempt == maxAttempts {
+			return nil, limited
+		}
+		if err := t.pause(ctx, min(limited.Reset+t.jitter(), maxRateWait)); err != nil {
+			return nil, err
+		}
+		if req, err = rewound(req); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// once sends req under its own time limit, which covers the body too.
+func (t *transport) once(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), attemptTimeout)
+	t.tally.total.Add(1)
+	resp, err := t.base.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	resp.Body = &boundedBody{body: resp.Body, left: maxBody, done: cancel}
+	return resp, nil
+}
+
+func rewound(req *http.Request) (*http.Request, error) {
+	next := req.Clone(req.Context())
+	if req.GetBody != nil {
+		body, err := req.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		next.Body = body
+	}
+	return next, nil
+}
+
+// boundedBody ends an answer that is larger than anyone needs with an error.
+type boundedBody struct {
+	body io.ReadCloser
+	left int64
+	done context.CancelFunc
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("answer larger than %d bytes", maxBody)
+	}
+	n, err := b.body.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+func (b *boundedBody) Close() error {
+	defer b.done()
+	return b.body.Close()
+}
+
+// readRateLimit reads a 429 and closes it. The body names the scope that is
+// used up; RateLimit-Reset may belong to the other one.
+func readRateLimit(resp *http.Response) *RateLimitError {
+	defer resp.Body.Close()
+	var body struct {
+		Scope          string
+		Limit, Current int
+		Reset          *int // seconds
+	}
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if json.Unmarshal(data, &body) != nil {
+		body.Scope, body.Reset = "", nil
+	}
+	e := &RateLimitError{Scope: body.Scope, Limit: body.Limit, Current: body.Current, Reset: quotaWindow}
+	org, user := readFamily(resp.Header, orgHeaders), readFamily(resp.Header, userHeaders)
+	switch {
+	case body.Reset != nil && *body.Reset >= 0:
+		e.Reset = time.Duration(*body.Reset) * time.Second
+	case body.Scope == "rest_user" && user.ok:
+		e.Reset = user.reset
+	case body.Scope == "rest" && org.ok:
+		e.Reset = org.reset
+	case user.ok && user.remaining <= 0:
+		e.Reset = user.reset
+	case org.ok && org.remaining <= 0:
+		e.Reset = org.reset
+	}
+	return e
+}
+
+// Calls counts requests by what they were for. Retries after 429 are counted
+// in Total only.
+type Calls struct {
+	Total     int // everything sent to the API
+	Creates   int
+	Lookups   int // of a build whose creation was uncertain
+	Polls     int // shared by all builds that are waited for
+	Artifacts int // artifact lists
+	Downloads int // links to an artifact; the store itself is not the API
+	Others    int // cancel, jobs of a failed build, log tails
+}
+
+type tally struct {
+	total, creates, lookups, polls, artifacts, downloads, others atomic.Int64
+}
+
+// Calls returns what this client has sent so far.
+func (c *Client) Calls() Calls {
+	n := func(v *atomic.Int64) int { return int(v.Load()) }
+	t := c.tally
+	return Calls{n(&t.total), n(&t.creates), n(&t.lookups), n(&t.polls), n(&t.artifacts), n(&t.downloads), n(&t.others)}
+}
