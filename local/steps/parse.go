@@ -47,7 +47,7 @@ func Parse(data []byte) (*Document, error) {
 				return nil, err
 			}
 		default:
-			err = unknownProperty(name, "pipeline", []string{"env", "agents", "steps"})
+			return nil, fmt.Errorf("pipeline: %w", unknownProperty(name, "pipeline", []string{"env", "agents", "steps"}))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("pipeline: %s: %w", name, err)

@@ -24,7 +24,7 @@ func retry(raw json.RawMessage) (Retry, error) {
 		case "manual":
 			err = manual(&out, value)
 		default:
-			err = unknownProperty(name, "retry", []string{"automatic", "manual"})
+			return Retry{}, unknownProperty(name, "retry", []string{"automatic", "manual"})
 		}
 		if err != nil {
 			return Retry{}, fmt.Errorf("%s: %w", name, err)
@@ -80,7 +80,7 @@ func retryRule(raw json.RawMessage) (RetryRule, error) {
 		case "limit":
 			rule.Limit, err = wholeNumber(value, 0, MaxRetryLimit)
 		default:
-			err = unknownProperty(name, "retry rule", []string{"exit_status", "signal", "signal_reason", "limit"})
+			return RetryRule{}, unknownProperty(name, "retry rule", []string{"exit_status", "signal", "signal_reason", "limit"})
 		}
 		if err != nil {
 			return RetryRule{}, fmt.Errorf("%s: %w", name, err)

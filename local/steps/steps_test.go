@@ -1,0 +1,158 @@
+package steps
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	doc, err := Parse([]byte(`{"env":{"A":"1"},"agents":{"queue":"gpu"},"steps":[
+		{"command":"make\ntest","key":"k","label":"L","agents":["queue=b200","gpu=*"],"env":{"B":"2"},
+		 "plugins":[{"github.com/x/docker-buildkite-plugin#v5.13.0":{"image":"i"}},"./local"],
+		 "artifact_paths":["result.json"],"parallelism":2,"priority":-3,"timeout_in_minutes":15,
+		 "soft_fail":[{"exit_status":3}],"branches":"main release/*","if":"build.branch == 'x'",
+		 "depends_on":["a",{"step":"b","allow_failure":true}],
+		 "concurrency":2,"concurrency_group":"g","concurrency_method":"eager","skip":false,
+		 "checkout":{"skip":true},
+		 "retry":{"automatic":[{"exit_status":-1,"signal_reason":"none","limit":1},{"exit_status":"*"}],"manual":false}},
+		"wait",
+		{"wait":null,"continue_on_failure":true},
+		{"group":"G","key":"grp","steps":[{"command":["a","b"],"depends_on":null}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := doc.Steps[0]
+	yes := true
+	for _, tt := range []struct{ name, diff string }{
+		{"env", cmp.Diff(doc.Env, map[string]string{"A": "1"})},
+		{"agents", cmp.Diff(doc.Agents, []string{"queue=gpu"})},
+		{"command", cmp.Diff(c.Command, "make\ntest")},
+		{"own agents", cmp.Diff(c.Agents, []string{"queue=b200", "gpu=*"})},
+		{"paths", cmp.Diff(c.ArtifactPaths, []string{"result.json"})},
+		{"numbers", cmp.Diff([]int{c.Parallelism, c.Priority}, []int{2, -3})},
+		{"timeout", cmp.Diff(c.Timeout, 15*time.Minute)},
+		{"branches", cmp.Diff(c.On, []string{"main", "release/*"})},
+		{"depends_on", cmp.Diff(c.DependsOn, []Dependency{{Key: "a"}, {Key: "b", AllowFailure: true}})},
+		{"concurrency", cmp.Diff(c.Concurrency, &Concurrency{Group: "g", Limit: 2, Eager: true})},
+		{"checkout", cmp.Diff(c.Checkout, Checkout{Skip: &yes})},
+		{"retry", cmp.Diff(c.Retry, Retry{ManualDenied: true, Automatic: []RetryRule{
+			{Statuses: []int{-1}, SignalReasons: []string{"none"}, Limit: 1},
+			{AnyStatus: true, Limit: 2},
+		}})},
+		{"plugins", cmp.Diff(string(c.Plugins[1]), `{"./local":null}`)},
+		{"wait", cmp.Diff(doc.Steps[1].Kind, Wait)},
+		{"wait goes on", cmp.Diff(doc.Steps[2].ContinueOnFailure, true)},
+		{"group", cmp.Diff([]string{doc.Steps[3].Label, doc.Steps[3].Key}, []string{"G", "grp"})},
+		{"lines", cmp.Diff(doc.Steps[3].Steps[0].Command, "a\nb")},
+		{"start at once", cmp.Diff(doc.Steps[3].Steps[0].DependsOn, []Dependency{})},
+		{"jobs", cmp.Diff(doc.Jobs(), 6)},
+	} {
+		if tt.diff != "" {
+			t.Errorf("%s (-got +want):\n%s", tt.name, tt.diff)
+		}
+	}
+	if c.Skip != nil {
+		t.Errorf("skip: false gave %q", *c.Skip)
+	}
+}
+
+// Every refusal says where and why.
+func TestParseRefuses(t *testing.T) {
+	long := strings.Repeat("x", 101)
+	for _, tt := range []struct{ step, want string }{
+		{`{"block":"ok?"}`, `steps[0]: block is not supported by kblocal: a block step waits for a person`},
+		{`{"input":"ok?"}`, `steps[0]: input is not supported by kblocal: an input step waits for a person`},
+		{`{"trigger":"other"}`, `steps[0]: trigger is not supported by kblocal: a trigger step starts a build of another pipeline`},
+		{`"block"`, `steps[0]: "block" is not supported by kblocal: a block step waits for a person`},
+		{`{"command":"x","matrix":["a"]}`, `steps[0]: matrix is not supported by kblocal: matrix is not expanded here: write the steps out, or use parallelism`},
+		{`{"command":"x","notify":[]}`, `steps[0]: notify is not supported by kblocal: there is nobody to notify`},
+		{`{"comand":"x"}`, `steps[0]: got a step without command, plugins, wait or group`},
+		{`{"command":"x","timeout":5}`, `steps[0]: "timeout" is not a property of a command step`},
+		{`{"command":"x","artifact_path":"y"}`, `steps[0]: "artifact_path" is not a property of a command step, did you mean "artifact_paths"?`},
+		{`{"command":"x","key":"k","timeout_in_minutes":"15"}`, `steps[0] (key "k"): timeout_in_minutes: got "15", want a whole number`},
+		{`{"command":"x","timeout_in_minutes":0}`, `steps[0]: timeout_in_minutes: got 0, want 1 to 1048576`},
+		{`{"command":"x","env":{"N":1}}`, `steps[0]: env: N: got a number, want a string`},
+		{`{"command":"x","key":"a b"}`, `steps[0] (key "a b"): key: got "a b", want at most 100 letters, digits, _ - : . and comma`},
+		{`{"command":"x","key":"` + long + `"}`, `steps[0] (key "` + long + `"): key: got "` + long + `", want at most 100 letters, digits, _ - : . and comma`},
+		{`{"command":"x","key":"0190c0de-0000-4000-8000-000000000001"}`, `steps[0] (key "0190c0de-0000-4000-8000-000000000001"): key: got "0190c0de-0000-4000-8000-000000000001", which looks like a UUID`},
+		{`{"command":"x","concurrency":1}`, `steps[0]: concurrency_group: missing beside concurrency`},
+		{`{"command":"x","concurrency_group":"g"}`, `steps[0]: concurrency: got 0 beside concurrency_group, want at least 1`},
+		{`{"command":"x","skip":"` + long + `"}`, `steps[0]: skip: got a reason of 101 characters, want at most 70`},
+		{`{"command":"x","retry":{"automatic":[{"exit_status":-1},{"limit":11}]}}`, `steps[0]: retry: automatic: [1]: limit: got 11, want 0 to 10`},
+		{`{"command":"x","retry":{"automatic":{"exit_code":1}}}`, `steps[0]: retry: automatic: "exit_code" is not a property of a retry rule`},
+		{`{"command":"x","plugins":{"docker":null}}`, `steps[0]: plugins: got an object, want a list of one-key objects`},
+		{`{"command":"x","agents":["queue"]}`, `steps[0]: agents: got rule "queue", want key=value`},
+		{`{"command":"x","depends_on":[{"key":"a"}]}`, `steps[0]: depends_on: [0]: "key" is not a property of a dependency`},
+		{`{"command":"x","checkout":{"depth":1}}`, `steps[0]: checkout: depth is not supported by kblocal, only skip, submodules and lfs`},
+		{`{"group":"g","steps":[]}`, `steps[0] ("g"): steps: a group needs at least one step`},
+		{`{"group":"g","steps":[{"group":"h","steps":[]}]}`, `steps[0].steps[0]: a group in a group is not allowed`},
+		{`{"group":"g","steps":[{"command":"x","oops":1}]}`, `steps[0].steps[0]: "oops" is not a property of a command step`},
+		{`7`, `steps[0]: got a number, want an object`},
+	} {
+		_, err := Parse([]byte(`{"steps":[` + tt.step + `]}`))
+		if err == nil || err.Error() != tt.want {
+			t.Errorf("Parse(%s)\n got %v\nwant %s", tt.step, err, tt.want)
+		}
+	}
+	for _, tt := range []struct{ doc, want string }{
+		{`[]`, `pipeline: got a list, want an object`},
+		{`{"steps":[]}`, `pipeline: steps: got none, want at least one`},
+		{`{"stepz":[]}`, `pipeline: "stepz" is not a property of a pipeline, did you mean "steps"?`},
+		{`{"steps":[{"command":"x","key":"k"},{"command":"y","key":"k"}]}`, `pipeline: key "k" is used by two steps`},
+		{`{"steps":[{"command":"x","parallelism":499},"wait","wait"]}`, `pipeline: got 501 jobs, want at most 500 per upload`},
+	} {
+		if _, err := Parse([]byte(tt.doc)); err == nil || err.Error() != tt.want {
+			t.Errorf("Parse(%s)\n got %v\nwant %s", tt.doc, err, tt.want)
+		}
+	}
+}
+
+func TestRetryRuleMatches(t *testing.T) {
+	for _, tt := range []struct {
+		rule           string
+		status         int
+		signal, reason string
+		want           bool
+	}{
+		{`true`, 1, "", "", true},
+		{`true`, -1, "", "", false},
+		{`true`, 0, "", "", false},
+		{`{"exit_status":"*"}`, 255, "", "", true},
+		{`{"exit_status":[1,2]}`, 2, "", "", true},
+		{`{"exit_status":-1,"signal_reason":"none"}`, -1, "", "", true},
+		{`{"exit_status":-1,"signal_reason":"none"}`, -1, "", "process_run_error", false},
+		{`{"signal_reason":"agent_stop"}`, -1, "SIGTERM", "agent_stop", true},
+		{`{"signal_reason":"agent_stop"}`, -1, "SIGTERM", "cancel", false},
+		{`{"signal_reason":"*"}`, -1, "", "cancel", true},
+		{`{"signal_reason":"*"}`, 1, "", "", false},
+		{`{"signal":"kill"}`, 137, "SIGKILL", "", true},
+		{`{"signal":"none"}`, 1, "", "", true},
+		{`{"signal":"none"}`, 1, "SIGTERM", "", false},
+		{`{"limit":1}`, 4, "", "", true},
+		{`{"limit":1}`, -1, "", "", false},
+	} {
+		doc, err := Parse(fmt.Appendf(nil, `{"steps":[{"command":"x","retry":{"automatic":%s}}]}`, tt.rule))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := doc.Steps[0].Retry.Automatic[0].Matches(tt.status, tt.signal, tt.reason)
+		if got != tt.want {
+			t.Errorf("%s matches (%d, %q, %q) = %t, want %t", tt.rule, tt.status, tt.signal, tt.reason, got, tt.want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"steps":["wait",{"command":"x","retry":{"automatic":true}}]}`))
+	f.Add([]byte(`{"env":{},"agents":["a=b"],"steps":[{"group":null,"steps":[{"plugins":["a#v1"]}]}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		doc, err := Parse(data)
+		if (doc == nil) == (err == nil) {
+			t.Errorf("Parse(%q) = %v, %v: want a document or an error", data, doc, err)
+		}
+	})
+}
