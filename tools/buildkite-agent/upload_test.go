@@ -56,7 +56,8 @@ func newArtifactServer(t *testing.T) *artifactServer {
 	mux.HandleFunc("/", s.handle(func(_ http.ResponseWriter, r *http.Request) error {
 		return errors.New("unexpected request")
 	}))
-	s.Server = httptest.NewServer(mux)
+	s.Server = httptest.NewUnstartedServer(mux)
+	s.Start() // after s.Server is set: the handlers read its URL
 	t.Cleanup(s.Close)
 	return s
 }
