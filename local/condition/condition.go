@@ -1,5 +1,18 @@
-// Package condition evaluates the if expressions of steps.
+// Package condition evaluates the if expressions of steps as Buildkite does:
+//
+//	build.branch == "main" && build.message !~ /skip/i // and comments
+//
+// It has == != =~ !~ && || ! includes, parentheses, strings in either kind of
+// quotes, whole numbers, true, false, null, regular expressions, dotted
+// variables, and the functions build.env and env. && binds tighter than ||,
+// comparisons tighter than both. What Buildkite's server accepts beyond its
+// documentation (a ? b : c, $NAME, lists in brackets) is refused with a reason.
+//
+// Source: buildkite/docs, pages/pipelines/configure/conditionals.md; for
+// precedence, null and type rules also buildkite/conditional.
 package condition
+
+import "fmt"
 
 // Vars are what an expression may read.
 type Vars struct {
@@ -7,5 +20,52 @@ type Vars struct {
 	Env    map[string]string // build.env("NAME")
 }
 
-// Eval evaluates an expression.
-func Eval(expr string, vars Vars) (bool, error) { panic("being written") }
+// maxExpr bounds an expression, bytes.
+const maxExpr = 32 << 10
+
+// maxDepth bounds the nesting of ! and parentheses.
+const maxDepth = 100
+
+// An Error says what of an expression cannot be used, and where.
+type Error struct {
+	Line   int // from 1
+	Column int // in characters, from 1
+	Reason string
+}
+
+func (e *Error) Error() string {
+	if e.Line == 1 {
+		return fmt.Sprintf("column %d: %s", e.Column, e.Reason)
+	}
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Reason)
+}
+
+// Eval evaluates an expression. All parts are evaluated, also those that could
+// not change the outcome, so that a mistake shows in every build.
+//
+// Errors: [*Error], for syntax, a variable or function that does not exist,
+// operands of the wrong type, and an outcome that is not true or false.
+func Eval(expr string, vars Vars) (bool, error) {
+	if len(expr) > maxExpr {
+		return false, &Error{Line: 1, Column: 1, Reason: fmt.Sprintf("got %d bytes, want at most %d", len(expr), maxExpr)}
+	}
+	p := &parser{lexer: lexer{src: expr}, vars: vars}
+	if err := p.next(); err != nil {
+		return false, err
+	}
+	if p.tok.kind == tokenEnd {
+		return false, p.errorf(p.tok.at, "got no expression")
+	}
+	at := p.tok.at
+	v, err := p.or()
+	if err != nil {
+		return false, err
+	}
+	if p.tok.kind != tokenEnd {
+		return false, p.unexpected("an operator or the end")
+	}
+	if v.kind != kindBool {
+		return false, p.errorf(at, "the expression is %s, want true or false", v.kind)
+	}
+	return v.flag, nil
+}
