@@ -202,6 +202,9 @@ type insertion struct {
 // took its group out.
 func (in *insertion) node(s *scope, def *steps.Step, vars condition.Vars, excluded string) (*node, error) {
 	n := &node{id: newID(), def: def, scope: s, label: def.Label, excluded: excluded}
+	if in.uploader != nil {
+		n.uploader = in.uploader.node
+	}
 	reason, err := in.exclusion(def, vars)
 	if err != nil {
 		return nil, err
@@ -275,14 +278,14 @@ func (in *insertion) job(n *node, kind string, index int) {
 		Job: Job{
 			ID: newID(), BuildID: b.ID, Pipeline: b.Pipeline, Number: b.Number, Type: kind,
 			StepID: n.id, StepKey: def.Key, Label: n.label, Step: def, StepJSON: def.JSON,
-			State: JobWaiting, Priority: def.Priority, Timeout: def.Timeout,
+			State: JobWaiting, Priority: def.Priority,
 			ParallelIndex: index, ParallelTotal: def.Parallelism,
 			CreatedAt: e.now(), ScheduledAt: in.at,
 		},
 		build: b, node: n, seq: e.seq, topEnv: in.env,
 		ruleCounts: make([]int, len(def.Retry.Automatic)),
 	}
-	j.Timeout = def.Timeout * e.opts.Minute / time.Minute
+	j.Timeout = def.Timeout / time.Minute * e.opts.Minute
 	if group := n.group(); group != nil {
 		j.GroupID, j.GroupKey, j.GroupLabel = group.id, group.def.Key, group.def.Label
 	}

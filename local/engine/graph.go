@@ -19,6 +19,7 @@ type node struct {
 	scope    *scope
 	children *scope // of a group
 	jobs     []*job // every attempt, in creation order
+	uploader *node  // the step whose job uploaded this one
 	uploaded []*node
 
 	state    nodeState
@@ -55,6 +56,18 @@ func (n *node) latest() []*job {
 // settled: steps that depend on an uploader depend on its uploads, too.
 func (n *node) complete() bool {
 	return n.state == nodeSettled && !slices.ContainsFunc(n.uploaded, func(u *node) bool { return !u.complete() })
+}
+
+// descends reports whether the node came with an upload of ancestor, or with
+// an upload of such a step.
+func (n *node) descends(ancestor *node) bool {
+	for n != nil {
+		if n.uploader == ancestor {
+			return true
+		}
+		n = n.uploader
+	}
+	return false
 }
 
 // broke reports whether a complete node fails those that depend on it.
@@ -147,6 +160,12 @@ func (b *build) dependencies(n *node) gate {
 		switch {
 		case target == nil:
 			return gateBroken // dropped by an upload with --replace
+		case n.descends(target): // which cannot wait for itself
+			if target.state != nodeSettled {
+				g = g.and(gateClosed)
+			} else if target.failed && !dep.AllowFailure && !n.def.AllowDependencyFailure {
+				g = gateBroken
+			}
 		case !target.complete():
 			g = g.and(gateClosed)
 		case target.broke() && !dep.AllowFailure && !n.def.AllowDependencyFailure:
@@ -156,14 +175,15 @@ func (b *build) dependencies(n *node) gate {
 	return g
 }
 
-// waitGate is the gate of a wait step: everything before it must be complete.
+// waitGate is the gate of a wait step: everything before it must have settled.
+// What those steps uploaded stands in the same list, before or behind the wait.
 func waitGate(before []*node, continueOnFailure bool) gate {
 	broken := false
 	for _, n := range before {
-		if !n.complete() {
+		if n.state != nodeSettled {
 			return gateClosed
 		}
-		broken = broken || n.broke()
+		broken = broken || n.failed
 	}
 	if broken && !continueOnFailure {
 		return gateBroken

@@ -192,6 +192,19 @@ func TestUpload(t *testing.T) {
 	wantError(t, upload("7", `{"steps":[{"command":"x"}]}`), Invalid, "running jobs only")
 }
 
+func TestUploadedStepMayDependOnItsUploader(t *testing.T) {
+	w := newWorld(t)
+	b := w.build("steps: [{command: up, key: up}]")
+	up := w.take(w.agent())
+	if err := w.Upload(up, "1", []byte(`{"steps":[{"command":"x","key":"x","depends_on":"up"}]}`), false); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "ran while the uploader runs", w.run(nil), "[]")
+	w.finish(up, 0)
+	equal(t, "ran", w.run(nil), "[x]")
+	equal(t, "build", w.get(b).State, BuildPassed)
+}
+
 func TestUploadReplace(t *testing.T) {
 	w := newWorld(t)
 	b := w.build("steps: [{command: up, key: up}, {command: old, key: old}, {command: older, key: older}]")
@@ -321,7 +334,7 @@ func TestLostAgent(t *testing.T) {
 	a, _ := w.Agent(one)
 	equal(t, "agent", a.State, AgentLost)
 	j, _ := w.Job(id)
-	equal(t, "job", fmt.Sprint(j.State, *j.ExitStatus, j.SignalReason), "failed -1 ")
+	equal(t, "job", fmt.Sprintf("%s %d %q", j.State, *j.ExitStatus, j.SignalReason), `failed -1 ""`)
 	again := w.take(two)
 	if again == "" {
 		t.Fatal("the job was not retried")

@@ -1,0 +1,128 @@
+package spawn
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+)
+
+// startProcess starts cmd in a process group of its own, to be ended when this
+// process dies in whatever way. The kernel ties that to the thread which
+// started it, so one thread stays with the child.
+func startProcess(cmd *exec.Cmd, closer io.Closer) (*process, error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		if err == nil {
+			p.pid = cmd.Process.Pid
+		}
+		started <- err
+		if err == nil {
+			p.closeAfter(closer)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// killTree kills a process and all its descendants.
+func killTree(root int) {
+	for range 10 { // until nothing new turns up
+		tree := descendants(root)
+		for _, pid := range tree {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		_ = syscall.Kill(root, syscall.SIGKILL)
+		if len(tree) == 0 {
+			return
+		}
+	}
+}
+
+// descendants lists the processes below root, parents first.
+func descendants(root int) []int {
+	children := map[int][]int{}
+	eachProcess(func(pid int) {
+		if parent, ok := parentOf(pid); ok {
+			children[parent] = append(children[parent], pid)
+		}
+	})
+	var out []int
+	for queue := []int{root}; len(queue) > 0; queue = queue[1:] {
+		out = append(out, children[queue[0]]...)
+		queue = append(queue, children[queue[0]]...)
+	}
+	return out
+}
+
+// killMarked kills every process that carries the marker in its environment,
+// and their descendants.
+func killMarked(marker string) {
+	for range 10 {
+		found := false
+		eachProcess(func(pid int) {
+			if pid == os.Getpid() {
+				return
+			}
+			env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+			if err != nil || !hasEntry(env, marker) {
+				return
+			}
+			found = true
+			for _, child := range descendants(pid) {
+				_ = syscall.Kill(child, syscall.SIGKILL)
+			}
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		})
+		if !found {
+			return
+		}
+	}
+}
+
+func hasEntry(env []byte, entry string) bool {
+	for e := range bytes.SplitSeq(env, []byte{0}) {
+		if string(e) == entry {
+			return true
+		}
+	}
+	return false
+}
+
+func eachProcess(fn func(pid int)) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			fn(pid)
+		}
+	}
+}
+
+// parentOf reads the parent's id: the second field behind the command's name,
+// which may itself hold spaces and parentheses.
+func parentOf(pid int) (int, bool) {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, false
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 2 {
+		return 0, false
+	}
+	parent, err := strconv.Atoi(string(fields[1]))
+	return parent, err == nil
+}
