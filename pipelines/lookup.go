@@ -1,0 +1,119 @@
+package pipelines
+
+import (
+	"fmt"
+	"strings"
+)
+
+// An UnknownError says that no row has the name or queue asked for. Have lists
+// what there is, in table order; Nearest is the one most like Got.
+type UnknownError struct {
+	What    string // "GPU type" or "queue"
+	Got     string
+	Nearest string
+	Have    []string
+}
+
+func (e *UnknownError) Error() string {
+	if len(e.Have) == 0 {
+		return fmt.Sprintf("unknown %s %q, the table is empty", e.What, e.Got)
+	}
+	return fmt.Sprintf("unknown %s %q, nearest is %s, have %q", e.What, e.Got, e.Nearest, e.Have)
+}
+
+// An OffError says that a row is switched off, and why.
+type OffError struct {
+	Name   string
+	Reason string
+}
+
+func (e *OffError) Error() string {
+	return fmt.Sprintf("GPU type %s is switched off: %s", e.Name, e.Reason)
+}
+
+// Lookup returns the row called name, in any case: Kernelbot's own look-up
+// ignores case too.
+//
+// Errors: [UnknownError], or [OffError] beside the row.
+func (t Table) Lookup(name string) (GPUType, error) {
+	for _, g := range t {
+		if strings.EqualFold(g.Name, name) {
+			return g, g.available()
+		}
+	}
+	return GPUType{}, unknown("GPU type", name, t.Names())
+}
+
+// LookupQueue returns the row that the queue serves. Queues are compared
+// exactly, as Buildkite does.
+//
+// Errors: [UnknownError], or [OffError] beside the row.
+func (t Table) LookupQueue(queue string) (GPUType, error) {
+	var queues []string
+	for _, g := range t {
+		if g.Queue == queue {
+			return g, g.available()
+		}
+		queues = append(queues, g.Queue)
+	}
+	return GPUType{}, unknown("queue", queue, queues)
+}
+
+// Names lists the names of all rows, those switched off included.
+func (t Table) Names() []string {
+	names := make([]string, len(t))
+	for i, g := range t {
+		names[i] = g.Name
+	}
+	return names
+}
+
+// Available returns the rows that are not switched off.
+func (t Table) Available() Table {
+	var on Table
+	for _, g := range t {
+		if g.Off == "" {
+			on = append(on, g)
+		}
+	}
+	return on
+}
+
+func (g GPUType) available() error {
+	if g.Off != "" {
+		return &OffError{Name: g.Name, Reason: g.Off}
+	}
+	return nil
+}
+
+func unknown(what, got string, have []string) error {
+	e := &UnknownError{What: what, Got: got, Have: have}
+	best := -1
+	for _, name := range have {
+		if d := distance(strings.ToLower(got), strings.ToLower(name)); best < 0 || d < best {
+			best, e.Nearest = d, name
+		}
+	}
+	return e
+}
+
+// distance is the number of bytes to insert, delete or replace to turn a into b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

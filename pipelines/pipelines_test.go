@@ -1,0 +1,143 @@
+package pipelines
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestFleetIsValid(t *testing.T) {
+	if err := Fleet.Validate(); err != nil {
+		t.Errorf("Fleet.Validate() = %v, want nil", err)
+	}
+}
+
+// good is a row that keeps every rule; the cases below break one each.
+func good() GPUType {
+	return GPUType{Name: "X1_BK", Vendor: NVIDIA, Arch: "90a", Queue: "x1", GPUs: 1, CPUs: 8, MemoryGiB: 64,
+		Platform: Docker, Image: "ghcr.io/a/b:1", Isolation: Node, Timeout: 15 * time.Minute}
+}
+
+func TestValidateRow(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		spoil func(*GPUType)
+		want  string // "" means valid
+	}{
+		{"good", func(*GPUType) {}, ""},
+		{"lower case name", func(g *GPUType) { g.Name = "x1" }, "Name"},
+		{"no queue", func(g *GPUType) { g.Queue = "" }, "Queue"},
+		{"queue with a dollar", func(g *GPUType) { g.Queue = "$Q" }, "Queue"},
+		{"no CPUs", func(g *GPUType) { g.CPUs = 0 }, "CPUs"},
+		{"no memory", func(g *GPUType) { g.MemoryGiB = 0 }, "MemoryGiB"},
+		{"half minutes", func(g *GPUType) { g.Timeout = 90 * time.Second }, "Timeout"},
+		{"no timeout", func(g *GPUType) { g.Timeout = 0 }, "Timeout"},
+		{"a day", func(g *GPUType) { g.Timeout = 24 * time.Hour }, "Timeout"},
+		{"vendor left out", func(g *GPUType) { g.Vendor = "" }, "Vendor"},
+		{"vendor unknown", func(g *GPUType) { g.Vendor = "intel" }, "Vendor"},
+		{"arch with its point", func(g *GPUType) { g.Arch = "9.0" }, "Arch"},
+		{"arch on AMD", func(g *GPUType) { g.Vendor = AMD }, "Arch"},
+		{"AMD", func(g *GPUType) { g.Vendor, g.Arch = AMD, "" }, ""},
+		{"GPU without a vendor", func(g *GPUType) { g.Vendor, g.Arch = NoGPU, "" }, "GPUs"},
+		{"vendor without a GPU", func(g *GPUType) { g.GPUs = 0 }, "GPUs"},
+		{"platform left out", func(g *GPUType) { g.Platform = "" }, "Platform"},
+		{"image on the host", func(g *GPUType) { g.Platform = Host }, "Image"},
+		{"no image", func(g *GPUType) { g.Image = "" }, "Image"},
+		{"isolation left out", func(g *GPUType) { g.Isolation = "" }, "Isolation"},
+		{"machine with one GPU", func(g *GPUType) { g.Isolation, g.MachineGPUs = Step, 1 }, ""},
+		{"machine with two GPUs", func(g *GPUType) { g.Isolation, g.MachineGPUs = Step, 2 }, "MachineGPUs"},
+		{"machine of unknown size", func(g *GPUType) { g.Isolation = Step }, "MachineGPUs"},
+		{"node isolation counts GPUs", func(g *GPUType) { g.MachineGPUs = 1 }, "MachineGPUs"},
+		{"step isolation on the host", func(g *GPUType) {
+			g.Platform, g.Image, g.Isolation, g.MachineGPUs = Host, "", Step, 1
+		}, "Isolation"},
+		{"AMD step without groups", func(g *GPUType) {
+			g.Vendor, g.Arch, g.Isolation, g.MachineGPUs = AMD, "", Step, 1
+		}, "DeviceGroups"},
+		{"AMD step with group names", func(g *GPUType) {
+			g.Vendor, g.Arch, g.Isolation, g.MachineGPUs, g.DeviceGroups = AMD, "", Step, 1, []string{"render"}
+		}, "DeviceGroups"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := good()
+			tt.spoil(&g)
+			err := g.Validate()
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("Validate(%+v) = %v, want nil", g, err)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), ": "+tt.want+": ")):
+				t.Errorf("Validate(%+v) = %v, want a fault of %s", g, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestValidateTableNamesEveryFault(t *testing.T) {
+	a, b := good(), good()
+	b.Name, b.CPUs = "x1_bk", 0
+	err := Table{a, b}.Validate()
+	for _, want := range []string{`Name: got "x1_bk", want capitals`, "CPUs: got 0", "not that of X1_BK", "Queue: got \"x1\", want a queue of its own"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Validate() = %v, want it to contain %q", err, want)
+		}
+	}
+	var field *FieldError
+	if !errors.As(err, &field) {
+		t.Errorf("Validate() = %T, want a *FieldError within", err)
+	}
+}
+
+func TestLookup(t *testing.T) {
+	off := good()
+	off.Name, off.Queue, off.Off = "X2_BK", "x2", "machine moved"
+	table := Table{good(), off}
+
+	for _, name := range []string{"X1_BK", "x1_bk"} {
+		if g, err := table.Lookup(name); err != nil || g.Name != "X1_BK" {
+			t.Errorf("Lookup(%q) = %q, %v, want X1_BK", name, g.Name, err)
+		}
+	}
+	if g, err := table.LookupQueue("x1"); err != nil || g.Name != "X1_BK" {
+		t.Errorf("LookupQueue(x1) = %q, %v, want X1_BK", g.Name, err)
+	}
+	if _, err := table.LookupQueue("X1"); err == nil {
+		t.Error("LookupQueue(X1) found a queue, want none: queues are compared exactly")
+	}
+	_, err := table.Lookup("X2_BK")
+	if o := new(OffError); !errors.As(err, &o) || o.Reason != "machine moved" {
+		t.Errorf("Lookup(X2_BK) = %v, want an OffError with its reason", err)
+	}
+	_, err = table.Lookup("X3_B")
+	const want = `unknown GPU type "X3_B", nearest is X1_BK, have ["X1_BK" "X2_BK"]`
+	if err == nil || err.Error() != want {
+		t.Errorf("Lookup(X3_B) = %v, want %s", err, want)
+	}
+	if got := table.Available().Names(); len(got) != 1 || got[0] != "X1_BK" {
+		t.Errorf("Available() = %q, want X1_BK alone", got)
+	}
+}
+
+func TestUnknownNamesTheNearest(t *testing.T) {
+	for got, want := range map[string]string{"H100": "H100_BK", "B20_BK": "B200_BK", "mi300x": "MI300_BK", "l40": "L40S_BK", "": "CPU_BK"} {
+		_, err := Fleet.Lookup(got)
+		if u := new(UnknownError); !errors.As(err, &u) || u.Nearest != want {
+			t.Errorf("Lookup(%q) = %v, want %s as the nearest", got, err, want)
+		}
+	}
+}
+
+func TestCheckImage(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0f", 32)
+	for ref, ok := range map[string]bool{
+		CUDAImage: true, ROCmImage: true,
+		"kb" + digest: true, "ghcr.io/a/kb:1" + digest: true, "localhost:5000/kb:v1": true,
+		"": false, "ghcr.io/a/kb": false, "localhost:5000/kb": false, "ghcr.io/a/kb:latest": false,
+		"ghcr.io/a/kb:$TAG": false, "ghcr.io/a/kb:1 --privileged": false, "-v:1": false,
+		"kb@sha256:12": false, "kb:1\n": false,
+	} {
+		if err := CheckImage(ref); (err == nil) != ok {
+			t.Errorf("CheckImage(%q) = %v, want ok %v", ref, err, ok)
+		}
+	}
+}

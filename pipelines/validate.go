@@ -1,0 +1,145 @@
+package pipelines
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// A FieldError reports one field of a row whose value cannot be used.
+type FieldError struct {
+	Row   string // name of the GPU type, or its place in the table
+	Field string
+	Got   any
+	Want  string
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("GPU type %s: %s: got %#v, want %s", e.Row, e.Field, e.Got, e.Want)
+}
+
+// maxTimeout is the longest job that Buildkite's smallest plan allows; longer
+// ones would be cut there without a word.
+const maxTimeout = 4 * time.Hour
+
+var (
+	namePattern  = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
+	archPattern  = regexp.MustCompile(`^[0-9]{2,3}[a-z]?$`)
+	groupPattern = regexp.MustCompile(`^[0-9]{1,10}$`)
+	// A queue key: at most 100 of these, see Buildkite's documentation of
+	// queues. 80, so that a step key made from it stays within 100 as well.
+	queuePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
+	imagePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._:/-]*[a-z0-9](:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|(:[A-Za-z0-9_.-]+)?@sha256:[0-9a-f]{64})$`)
+)
+
+// Validate returns every fault of the table, joined; each is a [FieldError].
+func (t Table) Validate() error {
+	var faults []error
+	names, queues := map[string]string{}, map[string]string{}
+	for i, g := range t {
+		row := g.Name
+		if row == "" {
+			row = fmt.Sprintf("number %d", i+1)
+		}
+		faults = append(faults, g.Validate())
+		if other, taken := names[strings.ToLower(g.Name)]; taken {
+			faults = append(faults, &FieldError{row, "Name", g.Name, "a name of its own, not that of " + other})
+		}
+		if other, taken := queues[g.Queue]; taken {
+			faults = append(faults, &FieldError{row, "Queue", g.Queue, "a queue of its own, not that of " + other})
+		}
+		names[strings.ToLower(g.Name)], queues[g.Queue] = row, row
+	}
+	return errors.Join(faults...)
+}
+
+// Validate returns every fault of one row, joined; each is a [FieldError].
+func (g GPUType) Validate() error {
+	f := &faults{row: g.Name}
+	f.check(namePattern.MatchString(g.Name), "Name", g.Name, "capitals, digits and _, as in H100_BK")
+	f.check(queuePattern.MatchString(g.Queue), "Queue", g.Queue, "letters, digits, - and _, at most 80")
+	f.check(g.CPUs >= 1, "CPUs", g.CPUs, "at least 1")
+	f.check(g.MemoryGiB >= 1, "MemoryGiB", g.MemoryGiB, "at least 1")
+	f.check(g.Timeout >= time.Minute && g.Timeout <= maxTimeout && g.Timeout%time.Minute == 0,
+		"Timeout", g.Timeout.String(), "whole minutes, 1 to 240")
+	g.checkVendor(f)
+	g.checkPlatform(f)
+	g.checkIsolation(f)
+	return errors.Join(f.list...)
+}
+
+func (g GPUType) checkVendor(f *faults) {
+	switch g.Vendor {
+	case NoGPU:
+		f.check(g.GPUs == 0, "GPUs", g.GPUs, "0 where there is no GPU")
+		f.check(g.Arch == "", "Arch", g.Arch, "nothing where there is no GPU")
+		return
+	case NVIDIA:
+		f.check(archPattern.MatchString(g.Arch), "Arch", g.Arch, "a compute capability without its point, as in 90a")
+	case AMD:
+		f.check(g.Arch == "", "Arch", g.Arch, "nothing: HIP builds ask the device")
+	default:
+		f.check(false, "Vendor", g.Vendor, fmt.Sprintf("one of %q", []Vendor{NoGPU, NVIDIA, AMD}))
+	}
+	f.check(g.GPUs >= 1, "GPUs", g.GPUs, "at least 1")
+}
+
+func (g GPUType) checkPlatform(f *faults) {
+	switch g.Platform {
+	case Host:
+		f.check(g.Image == "", "Image", g.Image, "nothing on the host platform")
+	case Docker:
+		f.add(CheckImage(g.Image))
+	default:
+		f.check(false, "Platform", g.Platform, fmt.Sprintf("one of %q", []Platform{Host, Docker}))
+	}
+}
+
+func (g GPUType) checkIsolation(f *faults) {
+	amdStep := g.Isolation == Step && g.Vendor == AMD
+	switch g.Isolation {
+	case Node:
+		f.check(g.MachineGPUs == 0, "MachineGPUs", g.MachineGPUs, "0 with node isolation: the node knows")
+	case Step:
+		f.check(g.Platform == Docker, "Isolation", g.Isolation, "node on the host platform, where a step can limit nothing")
+		f.check(g.MachineGPUs == g.GPUs, "MachineGPUs", g.MachineGPUs,
+			fmt.Sprintf("GPUs (%d): a step gets every device of its machine", g.GPUs))
+	default:
+		f.check(false, "Isolation", g.Isolation, fmt.Sprintf("one of %q", []Isolation{Node, Step}))
+	}
+	f.check(amdStep == (len(g.DeviceGroups) > 0), "DeviceGroups", g.DeviceGroups,
+		"group ids with AMD and step isolation, else nothing")
+	for _, id := range g.DeviceGroups {
+		f.check(groupPattern.MatchString(id), "DeviceGroups", id, "a numeric group id")
+	}
+}
+
+// CheckImage refuses an image reference that may mean another image tomorrow:
+// it wants a tag other than "latest", or a sha256 digest.
+func CheckImage(ref string) error {
+	const want = "registry/name with a tag other than latest, or a sha256 digest"
+	if !imagePattern.MatchString(ref) || strings.HasSuffix(ref, ":latest") {
+		return fmt.Errorf("image %q is not pinned, want %s", ref, want)
+	}
+	return nil
+}
+
+// faults gathers what is wrong with one row.
+type faults struct {
+	row  string
+	list []error
+}
+
+func (f *faults) check(ok bool, field string, got any, want string) {
+	if !ok {
+		f.list = append(f.list, &FieldError{f.row, field, got, want})
+	}
+}
+
+func (f *faults) add(err error) {
+	if err != nil {
+		f.list = append(f.list, fmt.Errorf("GPU type %s: Image: %w", f.row, err))
+	}
+}
