@@ -1,0 +1,45 @@
+// Kbrun judges a kernel submission on the machine it runs on: payload in,
+// result.json out.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	vars, err := hideEnviron(os.Args)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "kbrun: error: %s\n", err)
+		return exitMachine
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return program().Run(ctx, &cli.Env{
+		Args:      os.Args[1:],
+		LookupEnv: vars.lookup,
+		Environ:   vars.list,
+		Stdin:     os.Stdin,
+		Stdout:    os.Stdout,
+		Stderr:    os.Stderr,
+	})
+}
+
+type grammar struct {
+	Evaluate evaluateCmd `cmd:""`
+}
+
+func program() cli.Program {
+	return cli.Program{
+		Name:    "kbrun",
+		Grammar: &grammar{},
+		Help:    map[string]string{"": helpProgram, "evaluate": helpEvaluate},
+	}
+}

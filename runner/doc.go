@@ -1,0 +1,17 @@
+// Package runner judges one submission: a payload in, a result out. It writes
+// the files, builds or warms up, runs the tester once per phase, reads its
+// report and says how it ended, under Kernelbot's rules. It knows nothing of
+// Buildkite, of scores, or of who made the payload.
+//
+// What the submission runs is not trusted. It gets an environment made from an
+// allow-list, a fresh directory for every phase, and harness files that are
+// written anew after its own code ran in the warm-up. Whatever it leaves
+// running is killed before its output is read, and a report that contradicts
+// itself is not a pass. All of it runs under the caller's user id.
+//
+// Linux only. While [Evaluate] runs, the calling process must have no children
+// of its own: descendants are found, killed and reaped as "every child there
+// is", which is the one test that a process cannot slip through.
+//
+// Source of the rules: gpu-mode/kernelbot, src/libkernelbot/run_eval.py.
+package runner

@@ -1,0 +1,70 @@
+package runner
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// passed lists the variables that a submission may see, and passedPrefixes the
+// families. HOME, TMPDIR and POPCORN_* are set anew for every process.
+func passed() []string {
+	return []string{
+		"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "TERM",
+		"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CUTLASS_PATH",
+		"CC", "CXX", "MAX_JOBS", "OMP_NUM_THREADS",
+		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
+		"ROCM_PATH", "ROCM_HOME", "ROCM_VERSION", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "PYTORCH_ROCM_ARCH",
+		"TORCH_CUDA_ARCH_LIST", "TPU_VISIBLE_DEVICES",
+	}
+}
+
+func passedPrefixes() []string { return []string{"CUDA_", "HIP_", "HSA_", "NCCL_"} }
+
+// secretWords keep a variable out even when its family is let through.
+func secretWords() []string { return []string{"TOKEN", "SECRET", "PASSWORD", "KEY", "CREDENTIAL"} }
+
+// Environ returns the part of a machine's environment that a submission may
+// see: an allow-list, so that payloads, tokens and the names of a CI system
+// stay out whatever they are called.
+func Environ(machine []string) []string {
+	var env []string
+	for _, pair := range machine {
+		name, _, ok := strings.Cut(pair, "=")
+		if ok && allowed(name) {
+			env = append(env, pair)
+		}
+	}
+	return env
+}
+
+func allowed(name string) bool {
+	if slices.Contains(passed(), name) {
+		return true
+	}
+	has := func(part string) bool { return strings.Contains(name, part) }
+	prefix := func(p string) bool { return strings.HasPrefix(name, p) }
+	return slices.ContainsFunc(passedPrefixes(), prefix) && !slices.ContainsFunc(secretWords(), has)
+}
+
+// lookPath finds a program on the PATH of env, as execvp would in the child.
+func lookPath(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	path := ""
+	for _, pair := range env {
+		if v, ok := strings.CutPrefix(pair, "PATH="); ok {
+			path = v
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		file := filepath.Join(dir, name)
+		if info, err := os.Stat(file); err == nil && filepath.IsAbs(file) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not on PATH", name)
+}

@@ -1,0 +1,217 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// outputHead is what is kept of stdout and of stderr, in bytes: more than
+	// the 16,384 characters that a result shows, however they are encoded.
+	outputHead = 256 << 10
+	// reportLimit is the longest report a tester may write, in bytes.
+	reportLimit = 1 << 20
+	// killLimit is how long killed processes may take to go; beyond it the
+	// machine is at fault.
+	killLimit = 10 * time.Second
+	// outputGrace is how long pipes are read on after every process has gone.
+	// They end at once unless a descriptor was smuggled out of the tree.
+	outputGrace = 500 * time.Millisecond
+	// reportFD is the number of the report's descriptor in the child.
+	reportFD = 3
+)
+
+// A command is one process of the submission or of its toolchain.
+type command struct {
+	argv    []string
+	dir     string
+	environ []string
+	limit   time.Duration // wall time; 0 means none
+	seed    *int64        // POPCORN_SEED; nil leaves it unset
+	report  bool          // give it a report pipe, POPCORN_FD
+	watch   string        // text to look for on stdout, beyond what is kept
+}
+
+func (c *command) text() string { return shellJoin(c.argv) }
+
+// how a process ended.
+type how int
+
+const (
+	exited how = iota
+	killedTimeout
+	killedOutOfTime
+	killedCanceled
+)
+
+// exitTimeout is Kernelbot's code for a process that passed its limit.
+const exitTimeout = 114
+
+// ended is what is known of a process whose whole tree is gone.
+type ended struct {
+	how            how
+	exitCode       int // negative: the signal's number; exitTimeout when killed
+	duration       time.Duration
+	stdout, stderr *capture
+	report         *capture
+}
+
+// run starts the command, waits for the process itself (its pipes may be held
+// open by others), kills everything that it left behind, and returns what was
+// written until then. Output is drained all the while and memory stays flat.
+//
+// Errors are faults of the machine: the process cannot be started, or one of
+// its descendants cannot be killed.
+func run(ctx context.Context, c command) (*ended, error) {
+	path, err := lookPath(c.argv[0], c.environ)
+	if err != nil {
+		return nil, err
+	}
+	out := &ended{
+		stdout: &capture{limit: outputHead, watch: c.watch},
+		stderr: &capture{limit: outputHead},
+		report: &capture{limit: reportLimit},
+	}
+	cmd := &exec.Cmd{Path: path, Args: c.argv, Dir: c.dir, Env: c.childEnviron()}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	var drains drains
+	defer drains.close()
+	if cmd.Stdout, err = drains.open(out.stdout); err != nil {
+		return nil, err
+	}
+	if cmd.Stderr, err = drains.open(out.stderr); err != nil {
+		return nil, err
+	}
+	if c.report {
+		w, err := drains.open(out.report)
+		if err != nil {
+			return nil, err
+		}
+		cmd.ExtraFiles = []*os.File{w}
+	}
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", c.argv[0], err)
+	}
+	drains.started()
+	if err := out.wait(ctx, cmd, c.limit, start); err != nil {
+		return nil, err
+	}
+	if err := endDescendants(killLimit); err != nil {
+		return nil, err
+	}
+	drains.finish()
+	return out, nil
+}
+
+func (c *command) childEnviron() []string {
+	env := append([]string(nil), c.environ...)
+	if c.report {
+		env = append(env, "POPCORN_FD="+strconv.Itoa(reportFD))
+	}
+	if c.seed != nil {
+		env = append(env, "POPCORN_SEED="+strconv.FormatInt(*c.seed, 10))
+	}
+	return env
+}
+
+// wait returns when the process itself is gone, killing it when its limit or
+// ctx says so.
+func (e *ended) wait(ctx context.Context, cmd *exec.Cmd, limit time.Duration, start time.Time) error {
+	gone := make(chan error, 1)
+	go func() { gone <- cmd.Wait() }() // ends with the process
+	var timeout <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit - time.Since(start))
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-gone:
+	case <-timeout:
+		e.how = killedTimeout
+	case <-ctx.Done():
+		e.how = killedCanceled
+		if errors.Is(context.Cause(ctx), errOutOfTime) {
+			e.how = killedOutOfTime
+		}
+	}
+	e.duration = time.Since(start)
+	if e.how == killedTimeout {
+		e.duration = limit
+	}
+	if e.how == exited {
+		e.exitCode = exitCode(cmd.ProcessState)
+		return nil
+	}
+	e.exitCode = exitTimeout
+	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group; not yet reaped, so the number is still its own
+	select {
+	case <-gone:
+		return nil
+	case <-time.After(killLimit):
+		return fmt.Errorf("process %d (%s) is still there %s after it was killed", cmd.Process.Pid, cmd.Args[0], killLimit)
+	}
+}
+
+func exitCode(state *os.ProcessState) int {
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return -int(ws.Signal())
+	}
+	return state.ExitCode()
+}
+
+// drains copies a process's pipes into captures, one goroutine each. They end
+// at the pipe's end or, after finish, outputGrace later.
+type drains struct {
+	readers, writers []*os.File
+	sinks            []io.Writer
+	group            sync.WaitGroup
+}
+
+func (d *drains) open(sink io.Writer) (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("opening a pipe: %w", err)
+	}
+	d.readers, d.writers, d.sinks = append(d.readers, r), append(d.writers, w), append(d.sinks, sink)
+	return w, nil
+}
+
+// started closes the ends that the child now has and begins to read.
+func (d *drains) started() {
+	for _, w := range d.writers {
+		w.Close()
+	}
+	for i := range d.readers {
+		r, sink := d.readers[i], d.sinks[i]
+		d.group.Go(func() { io.CopyBuffer(onlyWriter{sink}, onlyReader{r}, make([]byte, 64<<10)) })
+	}
+}
+
+func (d *drains) finish() {
+	for _, r := range d.readers {
+		r.SetReadDeadline(time.Now().Add(outputGrace))
+	}
+	d.group.Wait()
+}
+
+// close ends whatever an error left open.
+func (d *drains) close() {
+	for _, f := range append(d.readers, d.writers...) {
+		f.Close()
+	}
+	d.group.Wait()
+}
+
+// onlyReader and onlyWriter keep io.CopyBuffer to its buffer.
+type onlyReader struct{ io.Reader }
+type onlyWriter struct{ io.Writer }

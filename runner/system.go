@@ -1,0 +1,124 @@
+package runner
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// probeLimit bounds a question to a driver's tool.
+const probeLimit = 10 * time.Second
+
+// systemInfo describes the machine without importing torch, which would take
+// seconds: its version is read from the installation beside python3.
+func systemInfo(ctx context.Context, env []string) schema.SystemInfo {
+	var uts unix.Utsname
+	unix.Uname(&uts) // cannot fail with a valid pointer
+	s := schema.SystemInfo{DeviceCount: 1, CPU: cpuModel(), Platform: platform(&uts, libc()), Torch: torchVersion(env)}
+	s.Hostname, _ = os.Hostname() // unknown is empty
+	if name, count := gpus(ctx, env); count > 0 {
+		s.GPU, s.DeviceCount, s.Runtime = name, count, "CUDA"
+	}
+	return s
+}
+
+// gpus asks nvidia-smi, when there is one, for the first device's name and
+// the number of devices.
+func gpus(ctx context.Context, env []string) (name string, count int) {
+	path, err := lookPath("nvidia-smi", env)
+	if err != nil {
+		return "", 0
+	}
+	ctx, stop := context.WithTimeout(ctx, probeLimit)
+	defer stop()
+	cmd := exec.CommandContext(ctx, path, "--query-gpu=name", "--format=csv,noheader")
+	cmd.Env, cmd.WaitDelay = env, time.Second
+	out, err := cmd.Output()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if err != nil || lines[0] == "" {
+		return "", 0
+	}
+	return strings.TrimSpace(lines[0]), len(lines)
+}
+
+// cpuModel is the last "model name" of /proc/cpuinfo, or the last "vendor_id"
+// when a virtual machine hides the model.
+func cpuModel() string {
+	data, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	values := map[string]string{}
+	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+		key, value, _ := strings.Cut(lines.Text(), ":")
+		values[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	if model := values["model name"]; model != "unknown" {
+		return model
+	}
+	return values["vendor_id"]
+}
+
+// torchVersion finds torch-<version>.dist-info in the library directories that
+// belong to the python3 on PATH; "" when there is none.
+func torchVersion(env []string) string {
+	python, err := lookPath("python3", env)
+	if err != nil {
+		return ""
+	}
+	prefixes := []string{filepath.Dir(filepath.Dir(python))} // a virtual environment's link
+	if real, err := filepath.EvalSymlinks(python); err == nil {
+		prefixes = append(prefixes, filepath.Dir(filepath.Dir(real)))
+	}
+	prefixes = append(prefixes, "/usr/local") // where Debian's pip installs
+	for _, prefix := range prefixes {
+		for _, packages := range []string{"site-packages", "dist-packages"} {
+			found, _ := filepath.Glob(filepath.Join(prefix, "lib", "python3*", packages, "torch-*.dist-info"))
+			for _, dir := range found {
+				return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(dir), "torch-"), ".dist-info")
+			}
+		}
+	}
+	return ""
+}
+
+// platform is Python's platform.platform(): "Linux-6.1-x86_64-with-glibc2.36".
+func platform(uts *unix.Utsname, libc string) string {
+	parts := []string{unix.ByteSliceToString(uts.Sysname[:]), unix.ByteSliceToString(uts.Release[:]), unix.ByteSliceToString(uts.Machine[:])}
+	if libc != "" {
+		parts = append(parts, "with", libc)
+	}
+	text := strings.NewReplacer(" ", "_", "/", "-", `\`, "-", ":", "-", ";", "-", `"`, "-", "(", "-", ")", "-").Replace(strings.Join(parts, "-"))
+	for strings.Contains(text, "--") {
+		text = strings.ReplaceAll(text, "--", "-")
+	}
+	return strings.Trim(text, "-")
+}
+
+// libc is "glibc2.36", read from the C library's own greeting; "" elsewhere.
+func libc() string {
+	const mark = "stable release version "
+	for _, pattern := range []string{"/lib/*-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib/libc.so.6"} {
+		found, _ := filepath.Glob(pattern)
+		for _, file := range found {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				continue
+			}
+			if _, after, ok := bytes.Cut(data, []byte(mark)); ok {
+				end := bytes.IndexFunc(after, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
+				return "glibc" + strings.Trim(string(after[:max(0, end)]), ".")
+			}
+		}
+	}
+	return ""
+}
