@@ -1,0 +1,363 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// A Fault is one place in a task.yml that cannot be used.
+type Fault struct {
+	File string // as the caller named it
+	Line int
+	Text string
+}
+
+func (f *Fault) Error() string { return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Text) }
+
+// keys of the document and of its parts, as Kernelbot takes them.
+var (
+	taskKeys   = []string{"files", "lang", "config", "description", "templates", "tests", "benchmarks", "test_timeout", "benchmark_timeout", "ranked_timeout", "ranking_by", "multi_gpu", "seed", "libraries", "gpus"}
+	fileKeys   = []string{"name", "source"}
+	pythonKeys = []string{"main"}
+	cudaKeys   = []string{"sources", "include_dirs", "defines", "compile_flags"}
+	templates  = []string{"CUDA", "Python", "Triton", "HIP", "CuteDSL"}
+)
+
+// maxNodes bounds what aliases may expand to.
+const maxNodes = 20_000
+
+// decoder reads one document and collects every fault.
+type decoder struct {
+	file   string
+	read   func(source string) (string, error)
+	faults []error
+	nodes  int
+}
+
+func (d *decoder) fault(n *yaml.Node, format string, args ...any) {
+	d.faults = append(d.faults, &Fault{d.file, n.Line, fmt.Sprintf(format, args...)})
+}
+
+// parse reads a task.yml; read gets the text of a file it names.
+//
+// Errors: [Fault]s, joined.
+func parse(text, file string, read func(string) (string, error)) (*Task, error) {
+	dec := yaml.NewDecoder(strings.NewReader(text))
+	var doc yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, &Fault{file, 1, "the file is empty, want a task"}
+	case err != nil:
+		return nil, syntaxFault(file, err)
+	}
+	d := &decoder{file: file, read: read}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		d.fault(&doc, "more than one document in the file")
+	}
+	t := d.task(doc.Content[0])
+	if err := errors.Join(d.faults...); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// syntaxFault takes the line out of yaml.v3's words.
+func syntaxFault(file string, err error) *Fault {
+	text, line := strings.TrimPrefix(err.Error(), "yaml: "), 1
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		if number, words, ok := strings.Cut(rest, ": "); ok {
+			if n, err := strconv.Atoi(number); err == nil {
+				text, line = words, n
+			}
+		}
+	}
+	return &Fault{file, line, "not YAML: " + text}
+}
+
+func (d *decoder) task(n *yaml.Node) *Task {
+	t := &Task{RankingBy: schema.RankLast}
+	m := d.object(n, "the task", taskKeys)
+	if m == nil {
+		return t
+	}
+	for _, key := range []string{"files", "lang", "config", "description"} {
+		if m.get(key) == nil {
+			d.fault(n, "no key %q, which every task needs", key)
+		}
+	}
+	t.Lang = d.choice(m.get("lang"), "lang", schema.Languages(), "")
+	t.Files = d.files(m.get("files"))
+	t.Config = d.config(m.get("config"), t)
+	t.Description = d.str(m.get("description"), "description")
+	t.Templates = d.templates(m.get("templates"))
+	t.RankingBy = d.choice(m.get("ranking_by"), "ranking_by", schema.Rankings(), schema.RankLast)
+	t.MultiGPU = d.bool(m.get("multi_gpu"), "multi_gpu")
+	t.Tests = d.cases(m.get("tests"), "tests", t.MultiGPU)
+	t.Benchmarks = d.cases(m.get("benchmarks"), "benchmarks", t.MultiGPU)
+	t.TestTimeout = d.timeout(m.get("test_timeout"), "test_timeout")
+	t.BenchmarkTimeout = d.timeout(m.get("benchmark_timeout"), "benchmark_timeout")
+	t.RankedTimeout = d.timeout(m.get("ranked_timeout"), "ranked_timeout")
+	t.Seed = d.seed(m.get("seed"))
+	t.Libraries = d.strs(m.get("libraries"), "libraries")
+	t.GPUs = d.strs(m.get("gpus"), "gpus")
+	return t
+}
+
+// object is a YAML mapping whose keys are strings, in its order.
+type object []entry
+
+type entry struct {
+	name string
+	key  *yaml.Node
+	val  *yaml.Node
+}
+
+func (o object) get(name string) *yaml.Node {
+	for _, e := range o {
+		if e.name == name {
+			return e.val
+		}
+	}
+	return nil
+}
+
+// resolved follows an alias; nil (and a fault) once aliases have expanded to
+// more than any task holds.
+func (d *decoder) resolved(n *yaml.Node) *yaml.Node {
+	if d.nodes++; d.nodes > maxNodes {
+		if d.nodes == maxNodes+1 {
+			d.fault(n, "more than %d values", maxNodes)
+		}
+		return nil
+	}
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// object reads a mapping; nil, and a fault, when it is something else. With
+// known keys, any other is a fault.
+func (d *decoder) object(n *yaml.Node, what string, known []string) object {
+	n = d.resolved(n)
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		d.fault(n, "%s: got %s, want keys and values", what, kindOf(n))
+		return nil
+	}
+	d.untagged(n, what)
+	m := object{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := d.resolved(n.Content[i])
+		if key == nil {
+			return nil
+		}
+		name, ok := d.key(key, what)
+		switch {
+		case !ok:
+		case m.get(name) != nil:
+			d.fault(key, "%s: the key %q occurs twice", what, name)
+		case known != nil && !slices.Contains(known, name):
+			d.fault(key, "%s: unknown key %q, nearest is %q, have %q", what, name, nearest(name, known), known)
+		default:
+			m = append(m, entry{name, key, n.Content[i+1]})
+		}
+	}
+	return m
+}
+
+// key reads a mapping's key, which must be a string in YAML 1.1 too: on and
+// 1 are others.
+func (d *decoder) key(n *yaml.Node, what string) (string, bool) {
+	if n.Kind != yaml.ScalarNode {
+		d.fault(n, "%s: got %s as a key, want a name", what, kindOf(n))
+		return "", false
+	}
+	if n.Value == "<<" && n.Style == 0 {
+		d.fault(n, "%s: merge keys (<<) are not read, write the keys out", what)
+		return "", false
+	}
+	v, err := scalar(n)
+	if err != nil || !isString(v) {
+		d.fault(n, "%s: got the key %s, which YAML takes for another thing than a name; put it in quotes", what, quoted(n.Value))
+		return "", false
+	}
+	return n.Value, true
+}
+
+func (d *decoder) untagged(n *yaml.Node, what string) {
+	if n.Style&yaml.TaggedStyle != 0 {
+		d.fault(n, "%s: got the tag %s, want none", what, n.Tag)
+	}
+}
+
+// list reads a sequence; an absent one is empty.
+func (d *decoder) list(n *yaml.Node, what string) []*yaml.Node {
+	if n == nil {
+		return nil
+	}
+	if n = d.resolved(n); n == nil {
+		return nil
+	}
+	if n.Kind != yaml.SequenceNode {
+		d.fault(n, "%s: got %s, want a list", what, kindOf(n))
+		return nil
+	}
+	d.untagged(n, what)
+	return n.Content
+}
+
+// value reads one scalar under PyYAML's rules; ok is false after a fault.
+func (d *decoder) value(n *yaml.Node, what string) (v schema.Value, ok bool) {
+	if n = d.resolved(n); n == nil {
+		return v, false
+	}
+	if n.Kind != yaml.ScalarNode {
+		d.fault(n, "%s: got %s, want one value", what, kindOf(n))
+		return v, false
+	}
+	v, err := scalar(n)
+	if err != nil {
+		d.fault(n, "%s: got %v", what, err)
+	}
+	return v, err == nil
+}
+
+func (d *decoder) str(n *yaml.Node, what string) string {
+	if n == nil {
+		return ""
+	}
+	v, ok := d.value(n, what)
+	if !ok {
+		return ""
+	}
+	if !isString(v) {
+		d.fault(n, "%s: got %s, want text; put it in quotes if that is meant", what, v.Text())
+		return ""
+	}
+	return v.Text()
+}
+
+func (d *decoder) strs(n *yaml.Node, what string) []string {
+	var all []string
+	for _, item := range d.list(n, what) {
+		all = append(all, d.str(item, what))
+	}
+	return all
+}
+
+func (d *decoder) choice(n *yaml.Node, what string, have []string, absent string) string {
+	if n == nil {
+		return absent
+	}
+	s := d.str(n, what)
+	if s != "" && !slices.Contains(have, s) {
+		d.fault(n, "%s: got %q, want one of %q", what, s, have)
+	}
+	return s
+}
+
+func (d *decoder) bool(n *yaml.Node, what string) bool {
+	if n == nil {
+		return false
+	}
+	v, ok := d.value(n, what)
+	if ok && v != schema.BoolValue(true) && v != schema.BoolValue(false) {
+		d.fault(n, "%s: got %s, want true or false", what, v.Text())
+	}
+	return v == schema.BoolValue(true)
+}
+
+// timeout reads a limit in whole seconds; null is no limit, absent 180 s,
+// which Kernelbot writes into the payload.
+func (d *decoder) timeout(n *yaml.Node, what string) schema.Timeout {
+	if n == nil {
+		return schema.Seconds(schema.DefaultTimeout.Seconds())
+	}
+	v, ok := d.value(n, what)
+	switch {
+	case !ok:
+		return schema.Timeout{}
+	case v == schema.Value{}:
+		return schema.NoLimit()
+	}
+	seconds, err := strconv.Atoi(v.JSON())
+	if err != nil || seconds < 1 {
+		d.fault(n, "%s: got %s, want whole seconds, or null for no limit", what, v.Text())
+	}
+	return schema.Seconds(float64(seconds))
+}
+
+func (d *decoder) seed(n *yaml.Node) *int64 {
+	if n == nil {
+		return nil
+	}
+	v, ok := d.value(n, "seed")
+	if !ok || v == (schema.Value{}) {
+		return nil
+	}
+	seed, err := strconv.ParseInt(v.JSON(), 10, 64)
+	if err != nil {
+		d.fault(n, "seed: want an integer of 64 bits") // its value is a secret
+	}
+	return &seed
+}
+
+func isString(v schema.Value) bool { return strings.HasPrefix(v.JSON(), `"`) }
+
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "keys and values"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	if n.Value == "" && n.Style == 0 {
+		return "nothing"
+	}
+	return quoted(n.Value)
+}
+
+// quoted is a foreign text for an error, at most 60 bytes of it.
+func quoted(s string) string {
+	if len(s) > 60 {
+		return fmt.Sprintf("%.60q…", s)
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// nearest returns the known word most like got.
+func nearest(got string, known []string) string {
+	return slices.MinFunc(known, func(a, b string) int { return distance(got, a) - distance(got, b) })
+}
+
+// distance is the number of bytes to insert, delete or replace to turn a into b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}
