@@ -1,0 +1,56 @@
+# What people type. Everything a target needs it builds itself into bin/.
+
+SHELL := /bin/sh
+GO ?= go
+BIN := $(CURDIR)/bin
+COMMANDS := kbgen kbrun kblaunch kblocal
+# Packages that rewrite their goldens with -update.
+GOLDEN := ./generator ./schema/pipeline ./cmd/kbgen ./cmd/kbrun ./cmd/kblaunch ./cmd/kblocal
+FUZZTIME ?= 20s
+
+.PHONY: all build agent demo test check golden bench fuzz clean need
+
+all: build
+
+# One line for each thing that is missing, before anything else happens.
+need:
+	@sh tools/need.sh
+
+# The commands, static where they can be.
+build: need
+	@mkdir -p $(BIN)
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ $(COMMANDS:%=./cmd/%)
+
+# A real buildkite-agent: the one on PATH when it is new enough, else built once.
+agent: need
+	@GO="$(GO)" sh tools/agent.sh >/dev/null
+
+# The main job, whole: stand-in, two agents, two submissions, their verdicts.
+demo: build agent
+	@sh tools/demo.sh
+
+# Everything, with the race detector and the real agent.
+test: build agent
+	$(GO) test -race ./...
+	$(GO) -C tools/zzglob test ./...
+	$(GO) -C tools/buildkite-agent test ./...
+	sh tools/agent_test.sh
+
+# What a reviewer would run first.
+check: need
+	@sh tools/check.sh
+
+# Rewrite what the tools print, then look at the diff.
+golden: build
+	$(GO) test -count=1 $(GOLDEN) -update
+
+# Figures, never a pass or a fail.
+bench: build agent
+	@sh tools/bench.sh
+
+# Every fuzz test for FUZZTIME each.
+fuzz: need
+	@FUZZTIME=$(FUZZTIME) sh tools/fuzz.sh
+
+clean:
+	rm -rf $(BIN)

@@ -1,0 +1,31 @@
+#!/bin/sh
+# check.sh is what a reviewer runs first: format, module files, vet,
+# staticcheck. It changes nothing and says what it found.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+go=${GO:-go}
+failed=0
+step() {
+	printf '%s\n' "-- $1"
+	shift
+	"$@" || failed=1
+}
+unformatted() {
+	found=$(git ls-files -z '*.go' | xargs -0 gofmt -l) || return 1
+	[ -z "$found" ] || {
+		printf '%s\n' "$found"
+		return 1
+	}
+}
+staticcheck() {
+	"$go" -C tools/staticcheck build -o "$PWD/bin/staticcheck" honnef.co/go/tools/cmd/staticcheck &&
+		bin/staticcheck ./... && (cd tools/zzglob && ../../bin/staticcheck ./...)
+}
+mkdir -p bin
+step gofmt unformatted
+step 'go mod tidy' "$go" mod tidy -diff
+step 'go mod tidy (tools/zzglob)' "$go" -C tools/zzglob mod tidy -diff
+step 'go vet' "$go" vet ./...
+step 'go vet (tools)' "$go" -C tools/zzglob vet ./...
+step staticcheck staticcheck
+exit "$failed"
