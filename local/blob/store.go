@@ -1,0 +1,112 @@
+// Package blob keeps the bytes of artifacts on an origin of its own, as the
+// service's object store does: agents upload to it and everybody downloads
+// from it by signed links, never with a token. It knows neither API.
+package blob
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// LinkLife is how long a download link works.
+const LinkLife = 60 * time.Second
+
+// FileField is the form field that carries the bytes; it comes last.
+const FileField = "file"
+
+// A Store serves the artifacts of one engine. Its links carry signatures:
+// links to upload work while the artifact is new, links to download for
+// [LinkLife].
+type Store struct {
+	engine *engine.Engine
+	secret []byte
+	now    func() time.Time
+	base   atomic.Pointer[string]
+	leaks  atomic.Int64
+	mux    *http.ServeMux
+}
+
+// New makes a store. secret signs links, at least 16 random bytes; now is the
+// clock they expire by, time.Now when nil. Call [Store.SetBase] before any
+// link is asked for.
+func New(e *engine.Engine, secret []byte, now func() time.Time) *Store {
+	if now == nil {
+		now = time.Now
+	}
+	s := &Store{engine: e, secret: secret, now: now, mux: http.NewServeMux()}
+	s.SetBase("")
+	s.mux.HandleFunc("POST /upload/{id}/{signature}", s.uploadForm)
+	s.mux.HandleFunc("PUT /upload/{id}/{signature}", s.uploadBody)
+	s.mux.HandleFunc("GET /artifacts/{id}", s.download) // and HEAD
+	return s
+}
+
+// SetBase says where the store is served, "http://localhost:8901" without a
+// slash at the end. Use another host name than the APIs have: Go's client
+// passes the Authorization header on to redirects within one name.
+func (s *Store) SetBase(url string) { s.base.Store(&url) }
+
+// Leaks counts requests that carried an Authorization header.
+func (s *Store) Leaks() int { return int(s.leaks.Load()) }
+
+// ServeHTTP refuses every request that carries an Authorization header, for
+// this is where a token must never arrive.
+func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "" {
+		s.leaks.Add(1)
+		refuse(w, http.StatusBadRequest, "got an Authorization header: a token was sent to the artifact store")
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// UploadForm is where an artifact is posted as multipart/form-data, its bytes
+// in [FileField].
+func (s *Store) UploadForm(id string) string { return s.upload(id) }
+
+// UploadPut is where an artifact is put as a plain body; the answer has an
+// ETag.
+func (s *Store) UploadPut(id string) string { return s.upload(id) }
+
+func (s *Store) upload(id string) string {
+	return *s.base.Load() + "/upload/" + url.PathEscape(id) + "/" + s.sign("upload", id)
+}
+
+// DownloadURL is where an artifact can be fetched for [LinkLife] from now.
+func (s *Store) DownloadURL(id string) string {
+	expires := strconv.FormatInt(s.now().Add(LinkLife).Unix(), 10)
+	return *s.base.Load() + "/artifacts/" + url.PathEscape(id) +
+		"?expires=" + expires + "&signature=" + s.sign("download", id, expires)
+}
+
+// sign covers what a link allows and to which artifact.
+func (s *Store) sign(parts ...string) string {
+	mac := hmac.New(sha256.New, s.secret)
+	for _, p := range parts {
+		fmt.Fprintf(mac, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+func (s *Store) signed(signature string, parts ...string) bool {
+	return hmac.Equal([]byte(signature), []byte(s.sign(parts...)))
+}
+
+// refuse answers in the shape of the APIs.
+func refuse(w http.ResponseWriter, status int, format string, args ...any) {
+	body, _ := json.Marshal(map[string]string{"message": fmt.Sprintf(format, args...)}) // strings always marshal
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client is gone if this fails
+}

@@ -1,0 +1,159 @@
+package blob
+
+import (
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// maxField bounds one form field before the file, and maxFields their number.
+const (
+	maxField  = 64 << 10
+	maxFields = 50
+)
+
+// errUpload is what the uploader did wrong.
+type errUpload struct{ reason string }
+
+func (e *errUpload) Error() string { return e.reason }
+
+func wrong(format string, args ...any) error { return &errUpload{fmt.Sprintf(format, args...)} }
+
+// uploadForm takes multipart/form-data whose last part is the file.
+func (s *Store) uploadForm(w http.ResponseWriter, r *http.Request) {
+	a, ok := s.target(w, r)
+	if !ok {
+		return
+	}
+	if _, err := s.readForm(a, r); err != nil {
+		answer(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Store) readForm(a engine.Artifact, r *http.Request) (string, error) {
+	form, err := r.MultipartReader()
+	if err != nil {
+		return "", wrong("want multipart/form-data: %v", err)
+	}
+	for range maxFields {
+		part, err := form.NextPart()
+		switch {
+		case errors.Is(err, io.EOF):
+			return "", wrong("the form has no field %q", FileField)
+		case err != nil:
+			return "", wrong("reading the form: %v", err)
+		case part.FormName() != FileField:
+			if n, err := io.Copy(io.Discard, io.LimitReader(part, maxField+1)); err != nil || n > maxField {
+				return "", wrong("form field %q: want at most %d bytes", part.FormName(), maxField)
+			}
+			continue
+		}
+		return s.keep(a, part, func() error {
+			if _, err := form.NextPart(); !errors.Is(err, io.EOF) {
+				return wrong("the field %q must be the last of the form", FileField)
+			}
+			return nil
+		})
+	}
+	return "", wrong("the form has more than %d fields", maxFields)
+}
+
+// uploadBody takes a plain body and answers with its ETag.
+func (s *Store) uploadBody(w http.ResponseWriter, r *http.Request) {
+	a, ok := s.target(w, r)
+	if !ok {
+		return
+	}
+	if r.ContentLength >= 0 && r.ContentLength != a.Size {
+		refuse(w, http.StatusBadRequest, "got %d bytes, want the %d that were announced", r.ContentLength, a.Size)
+		return
+	}
+	tag, err := s.keep(a, r.Body, func() error { return nil })
+	if err != nil {
+		answer(w, err)
+		return
+	}
+	w.Header().Set("ETag", `"`+tag+`"`)
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusOK)
+}
+
+// target finds the artifact a signed link names; it must be new.
+func (s *Store) target(w http.ResponseWriter, r *http.Request) (engine.Artifact, bool) {
+	id := r.PathValue("id")
+	if !s.signed(r.PathValue("signature"), "upload", id) {
+		refuse(w, http.StatusForbidden, "the signature of this link is wrong")
+		return engine.Artifact{}, false
+	}
+	a, err := s.engine.Artifact(id)
+	switch {
+	case err != nil:
+		refuse(w, http.StatusNotFound, "%v", err)
+		return engine.Artifact{}, false
+	case a.State != engine.ArtifactNew:
+		refuse(w, http.StatusConflict, "the artifact is %s and takes no upload", a.State)
+		return engine.Artifact{}, false
+	}
+	return a, true
+}
+
+// keep writes the bytes next to their final place and moves them there when
+// size, hashes and check are as they should be. It returns their SHA-256.
+func (s *Store) keep(a engine.Artifact, from io.Reader, check func() error) (tag string, err error) {
+	final := s.engine.ArtifactFile(a.ID)
+	f, err := os.CreateTemp(filepath.Dir(final), ".upload-*")
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	sum1, sum256 := sha1.New(), sha256.New()
+	n, err := io.Copy(io.MultiWriter(f, sum1, sum256), io.LimitReader(from, a.Size+1))
+	if err != nil {
+		if pathError := (*os.PathError)(nil); errors.As(err, &pathError) {
+			return "", err // of our disk
+		}
+		return "", wrong("reading the bytes: %v", err)
+	}
+	tag = hex.EncodeToString(sum256.Sum(nil))
+	switch got1 := hex.EncodeToString(sum1.Sum(nil)); {
+	case n > a.Size:
+		return "", wrong("got more than the %d bytes that were announced", a.Size)
+	case n < a.Size:
+		return "", wrong("got %d bytes, want the %d that were announced", n, a.Size)
+	case a.SHA1 != "" && got1 != a.SHA1:
+		return "", wrong("got SHA-1 %s, want %s as announced", got1, a.SHA1)
+	case a.SHA256 != "" && tag != a.SHA256:
+		return "", wrong("got SHA-256 %s, want %s as announced", tag, a.SHA256)
+	}
+	if err := check(); err != nil {
+		return "", err
+	}
+	if err := f.Close(); err != nil {
+		return "", err
+	}
+	return tag, os.Rename(f.Name(), final)
+}
+
+func answer(w http.ResponseWriter, err error) {
+	var mistake *errUpload
+	if errors.As(err, &mistake) {
+		refuse(w, http.StatusBadRequest, "%s", mistake.reason)
+		return
+	}
+	refuse(w, http.StatusInternalServerError, "the artifact could not be stored")
+}
