@@ -1,0 +1,41 @@
+// Kblaunch sends kernel submissions to Buildkite and prints their verdicts.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+)
+
+// exitTrouble is a run that gave no verdict on the submission.
+const exitTrouble = 3
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := program().Run(ctx, &cli.Env{
+		Args:      os.Args[1:],
+		LookupEnv: os.LookupEnv,
+		Environ:   os.Environ,
+		Stdin:     os.Stdin,
+		Stdout:    os.Stdout,
+		Stderr:    os.Stderr,
+	})
+	stop()
+	os.Exit(code)
+}
+
+type grammar struct {
+	Submit   submitCmd   `cmd:""`
+	Examples examplesCmd `cmd:""`
+}
+
+func program() cli.Program {
+	return cli.Program{
+		Name:    "kblaunch",
+		Grammar: &grammar{},
+		Help:    map[string]string{"": helpProgram, "submit": helpSubmit, "examples": helpExamples},
+	}
+}

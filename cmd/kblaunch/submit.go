@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+type submitCmd struct {
+	Task       string `arg:""`
+	Submission string `arg:""`
+
+	GPU  string `name:"gpu" required:""`
+	Mode string `enum:"test,benchmark,leaderboard,private" default:"test"`
+
+	JSON   bool `name:"json"`
+	Timing bool
+
+	Timeout      time.Duration
+	QueueTimeout time.Duration `default:"30m"`
+
+	Org      string `var:"BUILDKITE_ORG" default:"gpu-mode"`
+	Pipeline string `var:"BUILDKITE_PIPELINE" default:"kernelbot"`
+	API      string `name:"api" var:"KBLAUNCH_API_URL" default:"https://api.buildkite.com/"`
+	Branch   string `default:"main"`
+	Commit   string `default:"HEAD"`
+}
+
+const tokenVar = "BUILDKITE_API_TOKEN"
+
+// Run submits and prints. A submission that did not pass is an exit status
+// without an error: everything has been said on stdout.
+func (s *submitCmd) Run(ctx context.Context, env *cli.Env) error {
+	gpu, payload, err := s.prepare()
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	token := env.Getenv(tokenVar)
+	if token == "" {
+		return cli.WithHint(cli.Usagef("no API token"), "put one with the scopes write_builds, read_builds and read_artifacts into %s", tokenVar)
+	}
+	client, err := launcher.New(launcher.Options{
+		BaseURL: s.API, Token: token, Org: s.Org, Pipeline: s.Pipeline, UserAgent: "kblaunch/" + cli.Version(),
+	})
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	show := newProgress(env.Stderr)
+	report, err := client.Submit(ctx, launcher.Submission{
+		Payload: payload, GPU: gpu.Name, Queue: gpu.Queue, Branch: s.Branch, Commit: s.Commit,
+		QueueTimeout: s.QueueTimeout, RunTimeout: s.Timeout, Progress: show.event,
+	})
+	show.stop()
+	if err != nil {
+		return trouble(ctx, env.Stderr, err)
+	}
+	if s.Timing {
+		printTiming(env.Stderr, report.Timeline, client.Calls())
+	}
+	return s.print(env, payload.RankingBy, report)
+}
+
+// prepare checks everything that can be checked without Buildkite.
+func (s *submitCmd) prepare() (gpu pipelines.GPUType, payload *schema.Payload, err error) {
+	if gpu, err = pipelines.Fleet.Lookup(s.GPU); err != nil {
+		return gpu, nil, err
+	}
+	if s.Timeout < 0 || s.QueueTimeout < 0 {
+		return gpu, nil, errors.New("timeouts: got one below zero")
+	}
+	if s.Timeout == 0 {
+		s.Timeout = gpu.Timeout + time.Minute
+	}
+	t, file, err := readTask(s.Task, s.Submission)
+	if err != nil {
+		return gpu, nil, err
+	}
+	var arch *string
+	if gpu.Arch != "" {
+		arch = &gpu.Arch
+	}
+	payload, err = t.Payload(file, s.Mode, arch, nil)
+	return gpu, payload, err
+}
+
+// print writes the verdict and turns it into an exit status.
+func (s *submitCmd) print(env *cli.Env, ranking string, report *launcher.Report) error {
+	v := judge(report.Result)
+	if s.JSON {
+		if _, err := fmt.Fprintf(env.Stdout, "%s\n", strings.TrimSuffix(string(report.Raw), "\n")); err != nil {
+			return &cli.ExitError{Status: exitTrouble, Err: err}
+		}
+	} else if _, err := io.WriteString(env.Stdout, reportText(s, v, ranking, report)); err != nil {
+		return &cli.ExitError{Status: exitTrouble, Err: err}
+	}
+	switch {
+	case v.passed:
+		return nil
+	case v.none:
+		return &cli.ExitError{Status: exitTrouble, Err: fmt.Errorf("no verdict on the submission, build %s: %s", report.BuildURL, v.words())}
+	}
+	return &cli.ExitError{Status: cli.ExitFailed}
+}
+
+// trouble puts a launch without a result into words, the end of a log first.
+func trouble(ctx context.Context, stderr io.Writer, err error) error {
+	var none *launcher.NoResultError
+	if errors.As(err, &none) && none.Log != "" {
+		fmt.Fprintf(stderr, "kblaunch: the end of the log of job %s:\n", none.LogOf)
+		for line := range strings.SplitSeq(none.Log, "\n") {
+			fmt.Fprintf(stderr, "  | %s\n", line)
+		}
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("interrupted: %w", err)
+	}
+	var api *launcher.APIError
+	if errors.As(err, &api) {
+		switch api.Status {
+		case http.StatusUnauthorized, http.StatusForbidden:
+			err = cli.WithHint(err, "the token in %s needs the scopes write_builds, read_builds and read_artifacts", tokenVar)
+		case http.StatusNotFound:
+			err = cli.WithHint(err, "check --org and --pipeline; a pipeline that the token may not see is not found either")
+		}
+	}
+	return &cli.ExitError{Status: exitTrouble, Err: err}
+}
+
+// maxSubmission is Kernelbot's own limit, in bytes.
+const maxSubmission = 1_000_000
+
+func readSubmission(r io.Reader, name string) (schema.File, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxSubmission+1))
+	switch {
+	case err != nil:
+		return schema.File{}, err
+	case len(data) == 0:
+		return schema.File{}, fmt.Errorf("submission %s is empty", name)
+	case len(data) > maxSubmission:
+		return schema.File{}, fmt.Errorf("submission %s: more than %d bytes", name, maxSubmission)
+	case strings.ToValidUTF8(string(data), "") != string(data):
+		return schema.File{}, fmt.Errorf("submission %s is not UTF-8 text", name)
+	}
+	return schema.File{Name: name, Text: string(data)}, nil
+}
+
+func openSubmission(name string) (schema.File, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return schema.File{}, fmt.Errorf("submission: %w", err)
+	}
+	defer f.Close()
+	return readSubmission(f, name)
+}
