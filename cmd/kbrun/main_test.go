@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/base64"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output in testdata/script")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"kbrun": main})
+}
+
+func TestScripts(t *testing.T) {
+	out, err := exec.Command("python3", "-I", "-c", "import os, sys; print(os.path.dirname(sys.executable))").Output()
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	tester, err := os.ReadFile("../../runner/testdata/eval.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		UpdateScripts:       *update,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("PATH", e.Getenv("PATH")+":"+strings.TrimSpace(string(out))+":/usr/bin:/bin")
+			return os.WriteFile(filepath.Join(e.WorkDir, "eval.py"), tester, 0o644)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":   exits,
+			"payload": payload,
+			"outcome": outcome,
+		},
+	})
+}
+
+// exits STATUS COMMAND ARG…
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("%q exits %d, want %d", args[1:], got, want)
+	}
+}
+
+// payload MODE SUBMISSION [json|large] sets the variables that carry the
+// script's eval.py and SUBMISSION, or with json writes payload.json.
+func payload(ts *testscript.TestScript, neg bool, args []string) {
+	seed := int64(190482231)
+	p := &schema.Payload{
+		Main:    "eval.py",
+		Sources: schema.Files{{Name: "eval.py", Text: ts.ReadFile("eval.py")}, {Name: "submission.py", Text: ts.ReadFile(args[1])}},
+		Lang:    schema.LangPython, Mode: args[0], RankingBy: schema.RankLast, Seed: &seed,
+		Tests:      []schema.Case{{{Name: "size", Value: schema.IntValue(1)}}, {{Name: "size", Value: schema.IntValue(2)}}},
+		Benchmarks: []schema.Case{{{Name: "size", Value: schema.IntValue(64)}}},
+	}
+	if slices.Contains(args, "json") {
+		ts.Check(os.WriteFile(ts.MkAbs("payload.json"), []byte(p.JSON()), 0o644))
+		return
+	}
+	if slices.Contains(args, "large") {
+		noise := make([]byte, 200<<10)
+		random := rand.NewChaCha8([32]byte{})
+		random.Read(noise)
+		p.Sources[1].Text += "# " + base64.StdEncoding.EncodeToString(noise) + "\n"
+	}
+	encoded, err := p.Encode()
+	ts.Check(err)
+	env, err := schema.PayloadEnv(encoded)
+	ts.Check(err)
+	if slices.Contains(args, "large") != (len(env) > 1) {
+		ts.Fatalf("a payload of %d characters has %d variables", len(encoded), len(env))
+	}
+	for name, value := range env {
+		ts.Setenv(name, value)
+	}
+}
+
+// outcome FILE NAME RUN_ID RUN… compares a result with what it should say.
+func outcome(ts *testscript.TestScript, neg bool, args []string) {
+	r, err := schema.DecodeResult([]byte(ts.ReadFile(args[0])))
+	ts.Check(err)
+	got := []string{r.Outcome.Name, r.RunID}
+	for _, run := range r.Runs {
+		got = append(got, run.Name)
+	}
+	if !slices.Equal(got, args[1:]) {
+		ts.Fatalf("%s says %q, want %q", args[0], got, args[1:])
+	}
+}
+
+func TestPlain(t *testing.T) {
+	for in, want := range map[string]string{
+		"a\nb":                   "a b",
+		"\x1b]1338;url=x\ac":     "]1338;url=x c",
+		"\x00\u202eabc\u200b":    "abc",
+		strings.Repeat("é", 301): strings.Repeat("é", 300) + "…",
+	} {
+		if got := plain(in); got != want {
+			t.Errorf("plain(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestAnnotationCannotBeBrokenOut(t *testing.T) {
+	r := &schema.Result{RunID: "r", Outcome: schema.NewOutcome(schema.OutcomeWrong, "`<script>`\n# big [x](http://e)")}
+	if got, want := annotation(r), "**wrong** `r` `'<script>' # big [x](http://e)`\n"; got != want {
+		t.Errorf("annotation = %q, want %q", got, want)
+	}
+}
+
+func TestEnvironLookup(t *testing.T) {
+	e := environ{"A=1", "B=", "A=2", "", "odd"}
+	for name, want := range map[string]string{"A": "2 true", "B": " true", "C": " false", "odd": " false"} {
+		v, ok := e.lookup(name)
+		if got := fmt.Sprint(v, " ", ok); got != want {
+			t.Errorf("lookup(%q) = %q, want %q", name, got, want)
+		}
+	}
+}

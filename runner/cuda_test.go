@@ -1,0 +1,119 @@
+package runner
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// standInNvcc understands nvcc's call and lets the host's compiler work.
+const standInNvcc = `#!/bin/sh
+if [ "$1" = --version ]; then echo "stand-in 1.0"; exit 0; fi
+for a; do
+  case $a in
+    -D*|-I*|-l*) opts="$opts $a" ;;
+    *.cu) files="$files $a" ;;
+  esac
+done
+exec c++ -std=c++20 -x c++ $opts $files -o eval.out
+`
+
+const driver = `
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+#include "shapes.h"
+int kernel(int);
+int main(int argc, char **argv) {
+	FILE *report = fdopen(atoi(getenv("POPCORN_FD")), "w");
+	bool hidden = access("driver.cu", F_OK) && access("shapes.h", F_OK) && access("submission.cu", F_OK);
+	fprintf(report, "test-count: 1\ntest.0.status: %s\n", hidden ? "pass" : "fail");
+	fprintf(report, "mode: %s\ncheck: %s\n", argv[1], kernel(SHAPE) == TILE && hidden ? "pass" : "fail");
+	return fclose(report);
+}
+`
+
+func cudaPayload(submission string) *schema.Payload {
+	tile := "64"
+	return &schema.Payload{
+		Sources: schema.Files{{Name: "driver.cu", Text: driver}, {Name: "submission.cu", Text: submission}},
+		Headers: schema.Files{{Name: "shapes.h", Text: "#define SHAPE 32\n"}},
+		Defines: []schema.Define{{Name: "TILE", Value: &tile}, {Name: "FAST"}},
+		Lang:    schema.LangCUDA, Mode: schema.ModeTest, RankingBy: schema.RankLast,
+		Tests: []schema.Case{{{Name: "n", Value: schema.IntValue(128)}}},
+	}
+}
+
+// withNvcc is an environment whose nvcc is the script.
+func withNvcc(t *testing.T, script string) []string {
+	t.Helper()
+	if _, err := exec.LookPath("c++"); err != nil {
+		t.Skip("c++ is not installed")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "nvcc"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+}
+
+func TestCUDA(t *testing.T) {
+	r := Evaluate(context.Background(), Job{Payload: cudaPayload("int kernel(int n) { return 2 * n; }"), Environ: withNvcc(t, standInNvcc), WorkDir: t.TempDir()})
+	wantOutcome(t, r, schema.OutcomePassed, "")
+	e := r.Runs.Get("test")
+	if e == nil || !e.Compilation.Success || e.Compilation.NvccVersion != "stand-in 1.0\n" || !strings.HasPrefix(e.Run.Command, "./eval.out test /") {
+		t.Fatalf("%+v", r)
+	}
+	if got := reported(t, r, "test", "mode"); got != "test" {
+		t.Errorf("the binary ran in mode %q", got)
+	}
+}
+
+func TestCUDACompileFails(t *testing.T) {
+	r := Evaluate(context.Background(), Job{Payload: cudaPayload("int kernel(int n) { return no_such_name; }"), Environ: withNvcc(t, standInNvcc), WorkDir: t.TempDir()})
+	wantOutcome(t, r, schema.OutcomeCompileFailed, "test: nvcc ends with status 1")
+	e := r.Runs.Get("test")
+	if e == nil || e.Compilation.Success || !e.Compilation.NvccFound || !strings.Contains(e.Compilation.Stderr, "no_such_name") {
+		t.Fatalf("%+v", r)
+	}
+	if e.Run == nil || e.Run.Success || e.Run.Passed || e.Run.ExitCode != 1 || e.Run.Duration != 0 || len(e.Run.Result) != 0 {
+		t.Errorf("stand-in run %+v", e.Run)
+	}
+}
+
+func TestNoNvcc(t *testing.T) {
+	for want, script := range map[string]string{"the machine has no nvcc": "", "nvcc --version ends with status 3": "#!/bin/sh\nexit 3\n"} {
+		env := []string{"PATH=/nowhere"}
+		if script != "" {
+			env = withNvcc(t, script)
+		}
+		r := Evaluate(context.Background(), Job{Payload: cudaPayload(""), Environ: env, WorkDir: t.TempDir()})
+		wantOutcome(t, r, schema.OutcomeNoCompiler, want)
+		if e := r.Runs.Get("test"); e == nil || e.Compilation.NvccFound || e.Run == nil || r.Outcome.ExitStatus() != 75 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestNvccArgs(t *testing.T) {
+	arch := "90a"
+	p := cudaPayload("")
+	p.Arch, p.IncludeDirs, p.Libraries = &arch, []string{"/usr/include"}, []string{"m"}
+	ph := &phase{evaluation: &evaluation{p: p}}
+	want := append(append([]string{"/bin/nvcc"}, cudaFlags()...),
+		"-I/usr/include", "-lm", "-DTILE=64", "-DFAST", "driver.cu", "submission.cu", "-gencode=arch=compute_90a,code=sm_90a", "-o", "eval.out")
+	if diff := cmp.Diff(want, ph.nvccArgs("/bin/nvcc")); diff != "" {
+		t.Errorf("nvccArgs (-want +got):\n%s", diff)
+	}
+	p.Arch = nil
+	if got := ph.nvccArgs("nvcc"); got[len(got)-3] != "-arch=native" {
+		t.Errorf("without an arch: %q", got[len(got)-3:])
+	}
+}
