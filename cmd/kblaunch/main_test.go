@@ -38,7 +38,9 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			f := &fake{}
-			f.server = httptest.NewServer(f)
+			server := httptest.NewUnstartedServer(f)
+			f.server = server
+			server.Start()
 			env.Defer(f.server.Close)
 			env.Values["fake"] = f
 			env.Vars = append(env.Vars, "KBLAUNCH_API_URL="+f.server.URL, "BUILDKITE_API_TOKEN=bkua_secret")
@@ -98,10 +100,13 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	cmd.Env = append(os.Environ(), "KBLAUNCH_API_URL="+f.server.URL, "BUILDKITE_API_TOKEN=bkua_secret")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
+	f.mu.Lock()
+	before := f.requests
+	f.mu.Unlock()
 	ts.Check(cmd.Start())
 	for watched := false; !watched; time.Sleep(10 * time.Millisecond) {
 		f.mu.Lock()
-		watched = f.requests > 1
+		watched = f.requests > before+1
 		f.mu.Unlock()
 	}
 	ts.Check(cmd.Process.Signal(syscall.SIGINT))
