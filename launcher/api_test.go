@@ -458,11 +458,28 @@ func TestQuota(t *testing.T) {
 	if got := takeAll(); got != 80 {
 		t.Errorf("burst with limits 200 and 100: got %d, want 80", got)
 	}
+	q.overdraw()
+	if got := q.take(); got != quotaWindow {
+		t.Errorf("wait after one token too many: got %s, want %s", got, quotaWindow)
+	}
 	now = now.Add(quotaWindow)
 	set("RateLimit-", "0", "200", "20")
 	q.see(h)
 	if got := q.take(); got != 20*time.Second {
 		t.Errorf("wait when others used the quota up: got %s, want 20 s", got)
+	}
+}
+
+func TestCancellingDoesNotWaitForTheQuota(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.builds = []*fakeBuild{{number: 1, state: "running"}}
+	c := f.client()
+	for c.quota.take() == 0 {
+	}
+	c.pause = func(context.Context, time.Duration) error { return errors.New("waited") }
+	if err := c.Cancel(testContext(t), 1); err != nil || f.builds[0].state != "canceled" {
+		t.Errorf("Cancel with the quota used up: got %v, build %s", err, f.builds[0].state)
 	}
 }
 

@@ -68,6 +68,13 @@ func (q *quota) take() time.Duration {
 	return 0
 }
 
+// overdraw takes a token whether there is one or not.
+func (q *quota) overdraw() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.spent = append(q.spent, q.now())
+}
+
 func (q *quota) budget() int { return max(q.limit*4/5, 1) }
 
 func (q *quota) refill(now time.Time) {

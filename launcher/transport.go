@@ -58,10 +58,8 @@ type transport struct {
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	for attempt := 1; ; attempt++ {
-		for wait := t.quota.take(); wait > 0; wait = t.quota.take() {
-			if err := t.pause(ctx, wait); err != nil {
-				return nil, err
-			}
+		if err := t.admit(req); err != nil {
+			return nil, err
 		}
 		resp, err := t.once(req)
 		if err != nil {
@@ -82,6 +80,21 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
+}
+
+// admit waits for a token. A cancellation does not: it frees a GPU, and has
+// little time when the process is about to end.
+func (t *transport) admit(req *http.Request) error {
+	if req.Method == http.MethodPut {
+		t.quota.overdraw()
+		return nil
+	}
+	for wait := t.quota.take(); wait > 0; wait = t.quota.take() {
+		if err := t.pause(req.Context(), wait); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // once sends req under its own time limit, which covers the body too.
