@@ -105,7 +105,7 @@ func addDevices(config *docker, g pipelines.GPUType) error {
 // job does not have is taken out of the image's environment, so carriers of
 // the payload that a build does not use do no harm.
 func environment(payloadChunks int) []string {
-	names := []string{"KERNELBOT_RUN_ID", "KERNELBOT_GPU", "KERNELBOT_QUEUE", "KERNELBOT_MODE"}
+	names := []string{"KERNELBOT_RUN_ID", "KERNELBOT_GPU", "KERNELBOT_QUEUE", "KERNELBOT_MODE", "KERNELBOT_DEADLINE"}
 	if payloadChunks == 0 {
 		// The second is what older launchers call it.
 		return append(names, "KERNELBOT_PAYLOAD", "SUBMISSION_PAYLOAD")

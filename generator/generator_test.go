@@ -3,8 +3,10 @@ package generator
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"gopkg.in/yaml.v3"
@@ -73,6 +75,29 @@ func TestIsolationDecidesWhoNamesDevices(t *testing.T) {
 		out, err := Evaluate(Request{GPUs: pipelines.Table{stepRow(row(t, name))}})
 		if err != nil || !bytes.Contains(out, []byte(want)) || !bytes.Contains(out, []byte(` cpus: "8"`)) {
 			t.Errorf("Evaluate(%s with step isolation) = %v, want it to contain %q:\n%s", name, err, want, out)
+		}
+	}
+}
+
+// A variable that a container step sets but does not pass on would not arrive.
+func TestContainersGetWhatTheStepSets(t *testing.T) {
+	for _, g := range pipelines.Fleet {
+		step, err := evaluateStep(g, Request{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(step.Plugins) == 0 {
+			continue
+		}
+		passed := step.Plugins[0].Config.(docker).Environment
+		for name := range step.Env {
+			if !slices.Contains(passed, name) {
+				t.Errorf("%s: the step sets %s, the container gets %q only", g.Name, name, passed)
+			}
+		}
+		deadline, err := time.ParseDuration(step.Env["KERNELBOT_DEADLINE"])
+		if err != nil || deadline <= 0 || deadline >= g.Timeout {
+			t.Errorf("%s: kbrun's deadline is %q (%v), want one below the timeout of %v", g.Name, step.Env["KERNELBOT_DEADLINE"], err, g.Timeout)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package generator
 
 import (
+	"fmt"
+	"time"
+
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/pipelines"
@@ -83,6 +86,12 @@ func infraRetry() retry {
 	}}
 }
 
+// startMargin is kept of a docker step's timeout for what comes before kbrun
+// (cloning the plugin, pulling an image that the machine lacks) and after it.
+// kbrun must end first: a container that outlives a cancelled job keeps the
+// GPU, and leaves no result. On a host kbrun reads the timeout by itself.
+const startMargin = 2 * time.Minute
+
 // evaluateStep builds the step that evaluates one submission on g.
 func evaluateStep(g pipelines.GPUType, r Request) (commandStep, error) {
 	step := commandStep{
@@ -109,6 +118,7 @@ func evaluateStep(g pipelines.GPUType, r Request) (commandStep, error) {
 	if err != nil {
 		return commandStep{}, err
 	}
+	step.Env["KERNELBOT_DEADLINE"] = fmt.Sprintf("%dm", int((g.Timeout - startMargin).Minutes()))
 	step.Plugins = []plugin{{Source: dockerSource, Config: config}}
 	step.ArtifactPaths = []string{"result.json"}
 	return step, nil

@@ -20,9 +20,13 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("GPU type %s: %s: got %#v, want %s", e.Row, e.Field, e.Got, e.Want)
 }
 
-// maxTimeout is the longest job that Buildkite's smallest plan allows; longer
-// ones would be cut there without a word.
-const maxTimeout = 4 * time.Hour
+// Limits of a job's timeout. A shorter one would leave no time beside starting
+// a container. A longer one than Buildkite's smallest plan allows would be cut
+// there without a word.
+const (
+	minTimeout = 5 * time.Minute
+	maxTimeout = 4 * time.Hour
+)
 
 var (
 	namePattern  = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
@@ -62,8 +66,8 @@ func (g GPUType) Validate() error {
 	f.check(queuePattern.MatchString(g.Queue), "Queue", g.Queue, "letters, digits, - and _, at most 80")
 	f.check(g.CPUs >= 1, "CPUs", g.CPUs, "at least 1")
 	f.check(g.MemoryGiB >= 1, "MemoryGiB", g.MemoryGiB, "at least 1")
-	f.check(g.Timeout >= time.Minute && g.Timeout <= maxTimeout && g.Timeout%time.Minute == 0,
-		"Timeout", g.Timeout.String(), "whole minutes, 1 to 240")
+	f.check(g.Timeout >= minTimeout && g.Timeout <= maxTimeout && g.Timeout%time.Minute == 0,
+		"Timeout", g.Timeout.String(), "whole minutes, 5 to 240")
 	g.checkVendor(f)
 	g.checkPlatform(f)
 	g.checkIsolation(f)
