@@ -191,7 +191,9 @@ func stopped(ctx context.Context) error {
 }
 
 // A phase is one call of the language flow in directories of its own:
-// work holds the payload's files, home and tmp are the submission's.
+// work holds the payload's files, home and tmp are the submission's. They are
+// new in every phase, so that none finds what an earlier one kept; an extension
+// is therefore built once per phase, within the warm-up's limit.
 type phase struct {
 	*evaluation
 	mode            string // the tester's

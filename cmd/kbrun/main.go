@@ -22,6 +22,9 @@ func run() int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	// A log that nobody reads any more must not keep the result from being
+	// written: such writes fail instead of ending the program.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return program().Run(ctx, &cli.Env{
 		Args:      os.Args[1:],
 		LookupEnv: vars.lookup,
