@@ -1,0 +1,299 @@
+// Package agentapi is the API that buildkite-agent speaks, over an engine: what
+// the agent's workers and the buildkite-agent commands inside jobs call, and
+// the stream that hands jobs out. It decides nothing about builds. What it does
+// not implement it refuses by name.
+//
+// Source: buildkite/agent v3.138.0, packages api, core and agent. Statuses
+// follow what that agent does with them: no 5xx for a mistake, since it would
+// be repeated for minutes.
+package agentapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// Links makes the URLs of artifact bytes; [blob.Store] is one.
+//
+// [blob.Store]: https://pkg.go.dev/github.com/gpu-mode/kbgen/local/blob#Store
+type Links interface {
+	UploadForm(id string) string
+	UploadPut(id string) string
+	DownloadURL(id string) string
+}
+
+// Options configure an [API]. Zero fields take the defaults named.
+type Options struct {
+	RegistrationToken string // of `buildkite-agent start --token`; without one no agent can register
+	Blob              Links  // required
+
+	// Told to agents, whole seconds: an agent that reads 0 panics.
+	PingInterval      int // 1
+	HeartbeatInterval int // 60
+	JobStatusInterval int // 1; how soon a cancel is noticed
+
+	// StreamLimit is how long a stream lasts before it is ended in good order,
+	// 50 seconds: the agent would cut it after 60.
+	StreamLimit time.Duration
+
+	// Artifacts go up as a form. With PutUploads those of agents that support
+	// multi-part uploads go up as one plain PUT instead, and without it those
+	// larger than PutThreshold bytes, if that is not 0.
+	PutUploads   bool
+	PutThreshold int64
+
+	Logger *slog.Logger // one debug line per call, without tokens; nil is silent
+}
+
+// An API serves the agent API under /v3/ and the stream of pings at
+// [StreamPath]. Make it with [New], end its streams with [API.Close].
+type API struct {
+	engine *engine.Engine
+	opts   Options
+	mux    *http.ServeMux
+	life   context.Context // of streams
+	end    context.CancelFunc
+
+	mu      sync.Mutex
+	uploads map[string]error         // outcome of pipeline uploads, by job and uuid
+	batches map[string]artifactReply // by job and batch id
+	updates map[string]struct{}      // idempotency ids of step updates
+}
+
+// New makes the API of an engine.
+func New(e *engine.Engine, opts Options) *API {
+	opts.PingInterval = atLeastOne(opts.PingInterval, 1)
+	opts.HeartbeatInterval = atLeastOne(opts.HeartbeatInterval, 60)
+	opts.JobStatusInterval = atLeastOne(opts.JobStatusInterval, 1)
+	if opts.StreamLimit <= 0 {
+		opts.StreamLimit = 50 * time.Second
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	a := &API{
+		engine: e, opts: opts, mux: http.NewServeMux(),
+		uploads: map[string]error{},
+		batches: map[string]artifactReply{},
+		updates: map[string]struct{}{},
+	}
+	a.life, a.end = context.WithCancel(context.Background())
+	a.routes()
+	return a
+}
+
+func atLeastOne(n, fallback int) int {
+	if n < 1 {
+		return fallback
+	}
+	return n
+}
+
+// Close ends all streams; agents go over to polling. Call it before
+// http.Server.Shutdown, which waits for them.
+func (a *API) Close() { a.end() }
+
+// ServeHTTP answers one call.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	sw := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	a.mux.ServeHTTP(sw, r)
+	a.opts.Logger.Debug("agent API", "method", r.Method, "path", r.URL.Path, "status", sw.status, "took", time.Since(start))
+}
+
+// A statusWriter remembers the status for the log.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// routes lists every call there is, with the tokens that may make it.
+func (a *API) routes() {
+	for pattern, h := range map[string]struct {
+		tokens kinds
+		serve  handler
+	}{
+		"POST /v3/register":   {registration, a.register},
+		"POST /v3/connect":    {session, a.connect},
+		"POST /v3/disconnect": {session, a.disconnect},
+		"POST /v3/heartbeat":  {session, a.heartbeat},
+		"GET /v3/ping":        {session, a.ping},
+		"POST /v3/stop":       {session | jobToken, a.stop},
+		"POST /v3/pause":      {session | jobToken, a.pause},
+		"POST /v3/resume":     {session | jobToken, a.resume},
+		"GET /v3/token":       {registration | session | jobToken, a.token},
+
+		"PUT /v3/jobs/{id}/accept":           {session, a.accept},
+		"PUT /v3/jobs/{id}/acquire":          {session, a.acquire},
+		"PUT /v3/jobs/{job}/start":           {jobToken, a.start},
+		"GET /v3/jobs/{job}":                 {jobToken, a.jobState},
+		"PUT /v3/jobs/{job}":                 {jobToken, a.updateJob},
+		"POST /v3/jobs/{job}/chunks":         {jobToken, a.chunk},
+		"POST /v3/jobs/{job}/header_times":   {jobToken, a.headerTimes},
+		"PUT /v3/jobs/{job}/finish":          {jobToken, a.finish},
+		"PUT /v3/jobs/{job}/promise_failure": {jobToken, a.promiseFailure},
+
+		"POST /v3/jobs/{job}/pipelines":       {jobToken, a.uploadPipeline},
+		"GET /v3/jobs/{job}/pipelines/{uuid}": {jobToken, a.uploadStatus},
+
+		"POST /v3/jobs/{job}/artifacts":           {jobToken, a.createArtifacts},
+		"PUT /v3/jobs/{job}/artifacts":            {jobToken, a.updateArtifacts},
+		"GET /v3/builds/{build}/artifacts/search": {jobToken, a.searchArtifacts},
+
+		"POST /v3/jobs/{job}/data/set":        {jobToken, a.setData},
+		"POST /v3/jobs/{job}/data/set-batch":  {jobToken, a.setDataBatch},
+		"POST /v3/jobs/{job}/data/get":        {jobToken, a.getData},
+		"POST /v3/jobs/{job}/data/exists":     {jobToken, a.dataExists},
+		"POST /v3/jobs/{job}/data/keys":       {jobToken, a.dataKeys},
+		"POST /v3/builds/{build}/data/get":    {jobToken, a.getData},
+		"POST /v3/builds/{build}/data/exists": {jobToken, a.dataExists},
+		"POST /v3/builds/{build}/data/keys":   {jobToken, a.dataKeys},
+
+		"POST /v3/jobs/{job}/annotations":             {jobToken, a.annotate},
+		"DELETE /v3/jobs/{job}/annotations/{context}": {jobToken, a.removeAnnotation},
+
+		"POST /v3/steps/{step}/export":   {jobToken, a.exportStep},
+		"PUT /v3/steps/{step}":           {jobToken, a.updateStep},
+		"POST /v3/steps/{step}/cancel":   {jobToken, a.cancelStep},
+		"POST /v3/builds/{build}/cancel": {jobToken, a.cancelBuild},
+
+		"GET /v3/jobs/{job}/secrets":                  {jobToken, unimplemented("there is no secret store")},
+		"POST /v3/jobs/{job}/oidc/tokens":             {jobToken, unimplemented("it issues no OIDC tokens")},
+		"POST /v3/jobs/{job}/repository_access_token": {jobToken, unimplemented("it has no repository provider")},
+		"/v3/cache_registries/":                       {jobToken | session, unimplemented("it has no cache registries")},
+	} {
+		a.mux.Handle(pattern, a.handle(h.tokens, h.serve))
+	}
+	a.mux.HandleFunc("POST "+StreamPath, a.streamPings)
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, &httpError{http.StatusNotFound, fmt.Sprintf("kblocal does not implement %s %s", r.Method, r.URL.Path), 0})
+	})
+}
+
+// unimplemented refuses a call that Buildkite has.
+func unimplemented(why string) handler {
+	return func(c *call) (any, error) {
+		return nil, unusable("kblocal does not implement %s %s: %s", c.Method, c.URL.Path, why)
+	}
+}
+
+// A call is one request whose token has been looked up.
+type call struct {
+	*http.Request
+	caller
+}
+
+// A handler answers with what becomes the JSON body, nil for {}.
+type handler func(c *call) (any, error)
+
+// noContent is the answer 204.
+type noContent struct{}
+
+// handle wraps a handler with the checks all calls share.
+func (a *API) handle(allowed kinds, serve handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, err := a.identify(r, allowed)
+		if err != nil {
+			a.fail(w, err)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		body, err := serve(&call{Request: r, caller: who})
+		switch {
+		case err != nil:
+			a.fail(w, err)
+		case body == noContent{}:
+			w.WriteHeader(http.StatusNoContent)
+		case body == nil:
+			writeJSON(w, http.StatusOK, struct{}{})
+		default:
+			writeJSON(w, http.StatusOK, body)
+		}
+	})
+}
+
+// writeJSON sends header and body in one go.
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil { // a step's definition that is not JSON
+		status, data = http.StatusInternalServerError, []byte(`{"message":"the answer could not be encoded"}`)
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	w.WriteHeader(status)
+	_, _ = w.Write(data) // the agent is gone if this fails, and asks again
+}
+
+// An httpError is a refusal of this package's own.
+type httpError struct {
+	status     int
+	message    string
+	retryAfter int // seconds; 0: not said
+}
+
+func (e *httpError) Error() string { return e.message }
+
+// unusable refuses with 422, which agents do not repeat.
+func unusable(format string, args ...any) error {
+	return &httpError{http.StatusUnprocessableEntity, fmt.Sprintf(format, args...), 0}
+}
+
+// fail answers with an error's status and {"message": …}.
+func (a *API) fail(w http.ResponseWriter, err error) {
+	status, retryAfter := http.StatusInternalServerError, 0
+	var fields []engine.FieldError
+	var refused *engine.Error
+	var own *httpError
+	message := "kblocal could not do this, see its log"
+	switch {
+	case errors.As(err, &own):
+		status, message, retryAfter = own.status, own.message, own.retryAfter
+	case errors.As(err, &refused):
+		status, message, fields = statusOf(refused.Kind), refused.Message, refused.Fields
+		if refused.Kind == engine.Locked {
+			retryAfter = 1
+		}
+	default:
+		a.opts.Logger.Error("agent API", "error", err)
+	}
+	if retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+	}
+	writeJSON(w, status, struct {
+		Message string              `json:"message"`
+		Errors  []engine.FieldError `json:"errors,omitempty"`
+	}{message, fields})
+}
+
+func statusOf(kind engine.Kind) int {
+	switch kind {
+	case engine.NotFound:
+		return http.StatusNotFound
+	case engine.Invalid:
+		return http.StatusUnprocessableEntity
+	case engine.BadRequest:
+		return http.StatusBadRequest
+	case engine.Unauthorized:
+		return http.StatusUnauthorized
+	case engine.Locked:
+		return http.StatusLocked
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,536 @@
+package agentapi
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpu-mode/kbgen/local/blob"
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+const regToken = "registration-secret"
+
+// A world is an engine with both its origins.
+type world struct {
+	t      *testing.T
+	engine *engine.Engine
+	api    *API
+	blob   *blob.Store
+	url    string // of the API, without /v3
+}
+
+func newWorld(t *testing.T, eo engine.Options, opts Options) *world {
+	t.Helper()
+	eo.Dir = t.TempDir()
+	e, err := engine.New(eo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	w := &world{t: t, engine: e, blob: blob.New(e, []byte("0123456789abcdef"), nil)}
+	blobServer := httptest.NewServer(w.blob)
+	t.Cleanup(blobServer.Close)
+	w.blob.SetBase(strings.Replace(blobServer.URL, "127.0.0.1", "localhost", 1))
+	opts.RegistrationToken, opts.Blob = regToken, w.blob
+	w.api = New(e, opts)
+	server := httptest.NewServer(w.api)
+	t.Cleanup(server.Close)
+	t.Cleanup(w.api.Close)
+	w.url = server.URL
+	return w
+}
+
+// build starts a build of steps.
+func (w *world) build(steps string) engine.Build {
+	w.t.Helper()
+	slug := fmt.Sprintf("p%d", len(w.engine.Pipelines()))
+	if _, err := w.engine.CreatePipeline(engine.Pipeline{Slug: slug, Configuration: steps, SkipCheckout: true}); err != nil {
+		w.t.Fatal(err)
+	}
+	b, err := w.engine.CreateBuild(slug, engine.NewBuild{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b
+}
+
+type answer struct {
+	status int
+	header http.Header
+	text   string
+}
+
+// get reads a member of a JSON answer, "a.b".
+func (a answer) get(path string) any {
+	var v any
+	_ = json.Unmarshal([]byte(a.text), &v)
+	for _, name := range strings.Split(path, ".") {
+		m, _ := v.(map[string]any)
+		v = m[name]
+	}
+	return v
+}
+
+func (w *world) call(token, method, path, body string, header ...string) answer {
+	w.t.Helper()
+	req, err := http.NewRequest(method, w.url+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Token "+token)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(data)}
+}
+
+// want calls and checks status and a part of the answer.
+func (w *world) want(status int, part, token, method, path, body string, header ...string) answer {
+	w.t.Helper()
+	got := w.call(token, method, path, body, header...)
+	if got.status != status || !strings.Contains(got.text, part) {
+		w.t.Errorf("%s %s %.100s = %d %s; want %d with %q", method, path, body, got.status, got.text, status, part)
+	}
+	return got
+}
+
+// agent registers and connects a worker and returns its session token.
+func (w *world) agent(tags ...string) string {
+	w.t.Helper()
+	body, _ := json.Marshal(map[string]any{"name": "a", "meta_data": tags, "version": "3.138.0"})
+	got := w.want(200, "access_token", regToken, "POST", "/v3/register", string(body))
+	token, _ := got.get("access_token").(string)
+	w.want(200, "", token, "POST", "/v3/connect", "")
+	return token
+}
+
+// running brings a build's first job to run and returns its path and token.
+func (w *world) running(b engine.Build) (path, token, agent string) {
+	w.t.Helper()
+	agent = w.agent()
+	id, _ := w.want(200, b.Jobs[0].ID, agent, "GET", "/v3/ping", "").get("job.id").(string)
+	path = "/v3/jobs/" + id
+	token, _ = w.want(200, "bkaj_", agent, "PUT", path+"/accept", "").get("token").(string)
+	w.want(200, "", token, "PUT", path+"/start", `{"started_at":"2026-01-02T03:04:05.123456789Z"}`)
+	return path, token, agent
+}
+
+const oneStep = `steps: [{command: "true", key: one, label: ":one:", priority: 3, agents: {queue: default, gpu: "*"}}]`
+
+func TestAgentLife(t *testing.T) {
+	w := newWorld(t, engine.Options{}, Options{})
+	reg := w.want(200, "bkaa_", regToken, "POST", "/v3/register", `{"name":"gpu","meta_data":["queue=b200","gpu=B200"],"pid":7,"new_field":1}`)
+	for name, want := range map[string]any{"name": "gpu", "ping_interval": 1.0, "heartbeat_interval": 60.0, "job_status_interval": 1.0} {
+		if got := reg.get(name); got != want {
+			t.Errorf("register: %s = %v, want %v", name, got, want)
+		}
+	}
+	second := w.want(200, "", regToken, "POST", "/v3/register", `{"name":"gpu"}`)
+	if second.get("name") == "gpu" {
+		t.Errorf("two workers have the name gpu")
+	}
+	token := reg.get("access_token").(string)
+	w.want(200, "", token, "POST", "/v3/connect", "")
+	w.want(200, `"received_at":"`, token, "POST", "/v3/heartbeat", `{"sent_at":"x"}`)
+	w.want(200, "{}", token, "GET", "/v3/ping", "")
+
+	id := reg.get("id").(string)
+	w.want(200, "", token, "POST", "/v3/pause", `{"note":"lunch"}`)
+	w.want(200, `{"action":"pause","message":"lunch"}`, token, "GET", "/v3/ping", "")
+	w.want(422, "already paused", token, "POST", "/v3/pause", `{}`)
+	w.want(422, "timeout_in_minutes", token, "POST", "/v3/pause", `{"timeout_in_minutes":5}`)
+	w.want(200, "", token, "POST", "/v3/resume", "")
+	w.want(422, "not paused", token, "POST", "/v3/resume", "")
+	if err := w.engine.StopAgent(id, false); err != nil {
+		t.Fatal(err)
+	}
+	w.want(200, `"action":"disconnect"`, token, "GET", "/v3/ping", "")
+	w.want(200, "", token, "POST", "/v3/stop", `{}`)
+	w.want(200, "", token, "POST", "/v3/disconnect", "")
+	w.want(401, "not known or no longer", token, "GET", "/v3/ping", "")
+
+	for kind, body := range map[string]string{"registration": regToken, "session": second.get("access_token").(string)} {
+		w.want(200, `"token_type":"`+kind, body, "GET", "/v3/token", "")
+	}
+}
+
+func TestTokens(t *testing.T) {
+	w := newWorld(t, engine.Options{}, Options{})
+	mine, job, agent := w.running(w.build(`steps: [{command: "true"}]`))
+	foreign := w.build(`steps: [{command: "true"}]`)
+	theirs, build := "/v3/jobs/"+foreign.Jobs[0].ID, "/v3/builds/"+foreign.ID
+	for _, c := range []struct {
+		status              int
+		part, token         string
+		method, path, body_ string
+	}{
+		{401, "has no token", "", "POST", "/v3/register", "{}"},
+		{401, "not known", "wrong", "POST", "/v3/register", "{}"},
+		{401, "got a session token, want the registration token", agent, "POST", "/v3/register", "{}"},
+		{401, "got a job token", job, "POST", "/v3/register", "{}"},
+		{401, "got the registration token, want a session token", regToken, "GET", "/v3/ping", ""},
+		{401, "got a job token, want a session token", job, "GET", "/v3/ping", ""},
+		{401, "got a job token", job, "PUT", mine + "/accept", ""},
+		{401, "got a session token, want a job token", agent, "PUT", mine + "/finish", `{"exit_status":"0"}`},
+		{401, "got a session token", agent, "POST", mine + "/data/get", `{"key":"a"}`},
+		{403, "another job", job, "GET", theirs, ""},
+		{403, "another job", job, "PUT", theirs + "/finish", `{"exit_status":"0"}`},
+		{403, "another job", job, "POST", theirs + "/pipelines?async=true", `{}`},
+		{403, "another build", job, "POST", build + "/data/get", `{"key":"a"}`},
+		{403, "another build", job, "POST", build + "/cancel", ``},
+		{403, "another build", job, "GET", build + "/artifacts/search?query=*", ``},
+		{403, "another build", job, "POST", "/v3/steps/x/export", `{"build_id":"` + foreign.ID + `","attribute":"label"}`},
+		{403, "another build", job, "PUT", "/v3/steps/x", `{"build_id":"` + foreign.ID + `","attribute":"label","value":"x"}`},
+		{403, "another build", job, "POST", "/v3/steps/x/cancel", `{"build_id":"` + foreign.ID + `"}`},
+		{404, "kblocal does not implement GET /v3/nothing", job, "GET", "/v3/nothing", ""},
+		{404, "kblocal does not implement DELETE /v3/ping", agent, "DELETE", "/v3/ping", ""},
+		{422, "no secret store", job, "GET", mine + "/secrets?key=K", ""},
+		{422, "OIDC", job, "POST", mine + "/oidc/tokens", "{}"},
+		{422, "repository provider", job, "POST", mine + "/repository_access_token", "{}"},
+		{422, "cache registries", job, "GET", "/v3/cache_registries/x/peek", ""},
+		{400, "not the JSON", job, "PUT", mine + "/finish", "nope"},
+		{413, "more than 16777216", job, "POST", mine + "/annotations", strings.Repeat(" ", maxBody+1)},
+	} {
+		got := w.want(c.status, c.part, c.token, c.method, c.path, c.body_)
+		if got.header.Get("Content-Length") == "" || !strings.HasPrefix(got.header.Get("Content-Type"), "application/json") || got.get("message") == nil {
+			t.Errorf("%s %s: header %v, body %s", c.method, c.path, got.header, got.text)
+		}
+	}
+	if strings.Contains(w.call("s3cret-guess", "GET", "/v3/ping", "").text, "s3cret") {
+		t.Error("a refusal quotes the token")
+	}
+	none := New(w.engine, Options{})
+	rec := httptest.NewRecorder()
+	req := httptest.NewRequest("POST", "/v3/register", strings.NewReader("{}"))
+	req.Header.Set("Authorization", "Token ")
+	none.ServeHTTP(rec, req)
+	if rec.Code != 401 {
+		t.Errorf("an empty registration token registers: %d", rec.Code)
+	}
+}
+
+func TestJobLife(t *testing.T) {
+	w := newWorld(t, engine.Options{}, Options{})
+	b := w.build(`steps: [{command: "true", key: one, env: {A: "1"}, timeout_in_minutes: 5}, wait, {command: "true", key: two}]`)
+	agent := w.agent()
+	other := w.agent()
+	first, second := "/v3/jobs/"+b.Jobs[0].ID, "/v3/jobs/"+b.Jobs[2].ID
+	w.want(200, b.Jobs[0].ID, agent, "GET", "/v3/ping", "")
+	w.want(422, "not assigned to this agent", other, "PUT", first+"/accept", "")
+	w.want(404, "No job found", agent, "PUT", "/v3/jobs/nope/accept", "")
+	if got := w.want(423, "Job is waiting", other, "PUT", second+"/acquire", ""); got.header.Get("Retry-After") != "1" {
+		t.Errorf("423 with Retry-After %q, want 1", got.header.Get("Retry-After"))
+	}
+	accepted := w.want(200, "", agent, "PUT", first+"/accept", "")
+	if accepted.get("id") != b.Jobs[0].ID || accepted.get("chunks_max_size_bytes") != 102400.0 || accepted.get("step.key") != "one" {
+		t.Errorf("accept: %s", accepted.text)
+	}
+	env, _ := accepted.get("env").(map[string]any)
+	for _, name := range []string{
+		"BUILDKITE_JOB_ID", "BUILDKITE_REPO", "BUILDKITE_COMMIT", "BUILDKITE_BRANCH", "BUILDKITE_AGENT_NAME",
+		"BUILDKITE_ORGANIZATION_SLUG", "BUILDKITE_PIPELINE_SLUG", "BUILDKITE_PIPELINE_PROVIDER", "BUILDKITE_COMMAND", "A",
+	} {
+		if s, ok := env[name].(string); !ok || s == "" {
+			t.Errorf("accept: env %s = %v, want text", name, env[name])
+		}
+	}
+	token := accepted.get("token").(string)
+	w.want(422, "not assigned", agent, "PUT", first+"/accept", "")
+	w.want(200, `{"state":"accepted"}`, token, "GET", first, "")
+	w.want(422, "cannot be acquired", other, "PUT", first+"/acquire", "")
+	w.want(422, "want a time", token, "PUT", first+"/start", `{"started_at":"yesterday"}`)
+	w.want(200, "", token, "PUT", first+"/start", `{"started_at":"2026-01-02T03:04:05Z"}`)
+	w.want(422, "want accepted", token, "PUT", first+"/start", `{}`)
+	w.want(200, `{"state":"running"}`, token, "GET", first, "")
+
+	w.want(200, b.Jobs[0].ID, token, "PUT", first, `{"timeout_in_minutes":"7"}`)
+	if j, _ := w.engine.Job(b.Jobs[0].ID); j.Timeout != 7*time.Minute {
+		t.Errorf("timeout %v, want 7m", j.Timeout)
+	}
+	w.want(422, "want a whole number", token, "PUT", first, `{"timeout_in_minutes":"x"}`)
+	w.want(422, `"priority`, token, "PUT", first, `{"priority":"1"}`)
+	w.want(422, "no attribute", token, "PUT", first, `{}`)
+	w.want(204, "", token, "PUT", first+"/promise_failure", `{"exit_status":1,"reason":"x"}`)
+	w.want(422, "at least 1", token, "PUT", first+"/promise_failure", `{}`)
+	w.want(200, "", token, "POST", first+"/header_times", `{"header_times":{"0":"2026-01-02T03:04:05Z"}}`)
+
+	w.want(400, "not the JSON", token, "PUT", first+"/finish", `{"exit_status":0}`)
+	w.want(422, "as a string", token, "PUT", first+"/finish", `{"exit_status":"zero"}`)
+	w.want(200, "", token, "PUT", first+"/finish", `{"exit_status":"0","finished_at":"2026-01-02T03:04:05Z","chunks_failed_count":2}`)
+	w.want(401, "no longer", token, "PUT", first+"/finish", `{"exit_status":"0"}`)
+	if j, _ := w.engine.Job(b.Jobs[0].ID); j.State != engine.JobPassed || j.ChunksLost != 2 {
+		t.Errorf("job is %s with %d chunks lost", j.State, j.ChunksLost)
+	}
+
+	acquired := w.want(200, "bkaj_", other, "PUT", second+"/acquire", "")
+	token = acquired.get("token").(string)
+	w.want(200, "", token, "PUT", second+"/start", `{}`)
+	if _, err := w.engine.CancelBuild(b.Pipeline, b.Number); err != nil {
+		t.Fatal(err)
+	}
+	w.want(200, `{"state":"canceling"}`, token, "GET", second, "")
+	w.want(200, "", token, "PUT", second+"/finish", `{"exit_status":"-1","signal":"SIGTERM","signal_reason":"cancel","ignore_agent_in_dispatches":true}`)
+	if b, _ := w.engine.BuildByID(b.ID); b.State != engine.BuildCanceled || *b.Jobs[2].ExitStatus != -1 || b.Jobs[2].SignalReason != "cancel" {
+		t.Errorf("build is %s, job %+v", b.State, b.Jobs[2])
+	}
+}
+
+func TestStopFromAJob(t *testing.T) {
+	w := newWorld(t, engine.Options{}, Options{})
+	path, token, agent := w.running(w.build(`steps: [{command: "true"}]`))
+	w.want(200, "", token, "POST", "/v3/stop", `{"force":true}`)
+	w.want(200, "canceling", token, "GET", path, "")
+	w.want(200, `"action":"disconnect"`, agent, "GET", "/v3/ping", "")
+}
+
+func gzipped(s string) string {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = io.WriteString(z, s)
+	_ = z.Close()
+	return b.String()
+}
+
+func TestChunks(t *testing.T) {
+	w := newWorld(t, engine.Options{}, Options{})
+	b := w.build(`steps: [{command: "true"}]`)
+	path, token, _ := w.running(b)
+	zip := []string{"Content-Encoding", "gzip"}
+	w.want(200, "", token, "POST", path+"/chunks?sequence=2&offset=6&size=5", gzipped("world"), zip...)
+	w.want(200, "", token, "POST", path+"/chunks?sequence=1&offset=0&size=6", gzipped("hello "), zip...)
+	w.want(200, "", token, "POST", path+"/chunks?sequence=3&offset=11&size=1", "!")
+	for _, c := range []struct{ query, body, want string }{
+		{"offset=0&size=4", gzipped("hello"), "has 5 bytes, its size says 4"},
+		{"offset=0&size=6", gzipped("hello"), "has 5 bytes, its size says 6"},
+		{"offset=0&size=5", "hello", "not gzip"},
+		{"offset=0&size=102401", gzipped("x"), "want 0 to 102400"},
+		{"offset=0&size=5", gzipped(strings.Repeat("x", 10<<20)), "its size says 5"}, // not inflated whole
+		{"offset=x&size=5", "", "offset: got"},
+		{"size=5", "", "offset: got"},
+		{"offset=0", "", "size: got"},
+	} {
+		w.want(400, c.want, token, "POST", path+"/chunks?sequence=1&"+c.query, c.body, zip...)
+	}
+	w.want(422, "outside", token, "POST", path+"/chunks?sequence=1&offset=-5&size=5", gzipped("hello"), zip...)
+	w.want(400, "want gzip", token, "POST", path+"/chunks?offset=0&size=1", "x", "Content-Encoding", "br")
+	log, err := w.engine.Log(b.Jobs[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if got, _ := io.ReadAll(log); string(got) != "hello world!" {
+		t.Errorf("log %q", got)
+	}
+}
+
+func TestPipelineUpload(t *testing.T) {
+	w := newWorld(t, engine.Options{}, Options{})
+	b := w.build(`steps: [{command: "true", key: first}]`)
+	path, token, _ := w.running(b)
+	up := path + "/pipelines?async=true"
+	good := `{"uuid":"u1","pipeline":{"steps":[{"command":"echo","key":"k"}]}}`
+	w.want(200, "{}", token, "POST", up, good)
+	w.want(200, "{}", token, "POST", up, good)
+	if b, _ := w.engine.BuildByID(b.ID); len(b.Jobs) != 2 {
+		t.Errorf("%d jobs after the same upload twice, want 2", len(b.Jobs))
+	}
+	w.want(200, `{"state":"applied"}`, token, "GET", path+"/pipelines/u1", "")
+	w.want(422, `has had no upload`, token, "GET", path+"/pipelines/u9", "")
+	for _, c := range []struct{ body, want string }{
+		{`{"uuid":"u2","pipeline":{"steps":[{"command":"echo","key":"k"}]}}`, `The key \"k\" has already been used`},
+		{`{"uuid":"u3","pipeline":{"steps":[{"command":"x","comand":"y"}]}}`, "comand"},
+		{`{"uuid":"u4","pipeline":{"steps":[{"block":"ok?"}]}}`, "waits for a person"},
+		{`{"uuid":"u5"}`, "pipeline is missing"},
+		{`{"pipeline":{"steps":[]}}`, "uuid is missing"},
+		{`{"uuid":"u6","pipeline":{"steps":[{"command":"x"}]},"extra":1}`, "unknown field"},
+		{`{"uuid":"u7","pipeline":{"steps":[{"command":"x"}]}} {}`, "more than one"},
+		{`steps: []`, "pipeline upload"},
+		{`{"uuid":"u8","pipeline":{"steps":[{"command":"x","if":"build.brnch == 1"}]}}`, "did you mean build.branch"},
+	} {
+		w.want(422, c.want, token, "POST", up, c.body)
+	}
+	got := w.want(200, `"state":"rejected"`, token, "GET", path+"/pipelines/u2", "")
+	if message, _ := got.get("message").(string); !strings.Contains(message, "already been used") {
+		t.Errorf("status of a refused upload: %s", got.text)
+	}
+}
+
+func TestArtifacts(t *testing.T) {
+	w := newWorld(t, engine.Options{}, Options{PutThreshold: 4})
+	b := w.build(`steps: [{command: "true", key: one}]`)
+	path, token, _ := w.running(b)
+	body := `{"id":"b1","multipart_supported":true,"upload_destination":"","artifacts":[
+		{"path":"a.txt","file_size":3,"content_type":"text/plain"},{"path":"dir/big.bin","file_size":5}]}`
+	created := w.want(200, "", token, "POST", path+"/artifacts", body)
+	if again := w.want(200, "", token, "POST", path+"/artifacts", body); again.text != created.text {
+		t.Errorf("the batch repeated: %s, want %s", again.text, created.text)
+	}
+	ids := created.get("artifact_ids").([]any)
+	form := created.get("per_artifact_instructions").(map[string]any)[ids[0].(string)].(map[string]any)
+	put := created.get("per_artifact_instructions").(map[string]any)[ids[1].(string)].(map[string]any)
+	if action := form["action"].(map[string]any); action["method"] != "POST" || action["file_input"] != "file" || !strings.HasPrefix(action["path"].(string), "/upload/") {
+		t.Errorf("form instructions: %v", form)
+	}
+	action := put["actions"].([]any)[0].(map[string]any)
+	if action["method"] != "PUT" || action["part_number"] != 1.0 || len(put["actions"].([]any)) != 1 {
+		t.Errorf("put instructions: %v", put)
+	}
+	update := fmt.Sprintf(`{"artifacts":[{"id":%q,"state":"finished","multipart_etags":[{"part_number":1,"etag":"x"}]}]}`, ids[1])
+	w.want(422, "bytes have not been uploaded", token, "PUT", path+"/artifacts", update)
+	req, _ := http.NewRequest("PUT", action["url"].(string), strings.NewReader("12345"))
+	if resp, err := http.DefaultClient.Do(req); err != nil || resp.StatusCode != 200 {
+		t.Fatalf("put: %v %v", resp, err)
+	}
+	w.want(200, "", token, "PUT", path+"/artifacts", update)
+	w.want(422, "not known", token, "PUT", path+"/artifacts", fmt.Sprintf(`{"artifacts":[{"id":%q,"state":"new"}]}`, ids[0]))
+	w.want(404, "No artifact", token, "PUT", path+"/artifacts", `{"artifacts":[{"id":"nope","state":"error"}]}`)
+	w.want(200, "", token, "PUT", path+"/artifacts", fmt.Sprintf(`{"artifacts":[{"id":%q,"state":"error"}]}`, ids[0]))
+
+	search := "/v3/builds/" + b.ID + "/artifacts/search?state=finished&query="
+	found := w.want(200, "dir/big.bin", token, "GET", search+"**/*", "")
+	var list []map[string]any
+	if err := json.Unmarshal([]byte(found.text), &list); err != nil || len(list) != 1 {
+		t.Fatalf("search: %s", found.text)
+	}
+	if resp, err := http.Get(list[0]["url"].(string)); err != nil || resp.StatusCode != 200 {
+		t.Errorf("download: %v %v", resp, err)
+	}
+	w.want(200, "[]", token, "GET", search+"*.txt", "")
+	w.want(200, "big.bin", token, "GET", search+"dir/*&scope=one", "")
+	w.want(200, "[]", token, "GET", search+"dir/*&scope=other", "")
+	w.want(422, "not a glob", token, "GET", search+"[", "")
+
+	w.want(422, "want 1 to 30", token, "POST", path+"/artifacts", `{"id":"b2","artifacts":[]}`)
+	w.want(422, "want 1 to 30", token, "POST", path+"/artifacts", `{"id":"b3","artifacts":[`+strings.Repeat(`{"path":"a"},`, 30)+`{"path":"a"}]}`)
+	w.want(422, "upload destinations", token, "POST", path+"/artifacts", `{"id":"b4","upload_destination":"s3://x","artifacts":[{"path":"a"}]}`)
+	w.want(422, "artifacts[0]", token, "POST", path+"/artifacts", `{"id":"b5","artifacts":[{"path":"a","file_size":-1}]}`)
+	w.want(422, "artifacts[0]", token, "POST", path+"/artifacts", `{"id":"b6","artifacts":[{"file_size":1}]}`)
+	plain := w.want(200, `"file_input"`, token, "POST", path+"/artifacts", `{"id":"b7","artifacts":[{"path":"a","file_size":9}]}`)
+	if strings.Contains(plain.text, `"actions"`) {
+		t.Errorf("an agent without multi-part got %s", plain.text)
+	}
+	if w.blob.Leaks() != 0 {
+		t.Errorf("Leaks() = %d", w.blob.Leaks())
+	}
+}
+
+func TestMetaData(t *testing.T) {
+	w := newWorld(t, engine.Options{}, Options{})
+	b := w.build(`steps: [{command: "true"}]`)
+	path, token, _ := w.running(b)
+	build := "/v3/builds/" + b.ID
+	w.want(200, "[]", token, "POST", path+"/data/keys", "")
+	w.want(200, "", token, "POST", path+"/data/set", `{"key":"a","value":"1"}`)
+	w.want(200, "", token, "POST", path+"/data/set-batch", `{"items":[{"key":"b","value":"2"},{"key":"c","value":"3"}]}`)
+	for _, prefix := range []string{path, build} {
+		w.want(200, `{"key":"b","value":"2"}`, token, "POST", prefix+"/data/get", `{"key":"b"}`)
+		w.want(404, "No key", token, "POST", prefix+"/data/get", `{"key":"z"}`)
+		w.want(200, `{"exists":true}`, token, "POST", prefix+"/data/exists", `{"key":"c"}`)
+		w.want(200, `{"exists":false}`, token, "POST", prefix+"/data/exists", `{"key":"z"}`)
+		w.want(200, `["a","b","c"]`, token, "POST", prefix+"/data/keys", "")
+		w.want(422, "key: got none", token, "POST", prefix+"/data/get", `{}`)
+	}
+	w.want(422, "must not be empty", token, "POST", path+"/data/set", `{"key":"a","value":" "}`)
+	w.want(422, "items: got none", token, "POST", path+"/data/set-batch", `{}`)
+}
+
+func TestAnnotations(t *testing.T) {
+	w := newWorld(t, engine.Options{}, Options{})
+	b := w.build(`steps: [{command: "true"}]`)
+	path, token, _ := w.running(b)
+	w.want(200, "", token, "POST", path+"/annotations", `{"body":"one","context":"my ctx.x","style":"info","scope":"build"}`)
+	w.want(200, "", token, "POST", path+"/annotations", `{"body":" two","context":"my ctx.x","append":true}`)
+	w.want(200, "", token, "POST", path+"/annotations", `{"context":"my ctx.x","style":"error"}`)
+	w.want(422, "style", token, "POST", path+"/annotations", `{"body":"x","style":"loud"}`)
+	w.want(422, "scope", token, "POST", path+"/annotations", `{"body":"x","scope":"job"}`)
+	got, _ := w.engine.BuildByID(b.ID)
+	if len(got.Annotations) != 1 || got.Annotations[0].Body != "one two" || got.Annotations[0].Style != "error" {
+		t.Errorf("annotations %+v", got.Annotations)
+	}
+	w.want(200, "", token, "DELETE", path+"/annotations/my%20ctx%2Ex?scope=build", "")
+	w.want(404, "No annotation", token, "DELETE", path+"/annotations/my%20ctx%2Ex", "")
+}
+
+func TestSteps(t *testing.T) {
+	w := newWorld(t, engine.Options{}, Options{})
+	b := w.build(`steps: [{command: "true", key: one, label: ":one:", priority: 3, agents: {queue: default}}, {command: "x", key: two}]`)
+	_, token, _ := w.running(b)
+	get := func(attribute, format string) string {
+		return fmt.Sprintf(`{"attribute":%q,"build_id":%q,"format":%q}`, attribute, b.ID, format)
+	}
+	w.want(200, `{"output":":one:"}`, token, "POST", "/v3/steps/one/export", get("label", ""))
+	w.want(200, `{"output":"\":one:\""}`, token, "POST", "/v3/steps/one/export", get("label", "json"))
+	w.want(200, `{"output":"3"}`, token, "POST", "/v3/steps/"+b.Jobs[0].StepID+"/export", get("priority", "json"))
+	w.want(200, `{"output":"[\"queue=default\"]"}`, token, "POST", "/v3/steps/one/export", get("agents", "json"))
+	w.want(200, `{"output":"running"}`, token, "POST", "/v3/steps/one/export", get("state", ""))
+	w.want(200, `{"output":"neutral"}`, token, "POST", "/v3/steps/one/export", get("outcome", ""))
+	whole := w.want(200, "", token, "POST", "/v3/steps/one/export", get("", "json"))
+	var step map[string]any
+	text, _ := whole.get("output").(string)
+	if err := json.Unmarshal([]byte(text), &step); err != nil || step["key"] != "one" || step["priority"] != 3.0 || step["type"] != "command" {
+		t.Errorf("whole step: %s", whole.text)
+	}
+	w.want(422, "--format json", token, "POST", "/v3/steps/one/export", get("", ""))
+	w.want(422, "want json", token, "POST", "/v3/steps/one/export", get("label", "xml"))
+	w.want(422, "not supported", token, "POST", "/v3/steps/one/export", get("colour", ""))
+	w.want(404, "No step", token, "POST", "/v3/steps/three/export", get("label", ""))
+
+	update := `{"idempotency_uuid":"i1","attribute":"label","value":"!","append":true}`
+	w.want(200, "", token, "PUT", "/v3/steps/one", update)
+	w.want(200, "", token, "PUT", "/v3/steps/one", update)
+	w.want(200, `{"output":":one:!"}`, token, "POST", "/v3/steps/one/export", get("label", ""))
+	w.want(422, "cannot be updated", token, "PUT", "/v3/steps/one", `{"attribute":"command","value":"x"}`)
+
+	w.want(422, "--force", token, "POST", "/v3/steps/two/cancel", `{"force":true}`)
+	w.want(200, b.Jobs[1].StepID, token, "POST", "/v3/steps/two/cancel", `{"build_id":"`+b.ID+`","force":false}`)
+	if j, _ := w.engine.Job(b.Jobs[1].ID); j.State != engine.JobCanceled {
+		t.Errorf("job of the canceled step is %s", j.State)
+	}
+	w.want(200, `{"uuid":"`+b.ID+`"}`, token, "POST", "/v3/builds/"+b.ID+"/cancel", "")
+	w.want(422, "already", token, "POST", "/v3/builds/"+b.ID+"/cancel", "")
+}
+
+// TestNothingSecretIsLogged runs a job's life with a log at its chattiest.
+func TestNothingSecretIsLogged(t *testing.T) {
+	var out lockedBuffer
+	w := newWorld(t, engine.Options{}, Options{Logger: debugLogger(&out)})
+	path, token, agent := w.running(w.build(`steps: [{command: "true", env: {PRIVATE: hunter2}}]`))
+	w.want(200, "", token, "PUT", path+"/finish", `{"exit_status":"0"}`)
+	for _, secret := range []string{regToken, token, agent, "hunter2"} {
+		if strings.Contains(out.String(), secret) {
+			t.Errorf("the log has %q", secret)
+		}
+	}
+	if !strings.Contains(out.String(), "/v3/ping") {
+		t.Errorf("the log misses the calls: %s", out.String())
+	}
+}
+
+func TestTokensOfALostAgentDie(t *testing.T) {
+	w := newWorld(t, engine.Options{}, Options{})
+	_, token, agent := w.running(w.build(`steps: [{command: "true"}]`))
+	if err := w.engine.LoseAgent(w.engine.Agents()[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	w.want(401, "no longer", token, "GET", "/v3/jobs/x", "")
+	w.want(401, "no longer", agent, "POST", "/v3/heartbeat", "{}")
+}

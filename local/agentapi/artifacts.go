@@ -1,0 +1,168 @@
+package agentapi
+
+import (
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/gpu-mode/kbgen/local/blob"
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// maxBatch is how many files an agent announces at once, maxFile the size it
+// uploads at most, bytes.
+const (
+	maxBatch = 30
+	maxFile  = 5 << 30
+)
+
+type artifactReply struct {
+	ID           string                  `json:"id"`
+	ArtifactIDs  []string                `json:"artifact_ids"` // in the order of the request
+	Instructions map[string]instructions `json:"per_artifact_instructions"`
+}
+
+// instructions tell the agent one of two ways to upload: Action is a form
+// whose last field is the file, Actions are plain PUTs of equal parts.
+type instructions struct {
+	Data    map[string]string `json:"data,omitempty"`
+	Action  *action           `json:"action,omitempty"`
+	Actions []action          `json:"actions,omitempty"`
+}
+
+type action struct {
+	URL        string `json:"url"`
+	Path       string `json:"path,omitempty"` // replaces that of URL
+	Method     string `json:"method"`
+	FileInput  string `json:"file_input,omitempty"`
+	PartNumber int    `json:"part_number,omitempty"`
+}
+
+// createArtifacts announces a batch. A batch repeated with its id is answered
+// as the first time.
+func (a *API) createArtifacts(c *call) (any, error) {
+	var body struct {
+		ID                 string `json:"id"`
+		UploadDestination  string `json:"upload_destination"`
+		MultipartSupported bool   `json:"multipart_supported"`
+		Artifacts          []struct {
+			Path         string `json:"path"`
+			AbsolutePath string `json:"absolute_path"`
+			FileSize     int64  `json:"file_size"`
+			SHA1         string `json:"sha1sum"`
+			SHA256       string `json:"sha256sum"`
+			ContentType  string `json:"content_type"`
+		} `json:"artifacts"`
+	}
+	if err := c.decode(&body); err != nil {
+		return nil, err
+	}
+	if n := len(body.Artifacts); n < 1 || n > maxBatch {
+		return nil, unusable("artifacts: got %d, want 1 to %d in a batch", n, maxBatch)
+	}
+	if body.UploadDestination != "" {
+		return nil, unusable("kblocal does not implement upload destinations, it stores artifacts itself")
+	}
+	files := make([]engine.NewArtifact, len(body.Artifacts))
+	for i, f := range body.Artifacts {
+		if f.Path == "" || f.FileSize < 0 || f.FileSize > maxFile {
+			return nil, unusable("artifacts[%d]: got path %q and %d bytes, want a path and 0 to %d bytes", i, f.Path, f.FileSize, int64(maxFile))
+		}
+		files[i] = engine.NewArtifact{
+			Path: f.Path, AbsolutePath: f.AbsolutePath, ContentType: f.ContentType,
+			Size: f.FileSize, SHA1: f.SHA1, SHA256: f.SHA256,
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	batch := c.job.ID + "/" + body.ID
+	if before, ok := a.batches[batch]; ok && body.ID != "" {
+		return before, nil
+	}
+	created, err := a.engine.AddArtifacts(c.job.ID, body.UploadDestination, files)
+	if err != nil {
+		return nil, err
+	}
+	reply := artifactReply{ID: body.ID, Instructions: map[string]instructions{}}
+	for _, artifact := range created {
+		reply.ArtifactIDs = append(reply.ArtifactIDs, artifact.ID)
+		if reply.Instructions[artifact.ID], err = a.instructions(artifact, body.MultipartSupported); err != nil {
+			return nil, err
+		}
+	}
+	a.batches[batch] = reply
+	return reply, nil
+}
+
+func (a *API) instructions(artifact engine.Artifact, multipart bool) (instructions, error) {
+	large := a.opts.PutThreshold > 0 && artifact.Size > a.opts.PutThreshold
+	if multipart && (a.opts.PutUploads || large) {
+		return instructions{Actions: []action{{URL: a.opts.Blob.UploadPut(artifact.ID), Method: "PUT", PartNumber: 1}}}, nil
+	}
+	target, err := url.Parse(a.opts.Blob.UploadForm(artifact.ID))
+	if err != nil {
+		return instructions{}, err
+	}
+	return instructions{
+		Data:   map[string]string{"artifact": artifact.ID},
+		Action: &action{URL: target.Scheme + "://" + target.Host, Path: target.Path, Method: "POST", FileInput: blob.FileField},
+	}, nil
+}
+
+// updateArtifacts takes the agent's word on its uploads, but not that a file
+// is there that never came.
+func (a *API) updateArtifacts(c *call) (any, error) {
+	var body struct {
+		Artifacts []struct {
+			ID    string `json:"id"`
+			State string `json:"state"`
+		} `json:"artifacts"`
+	}
+	if err := c.decode(&body); err != nil {
+		return nil, err
+	}
+	for _, artifact := range body.Artifacts {
+		state := engine.ArtifactState(artifact.State)
+		if state == engine.ArtifactFinished {
+			if _, err := os.Stat(a.engine.ArtifactFile(artifact.ID)); err != nil {
+				return nil, unusable("artifact %s: its bytes have not been uploaded", artifact.ID)
+			}
+		}
+		if err := a.engine.SetArtifactState(c.job.ID, artifact.ID, state); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+type foundArtifact struct {
+	ID          string    `json:"id"`
+	Path        string    `json:"path"`
+	FileSize    int64     `json:"file_size"`
+	SHA1        string    `json:"sha1sum"`
+	SHA256      string    `json:"sha256sum"`
+	JobID       string    `json:"job_id"`
+	CreatedAt   time.Time `json:"created_at"`
+	URL         string    `json:"url"`
+	Destination string    `json:"upload_destination"`
+}
+
+func (a *API) searchArtifacts(c *call) (any, error) {
+	query := c.URL.Query()
+	found, err := a.engine.SearchArtifacts(c.job.BuildID, engine.ArtifactQuery{
+		Glob: query.Get("query"), Scope: query.Get("scope"), State: engine.ArtifactState(query.Get("state")),
+		IncludeRetried: query.Get("include_retried_jobs") == "true",
+		Duplicates:     query.Get("include_duplicates") == "true",
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]foundArtifact, len(found))
+	for i, f := range found {
+		out[i] = foundArtifact{
+			ID: f.ID, Path: f.Path, FileSize: f.Size, SHA1: f.SHA1, SHA256: f.SHA256, JobID: f.JobID,
+			CreatedAt: f.CreatedAt, URL: a.opts.Blob.DownloadURL(f.ID), Destination: f.Destination,
+		}
+	}
+	return out, nil
+}

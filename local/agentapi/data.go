@@ -1,0 +1,76 @@
+package agentapi
+
+import "net/http"
+
+// A datum is one entry of a build's meta-data.
+type datum struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+func (a *API) setData(c *call) (any, error) {
+	var body datum
+	if err := c.decode(&body); err != nil {
+		return nil, err
+	}
+	return nil, a.engine.SetMetaData(c.job.BuildID, map[string]string{body.Key: body.Value})
+}
+
+func (a *API) setDataBatch(c *call) (any, error) {
+	var body struct {
+		Items []datum `json:"items"`
+	}
+	if err := c.decode(&body); err != nil {
+		return nil, err
+	}
+	if len(body.Items) == 0 {
+		return nil, unusable("items: got none, want at least one")
+	}
+	items := map[string]string{}
+	for _, item := range body.Items {
+		items[item.Key] = item.Value
+	}
+	return nil, a.engine.SetMetaData(c.job.BuildID, items)
+}
+
+// getData answers 404 when there is no such key: `meta-data get --default`
+// counts on it.
+func (a *API) getData(c *call) (any, error) {
+	body, ok, err := a.lookUp(c)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, &httpError{http.StatusNotFound, "No key \"" + body.Key + "\" found", 0}
+	}
+	return body, nil
+}
+
+func (a *API) dataExists(c *call) (any, error) {
+	_, ok, err := a.lookUp(c)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]bool{"exists": ok}, nil
+}
+
+func (a *API) lookUp(c *call) (datum, bool, error) {
+	var body datum
+	if err := c.decode(&body); err != nil {
+		return datum{}, false, err
+	}
+	if body.Key == "" {
+		return datum{}, false, unusable("key: got none")
+	}
+	value, ok, err := a.engine.GetMetaData(c.job.BuildID, body.Key)
+	body.Value = value
+	return body, ok, err
+}
+
+func (a *API) dataKeys(c *call) (any, error) {
+	keys, err := a.engine.MetaDataKeys(c.job.BuildID)
+	if err == nil && keys == nil {
+		keys = []string{}
+	}
+	return keys, err
+}

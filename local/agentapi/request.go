@@ -1,0 +1,149 @@
+package agentapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// maxBody bounds every request, bytes. The largest are pipelines of 500 steps
+// and annotations, whose 1 MiB may be escaped.
+const maxBody = 16 << 20
+
+// kinds is a set of tokens.
+type kinds int
+
+const (
+	registration kinds = 1 << iota // of `buildkite-agent start`
+	session                        // of a registered worker
+	jobToken                       // of one job
+)
+
+func (k kinds) String() string {
+	var names []string
+	for kind, name := range map[kinds]string{registration: "the registration token", session: "a session token", jobToken: "a job token"} {
+		if k&kind != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " or ")
+}
+
+// A caller is who a token belongs to: a worker with a session token, a job
+// with a job token.
+type caller struct {
+	kind  kinds
+	agent engine.Agent
+	job   engine.Job
+}
+
+// agentID is the worker the caller is or runs on.
+func (c *caller) agentID() string {
+	if c.kind == jobToken {
+		return c.job.AgentID
+	}
+	return c.agent.ID
+}
+
+// identify looks a request's token up and checks that it may make this call:
+// a job's only for itself and its build.
+func (a *API) identify(r *http.Request, allowed kinds) (caller, error) {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Token ")
+	if !ok || token == "" {
+		return caller{}, denied("the Authorization header has no token, want \"Token …\" with %s", allowed)
+	}
+	var who caller
+	if a.isRegistration(token) {
+		who.kind = registration
+	} else if agent, ok := a.engine.AgentByToken(token); ok {
+		who.kind, who.agent = session, agent
+	} else if job, ok := a.engine.JobByToken(token); ok {
+		who.kind, who.job = jobToken, job
+	} else {
+		return caller{}, denied("this token is not known or no longer, want %s", allowed)
+	}
+	if who.kind&allowed == 0 {
+		return caller{}, denied("got %s, want %s", who.kind, allowed)
+	}
+	if id := r.PathValue("job"); id != "" && id != who.job.ID {
+		return caller{}, forbidden("the token belongs to another job")
+	}
+	if id := r.PathValue("build"); id != "" && id != who.job.BuildID {
+		return caller{}, forbidden("the token belongs to a job of another build")
+	}
+	return who, nil
+}
+
+// isRegistration compares in constant time.
+func (a *API) isRegistration(token string) bool {
+	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(a.opts.RegistrationToken))
+	return a.opts.RegistrationToken != "" && subtle.ConstantTimeCompare(got[:], want[:]) == 1
+}
+
+func denied(format string, args ...any) error {
+	return &httpError{http.StatusUnauthorized, fmt.Sprintf(format, args...), 0}
+}
+
+func forbidden(message string) error { return &httpError{http.StatusForbidden, message, 0} }
+
+func badRequest(format string, args ...any) error {
+	return &httpError{http.StatusBadRequest, fmt.Sprintf(format, args...), 0}
+}
+
+// read returns the body.
+func (c *call) read() ([]byte, error) {
+	data, err := io.ReadAll(c.Body)
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return nil, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("got a body of more than %d bytes", tooLarge.Limit), 0}
+	}
+	if err != nil {
+		return nil, badRequest("reading the body: %v", err)
+	}
+	return data, nil
+}
+
+// decode reads the body into v; an empty body leaves v as it is. Members it
+// does not know are ignored, since agents are newer than this.
+func (c *call) decode(v any) error {
+	data, err := c.read()
+	if err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return badRequest("the body is not the JSON this call takes: %v", err)
+	}
+	return nil
+}
+
+// timestamp reads an agent's time; the zero time when it says none.
+func timestamp(name, s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}, unusable("%s: got %q, want a time as in RFC 3339", name, s)
+	}
+	return t, nil
+}
+
+// timeText is a time as the API writes it, "" for none.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
