@@ -311,6 +311,7 @@ func (e *Engine) OpenStream(agentID string) (*Stream, error) {
 	a.LastSeen = e.now()
 	s := &Stream{engine: e, agent: a, woken: make(chan struct{}, 1)}
 	a.stream, a.Streaming = s, true
+	e.publish(EventAgentChanged, nil, nil, a)
 	if a.job != nil {
 		a.job.offeredAt = e.now() // what the old stream announced may be lost
 	}
@@ -357,6 +358,7 @@ func (s *Stream) Close() {
 	if s.agent.stream == s {
 		s.agent.stream, s.agent.Streaming = nil, false
 		s.agent.LastSeen = s.engine.now()
+		s.engine.publish(EventAgentChanged, nil, nil, s.agent)
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	EventJobLog          = "kblocal.job.log"     // the log grew to Job.LogSize
 	EventBuildAnnotation = "kblocal.build.annotation"
 	EventBuildArtifact   = "kblocal.build.artifact"
+	EventAgentChanged    = "kblocal.agent.changed" // a stream opened or closed
 )
 
 // An Event is one thing that happened. Build.Jobs is empty; Job is nil unless

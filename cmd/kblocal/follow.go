@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// follow says what a follower shows.
+type follow struct {
+	logs bool
+	one  bool // one build only: lines do not name it
+}
+
+// A follower prints builds as they go by, one line at a time.
+type follower struct {
+	engine *engine.Engine
+	out    io.Writer
+	sub    *engine.Subscription
+	show   follow
+
+	mu   sync.Mutex
+	jobs map[string]*tail
+	idle *sync.Cond // signalled when an event has been shown
+	seen int        // builds ended so far
+}
+
+// A tail is what has been shown of one log.
+type tail struct {
+	offset int64
+	rest   []byte // an unfinished line
+}
+
+// newFollower subscribes at once, so that nothing from now on is missed.
+func newFollower(e *engine.Engine, out io.Writer, show follow) *follower {
+	f := &follower{engine: e, out: out, sub: e.Subscribe(), show: show, jobs: map[string]*tail{}}
+	f.idle = sync.NewCond(&f.mu)
+	return f
+}
+
+// run prints until ctx ends.
+func (f *follower) run(ctx context.Context) {
+	defer f.sub.Close()
+	for {
+		ev, err := f.sub.Next(ctx)
+		if err != nil {
+			return
+		}
+		f.mu.Lock()
+		f.event(ev)
+		if ev.Name == engine.EventBuildFinished || ev.Name == engine.EventBuildSkipped {
+			f.seen++
+		}
+		f.idle.Broadcast()
+		f.mu.Unlock()
+	}
+}
+
+// drain waits until the end of a build has been shown.
+func (f *follower) drain() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.seen == 0 {
+		f.idle.Wait()
+	}
+}
+
+func (f *follower) event(ev engine.Event) {
+	switch ev.Name {
+	case engine.EventBuildScheduled, engine.EventBuildRunning, engine.EventBuildFailing:
+		if !f.show.one {
+			f.line("build %d %s", ev.Build.Number, ev.Build.State)
+		}
+	case engine.EventBuildFinished, engine.EventBuildSkipped:
+		f.line("build %d %s after %s", ev.Build.Number, ev.Build.State, since(ev.Build.CreatedAt, ev.Build.FinishedAt))
+	case engine.EventJobStarted:
+		f.line("%s started on %s", f.name(ev), ev.Job.AgentName)
+	case engine.EventJobLog:
+		if f.show.logs {
+			f.log(ev, false)
+		}
+	case engine.EventJobFinished:
+		if ev.Job.Type != engine.TypeScript {
+			return
+		}
+		if f.show.logs {
+			f.log(ev, true)
+		}
+		f.line("%s %s", f.name(ev), ending(ev.Job))
+	case engine.EventAgentLost:
+		f.line("agent %s lost", ev.Agent.Name)
+	}
+}
+
+// ending says how a job ended.
+func ending(j *engine.Job) string {
+	s := string(j.State)
+	if !j.StartedAt.IsZero() {
+		s += " after " + since(j.StartedAt, j.FinishedAt)
+	}
+	if j.ExitStatus != nil && *j.ExitStatus != 0 {
+		s += fmt.Sprintf(", exit status %d", *j.ExitStatus)
+	}
+	if j.SignalReason != "" {
+		s += ", " + j.SignalReason
+	}
+	if j.SoftFailed {
+		s += ", soft failed"
+	}
+	if j.BrokenReason != "" {
+		s += ": " + j.BrokenReason
+	}
+	if j.RetriedIn != "" {
+		s += ", retried"
+	}
+	return s
+}
+
+func since(from, to time.Time) string {
+	return to.Sub(from).Round(time.Millisecond).String()
+}
+
+func (f *follower) line(format string, args ...any) {
+	fmt.Fprintf(f.out, format+"\n", args...)
+}
+
+// name names the job of an event.
+func (f *follower) name(ev engine.Event) string {
+	name := ev.Job.StepKey
+	for _, other := range []string{ev.Job.Label, ev.Job.ID} {
+		if name == "" {
+			name = other
+		}
+	}
+	if ev.Job.ParallelTotal > 0 {
+		name += fmt.Sprintf(" %d/%d", ev.Job.ParallelIndex+1, ev.Job.ParallelTotal)
+	}
+	if f.show.one {
+		return "[" + name + "]"
+	}
+	return fmt.Sprintf("[%d %s]", ev.Build.Number, name)
+}
+
+// log shows the new complete lines of a job's log; at its end the rest, too.
+func (f *follower) log(ev engine.Event, last bool) {
+	t := f.jobs[ev.Job.ID]
+	if t == nil {
+		t = &tail{}
+		f.jobs[ev.Job.ID] = t
+	}
+	if last {
+		defer delete(f.jobs, ev.Job.ID)
+	}
+	data, err := f.read(ev.Job.ID, t.offset, ev.Job.LogSize)
+	if err != nil {
+		f.line("%s log: %v", f.name(ev), err)
+		return
+	}
+	t.offset += int64(len(data))
+	t.rest = append(t.rest, data...)
+	for {
+		line, rest, found := bytes.Cut(t.rest, []byte("\n"))
+		if !found {
+			break
+		}
+		t.rest = rest
+		f.logLine(ev, line)
+	}
+	if last && len(t.rest) > 0 {
+		f.logLine(ev, t.rest)
+	}
+}
+
+// stamp is the agent's time stamp in front of a line; control is what must not
+// reach a terminal or a file from a job: anything but colours and tabs.
+var (
+	stamp   = regexp.MustCompile(`\x1b_bk;t=[0-9]+\x07`)
+	control = regexp.MustCompile(`\x1b\[[0-9;]*[A-Zac-ln-z]|\x1b[^\[]|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]`)
+)
+
+func (f *follower) logLine(ev engine.Event, line []byte) {
+	line = stamp.ReplaceAll(bytes.TrimRight(line, "\r"), nil)
+	line = control.ReplaceAll(line, nil)
+	f.line("%s %s", f.name(ev), line)
+}
+
+func (f *follower) read(jobID string, from, to int64) ([]byte, error) {
+	log, err := f.engine.Log(jobID)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	if _, err := log.Seek(from, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(log, to-from))
+}

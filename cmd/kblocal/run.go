@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/local"
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+type runCmd struct {
+	stateFlags `embed:""`
+	File       string `arg:""`
+	Env        []string
+	Here       bool
+	Agents     int `default:"2"`
+	Branch     string
+	Message    string
+	Timeout    time.Duration
+	JSON       bool `name:"json"`
+	Quiet      bool
+}
+
+// uploader is the first step of every run. The agent reads the file as it
+// would in a bootstrap step.
+const uploader = `steps:
+  - key: kblocal-upload
+    label: upload
+    command: buildkite-agent pipeline upload "$$KBLOCAL_PIPELINE"
+`
+
+// maxPipeline bounds what is read as a pipeline, bytes.
+const maxPipeline = 64 << 20
+
+func (c *runCmd) Run(ctx context.Context, env *cli.Env) (err error) {
+	if c.Agents < 1 || c.Agents > 64 {
+		return cli.Usagef("--agents %d: want 1 to 64", c.Agents)
+	}
+	vars, err := parseEnv(c.Env)
+	if err != nil {
+		return err
+	}
+	text, err := c.read(env.Stdin)
+	if err != nil {
+		return err
+	}
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("not done after %s", c.Timeout))
+		defer cancel()
+	}
+	s, err := c.open(env, local.Options{
+		Log: func(format string, args ...any) { fmt.Fprintf(env.Stderr, "kblocal: "+format+"\n", args...) },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	vars["KBLOCAL_PIPELINE"] = filepath.Join(s.dir, "pipeline.yml")
+	if err := os.WriteFile(vars["KBLOCAL_PIPELINE"], text, 0o600); err != nil {
+		return err
+	}
+	b, err := c.build(ctx, env, s, vars)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		if err := s.printBuild(ctx, b, env.Stdout); err != nil {
+			return err
+		}
+	}
+	if b.State != engine.BuildPassed {
+		return &cli.ExitError{Status: cli.ExitFailed}
+	}
+	return nil
+}
+
+func parseEnv(list []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, item := range list {
+		name, value, ok := strings.Cut(item, "=")
+		if !ok || name == "" {
+			return nil, cli.Usagef("--env %q: want NAME=VALUE", item)
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+// read returns the pipeline's text.
+func (c *runCmd) read(stdin io.Reader) ([]byte, error) {
+	in := stdin
+	if c.File != "-" {
+		f, err := os.Open(c.File)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxPipeline+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the pipeline: %w", err)
+	case len(text) > maxPipeline:
+		return nil, fmt.Errorf("the pipeline has more than %d bytes", maxPipeline)
+	case strings.TrimSpace(string(text)) == "":
+		return nil, errors.New("the pipeline is empty: whatever should have written it failed")
+	}
+	return text, nil
+}
+
+// build runs the build to its end and shows what happens.
+func (c *runCmd) build(ctx context.Context, env *cli.Env, s *session, vars map[string]string) (engine.Build, error) {
+	p, in, err := c.describe(ctx, env, vars)
+	if err != nil {
+		return engine.Build{}, err
+	}
+	if _, err := s.Engine.CreatePipeline(p); err != nil {
+		return engine.Build{}, err
+	}
+	out := env.Stdout
+	if c.JSON {
+		out = env.Stderr
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var watchers sync.WaitGroup
+	f := newFollower(s.Engine, out, follow{logs: !c.Quiet, one: true})
+	watchers.Go(func() { f.run(watching) })
+	trouble := make(chan error, 1)
+	watchers.Go(func() { trouble <- s.serveSleepers(watching, c.Agents) })
+	defer watchers.Wait()
+	defer stop()
+
+	b, err := s.Engine.CreateBuild(p.Slug, in)
+	if err != nil {
+		return engine.Build{}, err
+	}
+	waiting, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	watchers.Go(func() {
+		if err := <-trouble; err != nil {
+			abort(err)
+		}
+	})
+	done, err := s.Engine.Wait(waiting, b.ID)
+	if err != nil {
+		return c.giveUp(s, b, context.Cause(waiting))
+	}
+	f.drain()
+	return done, nil
+}
+
+// giveUp cancels a build that nobody waits for any more.
+func (c *runCmd) giveUp(s *session, b engine.Build, cause error) (engine.Build, error) {
+	_, err := s.Engine.CancelBuild(b.Pipeline, b.Number)
+	return b, errors.Join(fmt.Errorf("build canceled: %w", cause), err)
+}
+
+// describe makes the pipeline and the build of this directory.
+func (c *runCmd) describe(ctx context.Context, env *cli.Env, vars map[string]string) (engine.Pipeline, engine.NewBuild, error) {
+	repo := findRepository(ctx)
+	p := engine.Pipeline{Slug: "local", Configuration: uploader, Repository: repo.dir, DefaultBranch: repo.branch}
+	in := engine.NewBuild{
+		Commit: repo.commit, Branch: c.Branch, Message: c.Message, Source: "ui", Env: vars,
+	}
+	if in.Branch == "" {
+		in.Branch = repo.branch
+	}
+	if in.Message == "" {
+		in.Message = "kblocal run " + c.File
+	}
+	switch {
+	case c.Here:
+		dir, err := os.Getwd()
+		if err != nil {
+			return p, in, err
+		}
+		p.SkipCheckout, p.CheckoutPath = true, dir
+	case repo.dir == "":
+		fmt.Fprintln(env.Stderr, "kblocal: note: no git repository here, jobs start in an empty directory; --here runs them in this one")
+		p.SkipCheckout = true
+	case repo.dirty:
+		fmt.Fprintln(env.Stderr, "kblocal: note: uncommitted changes are not in the jobs' checkout; --here runs them in this directory")
+	}
+	return p, in, nil
+}
+
+// serveSleepers starts agents for every queue that a job asks for and nobody
+// serves, until ctx ends.
+func (s *session) serveSleepers(ctx context.Context, count int) error {
+	sub := s.Engine.Subscribe()
+	defer sub.Close()
+	for {
+		for _, rules := range s.Engine.Sleepers() {
+			queue := "default"
+			var tags []string
+			for _, rule := range rules {
+				if name, ok := strings.CutPrefix(rule, "queue="); ok {
+					queue = name
+					continue
+				}
+				tags = append(tags, strings.Replace(rule, "=*", "=any", 1))
+			}
+			if err := s.StartAgents(queue, count, tags...); err != nil {
+				return err
+			}
+		}
+		ev, err := sub.Next(ctx)
+		for err == nil && ev.Name != engine.EventJobScheduled {
+			ev, err = sub.Next(ctx)
+		}
+		if err != nil {
+			return nil // the run is over
+		}
+	}
+}
+
+// printBuild prints the build as the REST API shows it.
+func (s *session) printBuild(ctx context.Context, b engine.Build, out io.Writer) error {
+	url := fmt.Sprintf("%s/v2/organizations/%s/pipelines/%s/builds/%d?include_retried_jobs=true",
+		s.URL(), s.Engine.Organization(), b.Pipeline, b.Number)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.APIToken())
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	var build map[string]any
+	if err := json.NewDecoder(resp.Body).Decode(&build); err != nil {
+		return fmt.Errorf("reading the build: %w", err)
+	}
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(build)
+}

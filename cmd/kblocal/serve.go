@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpu-mode/kbgen"
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/local"
+	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/fault"
+	"github.com/gpu-mode/kbgen/local/webhook"
+)
+
+// stopTime bounds the clean shutdown of agents and their jobs.
+const stopTime = 20 * time.Second
+
+// stateFlags are common to all commands.
+type stateFlags struct {
+	Dir   string
+	Agent string `var:"KBLOCAL_AGENT"`
+}
+
+// serveFlags are common to up and exec.
+type serveFlags struct {
+	stateFlags    `embed:""`
+	Queue         []string
+	Pipeline      []string
+	Checkout      bool
+	Port          int
+	Org           string `default:"gpu-mode"`
+	RateLimits    bool
+	Lenient       bool
+	Webhook       string
+	WebhookSecret string `var:"KBLOCAL_WEBHOOK_SECRET"`
+	Fault         []string
+}
+
+// A queueFlag asks for agents.
+type queueFlag struct {
+	name  string
+	count int
+}
+
+func (f *serveFlags) queues() ([]queueFlag, error) {
+	list := f.Queue
+	if len(list) == 0 {
+		list = []string{"bootstrap=1", "cpu=1"}
+	}
+	var out []queueFlag
+	for _, item := range list {
+		name, n, _ := strings.Cut(item, "=")
+		count, err := strconv.Atoi(n)
+		if name == "" || err != nil || count < 1 || count > 64 {
+			return nil, cli.Usagef("--queue %q: want NAME=N with N from 1 to 64", item)
+		}
+		out = append(out, queueFlag{name, count})
+	}
+	return out, nil
+}
+
+func (f *serveFlags) pipelines(repo repository) ([]engine.Pipeline, error) {
+	if len(f.Pipeline) == 0 {
+		return []engine.Pipeline{f.pipeline("kernelbot", kbgen.Bootstrap, repo)}, nil
+	}
+	var out []engine.Pipeline
+	for _, item := range f.Pipeline {
+		slug, file, ok := strings.Cut(item, "=")
+		if !ok {
+			return nil, cli.Usagef("--pipeline %q: want SLUG=FILE", item)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("--pipeline %s: %w", slug, err)
+		}
+		out = append(out, f.pipeline(slug, string(text), repo))
+	}
+	return out, nil
+}
+
+func (f *serveFlags) pipeline(slug, yaml string, repo repository) engine.Pipeline {
+	return engine.Pipeline{
+		Slug: slug, Configuration: yaml, Repository: repo.dir, DefaultBranch: repo.branch,
+		SkipCheckout: !f.Checkout,
+	}
+}
+
+// A session is a running stand-in with what belongs to it.
+type session struct {
+	*local.Server
+	dir    string
+	remove bool // the directory, at the end
+}
+
+// open starts the stand-in without agents.
+func (f *stateFlags) open(env *cli.Env, opts local.Options) (*session, error) {
+	s := &session{dir: f.Dir}
+	var err error
+	if s.dir == "" {
+		s.remove = true
+		s.dir, err = os.MkdirTemp("", "kblocal-")
+	} else {
+		s.dir, err = filepath.Abs(s.dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	opts.Dir = s.dir
+	opts.Version = cli.Version()
+	opts.AgentEnv = env.Environ()
+	if opts.AgentBinary, err = f.agent(env); err != nil {
+		return nil, err
+	}
+	if self, err := os.Executable(); err == nil {
+		opts.AgentPath = []string{filepath.Dir(self)} // kbgen and kbrun lie beside
+	}
+	s.Server, err = local.Start(opts)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// agent finds the buildkite-agent binary.
+func (f *stateFlags) agent(env *cli.Env) (string, error) {
+	if f.Agent != "" {
+		path, err := exec.LookPath(f.Agent)
+		if err == nil {
+			path, err = filepath.Abs(path)
+		}
+		return path, err
+	}
+	if self, err := os.Executable(); err == nil {
+		if path := filepath.Join(filepath.Dir(self), "buildkite-agent"); executable(path) {
+			return path, nil
+		}
+	}
+	for _, dir := range filepath.SplitList(env.Getenv("PATH")) {
+		if path := filepath.Join(dir, "buildkite-agent"); executable(path) {
+			return path, nil
+		}
+	}
+	return "", cli.WithHint(errors.New("no buildkite-agent beside kblocal or on PATH"),
+		"make agent builds one, --agent PATH names one")
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// close stops everything and removes a temporary directory.
+func (s *session) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	err := s.Close(ctx)
+	if s.remove {
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}
+	return err
+}
+
+// start opens the stand-in with pipelines and connected agents.
+func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) (*session, error) {
+	queues, err := f.queues()
+	if err != nil {
+		return nil, err
+	}
+	repo := findRepository(ctx)
+	if f.Checkout && repo.dir == "" {
+		return nil, cli.Usagef("--checkout: this is no git repository with a commit")
+	}
+	pipelines, err := f.pipelines(repo)
+	if err != nil {
+		return nil, err
+	}
+	opts := local.Options{
+		Port: f.Port, Organization: f.Org, RateLimits: f.RateLimits, Lenient: f.Lenient,
+		Log: func(format string, args ...any) { fmt.Fprintf(events, "kblocal: "+format+"\n", args...) },
+	}
+	if f.Webhook != "" {
+		opts.Webhook = &webhook.Options{URL: f.Webhook, Token: f.WebhookSecret}
+	}
+	for _, text := range f.Fault {
+		rule, err := fault.Parse(text)
+		if err != nil {
+			return nil, cli.Usagef("--fault %q: %v", text, err)
+		}
+		opts.Faults = append(opts.Faults, rule)
+	}
+	s, err := f.open(env, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.populate(ctx, pipelines, queues); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *session) populate(ctx context.Context, pipelines []engine.Pipeline, queues []queueFlag) error {
+	for _, p := range pipelines {
+		if _, err := s.Engine.CreatePipeline(p); err != nil {
+			return fmt.Errorf("pipeline %s: %w", p.Slug, err)
+		}
+	}
+	total := 0
+	for _, q := range queues {
+		if err := s.StartAgents(q.name, q.count); err != nil {
+			return err
+		}
+		total += q.count
+	}
+	return s.AwaitAgents(ctx, total)
+}
+
+// exports lists the variables a launcher needs.
+func (s *session) exports(slug string) []string {
+	return []string{
+		"KBLAUNCH_API_URL=" + s.URL() + "/",
+		"BUILDKITE_API_TOKEN=" + s.APIToken(),
+		"BUILDKITE_ORG=" + s.Engine.Organization(),
+		"BUILDKITE_PIPELINE=" + slug,
+	}
+}
+
+type upCmd struct {
+	serveFlags `embed:""`
+}
+
+func (c *upCmd) Run(ctx context.Context, env *cli.Env) (err error) {
+	s, err := c.start(ctx, env, env.Stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	fmt.Fprintf(env.Stderr, "kblocal: page %s/\n", s.URL())
+	for _, line := range s.exports(s.Engine.Pipelines()[0].Slug) {
+		fmt.Fprintf(env.Stdout, "export %s\n", line)
+	}
+	fmt.Fprintf(env.Stderr, "kblocal: serving, agents connected; interrupt to stop\n")
+	f := newFollower(s.Engine, env.Stderr, follow{logs: true})
+	f.run(ctx)
+	fmt.Fprintf(env.Stderr, "kblocal: stopping\n")
+	return nil
+}
+
+type execCmd struct {
+	serveFlags `embed:""`
+	Verbose    bool
+	Command    []string `arg:"" passthrough:""`
+}
+
+func (c *execCmd) Run(ctx context.Context, env *cli.Env) (err error) {
+	command := c.Command
+	if command[0] == "--" {
+		command = command[1:]
+	}
+	if len(command) == 0 {
+		return cli.Usagef("exec: no command given")
+	}
+	events := io.Discard
+	if c.Verbose {
+		events = env.Stderr
+	}
+	s, err := c.start(ctx, env, events)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if c.Verbose {
+		watching, stop := context.WithCancel(ctx)
+		f := newFollower(s.Engine, env.Stderr, follow{logs: true})
+		var done sync.WaitGroup
+		done.Go(func() { f.run(watching) })
+		defer done.Wait()
+		defer stop()
+	}
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = stopTime
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = env.Stdin, env.Stdout, env.Stderr
+	cmd.Env = append(env.Environ(), s.exports(s.Engine.Pipelines()[0].Slug)...)
+	err = cmd.Run()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) && ended.ExitCode() > 0 {
+		return &cli.ExitError{Status: ended.ExitCode()}
+	}
+	return err
+}

@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpu-mode/kbgen"
+	"github.com/gpu-mode/kbgen/local"
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+func median(d []time.Duration) float64 {
+	slices.Sort(d)
+	return float64(d[len(d)/2].Microseconds()) / 1000
+}
+
+// standIn starts the stand-in for a benchmark, without a log.
+func standIn(b *testing.B, queues map[string]int) *local.Server {
+	b.Helper()
+	s, err := local.Start(local.Options{Dir: b.TempDir(), AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			b.Error(err)
+		}
+	})
+	n := 0
+	for queue, count := range queues {
+		if err := s.StartAgents(queue, count); err != nil {
+			b.Fatal(err)
+		}
+		n += count
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := s.AwaitAgents(ctx, n); err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// BenchmarkSubmit measures kblaunch submit from start to exit, less the time
+// the evaluation's job ran. Budget: 1 s.
+func BenchmarkSubmit(b *testing.B) {
+	s := standIn(b, map[string]int{"bootstrap": 1, "cpu": 1})
+	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: kbgen.Bootstrap, SkipCheckout: true}); err != nil {
+		b.Fatal(err)
+	}
+	task := filepath.Join("testdata", "tiny")
+	var overhead, whole []time.Duration
+	for b.Loop() {
+		start := time.Now()
+		cmd := exec.Command(filepath.Join(bin, "kblaunch"), "submit", task, filepath.Join(task, "right.py"), "--gpu", "CPU_BK", "--mode", "test")
+		cmd.Env = append(os.Environ(), "KBLAUNCH_API_URL="+s.URL()+"/", "BUILDKITE_API_TOKEN="+s.APIToken(), "BUILDKITE_ORG=gpu-mode", "BUILDKITE_PIPELINE=kernelbot")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.Fatalf("%v\n%s", err, out)
+		}
+		took := time.Since(start)
+		j := s.Engine.Builds(engine.BuildFilter{})[0].Jobs[1]
+		whole = append(whole, took)
+		overhead = append(overhead, took-j.FinishedAt.Sub(j.StartedAt))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(whole), "ms-whole")
+	b.ReportMetric(median(overhead), "ms-overhead")
+}
+
+// BenchmarkPickUp measures the time from a job being ready to its agent
+// having accepted it, and from there to its end, for `true` without checkout.
+func BenchmarkPickUp(b *testing.B) {
+	s := standIn(b, map[string]int{"default": 1})
+	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "p", Configuration: "steps: [{command: 'true'}]", SkipCheckout: true}); err != nil {
+		b.Fatal(err)
+	}
+	var pickup, job []time.Duration
+	for b.Loop() {
+		build, err := s.Engine.CreateBuild("p", engine.NewBuild{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if build, err = s.Engine.Wait(context.Background(), build.ID); err != nil {
+			b.Fatal(err)
+		}
+		j := build.Jobs[0]
+		pickup = append(pickup, j.AcceptedAt.Sub(j.RunnableAt))
+		job = append(job, j.FinishedAt.Sub(j.AcceptedAt))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(pickup), "ms-pickup")
+	b.ReportMetric(median(job), "ms-job")
+}
+
+// BenchmarkManyJobs runs 300 jobs of one build on four agents.
+func BenchmarkManyJobs(b *testing.B) {
+	s := standIn(b, map[string]int{"default": 4})
+	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "p", Configuration: "steps: [{command: 'true', parallelism: 300}]", SkipCheckout: true}); err != nil {
+		b.Fatal(err)
+	}
+	var whole time.Duration
+	for range 1 { // once is enough: 300 jobs
+		build, err := s.Engine.CreateBuild("p", engine.NewBuild{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if build, err = s.Engine.Wait(context.Background(), build.ID); err != nil {
+			b.Fatal(err)
+		}
+		whole = build.FinishedAt.Sub(build.CreatedAt)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(whole.Milliseconds())/300, "ms-per-job")
+}
