@@ -22,9 +22,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// Links makes the URLs of artifact bytes; [blob.Store] is one.
-//
-// [blob.Store]: https://pkg.go.dev/github.com/gpu-mode/kbgen/local/blob#Store
+// Links makes the URLs of artifact bytes, as blob.Store does.
 type Links interface {
 	UploadForm(id string) string
 	UploadPut(id string) string
