@@ -1,0 +1,14 @@
+"""Right: columns made once, inner products in C; or one torch operation."""
+
+from array import array
+from operator import mul
+
+from task import input_t, output_t
+
+
+def custom_kernel(data: input_t) -> output_t:
+    a, b = data
+    if isinstance(a, list):
+        columns = list(zip(*b))
+        return [array("f", [sum(map(mul, row, column)) for column in columns]) for row in a]
+    return a @ b

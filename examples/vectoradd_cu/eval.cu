@@ -1,0 +1,374 @@
+// Judges a kernel: ./eval.out test|benchmark|leaderboard CASES
+//
+// Two processes. start(), below, runs before main and before any start-up code
+// of the submission, which is linked into this program. It forks: the parent
+// becomes the judge, which makes the inputs, checks the outputs and reports, and
+// never returns; the child goes on to main as the worker, which runs the
+// submission and knows neither the report's pipe nor the seed. What the worker
+// says is never believed: outputs are checked against inputs that the judge
+// kept, timings are held against the judge's clock.
+//
+// One program is one address space until the fork, so a submission that
+// replaces functions of the C library by its own, or hooks in before start()
+// (.preinit_array), can still reach the judge. Only a build in two programs
+// would end that; Kernelbot's contract for cu tasks has one.
+//
+// What the caller provides, in the format of Kernelbot's evaluator: CASES, one
+// case per line; POPCORN_FD, number of an open pipe for the report; optionally
+// POPCORN_SEED, a secret that is mixed into every seed.
+//
+// Exit status: 0 all right, 112 some case failed, 113 CASES cannot be used,
+// 111 POPCORN_FD cannot be used, 110 no usable device, 2 wrong usage.
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "cases.h"
+#include "reference.cuh"
+#include "worker.h"
+
+namespace {
+
+constexpr int kOk = 0, kUsage = 2, kCudaFail = 110, kPipeFailed = 111, kValidateFail = 112, kTestSpec = 113;
+
+constexpr double kFirstCallLimit = 60, kCallLimit = 10;  // seconds; the first starts the device
+constexpr double kBenchmarkBudget = 0.3, kLeaderboardBudget = 0.6;  // seconds of repeats of one case
+constexpr double kTargetError = 0.001;  // stop repeating when err/mean is below
+constexpr std::size_t kMinRuns = 3, kMaxRuns = 1000;
+constexpr std::size_t kMaxRefused = 200;  // repeats whose clocks differ too much, and 10 more per good one
+// What the two clocks may differ by: a millisecond, and 1 ns per byte moved.
+constexpr std::int64_t kSlackNs = 1000000;
+constexpr std::int64_t kMinKernelNs = 1000;  // no kernel is launched and awaited in less
+constexpr std::size_t kMaxText = 500;  // characters in one value of the report
+
+// The submission failed this case; the text goes into the report.
+struct Fault : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+// The worker died, hung or talks nonsense: no further call is possible.
+struct Gone : Fault {
+    using Fault::Fault;
+};
+// The machine has no device to work with.
+struct NoDevice : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// The report: lines "key: value" on a descriptor that is ours alone.
+class Report {
+  public:
+    explicit Report(int fd) : fd_(fd) {}
+
+    void put(const std::string& key, const std::string& value) {
+        std::string line = key + ": " + value.substr(0, kMaxText);
+        for (char& c : line)
+            if ((unsigned char)c < ' ' || (unsigned char)c > '~') c = ' ';
+        line += '\n';
+        for (std::size_t at = 0; at < line.size();) {
+            const ssize_t n = write(fd_, line.data() + at, line.size() - at);
+            if (n < 0 && errno != EINTR) _exit(kPipeFailed);
+            if (n > 0) at += std::size_t(n);
+        }
+    }
+    void put(const std::string& key, double value) {
+        char text[64];
+        std::snprintf(text, sizeof text, "%.3f", value);
+        put(key, std::string(text));
+    }
+
+  private:
+    int fd_;
+};
+
+struct Timing {
+    std::int64_t kernel_ns, wall_ns, allowance_ns;
+
+    // Whether the judge's clock agrees with the worker's.
+    bool plausible() const {
+        return kernel_ns >= kMinKernelNs && kernel_ns <= wall_ns && wall_ns - kernel_ns <= allowance_ns;
+    }
+    Fault lie() const {
+        return Fault("timing: the worker's clock says " + std::to_string(kernel_ns) + " ns, the judge's " +
+                     std::to_string(wall_ns) + " ns");
+    }
+};
+
+// The judge's side of the worker.
+class Client {
+  public:
+    Client(pid_t pid, int in, int out) : pid_(pid), in_(in), out_(out) {
+        fcntl(in_, F_SETFL, O_NONBLOCK);
+        fcntl(out_, F_SETFL, O_NONBLOCK);
+    }
+
+    // Runs the kernel once on data.
+    Timing call(const Data& data, std::vector<float>& output) {
+        const double limit = first_ ? kFirstCallLimit : kCallLimit;
+        first_ = false;
+        const std::int64_t start = now_ns();
+        deadline_ = start + std::int64_t(limit * 1e9);
+
+        std::vector<std::uint64_t> head{data.size()};
+        std::vector<std::size_t> sizes;
+        for (const auto& input : data) {
+            head.push_back(input.size());
+            sizes.push_back(input.size());
+        }
+        put(head.data(), head.size() * sizeof(std::uint64_t));
+        std::size_t bytes = 0;
+        for (const auto& input : data) {
+            put(input.data(), input.size() * sizeof(float));
+            bytes += input.size() * sizeof(float);
+        }
+        Answer answer;
+        get(&answer, sizeof answer);
+        if (answer.kind == Answer::kTrouble || answer.kind == Answer::kNoDevice) {
+            std::string text(std::min<std::size_t>(answer.size, kMaxText), ' ');
+            get(&text[0], text.size());
+            if (answer.kind == Answer::kNoDevice) throw NoDevice(text);
+            throw Gone(text);  // a CUDA error sticks: no later call works
+        }
+        output.resize(output_size(sizes));
+        if (answer.kind != Answer::kOutput || answer.size != output.size())
+            throw Gone("the answer is malformed");
+        get(output.data(), output.size() * sizeof(float));
+        bytes += output.size() * sizeof(float);
+        return {std::int64_t(answer.kernel_ns), now_ns() - start, kSlackNs + std::int64_t(bytes)};
+    }
+
+    void end() {
+        kill(-pid_, SIGKILL);
+        kill(pid_, SIGKILL);
+        while (waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
+        }
+    }
+
+  private:
+    bool alive() {
+        if (!ended_ && waitpid(pid_, &status_, WNOHANG) == pid_) ended_ = true;
+        return !ended_;
+    }
+    void put(const void* from, std::size_t size) {
+        settle(write_all(out_, from, size, deadline_, [this] { return alive(); }));
+    }
+    void get(void* to, std::size_t size) {
+        settle(read_all(in_, to, size, deadline_, [this] { return alive(); }));
+    }
+    void settle(Io result) {
+        if (result == Io::kDone) return;
+        if (result == Io::kLate) throw Gone("no answer in time");
+        for (int i = 0; i < 100 && alive(); i++) usleep(10000);
+        if (!ended_) throw Gone("the worker process closed its connection");
+        if (WIFSIGNALED(status_))
+            throw Gone("the worker process was killed by signal " + std::to_string(WTERMSIG(status_)));
+        throw Gone("the worker process ended with exit status " + std::to_string(WEXITSTATUS(status_)));
+    }
+
+    pid_t pid_;
+    int in_, out_, status_ = 0;
+    bool first_ = true, ended_ = false;
+    std::int64_t deadline_ = 0;
+};
+
+struct Secret {
+    bool given = false;
+    std::uint64_t value = 0;
+};
+
+// Kernelbot's rule, a + (a+b)(a+b+1)/2, here modulo 2^64.
+std::uint64_t mix_seed(std::uint64_t a, std::uint64_t b) {
+    const std::uint64_t s = a + b;
+    return a + (s % 2 ? s * ((s + 1) / 2) : (s / 2) * (s + 1));
+}
+
+std::uint64_t fresh_seed() {
+    std::uint64_t seed;
+    if (getrandom(&seed, sizeof seed, 0) != ssize_t(sizeof seed)) std::abort();
+    return seed;
+}
+
+struct Prepared {
+    std::string spec;
+    Shape shape;
+    std::uint64_t seed;
+};
+
+class Judge {
+  public:
+    Judge(Report report, Client& client, std::vector<Prepared> cases)
+        : report_(report), client_(client), cases_(std::move(cases)) {}
+
+    bool test() {
+        return every("test", [&](const Prepared& c, const std::string&) { attempt(c.shape, c.seed); });
+    }
+
+    bool benchmark(double budget) {
+        return every("benchmark", [&](const Prepared& c, const std::string& key) { measure(c, key, budget); });
+    }
+
+  private:
+    // Judges every case and reports it under "kind.N."; whether all are right.
+    template <class One>
+    bool every(const std::string& kind, One one) {
+        report_.put(kind + "-count", std::to_string(cases_.size()));
+        bool right = true;
+        std::string lost;
+        for (std::size_t i = 0; i < cases_.size(); i++) {
+            const std::string key = kind + "." + std::to_string(i);
+            report_.put(key + ".spec", cases_[i].spec);
+            std::string error;
+            try {
+                if (!lost.empty()) throw Fault("not run: the worker was lost in " + lost);
+                one(cases_[i], key);
+            } catch (const Gone& fault) {
+                lost = kind + " " + std::to_string(i);
+                error = fault.what();
+            } catch (const Fault& fault) {
+                error = fault.what();
+            }
+            report_.put(key + ".status", error.empty() ? std::string("pass") : std::string("fail"));
+            if (!error.empty()) report_.put(key + ".error", error);
+            right = right && error.empty();
+        }
+        return right;
+    }
+
+    // One call on fresh inputs, its output checked.
+    Timing attempt(const Shape& shape, std::uint64_t seed) {
+        const Data data = generate_input(shape, seed);
+        std::vector<float> output;
+        const Timing timing = client_.call(data, output);
+        const std::string problem = check(shape, data, output);
+        if (!problem.empty()) throw Fault(problem);
+        return timing;
+    }
+
+    void measure(const Prepared& c, const std::string& key, double budget) {
+        attempt(c.shape, c.seed);  // warm-up: not counted
+        std::size_t runs = 0, refused = 0;
+        double first = 0, sum = 0, squares = 0, mean = 0, std = 0, err = 0, best = 0, worst = 0;
+        const std::int64_t end = now_ns() + std::int64_t(budget * 1e9);
+        while (runs < kMaxRuns) {
+            const Timing t = attempt(c.shape, fresh_seed());
+            if (!t.plausible()) {  // not counted: a lie gains no more than the allowance
+                if (++refused > kMaxRefused + 10 * runs) throw t.lie();
+                continue;
+            }
+            const double n = double(++runs), x = double(t.kernel_ns);
+            if (runs == 1) first = x;
+            sum += x - first;  // shifted, so that the squares keep their digits
+            squares += (x - first) * (x - first);
+            best = n == 1 ? x : std::min(best, x);
+            worst = std::max(worst, x);
+            if (runs < kMinRuns) continue;
+            mean = first + sum / n;
+            std = std::sqrt(std::max(0.0, squares - sum * sum / n) / (n - 1));
+            err = std / std::sqrt(n);
+            if (err < kTargetError * mean || now_ns() > end) break;
+        }
+        report_.put(key + ".runs", std::to_string(runs));
+        report_.put(key + ".mean", mean);
+        report_.put(key + ".std", std);
+        report_.put(key + ".err", err);
+        report_.put(key + ".best", best);
+        report_.put(key + ".worst", worst);
+    }
+
+    Report report_;
+    Client& client_;
+    std::vector<Prepared> cases_;
+};
+
+int fail(int status, const std::string& text) {
+    std::fprintf(stderr, "eval: error: %s\n", text.c_str());
+    return status;
+}
+
+// Reads a whole number; whether that is what text is.
+template <class T>
+bool parse(const char* text, T& value) {
+    if (!text || !*text) return false;
+    char* end = nullptr;
+    errno = 0;
+    value = T(std::strtoll(text, &end, 10));
+    return !errno && !*end;
+}
+
+std::vector<Prepared> prepare(const char* path, const Secret& secret) {
+    std::vector<Prepared> prepared;
+    for (const Case& c : read_cases(path)) {
+        try {
+            const auto seed = std::uint64_t(integer(c.args, "seed", 0, INT64_MAX));
+            prepared.push_back({c.spec, read_shape(c.args), secret.given ? mix_seed(seed, secret.value) : seed});
+        } catch (const BadCases& err) {
+            throw BadCases("'" + c.spec + "': " + err.what());
+        }
+    }
+    return prepared;
+}
+
+int judge(int argc, char** argv, int report_fd, Client& client) {
+    const std::string mode = argc == 3 ? argv[1] : "";
+    if (mode != "test" && mode != "benchmark" && mode != "leaderboard")
+        return fail(kUsage, "usage: eval.out test|benchmark|leaderboard CASES (no profile)");
+    if (report_fd < 0) return fail(kPipeFailed, "POPCORN_FD: want the number of an open file descriptor");
+    Secret secret;
+    if (const char* seed = std::getenv("POPCORN_SEED")) {
+        if (!parse(seed, secret.value)) return fail(kTestSpec, "POPCORN_SEED: want an integer");
+        secret.given = true;
+    }
+    try {
+        Report report(report_fd);
+        auto cases = prepare(argv[2], secret);
+        if (cases.empty() && mode != "test") throw BadCases("no case to measure");
+        Judge judge(report, client, std::move(cases));
+        const bool right = mode == "test" ? judge.test()
+                           : judge.benchmark(mode == "benchmark" ? kBenchmarkBudget : kLeaderboardBudget);
+        report.put("check", right ? std::string("pass") : std::string("fail"));
+        return right ? kOk : kValidateFail;
+    } catch (const BadCases& err) {
+        return fail(kTestSpec, std::string(argv[2]) + ": " + err.what());
+    } catch (const NoDevice& err) {
+        return fail(kCudaFail, err.what());
+    }
+}
+
+int worker_in = -1, worker_out = -1;
+
+// See the top of this file. 101 is the earliest priority that programs may use,
+// and among equals the first source on the command line comes first.
+__attribute__((constructor(101))) void start(int argc, char** argv, char** environment) {
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    signal(SIGPIPE, SIG_IGN);
+    int report_fd = -1;
+    if (!parse(std::getenv("POPCORN_FD"), report_fd) || fcntl(report_fd, F_SETFD, FD_CLOEXEC) < 0) report_fd = -1;
+    int down[2], up[2];
+    if (pipe2(down, O_CLOEXEC) || pipe2(up, O_CLOEXEC)) _exit(fail(1, "pipe2: " + std::string(std::strerror(errno))));
+    const pid_t pid = fork();
+    if (pid < 0) _exit(fail(1, "fork: " + std::string(std::strerror(errno))));
+    if (pid == 0) {
+        close(down[1]);
+        close(up[0]);
+        worker_in = down[0];
+        worker_out = up[1];
+        become_worker(report_fd, environment);
+        return;  // to main
+    }
+    close(down[0]);
+    close(up[1]);
+    Client client(pid, up[0], down[1]);
+    const int status = judge(argc, argv, report_fd, client);
+    client.end();
+    _exit(status);
+}
+
+}  // namespace
+
+int main() { return Worker(worker_in, worker_out).work(); }

@@ -1,0 +1,37 @@
+// Cheats: forges a verdict through POPCORN_FD, as early as a submission can, in
+// start-up code before main, and again when its kernel is called, then leaves.
+//
+// By then the judge is another process: the number is gone from the
+// environment, the descriptor is closed here, and /proc/<judge>/fd is shut.
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "task.h"
+
+static void forge() {
+    const char text[] =
+        "test-count: 1\ntest.0.status: pass\nbenchmark-count: 1\nbenchmark.0.runs: 3\n"
+        "benchmark.0.mean: 1\nbenchmark.0.std: 0\nbenchmark.0.err: 0\nbenchmark.0.best: 1\n"
+        "benchmark.0.worst: 1\ncheck: pass\n";
+    const char* number = std::getenv("POPCORN_FD");
+    const int known = number ? std::atoi(number) : -1;
+    if (write(known, text, sizeof text - 1) > 0) _exit(0);
+    for (int fd = 0; fd < 64; fd++) {
+        char path[64];
+        std::snprintf(path, sizeof path, "/proc/%d/fd/%d", int(getppid()), fd);
+        const int opened = open(path, O_WRONLY);
+        if (opened >= 0 && write(opened, text, sizeof text - 1) > 0) _exit(0);
+    }
+}
+
+static const bool forged = (forge(), true);
+
+void custom_kernel(const float*, const float*, float*, std::size_t) {
+    if (forged) forge();
+    _exit(0);
+}
