@@ -2,9 +2,6 @@ package engine
 
 import "maps"
 
-// OrganizationID is the UUID of the only organization.
-const OrganizationID = organizationID
-
 // JobEnv is the environment of a job as an agent gets it, payload and all.
 // Before an agent has the job, the variables that tell of the agent are
 // missing.

@@ -1,0 +1,98 @@
+package restapi
+
+import (
+	"html"
+	"net/http"
+	"slices"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// An Annotation is an annotation's JSON shape.
+type Annotation struct {
+	ID        string    `json:"id"`
+	Context   string    `json:"context"`
+	Style     *string   `json:"style"`
+	Scope     string    `json:"scope"` // "build" always
+	Priority  int       `json:"priority"`
+	BodyHTML  string    `json:"body_html"` // the body escaped: the stand-in renders no Markdown here
+	CreatedAt Timestamp `json:"created_at"`
+	UpdatedAt Timestamp `json:"updated_at"`
+}
+
+// Annotation is the shape of an annotation.
+func (s *Shapes) Annotation(a engine.Annotation) Annotation {
+	return Annotation{
+		ID: a.ID, Context: a.Context, Style: orNull(a.Style), Scope: "build", Priority: a.Priority,
+		BodyHTML:  "<p>" + html.EscapeString(a.Body) + "</p>\n",
+		CreatedAt: s.at(a.CreatedAt), UpdatedAt: s.at(a.UpdatedAt),
+	}
+}
+
+// listAnnotations lists a build's annotations, or those that a job of it was
+// the last to write.
+func (c *call) listAnnotations() error {
+	var all []engine.Annotation
+	if c.r.PathValue("job") == "" {
+		b, err := c.build()
+		if err != nil {
+			return err
+		}
+		all = b.Annotations
+	} else {
+		j, err := c.job()
+		if err != nil {
+			return err
+		}
+		b, err := c.engine.BuildByID(j.BuildID)
+		if err != nil {
+			return err
+		}
+		all = slices.DeleteFunc(b.Annotations, func(a engine.Annotation) bool { return a.JobID != j.ID })
+	}
+	shown, err := page(c, all)
+	if err != nil {
+		return err
+	}
+	return c.ok(render(shown, c.shapes.Annotation))
+}
+
+func (c *call) annotate() error {
+	b, err := c.build()
+	if err != nil {
+		return err
+	}
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	a := engine.Annotation{Body: required(f, "body")}
+	a.Context, _ = take[string](f, "context")
+	a.Style, _ = take[string](f, "style")
+	a.Priority, _ = take[int](f, "priority")
+	appendBody, _ := take[bool](f, "append")
+	if err := c.check(f); err != nil {
+		return err
+	}
+	if a, err = c.engine.Annotate(b.ID, a, appendBody); err != nil {
+		return err
+	}
+	c.answer(http.StatusCreated, c.shapes.Annotation(a))
+	return nil
+}
+
+// removeAnnotation takes an id only; the engine would take a context as well.
+func (c *call) removeAnnotation() error {
+	b, err := c.build()
+	if err != nil {
+		return err
+	}
+	id := c.r.PathValue("annotation")
+	if !slices.ContainsFunc(b.Annotations, func(a engine.Annotation) bool { return a.ID == id }) {
+		return notFound("No annotation found")
+	}
+	if err := c.engine.RemoveAnnotation(b.ID, id); err != nil {
+		return err
+	}
+	return c.noContent()
+}

@@ -1,0 +1,80 @@
+package restapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// answer writes a JSON body.
+func (c *call) answer(status int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		c.opts.Logger.Error("rest: encoding an answer", "path", c.r.URL.Path, "err", err)
+		status, data = http.StatusInternalServerError, []byte(`{"message":"Internal error"}`)
+	}
+	c.w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	c.w.WriteHeader(status)
+	_, _ = c.w.Write(data) // the client has gone
+}
+
+func (c *call) ok(body any) error {
+	c.answer(http.StatusOK, body)
+	return nil
+}
+
+func (c *call) noContent() error {
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// A refusal is an error with its answer.
+type refusal struct {
+	status int
+	body   any
+}
+
+func (r *refusal) Error() string { return http.StatusText(r.status) }
+
+type messageBody struct {
+	Message string              `json:"message"`
+	Errors  []engine.FieldError `json:"errors,omitempty"`
+}
+
+func message(text string) messageBody { return messageBody{Message: text} }
+
+func notFound(text string) error   { return &engine.Error{Kind: engine.NotFound, Message: text} }
+func badRequest(text string) error { return &engine.Error{Kind: engine.BadRequest, Message: text} }
+
+func invalid(text string, fields ...engine.FieldError) error {
+	return &engine.Error{Kind: engine.Invalid, Message: text, Fields: fields}
+}
+
+// statuses are the answers to the engine's refusals.
+var statuses = map[engine.Kind]int{
+	engine.NotFound:     http.StatusNotFound,
+	engine.Invalid:      http.StatusUnprocessableEntity,
+	engine.BadRequest:   http.StatusBadRequest,
+	engine.Unauthorized: http.StatusUnauthorized,
+	engine.Locked:       http.StatusLocked,
+}
+
+// fail answers an error.
+func (c *call) fail(err error) {
+	var mine *refusal
+	var theirs *engine.Error
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &mine):
+		c.answer(mine.status, mine.body)
+	case errors.As(err, &theirs):
+		c.answer(statuses[theirs.Kind], messageBody{Message: theirs.Message, Errors: theirs.Fields})
+	case errors.As(err, &tooLarge):
+		c.answer(http.StatusRequestEntityTooLarge, message("The request body is too large"))
+	default:
+		c.opts.Logger.Error("rest", "method", c.r.Method, "path", c.r.URL.Path, "err", err)
+		c.answer(http.StatusInternalServerError, message("Internal error"))
+	}
+}

@@ -1,0 +1,171 @@
+// Package restapi serves the stand-in's engine as Buildkite's REST API v2, as
+// far as a launcher, a doctor or a vendor's check uses it. What it does not
+// implement it refuses with a message that says so.
+//
+// It knows nothing of agents' own API, of artifact bytes (a download is a
+// redirect to another origin), and of where it is mounted.
+//
+// Source: Buildkite's REST API reference (buildkite/docs, pages/apis/rest_api)
+// and what buildkite/go-buildkite v3.13.0 decodes.
+package restapi
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// Options configure the handler of [New].
+type Options struct {
+	// BaseURL is the origin that URLs in answers start with,
+	// "http://127.0.0.1:7777", no slash at the end. Nil takes http and the
+	// request's Host.
+	BaseURL func() string
+
+	// Tokens may call the API; without any, nobody may.
+	Tokens []Token
+
+	// Blob knows where artifact bytes are served. Nil: downloads are refused.
+	Blob Blob
+
+	// Lenient accepts what the service is not documented to accept: unknown
+	// body fields are ignored and a build may be named by its UUID.
+	Lenient bool
+
+	// RateLimits are enforced. Nil counts and sends headers all the same, with
+	// a limit of [Unlimited].
+	RateLimits *Limits
+
+	Now    func() time.Time // the engine's
+	Logger *slog.Logger     // gets one line per request at debug level; may be nil
+}
+
+// A Blob names the place an artifact's bytes are fetched from, on another
+// origin than the API's and without its token.
+type Blob interface {
+	DownloadURL(artifactID string) string
+}
+
+// maxBody bounds a request's body, bytes. The service's own limit is not
+// documented; this lets through the largest env that Linux can exec.
+const maxBody = 8 << 20
+
+// maxDepth is how many results deep a listing goes before it is refused.
+const maxDepth = 10_000
+
+// metaPath needs no token.
+const metaPath = "/v2/meta"
+
+type api struct {
+	engine *engine.Engine
+	opts   Options
+	tokens []credential
+	meter  *meter
+	mux    *http.ServeMux
+
+	mu       sync.Mutex
+	settings map[string]pipelineSettings // by pipeline id
+}
+
+// New returns the handler of everything below /v2/.
+func New(e *engine.Engine, opts Options) http.Handler {
+	if opts.Now == nil {
+		opts.Now = e.Now
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	a := &api{
+		engine:   e,
+		opts:     opts,
+		tokens:   credentials(opts.Tokens),
+		meter:    newMeter(opts.RateLimits, opts.Now),
+		mux:      http.NewServeMux(),
+		settings: map[string]pipelineSettings{},
+	}
+	a.routes()
+	return a
+}
+
+// A call is one request on its way through the API.
+type call struct {
+	*api
+	w      http.ResponseWriter
+	r      *http.Request
+	who    *credential
+	shapes *Shapes
+}
+
+// ServeHTTP refuses what every endpoint refuses, then routes.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.opts.Logger.Debug("rest", "method", r.Method, "path", r.URL.Path)
+	c := &call{api: a, w: w, r: r}
+	c.shapes = NewShapes(a.engine, c.base())
+	switch {
+	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0:
+		c.answer(http.StatusForbidden, message("a GET request must not have a body"))
+	case r.URL.Path == metaPath:
+		a.meter.describe(w.Header())
+		a.mux.ServeHTTP(w, r)
+	case !c.authenticate():
+		a.meter.describe(w.Header())
+		c.unauthorized()
+	default:
+		if over := a.meter.count(c.who.user.ID, w.Header()); over != nil {
+			c.answer(http.StatusTooManyRequests, over)
+			return
+		}
+		a.mux.ServeHTTP(w, r)
+	}
+}
+
+func (c *call) unauthorized() {
+	c.w.Header().Set("WWW-Authenticate", `Bearer realm="kblocal"`)
+	c.answer(http.StatusUnauthorized, message("Authentication required: send a valid API access token as Authorization: Bearer"))
+}
+
+// base is the origin of URLs in answers.
+func (c *call) base() string {
+	if c.opts.BaseURL != nil {
+		return strings.TrimRight(c.opts.BaseURL(), "/")
+	}
+	return "http://" + c.r.Host
+}
+
+// A handler answers one endpoint; the error it returns becomes the answer.
+type handler func(c *call) error
+
+// handle adds an endpoint; an empty scope asks for a valid token only.
+func (a *api) handle(pattern, scope string, h handler) {
+	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		c := &call{api: a, w: w, r: r}
+		c.shapes = NewShapes(a.engine, c.base())
+		if r.URL.Path != metaPath && !c.authenticate() { // who was counted is not known here
+			c.unauthorized()
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		if err := c.allowed(scope); err != nil {
+			c.fail(err)
+			return
+		}
+		if err := h(c); err != nil {
+			c.fail(err)
+		}
+	})
+}
+
+// allowed checks the token's scope and the organization in the path.
+func (c *call) allowed(scope string) error {
+	if scope != "" && !c.who.has(scope) {
+		return &refusal{status: http.StatusForbidden, body: message("Forbidden")}
+	}
+	if org := c.r.PathValue("org"); org != "" && org != c.engine.Organization() {
+		return notFound("No organization found")
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package restapi
+
+import (
+	"strconv"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// A Build is a build's JSON shape.
+type Build struct {
+	ID           string            `json:"id"`
+	GraphQLID    string            `json:"graphql_id"`
+	URL          string            `json:"url"`
+	WebURL       string            `json:"web_url"`
+	Number       int               `json:"number"`
+	State        string            `json:"state"`
+	Blocked      bool              `json:"blocked"`
+	CancelReason *string           `json:"cancel_reason"`
+	Message      string            `json:"message"`
+	Commit       string            `json:"commit"`
+	Branch       string            `json:"branch"`
+	Tag          *string           `json:"tag"`
+	Source       string            `json:"source"`
+	Author       *Person           `json:"author"`
+	Creator      *Person           `json:"creator"`
+	Env          map[string]string `json:"env"`
+	MetaData     map[string]string `json:"meta_data"`
+	CreatedAt    Timestamp         `json:"created_at"`
+	ScheduledAt  Timestamp         `json:"scheduled_at"`
+	StartedAt    Timestamp         `json:"started_at"`
+	FailingAt    Timestamp         `json:"failing_at"`
+	FinishedAt   Timestamp         `json:"finished_at"`
+	RebuiltFrom  *BuildRef         `json:"rebuilt_from"`
+	PullRequest  *PullRequest      `json:"pull_request"`
+	Triggered    *struct{}         `json:"triggered_from"` // always null
+	ClusterID    string            `json:"cluster_id"`
+
+	Jobs           *[]Job          `json:"jobs,omitempty"`
+	JobStateCounts *JobStateCounts `json:"job_state_counts,omitempty"`
+	Pipeline       *Pipeline       `json:"pipeline,omitempty"`
+
+	// RetriedJobsCount is in the answer to retry_failed_jobs only.
+	RetriedJobsCount *int `json:"retried_jobs_count,omitempty"`
+}
+
+// A BuildRef is the build another one was made from.
+type BuildRef struct {
+	ID     string `json:"id"`
+	Number int    `json:"number"`
+	URL    string `json:"url"`
+}
+
+// A PullRequest is what a build was created with.
+type PullRequest struct {
+	ID         string   `json:"id"` // the number, in decimal
+	Base       *string  `json:"base"`
+	Repository *string  `json:"repository"`
+	Labels     []string `json:"labels"`
+}
+
+// JobStateCounts counts all jobs of a build, superseded attempts and waiters
+// too.
+type JobStateCounts struct {
+	Total  int            `json:"total"`
+	States map[string]int `json:"states"`
+}
+
+// BuildFields choose what a build is shown with.
+type BuildFields struct {
+	Jobs      bool
+	Retried   bool // superseded attempts among the jobs
+	JobStates map[string]bool
+	Counts    bool
+	Pipeline  bool
+}
+
+// Build is the shape of a build.
+func (s *Shapes) Build(b *engine.Build, fields BuildFields) Build {
+	out := Build{
+		ID: b.ID, GraphQLID: graphQLID("Build", b.ID),
+		URL: s.buildURL(b.Pipeline, b.Number), WebURL: s.buildPage(b.Pipeline, b.Number),
+		Number: b.Number, State: string(b.State), CancelReason: orNull(b.CancelReason),
+		Message: b.Message, Commit: b.Commit, Branch: b.Branch, Tag: orNull(b.Tag), Source: b.Source,
+		Author: s.Person(b.Author), Creator: s.Person(b.Creator),
+		Env: notNil(b.Env), MetaData: notNil(b.MetaData),
+		CreatedAt: s.at(b.CreatedAt), ScheduledAt: s.at(b.ScheduledAt), StartedAt: s.at(b.StartedAt),
+		FailingAt: s.at(b.FailingAt), FinishedAt: s.at(b.FinishedAt),
+		ClusterID: engine.ClusterID,
+	}
+	if from := b.RebuiltFrom; from != nil {
+		out.RebuiltFrom = &BuildRef{ID: from.ID, Number: from.Number, URL: s.buildURL(b.Pipeline, from.Number)}
+	}
+	if b.PullRequestID != 0 {
+		out.PullRequest = &PullRequest{
+			ID: strconv.Itoa(b.PullRequestID), Base: orNull(b.PullRequestBase),
+			Repository: orNull(b.PullRequestRepo), Labels: append([]string{}, b.PullRequestLabels...),
+		}
+	}
+	if fields.Jobs {
+		jobs := s.jobs(b.Jobs, fields)
+		out.Jobs = &jobs
+	}
+	if fields.Counts {
+		out.JobStateCounts = countStates(b.Jobs)
+	}
+	if fields.Pipeline {
+		out.Pipeline = s.pipelineOf(b.Pipeline)
+	}
+	return out
+}
+
+func (s *Shapes) jobs(all []engine.Job, fields BuildFields) []Job {
+	out := []Job{}
+	for i := range all {
+		j := &all[i]
+		if j.RetriedIn != "" && !fields.Retried || fields.JobStates != nil && !fields.JobStates[string(j.State)] {
+			continue
+		}
+		out = append(out, s.Job(j))
+	}
+	return out
+}
+
+func countStates(jobs []engine.Job) *JobStateCounts {
+	counts := &JobStateCounts{Total: len(jobs), States: map[string]int{}}
+	for i := range jobs {
+		counts.States[string(jobs[i].State)]++
+	}
+	return counts
+}
+
+func notNil(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}

@@ -1,0 +1,109 @@
+package restapi
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// A form is the JSON object of a request's body while its fields are taken
+// out one by one. Field names are case-sensitive.
+type form struct {
+	left  map[string]json.RawMessage
+	wrong []engine.FieldError
+}
+
+// form reads the body; none at all is an empty object. Errors: not an object,
+// or larger than [maxBody].
+func (c *call) form() (*form, error) {
+	data, err := io.ReadAll(c.r.Body)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, err
+	case err != nil:
+		return nil, badRequest("The request body ends early")
+	case len(data) == 0:
+		return &form{}, nil
+	}
+	f := &form{}
+	if err := json.Unmarshal(data, &f.left); err != nil {
+		return nil, badRequest("The request body is not a JSON object")
+	}
+	return f, nil
+}
+
+// take removes a field from the form; absent and null are the same. A value
+// of the wrong type is noted.
+func take[T any](f *form, name string) (value T, given bool) {
+	raw, ok := f.left[name]
+	delete(f.left, name)
+	if !ok || string(raw) == "null" {
+		return value, false
+	}
+	if err := json.Unmarshal(raw, &value); err != nil {
+		var zero T
+		f.refuse(name, "invalid")
+		return zero, false
+	}
+	return value, true
+}
+
+// required takes a string that must be there and not be empty.
+func required(f *form, name string) string {
+	value, given := take[string](f, name)
+	if value == "" && (given || !f.refused(name)) {
+		f.refuse(name, "missing")
+	}
+	return value
+}
+
+// stringMap takes an object whose values are strings, all of them.
+func stringMap(f *form, name string) map[string]string {
+	items, _ := take[map[string]*string](f, name)
+	out := make(map[string]string, len(items))
+	for key, value := range items {
+		if value == nil {
+			f.refuse(name, "invalid")
+			return nil
+		}
+		out[key] = *value
+	}
+	return out
+}
+
+func (f *form) refuse(field, code string) {
+	f.wrong = append(f.wrong, engine.FieldError{Field: field, Code: code})
+}
+
+func (f *form) refused(field string) bool {
+	return slices.ContainsFunc(f.wrong, func(e engine.FieldError) bool { return e.Field == field })
+}
+
+// check returns what is wrong with the form: fields refused so far and,
+// unless the API is lenient, fields that nobody took.
+func (c *call) check(f *form) error {
+	if !c.opts.Lenient {
+		var unknown []string
+		for name := range f.left {
+			unknown = append(unknown, name)
+		}
+		slices.Sort(unknown)
+		for _, name := range unknown {
+			f.refuse(name, "unknown")
+		}
+	}
+	if f.wrong == nil {
+		return nil
+	}
+	words := make([]string, len(f.wrong))
+	for i, e := range f.wrong {
+		words[i] = e.Field + " (" + e.Code + ")"
+	}
+	return invalid("Validation failed: "+strings.Join(words, ", "), f.wrong...)
+}

@@ -1,0 +1,130 @@
+package restapi
+
+import (
+	"strings"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// A Job is a job's JSON shape. Of a waiter, only the first fields are set.
+type Job struct {
+	ID        string   `json:"id"`
+	GraphQLID string   `json:"graphql_id"`
+	Type      string   `json:"type"` // "script" or "waiter"
+	Name      *string  `json:"name"`
+	Label     *string  `json:"label"`
+	StepKey   *string  `json:"step_key"`
+	Step      JobStep  `json:"step"`
+	GroupKey  *string  `json:"group_key"`
+	Group     *string  `json:"group_label"`
+	Priority  Priority `json:"priority"`
+	Rules     []string `json:"agent_query_rules"`
+	State     string   `json:"state"`
+	BuildURL  string   `json:"build_url"`
+	WebURL    string   `json:"web_url"`
+
+	LogURL        *string `json:"log_url"`
+	RawLogURL     *string `json:"raw_log_url"`
+	ArtifactsURL  *string `json:"artifacts_url"`
+	Command       *string `json:"command"`
+	ArtifactPaths *string `json:"artifact_paths"` // joined with ";"
+
+	SoftFailed   bool    `json:"soft_failed"`
+	ExitStatus   *int    `json:"exit_status"`
+	Signal       *string `json:"signal"`
+	SignalReason *string `json:"signal_reason"`
+	BrokenReason *string `json:"broken_reason"`
+	Agent        *Agent  `json:"agent"`
+
+	CreatedAt   Timestamp `json:"created_at"`
+	ScheduledAt Timestamp `json:"scheduled_at"`
+	RunnableAt  Timestamp `json:"runnable_at"`
+	StartedAt   Timestamp `json:"started_at"`
+	FinishedAt  Timestamp `json:"finished_at"`
+	ExpiredAt   Timestamp `json:"expired_at"` // always null
+
+	Retried        bool         `json:"retried"`
+	RetriedInJobID *string      `json:"retried_in_job_id"`
+	RetriesCount   int          `json:"retries_count"`
+	RetrySource    *RetrySource `json:"retry_source"`
+	RetryType      *string      `json:"retry_type"`
+
+	ParallelGroupIndex *int      `json:"parallel_group_index"`
+	ParallelGroupTotal *int      `json:"parallel_group_total"`
+	Matrix             *struct{} `json:"matrix"` // always null
+
+	ClusterID       string  `json:"cluster_id"`
+	ClusterURL      string  `json:"cluster_url"`
+	ClusterQueueID  *string `json:"cluster_queue_id"`
+	ClusterQueueURL *string `json:"cluster_queue_url"`
+}
+
+// A JobStep is the step a job is an attempt at.
+type JobStep struct {
+	ID        string  `json:"id"`
+	Signature *string `json:"signature"` // always null
+}
+
+// A Priority wraps a job's priority.
+type Priority struct {
+	Number int `json:"number"`
+}
+
+// A RetrySource is the job that another one replaced.
+type RetrySource struct {
+	JobID     string `json:"job_id"`
+	RetryType string `json:"retry_type"`
+}
+
+// Job is the shape of a job.
+func (s *Shapes) Job(j *engine.Job) Job {
+	out := s.jobAlone(j)
+	if a, ok := s.agentOf(j.AgentID); ok {
+		shape := s.agentAlone(&a)
+		out.Agent = &shape
+	}
+	return out
+}
+
+// jobAlone leaves the agent out.
+func (s *Shapes) jobAlone(j *engine.Job) Job {
+	out := Job{
+		ID: j.ID, GraphQLID: graphQLID("Job", j.ID), Type: j.Type,
+		Name: orNull(j.Label), Label: orNull(j.Label), StepKey: orNull(j.StepKey), Step: JobStep{ID: j.StepID},
+		GroupKey: orNull(j.GroupKey), Group: orNull(j.GroupLabel), Priority: Priority{Number: j.Priority},
+		Rules: append([]string{}, j.Rules...), State: string(j.State),
+		BuildURL: s.buildURL(j.Pipeline, j.Number), WebURL: s.buildPage(j.Pipeline, j.Number) + "#" + j.ID,
+		SoftFailed: j.SoftFailed, ExitStatus: j.ExitStatus,
+		Signal: orNull(j.Signal), SignalReason: orNull(j.SignalReason), BrokenReason: orNull(j.BrokenReason),
+		CreatedAt: s.at(j.CreatedAt), ScheduledAt: s.at(j.ScheduledAt), RunnableAt: s.at(j.RunnableAt),
+		StartedAt: s.at(j.StartedAt), FinishedAt: s.at(j.FinishedAt),
+		Retried: j.RetriedIn != "", RetriedInJobID: orNull(j.RetriedIn),
+		RetriesCount: j.RetriesCount, RetryType: orNull(j.RetryType),
+		ClusterID: engine.ClusterID, ClusterURL: s.clusterURL(),
+	}
+	if j.RetryOf != "" {
+		out.RetrySource = &RetrySource{JobID: j.RetryOf, RetryType: j.RetryType}
+	}
+	if j.ParallelTotal > 0 {
+		out.ParallelGroupIndex, out.ParallelGroupTotal = &j.ParallelIndex, &j.ParallelTotal
+	}
+	if j.Type == engine.TypeScript {
+		s.script(&out, j)
+	}
+	return out
+}
+
+// script sets what only command jobs have.
+func (s *Shapes) script(out *Job, j *engine.Job) {
+	url := s.jobURL(j)
+	log, raw, artifacts := url+"/log", url+"/log.txt", url+"/artifacts"
+	out.LogURL, out.RawLogURL, out.ArtifactsURL = &log, &raw, &artifacts
+	if j.Step != nil {
+		command, paths := j.Step.Command, strings.Join(j.Step.ArtifactPaths, ";")
+		out.Command, out.ArtifactPaths = &command, &paths
+	}
+	if id := s.queueID(j.Queue); id != "" {
+		queue := s.clusterURL() + "/queues/" + id
+		out.ClusterQueueID, out.ClusterQueueURL = &id, &queue
+	}
+}

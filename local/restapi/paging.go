@@ -1,0 +1,86 @@
+package restapi
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+const (
+	defaultPerPage = 30
+	maxPerPage     = 100
+)
+
+// perPage reads per_page; more than the maximum is the maximum.
+func perPage(q url.Values) int {
+	n, err := strconv.Atoi(q.Get("per_page"))
+	if err != nil || n < 1 {
+		return defaultPerPage
+	}
+	return min(n, maxPerPage)
+}
+
+// page cuts the page asked for out of all results and sets the Link header. A
+// page too deep is refused.
+func page[T any](c *call, all []T) ([]T, error) {
+	q := c.r.URL.Query()
+	size := perPage(q)
+	n, err := strconv.Atoi(q.Get("page"))
+	if err != nil || n < 1 {
+		n = 1
+	}
+	if n-1 >= (maxDepth+size-1)/size {
+		return nil, badRequest(fmt.Sprintf("The listing ends after %d results: narrow the query, by created_from or branch for example", maxDepth))
+	}
+	last := max(1, (len(all)+size-1)/size)
+	var links []string
+	add := func(rel string, page int) {
+		q.Set("page", strconv.Itoa(page))
+		q.Set("per_page", strconv.Itoa(size))
+		links = append(links, fmt.Sprintf(`<%s%s?%s>; rel="%s"`, c.base(), c.r.URL.EscapedPath(), q.Encode(), rel))
+	}
+	if n < last {
+		add("next", n+1)
+		add("last", last)
+	}
+	if n > 1 {
+		add("prev", min(n-1, last))
+		add("first", 1)
+	}
+	if links != nil {
+		c.w.Header().Set("Link", strings.Join(links, ", "))
+	}
+	from := min((n-1)*size, len(all))
+	return all[from:min(from+size, len(all))], nil
+}
+
+// render turns the engine's values into their JSON shapes; never nil, so that
+// nothing is an empty list.
+func render[T, S any](all []T, shape func(T) S) []S {
+	out := make([]S, len(all))
+	for i, v := range all {
+		out[i] = shape(v)
+	}
+	return out
+}
+
+// matchStar matches "*" against any run of characters, slashes too.
+func matchStar(pattern, s string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == s
+	}
+	rest, ok := strings.CutPrefix(s, parts[0])
+	if !ok {
+		return false
+	}
+	for _, part := range parts[1 : len(parts)-1] {
+		at := strings.Index(rest, part)
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+len(part):]
+	}
+	return strings.HasSuffix(rest, parts[len(parts)-1])
+}

@@ -1,0 +1,278 @@
+package restapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// A Pipeline is a pipeline's JSON shape. Inside of a build, the fields at the
+// end are left out.
+type Pipeline struct {
+	ID                   string    `json:"id"`
+	GraphQLID            string    `json:"graphql_id"`
+	URL                  string    `json:"url"`
+	WebURL               string    `json:"web_url"`
+	Name                 string    `json:"name"`
+	Slug                 string    `json:"slug"`
+	Description          *string   `json:"description"`
+	Repository           string    `json:"repository"`
+	DefaultBranch        string    `json:"default_branch"`
+	ClusterID            string    `json:"cluster_id"`
+	ClusterURL           string    `json:"cluster_url"`
+	Provider             Provider  `json:"provider"`
+	BranchConfiguration  *string   `json:"branch_configuration"` // always null
+	SkipQueued           bool      `json:"skip_queued_branch_builds"`
+	SkipQueuedFilter     *string   `json:"skip_queued_branch_builds_filter"`
+	CancelRunning        bool      `json:"cancel_running_branch_builds"`
+	CancelRunningFilter  *string   `json:"cancel_running_branch_builds_filter"`
+	AllowRebuilds        bool      `json:"allow_rebuilds"` // always true
+	DefaultTimeout       *int      `json:"default_command_step_timeout"`
+	MaximumTimeout       *int      `json:"maximum_command_step_timeout"`
+	Visibility           string    `json:"visibility"`
+	Tags                 []string  `json:"tags"`
+	BuildsURL            string    `json:"builds_url"`
+	BadgeURL             string    `json:"badge_url"`
+	CreatedAt            Timestamp `json:"created_at"`
+	CreatedBy            *Person   `json:"created_by"`  // always null
+	ArchivedAt           Timestamp `json:"archived_at"` // always null
+	PipelineTemplateUUID *string   `json:"pipeline_template_uuid"`
+	*PipelineDetails
+}
+
+// PipelineDetails are the fields of a pipeline that a build's does not have.
+type PipelineDetails struct {
+	Env             map[string]string `json:"env"`
+	Configuration   string            `json:"configuration"` // YAML
+	Steps           []struct{}        `json:"steps"`         // always empty: the configuration says it
+	ScheduledBuilds int               `json:"scheduled_builds_count"`
+	RunningBuilds   int               `json:"running_builds_count"`
+	ScheduledJobs   int               `json:"scheduled_jobs_count"`
+	RunningJobs     int               `json:"running_jobs_count"`
+	WaitingJobs     int               `json:"waiting_jobs_count"`
+}
+
+// A Provider is where a pipeline's repository lies. Settings must be there:
+// go-buildkite cannot decode a pipeline without it.
+type Provider struct {
+	ID         string   `json:"id"`
+	WebhookURL *string  `json:"webhook_url"`
+	Settings   struct{} `json:"settings"`
+}
+
+// pipelineSettings are kept for those who read them back; nothing else of the
+// stand-in does.
+type pipelineSettings struct {
+	visibility string // "private" when empty
+	tags       []string
+}
+
+// Pipeline is the shape of a pipeline inside of a build.
+func (s *Shapes) Pipeline(p engine.Pipeline) *Pipeline {
+	url := s.pipelineURL(p.Slug)
+	provider := "git"
+	if strings.Contains(p.Repository, "github.com") {
+		provider = "github"
+	}
+	return &Pipeline{
+		ID: p.ID, GraphQLID: graphQLID("Pipeline", p.ID), URL: url,
+		WebURL: s.base + "/" + s.engine.Organization() + "/" + p.Slug,
+		Name:   p.Name, Slug: p.Slug, Description: orNull(p.Description), Repository: p.Repository,
+		DefaultBranch: p.DefaultBranch, ClusterID: engine.ClusterID, ClusterURL: s.clusterURL(),
+		Provider: Provider{ID: provider}, AllowRebuilds: true, Visibility: "private", Tags: []string{},
+		BuildsURL: url + "/builds", BadgeURL: s.base + "/badge/" + p.ID + ".svg", CreatedAt: s.at(p.CreatedAt),
+	}
+}
+
+// pipelineOf looks a pipeline up by its slug; nil when it is gone.
+func (s *Shapes) pipelineOf(slug string) *Pipeline {
+	shape, ok := s.pipelines[slug]
+	if !ok {
+		if p, err := s.engine.Pipeline(slug); err == nil {
+			shape = s.Pipeline(p)
+		}
+		s.pipelines[slug] = shape
+	}
+	return shape
+}
+
+// details is the full shape of a pipeline.
+func (c *call) details(p engine.Pipeline) *Pipeline {
+	out := c.shapes.Pipeline(p)
+	c.mu.Lock()
+	kept := c.settings[p.ID]
+	c.mu.Unlock()
+	out.Visibility = cmp.Or(kept.visibility, out.Visibility)
+	out.Tags = append(out.Tags, kept.tags...)
+	d := &PipelineDetails{Env: notNil(p.Env), Configuration: p.Configuration, Steps: []struct{}{}}
+	unfinished := []engine.BuildState{engine.BuildScheduled, engine.BuildRunning, engine.BuildFailing, engine.BuildCanceling}
+	for _, b := range c.engine.Builds(engine.BuildFilter{Pipeline: p.Slug, States: unfinished}) {
+		if b.State == engine.BuildScheduled {
+			d.ScheduledBuilds++
+		} else {
+			d.RunningBuilds++
+		}
+		for i := range b.Jobs {
+			switch state := b.Jobs[i].State; {
+			case state == engine.JobScheduled || state == engine.JobLimited:
+				d.ScheduledJobs++
+			case state.Held():
+				d.RunningJobs++
+			case state == engine.JobWaiting:
+				d.WaitingJobs++
+			}
+		}
+	}
+	out.PipelineDetails = d
+	return out
+}
+
+func (c *call) listPipelines() error {
+	q := c.r.URL.Query()
+	name, repository := strings.ToLower(q.Get("name")), q.Get("repository")
+	pipelines := slices.DeleteFunc(c.engine.Pipelines(), func(p engine.Pipeline) bool {
+		return !strings.Contains(strings.ToLower(p.Name), name) || !strings.Contains(p.Repository, repository)
+	})
+	pipelines, err := page(c, pipelines)
+	if err != nil {
+		return err
+	}
+	return c.ok(render(pipelines, c.details))
+}
+
+func (c *call) getPipeline() error {
+	p, err := c.engine.Pipeline(c.r.PathValue("pipeline"))
+	if err != nil {
+		return err
+	}
+	return c.ok(c.details(p))
+}
+
+func (c *call) createPipeline() error {
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	var p engine.Pipeline
+	p.Name, p.Repository, p.Configuration = required(f, "name"), required(f, "repository"), required(f, "configuration")
+	p.Slug, _ = take[string](f, "slug")
+	p.Env = stringMap(f, "env")
+	change, settings := readPipeline(f)
+	if err := c.check(f); err != nil {
+		return err
+	}
+	change(&p)
+	if p, err = c.engine.CreatePipeline(p); err != nil {
+		return err
+	}
+	c.keep(p.ID, settings)
+	c.answer(http.StatusCreated, c.details(p))
+	return nil
+}
+
+// updatePipeline changes the fields that are given.
+func (c *call) updatePipeline() error {
+	slug := c.r.PathValue("pipeline")
+	if _, err := c.engine.Pipeline(slug); err != nil {
+		return err
+	}
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	name, named := take[string](f, "name")
+	repository, moved := take[string](f, "repository")
+	configuration, configured := take[string](f, "configuration")
+	_, hasEnv := f.left["env"]
+	env := stringMap(f, "env")
+	change, settings := readPipeline(f)
+	if err := c.check(f); err != nil {
+		return err
+	}
+	p, err := c.engine.UpdatePipeline(slug, func(p *engine.Pipeline) {
+		setIf(named, &p.Name, name)
+		setIf(moved, &p.Repository, repository)
+		setIf(configured, &p.Configuration, configuration)
+		setIf(hasEnv, &p.Env, env)
+		change(p)
+	})
+	if err != nil {
+		return err
+	}
+	c.keep(p.ID, settings)
+	return c.ok(c.details(p))
+}
+
+func setIf[T any](given bool, at *T, value T) {
+	if given {
+		*at = value
+	}
+}
+
+// readPipeline takes what creating and updating share. A setting that would
+// change how builds behave, and that the engine does not know, is refused.
+// Teams, provider settings and filters of settings that are off say nothing
+// here and are dropped.
+func readPipeline(f *form) (change func(*engine.Pipeline), settings func(*pipelineSettings)) {
+	branch, hasBranch := take[string](f, "default_branch")
+	description, hasDescription := take[string](f, "description")
+	visibility, hasVisibility := take[string](f, "visibility")
+	tags, hasTags := take[[]string](f, "tags")
+	if cluster, given := take[string](f, "cluster_id"); given && cluster != engine.ClusterID {
+		f.refuse("cluster_id", "invalid")
+	}
+	if hasVisibility && visibility != "private" && visibility != "public" {
+		f.refuse("visibility", "invalid")
+	}
+	refuseUnlike(f, false, "skip_queued_branch_builds", "cancel_running_branch_builds")
+	refuseUnlike(f, true, "allow_rebuilds")
+	refuseUnlike(f, "", "branch_configuration", "pipeline_template_uuid")
+	refuseUnlike(f, 0, "default_command_step_timeout", "maximum_command_step_timeout")
+	for _, name := range []string{"teams", "team_uuids", "provider_settings", "skip_queued_branch_builds_filter", "cancel_running_branch_builds_filter", "emoji", "color"} {
+		take[json.RawMessage](f, name)
+	}
+	change = func(p *engine.Pipeline) {
+		setIf(hasBranch, &p.DefaultBranch, branch)
+		setIf(hasDescription, &p.Description, description)
+	}
+	settings = func(s *pipelineSettings) {
+		setIf(hasVisibility, &s.visibility, visibility)
+		setIf(hasTags, &s.tags, tags)
+	}
+	return change, settings
+}
+
+// refuseUnlike takes fields that may only have one value here.
+func refuseUnlike[T comparable](f *form, want T, names ...string) {
+	for _, name := range names {
+		if got, given := take[T](f, name); given && got != want {
+			f.refuse(name, "not_implemented")
+		}
+	}
+}
+
+func (c *call) keep(id string, change func(*pipelineSettings)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.settings[id]
+	change(&s)
+	c.settings[id] = s
+}
+
+func (c *call) deletePipeline() error {
+	p, err := c.engine.Pipeline(c.r.PathValue("pipeline"))
+	if err != nil {
+		return err
+	}
+	if err := c.engine.DeletePipeline(p.Slug); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	delete(c.settings, p.ID)
+	c.mu.Unlock()
+	return c.noContent()
+}
