@@ -5,9 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
 	"sync"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/gpu-mode/kbgen/local/engine"
 )
@@ -18,12 +21,19 @@ type follow struct {
 	one  bool // one build only: lines do not name it
 }
 
+// terminal reports whether w is one that shows colours.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 // A follower prints builds as they go by, one line at a time.
 type follower struct {
 	engine *engine.Engine
 	out    io.Writer
 	sub    *engine.Subscription
 	show   follow
+	plain  bool // no colours
 
 	mu   sync.Mutex
 	jobs map[string]*tail
@@ -39,7 +49,7 @@ type tail struct {
 
 // newFollower subscribes at once, so that nothing from now on is missed.
 func newFollower(e *engine.Engine, out io.Writer, show follow) *follower {
-	f := &follower{engine: e, out: out, sub: e.Subscribe(), show: show, jobs: map[string]*tail{}}
+	f := &follower{engine: e, out: out, sub: e.Subscribe(), show: show, plain: !terminal(out), jobs: map[string]*tail{}}
 	f.idle = sync.NewCond(&f.mu)
 	return f
 }
@@ -181,12 +191,16 @@ func (f *follower) log(ev engine.Event, last bool) {
 // reach a terminal or a file from a job: anything but colours and tabs.
 var (
 	stamp   = regexp.MustCompile(`\x1b_bk;t=[0-9]+\x07`)
+	color   = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 	control = regexp.MustCompile(`\x1b\[[0-9;]*[A-Zac-ln-z]|\x1b[^\[]|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]`)
 )
 
 func (f *follower) logLine(ev engine.Event, line []byte) {
 	line = stamp.ReplaceAll(bytes.TrimRight(line, "\r"), nil)
 	line = control.ReplaceAll(line, nil)
+	if f.plain {
+		line = color.ReplaceAll(line, nil)
+	}
 	f.line("%s %s", f.name(ev), line)
 }
 

@@ -41,6 +41,9 @@ func (e *Engine) SetArtifactState(jobID, id string, state ArtifactState) error {
 	if state != ArtifactFinished && state != ArtifactError {
 		return refuse(Invalid, "Artifact state %q is not known", string(state))
 	}
+	if a.State != ArtifactNew && a.State != state {
+		return refuse(Invalid, "Artifact is %s already", a.State)
+	}
 	a.State = state
 	e.publish(EventBuildArtifact, e.jobs[jobID].build, e.jobs[jobID], nil)
 	return nil

@@ -122,7 +122,7 @@ type build struct {
 	root     *scope           // steps in order
 	keys     map[string]*node // every step key of the build
 	jobs     []*job           // in creation order
-	uploads  map[string]error // by uuid, so that a repeated upload is applied once
+	uploads  map[string]error // by job and uuid, so that a repeated upload is applied once
 
 	commit    string // resolved by the first checkout, from its meta-data
 	canceling bool

@@ -32,7 +32,7 @@ func (e *Engine) sweep() {
 	acted := false
 	for _, a := range e.agents {
 		switch {
-		case a.State != AgentConnected && a.State != AgentStopping:
+		case a.State != AgentConnected && a.State != AgentStopping && a.State != AgentNeverConnected:
 		case a.stream == nil && now.Sub(a.LastSeen) > e.opts.LostAfter:
 			e.lose(a)
 			acted = true

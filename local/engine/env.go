@@ -50,7 +50,7 @@ func (e *Engine) buildEnv(b *build) map[string]string {
 	env := map[string]string{
 		"CI": "true", "BUILDKITE": "true",
 		"BUILDKITE_ORGANIZATION_SLUG":       e.opts.Organization,
-		"BUILDKITE_ORGANIZATION_ID":         organizationID,
+		"BUILDKITE_ORGANIZATION_ID":         OrganizationID,
 		"BUILDKITE_CLUSTER_ID":              ClusterID,
 		"BUILDKITE_CLUSTER_NAME":            ClusterName,
 		"BUILDKITE_COMPUTE_TYPE":            "self-hosted",
@@ -159,7 +159,7 @@ func orElse(s, fallback string) string {
 
 // The only cluster and organization.
 const (
-	organizationID = "0190c0de-0000-4000-8000-000000000001"
+	OrganizationID = "0190c0de-0000-4000-8000-000000000001"
 	ClusterID      = "0190c0de-0000-4000-8000-000000000002"
 	ClusterName    = "Default cluster"
 )
@@ -207,11 +207,17 @@ func (e *Engine) conditionVars(b *build) condition.Vars {
 		"build.pull_request.labels":      b.PullRequestLabels,
 		"build.pull_request.draft":       nil,
 
+		"build.author.teams":                 []string{},
+		"build.creator.teams":                []string{},
+		"build.pull_request.repository.fork": nil,
+		"build.merge_queue.base_branch":      nil,
+		"build.merge_queue.base_commit":      nil,
+
 		"pipeline.id":             b.pipeline.ID,
 		"pipeline.slug":           b.pipeline.Slug,
 		"pipeline.default_branch": b.pipeline.DefaultBranch,
 		"pipeline.repository":     b.pipeline.Repository,
-		"organization.id":         organizationID,
+		"organization.id":         OrganizationID,
 		"organization.slug":       e.opts.Organization,
 	}
 	if b.PullRequestID != 0 {
@@ -220,5 +226,6 @@ func (e *Engine) conditionVars(b *build) condition.Vars {
 	}
 	env := cloneMap(b.pipeline.Env)
 	maps.Copy(env, b.Env)
+	maps.Copy(env, e.buildEnv(b))
 	return condition.Vars{Values: values, Env: env}
 }

@@ -164,11 +164,19 @@ func (e *Engine) StepAttribute(buildID, step, attribute string) (string, error) 
 	case "state":
 		return n.stateName(), nil
 	case "priority":
-		return strconv.Itoa(n.def.Priority), nil
+		return strconv.Itoa(n.last().Priority), nil
 	case "agents":
-		return strings.Join(n.def.Agents, "\n"), nil
+		return strings.Join(n.last().Rules, "\n"), nil
 	}
 	return "", refuse(Invalid, "step attribute %q is not supported by kblocal, want agents, command, id, key, label, outcome, priority, state or type", attribute)
+}
+
+// last is the step's newest job; a group has an empty one.
+func (n *node) last() *job {
+	if len(n.jobs) == 0 {
+		return &job{}
+	}
+	return n.jobs[len(n.jobs)-1]
 }
 
 // stateName is the step's state as `step get state` says it.

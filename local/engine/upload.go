@@ -17,11 +17,12 @@ func (e *Engine) Upload(jobID, uuid string, pipeline []byte, replace bool) error
 		return err
 	}
 	b := j.build
-	if before, done := b.uploads[uuid]; done && uuid != "" {
+	id := j.ID + "/" + uuid
+	if before, done := b.uploads[id]; done && uuid != "" {
 		return before
 	}
 	err = e.upload(j, pipeline, replace)
-	b.uploads[uuid] = err
+	b.uploads[id] = err
 	return err
 }
 
