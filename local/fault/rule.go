@@ -1,0 +1,110 @@
+// Package fault spoils HTTP answers on demand, so that tests and people can
+// see what clients make of slow, wrong, cut, doubled and missing ones. It
+// wraps any handler and knows nothing of what that serves.
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// A Rule says what to do to which requests. It has at most one of the actions
+// Status or Body, Drop, DropAfter, Cut, RateLimit and Duplicate; Latency goes
+// with any of them or stands alone.
+type Rule struct {
+	Method string // "POST"; empty is any
+	Path   string // "*" stands for any run of characters, slashes too
+
+	After int // matching requests that are left alone first
+	Count int // requests acted on after those; 0: all
+
+	Latency time.Duration // before anything else; at most [MaxLatency]
+
+	Status int    // answered instead of the handler; 200 with a Body alone
+	Body   string // a JSON message when empty; HTML when it begins with "<"
+
+	Drop      bool // the connection is closed without an answer
+	DropAfter bool // the handler runs, then the connection is closed without an answer
+	Cut       int  // bytes of the body that are sent before the connection is closed; 0: off
+	RateLimit *RateLimit
+	Duplicate bool // the handler runs twice; the second answer is sent
+}
+
+// A RateLimit is answered as 429 in the form of Buildkite's REST API.
+type RateLimit struct {
+	Scope string // "rest" or "rest_user"
+	Reset int    // seconds
+}
+
+// MaxLatency bounds what a rule may wait.
+const MaxLatency = 10 * time.Minute
+
+// ErrRule is in every error about a rule that cannot be used.
+var ErrRule = errors.New("fault rule")
+
+// Validate returns what is wrong with the rule; it wraps [ErrRule].
+func (r Rule) Validate() error {
+	var actions []string
+	for name, on := range map[string]bool{
+		"status": r.Status != 0 || r.Body != "", "drop": r.Drop, "drop_after": r.DropAfter,
+		"cut": r.Cut != 0, "rate_limit": r.RateLimit != nil, "duplicate": r.Duplicate,
+	} {
+		if on {
+			actions = append(actions, name)
+		}
+	}
+	wrong := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrRule, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case !strings.HasPrefix(r.Path, "/") && !strings.HasPrefix(r.Path, "*"):
+		return wrong("path: got %q, want one that begins with / or *", r.Path)
+	case strings.ContainsAny(r.Path, " \t\n\""):
+		return wrong("path: got %q, want it without spaces and quotes", r.Path)
+	case r.Method != strings.ToUpper(r.Method):
+		return wrong("method: got %q, want capitals", r.Method)
+	case r.After < 0 || r.Count < 0 || r.Cut < 0:
+		return wrong("after, count and cut: got %d, %d and %d, want at least 0", r.After, r.Count, r.Cut)
+	case r.Latency < 0 || r.Latency > MaxLatency:
+		return wrong("latency: got %v, want 0 to %v", r.Latency, MaxLatency)
+	case r.Status != 0 && (r.Status < 200 || r.Status > 599):
+		return wrong("status: got %d, want 200 to 599", r.Status)
+	case r.RateLimit != nil && r.RateLimit.Scope != "rest" && r.RateLimit.Scope != "rest_user":
+		return wrong("rate_limit: got scope %q, want rest or rest_user", r.RateLimit.Scope)
+	case r.RateLimit != nil && r.RateLimit.Reset < 0:
+		return wrong("rate_limit: got a reset of %d seconds, want at least 0", r.RateLimit.Reset)
+	case len(actions) > 1:
+		return wrong("got %d actions, want one of status or body, drop, drop_after, cut, rate_limit, duplicate", len(actions))
+	case len(actions) == 0 && r.Latency == 0:
+		return wrong("it does nothing: want latency, status, body, drop, drop_after, cut, rate_limit or duplicate")
+	}
+	return nil
+}
+
+// matches reports whether the rule is about the request.
+func (r *Rule) matches(req *http.Request) bool {
+	return (r.Method == "" || r.Method == req.Method) && matchStar(r.Path, req.URL.Path)
+}
+
+// matchStar matches "*" against any run of characters.
+func matchStar(pattern, s string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == s
+	}
+	rest, ok := strings.CutPrefix(s, parts[0])
+	if !ok {
+		return false
+	}
+	for _, part := range parts[1 : len(parts)-1] {
+		at := strings.Index(rest, part)
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+len(part):]
+	}
+	return strings.HasSuffix(rest, parts[len(parts)-1])
+}
