@@ -1,0 +1,319 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// buildPage is one build.
+type buildPage struct {
+	Number      int
+	Path        string
+	Pipeline    link
+	Heading     string // first line of the message
+	Message     string // the other lines
+	State       state
+	Reason      string // why it was canceled
+	Facts       []fact
+	EnvNames    []string // names only: payloads and seeds are values
+	MetaData    []fact
+	Annotations []annotation
+	Sections    []section
+	JobCount    int
+	Artifacts   []artifactRow
+
+	CanCancel  bool
+	CanRebuild bool
+	Retryable  int // failed jobs that a button would retry
+}
+
+// A fact is a name with its value: a text, a time, a span or a link.
+type fact struct {
+	Name string
+	Text string
+	Time moment
+	Span span
+	Path string // makes Text a link
+}
+
+type annotation struct {
+	Context string
+	Style   string // "info", "success", "warning", "error" or ""
+	Body    template.HTML
+	Updated moment
+}
+
+// A section is a run of jobs that share a group, or that have none.
+type section struct {
+	Group string // label; empty: none
+	Rows  []jobRow
+}
+
+type jobRow struct {
+	Waiter bool // a divider, of which State and Note count only
+
+	ID, Path   string
+	Label      string
+	Note       string // what else is to be said: attempt, reason
+	Superseded bool   // replaced by a retry
+	State      state
+	Duration   span
+	Wait       span // from ready to started
+	Agent      string
+	Exit       string
+	RetryPath  string // empty: it cannot be retried
+}
+
+type artifactRow struct {
+	Path   string
+	URL    string // empty: nothing to fetch
+	Size   string
+	State  state
+	Job    link
+	SHA256 string
+}
+
+func (p *pages) build(r *http.Request) (*frame, error) {
+	b, err := p.findBuild(r)
+	if err != nil {
+		return nil, err
+	}
+	artifacts, err := p.engine.BuildArtifacts(b.ID, false)
+	if err != nil {
+		return nil, err
+	}
+	path := p.buildPath(b.Pipeline, b.Number)
+	c := &buildPage{
+		Number:      b.Number,
+		Path:        path,
+		Pipeline:    link{b.Pipeline, p.pipelinePath(b.Pipeline)},
+		Heading:     cmp.Or(firstLine(b.Message, 200), fmt.Sprintf("Build %d", b.Number)),
+		State:       buildState(b.State),
+		Reason:      b.CancelReason,
+		Facts:       p.buildFacts(&b),
+		EnvNames:    slices.Sorted(maps.Keys(b.Env)),
+		MetaData:    metaData(b.MetaData),
+		Annotations: p.annotations(b.Annotations),
+		Sections:    p.sections(&b),
+		JobCount:    countScripts(b.Jobs),
+		Artifacts:   p.artifactRows(artifacts, &b),
+		CanCancel:   !b.State.Terminal() && b.State != engine.BuildCanceling,
+		CanRebuild:  b.State.Terminal(),
+		Retryable:   countFailed(&b),
+	}
+	if _, more, ok := strings.Cut(strings.TrimSpace(b.Message), "\n"); ok {
+		c.Message = shorten(strings.TrimSpace(more), 4000)
+	}
+	return &frame{
+		Page:    "build",
+		Title:   fmt.Sprintf("%s: %s #%d", c.State.Text, b.Pipeline, b.Number),
+		Events:  path + "/events",
+		Refresh: !b.State.Terminal(),
+		Crumbs:  []link{c.Pipeline, {fmt.Sprintf("#%d", b.Number), ""}},
+		Content: c,
+	}, nil
+}
+
+func (p *pages) buildFacts(b *engine.Build) []fact {
+	facts := []fact{
+		{Name: "Duration", Span: between(b.StartedAt, b.FinishedAt, p.engine.Now())},
+		{Name: "Created", Time: p.moment(b.CreatedAt)},
+		{Name: "Started", Time: p.moment(b.StartedAt)},
+		{Name: "Finished", Time: p.moment(b.FinishedAt)},
+		{Name: "Commit", Text: shorten(b.Commit, 100)},
+		{Name: "Branch", Text: shorten(b.Branch, 100)},
+		{Name: "Tag", Text: shorten(b.Tag, 100)},
+		{Name: "Source", Text: b.Source},
+		{Name: "Creator", Text: shorten(cmp.Or(b.Creator.Name, b.Creator.Email), 100)},
+	}
+	if from := b.RebuiltFrom; from != nil {
+		facts = append(facts, fact{Name: "Rebuilt from", Text: fmt.Sprintf("#%d", from.Number), Path: p.buildPath(b.Pipeline, from.Number)})
+	}
+	return slices.DeleteFunc(facts, fact.empty)
+}
+
+func (f fact) empty() bool { return f.Text == "" && f.Time.Text == "" && f.Span.Text == "" }
+
+func metaData(items map[string]string) []fact {
+	var out []fact
+	for _, key := range slices.Sorted(maps.Keys(items)) {
+		out = append(out, fact{Name: key, Text: shorten(items[key], 1000)})
+	}
+	return out
+}
+
+// annotations renders a build's annotations, the most important first.
+func (p *pages) annotations(all []engine.Annotation) []annotation {
+	ordered := slices.Clone(all)
+	slices.SortStableFunc(ordered, func(a, b engine.Annotation) int { return cmp.Compare(b.Priority, a.Priority) })
+	var out []annotation
+	for _, a := range ordered {
+		out = append(out, annotation{Context: a.Context, Style: a.Style, Body: renderAnnotation(a.Body), Updated: p.moment(a.UpdatedAt)})
+	}
+	return out
+}
+
+// sections parts a build's jobs by group, in the order of their steps.
+func (p *pages) sections(b *engine.Build) []section {
+	var out []section
+	last := "none yet"
+	for i := range b.Jobs {
+		j := &b.Jobs[i]
+		if j.GroupID != last {
+			out = append(out, section{Group: shorten(j.GroupLabel, 200)})
+			last = j.GroupID
+		}
+		rows := &out[len(out)-1].Rows
+		*rows = append(*rows, p.jobRow(j, b))
+	}
+	return out
+}
+
+func (p *pages) jobRow(j *engine.Job, b *engine.Build) jobRow {
+	row := jobRow{
+		ID:         j.ID,
+		Waiter:     j.Type == engine.TypeWaiter,
+		Label:      jobLabel(j, b),
+		Note:       jobNote(j),
+		Superseded: j.RetriedIn != "",
+		State:      jobState(j),
+	}
+	if row.Waiter {
+		return row
+	}
+	now := p.engine.Now()
+	row.Path = p.jobPath(j)
+	row.Duration = between(j.StartedAt, j.FinishedAt, now)
+	row.Wait = waited(j, now)
+	row.Agent = shorten(j.AgentName, 100)
+	row.Exit = exitText(j)
+	if canRetry(j, b) {
+		row.RetryPath = row.Path + "/retry"
+	}
+	return row
+}
+
+// jobLabel names a job: by its label, else its key, else the beginning of its
+// command. A stored command may have the build's env filled in, so its values
+// are taken out again.
+func jobLabel(j *engine.Job, b *engine.Build) string {
+	label := cmp.Or(j.Label, j.StepKey)
+	if label == "" && j.Step != nil {
+		label = firstLine(withoutValues(j.Step.Command, b.Env), 80)
+	}
+	label = cmp.Or(shorten(label, 200), "step without a name")
+	if j.ParallelTotal > 0 {
+		label += fmt.Sprintf(" %d/%d", j.ParallelIndex+1, j.ParallelTotal)
+	}
+	return label
+}
+
+// withoutValues blanks the values of env in a text; a value of one or two
+// characters is no secret.
+func withoutValues(s string, env map[string]string) string {
+	for _, value := range env {
+		if len(value) > 2 {
+			s = strings.ReplaceAll(s, value, "…")
+		}
+	}
+	return s
+}
+
+func jobNote(j *engine.Job) string {
+	var notes []string
+	if j.RetriesCount > 0 {
+		notes = append(notes, fmt.Sprintf("attempt %d, %s retry", j.RetriesCount+1, j.RetryType))
+	}
+	if j.RetriedIn != "" {
+		notes = append(notes, "retried")
+	}
+	if j.BrokenReason != "" {
+		notes = append(notes, shorten(j.BrokenReason, 300))
+	}
+	if j.ChunksLost > 0 {
+		notes = append(notes, fmt.Sprintf("%d log chunks lost", j.ChunksLost))
+	}
+	return strings.Join(notes, " · ")
+}
+
+// exitText says how a job's process ended, "" while it has not.
+func exitText(j *engine.Job) string {
+	if j.ExitStatus == nil {
+		return ""
+	}
+	parts := []string{fmt.Sprintf("exit %d", *j.ExitStatus)}
+	for _, part := range []string{j.Signal, j.SignalReason} {
+		if part != "" {
+			parts = append(parts, shorten(part, 60))
+		}
+	}
+	return strings.Join(parts, " · ")
+}
+
+func countScripts(jobs []engine.Job) int {
+	n := 0
+	for i := range jobs {
+		if jobs[i].Type == engine.TypeScript && jobs[i].RetriedIn == "" {
+			n++
+		}
+	}
+	return n
+}
+
+func countFailed(b *engine.Build) int {
+	n := 0
+	for i := range b.Jobs {
+		j := &b.Jobs[i]
+		if (j.State == engine.JobFailed || j.State == engine.JobTimedOut) && canRetry(j, b) {
+			n++
+		}
+	}
+	return n
+}
+
+// canRetry foresees whether the engine would retry the job by hand.
+func canRetry(j *engine.Job, b *engine.Build) bool {
+	if j.Type != engine.TypeScript || j.RetriedIn != "" || j.Step == nil || j.Step.Retry.ManualDenied ||
+		b.State == engine.BuildCanceling || b.State == engine.BuildCanceled {
+		return false
+	}
+	switch j.State {
+	case engine.JobFailed, engine.JobTimedOut, engine.JobCanceled:
+		return true
+	case engine.JobPassed:
+		return j.Step.Retry.PermitOnPassed
+	}
+	return false
+}
+
+func (p *pages) artifactRows(artifacts []engine.Artifact, b *engine.Build) []artifactRow {
+	var out []artifactRow
+	for _, a := range artifacts {
+		row := artifactRow{Path: shorten(a.Path, 500), Size: size(a.Size), SHA256: a.SHA256}
+		switch a.State {
+		case engine.ArtifactFinished:
+			row.State = newState(string(a.State), "good", "tick")
+			if p.opts.Blob != nil {
+				row.URL = p.opts.Blob.DownloadURL(a.ID)
+			}
+		case engine.ArtifactNew:
+			row.State = newState("uploading", "busy", "dot")
+		default:
+			row.State = newState(string(a.State), "bad", "cross")
+		}
+		for i := range b.Jobs {
+			if j := &b.Jobs[i]; j.ID == a.JobID {
+				row.Job = link{jobLabel(j, b), p.jobPath(j)}
+			}
+		}
+		out = append(out, row)
+	}
+	return out
+}

@@ -1,0 +1,67 @@
+package page
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// policy lets a page load its own styles, script and events and nothing else.
+// Logs may carry inline images, which are data URLs.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; " +
+	"img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// guard keeps other origins out. The pages have no login, so that a browser on
+// this machine is all an attacker needs: a foreign name that resolves to
+// 127.0.0.1 (DNS rebinding) is refused for every method, and a POST has to
+// prove that it comes from one of these pages.
+func guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms would send "Origin: null"
+		h.Set("Cache-Control", "no-store")
+		switch {
+		case !isLoopback(r.Host):
+			http.Error(w, "these pages answer on localhost, 127.0.0.1 and [::1] only", http.StatusForbidden)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead && !sameOrigin(r):
+			http.Error(w, "this request does not come from one of these pages", http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isLoopback reports whether a Host header names this machine by an address
+// that no name server can hand out.
+func isLoopback(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// sameOrigin reports whether the browser vouches that a page of this origin
+// sent the request. Without either header nobody does.
+func sameOrigin(r *http.Request) bool {
+	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
+	if site != "" && site != "same-origin" || site == "" && origin == "" {
+		return false
+	}
+	if origin == "" {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host == r.Host
+}

@@ -1,0 +1,247 @@
+// Package page serves the stand-in's web pages: the list of builds, one build,
+// one job with its log. Pages are rendered on the server and work without
+// JavaScript; with it they follow the engine's events.
+//
+// It knows no token and shows no value of a build's env: payloads and seeds
+// live there. Everything that jobs wrote (labels, annotations, logs, names of
+// files) is foreign text here.
+package page
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+//go:embed assets
+var assetFiles embed.FS
+
+// Options configure the pages. Every field may be left out.
+type Options struct {
+	// Blob knows where an artifact's bytes are served; without it artifacts
+	// are listed but not linked.
+	Blob interface{ DownloadURL(id string) string }
+
+	Version  string         // of the stand-in, for the foot of the page
+	Location *time.Location // of the times shown, time.Local
+	Logger   *slog.Logger   // for pages that could not be rendered; nil: none
+}
+
+// pages holds what the handlers share.
+type pages struct {
+	engine    *engine.Engine
+	opts      Options
+	templates map[string]*template.Template // by name of the page
+}
+
+// New returns the handler of the pages. It answers on loopback names only and
+// takes a POST from its own pages only, see [guard].
+//
+// Streams of events last until the client leaves or the request's context
+// ends: a server that is to stop cancels its base context or closes its
+// connections.
+func New(e *engine.Engine, opts Options) http.Handler {
+	if opts.Location == nil {
+		opts.Location = time.Local
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &pages{engine: e, opts: opts, templates: map[string]*template.Template{}}
+	for _, name := range []string{"index", "build", "job", "error"} {
+		p.templates[name] = template.Must(template.ParseFS(templateFiles, "templates/frame.html", "templates/"+name+".html"))
+	}
+	return guard(p.routes())
+}
+
+func (p *pages) routes() http.Handler {
+	const build = "/{org}/{pipeline}/builds/{number}"
+	const job = build + "/jobs/{job}"
+	mux := http.NewServeMux()
+	for pattern, show := range map[string]func(*http.Request) (*frame, error){
+		"GET /{$}":                         p.index,
+		"GET /{org}/{pipeline}":            p.index,
+		"GET /{org}/{pipeline}/{$}":        p.index,
+		"GET /{org}/{pipeline}/builds":     p.index,
+		"GET " + build:                     p.build,
+		"GET " + job:                       p.job,
+		"GET /":                            p.nothing,
+		"GET /{org}/{pipeline}/builds/{$}": p.index,
+	} {
+		mux.HandleFunc(pattern, p.show(show))
+	}
+	mux.HandleFunc("GET /events", p.indexEvents)
+	mux.HandleFunc("GET "+build+"/events", p.buildEvents)
+	mux.HandleFunc("GET "+job+"/events", p.jobEvents)
+	mux.HandleFunc("GET "+job+"/log.txt", p.rawLog)
+	for pattern, act := range map[string]func(*http.Request) (string, error){
+		"POST " + build + "/cancel":  p.cancelBuild,
+		"POST " + build + "/rebuild": p.rebuild,
+		"POST " + build + "/retry":   p.retryFailed,
+		"POST " + job + "/retry":     p.retryJob,
+	} {
+		mux.HandleFunc(pattern, p.act(act))
+	}
+	mux.HandleFunc("GET /assets/terminal.css", terminalStyle)
+	mux.HandleFunc("GET /assets/{file}", p.asset)
+	return mux
+}
+
+// A frame is one page: what surrounds its content, and the content.
+type frame struct {
+	Page    string // name of the template
+	Title   string
+	Events  string // path of the page's events; empty: it never changes
+	Refresh bool   // something runs: without JavaScript, load again by and by
+	Crumbs  []link
+	Content any
+
+	Version string // the stand-in's, filled in by show
+	Now     int64  // the engine's time, Unix milliseconds, filled in by show
+}
+
+type link struct{ Text, Path string }
+
+// show answers with the page that fn makes.
+func (p *pages) show(fn func(*http.Request) (*frame, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		f, err := fn(r)
+		if err != nil {
+			p.fail(w, r, err)
+			return
+		}
+		p.render(w, r, http.StatusOK, f)
+	}
+}
+
+// act does what fn does and sends the browser to the path it returns.
+func (p *pages) act(fn func(*http.Request) (string, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		to, err := fn(r)
+		if err != nil {
+			p.fail(w, r, err)
+			return
+		}
+		http.Redirect(w, r, to, http.StatusSeeOther)
+	}
+}
+
+// render writes a whole page or, when the template fails, none of it.
+func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, f *frame) {
+	f.Version, f.Now = p.opts.Version, p.engine.Now().UnixMilli()
+	var buf bytes.Buffer
+	if err := p.templates[f.Page].ExecuteTemplate(&buf, "frame", f); err != nil {
+		p.opts.Logger.ErrorContext(r.Context(), "rendering page", "page", f.Page, "error", err)
+		http.Error(w, "the page could not be rendered", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(buf.Bytes()) // the client may have left
+}
+
+// errorPage is the content of a page that says what went wrong.
+type errorPage struct {
+	Status  int
+	Heading string
+	Message string
+}
+
+// fail answers with an error page. Only the engine's refusals are quoted.
+func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
+	page := errorPage{Status: http.StatusInternalServerError, Message: "Something went wrong in the stand-in itself."}
+	var refusal *engine.Error
+	if errors.As(err, &refusal) {
+		page.Status, page.Message = statusOf(refusal.Kind), refusal.Message
+	} else {
+		p.opts.Logger.ErrorContext(r.Context(), "answering", "error", err)
+	}
+	page.Heading = http.StatusText(page.Status)
+	p.render(w, r, page.Status, &frame{Page: "error", Title: page.Heading, Content: page})
+}
+
+func statusOf(kind engine.Kind) int {
+	switch kind {
+	case engine.NotFound:
+		return http.StatusNotFound
+	case engine.Invalid:
+		return http.StatusUnprocessableEntity
+	case engine.BadRequest:
+		return http.StatusBadRequest
+	case engine.Unauthorized:
+		return http.StatusUnauthorized
+	case engine.Locked:
+		return http.StatusLocked
+	}
+	return http.StatusInternalServerError
+}
+
+func notFound(format string, args ...any) error {
+	return &engine.Error{Kind: engine.NotFound, Message: fmt.Sprintf(format, args...)}
+}
+
+func (p *pages) nothing(*http.Request) (*frame, error) {
+	return nil, notFound("There is no such page.")
+}
+
+func (p *pages) asset(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", "no-cache")
+	http.ServeFileFS(w, r, assetFiles, "assets/"+r.PathValue("file"))
+}
+
+// pipelinePath, buildPath and jobPath are where a thing's page lies.
+func (p *pages) pipelinePath(slug string) string {
+	return "/" + p.engine.Organization() + "/" + slug
+}
+
+func (p *pages) buildPath(slug string, number int) string {
+	return p.pipelinePath(slug) + "/builds/" + strconv.Itoa(number)
+}
+
+func (p *pages) jobPath(j *engine.Job) string {
+	return p.buildPath(j.Pipeline, j.Number) + "/jobs/" + j.ID
+}
+
+// findBuild returns the build that the request's path names.
+func (p *pages) findBuild(r *http.Request) (engine.Build, error) {
+	if err := p.checkOrganization(r); err != nil {
+		return engine.Build{}, err
+	}
+	number, err := strconv.Atoi(r.PathValue("number"))
+	if err != nil {
+		return engine.Build{}, notFound("Builds have numbers, %q is none.", r.PathValue("number"))
+	}
+	return p.engine.Build(r.PathValue("pipeline"), number)
+}
+
+// findJob returns the job that the request's path names, and its build.
+func (p *pages) findJob(r *http.Request) (engine.Job, engine.Build, error) {
+	b, err := p.findBuild(r)
+	if err != nil {
+		return engine.Job{}, engine.Build{}, err
+	}
+	for _, j := range b.Jobs {
+		if j.ID == r.PathValue("job") && j.Type == engine.TypeScript {
+			return j, b, nil
+		}
+	}
+	return engine.Job{}, engine.Build{}, notFound("Build %d has no such job.", b.Number)
+}
+
+func (p *pages) checkOrganization(r *http.Request) error {
+	if org := r.PathValue("org"); org != p.engine.Organization() {
+		return notFound("There is no organization %q here, only %q.", org, p.engine.Organization())
+	}
+	return nil
+}

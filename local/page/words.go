@@ -1,0 +1,171 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// A state is a state as the page shows it: in words, with a mark and a colour
+// that only repeat what the words say.
+type state struct {
+	Text string
+	Tone string // class: good, bad, warn, busy, idle, gone
+	Mark string // class of the mark before the words: tick, cross, dot, ring, dash
+}
+
+func newState(name, tone, mark string) state {
+	return state{strings.ReplaceAll(name, "_", " "), tone, mark}
+}
+
+func buildState(s engine.BuildState) state {
+	switch s {
+	case engine.BuildPassed:
+		return newState(string(s), "good", "tick")
+	case engine.BuildFailed:
+		return newState(string(s), "bad", "cross")
+	case engine.BuildFailing:
+		return newState(string(s), "bad", "dot")
+	case engine.BuildRunning:
+		return newState(string(s), "busy", "dot")
+	case engine.BuildCanceling:
+		return newState(string(s), "warn", "dot")
+	case engine.BuildCanceled:
+		return newState(string(s), "warn", "cross")
+	case engine.BuildNotRun:
+		return newState(string(s), "gone", "dash")
+	}
+	return newState(string(s), "idle", "ring")
+}
+
+func jobState(j *engine.Job) state {
+	s := string(j.State)
+	switch j.State {
+	case engine.JobPassed:
+		return newState(s, "good", "tick")
+	case engine.JobFailed, engine.JobTimedOut:
+		if j.SoftFailed {
+			return newState("soft_"+s, "warn", "cross")
+		}
+		return newState(s, "bad", "cross")
+	case engine.JobWaitingFailed:
+		return newState(s, "bad", "dash")
+	case engine.JobCanceled:
+		return newState(s, "warn", "cross")
+	case engine.JobCanceling, engine.JobTimingOut:
+		return newState(s, "warn", "dot")
+	case engine.JobAssigned, engine.JobAccepted, engine.JobRunning:
+		return newState(s, "busy", "dot")
+	case engine.JobSkipped, engine.JobBroken:
+		return newState(s, "gone", "dash")
+	}
+	return newState(s, "idle", "ring")
+}
+
+func agentState(a *engine.Agent) state {
+	s := string(a.State)
+	switch {
+	case a.State == engine.AgentLost:
+		return newState(s, "bad", "cross")
+	case a.State == engine.AgentConnected && a.Paused:
+		return newState("paused", "warn", "dash")
+	case a.State == engine.AgentConnected && a.JobID != "":
+		return newState("busy", "busy", "dot")
+	case a.State == engine.AgentConnected:
+		return newState("idle", "good", "dot")
+	case a.State == engine.AgentStopping:
+		return newState(s, "warn", "dot")
+	}
+	return newState(s, "gone", "ring")
+}
+
+// A span is a stretch of time. One that still runs is counted on in the
+// browser.
+type span struct {
+	Text  string // empty: not begun
+	Since int64  // Unix milliseconds of the beginning while it runs, 0 else
+}
+
+// between is the span from one time to another; zero times have not come yet.
+func between(from, to, now time.Time) span {
+	switch {
+	case from.IsZero():
+		return span{}
+	case to.IsZero():
+		return span{Text: elapsed(now.Sub(from)), Since: from.UnixMilli()}
+	}
+	return span{Text: duration(to.Sub(from))}
+}
+
+// duration spells a finished duration: "1.2 s", "3 m 04 s", "2 h 05 m",
+// "3 d 04 h". It never rounds up.
+func duration(d time.Duration) string {
+	if d = max(d, 0); d < time.Minute {
+		return fmt.Sprintf("%d.%d s", d/time.Second, d%time.Second/(100*time.Millisecond))
+	}
+	return elapsed(d)
+}
+
+// elapsed spells a duration that still grows, in whole seconds.
+func elapsed(d time.Duration) string {
+	s := int64(max(d, 0) / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%d s", s)
+	case s < 60*60:
+		return fmt.Sprintf("%d m %02d s", s/60, s%60)
+	case s < 24*60*60:
+		return fmt.Sprintf("%d h %02d m", s/3600, s/60%60)
+	}
+	return fmt.Sprintf("%d d %02d h", s/86400, s/3600%24)
+}
+
+// A moment is a point in time as the page shows it.
+type moment struct {
+	Text string // "16:04:05" today, "21 Nov 16:04" before; empty: never
+	ISO  string // for the datetime attribute
+	Full string
+}
+
+func (p *pages) moment(t time.Time) moment {
+	if t.IsZero() {
+		return moment{}
+	}
+	local, now := t.In(p.opts.Location), p.engine.Now().In(p.opts.Location)
+	layout := "2 Jan 15:04"
+	if local.YearDay() == now.YearDay() && local.Year() == now.Year() {
+		layout = "15:04:05"
+	}
+	return moment{local.Format(layout), t.UTC().Format(time.RFC3339Nano), local.Format("2006-01-02 15:04:05.000 MST")}
+}
+
+// size spells a number of bytes: "812 B", "1.4 KiB", "20.0 MiB".
+func size(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	f, unit := float64(n)/1024, 0
+	for units := "KMGT"; f >= 1023.95 && unit < len(units)-1; unit++ {
+		f /= 1024
+	}
+	return fmt.Sprintf("%.1f %ciB", f, "KMGT"[unit])
+}
+
+// firstLine is the first line of a text that has any, at most limit runes.
+func firstLine(s string, limit int) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return shorten(strings.TrimSpace(line), limit)
+}
+
+// shorten cuts a text to limit runes and marks the cut.
+func shorten(s string, limit int) string {
+	n := 0
+	for at := range s {
+		if n++; n > limit {
+			return s[:at] + "…"
+		}
+	}
+	return s
+}
