@@ -43,6 +43,8 @@ type Job struct {
 	Agent           struct{ Name string }
 	RetriesCount    int `json:"retries_count"`
 	Retried         bool
+	CreatedAt       *buildkite.Timestamp `json:"created_at"`
+	RunnableAt      *buildkite.Timestamp `json:"runnable_at"`
 	StartedAt       *buildkite.Timestamp `json:"started_at"`
 	FinishedAt      *buildkite.Timestamp `json:"finished_at"`
 }
@@ -82,6 +84,33 @@ func (b *Build) evaluation(queue string) *Job {
 		return live[len(live)-1]
 	}
 	return nil
+}
+
+// times returns when each job did what, the evaluation on queue last.
+func (b *Build) times(queue string) []JobTimes {
+	var out, last []JobTimes
+	evaluation := b.evaluation(queue)
+	for i := range b.Jobs {
+		j := &b.Jobs[i]
+		t := JobTimes{
+			Step: j.StepKey, Created: moment(j.CreatedAt), Runnable: moment(j.RunnableAt),
+			Started: moment(j.StartedAt), Finished: moment(j.FinishedAt),
+		}
+		switch {
+		case j == evaluation:
+			last = []JobTimes{t}
+		case j.Type == "script":
+			out = append(out, t)
+		}
+	}
+	return append(out, last...)
+}
+
+func moment(t *buildkite.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
 }
 
 const (

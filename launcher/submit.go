@@ -61,9 +61,16 @@ type Timeline struct {
 	Listed    time.Time // its artifacts were listed
 	Fetched   time.Time // the result was here and checked
 
-	// Job is how long the evaluation's job took by Buildkite's clock; 0 when
-	// the build was found over through a listing, which does not say.
-	Job time.Duration
+	// Jobs are the build's jobs by Buildkite's clock, in the order of their
+	// steps, the evaluation last; nil when the build was found over through a
+	// listing, which does not say.
+	Jobs []JobTimes
+}
+
+// JobTimes is one job by Buildkite's clock. Zero: did not happen.
+type JobTimes struct {
+	Step                                 string // its key
+	Created, Runnable, Started, Finished time.Time
 }
 
 // A Report is a submission that has a result, whatever it says.

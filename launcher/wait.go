@@ -180,9 +180,7 @@ const lateArtifact = time.Second
 // collect fetches the result of a build that is over.
 func (w *wait) collect(ctx context.Context) (*Report, error) {
 	w.line.Finished = time.Now()
-	if j := w.build.evaluation(w.s.Queue); j != nil && j.StartedAt != nil && j.FinishedAt != nil {
-		w.line.Job = j.FinishedAt.Sub(j.StartedAt.Time)
-	}
+	w.line.Jobs = w.build.times(w.s.Queue)
 	if w.build.State == "skipped" || w.build.State == "not_run" {
 		return nil, w.noResult(ctx)
 	}

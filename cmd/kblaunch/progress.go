@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/term"
@@ -79,30 +78,4 @@ func (p *progress) stop() {
 	if p.out != nil {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}
-}
-
-// printTiming writes where the time went, and what it took to know.
-func printTiming(w io.Writer, l launcher.Timeline, n launcher.Calls) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name string, from, to time.Time, note string) {
-		if !from.IsZero() && !to.IsZero() {
-			fmt.Fprintf(t, "%s\t%.3f s\t%s\n", name, to.Sub(from).Seconds(), note)
-		}
-	}
-	row("create", l.Submitted, l.Created, "")
-	if l.Running.IsZero() {
-		row("wait and run", l.Created, l.Finished, "")
-	} else {
-		row("wait", l.Created, l.Running, "bootstrap and machine")
-		row("run", l.Running, l.Finished, "")
-	}
-	if l.Job > 0 {
-		fmt.Fprintf(t, "job\t%.3f s\tby Buildkite's clock, part of run\n", l.Job.Seconds())
-	}
-	row("list", l.Finished, l.Listed, "")
-	row("download", l.Listed, l.Fetched, "")
-	row("total", l.Submitted, l.Fetched, "")
-	t.Flush()
-	fmt.Fprintf(w, "REST calls: %d: %d create, %d polls, %d artifact lists, %d downloads, %d other\n",
-		n.Total, n.Creates, n.Polls, n.Artifacts, n.Downloads, n.Total-n.Creates-n.Polls-n.Artifacts-n.Downloads)
 }

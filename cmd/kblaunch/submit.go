@@ -65,7 +65,7 @@ func (s *submitCmd) Run(ctx context.Context, env *cli.Env) error {
 		return trouble(ctx, env.Stderr, err)
 	}
 	if s.Timing {
-		printTiming(env.Stderr, report.Timeline, client.Calls())
+		printTiming(env.Stderr, report, client.Calls())
 	}
 	return s.print(env, payload.RankingBy, report)
 }
