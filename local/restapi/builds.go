@@ -45,6 +45,9 @@ func (c *call) createBuild() error {
 	return nil
 }
 
+// maxMetaData bounds one value, bytes. The service says 100 kilobytes.
+const maxMetaData = 100_000
+
 // newBuild reads the body of a create: exactly the documented fields. Steps
 // are not among them; they come from the pipeline.
 func (c *call) newBuild() (engine.NewBuild, error) {
@@ -61,6 +64,12 @@ func (c *call) newBuild() (engine.NewBuild, error) {
 		in.Author = c.who.user
 	}
 	in.Env, in.MetaData = stringMap(f, "env"), stringMap(f, "meta_data")
+	for _, value := range in.MetaData {
+		if len(value) > maxMetaData {
+			f.refuse("meta_data", "too_long")
+			break
+		}
+	}
 	in.CleanCheckout, _ = take[bool](f, "clean_checkout")
 	in.IgnoreBranchFilters, _ = take[bool](f, "ignore_pipeline_branch_filters")
 	in.PullRequestID, _ = take[int](f, "pull_request_id")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/buildkite/go-buildkite/v3/buildkite"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/fault"
 	"github.com/gpu-mode/kbgen/local/restapi"
 )
 
@@ -60,6 +62,7 @@ func TestCreateBuildRefuses(t *testing.T) {
 		{"env number", `{"commit":"c","branch":"b","env":{"A":1}}`, 422, field("env", "invalid")},
 		{"env null", `{"commit":"c","branch":"b","env":{"A":null}}`, 422, field("env", "invalid")},
 		{"meta_data bool", `{"commit":"c","branch":"b","meta_data":{"a":true}}`, 422, field("meta_data", "invalid")},
+		{"meta_data too long", `{"commit":"c","branch":"b","meta_data":{"a":"` + strings.Repeat("x", 100_001) + `"}}`, 422, field("meta_data", "too_long")},
 		{"pull_request_id text", `{"commit":"c","branch":"b","pull_request_id":"7"}`, 422, field("pull_request_id", "invalid")},
 		{"all at once", `{"steps":1,"agents":2}`, 422, []engine.FieldError{{Field: "commit", Code: "missing"}, {Field: "branch", Code: "missing"}, {Field: "agents", Code: "unknown"}, {Field: "steps", Code: "unknown"}}},
 		{"not JSON", `commit=c&branch=b`, 400, nil},
@@ -289,5 +292,27 @@ func TestCancelRebuildRetry(t *testing.T) {
 	w.want(202, "PUT", pipe+"/builds/2/retry_failed_jobs", "").decode(t, &retried)
 	if retried.State != "running" || retried.Count != 1 {
 		t.Errorf("retry_failed_jobs = %+v, want a running build and 1 job", retried)
+	}
+}
+
+// TestLostAnswer has a create whose answer is lost: the build is there, and
+// found by its run id.
+func TestLostAnswer(t *testing.T) {
+	w := newWorld(t, oneStep, nil)
+	var faults fault.Injector
+	_, err := faults.Add(fault.Rule{Method: "POST", Path: "/v2/*/builds", Count: 1, DropAfter: true})
+	w.ok(err)
+	api := restapi.New(w.engine, restapi.Options{Tokens: []restapi.Token{{Value: token}}})
+	server := httptest.NewServer(faults.Wrap(api))
+	defer server.Close()
+	client, err := buildkite.NewOpts(buildkite.WithBaseURL(server.URL+"/"), buildkite.WithTokenAuth(token))
+	w.ok(err)
+	_, resp, err := client.Builds.Create("gpu-mode", "eval", &buildkite.CreateBuild{Commit: "HEAD", Branch: "main", MetaData: map[string]string{"run_id": "r-1"}})
+	if err == nil || resp != nil {
+		t.Fatalf("Create = %v, %v, want a transport error", resp, err)
+	}
+	found, _, err := client.Builds.ListByPipeline("gpu-mode", "eval", &buildkite.BuildsListOptions{MetaData: buildkite.MetaDataFilters{MetaData: map[string]string{"run_id": "r-1"}}})
+	if err != nil || len(found) != 1 {
+		t.Errorf("builds of the run = %v, %v, want the one created", found, err)
 	}
 }
