@@ -8,7 +8,9 @@ agent=$(sh tools/agent.sh)
 KBLOCAL_AGENT=$agent exec "$bin/kblocal" exec --verbose --queue bootstrap=1 --queue cpu=1 -- sh -c '
 	set -u
 	bin=$1
-	say() { printf "\n\033[1m%s\033[0m\n" "$*"; }
+	bold= plain=
+	if [ -t 1 ]; then bold=$(printf "\033[1m") plain=$(printf "\033[0m"); fi
+	say() { printf "\n%s%s%s\n" "$bold" "$*" "$plain"; }
 	say "A right submission: kblaunch submit vectoradd_py right --gpu CPU_BK --mode leaderboard"
 	"$bin/kblaunch" submit vectoradd_py right --gpu CPU_BK --mode leaderboard --timing || exit 1
 	say "A wrong one: kblaunch submit vectoradd_py wrong --gpu CPU_BK --mode test"

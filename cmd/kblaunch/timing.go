@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gpu-mode/kbgen/launcher"
@@ -15,9 +14,8 @@ import (
 // machine's, the rest by ours; only times of one clock are subtracted.
 func printTiming(w io.Writer, report *launcher.Report, n launcher.Calls) {
 	l := report.Timeline
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(name string, d time.Duration, note string) {
-		fmt.Fprintf(t, "%s\t%.3f s\t\t%s\n", name, d.Seconds(), note)
+		fmt.Fprintf(w, "%-10s %8.3f s  %s\n", name, d.Seconds(), note)
 	}
 	row("create", l.Created.Sub(l.Submitted), "the build, by REST")
 	accounted := l.Created.Sub(l.Submitted)
@@ -38,8 +36,7 @@ func printTiming(w io.Writer, report *launcher.Report, n launcher.Calls) {
 	}
 	row("notice", l.Finished.Sub(l.Submitted)-accounted, "until a poll sees the end")
 	row("fetch", l.Fetched.Sub(l.Finished), "list artifacts, download, check")
-	row("total", l.Fetched.Sub(l.Submitted), "")
-	t.Flush()
+	row("total", l.Fetched.Sub(l.Submitted), "submitted until checked")
 	fmt.Fprintf(w, "REST calls: %d: %d create, %d polls, %d artifact lists, %d downloads, %d other\n",
 		n.Total, n.Creates, n.Polls, n.Artifacts, n.Downloads, n.Total-n.Creates-n.Polls-n.Artifacts-n.Downloads)
 }

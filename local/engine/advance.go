@@ -139,14 +139,16 @@ func (e *Engine) setBuild(b *build, state BuildState) {
 	}
 	now, before := e.now(), b.State
 	b.State = state
-	if b.StartedAt.IsZero() && state != BuildScheduled && state != BuildNotRun {
+	if !state.Terminal() {
+		b.FinishedAt = zeroTime // somebody retried a job of an ended build
+	}
+	if b.StartedAt.IsZero() && (state == BuildRunning || state == BuildFailing) {
 		b.StartedAt = now
 	}
 	switch state {
 	case BuildScheduled:
 		e.publish(EventBuildScheduled, b, nil, nil)
 	case BuildRunning:
-		b.FinishedAt = zeroTime
 		if before != BuildFailing {
 			e.publish(EventBuildRunning, b, nil, nil)
 		}

@@ -151,6 +151,7 @@ func (e *Engine) StopAgent(agentID string, force bool) error {
 	}
 	a.State = AgentStopping
 	a.disconnect = "stopped by request"
+	e.publish(EventAgentChanged, nil, nil, a)
 	if force && a.job != nil {
 		e.cancelJob(a.job)
 	}
@@ -170,6 +171,7 @@ func (e *Engine) Stopping(agentID string) error {
 	if a.State == AgentConnected {
 		a.State = AgentStopping
 	}
+	e.publish(EventAgentChanged, nil, nil, a)
 	if a.job != nil && a.job.State == JobAssigned {
 		e.unassign(a.job)
 		e.dispatch()
@@ -200,6 +202,7 @@ func (e *Engine) setPaused(agentID string, paused bool, note string) error {
 		return refuse(Invalid, "Agent is not paused")
 	}
 	a.Paused, a.PausedNote = paused, note
+	e.publish(EventAgentChanged, nil, nil, a)
 	a.wake()
 	e.dispatch()
 	return nil
@@ -399,6 +402,7 @@ func (e *Engine) CreateQueue(key, description string) (Queue, error) {
 	}
 	q := e.queue(key)
 	q.Description = description
+	e.publish(EventQueueChanged, nil, nil, nil)
 	return *q, nil
 }
 
@@ -424,6 +428,7 @@ func (e *Engine) PauseQueue(id, note string) (Queue, error) {
 		return Queue{}, refuse(Invalid, "Queue is already paused")
 	}
 	q.Paused, q.PausedAt, q.PausedNote = true, e.now(), note
+	e.publish(EventQueueChanged, nil, nil, nil)
 	return *q, nil
 }
 
@@ -439,6 +444,7 @@ func (e *Engine) ResumeQueue(id string) (Queue, error) {
 		return Queue{}, refuse(Invalid, "Queue is not paused")
 	}
 	q.Paused, q.PausedAt, q.PausedNote = false, zeroTime, ""
+	e.publish(EventQueueChanged, nil, nil, nil)
 	e.dispatch()
 	return *q, nil
 }

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -45,11 +47,13 @@ func (e *Engine) SetArtifactState(jobID, id string, state ArtifactState) error {
 		return refuse(Invalid, "Artifact is %s already", a.State)
 	}
 	a.State = state
-	e.publish(EventBuildArtifact, e.jobs[jobID].build, e.jobs[jobID], nil)
+	if j, ok := e.jobs[jobID]; ok { // an upload with --replace may have dropped it
+		e.publish(EventBuildArtifact, j.build, j, nil)
+	}
 	return nil
 }
 
-// DeleteArtifact marks an artifact as deleted.
+// DeleteArtifact removes an artifact's bytes; its entry stays, as deleted.
 func (e *Engine) DeleteArtifact(id string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -58,6 +62,9 @@ func (e *Engine) DeleteArtifact(id string) error {
 		return refuse(NotFound, "No artifact found")
 	}
 	a.State = ArtifactDeleted
+	if err := os.Remove(e.ArtifactFile(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	return nil
 }
 

@@ -46,7 +46,6 @@ type Build struct {
 	Pipeline string // slug
 
 	State          BuildState
-	CancelReason   string
 	Message        string
 	Commit, Branch string
 	Tag            string

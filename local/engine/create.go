@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/condition"
+	"github.com/gpu-mode/kbgen/local/glob"
 	"github.com/gpu-mode/kbgen/local/steps"
 )
 
@@ -340,21 +340,15 @@ func branchMatches(patterns []string, branch string) bool {
 	matched, positive := false, false
 	for _, p := range patterns {
 		if not, ok := strings.CutPrefix(p, "!"); ok {
-			if globMatch(not, branch) {
+			if glob.Match(not, branch) {
 				return false
 			}
 			continue
 		}
 		positive = true
-		matched = matched || globMatch(p, branch)
+		matched = matched || glob.Match(p, branch)
 	}
 	return matched || !positive
-}
-
-// globMatch matches "*" against any run of characters, slashes too.
-func globMatch(pattern, s string) bool {
-	ok, err := path.Match(strings.ReplaceAll(pattern, "/", "\x00"), strings.ReplaceAll(s, "/", "\x00"))
-	return err == nil && ok
 }
 
 // Build returns one build by its number.
@@ -404,7 +398,7 @@ func (e *Engine) Builds(f BuildFilter) []Build {
 func (f *BuildFilter) matches(b *Build) bool {
 	if f.Pipeline != "" && f.Pipeline != b.Pipeline ||
 		len(f.States) > 0 && !slices.Contains(f.States, b.State) ||
-		len(f.Branches) > 0 && !slices.ContainsFunc(f.Branches, func(p string) bool { return globMatch(p, b.Branch) }) ||
+		len(f.Branches) > 0 && !slices.ContainsFunc(f.Branches, func(p string) bool { return glob.Match(p, b.Branch) }) ||
 		len(f.Commits) > 0 && !slices.Contains(f.Commits, b.Commit) ||
 		f.Creator != "" && f.Creator != b.Creator.ID ||
 		!f.CreatedFrom.IsZero() && b.CreatedAt.Before(f.CreatedFrom) ||

@@ -106,7 +106,7 @@ func (e *Engine) Organization() string { return e.opts.Organization }
 // Now is the engine's time, which tests may set.
 func (e *Engine) Now() time.Time { return e.now() }
 
-// now is the time in UTC, at the millisecond precision of the API.
+// now is the time in UTC, cut to microseconds, which is what PostgreSQL and most clients keep.
 func (e *Engine) now() time.Time { return e.opts.Now().UTC().Truncate(time.Microsecond) }
 
 func newID() string { return uuid.NewString() }

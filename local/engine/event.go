@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -24,7 +25,9 @@ const (
 	EventJobLog          = "kblocal.job.log"     // the log grew to Job.LogSize
 	EventBuildAnnotation = "kblocal.build.annotation"
 	EventBuildArtifact   = "kblocal.build.artifact"
-	EventAgentChanged    = "kblocal.agent.changed" // a stream opened or closed
+	EventBuildMetaData   = "kblocal.build.meta_data"
+	EventAgentChanged    = "kblocal.agent.changed" // its stream, its pause, its wish to leave
+	EventQueueChanged    = "kblocal.queue.changed" // about no build, job or agent
 )
 
 // An Event is one thing that happened. Build.Jobs is empty; Job is nil unless
@@ -104,6 +107,7 @@ func (e *Engine) publish(name string, b *build, j *job, a *agent) {
 		copied := b.Build
 		ev.Build = &copied
 		ev.Build.MetaData = cloneMap(b.MetaData)
+		ev.Build.Annotations = slices.Clone(b.Annotations)
 	}
 	if j != nil {
 		copied := j.snapshot()

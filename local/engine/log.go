@@ -79,7 +79,7 @@ func (e *Engine) WriteLog(jobID string, offset int64, data []byte) error {
 	switch {
 	case offset < 0 || end > maxLog:
 		return refuse(Invalid, "Log chunk at %d of %d bytes is outside of 0 to %d", offset, len(data), int64(maxLog))
-	case !j.State.Held():
+	case !j.State.Held() || j.State == JobAssigned:
 		return refuse(Invalid, "Job is %s and takes no log", j.State)
 	}
 	if j.log.file == nil {

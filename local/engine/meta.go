@@ -31,6 +31,7 @@ func (e *Engine) SetMetaData(buildID string, items map[string]string) error {
 		}
 	}
 	maps.Copy(b.MetaData, items)
+	e.publish(EventBuildMetaData, b, nil, nil)
 	if sha := commitLine.FindStringSubmatch(items[commitKey]); sha != nil {
 		b.commit = sha[1]
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -129,7 +130,7 @@ func (e *Engine) Pipelines() []Pipeline {
 	for _, p := range e.pipelines {
 		out = append(out, p.Pipeline)
 	}
-	slices.SortFunc(out, func(a, b Pipeline) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	slices.SortFunc(out, func(a, b Pipeline) int { return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Slug, b.Slug)) })
 	return out
 }
 

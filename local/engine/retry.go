@@ -143,8 +143,8 @@ func (e *Engine) RetryFailedJobs(slug string, number int, states []JobState) (Bu
 }
 
 // Rebuild starts a new build with the same commit, branch, message, env and
-// pull request. Meta-data is not copied.
-func (e *Engine) Rebuild(slug string, number int) (Build, error) {
+// pull request, created by somebody else. Meta-data is not copied.
+func (e *Engine) Rebuild(slug string, number int, creator Person) (Build, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	b, err := e.findBuild(slug, number)
@@ -153,7 +153,7 @@ func (e *Engine) Rebuild(slug string, number int) (Build, error) {
 	}
 	again, err := e.createBuild(slug, NewBuild{
 		Message: b.Message, Commit: b.Commit, Branch: b.Branch, Source: b.Source,
-		Author: b.Author, Creator: b.Creator, Env: b.Env,
+		Author: b.Author, Creator: creator, Env: b.Env,
 		CleanCheckout: b.CleanCheckout, IgnoreBranchFilters: b.IgnoreBranchFilters,
 		PullRequestID: b.PullRequestID, PullRequestBase: b.PullRequestBase,
 		PullRequestRepo: b.PullRequestRepo, PullRequestLabels: b.PullRequestLabels,

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/local/glob"
 )
 
 // A Rule says what to do to which requests. It has at most one of the actions
@@ -86,25 +88,5 @@ func (r Rule) Validate() error {
 
 // matches reports whether the rule is about the request.
 func (r *Rule) matches(req *http.Request) bool {
-	return (r.Method == "" || r.Method == req.Method) && matchStar(r.Path, req.URL.Path)
-}
-
-// matchStar matches "*" against any run of characters.
-func matchStar(pattern, s string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == s
-	}
-	rest, ok := strings.CutPrefix(s, parts[0])
-	if !ok {
-		return false
-	}
-	for _, part := range parts[1 : len(parts)-1] {
-		at := strings.Index(rest, part)
-		if at < 0 {
-			return false
-		}
-		rest = rest[at+len(part):]
-	}
-	return strings.HasSuffix(rest, parts[len(parts)-1])
+	return (r.Method == "" || r.Method == req.Method) && glob.Match(r.Path, req.URL.Path)
 }

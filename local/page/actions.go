@@ -18,7 +18,7 @@ func (p *pages) rebuild(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	again, err := p.engine.Rebuild(b.Pipeline, b.Number)
+	again, err := p.engine.Rebuild(b.Pipeline, b.Number, b.Creator)
 	return p.buildPath(b.Pipeline, again.Number), err
 }
 

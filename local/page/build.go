@@ -20,7 +20,6 @@ type buildPage struct {
 	Heading     string // first line of the message
 	Message     string // the other lines
 	State       state
-	Reason      string // why it was canceled
 	Facts       []fact
 	EnvNames    []string // names only: payloads and seeds are values
 	MetaData    []fact
@@ -96,7 +95,6 @@ func (p *pages) build(r *http.Request) (*frame, error) {
 		Pipeline:    link{b.Pipeline, p.pipelinePath(b.Pipeline)},
 		Heading:     cmp.Or(firstLine(b.Message, 200), fmt.Sprintf("Build %d", b.Number)),
 		State:       buildState(b.State),
-		Reason:      b.CancelReason,
 		Facts:       p.buildFacts(&b),
 		EnvNames:    slices.Sorted(maps.Keys(b.Env)),
 		MetaData:    metaData(b.MetaData),

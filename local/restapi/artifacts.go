@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/glob"
 )
 
 // An Artifact is an artifact's JSON shape.
@@ -74,7 +75,7 @@ func (c *call) listArtifacts(all []engine.Artifact) error {
 		return invalid("state " + strconv.Quote(state) + " is not known, want " + strings.Join(artifactStates, ", "))
 	}
 	all = slices.DeleteFunc(all, func(a engine.Artifact) bool {
-		return state != "" && state != string(a.State) || pattern != "" && !matchStar(pattern, a.Path)
+		return state != "" && state != string(a.State) || pattern != "" && !glob.Match(pattern, a.Path)
 	})
 	shown, err := page(c, all)
 	if err != nil {

@@ -79,7 +79,7 @@ func (s *Shapes) Build(b *engine.Build, fields BuildFields) Build {
 	out := Build{
 		ID: b.ID, GraphQLID: graphQLID("Build", b.ID),
 		URL: s.buildURL(b.Pipeline, b.Number), WebURL: s.buildPage(b.Pipeline, b.Number),
-		Number: b.Number, State: string(b.State), CancelReason: orNull(b.CancelReason),
+		Number: b.Number, State: string(b.State),
 		Message: b.Message, Commit: b.Commit, Branch: b.Branch, Tag: orNull(b.Tag), Source: b.Source,
 		Author: s.Person(b.Author), Creator: s.Person(b.Creator),
 		Env: notNil(b.Env), MetaData: notNil(b.MetaData),

@@ -196,7 +196,7 @@ func (c *call) rebuild() error {
 	if err != nil {
 		return err
 	}
-	if b, err = c.engine.Rebuild(b.Pipeline, b.Number); err != nil {
+	if b, err = c.engine.Rebuild(b.Pipeline, b.Number, c.who.user); err != nil {
 		return err
 	}
 	return c.ok(c.shapes.Build(&b, BuildFields{Jobs: true, Pipeline: true}))
