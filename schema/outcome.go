@@ -1,77 +1,123 @@
 package schema
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Faults: who has to act on an ending.
 const (
 	FaultNone       = "none"
 	FaultSubmission = "submission" // the submitter: wrong, slow or breaking the rules
+	FaultTask       = "task"       // whoever wrote the task's harness
 	FaultLauncher   = "launcher"   // whoever made the payload or configured the job
 	FaultMachine    = "machine"    // the machine the job ran on
+	FaultRunner     = "runner"     // kbrun itself: a bug
 	FaultOperator   = "operator"   // somebody ended the job
 )
+
+// Faults lists every fault there is.
+func Faults() []string {
+	return []string{FaultNone, FaultSubmission, FaultTask, FaultLauncher, FaultMachine, FaultRunner, FaultOperator}
+}
 
 // An Outcome is the ending of one evaluation: result.json's own key beside
 // Kernelbot's.
 type Outcome struct {
 	Name  string // one of Outcomes
-	Fault string // one of the Fault constants
+	Fault string // one of Faults
 	Retry bool   // the same job may end differently elsewhere
 	Text  string // one line for people; may quote the submission's output, cleaned
+	Phase string // the run's key where it ended, "profile.0"; "" outside of all phases
 }
 
 // Names of endings.
 const (
 	OutcomePassed        = "passed"
 	OutcomeWrong         = "wrong"
+	OutcomeRecheckFailed = "recheck-failed"
 	OutcomeCrashed       = "crashed"
+	OutcomeKilled        = "killed"
+	OutcomeOutOfMemory   = "out-of-memory"
 	OutcomeTimeout       = "timeout"
 	OutcomeNoVerdict     = "no-verdict"
 	OutcomeInconsistent  = "inconsistent"
+	OutcomeForged        = "forged"
 	OutcomeReportTooLong = "report-too-long"
+	OutcomeOutputTooLong = "output-too-long"
 	OutcomeCompileFailed = "compile-failed"
+	OutcomeCompileTime   = "compile-timeout"
 	OutcomeOutOfTime     = "out-of-time"
+	OutcomeHarness       = "harness-fault"
 	OutcomeBadPayload    = "bad-payload"
 	OutcomeUnsupported   = "unsupported"
 	OutcomeNoCompiler    = "no-compiler"
+	OutcomeNoProfiler    = "no-profiler"
+	OutcomeGPUMissing    = "gpu-missing"
+	OutcomeGPUUnhealthy  = "gpu-unhealthy"
+	OutcomeGPUBusy       = "gpu-busy"
+	OutcomeWeakSandbox   = "weak-sandbox"
+	OutcomeDiskFull      = "disk-full"
 	OutcomeMachine       = "machine"
+	OutcomeRunner        = "runner-fault"
 	OutcomeCanceled      = "canceled"
 )
 
 // Outcomes lists every ending there is; Text holds the words used when the
-// runner has nothing more exact to say.
+// runner has nothing more exact to say. docs/outcomes.md is made from it.
 func Outcomes() []Outcome {
+	ending := func(name, fault string, retry bool, text string) Outcome {
+		return Outcome{Name: name, Fault: fault, Retry: retry, Text: text}
+	}
 	return []Outcome{
-		{OutcomePassed, FaultNone, false, "every phase passed"},
-		{OutcomeWrong, FaultSubmission, false, "a case failed its check"},
-		{OutcomeCrashed, FaultSubmission, false, "the tester ended with an error"},
-		{OutcomeTimeout, FaultSubmission, false, "a phase passed its time limit"},
-		{OutcomeNoVerdict, FaultSubmission, false, "the tester ended without a verdict"},
-		{OutcomeInconsistent, FaultSubmission, false, "the report contradicts itself"},
-		{OutcomeReportTooLong, FaultSubmission, false, "the report is longer than allowed"},
-		{OutcomeCompileFailed, FaultSubmission, false, "the submission does not compile"},
-		{OutcomeOutOfTime, FaultSubmission, false, "the job's time ran out"},
-		{OutcomeBadPayload, FaultLauncher, false, "the payload cannot be used"},
-		{OutcomeUnsupported, FaultLauncher, false, "this runner cannot do what the payload asks"},
-		{OutcomeNoCompiler, FaultMachine, true, "the machine has no nvcc"},
-		{OutcomeMachine, FaultMachine, true, "the machine could not run the evaluation"},
-		{OutcomeCanceled, FaultOperator, true, "the job was ended from outside"},
+		ending(OutcomePassed, FaultNone, false, "every phase passed"),
+
+		ending(OutcomeWrong, FaultSubmission, false, "a case failed its check: the answer is wrong"),
+		ending(OutcomeRecheckFailed, FaultSubmission, false, "the answers passed the tests and were wrong when they were checked again while being timed"),
+		ending(OutcomeCrashed, FaultSubmission, false, "the program ended with an error before it had a verdict"),
+		ending(OutcomeKilled, FaultSubmission, false, "the program was ended by a signal, like a segmentation fault"),
+		ending(OutcomeOutOfMemory, FaultSubmission, false, "the program wanted more memory than a job may have"),
+		ending(OutcomeTimeout, FaultSubmission, false, "a phase passed its time limit"),
+		ending(OutcomeNoVerdict, FaultSubmission, false, "the program ended well and without a verdict, as if it had left early"),
+		ending(OutcomeInconsistent, FaultSubmission, false, "the report contradicts itself"),
+		ending(OutcomeForged, FaultSubmission, false, "the report does not agree with what the judge saw happen"),
+		ending(OutcomeReportTooLong, FaultSubmission, false, "the report is longer than allowed"),
+		ending(OutcomeOutputTooLong, FaultSubmission, false, "the program printed more than allowed"),
+		ending(OutcomeCompileFailed, FaultSubmission, false, "the submission does not compile"),
+		ending(OutcomeCompileTime, FaultSubmission, false, "compiling took longer than its limit"),
+		ending(OutcomeOutOfTime, FaultSubmission, false, "the job's whole time ran out before the last phase ended"),
+
+		ending(OutcomeHarness, FaultTask, false, "the task's own harness did not work; this is not the submission's fault"),
+		ending(OutcomeBadPayload, FaultLauncher, false, "the payload cannot be used"),
+		ending(OutcomeUnsupported, FaultLauncher, false, "this machine or runner cannot do what the payload asks"),
+
+		ending(OutcomeNoCompiler, FaultMachine, true, "the machine has no working compiler for this submission"),
+		ending(OutcomeNoProfiler, FaultMachine, true, "the machine has no working profiler"),
+		ending(OutcomeGPUMissing, FaultMachine, true, "the machine shows no GPU"),
+		ending(OutcomeGPUUnhealthy, FaultMachine, true, "the machine's GPU is not healthy"),
+		ending(OutcomeGPUBusy, FaultMachine, true, "another process uses the machine's GPU"),
+		ending(OutcomeWeakSandbox, FaultMachine, true, "the machine cannot shut a submission in as its GPU type requires"),
+		ending(OutcomeDiskFull, FaultMachine, true, "the machine's disk is full"),
+		ending(OutcomeMachine, FaultMachine, true, "the machine could not run the evaluation"),
+		ending(OutcomeRunner, FaultRunner, true, "the judge itself failed; this is a bug in kbrun"),
+		ending(OutcomeCanceled, FaultOperator, true, "the job was ended from outside"),
 	}
 }
 
 // NewOutcome returns the ending of that name with text in place of its usual
 // words, unless text is empty. A name that is not in [Outcomes] is a fault of
-// the caller and becomes OutcomeMachine, saying so.
+// the caller and becomes OutcomeRunner, saying so.
 func NewOutcome(name, text string) Outcome {
-	for _, o := range Outcomes() {
-		if o.Name == name {
-			if text != "" {
-				o.Text = Clean(text)
-			}
-			return o
-		}
+	all := Outcomes()
+	at := slices.IndexFunc(all, func(o Outcome) bool { return o.Name == name })
+	if at < 0 {
+		return NewOutcome(OutcomeRunner, fmt.Sprintf("no ending is called %q", name))
 	}
-	return NewOutcome(OutcomeMachine, fmt.Sprintf("no ending is called %q", name))
+	o := all[at]
+	if text != "" {
+		o.Text = Clean(text)
+	}
+	return o
 }
 
 // ExitStatus is what kbrun exits with: 0 for every verdict; 75 (EX_TEMPFAIL)

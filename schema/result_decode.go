@@ -86,10 +86,9 @@ func (d *fields) system() SystemInfo {
 // outcome reads an ending. Its name may be one that a later runner knows; its
 // fault may not.
 func (d *fields) outcome() Outcome {
-	o := Outcome{Name: d.str("name", true), Fault: d.str("fault", true), Retry: d.bool("retry", true), Text: d.str("text", false)}
-	faults := []string{FaultNone, FaultSubmission, FaultLauncher, FaultMachine, FaultOperator}
-	if !slices.Contains(faults, o.Fault) {
-		d.fault("fault", short(o.Fault), fmt.Sprintf("one of %q", faults))
+	o := Outcome{Name: d.str("name", true), Fault: d.str("fault", true), Retry: d.bool("retry", true), Text: d.str("text", false), Phase: d.str("phase", false)}
+	if !slices.Contains(Faults(), o.Fault) {
+		d.fault("fault", short(o.Fault), fmt.Sprintf("one of %q", Faults()))
 	}
 	return o
 }

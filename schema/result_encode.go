@@ -98,7 +98,7 @@ func (r *Result) object() object {
 }
 
 func (o Outcome) object() object {
-	return object{{"name", o.Name}, {"fault", o.Fault}, {"retry", o.Retry}, {"text", o.Text}}
+	return object{{"name", o.Name}, {"fault", o.Fault}, {"retry", o.Retry}, {"text", o.Text}, {"phase", o.Phase}}
 }
 
 func (e *EvalResult) object() object {

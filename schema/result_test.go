@@ -150,20 +150,3 @@ func FuzzDecodeResult(f *testing.F) {
 		}
 	})
 }
-
-func TestOutcomes(t *testing.T) {
-	for _, o := range Outcomes() {
-		want := 0
-		if o.Retry {
-			want = 75
-		} else if o.Fault == FaultLauncher {
-			want = 78
-		}
-		if got := o.ExitStatus(); got != want || o.Text == "" || NewOutcome(o.Name, "") != o {
-			t.Errorf("%+v: exit status %d, want %d", o, got, want)
-		}
-	}
-	if o := NewOutcome("winning", ""); o.Name != OutcomeMachine || !strings.Contains(o.Text, `"winning"`) {
-		t.Errorf("NewOutcome of an unknown name = %+v", o)
-	}
-}
