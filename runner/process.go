@@ -60,6 +60,7 @@ type ended struct {
 	how            how
 	exitCode       int // negative: the signal's number; exitTimeout when killed
 	duration       time.Duration
+	usage          usage
 	stdout, stderr *capture
 	report         *capture
 }
@@ -128,6 +129,7 @@ func (c *command) childEnviron() []string {
 func (e *ended) wait(ctx context.Context, cmd *exec.Cmd, limit time.Duration, start time.Time) error {
 	gone := make(chan error, 1)
 	go func() { gone <- cmd.Wait() }() // ends with the process
+	defer func() { e.usage = usageOf(cmd.ProcessState) }()
 	var timeout <-chan time.Time
 	if limit > 0 {
 		timer := time.NewTimer(limit - time.Since(start))
