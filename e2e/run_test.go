@@ -21,6 +21,7 @@ func runPipeline(t *testing.T, stdin string, args ...string) said {
 }
 
 func TestRunEverything(t *testing.T) {
+	t.Parallel()
 	s := runPipeline(t, "", filepath.Join("testdata", "pipelines", "everything.yml"), "--json")
 	s.want(t, 0)
 	var build struct {

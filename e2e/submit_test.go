@@ -18,6 +18,7 @@ import (
 
 // Every kind of submission gets its verdict.
 func TestVerdicts(t *testing.T) {
+	t.Parallel()
 	r := newRoad(t)
 	example := func(name string, args ...string) said {
 		return r.launch(append([]string{"submit", "vectoradd_py", name, "--gpu", "CPU_BK"}, args...)...)
@@ -67,6 +68,7 @@ func TestVerdicts(t *testing.T) {
 
 // A payload above one variable's size travels in chunks.
 func TestLargeSubmission(t *testing.T) {
+	t.Parallel()
 	r := newRoad(t)
 	noise := make([]byte, 300_000)
 	random := rand.NewChaCha8([32]byte{1})
@@ -84,6 +86,7 @@ func TestLargeSubmission(t *testing.T) {
 
 // An agent that dies in mid-job costs one retry and leaves one result.
 func TestAgentDiesInMidJob(t *testing.T) {
+	t.Parallel()
 	r := newRoad(t)
 	done := make(chan said, 1)
 	go func() { done <- r.submit("patient.py", "--mode", "test") }()
@@ -169,6 +172,7 @@ func TestAgentFaults(t *testing.T) {
 
 // Interrupting the launcher cancels the build and frees the agent.
 func TestTimeoutCancels(t *testing.T) {
+	t.Parallel()
 	r := newRoad(t)
 	s := r.submit("hang.py", "--mode", "test", "--timeout", "1s")
 	if s.status != 3 {
@@ -187,12 +191,14 @@ func TestTimeoutCancels(t *testing.T) {
 
 // Rate limits as the service sets them by default do not stop one submission.
 func TestRateLimits(t *testing.T) {
+	t.Parallel()
 	r := newRoad(t, func(o *local.Options) { o.RateLimits = true })
 	r.submit("right.py", "--mode", "test").want(t, 0, "passed")
 }
 
 // No payload, token or submission text appears in logs or in annotations.
 func TestSecretsStayInside(t *testing.T) {
+	t.Parallel()
 	r := newRoad(t)
 	text := "CANARY = 'kb-canary-7f3a'\n\n\ndef custom_kernel(n):\n    return n\n"
 	file := filepath.Join(t.TempDir(), "canary.py")

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,6 +42,7 @@ type Options struct {
 	Version      string // shown on the page
 
 	RateLimits  bool             // count REST calls and answer 429 as the service does
+	Scopes      []string         // of the API token; nil: all of [restapi.Scopes]
 	Lenient     bool             // ignore unknown members of request bodies
 	Webhook     *webhook.Options // where to post events; BaseURL is filled in
 	Faults      []fault.Rule
@@ -74,6 +76,7 @@ type Server struct {
 	live       context.Context // of requests that last, such as the page's events
 	endLive    context.CancelFunc
 	sockets    string // directory for the agents' sockets
+	marker     string // in the environment of everything the agents start
 
 	mu    sync.Mutex
 	pools []*spawn.Pool
@@ -82,6 +85,11 @@ type Server struct {
 // Start serves on loopback until [Server.Close].
 func Start(opts Options) (*Server, error) {
 	setDefaults(&opts)
+	for _, scope := range opts.Scopes {
+		if !slices.Contains(restapi.Scopes, scope) {
+			return nil, fmt.Errorf("scope %q is not known, have %s", scope, strings.Join(restapi.Scopes, " "))
+		}
+	}
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
@@ -98,6 +106,7 @@ func Start(opts Options) (*Server, error) {
 	s := &Server{
 		Faults: &fault.Injector{}, opts: opts, url: "http://" + main.Addr().String(),
 		apiToken: newToken("bkua_"), agentToken: newToken("bkct_"),
+		marker: newToken("KBLOCAL_INSTANCE="),
 	}
 	s.live, s.endLive = context.WithCancel(context.Background())
 	s.Engine, err = engine.New(engine.Options{
@@ -183,7 +192,7 @@ func (s *Server) routes() http.Handler {
 	served.Handle(agentapi.StreamPath, s.agents)
 	served.Handle("/v2/", restapi.New(s.Engine, restapi.Options{
 		BaseURL: s.URL, Blob: s.blob, Lenient: s.opts.Lenient, RateLimits: limits, Logger: s.opts.Slog,
-		Tokens: []restapi.Token{{Value: s.apiToken, User: engine.Person{Name: "kblocal", Email: "kblocal@localhost"}}},
+		Tokens: []restapi.Token{{Value: s.apiToken, Scopes: s.opts.Scopes, User: engine.Person{Name: "kblocal", Email: "kblocal@localhost"}}},
 	}))
 	served.Handle("/", page.New(s.Engine, page.Options{Blob: s.blob, Version: s.opts.Version, Logger: s.opts.Slog}))
 	all := http.NewServeMux()
@@ -238,11 +247,15 @@ func (s *Server) serve(l net.Listener, h http.Handler) {
 // URL is where the APIs and the page are served, without a slash at the end.
 func (s *Server) URL() string { return s.url }
 
-// APIToken is the token of the REST API; it has every scope.
+// APIToken is the token of the REST API.
 func (s *Server) APIToken() string { return s.apiToken }
 
 // AgentToken is the registration token of agents.
 func (s *Server) AgentToken() string { return s.agentToken }
+
+// Marker is in the environment of all agents and of what they start, for
+// [spawn.Kill].
+func (s *Server) Marker() string { return s.marker }
 
 // Leaks counts requests to the artifact host that carried a token.
 func (s *Server) Leaks() int { return s.blob.Leaks() }
@@ -260,7 +273,7 @@ func (s *Server) Webhooks() webhook.Stats {
 func (s *Server) StartAgents(queue string, count int, tags ...string) error {
 	pool, err := spawn.Start(spawn.Options{
 		Agent: s.opts.AgentBinary, Endpoint: s.url + "/v3", Token: s.agentToken,
-		Dir: s.opts.Dir, Sockets: s.sockets, Path: s.opts.AgentPath, Env: s.opts.AgentEnv,
+		Dir: s.opts.Dir, Sockets: s.sockets, Marker: s.marker, Path: s.opts.AgentPath, Env: s.opts.AgentEnv,
 		Grace: s.opts.CancelGrace, Died: s.agentDied, Log: s.opts.Log,
 	}, queue, count, tags...)
 	if err != nil {

@@ -47,6 +47,10 @@ stdout: lines to export
 stderr: what happens, with the lines of every job
 exit status: 0 after an interrupt, 1 failed, 2 wrong usage
 
+While it serves, with the API token as bearer token:
+  GET, POST, DELETE /kblocal/faults    list, add {"rule": "..."}, clear
+  POST /kblocal/agents/NAME/lose       declare an agent lost
+
 example: kblocal up --queue bootstrap=1 --queue cpu=2 --port 8900
 `,
 	"exec": `kblocal exec - serve Buildkite's APIs while a command runs
@@ -71,9 +75,11 @@ const serveHelp = `  --queue NAME=N         N agents on queue NAME, may be repea
   --port N               port of the APIs and the page (any free one)
   --org SLUG             organization (gpu-mode)
   --rate-limits          count REST calls and answer 429 as the service does
+  --scopes LIST          scopes of the API token, as read_builds,write_builds (all)
   --lenient              ignore unknown members of request bodies
   --webhook URL          post build.* and job.* events there
   --webhook-secret TEXT  key of their signature (KBLOCAL_WEBHOOK_SECRET)
+  --webhook-copies N     how often each event is posted (1)
   --fault RULE           a fault on demand, may be repeated, as
                          'GET /v2/* status=500 count=2'
   --dir DIR              keep state, logs and artifacts in DIR (a temporary directory)

@@ -23,9 +23,10 @@ func main() {
 
 func run(ctx context.Context, env *cli.Env) int {
 	var grammar struct {
-		Up   upCmd   `cmd:""`
-		Exec execCmd `cmd:""`
-		Run  runCmd  `cmd:""`
+		Up    upCmd    `cmd:""`
+		Exec  execCmd  `cmd:""`
+		Run   runCmd   `cmd:""`
+		Watch watchCmd `cmd:"" hidden:""` // see watch.go
 	}
 	return cli.Program{Name: "kblocal", Grammar: &grammar, Help: help}.Run(ctx, env)
 }

@@ -42,7 +42,9 @@ type serveFlags struct {
 	Lenient       bool
 	Webhook       string
 	WebhookSecret string `var:"KBLOCAL_WEBHOOK_SECRET"`
+	WebhookCopies int    `default:"1"`
 	Fault         []string
+	Scopes        []string
 }
 
 // A queueFlag asks for agents.
@@ -97,6 +99,7 @@ func (f *serveFlags) pipeline(slug, yaml string, repo repository) engine.Pipelin
 // A session is a running stand-in with what belongs to it.
 type session struct {
 	*local.Server
+	watch  *watch
 	dir    string
 	remove bool // the directory, at the end
 }
@@ -123,9 +126,11 @@ func (f *stateFlags) open(env *cli.Env, opts local.Options) (*session, error) {
 	if self, err := os.Executable(); err == nil {
 		opts.AgentPath = []string{filepath.Dir(self)} // kbgen and kbrun lie beside
 	}
-	s.Server, err = local.Start(opts)
-	if err != nil {
+	if s.Server, err = local.Start(opts); err != nil {
 		return nil, err
+	}
+	if s.watch, err = startWatch(s.Marker()); err != nil {
+		return nil, errors.Join(err, s.Close(context.Background()))
 	}
 	return s, nil
 }
@@ -162,7 +167,7 @@ func executable(path string) bool {
 func (s *session) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
-	err := s.Close(ctx)
+	err := errors.Join(s.Close(ctx), s.watch.stop())
 	if s.remove {
 		err = errors.Join(err, os.RemoveAll(s.dir))
 	}
@@ -184,11 +189,15 @@ func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) 
 		return nil, err
 	}
 	opts := local.Options{
-		Port: f.Port, Organization: f.Org, RateLimits: f.RateLimits, Lenient: f.Lenient,
+		Port: f.Port, Organization: f.Org, RateLimits: f.RateLimits, Lenient: f.Lenient, Scopes: f.Scopes,
 		Log: func(format string, args ...any) { fmt.Fprintf(events, "kblocal: "+format+"\n", args...) },
 	}
 	if f.Webhook != "" {
-		opts.Webhook = &webhook.Options{URL: f.Webhook, Token: f.WebhookSecret}
+		copies := f.WebhookCopies - 1
+		opts.Webhook = &webhook.Options{
+			URL: f.Webhook, Token: f.WebhookSecret,
+			Plan: func(string) webhook.Plan { return webhook.Plan{Copies: copies} },
+		}
 	}
 	for _, text := range f.Fault {
 		rule, err := fault.Parse(text)

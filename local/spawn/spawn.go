@@ -26,6 +26,7 @@ type Options struct {
 	Sockets  string   // directory for sockets; a short path, the kernel allows 107 bytes in all
 	Path     []string // directories put before the agents' PATH
 	Env      []string // "NAME=value", what agents and jobs inherit
+	Marker   string   // "NAME=value", in the environment of everything started; see [Kill]
 
 	// Grace is what a job gets between SIGTERM and SIGKILL, whole seconds.
 	Grace time.Duration
@@ -232,9 +233,13 @@ func (p *Pool) environment() []string {
 		"PATH="+strings.Join(dirs, string(os.PathListSeparator)),
 		"BUILDKITE_AGENT_TOKEN="+p.opts.Token,
 		"BUILDKITE_AGENT_ENDPOINT="+p.opts.Endpoint,
-		p.marker,
+		p.opts.Marker, p.marker,
 	)
 }
+
+// Kill kills everything that carries the marker in its environment, and what
+// that has started. It is for those who outlive whoever made the pools.
+func Kill(marker string) { killMarked(marker) }
 
 // process is a child whose end can be waited for by many.
 type process struct {
