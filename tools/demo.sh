@@ -3,7 +3,7 @@
 # real agents, a right submission and a wrong one. Nothing is left running.
 set -eu
 cd "$(dirname "$0")/.."
-bin=$PWD/bin
+bin=${BIN:-$PWD/bin}
 agent=$(sh tools/agent.sh)
 KBLOCAL_AGENT=$agent exec "$bin/kblocal" exec --verbose --queue bootstrap=1 --queue cpu=1 -- sh -c '
 	set -u
