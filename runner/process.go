@@ -129,7 +129,6 @@ func (c *command) childEnviron() []string {
 func (e *ended) wait(ctx context.Context, cmd *exec.Cmd, limit time.Duration, start time.Time) error {
 	gone := make(chan error, 1)
 	go func() { gone <- cmd.Wait() }() // ends with the process
-	defer func() { e.usage = usageOf(cmd.ProcessState) }()
 	var timeout <-chan time.Time
 	if limit > 0 {
 		timer := time.NewTimer(limit - time.Since(start))
@@ -151,13 +150,14 @@ func (e *ended) wait(ctx context.Context, cmd *exec.Cmd, limit time.Duration, st
 		e.duration = limit
 	}
 	if e.how == exited {
-		e.exitCode = exitCode(cmd.ProcessState)
+		e.exitCode, e.usage = exitCode(cmd.ProcessState), usageOf(cmd.ProcessState)
 		return nil
 	}
 	e.exitCode = exitTimeout
 	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group; not yet reaped, so the number is still its own
 	select {
 	case <-gone:
+		e.usage = usageOf(cmd.ProcessState)
 		return nil
 	case <-time.After(killLimit):
 		return fmt.Errorf("process %d (%s) is still there %s after it was killed", cmd.Process.Pid, cmd.Args[0], killLimit)
