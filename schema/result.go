@@ -6,7 +6,7 @@ import (
 )
 
 // A Result is result.json: what Kernelbot's parser reads, and beside it the run
-// id and the outcome. Kernelbot ignores further keys at this level, and refuses
+// id, the outcome and the evidence. Kernelbot ignores further keys at this level, and refuses
 // them inside system, compilation, run and profile.
 type Result struct {
 	Success bool   // the evaluation itself worked; says nothing about the submission
@@ -15,6 +15,7 @@ type Result struct {
 	Runs    Runs
 	RunID   string
 	Outcome Outcome
+	Evidence
 }
 
 // SystemInfo is the machine as reports show it.

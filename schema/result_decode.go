@@ -50,6 +50,7 @@ func DecodeResult(data []byte) (*Result, error) {
 	if d.err != nil {
 		return nil, d.err
 	}
+	r.Evidence = evidence(root)
 	return r, nil
 }
 

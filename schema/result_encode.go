@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -14,7 +15,7 @@ const stampLayout = "2006-01-02T15:04:05.000000-07:00"
 
 // Encode returns result.json, indented, with a line end. Every string is
 // passed through [Clean]. Kernelbot's keys come first, in its order; then
-// run_id and outcome.
+// run_id, outcome and the evidence.
 //
 // Errors: two runs of one name, or a duration that is not a number.
 func (r *Result) Encode() ([]byte, error) {
@@ -29,8 +30,12 @@ func (r *Result) Encode() ([]byte, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
+	more, err := r.Evidence.members()
+	if err != nil {
+		return nil, fmt.Errorf("encoding result: %w", err)
+	}
 	var flat, b bytes.Buffer
-	if err := r.object().write(&flat); err != nil {
+	if err := append(r.object(), more...).write(&flat); err != nil {
 		return nil, fmt.Errorf("encoding result: %w", err)
 	}
 	if err := json.Indent(&b, flat.Bytes(), "", "  "); err != nil {
@@ -70,6 +75,11 @@ func writeAny(b *bytes.Buffer, value any) error {
 	switch v := value.(type) {
 	case object:
 		return v.write(b)
+	case *node:
+		var text strings.Builder
+		writeJSON(&text, v)
+		b.WriteString(text.String())
+		return nil
 	case string:
 		value = Clean(v)
 	}

@@ -28,6 +28,14 @@ func fullResult() *Result {
 		},
 		RunID:   "sub-1",
 		Outcome: NewOutcome(OutcomePassed, ""),
+		Evidence: Evidence{
+			Timing: &Timing{Decode: 0.001, Total: 2.5, Phases: []PhaseTiming{{Name: "test", Run: &ProcessUsed{Wall: 0.07, User: 0.05, Peak: 1 << 20, Exit: -11, Signal: "SIGSEGV"}}}},
+			Device: &DeviceReport{Source: "nvml", Vendor: "nvidia", Driver: "550.54", Devices: []Device{{Name: "NVIDIA L40S", UUID: "GPU-1", ProcessBefore: []Holder{{PID: 7, Name: "x"}}}},
+				Sampling: []Sampling{{Phase: "benchmark", Samples: 3, ClockSM: Spread{1, 2, 3}, Throttle: []Count{{"hw-thermal", 1}}}}},
+			Versions:  &Versions{Runner: "v0.1.0", Files: []FileDigest{{"eval.py", "00"}}},
+			Sandbox:   []byte(`{"level": "namespaces"}`),
+			Ambiguous: []string{"benchmark: hw-thermal in 1 of 3 samples"},
+		},
 	}
 }
 
@@ -59,6 +67,7 @@ func TestResultIsCleaned(t *testing.T) {
 	r := fullResult()
 	r.Runs[0].Run.Stdout = "a\x00b\xffc"
 	r.Runs[0].Run.Result = Report{{"k\x00", "v\xff"}}
+	r.Device.Devices[0].Name, r.Ambiguous[0] = "n\x00\xff", "\x00"
 	data, err := r.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +92,7 @@ func TestResultRefusesTwoRunsOfOneName(t *testing.T) {
 
 func TestDecodeResultTolerates(t *testing.T) {
 	for _, stamp := range []string{"2026-02-04T19:14:58.443306", "2026-02-04T19:14:58.443306Z", "2026-02-04T21:14:58.4433069+02:00", "2026-02-04 19:14:58.443306"} {
-		r, err := DecodeResult([]byte(`{"error": null, "queue": 1, "Success": true, "runs": {"test": {"start": "` + stamp + `", "end": "` + stamp + `", "vendor": {}}}}`))
+		r, err := DecodeResult([]byte(`{"error": null, "queue": 1, "timing": 3, "device": "L40S", "Success": true, "runs": {"test": {"start": "` + stamp + `", "end": "` + stamp + `", "vendor": {}}}}`))
 		if err != nil {
 			t.Errorf("%s: %v", stamp, err)
 			continue

@@ -1,0 +1,224 @@
+package schema
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Evidence is what the runner saw beside the verdict. Each part stands in
+// result.json under a top-level key of its own, which Kernelbot's parser
+// ignores: timing, device, versions, sandbox, ambiguous.
+type Evidence struct {
+	Timing   *Timing
+	Device   *DeviceReport
+	Versions *Versions
+	Sandbox  json.RawMessage // what shut the submission in, in runner/sandbox's words
+
+	// Ambiguous says, one line each, why a timing may not be the submission's
+	// own doing: the device was slowed down, or somebody else was on it.
+	Ambiguous []string
+}
+
+// A Timing says where a job's time went, in seconds of wall time.
+type Timing struct {
+	Decode float64       `json:"decode_s"` // finding and reading the payload
+	Probe  float64       `json:"probe_s"`  // asking for devices and their health
+	Total  float64       `json:"total_s"`  // from kbrun's start to the result
+	Budget float64       `json:"budget_s"` // what the task's limits allow; 0: no limit
+	Phases []PhaseTiming `json:"phases"`
+}
+
+// A PhaseTiming is one phase; what did not happen is absent.
+type PhaseTiming struct {
+	Name    string       `json:"name"`
+	Write   float64      `json:"write_s"` // files, both times
+	WarmUp  *ProcessUsed `json:"warm_up,omitempty"`
+	Compile *ProcessUsed `json:"compile,omitempty"`
+	Run     *ProcessUsed `json:"run,omitempty"`
+}
+
+// A ProcessUsed is what one process took, with the children it waited for.
+type ProcessUsed struct {
+	Wall   float64 `json:"wall_s"`
+	User   float64 `json:"user_s"`
+	System float64 `json:"system_s"`
+	Peak   int64   `json:"peak_bytes"` // resident, of the largest process
+	Exit   int     `json:"exit_code"`  // negative: killed by that signal
+	Signal string  `json:"signal,omitempty"`
+	Killed string  `json:"killed,omitempty"` // why the runner killed it: "timeout", "out of time", "canceled"
+}
+
+// Versions names what judged, and what was judged.
+type Versions struct {
+	Runner     string       `json:"runner"`
+	Python     string       `json:"python,omitempty"`
+	Compiler   string       `json:"compiler,omitempty"`
+	Image      string       `json:"image,omitempty"`   // as the job was told
+	Payload    string       `json:"payload_sha256"`    // of its JSON as kbrun writes it, seed left out
+	Submission string       `json:"submission_sha256"` // of the file the competitor sent, where it is known
+	Files      []FileDigest `json:"files"`             // every file that was put in place
+}
+
+// A FileDigest is a file's name and the SHA-256 of its text, in hex.
+type FileDigest struct {
+	Name   string `json:"name"`
+	SHA256 string `json:"sha256"`
+}
+
+// A DeviceReport is what the machine's accelerators said of themselves.
+type DeviceReport struct {
+	Source  string   `json:"source"` // "nvml", "nvidia-smi", "sysfs" or "none"
+	Vendor  string   `json:"vendor,omitempty"`
+	Driver  string   `json:"driver,omitempty"`
+	Runtime string   `json:"runtime,omitempty"` // the newest CUDA the driver takes, "12.4"
+	Faults  []string `json:"faults,omitempty"`  // what could not be asked, and what is wrong
+	Devices []Device `json:"devices"`
+
+	Sampling []Sampling `json:"sampling,omitempty"` // per phase and device
+}
+
+// A Device is one GPU, partition of one, or TPU chip.
+type Device struct {
+	Index       int    `json:"index"`
+	Name        string `json:"name,omitempty"`
+	UUID        string `json:"uuid,omitempty"`
+	PCI         string `json:"pci,omitempty"`  // "0000:3b:00.0"
+	Node        string `json:"node,omitempty"` // "/dev/dri/renderD128"
+	Arch        string `json:"arch,omitempty"` // "90", "gfx942"
+	MemoryBytes uint64 `json:"memory_bytes,omitempty"`
+
+	ECC           *ECC     `json:"ecc,omitempty"`
+	ClockSM       int      `json:"clock_mhz,omitempty"`        // at the time of asking
+	ClockMemory   int      `json:"memory_clock_mhz,omitempty"` // idem
+	MaxClockSM    int      `json:"max_clock_mhz,omitempty"`
+	MaxClockMem   int      `json:"max_memory_clock_mhz,omitempty"`
+	Temperature   int      `json:"temperature_c,omitempty"`
+	PowerW        float64  `json:"power_w,omitempty"`
+	PowerLimitW   float64  `json:"power_limit_w,omitempty"`
+	Throttle      []string `json:"throttle,omitempty"` // reasons that hold now
+	ComputeMode   string   `json:"compute_mode,omitempty"`
+	Persistence   *bool    `json:"persistence,omitempty"`
+	MIG           *bool    `json:"mig,omitempty"`
+	ProcessBefore []Holder `json:"processes_before,omitempty"`
+	ProcessAfter  []Holder `json:"processes_after,omitempty"`
+}
+
+// An ECC is the state of a device's memory; nil counts could not be read.
+type ECC struct {
+	Enabled       bool    `json:"enabled"`
+	Uncorrected   *uint64 `json:"uncorrected,omitempty"` // since the driver was loaded
+	RemapPending  *bool   `json:"remap_pending,omitempty"`
+	RemapFailed   *bool   `json:"remap_failed,omitempty"`
+	RetirePending *bool   `json:"retire_pending,omitempty"`
+}
+
+// A Holder is a process that has a context on a device, as the driver names
+// it: outside of this container its number means nothing here.
+type Holder struct {
+	PID   int    `json:"pid"`
+	Name  string `json:"name,omitempty"`
+	Bytes uint64 `json:"bytes,omitempty"`
+}
+
+// A Sampling sums up one device while one phase's program ran.
+type Sampling struct {
+	Phase       string   `json:"phase"`
+	Index       int      `json:"index"`
+	Samples     int      `json:"samples"`
+	ClockSM     Spread   `json:"clock_mhz"`
+	ClockMemory Spread   `json:"memory_clock_mhz"`
+	Temperature Spread   `json:"temperature_c"`
+	PowerW      Spread   `json:"power_w"`
+	Throttle    []Count  `json:"throttle,omitempty"` // samples in which a reason held
+	Others      []Holder `json:"others,omitempty"`   // processes that were there before the phase and during it
+}
+
+// A Spread is the least, the mean and the most of the samples.
+type Spread struct {
+	Min  float64 `json:"min"`
+	Mean float64 `json:"mean"`
+	Max  float64 `json:"max"`
+}
+
+// A Count is how many samples showed a reason.
+type Count struct {
+	Reason  string `json:"reason"`
+	Samples int    `json:"samples"`
+}
+
+// members returns the parts that are there, in the order they are written,
+// cleaned like every other string of a result.
+func (e *Evidence) members() (object, error) {
+	var o object
+	for _, part := range []struct {
+		key   string
+		there bool
+		value any
+	}{
+		{"timing", e.Timing != nil, e.Timing},
+		{"device", e.Device != nil, e.Device},
+		{"versions", e.Versions != nil, e.Versions},
+		{"sandbox", len(e.Sandbox) > 0, e.Sandbox},
+		{"ambiguous", len(e.Ambiguous) > 0, e.Ambiguous},
+	} {
+		if !part.there {
+			continue
+		}
+		text, err := json.Marshal(part.value)
+		if err != nil {
+			return nil, err
+		}
+		n, err := parseJSON(text)
+		if err != nil {
+			return nil, err
+		}
+		n.clean()
+		o = append(o, pair{part.key, n})
+	}
+	return o, nil
+}
+
+// clean applies [Clean] to every string below n.
+func (n *node) clean() {
+	if n.kind == kindString {
+		n.text = Clean(n.text)
+	}
+	for i := range n.list {
+		n.list[i].clean()
+	}
+	for i := range n.members {
+		n.members[i].name = Clean(n.members[i].name)
+		n.members[i].value.clean()
+	}
+}
+
+// evidence reads the parts that are there. One of another form is somebody
+// else's key of that name and is left out.
+func evidence(root *node) Evidence {
+	var e Evidence
+	read := func(key string, into any) bool {
+		n, ok := root.get(key)
+		if !ok || n.kind == kindNull {
+			return false
+		}
+		var b strings.Builder
+		writeJSON(&b, n)
+		return json.Unmarshal([]byte(b.String()), into) == nil
+	}
+	if t := new(Timing); read("timing", t) {
+		e.Timing = t
+	}
+	if d := new(DeviceReport); read("device", d) {
+		e.Device = d
+	}
+	if v := new(Versions); read("versions", v) {
+		e.Versions = v
+	}
+	if !read("sandbox", &e.Sandbox) {
+		e.Sandbox = nil
+	}
+	if !read("ambiguous", &e.Ambiguous) {
+		e.Ambiguous = nil
+	}
+	return e
+}
