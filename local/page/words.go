@@ -99,10 +99,13 @@ func between(from, to, now time.Time) span {
 	return span{Text: duration(to.Sub(from))}
 }
 
-// duration spells a finished duration: "1.2 s", "3 m 04 s", "2 h 05 m",
-// "3 d 04 h". It never rounds up.
+// duration spells a finished duration: "45 ms", "1.2 s", "3 m 04 s",
+// "2 h 05 m", "3 d 04 h". It never rounds up.
 func duration(d time.Duration) string {
-	if d = max(d, 0); d < time.Minute {
+	if d = max(d, 0); d < time.Second {
+		return fmt.Sprintf("%d ms", d/time.Millisecond)
+	}
+	if d < time.Minute {
 		return fmt.Sprintf("%d.%d s", d/time.Second, d%time.Second/(100*time.Millisecond))
 	}
 	return elapsed(d)

@@ -10,8 +10,9 @@ func TestDurations(t *testing.T) {
 		d             time.Duration
 		done, growing string
 	}{
-		{0, "0.0 s", "0 s"},
-		{-time.Second, "0.0 s", "0 s"},
+		{0, "0 ms", "0 s"},
+		{67 * time.Millisecond, "67 ms", "0 s"},
+		{-time.Second, "0 ms", "0 s"},
 		{1249 * time.Millisecond, "1.2 s", "1 s"},
 		{59*time.Second + 999*time.Millisecond, "59.9 s", "59 s"},
 		{time.Minute, "1 m 00 s", "1 m 00 s"},

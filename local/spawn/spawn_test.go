@@ -1,0 +1,149 @@
+package spawn
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// double is a program in the agent's place: it leaves a daemon without its
+// process group behind and then does what it is told.
+func double(t *testing.T, body string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "buildkite-agent")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func options(t *testing.T, agent string) Options {
+	t.Helper()
+	return Options{
+		Agent: agent, Endpoint: "http://127.0.0.1:1/v3", Token: "registration", Marker: fmt.Sprintf("SPAWN_TEST=%s", t.Name()),
+		Dir: t.TempDir(), Sockets: t.TempDir(), Grace: time.Second,
+		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "BUILDKITE_AGENT_ACCESS_TOKEN=secret", "KERNELBOT_PAYLOAD=secret", "KEPT=yes"},
+	}
+}
+
+func stop(t *testing.T, p *Pool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	if err := p.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// await waits for fn to hold.
+func await(t *testing.T, what string, fn func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if fn() {
+			return
+		}
+	}
+	t.Fatalf("%s: not within 10 s", what)
+}
+
+func read(path string) string {
+	data, _ := os.ReadFile(path)
+	return strings.TrimSpace(string(data))
+}
+
+func alive(pid string) bool {
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		return false
+	}
+	state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n))
+	return err == nil && !bytes.Contains(state, []byte(") Z "))
+}
+
+// Agents get the token by environment, not by arguments, and nothing of the
+// caller's that would configure them or leak.
+func TestWhatAgentsAreGiven(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "given")
+	p, err := Start(options(t, double(t, `env > `+out+`.tmp; echo "args: $*" >> `+out+`.tmp; mv `+out+`.tmp `+out+`; exec sleep 60`)), "gpu", 3, "size=big")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop(t, p)
+	await(t, "the agent's start", func() bool { return read(out) != "" })
+	given := read(out)
+	for _, want := range []string{"BUILDKITE_AGENT_TOKEN=registration", "BUILDKITE_AGENT_ENDPOINT=http://127.0.0.1:1/v3", "KEPT=yes", "--spawn 3", "--tags queue=gpu,size=big"} {
+		if !strings.Contains(given, want) {
+			t.Errorf("the agent is not given %q:\n%s", want, given)
+		}
+	}
+	_, args, _ := strings.Cut(given, "args: ")
+	if strings.Contains(given, "secret") || strings.Contains(args, "registration") {
+		t.Errorf("the agent is given too much:\n%s", given)
+	}
+}
+
+// An agent that dies is started again, its pool says so, and the daemons its
+// jobs left are gone.
+func TestDeadAgentIsReplaced(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("daemons are found through /proc")
+	}
+	dir := t.TempDir()
+	var mu sync.Mutex
+	var died []int
+	opts := options(t, double(t, `setsid sleep 300 & echo $! > `+dir+`/daemon.$$; echo $$ >> `+dir+`/pids; exec sleep 60`))
+	opts.Died = func(pid int) { mu.Lock(); defer mu.Unlock(); died = append(died, pid) }
+	p, err := Start(opts, "gpu", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop(t, p)
+	await(t, "the first agent", func() bool { return read(dir+"/pids") != "" })
+	first := p.PID()
+	daemon := dir + fmt.Sprintf("/daemon.%d", first)
+	await(t, "its daemon", func() bool { return alive(read(daemon)) })
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the second agent", func() bool { return len(strings.Fields(read(dir+"/pids"))) == 2 })
+	await(t, "the end of the daemon", func() bool { return !alive(read(daemon)) })
+	mu.Lock()
+	defer mu.Unlock()
+	if len(died) != 1 || died[0] != first {
+		t.Errorf("Died was told %v, want [%d]", died, first)
+	}
+}
+
+// Stop ends an agent that ignores every signal, with its descendants.
+func TestStopEndsTheStubborn(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("descendants are found through /proc")
+	}
+	out := filepath.Join(t.TempDir(), "child")
+	p, err := Start(options(t, double(t, `trap '' QUIT TERM INT; env -i sleep 300 & echo $! > `+out+`; while :; do sleep 1; done`)), "gpu", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the child", func() bool { return alive(read(out)) })
+	pid := p.PID()
+	stop(t, p)
+	if alive(strconv.Itoa(pid)) || alive(read(out)) {
+		t.Errorf("alive after Stop: agent %t, child without environment %t", alive(strconv.Itoa(pid)), alive(read(out)))
+	}
+}
+
+func TestStartRefuses(t *testing.T) {
+	opts := options(t, "/nonexistent/buildkite-agent")
+	if _, err := Start(opts, "gpu", 1); err == nil || !strings.Contains(err.Error(), `queue "gpu"`) {
+		t.Errorf("Start = %v, want an error that names the queue", err)
+	}
+}
