@@ -1,0 +1,137 @@
+package templates
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+//go:embed runner
+var runnerFiles embed.FS
+
+// A RunnerKind names a runner image by the libraries in it.
+type RunnerKind string
+
+const (
+	CUDA RunnerKind = "cuda" // nvcc, torch for CUDA
+	ROCm RunnerKind = "rocm" // hipcc, torch for ROCm
+	CPU  RunnerKind = "cpu"  // python only: tests, and tasks without a GPU
+)
+
+// RunnerKinds lists every kind there is.
+func RunnerKinds() []RunnerKind { return []RunnerKind{CUDA, ROCm, CPU} }
+
+// A Runner says what goes into a runner image: the machine in which a
+// container step judges submissions. The zero fields of [NewRunner]'s value
+// are filled by the caller.
+//
+// The image holds kbrun and no secret: payload and limits come with the job.
+// It works for any user id, without capabilities, network or a writable root;
+// it starts nothing by itself, since the step names the command.
+type Runner struct {
+	Kind RunnerKind
+
+	// Base is the image to build on: name:tag for CUDA and ROCm. For CPU any
+	// image with python3, also a local one (see [Rootfs]) or an image id.
+	Base string
+	// Digest pins Base, "sha256:…". CUDA and ROCm only; when it is empty the
+	// build must be given BASE_DIGEST and fails without it.
+	Digest string
+
+	Torch      string // version of torch, "2.11.0"; empty for CPU
+	TorchIndex string // package index with torch for this kind, an https URL
+
+	Version  string // of kbgen, put into the image's labels
+	Revision string // commit of kbgen, 40 hex digits; may be empty
+}
+
+// NewRunner returns the runner image of a kind as kbgen means it, without
+// Digest, Version and Revision; for CPU without Base as well.
+//
+// Compute capability 10.0 (B200) needs CUDA 12.8 or newer, gfx950 (MI355X)
+// needs ROCm 7.0 or newer. torch for both: pytorch.org/get-started.
+func NewRunner(kind RunnerKind) (Runner, error) {
+	switch kind {
+	case CUDA:
+		return Runner{Kind: CUDA, Base: "nvidia/cuda:13.0.2-devel-ubuntu24.04",
+			Torch: "2.11.0", TorchIndex: "https://download.pytorch.org/whl/cu130"}, nil
+	case ROCm:
+		return Runner{Kind: ROCm, Base: "rocm/dev-ubuntu-24.04:7.2.4-complete",
+			Torch: "2.11.0", TorchIndex: "https://download.pytorch.org/whl/rocm7.2"}, nil
+	case CPU:
+		return Runner{Kind: CPU}, nil
+	}
+	return Runner{}, fmt.Errorf("runner image %q: unknown kind, have %q", kind, RunnerKinds())
+}
+
+var (
+	basePattern     = regexp.MustCompile(`^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+	tagPattern      = regexp.MustCompile(`^[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	digestPattern   = regexp.MustCompile(`^(sha256:[0-9a-f]{64})?$`)
+	torchPattern    = regexp.MustCompile(`^[0-9]+(\.[0-9]+){1,3}(\+[a-z0-9.]+)?$`)
+	indexPattern    = regexp.MustCompile(`^https://[a-z0-9.-]+(/[A-Za-z0-9._-]+)*/?$`)
+	versionPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$`)
+	revisionPattern = regexp.MustCompile(`^([0-9a-f]{40})?$`)
+)
+
+// Validate returns every fault of the image's values, joined; each is a
+// [HoleError].
+func (r Runner) Validate() error {
+	text := "runner image " + string(r.Kind)
+	if !slices.Contains(RunnerKinds(), r.Kind) {
+		return &HoleError{text, "Kind", string(r.Kind), fmt.Sprintf("one of %q", RunnerKinds())}
+	}
+	faults := []error{
+		fits(text, "Version", r.Version, versionPattern, "letters, digits, dots, +, - and _"),
+		fits(text, "Revision", r.Revision, revisionPattern, "a commit of 40 hex digits, or nothing"),
+	}
+	if r.Kind == CPU {
+		faults = append(faults,
+			fits(text, "Base", r.Base, basePattern, "an image reference or id"),
+			fits(text, "Digest", r.Digest, regexp.MustCompile(`^$`), "nothing: the base may be a local image, pin a published one in Base"),
+			fits(text, "Torch", r.Torch, regexp.MustCompile(`^$`), "nothing: the image has no torch"))
+		return errors.Join(faults...)
+	}
+	if strings.HasSuffix(r.Base, ":latest") {
+		faults = append(faults, &HoleError{text, "Base", r.Base, "a tag that stays, not latest"})
+	}
+	return errors.Join(append(faults,
+		fits(text, "Base", r.Base, tagPattern, "an image with its tag"),
+		fits(text, "Digest", r.Digest, digestPattern, "sha256: and 64 hex digits, or nothing"),
+		fits(text, "Torch", r.Torch, torchPattern, "a version such as 2.11.0"),
+		fits(text, "TorchIndex", r.TorchIndex, indexPattern, "an https URL without user, query or port"))...)
+}
+
+// Dockerfile returns the image's Dockerfile. Its build context is a directory
+// with the Dockerfile and an executable file kbrun, built for the image's
+// machine without cgo (or with it, against the base's libc, for NVML), and
+// nothing else.
+//
+// Errors: those of [Runner.Validate].
+func (r Runner) Dockerfile() ([]byte, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	t, err := template.ParseFS(runnerFiles, "runner/*.Dockerfile")
+	if err != nil {
+		return nil, fmt.Errorf("parsing the embedded Dockerfiles: %w", err)
+	}
+	var out bytes.Buffer
+	if err := t.ExecuteTemplate(&out, string(r.Kind)+".Dockerfile", r); err != nil {
+		return nil, fmt.Errorf("filling the Dockerfile for %s: %w", r.Kind, err)
+	}
+	return out.Bytes(), nil
+}
+
+// Rootfs returns a shell script that makes the base of a CPU image from
+// Debian's packages, for machines that reach a Debian mirror and no registry:
+//
+//	sh rootfs.sh OUT.tar && docker import OUT.tar kbgen-base:bookworm
+//
+// It needs root and debootstrap; its other arguments are explained in it.
+func Rootfs() ([]byte, error) { return runnerFiles.ReadFile("runner/rootfs.sh") }

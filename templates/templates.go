@@ -1,0 +1,33 @@
+// Package templates holds texts with named holes that a machine or an image is
+// set up from, and the typed functions that fill them. It never holds pipeline
+// YAML, it knows no secret, and it reads nothing but what is embedded here.
+//
+// A function here returns either a whole text or an error that names the hole.
+// Values are checked, not escaped: what could end a line, a quotation or an
+// instruction is refused.
+package templates
+
+import (
+	"fmt"
+	"regexp"
+)
+
+// A HoleError reports one hole whose value cannot be filled in.
+type HoleError struct {
+	Text string // "runner image cuda"
+	Hole string
+	Got  string
+	Want string
+}
+
+func (e *HoleError) Error() string {
+	return fmt.Sprintf("%s: %s: got %q, want %s", e.Text, e.Hole, e.Got, e.Want)
+}
+
+// fits reports a value that does not match whole as an error.
+func fits(text, hole, got string, pattern *regexp.Regexp, want string) error {
+	if pattern.MatchString(got) {
+		return nil
+	}
+	return &HoleError{text, hole, got, want}
+}
