@@ -34,7 +34,7 @@ int kernel(int);
 int main(int argc, char **argv) {
 	FILE *report = fdopen(atoi(getenv("POPCORN_FD")), "w");
 	bool hidden = access("driver.cu", F_OK) && access("shapes.h", F_OK) && access("submission.cu", F_OK);
-	fprintf(report, "test-count: 1\ntest.0.status: %s\n", hidden ? "pass" : "fail");
+	fprintf(report, "test-count: 1\ntest.0.spec: n: 128\ntest.0.status: %s\n", hidden ? "pass" : "fail");
 	fprintf(report, "mode: %s\ncheck: %s\n", argv[1], kernel(SHAPE) == TILE && hidden ? "pass" : "fail");
 	return fclose(report);
 }

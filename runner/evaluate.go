@@ -238,17 +238,21 @@ func (ph *phase) limit() time.Duration {
 	return 0
 }
 
-// writeCases creates the file that the tester reads and returns its path.
-func (ph *phase) writeCases() (string, error) {
-	cases, last := ph.p.Tests, false
-	if ph.mode != schema.ModeTest {
-		cases, last = ph.p.Benchmarks, ph.p.RankingBy == schema.RankLast
+// cases is the text of the file that the tester reads.
+func (ph *phase) cases() string {
+	if ph.mode == schema.ModeTest {
+		return schema.CasesText(ph.p.Tests, false)
 	}
+	return schema.CasesText(ph.p.Benchmarks, ph.p.RankingBy == schema.RankLast)
+}
+
+// writeCases creates the file that the tester reads and returns its path.
+func (ph *phase) writeCases(text string) (string, error) {
 	f, err := os.CreateTemp(ph.tmp, "cases-*.txt")
 	if err != nil {
 		return "", fmt.Errorf("writing the cases: %w", err)
 	}
-	_, err = f.WriteString(schema.CasesText(cases, last))
+	_, err = f.WriteString(text)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return "", fmt.Errorf("writing the cases: %w", err)
 	}
@@ -257,7 +261,8 @@ func (ph *phase) writeCases() (string, error) {
 
 // test runs the tester under argv and judges it.
 func (ph *phase) test(ctx context.Context, argv ...string) error {
-	cases, err := ph.writeCases()
+	text := ph.cases()
+	cases, err := ph.writeCases(text)
 	if err != nil {
 		return err
 	}
@@ -272,7 +277,7 @@ func (ph *phase) test(ctx context.Context, argv ...string) error {
 	if done.how == killedCanceled {
 		return stopped(ctx)
 	}
-	run, err := judge(c, done)
+	run, err := judge(c, newAsked(ph.mode, text), done)
 	ph.result.Run = run
 	return err
 }

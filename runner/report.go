@@ -10,8 +10,8 @@ import (
 )
 
 // parseReport reads what a tester wrote: lines of "key: value". A key that
-// occurs again takes the later value, but for verdicts and figures
-// (check, test.*, benchmark.*), which keep the first: a tester writes those
+// occurs again takes the later value, but for verdicts and figures (check, the
+// counts, test.*, benchmark.*), which keep the first: a tester writes those
 // once, so a different second one comes from somebody else. The first key of
 // which that is true is returned as contradicted.
 //
@@ -39,7 +39,8 @@ func parseReport(text string) (report schema.Report, contradicted string) {
 }
 
 func figure(key string) bool {
-	return key == "check" || strings.HasPrefix(key, "test.") || strings.HasPrefix(key, "benchmark.")
+	return key == "check" || key == "test-count" || key == "benchmark-count" ||
+		strings.HasPrefix(key, "test.") || strings.HasPrefix(key, "benchmark.")
 }
 
 // lineEnd holds for the characters at which Python's splitlines cuts.
@@ -61,8 +62,10 @@ const (
 )
 
 // judge turns an ended tester into Kernelbot's run and, unless it passed, the
-// ending that it means.
-func judge(c command, done *ended) (*schema.RunResult, error) {
+// ending that it means. A run passes only when its report holds against a; one
+// that says "pass" and then ends badly keeps Passed, as in Kernelbot, where
+// Success decides too.
+func judge(c command, a asked, done *ended) (*schema.RunResult, error) {
 	run := &schema.RunResult{
 		Command: c.text(), Stdout: done.stdout.text(), Stderr: done.stderr.text(),
 		ExitCode: done.exitCode, Duration: done.duration.Seconds(),
@@ -77,12 +80,22 @@ func judge(c command, done *ended) (*schema.RunResult, error) {
 	check, answered := report.Get("check")
 	run.Result = report
 	run.Success = done.exitCode == exitSuccess || done.exitCode == exitValidateFail
-	run.Passed = check == "pass" && contradicted == "" && done.report.whole()
+	var d *doubt
 	switch {
 	case !done.report.whole():
 		return run, endf(schema.OutcomeReportTooLong, "the report has %d bytes, at most %d are allowed", done.report.size, reportLimit)
 	case contradicted != "":
-		return run, endf(schema.OutcomeInconsistent, "the report gives two values for %q", contradicted)
+		d = inconsistent("the report gives two values for %q", shorten(contradicted, 40))
+	case check == "pass" && done.exitCode == exitValidateFail:
+		d = inconsistent("check is \"pass\", and the tester ended with status %d, which says that it failed", exitValidateFail)
+	case check == "pass":
+		d = a.verify(report, done.duration)
+	}
+	if d != nil {
+		return run, endf(d.outcome, "%s", d.text)
+	}
+	run.Passed = check == "pass"
+	switch {
 	case run.Passed && run.Success:
 		return run, nil
 	case !run.Success:

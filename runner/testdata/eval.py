@@ -26,7 +26,9 @@ def main():
         if kind == "test" or not ok:
             print(f"{kind}.{i}.status: {'pass' if ok else 'fail'}", file=report)
         else:
-            print(f"{kind}.{i}.mean: {1500.5 + i}", file=report)
+            figures = {"runs": 4, "mean": 1500.5 + i, "std": 2.0, "err": 1.0, "best": 1498.5 + i, "worst": 1502.5 + i}
+            for name, value in figures.items():
+                print(f"{kind}.{i}.{name}: {value}", file=report)
         good = good and ok
     print(f"check: {'pass' if good else 'fail'}", file=report)
     report.close()
