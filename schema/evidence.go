@@ -12,7 +12,7 @@ type Evidence struct {
 	Timing   *Timing
 	Device   *DeviceReport
 	Versions *Versions
-	Sandbox  json.RawMessage // what shut the submission in, in runner/sandbox's words
+	Sandbox  *Sandbox
 
 	// Ambiguous says, one line each, why a timing may not be the submission's
 	// own doing: the device was slowed down, or somebody else was on it.
@@ -129,8 +129,8 @@ type Sampling struct {
 	ClockMemory Spread   `json:"memory_clock_mhz"`
 	Temperature Spread   `json:"temperature_c"`
 	PowerW      Spread   `json:"power_w"`
-	Throttle    []Count  `json:"throttle,omitempty"` // samples in which a reason held
-	Others      []Holder `json:"others,omitempty"`   // processes that were there before the phase and during it
+	Throttle    []Count  `json:"throttle,omitempty"`  // samples in which a reason held
+	Seen        []Holder `json:"processes,omitempty"` // the program itself among them
 }
 
 // A Spread is the least, the mean and the most of the samples.
@@ -158,7 +158,7 @@ func (e *Evidence) members() (object, error) {
 		{"timing", e.Timing != nil, e.Timing},
 		{"device", e.Device != nil, e.Device},
 		{"versions", e.Versions != nil, e.Versions},
-		{"sandbox", len(e.Sandbox) > 0, e.Sandbox},
+		{"sandbox", e.Sandbox != nil, e.Sandbox},
 		{"ambiguous", len(e.Ambiguous) > 0, e.Ambiguous},
 	} {
 		if !part.there {
@@ -214,8 +214,8 @@ func evidence(root *node) Evidence {
 	if v := new(Versions); read("versions", v) {
 		e.Versions = v
 	}
-	if !read("sandbox", &e.Sandbox) {
-		e.Sandbox = nil
+	if s := new(Sandbox); read("sandbox", s) {
+		e.Sandbox = s
 	}
 	if !read("ambiguous", &e.Ambiguous) {
 		e.Ambiguous = nil

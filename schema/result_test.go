@@ -33,7 +33,7 @@ func fullResult() *Result {
 			Device: &DeviceReport{Source: "nvml", Vendor: "nvidia", Driver: "550.54", Devices: []Device{{Name: "NVIDIA L40S", UUID: "GPU-1", ProcessBefore: []Holder{{PID: 7, Name: "x"}}}},
 				Sampling: []Sampling{{Phase: "benchmark", Samples: 3, ClockSM: Spread{1, 2, 3}, Throttle: []Count{{"hw-thermal", 1}}}}},
 			Versions:  &Versions{Runner: "v0.1.0", Files: []FileDigest{{"eval.py", "00"}}},
-			Sandbox:   []byte(`{"level": "namespaces"}`),
+			Sandbox:   NewSandbox(MeansProcess, map[string]string{GuardNetwork: "no network namespace"}),
 			Ambiguous: []string{"benchmark: hw-thermal in 1 of 3 samples"},
 		},
 	}
