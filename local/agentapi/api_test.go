@@ -134,8 +134,6 @@ func (w *world) running(b engine.Build) (path, token, agent string) {
 	return path, token, agent
 }
 
-const oneStep = `steps: [{command: "true", key: one, label: ":one:", priority: 3, agents: {queue: default, gpu: "*"}}]`
-
 func TestAgentLife(t *testing.T) {
 	w := newWorld(t, engine.Options{}, Options{})
 	reg := w.want(200, "bkaa_", regToken, "POST", "/v3/register", `{"name":"gpu","meta_data":["queue=b200","gpu=B200"],"pid":7,"new_field":1}`)

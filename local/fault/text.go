@@ -27,7 +27,7 @@ func Parse(text string) (Rule, error) {
 		r.Method, words = words[0], words[1:]
 	}
 	if len(words) == 0 {
-		return Rule{}, fmt.Errorf("%w %q: it has no path, want [METHOD] PATH NAME=VALUE...", ErrRule, text)
+		return Rule{}, fmt.Errorf("%w %q: it has no path, want [METHOD] PATH and what to do", ErrRule, text)
 	}
 	r.Path, words = words[0], words[1:]
 	seen := map[string]bool{}
