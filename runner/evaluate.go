@@ -269,6 +269,7 @@ func (ph *phase) test(ctx context.Context, argv ...string) error {
 	c := command{
 		argv: append(argv, ph.mode, cases), dir: ph.work, environ: ph.environ,
 		limit: ph.limit(), seed: ph.p.Seed, report: true,
+		harness: ph.p.Lang == schema.LangPython && ph.mode != schema.ModeProfile, // profilers look into it
 	}
 	done, err := run(ctx, c)
 	if err != nil {

@@ -36,7 +36,8 @@ type command struct {
 	environ []string
 	limit   time.Duration // wall time; 0 means none
 	seed    *int64        // POPCORN_SEED; nil leaves it unset
-	report  bool          // give it a report pipe, POPCORN_FD
+	report  bool          // give it a way for its report, POPCORN_FD
+	harness bool          // a tester in Python: argv is run by harness.py, which hides the seed
 	watch   string        // text to look for on stdout, beyond what is kept
 }
 
@@ -81,18 +82,18 @@ func run(ctx context.Context, c command) (*ended, error) {
 		stderr: &capture{limit: outputHead},
 		report: &capture{limit: reportLimit},
 	}
-	cmd := &exec.Cmd{Path: path, Args: c.argv, Dir: c.dir, Env: c.childEnviron()}
+	cmd := &exec.Cmd{Path: path, Args: c.args(), Dir: c.dir, Env: c.childEnviron()}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	var drains drains
 	defer drains.close()
-	if cmd.Stdout, err = drains.open(out.stdout); err != nil {
+	if cmd.Stdout, err = drains.open(os.Pipe, out.stdout); err != nil {
 		return nil, err
 	}
-	if cmd.Stderr, err = drains.open(out.stderr); err != nil {
+	if cmd.Stderr, err = drains.open(os.Pipe, out.stderr); err != nil {
 		return nil, err
 	}
 	if c.report {
-		w, err := drains.open(out.report)
+		w, err := drains.open(c.reportChannel, out.report)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +119,7 @@ func (c *command) childEnviron() []string {
 	if c.report {
 		env = append(env, "POPCORN_FD="+strconv.Itoa(reportFD))
 	}
-	if c.seed != nil {
+	if c.seed != nil && !c.harness {
 		env = append(env, "POPCORN_SEED="+strconv.FormatInt(*c.seed, 10))
 	}
 	return env
@@ -179,8 +180,8 @@ type drains struct {
 	group            sync.WaitGroup
 }
 
-func (d *drains) open(sink io.Writer) (*os.File, error) {
-	r, w, err := os.Pipe()
+func (d *drains) open(pair func() (r, w *os.File, err error), sink io.Writer) (*os.File, error) {
+	r, w, err := pair()
 	if err != nil {
 		return nil, fmt.Errorf("opening a pipe: %w", err)
 	}

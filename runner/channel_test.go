@@ -1,0 +1,93 @@
+package runner
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// runPython runs main.py with that text; through harness.py or plainly.
+func runPython(t *testing.T, text string, harness bool) (*ended, command) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.py"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	seed := int64(4711)
+	c := command{
+		argv: []string{"python3", "main.py", "test", "cases"}, dir: dir, environ: []string{"PATH=" + needPython(t)},
+		limit: 20 * time.Second, seed: &seed, report: true, harness: harness,
+	}
+	done, err := run(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done, c
+}
+
+// What a harness may look at is the same in both, and so is how it ends.
+func TestHarnessRunsAsPythonWouldRunIt(t *testing.T) {
+	const look = `
+import multiprocessing, os, sys
+def double(n):
+    return 2 * n
+if __name__ == "__main__":
+    print(sys.argv, __name__, os.path.basename(__file__), os.path.isabs(__file__), __spec__, sorted(globals()))
+    print(os.path.dirname(os.path.abspath(__file__)) == sys.path[0], len(sys.path), sys.path.count(""), os.getenv("POPCORN_SEED"))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.apply(double, (21,)))
+    os.fdopen(int(os.environ["POPCORN_FD"]), "w").write("check: pass\n")
+`
+	for name, end := range map[string]string{
+		"to the end": "", "exit": "    sys.exit(112)\n", "exit with text": "    sys.exit('so')\n",
+		"exception": "    raise KeyError('x')\n", "syntax": "    )\n", "interrupt": "    raise KeyboardInterrupt\n",
+		"at exit": "    import atexit; atexit.register(print, 'left'); 1 / 0\n",
+	} {
+		want, plain := runPython(t, look+end, false)
+		got, c := runPython(t, look+end, true)
+		dirs := regexp.MustCompile(`/[^ "']*/main\.py`)
+		same := func(e *ended) string {
+			return e.stdout.text() + "|" + dirs.ReplaceAllString(e.stderr.text(), "main.py") + "|" + e.report.decoded()
+		}
+		if same(got) != same(want) || c.text() != plain.text() || strings.Contains(c.text(), "prctl") {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, same(got), same(want))
+		}
+		// An interrupted Python ends by a signal; nobody interrupts a harness.
+		if got.exitCode != want.exitCode && name != "interrupt" {
+			t.Errorf("%s: exit code %d, want %d", name, got.exitCode, want.exitCode)
+		}
+	}
+}
+
+func TestHarnessIsClosedToItsOwnUser(t *testing.T) {
+	done, _ := runPython(t, `
+import ctypes, os
+print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), b"4711" in open("/proc/self/environ", "rb").read(), os.environ["POPCORN_SEED"])
+try:
+    open("/proc/self/fd/" + os.environ["POPCORN_FD"], "wb")
+except OSError as err:
+    print(err.strerror)
+`, true)
+	if got, want := done.stdout.text(), "0 False 4711\nNo such device or address\n"; got != want {
+		t.Errorf("dumpable, seed in /proc, seed, opening the report anew: got %q, want %q\n%s", got, want, done.stderr.text())
+	}
+}
+
+// A child that shuts its end, or sends descriptors along, changes nothing.
+func TestOddUseOfTheChannel(t *testing.T) {
+	done, _ := runPython(t, `
+import os, socket
+s = socket.socket(fileno=int(os.environ["POPCORN_FD"]))
+print(s.recv(10))
+for _ in range(3):
+    socket.send_fds(s, [b"check: pass\n"], [1, 2])
+s.shutdown(socket.SHUT_RDWR)
+`, true)
+	if got := done.report.decoded(); got != strings.Repeat("check: pass\n", 3) || done.stdout.text() != "b''\n" {
+		t.Errorf("report %q, stdout %q, %s", got, done.stdout.text(), done.stderr.text())
+	}
+}
