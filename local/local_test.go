@@ -3,11 +3,14 @@ package local
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/fault"
+	"github.com/gpu-mode/kbgen/local/webhook"
 )
 
 func start(t *testing.T, opts Options) *Server {
@@ -124,5 +127,27 @@ func TestCloseEndsStreams(t *testing.T) {
 	defer cancel()
 	if err := s.Close(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// A configured webhook gets signed events.
+func TestWebhook(t *testing.T) {
+	got := make(chan http.Header, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }))
+	defer receiver.Close()
+	s := start(t, Options{Webhook: &webhook.Options{URL: receiver.URL, Token: "shared"}})
+	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "p", Configuration: "steps: [{command: 'true'}]"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Engine.CreateBuild("p", engine.NewBuild{}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case h := <-got:
+		if h.Get("X-Buildkite-Event") == "" || !strings.HasPrefix(h.Get("X-Buildkite-Signature"), "timestamp=") {
+			t.Errorf("headers %v", h)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("no event within 10 s")
 	}
 }
