@@ -3,6 +3,7 @@ module github.com/gpu-mode/kbgen
 go 1.26.0
 
 require (
+	github.com/NVIDIA/go-nvml v0.13.1-0
 	github.com/alecthomas/kong v1.17.0
 	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/buildkite/go-buildkite/v3 v3.13.0

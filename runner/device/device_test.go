@@ -1,0 +1,330 @@
+package device
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// The test binary is also the probing program: a stand-in reader behind the
+// real protocol and the real two processes.
+const actAs = "DEVICE_TEST_ACTS_AS"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(actAs) {
+	case "":
+		os.Exit(m.Run())
+	case "detach":
+		if err := Detach([]string{os.Args[0]}, []string{actAs + "=serve"}); err != nil {
+			os.Exit(3)
+		}
+	case "serve":
+		serve(standIn{}, os.Stdin, os.Stdout, 5*time.Millisecond)
+	case "no driver":
+		Serve(os.Stdin, os.Stdout, time.Second)
+	case "hang":
+		fmt.Fprintln(os.Stderr)
+		time.Sleep(time.Minute)
+	case "crash":
+		os.Exit(127)
+	}
+}
+
+type standIn struct{}
+
+func (standIn) report() *schema.DeviceReport {
+	return &schema.DeviceReport{Source: SourceNVML, Vendor: NVIDIA, Devices: []schema.Device{{UUID: "GPU-stand-in", Node: fmt.Sprint(os.Getpid())}}}
+}
+
+func (standIn) samples() []Sample {
+	return []Sample{{ClockSM: 1500, Temperature: 70, PowerW: 300, Throttle: []string{reasonHWThermal, reasonPowerCap}, Processes: []schema.Holder{{PID: 5}}}}
+}
+
+// nvidiaRoot is a file tree in which the driver shows itself.
+func nvidiaRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "dev/nvidiactl"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func acting(t *testing.T, as string) Machine {
+	return Machine{Root: nvidiaRoot(t), Probe: []string{os.Args[0]}, Environ: []string{actAs + "=" + as}, Limit: 10 * time.Second}
+}
+
+func TestProbeIsNoChildAndEndsWithUs(t *testing.T) {
+	w := Look(context.Background(), acting(t, "detach"))
+	defer w.Close()
+	r := w.Report()
+	if r.Source != SourceNVML || len(r.Devices) != 1 || r.Devices[0].UUID != "GPU-stand-in" {
+		t.Fatalf("report %+v", r)
+	}
+	if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {
+		t.Errorf("a child is left: %d, %v", pid, err)
+	}
+	w.Begin()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		w.probe.mu.Lock()
+		n := len(w.probe.seen.devices) > 0 && w.probe.seen.devices[0].n >= 3
+		w.probe.mu.Unlock()
+		if n {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no samples")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	disturbed := w.End(context.Background(), "benchmark")
+	if len(disturbed) != 1 || !strings.HasPrefix(disturbed[0], "benchmark: device 0 was slowed down (hw-thermal) in ") {
+		t.Errorf("disturbed %q", disturbed)
+	}
+	s := r.Sampling[0]
+	if s.Phase != "benchmark" || s.Samples < 3 || s.ClockSM != (schema.Spread{Min: 1500, Mean: 1500, Max: 1500}) || s.Throttle[0].Samples != s.Samples || len(s.Seen) != 1 {
+		t.Errorf("sampling %+v", s)
+	}
+	if more := w.After(context.Background()); len(more) != 0 {
+		t.Errorf("after: %q", more)
+	}
+	w.Close()
+	proc := "/proc/" + r.Devices[0].Node
+	for gone := false; !gone; time.Sleep(time.Millisecond) {
+		_, err := os.Stat(proc)
+		gone = err != nil || dead(proc)
+		if time.Now().After(deadline.Add(10 * time.Second)) {
+			t.Fatal("the probing process lives on")
+		}
+	}
+}
+
+// dead tells whether the process is a zombie that its new parent has not
+// collected: that is nobody's work here.
+func dead(proc string) bool {
+	stat, err := os.ReadFile(proc + "/stat")
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+func TestProbesThatFail(t *testing.T) {
+	for as, want := range map[string]string{
+		"crash": "exit status 127",
+		"hang":  "context deadline exceeded",
+	} {
+		ctx, stop := context.WithTimeout(context.Background(), 2*time.Second)
+		if as == "crash" {
+			ctx = context.Background()
+		}
+		m := acting(t, as)
+		w := Look(ctx, m)
+		stop()
+		if r := w.Report(); r.Source != SourceNVML || len(r.Faults) != 1 || !strings.Contains(r.Faults[0], want) && !strings.Contains(r.Faults[0], "signal: killed") {
+			t.Errorf("%s: %+v", as, r)
+		}
+		if got, _ := (Demand{}).Check(w.Report()); got != schema.OutcomeGPUUnhealthy {
+			t.Errorf("%s: %q", as, got)
+		}
+		w.Close()
+	}
+}
+
+func TestWithoutNVMLAndWithoutSMI(t *testing.T) {
+	w := Look(context.Background(), Machine{Root: nvidiaRoot(t), Limit: time.Second})
+	defer w.Close()
+	if r := w.Report(); r.Source != SourceNone || r.Vendor != NVIDIA || len(r.Faults) != 1 {
+		t.Errorf("report %+v", r)
+	}
+	if got, _ := (Demand{}).Check(w.Report()); got != "" {
+		t.Errorf("nobody demands a GPU: %q", got)
+	}
+	if got, _ := (Demand{Vendor: NVIDIA}).Check(w.Report()); got != schema.OutcomeGPUMissing {
+		t.Errorf("a GPU is demanded: %q", got)
+	}
+}
+
+func TestNoDevices(t *testing.T) {
+	w := Look(context.Background(), Machine{Root: t.TempDir()})
+	defer w.Close()
+	w.Begin()
+	if more := append(w.End(context.Background(), "benchmark"), w.After(context.Background())...); len(more) > 0 {
+		t.Errorf("disturbed %q", more)
+	}
+	if diff := cmp.Diff(&schema.DeviceReport{Source: SourceNone}, w.Report()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+const smi = `#!/bin/sh
+case $1 in
+--query-gpu=*)
+  echo "0, NVIDIA H100 80GB HBM3, GPU-aa, 00000000:3B:00.0, 550.54.15, 81559, 1980, 2619, 1980, 2619, 33, 71.20, 700.00, Default, Enabled, 0, 0x0000000000000001"
+  echo "1, NVIDIA H100 80GB HBM3, GPU-bb, 00000000:5E:00.0, 550.54.15, 81559, 345, [N/A], 1980, 2619, 30, [N/A], 700.00, Exclusive_Process, [N/A], [N/A], 0x0000000000000040" ;;
+--query-compute-apps=*) echo "GPU-aa, 77, python3, 512" ;;
+esac
+`
+
+func TestSMIFallback(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nvidia-smi")
+	if err := os.WriteFile(path, []byte(smi), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w := Look(context.Background(), Machine{Root: t.TempDir(), SMI: path, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: 10 * time.Second})
+	defer w.Close()
+	r := w.Report()
+	if r.Source != SourceSMI || r.Driver != "550.54.15" || len(r.Devices) != 2 || len(r.Faults) != 0 {
+		t.Fatalf("%+v", r)
+	}
+	a, b := r.Devices[0], r.Devices[1]
+	if a.PCI != "0000:3b:00.0" || a.MemoryBytes != 81559<<20 || a.PowerW != 71.2 || !a.ECC.Enabled || *a.ECC.Uncorrected != 0 || len(a.ProcessBefore) != 1 || a.ProcessBefore[0].Bytes != 512<<20 {
+		t.Errorf("%+v", a)
+	}
+	if b.ClockMemory != 0 || b.ECC != nil || b.ComputeMode != "exclusive-process" || !slices.Equal(b.Throttle, []string{"hw-thermal"}) {
+		t.Errorf("%+v", b)
+	}
+	if got := w.After(context.Background()); len(got) != 1 || got[0] != "device 0 was also used by process 77 python3" {
+		t.Errorf("after: %q", got)
+	}
+}
+
+func TestSMIThatFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nvidia-smi")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho 'no devices were found'\nexit 6\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, root := range []string{t.TempDir(), nvidiaRoot(t)} {
+		w := Look(context.Background(), Machine{Root: root, SMI: path, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: 10 * time.Second})
+		defer w.Close()
+		got, _ := Demand{}.Check(w.Report())
+		if kernel := (Machine{Root: root}).nvidiaKernel(); (got == schema.OutcomeGPUUnhealthy) != kernel {
+			t.Errorf("kernel driver %v: %q, %+v", kernel, got, w.Report())
+		}
+	}
+}
+
+// tree writes files below a new root, "name: text" by "name: text".
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func amdTree(t *testing.T) string {
+	const topology = "sys/class/kfd/kfd/topology/nodes/"
+	node := func(minor, location int) string {
+		return fmt.Sprintf("cpu_cores_count 0\nsimd_count 304\ngfx_target_version 90402\ndrm_render_minor %d\nlocation_id %d\ndomain 1\nunique_id 1152921504606846976\nmax_engine_clk_fcompute 2100\n", minor, location)
+	}
+	return tree(t, map[string]string{
+		topology + "0/properties":                                   "cpu_cores_count 96\ndrm_render_minor 0\n",
+		topology + "2/properties":                                   node(128, 0x0300),
+		topology + "2/gpu_id":                                       "4711\n",
+		topology + "2/name":                                         "aqua\n",
+		topology + "10/properties":                                  node(136, 0x2501),
+		topology + "10/gpu_id":                                      "815\n",
+		"sys/module/amdgpu/version":                                 "6.10.5\n",
+		"sys/class/drm/renderD128/device/product_name":              "AMD Instinct MI300X OAM\n",
+		"sys/class/drm/renderD128/device/mem_info_vram_total":       "206141652992\n",
+		"sys/class/drm/renderD128/device/ras/umc_err_count":         "ue: 1\nce: 4\n",
+		"sys/class/drm/renderD128/device/hwmon/hwmon4/freq1_input":  "2100000000\n",
+		"sys/class/drm/renderD128/device/hwmon/hwmon4/freq2_input":  "1300000000\n",
+		"sys/class/drm/renderD128/device/hwmon/hwmon4/temp2_input":  "62000\n",
+		"sys/class/drm/renderD128/device/hwmon/hwmon4/power1_input": "640000000\n",
+		"sys/class/drm/renderD128/device/hwmon/hwmon4/power1_cap":   "750000000\n",
+		"sys/class/kfd/kfd/proc/99/vram_4711":                       "1048576\n",
+		"sys/class/kfd/kfd/proc/98/vram_4711":                       "0\n",
+		"proc/99/comm":                                              "python3\n",
+	})
+}
+
+func TestAMD(t *testing.T) {
+	w := Look(context.Background(), Machine{Root: amdTree(t)})
+	defer w.Close()
+	uncorrected := uint64(1)
+	want := &schema.DeviceReport{Source: SourceSysfs, Vendor: AMD, Driver: "6.10.5", Devices: []schema.Device{
+		{
+			Index: 0, Name: "AMD Instinct MI300X OAM", UUID: "GPU-1000000000000000", PCI: "0001:03:00.0", Node: "/dev/dri/renderD128", Arch: "gfx942",
+			MemoryBytes: 206141652992, MaxClockSM: 2100, ClockSM: 2100, ClockMemory: 1300, Temperature: 62, PowerW: 640, PowerLimitW: 750,
+			ECC: &schema.ECC{Enabled: true, Uncorrected: &uncorrected}, ProcessBefore: []schema.Holder{{PID: 99, Name: "python3", Bytes: 1 << 20}},
+		},
+		{Index: 1, UUID: "GPU-1000000000000000", PCI: "0001:25:00.1", Node: "/dev/dri/renderD136", Arch: "gfx942", MaxClockSM: 2100},
+	}}
+	if diff := cmp.Diff(want, w.Report()); diff != "" {
+		t.Errorf("Report (-want +got):\n%s", diff)
+	}
+	w.Begin()
+	w.End(context.Background(), "leaderboard")
+	if s := w.Report().Sampling; len(s) != 2 || s[0].Samples != 2 || s[0].PowerW.Max != 640 || s[0].Phase != "leaderboard" {
+		t.Errorf("sampling %+v", s)
+	}
+	if got := w.After(context.Background()); len(got) != 1 {
+		t.Errorf("after: %q", got)
+	}
+}
+
+func TestTPU(t *testing.T) {
+	for want, files := range map[string]map[string]string{
+		"/dev/accel0 /dev/accel2 /dev/accel10": {"dev/accel0": "", "dev/accel10": "", "dev/accel2": "", "dev/vfio/3": ""},
+		"/dev/vfio/0 /dev/vfio/12":             {"dev/vfio/12": "", "dev/vfio/0": "", "dev/vfio/vfio": "", "sys/bus/pci/devices/0000:00:05.0/vendor": "0x1ae0\n"},
+		"":                                     {"dev/vfio/12": "", "sys/bus/pci/devices/0000:00:05.0/vendor": "0x8086\n"},
+	} {
+		w := Look(context.Background(), Machine{Root: tree(t, files)})
+		var nodes []string
+		for _, d := range w.Report().Devices {
+			nodes = append(nodes, d.Node)
+		}
+		if got := strings.Join(nodes, " "); got != want || (want != "") != (w.Report().Vendor == TPU) {
+			t.Errorf("nodes %q, vendor %q, want %q", got, w.Report().Vendor, want)
+		}
+		w.Close()
+	}
+}
+
+func TestServe(t *testing.T) {
+	in, told := io.Pipe()
+	heard, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- serve(standIn{}, in, out, time.Hour) }()
+	lines := bufio.NewScanner(heard)
+	for _, word := range []string{tellReport, tellStart, tellStop} {
+		io.WriteString(told, word+"\n")
+		if !lines.Scan() {
+			t.Fatal(lines.Err())
+		}
+		var a answer
+		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+			t.Fatal(err)
+		}
+		if (a.Report != nil) != (word == tellReport) || a.Stopped != (word == tellStop) || (len(a.Samples) > 0) != (word != tellReport) {
+			t.Errorf("%s is answered by %s", word, lines.Text())
+		}
+	}
+	told.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

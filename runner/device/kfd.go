@@ -1,0 +1,186 @@
+package device
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// kfdReader reads AMD's devices from the kernel's files below root.
+type kfdReader struct{ root string }
+
+// A kfdNode is one entry of KFD's topology that programs can use: a GPU, or a
+// partition of one.
+type kfdNode struct {
+	dir    string // the topology entry
+	minor  uint64 // of its render node
+	gpuID  string // KFD's own number for it
+	values map[string]uint64
+	pci    string
+}
+
+// nodes lists the usable entries in KFD's order. An entry without a render
+// node is a processor.
+func (r *kfdReader) nodes() []kfdNode {
+	dirs, _ := filepath.Glob(filepath.Join(r.root, "sys/class/kfd/kfd/topology/nodes/*"))
+	slices.SortFunc(dirs, func(a, b string) int { return int(leaf(a)) - int(leaf(b)) })
+	var out []kfdNode
+	for _, dir := range dirs {
+		values := readProperties(filepath.Join(dir, "properties"))
+		if values["drm_render_minor"] == 0 {
+			continue
+		}
+		location := values["location_id"]
+		out = append(out, kfdNode{
+			dir: dir, minor: values["drm_render_minor"], gpuID: readLine(filepath.Join(dir, "gpu_id")), values: values,
+			pci: fmt.Sprintf("%04x:%02x:%02x.%d", values["domain"], location>>8&0xff, location>>3&0x1f, location&7),
+		})
+	}
+	return out
+}
+
+func leaf(dir string) uint64 {
+	n, _ := strconv.ParseUint(filepath.Base(dir), 10, 31)
+	return n
+}
+
+func (r *kfdReader) report() *schema.DeviceReport {
+	out := &schema.DeviceReport{Source: SourceSysfs, Vendor: AMD, Driver: readLine(filepath.Join(r.root, "sys/module/amdgpu/version"))}
+	for i, n := range r.nodes() {
+		now := r.sample(i, n)
+		d := schema.Device{
+			Index: i, Name: r.name(n), PCI: n.pci, Node: fmt.Sprintf("/dev/dri/renderD%d", n.minor), Arch: gfx(n.values["gfx_target_version"]),
+			MemoryBytes: r.memory(n), MaxClockSM: int(n.values["max_engine_clk_fcompute"]),
+			ClockSM: now.ClockSM, ClockMemory: now.ClockMemory, Temperature: now.Temperature, PowerW: now.PowerW,
+			PowerLimitW: r.hwmon(n, "power1_cap") / 1e6, ProcessBefore: now.Processes, ECC: r.ecc(n),
+		}
+		if id := n.values["unique_id"]; id != 0 {
+			d.UUID = fmt.Sprintf("GPU-%016x", id) // as ROCm writes it; the same for all partitions of a card
+		}
+		out.Devices = append(out.Devices, d)
+	}
+	return out
+}
+
+func (r *kfdReader) samples() []Sample {
+	var out []Sample
+	for i, n := range r.nodes() {
+		out = append(out, r.sample(i, n))
+	}
+	return out
+}
+
+func (r *kfdReader) sample(i int, n kfdNode) Sample {
+	return Sample{
+		Index:       i,
+		ClockSM:     int(r.hwmon(n, "freq1_input") / 1e6),
+		ClockMemory: int(r.hwmon(n, "freq2_input") / 1e6),
+		Temperature: int(max(r.hwmon(n, "temp1_input"), r.hwmon(n, "temp2_input")) / 1000),
+		PowerW:      max(r.hwmon(n, "power1_average"), r.hwmon(n, "power1_input")) / 1e6,
+		Processes:   r.processes(n),
+	}
+}
+
+// device is the PCI device's directory.
+func (r *kfdReader) device(n kfdNode) string {
+	return filepath.Join(r.root, "sys/class/drm", fmt.Sprintf("renderD%d", n.minor), "device")
+}
+
+// hwmon reads one of the device's sensors; 0 when there is none.
+func (r *kfdReader) hwmon(n kfdNode, file string) float64 {
+	found, _ := filepath.Glob(filepath.Join(r.device(n), "hwmon", "hwmon*", file))
+	if len(found) == 0 {
+		return 0
+	}
+	v, err := strconv.ParseFloat(readLine(found[0]), 64)
+	if err != nil || !(v >= 0 && v < 1e15) {
+		return 0
+	}
+	return v
+}
+
+func (r *kfdReader) name(n kfdNode) string {
+	if name := readLine(filepath.Join(r.device(n), "product_name")); name != "" {
+		return name
+	}
+	return readLine(filepath.Join(n.dir, "name"))
+}
+
+func (r *kfdReader) memory(n kfdNode) uint64 {
+	total, _ := strconv.ParseUint(readLine(filepath.Join(r.device(n), "mem_info_vram_total")), 10, 64)
+	return total
+}
+
+// ecc reads the count of uncorrectable errors of the memory controller:
+// "ue: 0", "ce: 0".
+func (r *kfdReader) ecc(n kfdNode) *schema.ECC {
+	data, err := os.ReadFile(filepath.Join(r.device(n), "ras", "umc_err_count"))
+	if err != nil {
+		return nil
+	}
+	out := &schema.ECC{Enabled: true}
+	for line := range strings.Lines(string(data)) {
+		if count, ok := strings.CutPrefix(strings.TrimSpace(line), "ue: "); ok {
+			if v, err := strconv.ParseUint(count, 10, 64); err == nil {
+				out.Uncorrected = &v
+			}
+		}
+	}
+	return out
+}
+
+// processes lists who holds memory of the device. KFD names processes as the
+// host does.
+func (r *kfdReader) processes(n kfdNode) []schema.Holder {
+	files, _ := filepath.Glob(filepath.Join(r.root, "sys/class/kfd/kfd/proc/*/vram_"+n.gpuID))
+	var out []schema.Holder
+	for _, file := range files {
+		used, err := strconv.ParseUint(readLine(file), 10, 64)
+		pid := leaf(filepath.Dir(file))
+		if err == nil && used > 0 && pid > 0 {
+			out = append(out, schema.Holder{PID: int(pid), Bytes: used, Name: readLine(filepath.Join(r.root, "proc", fmt.Sprint(pid), "comm"))})
+		}
+	}
+	return out
+}
+
+// gfx is "gfx942" of 90402: two digits each of minor and stepping, the stepping
+// in hexadecimal.
+func gfx(version uint64) string {
+	if version == 0 {
+		return ""
+	}
+	return fmt.Sprintf("gfx%d%d%x", version/10000, version/100%100, version%100)
+}
+
+// readProperties reads lines of "name number".
+func readProperties(file string) map[string]uint64 {
+	values := map[string]uint64{}
+	f, err := os.Open(file)
+	if err != nil {
+		return values
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		name, text, _ := strings.Cut(lines.Text(), " ")
+		if v, err := strconv.ParseUint(text, 10, 64); err == nil {
+			values[name] = v
+		}
+	}
+	return values
+}
+
+// readLine returns a small file's first line, "" when it cannot be read.
+func readLine(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return schema.Clean(firstLine(string(data)))
+}

@@ -1,0 +1,175 @@
+package device
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// answerLimit is the longest line of a probing process, in bytes.
+const answerLimit = 1 << 20
+
+// A Probe is a probing process under way: argv runs [Serve].
+type Probe struct {
+	stdin io.WriteCloser
+
+	answers chan answer // of everything but samples; closed when the process is gone
+
+	mu   sync.Mutex
+	seen tally
+	over error // why nothing more will come
+}
+
+// Start starts a probing process that is no child of this one when it returns:
+// argv is called with more's words first, starts the real one, and ends (see
+// [Detach]). So whoever ends all of its own children does not end it; it ends
+// with this process, whose descriptor it reads from.
+func Start(ctx context.Context, argv, environ []string) (*Probe, error) {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env, cmd.Dir = environ, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("starting the device probe: %w", err)
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		inR.Close()
+		inW.Close()
+		return nil, fmt.Errorf("starting the device probe: %w", err)
+	}
+	cmd.Stdin, cmd.Stdout = inR, outW
+	err = cmd.Run()
+	inR.Close()
+	outW.Close()
+	if err != nil {
+		inW.Close()
+		outR.Close()
+		return nil, fmt.Errorf("starting the device probe %s: %w", argv[0], err)
+	}
+	p := &Probe{stdin: inW, answers: make(chan answer, 4)}
+	go p.read(outR) // ends with the probing process, or with Close
+	return p, nil
+}
+
+// Detach starts argv with this process's input and output, in a session of its
+// own, and leaves it: what the first of the two processes of [Start] does.
+func Detach(argv, environ []string) error {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout = environ, "/", os.Stdin, os.Stdout
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	return cmd.Process.Release()
+}
+
+func (p *Probe) read(out io.ReadCloser) {
+	defer close(p.answers)
+	defer out.Close()
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, answerLimit)
+	for lines.Scan() {
+		var a answer
+		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+			p.end(fmt.Errorf("the device probe answers something else: %w", err))
+			return
+		}
+		if len(a.Samples) > 0 {
+			p.mu.Lock()
+			p.seen.add(a.Samples)
+			p.mu.Unlock()
+		}
+		if a.Report != nil || a.Stopped || a.Error != "" {
+			select {
+			case p.answers <- a:
+			default: // nobody asked that much
+			}
+		}
+	}
+	p.end(errors.New("the device probe has ended"))
+}
+
+func (p *Probe) end(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over == nil {
+		p.over = err
+	}
+}
+
+// Err says why no more answers come; nil while the process works.
+func (p *Probe) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over
+}
+
+// Report asks for everything.
+//
+// Errors: [ErrNoDriver]; what the driver said; no answer within the limit.
+func (p *Probe) Report(ctx context.Context, limit time.Duration) (*schema.DeviceReport, error) {
+	a, err := p.ask(ctx, tellReport, limit)
+	if err == nil && a.Report == nil {
+		err = errors.New("the device probe answers something else")
+	}
+	return a.Report, err
+}
+
+// StartSampling begins to sample.
+func (p *Probe) StartSampling() {
+	p.mu.Lock()
+	p.seen = tally{}
+	p.mu.Unlock()
+	p.tell(tellStart) // when it fails, StopSampling tells
+}
+
+// StopSampling stops, and sums up what was seen since the start.
+func (p *Probe) StopSampling(ctx context.Context, limit time.Duration) ([]schema.Sampling, error) {
+	_, err := p.ask(ctx, tellStop, limit)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen.sum(), err
+}
+
+// Close ends the probing process.
+func (p *Probe) Close() { p.stdin.Close() }
+
+func (p *Probe) tell(word string) error {
+	_, err := io.WriteString(p.stdin, word+"\n")
+	return err
+}
+
+func (p *Probe) ask(ctx context.Context, word string, limit time.Duration) (answer, error) {
+	told := p.tell(word) // fails when the process has answered and gone already
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case a, ok := <-p.answers:
+		switch {
+		case !ok && told != nil:
+			return answer{}, fmt.Errorf("%w: %w", p.Err(), told)
+		case !ok:
+			return answer{}, p.Err()
+		case a.Missing:
+			return a, ErrNoDriver
+		case a.Error != "":
+			return a, errors.New(a.Error)
+		}
+		return a, nil
+	case <-timer.C:
+		return answer{}, fmt.Errorf("the driver has not answered within %s", limit)
+	case <-ctx.Done():
+		return answer{}, context.Cause(ctx)
+	}
+}

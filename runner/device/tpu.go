@@ -1,0 +1,44 @@
+package device
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// googlePCI is Google's number among PCI vendors.
+const googlePCI = "0x1ae0"
+
+// tpuReport lists TPU chips: /dev/accel<n> on older machines, /dev/vfio/<group>
+// on newer ones. Nothing else can be read of them without their library.
+func tpuReport(root string) *schema.DeviceReport {
+	out := &schema.DeviceReport{Source: SourceSysfs, Vendor: TPU}
+	accel, _ := filepath.Glob(filepath.Join(root, "dev/accel[0-9]*"))
+	slices.SortFunc(accel, byNumber)
+	nodes := accel
+	if len(nodes) == 0 && hasTPU(root) {
+		nodes, _ = filepath.Glob(filepath.Join(root, "dev/vfio/[0-9]*"))
+		slices.SortFunc(nodes, byNumber)
+	}
+	for i, node := range nodes {
+		out.Devices = append(out.Devices, schema.Device{Index: i, Name: "TPU", Node: "/" + strings.TrimPrefix(strings.TrimPrefix(node, root), "/")})
+	}
+	return out
+}
+
+// hasTPU tells whether some PCI device is Google's: a VFIO group alone may be
+// anything.
+func hasTPU(root string) bool {
+	vendors, _ := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices/*/vendor"))
+	return slices.ContainsFunc(vendors, func(file string) bool { return readLine(file) == googlePCI })
+}
+
+// byNumber orders "accel2" before "accel10".
+func byNumber(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
