@@ -1,0 +1,121 @@
+package vendor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// MaxSize is how long a queue file may be, in bytes.
+const MaxSize = 1 << 20
+
+// Decode reads one queue file; name is for its faults. It finds everything
+// that can be found without a table of GPU types, and [Check] the rest.
+//
+// The file holds what could be read, so that Check may go on after errors
+// here; it is nil where nothing could. Strict: unknown and repeated keys,
+// anchors and tags are errors, and so is a second document.
+func Decode(name string, doc []byte) (*File, []*Fault) {
+	unreadable := func(line int, got, want string) (*File, []*Fault) {
+		return nil, []*Fault{{name, line, 1, Error, "", got, want}}
+	}
+	if len(doc) > MaxSize {
+		return unreadable(1, fmt.Sprintf("%d bytes", len(doc)), fmt.Sprintf("at most %d", MaxSize))
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(doc))
+	var tree yaml.Node
+	switch err := dec.Decode(&tree); {
+	case errors.Is(err, io.EOF):
+		return unreadable(1, "an empty file", "a queue file; kbgen vendor init writes one")
+	case err != nil:
+		line, text := yamlError(err)
+		return unreadable(line, "no YAML: "+text, "a queue file")
+	}
+	r := &report{File: &File{name: name, root: tree.Content[0], bad: map[string]bool{}}}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		r.wrong(nil, said("more than one document"), "one")
+	}
+	if !r.inspect(r.root, nil) || !r.validate() {
+		return nil, sorted(r.faults)
+	}
+	r.root.Decode(r.File) // what has the wrong type is reported already, and stays 0
+	r.consistent()
+	return r.File, sorted(r.faults)
+}
+
+// yamlError takes the line out of yaml.v3's words.
+func yamlError(err error) (line int, text string) {
+	text = strings.TrimPrefix(err.Error(), "yaml: ")
+	if rest, ok := strings.CutPrefix(text, "line "); ok {
+		if number, words, ok := strings.Cut(rest, ": "); ok {
+			if n, err := strconv.Atoi(number); err == nil {
+				return n, words
+			}
+		}
+	}
+	return 1, text
+}
+
+// inspect reports what no schema can see, and drops repeated and odd keys. It
+// returns false where the document is better left alone: an alias may expand
+// without end.
+func (r *report) inspect(n *yaml.Node, p path) bool {
+	switch {
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		r.add(Error, n, p, "an anchor or alias", "the text written out")
+		return false
+	case n.Style&yaml.TaggedStyle != 0:
+		r.add(Error, n, p, "the tag "+n.Tag, "none")
+		return false
+	case n.ShortTag() == "!!float" && strings.ContainsAny(n.Value, "nN"): // .inf and .nan are in no JSON
+		r.add(Error, n, p, n.Value, "a number")
+		return false
+	}
+	ok := true
+	switch n.Kind {
+	case yaml.SequenceNode:
+		for i, item := range n.Content {
+			ok = r.inspect(item, p.to(i)) && ok
+		}
+	case yaml.MappingNode:
+		kept := n.Content[:0:0]
+		seen := map[string]int{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key, value := n.Content[i], n.Content[i+1]
+			line, twice := seen[key.Value]
+			switch {
+			case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
+				r.add(Error, key, p, "the key "+written(key), "a name")
+			case twice:
+				r.add(Error, key, p.to(key.Value), fmt.Sprintf("the key %q a second time", key.Value), fmt.Sprintf("it once, as on line %d", line))
+			default:
+				seen[key.Value] = key.Line
+				kept = append(kept, key, value)
+				ok = r.inspect(value, p.to(key.Value)) && ok
+			}
+		}
+		n.Content = kept
+	}
+	return ok
+}
+
+// written is a value as the file has it, cut short.
+func written(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "keys and values"
+	case n.Kind == yaml.SequenceNode:
+		return fmt.Sprintf("a list of %d", len(n.Content))
+	case n.ShortTag() == "!!null":
+		return "nothing"
+	}
+	if n.ShortTag() == "!!str" {
+		return strconv.Quote(short(n.Value))
+	}
+	return short(n.Value)
+}
