@@ -5,6 +5,7 @@ const helpProgram = `kblaunch sends kernel submissions to Buildkite and prints t
 usage:
   kblaunch submit TASK SUBMISSION --gpu NAME [--mode MODE]
   kblaunch examples       list the tasks that come with it
+  kblaunch queues         list queues and agents, or check vendors' queue files
   kblaunch COMMAND --help | kblaunch --version
 
 exit status: 0 the submission passed, 1 it did not, 2 wrong usage,
@@ -59,4 +60,32 @@ Lists the tasks that come with kblaunch: name, language, submissions, and what
 to do. Any of them serves as TASK.
 
 exit status: 0 done, 2 wrong usage
+`
+
+const helpQueues = `usage: kblaunch queues [--check FILE]...
+
+Lists the organization's queues with their agents. With --check it compares
+what queue files promise with what is connected, and says what is missing: a
+queue that does not exist or is paused, an agent that is not there, is paused
+or has other tags, two agents on one GPU. kbgen vendor check says whether the
+files themselves are right.
+
+options:
+  --check FILE          a queue file; again for several
+  --format text|json    default text
+  --org SLUG            BUILDKITE_ORG; default gpu-mode
+  --api URL             KBLAUNCH_API_URL; default https://api.buildkite.com/
+
+The API token is read from BUILDKITE_API_TOKEN only. It needs the scopes
+read_clusters and read_agents.
+
+stdout: the queues, or the faults and a line for each queue promised
+exit status:
+  0  done; with --check: everything promised is there
+  1  with --check: something is missing
+  2  wrong usage, or a file with an error of its own
+  3  trouble: the API gave no answer
+
+example:
+  kblaunch queues --check node.yml
 `

@@ -30,12 +30,13 @@ func main() {
 type grammar struct {
 	Submit   submitCmd   `cmd:""`
 	Examples examplesCmd `cmd:""`
+	Queues   queuesCmd   `cmd:""`
 }
 
 func program() cli.Program {
 	return cli.Program{
 		Name:    "kblaunch",
 		Grammar: &grammar{},
-		Help:    map[string]string{"": helpProgram, "submit": helpSubmit, "examples": helpExamples},
+		Help:    map[string]string{"": helpProgram, "submit": helpSubmit, "examples": helpExamples, "queues": helpQueues},
 	}
 }
