@@ -1,0 +1,230 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// Limits bound a box. Zero means the value of [DefaultLimits].
+type Limits struct {
+	Processes int   // with threads, in the whole box
+	OpenFiles int   // per process
+	FileSize  int64 // bytes, each file
+	Memory    int64 // bytes, in the whole box, tmpfs included
+}
+
+// DefaultLimits are generous: they stop a bomb, not an honest program with
+// thousands of threads.
+func DefaultLimits() Limits {
+	return Limits{Processes: 4096, OpenFiles: 16384, FileSize: 16 << 30, Memory: totalMemory() / 10 * 9}
+}
+
+func totalMemory() int64 {
+	var info unix.Sysinfo_t
+	unix.Sysinfo(&info) // cannot fail with a valid pointer
+	return int64(info.Totalram) * int64(info.Unit)
+}
+
+// Options describe the boxes of one job.
+type Options struct {
+	// Dir is an existing directory of the caller's own; a box keeps its mount
+	// point and small files there. The caller removes it.
+	Dir string
+
+	// Environ is the machine's environment. It tells where programs and
+	// libraries lie (PATH, LD_LIBRARY_PATH, …), and reaches no process.
+	Environ []string
+
+	// Read lists further files and directories that may be read, Hide what may
+	// not although it lies below something readable.
+	Read, Hide []string
+
+	// Loopback gives the box a loopback device of its own. Nothing outside of
+	// the box can be reached through it.
+	Loopback bool
+
+	Limits Limits
+
+	// Minimum is the schema.Sandbox level without which nothing is run.
+	Minimum string
+}
+
+// A Place is the part of the file system that a process may write. It keeps its
+// path inside of the box.
+type Place struct {
+	Dir string // holds the others; readable
+
+	// Work is where the caller put its files, which the submission may read but
+	// not replace where it runs as a user of its own. Home and Temp are
+	// the submission's.
+	Work, Home, Temp string
+}
+
+// A Box starts processes, one at a time. Its methods are for one goroutine.
+type Box struct {
+	o        Options
+	id       identity
+	untried  []string // means, strongest first; the first one works as far as is known
+	why      []string // what became of the stronger ones
+	mounts   []mount
+	group    *group
+	shm      map[string]bool // names in /dev/shm before the first process
+	report   *schema.Sandbox
+	survived string
+}
+
+// A WeakError says that the machine cannot build a box of the level asked for.
+type WeakError struct {
+	Minimum string
+	Best    *schema.Sandbox // nil when no box could be built at all
+	Why     []string        // what became of each means
+}
+
+func (e *WeakError) Error() string {
+	text := fmt.Sprintf("the machine cannot shut a submission in: want a sandbox of level %q", e.Minimum)
+	if e.Best != nil {
+		text += fmt.Sprintf(", got %q", e.Best.Level)
+		for _, m := range e.Best.Missing {
+			text += "; " + m.Name + ": " + m.Why
+		}
+	}
+	if len(e.Why) > 0 {
+		text += " (" + strings.Join(e.Why, "; ") + ")"
+	}
+	return text
+}
+
+// Open looks at what the machine offers. It starts nothing yet.
+//
+// Errors: an unknown Minimum, a Dir that cannot be written.
+func Open(o Options) (*Box, error) {
+	if o.Minimum == "" {
+		o.Minimum = schema.SandboxPartial
+	}
+	if !schema.NewSandbox("", nil).AtLeast(o.Minimum) {
+		return nil, fmt.Errorf("sandbox level: got %q, want one of %q", o.Minimum, schema.SandboxLevels())
+	}
+	o.Limits = o.Limits.orDefault()
+	b := &Box{o: o, id: whoami(), untried: candidates()}
+	if err := b.files(); err != nil {
+		return nil, fmt.Errorf("preparing the sandbox: %w", err)
+	}
+	b.mounts = b.system()
+	b.shm = shmNames()
+	b.group = newGroup(o.Limits)
+	return b, nil
+}
+
+func (l Limits) orDefault() Limits {
+	d := DefaultLimits()
+	if l.Processes == 0 {
+		l.Processes = d.Processes
+	}
+	if l.OpenFiles == 0 {
+		l.OpenFiles = d.OpenFiles
+	}
+	if l.FileSize == 0 {
+		l.FileSize = d.FileSize
+	}
+	if l.Memory == 0 {
+		l.Memory = d.Memory
+	}
+	return l
+}
+
+// candidates lists the means worth trying. Whether the kernel lets them be is
+// seen by trying: its settings are too many to foretell.
+func candidates() []string {
+	switch {
+	case os.Geteuid() != 0:
+		return []string{schema.MeansUserNamespace, schema.MeansProcess}
+	case capable(unix.CAP_SYS_ADMIN) && canDrop():
+		return []string{schema.MeansNamespaces, schema.MeansProcess}
+	}
+	return []string{schema.MeansProcess}
+}
+
+// Prepare gives the submission what it must own, and takes the rest from it.
+func (b *Box) Prepare(p Place) error {
+	if !b.id.Own {
+		return nil
+	}
+	// Sticky: others may add files, and replace only their own.
+	err := errors.Join(os.Chmod(b.o.Dir, 0o711), os.Chmod(p.Dir, 0o755), os.Chmod(p.Work, 0o777|os.ModeSticky))
+	for _, dir := range []string{p.Home, p.Temp} {
+		err = errors.Join(err, os.Chown(dir, b.id.UID, b.id.GID))
+	}
+	if err != nil {
+		return fmt.Errorf("handing the directories over: %w", err)
+	}
+	return nil
+}
+
+// An Attempt is one means, tried with nothing to run.
+type Attempt struct {
+	Means string
+	Got   *schema.Sandbox // nil when the machine refuses it
+	Why   string          // why it does
+}
+
+// Probe tries every means that makes sense for this user, strongest first.
+func (b *Box) Probe() []Attempt {
+	var list []Attempt
+	for _, means := range candidates() {
+		a := Attempt{Means: means}
+		_, got, err := b.try(means, Command{})
+		if a.Got = got; err != nil {
+			a.Why = err.Error()
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+// Report tells what every process so far had; nil when there was none.
+func (b *Box) Report() *schema.Sandbox {
+	if b.report == nil || b.survived == "" {
+		return b.report
+	}
+	return b.report.Join(schema.NewSandbox(b.report.Means, map[string]string{schema.GuardSurvivors: b.survived}))
+}
+
+// Survived notes that something of a submission could not be removed.
+func (b *Box) Survived(what error) { b.survived = what.Error() }
+
+// Close removes what the boxes left in shared places. No process of theirs may
+// be alive.
+func (b *Box) Close() error {
+	b.sweepShm()
+	return b.group.remove()
+}
+
+// shmNames lists what lies in the machine's /dev/shm.
+func shmNames() map[string]bool {
+	entries, _ := os.ReadDir("/dev/shm")
+	names := map[string]bool{}
+	for _, e := range entries {
+		names[e.Name()] = true
+	}
+	return names
+}
+
+// sweepShm removes what a box without a /dev/shm of its own put there.
+func (b *Box) sweepShm() {
+	if b.report == nil || b.report.Means != schema.MeansProcess {
+		return
+	}
+	for name := range shmNames() {
+		var st unix.Stat_t
+		path := "/dev/shm/" + name
+		if !b.shm[name] && unix.Lstat(path, &st) == nil && int(st.Uid) == b.id.UID {
+			os.RemoveAll(path)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A group is the job's own control group: one directory under version 2, one
+// per controller under version 1. The zero value is no group.
+type group struct {
+	dirs   []string // as made; removed again in reverse
+	procs  []string // files through which a process joins
+	memory string   // the directory that limits memory, "" when none does
+	v2     bool
+	why    string // why memory is not limited here
+}
+
+// newGroup makes a control group with these limits below or beside the one
+// this process is in, so that the machine's own limits on it go on to hold.
+// What cannot be had is left out and told in why.
+func newGroup(l Limits) *group {
+	g := &group{why: "no control group with a memory controller can be made"}
+	data, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		g.why = err.Error()
+		return g
+	}
+	name := fmt.Sprintf("kbrun-%d", os.Getpid())
+	for line := range strings.Lines(string(data)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		switch fields[1] {
+		case "":
+			g.unified(fields[2], name, l)
+		case "memory":
+			g.legacy("memory", fields[2], name, "memory.limit_in_bytes", l.Memory)
+		case "pids":
+			g.legacy("pids", fields[2], name, "pids.max", int64(l.Processes))
+		}
+	}
+	return g
+}
+
+// legacy makes a directory in one hierarchy of version 1.
+func (g *group) legacy(controller, path, name, file string, value int64) {
+	dir := filepath.Join("/sys/fs/cgroup", controller, path, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		g.note(controller, err)
+		return
+	}
+	if err := write(dir, file, strconv.FormatInt(value, 10)); err != nil {
+		os.Remove(dir)
+		g.note(controller, err)
+		return
+	}
+	// No swap on top, where the kernel counts it.
+	write(dir, "memory.memsw.limit_in_bytes", strconv.FormatInt(value, 10))
+	g.dirs, g.procs = append(g.dirs, dir), append(g.procs, filepath.Join(dir, "cgroup.procs"))
+	if controller == "memory" {
+		g.memory = dir
+	}
+}
+
+// unified makes a directory under version 2: below the own group, or beside it
+// where that has processes and so cannot be divided.
+func (g *group) unified(path, name string, l Limits) {
+	const mount = "/sys/fs/cgroup"
+	if _, err := os.Stat(filepath.Join(mount, "cgroup.controllers")); err != nil {
+		return // version 1, or a mixture whose version 2 has no controllers
+	}
+	own := filepath.Join(mount, path)
+	for _, base := range []string{own, filepath.Dir(own)} {
+		if !strings.HasPrefix(base, mount) {
+			return
+		}
+		write(base, "cgroup.subtree_control", "+memory +pids") // seen below whether it worked
+		dir := filepath.Join(base, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			g.note("memory", err)
+			continue
+		}
+		err := errors.Join(
+			write(dir, "memory.max", strconv.FormatInt(l.Memory, 10)),
+			write(dir, "pids.max", strconv.Itoa(l.Processes)))
+		if err != nil {
+			os.Remove(dir)
+			g.note("memory", err)
+			continue
+		}
+		write(dir, "memory.swap.max", "0")
+		g.dirs, g.procs, g.memory, g.v2 = append(g.dirs, dir), append(g.procs, filepath.Join(dir, "cgroup.procs")), dir, true
+		return
+	}
+}
+
+func (g *group) note(controller string, err error) {
+	if controller == "memory" {
+		g.why = "control group: " + err.Error()
+	}
+}
+
+func write(dir, file, text string) error {
+	return os.WriteFile(filepath.Join(dir, file), []byte(text), 0)
+}
+
+// outOfMemory counts the processes that the kernel killed at the limit.
+func (g *group) outOfMemory() int {
+	file := "memory.oom_control"
+	if g.v2 {
+		file = "memory.events"
+	}
+	if g.memory == "" {
+		return 0
+	}
+	data, _ := os.ReadFile(filepath.Join(g.memory, file))
+	for line := range strings.Lines(string(data)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {
+			n, _ := strconv.Atoi(value) // the kernel writes numbers
+			return n
+		}
+	}
+	return 0
+}
+
+// removeLimit is how long a group may stay busy after its last process.
+const removeLimit = 2 * time.Second
+
+func (g *group) remove() error {
+	var faults []error
+	for _, dir := range g.dirs {
+		err := os.Remove(dir)
+		for end := time.Now().Add(removeLimit); err != nil && time.Now().Before(end); err = os.Remove(dir) {
+			time.Sleep(5 * time.Millisecond) // the kernel lets go of the dead a little later
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("removing the control group: %w", err))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// memoryBounded tells whether the group that this process is in, which may be
+// a whole container, has a limit on memory of its own.
+func memoryBounded() bool {
+	data, _ := os.ReadFile("/proc/self/cgroup")
+	for line := range strings.Lines(string(data)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		switch fields[1] {
+		case "":
+			if bounded(filepath.Join("/sys/fs/cgroup", fields[2]), "memory.max") {
+				return true
+			}
+		case "memory": // inside of a container the path is the host's
+			if bounded(filepath.Join("/sys/fs/cgroup/memory", fields[2]), "memory.limit_in_bytes") ||
+				bounded("/sys/fs/cgroup/memory", "memory.limit_in_bytes") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// bounded tells whether the file holds a number below the machine's memory.
+func bounded(dir, file string) bool {
+	data, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return false
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	return err == nil && n < totalMemory() // "max" is no number
+}

@@ -1,0 +1,142 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// confine takes every way to gain privileges from this thread and what it
+// starts.
+func (i *initProcess) confine() error {
+	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_READ, c, 0, 0, 0) == nil; c++ {
+		// Refused to a process without CAP_SETPCAP, which has nothing to lose.
+		unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+	}
+	unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+	if i.Means == schema.MeansProcess && i.ID.UID == 0 {
+		if err := dropCapabilities(); err != nil {
+			return err
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("giving up new privileges: %w", err)
+	}
+	if err := filterCalls(); err != nil {
+		// Not a guard of its own: it narrows what the kernel is asked.
+		return nil
+	}
+	return nil
+}
+
+// dropCapabilities is for a root that cannot become another user.
+func dropCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("giving up capabilities: %w", err)
+	}
+	return nil
+}
+
+// refusedCalls are system calls that no kernel submission needs and that have
+// been doors into the kernel, or out of a namespace.
+func refusedCalls() []uint32 {
+	return []uint32{
+		unix.SYS_UNSHARE, unix.SYS_SETNS,
+		unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
+		unix.SYS_BPF, unix.SYS_USERFAULTFD, unix.SYS_FANOTIFY_INIT, unix.SYS_OPEN_BY_HANDLE_AT,
+		unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
+		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_FSOPEN,
+		unix.SYS_SWAPON, unix.SYS_REBOOT, unix.SYS_ACCT, unix.SYS_QUOTACTL,
+	}
+}
+
+// unknownCalls answer ENOSYS, upon which programs fall back to older ones.
+func unknownCalls() []uint32 {
+	return []uint32{unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP}
+}
+
+// filterCalls installs the seccomp filter. Calls of a foreign architecture
+// (32-bit, x32) are refused: their numbers mean something else.
+func filterCalls() error {
+	arch := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
+	if arch == 0 {
+		return fmt.Errorf("no filter for %s", runtime.GOARCH)
+	}
+	filter := callFilter(arch)
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
+	runtime.KeepAlive(filter)
+	return err
+}
+
+// callFilter is the filter's program over struct seccomp_data: the call's
+// number at 0, the architecture at 4, the first argument's low half at 16.
+func callFilter(arch uint32) []unix.SockFilter {
+	const (
+		load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		least = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
+		anyOf = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
+		give  = unix.BPF_RET | unix.BPF_K
+		x32   = 0x40000000
+	)
+	const (
+		allow   = unix.SECCOMP_RET_ALLOW
+		refuse  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+		unknown = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	)
+	f := []unix.SockFilter{
+		{Code: load, K: 4},
+		{Code: equal, Jt: 1, K: arch}, {Code: give, K: refuse},
+		{Code: load, K: 0},
+		{Code: least, Jf: 1, K: x32}, {Code: give, K: refuse},
+	}
+	for _, call := range refusedCalls() {
+		f = append(f, unix.SockFilter{Code: equal, Jf: 1, K: call}, unix.SockFilter{Code: give, K: refuse})
+	}
+	for _, call := range unknownCalls() {
+		f = append(f, unix.SockFilter{Code: equal, Jf: 1, K: call}, unix.SockFilter{Code: give, K: unknown})
+	}
+	return append(f,
+		unix.SockFilter{Code: equal, Jf: 3, K: unix.SYS_CLONE},
+		unix.SockFilter{Code: load, K: 16},
+		unix.SockFilter{Code: anyOf, Jf: 1, K: unix.CLONE_NEWUSER},
+		unix.SockFilter{Code: give, K: refuse},
+		unix.SockFilter{Code: give, K: allow},
+	)
+}
+
+// checkSecrets tries, from inside of the finished box, to read the environment
+// of what started it: the payload may be there.
+func (i *initProcess) checkSecrets() {
+	for pid := os.Getppid(); pid > 0; pid = parent(pid) {
+		name := strconv.Itoa(pid)
+		if data, err := os.ReadFile("/proc/" + name + "/environ"); err == nil && len(data) > 0 {
+			i.Missing[schema.GuardSecrets] = "the environment of process " + name + " can be read"
+		}
+	}
+}
+
+// parent returns the process's parent, 0 at the top.
+func parent(pid int) int {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	text := string(data)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 2 {
+		return 0
+	}
+	n, _ := strconv.Atoi(fields[1]) // 0 when it is no number
+	return n
+}

@@ -1,0 +1,80 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// An identity is who a submission runs as.
+type identity struct {
+	Own      bool // not who the runner is
+	UID, GID int
+	Groups   []int // of the GPU devices
+}
+
+// uidBase begins a range that no distribution hands out; the runner's process
+// number, which no other runner has at the same time, is added.
+const uidBase = 2_046_820_352
+
+// whoami chooses the identity. As root it is a user and a group that exist for
+// this job only, with the groups that open the GPUs.
+func whoami() identity {
+	if !canDrop() {
+		return identity{UID: os.Getuid(), GID: os.Getgid()}
+	}
+	n := uidBase + os.Getpid()&0x3fffff
+	return identity{Own: true, UID: n, GID: n, Groups: deviceGroups(gpuDevices())}
+}
+
+// canDrop tells whether this process may become somebody else and clean up
+// behind him.
+func canDrop() bool {
+	return os.Geteuid() == 0 && capable(unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL)
+}
+
+func capable(caps ...int) bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if unix.Capget(&header, &data[0]) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(caps, func(c int) bool { return data[c/32].Effective&(1<<(c%32)) == 0 })
+}
+
+// gpuDevices lists the device nodes, and directories of them, of any vendor's
+// GPUs and TPUs.
+func gpuDevices() []string {
+	var found []string
+	for _, pattern := range []string{
+		"/dev/nvidia*", "/dev/gdrdrv", "/dev/dxg", // NVIDIA
+		"/dev/kfd", "/dev/dri", // AMD, Intel
+		"/dev/accel*", "/dev/vfio", // TPU
+	} {
+		match, _ := filepath.Glob(pattern) // the patterns are well formed
+		found = append(found, match...)
+	}
+	return found
+}
+
+// deviceGroups lists the groups that may use devices which others may not.
+func deviceGroups(devices []string) []int {
+	var groups []int
+	for _, device := range devices {
+		filepath.Walk(device, func(path string, info os.FileInfo, err error) error {
+			if err != nil || info.Mode()&os.ModeDevice == 0 {
+				return nil
+			}
+			st, ok := info.Sys().(*syscall.Stat_t)
+			if mode := info.Mode(); ok && mode&0o060 == 0o060 && mode&0o006 != 0o006 && st.Gid != 0 {
+				groups = append(groups, int(st.Gid))
+			}
+			return nil
+		})
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups)
+}

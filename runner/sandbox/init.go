@@ -1,0 +1,253 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// initName is the first argument of a box's first process. A person who types
+// it gets an error about a missing descriptor.
+const initName = "kbrun-sandbox"
+
+// Descriptors of the first process, beside the standard ones and 3, which is
+// the program's.
+const (
+	planFD   = 4
+	statusFD = 5
+)
+
+// setupFailed is the exit status of a first process that said why on its
+// status pipe.
+const setupFailed = 71
+
+// A message is one line on the status pipe.
+type message struct {
+	Missing map[string]string `json:",omitempty"` // the box stands; what it lacks
+	Setup   string            `json:",omitempty"` // the box does not stand, and why
+	Exec    string            `json:",omitempty"` // the program cannot be started, and why
+	Ended   *ended            `json:",omitempty"`
+}
+
+type ended struct {
+	Wait               uint32
+	Wall, User, System time.Duration
+	MaxRSS             int64 // bytes
+}
+
+// Main builds a box and runs its program when this process was started for
+// that, and never returns then. In any other process it does nothing.
+func Main() {
+	if len(os.Args) == 0 || os.Args[0] != initName {
+		return
+	}
+	runtime.LockOSThread() // what follows is partly the thread's own
+	unix.CloseOnExec(planFD)
+	unix.CloseOnExec(statusFD)
+	// Nobody in the box may look in here: the plan holds the program's whole
+	// environment, and with a user namespace the user is the same.
+	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	i := &initProcess{status: json.NewEncoder(os.NewFile(statusFD, "status"))}
+	if err := i.read(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: error: %s\n", initName, err)
+		os.Exit(setupFailed)
+	}
+	os.Exit(i.run())
+}
+
+type initProcess struct {
+	plan
+	status *json.Encoder
+}
+
+func (i *initProcess) read() error {
+	f := os.NewFile(planFD, "plan")
+	defer f.Close()
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<30))
+	if err == nil {
+		err = json.Unmarshal(data, &i.plan)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the plan: %w", err)
+	}
+	return nil
+}
+
+func (i *initProcess) run() int {
+	err := i.setup()
+	switch {
+	case err != nil:
+		i.status.Encode(message{Setup: err.Error()})
+		return setupFailed
+	case !schema.NewSandbox(i.Means, i.Missing).AtLeast(i.Minimum), i.Path == "":
+		i.status.Encode(message{Missing: i.Missing})
+		return 0
+	case i.Means == schema.MeansProcess:
+		err = i.become()
+	default:
+		err = i.start()
+	}
+	if err != nil {
+		i.status.Encode(message{Exec: err.Error()})
+		return setupFailed
+	}
+	return 0
+}
+
+// setup builds the box around this process. What fails and is a guard's loss
+// only is noted in Missing.
+func (i *initProcess) setup() error {
+	i.join()
+	if i.Means != schema.MeansProcess {
+		unix.Sethostname([]byte("localhost")) // a name that can be resolved
+		if i.Lo {
+			if err := loopbackUp(); err != nil {
+				return err
+			}
+		}
+		if err := i.mountAll(); err != nil {
+			return err
+		}
+	}
+	if err := i.limit(); err != nil {
+		return err
+	}
+	if i.Means != schema.MeansProcess {
+		return i.confine()
+	}
+	if i.ID.Own {
+		if err := i.changeUser(); err != nil {
+			return err
+		}
+	}
+	i.landlock()
+	if err := i.confine(); err != nil {
+		return err
+	}
+	i.checkSecrets()
+	return nil
+}
+
+// join enters the job's control group.
+func (i *initProcess) join() {
+	for _, file := range i.Groups {
+		if err := os.WriteFile(file, []byte("0"), 0); err != nil {
+			i.Missing[schema.GuardMemory] = fmt.Sprintf("joining the control group: %v", err)
+		}
+	}
+}
+
+// limit sets the resource limits, which all processes of the box inherit.
+func (i *initProcess) limit() error {
+	for _, l := range []struct {
+		resource int
+		value    uint64
+	}{
+		{unix.RLIMIT_CORE, 0},
+		{unix.RLIMIT_FSIZE, uint64(i.Limits.FileSize)},
+		{unix.RLIMIT_NOFILE, uint64(i.Limits.OpenFiles)},
+		{unix.RLIMIT_NPROC, i.processes()},
+	} {
+		var now syscall.Rlimit
+		if err := syscall.Getrlimit(l.resource, &now); err != nil {
+			return fmt.Errorf("reading resource limit %d: %w", l.resource, err)
+		}
+		value := min(l.value, now.Max)
+		// Package syscall's, for unix's would have the old limit on open files
+		// put back at the exec.
+		if err := syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: value, Max: value}); err != nil {
+			return fmt.Errorf("setting resource limit %d: %w", l.resource, err)
+		}
+	}
+	if i.ID.UID == 0 && len(i.Groups) == 0 {
+		i.Missing[schema.GuardLimits] = "the number of root's processes has no limit without a control group"
+	}
+	return nil
+}
+
+// processes is the limit on processes. Where the user is shared with others,
+// theirs count too, as far as the kernel sees them: more room, still an end.
+func (i *initProcess) processes() uint64 {
+	n := uint64(i.Limits.Processes)
+	if i.Means == schema.MeansProcess && !i.ID.Own {
+		n *= 4
+	}
+	return n
+}
+
+// changeUser makes this process the submission's user, for good.
+func (i *initProcess) changeUser() error {
+	if err := errors.Join(syscall.Setgroups(i.ID.Groups), syscall.Setresgid(i.ID.GID, i.ID.GID, i.ID.GID)); err != nil {
+		return fmt.Errorf("changing the group: %w", err)
+	}
+	if err := syscall.Setresuid(i.ID.UID, i.ID.UID, i.ID.UID); err != nil {
+		return fmt.Errorf("changing the user: %w", err)
+	}
+	// The kernel makes a process readable again that changed its user.
+	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	return nil
+}
+
+// become turns this process into the program.
+func (i *initProcess) become() error {
+	i.status.Encode(message{Missing: i.Missing})
+	os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // the runner should live
+	if err := os.Chdir(i.Dir); err != nil {
+		return err
+	}
+	if !i.Fd3 {
+		syscall.Close(3)
+	}
+	return fmt.Errorf("starting %s: %w", i.Path, syscall.Exec(i.Path, i.Args, i.Env))
+}
+
+// start runs the program as a child, and is then only there to collect what
+// dies and to end the box with the program.
+func (i *initProcess) start() error {
+	// Caught, not ignored, because children inherit what is ignored.
+	signal.Notify(make(chan os.Signal, 1))
+	attr := &syscall.ProcAttr{Dir: i.Dir, Env: i.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}}
+	if i.Fd3 {
+		attr.Files = append(attr.Files, 3)
+	}
+	if i.ID.Own {
+		groups := make([]uint32, len(i.ID.Groups))
+		for n, g := range i.ID.Groups {
+			groups[n] = uint32(g)
+		}
+		attr.Sys.Credential = &syscall.Credential{Uid: uint32(i.ID.UID), Gid: uint32(i.ID.GID), Groups: groups}
+	}
+	begun := time.Now()
+	pid, err := syscall.ForkExec(i.Path, i.Args, attr)
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", i.Path, err)
+	}
+	i.status.Encode(message{Missing: i.Missing})
+	os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0) // before this process
+	for {
+		var wait syscall.WaitStatus
+		var used syscall.Rusage
+		switch got, err := syscall.Wait4(-1, &wait, 0, &used); {
+		case err == syscall.EINTR:
+		case err != nil:
+			return fmt.Errorf("waiting for %s: %w", i.Path, err)
+		case got == pid:
+			i.status.Encode(message{Ended: &ended{
+				Wait: uint32(wait), Wall: time.Since(begun), MaxRSS: used.Maxrss << 10,
+				User: time.Duration(used.Utime.Nano()), System: time.Duration(used.Stime.Nano()),
+			}})
+			return nil
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// setupLimit bounds the building of one box.
+const setupLimit = 30 * time.Second
+
+// A Command is one program to run in a box.
+type Command struct {
+	Path   string // absolute, or relative to Dir
+	Args   []string
+	Env    []string // all that the program gets
+	Dir    string
+	Place  Place
+	Stdout *os.File
+	Stderr *os.File
+	Report *os.File // the program's descriptor 3; nil: closed
+}
+
+// A Process is a running box.
+type Process struct {
+	cmd    *exec.Cmd
+	box    *Box
+	status *os.File
+	lines  *json.Decoder
+	begun  time.Time
+	inside bool // the program has a process above it in its box
+	oom    int
+}
+
+// A State tells how a program ended.
+type State struct {
+	Exit         int           // exit status, or the negative number of the signal
+	Wall         time.Duration // from the program's start, not the box's
+	User, System time.Duration // with the children it waited for
+	MaxRSS       int64         // bytes, of the largest process
+	OutOfMemory  bool          // the kernel killed something in the box at its memory limit
+}
+
+// errSetup marks a means that this machine refuses.
+type errSetup struct{ why string }
+
+func (e *errSetup) Error() string { return e.why }
+
+// Start builds a box and starts the program in it, by the strongest means that
+// works. It returns when the program is running.
+//
+// Errors: *[WeakError] when no box of the level asked for can be had, in which
+// case nothing of the program ran; otherwise the program cannot be started.
+func (b *Box) Start(c Command) (*Process, error) {
+	var weak *schema.Sandbox
+	for len(b.untried) > 0 {
+		means := b.untried[0]
+		p, got, err := b.try(means, c)
+		var refused *errSetup
+		switch {
+		case errors.As(err, &refused):
+			b.why = append(b.why, means+": "+refused.why)
+		case err != nil:
+			return nil, err
+		case p == nil:
+			weak = strongest(weak, got)
+		default:
+			b.report = b.report.Join(got)
+			return p, nil
+		}
+		b.untried = b.untried[1:]
+	}
+	return nil, &WeakError{Minimum: b.o.Minimum, Best: weak, Why: b.why}
+}
+
+func strongest(a, b *schema.Sandbox) *schema.Sandbox {
+	if a == nil || b.AtLeast(a.Level) && a.Level != b.Level {
+		return b
+	}
+	return a
+}
+
+// try builds a box by one means. Without an error and a process, the box was
+// built, and left because it is too weak or because there is nothing to run.
+func (b *Box) try(means string, c Command) (*Process, *schema.Sandbox, error) {
+	p, err := b.launch(means, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	first, err := p.next(time.Now().Add(setupLimit))
+	if err != nil || first.Setup != "" {
+		p.abandon()
+		if err != nil {
+			first.Setup = fmt.Sprintf("its first process said nothing: %v", err)
+		}
+		return nil, nil, &errSetup{first.Setup}
+	}
+	if first.Exec != "" {
+		p.abandon()
+		return nil, nil, errors.New(first.Exec)
+	}
+	got := schema.NewSandbox(means, first.Missing)
+	if c.Path == "" || !got.AtLeast(b.o.Minimum) {
+		p.abandon()
+		return nil, got, nil
+	}
+	if !p.inside { // the pipe ends, without a word, with a successful exec
+		second, err := p.next(time.Now().Add(setupLimit))
+		if err == nil || !errors.Is(err, io.EOF) {
+			p.abandon()
+			return nil, nil, errors.New(second.Exec)
+		}
+		p.begun = time.Now()
+	}
+	return p, got, nil
+}
+
+// launch starts the box's first process.
+func (b *Box) launch(means string, c Command) (*Process, error) {
+	planFile, err := planMemory(b.plan(means, c))
+	if err != nil {
+		return nil, fmt.Errorf("handing the sandbox its plan: %w", err)
+	}
+	defer planFile.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("opening a pipe: %w", err)
+	}
+	defer w.Close()
+	cmd := &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{initName}, Env: []string{},
+		ExtraFiles: []*os.File{c.Report, planFile, w}, SysProcAttr: b.attributes(means),
+	}
+	if c.Stdout != nil {
+		cmd.Stdout = c.Stdout
+	}
+	if c.Stderr != nil {
+		cmd.Stderr = c.Stderr
+	}
+	p := &Process{cmd: cmd, box: b, status: r, lines: json.NewDecoder(r), inside: means != schema.MeansProcess, oom: b.group.outOfMemory(), begun: time.Now()}
+	if err := cmd.Start(); err != nil {
+		r.Close()
+		return nil, &errSetup{err.Error()}
+	}
+	return p, nil
+}
+
+func (b *Box) attributes(means string) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	switch means {
+	case schema.MeansNamespaces:
+		attr.Cloneflags = namespaces
+	case schema.MeansUserNamespace:
+		attr.Cloneflags = namespaces | unix.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: b.id.UID, HostID: b.id.UID, Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: b.id.GID, HostID: b.id.GID, Size: 1}}
+		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
+	}
+	return attr
+}
+
+// planMemory writes the plan to an anonymous file: arguments and environments
+// can be seen by others.
+func planMemory(p *plan) (*os.File, error) {
+	fd, err := unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "plan")
+	if err := json.NewEncoder(f).Encode(p); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (p *Process) next(deadline time.Time) (message, error) {
+	var m message
+	p.status.SetReadDeadline(deadline)
+	err := p.lines.Decode(&m)
+	return m, err
+}
+
+// abandon ends a box that is not going to be used.
+func (p *Process) abandon() {
+	p.Kill()
+	p.cmd.Wait()
+	p.status.Close()
+}
+
+// Kill ends everything in the box, or, without a process namespace, the
+// program's process group. [Process.Wait] returns after it.
+func (p *Process) Kill() { syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
+
+// PID is the number of the box's first process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Wait returns when the program has ended; with namespaces, when every process
+// of its box is gone.
+//
+// Error: the box broke down while the program ran.
+func (p *Process) Wait() (State, error) {
+	p.cmd.Wait() // what it says is in ProcessState
+	wall := time.Since(p.begun)
+	defer p.status.Close()
+	used, _ := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || used == nil {
+		return State{}, errors.New("the system tells nothing about an ended process")
+	}
+	s := State{Exit: exitOf(ws), Wall: wall, User: time.Duration(used.Utime.Nano()), System: time.Duration(used.Stime.Nano()), MaxRSS: used.Maxrss << 10}
+	s.OutOfMemory = p.box.group.outOfMemory() > p.oom
+	if !p.inside {
+		return s, nil
+	}
+	m, err := p.next(time.Now().Add(time.Second)) // the writer is dead: this does not wait
+	switch {
+	case err == nil && m.Ended != nil:
+		e := m.Ended
+		s.Exit, s.Wall, s.User, s.System, s.MaxRSS = exitOf(syscall.WaitStatus(e.Wait)), e.Wall, e.User, e.System, e.MaxRSS
+	case err == nil && m.Exec != "":
+		return s, errors.New(m.Exec)
+	case !ws.Signaled() && s.Exit == 0:
+		s.Exit = -int(syscall.SIGKILL) // it never said so: no program ends like that
+	}
+	return s, nil
+}
+
+func exitOf(ws syscall.WaitStatus) int {
+	if ws.Signaled() {
+		return -int(ws.Signal())
+	}
+	return ws.ExitStatus()
+}
+
+// Words says in one line what was got, for a log.
+func Words(s *schema.Sandbox) string {
+	text := s.Level + ", by " + s.Means
+	if len(s.Missing) == 0 {
+		return text
+	}
+	var missing []string
+	for _, m := range s.Missing {
+		missing = append(missing, m.Name)
+	}
+	return text + "; missing: " + strings.Join(missing, ", ")
+}

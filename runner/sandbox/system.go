@@ -1,0 +1,258 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// kinds of mount.
+const (
+	kindRead   = "read"   // a tree, read-only
+	kindWrite  = "write"  // a tree
+	kindDevice = "device" // one device node
+	kindLink   = "link"   // a symbolic link to Source
+	kindHide   = "hide"   // an empty directory or file over what is there
+	kindTmpfs  = "tmpfs"
+	kindProc   = "proc"
+	kindPts    = "pts"
+)
+
+// A mount is one entry of the box's file system.
+type mount struct {
+	Kind   string
+	Source string `json:",omitempty"` // absolute, without links
+	Target string // absolute, as the submission sees it
+	Data   string `json:",omitempty"`
+}
+
+// systemRoots lists what every program may need; what is missing is left out.
+func systemRoots() []string {
+	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/sys", "/run/opengl-driver"}
+}
+
+// hidden lists what lies below the system's directories and is nobody's
+// business but the machine's.
+func hidden() []string {
+	return []string{
+		"/etc/buildkite-agent", "/etc/ssh", "/etc/ssl/private", "/etc/docker", "/etc/kubernetes",
+		"/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d",
+		"/usr/local/etc/buildkite-agent", "/opt/buildkite-agent",
+	}
+}
+
+// system lists the mounts that all processes of the job share, parents first.
+func (b *Box) system() []mount {
+	var list []mount
+	for _, root := range systemRoots() {
+		info, err := os.Lstat(root)
+		switch {
+		case err != nil:
+		case info.Mode()&os.ModeSymlink != 0:
+			if to, err := os.Readlink(root); err == nil {
+				list = append(list, mount{Kind: kindLink, Source: to, Target: root})
+			}
+		default:
+			list = append(list, mount{Kind: kindRead, Source: root, Target: root})
+		}
+	}
+	for _, path := range b.reads() {
+		list = append(list, readMounts(path, list)...)
+	}
+	for _, path := range slices.Concat(hidden(), b.o.Hide) {
+		if real, err := filepath.EvalSymlinks(path); err == nil && filepath.IsAbs(path) && real != "/" {
+			list = append(list, mount{Kind: kindHide, Target: real})
+		}
+	}
+	if b.id.Own {
+		for _, name := range []string{"passwd", "group"} {
+			list = append(list, mount{Kind: kindRead, Source: filepath.Join(b.o.Dir, name), Target: "/etc/" + name})
+		}
+	}
+	list = append(list, b.scratch()...)
+	return append(list, devices()...)
+}
+
+// scratch lists the box's own empty places.
+func (b *Box) scratch() []mount {
+	size := fmt.Sprintf(",size=%d", b.o.Limits.Memory/2)
+	return []mount{
+		{Kind: kindTmpfs, Target: "/tmp", Data: "mode=1777" + size},
+		{Kind: kindTmpfs, Target: "/dev/shm", Data: "mode=1777" + size},
+		{Kind: kindProc, Target: "/proc"},
+		{Kind: kindLink, Source: "/tmp", Target: "/var/tmp"},
+	}
+}
+
+func devices() []mount {
+	list := []mount{
+		{Kind: kindPts, Target: "/dev/pts"},
+		{Kind: kindLink, Source: "pts/ptmx", Target: "/dev/ptmx"},
+		{Kind: kindLink, Source: "/proc/self/fd", Target: "/dev/fd"},
+		{Kind: kindLink, Source: "/proc/self/fd/0", Target: "/dev/stdin"},
+		{Kind: kindLink, Source: "/proc/self/fd/1", Target: "/dev/stdout"},
+		{Kind: kindLink, Source: "/proc/self/fd/2", Target: "/dev/stderr"},
+	}
+	for _, path := range slices.Concat(plainDevices(), gpuDevices()) {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+		case info.IsDir():
+			list = append(list, mount{Kind: kindRead, Source: path, Target: path})
+		default:
+			list = append(list, mount{Kind: kindDevice, Source: path, Target: path})
+		}
+	}
+	return list
+}
+
+func plainDevices() []string {
+	return []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+}
+
+// readMounts makes path readable unless something in list does so already.
+func readMounts(path string, list []mount) []mount {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil || covered(real, list) {
+		return nil
+	}
+	add := []mount{{Kind: kindRead, Source: real, Target: real}}
+	if real != path && !covered(path, list) {
+		add = append(add, mount{Kind: kindLink, Source: real, Target: path})
+	}
+	return add
+}
+
+func covered(path string, list []mount) bool {
+	return slices.ContainsFunc(list, func(m mount) bool { return m.Kind == kindRead && below(path, m.Target) })
+}
+
+func below(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// reads lists what lies outside of the system's directories and is needed to
+// run programs: the directories of PATH and its like, and the installations
+// that python3 and nvcc belong to.
+func (b *Box) reads() []string {
+	vars := map[string]string{}
+	for _, pair := range b.o.Environ {
+		name, value, _ := strings.Cut(pair, "=")
+		vars[name] = value
+	}
+	paths := slices.Clone(b.o.Read)
+	path := filepath.SplitList(vars["PATH"])
+	for _, name := range []string{"python3", "nvcc", "hipcc"} {
+		paths = append(paths, installation(name, path)...)
+	}
+	paths = append(paths, path...)
+	for _, name := range []string{"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CUTLASS_PATH"} {
+		paths = append(paths, filepath.SplitList(vars[name])...)
+	}
+	for _, name := range []string{"CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "ROCM_HOME"} {
+		paths = append(paths, vars[name])
+	}
+	return slices.DeleteFunc(paths, func(p string) bool {
+		return !filepath.IsAbs(p) || tooMuch(filepath.Clean(p), vars["HOME"])
+	})
+}
+
+// tooMuch keeps a careless PATH from opening a whole home, or the system's
+// top-level directories.
+func tooMuch(path, home string) bool {
+	return path == "/" || filepath.Dir(path) == "/" || path == home || filepath.Dir(path) == "/home" ||
+		below(path, "/proc") || below(path, "/dev") || home != "" && below(home, path)
+}
+
+// installation finds the directories that a program on the path needs beside
+// itself: the one it really lies in and the one it is linked from (a virtual
+// environment), if they look like the root of an installation.
+func installation(name string, path []string) []string {
+	for _, dir := range path {
+		file := filepath.Join(dir, name)
+		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			continue
+		}
+		roots := []string{filepath.Dir(dir)}
+		if real, err := filepath.EvalSymlinks(file); err == nil {
+			roots = append(roots, filepath.Dir(filepath.Dir(real)))
+		}
+		return slices.DeleteFunc(roots, func(root string) bool {
+			for _, mark := range []string{"lib/python3*", "pyvenv.cfg", "versions", "nvvm", "include/cuda.h", "include/hip"} {
+				if found, _ := filepath.Glob(filepath.Join(root, mark)); len(found) > 0 {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	return nil
+}
+
+// files writes what the box shows in the place of the machine's own.
+func (b *Box) files() error {
+	if err := os.Mkdir(b.root(), 0o755); err != nil {
+		return err
+	}
+	if !b.id.Own {
+		return nil
+	}
+	passwd := fmt.Sprintf("root:x:0:0::/:/bin/sh\nsubmission:x:%d:%d::/tmp:/bin/sh\n", b.id.UID, b.id.GID)
+	group := fmt.Sprintf("root:x:0:\nsubmission:x:%d:\n", b.id.GID)
+	if err := os.WriteFile(filepath.Join(b.o.Dir, "passwd"), []byte(passwd), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(b.o.Dir, "group"), []byte(group), 0o644)
+}
+
+// root is where the box's file system is put together.
+func (b *Box) root() string { return filepath.Join(b.o.Dir, "root") }
+
+// plan is all that a box's first process has to know.
+type plan struct {
+	Means   string
+	Root    string
+	Mounts  []mount
+	ID      identity
+	Limits  Limits
+	Minimum string
+	Groups  []string // cgroup.procs files to join
+	Missing map[string]string
+	Lo      bool
+
+	Path string // "": build the box and leave
+	Args []string
+	Env  []string
+	Dir  string
+	Fd3  bool // descriptor 3 is the program's
+}
+
+func (b *Box) plan(means string, c Command) *plan {
+	p := &plan{
+		Means: means, Root: b.root(), ID: b.id, Limits: b.o.Limits, Minimum: b.o.Minimum, Lo: b.o.Loopback,
+		Missing: map[string]string{}, Mounts: slices.Clone(b.mounts),
+		Path: c.Path, Args: c.Args, Env: c.Env, Dir: c.Dir, Fd3: c.Report != nil,
+	}
+	if c.Place.Dir != "" {
+		p.Mounts = append(p.Mounts, mount{Kind: kindRead, Source: c.Place.Dir, Target: c.Place.Dir})
+		for _, dir := range []string{c.Place.Work, c.Place.Home, c.Place.Temp} {
+			p.Mounts = append(p.Mounts, mount{Kind: kindWrite, Source: dir, Target: dir})
+		}
+	}
+	slices.SortStableFunc(p.Mounts, func(x, y mount) int { return strings.Compare(x.Target+"/", y.Target+"/") })
+	p.Groups = b.group.procs
+	if b.group.memory == "" && !memoryBounded() {
+		p.Missing[schema.GuardMemory] = b.group.why
+	}
+	if !b.id.Own {
+		p.Missing[schema.GuardUser] = "the runner is not root"
+		if os.Geteuid() == 0 {
+			p.Missing[schema.GuardUser] = "the runner has no capability to become another user"
+		}
+	}
+	return p
+}
