@@ -2,11 +2,17 @@ package vendor
 
 import "strings"
 
-// nearest returns the name most like got, in any case; "" when there is none.
+// nearest returns the name that got is the beginning of, the first in order,
+// or else the one with the fewest bytes to change; case does not matter.
 func nearest(got string, have []string) string {
+	got = strings.ToLower(got)
 	best, found := -1, ""
 	for _, name := range have {
-		if d := distance(strings.ToLower(got), strings.ToLower(name)); best < 0 || d < best {
+		lower := strings.ToLower(name)
+		if strings.HasPrefix(lower, got) {
+			return name
+		}
+		if d := distance(got, lower); best < 0 || d < best {
 			best, found = d, name
 		}
 	}
