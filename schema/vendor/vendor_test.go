@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -315,4 +316,40 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("Decode(%q): no faults and no agents", doc)
 		}
 	})
+}
+
+// The schema and the Go types have the same keys.
+func TestSchemaHasTheTypesKeys(t *testing.T) {
+	var walk func(p string, s *part, typ reflect.Type)
+	walk = func(p string, s *part, typ reflect.Type) {
+		for typ.Kind() == reflect.Slice {
+			typ, s = typ.Elem(), s.Items
+		}
+		if typ.Kind() != reflect.Struct {
+			return
+		}
+		keys := map[string]bool{}
+		for i := range typ.NumField() {
+			key, ok := typ.Field(i).Tag.Lookup("yaml")
+			if !ok {
+				continue
+			}
+			keys[key] = true
+			if s.Properties[key] == nil {
+				t.Errorf("the schema of %s has no %s", p, key)
+			} else {
+				walk(p+"."+key, s.Properties[key], typ.Field(i).Type)
+			}
+		}
+		for key := range s.Properties {
+			if !keys[key] {
+				t.Errorf("the type of %s has no %s", p, key)
+			}
+		}
+	}
+	root, err := schemaParts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	walk("file", root, reflect.TypeFor[File]())
 }
