@@ -1,0 +1,364 @@
+package runner_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpu-mode/kbgen/examples"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// A user is one under whom kbrun runs.
+type user struct {
+	name   string
+	uid    int // -1: the one who tests
+	second bool
+	flags  []string
+}
+
+// A shootingRange is what all attacks share.
+type shootingRange struct {
+	kbrun, base string
+	users       []user
+	payloads    map[string]string // files of the harnesses, by name
+
+	mu   sync.Mutex
+	rows []row
+}
+
+// A row is one line of the table.
+type row struct {
+	user          string
+	attack        attack
+	what, verdict string
+}
+
+func newRange(t *testing.T) *shootingRange {
+	t.Helper()
+	if _, err := exec.Command("/usr/bin/python3", "-c", "import ctypes, multiprocessing").CombinedOutput(); err != nil {
+		t.Skipf("/usr/bin/python3: %v", err)
+	}
+	base, err := os.MkdirTemp("", "kbattacks-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &shootingRange{base: base, kbrun: filepath.Join(base, "kbrun")}
+	t.Cleanup(func() { // after the parallel ones
+		os.RemoveAll(base)
+		r.print()
+	})
+	os.Chmod(base, 0o755)
+	build := exec.Command("go", "build", "-o", r.kbrun, "../cmd/kbrun")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building kbrun: %v\n%s", err, out)
+	}
+	r.users = []user{{name: "self", uid: -1}}
+	if os.Getuid() == 0 {
+		r.users = []user{{name: "root", uid: -1}, {name: "nobody", uid: 65534, second: true}}
+	}
+	return r
+}
+
+// probe runs an honest submission and returns the guards that it was under.
+func (r *shootingRange) probe(t *testing.T, u user) []string {
+	t.Helper()
+	s := r.shot(t, u, attack{Name: "probe", Program: "honest", Harness: "worker", Mode: schema.ModeTest, Limit: 20})
+	result := s.result(t)
+	if result.Outcome.Name != schema.OutcomePassed {
+		t.Fatalf("an honest submission as %s: %+v\n%s%s", u.name, result.Outcome, s.stdout, s.stderr)
+	}
+	if result.Evidence.Sandbox == nil {
+		return nil
+	}
+	return result.Evidence.Sandbox.Held
+}
+
+// A shot is one run of kbrun and what is known of it afterwards.
+type shot struct {
+	dir, mark      string
+	canaries       map[string]string // what they stand for, by text
+	status         int
+	took           time.Duration
+	stdout, stderr string
+	peakKiB        int
+	survivors      []string
+	left           []string // files that should not be there
+	reached        []string // servers that heard something
+}
+
+func token() string {
+	b := make([]byte, 8)
+	rand.Read(b)
+	return hex.EncodeToString(b)
+}
+
+// shot runs one program under kbrun.
+func (r *shootingRange) shot(t *testing.T, u user, a attack) *shot {
+	t.Helper()
+	s := &shot{mark: token(), canaries: map[string]string{}}
+	s.dir = filepath.Join(r.base, u.name+"-"+a.Name+"-"+s.mark)
+	return r.again(t, u, a, s)
+}
+
+func (r *shootingRange) again(t *testing.T, u user, a attack, s *shot) *shot {
+	t.Helper()
+	out, tmp, victim := filepath.Join(s.dir, "out"), filepath.Join(s.dir, "tmp"), filepath.Join(s.dir, "victim")
+	for _, d := range []string{s.dir, out, tmp, victim, filepath.Join(s.dir, "bin"), filepath.Join(s.dir, "calls")} {
+		must(t, os.MkdirAll(d, 0o755))
+	}
+	canary := func(kind string) string {
+		text := "kbcanary-" + kind + "-" + token()
+		s.canaries[text] = kind
+		return text
+	}
+	seedText := "777" + fmt.Sprintf("%012d", time.Now().UnixNano()%1e12)
+	s.canaries[seedText] = "seed"
+	seed, err := strconv.ParseInt(seedText, 10, 64)
+	must(t, err)
+	encoded := a.encoded
+	if encoded == "" {
+		encoded = r.payload(t, a, &seed)
+		s.canaries[encoded[:200]] = "payload"
+	}
+	must(t, os.WriteFile(filepath.Join(out, "secret.txt"), []byte(canary("file")), 0o600))
+	must(t, os.WriteFile(filepath.Join(victim, "precious"), []byte("as it was"), 0o644))
+	must(t, os.WriteFile(filepath.Join(s.dir, "bin", "buildkite-agent"), []byte(fakeAgent), 0o755))
+	sock, heardSock := listen(t, "unix", filepath.Join(out, "job.sock"))
+	tcp, heardTCP := listen(t, "tcp", "127.0.0.1:0")
+	if u.uid >= 0 {
+		must(t, filepath.WalkDir(s.dir, func(path string, _ os.DirEntry, err error) error {
+			return errors.Join(err, os.Lchown(path, u.uid, u.uid))
+		}))
+	}
+	cmd := exec.Command(r.kbrun, append([]string{"evaluate", "--deadline", "40s"}, u.flags...)...)
+	cmd.Dir = out
+	cmd.Env = []string{
+		"PATH=/usr/bin:/bin", "HOME=" + out, "TMPDIR=" + tmp, "KERNELBOT_RUN_ID=attack-1", "BUILDKITE_JOB_ID=0190-job",
+		"BUILDKITE_AGENT_ACCESS_TOKEN=" + canary("token"), "BUILDKITE_AGENT_JOB_API_TOKEN=" + canary("api"),
+		"BUILDKITE_AGENT_JOB_API_SOCKET=" + filepath.Join(out, "job.sock"), "BUILDKITE_BIN_PATH=" + filepath.Join(s.dir, "bin"),
+		"AWS_SECRET_ACCESS_KEY=" + canary("cloud"), "CALLS=" + filepath.Join(s.dir, "calls"),
+		"CUDA_ATTACK_MARK=" + s.mark, "CUDA_ATTACK_OUT=" + out, "CUDA_ATTACK_VICTIM=" + victim,
+		"CUDA_ATTACK_PORT=" + strconv.Itoa(tcp.Addr().(*net.TCPAddr).Port), "KERNELBOT_PAYLOAD=" + encoded,
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if u.uid >= 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(u.uid), Gid: uint32(u.uid)}
+	}
+	s.run(t, cmd, a)
+	s.stdout, s.stderr = stdout.String(), stderr.String()
+	for name, heard := range map[string]func() bool{"socket": heardSock, "port": heardTCP} {
+		if heard() {
+			s.reached = append(s.reached, name)
+		}
+	}
+	sock.Close()
+	tcp.Close()
+	s.look(out, tmp, victim)
+	return s
+}
+
+// fakeAgent keeps what it is told.
+const fakeAgent = "#!/bin/sh\n{ echo \"$*\"; cat; } >\"$CALLS/$1\"\n"
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listen returns a server that tells whether somebody came.
+func listen(t *testing.T, network, address string) (net.Listener, func() bool) {
+	t.Helper()
+	os.Remove(address)
+	l, err := net.Listen(network, address)
+	must(t, err)
+	var mu sync.Mutex
+	came := false
+	go func() { // ends when l is closed
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			came = true
+			mu.Unlock()
+			c.Close()
+		}
+	}()
+	return l, func() bool { mu.Lock(); defer mu.Unlock(); return came }
+}
+
+// hangLimit is how long one run may take: the tester's limit, the warm-up, and
+// what a busy machine adds.
+const hangLimit = 50 * time.Second
+
+func (s *shot) run(t *testing.T, cmd *exec.Cmd, a attack) {
+	t.Helper()
+	start := time.Now()
+	must(t, cmd.Start())
+	ctx, stop := context.WithTimeout(context.Background(), hangLimit)
+	defer stop()
+	done := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() { // ends with kbrun, which ends within hangLimit
+		canceled := false
+		for {
+			s.peakKiB = max(s.peakKiB, peak(cmd.Process.Pid))
+			if a.Cancel && !canceled && s.deaf() {
+				canceled = true
+				cmd.Process.Signal(syscall.SIGTERM)
+			}
+			select {
+			case <-done:
+				return
+			case <-ctx.Done():
+				syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+				<-done
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
+	cmd.Wait()
+	close(done)
+	watch.Wait()
+	s.took, s.status = time.Since(start), cmd.ProcessState.ExitCode()
+	s.survivors = s.marked()
+}
+
+// peak is the most memory that the process itself had, in KiB.
+func peak(pid int) int {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, after, _ := strings.Cut(string(data), "VmHWM:")
+	kib := 0
+	fmt.Sscan(after, &kib)
+	return kib
+}
+
+// marked lists the living processes that have this shot's mark in their
+// environment or arguments, and kills them: nothing of an attack stays here.
+func (s *shot) marked() (found []string) {
+	digits := strings.NewReplacer("a", "1", "b", "2", "c", "3", "d", "4", "e", "5", "f", "6").Replace(s.mark)
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if bytes.Contains(environ, []byte(s.mark)) || bytes.Contains(cmdline, []byte(s.mark)) || bytes.Contains(cmdline, []byte("0."+digits)) {
+			found = append(found, fmt.Sprintf("%d %q", pid, bytes.ReplaceAll(cmdline[:min(len(cmdline), 80)], []byte{0}, []byte(" "))))
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	return found
+}
+
+// deaf tells whether the attack is under way that ignores every signal.
+func (s *shot) deaf() bool {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		environ, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		if err != nil || !bytes.Contains(environ, []byte(s.mark)) {
+			continue
+		}
+		status, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "status"))
+		_, ignored, _ := bytes.Cut(status, []byte("SigIgn:\t"))
+		if bytes.HasPrefix(ignored, []byte("ffff")) { // a bit for each of 64
+			return true
+		}
+	}
+	return false
+}
+
+// look finds what a job should not have left.
+func (s *shot) look(out, tmp, victim string) {
+	expected := []string{"result.json", "secret.txt", "job.sock"}
+	for _, dir := range []string{out, tmp, victim} {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if dir == out && slices.Contains(expected, e.Name()) || dir == victim && e.Name() == "precious" {
+				continue
+			}
+			s.left = append(s.left, filepath.Join(dir, e.Name()))
+		}
+	}
+	if data, _ := os.ReadFile(filepath.Join(victim, "precious")); string(data) != "as it was" {
+		s.left = append(s.left, "another content in a file of somebody else")
+	}
+	for _, place := range []string{"/tmp", "/var/tmp", "/dev/shm", "/usr/local/lib", "/etc", "/root", "/run", "/var/cache", filepath.Dir(s.dir), s.dir} {
+		file := filepath.Join(place, "kbattack-"+s.mark)
+		if _, err := os.Lstat(file); err == nil {
+			s.left = append(s.left, file)
+			os.Remove(file)
+		}
+	}
+}
+
+func (s *shot) result(t *testing.T) *schema.Result {
+	t.Helper()
+	path := filepath.Join(s.dir, "out", "result.json")
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		t.Fatalf("result.json: %v, %v\nstatus %d\n%s%s", info, err, s.status, s.stdout, s.stderr)
+	}
+	data, err := os.ReadFile(path)
+	must(t, err)
+	result, err := schema.DecodeResult(data)
+	if err != nil {
+		t.Fatalf("result.json: %v\n%s", err, data)
+	}
+	return result
+}
+
+// payload is the task and the program, encoded.
+func (r *shootingRange) payload(t *testing.T, a attack, seed *int64) string {
+	t.Helper()
+	text := func(parts ...string) string {
+		data, err := os.ReadFile(filepath.Join(append([]string{corpus}, parts...)...))
+		must(t, err)
+		return string(data)
+	}
+	integer := func(name string, n int64) schema.Param { return schema.Param{Name: name, Value: schema.IntValue(n)} }
+	p := &schema.Payload{
+		Main: a.Harness + ".py", Lang: schema.LangPython, Mode: a.Mode, RankingBy: schema.RankGeom, Seed: seed,
+		Sources:     schema.Files{{Name: "submission.py", Text: text("programs", a.Program+".py")}, {Name: "attack.py", Text: text("lib", "attack.py")}},
+		Tests:       []schema.Case{{integer("n", 3), integer("seed", 11)}, {integer("n", 4), integer("seed", 12)}},
+		Benchmarks:  []schema.Case{{integer("n", 3000), integer("seed", 13)}, {integer("n", 4000), integer("seed", 14)}},
+		TestTimeout: schema.Seconds(float64(a.Limit)), BenchmarkTimeout: schema.Seconds(float64(a.Limit)), RankedTimeout: schema.Seconds(float64(a.Limit)),
+	}
+	if a.Harness == "example" {
+		p.Main = "eval.py"
+		for name, file := range map[string]string{"eval.py": "eval.py", "task.py": "vectoradd_py/task.py", "reference.py": "vectoradd_py/reference.py"} {
+			data, err := examples.FS().(interface{ ReadFile(string) ([]byte, error) }).ReadFile(file)
+			must(t, err)
+			p.Sources = append(p.Sources, schema.File{Name: name, Text: string(data)})
+		}
+	} else {
+		p.Sources = append(p.Sources, schema.File{Name: "worker.py", Text: text("lib", "worker.py")}, schema.File{Name: "inline.py", Text: text("lib", "inline.py")})
+	}
+	encoded, err := p.Encode()
+	must(t, err)
+	return encoded
+}

@@ -1,0 +1,271 @@
+package runner_test
+
+import (
+	"bytes"
+	"compress/zlib"
+	"encoding/base64"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+var table = flag.Bool("table", false, "print what became of every attack")
+
+const corpus = "testdata/attacks"
+
+// An attack is one entry of the manifest.
+type attack struct {
+	Name, Tries, Program, Harness, Mode string
+	Outcomes, Needs, Forbidden, Leaks   []string
+	Open, Then                          string
+	Control, Both, Cancel               bool
+	Limit                               int
+
+	encoded string // a payload of its own, in place of program and harness
+}
+
+func readManifest(t *testing.T) []attack {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(corpus, "manifest.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []attack
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&list); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list {
+		a := &list[i]
+		if a.Program == "" {
+			a.Program = a.Name
+		}
+		if a.Mode == "" {
+			a.Mode = schema.ModeTest
+		}
+		if a.Limit == 0 {
+			a.Limit = 10
+		}
+	}
+	return list
+}
+
+func TestManifestIsWhole(t *testing.T) {
+	used, names := map[string]bool{}, map[string]bool{}
+	for _, a := range readManifest(t) {
+		used[a.Program+".py"], used[a.Then+".py"] = true, true
+		if names[a.Name] || a.Tries == "" || len(a.Outcomes) == 0 {
+			t.Errorf("entry %q: a name of its own, tries and outcomes are wanted", a.Name)
+		}
+		names[a.Name] = true
+		if slices.Contains(a.Outcomes, schema.OutcomePassed) && !a.Control && a.Open == "" {
+			t.Errorf("%s: an attack may not pass unless it is open", a.Name)
+		}
+		for _, name := range a.Outcomes {
+			if schema.NewOutcome(name, "").Name != name {
+				t.Errorf("%s: no ending is called %q", a.Name, name)
+			}
+		}
+		for _, need := range a.Needs {
+			if !slices.ContainsFunc(schema.Guards(), func(g schema.Guard) bool { return g.Name == need }) {
+				t.Errorf("%s: no guard is called %q", a.Name, need)
+			}
+		}
+	}
+	files, _ := filepath.Glob(filepath.Join(corpus, "programs", "*.py"))
+	for _, file := range files {
+		if !used[filepath.Base(file)] {
+			t.Errorf("%s is in no entry", file)
+		}
+	}
+}
+
+// TestAttacks runs the real kbrun against every program, as root and as an
+// ordinary user where both are there, and wants: the right ending in time, no
+// survivor, no file left, no secret told, a log and a result that can be
+// trusted, flat memory.
+func TestAttacks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a hundred processes")
+	}
+	r := newRange(t)
+	for _, u := range r.users {
+		held := r.probe(t, u)
+		for _, a := range readManifest(t) {
+			if u.second && !a.Both {
+				continue
+			}
+			t.Run(u.name+"/"+a.Name, func(t *testing.T) {
+				t.Parallel()
+				if missing := without(a.Needs, held); len(missing) > 0 {
+					r.record(row{u.name, a, "not tried", "NEEDS " + strings.Join(missing, ", ")})
+					t.Skipf("the sandbox here lacks %q", missing)
+				}
+				r.try(t, u, a)
+			})
+		}
+	}
+}
+
+// TestHostilePayloads runs kbrun on payloads that are attacks themselves.
+func TestHostilePayloads(t *testing.T) {
+	r := newRange(t)
+	good, err := schema.DecodePayload(r.payload(t, attack{Program: "honest", Harness: "worker", Mode: schema.ModeTest, Limit: 20}, nil))
+	must(t, err)
+	// named is the honest payload with one more file.
+	named := func(name string) string {
+		return packed(strings.Replace(good.JSON(), `"sources": {`, `"sources": {"`+name+`": "import os", `, 1))
+	}
+	bad, fine := schema.OutcomeBadPayload, schema.OutcomePassed
+	for _, tt := range []struct{ name, tries, encoded, outcome string }{
+		{"zlib_bomb", "inflates to 64 MiB", packed(strings.Repeat(" ", 64<<20)), bad},
+		{"zlib_twice", "is compressed twice", packed(packed(good.JSON())), bad},
+		{"zip", "is a zip", base64.StdEncoding.EncodeToString([]byte("PK\x03\x04" + strings.Repeat("\x00", 60))), bad},
+		{"cut_short", "ends in the middle", packed(good.JSON())[:400], bad},
+		{"deep_json", "nests 200,000 lists", packed(`{"sources": ` + strings.Repeat("[", 200000)), bad},
+		{"long_number", "a seed of 100,000 digits", packed(strings.Replace(good.JSON(), `"seed": null`, `"seed": `+strings.Repeat("9", 100000), 1)), bad},
+		{"absolute", "names a file /tmp/…", named("/tmp/kbattack"), bad},
+		{"dot_dot", "names a file ../…", named("../kbattack"), bad},
+		{"directory", "names a file in a directory", named("a/../../kbattack"), bad},
+		{"dots", "names a file ..", named(".."), bad},
+		{"no_name", "names a file by nothing", named(""), bad},
+		{"nul", "names a file with NUL", named(`a\u0000b`), bad},
+		{"option", "names a file like an option", named("-c"), bad},
+		{"long_name", "names a file with 300 characters", named(strings.Repeat("n", 300)), bad},
+		{"twice", "names a file twice", named("submission.py"), fine},
+		{"case", "names a file in capitals", named("SUBMISSION.PY"), fine},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r.try(t, r.users[0], attack{Name: "payload_" + tt.name, Tries: tt.tries, encoded: tt.encoded, Control: tt.outcome == fine, Outcomes: []string{tt.outcome}})
+		})
+	}
+}
+
+// packed is text as a payload travels.
+func packed(text string) string {
+	var b bytes.Buffer
+	w := zlib.NewWriter(&b)
+	w.Write([]byte(text))
+	w.Close()
+	return base64.StdEncoding.EncodeToString(b.Bytes())
+}
+
+func without(needs, held []string) (missing []string) {
+	for _, n := range needs {
+		if !slices.Contains(held, n) {
+			missing = append(missing, n)
+		}
+	}
+	return missing
+}
+
+// try makes one attack and holds what came of it against the manifest.
+func (r *shootingRange) try(t *testing.T, u user, a attack) {
+	t.Helper()
+	s := r.shot(t, u, a)
+	what := "no result"
+	if !t.Run("judged", func(t *testing.T) { what = s.judge(t, a) }) {
+		r.record(row{u.name, a, what, "FAILED"})
+		return
+	}
+	verdict := "held"
+	switch {
+	case a.Control:
+		verdict = "passed"
+	case a.Open != "":
+		verdict = "OPEN"
+	}
+	if a.Then != "" {
+		next := attack{Name: a.Name + "-then", Program: a.Then, Harness: a.Harness, Mode: a.Mode, Limit: a.Limit, Outcomes: []string{schema.OutcomePassed}}
+		after := r.again(t, u, next, &shot{mark: s.mark, dir: s.dir, canaries: map[string]string{}})
+		if !t.Run("next", func(t *testing.T) { after.judge(t, next) }) {
+			verdict = "FAILED"
+		}
+	}
+	r.record(row{u.name, a, what, verdict})
+}
+
+var logLine = regexp.MustCompile(`^(--- Evaluating attack-1: py, mode [a-z]+, \d+ tests, \d+ benchmarks|--- Phase [a-z]+|\+\+\+ Verdict: [a-z-]+)$`)
+
+// judge says what happened, in few words, and fails for everything that
+// should not have.
+func (s *shot) judge(t *testing.T, a attack) string {
+	t.Helper()
+	result := s.result(t)
+	data, _ := os.ReadFile(filepath.Join(s.dir, "out", "result.json"))
+	annotation, _ := os.ReadFile(filepath.Join(s.dir, "calls", "annotate"))
+	if !slices.Contains(a.Outcomes, result.Outcome.Name) || s.status != result.Outcome.ExitStatus() || result.RunID != "attack-1" {
+		t.Errorf("outcome %+v, status %d, want %q\n%s%s", result.Outcome, s.status, a.Outcomes, s.stdout, s.stderr)
+	}
+	for _, run := range result.Runs {
+		if passed := run.Run.Passed && run.Run.Success; passed && !slices.Contains(a.Outcomes, schema.OutcomePassed) {
+			t.Errorf("run %s passed", run.Name)
+		}
+	}
+	if s.took > hangLimit-5*time.Second {
+		t.Errorf("took %s", s.took)
+	}
+	if len(s.survivors) > 0 || len(s.left) > 0 || len(s.reached) > 0 {
+		t.Errorf("survivors %q, files left %q, reached %q", s.survivors, s.left, s.reached)
+	}
+	everything := string(data) + s.stdout + s.stderr + string(annotation)
+	for text, kind := range s.canaries {
+		if strings.Contains(everything, text) != slices.Contains(a.Leaks, kind) {
+			t.Errorf("the %s is told: %v", kind, strings.Contains(everything, text))
+		}
+	}
+	for _, text := range a.Forbidden {
+		if strings.Contains(everything, text) {
+			t.Errorf("the result says %q", text)
+		}
+	}
+	for _, line := range strings.Split(strings.TrimSuffix(s.stdout, "\n"), "\n") {
+		if !logLine.MatchString(line) && !strings.HasPrefix(line, "  ") || strings.ContainsFunc(line, hidden) {
+			t.Errorf("log line %q", line)
+		}
+	}
+	if lines := strings.Split(strings.TrimSuffix(string(annotation), "\n"), "\n"); len(lines) != 2 || strings.Count(lines[1], "`") != 4 || strings.ContainsFunc(lines[1], hidden) {
+		t.Errorf("annotation %q", annotation)
+	}
+	if s.peakKiB > 64<<10 {
+		t.Errorf("kbrun had %d MiB", s.peakKiB>>10)
+	}
+	return fmt.Sprintf("%s in %.1f s", result.Outcome.Name, s.took.Seconds())
+}
+
+// hidden holds for characters that a log should not be made to show.
+func hidden(c rune) bool {
+	return c < ' ' || c == 0x7f || 0x80 <= c && c < 0xa0 || c == 0x202e || c == 0x200b
+}
+
+func (r *shootingRange) record(line row) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rows = append(r.rows, line)
+}
+
+func (r *shootingRange) print() {
+	if !*table {
+		return
+	}
+	slices.SortStableFunc(r.rows, func(a, b row) int { return strings.Compare(a.user, b.user) * -1 })
+	w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "AS\tATTACK\tTRIES\tWHAT HAPPENED\tVERDICT")
+	for _, line := range r.rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", line.user, line.attack.Name, line.attack.Tries, line.what, line.verdict)
+	}
+	w.Flush()
+}

@@ -1,0 +1,3 @@
+from attack import *
+
+kernel = once(lambda: os._exit(112))

@@ -1,0 +1,1 @@
+from attack import right as kernel

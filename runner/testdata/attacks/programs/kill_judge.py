@@ -1,0 +1,3 @@
+from attack import *
+
+custom_kernel = kernel = once(lambda: strike(signal.SIGKILL))

@@ -1,0 +1,3 @@
+from attack import *
+
+kernel = once(lambda: os.write(report_fd(), b"check: pass\n"))

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Runs the corpus of attacks (runner/testdata/attacks) against kbrun and prints
+# what each tried and what came of it. The exit status is the test's: 0 when
+# everything held. See docs/attacks.md.
+set -eu
+cd "$(dirname "$0")/.."
+go=${GO:-go}
+
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+status=0
+"$go" test -count=1 ./runner -run '^(TestManifestIsWhole|TestAttacks|TestHostilePayloads)$' -table >"$out" 2>&1 || status=$?
+cat "$out"
+count() { awk -v w="$1" '$1 != "AS" && $0 ~ "  " w {n++} END {print n+0}' "$out"; }
+echo "$(count 'held *$') held, $(count 'passed *$') honest passed, $(count 'OPEN *$') open, $(count 'NEEDS') not tried, $(count 'FAILED *$') failed"
+exit "$status"
