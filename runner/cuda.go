@@ -25,7 +25,7 @@ func (ph *phase) cuda(ctx context.Context) error {
 		return err
 	}
 	files := slices.Concat(ph.p.Sources, ph.p.Headers)
-	if err := writeFiles(ph.work, files); err != nil {
+	if err := ph.write(files); err != nil {
 		return err
 	}
 	err := ph.compile(ctx)
@@ -49,36 +49,46 @@ func checkIncludeDirs(dirs []string) error {
 	return nil
 }
 
-// compile calls nvcc. A failure leaves a stand-in run beside the compilation:
-// Kernelbot's store cannot take a run that is null.
+// compile calls the machine's compiler: nvcc, or hipcc where the GPUs are AMD's.
+// A failure leaves a stand-in run beside the compilation: Kernelbot's store
+// cannot take a run that is null.
 func (ph *phase) compile(ctx context.Context) error {
-	nvcc, err := lookPath("nvcc", ph.environ)
-	if err != nil {
-		ph.notCompiled(&schema.CompileResult{Command: "which nvcc", ExitCode: 1})
-		return endf(schema.OutcomeNoCompiler, "the machine has no nvcc")
+	name, args := "nvcc", ph.nvccArgs
+	if ph.system.Runtime == runtimeROCm {
+		name, args = "hipcc", ph.hipccArgs
+		if a := ph.p.Arch; a != nil && !strings.HasPrefix(*a, "gfx") {
+			return endf(schema.OutcomeUnsupported, "arch %q is not one of AMD's, want gfx… or none on this machine", shorten(*a, 20))
+		}
 	}
-	version, err := ph.tool(ctx, nvcc, "--version")
+	path, err := lookPath(name, ph.environ)
+	if err != nil {
+		ph.notCompiled(&schema.CompileResult{Command: "which " + name, ExitCode: 1})
+		return endf(schema.OutcomeNoCompiler, "the machine has no %s", name)
+	}
+	version, err := ph.tool(ctx, path, "--version")
 	if err != nil {
 		return err
 	}
 	if version.exitCode != 0 {
 		ph.notCompiled(&schema.CompileResult{
-			Command: "nvcc --version", Stdout: version.stdout.text(), Stderr: version.stderr.text(), ExitCode: version.exitCode,
+			Command: name + " --version", Stdout: version.stdout.text(), Stderr: version.stderr.text(), ExitCode: version.exitCode,
 		})
-		return endf(schema.OutcomeNoCompiler, "nvcc --version ends with status %d", version.exitCode)
+		return endf(schema.OutcomeNoCompiler, "%s --version ends with status %d", name, version.exitCode)
 	}
-	argv := ph.nvccArgs(nvcc)
+	ph.compiler = name + ": " + shorten(lastLine(version.stdout.decoded()), 200)
+	argv := args(path)
 	done, err := ph.tool(ctx, argv...)
 	if err != nil {
 		return err
 	}
+	ph.timing.Compile = used(done)
 	compiled := &schema.CompileResult{
 		NvccFound: true, NvccVersion: version.stdout.text(), Success: done.how == exited && done.exitCode == 0,
 		Command: shellJoin(argv), Stdout: done.stdout.text(), Stderr: done.stderr.text(), ExitCode: done.exitCode,
 	}
 	if !compiled.Success {
 		ph.notCompiled(compiled)
-		return compileEnding(done)
+		return compileEnding(name, done)
 	}
 	ph.result.Compilation = compiled
 	return nil
@@ -93,11 +103,11 @@ func (ph *phase) tool(ctx context.Context, argv ...string) (*ended, error) {
 	return done, err
 }
 
-func compileEnding(done *ended) error {
+func compileEnding(name string, done *ended) error {
 	if done.how == killedTimeout {
-		return endf(schema.OutcomeCompileFailed, "the compiler passed its limit of %s", compileLimit)
+		return endf(schema.OutcomeCompileTime, "%s passed its limit of %s", name, compileLimit)
 	}
-	return endf(schema.OutcomeCompileFailed, "nvcc ends with status %d", done.exitCode)
+	return endf(schema.OutcomeCompileFailed, "%s ends with status %d", name, done.exitCode)
 }
 
 func (ph *phase) notCompiled(c *schema.CompileResult) {
@@ -105,10 +115,32 @@ func (ph *phase) notCompiled(c *schema.CompileResult) {
 	ph.result.Run = &schema.RunResult{Command: c.Command, ExitCode: c.ExitCode}
 }
 
-// nvccArgs is the call: flags, directories, libraries, defines, sources in
+// nvccArgs is nvcc's call: flags, directories, libraries, defines, sources in
 // their order, architecture, output.
 func (ph *phase) nvccArgs(nvcc string) []string {
-	argv := append([]string{nvcc}, cudaFlags()...)
+	arch := "-arch=native"
+	if ph.p.Arch != nil {
+		arch = fmt.Sprintf("-gencode=arch=compute_%[1]s,code=sm_%[1]s", *ph.p.Arch)
+	}
+	return ph.compilerArgs(nvcc, cudaFlags(), arch)
+}
+
+// hipFlags are hipcc's fixed options: cudaFlags, as far as clang has them.
+func hipFlags() []string {
+	return strings.Fields("--std=c++20 -DNDEBUG -Wno-psabi -fno-strict-aliasing -O3 -x hip")
+}
+
+// hipccArgs is hipcc's call. Kernelbot has none: it refuses lang cu on AMD.
+func (ph *phase) hipccArgs(hipcc string) []string {
+	arch := "--offload-arch=native"
+	if ph.p.Arch != nil {
+		arch = "--offload-arch=" + *ph.p.Arch
+	}
+	return ph.compilerArgs(hipcc, hipFlags(), arch)
+}
+
+func (ph *phase) compilerArgs(compiler string, flags []string, arch string) []string {
+	argv := append([]string{compiler}, flags...)
 	for _, dir := range ph.p.IncludeDirs {
 		argv = append(argv, "-I"+dir)
 	}
@@ -124,10 +156,6 @@ func (ph *phase) nvccArgs(nvcc string) []string {
 	}
 	for _, f := range ph.p.Sources {
 		argv = append(argv, f.Name)
-	}
-	arch := "-arch=native"
-	if ph.p.Arch != nil {
-		arch = fmt.Sprintf("-gencode=arch=compute_%[1]s,code=sm_%[1]s", *ph.p.Arch)
 	}
 	return append(argv, arch, "-o", "eval.out")
 }

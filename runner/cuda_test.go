@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -115,5 +116,52 @@ func TestNvccArgs(t *testing.T) {
 	p.Arch = nil
 	if got := ph.nvccArgs("nvcc"); got[len(got)-3] != "-arch=native" {
 		t.Errorf("without an arch: %q", got[len(got)-3:])
+	}
+}
+
+// standInHipcc takes hipcc's call.
+const standInHipcc = `#!/bin/sh
+if [ "$1" = --version ]; then echo "HIP version: 6.2"; exit 0; fi
+for a; do
+  case $a in
+    -D*|-I*|-l*) opts="$opts $a" ;;
+    *.cu) files="$files $a" ;;
+  esac
+done
+exec c++ -std=c++20 -x c++ $opts $files -o eval.out
+`
+
+func TestHIP(t *testing.T) {
+	if _, err := exec.LookPath("c++"); err != nil {
+		t.Skip("c++ is not installed")
+	}
+	job := Job{
+		Payload: cudaPayload("int kernel(int n) { return 2 * n; }"), Devices: device.Machine{Root: amdRoot(t)}, WorkDir: t.TempDir(),
+		Environ: programs(t, map[string]string{"hipcc": standInHipcc}),
+	}
+	r := Evaluate(context.Background(), job)
+	wantOutcome(t, r, schema.OutcomePassed, "")
+	if c := r.Runs.Get("test").Compilation; c.NvccVersion != "HIP version: 6.2\n" || r.Versions.Compiler != "hipcc: HIP version: 6.2" || r.Timing.Phases[0].Compile == nil {
+		t.Errorf("compilation %+v, versions %+v", c, r.Versions)
+	}
+	nvidia := "90a"
+	job.Payload.Arch = &nvidia
+	if r = Evaluate(context.Background(), job); r.Outcome.ExitStatus() != 78 {
+		t.Errorf("%+v", r)
+	}
+	wantOutcome(t, r, schema.OutcomeUnsupported, `test: arch "90a" is not one of AMD's`)
+	job.Payload.Arch, job.Environ = nil, programs(t, map[string]string{"nvcc": standInNvcc})
+	r = Evaluate(context.Background(), job)
+	wantOutcome(t, r, schema.OutcomeNoCompiler, "the machine has no hipcc")
+}
+
+func TestHipccArgs(t *testing.T) {
+	arch := "gfx942"
+	p := cudaPayload("")
+	p.Arch = &arch
+	ph := &phase{evaluation: &evaluation{p: p}}
+	want := strings.Fields("/opt/rocm/bin/hipcc --std=c++20 -DNDEBUG -Wno-psabi -fno-strict-aliasing -O3 -x hip -DTILE=64 -DFAST driver.cu submission.cu --offload-arch=gfx942 -o eval.out")
+	if diff := cmp.Diff(want, ph.hipccArgs("/opt/rocm/bin/hipcc")); diff != "" {
+		t.Errorf("hipccArgs (-want +got):\n%s", diff)
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -29,6 +31,19 @@ type Job struct {
 	// Deadline ends the evaluation with the outcome out-of-time. Zero: none.
 	Deadline time.Time
 
+	// Start is when the job began, and Decode how long its payload took to
+	// find and read. Both are evidence only.
+	Start  time.Time
+	Decode time.Duration
+
+	// Version names this runner and Image what it runs in; evidence only.
+	Version, Image string
+
+	// Devices says where accelerators are looked for, and Demand what must be
+	// there before anything runs.
+	Devices device.Machine
+	Demand  device.Demand
+
 	// Progress, when set, is called as a phase begins (result nil) and ends.
 	Progress func(phase string, result *schema.EvalResult)
 }
@@ -46,35 +61,31 @@ var (
 // Canceling ctx ends the evaluation with the outcome canceled and without the
 // phase that was under way.
 func Evaluate(ctx context.Context, job Job) *schema.Result {
-	result := &schema.Result{Success: true, RunID: job.RunID, System: schema.SystemInfo{DeviceCount: 1}}
-	err := evaluate(ctx, job, result)
-	var end *ending
-	switch {
-	case err == nil:
-		result.Outcome = schema.NewOutcome(schema.OutcomePassed, "")
-	case errors.As(err, &end):
-		result.Outcome = schema.NewOutcome(end.outcome, end.text)
-	default:
-		result.Outcome = schema.NewOutcome(schema.OutcomeMachine, err.Error())
+	if job.Start.IsZero() {
+		job.Start = time.Now()
 	}
+	result := &schema.Result{Success: true, RunID: job.RunID, System: schema.SystemInfo{DeviceCount: 1}}
+	result.Timing = &schema.Timing{Decode: job.Decode.Seconds(), Phases: []schema.PhaseTiming{}}
+	if budget, limited := Budget(job.Payload); limited {
+		result.Timing.Budget = budget.Seconds()
+	}
+	result.Outcome = outcomeOf(evaluate(ctx, job, result))
+	result.Timing.Total = time.Since(job.Start).Seconds()
 	if result.Outcome.ExitStatus() != 0 {
 		result.Success, result.Error = false, result.Outcome.Text
 	}
 	return result
 }
 
-// An ending stops the evaluation with an outcome of its own; any other error
-// is a fault of the machine.
-type ending struct{ outcome, text string }
-
-func (e *ending) Error() string { return e.text }
-
-func endf(outcome, format string, args ...any) error {
-	return &ending{outcome, fmt.Sprintf(format, args...)}
-}
-
 func evaluate(ctx context.Context, job Job, result *schema.Result) (err error) {
 	if err := supported(job.Payload); err != nil {
+		return err
+	}
+	env := Environ(job.Environ)
+	result.Versions = versions(job, env)
+	watch, err := look(ctx, job, env, result)
+	defer watch.Close()
+	if err != nil {
 		return err
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -94,21 +105,24 @@ func evaluate(ctx context.Context, job Job, result *schema.Result) (err error) {
 		ctx, stop = context.WithDeadlineCause(ctx, job.Deadline, errOutOfTime)
 		defer stop()
 	}
-	e := &evaluation{job: job, p: job.Payload, root: root}
-	result.System = systemInfo(ctx, Environ(job.Environ))
-	return e.all(ctx, result)
+	e := &evaluation{job: job, p: job.Payload, root: root, watch: watch, system: result.System, visible: visible(watch, env)}
+	err = e.all(ctx, result)
+	e.after(ctx, result)
+	return err
 }
 
-// all runs the phases until one did not pass. A tester that says "pass" and
-// then crashes has passed, and still decides the outcome.
-func (e *evaluation) all(ctx context.Context, result *schema.Result) (last error) {
-	for _, phase := range phases(e.p.Mode) {
-		err := e.do(ctx, phase, result)
-		if err != nil {
+// all runs the phases until one did not pass; profiles do not depend on each
+// other. A tester that says "pass" and then crashes has passed, and still
+// decides the outcome, as the first profile that fails does.
+func (e *evaluation) all(ctx context.Context, result *schema.Result) error {
+	var last error
+	for _, s := range steps(e.p) {
+		err := e.do(ctx, s, result)
+		if err != nil && (last == nil || s.mode != schema.ModeProfile) {
 			last = err
 		}
-		done := result.Runs.Get(phase)
-		if done == nil || !done.Run.Passed {
+		done := result.Runs.Get(s.name)
+		if done == nil || !done.Run.Passed && s.mode != schema.ModeProfile {
 			break
 		}
 	}
@@ -117,42 +131,78 @@ func (e *evaluation) all(ctx context.Context, result *schema.Result) (last error
 
 // supported refuses what no machine with this runner could do.
 func supported(p *schema.Payload) error {
-	switch {
-	case p.Mode == schema.ModeProfile:
-		return endf(schema.OutcomeUnsupported, "mode profile is not supported by this runner")
-	case p.MultiGPU:
-		return endf(schema.OutcomeUnsupported, "multi_gpu is not supported by this runner")
-	case p.Mode != schema.ModeTest && p.RankingBy == schema.RankLast && len(p.Benchmarks) == 0:
-		return endf(schema.OutcomeBadPayload, `payload: benchmarks: got none, want at least one with ranking_by "last"`)
+	last := p.RankingBy == schema.RankLast || p.Mode == schema.ModeProfile
+	if p.Mode != schema.ModeTest && last && len(p.Benchmarks) == 0 {
+		return endf(schema.OutcomeBadPayload, `payload: benchmarks: got none, want at least one in mode %s with ranking_by %q`, p.Mode, p.RankingBy)
 	}
 	return nil
 }
 
-// phases lists the tester modes of a payload's mode, in order. Each is also
-// the key of its run.
-func phases(mode string) []string {
-	if mode == schema.ModeLeaderboard || mode == schema.ModePrivate {
-		return []string{schema.ModeTest, schema.ModeBenchmark, schema.ModeLeaderboard}
+// A step is one phase to do.
+type step struct {
+	name string // the run's key
+	mode string // the tester's
+	only int    // the one benchmark it is about; -1: those of the mode
+}
+
+// steps lists the phases of a payload's mode, in order.
+func steps(p *schema.Payload) []step {
+	switch p.Mode {
+	case schema.ModeLeaderboard, schema.ModePrivate:
+		return []step{{schema.ModeTest, schema.ModeTest, -1}, {schema.ModeBenchmark, schema.ModeBenchmark, -1}, {schema.ModeLeaderboard, schema.ModeLeaderboard, -1}}
+	case schema.ModeProfile:
+		var all []step
+		for i := range p.Benchmarks {
+			all = append(all, step{"profile." + strconv.Itoa(i), schema.ModeProfile, i})
+		}
+		return all
 	}
-	return []string{mode}
+	return []step{{p.Mode, p.Mode, -1}}
+}
+
+// Budget is the wall time that a payload's limits allow for all phases, with
+// the warm-up or the compiler of each; limited is false when one has no limit.
+func Budget(p *schema.Payload) (budget time.Duration, limited bool) {
+	for _, s := range steps(p) {
+		d, limited := limitOf(p, s.mode).Limit()
+		if !limited {
+			return 0, false
+		}
+		budget += d + compileLimit
+	}
+	return budget, true
+}
+
+// limitOf is the tester's time in a mode.
+func limitOf(p *schema.Payload, mode string) schema.Timeout {
+	switch mode {
+	case schema.ModeTest:
+		return p.TestTimeout
+	case schema.ModeLeaderboard:
+		return p.RankedTimeout
+	}
+	return p.BenchmarkTimeout
 }
 
 type evaluation struct {
-	job  Job
-	p    *schema.Payload
-	root string
+	job     Job
+	p       *schema.Payload
+	root    string
+	watch   *device.Watch
+	system  schema.SystemInfo
+	visible []schema.Device // to the submission
 }
 
 // do runs one phase and adds it to the result; the error says how it ended
 // when it is no plain pass.
-func (e *evaluation) do(ctx context.Context, name string, result *schema.Result) error {
+func (e *evaluation) do(ctx context.Context, s step, result *schema.Result) error {
 	if err := stopped(ctx); err != nil {
 		return err
 	}
 	if e.job.Progress != nil {
-		e.job.Progress(name, nil)
+		e.job.Progress(s.name, nil)
 	}
-	ph, err := e.newPhase(name)
+	ph, err := e.newPhase(s)
 	if err != nil {
 		return err
 	}
@@ -163,20 +213,21 @@ func (e *evaluation) do(ctx context.Context, name string, result *schema.Result)
 	}
 	err = flow(ctx)
 	ph.result.End = time.Now()
+	result.Timing.Phases = append(result.Timing.Phases, ph.timing)
+	result.Ambiguous = append(result.Ambiguous, ph.ambiguous...)
+	if ph.compiler != "" {
+		result.Versions.Compiler = ph.compiler
+	}
 	if ph.result.Run != nil {
-		result.Runs = append(result.Runs, schema.Run{Name: name, EvalResult: ph.result})
+		result.Runs = append(result.Runs, schema.Run{Name: s.name, EvalResult: ph.result})
 		if e.job.Progress != nil {
-			e.job.Progress(name, &ph.result)
+			e.job.Progress(s.name, &ph.result)
 		}
 	}
 	if rmErr := removeTree(ph.dir); err == nil && rmErr != nil {
 		err = rmErr
 	}
-	var end *ending
-	if errors.As(err, &end) {
-		return endf(end.outcome, "%s: %s", name, end.text)
-	}
-	return err
+	return inPhase(s.name, err)
 }
 
 // stopped tells whether, and why, the evaluation has been ended from outside.
@@ -196,22 +247,25 @@ func stopped(ctx context.Context) error {
 // is therefore built once per phase, within the warm-up's limit.
 type phase struct {
 	*evaluation
-	mode            string // the tester's
+	step
 	dir             string
 	work, home, tmp string
 	environ         []string
 	result          schema.EvalResult
+	timing          schema.PhaseTiming
+	ambiguous       []string
+	compiler        string // its version
 }
 
-func (e *evaluation) newPhase(mode string) (*phase, error) {
-	dir := filepath.Join(e.root, mode)
+func (e *evaluation) newPhase(s step) (*phase, error) {
+	dir := filepath.Join(e.root, s.name)
 	ph := &phase{
-		evaluation: e, mode: mode, dir: dir,
+		evaluation: e, step: s, dir: dir, timing: schema.PhaseTiming{Name: s.name},
 		work: filepath.Join(dir, "work"), home: filepath.Join(dir, "home"), tmp: filepath.Join(dir, "tmp"),
 	}
 	for _, d := range []string{dir, ph.work, ph.home, ph.tmp} {
 		if err := os.Mkdir(d, 0o700); err != nil {
-			return nil, fmt.Errorf("making the directory of phase %s: %w", mode, err)
+			return nil, fmt.Errorf("making the directory of phase %s: %w", s.name, err)
 		}
 	}
 	ph.environ = append(Environ(e.job.Environ),
@@ -219,19 +273,15 @@ func (e *evaluation) newPhase(mode string) (*phase, error) {
 		// What the warm-up leaves in HOME must not be imported by the tester.
 		"PYTHONNOUSERSITE=1",
 	)
+	if e.p.MultiGPU {
+		ph.environ = append(ph.environ, "POPCORN_GPUS="+strconv.Itoa(len(e.visible)))
+	}
 	return ph, nil
 }
 
 // limit is the tester's time in this phase; 0 means none.
 func (ph *phase) limit() time.Duration {
-	t := ph.p.BenchmarkTimeout
-	switch ph.mode {
-	case schema.ModeTest:
-		t = ph.p.TestTimeout
-	case schema.ModeLeaderboard:
-		t = ph.p.RankedTimeout
-	}
-	d, limited := t.Limit()
+	d, limited := limitOf(ph.p, ph.mode).Limit()
 	if limited {
 		return max(d, time.Nanosecond)
 	}
@@ -240,8 +290,11 @@ func (ph *phase) limit() time.Duration {
 
 // cases is the text of the file that the tester reads.
 func (ph *phase) cases() string {
-	if ph.mode == schema.ModeTest {
+	switch {
+	case ph.mode == schema.ModeTest:
 		return schema.CasesText(ph.p.Tests, false)
+	case ph.only >= 0:
+		return ph.p.Benchmarks[ph.only].Text()
 	}
 	return schema.CasesText(ph.p.Benchmarks, ph.p.RankingBy == schema.RankLast)
 }
@@ -271,14 +324,32 @@ func (ph *phase) test(ctx context.Context, argv ...string) error {
 		limit: ph.limit(), seed: ph.p.Seed, report: true,
 		harness: ph.p.Lang == schema.LangPython && ph.mode != schema.ModeProfile, // profilers look into it
 	}
+	if ph.mode == schema.ModeProfile {
+		return ph.profile(ctx, c, newAsked(ph.mode, text))
+	}
+	return ph.measure(ctx, c, newAsked(ph.mode, text))
+}
+
+// measure runs the tester, watching the devices while it is timed, and judges
+// it.
+func (ph *phase) measure(ctx context.Context, c command, a asked) error {
+	timed := ph.mode != schema.ModeTest && ph.mode != schema.ModeProfile
+	if timed {
+		ph.watch.Begin()
+	}
+	before := oomKills()
 	done, err := run(ctx, c)
+	if timed {
+		ph.ambiguous = append(ph.ambiguous, ph.watch.End(context.WithoutCancel(ctx), ph.name)...)
+	}
 	if err != nil {
 		return err
 	}
+	ph.timing.Run = used(done)
 	if done.how == killedCanceled {
 		return stopped(ctx)
 	}
-	run, err := judge(c, newAsked(ph.mode, text), done)
-	ph.result.Run = run
-	return err
+	verdict, err := judge(c, a, done)
+	ph.result.Run = verdict
+	return ph.explain(err, done, verdict, oomKills() > before)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -123,7 +124,7 @@ func TestModes(t *testing.T) {
 		{schema.ModePrivate, "return True", "test benchmark leaderboard", schema.OutcomePassed},
 		{schema.ModeLeaderboard, "return False", "test", schema.OutcomeWrong},
 		{schema.ModeLeaderboard, `return mode == "test"`, "test benchmark", schema.OutcomeWrong},
-		{schema.ModeLeaderboard, `return mode != "leaderboard"`, "test benchmark leaderboard", schema.OutcomeWrong},
+		{schema.ModeLeaderboard, `return mode != "leaderboard"`, "test benchmark leaderboard", schema.OutcomeRecheckFailed},
 	} {
 		p := pythonPayload(tt.body)
 		p.Mode = tt.mode
@@ -213,13 +214,31 @@ func TestWrong(t *testing.T) {
 }
 
 func TestCrash(t *testing.T) {
-	for body, want := range map[string]int{`raise KeyError("x")`: 1, `os.kill(os.getpid(), 11)`: -11, `os._exit(114)`: 114, `os._exit(110)`: 110} {
-		r := evaluatePayload(t, pythonPayload(body))
+	for _, tt := range []struct {
+		body          string
+		code          int
+		outcome, text string
+	}{
+		{`raise KeyError("x")`, 1, schema.OutcomeCrashed, "test: the tester ended with status 1: KeyError: 'x'"},
+		{`raise MemoryError`, 1, schema.OutcomeOutOfMemory, "test: the tester ended with status 1: MemoryError"},
+		{`sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB")`, 1, schema.OutcomeOutOfMemory, "CUDA out of memory"},
+		{`os.kill(os.getpid(), 11)`, -11, schema.OutcomeKilled, "test: the tester was killed by signal 11"},
+		{`os.kill(os.getpid(), 9)`, -9, schema.OutcomeKilled, "test: the tester was killed by signal 9"},
+		{`os._exit(114)`, 114, schema.OutcomeCrashed, "test: the tester ended with status 114"},
+		{`os._exit(110)`, 110, schema.OutcomeCrashed, "(CUDA error)"},
+		{`os._exit(113)`, 113, schema.OutcomeHarness, "(it cannot read the cases)"},
+	} {
+		p := pythonPayload(tt.body)
+		p.Seed = nil
+		r := evaluatePayload(t, p)
 		run := r.Runs.Get("test").Run
-		wantOutcome(t, r, schema.OutcomeCrashed, "test: the tester ")
-		if run.Success || run.Passed || run.ExitCode != want || r.Outcome.ExitStatus() != 0 {
-			t.Errorf("%s: run %+v, want exit code %d", body, run, want)
+		wantOutcome(t, r, tt.outcome, tt.text)
+		if run.Success || run.Passed || run.ExitCode != tt.code || r.Outcome.ExitStatus() != 0 || r.Outcome.Phase != "test" {
+			t.Errorf("%s: run %+v, outcome %+v, want exit code %d", tt.body, run, r.Outcome, tt.code)
 		}
+	}
+	if r := evaluatePayload(t, pythonPayload(`raise KeyError("x")`)); strings.Contains(r.Outcome.Text, "KeyError") {
+		t.Errorf("with a secret seed the tester's words are in the outcome: %q", r.Outcome.Text)
 	}
 	r := evaluatePayload(t, pythonPayload(`os._exit(0)`))
 	if run := r.Runs.Get("test").Run; !run.Success || run.Passed {
@@ -408,16 +427,29 @@ func TestSubmissionSeesNoSecrets(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	profile := pythonPayload("return True")
-	profile.Mode = schema.ModeProfile
 	multi := pythonPayload("return True")
 	multi.MultiGPU = true
 	none := pythonPayload("return True")
 	none.Mode, none.Benchmarks = schema.ModeBenchmark, nil
-	for want, p := range map[string]*schema.Payload{"mode profile": profile, "multi_gpu": multi, "payload: benchmarks: got none": none} {
-		r := evaluatePayload(t, p)
-		if r.Outcome.ExitStatus() != 78 || !strings.Contains(r.Outcome.Text, want) || r.Error == "" || r.Success {
-			t.Errorf("%s: %+v", want, r)
+	noProfile := pythonPayload("return True")
+	noProfile.Mode, noProfile.Benchmarks, noProfile.RankingBy = schema.ModeProfile, nil, schema.RankGeom
+	profile := pythonPayload("return True")
+	profile.Mode = schema.ModeProfile
+	for _, tt := range []struct {
+		p       *schema.Payload
+		outcome string
+		status  int
+		text    string
+	}{
+		{none, schema.OutcomeBadPayload, 78, "payload: benchmarks: got none"},
+		{noProfile, schema.OutcomeBadPayload, 78, "payload: benchmarks: got none"},
+		{profile, schema.OutcomeUnsupported, 78, "profile.0: mode profile needs an NVIDIA or AMD GPU"},
+		{multi, schema.OutcomeGPUMissing, 75, "the machine shows none"},
+	} {
+		r := evaluateJob(t, context.Background(), Job{Payload: tt.p, Devices: device.Machine{Root: t.TempDir()}})
+		wantOutcome(t, r, tt.outcome, tt.text)
+		if r.Outcome.ExitStatus() != tt.status || r.Error == "" || r.Success {
+			t.Errorf("%s: %+v", tt.text, r)
 		}
 	}
 }

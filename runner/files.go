@@ -57,3 +57,16 @@ func removeTree(dir string) error {
 	}
 	return nil
 }
+
+// ownDir makes a directory that the submission's processes may fill, in place of
+// whatever the warm-up may have left there.
+func (ph *phase) ownDir(dir string) error {
+	err := errors.Join(removeTree(dir), os.Mkdir(dir, 0o700))
+	if err == nil {
+		err = os.Chmod(dir, 0o777|os.ModeSticky) // its parent is the submission's alone
+	}
+	if err != nil {
+		return fmt.Errorf("making a directory for the profile: %w", err)
+	}
+	return nil
+}

@@ -22,7 +22,7 @@ func (ph *phase) python(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := writeFiles(ph.work, ph.p.Sources); err != nil {
+	if err := ph.write(ph.p.Sources); err != nil {
 		return err
 	}
 	return ph.test(ctx, "python3", ph.p.Main)
@@ -32,7 +32,7 @@ func (ph *phase) python(ctx context.Context) error {
 // tmp stay as they are). How it ends does not matter. The work directory is
 // new afterwards: the harness lay open to the submission.
 func (ph *phase) warmup(ctx context.Context) error {
-	if err := writeFiles(ph.work, ph.p.Sources); err != nil {
+	if err := ph.write(ph.p.Sources); err != nil {
 		return err
 	}
 	one := int64(1)
@@ -44,6 +44,7 @@ func (ph *phase) warmup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ph.timing.WarmUp = used(done)
 	if err := stopped(ctx); err != nil {
 		return err
 	}

@@ -3,51 +3,23 @@ package runner
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// probeLimit bounds a question to a driver's tool.
-const probeLimit = 10 * time.Second
-
 // systemInfo describes the machine without importing torch, which would take
 // seconds: its version is read from the installation beside python3.
-func systemInfo(ctx context.Context, env []string) schema.SystemInfo {
+func systemInfo(env []string) schema.SystemInfo {
 	var uts unix.Utsname
 	unix.Uname(&uts) // cannot fail with a valid pointer
 	s := schema.SystemInfo{DeviceCount: 1, CPU: cpuModel(), Platform: platform(&uts, libc()), Torch: torchVersion(env)}
 	s.Hostname, _ = os.Hostname() // unknown is empty
-	if name, count := gpus(ctx, env); count > 0 {
-		s.GPU, s.DeviceCount, s.Runtime = name, count, "CUDA"
-	}
 	return s
-}
-
-// gpus asks nvidia-smi, when there is one, for the first device's name and
-// the number of devices.
-func gpus(ctx context.Context, env []string) (name string, count int) {
-	path, err := lookPath("nvidia-smi", env)
-	if err != nil {
-		return "", 0
-	}
-	ctx, stop := context.WithTimeout(ctx, probeLimit)
-	defer stop()
-	cmd := exec.CommandContext(ctx, path, "--query-gpu=name", "--format=csv,noheader")
-	cmd.Env, cmd.WaitDelay = env, time.Second
-	out, err := cmd.Output()
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	if err != nil || lines[0] == "" {
-		return "", 0
-	}
-	return strings.TrimSpace(lines[0]), len(lines)
 }
 
 // cpuModel is the last "model name" of /proc/cpuinfo, or the last "vendor_id"

@@ -72,7 +72,7 @@ type DeviceReport struct {
 	Driver  string   `json:"driver,omitempty"`
 	Runtime string   `json:"runtime,omitempty"` // the newest CUDA the driver takes, "12.4"
 	Faults  []string `json:"faults,omitempty"`  // what could not be asked, and what is wrong
-	Devices []Device `json:"devices"`
+	Devices []Device `json:"devices,omitempty"`
 
 	Sampling []Sampling `json:"sampling,omitempty"` // per phase and device
 }

@@ -138,7 +138,7 @@ func TestProbesThatFail(t *testing.T) {
 		if r := w.Report(); r.Source != SourceNVML || len(r.Faults) != 1 || !strings.Contains(r.Faults[0], want) && !strings.Contains(r.Faults[0], "signal: killed") {
 			t.Errorf("%s: %+v", as, r)
 		}
-		if got, _ := (Demand{}).Check(w.Report()); got != schema.OutcomeGPUUnhealthy {
+		if got, _ := (Demand{}).Check(w.Report(), w.Report().Devices); got != schema.OutcomeGPUUnhealthy {
 			t.Errorf("%s: %q", as, got)
 		}
 		w.Close()
@@ -151,10 +151,10 @@ func TestWithoutNVMLAndWithoutSMI(t *testing.T) {
 	if r := w.Report(); r.Source != SourceNone || r.Vendor != NVIDIA || len(r.Faults) != 1 {
 		t.Errorf("report %+v", r)
 	}
-	if got, _ := (Demand{}).Check(w.Report()); got != "" {
+	if got, _ := (Demand{}).Check(w.Report(), w.Report().Devices); got != "" {
 		t.Errorf("nobody demands a GPU: %q", got)
 	}
-	if got, _ := (Demand{Vendor: NVIDIA}).Check(w.Report()); got != schema.OutcomeGPUMissing {
+	if got, _ := (Demand{Vendor: NVIDIA}).Check(w.Report(), w.Report().Devices); got != schema.OutcomeGPUMissing {
 		t.Errorf("a GPU is demanded: %q", got)
 	}
 }
@@ -211,7 +211,7 @@ func TestSMIThatFails(t *testing.T) {
 	for _, root := range []string{t.TempDir(), nvidiaRoot(t)} {
 		w := Look(context.Background(), Machine{Root: root, SMI: path, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: 10 * time.Second})
 		defer w.Close()
-		got, _ := Demand{}.Check(w.Report())
+		got, _ := Demand{}.Check(w.Report(), w.Report().Devices)
 		if kernel := (Machine{Root: root}).nvidiaKernel(); (got == schema.OutcomeGPUUnhealthy) != kernel {
 			t.Errorf("kernel driver %v: %q, %+v", kernel, got, w.Report())
 		}

@@ -15,21 +15,21 @@ type Demand struct {
 	Shared bool
 }
 
-// Check says why a job must not start on these devices: an outcome's name and
-// one line. "" means that it may.
-func (d Demand) Check(r *schema.DeviceReport) (outcome, text string) {
-	if d.Vendor != "" && len(r.Devices) < max(1, d.Count) || d.Vendor != "" && r.Vendor != d.Vendor {
-		return schema.OutcomeGPUMissing, d.missing(r)
+// Check says why a job must not start on these devices of a report: an
+// outcome's name and one line. "" means that it may.
+func (d Demand) Check(r *schema.DeviceReport, devices []schema.Device) (outcome, text string) {
+	if d.Vendor != "" && (len(devices) < max(1, d.Count) || r.Vendor != d.Vendor) {
+		return schema.OutcomeGPUMissing, d.missing(r, len(devices))
 	}
 	if r.Vendor == NVIDIA && r.Source != SourceNone && len(r.Devices) == 0 && len(r.Faults) > 0 {
 		return schema.OutcomeGPUUnhealthy, "NVIDIA's driver is there and does not work: " + strings.Join(r.Faults, "; ")
 	}
-	for _, dev := range r.Devices {
+	for _, dev := range devices {
 		if fault := unhealthy(dev); fault != "" {
 			return schema.OutcomeGPUUnhealthy, fmt.Sprintf("device %d (%s) %s", dev.Index, nameOf(dev), fault)
 		}
 	}
-	for _, dev := range r.Devices {
+	for _, dev := range devices {
 		if len(dev.ProcessBefore) > 0 && !d.Shared {
 			h := dev.ProcessBefore[0]
 			return schema.OutcomeGPUBusy, fmt.Sprintf("device %d (%s) is used by %d processes, first %d %s", dev.Index, nameOf(dev), len(dev.ProcessBefore), h.PID, h.Name)
@@ -38,8 +38,8 @@ func (d Demand) Check(r *schema.DeviceReport) (outcome, text string) {
 	return "", ""
 }
 
-func (d Demand) missing(r *schema.DeviceReport) string {
-	text := fmt.Sprintf("the machine shows %d devices of vendor %q, want at least %d of %q", len(r.Devices), r.Vendor, max(1, d.Count), d.Vendor)
+func (d Demand) missing(r *schema.DeviceReport, count int) string {
+	text := fmt.Sprintf("the machine shows %d devices of vendor %q, want at least %d of %q", count, r.Vendor, max(1, d.Count), d.Vendor)
 	if len(r.Faults) > 0 {
 		text += ": " + strings.Join(r.Faults, "; ")
 	}

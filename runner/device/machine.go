@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -166,12 +167,27 @@ func (w *Watch) disturbed(s schema.Sampling) []string {
 }
 
 // After asks once more and enters who is on the devices now that every process
-// of the submission is gone. It returns what may have disturbed the job.
+// of the submission is gone. It returns what may have disturbed the job. A
+// driver lists a killed process for a moment longer, so it is asked until
+// nobody is there or settleTime is over.
 func (w *Watch) After(ctx context.Context) []string {
-	now := w.again(ctx)
-	if now == nil {
-		return nil
+	deadline := time.Now().Add(settleTime)
+	for pause := 50 * time.Millisecond; ; pause *= 2 {
+		now := w.again(ctx)
+		if now == nil {
+			return nil
+		}
+		others := w.others(now)
+		if len(others) == 0 || ctx.Err() != nil || time.Now().Add(pause).After(deadline) {
+			return others
+		}
+		time.Sleep(pause)
 	}
+}
+
+const settleTime = 2 * time.Second
+
+func (w *Watch) others(now *schema.DeviceReport) []string {
 	var out []string
 	for _, d := range now.Devices {
 		for i := range w.report.Devices {
@@ -180,7 +196,7 @@ func (w *Watch) After(ctx context.Context) []string {
 			}
 			w.report.Devices[i].ProcessAfter = d.ProcessBefore
 			for _, h := range d.ProcessBefore {
-				out = append(out, fmt.Sprintf("device %d was also used by process %d %s", d.Index, h.PID, h.Name))
+				out = append(out, strings.TrimSpace(fmt.Sprintf("device %d was also used by process %d %s", d.Index, h.PID, h.Name)))
 			}
 		}
 	}

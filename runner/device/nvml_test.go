@@ -122,7 +122,8 @@ func TestCheckOnNVML(t *testing.T) {
 		{state{processes: []nvml.ProcessInfo{{Pid: 1}}}, Demand{Shared: true}, ""},
 	} {
 		r, _, _ := openLibrary(dgx(tt.state))
-		if got, text := tt.demand.Check(r.report()); got != tt.outcome || (got == "") != (text == "") {
+		report := r.report()
+		if got, text := tt.demand.Check(report, report.Devices); got != tt.outcome || (got == "") != (text == "") {
 			t.Errorf("%+v on %+v: %q %q, want %q", tt.demand, tt.state, got, text, tt.outcome)
 		}
 	}

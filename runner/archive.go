@@ -1,0 +1,210 @@
+package runner
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/flate"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// traceLimit is the longest profile in a result, in bytes of the zip; in
+	// base64 it must fit into schema.MaxResult beside everything else.
+	traceLimit = 32 << 20
+	// traceFiles bounds how many files a profile has.
+	traceFiles = 1000
+)
+
+// combined is the name of all processes' traces put together.
+const combined = "combined.pftrace"
+
+// packDir zips the regular files of dir, named from its root.
+func packDir(dir string) ([]byte, error) {
+	z := newTrace()
+	if err := z.addAll(dir, func(string) bool { return true }); err != nil {
+		return nil, err
+	}
+	return z.bytes()
+}
+
+// packROCm zips what rocprofv3 left in dir, its traces put together, with the
+// code objects that the runtime wrote into work.
+func packROCm(dir, work string) ([]byte, error) {
+	z := newTrace()
+	isTrace := func(name string) bool { return strings.HasSuffix(name, ".pftrace") }
+	if err := z.join(dir, isTrace); err != nil {
+		return nil, err
+	}
+	if err := z.addAll(dir, func(name string) bool { return !isTrace(name) }); err != nil {
+		return nil, err
+	}
+	isObject := func(name string) bool {
+		return !strings.Contains(name, "/") && strings.HasPrefix(name, "_code_object") && strings.HasSuffix(name, ".o")
+	}
+	if err := z.addAll(work, isObject); err != nil {
+		return nil, err
+	}
+	return z.bytes()
+}
+
+// A trace is a zip of files that a submission may have made or replaced: links
+// and what is no file are passed over, and its size is bounded.
+type trace struct {
+	buf     bytes.Buffer
+	zip     *zip.Writer
+	raw     int64 // bytes before packing
+	names   []string
+	leftOut []string
+}
+
+func newTrace() *trace {
+	t := &trace{}
+	t.zip = zip.NewWriter(&t.buf)
+	return t
+}
+
+// rawLimit bounds reading: traces pack well, and bombs better.
+const rawLimit = 4 * traceLimit
+
+func (t *trace) addAll(dir string, want func(name string) bool) error {
+	return eachFile(dir, func(name string, open func() (*os.File, error)) error {
+		if !want(name) {
+			return nil
+		}
+		f, err := open()
+		if err != nil {
+			t.leftOut = append(t.leftOut, name)
+			return nil
+		}
+		defer f.Close()
+		return t.add(path.Base(name), f)
+	})
+}
+
+// add packs one file, or leaves it out when it does not fit or its name is
+// taken.
+func (t *trace) add(name string, from io.Reader) error {
+	var one bytes.Buffer
+	room := rawLimit - t.raw
+	if room <= 0 || len(t.names) >= traceFiles || slices.Contains(t.names, name) {
+		t.leftOut = append(t.leftOut, name)
+		return nil
+	}
+	n, err := io.Copy(&one, io.LimitReader(from, room+1))
+	t.raw += n
+	if err != nil || n > room {
+		t.leftOut = append(t.leftOut, name)
+		return nil
+	}
+	packed, err := deflated(one.Bytes())
+	if err != nil {
+		return err
+	}
+	if t.buf.Len()+len(packed) > traceLimit {
+		t.leftOut = append(t.leftOut, name)
+		return nil
+	}
+	w, err := t.zip.CreateRaw(&zip.FileHeader{
+		Name: name, Method: zip.Deflate, CRC32: crc32.ChecksumIEEE(one.Bytes()),
+		CompressedSize64: uint64(len(packed)), UncompressedSize64: uint64(one.Len()),
+	})
+	if err != nil {
+		return err
+	}
+	t.names = append(t.names, name)
+	_, err = w.Write(packed)
+	return err
+}
+
+func deflated(data []byte) ([]byte, error) {
+	var b bytes.Buffer
+	w, err := flate.NewWriter(&b, flate.DefaultCompression)
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.Write(data)
+	err = errors.Join(err, w.Close())
+	return b.Bytes(), err
+}
+
+// join packs all files that match as one, in the order of their names.
+func (t *trace) join(dir string, want func(name string) bool) error {
+	var all bytes.Buffer
+	err := eachFile(dir, func(name string, open func() (*os.File, error)) error {
+		if !want(name) {
+			return nil
+		}
+		f, err := open()
+		if err != nil {
+			t.leftOut = append(t.leftOut, name)
+			return nil
+		}
+		defer f.Close()
+		_, err = io.Copy(&all, io.LimitReader(f, rawLimit+1-int64(all.Len())))
+		return err
+	})
+	if err != nil || all.Len() == 0 {
+		return err
+	}
+	return t.add(combined, &all)
+}
+
+func (t *trace) bytes() ([]byte, error) {
+	if len(t.leftOut) > 0 {
+		w, err := t.zip.Create("LEFT_OUT.txt")
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range t.leftOut[:min(len(t.leftOut), traceFiles)] {
+			fmt.Fprintf(w, "%q\n", name)
+		}
+	}
+	if err := t.zip.Close(); err != nil {
+		return nil, err
+	}
+	return t.buf.Bytes(), nil
+}
+
+// eachFile calls do for the regular files below dir in the order of their
+// names. A dir that does not exist has none.
+func eachFile(dir string, do func(name string, open func() (*os.File, error)) error) error {
+	root, err := os.OpenRoot(dir) // refuses every way out
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	seen := 0
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil // what cannot be read is not the profiler's
+		}
+		if seen++; seen > 10*traceFiles {
+			return fs.SkipAll
+		}
+		return do(name, func() (*os.File, error) { return openRegular(root, name) })
+	})
+}
+
+// openRegular opens a file that is still one, and does not wait for a pipe that
+// took its place.
+func openRegular(root *os.Root, name string) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, fmt.Errorf("%s is no file", name)
+	}
+	return f, nil
+}

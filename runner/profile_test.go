@@ -1,0 +1,266 @@
+package runner
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpu-mode/kbgen/runner/device"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// programs makes a directory of scripts and returns an environment whose PATH
+// begins there.
+func programs(t *testing.T, scripts map[string]string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range scripts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"PATH=" + dir + ":" + needPython(t)}
+}
+
+// standInSMI shows two GPUs that nobody uses.
+const standInSMI = `#!/bin/sh
+case $1 in --query-gpu=*)
+  for i in 0 1; do echo "$i, Stand-in GPU, GPU-$i, 00000000:0$i:00.0, 550.54, 81559, 1980, 2619, 1980, 2619, 33, 71.20, 700.00, Default, Enabled, 0, 0x1"; done ;;
+esac
+`
+
+// standInNCU takes Nsight Compute's two calls.
+const standInNCU = `#!/bin/sh
+if [ "$1" = --import ]; then
+  test -f "$2" || exit 1
+  printf '  void add(float *) (64, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n    Section: Speed\n    Table Name : GPU Throughput\n    Memory %% 88\n\n    Table Name : Other\n    x 1\n'
+  exit
+fi
+calls="$*"
+while [ "$1" != -- ]; do
+  if [ "$1" = -o ]; then out=$2; fi
+  shift
+done
+shift
+echo "ncu: POPCORN_NCU=$POPCORN_NCU $calls" | sed "s|$out|OUT|"
+"$@" || exit
+echo report > "$out"
+`
+
+func TestProfileCUDA(t *testing.T) {
+	p := pythonPayload(`print("profiled", spec, mode); return True`)
+	p.Mode = schema.ModeProfile
+	r := evaluateJob(t, context.Background(), Job{
+		Payload: p, Devices: device.Machine{Root: t.TempDir()}, Environ: programs(t, map[string]string{"nvidia-smi": standInSMI, "ncu": standInNCU}),
+	})
+	wantOutcome(t, r, schema.OutcomePassed, "")
+	if got := runNames(r); got != "profile.0 profile.1" {
+		t.Fatalf("runs %q, outcome %+v", got, r.Outcome)
+	}
+	if s := r.System; s.GPU != "Stand-in GPU" || s.DeviceCount != 2 || s.Runtime != "CUDA" {
+		t.Errorf("system %+v", s)
+	}
+	e := r.Runs.Get("profile.1")
+	for _, want := range []string{
+		"ncu: POPCORN_NCU=1 --set full --nvtx --nvtx-include custom_kernel/ --import-source 1 -c 10 -o OUT -- python3 eval.py profile /",
+		"profiled n: 20 profile\n",
+	} {
+		if !strings.Contains(e.Run.Stdout, want) {
+			t.Errorf("stdout %q lacks %q", e.Run.Stdout, want)
+		}
+	}
+	if !strings.HasPrefix(e.Run.Command, "ncu --set full ") {
+		t.Errorf("command %q", e.Run.Command)
+	}
+	report, err := base64.StdEncoding.DecodeString(reported(t, r, "profile.1", "benchmark.0.report"))
+	want := "  void add(float *) (64, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n\n    Table Name : GPU Throughput\n    Memory % 88\n"
+	if err != nil || string(report) != want {
+		t.Errorf("benchmark.0.report %q (%v), want %q", report, err, want)
+	}
+	if e.Profile == nil || e.Profile.Profiler != "Nsight-Compute" || e.Profile.DownloadURL != nil {
+		t.Fatalf("profile %+v", e.Profile)
+	}
+	if diff := cmp.Diff(map[string]string{"profile.ncu-rep": "report\n"}, unpack(t, e.Profile.Trace)); diff != "" {
+		t.Errorf("trace (-want +got):\n%s", diff)
+	}
+}
+
+// standInROCProf writes what rocprofv3 and the runtime leave behind.
+const standInROCProf = `#!/bin/sh
+calls="$*"
+while [ "$1" != -- ]; do
+  if [ "$1" = -d ]; then out=$2; fi
+  shift
+done
+shift
+echo "rocprofv3: GPU_DUMP_CODE_OBJECT=$GPU_DUMP_CODE_OBJECT $calls" | sed "s|$out|DIR|"
+mkdir -p "$out"
+printf one > "$out/1.pftrace"; printf two > "$out/2.pftrace"; echo csv > "$out/1_kernel_trace.csv"
+ln -s /etc/hostname "$out/escape.csv"; mkfifo "$out/pipe.csv"
+echo object > _code_object0001.o; echo other > other.o
+exec "$@"
+`
+
+func amdRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	node := filepath.Join(root, "sys/class/kfd/kfd/topology/nodes/1")
+	if err := os.MkdirAll(node, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(node, "properties"), []byte("drm_render_minor 128\ngfx_target_version 90402\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(node, "name"), []byte("aqua\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestProfileROCm(t *testing.T) {
+	p := pythonPayload("return True")
+	p.Mode, p.Benchmarks = schema.ModeProfile, p.Benchmarks[:1]
+	r := evaluateJob(t, context.Background(), Job{Payload: p, Devices: device.Machine{Root: amdRoot(t)}, Environ: programs(t, map[string]string{"rocprofv3": standInROCProf})})
+	wantOutcome(t, r, schema.OutcomePassed, "")
+	e := r.Runs.Get("profile.0")
+	if e == nil || e.Profile == nil || e.Profile.Profiler != "rocPROF" || r.System.Runtime != "ROCm" || r.System.GPU != "aqua" {
+		t.Fatalf("%+v", r)
+	}
+	call := "rocprofv3: GPU_DUMP_CODE_OBJECT=1 --log-level fatal --hip-trace --kernel-trace --rccl-trace --marker-trace --hip-trace --memory-copy-trace " +
+		"--scratch-memory-trace --output-format pftrace csv -d DIR -o %pid% -- python3 eval.py profile /"
+	if !strings.Contains(e.Run.Stdout, call) {
+		t.Errorf("stdout %q lacks %q", e.Run.Stdout, call)
+	}
+	want := map[string]string{"combined.pftrace": "onetwo", "1_kernel_trace.csv": "csv\n", "_code_object0001.o": "object\n"}
+	if diff := cmp.Diff(want, unpack(t, e.Profile.Trace)); diff != "" {
+		t.Errorf("trace (-want +got):\n%s", diff)
+	}
+}
+
+func unpack(t *testing.T, trace string) map[string]string {
+	t.Helper()
+	data, err := base64.StdEncoding.DecodeString(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, f := range z.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[f.Name] = string(text)
+	}
+	return files
+}
+
+func TestProfileThatFails(t *testing.T) {
+	wrong := pythonPayload(`if spec == "n: 10": raise KeyError("x")
+return True`)
+	wrong.Mode = schema.ModeProfile
+	r := evaluateJob(t, context.Background(), Job{
+		Payload: wrong, Devices: device.Machine{Root: t.TempDir()}, Environ: programs(t, map[string]string{"nvidia-smi": standInSMI, "ncu": standInNCU}),
+	})
+	wantOutcome(t, r, schema.OutcomeCrashed, "profile.0: ")
+	if got := runNames(r); got != "profile.0 profile.1" || r.Runs[0].Profile != nil || r.Runs[1].Profile == nil {
+		t.Errorf("runs %q: a profile does not depend on the one before", got)
+	}
+	right := pythonPayload("return True")
+	right.Mode = schema.ModeProfile
+	multi := *right
+	multi.MultiGPU = true
+	for _, tt := range []struct {
+		p       *schema.Payload
+		root    string
+		scripts map[string]string
+		outcome string
+	}{
+		{right, t.TempDir(), map[string]string{"nvidia-smi": standInSMI}, schema.OutcomeNoProfiler},
+		{right, amdRoot(t), nil, schema.OutcomeNoProfiler},
+		{&multi, t.TempDir(), map[string]string{"nvidia-smi": standInSMI, "ncu": standInNCU}, schema.OutcomeUnsupported},
+	} {
+		r := evaluateJob(t, context.Background(), Job{Payload: tt.p, Devices: device.Machine{Root: tt.root}, Environ: programs(t, tt.scripts)})
+		if wantOutcome(t, r, tt.outcome, "profile.0: "); len(r.Runs) != 0 || r.Outcome.ExitStatus() == 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestFilterNCU(t *testing.T) {
+	header := "  k%d(int) (1, 1, 1)x(32, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n"
+	kernel := func(n string) string {
+		return strings.ReplaceAll(header, "%d", n) + "    Section: A\n    Table Name : GPU Throughput\n    ---\n    a 1\n    Section: B\n    b 2\n    Table Name : Warp State (All Cycles)\n    c 3\n\n    d 4\n"
+	}
+	shown := func(n string) string {
+		return strings.ReplaceAll(header, "%d", n) + "\n    Table Name : GPU Throughput\n    ---\n    a 1\n\n    Table Name : Warp State (All Cycles)\n    c 3\n"
+	}
+	for _, tt := range []struct{ in, want string }{
+		{"", ""},
+		{"==PROF== nothing\nTable Name : GPU Throughput\nx\n", ""},
+		{kernel("1"), shown("1")},
+		{kernel("1") + kernel("2") + kernel("3"), shown("1") + "\n" + shown("2") + "\nMore kernels are in the .ncu-rep file.\n"},
+	} {
+		if diff := cmp.Diff(tt.want, filterNCU(tt.in)); diff != "" {
+			t.Errorf("filterNCU(%.60q) (-want +got):\n%s", tt.in, diff)
+		}
+	}
+	long := filterNCU(kernel("1") + "    Table Name : GPU Throughput\n" + strings.Repeat("    line\n", 1000))
+	if n := strings.Count(long, "\n"); n > ncuLines+1 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+func TestPackBounds(t *testing.T) {
+	dir := t.TempDir()
+	for name, size := range map[string]int64{"a.csv": 10, "bomb.csv": 1 << 40, "z.csv": 20} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(filepath.Join(dir, name), size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/", filepath.Join(dir, "root")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	data, err := packDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := unpack(t, base64.StdEncoding.EncodeToString(data))
+	var names []string
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if got := strings.Join(names, " "); got != "LEFT_OUT.txt a.csv" || files["LEFT_OUT.txt"] != "\"bomb.csv\"\n\"z.csv\"\n" {
+		t.Errorf("packed %q, left out %q", got, files["LEFT_OUT.txt"])
+	}
+	if data, err := packDir(filepath.Join(dir, "none")); err != nil || len(data) == 0 {
+		t.Errorf("a directory that does not exist: %v", err)
+	}
+}
