@@ -420,8 +420,8 @@ func (r *dockerRoad) link(t *testing.T) {
 	t.Logf("without a hook on the node the agent follows a link that is left behind: %t", r.artifact(t, j) != nil)
 }
 
-// A submission that leaves a result of its own and tries to end its judge gets
-// no pass out of it: as the first process of its container kbrun cannot be
+// A wrong submission that leaves a result of its own and tries to end its judge
+// gets no pass out of it: as the first process of its container kbrun cannot be
 // killed from inside, and whoever ends it by another signal does not know the
 // run's id, without which the launcher takes no result.
 func (r *dockerRoad) forger(t *testing.T) {
@@ -434,7 +434,7 @@ func (r *dockerRoad) forger(t *testing.T) {
 		t.Fatalf("exit status %d, artifact: %v\n%s", s.status, err, s.stderr)
 	}
 	if s.status == 0 {
-		t.Error("kblaunch believed it")
+		t.Error("a wrong submission passed")
 	}
 	forged := result.Runs.Get("test").Run.Command == forgedCommand
 	t.Logf("exit status %d of kblaunch, %d of the job; the uploaded result is the forged one: %t", s.status, *j.ExitStatus, forged)
