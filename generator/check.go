@@ -8,25 +8,63 @@ import (
 	"strings"
 
 	agentparser "github.com/buildkite/go-pipeline"
+	"github.com/buildkite/go-pipeline/ordered"
 	"github.com/buildkite/go-pipeline/warning"
+	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
 
 // check refuses a document that is not what was meant, or that the agent or
-// Buildkite would take otherwise than it is written. meant is the document as
-// it shall be once the agent has interpolated out.
-func check(out, meant []byte) error {
+// Buildkite would take otherwise than it is written. meant are the steps as
+// they shall be once the agent has interpolated out.
+//
+// Steps that differ in names only are examined once; see shapes.
+func check(out []byte, meant []node, f Format) error {
+	s, err := reduce(out, meant, f)
+	if err != nil {
+		return err
+	}
+	return examine(s.document, s.meant)
+}
+
+// examine is the whole check of one document.
+func examine(out []byte, meant []node) error {
 	if err := pipeline.Validate(out); err != nil {
 		return err
 	}
-	if _, err := parse(out); err != nil {
+	tree, p, err := parse(out)
+	if err != nil {
 		return err
 	}
-	if bytes.Equal(out, meant) && bytes.IndexByte(out, '$') < 0 {
-		return nil // interpolation leaves text without a dollar sign alone
+	dollars := bytes.IndexByte(out, '$') >= 0
+	if !dollars { // interpolation leaves text without a dollar sign alone
+		return sameSteps(tree, meant)
 	}
-	want, err := parse(meant)
+	escaped, err := documentOf(meant).escaped("pipeline")
+	if err != nil {
+		return err
+	}
+	if err := sameSteps(tree, escaped.items[0].items); err != nil {
+		return err
+	}
+	return interpolates(out, p, meant)
+}
+
+func documentOf(steps []node) node {
+	doc := node{kind: mapping}
+	doc.set("steps", node{kind: list, items: steps})
+	return doc
+}
+
+// interpolates refuses a document that becomes anything but the steps that
+// were meant, in an empty environment or in a hostile one.
+func interpolates(out []byte, p *agentparser.Pipeline, meant []node) error {
+	text, err := write(documentOf(meant), nil, YAML)
+	if err != nil {
+		return err
+	}
+	_, want, err := parse(text)
 	if err != nil {
 		return err
 	}
@@ -35,37 +73,88 @@ func check(out, meant []byte) error {
 		return fmt.Errorf("marshalling the parsed pipeline: %w", err)
 	}
 	for _, env := range []variables{{}, {hostile: true}} {
-		got, err := parse(out)
-		if err != nil {
-			return err
+		if p == nil {
+			if _, p, err = parse(out); err != nil {
+				return err
+			}
 		}
-		if err := got.Interpolate(env, false); err != nil {
+		if err := p.Interpolate(env, false); err != nil {
 			return fmt.Errorf("interpolating with %s: %w", env, err)
 		}
-		gotJSON, err := json.Marshal(got)
+		got, err := json.Marshal(p)
 		if err != nil {
 			return fmt.Errorf("marshalling the interpolated pipeline: %w", err)
 		}
-		if !bytes.Equal(gotJSON, wantJSON) {
-			return fmt.Errorf("interpolating with %s changes the pipeline: %s", env, firstDifference(gotJSON, wantJSON))
+		if !bytes.Equal(got, wantJSON) {
+			return fmt.Errorf("interpolating with %s changes the pipeline: %s", env, firstDifference(got, wantJSON))
 		}
+		p = nil
 	}
 	return nil
 }
 
 // parse reads a document as the agent does. Its warnings are errors here.
-func parse(doc []byte) (*agentparser.Pipeline, error) {
-	p, err := agentparser.Parse(bytes.NewReader(doc))
+func parse(doc []byte) (*yaml.Node, *agentparser.Pipeline, error) {
+	tree := new(yaml.Node)
+	if err := yaml.Unmarshal(doc, tree); err != nil {
+		return nil, nil, fmt.Errorf("the agent's parser refuses it: %w", err)
+	}
+	p := new(agentparser.Pipeline)
+	err := ordered.Unmarshal(tree, p) // what agentparser.Parse does with the tree
 	if w := warning.As(err); w != nil {
-		return nil, fmt.Errorf("the agent's parser warns: %w", w)
+		return nil, nil, fmt.Errorf("the agent's parser warns: %w", w)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the agent's parser refuses it: %w", err)
+		return nil, nil, fmt.Errorf("the agent's parser refuses it: %w", err)
 	}
 	if len(p.Steps) == 0 {
-		return nil, errors.New("the pipeline has no steps")
+		return nil, nil, errors.New("the pipeline has no steps")
 	}
-	return p, nil
+	return tree, p, nil
+}
+
+// sameSteps refuses a document that reads otherwise than it was meant.
+func sameSteps(tree *yaml.Node, meant []node) error {
+	doc := documentOf(meant)
+	if at := difference(tree.Content[0], &doc, "pipeline"); at != "" {
+		return fmt.Errorf("%s does not read as it was meant", at)
+	}
+	return nil
+}
+
+// difference is the path of the first value that reads otherwise; "" is none.
+func difference(got *yaml.Node, want *node, path string) string {
+	switch want.kind {
+	case mapping:
+		if got.Kind != yaml.MappingNode || len(got.Content) != 2*len(want.items) {
+			return path
+		}
+		for i := range want.items {
+			at := path + "." + want.names[i]
+			if key := got.Content[2*i]; key.Value != want.names[i] || key.ShortTag() != "!!str" {
+				return at
+			}
+			if found := difference(got.Content[2*i+1], &want.items[i], at); found != "" {
+				return found
+			}
+		}
+		return ""
+	case list:
+		if got.Kind != yaml.SequenceNode || len(got.Content) != len(want.items) {
+			return path
+		}
+		for i := range want.items {
+			if found := difference(got.Content[i], &want.items[i], fmt.Sprintf("%s[%d]", path, i)); found != "" {
+				return found
+			}
+		}
+		return ""
+	}
+	tag := map[nodeKind]string{text: "!!str", number: "!!int", boolean: "!!bool"}[want.kind]
+	if got.Kind != yaml.ScalarNode || got.Value != want.text || got.ShortTag() != tag {
+		return path
+	}
+	return ""
 }
 
 // variables is an environment to interpolate with: empty, or one in which

@@ -3,6 +3,7 @@ package generator
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -15,53 +16,29 @@ import (
 	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
 
-func TestEvaluateRefuses(t *testing.T) {
-	h100, mi300, cpu := row(t, "H100_BK"), row(t, "MI300_BK"), row(t, "CPU_BK")
-	off, strange, broken := h100, h100, h100
-	off.Off = "in repair"
-	strange.Vendor = "intel"
-	broken.Queue, broken.CPUs = "", 0
-	for _, tt := range []struct {
-		name string
-		r    Request
-		want []string
-	}{
-		{"nothing", Request{}, []string{"no GPU type given"}},
-		{"a row that is off", Request{GPUs: pipelines.Table{off}}, []string{"H100_BK is switched off: in repair"}},
-		{"a vendor nobody knows", Request{GPUs: pipelines.Table{strange}}, []string{`Vendor: got "intel"`}},
-		{"every fault of a row", Request{GPUs: pipelines.Table{broken}}, []string{"Queue: got", "CPUs: got 0"}},
-		{"one row twice", Request{GPUs: pipelines.Table{cpu, cpu}}, []string{"CPU_BK is asked for twice"}},
-		{"too many chunks", Request{GPUs: pipelines.Table{h100}, PayloadChunks: 17}, []string{"payload chunks: got 17, want 0 to 16"}},
-		{"fewer than none", Request{GPUs: pipelines.Table{h100}, PayloadChunks: -1}, []string{"payload chunks: got -1"}},
-		{"image of today", Request{GPUs: pipelines.Table{h100}, Image: "ghcr.io/a/b:latest"}, []string{"is not pinned"}},
-		{"one image, two vendors", Request{GPUs: pipelines.Table{cpu, h100, mi300}, Image: "ghcr.io/a/b:1"},
-			[]string{"cannot serve GPU types of several vendors (H100_BK, MI300_BK)"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			out, err := Evaluate(tt.r)
-			if out != nil || err == nil {
-				t.Fatalf("Evaluate = %q, %v, want nothing and an error", out, err)
-			}
-			for _, want := range tt.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("Evaluate = %q, want it to contain %q", err, want)
-				}
-			}
-		})
-	}
-}
-
 func TestUnknownVendorHasNoDefault(t *testing.T) {
-	if err := addDevices(&docker{}, pipelines.GPUType{Vendor: "intel"}); err == nil {
+	intel := pipelines.GPUType{Vendor: "intel", Platform: pipelines.Docker}
+	if err := addDevices(&node{kind: mapping}, intel); err == nil {
 		t.Error(`addDevices(vendor "intel") = nil, want an error`)
+	}
+	if _, err := kubernetesPlugin(intel); err == nil {
+		t.Error(`kubernetesPlugin(vendor "intel") = nil, want an error`)
+	}
+	if _, err := command(pipelines.CommandStep{On: pipelines.GPUType{Platform: "moon"}}); err == nil {
+		t.Error(`command(platform "moon") = nil, want an error`)
+	}
+	tpu := row(t, "GOOGLE_TPU")
+	tpu.Isolation, tpu.MachineGPUs = pipelines.Step, 1
+	if out, err := evaluate(pipelines.Request{GPUs: pipelines.Table{tpu}}); err == nil {
+		t.Errorf("a TPU with step isolation gives\n%s\nwant an error", out)
 	}
 }
 
 // What a node owns stays unwritten on a node, and is written elsewhere.
 func TestIsolationDecidesWhoNamesDevices(t *testing.T) {
 	nodeOwned := []string{"gpus:", "devices:", "cpus:", "memory:", "additional-groups:", "runtime:", "privileged:", "volumes:"}
-	for _, g := range pipelines.Fleet {
-		out, err := Evaluate(Request{GPUs: pipelines.Table{g}})
+	for _, g := range pipelines.Fleet.Available() {
+		out, err := evaluate(pipelines.Request{GPUs: pipelines.Table{g}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +49,7 @@ func TestIsolationDecidesWhoNamesDevices(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"H100_BK": " gpus: all\n", "MI300_BK": " devices:\n"} {
-		out, err := Evaluate(Request{GPUs: pipelines.Table{stepRow(row(t, name))}})
+		out, err := evaluate(pipelines.Request{GPUs: pipelines.Table{stepRow(row(t, name))}})
 		if err != nil || !bytes.Contains(out, []byte(want)) || !bytes.Contains(out, []byte(` cpus: "8"`)) {
 			t.Errorf("Evaluate(%s with step isolation) = %v, want it to contain %q:\n%s", name, err, want, out)
 		}
@@ -81,82 +58,116 @@ func TestIsolationDecidesWhoNamesDevices(t *testing.T) {
 
 // A variable that a container step sets but does not pass on would not arrive.
 func TestContainersGetWhatTheStepSets(t *testing.T) {
-	for _, g := range pipelines.Fleet {
-		step, err := evaluateStep(g, Request{})
+	for _, p := range pipelines.Pipelines {
+		for _, g := range pipelines.Fleet.On() {
+			r := pipelines.Request{GPUs: pipelines.Table{g}, Secret: &pipelines.Run{ID: "s"}}
+			steps, nodes, err := build(p, r)
+			if err != nil {
+				continue // a pipeline that does not serve the row
+			}
+			for i, s := range steps {
+				n := nodes[i].get("plugins")
+				if n == nil || n.items[0].names[0] != dockerSource {
+					continue
+				}
+				var passed []string
+				for _, name := range n.items[0].items[0].get("environment").items {
+					passed = append(passed, name.text)
+				}
+				for _, name := range nodes[i].get("env").names {
+					if !slices.Contains(passed, name) {
+						t.Errorf("%s: the step sets %s, the container gets %q only", s.Key, name, passed)
+					}
+				}
+				if d := nodes[i].get("env").get("KERNELBOT_DEADLINE"); d != nil {
+					deadline, err := time.ParseDuration(d.text)
+					if err != nil || deadline <= 0 || deadline >= s.Timeout {
+						t.Errorf("%s: kbrun's deadline is %q (%v), want one below the timeout of %v", s.Key, d.text, err, s.Timeout)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A pod gets its devices by patch where the cluster's owner set nothing aside.
+func TestPodSpecPatch(t *testing.T) {
+	for name, want := range map[string]string{
+		"H100_BK":     "limits:\n                    nvidia.com/gpu: 1\n                    cpu: 8\n                    memory: 64Gi\n",
+		"H100_1G10GB": "nvidia.com/mig-1g.10gb: 1\n",
+		"MI300_BK":    "amd.com/gpu: 1\n",
+		"GOOGLE_TPU":  "google.com/tpu: 1\n",
+	} {
+		g := row(t, name)
+		g.Platform, g.Isolation, g.ShmGiB = pipelines.Kubernetes, pipelines.Step, 0
+		if err := g.Validate(); err != nil {
+			t.Errorf("%s on Kubernetes: %v", name, err)
+		}
+		p, _ := pipelines.Find("evaluate")
+		_, nodes, err := build(p, pipelines.Request{GPUs: pipelines.Table{g}})
+		if err != nil {
+			t.Fatalf("build(%s on Kubernetes) = %v", name, err)
+		}
+		out, err := write(documentOf(nodes), nil, YAML)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(step.Plugins) == 0 {
-			continue
-		}
-		passed := step.Plugins[0].Config.(docker).Environment
-		for name := range step.Env {
-			if !slices.Contains(passed, name) {
-				t.Errorf("%s: the step sets %s, the container gets %q only", g.Name, name, passed)
+		for _, part := range []string{"    image: " + g.Image, "  - kubernetes:\n", "- name: container-0\n", want} {
+			if !bytes.Contains(out, []byte(part)) {
+				t.Errorf("Render(%s on Kubernetes) lacks %q:\n%s", name, part, out)
 			}
 		}
-		deadline, err := time.ParseDuration(step.Env["KERNELBOT_DEADLINE"])
-		if err != nil || deadline <= 0 || deadline >= g.Timeout {
-			t.Errorf("%s: kbrun's deadline is %q (%v), want one below the timeout of %v", g.Name, step.Env["KERNELBOT_DEADLINE"], err, g.Timeout)
-		}
 	}
 }
 
-// matches tells whether a job that ended so would be retried. It follows
-// Buildkite: the fields of a rule must all match, "*" and what is left out
-// match anything, "none" matches a job without a signal reason.
-func matches(rules []retryRule, status int, reason string) bool {
-	for _, r := range rules {
-		statusOK := r.ExitStatus == nil || *r.ExitStatus == status
-		reasonOK := r.SignalReason == "" || r.SignalReason == reason || r.SignalReason == "none" && reason == ""
-		if statusOK && reasonOK {
-			return true
+// No step of any pipeline prints a value that only the build knows.
+func TestSecretRunIsNamedNotPasted(t *testing.T) {
+	p, _ := pipelines.Find("evaluate")
+	r := pipelines.Request{GPUs: pipelines.Fleet.On(), Secret: &pipelines.Run{ID: "s", PayloadChunks: 2}}
+	out, err := Render(p, r, YAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"evaluate-h100-secret", `"$$KERNELBOT_SECRET_PAYLOAD_0" "$$KERNELBOT_SECRET_PAYLOAD_1" | kbrun evaluate --payload-file -`} {
+		if !bytes.Contains(out, []byte(want)) {
+			t.Errorf("Render lacks %q", want)
 		}
 	}
-	return false
+	if n := bytes.Count(out, []byte("- KERNELBOT_SECRET_PAYLOAD_1\n")); n == 0 {
+		t.Error("no container gets the secret payload")
+	}
 }
 
-func TestOnlyInfrastructureIsRetried(t *testing.T) {
-	for _, tt := range []struct {
-		what   string
-		status int
-		reason string
-		want   bool
-	}{
-		{"lost agent", -1, "", true},
-		{"stopped agent", -1, "agent_stop", true},
-		{"stopped agent, older kind", 255, "agent_stop", true},
-		{"fault of the machine", 75, "", true},
-		{"verdict", 0, "", false},
-		{"payload that cannot work", 78, "", false},
-		{"submission's crash", 255, "", false},
-		{"out of memory", 137, "", false},
-		{"failed check", 112, "", false},
-		{"runner missing", 127, "", false},
-		{"cancelled or timed out", -1, "cancel", false},
-		{"environment too large, or docker refused", -1, "process_run_error", false},
-		{"refused by the node", -1, "agent_refused", false},
-		{"bad signature", -1, "signature_rejected", false},
-	} {
-		if got := matches(infraRetry().Automatic, tt.status, tt.reason); got != tt.want {
-			t.Errorf("%s (exit status %d, signal reason %q): retried %v, want %v", tt.what, tt.status, tt.reason, got, tt.want)
+func TestParts(t *testing.T) {
+	p, _ := pipelines.Find("evaluate")
+	r := pipelines.Request{GPUs: many(7)}
+	for jobs, want := range map[int]int{1: 7, 3: 3, 7: 1, 500: 1} {
+		parts, err := RenderParts(p, r, YAML, jobs)
+		if err != nil || len(parts) != want {
+			t.Errorf("RenderParts(7 steps, %d) = %d documents, %v, want %d", jobs, len(parts), err, want)
+		}
+		if whole, _ := Render(p, r, YAML); bytes.Count(bytes.Join(parts, nil), []byte("- key:")) != bytes.Count(whole, []byte("- key:")) {
+			t.Errorf("RenderParts(7 steps, %d) lost steps", jobs)
 		}
 	}
-	for _, r := range infraRetry().Automatic {
-		if r.Limit < 1 || r.Limit > 2 {
-			t.Errorf("rule %+v: limit %d, want 1 or 2", r, r.Limit)
+	for _, jobs := range []int{0, 501} {
+		if _, err := RenderParts(p, r, YAML, jobs); err == nil {
+			t.Errorf("RenderParts(%d jobs) = nil, want an error", jobs)
 		}
+	}
+	if _, err := Render(p, pipelines.Request{GPUs: many(501)}, YAML); err == nil || !strings.Contains(err.Error(), "Buildkite takes 500") {
+		t.Errorf("Render(501 steps) = %v, want the limit", err)
 	}
 }
 
 func TestJSONMeansTheSame(t *testing.T) {
-	r := Request{GPUs: pipelines.Fleet.Available(), PayloadChunks: 2}
-	asYAML, err := Evaluate(r)
+	p, _ := pipelines.Find("evaluate")
+	r := pipelines.Request{GPUs: pipelines.Fleet.On(), Run: pipelines.Run{PayloadChunks: 2}, Secret: &pipelines.Run{ID: "s"}}
+	asYAML, err := Render(p, r, YAML)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.JSON = true
-	asJSON, err := Evaluate(r)
+	asJSON, err := Render(p, r, JSON)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,19 +191,26 @@ func TestJSONMeansTheSame(t *testing.T) {
 }
 
 // wild is a step as later pipelines may have it: full of dollar signs.
-func wild(text string) document {
-	return document{Steps: []commandStep{{
-		Key: "wild", Label: text + ".", Command: "echo " + text, Agents: agents{Queue: "q"},
-		Env: map[string]string{"TEXT": text}, TimeoutInMinutes: 1, Retry: infraRetry(),
-		Plugins: []plugin{{Source: "other#v1", Config: map[string]string{"x" + text: text}}},
-	}}}
+func wild(text string) []node {
+	env, config, step := node{kind: mapping}, node{kind: mapping}, node{kind: mapping}
+	env.set("TEXT", str(text))
+	config.set("x"+text, str(text))
+	step.set("key", str("wild"))
+	step.set("label", str(text+"."))
+	step.set("command", str("echo "+text))
+	step.set("agents", agents("q", ""))
+	step.set("env", env)
+	step.set("timeout_in_minutes", num(1))
+	step.set("retry", retry(pipelines.RetryMachine))
+	step.set("plugins", plugin("other#v1", config))
+	return []node{step}
 }
 
 func TestDollarSignsSurviveInterpolation(t *testing.T) {
 	for _, text := range []string{"$HOME", "${X}", "${X:-y}", "${X?no}", "$$", "$$X", "$(date)", "`$X`", "$5", "$", "a$",
 		`\\$X`, "${X%%.*}", "${unclosed", "$_X", "$$$X", "é$X", "$X\n$Y\n", "'$X'", `"$X"`, "# $X", "no: $X", "\t$X"} {
 		for _, asJSON := range []bool{false, true} {
-			out, err := render(wild(text), asJSON)
+			out, err := render(wild(text), nil, map[bool]Format{false: YAML, true: JSON}[asJSON])
 			if err != nil {
 				t.Errorf("render(%q, JSON %v) = %v, want it to come through interpolation unchanged", text, asJSON, err)
 			}
@@ -202,7 +220,7 @@ func TestDollarSignsSurviveInterpolation(t *testing.T) {
 		}
 	}
 	for _, text := range []string{`\$X`, `\\\$X`, `a\$`} {
-		if out, err := render(wild(text), false); err == nil || out != nil || !strings.Contains(err.Error(), "behind a backslash") {
+		if out, err := render(wild(text), nil, YAML); err == nil || out != nil || !strings.Contains(err.Error(), "behind a backslash") {
 			t.Errorf("render(%q) = %q, %v, want a refusal", text, out, err)
 		}
 	}
@@ -213,7 +231,7 @@ func FuzzDollarSigns(f *testing.F) {
 	f.Add("$X ${Y:-z} $$ \\\\$")
 	f.Add("plain \\ text")
 	f.Fuzz(func(t *testing.T, text string) {
-		out, err := render(wild(text), false)
+		out, err := render(wild(text), nil, YAML)
 		switch {
 		case err == nil && pipeline.Validate(out) != nil:
 			t.Errorf("render(%q) gave what Validate refuses", text)
@@ -225,42 +243,67 @@ func FuzzDollarSigns(f *testing.F) {
 	})
 }
 
-// The checks see what an unescaped document would become.
+// The checks see what an unescaped document would become, and one that says
+// something else.
 func TestCheckIsAbleToFail(t *testing.T) {
 	doc := func(command string) []byte {
 		return []byte("steps:\n  - key: a\n    label: a\n    command: " + command + "\n")
 	}
+	meant := func(command string) []node {
+		n := node{kind: mapping}
+		n.set("key", str("a"))
+		n.set("label", str("a"))
+		n.set("command", str(command))
+		return []node{n}
+	}
 	for _, tt := range []struct{ name, out, meant, want string }{
-		{"variable in an empty environment", "echo $HOME", "echo $HOME", "an empty environment changes"},
-		{"default value", "echo ${X:-y}", "echo y", "a hostile environment changes"},
-		{"broken expansion", "echo ${5}", "echo ${5}", "interpolating with an empty environment"},
-		{"other text", "echo a", "echo b", "changes the pipeline"},
+		{"variable in an empty environment", "echo $HOME", "echo $HOME", "does not read as it was meant"},
+		{"default value", "echo ${X:-y}", "echo y", "does not read as it was meant"},
+		{"other text", "echo a", "echo b", "steps[0].command does not read as it was meant"},
+		{"number for text", "1", "1", "given: integer"},
+		{"a step more", "a\n  - key: b\n    command: b", "a", "wrote 2 steps, want 1"},
+		{"a key more", "a\n    branches: b", "a", "does not read as it was meant"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := check(doc(tt.out), doc(tt.meant))
+			err := check(doc(tt.out), meant(tt.meant), YAML)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("check(%q, %q) = %v, want %q", tt.out, tt.meant, err, tt.want)
 			}
 		})
 	}
-	if _, err := parse([]byte("steps:\n  - label: no type\n")); err == nil || !strings.Contains(err.Error(), "the agent's parser warns") {
+	for _, tt := range []struct{ name, out, meant, want string }{
+		{"variable in an empty environment", "echo $HOME", "echo $HOME", "an empty environment changes"},
+		{"default value", "echo ${X:-y}", "echo y", "a hostile environment changes"},
+		{"broken expansion", "echo ${5}", "echo ${5}", "interpolating with an empty environment"},
+	} {
+		t.Run("interpolation: "+tt.name, func(t *testing.T) {
+			err := interpolates(doc(tt.out), nil, meant(tt.meant))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("interpolates(%q, %q) = %v, want %q", tt.out, tt.meant, err, tt.want)
+			}
+		})
+	}
+	if _, _, err := parse([]byte("steps:\n  - label: no type\n")); err == nil || !strings.Contains(err.Error(), "the agent's parser warns") {
 		t.Errorf("parse(step without a type) = %v, want the parser's warning as an error", err)
 	}
-	if _, err := parse([]byte("steps: []\n")); err == nil {
+	if _, _, err := parse([]byte("steps: []\n")); err == nil {
 		t.Error("parse(no steps) = nil, want an error")
+	}
+	if check := new(CheckError); !errors.As(error(&CheckError{errors.New("x")}), &check) {
+		t.Error("a CheckError is none")
 	}
 }
 
 // check takes a shortcut for documents without a dollar sign. This is why it may.
 func TestInterpolationLeavesOtherTextAlone(t *testing.T) {
 	for _, text := range []string{`\`, `\\`, `\x\\y\\\z`, "`x`", "{{matrix}}", "a\\\nb", "%", "é\u2028", "#{x}"} {
-		doc, err := writeYAML(wild(text))
+		doc, err := write(documentOf(wild(text)), nil, YAML)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := parse(doc)
+		_, p, err := parse(doc)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%q: %v in\n%s", text, err, doc)
 		}
 		before, _ := json.Marshal(p)
 		if err := p.Interpolate(variables{hostile: true}, false); err != nil {

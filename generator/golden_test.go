@@ -13,7 +13,7 @@ import (
 	"github.com/gpu-mode/kbgen/pipelines"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/evaluate from what Evaluate returns, and remove what it does not")
+var update = flag.Bool("update", false, "rewrite testdata/evaluate from what Render returns, and remove what it does not")
 
 // stepRow turns a row into one for a machine that kbnode has not set up.
 func stepRow(g pipelines.GPUType) pipelines.GPUType {
@@ -27,29 +27,32 @@ func stepRow(g pipelines.GPUType) pipelines.GPUType {
 
 func row(t *testing.T, name string) pipelines.GPUType {
 	t.Helper()
-	g, err := pipelines.Fleet.Lookup(name)
+	g, err := pipelines.Fleet.On().Lookup(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g
 }
 
-// goldens are the requests whose whole output is kept, by file name.
-func goldens(t *testing.T) map[string]Request {
+func evaluate(r pipelines.Request) ([]byte, error) {
+	p, err := pipelines.Find("evaluate")
+	if err != nil {
+		return nil, err
+	}
+	return Render(p, r, YAML)
+}
+
+// goldens are requests for rows that the table does not have; those of the
+// table have theirs in the repository's testdata/golden.
+func goldens(t *testing.T) map[string]pipelines.Request {
 	t.Helper()
 	h100, mi300 := row(t, "H100_BK"), row(t, "MI300_BK")
-	requests := map[string]Request{
-		"all.yml":         {GPUs: pipelines.Fleet.Available()},
-		"all.json":        {GPUs: pipelines.Fleet.Available(), JSON: true},
-		"chunked.yml":     {GPUs: pipelines.Table{h100}, PayloadChunks: 3},
+	return map[string]pipelines.Request{
+		"chunked.yml":     {GPUs: pipelines.Table{h100}, Run: pipelines.Run{PayloadChunks: 3}},
 		"image.yml":       {GPUs: pipelines.Table{h100}, Image: "ghcr.io/gpu-mode/other:7"},
 		"step-nvidia.yml": {GPUs: pipelines.Table{stepRow(h100)}},
 		"step-amd.yml":    {GPUs: pipelines.Table{stepRow(mi300)}},
 	}
-	for _, g := range pipelines.Fleet {
-		requests[g.Name+".yml"] = Request{GPUs: pipelines.Table{g}}
-	}
-	return requests
 }
 
 func TestEvaluateGoldens(t *testing.T) {
@@ -60,7 +63,7 @@ func TestEvaluateGoldens(t *testing.T) {
 	}
 	for name, request := range requests {
 		t.Run(name, func(t *testing.T) {
-			got, err := Evaluate(request)
+			got, err := evaluate(request)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +72,7 @@ func TestEvaluateGoldens(t *testing.T) {
 				t.Fatalf("no golden, run: go test ./generator -update (%v)", err)
 			}
 			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("Evaluate(%s) (-want +got):\n%s", name, diff)
+				t.Errorf("Render(%s) (-want +got):\n%s", name, diff)
 			}
 		})
 	}
@@ -84,7 +87,7 @@ func TestEvaluateGoldens(t *testing.T) {
 	}
 }
 
-func rewrite(t *testing.T, dir string, requests map[string]Request) {
+func rewrite(t *testing.T, dir string, requests map[string]pipelines.Request) {
 	t.Helper()
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
@@ -93,9 +96,9 @@ func rewrite(t *testing.T, dir string, requests map[string]Request) {
 		t.Fatal(err)
 	}
 	for name, request := range requests {
-		got, err := Evaluate(request)
+		got, err := evaluate(request)
 		if err != nil {
-			t.Fatalf("Evaluate(%s) = %v", name, err)
+			t.Fatalf("Render(%s) = %v", name, err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), got, 0o644); err != nil {
 			t.Fatal(err)
@@ -104,39 +107,28 @@ func rewrite(t *testing.T, dir string, requests map[string]Request) {
 }
 
 func TestSameRequestSameBytes(t *testing.T) {
-	request := Request{GPUs: pipelines.Fleet.Available(), PayloadChunks: 2}
-	first, err := Evaluate(request)
+	request := pipelines.Request{GPUs: pipelines.Fleet.On(), Run: pipelines.Run{PayloadChunks: 2}, Secret: &pipelines.Run{}}
+	first, err := evaluate(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
-		again, err := Evaluate(request)
+		again, err := evaluate(request)
 		if err != nil || !slices.Equal(first, again) {
-			t.Fatalf("Evaluate gave other bytes for the same request (%v):\n%s", err, cmp.Diff(string(first), string(again)))
+			t.Fatalf("Render gave other bytes for the same request (%v):\n%s", err, cmp.Diff(string(first), string(again)))
 		}
 	}
 }
 
-// BenchmarkEvaluate renders and checks as many steps as its name says.
-func BenchmarkEvaluate(b *testing.B) {
-	for _, tt := range []struct {
-		name  string
-		steps int
-	}{{"1", 1}, {"100", 100}, {"500", 500}} {
-		b.Run(tt.name, func(b *testing.B) {
-			table := make(pipelines.Table, tt.steps)
-			for i := range table {
-				g := pipelines.Fleet[1]
-				g.Name, g.Queue = g.Name+"_"+number(i), g.Queue+"-"+number(i)
-				table[i] = g
-			}
-			for b.Loop() {
-				if _, err := Evaluate(Request{GPUs: table}); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+// many is a table of n rows.
+func many(n int) pipelines.Table {
+	table := make(pipelines.Table, n)
+	for i := range table {
+		g := pipelines.Fleet[1]
+		g.Name, g.Queue = g.Name+"_"+serial(i), g.Queue+"-"+serial(i)
+		table[i] = g
 	}
+	return table
 }
 
-func number(i int) string { return time.Unix(int64(i), 0).UTC().Format("150405") }
+func serial(i int) string { return time.Unix(int64(i), 0).UTC().Format("150405") }

@@ -1,153 +1,131 @@
+// Package generator turns definitions into checked pipelines: a
+// [pipelines.Request] in, the bytes of a document out. It is pure. It knows no
+// environment, files, clock or network, it never sees a payload, and it does
+// not know who reads the bytes; the same request always gives the same bytes.
+//
+// # For the agent's interpolation
+//
+// Every document is meant for `buildkite-agent pipeline upload` as it works by
+// default, with interpolation: a dollar sign meant for the job is written
+// twice. There is one form for the pipe and for kbgen upload. With
+// --no-interpolation dollar signs would stay doubled.
+//
+// # Checked before anyone sees it
+//
+// A function here returns either bytes that passed every check or an error,
+// never both: go-pipeline, the agent's own parser, takes them without a
+// warning; they keep the step format (package schema/pipeline), with keys
+// unique; they say what the definitions said; and after interpolation in an
+// empty environment, and in one where every variable has a hostile value,
+// exactly the steps that were meant come out.
+//
+// # Another pipeline
+//
+// Kinds and pipelines are package pipelines' business. Here is only how a step
+// is written for a platform and a vendor.
 package generator
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"regexp"
-	"strings"
 
-	"gopkg.in/yaml.v3"
+	"github.com/gpu-mode/kbgen/pipelines"
 )
 
-// render writes doc down as YAML or JSON, escaped for one interpolation, and
-// checks what it wrote.
-func render(doc any, asJSON bool) ([]byte, error) {
-	meant, err := writeYAML(doc)
+// MaxJobs is how many jobs Buildkite takes in one upload.
+const MaxJobs = 500
+
+// A CheckError is a document that did not pass the checks: a fault of kbgen's
+// own, or of the table, since a request's faults are found before.
+type CheckError struct{ Err error }
+
+func (e *CheckError) Error() string { return "checking the pipeline: " + e.Err.Error() }
+func (e *CheckError) Unwrap() error { return e.Err }
+
+// Render returns a pipeline as one document.
+//
+// Errors: every fault of the request, joined; more than [MaxJobs] jobs; a
+// [CheckError].
+func Render(p pipelines.Pipeline, r pipelines.Request, f Format) ([]byte, error) {
+	documents, err := RenderParts(p, r, f, MaxJobs)
 	if err != nil {
 		return nil, err
 	}
-	out := meant
-	if asJSON || bytes.IndexByte(meant, '$') >= 0 {
-		// Nine documents in ten need neither, and the detour through a tree
-		// takes as long as everything else here.
-		var tree yaml.Node
-		if err := yaml.Unmarshal(meant, &tree); err != nil {
-			return nil, fmt.Errorf("reading back the pipeline: %w", err)
-		}
-		if err := escape(&tree, "pipeline"); err != nil {
-			return nil, fmt.Errorf("escaping the pipeline: %w", err)
-		}
-		if out, err = encode(&tree, asJSON); err != nil {
+	if len(documents) > 1 {
+		return nil, fmt.Errorf("pipeline %s has %d jobs or more, Buildkite takes %d in one document", p.Name, (len(documents)-1)*MaxJobs+1, MaxJobs)
+	}
+	return documents[0], nil
+}
+
+// RenderParts returns a pipeline as documents of at most jobs jobs each, in the
+// order in which they must be uploaded: a step never depends on a later one.
+// Every document is checked by itself, and their keys against each other.
+func RenderParts(p pipelines.Pipeline, r pipelines.Request, f Format, jobs int) ([][]byte, error) {
+	if jobs < 1 || jobs > MaxJobs {
+		return nil, fmt.Errorf("jobs of one document: got %d, want 1 to %d", jobs, MaxJobs)
+	}
+	steps, nodes, err := build(p, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := uniqueKeys(steps); err != nil {
+		return nil, err
+	}
+	var documents [][]byte
+	for len(nodes) > 0 {
+		n := min(jobs, len(nodes))
+		out, err := render(nodes[:n], p.Comment, f)
+		if err != nil {
 			return nil, err
 		}
+		documents, nodes = append(documents, out), nodes[n:]
 	}
-	if err := check(out, meant); err != nil {
-		return nil, fmt.Errorf("checking the pipeline: %w", err)
+	return documents, nil
+}
+
+// build returns a pipeline's steps, as definitions and as trees.
+func build(p pipelines.Pipeline, r pipelines.Request) ([]pipelines.CommandStep, []node, error) {
+	steps, err := p.Steps(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes := make([]node, len(steps))
+	for i, s := range steps {
+		if nodes[i], err = command(s); err != nil {
+			return nil, nil, fmt.Errorf("building step %s for %s: %w", s.Key, s.On.Name, err)
+		}
+	}
+	return steps, nodes, nil
+}
+
+func uniqueKeys(steps []pipelines.CommandStep) error {
+	seen := make(map[string]bool, len(steps))
+	for _, s := range steps {
+		if seen[s.Key] {
+			return fmt.Errorf("two steps have the key %s", s.Key)
+		}
+		seen[s.Key] = true
+	}
+	return nil
+}
+
+// render writes steps down, escaped for one interpolation, and checks what it
+// wrote.
+func render(steps []node, comment []string, f Format) ([]byte, error) {
+	doc := node{kind: mapping}
+	doc.set("steps", node{kind: list, items: steps})
+	escaped := doc
+	if doc.has('$') {
+		var err error
+		if escaped, err = doc.escaped("pipeline"); err != nil {
+			return nil, fmt.Errorf("escaping the pipeline: %w", err)
+		}
+	}
+	out, err := write(escaped, comment, f)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(out, steps, f); err != nil {
+		return nil, &CheckError{err}
 	}
 	return out, nil
-}
-
-func encode(tree *yaml.Node, asJSON bool) ([]byte, error) {
-	if !asJSON {
-		return writeYAML(tree)
-	}
-	var compact, out bytes.Buffer
-	if err := writeJSON(&compact, tree); err != nil {
-		return nil, fmt.Errorf("writing JSON: %w", err)
-	}
-	if err := json.Indent(&out, compact.Bytes(), "", "  "); err != nil {
-		return nil, fmt.Errorf("writing JSON: %w", err)
-	}
-	out.WriteByte('\n')
-	return out.Bytes(), nil
-}
-
-func writeYAML(v any) ([]byte, error) {
-	var out bytes.Buffer
-	enc := yaml.NewEncoder(&out)
-	enc.SetIndent(2)
-	if err := errors.Join(enc.Encode(v), enc.Close()); err != nil {
-		return nil, fmt.Errorf("writing YAML: %w", err)
-	}
-	return out.Bytes(), nil
-}
-
-// writeJSON writes n as JSON with its keys in the order of the tree.
-func writeJSON(out *bytes.Buffer, n *yaml.Node) error {
-	switch n.Kind {
-	case yaml.DocumentNode:
-		return writeJSON(out, n.Content[0])
-	case yaml.MappingNode:
-		return writeList(out, "{}", n.Content, func(i int) string {
-			if i%2 == 1 {
-				return ":"
-			}
-			return ","
-		})
-	case yaml.SequenceNode:
-		return writeList(out, "[]", n.Content, func(int) string { return "," })
-	case yaml.ScalarNode:
-		var value any
-		if err := n.Decode(&value); err != nil {
-			return err
-		}
-		text, err := json.Marshal(value)
-		out.Write(text)
-		return err
-	default:
-		return fmt.Errorf("a YAML node of kind %d has no JSON form", n.Kind)
-	}
-}
-
-func writeList(out *bytes.Buffer, brackets string, items []*yaml.Node, separator func(int) string) error {
-	out.WriteByte(brackets[0])
-	for i, item := range items {
-		if i > 0 {
-			out.WriteString(separator(i))
-		}
-		if err := writeJSON(out, item); err != nil {
-			return err
-		}
-	}
-	out.WriteByte(brackets[1])
-	return nil
-}
-
-// backslashDollar finds the backslashes right before a dollar sign.
-var backslashDollar = regexp.MustCompile(`(\\+)\$`)
-
-// escape doubles every dollar sign in the tree's strings, keys included, so
-// that one interpolation gives back the text as it was.
-//
-// Refused, because no escape of them is safe in every environment: a dollar
-// sign behind an odd number of backslashes (the last one would be taken for
-// part of the escape). Refused as well: null and aliases, which the strict
-// subset does not have.
-func escape(n *yaml.Node, path string) error {
-	switch n.Kind {
-	case yaml.AliasNode:
-		return fmt.Errorf("%s: an alias is not allowed", path)
-	case yaml.ScalarNode:
-		return escapeScalar(n, path)
-	}
-	for i, child := range n.Content {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		switch n.Kind {
-		case yaml.DocumentNode:
-			at = path
-		case yaml.MappingNode:
-			at = path + "." + n.Content[i-i%2].Value
-		}
-		if err := escape(child, at); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func escapeScalar(n *yaml.Node, path string) error {
-	switch n.ShortTag() {
-	case "!!null":
-		return fmt.Errorf("%s: null is not allowed", path)
-	case "!!str":
-		for _, m := range backslashDollar.FindAllStringSubmatch(n.Value, -1) {
-			if len(m[1])%2 == 1 {
-				return fmt.Errorf(`%s: a dollar sign behind a backslash (\$) cannot be escaped`, path)
-			}
-		}
-		n.Value = strings.ReplaceAll(n.Value, "$", "$$")
-	}
-	return nil
 }

@@ -1,127 +1,135 @@
 package generator
 
 import (
+	"cmp"
 	"fmt"
-	"time"
-
-	"gopkg.in/yaml.v3"
+	"slices"
+	"strings"
 
 	"github.com/gpu-mode/kbgen/pipelines"
 )
 
-// A document is what `buildkite-agent pipeline upload` reads. Fields are
-// printed in the order in which they stand here.
-type document struct {
-	Steps []commandStep `yaml:"steps"`
-}
-
-// A commandStep is one command step, in the strict subset that kbgen writes:
-// key, label and command always, numbers as numbers, nothing null.
-type commandStep struct {
-	Key              string            `yaml:"key"`
-	Label            string            `yaml:"label"`
-	Command          string            `yaml:"command"`
-	Agents           agents            `yaml:"agents"`
-	Env              map[string]string `yaml:"env,omitempty"` // printed sorted
-	Checkout         *checkout         `yaml:"checkout,omitempty"`
-	TimeoutInMinutes int               `yaml:"timeout_in_minutes"`
-	ArtifactPaths    []string          `yaml:"artifact_paths,omitempty"`
-	Retry            retry             `yaml:"retry"`
-	Plugins          []plugin          `yaml:"plugins,omitempty"`
-}
-
-type agents struct {
-	Queue string `yaml:"queue"`
-}
-
-type checkout struct {
-	Skip bool `yaml:"skip"`
-}
-
-type retry struct {
-	Automatic []retryRule `yaml:"automatic"`
-}
-
-// A retryRule matches when all that it names match; an omitted field matches
-// anything. Limit counts this rule's retries only.
-type retryRule struct {
-	ExitStatus   *int   `yaml:"exit_status,omitempty"`
-	SignalReason string `yaml:"signal_reason,omitempty"`
-	Limit        int    `yaml:"limit"`
-}
-
-// A plugin is printed as a list item with one key, its pinned source.
-type plugin struct {
-	Source string
-	Config any
-}
-
-func (p plugin) MarshalYAML() (any, error) {
-	return map[string]any{p.Source: p.Config}, nil
-}
-
-// exitTempFail is kbrun's exit status for a fault of the machine (sysexits.h,
-// EX_TEMPFAIL). Every verdict on a submission is exit status 0.
-const exitTempFail = 75
-
-// infraRetry repeats what the infrastructure broke, and nothing else.
-//
-//   - A lost agent is Buildkite's own verdict: exit status -1 and no signal
-//     reason. The rule names both, for -1 alone also matches jobs that were
-//     cancelled or timed out (cancel), refused (agent_refused,
-//     signature_rejected), or whose environment is too large for exec or whose
-//     container the docker daemon refused (process_run_error): they would fail
-//     the same way again.
-//   - A stopped agent says agent_stop. What exit status comes with it differs
-//     between agents, so none is named.
-//   - 75 is kbrun asking for another try.
-//
-// Source: buildkite.com/docs/pipelines/configure/retry.
-func infraRetry() retry {
-	lost, tempFail := -1, exitTempFail
-	return retry{Automatic: []retryRule{
-		{ExitStatus: &lost, SignalReason: "none", Limit: 1},
-		{SignalReason: "agent_stop", Limit: 1},
-		{ExitStatus: &tempFail, Limit: 2},
-	}}
-}
-
-// startMargin is kept of a docker step's timeout for what comes before kbrun
-// (cloning the plugin, pulling an image that the machine lacks) and after it.
-// kbrun must end first: a container that outlives a cancelled job keeps the
-// GPU, and leaves no result. On a host kbrun reads the timeout by itself.
-const startMargin = 2 * time.Minute
-
-// evaluateStep builds the step that evaluates one submission on g.
-func evaluateStep(g pipelines.GPUType, r Request) (commandStep, error) {
-	step := commandStep{
-		Key:     "evaluate-" + g.Queue,
-		Label:   "Evaluate on " + g.Name,
-		Command: "kbrun evaluate",
-		Agents:  agents{Queue: g.Queue},
-		// A step's env beats the build's: in a build for several GPU types
-		// each job still learns its own.
-		Env:              map[string]string{"KERNELBOT_GPU": g.Name, "KERNELBOT_QUEUE": g.Queue},
-		TimeoutInMinutes: int(g.Timeout.Minutes()),
-		Retry:            infraRetry(),
+// command writes one step down in the strict subset: key, label and command
+// always, numbers as numbers, nothing null. Fields are printed in the order in
+// which they are set here.
+func command(s pipelines.CommandStep) (node, error) {
+	n := node{kind: mapping, names: make([]string, 0, 16), items: make([]node, 0, 16)}
+	n.set("key", str(s.Key))
+	n.set("label", str(s.Label))
+	n.set("command", str(strings.Join(s.Command, "\n")))
+	platform := s.On.Platform
+	if s.Bare {
+		platform = pipelines.Host
 	}
-	if g.Platform == pipelines.Host {
-		// kbrun needs nothing from the repository, and uploads result.json by
-		// itself once the submission's processes are gone: artifact_paths
-		// would let them replace the file before the agent picks it up.
-		step.Checkout = &checkout{Skip: true}
-		return step, nil
+	env := slices.Clone(s.Env)
+	if s.Deadline && platform != pipelines.Host {
+		// On a host kbrun reads the timeout by itself.
+		env = append(env, pipelines.Var{Name: "KERNELBOT_DEADLINE", Value: fmt.Sprintf("%dm", int(pipelines.Deadline(s.Timeout).Minutes()))})
 	}
-	// Not checkout.skip here: it would also skip the plugin's checkout hook,
-	// which makes the fresh directory that the job works in.
-	config, err := dockerConfig(g, r)
+	var plugins node
+	var err error
+	switch platform {
+	case pipelines.Host:
+		n.set("agents", agents(s.On.Queue, ""))
+	case pipelines.Docker:
+		env = append(env, vendorEnv(s.On)...)
+		n.set("agents", agents(s.On.Queue, ""))
+		plugins, err = dockerPlugin(s, env)
+	case pipelines.Kubernetes:
+		env = append(env, vendorEnv(s.On)...)
+		n.set("agents", agents(s.On.Queue, s.On.ResourceClass))
+		n.set("image", str(cmp.Or(s.Image, s.On.Image)))
+		plugins, err = kubernetesPlugin(s.On)
+	default:
+		err = fmt.Errorf("platform %q: kbgen does not know how to start jobs there", platform)
+	}
 	if err != nil {
-		return commandStep{}, err
+		return n, err
 	}
-	step.Env["KERNELBOT_DEADLINE"] = fmt.Sprintf("%dm", int((g.Timeout - startMargin).Minutes()))
-	step.Plugins = []plugin{{Source: dockerSource, Config: config}}
-	step.ArtifactPaths = []string{"result.json"}
-	return step, nil
+	setEnv(&n, env)
+	// Not checkout.skip in docker: it would also skip the plugin's checkout
+	// hook, which makes the fresh directory that the job works in.
+	if !s.Checkout && platform != pipelines.Docker {
+		skip := node{kind: mapping}
+		skip.set("skip", truth(true))
+		n.set("checkout", skip)
+	}
+	n.set("timeout_in_minutes", num(int(s.Timeout.Minutes())))
+	setOrder(&n, s)
+	// Outside docker kbrun has the agent at hand and uploads by itself, after
+	// the submission's processes are gone.
+	if len(s.Artifacts) > 0 && (platform == pipelines.Docker || !s.Secure) {
+		n.set("artifact_paths", strs(s.Artifacts))
+	}
+	n.set("retry", retry(s.Retry))
+	if plugins.items != nil {
+		n.set("plugins", plugins)
+	}
+	return n, nil
 }
 
-var _ yaml.Marshaler = plugin{}
+func agents(queue, class string) node {
+	n := node{kind: mapping}
+	n.set("queue", str(queue))
+	if class != "" {
+		n.set("resource_class", str(class))
+	}
+	return n
+}
+
+// setEnv prints variables sorted by name; the last of two with one name counts.
+func setEnv(n *node, vars []pipelines.Var) {
+	if len(vars) == 0 {
+		return
+	}
+	slices.SortStableFunc(vars, func(a, b pipelines.Var) int { return strings.Compare(a.Name, b.Name) })
+	env := node{kind: mapping, names: make([]string, 0, len(vars)), items: make([]node, 0, len(vars))}
+	for _, v := range vars {
+		env.set(v.Name, str(v.Value))
+	}
+	n.set("env", env)
+}
+
+// setOrder says which jobs come first and which must wait.
+func setOrder(n *node, s pipelines.CommandStep) {
+	if s.Priority != nil {
+		n.set("priority", num(*s.Priority))
+	}
+	if s.Group != "" {
+		n.set("concurrency", num(s.Limit))
+		n.set("concurrency_group", str(s.Group))
+		n.set("concurrency_method", str("eager")) // ordered would hold up jobs for other queues
+	}
+	if len(s.DependsOn) > 0 {
+		n.set("depends_on", strs(s.DependsOn))
+	}
+}
+
+func retry(class pipelines.RetryClass) node {
+	rules := node{kind: list}
+	for _, r := range class.Rules() {
+		rule := node{kind: mapping}
+		if r.ExitStatus != nil {
+			rule.set("exit_status", num(*r.ExitStatus))
+		}
+		if r.SignalReason != "" {
+			rule.set("signal_reason", str(r.SignalReason))
+		}
+		rule.set("limit", num(r.Limit))
+		rules.add(rule)
+	}
+	n := node{kind: mapping}
+	if rules.items == nil {
+		n.set("automatic", truth(false))
+	} else {
+		n.set("automatic", rules)
+	}
+	return n
+}
+
+// plugin is a list item with one key, its pinned source.
+func plugin(source string, config node) node {
+	item := node{kind: mapping}
+	item.set(source, config)
+	return node{kind: list, items: []node{item}}
+}

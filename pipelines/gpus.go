@@ -1,11 +1,12 @@
 // Package pipelines says what runs where: the table of GPU types, one row
-// each. It is data and the rules that data must keep; it knows nothing about
-// YAML, plugins or Buildkite's API (package generator does), and it reads no
-// environment.
+// each; the step kinds, one function each; and the pipelines, which are kinds
+// on rows. It is data and the rules that data must keep. It knows nothing
+// about YAML, plugins or Buildkite's API (package generator does), and it
+// reads no environment.
 //
 // To add a GPU type, add one row to [Fleet] and run
 //
-//	go test ./generator -update
+//	make golden
 //
 // No other code names a GPU type. What a vendor means is one switch in package
 // generator, which fails for a vendor it does not know.
@@ -21,14 +22,16 @@ const (
 	NoGPU  Vendor = "none"
 	NVIDIA Vendor = "nvidia"
 	AMD    Vendor = "amd"
+	Google Vendor = "google" // TPU
 )
 
 // A Platform says what surrounds the runner on the machine.
 type Platform string
 
 const (
-	Host   Platform = "host"   // the agent starts kbrun itself
-	Docker Platform = "docker" // the docker plugin starts kbrun in a container
+	Host       Platform = "host"       // the agent starts kbrun itself
+	Docker     Platform = "docker"     // the docker plugin starts kbrun in a container
+	Kubernetes Platform = "kubernetes" // the agent runs in the pod of the job, one pod each
 )
 
 // An Isolation says who gives a container its devices, CPUs and memory.
@@ -37,10 +40,12 @@ type Isolation string
 const (
 	// Node is a machine set up by kbnode: it adds the devices and limits of
 	// the one GPU that the agent owns, and refuses a step that names its own.
+	// On Kubernetes it is the cluster: a resource class holds them.
 	Node Isolation = "node"
 	// Step is a machine without kbnode: the step carries the row's limits and
 	// asks for every device there is, so the machine must belong to one job
-	// at a time ([GPUType.MachineGPUs]).
+	// at a time ([GPUType.MachineGPUs]). On Kubernetes the step patches its
+	// own pod (podSpecPatch).
 	Step Isolation = "step"
 )
 
@@ -51,41 +56,55 @@ type GPUType struct {
 	Arch   string // what nvcc is given after sm_, "90a"; empty unless NVIDIA
 	Queue  string // agent queue, "h100"; serves this GPU type only
 
-	GPUs      int // devices one job gets; 0 with NoGPU
-	CPUs      int // whole cores one job gets: a promise to submitters
-	MemoryGiB int // host memory one job gets, units of 2^30 bytes: a promise too
+	GPUs      int    // devices one job gets; 0 with NoGPU; 1 with a slice
+	Slice     string // part of one NVIDIA GPU, as MIG names it, "1g.10gb"; empty: whole GPUs
+	CPUs      int    // whole cores one job gets: a promise to submitters
+	MemoryGiB int    // host memory one job gets, units of 2^30 bytes: a promise too
+	ShmGiB    int    // /dev/shm of a container, units of 2^30 bytes; 0 means [DefaultShmGiB]
 
 	Platform  Platform
 	Image     string // by digest or pinned tag; empty on the host platform
 	Isolation Isolation
 
-	// MachineGPUs is how many devices the machine has. Step isolation only,
-	// where it must equal GPUs: a step cannot say which device is free.
+	// ResourceClass names what the cluster's owner set aside for one job: the
+	// GPU, CPUs, memory, node selector. Kubernetes with Node isolation only.
+	ResourceClass string
+
+	// MachineGPUs is how many devices the machine has. Docker with Step
+	// isolation only, where it must equal GPUs: a step cannot say which device
+	// is free.
 	MachineGPUs int
 	// DeviceGroups are the numeric group ids that own /dev/kfd and the render
-	// nodes on the machine. AMD with Step isolation only; names would be looked
-	// up in the image, where they may mean other numbers.
+	// nodes on the machine. AMD in docker with Step isolation only; names would
+	// be looked up in the image, where they may mean other numbers.
 	DeviceGroups []string
 
 	// Timeout bounds one job from start to finish; waiting in the queue is not
-	// counted. Whole minutes, since timeout_in_minutes has no fractions. It
-	// must leave room for the runner's own limits (two compilations of 120 s
-	// and three phases of 180 s by default), so that the runner ends first and
-	// writes its result.
+	// counted. Whole minutes, since timeout_in_minutes has no fractions. A
+	// build that says how long its payload may legally take gets less, never
+	// more ([StepTimeout]).
 	Timeout time.Duration
 
 	// Off, when not empty, is the reason why nothing may be sent there now.
 	Off string
 }
 
+// DefaultShmGiB is the /dev/shm of a container whose row does not say:
+// docker's 64 MiB is too small for torch's data loaders.
+const DefaultShmGiB = 8
+
 // A Table is a list of GPU types in the order they are printed.
 type Table []GPUType
 
+// unlent is why a row is off that no vendor serves yet.
+const unlent = "no vendor serves this queue yet"
+
 // Fleet lists every GPU type kbgen can render.
 //
-// Queues, architectures, CPUs and memory are those of the Buildkite runners in
-// gpu-mode/kernelbot (deployment/buildkite); "test" is the queue of its L40S
-// machine.
+// Queues, architectures, CPUs and memory of the rows ending in _BK are those
+// of the Buildkite runners in gpu-mode/kernelbot (deployment/buildkite);
+// "test" is the queue of its L40S machine. The other names and architectures
+// are Kernelbot's own (src/libkernelbot/consts.py).
 var Fleet = Table{
 	{Name: "CPU_BK", Vendor: NoGPU, Queue: "cpu", CPUs: 2, MemoryGiB: 4,
 		Platform: Host, Isolation: Node, Timeout: 15 * time.Minute},
@@ -97,4 +116,35 @@ var Fleet = Table{
 		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 15 * time.Minute},
 	{Name: "MI300_BK", Vendor: AMD, Queue: "mi300", GPUs: 1, CPUs: 8, MemoryGiB: 64,
 		Platform: Docker, Image: ROCmImage, Isolation: Node, Timeout: 20 * time.Minute}, // first compilation is slow
+
+	{Name: "A100", Vendor: NVIDIA, Arch: "80", Queue: "a100", GPUs: 1, CPUs: 8, MemoryGiB: 64,
+		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 60 * time.Minute, Off: unlent},
+	{Name: "L4", Vendor: NVIDIA, Arch: "89", Queue: "l4", GPUs: 1, CPUs: 8, MemoryGiB: 32,
+		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 60 * time.Minute, Off: unlent},
+	{Name: "L4x4", Vendor: NVIDIA, Arch: "89", Queue: "l4x4", GPUs: 4, CPUs: 32, MemoryGiB: 128, ShmGiB: 32,
+		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 60 * time.Minute, Off: unlent},
+	{Name: "T4", Vendor: NVIDIA, Arch: "75", Queue: "t4", GPUs: 1, CPUs: 4, MemoryGiB: 16,
+		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 60 * time.Minute, Off: unlent},
+	{Name: "H100_1G10GB", Vendor: NVIDIA, Arch: "90a", Queue: "h100-1g10gb", GPUs: 1, Slice: "1g.10gb", CPUs: 4, MemoryGiB: 16,
+		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 30 * time.Minute, Off: unlent},
+	{Name: "H100x8", Vendor: NVIDIA, Arch: "90a", Queue: "h100x8", GPUs: 8, CPUs: 96, MemoryGiB: 1024, ShmGiB: 64,
+		Platform: Docker, Image: CUDAImage, Isolation: Step, MachineGPUs: 8, Timeout: 60 * time.Minute, Off: unlent},
+	{Name: "MI250", Vendor: AMD, Queue: "mi250", GPUs: 1, CPUs: 8, MemoryGiB: 64,
+		Platform: Docker, Image: ROCmImage, Isolation: Node, Timeout: 60 * time.Minute, Off: unlent},
+	{Name: "MI300x8", Vendor: AMD, Queue: "mi300x8", GPUs: 8, CPUs: 96, MemoryGiB: 1024, ShmGiB: 64,
+		Platform: Docker, Image: ROCmImage, Isolation: Step, MachineGPUs: 8, DeviceGroups: []string{"44", "992"},
+		Timeout: 60 * time.Minute, Off: unlent},
+	{Name: "MI355X", Vendor: AMD, Queue: "mi355x", GPUs: 1, CPUs: 14, MemoryGiB: 340,
+		Platform: Kubernetes, Image: ROCmImage, Isolation: Node, ResourceClass: "gpu-mi355x", Timeout: 60 * time.Minute, Off: unlent},
+	{Name: "GOOGLE_TPU", Vendor: Google, Queue: "google-tpu", GPUs: 1, CPUs: 24, MemoryGiB: 48, ShmGiB: 16,
+		Platform: Docker, Image: TPUImage, Isolation: Node, Timeout: 60 * time.Minute, Off: unlent},
+}
+
+// Helpers are the machines that no submission is judged on, in the form of
+// rows. They are no GPU types: nobody can ask for one.
+var Helpers = Table{
+	{Name: "BOOTSTRAP", Vendor: NoGPU, Queue: "bootstrap", CPUs: 1, MemoryGiB: 1,
+		Platform: Host, Isolation: Node, Timeout: 5 * time.Minute},
+	{Name: "IMAGES", Vendor: NoGPU, Queue: "images", CPUs: 4, MemoryGiB: 16,
+		Platform: Host, Isolation: Node, Timeout: 120 * time.Minute},
 }

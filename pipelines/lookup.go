@@ -2,23 +2,31 @@ package pipelines
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // An UnknownError says that no row has the name or queue asked for. Have lists
 // what there is, in table order; Nearest is the one most like Got.
 type UnknownError struct {
-	What    string // "GPU type" or "queue"
+	What    string // "GPU type", "queue", "pipeline" …
 	Got     string
 	Nearest string
 	Have    []string
 }
 
+// maxNames is how many names an error lists.
+const maxNames = 20
+
 func (e *UnknownError) Error() string {
 	if len(e.Have) == 0 {
 		return fmt.Sprintf("unknown %s %q, the table is empty", e.What, e.Got)
 	}
-	return fmt.Sprintf("unknown %s %q, nearest is %s, have %q", e.What, e.Got, e.Nearest, e.Have)
+	have := fmt.Sprintf("%q", e.Have)
+	if n := len(e.Have); n > maxNames {
+		have = fmt.Sprintf("%q and %d more", e.Have[:maxNames], n-maxNames)
+	}
+	return fmt.Sprintf("unknown %s %q, nearest is %s, have %s", e.What, e.Got, e.Nearest, have)
 }
 
 // An OffError says that a row is switched off, and why.
@@ -79,6 +87,16 @@ func (t Table) Available() Table {
 	return on
 }
 
+// On returns the rows as if none were switched off, to render what a vendor
+// would get.
+func (t Table) On() Table {
+	on := slices.Clone(t)
+	for i := range on {
+		on[i].Off = ""
+	}
+	return on
+}
+
 func (g GPUType) available() error {
 	if g.Off != "" {
 		return &OffError{Name: g.Name, Reason: g.Off}
@@ -86,15 +104,30 @@ func (g GPUType) available() error {
 	return nil
 }
 
+// Unknown returns the error for a name that none of have is.
+func Unknown(what, got string, have []string) error {
+	return unknown(what, got, have)
+}
+
 func unknown(what, got string, have []string) error {
-	e := &UnknownError{What: what, Got: got, Have: have}
-	best := -1
+	return &UnknownError{What: what, Got: got, Nearest: nearest(got, have), Have: have}
+}
+
+// nearest returns the name that got is the beginning of, the first in order,
+// or else the one with the fewest bytes to change.
+func nearest(got string, have []string) string {
+	got = strings.ToLower(got)
+	found, best := "", -1
 	for _, name := range have {
-		if d := distance(strings.ToLower(got), strings.ToLower(name)); best < 0 || d < best {
-			best, e.Nearest = d, name
+		lower := strings.ToLower(name)
+		if strings.HasPrefix(lower, got) {
+			return name
+		}
+		if d := distance(got, lower); best < 0 || d < best {
+			best, found = d, name
 		}
 	}
-	return e
+	return found
 }
 
 // distance is the number of bytes to insert, delete or replace to turn a into b.

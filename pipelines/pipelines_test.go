@@ -37,6 +37,16 @@ func TestValidateRow(t *testing.T) {
 		{"a day", func(g *GPUType) { g.Timeout = 24 * time.Hour }, "Timeout"},
 		{"vendor left out", func(g *GPUType) { g.Vendor = "" }, "Vendor"},
 		{"vendor unknown", func(g *GPUType) { g.Vendor = "intel" }, "Vendor"},
+		{"slice", func(g *GPUType) { g.Slice = "1g.10gb" }, ""},
+		{"slice misspelt", func(g *GPUType) { g.Slice = "1g10gb" }, "Slice"},
+		{"slice of two", func(g *GPUType) { g.Slice, g.GPUs = "1g.10gb", 2 }, "Slice"},
+		{"slice chosen by the step", func(g *GPUType) { g.Slice, g.Isolation, g.MachineGPUs = "1g.10gb", Step, 1 }, "Slice"},
+		{"shared memory beyond the memory", func(g *GPUType) { g.ShmGiB = 65 }, "ShmGiB"},
+		{"TPU", func(g *GPUType) { g.Vendor, g.Arch = Google, "" }, ""},
+		{"Kubernetes", func(g *GPUType) { g.Platform, g.ResourceClass = Kubernetes, "gpu" }, ""},
+		{"Kubernetes without a class", func(g *GPUType) { g.Platform = Kubernetes }, "ResourceClass"},
+		{"class in docker", func(g *GPUType) { g.ResourceClass = "gpu" }, "ResourceClass"},
+		{"Kubernetes, step", func(g *GPUType) { g.Platform, g.Isolation = Kubernetes, Step }, ""},
 		{"arch with its point", func(g *GPUType) { g.Arch = "9.0" }, "Arch"},
 		{"arch on AMD", func(g *GPUType) { g.Vendor = AMD }, "Arch"},
 		{"AMD", func(g *GPUType) { g.Vendor, g.Arch = AMD, "" }, ""},
@@ -120,7 +130,7 @@ func TestLookup(t *testing.T) {
 }
 
 func TestUnknownNamesTheNearest(t *testing.T) {
-	for got, want := range map[string]string{"H100": "H100_BK", "B20_BK": "B200_BK", "mi300x": "MI300_BK", "l40": "L40S_BK", "": "CPU_BK"} {
+	for got, want := range map[string]string{"H100": "H100_BK", "B20_BK": "B200_BK", "mi300x": "MI300x8", "mi300_bl": "MI300_BK", "l40": "L40S_BK", "": "CPU_BK"} {
 		_, err := Fleet.Lookup(got)
 		if u := new(UnknownError); !errors.As(err, &u) || u.Nearest != want {
 			t.Errorf("Lookup(%q) = %v, want %s as the nearest", got, err, want)

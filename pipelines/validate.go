@@ -29,7 +29,10 @@ const (
 )
 
 var (
-	namePattern  = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
+	// Capitals, and x before a count, as in MI300x8.
+	namePattern  = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,59}(x[2-9][0-9]?)?$`)
+	slicePattern = regexp.MustCompile(`^[1-7]g\.[1-9][0-9]{0,2}gb$`)
+	classPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	archPattern  = regexp.MustCompile(`^[0-9]{2,3}[a-z]?$`)
 	groupPattern = regexp.MustCompile(`^[0-9]{1,10}$`)
 	// A queue key: at most 100 of these, see Buildkite's documentation of
@@ -62,10 +65,12 @@ func (t Table) Validate() error {
 // Validate returns every fault of one row, joined; each is a [FieldError].
 func (g GPUType) Validate() error {
 	f := &faults{row: g.Name}
-	f.check(namePattern.MatchString(g.Name), "Name", g.Name, "capitals, digits and _, as in H100_BK")
+	f.check(namePattern.MatchString(g.Name), "Name", g.Name, "capitals, digits and _, as in H100_BK, and x before a count, as in MI300x8")
 	f.check(queuePattern.MatchString(g.Queue), "Queue", g.Queue, "letters, digits, - and _, at most 80")
 	f.check(g.CPUs >= 1, "CPUs", g.CPUs, "at least 1")
 	f.check(g.MemoryGiB >= 1, "MemoryGiB", g.MemoryGiB, "at least 1")
+	f.check(g.ShmGiB >= 0 && g.ShmGiB <= g.MemoryGiB, "ShmGiB", g.ShmGiB, fmt.Sprintf("0 to MemoryGiB (%d): it is part of the memory", g.MemoryGiB))
+	f.check(g.ShmGiB == 0 || g.Platform == Docker, "ShmGiB", g.ShmGiB, "0 unless in docker")
 	f.check(g.Timeout >= minTimeout && g.Timeout <= maxTimeout && g.Timeout%time.Minute == 0,
 		"Timeout", g.Timeout.String(), "whole minutes, 5 to 240")
 	g.checkVendor(f)
@@ -75,6 +80,8 @@ func (g GPUType) Validate() error {
 }
 
 func (g GPUType) checkVendor(f *faults) {
+	f.check(g.Slice == "" || g.Vendor == NVIDIA && g.GPUs == 1 && slicePattern.MatchString(g.Slice), "Slice", g.Slice,
+		"a MIG profile, as in 1g.10gb, with one NVIDIA GPU; else nothing")
 	switch g.Vendor {
 	case NoGPU:
 		f.check(g.GPUs == 0, "GPUs", g.GPUs, "0 where there is no GPU")
@@ -84,8 +91,10 @@ func (g GPUType) checkVendor(f *faults) {
 		f.check(archPattern.MatchString(g.Arch), "Arch", g.Arch, "a compute capability without its point, as in 90a")
 	case AMD:
 		f.check(g.Arch == "", "Arch", g.Arch, "nothing: HIP builds ask the device")
+	case Google:
+		f.check(g.Arch == "", "Arch", g.Arch, "nothing: there is no nvcc for a TPU")
 	default:
-		f.check(false, "Vendor", g.Vendor, fmt.Sprintf("one of %q", []Vendor{NoGPU, NVIDIA, AMD}))
+		f.check(false, "Vendor", g.Vendor, fmt.Sprintf("one of %q", []Vendor{NoGPU, NVIDIA, AMD, Google}))
 	}
 	f.check(g.GPUs >= 1, "GPUs", g.GPUs, "at least 1")
 }
@@ -94,27 +103,37 @@ func (g GPUType) checkPlatform(f *faults) {
 	switch g.Platform {
 	case Host:
 		f.check(g.Image == "", "Image", g.Image, "nothing on the host platform")
-	case Docker:
+	case Docker, Kubernetes:
 		f.add(CheckImage(g.Image))
 	default:
-		f.check(false, "Platform", g.Platform, fmt.Sprintf("one of %q", []Platform{Host, Docker}))
+		f.check(false, "Platform", g.Platform, fmt.Sprintf("one of %q", []Platform{Host, Docker, Kubernetes}))
+	}
+	if g.Platform == Kubernetes && g.Isolation == Node {
+		f.check(classPattern.MatchString(g.ResourceClass), "ResourceClass", g.ResourceClass, "the name of a resource class: small letters, digits and -")
+	} else {
+		f.check(g.ResourceClass == "", "ResourceClass", g.ResourceClass, "nothing unless on Kubernetes with node isolation")
 	}
 }
 
 func (g GPUType) checkIsolation(f *faults) {
-	amdStep := g.Isolation == Step && g.Vendor == AMD
+	amdStep := g.Isolation == Step && g.Vendor == AMD && g.Platform == Docker
 	switch g.Isolation {
 	case Node:
 		f.check(g.MachineGPUs == 0, "MachineGPUs", g.MachineGPUs, "0 with node isolation: the node knows")
 	case Step:
-		f.check(g.Platform == Docker, "Isolation", g.Isolation, "node on the host platform, where a step can limit nothing")
+		f.check(g.Platform != Host, "Isolation", g.Isolation, "node on the host platform, where a step can limit nothing")
+		if g.Platform == Kubernetes {
+			f.check(g.MachineGPUs == 0, "MachineGPUs", g.MachineGPUs, "0 on Kubernetes: the device plugin allots devices")
+			break
+		}
+		f.check(g.Slice == "", "Slice", g.Slice, "nothing with step isolation: only the node knows its slices")
 		f.check(g.MachineGPUs == g.GPUs, "MachineGPUs", g.MachineGPUs,
 			fmt.Sprintf("GPUs (%d): a step gets every device of its machine", g.GPUs))
 	default:
 		f.check(false, "Isolation", g.Isolation, fmt.Sprintf("one of %q", []Isolation{Node, Step}))
 	}
 	f.check(amdStep == (len(g.DeviceGroups) > 0), "DeviceGroups", g.DeviceGroups,
-		"group ids with AMD and step isolation, else nothing")
+		"group ids with AMD in docker and step isolation, else nothing")
 	for _, id := range g.DeviceGroups {
 		f.check(groupPattern.MatchString(id), "DeviceGroups", id, "a numeric group id")
 	}

@@ -1,66 +1,157 @@
 package main
 
 var help = map[string]string{
-	"": `kbgen makes the Buildkite pipeline that evaluates a kernel submission.
+	"": `kbgen makes Buildkite pipelines for GPU kernel submissions, and checks them.
 
 usage:
-  kbgen upload evaluate [--gpu NAME]   render, check, hand over to the agent
-  kbgen render evaluate [--gpu NAME]   render, check, print
-  kbgen gpus                           list the GPU types
+  kbgen upload [PIPELINE]      render, check, hand over to the agent
+  kbgen render PIPELINE        render, check, print
+  kbgen plan PIPELINE          a table: queues, timeouts, GPU-minutes
+  kbgen explain STEP[.FIELD]   where the values of a step come from
+  kbgen diff OLD [NEW]         what changed between two pipelines
+  kbgen golden                 compare testdata/golden with what is rendered
+  kbgen gpus | kinds | queues  list what there is
+  kbgen image cuda|rocm        the Dockerfile of a runner image
+  kbgen completion SHELL       for bash, zsh or fish
   kbgen COMMAND --help | kbgen --version
+
+pipelines: evaluate, smoke, isolation, image, bootstrap, ci (see kbgen kinds)
 
 Stdout carries the pipeline only. It is printed whole, after it has passed
 every check, or not at all.
 
-exit status: 0 done, 1 failed, 2 wrong usage; upload: also the agent's own
+exit status: 0 done, 1 failed, 2 wrong usage, 3 a check failed, 4 goldens
+differ, 5 the agent refused the upload
 
 example, the first step of a build:
   command: kbgen upload evaluate
 `,
-	"upload": `usage: kbgen upload evaluate [options]
+	"upload": `usage: kbgen upload [PIPELINE] [options]
 
-Renders the evaluate pipeline, checks it, and hands it to
-"buildkite-agent pipeline upload". Runs inside a Buildkite job.
+Renders a pipeline (default: evaluate), checks it, and hands it to
+"buildkite-agent pipeline upload". Runs inside a Buildkite job. In a retried job
+it leaves out what an earlier attempt has uploaded.
 
-` + evaluateOptions + `  --agent PATH          the agent to run (default: buildkite-agent in
-                        $BUILDKITE_BIN_PATH, else on PATH)
-  --dry-run             print the pipeline instead; needs no job and no agent
+` + requestOptions + `  --agent PATH         the agent to run (default: buildkite-agent in
+                       $BUILDKITE_BIN_PATH, else on PATH)
+  --dry-run            print the pipeline instead; needs no job and no agent
+  --max-jobs N         jobs in one document, further ones follow (default 500)
+  --replace            drop the build's steps that have not begun
+  --allow-empty        nothing to do is no error with --gpu ALL
+  --no-artifact        do not keep pipeline.yml as an artifact of this job
+  --jwks-file PATH, --jwks-key-id ID, --signing-aws-kms-key ID,
+  --signing-gcp-kms-key ID   sign the steps: handed to the agent
 
-stdout: what the agent prints, or the pipeline with --dry-run
-exit status: 0 uploaded, 1 failed, 2 wrong usage, else the agent's own
+exit status: 0 uploaded, 1 failed, 2 wrong usage, 3 a check failed, 5 refused
 
 example:
-  KERNELBOT_GPU=H100_BK kbgen upload evaluate --dry-run
+  KERNELBOT_GPU=H100_BK kbgen upload --dry-run
 `,
-	"render": `usage: kbgen render evaluate [options]
+	"render": `usage: kbgen render PIPELINE [options]
 
-Renders the evaluate pipeline, checks it, and prints it for
-"buildkite-agent pipeline upload" with interpolation, the agent's default.
+Renders a pipeline, checks it, and prints it for "buildkite-agent pipeline
+upload" with interpolation, the agent's default.
 
-` + evaluateOptions + `  --format yaml|json    json is safer in a pipe: cut short, it parses nowhere
+` + requestOptions + `  --format yaml|json   json is safer in a pipe: cut short, it parses nowhere
+  --max-jobs N         jobs in one document, further ones follow (default 500)
+  --static             bootstrap only: evaluate in the first step, for launchers
+                       that look for the result in a build's first job
 
 stdout: the pipeline. When kbgen fails and stdout is not a terminal: one line
 that the agent refuses, so that a pipe without pipefail fails as well.
-exit status: 0 done, 1 failed, 2 wrong usage
+exit status: 0 done, 1 failed, 2 wrong usage, 3 a check failed
 
 example:
   kbgen render evaluate --gpu H100_BK | buildkite-agent pipeline upload
 `,
-	"gpus": `usage: kbgen gpus
+	"plan": `usage: kbgen plan PIPELINE [options]
+
+Prints a table of the steps: key, queue, GPU type, timeout, tries and
+GPU-minutes in the worst case, image.
+
+` + requestOptions + `  --json               the same as JSON
+
+exit status: 0 done, 1 failed, 2 wrong usage
+`,
+	"explain": `usage: kbgen explain STEP[.FIELD] [options]
+
+Says for each value of a step which layer decided it: product, vendor, row,
+kind, pipeline, command line; later ones beat earlier ones. Looks through all
+pipelines and all GPU types, those switched off included.
+
+` + requestOptions + `
+exit status: 0 done, 1 failed, 2 wrong usage
+
+example:
+  kbgen explain evaluate-h100.timeout_in_minutes
+`,
+	"diff": `usage: kbgen diff OLD NEW
+       kbgen diff REVISION [--dir testdata/golden]
+
+Compares what two pipelines mean, step by step and value by value: two files
+(- is stdin), or all goldens of a git revision with those of the working tree.
+Order of steps, comments and quotes do not count.
+
+stdout: "+" added, "-" removed, else old → new
+exit status: 0 the same, 1 different or failed, 2 wrong usage
+
+example:
+  kbgen diff main
+`,
+	"golden": `usage: kbgen golden [PIPELINE]... [--update] [--dir testdata]
+
+Renders every scenario (testdata/scenarios/PIPELINE.NAME.env) and compares with
+testdata/golden/PIPELINE/GPU.yml, or GPU.NAME.yml. Missing goldens and those of
+no scenario are faults as well.
+
+  --update   rewrite them; refused when $CI is true
+
+exit status: 0 the same, 1 failed, 2 wrong usage, 4 different
+`,
+	"gpus": `usage: kbgen gpus [--json]
 
 Lists the GPU types, one line each, in the order in which ALL renders them.
 
 exit status: 0 done, 2 wrong usage
 `,
+	"kinds": `usage: kbgen kinds [--json]
+
+Lists the kinds of steps, and the pipelines made of them.
+
+exit status: 0 done, 2 wrong usage
+`,
+	"queues": `usage: kbgen queues [--json]
+
+Lists the queues that steps are sent to, and what each serves.
+
+exit status: 0 done, 2 wrong usage
+`,
+	"image": `usage: kbgen image cuda|rocm [--base]
+
+Prints the Dockerfile of a runner image; --base prints the image it is built on,
+whose digest the build is given as BASE_DIGEST.
+
+exit status: 0 done, 1 failed, 2 wrong usage
+`,
+	"completion": `usage: kbgen completion bash|zsh|fish
+
+Prints a script that completes kbgen's commands, flags and GPU types.
+
+exit status: 0 done, 2 wrong usage
+
+example:
+  kbgen completion bash > /etc/bash_completion.d/kbgen
+`,
 }
 
-const evaluateOptions = `options:
-  --gpu NAME            GPU type; again, or NAME,NAME, for several; ALL for each
-                        (default $KERNELBOT_GPU, else the GPU type whose queue
-                        is $KERNELBOT_QUEUE or $GPU_QUEUE; all that are set
-                        must agree)
-  --image REF           replaces the image of docker steps; needs a digest or
-                        a tag other than latest ($KERNELBOT_IMAGE)
-  --payload-chunks N    the payload comes in N variables, KERNELBOT_PAYLOAD_0
-                        and so on, at most 16 ($KERNELBOT_PAYLOAD_CHUNKS)
+const requestOptions = `options:
+  --gpu NAME           GPU type; again, or NAME,NAME, for several; ALL for each
+                       (default $KERNELBOT_GPU, else the one whose queue is
+                       $KERNELBOT_QUEUE or $GPU_QUEUE; all set must agree)
+  --include-off        GPU types that are switched off as well
+  --image REF          replaces the rows' image; pinned ($KERNELBOT_IMAGE)
+  --payload-chunks N   variables of the payload ($KERNELBOT_PAYLOAD_CHUNKS)
+  --mode, --run-id, --user, --timeout-seconds
+                       of the run ($KERNELBOT_MODE, _RUN_ID, _USER,
+                       _TIMEOUT_SECONDS; a second, secret run: _SECRET_RUN_ID)
 `

@@ -1,5 +1,5 @@
-// Kbgen prints the Buildkite pipeline that evaluates a kernel submission, or
-// hands it to the agent.
+// Kbgen renders Buildkite pipelines from typed definitions, checks them, prints
+// them or hands them to the agent.
 package main
 
 import (
@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"golang.org/x/term"
@@ -33,13 +34,17 @@ func start() int {
 
 // commands is the grammar of the command line.
 type commands struct {
-	Render struct {
-		Evaluate renderEvaluate `cmd:""`
-	} `cmd:""`
-	Upload struct {
-		Evaluate uploadEvaluate `cmd:""`
-	} `cmd:""`
-	GPUs listGPUs `cmd:"" name:"gpus"`
+	Render     renderCmd     `cmd:""`
+	Upload     uploadCmd     `cmd:""`
+	Plan       planCmd       `cmd:""`
+	Diff       diffCmd       `cmd:""`
+	Golden     goldenCmd     `cmd:""`
+	Explain    explainCmd    `cmd:""`
+	GPUs       listGPUs      `cmd:"" name:"gpus"`
+	Kinds      listKinds     `cmd:""`
+	Queues     listQueues    `cmd:""`
+	Image      imageCmd      `cmd:""`
+	Completion completionCmd `cmd:""`
 }
 
 // refused is what stands on stdout instead of a pipeline when there is none.
@@ -65,10 +70,14 @@ func run(ctx context.Context, env *cli.Env) (status int) {
 	return status
 }
 
+// pipelineless are the commands that print no pipeline. kbgen upload hands over
+// by itself.
+var pipelineless = []string{"upload", "vendor", "check", "plan", "diff", "golden", "explain", "gpus", "kinds", "queues", "image", "schema", "completion"}
+
 // mayFeedPipe tells whether somebody may read stdout as a pipeline: anything
-// but kbgen upload, which hands over by itself, and a person at a terminal.
+// but the commands that print none, and a person at a terminal.
 func mayFeedPipe(env *cli.Env) bool {
-	if len(env.Args) > 0 && env.Args[0] == "upload" {
+	if len(env.Args) > 0 && slices.Contains(pipelineless, env.Args[0]) {
 		return false
 	}
 	f, ok := env.Stdout.(*os.File)

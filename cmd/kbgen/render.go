@@ -1,47 +1,51 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/generator"
 )
 
-// renderEvaluate prints the pipeline.
-type renderEvaluate struct {
-	evaluateFlags
-	Format string `enum:"yaml,json" default:"yaml"`
+// renderCmd prints a pipeline.
+type renderCmd struct {
+	pipelineFlags
+	Format  string `enum:"yaml,json" default:"yaml"`
+	MaxJobs int    `name:"max-jobs" default:"500"`
 }
 
-func (c *renderEvaluate) Run(_ context.Context, env *cli.Env) error {
-	out, err := c.render(env, c.Format == "json")
+func (c *renderCmd) Run(_ context.Context, env *cli.Env) error {
+	documents, err := c.render(env, generator.Format(c.Format), c.MaxJobs)
 	if err != nil {
 		return err
 	}
-	if _, err := env.Stdout.Write(out); err != nil {
+	if c.Format == "json" && len(documents) > 1 {
+		return cli.Usagef("--format json: got %d documents, and JSON has no way to part them: raise --max-jobs, or take yaml", len(documents))
+	}
+	if _, err := env.Stdout.Write(joined(documents)); err != nil {
 		return fmt.Errorf("writing the pipeline: %w", err)
 	}
 	return nil
 }
 
-// listGPUs prints the table of GPU types for people.
-type listGPUs struct{}
-
-func (c *listGPUs) Run(_ context.Context, env *cli.Env) error {
-	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tQUEUE\tVENDOR\tARCH\tGPUS\tCPUS\tMEMORY\tPLATFORM\tTIMEOUT\tSTATE")
-	for _, g := range pipelines.Fleet {
-		arch, state := g.Arch, "on"
-		if arch == "" {
-			arch = "-"
-		}
-		if g.Off != "" {
-			state = "off: " + g.Off
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%d GiB\t%s\t%.0f min\t%s\n",
-			g.Name, g.Queue, g.Vendor, arch, g.GPUs, g.CPUs, g.MemoryGiB, g.Platform, g.Timeout.Minutes(), state)
+// render returns the documents of the pipeline that is asked for.
+func (f *pipelineFlags) render(env *cli.Env, format generator.Format, jobs int) ([][]byte, error) {
+	p, err := f.find()
+	if err != nil {
+		return nil, err
 	}
-	return w.Flush()
+	if jobs < 1 || jobs > generator.MaxJobs {
+		return nil, cli.Usagef("--max-jobs %d: want 1 to %d, which Buildkite takes in one document", jobs, generator.MaxJobs)
+	}
+	r, err := f.request(p, env)
+	if err != nil {
+		return nil, err
+	}
+	documents, err := generator.RenderParts(p, r, format, jobs)
+	return documents, withStatus(err)
 }
+
+// joined puts several documents into one stream of YAML.
+func joined(documents [][]byte) []byte { return bytes.Join(documents, []byte("---\n")) }

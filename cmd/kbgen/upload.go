@@ -5,42 +5,106 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/generator"
 )
 
-// uploadEvaluate renders the pipeline and hands it to the agent: the same
-// bytes that render prints, for the agent to interpolate.
-type uploadEvaluate struct {
-	evaluateFlags
-	DryRun bool   `name:"dry-run"`
-	Agent  string `placeholder:"PATH"`
+// uploadCmd renders a pipeline and hands it to the agent: the same bytes that
+// render prints, for the agent to interpolate.
+type uploadCmd struct {
+	pipelineFlags
+	DryRun     bool   `name:"dry-run"`
+	Agent      string `placeholder:"PATH"`
+	MaxJobs    int    `name:"max-jobs" default:"500"`
+	Replace    bool
+	AllowEmpty bool `name:"allow-empty"`
+	Artifact   bool `default:"true" negatable:""`
+
+	JWKSFile string `name:"jwks-file" placeholder:"PATH"`
+	JWKSKey  string `name:"jwks-key-id" placeholder:"ID"`
+	AWSKMS   string `name:"signing-aws-kms-key" placeholder:"ID"`
+	GCPKMS   string `name:"signing-gcp-kms-key" placeholder:"ID"`
 }
 
-func (c *uploadEvaluate) Run(ctx context.Context, env *cli.Env) error {
-	out, err := c.render(env, false)
-	if err != nil {
+func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
+	if c.Pipeline == "" {
+		c.Pipeline = "evaluate"
+	}
+	documents, err := c.documents(env)
+	if err != nil || len(documents) == 0 {
 		return err
 	}
 	if c.DryRun {
-		_, err := env.Stdout.Write(out)
+		_, err := env.Stdout.Write(joined(documents))
 		return err
 	}
 	for _, name := range []string{"BUILDKITE_JOB_ID", "BUILDKITE_AGENT_ACCESS_TOKEN"} {
 		if env.Getenv(name) == "" {
 			return cli.WithHint(fmt.Errorf("not inside a Buildkite job: %s is not set", name),
-				"kbgen upload evaluate --dry-run prints what would be uploaded")
+				"kbgen upload %s --dry-run prints what would be uploaded", c.Pipeline)
 		}
 	}
-	agent, err := findAgent(c.Agent, env.Getenv("BUILDKITE_BIN_PATH"))
+	path, err := findAgent(c.Agent, env.Getenv("BUILDKITE_BIN_PATH"))
 	if err != nil {
 		return err
 	}
-	return upload(ctx, env, agent, out)
+	a := agent{path, env}
+	if n := env.Getenv("BUILDKITE_RETRY_COUNT"); n != "" && n != "0" {
+		if documents, err = a.missing(ctx, documents); err != nil || len(documents) == 0 {
+			return err
+		}
+	}
+	if err := a.upload(ctx, c.agentFlags(), joined(documents)); err != nil {
+		return err
+	}
+	if c.Artifact {
+		a.keep(ctx, joined(documents))
+	}
+	return nil
+}
+
+// documents renders. No GPU type that could be asked for is an error, unless
+// allowed.
+func (c *uploadCmd) documents(env *cli.Env) ([][]byte, error) {
+	if c.AllowEmpty && len(c.GPU) == 1 && strings.EqualFold(c.GPU[0], all) {
+		p, err := c.find()
+		if err != nil {
+			return nil, err
+		}
+		if r, err := c.request(p, env); err == nil && p.NeedsGPUs && len(r.GPUs) == 0 {
+			fmt.Fprintf(env.Stderr, "kbgen: note: no GPU type is switched on for pipeline %s, nothing to upload\n", p.Name)
+			return nil, nil
+		}
+	}
+	return c.render(env, generator.YAML, c.MaxJobs)
+}
+
+// agentFlags are the flags handed on. A signing key itself is never among
+// them: files and names of keys only.
+func (c *uploadCmd) agentFlags() []string {
+	flags := []string{"--reject-parse-warnings"}
+	if c.Replace {
+		flags = append(flags, "--replace")
+	}
+	for _, f := range []struct{ name, value string }{
+		{"--jwks-file", c.JWKSFile}, {"--jwks-key-id", c.JWKSKey},
+		{"--signing-aws-kms-key", c.AWSKMS}, {"--signing-gcp-kms-key", c.GCPKMS},
+	} {
+		if f.value != "" {
+			flags = append(flags, f.name, f.value)
+		}
+	}
+	return flags
 }
 
 // findAgent returns the agent to run: the one named, else the one that runs
@@ -61,15 +125,26 @@ func findAgent(named, binDir string) (string, error) {
 	return path, nil
 }
 
-// upload hands pipeline to the agent on its standard input and waits. The
-// agent says by itself what goes wrong; its exit status becomes kbgen's.
-func upload(ctx context.Context, env *cli.Env, agent string, pipeline []byte) error {
-	cmd := exec.CommandContext(ctx, agent, "pipeline", "upload", "--reject-parse-warnings")
-	cmd.Stdin = bytes.NewReader(pipeline)
-	cmd.Stdout, cmd.Stderr = env.Stdout, env.Stderr
-	cmd.Env = env.Environ()
+// agent is the buildkite-agent of this job.
+type agent struct {
+	path string
+	env  *cli.Env
+}
+
+func (a agent) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, a.path, args...)
+	cmd.Stdout, cmd.Stderr = a.env.Stdout, a.env.Stderr
+	cmd.Env = a.env.Environ()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second // half of what the agent gives a cancelled job
+	return cmd
+}
+
+// upload hands pipeline to the agent on its standard input and waits. The
+// agent says by itself what goes wrong.
+func (a agent) upload(ctx context.Context, flags []string, pipeline []byte) error {
+	cmd := a.command(ctx, append([]string{"pipeline", "upload"}, flags...)...)
+	cmd.Stdin = bytes.NewReader(pipeline)
 	err := cmd.Run()
 	var exited *exec.ExitError
 	switch {
@@ -78,8 +153,67 @@ func upload(ctx context.Context, env *cli.Env, agent string, pipeline []byte) er
 	case ctx.Err() != nil:
 		return fmt.Errorf("uploading the pipeline: %w", ctx.Err())
 	case errors.As(err, &exited) && exited.Exited():
-		return &cli.ExitError{Status: exited.ExitCode(), Err: fmt.Errorf("uploading the pipeline: the agent ended with %w", err)}
+		return &cli.ExitError{Status: exitRefused, Err: fmt.Errorf("uploading the pipeline: the agent ended with %w", err)}
 	default:
-		return fmt.Errorf("uploading the pipeline with %s: %w", agent, err)
+		return fmt.Errorf("uploading the pipeline with %s: %w", a.path, err)
+	}
+}
+
+// missing leaves out what an earlier attempt of this job has uploaded: a
+// document whose first step the build already has. Asked only in a retried
+// job. When Buildkite cannot say, the document stays: a second upload of a
+// step's key is refused there.
+func (a agent) missing(ctx context.Context, documents [][]byte) ([][]byte, error) {
+	var rest [][]byte
+	for _, doc := range documents {
+		key, err := firstKey(doc)
+		if err != nil {
+			return nil, err
+		}
+		cmd := a.command(ctx, "step", "get", "id", "--step", key)
+		cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
+		if err := cmd.Run(); err != nil {
+			rest = append(rest, doc)
+			continue
+		}
+		fmt.Fprintf(a.env.Stderr, "kbgen: note: an earlier attempt of this job has uploaded step %s, not uploading it again\n", key)
+	}
+	return rest, ctx.Err()
+}
+
+func firstKey(doc []byte) (string, error) {
+	var head struct {
+		Steps []struct {
+			Key string `yaml:"key"`
+		} `yaml:"steps"`
+	}
+	if err := yaml.Unmarshal(doc, &head); err != nil || len(head.Steps) == 0 {
+		return "", fmt.Errorf("reading back the pipeline: %w", err)
+	}
+	return head.Steps[0].Key, nil
+}
+
+// keepLimit bounds what the build does not wait for: its steps are there.
+const keepLimit = 30 * time.Second
+
+// keep uploads the text as an artifact of this job, so that people see later
+// what was uploaded. Steps run already; what goes wrong here is a warning.
+func (a agent) keep(ctx context.Context, pipeline []byte) {
+	ctx, stop := context.WithTimeout(ctx, keepLimit)
+	defer stop()
+	dir, err := os.MkdirTemp("", "kbgen-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = os.WriteFile(filepath.Join(dir, "pipeline.yml"), pipeline, 0o600)
+	}
+	var said bytes.Buffer
+	if err == nil {
+		cmd := a.command(ctx, "artifact", "upload", "pipeline.yml")
+		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &said, &said
+		err = cmd.Run()
+	}
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+		fmt.Fprintf(a.env.Stderr, "kbgen: warning: keeping the pipeline as an artifact: %v: %.200s\n", err, lines[len(lines)-1])
 	}
 }

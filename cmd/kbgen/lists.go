@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/pipelines"
+)
+
+// listGPUs prints the table of GPU types.
+type listGPUs struct{ JSON bool }
+
+func (c *listGPUs) Run(_ context.Context, env *cli.Env) error {
+	if c.JSON {
+		return printJSON(env.Stdout, pipelines.Fleet)
+	}
+	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tQUEUE\tVENDOR\tARCH\tGPUS\tCPUS\tMEMORY\tPLATFORM\tTIMEOUT\tSTATE")
+	for _, g := range pipelines.Fleet {
+		arch, gpus := g.Arch, fmt.Sprint(g.GPUs)
+		if arch == "" {
+			arch = "-"
+		}
+		if g.Slice != "" {
+			gpus += " × " + g.Slice
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d GiB\t%s\t%.0f min\t%s\n",
+			g.Name, g.Queue, g.Vendor, arch, gpus, g.CPUs, g.MemoryGiB, g.Platform, g.Timeout.Minutes(), state(g))
+	}
+	return w.Flush()
+}
+
+func state(g pipelines.GPUType) string {
+	if g.Off != "" {
+		return "off: " + g.Off
+	}
+	return "on"
+}
+
+// listKinds prints the step kinds and the pipelines made of them.
+type listKinds struct{ JSON bool }
+
+func (c *listKinds) Run(_ context.Context, env *cli.Env) error {
+	if c.JSON {
+		return printJSON(env.Stdout, pipelines.Kinds)
+	}
+	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "KIND\tWHAT A STEP OF IT DOES")
+	for _, k := range pipelines.Kinds {
+		fmt.Fprintf(w, "%s\t%s\n", k.Name, k.About)
+	}
+	fmt.Fprintln(w, "\t\nPIPELINE\tWHAT IT IS FOR")
+	for _, p := range pipelines.Pipelines {
+		fmt.Fprintf(w, "%s\t%s\n", p.Name, p.About)
+	}
+	return w.Flush()
+}
+
+// A queue is one that steps are sent to.
+type queue struct {
+	Queue    string
+	Serves   string // GPU type, or the helper machine
+	Platform pipelines.Platform
+	Off      string `json:",omitempty"`
+}
+
+// listQueues prints every queue that some pipeline sends steps to.
+type listQueues struct{ JSON bool }
+
+func (c *listQueues) Run(_ context.Context, env *cli.Env) error {
+	var queues []queue
+	for _, table := range []pipelines.Table{pipelines.Helpers, pipelines.Fleet} {
+		for _, g := range table {
+			queues = append(queues, queue{g.Queue, g.Name, g.Platform, g.Off})
+		}
+	}
+	if c.JSON {
+		return printJSON(env.Stdout, queues)
+	}
+	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "QUEUE\tSERVES\tPLATFORM\tSTATE")
+	for _, q := range queues {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", q.Queue, q.Serves, q.Platform, state(pipelines.GPUType{Off: q.Off}))
+	}
+	return w.Flush()
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

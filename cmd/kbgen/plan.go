@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/generator"
+	"github.com/gpu-mode/kbgen/pipelines"
+)
+
+// planCmd prints what a pipeline would start, and what that may cost.
+type planCmd struct {
+	pipelineFlags
+	JSON bool
+}
+
+func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
+	p, err := c.find()
+	if err != nil {
+		return err
+	}
+	r, err := c.request(p, env)
+	if err != nil {
+		return err
+	}
+	plan, err := generator.Plan(p, r)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.Stdout, plan)
+	}
+	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "KEY\tQUEUE\tGPU TYPE\tTIMEOUT\tTRIES\tGPU-MINUTES\tIMAGE")
+	total := 0
+	for _, s := range plan {
+		image := s.Image
+		if image == "" {
+			image = "-"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d min\t%d\t%d\t%s\n", s.Key, s.Queue, s.GPU, s.Minutes, s.Tries, s.GPUMinutes(), image)
+		total += s.GPUMinutes()
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(env.Stdout, "%d jobs, %d GPU-minutes in the worst case (devices × timeout × tries)\n", len(plan), total)
+	return nil
+}
+
+// explainCmd says where the values of a step come from.
+type explainCmd struct {
+	Step string `arg:""`
+	requestFlags
+}
+
+func (c *explainCmd) Run(_ context.Context, env *cli.Env) error {
+	key, field, _ := strings.Cut(c.Step, ".")
+	c.IncludeOff = true
+	values, err := c.values(env, key)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "FIELD\tVALUE\tDECIDED BY\tWHERE")
+	found := false
+	var fields []string
+	for _, v := range values {
+		top, _, _ := strings.Cut(v.Path, ".")
+		top, _, _ = strings.Cut(top, "[")
+		fields = append(fields, top)
+		rest, within := strings.CutPrefix(v.Path, field)
+		if !within || field != "" && rest != "" && rest[0] != '.' && rest[0] != '[' {
+			continue
+		}
+		found = true
+		text, more, cut := strings.Cut(v.Text, "\n")
+		if cut {
+			text += fmt.Sprintf(" … and %d lines", strings.Count(more, "\n")+1)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", v.Path, text, v.Origin.Layer, v.Origin.Why)
+	}
+	if !found {
+		return asUsage(pipelines.Unknown("field of "+key, field, unique(fields)))
+	}
+	return w.Flush()
+}
+
+// values finds the step in every pipeline, on the rows asked for or on all.
+func (c *explainCmd) values(env *cli.Env, key string) ([]generator.Value, error) {
+	var keys []string
+	for _, p := range pipelines.Pipelines {
+		f := c.requestFlags
+		if len(f.GPU) == 0 && (p.NeedsGPUs || p.Serves != nil) {
+			f.GPU = []string{all}
+		}
+		r, err := f.request(p, env)
+		if err != nil {
+			return nil, err
+		}
+		if r.Secret == nil {
+			r.Secret = &pipelines.Run{ID: "secret"}
+		}
+		if len(c.GPU) == 0 {
+			// One row each, as a build has it.
+			for _, g := range r.GPUs {
+				one := r
+				one.GPUs = pipelines.Table{g}
+				values, found, err := explain(p, one, key)
+				if err != nil || values != nil {
+					return values, err
+				}
+				keys = append(keys, found...)
+			}
+			if len(r.GPUs) > 0 {
+				continue
+			}
+		}
+		values, found, err := explain(p, r, key)
+		if err != nil || values != nil {
+			return values, err
+		}
+		keys = append(keys, found...)
+	}
+	return nil, asUsage(pipelines.Unknown("step", key, unique(keys)))
+}
+
+// unique drops names that came before, and keeps the order.
+func unique(list []string) []string {
+	var out []string
+	for _, name := range list {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+func explain(p pipelines.Pipeline, r pipelines.Request, key string) (values []generator.Value, keys []string, err error) {
+	plan, err := generator.Plan(p, r)
+	if err != nil {
+		if usage := new(cli.UsageError); errors.As(err, &usage) {
+			return nil, nil, nil
+		}
+		return nil, nil, err
+	}
+	for _, s := range plan {
+		keys = append(keys, s.Key)
+		if s.Key == key {
+			values, err := generator.Explain(p, r, key)
+			return values, nil, err
+		}
+	}
+	return nil, keys, nil
+}

@@ -1,0 +1,65 @@
+package generator
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpu-mode/kbgen/pipelines"
+)
+
+// Every value of every step has an origin, and its layer is one of the layers.
+func TestEveryValueIsExplained(t *testing.T) {
+	for _, p := range pipelines.Pipelines {
+		for _, g := range pipelines.Fleet.On() {
+			r := pipelines.Request{GPUs: pipelines.Table{g}, Secret: &pipelines.Run{ID: "s"}, User: "me", Run: pipelines.Run{Mode: "test"}}
+			plan, err := Plan(p, r)
+			if err != nil {
+				continue // a pipeline that does not serve the row
+			}
+			for _, s := range plan {
+				values, err := Explain(p, r, s.Key)
+				if err != nil || len(values) < 8 {
+					t.Errorf("Explain(%s) = %d values, %v", s.Key, len(values), err)
+				}
+				for _, v := range values {
+					if v.Origin.Why == "" {
+						t.Errorf("%s.%s = %q comes from nowhere", s.Key, v.Path, v.Text)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestDiff(t *testing.T) {
+	const older = "steps:\n- key: a\n  command: x\n  agents: {queue: q}\n  plugins: [{docker#v5.13.0: {image: i, memory: 64g}}]\n- key: b\n  command: y\n- wait\n"
+	for _, tt := range []struct {
+		name, newer string
+		want        []string
+	}{
+		{"the same, written otherwise", `{"steps": [{"key": "b", "command": "y"}, {"key": "a", "command": "x", "plugins": [{"docker#v5.13.0": {"memory": "64g", "image": "i"}}], "agents": {"queue": "q"}}, "wait"]}`, nil},
+		{"values", "steps:\n- key: a\n  command: x\n  priority: 3\n  agents: {queue: q2}\n  plugins: [{docker#v5.13.0: {image: i, memory: 128g}}]\n- key: c\n  command: y\n- wait\n",
+			[]string{"+ a.priority: 3", `  a.agents.queue: "q" → "q2"`, `  a.plugins.docker#v5.13.0.memory: "64g" → "128g"`, "+ step c", "- step b"}},
+		{"text and number", "steps:\n- key: a\n  command: 1\n  agents: {queue: q}\n  plugins: [{docker#v5.13.0: {image: i, memory: 64g}}]\n- key: b\n  command: y\n- wait\n", []string{`  a.command: "x" → 1`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			changes, err := Diff([]byte(older), []byte(tt.newer))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, c := range changes {
+				got = append(got, c.String())
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("Diff (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, doc := range []string{"", "steps: [", "a: b", "a: &a [*a]\nsteps: *a"} {
+		if _, err := Diff([]byte(older), []byte(doc)); err == nil && doc != "" {
+			t.Errorf("Diff(%q) = nil, want an error", doc)
+		}
+	}
+}

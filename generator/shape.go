@@ -1,0 +1,223 @@
+package generator
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A table of five hundred GPU types gives five hundred steps that differ in
+// their names: key, label, queue, GPU type. Parsing each of them three times
+// over would take a hundred times as long as writing them. So the text of
+// every step is compared line by line with those before it, names apart; the
+// first of each shape is examined, in a document of such firsts, and the
+// others are as good when
+//
+//   - their text is the same but for names, and those names are plain words
+//     (see plain), which every reader takes for text and no rule of the step
+//     format tells apart,
+//   - the names written are the names meant, and the rest was meant to be the
+//     same as in the first,
+//   - no key stands twice in the whole document.
+//
+// What does not fit (a step of another form, a name that is no plain word, a
+// dependency) is examined as it is.
+
+// A reduction is a document with one step of each shape.
+type reduction struct {
+	document []byte
+	meant    []node
+}
+
+// A hole is a line whose value may differ between steps of one shape.
+type hole struct {
+	yaml, json string   // how the line begins
+	path       []string // where the value stands in the tree
+	words      bool     // several words may stand there
+}
+
+var holes = []hole{
+	{"  - key: ", `      "key": "`, []string{"key"}, false},
+	{"    label: ", `      "label": "`, []string{"label"}, true},
+	{"      queue: ", `        "queue": "`, []string{"agents", "queue"}, false},
+	{"      KERNELBOT_GPU: ", `        "KERNELBOT_GPU": "`, []string{"env", "KERNELBOT_GPU"}, false},
+	{"      KERNELBOT_QUEUE: ", `        "KERNELBOT_QUEUE": "`, []string{"env", "KERNELBOT_QUEUE"}, false},
+}
+
+// reduce finds the shapes in a document.
+func reduce(out []byte, meant []node, f Format) (reduction, error) {
+	whole := reduction{out, meant}
+	head, blocks, tail := split(out, f)
+	if len(blocks) != len(meant) {
+		return whole, fmt.Errorf("wrote %d steps, want %d", len(blocks), len(meant))
+	}
+	if len(blocks) == 1 || bytes.Contains(out, []byte("depends_on")) {
+		return whole, nil
+	}
+	s := reduction{document: bytes.Clone(head)}
+	firsts, keys := map[string]int{}, make(map[string]bool, len(blocks))
+	var shape []byte
+	var names []string
+	for i, block := range blocks {
+		shape, names = outline(shape[:0], names[:0], block, f)
+		first, seen := firsts[string(shape)]
+		if seen && !alike(&meant[i], &meant[first], names) {
+			return whole, fmt.Errorf("steps[%d] does not read as it was meant", i)
+		}
+		key := meant[i].get("key").text
+		if keys[key] {
+			return whole, fmt.Errorf("two steps have the key %q", key)
+		}
+		keys[key] = true
+		if !seen {
+			firsts[string(shape)] = i
+			s.add(block, meant[i], f)
+		}
+	}
+	s.document = append(s.document, tail...)
+	return s, nil
+}
+
+func (s *reduction) add(block []byte, meant node, f Format) {
+	if f == JSON {
+		if len(s.meant) > 0 {
+			s.document = append(bytes.TrimSuffix(s.document, []byte("\n")), ",\n"...)
+		}
+		s.document = append(append(s.document, bytes.TrimRight(block, ",\n")...), '\n')
+	} else {
+		s.document = append(s.document, block...)
+	}
+	s.meant = append(s.meant, meant)
+}
+
+// split parts a document as write makes it into what stands before its steps,
+// the lines of each, and what stands behind them.
+func split(out []byte, f Format) (head []byte, blocks [][]byte, tail []byte) {
+	first, last := []byte("  - "), []byte(nil)
+	if f == JSON {
+		first, last = []byte("    {\n"), []byte("  ]\n")
+	}
+	start, began := 0, false
+	for at := 0; at < len(out); {
+		line := out[at:]
+		if end := bytes.IndexByte(line, '\n'); end >= 0 {
+			line = line[:end+1]
+		}
+		switch {
+		case bytes.HasPrefix(line, first):
+			if began {
+				blocks = append(blocks, out[start:at:at])
+			} else {
+				head, began = out[:at:at], true
+			}
+			start = at
+		case began && last != nil && bytes.Equal(line, last):
+			return head, append(blocks, out[start:at:at]), out[at:]
+		}
+		at += len(line)
+	}
+	if began {
+		blocks = append(blocks, out[start:len(out):len(out)])
+	}
+	return head, blocks, nil
+}
+
+// outline appends a step's lines to shape, with names that may differ left
+// out, and to names what was left out: one for each of the holes, empty where
+// nothing was.
+func outline(shape []byte, names []string, block []byte, f Format) ([]byte, []string) {
+	names = append(names, make([]string, len(holes))...)
+	for line := range bytes.SplitAfterSeq(block, []byte("\n")) {
+		i, name := fill(line, names, f)
+		if i < 0 {
+			if f == JSON && string(line) == "    },\n" { // every step but the last
+				line = []byte("    }\n")
+			}
+			shape = append(shape, line...)
+			continue
+		}
+		names[i] = name
+		shape = append(shape, 0, byte(i))
+	}
+	return shape, names
+}
+
+// fill finds the hole that a line is, and the plain name in it; -1 is none.
+func fill(line []byte, names []string, f Format) (int, string) {
+	for i, h := range holes {
+		prefix, suffix := h.yaml, "\n"
+		if f == JSON {
+			prefix, suffix = h.json, "\",\n"
+		}
+		if len(line) <= len(prefix) || string(line[:len(prefix)]) != prefix || names[i] != "" {
+			continue
+		}
+		name := string(line[len(prefix):])
+		if f == JSON && !strings.HasSuffix(name, suffix) {
+			suffix = "\"\n"
+		}
+		name, found := strings.CutSuffix(name, suffix)
+		// 36 characters may be a UUID, which no key may look like; 100 is the
+		// limit of keys and queues.
+		if found && plain(name) && len(name) <= 100 && len(name) != 36 && (h.words || strings.IndexByte(name, ' ') < 0) {
+			return i, name
+		}
+		return -1, ""
+	}
+	return -1, ""
+}
+
+// alike tells whether two steps were meant to be the same but for names, and
+// a's names are those that were written.
+func alike(a, b *node, names []string) bool {
+	for i, h := range holes {
+		if names[i] == "" {
+			continue
+		}
+		n := a
+		for _, name := range h.path {
+			if n = n.get(name); n == nil {
+				return false
+			}
+		}
+		if n.text != names[i] {
+			return false
+		}
+	}
+	return same(a, b, nil, names)
+}
+
+// same compares two trees, but for the values at the holes that names fill.
+func same(a, b *node, path []string, names []string) bool {
+	if a.kind != b.kind || len(a.items) != len(b.items) || len(a.names) != len(b.names) {
+		return false
+	}
+	if a.kind != mapping && a.kind != list {
+		return a.text == b.text || filled(path, names)
+	}
+	for i := range a.items {
+		at := path
+		if a.kind == mapping {
+			if a.names[i] != b.names[i] {
+				return false
+			}
+			at = append(path, a.names[i])
+		} else {
+			at = append(path, "-")
+		}
+		if !same(&a.items[i], &b.items[i], at, names) {
+			return false
+		}
+	}
+	return true
+}
+
+func filled(path, names []string) bool {
+	for i, h := range holes {
+		if names[i] != "" && slices.Equal(h.path, path) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,134 @@
+package generator
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/pipelines"
+)
+
+// A word that plain lets pass is text to the reader, whatever stands around it.
+func FuzzPlain(f *testing.F) {
+	for _, s := range []string{"a", "yes", "No", "null", "a b", "a  b", "a -b", "e1", "off", "Evaluate on X", "y", "TRUE", "a-", "-a", "a #b", "a:b", "inf", "nan", "NaN"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if !plain(s) {
+			return
+		}
+		var got map[string]any
+		if err := yaml.Unmarshal([]byte("k: "+s+"\n"+s+"x: 1\n"), &got); err != nil || got["k"] != any(s) {
+			t.Errorf("plain(%q), but YAML reads %#v, %v", s, got["k"], err)
+		}
+	})
+}
+
+// Whatever text a scalar has, it is read back as it was, wherever it stands.
+func FuzzWrite(f *testing.F) {
+	for _, s := range []string{"", " ", "a\nb", "a\n\nb", "\ta", "a\n b", " a\nb", "a \nb", "a\nb\n", "- a", "? a", "&a", "*a", "!a", "#a", "a: b", "'", `"`, "%a", "@", "é", "\u2028", "a\r\nb", "0x1", "1e3", "2026-01-01", "<<", "=", "~", "a\x00b", strings.Repeat("long ", 40)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		inner, doc := node{kind: mapping}, node{kind: mapping}
+		inner.set("text", str(s))
+		inner.set("list", strs([]string{s, "b"}))
+		doc.set("steps", node{kind: list, items: []node{inner, inner}})
+		for _, format := range []Format{YAML, JSON} {
+			out, err := write(doc, []string{"comment"}, format)
+			if err != nil {
+				return // bytes that are no text
+			}
+			var tree yaml.Node
+			if err := yaml.Unmarshal(out, &tree); err != nil {
+				if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
+					return // refused later, by check
+				}
+				t.Fatalf("write(%q) gives what nobody reads (%v):\n%s", s, err, out)
+			}
+			if at := difference(tree.Content[0], &doc, "doc"); at != "" && strings.ToValidUTF8(s, "") == s && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f }) {
+				t.Errorf("write(%q) reads otherwise at %s:\n%s", s, at, out)
+			}
+		}
+	})
+}
+
+// The reduced check and the whole one say the same of every document, right or
+// wrong, that differs in one value from a right one.
+func TestReducedCheckSeesWhatTheWholeSees(t *testing.T) {
+	p, err := pipelines.Find("evaluate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, meant, err := build(p, pipelines.Request{GPUs: many(3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []Format{YAML, JSON} {
+		out, err := write(documentOf(meant), nil, format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check(out, meant, format); err != nil {
+			t.Fatalf("%s: check = %v", format, err)
+		}
+		s, err := reduce(out, meant, format)
+		if err != nil || len(s.meant) != 1 {
+			t.Errorf("%s: reduce leaves %d steps, %v, want 1", format, len(s.meant), err)
+		}
+		lines := bytes.SplitAfter(out, []byte("\n"))
+		for i, line := range lines {
+			for _, spoil := range []func(string) string{
+				func(s string) string { return strings.Replace(s, "h", "hh", 1) },
+				func(s string) string { return strings.Replace(s, "1", "2", 1) },
+				func(s string) string { return strings.Replace(s, "true", "false", 1) },
+				func(s string) string { return strings.Replace(s, "_", "-", 1) },
+				func(s string) string { return s + s },
+				func(string) string { return "" },
+			} {
+				bad := spoil(string(line))
+				if bad == string(line) {
+					continue
+				}
+				doc := bytes.Join([][]byte{bytes.Join(lines[:i], nil), []byte(bad), bytes.Join(lines[i+1:], nil)}, nil)
+				whole, reduced := examine(doc, meant), check(doc, meant, format)
+				if (whole == nil) != (reduced == nil) {
+					t.Fatalf("%s: line %d %q instead of %q: the whole check says %v, the reduced one %v", format, i+1, bad, line, whole, reduced)
+				}
+			}
+		}
+	}
+}
+
+func TestReduceKeepsWhatDiffers(t *testing.T) {
+	p, _ := pipelines.Find("evaluate")
+	table := append(many(3), pipelines.Fleet.On()...)
+	table[1].Queue = "0190c5a4-1f6e-4a5e-8b0c-0123456789ab" // looks like a UUID, no plain name
+	steps, meant, err := build(p, pipelines.Request{GPUs: table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := write(documentOf(meant), nil, YAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := reduce(out, meant, YAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for _, n := range s.meant {
+		kept = append(kept, n.get("key").text)
+	}
+	for _, want := range []string{steps[0].Key, steps[1].Key, "evaluate-cpu", "evaluate-h100x8", "evaluate-mi300", "evaluate-mi300x8", "evaluate-mi355x"} {
+		if !strings.Contains(fmt.Sprint(kept), want) {
+			t.Errorf("reduce keeps %q, want %s among them", kept, want)
+		}
+	}
+	if len(kept) >= len(meant) {
+		t.Errorf("reduce keeps %d of %d steps", len(kept), len(meant))
+	}
+}

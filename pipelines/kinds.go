@@ -1,0 +1,197 @@
+package pipelines
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+)
+
+// A Kind is one sort of step. Its function turns a row into a [CommandStep]; it may
+// not decide whether the step exists, which is the pipeline's business.
+type Kind struct {
+	Name  string
+	About string // one line
+}
+
+// Kinds lists the step kinds for people.
+var Kinds = []Kind{
+	{"evaluate", "judge a submission: kbrun in a container, or on the host where there is none"},
+	{"secret", "the second evaluation of a build, with variables of its own"},
+	{"smoke", "show that a queue's machine starts jobs, sees its device and returns an artifact"},
+	{"isolation", "try from inside a job what a submission must not be able to do"},
+	{"build-image", "build a runner image and run kbrun in it"},
+	{"bootstrap", "choose the GPU and upload the steps of the build"},
+	{"ci", "this repository's own tests and checks"},
+}
+
+// evaluate judges the build's submission on g.
+func evaluate(g GPUType, r Request) CommandStep {
+	s := evaluation(g, r, r.Run, "evaluate", "KERNELBOT_PAYLOAD")
+	s.Key, s.Label = "evaluate-"+g.Queue, "Evaluate on "+g.Name
+	s.Command = []string{"kbrun evaluate"}
+	s.Pass = []string{"KERNELBOT_RUN_ID", "KERNELBOT_MODE"}
+	names := payloadNames("KERNELBOT_PAYLOAD", r.Run.PayloadChunks)
+	if r.Run.PayloadChunks == 0 {
+		names = append(names, "SUBMISSION_PAYLOAD") // what older launchers call it
+	} else {
+		names = append([]string{"KERNELBOT_PAYLOAD_CHUNKS", "KERNELBOT_PAYLOAD_SHA256"}, names...)
+	}
+	s.Pass = append(s.Pass, names...)
+	return s
+}
+
+// secret judges it once more, with the payload and id that the build carries
+// as KERNELBOT_SECRET_*. The shell's own printf feeds kbrun, so that no
+// argument list shows the payload.
+func secret(g GPUType, r Request) CommandStep {
+	s := evaluation(g, r, *r.Secret, "secret", "KERNELBOT_SECRET_PAYLOAD")
+	s.Key, s.Label = "evaluate-"+g.Queue+"-secret", "Evaluate on "+g.Name+" (secret run)"
+	names := payloadNames("KERNELBOT_SECRET_PAYLOAD", r.Secret.PayloadChunks)
+	var values []string
+	for _, name := range names {
+		values = append(values, fmt.Sprintf(`"$%s"`, name))
+	}
+	s.Command = []string{fmt.Sprintf(`printf %%s %s | kbrun evaluate --payload-file - --run-id "$KERNELBOT_SECRET_RUN_ID"`, strings.Join(values, " "))}
+	s.Pass = append([]string{"KERNELBOT_SECRET_RUN_ID"}, names...)
+	return s
+}
+
+// evaluation is what every run of a submission has.
+func evaluation(g GPUType, r Request, run Run, kind, payload string) CommandStep {
+	s := CommandStep{
+		Kind: kind, On: g, Secure: true, Deadline: true, Image: r.Image,
+		Timeout:   StepTimeout(g, run.Budget),
+		Env:       place(g),
+		Retry:     RetryMachine,
+		Artifacts: []string{"result.json"},
+	}
+	switch {
+	case run.Budget == 0:
+		s.from("timeout_in_minutes", ByRow, g.Name+".Timeout")
+	case s.Timeout == g.Timeout:
+		s.from("timeout_in_minutes", ByRow, fmt.Sprintf("%s.Timeout, which bounds the payload's %s and the margins", g.Name, run.Budget))
+	default:
+		s.from("timeout_in_minutes", CommandLine, fmt.Sprintf("the payload's limits (%s) and the margins, below %s.Timeout", run.Budget, g.Name))
+	}
+	if p, ok := Priority(run.Mode); ok {
+		s.Priority = &p
+		s.from("priority", ByKind, "mode "+run.Mode)
+	}
+	if r.User != "" {
+		s.Group, s.Limit = userGroup(r.User), userJobs
+		for _, path := range []string{"concurrency", "concurrency_group", "concurrency_method"} {
+			s.from(path, CommandLine, "the build's user; policy: each person's jobs are counted")
+		}
+	}
+	if len(r.GPUs) > 1 && run.ID != "" {
+		name := strings.TrimSuffix(payload, "PAYLOAD") + "RUN_ID"
+		s.Env = append(s.Env, Var{name, run.ID + "." + g.Name})
+		s.from("env."+name, CommandLine, "the build's run id; several GPU types have one result each")
+	}
+	return s
+}
+
+// place tells a job which row it runs for. A step's env beats the build's: in
+// a build for several GPU types each job still learns its own.
+func place(g GPUType) []Var {
+	return []Var{{"KERNELBOT_GPU", g.Name}, {"KERNELBOT_QUEUE", g.Queue}}
+}
+
+// payloadNames lists the variables that carry a payload.
+func payloadNames(name string, chunks int) []string {
+	if chunks == 0 {
+		return []string{name}
+	}
+	var names []string
+	for i := range chunks {
+		names = append(names, fmt.Sprintf("%s_%d", name, i))
+	}
+	return names
+}
+
+// The scripts of kinds that are more than one command. They are for /bin/sh,
+// need no more than the runner image has, and read no variable but those that
+// their step passes on.
+var (
+	//go:embed scripts/smoke.sh
+	smokeScript string
+	//go:embed scripts/isolation.sh
+	isolationScript string
+)
+
+// smoke shows that a job on g starts, sees its device, and returns a file.
+func smoke(g GPUType, r Request) CommandStep {
+	s := CommandStep{
+		Key: "smoke-" + g.Queue, Label: "Smoke test of " + g.Name, Kind: "smoke",
+		Command: lines(smokeScript), On: g, Image: r.Image,
+		Timeout:   minTimeout,
+		Env:       append(place(g), Var{"KERNELBOT_VENDOR", string(g.Vendor)}, Var{"KERNELBOT_GPUS", fmt.Sprint(g.GPUs)}),
+		Artifacts: []string{"smoke.txt"},
+		Retry:     RetryLost,
+	}
+	s.from("timeout_in_minutes", ByKind, "the shortest there is")
+	return s
+}
+
+// isolation tries what a submission must not be able to do.
+func isolation(g GPUType, r Request) CommandStep {
+	s := CommandStep{
+		Key: "isolation-" + g.Queue, Label: "Isolation of " + g.Name, Kind: "isolation",
+		Command: lines(isolationScript), On: g, Image: r.Image,
+		Timeout: minTimeout,
+		Env: append(place(g), Var{"KERNELBOT_VENDOR", string(g.Vendor)}, Var{"KERNELBOT_GPUS", fmt.Sprint(g.GPUs)},
+			Var{"KERNELBOT_CPUS", fmt.Sprint(g.CPUs)}, Var{"KERNELBOT_MEMORY_GIB", fmt.Sprint(g.MemoryGiB)}),
+		Artifacts: []string{"isolation.txt"},
+		Retry:     RetryLost,
+	}
+	s.from("timeout_in_minutes", ByKind, "the shortest there is")
+	return s
+}
+
+// buildImage builds one runner image and runs kbrun in it.
+func buildImage(i image) CommandStep {
+	host, _ := Helpers.Lookup("IMAGES") // a test holds it there
+	s := CommandStep{
+		Key: "image-" + i.kind, Label: "Image " + i.kind, Kind: "build-image",
+		Command: []string{
+			"rm -rf image",
+			"mkdir image",
+			"CGO_ENABLED=0 go build -trimpath -o image/kbrun ./cmd/kbrun",
+			"kbgen image " + i.kind + " > image/Dockerfile",
+			`base=$(kbgen image ` + i.kind + ` --base)`,
+			`docker pull "$base"`,
+			`digest=$(docker image inspect --format "{{index .RepoDigests 0}}" "$base")`,
+			`docker build --build-arg "BASE_DIGEST=${digest#*@}" --tag ` + i.ref + ` image`,
+			"docker run --rm --network none " + i.ref + " kbrun --version",
+			"docker push " + i.ref,
+		},
+		On: host, Bare: true, Checkout: true, Timeout: host.Timeout, Retry: RetryLost,
+	}
+	s.from("timeout_in_minutes", ByRow, host.Name+".Timeout")
+	return s
+}
+
+// bootstrap chooses the GPU and uploads the steps of the build.
+func bootstrap() CommandStep {
+	host, _ := Helpers.Lookup("BOOTSTRAP")
+	s := CommandStep{
+		Key: "bootstrap", Label: "Choose the GPU", Kind: "bootstrap",
+		Command: []string{"kbgen upload evaluate"},
+		On:      host, Bare: true, Timeout: host.Timeout, Retry: RetryLost,
+	}
+	s.from("timeout_in_minutes", ByRow, host.Name+".Timeout")
+	return s
+}
+
+// ci runs this repository's tests and checks.
+func ci(g GPUType) CommandStep {
+	s := CommandStep{
+		Key: "ci", Label: "Tests and checks", Kind: "ci",
+		Command: []string{".ci/run"},
+		On:      g, Bare: true, Checkout: true, Timeout: ciTimeout, Retry: RetryLost,
+	}
+	s.from("timeout_in_minutes", ByKind, "tests with the race detector, on two cores")
+	return s
+}
+
+func lines(script string) []string { return strings.Split(strings.TrimSuffix(script, "\n"), "\n") }

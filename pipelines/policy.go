@@ -1,0 +1,155 @@
+package pipelines
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// What holds for every pipeline stands in this file: how long jobs run, which
+// come first, what is retried, how many one person may have.
+
+// A RetryClass says which endings of a job are worth another try.
+type RetryClass string
+
+const (
+	// RetryLost repeats what the infrastructure lost: an agent that vanished
+	// or was stopped, a pod that never came up. Nothing that the command did.
+	RetryLost RetryClass = "lost"
+	// RetryMachine is RetryLost, and exit status 75 on top: kbrun asking for
+	// another try. A verdict on a submission is exit status 0.
+	RetryMachine RetryClass = "machine"
+	// RetryNever repeats nothing.
+	RetryNever RetryClass = "never"
+)
+
+// Tries is the worst number of times a job of this class is started.
+func (c RetryClass) Tries() int {
+	total := 1
+	for _, r := range c.Rules() {
+		total += r.Limit
+	}
+	return total
+}
+
+// A RetryRule matches when all that it names match; what is left out matches
+// anything. Limit counts this rule's retries only.
+type RetryRule struct {
+	ExitStatus   *int
+	SignalReason string
+	Limit        int
+}
+
+// exitTempFail is kbrun's exit status for a fault of the machine (sysexits.h,
+// EX_TEMPFAIL).
+const exitTempFail = 75
+
+// Rules returns what the class means, in the order in which Buildkite tries
+// the rules.
+//
+//   - A lost agent is Buildkite's own verdict: exit status -1 and no signal
+//     reason. The rule names both, for -1 alone also matches jobs that were
+//     cancelled or timed out (cancel), refused (agent_refused,
+//     signature_rejected), or whose environment is too large for exec or whose
+//     container the docker daemon refused (process_run_error): they would fail
+//     the same way again.
+//   - A stopped agent says agent_stop. What exit status comes with it differs
+//     between agents, so none is named.
+//
+// Source: buildkite.com/docs/pipelines/configure/retry.
+func (c RetryClass) Rules() []RetryRule {
+	lost, tempFail := -1, exitTempFail
+	switch c {
+	case RetryLost:
+		return []RetryRule{{&lost, "none", 2}, {nil, "agent_stop", 2}}
+	case RetryMachine:
+		return []RetryRule{{&lost, "none", 1}, {nil, "agent_stop", 1}, {&tempFail, "", 2}}
+	}
+	return nil
+}
+
+// Modes of a submission, as Kernelbot names them, and the priority of their
+// jobs. A person waits for a test; nobody waits for the private run that
+// follows a ranked one. Buildkite starts higher numbers first.
+var modes = []struct {
+	name     string
+	priority int
+}{
+	{"test", 3}, {"benchmark", 2}, {"profile", 2}, {"leaderboard", 1}, {"private", -1},
+}
+
+// Priority returns the priority of a mode's jobs, and whether the mode is one.
+func Priority(mode string) (int, bool) {
+	for _, m := range modes {
+		if m.name == mode {
+			return m.priority, true
+		}
+	}
+	return 0, false
+}
+
+// CheckMode refuses what is no mode. Empty is none said, and fine.
+func CheckMode(mode string) error {
+	if _, ok := Priority(mode); ok || mode == "" {
+		return nil
+	}
+	var names []string
+	for _, m := range modes {
+		names = append(names, m.name)
+	}
+	return unknown("mode", mode, names)
+}
+
+// userJobs is how many evaluations of one person run at once. The rest of
+// theirs wait without holding anybody else up.
+const userJobs = 4
+
+// userGroup is the concurrency group of a person: their name as far as a group
+// may carry it, and a hash of all of it, so that no two persons share one.
+func userGroup(user string) string {
+	sum := sha256.Sum256([]byte(user))
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '-'
+	}, user)
+	return fmt.Sprintf("kernelbot/user/%.32s/%s", name, hex.EncodeToString(sum[:8]))
+}
+
+// Margins of a job's time. kbrun must end first: a container that outlives a
+// cancelled job keeps the GPU, and leaves no result.
+const (
+	// startMargin is for what comes before kbrun in a container: cloning the
+	// plugin, pulling an image that the machine lacks, scheduling a pod.
+	startMargin = 2 * time.Minute
+	// runnerMargin is for what kbrun does beside the payload's phases: unpack,
+	// probe, kill, write, upload.
+	runnerMargin = time.Minute
+)
+
+// Deadline is how long kbrun may take of a job's timeout where it cannot see
+// the timeout itself.
+func Deadline(timeout time.Duration) time.Duration { return timeout - startMargin }
+
+// StepTimeout is how long a job on g may take: what the payload may legally
+// take plus the margins, in whole minutes, and the row's own limit at most.
+// A budget of 0 is unknown: the row's limit.
+func StepTimeout(g GPUType, budget time.Duration) time.Duration {
+	if budget <= 0 {
+		return g.Timeout
+	}
+	need := budget + runnerMargin
+	if g.Platform != Host {
+		need += startMargin
+	}
+	if rest := need % time.Minute; rest != 0 {
+		need += time.Minute - rest
+	}
+	return min(max(need, minTimeout), g.Timeout)
+}
