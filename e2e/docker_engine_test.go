@@ -33,7 +33,7 @@ func needDocker(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a docker engine of the test's own needs root")
 	}
-	for _, name := range []string{"dockerd", "containerd", "runc", "docker-init", "docker", "git", "python3"} {
+	for _, name := range []string{"dockerd", "containerd", "runc", "docker-init", "docker", "git"} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skipf("no %s on PATH: see tools/docker.sh", name)
 		}
