@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema/vendor"
+)
+
+// vendorCommands are what a vendor does with queue files.
+type vendorCommands struct {
+	Init  vendorInit  `cmd:""`
+	Check vendorCheck `cmd:""`
+}
+
+// demands says what each row of the table asks of machines.
+func demands(table pipelines.Table) []vendor.GPUType {
+	rows := make([]vendor.GPUType, len(table))
+	for i, g := range table {
+		rows[i] = vendor.GPUType{
+			Name: g.Name, Maker: string(g.Vendor), Queue: g.Queue, Slice: g.Slice,
+			GPUs: g.GPUs, CPUs: g.CPUs, MemoryGiB: g.MemoryGiB, Isolation: string(g.Isolation), Off: g.Off,
+		}
+	}
+	return rows
+}
+
+// vendorInit prints a queue file to start from.
+type vendorInit struct {
+	GPU    string `name:"gpu" required:"" placeholder:"NAME"`
+	Vendor string `default:"example"`
+	Node   string `default:"node-1"`
+	Count  int    `default:"0"`
+}
+
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+
+func (c *vendorInit) Run(_ context.Context, env *cli.Env) error {
+	g, err := pipelines.Fleet.Lookup(c.GPU)
+	if off := new(pipelines.OffError); err != nil && !errors.As(err, &off) {
+		return &cli.UsageError{Err: err}
+	}
+	per := max(1, g.GPUs)
+	if c.Count == 0 {
+		c.Count = per
+	}
+	switch {
+	case c.Count < 0 || c.Count > 128 || c.Count%per != 0:
+		return cli.Usagef("--count: got %d, want a multiple of %d up to 128: a job for %s gets %d", c.Count, per, g.Name, per)
+	case !namePattern.MatchString(c.Node):
+		return cli.Usagef("--node: got %q, want letters, digits, - and _, at most 63", c.Node)
+	}
+	text := vendor.Sample(demands(pipelines.Table{g})[0], c.Vendor, c.Node, c.Count)
+	file, faults := vendor.Decode("the file", []byte(text))
+	faults = append(faults, vendor.Check([]*vendor.File{file}, demands(pipelines.Fleet))...)
+	if i := slices.IndexFunc(faults, func(f *vendor.Fault) bool { return f.Severity == vendor.Error }); i >= 0 {
+		return &cli.UsageError{Err: faults[i]} // of what was asked for; the rest is tested
+	}
+	_, err = io.WriteString(env.Stdout, text)
+	return err
+}
+
+// vendorCheck explains every fault of queue files.
+type vendorCheck struct {
+	Files  []string `arg:"" name:"file"`
+	Format string   `enum:"text,json" default:"text"`
+	Live   bool
+}
+
+func (c *vendorCheck) Run(ctx context.Context, env *cli.Env) error {
+	if c.Live && slices.Contains(c.Files, "-") {
+		return cli.Usagef("--live needs files, not -: kblaunch reads them again")
+	}
+	var files []*vendor.File
+	faults := []*vendor.Fault{}
+	for _, name := range c.Files {
+		doc, err := readQueueFile(env, name)
+		if err != nil {
+			return &cli.UsageError{Err: err}
+		}
+		f, found := vendor.Decode(name, doc)
+		faults = append(faults, found...)
+		if f != nil {
+			files = append(files, f)
+		}
+	}
+	faults = inOrder(c.Files, append(faults, vendor.Check(files, demands(pipelines.Fleet))...))
+	if vendor.Failed(faults) || !c.Live {
+		if err := c.print(env.Stdout, files, faults); err != nil || !vendor.Failed(faults) {
+			return err
+		}
+		return &cli.ExitError{Status: exitCheck}
+	}
+	return c.live(ctx, env, files, faults)
+}
+
+// readQueueFile reads a file, or standard input for "-", up to a byte more
+// than Decode takes.
+func readQueueFile(env *cli.Env, name string) ([]byte, error) {
+	in := env.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	return io.ReadAll(io.LimitReader(in, vendor.MaxSize+1))
+}
+
+// inOrder sorts faults by file, in the order given, and line: what was found
+// while reading and what was found in comparing belong together.
+func inOrder(names []string, faults []*vendor.Fault) []*vendor.Fault {
+	slices.SortStableFunc(faults, func(a, b *vendor.Fault) int {
+		if d := slices.Index(names, a.File) - slices.Index(names, b.File); d != 0 {
+			return d
+		}
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return a.Column - b.Column
+	})
+	return faults
+}
+
+func (c *vendorCheck) print(w io.Writer, files []*vendor.File, faults []*vendor.Fault) error {
+	if c.Format == "json" {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(faults)
+	}
+	for _, f := range faults {
+		if _, err := fmt.Fprintln(w, f); err != nil {
+			return err
+		}
+	}
+	for _, f := range files {
+		if !slices.ContainsFunc(faults, func(x *vendor.Fault) bool { return x.File == f.Name() && x.Severity == vendor.Error }) {
+			fmt.Fprintf(w, "%s: ok: %s\n", f.Name(), summary(f))
+		}
+	}
+	return nil
+}
+
+// summary says what a file promises: "2 nodes; 8 agents on h100".
+func summary(f *vendor.File) string {
+	var queues []string
+	agents := map[string]int{}
+	for _, a := range f.Agents() {
+		if agents[a.Queue]++; agents[a.Queue] == 1 {
+			queues = append(queues, a.Queue)
+		}
+	}
+	text := counted(len(f.Nodes), "node")
+	for _, q := range queues {
+		text += fmt.Sprintf("; %s on %s", counted(agents[q], "agent"), q)
+	}
+	return text
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// live lets kblaunch, which speaks Buildkite's REST API, compare the files
+// with what is connected, and prints what it found behind what there was.
+//
+// Exit statuses differ: kblaunch's 1 (something is missing) is a check that
+// failed here, and its 3 (no answer) a failure.
+func (c *vendorCheck) live(ctx context.Context, env *cli.Env, files []*vendor.File, faults []*vendor.Fault) error {
+	args := []string{"queues", "--format", c.Format}
+	for _, name := range c.Files {
+		args = append(args, "--check", name)
+	}
+	path, err := findBeside("kblaunch")
+	if err != nil {
+		return cli.WithHint(fmt.Errorf("--live: %w", err), "where kblaunch is, run: kblaunch %s", strings.Join(args, " "))
+	}
+	var found bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = &found, env.Stderr, env.Environ()
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	ended := cmd.Run()
+	if c.Format == "json" {
+		var more []*vendor.Fault
+		if json.Unmarshal(found.Bytes(), &more) == nil { // else kblaunch got no answer, and has said so
+			faults = append(faults, more...)
+		}
+		err = c.print(env.Stdout, files, faults)
+	} else if err = c.print(env.Stdout, files, faults); err == nil {
+		_, err = found.WriteTo(env.Stdout)
+	}
+	if err != nil {
+		return err
+	}
+	exited := new(exec.ExitError)
+	switch { // kblaunch has said why
+	case !errors.As(ended, &exited) || !exited.Exited():
+		return ended
+	case exited.ExitCode() == 1:
+		return &cli.ExitError{Status: exitCheck}
+	case exited.ExitCode() == cli.ExitUsage:
+		return &cli.ExitError{Status: cli.ExitUsage}
+	}
+	return &cli.ExitError{Status: cli.ExitFailed}
+}
+
+// findBeside finds another command of ours: beside this one, else on PATH.
+func findBeside(name string) (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
+			return path, nil
+		}
+	}
+	return exec.LookPath(name)
+}
