@@ -10,6 +10,7 @@ usage:
   kbgen explain STEP[.FIELD]   where the values of a step come from
   kbgen diff OLD [NEW]         what changed between two pipelines
   kbgen golden                 compare testdata/golden with what is rendered
+  kbgen vendor init|check      a vendor's queue file, checked
   kbgen gpus | kinds | queues  list what there is
   kbgen image cuda|rocm        the Dockerfile of a runner image
   kbgen completion SHELL       for bash, zsh or fish
@@ -142,6 +143,7 @@ exit status: 0 done, 2 wrong usage
 example:
   kbgen completion bash > /etc/bash_completion.d/kbgen
 `,
+	"vendor": helpVendor,
 }
 
 const requestOptions = `options:

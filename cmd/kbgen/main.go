@@ -34,17 +34,18 @@ func start() int {
 
 // commands is the grammar of the command line.
 type commands struct {
-	Render     renderCmd     `cmd:""`
-	Upload     uploadCmd     `cmd:""`
-	Plan       planCmd       `cmd:""`
-	Diff       diffCmd       `cmd:""`
-	Golden     goldenCmd     `cmd:""`
-	Explain    explainCmd    `cmd:""`
-	GPUs       listGPUs      `cmd:"" name:"gpus"`
-	Kinds      listKinds     `cmd:""`
-	Queues     listQueues    `cmd:""`
-	Image      imageCmd      `cmd:""`
-	Completion completionCmd `cmd:""`
+	Render     renderCmd      `cmd:""`
+	Upload     uploadCmd      `cmd:""`
+	Plan       planCmd        `cmd:""`
+	Diff       diffCmd        `cmd:""`
+	Golden     goldenCmd      `cmd:""`
+	Explain    explainCmd     `cmd:""`
+	GPUs       listGPUs       `cmd:"" name:"gpus"`
+	Kinds      listKinds      `cmd:""`
+	Queues     listQueues     `cmd:""`
+	Image      imageCmd       `cmd:""`
+	Completion completionCmd  `cmd:""`
+	Vendor     vendorCommands `cmd:""`
 }
 
 // refused is what stands on stdout instead of a pipeline when there is none.
