@@ -9,10 +9,10 @@ import (
 )
 
 // passed lists the variables that a submission may see, and passedPrefixes the
-// families. HOME, TMPDIR and POPCORN_* are set anew for every process.
+// families. HOME, TMPDIR, USER, LOGNAME and POPCORN_* are set anew for every process.
 func passed() []string {
 	return []string{
-		"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "TERM",
+		"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM",
 		"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CUTLASS_PATH",
 		"CC", "CXX", "MAX_JOBS", "OMP_NUM_THREADS",
 		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/runner/device"
+	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -27,6 +28,13 @@ type Job struct {
 	// WorkDir is where the phases' directories are made and removed again; ""
 	// means the system's temporary directory.
 	WorkDir string
+
+	// Sandbox is the level (schema.SandboxLevels) without which nothing of the
+	// submission runs; "" means partial.
+	Sandbox string
+	// SandboxRead lists files and directories beyond the system's own that the
+	// submission may read, SandboxHide what is kept from it below those.
+	SandboxRead, SandboxHide []string
 
 	// Deadline ends the evaluation with the outcome out-of-time. Zero: none.
 	Deadline time.Time
@@ -95,17 +103,20 @@ func evaluate(ctx context.Context, job Job, result *schema.Result) (err error) {
 	if err != nil {
 		return fmt.Errorf("making the work directory: %w", err)
 	}
+	e := &evaluation{job: job, p: job.Payload, root: root, watch: watch, system: result.System, visible: visible(watch, env)}
 	defer func() {
-		if rmErr := removeTree(root); err == nil && rmErr != nil {
-			err = rmErr
+		if endErr := e.close(result); err == nil && endErr != nil {
+			err = endErr
 		}
 	}()
+	if err := e.openBox(); err != nil {
+		return err
+	}
 	if !job.Deadline.IsZero() {
 		var stop context.CancelFunc
 		ctx, stop = context.WithDeadlineCause(ctx, job.Deadline, errOutOfTime)
 		defer stop()
 	}
-	e := &evaluation{job: job, p: job.Payload, root: root, watch: watch, system: result.System, visible: visible(watch, env)}
 	err = e.all(ctx, result)
 	e.after(ctx, result)
 	return err
@@ -191,6 +202,7 @@ type evaluation struct {
 	watch   *device.Watch
 	system  schema.SystemInfo
 	visible []schema.Device // to the submission
+	box     *sandbox.Box
 }
 
 // do runs one phase and adds it to the result; the error says how it ended
@@ -301,12 +313,12 @@ func (ph *phase) cases() string {
 
 // writeCases creates the file that the tester reads and returns its path.
 func (ph *phase) writeCases(text string) (string, error) {
-	f, err := os.CreateTemp(ph.tmp, "cases-*.txt")
+	f, err := os.CreateTemp(ph.dir, "cases-*.txt") // where the submission cannot write
 	if err != nil {
 		return "", fmt.Errorf("writing the cases: %w", err)
 	}
 	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		return "", fmt.Errorf("writing the cases: %w", err)
 	}
 	return f.Name(), nil
@@ -338,7 +350,7 @@ func (ph *phase) measure(ctx context.Context, c command, a asked) error {
 		ph.watch.Begin()
 	}
 	before := oomKills()
-	done, err := run(ctx, c)
+	done, err := ph.run(ctx, c)
 	if timed {
 		ph.ambiguous = append(ph.ambiguous, ph.watch.End(context.WithoutCancel(ctx), ph.name)...)
 	}

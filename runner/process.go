@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/gpu-mode/kbgen/runner/sandbox"
 )
 
 const (
@@ -66,13 +66,15 @@ type ended struct {
 	report         *capture
 }
 
-// run starts the command, waits for the process itself (its pipes may be held
-// open by others), kills everything that it left behind, and returns what was
-// written until then. Output is drained all the while and memory stays flat.
+// run starts the command in a box, waits for the process itself (its pipes may
+// be held open by others), kills everything that it left behind, and returns
+// what was written until then. Output is drained all the while and memory
+// stays flat.
 //
-// Errors are faults of the machine: the process cannot be started, or one of
-// its descendants cannot be killed.
-func run(ctx context.Context, c command) (*ended, error) {
+// Errors: *sandbox.WeakError, when nothing ran; any other is a fault of the
+// machine: the process cannot be started, or one of its descendants cannot be
+// killed.
+func run(ctx context.Context, box *sandbox.Box, place sandbox.Place, c command) (*ended, error) {
 	path, err := lookPath(c.argv[0], c.environ)
 	if err != nil {
 		return nil, err
@@ -82,32 +84,31 @@ func run(ctx context.Context, c command) (*ended, error) {
 		stderr: &capture{limit: outputHead},
 		report: &capture{limit: reportLimit},
 	}
-	cmd := &exec.Cmd{Path: path, Args: c.args(), Dir: c.dir, Env: c.childEnviron()}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	call := sandbox.Command{Path: path, Args: c.args(), Env: c.childEnviron(), Dir: c.dir, Place: place}
 	var drains drains
 	defer drains.close()
-	if cmd.Stdout, err = drains.open(os.Pipe, out.stdout); err != nil {
+	if call.Stdout, err = drains.open(os.Pipe, out.stdout); err != nil {
 		return nil, err
 	}
-	if cmd.Stderr, err = drains.open(os.Pipe, out.stderr); err != nil {
+	if call.Stderr, err = drains.open(os.Pipe, out.stderr); err != nil {
 		return nil, err
 	}
 	if c.report {
-		w, err := drains.open(c.reportChannel, out.report)
-		if err != nil {
+		if call.Report, err = drains.open(c.reportChannel, out.report); err != nil {
 			return nil, err
 		}
-		cmd.ExtraFiles = []*os.File{w}
 	}
-	start := time.Now()
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", c.argv[0], err)
+	process, err := box.Start(call)
+	if err != nil {
+		return nil, err
 	}
 	drains.started()
-	if err := out.wait(ctx, cmd, c.limit, start); err != nil {
+	if err := out.wait(ctx, process, c.limit); err != nil {
+		box.Survived(err)
 		return nil, err
 	}
 	if err := endDescendants(killLimit); err != nil {
+		box.Survived(err)
 		return nil, err
 	}
 	drains.finish()
@@ -116,6 +117,7 @@ func run(ctx context.Context, c command) (*ended, error) {
 
 func (c *command) childEnviron() []string {
 	env := append([]string(nil), c.environ...)
+	env = append(env, "USER=submission", "LOGNAME=submission") // programs ask for a name, and the id has none
 	if c.report {
 		env = append(env, "POPCORN_FD="+strconv.Itoa(reportFD))
 	}
@@ -127,17 +129,25 @@ func (c *command) childEnviron() []string {
 
 // wait returns when the process itself is gone, killing it when its limit or
 // ctx says so.
-func (e *ended) wait(ctx context.Context, cmd *exec.Cmd, limit time.Duration, start time.Time) error {
+func (e *ended) wait(ctx context.Context, process *sandbox.Process, limit time.Duration) error {
+	start := time.Now()
+	var state sandbox.State
 	gone := make(chan error, 1)
-	go func() { gone <- cmd.Wait() }() // ends with the process
+	go func() { // ends with the process
+		var err error
+		state, err = process.Wait()
+		gone <- err
+	}()
 	var timeout <-chan time.Time
 	if limit > 0 {
-		timer := time.NewTimer(limit - time.Since(start))
+		timer := time.NewTimer(limit)
 		defer timer.Stop()
 		timeout = timer.C
 	}
 	select {
-	case <-gone:
+	case err := <-gone:
+		e.exitCode, e.duration, e.usage = state.Exit, state.Wall, usageOf(state)
+		return err
 	case <-timeout:
 		e.how = killedTimeout
 	case <-ctx.Done():
@@ -150,26 +160,15 @@ func (e *ended) wait(ctx context.Context, cmd *exec.Cmd, limit time.Duration, st
 	if e.how == killedTimeout {
 		e.duration = limit
 	}
-	if e.how == exited {
-		e.exitCode, e.usage = exitCode(cmd.ProcessState), usageOf(cmd.ProcessState)
-		return nil
-	}
 	e.exitCode = exitTimeout
-	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group; not yet reaped, so the number is still its own
+	process.Kill()
 	select {
-	case <-gone:
-		e.usage = usageOf(cmd.ProcessState)
-		return nil
+	case err := <-gone:
+		e.usage = usageOf(state)
+		return err
 	case <-time.After(killLimit):
-		return fmt.Errorf("process %d (%s) is still there %s after it was killed", cmd.Process.Pid, cmd.Args[0], killLimit)
+		return fmt.Errorf("process %d is still there %s after it was killed", process.PID(), killLimit)
 	}
-}
-
-func exitCode(state *os.ProcessState) int {
-	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return -int(ws.Signal())
-	}
-	return state.ExitCode()
 }
 
 // drains copies a process's pipes into captures, one goroutine each. They end

@@ -73,7 +73,7 @@ func (ph *phase) profileCUDA(ctx context.Context, c command, a asked, dir string
 // ncuText has Nsight Compute print its report and keeps the part that fits in
 // a message. That it cannot is no failure: the report itself is kept.
 func (ph *phase) ncuText(ctx context.Context, report string) (string, error) {
-	done, err := run(ctx, command{
+	done, err := ph.run(ctx, command{
 		argv: []string{"ncu", "--import", report, "--print-details", "body"}, dir: ph.work, environ: ph.environ, limit: importLimit,
 	})
 	if err != nil {

@@ -40,7 +40,7 @@ func (ph *phase) warmup(ctx context.Context) error {
 		argv: []string{"python3", warmupFile}, dir: ph.work, environ: ph.environ,
 		limit: compileLimit, seed: &one, report: true, watch: extensionMark,
 	}
-	done, err := run(ctx, c)
+	done, err := ph.run(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ type evaluateCmd struct {
 	Out         string        `default:"result.json"`
 	RunID       string        `var:"KERNELBOT_RUN_ID"`
 	Deadline    time.Duration `var:"KERNELBOT_DEADLINE"`
+	sandboxFlags
 }
 
 // Run evaluates and exits by the outcome. A result is written whatever
@@ -68,7 +69,9 @@ func (c *evaluateCmd) evaluate(ctx context.Context, env *cli.Env, log logger, st
 		return result
 	}
 	log.start(c.RunID, payload)
+	read, hide := c.paths(env)
 	return runner.Evaluate(ctx, runner.Job{
+		Sandbox: c.level(), SandboxRead: read, SandboxHide: hide,
 		Payload:  payload,
 		RunID:    c.RunID,
 		Environ:  env.Environ(),

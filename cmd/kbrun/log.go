@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -71,6 +72,9 @@ func (l logger) cases(report schema.Report) {
 
 func (l logger) verdict(r *schema.Result) {
 	fmt.Fprintf(l.w, "+++ Verdict: %s\n  %s\n", r.Outcome.Name, plain(r.Outcome.Text))
+	if r.Sandbox != nil {
+		fmt.Fprintf(l.w, "  sandbox: %s\n", sandbox.Words(r.Sandbox))
+	}
 }
 
 // plain makes foreign text safe for a terminal and a log: one line, no control

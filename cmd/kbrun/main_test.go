@@ -16,12 +16,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata/script")
 
 func TestMain(m *testing.M) {
+	sandbox.Main()
 	testscript.Main(m, map[string]func(){"kbrun": main})
 }
 

@@ -104,6 +104,9 @@ func (e *WeakError) Error() string {
 //
 // Errors: an unknown Minimum, a Dir that cannot be written.
 func Open(o Options) (*Box, error) {
+	if len(os.Args) > 0 && os.Args[0] == initName { // a box within a box within a box
+		return nil, errors.New("this program does not call sandbox.Main first")
+	}
 	if o.Minimum == "" {
 		o.Minimum = schema.SandboxPartial
 	}

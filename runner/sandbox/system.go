@@ -64,7 +64,7 @@ func (b *Box) system() []mount {
 		list = append(list, readMounts(path, list)...)
 	}
 	for _, path := range slices.Concat(hidden(), b.o.Hide) {
-		if real, err := filepath.EvalSymlinks(path); err == nil && filepath.IsAbs(path) && real != "/" {
+		if real, err := filepath.EvalSymlinks(path); err == nil && filepath.IsAbs(path) && filepath.Dir(real) != "/" {
 			list = append(list, mount{Kind: kindHide, Target: real})
 		}
 	}

@@ -1,0 +1,64 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/gpu-mode/kbgen/runner/sandbox"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// openBox prepares what shuts the submission in.
+func (e *evaluation) openBox() error {
+	dir := filepath.Join(e.root, "box")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("making the sandbox's directory: %w", err)
+	}
+	box, err := sandbox.Open(sandbox.Options{
+		Dir:      dir,
+		Environ:  e.job.Environ,
+		Read:     append(append([]string(nil), e.job.SandboxRead...), e.p.IncludeDirs...),
+		Hide:     e.job.SandboxHide,
+		Loopback: e.p.MultiGPU || e.p.Mode == schema.ModeProfile, // processes of one job meet there
+		Minimum:  e.job.Sandbox,
+	})
+	if err != nil {
+		return err
+	}
+	e.box = box
+	return nil
+}
+
+// close removes everything of the job and says in the result what it was shut
+// in by.
+func (e *evaluation) close(result *schema.Result) error {
+	var boxErr error
+	if e.box != nil {
+		boxErr = e.box.Close()
+	}
+	err := errors.Join(removeTree(e.root), boxErr)
+	if e.box != nil {
+		if err != nil {
+			e.box.Survived(err)
+		}
+		result.Sandbox = e.box.Report()
+	}
+	return err
+}
+
+// run runs the command in a box of its own, see run in process.go.
+func (ph *phase) run(ctx context.Context, c command) (*ended, error) {
+	place := sandbox.Place{Dir: ph.dir, Work: ph.work, Home: ph.home, Temp: ph.tmp}
+	if err := ph.box.Prepare(place); err != nil {
+		return nil, err
+	}
+	done, err := run(ctx, ph.box, place, c)
+	var weak *sandbox.WeakError
+	if errors.As(err, &weak) {
+		return nil, endf(schema.OutcomeWeakSandbox, "%s", weak)
+	}
+	return done, err
+}
