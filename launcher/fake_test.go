@@ -348,6 +348,12 @@ func scriptJob(id, key, queue, state string) map[string]any {
 	if state != "scheduled" {
 		j["started_at"] = "2026-01-02T03:04:05.000Z"
 	}
+	switch state {
+	case "passed":
+		j["exit_status"] = 0
+	case "failed":
+		j["exit_status"] = 137
+	}
 	return j
 }
 

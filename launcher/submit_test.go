@@ -107,12 +107,29 @@ func TestLargePayloadTravelsInChunks(t *testing.T) {
 	}
 }
 
+// Another job may fail the build: what counts is how the evaluation ended.
 func TestFailedBuildWithResultIsAReport(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	f.onCreate = func(b *fakeBuild) { b.finish("failed") }
+	f.onCreate = func(b *fakeBuild) {
+		b.finish("failed")
+		b.jobs = []map[string]any{scriptJob("job-0", "upload", "bootstrap", "failed"), scriptJob("job-1", "evaluate", "cpu", "passed")}
+	}
 	if _, err := f.client().Submit(testContext(t), submission()); err != nil {
 		t.Errorf("a failed build with our result: got %v, want the result", err)
+	}
+}
+
+// A submission that kills kbrun and leaves a result.json of its own has no
+// verdict.
+func TestVerdictOfAKilledJobIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.onCreate = func(b *fakeBuild) { b.finish("failed") } // with the evaluation
+	_, err := f.client().Submit(testContext(t), submission())
+	var none *NoResultError
+	if !errors.As(err, &none) || !strings.Contains(err.Error(), "which is not believed") {
+		t.Errorf("a verdict from a failed job: got %v, want no result", err)
 	}
 }
 

@@ -51,12 +51,14 @@ func (w *wait) result(ctx context.Context) (*Report, error) {
 			return nil, err
 		}
 		if n.gone {
-			// Most likely over: its result is asked for at once, which saves a
-			// request, and the build only when there is none.
-			w.line.Finished = time.Now()
-			report, err := w.fetch(ctx)
-			if report != nil || err != nil && !errors.Is(err, errNoArtifact) {
-				return report, w.ended(ctx, err)
+			if n.build != nil && n.build.State == "passed" {
+				// Every job ended well, so its result can be asked for without
+				// another look at the build, unless there is none.
+				w.line.Finished = time.Now()
+				report, err := w.fetch(ctx)
+				if report != nil || err != nil && !errors.Is(err, errNoArtifact) {
+					return report, w.ended(ctx, err)
+				}
 			}
 			if n.build, err = w.c.build(ctx, w.build.Number); err != nil {
 				return nil, w.ended(ctx, fmt.Errorf("asking for build %d: %w", w.build.Number, err))
@@ -197,5 +199,24 @@ func (w *wait) collect(ctx context.Context) (*Report, error) {
 		lost.Foreign = none.foreign
 		return nil, lost
 	}
+	if err == nil {
+		if doubt := w.doubt(report); doubt != "" {
+			lost := w.noResult(ctx)
+			lost.Foreign = []string{doubt}
+			return nil, lost
+		}
+	}
 	return report, err
+}
+
+// doubt says why a result is not believed, "" when it is. kbrun ends with exit
+// status 0 when it has a verdict: a verdict from a job that ended otherwise
+// was left by somebody else, after kbrun was killed.
+func (w *wait) doubt(r *Report) string {
+	j := w.build.evaluation(w.s.Queue)
+	o := r.Result.Outcome
+	if o.Name == "" || o.ExitStatus() != 0 || j == nil || j.ExitStatus == nil || *j.ExitStatus == 0 {
+		return ""
+	}
+	return fmt.Sprintf("a verdict (%s) from a job that ended with exit status %d, which is not believed", firstLine(o.Name, 40), *j.ExitStatus)
 }

@@ -21,8 +21,9 @@ const (
 //
 // One build: a get with its jobs. More: one list of this client's open builds
 // (100 a page), whose cost does not grow with their number; a build no longer
-// in it is over, or is looked at by its waiter. Every jobsRate the list
-// includes jobs, which tell waiting for a machine from running on it.
+// in it is over: one more list says how, for all that are gone at once. Every
+// jobsRate the list includes jobs, which tell waiting for a machine from
+// running on it.
 //
 // The pause between two polls is 12 % of the time since the youngest run
 // entered its phase (waiting, running), 150 ms to 5 s, so a result is seen at
@@ -54,7 +55,7 @@ type watched struct {
 
 // news is one look at a run.
 type news struct {
-	build  *Build // nil with gone or err
+	build  *Build // nil with err; with gone, unless a listing says how it ended
 	gone   bool   // no longer among the open builds
 	err    error  // asking again is useless
 	jobs   bool   // build has its jobs
@@ -213,18 +214,52 @@ func (w *Watcher) listOpen(ctx context.Context, runs []*watched, jobs bool) erro
 	if err != nil {
 		return err
 	}
-	byNumber := map[int]*Build{}
-	for i := range open {
-		byNumber[open[i].Number] = &open[i]
-	}
+	byNumber := index(open)
+	var absent []*watched
 	for _, r := range runs {
 		if b := byNumber[r.number]; b != nil {
 			w.tell(r, news{build: b, jobs: jobs, listed: true})
 		} else if w.absent(r) {
-			w.tell(r, news{gone: true})
+			absent = append(absent, r)
 		}
 	}
+	return w.tellGone(ctx, absent)
+}
+
+// finishedMargin covers clocks that differ from Buildkite's, and listings that
+// lag behind.
+const finishedMargin = 2 * time.Minute
+
+// tellGone asks once how all the runs ended that are no longer open. A run
+// that this does not show is looked at by its waiter.
+func (w *Watcher) tellGone(ctx context.Context, absent []*watched) error {
+	if len(absent) == 0 {
+		return nil
+	}
+	w.c.tally.polls.Add(1)
+	ended, err := w.c.list(ctx, url.Values{
+		"state[]":             terminalStates,
+		"meta_data[launcher]": {w.c.id},
+		"finished_from":       {time.Now().Add(-finishedMargin).UTC().Format(time.RFC3339)},
+		"exclude_pipeline":    {"true"},
+		"exclude_jobs":        {"true"},
+	})
+	if err != nil {
+		return err
+	}
+	byNumber := index(ended)
+	for _, r := range absent {
+		w.tell(r, news{gone: true, build: byNumber[r.number]})
+	}
 	return nil
+}
+
+func index(builds []Build) map[int]*Build {
+	out := make(map[int]*Build, len(builds))
+	for i := range builds {
+		out[builds[i].Number] = &builds[i]
+	}
+	return out
 }
 
 // absent tells whether it means something that r is in no listing.
