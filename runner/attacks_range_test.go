@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ import (
 // A user is one under whom kbrun runs.
 type user struct {
 	name   string
-	uid    int // -1: the one who tests
+	uid    int // -1: the one who tests; else the first of many, one for each run
 	second bool
 	flags  []string
 }
@@ -35,10 +36,9 @@ type user struct {
 type shootingRange struct {
 	kbrun, base string
 	users       []user
-	payloads    map[string]string // files of the harnesses, by name
-
-	mu   sync.Mutex
-	rows []row
+	runs        atomic.Int32
+	mu          sync.Mutex
+	rows        []row
 }
 
 // A row is one line of the table.
@@ -70,7 +70,7 @@ func newRange(t *testing.T) *shootingRange {
 	}
 	r.users = []user{{name: "self", uid: -1}}
 	if os.Getuid() == 0 {
-		r.users = []user{{name: "root", uid: -1}, {name: "nobody", uid: 65534, second: true}}
+		r.users = []user{{name: "root", uid: -1}, {name: "user", uid: 61000, second: true}}
 	}
 	return r
 }
@@ -92,6 +92,7 @@ func (r *shootingRange) probe(t *testing.T, u user) []string {
 // A shot is one run of kbrun and what is known of it afterwards.
 type shot struct {
 	dir, mark      string
+	uid            int               // 0: the one who tests
 	canaries       map[string]string // what they stand for, by text
 	status         int
 	took           time.Duration
@@ -142,8 +143,11 @@ func (r *shootingRange) again(t *testing.T, u user, a attack, s *shot) *shot {
 	sock, heardSock := listen(t, "unix", filepath.Join(out, "job.sock"))
 	tcp, heardTCP := listen(t, "tcp", "127.0.0.1:0")
 	if u.uid >= 0 {
+		if s.uid == 0 {
+			s.uid = u.uid + int(r.runs.Add(1))
+		}
 		must(t, filepath.WalkDir(s.dir, func(path string, _ os.DirEntry, err error) error {
-			return errors.Join(err, os.Lchown(path, u.uid, u.uid))
+			return errors.Join(err, os.Lchown(path, s.uid, s.uid))
 		}))
 	}
 	cmd := exec.Command(r.kbrun, append([]string{"evaluate", "--deadline", "40s"}, u.flags...)...)
@@ -160,7 +164,7 @@ func (r *shootingRange) again(t *testing.T, u user, a attack, s *shot) *shot {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if u.uid >= 0 {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(u.uid), Gid: uint32(u.uid)}
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(s.uid), Gid: uint32(s.uid)}
 	}
 	s.run(t, cmd, a)
 	s.stdout, s.stderr = stdout.String(), stderr.String()

@@ -190,7 +190,7 @@ func (r *shootingRange) try(t *testing.T, u user, a attack) {
 	}
 	if a.Then != "" {
 		next := attack{Name: a.Name + "-then", Program: a.Then, Harness: a.Harness, Mode: a.Mode, Limit: a.Limit, Outcomes: []string{schema.OutcomePassed}}
-		after := r.again(t, u, next, &shot{mark: s.mark, dir: s.dir, canaries: map[string]string{}})
+		after := r.again(t, u, next, &shot{mark: s.mark, dir: s.dir, uid: s.uid, canaries: map[string]string{}})
 		if !t.Run("next", func(t *testing.T) { after.judge(t, next) }) {
 			verdict = "FAILED"
 		}
