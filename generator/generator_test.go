@@ -247,20 +247,24 @@ func FuzzDollarSigns(f *testing.F) {
 // something else.
 func TestCheckIsAbleToFail(t *testing.T) {
 	doc := func(command string) []byte {
-		return []byte("steps:\n  - key: a\n    label: a\n    command: " + command + "\n")
+		return []byte("steps:\n  - key: a\n    label: a\n    timeout_in_minutes: 5\n    agents:\n      queue: q\n    command: " + command + "\n")
 	}
 	meant := func(command string) []node {
 		n := node{kind: mapping}
 		n.set("key", str("a"))
 		n.set("label", str("a"))
+		n.set("timeout_in_minutes", num(5))
+		agents := node{kind: mapping}
+		agents.set("queue", str("q"))
+		n.set("agents", agents)
 		n.set("command", str(command))
 		return []node{n}
 	}
 	for _, tt := range []struct{ name, out, meant, want string }{
-		{"variable in an empty environment", "echo $HOME", "echo $HOME", "does not read as it was meant"},
-		{"default value", "echo ${X:-y}", "echo y", "does not read as it was meant"},
+		{"variable in an empty environment", "echo $HOME", "echo $HOME", "$HOME is replaced when the pipeline is uploaded"},
+		{"default value", "echo ${X:-y}", "echo y", "${X:-y} is replaced when the pipeline is uploaded"},
 		{"other text", "echo a", "echo b", "steps[0].command does not read as it was meant"},
-		{"number for text", "1", "1", "given: integer"},
+		{"number for text", "1", "1", "got 1, want text"},
 		{"a step more", "a\n  - key: b\n    command: b", "a", "wrote 2 steps, want 1"},
 		{"a key more", "a\n    branches: b", "a", "does not read as it was meant"},
 	} {

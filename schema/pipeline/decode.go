@@ -4,92 +4,221 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 )
 
-// decode reads one YAML or JSON document without anything that two readers
-// could understand differently. The tree gives positions to faults found later.
+// maxNodes bounds a document whose aliases multiply.
+const maxNodes = 1_000_000
+
+// refusal begins the line that kbgen prints in place of a pipeline.
+const refusal = "@kbgen:"
+
+var yamlErrorLine = regexp.MustCompile(`^line (\d+): `)
+
+// decode reads a stream of documents into trees without aliases and merges,
+// and reports what two readers could understand differently. The positions of
+// what an alias stands for are those of its anchor.
 //
-// Errors: [Fault] each, joined: aliases and anchors, duplicate or non-text
-// keys, tags, null anywhere but as the value of wait, a second document.
-func decode(doc []byte) (*yaml.Node, error) {
-	dec := yaml.NewDecoder(bytes.NewReader(doc))
-	var tree yaml.Node
-	if err := dec.Decode(&tree); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, &Fault{Text: "the document is empty, want steps"}
+// ok is false when the rest of the stream, or a document of it, is lost.
+func (c *checker) decode(stream []byte) (roots []*yaml.Node, ok bool) {
+	ok = true
+	dec := yaml.NewDecoder(bytes.NewReader(stream))
+	for {
+		var tree yaml.Node
+		err := dec.Decode(&tree)
+		switch {
+		case errors.Is(err, io.EOF):
+			if len(roots) == 0 && ok {
+				c.report("KB001", nil, "", "the document is empty, want steps")
+				ok = false
+			}
+			return roots, ok
+		case err != nil:
+			c.notYAML(stream, err)
+			return roots, false
 		}
-		return nil, &Fault{Text: "not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
+		root := tree.Content[0]
+		if root.ShortTag() == "!!null" {
+			c.report("KB001", root, "", "the document is empty, want steps")
+			ok = false
+			continue
+		}
+		r := resolver{c: c}
+		if r.inspect(root, "", 0); r.aliases {
+			if root = r.resolve(root); r.broken {
+				c.report("KB004", root, "", "an alias that contains itself, or aliases that make more than %d nodes", maxNodes)
+				return roots, false
+			}
+		}
+		roots = append(roots, root)
 	}
-	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, &Fault{Text: "text behind the first document, want one document"}
-	}
-	root := tree.Content[0]
-	var faults []error
-	inspect(root, "", &faults)
-	return root, errors.Join(faults...)
 }
 
-// inspect finds what the strict subset does not have, depth first.
-func inspect(n *yaml.Node, path string, faults *[]error) {
-	fault := func(at *yaml.Node, format string, args ...any) {
-		*faults = append(*faults, faultAt(at, path, fmt.Sprintf(format, args...)))
+// notYAML reports what the YAML reader stumbled over.
+func (c *checker) notYAML(stream []byte, err error) {
+	at, text := Finding{}, strings.TrimPrefix(err.Error(), "yaml: ")
+	if m := yamlErrorLine.FindStringSubmatch(text); m != nil {
+		at.Line, _ = strconv.Atoi(m[1])
+		at.Column = 1
+		text = text[len(m[0]):]
 	}
+	if i := bytes.Index(stream, []byte(refusal)); i == 0 || i > 0 && stream[i-1] == '\n' {
+		at.Line, at.Column = bytes.Count(stream[:i], []byte("\n"))+1, 1
+		text = "this is the line that kbgen leaves when it fails: look for its error in the log"
+	}
+	c.add("KB002", at, "not YAML: %s", text)
+}
+
+// A resolver replaces aliases and merges by what they stand for.
+type resolver struct {
+	c       *checker
+	aliases bool // there is something to replace
+	nodes   int
+	active  []*yaml.Node // being resolved, outermost first
+	broken  bool
+}
+
+// inspect reports keys written twice, and what the strict subset does not
+// have, depth first.
+func (r *resolver) inspect(n *yaml.Node, path string, depth int) {
 	if n.Anchor != "" {
-		fault(n, "anchor &%s, want the text written out", n.Anchor)
+		r.c.report("KB005", n, path, "anchor &%s, want the text written out", n.Anchor)
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
-		fault(n, "alias *%s, want the text written out", n.Value)
+		r.aliases = true
+		r.c.report("KB005", n, path, "alias *%s, want the text written out", n.Value)
 	case yaml.SequenceNode:
 		for i, item := range n.Content {
-			inspect(item, fmt.Sprintf("%s[%d]", path, i), faults)
+			r.inspect(item, index(path, i), depth+1)
 		}
 	case yaml.MappingNode:
-		seen := map[string]bool{}
-		for i := 0; i < len(n.Content); i += 2 {
-			key, value := n.Content[i], n.Content[i+1]
-			switch {
-			case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
-				fault(key, "key %s, want text", key.Value)
-			case seen[key.Value]:
-				fault(key, "key %q twice in one mapping", key.Value)
-			}
-			seen[key.Value] = true
-			if key.Value == "wait" && value.ShortTag() == "!!null" {
-				continue // the usual way to write a wait step
-			}
-			inspect(value, join(path, key.Value), faults)
-		}
+		r.inspectMapping(n, path, depth)
 	case yaml.ScalarNode:
 		switch tag := n.ShortTag(); tag {
 		case "!!str", "!!bool", "!!int", "!!float":
 		case "!!null":
-			fault(n, "null, want a value or no key")
+			r.c.report("KB006", n, path, "null, want a value or no key")
 		default:
-			fault(n, "a value of type %s, want text, a number or a boolean", tag)
+			r.c.report("KB007", n, path, "a value of type %s, want text, a number or a boolean", tag)
 		}
 	}
 }
 
-// value converts a tree that inspect found nothing in to what gojsonschema
-// takes: map[string]any, []any, string, bool, json.Number, nil.
-func value(n *yaml.Node) any {
+func (r *resolver) inspectMapping(n *yaml.Node, path string, depth int) {
+	seen := make(map[string]bool, len(n.Content)/2)
+	for i := 0; i < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		switch {
+		case key.ShortTag() == "!!merge":
+			r.aliases = true
+			r.c.report("KB005", key, path, "merge <<, want the keys written out")
+			r.inspect(value, path, depth+1)
+			continue
+		case key.Kind == yaml.AliasNode:
+			r.aliases = true
+			r.c.report("KB005", key, path, "alias *%s, want the text written out", key.Value)
+		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
+			r.c.report("KB007", key, path, "key %s, want text", key.Value)
+		case seen[key.Value]:
+			r.c.report("KB003", key, path, "key %q twice in one mapping, the last one wins", key.Value)
+		}
+		seen[key.Value] = true
+		if value.ShortTag() == "!!null" && (key.Value == "wait" || key.Value == "waiter") {
+			continue // the usual way to write a wait step
+		}
+		r.inspect(value, join(path, key.Value), depth+1)
+	}
+}
+
+// resolve copies n as far as it contains aliases or merges.
+func (r *resolver) resolve(n *yaml.Node) *yaml.Node {
+	if r.nodes++; r.nodes > maxNodes || r.broken {
+		r.broken = true
+		return n
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		return r.resolve(n.Alias)
+	case yaml.ScalarNode:
+		return n
+	}
+	for _, outer := range r.active {
+		if outer == n {
+			r.broken = true
+			return n
+		}
+	}
+	r.active = append(r.active, n)
+	defer func() { r.active = r.active[:len(r.active)-1] }()
+	out := *n
+	out.Content = make([]*yaml.Node, 0, len(n.Content))
+	if n.Kind == yaml.MappingNode {
+		r.mapping(n, &out)
+		return &out
+	}
+	for _, item := range n.Content {
+		out.Content = append(out.Content, r.resolve(item))
+	}
+	return &out
+}
+
+// mapping resolves the entries of n into out. What is merged comes behind
+// what is written, which beats it.
+func (r *resolver) mapping(n, out *yaml.Node) {
+	var merged []*yaml.Node
+	for i := 0; i < len(n.Content); i += 2 {
+		key, value := n.Content[i], r.resolve(n.Content[i+1])
+		if key.ShortTag() != "!!merge" {
+			out.Content = append(out.Content, r.resolve(key), value)
+			continue
+		}
+		if value.Kind == yaml.SequenceNode {
+			merged = append(merged, value.Content...)
+		} else {
+			merged = append(merged, value)
+		}
+	}
+	for _, m := range merged {
+		if m.Kind != yaml.MappingNode {
+			r.c.report("KB004", m, "", "merge of %s, want a mapping", kindName(m))
+			continue
+		}
+		for i := 0; i+1 < len(m.Content); i += 2 {
+			if child(out, m.Content[i].Value) == nil {
+				out.Content = append(out.Content, m.Content[i], m.Content[i+1])
+			}
+		}
+	}
+}
+
+// value converts a tree to what gojsonschema takes: map[string]any, []any,
+// string, bool, json.Number, nil. Keys without a value are left out, as if
+// they were not there, except where the key alone says something.
+func value(n *yaml.Node) any { return convert(n, false) }
+
+// convert does the work of value. Below plugins nothing is left out: a plugin
+// without settings is written with null.
+func convert(n *yaml.Node, nulls bool) any {
 	switch n.Kind {
 	case yaml.MappingNode:
 		m := make(map[string]any, len(n.Content)/2)
 		for i := 0; i < len(n.Content); i += 2 {
-			m[n.Content[i].Value] = value(n.Content[i+1])
+			key := n.Content[i].Value
+			if v := convert(n.Content[i+1], nulls || key == "plugins"); v != nil || nulls || nullKeys[key] {
+				m[key] = v
+			}
 		}
 		return m
 	case yaml.SequenceNode:
-		list := make([]any, len(n.Content))
-		for i, item := range n.Content {
-			list[i] = value(item)
+		list := make([]any, 0, len(n.Content))
+		for _, item := range n.Content {
+			list = append(list, convert(item, nulls))
 		}
 		return list
 	}
@@ -102,42 +231,22 @@ func value(n *yaml.Node) any {
 			return b
 		}
 	case "!!int", "!!float":
-		var v any
-		if n.Decode(&v) == nil {
-			if text, err := json.Marshal(v); err == nil {
-				return json.Number(text)
-			}
-		}
+		return number(n)
 	}
 	return n.Value
 }
 
-// child returns the value of a key in a mapping, nil when there is none.
-func child(n *yaml.Node, key string) *yaml.Node {
-	if n.Kind != yaml.MappingNode {
-		return nil
+// number returns a number for the schema, or the text when JSON has no such
+// number.
+func number(n *yaml.Node) any {
+	if _, err := strconv.Atoi(n.Value); err == nil && (n.Value == "0" || n.Value[0] != '0') && n.Value[0] != '+' {
+		return json.Number(n.Value)
 	}
-	for i := 0; i < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
+	var v any
+	if n.Decode(&v) == nil {
+		if text, err := json.Marshal(v); err == nil {
+			return json.Number(text)
 		}
 	}
-	return nil
-}
-
-// keyNode returns the key itself, or the mapping when it has no such key.
-func keyNode(n *yaml.Node, key string) *yaml.Node {
-	for i := 0; i < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i]
-		}
-	}
-	return n
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
+	return n.Value
 }
