@@ -9,6 +9,7 @@ usage:
   kbgen plan PIPELINE          a table: queues, timeouts, GPU-minutes
   kbgen explain STEP[.FIELD]   where the values of a step come from
   kbgen diff OLD [NEW]         what changed between two pipelines
+  kbgen check FILE|-...        hold pipelines, also foreign ones, to the rules
   kbgen golden                 compare testdata/golden with what is rendered
   kbgen vendor init|check      a vendor's queue file, checked
   kbgen gpus | kinds | queues  list what there is
@@ -27,6 +28,7 @@ differ, 5 the agent refused the upload
 example, the first step of a build:
   command: kbgen upload evaluate
 `,
+	"check": checkHelp,
 	"upload": `usage: kbgen upload [PIPELINE] [options]
 
 Renders a pipeline (default: evaluate), checks it, and hands it to

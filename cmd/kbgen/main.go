@@ -38,6 +38,7 @@ type commands struct {
 	Upload     uploadCmd      `cmd:""`
 	Plan       planCmd        `cmd:""`
 	Diff       diffCmd        `cmd:""`
+	Check      checkCommand   `cmd:""`
 	Golden     goldenCmd      `cmd:""`
 	Explain    explainCmd     `cmd:""`
 	GPUs       listGPUs       `cmd:"" name:"gpus"`

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/schema/pipeline"
+)
+
+// exitFindings is the exit status of a check that found something.
+const exitFindings = 3
+
+// maxCheckedBytes bounds one file: far beyond what Buildkite takes.
+const maxCheckedBytes = 64 << 20
+
+// checkCommand applies the rules to pipelines, whoever wrote them.
+type checkCommand struct {
+	Files           []string `arg:"" optional:"" name:"file"`
+	Format          string   `enum:"text,json,github" default:"text"`
+	Severity        string   `default:"error"`
+	Ignore          []string `placeholder:"RULE"`
+	Strict          bool
+	NoInterpolation bool `name:"no-interpolation"`
+	Rules           bool
+}
+
+// A checked finding knows the file it is in. Its JSON form is the one that
+// --format json prints.
+type checked struct {
+	File string `json:"file"`
+	pipeline.Finding
+}
+
+func (c *checkCommand) Run(_ context.Context, env *cli.Env) error {
+	if c.Rules {
+		return c.listRules(env)
+	}
+	var least pipeline.Severity
+	if err := least.UnmarshalText([]byte(c.Severity)); err != nil || least == pipeline.Off {
+		return cli.Usagef("--severity %s: want error, warning or info", c.Severity)
+	}
+	for _, id := range c.Ignore {
+		if !knownRule(id) {
+			return cli.WithHint(cli.Usagef("--ignore %s: there is no such rule", id), "kbgen check --rules lists them")
+		}
+	}
+	if len(c.Files) == 0 {
+		return cli.WithHint(cli.Usagef("no file to check"), "kbgen check FILE, or - for standard input")
+	}
+	found, failed, err := c.all(env, least)
+	if err != nil {
+		return err
+	}
+	if err := printFindings(env.Stdout, c.Format, found); err != nil {
+		return fmt.Errorf("writing the findings: %w", err)
+	}
+	if failed > 0 {
+		return &cli.ExitError{Status: exitFindings, Err: fmt.Errorf("checking %s: %s of severity %s or worse",
+			count(len(c.Files), "file"), count(failed, "finding"), least)}
+	}
+	return nil
+}
+
+// all checks every file. Shown are warnings and errors, or from least on;
+// failed counts those from least on.
+func (c *checkCommand) all(env *cli.Env, least pipeline.Severity) (found []checked, failed int, err error) {
+	opts := pipeline.Options{Strict: c.Strict, NoInterpolation: c.NoInterpolation, Ignore: c.Ignore}
+	for _, name := range c.Files {
+		text, err := readPipeline(env, name)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, f := range pipeline.Check(text, opts) {
+			if f.Severity >= least {
+				failed++
+			}
+			if f.Severity >= min(least, pipeline.Warning) {
+				found = append(found, checked{File: name, Finding: f})
+			}
+		}
+	}
+	return found, failed, nil
+}
+
+func readPipeline(env *cli.Env, name string) ([]byte, error) {
+	in := env.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading a pipeline: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxCheckedBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading a pipeline: %w", err)
+	case len(text) > maxCheckedBytes:
+		return nil, fmt.Errorf("reading a pipeline: %s: more than %d bytes", name, maxCheckedBytes)
+	}
+	return text, nil
+}
+
+func knownRule(id string) bool {
+	for _, r := range pipeline.Rules() {
+		if r.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+func printFindings(w io.Writer, format string, found []checked) error {
+	switch format {
+	case "json":
+		if found == nil {
+			found = []checked{}
+		}
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(found)
+	case "github":
+		var errs []error
+		for _, f := range found {
+			_, err := fmt.Fprintf(w, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", githubLevel(f.Severity),
+				githubProperty(f.File), max(1, f.Line), max(1, f.Column), f.Rule, githubText(f.Message()))
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}
+	var errs []error
+	for _, f := range found {
+		_, err := fmt.Fprintf(w, "%s:%d:%d: %s: %s\n", f.File, max(1, f.Line), max(1, f.Column), f.Severity, f.Message())
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func githubLevel(s pipeline.Severity) string {
+	if s == pipeline.Info {
+		return "notice"
+	}
+	return s.String()
+}
+
+// githubText escapes the text of a workflow command, githubProperty what
+// stands before it.
+func githubText(s string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(s)
+}
+
+func githubProperty(s string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C").Replace(s)
+}
+
+// listRules prints the rules, one line each.
+func (c *checkCommand) listRules(env *cli.Env) error {
+	if c.Format == "json" {
+		enc := json.NewEncoder(env.Stdout)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(pipeline.Rules())
+	}
+	var errs []error
+	for _, r := range pipeline.Rules() {
+		_, err := fmt.Fprintf(env.Stdout, "%s  %-7s  %-7s  %s\n", r.ID, r.Severity, r.Strict, r.Title)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
