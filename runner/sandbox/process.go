@@ -109,6 +109,9 @@ func (b *Box) try(means string, c Command) (*Process, *schema.Sandbox, error) {
 		p.abandon()
 		return nil, nil, errors.New(first.Exec)
 	}
+	if why, ok := first.Missing[schema.GuardProcesses]; ok && len(b.why) > 0 {
+		first.Missing[schema.GuardProcesses] = why + " (" + strings.Join(b.why, "; ") + ")"
+	}
 	got := schema.NewSandbox(means, first.Missing)
 	if c.Path == "" || !got.AtLeast(b.o.Minimum) {
 		p.abandon()
@@ -148,11 +151,27 @@ func (b *Box) launch(means string, c Command) (*Process, error) {
 		cmd.Stderr = c.Stderr
 	}
 	p := &Process{cmd: cmd, box: b, status: r, lines: json.NewDecoder(r), inside: means != schema.MeansProcess, oom: b.group.outOfMemory(), begun: time.Now()}
+	if means == schema.MeansUserNamespace {
+		defer opened()()
+	}
 	if err := cmd.Start(); err != nil {
 		r.Close()
 		return nil, &errSetup{err.Error()}
 	}
 	return p, nil
+}
+
+// opened makes this process one that others of its user may look into, until
+// the returned function is called: the kernel lets nobody but root write the
+// user map of a child that is still a copy of a closed process. No process of
+// a submission lives at that time.
+func opened() (again func()) {
+	was, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+	if err != nil || was != 0 {
+		return func() {}
+	}
+	unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	return func() { unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 }
 
 func (b *Box) attributes(means string) *syscall.SysProcAttr {
