@@ -134,12 +134,14 @@ func (r *shootingRange) again(t *testing.T, u user, a attack, s *shot) *shot {
 	must(t, err)
 	encoded := a.encoded
 	if encoded == "" {
-		encoded = r.payload(t, a, &seed)
+		encoded = r.payload(t, a, &seed, out)
 		s.canaries[encoded[:200]] = "payload"
 	}
 	must(t, os.WriteFile(filepath.Join(out, "secret.txt"), []byte(canary("file")), 0o600))
 	must(t, os.WriteFile(filepath.Join(victim, "precious"), []byte("as it was"), 0o644))
 	must(t, os.WriteFile(filepath.Join(s.dir, "bin", "buildkite-agent"), []byte(fakeAgent), 0o755))
+	nvcc, err := os.ReadFile(filepath.Join(corpus, "lib", "nvcc"))
+	must(t, errors.Join(err, os.WriteFile(filepath.Join(s.dir, "bin", "nvcc"), nvcc, 0o755)))
 	sock, heardSock := listen(t, "unix", filepath.Join(out, "job.sock"))
 	tcp, heardTCP := listen(t, "tcp", "127.0.0.1:0")
 	if u.uid >= 0 {
@@ -153,7 +155,7 @@ func (r *shootingRange) again(t *testing.T, u user, a attack, s *shot) *shot {
 	cmd := exec.Command(r.kbrun, append([]string{"evaluate", "--deadline", "40s"}, u.flags...)...)
 	cmd.Dir = out
 	cmd.Env = []string{
-		"PATH=/usr/bin:/bin", "HOME=" + out, "TMPDIR=" + tmp, "KERNELBOT_RUN_ID=attack-1", "BUILDKITE_JOB_ID=0190-job",
+		"PATH=/usr/bin:/bin:" + filepath.Join(s.dir, "bin"), "HOME=" + out, "TMPDIR=" + tmp, "KERNELBOT_RUN_ID=attack-1", "BUILDKITE_JOB_ID=0190-job",
 		"BUILDKITE_AGENT_ACCESS_TOKEN=" + canary("token"), "BUILDKITE_AGENT_JOB_API_TOKEN=" + canary("api"),
 		"BUILDKITE_AGENT_JOB_API_SOCKET=" + filepath.Join(out, "job.sock"), "BUILDKITE_BIN_PATH=" + filepath.Join(s.dir, "bin"),
 		"AWS_SECRET_ACCESS_KEY=" + canary("cloud"), "CALLS=" + filepath.Join(s.dir, "calls"),
@@ -336,8 +338,8 @@ func (s *shot) result(t *testing.T) *schema.Result {
 	return result
 }
 
-// payload is the task and the program, encoded.
-func (r *shootingRange) payload(t *testing.T, a attack, seed *int64) string {
+// payload is the task and the program, encoded; out is kbrun's directory.
+func (r *shootingRange) payload(t *testing.T, a attack, seed *int64, out string) string {
 	t.Helper()
 	text := func(parts ...string) string {
 		data, err := os.ReadFile(filepath.Join(append([]string{corpus}, parts...)...))
@@ -347,11 +349,19 @@ func (r *shootingRange) payload(t *testing.T, a attack, seed *int64) string {
 	integer := func(name string, n int64) schema.Param { return schema.Param{Name: name, Value: schema.IntValue(n)} }
 	p := &schema.Payload{
 		Main: a.Harness + ".py", Lang: schema.LangPython, Mode: a.Mode, RankingBy: schema.RankGeom, Seed: seed,
-		Sources:     schema.Files{{Name: "submission.py", Text: text("programs", a.Program+".py")}, {Name: "attack.py", Text: text("lib", "attack.py")}},
 		Tests:       []schema.Case{{integer("n", 3), integer("seed", 11)}, {integer("n", 4), integer("seed", 12)}},
 		Benchmarks:  []schema.Case{{integer("n", 3000), integer("seed", 13)}, {integer("n", 4000), integer("seed", 14)}},
 		TestTimeout: schema.Seconds(float64(a.Limit)), BenchmarkTimeout: schema.Seconds(float64(a.Limit)), RankedTimeout: schema.Seconds(float64(a.Limit)),
 	}
+	if a.Harness == "driver" {
+		p.Lang, p.Main = schema.LangCUDA, ""
+		program := strings.ReplaceAll(text("programs", a.Program+".cu"), "@OUT@", out)
+		p.Sources = schema.Files{{Name: "driver.cu", Text: text("lib", "driver.cu")}, {Name: "submission.cu", Text: program}}
+		encoded, err := p.Encode()
+		must(t, err)
+		return encoded
+	}
+	p.Sources = schema.Files{{Name: "submission.py", Text: text("programs", a.Program+".py")}, {Name: "attack.py", Text: text("lib", "attack.py")}}
 	if a.Harness == "example" {
 		p.Main = "eval.py"
 		for name, file := range map[string]string{"eval.py": "eval.py", "task.py": "vectoradd_py/task.py", "reference.py": "vectoradd_py/reference.py"} {

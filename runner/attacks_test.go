@@ -35,6 +35,14 @@ type attack struct {
 	encoded string // a payload of its own, in place of program and harness
 }
 
+// file is the program's name.
+func (a attack) file() string {
+	if a.Harness == "driver" {
+		return a.Program + ".cu"
+	}
+	return a.Program + ".py"
+}
+
 func readManifest(t *testing.T) []attack {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(corpus, "manifest.yml"))
@@ -65,7 +73,7 @@ func readManifest(t *testing.T) []attack {
 func TestManifestIsWhole(t *testing.T) {
 	used, names := map[string]bool{}, map[string]bool{}
 	for _, a := range readManifest(t) {
-		used[a.Program+".py"], used[a.Then+".py"] = true, true
+		used[a.file()], used[a.Then+".py"] = true, true
 		if names[a.Name] || a.Tries == "" || len(a.Outcomes) == 0 {
 			t.Errorf("entry %q: a name of its own, tries and outcomes are wanted", a.Name)
 		}
@@ -84,7 +92,7 @@ func TestManifestIsWhole(t *testing.T) {
 			}
 		}
 	}
-	files, _ := filepath.Glob(filepath.Join(corpus, "programs", "*.py"))
+	files, _ := filepath.Glob(filepath.Join(corpus, "programs", "*"))
 	for _, file := range files {
 		if !used[filepath.Base(file)] {
 			t.Errorf("%s is in no entry", file)
@@ -109,6 +117,9 @@ func TestAttacks(t *testing.T) {
 			}
 			t.Run(u.name+"/"+a.Name, func(t *testing.T) {
 				t.Parallel()
+				if _, err := os.Stat("/usr/bin/c++"); a.Harness == "driver" && err != nil {
+					t.Skip("no c++ to stand in for nvcc")
+				}
 				if missing := without(a.Needs, held); len(missing) > 0 {
 					r.record(row{u.name, a, "not tried", "NEEDS " + strings.Join(missing, ", ")})
 					t.Skipf("the sandbox here lacks %q", missing)
@@ -122,7 +133,7 @@ func TestAttacks(t *testing.T) {
 // TestHostilePayloads runs kbrun on payloads that are attacks themselves.
 func TestHostilePayloads(t *testing.T) {
 	r := newRange(t)
-	good, err := schema.DecodePayload(r.payload(t, attack{Program: "honest", Harness: "worker", Mode: schema.ModeTest, Limit: 20}, nil))
+	good, err := schema.DecodePayload(r.payload(t, attack{Program: "honest", Harness: "worker", Mode: schema.ModeTest, Limit: 20}, nil, ""))
 	must(t, err)
 	// named is the honest payload with one more file.
 	named := func(name string) string {
@@ -198,7 +209,7 @@ func (r *shootingRange) try(t *testing.T, u user, a attack) {
 	r.record(row{u.name, a, what, verdict})
 }
 
-var logLine = regexp.MustCompile(`^(--- Evaluating attack-1: py, mode [a-z]+, \d+ tests, \d+ benchmarks|--- Phase [a-z]+|\+\+\+ Verdict: [a-z-]+)$`)
+var logLine = regexp.MustCompile(`^(--- Evaluating attack-1: (py|cu), mode [a-z]+, \d+ tests, \d+ benchmarks|--- Phase [a-z]+|\+\+\+ Verdict: [a-z-]+)$`)
 
 // judge says what happened, in few words, and fails for everything that
 // should not have.
