@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -58,7 +59,7 @@ type Options struct {
 // A Place is the part of the file system that a process may write. It keeps its
 // path inside of the box.
 type Place struct {
-	Dir string // holds the others; readable
+	Dir string // holds the others; readable; in a directory of the caller's own
 
 	// Work is where the caller put its files, which the submission may read but
 	// not replace where it runs as a user of its own. Home and Temp are
@@ -158,8 +159,8 @@ func (b *Box) Prepare(p Place) error {
 	if !b.id.Own {
 		return nil
 	}
-	// Sticky: others may add files, and replace only their own.
-	err := errors.Join(os.Chmod(b.o.Dir, 0o711), os.Chmod(p.Dir, 0o755), os.Chmod(p.Work, 0o777|os.ModeSticky))
+	// The directory above is not looked into, but passed. Sticky: others may add files, and replace only their own.
+	err := errors.Join(os.Chmod(filepath.Dir(p.Dir), 0o711), os.Chmod(p.Dir, 0o755), os.Chmod(p.Work, 0o777|os.ModeSticky))
 	for _, dir := range []string{p.Home, p.Temp} {
 		err = errors.Join(err, os.Chown(dir, b.id.UID, b.id.GID))
 	}

@@ -21,26 +21,32 @@ func (i *initProcess) confine() error {
 		unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 	}
 	unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-	if i.Means == schema.MeansProcess && i.ID.UID == 0 {
-		if err := dropCapabilities(); err != nil {
-			return err
-		}
+	if err := dropCapabilities(i.Means == schema.MeansProcess); err != nil {
+		return err
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("giving up new privileges: %w", err)
 	}
-	if err := filterCalls(); err != nil {
-		// Not a guard of its own: it narrows what the kernel is asked.
-		return nil
-	}
+	filterCalls() // no guard rests on it: it narrows what the kernel can be asked
 	return nil
 }
 
-// dropCapabilities is for a root that cannot become another user.
-func dropCapabilities() error {
+// dropCapabilities gives up all of them, or, where this process has to go on,
+// those that its children would inherit.
+func dropCapabilities(all bool) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	if err := unix.Capset(&header, &none[0]); err != nil {
+	var caps [2]unix.CapUserData
+	err := unix.Capget(&header, &caps[0])
+	for n := range caps {
+		caps[n].Inheritable = 0
+		if all {
+			caps[n] = unix.CapUserData{}
+		}
+	}
+	if err == nil {
+		err = unix.Capset(&header, &caps[0])
+	}
+	if err != nil {
 		return fmt.Errorf("giving up capabilities: %w", err)
 	}
 	return nil

@@ -1,22 +1,589 @@
 package sandbox
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
+
+// asUser marks the second run of this test binary, as an ordinary user.
+const asUser = "SANDBOX_TEST_AS_USER"
 
 func TestMain(m *testing.M) {
 	Main()
+	// Like kbrun: closed to its user, and the reaper of what is left.
+	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	os.Exit(m.Run())
 }
 
-func TestProbeSmoke(t *testing.T) {
-	b, err := Open(Options{Dir: t.TempDir(), Environ: os.Environ()})
+// TestAsOrdinaryUser runs everything again without root's rights.
+func TestAsOrdinaryUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("this is the ordinary user already")
+	}
+	// A copy where that user can reach it.
+	dir, err := os.MkdirTemp("/tmp", "sandbox-test-")
+	must(t, err)
+	defer os.RemoveAll(dir)
+	must(t, os.Chmod(dir, 0o755))
+	exe := filepath.Join(dir, "sandbox.test")
+	data, err := os.ReadFile("/proc/self/exe")
+	must(t, err)
+	must(t, os.WriteFile(exe, data, 0o755))
+	must(t, os.Mkdir(filepath.Join(dir, "tmp"), 0o777))
+	must(t, os.Chmod(filepath.Join(dir, "tmp"), 0o777))
+	cmd := exec.Command(exe, "-test.v")
+	cmd.Dir = filepath.Join(dir, "src")
+	must(t, os.Mkdir(filepath.Join(dir, "src"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "src", "doc.go"), []byte("package x"), 0o644)) // as it is there for root
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "TMPDIR=" + filepath.Join(dir, "tmp"), asUser + "=1"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 64999, Gid: 64999}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("as user 64999: %v", err)
+	}
+	t.Logf("%s", out)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
-	for _, a := range b.Probe() {
-		t.Logf("%s: %+v %s", a.Means, a.Got, a.Why)
+}
+
+// A bench is one box on one means, and what a program in it may know.
+type bench struct {
+	box   *Box
+	means string
+	place Place
+}
+
+// onEach runs f with every means that this machine and user have.
+func onEach(t *testing.T, f func(t *testing.T, b *bench)) { onEachWith(t, Options{}, f) }
+
+func onEachWith(t *testing.T, o Options, f func(t *testing.T, b *bench)) {
+	t.Helper()
+	if _, err := os.Stat("/usr/bin/python3"); err != nil {
+		t.Skip("/usr/bin/python3 is not installed")
+	}
+	for _, means := range candidates() {
+		t.Run(means, func(t *testing.T) { f(t, newBench(t, o, means)) })
+	}
+}
+
+func newBench(t *testing.T, o Options, means string) *bench {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kbrun-test-")
+	must(t, err)
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	b := &bench{means: means, place: Place{Dir: filepath.Join(dir, "phase")}}
+	p := &b.place
+	p.Work, p.Home, p.Temp = filepath.Join(p.Dir, "work"), filepath.Join(p.Dir, "home"), filepath.Join(p.Dir, "tmp")
+	o.Dir = filepath.Join(dir, "box")
+	for _, d := range []string{o.Dir, p.Dir, p.Work, p.Home, p.Temp} {
+		must(t, os.Mkdir(d, 0o755))
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("hush"), 0o644)) // beside, not in, the place
+	if o.Minimum == "" {
+		o.Minimum = schema.SandboxNone
+	}
+	if o.Environ == nil {
+		o.Environ = []string{"PATH=/usr/bin:/bin"}
+	}
+	b.box, err = Open(o)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := b.box.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	must(t, b.box.Prepare(b.place))
+	b.box.untried = []string{means}
+	return b
+}
+
+// python runs a program and returns what it printed and how it ended.
+func (b *bench) python(t *testing.T, text string) (string, State) {
+	t.Helper()
+	out, state, err := b.start(t, text)
+	must(t, err)
+	return out, state
+}
+
+func (b *bench) start(t *testing.T, text string) (string, State, error) {
+	t.Helper()
+	out, err := os.CreateTemp(t.TempDir(), "out")
+	must(t, err)
+	defer out.Close()
+	process, err := b.box.Start(Command{
+		Path: "/usr/bin/python3", Args: []string{"python3", "-c", text}, Dir: b.place.Work, Place: b.place, Stdout: out, Stderr: out,
+		Env: []string{"PATH=/usr/bin:/bin", "HOME=" + b.place.Home, "TMPDIR=" + b.place.Temp},
+	})
+	var weak *WeakError
+	if errors.As(err, &weak) && weak.Best == nil {
+		t.Skipf("this machine refuses it: %v", err)
+	}
+	if err != nil {
+		return "", State{}, err
+	}
+	timer := time.AfterFunc(60*time.Second, process.Kill)
+	defer timer.Stop()
+	state, err := process.Wait()
+	must(t, err)
+	if b.means == schema.MeansProcess {
+		endChildren(t) // the caller's part, see package runner
+	}
+	data, err := os.ReadFile(out.Name())
+	must(t, err)
+	return string(data), state, nil
+}
+
+func (b *bench) holds(guard string) bool {
+	return b.box.Report() != nil && slices.Contains(b.box.Report().Held, guard)
+}
+
+// refused wants every line of a program's output to be a refusal. The program
+// prints "got …" where it got somewhere; only without the guard is that no
+// failure.
+func (b *bench) refused(t *testing.T, guard, text string) {
+	t.Helper()
+	out, state := b.python(t, prelude+text)
+	if state.Exit != 0 || out == "" {
+		t.Fatalf("exit %d:\n%s", state.Exit, out)
+	}
+	if strings.Contains(out, "got ") && b.holds(guard) {
+		t.Errorf("guard %s is reported as held:\n%s", guard, out)
+	}
+	if !b.holds(guard) {
+		t.Logf("guard %s is missing here: %s", guard, out)
+	}
+}
+
+// prelude: attempt(name, f) prints what f got, or that it was tried.
+const prelude = `
+import ctypes, os, signal, socket, subprocess, sys, time
+def attempt(name, f):
+    try:
+        result = f()
+    except Exception as err:
+        print("tried", name, type(err).__name__, err)
+    else:
+        print("tried" if not result else "got " + repr(result)[:80], name)
+libc = ctypes.CDLL(None, use_errno=True)
+`
+
+func TestProcessesAreHidden(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		b.refused(t, schema.GuardProcesses, `
+seen = [int(p) for p in os.listdir("/proc") if p.isdigit()]
+attempt("processes", lambda: [p for p in seen if p not in (1, os.getpid())])
+`)
+	})
+}
+
+func TestRunnerCannotBeSignalled(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		b.refused(t, schema.GuardSignals, fmt.Sprintf(`
+for pid in (%d, %d):
+    attempt("signal", lambda: os.kill(pid, 0) is None)
+signal.signal(signal.SIGURG, signal.SIG_IGN)
+attempt("first process", lambda: os.kill(1, signal.SIGKILL)) # no harm: it is still there below
+attempt("everybody", lambda: os.kill(-1, signal.SIGURG))
+print("tried")
+`, os.Getpid(), os.Getppid()))
+	})
+}
+
+func TestRunnerCannotBeReadOrTraced(t *testing.T) {
+	t.Setenv("KERNELBOT_PAYLOAD", "hush")
+	onEach(t, func(t *testing.T, b *bench) {
+		b.refused(t, schema.GuardSecrets, fmt.Sprintf(`
+pids = {%d, %d, os.getppid(), 1}
+for pid in pids - {os.getpid()}:
+    for name in ("environ", "mem", "maps", "auxv"):
+        attempt(f"{pid}/{name}", lambda: open(f"/proc/{pid}/{name}", "rb").read(9))
+    attempt(f"{pid}/fd", lambda: [os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")])
+    attempt(f"trace {pid}", lambda: libc.ptrace(16, pid, 0, 0) == 0)
+    attempt(f"cwd {pid}", lambda: os.listdir(f"/proc/{pid}/root/"))
+`, os.Getpid(), os.Getppid()))
+	})
+}
+
+func TestEnvironmentIsWhatWasGiven(t *testing.T) {
+	t.Setenv("ANOTHER", "hush")
+	onEach(t, func(t *testing.T, b *bench) {
+		out, _ := b.python(t, `import os; print(sorted(k for k in os.environ if k != "LC_CTYPE"), b"hush" in open("/proc/self/environ", "rb").read())`)
+		if out != "['HOME', 'PATH', 'TMPDIR'] False\n" {
+			t.Errorf("environment: %s", out)
+		}
+	})
+}
+
+func TestFilesAreHidden(t *testing.T) {
+	here, err := os.Getwd()
+	must(t, err)
+	onEachWith(t, Options{Hide: []string{"/etc/apt"}}, func(t *testing.T, b *bench) {
+		b.refused(t, schema.GuardFiles, fmt.Sprintf(`
+dir, here, home = %q, %q, %q
+for path in (os.path.dirname(dir) + "/secret", here + "/doc.go", home + "/.profile", "/proc/1/root/etc/shadow", "/etc/shadow"):
+    attempt(path, lambda: open(path).read(9))
+for path in (here, "/root", "/home", "/var/lib", "/etc/apt", os.path.dirname(dir) + "/box"):
+    attempt(path, lambda: os.listdir(path))
+for path in ("/etc/x", "/usr/x", "/x", "/dev/x", "/sys/x", "/home/x", dir + "/x", "/proc/sys/kernel/core_pattern", here + "/x"):
+    attempt(path, lambda: open(path, "w"))
+`, b.place.Dir, here, "/root"))
+	})
+}
+
+func TestOwnPlacesWork(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		out, state := b.python(t, `
+import os, tempfile, multiprocessing as mp, ctypes, subprocess
+open("x", "w").write("1"); os.mkdir(os.environ["HOME"] + "/d")
+print(os.getcwd() == "`+b.place.Work+`", len(tempfile.mkstemp()))
+m = mp.get_context("fork"); q = m.Queue(); p = m.Process(target=q.put, args=(7,)); p.start(); print(q.get()); p.join()
+from multiprocessing import shared_memory
+s = shared_memory.SharedMemory(create=True, size=1 << 20); s.buf[0] = 3; print(s.buf[0]); s.close(); s.unlink()
+open("/dev/null", "w").write("x"); print(len(open("/dev/urandom", "rb").read(4)), open("/dev/zero", "rb").read(1))
+open("f.py", "w").write("print('made')"); print(subprocess.check_output(["python3", "f.py"]))
+`)
+		if want := "True 2\n7\n3\n4 b'\\x00'\nb'made\\n'\n"; out != want || state.Exit != 0 {
+			t.Errorf("exit %d, got %s, want %s", state.Exit, out, want)
+		}
+	})
+}
+
+func TestCompilerWorks(t *testing.T) {
+	if _, err := exec.LookPath("g++"); err != nil {
+		t.Skip("g++ is not installed")
+	}
+	onEach(t, func(t *testing.T, b *bench) {
+		out, state := b.python(t, `
+import ctypes, subprocess
+open("k.cpp", "w").write('#include <vector>\nextern "C" int f() { std::vector<int> v(42); return v.size(); }')
+subprocess.check_call(["g++", "-shared", "-fPIC", "-o", "k.so", "k.cpp"])
+print(ctypes.CDLL("./k.so").f())
+`)
+		if out != "42\n" || state.Exit != 0 {
+			t.Errorf("exit %d: %s", state.Exit, out)
+		}
+	})
+}
+
+func TestNoNetwork(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	abstract, err := net.Listen("unix", fmt.Sprintf("@kbrun-test-%d", os.Getpid()))
+	must(t, err)
+	defer abstract.Close()
+	onEach(t, func(t *testing.T, b *bench) {
+		b.refused(t, schema.GuardNetwork, fmt.Sprintf(`
+attempt("tcp", lambda: socket.create_connection(("127.0.0.1", %d), 5))
+attempt("abstract", lambda: socket.socket(socket.AF_UNIX).connect("\0kbrun-test-%d") is None)
+attempt("udp", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", 9)))
+attempt("interfaces", lambda: [n for _, n in socket.if_nameindex() if n != "lo"])
+`, listener.Addr().(*net.TCPAddr).Port, os.Getpid()))
+	})
+}
+
+func TestLoopbackIsTheBoxesOwn(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	onEachWith(t, Options{Loopback: true}, func(t *testing.T, b *bench) {
+		out, _ := b.python(t, fmt.Sprintf(`
+import socket
+s = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(s.getsockname()); print("met")
+try:
+    socket.create_connection(("127.0.0.1", %d), 5); print("got out")
+except OSError:
+    pass
+`, listener.Addr().(*net.TCPAddr).Port))
+		if !strings.Contains(out, "met") || strings.Contains(out, "out") && b.holds(schema.GuardNetwork) {
+			t.Errorf("%s", out)
+		}
+	})
+}
+
+func TestNoNewPrivileges(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		b.refused(t, schema.GuardPrivileges, `
+status = dict(l.split(":\t", 1) for l in open("/proc/self/status").read().splitlines() if ":\t" in l)
+attempt("capabilities", lambda: [k for k in ("CapPrm", "CapEff", "CapInh", "CapAmb") if int(status[k], 16)])
+attempt("new privileges", lambda: status["NoNewPrivs"] != "1")
+attempt("su", lambda: b"uid=0" in subprocess.run(["su", "-c", "id"], capture_output=True, stdin=subprocess.DEVNULL).stdout)
+attempt("setuid", lambda: os.setuid(0) or os.getuid() == 0 and status["Uid"].split()[0] != "0")
+attempt("user namespace", lambda: libc.unshare(0x10000000) == 0)
+attempt("user namespace by clone", lambda: libc.syscall(56, 0x10000000 | 17, 0, 0, 0, 0) >= 0)
+attempt("mount", lambda: libc.mount(b"x", b"/tmp", b"tmpfs", 0, b"") == 0)
+attempt("mknod", lambda: os.mknod("disk", 0o60666, os.makedev(8, 0)))
+attempt("keys", lambda: libc.syscall(250, 0, -3, 0) >= 0)
+`)
+	})
+}
+
+func TestLimits(t *testing.T) {
+	l := Limits{Processes: 64, OpenFiles: 100, FileSize: 1 << 20}
+	onEachWith(t, Options{Limits: l}, func(t *testing.T, b *bench) {
+		out, _ := b.python(t, prelude+`
+import resource
+print(resource.getrlimit(resource.RLIMIT_CORE))
+made = 0
+try:
+    while made < 2000:
+        if os.fork() == 0: time.sleep(1000)
+        made += 1
+except OSError: print("forks end", made <= 256)
+files = []
+try:
+    while True: files.append(open("/dev/null"))
+except OSError: print("files end", len(files) < 100)
+for f in files: f.close()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+try:
+    with open("big", "wb") as f:
+        for _ in range(100): f.write(b"x" * 65536)
+except OSError: print("size ends", os.path.getsize("big") <= 1 << 20)
+try: resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000))
+except Exception: print("stays")
+`)
+		if want := "(0, 0)\nforks end True\nfiles end True\nsize ends True\nstays\n"; out != want {
+			t.Errorf("got %s, want %s", out, want)
+		}
+		b.gone(t)
+	})
+}
+
+// endChildren kills and reaps everything below this process.
+func endChildren(t *testing.T) {
+	for end := time.Now().Add(20 * time.Second); ; {
+		for _, path := range glob("/proc/self/task/*/children") {
+			data, _ := os.ReadFile(path)
+			for _, field := range strings.Fields(string(data)) {
+				pid, _ := strconv.Atoi(field)
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		if _, err := syscall.Wait4(-1, nil, 0, nil); err == syscall.ECHILD {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("children cannot be ended")
+		}
+	}
+}
+
+// gone wants no process below this one.
+func (b *bench) gone(t *testing.T) {
+	t.Helper()
+	for _, path := range glob("/proc/self/task/*/children") {
+		if data, err := os.ReadFile(path); err != nil || len(data) > 0 {
+			t.Errorf("children are left: %s, %v", data, err)
+		}
+	}
+}
+
+func TestNoCoreDump(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		_, state := b.python(t, `import os; os.kill(os.getpid(), 11)`)
+		if files, _ := os.ReadDir(b.place.Work); state.Exit != -11 || len(files) > 0 {
+			t.Errorf("exit %d, files %v", state.Exit, files)
+		}
+	})
+}
+
+func TestMemoryEnds(t *testing.T) {
+	onEachWith(t, Options{Limits: Limits{Memory: 200 << 20}}, func(t *testing.T, b *bench) {
+		if b.box.group.memory == "" {
+			t.Skip("no control group can be made here: " + b.box.group.why)
+		}
+		begun := time.Now()
+		out, state := b.python(t, `
+import os, time
+for _ in range(4):
+    if os.fork() == 0: break
+hog = []
+while True: hog.append(bytearray(b"x" * (10 << 20)))
+`)
+		if state.Exit != -9 || !state.OutOfMemory || time.Since(begun) > 30*time.Second {
+			t.Errorf("exit %d, out of memory %v: %s", state.Exit, state.OutOfMemory, out)
+		}
+		b.gone(t)
+		_, state = b.python(t, `pass`)
+		if state.Exit != 0 || state.OutOfMemory {
+			t.Errorf("after it: %+v", state)
+		}
+	})
+}
+
+func TestNothingSurvives(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		if b.means == schema.MeansProcess {
+			t.Skip("without a process namespace the caller walks the tree")
+		}
+		mark := fmt.Sprintf("1000.%d", os.Getpid())
+		_, state := b.python(t, `
+import os, signal, subprocess, time
+subprocess.Popen(["sleep", "`+mark+`"], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for s in range(1, 32):
+            try: signal.signal(s, signal.SIG_IGN)
+            except (OSError, ValueError): pass
+        os.execvp("sleep", ["sleep", "`+mark+`"])
+    os._exit(0)
+stopped = subprocess.Popen(["sleep", "`+mark+`"]); os.kill(stopped.pid, signal.SIGSTOP)
+time.sleep(0.2)
+`)
+		if state.Exit != 0 {
+			t.Errorf("exit %d", state.Exit)
+		}
+		b.gone(t)
+		for _, path := range glob("/proc/[0-9]*/cmdline") {
+			if data, _ := os.ReadFile(path); bytes.HasPrefix(data, []byte("sleep\x00"+mark)) {
+				t.Errorf("%s is alive", path)
+			}
+		}
+	})
+}
+
+func glob(pattern string) []string {
+	found, _ := filepath.Glob(pattern)
+	return found
+}
+
+func TestKillEndsTheWholeBox(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		r, w, err := os.Pipe()
+		must(t, err)
+		defer r.Close()
+		process, err := b.box.Start(Command{
+			Path: "/usr/bin/python3", Args: []string{"python3", "-c", "import time; print('up', flush=True); time.sleep(1000)"},
+			Dir: b.place.Work, Place: b.place, Stdout: w, Env: []string{},
+		})
+		w.Close()
+		var weak *WeakError
+		if errors.As(err, &weak) {
+			t.Skip(err)
+		}
+		must(t, err)
+		r.Read(make([]byte, 2))
+		process.Kill()
+		state, err := process.Wait()
+		if err != nil || state.Exit != -9 {
+			t.Errorf("Wait = %+v, %v", state, err)
+		}
+	})
+}
+
+// The first process of a box is of the submission's user where there is no
+// other; ending it must not look like a good end.
+func TestFirstProcessMayBeKilled(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		out, state := b.python(t, `
+import os, signal, time
+for s in range(1, 32):
+    if b"kbrun-sandbox" not in open("/proc/1/cmdline", "rb").read(): break
+    try: os.kill(1, s)
+    except OSError: pass
+time.sleep(0.1); print("alive")
+`)
+		if (state.Exit == 0) != (out == "alive\n") {
+			t.Errorf("exit %d, %q", state.Exit, out)
+		}
+	})
+}
+
+func TestExitStatus(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		for text, want := range map[string]int{"": 0, "raise SystemExit(7)": 7, "import os; os.abort()": -6} {
+			if _, state := b.python(t, text); state.Exit != want || state.Wall <= 0 || state.MaxRSS < 1<<20 {
+				t.Errorf("%s: %+v, want exit %d", text, state, want)
+			}
+		}
+		_, err := b.box.Start(Command{Path: "/nowhere", Args: []string{"x"}, Dir: "/", Place: b.place})
+		if err == nil || !strings.Contains(err.Error(), "/nowhere") {
+			t.Errorf("Start of nothing: %v", err)
+		}
+	})
+}
+
+func TestHarnessFilesStay(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		if !b.box.id.Own {
+			t.Skip("the same user may do what he likes with his files")
+		}
+		must(t, os.WriteFile(filepath.Join(b.place.Work, "eval.py"), []byte("pass"), 0o644))
+		out, _ := b.python(t, prelude+`
+attempt("write", lambda: open("eval.py", "w"))
+attempt("remove", lambda: os.remove("eval.py") is None)
+open("mine", "w")
+attempt("replace", lambda: os.rename("mine", "eval.py") is None)
+attempt("directory", lambda: os.rename(".", "../other") is None)
+attempt("mode", lambda: os.chmod("eval.py", 0o777) is None)
+`)
+		if strings.Contains(out, "got") || strings.Count(out, "tried") != 5 {
+			t.Error(out)
+		}
+	})
+}
+
+func TestTooWeakRunsNothing(t *testing.T) {
+	b := newBench(t, Options{Minimum: schema.SandboxFull}, schema.MeansProcess)
+	_, _, err := b.start(t, `open("ran", "w")`)
+	var weak *WeakError
+	if !errors.As(err, &weak) || weak.Best == nil || !strings.Contains(err.Error(), `want a sandbox of level "full"`) {
+		t.Errorf("Start = %v", err)
+	}
+	if files, _ := os.ReadDir(b.place.Work); len(files) > 0 {
+		t.Errorf("something ran: %v", files)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	if _, err := Open(Options{Dir: t.TempDir(), Minimum: "most"}); err == nil || !strings.Contains(err.Error(), `got "most"`) {
+		t.Errorf("Open with an unknown level: %v", err)
+	}
+	if _, err := Open(Options{Dir: "/nowhere"}); err == nil {
+		t.Error("Open in a directory that is not there")
+	}
+}
+
+func TestReads(t *testing.T) {
+	b := &Box{o: Options{Read: []string{"/srv/data"}, Environ: []string{
+		"HOME=/home/me", "PATH=/usr/bin:/home/me:/home/me/.local/bin:bin:/:/home:/proc/self:/root", "LD_LIBRARY_PATH=/data/lib", "SECRET_PATH=/x",
+	}}}
+	got := b.reads()
+	for _, want := range []string{"/srv/data", "/usr/bin", "/home/me/.local/bin", "/data/lib"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("reads() = %q lacks %s", got, want)
+		}
+	}
+	for _, bad := range []string{"/home/me", "bin", "/", "/home", "/proc/self", "/root", "/x"} {
+		if slices.Contains(got, bad) {
+			t.Errorf("reads() = %q has %s", got, bad)
+		}
 	}
 }
