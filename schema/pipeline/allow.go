@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -15,7 +14,7 @@ type allowance struct {
 	first, last int
 }
 
-var allowComment = regexp.MustCompile(`^(\s*)(.*?)#\s*kbgen:allow\b\s*((?:KB\d+(?:,\s*|\s+|$))*)(.*)$`)
+var allowComment = lazy(`^(\s*)(.*?)#\s*kbgen:allow\b\s*((?:KB\d+(?:,\s*|\s+|$))*)(.*)$`)
 
 // allowances reads the comments that allow findings, and reports those that
 // cannot be meant.
@@ -23,7 +22,7 @@ func (c *checker) allowances(text []byte) []allowance {
 	var all []allowance
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines {
-		m := allowComment.FindStringSubmatchIndex(line)
+		m := allowComment().FindStringSubmatchIndex(line)
 		if m == nil {
 			continue
 		}

@@ -69,7 +69,7 @@ func (c *checker) stream(text []byte) {
 	}
 	c.graph()
 	c.total()
-	if ok && !c.opts.parsed {
+	if ok && !c.opts.SkipParser {
 		c.agent(text)
 	}
 }

@@ -140,7 +140,12 @@ func TestRulesPage(t *testing.T) {
 func rulesPage(t *testing.T) string {
 	var page strings.Builder
 	page.WriteString(rulesHead)
+	subject := byte(0)
 	for _, r := range Rules() {
+		if r.ID[2] != subject {
+			subject = r.ID[2]
+			fmt.Fprintf(&page, "\n## %s\n", subjects[subject-'0'])
+		}
 		fmt.Fprintf(&page, "\n### %s: %s\n\n%s; with `--strict` %s. %s\n\n", r.ID, r.Title, capital(r.Severity.String()), r.Strict, r.Text)
 		path := filepath.Join("testdata", "corpus", "wrong", r.ID+".yml")
 		if _, err := os.Stat(path); err != nil {
@@ -160,6 +165,11 @@ func rulesPage(t *testing.T) string {
 		page.WriteString("```\n")
 	}
 	return page.String()
+}
+
+// subjects are those of the first digit of a rule's number.
+var subjects = []string{
+	"Documents and their format", "Dependencies", "Policy", "Limits", "Variables", "Retries and soft failures", "Plugins", "Secrets", "The agent's parser",
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

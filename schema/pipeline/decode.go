@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -18,7 +17,7 @@ const maxNodes = 1_000_000
 // refusal begins the line that kbgen prints in place of a pipeline.
 const refusal = "@kbgen:"
 
-var yamlErrorLine = regexp.MustCompile(`^line (\d+): `)
+var yamlErrorLine = lazy(`^line (\d+): `)
 
 // decode reads a stream of documents into trees without aliases and merges,
 // and reports what two readers could understand differently. The positions of
@@ -62,7 +61,7 @@ func (c *checker) decode(stream []byte) (roots []*yaml.Node, ok bool) {
 // notYAML reports what the YAML reader stumbled over.
 func (c *checker) notYAML(stream []byte, err error) {
 	at, text := Finding{}, strings.TrimPrefix(err.Error(), "yaml: ")
-	if m := yamlErrorLine.FindStringSubmatch(text); m != nil {
+	if m := yamlErrorLine().FindStringSubmatch(text); m != nil {
 		at.Line, _ = strconv.Atoi(m[1])
 		at.Column = 1
 		text = text[len(m[0]):]

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 
@@ -176,20 +175,21 @@ func (c *checker) position(n *yaml.Node, offset int, word string) (line, column 
 }
 
 // Variables that only the machine of a job has: what hooks of a GPU node set.
-var machineVariable = regexp.MustCompile(`^(KERNELBOT_(CPUS|CPUSET|MEMORY|GPU_INDEX|GPU_DEVICE|GPU_UUID)|KB_(GPU_DEVICE|GPU_INDEX|CPUS|MEMORY|VENDOR)|(CUDA|NVIDIA|ROCR|HIP)_VISIBLE_DEVICES)$`)
+var machineVariable = lazy(`^(KERNELBOT_(CPUS|CPUSET|MEMORY|GPU_INDEX|GPU_DEVICE|GPU_UUID)|KB_(GPU_DEVICE|GPU_INDEX|CPUS|MEMORY|VENDOR)|(CUDA|NVIDIA|ROCR|HIP)_VISIBLE_DEVICES)$`)
 
 // Variables that every job has, each with another value.
-var jobVariable = regexp.MustCompile(`^BUILDKITE_(PARALLEL_JOB|PARALLEL_JOB_COUNT|RETRY_COUNT|COMMAND_EXIT_STATUS|LAST_HOOK_EXIT_STATUS|AGENT_NAME|BUILD_CHECKOUT_PATH)$`)
+var jobVariable = lazy(`^BUILDKITE_(PARALLEL_JOB|PARALLEL_JOB_COUNT|RETRY_COUNT|COMMAND_EXIT_STATUS|LAST_HOOK_EXIT_STATUS|AGENT_NAME|BUILD_CHECKOUT_PATH)$`)
 
 // expansion checks one variable that the upload replaces.
 func (c *checker) expansion(n *yaml.Node, path string, at place, e expansion, known map[string]bool, script *script) {
 	f := Finding{Path: path}
 	f.Line, f.Column = c.position(n, e.offset, e.text)
+	machine := !known[e.name] && machineVariable().MatchString(e.name)
 	switch {
-	case machineVariable.MatchString(e.name) && !at.command:
+	case machine && !at.command:
 		c.add("KB402", f, "%s is replaced when the pipeline is uploaded, where %s is not the job's: every machine gets %s. %s",
 			e.text, e.name, e.becomes(), advice(at))
-	case machineVariable.MatchString(e.name), at.command && jobVariable.MatchString(e.name) && !known[e.name]:
+	case machine, at.command && jobVariable().MatchString(e.name) && !known[e.name]:
 		c.add("KB403", f, "%s is replaced when the pipeline is uploaded, by the uploading job's own value, want $%s", e.text, e.text)
 	case at.command && !known[e.name] && script.sets(n, e):
 		c.add("KB404", f, "%s is replaced when the pipeline is uploaded, before the command sets it, want $%s", e.text, e.text)
@@ -238,7 +238,7 @@ type script struct {
 	set    map[string]int // to the offset of the first setting
 }
 
-var assignment = regexp.MustCompile(`(?m)(?:^|[;&|({]|\bthen|\bdo|\belse)[ \t]*(?:(?:export|local|declare|readonly|typeset)[ \t]+(?:-[A-Za-z]+[ \t]+)*)?([A-Za-z][A-Za-z0-9_]*)=(?:[^\s;&|"'$(]|"[^"]*"|'[^']*'|\$+\([^()]*\)|\$+\{[^}]*\}|\$)*[ \t]*(?:$|[;&|)])|\bfor[ \t]+([A-Za-z][A-Za-z0-9_]*)[ \t]+in\b|\bread[ \t]+(?:-[A-Za-z]+[ \t]+)*([A-Za-z][A-Za-z0-9_]*)`)
+var assignment = lazy(`(?m)(?:^|[;&|({]|\bthen|\bdo|\belse)[ \t]*(?:(?:export|local|declare|readonly|typeset)[ \t]+(?:-[A-Za-z]+[ \t]+)*)?([A-Za-z][A-Za-z0-9_]*)=(?:[^\s;&|"'$(]|"[^"]*"|'[^']*'|\$+\([^()]*\)|\$+\{[^}]*\}|\$)*[ \t]*(?:$|[;&|)])|\bfor[ \t]+([A-Za-z][A-Za-z0-9_]*)[ \t]+in\b|\bread[ \t]+(?:-[A-Za-z]+[ \t]+)*([A-Za-z][A-Za-z0-9_]*)`)
 
 func newScript(n *yaml.Node) *script {
 	s := &script{set: map[string]int{}}
@@ -252,7 +252,7 @@ func newScript(n *yaml.Node) *script {
 	if !strings.Contains(all.String(), "$") {
 		return s
 	}
-	for _, m := range assignment.FindAllStringSubmatchIndex(all.String(), -1) {
+	for _, m := range assignment().FindAllStringSubmatchIndex(all.String(), -1) {
 		for g := 2; g < len(m); g += 2 {
 			if m[g] < 0 {
 				continue

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -175,7 +174,7 @@ func dimensionPath(path, name string) string {
 	return path + ".setup." + name
 }
 
-var matrixToken = regexp.MustCompile(`\{\{\s*matrix(?:\.([A-Za-z0-9_]+))?\s*\}\}`)
+var matrixToken = lazy(`\{\{\s*matrix(?:\.([A-Za-z0-9_]+))?\s*\}\}`)
 
 // tokens looks for {{matrix}} and {{matrix.name}} that nothing fills.
 func (c *checker) tokens(s *step, names []string) {
@@ -185,7 +184,7 @@ func (c *checker) tokens(s *step, names []string) {
 			if !strings.Contains(n.Value, "{{") {
 				return
 			}
-			for _, m := range matrixToken.FindAllStringSubmatch(n.Value, -1) {
+			for _, m := range matrixToken().FindAllStringSubmatch(n.Value, -1) {
 				switch {
 				case names == nil:
 					c.report("KB023", n, path, "got %s in a step without a matrix", m[0])

@@ -60,8 +60,9 @@ type Options struct {
 	NoInterpolation bool
 	// Ignore names rules to leave out, "KB205".
 	Ignore []string
-
-	parsed bool // the caller parses the document as the agent does
+	// SkipParser leaves out the agent's own parser, KB801 and KB802: the caller
+	// parses the stream anyway.
+	SkipParser bool
 }
 
 // Check applies every rule to a stream of YAML or JSON documents, as an upload
@@ -86,7 +87,7 @@ func Check(stream []byte, opts Options) []Finding {
 // Errors: each [Finding] of severity [Error], joined, in the order of the text.
 func Validate(doc []byte) error {
 	var faults []error
-	for _, f := range Check(doc, Options{Strict: true, parsed: true}) {
+	for _, f := range Check(doc, Options{Strict: true, SkipParser: true}) {
 		if f.Severity == Error {
 			faults = append(faults, &f)
 		}

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +28,12 @@ func (c *checker) plugins(s *step) {
 			c.settings(p, table)
 		case !ok && !isVariable(p.source):
 			c.report("KB601", p.at, p.path, "no table for the plugin %s: its settings are not checked", quote(p.source))
+		}
+		switch p.name {
+		case "docker-compose":
+			c.compose(p)
+		case "kubernetes":
+			c.pod(p.settings, p.path)
 		}
 		if p.name != "docker" {
 			continue
@@ -68,19 +73,19 @@ func pluginsOf(s *step) []plugin {
 	return list
 }
 
-var officialPlugin = regexp.MustCompile(`^(?:.*[/:])?(?:buildkite-plugins/)([A-Za-z0-9_-]+?)(?:-buildkite-plugin)?(?:\.git)?$`)
+var officialPlugin = lazy(`^(?:.*[/:])?(?:buildkite-plugins/)([A-Za-z0-9_-]+?)(?:-buildkite-plugin)?(?:\.git)?$`)
 
 // pluginName returns the short name of a plugin and its version. Plugins that
 // are not Buildkite's own keep their whole source.
 func pluginName(source string) (name, version string) {
 	name, version, _ = strings.Cut(source, "#")
-	if m := officialPlugin.FindStringSubmatch(name); m != nil {
+	if m := officialPlugin().FindStringSubmatch(name); m != nil {
 		name = m[1]
 	}
 	return name, version
 }
 
-var movingVersion = regexp.MustCompile(`^(main|master|develop|dev|trunk|latest|HEAD)$`)
+var movingVersion = lazy(`^(main|master|develop|dev|trunk|latest|HEAD)$`)
 
 // pinned checks that a plugin stays the same from run to run.
 func (c *checker) pinned(p plugin) {
@@ -91,7 +96,7 @@ func (c *checker) pinned(p plugin) {
 		}
 	case p.version == "" && !isVariable(p.source):
 		c.report("KB203", p.at, p.path, "got %s, want a version: %s#v…", quote(p.source), p.source)
-	case movingVersion.MatchString(p.version):
+	case movingVersion().MatchString(p.version):
 		c.report("KB203", p.at, p.path, "got %s, want a version or a commit, not a branch", quote(p.source))
 	}
 }
@@ -207,10 +212,10 @@ func (c *checker) docker(p plugin) {
 	})
 }
 
-var dockerVersionNumber = regexp.MustCompile(`^v(\d+)\.(\d+)`)
+var dockerVersionNumber = lazy(`^v(\d+)\.(\d+)`)
 
 func (c *checker) dockerVersion(p plugin) {
-	m := dockerVersionNumber.FindStringSubmatch(p.version)
+	m := dockerVersionNumber().FindStringSubmatch(p.version)
 	if m == nil {
 		return
 	}
@@ -279,6 +284,46 @@ func dockerTrap(name string, value *yaml.Node) string {
 		}
 	}
 	return ""
+}
+
+// compose checks the settings that the docker-compose plugin shares with the
+// docker plugin.
+func (c *checker) compose(p plugin) {
+	entries(p.settings, func(key, value *yaml.Node) {
+		path := p.path + "." + key.Value
+		if rule, text := dockerPolicy(key.Value, value); rule != "" {
+			c.report(rule, value, path, "%s", text)
+		}
+		if key.Value == "volumes" {
+			c.volumes(value, path)
+		}
+	})
+}
+
+// pod looks for privileges and host directories anywhere in a pod.
+func (c *checker) pod(n *yaml.Node, path string) {
+	if n == nil {
+		return
+	}
+	if n.Kind == yaml.SequenceNode {
+		for i, item := range n.Content {
+			c.pod(item, index(path, i))
+		}
+	}
+	entries(n, func(key, value *yaml.Node) {
+		path := join(path, key.Value)
+		switch {
+		case key.Value == "privileged" && isTrue(value):
+			c.report("KB205", value, path, "a privileged container is root on the machine")
+		case key.Value == "hostPath":
+			c.report("KB209", value, path, "mounts %s of the host", quote(text(child(value, "path"))))
+		case (key.Value == "hostPID" || key.Value == "hostIPC" || key.Value == "hostNetwork") && isTrue(value):
+			c.report("KB205", value, path, "the container shares %s with the machine", strings.TrimPrefix(key.Value, "host"))
+		case key.Value == "image":
+			c.image(value, path)
+		}
+		c.pod(value, path)
+	})
 }
 
 // volumes looks for directories of the host.

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"regexp"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -51,7 +50,7 @@ func (c *checker) agentVariable(key *yaml.Node, path string) {
 	}
 }
 
-var imageTag = regexp.MustCompile(`:([A-Za-z0-9_][A-Za-z0-9_.-]*)$`)
+var imageTag = lazy(`:([A-Za-z0-9_][A-Za-z0-9_.-]*)$`)
 
 // image checks that an image is named by digest or by a tag that stays.
 func (c *checker) image(n *yaml.Node, path string) {
@@ -59,7 +58,7 @@ func (c *checker) image(n *yaml.Node, path string) {
 	if image == "" || isVariable(image) || strings.Contains(image, "@sha256:") {
 		return
 	}
-	tag := imageTag.FindStringSubmatch(image)
+	tag := imageTag().FindStringSubmatch(image)
 	switch {
 	case tag == nil:
 		c.report("KB204", n, path, "got %s without a tag, want a digest or a tag", quote(image))

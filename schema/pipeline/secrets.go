@@ -22,14 +22,14 @@ func secretName(name string) bool {
 }
 
 var (
-	pathLike    = regexp.MustCompile(`^[\w.-]*(/[\w.@-]+)+/?$|^[a-z][a-z0-9+.-]*://[^@\s]*$|^arn:|^(secret|vault|kv|ref|op)[:/]`)
-	placeholder = regexp.MustCompile(`(?i)^(|true|false|null|none|x+|\*+|\d{1,6}|<.*>|your[-_ ].*|change-?me|dummy|fake|test(ing)?|example|password|secret|token|redacted|placeholder)$`)
+	pathLike    = lazy(`^[\w.-]*(/[\w.@-]+)+/?$|^[a-z][a-z0-9+.-]*://[^@\s]*$|^arn:|^(secret|vault|kv|ref|op)[:/]`)
+	placeholder = lazy(`(?i)^(|true|false|null|none|x+|\*+|\d{1,6}|<.*>|your[-_ ].*|change-?me|dummy|fake|test(ing)?|example|password|secret|token|redacted|placeholder)$`)
 )
 
 // secretValue tells whether a value could be what its name says, and is not
 // the place where the secret lies, or a stand-in for it.
 func secretValue(value string) bool {
-	return !isVariable(value) && len(value) >= 6 && !pathLike.MatchString(value) && !placeholder.MatchString(value) &&
+	return !isVariable(value) && len(value) >= 6 && !pathLike().MatchString(value) && !placeholder().MatchString(value) &&
 		(len(value) >= 12 || strings.ContainsAny(value, "0123456789"))
 }
 
@@ -46,16 +46,16 @@ func (c *checker) secretEnv(env *yaml.Node, path string) {
 var tokenMarks = []struct {
 	mark string
 	what string
-	form *regexp.Regexp
+	form func() *regexp.Regexp
 }{
-	{"ghp_", "a GitHub token", regexp.MustCompile(`\bghp_[A-Za-z0-9]{36}\b`)},
-	{"github_pat_", "a GitHub token", regexp.MustCompile(`\bgithub_pat_[A-Za-z0-9_]{60,}`)},
-	{"bkua_", "a Buildkite API token", regexp.MustCompile(`\bbkua_[0-9a-f]{40}\b`)},
-	{"hf_", "a Hugging Face token", regexp.MustCompile(`\bhf_[A-Za-z0-9]{34}\b`)},
-	{"glpat-", "a GitLab token", regexp.MustCompile(`\bglpat-[A-Za-z0-9_-]{20}\b`)},
-	{"xox", "a Slack token", regexp.MustCompile(`\bxox[baprs]-[0-9]{6,}-[A-Za-z0-9-]{10,}`)},
-	{"AKIA", "an AWS access key", regexp.MustCompile(`\bAKIA[0-9A-Z]{16}\b`)},
-	{"PRIVATE KEY-----", "a private key", regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{20,}`)},
+	{"ghp_", "a GitHub token", lazy(`\bghp_[A-Za-z0-9]{36}\b`)},
+	{"github_pat_", "a GitHub token", lazy(`\bgithub_pat_[A-Za-z0-9_]{60,}`)},
+	{"bkua_", "a Buildkite API token", lazy(`\bbkua_[0-9a-f]{40}\b`)},
+	{"hf_", "a Hugging Face token", lazy(`\bhf_[A-Za-z0-9]{34}\b`)},
+	{"glpat-", "a GitLab token", lazy(`\bglpat-[A-Za-z0-9_-]{20}\b`)},
+	{"xox", "a Slack token", lazy(`\bxox[baprs]-[0-9]{6,}-[A-Za-z0-9-]{10,}`)},
+	{"AKIA", "an AWS access key", lazy(`\bAKIA[0-9A-Z]{16}\b`)},
+	{"PRIVATE KEY-----", "a private key", lazy(`-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{20,}`)},
 }
 
 // secretText looks for tokens anywhere in a document.
@@ -67,7 +67,7 @@ func (c *checker) secretText(d *document, n *yaml.Node) {
 		return
 	}
 	for _, t := range tokenMarks {
-		if i := strings.Index(n.Value, t.mark); i >= 0 && t.form.MatchString(n.Value) {
+		if i := strings.Index(n.Value, t.mark); i >= 0 && t.form().MatchString(n.Value) {
 			path, _ := pathTo(d.root, n)
 			f := Finding{Path: d.path + path}
 			f.Line, f.Column = c.position(n, i, t.mark)
