@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ type ended struct {
 	Wait               uint32
 	Wall, User, System time.Duration
 	MaxRSS             int64 // bytes
+	OutOfMemory        bool
 }
 
 // Main builds a box and runs its program when this process was started for
@@ -68,6 +70,7 @@ func Main() {
 
 type initProcess struct {
 	plan
+	lost   string // why the job's control group could not be joined
 	status *json.Encoder
 }
 
@@ -105,6 +108,22 @@ func (i *initProcess) run() int {
 	return 0
 }
 
+// bound sees to the guard on memory when the control group does not: with a
+// process namespace by counting, else by whatever holds for the machine.
+func (i *initProcess) bound() {
+	if i.Unbound == "" && i.lost == "" {
+		return
+	}
+	_, shared := i.Missing[schema.GuardProcesses]
+	switch {
+	case i.Means != schema.MeansProcess && !shared:
+		i.Watch = true
+	case i.Bounded:
+	default:
+		i.Missing[schema.GuardMemory] = cmp.Or(i.Unbound, i.lost)
+	}
+}
+
 // setup builds the box around this process. What fails and is a guard's loss
 // only is noted in Missing.
 func (i *initProcess) setup() error {
@@ -120,6 +139,7 @@ func (i *initProcess) setup() error {
 			return err
 		}
 	}
+	i.bound()
 	if err := i.limit(); err != nil {
 		return err
 	}
@@ -143,7 +163,7 @@ func (i *initProcess) setup() error {
 func (i *initProcess) join() {
 	for _, file := range i.Groups {
 		if err := os.WriteFile(file, []byte("0"), 0); err != nil {
-			i.Missing[schema.GuardMemory] = fmt.Sprintf("joining the control group: %v", err)
+			i.lost = fmt.Sprintf("joining the control group: %v", err)
 		}
 	}
 }
@@ -235,6 +255,10 @@ func (i *initProcess) start() error {
 	}
 	i.status.Encode(message{Missing: i.Missing})
 	os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0) // before this process
+	watch := memoryWatch{limit: i.Limits.Memory}
+	if i.Watch {
+		go watch.run() // ends with this process
+	}
 	for {
 		var wait syscall.WaitStatus
 		var used syscall.Rusage
@@ -246,6 +270,7 @@ func (i *initProcess) start() error {
 			i.status.Encode(message{Ended: &ended{
 				Wait: uint32(wait), Wall: time.Since(begun), MaxRSS: used.Maxrss << 10,
 				User: time.Duration(used.Utime.Nano()), System: time.Duration(used.Stime.Nano()),
+				OutOfMemory: watch.over.Load(),
 			}})
 			return nil
 		}

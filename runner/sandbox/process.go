@@ -48,7 +48,7 @@ type State struct {
 	Wall         time.Duration // from the program's start, not the box's
 	User, System time.Duration // with the children it waited for
 	MaxRSS       int64         // bytes, of the largest process
-	OutOfMemory  bool          // the kernel killed something in the box at its memory limit
+	OutOfMemory  bool          // something in the box was killed at its memory limit
 }
 
 // errSetup marks a means that this machine refuses.
@@ -248,6 +248,7 @@ func (p *Process) Wait() (State, error) {
 	case err == nil && m.Ended != nil:
 		e := m.Ended
 		s.Exit, s.Wall, s.User, s.System, s.MaxRSS = exitOf(syscall.WaitStatus(e.Wait)), e.Wall, e.User, e.System, e.MaxRSS
+		s.OutOfMemory = s.OutOfMemory || e.OutOfMemory
 	case err == nil && m.Exec != "":
 		return s, errors.New(m.Exec)
 	case !ws.Signaled() && s.Exit == 0:

@@ -413,9 +413,32 @@ func TestNoCoreDump(t *testing.T) {
 	})
 }
 
+// The same without a control group.
+func TestMemoryIsWatched(t *testing.T) {
+	onEachWith(t, Options{Limits: Limits{Memory: 200 << 20}}, func(t *testing.T, b *bench) {
+		if b.means == schema.MeansProcess {
+			t.Skip("there is nobody in the box to watch")
+		}
+		must(t, b.box.group.remove())
+		b.box.group = &group{why: "taken away"}
+		for what, text := range map[string]string{
+			"private": "hog = []\nwhile True: hog.append(bytearray(b'x' * (1 << 20))); time.sleep(0.001)",
+			"tmpfs":   "f = open('/dev/shm/x', 'wb')\nwhile True:\n    try: f.write(b'x' * (1 << 20)); f.flush(); time.sleep(0.001)\n    except OSError: f = open('/tmp/y', 'wb')",
+		} {
+			_, state := b.python(t, "import time\n"+text)
+			if state.Exit != -9 || !state.OutOfMemory {
+				t.Errorf("%s: %+v", what, state)
+			}
+		}
+		if !b.holds(schema.GuardMemory) {
+			t.Errorf("report %+v", b.box.Report())
+		}
+	})
+}
+
 func TestMemoryEnds(t *testing.T) {
 	onEachWith(t, Options{Limits: Limits{Memory: 200 << 20}}, func(t *testing.T, b *bench) {
-		if b.box.group.memory == "" {
+		if b.box.group.memory == "" && b.means == schema.MeansProcess {
 			t.Skip("no control group can be made here: " + b.box.group.why)
 		}
 		begun := time.Now()
@@ -424,7 +447,9 @@ import os, time
 for _ in range(4):
     if os.fork() == 0: break
 hog = []
-while True: hog.append(bytearray(b"x" * (10 << 20)))
+while True:
+    hog.append(bytearray(b"x" * (10 << 20)))
+    time.sleep(0.01)
 `)
 		if state.Exit != -9 || !state.OutOfMemory || time.Since(begun) > 30*time.Second {
 			t.Errorf("exit %d, out of memory %v: %s", state.Exit, state.OutOfMemory, out)

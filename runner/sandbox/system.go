@@ -223,6 +223,9 @@ type plan struct {
 	Groups  []string // cgroup.procs files to join
 	Missing map[string]string
 	Lo      bool
+	Unbound string // why the job's control group does not limit memory, "" when it does
+	Bounded bool   // the group that the runner itself is in does
+	Watch   bool   // the first process has to
 
 	Path string // "": build the box and leave
 	Args []string
@@ -245,8 +248,8 @@ func (b *Box) plan(means string, c Command) *plan {
 	}
 	slices.SortStableFunc(p.Mounts, func(x, y mount) int { return strings.Compare(x.Target+"/", y.Target+"/") })
 	p.Groups = b.group.procs
-	if b.group.memory == "" && !memoryBounded() {
-		p.Missing[schema.GuardMemory] = b.group.why
+	if b.group.memory == "" {
+		p.Unbound, p.Bounded = b.group.why, memoryBounded()
 	}
 	if !b.id.Own {
 		p.Missing[schema.GuardUser] = "the runner is not root"
