@@ -31,7 +31,7 @@ const (
 // job's token.
 //
 // Error: the artifact could not be uploaded. Anything else is a warning.
-func publish(ctx context.Context, env *cli.Env, out string, result *schema.Result) error {
+func publish(ctx context.Context, env *cli.Env, clock clock, out string, result *schema.Result) error {
 	if env.Getenv("BUILDKITE_JOB_ID") == "" || env.Getenv("BUILDKITE_AGENT_ACCESS_TOKEN") == "" {
 		return nil
 	}
@@ -40,6 +40,7 @@ func publish(ctx context.Context, env *cli.Env, out string, result *schema.Resul
 		upload, tell = canceledLimit, canceledLimit
 	}
 	ctx = context.WithoutCancel(ctx)
+	upload = clock.left(upload)
 	a, err := findAgent(env)
 	if err != nil {
 		return err
@@ -53,6 +54,7 @@ func publish(ctx context.Context, env *cli.Env, out string, result *schema.Resul
 	if result.RunID == "" {
 		return nil
 	}
+	tell = clock.left(tell)
 	var group sync.WaitGroup
 	var annotated, set error
 	group.Go(func() {
@@ -117,18 +119,34 @@ func style(o schema.Outcome) string {
 	switch o.Fault {
 	case schema.FaultNone:
 		return "success"
-	case schema.FaultMachine, schema.FaultOperator:
-		return "warning"
+	case schema.FaultSubmission, schema.FaultLauncher, schema.FaultTask:
+		return "error"
 	}
-	return "error"
+	return "warning"
 }
 
-// annotation is one line of Markdown. Untrusted text stands in a code span,
+// maxAmbiguous bounds what an annotation says of doubts about timings.
+const maxAmbiguous = 5
+
+// annotation is a few lines of Markdown. Untrusted text stands in a code span,
 // which nothing but a backtick ends.
 func annotation(r *schema.Result) string {
-	return fmt.Sprintf("**%s** %s %s\n", r.Outcome.Name, code(r.RunID), code(r.Outcome.Text))
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s** %s %s\n", r.Outcome.Name, code(r.RunID), code(r.Outcome.Text))
+	for i, doubt := range r.Ambiguous {
+		if i == maxAmbiguous {
+			fmt.Fprintf(&b, "\nand %d more\n", len(r.Ambiguous)-i)
+			break
+		}
+		fmt.Fprintf(&b, "\nambiguous: %s\n", code(doubt))
+	}
+	return b.String()
 }
 
 func code(text string) string {
-	return "`" + strings.ReplaceAll(plain(text), "`", "'") + "`"
+	text = strings.ReplaceAll(plain(text), "`", "'")
+	if text == "" {
+		text = "-" // two backticks alone would begin a longer span
+	}
+	return "`" + text + "`"
 }

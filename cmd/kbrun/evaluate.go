@@ -4,52 +4,64 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"regexp"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/runner"
+	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-const (
-	exitMachine = 75
-
-	// maxPayloadFile is the limit on --payload-file, in bytes.
-	maxPayloadFile = 16 << 20
-	// deadlineMargin is kept of a step's timeout for what comes after the
-	// evaluation: killing, writing, uploading.
-	deadlineMargin = 30 * time.Second
-)
+const exitMachine = 75
 
 type evaluateCmd struct {
 	PayloadFile string
 	Out         string        `default:"result.json"`
 	RunID       string        `var:"KERNELBOT_RUN_ID"`
 	Deadline    time.Duration `var:"KERNELBOT_DEADLINE"`
+	deviceFlags
 	sandboxFlags
+}
+
+// deviceFlags say what the machine must have.
+type deviceFlags struct {
+	GPUVendor      string `name:"gpu-vendor" var:"KERNELBOT_GPU_VENDOR" enum:",none,nvidia,amd,tpu" default:""`
+	GPUCount       int    `name:"gpu-count" var:"KERNELBOT_GPU_COUNT"`
+	AllowSharedGPU bool   `name:"allow-shared-gpu"`
+}
+
+func (f *deviceFlags) demand() device.Demand {
+	d := device.Demand{Vendor: f.GPUVendor, Count: f.GPUCount, Shared: f.AllowSharedGPU}
+	if d.Vendor == "none" {
+		d.Vendor = ""
+	}
+	return d
 }
 
 // Run evaluates and exits by the outcome. A result is written whatever
 // happens after the command line was understood.
 func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
-	start := time.Now()
-	if err := clearResult(c.Out); err != nil {
+	clock := newClock(time.Now(), c.Deadline, env)
+	idErr := c.checkRunID(env)
+	file, err := newResultFile(c.Out, c.RunID)
+	if usage := (*cli.UsageError)(nil); err != nil && !errors.As(err, &usage) {
+		return &cli.ExitError{Status: exitMachine, Err: err}
+	} else if err != nil {
 		return err
 	}
 	log := logger{env.Stdout}
-	result := c.evaluate(ctx, env, log, start)
-	if err := writeResult(c.Out, result); err != nil {
+	result, trusted := guarded(ctx, clock, c.RunID, env.Stderr, func(ctx context.Context) *schema.Result {
+		return c.evaluate(ctx, env, log, clock, idErr)
+	})
+	if err := file.write(result); err != nil {
 		return &cli.ExitError{Status: exitMachine, Err: err}
 	}
 	log.verdict(result)
-	if err := publish(ctx, env, c.Out, result); err != nil {
-		return &cli.ExitError{Status: exitMachine, Err: err}
+	if trusted { // what tells it to Buildkite has the job's token
+		if err := publish(ctx, env, clock, c.Out, result); err != nil {
+			return &cli.ExitError{Status: exitMachine, Err: err}
+		}
 	}
 	if status := result.Outcome.ExitStatus(); status != 0 {
 		return &cli.ExitError{Status: status, Err: fmt.Errorf("%s: %s", result.Outcome.Name, plain(result.Outcome.Text))}
@@ -57,18 +69,18 @@ func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 	return nil
 }
 
-func (c *evaluateCmd) evaluate(ctx context.Context, env *cli.Env, log logger, start time.Time) *schema.Result {
-	payload, err := c.payload(env)
+func (c *evaluateCmd) evaluate(ctx context.Context, env *cli.Env, log logger, clock clock, idErr error) *schema.Result {
+	begun := time.Now()
+	payload, err := readPayload(c.PayloadFile, env)
 	if err == nil {
-		err = c.checkRunID(env)
+		err = idErr
 	}
 	if err != nil {
-		result := &schema.Result{RunID: c.RunID, System: schema.SystemInfo{DeviceCount: 1}}
-		result.Outcome = schema.NewOutcome(schema.OutcomeBadPayload, err.Error())
-		result.Error = result.Outcome.Text
-		return result
+		return blank(c.RunID, schema.OutcomeBadPayload, err.Error())
 	}
+	decoded := time.Since(begun)
 	log.start(c.RunID, payload)
+	log.budget(payload, clock)
 	read, hide := c.paths(env)
 	return runner.Evaluate(ctx, runner.Job{
 		Sandbox: c.level(), SandboxRead: read, SandboxHide: hide,
@@ -76,38 +88,15 @@ func (c *evaluateCmd) evaluate(ctx context.Context, env *cli.Env, log logger, st
 		RunID:    c.RunID,
 		Environ:  env.Environ(),
 		WorkDir:  env.Getenv("TMPDIR"),
-		Deadline: c.deadline(env, start),
+		Deadline: clock.deadline,
+		Start:    clock.start,
+		Decode:   decoded,
+		Version:  cli.Version(),
+		Image:    env.Getenv("KERNELBOT_IMAGE"),
+		Devices:  machine(),
+		Demand:   c.demand(),
 		Progress: log.phase,
 	})
-}
-
-func (c *evaluateCmd) payload(env *cli.Env) (*schema.Payload, error) {
-	if c.PayloadFile == "" {
-		encoded, err := schema.FindPayload(env.LookupEnv)
-		if err != nil {
-			return nil, err
-		}
-		return schema.DecodePayload(encoded)
-	}
-	in := env.Stdin
-	if c.PayloadFile != "-" {
-		f, err := os.Open(c.PayloadFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading the payload: %w", err)
-		}
-		defer f.Close()
-		in = f
-	}
-	data, err := io.ReadAll(io.LimitReader(in, maxPayloadFile+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("reading the payload: %w", err)
-	case len(data) > maxPayloadFile:
-		return nil, fmt.Errorf("payload file: more than %d bytes", maxPayloadFile)
-	case strings.HasPrefix(strings.TrimSpace(string(data[:min(len(data), 100)])), "{"):
-		return schema.ParsePayload(data)
-	}
-	return schema.DecodePayload(string(data))
 }
 
 // checkRunID refuses a run id that could not name an annotation and a meta-data
@@ -125,65 +114,4 @@ func (c *evaluateCmd) checkRunID(env *cli.Env) error {
 		return fmt.Errorf("run id: got %.60q, want up to 200 letters, digits, dots, colons, dashes and underscores", id)
 	}
 	return nil
-}
-
-// deadline is when the evaluation must end; zero when nothing says so.
-func (c *evaluateCmd) deadline(env *cli.Env, start time.Time) time.Time {
-	if c.Deadline > 0 {
-		return start.Add(c.Deadline)
-	}
-	minutes, err := strconv.Atoi(env.Getenv("BUILDKITE_TIMEOUT")) // "false" without a timeout
-	if err != nil || minutes < 1 {
-		return time.Time{}
-	}
-	return start.Add(time.Duration(minutes)*time.Minute - deadlineMargin)
-}
-
-// clearResult removes an older result, which must not pass for this run's.
-func clearResult(out string) error {
-	info, err := os.Lstat(out)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err == nil && info.IsDir() {
-		return cli.Usagef("--out: %s is a directory, want a file", out)
-	}
-	if err := os.Remove(out); err != nil {
-		return &cli.ExitError{Status: exitMachine, Err: fmt.Errorf("removing the older result: %w", err)}
-	}
-	return nil
-}
-
-// writeResult writes the whole result under another name and then renames it.
-func writeResult(out string, result *schema.Result) error {
-	data, err := result.Encode()
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(out), ".result-*")
-	if err != nil {
-		return fmt.Errorf("writing the result: %w", err)
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = rename(f.Name(), out)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return fmt.Errorf("writing the result: %w", err)
-	}
-	return nil
-}
-
-// rename puts the result in place. A directory there was none when kbrun
-// started: the submission made it.
-func rename(from, to string) error {
-	if os.Rename(from, to) == nil {
-		return nil
-	}
-	if info, err := os.Lstat(to); err == nil && info.IsDir() {
-		os.RemoveAll(to) // the rename tells when it did not work
-	}
-	return os.Rename(from, to)
 }

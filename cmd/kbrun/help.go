@@ -4,6 +4,7 @@ const helpProgram = `kbrun judges a kernel submission on the machine it runs on.
 
 Usage:
   kbrun evaluate [--payload-file FILE] [--out FILE] [--run-id ID]
+  kbrun payload decode|encode [FILE]
   kbrun --version
   kbrun COMMAND --help
 
@@ -27,8 +28,14 @@ Options:
                        with _CHUNKS and _SHA256, or SUBMISSION_PAYLOAD
   --out FILE           where the result goes; default result.json
   --run-id ID          KERNELBOT_RUN_ID; needed in a Buildkite job
-  --deadline TIME      KERNELBOT_DEADLINE; end by then, counted from the start,
-                       like 14m; default 30s less than BUILDKITE_TIMEOUT
+  --deadline TIME      KERNELBOT_DEADLINE; the evaluation ends by then, counted
+                       from the start, like 14m; default 30s less than
+                       BUILDKITE_TIMEOUT. 15s later kbrun ends without it
+  --gpu-vendor NAME    KERNELBOT_GPU_VENDOR; nvidia, amd or tpu: do not start
+                       without such a device; default none
+  --gpu-count N        KERNELBOT_GPU_COUNT; so many of them; default 1
+  --allow-shared-gpu   start although somebody else uses the GPU, and do not call
+                       its times ambiguous for that
 
 Stdout is for people: Buildkite log groups, one line per test, the verdict.
 The submission sees none of these variables, nor any other that is not on an
@@ -45,6 +52,34 @@ Exit status:
   75  the machine could not judge, or the job was ended; run it again elsewhere
   78  the payload or the job's configuration cannot work
 
+A GPU that is sick, busy or missing ends the job with 75 before anything runs.
+Programs: python3; nvcc or, with AMD GPUs, hipcc; ncu or rocprofv3 for profiles.
+NVIDIA's driver is asked by kbrun-nvml when it lies beside kbrun, else by
+nvidia-smi. docs/outcomes.md lists every outcome.
+
 Example:
   kbrun evaluate --payload-file payload.txt --run-id try-1
+`
+
+const helpPayload = `Look into payloads, and make them.
+
+Usage:
+  kbrun payload decode [--json | --sources] [FILE]
+  kbrun payload encode [FILE]
+
+FILE holds a payload as encoded for Buildkite, or its JSON; "-" is stdin.
+
+  decode  print what it asks for, without sources and seed. Without FILE, the
+          payload that KERNELBOT_PAYLOAD or its kin carry
+    --sources  print the files' texts as well
+    --json     print the whole payload as JSON instead, the seed too
+  encode  check it and print it as KERNELBOT_PAYLOAD wants it; default stdin
+
+Exit status:
+  0  done
+  1  the payload cannot be used
+  2  wrong usage
+
+Example:
+  kbrun payload decode --json payload.txt | kbrun payload encode
 `

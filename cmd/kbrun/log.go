@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode"
 
+	"github.com/gpu-mode/kbgen/runner"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -19,6 +21,20 @@ func (l logger) start(runID string, p *schema.Payload) {
 		runID = "no run id"
 	}
 	fmt.Fprintf(l.w, "--- Evaluating %s: %s, mode %s, %d tests, %d benchmarks\n", runID, p.Lang, p.Mode, len(p.Tests), len(p.Benchmarks))
+}
+
+// budget says so when the task's limits allow more time than the job has.
+func (l logger) budget(p *schema.Payload, c clock) {
+	if c.deadline.IsZero() {
+		return
+	}
+	have := time.Until(c.deadline).Round(time.Second)
+	switch budget, limited := runner.Budget(p); {
+	case !limited:
+		fmt.Fprintf(l.w, "  the task sets no limit; the job ends in %s\n", have)
+	case budget > have:
+		fmt.Fprintf(l.w, "  the task's limits allow %s in all; the job ends in %s\n", budget, have)
+	}
 }
 
 func (l logger) phase(name string, result *schema.EvalResult) {
@@ -72,6 +88,9 @@ func (l logger) cases(report schema.Report) {
 
 func (l logger) verdict(r *schema.Result) {
 	fmt.Fprintf(l.w, "+++ Verdict: %s\n  %s\n", r.Outcome.Name, plain(r.Outcome.Text))
+	for _, doubt := range r.Ambiguous {
+		fmt.Fprintf(l.w, "  ambiguous: %s\n", plain(doubt))
+	}
 	if r.Sandbox != nil {
 		fmt.Fprintf(l.w, "  sandbox: %s\n", sandbox.Words(r.Sandbox))
 	}

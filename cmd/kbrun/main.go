@@ -40,13 +40,15 @@ func run() int {
 }
 
 type grammar struct {
-	Evaluate evaluateCmd `cmd:""`
+	Evaluate    evaluateCmd `cmd:""`
+	Payload     payloadCmd  `cmd:""`
+	DeviceProbe probeCmd    `cmd:"" hidden:""`
 }
 
 func program() cli.Program {
 	return cli.Program{
 		Name:    "kbrun",
 		Grammar: &grammar{},
-		Help:    map[string]string{"": helpProgram, "evaluate": helpEvaluate},
+		Help:    map[string]string{"": helpProgram, "evaluate": helpEvaluate, "payload": helpPayload},
 	}
 }

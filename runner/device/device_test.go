@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(m.Run())
 	case "detach":
-		if err := Detach([]string{os.Args[0]}, []string{actAs + "=serve"}); err != nil {
+		self, _ := os.Executable()
+		if err := Detach([]string{self}, []string{actAs + "=serve"}); err != nil {
 			os.Exit(3)
 		}
 	case "serve":
@@ -67,7 +68,11 @@ func nvidiaRoot(t *testing.T) string {
 }
 
 func acting(t *testing.T, as string) Machine {
-	return Machine{Root: nvidiaRoot(t), Probe: []string{os.Args[0]}, Environ: []string{actAs + "=" + as}, Limit: 10 * time.Second}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Machine{Root: nvidiaRoot(t), Probe: []string{self}, Environ: []string{actAs + "=" + as}, Limit: 10 * time.Second}
 }
 
 func TestProbeIsNoChildAndEndsWithUs(t *testing.T) {
@@ -112,6 +117,41 @@ func TestProbeIsNoChildAndEndsWithUs(t *testing.T) {
 		gone = err != nil || dead(proc)
 		if time.Now().After(deadline.Add(10 * time.Second)) {
 			t.Fatal("the probing process lives on")
+		}
+	}
+}
+
+// Process 1 gets its orphans back: it asks twice, and samples nothing.
+func TestOneShot(t *testing.T) {
+	m := acting(t, "detach")
+	m.OneShot = true
+	w := Look(context.Background(), m)
+	defer w.Close()
+	w.Begin()
+	more := append(w.End(context.Background(), "benchmark"), w.After(context.Background())...)
+	if r := w.Report(); len(more) != 0 || len(r.Sampling) != 0 || r.Source != SourceNVML || len(r.Devices) != 1 || len(r.Faults) != 1 {
+		t.Errorf("%q, %+v", more, r)
+	}
+}
+
+func TestVisible(t *testing.T) {
+	devices := []schema.Device{{Index: 0, UUID: "GPU-a1"}, {Index: 1, UUID: "GPU-b2"}, {Index: 2, UUID: "GPU-b3"}}
+	for _, tt := range []struct{ vendor, env, want string }{
+		{NVIDIA, "", "GPU-a1 GPU-b2 GPU-b3"},
+		{NVIDIA, "CUDA_VISIBLE_DEVICES=", ""},
+		{NVIDIA, "CUDA_VISIBLE_DEVICES=2,0", "GPU-b3 GPU-a1"},
+		{NVIDIA, "CUDA_VISIBLE_DEVICES=GPU-b", "GPU-b2"},
+		{NVIDIA, "CUDA_VISIBLE_DEVICES=1,-1,0", "GPU-b2"},
+		{NVIDIA, "CUDA_VISIBLE_DEVICES=7", ""},
+		{NVIDIA, "HIP_VISIBLE_DEVICES=0", "GPU-a1 GPU-b2 GPU-b3"},
+		{AMD, "ROCR_VISIBLE_DEVICES=1,2 HIP_VISIBLE_DEVICES=1", "GPU-b3"},
+	} {
+		var got []string
+		for _, d := range Visible(&schema.DeviceReport{Vendor: tt.vendor, Devices: devices}, strings.Fields(tt.env)) {
+			got = append(got, d.UUID)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("Visible(%s, %s) = %q, want %q", tt.vendor, tt.env, got, tt.want)
 		}
 	}
 }

@@ -19,6 +19,10 @@ type Machine struct {
 	SMI     string   // nvidia-smi, "" when there is none
 	Environ []string // of those two
 	Limit   time.Duration
+
+	// OneShot asks and does not stay: no process is left to sample from. For a
+	// caller that is process 1, whose orphans come back to it as children.
+	OneShot bool
 }
 
 // Watch has looked at a machine's devices and can go on watching them.
@@ -118,6 +122,11 @@ func (w *Watch) ask(ctx context.Context) (*schema.DeviceReport, error) {
 		probe.Close()
 		return nil, err
 	}
+	if w.machine.OneShot {
+		probe.Close()
+		report.Faults = append(report.Faults, "not sampled: the runner is process 1 of its container")
+		return report, nil
+	}
 	w.probe = probe
 	return report, nil
 }
@@ -211,6 +220,8 @@ func (w *Watch) again(ctx context.Context) *schema.DeviceReport {
 		report, err = w.probe.Report(ctx, w.machine.Limit)
 	case w.kfd != nil:
 		report = w.kfd.report()
+	case w.machine.OneShot && w.report.Source == SourceNVML && len(w.report.Devices) > 0:
+		report, err = w.ask(ctx)
 	case w.report.Source == SourceSMI:
 		report, err = readSMI(ctx, w.machine.SMI, w.machine.Environ, w.machine.Limit)
 	}

@@ -10,6 +10,9 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
+// HasNVML tells whether NVML is inside this build.
+const HasNVML = true
+
 // openNVML loads NVIDIA's library.
 //
 // Errors: [ErrNoDriver], or NVML's own words for a driver that does not work.

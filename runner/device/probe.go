@@ -36,6 +36,7 @@ type Probe struct {
 // with this process, whose descriptor it reads from.
 func Start(ctx context.Context, argv, environ []string) (*Probe, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Args[0] = "kbrun" // whatever the file is called
 	cmd.Env, cmd.Dir = environ, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	inR, inW, err := os.Pipe()
@@ -66,6 +67,7 @@ func Start(ctx context.Context, argv, environ []string) (*Probe, error) {
 // own, and leaves it: what the first of the two processes of [Start] does.
 func Detach(argv, environ []string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Args[0] = "kbrun"
 	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout = environ, "/", os.Stdin, os.Stdout
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

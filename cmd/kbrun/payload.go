@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// maxPayloadFile is the limit on a payload's file, in bytes.
+const maxPayloadFile = 16 << 20
+
+// readPayload decodes the payload in file, "-" being stdin, as encoded or as
+// JSON; without a file the one that the environment carries.
+func readPayload(file string, env *cli.Env) (*schema.Payload, error) {
+	if file == "" {
+		encoded, err := schema.FindPayload(env.LookupEnv)
+		if err != nil {
+			return nil, err
+		}
+		return schema.DecodePayload(encoded)
+	}
+	in := env.Stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("reading the payload: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxPayloadFile+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the payload: %w", err)
+	case len(data) > maxPayloadFile:
+		return nil, fmt.Errorf("payload file: more than %d bytes", maxPayloadFile)
+	case strings.HasPrefix(strings.TrimSpace(string(data[:min(len(data), 100)])), "{"):
+		return schema.ParsePayload(data)
+	}
+	return schema.DecodePayload(string(data))
+}
+
+type payloadCmd struct {
+	Decode decodeCmd `cmd:""`
+	Encode encodeCmd `cmd:""`
+}
+
+type decodeCmd struct {
+	File    string `arg:"" optional:""`
+	JSON    bool
+	Sources bool
+}
+
+// Run prints what a payload asks for. Sources and the seed are a competitor's
+// and a competition's secrets: they are printed only when asked for.
+func (c *decodeCmd) Run(_ context.Context, env *cli.Env) error {
+	p, err := readPayload(c.File, env)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		fmt.Fprintln(env.Stdout, p.JSON())
+		return nil
+	}
+	summary(env.Stdout, p)
+	if c.Sources {
+		for _, f := range slices.Concat(p.Sources, p.Headers) {
+			fmt.Fprintf(env.Stdout, "\n== %s ==\n%s\n", f.Name, strings.TrimSuffix(f.Text, "\n"))
+		}
+	}
+	return nil
+}
+
+func summary(w io.Writer, p *schema.Payload) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-11s%s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("lang", "%s", p.Lang)
+	if p.Main != "" {
+		line("main", "%s", plain(p.Main))
+	}
+	line("mode", "%s", p.Mode)
+	if p.Arch != nil {
+		line("arch", "%s", plain(*p.Arch))
+	}
+	line("ranking", "%s", p.RankingBy)
+	line("seed", "%s", yesNo(p.Seed != nil, "set", "none"))
+	line("multi-gpu", "%s", yesNo(p.MultiGPU, "yes", "no"))
+	line("limits", "test %s, benchmark %s, ranked %s", limit(p.TestTimeout), limit(p.BenchmarkTimeout), limit(p.RankedTimeout))
+	for _, f := range slices.Concat(p.Sources, p.Headers) {
+		line("file", "%s, %d bytes, sha256 %x", plain(f.Name), len(f.Text), sha256.Sum256([]byte(f.Text)))
+	}
+	for i, c := range p.Tests {
+		line(fmt.Sprintf("test %d", i), "%s", plain(c.Text()))
+	}
+	for i, c := range p.Benchmarks {
+		line(fmt.Sprintf("bench %d", i), "%s", plain(c.Text()))
+	}
+}
+
+func yesNo(v bool, yes, no string) string {
+	if v {
+		return yes
+	}
+	return no
+}
+
+func limit(t schema.Timeout) string {
+	if d, limited := t.Limit(); limited {
+		return d.String()
+	}
+	return "none"
+}
+
+type encodeCmd struct {
+	File string `arg:"" optional:"" default:"-"`
+}
+
+// Run prints a payload as a launcher would send it, on one line.
+func (c *encodeCmd) Run(_ context.Context, env *cli.Env) error {
+	p, err := readPayload(c.File, env)
+	if err != nil {
+		return err
+	}
+	encoded, err := p.Encode()
+	if err != nil {
+		return err
+	}
+	vars, err := schema.PayloadEnv(encoded)
+	if err != nil {
+		return err
+	}
+	if len(vars) > 1 {
+		fmt.Fprintf(env.Stderr, "kbrun: warning: %d characters do not fit into %s: a build needs %d variables\n", len(encoded), schema.PayloadVar, len(vars))
+	}
+	fmt.Fprintln(env.Stdout, encoded)
+	return nil
+}
