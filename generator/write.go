@@ -180,10 +180,13 @@ func plain(s string) bool {
 			return false
 		}
 	}
-	return len(s) > 0 && !(len(s) <= 5 && reserved(s))
+	return len(s) > 0 && len(s) <= 200 && !reserved(s) // YAML bounds names, at 1024
 }
 
 func reserved(s string) bool {
+	if len(s) > 5 {
+		return false
+	}
 	switch strings.ToLower(s) {
 	case "y", "n", "yes", "no", "on", "off", "true", "false", "null":
 		return true

@@ -176,7 +176,7 @@ func TestSameBytesElsewhere(t *testing.T) {
 		var first []byte
 		for i := range 4 {
 			env := []string{
-				"PATH=" + os.Getenv("PATH"), "KERNELBOT_MODE=test", "KERNELBOT_USER=me", "KERNELBOT_SECRET_RUN_ID=s",
+				"PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0", "KERNELBOT_MODE=test", "KERNELBOT_USER=me", "KERNELBOT_SECRET_RUN_ID=s",
 				"KERNELBOT_SECRET_MODE=private", "KERNELBOT_PAYLOAD_CHUNKS=3", "KERNELBOT_TIMEOUT_SECONDS=300",
 				"TZ=" + []string{"UTC", "Asia/Kathmandu", "America/St_Johns", ":bad"}[i],
 				"LANG=" + []string{"C", "de_DE.UTF-8", "tr_TR.UTF-8", "zh_CN.GB18030"}[i],

@@ -76,6 +76,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			repo, err := filepath.Abs("../..")
 			env.Setenv("REPO", repo)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // a second for each process else
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
