@@ -12,10 +12,32 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/runner"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
+
+const helpDoctor = `Say what this machine offers to shut a submission in. Nothing is changed.
+
+Usage:
+  kbrun doctor [options]
+
+Options:
+  --json                print JSON
+  --sandbox LEVEL       KERNELBOT_SANDBOX; the level needed, as for evaluate:
+                        none, partial or full; default partial
+  --sandbox-read PATHS  KERNELBOT_SANDBOX_READ, as for evaluate
+
+Stdout: the machine, each means by which a sandbox can be built here, what it
+lacks, and the one that evaluate would take.
+
+Exit status:
+  0   the level needed can be had
+  2   wrong usage
+  75  it cannot
+
+Example:
+  kbrun doctor --sandbox full
+`
 
 type doctorCmd struct {
 	JSON bool

@@ -5,6 +5,7 @@ const helpProgram = `kbrun judges a kernel submission on the machine it runs on.
 Usage:
   kbrun evaluate [--payload-file FILE] [--out FILE] [--run-id ID]
   kbrun payload decode|encode [FILE]
+  kbrun doctor [--json]
   kbrun --version
   kbrun COMMAND --help
 
@@ -36,6 +37,13 @@ Options:
   --gpu-count N        KERNELBOT_GPU_COUNT; so many of them; default 1
   --allow-shared-gpu   start although somebody else uses the GPU, and do not call
                        its times ambiguous for that
+  --sandbox LEVEL      KERNELBOT_SANDBOX; none, partial or full: how well a
+                       submission must be shut in here, or the job ends with 75;
+                       default partial. kbrun doctor tells what can be had
+  --sandbox-read PATHS KERNELBOT_SANDBOX_READ; files and directories, separated by
+                       colons, that a submission may read beyond the system's,
+                       PATH, and the installations of python3 and nvcc
+  --allow-weak-sandbox run a submission in whatever can be had
 
 Stdout is for people: Buildkite log groups, one line per test, the verdict.
 The submission sees none of these variables, nor any other that is not on an

@@ -40,6 +40,7 @@ func run() int {
 }
 
 type grammar struct {
+	Doctor      doctorCmd   `cmd:""`
 	Evaluate    evaluateCmd `cmd:""`
 	Payload     payloadCmd  `cmd:""`
 	DeviceProbe probeCmd    `cmd:"" hidden:""`
@@ -49,6 +50,6 @@ func program() cli.Program {
 	return cli.Program{
 		Name:    "kbrun",
 		Grammar: &grammar{},
-		Help:    map[string]string{"": helpProgram, "evaluate": helpEvaluate, "payload": helpPayload},
+		Help:    map[string]string{"": helpProgram, "evaluate": helpEvaluate, "doctor": helpDoctor, "payload": helpPayload},
 	}
 }
