@@ -53,7 +53,6 @@ func TestOnlyInfrastructureIsRetried(t *testing.T) {
 	}
 }
 
-
 func TestRetryClasses(t *testing.T) {
 	if matches(RetryLost.Rules(), 75, "") || matches(RetryLost.Rules(), 1, "") || !matches(RetryLost.Rules(), -1, "") {
 		t.Error("class lost repeats other things than lost agents")

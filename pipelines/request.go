@@ -51,7 +51,10 @@ type Run struct {
 // maxBudget keeps a budget inside reason: a day.
 const maxBudget = 24 * time.Hour
 
-var runPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,160}$`)
+// maxRunID leaves room for the GPU type behind it: kbrun takes 200 characters.
+const maxRunID = 139
+
+var runPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
 
 // Validate returns every fault of the request, joined.
 func (r Request) Validate() error {
@@ -94,8 +97,8 @@ func (r Run) validate(which string, gpus int) error {
 	if err := CheckMode(r.Mode); err != nil {
 		faults = append(faults, fmt.Errorf("%srun: %w", which, err))
 	}
-	if gpus > 1 && r.ID != "" && !runPattern.MatchString(r.ID) {
-		faults = append(faults, fmt.Errorf("%srun id: got %.60q, want up to 160 letters, digits, dots, colons, dashes and underscores", which, r.ID))
+	if gpus > 1 && r.ID != "" && !fits(r.ID, runPattern, maxRunID) {
+		faults = append(faults, fmt.Errorf("%srun id: got %.60q, want up to 139 letters, digits, dots, colons, dashes and underscores", which, r.ID))
 	}
 	return errors.Join(faults...)
 }

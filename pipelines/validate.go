@@ -28,18 +28,33 @@ const (
 	maxTimeout = 4 * time.Hour
 )
 
+// Lengths are checked apart: counted repetitions would make these take longer
+// to compile than a whole pipeline takes to render.
 var (
 	// Capitals, and x before a count, as in MI300x8.
-	namePattern  = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,59}(x[2-9][0-9]?)?$`)
-	slicePattern = regexp.MustCompile(`^[1-7]g\.[1-9][0-9]{0,2}gb$`)
-	classPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	archPattern  = regexp.MustCompile(`^[0-9]{2,3}[a-z]?$`)
-	groupPattern = regexp.MustCompile(`^[0-9]{1,10}$`)
-	// A queue key: at most 100 of these, see Buildkite's documentation of
-	// queues. 80, so that a step key made from it stays within 100 as well.
-	queuePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
-	imagePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._:/-]*[a-z0-9](:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|(:[A-Za-z0-9_.-]+)?@sha256:[0-9a-f]{64})$`)
+	namePattern  = regexp.MustCompile(`^[A-Z][A-Z0-9_]*(x[2-9][0-9]?)?$`)
+	slicePattern = regexp.MustCompile(`^[1-7]g\.[1-9][0-9]?[0-9]?gb$`)
+	classPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	archPattern  = regexp.MustCompile(`^[0-9][0-9][0-9]?[a-z]?$`)
+	digits       = regexp.MustCompile(`^[0-9]+$`)
+	queuePattern = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+	imagePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._:/-]*[a-z0-9](:[A-Za-z0-9_][A-Za-z0-9_.-]*|(:[A-Za-z0-9_.-]+)?@sha256:([0-9a-f]+))$`)
 )
+
+// Lengths of names, in bytes.
+const (
+	maxName = 60
+	// maxQueue keeps a step key made from a queue within Buildkite's 100, which
+	// is the limit of a queue as well.
+	maxQueue = 80
+	maxClass = 63 // of a Kubernetes label
+	maxTag   = 128
+)
+
+// fits tells whether text matches a pattern and has n bytes at most.
+func fits(text string, pattern *regexp.Regexp, n int) bool {
+	return len(text) <= n && pattern.MatchString(text)
+}
 
 // Validate returns every fault of the table, joined; each is a [FieldError].
 func (t Table) Validate() error {
@@ -65,8 +80,8 @@ func (t Table) Validate() error {
 // Validate returns every fault of one row, joined; each is a [FieldError].
 func (g GPUType) Validate() error {
 	f := &faults{row: g.Name}
-	f.check(namePattern.MatchString(g.Name), "Name", g.Name, "capitals, digits and _, as in H100_BK, and x before a count, as in MI300x8")
-	f.check(queuePattern.MatchString(g.Queue), "Queue", g.Queue, "letters, digits, - and _, at most 80")
+	f.check(fits(g.Name, namePattern, maxName), "Name", g.Name, "capitals, digits and _, as in H100_BK, and x before a count, as in MI300x8")
+	f.check(fits(g.Queue, queuePattern, maxQueue), "Queue", g.Queue, "letters, digits, - and _, at most 80")
 	f.check(g.CPUs >= 1, "CPUs", g.CPUs, "at least 1")
 	f.check(g.MemoryGiB >= 1, "MemoryGiB", g.MemoryGiB, "at least 1")
 	f.check(g.ShmGiB >= 0 && g.ShmGiB <= g.MemoryGiB, "ShmGiB", g.ShmGiB, fmt.Sprintf("0 to MemoryGiB (%d): it is part of the memory", g.MemoryGiB))
@@ -109,7 +124,7 @@ func (g GPUType) checkPlatform(f *faults) {
 		f.check(false, "Platform", g.Platform, fmt.Sprintf("one of %q", []Platform{Host, Docker, Kubernetes}))
 	}
 	if g.Platform == Kubernetes && g.Isolation == Node {
-		f.check(classPattern.MatchString(g.ResourceClass), "ResourceClass", g.ResourceClass, "the name of a resource class: small letters, digits and -")
+		f.check(fits(g.ResourceClass, classPattern, maxClass), "ResourceClass", g.ResourceClass, "the name of a resource class: small letters, digits and -")
 	} else {
 		f.check(g.ResourceClass == "", "ResourceClass", g.ResourceClass, "nothing unless on Kubernetes with node isolation")
 	}
@@ -135,7 +150,7 @@ func (g GPUType) checkIsolation(f *faults) {
 	f.check(amdStep == (len(g.DeviceGroups) > 0), "DeviceGroups", g.DeviceGroups,
 		"group ids with AMD in docker and step isolation, else nothing")
 	for _, id := range g.DeviceGroups {
-		f.check(groupPattern.MatchString(id), "DeviceGroups", id, "a numeric group id")
+		f.check(fits(id, digits, 10), "DeviceGroups", id, "a numeric group id")
 	}
 }
 
@@ -143,7 +158,8 @@ func (g GPUType) checkIsolation(f *faults) {
 // it wants a tag other than "latest", or a sha256 digest.
 func CheckImage(ref string) error {
 	const want = "registry/name with a tag other than latest, or a sha256 digest"
-	if !imagePattern.MatchString(ref) || strings.HasSuffix(ref, ":latest") {
+	m := imagePattern.FindStringSubmatch(ref)
+	if m == nil || strings.HasSuffix(ref, ":latest") || m[3] == "" && len(m[1]) > 1+maxTag || m[3] != "" && len(m[3]) != 64 {
 		return fmt.Errorf("image %q is not pinned, want %s", ref, want)
 	}
 	return nil
