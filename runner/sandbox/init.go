@@ -159,13 +159,24 @@ func (i *initProcess) setup() error {
 	return nil
 }
 
-// join enters the job's control group.
+// join enters the job's control group with this thread and what it starts.
+// Under version 2 the process was started there.
 func (i *initProcess) join() {
 	for _, file := range i.Groups {
-		if err := os.WriteFile(file, []byte("0"), 0); err != nil {
+		if err := writeSelf(file); err != nil {
 			i.lost = fmt.Sprintf("joining the control group: %v", err)
 		}
 	}
+}
+
+func writeSelf(file string) error {
+	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, []byte("0")) // by this thread, which package os does not promise
+	return err
 }
 
 // limit sets the resource limits, which all processes of the box inherit.
@@ -190,7 +201,7 @@ func (i *initProcess) limit() error {
 			return fmt.Errorf("setting resource limit %d: %w", l.resource, err)
 		}
 	}
-	if i.ID.UID == 0 && len(i.Groups) == 0 {
+	if i.ID.UID == 0 && !i.Grouped {
 		i.Missing[schema.GuardLimits] = "the number of root's processes has no limit without a control group"
 	}
 	return nil
@@ -235,8 +246,11 @@ func (i *initProcess) become() error {
 // start runs the program as a child, and is then only there to collect what
 // dies and to end the box with the program.
 func (i *initProcess) start() error {
-	// Caught, not ignored, because children inherit what is ignored.
-	signal.Notify(make(chan os.Signal, 1))
+	if !i.ID.Own {
+		// The program may signal its own user's first process. Caught, not
+		// ignored, because children inherit what is ignored.
+		signal.Notify(make(chan os.Signal, 1))
+	}
 	attr := &syscall.ProcAttr{Dir: i.Dir, Env: i.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}}
 	if i.Fd3 {
 		attr.Files = append(attr.Files, 3)

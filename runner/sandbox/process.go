@@ -130,6 +130,19 @@ func (b *Box) try(means string, c Command) (*Process, *schema.Sandbox, error) {
 
 // launch starts the box's first process.
 func (b *Box) launch(means string, c Command) (*Process, error) {
+	if b.group.fd == nil {
+		return b.launchIn(means, c, nil)
+	}
+	p, err := b.launchIn(means, c, b.group.fd)
+	if err == nil {
+		return p, nil
+	}
+	b.group.leave(err)
+	return b.launchIn(means, c, nil)
+}
+
+// launchIn starts it in a control group of version 2; nil: in this process's.
+func (b *Box) launchIn(means string, c Command, group *os.File) (*Process, error) {
 	planFile, err := planMemory(b.plan(means, c))
 	if err != nil {
 		return nil, fmt.Errorf("handing the sandbox its plan: %w", err)
@@ -151,6 +164,9 @@ func (b *Box) launch(means string, c Command) (*Process, error) {
 		cmd.Stderr = c.Stderr
 	}
 	p := &Process{cmd: cmd, box: b, status: r, lines: json.NewDecoder(r), inside: means != schema.MeansProcess, oom: b.group.outOfMemory(), begun: time.Now()}
+	if group != nil {
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.Fd())
+	}
 	if means == schema.MeansUserNamespace {
 		defer opened()()
 	}

@@ -220,7 +220,8 @@ type plan struct {
 	ID      identity
 	Limits  Limits
 	Minimum string
-	Groups  []string // cgroup.procs files to join
+	Groups  []string // files of control groups to join
+	Grouped bool     // the number of processes is limited by a group
 	Missing map[string]string
 	Lo      bool
 	Unbound string // why the job's control group does not limit memory, "" when it does
@@ -247,7 +248,7 @@ func (b *Box) plan(means string, c Command) *plan {
 		}
 	}
 	slices.SortStableFunc(p.Mounts, func(x, y mount) int { return strings.Compare(x.Target+"/", y.Target+"/") })
-	p.Groups = b.group.procs
+	p.Groups, p.Grouped = b.group.tasks, len(b.group.dirs) > 0
 	if b.group.memory == "" {
 		p.Unbound, p.Bounded = b.group.why, memoryBounded()
 	}
