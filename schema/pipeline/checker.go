@@ -89,10 +89,16 @@ func (c *checker) document(root *yaml.Node, prefix string) {
 		c.report("KB012", root, prefix, "got %s, want a mapping with steps", kindName(root))
 		return
 	}
-	c.schema("document", d.root, prefix)
+	top := &step{node: d.root, kind: "document"}
+	c.schema("document", usedKeys([]*step{top}, "document"), d.root, prefix)
 	c.topLevel(d)
 	c.collect(d, child(d.root, "steps"), prefix+"steps", nil)
+	used := map[string][]string{}
 	for _, s := range d.steps {
+		if used[s.kind] == nil {
+			used[s.kind] = usedKeys(d.steps, s.kind)
+		}
+		c.schemaOf(s, used[s.kind])
 		c.step(d, s)
 	}
 	c.limits(d)
@@ -102,12 +108,18 @@ func (c *checker) document(root *yaml.Node, prefix string) {
 	c.secretText(d, d.root)
 }
 
+// schemaOf checks a step by the definition for its type.
+func (c *checker) schemaOf(s *step, used []string) {
+	if s.kind != "" {
+		c.schema(s.kind, used, s.node, s.path)
+	}
+}
+
 // step checks one step by itself.
 func (c *checker) step(d *document, s *step) {
 	if s.kind == "" {
 		return
 	}
-	c.schema(s.kind, s.node, s.path)
 	c.shape(s)
 	c.condition(s)
 	c.agents(child(s.node, "agents"), s.path+".agents")

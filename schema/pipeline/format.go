@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,63 +18,149 @@ import (
 //go:embed format.json
 var format []byte
 
-const formatID = "https://github.com/gpu-mode/kbgen/schema/pipeline/format.json"
-
 // Schema returns the JSON Schema of the format: one definition per type of
 // step, and "document" for what encloses them.
 func Schema() []byte { return slices.Clone(format) }
 
+// maxCompiled bounds what a process that checks many documents keeps.
+const maxCompiled = 64
+
 // definitions holds the compiled definitions of the format. Compiling all of
-// them would take longer than everything else that kbgen does for one step,
-// so each is compiled when it is first asked for.
+// them would take longer than everything else that kbgen does for one step, so
+// each is compiled when it is first asked for, and of its properties only
+// those that some step has.
 var definitions compiler
 
 // A compiler compiles definitions of the format and keeps them. It needs no
 // network: every reference is within the one file.
 type compiler struct {
 	mu       sync.Mutex
-	loader   *gojsonschema.SchemaLoader
+	source   map[string]json.RawMessage // definitions by name
 	compiled map[string]*gojsonschema.Schema
 }
 
-// validate checks v by the definition called name. The error is a fault of the
-// format itself; what is wrong with v stands in the result.
-func (c *compiler) validate(name string, v any) (*gojsonschema.Result, error) {
-	schema, err := c.definition(name)
+// validate checks v by the definition called name; used names at least the
+// properties that v has. The error is a fault of the format itself; what is
+// wrong with v stands in the result.
+func (c *compiler) validate(name string, used []string, v any) (*gojsonschema.Result, error) {
+	schema, err := c.definition(name, used)
 	if err != nil {
 		return nil, fmt.Errorf("compiling the pipeline format: %s: %w", name, err)
 	}
 	return schema.Validate(gojsonschema.NewRawLoader(v))
 }
 
-func (c *compiler) definition(name string) (*gojsonschema.Schema, error) {
+func (c *compiler) definition(name string, used []string) (*gojsonschema.Schema, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if schema, ok := c.compiled[name]; ok {
+	id := name + " " + strings.Join(used, " ")
+	if schema, ok := c.compiled[id]; ok {
 		return schema, nil
 	}
-	if c.loader == nil {
-		loader := gojsonschema.NewSchemaLoader()
-		loader.AutoDetect = false
-		loader.Draft = gojsonschema.Draft7
-		if err := loader.AddSchema(formatID, gojsonschema.NewBytesLoader(format)); err != nil {
+	if c.source == nil {
+		var all struct {
+			Definitions map[string]json.RawMessage `json:"definitions"`
+		}
+		if err := json.Unmarshal(format, &all); err != nil {
 			return nil, err
 		}
-		c.loader, c.compiled = loader, map[string]*gojsonschema.Schema{}
+		c.source, c.compiled = all.Definitions, map[string]*gojsonschema.Schema{}
 	}
-	schema, err := c.loader.Compile(gojsonschema.NewReferenceLoader(formatID + "#/definitions/" + name))
+	text, err := c.excerpt(name, used)
 	if err != nil {
 		return nil, err
 	}
-	c.compiled[name] = schema
+	loader := gojsonschema.NewSchemaLoader()
+	loader.AutoDetect = false
+	loader.Draft = gojsonschema.Draft7
+	schema, err := loader.Compile(gojsonschema.NewBytesLoader(text))
+	if err != nil {
+		return nil, err
+	}
+	if len(c.compiled) >= maxCompiled {
+		clear(c.compiled)
+	}
+	c.compiled[id] = schema
 	return schema, nil
+}
+
+// excerpt writes one definition as a schema of its own, with the definitions
+// that it refers to. Of its properties those that nobody uses keep their names
+// only.
+func (c *compiler) excerpt(name string, used []string) ([]byte, error) {
+	var parts map[string]json.RawMessage
+	if err := json.Unmarshal(c.source[name], &parts); err != nil {
+		return nil, err
+	}
+	var properties map[string]json.RawMessage
+	if err := json.Unmarshal(parts["properties"], &properties); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	needed := []string{} // definitions, in the order in which they are met
+	member := func(separator, key string, value []byte) {
+		fmt.Fprintf(&out, "%s%q:", separator, key)
+		out.Write(value)
+		needed = appendReferences(needed, value)
+	}
+	out.WriteString(`{"properties":{`)
+	separator := ""
+	for _, key := range slices.Sorted(maps.Keys(properties)) {
+		value := json.RawMessage("{}")
+		if slices.Contains(used, key) {
+			value = properties[key]
+		}
+		member(separator, key, value)
+		separator = ","
+	}
+	out.WriteByte('}')
+	for _, key := range slices.Sorted(maps.Keys(parts)) {
+		if key != "properties" {
+			member(",", key, parts[key])
+		}
+	}
+	out.WriteString(`,"definitions":{`)
+	separator = ""
+	for i := 0; i < len(needed); i++ { // grows as definitions refer to others
+		member(separator, needed[i], c.source[needed[i]])
+		separator = ","
+	}
+	out.WriteString("}}")
+	return out.Bytes(), nil
+}
+
+// appendReferences adds the definitions that a piece of the format refers to.
+func appendReferences(names []string, piece []byte) []string {
+	mark := []byte(`"#/definitions/`)
+	for {
+		i := bytes.Index(piece, mark)
+		if i < 0 {
+			return names
+		}
+		piece = piece[i+len(mark):]
+		name := string(piece[:bytes.IndexByte(piece, '"')])
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+}
+
+// usedKeys lists the keys of all steps of a kind, sorted.
+func usedKeys(steps []*step, kind string) []string {
+	set := map[string]bool{}
+	for _, s := range steps {
+		if s.kind == kind {
+			entries(s.node, func(key, _ *yaml.Node) { set[key.Value] = true })
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
 }
 
 // schema checks n by one definition of the format. One definition per type of
 // step gives one finding per mistake, where a choice of definitions would
 // report all of them.
-func (c *checker) schema(definition string, n *yaml.Node, path string) {
-	result, err := definitions.validate(definition, value(n))
+func (c *checker) schema(definition string, used []string, n *yaml.Node, path string) {
+	result, err := definitions.validate(definition, used, value(n))
 	if err != nil {
 		c.report("KB012", n, path, "%v", err)
 		return
