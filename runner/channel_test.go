@@ -2,10 +2,13 @@ package runner
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -94,5 +97,25 @@ s.shutdown(socket.SHUT_RDWR)
 `, true)
 	if got := done.report.decoded(); got != strings.Repeat("check: pass\n", 3) || done.stdout.text() != "b''\n" {
 		t.Errorf("report %q, stdout %q, %s", got, done.stdout.text(), done.stderr.text())
+	}
+}
+
+// What was written before the tester ended is read; what is written after is not.
+func TestTheReportEndsWithItsTester(t *testing.T) {
+	r, w, err := (&command{}).reportChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := drains{readers: []*os.File{r}, writers: []*os.File{w}}
+	defer d.close()
+	if _, err := w.WriteString("before\n"); err != nil {
+		t.Fatal(err)
+	}
+	d.hangUp()
+	if _, err := w.WriteString("after\n"); !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("writing after the end: %v, want EPIPE", err)
+	}
+	if got, err := io.ReadAll(r); string(got) != "before\n" || err != nil {
+		t.Errorf("read %q, %v, want what was written before", got, err)
 	}
 }

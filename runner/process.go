@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 )
 
@@ -107,6 +109,7 @@ func run(ctx context.Context, box *sandbox.Box, place sandbox.Place, c command) 
 		box.Survived(err)
 		return nil, err
 	}
+	drains.hangUp()
 	if err := endDescendants(killLimit); err != nil {
 		box.Survived(err)
 		return nil, err
@@ -196,6 +199,17 @@ func (d *drains) started() {
 	for i := range d.readers {
 		r, sink := d.readers[i], d.sinks[i]
 		d.group.Go(func() { io.CopyBuffer(onlyWriter{sink}, onlyReader{r}, make([]byte, 64<<10)) })
+	}
+}
+
+// hangUp ends the report for those who outlive the tester: what was written is
+// still read, and whoever writes now is told that nobody listens. Pipes know
+// no such thing; nothing rests on them.
+func (d *drains) hangUp() {
+	for _, r := range d.readers {
+		if c, err := r.SyscallConn(); err == nil {
+			c.Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_RD) })
+		}
 	}
 }
 
