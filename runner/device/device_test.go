@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -37,8 +38,10 @@ func TestMain(m *testing.M) {
 	case "no driver":
 		Serve(os.Stdin, os.Stdout, time.Second)
 	case "hang":
-		fmt.Fprintln(os.Stderr)
 		time.Sleep(time.Minute)
+	case "driver hangs":
+		self, _ := os.Executable()
+		Detach([]string{self}, []string{actAs + "=hang"})
 	case "crash":
 		os.Exit(127)
 	}
@@ -182,6 +185,32 @@ func TestProbesThatFail(t *testing.T) {
 			t.Errorf("%s: %q", as, got)
 		}
 		w.Close()
+	}
+}
+
+func TestDriverThatHangs(t *testing.T) {
+	m := acting(t, "driver hangs")
+	p, err := Start(context.Background(), m.Probe, m.Environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Report(context.Background(), 300*time.Millisecond); err == nil || !strings.Contains(err.Error(), "has not answered within") {
+		t.Errorf("Report: %v", err)
+	}
+	p.mu.Lock()
+	known := p.self
+	p.mu.Unlock()
+	if known == 0 {
+		t.Fatal("the process that hangs is not known")
+	}
+	watch, err := unix.Dup(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(watch)
+	p.Close()
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(watch), Events: unix.POLLIN}}, 10_000); n != 1 {
+		t.Errorf("the process that hangs is still there: %v", err)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -28,6 +30,9 @@ type Probe struct {
 	mu   sync.Mutex
 	seen tally
 	over error // why nothing more will come
+	self int   // a descriptor of the process; 0 while it is not known
+
+	closed bool
 }
 
 // Start starts a probing process that is no child of this one when it returns:
@@ -64,7 +69,8 @@ func Start(ctx context.Context, argv, environ []string) (*Probe, error) {
 }
 
 // Detach starts argv with this process's input and output, in a session of its
-// own, and leaves it: what the first of the two processes of [Start] does.
+// own, tells its number on the output, and leaves it: what the first of the two
+// processes of [Start] does.
 func Detach(argv, environ []string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Args[0] = "kbrun"
@@ -73,7 +79,8 @@ func Detach(argv, environ []string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	return cmd.Process.Release()
+	err := json.NewEncoder(os.Stdout).Encode(answer{PID: cmd.Process.Pid})
+	return errors.Join(err, cmd.Process.Release())
 }
 
 func (p *Probe) read(out io.ReadCloser) {
@@ -86,6 +93,9 @@ func (p *Probe) read(out io.ReadCloser) {
 		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
 			p.end(fmt.Errorf("the device probe answers something else: %w", err))
 			return
+		}
+		if a.PID > 0 {
+			p.know(a.PID)
 		}
 		if len(a.Samples) > 0 {
 			p.mu.Lock()
@@ -100,6 +110,23 @@ func (p *Probe) read(out io.ReadCloser) {
 		}
 	}
 	p.end(errors.New("the device probe has ended"))
+}
+
+// know takes hold of the process, so that it can be ended when the driver does
+// not let it go.
+func (p *Probe) know(pid int) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return // it has ended
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.self != 0 {
+		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		unix.Close(fd)
+		return
+	}
+	p.self = fd
 }
 
 func (p *Probe) end(err error) {
@@ -144,8 +171,18 @@ func (p *Probe) StopSampling(ctx context.Context, limit time.Duration) ([]schema
 	return p.seen.sum(), err
 }
 
-// Close ends the probing process.
-func (p *Probe) Close() { p.stdin.Close() }
+// Close ends the probing process, whatever the driver does with it.
+func (p *Probe) Close() {
+	p.stdin.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.self != 0 {
+		unix.PidfdSendSignal(p.self, unix.SIGKILL, nil, 0) // fails when it has ended
+		unix.Close(p.self)
+		p.self = 0
+	}
+}
 
 func (p *Probe) tell(word string) error {
 	_, err := io.WriteString(p.stdin, word+"\n")

@@ -20,6 +20,7 @@ const (
 
 // An answer is one line of a probing process.
 type answer struct {
+	PID     int                  `json:"pid,omitempty"` // of the process that answers from now on
 	Report  *schema.DeviceReport `json:"report,omitempty"`
 	Samples []Sample             `json:"samples,omitempty"`
 	Stopped bool                 `json:"stopped,omitempty"`
