@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	agentparser "github.com/buildkite/go-pipeline"
@@ -19,18 +20,22 @@ import (
 // Buildkite would take otherwise than it is written. meant are the steps as
 // they shall be once the agent has interpolated out.
 //
-// Steps that differ in names only are examined once; see shapes.
-func check(out []byte, meant []node, f Format) error {
+// Steps that differ in names only are examined once; see [reduction]. Before
+// is what is uploaded before out, for steps that depend on something there.
+func check(before, out []byte, meant []node, f Format) error {
 	s, err := reduce(out, meant, f)
 	if err != nil {
 		return err
 	}
-	return examine(s.document, s.meant)
+	if !bytes.Contains(out, []byte("depends_on")) {
+		before = nil
+	}
+	return examine(before, s.document, s.meant)
 }
 
 // examine is the whole check of one document.
-func examine(out []byte, meant []node) error {
-	if err := pipeline.Validate(out); err != nil {
+func examine(before, out []byte, meant []node) error {
+	if err := pipeline.Validate(slices.Concat(before, out)); err != nil {
 		return err
 	}
 	tree, p, err := parse(out)

@@ -103,14 +103,9 @@ func TestPodSpecPatch(t *testing.T) {
 		if err := g.Validate(); err != nil {
 			t.Errorf("%s on Kubernetes: %v", name, err)
 		}
-		p, _ := pipelines.Find("evaluate")
-		_, nodes, err := build(p, pipelines.Request{GPUs: pipelines.Table{g}})
+		out, err := evaluate(pipelines.Request{GPUs: pipelines.Table{g}})
 		if err != nil {
-			t.Fatalf("build(%s on Kubernetes) = %v", name, err)
-		}
-		out, err := write(documentOf(nodes), nil, YAML)
-		if err != nil {
-			t.Fatal(err)
+			t.Errorf("Render(%s on Kubernetes) = %v", name, err)
 		}
 		for _, part := range []string{"    image: " + g.Image, "  - kubernetes:\n", "- name: container-0\n", want} {
 			if !bytes.Contains(out, []byte(part)) {
@@ -149,6 +144,11 @@ func TestParts(t *testing.T) {
 		if whole, _ := Render(p, r, YAML); bytes.Count(bytes.Join(parts, nil), []byte("- key:")) != bytes.Count(whole, []byte("- key:")) {
 			t.Errorf("RenderParts(7 steps, %d) lost steps", jobs)
 		}
+	}
+	image, _ := pipelines.Find("image")
+	parts, err := RenderParts(image, pipelines.Request{GPUs: pipelines.Table{row(t, "H100_BK")}}, YAML, 1)
+	if err != nil || len(parts) != 3 {
+		t.Errorf("RenderParts(a step that depends on one in an earlier document) = %d documents, %v, want 3", len(parts), err)
 	}
 	for _, jobs := range []int{0, 501} {
 		if _, err := RenderParts(p, r, YAML, jobs); err == nil {
@@ -210,7 +210,7 @@ func TestDollarSignsSurviveInterpolation(t *testing.T) {
 	for _, text := range []string{"$HOME", "${X}", "${X:-y}", "${X?no}", "$$", "$$X", "$(date)", "`$X`", "$5", "$", "a$",
 		`\\$X`, "${X%%.*}", "${unclosed", "$_X", "$$$X", "é$X", "$X\n$Y\n", "'$X'", `"$X"`, "# $X", "no: $X", "\t$X"} {
 		for _, asJSON := range []bool{false, true} {
-			out, err := render(wild(text), nil, map[bool]Format{false: YAML, true: JSON}[asJSON])
+			out, err := render(nil, wild(text), nil, map[bool]Format{false: YAML, true: JSON}[asJSON])
 			if err != nil {
 				t.Errorf("render(%q, JSON %v) = %v, want it to come through interpolation unchanged", text, asJSON, err)
 			}
@@ -220,7 +220,7 @@ func TestDollarSignsSurviveInterpolation(t *testing.T) {
 		}
 	}
 	for _, text := range []string{`\$X`, `\\\$X`, `a\$`} {
-		if out, err := render(wild(text), nil, YAML); err == nil || out != nil || !strings.Contains(err.Error(), "behind a backslash") {
+		if out, err := render(nil, wild(text), nil, YAML); err == nil || out != nil || !strings.Contains(err.Error(), "behind a backslash") {
 			t.Errorf("render(%q) = %q, %v, want a refusal", text, out, err)
 		}
 	}
@@ -231,7 +231,7 @@ func FuzzDollarSigns(f *testing.F) {
 	f.Add("$X ${Y:-z} $$ \\\\$")
 	f.Add("plain \\ text")
 	f.Fuzz(func(t *testing.T, text string) {
-		out, err := render(wild(text), nil, YAML)
+		out, err := render(nil, wild(text), nil, YAML)
 		switch {
 		case err == nil && pipeline.Validate(out) != nil:
 			t.Errorf("render(%q) gave what Validate refuses", text)
@@ -269,7 +269,7 @@ func TestCheckIsAbleToFail(t *testing.T) {
 		{"a key more", "a\n    branches: b", "a", "does not read as it was meant"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := check(doc(tt.out), meant(tt.meant), YAML)
+			err := check(nil, doc(tt.out), meant(tt.meant), YAML)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("check(%q, %q) = %v, want %q", tt.out, tt.meant, err, tt.want)
 			}

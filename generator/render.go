@@ -27,6 +27,7 @@ package generator
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gpu-mode/kbgen/pipelines"
 )
@@ -71,13 +72,15 @@ func RenderParts(p pipelines.Pipeline, r pipelines.Request, f Format, jobs int) 
 		return nil, err
 	}
 	var documents [][]byte
+	var before []byte
 	for len(nodes) > 0 {
 		n := min(jobs, len(nodes))
-		out, err := render(nodes[:n], p.Comment, f)
+		out, err := render(before, nodes[:n], p.Comment, f)
 		if err != nil {
 			return nil, err
 		}
 		documents, nodes = append(documents, out), nodes[n:]
+		before = slices.Concat(before, out, []byte("---\n"))
 	}
 	return documents, nil
 }
@@ -109,8 +112,8 @@ func uniqueKeys(steps []pipelines.CommandStep) error {
 }
 
 // render writes steps down, escaped for one interpolation, and checks what it
-// wrote.
-func render(steps []node, comment []string, f Format) ([]byte, error) {
+// wrote. Before is the stream of documents that come first.
+func render(before []byte, steps []node, comment []string, f Format) ([]byte, error) {
 	doc := node{kind: mapping}
 	doc.set("steps", node{kind: list, items: steps})
 	escaped := doc
@@ -124,7 +127,7 @@ func render(steps []node, comment []string, f Format) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := check(out, steps, f); err != nil {
+	if err := check(before, out, steps, f); err != nil {
 		return nil, &CheckError{err}
 	}
 	return out, nil

@@ -72,7 +72,7 @@ func TestReducedCheckSeesWhatTheWholeSees(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := check(out, meant, format); err != nil {
+		if err := check(nil, out, meant, format); err != nil {
 			t.Fatalf("%s: check = %v", format, err)
 		}
 		s, err := reduce(out, meant, format)
@@ -94,7 +94,7 @@ func TestReducedCheckSeesWhatTheWholeSees(t *testing.T) {
 					continue
 				}
 				doc := bytes.Join([][]byte{bytes.Join(lines[:i], nil), []byte(bad), bytes.Join(lines[i+1:], nil)}, nil)
-				whole, reduced := examine(doc, meant), check(doc, meant, format)
+				whole, reduced := examine(nil, doc, meant), check(nil, doc, meant, format)
 				if (whole == nil) != (reduced == nil) {
 					t.Fatalf("%s: line %d %q instead of %q: the whole check says %v, the reduced one %v", format, i+1, bad, line, whole, reduced)
 				}

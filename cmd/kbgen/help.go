@@ -14,6 +14,7 @@ usage:
   kbgen vendor init|check      a vendor's queue file, checked
   kbgen gpus | kinds | queues  list what there is
   kbgen image cuda|rocm        the Dockerfile of a runner image
+  kbgen schema                 the JSON Schema of pipelines
   kbgen completion SHELL       for bash, zsh or fish
   kbgen COMMAND --help | kbgen --version
 
@@ -135,6 +136,13 @@ Prints the Dockerfile of a runner image; --base prints the image it is built on,
 whose digest the build is given as BASE_DIGEST.
 
 exit status: 0 done, 1 failed, 2 wrong usage
+`,
+	"schema": `usage: kbgen schema
+
+Prints the JSON Schema of the pipeline format that is checked, one definition
+for each type of step.
+
+exit status: 0 done, 2 wrong usage
 `,
 	"completion": `usage: kbgen completion bash|zsh|fish
 

@@ -45,6 +45,7 @@ type commands struct {
 	Kinds      listKinds      `cmd:""`
 	Queues     listQueues     `cmd:""`
 	Image      imageCmd       `cmd:""`
+	Schema     schemaCmd      `cmd:""`
 	Completion completionCmd  `cmd:""`
 	Vendor     vendorCommands `cmd:""`
 }
