@@ -154,7 +154,7 @@ func (b *Box) launchIn(means string, c Command, group *os.File) (*Process, error
 	}
 	defer w.Close()
 	cmd := &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{initName}, Env: []string{},
+		Path: "/proc/self/exe", Args: []string{initName}, Env: []string{"GOMAXPROCS=1"}, // fewer threads to start
 		ExtraFiles: []*os.File{c.Report, planFile, w}, SysProcAttr: b.attributes(means),
 	}
 	if c.Stdout != nil {
