@@ -363,5 +363,5 @@ func (ph *phase) measure(ctx context.Context, c command, a asked) error {
 	}
 	verdict, err := judge(c, a, done)
 	ph.result.Run = verdict
-	return ph.explain(err, done, verdict, oomKills() > before)
+	return ph.explain(err, done, verdict, done.outOfMemory || oomKills() > before)
 }

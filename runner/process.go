@@ -64,6 +64,7 @@ type ended struct {
 	exitCode       int // negative: the signal's number; exitTimeout when killed
 	duration       time.Duration
 	usage          usage
+	outOfMemory    bool // something of it was killed at the sandbox's limit
 	stdout, stderr *capture
 	report         *capture
 }
@@ -149,7 +150,7 @@ func (e *ended) wait(ctx context.Context, process *sandbox.Process, limit time.D
 	}
 	select {
 	case err := <-gone:
-		e.exitCode, e.duration, e.usage = state.Exit, state.Wall, usageOf(state)
+		e.exitCode, e.duration, e.usage, e.outOfMemory = state.Exit, state.Wall, usageOf(state), state.OutOfMemory
 		return err
 	case <-timeout:
 		e.how = killedTimeout
