@@ -264,3 +264,19 @@ func TestPackBounds(t *testing.T) {
 		t.Errorf("a directory that does not exist: %v", err)
 	}
 }
+
+// The text for a message stays short, and holds only lines that were there.
+func FuzzFilterNCU(f *testing.F) {
+	f.Add("  k (1, 1, 1)x(32, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n Table Name : GPU Throughput\n a 1\n\n b 2\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		out := filterNCU(text)
+		if n := strings.Count(out, "\n"); n > ncuLines+3 {
+			t.Errorf("%d lines", n)
+		}
+		for line := range strings.Lines(out) {
+			if line = strings.TrimSpace(line); line != "" && !strings.Contains(text, line) && !strings.HasPrefix(line, "More ") {
+				t.Errorf("%q was not there", line)
+			}
+		}
+	})
+}

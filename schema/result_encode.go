@@ -94,7 +94,7 @@ func (r *Result) object() object {
 		runs = append(runs, pair{r.Runs[i].Name, r.Runs[i].object()})
 	}
 	s := r.System
-	return object{
+	o := object{
 		{"success", r.Success},
 		{"error", r.Error},
 		{"system", object{
@@ -103,8 +103,11 @@ func (r *Result) object() object {
 		}},
 		{"runs", runs},
 		{"run_id", r.RunID},
-		{"outcome", r.Outcome.object()},
 	}
+	if r.Outcome != (Outcome{}) { // Kernelbot's own results have none
+		o = append(o, pair{"outcome", r.Outcome.object()})
+	}
+	return o
 }
 
 func (o Outcome) object() object {

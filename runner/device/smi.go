@@ -60,7 +60,11 @@ func runSMI(ctx context.Context, limit time.Duration, environ []string, path, qu
 	if err != nil {
 		return nil, fmt.Errorf("nvidia-smi: %w: %.200s", err, firstLine(string(text)))
 	}
-	lines := csv.NewReader(strings.NewReader(schema.Clean(string(text))))
+	return smiRows(string(text))
+}
+
+func smiRows(text string) ([][]string, error) {
+	lines := csv.NewReader(strings.NewReader(schema.Clean(text)))
 	lines.TrimLeadingSpace, lines.FieldsPerRecord, lines.LazyQuotes = true, -1, true
 	rows, err := lines.ReadAll()
 	if err != nil {
