@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -31,7 +32,35 @@ func (c Change) String() string {
 	case c.New == "":
 		return fmt.Sprintf("- %s: %s", at, c.Old)
 	}
+	if strings.Contains(c.Old+c.New, `\n`) {
+		return "  " + at + ":" + changedLines(c.Old, c.New)
+	}
 	return fmt.Sprintf("  %s: %s → %s", at, c.Old, c.New)
+}
+
+// changedLines shows the lines of two quoted texts between those that they
+// begin and end with alike.
+func changedLines(older, newer string) string {
+	a, err := strconv.Unquote(older)
+	b, err2 := strconv.Unquote(newer)
+	if err != nil || err2 != nil {
+		return fmt.Sprintf(" %s → %s", older, newer)
+	}
+	from, to := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for len(from) > 0 && len(to) > 0 && from[0] == to[0] {
+		from, to = from[1:], to[1:]
+	}
+	for len(from) > 0 && len(to) > 0 && from[len(from)-1] == to[len(to)-1] {
+		from, to = from[:len(from)-1], to[:len(to)-1]
+	}
+	var out strings.Builder
+	for _, line := range from {
+		out.WriteString("\n    - " + line)
+	}
+	for _, line := range to {
+		out.WriteString("\n    + " + line)
+	}
+	return out.String()
 }
 
 // Diff compares what two pipelines mean: documents of YAML or JSON, their steps

@@ -41,6 +41,7 @@ func TestDiff(t *testing.T) {
 		{"the same, written otherwise", `{"steps": [{"key": "b", "command": "y"}, {"key": "a", "command": "x", "plugins": [{"docker#v5.13.0": {"memory": "64g", "image": "i"}}], "agents": {"queue": "q"}}, "wait"]}`, nil},
 		{"values", "steps:\n- key: a\n  command: x\n  priority: 3\n  agents: {queue: q2}\n  plugins: [{docker#v5.13.0: {image: i, memory: 128g}}]\n- key: c\n  command: y\n- wait\n",
 			[]string{"+ a.priority: 3", `  a.agents.queue: "q" → "q2"`, `  a.plugins.docker#v5.13.0.memory: "64g" → "128g"`, "+ step c", "- step b"}},
+		{"lines", "steps:\n- key: a\n  command: \"x\\ny\"\n  agents: {queue: q}\n  plugins: [{docker#v5.13.0: {image: i, memory: 64g}}]\n- key: b\n  command: y\n- wait\n", []string{"  a.command:\n    + y"}},
 		{"text and number", "steps:\n- key: a\n  command: 1\n  agents: {queue: q}\n  plugins: [{docker#v5.13.0: {image: i, memory: 64g}}]\n- key: b\n  command: y\n- wait\n", []string{`  a.command: "x" → 1`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
