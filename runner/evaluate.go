@@ -79,6 +79,7 @@ func Evaluate(ctx context.Context, job Job) *schema.Result {
 	}
 	result.Outcome = outcomeOf(evaluate(ctx, job, result))
 	result.Timing.Total = time.Since(job.Start).Seconds()
+	result.Timing.Peak = ownPeak()
 	if result.Outcome.ExitStatus() != 0 {
 		result.Success, result.Error = false, result.Outcome.Text
 	}

@@ -3,6 +3,8 @@ package runner
 import (
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 )
 
@@ -13,3 +15,12 @@ type usage struct {
 }
 
 func usageOf(s sandbox.State) usage { return usage{s.User, s.System, s.MaxRSS} }
+
+// ownPeak is the most memory that this process has had resident, in bytes.
+func ownPeak() int64 {
+	var self unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &self) != nil {
+		return 0
+	}
+	return self.Maxrss << 10 // Linux counts KiB
+}

@@ -21,10 +21,11 @@ type Evidence struct {
 
 // A Timing says where a job's time went, in seconds of wall time.
 type Timing struct {
-	Decode float64       `json:"decode_s"` // finding and reading the payload
-	Probe  float64       `json:"probe_s"`  // asking for devices and their health
-	Total  float64       `json:"total_s"`  // from kbrun's start to the result
-	Budget float64       `json:"budget_s"` // what the task's limits allow; 0: no limit
+	Decode float64       `json:"decode_s"`          // finding and reading the payload
+	Probe  float64       `json:"probe_s"`           // asking for devices and their health
+	Total  float64       `json:"total_s"`           // from kbrun's start to the result
+	Budget float64       `json:"budget_s"`          // what the task's limits allow; 0: no limit
+	Peak   int64         `json:"runner_peak_bytes"` // of kbrun itself, resident
 	Phases []PhaseTiming `json:"phases"`
 }
 

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+const benchTester = `import os, sys
+report = os.fdopen(int(os.environ["POPCORN_FD"]), "w")
+import submission
+if "--flood" in submission.OPTIONS:
+    for _ in range(50):
+        os.write(1, b"0123456789abcde\n" * 65536)
+print("test-count: 1\ntest.0.spec: n: 1\ntest.0.status: pass\ncheck: pass", file=report, flush=True)
+`
+
+// BenchmarkOverPython tells what kbrun adds to the two Python processes of a
+// test phase, the warm-up and the tester, run bare one after the other: time in
+// ms-over-bare, and kbrun's own peak of resident memory in MB-kbrun. The
+// budgets are 25 ms and 20 MB.
+func BenchmarkOverPython(b *testing.B) {
+	python, err := exec.Command("python3", "-I", "-c", "import os, sys; print(os.path.dirname(sys.executable))").Output()
+	if err != nil {
+		b.Skip("python3 is not installed")
+	}
+	dir := b.TempDir()
+	kbrun := filepath.Join(dir, "kbrun")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", kbrun, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("go build: %v: %s", err, out)
+	}
+	path := "PATH=" + strings.TrimSpace(string(python)) + ":/usr/bin:/bin"
+	for name, options := range map[string]string{"quiet": "", "flood": "--flood"} {
+		b.Run(name, func(b *testing.B) { benchOver(b, kbrun, path, options) })
+	}
+}
+
+func benchOver(b *testing.B, kbrun, path, options string) {
+	dir := b.TempDir()
+	p := &schema.Payload{
+		Main: "eval.py", Lang: schema.LangPython, Mode: schema.ModeTest,
+		Sources: schema.Files{{Name: "eval.py", Text: benchTester}, {Name: "submission.py", Text: "OPTIONS = '" + options + "'\n"}},
+		Tests:   []schema.Case{{{Name: "n", Value: schema.IntValue(1)}}},
+	}
+	for _, f := range append(p.Sources, schema.File{Name: "payload.json", Text: p.JSON()}, schema.File{Name: "cases.txt", Text: "n: 1\n"}) {
+		if err := os.WriteFile(filepath.Join(dir, f.Name), []byte(f.Text), 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	call := func(env []string, argv ...string) time.Duration {
+		resolved := argv[0]
+		if resolved == "python3" {
+			resolved = filepath.Join(strings.TrimPrefix(strings.Split(path, ":")[0], "PATH="), "python3")
+		}
+		cmd := &exec.Cmd{Path: resolved, Args: argv, Dir: dir, Env: append([]string{path}, env...)}
+		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer null.Close()
+		cmd.ExtraFiles = []*os.File{null}
+		cmd.Stdout, cmd.Stderr = null, os.Stderr
+		start := time.Now()
+		if err := cmd.Run(); err != nil {
+			b.Fatalf("%q: %v", argv, err)
+		}
+		return time.Since(start)
+	}
+	var over time.Duration
+	var peak int64
+	for b.Loop() {
+		bare := call(nil, "python3", "submission.py") + call([]string{"POPCORN_FD=3"}, "python3", "eval.py", "test", "cases.txt")
+		judged := call(nil, kbrun, "evaluate", "--payload-file", "payload.json")
+		over += judged - bare
+		data, err := os.ReadFile(filepath.Join(dir, "result.json"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		var r struct {
+			Outcome struct{ Name string }
+			Timing  schema.Timing
+		}
+		if err := json.Unmarshal(data, &r); err != nil || r.Outcome.Name != schema.OutcomePassed {
+			b.Fatalf("%v: %+v", err, r)
+		}
+		peak = max(peak, r.Timing.Peak)
+	}
+	b.ReportMetric(float64(over.Microseconds())/1000/float64(b.N), "ms-over-bare")
+	b.ReportMetric(float64(peak)/1e6, "MB-kbrun")
+}
