@@ -579,9 +579,9 @@ class Report:
     def __init__(self, fd: int):
         self.fd = fd
 
-    def put(self, key: str, value: Any) -> None:
+    def put(self, key: str, value: Any, limit: Optional[int] = MAX_TEXT) -> None:
         """Write one line, whatever the value holds."""
-        text = " ".join(str(value).split())[:MAX_TEXT]
+        text = " ".join(str(value).split())[:limit]
         text = "".join(c if c.isprintable() else "?" for c in text)
         rest = f"{key}: {text}\n".encode("utf-8", "replace")
         while rest:
@@ -594,7 +594,7 @@ def judge_all(report: Report, kind: str, cases: list[Case], judge: Callable[[int
     report.put(f"{kind}-count", len(cases))
     right, lost = True, ""
     for n, case in enumerate(cases):
-        report.put(f"{kind}.{n}.spec", case.spec)
+        report.put(f"{kind}.{n}.spec", case.spec, None)  # whole: it says what was judged
         try:
             if lost:
                 raise Fault(f"not run: the worker was lost in {lost}")
