@@ -6,8 +6,9 @@
 // What the submission runs is not trusted. It gets an environment made from an
 // allow-list, a fresh directory for every phase, and harness files that are
 // written anew after its own code ran in the warm-up. Whatever it leaves
-// running is killed before its output is read, and a report that contradicts
-// itself is not a pass. All of it runs under the caller's user id.
+// running is killed before its output is judged, and a report that says pass
+// must answer what was asked, agree with itself and fit the clock. See
+// docs/attacks.md.
 //
 // Linux only. While [Evaluate] runs, the calling process must have no children
 // of its own: descendants are found, killed and reaped as "every child there
