@@ -201,7 +201,7 @@ func wild(text string) []node {
 	step.set("agents", agents("q", ""))
 	step.set("env", env)
 	step.set("timeout_in_minutes", num(1))
-	step.set("retry", retry(pipelines.RetryMachine))
+	step.set("retry", retry(pipelines.RetryMachine, pipelines.Host))
 	step.set("plugins", plugin("other#v1", config))
 	return []node{step}
 }

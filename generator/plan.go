@@ -31,9 +31,9 @@ func Plan(p pipelines.Pipeline, r pipelines.Request) ([]PlannedStep, error) {
 	for i, s := range steps {
 		plan[i] = PlannedStep{
 			Key: s.Key, Kind: s.Kind, Queue: s.On.Queue, GPU: s.On.Name,
-			Image: cmp.Or(s.Image, s.On.Image), Minutes: int(s.Timeout.Minutes()), Tries: s.Retry.Tries(), GPUs: s.On.GPUs,
+			Image: cmp.Or(s.Image, s.On.Image), Minutes: int(s.Timeout.Minutes()), Tries: s.Retry.Tries(platformOf(s)), GPUs: s.On.GPUs,
 		}
-		if s.Bare || s.On.Platform == pipelines.Host {
+		if platformOf(s) == pipelines.Host {
 			plan[i].Image = ""
 		}
 	}

@@ -17,10 +17,7 @@ func command(s pipelines.CommandStep) (node, error) {
 	n.set("key", str(s.Key))
 	n.set("label", str(s.Label))
 	n.set("command", str(strings.Join(s.Command, "\n")))
-	platform := s.On.Platform
-	if s.Bare {
-		platform = pipelines.Host
-	}
+	platform := platformOf(s)
 	env := slices.Clone(s.Env)
 	if s.Deadline && platform != pipelines.Host {
 		// On a host kbrun reads the timeout by itself.
@@ -61,11 +58,19 @@ func command(s pipelines.CommandStep) (node, error) {
 	if len(s.Artifacts) > 0 && (platform == pipelines.Docker || !s.Secure) {
 		n.set("artifact_paths", strs(s.Artifacts))
 	}
-	n.set("retry", retry(s.Retry))
+	n.set("retry", retry(s.Retry, platform))
 	if plugins.items != nil {
 		n.set("plugins", plugins)
 	}
 	return n, nil
+}
+
+// platformOf is what surrounds the step's command.
+func platformOf(s pipelines.CommandStep) pipelines.Platform {
+	if s.Bare {
+		return pipelines.Host
+	}
+	return s.On.Platform
 }
 
 func agents(queue, class string) node {
@@ -105,9 +110,9 @@ func setOrder(n *node, s pipelines.CommandStep) {
 	}
 }
 
-func retry(class pipelines.RetryClass) node {
+func retry(class pipelines.RetryClass, on pipelines.Platform) node {
 	rules := node{kind: list}
-	for _, r := range class.Rules() {
+	for _, r := range class.Rules(on) {
 		rule := node{kind: mapping}
 		if r.ExitStatus != nil {
 			rule.set("exit_status", num(*r.ExitStatus))

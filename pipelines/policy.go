@@ -16,7 +16,8 @@ type RetryClass string
 
 const (
 	// RetryLost repeats what the infrastructure lost: an agent that vanished
-	// or was stopped, a pod that never came up. Nothing that the command did.
+	// or was stopped, on Kubernetes a pod that never came up. Nothing that the
+	// command did.
 	RetryLost RetryClass = "lost"
 	// RetryMachine is RetryLost, and exit status 75 on top: kbrun asking for
 	// another try. A verdict on a submission is exit status 0.
@@ -26,9 +27,9 @@ const (
 )
 
 // Tries is the worst number of times a job of this class is started.
-func (c RetryClass) Tries() int {
+func (c RetryClass) Tries(on Platform) int {
 	total := 1
-	for _, r := range c.Rules() {
+	for _, r := range c.Rules(on) {
 		total += r.Limit
 	}
 	return total
@@ -57,17 +58,25 @@ const exitTempFail = 75
 //     the same way again.
 //   - A stopped agent says agent_stop. What exit status comes with it differs
 //     between agents, so none is named.
+//   - stack_error is the Kubernetes controller's word for a pod that it could
+//     not start.
 //
 // Source: buildkite.com/docs/pipelines/configure/retry.
-func (c RetryClass) Rules() []RetryRule {
+func (c RetryClass) Rules(on Platform) []RetryRule {
 	lost, tempFail := -1, exitTempFail
+	var rules []RetryRule
 	switch c {
 	case RetryLost:
-		return []RetryRule{{&lost, "none", 2}, {nil, "agent_stop", 2}}
+		rules = []RetryRule{{&lost, "none", 2}, {nil, "agent_stop", 2}}
 	case RetryMachine:
-		return []RetryRule{{&lost, "none", 1}, {nil, "agent_stop", 1}, {&tempFail, "", 2}}
+		rules = []RetryRule{{&lost, "none", 1}, {nil, "agent_stop", 1}, {&tempFail, "", 2}}
+	default:
+		return nil
 	}
-	return nil
+	if on == Kubernetes {
+		rules = append(rules, RetryRule{nil, "stack_error", 1})
+	}
+	return rules
 }
 
 // Modes of a submission, as Kernelbot names them, and the priority of their

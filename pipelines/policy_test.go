@@ -42,11 +42,11 @@ func TestOnlyInfrastructureIsRetried(t *testing.T) {
 		{"refused by the node", -1, "agent_refused", false},
 		{"bad signature", -1, "signature_rejected", false},
 	} {
-		if got := matches(RetryMachine.Rules(), tt.status, tt.reason); got != tt.want {
+		if got := matches(RetryMachine.Rules(Docker), tt.status, tt.reason); got != tt.want {
 			t.Errorf("%s (exit status %d, signal reason %q): retried %v, want %v", tt.what, tt.status, tt.reason, got, tt.want)
 		}
 	}
-	for _, r := range RetryMachine.Rules() {
+	for _, r := range RetryMachine.Rules(Docker) {
 		if r.Limit < 1 || r.Limit > 2 {
 			t.Errorf("rule %+v: limit %d, want 1 or 2", r, r.Limit)
 		}
@@ -54,11 +54,14 @@ func TestOnlyInfrastructureIsRetried(t *testing.T) {
 }
 
 func TestRetryClasses(t *testing.T) {
-	if matches(RetryLost.Rules(), 75, "") || matches(RetryLost.Rules(), 1, "") || !matches(RetryLost.Rules(), -1, "") {
+	if matches(RetryLost.Rules(Docker), 75, "") || matches(RetryLost.Rules(Docker), 1, "") || !matches(RetryLost.Rules(Docker), -1, "") {
 		t.Error("class lost repeats other things than lost agents")
 	}
+	if matches(RetryMachine.Rules(Docker), -1, "stack_error") || !matches(RetryMachine.Rules(Kubernetes), -1, "stack_error") || RetryNever.Rules(Kubernetes) != nil {
+		t.Error("a pod that did not start is repeated elsewhere than on Kubernetes, or not there")
+	}
 	for class, want := range map[RetryClass]int{RetryLost: 5, RetryMachine: 5, RetryNever: 1} {
-		if got := class.Tries(); got != want {
+		if got := class.Tries(Host); got != want {
 			t.Errorf("%s.Tries() = %d, want %d", class, got, want)
 		}
 	}

@@ -22,6 +22,26 @@ type pipelineFlags struct {
 	requestFlags
 }
 
+// requestFlags say what the build is for.
+//
+// The variables of a build, all optional but the first or second:
+//
+//	KERNELBOT_GPU              GPU type, or several with commas between them
+//	KERNELBOT_QUEUE            queue; GPU_QUEUE in older launchers
+//	KERNELBOT_MODE             mode of the run: decides the priority
+//	KERNELBOT_RUN_ID           id of the run; with several GPU types each job
+//	                           gets ID.GPU
+//	KERNELBOT_PAYLOAD_CHUNKS   number of KERNELBOT_PAYLOAD_<i>
+//	KERNELBOT_TIMEOUT_SECONDS  what the payload's phases may legally take in
+//	                           all; decides the step's timeout
+//	KERNELBOT_USER             whose submission it is: bounds how many run at once
+//	KERNELBOT_IMAGE            replaces the rows' image
+//	KERNELBOT_SECRET_RUN_ID    id of a second run in the same build; its
+//	                           KERNELBOT_SECRET_PAYLOAD (or _<i> and _CHUNKS), _MODE
+//	                           and _TIMEOUT_SECONDS go with it
+//
+// kbgen reads no payload. The steps name its variables; jobs find the values
+// in the build's environment.
 type requestFlags struct {
 	GPU           []string `name:"gpu" placeholder:"NAME"`
 	IncludeOff    bool     `name:"include-off"`
