@@ -92,9 +92,9 @@ func evaluate(ctx context.Context, job Job, result *schema.Result) (err error) {
 	}
 	env := Environ(job.Environ)
 	result.Versions = versions(job, env)
-	watch, err := look(ctx, job, env, result)
+	watch := look(ctx, job, env, result)
 	defer watch.Close()
-	if err != nil {
+	if err := admit(ctx, job, watch, visible(watch, env)); err != nil {
 		return err
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

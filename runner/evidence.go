@@ -43,9 +43,9 @@ func digest(text string) string {
 // probeLimit bounds a question to a driver.
 const probeLimit = 20 * time.Second
 
-// look finds the machine's accelerators, fills in what reports show of them,
-// and refuses a machine that must not be used. The watch is never nil.
-func look(ctx context.Context, job Job, env []string, result *schema.Result) (*device.Watch, error) {
+// look finds the machine's accelerators and fills in what reports show of them.
+// The watch is never nil, and must be closed.
+func look(ctx context.Context, job Job, env []string, result *schema.Result) *device.Watch {
 	m := job.Devices
 	m.Environ = env
 	if m.Limit == 0 {
@@ -67,16 +67,21 @@ func look(ctx context.Context, job Job, env []string, result *schema.Result) (*d
 		result.System.GPU, result.System.DeviceCount = seen[0].Name, len(seen)
 		result.System.Runtime = runtimeOf(result.Device.Vendor)
 	}
+	return watch
+}
+
+// admit refuses a machine whose devices must not be used, or are not there.
+func admit(ctx context.Context, job Job, watch *device.Watch, seen []schema.Device) error {
 	if err := stopped(ctx); err != nil {
-		return watch, err
+		return err
 	}
-	if outcome, text := job.Demand.Check(result.Device, seen); outcome != "" {
-		return watch, endf(outcome, "%s", text)
+	if outcome, text := job.Demand.Check(watch.Report(), seen); outcome != "" {
+		return endf(outcome, "%s", text)
 	}
 	if job.Payload.MultiGPU && len(seen) == 0 {
-		return watch, endf(schema.OutcomeGPUMissing, "the task is for several GPUs, and the machine shows none")
+		return endf(schema.OutcomeGPUMissing, "the task is for several GPUs, and the machine shows none")
 	}
-	return watch, nil
+	return nil
 }
 
 func visible(watch *device.Watch, env []string) []schema.Device {
