@@ -11,7 +11,7 @@ SMALL := -tags nethttpomithttp2 $(foreach p,net/... crypto/... vendor/... github
 GOLDEN := ./generator ./schema ./schema/pipeline ./schema/vendor ./templates ./cmd/kbgen ./cmd/kblaunch ./cmd/kbrun
 FUZZTIME ?= 20s
 
-.PHONY: all build agent demo test docker-test check golden bench fuzz clean need
+.PHONY: all build agent demo test attacks docker-test check golden bench fuzz clean need
 
 all: build
 
@@ -39,6 +39,10 @@ test: build agent
 	$(GO) -C tools/zzglob test -race ./...
 	agent=$$(sh tools/agent.sh) && $(GO) -C tools/buildkite-agent test -mod=readonly -race . -agent "$$agent"
 	sh tools/agent_test.sh
+
+# Every attack of the corpus against kbrun: what it tried, what became of it.
+attacks: need
+	@GO="$(GO)" sh tools/attacks.sh
 
 # Steps in containers, on a docker engine of the test's own. Needs root.
 docker-test: build agent
