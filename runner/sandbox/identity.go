@@ -1,9 +1,11 @@
 package sandbox
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,9 +18,14 @@ type identity struct {
 	Groups   []int // of the GPU devices
 }
 
-// uidBase begins a range that no distribution hands out; the runner's process
-// number, which no other runner has at the same time, is added.
-const uidBase = 2_046_820_352
+// To one of these the runner's process number is added, which no other runner
+// has at the same time: first a range that no distribution hands out, then,
+// for root within a user namespace, one inside of the 65536 ids it usually has.
+const (
+	uidBase       = 2_046_820_352
+	uidBaseMapped = 50_000
+	uidsMapped    = 10_000
+)
 
 // whoami chooses the identity. As root it is a user and a group that exist for
 // this job only, with the groups that open the GPUs.
@@ -26,14 +33,39 @@ func whoami() identity {
 	if !canDrop() {
 		return identity{UID: os.Getuid(), GID: os.Getgid()}
 	}
-	n := uidBase + os.Getpid()&0x3fffff
+	n := ownID()
 	return identity{Own: true, UID: n, GID: n, Groups: deviceGroups(gpuDevices())}
+}
+
+// ownID returns a user and group id for this job, 0 when this namespace has none.
+func ownID() int {
+	for _, n := range []int{uidBase + os.Getpid()&0x3fffff, uidBaseMapped + os.Getpid()%uidsMapped} {
+		if mapped("/proc/self/uid_map", n) && mapped("/proc/self/gid_map", n) {
+			return n
+		}
+	}
+	return 0
+}
+
+// mapped tells whether an id exists, from lines of "inside outside count".
+func mapped(file string, id int) bool {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(data)) {
+		var first, outside, count int
+		if n, _ := fmt.Sscan(line, &first, &outside, &count); n == 3 && first <= id && id < first+count {
+			return true
+		}
+	}
+	return false
 }
 
 // canDrop tells whether this process may become somebody else and clean up
 // behind him.
 func canDrop() bool {
-	return os.Geteuid() == 0 && capable(unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL)
+	return os.Geteuid() == 0 && ownID() != 0 && capable(unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL)
 }
 
 func capable(caps ...int) bool {

@@ -612,3 +612,16 @@ func TestReads(t *testing.T) {
 		}
 	}
 }
+
+func TestMapped(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "uid_map")
+	must(t, os.WriteFile(file, []byte("         0     100000      65536\n     70000     200000          1\n"), 0o644))
+	for id, want := range map[int]bool{0: true, 65535: true, 65536: false, 70000: true, uidBase: false} {
+		if got := mapped(file, id); got != want {
+			t.Errorf("mapped(%d) = %v, want %v", id, got, want)
+		}
+	}
+	if mapped("/nowhere", 0) {
+		t.Error("an id is mapped by no file")
+	}
+}
