@@ -16,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -43,6 +44,17 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", e.Getenv("PATH")+":"+strings.TrimSpace(string(out))+":/usr/bin:/bin")
 			return os.WriteFile(filepath.Join(e.WorkDir, "eval.py"), tester, 0o644)
+		},
+		Condition: func(name string) (bool, error) {
+			_, gpu := os.Stat("/dev/nvidiactl")
+			_, amd := os.Stat("/sys/class/kfd/kfd/topology/nodes/1")
+			switch name {
+			case "nvml":
+				return device.HasNVML, nil
+			case "gpu":
+				return gpu == nil || amd == nil, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":   exits,
@@ -131,6 +143,20 @@ func TestAnnotationCannotBeBrokenOut(t *testing.T) {
 	r := &schema.Result{RunID: "r", Outcome: schema.NewOutcome(schema.OutcomeWrong, "`<script>`\n# big [x](http://e)")}
 	if got, want := annotation(r), "**wrong** `r` `'<script>' # big [x](http://e)`\n"; got != want {
 		t.Errorf("annotation = %q, want %q", got, want)
+	}
+}
+
+func TestAnnotationOfAmbiguousTimes(t *testing.T) {
+	r := &schema.Result{RunID: "r", Outcome: schema.NewOutcome(schema.OutcomePassed, "")}
+	for range 7 {
+		r.Ambiguous = append(r.Ambiguous, "device 0 was used by `rm` <b>\n- x")
+	}
+	got := annotation(r)
+	if strings.Count(got, "\nambiguous: `device 0 was used by 'rm' <b> - x`\n") != maxAmbiguous || !strings.HasSuffix(got, "\nand 2 more\n") {
+		t.Errorf("annotation = %q", got)
+	}
+	if got := code("\x00\u202e"); got != "`-`" {
+		t.Errorf("code of nothing visible = %q", got)
 	}
 }
 
