@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A group is the job's own control group: one directory under version 2, one
@@ -20,6 +22,9 @@ type group struct {
 	why    string   // why memory is not limited here
 }
 
+// groupPrefix stands before the runner's process number.
+const groupPrefix = "kbrun-"
+
 // newGroup makes a control group with these limits below or beside the one
 // this process is in, so that the machine's own limits on it go on to hold.
 // What cannot be had is left out and told in why.
@@ -30,7 +35,7 @@ func newGroup(l Limits) *group {
 		g.why = err.Error()
 		return g
 	}
-	name := fmt.Sprintf("kbrun-%d", os.Getpid())
+	name := groupPrefix + strconv.Itoa(os.Getpid())
 	for line := range strings.Lines(string(data)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) != 3 {
@@ -51,7 +56,7 @@ func newGroup(l Limits) *group {
 // legacy makes a directory in one hierarchy of version 1.
 func (g *group) legacy(controller, path, name, file string, value int64) {
 	dir := filepath.Join("/sys/fs/cgroup", controller, path, name)
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := makeGroup(dir); err != nil {
 		g.note(controller, err)
 		return
 	}
@@ -84,7 +89,7 @@ func (g *group) unified(path, name string, l Limits) {
 		}
 		write(base, "cgroup.subtree_control", "+memory +pids") // seen below whether it worked
 		dir := filepath.Join(base, name)
-		if err := os.Mkdir(dir, 0o755); err != nil {
+		if err := makeGroup(dir); err != nil {
 			g.note("memory", err)
 			continue
 		}
@@ -104,6 +109,20 @@ func (g *group) unified(path, name string, l Limits) {
 		g.dirs, g.fd, g.memory = append(g.dirs, dir), fd, dir
 		return
 	}
+}
+
+// makeGroup makes the directory, and removes those beside it whose runners
+// were killed before they could.
+func makeGroup(dir string) error {
+	os.Remove(dir) // of an earlier process of this number
+	stale, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), groupPrefix+"*"))
+	for _, other := range stale {
+		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(other), groupPrefix))
+		if err == nil && unix.Kill(pid, 0) == unix.ESRCH {
+			os.Remove(other) // refused while anything is in it
+		}
+	}
+	return os.Mkdir(dir, 0o755)
 }
 
 func (g *group) note(controller string, err error) {

@@ -613,6 +613,25 @@ func TestReads(t *testing.T) {
 	}
 }
 
+func TestStaleGroupsAreRemoved(t *testing.T) {
+	b := newBench(t, Options{}, schema.MeansProcess)
+	if b.box.group.memory == "" {
+		t.Skip("no control group can be made here: " + b.box.group.why)
+	}
+	gone := exec.Command("true")
+	must(t, gone.Run())
+	stale := filepath.Join(filepath.Dir(b.box.group.memory), groupPrefix+strconv.Itoa(gone.Process.Pid))
+	must(t, os.Mkdir(stale, 0o755))
+	must(t, b.box.group.remove())
+	b.box.group = newGroup(DefaultLimits())
+	if _, err := os.Stat(stale); err == nil {
+		t.Errorf("%s is still there", stale)
+	}
+	if b.box.group.memory == "" {
+		t.Errorf("a second group: %s", b.box.group.why)
+	}
+}
+
 func TestMapped(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "uid_map")
 	must(t, os.WriteFile(file, []byte("         0     100000      65536\n     70000     200000          1\n"), 0o644))
