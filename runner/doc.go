@@ -10,6 +10,11 @@
 // must answer what was asked, agree with itself and fit the clock. See
 // docs/attacks.md.
 //
+// Before anything runs, the machine's accelerators are looked at (package
+// device): a job that must not run on them ends as the machine's fault. They
+// are watched while a benchmark is timed, and what disturbed it is said beside
+// the verdict, as is everything else in schema.Evidence; see docs/evidence.md.
+//
 // Linux only. While [Evaluate] runs, the calling process must have no children
 // of its own: descendants are found, killed and reaped as "every child there
 // is", which is the one test that a process cannot slip through.
