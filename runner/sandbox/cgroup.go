@@ -22,7 +22,7 @@ type group struct {
 	why    string   // why memory is not limited here
 }
 
-// groupPrefix stands before the runner's process number.
+// groupPrefix stands before the runner's process number and the time.
 const groupPrefix = "kbrun-"
 
 // newGroup makes a control group with these limits below or beside the one
@@ -35,7 +35,7 @@ func newGroup(l Limits) *group {
 		g.why = err.Error()
 		return g
 	}
-	name := groupPrefix + strconv.Itoa(os.Getpid())
+	name := fmt.Sprintf("%s%d-%d", groupPrefix, os.Getpid(), time.Now().UnixNano())
 	for line := range strings.Lines(string(data)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) != 3 {
@@ -114,10 +114,10 @@ func (g *group) unified(path, name string, l Limits) {
 // makeGroup makes the directory, and removes those beside it whose runners
 // were killed before they could.
 func makeGroup(dir string) error {
-	os.Remove(dir) // of an earlier process of this number
 	stale, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), groupPrefix+"*"))
 	for _, other := range stale {
-		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(other), groupPrefix))
+		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(other), groupPrefix), "-")
+		pid, err := strconv.Atoi(number)
 		if err == nil && unix.Kill(pid, 0) == unix.ESRCH {
 			os.Remove(other) // refused while anything is in it
 		}

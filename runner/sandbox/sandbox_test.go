@@ -620,7 +620,7 @@ func TestStaleGroupsAreRemoved(t *testing.T) {
 	}
 	gone := exec.Command("true")
 	must(t, gone.Run())
-	stale := filepath.Join(filepath.Dir(b.box.group.memory), groupPrefix+strconv.Itoa(gone.Process.Pid))
+	stale := filepath.Join(filepath.Dir(b.box.group.memory), groupPrefix+strconv.Itoa(gone.Process.Pid)+"-1")
 	must(t, os.Mkdir(stale, 0o755))
 	must(t, b.box.group.remove())
 	b.box.group = newGroup(DefaultLimits())
