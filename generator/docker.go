@@ -18,9 +18,10 @@ const dockerSource = "docker#v5.13.0"
 // runtime, volumes, propagate-environment, the expand-*-vars family, chown,
 // and anything null, which makes the plugin drop settings at random.
 //
-// init stays at the plugin's default (on): docker's init reaps what a
-// submission leaves behind and hands SIGTERM on. The labels that a node finds
-// leftovers by stay on as well.
+// Docker's init, the plugin's default, reaps what a script leaves behind. A
+// step that is its own first process does without: in front of kbrun it would
+// hold the payload in its environment, and the plugin's shell behind it would
+// swallow SIGTERM. The labels that a node finds leftovers by stay on.
 func dockerPlugin(s pipelines.CommandStep, env []pipelines.Var) (node, error) {
 	g := s.On
 	n := node{kind: mapping, names: make([]string, 0, 16), items: make([]node, 0, 16)}
@@ -34,6 +35,9 @@ func dockerPlugin(s pipelines.CommandStep, env []pipelines.Var) (node, error) {
 	// The agent's user is the only one who can write the fresh directory.
 	// Never written as false, which also enables it.
 	n.set("propagate-uid-gid", truth(true))
+	if s.First {
+		n.set("init", truth(false))
+	}
 	n.set("tty", truth(false))    // docker refuses -t under agents without a pseudo-terminal
 	n.set("network", str("none")) // the payload comes by environment, the result leaves by file
 	n.set("shm-size", str(fmt.Sprintf("%dg", cmp.Or(g.ShmGiB, pipelines.DefaultShmGiB))))

@@ -123,7 +123,7 @@ func TestSecretRunIsNamedNotPasted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"evaluate-h100-secret", `"$$KERNELBOT_SECRET_PAYLOAD_0" "$$KERNELBOT_SECRET_PAYLOAD_1" | kbrun evaluate --payload-file -`} {
+	for _, want := range []string{"evaluate-h100-secret", "command: exec kbrun evaluate --secret", "- KERNELBOT_SECRET_PAYLOAD_1"} {
 		if !bytes.Contains(out, []byte(want)) {
 			t.Errorf("Render lacks %q", want)
 		}

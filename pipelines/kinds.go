@@ -1,8 +1,10 @@
 package pipelines
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -24,44 +26,40 @@ var Kinds = []Kind{
 	{"ci", "this repository's own tests and checks"},
 }
 
+// judge replaces the shell by kbrun. No shell is left that holds the payload in
+// its environment, signals reach kbrun itself, and in a container it is the
+// first process, which nobody inside can kill.
+const judge = "exec kbrun evaluate"
+
 // evaluate judges the build's submission on g.
 func evaluate(g GPUType, r Request) CommandStep {
 	s := evaluation(g, r, r.Run, "evaluate", "KERNELBOT_PAYLOAD")
 	s.Key, s.Label = "evaluate-"+g.Queue, "Evaluate on "+g.Name
-	s.Command = []string{"kbrun evaluate"}
+	s.Command = []string{judge}
 	s.Pass = []string{"KERNELBOT_RUN_ID", "KERNELBOT_MODE"}
-	names := payloadNames("KERNELBOT_PAYLOAD", r.Run.PayloadChunks)
+	s.Pass = append(s.Pass, payloadNames("KERNELBOT_PAYLOAD", r.Run.PayloadChunks)...)
 	if r.Run.PayloadChunks == 0 {
-		names = append(names, "SUBMISSION_PAYLOAD") // what older launchers call it
-	} else {
-		names = append([]string{"KERNELBOT_PAYLOAD_CHUNKS", "KERNELBOT_PAYLOAD_SHA256"}, names...)
+		s.Pass = append(s.Pass, "SUBMISSION_PAYLOAD") // what older launchers call it
 	}
-	s.Pass = append(s.Pass, names...)
 	return s
 }
 
 // secret judges it once more, with the payload and id that the build carries
-// as KERNELBOT_SECRET_*. The shell's own printf feeds kbrun, so that no
-// argument list shows the payload.
+// as KERNELBOT_SECRET_*.
 func secret(g GPUType, r Request) CommandStep {
 	s := evaluation(g, r, *r.Secret, "secret", "KERNELBOT_SECRET_PAYLOAD")
 	s.Key, s.Label = "evaluate-"+g.Queue+"-secret", "Evaluate on "+g.Name+" (secret run)"
-	names := payloadNames("KERNELBOT_SECRET_PAYLOAD", r.Secret.PayloadChunks)
-	var values []string
-	for _, name := range names {
-		values = append(values, fmt.Sprintf(`"$%s"`, name))
-	}
-	s.Command = []string{fmt.Sprintf(`printf %%s %s | kbrun evaluate --payload-file - --run-id "$KERNELBOT_SECRET_RUN_ID"`, strings.Join(values, " "))}
-	s.Pass = append([]string{"KERNELBOT_SECRET_RUN_ID"}, names...)
+	s.Command = []string{judge + " --secret"}
+	s.Pass = append([]string{"KERNELBOT_SECRET_RUN_ID"}, payloadNames("KERNELBOT_SECRET_PAYLOAD", r.Secret.PayloadChunks)...)
 	return s
 }
 
 // evaluation is what every run of a submission has.
 func evaluation(g GPUType, r Request, run Run, kind, payload string) CommandStep {
 	s := CommandStep{
-		Kind: kind, On: g, Secure: true, Deadline: true, Image: r.Image,
+		Kind: kind, On: g, Secure: true, First: true, Deadline: true, Image: r.Image,
 		Timeout:   StepTimeout(g, run.Budget),
-		Env:       place(g),
+		Env:       append(place(g), demand(g, r)...),
 		Retry:     RetryMachine,
 		Artifacts: []string{"result.json"},
 	}
@@ -97,12 +95,25 @@ func place(g GPUType) []Var {
 	return []Var{{"KERNELBOT_GPU", g.Name}, {"KERNELBOT_QUEUE", g.Queue}}
 }
 
+// demand tells kbrun what the machine must have, so that a missing device is
+// the machine's fault, and what it runs in, for the record.
+func demand(g GPUType, r Request) []Var {
+	var env []Var
+	if g.Vendor != NoGPU {
+		env = append(env, Var{"KERNELBOT_GPU_VENDOR", string(g.Vendor)}, Var{"KERNELBOT_GPU_COUNT", strconv.Itoa(g.GPUs)})
+	}
+	if image := cmp.Or(r.Image, g.Image); image != "" && g.Platform != Host {
+		env = append(env, Var{"KERNELBOT_IMAGE", image})
+	}
+	return env
+}
+
 // payloadNames lists the variables that carry a payload.
 func payloadNames(name string, chunks int) []string {
 	if chunks == 0 {
 		return []string{name}
 	}
-	var names []string
+	names := []string{name + "_CHUNKS", name + "_SHA256"}
 	for i := range chunks {
 		names = append(names, fmt.Sprintf("%s_%d", name, i))
 	}

@@ -18,6 +18,9 @@ type CommandStep struct {
 	// by itself once that code is gone, for artifact_paths would let it replace
 	// the file before the agent picks it up.
 	Secure bool
+	// First makes the command the first process of its container: it reaps what
+	// it leaves and takes signals by itself.
+	First bool
 
 	Timeout time.Duration
 	// Deadline says that the step tells kbrun in a container when to end.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -17,8 +18,9 @@ const exitMachine = 75
 
 type evaluateCmd struct {
 	PayloadFile string
-	Out         string        `default:"result.json"`
-	RunID       string        `var:"KERNELBOT_RUN_ID"`
+	Out         string `default:"result.json"`
+	RunID       string `var:"KERNELBOT_RUN_ID"`
+	Secret      bool
 	Deadline    time.Duration `var:"KERNELBOT_DEADLINE"`
 	deviceFlags
 	sandboxFlags
@@ -43,6 +45,11 @@ func (f *deviceFlags) demand() device.Demand {
 // happens after the command line was understood.
 func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 	clock := newClock(time.Now(), c.Deadline, env)
+	lookup := env.LookupEnv
+	if c.Secret {
+		lookup = secretLookup(env.LookupEnv)
+		c.RunID, _ = lookup("KERNELBOT_RUN_ID")
+	}
 	idErr := c.checkRunID(env)
 	file, err := newResultFile(c.Out, c.RunID)
 	if usage := (*cli.UsageError)(nil); err != nil && !errors.As(err, &usage) {
@@ -52,7 +59,7 @@ func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	log := logger{env.Stdout}
 	result, trusted := guarded(ctx, clock, c.RunID, env.Stderr, func(ctx context.Context) *schema.Result {
-		return c.evaluate(ctx, env, log, clock, idErr)
+		return c.evaluate(ctx, env, lookup, log, clock, idErr)
 	})
 	if err := file.write(result); err != nil {
 		return &cli.ExitError{Status: exitMachine, Err: err}
@@ -69,9 +76,21 @@ func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 	return nil
 }
 
-func (c *evaluateCmd) evaluate(ctx context.Context, env *cli.Env, log logger, clock clock, idErr error) *schema.Result {
+// secretLookup finds the variables of a build's second run, which have the
+// names of the first with KERNELBOT_SECRET_ in front.
+func secretLookup(lookup func(string) (string, bool)) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		rest, ok := strings.CutPrefix(name, "KERNELBOT_")
+		if !ok {
+			return "", false // older names have no second run
+		}
+		return lookup("KERNELBOT_SECRET_" + rest)
+	}
+}
+
+func (c *evaluateCmd) evaluate(ctx context.Context, env *cli.Env, lookup func(string) (string, bool), log logger, clock clock, idErr error) *schema.Result {
 	begun := time.Now()
-	payload, err := readPayload(c.PayloadFile, env)
+	payload, err := readPayload(c.PayloadFile, env.Stdin, lookup)
 	if err == nil {
 		err = idErr
 	}

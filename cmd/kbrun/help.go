@@ -27,6 +27,8 @@ Options:
                        Buildkite, or its JSON
                        default: KERNELBOT_PAYLOAD, or KERNELBOT_PAYLOAD_0 and on
                        with _CHUNKS and _SHA256, or SUBMISSION_PAYLOAD
+  --secret             judge the build's second run: KERNELBOT_SECRET_PAYLOAD
+                       (or _0 and on) and KERNELBOT_SECRET_RUN_ID
   --out FILE           where the result goes; default result.json
   --run-id ID          KERNELBOT_RUN_ID; needed in a Buildkite job
   --deadline TIME      KERNELBOT_DEADLINE; the evaluation ends by then, counted

@@ -26,9 +26,7 @@ func run() int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	// A log that nobody reads any more must not keep the result from being
-	// written: such writes fail instead of ending the program.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	signal.Notify(make(chan os.Signal, 1), ignored...)
 	return program().Run(ctx, &cli.Env{
 		Args:      os.Args[1:],
 		LookupEnv: vars.lookup,
@@ -37,6 +35,16 @@ func run() int {
 		Stdout:    os.Stdout,
 		Stderr:    os.Stderr,
 	})
+}
+
+// ignored are the signals that would end kbrun without a word. A log that nobody
+// reads any more must not keep the result from being written, and a submission
+// that may send signals must not end its judge and leave a result of its own.
+// Faults of kbrun's own still end it; SIGKILL and SIGSTOP nobody can ignore.
+var ignored = []os.Signal{
+	syscall.SIGPIPE, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGTRAP, syscall.SIGSEGV,
+	syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGSYS, syscall.SIGUSR1, syscall.SIGUSR2,
+	syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGPROF, syscall.SIGXCPU, syscall.SIGXFSZ, syscall.SIGIO,
 }
 
 type grammar struct {

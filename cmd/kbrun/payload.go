@@ -18,15 +18,15 @@ const maxPayloadFile = 16 << 20
 
 // readPayload decodes the payload in file, "-" being stdin, as encoded or as
 // JSON; without a file the one that the environment carries.
-func readPayload(file string, env *cli.Env) (*schema.Payload, error) {
+func readPayload(file string, stdin io.Reader, lookup func(string) (string, bool)) (*schema.Payload, error) {
 	if file == "" {
-		encoded, err := schema.FindPayload(env.LookupEnv)
+		encoded, err := schema.FindPayload(lookup)
 		if err != nil {
 			return nil, err
 		}
 		return schema.DecodePayload(encoded)
 	}
-	in := env.Stdin
+	in := stdin
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
@@ -61,7 +61,7 @@ type decodeCmd struct {
 // Run prints what a payload asks for. Sources and the seed are a competitor's
 // and a competition's secrets: they are printed only when asked for.
 func (c *decodeCmd) Run(_ context.Context, env *cli.Env) error {
-	p, err := readPayload(c.File, env)
+	p, err := readPayload(c.File, env.Stdin, env.LookupEnv)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ type encodeCmd struct {
 
 // Run prints a payload as a launcher would send it, on one line.
 func (c *encodeCmd) Run(_ context.Context, env *cli.Env) error {
-	p, err := readPayload(c.File, env)
+	p, err := readPayload(c.File, env.Stdin, env.LookupEnv)
 	if err != nil {
 		return err
 	}
