@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/buildkite/go-buildkite/v3/buildkite"
@@ -153,6 +154,9 @@ func (w *wait) prepare() (*buildkite.CreateBuild, error) {
 	env["KERNELBOT_GPU"] = s.GPU
 	env["KERNELBOT_QUEUE"] = s.Queue
 	env["KERNELBOT_MODE"] = s.Payload.Mode
+	if budget, limited := s.Payload.Budget(); limited { // kbgen sets the step's timeout by it
+		env["KERNELBOT_TIMEOUT_SECONDS"] = strconv.Itoa(int(budget.Seconds()))
+	}
 	return &buildkite.CreateBuild{
 		Commit:  s.Commit,
 		Branch:  s.Branch,

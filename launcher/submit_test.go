@@ -75,6 +75,7 @@ func TestCreateSendsExactlyThis(t *testing.T) {
 		"env": map[string]any{
 			"KERNELBOT_PAYLOAD": encoded, "KERNELBOT_RUN_ID": r.RunID, "KERNELBOT_GPU": "CPU_BK",
 			"KERNELBOT_QUEUE": "cpu", "KERNELBOT_MODE": "test",
+			"KERNELBOT_TIMEOUT_SECONDS": "300",
 		},
 		"meta_data": map[string]any{"run_id": r.RunID, "queue": "cpu", "gpu": "CPU_BK", "mode": "test", "launcher": c.id},
 	}

@@ -85,6 +85,11 @@ type GPUType struct {
 	// more ([StepTimeout]).
 	Timeout time.Duration
 
+	// Sandbox is the least that kbrun must be able to build around a submission
+	// there: "none", "partial" or "full"; empty means partial. A machine that
+	// cannot ends the job as its own fault.
+	Sandbox string
+
 	// Off, when not empty, is the reason why nothing may be sent there now.
 	Off string
 }

@@ -36,7 +36,7 @@ func evaluate(g GPUType, r Request) CommandStep {
 	s := evaluation(g, r, r.Run, "evaluate", "KERNELBOT_PAYLOAD")
 	s.Key, s.Label = "evaluate-"+g.Queue, "Evaluate on "+g.Name
 	s.Command = []string{judge}
-	s.Pass = []string{"KERNELBOT_RUN_ID", "KERNELBOT_MODE"}
+	s.Pass = append(s.Pass, "KERNELBOT_RUN_ID", "KERNELBOT_MODE")
 	s.Pass = append(s.Pass, payloadNames("KERNELBOT_PAYLOAD", r.Run.PayloadChunks)...)
 	if r.Run.PayloadChunks == 0 {
 		s.Pass = append(s.Pass, "SUBMISSION_PAYLOAD") // what older launchers call it
@@ -50,7 +50,7 @@ func secret(g GPUType, r Request) CommandStep {
 	s := evaluation(g, r, *r.Secret, "secret", "KERNELBOT_SECRET_PAYLOAD")
 	s.Key, s.Label = "evaluate-"+g.Queue+"-secret", "Evaluate on "+g.Name+" (secret run)"
 	s.Command = []string{judge + " --secret"}
-	s.Pass = append([]string{"KERNELBOT_SECRET_RUN_ID"}, payloadNames("KERNELBOT_SECRET_PAYLOAD", r.Secret.PayloadChunks)...)
+	s.Pass = append(append(s.Pass, "KERNELBOT_SECRET_RUN_ID"), payloadNames("KERNELBOT_SECRET_PAYLOAD", r.Secret.PayloadChunks)...)
 	return s
 }
 
@@ -60,6 +60,7 @@ func evaluation(g GPUType, r Request, run Run, kind, payload string) CommandStep
 		Kind: kind, On: g, Secure: true, First: true, Deadline: true, Image: r.Image,
 		Timeout:   StepTimeout(g, run.Budget),
 		Env:       append(place(g), demand(g, r)...),
+		Pass:      []string{"KERNELBOT_SANDBOX_READ"}, // directories of this machine's data, set by the node
 		Retry:     RetryMachine,
 		Artifacts: []string{"result.json"},
 	}
@@ -101,6 +102,9 @@ func demand(g GPUType, r Request) []Var {
 	var env []Var
 	if g.Vendor != NoGPU {
 		env = append(env, Var{"KERNELBOT_GPU_VENDOR", string(g.Vendor)}, Var{"KERNELBOT_GPU_COUNT", strconv.Itoa(g.GPUs)})
+	}
+	if g.Sandbox != "" {
+		env = append(env, Var{"KERNELBOT_SANDBOX", g.Sandbox})
 	}
 	if image := cmp.Or(r.Image, g.Image); image != "" && g.Platform != Host {
 		env = append(env, Var{"KERNELBOT_IMAGE", image})

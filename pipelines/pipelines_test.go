@@ -42,6 +42,7 @@ func TestValidateRow(t *testing.T) {
 		{"slice of two", func(g *GPUType) { g.Slice, g.GPUs = "1g.10gb", 2 }, "Slice"},
 		{"slice chosen by the step", func(g *GPUType) { g.Slice, g.Isolation, g.MachineGPUs = "1g.10gb", Step, 1 }, "Slice"},
 		{"shared memory beyond the memory", func(g *GPUType) { g.ShmGiB = 65 }, "ShmGiB"},
+		{"a sandbox nobody knows", func(g *GPUType) { g.Sandbox = "strong" }, "Sandbox"},
 		{"TPU", func(g *GPUType) { g.Vendor, g.Arch = Google, "" }, ""},
 		{"Kubernetes", func(g *GPUType) { g.Platform, g.ResourceClass = Kubernetes, "gpu" }, ""},
 		{"Kubernetes without a class", func(g *GPUType) { g.Platform = Kubernetes }, "ResourceClass"},

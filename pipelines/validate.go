@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -86,6 +87,7 @@ func (g GPUType) Validate() error {
 	f.check(g.MemoryGiB >= 1, "MemoryGiB", g.MemoryGiB, "at least 1")
 	f.check(g.ShmGiB >= 0 && g.ShmGiB <= g.MemoryGiB, "ShmGiB", g.ShmGiB, fmt.Sprintf("0 to MemoryGiB (%d): it is part of the memory", g.MemoryGiB))
 	f.check(g.ShmGiB == 0 || g.Platform == Docker, "ShmGiB", g.ShmGiB, "0 unless in docker")
+	f.check(slices.Contains([]string{"", "none", "partial", "full"}, g.Sandbox), "Sandbox", g.Sandbox, "none, partial, full or nothing")
 	f.check(g.Timeout >= minTimeout && g.Timeout <= maxTimeout && g.Timeout%time.Minute == 0,
 		"Timeout", g.Timeout.String(), "whole minutes, 5 to 240")
 	g.checkVendor(f)

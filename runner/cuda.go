@@ -96,7 +96,7 @@ func (ph *phase) compile(ctx context.Context) error {
 
 // tool runs the compiler, which reads the submission and is watched like it.
 func (ph *phase) tool(ctx context.Context, argv ...string) (*ended, error) {
-	done, err := ph.run(ctx, command{argv: argv, dir: ph.work, environ: ph.environ, limit: compileLimit})
+	done, err := ph.run(ctx, command{argv: argv, dir: ph.work, environ: ph.environ, limit: schema.CompileLimit})
 	if err == nil && (done.how == killedCanceled || done.how == killedOutOfTime) {
 		err = stopped(ctx)
 	}
@@ -105,7 +105,7 @@ func (ph *phase) tool(ctx context.Context, argv ...string) (*ended, error) {
 
 func compileEnding(name string, done *ended) error {
 	if done.how == killedTimeout {
-		return endf(schema.OutcomeCompileTime, "%s passed its limit of %s", name, compileLimit)
+		return endf(schema.OutcomeCompileTime, "%s passed its limit of %s", name, schema.CompileLimit)
 	}
 	return endf(schema.OutcomeCompileFailed, "%s ends with status %d", name, done.exitCode)
 }

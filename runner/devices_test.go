@@ -101,7 +101,7 @@ func TestEvidence(t *testing.T) {
 		t.Error("the payload's digest depends on the seed, which could be found by trying")
 	}
 	p.TestTimeout = schema.NoLimit()
-	if _, limited := Budget(p); limited {
+	if _, limited := p.Budget(); limited {
 		t.Error("a payload without a limit has a budget")
 	}
 }

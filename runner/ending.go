@@ -73,7 +73,7 @@ func (ph *phase) explain(err error, done *ended, run *schema.RunResult, oom bool
 			return endf(schema.OutcomeRecheckFailed, "the tests had passed, and then %s", end.text)
 		}
 	case schema.OutcomeOutOfTime:
-		if budget, limited := Budget(ph.p); limited {
+		if budget, limited := ph.p.Budget(); limited {
 			return endf(end.outcome, "%s; the task's limits allow %s in all", end.text, budget)
 		}
 	case schema.OutcomeCrashed:

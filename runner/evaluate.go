@@ -74,7 +74,7 @@ func Evaluate(ctx context.Context, job Job) *schema.Result {
 	}
 	result := &schema.Result{Success: true, RunID: job.RunID, System: schema.SystemInfo{DeviceCount: 1}}
 	result.Timing = &schema.Timing{Decode: job.Decode.Seconds(), Phases: []schema.PhaseTiming{}}
-	if budget, limited := Budget(job.Payload); limited {
+	if budget, limited := job.Payload.Budget(); limited {
 		result.Timing.Budget = budget.Seconds()
 	}
 	result.Outcome = outcomeOf(evaluate(ctx, job, result))
@@ -159,41 +159,15 @@ type step struct {
 
 // steps lists the phases of a payload's mode, in order.
 func steps(p *schema.Payload) []step {
-	switch p.Mode {
-	case schema.ModeLeaderboard, schema.ModePrivate:
-		return []step{{schema.ModeTest, schema.ModeTest, -1}, {schema.ModeBenchmark, schema.ModeBenchmark, -1}, {schema.ModeLeaderboard, schema.ModeLeaderboard, -1}}
-	case schema.ModeProfile:
-		var all []step
-		for i := range p.Benchmarks {
-			all = append(all, step{"profile." + strconv.Itoa(i), schema.ModeProfile, i})
+	var all []step
+	for i, phase := range p.Phases() {
+		if phase == schema.ModeProfile {
+			all = append(all, step{"profile." + strconv.Itoa(i), phase, i})
+		} else {
+			all = append(all, step{phase, phase, -1})
 		}
-		return all
 	}
-	return []step{{p.Mode, p.Mode, -1}}
-}
-
-// Budget is the wall time that a payload's limits allow for all phases, with
-// the warm-up or the compiler of each; limited is false when one has no limit.
-func Budget(p *schema.Payload) (budget time.Duration, limited bool) {
-	for _, s := range steps(p) {
-		d, limited := limitOf(p, s.mode).Limit()
-		if !limited {
-			return 0, false
-		}
-		budget += d + compileLimit
-	}
-	return budget, true
-}
-
-// limitOf is the tester's time in a mode.
-func limitOf(p *schema.Payload, mode string) schema.Timeout {
-	switch mode {
-	case schema.ModeTest:
-		return p.TestTimeout
-	case schema.ModeLeaderboard:
-		return p.RankedTimeout
-	}
-	return p.BenchmarkTimeout
+	return all
 }
 
 type evaluation struct {
@@ -294,7 +268,7 @@ func (e *evaluation) newPhase(s step) (*phase, error) {
 
 // limit is the tester's time in this phase; 0 means none.
 func (ph *phase) limit() time.Duration {
-	d, limited := limitOf(ph.p, ph.mode).Limit()
+	d, limited := ph.p.Limit(ph.mode).Limit()
 	if limited {
 		return max(d, time.Nanosecond)
 	}

@@ -2,15 +2,13 @@ package runner
 
 import (
 	"context"
-	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
 )
 
 const (
 	// warmupFile is run whatever the payload's main is called.
-	warmupFile   = "submission.py"
-	compileLimit = 120 * time.Second
+	warmupFile = "submission.py"
 	// extensionMark on the warm-up's stdout tells that it built an extension.
 	extensionMark = "-DTORCH_EXTENSION_NAME"
 )
@@ -38,7 +36,7 @@ func (ph *phase) warmup(ctx context.Context) error {
 	one := int64(1)
 	c := command{
 		argv: []string{"python3", warmupFile}, dir: ph.work, environ: ph.environ,
-		limit: compileLimit, seed: &one, report: true, watch: extensionMark,
+		limit: schema.CompileLimit, seed: &one, report: true, watch: extensionMark,
 	}
 	done, err := ph.run(ctx, c)
 	if err != nil {

@@ -25,7 +25,8 @@ SUBMISSION is a file, or the name of one of the example's submissions.
 
 options:
   --gpu NAME            GPU type (kbgen gpus lists them)
-  --mode MODE           test, benchmark, leaderboard or private; default test
+  --mode MODE           test, benchmark, profile, leaderboard or private;
+                        default test
   --json                print result.json as it came, and nothing else
   --timing              print a table of phases and REST calls to stderr
   --timeout D           longest run on the machine, like 20m;

@@ -265,3 +265,15 @@ func TestJudge(t *testing.T) {
 		}
 	}
 }
+
+func TestProfileText(t *testing.T) {
+	for _, tt := range []struct{ report, want string }{
+		{"aGk/Pz8=", "hi???"},
+		{"aGk*Pz8=", "hi???"},
+		{"!", "the profiler's report is not base64"},
+	} {
+		if got := profileText(tt.report); got != tt.want {
+			t.Errorf("profileText(%q) = %q, want %q", tt.report, got, tt.want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strconv"
@@ -141,12 +142,27 @@ func writeBenchmarks(b *strings.Builder, r schema.Report) {
 			writeQuote(b, strings.ReplaceAll(get("error"), `\n`, "\n"))
 			continue
 		}
+		if profile := get("report"); profile != "" {
+			fmt.Fprintf(b, "  %s\n", spec)
+			writeQuote(b, profileText(profile))
+			continue
+		}
 		fmt.Fprintf(b, "  %s\n     ⏱ %s", spec, timeText(get("mean"), get("err")))
 		if get("best") != "" && get("worst") != "" {
 			fmt.Fprintf(b, "  ⚡ %s 🐌 %s", timeText(get("best"), ""), timeText(get("worst"), ""))
 		}
 		b.WriteString("\n")
 	}
+}
+
+// profileText decodes a profiler's report. Testers write base64 with "*" for
+// "/", kbrun the standard one.
+func profileText(report string) string {
+	text, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(report, "*", "/"))
+	if err != nil {
+		return "the profiler's report is not base64"
+	}
+	return string(text)
 }
 
 // timeText formats nanoseconds as testers write them.

@@ -21,7 +21,7 @@ type submitCmd struct {
 	Submission string `arg:""`
 
 	GPU  string `name:"gpu" required:""`
-	Mode string `enum:"test,benchmark,leaderboard,private" default:"test"`
+	Mode string `enum:"test,benchmark,profile,leaderboard,private" default:"test"`
 
 	JSON   bool `name:"json"`
 	Timing bool

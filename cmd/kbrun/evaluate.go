@@ -28,15 +28,18 @@ type evaluateCmd struct {
 
 // deviceFlags say what the machine must have.
 type deviceFlags struct {
-	GPUVendor      string `name:"gpu-vendor" var:"KERNELBOT_GPU_VENDOR" enum:",none,nvidia,amd,tpu" default:""`
+	GPUVendor      string `name:"gpu-vendor" var:"KERNELBOT_GPU_VENDOR" enum:",none,nvidia,amd,google" default:""`
 	GPUCount       int    `name:"gpu-count" var:"KERNELBOT_GPU_COUNT"`
 	AllowSharedGPU bool   `name:"allow-shared-gpu"`
 }
 
 func (f *deviceFlags) demand() device.Demand {
 	d := device.Demand{Vendor: f.GPUVendor, Count: f.GPUCount, Shared: f.AllowSharedGPU}
-	if d.Vendor == "none" {
+	switch d.Vendor {
+	case "none":
 		d.Vendor = ""
+	case "google":
+		d.Vendor = device.TPU
 	}
 	return d
 }

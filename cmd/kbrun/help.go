@@ -34,7 +34,7 @@ Options:
   --deadline TIME      KERNELBOT_DEADLINE; the evaluation ends by then, counted
                        from the start, like 14m; default 30s less than
                        BUILDKITE_TIMEOUT. 15s later kbrun ends without it
-  --gpu-vendor NAME    KERNELBOT_GPU_VENDOR; nvidia, amd or tpu: do not start
+  --gpu-vendor NAME    KERNELBOT_GPU_VENDOR; nvidia, amd or google: do not start
                        without such a device; default none
   --gpu-count N        KERNELBOT_GPU_COUNT; so many of them; default 1
   --allow-shared-gpu   start although somebody else uses the GPU, and do not call

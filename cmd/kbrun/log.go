@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/gpu-mode/kbgen/runner"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -29,7 +28,7 @@ func (l logger) budget(p *schema.Payload, c clock) {
 		return
 	}
 	have := time.Until(c.deadline).Round(time.Second)
-	switch budget, limited := runner.Budget(p); {
+	switch budget, limited := p.Budget(); {
 	case !limited:
 		fmt.Fprintf(l.w, "  the task sets no limit; the job ends in %s\n", have)
 	case budget > have:

@@ -75,7 +75,6 @@ type Box struct {
 	why      []string // what became of the stronger ones
 	mounts   []mount
 	group    *group
-	shm      map[string]bool // names in /dev/shm before the first process
 	report   *schema.Sandbox
 	survived string
 }
@@ -120,7 +119,6 @@ func Open(o Options) (*Box, error) {
 		return nil, fmt.Errorf("preparing the sandbox: %w", err)
 	}
 	b.mounts = b.system()
-	b.shm = shmNames()
 	b.group = newGroup(o.Limits)
 	return b, nil
 }
@@ -209,25 +207,22 @@ func (b *Box) Close() error {
 	return b.group.remove()
 }
 
-// shmNames lists what lies in the machine's /dev/shm.
-func shmNames() map[string]bool {
-	entries, _ := os.ReadDir("/dev/shm")
-	names := map[string]bool{}
-	for _, e := range entries {
-		names[e.Name()] = true
-	}
-	return names
-}
-
-// sweepShm removes what a box without a /dev/shm of its own put there.
+// sweepShm removes what a box without a /dev/shm of its own put there. That can
+// be told by an identity that no other job has; under the runner's own, files
+// there may belong to anybody's programs and stay. A container takes its
+// /dev/shm with it.
 func (b *Box) sweepShm() {
-	if b.report == nil || b.report.Means != schema.MeansProcess {
+	if b.report == nil || b.report.Means != schema.MeansProcess || !b.id.Own {
 		return
 	}
-	for name := range shmNames() {
+	entries, err := os.ReadDir("/dev/shm")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
 		var st unix.Stat_t
-		path := "/dev/shm/" + name
-		if !b.shm[name] && unix.Lstat(path, &st) == nil && int(st.Uid) == b.id.UID {
+		path := "/dev/shm/" + e.Name()
+		if unix.Lstat(path, &st) == nil && int(st.Uid) == b.id.UID {
 			os.RemoveAll(path)
 		}
 	}
