@@ -4,6 +4,7 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -181,6 +182,9 @@ func buildImage(i image) CommandStep {
 			"docker push " + i.ref,
 		},
 		On: host, Bare: true, Checkout: true, Timeout: host.Timeout, Retry: RetryLost,
+	}
+	if i.kind == "cuda" {
+		s.Command = slices.Insert(s.Command, 3, "CGO_ENABLED=1 go build -trimpath -o image/kbrun-nvml ./cmd/kbrun")
 	}
 	s.from("timeout_in_minutes", ByRow, host.Name+".Timeout")
 	return s

@@ -108,9 +108,8 @@ func (r Runner) Validate() error {
 }
 
 // Dockerfile returns the image's Dockerfile. Its build context is a directory
-// with the Dockerfile and an executable file kbrun, built for the image's
-// machine without cgo (or with it, against the base's libc, for NVML), and
-// nothing else.
+// with the Dockerfile, an executable kbrun built without cgo, for CUDA also
+// kbrun-nvml, the same built with cgo against the base's libc, and nothing else.
 //
 // Errors: those of [Runner.Validate].
 func (r Runner) Dockerfile() ([]byte, error) {

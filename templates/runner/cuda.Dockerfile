@@ -1,6 +1,7 @@
 # kbgen's runner image for NVIDIA GPUs: nvcc, ncu, python3, torch and kbrun.
 #
-# The build context holds this file and kbrun, and nothing else:
+# The build context holds this file, kbrun and kbrun-nvml (kbrun built with
+# cgo, which asks NVIDIA's driver), and nothing else:
 #
 #   docker build --build-arg BASE_DIGEST=sha256:... -t kbgen-runner:{{.Version}}-cuda .
 #

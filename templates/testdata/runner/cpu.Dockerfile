@@ -14,8 +14,8 @@ ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # privileges; without their bits they are of none anywhere.
 RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 
-COPY kbrun /usr/local/bin/kbrun
-RUN chmod 0755 /usr/local/bin/kbrun && kbrun --version && python3 --version
+COPY kbrun kbrun-nvml* /usr/local/bin/
+RUN chmod 0755 /usr/local/bin/kbrun* && kbrun --version && python3 --version
 
 # The step runs as the agent's user, whose id no file here knows: what asks for
 # its name or home must not fail. The step mounts a writable /workdir and /tmp.

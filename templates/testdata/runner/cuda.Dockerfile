@@ -1,6 +1,7 @@
 # kbgen's runner image for NVIDIA GPUs: nvcc, ncu, python3, torch and kbrun.
 #
-# The build context holds this file and kbrun, and nothing else:
+# The build context holds this file, kbrun and kbrun-nvml (kbrun built with
+# cgo, which asks NVIDIA's driver), and nothing else:
 #
 #   docker build --build-arg BASE_DIGEST=sha256:... -t kbgen-runner:0.1.0-cuda .
 #
@@ -31,8 +32,8 @@ ENV NVIDIA_VISIBLE_DEVICES=void \
 # privileges; without their bits they are of none anywhere.
 RUN find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 
-COPY kbrun /usr/local/bin/kbrun
-RUN chmod 0755 /usr/local/bin/kbrun && kbrun --version && python3 --version
+COPY kbrun kbrun-nvml* /usr/local/bin/
+RUN chmod 0755 /usr/local/bin/kbrun* && kbrun --version && python3 --version
 
 # The step runs as the agent's user, whose id no file here knows: what asks for
 # its name or home must not fail. The step mounts a writable /workdir and /tmp.
