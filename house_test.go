@@ -27,7 +27,7 @@ var rooms = []struct {
 	{"generator", []string{"schema", "pipelines"}},
 	{"runner", []string{"schema", "runner"}},
 	{"launcher", []string{"schema"}},
-	{"local", []string{"local"}},
+	{"local", []string{"schema", "local"}},
 	{"examples", nil},
 	{"templates", nil},
 	{"cmd/internal", nil},

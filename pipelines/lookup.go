@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/schema/near"
 )
 
 // An UnknownError says that no row has the name or queue asked for. Have lists
@@ -110,43 +112,5 @@ func Unknown(what, got string, have []string) error {
 }
 
 func unknown(what, got string, have []string) error {
-	return &UnknownError{What: what, Got: got, Nearest: nearest(got, have), Have: have}
-}
-
-// nearest returns the name that got is the beginning of, the first in order,
-// or else the one with the fewest bytes to change.
-func nearest(got string, have []string) string {
-	got = strings.ToLower(got)
-	found, best := "", -1
-	for _, name := range have {
-		lower := strings.ToLower(name)
-		if strings.HasPrefix(lower, got) {
-			return name
-		}
-		if d := distance(got, lower); best < 0 || d < best {
-			best, found = d, name
-		}
-	}
-	return found
-}
-
-// distance is the number of bytes to insert, delete or replace to turn a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return &UnknownError{What: what, Got: got, Nearest: near.Name(got, have), Have: have}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/schema/near"
 )
 
 // A parser evaluates while it reads: an expression has no side effects, and
@@ -264,34 +266,13 @@ func nearest(name string, names []string) string {
 	slices.Sort(names)
 	var close []string
 	for _, have := range names {
-		if last := have[strings.LastIndexByte(have, '.')+1:]; distance(name, have) <= limit || last == name {
+		if last := have[strings.LastIndexByte(have, '.')+1:]; near.Distance(name, have) <= limit || last == name {
 			close = append(close, have)
 		}
 	}
-	slices.SortStableFunc(close, func(a, b string) int { return distance(name, a) - distance(name, b) })
+	slices.SortStableFunc(close, func(a, b string) int { return near.Distance(name, a) - near.Distance(name, b) })
 	if len(close) == 0 {
 		return ", have " + strings.Join(names, ", ")
 	}
 	return ", did you mean " + strings.Join(close[:min(3, len(close))], " or ") + "?"
-}
-
-// distance counts the single-byte edits between two names.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

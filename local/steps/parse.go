@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/schema/near"
 )
 
 // refused names what Buildkite offers and the stand-in does not.
@@ -319,7 +321,7 @@ func unknownProperty(name, where string, known []string) error {
 	slices.Sort(known)
 	best, distance := "", 3
 	for _, k := range known {
-		if d := editDistance(name, k); d < distance {
+		if d := near.Distance(name, k); d < distance {
 			best, distance = k, d
 		}
 	}
@@ -327,27 +329,6 @@ func unknownProperty(name, where string, known []string) error {
 		msg += fmt.Sprintf(", did you mean %q?", best)
 	}
 	return errors.New(msg)
-}
-
-// editDistance counts the insertions, deletions and replacements between two
-// short words.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			diagonal, row[j] = row[j], min(row[j]+1, row[j-1]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }
 
 func trimSignal(s string) string { return strings.TrimPrefix(strings.ToUpper(s), "SIG") }

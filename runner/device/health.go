@@ -39,7 +39,11 @@ func (d Demand) Check(r *schema.DeviceReport, devices []schema.Device) (outcome,
 }
 
 func (d Demand) missing(r *schema.DeviceReport, count int) string {
-	text := fmt.Sprintf("the machine shows %d devices of vendor %q, want at least %d of %q", count, r.Vendor, max(1, d.Count), d.Vendor)
+	shown := "no device"
+	if count > 0 {
+		shown = fmt.Sprintf("%d of %s", count, r.Vendor)
+	}
+	text := fmt.Sprintf("the machine shows %s, want at least %d of %s", shown, max(1, d.Count), d.Vendor)
 	if len(r.Faults) > 0 {
 		text += ": " + strings.Join(r.Faults, "; ")
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema/near"
 )
 
 // A vertex is a moment in a build: a step done, or a group begun.
@@ -151,7 +153,7 @@ func (g *grapher) unknown(item *yaml.Node, path, key string) {
 // misspelt tells whether a word differs by one slip from another. Keys that
 // differ in a digit are meant to differ.
 func misspelt(word, known string) bool {
-	if editDistance(word, known) != 1 {
+	if near.Distance(word, known) != 1 {
 		return false
 	}
 	digits := func(s string) string {

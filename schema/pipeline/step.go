@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema/near"
 )
 
 // A step is one entry of a list of steps.
@@ -198,7 +200,7 @@ func (c *checker) agents(agents *yaml.Node, path string) {
 		return
 	}
 	entries(agents, func(key, _ *yaml.Node) {
-		if len(key.Value) > 2 && editDistance(strings.ToLower(key.Value), "queue") <= 2 {
+		if len(key.Value) > 2 && near.Distance(strings.ToLower(key.Value), "queue") <= 2 {
 			c.report("KB021", key, path, "tag %q, nearest is \"queue\"", key.Value)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/near"
 )
 
 // A Fault is one place in a task.yml that cannot be used.
@@ -168,7 +169,7 @@ func (d *decoder) object(n *yaml.Node, what string, known []string) object {
 		case m.get(name) != nil:
 			d.fault(key, "%s: the key %q occurs twice", what, name)
 		case known != nil && !slices.Contains(known, name):
-			d.fault(key, "%s: unknown key %q, nearest is %q, have %q", what, name, nearest(name, known), known)
+			d.fault(key, "%s: unknown key %q, nearest is %q, have %q", what, name, near.Name(name, known), known)
 		default:
 			m = append(m, entry{name, key, n.Content[i+1]})
 		}
@@ -334,30 +335,4 @@ func quoted(s string) string {
 		return fmt.Sprintf("%.60q…", s)
 	}
 	return fmt.Sprintf("%q", s)
-}
-
-// nearest returns the known word most like got.
-func nearest(got string, known []string) string {
-	return slices.MinFunc(known, func(a, b string) int { return distance(got, a) - distance(got, b) })
-}
-
-// distance is the number of bytes to insert, delete or replace to turn a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/schema/near"
 )
 
 // A GPUType is what a row of the table of GPU types demands of machines.
@@ -99,7 +101,7 @@ func (c *checker) lookup(r *report, p path) (*GPUType, bool) {
 		names = append(names, c.fleet[i].Name)
 	}
 	if name != "" {
-		r.wrong(p.to("type"), name, "a GPU type that kbgen knows: %s perhaps, or another of %s", nearest(name, names), strings.Join(names, ", "))
+		r.wrong(p.to("type"), name, "a GPU type that kbgen knows: %s perhaps, or another of %s", near.Name(name, names), strings.Join(names, ", "))
 	}
 	return nil, false
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/xeipuuv/gojsonschema"
+
+	"github.com/gpu-mode/kbgen/schema/near"
 )
 
 // Schema is the JSON Schema (draft 7) of queue files. The description of each
@@ -97,7 +99,7 @@ func (r *report) explain(fault gojsonschema.ResultError) {
 		known := slices.Sorted(maps.Keys(described(p).Properties))
 		key, _ := member(n, property)
 		r.add(Error, key, p.to(property), "an unknown key",
-			fmt.Sprintf("%s perhaps, or another of %s", nearest(property, known), strings.Join(known, ", ")))
+			fmt.Sprintf("%s perhaps, or another of %s", near.Name(property, known), strings.Join(known, ", ")))
 	case "number_one_of":
 		var given []string
 		for _, name := range which {

@@ -1,0 +1,31 @@
+package near
+
+import "testing"
+
+func TestDistance(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"queue", "queue", 0},
+		{"quue", "queue", 1}, {"queues", "queue", 1}, {"qveue", "queue", 1}, {"qeuue", "queue", 1}, {"kitten", "sitting", 3},
+	} {
+		if got := Distance(tt.a, tt.b); got != tt.want {
+			t.Errorf("Distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
+
+func TestName(t *testing.T) {
+	have := []string{"B200_BK", "H100_BK", "H100x8"}
+	for _, tt := range []struct{ got, want string }{
+		{"B300_BK", "B200_BK"}, {"h100", "H100_BK"}, {"H100X", "H100x8"}, {"", "B200_BK"},
+	} {
+		if got := Name(tt.got, have); got != tt.want {
+			t.Errorf("Name(%q) = %q, want %q", tt.got, got, tt.want)
+		}
+	}
+	if got := Name("x", nil); got != "" {
+		t.Errorf("Name without names = %q", got)
+	}
+}
