@@ -8,6 +8,7 @@ require (
 	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/buildkite/go-buildkite/v3 v3.13.0
 	github.com/buildkite/go-pipeline v0.18.1
+	github.com/buildkite/interpolate v0.1.5
 	github.com/buildkite/terminal-to-html/v3 v3.17.1
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0
@@ -19,7 +20,6 @@ require (
 )
 
 require (
-	github.com/buildkite/interpolate v0.1.5 // indirect
 	github.com/cenkalti/backoff v1.1.1-0.20171020064038-309aa717adbf // indirect
 	github.com/google/go-querystring v1.0.0 // indirect
 	github.com/kr/pretty v0.3.1 // indirect
