@@ -100,19 +100,19 @@ func (i *initProcess) restrict(abi int) error {
 	}
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
-		return fmt.Errorf("Landlock: %w", errno)
+		return fmt.Errorf("restricting by landlock: %w", errno)
 	}
 	defer unix.Close(int(fd))
 	rules := rules{fd: int(fd), rights: rights}
 	i.allow(&rules)
 	if rules.err != nil {
-		return fmt.Errorf("Landlock: %w", rules.err)
+		return fmt.Errorf("restricting by landlock: %w", rules.err)
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("Landlock: %w", err)
+		return fmt.Errorf("restricting by landlock: %w", err)
 	}
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
-		return fmt.Errorf("Landlock: %w", errno)
+		return fmt.Errorf("restricting by landlock: %w", errno)
 	}
 	return nil
 }
