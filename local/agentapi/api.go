@@ -264,7 +264,7 @@ func (a *API) fail(w http.ResponseWriter, err error) {
 	case errors.As(err, &own):
 		status, message, retryAfter = own.status, own.message, own.retryAfter
 	case errors.As(err, &refused):
-		status, message, fields = statusOf(refused.Kind), refused.Message, refused.Fields
+		status, message, fields = refused.Kind.Status(), refused.Message, refused.Fields
 		if refused.Kind == engine.Locked {
 			retryAfter = 1
 		}
@@ -278,20 +278,4 @@ func (a *API) fail(w http.ResponseWriter, err error) {
 		Message string              `json:"message"`
 		Errors  []engine.FieldError `json:"errors,omitempty"`
 	}{message, fields})
-}
-
-func statusOf(kind engine.Kind) int {
-	switch kind {
-	case engine.NotFound:
-		return http.StatusNotFound
-	case engine.Invalid:
-		return http.StatusUnprocessableEntity
-	case engine.BadRequest:
-		return http.StatusBadRequest
-	case engine.Unauthorized:
-		return http.StatusUnauthorized
-	case engine.Locked:
-		return http.StatusLocked
-	}
-	return http.StatusInternalServerError
 }

@@ -21,6 +21,23 @@ type Error struct {
 	Fields  []FieldError // the "errors" of a validation answer
 }
 
+// Status is the HTTP status with which all APIs and the page answer the kind.
+func (k Kind) Status() int {
+	switch k {
+	case NotFound:
+		return 404
+	case Invalid:
+		return 422
+	case BadRequest:
+		return 400
+	case Unauthorized:
+		return 401
+	case Locked:
+		return 423
+	}
+	return 500
+}
+
 // A FieldError names one field of a request body that cannot be used.
 type FieldError struct {
 	Field string `json:"field"`

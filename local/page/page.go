@@ -163,28 +163,12 @@ func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	page := errorPage{Status: http.StatusInternalServerError, Message: "Something went wrong in the stand-in itself."}
 	var refusal *engine.Error
 	if errors.As(err, &refusal) {
-		page.Status, page.Message = statusOf(refusal.Kind), refusal.Message
+		page.Status, page.Message = refusal.Kind.Status(), refusal.Message
 	} else {
 		p.opts.Logger.ErrorContext(r.Context(), "answering", "error", err)
 	}
 	page.Heading = http.StatusText(page.Status)
 	p.render(w, r, page.Status, &frame{Page: "error", Title: page.Heading, Content: page})
-}
-
-func statusOf(kind engine.Kind) int {
-	switch kind {
-	case engine.NotFound:
-		return http.StatusNotFound
-	case engine.Invalid:
-		return http.StatusUnprocessableEntity
-	case engine.BadRequest:
-		return http.StatusBadRequest
-	case engine.Unauthorized:
-		return http.StatusUnauthorized
-	case engine.Locked:
-		return http.StatusLocked
-	}
-	return http.StatusInternalServerError
 }
 
 func notFound(format string, args ...any) error {

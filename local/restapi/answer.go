@@ -52,15 +52,6 @@ func invalid(text string, fields ...engine.FieldError) error {
 	return &engine.Error{Kind: engine.Invalid, Message: text, Fields: fields}
 }
 
-// statuses are the answers to the engine's refusals.
-var statuses = map[engine.Kind]int{
-	engine.NotFound:     http.StatusNotFound,
-	engine.Invalid:      http.StatusUnprocessableEntity,
-	engine.BadRequest:   http.StatusBadRequest,
-	engine.Unauthorized: http.StatusUnauthorized,
-	engine.Locked:       http.StatusLocked,
-}
-
 // fail answers an error.
 func (c *call) fail(err error) {
 	var mine *refusal
@@ -70,7 +61,7 @@ func (c *call) fail(err error) {
 	case errors.As(err, &mine):
 		c.answer(mine.status, mine.body)
 	case errors.As(err, &theirs):
-		c.answer(statuses[theirs.Kind], messageBody{Message: theirs.Message, Errors: theirs.Fields})
+		c.answer(theirs.Kind.Status(), messageBody{Message: theirs.Message, Errors: theirs.Fields})
 	case errors.As(err, &tooLarge):
 		c.answer(http.StatusRequestEntityTooLarge, message("The request body is too large"))
 	default:

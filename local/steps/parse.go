@@ -1,14 +1,12 @@
 package steps
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gpu-mode/kbgen/schema/near"
 )
@@ -202,114 +200,6 @@ func uniqueKeys(doc *Document) error {
 	})
 	return err
 }
-
-// setter reads one property into a step.
-type setter func(s *Step, raw json.RawMessage) error
-
-// stepProperties lists what each kind of step may have.
-var stepProperties = map[Kind]map[string]setter{
-	Command: {
-		"type":  ignore,
-		"key":   str(func(s *Step) *string { return &s.Key }),
-		"id":    str(func(s *Step) *string { return &s.Key }),
-		"label": str(func(s *Step) *string { return &s.Label }),
-		"name":  str(func(s *Step) *string { return &s.Label }),
-		"if":    str(func(s *Step) *string { return &s.If }),
-
-		"branches":                 func(s *Step, raw json.RawMessage) (err error) { s.On, err = branches(raw); return },
-		"depends_on":               func(s *Step, raw json.RawMessage) (err error) { s.DependsOn, err = dependencies(raw); return },
-		"allow_dependency_failure": boolean(func(s *Step) *bool { return &s.AllowDependencyFailure }),
-
-		"command":     func(s *Step, raw json.RawMessage) (err error) { s.Command, err = command(raw); return },
-		"commands":    func(s *Step, raw json.RawMessage) (err error) { s.Command, err = command(raw); return },
-		"env":         func(s *Step, raw json.RawMessage) (err error) { s.Env, err = stringMap(raw); return },
-		"agents":      func(s *Step, raw json.RawMessage) (err error) { s.Agents, err = agentRules(raw); return },
-		"plugins":     func(s *Step, raw json.RawMessage) (err error) { s.Plugins, err = plugins(raw); return },
-		"priority":    integer(func(s *Step) *int { return &s.Priority }, -1<<31, 1<<31),
-		"parallelism": integer(func(s *Step) *int { return &s.Parallelism }, 1, MaxJobs),
-		"soft_fail":   func(s *Step, raw json.RawMessage) (err error) { s.SoftFail, err = softFail(raw); return },
-		"retry":       func(s *Step, raw json.RawMessage) (err error) { s.Retry, err = retry(raw); return },
-		"skip":        func(s *Step, raw json.RawMessage) (err error) { s.Skip, err = skip(raw); return },
-		"checkout":    func(s *Step, raw json.RawMessage) (err error) { s.Checkout, err = checkout(raw); return },
-		"signature":   ignore, // kept in JSON
-		"artifact_paths": func(s *Step, raw json.RawMessage) (err error) {
-			s.ArtifactPaths, err = words(raw)
-			return
-		},
-		"timeout_in_minutes": func(s *Step, raw json.RawMessage) error {
-			n, err := wholeNumber(raw, 1, 1<<20)
-			s.Timeout = time.Duration(n) * time.Minute
-			return err
-		},
-		"concurrency": func(s *Step, raw json.RawMessage) (err error) {
-			s.limited().Limit, err = wholeNumber(raw, 1, 1<<20)
-			return
-		},
-		"concurrency_group": func(s *Step, raw json.RawMessage) (err error) {
-			s.limited().Group, err = text(raw)
-			return
-		},
-		"concurrency_method": func(s *Step, raw json.RawMessage) error {
-			method, err := text(raw)
-			if err == nil && method != "ordered" && method != "eager" {
-				err = fmt.Errorf("got %q, want \"ordered\" or \"eager\"", method)
-			}
-			s.limited().Eager = method == "eager"
-			return err
-		},
-		"cancel_on_build_failing": boolean(func(s *Step) *bool { return &s.CancelOnBuildFailing }),
-	},
-	Wait: {
-		"type":                     ignore,
-		"wait":                     waitLabel,
-		"waiter":                   waitLabel,
-		"key":                      str(func(s *Step) *string { return &s.Key }),
-		"id":                       str(func(s *Step) *string { return &s.Key }),
-		"label":                    str(func(s *Step) *string { return &s.Label }),
-		"name":                     str(func(s *Step) *string { return &s.Label }),
-		"if":                       str(func(s *Step) *string { return &s.If }),
-		"branches":                 func(s *Step, raw json.RawMessage) (err error) { s.On, err = branches(raw); return },
-		"depends_on":               func(s *Step, raw json.RawMessage) (err error) { s.DependsOn, err = dependencies(raw); return },
-		"allow_dependency_failure": boolean(func(s *Step) *bool { return &s.AllowDependencyFailure }),
-		"continue_on_failure":      boolean(func(s *Step) *bool { return &s.ContinueOnFailure }),
-	},
-	Group: {
-		"type":                     ignore,
-		"group":                    waitLabel,
-		"key":                      str(func(s *Step) *string { return &s.Key }),
-		"id":                       str(func(s *Step) *string { return &s.Key }),
-		"label":                    str(func(s *Step) *string { return &s.Label }),
-		"name":                     str(func(s *Step) *string { return &s.Label }),
-		"if":                       str(func(s *Step) *string { return &s.If }),
-		"branches":                 func(s *Step, raw json.RawMessage) (err error) { s.On, err = branches(raw); return },
-		"depends_on":               func(s *Step, raw json.RawMessage) (err error) { s.DependsOn, err = dependencies(raw); return },
-		"allow_dependency_failure": boolean(func(s *Step) *bool { return &s.AllowDependencyFailure }),
-		"skip":                     func(s *Step, raw json.RawMessage) (err error) { s.Skip, err = skip(raw); return },
-		"steps":                    ignore, // read by parseStep, which knows the path
-	},
-}
-
-func (s *Step) limited() *Concurrency {
-	if s.Concurrency == nil {
-		s.Concurrency = &Concurrency{}
-	}
-	return s.Concurrency
-}
-
-// waitLabel reads the label of `wait: "text"` and `group: "text"`; null and
-// empty are no label.
-func waitLabel(s *Step, raw json.RawMessage) error {
-	if string(bytes.TrimSpace(raw)) == "null" {
-		return nil
-	}
-	label, err := text(raw)
-	if label != "" {
-		s.Label = label
-	}
-	return err
-}
-
-func ignore(*Step, json.RawMessage) error { return nil }
 
 // unknownProperty is the error for a property nobody knows, with the nearest
 // known one.

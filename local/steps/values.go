@@ -52,13 +52,6 @@ func text(raw json.RawMessage) (string, error) {
 	return s, nil
 }
 
-func str(field func(*Step) *string) setter {
-	return func(s *Step, raw json.RawMessage) (err error) {
-		*field(s), err = text(raw)
-		return err
-	}
-}
-
 func truth(raw json.RawMessage) (bool, error) {
 	switch string(bytes.TrimSpace(raw)) {
 	case "true", `"true"`:
@@ -67,13 +60,6 @@ func truth(raw json.RawMessage) (bool, error) {
 		return false, nil
 	}
 	return false, fmt.Errorf("got %s, want true or false", kindOf(raw))
-}
-
-func boolean(field func(*Step) *bool) setter {
-	return func(s *Step, raw json.RawMessage) (err error) {
-		*field(s), err = truth(raw)
-		return err
-	}
 }
 
 func wholeNumber(raw json.RawMessage, low, high int) (int, error) {
@@ -94,13 +80,6 @@ func describe(raw json.RawMessage) string {
 		return kindOf(raw)
 	}
 	return string(raw)
-}
-
-func integer(field func(*Step) *int, low, high int) setter {
-	return func(s *Step, raw json.RawMessage) (err error) {
-		*field(s), err = wholeNumber(raw, low, high)
-		return err
-	}
 }
 
 // stringMap reads env. The agent turns every value into a string, so another
