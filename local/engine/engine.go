@@ -1,7 +1,7 @@
 // Package engine is the stand-in's Buildkite backend without its wires: it
 // keeps builds, jobs, agents, queues, artifacts, meta-data and annotations in
 // memory (logs and artifact bytes in files), decides which job may run and
-// which agent gets it, and tells subscribers what happened. It knows no HTTP.
+// which agent gets it, and tells subscribers what happened. It serves no HTTP.
 //
 // One mutex guards everything. What the methods hand out are copies.
 //
