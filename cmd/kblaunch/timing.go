@@ -34,7 +34,7 @@ func printTiming(w io.Writer, report *launcher.Report, n launcher.Calls) {
 		row("artifact", job-judged, "agent, kbrun, result.json, annotation")
 		accounted += evaluation.Finished.Sub(evaluation.Created)
 	}
-	row("notice", l.Finished.Sub(l.Submitted)-accounted, "until a poll sees the end")
+	row("notice", max(0, l.Finished.Sub(l.Submitted)-accounted), "until a poll sees the end")
 	row("fetch", l.Fetched.Sub(l.Finished), "list artifacts, download, check")
 	row("total", l.Fetched.Sub(l.Submitted), "submitted until checked")
 	fmt.Fprintf(w, "REST calls: %d: %d create, %d polls, %d artifact lists, %d downloads, %d other\n",
