@@ -187,21 +187,29 @@ func (f *follower) log(ev engine.Event, last bool) {
 	}
 }
 
-// stamp is the agent's time stamp in front of a line; control is what must not
-// reach a terminal or a file from a job: anything but colours and tabs.
 var (
-	stamp   = regexp.MustCompile(`\x1b_bk;t=[0-9]+\x07`)
-	color   = regexp.MustCompile(`\x1b\[[0-9;]*m`)
-	control = regexp.MustCompile(`\x1b\[[0-9;]*[A-Zac-ln-z]|\x1b[^\[]|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]`)
+	// stamp is the agent's time stamp in front of a line.
+	stamp = regexp.MustCompile(`\x1b_bk;t=[0-9]+\x07`)
+	// color is the only control sequence that may come from a job; a job must not
+	// move the cursor of whoever watches it.
+	color   = regexp.MustCompile(`^\x1b\[[0-9;]*m$`)
+	control = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]?|[^\[])?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\x{80}-\x{9f}]`)
 )
 
 func (f *follower) logLine(ev engine.Event, line []byte) {
+	f.line("%s %s", f.name(ev), clean(line, f.plain))
+}
+
+// clean returns a line of a log as it may be shown: text, tabs and, unless it
+// shall be plain, colours.
+func clean(line []byte, plain bool) []byte {
 	line = stamp.ReplaceAll(bytes.TrimRight(line, "\r"), nil)
-	line = control.ReplaceAll(line, nil)
-	if f.plain {
-		line = color.ReplaceAll(line, nil)
-	}
-	f.line("%s %s", f.name(ev), line)
+	return control.ReplaceAllFunc(line, func(seq []byte) []byte {
+		if !plain && color.Match(seq) {
+			return seq
+		}
+		return nil
+	})
 }
 
 func (f *follower) read(jobID string, from, to int64) ([]byte, error) {
