@@ -93,7 +93,7 @@ func (b *Build) times(queue string) []JobTimes {
 	for i := range b.Jobs {
 		j := &b.Jobs[i]
 		t := JobTimes{
-			Step: j.StepKey, Created: moment(j.CreatedAt), Runnable: moment(j.RunnableAt),
+			ID: j.ID, Step: j.StepKey, Created: moment(j.CreatedAt), Runnable: moment(j.RunnableAt),
 			Started: moment(j.StartedAt), Finished: moment(j.FinishedAt),
 		}
 		switch {

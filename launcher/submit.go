@@ -70,6 +70,7 @@ type Timeline struct {
 
 // JobTimes is one job by Buildkite's clock. Zero: did not happen.
 type JobTimes struct {
+	ID                                   string
 	Step                                 string // its key
 	Created, Runnable, Started, Finished time.Time
 }

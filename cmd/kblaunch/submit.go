@@ -65,9 +65,24 @@ func (s *submitCmd) Run(ctx context.Context, env *cli.Env) error {
 		return trouble(ctx, env.Stderr, err)
 	}
 	if s.Timing {
-		printTiming(env.Stderr, report, client.Calls())
+		calls := client.Calls() // without the one for the table itself
+		printTiming(env.Stderr, report, commandAt(ctx, client, report), calls)
 	}
 	return s.print(env, payload.RankingBy, report)
+}
+
+// commandAt asks when the bootstrap's command began; zero when that cannot be
+// had, as without the scope read_build_logs.
+func commandAt(ctx context.Context, client *launcher.Client, report *launcher.Report) time.Time {
+	jobs := report.Timeline.Jobs
+	if len(jobs) < 2 {
+		return time.Time{}
+	}
+	at, err := client.CommandAt(ctx, report.Build, jobs[0].ID)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
 }
 
 // prepare checks everything that can be checked without Buildkite.

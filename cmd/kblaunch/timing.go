@@ -11,8 +11,11 @@ import (
 
 // printTiming writes where the time went, and how many requests it took to
 // know. Jobs are timed by Buildkite's clock, the evaluation's phases by the
-// machine's, the rest by ours; only times of one clock are subtracted.
-func printTiming(w io.Writer, report *launcher.Report, n launcher.Calls) {
+// machine's, the rest by ours; only times of one clock are subtracted, but for
+// the command's, which is its agent's.
+//
+// command is when the first job's command began; zero: unknown.
+func printTiming(w io.Writer, report *launcher.Report, command time.Time, n launcher.Calls) {
 	l := report.Timeline
 	row := func(name string, d time.Duration, note string) {
 		fmt.Fprintf(w, "%-10s %8.3f s  %s\n", name, d.Seconds(), note)
@@ -24,7 +27,12 @@ func printTiming(w io.Writer, report *launcher.Report, n launcher.Calls) {
 		if len(l.Jobs) > 1 {
 			first := l.Jobs[0]
 			row("pick-up", first.Started.Sub(first.Runnable), first.Step+": ready until an agent starts it")
-			row("bootstrap", evaluation.Created.Sub(first.Started), "agent, kbgen, upload, until "+evaluation.Step+" exists")
+			if command.After(first.Started) && command.Before(evaluation.Created) {
+				row("bootstrap", command.Sub(first.Started), "agent, until the command begins")
+				row("upload", evaluation.Created.Sub(command), "kbgen, agent, until "+evaluation.Step+" exists")
+			} else {
+				row("bootstrap", evaluation.Created.Sub(first.Started), "agent, kbgen, upload, until "+evaluation.Step+" exists")
+			}
 			accounted += evaluation.Created.Sub(first.Runnable)
 		}
 		job := evaluation.Finished.Sub(evaluation.Started)
