@@ -191,22 +191,41 @@ func quoteJSON(b *strings.Builder, s string) {
 	b.WriteByte('"')
 }
 
+// notation is one of Python's two spellings of a document: they share the
+// punctuation and differ in the scalars.
+type notation struct {
+	null  string
+	bool  func(text string) string // of "true" or "false"
+	quote func(b *strings.Builder, s string)
+}
+
+// jsonNotation is what Python's json.dumps writes.
+var jsonNotation = notation{
+	null:  "null",
+	bool:  func(text string) string { return text },
+	quote: quoteJSON,
+}
+
 // writeJSON appends n as Python's json.dumps does.
-func writeJSON(b *strings.Builder, n *node) {
+func writeJSON(b *strings.Builder, n *node) { jsonNotation.write(b, n) }
+
+func (t *notation) write(b *strings.Builder, n *node) {
 	switch n.kind {
 	case kindNull:
-		b.WriteString("null")
-	case kindBool, kindNumber:
+		b.WriteString(t.null)
+	case kindBool:
+		b.WriteString(t.bool(n.text))
+	case kindNumber:
 		b.WriteString(n.text)
 	case kindString:
-		quoteJSON(b, n.text)
+		t.quote(b, n.text)
 	case kindList:
 		b.WriteByte('[')
 		for i := range n.list {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			writeJSON(b, &n.list[i])
+			t.write(b, &n.list[i])
 		}
 		b.WriteByte(']')
 	case kindObject:
@@ -215,9 +234,9 @@ func writeJSON(b *strings.Builder, n *node) {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			quoteJSON(b, n.members[i].name)
+			t.quote(b, n.members[i].name)
 			b.WriteString(": ")
-			writeJSON(b, &n.members[i].value)
+			t.write(b, &n.members[i].value)
 		}
 		b.WriteByte('}')
 	}

@@ -135,39 +135,15 @@ func floatRepr(f float64) string {
 	return s
 }
 
-// writeRepr appends Python's repr of n.
-func writeRepr(b *strings.Builder, n *node) {
-	switch n.kind {
-	case kindNull:
-		b.WriteString("None")
-	case kindBool:
-		b.WriteString(strings.ToUpper(n.text[:1]) + n.text[1:])
-	case kindNumber:
-		b.WriteString(n.text)
-	case kindString:
-		quoteRepr(b, n.text)
-	case kindList:
-		b.WriteByte('[')
-		for i := range n.list {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			writeRepr(b, &n.list[i])
-		}
-		b.WriteByte(']')
-	case kindObject:
-		b.WriteByte('{')
-		for i := range n.members {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			quoteRepr(b, n.members[i].name)
-			b.WriteString(": ")
-			writeRepr(b, &n.members[i].value)
-		}
-		b.WriteByte('}')
-	}
+// reprNotation is what Python's repr writes.
+var reprNotation = notation{
+	null:  "None",
+	bool:  func(text string) string { return strings.ToUpper(text[:1]) + text[1:] },
+	quote: quoteRepr,
 }
+
+// writeRepr appends Python's repr of n.
+func writeRepr(b *strings.Builder, n *node) { reprNotation.write(b, n) }
 
 // quoteRepr appends Python's repr of a string: single quotes unless only
 // those occur inside, escapes for what is not printable.
