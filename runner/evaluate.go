@@ -91,6 +91,8 @@ func evaluate(ctx context.Context, job Job, result *schema.Result) (err error) {
 		return err
 	}
 	env := Environ(job.Environ)
+	join := describeHost(env)
+	defer func() { join(&result.System) }()
 	result.Versions = versions(job, env)
 	watch := look(ctx, job, env, result)
 	defer watch.Close()

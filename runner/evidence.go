@@ -61,7 +61,6 @@ func look(ctx context.Context, job Job, env []string, result *schema.Result) *de
 	watch := device.Look(ctx, m)
 	result.Timing.Probe = time.Since(start).Seconds()
 	result.Device = watch.Report()
-	result.System = systemInfo(env)
 	seen := visible(watch, env)
 	if len(seen) > 0 && result.Device.Vendor != device.TPU {
 		result.System.GPU, result.System.DeviceCount = seen[0].Name, len(seen)

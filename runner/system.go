@@ -12,12 +12,24 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// systemInfo describes the machine without importing torch, which would take
-// seconds: its version is read from the installation beside python3.
-func systemInfo(env []string) schema.SystemInfo {
+// describeHost begins to find out what machine this is, which nothing waits
+// for, and returns what adds it to a result at the end.
+func describeHost(env []string) (join func(*schema.SystemInfo)) {
+	found := make(chan schema.SystemInfo, 1)
+	go func() { found <- hostInfo(env) }() // reads a few files and ends
+	return func(s *schema.SystemInfo) {
+		host := <-found
+		s.CPU, s.Platform, s.Torch, s.Hostname = host.CPU, host.Platform, host.Torch, host.Hostname
+	}
+}
+
+// hostInfo describes the machine without its devices and without importing
+// torch, which would take seconds: its version is read from the installation
+// beside python3.
+func hostInfo(env []string) schema.SystemInfo {
 	var uts unix.Utsname
 	unix.Uname(&uts) // cannot fail with a valid pointer
-	s := schema.SystemInfo{DeviceCount: 1, CPU: cpuModel(), Platform: platform(&uts, libc()), Torch: torchVersion(env)}
+	s := schema.SystemInfo{CPU: cpuModel(), Platform: platform(&uts, libc()), Torch: torchVersion(env)}
 	s.Hostname, _ = os.Hostname() // unknown is empty
 	return s
 }

@@ -2,22 +2,17 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/runner"
 )
-
-// environFD names the descriptor that holds the real environment after the
-// re-execution.
-const environFD = "KBRUN_ENVIRON_FD"
 
 // environ is the environment as it was before it was hidden.
 type environ []string
@@ -35,47 +30,63 @@ func (e environ) lookup(name string) (string, bool) {
 
 // hideEnviron takes payload and tokens out of /proc/<pid>/environ, which shows
 // the environment a program was started with and which a submission of the
-// same user can read: kbrun executes itself anew with what a submission may
-// see, and receives the rest through an anonymous file that it closes at once.
-// Only evaluate runs foreign code, and doctor tries what would hold for it.
+// same user can read, and closes this process to others. What this process
+// starts inherits no more than what a submission may see. Only evaluate runs
+// foreign code, and doctor tries what would hold for it.
 func hideEnviron(args []string) (environ, error) {
-	if fd, ok := os.LookupEnv(environFD); ok {
-		return takeEnviron(fd)
-	}
+	env := os.Environ()
 	if len(args) < 2 || args[1] != "evaluate" && args[1] != "doctor" {
-		return os.Environ(), nil
+		return env, nil
 	}
-	fd, err := unix.MemfdCreate("environ", 0) // without CLOEXEC: it outlives the exec
-	if err != nil {
+	if err := wipeEnviron(); err != nil {
 		return nil, fmt.Errorf("hiding the environment: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "environ")
-	if _, err := io.WriteString(f, strings.Join(os.Environ(), "\x00")); err != nil {
-		return nil, fmt.Errorf("hiding the environment: %w", err)
-	}
-	clean := append(runner.Environ(os.Environ()), environFD+"="+strconv.Itoa(fd))
-	err = syscall.Exec("/proc/self/exe", args, clean)
-	return nil, fmt.Errorf("hiding the environment: executing kbrun again: %w", err)
-}
-
-func takeEnviron(number string) (environ, error) {
-	fd, err := strconv.Atoi(number)
-	if err != nil || fd <= 2 {
-		return nil, fmt.Errorf("%s: got %q, want what kbrun itself set", environFD, number)
+	os.Clearenv()
+	for _, pair := range runner.Environ(env) {
+		name, value, _ := strings.Cut(pair, "=")
+		os.Setenv(name, value)
 	}
 	// Nobody but root may look into this process from now on.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("closing this process to others: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "environ")
-	defer f.Close()
-	data, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<32))
-	if err != nil {
-		return nil, fmt.Errorf("%s: reading descriptor %d: %w", environFD, fd, err)
-	}
-	var env environ
-	for _, pair := range bytes.Split(data, []byte{0}) {
-		env = append(env, string(pair))
-	}
 	return env, nil
+}
+
+// wipeEnviron overwrites the memory that /proc/<pid>/environ shows. Go copied
+// what stood there when the program began.
+func wipeEnviron() error {
+	start, end, err := environRange()
+	if err != nil {
+		return err
+	}
+	mem, err := os.OpenFile("/proc/self/mem", os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = mem.WriteAt(make([]byte, end-start), start)
+	return errors.Join(err, mem.Close())
+}
+
+// environRange reads where the environment lies: fields 50 and 51 of
+// /proc/self/stat, of which the second, in parentheses, may hold spaces.
+func environRange() (start, end int64, err error) {
+	data, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	const first = 3 // the number of fields[0]
+	if len(fields) <= 51-first {
+		return 0, 0, fmt.Errorf("/proc/self/stat: got %d fields, want 52", len(fields)+first-1)
+	}
+	from, err1 := strconv.ParseInt(fields[50-first], 10, 64)
+	to, err2 := strconv.ParseInt(fields[51-first], 10, 64)
+	if err := errors.Join(err1, err2); err != nil {
+		return 0, 0, fmt.Errorf("/proc/self/stat: %w", err)
+	}
+	if from <= 0 || to < from {
+		return 0, 0, fmt.Errorf("/proc/self/stat: the environment lies from %#x to %#x", from, to)
+	}
+	return from, to, nil
 }
