@@ -11,7 +11,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// openBox prepares what shuts the submission in.
+// openBox prepares what shuts the submission in, and begins with the first box.
 func (e *evaluation) openBox() error {
 	dir := filepath.Join(e.root, "box")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -29,15 +29,16 @@ func (e *evaluation) openBox() error {
 		return err
 	}
 	e.box = box
+	box.Ready()
 	return nil
 }
 
-// close removes everything of the job and says in the result what it was shut
-// in by.
+// close sees that no process is left, removes everything of the job and says in
+// the result what it was shut in by.
 func (e *evaluation) close(result *schema.Result) error {
 	var boxErr error
 	if e.box != nil {
-		boxErr = e.box.Close()
+		boxErr = errors.Join(e.box.Close(), endDescendants(killLimit))
 	}
 	err := errors.Join(removeTree(e.root), boxErr)
 	if e.box != nil {

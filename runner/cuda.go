@@ -96,7 +96,7 @@ func (ph *phase) compile(ctx context.Context) error {
 
 // tool runs the compiler, which reads the submission and is watched like it.
 func (ph *phase) tool(ctx context.Context, argv ...string) (*ended, error) {
-	done, err := ph.run(ctx, command{argv: argv, dir: ph.work, environ: ph.environ, limit: schema.CompileLimit})
+	done, err := ph.run(ctx, command{argv: argv, dir: ph.work, environ: ph.environ, limit: schema.CompileLimit, more: true})
 	if err == nil && (done.how == killedCanceled || done.how == killedOutOfTime) {
 		err = stopped(ctx)
 	}

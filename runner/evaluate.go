@@ -94,26 +94,30 @@ func evaluate(ctx context.Context, job Job, result *schema.Result) (err error) {
 	join := describeHost(env)
 	defer func() { join(&result.System) }()
 	result.Versions = versions(job, env)
-	watch := look(ctx, job, env, result)
-	defer watch.Close()
-	if err := admit(ctx, job, watch, visible(watch, env)); err != nil {
-		return err
-	}
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("becoming the reaper of the submission's processes: %w", err)
-	}
 	root, err := os.MkdirTemp(job.WorkDir, "kbrun-")
 	if err != nil {
 		return fmt.Errorf("making the work directory: %w", err)
 	}
-	e := &evaluation{job: job, p: job.Payload, root: root, watch: watch, system: result.System, visible: visible(watch, env)}
+	e := &evaluation{job: job, p: job.Payload, root: root}
 	defer func() {
 		if endErr := e.close(result); err == nil && endErr != nil {
 			err = endErr
 		}
 	}()
-	if err := e.openBox(); err != nil {
+	opened := make(chan error, 1)
+	go func() { opened <- e.openBox() }() // what is done meanwhile has limits
+	e.watch = look(ctx, job, env, result)
+	defer e.watch.Close()
+	boxErr := <-opened
+	e.system, e.visible = result.System, visible(e.watch, env)
+	if err := admit(ctx, job, e.watch, e.visible); err != nil {
 		return err
+	}
+	if boxErr != nil {
+		return boxErr
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("becoming the reaper of the submission's processes: %w", err)
 	}
 	if !job.Deadline.IsZero() {
 		var stop context.CancelFunc
@@ -130,8 +134,9 @@ func evaluate(ctx context.Context, job Job, result *schema.Result) (err error) {
 // decides the outcome, as the first profile that fails does.
 func (e *evaluation) all(ctx context.Context, result *schema.Result) error {
 	var last error
-	for _, s := range steps(e.p) {
-		err := e.do(ctx, s, result)
+	all := steps(e.p)
+	for n, s := range all {
+		err := e.do(ctx, s, n+1 < len(all), result)
 		if err != nil && (last == nil || s.mode != schema.ModeProfile) {
 			last = err
 		}
@@ -182,9 +187,9 @@ type evaluation struct {
 	box     *sandbox.Box
 }
 
-// do runs one phase and adds it to the result; the error says how it ended
-// when it is no plain pass.
-func (e *evaluation) do(ctx context.Context, s step, result *schema.Result) error {
+// do runs one phase, after which there may be more, and adds it to the result;
+// the error says how it ended when it is no plain pass.
+func (e *evaluation) do(ctx context.Context, s step, more bool, result *schema.Result) error {
 	if err := stopped(ctx); err != nil {
 		return err
 	}
@@ -195,6 +200,7 @@ func (e *evaluation) do(ctx context.Context, s step, result *schema.Result) erro
 	if err != nil {
 		return err
 	}
+	ph.more = more
 	ph.result.Start = time.Now()
 	flow := ph.python
 	if e.p.Lang == schema.LangCUDA {
@@ -237,6 +243,7 @@ func stopped(ctx context.Context) error {
 type phase struct {
 	*evaluation
 	step
+	more            bool // another phase follows unless this one fails
 	dir             string
 	work, home, tmp string
 	environ         []string
@@ -310,7 +317,7 @@ func (ph *phase) test(ctx context.Context, argv ...string) error {
 	}
 	c := command{
 		argv: append(argv, ph.mode, cases), dir: ph.work, environ: ph.environ,
-		limit: ph.limit(), seed: ph.p.Seed, report: true,
+		limit: ph.limit(), seed: ph.p.Seed, report: true, more: ph.more,
 		harness: ph.p.Lang == schema.LangPython && ph.mode != schema.ModeProfile, // profilers look into it
 	}
 	if ph.mode == schema.ModeProfile {

@@ -41,6 +41,7 @@ type command struct {
 	report  bool          // give it a way for its report, POPCORN_FD
 	harness bool          // a tester in Python: argv is run by harness.py, which hides the seed
 	watch   string        // text to look for on stdout, beyond what is kept
+	more    bool          // another command follows: its box is built meanwhile
 }
 
 func (c *command) text() string { return shellJoin(c.argv) }
@@ -106,14 +107,19 @@ func run(ctx context.Context, box *sandbox.Box, place sandbox.Place, c command) 
 		return nil, err
 	}
 	drains.started()
+	if c.more {
+		box.Ready()
+	}
 	if err := out.wait(ctx, process, c.limit); err != nil {
 		box.Survived(err)
 		return nil, err
 	}
 	drains.hangUp()
-	if err := endDescendants(killLimit); err != nil {
-		box.Survived(err)
-		return nil, err
+	if !process.Sealed() {
+		if err := endDescendants(killLimit); err != nil {
+			box.Survived(err)
+			return nil, err
+		}
 	}
 	drains.finish()
 	return out, nil

@@ -36,7 +36,7 @@ func (ph *phase) warmup(ctx context.Context) error {
 	one := int64(1)
 	c := command{
 		argv: []string{"python3", warmupFile}, dir: ph.work, environ: ph.environ,
-		limit: schema.CompileLimit, seed: &one, report: true, watch: extensionMark,
+		limit: schema.CompileLimit, seed: &one, report: true, watch: extensionMark, more: true,
 	}
 	done, err := ph.run(ctx, c)
 	if err != nil {

@@ -73,8 +73,9 @@ type Box struct {
 	id       identity
 	untried  []string // means, strongest first; the first one works as far as is known
 	why      []string // what became of the stronger ones
-	mounts   []mount
+	mounts   []mount  // of every box; made with the first plan
 	group    *group
+	spare    *Process // built, and without a program yet
 	report   *schema.Sandbox
 	survived string
 }
@@ -118,7 +119,6 @@ func Open(o Options) (*Box, error) {
 	if err := b.files(); err != nil {
 		return nil, fmt.Errorf("preparing the sandbox: %w", err)
 	}
-	b.mounts = b.system()
 	b.group = newGroup(o.Limits)
 	return b, nil
 }
@@ -200,9 +200,13 @@ func (b *Box) Report() *schema.Sandbox {
 // Survived notes that something of a submission could not be removed.
 func (b *Box) Survived(what error) { b.survived = what.Error() }
 
-// Close removes what the boxes left in shared places. No process of theirs may
-// be alive.
+// Close removes what the boxes left in shared places, and a box that was made
+// [Box.Ready] for nothing. No process of the others may be alive.
 func (b *Box) Close() error {
+	if b.spare != nil {
+		b.spare.abandon()
+		b.spare = nil
+	}
 	b.sweepShm()
 	return b.group.remove()
 }

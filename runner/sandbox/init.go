@@ -22,11 +22,10 @@ import (
 // it gets an error about a missing descriptor.
 const initName = "kbrun-sandbox"
 
-// Descriptors of the first process, beside the standard ones and 3, which is
-// the program's.
+// Descriptors of the first process, beside the standard ones.
 const (
-	planFD   = 4
-	statusFD = 5
+	statusFD = 3
+	ordersFD = 4
 )
 
 // setupFailed is the exit status of a first process that said why on its
@@ -55,14 +54,15 @@ func Main() {
 		return
 	}
 	runtime.LockOSThread() // what follows is partly the thread's own
-	unix.CloseOnExec(planFD)
-	unix.CloseOnExec(statusFD)
-	// Nobody in the box may look in here: the plan holds the program's whole
+	for _, fd := range []int{statusFD, ordersFD} {
+		unix.CloseOnExec(fd)
+	}
+	// Nobody in the box may look in here: the order holds the program's whole
 	// environment, and with a user namespace the user is the same.
 	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	i := &initProcess{status: json.NewEncoder(os.NewFile(statusFD, "status"))}
-	if err := i.read(); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: error: %s\n", initName, err)
+	if _, err := receive(ordersFD, &i.plan); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: error: reading the plan: %s\n", initName, err)
 		os.Exit(setupFailed)
 	}
 	os.Exit(i.run())
@@ -74,32 +74,21 @@ type initProcess struct {
 	status *json.Encoder
 }
 
-func (i *initProcess) read() error {
-	f := os.NewFile(planFD, "plan")
-	defer f.Close()
-	data, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<30))
-	if err == nil {
-		err = json.Unmarshal(data, &i.plan)
-	}
-	if err != nil {
-		return fmt.Errorf("reading the plan: %w", err)
-	}
-	return nil
-}
-
 func (i *initProcess) run() int {
-	err := i.setup()
+	o, err := i.setup()
 	switch {
+	case err == io.EOF:
+		return 0
 	case err != nil:
 		i.status.Encode(message{Setup: err.Error()})
 		return setupFailed
-	case !schema.NewSandbox(i.Means, i.Missing).AtLeast(i.Minimum), i.Path == "":
+	case !schema.NewSandbox(i.Means, i.Missing).AtLeast(i.Minimum), o.Path == "":
 		i.status.Encode(message{Missing: i.Missing})
 		return 0
 	case i.Means == schema.MeansProcess:
-		err = i.become()
+		err = i.become(o)
 	default:
-		err = i.start()
+		err = i.start(o)
 	}
 	if err != nil {
 		i.status.Encode(message{Exec: err.Error()})
@@ -124,21 +113,42 @@ func (i *initProcess) bound() {
 	}
 }
 
-// setup builds the box around this process. What fails and is a guard's loss
-// only is noted in Missing.
-func (i *initProcess) setup() error {
+// setup builds the box around this process, as far as it can before it knows
+// the program, waits for the order, and finishes. What fails and is a guard's
+// loss only is noted in Missing.
+//
+// Errors: io.EOF when there is nothing to run; otherwise there is no box.
+func (i *initProcess) setup() (*order, error) {
 	i.join()
-	if i.Means != schema.MeansProcess {
-		unix.Sethostname([]byte("localhost")) // a name that can be resolved
-		if i.Lo {
-			if err := loopbackUp(); err != nil {
-				return err
-			}
+	if i.Means == schema.MeansProcess {
+		o, err := receiveOrder(ordersFD)
+		if err != nil {
+			return nil, err
 		}
-		if err := i.mountAll(); err != nil {
-			return err
+		i.Mounts = append(i.Mounts, o.Mounts...) // they are Landlock's rules
+		return o, i.close()
+	}
+	unix.Sethostname([]byte("localhost")) // a name that can be resolved
+	if i.Lo {
+		if err := loopbackUp(); err != nil {
+			return nil, err
 		}
 	}
+	if err := i.mountAll(); err != nil {
+		return nil, err
+	}
+	o, err := receiveOrder(ordersFD)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.moveIn(o.Mounts); err != nil {
+		return nil, err
+	}
+	return o, i.close()
+}
+
+// close takes from this process what a program of the box must not have.
+func (i *initProcess) close() error {
 	i.bound()
 	if err := i.limit(); err != nil {
 		return err
@@ -231,29 +241,38 @@ func (i *initProcess) changeUser() error {
 }
 
 // become turns this process into the program.
-func (i *initProcess) become() error {
+func (i *initProcess) become(o *order) error {
 	i.status.Encode(message{Missing: i.Missing})
 	os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // the runner should live
-	if err := os.Chdir(i.Dir); err != nil {
+	if err := os.Chdir(o.Dir); err != nil {
 		return err
 	}
-	if !i.Fd3 {
-		syscall.Close(3)
+	for n, fd := range o.files { // out of the way of 1, 2 and 3
+		moved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 16)
+		if err != nil {
+			return err
+		}
+		o.files[n] = moved
 	}
-	return fmt.Errorf("starting %s: %w", i.Path, syscall.Exec(i.Path, i.Args, i.Env))
+	for n, fd := range o.files {
+		if err := unix.Dup3(fd, n+1, 0); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("starting %s: %w", o.Path, syscall.Exec(o.Path, o.Args, o.Env))
 }
 
 // start runs the program as a child, and is then only there to collect what
 // dies and to end the box with the program.
-func (i *initProcess) start() error {
+func (i *initProcess) start(o *order) error {
 	if !i.ID.Own {
 		// The program may signal its own user's first process. Caught, not
 		// ignored, because children inherit what is ignored.
 		signal.Notify(make(chan os.Signal, 1))
 	}
-	attr := &syscall.ProcAttr{Dir: i.Dir, Env: i.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}}
-	if i.Fd3 {
-		attr.Files = append(attr.Files, 3)
+	attr := &syscall.ProcAttr{Dir: o.Dir, Env: o.Env, Files: []uintptr{0}, Sys: &syscall.SysProcAttr{Setsid: true}}
+	for _, fd := range o.files {
+		attr.Files = append(attr.Files, uintptr(fd))
 	}
 	if i.ID.Own {
 		groups := make([]uint32, len(i.ID.Groups))
@@ -263,9 +282,9 @@ func (i *initProcess) start() error {
 		attr.Sys.Credential = &syscall.Credential{Uid: uint32(i.ID.UID), Gid: uint32(i.ID.GID), Groups: groups}
 	}
 	begun := time.Now()
-	pid, err := syscall.ForkExec(i.Path, i.Args, attr)
+	pid, err := syscall.ForkExec(o.Path, o.Args, attr)
 	if err != nil {
-		return fmt.Errorf("starting %s: %w", i.Path, err)
+		return fmt.Errorf("starting %s: %w", o.Path, err)
 	}
 	i.status.Encode(message{Missing: i.Missing})
 	os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0) // before this process
@@ -279,7 +298,7 @@ func (i *initProcess) start() error {
 		switch got, err := syscall.Wait4(-1, &wait, 0, &used); {
 		case err == syscall.EINTR:
 		case err != nil:
-			return fmt.Errorf("waiting for %s: %w", i.Path, err)
+			return fmt.Errorf("waiting for %s: %w", o.Path, err)
 		case got == pid:
 			i.status.Encode(message{Ended: &ended{
 				Wait: uint32(wait), Wall: time.Since(begun), MaxRSS: used.Maxrss << 10,

@@ -12,7 +12,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// mountAll puts the box's file system together and moves into it.
+// mountAll puts the box's file system together, all but the program's place.
 func (i *initProcess) mountAll() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
@@ -20,10 +20,13 @@ func (i *initProcess) mountAll() error {
 	if err := unix.Mount("tmpfs", i.Root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=1m"); err != nil {
 		return fmt.Errorf("mounting the root: %w", err)
 	}
-	for _, m := range i.Mounts {
-		if err := i.mount(m); err != nil {
-			return fmt.Errorf("mounting %s: %w", m.Target, err)
-		}
+	return i.mountList(i.Mounts)
+}
+
+// moveIn makes the new file system this process's, with the place in it.
+func (i *initProcess) moveIn(place []mount) error {
+	if err := i.mountList(place); err != nil {
+		return err
 	}
 	if err := os.Chdir(i.Root); err != nil {
 		return fmt.Errorf("entering the root: %w", err)
@@ -34,6 +37,15 @@ func (i *initProcess) mountAll() error {
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
 		return fmt.Errorf("closing the root: %w", err)
+	}
+	return nil
+}
+
+func (i *initProcess) mountList(list []mount) error {
+	for _, m := range list {
+		if err := i.mount(m); err != nil {
+			return fmt.Errorf("mounting %s: %w", m.Target, err)
+		}
 	}
 	return nil
 }

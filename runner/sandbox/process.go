@@ -35,6 +35,7 @@ type Command struct {
 type Process struct {
 	cmd    *exec.Cmd
 	box    *Box
+	orders *os.File
 	status *os.File
 	lines  *json.Decoder
 	begun  time.Time
@@ -55,6 +56,19 @@ type State struct {
 type errSetup struct{ why string }
 
 func (e *errSetup) Error() string { return e.why }
+
+// Ready begins to build the box of the next [Box.Start], while the program of
+// the last one runs or the caller does something else. Without namespaces it
+// does nothing: a process of the runner's would wait within reach of the
+// submission's. That it cannot be built is told by Start.
+func (b *Box) Ready() {
+	if b.spare != nil || len(b.untried) == 0 || b.untried[0] == schema.MeansProcess {
+		return
+	}
+	if p, err := b.launch(b.untried[0]); err == nil {
+		b.spare = p
+	}
+}
 
 // Start builds a box and starts the program in it, by the strongest means that
 // works. It returns when the program is running.
@@ -93,77 +107,96 @@ func strongest(a, b *schema.Sandbox) *schema.Sandbox {
 // try builds a box by one means. Without an error and a process, the box was
 // built, and left because it is too weak or because there is nothing to run.
 func (b *Box) try(means string, c Command) (*Process, *schema.Sandbox, error) {
-	p, err := b.launch(means, c)
+	if p := b.spare; p != nil {
+		b.spare = nil
+		got, err := p.enter(means, c)
+		var refused *errSetup
+		if !errors.As(err, &refused) { // else what ran meanwhile may have starved it
+			return p.unless(got, err, c)
+		}
+		p.abandon()
+	}
+	p, err := b.launch(means)
 	if err != nil {
 		return nil, nil, err
 	}
-	first, err := p.next(time.Now().Add(setupLimit))
-	if err != nil || first.Setup != "" {
-		p.abandon()
-		if err != nil {
-			first.Setup = fmt.Sprintf("its first process said nothing: %v", err)
-		}
-		return nil, nil, &errSetup{first.Setup}
+	got, err := p.enter(means, c)
+	return p.unless(got, err, c)
+}
+
+// unless returns the process, or abandons it when it does not run the program.
+func (p *Process) unless(got *schema.Sandbox, err error, c Command) (*Process, *schema.Sandbox, error) {
+	if err == nil && c.Path != "" && got.AtLeast(p.box.o.Minimum) {
+		return p, got, nil
 	}
-	if first.Exec != "" {
-		p.abandon()
-		return nil, nil, errors.New(first.Exec)
+	p.abandon()
+	return nil, got, err
+}
+
+// enter has the box run the program, if it has the level that it must have.
+func (p *Process) enter(means string, c Command) (*schema.Sandbox, error) {
+	p.oom, p.begun = p.box.group.outOfMemory(), time.Now()
+	err := sendOrder(p.orders, c)
+	p.orders.Close()
+	var first message
+	if err == nil {
+		first, err = p.next(time.Now().Add(setupLimit))
 	}
-	if why, ok := first.Missing[schema.GuardProcesses]; ok && len(b.why) > 0 {
-		first.Missing[schema.GuardProcesses] = why + " (" + strings.Join(b.why, "; ") + ")"
+	switch {
+	case first.Setup != "":
+		return nil, &errSetup{first.Setup}
+	case err != nil:
+		return nil, &errSetup{fmt.Sprintf("its first process said nothing: %v", err)}
+	case first.Exec != "":
+		return nil, errors.New(first.Exec)
+	}
+	if why, ok := first.Missing[schema.GuardProcesses]; ok && len(p.box.why) > 0 {
+		first.Missing[schema.GuardProcesses] = why + " (" + strings.Join(p.box.why, "; ") + ")"
 	}
 	got := schema.NewSandbox(means, first.Missing)
-	if c.Path == "" || !got.AtLeast(b.o.Minimum) {
-		p.abandon()
-		return nil, got, nil
+	if p.inside || c.Path == "" || !got.AtLeast(p.box.o.Minimum) {
+		return got, nil
 	}
-	if !p.inside { // the pipe ends, without a word, with a successful exec
-		second, err := p.next(time.Now().Add(setupLimit))
-		if err == nil || !errors.Is(err, io.EOF) {
-			p.abandon()
-			return nil, nil, errors.New(second.Exec)
-		}
-		p.begun = time.Now()
+	// The pipe ends, without a word, with a successful exec.
+	second, err := p.next(time.Now().Add(setupLimit))
+	if err == nil || !errors.Is(err, io.EOF) {
+		return nil, errors.New(second.Exec)
 	}
-	return p, got, nil
+	p.begun = time.Now()
+	return got, nil
 }
 
 // launch starts the box's first process.
-func (b *Box) launch(means string, c Command) (*Process, error) {
+func (b *Box) launch(means string) (*Process, error) {
 	if b.group.fd == nil {
-		return b.launchIn(means, c, nil)
+		return b.launchIn(means, nil)
 	}
-	p, err := b.launchIn(means, c, b.group.fd)
+	p, err := b.launchIn(means, b.group.fd)
 	if err == nil {
 		return p, nil
 	}
 	b.group.leave(err)
-	return b.launchIn(means, c, nil)
+	return b.launchIn(means, nil)
 }
 
 // launchIn starts it in a control group of version 2; nil: in this process's.
-func (b *Box) launchIn(means string, c Command, group *os.File) (*Process, error) {
-	planFile, err := planMemory(b.plan(means, c))
-	if err != nil {
-		return nil, fmt.Errorf("handing the sandbox its plan: %w", err)
-	}
-	defer planFile.Close()
+func (b *Box) launchIn(means string, group *os.File) (*Process, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("opening a pipe: %w", err)
 	}
 	defer w.Close()
+	orders, theirs, err := socketPair()
+	if err != nil {
+		r.Close()
+		return nil, fmt.Errorf("opening a pair of sockets: %w", err)
+	}
+	defer theirs.Close()
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{initName}, Env: []string{"GOMAXPROCS=1"}, // fewer threads to start
-		ExtraFiles: []*os.File{c.Report, planFile, w}, SysProcAttr: b.attributes(means),
+		ExtraFiles: []*os.File{w, theirs}, SysProcAttr: b.attributes(means),
 	}
-	if c.Stdout != nil {
-		cmd.Stdout = c.Stdout
-	}
-	if c.Stderr != nil {
-		cmd.Stderr = c.Stderr
-	}
-	p := &Process{cmd: cmd, box: b, status: r, lines: json.NewDecoder(r), inside: means != schema.MeansProcess, oom: b.group.outOfMemory(), begun: time.Now()}
+	p := &Process{cmd: cmd, box: b, orders: orders, status: r, lines: json.NewDecoder(r), inside: means != schema.MeansProcess}
 	if group != nil {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.Fd())
 	}
@@ -172,15 +205,21 @@ func (b *Box) launchIn(means string, c Command, group *os.File) (*Process, error
 	}
 	if err := cmd.Start(); err != nil {
 		r.Close()
+		orders.Close()
 		return nil, &errSetup{err.Error()}
+	}
+	if err := send(orders, b.plan(means)); err != nil { // made while that process comes to life
+		p.abandon()
+		return nil, fmt.Errorf("handing the sandbox its plan: %w", err)
 	}
 	return p, nil
 }
 
 // opened makes this process one that others of its user may look into, until
 // the returned function is called: the kernel lets nobody but root write the
-// user map of a child that is still a copy of a closed process. No process of
-// a submission lives at that time.
+// user map of a child that is still a copy of a closed process. A process of a
+// submission that lives at that time is in a user namespace below this one,
+// and the kernel lets nobody look up from there.
 func opened() (again func()) {
 	was, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
 	if err != nil || was != 0 {
@@ -205,21 +244,6 @@ func (b *Box) attributes(means string) *syscall.SysProcAttr {
 	return attr
 }
 
-// planMemory writes the plan to an anonymous file: arguments and environments
-// can be seen by others.
-func planMemory(p *plan) (*os.File, error) {
-	fd, err := unix.MemfdCreate("plan", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), "plan")
-	if err := json.NewEncoder(f).Encode(p); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
 func (p *Process) next(deadline time.Time) (message, error) {
 	var m message
 	p.status.SetReadDeadline(deadline)
@@ -232,11 +256,16 @@ func (p *Process) abandon() {
 	p.Kill()
 	p.cmd.Wait()
 	p.status.Close()
+	p.orders.Close()
 }
 
 // Kill ends everything in the box, or, without a process namespace, the
 // program's process group. [Process.Wait] returns after it.
 func (p *Process) Kill() { syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
+
+// Sealed tells whether nothing of the box is left when [Process.Wait] returns:
+// the kernel ends a process namespace with its first process.
+func (p *Process) Sealed() bool { return p.inside }
 
 // PID is the number of the box's first process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }

@@ -212,7 +212,7 @@ func (b *Box) files() error {
 // root is where the box's file system is put together.
 func (b *Box) root() string { return filepath.Join(b.o.Dir, "root") }
 
-// plan is all that a box's first process has to know.
+// plan is all that a box's first process has to know to build it.
 type plan struct {
 	Means   string
 	Root    string
@@ -227,25 +227,15 @@ type plan struct {
 	Unbound string // why the job's control group does not limit memory, "" when it does
 	Bounded bool   // the group that the runner itself is in does
 	Watch   bool   // the first process has to
-
-	Path string // "": build the box and leave
-	Args []string
-	Env  []string
-	Dir  string
-	Fd3  bool // descriptor 3 is the program's
 }
 
-func (b *Box) plan(means string, c Command) *plan {
+func (b *Box) plan(means string) *plan {
+	if b.mounts == nil {
+		b.mounts = b.system()
+	}
 	p := &plan{
 		Means: means, Root: b.root(), ID: b.id, Limits: b.o.Limits, Minimum: b.o.Minimum, Lo: b.o.Loopback,
 		Missing: map[string]string{}, Mounts: slices.Clone(b.mounts),
-		Path: c.Path, Args: c.Args, Env: c.Env, Dir: c.Dir, Fd3: c.Report != nil,
-	}
-	if c.Place.Dir != "" {
-		p.Mounts = append(p.Mounts, mount{Kind: kindRead, Source: c.Place.Dir, Target: c.Place.Dir})
-		for _, dir := range []string{c.Place.Work, c.Place.Home, c.Place.Temp} {
-			p.Mounts = append(p.Mounts, mount{Kind: kindWrite, Source: dir, Target: dir})
-		}
 	}
 	slices.SortStableFunc(p.Mounts, func(x, y mount) int { return strings.Compare(x.Target+"/", y.Target+"/") })
 	p.Groups, p.Grouped = b.group.tasks, len(b.group.dirs) > 0
@@ -259,4 +249,16 @@ func (b *Box) plan(means string, c Command) *plan {
 		}
 	}
 	return p
+}
+
+// mounts lists the place's own, which come after all others.
+func (p Place) mounts() []mount {
+	if p.Dir == "" {
+		return nil
+	}
+	list := []mount{{Kind: kindRead, Source: p.Dir, Target: p.Dir}}
+	for _, dir := range []string{p.Work, p.Home, p.Temp} {
+		list = append(list, mount{Kind: kindWrite, Source: dir, Target: dir})
+	}
+	return list
 }

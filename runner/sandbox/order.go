@@ -1,0 +1,135 @@
+package sandbox
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// An order is what a box's first process is told when there is a program for
+// its box, which may be long after it began to build it. The program's
+// descriptors come with it.
+type order struct {
+	Path   string // "": say what was got, and leave
+	Args   []string
+	Env    []string
+	Dir    string
+	Mounts []mount // beyond the plan's
+
+	files []int // descriptors for the program's 1, 2 and, where it has one, 3; each closes with an exec
+}
+
+// sendOrder sends what c says through the socket.
+//
+// Error: the box's first process is gone, or the system's.
+func sendOrder(socket *os.File, c Command) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	files := []*os.File{cmp.Or(c.Stdout, null), cmp.Or(c.Stderr, null)}
+	if c.Report != nil {
+		files = append(files, c.Report)
+	}
+	return send(socket, order{Path: c.Path, Args: c.Args, Env: c.Env, Dir: c.Dir, Mounts: c.Place.mounts()}, files...)
+}
+
+// receiveOrder waits for the order.
+//
+// Errors: io.EOF when there will be none; otherwise it cannot be read.
+func receiveOrder(socket int) (*order, error) {
+	var o order
+	fds, err := receive(socket, &o)
+	if err != nil {
+		return nil, err
+	}
+	if len(fds) != 2 && len(fds) != 3 {
+		return nil, fmt.Errorf("receiving an order: got %d descriptors, want 2 or 3", len(fds))
+	}
+	o.files = fds
+	return &o, nil
+}
+
+// send passes v, in an anonymous file, and the files on: arguments and
+// environments can be seen by others, and have no bound that a message has.
+func send(socket *os.File, v any, files ...*os.File) error {
+	text, err := jsonMemory(v)
+	if err != nil {
+		return err
+	}
+	defer text.Close()
+	fds := []int{int(text.Fd())}
+	for _, f := range files {
+		fds = append(fds, int(f.Fd()))
+	}
+	return unix.Sendmsg(int(socket.Fd()), []byte{0}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+}
+
+// receive waits for what send sends, reads v and returns the files, which close
+// with an exec.
+//
+// Errors: io.EOF when the other end is closed; otherwise it cannot be read.
+func receive(socket int, v any) ([]int, error) {
+	data, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*4))
+	var n, oob int
+	err := error(unix.EINTR)
+	for err == unix.EINTR {
+		n, oob, _, _, err = unix.Recvmsg(socket, data, rights, unix.MSG_CMSG_CLOEXEC)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("receiving: %w", err)
+	}
+	if n == 0 {
+		return nil, io.EOF
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:oob])
+	if err != nil || len(messages) != 1 {
+		return nil, fmt.Errorf("receiving: got %d control messages, want 1 (%v)", len(messages), err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) == 0 {
+		return nil, fmt.Errorf("receiving: got %d descriptors, want some (%v)", len(fds), err)
+	}
+	if err := readJSON(os.NewFile(uintptr(fds[0]), "message"), v); err != nil {
+		return nil, fmt.Errorf("receiving: %w", err)
+	}
+	return fds[1:], nil
+}
+
+// jsonMemory writes v to an anonymous file.
+func jsonMemory(v any) (*os.File, error) {
+	fd, err := unix.MemfdCreate("message", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "message")
+	if err := json.NewEncoder(f).Encode(v); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// readJSON reads what jsonMemory wrote, and closes the file.
+func readJSON(f *os.File, v any) error {
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<30))
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// socketPair returns the runner's end and the first process's.
+func socketPair() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "orders"), os.NewFile(uintptr(fds[1]), "orders"), nil
+}
