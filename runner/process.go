@@ -91,10 +91,10 @@ func run(ctx context.Context, box *sandbox.Box, place sandbox.Place, c command) 
 	call := sandbox.Command{Path: path, Args: c.args(), Env: c.childEnviron(), Dir: c.dir, Place: place}
 	var drains drains
 	defer drains.close()
-	if call.Stdout, err = drains.open(os.Pipe, out.stdout); err != nil {
+	if call.Stdout, err = drains.open(openPipe, out.stdout); err != nil {
 		return nil, err
 	}
-	if call.Stderr, err = drains.open(os.Pipe, out.stderr); err != nil {
+	if call.Stderr, err = drains.open(openPipe, out.stderr); err != nil {
 		return nil, err
 	}
 	if c.report {
@@ -205,7 +205,7 @@ func (d *drains) started() {
 	}
 	for i := range d.readers {
 		r, sink := d.readers[i], d.sinks[i]
-		d.group.Go(func() { io.CopyBuffer(onlyWriter{sink}, onlyReader{r}, make([]byte, 64<<10)) })
+		d.group.Go(func() { drain(r, sink) })
 	}
 }
 
@@ -234,7 +234,3 @@ func (d *drains) close() {
 	}
 	d.group.Wait()
 }
-
-// onlyReader and onlyWriter keep io.CopyBuffer to its buffer.
-type onlyReader struct{ io.Reader }
-type onlyWriter struct{ io.Writer }

@@ -94,15 +94,32 @@ func libc() string {
 	for _, pattern := range []string{"/lib/*-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib/libc.so.6"} {
 		found, _ := filepath.Glob(pattern)
 		for _, file := range found {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				continue
-			}
-			if _, after, ok := bytes.Cut(data, []byte(mark)); ok {
-				end := bytes.IndexFunc(after, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
-				return "glibc" + strings.Trim(string(after[:max(0, end)]), ".")
+			if version, ok := after(file, mark); ok {
+				return "glibc" + strings.Trim(version, ".")
 			}
 		}
 	}
 	return ""
+}
+
+// after returns the digits and dots that follow mark in a file, of which it
+// keeps nothing in memory.
+func after(file, mark string) (string, bool) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return "", false
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		return "", false
+	}
+	defer unix.Munmap(data)
+	_, rest, found := bytes.Cut(data, []byte(mark))
+	end := bytes.IndexFunc(rest, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
+	return string(rest[:max(0, end)]), found
 }

@@ -1,0 +1,76 @@
+package runner
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// drainSize is how much of an output is taken at once, in bytes, and what a
+// program may be ahead of its reader.
+const drainSize = 256 << 10
+
+// openPipe returns the two ends of a pipe of drainSize.
+func openPipe() (r, w *os.File, err error) {
+	r, w, err = os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if c, err := r.SyscallConn(); err == nil {
+		// Refused to users who have many; then it stays as it is.
+		c.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, drainSize) })
+	}
+	return r, w, nil
+}
+
+// drain writes to sink what comes from r, a pipe or a socket, until its end,
+// its deadline or its close.
+//
+// A pipe is locked while it is filled and while it is emptied, so that a reader
+// who copies holds the writer up. Its pages are moved into a pipe of this
+// process instead, which takes no time, and copied from there.
+func drain(r *os.File, sink io.Writer) {
+	buf := make([]byte, 64<<10)
+	conn, err := r.SyscallConn()
+	if err != nil {
+		return // it is closed
+	}
+	var side [2]int
+	if err := unix.Pipe2(side[:], unix.O_CLOEXEC); err != nil {
+		io.CopyBuffer(onlyWriter{sink}, onlyReader{r}, buf)
+		return
+	}
+	defer unix.Close(side[0])
+	defer unix.Close(side[1])
+	unix.FcntlInt(uintptr(side[1]), unix.F_SETPIPE_SZ, drainSize)
+	for {
+		var n int64
+		var moving error
+		err := conn.Read(func(fd uintptr) bool {
+			n, moving = unix.Splice(int(fd), nil, side[1], nil, drainSize, unix.SPLICE_F_NONBLOCK)
+			return moving != unix.EAGAIN
+		})
+		switch {
+		case err != nil || moving == nil && n == 0:
+			return
+		case moving == unix.EINTR:
+			continue
+		case moving != nil: // a system that moves nothing
+			io.CopyBuffer(onlyWriter{sink}, onlyReader{r}, buf)
+			return
+		}
+		for n > 0 { // they are there: this does not wait
+			got, err := unix.Read(side[0], buf[:min(n, int64(len(buf)))])
+			if err != nil && err != unix.EINTR {
+				return
+			}
+			sink.Write(buf[:max(0, got)])
+			n -= int64(max(0, got))
+		}
+	}
+}
+
+// onlyReader and onlyWriter keep io.CopyBuffer to its buffer.
+type onlyReader struct{ io.Reader }
+type onlyWriter struct{ io.Writer }
