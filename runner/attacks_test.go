@@ -226,6 +226,9 @@ func (s *shot) judge(t *testing.T, a attack) string {
 			t.Errorf("run %s passed", run.Name)
 		}
 	}
+	if shared := a.Harness == "inline" || a.Harness == "driver"; result.SharedJudge && !shared || !result.SharedJudge && shared && judged(result) {
+		t.Errorf("shared judge: %v, with the harness %s", result.SharedJudge, a.Harness)
+	}
 	if s.took > hangLimit-5*time.Second {
 		t.Errorf("took %s", s.took)
 	}
@@ -255,6 +258,11 @@ func (s *shot) judge(t *testing.T, a attack) string {
 		t.Errorf("kbrun had %d MiB", s.peakKiB>>10)
 	}
 	return fmt.Sprintf("%s in %.1f s", result.Outcome.Name, s.took.Seconds())
+}
+
+// judged tells whether a tester reached a verdict.
+func judged(r *schema.Result) bool {
+	return slices.ContainsFunc(r.Runs, func(run schema.Run) bool { return run.Run.Success })
 }
 
 // hidden holds for characters that a log should not be made to show.

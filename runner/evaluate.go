@@ -210,6 +210,7 @@ func (e *evaluation) do(ctx context.Context, s step, more bool, result *schema.R
 	ph.result.End = time.Now()
 	result.Timing.Phases = append(result.Timing.Phases, ph.timing)
 	result.Ambiguous = append(result.Ambiguous, ph.ambiguous...)
+	result.SharedJudge = result.SharedJudge || ph.sharedJudge
 	if ph.compiler != "" {
 		result.Versions.Compiler = ph.compiler
 	}
@@ -250,6 +251,7 @@ type phase struct {
 	result          schema.EvalResult
 	timing          schema.PhaseTiming
 	ambiguous       []string
+	sharedJudge     bool
 	compiler        string // its version
 }
 
@@ -344,6 +346,9 @@ func (ph *phase) measure(ctx context.Context, c command, a asked) error {
 	ph.timing.Run = used(done)
 	if done.how == killedCanceled {
 		return stopped(ctx)
+	}
+	if ph.p.Lang == schema.LangCUDA || done.shared.size > 0 { // a C++ harness is linked with it
+		ph.sharedJudge = true
 	}
 	verdict, err := judge(c, a, done)
 	ph.result.Run = verdict

@@ -27,7 +27,8 @@ const (
 	// outputGrace is how long pipes are read on after every process has gone.
 	// They end at once unless a descriptor was smuggled out of the tree.
 	outputGrace = 500 * time.Millisecond
-	// reportFD is the number of the report's descriptor in the child.
+	// reportFD is the number of the report's descriptor in the child. What
+	// harness.py has to say goes by the next.
 	reportFD = 3
 )
 
@@ -68,6 +69,7 @@ type ended struct {
 	outOfMemory    bool // something of it was killed at the sandbox's limit
 	stdout, stderr *capture
 	report         *capture
+	shared         *capture // a harness's word that the submission came into its process
 }
 
 // run starts the command in a box, waits for the process itself (its pipes may
@@ -87,6 +89,7 @@ func run(ctx context.Context, box *sandbox.Box, place sandbox.Place, c command) 
 		stdout: &capture{limit: outputHead, watch: c.watch},
 		stderr: &capture{limit: outputHead},
 		report: &capture{limit: reportLimit},
+		shared: &capture{limit: 1},
 	}
 	call := sandbox.Command{Path: path, Args: c.args(), Env: c.childEnviron(), Dir: c.dir, Place: place}
 	var drains drains
@@ -98,9 +101,18 @@ func run(ctx context.Context, box *sandbox.Box, place sandbox.Place, c command) 
 		return nil, err
 	}
 	if c.report {
-		if call.Report, err = drains.open(c.reportChannel, out.report); err != nil {
+		w, err := drains.open(c.reportChannel, out.report)
+		if err != nil {
 			return nil, err
 		}
+		call.Files = append(call.Files, w)
+	}
+	if c.harness {
+		w, err := drains.open(os.Pipe, out.shared)
+		if err != nil {
+			return nil, err
+		}
+		call.Files = append(call.Files, w)
 	}
 	process, err := box.Start(call)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 
 // Evidence is what the runner saw beside the verdict. Each part stands in
 // result.json under a top-level key of its own, which Kernelbot's parser
-// ignores: timing, device, versions, sandbox, ambiguous.
+// ignores: timing, device, versions, sandbox, ambiguous,
+// shared_judge.
 type Evidence struct {
 	Timing   *Timing
 	Device   *DeviceReport
@@ -17,6 +18,10 @@ type Evidence struct {
 	// Ambiguous says, one line each, why a timing may not be the submission's
 	// own doing: the device was slowed down, or somebody else was on it.
 	Ambiguous []string
+
+	// SharedJudge: the submission's code came into a process that holds the
+	// report on it, and could have written it. False: it was not seen to.
+	SharedJudge bool
 }
 
 // A Timing says where a job's time went, in seconds of wall time.
@@ -161,6 +166,7 @@ func (e *Evidence) members() (object, error) {
 		{"versions", e.Versions != nil, e.Versions},
 		{"sandbox", e.Sandbox != nil, e.Sandbox},
 		{"ambiguous", len(e.Ambiguous) > 0, e.Ambiguous},
+		{"shared_judge", e.SharedJudge, e.SharedJudge},
 	} {
 		if !part.there {
 			continue
@@ -220,6 +226,9 @@ func evidence(root *node) Evidence {
 	}
 	if !read("ambiguous", &e.Ambiguous) {
 		e.Ambiguous = nil
+	}
+	if !read("shared_judge", &e.SharedJudge) {
+		e.SharedJudge = false
 	}
 	return e
 }

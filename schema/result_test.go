@@ -34,7 +34,8 @@ func fullResult() *Result {
 				Sampling: []Sampling{{Phase: "benchmark", Samples: 3, ClockSM: Spread{1, 2, 3}, Throttle: []Count{{"hw-thermal", 1}}}}},
 			Versions:  &Versions{Runner: "v0.1.0", Files: []FileDigest{{"eval.py", "00"}}},
 			Sandbox:   NewSandbox(MeansProcess, map[string]string{GuardNetwork: "no network namespace"}),
-			Ambiguous: []string{"benchmark: hw-thermal in 1 of 3 samples"},
+			Ambiguous:   []string{"benchmark: hw-thermal in 1 of 3 samples"},
+			SharedJudge: true,
 		},
 	}
 }

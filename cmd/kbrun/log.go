@@ -90,6 +90,9 @@ func (l logger) verdict(r *schema.Result) {
 	for _, doubt := range r.Ambiguous {
 		fmt.Fprintf(l.w, "  ambiguous: %s\n", plain(doubt))
 	}
+	if r.SharedJudge {
+		fmt.Fprintln(l.w, "  shared judge: the submission ran in a process that can write its report")
+	}
 	if r.Sandbox != nil {
 		fmt.Fprintf(l.w, "  sandbox: %s\n", sandbox.Words(r.Sandbox))
 	}

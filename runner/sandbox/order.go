@@ -21,7 +21,7 @@ type order struct {
 	Dir    string
 	Mounts []mount // beyond the plan's
 
-	files []int // descriptors for the program's 1, 2 and, where it has one, 3; each closes with an exec
+	files []int // descriptors for the program's 1, 2 and so on; each closes with an exec
 }
 
 // sendOrder sends what c says through the socket.
@@ -33,10 +33,7 @@ func sendOrder(socket *os.File, c Command) error {
 		return err
 	}
 	defer null.Close()
-	files := []*os.File{cmp.Or(c.Stdout, null), cmp.Or(c.Stderr, null)}
-	if c.Report != nil {
-		files = append(files, c.Report)
-	}
+	files := append([]*os.File{cmp.Or(c.Stdout, null), cmp.Or(c.Stderr, null)}, c.Files...)
 	return send(socket, order{Path: c.Path, Args: c.Args, Env: c.Env, Dir: c.Dir, Mounts: c.Place.mounts()}, files...)
 }
 
@@ -49,8 +46,8 @@ func receiveOrder(socket int) (*order, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(fds) != 2 && len(fds) != 3 {
-		return nil, fmt.Errorf("receiving an order: got %d descriptors, want 2 or 3", len(fds))
+	if len(fds) < 2 {
+		return nil, fmt.Errorf("receiving an order: got %d descriptors, want 2 or more", len(fds))
 	}
 	o.files = fds
 	return &o, nil
@@ -71,12 +68,15 @@ func send(socket *os.File, v any, files ...*os.File) error {
 	return unix.Sendmsg(int(socket.Fd()), []byte{0}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
 }
 
+// maxFiles is how many descriptors one message carries at most.
+const maxFiles = 6
+
 // receive waits for what send sends, reads v and returns the files, which close
 // with an exec.
 //
 // Errors: io.EOF when the other end is closed; otherwise it cannot be read.
 func receive(socket int, v any) ([]int, error) {
-	data, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*4))
+	data, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*maxFiles))
 	var n, oob int
 	err := error(unix.EINTR)
 	for err == unix.EINTR {

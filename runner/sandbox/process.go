@@ -28,7 +28,7 @@ type Command struct {
 	Place  Place
 	Stdout *os.File
 	Stderr *os.File
-	Report *os.File // the program's descriptor 3; nil: closed
+	Files  []*os.File // the program's descriptors from 3 on, three at most
 }
 
 // A Process is a running box.
