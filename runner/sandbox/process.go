@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -160,7 +161,7 @@ func (p *Process) enter(means string, c Command) (*schema.Sandbox, error) {
 	// The pipe ends, without a word, with a successful exec.
 	second, err := p.next(time.Now().Add(setupLimit))
 	if err == nil || !errors.Is(err, io.EOF) {
-		return nil, errors.New(second.Exec)
+		return nil, errors.New(cmp.Or(second.Exec, fmt.Sprint(err)))
 	}
 	p.begun = time.Now()
 	return got, nil
@@ -210,7 +211,7 @@ func (b *Box) launchIn(means string, group *os.File) (*Process, error) {
 	}
 	if err := send(orders, b.plan(means)); err != nil { // made while that process comes to life
 		p.abandon()
-		return nil, fmt.Errorf("handing the sandbox its plan: %w", err)
+		return nil, &errSetup{fmt.Sprintf("handing its first process the plan: %v", err)}
 	}
 	return p, nil
 }
