@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
@@ -20,7 +21,7 @@ func (e *evaluation) openBox() error {
 	box, err := sandbox.Open(sandbox.Options{
 		Dir:      dir,
 		Environ:  e.job.Environ,
-		Read:     append(append([]string(nil), e.job.SandboxRead...), e.p.IncludeDirs...),
+		Read:     slices.Concat(e.job.SandboxRead, slices.DeleteFunc(slices.Clone(e.p.IncludeDirs), isRelative)),
 		Hide:     e.job.SandboxHide,
 		Loopback: e.p.MultiGPU || e.p.Mode == schema.ModeProfile, // processes of one job meet there
 		Minimum:  e.job.Sandbox,
@@ -32,6 +33,8 @@ func (e *evaluation) openBox() error {
 	box.Ready()
 	return nil
 }
+
+func isRelative(path string) bool { return !filepath.IsAbs(path) }
 
 // close sees that no process is left, removes everything of the job and says in
 // the result what it was shut in by.

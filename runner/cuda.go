@@ -2,12 +2,15 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
+	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -21,7 +24,7 @@ func cudaFlags() []string {
 // cuda is the flow for lang cu: files, nvcc, files away, the binary. The
 // binary never sees the sources: they hold the reference.
 func (ph *phase) cuda(ctx context.Context) error {
-	if err := checkIncludeDirs(ph.p.IncludeDirs); err != nil {
+	if err := ph.checkIncludeDirs(); err != nil {
 		return err
 	}
 	files := slices.Concat(ph.p.Sources, ph.p.Headers)
@@ -37,12 +40,40 @@ func (ph *phase) cuda(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return ph.test(ctx, "./eval.out")
+	return ph.test(ctx, builtProgram)
 }
 
-func checkIncludeDirs(dirs []string) error {
-	for _, dir := range dirs {
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+// builtProgram is what the compiler makes, as it is called.
+const builtProgram = "./eval.out"
+
+// notStarted is how a phase ends whose compiled program the kernel refuses: the
+// compiler does as the submission's source says. Other errors are returned.
+func (ph *phase) notStarted(c command, err error) error {
+	var start *sandbox.StartError
+	if c.argv[0] != builtProgram || !errors.As(err, &start) {
+		return err
+	}
+	switch start.Errno {
+	case syscall.ENOENT, syscall.ENOEXEC, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.ELIBBAD, syscall.ELOOP, syscall.ENOTDIR, syscall.EISDIR:
+		ph.result.Run = &schema.RunResult{Command: c.text(), ExitCode: 126} // as a shell has it
+		return endf(schema.OutcomeCrashed, "the compiled program cannot be started: %s", start.Errno)
+	}
+	return err
+}
+
+// checkIncludeDirs wants every directory to be there for the compiler, which
+// runs in the work directory. Only the machine's own can differ elsewhere.
+func (ph *phase) checkIncludeDirs() error {
+	for _, dir := range ph.p.IncludeDirs {
+		path := dir
+		if !filepath.IsAbs(dir) {
+			path = filepath.Join(ph.work, dir)
+		}
+		info, err := os.Stat(path)
+		switch {
+		case !filepath.IsAbs(dir) && (err != nil || !info.IsDir() || !filepath.IsLocal(dir)):
+			return endf(schema.OutcomeBadPayload, "payload: include_dirs: got %q, want an absolute path, or one beside the sources", shorten(dir, 100))
+		case err != nil || !info.IsDir():
 			return endf(schema.OutcomeMachine, "include directory %q does not exist on this machine", dir)
 		}
 	}
@@ -97,7 +128,11 @@ func (ph *phase) compile(ctx context.Context) error {
 // tool runs the compiler, which reads the submission and is watched like it.
 func (ph *phase) tool(ctx context.Context, argv ...string) (*ended, error) {
 	done, err := ph.run(ctx, command{argv: argv, dir: ph.work, environ: ph.environ, limit: schema.CompileLimit, more: true})
-	if err == nil && (done.how == killedCanceled || done.how == killedOutOfTime) {
+	var start *sandbox.StartError
+	switch {
+	case errors.As(err, &start) && start.Errno == syscall.E2BIG:
+		return nil, endf(schema.OutcomeBadPayload, "payload: the compiler's command line, of defines, libraries and file names, is longer than a system takes")
+	case err == nil && (done.how == killedCanceled || done.how == killedOutOfTime):
 		err = stopped(ctx)
 	}
 	return done, err

@@ -89,6 +89,51 @@ func TestCUDACompileFails(t *testing.T) {
 	}
 }
 
+// What the compiler made and the kernel refuses is the submission's doing.
+func TestCUDAProgramThatCannotStart(t *testing.T) {
+	const version = "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 1.0\n"
+	for script, want := range map[string]string{
+		"exit 0":                              "no such file or directory",
+		"echo x >eval.out":                    "permission denied",
+		"echo x >eval.out; chmod +x eval.out": "exec format error",
+		"ln -s eval.out eval.out":             "too many levels of symbolic links",
+		"printf '#!/nowhere\n' >eval.out\nchmod +x eval.out": "no such file or directory",
+	} {
+		r := Evaluate(context.Background(), Job{Payload: cudaPayload(""), Environ: withNvcc(t, version+script+"\n"), WorkDir: t.TempDir()})
+		wantOutcome(t, r, schema.OutcomeCrashed, "test: the compiled program cannot be started: "+want)
+		e := r.Runs.Get("test")
+		if e == nil || e.Compilation == nil || !e.Compilation.Success || e.Run == nil || e.Run.Success || e.Run.Passed || r.Outcome.ExitStatus() != 0 || r.Outcome.Phase != "test" {
+			t.Errorf("%q: %+v, outcome %+v", script, e, r.Outcome)
+		}
+	}
+}
+
+func TestIncludeDirs(t *testing.T) {
+	env := withNvcc(t, standInNvcc)
+	here := t.TempDir()
+	for _, tt := range []struct{ dir, outcome, text string }{
+		{".", schema.OutcomePassed, ""},
+		{here, schema.OutcomePassed, ""},
+		{filepath.Join(here, "no"), schema.OutcomeMachine, "test: include directory"},
+		{"include", schema.OutcomeBadPayload, "test: payload: include_dirs: got \"include\""},
+		{"..", schema.OutcomeBadPayload, "test: payload: include_dirs: got \"..\""},
+		{"/", schema.OutcomeMachine, "got \"/\""},
+	} {
+		p := cudaPayload("int kernel(int n) { return 2 * n; }")
+		p.IncludeDirs = []string{tt.dir}
+		r := Evaluate(context.Background(), Job{Payload: p, Environ: env, WorkDir: t.TempDir()})
+		wantOutcome(t, r, tt.outcome, tt.text)
+	}
+}
+
+func TestCompilerCallThatIsTooLong(t *testing.T) {
+	p := cudaPayload("int kernel(int n) { return 2 * n; }")
+	long := strings.Repeat("x", 200_000)
+	p.Defines = append(p.Defines, schema.Define{Name: "LONG", Value: &long})
+	r := Evaluate(context.Background(), Job{Payload: p, Environ: withNvcc(t, standInNvcc), WorkDir: t.TempDir()})
+	wantOutcome(t, r, schema.OutcomeBadPayload, "test: payload: the compiler's command line")
+}
+
 func TestNoNvcc(t *testing.T) {
 	for want, script := range map[string]string{"the machine has no nvcc": "", "nvcc --version ends with status 3": "#!/bin/sh\nexit 3\n"} {
 		env := []string{"PATH=/nowhere"}

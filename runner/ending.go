@@ -24,29 +24,41 @@ func endf(outcome, format string, args ...any) error {
 	return &ending{outcome: outcome, text: fmt.Sprintf(format, args...)}
 }
 
-// inPhase says in which phase an ending happened.
+// inPhase says in which phase an ending or a fault happened.
 func inPhase(name string, err error) error {
-	var end *ending
-	if errors.As(err, &end) {
-		return &ending{end.outcome, name + ": " + end.text, name}
+	if err == nil {
+		return nil
 	}
-	return err
+	var end *ending
+	if !errors.As(err, &end) {
+		end = fault(err)
+	}
+	return &ending{end.outcome, name + ": " + end.text, name}
 }
+
+// fault is the ending that an error which is none means: the machine's doing.
+func fault(err error) *ending {
+	if full(err) {
+		return &ending{outcome: schema.OutcomeDiskFull, text: err.Error()}
+	}
+	return &ending{outcome: schema.OutcomeMachine, text: err.Error()}
+}
+
+// full tells whether err is about a disk without room.
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // outcomeOf turns what evaluate returned into the ending it means.
 func outcomeOf(err error) schema.Outcome {
-	var end *ending
-	switch {
-	case err == nil:
+	if err == nil {
 		return schema.NewOutcome(schema.OutcomePassed, "")
-	case errors.As(err, &end):
-		o := schema.NewOutcome(end.outcome, end.text)
-		o.Phase = end.phase
-		return o
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return schema.NewOutcome(schema.OutcomeDiskFull, err.Error())
 	}
-	return schema.NewOutcome(schema.OutcomeMachine, err.Error())
+	var end *ending
+	if !errors.As(err, &end) {
+		end = fault(err)
+	}
+	o := schema.NewOutcome(end.outcome, end.text)
+	o.Phase = end.phase
+	return o
 }
 
 // outputLimit is how much a tester may print, in bytes. Nobody reads beyond

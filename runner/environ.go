@@ -16,12 +16,17 @@ func passed() []string {
 		"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CUTLASS_PATH",
 		"CC", "CXX", "MAX_JOBS", "OMP_NUM_THREADS",
 		"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
-		"ROCM_PATH", "ROCM_HOME", "ROCM_VERSION", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "PYTORCH_ROCM_ARCH",
-		"TORCH_CUDA_ARCH_LIST", "TPU_VISIBLE_DEVICES",
+		"ROCM_PATH", "ROCM_HOME", "ROCM_VERSION", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "TPU_VISIBLE_DEVICES",
 	}
 }
 
-func passedPrefixes() []string { return []string{"CUDA_", "HIP_", "HSA_", "NCCL_"} }
+func passedPrefixes() []string {
+	return []string{
+		"CUDA_", "NCCL_", "CUBLAS_", "CUDNN_",
+		"HIP_", "HSA_", "RCCL_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_", "AITER_",
+		"TORCH_", "PYTORCH_", "TRITON_",
+	}
+}
 
 // secretWords keep a variable out even when its family is let through.
 func secretWords() []string { return []string{"TOKEN", "SECRET", "PASSWORD", "KEY", "CREDENTIAL"} }

@@ -341,7 +341,7 @@ func (ph *phase) measure(ctx context.Context, c command, a asked) error {
 		ph.ambiguous = append(ph.ambiguous, ph.watch.End(context.WithoutCancel(ctx), ph.name)...)
 	}
 	if err != nil {
-		return err
+		return ph.notStarted(c, err)
 	}
 	ph.timing.Run = used(done)
 	if done.how == killedCanceled {

@@ -247,6 +247,18 @@ func TestCrash(t *testing.T) {
 	wantOutcome(t, r, schema.OutcomeNoVerdict, "")
 }
 
+// Some testers say of an answer that is wrong while it is timed only that.
+func TestFailureWithoutAVerdict(t *testing.T) {
+	p := pythonPayload(`if mode != "leaderboard": return True
+report.write("test-count: 1\ntest.0.status: fail\ntest.0.error: off by one\n"); report.flush(); os._exit(0)`)
+	p.Mode = schema.ModeLeaderboard
+	r := evaluatePayload(t, p)
+	wantOutcome(t, r, schema.OutcomeRecheckFailed, "test.0 failed: off by one")
+	if run := r.Runs.Get("leaderboard").Run; !run.Success || run.Passed {
+		t.Errorf("run %+v", run)
+	}
+}
+
 func TestPassAndThenCrashGoesOn(t *testing.T) {
 	p := with(pythonPayload("return True"), "\nimport atexit\nif __name__ != '__main__' and sys.argv[1] == 'test':\n    atexit.register(os._exit, 7)\n")
 	p.Mode = schema.ModeLeaderboard

@@ -100,10 +100,15 @@ func judge(c command, a asked, done *ended) (*schema.RunResult, error) {
 		return run, nil
 	case !run.Success:
 		return run, endf(schema.OutcomeCrashed, "the tester %s", exitWords(done.exitCode))
-	case !answered:
-		return run, endf(schema.OutcomeNoVerdict, "the tester ended without a verdict")
 	}
-	return run, endf(schema.OutcomeWrong, "%s", firstFailure(report))
+	failure := firstFailure(report)
+	switch {
+	case failure != "":
+		return run, endf(schema.OutcomeWrong, "%s", failure)
+	case answered:
+		return run, endf(schema.OutcomeWrong, "the check failed")
+	}
+	return run, endf(schema.OutcomeNoVerdict, "the tester ended without a verdict")
 }
 
 func exitWords(code int) string {
@@ -120,7 +125,8 @@ func exitWords(code int) string {
 	return fmt.Sprintf("ended with status %d", code)
 }
 
-// firstFailure says in one line which case failed.
+// firstFailure says in one line which case failed, "" when none is said to
+// have. Some testers say no more than that when they check an answer again.
 func firstFailure(report schema.Report) string {
 	for _, e := range report {
 		prefix, ok := strings.CutSuffix(e.Key, ".status")
@@ -136,7 +142,7 @@ func firstFailure(report schema.Report) string {
 		}
 		return shorten(text, 300)
 	}
-	return "the check failed"
+	return ""
 }
 
 func shorten(text string, limit int) string {

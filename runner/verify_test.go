@@ -111,6 +111,24 @@ benchmark.0.err: 31.622776601683793
 benchmark.0.best: 4900.0
 benchmark.0.worst: 5200.0
 check: pass`},
+	{"leaderboard: only the last of two, no best, no worst", schema.ModeLeaderboard, twoCases, `
+benchmark-count: 1
+benchmark.0.spec: size: 128; seed: 5236
+benchmark.0.runs: 10
+benchmark.0.mean: 5000.0
+benchmark.0.std: 100.0
+benchmark.0.err: 31.622776601683793
+check: pass`},
+	{"leaderboard: a time of 0 after clearing the cache was taken off", schema.ModeLeaderboard, "n: 64\n", `
+benchmark-count: 1
+benchmark.0.spec: n: 64
+benchmark.0.runs: 4
+benchmark.0.mean: 1500.0
+benchmark.0.std: 1000.0
+benchmark.0.err: 500.0
+benchmark.0.best: 0.0
+benchmark.0.worst: 2000.0
+check: pass`},
 	{"profile", schema.ModeProfile, "size: 128; seed: 5236", `
 benchmark-count: 1
 benchmark.0.spec: size: 128; seed: 5236
@@ -174,7 +192,10 @@ func TestReportsThatDoNotAddUp(t *testing.T) {
 		{"benchmark", good, "mean: 1000", "mean: 1", schema.OutcomeForged},
 		{"benchmark", good, "mean: 1000", "mean: 950", schema.OutcomeInconsistent},
 		{"benchmark", good, "mean: 1000", "mean: 1100", schema.OutcomeInconsistent},
-		{"benchmark", good, "best: 990", "best: 0", schema.OutcomeForged},
+		{"benchmark", good, "best: 990", "best: 0", schema.OutcomeInconsistent},
+		{"benchmark", good, "benchmark.0.best: 990\nbenchmark.0.worst: 1012\n", "", schema.OutcomeInconsistent},
+		{"leaderboard", good, "benchmark.0.best: 990\n", "", schema.OutcomeInconsistent},
+		{"leaderboard", good, "runs: 4\nbenchmark.0.mean: 1000\nbenchmark.0.std: 10\nbenchmark.0.err: 5\nbenchmark.0.best: 990\nbenchmark.0.worst: 1012", "runs: 1\nbenchmark.0.mean: 1000\nbenchmark.0.std: 5\nbenchmark.0.err: 5", schema.OutcomeInconsistent},
 		{"benchmark", good, "err: 5", "err: 1", schema.OutcomeInconsistent},
 		{"benchmark", good, "std: 10\nbenchmark.0.err: 5", "std: 0\nbenchmark.0.err: 0", schema.OutcomeInconsistent},
 		{"benchmark", good, "std: 10\nbenchmark.0.err: 5", "std: 100\nbenchmark.0.err: 50", schema.OutcomeInconsistent},

@@ -191,6 +191,30 @@ func (p *Payload) validateNames() (faults []error) {
 			faults = append(faults, &FieldError{"payload: defines", "the name " + short(d.Name), "an identifier"})
 		}
 	}
+	return append(faults, p.validateArguments()...)
+}
+
+// validateArguments refuses what no command line can hold.
+func (p *Payload) validateArguments() (faults []error) {
+	check := func(key, text string) {
+		if strings.Contains(text, "\x00") {
+			faults = append(faults, &FieldError{"payload: " + key, "the value " + short(text), "a text without NUL"})
+		}
+	}
+	for _, d := range p.Defines {
+		if d.Value != nil {
+			check("defines", *d.Value)
+		}
+	}
+	if p.Arch != nil {
+		check("arch", *p.Arch)
+	}
+	for _, dir := range p.IncludeDirs {
+		check("include_dirs", dir)
+	}
+	for _, lib := range p.Libraries {
+		check("libraries", lib)
+	}
 	return faults
 }
 

@@ -42,8 +42,9 @@ type Options struct {
 	// libraries lie (PATH, LD_LIBRARY_PATH, …), and reaches no process.
 	Environ []string
 
-	// Read lists further files and directories that may be read, Hide what may
-	// not although it lies below something readable.
+	// Read lists further files and directories that may be read, by absolute
+	// paths; what is not there is left out. Hide lists what may not be read
+	// although it lies below something readable.
 	Read, Hide []string
 
 	// Loopback gives the box a loopback device of its own. Nothing outside of
@@ -103,7 +104,8 @@ func (e *WeakError) Error() string {
 
 // Open looks at what the machine offers. It starts nothing yet.
 //
-// Errors: an unknown Minimum, a Dir that cannot be written.
+// Errors: an unknown Minimum, a Dir that cannot be written, a path of Read that
+// is relative or would open too much.
 func Open(o Options) (*Box, error) {
 	if len(os.Args) > 0 && os.Args[0] == initName { // a box within a box within a box
 		return nil, errors.New("this program does not call sandbox.Main first")
@@ -113,6 +115,15 @@ func Open(o Options) (*Box, error) {
 	}
 	if !schema.NewSandbox("", nil).AtLeast(o.Minimum) {
 		return nil, fmt.Errorf("sandbox level: got %q, want one of %q", o.Minimum, schema.SandboxLevels())
+	}
+	for _, path := range o.Read {
+		real := filepath.Clean(path)
+		if followed, err := filepath.EvalSymlinks(path); err == nil {
+			real = followed
+		}
+		if !filepath.IsAbs(path) || real == "/" || below(real, "/proc") || below(real, "/dev") {
+			return nil, fmt.Errorf("what a submission may read: got %q, want an absolute path other than / and outside of /proc and /dev", path)
+		}
 	}
 	o.Limits = o.Limits.orDefault()
 	b := &Box{o: o, id: whoami(), untried: candidates()}

@@ -37,6 +37,7 @@ type message struct {
 	Missing map[string]string `json:",omitempty"` // the box stands; what it lacks
 	Setup   string            `json:",omitempty"` // the box does not stand, and why
 	Exec    string            `json:",omitempty"` // the program cannot be started, and why
+	Errno   syscall.Errno     `json:",omitempty"` // with Exec: what the kernel said
 	Ended   *ended            `json:",omitempty"`
 }
 
@@ -91,7 +92,9 @@ func (i *initProcess) run() int {
 		err = i.start(o)
 	}
 	if err != nil {
-		i.status.Encode(message{Exec: err.Error()})
+		m := message{Exec: err.Error()}
+		errors.As(err, &m.Errno)
+		i.status.Encode(m)
 		return setupFailed
 	}
 	return 0

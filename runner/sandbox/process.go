@@ -53,6 +53,14 @@ type State struct {
 	OutOfMemory  bool          // something in the box was killed at its memory limit
 }
 
+// A StartError says that a box stands and the program in it cannot be started.
+type StartError struct {
+	Text  string
+	Errno syscall.Errno // what the kernel said; 0: nothing
+}
+
+func (e *StartError) Error() string { return e.Text }
+
 // errSetup marks a means that this machine refuses.
 type errSetup struct{ why string }
 
@@ -74,8 +82,8 @@ func (b *Box) Ready() {
 // Start builds a box and starts the program in it, by the strongest means that
 // works. It returns when the program is running.
 //
-// Errors: *[WeakError] when no box of the level asked for can be had, in which
-// case nothing of the program ran; otherwise the program cannot be started.
+// Errors: *[WeakError] when no box of the level asked for can be had, and
+// *[StartError]; nothing of the program ran then. Any other is the machine's.
 func (b *Box) Start(c Command) (*Process, error) {
 	var weak *schema.Sandbox
 	for len(b.untried) > 0 {
@@ -149,7 +157,7 @@ func (p *Process) enter(means string, c Command) (*schema.Sandbox, error) {
 	case err != nil:
 		return nil, &errSetup{fmt.Sprintf("its first process said nothing: %v", err)}
 	case first.Exec != "":
-		return nil, errors.New(first.Exec)
+		return nil, &StartError{first.Exec, first.Errno}
 	}
 	if why, ok := first.Missing[schema.GuardProcesses]; ok && len(p.box.why) > 0 {
 		first.Missing[schema.GuardProcesses] = why + " (" + strings.Join(p.box.why, "; ") + ")"
@@ -161,7 +169,7 @@ func (p *Process) enter(means string, c Command) (*schema.Sandbox, error) {
 	// The pipe ends, without a word, with a successful exec.
 	second, err := p.next(time.Now().Add(setupLimit))
 	if err == nil || !errors.Is(err, io.EOF) {
-		return nil, errors.New(cmp.Or(second.Exec, fmt.Sprint(err)))
+		return nil, &StartError{cmp.Or(second.Exec, fmt.Sprint(err)), second.Errno}
 	}
 	p.begun = time.Now()
 	return got, nil

@@ -594,14 +594,19 @@ func TestOpenRefuses(t *testing.T) {
 	if _, err := Open(Options{Dir: "/nowhere"}); err == nil {
 		t.Error("Open in a directory that is not there")
 	}
+	for _, path := range []string{"/", "//", "/..", "data", "", "/proc/self", "/dev", "/proc/1/root"} {
+		if _, err := Open(Options{Dir: t.TempDir(), Read: []string{path}}); err == nil || !strings.Contains(err.Error(), strconv.Quote(path)) {
+			t.Errorf("Open with %q to read: %v", path, err)
+		}
+	}
 }
 
 func TestReads(t *testing.T) {
-	b := &Box{o: Options{Read: []string{"/srv/data"}, Environ: []string{
+	b := &Box{o: Options{Read: []string{"/srv/data", "/asked"}, Environ: []string{
 		"HOME=/home/me", "PATH=/usr/bin:/home/me:/home/me/.local/bin:bin:/:/home:/proc/self:/root", "LD_LIBRARY_PATH=/data/lib", "SECRET_PATH=/x",
 	}}}
 	got := b.reads()
-	for _, want := range []string{"/srv/data", "/usr/bin", "/home/me/.local/bin", "/data/lib"} {
+	for _, want := range []string{"/srv/data", "/asked", "/usr/bin", "/home/me/.local/bin", "/data/lib"} {
 		if !slices.Contains(got, want) {
 			t.Errorf("reads() = %q lacks %s", got, want)
 		}

@@ -135,16 +135,16 @@ func below(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// reads lists what lies outside of the system's directories and is needed to
-// run programs: the directories of PATH and its like, and the installations
-// that python3 and nvcc belong to.
+// reads lists what lies outside of the system's directories and was asked for,
+// or is needed to run programs: the directories of PATH and its like, and the
+// installations that python3 and nvcc belong to.
 func (b *Box) reads() []string {
 	vars := map[string]string{}
 	for _, pair := range b.o.Environ {
 		name, value, _ := strings.Cut(pair, "=")
 		vars[name] = value
 	}
-	paths := slices.Clone(b.o.Read)
+	var paths []string
 	path := filepath.SplitList(vars["PATH"])
 	for _, name := range []string{"python3", "nvcc", "hipcc"} {
 		paths = append(paths, installation(name, path)...)
@@ -156,9 +156,10 @@ func (b *Box) reads() []string {
 	for _, name := range []string{"CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "ROCM_HOME"} {
 		paths = append(paths, vars[name])
 	}
-	return slices.DeleteFunc(paths, func(p string) bool {
+	paths = slices.DeleteFunc(paths, func(p string) bool {
 		return !filepath.IsAbs(p) || tooMuch(filepath.Clean(p), vars["HOME"])
 	})
+	return append(slices.Clone(b.o.Read), paths...)
 }
 
 // tooMuch keeps a careless PATH from opening a whole home, or the system's
