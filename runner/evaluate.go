@@ -208,6 +208,9 @@ func (e *evaluation) do(ctx context.Context, s step, more bool, result *schema.R
 	}
 	err = flow(ctx)
 	ph.result.End = time.Now()
+	if full(err) {
+		err = ph.diskFull(err)
+	}
 	result.Timing.Phases = append(result.Timing.Phases, ph.timing)
 	result.Ambiguous = append(result.Ambiguous, ph.ambiguous...)
 	result.SharedJudge = result.SharedJudge || ph.sharedJudge
@@ -252,6 +255,7 @@ type phase struct {
 	timing          schema.PhaseTiming
 	ambiguous       []string
 	sharedJudge     bool
+	free            int64  // bytes, of the disk when the phase began
 	compiler        string // its version
 }
 
@@ -266,6 +270,7 @@ func (e *evaluation) newPhase(s step) (*phase, error) {
 			return nil, fmt.Errorf("making the directory of phase %s: %w", s.name, err)
 		}
 	}
+	ph.free = freeBytes(dir)
 	ph.environ = append(Environ(e.job.Environ),
 		"HOME="+ph.home, "TMPDIR="+ph.tmp,
 		// What the warm-up leaves in HOME must not be imported by the tester.

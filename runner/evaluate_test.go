@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -256,6 +258,31 @@ report.write("test-count: 1\ntest.0.status: fail\ntest.0.error: off by one\n"); 
 	wantOutcome(t, r, schema.OutcomeRecheckFailed, "test.0 failed: off by one")
 	if run := r.Runs.Get("leaderboard").Run; !run.Success || run.Passed {
 		t.Errorf("run %+v", run)
+	}
+}
+
+// A warm-up that leaves no room is not the machine's fault, and not repeated.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=300m"); err != nil {
+		t.Skipf("mounting a small disk: %v", err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, 0) })
+	job := Job{Environ: append(os.Environ(), "PATH="+needPython(t)), WorkDir: dir}
+	fill := "\nif __name__ == '__main__':\n    with open(os.path.expanduser('~/fill'), 'wb', 0) as f:\n        while True: f.write(bytes(1 << 20))\n"
+	job.Payload = with(pythonPayload("return True"), fill)
+	r := Evaluate(context.Background(), job)
+	wantOutcome(t, r, schema.OutcomeOutOfDisk, "test: the submission filled the disk: its files take")
+	if r.Outcome.ExitStatus() != 0 || r.Outcome.Phase != "test" {
+		t.Errorf("%+v", r.Outcome)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "of others"), make([]byte, 200<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = Evaluate(context.Background(), job)
+	wantOutcome(t, r, schema.OutcomeDiskFull, "test: writing the ")
+	if r.Outcome.ExitStatus() != 75 || r.Outcome.Phase != "test" {
+		t.Errorf("%+v", r.Outcome)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -69,4 +71,43 @@ func (ph *phase) ownDir(dir string) error {
 		return fmt.Errorf("making a directory for the profile: %w", err)
 	}
 	return nil
+}
+
+// enoughDisk is how much a machine must have free when a phase begins, in
+// bytes; with less it is the machine's doing that there is no room.
+const enoughDisk = 256 << 20
+
+// diskFull is how a phase ends that has no room for the runner's files: it is
+// the submission's doing when its own take most of what was free.
+func (ph *phase) diskFull(err error) error {
+	var held int64
+	for _, dir := range []string{ph.work, ph.home, ph.tmp} {
+		held += heldBytes(dir)
+	}
+	if ph.free < enoughDisk || held < ph.free/4*3 {
+		return err
+	}
+	return endf(schema.OutcomeOutOfDisk, "the submission filled the disk: its files take %d of the %d MiB that were free", held>>20, ph.free>>20)
+}
+
+// freeBytes is what a job's user may still write to dir's disk, 0 when the
+// system does not tell.
+func freeBytes(dir string) int64 {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return 0
+	}
+	return int64(st.Bavail) * st.Bsize
+}
+
+// heldBytes is the room that the files below dir take, as far as it can be read.
+func heldBytes(dir string) (sum int64) {
+	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil && unix.Lstat(path, &st) == nil {
+			sum += st.Blocks * 512
+		}
+		return nil // what cannot be read does not count
+	})
+	return sum
 }

@@ -180,7 +180,7 @@ func (e *ended) wait(ctx context.Context, process *sandbox.Process, limit time.D
 	}
 	e.duration = time.Since(start)
 	if e.how == killedTimeout {
-		e.duration = limit
+		e.duration = shownLimit(limit)
 	}
 	e.exitCode = exitTimeout
 	process.Kill()
@@ -192,6 +192,10 @@ func (e *ended) wait(ctx context.Context, process *sandbox.Process, limit time.D
 		return fmt.Errorf("process %d is still there %s after it was killed", process.PID(), killLimit)
 	}
 }
+
+// shownLimit is a limit as people wrote it: 0 is run as a nanosecond, for 0
+// means none there.
+func shownLimit(limit time.Duration) time.Duration { return limit.Truncate(time.Microsecond) }
 
 // drains copies a process's pipes into captures, one goroutine each. They end
 // at the pipe's end or, after finish, outputGrace later.

@@ -72,7 +72,7 @@ func judge(c command, a asked, done *ended) (*schema.RunResult, error) {
 	}
 	switch done.how {
 	case killedTimeout: // the report so far is thrown away, as in Kernelbot
-		return run, endf(schema.OutcomeTimeout, "passed the time limit of %s", c.limit)
+		return run, endf(schema.OutcomeTimeout, "passed the time limit of %s", shownLimit(c.limit))
 	case killedOutOfTime:
 		return run, endf(schema.OutcomeOutOfTime, "%s", errOutOfTime)
 	}

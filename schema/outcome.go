@@ -39,6 +39,7 @@ const (
 	OutcomeCrashed       = "crashed"
 	OutcomeKilled        = "killed"
 	OutcomeOutOfMemory   = "out-of-memory"
+	OutcomeOutOfDisk     = "out-of-disk"
 	OutcomeTimeout       = "timeout"
 	OutcomeNoVerdict     = "no-verdict"
 	OutcomeInconsistent  = "inconsistent"
@@ -77,6 +78,7 @@ func Outcomes() []Outcome {
 		ending(OutcomeCrashed, FaultSubmission, false, "the program ended with an error before it had a verdict"),
 		ending(OutcomeKilled, FaultSubmission, false, "the program was ended by a signal, like a segmentation fault"),
 		ending(OutcomeOutOfMemory, FaultSubmission, false, "the program wanted more memory than a job may have"),
+		ending(OutcomeOutOfDisk, FaultSubmission, false, "the program filled the disk that a job has"),
 		ending(OutcomeTimeout, FaultSubmission, false, "a phase passed its time limit"),
 		ending(OutcomeNoVerdict, FaultSubmission, false, "the program ended well and without a verdict, as if it had left early"),
 		ending(OutcomeInconsistent, FaultSubmission, false, "the report contradicts itself"),
