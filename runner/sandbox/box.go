@@ -102,13 +102,18 @@ func (e *WeakError) Error() string {
 	return text
 }
 
-// Open looks at what the machine offers. It starts nothing yet.
+// Open looks at what the machine offers. It starts nothing yet. No descriptor
+// that this process has by now reaches a program that is started later, but for
+// those handed to it.
 //
 // Errors: an unknown Minimum, a Dir that cannot be written, a path of Read that
 // is relative or would open too much.
 func Open(o Options) (*Box, error) {
 	if len(os.Args) > 0 && os.Args[0] == initName { // a box within a box within a box
 		return nil, errors.New("this program does not call sandbox.Main first")
+	}
+	if err := closeInherited(3); err != nil {
+		return nil, fmt.Errorf("keeping open files from a submission: %w", err)
 	}
 	if o.Minimum == "" {
 		o.Minimum = schema.SandboxPartial

@@ -178,6 +178,7 @@ func (g *group) remove() error {
 			faults = append(faults, fmt.Errorf("removing the control group: %w", err))
 		}
 	}
+	g.dirs, g.tasks, g.fd, g.memory = nil, nil, nil, ""
 	return errors.Join(faults...)
 }
 

@@ -113,11 +113,18 @@ func callFilter(arch uint32) []unix.SockFilter {
 		f = append(f, unix.SockFilter{Code: equal, Jf: 1, K: call}, unix.SockFilter{Code: give, K: unknown})
 	}
 	return append(f,
-		unix.SockFilter{Code: equal, Jf: 3, K: unix.SYS_CLONE},
+		unix.SockFilter{Code: equal, Jf: 4, K: unix.SYS_CLONE},
 		unix.SockFilter{Code: load, K: 16},
 		unix.SockFilter{Code: anyOf, Jf: 1, K: unix.CLONE_NEWUSER},
 		unix.SockFilter{Code: give, K: refuse},
 		unix.SockFilter{Code: give, K: allow},
+		// Another process's limits, of the same user: the runner's, or those of
+		// the box's first process, which watches over the memory.
+		unix.SockFilter{Code: equal, Jf: 2, K: unix.SYS_PRLIMIT64},
+		unix.SockFilter{Code: load, K: 16},
+		unix.SockFilter{Code: equal, Jf: 1, K: 0},
+		unix.SockFilter{Code: give, K: allow},
+		unix.SockFilter{Code: give, K: refuse},
 	)
 }
 

@@ -54,16 +54,18 @@ func Main() {
 	if len(os.Args) == 0 || os.Args[0] != initName {
 		return
 	}
-	runtime.LockOSThread() // what follows is partly the thread's own
-	for _, fd := range []int{statusFD, ordersFD} {
-		unix.CloseOnExec(fd)
-	}
+	runtime.LockOSThread()                 // what follows is partly the thread's own
+	inheritErr := closeInherited(statusFD) // once more: this is what the program inherits from
 	// Nobody in the box may look in here: the order holds the program's whole
 	// environment, and with a user namespace the user is the same.
 	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	i := &initProcess{status: json.NewEncoder(os.NewFile(statusFD, "status"))}
 	if _, err := receive(ordersFD, &i.plan); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: error: reading the plan: %s\n", initName, err)
+		os.Exit(setupFailed)
+	}
+	if inheritErr != nil {
+		i.status.Encode(message{Setup: "keeping open files from the program: " + inheritErr.Error()})
 		os.Exit(setupFailed)
 	}
 	os.Exit(i.run())
@@ -238,8 +240,13 @@ func (i *initProcess) changeUser() error {
 	if err := syscall.Setresuid(i.ID.UID, i.ID.UID, i.ID.UID); err != nil {
 		return fmt.Errorf("changing the user: %w", err)
 	}
-	// The kernel makes a process readable again that changed its user.
+	// The kernel makes a process readable again that changed its user, and
+	// forgets that it should die with the runner.
 	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+	if os.Getppid() != i.Runner {
+		return errors.New("the runner is gone")
+	}
 	return nil
 }
 
@@ -250,12 +257,17 @@ func (i *initProcess) become(o *order) error {
 	if err := os.Chdir(o.Dir); err != nil {
 		return err
 	}
-	for n, fd := range o.files { // out of the way of 1, 2 and 3
-		moved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 16)
-		if err != nil {
+	// The program's are moved out of each other's way, and the status pipe out of
+	// theirs: it has to tell of an exec that fails.
+	status, err := moveAway(statusFD)
+	if err != nil {
+		return err
+	}
+	i.status = json.NewEncoder(os.NewFile(uintptr(status), "status"))
+	for n, fd := range o.files {
+		if o.files[n], err = moveAway(fd); err != nil {
 			return err
 		}
-		o.files[n] = moved
 	}
 	for n, fd := range o.files {
 		if err := unix.Dup3(fd, n+1, 0); err != nil {
@@ -264,6 +276,9 @@ func (i *initProcess) become(o *order) error {
 	}
 	return fmt.Errorf("starting %s: %w", o.Path, syscall.Exec(o.Path, o.Args, o.Env))
 }
+
+// moveAway returns a copy of fd, whose number no program's own have.
+func moveAway(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 16) }
 
 // start runs the program as a child, and is then only there to collect what
 // dies and to end the box with the program.

@@ -1,9 +1,10 @@
 package sandbox
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -27,7 +28,7 @@ type memoryWatch struct {
 // run goes on until the process, and the box with it, ends.
 func (w *memoryWatch) run() {
 	for range time.Tick(watchPause) {
-		if w.used() > w.limit {
+		if used, err := w.used(); err != nil || used > w.limit { // who cannot count does not trust
 			w.over.Store(true)
 			syscall.Kill(-1, syscall.SIGKILL) // all but this process
 		}
@@ -36,12 +37,21 @@ func (w *memoryWatch) run() {
 
 // used is the private memory of all processes but this one, and what lies in
 // the box's tmpfs. A page that is shared after a fork counts for each.
-func (w *memoryWatch) used() int64 {
+//
+// Error: something cannot be counted.
+func (w *memoryWatch) used() (int64, error) {
 	var sum int64
-	entries, _ := os.ReadDir("/proc")
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != 1 {
-			sum += private(e.Name())
+			n, err := private(e.Name())
+			if err != nil {
+				return 0, err
+			}
+			sum += n
 		}
 	}
 	for _, dir := range []string{"/tmp", "/dev/shm"} {
@@ -50,21 +60,23 @@ func (w *memoryWatch) used() int64 {
 			sum += int64(st.Blocks-st.Bfree) * st.Bsize
 		}
 	}
-	return sum
+	return sum, nil
 }
 
 // private reads a process's resident pages, less those of files and of shared
-// memory, from /proc/<pid>/statm: "size resident shared …".
-func private(pid string) int64 {
+// memory, from /proc/<pid>/statm: "size resident shared …". One that is gone
+// has none.
+func private(pid string) (int64, error) {
 	data, err := os.ReadFile("/proc/" + pid + "/statm")
-	if err != nil {
-		return 0
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ESRCH):
+		return 0, nil
+	case err != nil:
+		return 0, err
 	}
-	fields := strings.Fields(string(data))
-	if len(fields) < 3 {
-		return 0
+	var size, resident, shared int64
+	if _, err := fmt.Sscan(string(data), &size, &resident, &shared); err != nil {
+		return 0, fmt.Errorf("/proc/%s/statm: %w", pid, err)
 	}
-	resident, _ := strconv.ParseInt(fields[1], 10, 64)
-	shared, _ := strconv.ParseInt(fields[2], 10, 64)
-	return (resident - shared) * int64(os.Getpagesize())
+	return (resident - shared) * int64(os.Getpagesize()), nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -67,12 +68,16 @@ type errSetup struct{ why string }
 func (e *errSetup) Error() string { return e.why }
 
 // Ready begins to build the box of the next [Box.Start], while the program of
-// the last one runs or the caller does something else. Without namespaces it
-// does nothing: a process of the runner's would wait within reach of the
-// submission's. That it cannot be built is told by Start.
+// the last one runs or the caller does something else. It does nothing where a
+// process of the runner's would wait within reach of a submission's: without
+// namespaces, and when an ordinary user's box has no /proc of its own. That the
+// box cannot be built is told by Start.
 func (b *Box) Ready() {
 	if b.spare != nil || len(b.untried) == 0 || b.untried[0] == schema.MeansProcess {
 		return
+	}
+	if b.report != nil && !slices.Contains(b.report.Held, schema.GuardProcesses) {
+		return // it sees the runner's files in /proc, and opened makes them its own
 	}
 	if p, err := b.launch(b.untried[0]); err == nil {
 		b.spare = p
@@ -91,6 +96,9 @@ func (b *Box) Start(c Command) (*Process, error) {
 		p, got, err := b.try(means, c)
 		var refused *errSetup
 		switch {
+		case errors.As(err, &refused) && b.report != nil:
+			// It worked before: nobody gets a weaker box by an accident.
+			return nil, fmt.Errorf("building a sandbox by %s once more: %s", means, refused.why)
 		case errors.As(err, &refused):
 			b.why = append(b.why, means+": "+refused.why)
 		case err != nil:

@@ -216,6 +216,7 @@ func (b *Box) root() string { return filepath.Join(b.o.Dir, "root") }
 // plan is all that a box's first process has to know to build it.
 type plan struct {
 	Means   string
+	Runner  int // the runner's process number
 	Root    string
 	Mounts  []mount
 	ID      identity
@@ -235,7 +236,7 @@ func (b *Box) plan(means string) *plan {
 		b.mounts = b.system()
 	}
 	p := &plan{
-		Means: means, Root: b.root(), ID: b.id, Limits: b.o.Limits, Minimum: b.o.Minimum, Lo: b.o.Loopback,
+		Means: means, Runner: os.Getpid(), Root: b.root(), ID: b.id, Limits: b.o.Limits, Minimum: b.o.Minimum, Lo: b.o.Loopback,
 		Missing: map[string]string{}, Mounts: slices.Clone(b.mounts),
 	}
 	slices.SortStableFunc(p.Mounts, func(x, y mount) int { return strings.Compare(x.Target+"/", y.Target+"/") })
