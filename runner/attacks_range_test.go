@@ -162,6 +162,17 @@ func (r *shootingRange) again(t *testing.T, u user, a attack, s *shot) *shot {
 		"CUDA_ATTACK_MARK=" + s.mark, "CUDA_ATTACK_OUT=" + out, "CUDA_ATTACK_VICTIM=" + victim,
 		"CUDA_ATTACK_PORT=" + strconv.Itoa(tcp.Addr().(*net.TCPAddr).Port), "KERNELBOT_PAYLOAD=" + encoded,
 	}
+	precious := filepath.Join(victim, "precious")
+	for _, path := range []string{precious, precious, out, victim, precious} { // a careless hook's; the first two come to lie under the report
+		flag := os.O_RDONLY
+		if path == precious {
+			flag = os.O_RDWR
+		}
+		f, err := os.OpenFile(path, flag, 0)
+		must(t, err)
+		defer f.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

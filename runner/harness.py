@@ -14,6 +14,7 @@ class Door:
         import os
 
         os.set_inheritable(fd, False)  # a fork has it, like the report; a new program has neither
+        os.set_inheritable(fd - 1, False)
         self.os, self.fd, self.pipe = os, fd, self.inode(os.fstat(fd))
 
     @staticmethod

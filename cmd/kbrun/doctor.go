@@ -42,6 +42,7 @@ Example:
 type doctorCmd struct {
 	JSON bool
 	sandboxFlags
+	exposed error
 }
 
 // A diagnosis is what doctor prints.
@@ -62,6 +63,9 @@ type meansTried struct {
 
 // Run builds a box by every means and prints what came of it.
 func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
+	if c.exposed != nil {
+		return &cli.ExitError{Status: exitMachine, Err: c.exposed}
+	}
 	d, err := c.diagnose(env)
 	if err != nil {
 		return &cli.ExitError{Status: exitMachine, Err: err}

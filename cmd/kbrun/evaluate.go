@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -22,6 +23,7 @@ type evaluateCmd struct {
 	RunID       string `var:"KERNELBOT_RUN_ID"`
 	Secret      bool
 	Deadline    time.Duration `var:"KERNELBOT_DEADLINE"`
+	exposed     error
 	deviceFlags
 	sandboxFlags
 }
@@ -92,12 +94,18 @@ func secretLookup(lookup func(string) (string, bool)) func(string) (string, bool
 }
 
 func (c *evaluateCmd) evaluate(ctx context.Context, env *cli.Env, lookup func(string) (string, bool), log logger, clock clock, idErr error) *schema.Result {
+	if c.exposed != nil {
+		return blank(c.RunID, schema.OutcomeMachine, c.exposed.Error())
+	}
 	begun := time.Now()
 	payload, err := readPayload(c.PayloadFile, env.Stdin, lookup)
 	if err == nil {
 		err = idErr
 	}
-	if err != nil {
+	switch {
+	case machineFault(err):
+		return blank(c.RunID, schema.OutcomeMachine, err.Error())
+	case err != nil:
 		return blank(c.RunID, schema.OutcomeBadPayload, err.Error())
 	}
 	decoded := time.Since(begun)
@@ -119,6 +127,16 @@ func (c *evaluateCmd) evaluate(ctx context.Context, env *cli.Env, lookup func(st
 		Demand:   c.demand(),
 		Progress: log.phase,
 	})
+}
+
+// machineFault tells whether err is about what the machine lacks.
+func machineFault(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkRunID refuses a run id that could not name an annotation and a meta-data

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,15 +18,11 @@ func main() {
 }
 
 func run() int {
-	vars, err := hideEnviron(os.Args)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "kbrun: error: %s\n", err)
-		return exitMachine
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	signal.Notify(make(chan os.Signal, 1), ignored...)
-	return program().Run(ctx, &cli.Env{
+	vars, err := hideEnviron(os.Args)
+	return program(err).Run(ctx, &cli.Env{
 		Args:      os.Args[1:],
 		LookupEnv: vars.lookup,
 		Environ:   vars.list,
@@ -54,10 +49,11 @@ type grammar struct {
 	DeviceProbe probeCmd    `cmd:"" hidden:""`
 }
 
-func program() cli.Program {
+// program is kbrun; exposed says why its environment could not be hidden.
+func program(exposed error) cli.Program {
 	return cli.Program{
 		Name:    "kbrun",
-		Grammar: &grammar{},
+		Grammar: &grammar{Evaluate: evaluateCmd{exposed: exposed}, Doctor: doctorCmd{exposed: exposed}},
 		Help:    map[string]string{"": helpProgram, "evaluate": helpEvaluate, "doctor": helpDoctor, "payload": helpPayload},
 	}
 }
