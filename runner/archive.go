@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// traceLimit is the longest profile in a result, in bytes of the zip; in
-	// base64 it must fit into schema.MaxResult beside everything else.
+	// traceLimit is how long the profiles in a result are together, in bytes of
+	// zip; in base64 they must fit into schema.MaxResult beside everything else.
 	traceLimit = 32 << 20
 	// traceFiles bounds how many files a profile has.
 	traceFiles = 1000
@@ -28,38 +28,26 @@ const (
 // combined is the name of all processes' traces put together.
 const combined = "combined.pftrace"
 
-// packDir zips the regular files of dir, named from its root.
-func packDir(dir string) ([]byte, error) {
-	z := newTrace()
-	if err := z.addAll(dir, func(string) bool { return true }); err != nil {
-		return nil, err
-	}
-	return z.bytes()
-}
-
-// packROCm zips what rocprofv3 left in dir, its traces put together, with the
-// code objects that the runtime wrote into work.
-func packROCm(dir, work string) ([]byte, error) {
-	z := newTrace()
+// addROCm adds what rocprofv3 left in dir, its traces put together, and the code
+// objects that the runtime wrote into work.
+func (t *trace) addROCm(dir, work string) error {
 	isTrace := func(name string) bool { return strings.HasSuffix(name, ".pftrace") }
-	if err := z.join(dir, isTrace); err != nil {
-		return nil, err
+	if err := t.join(dir, isTrace); err != nil {
+		return err
 	}
-	if err := z.addAll(dir, func(name string) bool { return !isTrace(name) }); err != nil {
-		return nil, err
+	if err := t.addAll(dir, func(name string) bool { return !isTrace(name) }); err != nil {
+		return err
 	}
 	isObject := func(name string) bool {
 		return !strings.Contains(name, "/") && strings.HasPrefix(name, "_code_object") && strings.HasSuffix(name, ".o")
 	}
-	if err := z.addAll(work, isObject); err != nil {
-		return nil, err
-	}
-	return z.bytes()
+	return t.addAll(work, isObject)
 }
 
 // A trace is a zip of files that a submission may have made or replaced: links
 // and what is no file are passed over, and its size is bounded.
 type trace struct {
+	limit   int // bytes of the zip
 	buf     bytes.Buffer
 	zip     *zip.Writer
 	raw     int64 // bytes before packing
@@ -67,8 +55,8 @@ type trace struct {
 	leftOut []string
 }
 
-func newTrace() *trace {
-	t := &trace{}
+func newTrace(limit int) *trace {
+	t := &trace{limit: limit}
 	t.zip = zip.NewWriter(&t.buf)
 	return t
 }
@@ -110,7 +98,7 @@ func (t *trace) add(name string, from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if t.buf.Len()+len(packed) > traceLimit {
+	if t.buf.Len()+len(packed) > t.limit {
 		t.leftOut = append(t.leftOut, name)
 		return nil
 	}

@@ -184,6 +184,7 @@ type evaluation struct {
 	watch   *device.Watch
 	system  schema.SystemInfo
 	visible []schema.Device // to the submission
+	traced  int             // bytes of profiles so far
 	box     *sandbox.Box
 }
 

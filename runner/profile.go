@@ -62,6 +62,9 @@ func (ph *phase) profileCUDA(ctx context.Context, c command, a asked, dir string
 	if run == nil {
 		return verdict
 	}
+	if err := ph.profilerFault("ncu"); err != nil {
+		return err
+	}
 	if text, err := ph.ncuText(ctx, report); err != nil {
 		return err
 	} else if text != "" {
@@ -105,7 +108,33 @@ func (ph *phase) profileROCm(ctx context.Context, c command, a asked, dir string
 	if ph.result.Run == nil {
 		return verdict
 	}
+	if err := ph.profilerFault("rocprofv3"); err != nil {
+		return err
+	}
 	return errors.Join(verdict, ph.keepTrace(profilerROCm, dir))
+}
+
+// profilerFault tells whether it was the profiler that did not work, and not
+// the program under it: it cannot be started, says so itself before the program
+// reported anything, or may not read the device's counters.
+func (ph *phase) profilerFault(program string) error {
+	run := ph.result.Run
+	if run.ExitCode == 126 || run.ExitCode == 127 {
+		if len(run.Result) == 0 {
+			return endf(schema.OutcomeNoProfiler, "%s ended with status %d", program, run.ExitCode)
+		}
+	}
+	for line := range strings.Lines(run.Stdout + "\n" + run.Stderr) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.Contains(line, "ERR_NVGPUCTRPERM"):
+		case strings.HasPrefix(line, "==ERROR==") && !strings.Contains(line, "application") && len(run.Result) == 0:
+		default:
+			continue
+		}
+		return endf(schema.OutcomeNoProfiler, "%s: %s", program, shorten(line, 200))
+	}
+	return nil
 }
 
 // needs refuses a machine without the profiler.
@@ -121,16 +150,22 @@ func (ph *phase) keepTrace(profiler, dir string) error {
 	if !ph.result.Run.Success {
 		return nil
 	}
-	var packed []byte
+	z := newTrace(traceLimit - ph.traced)
 	var err error
 	if profiler == profilerROCm {
-		packed, err = packROCm(dir, ph.work)
+		err = z.addROCm(dir, ph.work)
 	} else {
-		packed, err = packDir(dir)
+		err = z.addAll(dir, func(string) bool { return true })
 	}
-	if err != nil {
+	empty := len(z.names) == 0 && len(z.leftOut) == 0
+	packed, packErr := z.bytes()
+	if err := errors.Join(err, packErr); err != nil {
 		return fmt.Errorf("packing the profile: %w", err)
 	}
+	if empty {
+		return endf(schema.OutcomePassed, "the program passed, and %s recorded nothing of it", profiler)
+	}
+	ph.traced += len(packed)
 	ph.result.Profile = &schema.ProfileResult{Profiler: profiler, Trace: base64.StdEncoding.EncodeToString(packed)}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -207,6 +208,34 @@ return True`)
 	}
 }
 
+// A profiler that does not work is the machine's fault; a program that does not
+// is not.
+func TestProfilerThatFails(t *testing.T) {
+	const run = "#!/bin/sh\n[ \"$1\" = --import ] && exit 1\nwhile [ \"$1\" != -- ]; do shift; done; shift\n"
+	for _, tt := range []struct{ name, script, body, outcome, text string }{
+		{"ncu", "#!/bin/sh\necho '==ERROR== Failed to initialize'; exit 1\n", "return True", schema.OutcomeNoProfiler, "ncu: ==ERROR== Failed to initialize"},
+		{"ncu", "#!/bin/sh\nexit 127\n", "return True", schema.OutcomeNoProfiler, "ncu ended with status 127"},
+		{"ncu", run + "\"$@\"; echo '==ERROR== ERR_NVGPUCTRPERM - no permission'\n", "return True", schema.OutcomeNoProfiler, "ncu: ==ERROR== ERR_NVGPUCTRPERM"},
+		{"ncu", run + "exec \"$@\"\n", "return True", schema.OutcomePassed, "Nsight-Compute recorded nothing"},
+		{"ncu", run + "\"$@\" && exit; echo '==ERROR== The application returned an error code (1).'; exit 1\n", "raise KeyError(1)", schema.OutcomeCrashed, "status 1"},
+		{"ncu", run + "exec \"$@\"\n", "return False", schema.OutcomeWrong, "benchmark.0 failed"},
+		{"rocprofv3", "#!/bin/sh\nexit 127\n", "return True", schema.OutcomeNoProfiler, "rocprofv3 ended with status 127"},
+		{"rocprofv3", run + "exec \"$@\"\n", "return True", schema.OutcomePassed, "rocPROF recorded nothing"},
+	} {
+		p := pythonPayload(tt.body)
+		p.Mode, p.Benchmarks, p.Seed = schema.ModeProfile, p.Benchmarks[:1], nil
+		job := Job{Payload: p, Devices: device.Machine{Root: t.TempDir()}, Environ: programs(t, map[string]string{"nvidia-smi": standInSMI, tt.name: tt.script})}
+		if tt.name == "rocprofv3" {
+			job.Devices.Root, job.Environ = amdRoot(t), programs(t, map[string]string{tt.name: tt.script})
+		}
+		r := evaluateJob(t, context.Background(), job)
+		wantOutcome(t, r, tt.outcome, tt.text)
+		if e := r.Runs.Get("profile.0"); e != nil && e.Profile != nil {
+			t.Errorf("%q: a profile of nothing", tt.script)
+		}
+	}
+}
+
 func TestFilterNCU(t *testing.T) {
 	header := "  k%d(int) (1, 1, 1)x(32, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n"
 	kernel := func(n string) string {
@@ -247,10 +276,17 @@ func TestPackBounds(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	data, err := packDir(dir)
-	if err != nil {
-		t.Fatal(err)
+	pack := func(dir string, limit int) []byte {
+		t.Helper()
+		z := newTrace(limit)
+		err := z.addAll(dir, func(string) bool { return true })
+		data, packErr := z.bytes()
+		if err := errors.Join(err, packErr); err != nil {
+			t.Fatal(err)
+		}
+		return data
 	}
+	data := pack(dir, traceLimit)
 	files := unpack(t, base64.StdEncoding.EncodeToString(data))
 	var names []string
 	for name := range files {
@@ -260,8 +296,11 @@ func TestPackBounds(t *testing.T) {
 	if got := strings.Join(names, " "); got != "LEFT_OUT.txt a.csv" || files["LEFT_OUT.txt"] != "\"bomb.csv\"\n\"z.csv\"\n" {
 		t.Errorf("packed %q, left out %q", got, files["LEFT_OUT.txt"])
 	}
-	if data, err := packDir(filepath.Join(dir, "none")); err != nil || len(data) == 0 {
-		t.Errorf("a directory that does not exist: %v", err)
+	if data := pack(filepath.Join(dir, "none"), traceLimit); len(data) == 0 {
+		t.Error("a directory that does not exist is no zip")
+	}
+	if files := unpack(t, base64.StdEncoding.EncodeToString(pack(dir, 5))); files["a.csv"] != "" || !strings.Contains(files["LEFT_OUT.txt"], "a.csv") {
+		t.Errorf("packed %q into 5 bytes", files)
 	}
 }
 

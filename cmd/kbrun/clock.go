@@ -28,18 +28,20 @@ const (
 // All are zero when nothing limits the job.
 type clock struct{ start, deadline, late, end time.Time }
 
-// newClock takes the deadline that was asked for, or else the step's timeout
-// in minutes, "false" without one.
+// newClock takes the deadline that was asked for, or the step's timeout in
+// minutes, "false" without one, whichever is first.
 func newClock(start time.Time, limit time.Duration, env *cli.Env) clock {
 	c := clock{start: start}
-	switch minutes, err := strconv.Atoi(env.Getenv("BUILDKITE_TIMEOUT")); {
-	case limit > 0:
-		c.deadline = start.Add(limit)
-	case err == nil && minutes > 0:
-		c.deadline = start.Add(time.Duration(minutes)*time.Minute - deadlineMargin)
-	default:
+	if minutes, err := strconv.Atoi(env.Getenv("BUILDKITE_TIMEOUT")); err == nil && minutes > 0 {
+		step := time.Duration(minutes)*time.Minute - deadlineMargin
+		if limit <= 0 || step < limit {
+			limit = step
+		}
+	}
+	if limit <= 0 {
 		return c
 	}
+	c.deadline = start.Add(limit)
 	c.late = c.deadline.Add(lateLimit)
 	c.end = c.deadline.Add(deadlineMargin - 3*time.Second)
 	return c

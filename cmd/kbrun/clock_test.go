@@ -22,6 +22,8 @@ func TestClockNests(t *testing.T) {
 		{0, "15", 14*time.Minute + 30*time.Second},
 		{0, "1", 30 * time.Second},
 		{7 * time.Minute, "15", 7 * time.Minute},
+		{20 * time.Minute, "15", 14*time.Minute + 30*time.Second},
+		{7 * time.Minute, "", 7 * time.Minute},
 	} {
 		env := &cli.Env{LookupEnv: func(string) (string, bool) { return tt.timeout, tt.timeout != "" }}
 		c := newClock(start, tt.limit, env)

@@ -76,13 +76,14 @@ func clearResult(out string) error {
 // the room taken up front is left out, and the ending becomes disk-full when
 // the verdict itself cannot be told without it.
 func (r *resultFile) write(result *schema.Result) error {
-	data, err := result.Encode()
+	data, err := encodeBounded(result)
 	if err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
 	err = r.fill(data)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
-		data, encErr := shorter(result).Encode()
+		diskFull := schema.NewOutcome(schema.OutcomeDiskFull, "the machine's disk is full: the profile could not be kept")
+		data, encErr := shorter(result, "the disk is full", diskFull).Encode()
 		if err = errors.Join(encErr, r.fill(data)); err == nil {
 			err = r.place()
 		}
@@ -94,6 +95,23 @@ func (r *resultFile) write(result *schema.Result) error {
 		return fmt.Errorf("writing the result: %w", err)
 	}
 	return nil
+}
+
+// encodeBounded keeps the result to what its readers take: without the texts, or
+// as the submission's fault when its reports alone are too long.
+func encodeBounded(result *schema.Result) ([]byte, error) {
+	data, err := result.Encode()
+	if err != nil || len(data) <= schema.MaxResult {
+		return data, err
+	}
+	size := len(data)
+	if data, err = shorter(result, tooLong, result.Outcome).Encode(); err != nil || len(data) <= schema.MaxResult {
+		return data, err
+	}
+	long := *result
+	long.Runs, long.Ambiguous = nil, nil
+	long.Outcome = schema.NewOutcome(schema.OutcomeReportTooLong, fmt.Sprintf("the result has %d bytes, at most %d are allowed", size, schema.MaxResult))
+	return long.Encode()
 }
 
 // fill writes data into the room, which it needs no more of than data has.
@@ -133,10 +151,13 @@ func (r *resultFile) replace(result *schema.Result) error {
 	return err
 }
 
-// shorter is the result without the texts and traces that make it long. A
-// verdict stays what it is; only what a person would read is gone.
-func shorter(r *schema.Result) *schema.Result {
-	const gone = "[left out: the disk is full]"
+const tooLong = "the result is too long"
+
+// shorter is the result without the texts and traces that make it long, and
+// why. A verdict stays what it is; only what a person would read is gone. With
+// a profile, that was all the job was for: then it ends as unprofiled.
+func shorter(r *schema.Result, why string, unprofiled schema.Outcome) *schema.Result {
+	gone := "[left out: " + why + "]"
 	out := *r
 	out.Runs = nil
 	for _, run := range r.Runs {
@@ -152,8 +173,10 @@ func shorter(r *schema.Result) *schema.Result {
 		}
 		if run.Profile != nil {
 			run.Profile = nil
-			out.Outcome = schema.NewOutcome(schema.OutcomeDiskFull, "the machine's disk is full: the profile could not be kept")
-			out.Success, out.Error = false, out.Outcome.Text
+			out.Outcome = unprofiled
+			if out.Outcome.ExitStatus() != 0 {
+				out.Success, out.Error = false, out.Outcome.Text
+			}
 		}
 		out.Runs = append(out.Runs, run)
 	}

@@ -105,3 +105,29 @@ func TestFullDisk(t *testing.T) {
 		t.Error("no room is no error")
 	}
 }
+
+// What kbrun writes can be read: a result beyond the readers' limit loses its
+// traces and texts first.
+func TestLongResultCanBeRead(t *testing.T) {
+	long := strings.Repeat("x", schema.MaxResult)
+	for _, tt := range []struct {
+		name, outcome string
+		run           schema.EvalResult
+	}{
+		{"a trace", schema.OutcomePassed, schema.EvalResult{Run: &schema.RunResult{Passed: true}, Profile: &schema.ProfileResult{Trace: long}}},
+		{"a report", schema.OutcomeReportTooLong, schema.EvalResult{Run: &schema.RunResult{Passed: true, Result: schema.Report{{Key: "benchmark.0.report", Value: long}}}}},
+	} {
+		r := &schema.Result{Success: true, RunID: "r", Outcome: schema.NewOutcome(schema.OutcomePassed, ""), Runs: schema.Runs{{Name: "profile.0", EvalResult: tt.run}}}
+		data, err := encodeBounded(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := schema.DecodeResult(data)
+		if err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if got.Outcome.Name != tt.outcome || got.RunID != "r" || !got.Success {
+			t.Errorf("%s: %+v, want outcome %s", tt.name, got.Outcome, tt.outcome)
+		}
+	}
+}
