@@ -98,15 +98,14 @@ func place(g GPUType) []Var {
 }
 
 // demand tells kbrun what the machine must have, so that a missing device is
-// the machine's fault, and what it runs in, for the record.
+// the machine's fault, and what it runs in, for the record. What is the same
+// everywhere is said, too: the build's own environment must not decide it.
 func demand(g GPUType, r Request) []Var {
-	var env []Var
+	env := []Var{{"KERNELBOT_GPU_VENDOR", string(g.Vendor)}}
 	if g.Vendor != NoGPU {
-		env = append(env, Var{"KERNELBOT_GPU_VENDOR", string(g.Vendor)}, Var{"KERNELBOT_GPU_COUNT", strconv.Itoa(g.GPUs)})
+		env = append(env, Var{"KERNELBOT_GPU_COUNT", strconv.Itoa(g.GPUs)})
 	}
-	if g.Sandbox != "" {
-		env = append(env, Var{"KERNELBOT_SANDBOX", g.Sandbox})
-	}
+	env = append(env, Var{"KERNELBOT_SANDBOX", cmp.Or(g.Sandbox, "partial")})
 	if image := cmp.Or(r.Image, g.Image); image != "" && g.Platform != Host {
 		env = append(env, Var{"KERNELBOT_IMAGE", image})
 	}

@@ -14,8 +14,8 @@ type sandboxFlags struct {
 	AllowWeakSandbox bool
 }
 
-// level is the one without which nothing runs. Only a flag lowers it to none: a
-// person's word, not a job's variable that was forgotten.
+// level is the one without which nothing runs. A step of kbgen's always says it,
+// so that no variable of a build does.
 func (f *sandboxFlags) level() string {
 	if f.AllowWeakSandbox {
 		return schema.SandboxNone
