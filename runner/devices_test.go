@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,16 @@ case $1 in
 *) echo "GPU-0, 42, trainer, 512" ;;
 esac
 `
+
+// brokenSMI finds no driver, and lostSMI a GPU that fell off the bus.
+const (
+	brokenSMI = "#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n"
+	lostSMI   = `#!/bin/sh
+case $1 in
+--query-gpu=*) echo "0, [GPU is lost], [GPU is lost], 00000000:00:00.0, 550.54, [GPU is lost], 0, 0, 0, 0, 0, 0, 0, Default, [N/A], [N/A], [N/A]" ;;
+esac
+`
+)
 
 func TestMultiGPU(t *testing.T) {
 	p := pythonPayload(`raise ValueError(os.environ.get("POPCORN_GPUS", "none"))`)
@@ -51,6 +62,10 @@ func TestDemand(t *testing.T) {
 		{standInSMI, device.Demand{Vendor: device.AMD}, schema.OutcomeGPUMissing, 0},
 		{standInSMI, device.Demand{Vendor: device.NVIDIA, Count: 3}, schema.OutcomeGPUMissing, 0},
 		{busySMI, device.Demand{}, schema.OutcomeGPUBusy, 0},
+		{busySMI, device.Demand{Vendor: device.None}, schema.OutcomePassed, 0},
+		{brokenSMI, device.Demand{Vendor: device.NVIDIA}, schema.OutcomeGPUMissing, 0}, // no driver is loaded
+		{lostSMI, device.Demand{}, schema.OutcomeGPUUnhealthy, 0},
+		{lostSMI, device.Demand{Vendor: device.None}, schema.OutcomePassed, 0},
 		{busySMI, device.Demand{Shared: true}, schema.OutcomePassed, 0},
 	} {
 		scripts := map[string]string{"nvidia-smi": tt.smi}
@@ -62,6 +77,90 @@ func TestDemand(t *testing.T) {
 		if (r.Outcome.ExitStatus() == 75) != (tt.outcome != schema.OutcomePassed) || len(r.Ambiguous) != tt.ambiguous {
 			t.Errorf("%+v: %+v", tt.demand, r)
 		}
+		if strings.ContainsAny(r.System.GPU, "[!") {
+			t.Errorf("%+v: GPU %q", tt.demand, r.System.GPU)
+		}
+	}
+}
+
+// A GPU that a submission could not open is as good as none, when one is
+// needed.
+func TestClosedDevice(t *testing.T) {
+	root := amdRoot(t)
+	p := pythonPayload("return True")
+	multi := *p
+	multi.MultiGPU = true
+	amd := device.Demand{Vendor: device.AMD}
+	open := func(mode os.FileMode) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(root, "dev/dri"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"dev/kfd", "dev/dri/renderD128"} {
+			if err := os.WriteFile(filepath.Join(root, name), nil, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(filepath.Join(root, name), mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		before  func()
+		p       *schema.Payload
+		demand  device.Demand
+		outcome string
+		text    string
+	}{
+		{func() {}, p, device.Demand{}, schema.OutcomePassed, ""},
+		{func() {}, p, amd, schema.OutcomeGPUMissing, "/dev/kfd is not there: give the job the device"},
+		{func() { open(0) }, p, amd, schema.OutcomeGPUMissing, "/dev/kfd cannot be opened by a submission (mode ----------, group "},
+		{func() {}, &multi, device.Demand{}, schema.OutcomeGPUMissing, "/dev/kfd cannot be opened by a submission"},
+		{func() {}, p, device.Demand{Vendor: device.None}, schema.OutcomePassed, ""},
+		{func() { open(0o666) }, p, amd, schema.OutcomePassed, ""},
+		{func() {}, &multi, device.Demand{}, schema.OutcomePassed, ""},
+	} {
+		tt.before()
+		r := evaluateJob(t, context.Background(), Job{Payload: tt.p, Demand: tt.demand, Devices: device.Machine{Root: root}, Environ: programs(t, nil)})
+		wantOutcome(t, r, tt.outcome, tt.text)
+	}
+}
+
+// A stray nvidia-smi does not hide the GPU that the job is for.
+func TestStrayTool(t *testing.T) {
+	root := amdRoot(t)
+	for demand, want := range map[string]string{"": device.NVIDIA, device.AMD: device.AMD} {
+		r := evaluateJob(t, context.Background(), Job{
+			Payload: pythonPayload("return True"), Demand: device.Demand{Vendor: demand}, Devices: device.Machine{Root: root}, Environ: programs(t, map[string]string{"nvidia-smi": brokenSMI}),
+		})
+		if r.Device.Vendor != want {
+			t.Errorf("%q demanded: %+v", demand, r.Device)
+		}
+	}
+}
+
+// The last job's process, killed and still listed, refuses nothing.
+func TestLingeringProcess(t *testing.T) {
+	count := filepath.Join(t.TempDir(), "count")
+	smi := strings.Replace(busySMI, "*) echo \"GPU-0,", "--query-compute-apps=*) echo >>"+count+"; test $(wc -l <"+count+") -gt 1 || echo \"GPU-0,", 1)
+	p := pythonPayload("return True")
+	p.Mode = schema.ModeBenchmark
+	r := evaluateJob(t, context.Background(), Job{Payload: p, Devices: device.Machine{Root: t.TempDir()}, Environ: programs(t, map[string]string{"nvidia-smi": smi})})
+	wantOutcome(t, r, schema.OutcomePassed, "")
+	if len(r.Ambiguous) > 0 || len(r.Device.Devices[0].ProcessBefore) > 0 {
+		t.Errorf("ambiguous %q, device %+v", r.Ambiguous, r.Device)
+	}
+}
+
+// Somebody on a GPU that the submission does not see is evidence, and no more.
+func TestHiddenDeviceInUse(t *testing.T) {
+	smi := strings.Replace(standInSMI, "esac", `--query-compute-apps=*) echo "GPU-1, 42, trainer, 512";; esac`, 1)
+	p := pythonPayload("return True")
+	p.Mode = schema.ModeBenchmark
+	r := evaluateJob(t, context.Background(), Job{Payload: p, Devices: device.Machine{Root: t.TempDir()}, Environ: append(programs(t, map[string]string{"nvidia-smi": smi}), "CUDA_VISIBLE_DEVICES=0")})
+	wantOutcome(t, r, schema.OutcomePassed, "")
+	if len(r.Ambiguous) > 0 || len(r.Device.Devices[1].ProcessBefore) != 1 || len(r.Device.Devices[1].ProcessAfter) != 1 {
+		t.Errorf("ambiguous %q, device %+v", r.Ambiguous, r.Device)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/runner/device"
+	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -57,6 +58,7 @@ func look(ctx context.Context, job Job, env []string, result *schema.Result) *de
 	// The probing process must not become a child of this one again: see
 	// device.Start.
 	unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) // cannot fail
+	m.Vendor, m.OwnUser = job.Demand.Vendor, sandbox.OwnUser()
 	start := time.Now()
 	watch := device.Look(ctx, m)
 	result.Timing.Probe = time.Since(start).Seconds()
@@ -74,11 +76,24 @@ func admit(ctx context.Context, job Job, watch *device.Watch, seen []schema.Devi
 	if err := stopped(ctx); err != nil {
 		return err
 	}
-	if outcome, text := job.Demand.Check(watch.Report(), seen); outcome != "" {
+	outcome, text := job.Demand.Check(watch.Report(), seen)
+	if outcome == schema.OutcomeGPUBusy {
+		watch.Settle(ctx)
+		if err := stopped(ctx); err != nil {
+			return err
+		}
+		outcome, text = job.Demand.Check(watch.Report(), watch.Visible())
+	}
+	if outcome != "" {
 		return endf(outcome, "%s", text)
 	}
 	if job.Payload.MultiGPU && len(seen) == 0 {
 		return endf(schema.OutcomeGPUMissing, "the task is for several GPUs, and the machine shows none")
+	}
+	if job.Payload.MultiGPU || job.Demand.Named() {
+		if text := watch.Closed(seen); text != "" {
+			return endf(schema.OutcomeGPUMissing, "%s", text)
+		}
 	}
 	return nil
 }

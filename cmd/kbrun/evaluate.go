@@ -37,10 +37,7 @@ type deviceFlags struct {
 
 func (f *deviceFlags) demand() device.Demand {
 	d := device.Demand{Vendor: f.GPUVendor, Count: f.GPUCount, Shared: f.AllowSharedGPU}
-	switch d.Vendor {
-	case "none":
-		d.Vendor = ""
-	case "google":
+	if d.Vendor == "google" {
 		d.Vendor = device.TPU
 	}
 	return d

@@ -35,7 +35,9 @@ Options:
                        from the start, like 14m; default 30s less than
                        BUILDKITE_TIMEOUT. 15s later kbrun ends without it
   --gpu-vendor NAME    KERNELBOT_GPU_VENDOR; nvidia, amd or google: do not start
-                       without such a device; default none
+                       without such a device; none: start whatever state the
+                       machine's devices are in; by default any will do, but
+                       not a broken or a busy one
   --gpu-count N        KERNELBOT_GPU_COUNT; so many of them; default 1
   --allow-shared-gpu   start although somebody else uses the GPU, and do not call
                        its times ambiguous for that

@@ -402,16 +402,10 @@ func TestServe(t *testing.T) {
 func FuzzSMI(f *testing.F) {
 	f.Add("0, A, GPU-0, 00000000:3B:00.0, 550.54, 81559, 1980, 2619, 1980, 2619, 33, 71.20, 700.00, Default, Enabled, 0, 0x1\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		rows, err := smiRows(text)
-		if err != nil {
-			return
-		}
-		r := &schema.Result{Evidence: schema.Evidence{Device: &schema.DeviceReport{}}}
-		for _, row := range rows {
-			if d, driver, ok := smiDevice(row); ok {
-				r.Device.Driver, r.Device.Devices = driver, append(r.Device.Devices, d)
-			}
-		}
+		report, _ := smiReport(schema.Clean(text))
+		smiHolders(report.Devices, schema.Clean(text))
+		smiRemapped(report.Devices, text)
+		r := &schema.Result{Evidence: schema.Evidence{Device: report}}
 		Demand{}.Check(r.Device, r.Device.Devices)
 		data, err := r.Encode()
 		if err != nil {

@@ -1,6 +1,6 @@
 // Package device tells which accelerators a machine has, in what state they
 // are, and how they fared while a program was timed. It is the only importer
-// of NVML, and knows nothing of submissions.
+// of NVML, and knows nothing of submissions but who opens devices for them.
 //
 // NVIDIA's library is loaded in a process of its own ([Serve] is that
 // process's work, [Ask] and [Watch] start it), since a broken driver may hang

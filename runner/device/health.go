@@ -1,41 +1,59 @@
 package device
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
 )
 
+// None as a [Demand]'s vendor: the job needs no device, whatever state those
+// of the machine are in.
+const None = "none"
+
 // A Demand is what a job needs of a machine's devices before it starts.
 type Demand struct {
-	Vendor string // NVIDIA, AMD, TPU; "" makes no demand
+	Vendor string // NVIDIA, AMD, TPU; None; "" takes any device, and none
 	Count  int    // at least so many; 0 means one when a vendor is named
 	// Shared takes devices that somebody else uses too.
 	Shared bool
 }
 
+// Named tells whether the demand is for devices of some vendor.
+func (d Demand) Named() bool { return d.Vendor != "" && d.Vendor != None }
+
 // Check says why a job must not start on these devices of a report: an
-// outcome's name and one line. "" means that it may.
+// outcome's name and one line. "" means that it may. A driver lists a killed
+// process for a moment longer, so before a busy device is refused for good it
+// should be looked at again: see [Watch.Settle].
 func (d Demand) Check(r *schema.DeviceReport, devices []schema.Device) (outcome, text string) {
+	if d.Vendor == None {
+		return "", ""
+	}
+	if driverBroken(r) && (d.Vendor == "" || d.Vendor == NVIDIA) {
+		return schema.OutcomeGPUUnhealthy, "NVIDIA's driver is there and does not work: " + strings.Join(r.Faults, "; ")
+	}
 	if d.Vendor != "" && (len(devices) < max(1, d.Count) || r.Vendor != d.Vendor) {
 		return schema.OutcomeGPUMissing, d.missing(r, len(devices))
 	}
-	if r.Vendor == NVIDIA && r.Source != SourceNone && len(r.Devices) == 0 && len(r.Faults) > 0 {
-		return schema.OutcomeGPUUnhealthy, "NVIDIA's driver is there and does not work: " + strings.Join(r.Faults, "; ")
-	}
 	for _, dev := range devices {
-		if fault := unhealthy(dev); fault != "" {
-			return schema.OutcomeGPUUnhealthy, fmt.Sprintf("device %d (%s) %s", dev.Index, nameOf(dev), fault)
+		if fault := unhealthy(r, dev); fault != "" {
+			return schema.OutcomeGPUUnhealthy, label(dev) + " " + fault
 		}
 	}
 	for _, dev := range devices {
 		if len(dev.ProcessBefore) > 0 && !d.Shared {
 			h := dev.ProcessBefore[0]
-			return schema.OutcomeGPUBusy, fmt.Sprintf("device %d (%s) is used by %d processes, first %d %s", dev.Index, nameOf(dev), len(dev.ProcessBefore), h.PID, h.Name)
+			return schema.OutcomeGPUBusy, fmt.Sprintf("%s is used by %d processes, first %d %s", label(dev), len(dev.ProcessBefore), h.PID, h.Name)
 		}
 	}
 	return "", ""
+}
+
+// driverBroken tells whether NVIDIA's driver is loaded and does not answer.
+func driverBroken(r *schema.DeviceReport) bool {
+	return r.Vendor == NVIDIA && r.Source != SourceNone && len(r.Devices) == 0 && len(r.Faults) > 0
 }
 
 func (d Demand) missing(r *schema.DeviceReport, count int) string {
@@ -50,15 +68,30 @@ func (d Demand) missing(r *schema.DeviceReport, count int) string {
 	return text
 }
 
-func nameOf(d schema.Device) string {
-	if d.UUID != "" {
-		return d.UUID
+// label is "device 0 (GPU-…)", with what else is known when it has no UUID.
+func label(d schema.Device) string {
+	if name := cmp.Or(d.UUID, d.Node, d.PCI); name != "" {
+		return fmt.Sprintf("device %d (%s)", d.Index, name)
 	}
-	return d.Node
+	return fmt.Sprintf("device %d", d.Index)
 }
 
-// unhealthy says what keeps a device from giving right answers or fair times.
-func unhealthy(d schema.Device) string {
+// deviceFault is a report's fault about a device that answers no more. A report
+// has no other place for it, so [unhealthy] finds it by how it begins.
+func deviceFault(index int, words string) string {
+	return fmt.Sprintf("device %d %s%s", index, doesNotWork, words)
+}
+
+const doesNotWork = "does not work: "
+
+// unhealthy says what keeps a device of a report from giving right answers or
+// fair times.
+func unhealthy(r *schema.DeviceReport, d schema.Device) string {
+	for _, fault := range r.Faults {
+		if words, ok := strings.CutPrefix(fault, deviceFault(d.Index, "")); ok {
+			return doesNotWork + words
+		}
+	}
 	is := func(b *bool) bool { return b != nil && *b }
 	if e := d.ECC; e != nil {
 		switch {

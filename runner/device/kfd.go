@@ -184,3 +184,8 @@ func readLine(file string) string {
 	}
 	return schema.Clean(firstLine(string(data)))
 }
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return line
+}

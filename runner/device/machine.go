@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +18,16 @@ type Machine struct {
 	Root    string   // of dev, proc and sys; "" means "/"
 	Probe   []string // a program whose work is [Detach] of [Serve]; none: NVML is not asked
 	SMI     string   // nvidia-smi, "" when there is none
-	Environ []string // of those two
+	Environ []string // of those two; its variables also hide devices, see [Visible]
 	Limit   time.Duration
+
+	// Vendor is whose devices are looked for first, a [Demand]'s; "" is
+	// NVIDIA's. None: nobody will use any.
+	Vendor string
+
+	// OwnUser: a submission runs as a user of its own and not as this process's,
+	// with the groups of the device nodes but root's.
+	OwnUser bool
 
 	// OneShot asks and does not stay: no process is left to sample from. For a
 	// caller that is process 1, whose orphans come back to it as children.
@@ -44,23 +53,58 @@ func Look(ctx context.Context, m Machine) *Watch {
 		m.Root = "/"
 	}
 	w := &Watch{machine: m}
-	kfd := &kfdReader{m.Root}
-	switch {
-	case m.nvidia():
-		w.nvidia(ctx)
-	case len(kfd.nodes()) > 0:
-		w.kfd, w.report = kfd, kfd.report()
-	default:
-		w.report = tpuReport(m.Root)
-		if len(w.report.Devices) == 0 {
-			w.report = &schema.DeviceReport{Source: SourceNone}
+	vendors := []string{NVIDIA, AMD, TPU}
+	if at := slices.Index(vendors, m.Vendor); at >= 0 { // a stray tool of another vendor's must not stand before it
+		vendors = slices.Insert(slices.Delete(vendors, at, at+1), 0, m.Vendor)
+	}
+	for _, vendor := range vendors {
+		if w.find(ctx, vendor) {
+			return w
 		}
 	}
+	w.report = &schema.DeviceReport{Source: SourceNone}
 	return w
+}
+
+// find tells whether there are devices of the vendor, or a driver of it, and
+// reports them.
+func (w *Watch) find(ctx context.Context, vendor string) bool {
+	switch root := w.machine.Root; vendor {
+	case NVIDIA:
+		if !w.machine.nvidia() {
+			return false
+		}
+		w.nvidia(ctx)
+	case AMD:
+		kfd := &kfdReader{root}
+		if len(kfd.nodes()) == 0 {
+			return false
+		}
+		w.kfd, w.report = kfd, kfd.report()
+	case TPU:
+		report := tpuReport(root)
+		if len(report.Devices) == 0 {
+			return false
+		}
+		w.report = report
+	}
+	return true
 }
 
 // Report is what was found first, and what came to it since.
 func (w *Watch) Report() *schema.DeviceReport { return w.report }
+
+// Visible returns the devices of the report that programs with the machine's
+// environment use.
+func (w *Watch) Visible() []schema.Device { return Visible(w.report, w.machine.Environ) }
+
+// used returns the devices whose state may change a program's times.
+func (w *Watch) used() []schema.Device {
+	if w.machine.Vendor == None {
+		return nil
+	}
+	return w.Visible()
+}
 
 // nvidia tells whether NVIDIA's driver, or its tool, shows itself here.
 func (m Machine) nvidia() bool { return m.SMI != "" || m.nvidiaKernel() }
@@ -124,7 +168,9 @@ func (w *Watch) ask(ctx context.Context) (*schema.DeviceReport, error) {
 	}
 	if w.machine.OneShot {
 		probe.Close()
-		report.Faults = append(report.Faults, "not sampled: the runner is process 1 of its container")
+		if len(report.Devices) > 0 { // no devices and a fault would read as a driver that does not work
+			report.Faults = append(report.Faults, "not sampled: the runner is process 1 of its container")
+		}
 		return report, nil
 	}
 	w.probe = probe
@@ -142,7 +188,8 @@ func (w *Watch) Begin() {
 }
 
 // End stops sampling, adds what was seen to the report under that phase, and
-// returns what disturbed the phase, one line each.
+// returns what disturbed the phase, one line each. Devices that the program
+// could not see are in the report only.
 func (w *Watch) End(ctx context.Context, phase string) []string {
 	var seen []schema.Sampling
 	var err error
@@ -153,7 +200,7 @@ func (w *Watch) End(ctx context.Context, phase string) []string {
 		seen, w.loop = w.loop.stop(), nil
 	}
 	var out []string
-	if err != nil {
+	if err != nil && w.machine.Vendor != None {
 		out = append(out, fmt.Sprintf("%s: the device could not be watched: %v", phase, err))
 	}
 	for i := range seen {
@@ -166,6 +213,9 @@ func (w *Watch) End(ctx context.Context, phase string) []string {
 
 // disturbed says what in a phase's samples was not the program's own doing.
 func (w *Watch) disturbed(s schema.Sampling) []string {
+	if !slices.ContainsFunc(w.used(), func(d schema.Device) bool { return d.Index == s.Index }) {
+		return nil
+	}
 	var out []string
 	for _, c := range s.Throttle {
 		if Disturbs(c.Reason) {
@@ -176,40 +226,58 @@ func (w *Watch) disturbed(s schema.Sampling) []string {
 }
 
 // After asks once more and enters who is on the devices now that every process
-// of the submission is gone. It returns what may have disturbed the job. A
-// driver lists a killed process for a moment longer, so it is asked until
-// nobody is there or settleTime is over.
+// of the submission is gone. It returns what may have disturbed the job: who is
+// on a device that the submission could see.
 func (w *Watch) After(ctx context.Context) []string {
-	deadline := time.Now().Add(settleTime)
-	for pause := 50 * time.Millisecond; ; pause *= 2 {
-		now := w.again(ctx)
-		if now == nil {
-			return nil
-		}
-		others := w.others(now)
-		if len(others) == 0 || ctx.Err() != nil || time.Now().Add(pause).After(deadline) {
-			return others
-		}
-		time.Sleep(pause)
-	}
-}
-
-const settleTime = 2 * time.Second
-
-func (w *Watch) others(now *schema.DeviceReport) []string {
+	w.settle(ctx, func(d *schema.Device, now []schema.Holder) { d.ProcessAfter = now })
 	var out []string
-	for _, d := range now.Devices {
-		for i := range w.report.Devices {
-			if w.report.Devices[i].Index != d.Index {
-				continue
-			}
-			w.report.Devices[i].ProcessAfter = d.ProcessBefore
-			for _, h := range d.ProcessBefore {
-				out = append(out, strings.TrimSpace(fmt.Sprintf("device %d was also used by process %d %s", d.Index, h.PID, h.Name)))
-			}
+	for _, d := range w.used() {
+		for _, h := range d.ProcessAfter {
+			out = append(out, strings.TrimSpace(fmt.Sprintf("device %d was also used by process %d %s", d.Index, h.PID, h.Name)))
 		}
 	}
 	return out
+}
+
+// Settle asks again who is on the devices before anything runs, and enters it
+// in place of what was found first.
+func (w *Watch) Settle(ctx context.Context) {
+	w.settle(ctx, func(d *schema.Device, now []schema.Holder) { d.ProcessBefore = now })
+}
+
+// settleTime is how long a driver may go on listing a process that was killed.
+const settleTime = 2 * time.Second
+
+// settle asks who is on the devices, until nobody is on those in use, or
+// settleTime is over, or ctx is. It enters every answer.
+func (w *Watch) settle(ctx context.Context, enter func(*schema.Device, []schema.Holder)) {
+	deadline := time.Now().Add(settleTime)
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 400*time.Millisecond) {
+		now := w.again(ctx)
+		if now == nil || !w.occupied(now, enter) || time.Now().Add(pause).After(deadline) {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// occupied enters who is on each device, and tells whether somebody is on one
+// in use.
+func (w *Watch) occupied(now *schema.DeviceReport, enter func(*schema.Device, []schema.Holder)) bool {
+	used := w.used()
+	var found bool
+	for _, d := range now.Devices {
+		same := func(known schema.Device) bool { return known.Index == d.Index }
+		if at := slices.IndexFunc(w.report.Devices, same); at >= 0 {
+			enter(&w.report.Devices[at], d.ProcessBefore)
+			found = found || len(d.ProcessBefore) > 0 && slices.ContainsFunc(used, same)
+		}
+	}
+	return found
 }
 
 func (w *Watch) again(ctx context.Context) *schema.DeviceReport {
@@ -222,11 +290,11 @@ func (w *Watch) again(ctx context.Context) *schema.DeviceReport {
 		report = w.kfd.report()
 	case w.machine.OneShot && w.report.Source == SourceNVML && len(w.report.Devices) > 0:
 		report, err = w.ask(ctx)
-	case w.report.Source == SourceSMI:
+	case w.report.Source == SourceSMI && len(w.report.Devices) > 0:
 		report, err = readSMI(ctx, w.machine.SMI, w.machine.Environ, w.machine.Limit)
 	}
 	if err != nil {
-		w.report.Faults = append(w.report.Faults, "afterwards: "+schema.Clean(err.Error()))
+		w.report.Faults = append(w.report.Faults, "asked again: "+schema.Clean(err.Error()))
 	}
 	return report
 }

@@ -49,76 +49,109 @@ func (r *nvmlReader) report() *schema.DeviceReport {
 	}
 	for i := range n {
 		d, ret := r.lib.DeviceGetHandleByIndex(i)
-		if ret != nvml.SUCCESS {
+		a := asked{nvmlReader: r, Device: d, index: i}
+		switch {
+		case a.basic("handle", ret):
+			out.Devices = append(out.Devices, a.device())
+		case a.fault != "":
+			out.Devices = append(out.Devices, schema.Device{Index: i}) // there, and of no use
+		default:
 			out.Faults = append(out.Faults, fmt.Sprintf("device %d: %s", i, nvml.ErrorString(ret)))
-			continue
 		}
-		out.Devices = append(out.Devices, r.device(i, d))
+		if a.fault != "" {
+			out.Faults = append(out.Faults, deviceFault(i, a.fault))
+		}
 	}
 	return out
 }
 
-func (r *nvmlReader) device(i int, d nvml.Device) schema.Device {
-	now := r.sample(i, d)
+// asked is one device, and what its answers so far say against it.
+type asked struct {
+	*nvmlReader
+	nvml.Device
+	index int
+	fault string // "" while it works
+}
+
+// ok tells whether there is an answer. A device that is lost or must be reset
+// says so to any question; every other error may be a question that it does not
+// know.
+func (a *asked) ok(ret nvml.Return) bool {
+	if a.fault == "" && (ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED) {
+		a.fault = nvml.ErrorString(ret)
+	}
+	return ret == nvml.SUCCESS
+}
+
+// basic is ok for what every device that works can be asked.
+func (a *asked) basic(what string, ret nvml.Return) bool {
+	if a.fault == "" && ret == nvml.ERROR_UNKNOWN {
+		a.fault = what + ": " + nvml.ErrorString(ret)
+	}
+	return a.ok(ret)
+}
+
+func (a *asked) device() schema.Device {
+	now := a.sample()
 	out := schema.Device{
-		Index: i, ECC: r.ecc(d), ClockSM: now.ClockSM, ClockMemory: now.ClockMemory, Temperature: now.Temperature,
+		Index: a.index, ECC: a.ecc(), ClockSM: now.ClockSM, ClockMemory: now.ClockMemory, Temperature: now.Temperature,
 		PowerW: now.PowerW, Throttle: now.Throttle, ProcessBefore: now.Processes,
 	}
-	if v, ret := d.GetName(); ret == nvml.SUCCESS {
+	if v, ret := a.GetName(); a.ok(ret) {
 		out.Name = v
 	}
-	if v, ret := d.GetUUID(); ret == nvml.SUCCESS {
+	if v, ret := a.GetUUID(); a.basic("UUID", ret) {
 		out.UUID = v
 	}
-	if v, ret := d.GetPciInfo(); ret == nvml.SUCCESS {
+	if v, ret := a.GetPciInfo(); a.ok(ret) {
 		out.PCI = fmt.Sprintf("%04x:%02x:%02x.0", v.Domain, v.Bus, v.Device)
 	}
-	if v, ret := d.GetMinorNumber(); ret == nvml.SUCCESS {
+	if v, ret := a.GetMinorNumber(); a.ok(ret) {
 		out.Node = fmt.Sprintf("/dev/nvidia%d", v)
 	}
-	if major, minor, ret := d.GetCudaComputeCapability(); ret == nvml.SUCCESS {
+	if major, minor, ret := a.GetCudaComputeCapability(); a.ok(ret) {
 		out.Arch = fmt.Sprintf("%d%d", major, minor)
 	}
-	if v, ret := d.GetMemoryInfo(); ret == nvml.SUCCESS {
+	if v, ret := a.GetMemoryInfo(); a.basic("memory", ret) {
 		out.MemoryBytes = v.Total
 	}
-	if v, ret := d.GetMaxClockInfo(nvml.CLOCK_SM); ret == nvml.SUCCESS {
+	if v, ret := a.GetMaxClockInfo(nvml.CLOCK_SM); a.ok(ret) {
 		out.MaxClockSM = int(v)
 	}
-	if v, ret := d.GetMaxClockInfo(nvml.CLOCK_MEM); ret == nvml.SUCCESS {
+	if v, ret := a.GetMaxClockInfo(nvml.CLOCK_MEM); a.ok(ret) {
 		out.MaxClockMem = int(v)
 	}
-	if v, ret := d.GetEnforcedPowerLimit(); ret == nvml.SUCCESS {
+	if v, ret := a.GetEnforcedPowerLimit(); a.ok(ret) {
 		out.PowerLimitW = float64(v) / 1000
 	}
-	if v, ret := d.GetComputeMode(); ret == nvml.SUCCESS {
+	if v, ret := a.GetComputeMode(); a.ok(ret) {
 		out.ComputeMode = computeMode(v)
 	}
-	if v, ret := d.GetPersistenceMode(); ret == nvml.SUCCESS {
+	if v, ret := a.GetPersistenceMode(); a.ok(ret) {
 		out.Persistence = enabled(v)
 	}
-	if v, _, ret := d.GetMigMode(); ret == nvml.SUCCESS {
+	if v, _, ret := a.GetMigMode(); a.ok(ret) {
 		on := v == nvml.DEVICE_MIG_ENABLE
 		out.MIG = &on
 	}
 	return out
 }
 
-func (r *nvmlReader) ecc(d nvml.Device) *schema.ECC {
-	mode, _, ret := d.GetEccMode()
-	if ret != nvml.SUCCESS {
+func (a *asked) ecc() *schema.ECC {
+	mode, _, ret := a.GetEccMode()
+	if !a.ok(ret) {
 		return nil // the device has none
 	}
 	out := &schema.ECC{Enabled: mode == nvml.FEATURE_ENABLED}
-	if n, ret := d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); ret == nvml.SUCCESS {
+	if n, ret := a.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); a.ok(ret) {
 		out.Uncorrected = &n
 	}
-	if r.has("nvmlDeviceGetRemappedRows") {
-		if _, _, pending, failed, ret := d.GetRemappedRows(); ret == nvml.SUCCESS {
+	if a.has("nvmlDeviceGetRemappedRows") {
+		if _, _, pending, failed, ret := a.GetRemappedRows(); a.ok(ret) {
 			out.RemapPending, out.RemapFailed = &pending, &failed
 		}
 	}
-	if v, ret := d.GetRetiredPagesPendingStatus(); ret == nvml.SUCCESS {
+	if v, ret := a.GetRetiredPagesPendingStatus(); a.ok(ret) {
 		out.RetirePending = enabled(v)
 	}
 	return out
@@ -146,45 +179,51 @@ func (r *nvmlReader) samples() []Sample {
 	n, _ := r.lib.DeviceGetCount()
 	for i := range n {
 		if d, ret := r.lib.DeviceGetHandleByIndex(i); ret == nvml.SUCCESS {
-			out = append(out, r.sample(i, d))
+			a := asked{nvmlReader: r, Device: d, index: i}
+			out = append(out, a.sample())
 		}
 	}
 	return out
 }
 
-func (r *nvmlReader) sample(i int, d nvml.Device) Sample {
-	s := Sample{Index: i, Throttle: r.throttle(d), Processes: r.processes(d)}
-	if v, ret := d.GetClockInfo(nvml.CLOCK_SM); ret == nvml.SUCCESS {
+func (a *asked) sample() Sample {
+	s := Sample{Index: a.index, Throttle: a.throttle(), Processes: a.processes()}
+	if v, ret := a.GetClockInfo(nvml.CLOCK_SM); a.ok(ret) {
 		s.ClockSM = int(v)
 	}
-	if v, ret := d.GetClockInfo(nvml.CLOCK_MEM); ret == nvml.SUCCESS {
+	if v, ret := a.GetClockInfo(nvml.CLOCK_MEM); a.ok(ret) {
 		s.ClockMemory = int(v)
 	}
-	if v, ret := d.GetTemperature(nvml.TEMPERATURE_GPU); ret == nvml.SUCCESS {
-		s.Temperature = int(v)
+	temperature, heat := a.GetTemperature(nvml.TEMPERATURE_GPU)
+	if a.ok(heat) {
+		s.Temperature = int(temperature)
 	}
-	if v, ret := d.GetPowerUsage(); ret == nvml.SUCCESS {
-		s.PowerW = float64(v) / 1000
+	power, ret := a.GetPowerUsage()
+	if a.ok(ret) {
+		s.PowerW = float64(power) / 1000
+	}
+	if heat == nvml.ERROR_UNKNOWN { // one of the two is missing on devices that work
+		a.basic("temperature and power", ret)
 	}
 	return s
 }
 
-func (r *nvmlReader) throttle(d nvml.Device) []string {
-	ask := d.GetCurrentClocksThrottleReasons
-	if r.has("nvmlDeviceGetCurrentClocksEventReasons") {
-		ask = d.GetCurrentClocksEventReasons
+func (a *asked) throttle() []string {
+	ask := a.GetCurrentClocksThrottleReasons
+	if a.has("nvmlDeviceGetCurrentClocksEventReasons") {
+		ask = a.GetCurrentClocksEventReasons
 	}
 	bits, ret := ask()
-	if ret != nvml.SUCCESS {
+	if !a.ok(ret) {
 		return nil
 	}
 	return reasons(bits)
 }
 
 // processes lists who has a compute context. Who draws a screen is left out.
-func (r *nvmlReader) processes(d nvml.Device) []schema.Holder {
-	list, ret := d.GetComputeRunningProcesses()
-	if ret != nvml.SUCCESS {
+func (a *asked) processes() []schema.Holder {
+	list, ret := a.GetComputeRunningProcesses()
+	if !a.ok(ret) {
 		return nil
 	}
 	var out []schema.Holder
@@ -193,7 +232,7 @@ func (r *nvmlReader) processes(d nvml.Device) []schema.Holder {
 		if known := p.UsedGpuMemory; known != ^uint64(0) { // NVML_VALUE_NOT_AVAILABLE
 			h.Bytes = known
 		}
-		if name, ret := r.lib.SystemGetProcessName(int(p.Pid)); ret == nvml.SUCCESS {
+		if name, ret := a.lib.SystemGetProcessName(int(p.Pid)); ret == nvml.SUCCESS {
 			h.Name = schema.Clean(name)
 		}
 		out = append(out, h)

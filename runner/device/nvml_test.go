@@ -5,6 +5,7 @@ package device
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -125,6 +126,77 @@ func TestCheckOnNVML(t *testing.T) {
 		report := r.report()
 		if got, text := tt.demand.Check(report, report.Devices); got != tt.outcome || (got == "") != (text == "") {
 			t.Errorf("%+v on %+v: %q %q, want %q", tt.demand, tt.state, got, text, tt.outcome)
+		}
+	}
+}
+
+// Device 2 of eight gives these answers.
+func TestNVMLHealth(t *testing.T) {
+	const lost, reset, unknown = nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_UNKNOWN
+	uuid := func(ret nvml.Return) func(*dgxa100.Device) {
+		return func(d *dgxa100.Device) { d.GetUUIDFunc = func() (string, nvml.Return) { return "", ret } }
+	}
+	sensors := func(temperature, power nvml.Return) func(*dgxa100.Device) {
+		return func(d *dgxa100.Device) {
+			d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 0, temperature }
+			d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 0, power }
+		}
+	}
+	processes := func(ret nvml.Return) func(*dgxa100.Device) {
+		return func(d *dgxa100.Device) {
+			d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, ret }
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		broken func(*dgxa100.Device)
+		want   string // the fault
+	}{
+		{"lost, by its UUID", uuid(lost), nvml.ErrorString(lost)},
+		{"lost, by its processes", processes(lost), nvml.ErrorString(lost)},
+		{"to be reset, by its sensors", sensors(reset, nvml.SUCCESS), nvml.ErrorString(reset)},
+		{"UUID", uuid(unknown), "UUID: " + nvml.ErrorString(unknown)},
+		{"UUID not supported", uuid(nvml.ERROR_NOT_SUPPORTED), ""},
+		{"memory", func(d *dgxa100.Device) {
+			d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, unknown }
+		}, "memory: " + nvml.ErrorString(unknown)},
+		{"both sensors", sensors(unknown, unknown), "temperature and power: " + nvml.ErrorString(unknown)},
+		{"temperature", sensors(unknown, nvml.SUCCESS), ""},
+		{"power", sensors(nvml.SUCCESS, unknown), ""},
+		{"no sensors", sensors(nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NOT_SUPPORTED), ""},
+		{"processes", processes(unknown), ""},
+	} {
+		server := dgx(state{})
+		tt.broken(server.Devices[2].(*dgxa100.Device))
+		checkThird(t, tt.name, server, tt.want)
+	}
+	for ret, want := range map[nvml.Return]string{lost: nvml.ErrorString(lost), unknown: "handle: " + nvml.ErrorString(unknown)} {
+		server := dgx(state{})
+		handle := server.DeviceGetHandleByIndexFunc
+		server.DeviceGetHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+			if i == 2 {
+				return nil, ret
+			}
+			return handle(i)
+		}
+		checkThird(t, "handle", server, want)
+	}
+}
+
+// checkThird wants that fault of the third device, and nothing against the
+// others: they stay where their numbers say.
+func checkThird(t *testing.T, name string, server *dgxa100.Server, want string) {
+	t.Helper()
+	r, _, _ := openLibrary(server)
+	report := r.report()
+	if len(report.Devices) != 8 || report.Devices[7].Index != 7 {
+		t.Fatalf("%s: %d devices", name, len(report.Devices))
+	}
+	for env, unhealthy := range map[string]bool{"": want != "", "CUDA_VISIBLE_DEVICES=2": want != "", "CUDA_VISIBLE_DEVICES=3": false} {
+		seen := Visible(report, []string{env})
+		got, text := Demand{Vendor: NVIDIA}.Check(report, seen)
+		if (got == schema.OutcomeGPUUnhealthy) != unhealthy || unhealthy && !strings.HasSuffix(text, "does not work: "+want) {
+			t.Errorf("%s, %s: %q %q, want %q", name, env, got, text, want)
 		}
 	}
 }

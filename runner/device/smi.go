@@ -1,10 +1,12 @@
 package device
 
 import (
+	"cmp"
 	"context"
-	"encoding/csv"
+	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,72 +23,129 @@ func smiFields() []string {
 	}
 }
 
-// readSMI asks nvidia-smi, where NVML cannot be called.
+// readSMI asks nvidia-smi, where NVML cannot be called, all of it within limit.
+// What it says beside good lines, and its exit status, are the report's faults.
 func readSMI(ctx context.Context, path string, environ []string, limit time.Duration) (*schema.DeviceReport, error) {
-	rows, err := runSMI(ctx, limit, environ, path, "--query-gpu="+strings.Join(smiFields(), ","))
-	if err != nil {
+	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
+	defer stop()
+	ask := func(query string) (string, error) { return runSMI(ctx, environ, path, query) }
+	text, err := ask("--query-gpu=" + strings.Join(smiFields(), ","))
+	out, odd := smiReport(text)
+	switch {
+	case len(out.Devices) > 0:
+		for _, line := range odd {
+			out.Faults = append(out.Faults, "nvidia-smi: "+line)
+		}
+		if err != nil { // 14 says that some infoROM is damaged: its device works
+			out.Faults = append(out.Faults, err.Error())
+		}
+	case err != nil && len(odd) > 0:
+		return nil, fmt.Errorf("%w: %s", err, strings.Join(odd, "; "))
+	case err != nil:
 		return nil, err
+	case len(odd) > 0:
+		return nil, fmt.Errorf("nvidia-smi: got %q, want lines of %d fields", odd[0], len(smiFields()))
 	}
-	out := &schema.DeviceReport{Source: SourceSMI, Vendor: NVIDIA}
-	for _, row := range rows {
-		d, driver, ok := smiDevice(row)
-		if !ok {
-			return nil, fmt.Errorf("nvidia-smi: a line of %d fields, want %d", len(row), len(smiFields()))
-		}
-		out.Driver, out.Devices = driver, append(out.Devices, d)
-	}
-	holders, err := runSMI(ctx, limit, environ, path, "--query-compute-apps=gpu_uuid,pid,process_name,used_memory")
-	if err != nil {
+	text, err = ask("--query-compute-apps=gpu_uuid,pid,process_name,used_memory")
+	if err != nil && !slices.Contains(out.Faults, err.Error()) {
 		out.Faults = append(out.Faults, err.Error())
-		return out, nil
 	}
-	for _, row := range holders {
-		for i := range out.Devices {
-			if len(row) == 4 && out.Devices[i].UUID == row[0] {
-				h := schema.Holder{PID: int(smiNumber(row[1])), Name: row[2], Bytes: uint64(smiNumber(row[3])) << 20}
-				out.Devices[i].ProcessBefore = append(out.Devices[i].ProcessBefore, h)
-			}
-		}
+	smiHolders(out.Devices, text)
+	if text, err := ask("--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure"); err == nil { // unknown to older drivers
+		smiRemapped(out.Devices, text)
 	}
 	return out, nil
 }
 
-func runSMI(ctx context.Context, limit time.Duration, environ []string, path, query string) ([][]string, error) {
-	ctx, stop := context.WithTimeout(ctx, limit)
-	defer stop()
-	cmd := exec.CommandContext(ctx, path, query, "--format=csv,noheader,nounits")
-	cmd.Env, cmd.WaitDelay = environ, time.Second
-	text, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("nvidia-smi: %w: %.200s", err, firstLine(string(text)))
+// runSMI returns what nvidia-smi prints. It may have printed something useful
+// beside an error, when that is an exit status.
+func runSMI(ctx context.Context, environ []string, path, query string) (string, error) {
+	text, err := within(ctx, func() ([]byte, error) {
+		cmd := exec.CommandContext(ctx, path, query, "--format=csv,noheader,nounits")
+		cmd.Env, cmd.WaitDelay = environ, time.Second
+		return cmd.Output()
+	})
+	if err == nil {
+		return schema.Clean(string(text)), nil
 	}
-	return smiRows(string(text))
+	exit := (*exec.ExitError)(nil)
+	if !errors.As(err, &exit) || !exit.Exited() {
+		return "", fmt.Errorf("nvidia-smi: %w", err)
+	}
+	if len(text) == 0 {
+		text = exit.Stderr
+	}
+	return schema.Clean(string(text)), fmt.Errorf("nvidia-smi: %w", err)
 }
 
-func smiRows(text string) ([][]string, error) {
-	lines := csv.NewReader(strings.NewReader(schema.Clean(text)))
-	lines.TrimLeadingSpace, lines.FieldsPerRecord, lines.LazyQuotes = true, -1, true
-	rows, err := lines.ReadAll()
-	if err != nil {
-		return nil, fmt.Errorf("nvidia-smi: %w", err)
+// within returns what ask returns, and gives up when ctx is over: a program
+// that a driver keeps in the kernel cannot be killed, and must not keep others.
+func within(ctx context.Context, ask func() ([]byte, error)) ([]byte, error) {
+	var text []byte
+	var err error
+	done := make(chan struct{})
+	go func() { // ends with the program
+		defer close(done)
+		text, err = ask()
+	}()
+	select {
+	case <-done:
+		if ctx.Err() == nil {
+			return text, err
+		}
+	case <-ctx.Done():
 	}
-	return rows, nil
+	return nil, context.Cause(ctx)
 }
 
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return line
+// maxOdd bounds how many lines about something else are kept.
+const maxOdd = 8
+
+// smiReport reads the lines about GPUs, and returns the first of the others,
+// like "WARNING: infoROM is corrupted at gpu 0000:3B:00.0", shortened.
+func smiReport(text string) (out *schema.DeviceReport, odd []string) {
+	out = &schema.DeviceReport{Source: SourceSMI, Vendor: NVIDIA}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		row, ok := smiRow(line)
+		switch {
+		case ok:
+			d, driver := smiDevice(row)
+			out.Driver, out.Devices = cmp.Or(driver, out.Driver), append(out.Devices, d)
+			if fault := smiFault(row); fault != "" {
+				out.Faults = append(out.Faults, deviceFault(d.Index, fault))
+			}
+		case line != "" && len(odd) < maxOdd:
+			odd = append(odd, fmt.Sprintf("%.200s", line))
+		}
+	}
+	return out, odd
 }
 
-func smiDevice(row []string) (d schema.Device, driver string, ok bool) {
-	if len(row) != len(smiFields()) {
-		return d, "", false
+// smiRow splits a line about a GPU. nvidia-smi quotes nothing, so commas
+// beyond its own are the name's.
+func smiRow(line string) ([]string, bool) {
+	fields := strings.Split(line, ",")
+	for i := range fields {
+		fields[i] = strings.TrimSpace(fields[i])
 	}
+	more := len(fields) - len(smiFields())
+	if more < 0 {
+		return nil, false
+	}
+	if n, err := strconv.Atoi(fields[0]); err != nil || n < 0 {
+		return nil, false
+	}
+	name := strings.Join(fields[1:2+more], ", ")
+	return slices.Concat(fields[:1], []string{name}, fields[2+more:]), true
+}
+
+func smiDevice(row []string) (d schema.Device, driver string) {
 	n := func(i int) int { return int(smiNumber(row[i])) }
 	d = schema.Device{
-		Index: n(0), Name: row[1], UUID: row[2], PCI: shortPCI(row[3]), MemoryBytes: uint64(smiNumber(row[5])) << 20,
+		Index: n(0), Name: smiText(row[1]), UUID: smiText(row[2]), PCI: shortPCI(smiText(row[3])), MemoryBytes: uint64(smiNumber(row[5])) << 20,
 		ClockSM: n(6), ClockMemory: n(7), MaxClockSM: n(8), MaxClockMem: n(9), Temperature: n(10),
-		PowerW: smiNumber(row[11]), PowerLimitW: smiNumber(row[12]), ComputeMode: smiMode(row[13]),
+		PowerW: smiNumber(row[11]), PowerLimitW: smiNumber(row[12]), ComputeMode: smiMode(smiText(row[13])),
 	}
 	if row[14] == "Enabled" || row[14] == "Disabled" {
 		d.ECC = &schema.ECC{Enabled: row[14] == "Enabled"}
@@ -97,7 +156,97 @@ func smiDevice(row []string) (d schema.Device, driver string, ok bool) {
 	if bits, err := strconv.ParseUint(row[16], 0, 64); err == nil {
 		d.Throttle = reasons(bits)
 	}
-	return d, row[4], true
+	return d, smiText(row[4])
+}
+
+// smiFault says by what a GPU's line shows that it does not work. A single
+// value that cannot be had, outside of its name and UUID, is common on healthy
+// ones.
+func smiFault(row []string) string {
+	unknown := 0
+	for i, field := range row {
+		switch word := smiExcuse(field); word {
+		case "", "N/A", "Not Supported", "Insufficient Permissions":
+		case "GPU is lost", "GPU requires reset":
+			return word
+		default:
+			switch smiFields()[i] {
+			case "name", "uuid":
+				return word
+			case "temperature.gpu", "power.draw":
+				unknown++
+			}
+			if unknown == 2 {
+				return "neither temperature nor power can be read: " + word
+			}
+		}
+	}
+	return ""
+}
+
+// smiExcuse is what stands in place of a value, "GPU is lost" of
+// "[GPU is lost]"; "" when there is a value.
+func smiExcuse(field string) string {
+	if inner, ok := strings.CutPrefix(field, "["); ok && strings.HasSuffix(inner, "]") {
+		return strings.TrimSuffix(inner, "]")
+	}
+	if field == "N/A" || field == "ERR!" {
+		return field
+	}
+	return ""
+}
+
+func smiText(field string) string {
+	if smiExcuse(field) != "" {
+		return ""
+	}
+	return field
+}
+
+// smiHolders enters who computes on the devices: "UUID, number, name, MiB",
+// where a name is whatever its process chose, commas and quotes too.
+func smiHolders(devices []schema.Device, text string) {
+	for line := range strings.Lines(text) {
+		uuid, rest, _ := strings.Cut(strings.TrimSpace(line), ",")
+		pid, rest, _ := strings.Cut(rest, ",")
+		name, memory := rest, ""
+		if last := strings.LastIndexByte(rest, ','); last >= 0 {
+			name, memory = rest[:last], rest[last+1:]
+		}
+		for i := range devices {
+			if d := &devices[i]; d.UUID != "" && d.UUID == uuid {
+				d.ProcessBefore = append(d.ProcessBefore, schema.Holder{PID: int(smiNumber(pid)), Name: strings.TrimSpace(name), Bytes: uint64(smiNumber(memory)) << 20})
+			}
+		}
+	}
+}
+
+// smiRemapped enters whether memory rows wait to be replaced, or could not be.
+func smiRemapped(devices []schema.Device, text string) {
+	for line := range strings.Lines(text) {
+		fields := strings.Split(strings.TrimSpace(line), ",")
+		if len(fields) != 3 {
+			continue
+		}
+		for i := range devices {
+			if d := &devices[i]; d.ECC != nil && d.UUID != "" && d.UUID == fields[0] {
+				d.ECC.RemapPending, d.ECC.RemapFailed = smiFlag(fields[1]), smiFlag(fields[2])
+			}
+		}
+	}
+}
+
+// smiFlag reads "0", "1", "No" and "Yes": drivers differ. Nil is anything else.
+func smiFlag(field string) *bool {
+	var on bool
+	switch strings.ToLower(strings.TrimSpace(field)) {
+	case "1", "yes":
+		on = true
+	case "0", "no":
+	default:
+		return nil
+	}
+	return &on
 }
 
 // smiNumber is 0 for "[N/A]" and its kin.

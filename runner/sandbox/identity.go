@@ -37,6 +37,10 @@ func whoami() identity {
 	return identity{Own: true, UID: n, GID: n, Groups: deviceGroups(gpuDevices())}
 }
 
+// OwnUser tells whether a submission runs as a user of its own here, and not as
+// the runner's.
+func OwnUser() bool { return canDrop() }
+
 // ownID returns a user and group id for this job, 0 when this namespace has none.
 func ownID() int {
 	for _, n := range []int{uidBase + os.Getpid()&0x3fffff, uidBaseMapped + os.Getpid()%uidsMapped} {
