@@ -10,7 +10,9 @@ The task's folder holds, beside this file:
 
     submission.py   custom_kernel(data) -> output
     reference.py    generate_input(**case) -> tuple of arrays
-                    check(data, output) -> "" when right, else what is wrong
+                    check(data, output) -> "" when right, else what is wrong:
+                    a line, or the two halves of one, (where, values); the
+                    values are left out where they could betray POPCORN_SEED
                     CALL_LIMIT_S (optional) seconds that one call may take
     task.py         the types that both talk about
 
@@ -54,19 +56,19 @@ import traceback
 from array import array
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 START_LIMIT_S = 60.0  # worker start and `import submission`
 CALL_LIMIT_S = 10.0  # one call of the kernel, data both ways included
 BUDGET_S = {"benchmark": 0.2, "leaderboard": 0.3}  # repeats of one case
+ECHO_S = 0.2  # sending one case's data there and back, before that
 TARGET_ERROR = 0.001  # stop repeating when err/mean is below
 MIN_RUNS, MAX_RUNS = 3, 1000
-MAX_REFUSED = 200  # repeats whose clocks differ too much, and 10 more per good one
-MAX_DOUBT_S = 5.0  # seconds of such repeats without a good one, 10 repeats at least
-# What honest clocks may differ by: that many times the data's way there and back
-# on an idle machine, as caches are cold after a kernel, and a constant.
-TRANSPORT_FACTOR, SLACK_NS = 3, 150_000
-MIN_KERNEL_NS = 1_000  # no kernel is called and awaited in less
+DOUBT_RUNS, DOUBT_S = 10, 2.0  # repeats, seconds more before a worker is called a liar
+# What the worker's clock and the judge's may differ by, beside the data's way
+# there and back: caches are cold after a kernel, and processes wake up late.
+SLACK_NS = 300_000
+MIN_KERNEL_NS = 1_000  # the least that is counted; the clock knows no less
 MAX_FRAME = 256 << 20  # bytes in one message from the worker
 MAX_TEXT = 500  # characters in one value of the report
 
@@ -161,11 +163,15 @@ def read_cases(path: str, secret: Optional[int], generate: Callable[..., Any]) -
 TYPECODES = "bBhHiIqQfd"
 
 
-def flatten(value: Any) -> tuple[str, tuple[int, ...], bytes]:
-    """Typecode, shape and bytes of one array. Exact types only: an array or
-    tensor of a derived class could put its work off until it is read."""
+Bytes = Union[bytes, memoryview]
+
+
+def flatten(value: Any) -> tuple[str, tuple[int, ...], Bytes]:
+    """Typecode, shape and bytes of one array, not copied where that can be
+    had. Exact types only: an array or tensor of a derived class could put its
+    work off until it is read."""
     if type(value) is array and value.typecode in TYPECODES:
-        return value.typecode, (len(value),), value.tobytes()
+        return value.typecode, (len(value),), memoryview(value).cast("B")
     if type(value) is list and value:
         rows = [flatten(row) for row in value]
         code, shape, _ = rows[0]
@@ -186,13 +192,14 @@ def flatten(value: Any) -> tuple[str, tuple[int, ...], bytes]:
     raise TypeError(f"got {kind}, want an array.array of {TYPECODES}, a list of rows of them, or a torch.Tensor")
 
 
-def pack(values: tuple) -> bytes:
-    out = [bytes([len(values)])]
+def pack(values: tuple) -> list[Bytes]:
+    """The arrays in the pieces of which a message is made."""
+    out: list[Bytes] = [bytes([len(values)])]
     for value in values:
         code, shape, raw = flatten(value)
         out.append(struct.pack(f"<cB{len(shape)}Q", code.encode(), len(shape), *shape))
         out.append(raw)
-    return b"".join(out)
+    return out
 
 
 def unpack(raw: memoryview, build: Callable[[array, tuple[int, ...]], Any]) -> tuple:
@@ -238,46 +245,57 @@ class Link:
     def __init__(self, read_fd: int, write_fd: int, alive: Callable[[], bool] = lambda: True):
         self.read_fd, self.write_fd, self.alive = read_fd, write_fd, alive
         self.deadline = math.inf  # time.monotonic() after which waiting is over
+        self.buffer = bytearray(1 << 16)
         os.set_blocking(read_fd, False)
         os.set_blocking(write_fd, False)
 
-    def send(self, kind: bytes, payload: bytes = b"") -> None:
-        rest = memoryview(kind + struct.pack("<Q", len(payload)) + payload)
+    def send(self, kind: bytes, *payload: Bytes) -> None:
+        head = kind + struct.pack("<Q", sum(len(part) for part in payload))
+        rest = [memoryview(part) for part in (head, *payload) if part]
         while rest:
             self._wait(self.write_fd, select.POLLOUT)
             try:
-                rest = rest[os.write(self.write_fd, rest) :]
+                sent = os.writev(self.write_fd, rest[:16])
             except BlockingIOError:
                 continue
             except BrokenPipeError:
                 raise EOFError from None
+            while rest and sent >= len(rest[0]):
+                sent -= len(rest.pop(0))
+            if sent:
+                rest[0] = rest[0][sent:]
 
     def receive(self) -> tuple[bytes, memoryview]:
+        """One message; its payload is valid until the next one is received."""
         kind, length = struct.unpack("<cQ", self._read(9))
         if length > MAX_FRAME:
             raise ValueError(f"a message of {length} bytes, more than {MAX_FRAME}")
         return kind, self._read(length)
 
     def _read(self, count: int) -> memoryview:
-        # Grows with what arrives, so that a length alone costs no memory.
-        got = bytearray()
-        while len(got) < count:
+        got = 0
+        while got < count:
+            if got == len(self.buffer):  # grows with what arrives: a length alone costs no memory
+                self.buffer = self.buffer + bytes(got)
             self._wait(self.read_fd, select.POLLIN)
             try:
-                chunk = os.read(self.read_fd, min(count - len(got), 1 << 20))
+                more = os.readv(self.read_fd, [memoryview(self.buffer)[got:count]])
             except BlockingIOError:
                 continue
-            if not chunk:
+            if not more:
                 raise EOFError
-            got += chunk
-        return memoryview(got)
+            got += more
+        return memoryview(self.buffer)[:count]
 
     def _wait(self, fd: int, event: int) -> None:
         poll = select.poll()
         poll.register(fd, event)
-        while not poll.poll(50):
-            if time.monotonic() > self.deadline:
+        while True:
+            ready = poll.poll(50)
+            if time.monotonic() > self.deadline:  # looked at even if a trickle never lets this wait
                 raise TimeoutError
+            if ready:
+                return
             # A descendant may hold the pipe of a worker that is long dead.
             if not self.alive() and not poll.poll(0):
                 raise EOFError
@@ -390,7 +408,7 @@ def find_device() -> Host:
     return GPU(torch) if torch.cuda.is_available() else Host()
 
 
-def call(kernel: Callable[[tuple], Any], raw: memoryview, device: Host) -> bytes:
+def call(kernel: Callable[[tuple], Any], raw: memoryview, device: Host) -> list[Bytes]:
     """Run the kernel once; returns its nanoseconds (u64) and its packed output."""
     data = unpack(raw, device.build)
     device.flush()
@@ -400,7 +418,7 @@ def call(kernel: Callable[[tuple], Any], raw: memoryview, device: Host) -> bytes
     device.settle()
     elapsed = time.perf_counter_ns() - start
     packed = pack(output if type(output) is tuple else (output,))
-    return struct.pack("<Q", elapsed) + packed
+    return [struct.pack("<Q", elapsed), *packed]
 
 
 def work(read_fd: int, write_fd: int) -> int:
@@ -422,7 +440,7 @@ def work(read_fd: int, write_fd: int) -> int:
                 kernel = load("submission").custom_kernel
                 link.send(READY)
             else:
-                link.send(RESULT, call(kernel, payload, device))
+                link.send(RESULT, *call(kernel, payload, device))
         except Exception as err:
             traceback.print_exc()
             where = "importing submission.py" if kind == LOAD else "custom_kernel"
@@ -442,6 +460,42 @@ class Answer:
     def gap_ns(self) -> int:
         return self.wall_ns - self.kernel_ns
 
+    @property
+    def lie(self) -> Fault:
+        return Fault(f"timing: the worker's clock says {self.kernel_ns} ns, the judge's {self.wall_ns} ns")
+
+    def figure(self, overhead_ns: int) -> tuple[int, bool]:
+        """What counts, in nanoseconds, and whether the claim is wild: less
+        than half of that."""
+        if self.gap_ns < 0:
+            raise self.lie
+        if self.gap_ns <= overhead_ns + SLACK_NS:
+            return max(self.kernel_ns, MIN_KERNEL_NS), False
+        seen = max(self.wall_ns - overhead_ns, MIN_KERNEL_NS)
+        return seen, self.kernel_ns < seen / 2
+
+
+class Task:
+    """The task's reference, and whether its texts may name values."""
+
+    def __init__(self, reference: ModuleType, secret: bool):
+        self.reference, self.secret = reference, secret
+
+    def inputs(self, args: dict[str, Any]) -> tuple:
+        return self.reference.generate_input(**args)
+
+    def problem(self, data: tuple, output: Any) -> str:
+        """Empty when the output is right, else what is wrong with it. Values
+        would let anyone try out secrets until one makes the same inputs."""
+        try:
+            found = self.reference.check(data, output)
+        except Exception as err:  # the output is hostile, and may have any shape
+            found = (f"the output cannot be checked: {type(err).__name__}", str(err))
+            return found[0] if self.secret else ": ".join(found)
+        if type(found) is tuple:
+            return f"{found[0]} is wrong" if self.secret else ": ".join(found)
+        return found
+
 
 class Worker:
     """The judge's side of one worker process."""
@@ -454,7 +508,8 @@ class Worker:
         widen(down_write)
         widen(up_write)
         self.process = subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__), "--worker", str(down_read), str(up_write)],
+            # -u: the worker is killed in the end, and what it printed must be out by then.
+            [sys.executable, "-u", os.path.abspath(__file__), "--worker", str(down_read), str(up_write)],
             stdin=subprocess.DEVNULL,
             env={k: v for k, v in os.environ.items() if not k.startswith("POPCORN_")},
             pass_fds=(down_read, up_write),
@@ -464,10 +519,10 @@ class Worker:
         os.close(up_write)
         self.link = Link(up_read, down_write, lambda: self.process.poll() is None)
 
-    def _ask(self, kind: bytes, payload: bytes, want: bytes, limit_s: float) -> memoryview:
+    def _ask(self, kind: bytes, payload: list[Bytes], want: bytes, limit_s: float) -> memoryview:
         self.link.deadline = time.monotonic() + limit_s
         try:
-            self.link.send(kind, payload)
+            self.link.send(kind, *payload)
             got, reply = self.link.receive()
         except TimeoutError:
             raise Gone(f"no answer within {limit_s:g} s") from None
@@ -494,7 +549,7 @@ class Worker:
     def load(self) -> None:
         """Import the submission, once."""
         if not self.loaded:
-            self._ask(LOAD, b"", READY, START_LIMIT_S)
+            self._ask(LOAD, [], READY, START_LIMIT_S)
             self.loaded = True
 
     def call(self, data: tuple, kind: bytes = CALL) -> Answer:
@@ -511,22 +566,25 @@ class Worker:
             raise Gone(f"the answer is malformed: {err}") from None
         return Answer(values[0] if len(values) == 1 else values, elapsed, wall)
 
-    def overhead_ns(self, data: tuple) -> int:
+    def overhead_ns(self, make: Callable[[], tuple]) -> int:
         """How long the data's way there and back takes, without a kernel. Only
-        before load: a submission could make it look longer. The least of many,
-        as a busy machine makes it longer, too."""
+        before load: a submission could make it look longer. The least of a few,
+        as a busy machine makes it longer, too; each with inputs just made, as
+        repeats have them: they lie in no cache yet."""
         assert not self.loaded
-        return min(self.call(data, ECHO).gap_ns for _ in range(30))
+        end, least = time.monotonic() + ECHO_S, math.inf
+        for n in range(20):
+            least = min(least, self.call(make(), ECHO).gap_ns)
+            if n >= 4 and time.monotonic() > end:
+                break
+        return int(least)
 
 
-def attempt(worker: Worker, reference: ModuleType, args: dict[str, Any]) -> Answer:
+def attempt(worker: Worker, task: Task, args: dict[str, Any]) -> Answer:
     """One call on fresh inputs, its output checked; Fault when it is wrong."""
-    data = reference.generate_input(**args)
+    data = task.inputs(args)
     answer = worker.call(data)
-    try:
-        problem = reference.check(data, answer.output)
-    except Exception as err:  # the output is hostile, and may have any shape
-        problem = f"the output cannot be checked: {type(err).__name__}: {err}"
+    problem = task.problem(data, answer.output)
     if problem:
         raise Fault(problem)
     return answer
@@ -537,6 +595,20 @@ def fresh(args: dict[str, Any]) -> dict[str, Any]:
     return {**args, "seed": int.from_bytes(os.urandom(7), "little")} if "seed" in args else args
 
 
+def attempt_twice(worker: Worker, task: Task, args: dict[str, Any]) -> None:
+    """A test: the case as it is, then with inputs that a submission cannot have
+    made beforehand from the case's seed, which is public or may leak."""
+    attempt(worker, task, args)
+    if "seed" not in args:
+        return
+    try:
+        attempt(worker, task, fresh(args))
+    except Gone:
+        raise
+    except Fault as fault:
+        raise Fault(f"{fault} (with a fresh seed)") from None
+
+
 def spread(times: list[int]) -> tuple[float, float, float]:
     """Mean, sample standard deviation, and standard error of the mean."""
     mean = math.fsum(times) / len(times)
@@ -544,32 +616,36 @@ def spread(times: list[int]) -> tuple[float, float, float]:
     return mean, std, std / math.sqrt(len(times))
 
 
-def measure(worker: Worker, reference: ModuleType, case: Case, budget_s: float, allowance: int) -> dict[str, Any]:
+def measure(worker: Worker, task: Task, case: Case, budget_s: float, overhead_ns: int) -> dict[str, Any]:
     """Repeat one case on fresh inputs, check every output, and give the
     figures in nanoseconds.
 
-    The worker's clock counts, but only in repeats where the judge's agrees up
-    to the allowance: so a lie gains no more than that, and a machine that is
-    busy with other things costs an honest kernel nothing but repeats. A liar
-    never agrees; the case fails when next to no repeat did.
+    Every repeat counts, so that no worker can choose among them. What counts
+    is the worker's claim where it is at most overhead_ns + SLACK_NS below the
+    judge's clock, else the judge's clock less overhead_ns: so whatever is
+    claimed, a repeat counts at most overhead_ns + SLACK_NS less than it took.
+    A claim of more than the judge's clock saw is a lie, and so are wild ones
+    in more than half of the repeats: a machine that is busy with other things
+    may delay some, and gets a little longer.
     """
-    attempt(worker, reference, case.args)  # warm-up: not counted
+    attempt(worker, task, case.args)  # warm-up: not counted
     times: list[int] = []
-    refused = 0
+    wild = 0
     end = time.monotonic() + budget_s
-    while len(times) < MAX_RUNS:
-        answer = attempt(worker, reference, fresh(case.args))
-        if not MIN_KERNEL_NS <= answer.kernel_ns <= answer.wall_ns <= answer.kernel_ns + allowance:
-            refused += 1
-            in_doubt = not times and refused > 10 and time.monotonic() > end + MAX_DOUBT_S
-            if in_doubt or refused > MAX_REFUSED + 10 * len(times):
-                raise Fault(f"timing: the worker's clock says {answer.kernel_ns} ns, the judge's {answer.wall_ns} ns")
+    while True:
+        answer = attempt(worker, task, fresh(case.args))
+        counted, is_wild = answer.figure(overhead_ns)
+        times.append(counted)
+        wild += is_wild
+        if len(times) < MIN_RUNS:
             continue
-        times.append(answer.kernel_ns)
-        if len(times) >= MIN_RUNS:
-            mean, std, err = spread(times)
-            if err < TARGET_ERROR * mean or time.monotonic() > end:
+        mean, std, err = spread(times)
+        late, full = time.monotonic() - end, len(times) >= MAX_RUNS
+        if 2 * wild <= len(times):
+            if err < TARGET_ERROR * mean or late > 0 or full:
                 break
+        elif full or (late > DOUBT_S and len(times) >= DOUBT_RUNS):
+            raise answer.lie
     return {"runs": len(times), "mean": mean, "std": std, "err": err, "best": min(times), "worst": max(times)}
 
 
@@ -609,24 +685,23 @@ def judge_all(report: Report, kind: str, cases: list[Case], judge: Callable[[int
     return right
 
 
-def judge(mode: str, report: Report, reference: ModuleType, cases: list[Case]) -> bool:
+def judge(mode: str, report: Report, task: Task, cases: list[Case]) -> bool:
     """Run one mode with a worker of its own."""
-    worker = Worker(getattr(reference, "CALL_LIMIT_S", CALL_LIMIT_S))
+    worker = Worker(getattr(task.reference, "CALL_LIMIT_S", CALL_LIMIT_S))
 
     def test(n: int) -> dict[str, Any]:
         worker.load()
-        attempt(worker, reference, cases[n].args)
+        attempt_twice(worker, task, cases[n].args)
         return {}
 
     def benchmark(n: int) -> dict[str, Any]:
         worker.load()
-        return measure(worker, reference, cases[n], BUDGET_S[mode], allowances[n])
+        return measure(worker, task, cases[n], BUDGET_S[mode], overheads[n])
 
     try:
         if mode == "test":
             return judge_all(report, "test", cases, test)
-        overheads = [worker.overhead_ns(reference.generate_input(**c.args)) for c in cases]
-        allowances = [TRANSPORT_FACTOR * overhead + SLACK_NS for overhead in overheads]
+        overheads = [worker.overhead_ns(lambda: task.inputs(c.args)) for c in cases]
         return judge_all(report, "benchmark", cases, benchmark)
     finally:
         kill_descendants()
@@ -678,7 +753,7 @@ def main(argv: list[str]) -> int:
     if not cases and mode != "test":
         return fail(TEST_SPEC, f"{argv[2]}: no case to measure")
 
-    right = judge(mode, report, reference, cases)
+    right = judge(mode, report, Task(reference, secret is not None), cases)
     report.put("check", "pass" if right else "fail")
     return OK if right else VALIDATE_FAIL
 

@@ -12,6 +12,10 @@
 #include <utility>
 #include <vector>
 
+// Without a name, here and in the other files of the harness: nothing in it is
+// a symbol that the linker could replace by one of the submission's.
+namespace {
+
 struct BadCases : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -105,3 +109,5 @@ inline std::vector<Case> read_cases(const char* path) {
     }
     return cases;
 }
+
+}  // namespace

@@ -13,11 +13,14 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "task.h"
+
+namespace {  // no symbols: see cases.h
 
 inline std::int64_t now_ns() {
     timespec t;
@@ -27,7 +30,10 @@ inline std::int64_t now_ns() {
 
 // Judge to worker: Request, then count sizes (u64), then the elements.
 struct Request {
-    std::uint64_t count;  // of inputs
+    // kEcho: nothing is computed, and no code of the submission has run yet;
+    // kEnter ends that, and has no answer.
+    enum Kind : std::uint64_t { kEcho = 1, kEnter, kCall };
+    std::uint64_t kind, count;  // of inputs
 };
 
 // Worker to judge: Answer, then `size` floats, or `size` characters of trouble.
@@ -35,6 +41,8 @@ struct Answer {
     enum Kind : std::uint64_t { kOutput = 1, kTrouble, kNoDevice };
     std::uint64_t kind, kernel_ns, size;
 };
+
+constexpr std::size_t kPipeSize = 1 << 20;  // bytes that a pipe is asked to hold
 
 enum class Io { kDone, kClosed, kLate };
 
@@ -44,11 +52,13 @@ template <class Move, class Alive>
 Io transfer(int fd, short event, char* at, std::size_t size, std::int64_t deadline, Move move, Alive alive) {
     while (size > 0) {
         pollfd wait{fd, event, 0};
-        while (poll(&wait, 1, 50) == 0) {
-            if (deadline && now_ns() > deadline) return Io::kLate;
+        const int ready = poll(&wait, 1, 50);
+        if (deadline && now_ns() > deadline) return Io::kLate;  // a trickle is no excuse
+        if (ready == 0) {
             if (!alive()) return Io::kClosed;
+            continue;
         }
-        const ssize_t moved = move(fd, at, size < 65536 ? size : 65536);
+        const ssize_t moved = move(fd, at, size < kPipeSize ? size : kPipeSize);
         if (moved < 0 && (errno == EINTR || errno == EAGAIN)) continue;
         if (moved <= 0) return Io::kClosed;
         at += moved;
@@ -73,18 +83,19 @@ class Worker {
   public:
     Worker(int in, int out) : in_(in), out_(out) {}
 
-    // Answers requests until the judge hangs up.
+    // Answers requests until the judge says kEnter or hangs up.
     int work() {
         Request request;
-        while (get(&request, sizeof request)) {
+        while (get(&request, sizeof request) && request.kind != Request::kEnter) {
             std::vector<std::uint64_t> sizes(request.count);
             if (!get(sizes.data(), sizes.size() * sizeof(std::uint64_t))) break;
-            Data data;
-            for (auto size : sizes) {
-                data.emplace_back(size);
-                if (!get(data.back().data(), size * sizeof(float))) return 1;
+            data_.resize(sizes.size());
+            for (std::size_t i = 0; i < sizes.size(); i++) {
+                data_[i].resize(sizes[i]);
+                if (!get(data_[i].data(), sizes[i] * sizeof(float))) return 1;
             }
-            if (!answer(data)) break;
+            output_.resize(output_size({sizes.begin(), sizes.end()}));
+            if (!(request.kind == Request::kEcho ? put(0) : answer())) break;
         }
         return 0;
     }
@@ -95,19 +106,17 @@ class Worker {
         return write_all(out_, from, size, 0, [] { return true; }) == Io::kDone;
     }
 
-    bool answer(const Data& data) {
-        std::vector<std::size_t> sizes;
-        for (const auto& input : data) sizes.push_back(input.size());
-        std::vector<float> output(output_size(sizes));
-        std::vector<float*> device(data.size() + 1, nullptr);
+    bool put(std::uint64_t kernel_ns) {
+        const Answer head{Answer::kOutput, kernel_ns, output_.size()};
+        return put(&head, sizeof head) && put(output_.data(), output_.size() * sizeof(float));
+    }
+
+    bool answer() {
         std::uint64_t kernel_ns = 0;
         const char* doing = "";
-        const cudaError_t err = run(data, output, device, kernel_ns, doing);
-        for (float* memory : device) cudaFree(memory);
-        if (err == cudaSuccess) {
-            const Answer head{Answer::kOutput, kernel_ns, output.size()};
-            return put(&head, sizeof head) && put(output.data(), output.size() * sizeof(float));
-        }
+        const cudaError_t err = run(kernel_ns, doing);
+        std::fflush(nullptr);  // the worker is killed in the end
+        if (err == cudaSuccess) return put(kernel_ns);
         const std::string text = std::string(doing) + ": " + cudaGetErrorString(err);
         const Answer head{called_ ? Answer::kTrouble : Answer::kNoDevice, 0, text.size()};
         return put(&head, sizeof head) && put(text.data(), text.size());
@@ -115,30 +124,33 @@ class Worker {
 
     // Inputs to the device, the kernel, the output back. On failure doing says
     // in which of these it was.
-    cudaError_t run(const Data& data, std::vector<float>& output, std::vector<float*>& device,
-                    std::uint64_t& kernel_ns, const char*& doing) {
+    cudaError_t run(std::uint64_t& kernel_ns, const char*& doing) {
         doing = "copying the inputs to the device";
-        for (std::size_t i = 0; i < data.size(); i++) {
-            const std::size_t bytes = data[i].size() * sizeof(float);
-            if (auto err = cudaMalloc(reinterpret_cast<void**>(&device[i]), bytes)) return err;
-            if (auto err = cudaMemcpy(device[i], data[i].data(), bytes, cudaMemcpyHostToDevice)) return err;
+        device_.resize(data_.size() + 1);
+        std::vector<float*> in;
+        for (std::size_t i = 0; i < data_.size(); i++) {
+            const std::size_t bytes = data_[i].size() * sizeof(float);
+            if (auto err = device_[i].reserve(bytes)) return err;
+            in.push_back(static_cast<float*>(device_[i].at));
+            if (auto err = cudaMemcpy(in[i], data_[i].data(), bytes, cudaMemcpyHostToDevice)) return err;
         }
-        const std::size_t bytes = output.size() * sizeof(float);
-        if (auto err = cudaMalloc(reinterpret_cast<void**>(&device.back()), bytes)) return err;
+        const std::size_t bytes = output_.size() * sizeof(float);
+        if (auto err = device_.back().reserve(bytes)) return err;
+        float* const out = static_cast<float*>(device_.back().at);
         // 0xff bytes are NaN: what the kernel leaves out is wrong, always.
-        if (auto err = cudaMemset(device.back(), 0xff, bytes)) return err;
+        if (auto err = cudaMemset(out, 0xff, bytes)) return err;
         if (auto err = flush_cache()) return err;
 
         doing = "custom_kernel";
         called_ = true;
         if (auto err = cudaDeviceSynchronize()) return err;
         const std::int64_t start = now_ns();
-        call_kernel(device, device.back(), output.size());
+        call_kernel(in, out, output_.size());
         if (auto err = cudaDeviceSynchronize()) return err;  // all streams
         kernel_ns = std::uint64_t(now_ns() - start);
         if (auto err = cudaGetLastError()) return err;
         doing = "copying the output from the device";
-        return cudaMemcpy(output.data(), device.back(), bytes, cudaMemcpyDeviceToHost);
+        return cudaMemcpy(output_.data(), out, bytes, cudaMemcpyDeviceToHost);
     }
 
     // Overwrites twice the size of the L2 cache, so that it holds no input.
@@ -147,14 +159,31 @@ class Worker {
         if (auto err = cudaGetDevice(&id)) return err;
         if (auto err = cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, id)) return err;
         if (l2 <= 0) return cudaSuccess;
-        void* scratch = nullptr;
-        if (auto err = cudaMalloc(&scratch, 2 * std::size_t(l2))) return err;
-        const cudaError_t err = cudaMemset(scratch, 0, 2 * std::size_t(l2));
-        const cudaError_t freed = cudaFree(scratch);
-        return err ? err : freed;
+        if (auto err = scratch_.reserve(2 * std::size_t(l2))) return err;
+        return cudaMemset(scratch_.at, 0, 2 * std::size_t(l2));
     }
 
+    // Memory on the device; that and the vectors are kept from call to call, as
+    // new memory takes time that varies, and that the judge's clock sees.
+    struct Memory {
+        void* at = nullptr;
+        std::size_t size = 0;
+
+        cudaError_t reserve(std::size_t bytes) {
+            if (bytes <= size) return cudaSuccess;
+            cudaFree(at);
+            at = nullptr, size = 0;
+            if (auto err = cudaMalloc(&at, bytes)) return err;
+            size = bytes;
+            return cudaSuccess;
+        }
+    };
+
     int in_, out_;
+    Data data_;
+    std::vector<float> output_;
+    std::vector<Memory> device_;
+    Memory scratch_;
     bool called_ = false;  // custom_kernel ran before: errors may be its own
 };
 
@@ -180,3 +209,5 @@ inline void become_worker(int report_fd, char** environment) {
     const rlimit no_core{0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
 }
+
+}  // namespace

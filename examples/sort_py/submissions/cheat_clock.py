@@ -1,8 +1,9 @@
 """Cheats: sorts, but stops the clock meanwhile, for itself and for the
 harness in whose process it runs. Its tests pass, as nothing is timed there.
 
-The judge has a clock of its own, in another process: repeats in which the two
-differ by more than the data's way there and back are not counted.
+The judge has a clock of its own, in another process: where the two differ by
+more than the data's way there and back, that one counts, and a worker whose
+clock is far off in most repeats is found out.
 """
 
 import sys
