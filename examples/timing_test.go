@@ -99,7 +99,7 @@ for case in judge.read_cases(sys.argv[2], None, reference.generate_input):
 `
 
 // The figures of the tasks' own benchmarks are not mainly what the worker says.
-// README.md says about ten times at least; a busy machine takes
+// README.md says six times at least; a busy machine takes
 // from that.
 func TestBenchmarksAreLongerThanTheAllowance(t *testing.T) {
 	for _, e := range List() {
