@@ -109,7 +109,7 @@ func evaluate(ctx context.Context, job Job, result *schema.Result) (err error) {
 	e.watch = look(ctx, job, env, result)
 	defer e.watch.Close()
 	boxErr := <-opened
-	e.system, e.visible = result.System, visible(e.watch, env)
+	e.system, e.visible = result.System, e.watch.Visible()
 	if err := admit(ctx, job, e.watch, e.visible); err != nil {
 		return err
 	}

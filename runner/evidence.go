@@ -63,7 +63,7 @@ func look(ctx context.Context, job Job, env []string, result *schema.Result) *de
 	watch := device.Look(ctx, m)
 	result.Timing.Probe = time.Since(start).Seconds()
 	result.Device = watch.Report()
-	seen := visible(watch, env)
+	seen := watch.Visible()
 	if len(seen) > 0 && result.Device.Vendor != device.TPU {
 		result.System.GPU, result.System.DeviceCount = seen[0].Name, len(seen)
 		result.System.Runtime = runtimeOf(result.Device.Vendor)
@@ -96,10 +96,6 @@ func admit(ctx context.Context, job Job, watch *device.Watch, seen []schema.Devi
 		}
 	}
 	return nil
-}
-
-func visible(watch *device.Watch, env []string) []schema.Device {
-	return device.Visible(watch.Report(), env)
 }
 
 // Runtimes as Kernelbot names them.
