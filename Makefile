@@ -8,7 +8,7 @@ COMMANDS := kbrun kblaunch kblocal
 # HTTP/2, and without inlining where no time is spent, it stays below 10 MB.
 SMALL := -tags nethttpomithttp2 $(foreach p,net/... crypto/... vendor/... github.com/alecthomas/...,-gcflags='$(p)=-l')
 # Packages that rewrite their goldens with -update.
-GOLDEN := ./generator ./schema ./schema/pipeline ./schema/vendor ./templates ./cmd/kbgen ./cmd/kblaunch ./cmd/kbrun
+GOLDEN := ./generator ./schema ./schema/pipeline ./schema/queuefile ./templates ./cmd/kbgen ./cmd/kblaunch ./cmd/kbrun
 FUZZTIME ?= 20s
 # NVML's header calls half of itself deprecated; that is not news here.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpu-mode/kbgen/schema/vendor"
+	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
 // vendorCheck runs kbgen vendor check --live, which runs kblaunch.
@@ -76,13 +76,13 @@ func TestVendorCheckLive(t *testing.T) {
 	}
 	s = r.vendorCheck("--format", "json", file)
 	s.want(t, 3)
-	var faults []vendor.Fault
+	var faults []queuefile.Fault
 	if err := json.Unmarshal([]byte(s.stdout), &faults); err != nil {
 		t.Fatalf("%v in:\n%s", err, s.stdout)
 	}
 	var got []string
 	for _, f := range faults {
-		if f.Severity == vendor.Error {
+		if f.Severity == queuefile.Error {
 			got = append(got, f.Got)
 		}
 	}

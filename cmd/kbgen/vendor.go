@@ -18,7 +18,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/pipelines"
-	"github.com/gpu-mode/kbgen/schema/vendor"
+	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
 // vendorCommands are what a vendor does with queue files.
@@ -28,10 +28,10 @@ type vendorCommands struct {
 }
 
 // demands says what each row of the table asks of machines.
-func demands(table pipelines.Table) []vendor.GPUType {
-	rows := make([]vendor.GPUType, len(table))
+func demands(table pipelines.Table) []queuefile.GPUType {
+	rows := make([]queuefile.GPUType, len(table))
 	for i, g := range table {
-		rows[i] = vendor.GPUType{
+		rows[i] = queuefile.GPUType{
 			Name: g.Name, Maker: string(g.Vendor), Queue: g.Queue, Slice: g.Slice,
 			GPUs: g.GPUs, CPUs: g.CPUs, MemoryGiB: g.MemoryGiB, Isolation: string(g.Isolation), Off: g.Off,
 		}
@@ -64,10 +64,10 @@ func (c *vendorInit) Run(_ context.Context, env *cli.Env) error {
 	case !namePattern.MatchString(c.Node):
 		return cli.Usagef("--node: got %q, want letters, digits, - and _, at most 63", c.Node)
 	}
-	text := vendor.Sample(demands(pipelines.Table{g})[0], c.Vendor, c.Node, c.Count)
-	file, faults := vendor.Decode("the file", []byte(text))
-	faults = append(faults, vendor.Check([]*vendor.File{file}, demands(pipelines.Fleet))...)
-	if i := slices.IndexFunc(faults, func(f *vendor.Fault) bool { return f.Severity == vendor.Error }); i >= 0 {
+	text := queuefile.Sample(demands(pipelines.Table{g})[0], c.Vendor, c.Node, c.Count)
+	file, faults := queuefile.Decode("the file", []byte(text))
+	faults = append(faults, queuefile.Check([]*queuefile.File{file}, demands(pipelines.Fleet))...)
+	if i := slices.IndexFunc(faults, func(f *queuefile.Fault) bool { return f.Severity == queuefile.Error }); i >= 0 {
 		return &cli.UsageError{Err: faults[i]} // of what was asked for; the rest is tested
 	}
 	_, err = io.WriteString(env.Stdout, text)
@@ -85,22 +85,22 @@ func (c *vendorCheck) Run(ctx context.Context, env *cli.Env) error {
 	if c.Live && slices.Contains(c.Files, "-") {
 		return cli.Usagef("--live needs files, not -: kblaunch reads them again")
 	}
-	var files []*vendor.File
-	faults := []*vendor.Fault{}
+	var files []*queuefile.File
+	faults := []*queuefile.Fault{}
 	for _, name := range c.Files {
 		doc, err := readQueueFile(env, name)
 		if err != nil {
 			return &cli.UsageError{Err: err}
 		}
-		f, found := vendor.Decode(name, doc)
+		f, found := queuefile.Decode(name, doc)
 		faults = append(faults, found...)
 		if f != nil {
 			files = append(files, f)
 		}
 	}
-	faults = inOrder(c.Files, append(faults, vendor.Check(files, demands(pipelines.Fleet))...))
-	if vendor.Failed(faults) || !c.Live {
-		if err := c.print(env.Stdout, files, faults); err != nil || !vendor.Failed(faults) {
+	faults = inOrder(c.Files, append(faults, queuefile.Check(files, demands(pipelines.Fleet))...))
+	if queuefile.Failed(faults) || !c.Live {
+		if err := c.print(env.Stdout, files, faults); err != nil || !queuefile.Failed(faults) {
 			return err
 		}
 		return &cli.ExitError{Status: exitCheck}
@@ -120,13 +120,13 @@ func readQueueFile(env *cli.Env, name string) ([]byte, error) {
 		defer f.Close()
 		in = f
 	}
-	return io.ReadAll(io.LimitReader(in, vendor.MaxSize+1))
+	return io.ReadAll(io.LimitReader(in, queuefile.MaxSize+1))
 }
 
 // inOrder sorts faults by file, in the order given, and line: what was found
 // while reading and what was found in comparing belong together.
-func inOrder(names []string, faults []*vendor.Fault) []*vendor.Fault {
-	slices.SortStableFunc(faults, func(a, b *vendor.Fault) int {
+func inOrder(names []string, faults []*queuefile.Fault) []*queuefile.Fault {
+	slices.SortStableFunc(faults, func(a, b *queuefile.Fault) int {
 		if d := slices.Index(names, a.File) - slices.Index(names, b.File); d != 0 {
 			return d
 		}
@@ -138,7 +138,7 @@ func inOrder(names []string, faults []*vendor.Fault) []*vendor.Fault {
 	return faults
 }
 
-func (c *vendorCheck) print(w io.Writer, files []*vendor.File, faults []*vendor.Fault) error {
+func (c *vendorCheck) print(w io.Writer, files []*queuefile.File, faults []*queuefile.Fault) error {
 	if c.Format == "json" {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
@@ -151,7 +151,7 @@ func (c *vendorCheck) print(w io.Writer, files []*vendor.File, faults []*vendor.
 		}
 	}
 	for _, f := range files {
-		if !slices.ContainsFunc(faults, func(x *vendor.Fault) bool { return x.File == f.Name() && x.Severity == vendor.Error }) {
+		if !slices.ContainsFunc(faults, func(x *queuefile.Fault) bool { return x.File == f.Name() && x.Severity == queuefile.Error }) {
 			fmt.Fprintf(w, "%s: ok: %s\n", f.Name(), summary(f))
 		}
 	}
@@ -159,7 +159,7 @@ func (c *vendorCheck) print(w io.Writer, files []*vendor.File, faults []*vendor.
 }
 
 // summary says what a file promises: "2 nodes; 8 agents on h100".
-func summary(f *vendor.File) string {
+func summary(f *queuefile.File) string {
 	var queues []string
 	agents := map[string]int{}
 	for _, a := range f.Agents() {
@@ -186,7 +186,7 @@ func counted(n int, what string) string {
 //
 // Exit statuses differ: kblaunch's 1 (something is missing) is a check that
 // failed here, and its 3 (no answer) a failure.
-func (c *vendorCheck) live(ctx context.Context, env *cli.Env, files []*vendor.File, faults []*vendor.Fault) error {
+func (c *vendorCheck) live(ctx context.Context, env *cli.Env, files []*queuefile.File, faults []*queuefile.Fault) error {
 	args := []string{"queues", "--format", c.Format}
 	for _, name := range c.Files {
 		args = append(args, "--check", name)
@@ -202,7 +202,7 @@ func (c *vendorCheck) live(ctx context.Context, env *cli.Env, files []*vendor.Fi
 	cmd.WaitDelay = 5 * time.Second
 	ended := cmd.Run()
 	if c.Format == "json" {
-		var more []*vendor.Fault
+		var more []*queuefile.Fault
 		if json.Unmarshal(found.Bytes(), &more) == nil { // else kblaunch got no answer, and has said so
 			faults = append(faults, more...)
 		}

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/gpu-mode/kbgen/pipelines"
-	"github.com/gpu-mode/kbgen/schema/vendor"
+	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
 // The sample for every row of the table is right, whatever the row asks for.
 func TestSampleOfEveryRow(t *testing.T) {
 	for _, row := range demands(pipelines.Fleet) {
-		checkQueueFile(t, row.Name, vendor.Sample(row, "example", "node-1", max(1, row.GPUs)))
+		checkQueueFile(t, row.Name, queuefile.Sample(row, "example", "node-1", max(1, row.GPUs)))
 	}
 }
 
@@ -31,10 +31,10 @@ func TestDocumentedQueueFile(t *testing.T) {
 
 func checkQueueFile(t *testing.T, name, text string) {
 	t.Helper()
-	f, faults := vendor.Decode(name, []byte(text))
-	faults = append(faults, vendor.Check([]*vendor.File{f}, demands(pipelines.Fleet))...)
+	f, faults := queuefile.Decode(name, []byte(text))
+	faults = append(faults, queuefile.Check([]*queuefile.File{f}, demands(pipelines.Fleet))...)
 	for _, fault := range faults {
-		if fault.Severity == vendor.Error {
+		if fault.Severity == queuefile.Error {
 			t.Errorf("%v in\n%s", fault, text)
 		}
 	}

@@ -6,12 +6,12 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/launcher"
-	"github.com/gpu-mode/kbgen/schema/vendor"
+	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
 // A comparison is what queue files promise against what is connected.
 type comparison struct {
-	faults []*vendor.Fault
+	faults []*queuefile.Fault
 	queues []queueCount // in the order of the files
 
 	agents []launcher.Agent
@@ -25,8 +25,8 @@ type queueCount struct {
 
 // compare says what is missing of what files promise, and which agents of
 // their nodes they know nothing of.
-func compare(files []*vendor.File, queues []launcher.Queue, agents []launcher.Agent) comparison {
-	c := comparison{faults: []*vendor.Fault{}, agents: agents}
+func compare(files []*queuefile.File, queues []launcher.Queue, agents []launcher.Agent) comparison {
+	c := comparison{faults: []*queuefile.Fault{}, agents: agents}
 	for i := range agents {
 		c.spare = append(c.spare, &agents[i])
 	}
@@ -47,30 +47,30 @@ func compare(files []*vendor.File, queues []launcher.Queue, agents []launcher.Ag
 	return c
 }
 
-func (c *comparison) add(severity string, f *vendor.File, a *vendor.Agent, got, want string) {
-	c.faults = append(c.faults, &vendor.Fault{
+func (c *comparison) add(severity string, f *queuefile.File, a *queuefile.Agent, got, want string) {
+	c.faults = append(c.faults, &queuefile.Fault{
 		File: f.Name(), Line: a.Line, Column: a.Column, Severity: severity,
 		Path: a.Path, Got: got, Want: want,
 	})
 }
 
 // group compares agents of one group on one queue.
-func (c *comparison) group(f *vendor.File, promised []vendor.Agent, queues []launcher.Queue) {
+func (c *comparison) group(f *queuefile.File, promised []queuefile.Agent, queues []launcher.Queue) {
 	first := &promised[0]
 	count := c.count(first.Queue)
 	count.promised += len(promised)
 	queue := findQueue(first.Queue, queues, c.agents)
 	if queue == nil {
-		c.add(vendor.Error, f, first, fmt.Sprintf("no queue %q in Buildkite", first.Queue),
+		c.add(queuefile.Error, f, first, fmt.Sprintf("no queue %q in Buildkite", first.Queue),
 			fmt.Sprintf("it made before agents can join it: Agents, the cluster, Queues, New Queue, self hosted; there are %s", keys(queues)))
 		return
 	}
 	if queue.Paused {
-		c.add(vendor.Error, f, first, fmt.Sprintf("queue %s paused%s", queue.Key, because(queue.PausedNote)), "it dispatching")
+		c.add(queuefile.Error, f, first, fmt.Sprintf("queue %s paused%s", queue.Key, because(queue.PausedNote)), "it dispatching")
 	}
 	// The exactly right ones go first, so that no other agent is blamed for
 	// missing what one of them has.
-	var missing []*vendor.Agent
+	var missing []*queuefile.Agent
 	for i := range promised {
 		p := &promised[i]
 		if a := c.take(queue, p.Tags, func(a *launcher.Agent) bool { return matches(a, p.Tags) == len(p.Tags) }); a != nil {
@@ -83,7 +83,7 @@ func (c *comparison) group(f *vendor.File, promised []vendor.Agent, queues []lau
 		if a := c.take(queue, p.Tags, func(a *launcher.Agent) bool { return mayBe(a, p) }); a != nil {
 			c.tags(f, p, a)
 		} else {
-			c.add(vendor.Error, f, p, fmt.Sprintf("no agent on queue %s for GPU %s", p.Queue, strings.Join(p.Devices, ", ")),
+			c.add(queuefile.Error, f, p, fmt.Sprintf("no agent on queue %s for GPU %s", p.Queue, strings.Join(p.Devices, ", ")),
 				"one connected with the tags "+strings.Join(p.Tags, ","))
 		}
 	}
@@ -103,7 +103,7 @@ func matches(a *launcher.Agent, tags []string) int {
 
 // mayBe tells whether a with other tags is meant to be p: it is on p's node,
 // has p's GPU, or says of neither where it is.
-func mayBe(a *launcher.Agent, p *vendor.Agent) bool {
+func mayBe(a *launcher.Agent, p *queuefile.Agent) bool {
 	if uuid := p.Tags[len(p.Tags)-1]; strings.HasPrefix(uuid, "gpu-uuid=") && slices.Contains(a.Tags, uuid) {
 		return true
 	}
@@ -167,12 +167,12 @@ func (c *comparison) take(queue *launcher.Queue, tags []string, fits func(*launc
 
 // state reports an agent that is the right one and takes no jobs; it returns 1
 // for one that does.
-func (c *comparison) state(f *vendor.File, p *vendor.Agent, a *launcher.Agent) int {
+func (c *comparison) state(f *queuefile.File, p *queuefile.Agent, a *launcher.Agent) int {
 	switch {
 	case a.Paused:
-		c.add(vendor.Error, f, p, fmt.Sprintf("agent %s paused%s", printable(a.Name), because(a.PausedNote)), "it taking jobs")
+		c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s paused%s", printable(a.Name), because(a.PausedNote)), "it taking jobs")
 	case a.State != "connected":
-		c.add(vendor.Error, f, p, fmt.Sprintf("agent %s %s", printable(a.Name), printable(a.State)), "it connected")
+		c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s %s", printable(a.Name), printable(a.State)), "it connected")
 	default:
 		return 1
 	}
@@ -180,7 +180,7 @@ func (c *comparison) state(f *vendor.File, p *vendor.Agent, a *launcher.Agent) i
 }
 
 // tags reports what an agent that must be p's has instead of p's tags.
-func (c *comparison) tags(f *vendor.File, p *vendor.Agent, a *launcher.Agent) {
+func (c *comparison) tags(f *queuefile.File, p *queuefile.Agent, a *launcher.Agent) {
 	var got, want []string
 	for _, tag := range p.Tags[1:] {
 		if slices.Contains(a.Tags, tag) {
@@ -194,12 +194,12 @@ func (c *comparison) tags(f *vendor.File, p *vendor.Agent, a *launcher.Agent) {
 			got = append(got, "no "+key)
 		}
 	}
-	c.add(vendor.Error, f, p, fmt.Sprintf("agent %s with %s", printable(a.Name), strings.Join(got, ", ")), strings.Join(want, ", "))
+	c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s with %s", printable(a.Name), strings.Join(got, ", ")), strings.Join(want, ", "))
 }
 
 // strangers reports agents of a file's nodes that it does not know: a second
 // agent on one GPU is the worst of them.
-func (c *comparison) strangers(f *vendor.File) {
+func (c *comparison) strangers(f *queuefile.File) {
 	told := map[*launcher.Agent]bool{}
 	promised := f.Agents()
 	for i := range promised {
@@ -210,7 +210,7 @@ func (c *comparison) strangers(f *vendor.File) {
 				continue
 			}
 			told[a] = true
-			c.add(vendor.Error, f, p, fmt.Sprintf("agent %s too with node=%s and %s, on queue %s", printable(a.Name), p.Node, device, printable(a.Queue)), "one agent for each GPU")
+			c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s too with node=%s and %s, on queue %s", printable(a.Name), p.Node, device, printable(a.Queue)), "one agent for each GPU")
 		}
 	}
 	for i := range promised {
@@ -220,7 +220,7 @@ func (c *comparison) strangers(f *vendor.File) {
 				continue
 			}
 			told[a] = true
-			c.add(vendor.Note, f, p, fmt.Sprintf("agent %s of node %s on queue %s", printable(a.Name), p.Node, printable(a.Queue)), "agents that are in the file")
+			c.add(queuefile.Note, f, p, fmt.Sprintf("agent %s of node %s on queue %s", printable(a.Name), p.Node, printable(a.Queue)), "agents that are in the file")
 		}
 	}
 }

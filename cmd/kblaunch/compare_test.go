@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpu-mode/kbgen/launcher"
-	"github.com/gpu-mode/kbgen/schema/vendor"
+	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
 const twoGPUs = `version: 1
@@ -76,12 +76,12 @@ func TestCompare(t *testing.T) {
 			queue h100: 2 of 2`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, faults := vendor.Decode("f.yml", []byte(twoGPUs))
+			f, faults := queuefile.Decode("f.yml", []byte(twoGPUs))
 			if len(faults) > 0 {
 				t.Fatalf("Decode = %v", faults)
 			}
 			var got strings.Builder
-			c := compare([]*vendor.File{f}, tt.queues, tt.agents)
+			c := compare([]*queuefile.File{f}, tt.queues, tt.agents)
 			for _, f := range c.faults {
 				fmt.Fprint(&got, "\n\t\t\t", f)
 			}

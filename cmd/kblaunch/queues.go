@@ -13,7 +13,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/launcher"
-	"github.com/gpu-mode/kbgen/schema/vendor"
+	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
 // queuesCmd shows what is connected, or compares it with queue files.
@@ -57,16 +57,16 @@ func (c *queuesCmd) Run(ctx context.Context, env *cli.Env) error {
 
 // readQueueFiles reads files that are free of errors. What kbgen's table of
 // GPU types says of them is for kbgen vendor check.
-func readQueueFiles(names []string) ([]*vendor.File, error) {
-	var files []*vendor.File
+func readQueueFiles(names []string) ([]*queuefile.File, error) {
+	var files []*queuefile.File
 	for _, name := range names {
 		doc, err := readQueueFile(name)
 		if err != nil {
 			return nil, err
 		}
-		f, faults := vendor.Decode(name, doc)
-		if vendor.Failed(faults) {
-			return nil, faults[slices.IndexFunc(faults, func(f *vendor.Fault) bool { return f.Severity == vendor.Error })]
+		f, faults := queuefile.Decode(name, doc)
+		if queuefile.Failed(faults) {
+			return nil, faults[slices.IndexFunc(faults, func(f *queuefile.Fault) bool { return f.Severity == queuefile.Error })]
 		}
 		files = append(files, f)
 	}
@@ -79,7 +79,7 @@ func readQueueFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, vendor.MaxSize+1))
+	return io.ReadAll(io.LimitReader(f, queuefile.MaxSize+1))
 }
 
 // withoutQueues is the end of a run that could not look: trouble.
@@ -139,7 +139,7 @@ func (c *queuesCmd) list(w io.Writer, queues []launcher.Queue, agents []launcher
 	return table.Flush()
 }
 
-func (c *queuesCmd) compare(w io.Writer, files []*vendor.File, queues []launcher.Queue, agents []launcher.Agent) error {
+func (c *queuesCmd) compare(w io.Writer, files []*queuefile.File, queues []launcher.Queue, agents []launcher.Agent) error {
 	found := compare(files, queues, agents)
 	if c.Format == "json" {
 		if err := printJSON(w, found.faults); err != nil {
@@ -153,7 +153,7 @@ func (c *queuesCmd) compare(w io.Writer, files []*vendor.File, queues []launcher
 			fmt.Fprintf(w, "queue %s: %d of %d agents connected\n", q.key, q.there, q.promised)
 		}
 	}
-	if vendor.Failed(found.faults) {
+	if queuefile.Failed(found.faults) {
 		return &cli.ExitError{Status: cli.ExitFailed}
 	}
 	return nil

@@ -1,11 +1,11 @@
-// Package vendor is the format of queue files, in which a vendor says what it
+// Package queuefile is the format of queue files, in which a vendor says what it
 // lends: one YAML file per machine or site, written by hand, checked by
 // kbgen vendor check, compared with Buildkite by kblaunch queues --check.
 //
 // It reads no files and knows no GPU types: whoever checks a file brings the
 // table along. Nothing in a queue file is secret, and nothing secret belongs
 // into it.
-package vendor
+package queuefile
 
 import (
 	"strconv"
