@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // dockerSource pins the docker plugin. Before v5.12.0 a failed image pull ends
@@ -68,7 +69,7 @@ func names(s pipelines.CommandStep, env []pipelines.Var) []string {
 	for _, v := range env {
 		all = append(all, v.Name)
 	}
-	first := []string{"KERNELBOT_RUN_ID", "KERNELBOT_SECRET_RUN_ID", "KERNELBOT_GPU", "KERNELBOT_QUEUE", "KERNELBOT_MODE", "KERNELBOT_DEADLINE"}
+	first := []string{schema.EnvRunID, schema.SecretEnv(schema.EnvRunID), schema.EnvGPU, schema.EnvQueue, schema.EnvMode, schema.EnvDeadline}
 	var out []string
 	for _, name := range slices.Concat(first, all) {
 		if slices.Contains(all, name) && !slices.Contains(out, name) {

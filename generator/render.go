@@ -30,10 +30,8 @@ import (
 	"slices"
 
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
 )
-
-// MaxJobs is how many jobs Buildkite takes in one upload.
-const MaxJobs = 500
 
 // A CheckError is a document that did not pass the checks: a fault of kbgen's
 // own, or of the table, since a request's faults are found before.
@@ -44,15 +42,15 @@ func (e *CheckError) Unwrap() error { return e.Err }
 
 // Render returns a pipeline as one document.
 //
-// Errors: every fault of the request, joined; more than [MaxJobs] jobs; a
+// Errors: every fault of the request, joined; more than [schema.MaxJobsPerUpload] jobs; a
 // [CheckError].
 func Render(p pipelines.Pipeline, r pipelines.Request, f Format) ([]byte, error) {
-	documents, err := RenderParts(p, r, f, MaxJobs)
+	documents, err := RenderParts(p, r, f, schema.MaxJobsPerUpload)
 	if err != nil {
 		return nil, err
 	}
 	if len(documents) > 1 {
-		return nil, fmt.Errorf("pipeline %s has %d jobs or more, Buildkite takes %d in one document", p.Name, (len(documents)-1)*MaxJobs+1, MaxJobs)
+		return nil, fmt.Errorf("pipeline %s has %d jobs or more, Buildkite takes %d in one document", p.Name, (len(documents)-1)*schema.MaxJobsPerUpload+1, schema.MaxJobsPerUpload)
 	}
 	return documents[0], nil
 }
@@ -61,8 +59,8 @@ func Render(p pipelines.Pipeline, r pipelines.Request, f Format) ([]byte, error)
 // order in which they must be uploaded: a step never depends on a later one.
 // Every document is checked by itself, and their keys against each other.
 func RenderParts(p pipelines.Pipeline, r pipelines.Request, f Format, jobs int) ([][]byte, error) {
-	if jobs < 1 || jobs > MaxJobs {
-		return nil, fmt.Errorf("jobs of one document: got %d, want 1 to %d", jobs, MaxJobs)
+	if jobs < 1 || jobs > schema.MaxJobsPerUpload {
+		return nil, fmt.Errorf("jobs of one document: got %d, want 1 to %d", jobs, schema.MaxJobsPerUpload)
 	}
 	steps, nodes, err := build(p, r)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // A table of five hundred GPU types gives five hundred steps that differ in
@@ -41,8 +43,8 @@ var holes = []hole{
 	{"  - key: ", `      "key": "`, []string{"key"}, false},
 	{"    label: ", `      "label": "`, []string{"label"}, true},
 	{"      queue: ", `        "queue": "`, []string{"agents", "queue"}, false},
-	{"      KERNELBOT_GPU: ", `        "KERNELBOT_GPU": "`, []string{"env", "KERNELBOT_GPU"}, false},
-	{"      KERNELBOT_QUEUE: ", `        "KERNELBOT_QUEUE": "`, []string{"env", "KERNELBOT_QUEUE"}, false},
+	{"      " + schema.EnvGPU + ": ", `        "` + schema.EnvGPU + `": "`, []string{"env", schema.EnvGPU}, false},
+	{"      " + schema.EnvQueue + ": ", `        "` + schema.EnvQueue + `": "`, []string{"env", schema.EnvQueue}, false},
 }
 
 // reduce finds the shapes in a document.

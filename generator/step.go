@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // command writes one step down in the strict subset: key, label and command
@@ -21,7 +22,7 @@ func command(s pipelines.CommandStep) (node, error) {
 	env := slices.Clone(s.Env)
 	if s.Deadline && platform != pipelines.Host {
 		// On a host kbrun reads the timeout by itself.
-		env = append(env, pipelines.Var{Name: "KERNELBOT_DEADLINE", Value: fmt.Sprintf("%dm", int(pipelines.Deadline(s.Timeout).Minutes()))})
+		env = append(env, pipelines.Var{Name: schema.EnvDeadline, Value: fmt.Sprintf("%dm", int(pipelines.Deadline(s.Timeout).Minutes()))})
 	}
 	var plugins node
 	var err error

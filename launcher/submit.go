@@ -151,12 +151,12 @@ func (w *wait) prepare() (*buildkite.CreateBuild, error) {
 	// One id per run: Kernelbot's own is shared by the public and the secret
 	// run of a submission.
 	w.runID = fmt.Sprintf("sub-%s-%s-%s", s.ID, s.GPU, randomHex(5))
-	env["KERNELBOT_RUN_ID"] = w.runID
-	env["KERNELBOT_GPU"] = s.GPU
-	env["KERNELBOT_QUEUE"] = s.Queue
-	env["KERNELBOT_MODE"] = s.Payload.Mode
+	env[schema.EnvRunID] = w.runID
+	env[schema.EnvGPU] = s.GPU
+	env[schema.EnvQueue] = s.Queue
+	env[schema.EnvMode] = s.Payload.Mode
 	if budget, limited := s.Payload.Budget(); limited { // kbgen sets the step's timeout by it
-		env["KERNELBOT_TIMEOUT_SECONDS"] = strconv.Itoa(int(budget.Seconds()))
+		env[schema.EnvTimeoutSeconds] = strconv.Itoa(int(budget.Seconds()))
 	}
 	return &buildkite.CreateBuild{
 		Commit:  s.Commit,

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // A Kind is one sort of step. Its function turns a row into a [CommandStep]; it may
@@ -34,11 +36,11 @@ const judge = "exec kbrun evaluate"
 
 // evaluate judges the build's submission on g.
 func evaluate(g GPUType, r Request) CommandStep {
-	s := evaluation(g, r, r.Run, "evaluate", "KERNELBOT_PAYLOAD")
+	s := evaluation(g, r, r.Run, "evaluate", schema.EnvPayload)
 	s.Key, s.Label = "evaluate-"+g.Queue, "Evaluate on "+g.Name
 	s.Command = []string{judge}
-	s.Pass = append(s.Pass, "KERNELBOT_RUN_ID", "KERNELBOT_MODE")
-	s.Pass = append(s.Pass, payloadNames("KERNELBOT_PAYLOAD", r.Run.PayloadChunks)...)
+	s.Pass = append(s.Pass, schema.EnvRunID, schema.EnvMode)
+	s.Pass = append(s.Pass, payloadNames(schema.EnvPayload, r.Run.PayloadChunks)...)
 	if r.Run.PayloadChunks == 0 {
 		s.Pass = append(s.Pass, "SUBMISSION_PAYLOAD") // what older launchers call it
 	}
@@ -48,10 +50,10 @@ func evaluate(g GPUType, r Request) CommandStep {
 // secret judges it once more, with the payload and id that the build carries
 // as KERNELBOT_SECRET_*.
 func secret(g GPUType, r Request) CommandStep {
-	s := evaluation(g, r, *r.Secret, "secret", "KERNELBOT_SECRET_PAYLOAD")
+	s := evaluation(g, r, *r.Secret, "secret", schema.SecretEnv(schema.EnvPayload))
 	s.Key, s.Label = "evaluate-"+g.Queue+"-secret", "Evaluate on "+g.Name+" (secret run)"
 	s.Command = []string{judge + " --secret"}
-	s.Pass = append(append(s.Pass, "KERNELBOT_SECRET_RUN_ID"), payloadNames("KERNELBOT_SECRET_PAYLOAD", r.Secret.PayloadChunks)...)
+	s.Pass = append(append(s.Pass, schema.SecretEnv(schema.EnvRunID)), payloadNames(schema.SecretEnv(schema.EnvPayload), r.Secret.PayloadChunks)...)
 	return s
 }
 
@@ -61,7 +63,7 @@ func evaluation(g GPUType, r Request, run Run, kind, payload string) CommandStep
 		Kind: kind, On: g, Secure: true, First: true, Deadline: true, Image: r.Image,
 		Timeout:   StepTimeout(g, run.Budget),
 		Env:       append(place(g), demand(g, r)...),
-		Pass:      []string{"KERNELBOT_SANDBOX_READ"}, // directories of this machine's data, set by the node
+		Pass:      []string{schema.EnvSandboxRead}, // directories of this machine's data, set by the node
 		Retry:     RetryMachine,
 		Artifacts: []string{"result.json"},
 	}
@@ -94,20 +96,20 @@ func evaluation(g GPUType, r Request, run Run, kind, payload string) CommandStep
 // place tells a job which row it runs for. A step's env beats the build's: in
 // a build for several GPU types each job still learns its own.
 func place(g GPUType) []Var {
-	return []Var{{"KERNELBOT_GPU", g.Name}, {"KERNELBOT_QUEUE", g.Queue}}
+	return []Var{{schema.EnvGPU, g.Name}, {schema.EnvQueue, g.Queue}}
 }
 
 // demand tells kbrun what the machine must have, so that a missing device is
 // the machine's fault, and what it runs in, for the record. What is the same
 // everywhere is said, too: the build's own environment must not decide it.
 func demand(g GPUType, r Request) []Var {
-	env := []Var{{"KERNELBOT_GPU_VENDOR", string(g.Vendor)}}
+	env := []Var{{schema.EnvGPUVendor, string(g.Vendor)}}
 	if g.Vendor != NoGPU {
-		env = append(env, Var{"KERNELBOT_GPU_COUNT", strconv.Itoa(g.GPUs)})
+		env = append(env, Var{schema.EnvGPUCount, strconv.Itoa(g.GPUs)})
 	}
-	env = append(env, Var{"KERNELBOT_SANDBOX", cmp.Or(g.Sandbox, "partial")})
+	env = append(env, Var{schema.EnvSandbox, cmp.Or(g.Sandbox, "partial")})
 	if image := cmp.Or(r.Image, g.Image); image != "" && g.Platform != Host {
-		env = append(env, Var{"KERNELBOT_IMAGE", image})
+		env = append(env, Var{schema.EnvImage, image})
 	}
 	return env
 }
@@ -140,7 +142,7 @@ func smoke(g GPUType, r Request) CommandStep {
 		Key: "smoke-" + g.Queue, Label: "Smoke test of " + g.Name, Kind: "smoke",
 		Command: lines(smokeScript), On: g, Image: r.Image,
 		Timeout:   minTimeout,
-		Env:       append(place(g), Var{"KERNELBOT_VENDOR", string(g.Vendor)}, Var{"KERNELBOT_GPUS", fmt.Sprint(g.GPUs)}),
+		Env:       append(place(g), Var{schema.EnvVendor, string(g.Vendor)}, Var{schema.EnvGPUs, fmt.Sprint(g.GPUs)}),
 		Artifacts: []string{"smoke.txt"},
 		Retry:     RetryLost,
 	}
@@ -154,8 +156,8 @@ func isolation(g GPUType, r Request) CommandStep {
 		Key: "isolation-" + g.Queue, Label: "Isolation of " + g.Name, Kind: "isolation",
 		Command: lines(isolationScript), On: g, Image: r.Image,
 		Timeout: minTimeout,
-		Env: append(place(g), Var{"KERNELBOT_VENDOR", string(g.Vendor)}, Var{"KERNELBOT_GPUS", fmt.Sprint(g.GPUs)},
-			Var{"KERNELBOT_CPUS", fmt.Sprint(g.CPUs)}, Var{"KERNELBOT_MEMORY_GIB", fmt.Sprint(g.MemoryGiB)}),
+		Env: append(place(g), Var{schema.EnvVendor, string(g.Vendor)}, Var{schema.EnvGPUs, fmt.Sprint(g.GPUs)},
+			Var{schema.EnvCPUs, fmt.Sprint(g.CPUs)}, Var{schema.EnvMemoryGiB, fmt.Sprint(g.MemoryGiB)}),
 		Artifacts: []string{"isolation.txt"},
 		Retry:     RetryLost,
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // What holds for every pipeline stands in this file: how long jobs run, which
@@ -43,10 +45,6 @@ type RetryRule struct {
 	Limit        int
 }
 
-// exitTempFail is kbrun's exit status for a fault of the machine (sysexits.h,
-// EX_TEMPFAIL).
-const exitTempFail = 75
-
 // Rules returns what the class means, in the order in which Buildkite tries
 // the rules.
 //
@@ -63,7 +61,7 @@ const exitTempFail = 75
 //
 // Source: buildkite.com/docs/pipelines/configure/retry.
 func (c RetryClass) Rules(on Platform) []RetryRule {
-	lost, tempFail := -1, exitTempFail
+	lost, tempFail := -1, schema.ExitTempFail
 	var rules []RetryRule
 	switch c {
 	case RetryLost:
@@ -86,7 +84,7 @@ var modes = []struct {
 	name     string
 	priority int
 }{
-	{"test", 3}, {"benchmark", 2}, {"profile", 2}, {"leaderboard", 1}, {"private", -1},
+	{schema.ModeTest, 3}, {schema.ModeBenchmark, 2}, {schema.ModeProfile, 2}, {schema.ModeLeaderboard, 1}, {schema.ModePrivate, -1},
 }
 
 // Priority returns the priority of a mode's jobs, and whether the mode is one.

@@ -6,11 +6,9 @@ import (
 	"regexp"
 	"strings"
 	"time"
-)
 
-// MaxPayloadChunks is how many variables may carry one payload: the launcher
-// makes no more, since exec's limit on all variables together is near.
-const MaxPayloadChunks = 16
+	"github.com/gpu-mode/kbgen/schema"
+)
 
 // A Request says what a build is for.
 type Request struct {
@@ -88,8 +86,8 @@ func (r Request) Validate() error {
 
 func (r Run) validate(which string, gpus int) error {
 	var faults []error
-	if r.PayloadChunks < 0 || r.PayloadChunks > MaxPayloadChunks {
-		faults = append(faults, fmt.Errorf("%spayload chunks: got %d, want 0 to %d", which, r.PayloadChunks, MaxPayloadChunks))
+	if r.PayloadChunks < 0 || r.PayloadChunks > schema.MaxChunks {
+		faults = append(faults, fmt.Errorf("%spayload chunks: got %d, want 0 to %d", which, r.PayloadChunks, schema.MaxChunks))
 	}
 	if r.Budget < 0 || r.Budget > maxBudget {
 		faults = append(faults, fmt.Errorf("%srun's time: got %s, want 0 to %s", which, r.Budget, maxBudget))

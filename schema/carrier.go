@@ -9,20 +9,8 @@ import (
 	"strings"
 )
 
-// The variables that carry a payload through a build's environment. Linux
-// refuses any one of them from 128 KiB, name and NUL included.
-const (
-	MaxInline = 96 << 10 // characters in one variable
-	MaxChunks = 16       // variables for one payload
-
-	PayloadVar       = "KERNELBOT_PAYLOAD"
-	PayloadVarOld    = "SUBMISSION_PAYLOAD" // the first Buildkite launcher's
-	PayloadChunksVar = "KERNELBOT_PAYLOAD_CHUNKS"
-	PayloadSHA256Var = "KERNELBOT_PAYLOAD_SHA256"
-)
-
 // ErrNoPayload is an environment in which no variable carries a payload.
-var ErrNoPayload = errors.New("no payload: " + PayloadVar + " is not set")
+var ErrNoPayload = errors.New("no payload: " + EnvPayload + " is not set")
 
 // ErrPayloadTooLong is an encoded payload beyond MaxChunks variables.
 var ErrPayloadTooLong = fmt.Errorf("an encoded payload may have %d characters at most", MaxChunks*MaxInline)
@@ -30,14 +18,12 @@ var ErrPayloadTooLong = fmt.Errorf("an encoded payload may have %d characters at
 // PayloadVars lists every variable that may carry a part of a payload: what
 // must be handed into a container, and unset before a submission runs.
 func PayloadVars() []string {
-	names := []string{PayloadVar, PayloadVarOld, PayloadChunksVar, PayloadSHA256Var}
+	names := []string{EnvPayload, EnvOldPayload, EnvPayloadChunks, EnvPayloadSHA256}
 	for i := range MaxChunks {
-		names = append(names, chunkVar(i))
+		names = append(names, EnvPayloadChunk(i))
 	}
 	return names
 }
-
-func chunkVar(i int) string { return PayloadVar + "_" + strconv.Itoa(i) }
 
 // PayloadEnv returns the variables that carry an encoded payload: one of up to
 // [MaxInline] characters, or else numbered chunks with their count and the
@@ -46,18 +32,18 @@ func chunkVar(i int) string { return PayloadVar + "_" + strconv.Itoa(i) }
 // Errors: [ErrPayloadTooLong].
 func PayloadEnv(encoded string) (map[string]string, error) {
 	if len(encoded) <= MaxInline {
-		return map[string]string{PayloadVar: encoded}, nil
+		return map[string]string{EnvPayload: encoded}, nil
 	}
 	if len(encoded) > MaxChunks*MaxInline {
 		return nil, fmt.Errorf("payload of %d characters: %w", len(encoded), ErrPayloadTooLong)
 	}
-	env := map[string]string{PayloadSHA256Var: digest(encoded)}
+	env := map[string]string{EnvPayloadSHA256: digest(encoded)}
 	n := 0
 	for rest := encoded; rest != ""; n++ {
 		size := min(len(rest), MaxInline)
-		env[chunkVar(n)], rest = rest[:size], rest[size:]
+		env[EnvPayloadChunk(n)], rest = rest[:size], rest[size:]
 	}
-	env[PayloadChunksVar] = strconv.Itoa(n)
+	env[EnvPayloadChunks] = strconv.Itoa(n)
 	return env, nil
 }
 
@@ -69,36 +55,36 @@ func PayloadEnv(encoded string) (map[string]string, error) {
 // presence or SHA-256 is wrong.
 func FindPayload(lookup func(string) (string, bool)) (string, error) {
 	get := func(name string) string { v, _ := lookup(name); return v }
-	inline, chunks := get(PayloadVar), get(PayloadChunksVar)
+	inline, chunks := get(EnvPayload), get(EnvPayloadChunks)
 	switch {
 	case inline != "" && chunks != "":
-		return "", fmt.Errorf("both %s and %s are set, want one carrier", PayloadVar, PayloadChunksVar)
+		return "", fmt.Errorf("both %s and %s are set, want one carrier", EnvPayload, EnvPayloadChunks)
 	case inline != "":
 		return inline, nil
 	case chunks != "":
 		return joinChunks(get)
 	}
-	if old := get(PayloadVarOld); old != "" {
+	if old := get(EnvOldPayload); old != "" {
 		return old, nil
 	}
 	return "", ErrNoPayload
 }
 
 func joinChunks(get func(string) string) (string, error) {
-	n, err := strconv.Atoi(get(PayloadChunksVar))
+	n, err := strconv.Atoi(get(EnvPayloadChunks))
 	if err != nil || n < 1 || n > MaxChunks {
-		return "", fmt.Errorf("%s: got %s, want 1 to %d", PayloadChunksVar, short(get(PayloadChunksVar)), MaxChunks)
+		return "", fmt.Errorf("%s: got %s, want 1 to %d", EnvPayloadChunks, short(get(EnvPayloadChunks)), MaxChunks)
 	}
 	var b strings.Builder
 	for i := range n {
-		chunk := get(chunkVar(i))
+		chunk := get(EnvPayloadChunk(i))
 		if chunk == "" {
-			return "", fmt.Errorf("%s is not set, want %d chunks", chunkVar(i), n)
+			return "", fmt.Errorf("%s is not set, want %d chunks", EnvPayloadChunk(i), n)
 		}
 		b.WriteString(chunk)
 	}
-	if got, want := digest(b.String()), get(PayloadSHA256Var); got != want {
-		return "", fmt.Errorf("%s: the %d chunks have SHA-256 %s, want %s", PayloadSHA256Var, n, got, short(want))
+	if got, want := digest(b.String()), get(EnvPayloadSHA256); got != want {
+		return "", fmt.Errorf("%s: the %d chunks have SHA-256 %s, want %s", EnvPayloadSHA256, n, got, short(want))
 	}
 	return b.String(), nil
 }

@@ -49,15 +49,15 @@ func TestFindPayload(t *testing.T) {
 		got, want string
 	}{
 		{"nothing", nil, "", "no payload"},
-		{"empty", map[string]string{PayloadVar: ""}, "", "no payload"},
-		{"old name", map[string]string{PayloadVarOld: "p"}, "p", ""},
-		{"new beats old", map[string]string{PayloadVarOld: "p", PayloadVar: "q"}, "q", ""},
-		{"two carriers", with(PayloadVar, "q"), "", "want one carrier"},
-		{"count", with(PayloadChunksVar, "17"), "", `got "17", want 1 to 16`},
-		{"no number", with(PayloadChunksVar, "two"), "", `got "two"`},
+		{"empty", map[string]string{EnvPayload: ""}, "", "no payload"},
+		{"old name", map[string]string{EnvOldPayload: "p"}, "p", ""},
+		{"new beats old", map[string]string{EnvOldPayload: "p", EnvPayload: "q"}, "q", ""},
+		{"two carriers", with(EnvPayload, "q"), "", "want one carrier"},
+		{"count", with(EnvPayloadChunks, "17"), "", `got "17", want 1 to 16`},
+		{"no number", with(EnvPayloadChunks, "two"), "", `got "two"`},
 		{"missing chunk", with("KERNELBOT_PAYLOAD_1", ""), "", "KERNELBOT_PAYLOAD_1 is not set, want 2 chunks"},
 		{"damaged", with("KERNELBOT_PAYLOAD_1", "xxxxy"), "", "the 2 chunks have SHA-256"},
-		{"no digest", with(PayloadSHA256Var, ""), "", "the 2 chunks have SHA-256"},
+		{"no digest", with(EnvPayloadSHA256, ""), "", "the 2 chunks have SHA-256"},
 	} {
 		got, err := find(tt.env)
 		if got != tt.got || (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {

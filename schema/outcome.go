@@ -122,15 +122,15 @@ func NewOutcome(name, text string) Outcome {
 	return o
 }
 
-// ExitStatus is what kbrun exits with: 0 for every verdict; 75 (EX_TEMPFAIL)
-// when the job gave no verdict and may give one elsewhere; 78 (EX_CONFIG) for a
-// payload that can work nowhere.
+// ExitStatus is what kbrun exits with: 0 for every verdict, [ExitTempFail] when
+// the job gave none and may give one elsewhere, [ExitConfig] for a payload that
+// can work nowhere.
 func (o Outcome) ExitStatus() int {
 	switch {
 	case o.Retry:
-		return 75
+		return ExitTempFail
 	case o.Fault == FaultLauncher:
-		return 78
+		return ExitConfig
 	}
 	return 0
 }

@@ -7,13 +7,14 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/generator"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // renderCmd prints a pipeline.
 type renderCmd struct {
 	pipelineFlags
 	Format  string `enum:"yaml,json" default:"yaml"`
-	MaxJobs int    `name:"max-jobs" default:"500"`
+	MaxJobs *int   `name:"max-jobs"` // nil: as many as Buildkite takes
 }
 
 func (c *renderCmd) Run(_ context.Context, env *cli.Env) error {
@@ -31,13 +32,17 @@ func (c *renderCmd) Run(_ context.Context, env *cli.Env) error {
 }
 
 // render returns the documents of the pipeline that is asked for.
-func (f *pipelineFlags) render(env *cli.Env, format generator.Format, jobs int) ([][]byte, error) {
+func (f *pipelineFlags) render(env *cli.Env, format generator.Format, maxJobs *int) ([][]byte, error) {
+	jobs := schema.MaxJobsPerUpload
+	if maxJobs != nil {
+		jobs = *maxJobs
+	}
 	p, err := f.find()
 	if err != nil {
 		return nil, err
 	}
-	if jobs < 1 || jobs > generator.MaxJobs {
-		return nil, cli.Usagef("--max-jobs %d: want 1 to %d, which Buildkite takes in one document", jobs, generator.MaxJobs)
+	if jobs < 1 || jobs > schema.MaxJobsPerUpload {
+		return nil, cli.Usagef("--max-jobs %d: want 1 to %d, which Buildkite takes in one document", jobs, schema.MaxJobsPerUpload)
 	}
 	r, err := f.request(p, env)
 	if err != nil {

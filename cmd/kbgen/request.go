@@ -10,6 +10,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/generator"
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // all stands for every row that is not switched off.
@@ -96,7 +97,7 @@ func (f *requestFlags) request(p pipelines.Pipeline, env *cli.Env) (r pipelines.
 	}
 	r.User = f.User
 	r.Run = pipelines.Run{ID: f.RunID, Mode: f.Mode, PayloadChunks: f.PayloadChunks}
-	if r.Run.Budget, err = seconds("KERNELBOT_TIMEOUT_SECONDS", f.Seconds); err == nil {
+	if r.Run.Budget, err = seconds(schema.EnvTimeoutSeconds, f.Seconds); err == nil {
 		r.Secret, err = secretRun(env)
 	}
 	for _, run := range []*pipelines.Run{&r.Run, r.Secret} {
@@ -104,8 +105,8 @@ func (f *requestFlags) request(p pipelines.Pipeline, env *cli.Env) (r pipelines.
 			continue
 		}
 		err = asUsage(pipelines.CheckMode(run.Mode))
-		if n := run.PayloadChunks; n < 0 || n > pipelines.MaxPayloadChunks {
-			err = cli.Usagef("payload chunks: got %d, want 0 to %d", n, pipelines.MaxPayloadChunks)
+		if n := run.PayloadChunks; n < 0 || n > schema.MaxChunks {
+			err = cli.Usagef("payload chunks: got %d, want 0 to %d", n, schema.MaxChunks)
 		}
 	}
 	return r, err
@@ -114,17 +115,17 @@ func (f *requestFlags) request(p pipelines.Pipeline, env *cli.Env) (r pipelines.
 // secretRun is the build's second run; nil when it has none. It is named by
 // variables only: a person has no use for it.
 func secretRun(env *cli.Env) (*pipelines.Run, error) {
-	run := pipelines.Run{ID: env.Getenv("KERNELBOT_SECRET_RUN_ID"), Mode: env.Getenv("KERNELBOT_SECRET_MODE")}
+	run := pipelines.Run{ID: env.Getenv(schema.SecretEnv(schema.EnvRunID)), Mode: env.Getenv(schema.SecretEnv(schema.EnvMode))}
 	if run.ID == "" {
 		return nil, nil
 	}
 	var err error
-	if text := env.Getenv("KERNELBOT_SECRET_PAYLOAD_CHUNKS"); text != "" {
+	if text := env.Getenv(schema.SecretEnv(schema.EnvPayloadChunks)); text != "" {
 		if run.PayloadChunks, err = strconv.Atoi(text); err != nil {
 			return nil, cli.Usagef("KERNELBOT_SECRET_PAYLOAD_CHUNKS: got %.40q, want a number", text)
 		}
 	}
-	run.Budget, err = seconds("KERNELBOT_SECRET_TIMEOUT_SECONDS", env.Getenv("KERNELBOT_SECRET_TIMEOUT_SECONDS"))
+	run.Budget, err = seconds(schema.SecretEnv(schema.EnvTimeoutSeconds), env.Getenv(schema.SecretEnv(schema.EnvTimeoutSeconds)))
 	return &run, err
 }
 
@@ -183,9 +184,9 @@ func lookup(table pipelines.Table, names []string, what string) (pipelines.Table
 // and by KERNELBOT_QUEUE (older launchers: GPU_QUEUE). A queue that is set must
 // mean the same row.
 func fromEnvironment(table pipelines.Table, env *cli.Env) (pipelines.Table, error) {
-	if list := env.Getenv("KERNELBOT_GPU"); strings.Contains(list, ",") {
-		chosen, err := lookup(table, strings.Split(list, ","), "KERNELBOT_GPU")
-		if usage := new(cli.UsageError); errors.As(err, &usage) && !strings.HasPrefix(err.Error(), "KERNELBOT_GPU") {
+	if list := env.Getenv(schema.EnvGPU); strings.Contains(list, ",") {
+		chosen, err := lookup(table, strings.Split(list, ","), schema.EnvGPU)
+		if usage := new(cli.UsageError); errors.As(err, &usage) && !strings.HasPrefix(err.Error(), schema.EnvGPU) {
 			err = cli.Usagef("KERNELBOT_GPU: %w", err)
 		}
 		return chosen, err
@@ -196,9 +197,9 @@ func fromEnvironment(table pipelines.Table, env *cli.Env) (pipelines.Table, erro
 		variable string
 		lookup   func(string) (pipelines.GPUType, error)
 	}{
-		{"KERNELBOT_GPU", table.Lookup},
-		{"KERNELBOT_QUEUE", table.LookupQueue},
-		{"GPU_QUEUE", table.LookupQueue},
+		{schema.EnvGPU, table.Lookup},
+		{schema.EnvQueue, table.LookupQueue},
+		{schema.EnvOldQueue, table.LookupQueue},
 	} {
 		value := env.Getenv(source.variable)
 		if value == "" {

@@ -25,7 +25,7 @@ type uploadCmd struct {
 	pipelineFlags
 	DryRun     bool   `name:"dry-run"`
 	Agent      string `placeholder:"PATH"`
-	MaxJobs    int    `name:"max-jobs" default:"500"`
+	MaxJobs    *int   `name:"max-jobs"`
 	Replace    bool
 	AllowEmpty bool `name:"allow-empty"`
 	Artifact   bool `default:"true" negatable:""`

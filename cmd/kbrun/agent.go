@@ -92,8 +92,8 @@ func findAgent(env *cli.Env) (*agent, error) {
 func withoutPayload(env []string) []string {
 	return slices.DeleteFunc(env, func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
-		if rest, second := strings.CutPrefix(name, "KERNELBOT_SECRET_"); second {
-			name = "KERNELBOT_" + rest
+		if rest, second := strings.CutPrefix(name, schema.EnvSecretPrefix); second {
+			name = schema.EnvPrefix + rest
 		}
 		return slices.Contains(schema.PayloadVars(), name)
 	})

@@ -64,11 +64,11 @@ type meansTried struct {
 // Run builds a box by every means and prints what came of it.
 func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.exposed != nil {
-		return &cli.ExitError{Status: exitMachine, Err: c.exposed}
+		return &cli.ExitError{Status: schema.ExitTempFail, Err: c.exposed}
 	}
 	d, err := c.diagnose(env)
 	if err != nil {
-		return &cli.ExitError{Status: exitMachine, Err: err}
+		return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
 	}
 	if c.JSON {
 		enc := json.NewEncoder(env.Stdout)
@@ -81,7 +81,7 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 		return err
 	}
 	if !d.OK {
-		return cli.WithHint(&cli.ExitError{Status: exitMachine, Err: fmt.Errorf("want a sandbox of level %q", d.Needed)},
+		return cli.WithHint(&cli.ExitError{Status: schema.ExitTempFail, Err: fmt.Errorf("want a sandbox of level %q", d.Needed)},
 			"allow user namespaces to this user, run as root, or use a kernel with Landlock")
 	}
 	return nil

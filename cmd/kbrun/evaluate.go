@@ -15,8 +15,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-const exitMachine = 75
-
 type evaluateCmd struct {
 	PayloadFile string
 	Out         string `default:"result.json"`
@@ -50,12 +48,12 @@ func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 	lookup := env.LookupEnv
 	if c.Secret {
 		lookup = secretLookup(env.LookupEnv)
-		c.RunID, _ = lookup("KERNELBOT_RUN_ID")
+		c.RunID, _ = lookup(schema.EnvRunID)
 	}
 	idErr := c.checkRunID(env)
 	file, err := newResultFile(c.Out, c.RunID)
 	if usage := (*cli.UsageError)(nil); err != nil && !errors.As(err, &usage) {
-		return &cli.ExitError{Status: exitMachine, Err: err}
+		return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
 	} else if err != nil {
 		return err
 	}
@@ -64,12 +62,12 @@ func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 		return c.evaluate(ctx, env, lookup, log, clock, idErr)
 	})
 	if err := file.write(result); err != nil {
-		return &cli.ExitError{Status: exitMachine, Err: err}
+		return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
 	}
 	log.verdict(result)
 	if trusted { // what tells it to Buildkite has the job's token
 		if err := publish(ctx, env, clock, c.Out, result); err != nil {
-			return &cli.ExitError{Status: exitMachine, Err: err}
+			return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
 		}
 	}
 	if status := result.Outcome.ExitStatus(); status != 0 {
@@ -82,11 +80,11 @@ func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 // names of the first with KERNELBOT_SECRET_ in front.
 func secretLookup(lookup func(string) (string, bool)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
-		rest, ok := strings.CutPrefix(name, "KERNELBOT_")
+		rest, ok := strings.CutPrefix(name, schema.EnvPrefix)
 		if !ok {
 			return "", false // older names have no second run
 		}
-		return lookup("KERNELBOT_SECRET_" + rest)
+		return lookup(schema.EnvSecretPrefix + rest)
 	}
 }
 
@@ -119,7 +117,7 @@ func (c *evaluateCmd) evaluate(ctx context.Context, env *cli.Env, lookup func(st
 		Start:    clock.start,
 		Decode:   decoded,
 		Version:  cli.Version(),
-		Image:    env.Getenv("KERNELBOT_IMAGE"),
+		Image:    env.Getenv(schema.EnvImage),
 		Devices:  machine(),
 		Demand:   c.demand(),
 		Progress: log.phase,

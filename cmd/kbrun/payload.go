@@ -138,7 +138,7 @@ func (c *encodeCmd) Run(_ context.Context, env *cli.Env) error {
 		return err
 	}
 	if len(vars) > 1 {
-		fmt.Fprintf(env.Stderr, "kbrun: warning: %d characters do not fit into %s: a build needs %d variables\n", len(encoded), schema.PayloadVar, len(vars))
+		fmt.Fprintf(env.Stderr, "kbrun: warning: %d characters do not fit into %s: a build needs %d variables\n", len(encoded), schema.EnvPayload, len(vars))
 	}
 	fmt.Fprintln(env.Stdout, encoded)
 	return nil

@@ -11,12 +11,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/condition"
 	"github.com/gpu-mode/kbgen/local/glob"
 	"github.com/gpu-mode/kbgen/local/steps"
-)
-
-// Limits of the service, per build.
-const (
-	MaxJobsPerBuild    = 4000 // retries included
-	MaxUploadsPerBuild = 500
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 var zeroTime time.Time
@@ -131,8 +126,8 @@ func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []
 // accepts checks a document against what the build has already, without the
 // steps that are about to be dropped.
 func (b *build) accepts(doc *steps.Document, dropped []*node) error {
-	if have, more := len(b.jobs), doc.Jobs(); have+more > MaxJobsPerBuild {
-		return refuse(Invalid, "the build would have %d jobs, want at most %d", have+more, MaxJobsPerBuild)
+	if have, more := len(b.jobs), doc.Jobs(); have+more > schema.MaxJobsPerBuild {
+		return refuse(Invalid, "the build would have %d jobs, want at most %d", have+more, schema.MaxJobsPerBuild)
 	}
 	taken := maps.Clone(b.keys)
 	(&scope{nodes: dropped}).walk(func(n *node) { delete(taken, n.def.Key) })

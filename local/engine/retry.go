@@ -1,12 +1,16 @@
 package engine
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
 
 // automaticRetry makes the next attempt at a job that ended in state, when the
 // first of its step's rules that matches has retries left. Canceled jobs and
 // jobs of canceled builds are never retried.
 func (e *Engine) automaticRetry(j *job, state JobState) *job {
-	if state != JobFailed && state != JobTimedOut || j.build.canceling || len(j.build.jobs) >= MaxJobsPerBuild {
+	if state != JobFailed && state != JobTimedOut || j.build.canceling || len(j.build.jobs) >= schema.MaxJobsPerBuild {
 		return nil
 	}
 	for i, rule := range j.Step.Retry.Automatic {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gpu-mode/kbgen/local/steps"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // Upload adds the pipeline that a running job uploads. An upload repeated
@@ -31,8 +32,8 @@ func (e *Engine) upload(j *job, pipeline []byte, replace bool) error {
 	switch {
 	case j.State != JobRunning:
 		return refuse(Invalid, "Pipelines can be uploaded by running jobs only, this one is %s", j.State)
-	case len(b.uploads) >= MaxUploadsPerBuild:
-		return refuse(Invalid, "The build has had %d uploads, which is the limit", MaxUploadsPerBuild)
+	case len(b.uploads) >= schema.MaxUploadsPerBuild:
+		return refuse(Invalid, "The build has had %d uploads, which is the limit", schema.MaxUploadsPerBuild)
 	}
 	doc, err := steps.Parse(pipeline)
 	if err != nil {

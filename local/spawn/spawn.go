@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // Options configure agents. All fields but Hidden are required.
@@ -225,7 +227,7 @@ func (p *Pool) environment() []string {
 		if name == "PATH" {
 			path = value
 		}
-		return name == "PATH" || strings.HasPrefix(name, "BUILDKITE") || strings.HasPrefix(name, "KERNELBOT_") ||
+		return name == "PATH" || strings.HasPrefix(name, "BUILDKITE") || strings.HasPrefix(name, schema.EnvPrefix) ||
 			strings.HasPrefix(name, "KBLAUNCH_") || strings.HasPrefix(name, "SUBMISSION_")
 	})
 	dirs := append(slices.Clone(p.opts.Path), filepath.Dir(p.opts.Agent), path)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/near"
 )
 
@@ -56,8 +57,8 @@ func Parse(data []byte) (*Document, error) {
 	if len(doc.Steps) == 0 {
 		return nil, errors.New("pipeline: steps: got none, want at least one")
 	}
-	if n := doc.Jobs(); n > MaxJobs {
-		return nil, fmt.Errorf("pipeline: got %d jobs, want at most %d per upload", n, MaxJobs)
+	if n := doc.Jobs(); n > schema.MaxJobsPerUpload {
+		return nil, fmt.Errorf("pipeline: got %d jobs, want at most %d per upload", n, schema.MaxJobsPerUpload)
 	}
 	if err := uniqueKeys(doc); err != nil {
 		return nil, err

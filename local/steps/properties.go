@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // setter reads one property into a step.
@@ -20,7 +22,7 @@ var stepProperties = map[Kind]map[string]setter{
 		"agents":                  set(func(s *Step) *[]string { return &s.Agents }, agentRules),
 		"plugins":                 set(func(s *Step) *[]json.RawMessage { return &s.Plugins }, plugins),
 		"priority":                set(func(s *Step) *int { return &s.Priority }, between(-1<<31, 1<<31)),
-		"parallelism":             set(func(s *Step) *int { return &s.Parallelism }, between(1, MaxJobs)),
+		"parallelism":             set(func(s *Step) *int { return &s.Parallelism }, between(1, schema.MaxJobsPerUpload)),
 		"soft_fail":               set(func(s *Step) *SoftFail { return &s.SoftFail }, softFail),
 		"retry":                   set(func(s *Step) *Retry { return &s.Retry }, retry),
 		"skip":                    set(func(s *Step) **string { return &s.Skip }, skip),

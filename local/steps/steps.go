@@ -22,9 +22,6 @@ const (
 	Group   Kind = "group"
 )
 
-// MaxJobs is how many jobs one document may make, groups counted as one each.
-const MaxJobs = 500
-
 // A Document is one uploaded pipeline.
 type Document struct {
 	Env    map[string]string // acts as if written on each step

@@ -5,14 +5,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"gopkg.in/yaml.v3"
 )
 
-// Limits of Buildkite, as of 2026.
+// Limits of Buildkite, as of 2026, that nothing but the checks knows; the
+// others stand in package schema.
 const (
-	MaxJobsPerUpload   = 500
-	MaxJobsPerBuild    = 4000
-	maxUploads         = 500
 	maxMatrixJobs      = 50
 	maxDimensions      = 6
 	maxElements        = 25
@@ -46,19 +45,19 @@ func JobCount(doc []byte) int {
 func (c *checker) limits(d *document) {
 	jobs := d.jobs()
 	c.jobs += jobs
-	if jobs > MaxJobsPerUpload {
-		c.report("KB301", child(d.root, "steps"), d.path+"steps", "got %d jobs, want at most %d in one upload", jobs, MaxJobsPerUpload)
+	if jobs > schema.MaxJobsPerUpload {
+		c.report("KB301", child(d.root, "steps"), d.path+"steps", "got %d jobs, want at most %d in one upload", jobs, schema.MaxJobsPerUpload)
 	}
 	c.environment(d)
 }
 
 // total checks what counts over the whole stream.
 func (c *checker) total() {
-	if n := len(c.documents); n > maxUploads {
-		c.add("KB302", Finding{}, "got %d documents, want at most %d uploads in one build", n, maxUploads)
+	if n := len(c.documents); n > schema.MaxUploadsPerBuild {
+		c.add("KB302", Finding{}, "got %d documents, want at most %d uploads in one build", n, schema.MaxUploadsPerBuild)
 	}
-	if c.jobs > MaxJobsPerBuild {
-		c.add("KB302", Finding{}, "got %d jobs, want at most %d in one build", c.jobs, MaxJobsPerBuild)
+	if c.jobs > schema.MaxJobsPerBuild {
+		c.add("KB302", Finding{}, "got %d jobs, want at most %d in one build", c.jobs, schema.MaxJobsPerBuild)
 	}
 }
 
