@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // parseReport reads what a tester wrote: lines of "key: value". A key that
@@ -16,14 +17,14 @@ import (
 // which that is true is returned as contradicted.
 //
 // Source of the line rules: gpu-mode/kernelbot, run_eval.py, run_program.
-func parseReport(text string) (report schema.Report, contradicted string) {
+func parseReport(raw string) (report schema.Report, contradicted string) {
 	index := map[string]int{}
-	for line := range strings.FieldsFuncSeq(text, lineEnd) {
+	for line := range strings.FieldsFuncSeq(raw, lineEnd) {
 		key, value, _ := strings.Cut(line, ":")
 		if key == "" && value == "" {
 			continue
 		}
-		key, value = schema.Clean(strings.TrimFunc(key, space)), schema.Clean(strings.TrimFunc(value, space))
+		key, value = text.Storable(strings.TrimFunc(key, space)), text.Storable(strings.TrimFunc(value, space))
 		i, again := index[key]
 		switch {
 		case !again:

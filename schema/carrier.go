@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // ErrNoPayload is an environment in which no variable carries a payload.
@@ -73,7 +75,7 @@ func FindPayload(lookup func(string) (string, bool)) (string, error) {
 func joinChunks(get func(string) string) (string, error) {
 	n, err := strconv.Atoi(get(EnvPayloadChunks))
 	if err != nil || n < 1 || n > MaxChunks {
-		return "", fmt.Errorf("%s: got %s, want 1 to %d", EnvPayloadChunks, short(get(EnvPayloadChunks)), MaxChunks)
+		return "", fmt.Errorf("%s: got %s, want 1 to %d", EnvPayloadChunks, text.Quote(get(EnvPayloadChunks)), MaxChunks)
 	}
 	var b strings.Builder
 	for i := range n {
@@ -84,7 +86,7 @@ func joinChunks(get func(string) string) (string, error) {
 		b.WriteString(chunk)
 	}
 	if got, want := digest(b.String()), get(EnvPayloadSHA256); got != want {
-		return "", fmt.Errorf("%s: the %d chunks have SHA-256 %s, want %s", EnvPayloadSHA256, n, got, short(want))
+		return "", fmt.Errorf("%s: the %d chunks have SHA-256 %s, want %s", EnvPayloadSHA256, n, got, text.Quote(want))
 	}
 	return b.String(), nil
 }

@@ -3,6 +3,8 @@ package schema
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // Evidence is what the runner saw beside the verdict. Each part stands in
@@ -188,13 +190,13 @@ func (e *Evidence) members() (object, error) {
 // clean applies [Clean] to every string below n.
 func (n *node) clean() {
 	if n.kind == kindString {
-		n.text = Clean(n.text)
+		n.text = text.Storable(n.text)
 	}
 	for i := range n.list {
 		n.list[i].clean()
 	}
 	for i := range n.members {
-		n.members[i].name = Clean(n.members[i].name)
+		n.members[i].name = text.Storable(n.members[i].name)
 		n.members[i].value.clean()
 	}
 }

@@ -2,6 +2,8 @@ package schema
 
 import (
 	"strconv"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // fields takes an object apart and keeps the first fault.
@@ -100,7 +102,7 @@ func (d *fields) files(key string, needed bool) Files {
 	var files Files
 	for _, m := range v.members {
 		if m.value.kind != kindString {
-			d.fault(key, m.value.kind.String()+" for "+short(m.name), "the file's text")
+			d.fault(key, m.value.kind.String()+" for "+text.Quote(m.name), "the file's text")
 			return nil
 		}
 		files = append(files, File{m.name, m.value.text})
@@ -121,7 +123,7 @@ func (d *fields) defines() []Define {
 		case kindString:
 			defines = append(defines, Define{m.name, &m.value.text})
 		default:
-			d.fault("defines", m.value.kind.String()+" for "+short(m.name), "a string or null")
+			d.fault("defines", m.value.kind.String()+" for "+text.Quote(m.name), "a string or null")
 		}
 	}
 	return defines

@@ -3,6 +3,8 @@ package schema
 import (
 	"fmt"
 	"slices"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // Faults: who has to act on an ending.
@@ -106,18 +108,18 @@ func Outcomes() []Outcome {
 	}
 }
 
-// NewOutcome returns the ending of that name with text in place of its usual
-// words, unless text is empty. A name that is not in [Outcomes] is a fault of
+// NewOutcome returns the outcome of that name with words in place of its usual
+// ones, unless words is empty. A name that is not in [Outcomes] is a fault of
 // the caller and becomes OutcomeRunner, saying so.
-func NewOutcome(name, text string) Outcome {
+func NewOutcome(name, words string) Outcome {
 	all := Outcomes()
 	at := slices.IndexFunc(all, func(o Outcome) bool { return o.Name == name })
 	if at < 0 {
-		return NewOutcome(OutcomeRunner, fmt.Sprintf("no ending is called %q", name))
+		return NewOutcome(OutcomeRunner, fmt.Sprintf("no outcome is called %q", name))
 	}
 	o := all[at]
-	if text != "" {
-		o.Text = Clean(text)
+	if words != "" {
+		o.Text = text.Storable(words)
 	}
 	return o
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // Languages and modes a payload may name.
@@ -155,7 +157,7 @@ func (p *Payload) Validate() error {
 	}
 	oneOf := func(key, got string, want []string) {
 		if !slices.Contains(want, got) {
-			fault(key, short(got), fmt.Sprintf("one of %q", want))
+			fault(key, text.Quote(got), fmt.Sprintf("one of %q", want))
 		}
 	}
 	oneOf("lang", p.Lang, Languages())
@@ -169,7 +171,7 @@ func (p *Payload) Validate() error {
 		}
 	}
 	if _, ok := p.Sources.Get(p.Main); p.Lang == LangPython && !ok {
-		fault("main", short(p.Main), "the name of a file in sources")
+		fault("main", text.Quote(p.Main), "the name of a file in sources")
 	}
 	faults = append(faults, p.validateNames()...)
 	return errors.Join(faults...)
@@ -182,13 +184,13 @@ func (p *Payload) validateNames() (faults []error) {
 	seen := map[string]bool{}
 	for _, f := range slices.Concat(p.Sources, p.Headers) {
 		if !plainName(f.Name) || seen[f.Name] {
-			faults = append(faults, &FieldError{"payload: sources", "the file name " + short(f.Name), "plain file names, each once"})
+			faults = append(faults, &FieldError{"payload: sources", "the file name " + text.Quote(f.Name), "plain file names, each once"})
 		}
 		seen[f.Name] = true
 	}
 	for _, d := range p.Defines {
 		if !identifier(d.Name) {
-			faults = append(faults, &FieldError{"payload: defines", "the name " + short(d.Name), "an identifier"})
+			faults = append(faults, &FieldError{"payload: defines", "the name " + text.Quote(d.Name), "an identifier"})
 		}
 	}
 	return append(faults, p.validateArguments()...)
@@ -196,9 +198,9 @@ func (p *Payload) validateNames() (faults []error) {
 
 // validateArguments refuses what no command line can hold.
 func (p *Payload) validateArguments() (faults []error) {
-	check := func(key, text string) {
-		if strings.Contains(text, "\x00") {
-			faults = append(faults, &FieldError{"payload: " + key, "the value " + short(text), "a text without NUL"})
+	check := func(key, value string) {
+		if strings.Contains(value, "\x00") {
+			faults = append(faults, &FieldError{"payload: " + key, "the value " + text.Quote(value), "a text without NUL"})
 		}
 	}
 	for _, d := range p.Defines {
@@ -231,12 +233,4 @@ func identifier(name string) bool {
 		}
 	}
 	return name != ""
-}
-
-// short quotes a foreign name for an error.
-func short(s string) string {
-	if len(s) > 60 {
-		return fmt.Sprintf("%.60q…", s)
-	}
-	return fmt.Sprintf("%q", s)
 }

@@ -14,8 +14,6 @@ import (
 
 var compare = cmp.AllowUnexported(Value{}, Timeout{})
 
-func text(s string) *string { return &s }
-
 func mustValue(t testing.TB, json string) Value {
 	t.Helper()
 	v, err := ParseValue(json)
@@ -30,7 +28,7 @@ func pythonPayload(t testing.TB) *Payload {
 	return &Payload{
 		Main:    "run.py",
 		Sources: Files{{"submission.py", "def kernel(x):\n    return x  # é 🚀 \" \\ \x7f\n"}, {"run.py", "pass\n"}, {"a.py", ""}},
-		Lang:    LangPython, Arch: text("90a"), Mode: ModeLeaderboard,
+		Lang:    LangPython, Arch: new("90a"), Mode: ModeLeaderboard,
 		Benchmarks:  []Case{{{"rows", IntValue(4096)}, {"f", mustValue(t, "1e-5")}, {"big", mustValue(t, "123456789012345678901234567890")}}},
 		Tests:       []Case{{{"z", BoolValue(true)}, {"a", Value{}}, {"m", ListValue([]Value{IntValue(96), StringValue("x")})}, {"o", ObjectValue([]Param{{"k", IntValue(1)}})}}},
 		TestTimeout: Seconds(120), BenchmarkTimeout: NoLimit(), RankedTimeout: Seconds(0.5),
@@ -41,7 +39,7 @@ func pythonPayload(t testing.TB) *Payload {
 func cudaPayload() *Payload {
 	return &Payload{
 		Sources: Files{{"driver.cu", "int main(){}"}, {"submission.cu", ""}}, Headers: Files{{"shapes.h", "#pragma once"}},
-		Defines: []Define{{"TILE", text("64")}, {"FAST", nil}}, CompileFlags: []string{"-O1"}, IncludeDirs: []string{"/tmp"}, Libraries: []string{"m"},
+		Defines: []Define{{"TILE", new("64")}, {"FAST", nil}}, CompileFlags: []string{"-O1"}, IncludeDirs: []string{"/tmp"}, Libraries: []string{"m"},
 		Lang: LangCUDA, Mode: ModeTest, RankingBy: RankLast, MultiGPU: true,
 	}
 }

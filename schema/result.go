@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"strings"
 	"time"
 )
 
@@ -101,10 +100,4 @@ type ProfileResult struct {
 	Profiler    string
 	Trace       string // base64 of a zip
 	DownloadURL *string
-}
-
-// Clean makes text storable as PostgreSQL JSONB: U+0000 and bytes that are not
-// UTF-8 become U+FFFD.
-func Clean(text string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // MaxResult is the limit on result.json, in bytes. A profile's trace is the
@@ -89,7 +91,7 @@ func (d *fields) system() SystemInfo {
 func (d *fields) outcome() Outcome {
 	o := Outcome{Name: d.str("name", true), Fault: d.str("fault", true), Retry: d.bool("retry", true), Text: d.str("text", false), Phase: d.str("phase", false)}
 	if !slices.Contains(Faults(), o.Fault) {
-		d.fault("fault", short(o.Fault), fmt.Sprintf("one of %q", Faults()))
+		d.fault("fault", text.Quote(o.Fault), fmt.Sprintf("one of %q", Faults()))
 	}
 	return o
 }
@@ -150,7 +152,7 @@ func (d *fields) report() Report {
 	var r Report
 	for _, m := range v.members {
 		if m.value.kind != kindString {
-			d.fault("result", m.value.kind.String()+" for "+short(m.name), "strings")
+			d.fault("result", m.value.kind.String()+" for "+text.Quote(m.name), "strings")
 			return nil
 		}
 		r = append(r, Entry{m.name, m.value.text})
@@ -168,12 +170,12 @@ func (d *fields) profile() *ProfileResult {
 }
 
 func (d *fields) time(key string) time.Time {
-	text := d.str(key, true)
+	value := d.str(key, true)
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999"} {
-		if t, err := time.Parse(layout, text); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
+		if t, err := time.Parse(layout, value); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
 			return t.UTC().Truncate(time.Microsecond)
 		}
 	}
-	d.fault(key, short(text), "a time like 2006-01-02T15:04:05.000000+00:00")
+	d.fault(key, text.Quote(value), "a time like 2006-01-02T15:04:05.000000+00:00")
 	return time.Time{}
 }

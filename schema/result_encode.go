@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // stampLayout is what Python's datetime.fromisoformat reads in every version
@@ -81,7 +83,7 @@ func writeAny(b *bytes.Buffer, value any) error {
 		b.WriteString(text.String())
 		return nil
 	case string:
-		value = Clean(v)
+		value = text.Storable(v)
 	}
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false) // "<" and "&" are common in compilers' output

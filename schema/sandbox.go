@@ -1,6 +1,10 @@
 package schema
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+)
 
 // Levels of a sandbox, from weak to strong.
 const (
@@ -85,7 +89,7 @@ func NewSandbox(means string, missing map[string]string) *Sandbox {
 			s.Held = append(s.Held, g.Name)
 			continue
 		}
-		s.Missing = append(s.Missing, MissingGuard{g.Name, Clean(why)})
+		s.Missing = append(s.Missing, MissingGuard{g.Name, text.Storable(why)})
 		switch g.Level {
 		case SandboxPartial:
 			s.Level = SandboxNone

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // The test binary is also the probing program: a stand-in reader behind the
@@ -401,10 +402,10 @@ func TestServe(t *testing.T) {
 // What nvidia-smi prints can always be written into a result, whatever it is.
 func FuzzSMI(f *testing.F) {
 	f.Add("0, A, GPU-0, 00000000:3B:00.0, 550.54, 81559, 1980, 2619, 1980, 2619, 33, 71.20, 700.00, Default, Enabled, 0, 0x1\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		report, _ := smiReport(schema.Clean(text))
-		smiHolders(report.Devices, schema.Clean(text))
-		smiRemapped(report.Devices, text)
+	f.Fuzz(func(t *testing.T, shown string) {
+		report, _ := smiReport(text.Storable(shown))
+		smiHolders(report.Devices, text.Storable(shown))
+		smiRemapped(report.Devices, shown)
 		r := &schema.Result{Evidence: schema.Evidence{Device: report}}
 		Demand{}.Check(r.Device, r.Device.Devices)
 		data, err := r.Encode()

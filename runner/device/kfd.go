@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // kfdReader reads AMD's devices from the kernel's files below root.
@@ -182,7 +183,7 @@ func readLine(file string) string {
 	if err != nil {
 		return ""
 	}
-	return schema.Clean(firstLine(string(data)))
+	return text.Storable(firstLine(string(data)))
 }
 
 func firstLine(s string) string {

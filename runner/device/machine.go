@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A Machine says where to look.
@@ -128,7 +129,7 @@ func (w *Watch) nvidia(ctx context.Context) {
 		if m.nvidiaKernel() {
 			source = from
 		}
-		faults = append(faults, schema.Clean(err.Error()))
+		faults = append(faults, text.Storable(err.Error()))
 	}
 	if len(m.Probe) > 0 {
 		report, err := w.ask(ctx)
@@ -294,7 +295,7 @@ func (w *Watch) again(ctx context.Context) *schema.DeviceReport {
 		report, err = readSMI(ctx, w.machine.SMI, w.machine.Environ, w.machine.Limit)
 	}
 	if err != nil {
-		w.report.Faults = append(w.report.Faults, "asked again: "+schema.Clean(err.Error()))
+		w.report.Faults = append(w.report.Faults, "asked again: "+text.Storable(err.Error()))
 	}
 	return report
 }

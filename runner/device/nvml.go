@@ -8,6 +8,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // HasNVML tells whether NVML is inside this build.
@@ -233,7 +234,7 @@ func (a *asked) processes() []schema.Holder {
 			h.Bytes = known
 		}
 		if name, ret := a.lib.SystemGetProcessName(int(p.Pid)); ret == nvml.SUCCESS {
-			h.Name = schema.Clean(name)
+			h.Name = text.Storable(name)
 		}
 		out = append(out, h)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // Words that a probing process is told, one a line; the end of its input ends
@@ -36,7 +37,7 @@ type answer struct {
 func Serve(in io.Reader, out io.Writer, interval time.Duration) error {
 	r, done, err := openNVML()
 	if err != nil {
-		return json.NewEncoder(out).Encode(answer{Missing: errors.Is(err, ErrNoDriver), Error: schema.Clean(err.Error())})
+		return json.NewEncoder(out).Encode(answer{Missing: errors.Is(err, ErrNoDriver), Error: text.Storable(err.Error())})
 	}
 	defer done()
 	return serve(r, in, out, interval)

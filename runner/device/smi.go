@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // smiFields are the columns asked of nvidia-smi, all of them old.
@@ -60,22 +61,22 @@ func readSMI(ctx context.Context, path string, environ []string, limit time.Dura
 // runSMI returns what nvidia-smi prints. It may have printed something useful
 // beside an error, when that is an exit status.
 func runSMI(ctx context.Context, environ []string, path, query string) (string, error) {
-	text, err := within(ctx, func() ([]byte, error) {
+	printed, err := within(ctx, func() ([]byte, error) {
 		cmd := exec.CommandContext(ctx, path, query, "--format=csv,noheader,nounits")
 		cmd.Env, cmd.WaitDelay = environ, time.Second
 		return cmd.Output()
 	})
 	if err == nil {
-		return schema.Clean(string(text)), nil
+		return text.Storable(string(printed)), nil
 	}
 	exit := (*exec.ExitError)(nil)
 	if !errors.As(err, &exit) || !exit.Exited() {
 		return "", fmt.Errorf("nvidia-smi: %w", err)
 	}
-	if len(text) == 0 {
-		text = exit.Stderr
+	if len(printed) == 0 {
+		printed = exit.Stderr
 	}
-	return schema.Clean(string(text)), fmt.Errorf("nvidia-smi: %w", err)
+	return text.Storable(string(printed)), fmt.Errorf("nvidia-smi: %w", err)
 }
 
 // within returns what ask returns, and gives up when ctx is over: a program

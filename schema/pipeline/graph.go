@@ -109,7 +109,7 @@ func (g *grapher) depend(s *step, begun *vertex, depends *yaml.Node) {
 			item = child(item, "step")
 			path += ".step"
 		}
-		key := text(item)
+		key := scalarText(item)
 		if key == "" {
 			continue
 		}

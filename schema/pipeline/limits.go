@@ -5,8 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpu-mode/kbgen/schema"
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // Limits of Buildkite, as of 2026, that nothing but the checks knows; the
@@ -109,7 +110,7 @@ func matrixJobs(m *yaml.Node) int {
 	for _, a := range items(child(m, "adjustments")) {
 		skip := child(a, "skip")
 		switch {
-		case skip != nil && text(skip) != "" && text(skip) != "false":
+		case skip != nil && scalarText(skip) != "" && scalarText(skip) != "false":
 			jobs--
 		case added(child(a, "with"), names, lists):
 			jobs++
@@ -125,7 +126,7 @@ func added(with *yaml.Node, names []string, lists []*yaml.Node) bool {
 		if name != "" {
 			n = child(with, name)
 		}
-		if t := text(n); t != "" && !slices.ContainsFunc(items(lists[i]), func(v *yaml.Node) bool { return v.Value == t }) {
+		if t := scalarText(n); t != "" && !slices.ContainsFunc(items(lists[i]), func(v *yaml.Node) bool { return v.Value == t }) {
 			return true
 		}
 	}

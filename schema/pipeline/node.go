@@ -37,8 +37,8 @@ func keyNode(n *yaml.Node, key string) *yaml.Node {
 	return n
 }
 
-// text returns the text of a scalar that is not null, "" for anything else.
-func text(n *yaml.Node) string {
+// scalarText returns the text of a scalar that is not null, "" for anything else.
+func scalarText(n *yaml.Node) string {
 	if n == nil || n.Kind != yaml.ScalarNode || isNull(n) {
 		return ""
 	}
@@ -48,7 +48,7 @@ func text(n *yaml.Node) string {
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
 // isTrue tells whether a setting is on.
-func isTrue(n *yaml.Node) bool { return text(n) == "true" }
+func isTrue(n *yaml.Node) bool { return scalarText(n) == "true" }
 
 // items returns the members of a list, or a single scalar as a list of one.
 func items(n *yaml.Node) []*yaml.Node {
@@ -73,7 +73,7 @@ func entries(n *yaml.Node, f func(key, value *yaml.Node)) {
 
 // intValue returns a whole number, also one in quotes.
 func intValue(n *yaml.Node) (int, bool) {
-	v, err := strconv.Atoi(text(n))
+	v, err := strconv.Atoi(scalarText(n))
 	return v, err == nil
 }
 

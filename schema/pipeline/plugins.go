@@ -65,7 +65,7 @@ func pluginsOf(s *step) []plugin {
 		return list
 	}
 	for i, item := range n.Content {
-		if text(item) != "" {
+		if scalarText(item) != "" {
 			add(index(path, i))(item, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"})
 		}
 		entries(item, add(index(path, i)))
@@ -235,9 +235,9 @@ func dockerPolicy(name string, value *yaml.Node) (rule, message string) {
 	case "propagate-environment":
 		rule, message = "KB206", "the container gets every variable of the job"
 	case "gpus":
-		n, err := strconv.Atoi(text(value))
+		n, err := strconv.Atoi(scalarText(value))
 		switch {
-		case text(value) == "all":
+		case scalarText(value) == "all":
 			return "KB207", "the container gets every GPU of the machine"
 		case err == nil:
 			return "KB207", fmt.Sprintf("%d is a number of GPUs, not an index: the container always gets the first", n)
@@ -247,7 +247,7 @@ func dockerPolicy(name string, value *yaml.Node) (rule, message string) {
 		rule, message = "KB208", "the container gets the agent and the job's access token"
 	case "mount-ssh-agent", "propagate-aws-auth-tokens", "propagate-gcp-auth-tokens":
 		rule, message = "KB208", "the container gets the machine's credentials"
-		on = on || name == "mount-ssh-agent" && text(value) != "" && text(value) != "false"
+		on = on || name == "mount-ssh-agent" && scalarText(value) != "" && scalarText(value) != "false"
 	case "expand-volume-vars", "expand-image-vars":
 		rule, message = "KB210", "a shell on the host evaluates the settings"
 	case "chown":
@@ -267,11 +267,11 @@ func dockerTrap(name string, value *yaml.Node) string {
 		if value.Kind == yaml.ScalarNode && value.Value == "" && !isNull(value) {
 			return "an empty text gives the container no GPU, and stops the machine from giving it one"
 		}
-		if strings.HasPrefix(text(value), "device=") && strings.Contains(text(value), ",") {
+		if strings.HasPrefix(scalarText(value), "device=") && strings.Contains(scalarText(value), ",") {
 			return "got " + quote(value.Value) + ": without quotes within the quotes docker reads the first device and a count, want '\"device=0,1\"'"
 		}
 	case "propagate-uid-gid":
-		if text(value) == "false" {
+		if scalarText(value) == "false" {
 			return "false does the same as true: leave the setting out"
 		}
 	case "environment":
@@ -279,7 +279,7 @@ func dockerTrap(name string, value *yaml.Node) string {
 			return "got " + kindName(value) + ", which sets no variable at all: want a list"
 		}
 	case "volumes", "devices", "tmpfs", "ulimits", "shell":
-		if !list && value.Kind == yaml.MappingNode || name != "shell" && !list && text(value) != "" && !isVariable(value.Value) {
+		if !list && value.Kind == yaml.MappingNode || name != "shell" && !list && scalarText(value) != "" && !isVariable(value.Value) {
 			return "got " + kindName(value) + ", with which the job fails: want a list"
 		}
 	}
@@ -316,7 +316,7 @@ func (c *checker) pod(n *yaml.Node, path string) {
 		case key.Value == "privileged" && isTrue(value):
 			c.report("KB205", value, path, "a privileged container is root on the machine")
 		case key.Value == "hostPath":
-			c.report("KB209", value, path, "mounts %s of the host", quote(text(child(value, "path"))))
+			c.report("KB209", value, path, "mounts %s of the host", quote(scalarText(child(value, "path"))))
 		case (key.Value == "hostPID" || key.Value == "hostIPC" || key.Value == "hostNetwork") && isTrue(value):
 			c.report("KB205", value, path, "the container shares %s with the machine", strings.TrimPrefix(key.Value, "host"))
 		case key.Value == "image":
@@ -329,7 +329,7 @@ func (c *checker) pod(n *yaml.Node, path string) {
 // volumes looks for directories of the host.
 func (c *checker) volumes(n *yaml.Node, path string) {
 	for i, v := range items(n) {
-		host, _, mounts := strings.Cut(text(v), ":")
+		host, _, mounts := strings.Cut(scalarText(v), ":")
 		if mounts && strings.HasPrefix(host, "/") || strings.HasPrefix(host, "~") || strings.HasPrefix(host, "..") {
 			c.report("KB209", v, index(path, i), "mounts %s of the host", quote(host))
 		}
@@ -339,7 +339,7 @@ func (c *checker) volumes(n *yaml.Node, path string) {
 // dockerEnvironment looks for secrets in NAME=value.
 func (c *checker) dockerEnvironment(n *yaml.Node, path string) {
 	for i, v := range items(n) {
-		if name, secret, ok := strings.Cut(text(v), "="); ok && secretName(name) && secretValue(secret) {
+		if name, secret, ok := strings.Cut(scalarText(v), "="); ok && secretName(name) && secretValue(secret) {
 			c.report("KB701", v, index(path, i), "the value of %s is in the text, want its name alone", name)
 		}
 	}

@@ -54,7 +54,7 @@ var imageTag = lazy(`:([A-Za-z0-9_][A-Za-z0-9_.-]*)$`)
 
 // image checks that an image is named by digest or by a tag that stays.
 func (c *checker) image(n *yaml.Node, path string) {
-	image := text(n)
+	image := scalarText(n)
 	if image == "" || isVariable(image) || strings.Contains(image, "@sha256:") {
 		return
 	}

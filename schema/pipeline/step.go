@@ -8,6 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/schema/near"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A step is one entry of a list of steps.
@@ -141,7 +142,7 @@ func (c *checker) untyped(s *step) {
 // stepKey reads a step's key and checks that it is the only one of its kind.
 func (c *checker) stepKey(s *step) {
 	for _, name := range []string{"key", "id", "identifier"} {
-		if n := child(s.node, name); text(n) != "" {
+		if n := child(s.node, name); scalarText(n) != "" {
 			s.key, s.keyNode = n.Value, n
 			break
 		}
@@ -149,7 +150,7 @@ func (c *checker) stepKey(s *step) {
 	if s.key == "" {
 		return
 	}
-	s.path += " (" + shorten(s.key) + ")"
+	s.path += " (" + text.Shorten(s.key, 40) + ")"
 	if n := len([]rune(s.key)); n > 100 && !isVariable(s.key) {
 		c.report("KB304", s.keyNode, s.path+".key", "got %d characters, want at most 100", n)
 	}
@@ -162,13 +163,6 @@ func (c *checker) stepKey(s *step) {
 		return
 	}
 	c.keys[s.key] = s
-}
-
-func shorten(s string) string {
-	if len(s) > 40 {
-		return s[:37] + "..."
-	}
-	return s
 }
 
 // shape checks what two keys of one step make of each other.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // MaxSize is how long a queue file may be, in bytes.
@@ -115,7 +117,7 @@ func written(n *yaml.Node) string {
 		return "nothing"
 	}
 	if n.ShortTag() == "!!str" {
-		return strconv.Quote(short(n.Value))
+		return strconv.Quote(text.Shorten(n.Value, 60))
 	}
-	return short(n.Value)
+	return text.Shorten(n.Value, 60)
 }

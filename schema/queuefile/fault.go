@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // How bad a fault is.
@@ -138,15 +140,7 @@ func worded(v any) string {
 	case said:
 		return string(v)
 	case string:
-		return fmt.Sprintf("%q", short(v))
+		return fmt.Sprintf("%q", text.Shorten(v, 60))
 	}
 	return fmt.Sprint(v)
-}
-
-// short cuts a foreign text, which may be as long as the file.
-func short(s string) string {
-	if runes := []rune(s); len(runes) > 60 {
-		return string(runes[:60]) + "…"
-	}
-	return s
 }

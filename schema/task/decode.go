@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/near"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A Fault is one place in a task.yml that cannot be used.
@@ -190,7 +191,7 @@ func (d *decoder) key(n *yaml.Node, what string) (string, bool) {
 	}
 	v, err := scalar(n)
 	if err != nil || !isString(v) {
-		d.fault(n, "%s: got the key %s, which YAML takes for another thing than a name; put it in quotes", what, quoted(n.Value))
+		d.fault(n, "%s: got the key %s, which YAML takes for another thing than a name; put it in quotes", what, text.Quote(n.Value))
 		return "", false
 	}
 	return n.Value, true
@@ -326,13 +327,5 @@ func kindOf(n *yaml.Node) string {
 	if n.Value == "" && n.Style == 0 {
 		return "nothing"
 	}
-	return quoted(n.Value)
-}
-
-// quoted is a foreign text for an error, at most 60 bytes of it.
-func quoted(s string) string {
-	if len(s) > 60 {
-		return fmt.Sprintf("%.60q…", s)
-	}
-	return fmt.Sprintf("%q", s)
+	return text.Quote(n.Value)
 }

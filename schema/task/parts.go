@@ -6,6 +6,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // files reads the list of {name, source} and the files themselves.
@@ -24,7 +25,7 @@ func (d *decoder) files(n *yaml.Node) []File {
 		}
 		f := File{Name: d.str(name, "files: name")}
 		if slices.ContainsFunc(files, func(g File) bool { return g.Name == f.Name }) {
-			d.fault(name, "files: the name %s occurs twice", quoted(f.Name))
+			d.fault(name, "files: the name %s occurs twice", text.Quote(f.Name))
 		}
 		from := d.str(source, "files: source")
 		if from == SubmissionMark {
@@ -66,7 +67,7 @@ func (d *decoder) config(n *yaml.Node, t *Task) Config {
 		if main := m.get("main"); main == nil {
 			d.fault(n, "config: no key %q, which every py task needs", "main")
 		} else if c.Main = d.str(main, "config: main"); !named(c.Main) {
-			d.fault(main, "config: main: got %s, which is not among the files", quoted(c.Main))
+			d.fault(main, "config: main: got %s, which is not among the files", text.Quote(c.Main))
 		}
 		return c
 	}
@@ -77,7 +78,7 @@ func (d *decoder) config(n *yaml.Node, t *Task) Config {
 	c.Sources = d.strs(m.get("sources"), "config: sources")
 	for _, s := range c.Sources {
 		if !named(s) {
-			d.fault(m.get("sources"), "config: sources: got %s, which is not among the files", quoted(s))
+			d.fault(m.get("sources"), "config: sources: got %s, which is not among the files", text.Quote(s))
 		}
 	}
 	c.IncludeDirs = d.strs(m.get("include_dirs"), "config: include_dirs")
@@ -103,7 +104,7 @@ func (d *decoder) defines(n *yaml.Node) []schema.Define {
 		default:
 			// Kernelbot sends a number or boolean as such; its evaluator, and
 			// ours, want a string.
-			d.fault(e.val, "config: defines: got %s for %s, want text or nothing; put it in quotes", v.Text(), quoted(e.name))
+			d.fault(e.val, "config: defines: got %s for %s, want text or nothing; put it in quotes", v.Text(), text.Quote(e.name))
 		}
 	}
 	return defines
