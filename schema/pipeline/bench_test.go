@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gpu-mode/kbgen/schema/jsonschema"
 )
 
 // steps returns a document of n steps as kbgen writes them.
@@ -82,7 +84,7 @@ func BenchmarkValidate(b *testing.B) {
 func BenchmarkValidateCold(b *testing.B) {
 	doc := steps(1)
 	for b.Loop() {
-		definitions = compiler{}
+		compiled = jsonschema.New(format)
 		if err := Validate(doc); err != nil {
 			b.Fatal(err)
 		}

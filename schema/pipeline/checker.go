@@ -89,16 +89,11 @@ func (c *checker) document(root *yaml.Node, prefix string) {
 		c.report("KB012", root, prefix, "got %s, want a mapping with steps", kindName(root))
 		return
 	}
-	top := &step{node: d.root, kind: "document"}
-	c.schema("document", usedKeys([]*step{top}, "document"), d.root, prefix)
+	c.schema("document", d.root, prefix)
 	c.topLevel(d)
 	c.collect(d, child(d.root, "steps"), prefix+"steps", nil)
-	used := map[string][]string{}
 	for _, s := range d.steps {
-		if used[s.kind] == nil {
-			used[s.kind] = usedKeys(d.steps, s.kind)
-		}
-		c.schemaOf(s, used[s.kind])
+		c.schemaOf(s)
 		c.step(d, s)
 	}
 	c.limits(d)
@@ -109,9 +104,9 @@ func (c *checker) document(root *yaml.Node, prefix string) {
 }
 
 // schemaOf checks a step by the definition for its type.
-func (c *checker) schemaOf(s *step, used []string) {
+func (c *checker) schemaOf(s *step) {
 	if s.kind != "" {
-		c.schema(s.kind, used, s.node, s.path)
+		c.schema(s.kind, s.node, s.path)
 	}
 }
 

@@ -10,8 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/xeipuuv/gojsonschema"
-
+	"github.com/gpu-mode/kbgen/schema/jsonschema"
 	"github.com/gpu-mode/kbgen/schema/near"
 )
 
@@ -21,10 +20,8 @@ import (
 //go:embed format.json
 var Schema []byte
 
-// compiled is made when the first file is read: most runs of kbgen read none.
-var compiled = sync.OnceValues(func() (*gojsonschema.Schema, error) {
-	return gojsonschema.NewSchema(gojsonschema.NewBytesLoader(Schema))
-})
+// compiled is read when the first file is: most runs of kbgen read none.
+var compiled = jsonschema.New(Schema)
 
 // A part of the schema, as far as faults need it.
 type part struct {
@@ -61,21 +58,16 @@ func described(p path) *part {
 // validate reports what the schema does not allow; false when there is nothing
 // below to look at.
 func (r *report) validate() bool {
-	schema, err := compiled()
-	if err != nil {
-		panic(fmt.Sprintf("schema of queue files: %v", err)) // a fault of ours; every test meets it
-	}
 	var document any
 	if err := r.root.Decode(&document); err != nil {
 		r.wrong(nil, said("no queue file: "+err.Error()), "one")
 		return false
 	}
-	result, err := schema.Validate(gojsonschema.NewGoLoader(document))
+	faults, err := compiled.Validate("", document)
 	if err != nil {
-		r.wrong(nil, said("no queue file: "+err.Error()), "numbers and text")
-		return false
+		panic(fmt.Sprintf("schema of queue files: %v", err)) // a fault of ours; every test meets it
 	}
-	for _, fault := range result.Errors() {
+	for _, fault := range faults {
 		r.explain(fault)
 	}
 	_, isMap := document.(map[string]any)
@@ -86,21 +78,21 @@ func (r *report) validate() bool {
 var which = []string{"count", "indexes", "uuids"}
 
 // explain puts a violation of the schema into our words.
-func (r *report) explain(fault gojsonschema.ResultError) {
-	p := pathOf(fault.Context())
+func (r *report) explain(fault jsonschema.Error) {
+	p := pathOf(fault.Path)
 	n := r.at(p)
-	property, _ := fault.Details()["property"].(string)
-	switch fault.Type() {
+	property := fault.Property
+	switch fault.Keyword {
 	case "required":
-		if !slices.Contains(which, property) { // number_one_of says that
+		if !slices.Contains(which, property) { // oneOf says that
 			r.add(Error, n, p.to(property), "nothing", described(p.to(property)).Description)
 		}
-	case "additional_property_not_allowed":
+	case "additionalProperties":
 		known := slices.Sorted(maps.Keys(described(p).Properties))
 		key, _ := member(n, property)
 		r.add(Error, key, p.to(property), "an unknown key",
 			fmt.Sprintf("%s perhaps, or another of %s", near.Name(property, known), strings.Join(known, ", ")))
-	case "number_one_of":
+	case "oneOf":
 		var given []string
 		for _, name := range which {
 			if key, _ := member(n, name); key != nil {
@@ -118,13 +110,10 @@ func (r *report) explain(fault gojsonschema.ResultError) {
 	}
 }
 
-// pathOf reads gojsonschema's path to a value.
-func pathOf(context *gojsonschema.JsonContext) path {
+// pathOf tells indexes from names.
+func pathOf(steps []string) path {
 	var p path
-	for i, step := range strings.Split(context.String("\x00"), "\x00") {
-		if i == 0 {
-			continue // "(root)"
-		}
+	for _, step := range steps {
 		if index, err := strconv.Atoi(step); err == nil {
 			p = append(p, index)
 		} else {
