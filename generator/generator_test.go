@@ -214,6 +214,9 @@ func TestDollarSignsSurviveInterpolation(t *testing.T) {
 			if err != nil {
 				t.Errorf("render(%q, JSON %v) = %v, want it to come through interpolation unchanged", text, asJSON, err)
 			}
+			if err := interpolatesAsAgent(out, wild(text)); err != nil {
+				t.Errorf("render(%q, JSON %v): %v", text, asJSON, err)
+			}
 			if bytes.Count(out, []byte("$"))%2 != 0 {
 				t.Errorf("render(%q, JSON %v): a dollar sign stands alone:\n%s", text, asJSON, out)
 			}
@@ -239,6 +242,10 @@ func FuzzDollarSigns(f *testing.F) {
 			t.Errorf("render(%q) = %v", text, err)
 		case err != nil && out != nil:
 			t.Errorf("render(%q) = %q with an error", text, out)
+		case err == nil:
+			if err := interpolatesAsAgent(out, wild(text)); err != nil {
+				t.Errorf("render(%q): %v", text, err)
+			}
 		}
 	})
 }
@@ -249,7 +256,7 @@ func TestCheckIsAbleToFail(t *testing.T) {
 	doc := func(command string) []byte {
 		return []byte("steps:\n  - key: a\n    label: a\n    timeout_in_minutes: 5\n    agents:\n      queue: q\n    command: " + command + "\n")
 	}
-	meant := func(command string) []node {
+	steps := func(command string) []node {
 		n := node{kind: mapping}
 		n.set("key", str("a"))
 		n.set("label", str("a"))
@@ -260,38 +267,42 @@ func TestCheckIsAbleToFail(t *testing.T) {
 		n.set("command", str(command))
 		return []node{n}
 	}
-	for _, tt := range []struct{ name, out, meant, want string }{
+	for _, tt := range []struct{ name, out, steps, want string }{
 		{"variable in an empty environment", "echo $HOME", "echo $HOME", "$HOME is replaced when the pipeline is uploaded"},
 		{"default value", "echo ${X:-y}", "echo y", "${X:-y} is replaced when the pipeline is uploaded"},
-		{"other text", "echo a", "echo b", "steps[0].command does not read as it was meant"},
+		{"other text", "echo a", "echo b", "steps[0].command does not read as wanted"},
 		{"number for text", "1", "1", "got 1, want text"},
 		{"a step more", "a\n  - key: b\n    command: b", "a", "wrote 2 steps, want 1"},
-		{"a key more", "a\n    branches: b", "a", "does not read as it was meant"},
+		{"a key more", "a\n    branches: b", "a", "does not read as wanted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := check(nil, doc(tt.out), meant(tt.meant), YAML)
+			err := check(nil, doc(tt.out), steps(tt.steps), YAML)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("check(%q, %q) = %v, want %q", tt.out, tt.meant, err, tt.want)
+				t.Errorf("check(%q, %q) = %v, want %q", tt.out, tt.steps, err, tt.want)
 			}
 		})
 	}
-	for _, tt := range []struct{ name, out, meant, want string }{
+	for _, tt := range []struct{ name, out, steps, want string }{
 		{"variable in an empty environment", "echo $HOME", "echo $HOME", "an empty environment changes"},
 		{"default value", "echo ${X:-y}", "echo y", "a hostile environment changes"},
 		{"broken expansion", "echo ${5}", "echo ${5}", "interpolating with an empty environment"},
 	} {
 		t.Run("interpolation: "+tt.name, func(t *testing.T) {
-			err := interpolates(doc(tt.out), nil, meant(tt.meant))
+			err := interpolates(doc(tt.out), steps(tt.steps))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("interpolates(%q, %q) = %v, want %q", tt.out, tt.meant, err, tt.want)
+				t.Errorf("interpolates(%q, %q) = %v, want %q", tt.out, tt.steps, err, tt.want)
 			}
 		})
 	}
-	if _, _, err := parse([]byte("steps:\n  - label: no type\n")); err == nil || !strings.Contains(err.Error(), "the agent's parser warns") {
-		t.Errorf("parse(step without a type) = %v, want the parser's warning as an error", err)
-	}
-	if _, _, err := parse([]byte("steps: []\n")); err == nil {
-		t.Error("parse(no steps) = nil, want an error")
+	for _, tt := range []struct{ name, out, want string }{
+		{"a step without a type", "steps:\n  - label: no type\n", "KB010"},
+		{"no steps", "steps: []\n", "at least one"},
+		{"what the agent's parser warns of", "steps:\n  - {key: a, label: 2026-01-01, command: a, timeout_in_minutes: 5, agents: {queue: q}}\n", "KB007"},
+		{"what the agent's parser refuses", "secrets: [{key: ''}]\nsteps:\n  - {key: a, label: a, command: a, timeout_in_minutes: 5, agents: {queue: q}}\n", "KB801"},
+	} {
+		if err := examine(nil, []byte(tt.out), nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("examine(%s) = %v, want %q", tt.name, err, tt.want)
+		}
 	}
 	if check := new(CheckError); !errors.As(error(&CheckError{errors.New("x")}), &check) {
 		t.Error("a CheckError is none")
@@ -305,12 +316,12 @@ func TestInterpolationLeavesOtherTextAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, p, err := parse(doc)
+		p, err := parseAsAgent(doc)
 		if err != nil {
 			t.Fatalf("%q: %v in\n%s", text, err, doc)
 		}
 		before, _ := json.Marshal(p)
-		if err := p.Interpolate(variables{hostile: true}, false); err != nil {
+		if err := p.Interpolate(agentEnv{variables{hostile: true}}, false); err != nil {
 			t.Fatal(err)
 		}
 		if after, _ := json.Marshal(p); !bytes.Equal(before, after) {

@@ -13,7 +13,7 @@ import (
 	"github.com/gpu-mode/kbgen/pipelines"
 )
 
-var update = flag.Bool("update", false, "rewrite testdata/evaluate from what Render returns, and remove what it does not")
+var update = flag.Bool("update", false, "rewrite testdata from what is rendered and what the agent makes of it")
 
 // stepRow turns a row into one for a machine that kbnode has not set up.
 func stepRow(g pipelines.GPUType) pipelines.GPUType {

@@ -53,7 +53,7 @@ func (n *node) get(name string) *node {
 	return nil
 }
 
-// has tells whether any text in the tree holds b.
+// has reports whether any text in the tree holds b.
 func (n *node) has(b byte) bool {
 	if n.kind == text && strings.IndexByte(n.text, b) >= 0 {
 		return true

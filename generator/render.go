@@ -5,8 +5,8 @@
 //
 // # For the agent's interpolation
 //
-// Every document is meant for `buildkite-agent pipeline upload` as it works by
-// default, with interpolation: a dollar sign meant for the job is written
+// Every document is want for `buildkite-agent pipeline upload` as it works by
+// default, with interpolation: a dollar sign want for the job is written
 // twice. There is one form for the pipe and for kbgen upload. With
 // --no-interpolation dollar signs would stay doubled.
 //
@@ -17,7 +17,7 @@
 // warning; they keep the step format (package schema/pipeline), with keys
 // unique; they say what the definitions said; and after interpolation in an
 // empty environment, and in one where every variable has a hostile value,
-// exactly the steps that were meant come out.
+// exactly the steps that were want come out.
 //
 // # Another pipeline
 //

@@ -19,7 +19,7 @@ import (
 //   - their text is the same but for names, and those names are plain words
 //     (see plain), which every reader takes for text and no rule of the step
 //     format tells apart,
-//   - the names written are the names meant, and the rest was meant to be the
+//   - the names written are the names wanted, and the rest is wanted to be the
 //     same as in the first,
 //   - no key stands twice in the whole document.
 //
@@ -29,17 +29,17 @@ import (
 // A reduction is a document with one step of each shape.
 type reduction struct {
 	document []byte
-	meant    []node
+	want     []node
 }
 
-// A hole is a line whose value may differ between steps of one shape.
-type hole struct {
+// A placeholder is a line whose value may differ between steps of one shape.
+type placeholder struct {
 	yaml, json string   // how the line begins
 	path       []string // where the value stands in the tree
 	words      bool     // several words may stand there
 }
 
-var holes = []hole{
+var placeholders = []placeholder{
 	{"  - key: ", `      "key": "`, []string{"key"}, false},
 	{"    label: ", `      "label": "`, []string{"label"}, true},
 	{"      queue: ", `        "queue": "`, []string{"agents", "queue"}, false},
@@ -48,11 +48,11 @@ var holes = []hole{
 }
 
 // reduce finds the shapes in a document.
-func reduce(out []byte, meant []node, f Format) (reduction, error) {
-	whole := reduction{out, meant}
+func reduce(out []byte, want []node, f Format) (reduction, error) {
+	whole := reduction{out, want}
 	head, blocks, tail := split(out, f)
-	if len(blocks) != len(meant) {
-		return whole, fmt.Errorf("wrote %d steps, want %d", len(blocks), len(meant))
+	if len(blocks) != len(want) {
+		return whole, fmt.Errorf("wrote %d steps, want %d", len(blocks), len(want))
 	}
 	if len(blocks) == 1 || bytes.Contains(out, []byte("depends_on")) {
 		return whole, nil
@@ -64,33 +64,33 @@ func reduce(out []byte, meant []node, f Format) (reduction, error) {
 	for i, block := range blocks {
 		shape, names = outline(shape[:0], names[:0], block, f)
 		first, seen := firsts[string(shape)]
-		if seen && !alike(&meant[i], &meant[first], names) {
-			return whole, fmt.Errorf("steps[%d] does not read as it was meant", i)
+		if seen && !alike(&want[i], &want[first], names) {
+			return whole, fmt.Errorf("steps[%d] does not read as wanted", i)
 		}
-		key := meant[i].get("key").text
+		key := want[i].get("key").text
 		if keys[key] {
 			return whole, fmt.Errorf("two steps have the key %q", key)
 		}
 		keys[key] = true
 		if !seen {
 			firsts[string(shape)] = i
-			s.add(block, meant[i], f)
+			s.add(block, want[i], f)
 		}
 	}
 	s.document = append(s.document, tail...)
 	return s, nil
 }
 
-func (s *reduction) add(block []byte, meant node, f Format) {
+func (s *reduction) add(block []byte, want node, f Format) {
 	if f == JSON {
-		if len(s.meant) > 0 {
+		if len(s.want) > 0 {
 			s.document = append(bytes.TrimSuffix(s.document, []byte("\n")), ",\n"...)
 		}
 		s.document = append(append(s.document, bytes.TrimRight(block, ",\n")...), '\n')
 	} else {
 		s.document = append(s.document, block...)
 	}
-	s.meant = append(s.meant, meant)
+	s.want = append(s.want, want)
 }
 
 // split parts a document as write makes it into what stands before its steps,
@@ -126,10 +126,10 @@ func split(out []byte, f Format) (head []byte, blocks [][]byte, tail []byte) {
 }
 
 // outline appends a step's lines to shape, with names that may differ left
-// out, and to names what was left out: one for each of the holes, empty where
+// out, and to names what was left out: one for each placeholder, empty where
 // nothing was.
 func outline(shape []byte, names []string, block []byte, f Format) ([]byte, []string) {
-	names = append(names, make([]string, len(holes))...)
+	names = append(names, make([]string, len(placeholders))...)
 	for line := range bytes.SplitAfterSeq(block, []byte("\n")) {
 		i, name := fill(line, names, f)
 		if i < 0 {
@@ -145,12 +145,12 @@ func outline(shape []byte, names []string, block []byte, f Format) ([]byte, []st
 	return shape, names
 }
 
-// fill finds the hole that a line is, and the plain name in it; -1 is none.
+// fill finds the placeholder that a line is, and the plain name in it; -1 is none.
 func fill(line []byte, names []string, f Format) (int, string) {
-	for i, h := range holes {
-		prefix, suffix := h.yaml, "\n"
+	for i, p := range placeholders {
+		prefix, suffix := p.yaml, "\n"
 		if f == JSON {
-			prefix, suffix = h.json, "\",\n"
+			prefix, suffix = p.json, "\",\n"
 		}
 		if len(line) <= len(prefix) || string(line[:len(prefix)]) != prefix || names[i] != "" {
 			continue
@@ -162,7 +162,7 @@ func fill(line []byte, names []string, f Format) (int, string) {
 		name, found := strings.CutSuffix(name, suffix)
 		// 36 characters may be a UUID, which no key may look like; 100 is the
 		// limit of keys and queues.
-		if found && plain(name) && len(name) <= 100 && len(name) != 36 && (h.words || strings.IndexByte(name, ' ') < 0) {
+		if found && plain(name) && len(name) <= 100 && len(name) != 36 && (p.words || strings.IndexByte(name, ' ') < 0) {
 			return i, name
 		}
 		return -1, ""
@@ -170,15 +170,15 @@ func fill(line []byte, names []string, f Format) (int, string) {
 	return -1, ""
 }
 
-// alike tells whether two steps were meant to be the same but for names, and
+// alike reports whether two steps are to be the same but for names, and
 // a's names are those that were written.
 func alike(a, b *node, names []string) bool {
-	for i, h := range holes {
+	for i, p := range placeholders {
 		if names[i] == "" {
 			continue
 		}
 		n := a
-		for _, name := range h.path {
+		for _, name := range p.path {
 			if n = n.get(name); n == nil {
 				return false
 			}
@@ -190,7 +190,7 @@ func alike(a, b *node, names []string) bool {
 	return same(a, b, nil, names)
 }
 
-// same compares two trees, but for the values at the holes that names fill.
+// same compares two trees, but for the values of the placeholders that names fill.
 func same(a, b *node, path []string, names []string) bool {
 	if a.kind != b.kind || len(a.items) != len(b.items) || len(a.names) != len(b.names) {
 		return false
@@ -216,8 +216,8 @@ func same(a, b *node, path []string, names []string) bool {
 }
 
 func filled(path, names []string) bool {
-	for i, h := range holes {
-		if names[i] != "" && slices.Equal(h.path, path) {
+	for i, p := range placeholders {
+		if names[i] != "" && slices.Equal(p.path, path) {
 			return true
 		}
 	}

@@ -145,9 +145,9 @@ var Fleet = Table{
 		Platform: Docker, Image: TPUImage, Isolation: Node, Timeout: 60 * time.Minute, Off: unlent},
 }
 
-// Helpers are the machines that no submission is judged on, in the form of
+// ServiceQueues serve the machines that no submission is judged on, in the form of
 // rows. They are no GPU types: nobody can ask for one.
-var Helpers = Table{
+var ServiceQueues = Table{
 	{Name: "BOOTSTRAP", Vendor: NoGPU, Queue: "bootstrap", CPUs: 1, MemoryGiB: 1,
 		Platform: Host, Isolation: Node, Timeout: 5 * time.Minute},
 	{Name: "IMAGES", Vendor: NoGPU, Queue: "images", CPUs: 4, MemoryGiB: 16,

@@ -167,7 +167,7 @@ func isolation(g GPUType, r Request) CommandStep {
 
 // buildImage builds one runner image and runs kbrun in it.
 func buildImage(i image) CommandStep {
-	host, _ := Helpers.Lookup("IMAGES") // a test holds it there
+	host, _ := ServiceQueues.Lookup("IMAGES") // a test holds it there
 	s := CommandStep{
 		Key: "image-" + i.kind, Label: "Image " + i.kind, Kind: "build-image",
 		Command: []string{
@@ -193,7 +193,7 @@ func buildImage(i image) CommandStep {
 
 // bootstrap chooses the GPU and uploads the steps of the build.
 func bootstrap() CommandStep {
-	host, _ := Helpers.Lookup("BOOTSTRAP")
+	host, _ := ServiceQueues.Lookup("BOOTSTRAP")
 	s := CommandStep{
 		Key: "bootstrap", Label: "Choose the GPU", Kind: "bootstrap",
 		Command: []string{"kbgen upload evaluate"},

@@ -8,7 +8,7 @@ type CommandStep struct {
 	Key, Label string
 	Kind       string   // name of the kind that made it
 	Command    []string // one line each, for /bin/sh -e
-	On         GPUType  // the row whose agents take it; Helpers have rows too
+	On         GPUType  // the row whose agents take it; ServiceQueues have rows too
 
 	// Bare steps run on the agent's host whatever the row's platform.
 	Bare bool

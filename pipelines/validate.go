@@ -158,11 +158,13 @@ func (g GPUType) checkIsolation(f *faults) {
 
 // CheckImage refuses an image reference that may mean another image tomorrow:
 // it wants a tag other than "latest", or a sha256 digest.
+//
+// Errors: [ErrImage].
 func CheckImage(ref string) error {
 	const want = "registry/name with a tag other than latest, or a sha256 digest"
 	m := imagePattern.FindStringSubmatch(ref)
 	if m == nil || strings.HasSuffix(ref, ":latest") || m[3] == "" && len(m[1]) > 1+maxTag || m[3] != "" && len(m[3]) != 64 {
-		return fmt.Errorf("image %q is not pinned, want %s", ref, want)
+		return &imageError{ref, want}
 	}
 	return nil
 }

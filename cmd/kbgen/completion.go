@@ -118,7 +118,7 @@ func kebab(s string) string {
 	return b.String()
 }
 
-func gpuNames() string { return strings.Join(append(pipelines.Fleet.Names(), all), " ") }
+func gpuNames() string { return strings.Join(append(pipelines.Fleet.Names(), pipelines.All), " ") }
 
 func (v vocabulary) bash() string {
 	var b strings.Builder

@@ -73,7 +73,7 @@ type listQueues struct{ JSON bool }
 
 func (c *listQueues) Run(_ context.Context, env *cli.Env) error {
 	var queues []queue
-	for _, table := range []pipelines.Table{pipelines.Helpers, pipelines.Fleet} {
+	for _, table := range []pipelines.Table{pipelines.ServiceQueues, pipelines.Fleet} {
 		for _, g := range table {
 			queues = append(queues, queue{g.Queue, g.Name, g.Platform, g.Off})
 		}

@@ -97,7 +97,7 @@ func (c *explainCmd) values(env *cli.Env, key string) ([]generator.Value, error)
 	for _, p := range pipelines.Pipelines {
 		f := c.requestFlags
 		if len(f.GPU) == 0 && (p.NeedsGPUs || p.Serves != nil) {
-			f.GPU = []string{all}
+			f.GPU = []string{pipelines.All}
 		}
 		r, err := f.request(p, env)
 		if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -25,7 +24,7 @@ func (c *renderCmd) Run(_ context.Context, env *cli.Env) error {
 	if c.Format == "json" && len(documents) > 1 {
 		return cli.Usagef("--format json: got %d documents, and JSON has no way to part them: raise --max-jobs, or take yaml", len(documents))
 	}
-	if _, err := env.Stdout.Write(joined(documents)); err != nil {
+	if _, err := env.Stdout.Write(generator.Join(documents)); err != nil {
 		return fmt.Errorf("writing the pipeline: %w", err)
 	}
 	return nil
@@ -51,6 +50,3 @@ func (f *pipelineFlags) render(env *cli.Env, format generator.Format, maxJobs *i
 	documents, err := generator.RenderParts(p, r, format, jobs)
 	return documents, withStatus(err)
 }
-
-// joined puts several documents into one stream of YAML.
-func joined(documents [][]byte) []byte { return bytes.Join(documents, []byte("---\n")) }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/generator"
+	"github.com/gpu-mode/kbgen/pipelines"
 )
 
 // uploadCmd renders a pipeline and hands it to the agent: the same bytes that
@@ -45,7 +46,7 @@ func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
 		return err
 	}
 	if c.DryRun {
-		_, err := env.Stdout.Write(joined(documents))
+		_, err := env.Stdout.Write(generator.Join(documents))
 		return err
 	}
 	for _, name := range []string{"BUILDKITE_JOB_ID", "BUILDKITE_AGENT_ACCESS_TOKEN"} {
@@ -64,11 +65,11 @@ func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
 			return err
 		}
 	}
-	if err := a.upload(ctx, c.agentFlags(), joined(documents)); err != nil {
+	if err := a.upload(ctx, c.agentFlags(), generator.Join(documents)); err != nil {
 		return err
 	}
 	if c.Artifact {
-		a.keep(ctx, joined(documents))
+		a.keep(ctx, generator.Join(documents))
 	}
 	return nil
 }
@@ -76,7 +77,7 @@ func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
 // documents renders. No GPU type that could be asked for is an error, unless
 // allowed.
 func (c *uploadCmd) documents(env *cli.Env) ([][]byte, error) {
-	if c.AllowEmpty && len(c.GPU) == 1 && strings.EqualFold(c.GPU[0], all) {
+	if c.AllowEmpty && len(c.GPU) == 1 && strings.EqualFold(c.GPU[0], pipelines.All) {
 		p, err := c.find()
 		if err != nil {
 			return nil, err

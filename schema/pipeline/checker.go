@@ -69,8 +69,10 @@ func (c *checker) stream(text []byte) {
 	}
 	c.graph()
 	c.total()
-	if ok && !c.opts.SkipParser {
-		c.agent(text)
+	if ok && !c.formatFaults() {
+		for _, d := range c.documents {
+			c.agent(d)
+		}
 	}
 }
 

@@ -60,9 +60,6 @@ type Options struct {
 	NoInterpolation bool
 	// Ignore names rules to leave out, "KB205".
 	Ignore []string
-	// SkipParser leaves out the agent's own parser, KB801 and KB802: the caller
-	// parses the stream anyway.
-	SkipParser bool
 }
 
 // Check applies every rule to a stream of YAML or JSON documents, as an upload
@@ -82,12 +79,12 @@ func Check(stream []byte, opts Options) []Finding {
 }
 
 // Validate holds a stream of documents against the strict subset that kbgen
-// writes. It leaves the agent's own parser to the caller.
+// writes.
 //
 // Errors: each [Finding] of severity [Error], joined, in the order of the text.
 func Validate(doc []byte) error {
 	var faults []error
-	for _, f := range Check(doc, Options{Strict: true, SkipParser: true}) {
+	for _, f := range Check(doc, Options{Strict: true}) {
 		if f.Severity == Error {
 			faults = append(faults, &f)
 		}
