@@ -3,11 +3,11 @@ package pipelines
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A Request says what a build is for.
@@ -52,7 +52,7 @@ const maxBudget = 24 * time.Hour
 // maxRunID leaves room for the GPU type behind it: kbrun takes 200 characters.
 const maxRunID = 139
 
-var runPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
+var runPattern = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
 
 // Validate returns every fault of the request, joined.
 func (r Request) Validate() error {

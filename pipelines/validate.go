@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A FieldError reports one field of a row whose value cannot be used.
@@ -33,13 +35,13 @@ const (
 // to compile than a whole pipeline takes to render.
 var (
 	// Capitals, and x before a count, as in MI300x8.
-	namePattern  = regexp.MustCompile(`^[A-Z][A-Z0-9_]*(x[2-9][0-9]?)?$`)
-	slicePattern = regexp.MustCompile(`^[1-7]g\.[1-9][0-9]?[0-9]?gb$`)
-	classPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
-	archPattern  = regexp.MustCompile(`^[0-9][0-9][0-9]?[a-z]?$`)
-	digits       = regexp.MustCompile(`^[0-9]+$`)
-	queuePattern = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
-	imagePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9._:/-]*[a-z0-9](:[A-Za-z0-9_][A-Za-z0-9_.-]*|(:[A-Za-z0-9_.-]+)?@sha256:([0-9a-f]+))$`)
+	namePattern  = text.Pattern(`^[A-Z][A-Z0-9_]*(x[2-9][0-9]?)?$`)
+	slicePattern = text.Pattern(`^[1-7]g\.[1-9][0-9]?[0-9]?gb$`)
+	classPattern = text.Pattern(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	archPattern  = text.Pattern(`^[0-9][0-9][0-9]?[a-z]?$`)
+	digits       = text.Pattern(`^[0-9]+$`)
+	queuePattern = text.Pattern(`^[A-Za-z0-9_-]+$`)
+	imagePattern = text.Pattern(`^[a-z0-9][a-z0-9._:/-]*[a-z0-9](:[A-Za-z0-9_][A-Za-z0-9_.-]*|(:[A-Za-z0-9_.-]+)?@sha256:([0-9a-f]+))$`)
 )
 
 // Lengths of names, in bytes.
@@ -52,9 +54,9 @@ const (
 	maxTag   = 128
 )
 
-// fits tells whether text matches a pattern and has n bytes at most.
-func fits(text string, pattern *regexp.Regexp, n int) bool {
-	return len(text) <= n && pattern.MatchString(text)
+// fits reports whether value matches a pattern and has n bytes at most.
+func fits(value string, pattern func() *regexp.Regexp, n int) bool {
+	return len(value) <= n && pattern().MatchString(value)
 }
 
 // Validate returns every fault of the table, joined; each is a [FieldError].
@@ -97,7 +99,7 @@ func (g GPUType) Validate() error {
 }
 
 func (g GPUType) checkVendor(f *faults) {
-	f.check(g.Slice == "" || g.Vendor == NVIDIA && g.GPUs == 1 && slicePattern.MatchString(g.Slice), "Slice", g.Slice,
+	f.check(g.Slice == "" || g.Vendor == NVIDIA && g.GPUs == 1 && slicePattern().MatchString(g.Slice), "Slice", g.Slice,
 		"a MIG profile, as in 1g.10gb, with one NVIDIA GPU; else nothing")
 	switch g.Vendor {
 	case NoGPU:
@@ -105,7 +107,7 @@ func (g GPUType) checkVendor(f *faults) {
 		f.check(g.Arch == "", "Arch", g.Arch, "nothing where there is no GPU")
 		return
 	case NVIDIA:
-		f.check(archPattern.MatchString(g.Arch), "Arch", g.Arch, "a compute capability without its point, as in 90a")
+		f.check(archPattern().MatchString(g.Arch), "Arch", g.Arch, "a compute capability without its point, as in 90a")
 	case AMD:
 		f.check(g.Arch == "", "Arch", g.Arch, "nothing: HIP builds ask the device")
 	case Google:
@@ -162,7 +164,7 @@ func (g GPUType) checkIsolation(f *faults) {
 // Errors: [ErrImage].
 func CheckImage(ref string) error {
 	const want = "registry/name with a tag other than latest, or a sha256 digest"
-	m := imagePattern.FindStringSubmatch(ref)
+	m := imagePattern().FindStringSubmatch(ref)
 	if m == nil || strings.HasSuffix(ref, ":latest") || m[3] == "" && len(m[1]) > 1+maxTag || m[3] != "" && len(m[3]) != 64 {
 		return &imageError{ref, want}
 	}

@@ -5,10 +5,11 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"text/template"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 //go:embed runner
@@ -70,41 +71,42 @@ func NewRunner(kind RunnerKind) (Runner, error) {
 }
 
 var (
-	basePattern     = regexp.MustCompile(`^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
-	tagPattern      = regexp.MustCompile(`^[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
-	digestPattern   = regexp.MustCompile(`^(sha256:[0-9a-f]{64})?$`)
-	torchPattern    = regexp.MustCompile(`^[0-9]+(\.[0-9]+){1,3}(\+[a-z0-9.]+)?$`)
-	indexPattern    = regexp.MustCompile(`^https://[a-z0-9.-]+(/[A-Za-z0-9._-]+)*/?$`)
-	versionPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$`)
-	revisionPattern = regexp.MustCompile(`^([0-9a-f]{40})?$`)
+	basePattern     = text.Pattern(`^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+	tagPattern      = text.Pattern(`^[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+	digestPattern   = text.Pattern(`^(sha256:[0-9a-f]{64})?$`)
+	torchPattern    = text.Pattern(`^[0-9]+(\.[0-9]+){1,3}(\+[a-z0-9.]+)?$`)
+	nothing         = text.Pattern(`^$`)
+	indexPattern    = text.Pattern(`^https://[a-z0-9.-]+(/[A-Za-z0-9._-]+)*/?$`)
+	versionPattern  = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$`)
+	revisionPattern = text.Pattern(`^([0-9a-f]{40})?$`)
 )
 
 // Validate returns every fault of the image's values, joined; each is a
-// [HoleError].
+// [PlaceholderError].
 func (r Runner) Validate() error {
-	text := "runner image " + string(r.Kind)
+	what := "runner image " + string(r.Kind)
 	if !slices.Contains(RunnerKinds(), r.Kind) {
-		return &HoleError{text, "Kind", string(r.Kind), fmt.Sprintf("one of %q", RunnerKinds())}
+		return &PlaceholderError{what, "Kind", string(r.Kind), fmt.Sprintf("one of %q", RunnerKinds())}
 	}
 	faults := []error{
-		fits(text, "Version", r.Version, versionPattern, "letters, digits, dots, +, - and _"),
-		fits(text, "Revision", r.Revision, revisionPattern, "a commit of 40 hex digits, or nothing"),
+		fits(what, "Version", r.Version, versionPattern, "letters, digits, dots, +, - and _"),
+		fits(what, "Revision", r.Revision, revisionPattern, "a commit of 40 hex digits, or nothing"),
 	}
 	if r.Kind == CPU {
 		faults = append(faults,
-			fits(text, "Base", r.Base, basePattern, "an image reference or id"),
-			fits(text, "Digest", r.Digest, regexp.MustCompile(`^$`), "nothing: the base may be a local image, pin a published one in Base"),
-			fits(text, "Torch", r.Torch, regexp.MustCompile(`^$`), "nothing: the image has no torch"))
+			fits(what, "Base", r.Base, basePattern, "an image reference or id"),
+			fits(what, "Digest", r.Digest, nothing, "nothing: the base may be a local image, pin a published one in Base"),
+			fits(what, "Torch", r.Torch, nothing, "nothing: the image has no torch"))
 		return errors.Join(faults...)
 	}
 	if strings.HasSuffix(r.Base, ":latest") {
-		faults = append(faults, &HoleError{text, "Base", r.Base, "a tag that stays, not latest"})
+		faults = append(faults, &PlaceholderError{what, "Base", r.Base, "a tag that stays, not latest"})
 	}
 	return errors.Join(append(faults,
-		fits(text, "Base", r.Base, tagPattern, "an image with its tag"),
-		fits(text, "Digest", r.Digest, digestPattern, "sha256: and 64 hex digits, or nothing"),
-		fits(text, "Torch", r.Torch, torchPattern, "a version such as 2.11.0"),
-		fits(text, "TorchIndex", r.TorchIndex, indexPattern, "an https URL without user, query or port"))...)
+		fits(what, "Base", r.Base, tagPattern, "an image with its tag"),
+		fits(what, "Digest", r.Digest, digestPattern, "sha256: and 64 hex digits, or nothing"),
+		fits(what, "Torch", r.Torch, torchPattern, "a version such as 2.11.0"),
+		fits(what, "TorchIndex", r.TorchIndex, indexPattern, "an https URL without user, query or port"))...)
 }
 
 // Dockerfile returns the image's Dockerfile. Its build context is a directory

@@ -97,9 +97,9 @@ func TestRunnerImagesAreSafe(t *testing.T) {
 
 func TestRunnerRefuses(t *testing.T) {
 	for _, tt := range []struct {
-		hole   string
-		kind   RunnerKind
-		change func(*Runner)
+		placeholder string
+		kind        RunnerKind
+		change      func(*Runner)
 	}{
 		{"Kind", CUDA, func(r *Runner) { r.Kind = "tpu" }},
 		{"Base", CUDA, func(r *Runner) { r.Base = "nvidia/cuda" }},
@@ -122,9 +122,9 @@ func TestRunnerRefuses(t *testing.T) {
 		r := runnerOf(t, tt.kind)
 		tt.change(&r)
 		text, err := r.Dockerfile()
-		var hole *HoleError
-		if !errors.As(err, &hole) || hole.Hole != tt.hole || text != nil {
-			t.Errorf("Dockerfile(%+v) = %d bytes, %v, want an error about %s", r, len(text), err, tt.hole)
+		var placeholder *PlaceholderError
+		if !errors.As(err, &placeholder) || placeholder.Name != tt.placeholder || text != nil {
+			t.Errorf("Dockerfile(%+v) = %d bytes, %v, want an error about %s", r, len(text), err, tt.placeholder)
 		}
 	}
 	if _, err := NewRunner("tpu"); err == nil {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // vendorCommands are what a vendor does with queue files.
@@ -47,7 +47,7 @@ type vendorInit struct {
 	Count  int    `default:"0"`
 }
 
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+var namePattern = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
 func (c *vendorInit) Run(_ context.Context, env *cli.Env) error {
 	g, err := pipelines.Fleet.Lookup(c.GPU)
@@ -61,7 +61,7 @@ func (c *vendorInit) Run(_ context.Context, env *cli.Env) error {
 	switch {
 	case c.Count < 0 || c.Count > 128 || c.Count%per != 0:
 		return cli.Usagef("--count: got %d, want a multiple of %d up to 128: a job for %s gets %d", c.Count, per, g.Name, per)
-	case !namePattern.MatchString(c.Node):
+	case !namePattern().MatchString(c.Node):
 		return cli.Usagef("--node: got %q, want letters, digits, - and _, at most 63", c.Node)
 	}
 	text := queuefile.Sample(demands(pipelines.Table{g})[0], c.Vendor, c.Node, c.Count)

@@ -3,6 +3,8 @@ package pipeline
 import (
 	"slices"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // allowMark begins a comment that allows findings.
@@ -14,7 +16,7 @@ type allowance struct {
 	first, last int
 }
 
-var allowComment = lazy(`^(\s*)(.*?)#\s*kbgen:allow\b\s*((?:KB\d+(?:,\s*|\s+|$))*)(.*)$`)
+var allowComment = text.Pattern(`^(\s*)(.*?)#\s*kbgen:allow\b\s*((?:KB\d+(?:,\s*|\s+|$))*)(.*)$`)
 
 // allowances reads the comments that allow findings, and reports those that
 // cannot be meant.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // maxNodes bounds a document whose aliases multiply.
@@ -17,7 +19,7 @@ const maxNodes = 1_000_000
 // refusal begins the line that kbgen prints in place of a pipeline.
 const refusal = "@kbgen:"
 
-var yamlErrorLine = lazy(`^line (\d+): `)
+var yamlErrorLine = text.Pattern(`^line (\d+): `)
 
 // decode reads a stream of documents into trees without aliases and merges,
 // and reports what two readers could understand differently. The positions of

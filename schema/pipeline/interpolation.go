@@ -6,6 +6,8 @@ import (
 
 	"github.com/buildkite/interpolate"
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // An expansion is a variable that the agent replaces when it uploads.
@@ -175,10 +177,10 @@ func (c *checker) position(n *yaml.Node, offset int, word string) (line, column 
 }
 
 // Variables that only the machine of a job has: what hooks of a GPU node set.
-var machineVariable = lazy(`^(KERNELBOT_(CPUS|CPUSET|MEMORY|GPU_INDEX|GPU_DEVICE|GPU_UUID)|KB_(GPU_DEVICE|GPU_INDEX|CPUS|MEMORY|VENDOR)|(CUDA|NVIDIA|ROCR|HIP)_VISIBLE_DEVICES)$`)
+var machineVariable = text.Pattern(`^(KERNELBOT_(CPUS|CPUSET|MEMORY|GPU_INDEX|GPU_DEVICE|GPU_UUID)|KB_(GPU_DEVICE|GPU_INDEX|CPUS|MEMORY|VENDOR)|(CUDA|NVIDIA|ROCR|HIP)_VISIBLE_DEVICES)$`)
 
 // Variables that every job has, each with another value.
-var jobVariable = lazy(`^BUILDKITE_(PARALLEL_JOB|PARALLEL_JOB_COUNT|RETRY_COUNT|COMMAND_EXIT_STATUS|LAST_HOOK_EXIT_STATUS|AGENT_NAME|BUILD_CHECKOUT_PATH)$`)
+var jobVariable = text.Pattern(`^BUILDKITE_(PARALLEL_JOB|PARALLEL_JOB_COUNT|RETRY_COUNT|COMMAND_EXIT_STATUS|LAST_HOOK_EXIT_STATUS|AGENT_NAME|BUILD_CHECKOUT_PATH)$`)
 
 // expansion checks one variable that the upload replaces.
 func (c *checker) expansion(n *yaml.Node, path string, at place, e expansion, known map[string]bool, script *script) {
@@ -238,7 +240,7 @@ type script struct {
 	set    map[string]int // to the offset of the first setting
 }
 
-var assignment = lazy(`(?m)(?:^|[;&|({]|\bthen|\bdo|\belse)[ \t]*(?:(?:export|local|declare|readonly|typeset)[ \t]+(?:-[A-Za-z]+[ \t]+)*)?([A-Za-z][A-Za-z0-9_]*)=(?:[^\s;&|"'$(]|"[^"]*"|'[^']*'|\$+\([^()]*\)|\$+\{[^}]*\}|\$)*[ \t]*(?:$|[;&|)])|\bfor[ \t]+([A-Za-z][A-Za-z0-9_]*)[ \t]+in\b|\bread[ \t]+(?:-[A-Za-z]+[ \t]+)*([A-Za-z][A-Za-z0-9_]*)`)
+var assignment = text.Pattern(`(?m)(?:^|[;&|({]|\bthen|\bdo|\belse)[ \t]*(?:(?:export|local|declare|readonly|typeset)[ \t]+(?:-[A-Za-z]+[ \t]+)*)?([A-Za-z][A-Za-z0-9_]*)=(?:[^\s;&|"'$(]|"[^"]*"|'[^']*'|\$+\([^()]*\)|\$+\{[^}]*\}|\$)*[ \t]*(?:$|[;&|)])|\bfor[ \t]+([A-Za-z][A-Za-z0-9_]*)[ \t]+in\b|\bread[ \t]+(?:-[A-Za-z]+[ \t]+)*([A-Za-z][A-Za-z0-9_]*)`)
 
 func newScript(n *yaml.Node) *script {
 	s := &script{set: map[string]int{}}

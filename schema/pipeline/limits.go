@@ -8,6 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // Limits of Buildkite, as of 2026, that nothing but the checks knows; the
@@ -174,7 +175,7 @@ func dimensionPath(path, name string) string {
 	return path + ".setup." + name
 }
 
-var matrixToken = lazy(`\{\{\s*matrix(?:\.([A-Za-z0-9_]+))?\s*\}\}`)
+var matrixToken = text.Pattern(`\{\{\s*matrix(?:\.([A-Za-z0-9_]+))?\s*\}\}`)
 
 // tokens looks for {{matrix}} and {{matrix.name}} that nothing fills.
 func (c *checker) tokens(s *step, names []string) {

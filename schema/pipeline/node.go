@@ -1,10 +1,8 @@
 package pipeline
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -120,12 +118,6 @@ func join(path, key string) string {
 		return path + key
 	}
 	return path + "." + key
-}
-
-// lazy returns a regular expression that is compiled when it is first used:
-// kbgen starts anew for every build, and most builds need none.
-func lazy(expr string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
 func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A plugin is one use of a plugin in a step.
@@ -73,7 +75,7 @@ func pluginsOf(s *step) []plugin {
 	return list
 }
 
-var officialPlugin = lazy(`^(?:.*[/:])?(?:buildkite-plugins/)([A-Za-z0-9_-]+?)(?:-buildkite-plugin)?(?:\.git)?$`)
+var officialPlugin = text.Pattern(`^(?:.*[/:])?(?:buildkite-plugins/)([A-Za-z0-9_-]+?)(?:-buildkite-plugin)?(?:\.git)?$`)
 
 // pluginName returns the short name of a plugin and its version. Plugins that
 // are not Buildkite's own keep their whole source.
@@ -85,7 +87,7 @@ func pluginName(source string) (name, version string) {
 	return name, version
 }
 
-var movingVersion = lazy(`^(main|master|develop|dev|trunk|latest|HEAD)$`)
+var movingVersion = text.Pattern(`^(main|master|develop|dev|trunk|latest|HEAD)$`)
 
 // pinned checks that a plugin stays the same from run to run.
 func (c *checker) pinned(p plugin) {
@@ -212,7 +214,7 @@ func (c *checker) docker(p plugin) {
 	})
 }
 
-var dockerVersionNumber = lazy(`^v(\d+)\.(\d+)`)
+var dockerVersionNumber = text.Pattern(`^v(\d+)\.(\d+)`)
 
 func (c *checker) dockerVersion(p plugin) {
 	m := dockerVersionNumber().FindStringSubmatch(p.version)

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // policy checks what every good command step has, whatever it runs.
@@ -50,7 +52,7 @@ func (c *checker) agentVariable(key *yaml.Node, path string) {
 	}
 }
 
-var imageTag = lazy(`:([A-Za-z0-9_][A-Za-z0-9_.-]*)$`)
+var imageTag = text.Pattern(`:([A-Za-z0-9_][A-Za-z0-9_.-]*)$`)
 
 // image checks that an image is named by digest or by a tag that stays.
 func (c *checker) image(n *yaml.Node, path string) {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // secretEndings are those of variables that the agent hides in logs.
@@ -22,8 +24,8 @@ func secretName(name string) bool {
 }
 
 var (
-	pathLike    = lazy(`^[\w.-]*(/[\w.@-]+)+/?$|^[a-z][a-z0-9+.-]*://[^@\s]*$|^arn:|^(secret|vault|kv|ref|op)[:/]`)
-	placeholder = lazy(`(?i)^(|true|false|null|none|x+|\*+|\d{1,6}|<.*>|your[-_ ].*|change-?me|dummy|fake|test(ing)?|example|password|secret|token|redacted|placeholder)$`)
+	pathLike    = text.Pattern(`^[\w.-]*(/[\w.@-]+)+/?$|^[a-z][a-z0-9+.-]*://[^@\s]*$|^arn:|^(secret|vault|kv|ref|op)[:/]`)
+	placeholder = text.Pattern(`(?i)^(|true|false|null|none|x+|\*+|\d{1,6}|<.*>|your[-_ ].*|change-?me|dummy|fake|test(ing)?|example|password|secret|token|redacted|placeholder)$`)
 )
 
 // secretValue tells whether a value could be what its name says, and is not
@@ -48,14 +50,14 @@ var tokenMarks = []struct {
 	what string
 	form func() *regexp.Regexp
 }{
-	{"ghp_", "a GitHub token", lazy(`\bghp_[A-Za-z0-9]{36}\b`)},
-	{"github_pat_", "a GitHub token", lazy(`\bgithub_pat_[A-Za-z0-9_]{60,}`)},
-	{"bkua_", "a Buildkite API token", lazy(`\bbkua_[0-9a-f]{40}\b`)},
-	{"hf_", "a Hugging Face token", lazy(`\bhf_[A-Za-z0-9]{34}\b`)},
-	{"glpat-", "a GitLab token", lazy(`\bglpat-[A-Za-z0-9_-]{20}\b`)},
-	{"xox", "a Slack token", lazy(`\bxox[baprs]-[0-9]{6,}-[A-Za-z0-9-]{10,}`)},
-	{"AKIA", "an AWS access key", lazy(`\bAKIA[0-9A-Z]{16}\b`)},
-	{"PRIVATE KEY-----", "a private key", lazy(`-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{20,}`)},
+	{"ghp_", "a GitHub token", text.Pattern(`\bghp_[A-Za-z0-9]{36}\b`)},
+	{"github_pat_", "a GitHub token", text.Pattern(`\bgithub_pat_[A-Za-z0-9_]{60,}`)},
+	{"bkua_", "a Buildkite API token", text.Pattern(`\bbkua_[0-9a-f]{40}\b`)},
+	{"hf_", "a Hugging Face token", text.Pattern(`\bhf_[A-Za-z0-9]{34}\b`)},
+	{"glpat-", "a GitLab token", text.Pattern(`\bglpat-[A-Za-z0-9_-]{20}\b`)},
+	{"xox", "a Slack token", text.Pattern(`\bxox[baprs]-[0-9]{6,}-[A-Za-z0-9-]{10,}`)},
+	{"AKIA", "an AWS access key", text.Pattern(`\bAKIA[0-9A-Z]{16}\b`)},
+	{"PRIVATE KEY-----", "a private key", text.Pattern(`-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{20,}`)},
 }
 
 // secretText looks for tokens anywhere in a document.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema/near"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A GPUType is what a row of the table of GPU types demands of machines.
@@ -129,21 +130,21 @@ func (c *checker) maker(r *report, row *GPUType) {
 
 // Names of devices, by who made them.
 var (
-	nvidiaGPU = regexp.MustCompile(`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	nvidiaMIG = regexp.MustCompile(`^MIG-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	amdGPU    = regexp.MustCompile(`^GPU-[0-9a-f]{16}$`)
-	zeros     = regexp.MustCompile(`^(GPU|MIG)-0{8}-`)
+	nvidiaGPU = text.Pattern(`^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	nvidiaMIG = text.Pattern(`^MIG-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	amdGPU    = text.Pattern(`^GPU-[0-9a-f]{16}$`)
+	zeros     = text.Pattern(`^(GPU|MIG)-0{8}-`)
 )
 
 // uuidOf says what the UUIDs of row's devices look like; nil: they have none.
 func uuidOf(row *GPUType) (*regexp.Regexp, string) {
 	switch {
 	case row.Maker == "nvidia" && row.Slice != "":
-		return nvidiaMIG, "MIG-XXXXXXXX-XXXX-XXXX-XXXX-XXXXXXXXXXXX, a slice as nvidia-smi -L prints it"
+		return nvidiaMIG(), "MIG-XXXXXXXX-XXXX-XXXX-XXXX-XXXXXXXXXXXX, a slice as nvidia-smi -L prints it"
 	case row.Maker == "nvidia":
-		return nvidiaGPU, "GPU-XXXXXXXX-XXXX-XXXX-XXXX-XXXXXXXXXXXX, a whole GPU as nvidia-smi -L prints it"
+		return nvidiaGPU(), "GPU-XXXXXXXX-XXXX-XXXX-XXXX-XXXXXXXXXXXX, a whole GPU as nvidia-smi -L prints it"
 	case row.Maker == "amd":
-		return amdGPU, "GPU-XXXXXXXXXXXXXXXX, as rocminfo prints it"
+		return amdGPU(), "GPU-XXXXXXXXXXXXXXXX, as rocminfo prints it"
 	}
 	return nil, ""
 }
@@ -167,7 +168,7 @@ func (c *checker) devices(r *report, p path, row *GPUType) {
 		switch {
 		case !pattern.MatchString(uuid):
 			r.wrong(p.to("uuids", i), uuid, "%s, since the GPU of %s is %s's", form, row.Name, row.Maker)
-		case zeros.MatchString(uuid):
+		case zeros().MatchString(uuid):
 			r.note(p.to("uuids", i), uuid, "the UUID of a real device")
 		}
 	}

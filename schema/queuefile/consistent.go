@@ -2,7 +2,8 @@ package queuefile
 
 import (
 	"fmt"
-	"regexp"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // What a node keeps for itself: the agents, dockerd, the page cache, the
@@ -27,7 +28,7 @@ func (r *report) consistent() {
 	}
 }
 
-var queuePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
+var queuePattern = text.Pattern(`^[A-Za-z0-9_-]{1,80}$`)
 
 // checkDevices checks that a group's GPUs can be dealt out to its agents.
 func (r *report) checkDevices(p path, g *Group) {
@@ -39,7 +40,7 @@ func (r *report) checkDevices(p path, g *Group) {
 		return
 	}
 	for _, a := range r.agents(p[1].(int), p[3].(int)) {
-		if !queuePattern.MatchString(a.Queue) {
+		if !queuePattern().MatchString(a.Queue) {
 			r.wrong(p.to("queue"), a.Queue, "letters, digits, - and _ and at most 80 of them, once filled in")
 			r.bad[p.to("queue").String()] = true
 			return

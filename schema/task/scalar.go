@@ -5,24 +5,24 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // What a plain scalar means in YAML 1.1 as PyYAML resolves it. yaml.v3 follows
 // YAML 1.2 in places, so its tags are not used: there yes is a string, 1e5 a
 // float and 1:30 a string.
 var (
-	nullPattern  = regexp.MustCompile(`^(~|null|Null|NULL|)$`)
-	boolPattern  = regexp.MustCompile(`^(yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$`)
-	intPattern   = regexp.MustCompile(`^([-+]?0b[0-1_]+|[-+]?0[0-7_]+|[-+]?(0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+|[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+)$`)
-	floatPattern = regexp.MustCompile(`^([-+]?[0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+\.[0-9_]*|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
-	datePattern  = regexp.MustCompile(`^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}(\.[0-9]*)?([ \t]*(Z|[-+][0-9]{1,2}(:[0-9]{2})?))?)$`)
+	nullPattern  = text.Pattern(`^(~|null|Null|NULL|)$`)
+	boolPattern  = text.Pattern(`^(yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$`)
+	intPattern   = text.Pattern(`^([-+]?0b[0-1_]+|[-+]?0[0-7_]+|[-+]?(0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+|[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+)$`)
+	floatPattern = text.Pattern(`^([-+]?[0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+\.[0-9_]*|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
+	datePattern  = text.Pattern(`^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}(\.[0-9]*)?([ \t]*(Z|[-+][0-9]{1,2}(:[0-9]{2})?))?)$`)
 )
 
 var errDate = errors.New("a date in YAML, which JSON has no form for; put it in quotes")
@@ -37,19 +37,19 @@ func scalar(n *yaml.Node) (schema.Value, error) {
 		return schema.StringValue(n.Value), nil
 	}
 	switch s := n.Value; {
-	case nullPattern.MatchString(s):
+	case nullPattern().MatchString(s):
 		return schema.Value{}, nil
-	case boolPattern.MatchString(s):
+	case boolPattern().MatchString(s):
 		switch strings.ToLower(s) {
 		case "yes", "true", "on":
 			return schema.BoolValue(true), nil
 		}
 		return schema.BoolValue(false), nil
-	case floatPattern.MatchString(s):
+	case floatPattern().MatchString(s):
 		return float(s)
-	case intPattern.MatchString(s):
+	case intPattern().MatchString(s):
 		return integer(s)
-	case datePattern.MatchString(s):
+	case datePattern().MatchString(s):
 		return schema.Value{}, errDate
 	case s == "<<" || s == "=":
 		return schema.Value{}, fmt.Errorf("a bare %s, which is a word of YAML's own; put it in quotes", s)

@@ -98,11 +98,16 @@ func clean(s string, mapping func(rune) rune) string {
 // line ends), any other two or three characters, an ESC alone.
 //
 // Source: ECMA-48, sections 5.3 to 5.6.
-var escapes = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]?` +
-		`|(?:\x1b[\]PX^_]|[\x{90}\x{98}\x{9d}\x{9e}\x{9f}])[^\x07\x1b\x{9c}\n]*(?:\x07|\x1b\\|\x{9c})?` +
-		`|\x1b[ -/]*[0-~]?`)
-})
+var escapes = Pattern(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]?` +
+	`|(?:\x1b[\]PX^_]|[\x{90}\x{98}\x{9d}\x{9e}\x{9f}])[^\x07\x1b\x{9c}\n]*(?:\x07|\x1b\\|\x{9c})?` +
+	`|\x1b[ -/]*[0-~]?`)
 
 // colour matches an escape sequence that sets a colour, and no other.
-var colour = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\x1b\[[0-9;:]*m`) })
+var colour = Pattern(`\x1b\[[0-9;:]*m`)
+
+// Pattern returns a regular expression that is compiled when it is first asked
+// for: a program that starts often pays for those that it uses. It panics then
+// if expr is none; a test meets every pattern.
+func Pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
