@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
-	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A Request says what a build is for.
@@ -52,8 +51,6 @@ const maxBudget = 24 * time.Hour
 // maxRunID leaves room for the GPU type behind it: kbrun takes 200 characters.
 const maxRunID = 139
 
-var runPattern = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
-
 // Validate returns every fault of the request, joined.
 func (r Request) Validate() error {
 	var faults []error
@@ -95,7 +92,7 @@ func (r Run) validate(which string, gpus int) error {
 	if err := CheckMode(r.Mode); err != nil {
 		faults = append(faults, fmt.Errorf("%srun: %w", which, err))
 	}
-	if gpus > 1 && r.ID != "" && !fits(r.ID, runPattern, maxRunID) {
+	if gpus > 1 && r.ID != "" && !fits(r.ID, isRunID, maxRunID) {
 		faults = append(faults, fmt.Errorf("%srun id: got %.60q, want up to 139 letters, digits, dots, colons, dashes and underscores", which, r.ID))
 	}
 	return errors.Join(faults...)

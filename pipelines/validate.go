@@ -3,12 +3,9 @@ package pipelines
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A FieldError reports one field of a row whose value cannot be used.
@@ -31,19 +28,6 @@ const (
 	maxTimeout = 4 * time.Hour
 )
 
-// Lengths are checked apart: counted repetitions would make these take longer
-// to compile than a whole pipeline takes to render.
-var (
-	// Capitals, and x before a count, as in MI300x8.
-	namePattern  = text.Pattern(`^[A-Z][A-Z0-9_]*(x[2-9][0-9]?)?$`)
-	slicePattern = text.Pattern(`^[1-7]g\.[1-9][0-9]?[0-9]?gb$`)
-	classPattern = text.Pattern(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
-	archPattern  = text.Pattern(`^[0-9][0-9][0-9]?[a-z]?$`)
-	digits       = text.Pattern(`^[0-9]+$`)
-	queuePattern = text.Pattern(`^[A-Za-z0-9_-]+$`)
-	imagePattern = text.Pattern(`^[a-z0-9][a-z0-9._:/-]*[a-z0-9](:[A-Za-z0-9_][A-Za-z0-9_.-]*|(:[A-Za-z0-9_.-]+)?@sha256:([0-9a-f]+))$`)
-)
-
 // Lengths of names, in bytes.
 const (
 	maxName = 60
@@ -54,9 +38,9 @@ const (
 	maxTag   = 128
 )
 
-// fits reports whether value matches a pattern and has n bytes at most.
-func fits(value string, pattern func() *regexp.Regexp, n int) bool {
-	return len(value) <= n && pattern().MatchString(value)
+// fits reports whether value has a form and n bytes at most.
+func fits(value string, form func(string) bool, n int) bool {
+	return len(value) <= n && form(value)
 }
 
 // Validate returns every fault of the table, joined; each is a [FieldError].
@@ -83,8 +67,8 @@ func (t Table) Validate() error {
 // Validate returns every fault of one row, joined; each is a [FieldError].
 func (g GPUType) Validate() error {
 	f := &faults{row: g.Name}
-	f.check(fits(g.Name, namePattern, maxName), "Name", g.Name, "capitals, digits and _, as in H100_BK, and x before a count, as in MI300x8")
-	f.check(fits(g.Queue, queuePattern, maxQueue), "Queue", g.Queue, "letters, digits, - and _, at most 80")
+	f.check(fits(g.Name, isName, maxName), "Name", g.Name, "capitals, digits and _, as in H100_BK, and x before a count, as in MI300x8")
+	f.check(fits(g.Queue, isQueue, maxQueue), "Queue", g.Queue, "letters, digits, - and _, at most 80")
 	f.check(g.CPUs >= 1, "CPUs", g.CPUs, "at least 1")
 	f.check(g.MemoryGiB >= 1, "MemoryGiB", g.MemoryGiB, "at least 1")
 	f.check(g.ShmGiB >= 0 && g.ShmGiB <= g.MemoryGiB, "ShmGiB", g.ShmGiB, fmt.Sprintf("0 to MemoryGiB (%d): it is part of the memory", g.MemoryGiB))
@@ -99,7 +83,7 @@ func (g GPUType) Validate() error {
 }
 
 func (g GPUType) checkVendor(f *faults) {
-	f.check(g.Slice == "" || g.Vendor == NVIDIA && g.GPUs == 1 && slicePattern().MatchString(g.Slice), "Slice", g.Slice,
+	f.check(g.Slice == "" || g.Vendor == NVIDIA && g.GPUs == 1 && isSlice(g.Slice), "Slice", g.Slice,
 		"a MIG profile, as in 1g.10gb, with one NVIDIA GPU; else nothing")
 	switch g.Vendor {
 	case NoGPU:
@@ -107,7 +91,7 @@ func (g GPUType) checkVendor(f *faults) {
 		f.check(g.Arch == "", "Arch", g.Arch, "nothing where there is no GPU")
 		return
 	case NVIDIA:
-		f.check(archPattern().MatchString(g.Arch), "Arch", g.Arch, "a compute capability without its point, as in 90a")
+		f.check(isArch(g.Arch), "Arch", g.Arch, "a compute capability without its point, as in 90a")
 	case AMD:
 		f.check(g.Arch == "", "Arch", g.Arch, "nothing: HIP builds ask the device")
 	case Google:
@@ -128,7 +112,7 @@ func (g GPUType) checkPlatform(f *faults) {
 		f.check(false, "Platform", g.Platform, fmt.Sprintf("one of %q", []Platform{Host, Docker, Kubernetes}))
 	}
 	if g.Platform == Kubernetes && g.Isolation == Node {
-		f.check(fits(g.ResourceClass, classPattern, maxClass), "ResourceClass", g.ResourceClass, "the name of a resource class: small letters, digits and -")
+		f.check(fits(g.ResourceClass, isClass, maxClass), "ResourceClass", g.ResourceClass, "the name of a resource class: small letters, digits and -")
 	} else {
 		f.check(g.ResourceClass == "", "ResourceClass", g.ResourceClass, "nothing unless on Kubernetes with node isolation")
 	}
@@ -154,7 +138,7 @@ func (g GPUType) checkIsolation(f *faults) {
 	f.check(amdStep == (len(g.DeviceGroups) > 0), "DeviceGroups", g.DeviceGroups,
 		"group ids with AMD in docker and step isolation, else nothing")
 	for _, id := range g.DeviceGroups {
-		f.check(fits(id, digits, 10), "DeviceGroups", id, "a numeric group id")
+		f.check(made(id, digits) && len(id) <= 10, "DeviceGroups", id, "a numeric group id")
 	}
 }
 
@@ -164,8 +148,7 @@ func (g GPUType) checkIsolation(f *faults) {
 // Errors: [ErrImage].
 func CheckImage(ref string) error {
 	const want = "registry/name with a tag other than latest, or a sha256 digest"
-	m := imagePattern().FindStringSubmatch(ref)
-	if m == nil || strings.HasSuffix(ref, ":latest") || m[3] == "" && len(m[1]) > 1+maxTag || m[3] != "" && len(m[3]) != 64 {
+	if !isPinned(ref) {
 		return &imageError{ref, want}
 	}
 	return nil

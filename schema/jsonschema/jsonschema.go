@@ -10,8 +10,8 @@
 package jsonschema
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -82,30 +82,27 @@ func (d *Document) Properties(definition string, path []string) []string {
 }
 
 func (d *Document) propertiesAt(s *schema, path []string) []string {
-	if s.Ref != "" {
-		target, err := d.definition(strings.TrimPrefix(s.Ref, "#/definitions/"))
+	if s.ref != "" {
+		target, err := d.definition(strings.TrimPrefix(s.ref, "#/definitions/"))
 		if err != nil {
 			return nil
 		}
 		return d.propertiesAt(target, path)
 	}
 	if len(path) == 0 {
-		return slices.Sorted(maps.Keys(s.Properties))
+		return slices.Sorted(maps.Keys(s.properties))
 	}
-	raw, known := s.Properties[path[0]]
+	p, known := s.properties[path[0]]
 	if _, err := strconv.Atoi(path[0]); !known && err == nil {
-		raw = s.Items
+		p = &s.items
 	} else if !known {
-		raw = s.AdditionalProperties
+		p = &s.additional
 	}
-	if raw == nil {
-		return nil
+	c := validation{document: d}
+	if next := c.part(p); next != nil && c.broken == nil {
+		return d.propertiesAt(next, path[1:])
 	}
-	part, err := compile(raw)
-	if err != nil {
-		return nil
-	}
-	return d.propertiesAt(part, path[1:])
+	return nil
 }
 
 // definition returns the compiled definition of that name.
@@ -138,72 +135,106 @@ func (d *Document) definition(name string) (*schema, error) {
 // A schema is one node of a document. Its parts are compiled when a value
 // meets them.
 type schema struct {
-	keywords
-	types   []string
-	open    bool // additionalProperties is absent or true
-	pattern *regexp.Regexp
+	ref   string
+	types []string
 
-	properties map[string]*schema
-	items      *schema
-	names      *schema
-	not        *schema
-	additional *schema
-	oneOf      []*schema
+	constant *any
+	enum     []any
+	minimum  *float64
+	maximum  *float64
+
+	minLength, maxLength *int
+	pattern              *regexp.Regexp
+	patternText          string
+
+	minItems, maxItems *int
+	minProperties      *int
+	required           []string
+	dependencies       map[string][]string
+	properties         map[string]*part
+	items              part
+	propertyNames      part
+	additional         part
+	closed             bool // additionalProperties is false
+
+	not   part
+	oneOf []part
 }
 
-// keywords are those that are known. Annotations are read over.
-type keywords struct {
-	Schema      string          `json:"$schema"`
-	ID          string          `json:"$id"`
-	Title       string          `json:"title"`
-	Description string          `json:"description"`
-	Definitions json.RawMessage `json:"definitions"`
-
-	Ref                  string                     `json:"$ref"`
-	Type                 json.RawMessage            `json:"type"`
-	Const                *any                       `json:"const"`
-	Enum                 []any                      `json:"enum"`
-	OneOf                []json.RawMessage          `json:"oneOf"`
-	Not                  json.RawMessage            `json:"not"`
-	Minimum              *float64                   `json:"minimum"`
-	Maximum              *float64                   `json:"maximum"`
-	MinLength            *int                       `json:"minLength"`
-	MaxLength            *int                       `json:"maxLength"`
-	Pattern              *string                    `json:"pattern"`
-	Items                json.RawMessage            `json:"items"`
-	MinItems             *int                       `json:"minItems"`
-	MaxItems             *int                       `json:"maxItems"`
-	Properties           map[string]json.RawMessage `json:"properties"`
-	Required             []string                   `json:"required"`
-	MinProperties        *int                       `json:"minProperties"`
-	PropertyNames        json.RawMessage            `json:"propertyNames"`
-	AdditionalProperties json.RawMessage            `json:"additionalProperties"`
-	Dependencies         map[string][]string        `json:"dependencies"`
+// A part is a schema within another, compiled once it is asked for.
+type part struct {
+	raw      json.RawMessage // nil: there is none
+	compiled *schema
 }
 
+// compile reads one node. It goes through the text by hand: encoding/json would
+// take longer than the checks of a whole step.
 func compile(raw json.RawMessage) (*schema, error) {
-	s := &schema{properties: map[string]*schema{}}
-	in := json.NewDecoder(bytes.NewReader(raw))
-	in.DisallowUnknownFields()
-	if err := in.Decode(&s.keywords); err != nil {
-		return nil, err
-	}
-	if s.Type != nil {
-		if s.Type[0] == '"' {
-			s.types = []string{""}
-			if err := json.Unmarshal(s.Type, &s.types[0]); err != nil {
-				return nil, err
+	s := &schema{}
+	err := members(raw, func(keyword string, value []byte) (err error) {
+		switch keyword {
+		case "$schema", "$id", "title", "description", "definitions": // say nothing about values
+		case "$ref":
+			s.ref, err = unquote(value)
+		case "type":
+			if value[0] == '[' {
+				return json.Unmarshal(value, &s.types)
 			}
-		} else if err := json.Unmarshal(s.Type, &s.types); err != nil {
-			return nil, err
+			s.types = []string{""}
+			s.types[0], err = unquote(value)
+		case "pattern":
+			s.patternText, err = unquote(value)
+			if err == nil && s.patternText == "" {
+				err = errors.New("pattern: want one that says something")
+			}
+		case "properties":
+			s.properties = map[string]*part{}
+			return members(value, func(name string, value []byte) error {
+				s.properties[name] = &part{raw: value}
+				return nil
+			})
+		case "additionalProperties":
+			switch string(value) {
+			case "true":
+			case "false":
+				s.closed = true
+			default:
+				s.additional.raw = value
+			}
+		case "items":
+			s.items.raw = value
+		case "propertyNames":
+			s.propertyNames.raw = value
+		case "not":
+			s.not.raw = value
+		case "oneOf":
+			var options []json.RawMessage
+			err = json.Unmarshal(value, &options)
+			for _, option := range options {
+				s.oneOf = append(s.oneOf, part{raw: option})
+			}
+		case "const":
+			s.constant = new(any)
+			return json.Unmarshal(value, s.constant)
+		default:
+			return s.compileLimit(keyword, value)
 		}
+		return err
+	})
+	return s, err
+}
+
+// compileLimit reads the keywords whose values encoding/json reads as they are.
+func (s *schema) compileLimit(keyword string, value []byte) error {
+	to, known := map[string]any{
+		"enum": &s.enum, "minimum": &s.minimum, "maximum": &s.maximum,
+		"minLength": &s.minLength, "maxLength": &s.maxLength, "minItems": &s.minItems, "maxItems": &s.maxItems,
+		"minProperties": &s.minProperties, "required": &s.required, "dependencies": &s.dependencies,
+	}[keyword]
+	if !known {
+		return fmt.Errorf("keyword %q is not known here", keyword)
 	}
-	more := string(s.AdditionalProperties)
-	s.open = more == "" || more == "true"
-	if s.open || more == "false" {
-		s.AdditionalProperties = nil
-	}
-	return s, nil
+	return json.Unmarshal(value, to)
 }
 
 // A validation is one walk over a value.
@@ -217,12 +248,12 @@ func (c *validation) fault(path []string, keyword, property string) {
 	c.errors = append(c.errors, Error{slices.Clone(path), keyword, property})
 }
 
-// part compiles a part of a schema once; nil when there is none.
-func (c *validation) part(kept **schema, raw json.RawMessage) *schema {
-	if *kept == nil && raw != nil && c.broken == nil {
-		*kept, c.broken = compile(raw)
+// part compiles a part of a schema; nil when there is none.
+func (c *validation) part(p *part) *schema {
+	if p.compiled == nil && p.raw != nil && c.broken == nil {
+		p.compiled, c.broken = compile(p.raw)
 	}
-	return *kept
+	return p.compiled
 }
 
 // holds reports whether v has no fault by s.
@@ -239,10 +270,10 @@ func (c *validation) value(s *schema, v any, path []string) {
 	if s == nil || c.broken != nil {
 		return
 	}
-	if s.Ref != "" { // draft 7: nothing beside it counts
-		name, local := strings.CutPrefix(s.Ref, "#/definitions/")
+	if s.ref != "" { // draft 7: nothing beside it counts
+		name, local := strings.CutPrefix(s.ref, "#/definitions/")
 		if !local {
-			c.broken = fmt.Errorf("$ref %q: want one of this document's definitions", s.Ref)
+			c.broken = fmt.Errorf("$ref %q: want one of this document's definitions", s.ref)
 			return
 		}
 		target, err := c.document.definition(name)
@@ -267,10 +298,10 @@ func (c *validation) value(s *schema, v any, path []string) {
 		c.text(s, v, path)
 	default:
 		if n, ok := numberOf(v); ok {
-			if s.Minimum != nil && n < *s.Minimum {
+			if s.minimum != nil && n < *s.minimum {
 				c.fault(path, "minimum", "")
 			}
-			if s.Maximum != nil && n > *s.Maximum {
+			if s.maximum != nil && n > *s.maximum {
 				c.fault(path, "maximum", "")
 			}
 		}
@@ -278,41 +309,38 @@ func (c *validation) value(s *schema, v any, path []string) {
 }
 
 func (c *validation) choices(s *schema, v any, path []string) {
-	if s.oneOf == nil {
-		s.oneOf = make([]*schema, len(s.OneOf))
-	}
 	matches := 0
-	for i, raw := range s.OneOf {
-		if option := c.part(&s.oneOf[i], raw); option != nil && c.holds(option, v) {
+	for i := range s.oneOf {
+		if option := c.part(&s.oneOf[i]); option != nil && c.holds(option, v) {
 			matches++
 		}
 	}
-	if len(s.OneOf) > 0 && matches != 1 {
+	if len(s.oneOf) > 0 && matches != 1 {
 		c.fault(path, "oneOf", "")
 	}
-	if not := c.part(&s.not, s.Not); not != nil && c.holds(not, v) {
+	if not := c.part(&s.not); not != nil && c.holds(not, v) {
 		c.fault(path, "not", "")
 	}
-	if s.Const != nil && !equal(v, *s.Const) {
+	if s.constant != nil && !equal(v, *s.constant) {
 		c.fault(path, "const", "")
 	}
-	if s.Enum != nil && !slices.ContainsFunc(s.Enum, func(e any) bool { return equal(v, e) }) {
+	if s.enum != nil && !slices.ContainsFunc(s.enum, func(e any) bool { return equal(v, e) }) {
 		c.fault(path, "enum", "")
 	}
 }
 
 func (c *validation) text(s *schema, v string, path []string) {
-	if s.MinLength != nil && utf8.RuneCountInString(v) < *s.MinLength {
+	if s.minLength != nil && utf8.RuneCountInString(v) < *s.minLength {
 		c.fault(path, "minLength", "")
 	}
-	if s.MaxLength != nil && utf8.RuneCountInString(v) > *s.MaxLength {
+	if s.maxLength != nil && utf8.RuneCountInString(v) > *s.maxLength {
 		c.fault(path, "maxLength", "")
 	}
-	if s.Pattern == nil {
+	if s.patternText == "" {
 		return
 	}
 	if s.pattern == nil {
-		if s.pattern, c.broken = regexp.Compile(*s.Pattern); c.broken != nil {
+		if s.pattern, c.broken = regexp.Compile(s.patternText); c.broken != nil {
 			return
 		}
 	}
@@ -322,13 +350,13 @@ func (c *validation) text(s *schema, v string, path []string) {
 }
 
 func (c *validation) list(s *schema, v []any, path []string) {
-	if s.MinItems != nil && len(v) < *s.MinItems {
+	if s.minItems != nil && len(v) < *s.minItems {
 		c.fault(path, "minItems", "")
 	}
-	if s.MaxItems != nil && len(v) > *s.MaxItems {
+	if s.maxItems != nil && len(v) > *s.maxItems {
 		c.fault(path, "maxItems", "")
 	}
-	if items := c.part(&s.items, s.Items); items != nil {
+	if items := c.part(&s.items); items != nil {
 		for i, item := range v {
 			c.value(items, item, append(path, strconv.Itoa(i)))
 		}
@@ -336,34 +364,31 @@ func (c *validation) list(s *schema, v []any, path []string) {
 }
 
 func (c *validation) object(s *schema, v map[string]any, path []string) {
-	if s.MinProperties != nil && len(v) < *s.MinProperties {
+	if s.minProperties != nil && len(v) < *s.minProperties {
 		c.fault(path, "minProperties", "")
 	}
-	for _, name := range s.Required {
+	for _, name := range s.required {
 		if _, ok := v[name]; !ok {
 			c.fault(path, "required", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v)) {
-		if rule := c.part(&s.names, s.PropertyNames); rule != nil && !c.holds(rule, name) {
+		if rule := c.part(&s.propertyNames); rule != nil && !c.holds(rule, name) {
 			c.fault(path, "propertyNames", name)
 		}
-		for _, other := range s.Dependencies[name] {
+		for _, other := range s.dependencies[name] {
 			if _, ok := v[other]; !ok {
 				c.fault(path, "dependencies", other)
 			}
 		}
-		raw, known := s.Properties[name]
+		property, known := s.properties[name]
 		switch {
 		case known:
-			kept := s.properties[name]
-			rule := c.part(&kept, raw)
-			s.properties[name] = rule
-			c.value(rule, v[name], append(path, name))
-		case s.AdditionalProperties != nil:
-			c.value(c.part(&s.additional, s.AdditionalProperties), v[name], append(path, name))
-		case !s.open:
+			c.value(c.part(property), v[name], append(path, name))
+		case s.closed:
 			c.fault(path, "additionalProperties", name)
+		default:
+			c.value(c.part(&s.additional), v[name], append(path, name))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package jsonschema
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,8 +38,8 @@ func members(doc []byte, each func(name string, value []byte) error) error {
 		if err != nil {
 			return err
 		}
-		var name string
-		if err := json.Unmarshal(doc[i:end], &name); err != nil {
+		name, err := unquote(doc[i:end])
+		if err != nil {
 			return fmt.Errorf("a member's name: %w", err)
 		}
 		i = blank(doc, end)
@@ -61,6 +62,16 @@ func members(doc []byte, each func(name string, value []byte) error) error {
 		return errScan
 	}
 	return nil
+}
+
+// unquote reads a JSON string.
+func unquote(raw []byte) (string, error) {
+	if len(raw) >= 2 && raw[0] == '"' && raw[len(raw)-1] == '"' && bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1]), nil
+	}
+	var s string
+	err := json.Unmarshal(raw, &s)
+	return s, err
 }
 
 func blank(doc []byte, i int) int {

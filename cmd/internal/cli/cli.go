@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"runtime/debug"
 	"strings"
 
@@ -120,7 +121,7 @@ func (p Program) Run(ctx context.Context, env *Env) (status int) {
 		fmt.Fprint(env.Stderr, p.Help[""])
 		return ExitUsage
 	}
-	parser, err := kong.New(p.Grammar,
+	parser, err := kong.New(only(p.Grammar, env.Args[0]),
 		kong.Name(p.Name),
 		kong.Writers(env.Stdout, env.Stderr),
 		kong.Exit(func(code int) { panic(exit(code)) }),
@@ -139,6 +140,39 @@ func (p Program) Run(ctx context.Context, env *Env) (status int) {
 	}
 	kctx.BindTo(ctx, (*context.Context)(nil))
 	return p.report(env, kctx.Run(env))
+}
+
+// only returns the grammar without the commands that the command line does not
+// name: kong reads every flag of every command it is given, which takes longer
+// than most commands. A word that names none gets the whole grammar, since the
+// error lists what there is.
+func only(grammar any, word string) any {
+	all := reflect.ValueOf(grammar).Elem()
+	var kept []reflect.StructField
+	var values []reflect.Value
+	found := false
+	for i := range all.NumField() {
+		field := all.Type().Field(i)
+		if _, isCommand := field.Tag.Lookup("cmd"); isCommand {
+			name := field.Tag.Get("name")
+			if name == "" {
+				name = strings.ToLower(field.Name) // commands are single words
+			}
+			if name != word {
+				continue
+			}
+			found = true
+		}
+		kept, values = append(kept, field), append(values, all.Field(i))
+	}
+	if !found {
+		return grammar
+	}
+	short := reflect.New(reflect.StructOf(kept))
+	for i, v := range values {
+		short.Elem().Field(i).Set(v)
+	}
+	return short.Interface()
 }
 
 // page returns the most specific help page for the commands selected so far.
