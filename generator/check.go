@@ -30,22 +30,20 @@ func check(before, out []byte, want []node, f Format) error {
 
 // examine is the whole check of one document.
 func examine(before, out []byte, want []node) error {
-	if err := pipeline.Validate(slices.Concat(before, out)); err != nil {
-		return err
-	}
-	tree, err := parse(out)
+	roots, err := pipeline.Parse(slices.Concat(before, out))
 	if err != nil {
 		return err
 	}
+	root := roots[len(roots)-1]
 	dollars := bytes.IndexByte(out, '$') >= 0
 	if !dollars { // interpolation leaves text without a dollar sign alone
-		return sameSteps(tree, want)
+		return sameSteps(root, want)
 	}
 	escaped, err := documentOf(want).escaped("pipeline")
 	if err != nil {
 		return err
 	}
-	if err := sameSteps(tree, escaped.items[0].items); err != nil {
+	if err := sameSteps(root, escaped.items[0].items); err != nil {
 		return err
 	}
 	return interpolates(out, want)
@@ -63,14 +61,14 @@ func documentOf(steps []node) node {
 // so does this; the tests hold it against the agent's own parser.
 func interpolates(out []byte, want []node) error {
 	for _, env := range []variables{{}, {hostile: true}} {
-		tree, err := parse(out)
-		if err != nil {
-			return err
+		tree := new(yaml.Node)
+		if err := yaml.Unmarshal(out, tree); err != nil {
+			return fmt.Errorf("reading the pipeline again: %w", err)
 		}
 		if err := expand(tree, env); err != nil {
 			return fmt.Errorf("interpolating with %s: %w", env, err)
 		}
-		if err := sameSteps(tree, want); err != nil {
+		if err := sameSteps(tree.Content[0], want); err != nil {
 			return fmt.Errorf("interpolating with %s changes the pipeline: %w", env, err)
 		}
 	}
@@ -92,19 +90,10 @@ func expand(n *yaml.Node, env variables) (err error) {
 	return nil
 }
 
-// parse reads a document that has passed [pipeline.Validate].
-func parse(doc []byte) (*yaml.Node, error) {
-	tree := new(yaml.Node)
-	if err := yaml.Unmarshal(doc, tree); err != nil {
-		return nil, fmt.Errorf("reading the pipeline again: %w", err)
-	}
-	return tree, nil
-}
-
 // sameSteps refuses a document that reads otherwise than wanted.
-func sameSteps(tree *yaml.Node, want []node) error {
+func sameSteps(root *yaml.Node, want []node) error {
 	doc := documentOf(want)
-	if at := difference(tree.Content[0], &doc, "pipeline"); at != "" {
+	if at := difference(root, &doc, "pipeline"); at != "" {
 		return fmt.Errorf("%s does not read as wanted", at)
 	}
 	return nil

@@ -57,7 +57,7 @@ func (c *checker) on(rule string) bool {
 }
 
 // stream checks every document and then what holds for all of them.
-func (c *checker) stream(text []byte) {
+func (c *checker) stream(text []byte) []*yaml.Node {
 	c.text = text
 	roots, ok := c.decode(text)
 	for i, root := range roots {
@@ -74,6 +74,7 @@ func (c *checker) stream(text []byte) {
 			c.agent(d)
 		}
 	}
+	return roots
 }
 
 // document checks what lies within one document.

@@ -21,6 +21,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"gopkg.in/yaml.v3"
 )
 
 // A Finding is one thing that a rule found. Line and Column count from 1 and
@@ -67,29 +69,41 @@ type Options struct {
 //
 // A comment in the text can allow a finding, see rule KB008.
 func Check(stream []byte, opts Options) []Finding {
+	findings, _ := check(stream, opts)
+	return findings
+}
+
+func check(stream []byte, opts Options) ([]Finding, []*yaml.Node) {
 	c := &checker{opts: opts, keys: map[string]*step{}, severities: severities(opts)}
-	c.stream(stream)
+	roots := c.stream(stream)
 	c.allow(stream)
 	slices.SortStableFunc(c.findings, func(a, b Finding) int {
 		return cmp.Or(
 			cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
 			cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Text, b.Text))
 	})
-	return slices.Compact(c.findings)
+	return slices.Compact(c.findings), roots
 }
 
 // Validate holds a stream of documents against the strict subset that kbgen
 // writes.
 //
 // Errors: each [Finding] of severity [Error], joined, in the order of the text.
-func Validate(doc []byte) error {
+func Validate(stream []byte) error {
+	_, err := Parse(stream)
+	return err
+}
+
+// Parse validates as [Validate] does and returns the root of each document.
+func Parse(stream []byte) ([]*yaml.Node, error) {
+	findings, roots := check(stream, Options{Strict: true})
 	var faults []error
-	for _, f := range Check(doc, Options{Strict: true}) {
+	for _, f := range findings {
 		if f.Severity == Error {
 			faults = append(faults, &f)
 		}
 	}
-	return errors.Join(faults...)
+	return roots, errors.Join(faults...)
 }
 
 // severities lists what each rule's findings count, in the order of rules.

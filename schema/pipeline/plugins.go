@@ -81,13 +81,16 @@ var officialPlugin = text.Pattern(`^(?:.*[/:])?(?:buildkite-plugins/)([A-Za-z0-9
 // are not Buildkite's own keep their whole source.
 func pluginName(source string) (name, version string) {
 	name, version, _ = strings.Cut(source, "#")
-	if m := officialPlugin().FindStringSubmatch(name); m != nil {
-		name = m[1]
+	if strings.Contains(name, "buildkite-plugins/") {
+		if m := officialPlugin().FindStringSubmatch(name); m != nil {
+			name = m[1]
+		}
 	}
 	return name, version
 }
 
-var movingVersion = text.Pattern(`^(main|master|develop|dev|trunk|latest|HEAD)$`)
+// movingVersions are names of branches, and of what is new today.
+var movingVersions = []string{"main", "master", "develop", "dev", "trunk", "latest", "HEAD"}
 
 // pinned checks that a plugin stays the same from run to run.
 func (c *checker) pinned(p plugin) {
@@ -98,7 +101,7 @@ func (c *checker) pinned(p plugin) {
 		}
 	case p.version == "" && !isVariable(p.source):
 		c.report("KB203", p.at, p.path, "got %s, want a version: %s#v…", quote(p.source), p.source)
-	case movingVersion().MatchString(p.version):
+	case slices.Contains(movingVersions, p.version):
 		c.report("KB203", p.at, p.path, "got %s, want a version or a commit, not a branch", quote(p.source))
 	}
 }
@@ -214,15 +217,11 @@ func (c *checker) docker(p plugin) {
 	})
 }
 
-var dockerVersionNumber = text.Pattern(`^v(\d+)\.(\d+)`)
-
 func (c *checker) dockerVersion(p plugin) {
-	m := dockerVersionNumber().FindStringSubmatch(p.version)
-	if m == nil {
+	var major, minor int
+	if n, _ := fmt.Sscanf(p.version, "v%d.%d", &major, &minor); n != 2 {
 		return
 	}
-	major, _ := strconv.Atoi(m[1])
-	minor, _ := strconv.Atoi(m[2])
 	if major < 5 || major == 5 && minor < 12 {
 		c.report("KB211", p.at, p.path, "got %s, want v5.12.0 or newer", p.version)
 	}

@@ -4,8 +4,6 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
-
-	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // policy checks what every good command step has, whatever it runs.
@@ -52,19 +50,27 @@ func (c *checker) agentVariable(key *yaml.Node, path string) {
 	}
 }
 
-var imageTag = text.Pattern(`:([A-Za-z0-9_][A-Za-z0-9_.-]*)$`)
-
 // image checks that an image is named by digest or by a tag that stays.
 func (c *checker) image(n *yaml.Node, path string) {
 	image := scalarText(n)
 	if image == "" || isVariable(image) || strings.Contains(image, "@sha256:") {
 		return
 	}
-	tag := imageTag().FindStringSubmatch(image)
+	tag := imageTag(image)
 	switch {
-	case tag == nil:
+	case tag == "":
 		c.report("KB204", n, path, "got %s without a tag, want a digest or a tag", quote(image))
-	case tag[1] == "latest":
+	case tag == "latest":
 		c.report("KB204", n, path, "got %s, want a digest or a tag other than latest", quote(image))
 	}
+}
+
+// imageTag returns the tag of an image reference, "" when it has none.
+func imageTag(image string) string {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+	tag := image[strings.LastIndexByte(image, ':')+1:]
+	if tag == image || strings.Trim(tag, letters+".-") != "" || strings.IndexAny(tag, letters) != 0 {
+		return ""
+	}
+	return tag
 }
