@@ -3,10 +3,7 @@
 SHELL := /bin/sh
 GO ?= go
 BIN := $(CURDIR)/bin
-COMMANDS := kbrun kblaunch kblocal
-# kbgen speaks no HTTP, but the library that checks its schemas could: without
-# HTTP/2, and without inlining where no time is spent, it stays below 10 MB.
-SMALL := -tags nethttpomithttp2 $(foreach p,net/... crypto/... vendor/... github.com/alecthomas/...,-gcflags='$(p)=-l')
+COMMANDS := kbgen kbrun kblaunch kblocal
 # Packages that rewrite their goldens with -update.
 GOLDEN := ./generator ./schema ./schema/pipeline ./schema/queuefile ./templates ./cmd/kbgen ./cmd/kblaunch ./cmd/kbrun
 FUZZTIME ?= 20s
@@ -25,7 +22,6 @@ need:
 build: need
 	@mkdir -p $(BIN)
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ $(COMMANDS:%=./cmd/%)
-	@CGO_ENABLED=0 $(GO) build -trimpath $(SMALL) -ldflags '-s -w' -o $(BIN)/ ./cmd/kbgen
 
 # A real buildkite-agent: the one on PATH when it is new enough, else built once.
 agent: need

@@ -15,13 +15,22 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 )
 
+// waiting are the commands that wait for other programs, and end them with
+// themselves. The others are done before anybody could send a signal, and
+// listening for one takes a tenth of their time.
+var waiting = []string{"upload", "vendor"}
+
 func main() {
 	os.Exit(start())
 }
 
 func start() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := context.Background()
+	if len(os.Args) > 1 && slices.Contains(waiting, os.Args[1]) {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+	}
 	return run(ctx, &cli.Env{
 		Args:      os.Args[1:],
 		LookupEnv: os.LookupEnv,
@@ -77,7 +86,7 @@ func run(ctx context.Context, env *cli.Env) (status int) {
 // by itself.
 var pipelineless = []string{"upload", "vendor", "check", "plan", "diff", "golden", "explain", "gpus", "kinds", "queues", "image", "schema", "completion"}
 
-// mayFeedPipe tells whether somebody may read stdout as a pipeline: anything
+// mayFeedPipe reports whether somebody may read stdout as a pipeline: anything
 // but the commands that print none, and a person at a terminal.
 func mayFeedPipe(env *cli.Env) bool {
 	if len(env.Args) > 0 && slices.Contains(pipelineless, env.Args[0]) {
