@@ -27,7 +27,6 @@ var update = flag.Bool("update", false, "rewrite what testdata/script compares w
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"kbgen":           main,
-		"kbgen-bench":     benchmarked,
 		"buildkite-agent": fakeAgent,
 	})
 }
