@@ -6,39 +6,76 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-const module = "github.com/gpu-mode/kbgen/"
+const ours = "github.com/gpu-mode/kbgen/"
 
-// rooms says which of our own packages each part of the house may import.
-// Data flows one way: pipelines → generator → YAML → agent → runner → result →
-// launcher; schema is the ground floor.
-var rooms = []struct {
-	room string
+// layers says which of our own packages each part of the repository may import,
+// besides its own. Data flows one way: pipelines → generator → YAML → agent →
+// runner → result → launcher → store → server's pages. The first part that a
+// package lies in counts, so a part stands before what encloses it. Parts that
+// are still to come stand here already.
+var layers = []struct {
+	part string
 	may  []string
 }{
-	{"schema", []string{"schema"}},
+	{"schema", nil},
+	{"secrets", nil},
 	{"pipelines", []string{"schema"}},
 	{"generator", []string{"schema", "pipelines"}},
-	{"runner", []string{"schema", "runner"}},
+	{"runner", []string{"schema", "secrets"}},
+	{"verdict", []string{"schema"}},
 	{"launcher", []string{"schema"}},
-	{"local", []string{"schema", "local"}},
+	{"store", []string{"schema"}},
+	{"server", []string{"schema", "secrets", "pipelines", "verdict", "launcher", "store"}},
+	{"templates", []string{"schema"}},
+	{"node", []string{"schema", "secrets", "templates", "runner/device"}},
 	{"examples", nil},
-	{"templates", nil},
-	{"cmd/internal", nil},
-	{"cmd", []string{"schema", "pipelines", "generator", "runner", "launcher", "local", "examples", "templates", "node", "cmd"}},
+
+	// The engine knows nobody; what stands on it does not know each other.
+	{"local/engine", []string{"schema", "local/steps", "local/condition", "local/glob"}},
+	{"local/agentapi", onEngine},
+	{"local/restapi", onEngine},
+	{"local/page", onEngine},
+	{"local/webhook", onEngine},
+	{"local/blob", []string{"local/engine"}},
+	{"local/fault", []string{"local/glob"}},
+	{"local/condition", []string{"schema"}},
+	{"local/steps", []string{"schema"}},
+	{"local/spawn", []string{"schema"}},
+	{"local", []string{"schema"}},
+
+	{"cmd/internal", []string{"schema"}},
+	{"cmd", []string{"schema", "secrets", "pipelines", "generator", "runner", "verdict", "launcher", "store", "server", "templates", "node", "examples", "local"}},
 }
+
+var onEngine = []string{"schema", "local/engine", "local/blob", "local/steps", "local/condition", "local/glob"}
 
 // onlyHere says which part alone may import a module.
 var onlyHere = map[string]string{
 	"github.com/buildkite/go-buildkite/v3": "launcher",
 	"github.com/NVIDIA/go-nvml":            "runner/device",
+	"github.com/jackc/pgx/v5":              "store",
+	"github.com/pressly/goose/v3":          "store",
+	"modernc.org/sqlite":                   "store",
+	"database/sql":                         "store",
 }
+
+// notHere says which packages a program must not bring along: they would cost
+// every start of kbgen more than the work it does for one step.
+var notHere = map[string][]string{
+	"cmd/kbgen": {"net/http", "github.com/google/go-cmp", "github.com/buildkite/go-pipeline", "github.com/xeipuuv/gojsonschema"},
+}
+
+// pure are the parts that touch no environment, file, clock or network.
+var pure = []string{"generator", "pipelines", "verdict", "secrets", "schema/jsonschema", "schema/pipeline", "schema/queuefile", "schema/text"}
 
 type pkg struct {
 	ImportPath string
@@ -63,7 +100,17 @@ func listPackages(t *testing.T) []pkg {
 	return all
 }
 
-func within(path, room string) bool { return path == room || strings.HasPrefix(path, room+"/") }
+func within(path, part string) bool { return path == part || strings.HasPrefix(path, part+"/") }
+
+// layer returns the index of the part that a package lies in, -1 for none.
+func layer(path string) int {
+	for i, l := range layers {
+		if within(path, l.part) {
+			return i
+		}
+	}
+	return -1
+}
 
 func TestImportsFollowTheData(t *testing.T) {
 	packages := listPackages(t)
@@ -71,25 +118,19 @@ func TestImportsFollowTheData(t *testing.T) {
 		t.Fatalf("go list found %d packages only", len(packages))
 	}
 	for _, p := range packages {
-		here, ours := strings.CutPrefix(p.ImportPath, module)
-		if !ours {
-			continue // the root, which holds this test only
+		here, inside := strings.CutPrefix(p.ImportPath, ours)
+		if !inside || within(here, "e2e") {
+			continue // the root and e2e hold tests only
 		}
-		at := slices.IndexFunc(rooms, func(r struct {
-			room string
-			may  []string
-		}) bool {
-			return within(here, r.room)
-		})
-		if at < 0 && !within(here, "e2e") {
-			t.Errorf("%s lies in no room of the house: add it to rooms", here)
+		at := layer(here)
+		if at < 0 {
+			t.Errorf("%s lies in no part of the repository: add it to layers", here)
 			continue
 		}
 		for _, imported := range p.Imports {
-			if there, ours := strings.CutPrefix(imported, module); ours {
-				if at >= 0 && !slices.ContainsFunc(rooms[at].may, func(room string) bool { return within(there, room) }) {
-					t.Errorf("%s imports %s, which %s may not", here, there, rooms[at].room)
-				}
+			if there, inside := strings.CutPrefix(imported, ours); inside && !within(there, layers[at].part) &&
+				!slices.ContainsFunc(layers[at].may, func(part string) bool { return within(there, part) }) {
+				t.Errorf("%s imports %s, which %s may not", here, there, layers[at].part)
 			}
 			for lib, owner := range onlyHere {
 				if within(imported, lib) && !within(here, owner) {
@@ -100,19 +141,88 @@ func TestImportsFollowTheData(t *testing.T) {
 	}
 }
 
-// The generator is pure: it touches no environment, file, clock or network.
-func TestGeneratorIsPure(t *testing.T) {
-	for _, p := range listPackages(t) {
-		here := strings.TrimPrefix(p.ImportPath, module)
-		if !within(here, "generator") && !within(here, "pipelines") {
-			continue
+func TestProgramsStayLean(t *testing.T) {
+	for program, banned := range notHere {
+		out, err := exec.Command("go", "list", "-deps", "./"+program).Output()
+		if err != nil {
+			t.Fatalf("go list: %v", err)
 		}
-		for _, imported := range p.Imports {
-			if slices.Contains([]string{"os", "os/exec", "net", "net/http", "math/rand", "math/rand/v2", "crypto/rand"}, imported) {
-				t.Errorf("%s imports %s", here, imported)
+		deps := strings.Fields(string(out))
+		if !slices.Contains(deps, ours+"schema") {
+			t.Fatalf("go list -deps ./%s says %d packages and not our own", program, len(deps))
+		}
+		for _, dep := range deps {
+			for _, lib := range banned {
+				if within(dep, lib) {
+					t.Errorf("%s is linked with %s", program, dep)
+				}
 			}
 		}
 	}
+}
+
+func TestPureParts(t *testing.T) {
+	outside := []string{"os", "os/exec", "net", "net/http", "math/rand", "math/rand/v2", "crypto/rand", "golang.org/x/sys/unix"}
+	for _, p := range listPackages(t) {
+		here := strings.TrimPrefix(p.ImportPath, ours)
+		if !slices.ContainsFunc(pure, func(part string) bool { return within(here, part) }) {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if slices.Contains(outside, imported) {
+				t.Errorf("%s imports %s and shall be pure", here, imported)
+			}
+		}
+	}
+}
+
+// A name that programs must agree on is spelt in schema/wire.go and nowhere
+// else in the code; tests, help pages and documents spell it, and spell none
+// that does not exist.
+func TestNamesOfVariablesHaveOneHome(t *testing.T) {
+	home, err := os.ReadFile("schema/wire.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{"KERNELBOT_SECRET": true} // a prefix
+	for _, m := range regexp.MustCompile(`Env(Secret)?Prefix \+ "([A-Z0-9_]+)"`).FindAllStringSubmatch(string(home), -1) {
+		known["KERNELBOT_"+m[2]], known["KERNELBOT_SECRET_"+m[2]] = true, true
+	}
+	if len(known) < 20 {
+		t.Fatalf("schema/wire.go declares %d names only", len(known))
+	}
+	quoted := regexp.MustCompile(`"KERNELBOT_[A-Z0-9_]*"`)
+	word := regexp.MustCompile(`\bKERNELBOT_[A-Z0-9_]*[A-Z0-9]`)
+	chunk := regexp.MustCompile(`^KERNELBOT_(SECRET_)?PAYLOAD_[0-9]+$`)
+	tag := regexp.MustCompile(`var:"KERNELBOT_[A-Z0-9_]*"`)
+	for _, name := range strings.Fields(goOutput(t, "git", "ls-files", "*.go", "*.md", "*.yml", "*.sh", "*.Dockerfile")) {
+		text, err := os.ReadFile(name)
+		if err != nil || name == "schema/wire.go" || name == "layout_test.go" || strings.Contains(name, "testdata/") {
+			continue
+		}
+		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			for _, found := range quoted.FindAllString(tag.ReplaceAllString(string(text), ""), -1) {
+				t.Errorf("%s spells %s: schema/wire.go has a constant for it", name, found)
+			}
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			continue // they make names up
+		}
+		for _, found := range word.FindAllString(string(text), -1) {
+			if !known[found] && !chunk.MatchString(found) {
+				t.Errorf("%s speaks of %s, which schema/wire.go does not know", name, found)
+			}
+		}
+	}
+}
+
+func goOutput(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return string(out)
 }
 
 // The process's environment is read in cmd only.
