@@ -111,14 +111,21 @@ func imageSteps(r Request) []CommandStep {
 //
 // Error: [UnknownError].
 func Find(name string) (Pipeline, error) {
-	var names []string
 	for _, p := range Pipelines {
 		if p.Name == name {
 			return p, nil
 		}
+	}
+	return Pipeline{}, unknown("pipeline", name, Names())
+}
+
+// Names lists the names of all pipelines.
+func Names() []string {
+	var names []string
+	for _, p := range Pipelines {
 		names = append(names, p.Name)
 	}
-	return Pipeline{}, unknown("pipeline", name, names)
+	return names
 }
 
 // Steps returns the steps of p for r, at least one.

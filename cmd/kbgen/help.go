@@ -16,6 +16,7 @@ usage:
   kbgen image cuda|rocm        the Dockerfile of a runner image
   kbgen schema                 the JSON Schema of pipelines
   kbgen completion SHELL       for bash, zsh or fish
+  kbgen man                    all help pages, for man(1)
   kbgen COMMAND --help | kbgen --version
 
 pipelines: evaluate, smoke, isolation, image, bootstrap, ci (see kbgen kinds)

@@ -13,7 +13,14 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/pipelines"
 )
+
+// values are what completion knows beyond the grammar.
+var values = map[string]func() []string{
+	"--gpu":    func() []string { return append(pipelines.Fleet.Names(), pipelines.All) },
+	"pipeline": pipelines.Names,
+}
 
 // waiting are the commands that wait for other programs, and end them with
 // themselves. The others are done before anybody could send a signal, and
@@ -43,20 +50,19 @@ func start() int {
 
 // commands is the grammar of the command line.
 type commands struct {
-	Render     renderCmd      `cmd:""`
-	Upload     uploadCmd      `cmd:""`
-	Plan       planCmd        `cmd:""`
-	Diff       diffCmd        `cmd:""`
-	Check      checkCommand   `cmd:""`
-	Golden     goldenCmd      `cmd:""`
-	Explain    explainCmd     `cmd:""`
-	GPUs       listGPUs       `cmd:"" name:"gpus"`
-	Kinds      listKinds      `cmd:""`
-	Queues     listQueues     `cmd:""`
-	Image      imageCmd       `cmd:""`
-	Schema     schemaCmd      `cmd:""`
-	Completion completionCmd  `cmd:""`
-	Vendor     vendorCommands `cmd:""`
+	Render  renderCmd      `cmd:""`
+	Upload  uploadCmd      `cmd:""`
+	Plan    planCmd        `cmd:""`
+	Diff    diffCmd        `cmd:""`
+	Check   checkCommand   `cmd:""`
+	Golden  goldenCmd      `cmd:""`
+	Explain explainCmd     `cmd:""`
+	GPUs    listGPUs       `cmd:"" name:"gpus"`
+	Kinds   listKinds      `cmd:""`
+	Queues  listQueues     `cmd:""`
+	Image   imageCmd       `cmd:""`
+	Schema  schemaCmd      `cmd:""`
+	Vendor  vendorCommands `cmd:""`
 }
 
 // refused is what stands on stdout instead of a pipeline when there is none.
@@ -77,14 +83,14 @@ func run(ctx context.Context, env *cli.Env) (status int) {
 			io.WriteString(env.Stdout, refused)
 		}
 	}()
-	status = cli.Program{Name: "kbgen", Grammar: &commands{}, Help: help}.Run(ctx, &inner)
+	status = cli.Program{Name: "kbgen", Grammar: &commands{}, Help: help, Values: values}.Run(ctx, &inner)
 	ended = true
 	return status
 }
 
 // pipelineless are the commands that print no pipeline. kbgen upload hands over
 // by itself.
-var pipelineless = []string{"upload", "vendor", "check", "plan", "diff", "golden", "explain", "gpus", "kinds", "queues", "image", "schema", "completion"}
+var pipelineless = []string{"upload", "vendor", "check", "plan", "diff", "golden", "explain", "gpus", "kinds", "queues", "image", "schema", "completion", "man"}
 
 // mayFeedPipe reports whether somebody may read stdout as a pipeline: anything
 // but the commands that print none, and a person at a terminal.

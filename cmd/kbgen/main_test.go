@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
 
@@ -27,8 +28,25 @@ var update = flag.Bool("update", false, "rewrite what testdata/script compares w
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"kbgen":           main,
+		"kbgen-with-rows": withRows,
 		"buildkite-agent": fakeAgent,
 	})
+}
+
+// withRows is kbgen with a table of as many GPU types as KBGEN_TEST_ROWS says.
+func withRows() {
+	n, err := strconv.Atoi(os.Getenv("KBGEN_TEST_ROWS"))
+	if err != nil {
+		os.Exit(3)
+	}
+	row := pipelines.Fleet[1]
+	pipelines.Fleet = make(pipelines.Table, n)
+	for i := range pipelines.Fleet {
+		g := row
+		g.Name, g.Queue = fmt.Sprintf("%s_%d", g.Name, i), fmt.Sprintf("%s-%d", g.Queue, i)
+		pipelines.Fleet[i] = g
+	}
+	main()
 }
 
 // fakeAgent is `buildkite-agent pipeline upload` without Buildkite: it reads

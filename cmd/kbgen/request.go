@@ -32,11 +32,7 @@ type requestFlags struct {
 // find returns the pipeline asked for.
 func (f *pipelineFlags) find() (pipelines.Pipeline, error) {
 	if f.Pipeline == "" {
-		var names []string
-		for _, p := range pipelines.Pipelines {
-			names = append(names, p.Name)
-		}
-		return pipelines.Pipeline{}, cli.Usagef("no pipeline given, have %s", strings.Join(names, ", "))
+		return pipelines.Pipeline{}, cli.Usagef("no pipeline given, have %s", strings.Join(pipelines.Names(), ", "))
 	}
 	p, err := pipelines.Find(f.Pipeline)
 	return p, asUsage(err)

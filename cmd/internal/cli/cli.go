@@ -1,4 +1,4 @@
-// Package cli is what the commands share at their doors: flags through kong,
+// Package cli is what the commands share: flags through kong,
 // variables through an injected lookup, hand-laid help pages, the words of an
 // error and the exit status. It knows nothing about what a command does.
 package cli
@@ -10,6 +10,7 @@ import (
 	"io"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -49,10 +50,17 @@ func (e *Env) Getenv(name string) string {
 //
 // Help holds the hand-laid pages: "" is the program's, "submit" (or
 // "payload decode") a command's.
+//
+// Values says what may stand behind a flag ("--gpu") or as the argument of a
+// name ("pipeline"), where the grammar lists no choices itself.
+//
+// Every program has two commands that are not in its grammar: completion SHELL
+// prints a script for one of [Shells], and man prints the help pages for man(1).
 type Program struct {
 	Name    string
 	Grammar any
 	Help    map[string]string
+	Values  map[string]func() []string
 }
 
 // A UsageError is a command line that cannot be used: exit status 2.
@@ -120,6 +128,14 @@ func (p Program) Run(ctx context.Context, env *Env) (status int) {
 	if len(env.Args) == 0 {
 		fmt.Fprint(env.Stderr, p.Help[""])
 		return ExitUsage
+	}
+	switch env.Args[0] {
+	case "completion":
+		if !slices.Contains(env.Args, "--help") {
+			return p.report(env, p.completion(env.Stdout, env.Args[1:]))
+		}
+	case "man":
+		return p.report(env, p.man(env.Stdout))
 	}
 	parser, err := kong.New(only(p.Grammar, env.Args[0]),
 		kong.Name(p.Name),
@@ -229,9 +245,15 @@ func variables(lookup func(string) (string, bool)) kong.Resolver {
 	})
 }
 
-// Version is the module's version, or the commit it was built from, taken from
-// the build information of the running binary.
+// version is put in by a release (-ldflags -X); empty otherwise.
+var version string
+
+// Version is the version of the release, or the module's, or the commit that
+// the running binary was built from.
 func Version() string {
+	if version != "" {
+		return version
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

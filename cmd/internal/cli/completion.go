@@ -1,90 +1,122 @@
-package main
+package cli
 
 import (
-	"context"
 	"fmt"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/pipelines"
 )
 
-// completionCmd prints a script that makes a shell complete kbgen's words.
-type completionCmd struct {
-	Shell string `arg:"" enum:"bash,zsh,fish"`
-}
+// Shells are those that [Program.Run] writes completions for.
+var Shells = []string{"bash", "zsh", "fish"}
 
-func (c *completionCmd) Run(_ context.Context, env *cli.Env) error {
-	words := vocabularyOf(reflect.TypeFor[commands]())
-	var script string
-	switch c.Shell {
-	case "bash":
-		script = words.bash()
-	case "zsh":
-		script = "#compdef kbgen\nautoload -U +X bashcompinit && bashcompinit\n" + words.bash()
-	case "fish":
-		script = words.fish()
+// completion prints the script that makes a shell complete the program's words.
+func (p Program) completion(w io.Writer, args []string) error {
+	if len(args) != 1 || !slices.Contains(Shells, args[0]) {
+		return WithHint(Usagef("completion: got %q, want one of %s", strings.Join(args, " "), strings.Join(Shells, ", ")),
+			"%s completion bash", p.Name)
 	}
-	_, err := env.Stdout.Write([]byte(script))
+	words := p.vocabulary()
+	script := words.bash(p)
+	switch args[0] {
+	case "zsh":
+		script = "#compdef " + p.Name + "\nautoload -U +X bashcompinit && bashcompinit\n" + script
+	case "fish":
+		script = words.fish(p)
+	}
+	_, err := io.WriteString(w, script)
 	return err
 }
 
-// A vocabulary is what may follow each command: its flags, and words such as
-// the names of pipelines and GPU types.
+// A vocabulary is what may follow each command: its flags, its own commands,
+// and words such as the names of pipelines and GPU types.
 type vocabulary map[string][]string
 
-// vocabularyOf reads the grammar's own tags, so that no flag is forgotten.
-func vocabularyOf(grammar reflect.Type) vocabulary {
-	v := vocabulary{}
-	for f := range structFields(grammar) {
-		name := cmp(f.Tag.Get("name"), kebab(f.Name))
-		words := flagsOf(f.Type)
-		for sub := range structFields(f.Type) {
-			if _, command := sub.Tag.Lookup("cmd"); command {
-				words = append(words, cmp(sub.Tag.Get("name"), kebab(sub.Name)))
-				words = append(words, flagsOf(sub.Type)...)
-			}
+// vocabulary reads the grammar's own tags, so that no flag is forgotten.
+func (p Program) vocabulary() vocabulary {
+	v := vocabulary{"completion": Shells}
+	for f := range fields(reflect.TypeOf(p.Grammar).Elem()) {
+		if _, hidden := f.Tag.Lookup("hidden"); hidden {
+			continue
 		}
-		if slices.Contains(words, "--max-jobs") || name == "plan" || name == "golden" {
-			for _, p := range pipelines.Pipelines {
-				words = append(words, p.Name)
+		words := p.wordsOf(f.Type)
+		for sub := range fields(f.Type) {
+			if isCommand(sub) {
+				words = append(append(words, name(sub)), p.wordsOf(sub.Type)...)
 			}
 		}
 		slices.Sort(words)
-		v[name] = slices.Compact(words)
+		v[name(f)] = slices.Compact(words)
 	}
 	return v
 }
 
-// flagsOf lists a command's flags and the values of its enumerated arguments.
-func flagsOf(t reflect.Type) []string {
+// wordsOf lists a command's flags, and what its arguments may be.
+func (p Program) wordsOf(t reflect.Type) []string {
 	words := []string{"--help"}
-	for f := range structFields(t) {
+	for f := range fields(t) {
 		_, arg := f.Tag.Lookup("arg")
-		_, command := f.Tag.Lookup("cmd")
+		_, hidden := f.Tag.Lookup("hidden")
 		switch {
-		case command:
+		case isCommand(f), hidden, !f.IsExported() && !f.Anonymous:
 		case f.Anonymous:
-			words = append(words, flagsOf(f.Type)...)
+			words = append(words, p.wordsOf(f.Type)...)
 		case arg:
 			if list := f.Tag.Get("enum"); list != "" {
 				words = append(words, strings.Split(list, ",")...)
 			}
-		default:
-			name := cmp(f.Tag.Get("name"), kebab(f.Name))
-			if _, negatable := f.Tag.Lookup("negatable"); negatable {
-				name = "no-" + name
+			if values := p.Values[name(f)]; values != nil {
+				words = append(words, values()...)
 			}
-			words = append(words, "--"+name)
+		default:
+			flag := name(f)
+			if _, negatable := f.Tag.Lookup("negatable"); negatable {
+				flag = "no-" + flag
+			}
+			words = append(words, "--"+flag)
 		}
 	}
 	return words
 }
 
-func structFields(t reflect.Type) func(func(reflect.StructField) bool) {
+// flagValues returns what may stand behind which flags, by the flag.
+func (p Program) flagValues() map[string]string {
+	values := map[string]string{}
+	var visit func(t reflect.Type)
+	visit = func(t reflect.Type) {
+		for f := range fields(t) {
+			_, arg := f.Tag.Lookup("arg")
+			switch list := strings.Trim(f.Tag.Get("enum"), ","); {
+			case isCommand(f), f.Anonymous:
+				visit(f.Type)
+			case arg:
+			case p.Values["--"+name(f)] != nil:
+				values["--"+name(f)] = strings.Join(p.Values["--"+name(f)](), " ")
+			case list != "":
+				values["--"+name(f)] = strings.ReplaceAll(list, ",", " ")
+			}
+		}
+	}
+	visit(reflect.TypeOf(p.Grammar).Elem())
+	return values
+}
+
+func isCommand(f reflect.StructField) bool {
+	_, is := f.Tag.Lookup("cmd")
+	return is
+}
+
+// name is what a command, a flag or an argument is called.
+func name(f reflect.StructField) string {
+	if name := f.Tag.Get("name"); name != "" {
+		return name
+	}
+	return kebab(f.Name)
+}
+
+func fields(t reflect.Type) func(func(reflect.StructField) bool) {
 	return func(yield func(reflect.StructField) bool) {
 		for i := 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
 			if !yield(t.Field(i)) {
@@ -92,13 +124,6 @@ func structFields(t reflect.Type) func(func(reflect.StructField) bool) {
 			}
 		}
 	}
-}
-
-func cmp(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // kebab turns MaxJobs into max-jobs, as kong does for fields without a name.
@@ -118,12 +143,17 @@ func kebab(s string) string {
 	return b.String()
 }
 
-func gpuNames() string { return strings.Join(append(pipelines.Fleet.Names(), pipelines.All), " ") }
-
-func (v vocabulary) bash() string {
+func (v vocabulary) bash(p Program) string {
 	var b strings.Builder
-	b.WriteString("_kbgen() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words\n")
-	fmt.Fprintf(&b, "  case $prev in --gpu) COMPREPLY=($(compgen -W %q -- \"$cur\")); return ;; esac\n", gpuNames())
+	fmt.Fprintf(&b, "_%s() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words\n", p.Name)
+	values := p.flagValues()
+	if len(values) > 0 {
+		b.WriteString("  case $prev in\n")
+		for _, flag := range slices.Sorted(maps.Keys(values)) {
+			fmt.Fprintf(&b, "  %s) COMPREPLY=($(compgen -W %q -- \"$cur\")); return ;;\n", flag, values[flag])
+		}
+		b.WriteString("  esac\n")
+	}
 	commands := slices.Sorted(maps.Keys(v))
 	b.WriteString("  case ${COMP_WORDS[1]} in\n")
 	for _, name := range commands {
@@ -131,23 +161,24 @@ func (v vocabulary) bash() string {
 	}
 	b.WriteString("  esac\n")
 	fmt.Fprintf(&b, "  [ \"$COMP_CWORD\" -gt 1 ] || words=%q\n", strings.Join(commands, " ")+" --help --version")
-	b.WriteString("  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _kbgen kbgen\n")
+	fmt.Fprintf(&b, "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _%[1]s %[1]s\n", p.Name)
 	return b.String()
 }
 
-func (v vocabulary) fish() string {
+func (v vocabulary) fish(p Program) string {
 	var b strings.Builder
+	values := p.flagValues()
 	for _, name := range slices.Sorted(maps.Keys(v)) {
-		fmt.Fprintf(&b, "complete -c kbgen -n __fish_use_subcommand -f -a %s\n", name)
+		fmt.Fprintf(&b, "complete -c %s -n __fish_use_subcommand -f -a %s\n", p.Name, name)
 		for _, word := range v[name] {
 			form := "-f -a " + word
 			switch {
-			case word == "--gpu":
-				form = fmt.Sprintf("-x -l gpu -a %q", gpuNames())
+			case values[word] != "":
+				form = fmt.Sprintf("-x -l %s -a %q", word[2:], values[word])
 			case strings.HasPrefix(word, "--"):
 				form = "-l " + word[2:]
 			}
-			fmt.Fprintf(&b, "complete -c kbgen -n '__fish_seen_subcommand_from %s' %s\n", name, form)
+			fmt.Fprintf(&b, "complete -c %s -n '__fish_seen_subcommand_from %s' %s\n", p.Name, name, form)
 		}
 	}
 	return b.String()

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+type tool struct {
+	Render struct {
+		Pipeline string `arg:"" optional:""`
+		GPU      string `name:"gpu"`
+		Format   string `enum:"yaml,json" default:"yaml"`
+		Artifact bool   `default:"true" negatable:""`
+		MaxJobs  int
+	} `cmd:""`
+	Vendor struct {
+		Init struct{ Count int } `cmd:""`
+	} `cmd:""`
+	Probe struct{} `cmd:"" hidden:""`
+}
+
+func toolProgram() Program {
+	return Program{
+		Name: "tool", Grammar: &tool{},
+		Help: map[string]string{"": "tool makes things.\n\nusage: tool render\n.dotted \\ line\n", "render": "usage: tool render\n"},
+		Values: map[string]func() []string{
+			"--gpu":    func() []string { return []string{"H100", "ALL"} },
+			"pipeline": func() []string { return []string{"evaluate", "smoke"} },
+		},
+	}
+}
+
+func runTool(args ...string) (stdout, stderr string, status int) {
+	var out, said bytes.Buffer
+	status = toolProgram().Run(context.Background(), &Env{Args: args, LookupEnv: func(string) (string, bool) { return "", false }, Stdout: &out, Stderr: &said})
+	return out.String(), said.String(), status
+}
+
+func TestCompletion(t *testing.T) {
+	script, _, status := runTool("completion", "bash")
+	if status != ExitDone {
+		t.Fatalf("completion bash ends with %d", status)
+	}
+	// What bash itself offers for a command line that ends in a word begun.
+	for line, want := range map[string]string{
+		"tool re":                 "render",
+		"tool render --m":         "--max-jobs",
+		"tool render --no":        "--no-artifact",
+		"tool render --gpu H":     "H100",
+		"tool render --format j":  "json",
+		"tool render sm":          "smoke",
+		"tool vendor i":           "init",
+		"tool completion f":       "fish",
+		"tool p":                  "", // hidden
+		"tool render --artifact ": "",
+	} {
+		words := strings.Split(line, " ")
+		ask := script + "\nCOMP_WORDS=(" + strings.Join(words, " ") + "); [ ${#COMP_WORDS[@]} -eq " +
+			"$1 ] || COMP_WORDS+=(''); COMP_CWORD=$(($1-1)); COMPREPLY=(); _tool; echo \"${COMPREPLY[*]}\"\n"
+		out, err := exec.Command("bash", "-c", ask, "bash", strconv.Itoa(len(words))).Output()
+		got := strings.TrimSpace(string(out))
+		if err != nil || want != "" && got != want || want == "" && strings.Contains(got, "probe") {
+			t.Errorf("bash completes %q to %q (%v), want %q", line, got, err, want)
+		}
+	}
+	for shell, want := range map[string]string{"fish": "complete -c tool -n '__fish_seen_subcommand_from render' -x -l gpu -a \"H100 ALL\"", "zsh": "#compdef tool\n"} {
+		if script, _, _ := runTool("completion", shell); !strings.Contains(script, want) {
+			t.Errorf("completion %s lacks %q:\n%s", shell, want, script)
+		}
+	}
+	for _, args := range [][]string{{"completion"}, {"completion", "csh"}, {"completion", "bash", "x"}} {
+		if out, said, status := runTool(args...); status != ExitUsage || out != "" || !strings.Contains(said, "want one of bash, zsh, fish") {
+			t.Errorf("%q ends with %d, prints %q and says %q", args, status, out, said)
+		}
+	}
+}
+
+func TestMan(t *testing.T) {
+	page, _, status := runTool("man")
+	for _, want := range []string{".TH TOOL 1", ".SH NAME\ntool \\- makes things\n", ".SH TOOL RENDER\n.nf\nusage: tool render\n.fi\n", "\n\\&.dotted \\e line\n"} {
+		if status != ExitDone || !strings.Contains(page, want) {
+			t.Errorf("man (status %d) lacks %q:\n%s", status, want, page)
+		}
+	}
+}

@@ -1,0 +1,3 @@
+module github.com/gpu-mode/kbgen/tools/release
+
+go 1.26.0
