@@ -132,7 +132,7 @@ func (r Runner) Dockerfile() ([]byte, error) {
 // Rootfs returns a shell script that makes the base of a CPU image from
 // Debian's packages, for machines that reach a Debian mirror and no registry:
 //
-//	sh rootfs.sh OUT.tar && docker import OUT.tar kbgen-base:bookworm
+//	sh rootfs.sh OUT.tar && docker import OUT.tar kbgen-base:1
 //
 // It needs root and debootstrap; its other arguments are explained in it.
 func Rootfs() ([]byte, error) { return runnerFiles.ReadFile("runner/rootfs.sh") }

@@ -148,4 +148,8 @@ func TestRootfsScript(t *testing.T) {
 	if out, err := exec.Command("sh", file).CombinedOutput(); err == nil || !strings.Contains(string(out), "usage") {
 		t.Errorf("without arguments: %v, %q, want its usage", err, out)
 	}
+	// It names no host: the mirror is the machine's own, or is given.
+	if host := regexp.MustCompile(`https?://|[a-z]\.(org|com|net|io)\b`).Find(text); host != nil {
+		t.Errorf("the script names the host %q", host)
+	}
 }

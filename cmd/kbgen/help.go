@@ -13,7 +13,7 @@ usage:
   kbgen golden                 compare testdata/golden with what is rendered
   kbgen vendor init|check      a vendor's queue file, checked
   kbgen gpus | kinds | queues  list what there is
-  kbgen image cuda|rocm        the Dockerfile of a runner image
+  kbgen image KIND             the Dockerfile of a runner image: cuda, rocm, cpu
   kbgen schema                 the JSON Schema of pipelines
   kbgen completion SHELL       for bash, zsh or fish
   kbgen man                    all help pages, for man(1)
@@ -131,12 +131,19 @@ Lists the queues that steps are sent to, and what each serves.
 
 exit status: 0 done, 2 wrong usage
 `,
-	"image": `usage: kbgen image cuda|rocm [--base]
+	"image": `usage: kbgen image cuda|rocm|cpu [--base]
+       kbgen image rootfs
 
 Prints the Dockerfile of a runner image; --base prints the image it is built on,
-whose digest the build is given as BASE_DIGEST.
+whose digest the build is given as BASE_DIGEST. The CPU image is built on a
+minimal Debian, which the script that "kbgen image rootfs" prints makes from
+packages, for machines that reach a Debian mirror and no registry.
 
 exit status: 0 done, 1 failed, 2 wrong usage
+
+example, a base for "kbgen image cpu":
+  kbgen image rootfs > rootfs.sh && sudo sh rootfs.sh base.tar
+  docker import base.tar kbgen-base:1
 `,
 	"schema": `usage: kbgen schema
 

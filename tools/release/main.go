@@ -1,0 +1,140 @@
+// Release builds what a version of kbgen consists of, for Linux on amd64 and
+// arm64: binaries, completions, man pages, archives, packages and their sums.
+// The same commit gives the same bytes, wherever and whenever it is built with
+// the same Go and C compilers.
+//
+//	go run . --version v1.2.3 --out DIR
+//
+// kbrun with NVML is linked with the machine's C library, so it is built for
+// this machine's architecture, and for the other one where a cross compiler is
+// (aarch64-linux-gnu-gcc). Build on the oldest distribution that has to run it;
+// what it was built on and which C library it needs is printed and stands in
+// the archive.
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	version := flag.String("version", "", "the version, as in v1.2.3 or v1.2.3-rc.1")
+	root := flag.String("root", "../..", "the repository")
+	out := flag.String("out", "../../dist", "where the release is put; replaced when it is there")
+	flag.Parse()
+	if err := run(*root, *out, *version, os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "release: error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// A release is what is being made.
+type release struct {
+	root, out string
+	version   string    // "v1.2.3"
+	date      time.Time // of the commit: the age of every file in it
+	log       io.Writer
+}
+
+func run(root, out, version string, log io.Writer) (err error) {
+	r := &release{version: version, log: log}
+	if r.root, err = filepath.Abs(root); err != nil {
+		return err
+	}
+	if r.out, err = filepath.Abs(out); err != nil {
+		return err
+	}
+	if err := r.checkVersion(); err != nil {
+		return err
+	}
+	if r.date, err = r.commitDate(); err != nil {
+		return err
+	}
+	// Everything is made beside the place and put there whole.
+	made := r.out + ".making"
+	if err := errors.Join(os.RemoveAll(made), os.MkdirAll(made, 0o755)); err != nil {
+		return err
+	}
+	defer os.RemoveAll(made)
+	final := r.out
+	r.out = made
+	if err := r.make(); err != nil {
+		return err
+	}
+	return errors.Join(os.RemoveAll(final), os.Rename(made, final))
+}
+
+func (r *release) make() error {
+	stage := filepath.Join(r.out, "stage")
+	for _, arch := range []string{"amd64", "arm64"} {
+		if err := r.build(filepath.Join(stage, arch), arch); err != nil {
+			return err
+		}
+	}
+	shared := filepath.Join(stage, "shared")
+	if err := r.describe(shared, filepath.Join(stage, hostArch())); err != nil {
+		return err
+	}
+	for _, arch := range []string{"amd64", "arm64"} {
+		if err := r.archive(filepath.Join(stage, arch), shared, arch); err != nil {
+			return err
+		}
+		if err := r.packages(filepath.Join(stage, arch), shared, arch); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(stage); err != nil {
+		return err
+	}
+	return r.sums()
+}
+
+var versionForm = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$`)
+
+// checkVersion wants a version of semver's form, and for one without a suffix
+// its section in CHANGELOG.md: what people read before they upgrade.
+func (r *release) checkVersion() error {
+	m := versionForm.FindStringSubmatch(r.version)
+	if m == nil {
+		return fmt.Errorf("--version: got %q, want one as in v1.2.3 or v1.2.3-rc.1", r.version)
+	}
+	text, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
+	if err != nil {
+		return err
+	}
+	if heading := "## " + r.version; m[4] == "" && !slices.ContainsFunc(strings.Split(string(text), "\n"), func(line string) bool {
+		return line == heading || strings.HasPrefix(line, heading+" ")
+	}) {
+		return fmt.Errorf("CHANGELOG.md: no section %q, want one that says what is new", heading)
+	}
+	return nil
+}
+
+// sums writes SHA256SUMS over everything that was made.
+func (r *release) sums() error {
+	entries, err := os.ReadDir(r.out)
+	if err != nil {
+		return err
+	}
+	var list strings.Builder
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(r.out, e.Name()))
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(data)
+		fmt.Fprintf(&list, "%s  %s\n", hex.EncodeToString(sum[:]), e.Name())
+		fmt.Fprintf(r.log, "%8.1f MB  %s\n", float64(len(data))/1e6, e.Name())
+	}
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(list.String()), 0o644)
+}
