@@ -17,12 +17,15 @@ type Queue struct {
 	PausedNote string `json:"dispatch_paused_note"`
 }
 
+// Connected is the state of an agent that is there and not stopping.
+const Connected = "connected"
+
 // An Agent is an agent that Buildkite knows to be there: connected, or
 // stopping after its job.
 type Agent struct {
 	ID         string
 	Name       string
-	State      string   `json:"connection_state"` // "connected" or "stopping"
+	State      string   `json:"connection_state"` // [Connected] or "stopping"
 	Tags       []string `json:"meta_data"`        // "key=value", queue among them
 	Queue      string   // key; empty outside a cluster
 	QueueID    string   `json:"cluster_queue_id"`
@@ -33,10 +36,10 @@ type Agent struct {
 	}
 }
 
-// Busy tells whether the agent has a job.
+// Busy reports whether the agent has a job.
 func (a *Agent) Busy() bool { return a.Job != nil }
 
-// On tells whether the agent serves q. A key may exist in several clusters, so
+// On reports whether the agent serves q. A key may exist in several clusters, so
 // ids decide where there are any.
 func (a *Agent) On(q *Queue) bool {
 	if a.QueueID != "" {

@@ -1,175 +1,78 @@
-package main
+package verdict
 
 import (
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
 
-	"github.com/gpu-mode/kbgen/launcher"
-	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// A verdict is what a result says about the submission; with none it says
-// nothing about it.
-type verdict struct {
-	passed, none bool
-	outcome      schema.Outcome
-}
+// maxLine bounds one line of foreign text, in runes.
+const maxLine = 500
 
-// judge reads the outcome. A result without one, which only a runner of
-// another make writes, is no verdict.
-func judge(r *schema.Result) verdict {
-	o := r.Outcome
-	if o.Name == "" {
-		o = schema.NewOutcome(schema.OutcomeUnsupported, "the result names no outcome")
-	}
-	return verdict{outcome: o, passed: o.Name == schema.OutcomePassed, none: o.Fault != schema.FaultNone && o.Fault != schema.FaultSubmission}
-}
+// maxQuoted bounds how many lines of one foreign text are shown.
+const maxQuoted = 40
 
-// words are the outcome on one line: "wrong: a case failed its check".
-func (v verdict) words() string {
-	s := v.outcome.Name
-	if v.outcome.Text != "" {
-		s += ": " + firstLine(v.outcome.Text)
-	}
-	if v.none && v.outcome.Retry {
-		s += " (a fault of the " + v.outcome.Fault + ", worth another try)"
-	} else if v.none {
-		s += " (a fault of the " + v.outcome.Fault + ")"
-	}
-	return s
-}
-
-// reportText is what a person reads on stdout.
-func reportText(s *submitCmd, v verdict, ranking string, report *launcher.Report) string {
+// Text is the verdict for a person at a terminal: the outcome, each phase with
+// its cases, the score.
+func (v *Verdict) Text() string {
 	var b strings.Builder
 	mark := "❌"
-	if v.passed {
+	if v.Passed {
 		mark = "✅"
-	} else if v.none {
+	} else if !v.Judged {
 		mark = "❗"
 	}
-	fmt.Fprintf(&b, "%s %s\n", mark, v.words())
-	for _, run := range report.Result.Runs {
-		writeRun(&b, run)
+	fmt.Fprintf(&b, "%s %s\n", mark, v.Words())
+	for i := range v.Runs {
+		v.Runs[i].writeText(&b)
 	}
-	score, err := launcher.Score(report.Result, ranking)
 	switch {
-	case errors.Is(err, launcher.ErrNoScore):
-	case err != nil:
-		fmt.Fprintf(&b, "\nno score: %s\n", firstLine(err.Error()))
-	default:
-		if ranking == "" {
-			ranking = schema.RankLast
-		}
-		fmt.Fprintf(&b, "\nscore %s s = %s (%s)\n", strconv.FormatFloat(score, 'g', -1, 64), formatTime(score*1e9, 0), ranking)
+	case v.NoScore != "":
+		fmt.Fprintf(&b, "\nno score: %s\n", text.Line(v.NoScore, maxLine))
+	case v.Score != nil:
+		s := v.Score.Seconds
+		fmt.Fprintf(&b, "\nscore %s s = %s (%s)\n", strconv.FormatFloat(s, 'g', -1, 64), formatTime(s*1e9, 0), v.Score.Ranking)
 	}
-	fmt.Fprintf(&b, "\nbuild %s\n", report.BuildURL)
 	return b.String()
 }
 
-// writeRun writes one phase: how it ended, then its cases.
-func writeRun(b *strings.Builder, run schema.Run) {
-	fmt.Fprintf(b, "\n%s: %s\n", firstLine(run.Name), ending(run.EvalResult))
-	if c := run.Compilation; c != nil && !c.Success {
-		writeQuote(b, lastLines(c.Stderr, 20))
-		return
+// writeText writes one phase: how it came out, then its cases.
+func (r *Run) writeText(b *strings.Builder) {
+	fmt.Fprintf(b, "\n%s: %s\n", text.Line(r.Name, maxLine), r.words())
+	for i := range r.Cases {
+		r.Cases[i].writeText(b)
 	}
-	r := run.Run
-	if r == nil {
-		return
-	}
-	if _, ok := r.Result.Get("benchmark-count"); ok {
-		writeBenchmarks(b, r.Result)
-	} else {
-		writeTests(b, r.Result)
-	}
-	if !r.Success {
-		writeQuote(b, lastLines(r.Stderr, 20))
-	}
+	writeQuote(b, r.Output)
 }
 
-func ending(e schema.EvalResult) string {
-	switch r := e.Run; {
-	case e.Compilation != nil && !e.Compilation.Success:
-		return fmt.Sprintf("does not compile, exit status %d", e.Compilation.ExitCode)
-	case r == nil:
-		return "did not run"
-	case r.ExitCode == 114 && !r.Success:
-		return fmt.Sprintf("timed out after %.1f s", r.Duration)
-	case !r.Success:
-		return fmt.Sprintf("ended with exit status %d after %.1f s", r.ExitCode, r.Duration)
-	case !r.Passed:
-		return fmt.Sprintf("failed after %.1f s", r.Duration)
+func (c *Case) writeText(b *strings.Builder) {
+	spec := text.Line(c.Spec, maxLine)
+	switch {
+	case c.Passed():
+		fmt.Fprintf(b, "  ✅ %s\n", spec)
+		writeQuote(b, c.Message)
+	case c.Status != "":
+		fmt.Fprintf(b, "  ❌ %s\n", spec)
+		writeQuote(b, c.Message)
+	case c.Profile != "":
+		fmt.Fprintf(b, "  %s\n", spec)
+		writeQuote(b, c.Profile)
 	default:
-		return fmt.Sprintf("passed in %.1f s", r.Duration)
-	}
-}
-
-// maxCases bounds what a report may make us print.
-const maxCases = 1000
-
-func writeTests(b *strings.Builder, r schema.Report) {
-	for i := range maxCases {
-		key := fmt.Sprintf("test.%d.", i)
-		status, ok := r.Get(key + "status")
-		if !ok {
-			return
-		}
-		spec, _ := r.Get(key + "spec")
-		mark, words := "❌", "error"
-		if status == "pass" {
-			mark, words = "✅", "message"
-		}
-		fmt.Fprintf(b, "  %s %s\n", mark, firstLine(spec))
-		message, _ := r.Get(key + words)
-		writeQuote(b, strings.ReplaceAll(message, `\n`, "\n"))
-	}
-}
-
-func writeBenchmarks(b *strings.Builder, r schema.Report) {
-	text, _ := r.Get("benchmark-count")
-	n, _ := strconv.Atoi(text)
-	for i := range min(n, maxCases) {
-		key := fmt.Sprintf("benchmark.%d.", i)
-		get := func(name string) string { v, _ := r.Get(key + name); return v }
-		spec := firstLine(get("spec"))
-		if get("status") == "fail" {
-			fmt.Fprintf(b, "  ❌ %s\n", spec)
-			writeQuote(b, strings.ReplaceAll(get("error"), `\n`, "\n"))
-			continue
-		}
-		if profile := get("report"); profile != "" {
-			fmt.Fprintf(b, "  %s\n", spec)
-			writeQuote(b, profileText(profile))
-			continue
-		}
-		fmt.Fprintf(b, "  %s\n     ⏱ %s", spec, timeText(get("mean"), get("err")))
-		if get("best") != "" && get("worst") != "" {
-			fmt.Fprintf(b, "  ⚡ %s 🐌 %s", timeText(get("best"), ""), timeText(get("worst"), ""))
+		fmt.Fprintf(b, "  %s\n     ⏱ %s", spec, timeText(c.Mean, c.Err))
+		if c.Best != "" && c.Worst != "" {
+			fmt.Fprintf(b, "  ⚡ %s 🐌 %s", timeText(c.Best, ""), timeText(c.Worst, ""))
 		}
 		b.WriteString("\n")
 	}
-}
-
-// profileText decodes a profiler's report. Testers write base64 with "*" for
-// "/", kbrun the standard one.
-func profileText(report string) string {
-	text, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(report, "*", "/"))
-	if err != nil {
-		return "the profiler's report is not base64"
-	}
-	return string(text)
 }
 
 // timeText formats nanoseconds as testers write them.
 func timeText(ns, err string) string {
 	v, parseErr := strconv.ParseFloat(ns, 64)
 	if parseErr != nil {
-		return firstLine(ns)
+		return text.Line(ns, maxLine)
 	}
 	e, _ := strconv.ParseFloat(err, 64)
 	return formatTime(v, e)
@@ -207,37 +110,20 @@ func formatTime(ns, err float64) string {
 	return fmt.Sprintf("%s ± %s %s", text, strconv.FormatFloat(e, 'f', digits, 64), unit)
 }
 
-// writeQuote indents foreign text, at most 40 lines of it.
-func writeQuote(b *strings.Builder, text string) {
-	if strings.TrimSpace(text) == "" {
+// writeQuote indents foreign text. Its lines keep their own indentation, which
+// tells where a traceback goes.
+func writeQuote(b *strings.Builder, s string) {
+	s = strings.TrimRight(text.Lines(s), "\n")
+	if strings.TrimSpace(s) == "" {
 		return
 	}
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	lines := strings.Split(s, "\n")
 	for i, line := range lines {
-		if i == 40 {
+		if i == maxQuoted {
 			fmt.Fprintf(b, "     > … %d more lines\n", len(lines)-i)
 			return
 		}
-		fmt.Fprintf(b, "     > %s\n", firstLine(line))
+		line = text.Shorten(strings.ReplaceAll(line, "\t", " "), maxLine)
+		fmt.Fprintf(b, "     > %s\n", strings.TrimRight(line, " "))
 	}
-}
-
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
-}
-
-// firstLine makes foreign text safe for a terminal: one line, nothing that
-// moves a cursor, at most 500 runes.
-func firstLine(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r == '\t' || !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
-	if r := []rune(s); len(r) > 500 {
-		s = string(r[:500]) + "…"
-	}
-	return strings.TrimRight(s, " ")
 }

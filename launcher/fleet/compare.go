@@ -1,34 +1,39 @@
-package main
+package fleet
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// A comparison is what queue files promise against what is connected.
-type comparison struct {
-	faults []*queuefile.Fault
-	queues []queueCount // in the order of the files
-
-	agents []launcher.Agent
-	spare  []*launcher.Agent // those that no file has claimed
+// A Comparison is what queue files promise against what is there.
+type Comparison struct {
+	Faults []*queuefile.Fault // in the order of the files; never nil
+	Queues []Count            // in the order of the files
 }
 
-type queueCount struct {
-	key             string
-	there, promised int
+// A Count says how many of the agents that files promise on a queue are there
+// as promised: connected, with their tags, taking jobs.
+type Count struct {
+	Queue           string
+	There, Promised int
 }
 
-// compare says what is missing of what files promise, and which agents of
-// their nodes they know nothing of.
-func compare(files []*queuefile.File, queues []launcher.Queue, agents []launcher.Agent) comparison {
-	c := comparison{faults: []*queuefile.Fault{}, agents: agents}
-	for i := range agents {
-		c.spare = append(c.spare, &agents[i])
+// Compare says what is missing of what files promise, and which agents of
+// their nodes they know nothing of. The files must be free of errors.
+//
+// Each promised agent is told from the others by its tags. One that is there
+// with other tags is reported as such, and not as missing, when it serves the
+// promised queue and is on the node, has the GPU, or says nothing of either.
+func (l *Live) Compare(files []*queuefile.File) Comparison {
+	c := &comparer{live: l, found: Comparison{Faults: []*queuefile.Fault{}}}
+	for i := range l.Agents {
+		c.unclaimed = append(c.unclaimed, &l.Agents[i])
 	}
 	for _, f := range files {
 		promised := f.Agents()
@@ -37,32 +42,54 @@ func compare(files []*queuefile.File, queues []launcher.Queue, agents []launcher
 			for to < len(promised) && promised[to].Queue == promised[from].Queue && promised[to].Path == promised[from].Path {
 				to++
 			}
-			c.group(f, promised[from:to], queues)
+			c.group(f, promised[from:to])
 			from = to
 		}
 	}
 	for _, f := range files {
-		c.strangers(f)
+		c.unexpected(f)
 	}
-	return c
+	return c.found
 }
 
-func (c *comparison) add(severity string, f *queuefile.File, a *queuefile.Agent, got, want string) {
-	c.faults = append(c.faults, &queuefile.Fault{
+// WriteText writes a fault on each line, then a line for each queue.
+func (c *Comparison) WriteText(w io.Writer) error {
+	for _, f := range c.Faults {
+		if _, err := fmt.Fprintln(w, f); err != nil {
+			return err
+		}
+	}
+	for _, q := range c.Queues {
+		if _, err := fmt.Fprintf(w, "queue %s: %d of %d agents connected\n", q.Queue, q.There, q.Promised); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A comparer is a comparison under way.
+type comparer struct {
+	live      *Live
+	unclaimed []*launcher.Agent // no file has claimed them yet
+	found     Comparison
+}
+
+func (c *comparer) add(severity string, f *queuefile.File, a *queuefile.Agent, got, want string) {
+	c.found.Faults = append(c.found.Faults, &queuefile.Fault{
 		File: f.Name(), Line: a.Line, Column: a.Column, Severity: severity,
 		Path: a.Path, Got: got, Want: want,
 	})
 }
 
 // group compares agents of one group on one queue.
-func (c *comparison) group(f *queuefile.File, promised []queuefile.Agent, queues []launcher.Queue) {
+func (c *comparer) group(f *queuefile.File, promised []queuefile.Agent) {
 	first := &promised[0]
 	count := c.count(first.Queue)
-	count.promised += len(promised)
-	queue := findQueue(first.Queue, queues, c.agents)
+	count.Promised += len(promised)
+	queue := c.live.queue(first.Queue)
 	if queue == nil {
 		c.add(queuefile.Error, f, first, fmt.Sprintf("no queue %q in Buildkite", first.Queue),
-			fmt.Sprintf("it made before agents can join it: Agents, the cluster, Queues, New Queue, self hosted; there are %s", keys(queues)))
+			fmt.Sprintf("it made before agents can join it: Agents, the cluster, Queues, New Queue, self hosted; there are %s", c.live.keys()))
 		return
 	}
 	if queue.Paused {
@@ -74,7 +101,7 @@ func (c *comparison) group(f *queuefile.File, promised []queuefile.Agent, queues
 	for i := range promised {
 		p := &promised[i]
 		if a := c.take(queue, p.Tags, func(a *launcher.Agent) bool { return matches(a, p.Tags) == len(p.Tags) }); a != nil {
-			count.there += c.state(f, p, a)
+			count.There += c.state(f, p, a)
 		} else {
 			missing = append(missing, p)
 		}
@@ -101,8 +128,8 @@ func matches(a *launcher.Agent, tags []string) int {
 	return n
 }
 
-// mayBe tells whether a with other tags is meant to be p: it is on p's node,
-// has p's GPU, or says of neither where it is.
+// mayBe reports whether a, with other tags, can be taken for p: it is on p's
+// node, has p's GPU, or says nothing of either.
 func mayBe(a *launcher.Agent, p *queuefile.Agent) bool {
 	if uuid := p.Tags[len(p.Tags)-1]; strings.HasPrefix(uuid, "gpu-uuid=") && slices.Contains(a.Tags, uuid) {
 		return true
@@ -121,25 +148,25 @@ func tagged(a *launcher.Agent, key string) string {
 	return ""
 }
 
-// count returns the line of a queue.
-func (c *comparison) count(key string) *queueCount {
-	i := slices.IndexFunc(c.queues, func(q queueCount) bool { return q.key == key })
+// count returns the count of a queue.
+func (c *comparer) count(key string) *Count {
+	i := slices.IndexFunc(c.found.Queues, func(q Count) bool { return q.Queue == key })
 	if i < 0 {
-		i = len(c.queues)
-		c.queues = append(c.queues, queueCount{key: key})
+		i = len(c.found.Queues)
+		c.found.Queues = append(c.found.Queues, Count{Queue: key})
 	}
-	return &c.queues[i]
+	return &c.found.Queues[i]
 }
 
-// findQueue finds a queue by key: of several clusters the one with agents.
-func findQueue(key string, queues []launcher.Queue, agents []launcher.Agent) *launcher.Queue {
+// queue finds a queue by key: of several clusters the one with agents.
+func (l *Live) queue(key string) *launcher.Queue {
 	var found *launcher.Queue
-	for i := range queues {
-		q := &queues[i]
+	for i := range l.Queues {
+		q := &l.Queues[i]
 		if q.Key != key {
 			continue
 		}
-		if slices.ContainsFunc(agents, func(a launcher.Agent) bool { return a.On(q) }) {
+		if slices.ContainsFunc(l.Agents, func(a launcher.Agent) bool { return a.On(q) }) {
 			return q
 		}
 		if found == nil {
@@ -149,10 +176,26 @@ func findQueue(key string, queues []launcher.Queue, agents []launcher.Agent) *la
 	return found
 }
 
+// keys lists the queues that there are, 20 of them.
+func (l *Live) keys() string {
+	if len(l.Queues) == 0 {
+		return "none"
+	}
+	var all []string
+	for _, q := range l.Queues {
+		if len(all) == 20 {
+			all = append(all, "…")
+			break
+		}
+		all = append(all, clean(q.Key))
+	}
+	return strings.Join(all, ", ")
+}
+
 // take claims the fitting agent on queue that has most of tags.
-func (c *comparison) take(queue *launcher.Queue, tags []string, fits func(*launcher.Agent) bool) *launcher.Agent {
+func (c *comparer) take(queue *launcher.Queue, tags []string, fits func(*launcher.Agent) bool) *launcher.Agent {
 	best, most := -1, 0
-	for i, a := range c.spare {
+	for i, a := range c.unclaimed {
 		if n := matches(a, tags); n > most && a.On(queue) && fits(a) {
 			best, most = i, n
 		}
@@ -160,19 +203,19 @@ func (c *comparison) take(queue *launcher.Queue, tags []string, fits func(*launc
 	if best < 0 {
 		return nil
 	}
-	a := c.spare[best]
-	c.spare = slices.Delete(c.spare, best, best+1)
+	a := c.unclaimed[best]
+	c.unclaimed = slices.Delete(c.unclaimed, best, best+1)
 	return a
 }
 
 // state reports an agent that is the right one and takes no jobs; it returns 1
 // for one that does.
-func (c *comparison) state(f *queuefile.File, p *queuefile.Agent, a *launcher.Agent) int {
+func (c *comparer) state(f *queuefile.File, p *queuefile.Agent, a *launcher.Agent) int {
 	switch {
 	case a.Paused:
-		c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s paused%s", printable(a.Name), because(a.PausedNote)), "it taking jobs")
-	case a.State != "connected":
-		c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s %s", printable(a.Name), printable(a.State)), "it connected")
+		c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s paused%s", clean(a.Name), because(a.PausedNote)), "it taking jobs")
+	case a.State != launcher.Connected:
+		c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s %s", clean(a.Name), clean(a.State)), "it connected")
 	default:
 		return 1
 	}
@@ -180,7 +223,7 @@ func (c *comparison) state(f *queuefile.File, p *queuefile.Agent, a *launcher.Ag
 }
 
 // tags reports what an agent that must be p's has instead of p's tags.
-func (c *comparison) tags(f *queuefile.File, p *queuefile.Agent, a *launcher.Agent) {
+func (c *comparer) tags(f *queuefile.File, p *queuefile.Agent, a *launcher.Agent) {
 	var got, want []string
 	for _, tag := range p.Tags[1:] {
 		if slices.Contains(a.Tags, tag) {
@@ -189,38 +232,38 @@ func (c *comparison) tags(f *queuefile.File, p *queuefile.Agent, a *launcher.Age
 		want = append(want, tag)
 		key, _, _ := strings.Cut(tag, "=")
 		if has := tagged(a, key); has != "" {
-			got = append(got, printable(has))
+			got = append(got, clean(has))
 		} else {
 			got = append(got, "no "+key)
 		}
 	}
-	c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s with %s", printable(a.Name), strings.Join(got, ", ")), strings.Join(want, ", "))
+	c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s with %s", clean(a.Name), strings.Join(got, ", ")), strings.Join(want, ", "))
 }
 
-// strangers reports agents of a file's nodes that it does not know: a second
+// unexpected reports agents of a file's nodes that it does not know. A second
 // agent on one GPU is the worst of them.
-func (c *comparison) strangers(f *queuefile.File) {
-	told := map[*launcher.Agent]bool{}
+func (c *comparer) unexpected(f *queuefile.File) {
+	reported := map[*launcher.Agent]bool{}
 	promised := f.Agents()
 	for i := range promised {
 		p := &promised[i]
 		device := p.Tags[len(p.Tags)-1]
-		for _, a := range c.spare {
-			if told[a] || !slices.Contains(a.Tags, "node="+p.Node) || !slices.Contains(a.Tags, device) {
+		for _, a := range c.unclaimed {
+			if reported[a] || !slices.Contains(a.Tags, "node="+p.Node) || !slices.Contains(a.Tags, device) {
 				continue
 			}
-			told[a] = true
-			c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s too with node=%s and %s, on queue %s", printable(a.Name), p.Node, device, printable(a.Queue)), "one agent for each GPU")
+			reported[a] = true
+			c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s too with node=%s and %s, on queue %s", clean(a.Name), p.Node, device, clean(a.Queue)), "one agent for each GPU")
 		}
 	}
 	for i := range promised {
 		p := &promised[i]
-		for _, a := range c.spare {
-			if told[a] || !slices.Contains(a.Tags, "node="+p.Node) {
+		for _, a := range c.unclaimed {
+			if reported[a] || !slices.Contains(a.Tags, "node="+p.Node) {
 				continue
 			}
-			told[a] = true
-			c.add(queuefile.Note, f, p, fmt.Sprintf("agent %s of node %s on queue %s", printable(a.Name), p.Node, printable(a.Queue)), "agents that are in the file")
+			reported[a] = true
+			c.add(queuefile.Note, f, p, fmt.Sprintf("agent %s of node %s on queue %s", clean(a.Name), p.Node, clean(a.Queue)), "agents that are in the file")
 		}
 	}
 }
@@ -229,35 +272,9 @@ func because(note string) string {
 	if note == "" {
 		return ""
 	}
-	return ": " + printable(note)
+	return ": " + clean(note)
 }
 
-func keys(queues []launcher.Queue) string {
-	if len(queues) == 0 {
-		return "none"
-	}
-	var all []string
-	for _, q := range queues {
-		if len(all) == 20 {
-			all = append(all, "…")
-			break
-		}
-		all = append(all, printable(q.Key))
-	}
-	return strings.Join(all, ", ")
-}
-
-// printable is text from Buildkite, where anybody may have written it, as one
-// short line.
-func printable(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
-	if r := []rune(s); len(r) > 100 {
-		s = string(r[:100]) + "…"
-	}
-	return s
-}
+// clean is text from Buildkite, where anybody may have written it, as one short
+// line.
+func clean(s string) string { return text.Line(s, 100) }
