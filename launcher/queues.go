@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A Queue is a cluster queue.
@@ -57,7 +59,7 @@ func (a *Agent) On(q *Queue) bool {
 // Errors: [APIError], 403 where the scope is missing; [RateLimitError].
 func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 	type cluster struct{ ID, Name string }
-	c.tally.others.Add(1)
+	c.counters.others.Add(1)
 	clusters, err := pages[cluster](ctx, c, c.orgPath()+"/clusters", url.Values{})
 	if err != nil {
 		return nil, fmt.Errorf("listing clusters: %w", err)
@@ -65,12 +67,12 @@ func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 	var all []Queue
 	for _, cl := range clusters {
 		if !idPattern.MatchString(cl.ID) {
-			return nil, fmt.Errorf("listing clusters: got the id %q from the API, want letters, digits and -", firstLine(cl.ID, 60))
+			return nil, fmt.Errorf("listing clusters: got the id %q from the API, want letters, digits and -", text.Line(cl.ID, 60))
 		}
-		c.tally.others.Add(1)
+		c.counters.others.Add(1)
 		queues, err := pages[Queue](ctx, c, c.orgPath()+"/clusters/"+cl.ID+"/queues", url.Values{})
 		if err != nil {
-			return nil, fmt.Errorf("listing the queues of cluster %s: %w", firstLine(cl.Name, 60), err)
+			return nil, fmt.Errorf("listing the queues of cluster %s: %w", text.Line(cl.Name, 60), err)
 		}
 		for i := range queues {
 			queues[i].Cluster = cl.Name
@@ -86,7 +88,7 @@ func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 //
 // Errors: as for [Client.Queues].
 func (c *Client) Agents(ctx context.Context) ([]Agent, error) {
-	c.tally.others.Add(1)
+	c.counters.others.Add(1)
 	agents, err := pages[Agent](ctx, c, c.orgPath()+"/agents", url.Values{})
 	if err != nil {
 		return nil, fmt.Errorf("listing agents: %w", err)

@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"fmt"
 	"time"
 )
 
@@ -59,10 +58,4 @@ func (r *Report) judging() time.Duration {
 		return 0
 	}
 	return runs[len(runs)-1].End.Sub(runs[0].Start)
-}
-
-// String lists the requests: "6: 1 create, 3 polls, …".
-func (n Calls) String() string {
-	return fmt.Sprintf("%d: %d create, %d polls, %d artifact lists, %d downloads, %d other",
-		n.Total, n.Creates, n.Polls, n.Artifacts, n.Downloads, n.Total-n.Creates-n.Polls-n.Artifacts-n.Downloads)
 }

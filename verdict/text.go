@@ -111,7 +111,7 @@ func formatTime(ns, err float64) string {
 }
 
 // writeQuote indents foreign text. Its lines keep their own indentation, which
-// tells where a traceback goes.
+// a traceback needs.
 func writeQuote(b *strings.Builder, s string) {
 	s = strings.TrimRight(text.Lines(s), "\n")
 	if strings.TrimSpace(s) == "" {

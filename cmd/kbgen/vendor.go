@@ -27,8 +27,8 @@ type vendorCommands struct {
 	Check vendorCheck `cmd:""`
 }
 
-// demands says what each row of the table asks of machines.
-func demands(table pipelines.Table) []queuefile.GPUType {
+// requirements are what each row of the table needs of machines.
+func requirements(table pipelines.Table) []queuefile.GPUType {
 	rows := make([]queuefile.GPUType, len(table))
 	for i, g := range table {
 		rows[i] = queuefile.GPUType{
@@ -64,9 +64,9 @@ func (c *vendorInit) Run(_ context.Context, env *cli.Env) error {
 	case !namePattern().MatchString(c.Node):
 		return cli.Usagef("--node: got %q, want letters, digits, - and _, at most 63", c.Node)
 	}
-	text := queuefile.Sample(demands(pipelines.Table{g})[0], c.Vendor, c.Node, c.Count)
+	text := queuefile.Sample(requirements(pipelines.Table{g})[0], c.Vendor, c.Node, c.Count)
 	file, faults := queuefile.Decode("the file", []byte(text))
-	faults = append(faults, queuefile.Check([]*queuefile.File{file}, demands(pipelines.Fleet))...)
+	faults = append(faults, queuefile.Check([]*queuefile.File{file}, requirements(pipelines.Fleet))...)
 	if i := slices.IndexFunc(faults, func(f *queuefile.Fault) bool { return f.Severity == queuefile.Error }); i >= 0 {
 		return &cli.UsageError{Err: faults[i]} // of what was asked for; the rest is tested
 	}
@@ -98,7 +98,7 @@ func (c *vendorCheck) Run(ctx context.Context, env *cli.Env) error {
 			files = append(files, f)
 		}
 	}
-	faults = inOrder(c.Files, append(faults, queuefile.Check(files, demands(pipelines.Fleet))...))
+	faults = inOrder(c.Files, append(faults, queuefile.Check(files, requirements(pipelines.Fleet))...))
 	if queuefile.Failed(faults) || !c.Live {
 		if err := c.print(env.Stdout, files, faults); err != nil || !queuefile.Failed(faults) {
 			return err

@@ -97,7 +97,7 @@ func readQueueFile(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, queuefile.MaxSize+1))
 }
 
-// withoutQueues is the end of a run that could not look: trouble.
+// withoutQueues is the error of a run that got no answer: trouble.
 func withoutQueues(err error) error {
 	out := error(&cli.ExitError{Status: exitTrouble, Err: err})
 	var refused *launcher.APIError

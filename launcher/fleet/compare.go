@@ -27,9 +27,9 @@ type Count struct {
 // Compare says what is missing of what files promise, and which agents of
 // their nodes they know nothing of. The files must be free of errors.
 //
-// Each promised agent is told from the others by its tags. One that is there
-// with other tags is reported as such, and not as missing, when it serves the
-// promised queue and is on the node, has the GPU, or says nothing of either.
+// A promised agent is known by its tags. An agent with other tags is reported
+// as such, and the promised one not as missing, when it serves the promised
+// queue and is on the node, has the GPU, or says nothing of either.
 func (l *Live) Compare(files []*queuefile.File) Comparison {
 	c := &comparer{live: l, found: Comparison{Faults: []*queuefile.Fault{}}}
 	for i := range l.Agents {
