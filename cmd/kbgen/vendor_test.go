@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
@@ -34,7 +35,7 @@ func checkQueueFile(t *testing.T, name, text string) {
 	f, faults := queuefile.Decode(name, []byte(text))
 	faults = append(faults, queuefile.Check([]*queuefile.File{f}, requirements(pipelines.Fleet))...)
 	for _, fault := range faults {
-		if fault.Severity == queuefile.Error {
+		if fault.Severity == schema.SeverityError {
 			t.Errorf("%v in\n%s", fault, text)
 		}
 	}

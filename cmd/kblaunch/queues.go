@@ -12,6 +12,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/launcher/fleet"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
@@ -81,7 +82,7 @@ func readQueueFiles(names []string) ([]*queuefile.File, error) {
 		}
 		f, faults := queuefile.Decode(name, doc)
 		if queuefile.Failed(faults) {
-			return nil, faults[slices.IndexFunc(faults, func(f *queuefile.Fault) bool { return f.Severity == queuefile.Error })]
+			return nil, faults[slices.IndexFunc(faults, func(f *schema.Finding) bool { return f.Severity == schema.SeverityError })]
 		}
 		files = append(files, f)
 	}

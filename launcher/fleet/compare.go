@@ -7,14 +7,15 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A Comparison is what queue files promise against what is there.
 type Comparison struct {
-	Faults []*queuefile.Fault // in the order of the files; never nil
-	Queues []Count            // in the order of the files
+	Faults []*schema.Finding // in the order of the files; never nil
+	Queues []Count           // in the order of the files
 }
 
 // A Count says how many of the agents that files promise on a queue are there
@@ -31,7 +32,7 @@ type Count struct {
 // as such, and the promised one not as missing, when it serves the promised
 // queue and is on the node, has the GPU, or says nothing of either.
 func (l *Live) Compare(files []*queuefile.File) Comparison {
-	c := &comparer{live: l, found: Comparison{Faults: []*queuefile.Fault{}}}
+	c := &comparer{live: l, found: Comparison{Faults: []*schema.Finding{}}}
 	for i := range l.Agents {
 		c.unclaimed = append(c.unclaimed, &l.Agents[i])
 	}
@@ -74,8 +75,8 @@ type comparer struct {
 	found     Comparison
 }
 
-func (c *comparer) add(severity string, f *queuefile.File, a *queuefile.Agent, got, want string) {
-	c.found.Faults = append(c.found.Faults, &queuefile.Fault{
+func (c *comparer) add(severity schema.Severity, f *queuefile.File, a *queuefile.Agent, got, want string) {
+	c.found.Faults = append(c.found.Faults, &schema.Finding{
 		File: f.Name(), Line: a.Line, Column: a.Column, Severity: severity,
 		Path: a.Path, Got: got, Want: want,
 	})
@@ -88,12 +89,12 @@ func (c *comparer) group(f *queuefile.File, promised []queuefile.Agent) {
 	count.Promised += len(promised)
 	queue := c.live.queue(first.Queue)
 	if queue == nil {
-		c.add(queuefile.Error, f, first, fmt.Sprintf("no queue %q in Buildkite", first.Queue),
+		c.add(schema.SeverityError, f, first, fmt.Sprintf("no queue %q in Buildkite", first.Queue),
 			fmt.Sprintf("it made before agents can join it: Agents, the cluster, Queues, New Queue, self hosted; there are %s", c.live.keys()))
 		return
 	}
 	if queue.Paused {
-		c.add(queuefile.Error, f, first, fmt.Sprintf("queue %s paused%s", queue.Key, because(queue.PausedNote)), "it dispatching")
+		c.add(schema.SeverityError, f, first, fmt.Sprintf("queue %s paused%s", queue.Key, because(queue.PausedNote)), "it dispatching")
 	}
 	// The exactly right ones go first, so that no other agent is blamed for
 	// missing what one of them has.
@@ -110,7 +111,7 @@ func (c *comparer) group(f *queuefile.File, promised []queuefile.Agent) {
 		if a := c.take(queue, p.Tags, func(a *launcher.Agent) bool { return mayBe(a, p) }); a != nil {
 			c.tags(f, p, a)
 		} else {
-			c.add(queuefile.Error, f, p, fmt.Sprintf("no agent on queue %s for GPU %s", p.Queue, strings.Join(p.Devices, ", ")),
+			c.add(schema.SeverityError, f, p, fmt.Sprintf("no agent on queue %s for GPU %s", p.Queue, strings.Join(p.Devices, ", ")),
 				"one connected with the tags "+strings.Join(p.Tags, ","))
 		}
 	}
@@ -213,9 +214,9 @@ func (c *comparer) take(queue *launcher.Queue, tags []string, fits func(*launche
 func (c *comparer) state(f *queuefile.File, p *queuefile.Agent, a *launcher.Agent) int {
 	switch {
 	case a.Paused:
-		c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s paused%s", clean(a.Name), because(a.PausedNote)), "it taking jobs")
+		c.add(schema.SeverityError, f, p, fmt.Sprintf("agent %s paused%s", clean(a.Name), because(a.PausedNote)), "it taking jobs")
 	case a.State != launcher.Connected:
-		c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s %s", clean(a.Name), clean(a.State)), "it connected")
+		c.add(schema.SeverityError, f, p, fmt.Sprintf("agent %s %s", clean(a.Name), clean(a.State)), "it connected")
 	default:
 		return 1
 	}
@@ -237,7 +238,7 @@ func (c *comparer) tags(f *queuefile.File, p *queuefile.Agent, a *launcher.Agent
 			got = append(got, "no "+key)
 		}
 	}
-	c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s with %s", clean(a.Name), strings.Join(got, ", ")), strings.Join(want, ", "))
+	c.add(schema.SeverityError, f, p, fmt.Sprintf("agent %s with %s", clean(a.Name), strings.Join(got, ", ")), strings.Join(want, ", "))
 }
 
 // unexpected reports agents of a file's nodes that it does not know. A second
@@ -253,7 +254,7 @@ func (c *comparer) unexpected(f *queuefile.File) {
 				continue
 			}
 			reported[a] = true
-			c.add(queuefile.Error, f, p, fmt.Sprintf("agent %s too with node=%s and %s, on queue %s", clean(a.Name), p.Node, device, clean(a.Queue)), "one agent for each GPU")
+			c.add(schema.SeverityError, f, p, fmt.Sprintf("agent %s too with node=%s and %s, on queue %s", clean(a.Name), p.Node, device, clean(a.Queue)), "one agent for each GPU")
 		}
 	}
 	for i := range promised {
@@ -263,7 +264,7 @@ func (c *comparer) unexpected(f *queuefile.File) {
 				continue
 			}
 			reported[a] = true
-			c.add(queuefile.Note, f, p, fmt.Sprintf("agent %s of node %s on queue %s", clean(a.Name), p.Node, clean(a.Queue)), "agents that are in the file")
+			c.add(schema.SeverityNote, f, p, fmt.Sprintf("agent %s of node %s on queue %s", clean(a.Name), p.Node, clean(a.Queue)), "agents that are in the file")
 		}
 	}
 }
