@@ -8,5 +8,5 @@
 //
 // The texts of a result are foreign: names of cases, messages and output come
 // from testers and submissions. A Verdict holds them as they came; each form
-// cleans them by package text and bounds them.
+// cleans them by package text, and those for people bound them.
 package verdict

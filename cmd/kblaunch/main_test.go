@@ -104,13 +104,23 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	before := f.requests
 	f.mu.Unlock()
 	ts.Check(cmd.Start())
-	for watched := false; !watched; time.Sleep(10 * time.Millisecond) {
+	ended := make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(ended)
+	}()
+	for watched := false; !watched; {
+		select {
+		case <-ended:
+			ts.Fatalf("kblaunch ended before its build was watched: %s", stderr.String())
+		case <-time.After(10 * time.Millisecond):
+		}
 		f.mu.Lock()
 		watched = f.requests > before+1
 		f.mu.Unlock()
 	}
 	ts.Check(cmd.Process.Signal(syscall.SIGINT))
-	cmd.Wait()
+	<-ended
 	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
 		ts.Fatalf("exit status %s, want %s: %s", got, args[0], stderr.String())
 	}
