@@ -58,7 +58,7 @@ type (
 // judged, passed, outcome, score, runs and their cases. Times are nanoseconds,
 // the score is in seconds. Foreign text is made printable and keeps its lines; it
 // is as long as it is in the result.
-func (v *Verdict) MarshalJSON() ([]byte, error) {
+func (v Verdict) MarshalJSON() ([]byte, error) {
 	o := v.Outcome
 	out := verdictJSON{
 		RunID: v.RunID, Judged: v.Judged, Passed: v.Passed, SharedJudge: v.SharedJudge,
