@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpu-mode/kbgen/schema/queuefile"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // vendorCheck runs kbgen vendor check --live, which runs kblaunch.
@@ -76,13 +76,13 @@ func TestVendorCheckLive(t *testing.T) {
 	}
 	s = r.vendorCheck("--format", "json", file)
 	s.want(t, 3)
-	var faults []queuefile.Fault
+	var faults []schema.Finding
 	if err := json.Unmarshal([]byte(s.stdout), &faults); err != nil {
 		t.Fatalf("%v in:\n%s", err, s.stdout)
 	}
 	var got []string
 	for _, f := range faults {
-		if f.Severity == queuefile.Error {
+		if f.Severity == schema.SeverityError {
 			got = append(got, f.Got)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/buildkite/go-buildkite/v3/buildkite"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 const (
@@ -49,8 +50,7 @@ func (e *noArtifactError) Is(target error) bool { return target == errNoArtifact
 
 // fetch finds the result of this run among the build's artifacts, and checks
 // and decodes it. It asks again after answers that may be better next time.
-func (w *wait) fetch(ctx context.Context) (*Report, error) {
-	w.tell(PhaseFetching)
+func (w *waiter) fetch(ctx context.Context) (*Report, error) {
 	var err error
 	for attempt := range fetchAttempts {
 		if attempt > 0 {
@@ -60,7 +60,7 @@ func (w *wait) fetch(ctx context.Context) (*Report, error) {
 		}
 		var report *Report
 		report, err = w.fetchOnce(ctx)
-		if err == nil || errors.Is(err, errNoArtifact) || hopeless(err) || ctx.Err() != nil {
+		if err == nil || errors.Is(err, errNoArtifact) || permanent(err) || ctx.Err() != nil {
 			return report, err
 		}
 		w.c.log.Warn("fetching result", "build", w.build.Number, "error", err)
@@ -68,12 +68,12 @@ func (w *wait) fetch(ctx context.Context) (*Report, error) {
 	return nil, fmt.Errorf("fetching the result of build %d (%s): %w", w.build.Number, w.build.WebURL, err)
 }
 
-func (w *wait) fetchOnce(ctx context.Context) (*Report, error) {
+func (w *waiter) fetchOnce(ctx context.Context) (*Report, error) {
 	found, err := w.candidates(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.line.Listed = time.Now()
+	w.timeline.Listed = time.Now()
 	none := &noArtifactError{}
 	for _, a := range found {
 		raw, err := w.c.download(ctx, w.build.Number, a)
@@ -86,24 +86,30 @@ func (w *wait) fetchOnce(ctx context.Context) (*Report, error) {
 			continue
 		}
 		if r.RunID != w.runID {
-			none.foreign = append(none.foreign, fmt.Sprintf("%s: it is of run %q", a.Path, firstLine(r.RunID, 100)))
+			none.foreign = append(none.foreign, fmt.Sprintf("%s: it is of run %q", a.Path, text.Line(r.RunID, 100)))
 			continue
 		}
-		w.line.Fetched = time.Now()
-		return &Report{Result: r, Raw: raw, RunID: w.runID, Build: w.build.Number, BuildURL: w.build.WebURL, Timeline: w.line}, nil
+		w.timeline.Fetched = time.Now()
+		return w.report(r, raw), nil
 	}
 	return nil, none
+}
+
+func (w *waiter) report(r *schema.Result, raw []byte) *Report {
+	t := w.timeline
+	t.Running, t.Finished = w.life.seen()
+	return &Report{Result: r, Raw: raw, RunID: w.runID, Build: w.build.Number, BuildURL: w.build.WebURL, Timeline: t}
 }
 
 // candidates lists the build's files of that name. Several jobs, or several
 // attempts of one, may each have left one: latest attempts come first, newer
 // jobs before older.
-func (w *wait) candidates(ctx context.Context) ([]artifact, error) {
+func (w *waiter) candidates(ctx context.Context) ([]artifact, error) {
 	path, err := w.c.buildPath(w.build.Number, "artifacts")
 	if err != nil {
 		return nil, err
 	}
-	w.c.tally.artifacts.Add(1)
+	w.c.counters.artifacts.Add(1)
 	q := url.Values{"path": {"*" + resultName}, "state": {"finished"}}
 	found, err := pages[artifact](ctx, w.c, path, q)
 	if err != nil {
@@ -113,7 +119,7 @@ func (w *wait) candidates(ctx context.Context) ([]artifact, error) {
 	if len(found) < 2 {
 		return found, nil
 	}
-	w.c.tally.others.Add(1)
+	w.c.counters.others.Add(1)
 	b, err := w.c.build(ctx, w.build.Number)
 	if err != nil {
 		return nil, err
@@ -135,7 +141,7 @@ func (w *wait) candidates(ctx context.Context) ([]artifact, error) {
 // file from wherever it lies, without. Size and SHA-1 must be the listed ones.
 func (c *Client) download(ctx context.Context, number int, a artifact) ([]byte, error) {
 	if a.FileSize > schema.MaxResult {
-		return nil, final{fmt.Errorf("artifact %s: got %d bytes, want at most %d", a.Path, a.FileSize, schema.MaxResult)}
+		return nil, permanentError{fmt.Errorf("artifact %s: got %d bytes, want at most %d", a.Path, a.FileSize, schema.MaxResult)}
 	}
 	link, err := c.link(ctx, number, a)
 	if err != nil {
@@ -150,7 +156,7 @@ func (c *Client) download(ctx context.Context, number int, a artifact) ([]byte, 
 	}
 	sum := sha1.Sum(data)
 	if got := hex.EncodeToString(sum[:]); a.SHA1 != "" && !strings.EqualFold(got, a.SHA1) {
-		return nil, fmt.Errorf("artifact %s from %s: got SHA-1 %s, want %s", a.Path, link.Host, got, firstLine(a.SHA1, 60))
+		return nil, fmt.Errorf("artifact %s from %s: got SHA-1 %s, want %s", a.Path, link.Host, got, text.Line(a.SHA1, 60))
 	}
 	return data, nil
 }
@@ -160,9 +166,9 @@ func (c *Client) download(ctx context.Context, number int, a artifact) ([]byte, 
 func (c *Client) link(ctx context.Context, number int, a artifact) (*url.URL, error) {
 	u, err := url.Parse(a.DownloadURL)
 	if err != nil || u.Scheme != c.base.Scheme || !strings.EqualFold(u.Host, c.base.Host) || u.User != nil {
-		return nil, final{fmt.Errorf("artifact %s: its download_url lies on %q, want %s: the token goes nowhere else", a.Path, hostOf(u), hostOf(c.base))}
+		return nil, permanentError{fmt.Errorf("artifact %s: its download_url lies on %q, want %s: the token goes nowhere else", a.Path, hostOf(u), hostOf(c.base))}
 	}
-	c.tally.downloads.Add(1)
+	c.counters.downloads.Add(1)
 	req, err := c.api.NewRequest(http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
@@ -195,9 +201,9 @@ func hostOf(u *url.URL) string {
 
 // newStoreClient makes the client that fetches files: no token, no cookies, a
 // few redirects that stay encrypted and say nothing of the signed link.
-func newStoreClient(base *url.URL) *http.Client {
+func newStoreClient(base *url.URL, transport http.RoundTripper) *http.Client {
 	return &http.Client{
-		Transport: newHTTPTransport(),
+		Transport: transport,
 		Timeout:   2 * time.Minute,
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
 			if len(via) > 3 {

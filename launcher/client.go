@@ -1,14 +1,11 @@
 package launcher
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net"
@@ -48,14 +45,20 @@ type Client struct {
 	id    string       // names this client in meta_data, so that it can list its own builds
 	log   *slog.Logger
 
-	quota   *quota
-	tally   *tally
-	watcher *Watcher
-	pause   func(context.Context, time.Duration) error
+	quota    *quota
+	counters *counters
+	watcher  *watcher
+	pause    func(context.Context, time.Duration) error
 }
 
 // New checks o and makes a client. It sends nothing.
 func New(o Options) (*Client, error) {
+	return newClient(o, newHTTPTransport(), newHTTPTransport())
+}
+
+// newClient makes a client that speaks to the API and to the artifact store
+// through the given transports.
+func newClient(o Options, api, store http.RoundTripper) (*Client, error) {
 	base, err := parseBase(o.BaseURL)
 	if err != nil {
 		return nil, err
@@ -67,13 +70,13 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		base:  base,
-		path:  "v2/organizations/" + url.PathEscape(o.Org) + "/pipelines/" + url.PathEscape(o.Pipeline),
-		id:    "kblaunch-" + randomHex(6),
-		log:   o.Log,
-		quota: newQuota(time.Now),
-		tally: &tally{},
-		pause: pause,
+		base:     base,
+		path:     "v2/organizations/" + url.PathEscape(o.Org) + "/pipelines/" + url.PathEscape(o.Pipeline),
+		id:       "kblaunch-" + randomHex(6),
+		log:      o.Log,
+		quota:    newQuota(time.Now),
+		counters: &counters{},
+		pause:    pause,
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -81,9 +84,9 @@ func New(o Options) (*Client, error) {
 	c.watcher = newWatcher(c)
 	apiHTTP := &http.Client{
 		Transport: &transport{
-			base:  newHTTPTransport(),
-			quota: c.quota,
-			tally: c.tally,
+			base:     api,
+			quota:    c.quota,
+			counters: c.counters,
 			// c.pause is looked up late: tests replace it.
 			pause:  func(ctx context.Context, d time.Duration) error { return c.pause(ctx, d) },
 			jitter: func() time.Duration { return time.Second + mathrand.N(4*time.Second) },
@@ -91,7 +94,7 @@ func New(o Options) (*Client, error) {
 		// The token never follows a redirect.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	c.store = newStoreClient(base)
+	c.store = newStoreClient(base, store)
 	c.api, err = buildkite.NewOpts(
 		buildkite.WithBaseURL(base.String()),
 		buildkite.WithTokenAuth(o.Token),
@@ -131,6 +134,7 @@ func parseBase(s string) (*url.URL, error) {
 	return u, nil
 }
 
+// loopback reports whether host is this machine.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -162,122 +166,6 @@ func (c *Client) buildPath(number int, parts ...string) (string, error) {
 		path += "/" + url.PathEscape(p)
 	}
 	return path, nil
-}
-
-// An APIError is an answer of the API that is not the wanted one.
-type APIError struct {
-	Method, Path string
-	Status       int    // HTTP status
-	Message      string // what the answer says, one line
-}
-
-func (e *APIError) Error() string {
-	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, e.Path, e.Status, http.StatusText(e.Status), e.Message)
-}
-
-// do sends one request through go-buildkite and decodes the answer into v.
-//
-// Errors: [APIError] when there was an answer, [RateLimitError], or what the
-// transport said; all reachable with errors.As.
-func (c *Client) do(ctx context.Context, method, path string, body, v any) (*buildkite.Response, error) {
-	req, err := c.api.NewRequest(method, path, body)
-	if err != nil {
-		return nil, err
-	}
-	var buf bytes.Buffer
-	resp, err := c.api.Do(req.WithContext(ctx), &buf)
-	if err != nil {
-		return resp, c.explain(req, resp, &buf, err)
-	}
-	if v == nil {
-		return resp, nil
-	}
-	if err := json.Unmarshal(buf.Bytes(), v); err != nil {
-		return resp, c.explain(req, resp, &buf, err)
-	}
-	return resp, nil
-}
-
-// explain puts err into words an operator can use.
-func (c *Client) explain(req *http.Request, resp *buildkite.Response, body *bytes.Buffer, err error) error {
-	path := strings.TrimPrefix(req.URL.Path, c.base.Path)
-	var refused *buildkite.ErrorResponse
-	if errors.As(err, &refused) {
-		return &APIError{Method: req.Method, Path: path, Status: refused.Response.StatusCode, Message: refusal(refused)}
-	}
-	if resp == nil || resp.Response == nil {
-		var wrapped *url.Error
-		if errors.As(err, &wrapped) {
-			err = wrapped.Err // its URL is long and says no more than path
-		}
-		return fmt.Errorf("%s %s: %w", req.Method, path, err)
-	}
-	e := &APIError{Method: req.Method, Path: path, Status: resp.StatusCode}
-	t := resp.Header.Get("Content-Type")
-	if t != "" && !strings.Contains(t, "json") && !errors.Is(err, io.ErrUnexpectedEOF) {
-		e.Message = fmt.Sprintf("the body is %s, want JSON: something between here and Buildkite answered", firstLine(t, 60))
-	} else {
-		e.Message = fmt.Sprintf("the body broke off or is no JSON after %d bytes: %v", body.Len(), err)
-	}
-	return e
-}
-
-// refusal words an error body: {"message", "errors": [{"field", "code"}]}.
-func refusal(r *buildkite.ErrorResponse) string {
-	if r.Message == "" {
-		t := r.Response.Header.Get("Content-Type")
-		if t == "" {
-			t = "nothing"
-		}
-		return fmt.Sprintf("no message, the body is %s of %d bytes", firstLine(t, 60), len(r.RawBody))
-	}
-	var details struct {
-		Errors []struct{ Field, Code string } `json:"errors"`
-	}
-	text := firstLine(r.Message, 300)
-	if json.Unmarshal(r.RawBody, &details) == nil {
-		for _, d := range details.Errors {
-			text += fmt.Sprintf("; %s: %s", firstLine(d.Field, 60), firstLine(d.Code, 60))
-		}
-	}
-	return text
-}
-
-// status returns the HTTP status in err, 0 when there was no answer.
-func status(err error) int {
-	var e *APIError
-	if errors.As(err, &e) {
-		return e.Status
-	}
-	return 0
-}
-
-// final marks an error of ours that asking again cannot help.
-type final struct{ error }
-
-func (e final) Unwrap() error { return e.error }
-
-// hopeless tells that asking again cannot help: the answer was about us.
-func hopeless(err error) bool {
-	if errors.As(err, &final{}) {
-		return true
-	}
-	s := status(err)
-	return s >= 400 && s < 500 && s != http.StatusRequestTimeout && s != http.StatusTooManyRequests
-}
-
-// firstLine returns s as one printable line of at most n runes.
-func firstLine(s string, n int) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
-	if r := []rune(s); len(r) > n {
-		s = string(r[:n]) + "…"
-	}
-	return strings.TrimSpace(s)
 }
 
 // pause waits for d or for the end of ctx.

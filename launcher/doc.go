@@ -1,11 +1,15 @@
 // Package launcher turns a submission into a Buildkite build and comes back
-// with its result: create, wait, fetch, score.
+// with its result: create the build, wait for its end, fetch the result of
+// this run. [Client.Submit] does all of it; any number of calls may run at
+// once, and share one quota of requests and one polling loop. [Client.Queues]
+// and [Client.Agents] list machines, which package fleet compares with what
+// vendors promise.
 //
 // It is the only importer of go-buildkite v3, which has no contexts, no
-// timeouts and retries 429 blindly; [Client] puts all three underneath it. The
+// timeouts, and retries 429 blindly; [Client] puts all three underneath it. The
 // token goes to the host of the base URL and to no other.
 //
-// The launcher knows no GPU types, reads no environment and prints nothing. It
-// never decides a verdict: that is in result.json, whatever colour the build
-// has. Payloads appear in no error, event or log line of it.
+// It knows no GPU types, reads no environment and prints nothing, and it never
+// decides a verdict: that is in result.json, whatever colour the build has.
+// Payloads appear in none of its errors, events and log lines.
 package launcher

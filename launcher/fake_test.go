@@ -15,19 +15,22 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/gpu-mode/kbgen/schema"
 )
 
 const testToken = "bkua_0123456789abcdef"
 
 // fake is as much of Buildkite's REST API as the launcher speaks, and the
-// object store its downloads redirect to, on another host name.
+// object store its downloads redirect to, on another host name. It is served
+// over loopback, or called in place by the clients of a bubble.
 type fake struct {
-	t     *testing.T
-	api   *httptest.Server
-	store *httptest.Server
+	t        *testing.T
+	apiURL   string // without a final slash
+	storeURL string
+	mux      *http.ServeMux
+	inPlace  bool
+	hangUp   func() // ends the API's server
 
 	mu       sync.Mutex
 	builds   []*fakeBuild
@@ -46,74 +49,94 @@ type fake struct {
 	perPage int
 }
 
-type fakeBuild struct {
-	number    int
-	state     string
-	blocked   bool
-	env, meta map[string]string
-	jobs      []map[string]any
-	artifacts []fakeArtifact
-	looks     int                // times its state was shown
-	script    func(b *fakeBuild) // called before each look, under the lock
-	log       string             // of every job
-	created   time.Time
-}
-
-type fakeArtifact struct {
-	job, path string
-	data      []byte
-	size      int64  // shown instead of the data's when not 0
-	sum       string // shown instead of the data's when not ""
-	url       string // download_url, when not the API's own
-}
-
+// newFake serves a fake over loopback, for what net/http has to do with.
 func newFake(t *testing.T) *fake {
-	f := &fake{t: t}
-	mux := http.NewServeMux()
-	const base = "/v2/organizations/gpu-mode/pipelines/kernelbot/builds"
-	mux.HandleFunc("POST "+base, f.create)
-	mux.HandleFunc("GET "+base, f.list)
-	mux.HandleFunc("GET "+base+"/{n}", f.get)
-	mux.HandleFunc("PUT "+base+"/{n}/cancel", f.cancel)
-	mux.HandleFunc("GET "+base+"/{n}/artifacts", f.artifacts)
-	mux.HandleFunc("GET "+base+"/{n}/jobs/{job}/log", f.log)
-	mux.HandleFunc("GET "+base+"/{n}/jobs/{job}/artifacts/{id}/download", f.download)
-	f.api = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.mu.Lock()
-		f.requests = append(f.requests, r.Method+" "+r.URL.String())
-		fault := f.fault
-		for name, values := range f.header {
-			w.Header()[name] = values
-		}
-		f.mu.Unlock()
-		if got := r.Header.Get("Authorization"); got != "Bearer "+testToken {
-			http.Error(w, `{"message":"Unauthorized"}`, http.StatusUnauthorized)
-			return
-		}
-		if r.Method == http.MethodGet && r.ContentLength > 0 {
-			http.Error(w, `{"message":"GET with a body"}`, http.StatusForbidden)
-			return
-		}
-		if fault != nil && fault(w, r) {
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		mux.ServeHTTP(w, r)
-	}))
-	f.store = httptest.NewServer(http.HandlerFunc(f.serveFile))
-	t.Cleanup(f.store.Close)
-	t.Cleanup(f.api.Close)
+	f := makeFake(t)
+	api, store := httptest.NewServer(http.HandlerFunc(f.serveAPI)), httptest.NewServer(http.HandlerFunc(f.serveFile))
+	t.Cleanup(store.Close)
+	t.Cleanup(api.Close)
+	f.apiURL, f.storeURL, f.hangUp = api.URL, store.URL, api.Close
 	return f
 }
 
-// client returns a client of f that waits a hundredth of its pauses.
+// bubble runs a test under a clock of its own, which stands still while
+// anything is done and jumps when everything waits: minutes pass at once, and
+// no load of the machine shows.
+func bubble(t *testing.T, test func(t *testing.T, f *fake)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := makeFake(t)
+		f.apiURL, f.storeURL, f.inPlace = "http://127.0.0.1:1", "http://localhost:2", true
+		test(t, f)
+	})
+}
+
+func makeFake(t *testing.T) *fake {
+	f := &fake{t: t, mux: http.NewServeMux()}
+	const base = "/v2/organizations/gpu-mode/pipelines/kernelbot/builds"
+	f.mux.HandleFunc("POST "+base, f.create)
+	f.mux.HandleFunc("GET "+base, f.list)
+	f.mux.HandleFunc("GET "+base+"/{n}", f.get)
+	f.mux.HandleFunc("PUT "+base+"/{n}/cancel", f.cancel)
+	f.mux.HandleFunc("GET "+base+"/{n}/artifacts", f.artifacts)
+	f.mux.HandleFunc("GET "+base+"/{n}/jobs/{job}/log", f.log)
+	f.mux.HandleFunc("GET "+base+"/{n}/jobs/{job}/artifacts/{id}/download", f.download)
+	return f
+}
+
+func (f *fake) serveAPI(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.requests = append(f.requests, r.Method+" "+r.URL.RequestURI())
+	fault := f.fault
+	for name, values := range f.header {
+		w.Header()[name] = values
+	}
+	f.mu.Unlock()
+	if got := r.Header.Get("Authorization"); got != "Bearer "+testToken {
+		http.Error(w, `{"message":"Unauthorized"}`, http.StatusUnauthorized)
+		return
+	}
+	if r.Method == http.MethodGet && r.ContentLength > 0 {
+		http.Error(w, `{"message":"GET with a body"}`, http.StatusForbidden)
+		return
+	}
+	if fault != nil && fault(w, r) {
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	f.mux.ServeHTTP(w, r)
+}
+
+// RoundTrip calls the fake in place of a network.
+func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	w := httptest.NewRecorder()
+	if "http://"+r.URL.Host == f.storeURL {
+		f.serveFile(w, r)
+	} else {
+		f.serveAPI(w, r.Clone(r.Context()))
+	}
+	answer := w.Result()
+	answer.Request = r
+	return answer, nil
+}
+
+// client returns a client of f. Over loopback it waits a hundredth of its
+// pauses.
 func (f *fake) client() *Client {
 	f.t.Helper()
-	c, err := New(Options{BaseURL: f.api.URL + "/", Token: testToken, Org: "gpu-mode", Pipeline: "kernelbot"})
+	var rt http.RoundTripper = newHTTPTransport()
+	if f.inPlace {
+		rt = f
+	}
+	c, err := newClient(Options{BaseURL: f.apiURL + "/", Token: testToken, Org: "gpu-mode", Pipeline: "kernelbot"}, rt, rt)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	c.pause = func(ctx context.Context, d time.Duration) error { return pause(ctx, d/100) }
+	if !f.inPlace {
+		c.pause = func(ctx context.Context, d time.Duration) error { return pause(ctx, d/100) }
+	}
 	return c
 }
 
@@ -152,7 +175,7 @@ func (f *fake) create(w http.ResponseWriter, r *http.Request) {
 func (f *fake) show(b *fakeBuild, jobs bool) map[string]any {
 	m := map[string]any{
 		"id": fmt.Sprintf("0190-%d", b.number), "number": b.number, "state": b.state, "blocked": b.blocked,
-		"url":     fmt.Sprintf("%s/v2/organizations/gpu-mode/pipelines/kernelbot/builds/%d", f.api.URL, b.number),
+		"url":     fmt.Sprintf("%s/v2/organizations/gpu-mode/pipelines/kernelbot/builds/%d", f.apiURL, b.number),
 		"web_url": fmt.Sprintf("https://buildkite.com/gpu-mode/kernelbot/builds/%d", b.number),
 		"env":     b.env, "meta_data": b.meta, "created_at": b.created.UTC().Format(time.RFC3339Nano),
 		"pipeline": map[string]any{"provider": map[string]any{"id": "github"}}, // does not decode in go-buildkite
@@ -163,14 +186,6 @@ func (f *fake) show(b *fakeBuild, jobs bool) map[string]any {
 	return m
 }
 
-// look runs the build's script. f.mu is held.
-func (b *fakeBuild) look() {
-	b.looks++
-	if b.script != nil {
-		b.script(b)
-	}
-}
-
 func (f *fake) get(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,7 +193,7 @@ func (f *fake) get(w http.ResponseWriter, r *http.Request) {
 	if b == nil {
 		return
 	}
-	b.look()
+	b.probe()
 	json.NewEncoder(w).Encode(f.show(b, r.URL.Query().Get("exclude_jobs") != "true"))
 }
 
@@ -206,7 +221,7 @@ func (f *fake) list(w http.ResponseWriter, r *http.Request) {
 		if !ok {
 			continue
 		}
-		b.look()
+		b.probe()
 		if states := q["state[]"]; len(states) == 0 || slices.Contains(states, b.state) {
 			found = append(found, f.show(b, q.Get("exclude_jobs") != "true"))
 		}
@@ -228,7 +243,7 @@ func (f *fake) page(w http.ResponseWriter, r *http.Request, items []any) {
 	to := min(from+size, len(items))
 	if to < len(items) {
 		q.Set("page", strconv.Itoa(page+1))
-		w.Header().Set("Link", fmt.Sprintf(`<%s%s?%s>; rel="next", <x>; rel="last"`, f.api.URL, r.URL.Path, q.Encode()))
+		w.Header().Set("Link", fmt.Sprintf(`<%s%s?%s>; rel="next", <x>; rel="last"`, f.apiURL, r.URL.Path, q.Encode()))
 	}
 	json.NewEncoder(w).Encode(append([]any{}, items[from:to]...))
 }
@@ -261,7 +276,7 @@ func (f *fake) artifacts(w http.ResponseWriter, r *http.Request) {
 		m := map[string]any{
 			"id": fmt.Sprintf("art-%d", i), "job_id": a.job, "state": "finished", "path": a.path,
 			"filename": a.path[strings.LastIndex(a.path, "/")+1:], "file_size": len(a.data), "sha1sum": hex.EncodeToString(sum[:]),
-			"download_url": fmt.Sprintf("%s/v2/organizations/gpu-mode/pipelines/kernelbot/builds/%d/jobs/%s/artifacts/art-%d/download", f.api.URL, b.number, a.job, i),
+			"download_url": fmt.Sprintf("%s/v2/organizations/gpu-mode/pipelines/kernelbot/builds/%d/jobs/%s/artifacts/art-%d/download", f.apiURL, b.number, a.job, i),
 		}
 		if a.size != 0 {
 			m["file_size"] = a.size
@@ -280,7 +295,7 @@ func (f *fake) artifacts(w http.ResponseWriter, r *http.Request) {
 // download redirects to the store under the name localhost, which net/http
 // takes for another host than 127.0.0.1.
 func (f *fake) download(w http.ResponseWriter, r *http.Request) {
-	u, _ := url.Parse(f.store.URL)
+	u, _ := url.Parse(f.storeURL)
 	to := fmt.Sprintf("http://localhost:%s/%s/%s?X-Signature=secret-link", u.Port(), r.PathValue("n"), r.PathValue("id"))
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusFound)
@@ -326,7 +341,7 @@ func (f *fake) log(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, b.log)
 }
 
-// count tells how many requests contain all parts.
+// count counts the requests contain all parts.
 func (f *fake) count(parts ...string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -341,67 +356,4 @@ func (f *fake) count(parts ...string) int {
 		}
 	}
 	return n
-}
-
-func scriptJob(id, key, queue, state string) map[string]any {
-	j := map[string]any{"id": id, "type": "script", "step_key": key, "state": state, "agent_query_rules": []string{"queue=" + queue}}
-	if state != "scheduled" {
-		j["started_at"] = "2026-01-02T03:04:05.000Z"
-	}
-	switch state {
-	case "passed":
-		j["exit_status"] = 0
-	case "failed":
-		j["exit_status"] = 137
-	}
-	return j
-}
-
-// result returns the result.json of a run.
-func result(runID string) []byte {
-	r := &schema.Result{Success: true, RunID: runID, Outcome: schema.NewOutcome(schema.OutcomePassed, ""),
-		System: schema.SystemInfo{DeviceCount: 1},
-		Runs:   schema.Runs{{Name: "test", EvalResult: schema.EvalResult{Start: time.Unix(1e9, 0), End: time.Unix(1e9+1, 0), Run: &schema.RunResult{Success: true, Passed: true, Result: schema.Report{{Key: "check", Value: "pass"}}}}}},
-	}
-	data, err := r.Encode()
-	if err != nil {
-		panic(err)
-	}
-	return data
-}
-
-// passes scripts a build whose bootstrap, queue and run take one look each.
-func passes(b *fakeBuild) {
-	b.script = func(b *fakeBuild) {
-		switch {
-		case b.looks == 1:
-			b.state, b.jobs = "running", []map[string]any{scriptJob("job-0", "upload", "bootstrap", "running")}
-		case b.looks == 2:
-			b.jobs = []map[string]any{scriptJob("job-0", "upload", "bootstrap", "passed"), scriptJob("job-1", "evaluate", "cpu", "running")}
-		default:
-			b.finish("passed")
-		}
-	}
-}
-
-// finish ends b with a result of its run.
-func (b *fakeBuild) finish(state string) {
-	b.state = state
-	b.jobs = []map[string]any{scriptJob("job-0", "upload", "bootstrap", "passed"), scriptJob("job-1", "evaluate", "cpu", state)}
-	b.artifacts = []fakeArtifact{{job: "job-1", path: "out/result.json", data: result(b.meta["run_id"])}}
-}
-
-func submission() Submission {
-	seed := int64(7)
-	return Submission{
-		Payload: &schema.Payload{Main: "eval.py", Lang: schema.LangPython, Mode: schema.ModeTest, Seed: &seed,
-			Sources: schema.Files{{Name: "eval.py", Text: "pass\n"}, {Name: "submission.py", Text: "x = 'private text'\n"}}},
-		GPU: "CPU_BK", Queue: "cpu",
-	}
-}
-
-func testContext(t *testing.T) context.Context {
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(stop)
-	return ctx
 }

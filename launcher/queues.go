@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A Queue is a cluster queue.
@@ -17,12 +19,15 @@ type Queue struct {
 	PausedNote string `json:"dispatch_paused_note"`
 }
 
+// Connected is the state of an agent that is there and not stopping.
+const Connected = "connected"
+
 // An Agent is an agent that Buildkite knows to be there: connected, or
 // stopping after its job.
 type Agent struct {
 	ID         string
 	Name       string
-	State      string   `json:"connection_state"` // "connected" or "stopping"
+	State      string   `json:"connection_state"` // [Connected] or "stopping"
 	Tags       []string `json:"meta_data"`        // "key=value", queue among them
 	Queue      string   // key; empty outside a cluster
 	QueueID    string   `json:"cluster_queue_id"`
@@ -33,10 +38,10 @@ type Agent struct {
 	}
 }
 
-// Busy tells whether the agent has a job.
+// Busy reports whether the agent has a job.
 func (a *Agent) Busy() bool { return a.Job != nil }
 
-// On tells whether the agent serves q. A key may exist in several clusters, so
+// On reports whether the agent serves q. A key may exist in several clusters, so
 // ids decide where there are any.
 func (a *Agent) On(q *Queue) bool {
 	if a.QueueID != "" {
@@ -54,7 +59,7 @@ func (a *Agent) On(q *Queue) bool {
 // Errors: [APIError], 403 where the scope is missing; [RateLimitError].
 func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 	type cluster struct{ ID, Name string }
-	c.tally.others.Add(1)
+	c.counters.others.Add(1)
 	clusters, err := pages[cluster](ctx, c, c.orgPath()+"/clusters", url.Values{})
 	if err != nil {
 		return nil, fmt.Errorf("listing clusters: %w", err)
@@ -62,12 +67,12 @@ func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 	var all []Queue
 	for _, cl := range clusters {
 		if !idPattern.MatchString(cl.ID) {
-			return nil, fmt.Errorf("listing clusters: got the id %q from the API, want letters, digits and -", firstLine(cl.ID, 60))
+			return nil, fmt.Errorf("listing clusters: got the id %q from the API, want letters, digits and -", text.Line(cl.ID, 60))
 		}
-		c.tally.others.Add(1)
+		c.counters.others.Add(1)
 		queues, err := pages[Queue](ctx, c, c.orgPath()+"/clusters/"+cl.ID+"/queues", url.Values{})
 		if err != nil {
-			return nil, fmt.Errorf("listing the queues of cluster %s: %w", firstLine(cl.Name, 60), err)
+			return nil, fmt.Errorf("listing the queues of cluster %s: %w", text.Line(cl.Name, 60), err)
 		}
 		for i := range queues {
 			queues[i].Cluster = cl.Name
@@ -83,7 +88,7 @@ func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 //
 // Errors: as for [Client.Queues].
 func (c *Client) Agents(ctx context.Context) ([]Agent, error) {
-	c.tally.others.Add(1)
+	c.counters.others.Add(1)
 	agents, err := pages[Agent](ctx, c, c.orgPath()+"/agents", url.Values{})
 	if err != nil {
 		return nil, fmt.Errorf("listing agents: %w", err)

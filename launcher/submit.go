@@ -32,16 +32,6 @@ type Submission struct {
 	Progress func(Event)
 }
 
-// A Phase is a stretch of a submission's way.
-type Phase string
-
-const (
-	PhaseCreating Phase = "creating" // the build is being made
-	PhaseQueued   Phase = "waiting"  // for the bootstrap and for a machine
-	PhaseRunning  Phase = "running"  // on the machine
-	PhaseFetching Phase = "fetching" // the result
-)
-
 // An Event says where a submission is.
 type Event struct {
 	Phase    Phase
@@ -94,28 +84,28 @@ type Report struct {
 // last two cases the build has been cancelled, or the error says that it has
 // not.
 func (c *Client) Submit(ctx context.Context, s Submission) (*Report, error) {
-	w := &wait{c: c, s: s}
-	w.line.Submitted = time.Now()
+	w := &waiter{c: c, s: s}
+	w.timeline.Submitted = time.Now()
 	body, err := w.prepare()
 	if err != nil {
 		return nil, err
 	}
-	w.tell(PhaseCreating)
+	w.life = newLifecycle(&w.s)
+	w.progress()
 	w.build, err = c.create(ctx, w.runID, body)
 	if err != nil {
 		return nil, err
 	}
-	w.line.Created = time.Now()
-	w.phaseAt = w.line.Created
-	w.phase = PhaseQueued
-	w.tell(PhaseQueued)
+	w.timeline.Created = time.Now()
+	w.life.signal(buildCreated)
+	w.progress()
 	return w.result(ctx)
 }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,60}$`)
 
 // prepare checks s, fills in what it leaves out, and writes the request.
-func (w *wait) prepare() (*buildkite.CreateBuild, error) {
+func (w *waiter) prepare() (*buildkite.CreateBuild, error) {
 	s := &w.s
 	if s.ID == "" {
 		s.ID = "local"

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"sync/atomic"
 	"time"
 )
 
@@ -48,11 +47,11 @@ func newHTTPTransport() *http.Transport {
 // bounds each attempt, and absorbs every 429, so that go-buildkite's own
 // backoff never sees one. It knows no token.
 type transport struct {
-	base   http.RoundTripper
-	quota  *quota
-	tally  *tally
-	pause  func(context.Context, time.Duration) error
-	jitter func() time.Duration // keeps several launchers from waking together
+	base     http.RoundTripper
+	quota    *quota
+	counters *counters
+	pause    func(context.Context, time.Duration) error
+	jitter   func() time.Duration // keeps several launchers from waking together
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -100,7 +99,7 @@ func (t *transport) admit(req *http.Request) error {
 // once sends req under its own time limit, which covers the body too.
 func (t *transport) once(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), attemptTimeout)
-	t.tally.total.Add(1)
+	t.counters.total.Add(1)
 	resp, err := t.base.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		cancel()
@@ -171,27 +170,4 @@ func readRateLimit(resp *http.Response) *RateLimitError {
 		e.Reset = org.reset
 	}
 	return e
-}
-
-// Calls counts requests by what they were for. Retries after 429 are counted
-// in Total only.
-type Calls struct {
-	Total     int // everything sent to the API
-	Creates   int
-	Lookups   int // of a build whose creation was uncertain
-	Polls     int // shared by all builds that are waited for
-	Artifacts int // artifact lists
-	Downloads int // links to an artifact; the store itself is not the API
-	Others    int // cancel, jobs of a failed build, log tails
-}
-
-type tally struct {
-	total, creates, lookups, polls, artifacts, downloads, others atomic.Int64
-}
-
-// Calls returns what this client has sent so far.
-func (c *Client) Calls() Calls {
-	n := func(v *atomic.Int64) int { return int(v.Load()) }
-	t := c.tally
-	return Calls{n(&t.total), n(&t.creates), n(&t.lookups), n(&t.polls), n(&t.artifacts), n(&t.downloads), n(&t.others)}
 }

@@ -5,19 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// wait is one submission between the creation of its build and its result.
-type wait struct {
+// A waiter is one submission between Submit's call and its return.
+type waiter struct {
 	c     *Client
 	s     Submission
 	runID string
+	life  *lifecycle
 	build *Build // as last seen
-	line  Timeline
 
-	phase   Phase
-	phaseAt time.Time // when the clock that runs now began
-	warned  string    // the unknown state that was logged
+	timeline Timeline // without what life knows
+	warned   string   // the unknown state that was logged
 }
 
 // A GaveUpError is a build that took too long. It was cancelled unless
@@ -42,114 +43,104 @@ func (e *GaveUpError) Error() string {
 func (e *GaveUpError) Unwrap() error { return e.CancelErr }
 
 // result waits for the end of the build and returns what it left.
-func (w *wait) result(ctx context.Context) (*Report, error) {
-	run := w.c.watcher.add(w.build.Number, w.s.Queue)
+func (w *waiter) result(ctx context.Context) (*Report, error) {
+	run := w.c.watcher.add(w.build.Number, w.life)
 	defer w.c.watcher.remove(run)
 	for {
-		n, err := w.next(ctx, run)
+		then, err := w.next(ctx, run)
 		if err != nil {
 			return nil, err
 		}
-		if n.gone {
-			if n.build != nil && n.build.State == "passed" {
-				// Every job ended well, so its result can be asked for without
-				// another look at the build, unless there is none.
-				w.line.Finished = time.Now()
-				report, err := w.fetch(ctx)
-				if report != nil || err != nil && !errors.Is(err, errNoArtifact) {
-					return report, w.ended(ctx, err)
-				}
+		if then == fetchUnasked {
+			// Every job ended well, so the result can be asked for without
+			// probing the build again, unless there is none.
+			report, err := w.fetch(ctx)
+			if !errors.Is(err, errNoArtifact) {
+				return report, w.ended(ctx, err)
 			}
-			if n.build, err = w.c.build(ctx, w.build.Number); err != nil {
+			then = askByNumber
+		}
+		if then == askByNumber {
+			if then, err = w.probe(ctx); err != nil {
 				return nil, w.ended(ctx, fmt.Errorf("asking for build %d: %w", w.build.Number, err))
 			}
-			n.jobs = true
+			if then == keepPolling {
+				w.c.watcher.postpone(run)
+			}
 		}
-		w.see(n)
-		switch {
-		case w.build.Blocked:
+		switch then {
+		case giveBuildUp:
 			return nil, errors.Join(w.noResult(ctx), w.cancel(ctx))
-		case w.build.Over():
+		case collectResult:
 			return w.collect(ctx)
-		case n.gone:
-			w.c.watcher.postpone(run)
 		}
 	}
 }
 
-// next returns the next news of the build, or the error with which waiting
-// ends.
-func (w *wait) next(ctx context.Context, run *watched) (news, error) {
-	limit := time.NewTimer(time.Until(w.deadline()))
+// next waits for the next update of the build and returns what to do about it,
+// or the error with which waiting ends.
+func (w *waiter) next(ctx context.Context, run *run) (action, error) {
+	limit := time.NewTimer(time.Until(w.life.deadline()))
 	defer limit.Stop()
 	select {
-	case n := <-run.news:
-		if n.err != nil {
-			err := fmt.Errorf("asking for build %d (%s): %w", w.build.Number, w.build.WebURL, n.err)
-			return n, errors.Join(err, w.cancel(ctx))
+	case u := <-run.updates:
+		if u.err != nil {
+			err := fmt.Errorf("asking for build %d (%s): %w", w.build.Number, w.build.WebURL, u.err)
+			return keepPolling, errors.Join(err, w.cancel(ctx))
 		}
-		return n, nil
+		w.take(&u)
+		return u.then, nil
 	case <-ctx.Done():
-		return news{}, w.ended(ctx, ctx.Err())
+		return keepPolling, w.ended(ctx, ctx.Err())
 	case <-limit.C:
 	}
-	// One look of its own: the last poll may be old.
-	b, err := w.c.build(ctx, w.build.Number)
-	if err == nil {
-		n := news{build: b, jobs: true}
-		w.see(n)
-		if b.Over() || b.Blocked || time.Now().Before(w.deadline()) {
-			return n, nil
-		}
+	// The last poll may be old.
+	then, err := w.probe(ctx)
+	if err == nil && (then != keepPolling || time.Now().Before(w.life.deadline())) {
+		return then, nil
 	}
-	gave := &GaveUpError{Phase: w.phase, After: time.Since(w.phaseAt), Build: w.build.Number,
+	phase, since := w.life.current()
+	gave := &GaveUpError{Phase: phase, After: time.Since(since), Build: w.build.Number,
 		BuildURL: w.build.WebURL, State: w.build.State, CancelErr: w.cancel(ctx)}
-	return news{}, errors.Join(gave, err)
+	return keepPolling, errors.Join(gave, err)
 }
 
-// deadline is the end of the clock that runs now.
-func (w *wait) deadline() time.Time {
-	if w.phase == PhaseRunning {
-		return w.phaseAt.Add(w.s.RunTimeout)
+// probe asks for the build by its number, beside the polling.
+func (w *waiter) probe(ctx context.Context) (action, error) {
+	b, err := w.c.build(ctx, w.build.Number)
+	if err != nil {
+		return keepPolling, err
 	}
-	return w.phaseAt.Add(w.s.QueueTimeout)
+	u := update{build: b, jobs: true}
+	u.then = w.life.observe(&u)
+	w.take(&u)
+	return u.then, nil
 }
 
-// see takes in a look at the build. A job that is retried goes back to the
-// queue, and its clock starts anew.
-func (w *wait) see(n news) {
-	web := w.build.WebURL
-	w.build = n.build
+// take keeps what an update shows of the build, and reports progress.
+func (w *waiter) take(u *update) {
+	if u.build == nil {
+		return
+	}
+	url := w.build.WebURL
+	w.build = u.build
 	if w.build.WebURL == "" {
-		w.build.WebURL = web
+		w.build.WebURL = url
 	}
-	if !n.build.known() && w.warned != n.build.State {
-		w.warned = n.build.State
-		w.c.log.Warn("unknown build state, waiting on", "build", n.build.Number, "state", firstLine(n.build.State, 60))
+	if !w.build.known() && w.warned != w.build.State {
+		w.warned = w.build.State
+		w.c.log.Warn("unknown build state, waiting on", "build", w.build.Number, "state", text.Line(w.build.State, 60))
 	}
-	phase := w.phase
-	if n.jobs {
-		phase = PhaseQueued
-		if j := n.build.evaluation(w.s.Queue); j != nil && j.StartedAt != nil {
-			phase = PhaseRunning
-		}
-	}
-	if phase != w.phase {
-		w.phaseAt = time.Now()
-	}
-	if phase == PhaseRunning && w.line.Running.IsZero() {
-		w.line.Running = time.Now()
-	}
-	w.phase = phase
-	w.tell(phase)
+	w.progress()
 }
 
-// tell reports progress.
-func (w *wait) tell(p Phase) {
+// progress tells the caller where the submission is.
+func (w *waiter) progress() {
 	if w.s.Progress == nil {
 		return
 	}
-	e := Event{Phase: p, RunID: w.runID, Elapsed: time.Since(w.line.Submitted)}
+	phase, _ := w.life.current()
+	e := Event{Phase: phase, RunID: w.runID, Elapsed: time.Since(w.timeline.Submitted)}
 	if w.build != nil {
 		e.Build, e.BuildURL, e.State = w.build.Number, w.build.WebURL, w.build.State
 	}
@@ -158,7 +149,7 @@ func (w *wait) tell(p Phase) {
 
 // ended adds the build's cancellation to err when it was ctx that ended the
 // wait.
-func (w *wait) ended(ctx context.Context, err error) error {
+func (w *waiter) ended(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
@@ -169,8 +160,8 @@ func (w *wait) ended(ctx context.Context, err error) error {
 }
 
 // cancel cancels the build, also when ctx is over.
-func (w *wait) cancel(ctx context.Context) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), partingTime)
+func (w *waiter) cancel(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer stop()
 	return w.c.Cancel(ctx, w.build.Number)
 }
@@ -180,9 +171,8 @@ func (w *wait) cancel(ctx context.Context) error {
 const lateArtifact = time.Second
 
 // collect fetches the result of a build that is over.
-func (w *wait) collect(ctx context.Context) (*Report, error) {
-	w.line.Finished = time.Now()
-	w.line.Jobs = w.build.times(w.s.Queue)
+func (w *waiter) collect(ctx context.Context) (*Report, error) {
+	w.timeline.Jobs = w.build.times(w.s.Queue)
 	if w.build.State == "skipped" || w.build.State == "not_run" {
 		return nil, w.noResult(ctx)
 	}
@@ -200,23 +190,23 @@ func (w *wait) collect(ctx context.Context) (*Report, error) {
 		return nil, lost
 	}
 	if err == nil {
-		if doubt := w.doubt(report); doubt != "" {
+		if why := w.mismatch(report); why != "" {
 			lost := w.noResult(ctx)
-			lost.Foreign = []string{doubt}
+			lost.Foreign = []string{why}
 			return nil, lost
 		}
 	}
 	return report, err
 }
 
-// doubt says why a result is not believed, "" when it is. kbrun ends with exit
-// status 0 when it has a verdict: a verdict from a job that ended otherwise
-// was left by somebody else, after kbrun was killed.
-func (w *wait) doubt(r *Report) string {
+// mismatch says why a result is not believed, "" when it is. kbrun ends with
+// exit status 0 when it has a verdict: a verdict from a job that ended
+// otherwise was left by somebody else, after kbrun was killed.
+func (w *waiter) mismatch(r *Report) string {
 	j := w.build.evaluation(w.s.Queue)
 	o := r.Result.Outcome
 	if o.Name == "" || o.ExitStatus() != 0 || j == nil || j.ExitStatus == nil || *j.ExitStatus == 0 {
 		return ""
 	}
-	return fmt.Sprintf("a verdict (%s) from a job that ended with exit status %d, which is not believed", firstLine(o.Name, 40), *j.ExitStatus)
+	return fmt.Sprintf("a verdict (%s) from a job that ended with exit status %d, which is not believed", text.Line(o.Name, 40), *j.ExitStatus)
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 func TestFleetIsValid(t *testing.T) {
@@ -94,9 +96,9 @@ func TestValidateTableNamesEveryFault(t *testing.T) {
 			t.Errorf("Validate() = %v, want it to contain %q", err, want)
 		}
 	}
-	var field *FieldError
+	var field *schema.Finding
 	if !errors.As(err, &field) {
-		t.Errorf("Validate() = %T, want a *FieldError within", err)
+		t.Errorf("Validate() = %T, want a *schema.Finding within", err)
 	}
 }
 

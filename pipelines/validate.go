@@ -6,18 +6,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
-// A FieldError reports one field of a row whose value cannot be used.
-type FieldError struct {
-	Row   string // name of the GPU type, or its place in the table
-	Field string
-	Got   any
-	Want  string
-}
-
-func (e *FieldError) Error() string {
-	return fmt.Sprintf("GPU type %s: %s: got %#v, want %s", e.Row, e.Field, e.Got, e.Want)
+// fault is the finding that a field of a row holds what it must not.
+func fault(row, field string, got any, want string) *schema.Finding {
+	return &schema.Finding{Path: "GPU type " + row + ": " + field, Got: fmt.Sprintf("%#v", got), Want: want}
 }
 
 // Limits of a job's timeout. A shorter one would leave no time beside starting
@@ -43,7 +38,7 @@ func fits(value string, form func(string) bool, n int) bool {
 	return len(value) <= n && form(value)
 }
 
-// Validate returns every fault of the table, joined; each is a [FieldError].
+// Validate returns every fault of the table, joined; each is a [schema.Finding].
 func (t Table) Validate() error {
 	var faults []error
 	names, queues := map[string]string{}, map[string]string{}
@@ -54,17 +49,17 @@ func (t Table) Validate() error {
 		}
 		faults = append(faults, g.Validate())
 		if other, taken := names[strings.ToLower(g.Name)]; taken {
-			faults = append(faults, &FieldError{row, "Name", g.Name, "a name of its own, not that of " + other})
+			faults = append(faults, fault(row, "Name", g.Name, "a name of its own, not that of "+other))
 		}
 		if other, taken := queues[g.Queue]; taken {
-			faults = append(faults, &FieldError{row, "Queue", g.Queue, "a queue of its own, not that of " + other})
+			faults = append(faults, fault(row, "Queue", g.Queue, "a queue of its own, not that of "+other))
 		}
 		names[strings.ToLower(g.Name)], queues[g.Queue] = row, row
 	}
 	return errors.Join(faults...)
 }
 
-// Validate returns every fault of one row, joined; each is a [FieldError].
+// Validate returns every fault of one row, joined; each is a [schema.Finding].
 func (g GPUType) Validate() error {
 	f := &faults{row: g.Name}
 	f.check(fits(g.Name, isName, maxName), "Name", g.Name, "capitals, digits and _, as in H100_BK, and x before a count, as in MI300x8")
@@ -162,7 +157,7 @@ type faults struct {
 
 func (f *faults) check(ok bool, field string, got any, want string) {
 	if !ok {
-		f.list = append(f.list, &FieldError{f.row, field, got, want})
+		f.list = append(f.list, fault(f.row, field, got, want))
 	}
 }
 

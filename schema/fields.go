@@ -15,7 +15,7 @@ type fields struct {
 
 func (d *fields) fault(key, got, want string) {
 	if d.err == nil {
-		d.err = &FieldError{d.path + key, got, want}
+		d.err = &Finding{Path: d.path + key, Got: got, Want: want}
 	}
 }
 

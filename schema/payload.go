@@ -137,23 +137,12 @@ func (t Timeout) node() node {
 	return node{kind: kindNumber, text: floatRepr(t.seconds)}
 }
 
-// A FieldError reports one part of a document whose value cannot be used.
-type FieldError struct {
-	Path string // "payload: sources", "result: runs.test.run"
-	Got  string // in words, without the submission's text
-	Want string
-}
-
-func (e *FieldError) Error() string {
-	return fmt.Sprintf("%s: got %s, want %s", e.Path, e.Got, e.Want)
-}
-
 // Validate returns every fault that would keep a payload from being evaluated,
 // joined. File names must be plain: Kernelbot creates no directories.
 func (p *Payload) Validate() error {
 	var faults []error
 	fault := func(key, got, want string) {
-		faults = append(faults, &FieldError{"payload: " + key, got, want})
+		faults = append(faults, &Finding{Path: "payload: " + key, Got: got, Want: want})
 	}
 	oneOf := func(key, got string, want []string) {
 		if !slices.Contains(want, got) {
@@ -179,18 +168,18 @@ func (p *Payload) Validate() error {
 
 func (p *Payload) validateNames() (faults []error) {
 	if len(p.Sources) == 0 {
-		faults = append(faults, &FieldError{"payload: sources", "no files", "at least one"})
+		faults = append(faults, &Finding{Path: "payload: sources", Got: "no files", Want: "at least one"})
 	}
 	seen := map[string]bool{}
 	for _, f := range slices.Concat(p.Sources, p.Headers) {
 		if !plainName(f.Name) || seen[f.Name] {
-			faults = append(faults, &FieldError{"payload: sources", "the file name " + text.Quote(f.Name), "plain file names, each once"})
+			faults = append(faults, &Finding{Path: "payload: sources", Got: "the file name " + text.Quote(f.Name), Want: "plain file names, each once"})
 		}
 		seen[f.Name] = true
 	}
 	for _, d := range p.Defines {
 		if !identifier(d.Name) {
-			faults = append(faults, &FieldError{"payload: defines", "the name " + text.Quote(d.Name), "an identifier"})
+			faults = append(faults, &Finding{Path: "payload: defines", Got: "the name " + text.Quote(d.Name), Want: "an identifier"})
 		}
 	}
 	return append(faults, p.validateArguments()...)
@@ -200,7 +189,7 @@ func (p *Payload) validateNames() (faults []error) {
 func (p *Payload) validateArguments() (faults []error) {
 	check := func(key, value string) {
 		if strings.Contains(value, "\x00") {
-			faults = append(faults, &FieldError{"payload: " + key, "the value " + text.Quote(value), "a text without NUL"})
+			faults = append(faults, &Finding{Path: "payload: " + key, Got: "the value " + text.Quote(value), Want: "a text without NUL"})
 		}
 	}
 	for _, d := range p.Defines {

@@ -163,7 +163,7 @@ func ParsePayload(data []byte) (*Payload, error) {
 		return nil, fmt.Errorf("payload: json: %w", err)
 	}
 	if root.kind != kindObject {
-		return nil, &FieldError{"payload", root.kind.String(), kindObject.String()}
+		return nil, &Finding{Path: "payload", Got: root.kind.String(), Want: kindObject.String()}
 	}
 	_, sources := root.get("sources")
 	if _, files := root.get("files"); files && !sources {

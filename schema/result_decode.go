@@ -21,14 +21,14 @@ const MaxResult = 64 << 20
 // Errors name the key, and quote no output of a submission.
 func DecodeResult(data []byte) (*Result, error) {
 	if len(data) > MaxResult {
-		return nil, &FieldError{"result", fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("at most %d", MaxResult)}
+		return nil, &Finding{Path: "result", Got: fmt.Sprintf("%d bytes", len(data)), Want: fmt.Sprintf("at most %d", MaxResult)}
 	}
 	root, err := parseJSON(data)
 	if err != nil {
 		return nil, fmt.Errorf("result: json: %w", err)
 	}
 	if root.kind != kindObject {
-		return nil, &FieldError{"result", root.kind.String(), kindObject.String()}
+		return nil, &Finding{Path: "result", Got: root.kind.String(), Want: kindObject.String()}
 	}
 	d := &fields{node: root, path: "result: "}
 	r := &Result{Success: d.bool("success", false), System: SystemInfo{DeviceCount: 1}, RunID: d.str("run_id", false)}

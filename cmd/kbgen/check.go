@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
 
@@ -30,19 +31,23 @@ type checkCommand struct {
 	Rules           bool
 }
 
-// A checked finding knows the file it is in. Its JSON form is the one that
-// --format json prints.
+// checked is a finding as --format json prints it.
 type checked struct {
-	File string `json:"file"`
-	pipeline.Finding
+	File     string          `json:"file"`
+	Rule     string          `json:"rule"`
+	Severity schema.Severity `json:"severity"`
+	Line     int             `json:"line"`
+	Column   int             `json:"column"`
+	Path     string          `json:"path"`
+	Text     string          `json:"text"`
 }
 
 func (c *checkCommand) Run(_ context.Context, env *cli.Env) error {
 	if c.Rules {
 		return c.listRules(env)
 	}
-	var least pipeline.Severity
-	if err := least.UnmarshalText([]byte(c.Severity)); err != nil || least == pipeline.Off {
+	var least schema.Severity
+	if err := least.UnmarshalText([]byte(c.Severity)); err != nil || least == schema.SeverityOff || least == schema.SeverityNote { // notes are for queue files
 		return cli.Usagef("--severity %s: want error, warning or info", c.Severity)
 	}
 	for _, id := range c.Ignore {
@@ -69,7 +74,7 @@ func (c *checkCommand) Run(_ context.Context, env *cli.Env) error {
 
 // all checks every file. Shown are warnings and errors, or from least on;
 // failed counts those from least on.
-func (c *checkCommand) all(env *cli.Env, least pipeline.Severity) (found []checked, failed int, err error) {
+func (c *checkCommand) all(env *cli.Env, least schema.Severity) (found []schema.Finding, failed int, err error) {
 	opts := pipeline.Options{Strict: c.Strict, NoInterpolation: c.NoInterpolation, Ignore: c.Ignore}
 	for _, name := range c.Files {
 		text, err := readPipeline(env, name)
@@ -80,8 +85,9 @@ func (c *checkCommand) all(env *cli.Env, least pipeline.Severity) (found []check
 			if f.Severity >= least {
 				failed++
 			}
-			if f.Severity >= min(least, pipeline.Warning) {
-				found = append(found, checked{File: name, Finding: f})
+			if f.Severity >= min(least, schema.SeverityWarning) {
+				f.File = name
+				found = append(found, f)
 			}
 		}
 	}
@@ -117,16 +123,17 @@ func knownRule(id string) bool {
 	return false
 }
 
-func printFindings(w io.Writer, format string, found []checked) error {
+func printFindings(w io.Writer, format string, found []schema.Finding) error {
 	switch format {
 	case "json":
-		if found == nil {
-			found = []checked{}
+		list := []checked{}
+		for _, f := range found {
+			list = append(list, checked{f.File, f.Rule, f.Severity, f.Line, f.Column, f.Path, f.Text})
 		}
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		enc.SetIndent("", "  ")
-		return enc.Encode(found)
+		return enc.Encode(list)
 	case "github":
 		var errs []error
 		for _, f := range found {
@@ -138,14 +145,15 @@ func printFindings(w io.Writer, format string, found []checked) error {
 	}
 	var errs []error
 	for _, f := range found {
-		_, err := fmt.Fprintf(w, "%s:%d:%d: %s: %s\n", f.File, max(1, f.Line), max(1, f.Column), f.Severity, f.Message())
+		f.Line, f.Column = max(1, f.Line), max(1, f.Column)
+		_, err := fmt.Fprintln(w, &f)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-func githubLevel(s pipeline.Severity) string {
-	if s == pipeline.Info {
+func githubLevel(s schema.Severity) string {
+	if s == schema.SeverityInfo {
 		return "notice"
 	}
 	return s.String()

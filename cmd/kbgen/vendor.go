@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -27,8 +28,8 @@ type vendorCommands struct {
 	Check vendorCheck `cmd:""`
 }
 
-// demands says what each row of the table asks of machines.
-func demands(table pipelines.Table) []queuefile.GPUType {
+// requirements are what each row of the table needs of machines.
+func requirements(table pipelines.Table) []queuefile.GPUType {
 	rows := make([]queuefile.GPUType, len(table))
 	for i, g := range table {
 		rows[i] = queuefile.GPUType{
@@ -64,10 +65,10 @@ func (c *vendorInit) Run(_ context.Context, env *cli.Env) error {
 	case !namePattern().MatchString(c.Node):
 		return cli.Usagef("--node: got %q, want letters, digits, - and _, at most 63", c.Node)
 	}
-	text := queuefile.Sample(demands(pipelines.Table{g})[0], c.Vendor, c.Node, c.Count)
+	text := queuefile.Sample(requirements(pipelines.Table{g})[0], c.Vendor, c.Node, c.Count)
 	file, faults := queuefile.Decode("the file", []byte(text))
-	faults = append(faults, queuefile.Check([]*queuefile.File{file}, demands(pipelines.Fleet))...)
-	if i := slices.IndexFunc(faults, func(f *queuefile.Fault) bool { return f.Severity == queuefile.Error }); i >= 0 {
+	faults = append(faults, queuefile.Check([]*queuefile.File{file}, requirements(pipelines.Fleet))...)
+	if i := slices.IndexFunc(faults, func(f *schema.Finding) bool { return f.Severity == schema.SeverityError }); i >= 0 {
 		return &cli.UsageError{Err: faults[i]} // of what was asked for; the rest is tested
 	}
 	_, err = io.WriteString(env.Stdout, text)
@@ -86,7 +87,7 @@ func (c *vendorCheck) Run(ctx context.Context, env *cli.Env) error {
 		return cli.Usagef("--live needs files, not -: kblaunch reads them again")
 	}
 	var files []*queuefile.File
-	faults := []*queuefile.Fault{}
+	faults := []*schema.Finding{}
 	for _, name := range c.Files {
 		doc, err := readQueueFile(env, name)
 		if err != nil {
@@ -98,7 +99,7 @@ func (c *vendorCheck) Run(ctx context.Context, env *cli.Env) error {
 			files = append(files, f)
 		}
 	}
-	faults = inOrder(c.Files, append(faults, queuefile.Check(files, demands(pipelines.Fleet))...))
+	faults = inOrder(c.Files, append(faults, queuefile.Check(files, requirements(pipelines.Fleet))...))
 	if queuefile.Failed(faults) || !c.Live {
 		if err := c.print(env.Stdout, files, faults); err != nil || !queuefile.Failed(faults) {
 			return err
@@ -125,8 +126,8 @@ func readQueueFile(env *cli.Env, name string) ([]byte, error) {
 
 // inOrder sorts faults by file, in the order given, and line: what was found
 // while reading and what was found in comparing belong together.
-func inOrder(names []string, faults []*queuefile.Fault) []*queuefile.Fault {
-	slices.SortStableFunc(faults, func(a, b *queuefile.Fault) int {
+func inOrder(names []string, faults []*schema.Finding) []*schema.Finding {
+	slices.SortStableFunc(faults, func(a, b *schema.Finding) int {
 		if d := slices.Index(names, a.File) - slices.Index(names, b.File); d != 0 {
 			return d
 		}
@@ -138,7 +139,7 @@ func inOrder(names []string, faults []*queuefile.Fault) []*queuefile.Fault {
 	return faults
 }
 
-func (c *vendorCheck) print(w io.Writer, files []*queuefile.File, faults []*queuefile.Fault) error {
+func (c *vendorCheck) print(w io.Writer, files []*queuefile.File, faults []*schema.Finding) error {
 	if c.Format == "json" {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
@@ -151,7 +152,7 @@ func (c *vendorCheck) print(w io.Writer, files []*queuefile.File, faults []*queu
 		}
 	}
 	for _, f := range files {
-		if !slices.ContainsFunc(faults, func(x *queuefile.Fault) bool { return x.File == f.Name() && x.Severity == queuefile.Error }) {
+		if !slices.ContainsFunc(faults, func(x *schema.Finding) bool { return x.File == f.Name() && x.Severity == schema.SeverityError }) {
 			fmt.Fprintf(w, "%s: ok: %s\n", f.Name(), summary(f))
 		}
 	}
@@ -186,7 +187,7 @@ func counted(n int, what string) string {
 //
 // Exit statuses differ: kblaunch's 1 (something is missing) is a check that
 // failed here, and its 3 (no answer) a failure.
-func (c *vendorCheck) live(ctx context.Context, env *cli.Env, files []*queuefile.File, faults []*queuefile.Fault) error {
+func (c *vendorCheck) live(ctx context.Context, env *cli.Env, files []*queuefile.File, faults []*schema.Finding) error {
 	args := []string{"queues", "--format", c.Format}
 	for _, name := range c.Files {
 		args = append(args, "--check", name)
@@ -202,7 +203,7 @@ func (c *vendorCheck) live(ctx context.Context, env *cli.Env, files []*queuefile
 	cmd.WaitDelay = 5 * time.Second
 	ended := cmd.Run()
 	if c.Format == "json" {
-		var more []*queuefile.Fault
+		var more []*schema.Finding
 		if json.Unmarshal(found.Bytes(), &more) == nil { // else kblaunch got no answer, and has said so
 			faults = append(faults, more...)
 		}

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
 // The sample for every row of the table is right, whatever the row asks for.
 func TestSampleOfEveryRow(t *testing.T) {
-	for _, row := range demands(pipelines.Fleet) {
+	for _, row := range requirements(pipelines.Fleet) {
 		checkQueueFile(t, row.Name, queuefile.Sample(row, "example", "node-1", max(1, row.GPUs)))
 	}
 }
@@ -32,9 +33,9 @@ func TestDocumentedQueueFile(t *testing.T) {
 func checkQueueFile(t *testing.T, name, text string) {
 	t.Helper()
 	f, faults := queuefile.Decode(name, []byte(text))
-	faults = append(faults, queuefile.Check([]*queuefile.File{f}, demands(pipelines.Fleet))...)
+	faults = append(faults, queuefile.Check([]*queuefile.File{f}, requirements(pipelines.Fleet))...)
 	for _, fault := range faults {
-		if fault.Severity == queuefile.Error {
+		if fault.Severity == schema.SeverityError {
 			t.Errorf("%v in\n%s", fault, text)
 		}
 	}

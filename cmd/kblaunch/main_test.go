@@ -104,13 +104,23 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	before := f.requests
 	f.mu.Unlock()
 	ts.Check(cmd.Start())
-	for watched := false; !watched; time.Sleep(10 * time.Millisecond) {
+	ended := make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(ended)
+	}()
+	for watched := false; !watched; {
+		select {
+		case <-ended:
+			ts.Fatalf("kblaunch ended before its build was watched: %s", stderr.String())
+		case <-time.After(10 * time.Millisecond):
+		}
 		f.mu.Lock()
 		watched = f.requests > before+1
 		f.mu.Unlock()
 	}
 	ts.Check(cmd.Process.Signal(syscall.SIGINT))
-	cmd.Wait()
+	<-ended
 	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
 		ts.Fatalf("exit status %s, want %s: %s", got, args[0], stderr.String())
 	}
@@ -239,41 +249,4 @@ func (f *fake) result() []byte {
 		panic(err)
 	}
 	return data
-}
-
-func TestFormatTime(t *testing.T) {
-	for _, tt := range []struct {
-		ns, err float64
-		want    string
-	}{
-		// What Kernelbot's format_time prints.
-		{0.5, 0, "0.5 ns"}, {5, 0, "5.00 ns"}, {2000, 0, "2000 ns"}, {2001, 0, "2.00 µs"}, {2_000_000, 0, "2000 µs"},
-		{2_000_001, 0, "2.00 ms"}, {96260.01883589197, 12.5, "96.3 ± 0.01 µs"}, {1500000.5, 1200, "1500 ± 1.2 µs"},
-		{6e6, 1200, "6.00 ± 0.001 ms"}, {123_456_789, 0, "123 ms"},
-	} {
-		if got := formatTime(tt.ns, tt.err); got != tt.want {
-			t.Errorf("formatTime(%v, %v): got %q, want %q", tt.ns, tt.err, got, tt.want)
-		}
-	}
-}
-
-func TestJudge(t *testing.T) {
-	for _, o := range append(schema.Outcomes(), schema.Outcome{}) {
-		v := judge(&schema.Result{Outcome: o})
-		if v.passed != (o.Name == schema.OutcomePassed) || v.none == (v.passed || o.Fault == schema.FaultSubmission) {
-			t.Errorf("judge(%q): got %+v", o.Name, v)
-		}
-	}
-}
-
-func TestProfileText(t *testing.T) {
-	for _, tt := range []struct{ report, want string }{
-		{"aGk/Pz8=", "hi???"},
-		{"aGk*Pz8=", "hi???"},
-		{"!", "the profiler's report is not base64"},
-	} {
-		if got := profileText(tt.report); got != tt.want {
-			t.Errorf("profileText(%q) = %q, want %q", tt.report, got, tt.want)
-		}
-	}
 }

@@ -4,15 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/launcher/fleet"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
@@ -41,18 +41,34 @@ func (c *queuesCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	queues, err := client.Queues(ctx)
-	if err != nil {
-		return withoutQueues(err)
-	}
-	agents, err := client.Agents(ctx)
+	live, err := fleet.Read(ctx, client)
 	if err != nil {
 		return withoutQueues(err)
 	}
 	if len(files) == 0 {
-		return c.list(env.Stdout, queues, agents)
+		return c.list(env.Stdout, live.List())
 	}
-	return c.compare(env.Stdout, files, queues, agents)
+	return c.compare(env.Stdout, live.Compare(files))
+}
+
+func (c *queuesCmd) list(w io.Writer, queues []fleet.Queue) error {
+	if c.Format == "json" {
+		return printJSON(w, queues)
+	}
+	return fleet.WriteTable(w, queues)
+}
+
+func (c *queuesCmd) compare(w io.Writer, found fleet.Comparison) error {
+	var err error
+	if c.Format == "json" {
+		err = printJSON(w, found.Faults)
+	} else {
+		err = found.WriteText(w)
+	}
+	if err == nil && queuefile.Failed(found.Faults) {
+		return &cli.ExitError{Status: cli.ExitFailed}
+	}
+	return err
 }
 
 // readQueueFiles reads files that are free of errors. What kbgen's table of
@@ -66,7 +82,7 @@ func readQueueFiles(names []string) ([]*queuefile.File, error) {
 		}
 		f, faults := queuefile.Decode(name, doc)
 		if queuefile.Failed(faults) {
-			return nil, faults[slices.IndexFunc(faults, func(f *queuefile.Fault) bool { return f.Severity == queuefile.Error })]
+			return nil, faults[slices.IndexFunc(faults, func(f *schema.Finding) bool { return f.Severity == schema.SeverityError })]
 		}
 		files = append(files, f)
 	}
@@ -82,7 +98,7 @@ func readQueueFile(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, queuefile.MaxSize+1))
 }
 
-// withoutQueues is the end of a run that could not look: trouble.
+// withoutQueues is the error of a run that got no answer: trouble.
 func withoutQueues(err error) error {
 	out := error(&cli.ExitError{Status: exitTrouble, Err: err})
 	var refused *launcher.APIError
@@ -90,73 +106,6 @@ func withoutQueues(err error) error {
 		return cli.WithHint(out, "the token in %s needs the scopes read_clusters and read_agents", tokenVar)
 	}
 	return out
-}
-
-// A queueLine is one queue as the listing shows it.
-type queueLine struct {
-	Queue   string `json:"queue"`
-	Cluster string `json:"cluster"`
-	Agents  int    `json:"agents"`
-	Idle    int    `json:"idle"` // neither busy nor paused nor stopping
-	Busy    int    `json:"busy"`
-	Paused  bool   `json:"paused"`
-	Note    string `json:"note,omitempty"`
-}
-
-func (c *queuesCmd) list(w io.Writer, queues []launcher.Queue, agents []launcher.Agent) error {
-	lines := []queueLine{}
-	for i := range queues {
-		q := &queues[i]
-		line := queueLine{Queue: q.Key, Cluster: q.Cluster, Paused: q.Paused, Note: q.PausedNote}
-		for j := range agents {
-			switch a := &agents[j]; {
-			case !a.On(q):
-				continue
-			case a.Busy():
-				line.Busy++
-			case !a.Paused && a.State == "connected":
-				line.Idle++
-			}
-			line.Agents++
-		}
-		lines = append(lines, line)
-	}
-	if c.Format == "json" {
-		return printJSON(w, lines)
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "QUEUE\tCLUSTER\tAGENTS\tIDLE\tBUSY\tSTATE")
-	for _, l := range lines {
-		state := "dispatching"
-		if l.Paused {
-			state = "paused"
-			if l.Note != "" {
-				state += ": " + printable(l.Note)
-			}
-		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%s\n", printable(l.Queue), printable(l.Cluster), l.Agents, l.Idle, l.Busy, state)
-	}
-	return table.Flush()
-}
-
-func (c *queuesCmd) compare(w io.Writer, files []*queuefile.File, queues []launcher.Queue, agents []launcher.Agent) error {
-	found := compare(files, queues, agents)
-	if c.Format == "json" {
-		if err := printJSON(w, found.faults); err != nil {
-			return err
-		}
-	} else {
-		for _, f := range found.faults {
-			fmt.Fprintln(w, f)
-		}
-		for _, q := range found.queues {
-			fmt.Fprintf(w, "queue %s: %d of %d agents connected\n", q.key, q.there, q.promised)
-		}
-	}
-	if queuefile.Failed(found.faults) {
-		return &cli.ExitError{Status: cli.ExitFailed}
-	}
-	return nil
 }
 
 func printJSON(w io.Writer, v any) error {

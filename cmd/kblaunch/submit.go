@@ -14,6 +14,7 @@ import (
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/verdict"
 )
 
 type submitCmd struct {
@@ -66,7 +67,10 @@ func (s *submitCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	if s.Timing {
 		calls := client.Calls() // without the one for the table itself
-		printTiming(env.Stderr, report, commandAt(ctx, client, report), calls)
+		for _, span := range report.Spans(commandAt(ctx, client, report)) {
+			fmt.Fprintf(env.Stderr, "%-10s %8.3f s  %s\n", span.Name, span.Duration.Seconds(), span.Note)
+		}
+		fmt.Fprintf(env.Stderr, "REST calls: %s\n", calls)
 	}
 	return s.print(env, payload.RankingBy, report)
 }
@@ -110,19 +114,19 @@ func (s *submitCmd) prepare() (gpu pipelines.GPUType, payload *schema.Payload, e
 
 // print writes the verdict and turns it into an exit status.
 func (s *submitCmd) print(env *cli.Env, ranking string, report *launcher.Report) error {
-	v := judge(report.Result)
+	v := verdict.OfRanked(report.Result, ranking)
+	out := fmt.Sprintf("%s\nbuild %s\n", v.Text(), report.BuildURL)
 	if s.JSON {
-		if _, err := fmt.Fprintf(env.Stdout, "%s\n", strings.TrimSuffix(string(report.Raw), "\n")); err != nil {
-			return &cli.ExitError{Status: exitTrouble, Err: err}
-		}
-	} else if _, err := io.WriteString(env.Stdout, reportText(s, v, ranking, report)); err != nil {
+		out = strings.TrimSuffix(string(report.Raw), "\n") + "\n"
+	}
+	if _, err := io.WriteString(env.Stdout, out); err != nil {
 		return &cli.ExitError{Status: exitTrouble, Err: err}
 	}
 	switch {
-	case v.passed:
+	case v.Passed:
 		return nil
-	case v.none:
-		return &cli.ExitError{Status: exitTrouble, Err: fmt.Errorf("no verdict on the submission, build %s: %s", report.BuildURL, v.words())}
+	case !v.Judged:
+		return &cli.ExitError{Status: exitTrouble, Err: fmt.Errorf("no verdict on the submission, build %s: %s", report.BuildURL, v.Words())}
 	}
 	return &cli.ExitError{Status: cli.ExitFailed}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/verdict"
 )
 
 const (
@@ -58,7 +59,8 @@ func publish(ctx context.Context, env *cli.Env, clock clock, out string, result 
 	var group sync.WaitGroup
 	var annotated, set error
 	group.Go(func() {
-		annotated = a.call(ctx, tell, "", annotation(result), "annotate", "--style", style(result.Outcome), "--context", "kbrun-"+result.RunID)
+		v := verdict.Of(result)
+		annotated = a.call(ctx, tell, "", v.Markdown(), "annotate", "--style", v.Style(), "--context", "kbrun-"+result.RunID)
 	})
 	group.Go(func() {
 		set = a.call(ctx, tell, "", "", "meta-data", "set", "outcome:"+result.RunID, result.Outcome.Name)
@@ -116,40 +118,4 @@ func (a *agent) call(ctx context.Context, limit time.Duration, dir, stdin string
 	}
 	lines := bytes.Split(bytes.TrimSpace(output), []byte("\n"))
 	return fmt.Errorf("buildkite-agent %s: %w: %s", strings.Join(args[:min(2, len(args))], " "), err, plain(string(lines[len(lines)-1])))
-}
-
-func style(o schema.Outcome) string {
-	switch o.Fault {
-	case schema.FaultNone:
-		return "success"
-	case schema.FaultSubmission, schema.FaultLauncher, schema.FaultTask:
-		return "error"
-	}
-	return "warning"
-}
-
-// maxAmbiguous bounds what an annotation says of doubts about timings.
-const maxAmbiguous = 5
-
-// annotation is a few lines of Markdown. Untrusted text stands in a code span,
-// which nothing but a backtick ends.
-func annotation(r *schema.Result) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "**%s** %s %s\n", r.Outcome.Name, code(r.RunID), code(r.Outcome.Text))
-	for i, doubt := range r.Ambiguous {
-		if i == maxAmbiguous {
-			fmt.Fprintf(&b, "\nand %d more\n", len(r.Ambiguous)-i)
-			break
-		}
-		fmt.Fprintf(&b, "\nambiguous: %s\n", code(doubt))
-	}
-	return b.String()
-}
-
-func code(text string) string {
-	text = strings.ReplaceAll(plain(text), "`", "'")
-	if text == "" {
-		text = "-" // two backticks alone would begin a longer span
-	}
-	return "`" + text + "`"
 }

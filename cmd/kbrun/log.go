@@ -9,10 +9,11 @@ import (
 
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/verdict"
 )
 
-// logger writes the job's log for people. Whatever came from a submission is
-// made plain first and never begins a line, so that it cannot open a group.
+// logger writes the job's log for people. What it says of the result comes from
+// package verdict, which cleans foreign text and begins no line with it.
 type logger struct{ w io.Writer }
 
 func (l logger) start(runID string, p *schema.Payload) {
@@ -41,58 +42,11 @@ func (l logger) phase(name string, result *schema.EvalResult) {
 		fmt.Fprintf(l.w, "--- Phase %s\n", name)
 		return
 	}
-	if c := result.Compilation; c != nil && !c.Success {
-		fmt.Fprintf(l.w, "  compilation failed with status %d\n", c.ExitCode)
-		return
-	}
-	l.cases(result.Run.Result)
-	word := "not passed"
-	if result.Run.Passed {
-		word = "passed"
-	}
-	fmt.Fprintf(l.w, "  %s, exit status %d, %.2f s\n", word, result.Run.ExitCode, result.Run.Duration)
-}
-
-// maxCaseLines bounds how many lines a report may add to the log.
-const maxCaseLines = 200
-
-// cases prints a line per test and per benchmark.
-func (l logger) cases(report schema.Report) {
-	lines := 0
-	for _, e := range report {
-		prefix, last := e.Key, ""
-		if i := strings.LastIndexByte(e.Key, '.'); i > 0 {
-			prefix, last = e.Key[:i], e.Key[i+1:]
-		}
-		if last != "status" && last != "mean" {
-			continue
-		}
-		if lines++; lines > maxCaseLines {
-			fmt.Fprintf(l.w, "  more cases are in the result\n")
-			return
-		}
-		get := func(name string) string { v, _ := report.Get(prefix + "." + name); return plain(v) }
-		line := fmt.Sprintf("  %s %s", plain(prefix), plain(e.Value))
-		if last == "mean" {
-			line = fmt.Sprintf("  %s mean %s ns", plain(prefix), plain(e.Value))
-		}
-		for _, more := range []string{get("spec"), get("error")} {
-			if more != "" {
-				line += " | " + more
-			}
-		}
-		fmt.Fprintln(l.w, line)
-	}
+	io.WriteString(l.w, verdict.PhaseLog(name, result))
 }
 
 func (l logger) verdict(r *schema.Result) {
-	fmt.Fprintf(l.w, "+++ Verdict: %s\n  %s\n", r.Outcome.Name, plain(r.Outcome.Text))
-	for _, doubt := range r.Ambiguous {
-		fmt.Fprintf(l.w, "  ambiguous: %s\n", plain(doubt))
-	}
-	if r.SharedJudge {
-		fmt.Fprintln(l.w, "  shared judge: the submission ran in a process that can write its report")
-	}
+	io.WriteString(l.w, verdict.Of(r).Log())
 	if r.Sandbox != nil {
 		fmt.Fprintf(l.w, "  sandbox: %s\n", sandbox.Words(r.Sandbox))
 	}

@@ -139,27 +139,6 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-func TestAnnotationCannotBeBrokenOut(t *testing.T) {
-	r := &schema.Result{RunID: "r", Outcome: schema.NewOutcome(schema.OutcomeWrong, "`<script>`\n# big [x](http://e)")}
-	if got, want := annotation(r), "**wrong** `r` `'<script>' # big [x](http://e)`\n"; got != want {
-		t.Errorf("annotation = %q, want %q", got, want)
-	}
-}
-
-func TestAnnotationOfAmbiguousTimes(t *testing.T) {
-	r := &schema.Result{RunID: "r", Outcome: schema.NewOutcome(schema.OutcomePassed, "")}
-	for range 7 {
-		r.Ambiguous = append(r.Ambiguous, "device 0 was used by `rm` <b>\n- x")
-	}
-	got := annotation(r)
-	if strings.Count(got, "\nambiguous: `device 0 was used by 'rm' <b> - x`\n") != maxAmbiguous || !strings.HasSuffix(got, "\nand 2 more\n") {
-		t.Errorf("annotation = %q", got)
-	}
-	if got := code("\x00\u202e"); got != "`-`" {
-		t.Errorf("code of nothing visible = %q", got)
-	}
-}
-
 func TestEnvironLookup(t *testing.T) {
 	e := environ{"A=1", "B=", "A=2", "", "odd"}
 	for name, want := range map[string]string{"A": "2 true", "B": " true", "C": " false", "odd": " false"} {

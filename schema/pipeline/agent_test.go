@@ -13,6 +13,8 @@ import (
 	agentparser "github.com/buildkite/go-pipeline"
 	"github.com/buildkite/go-pipeline/warning"
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // parserSays returns the rule that the agent's real parser breaks with the
@@ -74,7 +76,7 @@ func stepsOnly(stream []byte) []byte {
 		if dec.Decode(&tree) != nil {
 			return out.Bytes()
 		}
-		c := &checker{severities: make([]Severity, len(rules))}
+		c := &checker{severities: make([]schema.Severity, len(rules))}
 		r := resolver{c: c}
 		root := r.resolve(tree.Content[0])
 		if steps := child(root, "steps"); steps != nil {

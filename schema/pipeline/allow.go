@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -28,7 +29,7 @@ func (c *checker) allowances(text []byte) []allowance {
 		if m == nil {
 			continue
 		}
-		at := Finding{Line: i + 1, Column: m[5] + 1}
+		at := schema.Finding{Line: i + 1, Column: m[5] + 1}
 		ids := strings.FieldsFunc(line[m[6]:m[7]], func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
 		if len(ids) == 0 || strings.TrimSpace(line[m[8]:m[9]]) == "" {
 			c.add("KB008", at, "got an allowance without rules or without a reason, want \"# kbgen:allow KB205 the reason\"")
@@ -66,7 +67,7 @@ func (c *checker) lastLine(line int) int {
 	return line
 }
 
-func allowed(allowances []allowance, f Finding) bool {
+func allowed(allowances []allowance, f schema.Finding) bool {
 	return slices.ContainsFunc(allowances, func(a allowance) bool {
 		return f.Line >= a.first && f.Line <= a.last && slices.Contains(a.rules, f.Rule)
 	})

@@ -5,13 +5,15 @@ import (
 	"fmt"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // A checker walks one stream of documents and collects findings.
 type checker struct {
 	opts       Options
-	severities []Severity
-	findings   []Finding
+	severities []schema.Severity
+	findings   []schema.Finding
 	text       []byte
 	lines      []string // of text, once somebody asked
 
@@ -30,7 +32,7 @@ type document struct {
 
 // report adds a finding about a node, unless the rule is off.
 func (c *checker) report(rule string, n *yaml.Node, path, format string, args ...any) {
-	f := Finding{Path: path}
+	f := schema.Finding{Path: path}
 	if n != nil {
 		f.Line, f.Column = n.Line, n.Column
 	}
@@ -38,7 +40,7 @@ func (c *checker) report(rule string, n *yaml.Node, path, format string, args ..
 }
 
 // add adds a finding whose place is known, unless the rule is off.
-func (c *checker) add(rule string, f Finding, format string, args ...any) {
+func (c *checker) add(rule string, f schema.Finding, format string, args ...any) {
 	i, ok := ruleIndex(rule)
 	if !ok {
 		panic("no rule " + rule) // a mistake in this package; every test would meet it

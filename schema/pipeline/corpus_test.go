@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/corpus/*.txt and docs/rules.md from what Check returns")
@@ -109,12 +111,12 @@ func TestEveryRuleHasAnExample(t *testing.T) {
 			continue
 		}
 		text, opts := corpusFile(t, paths[i])
-		if !slices.ContainsFunc(Check(text, opts), func(f Finding) bool { return f.Rule == r.ID }) {
+		if !slices.ContainsFunc(Check(text, opts), func(f schema.Finding) bool { return f.Rule == r.ID }) {
 			t.Errorf("%s: Check = %v, want a finding of %s (%s)", paths[i], Check(text, opts), r.ID, r.Title)
 		}
 		ignored := opts
 		ignored.Ignore = append([]string{r.ID}, opts.Ignore...)
-		if slices.ContainsFunc(Check(text, ignored), func(f Finding) bool { return f.Rule == r.ID }) {
+		if slices.ContainsFunc(Check(text, ignored), func(f schema.Finding) bool { return f.Rule == r.ID }) {
 			t.Errorf("%s: found although ignored", r.ID)
 		}
 	}

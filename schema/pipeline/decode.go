@@ -10,6 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -62,7 +63,7 @@ func (c *checker) decode(stream []byte) (roots []*yaml.Node, ok bool) {
 
 // notYAML reports what the YAML reader stumbled over.
 func (c *checker) notYAML(stream []byte, err error) {
-	at, text := Finding{}, strings.TrimPrefix(err.Error(), "yaml: ")
+	at, text := schema.Finding{}, strings.TrimPrefix(err.Error(), "yaml: ")
 	if m := yamlErrorLine().FindStringSubmatch(text); m != nil {
 		at.Line, _ = strconv.Atoi(m[1])
 		at.Column = 1

@@ -7,6 +7,7 @@ import (
 	"github.com/buildkite/interpolate"
 	"gopkg.in/yaml.v3"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -128,7 +129,7 @@ func (c *checker) broken(n *yaml.Node, path string) bool {
 		return false
 	}
 	at, what := brokenExpansion(n.Value)
-	f := Finding{Path: path}
+	f := schema.Finding{Path: path}
 	f.Line, f.Column = c.position(n, at, what)
 	c.add("KB401", f, "the agent cannot expand %s and refuses the upload, want $%s for the job's shell", quote(what), what)
 	return true
@@ -184,7 +185,7 @@ var jobVariable = text.Pattern(`^BUILDKITE_(PARALLEL_JOB|PARALLEL_JOB_COUNT|RETR
 
 // expansion checks one variable that the upload replaces.
 func (c *checker) expansion(n *yaml.Node, path string, at place, e expansion, known map[string]bool, script *script) {
-	f := Finding{Path: path}
+	f := schema.Finding{Path: path}
 	f.Line, f.Column = c.position(n, e.offset, e.text)
 	machine := !known[e.name] && machineVariable().MatchString(e.name)
 	switch {

@@ -28,7 +28,7 @@ const (
 // every step, a group beside its steps, and as many as parallelism or a matrix
 // make. It is 0 for what is no pipeline.
 func JobCount(doc []byte) int {
-	c := &checker{keys: map[string]*step{}, severities: make([]Severity, len(rules))}
+	c := &checker{keys: map[string]*step{}, severities: make([]schema.Severity, len(rules))}
 	roots, _ := c.decode(doc)
 	jobs := 0
 	for _, root := range roots {
@@ -56,10 +56,10 @@ func (c *checker) limits(d *document) {
 // total checks what counts over the whole stream.
 func (c *checker) total() {
 	if n := len(c.documents); n > schema.MaxUploadsPerBuild {
-		c.add("KB302", Finding{}, "got %d documents, want at most %d uploads in one build", n, schema.MaxUploadsPerBuild)
+		c.add("KB302", schema.Finding{}, "got %d documents, want at most %d uploads in one build", n, schema.MaxUploadsPerBuild)
 	}
 	if c.jobs > schema.MaxJobsPerBuild {
-		c.add("KB302", Finding{}, "got %d jobs, want at most %d in one build", c.jobs, schema.MaxJobsPerBuild)
+		c.add("KB302", schema.Finding{}, "got %d jobs, want at most %d in one build", c.jobs, schema.MaxJobsPerBuild)
 	}
 }
 

@@ -19,38 +19,12 @@ package pipeline
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
-
-// A Finding is one thing that a rule found. Line and Column count from 1 and
-// are 0 where no place is to blame.
-type Finding struct {
-	Rule     string   `json:"rule"` // "KB102"
-	Severity Severity `json:"severity"`
-	Line     int      `json:"line"`
-	Column   int      `json:"column"`
-	Path     string   `json:"path"` // "steps[0] (evaluate-h100).retry.automatic[0].limit"
-	Text     string   `json:"text"`
-}
-
-func (f *Finding) Error() string {
-	var where string
-	if f.Line > 0 {
-		where = fmt.Sprintf("line %d: ", f.Line)
-	}
-	return where + f.Message()
-}
-
-// Message returns the finding without its place in the text.
-func (f *Finding) Message() string {
-	if f.Path == "" {
-		return fmt.Sprintf("%s [%s]", f.Text, f.Rule)
-	}
-	return fmt.Sprintf("%s: %s [%s]", f.Path, f.Text, f.Rule)
-}
 
 // Options say how [Check] looks at a stream of documents.
 type Options struct {
@@ -68,16 +42,16 @@ type Options struct {
 // takes it. Each finding is reported once, in the order of the text.
 //
 // A comment in the text can allow a finding, see rule KB008.
-func Check(stream []byte, opts Options) []Finding {
+func Check(stream []byte, opts Options) []schema.Finding {
 	findings, _ := check(stream, opts)
 	return findings
 }
 
-func check(stream []byte, opts Options) ([]Finding, []*yaml.Node) {
+func check(stream []byte, opts Options) ([]schema.Finding, []*yaml.Node) {
 	c := &checker{opts: opts, keys: map[string]*step{}, severities: severities(opts)}
 	roots := c.stream(stream)
 	c.allow(stream)
-	slices.SortStableFunc(c.findings, func(a, b Finding) int {
+	slices.SortStableFunc(c.findings, func(a, b schema.Finding) int {
 		return cmp.Or(
 			cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
 			cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Text, b.Text))
@@ -88,7 +62,7 @@ func check(stream []byte, opts Options) ([]Finding, []*yaml.Node) {
 // Validate holds a stream of documents against the strict subset that kbgen
 // writes.
 //
-// Errors: each [Finding] of severity [Error], joined, in the order of the text.
+// Errors: each [schema.Finding] of severity [Error], joined, in the order of the text.
 func Validate(stream []byte) error {
 	_, err := Parse(stream)
 	return err
@@ -107,8 +81,8 @@ func Parse(stream []byte) ([]*yaml.Node, error) {
 }
 
 // severities lists what each rule's findings count, in the order of rules.
-func severities(opts Options) []Severity {
-	list := make([]Severity, len(rules))
+func severities(opts Options) []schema.Severity {
+	list := make([]schema.Severity, len(rules))
 	for i := range rules {
 		if !slices.Contains(opts.Ignore, rules[i].ID) {
 			list[i] = rules[i].severity(opts.Strict)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	agentparser "github.com/buildkite/go-pipeline"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // oneStep wraps the lines of one step into a document. A command step gets the
@@ -90,9 +92,9 @@ func TestValidateRefuses(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("Validate = %v\nwant it to contain %s\nfor\n%s", err, tt.want, tt.doc)
 			}
-			var finding *Finding
+			var finding *schema.Finding
 			if !errors.As(err, &finding) {
-				t.Errorf("Validate = %T, want a *Finding within", err)
+				t.Errorf("Validate = %T, want a *schema.Finding within", err)
 			}
 		})
 	}

@@ -1,44 +1,23 @@
 package pipeline
 
-import "fmt"
+import "github.com/gpu-mode/kbgen/schema"
 
-// A Severity says how much a finding matters. The zero value is off.
-type Severity int
-
-// Severities, in order.
+// Severities as the table of rules names them.
 const (
-	Off     Severity = iota
-	Info             // worth knowing; many good pipelines have it
-	Warning          // most likely not what was meant
-	Error            // refused, or different from what is written
+	Off     = schema.SeverityOff
+	Info    = schema.SeverityInfo
+	Warning = schema.SeverityWarning
+	Error   = schema.SeverityError
 )
-
-var severityNames = [...]string{"off", "info", "warning", "error"}
-
-func (s Severity) String() string { return severityNames[s] }
-
-// MarshalText writes the name.
-func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText reads a name: off, info, warning or error.
-func (s *Severity) UnmarshalText(text []byte) error {
-	for i, name := range severityNames {
-		if string(text) == name {
-			*s = Severity(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("got severity %q, want info, warning or error", text)
-}
 
 // A Rule is one thing that [Check] looks for. Numbers are never given to
 // another rule.
 type Rule struct {
-	ID       string   `json:"id"`       // "KB102"
-	Title    string   `json:"title"`    // "misspelt dependency"
-	Severity Severity `json:"severity"` // in any pipeline
-	Strict   Severity `json:"strict"`   // in what kbgen writes, see [Options]
-	Text     string   `json:"text"`     // what is wanted, and what happens otherwise
+	ID       string          `json:"id"`       // "KB102"
+	Title    string          `json:"title"`    // "misspelt dependency"
+	Severity schema.Severity `json:"severity"` // in any pipeline
+	Strict   schema.Severity `json:"strict"`   // in what kbgen writes, see [Options]
+	Text     string          `json:"text"`     // what is wanted, and what happens otherwise
 }
 
 // Rules lists every rule by number. The first digit is the subject: 0 document
@@ -47,7 +26,7 @@ type Rule struct {
 func Rules() []Rule { return rules[:] }
 
 // severity returns how much a finding of the rule matters.
-func (r *Rule) severity(strict bool) Severity {
+func (r *Rule) severity(strict bool) schema.Severity {
 	if strict {
 		return r.Strict
 	}

@@ -6,6 +6,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -71,7 +72,7 @@ func (c *checker) secretText(d *document, n *yaml.Node) {
 	for _, t := range tokenMarks {
 		if i := strings.Index(n.Value, t.mark); i >= 0 && t.form().MatchString(n.Value) {
 			path, _ := pathTo(d.root, n)
-			f := Finding{Path: d.path + path}
+			f := schema.Finding{Path: d.path + path}
 			f.Line, f.Column = c.position(n, i, t.mark)
 			c.add("KB702", f, "the text holds %s", t.what)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/near"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -39,10 +40,10 @@ const queueLimit = 50
 
 // Check compares files, as [Decode] returned them, with the table of GPU types
 // and with each other. Nil files are passed over.
-func Check(files []*File, fleet []GPUType) []*Fault {
+func Check(files []*File, fleet []GPUType) []*schema.Finding {
 	c := checker{fleet: fleet, queues: map[string]bool{}}
 	taken := places{}
-	var faults []*Fault
+	var faults []*schema.Finding
 	for _, f := range files {
 		if f == nil {
 			continue
@@ -64,7 +65,7 @@ type checker struct {
 }
 
 // count notes what one queue for each agent leads to.
-func (c *checker) count() []*Fault {
+func (c *checker) count() []*schema.Finding {
 	if len(c.queues) < 2 {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -22,9 +23,9 @@ const MaxSize = 1 << 20
 // The file holds what could be read, so that Check may go on after errors
 // here; it is nil where nothing could. Strict: unknown and repeated keys,
 // anchors and tags are errors, and so is a second document.
-func Decode(name string, doc []byte) (*File, []*Fault) {
-	unreadable := func(line int, got, want string) (*File, []*Fault) {
-		return nil, []*Fault{{name, line, 1, Error, "", got, want}}
+func Decode(name string, doc []byte) (*File, []*schema.Finding) {
+	unreadable := func(line int, got, want string) (*File, []*schema.Finding) {
+		return nil, []*schema.Finding{{File: name, Line: line, Column: 1, Severity: schema.SeverityError, Got: got, Want: want}}
 	}
 	if len(doc) > MaxSize {
 		return unreadable(1, fmt.Sprintf("%d bytes", len(doc)), fmt.Sprintf("at most %d", MaxSize))
@@ -69,13 +70,13 @@ func yamlError(err error) (line int, text string) {
 func (r *report) inspect(n *yaml.Node, p path) bool {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		r.add(Error, n, p, "an anchor or alias", "the text written out")
+		r.add(schema.SeverityError, n, p, "an anchor or alias", "the text written out")
 		return false
 	case n.Style&yaml.TaggedStyle != 0:
-		r.add(Error, n, p, "the tag "+n.Tag, "none")
+		r.add(schema.SeverityError, n, p, "the tag "+n.Tag, "none")
 		return false
 	case n.ShortTag() == "!!float" && strings.ContainsAny(n.Value, "nN"): // .inf and .nan are in no JSON
-		r.add(Error, n, p, n.Value, "a number")
+		r.add(schema.SeverityError, n, p, n.Value, "a number")
 		return false
 	}
 	ok := true
@@ -92,9 +93,9 @@ func (r *report) inspect(n *yaml.Node, p path) bool {
 			line, twice := seen[key.Value]
 			switch {
 			case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
-				r.add(Error, key, p, "the key "+written(key), "a name")
+				r.add(schema.SeverityError, key, p, "the key "+written(key), "a name")
 			case twice:
-				r.add(Error, key, p.to(key.Value), fmt.Sprintf("the key %q a second time", key.Value), fmt.Sprintf("it once, as on line %d", line))
+				r.add(schema.SeverityError, key, p.to(key.Value), fmt.Sprintf("the key %q a second time", key.Value), fmt.Sprintf("it once, as on line %d", line))
 			default:
 				seen[key.Value] = key.Line
 				kept = append(kept, key, value)

@@ -8,43 +8,18 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// How bad a fault is.
-const (
-	Error = "error" // the file cannot be used
-	Note  = "note"  // it can; somebody should know
-)
-
-// A Fault is one thing in a queue file that is wrong or worth knowing. Lines
-// and columns count from 1.
-type Fault struct {
-	File     string `json:"file"`
-	Line     int    `json:"line"`
-	Column   int    `json:"column"`
-	Severity string `json:"severity"` // Error or Note
-	Path     string `json:"path"`     // "nodes[0].gpus[1].count"; "" is the whole file
-	Got      string `json:"got"`
-	Want     string `json:"want"`
-}
-
-func (f *Fault) Error() string {
-	where := f.Path
-	if where != "" {
-		where += ": "
-	}
-	return fmt.Sprintf("%s:%d:%d: %s: %sgot %s, want %s", f.File, f.Line, f.Column, f.Severity, where, f.Got, f.Want)
-}
-
-// Failed tells whether one of faults is an error.
-func Failed(faults []*Fault) bool {
-	return slices.ContainsFunc(faults, func(f *Fault) bool { return f.Severity == Error })
+// Failed reports whether one of faults is an error.
+func Failed(faults []*schema.Finding) bool {
+	return slices.ContainsFunc(faults, func(f *schema.Finding) bool { return f.Severity == schema.SeverityError })
 }
 
 // sorted puts faults in the order of their files' lines; files stay in theirs.
-func sorted(faults []*Fault) []*Fault {
-	slices.SortStableFunc(faults, func(a, b *Fault) int {
+func sorted(faults []*schema.Finding) []*schema.Finding {
+	slices.SortStableFunc(faults, func(a, b *schema.Finding) int {
 		if a.File != b.File {
 			return 0
 		}
@@ -109,24 +84,26 @@ func member(n *yaml.Node, name string) (key, value *yaml.Node) {
 // A report gathers the faults of one file.
 type report struct {
 	*File
-	faults []*Fault
+	faults []*schema.Finding
 }
 
-func (r *report) add(severity string, at *yaml.Node, p path, got, want string) {
-	r.faults = append(r.faults, &Fault{r.name, at.Line, at.Column, severity, p.String(), got, want})
+func (r *report) add(severity schema.Severity, at *yaml.Node, p path, got, want string) {
+	r.faults = append(r.faults, &schema.Finding{
+		File: r.name, Line: at.Line, Column: at.Column, Severity: severity, Path: p.String(), Got: got, Want: want,
+	})
 }
 
 // wrong reports an error at the value of p.
 func (r *report) wrong(p path, got any, format string, args ...any) {
-	r.value(Error, p, got, fmt.Sprintf(format, args...))
+	r.value(schema.SeverityError, p, got, fmt.Sprintf(format, args...))
 }
 
 // note reports what is odd but usable.
 func (r *report) note(p path, got any, format string, args ...any) {
-	r.value(Note, p, got, fmt.Sprintf(format, args...))
+	r.value(schema.SeverityNote, p, got, fmt.Sprintf(format, args...))
 }
 
-func (r *report) value(severity string, p path, got any, want string) {
+func (r *report) value(severity schema.Severity, p path, got any, want string) {
 	if !r.bad[p.String()] {
 		r.add(severity, r.at(p), p, worded(got), want)
 	}

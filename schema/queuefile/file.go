@@ -15,7 +15,7 @@ import (
 )
 
 // A File is one queue file. Numbers are whole; 0 stands for a value that is
-// missing or could not be read, which is a [Fault] of its own.
+// missing or could not be read, which is a [schema.Finding] of its own.
 type File struct {
 	Version  int       `yaml:"version"`
 	Vendor   string    `yaml:"vendor"` // who lends, "nebius"; not always who made the GPUs

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/jsonschema"
 	"github.com/gpu-mode/kbgen/schema/near"
 )
@@ -85,12 +86,12 @@ func (r *report) explain(fault jsonschema.Error) {
 	switch fault.Keyword {
 	case "required":
 		if !slices.Contains(which, property) { // oneOf says that
-			r.add(Error, n, p.to(property), "nothing", described(p.to(property)).Description)
+			r.add(schema.SeverityError, n, p.to(property), "nothing", described(p.to(property)).Description)
 		}
 	case "additionalProperties":
 		known := slices.Sorted(maps.Keys(described(p).Properties))
 		key, _ := member(n, property)
-		r.add(Error, key, p.to(property), "an unknown key",
+		r.add(schema.SeverityError, key, p.to(property), "an unknown key",
 			fmt.Sprintf("%s perhaps, or another of %s", near.Name(property, known), strings.Join(known, ", ")))
 	case "oneOf":
 		var given []string
@@ -103,9 +104,9 @@ func (r *report) explain(fault jsonschema.Error) {
 		if len(given) > 0 {
 			got = strings.Join(given, " and ")
 		}
-		r.add(Error, n, p, got, "exactly one of "+strings.Join(which, ", "))
+		r.add(schema.SeverityError, n, p, got, "exactly one of "+strings.Join(which, ", "))
 	default:
-		r.add(Error, n, p, written(n), described(p).Description)
+		r.add(schema.SeverityError, n, p, written(n), described(p).Description)
 		r.bad[p.String()] = true
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/faults.txt from what Decode and Check find")
@@ -200,7 +202,7 @@ func TestFilesAreCompared(t *testing.T) {
 	}
 	var got []string
 	for _, f := range Check([]*File{a, nil, b}, fleet) {
-		if f.Severity == Error {
+		if f.Severity == schema.SeverityError {
 			got = append(got, f.Error())
 		}
 	}
@@ -261,7 +263,7 @@ func TestSample(t *testing.T) {
 			text := Sample(row, "nebius", "a1", jobs*max(1, row.GPUs))
 			f, faults := Decode("f.yml", []byte(text))
 			for _, fault := range append(faults, Check([]*File{f}, fleet)...) {
-				if fault.Severity == Error {
+				if fault.Severity == schema.SeverityError {
 					t.Errorf("Sample(%s, %d jobs): %v in\n%s", row.Name, jobs, fault, text)
 				}
 			}

@@ -15,15 +15,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// A Fault is one place in a task.yml that cannot be used.
-type Fault struct {
-	File string // as the caller named it
-	Line int
-	Text string
-}
-
-func (f *Fault) Error() string { return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Text) }
-
 // keys of the document and of its parts, as Kernelbot takes them.
 var (
 	taskKeys   = []string{"files", "lang", "config", "description", "templates", "tests", "benchmarks", "test_timeout", "benchmark_timeout", "ranked_timeout", "ranking_by", "multi_gpu", "seed", "libraries", "gpus"}
@@ -45,18 +36,18 @@ type decoder struct {
 }
 
 func (d *decoder) fault(n *yaml.Node, format string, args ...any) {
-	d.faults = append(d.faults, &Fault{d.file, n.Line, fmt.Sprintf(format, args...)})
+	d.faults = append(d.faults, &schema.Finding{File: d.file, Line: n.Line, Text: fmt.Sprintf(format, args...)})
 }
 
 // parse reads a task.yml; read gets the text of a file it names.
 //
-// Errors: [Fault]s, joined.
+// Errors: [schema.Finding]s, joined.
 func parse(text, file string, read func(string) (string, error)) (*Task, error) {
 	dec := yaml.NewDecoder(strings.NewReader(text))
 	var doc yaml.Node
 	switch err := dec.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return nil, &Fault{file, 1, "the file is empty, want a task"}
+		return nil, &schema.Finding{File: file, Line: 1, Text: "the file is empty, want a task"}
 	case err != nil:
 		return nil, syntaxFault(file, err)
 	}
@@ -72,7 +63,7 @@ func parse(text, file string, read func(string) (string, error)) (*Task, error) 
 }
 
 // syntaxFault takes the line out of yaml.v3's words.
-func syntaxFault(file string, err error) *Fault {
+func syntaxFault(file string, err error) *schema.Finding {
 	text, line := strings.TrimPrefix(err.Error(), "yaml: "), 1
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
 		if number, words, ok := strings.Cut(rest, ": "); ok {
@@ -81,7 +72,7 @@ func syntaxFault(file string, err error) *Fault {
 			}
 		}
 	}
-	return &Fault{file, line, "not YAML: " + text}
+	return &schema.Finding{File: file, Line: line, Text: "not YAML: " + text}
 }
 
 func (d *decoder) task(n *yaml.Node) *Task {

@@ -204,7 +204,7 @@ func TestFaultsNameTheirLine(t *testing.T) {
 		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
 			t.Errorf("Load with %q: got %v, want %q", tt.to, err, tt.want)
 		}
-		var fault *Fault
+		var fault *schema.Finding
 		if err != nil && !errors.As(err, &fault) {
 			t.Errorf("Load with %q: got %T, want Faults", tt.to, err)
 		}

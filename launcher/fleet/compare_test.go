@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"fmt"
@@ -81,12 +81,13 @@ func TestCompare(t *testing.T) {
 				t.Fatalf("Decode = %v", faults)
 			}
 			var got strings.Builder
-			c := compare([]*queuefile.File{f}, tt.queues, tt.agents)
-			for _, f := range c.faults {
+			live := &Live{tt.queues, tt.agents}
+			c := live.Compare([]*queuefile.File{f})
+			for _, f := range c.Faults {
 				fmt.Fprint(&got, "\n\t\t\t", f)
 			}
-			for _, q := range c.queues {
-				fmt.Fprintf(&got, "\n\t\t\tqueue %s: %d of %d", q.key, q.there, q.promised)
+			for _, q := range c.Queues {
+				fmt.Fprintf(&got, "\n\t\t\tqueue %s: %d of %d", q.Queue, q.There, q.Promised)
 			}
 			if diff := cmp.Diff(tt.want, got.String()); diff != "" {
 				t.Errorf("compare (-want +got):\n%s", diff)

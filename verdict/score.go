@@ -1,4 +1,4 @@
-package launcher
+package verdict
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // ErrNoScore is a result without a leaderboard run that passed.
@@ -51,18 +52,18 @@ func Score(r *schema.Result, ranking string) (float64, error) {
 
 // seconds reads the benchmarks' means, which testers write in nanoseconds.
 func seconds(report schema.Report) ([]float64, error) {
-	text, _ := report.Get("benchmark-count")
-	n, err := strconv.Atoi(text)
+	count, _ := report.Get("benchmark-count")
+	n, err := strconv.Atoi(count)
 	if err != nil || n < 1 || n > len(report) {
-		return nil, fmt.Errorf("benchmark-count: got %q, want the number of benchmarks", firstLine(text, 40))
+		return nil, fmt.Errorf("benchmark-count: got %q, want the number of benchmarks", text.Line(count, 40))
 	}
 	means := make([]float64, n)
 	for i := range means {
 		key := fmt.Sprintf("benchmark.%d.mean", i)
-		text, _ := report.Get(key)
-		ns, err := strconv.ParseFloat(text, 64)
+		mean, _ := report.Get(key)
+		ns, err := strconv.ParseFloat(mean, 64)
 		if err != nil || !(ns > 0) || math.IsInf(ns, 0) {
-			return nil, fmt.Errorf("%s: got %q, want nanoseconds above zero", key, firstLine(text, 40))
+			return nil, fmt.Errorf("%s: got %q, want nanoseconds above zero", key, text.Line(mean, 40))
 		}
 		means[i] = ns / 1e9
 	}

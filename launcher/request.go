@@ -1,0 +1,119 @@
+package launcher
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/buildkite/go-buildkite/v3/buildkite"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// An APIError is an answer of the API that is not the wanted one.
+type APIError struct {
+	Method, Path string
+	Status       int    // HTTP status
+	Message      string // what the answer says, one line
+}
+
+func (e *APIError) Error() string {
+	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, e.Path, e.Status, http.StatusText(e.Status), e.Message)
+}
+
+// do sends one request through go-buildkite and decodes the answer into v.
+//
+// Errors: [APIError] when there was an answer, [RateLimitError], or what the
+// transport said; all reachable with errors.As.
+func (c *Client) do(ctx context.Context, method, path string, body, v any) (*buildkite.Response, error) {
+	req, err := c.api.NewRequest(method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	var buf bytes.Buffer
+	resp, err := c.api.Do(req.WithContext(ctx), &buf)
+	if err != nil {
+		return resp, c.explain(req, resp, &buf, err)
+	}
+	if v == nil {
+		return resp, nil
+	}
+	if err := json.Unmarshal(buf.Bytes(), v); err != nil {
+		return resp, c.explain(req, resp, &buf, err)
+	}
+	return resp, nil
+}
+
+// explain puts err into words an operator can use.
+func (c *Client) explain(req *http.Request, resp *buildkite.Response, body *bytes.Buffer, err error) error {
+	path := strings.TrimPrefix(req.URL.Path, c.base.Path)
+	var refused *buildkite.ErrorResponse
+	if errors.As(err, &refused) {
+		return &APIError{Method: req.Method, Path: path, Status: refused.Response.StatusCode, Message: refusal(refused)}
+	}
+	if resp == nil || resp.Response == nil {
+		var wrapped *url.Error
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err // its URL is long and says no more than path
+		}
+		return fmt.Errorf("%s %s: %w", req.Method, path, err)
+	}
+	e := &APIError{Method: req.Method, Path: path, Status: resp.StatusCode}
+	t := resp.Header.Get("Content-Type")
+	if t != "" && !strings.Contains(t, "json") && !errors.Is(err, io.ErrUnexpectedEOF) {
+		e.Message = fmt.Sprintf("the body is %s, want JSON: something between here and Buildkite answered", text.Line(t, 60))
+	} else {
+		e.Message = fmt.Sprintf("the body broke off or is no JSON after %d bytes: %v", body.Len(), err)
+	}
+	return e
+}
+
+// refusal words an error body: {"message", "errors": [{"field", "code"}]}.
+func refusal(r *buildkite.ErrorResponse) string {
+	if r.Message == "" {
+		t := r.Response.Header.Get("Content-Type")
+		if t == "" {
+			t = "nothing"
+		}
+		return fmt.Sprintf("no message, the body is %s of %d bytes", text.Line(t, 60), len(r.RawBody))
+	}
+	var details struct {
+		Errors []struct{ Field, Code string } `json:"errors"`
+	}
+	words := text.Line(r.Message, 300)
+	if json.Unmarshal(r.RawBody, &details) == nil {
+		for _, d := range details.Errors {
+			words += fmt.Sprintf("; %s: %s", text.Line(d.Field, 60), text.Line(d.Code, 60))
+		}
+	}
+	return words
+}
+
+// status returns the HTTP status in err, 0 when there was no answer.
+func status(err error) int {
+	var e *APIError
+	if errors.As(err, &e) {
+		return e.Status
+	}
+	return 0
+}
+
+// A permanentError is an error of ours that asking again cannot help.
+type permanentError struct{ error }
+
+func (e permanentError) Unwrap() error { return e.error }
+
+// permanent reports whether asking again cannot help: the answer was about us.
+func permanent(err error) bool {
+	if errors.As(err, &permanentError{}) {
+		return true
+	}
+	s := status(err)
+	return s >= 400 && s < 500 && s != http.StatusRequestTimeout && s != http.StatusTooManyRequests
+}

@@ -1,0 +1,102 @@
+package verdict
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// The JSON form. Members without a value are left out, but for those that say
+// yes or no.
+type (
+	verdictJSON struct {
+		RunID       string      `json:"run_id,omitempty"`
+		Judged      bool        `json:"judged"`
+		Passed      bool        `json:"passed"`
+		Outcome     outcomeJSON `json:"outcome"`
+		Score       *scoreJSON  `json:"score,omitempty"`
+		NoScore     string      `json:"no_score,omitempty"`
+		Runs        []runJSON   `json:"runs"`
+		Ambiguous   []string    `json:"ambiguous,omitempty"`
+		SharedJudge bool        `json:"shared_judge"`
+	}
+	outcomeJSON struct {
+		Name  string `json:"name"`
+		Fault string `json:"fault"`
+		Retry bool   `json:"retry"`
+		Text  string `json:"text"`
+		Phase string `json:"phase,omitempty"`
+	}
+	scoreJSON struct {
+		Seconds float64 `json:"seconds"`
+		Ranking string  `json:"ranking"`
+	}
+	runJSON struct {
+		Name     string     `json:"name"`
+		Status   string     `json:"status"`
+		ExitCode int        `json:"exit_code"`
+		Seconds  float64    `json:"seconds"`
+		Cases    []caseJSON `json:"cases"`
+		Output   string     `json:"output,omitempty"`
+	}
+	caseJSON struct {
+		Key     string   `json:"key"`
+		Spec    string   `json:"spec"`
+		Status  string   `json:"status,omitempty"`
+		Message string   `json:"message,omitempty"`
+		Mean    *float64 `json:"mean_ns,omitempty"`
+		Err     *float64 `json:"err_ns,omitempty"`
+		Best    *float64 `json:"best_ns,omitempty"`
+		Worst   *float64 `json:"worst_ns,omitempty"`
+		Profile string   `json:"profile,omitempty"`
+	}
+)
+
+// MarshalJSON writes the verdict for programs and pages: an object with run_id,
+// judged, passed, outcome, score, runs and their cases. Times are nanoseconds,
+// the score is in seconds. Foreign text is made printable and keeps its lines; it
+// is as long as it is in the result.
+func (v Verdict) MarshalJSON() ([]byte, error) {
+	o := v.Outcome
+	out := verdictJSON{
+		RunID: v.RunID, Judged: v.Judged, Passed: v.Passed, SharedJudge: v.SharedJudge,
+		Outcome: outcomeJSON{o.Name, o.Fault, o.Retry, text.Lines(o.Text), o.Phase},
+		NoScore: v.NoScore, Runs: []runJSON{},
+	}
+	if v.Score != nil {
+		out.Score = &scoreJSON{v.Score.Seconds, v.Score.Ranking}
+	}
+	for _, a := range v.Ambiguous {
+		out.Ambiguous = append(out.Ambiguous, text.Lines(a))
+	}
+	for i := range v.Runs {
+		out.Runs = append(out.Runs, v.Runs[i].json())
+	}
+	return json.Marshal(out)
+}
+
+func (r *Run) json() runJSON {
+	out := runJSON{
+		Name: text.Lines(r.Name), Status: r.Status, ExitCode: r.ExitCode, Seconds: r.Seconds,
+		Output: text.Lines(r.Output), Cases: []caseJSON{},
+	}
+	for _, c := range r.Cases {
+		out.Cases = append(out.Cases, caseJSON{
+			Key: c.Key, Spec: text.Lines(c.Spec), Status: text.Lines(c.Status), Message: text.Lines(c.Message),
+			Mean: nanoseconds(c.Mean), Err: nanoseconds(c.Err), Best: nanoseconds(c.Best), Worst: nanoseconds(c.Worst),
+			Profile: text.Lines(c.Profile),
+		})
+	}
+	return out
+}
+
+// nanoseconds reads what a tester wrote; nil for what is no number of JSON's.
+func nanoseconds(s string) *float64 {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
