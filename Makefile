@@ -10,7 +10,7 @@ FUZZTIME ?= 20s
 # NVML's header calls half of itself deprecated; that is not news here.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 
-.PHONY: all build agent demo test attacks docker-test check golden bench fuzz clean need
+.PHONY: all build agent demo test test-slow attacks docker-test check golden bench fuzz release clean need
 
 all: build
 
@@ -18,10 +18,11 @@ all: build
 need:
 	@sh tools/need.sh
 
-# The commands, static where they can be.
+# The commands, static; and kbrun with NVML, linked with this machine's C library.
 build: need
 	@mkdir -p $(BIN)
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ $(COMMANDS:%=./cmd/%)
+	@CGO_ENABLED=1 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/kbrun-nvml ./cmd/kbrun
 
 # A real buildkite-agent: the one on PATH when it is new enough, else built once.
 agent: need
@@ -37,6 +38,12 @@ test: build agent
 	$(GO) -C tools/zzglob test -race ./...
 	agent=$$(sh tools/agent.sh) && $(GO) -C tools/buildkite-agent test -mod=readonly -race . -agent "$$agent"
 	sh tools/agent_test.sh
+
+# What takes minutes: proofs of time and size, releases built and installed,
+# fault campaigns.
+test-slow: build agent
+	KBGEN_SLOW_TESTS=1 $(GO) test -count=1 -timeout 40m -run '^TestSlow' ./...
+	KBGEN_SLOW_TESTS=1 $(GO) -C tools/release test -count=1 -timeout 40m -v .
 
 # Every attack of the corpus against kbrun: what it tried, what became of it.
 attacks: need
@@ -62,5 +69,9 @@ bench: build agent
 fuzz: need
 	@FUZZTIME=$(FUZZTIME) sh tools/fuzz.sh
 
+# What a version consists of, into dist/: VERSION=v1.2.3.
+release: need
+	@$(GO) -C tools/release run . --version "$(VERSION)" --out "$(CURDIR)/dist"
+
 clean:
-	rm -rf $(BIN)
+	rm -rf $(BIN) dist

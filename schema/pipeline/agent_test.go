@@ -88,7 +88,17 @@ func stepsOnly(stream []byte) []byte {
 
 // What we say of the agent's parser is what it says itself: of every document
 // of the corpora and of thousands of broken variants, in both directions.
-func TestAgreesWithAgentParser(t *testing.T) {
+func TestAgreesWithAgentParser(t *testing.T) { agreeWithAgentParser(t, 20_000) }
+
+func TestSlowAgreesWithAgentParser(t *testing.T) {
+	if os.Getenv("KBGEN_SLOW_TESTS") == "" {
+		t.Skip("a million documents: make test-slow")
+	}
+	agreeWithAgentParser(t, 1_000_000)
+}
+
+func agreeWithAgentParser(t *testing.T, rounds int) {
+	t.Helper()
 	var texts [][]byte
 	var trees []any
 	for _, pattern := range []string{"testdata/corpus/*/*.y*ml", "../../testdata/golden/*/*.y*ml"} {
@@ -110,10 +120,6 @@ func TestAgreesWithAgentParser(t *testing.T) {
 		}
 	}
 	mutate := newMutator(t)
-	rounds := 20_000
-	if os.Getenv("KBGEN_SLOW_TESTS") != "" {
-		rounds = 1_000_000
-	}
 	judged := 0
 	for n := range rounds {
 		var text []byte
