@@ -66,7 +66,8 @@ func agree(t *testing.T, stream []byte) (judged bool) {
 	return true
 }
 
-// stepsOnly returns the stream with nothing in its documents but steps.
+// stepsOnly returns the stream with nothing in its documents but steps, those
+// of groups beside their groups.
 func stepsOnly(stream []byte) []byte {
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
@@ -82,7 +83,22 @@ func stepsOnly(stream []byte) []byte {
 		if steps := child(root, "steps"); steps != nil {
 			root = steps
 		}
-		enc.Encode(root)
+		list := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		for _, s := range root.Content {
+			list.Content = append(list.Content, s)
+			inner := child(s, "steps")
+			if inner == nil || inner.Kind != yaml.SequenceNode {
+				continue
+			}
+			list.Content = append(list.Content, inner.Content...)
+			for i := 0; i < len(s.Content); i += 2 {
+				if s.Content[i].Value == "steps" {
+					s.Content = slices.Delete(s.Content, i, i+2)
+					break
+				}
+			}
+		}
+		enc.Encode(list)
 	}
 }
 
