@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/gpu-mode/kbgen/local/steps"
 )
 
@@ -70,28 +68,6 @@ func (e *Engine) open(b *build, n *node) bool {
 	}
 	n.settle() // a step may consist of canceled jobs only
 	return true
-}
-
-// settle closes an open node whose last attempts have all ended.
-func (n *node) settle() bool {
-	failed := false
-	for _, j := range n.latest() {
-		if !j.State.Finished() {
-			return false
-		}
-		failed = failed || j.hardFailed()
-	}
-	n.state, n.failed = nodeSettled, failed
-	return true
-}
-
-// hardFailed reports whether an ended job fails its build.
-func (j *job) hardFailed() bool {
-	switch j.State {
-	case JobFailed, JobTimedOut, JobCanceled, JobWaitingFailed:
-		return !j.SoftFailed
-	}
-	return false
 }
 
 // settleBuild derives the build's state from its jobs.
@@ -167,42 +143,4 @@ func (e *Engine) setBuild(b *build, state BuildState) {
 		e.publish(EventBuildFinished, b, nil, nil)
 	}
 	e.wakeWaiters(b)
-}
-
-// cancelOnFailing cancels the jobs that asked for it, once a build fails.
-func (e *Engine) cancelOnFailing(b *build) {
-	for _, j := range slices.Clone(b.jobs) {
-		if j.Step != nil && j.Step.CancelOnBuildFailing && !j.State.Finished() {
-			e.cancelJob(j)
-		}
-	}
-}
-
-// end finishes a job: the only place that does. The caller advances the build.
-func (e *Engine) end(j *job, state JobState) {
-	if j.agent != nil {
-		j.agent.job = nil
-		j.agent.JobID = ""
-		j.agent.LastJobFinishedAt = e.now()
-		j.agent.wake()
-		j.agent = nil
-	}
-	if j.token != "" {
-		delete(e.tokens, j.token)
-	}
-	j.FinishedAt = e.now()
-	e.leaveGroup(j)
-	e.unready(j)
-	e.setJob(j, state)
-	e.logs.finish(&j.log)
-	e.publish(EventJobFinished, j.build, j, nil)
-}
-
-// setJob changes a job's state and tells subscribers.
-func (e *Engine) setJob(j *job, state JobState) {
-	if j.State == state {
-		return
-	}
-	j.State = state
-	e.publish(EventJobChanged, j.build, j, nil)
 }

@@ -76,23 +76,11 @@ func (e *Engine) CancelStep(buildID, step string) (string, error) {
 	return n.id, nil
 }
 
-// findStep finds a step by id, or within a build by key.
-func (e *Engine) findStep(buildID, step string) (*node, *build, error) {
-	b, ok := e.byID[buildID]
-	if !ok {
-		return nil, nil, refuse(NotFound, "No build found")
-	}
-	if n, ok := b.keys[step]; ok && step != "" {
-		return n, b, nil
-	}
-	var found *node
-	b.root.walk(func(n *node) {
-		if n.id == step {
-			found = n
+// cancelOnFailing cancels the jobs that asked for it, once a build fails.
+func (e *Engine) cancelOnFailing(b *build) {
+	for _, j := range slices.Clone(b.jobs) {
+		if j.Step != nil && j.Step.CancelOnBuildFailing && !j.State.Finished() {
+			e.cancelJob(j)
 		}
-	})
-	if found == nil {
-		return nil, nil, refuse(NotFound, "No step found")
 	}
-	return found, b, nil
 }

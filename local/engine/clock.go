@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"time"
 )
 
@@ -59,25 +58,4 @@ func (e *Engine) overdue(j *job, now time.Time) bool {
 		return false
 	}
 	return true
-}
-
-// Sleepers returns the queues of jobs that no connected agent could take now
-// or later, for `kblocal run` to start agents for.
-func (e *Engine) Sleepers() [][]string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var out [][]string
-	for _, j := range e.ready {
-		served := false
-		for _, a := range e.agents {
-			if (a.State == AgentConnected || a.State == AgentNeverConnected) && a.matches(j.Rules) {
-				served = true
-				break
-			}
-		}
-		if !served && !slices.ContainsFunc(out, func(r []string) bool { return slices.Equal(r, j.Rules) }) {
-			out = append(out, j.Rules)
-		}
-	}
-	return out
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"slices"
-	"strings"
 )
 
 // A concurrencyGroup holds the unfinished jobs of one concurrency_group, over
@@ -131,39 +130,23 @@ func (e *Engine) unassign(j *job) {
 	e.makeReady(j)
 }
 
-// free reports whether the agent takes work.
-func (a *agent) free() bool {
-	return a.State == AgentConnected && a.job == nil && !a.Paused && !a.leaving && !a.OutOfDispatch && a.disconnect == ""
-}
-
-// matches reports whether the agent's tags meet every rule. "key=*" asks for
-// any value.
-func (a *agent) matches(rules []string) bool {
-	for _, rule := range rules {
-		key, value, _ := strings.Cut(rule, "=")
-		if key == "queue" {
-			if value != "*" && value != a.Queue {
-				return false
+// Sleepers returns the queues of jobs that no connected agent could take now
+// or later, for `kblocal run` to start agents for.
+func (e *Engine) Sleepers() [][]string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out [][]string
+	for _, j := range e.ready {
+		served := false
+		for _, a := range e.agents {
+			if (a.State == AgentConnected || a.State == AgentNeverConnected) && a.matches(j.Rules) {
+				served = true
+				break
 			}
-			continue
 		}
-		ok := slices.ContainsFunc(a.Tags, func(tag string) bool {
-			k, v, _ := strings.Cut(tag, "=")
-			return k == key && (value == "*" || v == value)
-		})
-		if !ok {
-			return false
+		if !served && !slices.ContainsFunc(out, func(r []string) bool { return slices.Equal(r, j.Rules) }) {
+			out = append(out, j.Rules)
 		}
 	}
-	return true
-}
-
-// queue returns the queue, made when it is new.
-func (e *Engine) queue(key string) *Queue {
-	q, ok := e.queues[key]
-	if !ok {
-		q = &Queue{ID: newID(), Key: key, CreatedAt: e.now()}
-		e.queues[key] = q
-	}
-	return q
+	return out
 }

@@ -145,27 +145,3 @@ func (e *Engine) RetryFailedJobs(slug string, number int, states []JobState) (Bu
 	e.dispatch()
 	return b.snapshot(), count, nil
 }
-
-// Rebuild starts a new build with the same commit, branch, message, env and
-// pull request, created by somebody else. Meta-data is not copied.
-func (e *Engine) Rebuild(slug string, number int, creator Person) (Build, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	b, err := e.findBuild(slug, number)
-	if err != nil {
-		return Build{}, err
-	}
-	again, err := e.createBuild(slug, NewBuild{
-		Message: b.Message, Commit: b.Commit, Branch: b.Branch, Source: b.Source,
-		Author: b.Author, Creator: creator, Env: b.Env,
-		CleanCheckout: b.CleanCheckout, IgnoreBranchFilters: b.IgnoreBranchFilters,
-		PullRequestID: b.PullRequestID, PullRequestBase: b.PullRequestBase,
-		PullRequestRepo: b.PullRequestRepo, PullRequestLabels: b.PullRequestLabels,
-		rebuiltFrom: &BuildRef{ID: b.ID, Number: b.Number},
-	})
-	if err != nil {
-		return Build{}, err
-	}
-	e.dispatch()
-	return again.snapshot(), nil
-}

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/gpu-mode/kbgen/local/steps"
 )
@@ -108,85 +110,127 @@ func (s *scope) walk(fn func(*node)) {
 	}
 }
 
-// A gate says whether a step may begin.
-type gate int
-
-const (
-	gateOpen gate = iota
-	gateClosed
-	gateBroken // what it waited for failed: it never opens
-)
-
-func (g gate) and(other gate) gate {
-	if g == gateBroken || other == gateBroken {
-		return gateBroken
+// findStep finds a step by id, or within a build by key.
+func (e *Engine) findStep(buildID, step string) (*node, *build, error) {
+	b, ok := e.byID[buildID]
+	if !ok {
+		return nil, nil, refuse(NotFound, "No build found")
 	}
-	return max(g, other)
+	if n, ok := b.keys[step]; ok && step != "" {
+		return n, b, nil
+	}
+	var found *node
+	b.root.walk(func(n *node) {
+		if n.id == step {
+			found = n
+		}
+	})
+	if found == nil {
+		return nil, nil, refuse(NotFound, "No step found")
+	}
+	return found, b, nil
 }
 
-// gate computes a node's gate from its dependencies, or without any from the
-// wait step before it, and from those of its group.
-func (b *build) gate(n *node) gate {
-	g := gateOpen
-	if owner := n.group(); owner != nil {
-		g = b.gate(owner)
+// StepAttribute answers `buildkite-agent step get`: an attribute of a step, as
+// text.
+func (e *Engine) StepAttribute(buildID, step, attribute string) (string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, _, err := e.findStep(buildID, step)
+	if err != nil {
+		return "", err
 	}
-	if n.def.DependsOn != nil {
-		return g.and(b.dependencies(n))
+	switch attribute {
+	case "id":
+		return n.id, nil
+	case "key":
+		return n.def.Key, nil
+	case "label":
+		return n.label, nil
+	case "command":
+		return n.def.Command, nil
+	case "type":
+		return string(n.def.Kind), nil
+	case "outcome":
+		return n.outcome(), nil
+	case "state":
+		return n.stateName(), nil
+	case "priority":
+		return strconv.Itoa(n.last().Priority), nil
+	case "agents":
+		return strings.Join(n.last().Rules, "\n"), nil
 	}
-	before := n.scope.nodes[:slices.Index(n.scope.nodes, n)]
-	if n.def.Kind == steps.Wait {
-		return g.and(waitGate(before, n.def.ContinueOnFailure))
-	}
-	for _, w := range slices.Backward(before) {
-		if w.def.Kind != steps.Wait || w.excluded != "" {
-			continue
-		}
-		switch {
-		case w.state != nodeSettled:
-			return g.and(gateClosed)
-		case w.failed:
-			return gateBroken
-		}
-		break
-	}
-	return g
+	return "", refuse(Invalid, "step attribute %q is not supported by kblocal, want agents, command, id, key, label, outcome, priority, state or type", attribute)
 }
 
-func (b *build) dependencies(n *node) gate {
-	g := gateOpen
-	for _, dep := range n.def.DependsOn {
-		target := b.keys[dep.Key]
-		switch {
-		case target == nil:
-			return gateBroken // dropped by an upload with --replace
-		case n.descends(target): // which cannot wait for itself
-			if target.state != nodeSettled {
-				g = g.and(gateClosed)
-			} else if target.failed && !dep.AllowFailure && !n.def.AllowDependencyFailure {
-				g = gateBroken
+// last is the step's newest job; a group has an empty one.
+func (n *node) last() *job {
+	if len(n.jobs) == 0 {
+		return &job{}
+	}
+	return n.jobs[len(n.jobs)-1]
+}
+
+// stateName is the step's state as `step get state` says it.
+func (n *node) stateName() string {
+	switch n.state {
+	case nodeSettled:
+		return "finished"
+	case nodeOpen:
+		for _, j := range n.latest() {
+			if j.State.Held() {
+				return "running"
 			}
-		case !target.complete():
-			g = g.and(gateClosed)
-		case target.broke() && !dep.AllowFailure && !n.def.AllowDependencyFailure:
-			g = gateBroken
 		}
+		return "ready"
 	}
-	return g
+	return "waiting_for_dependencies"
 }
 
-// waitGate is the gate of a wait step: everything before it must have settled.
-// What those steps uploaded stands in the same list, before or behind the wait.
-func waitGate(before []*node, continueOnFailure bool) gate {
-	broken := false
-	for _, n := range before {
-		if n.state != nodeSettled {
-			return gateClosed
+// UpdateStep answers `buildkite-agent step update`.
+func (e *Engine) UpdateStep(buildID, step, attribute, value string, appendValue bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, b, err := e.findStep(buildID, step)
+	if err != nil {
+		return err
+	}
+	switch attribute {
+	case "label":
+		if appendValue {
+			value = n.label + value
 		}
-		broken = broken || n.failed
+		n.label = value
+		for _, j := range n.latest() {
+			j.Label = value
+		}
+	case "priority":
+		priority, err := strconv.Atoi(value)
+		if err != nil {
+			return refuse(Invalid, "step priority: got %q, want a whole number", value)
+		}
+		for _, j := range n.latest() {
+			j.Priority = priority
+		}
+		e.dispatch()
+	default:
+		return refuse(Invalid, "step attribute %q cannot be updated, want label or priority", attribute)
 	}
-	if broken && !continueOnFailure {
-		return gateBroken
+	for _, j := range n.latest() {
+		e.publish(EventJobChanged, b, j, nil)
 	}
-	return gateOpen
+	return nil
+}
+
+// settle closes an open node whose last attempts have all ended.
+func (n *node) settle() bool {
+	failed := false
+	for _, j := range n.latest() {
+		if !j.State.Finished() {
+			return false
+		}
+		failed = failed || j.hardFailed()
+	}
+	n.state, n.failed = nodeSettled, failed
+	return true
 }
