@@ -8,7 +8,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// An Agent is an agent's JSON shape.
+// An Agent is an agent as JSON.
 type Agent struct {
 	ID              string     `json:"id"`
 	GraphQLID       string     `json:"graphql_id"`
@@ -38,30 +38,30 @@ type Agent struct {
 	LastJobAt       *Timestamp `json:"last_job_finished_at"`
 }
 
-// Agent is the shape of an agent, with the job it has.
-func (s *Shapes) Agent(a *engine.Agent) Agent {
-	out := s.agentAlone(a)
+// Agent shows an agent with the job it has.
+func (v *View) Agent(a *engine.Agent) Agent {
+	out := v.agentAlone(a)
 	if a.JobID == "" {
 		return out
 	}
-	if j, err := s.engine.Job(a.JobID); err == nil {
-		shape := s.jobAlone(&j)
-		out.Job = &shape
+	if j, err := v.engine.Job(a.JobID); err == nil {
+		job := v.jobAlone(&j)
+		out.Job = &job
 	}
 	return out
 }
 
-// agentAlone leaves the job out.
-func (s *Shapes) agentAlone(a *engine.Agent) Agent {
+// agentAlone shows an agent without its job.
+func (v *View) agentAlone(a *engine.Agent) Agent {
 	out := Agent{
-		ID: a.ID, GraphQLID: graphQLID("Agent", a.ID), URL: s.orgURL() + "/agents/" + a.ID,
-		WebURL: s.clusterPage() + "/queues/" + s.queueID(a.Queue) + "/agents/" + a.ID,
+		ID: a.ID, GraphQLID: graphQLID("Agent", a.ID), URL: v.orgURL() + "/agents/" + a.ID,
+		WebURL: v.clusterPage() + "/queues/" + v.QueueID(a.Queue) + "/agents/" + a.ID,
 		Name:   a.Name, ConnectionState: string(a.State), Hostname: a.Hostname, IPAddress: a.IP,
 		UserAgent: a.UserAgent, Version: a.Version, OS: a.OS, Arch: a.Arch,
-		MetaData: append([]string{}, a.Tags...), Queue: a.Queue, ClusterQueueID: orNull(s.queueID(a.Queue)),
+		MetaData: append([]string{}, a.Tags...), Queue: a.Queue, ClusterQueueID: orNull(v.QueueID(a.Queue)),
 		Paused: a.Paused, PausedNote: orNull(a.PausedNote),
-		CreatedAt: s.at(a.CreatedAt), ConnectedAt: s.at(a.ConnectedAt), DisconnectedAt: s.at(a.DisconnectedAt),
-		StoppedAt: s.at(a.StoppedAt), LostAt: s.at(a.LostAt),
+		CreatedAt: v.Time(a.CreatedAt), ConnectedAt: v.Time(a.ConnectedAt), DisconnectedAt: v.Time(a.DisconnectedAt),
+		StoppedAt: v.Time(a.StoppedAt), LostAt: v.Time(a.LostAt),
 	}
 	if !slices.ContainsFunc(a.Tags, func(tag string) bool { return strings.HasPrefix(tag, "queue=") }) {
 		out.MetaData = append(out.MetaData, "queue="+a.Queue)
@@ -70,7 +70,7 @@ func (s *Shapes) agentAlone(a *engine.Agent) Agent {
 		out.Priority = &n
 	}
 	if !a.LastJobFinishedAt.IsZero() {
-		at := s.at(a.LastJobFinishedAt)
+		at := v.Time(a.LastJobFinishedAt)
 		out.LastJobAt = &at
 	}
 	return out

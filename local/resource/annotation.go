@@ -6,7 +6,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// An Annotation is an annotation's JSON shape.
+// An Annotation is an annotation as JSON.
 type Annotation struct {
 	ID        string    `json:"id"`
 	Context   string    `json:"context"`
@@ -18,11 +18,11 @@ type Annotation struct {
 	UpdatedAt Timestamp `json:"updated_at"`
 }
 
-// Annotation is the shape of an annotation.
-func (s *Shapes) Annotation(a engine.Annotation) Annotation {
+// Annotation shows an annotation.
+func (v *View) Annotation(a engine.Annotation) Annotation {
 	return Annotation{
 		ID: a.ID, Context: a.Context, Style: orNull(a.Style), Scope: "build", Priority: a.Priority,
 		BodyHTML:  "<p>" + html.EscapeString(a.Body) + "</p>\n",
-		CreatedAt: s.at(a.CreatedAt), UpdatedAt: s.at(a.UpdatedAt),
+		CreatedAt: v.Time(a.CreatedAt), UpdatedAt: v.Time(a.UpdatedAt),
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// An Artifact is an artifact's JSON shape.
+// An Artifact is an artifact as JSON.
 type Artifact struct {
 	ID           string  `json:"id"`
 	JobID        string  `json:"job_id"`
@@ -23,9 +23,9 @@ type Artifact struct {
 	SHA1         string  `json:"sha1sum"`
 }
 
-// Artifact is the shape of an artifact.
-func (s *Shapes) Artifact(a engine.Artifact) Artifact {
-	url := s.buildURL(a.Pipeline, a.Number) + "/jobs/" + a.JobID + "/artifacts/" + a.ID
+// Artifact shows an artifact.
+func (v *View) Artifact(a engine.Artifact) Artifact {
+	url := v.buildURL(a.Pipeline, a.Number) + "/jobs/" + a.JobID + "/artifacts/" + a.ID
 	return Artifact{
 		ID: a.ID, JobID: a.JobID, URL: url, DownloadURL: url + "/download", State: string(a.State),
 		Path: a.Path, Dirname: path.Dir(a.Path), Filename: path.Base(a.Path),

@@ -2,7 +2,7 @@ package resource
 
 import "github.com/gpu-mode/kbgen/local/engine"
 
-// A Cluster is the JSON shape of the only cluster.
+// A Cluster is the only cluster as JSON.
 type Cluster struct {
 	ID              string    `json:"id"`
 	GraphQLID       string    `json:"graphql_id"`
@@ -19,22 +19,22 @@ type Cluster struct {
 	CreatedBy       *Person   `json:"created_by"` // always null
 }
 
-// cluster shapes the cluster; it is as old as its default queue.
-func (s *Shapes) cluster() Cluster {
+// Cluster shows the cluster, which is as old as its default queue.
+func (v *View) Cluster() Cluster {
 	out := Cluster{
 		ID: engine.ClusterID, GraphQLID: graphQLID("Cluster", engine.ClusterID), Name: engine.ClusterName,
-		URL: s.clusterURL(), WebURL: s.clusterPage(), QueuesURL: s.clusterURL() + "/queues",
-		DefaultQueueID: s.queueID("default"), DefaultQueueURL: s.clusterURL() + "/queues/" + s.queueID("default"),
+		URL: v.clusterURL(), WebURL: v.clusterPage(), QueuesURL: v.clusterURL() + "/queues",
+		DefaultQueueID: v.QueueID("default"), DefaultQueueURL: v.clusterURL() + "/queues/" + v.QueueID("default"),
 	}
-	for _, q := range s.engine.Queues() {
+	for _, q := range v.engine.Queues() {
 		if q.Key == "default" {
-			out.CreatedAt = s.at(q.CreatedAt)
+			out.CreatedAt = v.Time(q.CreatedAt)
 		}
 	}
 	return out
 }
 
-// A Queue is a cluster queue's JSON shape.
+// A Queue is a cluster's queue as JSON.
 type Queue struct {
 	ID                 string    `json:"id"`
 	GraphQLID          string    `json:"graphql_id"`
@@ -52,12 +52,12 @@ type Queue struct {
 	CreatedBy          *Person   `json:"created_by"` // always null
 }
 
-// Queue is the shape of a queue.
-func (s *Shapes) Queue(q engine.Queue) Queue {
+// Queue shows a queue.
+func (v *View) Queue(q engine.Queue) Queue {
 	return Queue{
 		ID: q.ID, GraphQLID: graphQLID("ClusterQueue", q.ID), Key: q.Key, Description: orNull(q.Description),
-		URL: s.clusterURL() + "/queues/" + q.ID, WebURL: s.clusterPage() + "/queues/" + q.ID, ClusterURL: s.clusterURL(),
-		DispatchPaused: q.Paused, DispatchPausedAt: s.at(q.PausedAt), DispatchPausedNote: orNull(q.PausedNote),
-		RetryAffinity: "prefer-warmest", CreatedAt: s.at(q.CreatedAt),
+		URL: v.clusterURL() + "/queues/" + q.ID, WebURL: v.clusterPage() + "/queues/" + q.ID, ClusterURL: v.clusterURL(),
+		DispatchPaused: q.Paused, DispatchPausedAt: v.Time(q.PausedAt), DispatchPausedNote: orNull(q.PausedNote),
+		RetryAffinity: "prefer-warmest", CreatedAt: v.Time(q.CreatedAt),
 	}
 }

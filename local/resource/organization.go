@@ -2,7 +2,7 @@ package resource
 
 import "github.com/gpu-mode/kbgen/local/engine"
 
-// An Organization is the only organization's JSON shape.
+// An Organization is the only organization as JSON.
 type Organization struct {
 	ID           string    `json:"id"`
 	GraphQLID    string    `json:"graphql_id"`
@@ -16,13 +16,13 @@ type Organization struct {
 	CreatedAt    Timestamp `json:"created_at"`
 }
 
-// Organization is the shape of the organization, as old as its default queue.
-func (s *Shapes) Organization() Organization {
-	slug, url := s.engine.Organization(), s.orgURL()
+// Organization shows the organization, which is as old as its default queue.
+func (v *View) Organization() Organization {
+	slug, url := v.engine.Organization(), v.orgURL()
 	return Organization{
 		ID: engine.OrganizationID, GraphQLID: graphQLID("Organization", engine.OrganizationID),
-		URL: url, WebURL: s.base + "/" + slug, Name: slug, Slug: slug,
+		URL: url, WebURL: v.base + "/" + slug, Name: slug, Slug: slug,
 		PipelinesURL: url + "/pipelines", AgentsURL: url + "/agents", EmojisURL: url + "/emojis",
-		CreatedAt: s.cluster().CreatedAt,
+		CreatedAt: v.Cluster().CreatedAt,
 	}
 }

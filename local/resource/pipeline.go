@@ -6,8 +6,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// A Pipeline is a pipeline's JSON shape. Inside of a build, the fields at the
-// end are left out.
+// A Pipeline is a pipeline as JSON. A build's has no details.
 type Pipeline struct {
 	ID                   string    `json:"id"`
 	GraphQLID            string    `json:"graphql_id"`
@@ -60,31 +59,58 @@ type Provider struct {
 	Settings   struct{} `json:"settings"`
 }
 
-// Pipeline is the shape of a pipeline inside of a build.
-func (s *Shapes) Pipeline(p engine.Pipeline) *Pipeline {
-	url := s.pipelineURL(p.Slug)
+// Pipeline shows a pipeline without its details, as a build has it.
+func (v *View) Pipeline(p engine.Pipeline) *Pipeline {
+	url := v.pipelineURL(p.Slug)
 	provider := "git"
 	if strings.Contains(p.Repository, "github.com") {
 		provider = "github"
 	}
 	return &Pipeline{
 		ID: p.ID, GraphQLID: graphQLID("Pipeline", p.ID), URL: url,
-		WebURL: s.base + "/" + s.engine.Organization() + "/" + p.Slug,
+		WebURL: v.base + "/" + v.engine.Organization() + "/" + p.Slug,
 		Name:   p.Name, Slug: p.Slug, Description: orNull(p.Description), Repository: p.Repository,
-		DefaultBranch: p.DefaultBranch, ClusterID: engine.ClusterID, ClusterURL: s.clusterURL(),
+		DefaultBranch: p.DefaultBranch, ClusterID: engine.ClusterID, ClusterURL: v.clusterURL(),
 		Provider: Provider{ID: provider}, AllowRebuilds: true, Visibility: "private", Tags: []string{},
-		BuildsURL: url + "/builds", BadgeURL: s.base + "/badge/" + p.ID + ".svg", CreatedAt: s.at(p.CreatedAt),
+		BuildsURL: url + "/builds", BadgeURL: v.base + "/badge/" + p.ID + ".svg", CreatedAt: v.Time(p.CreatedAt),
 	}
 }
 
 // pipelineOf looks a pipeline up by its slug; nil when it is gone.
-func (s *Shapes) pipelineOf(slug string) *Pipeline {
-	shape, ok := s.pipelines[slug]
+func (v *View) pipelineOf(slug string) *Pipeline {
+	shown, ok := v.pipelines[slug]
 	if !ok {
-		if p, err := s.engine.Pipeline(slug); err == nil {
-			shape = s.Pipeline(p)
+		if p, err := v.engine.Pipeline(slug); err == nil {
+			shown = v.Pipeline(p)
 		}
-		s.pipelines[slug] = shape
+		v.pipelines[slug] = shown
 	}
-	return shape
+	return shown
+}
+
+// PipelineWithDetails shows a pipeline by itself, with its unfinished builds
+// and their jobs counted.
+func (v *View) PipelineWithDetails(p engine.Pipeline) *Pipeline {
+	out := v.Pipeline(p)
+	d := &PipelineDetails{Env: notNil(p.Env), Configuration: p.Configuration, Steps: []struct{}{}}
+	unfinished := []engine.BuildState{engine.BuildScheduled, engine.BuildRunning, engine.BuildFailing, engine.BuildCanceling}
+	for _, b := range v.engine.Builds(engine.BuildFilter{Pipeline: p.Slug, States: unfinished}) {
+		if b.State == engine.BuildScheduled {
+			d.ScheduledBuilds++
+		} else {
+			d.RunningBuilds++
+		}
+		for i := range b.Jobs {
+			switch state := b.Jobs[i].State; {
+			case state == engine.JobScheduled || state == engine.JobLimited:
+				d.ScheduledJobs++
+			case state.Held():
+				d.RunningJobs++
+			case state == engine.JobWaiting:
+				d.WaitingJobs++
+			}
+		}
+	}
+	out.PipelineDetails = d
+	return out
 }

@@ -1,3 +1,9 @@
+// Package resource shows the stand-in's builds, jobs, agents and what belongs
+// to them as JSON, in the form that Buildkite's REST API v2 and its webhooks
+// share. It decides nothing and serves nothing.
+//
+// Source: Buildkite's REST API reference (buildkite/docs, pages/apis/rest_api)
+// and what buildkite/go-buildkite v3.13.0 decodes.
 package resource
 
 import (
@@ -8,10 +14,10 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// Shapes turns the engine's values into JSON shapes. It looks agents, queues
-// and pipelines up once and keeps them, so make a new one for each answer. It
-// is not safe for concurrent use.
-type Shapes struct {
+// A View turns the engine's values into resources. It looks up each agent,
+// queue and pipeline once and remembers it, so make a new View for each answer.
+// It is not safe for concurrent use.
+type View struct {
 	// OldTimes writes times as "2006-01-02 15:04:05 UTC", as many webhook
 	// payloads do.
 	OldTimes bool
@@ -23,10 +29,10 @@ type Shapes struct {
 	pipelines map[string]*Pipeline
 }
 
-// NewShapes makes shapes whose URLs start with base, an origin without a
-// slash at its end.
-func NewShapes(e *engine.Engine, base string) *Shapes {
-	return &Shapes{engine: e, base: base, agents: map[string]engine.Agent{}, pipelines: map[string]*Pipeline{}}
+// NewView makes a view whose URLs begin with base, an origin without a slash at
+// its end.
+func NewView(e *engine.Engine, base string) *View {
+	return &View{engine: e, base: base, agents: map[string]engine.Agent{}, pipelines: map[string]*Pipeline{}}
 }
 
 // A Timestamp is written with milliseconds in UTC, and as null when it is not
@@ -47,7 +53,8 @@ func (t Timestamp) MarshalJSON() ([]byte, error) {
 	return []byte(t.time.UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
 }
 
-func (s *Shapes) at(t time.Time) Timestamp { return Timestamp{time: t, old: s.OldTimes} }
+// Time is t as the view writes times.
+func (v *View) Time(t time.Time) Timestamp { return Timestamp{time: t, old: v.OldTimes} }
 
 // graphQLID is the id of the same thing in the service's other API.
 func graphQLID(kind, id string) string {
@@ -62,50 +69,51 @@ func orNull(s string) *string {
 	return &s
 }
 
-func (s *Shapes) orgURL() string { return s.base + "/v2/organizations/" + s.engine.Organization() }
+func (v *View) orgURL() string { return v.base + "/v2/organizations/" + v.engine.Organization() }
 
-func (s *Shapes) pipelineURL(slug string) string { return s.orgURL() + "/pipelines/" + slug }
+func (v *View) pipelineURL(slug string) string { return v.orgURL() + "/pipelines/" + slug }
 
-func (s *Shapes) buildURL(slug string, number int) string {
-	return fmt.Sprintf("%s/builds/%d", s.pipelineURL(slug), number)
+func (v *View) buildURL(slug string, number int) string {
+	return fmt.Sprintf("%s/builds/%d", v.pipelineURL(slug), number)
 }
 
 // buildPage is the page of a build for people.
-func (s *Shapes) buildPage(slug string, number int) string {
-	return fmt.Sprintf("%s/%s/%s/builds/%d", s.base, s.engine.Organization(), slug, number)
+func (v *View) buildPage(slug string, number int) string {
+	return fmt.Sprintf("%s/%s/%s/builds/%d", v.base, v.engine.Organization(), slug, number)
 }
 
-func (s *Shapes) jobURL(j *engine.Job) string {
-	return s.buildURL(j.Pipeline, j.Number) + "/jobs/" + j.ID
+// JobURL is where the API serves a job.
+func (v *View) JobURL(j *engine.Job) string {
+	return v.buildURL(j.Pipeline, j.Number) + "/jobs/" + j.ID
 }
 
-func (s *Shapes) clusterURL() string { return s.orgURL() + "/clusters/" + engine.ClusterID }
+func (v *View) clusterURL() string { return v.orgURL() + "/clusters/" + engine.ClusterID }
 
-func (s *Shapes) clusterPage() string {
-	return s.base + "/organizations/" + s.engine.Organization() + "/clusters/" + engine.ClusterID
+func (v *View) clusterPage() string {
+	return v.base + "/organizations/" + v.engine.Organization() + "/clusters/" + engine.ClusterID
 }
 
-// queueID is the id of the queue with a key, "" when there is none.
-func (s *Shapes) queueID(key string) string {
-	if id, ok := s.queues[key]; ok {
+// QueueID is the id of the queue with a key, "" when there is none.
+func (v *View) QueueID(key string) string {
+	if id, ok := v.queues[key]; ok {
 		return id
 	}
-	s.queues = map[string]string{}
-	for _, q := range s.engine.Queues() {
-		s.queues[q.Key] = q.ID
+	v.queues = map[string]string{}
+	for _, q := range v.engine.Queues() {
+		v.queues[q.Key] = q.ID
 	}
-	return s.queues[key]
+	return v.queues[key]
 }
 
-// agentOf looks an agent up.
-func (s *Shapes) agentOf(id string) (engine.Agent, bool) {
-	a, ok := s.agents[id]
+// agentOf looks up an agent.
+func (v *View) agentOf(id string) (engine.Agent, bool) {
+	a, ok := v.agents[id]
 	if !ok {
 		var err error
-		if a, err = s.engine.Agent(id); err != nil {
+		if a, err = v.engine.Agent(id); err != nil {
 			return engine.Agent{}, false
 		}
-		s.agents[id] = a
+		v.agents[id] = a
 	}
 	return a, true
 }
@@ -122,7 +130,7 @@ type Person struct {
 }
 
 // Person is null for nobody.
-func (s *Shapes) Person(p engine.Person) *Person {
+func (v *View) Person(p engine.Person) *Person {
 	if p == (engine.Person{}) {
 		return nil
 	}

@@ -2,6 +2,8 @@ package restapi
 
 import (
 	"time"
+
+	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 func (c *call) meta() error {
@@ -10,52 +12,52 @@ func (c *call) meta() error {
 
 // An accessToken is what a token may know of itself; its value is not part.
 type accessToken struct {
-	UUID        string    `json:"uuid"`
-	Scopes      []string  `json:"scopes"`
-	Description string    `json:"description"`
-	CreatedAt   Timestamp `json:"created_at"`
-	ExpiresAt   Timestamp `json:"expires_at"`
-	User        *Person   `json:"user"`
+	UUID        string             `json:"uuid"`
+	Scopes      []string           `json:"scopes"`
+	Description string             `json:"description"`
+	CreatedAt   resource.Timestamp `json:"created_at"`
+	ExpiresAt   resource.Timestamp `json:"expires_at"`
+	User        *resource.Person   `json:"user"`
 }
 
 func (c *call) accessToken() error {
 	return c.ok(accessToken{
 		UUID: c.who.id, Scopes: append([]string{}, c.who.scopes...), Description: c.who.description,
-		CreatedAt: c.shapes.at(c.who.created), ExpiresAt: c.shapes.at(c.who.expires), User: c.shapes.Person(c.who.user),
+		CreatedAt: c.view.Time(c.who.created), ExpiresAt: c.view.Time(c.who.expires), User: c.view.Person(c.who.user),
 	})
 }
 
 func (c *call) user() error {
-	p := c.shapes.Person(c.who.user)
-	at := c.shapes.at(c.who.created)
+	p := c.view.Person(c.who.user)
+	at := c.view.Time(c.who.created)
 	p.CreatedAt = &at
 	return c.ok(p)
 }
 
 func (c *call) organizations() error {
-	all, err := page(c, []Organization{c.shapes.Organization()})
+	all, err := page(c, []resource.Organization{c.view.Organization()})
 	if err != nil {
 		return err
 	}
 	return c.ok(all)
 }
 
-func (c *call) organization() error { return c.ok(c.shapes.Organization()) }
+func (c *call) organization() error { return c.ok(c.view.Organization()) }
 
 // A quota is one scope of the rate limit's state.
 type quota struct {
-	Limit    int       `json:"limit"`
-	Current  int       `json:"current"`
-	Reset    int       `json:"reset"` // seconds
-	ResetAt  Timestamp `json:"reset_at"`
-	Enforced bool      `json:"enforced"`
+	Limit    int                `json:"limit"`
+	Current  int                `json:"current"`
+	Reset    int                `json:"reset"` // seconds
+	ResetAt  resource.Timestamp `json:"reset_at"`
+	Enforced bool               `json:"enforced"`
 }
 
 // rateLimit shows the organization's quota. There is no GraphQL here, so its
 // quota is never used.
 func (c *call) rateLimit() error {
 	r := c.meter.organization()
-	rest := quota{Limit: r.limit, Current: r.current, Reset: r.reset, ResetAt: c.shapes.at(r.end), Enforced: c.meter.enforced}
-	graphQL := quota{Limit: 20_000, Reset: 300, ResetAt: c.shapes.at(c.opts.Now().Add(5 * time.Minute))}
+	rest := quota{Limit: r.limit, Current: r.current, Reset: r.reset, ResetAt: c.view.Time(r.end), Enforced: c.meter.enforced}
+	graphQL := quota{Limit: 20_000, Reset: 300, ResetAt: c.view.Time(c.opts.Now().Add(5 * time.Minute))}
 	return c.ok(map[string]any{"scopes": map[string]quota{"rest": rest, "graphql": graphQL}})
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // listAgents lists connected and stopping agents only, as the service does.
@@ -13,13 +14,13 @@ func (c *call) listAgents() error {
 	agents := slices.DeleteFunc(c.engine.Agents(), func(a engine.Agent) bool {
 		return a.State != engine.AgentConnected && a.State != engine.AgentStopping ||
 			differs("name", a.Name) || differs("hostname", a.Hostname) || differs("version", a.Version) ||
-			differs("cluster_queue_id", c.shapes.queueID(a.Queue))
+			differs("cluster_queue_id", c.view.QueueID(a.Queue))
 	})
 	agents, err := page(c, agents)
 	if err != nil {
 		return err
 	}
-	return c.ok(render(agents, func(a engine.Agent) Agent { return c.shapes.Agent(&a) }))
+	return c.ok(render(agents, func(a engine.Agent) resource.Agent { return c.view.Agent(&a) }))
 }
 
 func (c *call) getAgent() error {
@@ -27,7 +28,7 @@ func (c *call) getAgent() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Agent(&a))
+	return c.ok(c.view.Agent(&a))
 }
 
 // stopAgent cancels the agent's job unless told otherwise, as the service

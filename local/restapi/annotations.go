@@ -32,7 +32,7 @@ func (c *call) listAnnotations() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(render(shown, c.shapes.Annotation))
+	return c.ok(render(shown, c.view.Annotation))
 }
 
 func (c *call) annotate() error {
@@ -55,7 +55,7 @@ func (c *call) annotate() error {
 	if a, err = c.engine.Annotate(b.ID, a, appendBody); err != nil {
 		return err
 	}
-	c.answer(http.StatusCreated, c.shapes.Annotation(a))
+	c.answer(http.StatusCreated, c.view.Annotation(a))
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // Options configure the handler of [New].
@@ -94,17 +95,17 @@ func New(e *engine.Engine, opts Options) http.Handler {
 // A call is one request on its way through the API.
 type call struct {
 	*api
-	w      http.ResponseWriter
-	r      *http.Request
-	who    *credential
-	shapes *Shapes
+	w    http.ResponseWriter
+	r    *http.Request
+	who  *credential
+	view *resource.View
 }
 
 // ServeHTTP refuses what every endpoint refuses, then routes.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.opts.Logger.Debug("rest", "method", r.Method, "path", r.URL.Path)
 	c := &call{api: a, w: w, r: r}
-	c.shapes = NewShapes(a.engine, c.base())
+	c.view = resource.NewView(a.engine, c.base())
 	switch {
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0:
 		c.answer(http.StatusForbidden, message("a GET request must not have a body"))
@@ -143,7 +144,7 @@ type handler func(c *call) error
 func (a *api) handle(pattern, scope string, h handler) {
 	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		c := &call{api: a, w: w, r: r}
-		c.shapes = NewShapes(a.engine, c.base())
+		c.view = resource.NewView(a.engine, c.base())
 		if r.URL.Path != metaPath && !c.authenticate() { // who was counted is not known here
 			c.unauthorized()
 			return

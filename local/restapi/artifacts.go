@@ -53,7 +53,7 @@ func (c *call) listArtifacts(all []engine.Artifact) error {
 	if err != nil {
 		return err
 	}
-	return c.ok(render(shown, c.shapes.Artifact))
+	return c.ok(render(shown, c.view.Artifact))
 }
 
 // artifact returns the artifact that the path names, which must be the job's.
@@ -77,7 +77,7 @@ func (c *call) getArtifact() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Artifact(a))
+	return c.ok(c.view.Artifact(a))
 }
 
 // downloadArtifact sends the client on to where the bytes are. The link there

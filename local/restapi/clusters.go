@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // inCluster checks the cluster that the path names.
@@ -15,7 +16,7 @@ func (c *call) inCluster() error {
 }
 
 func (c *call) listClusters() error {
-	clusters, err := page(c, []Cluster{c.shapes.cluster()})
+	clusters, err := page(c, []resource.Cluster{c.view.Cluster()})
 	if err != nil {
 		return err
 	}
@@ -26,7 +27,7 @@ func (c *call) getCluster() error {
 	if err := c.inCluster(); err != nil {
 		return err
 	}
-	return c.ok(c.shapes.cluster())
+	return c.ok(c.view.Cluster())
 }
 
 func (c *call) listQueues() error {
@@ -37,7 +38,7 @@ func (c *call) listQueues() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(render(queues, c.shapes.Queue))
+	return c.ok(render(queues, c.view.Queue))
 }
 
 // queue returns the queue that the path names.
@@ -58,7 +59,7 @@ func (c *call) getQueue() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Queue(q))
+	return c.ok(c.view.Queue(q))
 }
 
 func (c *call) createQueue() error {
@@ -78,7 +79,7 @@ func (c *call) createQueue() error {
 	if err != nil {
 		return err
 	}
-	c.answer(http.StatusCreated, c.shapes.Queue(q))
+	c.answer(http.StatusCreated, c.view.Queue(q))
 	return nil
 }
 
@@ -103,7 +104,7 @@ func (c *call) pauseQueue() error {
 	if q, err = c.engine.PauseQueue(q.ID, note); err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Queue(q))
+	return c.ok(c.view.Queue(q))
 }
 
 func (c *call) resumeQueue() error {
@@ -114,5 +115,5 @@ func (c *call) resumeQueue() error {
 	if q, err = c.engine.ResumeQueue(q.ID); err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Queue(q))
+	return c.ok(c.view.Queue(q))
 }

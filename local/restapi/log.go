@@ -51,7 +51,7 @@ func (c *call) log() error {
 	case textHTML:
 		return c.logHTML(file, j.LogSize)
 	}
-	return c.logJSON(file, j.LogSize, c.shapes.jobURL(&j)+"/log")
+	return c.logJSON(file, j.LogSize, c.view.JobURL(&j)+"/log")
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // pipelineSettings are kept for those who read them back; nothing else of the
@@ -17,34 +18,14 @@ type pipelineSettings struct {
 	tags       []string
 }
 
-// details is the full shape of a pipeline.
-func (c *call) details(p engine.Pipeline) *Pipeline {
-	out := c.shapes.Pipeline(p)
+// details shows a pipeline with all there is of it, kept settings included.
+func (c *call) details(p engine.Pipeline) *resource.Pipeline {
+	out := c.view.PipelineWithDetails(p)
 	c.mu.Lock()
 	kept := c.settings[p.ID]
 	c.mu.Unlock()
 	out.Visibility = cmp.Or(kept.visibility, out.Visibility)
 	out.Tags = append(out.Tags, kept.tags...)
-	d := &PipelineDetails{Env: notNil(p.Env), Configuration: p.Configuration, Steps: []struct{}{}}
-	unfinished := []engine.BuildState{engine.BuildScheduled, engine.BuildRunning, engine.BuildFailing, engine.BuildCanceling}
-	for _, b := range c.engine.Builds(engine.BuildFilter{Pipeline: p.Slug, States: unfinished}) {
-		if b.State == engine.BuildScheduled {
-			d.ScheduledBuilds++
-		} else {
-			d.RunningBuilds++
-		}
-		for i := range b.Jobs {
-			switch state := b.Jobs[i].State; {
-			case state == engine.JobScheduled || state == engine.JobLimited:
-				d.ScheduledJobs++
-			case state.Held():
-				d.RunningJobs++
-			case state == engine.JobWaiting:
-				d.WaitingJobs++
-			}
-		}
-	}
-	out.PipelineDetails = d
 	return out
 }
 
