@@ -6,9 +6,7 @@ package local
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/subtle"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -105,8 +103,8 @@ func Start(opts Options) (*Server, error) {
 	}
 	s := &Server{
 		Faults: &fault.Injector{}, opts: opts, url: "http://" + main.Addr().String(),
-		apiToken: newToken("bkua_"), agentToken: newToken("bkct_"),
-		marker: newToken("KBLOCAL_INSTANCE="),
+		apiToken: engine.NewToken("bkua_"), agentToken: engine.NewToken("bkct_"),
+		marker: engine.NewToken("KBLOCAL_INSTANCE="),
 	}
 	s.live, s.endLive = context.WithCancel(context.Background())
 	s.Engine, err = engine.New(engine.Options{
@@ -142,13 +140,6 @@ func setDefaults(opts *Options) {
 	}
 }
 
-// newToken returns a random secret, recognizable by its prefix.
-func newToken(prefix string) string {
-	var b [20]byte
-	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
-	return prefix + hex.EncodeToString(b[:])
-}
-
 // assemble makes what stands between the engine and the wires.
 func (s *Server) assemble(blobs net.Addr) error {
 	for _, r := range s.opts.Faults {
@@ -156,7 +147,7 @@ func (s *Server) assemble(blobs net.Addr) error {
 			return err
 		}
 	}
-	s.blob = blob.New(s.Engine, []byte(newToken("")), nil)
+	s.blob = blob.New(s.Engine, []byte(engine.NewToken("")), nil)
 	_, port, err := net.SplitHostPort(blobs.String())
 	if err != nil {
 		return err

@@ -73,8 +73,9 @@ type agent struct {
 	leaving    bool    // will take no further job
 }
 
-// newToken returns a random secret, recognizable by its prefix.
-func newToken(prefix string) string {
+// NewToken returns a secret of 160 random bits in hex behind prefix, which
+// tells a reader what kind of token it is.
+func NewToken(prefix string) string {
 	var b [20]byte
 	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
 	return prefix + hex.EncodeToString(b[:])
@@ -91,7 +92,7 @@ func (e *Engine) Register(info AgentInfo) (Agent, string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	info.Name = e.uniqueName(info.Name)
-	a := &agent{token: newToken("bkaa_")}
+	a := &agent{token: NewToken("bkaa_")}
 	a.AgentInfo = info
 	a.ID, a.CreatedAt, a.LastSeen = newID(), e.now(), e.now()
 	a.Queue = queueOf(info.Tags)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -54,7 +55,7 @@ func (e *Engine) Annotate(buildID string, a Annotation, appendBody bool) (Annota
 		return Annotation{}, refuse(Invalid, "annotation body: got %d bytes, want at most %d", len(a.Body), maxAnnotation)
 	}
 	have.Body, have.JobID, have.UpdatedAt = a.Body, a.JobID, now
-	have.Style = orElse(a.Style, have.Style)
+	have.Style = cmp.Or(a.Style, have.Style)
 	if a.Priority != 0 {
 		have.Priority = a.Priority
 	}

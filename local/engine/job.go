@@ -218,7 +218,7 @@ func (e *Engine) Acquire(agentID, jobID string) (Accepted, error) {
 
 func (e *Engine) accept(j *job) Accepted {
 	j.AcceptedAt = e.now()
-	j.token = newToken("bkaj_")
+	j.token = NewToken("bkaj_")
 	e.tokens[j.token] = j
 	env := e.jobEnv(j)
 	e.setJob(j, JobAccepted)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A state is a state as the page shows it: in words, with a mark and a colour
@@ -159,16 +160,5 @@ func size(n int64) string {
 // firstLine is the first line of a text that has any, at most limit runes.
 func firstLine(s string, limit int) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return shorten(strings.TrimSpace(line), limit)
-}
-
-// shorten cuts a text to limit runes and marks the cut.
-func shorten(s string, limit int) string {
-	n := 0
-	for at := range s {
-		if n++; n > limit {
-			return s[:at] + "…"
-		}
-	}
-	return s
+	return text.Line(line, limit)
 }

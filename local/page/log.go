@@ -10,6 +10,8 @@ import (
 	"time"
 
 	terminal "github.com/buildkite/terminal-to-html/v3"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // maxRendered is how much of a log's end is rendered, bytes.
@@ -141,13 +143,13 @@ func groupMarker(line string) (marker, header string) {
 	if !strings.Contains(line, "--- ") && !strings.Contains(line, "+++") && !strings.Contains(line, "~~~ ") {
 		return "", "" // nearly all lines, and cheap to see
 	}
-	text := strings.TrimSpace(html.UnescapeString(anyTag.ReplaceAllString(line, "")))
-	marker, header, ok := strings.Cut(text, " ")
+	plain := strings.TrimSpace(html.UnescapeString(anyTag.ReplaceAllString(line, "")))
+	marker, header, ok := strings.Cut(plain, " ")
 	switch {
-	case text == "^^^ +++":
+	case plain == "^^^ +++":
 		return "^^^", ""
 	case ok && (marker == "---" || marker == "+++" || marker == "~~~"):
-		return marker, shorten(strings.TrimSpace(header), 300)
+		return marker, text.Line(header, 300)
 	}
 	return "", ""
 }

@@ -69,7 +69,7 @@ func Parse(data []byte) (*Document, error) {
 func parseSteps(raw json.RawMessage, path string, groups bool) ([]*Step, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("%s: got %s, want a list of steps", path, kindOf(raw))
+		return nil, fmt.Errorf("%s: got %s, want a list of steps", path, jsonType(raw))
 	}
 	out := make([]*Step, 0, len(list))
 	for i, item := range list {

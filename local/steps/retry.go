@@ -41,13 +41,13 @@ func automatic(raw json.RawMessage) ([]RetryRule, error) {
 		}
 		return []RetryRule{{AnyStatus: true, Limit: DefaultRetryLimit}}, nil
 	}
-	if kindOf(raw) == "an object" {
+	if jsonType(raw) == "an object" {
 		rule, err := retryRule(raw)
 		return []RetryRule{rule}, err
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("got %s, want true, false, a rule or a list of rules", kindOf(raw))
+		return nil, fmt.Errorf("got %s, want true, false, a rule or a list of rules", jsonType(raw))
 	}
 	out := make([]RetryRule, 0, len(list))
 	for i, item := range list {

@@ -16,15 +16,15 @@ import (
 func object(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
-		return nil, fmt.Errorf("got %s, want an object", kindOf(raw))
+		return nil, fmt.Errorf("got %s, want an object", jsonType(raw))
 	}
 	return fields, nil
 }
 
 func keys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
 
-// kindOf names the JSON type of raw without quoting it.
-func kindOf(raw json.RawMessage) string {
+// jsonType names the JSON type of raw without quoting it.
+func jsonType(raw json.RawMessage) string {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
 		return "nothing"
@@ -46,8 +46,8 @@ func kindOf(raw json.RawMessage) string {
 
 func text(raw json.RawMessage) (string, error) {
 	var s string
-	if err := json.Unmarshal(raw, &s); err != nil || kindOf(raw) == "null" {
-		return "", fmt.Errorf("got %s, want a string", kindOf(raw))
+	if err := json.Unmarshal(raw, &s); err != nil || jsonType(raw) == "null" {
+		return "", fmt.Errorf("got %s, want a string", jsonType(raw))
 	}
 	return s, nil
 }
@@ -59,7 +59,7 @@ func truth(raw json.RawMessage) (bool, error) {
 	case "false", `"false"`:
 		return false, nil
 	}
-	return false, fmt.Errorf("got %s, want true or false", kindOf(raw))
+	return false, fmt.Errorf("got %s, want true or false", jsonType(raw))
 }
 
 func wholeNumber(raw json.RawMessage, low, high int) (int, error) {
@@ -76,8 +76,8 @@ func wholeNumber(raw json.RawMessage, low, high int) (int, error) {
 // describe quotes short scalars, which a person must see to find them.
 func describe(raw json.RawMessage) string {
 	raw = bytes.TrimSpace(raw)
-	if kindOf(raw) == "an object" || kindOf(raw) == "a list" || len(raw) > 40 {
-		return kindOf(raw)
+	if jsonType(raw) == "an object" || jsonType(raw) == "a list" || len(raw) > 40 {
+		return jsonType(raw)
 	}
 	return string(raw)
 }
@@ -85,7 +85,7 @@ func describe(raw json.RawMessage) string {
 // stringMap reads env. The agent turns every value into a string, so another
 // type means that something else wrote the document.
 func stringMap(raw json.RawMessage) (map[string]string, error) {
-	if kindOf(raw) == "null" {
+	if jsonType(raw) == "null" {
 		return nil, nil
 	}
 	fields, err := object(raw)
@@ -103,7 +103,7 @@ func stringMap(raw json.RawMessage) (map[string]string, error) {
 
 // words reads a string or a list of strings.
 func words(raw json.RawMessage) ([]string, error) {
-	if kindOf(raw) == "null" {
+	if jsonType(raw) == "null" {
 		return nil, nil
 	}
 	if one, err := text(raw); err == nil {
@@ -111,7 +111,7 @@ func words(raw json.RawMessage) ([]string, error) {
 	}
 	var list []string
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("got %s, want a string or a list of strings", kindOf(raw))
+		return nil, fmt.Errorf("got %s, want a string or a list of strings", jsonType(raw))
 	}
 	return list, nil
 }
@@ -133,7 +133,7 @@ func branches(raw json.RawMessage) ([]string, error) {
 
 // agentRules reads {"queue": "gpu"} or ["queue=gpu"].
 func agentRules(raw json.RawMessage) ([]string, error) {
-	if kindOf(raw) == "a list" {
+	if jsonType(raw) == "a list" {
 		list, err := words(raw)
 		for _, rule := range list {
 			if !strings.Contains(rule, "=") {
@@ -149,7 +149,7 @@ func agentRules(raw json.RawMessage) ([]string, error) {
 	rules := []string{}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		value := fields[name]
-		switch kindOf(value) {
+		switch jsonType(value) {
 		case "a string":
 			v, err := text(value)
 			if err != nil {
@@ -159,7 +159,7 @@ func agentRules(raw json.RawMessage) ([]string, error) {
 		case "a number", "a boolean":
 			rules = append(rules, name+"="+string(bytes.TrimSpace(value)))
 		default:
-			return nil, fmt.Errorf("%s: got %s, want a string", name, kindOf(value))
+			return nil, fmt.Errorf("%s: got %s, want a string", name, jsonType(value))
 		}
 	}
 	return rules, nil
@@ -168,7 +168,7 @@ func agentRules(raw json.RawMessage) ([]string, error) {
 // dependencies reads every form of depends_on. The result is never nil.
 func dependencies(raw json.RawMessage) ([]Dependency, error) {
 	out := []Dependency{}
-	switch kindOf(raw) {
+	switch jsonType(raw) {
 	case "null":
 		return out, nil
 	case "a string":
@@ -179,7 +179,7 @@ func dependencies(raw json.RawMessage) ([]Dependency, error) {
 		return out, err
 	case "a list":
 	default:
-		return nil, fmt.Errorf("got %s, want a key or a list", kindOf(raw))
+		return nil, fmt.Errorf("got %s, want a key or a list", jsonType(raw))
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
@@ -225,12 +225,12 @@ func dependency(raw json.RawMessage) (Dependency, error) {
 
 // plugins reads a list of names and one-key objects, and passes on objects.
 func plugins(raw json.RawMessage) ([]json.RawMessage, error) {
-	if kindOf(raw) == "null" {
+	if jsonType(raw) == "null" {
 		return nil, nil
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("got %s, want a list of one-key objects", kindOf(raw))
+		return nil, fmt.Errorf("got %s, want a list of one-key objects", jsonType(raw))
 	}
 	out := make([]json.RawMessage, 0, len(list))
 	for i, item := range list {
@@ -251,7 +251,7 @@ func softFail(raw json.RawMessage) (SoftFail, error) {
 	}
 	var list []map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return SoftFail{}, fmt.Errorf("got %s, want true, false or a list of {exit_status}", kindOf(raw))
+		return SoftFail{}, fmt.Errorf("got %s, want true, false or a list of {exit_status}", jsonType(raw))
 	}
 	var out SoftFail
 	for i, item := range list {
@@ -278,7 +278,7 @@ func exitStatuses(raw json.RawMessage) (any bool, statuses []int, err error) {
 		}
 		raw = json.RawMessage(word) // numbers in quotes are taken
 	}
-	if kindOf(raw) == "a list" {
+	if jsonType(raw) == "a list" {
 		var list []json.RawMessage
 		if err := json.Unmarshal(raw, &list); err != nil {
 			return false, nil, err
@@ -306,7 +306,7 @@ func skip(raw json.RawMessage) (*string, error) {
 	reason, err := text(raw)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("got %s, want true, false or a reason", kindOf(raw))
+		return nil, fmt.Errorf("got %s, want true, false or a reason", jsonType(raw))
 	case reason == "":
 		return nil, nil
 	case len(reason) > 70:
