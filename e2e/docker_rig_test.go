@@ -22,16 +22,16 @@ import (
 // plugin's tag; without it a stand-in for what kbgen writes takes its place.
 const pluginDir = "KBGEN_DOCKER_PLUGIN_DIR"
 
-// A dockerRoad is a road on which the evaluation runs in a container.
-type dockerRoad struct {
-	road
+// A dockerRig is a rig whose evaluations run in containers.
+type dockerRig struct {
+	rig
 	engine *dockerEngine
 	steps  string // file with the pipeline that the bootstrap step uploads
 }
 
-func newDockerRoad(t *testing.T, e *dockerEngine) *dockerRoad {
+func newDockerRig(t *testing.T, e *dockerEngine) *dockerRig {
 	t.Helper()
-	r := &dockerRoad{engine: e, steps: filepath.Join(e.dir, "steps.yml")}
+	r := &dockerRig{engine: e, steps: filepath.Join(e.dir, "steps.yml")}
 	r.t, r.dir = t, t.TempDir()
 	var err error
 	r.Server, err = local.Start(local.Options{
@@ -42,7 +42,7 @@ func newDockerRoad(t *testing.T, e *dockerEngine) *dockerRoad {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := r.Close(ctx); err != nil {
 			t.Errorf("closing the stand-in: %v", err)
@@ -56,7 +56,7 @@ func newDockerRoad(t *testing.T, e *dockerEngine) *dockerRoad {
 		t.Fatal(err)
 	}
 	r.startAgent()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := r.AwaitAgents(ctx, 2); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func newDockerRoad(t *testing.T, e *dockerEngine) *dockerRoad {
 // startAgent starts a real agent for queue cpu as an ordinary user who may use
 // docker, set up as a node is: without the Job API, whose socket and token the
 // plugin would mount into every container.
-func (r *dockerRoad) startAgent() {
+func (r *dockerRig) startAgent() {
 	t, dir := r.t, filepath.Join(r.engine.dir, "agent")
 	for _, name := range []string{"", "builds", "plugins", "hooks", "sockets", "home", "bin"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
@@ -118,8 +118,8 @@ func (r *dockerRoad) startAgent() {
 		_ = cmd.Process.Signal(syscall.SIGQUIT)
 		select {
 		case <-gone:
-		case <-time.After(20 * time.Second):
-			t.Error("the agent did not end within 20 s")
+		case <-time.After(patience):
+			t.Errorf("the agent did not end within %s", patience)
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			<-gone
 		}
@@ -161,9 +161,9 @@ type dockerStep struct {
 }
 
 // use renders the step and lets the next builds upload it.
-func (r *dockerRoad) use(t *testing.T, change dockerStep) {
+func (r *dockerRig) use(t *testing.T, change dockerStep) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	s := command(t, ctx, nil, "", filepath.Join(bin, "kbgen"), "render", "evaluate",
 		"--gpu", "H100_BK", "--image", cmp.Or(change.image, dockerImage))
@@ -182,15 +182,15 @@ func (r *dockerRoad) use(t *testing.T, change dockerStep) {
 	}
 }
 
-// launch submits file, of the tiny task, and returns what was said.
-func (r *dockerRoad) launch(t *testing.T, file string, args ...string) said {
+// launch submits file, of the tiny task, and returns what was output.
+func (r *dockerRig) launch(t *testing.T, file string, args ...string) output {
 	t.Helper()
-	here := road{Server: r.Server, t: t, dir: r.dir}
-	return here.launch(append([]string{"submit", filepath.Join("testdata", "tiny"), file, "--gpu", "CPU_BK"}, args...)...)
+	here := rig{Server: r.Server, t: t, dir: r.dir}
+	return here.launch(append([]string{"submit", tiny, file, "--gpu", "CPU_BK"}, args...)...)
 }
 
 // last is the newest build and its evaluation's last job.
-func (r *dockerRoad) last(t *testing.T) (engine.Build, engine.Job) {
+func (r *dockerRig) last(t *testing.T) (engine.Build, engine.Job) {
 	t.Helper()
 	builds := r.Engine.Builds(engine.BuildFilter{})
 	newest := slices.MaxFunc(builds, func(a, b engine.Build) int { return a.Number - b.Number })
@@ -201,7 +201,7 @@ func (r *dockerRoad) last(t *testing.T) (engine.Build, engine.Job) {
 	return newest, jobs[len(jobs)-1]
 }
 
-func (r *dockerRoad) log(t *testing.T, j engine.Job) string {
+func (r *dockerRig) log(t *testing.T, j engine.Job) string {
 	t.Helper()
 	f, err := r.Engine.Log(j.ID)
 	if err != nil {
@@ -216,9 +216,9 @@ func (r *dockerRoad) log(t *testing.T, j engine.Job) string {
 }
 
 // ended waits until the newest build has ended.
-func (r *dockerRoad) ended(t *testing.T) (engine.Build, engine.Job) {
+func (r *dockerRig) ended(t *testing.T) (engine.Build, engine.Job) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	b, _ := r.last(t)
 	if _, err := r.Engine.Wait(ctx, b.ID); err != nil {
@@ -228,7 +228,7 @@ func (r *dockerRoad) ended(t *testing.T) (engine.Build, engine.Job) {
 }
 
 // artifact is what was uploaded as result.json by the job, nil when nothing was.
-func (r *dockerRoad) artifact(t *testing.T, j engine.Job) []byte {
+func (r *dockerRig) artifact(t *testing.T, j engine.Job) []byte {
 	t.Helper()
 	all, err := r.Engine.JobArtifacts(j.ID)
 	if err != nil {
@@ -247,7 +247,7 @@ func (r *dockerRoad) artifact(t *testing.T, j engine.Job) []byte {
 }
 
 // dump shows the job's log when the test has failed.
-func (r *dockerRoad) dump(t *testing.T) {
+func (r *dockerRig) dump(t *testing.T) {
 	if t.Failed() {
 		_, j := r.last(t)
 		t.Logf("the end of the job's log:\n%s", tail([]byte(r.log(t, j)), 3000))

@@ -31,7 +31,7 @@ func TestDocker(t *testing.T) {
 	start := time.Now()
 	e.runnerImage(dockerImage)
 	t.Logf("image imported and built in %.1f s", time.Since(start).Seconds())
-	r := newDockerRoad(t, e)
+	r := newDockerRig(t, e)
 	t.Run("verdicts", func(t *testing.T) { r.verdicts(t) })
 	t.Run("step isolation", func(t *testing.T) { r.stepIsolation(t) })
 	t.Run("container", func(t *testing.T) { r.container(t) })
@@ -44,7 +44,7 @@ func TestDocker(t *testing.T) {
 }
 
 // The result written in the container reaches the launcher by the host.
-func (r *dockerRoad) verdicts(t *testing.T) {
+func (r *dockerRig) verdicts(t *testing.T) {
 	defer r.dump(t)
 	r.use(t, dockerStep{})
 	r.launch(t, "testdata/tiny/right.py", "--mode", "leaderboard").want(t, 0, "passed")
@@ -54,11 +54,12 @@ func (r *dockerRoad) verdicts(t *testing.T) {
 	}
 	r.launch(t, "testdata/tiny/crash.py", "--mode", "test").want(t, 1)
 	r.launch(t, "testdata/tiny/chatty.py", "--mode", "test").want(t, 0, "passed")
-	r.launch(t, "testdata/tiny/hang.py", "--mode", "test").want(t, 1)
+	here := rig{Server: r.Server, t: t, dir: r.dir}
+	here.launch("submit", impatientTask(t), "testdata/tiny/hang.py", "--gpu", "CPU_BK", "--mode", "test").want(t, 1)
 }
 
 // A step that carries the row's limits gets them.
-func (r *dockerRoad) stepIsolation(t *testing.T) {
+func (r *dockerRig) stepIsolation(t *testing.T) {
 	defer r.dump(t)
 	limits := "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null || true"
 	r.use(t, dockerStep{limits: true})
@@ -72,7 +73,7 @@ func (r *dockerRoad) stepIsolation(t *testing.T) {
 }
 
 // What surrounds kbrun: the agent's user, nothing to gain, nothing to take.
-func (r *dockerRoad) container(t *testing.T) {
+func (r *dockerRig) container(t *testing.T) {
 	defer r.dump(t)
 	r.use(t, dockerStep{command: strings.Join([]string{
 		"echo BEGIN-$((6 * 7))", "id -u", `grep -E "CapEff|CapBnd|NoNewPrivs" /proc/self/status`, `cut -d " " -f 5 /proc/self/mountinfo`,
@@ -101,7 +102,7 @@ func (r *dockerRoad) container(t *testing.T) {
 }
 
 // What a submission sees of it.
-func (r *dockerRoad) submission(t *testing.T) {
+func (r *dockerRig) submission(t *testing.T) {
 	defer r.dump(t)
 	r.use(t, dockerStep{})
 	s := r.launch(t, "testdata/docker/probe.py", "--mode", "test", "--json")
@@ -148,7 +149,7 @@ func (r *dockerRoad) submission(t *testing.T) {
 // replaces is the node's to refuse, in its pre-artifact hook: the agent may
 // follow it, to any file of the machine that it can read. Nobody takes that
 // file for a result.
-func (r *dockerRoad) link(t *testing.T) {
+func (r *dockerRig) link(t *testing.T) {
 	defer r.dump(t)
 	r.use(t, dockerStep{})
 	r.launch(t, "testdata/docker/link.py", "--mode", "test").want(t, 0, "passed")
@@ -172,7 +173,7 @@ func (r *dockerRoad) link(t *testing.T) {
 // gets no pass out of it: as the first process of its container kbrun cannot be
 // killed from inside, and whoever ends it by another signal does not know the
 // run's id, without which the launcher takes no result.
-func (r *dockerRoad) forger(t *testing.T) {
+func (r *dockerRig) forger(t *testing.T) {
 	defer r.dump(t)
 	r.use(t, dockerStep{})
 	s := r.launch(t, "testdata/docker/forge.py", "--mode", "test", "--json")
@@ -192,7 +193,7 @@ func (r *dockerRoad) forger(t *testing.T) {
 const forgedCommand = "forged"
 
 // A cancelled job ends with its container, and kbrun is told.
-func (r *dockerRoad) cancel(t *testing.T) {
+func (r *dockerRig) cancel(t *testing.T) {
 	defer r.dump(t)
 	r.use(t, dockerStep{})
 	start := time.Now()
@@ -222,7 +223,7 @@ func (r *dockerRoad) cancel(t *testing.T) {
 }
 
 // An image that is not there is nobody's verdict and not green.
-func (r *dockerRoad) missingImage(t *testing.T) {
+func (r *dockerRig) missingImage(t *testing.T) {
 	r.use(t, dockerStep{image: "kbgen-runner:not-there"})
 	if s := r.launch(t, "testdata/tiny/right.py", "--mode", "test"); s.status != 3 {
 		t.Errorf("exit status %d, want 3\n%s%s", s.status, s.stdout, s.stderr)
@@ -237,7 +238,7 @@ func (r *dockerRoad) missingImage(t *testing.T) {
 }
 
 // figures prints what a container costs, from the times in the job's log.
-func (r *dockerRoad) figures(t *testing.T) {
+func (r *dockerRig) figures(t *testing.T) {
 	r.use(t, dockerStep{})
 	const tries = 7
 	parts := []struct{ what, from, to string }{

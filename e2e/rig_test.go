@@ -1,5 +1,9 @@
-// Package e2e drives the whole road with real processes: the stand-in, real
-// buildkite-agents, and the commands as their users call them.
+// Package e2e takes submissions all the way to their verdicts with real
+// processes: the stand-in for Buildkite, real buildkite-agents, and the commands
+// as their users call them. It knows no code of the commands.
+//
+// Tests wait for events. [patience] ends a test that hangs; nothing is measured
+// by it.
 package e2e
 
 import (
@@ -11,6 +15,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +27,21 @@ import (
 	"github.com/gpu-mode/kbgen/local/fault"
 )
 
+// patience bounds every wait. It is longer than a busy machine needs for
+// anything here.
+const patience = 5 * time.Minute
+
+// slowTests is the variable that asks for tests which prove a time.
+const slowTests = "KBGEN_SLOW_TESTS"
+
+// needSlow skips a test that proves a time, unless such are asked for.
+func needSlow(t *testing.T) {
+	t.Helper()
+	if os.Getenv(slowTests) != "1" {
+		t.Skip("proves time: make test-slow")
+	}
+}
+
 var (
 	root  string // of the repository
 	bin   string // with the commands under test
@@ -29,6 +50,13 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	// These tests wait for other processes most of their time: more of them run
+	// at once than there are cores.
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))) // a number, which the flag takes
+	}
 	os.Exit(run(m))
 }
 
@@ -47,7 +75,7 @@ func run(m *testing.M) int {
 		return fail("making a directory", err)
 	}
 	defer os.RemoveAll(bin)
-	build := exec.Command("go", "build", "-o", bin+"/", "./cmd/kbgen", "./cmd/kbrun", "./cmd/kblaunch", "./cmd/kblocal")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", bin+"/", "./cmd/kbgen", "./cmd/kbrun", "./cmd/kblaunch", "./cmd/kblocal")
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -63,20 +91,21 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// A road is a stand-in with agents and a launcher pointed at it.
-type road struct {
+// A rig is a stand-in with agents, and a launcher pointed at it.
+type rig struct {
 	*local.Server
-	t   *testing.T
-	dir string
+	t      *testing.T
+	dir    string
+	agents int // started so far
 }
 
-// newRoad starts the stand-in with one agent for bootstrap and one for cpu.
-func newRoad(t *testing.T, change ...func(*local.Options)) *road {
+// newRig starts the stand-in with one agent on queue bootstrap and one on cpu.
+func newRig(t *testing.T, change ...func(*local.Options)) *rig {
 	t.Helper()
-	r := &road{t: t, dir: t.TempDir()}
+	r := &rig{t: t, dir: t.TempDir()}
 	opts := local.Options{
 		Dir: r.dir, AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ(),
-		Heartbeat: time.Second, CancelGrace: 2 * time.Second,
+		Heartbeat: time.Second, CancelGrace: 2 * time.Second, LostAfter: patience,
 		Log: func(format string, args ...any) { t.Logf("stand-in: "+format, args...) },
 	}
 	for _, fn := range change {
@@ -88,7 +117,7 @@ func newRoad(t *testing.T, change ...func(*local.Options)) *road {
 	}
 	r.Server = s
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
 			t.Errorf("closing the stand-in: %v", err)
@@ -100,29 +129,35 @@ func newRoad(t *testing.T, change ...func(*local.Options)) *road {
 	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: kbgen.Bootstrap, SkipCheckout: true}); err != nil {
 		t.Fatal(err)
 	}
-	for _, queue := range []string{"bootstrap", "cpu"} {
-		if err := s.StartAgents(queue, 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	if err := s.AwaitAgents(ctx, 2); err != nil {
-		t.Fatal(err)
-	}
+	r.start("bootstrap", 1)
+	r.start("cpu", 1)
 	return r
 }
 
-// A said is what a command left behind.
-type said struct {
+// start starts count agents more on a queue and waits until they are connected.
+func (r *rig) start(queue string, count int) {
+	r.t.Helper()
+	if err := r.StartAgents(queue, count); err != nil {
+		r.t.Fatal(err)
+	}
+	r.agents += count
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := r.AwaitAgents(ctx, r.agents); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// An output is what a command left behind.
+type output struct {
 	status         int
 	stdout, stderr string
 }
 
 // launch runs kblaunch against the stand-in.
-func (r *road) launch(args ...string) said {
+func (r *rig) launch(args ...string) output {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return command(r.t, ctx, []string{
 		"KBLAUNCH_API_URL=" + r.URL() + "/", "BUILDKITE_API_TOKEN=" + r.APIToken(),
@@ -130,14 +165,39 @@ func (r *road) launch(args ...string) said {
 	}, "", filepath.Join(bin, "kblaunch"), args...)
 }
 
+// tiny is the directory of the tiny task and its submissions.
+var tiny = filepath.Join("testdata", "tiny")
+
 // submit launches a submission of the tiny task.
-func (r *road) submit(file string, args ...string) said {
+func (r *rig) submit(file string, args ...string) output {
 	r.t.Helper()
-	dir := filepath.Join("testdata", "tiny")
-	return r.launch(append([]string{"submit", dir, filepath.Join(dir, file), "--gpu", "CPU_BK"}, args...)...)
+	return r.launch(append([]string{"submit", tiny, filepath.Join(tiny, file), "--gpu", "CPU_BK"}, args...)...)
 }
 
-func command(t *testing.T, ctx context.Context, env []string, stdin, name string, args ...string) said {
+// impatientTask copies the tiny task with time limits of a second.
+func impatientTask(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(tiny)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "task.yml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short := strings.ReplaceAll(string(text), "timeout: 120", "timeout: 1")
+	if short == string(text) {
+		t.Fatalf("%s has no limits to shorten", file)
+	}
+	if err := os.WriteFile(file, []byte(short), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// command runs a command to its end.
+func command(t *testing.T, ctx context.Context, env []string, stdin, name string, args ...string) output {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)
@@ -149,12 +209,12 @@ func command(t *testing.T, ctx context.Context, env []string, stdin, name string
 	if err != nil && !errors.As(err, &ended) {
 		t.Fatalf("%s: %v", name, err)
 	}
-	return said{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+	return output{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
 // want fails the test unless the command ended with status and printed all of
 // parts on stdout.
-func (s said) want(t *testing.T, status int, parts ...string) {
+func (s output) want(t *testing.T, status int, parts ...string) {
 	t.Helper()
 	if s.status != status {
 		t.Errorf("exit status %d, want %d\nstdout:\n%s\nstderr:\n%s", s.status, status, s.stdout, s.stderr)
@@ -167,8 +227,29 @@ func (s said) want(t *testing.T, status int, parts ...string) {
 	}
 }
 
+func (r *rig) newest() engine.Build {
+	r.t.Helper()
+	all := r.Engine.Builds(engine.BuildFilter{})
+	if len(all) == 0 {
+		r.t.Fatal("there is no build")
+	}
+	return all[0]
+}
+
+// wait waits for a build's end.
+func (r *rig) wait(b engine.Build) engine.Build {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	b, err := r.Engine.Wait(ctx, b.ID)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return b
+}
+
 // jobs lists "key=state" of the only build's command jobs.
-func (r *road) jobs() string {
+func (r *rig) jobs() string {
 	r.t.Helper()
 	builds := r.Engine.Builds(engine.BuildFilter{})
 	if len(builds) != 1 {
@@ -182,10 +263,9 @@ func (r *road) jobs() string {
 }
 
 // results counts the result.json artifacts of the only build.
-func (r *road) results() int {
+func (r *rig) results() int {
 	r.t.Helper()
-	b := r.Engine.Builds(engine.BuildFilter{})[0]
-	all, err := r.Engine.BuildArtifacts(b.ID, true)
+	all, err := r.Engine.BuildArtifacts(r.newest().ID, true)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -198,8 +278,8 @@ func (r *road) results() int {
 	return n
 }
 
-// addFault orders a fault, in the text form of package fault.
-func (r *road) addFault(text string) {
+// addFault adds a fault, in the text form of package fault.
+func (r *rig) addFault(text string) {
 	r.t.Helper()
 	f, err := fault.Parse(text)
 	if err == nil {

@@ -22,7 +22,7 @@ import (
 )
 
 // stopTime bounds the clean shutdown of agents and their jobs.
-const stopTime = 20 * time.Second
+const stopTime = time.Minute
 
 // stateFlags are common to all commands.
 type stateFlags struct {

@@ -2,5 +2,5 @@ import time
 
 
 def custom_kernel(n):
-    time.sleep(0.9)
+    time.sleep(2)
     return n
