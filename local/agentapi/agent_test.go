@@ -40,7 +40,7 @@ type agentProcess struct {
 }
 
 // startAgent starts a real agent; it ends with the test.
-func (w *world) startAgent(binary string, args ...string) *agentProcess {
+func (w *rig) startAgent(binary string, args ...string) *agentProcess {
 	w.t.Helper()
 	dir, err := os.MkdirTemp("", "kb") // short: socket paths have at most 107 bytes
 	if err != nil {
@@ -88,7 +88,7 @@ func (w *world) startAgent(binary string, args ...string) *agentProcess {
 }
 
 // waitUntil waits for what only events tell.
-func (w *world) waitUntil(what string, limit time.Duration, done func() bool) {
+func (w *rig) waitUntil(what string, limit time.Duration, done func() bool) {
 	w.t.Helper()
 	events := w.engine.Subscribe()
 	defer events.Close()
@@ -106,7 +106,7 @@ func (w *world) waitUntil(what string, limit time.Duration, done func() bool) {
 }
 
 // streaming waits until n workers of a queue are ready for jobs.
-func (w *world) streaming(queue string, n int) {
+func (w *rig) streaming(queue string, n int) {
 	w.t.Helper()
 	w.waitUntil(fmt.Sprintf("%d workers on %s", n, queue), 20*time.Second, func() bool {
 		count := 0
@@ -120,7 +120,7 @@ func (w *world) streaming(queue string, n int) {
 }
 
 // ended waits for a build's end and checks its state.
-func (w *world) ended(b engine.Build, want engine.BuildState) engine.Build {
+func (w *rig) ended(b engine.Build, want engine.BuildState) engine.Build {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -143,7 +143,7 @@ func (w *world) ended(b engine.Build, want engine.BuildState) engine.Build {
 	return got
 }
 
-func (w *world) log(jobID string) string {
+func (w *rig) log(jobID string) string {
 	w.t.Helper()
 	r, err := w.engine.Log(jobID)
 	if err != nil {
@@ -158,7 +158,7 @@ func (w *world) log(jobID string) string {
 }
 
 // isRunning waits until a job runs.
-func (w *world) isRunning(b engine.Build, key string) engine.Job {
+func (w *rig) isRunning(b engine.Build, key string) engine.Job {
 	w.t.Helper()
 	var job engine.Job
 	w.waitUntil("job "+key+" running", 20*time.Second, func() bool {
@@ -252,7 +252,7 @@ test "$(buildkite-agent step get outcome --step artifacts)" = passed
 
 func TestRealAgent(t *testing.T) {
 	binary := agentBinary(t)
-	w := newWorld(t, engine.Options{Minute: time.Second, LostAfter: 3 * time.Second}, Options{PutThreshold: 1000})
+	w := newRig(t, engine.Options{Minute: time.Second, LostAfter: 3 * time.Second}, Options{PutThreshold: 1000})
 	w.startAgent(binary, "--spawn", "2")
 	w.streaming("default", 2)
 
@@ -383,7 +383,7 @@ func TestRealAgent(t *testing.T) {
 // between two of them must come with the next.
 func TestRealAgentOverShortStreams(t *testing.T) {
 	binary := agentBinary(t)
-	w := newWorld(t, engine.Options{}, Options{StreamLimit: 200 * time.Millisecond})
+	w := newRig(t, engine.Options{}, Options{StreamLimit: 200 * time.Millisecond})
 	p := w.startAgent(binary, "--ping-mode", "stream-only")
 	for range 3 {
 		w.ended(w.build(`steps: [{command: "true"}, {command: "true"}]`), engine.BuildPassed)
@@ -401,7 +401,7 @@ func median(d []time.Duration) time.Duration {
 }
 
 // in is the world for a subtest.
-func (w *world) in(t *testing.T) *world {
+func (w *rig) in(t *testing.T) *rig {
 	inner := *w
 	inner.t = t
 	return &inner

@@ -18,8 +18,8 @@ import (
 
 const regToken = "registration-secret"
 
-// A world is an engine with both its origins.
-type world struct {
+// A rig is an engine with both its origins.
+type rig struct {
 	t      *testing.T
 	engine *engine.Engine
 	api    *API
@@ -27,7 +27,7 @@ type world struct {
 	url    string // of the API, without /v3
 }
 
-func newWorld(t *testing.T, eo engine.Options, opts Options) *world {
+func newRig(t *testing.T, eo engine.Options, opts Options) *rig {
 	t.Helper()
 	eo.Dir = t.TempDir()
 	e, err := engine.New(eo)
@@ -35,7 +35,7 @@ func newWorld(t *testing.T, eo engine.Options, opts Options) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close() })
-	w := &world{t: t, engine: e, blob: blob.New(e, []byte("0123456789abcdef"), nil)}
+	w := &rig{t: t, engine: e, blob: blob.New(e, []byte("0123456789abcdef"), nil)}
 	blobServer := httptest.NewServer(w.blob)
 	t.Cleanup(blobServer.Close)
 	w.blob.SetBase(strings.Replace(blobServer.URL, "127.0.0.1", "localhost", 1))
@@ -49,7 +49,7 @@ func newWorld(t *testing.T, eo engine.Options, opts Options) *world {
 }
 
 // build starts a build of steps.
-func (w *world) build(steps string) engine.Build {
+func (w *rig) build(steps string) engine.Build {
 	w.t.Helper()
 	slug := fmt.Sprintf("p%d", len(w.engine.Pipelines()))
 	if _, err := w.engine.CreatePipeline(engine.Pipeline{Slug: slug, Configuration: steps, SkipCheckout: true}); err != nil {
@@ -79,7 +79,7 @@ func (a answer) get(path string) any {
 	return v
 }
 
-func (w *world) call(token, method, path, body string, header ...string) answer {
+func (w *rig) call(token, method, path, body string, header ...string) answer {
 	w.t.Helper()
 	req, err := http.NewRequest(method, w.url+path, strings.NewReader(body))
 	if err != nil {
@@ -104,7 +104,7 @@ func (w *world) call(token, method, path, body string, header ...string) answer 
 }
 
 // want calls and checks status and a part of the answer.
-func (w *world) want(status int, part, token, method, path, body string, header ...string) answer {
+func (w *rig) want(status int, part, token, method, path, body string, header ...string) answer {
 	w.t.Helper()
 	got := w.call(token, method, path, body, header...)
 	if got.status != status || !strings.Contains(got.text, part) {
@@ -114,7 +114,7 @@ func (w *world) want(status int, part, token, method, path, body string, header 
 }
 
 // agent registers and connects a worker and returns its session token.
-func (w *world) agent(tags ...string) string {
+func (w *rig) agent(tags ...string) string {
 	w.t.Helper()
 	body, _ := json.Marshal(map[string]any{"name": "a", "meta_data": tags, "version": "3.138.0"})
 	got := w.want(200, "access_token", regToken, "POST", "/v3/register", string(body))
@@ -124,7 +124,7 @@ func (w *world) agent(tags ...string) string {
 }
 
 // running brings a build's first job to run and returns its path and token.
-func (w *world) running(b engine.Build) (path, token, agent string) {
+func (w *rig) running(b engine.Build) (path, token, agent string) {
 	w.t.Helper()
 	agent = w.agent()
 	id, _ := w.want(200, b.Jobs[0].ID, agent, "GET", "/v3/ping", "").get("job.id").(string)
@@ -135,7 +135,7 @@ func (w *world) running(b engine.Build) (path, token, agent string) {
 }
 
 func TestAgentLife(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, engine.Options{}, Options{})
 	reg := w.want(200, "bkaa_", regToken, "POST", "/v3/register", `{"name":"gpu","meta_data":["queue=b200","gpu=B200"],"pid":7,"new_field":1}`)
 	for name, want := range map[string]any{"name": "gpu", "ping_interval": 1.0, "heartbeat_interval": 60.0, "job_status_interval": 1.0} {
 		if got := reg.get(name); got != want {
@@ -172,7 +172,7 @@ func TestAgentLife(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, engine.Options{}, Options{})
 	mine, job, agent := w.running(w.build(`steps: [{command: "true"}]`))
 	foreign := w.build(`steps: [{command: "true"}]`)
 	theirs, build := "/v3/jobs/"+foreign.Jobs[0].ID, "/v3/builds/"+foreign.ID
@@ -227,7 +227,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestJobLife(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, engine.Options{}, Options{})
 	b := w.build(`steps: [{command: "true", key: one, env: {A: "1"}, timeout_in_minutes: 5}, wait, {command: "true", key: two}]`)
 	agent := w.agent()
 	other := w.agent()
@@ -293,7 +293,7 @@ func TestJobLife(t *testing.T) {
 }
 
 func TestStopFromAJob(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, engine.Options{}, Options{})
 	path, token, agent := w.running(w.build(`steps: [{command: "true"}]`))
 	w.want(200, "", token, "POST", "/v3/stop", `{"force":true}`)
 	w.want(200, "canceling", token, "GET", path, "")
@@ -309,7 +309,7 @@ func gzipped(s string) string {
 }
 
 func TestChunks(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, engine.Options{}, Options{})
 	b := w.build(`steps: [{command: "true"}]`)
 	path, token, _ := w.running(b)
 	zip := []string{"Content-Encoding", "gzip"}
@@ -341,7 +341,7 @@ func TestChunks(t *testing.T) {
 }
 
 func TestPipelineUpload(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, engine.Options{}, Options{})
 	b := w.build(`steps: [{command: "true", key: first}]`)
 	path, token, _ := w.running(b)
 	up := path + "/pipelines?async=true"
@@ -373,7 +373,7 @@ func TestPipelineUpload(t *testing.T) {
 }
 
 func TestArtifacts(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{PutThreshold: 4})
+	w := newRig(t, engine.Options{}, Options{PutThreshold: 4})
 	b := w.build(`steps: [{command: "true", key: one}]`)
 	path, token, _ := w.running(b)
 	body := `{"id":"b1","multipart_supported":true,"upload_destination":"","artifacts":[
@@ -432,7 +432,7 @@ func TestArtifacts(t *testing.T) {
 }
 
 func TestMetaData(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, engine.Options{}, Options{})
 	b := w.build(`steps: [{command: "true"}]`)
 	path, token, _ := w.running(b)
 	build := "/v3/builds/" + b.ID
@@ -452,7 +452,7 @@ func TestMetaData(t *testing.T) {
 }
 
 func TestAnnotations(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, engine.Options{}, Options{})
 	b := w.build(`steps: [{command: "true"}]`)
 	path, token, _ := w.running(b)
 	w.want(200, "", token, "POST", path+"/annotations", `{"body":"one","context":"my ctx.x","style":"info","scope":"build"}`)
@@ -469,7 +469,7 @@ func TestAnnotations(t *testing.T) {
 }
 
 func TestSteps(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, engine.Options{}, Options{})
 	b := w.build(`steps: [{command: "true", key: one, label: ":one:", priority: 3, agents: {queue: default}}, {command: "x", key: two}]`)
 	_, token, _ := w.running(b)
 	get := func(attribute, format string) string {
@@ -510,7 +510,7 @@ func TestSteps(t *testing.T) {
 // TestNothingSecretIsLogged runs a job's life with a log at its chattiest.
 func TestNothingSecretIsLogged(t *testing.T) {
 	var out lockedBuffer
-	w := newWorld(t, engine.Options{}, Options{Logger: debugLogger(&out)})
+	w := newRig(t, engine.Options{}, Options{Logger: debugLogger(&out)})
 	path, token, agent := w.running(w.build(`steps: [{command: "true", env: {PRIVATE: hunter2}}]`))
 	w.want(200, "", token, "PUT", path+"/finish", `{"exit_status":"0"}`)
 	for _, secret := range []string{regToken, token, agent, "hunter2"} {
@@ -524,7 +524,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 }
 
 func TestTokensOfALostAgentDie(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, engine.Options{}, Options{})
 	_, token, agent := w.running(w.build(`steps: [{command: "true"}]`))
 	if err := w.engine.LoseAgent(w.engine.Agents()[0].ID); err != nil {
 		t.Fatal(err)

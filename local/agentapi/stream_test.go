@@ -82,7 +82,7 @@ func FuzzAgentIDOf(f *testing.F) {
 }
 
 // open starts a stream as an agent does.
-func (w *world) open(token, id string) *http.Response {
+func (w *rig) open(token, id string) *http.Response {
 	w.t.Helper()
 	message := append([]byte{0x0a, byte(len(id))}, id...)
 	body := append([]byte{0, 0, 0, 0, byte(len(message))}, message...)
@@ -124,10 +124,10 @@ func ended(t *testing.T, resp *http.Response) string {
 	return resp.Trailer.Get("Grpc-Status")
 }
 
-func (w *world) newest() string { return w.engine.Agents()[0].ID }
+func (w *rig) newest() string { return w.engine.Agents()[0].ID }
 
 func TestStreamHandsOutJobs(t *testing.T) {
-	w := newWorld(t, engine.Options{AcceptAfter: 50 * time.Millisecond}, Options{StreamLimit: 20 * time.Second})
+	w := newRig(t, engine.Options{AcceptAfter: 50 * time.Millisecond}, Options{StreamLimit: 20 * time.Second})
 	token := w.agent()
 	id := w.newest()
 	resp := w.open(token, id)
@@ -167,12 +167,12 @@ func TestStreamHandsOutJobs(t *testing.T) {
 }
 
 func TestStreamEnds(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{StreamLimit: 50 * time.Millisecond})
+	w := newRig(t, engine.Options{}, Options{StreamLimit: 50 * time.Millisecond})
 	token := w.agent()
 	if status := ended(t, w.open(token, w.newest())); status != grpcDeadlineExceeded {
 		t.Errorf("at its limit: %q, want %q", status, grpcDeadlineExceeded)
 	}
-	w = newWorld(t, engine.Options{}, Options{})
+	w = newRig(t, engine.Options{}, Options{})
 	token = w.agent()
 	resp := w.open(token, w.newest())
 	frame(t, resp.Body)
@@ -183,7 +183,7 @@ func TestStreamEnds(t *testing.T) {
 }
 
 func TestStreamPauses(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, engine.Options{}, Options{})
 	token := w.agent()
 	resp := w.open(token, w.newest())
 	frame(t, resp.Body)
@@ -204,7 +204,7 @@ func TestStreamPauses(t *testing.T) {
 }
 
 func TestStreamRefusals(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, engine.Options{}, Options{})
 	token := w.agent()
 	grpc := []string{"Content-Type", "application/grpc"}
 	good := "\x00\x00\x00\x00\x04\x0a\x02id"

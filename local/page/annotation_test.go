@@ -1,6 +1,7 @@
 package page
 
 import (
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -51,7 +52,10 @@ func FuzzAnnotation(f *testing.F) {
 }
 
 // A large body must not hold a page up, whatever is in it.
-func TestAnnotationTime(t *testing.T) {
+func TestSlowAnnotationTime(t *testing.T) {
+	if os.Getenv("KBGEN_SLOW_TESTS") != "1" {
+		t.Skip("proves time: make test-slow")
+	}
 	for _, unit := range []string{"[", "**", "`", "[a](", "**a `b [c](", "|-", "- \n", "> ", "#", "http://", "|\n|-\n", "```\n"} {
 		began := time.Now()
 		renderAnnotation(strings.Repeat(unit, (256<<10)/len(unit)))

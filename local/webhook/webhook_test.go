@@ -32,17 +32,17 @@ type post struct {
 
 func (p post) event() string { return p.header.Get("X-Buildkite-Event") }
 
-// A world is an engine and a receiver, who answers as answer says.
-type world struct {
+// A rig is an engine and a receiver, who answers as answer says.
+type rig struct {
 	*testing.T
 	engine *engine.Engine
 	posts  chan post
 	url    string
 }
 
-func newWorld(t *testing.T, answer http.HandlerFunc) *world {
+func newRig(t *testing.T, answer http.HandlerFunc) *rig {
 	t.Helper()
-	w := &world{T: t, posts: make(chan post, 100)}
+	w := &rig{T: t, posts: make(chan post, 100)}
 	var err error
 	w.engine, err = engine.New(engine.Options{Dir: t.TempDir()})
 	w.ok(err)
@@ -64,14 +64,14 @@ func newWorld(t *testing.T, answer http.HandlerFunc) *world {
 	return w
 }
 
-func (w *world) ok(err error) {
+func (w *rig) ok(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) start(opts webhook.Options) *webhook.Sender {
+func (w *rig) start(opts webhook.Options) *webhook.Sender {
 	w.Helper()
 	opts.URL, opts.Token = w.url+"/hook", secret
 	if opts.BaseURL == nil {
@@ -88,14 +88,14 @@ func (w *world) start(opts webhook.Options) *webhook.Sender {
 }
 
 // closeNow delivers what there is.
-func (w *world) closeNow(s *webhook.Sender) {
+func (w *rig) closeNow(s *webhook.Sender) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	w.ok(s.Close(ctx))
 }
 
-func (w *world) build() engine.Build {
+func (w *rig) build() engine.Build {
 	w.Helper()
 	b, err := w.engine.CreateBuild("eval", engine.NewBuild{MetaData: map[string]string{"run_id": "r"}, Creator: engine.Person{ID: "u", Name: "Ada"}})
 	w.ok(err)
@@ -103,7 +103,7 @@ func (w *world) build() engine.Build {
 }
 
 // run has an agent run the only job of a build.
-func (w *world) run() {
+func (w *rig) run() {
 	w.Helper()
 	a, _, err := w.engine.Register(engine.AgentInfo{Name: "a"})
 	w.ok(err)
@@ -118,7 +118,7 @@ func (w *world) run() {
 	w.ok(w.engine.Disconnect(a.ID))
 }
 
-func (w *world) received() []post {
+func (w *rig) received() []post {
 	var out []post
 	for {
 		select {
@@ -131,7 +131,7 @@ func (w *world) received() []post {
 }
 
 func TestEvents(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newRig(t, nil)
 	s := w.start(webhook.Options{Workers: 1})
 	b := w.build()
 	w.run()
@@ -190,7 +190,7 @@ func mustJSON(t *testing.T, v any) []byte {
 
 // TestSignature computes the signature from the documentation's words.
 func TestSignature(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newRig(t, nil)
 	at := time.Unix(1_700_000_000, 0)
 	s := w.start(webhook.Options{Events: []string{"build.scheduled"}, Now: func() time.Time { return at }})
 	w.build()
@@ -213,7 +213,7 @@ func TestSignature(t *testing.T) {
 }
 
 func TestClearToken(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newRig(t, nil)
 	s := w.start(webhook.Options{Clear: true, Events: []string{"build.scheduled"}})
 	w.build()
 	w.closeNow(s)
@@ -224,7 +224,7 @@ func TestClearToken(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newRig(t, nil)
 	s := w.start(webhook.Options{
 		Events: []string{"build.scheduled", "build.running", "build.finished"},
 		Plan: func(event string) webhook.Plan {
@@ -253,7 +253,7 @@ func TestPlan(t *testing.T) {
 func TestOneAttempt(t *testing.T) {
 	for _, status := range []int{500, 301, 404} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
-			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+			w := newRig(t, func(rw http.ResponseWriter, r *http.Request) {
 				rw.Header().Set("Location", "/elsewhere")
 				rw.WriteHeader(status)
 			})
@@ -271,7 +271,7 @@ func TestOneAttempt(t *testing.T) {
 // its time.
 func TestStuckReceiver(t *testing.T) {
 	release := make(chan struct{})
-	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { <-release })
+	w := newRig(t, func(rw http.ResponseWriter, r *http.Request) { <-release })
 	defer close(release)
 	s := w.start(webhook.Options{Events: []string{"build.scheduled"}, Workers: 1, Backlog: 2})
 	w.build()
@@ -296,7 +296,7 @@ func TestStuckReceiver(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	release := make(chan struct{})
-	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { <-release })
+	w := newRig(t, func(rw http.ResponseWriter, r *http.Request) { <-release })
 	defer close(release)
 	s := w.start(webhook.Options{Events: []string{"build.scheduled"}, Timeout: 20 * time.Millisecond})
 	w.build()
@@ -307,7 +307,7 @@ func TestTimeout(t *testing.T) {
 }
 
 func TestStartRefuses(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newRig(t, nil)
 	for _, opts := range []webhook.Options{
 		{Token: "t"}, {URL: "ftp://x", Token: "t"}, {URL: "http://", Token: "t"}, {URL: "http://user:pass@x/%zz", Token: "t"}, {URL: w.url}, {URL: w.url, Token: "t", Workers: -1},
 	} {
