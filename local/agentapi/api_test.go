@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,24 +20,59 @@ import (
 
 const regToken = "registration-secret"
 
+// patience bounds every wait; only a hang reaches it.
+const patience = 5 * time.Minute
+
+// A clock is the engine's time. It steps on by a microsecond whenever it is
+// read, so that nothing is late because the machine is busy, or goes with the
+// machine's time; either way a test can let time pass.
+type clock struct {
+	mu     sync.Mutex
+	real   bool
+	offset time.Duration
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.real {
+		return time.Now().Add(c.offset)
+	}
+	c.offset += time.Microsecond
+	return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(c.offset)
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offset += d
+}
+
 // A rig is an engine with both its origins.
 type rig struct {
 	t      *testing.T
 	engine *engine.Engine
+	clock  *clock
 	api    *API
 	blob   *blob.Store
 	url    string // of the API, without /v3
 }
 
-func newRig(t *testing.T, eo engine.Options, opts Options) *rig {
+// newRig has an engine whose time stands still but for [clock.pass].
+func newRig(t *testing.T, opts Options) *rig {
 	t.Helper()
-	eo.Dir = t.TempDir()
+	return newRigWith(t, engine.Options{}, &clock{}, opts)
+}
+
+func newRigWith(t *testing.T, eo engine.Options, c *clock, opts Options) *rig {
+	t.Helper()
+	eo.Dir, eo.Now = t.TempDir(), c.now
 	e, err := engine.New(eo)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close() })
-	w := &rig{t: t, engine: e, blob: blob.New(e, []byte("0123456789abcdef"), nil)}
+	w := &rig{t: t, engine: e, clock: c, blob: blob.New(e, []byte("0123456789abcdef"), e.Now)}
 	blobServer := httptest.NewServer(w.blob)
 	t.Cleanup(blobServer.Close)
 	w.blob.SetBase(strings.Replace(blobServer.URL, "127.0.0.1", "localhost", 1))
@@ -48,10 +85,13 @@ func newRig(t *testing.T, eo engine.Options, opts Options) *rig {
 	return w
 }
 
+// pipelines counts pipelines of all rigs, for their names.
+var pipelines atomic.Int64
+
 // build starts a build of steps.
 func (w *rig) build(steps string) engine.Build {
 	w.t.Helper()
-	slug := fmt.Sprintf("p%d", len(w.engine.Pipelines()))
+	slug := fmt.Sprintf("p%d", pipelines.Add(1))
 	if _, err := w.engine.CreatePipeline(engine.Pipeline{Slug: slug, Configuration: steps, SkipCheckout: true}); err != nil {
 		w.t.Fatal(err)
 	}
@@ -135,7 +175,7 @@ func (w *rig) running(b engine.Build) (path, token, agent string) {
 }
 
 func TestAgentLife(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	reg := w.want(200, "bkaa_", regToken, "POST", "/v3/register", `{"name":"gpu","meta_data":["queue=b200","gpu=B200"],"pid":7,"new_field":1}`)
 	for name, want := range map[string]any{"name": "gpu", "ping_interval": 1.0, "heartbeat_interval": 60.0, "job_status_interval": 1.0} {
 		if got := reg.get(name); got != want {
@@ -172,7 +212,7 @@ func TestAgentLife(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	mine, job, agent := w.running(w.build(`steps: [{command: "true"}]`))
 	foreign := w.build(`steps: [{command: "true"}]`)
 	theirs, build := "/v3/jobs/"+foreign.Jobs[0].ID, "/v3/builds/"+foreign.ID
@@ -227,7 +267,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestJobLife(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	b := w.build(`steps: [{command: "true", key: one, env: {A: "1"}, timeout_in_minutes: 5}, wait, {command: "true", key: two}]`)
 	agent := w.agent()
 	other := w.agent()
@@ -293,7 +333,7 @@ func TestJobLife(t *testing.T) {
 }
 
 func TestStopFromAJob(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	path, token, agent := w.running(w.build(`steps: [{command: "true"}]`))
 	w.want(200, "", token, "POST", "/v3/stop", `{"force":true}`)
 	w.want(200, "canceling", token, "GET", path, "")
@@ -309,7 +349,7 @@ func gzipped(s string) string {
 }
 
 func TestChunks(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	b := w.build(`steps: [{command: "true"}]`)
 	path, token, _ := w.running(b)
 	zip := []string{"Content-Encoding", "gzip"}
@@ -341,7 +381,7 @@ func TestChunks(t *testing.T) {
 }
 
 func TestPipelineUpload(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	b := w.build(`steps: [{command: "true", key: first}]`)
 	path, token, _ := w.running(b)
 	up := path + "/pipelines?async=true"
@@ -373,7 +413,7 @@ func TestPipelineUpload(t *testing.T) {
 }
 
 func TestArtifacts(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{PutThreshold: 4})
+	w := newRig(t, Options{PutThreshold: 4})
 	b := w.build(`steps: [{command: "true", key: one}]`)
 	path, token, _ := w.running(b)
 	body := `{"id":"b1","multipart_supported":true,"upload_destination":"","artifacts":[
@@ -432,7 +472,7 @@ func TestArtifacts(t *testing.T) {
 }
 
 func TestMetaData(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	b := w.build(`steps: [{command: "true"}]`)
 	path, token, _ := w.running(b)
 	build := "/v3/builds/" + b.ID
@@ -452,7 +492,7 @@ func TestMetaData(t *testing.T) {
 }
 
 func TestAnnotations(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	b := w.build(`steps: [{command: "true"}]`)
 	path, token, _ := w.running(b)
 	w.want(200, "", token, "POST", path+"/annotations", `{"body":"one","context":"my ctx.x","style":"info","scope":"build"}`)
@@ -469,7 +509,7 @@ func TestAnnotations(t *testing.T) {
 }
 
 func TestSteps(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	b := w.build(`steps: [{command: "true", key: one, label: ":one:", priority: 3, agents: {queue: default}}, {command: "x", key: two}]`)
 	_, token, _ := w.running(b)
 	get := func(attribute, format string) string {
@@ -510,7 +550,7 @@ func TestSteps(t *testing.T) {
 // TestNothingSecretIsLogged runs a job's life with a log at its chattiest.
 func TestNothingSecretIsLogged(t *testing.T) {
 	var out lockedBuffer
-	w := newRig(t, engine.Options{}, Options{Logger: debugLogger(&out)})
+	w := newRig(t, Options{Logger: debugLogger(&out)})
 	path, token, agent := w.running(w.build(`steps: [{command: "true", env: {PRIVATE: hunter2}}]`))
 	w.want(200, "", token, "PUT", path+"/finish", `{"exit_status":"0"}`)
 	for _, secret := range []string{regToken, token, agent, "hunter2"} {
@@ -524,7 +564,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 }
 
 func TestTokensOfALostAgentDie(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	_, token, agent := w.running(w.build(`steps: [{command: "true"}]`))
 	if err := w.engine.LoseAgent(w.engine.Agents()[0].ID); err != nil {
 		t.Fatal(err)

@@ -127,7 +127,8 @@ func ended(t *testing.T, resp *http.Response) string {
 func (w *rig) newest() string { return w.engine.Agents()[0].ID }
 
 func TestStreamHandsOutJobs(t *testing.T) {
-	w := newRig(t, engine.Options{AcceptAfter: 50 * time.Millisecond}, Options{StreamLimit: 20 * time.Second})
+	const acceptAfter = time.Minute
+	w := newRigWith(t, engine.Options{AcceptAfter: acceptAfter}, &clock{}, Options{StreamLimit: patience})
 	token := w.agent()
 	id := w.newest()
 	resp := w.open(token, id)
@@ -142,6 +143,7 @@ func TestStreamHandsOutJobs(t *testing.T) {
 	if got := frame(t, resp.Body); !strings.Contains(got, job) || got[0] != 0x2a {
 		t.Errorf("second frame %q, want job %s", got, job)
 	}
+	w.clock.pass(acceptAfter)
 	if got := frame(t, resp.Body); !strings.Contains(got, job) {
 		t.Errorf("third frame %q, want the job again: nobody accepted it", got)
 	}
@@ -167,12 +169,12 @@ func TestStreamHandsOutJobs(t *testing.T) {
 }
 
 func TestStreamEnds(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{StreamLimit: 50 * time.Millisecond})
+	w := newRig(t, Options{StreamLimit: 50 * time.Millisecond})
 	token := w.agent()
 	if status := ended(t, w.open(token, w.newest())); status != grpcDeadlineExceeded {
 		t.Errorf("at its limit: %q, want %q", status, grpcDeadlineExceeded)
 	}
-	w = newRig(t, engine.Options{}, Options{})
+	w = newRig(t, Options{})
 	token = w.agent()
 	resp := w.open(token, w.newest())
 	frame(t, resp.Body)
@@ -183,7 +185,7 @@ func TestStreamEnds(t *testing.T) {
 }
 
 func TestStreamPauses(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	token := w.agent()
 	resp := w.open(token, w.newest())
 	frame(t, resp.Body)
@@ -204,7 +206,7 @@ func TestStreamPauses(t *testing.T) {
 }
 
 func TestStreamRefusals(t *testing.T) {
-	w := newRig(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	token := w.agent()
 	grpc := []string{"Content-Type", "application/grpc"}
 	good := "\x00\x00\x00\x00\x04\x0a\x02id"

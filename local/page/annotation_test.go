@@ -1,7 +1,6 @@
 package page
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -53,9 +52,7 @@ func FuzzAnnotation(f *testing.F) {
 
 // A large body must not hold a page up, whatever is in it.
 func TestSlowAnnotationTime(t *testing.T) {
-	if os.Getenv("KBGEN_SLOW_TESTS") != "1" {
-		t.Skip("proves time: make test-slow")
-	}
+	needSlow(t, "time")
 	for _, unit := range []string{"[", "**", "`", "[a](", "**a `b [c](", "|-", "- \n", "> ", "#", "http://", "|\n|-\n", "```\n"} {
 		began := time.Now()
 		renderAnnotation(strings.Repeat(unit, (256<<10)/len(unit)))
