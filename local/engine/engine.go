@@ -1,12 +1,3 @@
-// Package engine is the stand-in's Buildkite backend without its wires: it
-// keeps builds, jobs, agents, queues, artifacts, meta-data and annotations in
-// memory (logs and artifact bytes in files), decides which job may run and
-// which agent gets it, and tells subscribers what happened. It serves no HTTP.
-//
-// One mutex guards everything. What the methods hand out are copies.
-//
-// Facts it follows: Buildkite's documentation of steps, dependencies, retries
-// and job states, and what buildkite-agent v3 does (buildkite/agent).
 package engine
 
 import (
