@@ -19,12 +19,14 @@
 // Order: the engine's lock first, then one of the small ones. The small ones are
 // never held together, and whoever holds one takes no other lock.
 //
-// Exported methods take the engine's lock and hold it until they return; none
-// calls another exported one that does. Unexported ones that use the engine's
-// state are called with the lock held, and never unlock it. Two methods wait,
-// and unlock while they do: [Engine.Wait] for a build's next change of state,
-// and [Stream.Next] for the agent's next order. Both look again under the lock
-// when they are woken. [Subscription.Next] waits without the engine's lock.
+// Exported methods take the engine's lock, and none calls another that does.
+// Unexported ones are called with the lock held and never touch it, but for
+// sweep, which the clock calls, and setPaused, which stands behind two exported
+// ones. A test holds both rules.
+//
+// Nothing waits with the lock held. [Engine.Wait] unlocks while it waits for a
+// build's next change of state, [Stream.Next] while it waits for the agent's next
+// order; woken, both look again. [Subscription.Next] does not need the lock.
 //
 // Foreign code that runs with the lock held, and so must not call the engine:
 // Options.Now, and the function given to [Engine.UpdatePipeline]. Of files, log
@@ -41,14 +43,15 @@
 // # Events
 //
 // Events are published with the lock held, each where its change is made: states
-// of jobs in setJob, end and scheduled, states of builds in setBuild, the rest in
-// the exported method that makes the change. So every subscriber sees them in
-// the order of the changes. Publishing never waits: a subscription takes any
-// number of events. What is in an event is a copy, made at that time.
+// of jobs in setJob, scheduled, Start and end, states of builds in setBuild, the
+// loss of an agent in lose, all others in the exported method that makes the
+// change. So every subscriber sees them in the order of the changes. Publishing
+// never waits: a subscription takes any number of events. What an event holds is
+// a copy, made at that time.
 //
 // # Copies
 //
 // What the methods hand out are copies. They share with the engine only what
-// never changes after it was made: a build's env, a job's step and query rules.
-// Callers must not write to these.
+// never changes once it is made: a build's env, a job's step and query rules, an
+// agent's tags. Callers must not write to these.
 package engine
