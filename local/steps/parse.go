@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/near"
@@ -158,38 +156,6 @@ func kind(fields map[string]json.RawMessage) (Kind, error) {
 	return "", errors.New("got a step without command, plugins, wait or group")
 }
 
-// named adds the step's own name to an error's path.
-func (s *Step) named() string {
-	switch {
-	case s.Key != "":
-		return fmt.Sprintf(" (key %q)", s.Key)
-	case s.Label != "":
-		return fmt.Sprintf(" (%q)", s.Label)
-	}
-	return ""
-}
-
-var keyPattern = regexp.MustCompile(`^[A-Za-z0-9_.:,-]{1,100}$`)
-var uuidPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-
-// check holds the rules that need more than one property.
-func (s *Step) check(at string) error {
-	at += s.named()
-	switch {
-	case s.Key != "" && !keyPattern.MatchString(s.Key):
-		return fmt.Errorf("%s: key: got %q, want at most 100 letters, digits, _ - : . and comma", at, s.Key)
-	case uuidPattern.MatchString(s.Key):
-		return fmt.Errorf("%s: key: got %q, which looks like a UUID", at, s.Key)
-	case s.Kind == Group && len(s.Steps) == 0:
-		return fmt.Errorf("%s: steps: a group needs at least one step", at)
-	case s.Concurrency != nil && s.Concurrency.Group == "":
-		return fmt.Errorf("%s: concurrency_group: missing beside concurrency", at)
-	case s.Concurrency != nil && s.Concurrency.Limit < 1:
-		return fmt.Errorf("%s: concurrency: got %d beside concurrency_group, want at least 1", at, s.Concurrency.Limit)
-	}
-	return nil
-}
-
 func uniqueKeys(doc *Document) error {
 	seen := map[string]bool{}
 	var err error
@@ -221,5 +187,3 @@ func unknownProperty(name, where string, known []string) error {
 	}
 	return errors.New(msg)
 }
-
-func trimSignal(s string) string { return strings.TrimPrefix(strings.ToUpper(s), "SIG") }

@@ -137,3 +137,13 @@ func (s *Sender) deliver(d delivery) error {
 	}
 	return nil
 }
+
+// Body fields of an event. A build has no jobs here.
+type payload struct {
+	Event    string             `json:"event"`
+	Build    *resource.Build    `json:"build,omitempty"`
+	Job      *resource.Job      `json:"job,omitempty"`
+	Agent    *resource.Agent    `json:"agent,omitempty"`
+	Pipeline *resource.Pipeline `json:"pipeline,omitempty"`
+	Sender   *resource.Person   `json:"sender"`
+}

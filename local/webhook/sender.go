@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // Options configure a [Sender]. Zero fields take the defaults named.
@@ -221,14 +220,4 @@ func (s *Sender) Close(ctx context.Context) error {
 	}
 	s.stopSending()
 	return err
-}
-
-// Body fields of an event. A build has no jobs here.
-type payload struct {
-	Event    string             `json:"event"`
-	Build    *resource.Build    `json:"build,omitempty"`
-	Job      *resource.Job      `json:"job,omitempty"`
-	Agent    *resource.Agent    `json:"agent,omitempty"`
-	Pipeline *resource.Pipeline `json:"pipeline,omitempty"`
-	Sender   *resource.Person   `json:"sender"`
 }
