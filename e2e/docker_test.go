@@ -72,7 +72,7 @@ func (r *dockerRig) stepIsolation(t *testing.T) {
 	}
 }
 
-// What surrounds kbrun: the agent's user, nothing to gain, nothing to take.
+// kbrun's container runs as the agent's user, without privileges or secrets.
 func (r *dockerRig) container(t *testing.T) {
 	defer r.dump(t)
 	r.use(t, dockerStep{command: strings.Join([]string{
@@ -101,7 +101,7 @@ func (r *dockerRig) container(t *testing.T) {
 	}
 }
 
-// What a submission sees of it.
+// A submission sees even less.
 func (r *dockerRig) submission(t *testing.T) {
 	defer r.dump(t)
 	r.use(t, dockerStep{})
@@ -145,9 +145,9 @@ func (r *dockerRig) submission(t *testing.T) {
 	}
 }
 
-// A link in the result's place is replaced, not followed. One that nobody
-// replaces is the node's to refuse, in its pre-artifact hook: the agent may
-// follow it, to any file of the machine that it can read. Nobody takes that
+// kbrun replaces a link in the result's place and does not follow it. When kbrun
+// does not run, the node's pre-artifact hook has to refuse the link: the agent
+// would follow it to any file that it can read. The launcher does not take such a
 // file for a result.
 func (r *dockerRig) link(t *testing.T) {
 	defer r.dump(t)
@@ -169,10 +169,10 @@ func (r *dockerRig) link(t *testing.T) {
 	t.Logf("without a hook on the node the agent follows a link that is left behind: %t", r.artifact(t, j) != nil)
 }
 
-// A wrong submission that leaves a result of its own and tries to end its judge
-// gets no pass out of it: as the first process of its container kbrun cannot be
-// killed from inside, and whoever ends it by another signal does not know the
-// run's id, without which the launcher takes no result.
+// A wrong submission that writes a result of its own and tries to kill kbrun does
+// not pass. kbrun is the first process of its container, which no signal from
+// inside kills; and the submission does not know the run's id, without which the
+// launcher takes no result.
 func (r *dockerRig) forger(t *testing.T) {
 	defer r.dump(t)
 	r.use(t, dockerStep{})
@@ -222,7 +222,7 @@ func (r *dockerRig) cancel(t *testing.T) {
 		result.Outcome.Name, *j.ExitStatus, j.SignalReason, time.Since(start).Seconds())
 }
 
-// An image that is not there is nobody's verdict and not green.
+// A missing image makes no verdict and fails the build.
 func (r *dockerRig) missingImage(t *testing.T) {
 	r.use(t, dockerStep{image: "kbgen-runner:not-there"})
 	if s := r.launch(t, "testdata/tiny/right.py", "--mode", "test"); s.status != 3 {

@@ -89,7 +89,7 @@ func TestScopesLimitTheToken(t *testing.T) {
 	}
 }
 
-// Faults befall every API, but not their own control.
+// Faults apply to every API, but not to their own control.
 func TestFaultsBefallEverything(t *testing.T) {
 	s := start(t, Options{Faults: []fault.Rule{{Path: "*", Status: 503}}})
 	for _, path := range []string{"/", "/v2/meta", "/v3/ping"} {

@@ -7,8 +7,8 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// A log's line shows its text and, where it may, its colours; it moves no
-// cursor of whoever watches. So does a name that a pipeline gave.
+// A log's line shows its text and, on a terminal, its colours; it cannot move a
+// cursor. Nor can the name that a pipeline gives to a job.
 func TestLogLinesLeaveTextAndColours(t *testing.T) {
 	for _, tt := range []struct{ line, coloured, plain string }{
 		{"\x1b_bk;t=1795284567387\x07hello\r", "hello", "hello"},

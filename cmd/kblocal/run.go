@@ -137,8 +137,8 @@ func (c *runCmd) build(ctx context.Context, env *cli.Env, s *session, vars map[s
 	var watchers sync.WaitGroup
 	f := newFollower(s.Engine, out, follow{logs: !c.Quiet, one: true})
 	watchers.Go(func() { f.run(watching) })
-	trouble := make(chan error, 1)
-	watchers.Go(func() { trouble <- s.serveSleepers(watching, c.Agents) })
+	missing := make(chan error, 1)
+	watchers.Go(func() { missing <- s.startMissing(watching, c.Agents) })
 	defer watchers.Wait()
 	defer stop()
 
@@ -149,7 +149,7 @@ func (c *runCmd) build(ctx context.Context, env *cli.Env, s *session, vars map[s
 	waiting, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	watchers.Go(func() {
-		if err := <-trouble; err != nil {
+		if err := <-missing; err != nil {
 			abort(err)
 		}
 	})
@@ -161,7 +161,7 @@ func (c *runCmd) build(ctx context.Context, env *cli.Env, s *session, vars map[s
 	return done, nil
 }
 
-// giveUp cancels a build that nobody waits for any more.
+// giveUp cancels a build that is not waited for any more.
 func (c *runCmd) giveUp(s *session, b engine.Build, cause error) (engine.Build, error) {
 	_, err := s.Engine.CancelBuild(b.Pipeline, b.Number)
 	return b, errors.Join(fmt.Errorf("build canceled: %w", cause), err)
@@ -196,13 +196,13 @@ func (c *runCmd) describe(ctx context.Context, env *cli.Env, vars map[string]str
 	return p, in, nil
 }
 
-// serveSleepers starts agents for every queue that a job asks for and nobody
-// serves, until ctx ends.
-func (s *session) serveSleepers(ctx context.Context, count int) error {
+// startMissing starts count agents for every queue that a job asks for and no
+// agent serves, until ctx ends.
+func (s *session) startMissing(ctx context.Context, count int) error {
 	sub := s.Engine.Subscribe()
 	defer sub.Close()
 	for {
-		for _, rules := range s.Engine.Sleepers() {
+		for _, rules := range s.Engine.Unserved() {
 			queue := "default"
 			var tags []string
 			for _, rule := range rules {

@@ -1,7 +1,7 @@
-// Package agentapi is the API that buildkite-agent speaks, over an engine: what
-// the agent's workers and the buildkite-agent commands inside jobs call, and
-// the stream that hands jobs out. It decides nothing about builds. What it does
-// not implement it refuses by name.
+// Package agentapi serves the stand-in's engine as the API that buildkite-agent
+// speaks: the calls of its workers and of the buildkite-agent commands inside
+// jobs, and the stream that gives jobs out. It decides nothing about builds. What
+// it does not implement it refuses by name.
 //
 // Source: buildkite/agent v3.138.0, packages api, core and agent. Statuses
 // follow what that agent does with them: no 5xx for a mistake, since it would

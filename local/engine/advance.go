@@ -1,12 +1,13 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/gpu-mode/kbgen/local/steps"
 )
 
-// advance moves a build as far as it goes by itself: opens gates, settles
-// steps, and sets the build's state. The caller holds the lock and calls
-// dispatch afterwards.
+// advance moves a build as far as it can go now: it opens gates, settles steps,
+// and sets the build's state. The caller calls dispatch afterwards.
 func (e *Engine) advance(b *build) {
 	for changed := true; changed; {
 		changed = false
@@ -105,18 +106,18 @@ func (e *Engine) settleBuild(b *build) {
 	}
 }
 
-// setBuild changes a build's state, stamps it and tells subscribers.
+// setBuild changes a build's state, notes the time, and publishes the change.
 func (e *Engine) setBuild(b *build, state BuildState) {
 	if b.State == state {
 		return
 	}
 	if b.State == BuildScheduled && state == BuildFailing {
-		e.setBuild(b, BuildRunning) // the last of two changes at once still has both events
+		e.setBuild(b, BuildRunning) // both changes have their event
 	}
 	now, before := e.now(), b.State
 	b.State = state
 	if !state.Terminal() {
-		b.FinishedAt = zeroTime // somebody retried a job of an ended build
+		b.FinishedAt = time.Time{} // a job of an ended build was retried
 	}
 	if b.StartedAt.IsZero() && (state == BuildRunning || state == BuildFailing) {
 		b.StartedAt = now

@@ -74,7 +74,7 @@ type agent struct {
 }
 
 // NewToken returns a secret of 160 random bits in hex behind prefix, which
-// tells a reader what kind of token it is.
+// shows what kind of token it is.
 func NewToken(prefix string) string {
 	var b [20]byte
 	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
@@ -147,7 +147,8 @@ func (e *Engine) Connect(agentID string) error {
 	return nil
 }
 
-// Disconnect is an agent's farewell. A job it still had is lost.
+// Disconnect notes that an agent leaves in good order. A job it still had is
+// lost.
 func (e *Engine) Disconnect(agentID string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -155,15 +156,15 @@ func (e *Engine) Disconnect(agentID string) error {
 	if err != nil {
 		return err
 	}
-	e.part(a, AgentDisconnected)
+	e.retire(a, AgentDisconnected)
 	a.DisconnectedAt = e.now()
 	e.publish(EventAgentStopped, nil, nil, a)
 	e.dispatch()
 	return nil
 }
 
-// LoseAgent declares an agent lost, as silence does: its job ends with exit
-// status -1 and no signal reason.
+// LoseAgent declares an agent lost, as a long silence does: its job ends with
+// exit status -1 and no signal reason.
 func (e *Engine) LoseAgent(agentID string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -180,14 +181,14 @@ func (e *Engine) lose(a *agent) {
 	if a.State == AgentLost || a.State == AgentDisconnected {
 		return
 	}
-	e.part(a, AgentLost)
+	e.retire(a, AgentLost)
 	a.LostAt = e.now()
 	e.publish(EventAgentLost, nil, nil, a)
 }
 
-// part takes an agent out of service: its token dies, its stream ends, and
-// what it was running has failed.
-func (e *Engine) part(a *agent, state ConnectionState) {
+// retire takes an agent out of service: its token dies, its stream ends, and its
+// job fails or, when it was not accepted yet, goes to another agent.
+func (e *Engine) retire(a *agent, state ConnectionState) {
 	a.State = state
 	delete(e.sessions, a.token)
 	if j := a.job; j != nil {
@@ -222,7 +223,7 @@ func (e *Engine) StopAgent(agentID string, force bool) error {
 	return nil
 }
 
-// Stopping notes that an agent announced its own end: no more jobs for it.
+// Stopping notes that an agent is about to leave: it gets no more jobs.
 func (e *Engine) Stopping(agentID string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -348,7 +349,7 @@ func (a *agent) order() Order {
 	return Order{Action: ActionIdle}
 }
 
-// free reports whether the agent takes work.
+// free reports whether the agent may be given a job.
 func (a *agent) free() bool {
 	return a.State == AgentConnected && a.job == nil && !a.Paused && !a.leaving && !a.OutOfDispatch && a.disconnect == ""
 }

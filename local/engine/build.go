@@ -23,8 +23,7 @@ const (
 	BuildNotRun    BuildState = "not_run" // every step was skipped or filtered out
 )
 
-// Terminal reports whether nothing of the build moves any more, unless
-// somebody retries a job.
+// Terminal reports whether the build has ended. A retried job reopens it.
 func (s BuildState) Terminal() bool {
 	switch s {
 	case BuildPassed, BuildFailed, BuildCanceled, BuildNotRun:

@@ -1,11 +1,5 @@
 package engine
 
-import (
-	"time"
-)
-
-var zeroTime time.Time
-
 // CreateBuild starts a build of a pipeline.
 func (e *Engine) CreateBuild(slug string, in NewBuild) (Build, error) {
 	e.mu.Lock()
@@ -70,7 +64,7 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 }
 
 // Rebuild starts a new build with the same commit, branch, message, env and
-// pull request, created by somebody else. Meta-data is not copied.
+// pull request, for another creator. Meta-data is not copied.
 func (e *Engine) Rebuild(slug string, number int, creator Person) (Build, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

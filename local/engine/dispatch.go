@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // A concurrencyGroup holds the unfinished jobs of one concurrency_group, over
@@ -53,7 +54,7 @@ func (e *Engine) admits(j *job) bool {
 	return taken < limit.Limit
 }
 
-// makeReady hands a job to the dispatcher.
+// makeReady makes a job one that dispatch may give to an agent.
 func (e *Engine) makeReady(j *job) {
 	j.RunnableAt = e.now()
 	e.setJob(j, JobLimited)
@@ -126,13 +127,13 @@ func (e *Engine) unassign(j *job) {
 		j.agent = nil
 	}
 	j.AgentID, j.AgentName = "", ""
-	j.AssignedAt = zeroTime
+	j.AssignedAt = time.Time{}
 	e.makeReady(j)
 }
 
-// Sleepers returns the queues of jobs that no connected agent could take now
-// or later, for `kblocal run` to start agents for.
-func (e *Engine) Sleepers() [][]string {
+// Unserved returns the query rules of ready jobs that no connected agent meets,
+// each set of rules once: `kblocal run` starts agents for them.
+func (e *Engine) Unserved() [][]string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var out [][]string

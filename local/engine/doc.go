@@ -36,8 +36,8 @@
 // # Changes
 //
 // A method that changes a job or a step goes three ways, in this order: it
-// changes the job (setJob, end, makeReady), lets the build go as far as it goes
-// by itself (advance), and offers what became ready to idle agents (dispatch). A
+// changes the job (setJob, end, makeReady), lets the build move as far as it
+// can (advance), and offers what became ready to idle agents (dispatch). A
 // clock does the same for deadlines, ten times a second.
 //
 // # Events

@@ -19,7 +19,7 @@ type Options struct {
 	Now         func() time.Time // time.Now
 	Minute      time.Duration    // what timeout_in_minutes counts in, time.Minute; tests shorten it
 	LostAfter   time.Duration    // an agent is lost after this silence, 3 minutes
-	AcceptAfter time.Duration    // an offered job nobody accepted is offered again, 2 seconds
+	AcceptAfter time.Duration    // an offered job is offered again when it was not accepted for so long, 2 seconds
 }
 
 // An Engine is the backend. Make it with [New], end it with [Engine.Close].

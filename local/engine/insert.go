@@ -13,9 +13,9 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// insert adds a document's steps to a build: behind the uploader's step and
-// what it has uploaded before, or at the end without one. The steps of dropped
-// make room first. Nothing is changed when it refuses.
+// insert adds a document's steps to a build: behind the uploader's step and all
+// that it has uploaded, or at the end when there is no uploader. It removes the
+// steps of dropped first. When it refuses, nothing has changed.
 func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []*node) error {
 	if err := b.accepts(doc, dropped); err != nil {
 		return err
@@ -57,8 +57,8 @@ func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []
 	return nil
 }
 
-// accepts checks a document against what the build has already, without the
-// steps that are about to be dropped.
+// accepts checks a document against what the build has already, not counting the
+// steps that are to be dropped.
 func (b *build) accepts(doc *steps.Document, dropped []*node) error {
 	if have, more := len(b.jobs), doc.Jobs(); have+more > schema.MaxJobsPerBuild {
 		return refuse(Invalid, "the build would have %d jobs, want at most %d", have+more, schema.MaxJobsPerBuild)
@@ -92,8 +92,8 @@ func describeStep(s *steps.Step) string {
 	return "without a name"
 }
 
-// behind returns the index in the build's top scope where steps uploaded by n
-// go: behind n, or the group it lies in, and all it has uploaded so far.
+// behind returns the index in the build's top scope for steps that n uploads:
+// behind n, or the group that n lies in, and all that it has uploaded so far.
 func (b *build) behind(n *node) int {
 	if owner := n.group(); owner != nil {
 		n = owner
@@ -127,8 +127,8 @@ type insertion struct {
 	at       time.Time // scheduled_at of the jobs, the uploader's
 }
 
-// node makes a step's node and those inside it; excluded is the reason that
-// took its group out.
+// node makes a step's node and those inside it. excluded is why its group does
+// not take part, if so.
 func (in *insertion) node(s *scope, def *steps.Step, vars condition.Vars, excluded string) (*node, error) {
 	n := &node{id: newID(), def: def, scope: s, label: def.Label, excluded: excluded}
 	if in.uploader != nil {
@@ -155,7 +155,7 @@ func (in *insertion) node(s *scope, def *steps.Step, vars condition.Vars, exclud
 	return n, nil
 }
 
-// exclusion says why a step does not take part, "" when it does.
+// exclusion returns why a step does not take part, "" when it does.
 func (in *insertion) exclusion(def *steps.Step, vars condition.Vars) (string, error) {
 	if def.If != "" {
 		take, err := condition.Eval(def.If, vars)

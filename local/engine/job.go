@@ -29,7 +29,8 @@ const (
 	JobBroken   JobState = "broken"  // filtered out by if or branches
 )
 
-// Finished reports whether the job will not change by itself any more.
+// Finished reports whether the job has ended. A manual retry may reopen one that
+// is waiting_failed.
 func (s JobState) Finished() bool {
 	switch s {
 	case JobPassed, JobFailed, JobCanceled, JobTimedOut, JobSkipped, JobBroken, JobWaitingFailed:
@@ -265,7 +266,7 @@ func (e *Engine) FinishJob(jobID string, f Finish) error {
 	return nil
 }
 
-// finish ends a held job, retries it when a rule says so, and moves the build.
+// finish ends a held job, retries it when a rule says so, and advances the build.
 func (e *Engine) finish(j *job, f Finish) {
 	status := f.ExitStatus
 	j.ExitStatus = &status
@@ -289,7 +290,7 @@ func (e *Engine) finish(j *job, f Finish) {
 	e.advance(j.build)
 }
 
-// end finishes a job: the only place that does. The caller advances the build.
+// end ends a job; nothing else does. The caller advances the build.
 func (e *Engine) end(j *job, state JobState) {
 	if j.agent != nil {
 		j.agent.job = nil
@@ -309,7 +310,7 @@ func (e *Engine) end(j *job, state JobState) {
 	e.publish(EventJobFinished, j.build, j, nil)
 }
 
-// setJob changes a job's state and tells subscribers.
+// setJob changes a job's state and publishes the change.
 func (e *Engine) setJob(j *job, state JobState) {
 	if j.State == state {
 		return

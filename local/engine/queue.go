@@ -87,7 +87,7 @@ func (e *Engine) ResumeQueue(id string) (Queue, error) {
 	if !q.Paused {
 		return Queue{}, refuse(Invalid, "Queue is not paused")
 	}
-	q.Paused, q.PausedAt, q.PausedNote = false, zeroTime, ""
+	q.Paused, q.PausedAt, q.PausedNote = false, time.Time{}, ""
 	e.publish(EventQueueChanged, nil, nil, nil)
 	e.dispatch()
 	return *q, nil

@@ -59,9 +59,8 @@ func (e *Engine) OpenStream(agentID string) (*Stream, error) {
 	return s, nil
 }
 
-// Next waits for the next order to send. The first is there at once, a job
-// that nobody accepted comes again. It fails with [ErrStreamEnded] or ctx's
-// error.
+// Next waits for the next order to send. The first one is ready at once; a job
+// that was not accepted comes again. Errors: [ErrStreamEnded], and ctx's.
 func (s *Stream) Next(ctx context.Context) (Order, error) {
 	for {
 		s.engine.mu.Lock()
@@ -102,7 +101,7 @@ func (s *Stream) Close() {
 	}
 }
 
-// wake lets the agent's stream look again.
+// wake makes the agent's stream check for a new order.
 func (a *agent) wake() {
 	if a.stream == nil {
 		return

@@ -159,7 +159,7 @@ func (p *pages) annotations(all []engine.Annotation) []annotation {
 	return out
 }
 
-// sections parts a build's jobs by group, in the order of their steps.
+// sections divides a build's jobs by group, in the order of their steps.
 func (p *pages) sections(b *engine.Build) []section {
 	var out []section
 	last := "none yet"
@@ -199,9 +199,8 @@ func (p *pages) jobRow(j *engine.Job, b *engine.Build) jobRow {
 	return row
 }
 
-// jobLabel names a job: by its label, else its key, else the beginning of its
-// command. A stored command may have the build's env filled in, so its values
-// are taken out again.
+// jobLabel is a job's label, or its key, or the first line of its command. A
+// command may have values of the build's env filled in, which are blanked.
 func jobLabel(j *engine.Job, b *engine.Build) string {
 	label := cmp.Or(j.Label, j.StepKey)
 	if label == "" && j.Step != nil {
@@ -214,7 +213,7 @@ func jobLabel(j *engine.Job, b *engine.Build) string {
 	return label
 }
 
-// withoutValues blanks the values of env in a text; a value of one or two
+// withoutValues blanks the values of env in a text. A value of one or two
 // characters is no secret.
 func withoutValues(s string, env map[string]string) string {
 	for _, value := range env {
@@ -277,7 +276,7 @@ func countFailed(b *engine.Build) int {
 	return n
 }
 
-// canRetry foresees whether the engine would retry the job by hand.
+// canRetry reports whether the engine would accept a manual retry of the job.
 func canRetry(j *engine.Job, b *engine.Build) bool {
 	if j.Type != engine.TypeScript || j.RetriedIn != "" || j.Step == nil || j.Step.Retry.ManualDenied ||
 		b.State == engine.BuildCanceling || b.State == engine.BuildCanceled {

@@ -92,7 +92,7 @@ func (p *pages) index(r *http.Request) (*frame, error) {
 	return f, nil
 }
 
-// turnTo notes which page of the list is shown and returns its builds.
+// turnTo notes which page of the list is shown, and returns its builds.
 func (c *indexPage) turnTo(query url.Values, path string, builds []engine.Build) ([]engine.Build, error) {
 	c.Total, c.Page = len(builds), 1
 	c.Pages = max(1, (len(builds)+perPage-1)/perPage)
@@ -126,7 +126,8 @@ func (p *pages) buildRow(b *engine.Build) buildRow {
 	}
 }
 
-// agentRows parts the agents that are here from those that have left.
+// agentRows separates the agents that are connected or may be from those that
+// have left.
 func (p *pages) agentRows(agents []engine.Agent) (here, gone []agentRow) {
 	for i := range agents {
 		a := &agents[i]

@@ -111,7 +111,7 @@ func (p *pages) jobFacts(j *engine.Job) []fact {
 	return slices.DeleteFunc(facts, fact.empty)
 }
 
-// readLog renders the end of a job's log and says how many bytes that are.
+// readLog renders the end of a job's log, and returns how many bytes that is.
 func (p *pages) readLog(j *engine.Job) (logView, int64, error) {
 	f, err := p.engine.Log(j.ID)
 	if err != nil {
@@ -122,7 +122,7 @@ func (p *pages) readLog(j *engine.Job) (logView, int64, error) {
 	if _, err := f.Seek(j.LogSize-shown, io.SeekStart); err != nil {
 		return logView{}, 0, err
 	}
-	// LogSize and not the file's end: behind a missing chunk lies a hole.
+	// LogSize and not the file's end: a missing chunk leaves a gap of zeros.
 	data, err := io.ReadAll(io.LimitReader(f, shown))
 	if err != nil {
 		return logView{}, 0, err

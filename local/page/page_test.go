@@ -182,7 +182,7 @@ func TestLongLog(t *testing.T) {
 	}
 }
 
-// A chunk that came too early leaves a hole in the file; nothing behind it is
+// A chunk that came too early leaves a gap in the file; nothing behind it is
 // shown yet.
 func TestLogHole(t *testing.T) {
 	w := newRig(t)

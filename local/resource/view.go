@@ -129,7 +129,7 @@ type Person struct {
 	CreatedAt *Timestamp `json:"created_at,omitempty"`
 }
 
-// Person is null for nobody.
+// Person shows a person, nil when there is none.
 func (v *View) Person(p engine.Person) *Person {
 	if p == (engine.Person{}) {
 		return nil

@@ -48,7 +48,7 @@ func (c *call) stopAgent() error {
 	return c.noContent()
 }
 
-// pauseAgent refuses a timeout: the engine would not end the pause by itself.
+// pauseAgent refuses a timeout: the engine ends no pause.
 func (c *call) pauseAgent() error {
 	f, err := c.form()
 	if err != nil {

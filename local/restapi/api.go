@@ -1,9 +1,9 @@
 // Package restapi serves the stand-in's engine as Buildkite's REST API v2, as
-// far as a launcher, a doctor or a vendor's check uses it. What it does not
-// implement it refuses with a message that says so.
+// far as launchers and checks of queues use it. What it does not implement it
+// refuses with a message that says so.
 //
-// It knows nothing of agents' own API, of artifact bytes (a download is a
-// redirect to another origin), and of where it is mounted.
+// It knows nothing of the agents' API, of artifact bytes (a download redirects to
+// another origin), or of where it is mounted.
 //
 // Source: Buildkite's REST API reference (buildkite/docs, pages/apis/rest_api)
 // and what buildkite/go-buildkite v3.13.0 decodes.
@@ -27,7 +27,7 @@ type Options struct {
 	// request's Host.
 	BaseURL func() string
 
-	// Tokens may call the API; without any, nobody may.
+	// Tokens may call the API; without any, every call is refused.
 	Tokens []Token
 
 	// Blob knows where artifact bytes are served. Nil: downloads are refused.

@@ -94,7 +94,7 @@ func (m *meter) count(user string, h http.Header) *tooMany {
 }
 
 // describe sets the organization's headers without counting, on answers to
-// nobody in particular.
+// requests without a user.
 func (m *meter) describe(h http.Header) {
 	m.organization().write(h, "RateLimit-")
 }

@@ -25,7 +25,7 @@ var refused = map[string]string{
 // Parse reads one document as the agent posts it.
 //
 // Errors name the step ("steps[2].steps[0]"), what it got and what it wants;
-// they are meant for the person who wrote the pipeline.
+// they are for the person who wrote the pipeline.
 func Parse(data []byte) (*Document, error) {
 	fields, err := object(data)
 	if err != nil {
@@ -125,7 +125,7 @@ func parseStep(raw json.RawMessage, at string, groups bool) (*Step, error) {
 	return s, s.check(at)
 }
 
-// kind tells a step's kind from the properties it has.
+// kind returns a step's kind, which its properties decide.
 func kind(fields map[string]json.RawMessage) (Kind, error) {
 	for _, name := range []string{"block", "input", "trigger"} {
 		if _, ok := fields[name]; ok {
@@ -168,7 +168,7 @@ func uniqueKeys(doc *Document) error {
 	return err
 }
 
-// unknownProperty is the error for a property nobody knows, with the nearest
+// unknownProperty is the error for an unknown property; it names the nearest
 // known one.
 func unknownProperty(name, where string, known []string) error {
 	if reason, ok := refused[name]; ok {
