@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -194,58 +192,4 @@ func (c *runCmd) describe(ctx context.Context, env *cli.Env, vars map[string]str
 		fmt.Fprintln(env.Stderr, "kblocal: note: uncommitted changes are not in the jobs' checkout; --here runs them in this directory")
 	}
 	return p, in, nil
-}
-
-// startMissing starts count agents for every queue that a job asks for and no
-// agent serves, until ctx ends.
-func (s *session) startMissing(ctx context.Context, count int) error {
-	sub := s.Engine.Subscribe()
-	defer sub.Close()
-	for {
-		for _, rules := range s.Engine.Unserved() {
-			queue := "default"
-			var tags []string
-			for _, rule := range rules {
-				if name, ok := strings.CutPrefix(rule, "queue="); ok {
-					queue = name
-					continue
-				}
-				tags = append(tags, strings.Replace(rule, "=*", "=any", 1))
-			}
-			if err := s.StartAgents(queue, count, tags...); err != nil {
-				return err
-			}
-		}
-		ev, err := sub.Next(ctx)
-		for err == nil && ev.Name != engine.EventJobScheduled {
-			ev, err = sub.Next(ctx)
-		}
-		if err != nil {
-			return nil // the run is over
-		}
-	}
-}
-
-// printBuild prints the build as the REST API shows it.
-func (s *session) printBuild(ctx context.Context, b engine.Build, out io.Writer) error {
-	url := fmt.Sprintf("%s/v2/organizations/%s/pipelines/%s/builds/%d?include_retried_jobs=true",
-		s.URL(), s.Engine.Organization(), b.Pipeline, b.Number)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+s.APIToken())
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	var build map[string]any
-	if err := json.NewDecoder(resp.Body).Decode(&build); err != nil {
-		return fmt.Errorf("reading the build: %w", err)
-	}
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(build)
 }
