@@ -143,5 +143,5 @@ func (e *Engine) setBuild(b *build, state BuildState) {
 		b.FinishedAt = now
 		e.publish(EventBuildFinished, b, nil, nil)
 	}
-	e.wakeWaiters(b)
+	b.wake()
 }

@@ -26,9 +26,9 @@ const maxAnnotation = 1 << 20
 func (e *Engine) Annotate(buildID string, a Annotation, appendBody bool) (Annotation, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, ok := e.byID[buildID]
-	if !ok {
-		return Annotation{}, refuse(NotFound, "No build found")
+	b, err := e.findBuildByID(buildID)
+	if err != nil {
+		return Annotation{}, err
 	}
 	if a.Context == "" {
 		a.Context = "default"
@@ -82,9 +82,9 @@ func checkAnnotation(a *Annotation) error {
 func (e *Engine) RemoveAnnotation(buildID, contextOrID string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, ok := e.byID[buildID]
-	if !ok {
-		return refuse(NotFound, "No build found")
+	b, err := e.findBuildByID(buildID)
+	if err != nil {
+		return err
 	}
 	before := len(b.Annotations)
 	b.Annotations = slices.DeleteFunc(b.Annotations, func(a Annotation) bool {

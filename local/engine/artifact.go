@@ -139,8 +139,8 @@ func (e *Engine) ArtifactFile(id string) string {
 func (e *Engine) BuildArtifacts(buildID string, includeRetried bool) ([]Artifact, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, ok := e.byID[buildID]; !ok {
-		return nil, refuse(NotFound, "No build found")
+	if _, err := e.findBuildByID(buildID); err != nil {
+		return nil, err
 	}
 	return e.selectArtifacts(func(a *Artifact) bool {
 		return a.BuildID == buildID && (includeRetried || !e.superseded(a))
@@ -161,8 +161,8 @@ func (e *Engine) JobArtifacts(jobID string) ([]Artifact, error) {
 func (e *Engine) SearchArtifacts(buildID string, q ArtifactQuery) ([]Artifact, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, ok := e.byID[buildID]; !ok {
-		return nil, refuse(NotFound, "No build found")
+	if _, err := e.findBuildByID(buildID); err != nil {
+		return nil, err
 	}
 	if !doublestar.ValidatePattern(q.Glob) {
 		return nil, refuse(Invalid, "query %q is not a glob", q.Glob)

@@ -174,11 +174,19 @@ func (e *Engine) Build(slug string, number int) (Build, error) {
 func (e *Engine) BuildByID(id string) (Build, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, ok := e.byID[id]
-	if !ok {
-		return Build{}, refuse(NotFound, "No build found")
+	b, err := e.findBuildByID(id)
+	if err != nil {
+		return Build{}, err
 	}
 	return b.snapshot(), nil
+}
+
+func (e *Engine) findBuildByID(id string) (*build, error) {
+	b, ok := e.byID[id]
+	if !ok {
+		return nil, refuse(NotFound, "No build found")
+	}
+	return b, nil
 }
 
 func (e *Engine) findBuild(slug string, number int) (*build, error) {
@@ -254,7 +262,8 @@ func (b *build) changed() <-chan struct{} {
 	return b.waiters
 }
 
-func (e *Engine) wakeWaiters(b *build) {
+// wake ends the wait of all who wait in [Engine.Wait] for a change of the build.
+func (b *build) wake() {
 	if b.waiters != nil {
 		close(b.waiters)
 		b.waiters = nil

@@ -21,9 +21,9 @@ func (e *Engine) CancelBuild(slug string, number int) (Build, error) {
 func (e *Engine) CancelBuildByID(id string) (Build, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, ok := e.byID[id]
-	if !ok {
-		return Build{}, refuse(NotFound, "No build found")
+	b, err := e.findBuildByID(id)
+	if err != nil {
+		return Build{}, err
 	}
 	if err := e.cancelBuild(b); err != nil {
 		return Build{}, err

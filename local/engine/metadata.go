@@ -16,9 +16,9 @@ var commitLine = regexp.MustCompile(`^commit ([0-9a-f]{40}|[0-9a-f]{64})`)
 func (e *Engine) SetMetaData(buildID string, items map[string]string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, ok := e.byID[buildID]
-	if !ok {
-		return refuse(NotFound, "No build found")
+	b, err := e.findBuildByID(buildID)
+	if err != nil {
+		return err
 	}
 	for key, value := range items {
 		if key == "" || strings.TrimSpace(value) == "" {
@@ -40,9 +40,9 @@ func (e *Engine) SetMetaData(buildID string, items map[string]string) error {
 func (e *Engine) GetMetaData(buildID, key string) (string, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, ok := e.byID[buildID]
-	if !ok {
-		return "", false, refuse(NotFound, "No build found")
+	b, err := e.findBuildByID(buildID)
+	if err != nil {
+		return "", false, err
 	}
 	value, ok := b.MetaData[key]
 	return value, ok, nil
@@ -52,9 +52,9 @@ func (e *Engine) GetMetaData(buildID, key string) (string, bool, error) {
 func (e *Engine) MetaDataKeys(buildID string) ([]string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, ok := e.byID[buildID]
-	if !ok {
-		return nil, refuse(NotFound, "No build found")
+	b, err := e.findBuildByID(buildID)
+	if err != nil {
+		return nil, err
 	}
 	return slices.Sorted(maps.Keys(b.MetaData)), nil
 }

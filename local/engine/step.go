@@ -112,9 +112,9 @@ func (s *scope) walk(fn func(*node)) {
 
 // findStep finds a step by id, or within a build by key.
 func (e *Engine) findStep(buildID, step string) (*node, *build, error) {
-	b, ok := e.byID[buildID]
-	if !ok {
-		return nil, nil, refuse(NotFound, "No build found")
+	b, err := e.findBuildByID(buildID)
+	if err != nil {
+		return nil, nil, err
 	}
 	if n, ok := b.keys[step]; ok && step != "" {
 		return n, b, nil
