@@ -237,6 +237,7 @@ func TestLoseAgentOnDemand(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.start("cpu", 1)
+	r.connected()
 	done := make(chan output, 1)
 	go func() { done <- r.submit("patient.py", "--mode", "test") }()
 	a := r.awaitEvaluation()

@@ -131,16 +131,22 @@ func newRig(t *testing.T, change ...func(*local.Options)) *rig {
 	}
 	r.start("bootstrap", 1)
 	r.start("cpu", 1)
+	r.connected()
 	return r
 }
 
-// start starts count agents more on a queue and waits until they are connected.
+// start starts count agents more on a queue.
 func (r *rig) start(queue string, count int) {
 	r.t.Helper()
 	if err := r.StartAgents(queue, count); err != nil {
 		r.t.Fatal(err)
 	}
 	r.agents += count
+}
+
+// connected waits until all agents that were started can be handed jobs.
+func (r *rig) connected() {
+	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := r.AwaitAgents(ctx, r.agents); err != nil {

@@ -25,6 +25,7 @@ func TestVerdicts(t *testing.T) {
 	r := newRig(t)
 	r.start("bootstrap", 1)
 	r.start("cpu", 3)
+	r.connected()
 	t.Run("of", func(t *testing.T) { r.verdicts(t) })
 	for _, b := range r.Engine.Builds(engine.BuildFilter{}) {
 		b = r.wait(b)

@@ -350,12 +350,12 @@ func TestTimeout(t *testing.T) {
 		w := newBubbleRig(t, true)
 		s := w.start(webhook.Options{Events: []string{"build.scheduled"}, Timeout: 20 * time.Millisecond})
 		w.build()
-		time.Sleep(20*time.Millisecond - 1)
+		time.Sleep(20*time.Millisecond - time.Nanosecond)
 		synctest.Wait()
 		if got := s.Stats(); got != (webhook.Stats{}) {
 			t.Errorf("Stats before the timeout = %+v, want none", got)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if got := s.Stats(); got != (webhook.Stats{Failed: 1}) {
 			t.Errorf("Stats = %+v, want 1 failed", got)
