@@ -43,9 +43,9 @@ type Options struct {
 	// 50 seconds: the agent would cut it after 60.
 	StreamLimit time.Duration
 
-	// Artifacts go up as a form. With PutUploads those of agents that support
-	// multi-part uploads go up as one plain PUT instead, and without it those
-	// larger than PutThreshold bytes, if that is not 0.
+	// Artifacts are uploaded as a form. Agents that support multi-part uploads
+	// use one plain PUT instead: with PutUploads for every file, without it for
+	// files larger than PutThreshold bytes, if that is not 0.
 	PutUploads   bool
 	PutThreshold int64
 
@@ -204,7 +204,7 @@ type handler func(c *call) (any, error)
 // noContent is the answer 204.
 type noContent struct{}
 
-// handle wraps a handler with the checks all calls share.
+// handle wraps a handler with the checks that all calls share.
 func (a *API) handle(allowed kinds, serve handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := a.identify(r, allowed)

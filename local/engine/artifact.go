@@ -82,7 +82,7 @@ func (e *Engine) AddArtifacts(jobID, destination string, files []NewArtifact) ([
 	return out, nil
 }
 
-// SetArtifactState takes the agent's word on an upload.
+// SetArtifactState notes what the agent reports of an upload.
 func (e *Engine) SetArtifactState(jobID, id string, state ArtifactState) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

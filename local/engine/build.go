@@ -117,7 +117,7 @@ type BuildFilter struct {
 
 // build is a build under the engine's lock.
 type build struct {
-	Build // Jobs is unused here, see allJobs
+	Build // Jobs is empty here, see ordered
 
 	pipeline *pipeline
 	root     *scope           // steps in order

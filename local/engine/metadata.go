@@ -7,12 +7,16 @@ import (
 	"strings"
 )
 
-// commitKey is the meta-data the first checkout of a build leaves.
+// commitKey is the meta-data that the first checkout of a build sets.
 const commitKey = "buildkite:git:commit"
 
 var commitLine = regexp.MustCompile(`^commit ([0-9a-f]{40}|[0-9a-f]{64})`)
 
-// SetMetaData sets build-wide values. Keys and values are not empty.
+// MaxMetaData bounds one value, bytes. The service says 100 kilobytes.
+const MaxMetaData = 100_000
+
+// SetMetaData sets values that all jobs of a build can read. No key and no value
+// may be empty.
 func (e *Engine) SetMetaData(buildID string, items map[string]string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -24,8 +28,8 @@ func (e *Engine) SetMetaData(buildID string, items map[string]string) error {
 		if key == "" || strings.TrimSpace(value) == "" {
 			return refuse(Invalid, "meta-data %q: key and value must not be empty", key)
 		}
-		if len(value) > 100_000 {
-			return refuse(Invalid, "meta-data %q: got %d bytes, want at most 100000", key, len(value))
+		if len(value) > MaxMetaData {
+			return refuse(Invalid, "meta-data %q: got %d bytes, want at most %d", key, len(value), MaxMetaData)
 		}
 	}
 	maps.Copy(b.MetaData, items)

@@ -10,7 +10,7 @@ func (c *call) meta() error {
 	return c.ok(map[string][]string{"webhook_ips": {"127.0.0.0/8", "::1/128"}})
 }
 
-// An accessToken is what a token may know of itself; its value is not part.
+// An accessToken is what a token may read about itself, which is not its value.
 type accessToken struct {
 	UUID        string             `json:"uuid"`
 	Scopes      []string           `json:"scopes"`

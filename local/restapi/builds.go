@@ -46,9 +46,6 @@ func (c *call) createBuild() error {
 	return nil
 }
 
-// maxMetaData bounds one value, bytes. The service says 100 kilobytes.
-const maxMetaData = 100_000
-
 // newBuild reads the body of a create: exactly the documented fields. Steps
 // are not among them; they come from the pipeline.
 func (c *call) newBuild() (engine.NewBuild, error) {
@@ -66,7 +63,7 @@ func (c *call) newBuild() (engine.NewBuild, error) {
 	}
 	in.Env, in.MetaData = stringMap(f, "env"), stringMap(f, "meta_data")
 	for _, value := range in.MetaData {
-		if len(value) > maxMetaData {
+		if len(value) > engine.MaxMetaData {
 			f.refuse("meta_data", "too_long")
 			break
 		}
@@ -97,8 +94,8 @@ func (c *call) getBuild() error {
 	return c.ok(c.view.Build(&b, fields))
 }
 
-// buildFields reads what a caller does not want to see of builds. Superseded
-// attempts are hidden unless asked for.
+// buildFields reads which parts of builds to show. Superseded attempts are hidden
+// by default.
 func buildFields(q url.Values) resource.BuildFields {
 	return resource.BuildFields{Jobs: !isTrue(q, "exclude_jobs"), Pipeline: !isTrue(q, "exclude_pipeline"), Retried: isTrue(q, "include_retried_jobs")}
 }

@@ -15,10 +15,10 @@ type Limits struct {
 	Window       time.Duration // 60 seconds when 0
 }
 
-// Unlimited is the limit that headers name when no limits are set.
+// Unlimited is the limit in headers when none is set.
 const Unlimited = 1_000_000
 
-// meter counts requests, rejected ones too.
+// A meter counts requests, rejected ones included.
 type meter struct {
 	limits   Limits
 	enforced bool

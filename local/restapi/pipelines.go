@@ -11,14 +11,14 @@ import (
 	"github.com/gpu-mode/kbgen/local/resource"
 )
 
-// pipelineSettings are kept for those who read them back; nothing else of the
-// stand-in does.
+// pipelineSettings are kept for clients that read them back. The stand-in does
+// not use them.
 type pipelineSettings struct {
 	visibility string // "private" when empty
 	tags       []string
 }
 
-// details shows a pipeline with all there is of it, kept settings included.
+// details shows a pipeline with its details and kept settings.
 func (c *call) details(p engine.Pipeline) *resource.Pipeline {
 	out := c.view.PipelineWithDetails(p)
 	c.mu.Lock()
@@ -111,10 +111,9 @@ func setIf[T any](given bool, at *T, value T) {
 	}
 }
 
-// readPipeline takes what creating and updating share. A setting that would
-// change how builds behave, and that the engine does not know, is refused.
-// Teams, provider settings and filters of settings that are off say nothing
-// here and are dropped.
+// readPipeline takes the fields that creating and updating share. It refuses a
+// setting that would change how builds behave and that the engine does not know.
+// It drops teams, provider settings and filters of settings that are off.
 func readPipeline(f *form) (change func(*engine.Pipeline), settings func(*pipelineSettings)) {
 	branch, hasBranch := take[string](f, "default_branch")
 	description, hasDescription := take[string](f, "description")
