@@ -137,29 +137,43 @@ func TestAgentDiesInMidJob(t *testing.T) {
 }
 
 // awaitEvaluation waits until an evaluation has shown that it runs, and returns
-// its agent.
+// its agent. The evaluation cannot end: its result is held back.
 func (r *rig) awaitEvaluation() engine.Agent {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
 	events := r.Engine.Subscribe()
 	defer events.Close()
+	held := false
 	for {
-		for _, b := range r.Engine.Builds(engine.BuildFilter{}) {
-			for _, j := range b.Jobs {
-				if j.StepKey == "evaluate-cpu" && j.State == engine.JobRunning && j.LogSize > 0 {
-					a, err := r.Engine.Agent(j.AgentID)
-					if err != nil {
-						r.t.Fatal(err)
-					}
-					return a
-				}
+		j, ok := r.evaluation()
+		if ok && !held {
+			r.addFault("POST /v3/jobs/" + j.ID + "/artifacts latency=10m")
+			held = true
+		}
+		if ok && j.State == engine.JobRunning && j.LogSize > 0 {
+			a, err := r.Engine.Agent(j.AgentID)
+			if err != nil {
+				r.t.Fatal(err)
 			}
+			return a
 		}
 		if _, err := events.Next(ctx); err != nil {
 			r.t.Fatalf("waiting for the evaluation: %v", err)
 		}
 	}
+}
+
+// evaluation returns the evaluation's first job, once there is one.
+func (r *rig) evaluation() (engine.Job, bool) {
+	for _, b := range r.Engine.Builds(engine.BuildFilter{}) {
+		for _, j := range b.Jobs {
+			if j.StepKey == "evaluate-cpu" {
+				return j, true
+			}
+		}
+	}
+	return engine.Job{}, false
 }
 
 // Whatever the service answers on a bad day costs time, not results.
