@@ -42,9 +42,10 @@ var layers = []struct {
 	// The engine knows nobody; what stands on it does not know each other.
 	{"local/engine", []string{"schema", "local/steps", "local/condition", "local/glob"}},
 	{"local/agentapi", onEngine},
-	{"local/restapi", onEngine},
+	{"local/restapi", append([]string{"local/resource"}, onEngine...)},
 	{"local/page", onEngine},
-	{"local/webhook", onEngine},
+	{"local/webhook", append([]string{"local/resource"}, onEngine...)},
+	{"local/resource", []string{"local/engine"}},
 	{"local/blob", []string{"local/engine"}},
 	{"local/fault", []string{"local/glob"}},
 	{"local/condition", []string{"schema"}},

@@ -27,7 +27,7 @@ func standIn(b *testing.B, queues map[string]int) *local.Server {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
 			b.Error(err)
@@ -40,7 +40,7 @@ func standIn(b *testing.B, queues map[string]int) *local.Server {
 		}
 		n += count
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := s.AwaitAgents(ctx, n); err != nil {
 		b.Fatal(err)
@@ -55,11 +55,10 @@ func BenchmarkSubmit(b *testing.B) {
 	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: kbgen.Bootstrap, SkipCheckout: true}); err != nil {
 		b.Fatal(err)
 	}
-	task := filepath.Join("testdata", "tiny")
 	var overhead, whole []time.Duration
 	for b.Loop() {
 		start := time.Now()
-		cmd := exec.Command(filepath.Join(bin, "kblaunch"), "submit", task, filepath.Join(task, "right.py"), "--gpu", "CPU_BK", "--mode", "test")
+		cmd := exec.Command(filepath.Join(bin, "kblaunch"), "submit", tiny, filepath.Join(tiny, "right.py"), "--gpu", "CPU_BK", "--mode", "test")
 		cmd.Env = append(os.Environ(), "KBLAUNCH_API_URL="+s.URL()+"/", "BUILDKITE_API_TOKEN="+s.APIToken(), "BUILDKITE_ORG=gpu-mode", "BUILDKITE_PIPELINE=kernelbot")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			b.Fatalf("%v\n%s", err, out)

@@ -88,13 +88,13 @@ func startDocker(t *testing.T) *dockerEngine {
 	if err := e.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		if err := e.command("version").Run(); err == nil {
 			return e
 		}
 		if time.Now().After(deadline) {
 			text, _ := os.ReadFile(log.Name())
-			t.Fatalf("dockerd does not answer after 30 s:\n%s", tail(text, 2000))
+			t.Fatalf("dockerd does not answer after %s:\n%s", patience, tail(text, 2000))
 		}
 	}
 }
@@ -170,8 +170,8 @@ func (e *dockerEngine) stop() {
 		go func() { gone <- e.cmd.Wait() }() // ends with the process
 		select {
 		case <-gone:
-		case <-time.After(30 * time.Second):
-			e.t.Errorf("dockerd did not end within 30 s of SIGTERM")
+		case <-time.After(patience):
+			e.t.Errorf("dockerd did not end within %s of SIGTERM", patience)
 			_ = e.cmd.Process.Kill()
 			<-gone
 		}

@@ -10,7 +10,6 @@ import (
 	"sort"
 	"strings"
 	"testing"
-	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -27,6 +26,7 @@ var notHere = map[string]string{
 
 // Every golden whose steps run on the host runs for real.
 func TestHostGoldensRun(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(root, "testdata", "golden")
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*.yml"))
 	if err != nil || len(files) < 50 {
@@ -55,7 +55,7 @@ func TestHostGoldensRun(t *testing.T) {
 	}
 }
 
-// onHost tells whether no step of the pipeline needs a container.
+// onHost reports whether no step of the pipeline needs a container.
 func onHost(t *testing.T, file string) bool {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -80,14 +80,14 @@ func onHost(t *testing.T, file string) bool {
 }
 
 // runGolden runs one golden on the stand-in, in the environment of its
-// scenario, and wants every job to pass; an evaluation's verdict as well.
+// scenario, and wants every job to pass, and every evaluation's verdict.
 func runGolden(t *testing.T, file, name string) {
 	env := scenarioEnv(t, name)
 	args := []string{"run", file, "--json"}
 	for variable, value := range env {
 		args = append(args, "--env", variable+"="+value)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	s := command(t, ctx, []string{"KBLOCAL_AGENT=" + agent, "PATH=" + bin + ":" + os.Getenv("PATH")}, "", filepath.Join(bin, "kblocal"), args...)
 	s.want(t, 0)
@@ -112,7 +112,7 @@ func runGolden(t *testing.T, file, name string) {
 	}
 	sort.Strings(runs)
 	want := ""
-	for _, id := range []string{env["KERNELBOT_RUN_ID"], env["KERNELBOT_SECRET_RUN_ID"]} {
+	for _, id := range []string{env[schema.EnvRunID], env[schema.SecretEnv(schema.EnvRunID)]} {
 		if id != "" && strings.Contains(strings.Join(steps, " "), "evaluate-") {
 			want = strings.TrimSpace(want + " " + id + "=passed")
 		}
@@ -135,14 +135,14 @@ func scenarioEnv(t *testing.T, name string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{"KERNELBOT_GPU": "CPU_BK", "KERNELBOT_QUEUE": "cpu", "KERNELBOT_RUN_ID": "golden", "KERNELBOT_MODE": "test"}
+	env := map[string]string{schema.EnvGPU: "CPU_BK", schema.EnvQueue: "cpu", schema.EnvRunID: "golden", schema.EnvMode: "test"}
 	for line := range strings.Lines(string(text)) {
 		variable, value, ok := strings.Cut(strings.TrimSpace(line), "=")
 		if ok && !strings.HasPrefix(line, "#") && !strings.Contains(variable, "PAYLOAD") {
 			env[variable] = value
 		}
 	}
-	for prefix, mode := range map[string]string{"KERNELBOT_": "test", "KERNELBOT_SECRET_": "leaderboard"} {
+	for prefix, mode := range map[string]string{schema.EnvPrefix: "test", schema.EnvSecretPrefix: "leaderboard"} {
 		if env[prefix+"RUN_ID"] == "" {
 			continue
 		}
@@ -169,18 +169,18 @@ func carry(env map[string]string, prefix, payload string, chunks int) {
 	}
 }
 
+// encoded is the payload of a right submission of the tiny task.
 func encoded(t *testing.T, mode string) string {
 	t.Helper()
-	dir := filepath.Join("testdata", "tiny")
-	tiny, err := task.LoadDir(dir)
+	def, err := task.LoadDir(tiny)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "right.py"))
+	text, err := os.ReadFile(filepath.Join(tiny, "right.py"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := tiny.Payload(schema.File{Name: "right.py", Text: string(text)}, mode, nil, nil)
+	p, err := def.Payload(schema.File{Name: "right.py", Text: string(text)}, mode, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

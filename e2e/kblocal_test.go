@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,11 +39,12 @@ func marked(t *testing.T, dir string) []string {
 	return out
 }
 
-// gone fails the test unless no marked process is left within ten seconds.
+// gone waits until no marked process is left. They are not this process's
+// children, so it looks again and again.
 func gone(t *testing.T, dir string) {
 	t.Helper()
 	var left []string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if left = marked(t, dir); len(left) == 0 {
 			return
 		}
@@ -126,9 +128,8 @@ func (u *up) request(method, path, body string) (int, string) {
 func TestUpServesUntilInterrupted(t *testing.T) {
 	t.Parallel()
 	u := startUp(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	tiny := filepath.Join("testdata", "tiny")
 	s := command(t, ctx, u.env(), "", filepath.Join(bin, "kblaunch"), "submit", tiny, filepath.Join(tiny, "right.py"), "--gpu", "CPU_BK")
 	s.want(t, 0, "passed")
 	if status, page := u.request("GET", "", ""); status != 200 || !strings.Contains(page, "kernelbot") {
@@ -153,41 +154,94 @@ func TestUpServesUntilInterrupted(t *testing.T) {
 	}
 }
 
-// Whoever kills kblocal must not have to look for agents afterwards.
+// Whoever kills kblocal need not look for agents afterwards. A launcher that is
+// left alone says so when it is interrupted.
 func TestAgentsDieWithKblocal(t *testing.T) {
 	t.Parallel()
 	u := startUp(t)
-	done := make(chan said, 1)
-	go func() {
-		tiny := filepath.Join("testdata", "tiny")
-		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-		defer cancel()
-		done <- command(t, ctx, u.env(), "", filepath.Join(bin, "kblaunch"), "submit", tiny, filepath.Join(tiny, "hang.py"), "--gpu", "CPU_BK", "--timeout", "5s", "--queue-timeout", "10s")
-	}()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if _, builds := u.request("GET", "v2/organizations/gpu-mode/pipelines/kernelbot/builds", ""); strings.Contains(builds, `"step_key":"evaluate-cpu"`) && strings.Contains(builds, `"state":"running"`) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the evaluation did not start")
-		}
-	}
+	launcher := u.launchHanging()
 	if err := u.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	gone(t, u.dir)
-	if s := <-done; s.status != 3 {
-		t.Errorf("kblaunch ended with %d, want 3: the stand-in is dead\n%s", s.status, s.stderr)
+	if err := launcher.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	u.wantTrouble(launcher)
+}
+
+// A launcher whose stand-in is dead gives up when its time is over.
+func TestSlowLauncherGivesUp(t *testing.T) {
+	needSlow(t)
+	u := startUp(t)
+	launcher := u.launchHanging("--timeout", "5s", "--queue-timeout", "10s")
+	if err := u.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	u.wantTrouble(launcher)
+}
+
+// launchHanging starts kblaunch with a submission that hangs, and waits until
+// the evaluation runs.
+func (u *up) launchHanging(args ...string) *exec.Cmd {
+	u.t.Helper()
+	cmd := exec.Command(filepath.Join(bin, "kblaunch"), append([]string{"submit", tiny, filepath.Join(tiny, "hang.py"), "--gpu", "CPU_BK"}, args...)...)
+	cmd.Env = append(os.Environ(), u.env()...)
+	cmd.Stderr = &bytes.Buffer{}
+	if err := cmd.Start(); err != nil {
+		u.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); !u.evaluating(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			_ = cmd.Process.Kill()
+			u.t.Fatalf("the evaluation did not start\n%s", cmd.Stderr)
+		}
+	}
+	return cmd
+}
+
+// evaluating reports whether the API shows a running evaluation.
+func (u *up) evaluating() bool {
+	u.t.Helper()
+	var builds []struct {
+		Jobs []struct {
+			StepKey string `json:"step_key"`
+			State   string
+		}
+	}
+	_, text := u.request("GET", "v2/organizations/gpu-mode/pipelines/kernelbot/builds", "")
+	if err := json.Unmarshal([]byte(text), &builds); err != nil {
+		u.t.Fatalf("%v in:\n%s", err, text)
+	}
+	for _, b := range builds {
+		for _, j := range b.Jobs {
+			if j.StepKey == "evaluate-cpu" && j.State == "running" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// wantTrouble waits for kblaunch to end without a verdict.
+func (u *up) wantTrouble(cmd *exec.Cmd) {
+	u.t.Helper()
+	_ = cmd.Wait() // its status is looked at
+	if status := cmd.ProcessState.ExitCode(); status != 3 {
+		u.t.Errorf("kblaunch ended with %d, want 3: the stand-in is dead\n%s", status, cmd.Stderr)
 	}
 }
 
+// An agent declared lost costs one retry, on another agent.
 func TestLoseAgentOnDemand(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t)
-	done := make(chan said, 1)
+	r := newRig(t)
+	r.start("cpu", 1)
+	r.connected()
+	done := make(chan output, 1)
 	go func() { done <- r.submit("patient.py", "--mode", "test") }()
-	r.awaitEvaluation()
-	req, err := http.NewRequest("POST", r.URL()+"/kblocal/agents/cpu-1/lose", nil)
+	a := r.awaitEvaluation()
+	req, err := http.NewRequest("POST", r.URL()+"/kblocal/agents/"+a.Name+"/lose", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +262,7 @@ func TestLoseAgentOnDemand(t *testing.T) {
 func TestExec(t *testing.T) {
 	t.Parallel()
 	mark := t.TempDir()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	s := command(t, ctx, []string{"KBLOCAL_AGENT=" + agent, "KBGEN_E2E_MARK=" + mark}, "", filepath.Join(bin, "kblocal"),
 		"exec", "--queue", "bootstrap=1", "--", "sh", "-c", `test -n "$BUILDKITE_API_TOKEN" && echo "$BUILDKITE_ORG/$BUILDKITE_PIPELINE"; exit 7`)
@@ -230,7 +284,7 @@ func TestUpRefuses(t *testing.T) {
 		{[]string{"up", "--pipeline", "x=/nonexistent.yml"}, 1, "--pipeline x: open /nonexistent.yml"},
 		{[]string{"exec"}, 2, `expected "<command> ..."`},
 	} {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		s := command(t, ctx, []string{"KBLOCAL_AGENT=" + agent}, "", filepath.Join(bin, "kblocal"), tt.args...)
 		cancel()
 		if s.status != tt.status || !strings.Contains(s.stderr, tt.stderr) || s.stdout != "" {

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A transcript is one ```console block of the README: a command and what it
@@ -81,7 +80,7 @@ func TestReadme(t *testing.T) {
 				return
 			}
 			command := strings.Replace(tr.command, "make demo", "sh tools/demo.sh", 1)
-			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "sh", "-c", command)
 			cmd.Dir = root

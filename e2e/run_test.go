@@ -8,14 +8,12 @@ import (
 	"sort"
 	"strings"
 	"testing"
-	"time"
 )
 
-// kblocal runs a pipeline file in an empty directory, without this
-// repository's checkout.
-func runPipeline(t *testing.T, stdin string, args ...string) said {
+// runPipeline runs kblocal run, with the pipeline on stdin or in a file.
+func runPipeline(t *testing.T, stdin string, args ...string) output {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return command(t, ctx, []string{"KBLOCAL_AGENT=" + agent}, stdin, filepath.Join(bin, "kblocal"), append([]string{"run"}, args...)...)
 }
@@ -59,6 +57,7 @@ func TestRunEverything(t *testing.T) {
 }
 
 func TestRunOutcomes(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, pipeline string
 		args           []string
@@ -70,7 +69,7 @@ func TestRunOutcomes(t *testing.T) {
 		{name: "a refused step", pipeline: "steps: [{block: ok}]", status: 1, stdout: "block is not supported by kblocal"},
 		{name: "an unknown condition", pipeline: "steps: [{command: x, if: 'build.nothing == 1'}]", status: 1, stdout: "if: "},
 		{name: "nothing on stdin", pipeline: "", status: 1, stderr: "the pipeline is empty"},
-		{name: "too slow", pipeline: "steps: [{command: sleep 60, key: a}]", args: []string{"--timeout", "3s"}, status: 1, stderr: "build canceled: not done after 3s"},
+		{name: "too slow", pipeline: "steps: [{command: sleep 600, key: a}]", args: []string{"--timeout", "1s"}, status: 1, stderr: "build canceled: not done after 1s"},
 		{name: "bad env", pipeline: "x", args: []string{"--env", "oops"}, status: 2, stderr: `--env "oops": want NAME=VALUE`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -19,15 +22,56 @@ import (
 // Every kind of submission gets its verdict.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t)
-	example := func(name string, args ...string) said {
-		return r.launch(append([]string{"submit", "vectoradd_py", name, "--gpu", "CPU_BK"}, args...)...)
+	r := newRig(t)
+	r.start("bootstrap", 1)
+	r.start("cpu", 3)
+	r.connected()
+	t.Run("of", func(t *testing.T) { r.verdicts(t) })
+	for _, b := range r.Engine.Builds(engine.BuildFilter{}) {
+		b = r.wait(b)
+		if b.State != engine.BuildPassed {
+			t.Errorf("build %d is %s: a verdict of any kind is a passed build", b.Number, b.State)
+		}
+		if id := b.MetaData["run_id"]; b.MetaData["outcome:"+id] == "" {
+			t.Errorf("build %d has no outcome in its meta-data", b.Number)
+		}
+		if len(b.Annotations) != 1 {
+			t.Errorf("build %d has %d annotations, want one", b.Number, len(b.Annotations))
+		}
 	}
-	t.Run("right", func(t *testing.T) { example("right", "--mode", "test").want(t, 0, "passed") })
-	t.Run("wrong", func(t *testing.T) { example("wrong", "--mode", "test").want(t, 1, "❌") })
-	t.Run("cheating", func(t *testing.T) { example("cheat", "--mode", "leaderboard").want(t, 1) })
-	t.Run("leaderboard", func(t *testing.T) {
-		s := example("right", "--mode", "leaderboard", "--json")
+}
+
+func (r *rig) verdicts(t *testing.T) {
+	submit := func(name string, args []string, check func(t *testing.T, s output)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &rig{Server: r.Server, t: t, dir: r.dir}
+			check(t, r.launch(append([]string{"submit", "--gpu", "CPU_BK"}, args...)...))
+		})
+	}
+	want := func(status int, parts ...string) func(*testing.T, output) {
+		return func(t *testing.T, s output) { s.want(t, status, parts...) }
+	}
+	of := func(file string, args ...string) []string {
+		return append([]string{tiny, filepath.Join(tiny, file)}, args...)
+	}
+	submit("right", []string{"vectoradd_py", "right", "--mode", "test"}, want(0, "passed"))
+	submit("wrong", []string{"vectoradd_py", "wrong", "--mode", "test"}, want(1, "❌"))
+	submit("cheating", []string{"vectoradd_py", "cheat", "--mode", "leaderboard"}, want(1))
+	submit("benchmark", of("right.py", "--mode", "benchmark"), want(0, "passed"))
+	submit("crashing", of("crash.py", "--mode", "test"), want(1))
+	submit("chatty", of("chatty.py", "--mode", "test"), want(0))
+	submit("hanging", []string{impatientTask(t), filepath.Join(tiny, "hang.py"), "--mode", "test", "--json"}, func(t *testing.T, s output) {
+		s.want(t, 1)
+		result, err := schema.DecodeResult([]byte(s.stdout))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Outcome.Name != schema.OutcomeTimeout {
+			t.Errorf("outcome %q, want %q", result.Outcome.Name, schema.OutcomeTimeout)
+		}
+	})
+	submit("leaderboard", []string{"vectoradd_py", "right", "--mode", "leaderboard", "--json"}, func(t *testing.T, s output) {
 		s.want(t, 0)
 		result, err := schema.DecodeResult([]byte(s.stdout))
 		if err != nil {
@@ -41,35 +85,24 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("runs %q", got)
 		}
 	})
-	t.Run("benchmark", func(t *testing.T) { r.submit("right.py", "--mode", "benchmark").want(t, 0, "passed") })
-	t.Run("crashing", func(t *testing.T) { r.submit("crash.py", "--mode", "test").want(t, 1) })
-	t.Run("hanging", func(t *testing.T) {
-		start := time.Now()
-		r.submit("hang.py", "--mode", "test").want(t, 1)
-		if took := time.Since(start); took > 20*time.Second {
-			t.Errorf("took %s with a limit of 3 s", took)
-		}
-	})
-	t.Run("chatty", func(t *testing.T) { r.submit("chatty.py", "--mode", "test").want(t, 0) })
-	t.Run("no leftovers", func(t *testing.T) {
-		for _, b := range r.Engine.Builds(engine.BuildFilter{}) {
-			if b.State != engine.BuildPassed {
-				t.Errorf("build %d is %s: a verdict of any kind is a passed build", b.Number, b.State)
-			}
-			if id := b.MetaData["run_id"]; b.MetaData["outcome:"+id] == "" {
-				t.Errorf("build %d has no outcome in its meta-data", b.Number)
-			}
-			if len(b.Annotations) != 1 {
-				t.Errorf("build %d has %d annotations, want one", b.Number, len(b.Annotations))
-			}
-		}
-	})
+}
+
+// A submission that hangs costs little more than its limit.
+func TestSlowHangingEndsInTime(t *testing.T) {
+	needSlow(t)
+	r := newRig(t)
+	task := impatientTask(t)
+	start := time.Now()
+	r.launch("submit", task, filepath.Join(tiny, "hang.py"), "--gpu", "CPU_BK", "--mode", "test").want(t, 1)
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("took %s with a limit of 1 s", took)
+	}
 }
 
 // A payload above one variable's size travels in chunks.
 func TestLargeSubmission(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t)
+	r := newRig(t)
 	noise := make([]byte, 300_000)
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(noise)
@@ -78,20 +111,19 @@ func TestLargeSubmission(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.launch("submit", filepath.Join("testdata", "tiny"), file, "--gpu", "CPU_BK", "--mode", "test").want(t, 0, "passed")
-	if n := r.Engine.Builds(engine.BuildFilter{})[0].Env["KERNELBOT_PAYLOAD_CHUNKS"]; n == "" || n == "1" {
-		t.Errorf("KERNELBOT_PAYLOAD_CHUNKS = %q, want some", n)
+	r.launch("submit", tiny, file, "--gpu", "CPU_BK", "--mode", "test").want(t, 0, "passed")
+	if n := r.newest().Env[schema.EnvPayloadChunks]; n == "" || n == "1" {
+		t.Errorf("%s = %q, want some", schema.EnvPayloadChunks, n)
 	}
 }
 
 // An agent that dies in mid-job costs one retry and leaves one result.
 func TestAgentDiesInMidJob(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t)
-	done := make(chan said, 1)
+	r := newRig(t)
+	done := make(chan output, 1)
 	go func() { done <- r.submit("patient.py", "--mode", "test") }()
-	pid := r.awaitEvaluation()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(r.awaitEvaluation().PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	s := <-done
@@ -104,28 +136,49 @@ func TestAgentDiesInMidJob(t *testing.T) {
 	}
 }
 
-// awaitEvaluation waits until the evaluation runs, and returns the process id
-// of its agent.
-func (r *road) awaitEvaluation() int {
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		for _, b := range r.Engine.Builds(engine.BuildFilter{}) {
-			for _, j := range b.Jobs {
-				if j.StepKey == "evaluate-cpu" && j.State == engine.JobRunning && j.LogSize > 0 {
-					a, err := r.Engine.Agent(j.AgentID)
-					if err != nil {
-						r.t.Error(err)
-					}
-					return a.PID
-				}
+// awaitEvaluation waits until an evaluation has shown that it runs, and returns
+// its agent. The evaluation cannot end: its result is held back.
+func (r *rig) awaitEvaluation() engine.Agent {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	events := r.Engine.Subscribe()
+	defer events.Close()
+	held := false
+	for {
+		j, ok := r.evaluation()
+		if ok && !held {
+			r.addFault("POST /v3/jobs/" + j.ID + "/artifacts latency=10m")
+			held = true
+		}
+		if ok && j.State == engine.JobRunning && j.LogSize > 0 {
+			a, err := r.Engine.Agent(j.AgentID)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			return a
+		}
+		if _, err := events.Next(ctx); err != nil {
+			r.t.Fatalf("waiting for the evaluation: %v", err)
+		}
+	}
+}
+
+// evaluation returns the evaluation's first job, once there is one.
+func (r *rig) evaluation() (engine.Job, bool) {
+	for _, b := range r.Engine.Builds(engine.BuildFilter{}) {
+		for _, j := range b.Jobs {
+			if j.StepKey == "evaluate-cpu" {
+				return j, true
 			}
 		}
 	}
-	r.t.Error("the evaluation did not start within 20 s")
-	return 0
+	return engine.Job{}, false
 }
 
-// What the service may answer on a bad day costs time, not results.
+// Whatever the service answers on a bad day costs time, not results.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ name, rule string }{
 		{"create answers 500", "POST /v2/organizations/*/pipelines/*/builds status=500 count=1"},
 		{"create is dropped after it was made", "POST /v2/organizations/*/pipelines/*/builds drop_after count=1"},
@@ -138,7 +191,7 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRoad(t)
+			r := newRig(t)
 			r.addFault(tt.rule)
 			r.submit("right.py", "--mode", "test").want(t, 0, "passed")
 			if n := len(r.Engine.Builds(engine.BuildFilter{})); n != 1 {
@@ -151,8 +204,9 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// The agent's side of a bad day.
+// The agent's calls have bad days, too.
 func TestAgentFaults(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ name, rule string }{
 		{"start answers 500", "PUT /v3/jobs/*/start status=500 count=1"},
 		{"artifact creation answers 429", "POST /v3/jobs/*/artifacts status=429 count=1"},
@@ -160,7 +214,7 @@ func TestAgentFaults(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRoad(t)
+			r := newRig(t)
 			r.addFault(tt.rule)
 			r.submit("right.py", "--mode", "test").want(t, 0, "passed")
 			if hits := r.Faults.List()[0].Hits; hits == 0 {
@@ -170,21 +224,15 @@ func TestAgentFaults(t *testing.T) {
 	}
 }
 
-// Interrupting the launcher cancels the build and frees the agent.
+// A launcher whose time is up cancels the build, which frees the agent.
 func TestTimeoutCancels(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t)
+	r := newRig(t)
 	s := r.submit("hang.py", "--mode", "test", "--timeout", "1s")
 	if s.status != 3 {
 		t.Errorf("exit status %d, want 3\n%s%s", s.status, s.stdout, s.stderr)
 	}
-	b := r.Engine.Builds(engine.BuildFilter{})[0]
-	deadline := time.Now().Add(10 * time.Second)
-	for !b.State.Terminal() && time.Now().Before(deadline) {
-		time.Sleep(20 * time.Millisecond)
-		b = r.Engine.Builds(engine.BuildFilter{})[0]
-	}
-	if b.State != engine.BuildCanceled {
+	if b := r.wait(r.newest()); b.State != engine.BuildCanceled {
 		t.Errorf("build is %s, want canceled", b.State)
 	}
 }
@@ -192,23 +240,23 @@ func TestTimeoutCancels(t *testing.T) {
 // Rate limits as the service sets them by default do not stop one submission.
 func TestRateLimits(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t, func(o *local.Options) { o.RateLimits = true })
+	r := newRig(t, func(o *local.Options) { o.RateLimits = true })
 	r.submit("right.py", "--mode", "test").want(t, 0, "passed")
 }
 
 // No payload, token or submission text appears in logs or in annotations.
 func TestSecretsStayInside(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t)
+	r := newRig(t)
 	text := "CANARY = 'kb-canary-7f3a'\n\n\ndef custom_kernel(n):\n    return n\n"
 	file := filepath.Join(t.TempDir(), "canary.py")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := r.launch("submit", filepath.Join("testdata", "tiny"), file, "--gpu", "CPU_BK", "--mode", "test", "--json")
+	s := r.launch("submit", tiny, file, "--gpu", "CPU_BK", "--mode", "test", "--json")
 	s.want(t, 0)
-	b := r.Engine.Builds(engine.BuildFilter{})[0]
-	secrets := []string{"kb-canary-7f3a", b.Env["KERNELBOT_PAYLOAD"], r.APIToken(), r.AgentToken()}
+	b := r.wait(r.newest())
+	secrets := []string{"kb-canary-7f3a", b.Env[schema.EnvPayload], r.APIToken(), r.AgentToken()}
 	shown, err := json.Marshal([]any{b.Annotations, b.MetaData, s.stdout, s.stderr})
 	if err != nil {
 		t.Fatal(err)
@@ -217,6 +265,9 @@ func TestSecretsStayInside(t *testing.T) {
 	err = filepath.WalkDir(r.dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			places[path], err = os.ReadFile(path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // the agent takes a job's files away
 		}
 		return err
 	})

@@ -1,17 +1,17 @@
 package e2e
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // A bootstrap job that is lost after its upload is started again, and does not
 // upload again: the evaluation runs once, and the build is green.
 func TestRetriedBootstrapUploadsOnce(t *testing.T) {
-	r := newRoad(t)
+	t.Parallel()
+	r := newRig(t)
 	const steps = `steps:
   - key: bootstrap
     command: kbgen upload evaluate && [ "$$BUILDKITE_RETRY_COUNT" = 1 ]
@@ -21,16 +21,12 @@ func TestRetriedBootstrapUploadsOnce(t *testing.T) {
 	if _, err := r.Engine.CreatePipeline(engine.Pipeline{Slug: "twice", Configuration: steps, SkipCheckout: true}); err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{"KERNELBOT_GPU": "CPU_BK", "KERNELBOT_RUN_ID": "once", "KERNELBOT_PAYLOAD": encoded(t, "test")}
+	env := map[string]string{schema.EnvGPU: "CPU_BK", schema.EnvRunID: "once", schema.EnvPayload: encoded(t, "test")}
 	b, err := r.Engine.CreateBuild("twice", engine.NewBuild{Env: env})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
-	if b, err = r.Engine.Wait(ctx, b.ID); err != nil {
-		t.Fatal(err)
-	}
+	b = r.wait(b)
 	if got, want := r.jobs(), "bootstrap=failed bootstrap=passed evaluate-cpu=passed"; got != want || b.State != engine.BuildPassed {
 		t.Errorf("build %s, jobs %q, want %q", b.State, got, want)
 	}

@@ -8,15 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
 )
 
 // vendorCheck runs kbgen vendor check --live, which runs kblaunch.
-func (r *road) vendorCheck(args ...string) said {
+func (r *rig) vendorCheck(args ...string) output {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return command(r.t, ctx, []string{
 		"KBLAUNCH_API_URL=" + r.URL() + "/", "BUILDKITE_API_TOKEN=" + r.APIToken(), "BUILDKITE_ORG=gpu-mode",
@@ -27,8 +26,8 @@ func (r *road) vendorCheck(args ...string) said {
 // the right ones, one paused, the queue paused.
 func TestVendorCheckLive(t *testing.T) {
 	t.Parallel()
-	r := newRoad(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	r := newRig(t)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	written := command(t, ctx, nil, "", filepath.Join(bin, "kbgen"), "vendor", "init", "--gpu", "CPU_BK", "--vendor", "acme", "--node", "rack-1", "--count", "2")
 	written.want(t, 0)

@@ -1,14 +1,12 @@
 // Package local is a stand-in for Buildkite on loopback: the Agent API, for
 // real agents, the REST API, artifact storage on another origin, webhooks and
 // a page for people, over one engine. What it does not implement it refuses
-// with a message. It serves nobody but this machine.
+// with a message. It listens on loopback only.
 package local
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/subtle"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -82,7 +80,7 @@ type Server struct {
 	pools []*spawn.Pool
 }
 
-// Start serves on loopback until [Server.Close].
+// Start serves on loopback until [Server.Close] is called.
 func Start(opts Options) (*Server, error) {
 	setDefaults(&opts)
 	for _, scope := range opts.Scopes {
@@ -105,8 +103,8 @@ func Start(opts Options) (*Server, error) {
 	}
 	s := &Server{
 		Faults: &fault.Injector{}, opts: opts, url: "http://" + main.Addr().String(),
-		apiToken: newToken("bkua_"), agentToken: newToken("bkct_"),
-		marker: newToken("KBLOCAL_INSTANCE="),
+		apiToken: engine.NewToken("bkua_"), agentToken: engine.NewToken("bkct_"),
+		marker: engine.NewToken("KBLOCAL_INSTANCE="),
 	}
 	s.live, s.endLive = context.WithCancel(context.Background())
 	s.Engine, err = engine.New(engine.Options{
@@ -142,21 +140,14 @@ func setDefaults(opts *Options) {
 	}
 }
 
-// newToken returns a random secret, recognizable by its prefix.
-func newToken(prefix string) string {
-	var b [20]byte
-	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
-	return prefix + hex.EncodeToString(b[:])
-}
-
-// assemble makes what stands between the engine and the wires.
+// assemble makes the parts that serve the engine.
 func (s *Server) assemble(blobs net.Addr) error {
 	for _, r := range s.opts.Faults {
 		if _, err := s.Faults.Add(r); err != nil {
 			return err
 		}
 	}
-	s.blob = blob.New(s.Engine, []byte(newToken("")), nil)
+	s.blob = blob.New(s.Engine, []byte(engine.NewToken("")), nil)
 	_, port, err := net.SplitHostPort(blobs.String())
 	if err != nil {
 		return err
@@ -180,8 +171,8 @@ func (s *Server) assemble(blobs net.Addr) error {
 	return nil
 }
 
-// routes puts every API on its paths. Faults may befall all of them, but not
-// the control of faults.
+// routes puts every API on its paths. Faults apply to all of them, but not to
+// their own control.
 func (s *Server) routes() http.Handler {
 	var limits *restapi.Limits
 	if s.opts.RateLimits {
@@ -260,7 +251,7 @@ func (s *Server) Marker() string { return s.marker }
 // Leaks counts requests to the artifact host that carried a token.
 func (s *Server) Leaks() int { return s.blob.Leaks() }
 
-// Webhooks tells what became of events; zero without a webhook.
+// Webhooks counts what became of events; zero without a webhook.
 func (s *Server) Webhooks() webhook.Stats {
 	if s.hooks == nil {
 		return webhook.Stats{}

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/term"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // follow says what a follower shows.
@@ -27,7 +28,7 @@ func terminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// A follower prints builds as they go by, one line at a time.
+// A follower prints what happens to builds, one line per event.
 type follower struct {
 	engine *engine.Engine
 	out    io.Writer
@@ -102,14 +103,14 @@ func (f *follower) event(ev engine.Event) {
 		if f.show.logs {
 			f.log(ev, true)
 		}
-		f.line("%s %s", f.name(ev), ending(ev.Job))
+		f.line("%s %s", f.name(ev), howEnded(ev.Job))
 	case engine.EventAgentLost:
 		f.line("agent %s lost", ev.Agent.Name)
 	}
 }
 
-// ending says how a job ended.
-func ending(j *engine.Job) string {
+// howEnded says how a job ended.
+func howEnded(j *engine.Job) string {
 	s := string(j.State)
 	if !j.StartedAt.IsZero() {
 		s += " after " + since(j.StartedAt, j.FinishedAt)
@@ -136,11 +137,17 @@ func since(from, to time.Time) string {
 	return to.Sub(from).Round(time.Millisecond).String()
 }
 
+const (
+	maxName = 200  // runes of a job's name
+	maxLine = 2000 // runes of a line that is not a log's
+)
+
+// line shows what happened. Names and reasons in it were written by others.
 func (f *follower) line(format string, args ...any) {
-	fmt.Fprintf(f.out, format+"\n", args...)
+	fmt.Fprintln(f.out, text.Line(fmt.Sprintf(format, args...), maxLine))
 }
 
-// name names the job of an event.
+// name is what lines call the job of an event.
 func (f *follower) name(ev engine.Event) string {
 	name := ev.Job.StepKey
 	for _, other := range []string{ev.Job.Label, ev.Job.ID} {
@@ -187,29 +194,14 @@ func (f *follower) log(ev engine.Event, last bool) {
 	}
 }
 
-var (
-	// stamp is the agent's time stamp in front of a line.
-	stamp = regexp.MustCompile(`\x1b_bk;t=[0-9]+\x07`)
-	// color is the only control sequence that may come from a job; a job must not
-	// move the cursor of whoever watches it.
-	color   = regexp.MustCompile(`^\x1b\[[0-9;]*m$`)
-	control = regexp.MustCompile(`\x1b(\[[0-?]*[ -/]*[@-~]?|[^\[])?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\x{80}-\x{9f}]`)
-)
-
+// logLine shows one line of a log: its text, its tabs and, on a terminal, its
+// colours. Time stamps of the agent and whatever else is not text vanish.
 func (f *follower) logLine(ev engine.Event, line []byte) {
-	f.line("%s %s", f.name(ev), clean(line, f.plain))
-}
-
-// clean returns a line of a log as it may be shown: text, tabs and, unless it
-// shall be plain, colours.
-func clean(line []byte, plain bool) []byte {
-	line = stamp.ReplaceAll(bytes.TrimRight(line, "\r"), nil)
-	return control.ReplaceAllFunc(line, func(seq []byte) []byte {
-		if !plain && color.Match(seq) {
-			return seq
-		}
-		return nil
-	})
+	clean := text.Coloured
+	if f.plain {
+		clean = text.Lines
+	}
+	fmt.Fprintf(f.out, "%s %s\n", text.Line(f.name(ev), maxName), clean(strings.TrimRight(string(line), "\r")))
 }
 
 func (f *follower) read(jobID string, from, to int64) ([]byte, error) {

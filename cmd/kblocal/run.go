@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -137,8 +135,8 @@ func (c *runCmd) build(ctx context.Context, env *cli.Env, s *session, vars map[s
 	var watchers sync.WaitGroup
 	f := newFollower(s.Engine, out, follow{logs: !c.Quiet, one: true})
 	watchers.Go(func() { f.run(watching) })
-	trouble := make(chan error, 1)
-	watchers.Go(func() { trouble <- s.serveSleepers(watching, c.Agents) })
+	missing := make(chan error, 1)
+	watchers.Go(func() { missing <- s.startMissing(watching, c.Agents) })
 	defer watchers.Wait()
 	defer stop()
 
@@ -149,7 +147,7 @@ func (c *runCmd) build(ctx context.Context, env *cli.Env, s *session, vars map[s
 	waiting, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	watchers.Go(func() {
-		if err := <-trouble; err != nil {
+		if err := <-missing; err != nil {
 			abort(err)
 		}
 	})
@@ -161,7 +159,7 @@ func (c *runCmd) build(ctx context.Context, env *cli.Env, s *session, vars map[s
 	return done, nil
 }
 
-// giveUp cancels a build that nobody waits for any more.
+// giveUp cancels a build that is not waited for any more.
 func (c *runCmd) giveUp(s *session, b engine.Build, cause error) (engine.Build, error) {
 	_, err := s.Engine.CancelBuild(b.Pipeline, b.Number)
 	return b, errors.Join(fmt.Errorf("build canceled: %w", cause), err)
@@ -194,58 +192,4 @@ func (c *runCmd) describe(ctx context.Context, env *cli.Env, vars map[string]str
 		fmt.Fprintln(env.Stderr, "kblocal: note: uncommitted changes are not in the jobs' checkout; --here runs them in this directory")
 	}
 	return p, in, nil
-}
-
-// serveSleepers starts agents for every queue that a job asks for and nobody
-// serves, until ctx ends.
-func (s *session) serveSleepers(ctx context.Context, count int) error {
-	sub := s.Engine.Subscribe()
-	defer sub.Close()
-	for {
-		for _, rules := range s.Engine.Sleepers() {
-			queue := "default"
-			var tags []string
-			for _, rule := range rules {
-				if name, ok := strings.CutPrefix(rule, "queue="); ok {
-					queue = name
-					continue
-				}
-				tags = append(tags, strings.Replace(rule, "=*", "=any", 1))
-			}
-			if err := s.StartAgents(queue, count, tags...); err != nil {
-				return err
-			}
-		}
-		ev, err := sub.Next(ctx)
-		for err == nil && ev.Name != engine.EventJobScheduled {
-			ev, err = sub.Next(ctx)
-		}
-		if err != nil {
-			return nil // the run is over
-		}
-	}
-}
-
-// printBuild prints the build as the REST API shows it.
-func (s *session) printBuild(ctx context.Context, b engine.Build, out io.Writer) error {
-	url := fmt.Sprintf("%s/v2/organizations/%s/pipelines/%s/builds/%d?include_retried_jobs=true",
-		s.URL(), s.Engine.Organization(), b.Pipeline, b.Number)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+s.APIToken())
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	var build map[string]any
-	if err := json.NewDecoder(resp.Body).Decode(&build); err != nil {
-		return fmt.Errorf("reading the build: %w", err)
-	}
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(build)
 }

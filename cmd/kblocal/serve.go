@@ -7,11 +7,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/gpu-mode/kbgen"
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -20,15 +18,6 @@ import (
 	"github.com/gpu-mode/kbgen/local/fault"
 	"github.com/gpu-mode/kbgen/local/webhook"
 )
-
-// stopTime bounds the clean shutdown of agents and their jobs.
-const stopTime = 20 * time.Second
-
-// stateFlags are common to all commands.
-type stateFlags struct {
-	Dir   string
-	Agent string `var:"KBLOCAL_AGENT"`
-}
 
 // serveFlags are common to up and exec.
 type serveFlags struct {
@@ -96,84 +85,6 @@ func (f *serveFlags) pipeline(slug, yaml string, repo repository) engine.Pipelin
 	}
 }
 
-// A session is a running stand-in with what belongs to it.
-type session struct {
-	*local.Server
-	watch  *watch
-	dir    string
-	remove bool // the directory, at the end
-}
-
-// open starts the stand-in without agents.
-func (f *stateFlags) open(env *cli.Env, opts local.Options) (*session, error) {
-	s := &session{dir: f.Dir}
-	var err error
-	if s.dir == "" {
-		s.remove = true
-		s.dir, err = os.MkdirTemp("", "kblocal-")
-	} else {
-		s.dir, err = filepath.Abs(s.dir)
-	}
-	if err != nil {
-		return nil, err
-	}
-	opts.Dir = s.dir
-	opts.Version = cli.Version()
-	opts.AgentEnv = env.Environ()
-	if opts.AgentBinary, err = f.agent(env); err != nil {
-		return nil, err
-	}
-	if self, err := os.Executable(); err == nil {
-		opts.AgentPath = []string{filepath.Dir(self)} // kbgen and kbrun lie beside
-	}
-	if s.Server, err = local.Start(opts); err != nil {
-		return nil, err
-	}
-	if s.watch, err = startWatch(s.Marker()); err != nil {
-		return nil, errors.Join(err, s.Close(context.Background()))
-	}
-	return s, nil
-}
-
-// agent finds the buildkite-agent binary.
-func (f *stateFlags) agent(env *cli.Env) (string, error) {
-	if f.Agent != "" {
-		path, err := exec.LookPath(f.Agent)
-		if err == nil {
-			path, err = filepath.Abs(path)
-		}
-		return path, err
-	}
-	if self, err := os.Executable(); err == nil {
-		if path := filepath.Join(filepath.Dir(self), "buildkite-agent"); executable(path) {
-			return path, nil
-		}
-	}
-	for _, dir := range filepath.SplitList(env.Getenv("PATH")) {
-		if path := filepath.Join(dir, "buildkite-agent"); executable(path) {
-			return path, nil
-		}
-	}
-	return "", cli.WithHint(errors.New("no buildkite-agent beside kblocal or on PATH"),
-		"make agent builds one, --agent PATH names one")
-}
-
-func executable(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
-}
-
-// close stops everything and removes a temporary directory.
-func (s *session) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-	defer cancel()
-	err := errors.Join(s.Close(ctx), s.watch.stop())
-	if s.remove {
-		err = errors.Join(err, os.RemoveAll(s.dir))
-	}
-	return err
-}
-
 // start opens the stand-in with pipelines and connected agents.
 func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) (*session, error) {
 	queues, err := f.queues()
@@ -214,32 +125,6 @@ func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) 
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
-}
-
-func (s *session) populate(ctx context.Context, pipelines []engine.Pipeline, queues []queueFlag) error {
-	for _, p := range pipelines {
-		if _, err := s.Engine.CreatePipeline(p); err != nil {
-			return fmt.Errorf("pipeline %s: %w", p.Slug, err)
-		}
-	}
-	total := 0
-	for _, q := range queues {
-		if err := s.StartAgents(q.name, q.count); err != nil {
-			return err
-		}
-		total += q.count
-	}
-	return s.AwaitAgents(ctx, total)
-}
-
-// exports lists the variables a launcher needs.
-func (s *session) exports(slug string) []string {
-	return []string{
-		"KBLAUNCH_API_URL=" + s.URL() + "/",
-		"BUILDKITE_API_TOKEN=" + s.APIToken(),
-		"BUILDKITE_ORG=" + s.Engine.Organization(),
-		"BUILDKITE_PIPELINE=" + slug,
-	}
 }
 
 type upCmd struct {

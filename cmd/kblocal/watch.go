@@ -21,7 +21,7 @@ type watchCmd struct {
 }
 
 func (c *watchCmd) Run(_ context.Context, env *cli.Env) error {
-	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // meant for kblocal, which cleans up by itself
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // for kblocal, which cleans up
 	_, err := io.Copy(io.Discard, env.Stdin)
 	spawn.Kill(c.Marker)
 	return err

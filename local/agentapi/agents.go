@@ -93,8 +93,8 @@ func (a *API) ping(c *call) (any, error) {
 	return pingReply{}, nil
 }
 
-// stop is the announcement of a worker that was told to end, or a job's
-// request that its worker do.
+// stop announces that a worker is about to end; from a job, it asks for the end
+// of the job's worker.
 func (a *API) stop(c *call) (any, error) {
 	var body struct {
 		Force bool `json:"force"`

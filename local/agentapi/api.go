@@ -1,7 +1,7 @@
-// Package agentapi is the API that buildkite-agent speaks, over an engine: what
-// the agent's workers and the buildkite-agent commands inside jobs call, and
-// the stream that hands jobs out. It decides nothing about builds. What it does
-// not implement it refuses by name.
+// Package agentapi serves the stand-in's engine as the API that buildkite-agent
+// speaks: the calls of its workers and of the buildkite-agent commands inside
+// jobs, and the stream that gives jobs out. It decides nothing about builds. What
+// it does not implement it refuses by name.
 //
 // Source: buildkite/agent v3.138.0, packages api, core and agent. Statuses
 // follow what that agent does with them: no 5xx for a mistake, since it would
@@ -43,9 +43,9 @@ type Options struct {
 	// 50 seconds: the agent would cut it after 60.
 	StreamLimit time.Duration
 
-	// Artifacts go up as a form. With PutUploads those of agents that support
-	// multi-part uploads go up as one plain PUT instead, and without it those
-	// larger than PutThreshold bytes, if that is not 0.
+	// Artifacts are uploaded as a form. Agents that support multi-part uploads
+	// use one plain PUT instead: with PutUploads for every file, without it for
+	// files larger than PutThreshold bytes, if that is not 0.
 	PutUploads   bool
 	PutThreshold int64
 
@@ -204,7 +204,7 @@ type handler func(c *call) (any, error)
 // noContent is the answer 204.
 type noContent struct{}
 
-// handle wraps a handler with the checks all calls share.
+// handle wraps a handler with the checks that all calls share.
 func (a *API) handle(allowed kinds, serve handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := a.identify(r, allowed)

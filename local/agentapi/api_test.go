@@ -6,136 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/gpu-mode/kbgen/local/blob"
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-const regToken = "registration-secret"
-
-// A world is an engine with both its origins.
-type world struct {
-	t      *testing.T
-	engine *engine.Engine
-	api    *API
-	blob   *blob.Store
-	url    string // of the API, without /v3
-}
-
-func newWorld(t *testing.T, eo engine.Options, opts Options) *world {
-	t.Helper()
-	eo.Dir = t.TempDir()
-	e, err := engine.New(eo)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
-	w := &world{t: t, engine: e, blob: blob.New(e, []byte("0123456789abcdef"), nil)}
-	blobServer := httptest.NewServer(w.blob)
-	t.Cleanup(blobServer.Close)
-	w.blob.SetBase(strings.Replace(blobServer.URL, "127.0.0.1", "localhost", 1))
-	opts.RegistrationToken, opts.Blob = regToken, w.blob
-	w.api = New(e, opts)
-	server := httptest.NewServer(w.api)
-	t.Cleanup(server.Close)
-	t.Cleanup(w.api.Close)
-	w.url = server.URL
-	return w
-}
-
-// build starts a build of steps.
-func (w *world) build(steps string) engine.Build {
-	w.t.Helper()
-	slug := fmt.Sprintf("p%d", len(w.engine.Pipelines()))
-	if _, err := w.engine.CreatePipeline(engine.Pipeline{Slug: slug, Configuration: steps, SkipCheckout: true}); err != nil {
-		w.t.Fatal(err)
-	}
-	b, err := w.engine.CreateBuild(slug, engine.NewBuild{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return b
-}
-
-type answer struct {
-	status int
-	header http.Header
-	text   string
-}
-
-// get reads a member of a JSON answer, "a.b".
-func (a answer) get(path string) any {
-	var v any
-	_ = json.Unmarshal([]byte(a.text), &v)
-	for _, name := range strings.Split(path, ".") {
-		m, _ := v.(map[string]any)
-		v = m[name]
-	}
-	return v
-}
-
-func (w *world) call(token, method, path, body string, header ...string) answer {
-	w.t.Helper()
-	req, err := http.NewRequest(method, w.url+path, strings.NewReader(body))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Token "+token)
-	}
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return answer{resp.StatusCode, resp.Header, string(data)}
-}
-
-// want calls and checks status and a part of the answer.
-func (w *world) want(status int, part, token, method, path, body string, header ...string) answer {
-	w.t.Helper()
-	got := w.call(token, method, path, body, header...)
-	if got.status != status || !strings.Contains(got.text, part) {
-		w.t.Errorf("%s %s %.100s = %d %s; want %d with %q", method, path, body, got.status, got.text, status, part)
-	}
-	return got
-}
-
-// agent registers and connects a worker and returns its session token.
-func (w *world) agent(tags ...string) string {
-	w.t.Helper()
-	body, _ := json.Marshal(map[string]any{"name": "a", "meta_data": tags, "version": "3.138.0"})
-	got := w.want(200, "access_token", regToken, "POST", "/v3/register", string(body))
-	token, _ := got.get("access_token").(string)
-	w.want(200, "", token, "POST", "/v3/connect", "")
-	return token
-}
-
-// running brings a build's first job to run and returns its path and token.
-func (w *world) running(b engine.Build) (path, token, agent string) {
-	w.t.Helper()
-	agent = w.agent()
-	id, _ := w.want(200, b.Jobs[0].ID, agent, "GET", "/v3/ping", "").get("job.id").(string)
-	path = "/v3/jobs/" + id
-	token, _ = w.want(200, "bkaj_", agent, "PUT", path+"/accept", "").get("token").(string)
-	w.want(200, "", token, "PUT", path+"/start", `{"started_at":"2026-01-02T03:04:05.123456789Z"}`)
-	return path, token, agent
-}
-
 func TestAgentLife(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	reg := w.want(200, "bkaa_", regToken, "POST", "/v3/register", `{"name":"gpu","meta_data":["queue=b200","gpu=B200"],"pid":7,"new_field":1}`)
 	for name, want := range map[string]any{"name": "gpu", "ping_interval": 1.0, "heartbeat_interval": 60.0, "job_status_interval": 1.0} {
 		if got := reg.get(name); got != want {
@@ -172,7 +52,7 @@ func TestAgentLife(t *testing.T) {
 }
 
 func TestTokens(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	mine, job, agent := w.running(w.build(`steps: [{command: "true"}]`))
 	foreign := w.build(`steps: [{command: "true"}]`)
 	theirs, build := "/v3/jobs/"+foreign.Jobs[0].ID, "/v3/builds/"+foreign.ID
@@ -227,7 +107,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestJobLife(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	b := w.build(`steps: [{command: "true", key: one, env: {A: "1"}, timeout_in_minutes: 5}, wait, {command: "true", key: two}]`)
 	agent := w.agent()
 	other := w.agent()
@@ -293,7 +173,7 @@ func TestJobLife(t *testing.T) {
 }
 
 func TestStopFromAJob(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	path, token, agent := w.running(w.build(`steps: [{command: "true"}]`))
 	w.want(200, "", token, "POST", "/v3/stop", `{"force":true}`)
 	w.want(200, "canceling", token, "GET", path, "")
@@ -309,7 +189,7 @@ func gzipped(s string) string {
 }
 
 func TestChunks(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	b := w.build(`steps: [{command: "true"}]`)
 	path, token, _ := w.running(b)
 	zip := []string{"Content-Encoding", "gzip"}
@@ -341,7 +221,7 @@ func TestChunks(t *testing.T) {
 }
 
 func TestPipelineUpload(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	b := w.build(`steps: [{command: "true", key: first}]`)
 	path, token, _ := w.running(b)
 	up := path + "/pipelines?async=true"
@@ -372,67 +252,8 @@ func TestPipelineUpload(t *testing.T) {
 	}
 }
 
-func TestArtifacts(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{PutThreshold: 4})
-	b := w.build(`steps: [{command: "true", key: one}]`)
-	path, token, _ := w.running(b)
-	body := `{"id":"b1","multipart_supported":true,"upload_destination":"","artifacts":[
-		{"path":"a.txt","file_size":3,"content_type":"text/plain"},{"path":"dir/big.bin","file_size":5}]}`
-	created := w.want(200, "", token, "POST", path+"/artifacts", body)
-	if again := w.want(200, "", token, "POST", path+"/artifacts", body); again.text != created.text {
-		t.Errorf("the batch repeated: %s, want %s", again.text, created.text)
-	}
-	ids := created.get("artifact_ids").([]any)
-	form := created.get("per_artifact_instructions").(map[string]any)[ids[0].(string)].(map[string]any)
-	put := created.get("per_artifact_instructions").(map[string]any)[ids[1].(string)].(map[string]any)
-	if action := form["action"].(map[string]any); action["method"] != "POST" || action["file_input"] != "file" || !strings.HasPrefix(action["path"].(string), "/upload/") {
-		t.Errorf("form instructions: %v", form)
-	}
-	action := put["actions"].([]any)[0].(map[string]any)
-	if action["method"] != "PUT" || action["part_number"] != 1.0 || len(put["actions"].([]any)) != 1 {
-		t.Errorf("put instructions: %v", put)
-	}
-	update := fmt.Sprintf(`{"artifacts":[{"id":%q,"state":"finished","multipart_etags":[{"part_number":1,"etag":"x"}]}]}`, ids[1])
-	w.want(422, "bytes have not been uploaded", token, "PUT", path+"/artifacts", update)
-	req, _ := http.NewRequest("PUT", action["url"].(string), strings.NewReader("12345"))
-	if resp, err := http.DefaultClient.Do(req); err != nil || resp.StatusCode != 200 {
-		t.Fatalf("put: %v %v", resp, err)
-	}
-	w.want(200, "", token, "PUT", path+"/artifacts", update)
-	w.want(422, "not known", token, "PUT", path+"/artifacts", fmt.Sprintf(`{"artifacts":[{"id":%q,"state":"new"}]}`, ids[0]))
-	w.want(404, "No artifact", token, "PUT", path+"/artifacts", `{"artifacts":[{"id":"nope","state":"error"}]}`)
-	w.want(200, "", token, "PUT", path+"/artifacts", fmt.Sprintf(`{"artifacts":[{"id":%q,"state":"error"}]}`, ids[0]))
-
-	search := "/v3/builds/" + b.ID + "/artifacts/search?state=finished&query="
-	found := w.want(200, "dir/big.bin", token, "GET", search+"**/*", "")
-	var list []map[string]any
-	if err := json.Unmarshal([]byte(found.text), &list); err != nil || len(list) != 1 {
-		t.Fatalf("search: %s", found.text)
-	}
-	if resp, err := http.Get(list[0]["url"].(string)); err != nil || resp.StatusCode != 200 {
-		t.Errorf("download: %v %v", resp, err)
-	}
-	w.want(200, "[]", token, "GET", search+"*.txt", "")
-	w.want(200, "big.bin", token, "GET", search+"dir/*&scope=one", "")
-	w.want(200, "[]", token, "GET", search+"dir/*&scope=other", "")
-	w.want(422, "not a glob", token, "GET", search+"[", "")
-
-	w.want(422, "want 1 to 30", token, "POST", path+"/artifacts", `{"id":"b2","artifacts":[]}`)
-	w.want(422, "want 1 to 30", token, "POST", path+"/artifacts", `{"id":"b3","artifacts":[`+strings.Repeat(`{"path":"a"},`, 30)+`{"path":"a"}]}`)
-	w.want(422, "upload destinations", token, "POST", path+"/artifacts", `{"id":"b4","upload_destination":"s3://x","artifacts":[{"path":"a"}]}`)
-	w.want(422, "artifacts[0]", token, "POST", path+"/artifacts", `{"id":"b5","artifacts":[{"path":"a","file_size":-1}]}`)
-	w.want(422, "artifacts[0]", token, "POST", path+"/artifacts", `{"id":"b6","artifacts":[{"file_size":1}]}`)
-	plain := w.want(200, `"file_input"`, token, "POST", path+"/artifacts", `{"id":"b7","artifacts":[{"path":"a","file_size":9}]}`)
-	if strings.Contains(plain.text, `"actions"`) {
-		t.Errorf("an agent without multi-part got %s", plain.text)
-	}
-	if w.blob.Leaks() != 0 {
-		t.Errorf("Leaks() = %d", w.blob.Leaks())
-	}
-}
-
 func TestMetaData(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	b := w.build(`steps: [{command: "true"}]`)
 	path, token, _ := w.running(b)
 	build := "/v3/builds/" + b.ID
@@ -452,7 +273,7 @@ func TestMetaData(t *testing.T) {
 }
 
 func TestAnnotations(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	b := w.build(`steps: [{command: "true"}]`)
 	path, token, _ := w.running(b)
 	w.want(200, "", token, "POST", path+"/annotations", `{"body":"one","context":"my ctx.x","style":"info","scope":"build"}`)
@@ -469,7 +290,7 @@ func TestAnnotations(t *testing.T) {
 }
 
 func TestSteps(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	b := w.build(`steps: [{command: "true", key: one, label: ":one:", priority: 3, agents: {queue: default}}, {command: "x", key: two}]`)
 	_, token, _ := w.running(b)
 	get := func(attribute, format string) string {
@@ -510,7 +331,7 @@ func TestSteps(t *testing.T) {
 // TestNothingSecretIsLogged runs a job's life with a log at its chattiest.
 func TestNothingSecretIsLogged(t *testing.T) {
 	var out lockedBuffer
-	w := newWorld(t, engine.Options{}, Options{Logger: debugLogger(&out)})
+	w := newRig(t, Options{Logger: debugLogger(&out)})
 	path, token, agent := w.running(w.build(`steps: [{command: "true", env: {PRIVATE: hunter2}}]`))
 	w.want(200, "", token, "PUT", path+"/finish", `{"exit_status":"0"}`)
 	for _, secret := range []string{regToken, token, agent, "hunter2"} {
@@ -524,7 +345,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 }
 
 func TestTokensOfALostAgentDie(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	_, token, agent := w.running(w.build(`steps: [{command: "true"}]`))
 	if err := w.engine.LoseAgent(w.engine.Agents()[0].ID); err != nil {
 		t.Fatal(err)

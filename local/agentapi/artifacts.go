@@ -109,8 +109,8 @@ func (a *API) instructions(artifact engine.Artifact, multipart bool) (instructio
 	}, nil
 }
 
-// updateArtifacts takes the agent's word on its uploads, but not that a file
-// is there that never came.
+// updateArtifacts takes an agent's report on its uploads. It refuses that a file
+// has been uploaded whose bytes never came.
 func (a *API) updateArtifacts(c *call) (any, error) {
 	var body struct {
 		Artifacts []struct {

@@ -31,7 +31,7 @@ func replyOf(job engine.Accepted, err error) (any, error) {
 	}
 	return acceptReply{
 		ID: job.Job.ID, State: string(job.Job.State), Env: job.Env, Step: job.Job.StepJSON, Token: job.Token,
-		ChunksMaxSize: engine.MaxChunk, ChunksInterval: 1, LogMaxSize: 1 << 30,
+		ChunksMaxSize: engine.MaxChunk, ChunksInterval: 1, LogMaxSize: engine.MaxLog,
 		RunnableAt: timeText(job.Job.RunnableAt), Priority: job.Job.Priority,
 	}, nil
 }
@@ -114,8 +114,8 @@ func (a *API) finish(c *call) (any, error) {
 	})
 }
 
-// promiseFailure takes a job's word that it will fail; the job goes on, and
-// nothing is done with it before its end.
+// promiseFailure accepts a job's announcement that it will fail, and does nothing
+// before the job ends.
 func (a *API) promiseFailure(c *call) (any, error) {
 	var body struct {
 		ExitStatus int    `json:"exit_status"`

@@ -49,7 +49,7 @@ func (a *API) uploadStatus(c *call) (any, error) {
 	a.mu.Unlock()
 	var refused *engine.Error
 	switch {
-	case !known: // 404 would be asked again for minutes
+	case !known: // after a 404 the agent would ask again for minutes
 		return nil, unusable("this job has had no upload %q", c.PathValue("uuid"))
 	case err == nil:
 		return map[string]string{"state": "applied"}, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// StreamPath is where agents open their stream, at the root of the endpoint's
-// host whatever the endpoint's path.
+// StreamPath is where agents open their stream: at the root of the endpoint's
+// host, whatever the endpoint's path is.
 const StreamPath = "/agentedge.v1.AgentEdgeService/StreamPings"
 
 // gRPC statuses that end a stream. After the first two the agent reconnects

@@ -4,36 +4,13 @@ import (
 	"bytes"
 	"encoding/hex"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
 )
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func debugLogger(w io.Writer) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
 
 func TestFrames(t *testing.T) {
 	id := strings.Repeat("a", 36)
@@ -82,7 +59,7 @@ func FuzzAgentIDOf(f *testing.F) {
 }
 
 // open starts a stream as an agent does.
-func (w *world) open(token, id string) *http.Response {
+func (w *rig) open(token, id string) *http.Response {
 	w.t.Helper()
 	message := append([]byte{0x0a, byte(len(id))}, id...)
 	body := append([]byte{0, 0, 0, 0, byte(len(message))}, message...)
@@ -124,10 +101,11 @@ func ended(t *testing.T, resp *http.Response) string {
 	return resp.Trailer.Get("Grpc-Status")
 }
 
-func (w *world) newest() string { return w.engine.Agents()[0].ID }
+func (w *rig) newest() string { return w.engine.Agents()[0].ID }
 
 func TestStreamHandsOutJobs(t *testing.T) {
-	w := newWorld(t, engine.Options{AcceptAfter: 50 * time.Millisecond}, Options{StreamLimit: 20 * time.Second})
+	const acceptAfter = time.Minute
+	w := newRigWith(t, engine.Options{AcceptAfter: acceptAfter}, &clock{}, Options{StreamLimit: patience})
 	token := w.agent()
 	id := w.newest()
 	resp := w.open(token, id)
@@ -142,6 +120,7 @@ func TestStreamHandsOutJobs(t *testing.T) {
 	if got := frame(t, resp.Body); !strings.Contains(got, job) || got[0] != 0x2a {
 		t.Errorf("second frame %q, want job %s", got, job)
 	}
+	w.clock.pass(acceptAfter)
 	if got := frame(t, resp.Body); !strings.Contains(got, job) {
 		t.Errorf("third frame %q, want the job again: nobody accepted it", got)
 	}
@@ -167,12 +146,12 @@ func TestStreamHandsOutJobs(t *testing.T) {
 }
 
 func TestStreamEnds(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{StreamLimit: 50 * time.Millisecond})
+	w := newRig(t, Options{StreamLimit: 50 * time.Millisecond})
 	token := w.agent()
 	if status := ended(t, w.open(token, w.newest())); status != grpcDeadlineExceeded {
 		t.Errorf("at its limit: %q, want %q", status, grpcDeadlineExceeded)
 	}
-	w = newWorld(t, engine.Options{}, Options{})
+	w = newRig(t, Options{})
 	token = w.agent()
 	resp := w.open(token, w.newest())
 	frame(t, resp.Body)
@@ -183,7 +162,7 @@ func TestStreamEnds(t *testing.T) {
 }
 
 func TestStreamPauses(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	token := w.agent()
 	resp := w.open(token, w.newest())
 	frame(t, resp.Body)
@@ -204,7 +183,7 @@ func TestStreamPauses(t *testing.T) {
 }
 
 func TestStreamRefusals(t *testing.T) {
-	w := newWorld(t, engine.Options{}, Options{})
+	w := newRig(t, Options{})
 	token := w.agent()
 	grpc := []string{"Content-Type", "application/grpc"}
 	good := "\x00\x00\x00\x00\x04\x0a\x02id"

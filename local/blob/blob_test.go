@@ -18,8 +18,8 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// A world is a store with a running job that may announce artifacts.
-type world struct {
+// A rig is a store with a running job that may announce artifacts.
+type rig struct {
 	engine *engine.Engine
 	store  *Store
 	url    string
@@ -28,9 +28,9 @@ type world struct {
 	now    time.Time
 }
 
-func newWorld(t *testing.T) *world {
+func newRig(t *testing.T) *rig {
 	t.Helper()
-	w := &world{dir: t.TempDir(), now: time.Now()}
+	w := &rig{dir: t.TempDir(), now: time.Now()}
 	e, err := engine.New(engine.Options{Dir: w.dir})
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) announce(t *testing.T, a engine.NewArtifact) string {
+func (w *rig) announce(t *testing.T, a engine.NewArtifact) string {
 	t.Helper()
 	got, err := w.engine.AddArtifacts(w.job, "", []engine.NewArtifact{a})
 	if err != nil {
@@ -61,14 +61,14 @@ func (w *world) announce(t *testing.T, a engine.NewArtifact) string {
 	return got[0].ID
 }
 
-func (w *world) finish(t *testing.T, id string) {
+func (w *rig) finish(t *testing.T, id string) {
 	t.Helper()
 	if err := w.engine.SetArtifactState(w.job, id, engine.ArtifactFinished); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (w *world) noLeftovers(t *testing.T) {
+func (w *rig) noLeftovers(t *testing.T) {
 	t.Helper()
 	if left, _ := filepath.Glob(filepath.Join(w.dir, "artifacts", ".upload-*")); len(left) > 0 {
 		t.Errorf("left over: %v", left)
@@ -122,7 +122,7 @@ func do(t *testing.T, method, url, contentType string, body io.Reader, header ..
 }
 
 func TestFormUploadAndDownload(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	const text = "hällo\x00world"
 	sum1, sum256 := sha1.Sum([]byte(text)), sha256.Sum256([]byte(text))
 	id := w.announce(t, engine.NewArtifact{
@@ -155,7 +155,7 @@ func TestFormUploadAndDownload(t *testing.T) {
 }
 
 func TestPutUpload(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	id := w.announce(t, engine.NewArtifact{Path: "a", Size: 3})
 	resp, got := do(t, "PUT", w.store.UploadPut(id), "text/plain", strings.NewReader("abc"))
 	if resp.StatusCode != 200 || len(resp.Header.Get("ETag")) < 10 {
@@ -173,7 +173,7 @@ func TestPutUpload(t *testing.T) {
 }
 
 func TestUploadRefusals(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	id := w.announce(t, engine.NewArtifact{Path: "a", Size: 3, SHA1: strings.Repeat("0", 40)})
 	other := w.announce(t, engine.NewArtifact{Path: "a", Size: 3, SHA256: strings.Repeat("0", 64)})
 	post := func(fields ...string) func() (*http.Response, string) {
@@ -220,7 +220,7 @@ func TestUploadRefusals(t *testing.T) {
 }
 
 func TestFileMustBeLast(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	id := w.announce(t, engine.NewArtifact{Path: "a", Size: 3})
 	contentType, body := form(t, FileField, "abc", "key", "x")
 	if resp, got := do(t, "POST", w.store.UploadForm(id), contentType, body); resp.StatusCode != 400 || !strings.Contains(got, "must be the last") {
@@ -233,7 +233,7 @@ func TestFileMustBeLast(t *testing.T) {
 }
 
 func TestLinksExpireAndCannotBeForged(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	id := w.announce(t, engine.NewArtifact{Path: "a", Size: 1})
 	do(t, "PUT", w.store.UploadPut(id), "", strings.NewReader("x"))
 	w.finish(t, id)
@@ -256,7 +256,7 @@ func TestLinksExpireAndCannotBeForged(t *testing.T) {
 }
 
 func TestTokensAreRefusedAndRemembered(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	id := w.announce(t, engine.NewArtifact{Path: "a", Size: 1})
 	for _, c := range [][2]string{{"PUT", w.store.UploadPut(id)}, {"GET", w.store.DownloadURL(id)}, {"GET", w.url + "/"}} {
 		if resp, got := do(t, c[0], c[1], "", nil, "Authorization", "Bearer x"); resp.StatusCode != 400 || !strings.Contains(got, "Authorization") {

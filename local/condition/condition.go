@@ -26,7 +26,7 @@ const maxExpr = 32 << 10
 // maxDepth bounds the nesting of ! and parentheses.
 const maxDepth = 100
 
-// An Error says what of an expression cannot be used, and where.
+// An Error says which part of an expression cannot be used, and why.
 type Error struct {
 	Line   int // from 1
 	Column int // in characters, from 1
@@ -40,8 +40,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Reason)
 }
 
-// Eval evaluates an expression. All parts are evaluated, also those that could
-// not change the outcome, so that a mistake shows in every build.
+// Eval evaluates an expression. All of it is evaluated, even what cannot
+// change the outcome, so that a mistake shows in every build.
 //
 // Errors: [*Error], for syntax, a variable or function that does not exist,
 // operands of the wrong type, and an outcome that is not true or false.

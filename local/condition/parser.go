@@ -217,7 +217,7 @@ func (p *parser) name(tok token) (value, error) {
 	return out, nil
 }
 
-// unknown says that there is no such variable, and which are meant maybe.
+// unknown says that there is no such variable, and which ones are like it.
 func (p *parser) unknown(name string) string {
 	if name == "env" || name == "build.env" {
 		return name + ` is a function, use ` + name + `("NAME")`

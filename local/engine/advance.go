@@ -1,14 +1,13 @@
 package engine
 
 import (
-	"slices"
+	"time"
 
 	"github.com/gpu-mode/kbgen/local/steps"
 )
 
-// advance moves a build as far as it goes by itself: opens gates, settles
-// steps, and sets the build's state. The caller holds the lock and calls
-// dispatch afterwards.
+// advance moves a build as far as it can go now: it opens gates, settles steps,
+// and sets the build's state. The caller calls dispatch afterwards.
 func (e *Engine) advance(b *build) {
 	for changed := true; changed; {
 		changed = false
@@ -72,28 +71,6 @@ func (e *Engine) open(b *build, n *node) bool {
 	return true
 }
 
-// settle closes an open node whose last attempts have all ended.
-func (n *node) settle() bool {
-	failed := false
-	for _, j := range n.latest() {
-		if !j.State.Finished() {
-			return false
-		}
-		failed = failed || j.hardFailed()
-	}
-	n.state, n.failed = nodeSettled, failed
-	return true
-}
-
-// hardFailed reports whether an ended job fails its build.
-func (j *job) hardFailed() bool {
-	switch j.State {
-	case JobFailed, JobTimedOut, JobCanceled, JobWaitingFailed:
-		return !j.SoftFailed
-	}
-	return false
-}
-
 // settleBuild derives the build's state from its jobs.
 func (e *Engine) settleBuild(b *build) {
 	var unfinished, held, begun, failed bool
@@ -129,18 +106,18 @@ func (e *Engine) settleBuild(b *build) {
 	}
 }
 
-// setBuild changes a build's state, stamps it and tells subscribers.
+// setBuild changes a build's state, notes the time, and publishes the change.
 func (e *Engine) setBuild(b *build, state BuildState) {
 	if b.State == state {
 		return
 	}
 	if b.State == BuildScheduled && state == BuildFailing {
-		e.setBuild(b, BuildRunning) // the last of two changes at once still has both events
+		e.setBuild(b, BuildRunning) // both changes have their event
 	}
 	now, before := e.now(), b.State
 	b.State = state
 	if !state.Terminal() {
-		b.FinishedAt = zeroTime // somebody retried a job of an ended build
+		b.FinishedAt = time.Time{} // a job of an ended build was retried
 	}
 	if b.StartedAt.IsZero() && (state == BuildRunning || state == BuildFailing) {
 		b.StartedAt = now
@@ -166,43 +143,5 @@ func (e *Engine) setBuild(b *build, state BuildState) {
 		b.FinishedAt = now
 		e.publish(EventBuildFinished, b, nil, nil)
 	}
-	e.wakeWaiters(b)
-}
-
-// cancelOnFailing cancels the jobs that asked for it, once a build fails.
-func (e *Engine) cancelOnFailing(b *build) {
-	for _, j := range slices.Clone(b.jobs) {
-		if j.Step != nil && j.Step.CancelOnBuildFailing && !j.State.Finished() {
-			e.cancelJob(j)
-		}
-	}
-}
-
-// end finishes a job: the only place that does. The caller advances the build.
-func (e *Engine) end(j *job, state JobState) {
-	if j.agent != nil {
-		j.agent.job = nil
-		j.agent.JobID = ""
-		j.agent.LastJobFinishedAt = e.now()
-		j.agent.wake()
-		j.agent = nil
-	}
-	if j.token != "" {
-		delete(e.tokens, j.token)
-	}
-	j.FinishedAt = e.now()
-	e.leaveGroup(j)
-	e.unready(j)
-	e.setJob(j, state)
-	e.logs.finish(&j.log)
-	e.publish(EventJobFinished, j.build, j, nil)
-}
-
-// setJob changes a job's state and tells subscribers.
-func (e *Engine) setJob(j *job, state JobState) {
-	if j.State == state {
-		return
-	}
-	j.State = state
-	e.publish(EventJobChanged, j.build, j, nil)
+	b.wake()
 }

@@ -1,6 +1,14 @@
 package engine
 
-import "time"
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
 
 // An ArtifactState is an artifact's state as REST v2 spells it.
 type ArtifactState string
@@ -51,14 +59,147 @@ type ArtifactQuery struct {
 	Duplicates     bool // all artifacts of a path, not only the newest
 }
 
-// An Annotation is a note on a build.
-type Annotation struct {
-	ID        string
-	Context   string // one annotation per context
-	Style     string // "info", "success", "warning", "error"; empty is allowed
-	Body      string // Markdown and HTML, untrusted, at most 1 MiB
-	Priority  int    // 1-10, default 3
-	JobID     string // who wrote it last; empty: REST
-	CreatedAt time.Time
-	UpdatedAt time.Time
+// AddArtifacts announces files a job is about to upload, in order.
+func (e *Engine) AddArtifacts(jobID, destination string, files []NewArtifact) ([]Artifact, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, err := e.findJob(jobID)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Artifact, 0, len(files))
+	for _, f := range files {
+		a := &Artifact{
+			ID: newID(), JobID: j.ID, BuildID: j.BuildID, Pipeline: j.Pipeline, Number: j.Number,
+			Path: filepath.ToSlash(f.Path), AbsolutePath: f.AbsolutePath, ContentType: f.ContentType,
+			Size: f.Size, SHA1: f.SHA1, SHA256: f.SHA256, Destination: destination,
+			State: ArtifactNew, CreatedAt: e.now(),
+		}
+		e.artifacts[a.ID] = a
+		e.order = append(e.order, a)
+		out = append(out, *a)
+	}
+	return out, nil
+}
+
+// SetArtifactState notes what the agent reports of an upload.
+func (e *Engine) SetArtifactState(jobID, id string, state ArtifactState) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a, ok := e.artifacts[id]
+	if !ok || a.JobID != jobID {
+		return refuse(NotFound, "No artifact found")
+	}
+	if state != ArtifactFinished && state != ArtifactError {
+		return refuse(Invalid, "Artifact state %q is not known", string(state))
+	}
+	if a.State != ArtifactNew && a.State != state {
+		return refuse(Invalid, "Artifact is %s already", a.State)
+	}
+	a.State = state
+	if j, ok := e.jobs[jobID]; ok { // an upload with --replace may have dropped it
+		e.publish(EventBuildArtifact, j.build, j, nil)
+	}
+	return nil
+}
+
+// DeleteArtifact removes an artifact's bytes; its entry stays, as deleted.
+func (e *Engine) DeleteArtifact(id string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a, ok := e.artifacts[id]
+	if !ok {
+		return refuse(NotFound, "No artifact found")
+	}
+	a.State = ArtifactDeleted
+	if err := os.Remove(e.ArtifactFile(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Artifact returns one artifact.
+func (e *Engine) Artifact(id string) (Artifact, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a, ok := e.artifacts[id]
+	if !ok {
+		return Artifact{}, refuse(NotFound, "No artifact found")
+	}
+	return *a, nil
+}
+
+// ArtifactFile is the path of the file that holds an artifact's bytes.
+func (e *Engine) ArtifactFile(id string) string {
+	return filepath.Join(e.opts.Dir, "artifacts", filepath.Base(id))
+}
+
+// BuildArtifacts returns a build's artifacts, oldest first; those of
+// superseded attempts only on request.
+func (e *Engine) BuildArtifacts(buildID string, includeRetried bool) ([]Artifact, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, err := e.findBuildByID(buildID); err != nil {
+		return nil, err
+	}
+	return e.selectArtifacts(func(a *Artifact) bool {
+		return a.BuildID == buildID && (includeRetried || !e.superseded(a))
+	}), nil
+}
+
+// JobArtifacts returns a job's artifacts, oldest first.
+func (e *Engine) JobArtifacts(jobID string) ([]Artifact, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, err := e.findJob(jobID); err != nil {
+		return nil, err
+	}
+	return e.selectArtifacts(func(a *Artifact) bool { return a.JobID == jobID }), nil
+}
+
+// SearchArtifacts answers the agent's search, newest last.
+func (e *Engine) SearchArtifacts(buildID string, q ArtifactQuery) ([]Artifact, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, err := e.findBuildByID(buildID); err != nil {
+		return nil, err
+	}
+	if !doublestar.ValidatePattern(q.Glob) {
+		return nil, refuse(Invalid, "query %q is not a glob", q.Glob)
+	}
+	found := e.selectArtifacts(func(a *Artifact) bool {
+		ok, _ := doublestar.Match(q.Glob, a.Path)
+		return a.BuildID == buildID && ok &&
+			(q.State == "" || q.State == a.State) &&
+			(q.IncludeRetried || !e.superseded(a)) &&
+			(q.Scope == "" || e.inScope(a, q.Scope))
+	})
+	if q.Duplicates {
+		return found, nil
+	}
+	newest := map[string]string{}
+	for _, a := range found {
+		newest[a.Path] = a.ID
+	}
+	return slices.DeleteFunc(found, func(a Artifact) bool { return newest[a.Path] != a.ID }), nil
+}
+
+func (e *Engine) selectArtifacts(keep func(*Artifact) bool) []Artifact {
+	out := []Artifact{}
+	for _, a := range e.order {
+		if keep(a) {
+			out = append(out, *a)
+		}
+	}
+	return out
+}
+
+func (e *Engine) superseded(a *Artifact) bool {
+	j, ok := e.jobs[a.JobID]
+	return ok && j.RetriedIn != ""
+}
+
+func (e *Engine) inScope(a *Artifact, scope string) bool {
+	j, ok := e.jobs[a.JobID]
+	return ok && (j.ID == scope || j.StepKey == scope || j.node.label == scope)
 }

@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/gpu-mode/kbgen/local/glob"
 )
 
 // A BuildState is a build's state as REST v2 spells it.
@@ -20,8 +23,7 @@ const (
 	BuildNotRun    BuildState = "not_run" // every step was skipped or filtered out
 )
 
-// Terminal reports whether nothing of the build moves any more, unless
-// somebody retries a job.
+// Terminal reports whether the build has ended. A retried job reopens it.
 func (s BuildState) Terminal() bool {
 	switch s {
 	case BuildPassed, BuildFailed, BuildCanceled, BuildNotRun:
@@ -115,7 +117,7 @@ type BuildFilter struct {
 
 // build is a build under the engine's lock.
 type build struct {
-	Build // Jobs is unused here, see allJobs
+	Build // Jobs is empty here, see ordered
 
 	pipeline *pipeline
 	root     *scope           // steps in order
@@ -155,4 +157,115 @@ func (b *build) ordered() []*job {
 	}
 	walk(b.root)
 	return out
+}
+
+// Build returns one build by its number.
+func (e *Engine) Build(slug string, number int) (Build, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, err := e.findBuild(slug, number)
+	if err != nil {
+		return Build{}, err
+	}
+	return b.snapshot(), nil
+}
+
+// BuildByID returns one build by its UUID.
+func (e *Engine) BuildByID(id string) (Build, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, err := e.findBuildByID(id)
+	if err != nil {
+		return Build{}, err
+	}
+	return b.snapshot(), nil
+}
+
+func (e *Engine) findBuildByID(id string) (*build, error) {
+	b, ok := e.byID[id]
+	if !ok {
+		return nil, refuse(NotFound, "No build found")
+	}
+	return b, nil
+}
+
+func (e *Engine) findBuild(slug string, number int) (*build, error) {
+	for _, b := range slices.Backward(e.builds) {
+		if b.Pipeline == slug && b.Number == number {
+			return b, nil
+		}
+	}
+	return nil, refuse(NotFound, "No build found")
+}
+
+// Builds returns the builds that pass the filter, newest first.
+func (e *Engine) Builds(f BuildFilter) []Build {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []Build
+	for _, b := range slices.Backward(e.builds) {
+		if f.matches(&b.Build) {
+			out = append(out, b.snapshot())
+		}
+	}
+	return out
+}
+
+func (f *BuildFilter) matches(b *Build) bool {
+	if f.Pipeline != "" && f.Pipeline != b.Pipeline ||
+		len(f.States) > 0 && !slices.Contains(f.States, b.State) ||
+		len(f.Branches) > 0 && !slices.ContainsFunc(f.Branches, func(p string) bool { return glob.Match(p, b.Branch) }) ||
+		len(f.Commits) > 0 && !slices.Contains(f.Commits, b.Commit) ||
+		f.Creator != "" && f.Creator != b.Creator.ID ||
+		!f.CreatedFrom.IsZero() && b.CreatedAt.Before(f.CreatedFrom) ||
+		!f.CreatedTo.IsZero() && !b.CreatedAt.Before(f.CreatedTo) ||
+		!f.FinishedFrom.IsZero() && (b.FinishedAt.IsZero() || b.FinishedAt.Before(f.FinishedFrom)) {
+		return false
+	}
+	for key, value := range f.MetaData {
+		if got, ok := b.MetaData[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// Wait waits until the build has ended; its only errors are an unknown id and
+// ctx's.
+func (e *Engine) Wait(ctx context.Context, buildID string) (Build, error) {
+	for {
+		e.mu.Lock()
+		b, ok := e.byID[buildID]
+		if !ok {
+			e.mu.Unlock()
+			return Build{}, refuse(NotFound, "No build found")
+		}
+		if b.State.Terminal() {
+			defer e.mu.Unlock()
+			return b.snapshot(), nil
+		}
+		changed := b.changed()
+		e.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return Build{}, ctx.Err()
+		}
+	}
+}
+
+// changed returns a channel that is closed at the build's next change of state.
+func (b *build) changed() <-chan struct{} {
+	if b.waiters == nil {
+		b.waiters = make(chan struct{})
+	}
+	return b.waiters
+}
+
+// wake ends the wait of all who wait in [Engine.Wait] for a change of the build.
+func (b *build) wake() {
+	if b.waiters != nil {
+		close(b.waiters)
+		b.waiters = nil
+	}
 }

@@ -2,8 +2,8 @@ package engine
 
 import "slices"
 
-// CancelBuild cancels what has not ended. Jobs with an agent end when the
-// agent has stopped them.
+// CancelBuild cancels every job that has not ended. A job that an agent has ends
+// when the agent has stopped it.
 func (e *Engine) CancelBuild(slug string, number int) (Build, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -21,9 +21,9 @@ func (e *Engine) CancelBuild(slug string, number int) (Build, error) {
 func (e *Engine) CancelBuildByID(id string) (Build, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, ok := e.byID[id]
-	if !ok {
-		return Build{}, refuse(NotFound, "No build found")
+	b, err := e.findBuildByID(id)
+	if err != nil {
+		return Build{}, err
 	}
 	if err := e.cancelBuild(b); err != nil {
 		return Build{}, err
@@ -46,8 +46,8 @@ func (e *Engine) cancelBuild(b *build) error {
 	return nil
 }
 
-// cancelJob ends a job that no agent has begun, and tells the agent otherwise:
-// it reads the state about once a second.
+// cancelJob ends a job that no agent has accepted. For any other it sets the
+// state, which the agent reads about once a second.
 func (e *Engine) cancelJob(j *job) {
 	switch j.State {
 	case JobAccepted, JobRunning, JobTimingOut:
@@ -76,23 +76,12 @@ func (e *Engine) CancelStep(buildID, step string) (string, error) {
 	return n.id, nil
 }
 
-// findStep finds a step by id, or within a build by key.
-func (e *Engine) findStep(buildID, step string) (*node, *build, error) {
-	b, ok := e.byID[buildID]
-	if !ok {
-		return nil, nil, refuse(NotFound, "No build found")
-	}
-	if n, ok := b.keys[step]; ok && step != "" {
-		return n, b, nil
-	}
-	var found *node
-	b.root.walk(func(n *node) {
-		if n.id == step {
-			found = n
+// cancelOnFailing cancels the jobs with cancel_on_build_failing once their build
+// fails.
+func (e *Engine) cancelOnFailing(b *build) {
+	for _, j := range slices.Clone(b.jobs) {
+		if j.Step != nil && j.Step.CancelOnBuildFailing && !j.State.Finished() {
+			e.cancelJob(j)
 		}
-	})
-	if found == nil {
-		return nil, nil, refuse(NotFound, "No step found")
 	}
-	return found, b, nil
 }

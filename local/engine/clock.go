@@ -1,11 +1,10 @@
 package engine
 
 import (
-	"slices"
 	"time"
 )
 
-// tick is how often deadlines are looked at.
+// tick is how often deadlines are checked.
 const tick = 100 * time.Millisecond
 
 // clock sweeps until the engine is closed.
@@ -23,8 +22,8 @@ func (e *Engine) clock() {
 	}
 }
 
-// sweep applies every deadline: job timeouts, silent agents, offers that
-// nobody accepted.
+// sweep applies every deadline: job timeouts, silent agents, offers that were
+// not accepted.
 func (e *Engine) sweep() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,13 +44,13 @@ func (e *Engine) sweep() {
 	}
 }
 
-// overdue acts on a held job whose time is up; it reports whether it did.
+// overdue acts on a held job that is past a deadline, and reports whether it did.
 func (e *Engine) overdue(j *job, now time.Time) bool {
 	switch {
 	case j.State == JobRunning && j.Timeout > 0 && now.Sub(j.StartedAt) >= j.Timeout:
 		e.setJob(j, JobTimingOut)
 	case j.State == JobAssigned && now.Sub(j.AssignedAt) > 5*e.opts.AcceptAfter:
-		e.unassign(j) // somebody else may take it
+		e.unassign(j) // another agent may take it
 	case j.State == JobAssigned && now.Sub(j.offeredAt) > e.opts.AcceptAfter:
 		j.offeredAt = now // announced again
 		j.agent.wake()
@@ -59,25 +58,4 @@ func (e *Engine) overdue(j *job, now time.Time) bool {
 		return false
 	}
 	return true
-}
-
-// Sleepers returns the queues of jobs that no connected agent could take now
-// or later, for `kblocal run` to start agents for.
-func (e *Engine) Sleepers() [][]string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var out [][]string
-	for _, j := range e.ready {
-		served := false
-		for _, a := range e.agents {
-			if (a.State == AgentConnected || a.State == AgentNeverConnected) && a.matches(j.Rules) {
-				served = true
-				break
-			}
-		}
-		if !served && !slices.ContainsFunc(out, func(r []string) bool { return slices.Equal(r, j.Rules) }) {
-			out = append(out, j.Rules)
-		}
-	}
-	return out
 }

@@ -3,7 +3,7 @@ package engine
 import (
 	"cmp"
 	"slices"
-	"strings"
+	"time"
 )
 
 // A concurrencyGroup holds the unfinished jobs of one concurrency_group, over
@@ -54,7 +54,7 @@ func (e *Engine) admits(j *job) bool {
 	return taken < limit.Limit
 }
 
-// makeReady hands a job to the dispatcher.
+// makeReady makes a job one that dispatch may give to an agent.
 func (e *Engine) makeReady(j *job) {
 	j.RunnableAt = e.now()
 	e.setJob(j, JobLimited)
@@ -127,43 +127,27 @@ func (e *Engine) unassign(j *job) {
 		j.agent = nil
 	}
 	j.AgentID, j.AgentName = "", ""
-	j.AssignedAt = zeroTime
+	j.AssignedAt = time.Time{}
 	e.makeReady(j)
 }
 
-// free reports whether the agent takes work.
-func (a *agent) free() bool {
-	return a.State == AgentConnected && a.job == nil && !a.Paused && !a.leaving && !a.OutOfDispatch && a.disconnect == ""
-}
-
-// matches reports whether the agent's tags meet every rule. "key=*" asks for
-// any value.
-func (a *agent) matches(rules []string) bool {
-	for _, rule := range rules {
-		key, value, _ := strings.Cut(rule, "=")
-		if key == "queue" {
-			if value != "*" && value != a.Queue {
-				return false
+// Unserved returns the query rules of ready jobs that no connected agent meets,
+// each set of rules once: `kblocal run` starts agents for them.
+func (e *Engine) Unserved() [][]string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out [][]string
+	for _, j := range e.ready {
+		served := false
+		for _, a := range e.agents {
+			if (a.State == AgentConnected || a.State == AgentNeverConnected) && a.matches(j.Rules) {
+				served = true
+				break
 			}
-			continue
 		}
-		ok := slices.ContainsFunc(a.Tags, func(tag string) bool {
-			k, v, _ := strings.Cut(tag, "=")
-			return k == key && (value == "*" || v == value)
-		})
-		if !ok {
-			return false
+		if !served && !slices.ContainsFunc(out, func(r []string) bool { return slices.Equal(r, j.Rules) }) {
+			out = append(out, j.Rules)
 		}
 	}
-	return true
-}
-
-// queue returns the queue, made when it is new.
-func (e *Engine) queue(key string) *Queue {
-	q, ok := e.queues[key]
-	if !ok {
-		q = &Queue{ID: newID(), Key: key, CreatedAt: e.now()}
-		e.queues[key] = q
-	}
-	return q
+	return out
 }

@@ -1,12 +1,3 @@
-// Package engine is the stand-in's Buildkite backend without its wires: it
-// keeps builds, jobs, agents, queues, artifacts, meta-data and annotations in
-// memory (logs and artifact bytes in files), decides which job may run and
-// which agent gets it, and tells subscribers what happened. It serves no HTTP.
-//
-// One mutex guards everything. What the methods hand out are copies.
-//
-// Facts it follows: Buildkite's documentation of steps, dependencies, retries
-// and job states, and what buildkite-agent v3 does (buildkite/agent).
 package engine
 
 import (
@@ -28,7 +19,7 @@ type Options struct {
 	Now         func() time.Time // time.Now
 	Minute      time.Duration    // what timeout_in_minutes counts in, time.Minute; tests shorten it
 	LostAfter   time.Duration    // an agent is lost after this silence, 3 minutes
-	AcceptAfter time.Duration    // an offered job nobody accepted is offered again, 2 seconds
+	AcceptAfter time.Duration    // an offered job is offered again when it was not accepted for so long, 2 seconds
 }
 
 // An Engine is the backend. Make it with [New], end it with [Engine.Close].

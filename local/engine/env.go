@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -59,7 +60,7 @@ func (e *Engine) buildEnv(b *build) map[string]string {
 		"BUILDKITE_PIPELINE_NAME":           p.Name,
 		"BUILDKITE_PIPELINE_DEFAULT_BRANCH": p.DefaultBranch,
 		"BUILDKITE_PIPELINE_PROVIDER":       "git",
-		"BUILDKITE_REPO":                    orElse(p.Repository, "none"), // must not be empty, even without a checkout
+		"BUILDKITE_REPO":                    cmp.Or(p.Repository, "none"), // must not be empty, even without a checkout
 		"BUILDKITE_BUILD_ID":                b.ID,
 		"BUILDKITE_BUILD_NUMBER":            strconv.Itoa(b.Number),
 		"BUILDKITE_BUILD_URL":               e.BuildURL(b.Pipeline, b.Number),
@@ -70,8 +71,8 @@ func (e *Engine) buildEnv(b *build) map[string]string {
 		"BUILDKITE_COMMIT":                  b.Commit,
 		"BUILDKITE_BUILD_CREATOR":           b.Creator.Name,
 		"BUILDKITE_BUILD_CREATOR_EMAIL":     b.Creator.Email,
-		"BUILDKITE_BUILD_AUTHOR":            orElse(b.Author.Name, b.Creator.Name),
-		"BUILDKITE_BUILD_AUTHOR_EMAIL":      orElse(b.Author.Email, b.Creator.Email),
+		"BUILDKITE_BUILD_AUTHOR":            cmp.Or(b.Author.Name, b.Creator.Name),
+		"BUILDKITE_BUILD_AUTHOR_EMAIL":      cmp.Or(b.Author.Email, b.Creator.Email),
 		"BUILDKITE_PULL_REQUEST":            "false",
 		"BUILDKITE_REBUILT_FROM_BUILD_ID":   "",
 	}
@@ -150,13 +151,6 @@ func joinPlugins(plugins []json.RawMessage) string {
 	return "[" + string(bytes.Join(parts, []byte(","))) + "]"
 }
 
-func orElse(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
-}
-
 // The only cluster and organization.
 const (
 	OrganizationID = "0190c0de-0000-4000-8000-000000000001"
@@ -194,8 +188,8 @@ func (e *Engine) conditionVars(b *build) condition.Vars {
 		"build.tag":     orNil(b.Tag),
 		"build.state":   string(b.State),
 
-		"build.author.name":   orNil(orElse(b.Author.Name, b.Creator.Name)),
-		"build.author.email":  orNil(orElse(b.Author.Email, b.Creator.Email)),
+		"build.author.name":   orNil(cmp.Or(b.Author.Name, b.Creator.Name)),
+		"build.author.email":  orNil(cmp.Or(b.Author.Email, b.Creator.Email)),
 		"build.author.id":     orNil(b.Author.ID),
 		"build.creator.name":  orNil(b.Creator.Name),
 		"build.creator.email": orNil(b.Creator.Email),
@@ -228,4 +222,31 @@ func (e *Engine) conditionVars(b *build) condition.Vars {
 	maps.Copy(env, b.Env)
 	maps.Copy(env, e.buildEnv(b))
 	return condition.Vars{Values: values, Env: env}
+}
+
+// JobEnv is the environment of a job as an agent gets it, payload and all.
+// Before an agent has the job, the variables that tell of the agent are
+// missing.
+func (e *Engine) JobEnv(jobID string) (map[string]string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, err := e.findJob(jobID)
+	if err != nil {
+		return nil, err
+	}
+	if j.agent != nil {
+		return e.jobEnv(j), nil
+	}
+	if a, ok := e.agents[j.AgentID]; ok { // it had the job
+		ended := *j
+		ended.agent = a
+		return e.jobEnv(&ended), nil
+	}
+	env := cloneMap(j.build.pipeline.Env)
+	maps.Copy(env, j.build.Env)
+	maps.Copy(env, j.topEnv)
+	maps.Copy(env, j.Step.Env)
+	maps.Copy(env, e.buildEnv(j.build))
+	maps.Copy(env, e.stepEnv(j))
+	return env, nil
 }

@@ -26,7 +26,7 @@ const (
 	EventBuildAnnotation = "kblocal.build.annotation"
 	EventBuildArtifact   = "kblocal.build.artifact"
 	EventBuildMetaData   = "kblocal.build.meta_data"
-	EventAgentChanged    = "kblocal.agent.changed" // its stream, its pause, its wish to leave
+	EventAgentChanged    = "kblocal.agent.changed" // its stream, its pause, that it is about to leave
 	EventQueueChanged    = "kblocal.queue.changed" // about no build, job or agent
 )
 

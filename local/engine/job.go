@@ -29,7 +29,8 @@ const (
 	JobBroken   JobState = "broken"  // filtered out by if or branches
 )
 
-// Finished reports whether the job will not change by itself any more.
+// Finished reports whether the job has ended. A manual retry may reopen one that
+// is waiting_failed.
 func (s JobState) Finished() bool {
 	switch s {
 	case JobPassed, JobFailed, JobCanceled, JobTimedOut, JobSkipped, JobBroken, JobWaitingFailed:
@@ -145,4 +146,218 @@ func (j *job) snapshot() Job {
 	out.LogSize = j.log.contiguous
 	out.StepOutcome = j.node.outcome()
 	return out
+}
+
+// Job returns one job.
+func (e *Engine) Job(id string) (Job, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, err := e.findJob(id)
+	if err != nil {
+		return Job{}, err
+	}
+	return j.snapshot(), nil
+}
+
+func (e *Engine) findJob(id string) (*job, error) {
+	j, ok := e.jobs[id]
+	if !ok {
+		return nil, refuse(NotFound, "No job found")
+	}
+	return j, nil
+}
+
+// JobByToken returns the job of a job token. The token dies with the job.
+func (e *Engine) JobByToken(token string) (Job, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, ok := e.tokens[token]
+	if !ok {
+		return Job{}, false
+	}
+	if j.agent != nil {
+		j.agent.LastSeen = e.now()
+	}
+	return j.snapshot(), true
+}
+
+// Accept gives an assigned job to its agent.
+func (e *Engine) Accept(agentID, jobID string) (Accepted, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, err := e.findJob(jobID)
+	if err != nil {
+		return Accepted{}, err
+	}
+	if j.State != JobAssigned || j.agent == nil || j.agent.ID != agentID {
+		return Accepted{}, refuse(Invalid, "Job is %s, not assigned to this agent", j.State)
+	}
+	return e.accept(j), nil
+}
+
+// Acquire gives a ready job to an agent that asks for it by id. A job that is
+// not ready yet is [Locked].
+func (e *Engine) Acquire(agentID, jobID string) (Accepted, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a, err := e.findAgent(agentID)
+	if err != nil {
+		return Accepted{}, err
+	}
+	j, err := e.findJob(jobID)
+	switch {
+	case err != nil:
+		return Accepted{}, err
+	case j.State == JobWaiting || j.State == JobLimited:
+		return Accepted{}, refuse(Locked, "Job is %s", j.State)
+	case j.State != JobScheduled || a.job != nil:
+		return Accepted{}, refuse(Invalid, "Job is %s and cannot be acquired", j.State)
+	}
+	e.assign(j, a)
+	return e.accept(j), nil
+}
+
+func (e *Engine) accept(j *job) Accepted {
+	j.AcceptedAt = e.now()
+	j.token = NewToken("bkaj_")
+	e.tokens[j.token] = j
+	env := e.jobEnv(j)
+	e.setJob(j, JobAccepted)
+	return Accepted{Job: j.snapshot(), Env: env, Token: j.token}
+}
+
+// Start notes that an accepted job's process is about to begin.
+func (e *Engine) Start(jobID string, at time.Time) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, err := e.findJob(jobID)
+	switch {
+	case err != nil:
+		return err
+	case j.State == JobCanceling && j.StartedAt.IsZero(): // the agent reads the state soon
+	case j.State != JobAccepted:
+		return refuse(Invalid, "Job is %s, want accepted", j.State)
+	}
+	j.StartedAt = e.now()
+	if j.State == JobAccepted {
+		e.setJob(j, JobRunning)
+	}
+	e.publish(EventJobStarted, j.build, j, nil)
+	e.settleBuild(j.build)
+	return nil
+}
+
+// FinishJob takes an agent's report on the end of a job.
+func (e *Engine) FinishJob(jobID string, f Finish) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, err := e.findJob(jobID)
+	if err != nil {
+		return err
+	}
+	if !j.State.Held() || j.State == JobAssigned {
+		return refuse(Invalid, "Job is %s and cannot be finished", j.State)
+	}
+	if f.LeaveAgent && j.agent != nil {
+		j.agent.leaving = true
+	}
+	e.finish(j, f)
+	e.dispatch()
+	return nil
+}
+
+// finish ends a held job, retries it when a rule says so, and advances the build.
+func (e *Engine) finish(j *job, f Finish) {
+	status := f.ExitStatus
+	j.ExitStatus = &status
+	j.Signal, j.SignalReason = f.Signal, f.SignalReason
+	j.ChunksLost = f.ChunksFailed
+	state := JobFailed
+	switch {
+	case j.State == JobCanceling:
+		state = JobCanceled
+	case status == 0:
+		state = JobPassed
+	case j.State == JobTimingOut:
+		state = JobTimedOut
+	}
+	j.SoftFailed = (state == JobFailed || state == JobTimedOut) && j.Step.SoftFail.Allows(status)
+	next := e.automaticRetry(j, state)
+	e.end(j, state)
+	if next != nil {
+		e.makeReady(next)
+	}
+	e.advance(j.build)
+}
+
+// end ends a job; nothing else does. The caller advances the build.
+func (e *Engine) end(j *job, state JobState) {
+	if j.agent != nil {
+		j.agent.job = nil
+		j.agent.JobID = ""
+		j.agent.LastJobFinishedAt = e.now()
+		j.agent.wake()
+		j.agent = nil
+	}
+	if j.token != "" {
+		delete(e.tokens, j.token)
+	}
+	j.FinishedAt = e.now()
+	e.leaveGroup(j)
+	e.unready(j)
+	e.setJob(j, state)
+	e.logs.finish(&j.log)
+	e.publish(EventJobFinished, j.build, j, nil)
+}
+
+// setJob changes a job's state and publishes the change.
+func (e *Engine) setJob(j *job, state JobState) {
+	if j.State == state {
+		return
+	}
+	j.State = state
+	e.publish(EventJobChanged, j.build, j, nil)
+}
+
+// hardFailed reports whether an ended job fails its build.
+func (j *job) hardFailed() bool {
+	switch j.State {
+	case JobFailed, JobTimedOut, JobCanceled, JobWaitingFailed:
+		return !j.SoftFailed
+	}
+	return false
+}
+
+// UpdateJob answers `buildkite-agent job update timeout_in_minutes`.
+func (e *Engine) UpdateJob(jobID string, timeoutMinutes int) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, err := e.findJob(jobID)
+	if err != nil {
+		return err
+	}
+	if timeoutMinutes < 1 {
+		return refuse(Invalid, "timeout_in_minutes: got %d, want at least 1", timeoutMinutes)
+	}
+	if !j.State.Held() {
+		return refuse(Invalid, "Job is %s", j.State)
+	}
+	j.Timeout = e.opts.Minute * time.Duration(timeoutMinutes)
+	return nil
+}
+
+// Reprioritize changes the priority of a job that no agent has yet.
+func (e *Engine) Reprioritize(jobID string, priority int) (Job, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, err := e.findJob(jobID)
+	if err != nil {
+		return Job{}, err
+	}
+	if j.State.Held() || j.State.Finished() {
+		return Job{}, refuse(Invalid, "Job is %s and cannot be reprioritized", j.State)
+	}
+	j.Priority = priority
+	e.dispatch()
+	return j.snapshot(), nil
 }

@@ -8,11 +8,12 @@ import (
 	"sync"
 )
 
-// MaxChunk is the log chunk size told to agents, bytes.
-const MaxChunk = 102400
-
-// maxLog bounds a job's log, bytes; the service's ceiling.
-const maxLog = 1024 << 20
+// Limits of a job's log, bytes, as agents are told. A log of [MaxLog] is the
+// largest that the service takes.
+const (
+	MaxChunk = 102_400
+	MaxLog   = 1 << 30
+)
 
 // logState follows one job's log.
 type logState struct {
@@ -66,8 +67,8 @@ func (s *logStore) close() error {
 	return errors.Join(errs...)
 }
 
-// WriteLog stores a chunk of a job's log at its offset. Chunks come out of
-// order and may come twice.
+// WriteLog stores a chunk of a job's log at its offset. Chunks may come out of
+// order, and twice.
 func (e *Engine) WriteLog(jobID string, offset int64, data []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -77,8 +78,8 @@ func (e *Engine) WriteLog(jobID string, offset int64, data []byte) error {
 	}
 	end := offset + int64(len(data))
 	switch {
-	case offset < 0 || end > maxLog:
-		return refuse(Invalid, "Log chunk at %d of %d bytes is outside of 0 to %d", offset, len(data), int64(maxLog))
+	case offset < 0 || end > MaxLog:
+		return refuse(Invalid, "Log chunk at %d of %d bytes is outside of 0 to %d", offset, len(data), int64(MaxLog))
 	case !j.State.Held() || j.State == JobAssigned:
 		return refuse(Invalid, "Job is %s and takes no log", j.State)
 	}

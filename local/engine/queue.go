@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // A Queue is one queue of the stand-in's only cluster. A queue comes into
 // being when it is created, or when an agent registers for it or a job asks
@@ -14,4 +18,96 @@ type Queue struct {
 	Paused     bool // dispatch_paused
 	PausedAt   time.Time
 	PausedNote string
+}
+
+// Queues returns all queues, oldest first.
+func (e *Engine) Queues() []Queue {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make([]Queue, 0, len(e.queues))
+	for _, q := range e.queues {
+		out = append(out, *q)
+	}
+	slices.SortFunc(out, func(a, b Queue) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Key, b.Key))
+	})
+	return out
+}
+
+// CreateQueue adds a queue.
+func (e *Engine) CreateQueue(key, description string) (Queue, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !slugKey(key) {
+		return Queue{}, &Error{Kind: Invalid, Message: "Validation failed", Fields: []FieldError{{Field: "key", Code: "invalid"}}}
+	}
+	if _, ok := e.queues[key]; ok {
+		return Queue{}, &Error{Kind: Invalid, Message: "Validation failed", Fields: []FieldError{{Field: "key", Code: "already_exists"}}}
+	}
+	q := e.queue(key)
+	q.Description = description
+	e.publish(EventQueueChanged, nil, nil, nil)
+	return *q, nil
+}
+
+// slugKey reports whether key is a queue key: letters, digits, "-" and "_",
+// at most 100 of them.
+func slugKey(key string) bool {
+	ok := key != "" && len(key) <= 100
+	for _, r := range key {
+		ok = ok && (r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
+	}
+	return ok
+}
+
+// PauseQueue stops the dispatch of a queue's jobs.
+func (e *Engine) PauseQueue(id, note string) (Queue, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q, err := e.findQueue(id)
+	if err != nil {
+		return Queue{}, err
+	}
+	if q.Paused {
+		return Queue{}, refuse(Invalid, "Queue is already paused")
+	}
+	q.Paused, q.PausedAt, q.PausedNote = true, e.now(), note
+	e.publish(EventQueueChanged, nil, nil, nil)
+	return *q, nil
+}
+
+// ResumeQueue undoes [Engine.PauseQueue].
+func (e *Engine) ResumeQueue(id string) (Queue, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q, err := e.findQueue(id)
+	if err != nil {
+		return Queue{}, err
+	}
+	if !q.Paused {
+		return Queue{}, refuse(Invalid, "Queue is not paused")
+	}
+	q.Paused, q.PausedAt, q.PausedNote = false, time.Time{}, ""
+	e.publish(EventQueueChanged, nil, nil, nil)
+	e.dispatch()
+	return *q, nil
+}
+
+func (e *Engine) findQueue(id string) (*Queue, error) {
+	for _, q := range e.queues {
+		if q.ID == id {
+			return q, nil
+		}
+	}
+	return nil, refuse(NotFound, "No queue found")
+}
+
+// queue returns the queue, made when it is new.
+func (e *Engine) queue(key string) *Queue {
+	q, ok := e.queues[key]
+	if !ok {
+		q = &Queue{ID: newID(), Key: key, CreatedAt: e.now()}
+		e.queues[key] = q
+	}
+	return q
 }

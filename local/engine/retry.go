@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -40,7 +41,7 @@ func (e *Engine) attempt(j *job, kind string) *job {
 	next.Label = j.node.label
 	now := e.now()
 	next.CreatedAt, next.ScheduledAt = now, now
-	next.RunnableAt, next.AssignedAt, next.AcceptedAt, next.StartedAt, next.FinishedAt = zeroTime, zeroTime, zeroTime, zeroTime, zeroTime
+	next.RunnableAt, next.AssignedAt, next.AcceptedAt, next.StartedAt, next.FinishedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	j.RetriedIn = next.ID
 	b := j.build
 	b.jobs = append(b.jobs, next)
@@ -51,8 +52,8 @@ func (e *Engine) attempt(j *job, kind string) *job {
 	return next
 }
 
-// RetryJob retries an ended job on somebody's request and returns the new job.
-// The build runs on, also with steps that had given up on the job.
+// RetryJob retries an ended job on request and returns the new job. Steps that
+// were waiting_failed because of the job wait for it again.
 func (e *Engine) RetryJob(jobID string) (Job, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -95,7 +96,7 @@ func (e *Engine) manualRetry(j *job) (*job, error) {
 	return next, nil
 }
 
-// reopen lets the steps that had settled for a failure wait again.
+// reopen lets the steps that were waiting_failed wait again.
 func (e *Engine) reopen(b *build, n *node) {
 	n.state, n.failed = nodeOpen, false
 	if g := n.group(); g != nil {
@@ -112,7 +113,7 @@ func (e *Engine) reopen(b *build, n *node) {
 		}
 		for _, j := range m.jobs {
 			if j.State == JobWaitingFailed {
-				j.BrokenReason, j.FinishedAt = "", zeroTime
+				j.BrokenReason, j.FinishedAt = "", time.Time{}
 				e.joinGroup(j)
 				e.setJob(j, JobWaiting)
 			}
@@ -144,28 +145,4 @@ func (e *Engine) RetryFailedJobs(slug string, number int, states []JobState) (Bu
 	e.advance(b)
 	e.dispatch()
 	return b.snapshot(), count, nil
-}
-
-// Rebuild starts a new build with the same commit, branch, message, env and
-// pull request, created by somebody else. Meta-data is not copied.
-func (e *Engine) Rebuild(slug string, number int, creator Person) (Build, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	b, err := e.findBuild(slug, number)
-	if err != nil {
-		return Build{}, err
-	}
-	again, err := e.createBuild(slug, NewBuild{
-		Message: b.Message, Commit: b.Commit, Branch: b.Branch, Source: b.Source,
-		Author: b.Author, Creator: creator, Env: b.Env,
-		CleanCheckout: b.CleanCheckout, IgnoreBranchFilters: b.IgnoreBranchFilters,
-		PullRequestID: b.PullRequestID, PullRequestBase: b.PullRequestBase,
-		PullRequestRepo: b.PullRequestRepo, PullRequestLabels: b.PullRequestLabels,
-		rebuiltFrom: &BuildRef{ID: b.ID, Number: b.Number},
-	})
-	if err != nil {
-		return Build{}, err
-	}
-	e.dispatch()
-	return again.snapshot(), nil
 }

@@ -56,7 +56,7 @@ func (s *site) add(text string) {
 // post makes a request on a connection of its own, which no client repeats.
 func (s *site) post(path string) (*http.Response, string, error) {
 	s.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Minute}
 	resp, err := client.Post(s.url+path, "application/json", strings.NewReader("hello"))
 	if err != nil {
 		return nil, "", err

@@ -99,8 +99,8 @@ func (in *Injector) pick(r *http.Request) (Rule, bool) {
 // Wrap returns next with the faults. A request that no rule acts on reaches
 // next with its own ResponseWriter, so streams and hijacks work.
 //
-// A dropped connection may make a client send a request again by itself: Go's
-// does so with GET on a connection it had used before.
+// A client may repeat a request whose connection was dropped: Go's does so with
+// a GET on a connection that it had used before.
 func (in *Injector) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rule, ok := in.pick(r)
@@ -169,8 +169,8 @@ func (r *Rule) answer(w http.ResponseWriter) {
 	}
 }
 
-// answer writes a 429 as the REST API does: the exhausted family of headers
-// tells of the reset, the other has requests left, and there is no
+// answer writes a 429 as the REST API does: the headers of the exhausted quota
+// name the reset, those of the other one have requests left, and there is no
 // Retry-After.
 func (l *RateLimit) answer(w http.ResponseWriter) {
 	limits := map[string]int{"rest": 200, "rest_user": 50}

@@ -1,6 +1,6 @@
-// Package fault spoils HTTP answers on demand, so that tests and people can
-// see what clients make of slow, wrong, cut, doubled and missing ones. It
-// wraps any handler and knows nothing of what that serves.
+// Package fault injects faults into HTTP answers, so that tests and people can
+// see what clients do with answers that are slow, wrong, cut, doubled or missing.
+// It wraps any handler and knows nothing of what that serves.
 package fault
 
 import (

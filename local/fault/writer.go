@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// A void takes an answer that nobody gets.
+// A void is a ResponseWriter that drops the answer.
 type void struct{ header http.Header }
 
 func newVoid() *void { return &void{header: http.Header{}} }

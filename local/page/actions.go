@@ -2,7 +2,7 @@ package page
 
 import "net/http"
 
-// The buttons. Each returns the path of the page to go on with.
+// What the buttons do. Each handler returns the path of the page to show next.
 
 func (p *pages) cancelBuild(r *http.Request) (string, error) {
 	b, err := p.findBuild(r)

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// renderAnnotation renders a small part of Markdown: paragraphs with their
-// line breaks, headings, flat lists, quotes, tables, fenced code; in them
-// code, bold text and links to the web. HTML in it is text like any other.
-// It takes time linear in the body, which may be of 1 MiB.
+// renderAnnotation renders a part of Markdown: paragraphs with their line breaks,
+// headings, flat lists, quotes, tables and fenced code; inside them code, bold
+// text and links to the web. HTML is shown as text. The time it takes is linear
+// in the body, which may have 1 MiB.
 func renderAnnotation(body string) template.HTML {
 	r := annotationWriter{lines: strings.Split(strings.ReplaceAll(body, "\r\n", "\n"), "\n")}
 	for r.more() {

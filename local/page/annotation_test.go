@@ -51,7 +51,8 @@ func FuzzAnnotation(f *testing.F) {
 }
 
 // A large body must not hold a page up, whatever is in it.
-func TestAnnotationTime(t *testing.T) {
+func TestSlowAnnotationTime(t *testing.T) {
+	needSlow(t, "time")
 	for _, unit := range []string{"[", "**", "`", "[a](", "**a `b [c](", "|-", "- \n", "> ", "#", "http://", "|\n|-\n", "```\n"} {
 		began := time.Now()
 		renderAnnotation(strings.Repeat(unit, (256<<10)/len(unit)))

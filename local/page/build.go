@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // buildPage is one build.
@@ -107,7 +108,7 @@ func (p *pages) build(r *http.Request) (*frame, error) {
 		Retryable:   countFailed(&b),
 	}
 	if _, more, ok := strings.Cut(strings.TrimSpace(b.Message), "\n"); ok {
-		c.Message = shorten(strings.TrimSpace(more), 4000)
+		c.Message = text.Shorten(text.Lines(strings.TrimSpace(more)), 4000)
 	}
 	return &frame{
 		Page:    "build",
@@ -125,11 +126,11 @@ func (p *pages) buildFacts(b *engine.Build) []fact {
 		{Name: "Created", Time: p.moment(b.CreatedAt)},
 		{Name: "Started", Time: p.moment(b.StartedAt)},
 		{Name: "Finished", Time: p.moment(b.FinishedAt)},
-		{Name: "Commit", Text: shorten(b.Commit, 100)},
-		{Name: "Branch", Text: shorten(b.Branch, 100)},
-		{Name: "Tag", Text: shorten(b.Tag, 100)},
+		{Name: "Commit", Text: text.Line(b.Commit, 100)},
+		{Name: "Branch", Text: text.Line(b.Branch, 100)},
+		{Name: "Tag", Text: text.Line(b.Tag, 100)},
 		{Name: "Source", Text: b.Source},
-		{Name: "Creator", Text: shorten(cmp.Or(b.Creator.Name, b.Creator.Email), 100)},
+		{Name: "Creator", Text: text.Line(cmp.Or(b.Creator.Name, b.Creator.Email), 100)},
 	}
 	if from := b.RebuiltFrom; from != nil {
 		facts = append(facts, fact{Name: "Rebuilt from", Text: fmt.Sprintf("#%d", from.Number), Path: p.buildPath(b.Pipeline, from.Number)})
@@ -142,7 +143,7 @@ func (f fact) empty() bool { return f.Text == "" && f.Time.Text == "" && f.Span.
 func metaData(items map[string]string) []fact {
 	var out []fact
 	for _, key := range slices.Sorted(maps.Keys(items)) {
-		out = append(out, fact{Name: key, Text: shorten(items[key], 1000)})
+		out = append(out, fact{Name: key, Text: text.Shorten(text.Lines(items[key]), 1000)})
 	}
 	return out
 }
@@ -158,14 +159,14 @@ func (p *pages) annotations(all []engine.Annotation) []annotation {
 	return out
 }
 
-// sections parts a build's jobs by group, in the order of their steps.
+// sections divides a build's jobs by group, in the order of their steps.
 func (p *pages) sections(b *engine.Build) []section {
 	var out []section
 	last := "none yet"
 	for i := range b.Jobs {
 		j := &b.Jobs[i]
 		if j.GroupID != last {
-			out = append(out, section{Group: shorten(j.GroupLabel, 200)})
+			out = append(out, section{Group: text.Line(j.GroupLabel, 200)})
 			last = j.GroupID
 		}
 		rows := &out[len(out)-1].Rows
@@ -190,7 +191,7 @@ func (p *pages) jobRow(j *engine.Job, b *engine.Build) jobRow {
 	row.Path = p.jobPath(j)
 	row.Duration = between(j.StartedAt, j.FinishedAt, now)
 	row.Wait = waited(j, now)
-	row.Agent = shorten(j.AgentName, 100)
+	row.Agent = text.Line(j.AgentName, 100)
 	row.Exit = exitText(j)
 	if canRetry(j, b) {
 		row.RetryPath = row.Path + "/retry"
@@ -198,22 +199,21 @@ func (p *pages) jobRow(j *engine.Job, b *engine.Build) jobRow {
 	return row
 }
 
-// jobLabel names a job: by its label, else its key, else the beginning of its
-// command. A stored command may have the build's env filled in, so its values
-// are taken out again.
+// jobLabel is a job's label, or its key, or the first line of its command. A
+// command may have values of the build's env filled in, which are blanked.
 func jobLabel(j *engine.Job, b *engine.Build) string {
 	label := cmp.Or(j.Label, j.StepKey)
 	if label == "" && j.Step != nil {
 		label = firstLine(withoutValues(j.Step.Command, b.Env), 80)
 	}
-	label = cmp.Or(shorten(label, 200), "step without a name")
+	label = cmp.Or(text.Line(label, 200), "step without a name")
 	if j.ParallelTotal > 0 {
 		label += fmt.Sprintf(" %d/%d", j.ParallelIndex+1, j.ParallelTotal)
 	}
 	return label
 }
 
-// withoutValues blanks the values of env in a text; a value of one or two
+// withoutValues blanks the values of env in a text. A value of one or two
 // characters is no secret.
 func withoutValues(s string, env map[string]string) string {
 	for _, value := range env {
@@ -233,7 +233,7 @@ func jobNote(j *engine.Job) string {
 		notes = append(notes, "retried")
 	}
 	if j.BrokenReason != "" {
-		notes = append(notes, shorten(j.BrokenReason, 300))
+		notes = append(notes, text.Line(j.BrokenReason, 300))
 	}
 	if j.ChunksLost > 0 {
 		notes = append(notes, fmt.Sprintf("%d log chunks lost", j.ChunksLost))
@@ -249,7 +249,7 @@ func exitText(j *engine.Job) string {
 	parts := []string{fmt.Sprintf("exit %d", *j.ExitStatus)}
 	for _, part := range []string{j.Signal, j.SignalReason} {
 		if part != "" {
-			parts = append(parts, shorten(part, 60))
+			parts = append(parts, text.Line(part, 60))
 		}
 	}
 	return strings.Join(parts, " · ")
@@ -276,7 +276,7 @@ func countFailed(b *engine.Build) int {
 	return n
 }
 
-// canRetry foresees whether the engine would retry the job by hand.
+// canRetry reports whether the engine would accept a manual retry of the job.
 func canRetry(j *engine.Job, b *engine.Build) bool {
 	if j.Type != engine.TypeScript || j.RetriedIn != "" || j.Step == nil || j.Step.Retry.ManualDenied ||
 		b.State == engine.BuildCanceling || b.State == engine.BuildCanceled {
@@ -294,7 +294,7 @@ func canRetry(j *engine.Job, b *engine.Build) bool {
 func (p *pages) artifactRows(artifacts []engine.Artifact, b *engine.Build) []artifactRow {
 	var out []artifactRow
 	for _, a := range artifacts {
-		row := artifactRow{Path: shorten(a.Path, 500), Size: size(a.Size), SHA256: a.SHA256}
+		row := artifactRow{Path: text.Line(a.Path, 500), Size: size(a.Size), SHA256: a.SHA256}
 		switch a.State {
 		case engine.ArtifactFinished:
 			row.State = newState(string(a.State), "good", "tick")

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// calm is the shortest time between two changes told to one client. The
-	// first after a quiet time is told at once.
+	// calm is the shortest time between two messages about changes to one
+	// client. A change after a quiet time is sent at once.
 	calm = 100 * time.Millisecond
 
-	// beat is how long a stream stays silent at most. A beat lets the client
-	// look again, too: not everything the pages show has an event.
+	// beat is the longest silence of a stream. A beat makes the client load the
+	// page, too: not everything on it has an event.
 	beat = 10 * time.Second
 
 	// sendTimeout bounds one write to a client that does not read.
@@ -51,8 +51,8 @@ func (p *pages) jobEvents(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// stream tells the client, as server-sent events, that something relevant has
-// changed. What it is, the client sees by loading the page again.
+// stream sends a server-sent event whenever something relevant has changed. The
+// client loads the page again to see what.
 func (p *pages) stream(w http.ResponseWriter, r *http.Request, relevant func(*engine.Event) bool) {
 	sub := p.engine.Subscribe()
 	defer sub.Close()
@@ -61,7 +61,7 @@ func (p *pages) stream(w http.ResponseWriter, r *http.Request, relevant func(*en
 	if r.Method == http.MethodHead || !send(w, out, "retry: 1000\n\n") {
 		return
 	}
-	changed, calmAt := false, time.Time{} // calmAt: a change may be told again
+	changed, calmAt := false, time.Time{} // calmAt: when the next change may be sent
 	for {
 		wait := beat
 		if changed {

@@ -1,153 +1,173 @@
 package page
 
 import (
-	"bufio"
 	"context"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// listen opens a stream and returns the names of its events as they come. The
-// channel is closed when the stream ends.
-func (w *world) listen(ctx context.Context, path string) <-chan string {
+// A stream is a client that reads a page's events as they come.
+type stream struct {
+	header http.Header
+	mu     sync.Mutex
+	text   strings.Builder
+}
+
+func (s *stream) Header() http.Header { return s.header }
+func (s *stream) WriteHeader(int)     {}
+func (s *stream) Flush()              {}
+
+func (s *stream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// take returns the names of the events that have come since it was called last.
+func (s *stream) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for line := range strings.Lines(s.text.String()) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "event: "); ok {
+			names = append(names, name)
+		}
+	}
+	s.text.Reset()
+	return names
+}
+
+// listen opens a stream, which ends with the test, in a bubble of synctest. It
+// is subscribed when listen returns.
+func (w *rig) listen(path string) *stream {
 	w.t.Helper()
-	r := must[*http.Request](w.t)(http.NewRequestWithContext(ctx, "GET", w.server.URL+path, nil))
-	resp := must[*http.Response](w.t)(w.server.Client().Do(r))
-	if got := resp.Header.Get("Content-Type"); got != "text/event-stream" {
-		w.t.Fatalf("GET %s = %d %s, want a stream of events", path, resp.StatusCode, got)
+	s := &stream{header: http.Header{}}
+	r := httptest.NewRequestWithContext(w.t.Context(), http.MethodGet, path, nil)
+	r.Host = "localhost"
+	go w.pages.ServeHTTP(s, r) // ends with the test's context
+	synctest.Wait()
+	if got, want := s.text.String(), "retry: 1000\n\n"; got != want || s.header.Get("Content-Type") != "text/event-stream" {
+		w.t.Fatalf("GET %s begins with %q of %v, want %q", path, got, s.header, want)
 	}
-	lines := bufio.NewScanner(resp.Body)
-	if !lines.Scan() || lines.Text() != "retry: 1000" { // now it is subscribed
-		w.t.Fatalf("GET %s begins with %q", path, lines.Text())
-	}
-	events := make(chan string, 1000)
-	go func() { // ends with ctx or the server
-		defer close(events)
-		defer resp.Body.Close()
-		for lines.Scan() {
-			if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
-				events <- name
-			}
-		}
-	}()
-	return events
+	return s
 }
 
-// drain takes events until none has come for a while.
-func drain(events <-chan string) int {
-	for n := 0; ; n++ {
-		select {
-		case <-events:
-		case <-time.After(3 * calm):
-			return n
-		}
-	}
-}
-
-// drainAll is drain for several streams at once.
-func drainAll(streams map[string]<-chan string) map[string]int {
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	counts := map[string]int{}
-	for name, events := range streams {
-		wg.Go(func() {
-			n := drain(events)
-			mu.Lock()
-			defer mu.Unlock()
-			counts[name] = n
-		})
-	}
-	wg.Wait()
-	return counts
-}
-
+// Each page is told of what it shows, at once, and of nothing else.
 func TestEvents(t *testing.T) {
-	w := newWorld(t)
-	w.pipeline("p", "steps: [{label: x, command: x}, {label: y, command: y}]")
-	w.create("p", engine.NewBuild{})
-	other := w.create("p", engine.NewBuild{})
-	a := w.agent("a", "default")
-	j := w.start(a)
-	build := "/gpu-mode/p/builds/1"
-	streams := map[string]<-chan string{}
-	for name, path := range map[string]string{
-		"index": "/events", "build": build + "/events", "job": build + "/jobs/" + j.ID + "/events",
-		"other job": build + "/jobs/" + must[engine.Build](t)(w.engine.Build("p", 1)).Jobs[1].ID + "/events",
-		"other":     "/gpu-mode/p/builds/2/events", "other's job": "/gpu-mode/p/builds/2/jobs/" + other.Jobs[0].ID + "/events",
-	} {
-		streams[name] = w.listen(t.Context(), path)
-	}
-	for _, tt := range []struct {
-		name string
-		do   func()
-		want []string
-	}{
-		{"log", func() { w.log(j, "x\n") }, []string{"job"}},
-		{"annotation", func() {
-			_, _ = w.engine.Annotate(j.BuildID, engine.Annotation{Body: "x"}, false)
-		}, []string{"index", "build", "job", "other job"}},
-		{"end of a job", func() { w.finish(j, 1) }, []string{"index", "build", "job", "other job"}},
-		{"agent", func() { w.agent("b", "default") }, []string{"index"}},
-	} {
-		drainAll(streams)
-		began, fastest := time.Now(), time.Hour
-		tt.do()
-		for _, name := range tt.want {
-			select {
-			case got := <-streams[name]:
-				if fastest = min(fastest, time.Since(began)); got != "change" {
-					t.Errorf("%s: %s is told %q, want change", tt.name, name, got)
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuietRig(t)
+		w.pipeline("p", "steps: [{label: x, command: x}, {label: y, command: y}]")
+		w.create("p", engine.NewBuild{})
+		other := w.create("p", engine.NewBuild{})
+		a := w.agent("a", "default")
+		j := w.start(a)
+		build := "/gpu-mode/p/builds/1"
+		streams := map[string]*stream{}
+		for name, path := range map[string]string{
+			"index": "/events", "build": build + "/events", "job": build + "/jobs/" + j.ID + "/events",
+			"other job": build + "/jobs/" + must[engine.Build](t)(w.engine.Build("p", 1)).Jobs[1].ID + "/events",
+			"other":     "/gpu-mode/p/builds/2/events", "other's job": "/gpu-mode/p/builds/2/jobs/" + other.Jobs[0].ID + "/events",
+		} {
+			streams[name] = w.listen(path)
+		}
+		for _, tt := range []struct {
+			name string
+			do   func()
+			want []string
+		}{
+			{"log", func() { w.log(j, "x\n") }, []string{"job"}},
+			{"annotation", func() {
+				_, _ = w.engine.Annotate(j.BuildID, engine.Annotation{Body: "x"}, false)
+			}, []string{"index", "build", "job", "other job"}},
+			{"end of a job", func() { w.finish(j, 1) }, []string{"index", "build", "job", "other job"}},
+			{"agent", func() { w.agent("b", "default") }, []string{"index"}},
+		} {
+			tt.do()
+			synctest.Wait() // no time passes
+			for name, s := range streams {
+				want := "[]"
+				if slices.Contains(tt.want, name) {
+					want = "[change]"
 				}
-			case <-time.After(5 * time.Second):
-				t.Errorf("%s: %s is not told", tt.name, name)
+				if got := fmt.Sprint(s.take()); got != want {
+					t.Errorf("%s: %s is told %s at once, want %s", tt.name, name, got, want)
+				}
+			}
+			time.Sleep(3 * calm)
+			for name, s := range streams {
+				if got := s.take(); len(got) > 0 && !slices.Contains(tt.want, name) {
+					t.Errorf("%s: %s is told %s later, want nothing", tt.name, name, got)
+				}
 			}
 		}
-		if fastest > 100*time.Millisecond { // one slow stream is a busy machine, all of them are ours
-			t.Errorf("%s is told after %v, want within 100 ms", tt.name, fastest)
-		}
-		for name, n := range drainAll(streams) {
-			if n > 0 && !slices.Contains(tt.want, name) {
-				t.Errorf("%s: %s is told %d times, want never", tt.name, name, n)
-			}
-		}
-	}
+	})
 }
 
-// A busy log does not flood the page, and its last change is told, too.
+// A busy log does not flood the page, its last change is told, too, and a
+// stream is never silent for long.
 func TestEventsAreCalm(t *testing.T) {
-	w := newWorld(t)
-	w.pipeline("p", "steps: [{label: x, command: x}]")
-	w.create("p", engine.NewBuild{})
-	j := w.start(w.agent("a", "default"))
-	events := w.listen(t.Context(), "/gpu-mode/p/builds/1/jobs/"+j.ID+"/events")
-	began := time.Now()
-	const writes = 500
-	for range writes {
-		w.log(j, "x\n")
-	}
-	took := time.Since(began)
-	if n, most := drain(events), 2+int(took/calm); n < 2 || n > most {
-		t.Errorf("%d changes in %v were told %d times, want 2 to %d", writes, took, n, most)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newQuietRig(t)
+		w.pipeline("p", "steps: [{label: x, command: x}]")
+		w.create("p", engine.NewBuild{})
+		j := w.start(w.agent("a", "default"))
+		s := w.listen("/gpu-mode/p/builds/1/jobs/" + j.ID + "/events")
+		check := func(when, want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := fmt.Sprint(s.take()); got != want {
+				t.Errorf("%s: told %s, want %s", when, got, want)
+			}
+		}
+		for range 500 {
+			w.log(j, "x\n")
+		}
+		check("500 changes at once", "[change]")
+		time.Sleep(calm)
+		check("after the calm", "[change]")
+		time.Sleep(beat - time.Millisecond)
+		check("in silence", "[]")
+		time.Sleep(time.Millisecond)
+		check("at the end of a beat", "[beat]")
+		time.Sleep(calm)
+		for range 40 {
+			w.log(j, "x\n")
+			time.Sleep(calm / 10)
+		}
+		check("40 changes in 4 calms, the last one included", "[change change change change change]")
+		time.Sleep(2 * calm)
+		check("afterwards", "[]")
+	})
 }
 
+// A stream ends when its client leaves, over a real connection.
 func TestEventsEnd(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
+	left := make(chan struct{})
+	w.server.Config.Handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.pages.ServeHTTP(rw, r)
+		if r.Method == http.MethodGet {
+			close(left)
+		}
+	})
 	ctx, cancel := context.WithCancel(t.Context())
-	events := w.listen(ctx, "/events")
+	defer cancel()
+	r := must[*http.Request](t)(http.NewRequestWithContext(ctx, http.MethodGet, w.server.URL+"/events", nil))
+	resp := must[*http.Response](t)(w.server.Client().Do(r))
+	defer resp.Body.Close()
 	cancel()
 	select {
-	case _, open := <-events:
-		if open {
-			t.Error("an event came though nothing happened")
-		}
-	case <-time.After(5 * time.Second):
+	case <-left:
+	case <-time.After(patience):
 		t.Error("the stream goes on without its client")
 	}
 	if status, body, _ := w.request(http.MethodHead, "/events"); status != 200 || body != "" {

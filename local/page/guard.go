@@ -13,10 +13,10 @@ import (
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; " +
 	"img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// guard keeps other origins out. The pages have no login, so that a browser on
-// this machine is all an attacker needs: a foreign name that resolves to
-// 127.0.0.1 (DNS rebinding) is refused for every method, and a POST has to
-// prove that it comes from one of these pages.
+// guard keeps other origins out. The pages have no login, so a browser on this
+// machine is all that an attacker needs. A foreign name that resolves to
+// 127.0.0.1 (DNS rebinding) is refused for every method, and a POST must come
+// from one of these pages.
 func guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -52,8 +52,8 @@ func isLoopback(hostport string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// sameOrigin reports whether the browser vouches that a page of this origin
-// sent the request. Without either header nobody does.
+// sameOrigin reports whether the browser says that a page of this origin sent
+// the request. A request without either header is refused.
 func sameOrigin(r *http.Request) bool {
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 	if site != "" && site != "same-origin" || site == "" && origin == "" {

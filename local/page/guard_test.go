@@ -9,7 +9,7 @@ import (
 )
 
 func TestGuard(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	w.pipeline("p", "steps: [{label: x, command: x}]")
 	w.create("p", engine.NewBuild{})
 	own := w.server.URL
@@ -53,7 +53,7 @@ func TestGuard(t *testing.T) {
 }
 
 func TestHeaders(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	for _, path := range []string{"/", "/nothing", "/assets/style.css"} {
 		_, _, header := w.request("GET", path)
 		policy := header.Get("Content-Security-Policy")

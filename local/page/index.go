@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // perPage is how many builds one page of the list shows.
@@ -91,14 +92,14 @@ func (p *pages) index(r *http.Request) (*frame, error) {
 	return f, nil
 }
 
-// turnTo notes which page of the list is shown and returns its builds.
+// turnTo notes which page of the list is shown, and returns its builds.
 func (c *indexPage) turnTo(query url.Values, path string, builds []engine.Build) ([]engine.Build, error) {
 	c.Total, c.Page = len(builds), 1
 	c.Pages = max(1, (len(builds)+perPage-1)/perPage)
-	if text := query.Get("page"); text != "" {
-		page, err := strconv.Atoi(text)
+	if asked := query.Get("page"); asked != "" {
+		page, err := strconv.Atoi(asked)
 		if err != nil || page < 1 || page > c.Pages {
-			return nil, notFound("The list of builds has %d pages, %q is none of them.", c.Pages, shorten(text, 20))
+			return nil, notFound("The list of builds has %d pages, %q is none of them.", c.Pages, text.Line(asked, 20))
 		}
 		c.Page = page
 	}
@@ -118,20 +119,21 @@ func (p *pages) buildRow(b *engine.Build) buildRow {
 		Path:     p.buildPath(b.Pipeline, b.Number),
 		Pipeline: link{b.Pipeline, p.pipelinePath(b.Pipeline)},
 		Message:  cmp.Or(firstLine(b.Message, 200), "no message"),
-		Branch:   shorten(b.Branch, 100),
+		Branch:   text.Line(b.Branch, 100),
 		State:    buildState(b.State),
 		Duration: between(b.StartedAt, b.FinishedAt, p.engine.Now()),
 		Created:  p.moment(b.CreatedAt),
 	}
 }
 
-// agentRows parts the agents that are here from those that have left.
+// agentRows separates the agents that are connected or may be from those that
+// have left.
 func (p *pages) agentRows(agents []engine.Agent) (here, gone []agentRow) {
 	for i := range agents {
 		a := &agents[i]
 		row := agentRow{
-			Name: shorten(a.Name, 100), Queue: shorten(a.Queue, 100), State: agentState(a),
-			Note: shorten(a.PausedNote, 200), Host: shorten(a.Hostname, 100), Version: shorten(a.Version, 40),
+			Name: text.Line(a.Name, 100), Queue: text.Line(a.Queue, 100), State: agentState(a),
+			Note: text.Line(a.PausedNote, 200), Host: text.Line(a.Hostname, 100), Version: text.Line(a.Version, 40),
 		}
 		if j, err := p.engine.Job(a.JobID); err == nil {
 			row.Job = link{fmt.Sprintf("%s #%d", j.Pipeline, j.Number), p.jobPath(&j)}
@@ -150,7 +152,7 @@ func queueRows(queues []engine.Queue, agents []engine.Agent, builds []engine.Bui
 	rows := make([]queueRow, len(queues))
 	at := map[string]*queueRow{}
 	for i, q := range queues {
-		rows[i] = queueRow{Key: shorten(q.Key, 100), State: newState("open", "good", "dot"), Note: shorten(q.PausedNote, 200)}
+		rows[i] = queueRow{Key: text.Line(q.Key, 100), State: newState("open", "good", "dot"), Note: text.Line(q.PausedNote, 200)}
 		if q.Paused {
 			rows[i].State = newState("paused", "warn", "dash")
 		}

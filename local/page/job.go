@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // jobPage is one job with its log.
@@ -55,7 +56,7 @@ func (p *pages) job(r *http.Request) (*frame, error) {
 	build := link{fmt.Sprintf("#%d", b.Number), p.buildPath(b.Pipeline, b.Number)}
 	c := &jobPage{
 		Label:     jobLabel(&j, &b),
-		Group:     shorten(j.GroupLabel, 200),
+		Group:     text.Line(j.GroupLabel, 200),
 		Path:      path,
 		Build:     build,
 		State:     jobState(&j),
@@ -88,9 +89,9 @@ func (p *pages) jobFacts(j *engine.Job) []fact {
 		{Name: "Duration", Span: between(j.StartedAt, j.FinishedAt, now)},
 		{Name: "Waited", Span: waited(j, now)},
 		{Name: "Exit", Text: exitText(j)},
-		{Name: "Agent", Text: shorten(j.AgentName, 100)},
-		{Name: "Asks for", Text: shorten(strings.Join(j.Rules, ", "), 300)},
-		{Name: "Key", Text: shorten(j.StepKey, 100)},
+		{Name: "Agent", Text: text.Line(j.AgentName, 100)},
+		{Name: "Asks for", Text: text.Line(strings.Join(j.Rules, ", "), 300)},
+		{Name: "Key", Text: text.Line(j.StepKey, 100)},
 		{Name: "Started", Time: p.moment(j.StartedAt)},
 		{Name: "Finished", Time: p.moment(j.FinishedAt)},
 	}
@@ -110,7 +111,7 @@ func (p *pages) jobFacts(j *engine.Job) []fact {
 	return slices.DeleteFunc(facts, fact.empty)
 }
 
-// readLog renders the end of a job's log and says how many bytes that are.
+// readLog renders the end of a job's log, and returns how many bytes that is.
 func (p *pages) readLog(j *engine.Job) (logView, int64, error) {
 	f, err := p.engine.Log(j.ID)
 	if err != nil {
@@ -121,7 +122,7 @@ func (p *pages) readLog(j *engine.Job) (logView, int64, error) {
 	if _, err := f.Seek(j.LogSize-shown, io.SeekStart); err != nil {
 		return logView{}, 0, err
 	}
-	// LogSize and not the file's end: behind a missing chunk lies a hole.
+	// LogSize and not the file's end: a missing chunk leaves a gap of zeros.
 	data, err := io.ReadAll(io.LimitReader(f, shown))
 	if err != nil {
 		return logView{}, 0, err

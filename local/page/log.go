@@ -10,6 +10,8 @@ import (
 	"time"
 
 	terminal "github.com/buildkite/terminal-to-html/v3"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // maxRendered is how much of a log's end is rendered, bytes.
@@ -68,7 +70,7 @@ func renderLog(data []byte, style logStyle) (logView, error) {
 	return g.view(), nil
 }
 
-// fromLineStart drops the rest of the line that data begins in.
+// fromLineStart drops an incomplete first line.
 func fromLineStart(data []byte) []byte {
 	if at := bytes.IndexByte(data, '\n'); at >= 0 {
 		return data[at+1:]
@@ -88,12 +90,12 @@ func tameControls(data []byte) []byte {
 	})
 }
 
-// A grouper takes rendered lines and parts them.
+// A grouper sorts rendered lines into groups.
 type grouper struct {
 	style   logStyle
 	groups  []logGroup
 	lines   strings.Builder // of the last group
-	opened  bool            // the log said itself what is open
+	opened  bool            // some line opened a group
 	stamped bool
 }
 
@@ -141,20 +143,19 @@ func groupMarker(line string) (marker, header string) {
 	if !strings.Contains(line, "--- ") && !strings.Contains(line, "+++") && !strings.Contains(line, "~~~ ") {
 		return "", "" // nearly all lines, and cheap to see
 	}
-	text := strings.TrimSpace(html.UnescapeString(anyTag.ReplaceAllString(line, "")))
-	marker, header, ok := strings.Cut(text, " ")
+	plain := strings.TrimSpace(html.UnescapeString(anyTag.ReplaceAllString(line, "")))
+	marker, header, ok := strings.Cut(plain, " ")
 	switch {
-	case text == "^^^ +++":
+	case plain == "^^^ +++":
 		return "^^^", ""
 	case ok && (marker == "---" || marker == "+++" || marker == "~~~"):
-		return marker, shorten(strings.TrimSpace(header), 300)
+		return marker, text.Line(header, 300)
 	}
 	return "", ""
 }
 
-// clock is the time of day, "" for a line without a time. The first years of
-// the epoch are a relative timestamp whose beginning lies outside of the part
-// that is rendered.
+// clock is the time of day, "" for a line without a time. A time in the first
+// years of the epoch is relative to one that lies before the rendered part.
 func (g *grouper) clock(at time.Time) string {
 	if at.Year() < 2000 || at.Year() > 9999 {
 		return ""
@@ -184,7 +185,7 @@ func (g *grouper) view() logView {
 }
 
 // safeTags narrows the links and images a log may make: links lead to the web,
-// and images are those the log carries itself. Nothing is fetched from afar.
+// and images are those the log carries itself. Nothing is fetched from elsewhere.
 func safeTags(line string) string {
 	if !strings.Contains(line, "<a ") && !strings.Contains(line, "<img ") {
 		return line

@@ -114,7 +114,9 @@ func TestHugeControls(t *testing.T) {
 }
 
 // Many short lines must not cost a screen's row of memory each.
-func TestLogMemory(t *testing.T) {
+// A large log does not take the machine's memory.
+func TestSlowLogMemory(t *testing.T) {
+	needSlow(t, "size")
 	log := strings.Repeat("x\n", maxRendered/2)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -1,10 +1,10 @@
-// Package page serves the stand-in's web pages: the list of builds, one build,
-// one job with its log. Pages are rendered on the server and work without
-// JavaScript; with it they follow the engine's events.
+// Package page serves the stand-in's web pages: the list of builds, a build, a
+// job with its log. The server renders them, so they work without JavaScript;
+// with it they follow the engine's events.
 //
-// It knows no token and shows no value of a build's env: payloads and seeds
-// live there. Everything that jobs wrote (labels, annotations, logs, names of
-// files) is foreign text here.
+// It knows no token and shows no value of a build's env, where payloads and seeds
+// are. Whatever jobs and agents wrote (labels, annotations, logs, names) is
+// foreign text: it is cleaned and escaped.
 package page
 
 import (
@@ -45,12 +45,11 @@ type pages struct {
 	templates map[string]*template.Template // by name of the page
 }
 
-// New returns the handler of the pages. It answers on loopback names only and
-// takes a POST from its own pages only, see [guard].
+// New returns the handler of the pages. It answers on loopback names only, and
+// takes a POST from its own pages only.
 //
-// Streams of events last until the client leaves or the request's context
-// ends: a server that is to stop cancels its base context or closes its
-// connections.
+// A stream of events lasts until its client leaves or its request's context
+// ends. To stop a server, cancel its base context or close its connections.
 func New(e *engine.Engine, opts Options) http.Handler {
 	if opts.Location == nil {
 		opts.Location = time.Local
@@ -103,7 +102,7 @@ type frame struct {
 	Page    string // name of the template
 	Title   string
 	Events  string // path of the page's events; empty: it never changes
-	Refresh bool   // something runs: without JavaScript, load again by and by
+	Refresh bool   // something runs: without JavaScript, reload every few seconds
 	Crumbs  []link
 	Content any
 
@@ -184,7 +183,7 @@ func (p *pages) asset(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, assetFiles, "assets/"+r.PathValue("file"))
 }
 
-// pipelinePath, buildPath and jobPath are where a thing's page lies.
+// pipelinePath, buildPath and jobPath are the paths of pages.
 func (p *pages) pipelinePath(slug string) string {
 	return "/" + p.engine.Organization() + "/" + slug
 }

@@ -26,7 +26,7 @@ steps:
 `
 
 // judged is a build of that pipeline: rendered, once retried, then failed.
-func judged(w *world) engine.Build {
+func judged(w *rig) engine.Build {
 	w.t.Helper()
 	w.pipeline("kernelbot", evaluation)
 	boot, cpu := w.agent("boot-1", "bootstrap"), w.agent("cpu-1", "cpu")
@@ -58,7 +58,7 @@ func job(b engine.Build, label string, attempt int) engine.Job {
 const buildOne = "/gpu-mode/kernelbot/builds/1"
 
 func TestIndex(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	wants(t, "index without builds", w.get("/"), "No builds yet", "No agent is connected")
 	judged(w)
 	w.pipeline("image", "steps: [{command: make, agents: {queue: cpu}}]")
@@ -93,7 +93,7 @@ func TestIndex(t *testing.T) {
 }
 
 func TestIndexPages(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	w.pipeline("p", "steps: [{label: x, command: x, skip: true}]")
 	for i := range 101 {
 		w.create("p", engine.NewBuild{Message: fmt.Sprintf("build-%03d.", i+1)})
@@ -118,7 +118,7 @@ func TestIndexPages(t *testing.T) {
 }
 
 func TestBuild(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	b := judged(w)
 	must[engine.Annotation](t)(w.engine.Annotate(b.ID, engine.Annotation{Context: "verdict", Style: "error", Body: "**wrong**"}, false))
 	body := w.get(buildOne)
@@ -143,7 +143,7 @@ func TestBuild(t *testing.T) {
 }
 
 func TestJob(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	b := judged(w)
 	first, second := job(b, "Evaluate", 0), job(b, "Evaluate", 1)
 	path := buildOne + "/jobs/" + second.ID
@@ -162,7 +162,7 @@ func TestJob(t *testing.T) {
 }
 
 func TestLongLog(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	w.pipeline("p", "steps: [{label: x, command: x}]")
 	w.create("p", engine.NewBuild{})
 	j := w.start(w.agent("a", "default"))
@@ -182,10 +182,10 @@ func TestLongLog(t *testing.T) {
 	}
 }
 
-// A chunk that came too early leaves a hole in the file; nothing behind it is
+// A chunk that came too early leaves a gap in the file; nothing behind it is
 // shown yet.
 func TestLogHole(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	w.pipeline("p", "steps: [{label: x, command: x}]")
 	w.create("p", engine.NewBuild{})
 	j := w.start(w.agent("a", "default"))
@@ -203,7 +203,7 @@ func TestLogHole(t *testing.T) {
 // No page shows a value of the build's env, not even by way of a command that
 // the backend has filled it in.
 func TestNoEnvValues(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	b := judged(w)
 	paths := []string{"/", "/gpu-mode/kernelbot", buildOne}
 	for _, j := range b.Jobs {
@@ -225,7 +225,7 @@ func TestNoEnvValues(t *testing.T) {
 // Text that jobs and clients choose does not come out as markup.
 func TestForeignText(t *testing.T) {
 	const bad = `"'><xss onerror=alert(1)>{{.}}</script>`
-	w := newWorld(t)
+	w := newRig(t)
 	w.pipeline("p", "env: {A: b}\nsteps: [{group: "+quote("g"+bad)+", steps: [{label: "+quote("l"+bad)+", key: k, command: x}]}]")
 	b := w.create("p", engine.NewBuild{
 		Message: "m" + bad + "\n" + bad, Branch: "b" + bad, Commit: "c" + bad, Source: "s" + bad, Creator: engine.Person{Name: "n" + bad},
@@ -267,7 +267,7 @@ func TestForeignText(t *testing.T) {
 func quote(s string) string { return fmt.Sprintf("%q", s) }
 
 func TestNotFound(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	b := judged(w)
 	w.create("kernelbot", engine.NewBuild{})
 	evaluate, waiter := job(b, "Evaluate", 1), b.Jobs[1]
@@ -292,7 +292,7 @@ func TestNotFound(t *testing.T) {
 }
 
 func TestButtons(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	b := judged(w)
 	failed := job(b, "Evaluate", 1)
 	builds := "/gpu-mode/kernelbot/builds/"
@@ -335,7 +335,7 @@ func TestButtons(t *testing.T) {
 // The pages need no script: they load themselves again while something runs,
 // and everything is a link or a form.
 func TestWithoutScript(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	w.pipeline("p", "steps: [{label: x, command: x}]")
 	w.create("p", engine.NewBuild{Message: "m"})
 	a := w.agent("a", "default")
@@ -361,7 +361,7 @@ func TestWithoutScript(t *testing.T) {
 }
 
 func TestAssets(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	for path, kind := range map[string]string{
 		"/assets/style.css": "text/css", "/assets/terminal.css": "text/css", "/assets/live.js": "text/javascript", "/assets/icon.svg": "image/svg+xml",
 	} {

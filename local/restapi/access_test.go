@@ -13,7 +13,7 @@ import (
 )
 
 func TestAuthentication(t *testing.T) {
-	w := newWorld(t, oneStep, func(o *restapi.Options) {
+	w := newRig(t, oneStep, func(o *restapi.Options) {
 		o.Tokens = append(o.Tokens, restapi.Token{Value: "old", ExpiresAt: time.Unix(1, 0)}, restapi.Token{Value: ""})
 	})
 	for _, value := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Bearer old", "Basic " + token, "Token " + token, token} {
@@ -82,7 +82,7 @@ func TestScopes(t *testing.T) {
 		"POST " + orgURL + "/clusters/x/queues/y/pause_dispatch":  "write_clusters",
 		"POST " + orgURL + "/clusters/x/queues/y/resume_dispatch": "write_clusters",
 	}
-	w := newWorld(t, oneStep, func(o *restapi.Options) {
+	w := newRig(t, oneStep, func(o *restapi.Options) {
 		for _, scope := range restapi.Scopes {
 			without := slices.DeleteFunc(slices.Clone(restapi.Scopes), func(s string) bool { return s == scope })
 			o.Tokens = append(o.Tokens, restapi.Token{Value: "without-" + scope, Scopes: without}, restapi.Token{Value: "only-" + scope, Scopes: []string{scope}})
@@ -104,7 +104,7 @@ func TestScopes(t *testing.T) {
 }
 
 func TestAccount(t *testing.T) {
-	w := newWorld(t, oneStep, func(o *restapi.Options) {
+	w := newRig(t, oneStep, func(o *restapi.Options) {
 		o.Tokens = append(o.Tokens, restapi.Token{Value: "few", Scopes: []string{"read_builds"}, User: engine.Person{ID: "u-1", Name: "Bob"}, Description: "poller", ExpiresAt: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)})
 	})
 	own, _, err := w.client.AccessTokens.Get()
@@ -131,7 +131,7 @@ func TestAccount(t *testing.T) {
 }
 
 func TestRateLimits(t *testing.T) {
-	w := newWorld(t, oneStep, func(o *restapi.Options) {
+	w := newRig(t, oneStep, func(o *restapi.Options) {
 		o.RateLimits = &restapi.Limits{Organization: 5, User: 3}
 		o.Tokens = append(o.Tokens, restapi.Token{Value: "bob", User: engine.Person{Name: "Bob"}}, restapi.Token{Value: "ada-2", User: o.Tokens[0].User})
 	})
@@ -184,7 +184,7 @@ func TestRateLimits(t *testing.T) {
 }
 
 func TestNoRateLimits(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	got := w.want(200, "GET", orgURL+"/rate_limit", "")
 	if got.header.Get("RateLimit-Limit") != "1000000" || got.header.Get("RateLimit-User-Remaining") != "999999" || !strings.Contains(got.body, `"enforced":false`) {
 		t.Errorf("without limits: %v %s, want headers of 1000000 and not enforced", got.header, got.body)
@@ -192,7 +192,7 @@ func TestNoRateLimits(t *testing.T) {
 }
 
 func TestGetWithBody(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	w.want(403, "GET", pipe, `{}`)
 	req, err := http.NewRequest("GET", w.url+pipe, struct{ *strings.Reader }{strings.NewReader("x")}) // chunked
 	w.ok(err)
@@ -206,7 +206,7 @@ func TestGetWithBody(t *testing.T) {
 }
 
 func TestUnknownEndpoints(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	for endpoint, status := range map[string]int{
 		"GET " + orgURL + "/teams":                        422,
 		"GET " + orgURL + "/clusters/x/tokens":            422,
@@ -225,7 +225,7 @@ func TestUnknownEndpoints(t *testing.T) {
 }
 
 func TestBaseURL(t *testing.T) {
-	w := newWorld(t, oneStep, func(o *restapi.Options) { o.BaseURL = func() string { return "https://kb.example/" } })
+	w := newRig(t, oneStep, func(o *restapi.Options) { o.BaseURL = func() string { return "https://kb.example/" } })
 	w.build(engine.NewBuild{})
 	w.build(engine.NewBuild{})
 	got := w.want(200, "GET", pipe+"/builds?per_page=1", "")

@@ -3,86 +3,61 @@ package restapi
 import (
 	"time"
 
-	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 func (c *call) meta() error {
 	return c.ok(map[string][]string{"webhook_ips": {"127.0.0.0/8", "::1/128"}})
 }
 
-// An accessToken is what a token may know of itself; its value is not part.
+// An accessToken is what a token may read about itself, which is not its value.
 type accessToken struct {
-	UUID        string    `json:"uuid"`
-	Scopes      []string  `json:"scopes"`
-	Description string    `json:"description"`
-	CreatedAt   Timestamp `json:"created_at"`
-	ExpiresAt   Timestamp `json:"expires_at"`
-	User        *Person   `json:"user"`
+	UUID        string             `json:"uuid"`
+	Scopes      []string           `json:"scopes"`
+	Description string             `json:"description"`
+	CreatedAt   resource.Timestamp `json:"created_at"`
+	ExpiresAt   resource.Timestamp `json:"expires_at"`
+	User        *resource.Person   `json:"user"`
 }
 
 func (c *call) accessToken() error {
 	return c.ok(accessToken{
 		UUID: c.who.id, Scopes: append([]string{}, c.who.scopes...), Description: c.who.description,
-		CreatedAt: c.shapes.at(c.who.created), ExpiresAt: c.shapes.at(c.who.expires), User: c.shapes.Person(c.who.user),
+		CreatedAt: c.view.Time(c.who.created), ExpiresAt: c.view.Time(c.who.expires), User: c.view.Person(c.who.user),
 	})
 }
 
 func (c *call) user() error {
-	p := c.shapes.Person(c.who.user)
-	at := c.shapes.at(c.who.created)
+	p := c.view.Person(c.who.user)
+	at := c.view.Time(c.who.created)
 	p.CreatedAt = &at
 	return c.ok(p)
 }
 
-// An Organization is the only organization's JSON shape.
-type Organization struct {
-	ID           string    `json:"id"`
-	GraphQLID    string    `json:"graphql_id"`
-	URL          string    `json:"url"`
-	WebURL       string    `json:"web_url"`
-	Name         string    `json:"name"`
-	Slug         string    `json:"slug"`
-	PipelinesURL string    `json:"pipelines_url"`
-	AgentsURL    string    `json:"agents_url"`
-	EmojisURL    string    `json:"emojis_url"`
-	CreatedAt    Timestamp `json:"created_at"`
-}
-
-// Organization is the shape of the organization, as old as its default queue.
-func (s *Shapes) Organization() Organization {
-	slug, url := s.engine.Organization(), s.orgURL()
-	return Organization{
-		ID: engine.OrganizationID, GraphQLID: graphQLID("Organization", engine.OrganizationID),
-		URL: url, WebURL: s.base + "/" + slug, Name: slug, Slug: slug,
-		PipelinesURL: url + "/pipelines", AgentsURL: url + "/agents", EmojisURL: url + "/emojis",
-		CreatedAt: s.cluster().CreatedAt,
-	}
-}
-
 func (c *call) organizations() error {
-	all, err := page(c, []Organization{c.shapes.Organization()})
+	all, err := page(c, []resource.Organization{c.view.Organization()})
 	if err != nil {
 		return err
 	}
 	return c.ok(all)
 }
 
-func (c *call) organization() error { return c.ok(c.shapes.Organization()) }
+func (c *call) organization() error { return c.ok(c.view.Organization()) }
 
 // A quota is one scope of the rate limit's state.
 type quota struct {
-	Limit    int       `json:"limit"`
-	Current  int       `json:"current"`
-	Reset    int       `json:"reset"` // seconds
-	ResetAt  Timestamp `json:"reset_at"`
-	Enforced bool      `json:"enforced"`
+	Limit    int                `json:"limit"`
+	Current  int                `json:"current"`
+	Reset    int                `json:"reset"` // seconds
+	ResetAt  resource.Timestamp `json:"reset_at"`
+	Enforced bool               `json:"enforced"`
 }
 
 // rateLimit shows the organization's quota. There is no GraphQL here, so its
 // quota is never used.
 func (c *call) rateLimit() error {
 	r := c.meter.organization()
-	rest := quota{Limit: r.limit, Current: r.current, Reset: r.reset, ResetAt: c.shapes.at(r.end), Enforced: c.meter.enforced}
-	graphQL := quota{Limit: 20_000, Reset: 300, ResetAt: c.shapes.at(c.opts.Now().Add(5 * time.Minute))}
+	rest := quota{Limit: r.limit, Current: r.current, Reset: r.reset, ResetAt: c.view.Time(r.end), Enforced: c.meter.enforced}
+	graphQL := quota{Limit: 20_000, Reset: 300, ResetAt: c.view.Time(c.opts.Now().Add(5 * time.Minute))}
 	return c.ok(map[string]any{"scopes": map[string]quota{"rest": rest, "graphql": graphQL}})
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestListAgents(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	busy := w.agent("busy")
 	w.build(engine.NewBuild{})
 	job := w.take(busy)
@@ -67,7 +67,7 @@ func TestListAgents(t *testing.T) {
 }
 
 func TestStopAndPauseAgent(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	w.build(engine.NewBuild{})
 	a := w.agent("a")
 	job := w.take(a)
@@ -101,7 +101,7 @@ func TestStopAndPauseAgent(t *testing.T) {
 }
 
 func TestClustersAndQueues(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	clusters, _, err := w.client.Clusters.List("gpu-mode", nil)
 	if err != nil || len(clusters) != 1 || *clusters[0].ID != engine.ClusterID || clusters[0].CreatedAt == nil {
 		t.Fatalf("Clusters.List = %v, %v", clusters, err)

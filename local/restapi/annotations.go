@@ -1,33 +1,11 @@
 package restapi
 
 import (
-	"html"
 	"net/http"
 	"slices"
 
 	"github.com/gpu-mode/kbgen/local/engine"
 )
-
-// An Annotation is an annotation's JSON shape.
-type Annotation struct {
-	ID        string    `json:"id"`
-	Context   string    `json:"context"`
-	Style     *string   `json:"style"`
-	Scope     string    `json:"scope"` // "build" always
-	Priority  int       `json:"priority"`
-	BodyHTML  string    `json:"body_html"` // the body escaped: the stand-in renders no Markdown here
-	CreatedAt Timestamp `json:"created_at"`
-	UpdatedAt Timestamp `json:"updated_at"`
-}
-
-// Annotation is the shape of an annotation.
-func (s *Shapes) Annotation(a engine.Annotation) Annotation {
-	return Annotation{
-		ID: a.ID, Context: a.Context, Style: orNull(a.Style), Scope: "build", Priority: a.Priority,
-		BodyHTML:  "<p>" + html.EscapeString(a.Body) + "</p>\n",
-		CreatedAt: s.at(a.CreatedAt), UpdatedAt: s.at(a.UpdatedAt),
-	}
-}
 
 // listAnnotations lists a build's annotations, or those that a job of it was
 // the last to write.
@@ -54,7 +32,7 @@ func (c *call) listAnnotations() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(render(shown, c.shapes.Annotation))
+	return c.ok(render(shown, c.view.Annotation))
 }
 
 func (c *call) annotate() error {
@@ -77,7 +55,7 @@ func (c *call) annotate() error {
 	if a, err = c.engine.Annotate(b.ID, a, appendBody); err != nil {
 		return err
 	}
-	c.answer(http.StatusCreated, c.shapes.Annotation(a))
+	c.answer(http.StatusCreated, c.view.Annotation(a))
 	return nil
 }
 

@@ -1,9 +1,9 @@
 // Package restapi serves the stand-in's engine as Buildkite's REST API v2, as
-// far as a launcher, a doctor or a vendor's check uses it. What it does not
-// implement it refuses with a message that says so.
+// far as launchers and checks of queues use it. What it does not implement it
+// refuses with a message that says so.
 //
-// It knows nothing of agents' own API, of artifact bytes (a download is a
-// redirect to another origin), and of where it is mounted.
+// It knows nothing of the agents' API, of artifact bytes (a download redirects to
+// another origin), or of where it is mounted.
 //
 // Source: Buildkite's REST API reference (buildkite/docs, pages/apis/rest_api)
 // and what buildkite/go-buildkite v3.13.0 decodes.
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // Options configure the handler of [New].
@@ -26,7 +27,7 @@ type Options struct {
 	// request's Host.
 	BaseURL func() string
 
-	// Tokens may call the API; without any, nobody may.
+	// Tokens may call the API; without any, every call is refused.
 	Tokens []Token
 
 	// Blob knows where artifact bytes are served. Nil: downloads are refused.
@@ -94,17 +95,17 @@ func New(e *engine.Engine, opts Options) http.Handler {
 // A call is one request on its way through the API.
 type call struct {
 	*api
-	w      http.ResponseWriter
-	r      *http.Request
-	who    *credential
-	shapes *Shapes
+	w    http.ResponseWriter
+	r    *http.Request
+	who  *credential
+	view *resource.View
 }
 
 // ServeHTTP refuses what every endpoint refuses, then routes.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.opts.Logger.Debug("rest", "method", r.Method, "path", r.URL.Path)
 	c := &call{api: a, w: w, r: r}
-	c.shapes = NewShapes(a.engine, c.base())
+	c.view = resource.NewView(a.engine, c.base())
 	switch {
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0:
 		c.answer(http.StatusForbidden, message("a GET request must not have a body"))
@@ -143,7 +144,7 @@ type handler func(c *call) error
 func (a *api) handle(pattern, scope string, h handler) {
 	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		c := &call{api: a, w: w, r: r}
-		c.shapes = NewShapes(a.engine, c.base())
+		c.view = resource.NewView(a.engine, c.base())
 		if r.URL.Path != metaPath && !c.authenticate() { // who was counted is not known here
 			c.unauthorized()
 			return

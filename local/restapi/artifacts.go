@@ -2,7 +2,6 @@ package restapi
 
 import (
 	"net/http"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,33 +9,6 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/glob"
 )
-
-// An Artifact is an artifact's JSON shape.
-type Artifact struct {
-	ID           string  `json:"id"`
-	JobID        string  `json:"job_id"`
-	URL          string  `json:"url"`
-	DownloadURL  string  `json:"download_url"` // on the API's own host
-	State        string  `json:"state"`
-	Path         string  `json:"path"`
-	Dirname      string  `json:"dirname"`
-	Filename     string  `json:"filename"`
-	MimeType     string  `json:"mime_type"`
-	FileSize     int64   `json:"file_size"`
-	GlobPath     *string `json:"glob_path"`     // always null
-	OriginalPath *string `json:"original_path"` // always null
-	SHA1         string  `json:"sha1sum"`
-}
-
-// Artifact is the shape of an artifact.
-func (s *Shapes) Artifact(a engine.Artifact) Artifact {
-	url := s.buildURL(a.Pipeline, a.Number) + "/jobs/" + a.JobID + "/artifacts/" + a.ID
-	return Artifact{
-		ID: a.ID, JobID: a.JobID, URL: url, DownloadURL: url + "/download", State: string(a.State),
-		Path: a.Path, Dirname: path.Dir(a.Path), Filename: path.Base(a.Path),
-		MimeType: a.ContentType, FileSize: a.Size, SHA1: a.SHA1,
-	}
-}
 
 // buildArtifacts lists those of superseded attempts too: whether the service
 // does is not documented, and clients must cope.
@@ -81,7 +53,7 @@ func (c *call) listArtifacts(all []engine.Artifact) error {
 	if err != nil {
 		return err
 	}
-	return c.ok(render(shown, c.shapes.Artifact))
+	return c.ok(render(shown, c.view.Artifact))
 }
 
 // artifact returns the artifact that the path names, which must be the job's.
@@ -105,7 +77,7 @@ func (c *call) getArtifact() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Artifact(a))
+	return c.ok(c.view.Artifact(a))
 }
 
 // downloadArtifact sends the client on to where the bytes are. The link there

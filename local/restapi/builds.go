@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // build returns the build that the path names, by its number.
@@ -41,12 +42,9 @@ func (c *call) createBuild() error {
 	if err != nil {
 		return err
 	}
-	c.answer(http.StatusCreated, c.shapes.Build(&b, BuildFields{Jobs: true, Pipeline: true}))
+	c.answer(http.StatusCreated, c.view.Build(&b, resource.BuildFields{Jobs: true, Pipeline: true}))
 	return nil
 }
-
-// maxMetaData bounds one value, bytes. The service says 100 kilobytes.
-const maxMetaData = 100_000
 
 // newBuild reads the body of a create: exactly the documented fields. Steps
 // are not among them; they come from the pipeline.
@@ -65,7 +63,7 @@ func (c *call) newBuild() (engine.NewBuild, error) {
 	}
 	in.Env, in.MetaData = stringMap(f, "env"), stringMap(f, "meta_data")
 	for _, value := range in.MetaData {
-		if len(value) > maxMetaData {
+		if len(value) > engine.MaxMetaData {
 			f.refuse("meta_data", "too_long")
 			break
 		}
@@ -93,13 +91,13 @@ func (c *call) getBuild() error {
 			fields.JobStates[s] = true
 		}
 	}
-	return c.ok(c.shapes.Build(&b, fields))
+	return c.ok(c.view.Build(&b, fields))
 }
 
-// buildFields reads what a caller does not want to see of builds. Superseded
-// attempts are hidden unless asked for.
-func buildFields(q url.Values) BuildFields {
-	return BuildFields{Jobs: !isTrue(q, "exclude_jobs"), Pipeline: !isTrue(q, "exclude_pipeline"), Retried: isTrue(q, "include_retried_jobs")}
+// buildFields reads which parts of builds to show. Superseded attempts are hidden
+// by default.
+func buildFields(q url.Values) resource.BuildFields {
+	return resource.BuildFields{Jobs: !isTrue(q, "exclude_jobs"), Pipeline: !isTrue(q, "exclude_pipeline"), Retried: isTrue(q, "include_retried_jobs")}
 }
 
 func isTrue(q url.Values, name string) bool {
@@ -129,7 +127,7 @@ func (c *call) listBuilds() error {
 		return err
 	}
 	fields := buildFields(q)
-	return c.ok(render(builds, func(b engine.Build) Build { return c.shapes.Build(&b, fields) }))
+	return c.ok(render(builds, func(b engine.Build) resource.Build { return c.view.Build(&b, fields) }))
 }
 
 // finished is a name for several states. The service counts blocked builds
@@ -188,7 +186,7 @@ func (c *call) cancelBuild() error {
 	if b, err = c.engine.CancelBuild(b.Pipeline, b.Number); err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Build(&b, BuildFields{Jobs: true, Pipeline: true}))
+	return c.ok(c.view.Build(&b, resource.BuildFields{Jobs: true, Pipeline: true}))
 }
 
 func (c *call) rebuild() error {
@@ -199,7 +197,7 @@ func (c *call) rebuild() error {
 	if b, err = c.engine.Rebuild(b.Pipeline, b.Number, c.who.user); err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Build(&b, BuildFields{Jobs: true, Pipeline: true}))
+	return c.ok(c.view.Build(&b, resource.BuildFields{Jobs: true, Pipeline: true}))
 }
 
 // retryStates are the states retry_failed_jobs takes. The stand-in has no
@@ -234,7 +232,7 @@ func (c *call) retryFailedJobs() error {
 	if err != nil {
 		return err
 	}
-	out := c.shapes.Build(&b, BuildFields{Jobs: true, Pipeline: true})
+	out := c.view.Build(&b, resource.BuildFields{Jobs: true, Pipeline: true})
 	out.RetriedJobsCount = &count
 	c.answer(http.StatusAccepted, out)
 	return nil

@@ -18,7 +18,7 @@ import (
 )
 
 func TestCreateBuildDecodes(t *testing.T) {
-	w := newWorld(t, twoSteps, nil)
+	w := newRig(t, twoSteps, nil)
 	for number := 1; number <= 2; number++ {
 		b, resp, err := w.client.Builds.Create("gpu-mode", "eval", &buildkite.CreateBuild{
 			Commit: "HEAD", Branch: "main", Message: "hello",
@@ -46,7 +46,7 @@ func TestCreateBuildDecodes(t *testing.T) {
 }
 
 func TestCreateBuildRefuses(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	field := func(name, code string) []engine.FieldError { return []engine.FieldError{{Field: name, Code: code}} }
 	for _, tt := range []struct {
 		name, body string
@@ -89,14 +89,14 @@ func TestCreateBuildRefuses(t *testing.T) {
 }
 
 func TestLenient(t *testing.T) {
-	w := newWorld(t, oneStep, func(o *restapi.Options) { o.Lenient = true })
+	w := newRig(t, oneStep, func(o *restapi.Options) { o.Lenient = true })
 	var b struct{ ID string }
 	w.want(201, "POST", pipe+"/builds", `{"commit":"c","branch":"b","steps":[]}`).decode(t, &b)
 	w.want(200, "GET", pipe+"/builds/"+b.ID, "")
 }
 
 func TestBuildByUUIDIsNotFound(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	b := w.build(engine.NewBuild{})
 	w.want(404, "GET", pipe+"/builds/"+b.ID, "")
 	w.want(404, "GET", pipe+"/builds/2", "")
@@ -106,7 +106,7 @@ func TestBuildByUUIDIsNotFound(t *testing.T) {
 // TestListFilters has five builds, a minute apart: 1 passed, 2 failed,
 // 3 canceled, 4 running, 5 scheduled.
 func TestListFilters(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	start := w.clock.Now()
 	other, err := w.engine.CreatePipeline(engine.Pipeline{Slug: "other", Configuration: oneStep})
 	w.ok(err)
@@ -182,7 +182,7 @@ func TestListFilters(t *testing.T) {
 }
 
 func TestPaging(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	for range 65 {
 		w.build(engine.NewBuild{})
 	}
@@ -225,7 +225,7 @@ func TestPaging(t *testing.T) {
 }
 
 func TestBuildFields(t *testing.T) {
-	w := newWorld(t, twoSteps, nil)
+	w := newRig(t, twoSteps, nil)
 	a := w.agent("a")
 	w.build(engine.NewBuild{})
 	failed := w.run(a, engine.Finish{ExitStatus: 3})
@@ -270,7 +270,7 @@ func TestBuildFields(t *testing.T) {
 }
 
 func TestCancelRebuildRetry(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	w.build(engine.NewBuild{Env: map[string]string{"A": "1"}, MetaData: map[string]string{"run_id": "r"}})
 	b, err := w.client.Builds.Cancel("gpu-mode", "eval", "1")
 	if err != nil || *b.State != "canceled" || b.FinishedAt == nil {
@@ -298,7 +298,7 @@ func TestCancelRebuildRetry(t *testing.T) {
 // TestLostAnswer has a create whose answer is lost: the build is there, and
 // found by its run id.
 func TestLostAnswer(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	var faults fault.Injector
 	_, err := faults.Add(fault.Rule{Method: "POST", Path: "/v2/*/builds", Count: 1, DropAfter: true})
 	w.ok(err)

@@ -4,67 +4,8 @@ import (
 	"net/http"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/resource"
 )
-
-// A Cluster is the JSON shape of the only cluster.
-type Cluster struct {
-	ID              string    `json:"id"`
-	GraphQLID       string    `json:"graphql_id"`
-	Name            string    `json:"name"`
-	Description     string    `json:"description"`
-	Emoji           *string   `json:"emoji"` // always null
-	Color           *string   `json:"color"` // always null
-	URL             string    `json:"url"`
-	WebURL          string    `json:"web_url"`
-	QueuesURL       string    `json:"queues_url"`
-	DefaultQueueID  string    `json:"default_queue_id"`
-	DefaultQueueURL string    `json:"default_queue_url"`
-	CreatedAt       Timestamp `json:"created_at"`
-	CreatedBy       *Person   `json:"created_by"` // always null
-}
-
-// cluster shapes the cluster; it is as old as its default queue.
-func (s *Shapes) cluster() Cluster {
-	out := Cluster{
-		ID: engine.ClusterID, GraphQLID: graphQLID("Cluster", engine.ClusterID), Name: engine.ClusterName,
-		URL: s.clusterURL(), WebURL: s.clusterPage(), QueuesURL: s.clusterURL() + "/queues",
-		DefaultQueueID: s.queueID("default"), DefaultQueueURL: s.clusterURL() + "/queues/" + s.queueID("default"),
-	}
-	for _, q := range s.engine.Queues() {
-		if q.Key == "default" {
-			out.CreatedAt = s.at(q.CreatedAt)
-		}
-	}
-	return out
-}
-
-// A Queue is a cluster queue's JSON shape.
-type Queue struct {
-	ID                 string    `json:"id"`
-	GraphQLID          string    `json:"graphql_id"`
-	Key                string    `json:"key"`
-	Description        *string   `json:"description"`
-	URL                string    `json:"url"`
-	WebURL             string    `json:"web_url"`
-	ClusterURL         string    `json:"cluster_url"`
-	DispatchPaused     bool      `json:"dispatch_paused"`
-	DispatchPausedBy   *Person   `json:"dispatch_paused_by"` // always null
-	DispatchPausedAt   Timestamp `json:"dispatch_paused_at"`
-	DispatchPausedNote *string   `json:"dispatch_paused_note"`
-	RetryAffinity      string    `json:"retry_agent_affinity"`
-	CreatedAt          Timestamp `json:"created_at"`
-	CreatedBy          *Person   `json:"created_by"` // always null
-}
-
-// Queue is the shape of a queue.
-func (s *Shapes) Queue(q engine.Queue) Queue {
-	return Queue{
-		ID: q.ID, GraphQLID: graphQLID("ClusterQueue", q.ID), Key: q.Key, Description: orNull(q.Description),
-		URL: s.clusterURL() + "/queues/" + q.ID, WebURL: s.clusterPage() + "/queues/" + q.ID, ClusterURL: s.clusterURL(),
-		DispatchPaused: q.Paused, DispatchPausedAt: s.at(q.PausedAt), DispatchPausedNote: orNull(q.PausedNote),
-		RetryAffinity: "prefer-warmest", CreatedAt: s.at(q.CreatedAt),
-	}
-}
 
 // inCluster checks the cluster that the path names.
 func (c *call) inCluster() error {
@@ -75,7 +16,7 @@ func (c *call) inCluster() error {
 }
 
 func (c *call) listClusters() error {
-	clusters, err := page(c, []Cluster{c.shapes.cluster()})
+	clusters, err := page(c, []resource.Cluster{c.view.Cluster()})
 	if err != nil {
 		return err
 	}
@@ -86,7 +27,7 @@ func (c *call) getCluster() error {
 	if err := c.inCluster(); err != nil {
 		return err
 	}
-	return c.ok(c.shapes.cluster())
+	return c.ok(c.view.Cluster())
 }
 
 func (c *call) listQueues() error {
@@ -97,7 +38,7 @@ func (c *call) listQueues() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(render(queues, c.shapes.Queue))
+	return c.ok(render(queues, c.view.Queue))
 }
 
 // queue returns the queue that the path names.
@@ -118,7 +59,7 @@ func (c *call) getQueue() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Queue(q))
+	return c.ok(c.view.Queue(q))
 }
 
 func (c *call) createQueue() error {
@@ -138,7 +79,7 @@ func (c *call) createQueue() error {
 	if err != nil {
 		return err
 	}
-	c.answer(http.StatusCreated, c.shapes.Queue(q))
+	c.answer(http.StatusCreated, c.view.Queue(q))
 	return nil
 }
 
@@ -163,7 +104,7 @@ func (c *call) pauseQueue() error {
 	if q, err = c.engine.PauseQueue(q.ID, note); err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Queue(q))
+	return c.ok(c.view.Queue(q))
 }
 
 func (c *call) resumeQueue() error {
@@ -174,5 +115,5 @@ func (c *call) resumeQueue() error {
 	if q, err = c.engine.ResumeQueue(q.ID); err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Queue(q))
+	return c.ok(c.view.Queue(q))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// A form is the JSON object of a request's body while its fields are taken
-// out one by one. Field names are case-sensitive.
+// A form is the JSON object of a request's body. Endpoints take its fields out
+// one by one; what is left at the end is unknown. Names are case-sensitive.
 type form struct {
 	left  map[string]json.RawMessage
 	wrong []engine.FieldError
@@ -85,8 +85,8 @@ func (f *form) refused(field string) bool {
 	return slices.ContainsFunc(f.wrong, func(e engine.FieldError) bool { return e.Field == field })
 }
 
-// check returns what is wrong with the form: fields refused so far and,
-// unless the API is lenient, fields that nobody took.
+// check returns what is wrong with the form: fields refused so far and, unless
+// the API is lenient, fields that no caller took.
 func (c *call) check(f *form) error {
 	if !c.opts.Lenient {
 		var unknown []string

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // job returns the job that the path names, which must belong to the path's
@@ -34,7 +35,7 @@ func (c *call) getJob() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Job(&j))
+	return c.ok(c.view.Job(&j))
 }
 
 func (c *call) retryJob() error {
@@ -46,7 +47,7 @@ func (c *call) retryJob() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Job(&next))
+	return c.ok(c.view.Job(&next))
 }
 
 func (c *call) reprioritizeJob() error {
@@ -68,7 +69,7 @@ func (c *call) reprioritizeJob() error {
 	if j, err = c.engine.Reprioritize(j.ID, priority); err != nil {
 		return err
 	}
-	return c.ok(c.shapes.Job(&j))
+	return c.ok(c.view.Job(&j))
 }
 
 // unblockJob finds no job to unblock: block steps are refused at upload.
@@ -100,7 +101,7 @@ var jobStates = []string{
 // A jobPage is one page of a listing with cursors. A cursor is the id of the
 // job at the edge of a page.
 type jobPage struct {
-	Items []Job             `json:"items"`
+	Items []resource.Job    `json:"items"`
 	Links map[string]string `json:"links"`
 }
 
@@ -154,7 +155,7 @@ func (c *call) listJobs() error {
 func (c *call) jobPage(all []engine.Job, from, to int, shown func(engine.Job) int, link func(cursor, id string) string) jobPage {
 	hidden := func(j engine.Job) bool { return shown(j) == 0 }
 	out := jobPage{
-		Items: render(slices.DeleteFunc(slices.Clone(all[from:to]), hidden), func(j engine.Job) Job { return c.shapes.Job(&j) }),
+		Items: render(slices.DeleteFunc(slices.Clone(all[from:to]), hidden), func(j engine.Job) resource.Job { return c.view.Job(&j) }),
 		Links: map[string]string{"self": link("", "")},
 	}
 	visible := func(j engine.Job) bool { return shown(j) == 1 }

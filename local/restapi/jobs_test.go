@@ -13,7 +13,7 @@ import (
 )
 
 func TestJobShape(t *testing.T) {
-	w := newWorld(t, twoSteps, nil)
+	w := newRig(t, twoSteps, nil)
 	b := w.build(engine.NewBuild{})
 	get := func(path string) (plain map[string]any, typed buildkite.Job) {
 		got := w.want(200, "GET", path, "")
@@ -54,7 +54,7 @@ func TestJobShape(t *testing.T) {
 }
 
 func TestRetryJob(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	w.build(engine.NewBuild{})
 	a := w.agent("a")
 	id := w.run(a, engine.Finish{ExitStatus: 2})
@@ -70,7 +70,7 @@ func TestRetryJob(t *testing.T) {
 }
 
 func TestReprioritizeAndUnblock(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	path := orgURL + "/jobs/" + w.build(engine.NewBuild{}).Jobs[0].ID
 	var job buildkite.Job
 	w.want(200, "PUT", path+"/reprioritize", `{"priority":-5}`).decode(t, &job)
@@ -84,7 +84,7 @@ func TestReprioritizeAndUnblock(t *testing.T) {
 }
 
 func TestJobEnv(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	id := w.build(engine.NewBuild{Env: map[string]string{"KERNELBOT_GPU": "CPU_BK"}}).Jobs[0].ID
 	env, _, err := w.client.Jobs.GetJobEnvironmentVariables("gpu-mode", "eval", "1", id)
 	w.ok(err)
@@ -94,7 +94,7 @@ func TestJobEnv(t *testing.T) {
 }
 
 func TestListJobsByCursor(t *testing.T) {
-	w := newWorld(t, `steps: [{command: "x", parallelism: 7, agents: {queue: "cpu"}}]`, nil)
+	w := newRig(t, `steps: [{command: "x", parallelism: 7, agents: {queue: "cpu"}}]`, nil)
 	b := w.build(engine.NewBuild{})
 	first := w.run(w.agent("a"), engine.Finish{ExitStatus: 1})
 	next, err := w.engine.RetryJob(first)
@@ -140,7 +140,7 @@ func TestListJobsByCursor(t *testing.T) {
 }
 
 func TestLog(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	empty := orgURL + "/jobs/" + w.build(engine.NewBuild{}).Jobs[0].ID + "/log"
 	w.want(416, "GET", empty, "", "Accept", "text/plain", "Range", "bytes=-5")
 	if got := w.want(200, "GET", empty+".txt", ""); got.body != "" {
@@ -185,7 +185,7 @@ func TestLog(t *testing.T) {
 }
 
 func TestArtifacts(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	w.build(engine.NewBuild{})
 	id := w.take(w.agent("a"))
 	files, err := w.engine.AddArtifacts(id, "", []engine.NewArtifact{
@@ -231,7 +231,7 @@ func TestArtifacts(t *testing.T) {
 }
 
 func TestDownloadWithoutBlob(t *testing.T) {
-	w := newWorld(t, oneStep, func(o *restapi.Options) { o.Blob = nil })
+	w := newRig(t, oneStep, func(o *restapi.Options) { o.Blob = nil })
 	w.build(engine.NewBuild{})
 	id := w.take(w.agent("a"))
 	files, err := w.engine.AddArtifacts(id, "", []engine.NewArtifact{{Path: "x"}})
@@ -241,7 +241,7 @@ func TestDownloadWithoutBlob(t *testing.T) {
 }
 
 func TestAnnotations(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	b := w.build(engine.NewBuild{})
 	text := func(s string) *string { return &s }
 	a, resp, err := w.client.Annotations.Create("gpu-mode", "eval", "1", &buildkite.AnnotationCreate{Body: text("<b>"), Context: text("c"), Style: text("info")})

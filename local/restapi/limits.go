@@ -15,10 +15,10 @@ type Limits struct {
 	Window       time.Duration // 60 seconds when 0
 }
 
-// Unlimited is the limit that headers name when no limits are set.
+// Unlimited is the limit in headers when none is set.
 const Unlimited = 1_000_000
 
-// meter counts requests, rejected ones too.
+// A meter counts requests, rejected ones included.
 type meter struct {
 	limits   Limits
 	enforced bool
@@ -94,7 +94,7 @@ func (m *meter) count(user string, h http.Header) *tooMany {
 }
 
 // describe sets the organization's headers without counting, on answers to
-// nobody in particular.
+// requests without a user.
 func (m *meter) describe(h http.Header) {
 	m.organization().write(h, "RateLimit-")
 }

@@ -21,7 +21,7 @@ var suffixRange = regexp.MustCompile(`^bytes=-([0-9]{1,18})$`)
 
 // log answers a job's log as JSON, as raw text or as HTML, chosen by the
 // path's extension or the Accept header. It ends where the log has grown to
-// without a gap. HEAD names the size of the raw text whatever was asked for.
+// without a gap. HEAD gives the size of the raw text in every format.
 func (c *call) log() error {
 	j, err := c.job()
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *call) log() error {
 	case textHTML:
 		return c.logHTML(file, j.LogSize)
 	}
-	return c.logJSON(file, j.LogSize, c.shapes.jobURL(&j)+"/log")
+	return c.logJSON(file, j.LogSize, c.view.JobURL(&j)+"/log")
 }
 
 const (

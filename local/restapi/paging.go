@@ -55,12 +55,11 @@ func page[T any](c *call, all []T) ([]T, error) {
 	return all[from:min(from+size, len(all))], nil
 }
 
-// render turns the engine's values into their JSON shapes; never nil, so that
-// nothing is an empty list.
-func render[T, S any](all []T, shape func(T) S) []S {
+// render shows the engine's values as resources. An empty list is [], not null.
+func render[T, S any](all []T, show func(T) S) []S {
 	out := make([]S, len(all))
 	for i, v := range all {
-		out[i] = shape(v)
+		out[i] = show(v)
 	}
 	return out
 }

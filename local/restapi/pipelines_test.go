@@ -10,7 +10,7 @@ import (
 )
 
 func TestPipelines(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	p, resp, err := w.client.Pipelines.Create("gpu-mode", &buildkite.CreatePipeline{
 		Name: "My Pipeline", Repository: "git@github.com:example/x.git", Configuration: twoSteps, Env: map[string]string{"A": "1"},
 		ProviderSettings: &buildkite.GitHubSettings{}, Tags: []string{"gpu"},
@@ -59,7 +59,7 @@ func TestPipelines(t *testing.T) {
 }
 
 func TestPipelineRefuses(t *testing.T) {
-	w := newWorld(t, oneStep, nil)
+	w := newRig(t, oneStep, nil)
 	good := `"name":"n","repository":"r","configuration":"steps: [{command: x}]"`
 	for body, field := range map[string]string{
 		`{"repository":"r","configuration":"steps: [{command: x}]"}`: "name",

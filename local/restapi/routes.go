@@ -61,7 +61,7 @@ func (a *api) routes() {
 	a.handle("/v2/", "", (*call).unknown)
 }
 
-// jobRoutes adds what hangs below a job's path, of which there are two.
+// jobRoutes adds the endpoints below a job's path. A job has two.
 func (a *api) jobRoutes(jobs string) {
 	a.handle("GET "+jobs, "read_builds", (*call).getJob)
 	a.handle("PUT "+jobs+"/retry", "write_builds", (*call).retryJob)
@@ -78,12 +78,13 @@ func (a *api) jobRoutes(jobs string) {
 	a.handle("DELETE "+jobs+"/artifacts/{artifact}", "write_artifacts", (*call).deleteArtifact)
 }
 
-// notImplemented answers what the service may have and the stand-in has not.
+// notImplemented answers for endpoints that the service may have and the
+// stand-in has not.
 func (c *call) notImplemented() error {
 	return invalid("kblocal does not implement " + c.r.Method + " " + c.r.URL.Path)
 }
 
-// unknown answers the rest of /v2/.
+// unknown answers for the rest of /v2/.
 func (c *call) unknown() error {
 	return &refusal{status: http.StatusNotFound, body: message("Not found: kblocal does not implement " + c.r.Method + " " + c.r.URL.Path)}
 }

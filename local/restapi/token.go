@@ -69,8 +69,8 @@ func credentials(tokens []Token) []credential {
 
 func (c *credential) has(scope string) bool { return slices.Contains(c.scopes, scope) }
 
-// authenticate finds the request's token. Every token is looked at, whatever
-// was found, so that the time taken tells nothing.
+// authenticate finds the request's token. It compares all tokens, even after a
+// match, so that the time it takes reveals nothing.
 func (c *call) authenticate() bool {
 	scheme, value, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
 	sum := sha256.Sum256([]byte(strings.TrimSpace(value)))

@@ -1,5 +1,5 @@
-// Package spawn runs real buildkite-agent processes for the stand-in and takes
-// them down again with everything they started. It knows nothing of builds.
+// Package spawn runs real buildkite-agent processes for the stand-in, and ends
+// them with everything they started. It knows nothing of builds.
 package spawn
 
 import (
@@ -33,8 +33,8 @@ type Options struct {
 	// Grace is what a job gets between SIGTERM and SIGKILL, whole seconds.
 	Grace time.Duration
 
-	// Died is told the process id of every agent process that ends without
-	// being asked to. It may be nil.
+	// Died is called with the process id of every agent process that ends
+	// without having been stopped. It may be nil.
 	Died func(pid int)
 
 	// Log takes one line per event, for people. It may be nil.
@@ -138,7 +138,7 @@ func (p *Pool) wait(proc *process) bool {
 		default:
 		}
 		p.opts.Died(proc.pid)
-		killMarked(p.marker) // its jobs: nobody watches them any more
+		killMarked(p.marker) // its jobs, which have no agent any more
 		return false
 	case <-p.stop:
 	}
@@ -239,8 +239,8 @@ func (p *Pool) environment() []string {
 	)
 }
 
-// Kill kills everything that carries the marker in its environment, and what
-// that has started. It is for those who outlive whoever made the pools.
+// Kill kills all processes that have the marker in their environment, and their
+// descendants: for a process that outlives the one which made the pools.
 func Kill(marker string) { killMarked(marker) }
 
 // process is a child whose end can be waited for by many.

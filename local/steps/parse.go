@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/near"
@@ -27,7 +25,7 @@ var refused = map[string]string{
 // Parse reads one document as the agent posts it.
 //
 // Errors name the step ("steps[2].steps[0]"), what it got and what it wants;
-// they are meant for the person who wrote the pipeline.
+// they are for the person who wrote the pipeline.
 func Parse(data []byte) (*Document, error) {
 	fields, err := object(data)
 	if err != nil {
@@ -69,7 +67,7 @@ func Parse(data []byte) (*Document, error) {
 func parseSteps(raw json.RawMessage, path string, groups bool) ([]*Step, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("%s: got %s, want a list of steps", path, kindOf(raw))
+		return nil, fmt.Errorf("%s: got %s, want a list of steps", path, jsonType(raw))
 	}
 	out := make([]*Step, 0, len(list))
 	for i, item := range list {
@@ -127,7 +125,7 @@ func parseStep(raw json.RawMessage, at string, groups bool) (*Step, error) {
 	return s, s.check(at)
 }
 
-// kind tells a step's kind from the properties it has.
+// kind returns a step's kind, which its properties decide.
 func kind(fields map[string]json.RawMessage) (Kind, error) {
 	for _, name := range []string{"block", "input", "trigger"} {
 		if _, ok := fields[name]; ok {
@@ -158,38 +156,6 @@ func kind(fields map[string]json.RawMessage) (Kind, error) {
 	return "", errors.New("got a step without command, plugins, wait or group")
 }
 
-// named adds the step's own name to an error's path.
-func (s *Step) named() string {
-	switch {
-	case s.Key != "":
-		return fmt.Sprintf(" (key %q)", s.Key)
-	case s.Label != "":
-		return fmt.Sprintf(" (%q)", s.Label)
-	}
-	return ""
-}
-
-var keyPattern = regexp.MustCompile(`^[A-Za-z0-9_.:,-]{1,100}$`)
-var uuidPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-
-// check holds the rules that need more than one property.
-func (s *Step) check(at string) error {
-	at += s.named()
-	switch {
-	case s.Key != "" && !keyPattern.MatchString(s.Key):
-		return fmt.Errorf("%s: key: got %q, want at most 100 letters, digits, _ - : . and comma", at, s.Key)
-	case uuidPattern.MatchString(s.Key):
-		return fmt.Errorf("%s: key: got %q, which looks like a UUID", at, s.Key)
-	case s.Kind == Group && len(s.Steps) == 0:
-		return fmt.Errorf("%s: steps: a group needs at least one step", at)
-	case s.Concurrency != nil && s.Concurrency.Group == "":
-		return fmt.Errorf("%s: concurrency_group: missing beside concurrency", at)
-	case s.Concurrency != nil && s.Concurrency.Limit < 1:
-		return fmt.Errorf("%s: concurrency: got %d beside concurrency_group, want at least 1", at, s.Concurrency.Limit)
-	}
-	return nil
-}
-
 func uniqueKeys(doc *Document) error {
 	seen := map[string]bool{}
 	var err error
@@ -202,7 +168,7 @@ func uniqueKeys(doc *Document) error {
 	return err
 }
 
-// unknownProperty is the error for a property nobody knows, with the nearest
+// unknownProperty is the error for an unknown property; it names the nearest
 // known one.
 func unknownProperty(name, where string, known []string) error {
 	if reason, ok := refused[name]; ok {
@@ -221,5 +187,3 @@ func unknownProperty(name, where string, known []string) error {
 	}
 	return errors.New(msg)
 }
-
-func trimSignal(s string) string { return strings.TrimPrefix(strings.ToUpper(s), "SIG") }

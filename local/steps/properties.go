@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -111,4 +113,119 @@ func eager(raw json.RawMessage) (bool, error) {
 		err = fmt.Errorf("got %q, want \"ordered\" or \"eager\"", method)
 	}
 	return method == "eager", err
+}
+
+func command(raw json.RawMessage) (string, error) {
+	lines, err := words(raw)
+	return strings.Join(lines, "\n"), err
+}
+
+// branches reads "main release/*" or a list of such.
+func branches(raw json.RawMessage) ([]string, error) {
+	list, err := words(raw)
+	var out []string
+	for _, item := range list {
+		out = append(out, strings.Fields(item)...)
+	}
+	return out, err
+}
+
+// agentRules reads {"queue": "gpu"} or ["queue=gpu"].
+func agentRules(raw json.RawMessage) ([]string, error) {
+	if jsonType(raw) == "a list" {
+		list, err := words(raw)
+		for _, rule := range list {
+			if !strings.Contains(rule, "=") {
+				return nil, fmt.Errorf("got rule %q, want key=value", rule)
+			}
+		}
+		return list, err
+	}
+	fields, err := object(raw)
+	if err != nil {
+		return nil, err
+	}
+	rules := []string{}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		value := fields[name]
+		switch jsonType(value) {
+		case "a string":
+			v, err := text(value)
+			if err != nil {
+				return nil, err
+			}
+			rules = append(rules, name+"="+v)
+		case "a number", "a boolean":
+			rules = append(rules, name+"="+string(bytes.TrimSpace(value)))
+		default:
+			return nil, fmt.Errorf("%s: got %s, want a string", name, jsonType(value))
+		}
+	}
+	return rules, nil
+}
+
+// plugins reads a list of names and one-key objects, and passes on objects.
+func plugins(raw json.RawMessage) ([]json.RawMessage, error) {
+	if jsonType(raw) == "null" {
+		return nil, nil
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("got %s, want a list of one-key objects", jsonType(raw))
+	}
+	out := make([]json.RawMessage, 0, len(list))
+	for i, item := range list {
+		if name, err := text(item); err == nil {
+			item, _ = json.Marshal(map[string]any{name: nil})
+		}
+		if fields, err := object(item); err != nil || len(fields) != 1 {
+			return nil, fmt.Errorf("[%d]: want an object with one key, the plugin", i)
+		}
+		out = append(out, item)
+	}
+	return out, nil
+}
+
+func skip(raw json.RawMessage) (*string, error) {
+	if on, err := truth(raw); err == nil {
+		if !on {
+			return nil, nil
+		}
+		return new(string), nil
+	}
+	reason, err := text(raw)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("got %s, want true, false or a reason", jsonType(raw))
+	case reason == "":
+		return nil, nil
+	case len(reason) > 70:
+		return nil, fmt.Errorf("got a reason of %d characters, want at most 70", len(reason))
+	}
+	return &reason, nil
+}
+
+func checkout(raw json.RawMessage) (Checkout, error) {
+	fields, err := object(raw)
+	if err != nil {
+		return Checkout{}, err
+	}
+	var out Checkout
+	for name, value := range fields {
+		on, err := truth(value)
+		switch name {
+		case "skip":
+			out.Skip = &on
+		case "submodules":
+			out.Submodules = &on
+		case "lfs":
+			out.LFS = &on
+		default:
+			return Checkout{}, fmt.Errorf("%s is not supported by kblocal, only skip, submodules and lfs", name)
+		}
+		if err != nil {
+			return Checkout{}, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return out, nil
 }

@@ -3,6 +3,7 @@ package steps
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Limits of automatic retries, per rule.
@@ -41,13 +42,13 @@ func automatic(raw json.RawMessage) ([]RetryRule, error) {
 		}
 		return []RetryRule{{AnyStatus: true, Limit: DefaultRetryLimit}}, nil
 	}
-	if kindOf(raw) == "an object" {
+	if jsonType(raw) == "an object" {
 		rule, err := retryRule(raw)
 		return []RetryRule{rule}, err
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("got %s, want true, false, a rule or a list of rules", kindOf(raw))
+		return nil, fmt.Errorf("got %s, want true, false, a rule or a list of rules", jsonType(raw))
 	}
 	out := make([]RetryRule, 0, len(list))
 	for i, item := range list {
@@ -123,3 +124,59 @@ func manual(out *Retry, raw json.RawMessage) error {
 	}
 	return nil
 }
+
+// Retry says who may retry a job of the step.
+type Retry struct {
+	Automatic []RetryRule // the first that matches decides
+
+	ManualDenied   bool
+	ManualReason   string
+	PermitOnPassed bool
+}
+
+// A RetryRule matches ended jobs. Empty lists match everything but success.
+type RetryRule struct {
+	AnyStatus     bool // exit_status "*": 1 to 255, not -1
+	Statuses      []int
+	Signals       []string // without "SIG", upper case; "*" is any
+	SignalReasons []string // "none" is no reason, "*" any
+	Limit         int      // 0 to 10
+}
+
+// Matches reports whether the rule covers a job that ended like this. signal
+// may carry "SIG" or not.
+func (r RetryRule) Matches(status int, signal, signalReason string) bool {
+	switch {
+	case r.AnyStatus:
+		if status < 1 || status > 255 {
+			return false
+		}
+	case len(r.Statuses) > 0:
+		found := false
+		for _, s := range r.Statuses {
+			found = found || s == status
+		}
+		if !found {
+			return false
+		}
+	}
+	return status != 0 &&
+		matchWord(r.Signals, trimSignal(signal), "NONE") &&
+		matchWord(r.SignalReasons, signalReason, "none")
+}
+
+// matchWord reports whether got is among want, of which none is stated when it
+// is empty. "*" stands for any word, absent for there being none.
+func matchWord(want []string, got, absent string) bool {
+	if len(want) == 0 {
+		return true
+	}
+	for _, w := range want {
+		if got != "" && (w == got || w == "*") || got == "" && w == absent {
+			return true
+		}
+	}
+	return false
+}
+
+func trimSignal(s string) string { return strings.TrimPrefix(strings.ToUpper(s), "SIG") }

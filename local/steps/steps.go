@@ -10,6 +10,8 @@ package steps
 
 import (
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"time"
 )
 
@@ -69,12 +71,6 @@ type Step struct {
 	JSON json.RawMessage
 }
 
-// A Dependency names a step or group by key.
-type Dependency struct {
-	Key          string
-	AllowFailure bool
-}
-
 // Concurrency limits how many jobs of a group run at once, over all builds.
 type Concurrency struct {
 	Group string
@@ -87,79 +83,6 @@ type Checkout struct {
 	Skip       *bool
 	Submodules *bool
 	LFS        *bool
-}
-
-// SoftFail says which exit statuses do not fail a build.
-type SoftFail struct {
-	All      bool
-	Statuses []int
-}
-
-// Allows reports whether a job that ended with status fails softly.
-func (s SoftFail) Allows(status int) bool {
-	if s.All {
-		return status != 0
-	}
-	for _, want := range s.Statuses {
-		if want == status {
-			return true
-		}
-	}
-	return false
-}
-
-// Retry says who may retry a job of the step.
-type Retry struct {
-	Automatic []RetryRule // the first that matches decides
-
-	ManualDenied   bool
-	ManualReason   string
-	PermitOnPassed bool
-}
-
-// A RetryRule matches ended jobs. Empty lists match everything but success.
-type RetryRule struct {
-	AnyStatus     bool // exit_status "*": 1 to 255, not -1
-	Statuses      []int
-	Signals       []string // without "SIG", upper case; "*" is any
-	SignalReasons []string // "none" is no reason, "*" any
-	Limit         int      // 0 to 10
-}
-
-// Matches reports whether the rule covers a job that ended like this. signal
-// may carry "SIG" or not.
-func (r RetryRule) Matches(status int, signal, signalReason string) bool {
-	switch {
-	case r.AnyStatus:
-		if status < 1 || status > 255 {
-			return false
-		}
-	case len(r.Statuses) > 0:
-		found := false
-		for _, s := range r.Statuses {
-			found = found || s == status
-		}
-		if !found {
-			return false
-		}
-	}
-	return status != 0 &&
-		matchWord(r.Signals, trimSignal(signal), "NONE") &&
-		matchWord(r.SignalReasons, signalReason, "none")
-}
-
-// matchWord reports whether got is among want, of which none is stated when it
-// is empty. "*" stands for any word, absent for there being none.
-func matchWord(want []string, got, absent string) bool {
-	if len(want) == 0 {
-		return true
-	}
-	for _, w := range want {
-		if got != "" && (w == got || w == "*") || got == "" && w == absent {
-			return true
-		}
-	}
-	return false
 }
 
 // Walk calls fn for every step, those in groups behind their group.
@@ -177,4 +100,37 @@ func (d *Document) Jobs() int {
 	n := 0
 	d.Walk(func(s *Step) { n += max(1, s.Parallelism) })
 	return n
+}
+
+var keyPattern = regexp.MustCompile(`^[A-Za-z0-9_.:,-]{1,100}$`)
+
+var uuidPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+// named adds the step's own name to an error's path.
+func (s *Step) named() string {
+	switch {
+	case s.Key != "":
+		return fmt.Sprintf(" (key %q)", s.Key)
+	case s.Label != "":
+		return fmt.Sprintf(" (%q)", s.Label)
+	}
+	return ""
+}
+
+// check holds the rules that need more than one property.
+func (s *Step) check(at string) error {
+	at += s.named()
+	switch {
+	case s.Key != "" && !keyPattern.MatchString(s.Key):
+		return fmt.Errorf("%s: key: got %q, want at most 100 letters, digits, _ - : . and comma", at, s.Key)
+	case uuidPattern.MatchString(s.Key):
+		return fmt.Errorf("%s: key: got %q, which looks like a UUID", at, s.Key)
+	case s.Kind == Group && len(s.Steps) == 0:
+		return fmt.Errorf("%s: steps: a group needs at least one step", at)
+	case s.Concurrency != nil && s.Concurrency.Group == "":
+		return fmt.Errorf("%s: concurrency_group: missing beside concurrency", at)
+	case s.Concurrency != nil && s.Concurrency.Limit < 1:
+		return fmt.Errorf("%s: concurrency: got %d beside concurrency_group, want at least 1", at, s.Concurrency.Limit)
+	}
+	return nil
 }

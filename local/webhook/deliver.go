@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/restapi"
+	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // Header names of a delivery.
@@ -42,22 +42,22 @@ func (s *Sender) body(ev engine.Event) ([]byte, error) {
 	if s.opts.BaseURL != nil {
 		base = strings.TrimRight(s.opts.BaseURL(), "/")
 	}
-	shapes := restapi.NewShapes(s.engine, base)
-	shapes.OldTimes = true
+	view := resource.NewView(s.engine, base)
+	view.OldTimes = true
 	out := payload{Event: ev.Name}
 	if ev.Build != nil {
-		build := shapes.Build(ev.Build, restapi.BuildFields{})
-		out.Build, out.Sender = &build, shapes.Person(ev.Build.Creator)
+		build := view.Build(ev.Build, resource.BuildFields{})
+		out.Build, out.Sender = &build, view.Person(ev.Build.Creator)
 		if p, err := s.engine.Pipeline(ev.Build.Pipeline); err == nil { // it may be gone
-			out.Pipeline = shapes.Pipeline(p)
+			out.Pipeline = view.Pipeline(p)
 		}
 	}
 	if ev.Job != nil {
-		job := shapes.Job(ev.Job)
+		job := view.Job(ev.Job)
 		out.Job = &job
 	}
 	if ev.Agent != nil {
-		agent := shapes.Agent(ev.Agent)
+		agent := view.Agent(ev.Agent)
 		out.Agent = &agent
 	}
 	return json.Marshal(out)
@@ -136,4 +136,14 @@ func (s *Sender) deliver(d delivery) error {
 		return statusError(resp.StatusCode)
 	}
 	return nil
+}
+
+// Body fields of an event. A build has no jobs here.
+type payload struct {
+	Event    string             `json:"event"`
+	Build    *resource.Build    `json:"build,omitempty"`
+	Job      *resource.Job      `json:"job,omitempty"`
+	Agent    *resource.Agent    `json:"agent,omitempty"`
+	Pipeline *resource.Pipeline `json:"pipeline,omitempty"`
+	Sender   *resource.Person   `json:"sender"`
 }

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/restapi"
 )
 
 // Options configure a [Sender]. Zero fields take the defaults named.
@@ -34,8 +33,8 @@ type Options struct {
 	// Events to send, "build.finished"; nil: all that webhooks have.
 	Events []string
 
-	// BaseURL is the origin of URLs in bodies, as in [restapi.Options]; none
-	// when nil.
+	// BaseURL is the origin that URLs in bodies begin with,
+	// "http://127.0.0.1:7777"; nil leaves it out.
 	BaseURL func() string
 
 	// Plan says what becomes of an event; nil: one delivery, at once. It is
@@ -221,14 +220,4 @@ func (s *Sender) Close(ctx context.Context) error {
 	}
 	s.stopSending()
 	return err
-}
-
-// Body fields of an event. A build has no jobs here.
-type payload struct {
-	Event    string            `json:"event"`
-	Build    *restapi.Build    `json:"build,omitempty"`
-	Job      *restapi.Job      `json:"job,omitempty"`
-	Agent    *restapi.Agent    `json:"agent,omitempty"`
-	Pipeline *restapi.Pipeline `json:"pipeline,omitempty"`
-	Sender   *restapi.Person   `json:"sender"`
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/buildkite/go-buildkite/v3/buildkite"
@@ -32,23 +33,60 @@ type post struct {
 
 func (p post) event() string { return p.header.Get("X-Buildkite-Event") }
 
-// A world is an engine and a receiver, who answers as answer says.
-type world struct {
+// A rig is an engine and a receiver, who answers as answer says.
+type rig struct {
 	*testing.T
 	engine *engine.Engine
 	posts  chan post
 	url    string
+	client *http.Client // nil: the sender's own
 }
 
-func newWorld(t *testing.T, answer http.HandlerFunc) *world {
+// A receiver stands where the network would: tests of times run in a bubble of
+// synctest, which a connection cannot be part of. It hands the post on and
+// answers 200, or never when it is stuck.
+type receiver struct {
+	posts chan post
+	stuck bool
+}
+
+func (r receiver) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	r.posts <- post{header: req.Header, body: body}
+	if r.stuck {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	return &http.Response{StatusCode: 200, Body: http.NoBody, Request: req}, nil
+}
+
+// newBubbleRig is for tests in a bubble.
+func newBubbleRig(t *testing.T, stuck bool) *rig {
 	t.Helper()
-	w := &world{T: t, posts: make(chan post, 100)}
+	w := newEngineRig(t)
+	w.url, w.client = "http://receiver.example", &http.Client{Transport: receiver{w.posts, stuck}}
+	return w
+}
+
+func newEngineRig(t *testing.T) *rig {
+	t.Helper()
+	w := &rig{T: t, posts: make(chan post, 100)}
 	var err error
 	w.engine, err = engine.New(engine.Options{Dir: t.TempDir()})
 	w.ok(err)
 	t.Cleanup(func() { w.ok(w.engine.Close()) })
 	_, err = w.engine.CreatePipeline(engine.Pipeline{Slug: "eval", Configuration: `steps: [{command: "x", key: "x"}]`})
 	w.ok(err)
+	return w
+}
+
+// newRig has a receiver on the network.
+func newRig(t *testing.T, answer http.HandlerFunc) *rig {
+	t.Helper()
+	w := newEngineRig(t)
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -64,16 +102,16 @@ func newWorld(t *testing.T, answer http.HandlerFunc) *world {
 	return w
 }
 
-func (w *world) ok(err error) {
+func (w *rig) ok(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) start(opts webhook.Options) *webhook.Sender {
+func (w *rig) start(opts webhook.Options) *webhook.Sender {
 	w.Helper()
-	opts.URL, opts.Token = w.url+"/hook", secret
+	opts.URL, opts.Token, opts.Client = w.url+"/hook", secret, w.client
 	if opts.BaseURL == nil {
 		opts.BaseURL = func() string { return "http://kb.example" }
 	}
@@ -88,14 +126,14 @@ func (w *world) start(opts webhook.Options) *webhook.Sender {
 }
 
 // closeNow delivers what there is.
-func (w *world) closeNow(s *webhook.Sender) {
+func (w *rig) closeNow(s *webhook.Sender) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	w.ok(s.Close(ctx))
 }
 
-func (w *world) build() engine.Build {
+func (w *rig) build() engine.Build {
 	w.Helper()
 	b, err := w.engine.CreateBuild("eval", engine.NewBuild{MetaData: map[string]string{"run_id": "r"}, Creator: engine.Person{ID: "u", Name: "Ada"}})
 	w.ok(err)
@@ -103,7 +141,7 @@ func (w *world) build() engine.Build {
 }
 
 // run has an agent run the only job of a build.
-func (w *world) run() {
+func (w *rig) run() {
 	w.Helper()
 	a, _, err := w.engine.Register(engine.AgentInfo{Name: "a"})
 	w.ok(err)
@@ -118,7 +156,7 @@ func (w *world) run() {
 	w.ok(w.engine.Disconnect(a.ID))
 }
 
-func (w *world) received() []post {
+func (w *rig) received() []post {
 	var out []post
 	for {
 		select {
@@ -131,7 +169,7 @@ func (w *world) received() []post {
 }
 
 func TestEvents(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newRig(t, nil)
 	s := w.start(webhook.Options{Workers: 1})
 	b := w.build()
 	w.run()
@@ -188,9 +226,9 @@ func mustJSON(t *testing.T, v any) []byte {
 	return data
 }
 
-// TestSignature computes the signature from the documentation's words.
+// The signature is what the documentation says it is.
 func TestSignature(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newRig(t, nil)
 	at := time.Unix(1_700_000_000, 0)
 	s := w.start(webhook.Options{Events: []string{"build.scheduled"}, Now: func() time.Time { return at }})
 	w.build()
@@ -213,7 +251,7 @@ func TestSignature(t *testing.T) {
 }
 
 func TestClearToken(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newRig(t, nil)
 	s := w.start(webhook.Options{Clear: true, Events: []string{"build.scheduled"}})
 	w.build()
 	w.closeNow(s)
@@ -224,36 +262,49 @@ func TestClearToken(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	w := newWorld(t, nil)
-	s := w.start(webhook.Options{
-		Events: []string{"build.scheduled", "build.running", "build.finished"},
-		Plan: func(event string) webhook.Plan {
-			return map[string]webhook.Plan{
-				"build.scheduled": {Delay: 700 * time.Millisecond},
-				"build.running":   {Lose: true},
-				"build.finished":  {Copies: 2},
-			}[event]
-		},
+	synctest.Test(t, func(t *testing.T) {
+		w := newBubbleRig(t, false)
+		const delay = 700 * time.Millisecond
+		s := w.start(webhook.Options{
+			Events: []string{"build.scheduled", "build.running", "build.finished"},
+			Plan: func(event string) webhook.Plan {
+				return map[string]webhook.Plan{
+					"build.scheduled": {Delay: delay},
+					"build.running":   {Lose: true},
+					"build.finished":  {Copies: 2},
+				}[event]
+			},
+		})
+		w.build()
+		w.run()
+		check := func(when string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			var events []string
+			for _, p := range w.received() {
+				events = append(events, p.event())
+			}
+			if !slices.Equal(events, want) {
+				t.Errorf("events %s = %v, want %v", when, events, want)
+			}
+		}
+		check("at once", "build.finished", "build.finished", "build.finished")
+		time.Sleep(delay - time.Millisecond)
+		check("before the delay is over")
+		time.Sleep(time.Millisecond)
+		check("at its end", "build.scheduled")
+		w.closeNow(s)
+		check("afterwards")
+		if got := s.Stats(); got != (webhook.Stats{Sent: 4, Dropped: 1}) {
+			t.Errorf("Stats = %+v, want 4 sent, 1 dropped", got)
+		}
 	})
-	w.build()
-	w.run()
-	var events []string
-	for range 4 {
-		events = append(events, (<-w.posts).event())
-	}
-	w.closeNow(s)
-	if want := []string{"build.finished", "build.finished", "build.finished", "build.scheduled"}; !slices.Equal(events, want) {
-		t.Errorf("events = %v, want %v", events, want)
-	}
-	if got := s.Stats(); got != (webhook.Stats{Sent: 4, Dropped: 1}) {
-		t.Errorf("Stats = %+v, want 4 sent, 1 dropped", got)
-	}
 }
 
 func TestOneAttempt(t *testing.T) {
 	for _, status := range []int{500, 301, 404} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
-			w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+			w := newRig(t, func(rw http.ResponseWriter, r *http.Request) {
 				rw.Header().Set("Location", "/elsewhere")
 				rw.WriteHeader(status)
 			})
@@ -267,47 +318,54 @@ func TestOneAttempt(t *testing.T) {
 	}
 }
 
-// TestStuckReceiver never answers: the backlog fills up, and Close ends in
-// its time.
+// The receiver never answers: the backlog fills up, and Close ends in its time.
 func TestStuckReceiver(t *testing.T) {
-	release := make(chan struct{})
-	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { <-release })
-	defer close(release)
-	s := w.start(webhook.Options{Events: []string{"build.scheduled"}, Workers: 1, Backlog: 2})
-	w.build()
-	<-w.posts // the worker is busy
-	for range 5 {
+	synctest.Test(t, func(t *testing.T) {
+		w := newBubbleRig(t, true)
+		s := w.start(webhook.Options{Events: []string{"build.scheduled"}, Workers: 1, Backlog: 2, Timeout: time.Hour})
 		w.build()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Close = %v, want deadline exceeded", err)
-	}
-	if got := s.Stats(); got != (webhook.Stats{Failed: 1, Dropped: 5}) {
-		t.Errorf("Stats = %+v, want 1 failed, 3 over the backlog and 2 too late", got)
-	}
-	w.build()
-	w.ok(s.Close(context.Background())) // again: nothing happens
-	if got := s.Stats(); got.Dropped != 5 {
-		t.Errorf("Stats after Close = %+v, want no change", got)
-	}
+		<-w.posts // the worker is busy
+		for range 5 {
+			w.build()
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close = %v, want deadline exceeded", err)
+		}
+		if got := s.Stats(); got != (webhook.Stats{Failed: 1, Dropped: 5}) {
+			t.Errorf("Stats = %+v, want 1 failed, 3 over the backlog and 2 too late", got)
+		}
+		w.build()
+		w.ok(s.Close(context.Background())) // again: nothing happens
+		if got := s.Stats(); got.Dropped != 5 {
+			t.Errorf("Stats after Close = %+v, want no change", got)
+		}
+	})
 }
 
+// A delivery without an answer ends at its time.
 func TestTimeout(t *testing.T) {
-	release := make(chan struct{})
-	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) { <-release })
-	defer close(release)
-	s := w.start(webhook.Options{Events: []string{"build.scheduled"}, Timeout: 20 * time.Millisecond})
-	w.build()
-	w.closeNow(s)
-	if got := s.Stats(); got != (webhook.Stats{Failed: 1}) {
-		t.Errorf("Stats = %+v, want 1 failed", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newBubbleRig(t, true)
+		s := w.start(webhook.Options{Events: []string{"build.scheduled"}, Timeout: 20 * time.Millisecond})
+		w.build()
+		time.Sleep(20*time.Millisecond - time.Nanosecond)
+		synctest.Wait()
+		if got := s.Stats(); got != (webhook.Stats{}) {
+			t.Errorf("Stats before the timeout = %+v, want none", got)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if got := s.Stats(); got != (webhook.Stats{Failed: 1}) {
+			t.Errorf("Stats = %+v, want 1 failed", got)
+		}
+		w.closeNow(s)
+	})
 }
 
 func TestStartRefuses(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newRig(t, nil)
 	for _, opts := range []webhook.Options{
 		{Token: "t"}, {URL: "ftp://x", Token: "t"}, {URL: "http://", Token: "t"}, {URL: "http://user:pass@x/%zz", Token: "t"}, {URL: w.url}, {URL: w.url, Token: "t", Workers: -1},
 	} {

@@ -1,4 +1,4 @@
-"""Tells what a submission can see and do, on its own stdout."""
+"""Prints what a submission can see and do."""
 
 import glob
 import json

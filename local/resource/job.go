@@ -1,4 +1,4 @@
-package restapi
+package resource
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// A Job is a job's JSON shape. Of a waiter, only the first fields are set.
+// A Job is a job as JSON. A waiter has the first fields only.
 type Job struct {
 	ID        string   `json:"id"`
 	GraphQLID string   `json:"graphql_id"`
@@ -76,31 +76,31 @@ type RetrySource struct {
 	RetryType string `json:"retry_type"`
 }
 
-// Job is the shape of a job.
-func (s *Shapes) Job(j *engine.Job) Job {
-	out := s.jobAlone(j)
-	if a, ok := s.agentOf(j.AgentID); ok {
-		shape := s.agentAlone(&a)
-		out.Agent = &shape
+// Job shows a job with the agent that has or had it.
+func (v *View) Job(j *engine.Job) Job {
+	out := v.jobAlone(j)
+	if a, ok := v.agentOf(j.AgentID); ok {
+		agent := v.agentAlone(&a)
+		out.Agent = &agent
 	}
 	return out
 }
 
-// jobAlone leaves the agent out.
-func (s *Shapes) jobAlone(j *engine.Job) Job {
+// jobAlone shows a job without its agent.
+func (v *View) jobAlone(j *engine.Job) Job {
 	out := Job{
 		ID: j.ID, GraphQLID: graphQLID("Job", j.ID), Type: j.Type,
 		Name: orNull(j.Label), Label: orNull(j.Label), StepKey: orNull(j.StepKey), Step: JobStep{ID: j.StepID},
 		GroupKey: orNull(j.GroupKey), Group: orNull(j.GroupLabel), Priority: Priority{Number: j.Priority},
 		Rules: append([]string{}, j.Rules...), State: string(j.State),
-		BuildURL: s.buildURL(j.Pipeline, j.Number), WebURL: s.buildPage(j.Pipeline, j.Number) + "#" + j.ID,
+		BuildURL: v.buildURL(j.Pipeline, j.Number), WebURL: v.buildPage(j.Pipeline, j.Number) + "#" + j.ID,
 		SoftFailed: j.SoftFailed, ExitStatus: j.ExitStatus,
 		Signal: orNull(j.Signal), SignalReason: orNull(j.SignalReason), BrokenReason: orNull(j.BrokenReason),
-		CreatedAt: s.at(j.CreatedAt), ScheduledAt: s.at(j.ScheduledAt), RunnableAt: s.at(j.RunnableAt),
-		StartedAt: s.at(j.StartedAt), FinishedAt: s.at(j.FinishedAt),
+		CreatedAt: v.Time(j.CreatedAt), ScheduledAt: v.Time(j.ScheduledAt), RunnableAt: v.Time(j.RunnableAt),
+		StartedAt: v.Time(j.StartedAt), FinishedAt: v.Time(j.FinishedAt),
 		Retried: j.RetriedIn != "", RetriedInJobID: orNull(j.RetriedIn),
 		RetriesCount: j.RetriesCount, RetryType: orNull(j.RetryType),
-		ClusterID: engine.ClusterID, ClusterURL: s.clusterURL(),
+		ClusterID: engine.ClusterID, ClusterURL: v.clusterURL(),
 	}
 	if j.RetryOf != "" {
 		out.RetrySource = &RetrySource{JobID: j.RetryOf, RetryType: j.RetryType}
@@ -109,22 +109,22 @@ func (s *Shapes) jobAlone(j *engine.Job) Job {
 		out.ParallelGroupIndex, out.ParallelGroupTotal = &j.ParallelIndex, &j.ParallelTotal
 	}
 	if j.Type == engine.TypeScript {
-		s.script(&out, j)
+		v.script(&out, j)
 	}
 	return out
 }
 
 // script sets what only command jobs have.
-func (s *Shapes) script(out *Job, j *engine.Job) {
-	url := s.jobURL(j)
+func (v *View) script(out *Job, j *engine.Job) {
+	url := v.JobURL(j)
 	log, raw, artifacts := url+"/log", url+"/log.txt", url+"/artifacts"
 	out.LogURL, out.RawLogURL, out.ArtifactsURL = &log, &raw, &artifacts
 	if j.Step != nil {
 		command, paths := j.Step.Command, strings.Join(j.Step.ArtifactPaths, ";")
 		out.Command, out.ArtifactPaths = &command, &paths
 	}
-	if id := s.queueID(j.Queue); id != "" {
-		queue := s.clusterURL() + "/queues/" + id
+	if id := v.QueueID(j.Queue); id != "" {
+		queue := v.clusterURL() + "/queues/" + id
 		out.ClusterQueueID, out.ClusterQueueURL = &id, &queue
 	}
 }

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// A world is an engine with one pipeline, a clock that tests set, and agents
+// A rig is an engine with one pipeline, a clock that tests set, and agents
 // that poll.
-type world struct {
+type rig struct {
 	t *testing.T
 	*Engine
 	mu  sync.Mutex
 	now time.Time
 }
 
-func newWorld(t *testing.T) *world {
+func newRig(t *testing.T) *rig {
 	t.Helper()
-	w := &world{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	w := &rig{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	e, err := New(Options{Dir: t.TempDir(), URL: "http://127.0.0.1:1", Now: w.clock})
 	if err != nil {
 		t.Fatal(err)
@@ -34,14 +34,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) clock() time.Time {
+func (w *rig) clock() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.now
 }
 
 // pass moves the clock and applies deadlines.
-func (w *world) pass(d time.Duration) {
+func (w *rig) pass(d time.Duration) {
 	w.mu.Lock()
 	w.now = w.now.Add(d)
 	w.mu.Unlock()
@@ -49,12 +49,12 @@ func (w *world) pass(d time.Duration) {
 }
 
 // build creates a pipeline of the steps and a build of it.
-func (w *world) build(yaml string) Build {
+func (w *rig) build(yaml string) Build {
 	w.t.Helper()
 	return w.buildWith(yaml, NewBuild{Branch: "main"})
 }
 
-func (w *world) buildWith(yaml string, in NewBuild) Build {
+func (w *rig) buildWith(yaml string, in NewBuild) Build {
 	w.t.Helper()
 	slug := fmt.Sprintf("p%d", len(w.Pipelines()))
 	if _, err := w.CreatePipeline(Pipeline{Slug: slug, Configuration: yaml}); err != nil {
@@ -67,7 +67,7 @@ func (w *world) buildWith(yaml string, in NewBuild) Build {
 	return b
 }
 
-func (w *world) get(b Build) Build {
+func (w *rig) get(b Build) Build {
 	w.t.Helper()
 	b, err := w.BuildByID(b.ID)
 	if err != nil {
@@ -77,7 +77,7 @@ func (w *world) get(b Build) Build {
 }
 
 // agent registers and connects an agent.
-func (w *world) agent(tags ...string) string {
+func (w *rig) agent(tags ...string) string {
 	w.t.Helper()
 	a, _, err := w.Register(AgentInfo{Name: "a", Tags: tags})
 	if err == nil {
@@ -90,7 +90,7 @@ func (w *world) agent(tags ...string) string {
 }
 
 // take polls, accepts and starts the agent's next job; "" when there is none.
-func (w *world) take(agentID string) string {
+func (w *rig) take(agentID string) string {
 	w.t.Helper()
 	order, err := w.Ping(agentID)
 	if err != nil {
@@ -109,7 +109,7 @@ func (w *world) take(agentID string) string {
 	return got.Job.ID
 }
 
-func (w *world) finish(jobID string, status int) {
+func (w *rig) finish(jobID string, status int) {
 	w.t.Helper()
 	if err := w.FinishJob(jobID, Finish{ExitStatus: status}); err != nil {
 		w.t.Fatal(err)
@@ -119,7 +119,7 @@ func (w *world) finish(jobID string, status int) {
 // run polls with agents of the given queues, one job each at a time, until
 // nothing is left. status says how a job ends, by its key or label. It
 // returns the names in the order they ran.
-func (w *world) run(status map[string]int, queues ...string) []string {
+func (w *rig) run(status map[string]int, queues ...string) []string {
 	w.t.Helper()
 	var ran []string
 	if queues == nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A state is a state as the page shows it: in words, with a mark and a colour
@@ -81,14 +82,13 @@ func agentState(a *engine.Agent) state {
 	return newState(s, "gone", "ring")
 }
 
-// A span is a stretch of time. One that still runs is counted on in the
-// browser.
+// A span is a length of time. The browser counts on while it grows.
 type span struct {
 	Text  string // empty: not begun
 	Since int64  // Unix milliseconds of the beginning while it runs, 0 else
 }
 
-// between is the span from one time to another; zero times have not come yet.
+// between is the span from one time to another. A zero time lies in the future.
 func between(from, to, now time.Time) span {
 	switch {
 	case from.IsZero():
@@ -99,7 +99,7 @@ func between(from, to, now time.Time) span {
 	return span{Text: duration(to.Sub(from))}
 }
 
-// duration spells a finished duration: "45 ms", "1.2 s", "3 m 04 s",
+// duration formats a finished duration: "45 ms", "1.2 s", "3 m 04 s",
 // "2 h 05 m", "3 d 04 h". It never rounds up.
 func duration(d time.Duration) string {
 	if d = max(d, 0); d < time.Second {
@@ -111,7 +111,7 @@ func duration(d time.Duration) string {
 	return elapsed(d)
 }
 
-// elapsed spells a duration that still grows, in whole seconds.
+// elapsed formats a duration that still grows, in whole seconds.
 func elapsed(d time.Duration) string {
 	s := int64(max(d, 0) / time.Second)
 	switch {
@@ -144,7 +144,7 @@ func (p *pages) moment(t time.Time) moment {
 	return moment{local.Format(layout), t.UTC().Format(time.RFC3339Nano), local.Format("2006-01-02 15:04:05.000 MST")}
 }
 
-// size spells a number of bytes: "812 B", "1.4 KiB", "20.0 MiB".
+// size formats a number of bytes: "812 B", "1.4 KiB", "20.0 MiB".
 func size(n int64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
@@ -156,19 +156,8 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", f, "KMGT"[unit])
 }
 
-// firstLine is the first line of a text that has any, at most limit runes.
+// firstLine is the first line of s that is not blank, at most limit runes.
 func firstLine(s string, limit int) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return shorten(strings.TrimSpace(line), limit)
-}
-
-// shorten cuts a text to limit runes and marks the cut.
-func shorten(s string, limit int) string {
-	n := 0
-	for at := range s {
-		if n++; n > limit {
-			return s[:at] + "…"
-		}
-	}
-	return s
+	return text.Line(line, limit)
 }

@@ -1,4 +1,4 @@
-package restapi
+package resource
 
 import (
 	"strconv"
@@ -6,7 +6,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// A Build is a build's JSON shape.
+// A Build is a build as JSON.
 type Build struct {
 	ID           string            `json:"id"`
 	GraphQLID    string            `json:"graphql_id"`
@@ -74,21 +74,21 @@ type BuildFields struct {
 	Pipeline  bool
 }
 
-// Build is the shape of a build.
-func (s *Shapes) Build(b *engine.Build, fields BuildFields) Build {
+// Build shows a build with the fields asked for.
+func (v *View) Build(b *engine.Build, fields BuildFields) Build {
 	out := Build{
 		ID: b.ID, GraphQLID: graphQLID("Build", b.ID),
-		URL: s.buildURL(b.Pipeline, b.Number), WebURL: s.buildPage(b.Pipeline, b.Number),
+		URL: v.buildURL(b.Pipeline, b.Number), WebURL: v.buildPage(b.Pipeline, b.Number),
 		Number: b.Number, State: string(b.State),
 		Message: b.Message, Commit: b.Commit, Branch: b.Branch, Tag: orNull(b.Tag), Source: b.Source,
-		Author: s.Person(b.Author), Creator: s.Person(b.Creator),
+		Author: v.Person(b.Author), Creator: v.Person(b.Creator),
 		Env: notNil(b.Env), MetaData: notNil(b.MetaData),
-		CreatedAt: s.at(b.CreatedAt), ScheduledAt: s.at(b.ScheduledAt), StartedAt: s.at(b.StartedAt),
-		FailingAt: s.at(b.FailingAt), FinishedAt: s.at(b.FinishedAt),
+		CreatedAt: v.Time(b.CreatedAt), ScheduledAt: v.Time(b.ScheduledAt), StartedAt: v.Time(b.StartedAt),
+		FailingAt: v.Time(b.FailingAt), FinishedAt: v.Time(b.FinishedAt),
 		ClusterID: engine.ClusterID,
 	}
 	if from := b.RebuiltFrom; from != nil {
-		out.RebuiltFrom = &BuildRef{ID: from.ID, Number: from.Number, URL: s.buildURL(b.Pipeline, from.Number)}
+		out.RebuiltFrom = &BuildRef{ID: from.ID, Number: from.Number, URL: v.buildURL(b.Pipeline, from.Number)}
 	}
 	if b.PullRequestID != 0 {
 		out.PullRequest = &PullRequest{
@@ -97,26 +97,26 @@ func (s *Shapes) Build(b *engine.Build, fields BuildFields) Build {
 		}
 	}
 	if fields.Jobs {
-		jobs := s.jobs(b.Jobs, fields)
+		jobs := v.jobs(b.Jobs, fields)
 		out.Jobs = &jobs
 	}
 	if fields.Counts {
 		out.JobStateCounts = countStates(b.Jobs)
 	}
 	if fields.Pipeline {
-		out.Pipeline = s.pipelineOf(b.Pipeline)
+		out.Pipeline = v.pipelineOf(b.Pipeline)
 	}
 	return out
 }
 
-func (s *Shapes) jobs(all []engine.Job, fields BuildFields) []Job {
+func (v *View) jobs(all []engine.Job, fields BuildFields) []Job {
 	out := []Job{}
 	for i := range all {
 		j := &all[i]
 		if j.RetriedIn != "" && !fields.Retried || fields.JobStates != nil && !fields.JobStates[string(j.State)] {
 			continue
 		}
-		out = append(out, s.Job(j))
+		out = append(out, v.Job(j))
 	}
 	return out
 }

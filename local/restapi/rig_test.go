@@ -54,8 +54,8 @@ type blobAt string
 
 func (b blobAt) DownloadURL(id string) string { return string(b) + "/" + id }
 
-// A world is an engine with its API on a test server.
-type world struct {
+// A rig is an engine with its API on a test server.
+type rig struct {
 	*testing.T
 	engine *engine.Engine
 	clock  *clock
@@ -63,9 +63,9 @@ type world struct {
 	client *buildkite.Client // with all scopes
 }
 
-func newWorld(t *testing.T, configuration string, change func(*restapi.Options)) *world {
+func newRig(t *testing.T, configuration string, change func(*restapi.Options)) *rig {
 	t.Helper()
-	w := &world{T: t, clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 250e6, time.UTC)}}
+	w := &rig{T: t, clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 250e6, time.UTC)}}
 	var err error
 	w.engine, err = engine.New(engine.Options{Dir: t.TempDir(), Now: w.clock.Now})
 	w.ok(err)
@@ -87,7 +87,7 @@ func newWorld(t *testing.T, configuration string, change func(*restapi.Options))
 	return w
 }
 
-func (w *world) ok(err error) {
+func (w *rig) ok(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
@@ -111,7 +111,7 @@ func (r reply) decode(t *testing.T, v any) {
 
 // send makes a request with the all-powerful token; headers come in pairs and
 // an empty value removes one. Redirects are not followed.
-func (w *world) send(method, path, body string, headers ...string) reply {
+func (w *rig) send(method, path, body string, headers ...string) reply {
 	w.Helper()
 	var reader io.Reader
 	if body != "" {
@@ -135,7 +135,7 @@ func (w *world) send(method, path, body string, headers ...string) reply {
 }
 
 // want sends and checks the status.
-func (w *world) want(status int, method, path, body string, headers ...string) reply {
+func (w *rig) want(status int, method, path, body string, headers ...string) reply {
 	w.Helper()
 	got := w.send(method, path, body, headers...)
 	if got.status != status {
@@ -145,7 +145,7 @@ func (w *world) want(status int, method, path, body string, headers ...string) r
 }
 
 // build creates a build through the engine.
-func (w *world) build(in engine.NewBuild) engine.Build {
+func (w *rig) build(in engine.NewBuild) engine.Build {
 	w.Helper()
 	b, err := w.engine.CreateBuild("eval", in)
 	w.ok(err)
@@ -153,7 +153,7 @@ func (w *world) build(in engine.NewBuild) engine.Build {
 }
 
 // agent connects an agent to the queue cpu.
-func (w *world) agent(name string) engine.Agent {
+func (w *rig) agent(name string) engine.Agent {
 	w.Helper()
 	a, _, err := w.engine.Register(engine.AgentInfo{
 		Name: name, Hostname: name + ".host", Version: "3.138.0", Tags: []string{"queue=cpu", "gpu=0"}, Priority: "1", OS: "linux", Arch: "amd64",
@@ -164,7 +164,7 @@ func (w *world) agent(name string) engine.Agent {
 }
 
 // take lets an agent start the next job, whose id is returned.
-func (w *world) take(a engine.Agent) string {
+func (w *rig) take(a engine.Agent) string {
 	w.Helper()
 	order, err := w.engine.Ping(a.ID)
 	w.ok(err)
@@ -178,7 +178,7 @@ func (w *world) take(a engine.Agent) string {
 }
 
 // run lets an agent run the next job to an end.
-func (w *world) run(a engine.Agent, f engine.Finish) string {
+func (w *rig) run(a engine.Agent, f engine.Finish) string {
 	w.Helper()
 	id := w.take(a)
 	w.ok(w.engine.FinishJob(id, f))

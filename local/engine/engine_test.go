@@ -94,7 +94,7 @@ func TestOrder(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newRig(t)
 			b := w.build(tt.yaml)
 			ran := strings.Join(w.run(tt.status), " ")
 			b = w.get(b)
@@ -109,7 +109,7 @@ func TestOrder(t *testing.T) {
 }
 
 func TestTagsChooseTheAgent(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	b := w.build("agents: {queue: gpu}\nsteps: [{command: a, key: a}, {command: b, key: b, agents: {queue: cpu}}, {command: c, key: c, agents: [queue=gpu, size=*]}]")
 	plain, big, cpu := w.agent("queue=gpu"), w.agent("queue=gpu", "size=9"), w.agent("queue=cpu")
 	for _, tt := range []struct{ agent, want string }{{plain, "a"}, {plain, ""}, {big, "c"}, {cpu, "b"}} {
@@ -126,7 +126,7 @@ func TestTagsChooseTheAgent(t *testing.T) {
 
 func TestConcurrency(t *testing.T) {
 	t.Run("ordered", func(t *testing.T) {
-		w := newWorld(t)
+		w := newRig(t)
 		b := w.build("steps: [{command: a, key: a, concurrency: 1, concurrency_group: g, depends_on: z}, {command: b, key: b, concurrency: 1, concurrency_group: g}, {command: z, key: z}]")
 		one, two := w.agent(), w.agent()
 		z := w.take(one)
@@ -139,14 +139,14 @@ func TestConcurrency(t *testing.T) {
 		equal(t, "build", w.get(b).State, BuildPassed)
 	})
 	t.Run("eager", func(t *testing.T) {
-		w := newWorld(t)
+		w := newRig(t)
 		step := "concurrency: 1, concurrency_group: g, concurrency_method: eager"
 		b := w.build(fmt.Sprintf("steps: [{command: a, key: a, %s, depends_on: z}, {command: b, key: b, %s}, {command: z, key: z}]", step, step))
 		equal(t, "ran", w.run(nil), "[b z a]")
 		equal(t, "build", w.get(b).State, BuildPassed)
 	})
 	t.Run("over builds", func(t *testing.T) {
-		w := newWorld(t)
+		w := newRig(t)
 		yaml := "steps: [{command: a, key: a, concurrency: 2, concurrency_group: g}]"
 		w.build(yaml)
 		w.build(yaml)
@@ -166,7 +166,7 @@ func TestConcurrency(t *testing.T) {
 }
 
 func TestUpload(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	b := w.build("steps: [{command: up, key: up}, wait, {command: last, key: last, depends_on: up}]")
 	a := w.agent()
 	up := w.take(a)
@@ -193,7 +193,7 @@ func TestUpload(t *testing.T) {
 }
 
 func TestUploadedStepMayDependOnItsUploader(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	b := w.build("steps: [{command: up, key: up}]")
 	up := w.take(w.agent())
 	if err := w.Upload(up, "1", []byte(`{"steps":[{"command":"x","key":"x","depends_on":"up"}]}`), false); err != nil {
@@ -206,7 +206,7 @@ func TestUploadedStepMayDependOnItsUploader(t *testing.T) {
 }
 
 func TestUploadReplace(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	b := w.build("steps: [{command: up, key: up}, {command: old, key: old}, {command: older, key: older}]")
 	a, other := w.agent(), w.agent()
 	up, old := w.take(a), w.take(other)
@@ -225,7 +225,7 @@ func TestUploadReplace(t *testing.T) {
 
 func TestRetry(t *testing.T) {
 	retry := "{command: a, key: a, retry: {automatic: [{signal_reason: process_run_error, limit: 0}, {exit_status: -1, limit: 1}, {exit_status: [7, 8], limit: 2}]}}"
-	end := func(w *world, a string, f Finish) {
+	end := func(w *rig, a string, f Finish) {
 		if id := w.take(a); id == "" {
 			w.t.Fatal("no job to take")
 		} else if err := w.FinishJob(id, f); err != nil {
@@ -244,7 +244,7 @@ func TestRetry(t *testing.T) {
 		{"no rule", []Finish{{ExitStatus: 1}}, 1, BuildFailed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newRig(t)
 			b := w.build("steps: [" + retry + ", wait, {command: z, key: z, skip: true}]")
 			a := w.agent()
 			for _, f := range tt.ends {
@@ -265,7 +265,7 @@ func TestRetry(t *testing.T) {
 }
 
 func TestManualRetryReopensTheBuild(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	b := w.build("steps: [{command: a, key: a}, wait, {group: g, steps: [{command: b, key: b}]}]")
 	w.run(map[string]int{"a": 1})
 	b = w.get(b)
@@ -287,7 +287,7 @@ func TestManualRetryReopensTheBuild(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	b := w.build("steps: [{command: a, key: a, retry: {automatic: true}}, {command: b, key: b}, wait, {command: c, key: c}]")
 	a := w.agent()
 	id := w.take(a)
@@ -307,7 +307,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	b := w.build("steps: [{command: a, key: a, timeout_in_minutes: 2}, {command: b, key: b, timeout_in_minutes: 2}]")
 	one, two := w.agent(), w.agent()
 	first, second := w.take(one), w.take(two)
@@ -322,7 +322,7 @@ func TestTimeout(t *testing.T) {
 }
 
 func TestLostAgent(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	b := w.build("steps: [{command: a, key: a, retry: {automatic: [{exit_status: -1, signal_reason: none, limit: 1}]}}]")
 	one, two := w.agent(), w.agent()
 	id := w.take(one)
@@ -345,7 +345,7 @@ func TestLostAgent(t *testing.T) {
 }
 
 func TestOfferNobodyAccepts(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	w.build("steps: [{command: a, key: a}]")
 	deaf, other := w.agent(), w.agent()
 	if o, _ := w.Ping(deaf); o.Action != ActionJob {
@@ -361,7 +361,7 @@ func TestOfferNobodyAccepts(t *testing.T) {
 }
 
 func TestPausedQueueAndAgent(t *testing.T) {
-	w := newWorld(t)
+	w := newRig(t)
 	w.build("steps: [{command: a, key: a}]")
 	a := w.agent()
 	q := w.Queues()[0]

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,32 +15,55 @@ import (
 // secret is a value of a build's env; no page may show it.
 const secret = "eJzT0yMAAGTvBe8-the-payload"
 
-// A world is an engine with its pages, and agents that are played by hand.
-type world struct {
+// patience bounds every wait; only a hang reaches it.
+const patience = 5 * time.Minute
+
+// needSlow skips a test that proves a time or a size, unless such are asked for.
+func needSlow(t *testing.T, proves string) {
+	t.Helper()
+	if os.Getenv("KBGEN_SLOW_TESTS") != "1" {
+		t.Skipf("proves %s: make test-slow", proves)
+	}
+}
+
+// A rig is an engine with its pages, and agents that the test plays.
+type rig struct {
 	t      *testing.T
 	engine *engine.Engine
-	server *httptest.Server
+	pages  http.Handler
+	server *httptest.Server // nil in a rig without one
 }
 
 type blobs struct{}
 
 func (blobs) DownloadURL(id string) string { return "http://127.0.0.1:1/artifacts/" + id + "?a=1&b=2" }
 
-func newWorld(t *testing.T) *world {
+// newRig has a server for its pages.
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	w := newQuietRig(t)
+	w.server = httptest.NewServer(w.pages)
+	t.Cleanup(func() {
+		w.server.CloseClientConnections()
+		w.server.Close()
+	})
+	return w
+}
+
+// newQuietRig has no server: it does no network, so that a bubble of synctest
+// can hold it.
+func newQuietRig(t *testing.T) *rig {
 	t.Helper()
 	e, err := engine.New(engine.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(New(e, Options{Blob: blobs{}, Version: "v1.2.3", Location: time.UTC}))
 	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return &world{t: t, engine: e, server: s}
+	return &rig{t: t, engine: e, pages: New(e, Options{Blob: blobs{}, Version: "v1.2.3", Location: time.UTC})}
 }
 
 func must[T any](t *testing.T) func(T, error) T {
@@ -52,17 +76,17 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-func (w *world) pipeline(slug, yaml string) {
+func (w *rig) pipeline(slug, yaml string) {
 	w.t.Helper()
 	must[engine.Pipeline](w.t)(w.engine.CreatePipeline(engine.Pipeline{Slug: slug, Configuration: yaml, Repository: "/srv/git/kernels"}))
 }
 
-func (w *world) create(slug string, in engine.NewBuild) engine.Build {
+func (w *rig) create(slug string, in engine.NewBuild) engine.Build {
 	w.t.Helper()
 	return must[engine.Build](w.t)(w.engine.CreateBuild(slug, in))
 }
 
-func (w *world) agent(name, queue string) engine.Agent {
+func (w *rig) agent(name, queue string) engine.Agent {
 	w.t.Helper()
 	a, _, err := w.engine.Register(engine.AgentInfo{Name: name, Tags: []string{"queue=" + queue}, Hostname: "node-7", Version: "3.138.0"})
 	if err != nil {
@@ -72,7 +96,7 @@ func (w *world) agent(name, queue string) engine.Agent {
 	return a
 }
 
-func (w *world) ok(err error) {
+func (w *rig) ok(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -80,7 +104,7 @@ func (w *world) ok(err error) {
 }
 
 // start lets the agent take its next job and begin it.
-func (w *world) start(a engine.Agent) engine.Job {
+func (w *rig) start(a engine.Agent) engine.Job {
 	w.t.Helper()
 	order := must[engine.Order](w.t)(w.engine.Ping(a.ID))
 	if order.Action != engine.ActionJob {
@@ -91,7 +115,7 @@ func (w *world) start(a engine.Agent) engine.Job {
 	return accepted.Job
 }
 
-func (w *world) log(j engine.Job, text string) {
+func (w *rig) log(j engine.Job, text string) {
 	w.t.Helper()
 	offset := must[engine.Job](w.t)(w.engine.Job(j.ID)).LogSize
 	for data := []byte(text); len(data) > 0; {
@@ -101,21 +125,21 @@ func (w *world) log(j engine.Job, text string) {
 	}
 }
 
-func (w *world) finish(j engine.Job, status int) {
+func (w *rig) finish(j engine.Job, status int) {
 	w.t.Helper()
 	w.ok(w.engine.FinishJob(j.ID, engine.Finish{ExitStatus: status, FinishedAt: w.engine.Now()}))
 }
 
 // upload announces one artifact and finishes it.
-func (w *world) upload(j engine.Job, path string, bytes int64) engine.Artifact {
+func (w *rig) upload(j engine.Job, path string, bytes int64) engine.Artifact {
 	w.t.Helper()
 	as := must[[]engine.Artifact](w.t)(w.engine.AddArtifacts(j.ID, "", []engine.NewArtifact{{Path: path, Size: bytes, SHA256: strings.Repeat("ab", 32)}}))
 	w.ok(w.engine.SetArtifactState(j.ID, as[0].ID, engine.ArtifactFinished))
 	return as[0]
 }
 
-// request asks the pages with the headers, given as name, value, ….
-func (w *world) request(method, path string, headers ...string) (int, string, http.Header) {
+// request asks for a page; headers are given as name, value, …
+func (w *rig) request(method, path string, headers ...string) (int, string, http.Header) {
 	w.t.Helper()
 	r := must[*http.Request](w.t)(http.NewRequestWithContext(w.t.Context(), method, w.server.URL+path, nil))
 	for i := 0; i < len(headers); i += 2 {
@@ -132,8 +156,8 @@ func (w *world) request(method, path string, headers ...string) (int, string, ht
 	return resp.StatusCode, string(body), resp.Header
 }
 
-// get is a page that must be there.
-func (w *world) get(path string) string {
+// get returns a page that must be there.
+func (w *rig) get(path string) string {
 	w.t.Helper()
 	status, body, _ := w.request("GET", path)
 	if status != http.StatusOK {
@@ -143,7 +167,7 @@ func (w *world) get(path string) string {
 }
 
 // post presses a button as a browser does.
-func (w *world) post(path string) (int, string, http.Header) {
+func (w *rig) post(path string) (int, string, http.Header) {
 	w.t.Helper()
 	return w.request("POST", path, "Sec-Fetch-Site", "same-origin", "Origin", w.server.URL)
 }

@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// An Annotation is a note on a build.
+type Annotation struct {
+	ID        string
+	Context   string // one annotation per context
+	Style     string // "info", "success", "warning", "error"; empty is allowed
+	Body      string // Markdown and HTML, untrusted, at most 1 MiB
+	Priority  int    // 1-10, default 3
+	JobID     string // who wrote it last; empty: REST
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// maxAnnotation bounds an annotation's body, bytes.
+const maxAnnotation = 1 << 20
+
+// Annotate adds or changes the annotation of a context. With appendBody the
+// body is added to what is there; an empty style keeps the one there.
+func (e *Engine) Annotate(buildID string, a Annotation, appendBody bool) (Annotation, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, err := e.findBuildByID(buildID)
+	if err != nil {
+		return Annotation{}, err
+	}
+	if a.Context == "" {
+		a.Context = "default"
+	}
+	if err := checkAnnotation(&a); err != nil {
+		return Annotation{}, err
+	}
+	now := e.now()
+	at := slices.IndexFunc(b.Annotations, func(have Annotation) bool { return have.Context == a.Context })
+	if at < 0 {
+		a.ID, a.CreatedAt, a.UpdatedAt = newID(), now, now
+		if a.Priority == 0 {
+			a.Priority = 3
+		}
+		b.Annotations = append(b.Annotations, a)
+		e.publish(EventBuildAnnotation, b, nil, nil)
+		return a, nil
+	}
+	have := &b.Annotations[at]
+	if appendBody {
+		a.Body = have.Body + a.Body
+	}
+	if len(a.Body) > maxAnnotation {
+		return Annotation{}, refuse(Invalid, "annotation body: got %d bytes, want at most %d", len(a.Body), maxAnnotation)
+	}
+	have.Body, have.JobID, have.UpdatedAt = a.Body, a.JobID, now
+	have.Style = cmp.Or(a.Style, have.Style)
+	if a.Priority != 0 {
+		have.Priority = a.Priority
+	}
+	e.publish(EventBuildAnnotation, b, nil, nil)
+	return *have, nil
+}
+
+func checkAnnotation(a *Annotation) error {
+	switch {
+	case len(a.Context) > 100:
+		return refuse(Invalid, "annotation context: got %d characters, want at most 100", len(a.Context))
+	case len(a.Body) > maxAnnotation:
+		return refuse(Invalid, "annotation body: got %d bytes, want at most %d", len(a.Body), maxAnnotation)
+	case a.Priority < 0 || a.Priority > 10:
+		return refuse(Invalid, "annotation priority: got %d, want 1 to 10", a.Priority)
+	}
+	if !slices.Contains([]string{"", "success", "info", "warning", "error"}, a.Style) {
+		return refuse(Invalid, "annotation style: got %q, want success, info, warning or error", a.Style)
+	}
+	return nil
+}
+
+// RemoveAnnotation removes the annotation with the context, or the id.
+func (e *Engine) RemoveAnnotation(buildID, contextOrID string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	b, err := e.findBuildByID(buildID)
+	if err != nil {
+		return err
+	}
+	before := len(b.Annotations)
+	b.Annotations = slices.DeleteFunc(b.Annotations, func(a Annotation) bool {
+		return a.Context == contextOrID || a.ID == contextOrID
+	})
+	if len(b.Annotations) == before {
+		return refuse(NotFound, "No annotation found")
+	}
+	e.publish(EventBuildAnnotation, b, nil, nil)
+	return nil
+}

@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/gpu-mode/kbgen/local/steps"
+)
+
+// A gate says whether a step may begin.
+type gate int
+
+const (
+	gateOpen gate = iota
+	gateClosed
+	gateBroken // what it waited for failed: it never opens
+)
+
+func (g gate) and(other gate) gate {
+	if g == gateBroken || other == gateBroken {
+		return gateBroken
+	}
+	return max(g, other)
+}
+
+// gate computes a node's gate from its dependencies, or without any from the
+// wait step before it, and from those of its group.
+func (b *build) gate(n *node) gate {
+	g := gateOpen
+	if owner := n.group(); owner != nil {
+		g = b.gate(owner)
+	}
+	if n.def.DependsOn != nil {
+		return g.and(b.dependencies(n))
+	}
+	before := n.scope.nodes[:slices.Index(n.scope.nodes, n)]
+	if n.def.Kind == steps.Wait {
+		return g.and(waitGate(before, n.def.ContinueOnFailure))
+	}
+	for _, w := range slices.Backward(before) {
+		if w.def.Kind != steps.Wait || w.excluded != "" {
+			continue
+		}
+		switch {
+		case w.state != nodeSettled:
+			return g.and(gateClosed)
+		case w.failed:
+			return gateBroken
+		}
+		break
+	}
+	return g
+}
+
+func (b *build) dependencies(n *node) gate {
+	g := gateOpen
+	for _, dep := range n.def.DependsOn {
+		target := b.keys[dep.Key]
+		switch {
+		case target == nil:
+			return gateBroken // dropped by an upload with --replace
+		case n.descends(target): // which cannot wait for itself
+			if target.state != nodeSettled {
+				g = g.and(gateClosed)
+			} else if target.failed && !dep.AllowFailure && !n.def.AllowDependencyFailure {
+				g = gateBroken
+			}
+		case !target.complete():
+			g = g.and(gateClosed)
+		case target.broke() && !dep.AllowFailure && !n.def.AllowDependencyFailure:
+			g = gateBroken
+		}
+	}
+	return g
+}
+
+// waitGate is the gate of a wait step: everything before it must have settled.
+// What those steps uploaded stands in the same list, before or behind the wait.
+func waitGate(before []*node, continueOnFailure bool) gate {
+	broken := false
+	for _, n := range before {
+		if n.state != nodeSettled {
+			return gateClosed
+		}
+		broken = broken || n.failed
+	}
+	if broken && !continueOnFailure {
+		return gateBroken
+	}
+	return gateOpen
+}

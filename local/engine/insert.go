@@ -1,0 +1,281 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/local/condition"
+	"github.com/gpu-mode/kbgen/local/glob"
+	"github.com/gpu-mode/kbgen/local/steps"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// insert adds a document's steps to a build: behind the uploader's step and all
+// that it has uploaded, or at the end when there is no uploader. It removes the
+// steps of dropped first. When it refuses, nothing has changed.
+func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []*node) error {
+	if err := b.accepts(doc, dropped); err != nil {
+		return err
+	}
+	in := insertion{engine: e, build: b, uploader: uploader, agents: doc.Agents, env: doc.Env, at: e.now()}
+	if uploader != nil {
+		in.env = cloneMap(uploader.topEnv)
+		for name, value := range doc.Env {
+			in.env[name] = value
+		}
+		in.at = uploader.ScheduledAt
+	}
+	vars := e.conditionVars(b)
+	var nodes []*node
+	for _, s := range doc.Steps {
+		n, err := in.node(b.root, s, vars, "")
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, n)
+	}
+	for _, n := range dropped {
+		e.forget(b, n)
+	}
+	at := len(b.root.nodes)
+	if uploader != nil {
+		at = b.behind(uploader.node)
+		uploader.node.uploaded = append(uploader.node.uploaded, nodes...)
+	}
+	b.root.nodes = slices.Insert(b.root.nodes, at, nodes...)
+	for _, n := range nodes {
+		in.adopt(n)
+		if n.children != nil {
+			for _, child := range n.children.nodes {
+				in.adopt(child)
+			}
+		}
+	}
+	return nil
+}
+
+// accepts checks a document against what the build has already, not counting the
+// steps that are to be dropped.
+func (b *build) accepts(doc *steps.Document, dropped []*node) error {
+	if have, more := len(b.jobs), doc.Jobs(); have+more > schema.MaxJobsPerBuild {
+		return refuse(Invalid, "the build would have %d jobs, want at most %d", have+more, schema.MaxJobsPerBuild)
+	}
+	taken := maps.Clone(b.keys)
+	(&scope{nodes: dropped}).walk(func(n *node) { delete(taken, n.def.Key) })
+	own := map[string]bool{}
+	var err error
+	doc.Walk(func(s *steps.Step) {
+		own[s.Key] = true
+		if _, used := taken[s.Key]; used && s.Key != "" && err == nil {
+			err = refuse(Invalid, "The key %q has already been used by another step in this build", s.Key)
+		}
+	})
+	doc.Walk(func(s *steps.Step) {
+		for _, dep := range s.DependsOn {
+			if _, known := taken[dep.Key]; !known && !own[dep.Key] && err == nil {
+				err = refuse(Invalid, "Step %s depends on %q, but no step of this build has that key", describeStep(s), dep.Key)
+			}
+		}
+	})
+	return err
+}
+
+func describeStep(s *steps.Step) string {
+	for _, name := range []string{s.Key, s.Label, s.Command} {
+		if name != "" {
+			return fmt.Sprintf("%q", name)
+		}
+	}
+	return "without a name"
+}
+
+// behind returns the index in the build's top scope for steps that n uploads:
+// behind n, or the group that n lies in, and all that it has uploaded so far.
+func (b *build) behind(n *node) int {
+	if owner := n.group(); owner != nil {
+		n = owner
+	}
+	at := slices.Index(b.root.nodes, n)
+	var deepest func(n *node)
+	deepest = func(n *node) {
+		at = max(at, slices.Index(b.root.nodes, n))
+		for _, u := range n.uploaded {
+			deepest(u)
+		}
+		if n.children != nil {
+			for _, child := range n.children.nodes {
+				for _, u := range child.uploaded {
+					deepest(u)
+				}
+			}
+		}
+	}
+	deepest(n)
+	return at + 1
+}
+
+// An insertion turns the steps of one document into nodes and jobs.
+type insertion struct {
+	engine   *Engine
+	build    *build
+	uploader *job
+	agents   []string
+	env      map[string]string
+	at       time.Time // scheduled_at of the jobs, the uploader's
+}
+
+// node makes a step's node and those inside it. excluded is why its group does
+// not take part, if so.
+func (in *insertion) node(s *scope, def *steps.Step, vars condition.Vars, excluded string) (*node, error) {
+	n := &node{id: newID(), def: def, scope: s, label: def.Label, excluded: excluded}
+	if in.uploader != nil {
+		n.uploader = in.uploader.node
+	}
+	reason, err := in.exclusion(def, vars)
+	if err != nil {
+		return nil, err
+	}
+	if n.excluded == "" {
+		n.excluded = reason
+	}
+	if def.Kind != steps.Group {
+		return n, nil
+	}
+	n.children = &scope{owner: n}
+	for _, inner := range def.Steps {
+		child, err := in.node(n.children, inner, vars, n.excluded)
+		if err != nil {
+			return nil, err
+		}
+		n.children.nodes = append(n.children.nodes, child)
+	}
+	return n, nil
+}
+
+// exclusion returns why a step does not take part, "" when it does.
+func (in *insertion) exclusion(def *steps.Step, vars condition.Vars) (string, error) {
+	if def.If != "" {
+		take, err := condition.Eval(def.If, vars)
+		if err != nil {
+			return "", refuse(Invalid, "Step %s: if: %v", describeStep(def), err)
+		}
+		if !take {
+			return "its if condition is false", nil
+		}
+	}
+	if len(def.On) > 0 && !in.build.IgnoreBranchFilters && !branchMatches(def.On, in.build.Branch) {
+		return "its branches do not include " + in.build.Branch, nil
+	}
+	if def.Skip != nil {
+		if *def.Skip == "" {
+			return skipped, nil
+		}
+		return skipped + ": " + *def.Skip, nil
+	}
+	return "", nil
+}
+
+const skipped = "skipped"
+
+// adopt registers a node with its build and makes its jobs.
+func (in *insertion) adopt(n *node) {
+	b := in.build
+	if n.def.Key != "" {
+		b.keys[n.def.Key] = n
+	}
+	switch n.def.Kind {
+	case steps.Group:
+	case steps.Wait:
+		in.job(n, TypeWaiter, 0)
+	default:
+		for i := range max(1, n.def.Parallelism) {
+			in.job(n, TypeScript, i)
+		}
+	}
+	if n.excluded != "" && n.def.Kind != steps.Group {
+		n.state = nodeSettled
+	}
+}
+
+func (in *insertion) job(n *node, kind string, index int) {
+	e, b, def := in.engine, in.build, n.def
+	e.seq++
+	j := &job{
+		Job: Job{
+			ID: newID(), BuildID: b.ID, Pipeline: b.Pipeline, Number: b.Number, Type: kind,
+			StepID: n.id, StepKey: def.Key, Label: n.label, Step: def, StepJSON: def.JSON,
+			State: JobWaiting, Priority: def.Priority,
+			ParallelIndex: index, ParallelTotal: def.Parallelism,
+			CreatedAt: e.now(), ScheduledAt: in.at,
+		},
+		build: b, node: n, seq: e.seq, topEnv: in.env,
+		ruleCounts: make([]int, len(def.Retry.Automatic)),
+	}
+	j.Timeout = def.Timeout / time.Minute * e.opts.Minute
+	if group := n.group(); group != nil {
+		j.GroupID, j.GroupKey, j.GroupLabel = group.id, group.def.Key, group.def.Label
+	}
+	if kind == TypeScript {
+		j.Rules = withQueue(def.Agents, in.agents)
+		j.Queue = queueOf(j.Rules)
+		e.queue(j.Queue)
+	}
+	n.jobs = append(n.jobs, j)
+	b.jobs = append(b.jobs, j)
+	e.jobs[j.ID] = j
+	switch {
+	case n.excluded == "":
+		e.joinGroup(j)
+	case strings.HasPrefix(n.excluded, skipped):
+		j.BrokenReason = strings.TrimPrefix(strings.TrimPrefix(n.excluded, skipped), ": ")
+		j.FinishedAt = e.now()
+		j.State = JobSkipped
+	default:
+		j.BrokenReason = n.excluded
+		j.FinishedAt = e.now()
+		j.State = JobBroken
+	}
+}
+
+// withQueue returns a step's query rules: its own, or the document's, with
+// the default queue when they name none.
+func withQueue(own, document []string) []string {
+	rules := own
+	if rules == nil {
+		rules = document
+	}
+	rules = slices.Clone(rules)
+	if !slices.ContainsFunc(rules, func(r string) bool { return strings.HasPrefix(r, "queue=") }) {
+		rules = append(rules, "queue=default")
+	}
+	return rules
+}
+
+func queueOf(rules []string) string {
+	for _, r := range rules {
+		if name, ok := strings.CutPrefix(r, "queue="); ok {
+			return name
+		}
+	}
+	return "default"
+}
+
+// branchMatches applies a step's branches: any pattern must match, and none
+// that starts with "!" may.
+func branchMatches(patterns []string, branch string) bool {
+	matched, positive := false, false
+	for _, p := range patterns {
+		if not, ok := strings.CutPrefix(p, "!"); ok {
+			if glob.Match(not, branch) {
+				return false
+			}
+			continue
+		}
+		positive = true
+		matched = matched || glob.Match(p, branch)
+	}
+	return matched || !positive
+}

@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/local/steps"
+)
+
+// A scope is a list of steps that wait steps divide: a build, or one group.
+type scope struct {
+	nodes []*node
+	owner *node // the group; nil for the build
+}
+
+// A node is one step of a build.
+type node struct {
+	id       string // UUID, BUILDKITE_STEP_ID
+	def      *steps.Step
+	scope    *scope
+	children *scope // of a group
+	jobs     []*job // every attempt, in creation order
+	uploader *node  // the step whose job uploaded this one
+	uploaded []*node
+
+	state    nodeState
+	failed   bool   // settled in a way that fails the build and dependants
+	excluded string // why if, branches or skip took the step out; empty: it takes part
+
+	// label may be changed by `buildkite-agent step update`.
+	label string
+}
+
+type nodeState int
+
+const (
+	nodeWaiting nodeState = iota // for its gate
+	nodeOpen                     // its jobs may run
+	nodeSettled
+)
+
+// group returns the group the node lies in, nil outside of groups.
+func (n *node) group() *node { return n.scope.owner }
+
+// latest returns the attempts that no retry has replaced.
+func (n *node) latest() []*job {
+	out := make([]*job, 0, len(n.jobs))
+	for _, j := range n.jobs {
+		if j.RetriedIn == "" {
+			out = append(out, j)
+		}
+	}
+	return out
+}
+
+// complete reports whether the node and all that its jobs uploaded have
+// settled: steps that depend on an uploader depend on its uploads, too.
+func (n *node) complete() bool {
+	return n.state == nodeSettled && !slices.ContainsFunc(n.uploaded, func(u *node) bool { return !u.complete() })
+}
+
+// descends reports whether the node came with an upload of ancestor, or with
+// an upload of such a step.
+func (n *node) descends(ancestor *node) bool {
+	for n != nil {
+		if n.uploader == ancestor {
+			return true
+		}
+		n = n.uploader
+	}
+	return false
+}
+
+// broke reports whether a complete node fails those that depend on it.
+func (n *node) broke() bool {
+	return n.failed || slices.ContainsFunc(n.uploaded, (*node).broke)
+}
+
+// outcome is the step's outcome as `buildkite-agent step get outcome` says it.
+func (n *node) outcome() string {
+	if n.state != nodeSettled {
+		return "neutral"
+	}
+	soft := false
+	for _, j := range n.latest() {
+		switch {
+		case j.State == JobPassed:
+		case j.SoftFailed:
+			soft = true
+		case j.State == JobFailed || j.State == JobTimedOut:
+			return "hard_failed"
+		case j.State == JobCanceled || j.State == JobWaitingFailed:
+			return "errored"
+		}
+	}
+	if soft {
+		return "soft_failed"
+	}
+	return "passed"
+}
+
+// walk calls fn for the scope's nodes, those of groups behind their group.
+func (s *scope) walk(fn func(*node)) {
+	for _, n := range s.nodes {
+		fn(n)
+		if n.children != nil {
+			n.children.walk(fn)
+		}
+	}
+}
+
+// findStep finds a step by id, or within a build by key.
+func (e *Engine) findStep(buildID, step string) (*node, *build, error) {
+	b, err := e.findBuildByID(buildID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if n, ok := b.keys[step]; ok && step != "" {
+		return n, b, nil
+	}
+	var found *node
+	b.root.walk(func(n *node) {
+		if n.id == step {
+			found = n
+		}
+	})
+	if found == nil {
+		return nil, nil, refuse(NotFound, "No step found")
+	}
+	return found, b, nil
+}
+
+// StepAttribute answers `buildkite-agent step get`: an attribute of a step, as
+// text.
+func (e *Engine) StepAttribute(buildID, step, attribute string) (string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, _, err := e.findStep(buildID, step)
+	if err != nil {
+		return "", err
+	}
+	switch attribute {
+	case "id":
+		return n.id, nil
+	case "key":
+		return n.def.Key, nil
+	case "label":
+		return n.label, nil
+	case "command":
+		return n.def.Command, nil
+	case "type":
+		return string(n.def.Kind), nil
+	case "outcome":
+		return n.outcome(), nil
+	case "state":
+		return n.stateName(), nil
+	case "priority":
+		return strconv.Itoa(n.last().Priority), nil
+	case "agents":
+		return strings.Join(n.last().Rules, "\n"), nil
+	}
+	return "", refuse(Invalid, "step attribute %q is not supported by kblocal, want agents, command, id, key, label, outcome, priority, state or type", attribute)
+}
+
+// last is the step's newest job; a group has an empty one.
+func (n *node) last() *job {
+	if len(n.jobs) == 0 {
+		return &job{}
+	}
+	return n.jobs[len(n.jobs)-1]
+}
+
+// stateName is the step's state as `step get state` says it.
+func (n *node) stateName() string {
+	switch n.state {
+	case nodeSettled:
+		return "finished"
+	case nodeOpen:
+		for _, j := range n.latest() {
+			if j.State.Held() {
+				return "running"
+			}
+		}
+		return "ready"
+	}
+	return "waiting_for_dependencies"
+}
+
+// UpdateStep answers `buildkite-agent step update`.
+func (e *Engine) UpdateStep(buildID, step, attribute, value string, appendValue bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n, b, err := e.findStep(buildID, step)
+	if err != nil {
+		return err
+	}
+	switch attribute {
+	case "label":
+		if appendValue {
+			value = n.label + value
+		}
+		n.label = value
+		for _, j := range n.latest() {
+			j.Label = value
+		}
+	case "priority":
+		priority, err := strconv.Atoi(value)
+		if err != nil {
+			return refuse(Invalid, "step priority: got %q, want a whole number", value)
+		}
+		for _, j := range n.latest() {
+			j.Priority = priority
+		}
+		e.dispatch()
+	default:
+		return refuse(Invalid, "step attribute %q cannot be updated, want label or priority", attribute)
+	}
+	for _, j := range n.latest() {
+		e.publish(EventJobChanged, b, j, nil)
+	}
+	return nil
+}
+
+// settle closes an open node whose last attempts have all ended.
+func (n *node) settle() bool {
+	failed := false
+	for _, j := range n.latest() {
+		if !j.State.Finished() {
+			return false
+		}
+		failed = failed || j.hardFailed()
+	}
+	n.state, n.failed = nodeSettled, failed
+	return true
+}
