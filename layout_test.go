@@ -41,10 +41,10 @@ var layers = []struct {
 
 	// The engine knows nobody; what stands on it does not know each other.
 	{"local/engine", []string{"schema", "local/steps", "local/condition", "local/glob"}},
-	{"local/agentapi", onEngine},
-	{"local/restapi", append([]string{"local/resource"}, onEngine...)},
-	{"local/page", onEngine},
-	{"local/webhook", append([]string{"local/resource"}, onEngine...)},
+	{"local/agentapi", []string{"schema", "local/engine", "local/blob"}},
+	{"local/restapi", []string{"schema", "local/engine", "local/resource", "local/glob"}},
+	{"local/page", []string{"schema", "local/engine"}},
+	{"local/webhook", []string{"schema", "local/engine", "local/resource"}},
 	{"local/resource", []string{"local/engine"}},
 	{"local/blob", []string{"local/engine"}},
 	{"local/fault", []string{"local/glob"}},
@@ -56,8 +56,6 @@ var layers = []struct {
 	{"cmd/internal", []string{"schema"}},
 	{"cmd", []string{"schema", "secrets", "pipelines", "generator", "runner", "verdict", "launcher", "store", "server", "templates", "node", "examples", "local"}},
 }
-
-var onEngine = []string{"schema", "local/engine", "local/blob", "local/steps", "local/condition", "local/glob"}
 
 // onlyHere says which part alone may import a module.
 var onlyHere = map[string]string{

@@ -170,6 +170,9 @@ func (p *agentParser) secrets(n *yaml.Node, path string) {
 			if key := child(item, "key"); key == nil || !isWord(key) {
 				p.report(item, join(index(path, i), "key"), "none", "the name of a secret as text")
 			}
+			if v := child(item, "environment_variable"); v != nil && !isNull(v) && v.ShortTag() != "!!str" && v.ShortTag() != "!!binary" {
+				p.report(v, join(index(path, i), "environment_variable"), kindName(v), "the name of a variable as text")
+			}
 		}
 	}
 }
