@@ -1,5 +1,5 @@
 // Package kbgen is the root of the module. It holds only what must lie at the
-// root of the repository; the house is described in README.md.
+// root of the repository; README.md describes the layout.
 package kbgen
 
 import _ "embed"

@@ -1,14 +1,51 @@
 #!/bin/sh
-# bench.sh prints figures: times of the road, of the tools, and sizes. It
-# passes whatever they are.
+# bench.sh prints figures: sizes, the times of tools and of whole submissions,
+# and the packages' benchmarks. It passes whatever they are.
+#
+# Everything is built before anything is measured. A benchmark that compares
+# runs its programs in turn and reports medians; of the others, which run three
+# times, the median run is shown.
 set -eu
 cd "$(dirname "$0")/.."
 go=${GO:-go}
+tests=$(mktemp -d)
+trap 'rm -rf "$tests"' EXIT
+trap 'exit 1' HUP INT TERM
+
+packages=$(git ls-files '*_test.go' | grep -v '^tools/' | xargs grep -l '^func Benchmark' | xargs -n 1 dirname | sort -u)
+for package in $packages; do
+	"$go" test -c -o "$tests/$(echo "$package" | tr / -).test" "./$package"
+done
+
+# run PACKAGE FLAG... prints the lines of its benchmarks.
+run() {
+	package=$1
+	shift
+	(cd "$package" && "$tests/$(echo "$package" | tr / -).test" -test.run '^$' -test.bench . "$@") | grep '^Benchmark' || :
+}
+
+# median keeps, of the runs of each benchmark, the one in the middle by ns/op.
+median() {
+	sort -k1,1 -k3,3n | awk '
+		$1 != name { if (n) print line[int((n + 1) / 2)]; name = $1; n = 0 }
+		{ line[++n] = $0 }
+		END { if (n) print line[int((n + 1) / 2)] }'
+}
+
 echo "-- sizes, stripped"
-for name in kbgen kbrun kblaunch kblocal; do
+for name in kbgen kbrun kbrun-nvml kblaunch kblocal; do
 	printf '%-10s %5.1f MB\n' "$name" "$(wc -c <"bin/$name" | awk '{print $1 / 1e6}')"
 done
-echo "-- the road: submission to result, without the evaluation itself; pick-up of jobs"
-"$go" test ./e2e -run '^$' -bench . -benchtime 10x -count 1 | grep -v '^ok\|^PASS\|^goos\|^goarch\|^pkg'
+echo "-- kbgen from start to end, beside an empty program; kbrun over bare Python"
+for package in cmd/kbgen cmd/kbrun; do
+	[ ! -e "$tests/$(echo "$package" | tr / -).test" ] || run "$package" -test.benchtime 40x
+done
+echo "-- submission to result, without the evaluation itself; pick-up of jobs"
+run e2e -test.benchtime 10x
 echo "-- packages"
-"$go" test -run '^$' -bench . -benchtime 200ms $("$go" list ./... | grep -v /e2e) | grep '^Benchmark' || echo "none"
+for package in $packages; do
+	case $package in
+	e2e | cmd/kbgen | cmd/kbrun) ;;
+	*) run "$package" -test.benchtime 200ms -test.count 3 | median ;;
+	esac
+done
