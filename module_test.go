@@ -18,7 +18,7 @@ import (
 // The version under which the test publishes what is tracked.
 var published = module.Version{Path: "github.com/gpu-mode/kbgen", Version: "v0.0.1"}
 
-// What is tracked makes a module that a module proxy can serve, and go install
+// What is tracked, or about to be, makes a module that a module proxy can serve, and go install
 // builds every command out of it: no file name that the format forbids, no
 // directory that it leaves out, nothing outside the module that is needed.
 func TestModuleCanBeInstalled(t *testing.T) {
@@ -51,7 +51,7 @@ func TestModuleCanBeInstalled(t *testing.T) {
 // publish makes the files from which a module proxy serves the tracked tree.
 func publish(t *testing.T, proxy string) {
 	t.Helper()
-	out, err := exec.Command("git", "ls-files", "-z").Output()
+	out, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z").Output()
 	if err != nil {
 		t.Fatalf("git ls-files: %v", err)
 	}

@@ -121,8 +121,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func TestNoAgentAnywhere(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	path, err := findAgent("", t.TempDir())
+	variables := map[string]string{"PATH": t.TempDir(), "BUILDKITE_BIN_PATH": t.TempDir()}
+	path, err := findAgent("", &cli.Env{LookupEnv: func(name string) (string, bool) { value, ok := variables[name]; return value, ok }})
 	if hint := new(cli.HintError); path != "" || !errors.As(err, &hint) {
 		t.Errorf("findAgent = %q, %v, want an error with a hint", path, err)
 	}

@@ -5,16 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/gpu-mode/kbgen/cmd/internal/agent"
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/generator"
 	"github.com/gpu-mode/kbgen/pipelines"
@@ -49,17 +48,15 @@ func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
 		_, err := env.Stdout.Write(generator.Join(documents))
 		return err
 	}
-	for _, name := range []string{"BUILDKITE_JOB_ID", "BUILDKITE_AGENT_ACCESS_TOKEN"} {
-		if env.Getenv(name) == "" {
-			return cli.WithHint(fmt.Errorf("not inside a Buildkite job: %s is not set", name),
-				"kbgen upload %s --dry-run prints what would be uploaded", c.Pipeline)
-		}
+	if name := agent.Missing(env.Getenv); name != "" {
+		return cli.WithHint(fmt.Errorf("not inside a Buildkite job: %s is not set", name),
+			"kbgen upload %s --dry-run prints what would be uploaded", c.Pipeline)
 	}
-	path, err := findAgent(c.Agent, env.Getenv("BUILDKITE_BIN_PATH"))
+	path, err := findAgent(c.Agent, env)
 	if err != nil {
 		return err
 	}
-	a := agent{path, env}
+	a := uploader{agent.Agent{Path: path, Environ: env.Environ()}, env}
 	if n := env.Getenv("BUILDKITE_RETRY_COUNT"); n != "" && n != "0" {
 		if documents, err = a.missing(ctx, documents); err != nil || len(documents) == 0 {
 			return err
@@ -108,44 +105,29 @@ func (c *uploadCmd) agentFlags() []string {
 	return flags
 }
 
-// findAgent returns the agent to run: the one named, else the one that runs
-// this job (binDir is where it lies), else the one on PATH.
-func findAgent(named, binDir string) (string, error) {
+// findAgent returns the agent to run: the one named, else the job's.
+func findAgent(named string, env *cli.Env) (string, error) {
 	if named != "" {
 		return exec.LookPath(named)
 	}
-	if binDir != "" {
-		if path, err := exec.LookPath(filepath.Join(binDir, "buildkite-agent")); err == nil {
-			return path, nil
-		}
-	}
-	path, err := exec.LookPath("buildkite-agent")
-	if err != nil {
-		return "", cli.WithHint(fmt.Errorf("finding the agent: %w", err), "--agent PATH")
-	}
-	return path, nil
+	path, err := agent.Find(env.Getenv)
+	return path, cli.WithHint(err, "--agent PATH")
 }
 
-// agent is the buildkite-agent of this job.
-type agent struct {
-	path string
-	env  *cli.Env
-}
+// grace is what a cancelled agent gets to end: half of what it gives a job.
+const grace = 5 * time.Second
 
-func (a agent) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, a.path, args...)
-	cmd.Stdout, cmd.Stderr = a.env.Stdout, a.env.Stderr
-	cmd.Env = a.env.Environ()
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Second // half of what the agent gives a cancelled job
-	return cmd
+// An uploader hands documents to the agent of this job.
+type uploader struct {
+	agent.Agent
+	env *cli.Env
 }
 
 // upload hands pipeline to the agent on its standard input and waits. The
 // agent says by itself what goes wrong.
-func (a agent) upload(ctx context.Context, flags []string, pipeline []byte) error {
-	cmd := a.command(ctx, append([]string{"pipeline", "upload"}, flags...)...)
-	cmd.Stdin = bytes.NewReader(pipeline)
+func (a uploader) upload(ctx context.Context, flags []string, pipeline []byte) error {
+	cmd := a.Command(ctx, grace, append([]string{"pipeline", "upload"}, flags...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(pipeline), a.env.Stdout, a.env.Stderr
 	err := cmd.Run()
 	var exited *exec.ExitError
 	switch {
@@ -156,7 +138,7 @@ func (a agent) upload(ctx context.Context, flags []string, pipeline []byte) erro
 	case errors.As(err, &exited) && exited.Exited():
 		return &cli.ExitError{Status: exitRefused, Err: fmt.Errorf("uploading the pipeline: the agent ended with %w", err)}
 	default:
-		return fmt.Errorf("uploading the pipeline with %s: %w", a.path, err)
+		return fmt.Errorf("uploading the pipeline with %s: %w", a.Path, err)
 	}
 }
 
@@ -164,16 +146,14 @@ func (a agent) upload(ctx context.Context, flags []string, pipeline []byte) erro
 // document whose first step the build already has. Asked only in a retried
 // job. When Buildkite cannot say, the document stays: a second upload of a
 // step's key is refused there.
-func (a agent) missing(ctx context.Context, documents [][]byte) ([][]byte, error) {
+func (a uploader) missing(ctx context.Context, documents [][]byte) ([][]byte, error) {
 	var rest [][]byte
 	for _, doc := range documents {
 		key, err := firstKey(doc)
 		if err != nil {
 			return nil, err
 		}
-		cmd := a.command(ctx, "step", "get", "id", "--step", key)
-		cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
-		if err := cmd.Run(); err != nil {
+		if err := a.Command(ctx, grace, "step", "get", "id", "--step", key).Run(); err != nil {
 			rest = append(rest, doc)
 			continue
 		}
@@ -199,22 +179,16 @@ const keepLimit = 30 * time.Second
 
 // keep uploads the text as an artifact of this job, so that people see later
 // what was uploaded. Steps run already; what goes wrong here is a warning.
-func (a agent) keep(ctx context.Context, pipeline []byte) {
-	ctx, stop := context.WithTimeout(ctx, keepLimit)
-	defer stop()
+func (a uploader) keep(ctx context.Context, pipeline []byte) {
 	dir, err := os.MkdirTemp("", "kbgen-")
 	if err == nil {
 		defer os.RemoveAll(dir)
 		err = os.WriteFile(filepath.Join(dir, "pipeline.yml"), pipeline, 0o600)
 	}
-	var said bytes.Buffer
 	if err == nil {
-		cmd := a.command(ctx, "artifact", "upload", "pipeline.yml")
-		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &said, &said
-		err = cmd.Run()
+		err = a.Call(ctx, keepLimit, dir, "", "artifact", "upload", "pipeline.yml")
 	}
 	if err != nil {
-		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-		fmt.Fprintf(a.env.Stderr, "kbgen: warning: keeping the pipeline as an artifact: %v: %.200s\n", err, lines[len(lines)-1])
+		fmt.Fprintf(a.env.Stderr, "kbgen: warning: keeping the pipeline as an artifact: %v\n", err)
 	}
 }

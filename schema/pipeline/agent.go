@@ -69,6 +69,9 @@ func (p *agentParser) command(s *step) {
 	p.firstTimes(s, "commands", "command")
 	p.firstTimes(s, "env")
 	p.firstTimes(s, "cache")
+	if cache := child(s.node, "cache"); cache != nil && cache.Kind == yaml.ScalarNode && (cache.ShortTag() == "!!float" || cache.ShortTag() == "!!int") {
+		p.report(cache, join(s.path, "cache"), kindName(cache), "a path, a list, a mapping or false")
+	}
 	matrix := child(s.node, "matrix")
 	if matrix == nil || matrix.Kind != yaml.MappingNode {
 		p.times(matrix, join(s.path, "matrix"))

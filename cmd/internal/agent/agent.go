@@ -1,0 +1,85 @@
+// Package agent runs the buildkite-agent of the job that a command is part of:
+// kbgen hands it pipelines, kbrun results. It knows nothing of either.
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// ErrNotFound is a machine on which no agent can be found.
+var ErrNotFound = errors.New("no buildkite-agent in BUILDKITE_BIN_PATH or on PATH")
+
+// An Agent is the program and the environment that it is run with, which holds
+// the job's token.
+type Agent struct {
+	Path    string
+	Environ []string
+}
+
+// Missing returns the name of a variable without which the agent cannot speak
+// for a job; "" inside of a job.
+func Missing(getenv func(string) string) string {
+	for _, name := range []string{"BUILDKITE_JOB_ID", "BUILDKITE_AGENT_ACCESS_TOKEN"} {
+		if getenv(name) == "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// Find returns the path of the agent that runs this job, which lies in
+// BUILDKITE_BIN_PATH, or else of the one on PATH; both as getenv says.
+//
+// Error: [ErrNotFound].
+func Find(getenv func(string) string) (string, error) {
+	for _, dir := range append([]string{getenv("BUILDKITE_BIN_PATH")}, filepath.SplitList(getenv("PATH"))...) {
+		if !filepath.IsAbs(dir) {
+			continue // an empty entry is the directory that the job runs in
+		}
+		if path, err := exec.LookPath(filepath.Join(dir, "buildkite-agent")); err == nil {
+			return path, nil
+		}
+	}
+	return "", ErrNotFound
+}
+
+// Command returns one command of the agent, not started. When ctx ends it gets
+// SIGTERM, and is killed after grace.
+func (a Agent) Command(ctx context.Context, grace time.Duration, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, a.Path, args...)
+	cmd.Env = a.Environ
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = grace
+	return cmd
+}
+
+// Call runs one command to its end within limit, in dir ("" is the current
+// directory). Foreign text goes in by stdin: arguments are visible to every user
+// of the machine.
+//
+// The error names the command and holds the last line that it printed.
+func (a Agent) Call(ctx context.Context, limit time.Duration, dir, stdin string, args ...string) error {
+	ctx, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	cmd := a.Command(ctx, limit/4, args...) // grace: what it printed is read on a busy machine, too
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
+	output, err := cmd.CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("not done after %s", limit)
+	}
+	lines := bytes.Split(bytes.TrimSpace(output), []byte("\n"))
+	return fmt.Errorf("buildkite-agent %s: %w: %s", strings.Join(args[:min(2, len(args))], " "), err, text.Line(string(lines[len(lines)-1]), 300))
+}
