@@ -6,6 +6,7 @@ usage:
   kblaunch submit TASK SUBMISSION --gpu NAME [--mode MODE]
   kblaunch examples       list the tasks that come with it
   kblaunch queues         list queues and agents, or check vendors' queue files
+  kblaunch completion bash|zsh|fish | man
   kblaunch COMMAND --help | kblaunch --version
 
 exit status: 0 the submission passed, 1 it did not, 2 wrong usage,

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/examples"
+	"github.com/gpu-mode/kbgen/pipelines"
 )
 
 // exitTrouble is a run that gave no verdict on the submission.
@@ -38,5 +40,14 @@ func program() cli.Program {
 		Name:    "kblaunch",
 		Grammar: &grammar{},
 		Help:    map[string]string{"": helpProgram, "submit": helpSubmit, "examples": helpExamples, "queues": helpQueues},
+		Values: map[string]func() []string{
+			"--gpu": pipelines.Fleet.Names,
+			"task": func() (names []string) {
+				for _, e := range examples.List() {
+					names = append(names, e.Name)
+				}
+				return names
+			},
+		},
 	}
 }

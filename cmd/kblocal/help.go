@@ -6,7 +6,8 @@ var help = map[string]string{
 usage: kblocal run FILE|-              run one pipeline, print its job logs
        kblocal up                      serve until interrupted, print what to export
        kblocal exec -- COMMAND [ARG]   serve while COMMAND runs
-       kblocal COMMAND --help
+       kblocal completion bash|zsh|fish | man
+       kblocal COMMAND --help | kblocal --version
 
 Everything listens on loopback only and lies in one directory. Tokens are new
 with every start. What Buildkite offers and kblocal does not (block, input,

@@ -13,7 +13,7 @@ func (p Program) man(w io.Writer) error {
 	var b strings.Builder
 	about, rest, _ := strings.Cut(p.Help[""], "\n")
 	fmt.Fprintf(&b, ".TH %s 1 \"\" %q\n", strings.ToUpper(p.Name), p.Name+" "+Version())
-	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", p.Name, roff(strings.TrimSuffix(strings.TrimPrefix(about, p.Name+" "), ".")))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", p.Name, roff(strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(about, p.Name+" "), "- "), ".")))
 	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s", verbatim(rest))
 	for _, command := range slices.Sorted(maps.Keys(p.Help)) {
 		if command != "" {
