@@ -187,5 +187,5 @@ var rules = [...]Rule{
 	{"KB801", "refused by the agent's parser", Error, Error,
 		"The parser of the agent refuses the document."},
 	{"KB802", "warning of the agent's parser", Warning, Error,
-		"The parser of the agent takes the document only with a warning; with --reject-parse-warnings the upload fails."},
+		"The parser of the agent does not understand the step and hands it on as it is: it cannot be signed, and with --reject-parse-warnings the upload fails where nothing but steps stands in the document."},
 }
