@@ -196,6 +196,16 @@ func (p *agentParser) checkout(n *yaml.Node, path string) {
 	typed("submodules", "!!bool", "true or false")
 	typed("lfs", "!!bool", "true or false")
 	typed("depth", "!!int", "a whole number")
+	for _, key := range []string{"ssh_secret", "commit_verification", "sparse"} {
+		p.times(child(n, key), join(path, key))
+	}
+	if flags := child(n, "flags"); flags != nil && flags.Kind == yaml.MappingNode {
+		entries(flags, func(key, value *yaml.Node) {
+			if tag := value.ShortTag(); !isNull(value) && tag != "!!str" && tag != "!!binary" {
+				p.report(value, join(join(path, "flags"), key.Value), kindName(value), "text")
+			}
+		})
+	}
 }
 
 // isWord reports whether n is a text of at least one byte.

@@ -37,7 +37,9 @@ func TestSlowRelease(t *testing.T) {
 		t.Skip("builds everything twice: make test-slow")
 	}
 	dir := t.TempDir()
-	first, second := makeRelease(t, filepath.Join(dir, "first")), makeRelease(t, filepath.Join(dir, "a", "longer", "second"))
+	place := filepath.Join(dir, "first")
+	first := makeRelease(t, "../..", place)
+	second := makeRelease(t, place, filepath.Join(dir, "a", "longer", "second"))
 	sums := read(t, filepath.Join(first, "SHA256SUMS"))
 	if again := read(t, filepath.Join(second, "SHA256SUMS")); again != sums {
 		t.Errorf("two builds of one commit differ:\n%s\nand\n%s", sums, again)
@@ -63,9 +65,9 @@ func TestSlowRelease(t *testing.T) {
 
 // makeRelease builds the release of the last commit in a clone of its own, with
 // a build cache of its own.
-func makeRelease(t *testing.T, place string) string {
+func makeRelease(t *testing.T, from, place string) string {
 	t.Helper()
-	clone := exec.Command("git", "clone", "--quiet", "../..", place)
+	clone := exec.Command("git", "clone", "--quiet", from, place)
 	if out, err := clone.CombinedOutput(); err != nil {
 		t.Fatalf("git clone: %v\n%s", err, out)
 	}
