@@ -6,31 +6,31 @@ import (
 	"testing"
 )
 
-// BenchmarkBox is a whole box around a program that does nothing, by each
+// BenchmarkSandbox is a whole sandbox around a program that does nothing, by each
 // means; "none" is the program alone through the same door.
-func BenchmarkBox(b *testing.B) {
+func BenchmarkSandbox(b *testing.B) {
 	for _, means := range candidates() {
 		b.Run(means, func(b *testing.B) {
 			dir := b.TempDir()
-			p := Place{Dir: filepath.Join(dir, "phase")}
+			p := Directories{Dir: filepath.Join(dir, "phase")}
 			p.Work, p.Home, p.Temp = filepath.Join(p.Dir, "work"), filepath.Join(p.Dir, "home"), filepath.Join(p.Dir, "tmp")
-			own := filepath.Join(dir, "box")
+			own := filepath.Join(dir, "sandbox")
 			for _, d := range []string{own, p.Dir, p.Work, p.Home, p.Temp} {
 				if err := os.Mkdir(d, 0o755); err != nil {
 					b.Fatal(err)
 				}
 			}
-			box, err := Open(Options{Dir: own, Environ: []string{"PATH=/usr/bin:/bin"}, Minimum: "none"})
+			sandbox, err := Open(Options{Dir: own, Environ: []string{"PATH=/usr/bin:/bin"}, Minimum: "none"})
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer box.Close()
-			if err := box.Prepare(p); err != nil {
+			defer sandbox.Close()
+			if err := sandbox.Prepare(p); err != nil {
 				b.Fatal(err)
 			}
-			box.untried = []string{means}
+			sandbox.untried = []string{means}
 			for b.Loop() {
-				process, err := box.Start(Command{Path: "/bin/true", Args: []string{"true"}, Dir: "/", Place: p})
+				process, err := sandbox.Start(Command{Path: "/bin/true", Args: []string{"true"}, Dir: "/", Directories: p})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -182,7 +182,7 @@ func (g *group) remove() error {
 	return errors.Join(faults...)
 }
 
-// memoryBounded tells whether the group that this process is in, which may be
+// memoryBounded reports whether the group that this process is in, which may be
 // a whole container, has a limit on memory of its own.
 func memoryBounded() bool {
 	data, _ := os.ReadFile("/proc/self/cgroup")
@@ -206,7 +206,7 @@ func memoryBounded() bool {
 	return false
 }
 
-// bounded tells whether the file holds a number below the machine's memory.
+// bounded reports whether the file holds a number below the machine's memory.
 func bounded(dir, file string) bool {
 	data, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {

@@ -119,7 +119,7 @@ func callFilter(arch uint32) []unix.SockFilter {
 		unix.SockFilter{Code: give, K: refuse},
 		unix.SockFilter{Code: give, K: allow},
 		// Another process's limits, of the same user: the runner's, or those of
-		// the box's first process, which watches over the memory.
+		// the sandbox's first process, which watches over the memory.
 		unix.SockFilter{Code: equal, Jf: 2, K: unix.SYS_PRLIMIT64},
 		unix.SockFilter{Code: load, K: 16},
 		unix.SockFilter{Code: equal, Jf: 1, K: 0},
@@ -128,8 +128,8 @@ func callFilter(arch uint32) []unix.SockFilter {
 	)
 }
 
-// checkSecrets tries, from inside of the finished box, to read the environment
-// of what started it: the payload may be there.
+// checkSecrets tries, from inside of the finished sandbox, to read the
+// environment of what started it: the payload may be there.
 func (i *initProcess) checkSecrets() {
 	for pid := os.Getppid(); pid > 0; pid = parent(pid) {
 		name := strconv.Itoa(pid)

@@ -34,15 +34,15 @@ func TestOpenFilesAreNotInherited(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		for _, ready := range []bool{false, true} {
 			if ready {
-				b.box.Ready()
+				b.sandbox.Ready()
 			}
 			r, w, err := os.Pipe()
 			must(t, err)
 			out, err := os.CreateTemp(t.TempDir(), "out")
 			must(t, err)
-			process, err := b.box.Start(Command{
+			process, err := b.sandbox.Start(Command{
 				Path: "/usr/bin/python3", Args: []string{"python3", "-c", "import os; print([f for f in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + f)])"},
-				Dir: b.place.Work, Place: b.place, Stdout: out, Stderr: out, Files: []*os.File{w}, Env: []string{"PATH=/usr/bin:/bin"},
+				Dir: b.dirs.Work, Directories: b.dirs, Stdout: out, Stderr: out, Files: []*os.File{w}, Env: []string{"PATH=/usr/bin:/bin"},
 			})
 			must(t, err)
 			w.Close()
@@ -73,11 +73,11 @@ print("tried own", resource.getrlimit(resource.RLIMIT_CORE))
 
 func TestProgramThatCannotStart(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		must(t, os.WriteFile(filepath.Join(b.place.Work, "garbage"), []byte("\x00no program"), 0o755))
+		must(t, os.WriteFile(filepath.Join(b.dirs.Work, "garbage"), []byte("\x00no program"), 0o755))
 		for path, want := range map[string]syscall.Errno{"./garbage": unix.ENOEXEC, "/nowhere/x": unix.ENOENT, "/etc": unix.EACCES} {
 			r, w, err := os.Pipe()
 			must(t, err)
-			_, err = b.box.Start(Command{Path: path, Args: []string{path}, Dir: b.place.Work, Place: b.place, Files: []*os.File{w, w}})
+			_, err = b.sandbox.Start(Command{Path: path, Args: []string{path}, Dir: b.dirs.Work, Directories: b.dirs, Files: []*os.File{w, w}})
 			w.Close()
 			var start *StartError
 			if !errors.As(err, &start) || start.Errno != want || !strings.Contains(err.Error(), path) {
@@ -97,33 +97,33 @@ func TestProgramThatCannotStart(t *testing.T) {
 
 func TestReady(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		b.box.Ready()
-		if (b.box.spare != nil) != (b.means != schema.MeansProcess) {
-			t.Errorf("a box waits: %v", b.box.spare != nil)
+		b.sandbox.Ready()
+		if (b.sandbox.spare != nil) != (b.means != schema.MeansProcess) {
+			t.Errorf("a sandbox waits: %v", b.sandbox.spare != nil)
 		}
-		for _, kill := range []bool{false, true} { // a box that waits may be starved
-			if kill && b.box.spare != nil {
-				b.box.spare.Kill()
+		for _, kill := range []bool{false, true} { // a sandbox that waits may be starved
+			if kill && b.sandbox.spare != nil {
+				b.sandbox.spare.Kill()
 			}
 			if out, state := b.python(t, "print('here')"); out != "here\n" || state.Exit != 0 {
 				t.Errorf("after a kill %v: %q, %+v", kill, out, state)
 			}
-			b.box.Ready()
+			b.sandbox.Ready()
 		}
-		must(t, b.box.Close())
+		must(t, b.sandbox.Close())
 		b.gone(t)
 	})
 }
 
-// A box that could be had once is not replaced by a weaker one.
+// A sandbox that could be had once is not replaced by a weaker one.
 func TestNoWeakerBoxLater(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		if b.means == schema.MeansProcess {
 			t.Skip("there is no weaker one")
 		}
 		b.python(t, "")
-		b.box.untried = candidates()
-		must(t, os.Remove(b.box.root()))
+		b.sandbox.untried = candidates()
+		must(t, os.Remove(b.sandbox.root()))
 		_, _, err := b.start(t, "print('weaker')")
 		var weak *WeakError
 		if err == nil || errors.As(err, &weak) || !strings.Contains(err.Error(), "once more") {
@@ -138,7 +138,7 @@ const asRunner = "SANDBOX_TEST_AS_RUNNER"
 func TestProgramDiesWithTheRunner(t *testing.T) {
 	if means, mark, ok := strings.Cut(os.Getenv(asRunner), " "); ok {
 		b := newBench(t, Options{}, means)
-		b.box.Ready()
+		b.sandbox.Ready()
 		b.start(t, "import time; time.sleep(50) # "+mark)
 		return
 	}

@@ -37,7 +37,7 @@ func whoami() identity {
 	return identity{Own: true, UID: n, GID: n, Groups: deviceGroups(gpuDevices())}
 }
 
-// OwnUser tells whether a submission runs as a user of its own here, and not as
+// OwnUser reports whether a submission runs as a user of its own here, and not as
 // the runner's.
 func OwnUser() bool { return canDrop() }
 
@@ -51,7 +51,7 @@ func ownID() int {
 	return 0
 }
 
-// mapped tells whether an id exists, from lines of "inside outside count".
+// mapped reports whether an id exists, from lines of "inside outside count".
 func mapped(file string, id int) bool {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -66,7 +66,7 @@ func mapped(file string, id int) bool {
 	return false
 }
 
-// canDrop tells whether this process may become somebody else and clean up
+// canDrop reports whether this process may become somebody else and clean up
 // behind him.
 func canDrop() bool {
 	return os.Geteuid() == 0 && ownID() != 0 && capable(unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL)

@@ -10,7 +10,7 @@ import (
 
 // closeInherited keeps every descriptor from first on out of the programs that
 // this process starts and becomes: files and directories that whoever started
-// it had open (a lock, a log) would reach past every wall of a box. What a
+// it had open (a lock, a log) would reach past every wall of a sandbox. What a
 // program gets is handed over one by one.
 //
 // Error: the system has neither close_range (Linux 5.11) nor a /proc.

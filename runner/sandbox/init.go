@@ -18,14 +18,14 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// initName is the first argument of a box's first process. A person who types
+// initName is the first argument of a sandbox's first process. A person who types
 // it gets an error about a missing descriptor.
 const initName = "kbrun-sandbox"
 
 // Descriptors of the first process, beside the standard ones.
 const (
-	statusFD = 3
-	ordersFD = 4
+	statusFD   = 3
+	requestsFD = 4
 )
 
 // setupFailed is the exit status of a first process that said why on its
@@ -34,8 +34,8 @@ const setupFailed = 71
 
 // A message is one line on the status pipe.
 type message struct {
-	Missing map[string]string `json:",omitempty"` // the box stands; what it lacks
-	Setup   string            `json:",omitempty"` // the box does not stand, and why
+	Missing map[string]string `json:",omitempty"` // the sandbox stands; what it lacks
+	Setup   string            `json:",omitempty"` // the sandbox does not stand, and why
 	Exec    string            `json:",omitempty"` // the program cannot be started, and why
 	Errno   syscall.Errno     `json:",omitempty"` // with Exec: what the kernel said
 	Ended   *ended            `json:",omitempty"`
@@ -48,7 +48,7 @@ type ended struct {
 	OutOfMemory        bool
 }
 
-// Main builds a box and runs its program when this process was started for
+// Main builds a sandbox and runs its program when this process was started for
 // that, and never returns then. In any other process it does nothing.
 func Main() {
 	if len(os.Args) == 0 || os.Args[0] != initName {
@@ -56,11 +56,11 @@ func Main() {
 	}
 	runtime.LockOSThread()                 // what follows is partly the thread's own
 	inheritErr := closeInherited(statusFD) // once more: this is what the program inherits from
-	// Nobody in the box may look in here: the order holds the program's whole
-	// environment, and with a user namespace the user is the same.
+	// Nobody in the sandbox may look in here: the request holds the program's
+	// whole environment, and with a user namespace the user is the same.
 	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	i := &initProcess{status: json.NewEncoder(os.NewFile(statusFD, "status"))}
-	if _, err := receive(ordersFD, &i.plan); err != nil {
+	if _, err := receive(requestsFD, &i.plan); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: error: reading the plan: %s\n", initName, err)
 		os.Exit(setupFailed)
 	}
@@ -118,20 +118,20 @@ func (i *initProcess) bound() {
 	}
 }
 
-// setup builds the box around this process, as far as it can before it knows
-// the program, waits for the order, and finishes. What fails and is a guard's
+// setup builds the sandbox around this process, as far as it can before it knows
+// the program, waits for the request, and finishes. What fails and is a guard's
 // loss only is noted in Missing.
 //
-// Errors: io.EOF when there is nothing to run; otherwise there is no box.
-func (i *initProcess) setup() (*order, error) {
+// Errors: io.EOF when there is nothing to run; otherwise there is no sandbox.
+func (i *initProcess) setup() (*execRequest, error) {
 	i.join()
 	if i.Means == schema.MeansProcess {
-		o, err := receiveOrder(ordersFD)
+		r, err := receiveRequest(requestsFD)
 		if err != nil {
 			return nil, err
 		}
-		i.Mounts = append(i.Mounts, o.Mounts...) // they are Landlock's rules
-		return o, i.close()
+		i.Mounts = append(i.Mounts, r.Mounts...) // they are Landlock's rules
+		return r, i.close()
 	}
 	unix.Sethostname([]byte("localhost")) // a name that can be resolved
 	if i.Lo {
@@ -142,17 +142,17 @@ func (i *initProcess) setup() (*order, error) {
 	if err := i.mountAll(); err != nil {
 		return nil, err
 	}
-	o, err := receiveOrder(ordersFD)
+	r, err := receiveRequest(requestsFD)
 	if err != nil {
 		return nil, err
 	}
-	if err := i.moveIn(o.Mounts); err != nil {
+	if err := i.moveIn(r.Mounts); err != nil {
 		return nil, err
 	}
-	return o, i.close()
+	return r, i.close()
 }
 
-// close takes from this process what a program of the box must not have.
+// close takes from this process what a program of the sandbox must not have.
 func (i *initProcess) close() error {
 	i.bound()
 	if err := i.limit(); err != nil {
@@ -194,7 +194,7 @@ func writeSelf(file string) error {
 	return err
 }
 
-// limit sets the resource limits, which all processes of the box inherit.
+// limit sets the resource limits, which all processes of the sandbox inherit.
 func (i *initProcess) limit() error {
 	for _, l := range []struct {
 		resource int
@@ -251,10 +251,10 @@ func (i *initProcess) changeUser() error {
 }
 
 // become turns this process into the program.
-func (i *initProcess) become(o *order) error {
+func (i *initProcess) become(r *execRequest) error {
 	i.status.Encode(message{Missing: i.Missing})
 	os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // the runner should live
-	if err := os.Chdir(o.Dir); err != nil {
+	if err := os.Chdir(r.Dir); err != nil {
 		return err
 	}
 	// The program's are moved out of each other's way, and the status pipe out of
@@ -264,25 +264,25 @@ func (i *initProcess) become(o *order) error {
 		return err
 	}
 	i.status = json.NewEncoder(os.NewFile(uintptr(status), "status"))
-	for n, fd := range o.files {
-		if o.files[n], err = moveAway(fd); err != nil {
+	for n, fd := range r.files {
+		if r.files[n], err = moveAway(fd); err != nil {
 			return err
 		}
 	}
-	for n, fd := range o.files {
+	for n, fd := range r.files {
 		if err := unix.Dup3(fd, n+1, 0); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("starting %s: %w", o.Path, syscall.Exec(o.Path, o.Args, o.Env))
+	return fmt.Errorf("starting %s: %w", r.Path, syscall.Exec(r.Path, r.Args, r.Env))
 }
 
 // moveAway returns a copy of fd, whose number no program's own have.
 func moveAway(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 16) }
 
 // start runs the program as a child, and is then only there to collect what
-// dies and to end the box with the program.
-func (i *initProcess) start(o *order) error {
+// dies and to end the sandbox with the program.
+func (i *initProcess) start(o *execRequest) error {
 	if !i.ID.Own {
 		// The program may signal its own user's first process. Caught, not
 		// ignored, because children inherit what is ignored.

@@ -77,7 +77,7 @@ func (i *initProcess) withoutNamespaces() {
 	i.Missing[schema.GuardNetwork] = "no network namespace; TCP alone can be closed"
 }
 
-// alone tells whether this machine, or container, has no network device but
+// alone reports whether this machine, or container, has no network device but
 // the loopback.
 func alone() bool {
 	entries, err := os.ReadDir("/sys/class/net")

@@ -17,15 +17,15 @@ import (
 // seldom enough not to be seen in a benchmark.
 const watchPause = 50 * time.Millisecond
 
-// A memoryWatch is the limit on a box's memory without a control group. The
-// box's first process counts what lies in its own /proc, which shows nothing
-// but the box, and ends everything beyond the limit.
+// A memoryWatch is the limit on a sandbox's memory without a control group. The
+// sandbox's first process counts what lies in its own /proc, which shows nothing
+// but the sandbox, and ends everything beyond the limit.
 type memoryWatch struct {
 	limit int64
 	over  atomic.Bool
 }
 
-// run goes on until the process, and the box with it, ends.
+// run goes on until the process, and the sandbox with it, ends.
 func (w *memoryWatch) run() {
 	for range time.Tick(watchPause) {
 		if used, err := w.used(); err != nil || used > w.limit { // who cannot count does not trust
@@ -36,7 +36,7 @@ func (w *memoryWatch) run() {
 }
 
 // used is the private memory of all processes but this one, and what lies in
-// the box's tmpfs. A page that is shared after a fork counts for each.
+// the sandbox's tmpfs. A page that is shared after a fork counts for each.
 //
 // Error: something cannot be counted.
 func (w *memoryWatch) used() (int64, error) {

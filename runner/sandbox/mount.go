@@ -12,7 +12,8 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// mountAll puts the box's file system together, all but the program's place.
+// mountAll puts the sandbox's file system together, all but the program's
+// directories.
 func (i *initProcess) mountAll() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
@@ -23,9 +24,10 @@ func (i *initProcess) mountAll() error {
 	return i.mountList(i.Mounts)
 }
 
-// moveIn makes the new file system this process's, with the place in it.
-func (i *initProcess) moveIn(place []mount) error {
-	if err := i.mountList(place); err != nil {
+// moveIn makes the new file system this process's, with the program's
+// directories in it.
+func (i *initProcess) moveIn(dirs []mount) error {
+	if err := i.mountList(dirs); err != nil {
 		return err
 	}
 	if err := os.Chdir(i.Root); err != nil {
@@ -171,7 +173,7 @@ func makeFile(path string) error {
 	return f.Close()
 }
 
-// loopbackUp switches the box's own loopback device on.
+// loopbackUp switches the sandbox's own loopback device on.
 func loopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -18,43 +18,44 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// setupLimit bounds the building of one box.
+// setupLimit bounds the building of one sandbox.
 const setupLimit = 30 * time.Second
 
-// A Command is one program to run in a box.
+// A Command is one program to run in a sandbox.
 type Command struct {
-	Path   string // absolute, or relative to Dir
-	Args   []string
-	Env    []string // all that the program gets
-	Dir    string
-	Place  Place
-	Stdout *os.File
-	Stderr *os.File
-	Files  []*os.File // the program's descriptors from 3 on, three at most
+	Path        string // absolute, or relative to Dir
+	Args        []string
+	Env         []string // all that the program gets
+	Dir         string
+	Directories Directories // that it may write
+	Stdout      *os.File    // nil: thrown away
+	Stderr      *os.File
+	Files       []*os.File // the program's descriptors from 3 on, three at most
 }
 
-// A Process is a running box.
+// A Process is a running sandbox.
 type Process struct {
-	cmd    *exec.Cmd
-	box    *Box
-	orders *os.File
-	status *os.File
-	lines  *json.Decoder
-	begun  time.Time
-	inside bool // the program has a process above it in its box
-	oom    int
+	cmd      *exec.Cmd
+	sandbox  *Sandbox
+	requests *os.File
+	status   *os.File
+	lines    *json.Decoder
+	begun    time.Time
+	inside   bool // the program has a process above it in its sandbox
+	oom      int
 }
 
 // A State tells how a program ended.
 type State struct {
 	Exit         int           // exit status, or the negative number of the signal
-	Wall         time.Duration // from the program's start, not the box's
+	Wall         time.Duration // from the program's start, not the sandbox's
 	User, System time.Duration // with the children it waited for
 	MaxRSS       int64         // bytes, of the largest process
-	OutOfMemory  bool          // something in the box was killed at its memory limit
+	OutOfMemory  bool          // something in the sandbox was killed at its memory limit
 }
 
-// A StartError says that a box stands and the program in it cannot be started.
+// A StartError says that a sandbox stands and the program in it cannot be
+// started.
 type StartError struct {
 	Text  string
 	Errno syscall.Errno // what the kernel said; 0: nothing
@@ -67,51 +68,51 @@ type errSetup struct{ why string }
 
 func (e *errSetup) Error() string { return e.why }
 
-// Ready begins to build the box of the next [Box.Start], while the program of
-// the last one runs or the caller does something else. It does nothing where a
-// process of the runner's would wait within reach of a submission's: without
-// namespaces, and when an ordinary user's box has no /proc of its own. That the
-// box cannot be built is told by Start.
-func (b *Box) Ready() {
-	if b.spare != nil || len(b.untried) == 0 || b.untried[0] == schema.MeansProcess {
+// Ready begins to build the sandbox of the next [Sandbox.Start], while the
+// program of the last one runs or the caller does something else. It does
+// nothing where a process of the runner's would wait within reach of a
+// submission's: without namespaces, and when an ordinary user's sandbox has no
+// /proc of its own. That the sandbox cannot be built is told by Start.
+func (s *Sandbox) Ready() {
+	if s.spare != nil || len(s.untried) == 0 || s.untried[0] == schema.MeansProcess {
 		return
 	}
-	if b.report != nil && !slices.Contains(b.report.Held, schema.GuardProcesses) {
+	if s.report != nil && !slices.Contains(s.report.Held, schema.GuardProcesses) {
 		return // it sees the runner's files in /proc, and opened makes them its own
 	}
-	if p, err := b.launch(b.untried[0]); err == nil {
-		b.spare = p
+	if p, err := s.launch(s.untried[0]); err == nil {
+		s.spare = p
 	}
 }
 
-// Start builds a box and starts the program in it, by the strongest means that
-// works. It returns when the program is running.
+// Start builds a sandbox and starts the program in it, by the strongest means
+// that works. It returns when the program is running.
 //
-// Errors: *[WeakError] when no box of the level asked for can be had, and
+// Errors: *[WeakError] when no sandbox of the level asked for can be had, and
 // *[StartError]; nothing of the program ran then. Any other is the machine's.
-func (b *Box) Start(c Command) (*Process, error) {
+func (s *Sandbox) Start(c Command) (*Process, error) {
 	var weak *schema.Sandbox
-	for len(b.untried) > 0 {
-		means := b.untried[0]
-		p, got, err := b.try(means, c)
+	for len(s.untried) > 0 {
+		means := s.untried[0]
+		p, got, err := s.try(means, c)
 		var refused *errSetup
 		switch {
-		case errors.As(err, &refused) && b.report != nil:
-			// It worked before: nobody gets a weaker box by an accident.
+		case errors.As(err, &refused) && s.report != nil:
+			// It worked before: nobody gets a weaker sandbox by an accident.
 			return nil, fmt.Errorf("building a sandbox by %s once more: %s", means, refused.why)
 		case errors.As(err, &refused):
-			b.why = append(b.why, means+": "+refused.why)
+			s.why = append(s.why, means+": "+refused.why)
 		case err != nil:
 			return nil, err
 		case p == nil:
 			weak = strongest(weak, got)
 		default:
-			b.report = b.report.Join(got)
+			s.report = s.report.Join(got)
 			return p, nil
 		}
-		b.untried = b.untried[1:]
+		s.untried = s.untried[1:]
 	}
-	return nil, &WeakError{Minimum: b.o.Minimum, Best: weak, Why: b.why}
+	return nil, &WeakError{Minimum: s.o.Minimum, Best: weak, Why: s.why}
 }
 
 func strongest(a, b *schema.Sandbox) *schema.Sandbox {
@@ -121,11 +122,12 @@ func strongest(a, b *schema.Sandbox) *schema.Sandbox {
 	return a
 }
 
-// try builds a box by one means. Without an error and a process, the box was
-// built, and left because it is too weak or because there is nothing to run.
-func (b *Box) try(means string, c Command) (*Process, *schema.Sandbox, error) {
-	if p := b.spare; p != nil {
-		b.spare = nil
+// try builds a sandbox by one means. Without an error and a process, the
+// sandbox was built, and left because it is too weak or because there is
+// nothing to run.
+func (s *Sandbox) try(means string, c Command) (*Process, *schema.Sandbox, error) {
+	if p := s.spare; p != nil {
+		s.spare = nil
 		got, err := p.enter(means, c)
 		var refused *errSetup
 		if !errors.As(err, &refused) { // else what ran meanwhile may have starved it
@@ -133,7 +135,7 @@ func (b *Box) try(means string, c Command) (*Process, *schema.Sandbox, error) {
 		}
 		p.abandon()
 	}
-	p, err := b.launch(means)
+	p, err := s.launch(means)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -143,18 +145,18 @@ func (b *Box) try(means string, c Command) (*Process, *schema.Sandbox, error) {
 
 // unless returns the process, or abandons it when it does not run the program.
 func (p *Process) unless(got *schema.Sandbox, err error, c Command) (*Process, *schema.Sandbox, error) {
-	if err == nil && c.Path != "" && got.AtLeast(p.box.o.Minimum) {
+	if err == nil && c.Path != "" && got.AtLeast(p.sandbox.o.Minimum) {
 		return p, got, nil
 	}
 	p.abandon()
 	return nil, got, err
 }
 
-// enter has the box run the program, if it has the level that it must have.
+// enter has the sandbox run the program, if it has the level that it must have.
 func (p *Process) enter(means string, c Command) (*schema.Sandbox, error) {
-	p.oom, p.begun = p.box.group.outOfMemory(), time.Now()
-	err := sendOrder(p.orders, c)
-	p.orders.Close()
+	p.oom, p.begun = p.sandbox.group.outOfMemory(), time.Now()
+	err := sendRequest(p.requests, c)
+	p.requests.Close()
 	var first message
 	if err == nil {
 		first, err = p.next(time.Now().Add(setupLimit))
@@ -167,11 +169,11 @@ func (p *Process) enter(means string, c Command) (*schema.Sandbox, error) {
 	case first.Exec != "":
 		return nil, &StartError{first.Exec, first.Errno}
 	}
-	if why, ok := first.Missing[schema.GuardProcesses]; ok && len(p.box.why) > 0 {
-		first.Missing[schema.GuardProcesses] = why + " (" + strings.Join(p.box.why, "; ") + ")"
+	if why, ok := first.Missing[schema.GuardProcesses]; ok && len(p.sandbox.why) > 0 {
+		first.Missing[schema.GuardProcesses] = why + " (" + strings.Join(p.sandbox.why, "; ") + ")"
 	}
 	got := schema.NewSandbox(means, first.Missing)
-	if p.inside || c.Path == "" || !got.AtLeast(p.box.o.Minimum) {
+	if p.inside || c.Path == "" || !got.AtLeast(p.sandbox.o.Minimum) {
 		return got, nil
 	}
 	// The pipe ends, without a word, with a successful exec.
@@ -183,27 +185,27 @@ func (p *Process) enter(means string, c Command) (*schema.Sandbox, error) {
 	return got, nil
 }
 
-// launch starts the box's first process.
-func (b *Box) launch(means string) (*Process, error) {
-	if b.group.fd == nil {
-		return b.launchIn(means, nil)
+// launch starts the sandbox's first process.
+func (s *Sandbox) launch(means string) (*Process, error) {
+	if s.group.fd == nil {
+		return s.launchIn(means, nil)
 	}
-	p, err := b.launchIn(means, b.group.fd)
+	p, err := s.launchIn(means, s.group.fd)
 	if err == nil {
 		return p, nil
 	}
-	b.group.leave(err)
-	return b.launchIn(means, nil)
+	s.group.leave(err)
+	return s.launchIn(means, nil)
 }
 
 // launchIn starts it in a control group of version 2; nil: in this process's.
-func (b *Box) launchIn(means string, group *os.File) (*Process, error) {
+func (s *Sandbox) launchIn(means string, group *os.File) (*Process, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("opening a pipe: %w", err)
 	}
 	defer w.Close()
-	orders, theirs, err := socketPair()
+	requests, theirs, err := socketPair()
 	if err != nil {
 		r.Close()
 		return nil, fmt.Errorf("opening a pair of sockets: %w", err)
@@ -211,9 +213,9 @@ func (b *Box) launchIn(means string, group *os.File) (*Process, error) {
 	defer theirs.Close()
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{initName}, Env: []string{"GOMAXPROCS=1"}, // fewer threads to start
-		ExtraFiles: []*os.File{w, theirs}, SysProcAttr: b.attributes(means),
+		ExtraFiles: []*os.File{w, theirs}, SysProcAttr: s.attributes(means),
 	}
-	p := &Process{cmd: cmd, box: b, orders: orders, status: r, lines: json.NewDecoder(r), inside: means != schema.MeansProcess}
+	p := &Process{cmd: cmd, sandbox: s, requests: requests, status: r, lines: json.NewDecoder(r), inside: means != schema.MeansProcess}
 	if group != nil {
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.Fd())
 	}
@@ -222,10 +224,10 @@ func (b *Box) launchIn(means string, group *os.File) (*Process, error) {
 	}
 	if err := cmd.Start(); err != nil {
 		r.Close()
-		orders.Close()
+		requests.Close()
 		return nil, &errSetup{err.Error()}
 	}
-	if err := send(orders, b.plan(means)); err != nil { // made while that process comes to life
+	if err := send(requests, s.plan(means)); err != nil { // made while that process comes to life
 		p.abandon()
 		return nil, &errSetup{fmt.Sprintf("handing its first process the plan: %v", err)}
 	}
@@ -246,7 +248,7 @@ func opened() (again func()) {
 	return func() { unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 }
 
-func (b *Box) attributes(means string) *syscall.SysProcAttr {
+func (s *Sandbox) attributes(means string) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 	switch means {
@@ -254,8 +256,8 @@ func (b *Box) attributes(means string) *syscall.SysProcAttr {
 		attr.Cloneflags = namespaces
 	case schema.MeansUserNamespace:
 		attr.Cloneflags = namespaces | unix.CLONE_NEWUSER
-		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: b.id.UID, HostID: b.id.UID, Size: 1}}
-		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: b.id.GID, HostID: b.id.GID, Size: 1}}
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: s.id.UID, HostID: s.id.UID, Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: s.id.GID, HostID: s.id.GID, Size: 1}}
 		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
 	}
 	return attr
@@ -268,29 +270,29 @@ func (p *Process) next(deadline time.Time) (message, error) {
 	return m, err
 }
 
-// abandon ends a box that is not going to be used.
+// abandon ends a sandbox that is not going to be used.
 func (p *Process) abandon() {
 	p.Kill()
 	p.cmd.Wait()
 	p.status.Close()
-	p.orders.Close()
+	p.requests.Close()
 }
 
-// Kill ends everything in the box, or, without a process namespace, the
+// Kill ends everything in the sandbox, or, without a process namespace, the
 // program's process group. [Process.Wait] returns after it.
 func (p *Process) Kill() { syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 
-// Sealed tells whether nothing of the box is left when [Process.Wait] returns:
-// the kernel ends a process namespace with its first process.
+// Sealed reports whether nothing of the sandbox is left when [Process.Wait]
+// returns: the kernel ends a process namespace with its first process.
 func (p *Process) Sealed() bool { return p.inside }
 
-// PID is the number of the box's first process.
+// PID is the number of the sandbox's first process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Wait returns when the program has ended; with namespaces, when every process
-// of its box is gone.
+// of its sandbox is gone.
 //
-// Error: the box broke down while the program ran.
+// Error: the sandbox broke down while the program ran.
 func (p *Process) Wait() (State, error) {
 	p.cmd.Wait() // what it says is in ProcessState
 	wall := time.Since(p.begun)
@@ -301,7 +303,7 @@ func (p *Process) Wait() (State, error) {
 		return State{}, errors.New("the system tells nothing about an ended process")
 	}
 	s := State{Exit: exitOf(ws), Wall: wall, User: time.Duration(used.Utime.Nano()), System: time.Duration(used.Stime.Nano()), MaxRSS: used.Maxrss << 10}
-	s.OutOfMemory = p.box.group.outOfMemory() > p.oom
+	s.OutOfMemory = p.sandbox.group.outOfMemory() > p.oom
 	if !p.inside {
 		return s, nil
 	}

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An order is what a box's first process is told when there is a program for
-// its box, which may be long after it began to build it. The program's
+// An execRequest tells a sandbox's first process which program to run, which may
+// be long after that process began to build the sandbox. The program's
 // descriptors come with it.
-type order struct {
-	Path   string // "": say what was got, and leave
+type execRequest struct {
+	Path   string // "": report the guards, and end
 	Args   []string
 	Env    []string
 	Dir    string
@@ -24,33 +24,33 @@ type order struct {
 	files []int // descriptors for the program's 1, 2 and so on; each closes with an exec
 }
 
-// sendOrder sends what c says through the socket.
+// sendRequest sends what c says through the socket.
 //
-// Error: the box's first process is gone, or the system's.
-func sendOrder(socket *os.File, c Command) error {
+// Error: the sandbox's first process is gone, or the system's.
+func sendRequest(socket *os.File, c Command) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	defer null.Close()
 	files := append([]*os.File{cmp.Or(c.Stdout, null), cmp.Or(c.Stderr, null)}, c.Files...)
-	return send(socket, order{Path: c.Path, Args: c.Args, Env: c.Env, Dir: c.Dir, Mounts: c.Place.mounts()}, files...)
+	return send(socket, execRequest{Path: c.Path, Args: c.Args, Env: c.Env, Dir: c.Dir, Mounts: c.Directories.mounts()}, files...)
 }
 
-// receiveOrder waits for the order.
+// receiveRequest waits for the request.
 //
 // Errors: io.EOF when there will be none; otherwise it cannot be read.
-func receiveOrder(socket int) (*order, error) {
-	var o order
-	fds, err := receive(socket, &o)
+func receiveRequest(socket int) (*execRequest, error) {
+	var r execRequest
+	fds, err := receive(socket, &r)
 	if err != nil {
 		return nil, err
 	}
 	if len(fds) < 2 {
-		return nil, fmt.Errorf("receiving an order: got %d descriptors, want 2 or more", len(fds))
+		return nil, fmt.Errorf("receiving a request: got %d descriptors, want 2 or more", len(fds))
 	}
-	o.files = fds
-	return &o, nil
+	r.files = fds
+	return &r, nil
 }
 
 // send passes v, in an anonymous file, and the files on: arguments and
@@ -131,5 +131,5 @@ func socketPair() (ours, theirs *os.File, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return os.NewFile(uintptr(fds[0]), "orders"), os.NewFile(uintptr(fds[1]), "orders"), nil
+	return os.NewFile(uintptr(fds[0]), "requests"), os.NewFile(uintptr(fds[1]), "requests"), nil
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// Limits bound a box. Zero means the value of [DefaultLimits].
+// Limits bound a sandbox. Zero means the value of [DefaultLimits].
 type Limits struct {
-	Processes int   // with threads, in the whole box
+	Processes int   // with threads, in the whole sandbox
 	OpenFiles int   // per process
 	FileSize  int64 // bytes, each file
-	Memory    int64 // bytes, in the whole box, tmpfs included
+	Memory    int64 // bytes, in the whole sandbox, tmpfs included
 }
 
 // DefaultLimits are generous: they stop a bomb, not an honest program with
@@ -32,9 +32,9 @@ func totalMemory() int64 {
 	return int64(info.Totalram) * int64(info.Unit)
 }
 
-// Options describe the boxes of one job.
+// Options describe the sandboxes of one job.
 type Options struct {
-	// Dir is an existing directory of the caller's own; a box keeps its mount
+	// Dir is an existing directory of the caller's own; a sandbox keeps its mount
 	// point and small files there. The caller removes it.
 	Dir string
 
@@ -47,8 +47,8 @@ type Options struct {
 	// although it lies below something readable.
 	Read, Hide []string
 
-	// Loopback gives the box a loopback device of its own. Nothing outside of
-	// the box can be reached through it.
+	// Loopback gives the sandbox a loopback device of its own. Nothing outside of
+	// the sandbox can be reached through it.
 	Loopback bool
 
 	Limits Limits
@@ -57,9 +57,9 @@ type Options struct {
 	Minimum string
 }
 
-// A Place is the part of the file system that a process may write. It keeps its
-// path inside of the box.
-type Place struct {
+// Directories is the part of the file system that a process may write, under
+// the same paths inside of the sandbox and outside.
+type Directories struct {
 	Dir string // holds the others; readable; in a directory of the caller's own
 
 	// Work is where the caller put its files, which the submission may read but
@@ -68,23 +68,23 @@ type Place struct {
 	Work, Home, Temp string
 }
 
-// A Box starts processes, one at a time. Its methods are for one goroutine.
-type Box struct {
+// A Sandbox starts processes, one at a time. Its methods are for one goroutine.
+type Sandbox struct {
 	o        Options
 	id       identity
 	untried  []string // means, strongest first; the first one works as far as is known
 	why      []string // what became of the stronger ones
-	mounts   []mount  // of every box; made with the first plan
+	mounts   []mount  // of every sandbox; made with the first plan
 	group    *group
 	spare    *Process // built, and without a program yet
 	report   *schema.Sandbox
 	survived string
 }
 
-// A WeakError says that the machine cannot build a box of the level asked for.
+// A WeakError says that the machine cannot build a sandbox of the level needed.
 type WeakError struct {
 	Minimum string
-	Best    *schema.Sandbox // nil when no box could be built at all
+	Best    *schema.Sandbox // nil when no sandbox could be built at all
 	Why     []string        // what became of each means
 }
 
@@ -108,8 +108,8 @@ func (e *WeakError) Error() string {
 //
 // Errors: an unknown Minimum, a Dir that cannot be written, a path of Read that
 // is relative or would open too much.
-func Open(o Options) (*Box, error) {
-	if len(os.Args) > 0 && os.Args[0] == initName { // a box within a box within a box
+func Open(o Options) (*Sandbox, error) {
+	if len(os.Args) > 0 && os.Args[0] == initName { // Main was not called: it would start itself for ever
 		return nil, errors.New("this program does not call sandbox.Main first")
 	}
 	if err := closeInherited(3); err != nil {
@@ -131,12 +131,12 @@ func Open(o Options) (*Box, error) {
 		}
 	}
 	o.Limits = o.Limits.orDefault()
-	b := &Box{o: o, id: whoami(), untried: candidates()}
-	if err := b.files(); err != nil {
+	s := &Sandbox{o: o, id: whoami(), untried: candidates()}
+	if err := s.files(); err != nil {
 		return nil, fmt.Errorf("preparing the sandbox: %w", err)
 	}
-	b.group = newGroup(o.Limits)
-	return b, nil
+	s.group = newGroup(o.Limits)
+	return s, nil
 }
 
 func (l Limits) orDefault() Limits {
@@ -169,14 +169,15 @@ func candidates() []string {
 }
 
 // Prepare gives the submission what it must own, and takes the rest from it.
-func (b *Box) Prepare(p Place) error {
-	if !b.id.Own {
+func (s *Sandbox) Prepare(p Directories) error {
+	if !s.id.Own {
 		return nil
 	}
-	// The directory above is not looked into, but passed. Sticky: others may add files, and replace only their own.
+	// The directory above cannot be listed, only passed through. Sticky: others
+	// may add files, and replace only their own.
 	err := errors.Join(os.Chmod(filepath.Dir(p.Dir), 0o711), os.Chmod(p.Dir, 0o755), os.Chmod(p.Work, 0o777|os.ModeSticky))
 	for _, dir := range []string{p.Home, p.Temp} {
-		err = errors.Join(err, os.Chown(dir, b.id.UID, b.id.GID))
+		err = errors.Join(err, os.Chown(dir, s.id.UID, s.id.GID))
 	}
 	if err != nil {
 		return fmt.Errorf("handing the directories over: %w", err)
@@ -192,11 +193,11 @@ type Attempt struct {
 }
 
 // Probe tries every means that makes sense for this user, strongest first.
-func (b *Box) Probe() []Attempt {
+func (s *Sandbox) Probe() []Attempt {
 	var list []Attempt
 	for _, means := range candidates() {
 		a := Attempt{Means: means}
-		_, got, err := b.try(means, Command{})
+		_, got, err := s.try(means, Command{})
 		if a.Got = got; err != nil {
 			a.Why = err.Error()
 		}
@@ -205,34 +206,34 @@ func (b *Box) Probe() []Attempt {
 	return list
 }
 
-// Report tells what every process so far had; nil when there was none.
-func (b *Box) Report() *schema.Sandbox {
-	if b.report == nil || b.survived == "" {
-		return b.report
+// Report returns what every process so far had; nil when there was none.
+func (s *Sandbox) Report() *schema.Sandbox {
+	if s.report == nil || s.survived == "" {
+		return s.report
 	}
-	return b.report.Join(schema.NewSandbox(b.report.Means, map[string]string{schema.GuardSurvivors: b.survived}))
+	return s.report.Join(schema.NewSandbox(s.report.Means, map[string]string{schema.GuardSurvivors: s.survived}))
 }
 
 // Survived notes that something of a submission could not be removed.
-func (b *Box) Survived(what error) { b.survived = what.Error() }
+func (s *Sandbox) Survived(what error) { s.survived = what.Error() }
 
-// Close removes what the boxes left in shared places, and a box that was made
-// [Box.Ready] for nothing. No process of the others may be alive.
-func (b *Box) Close() error {
-	if b.spare != nil {
-		b.spare.abandon()
-		b.spare = nil
+// Close removes what the sandboxes left in shared places, and a sandbox that
+// was made [Sandbox.Ready] for nothing. No process of the others may be alive.
+func (s *Sandbox) Close() error {
+	if s.spare != nil {
+		s.spare.abandon()
+		s.spare = nil
 	}
-	b.sweepShm()
-	return b.group.remove()
+	s.sweepShm()
+	return s.group.remove()
 }
 
-// sweepShm removes what a box without a /dev/shm of its own put there. That can
-// be told by an identity that no other job has; under the runner's own, files
-// there may belong to anybody's programs and stay. A container takes its
+// sweepShm removes what a sandbox without a /dev/shm of its own put there. That
+// can be told by an identity that no other job has; under the runner's own,
+// files there may belong to anybody's programs and stay. A container takes its
 // /dev/shm with it.
-func (b *Box) sweepShm() {
-	if b.report == nil || b.report.Means != schema.MeansProcess || !b.id.Own {
+func (s *Sandbox) sweepShm() {
+	if s.report == nil || s.report.Means != schema.MeansProcess || !s.id.Own {
 		return
 	}
 	entries, err := os.ReadDir("/dev/shm")
@@ -242,7 +243,7 @@ func (b *Box) sweepShm() {
 	for _, e := range entries {
 		var st unix.Stat_t
 		path := "/dev/shm/" + e.Name()
-		if unix.Lstat(path, &st) == nil && int(st.Uid) == b.id.UID {
+		if unix.Lstat(path, &st) == nil && int(st.Uid) == s.id.UID {
 			os.RemoveAll(path)
 		}
 	}

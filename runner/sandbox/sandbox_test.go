@@ -67,11 +67,11 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A bench is one box on one means, and what a program in it may know.
+// A bench is one sandbox on one means, and what a program in it may know.
 type bench struct {
-	box   *Box
-	means string
-	place Place
+	sandbox *Sandbox
+	means   string
+	dirs    Directories
 }
 
 // onEach runs f with every means that this machine and user have.
@@ -96,29 +96,29 @@ func newBench(t *testing.T, o Options, means string) *bench {
 			t.Error(err)
 		}
 	})
-	b := &bench{means: means, place: Place{Dir: filepath.Join(dir, "phase")}}
-	p := &b.place
+	b := &bench{means: means, dirs: Directories{Dir: filepath.Join(dir, "phase")}}
+	p := &b.dirs
 	p.Work, p.Home, p.Temp = filepath.Join(p.Dir, "work"), filepath.Join(p.Dir, "home"), filepath.Join(p.Dir, "tmp")
-	o.Dir = filepath.Join(dir, "box")
+	o.Dir = filepath.Join(dir, "sandbox")
 	for _, d := range []string{o.Dir, p.Dir, p.Work, p.Home, p.Temp} {
 		must(t, os.Mkdir(d, 0o755))
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("hush"), 0o644)) // beside, not in, the place
+	must(t, os.WriteFile(filepath.Join(dir, "secret"), []byte("hush"), 0o644)) // beside, not in, the directories
 	if o.Minimum == "" {
 		o.Minimum = schema.SandboxNone
 	}
 	if o.Environ == nil {
 		o.Environ = []string{"PATH=/usr/bin:/bin"}
 	}
-	b.box, err = Open(o)
+	b.sandbox, err = Open(o)
 	must(t, err)
 	t.Cleanup(func() {
-		if err := b.box.Close(); err != nil {
+		if err := b.sandbox.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	must(t, b.box.Prepare(b.place))
-	b.box.untried = []string{means}
+	must(t, b.sandbox.Prepare(b.dirs))
+	b.sandbox.untried = []string{means}
 	return b
 }
 
@@ -135,9 +135,9 @@ func (b *bench) start(t *testing.T, text string) (string, State, error) {
 	out, err := os.CreateTemp(t.TempDir(), "out")
 	must(t, err)
 	defer out.Close()
-	process, err := b.box.Start(Command{
-		Path: "/usr/bin/python3", Args: []string{"python3", "-c", text}, Dir: b.place.Work, Place: b.place, Stdout: out, Stderr: out,
-		Env: []string{"PATH=/usr/bin:/bin", "HOME=" + b.place.Home, "TMPDIR=" + b.place.Temp},
+	process, err := b.sandbox.Start(Command{
+		Path: "/usr/bin/python3", Args: []string{"python3", "-c", text}, Dir: b.dirs.Work, Directories: b.dirs, Stdout: out, Stderr: out,
+		Env: []string{"PATH=/usr/bin:/bin", "HOME=" + b.dirs.Home, "TMPDIR=" + b.dirs.Temp},
 	})
 	var weak *WeakError
 	if errors.As(err, &weak) && weak.Best == nil {
@@ -159,7 +159,7 @@ func (b *bench) start(t *testing.T, text string) (string, State, error) {
 }
 
 func (b *bench) holds(guard string) bool {
-	return b.box.Report() != nil && slices.Contains(b.box.Report().Held, guard)
+	return b.sandbox.Report() != nil && slices.Contains(b.sandbox.Report().Held, guard)
 }
 
 // refused wants every line of a program's output to be a refusal. The program
@@ -247,11 +247,11 @@ func TestFilesAreHidden(t *testing.T) {
 dir, here, home = %q, %q, %q
 for path in (os.path.dirname(dir) + "/secret", here + "/doc.go", home + "/.profile", "/proc/1/root/etc/shadow", "/etc/shadow"):
     attempt(path, lambda: open(path).read(9))
-for path in (here, "/root", "/home", "/var/lib", "/etc/apt", os.path.dirname(dir) + "/box"):
+for path in (here, "/root", "/home", "/var/lib", "/etc/apt", os.path.dirname(dir) + "/sandbox"):
     attempt(path, lambda: os.listdir(path))
 for path in ("/etc/x", "/usr/x", "/x", "/dev/x", "/sys/x", "/home/x", dir + "/x", "/proc/sys/kernel/core_pattern", here + "/x"):
     attempt(path, lambda: open(path, "w"))
-`, b.place.Dir, here, "/root"))
+`, b.dirs.Dir, here, "/root"))
 	})
 }
 
@@ -260,7 +260,7 @@ func TestOwnPlacesWork(t *testing.T) {
 		out, state := b.python(t, `
 import os, tempfile, multiprocessing as mp, ctypes, subprocess
 open("x", "w").write("1"); os.mkdir(os.environ["HOME"] + "/d")
-print(os.getcwd() == "`+b.place.Work+`", len(tempfile.mkstemp()))
+print(os.getcwd() == "`+b.dirs.Work+`", len(tempfile.mkstemp()))
 m = mp.get_context("fork"); q = m.Queue(); p = m.Process(target=q.put, args=(7,)); p.start(); print(q.get()); p.join()
 from multiprocessing import shared_memory
 s = shared_memory.SharedMemory(create=True, size=1 << 20); s.buf[0] = 3; print(s.buf[0]); s.close(); s.unlink()
@@ -407,7 +407,7 @@ func (b *bench) gone(t *testing.T) {
 func TestNoCoreDump(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		_, state := b.python(t, `import os; os.kill(os.getpid(), 11)`)
-		if files, _ := os.ReadDir(b.place.Work); state.Exit != -11 || len(files) > 0 {
+		if files, _ := os.ReadDir(b.dirs.Work); state.Exit != -11 || len(files) > 0 {
 			t.Errorf("exit %d, files %v", state.Exit, files)
 		}
 	})
@@ -417,10 +417,10 @@ func TestNoCoreDump(t *testing.T) {
 func TestMemoryIsWatched(t *testing.T) {
 	onEachWith(t, Options{Limits: Limits{Memory: 200 << 20}}, func(t *testing.T, b *bench) {
 		if b.means == schema.MeansProcess {
-			t.Skip("there is nobody in the box to watch")
+			t.Skip("there is nobody in the sandbox to watch")
 		}
-		must(t, b.box.group.remove())
-		b.box.group = &group{why: "taken away"}
+		must(t, b.sandbox.group.remove())
+		b.sandbox.group = &group{why: "taken away"}
 		for what, text := range map[string]string{
 			"private": "hog = []\nwhile True: hog.append(bytearray(b'x' * (1 << 20))); time.sleep(0.001)",
 			"tmpfs":   "f = open('/dev/shm/x', 'wb')\nwhile True:\n    try: f.write(b'x' * (1 << 20)); f.flush(); time.sleep(0.001)\n    except OSError: f = open('/tmp/y', 'wb')",
@@ -431,15 +431,15 @@ func TestMemoryIsWatched(t *testing.T) {
 			}
 		}
 		if !b.holds(schema.GuardMemory) {
-			t.Errorf("report %+v", b.box.Report())
+			t.Errorf("report %+v", b.sandbox.Report())
 		}
 	})
 }
 
 func TestMemoryEnds(t *testing.T) {
 	onEachWith(t, Options{Limits: Limits{Memory: 200 << 20}}, func(t *testing.T, b *bench) {
-		if b.box.group.memory == "" && b.means == schema.MeansProcess {
-			t.Skip("no control group can be made here: " + b.box.group.why)
+		if b.sandbox.group.memory == "" && b.means == schema.MeansProcess {
+			t.Skip("no control group can be made here: " + b.sandbox.group.why)
 		}
 		begun := time.Now()
 		out, state := b.python(t, `
@@ -504,9 +504,9 @@ func TestKillEndsTheWholeBox(t *testing.T) {
 		r, w, err := os.Pipe()
 		must(t, err)
 		defer r.Close()
-		process, err := b.box.Start(Command{
+		process, err := b.sandbox.Start(Command{
 			Path: "/usr/bin/python3", Args: []string{"python3", "-c", "import time; print('up', flush=True); time.sleep(1000)"},
-			Dir: b.place.Work, Place: b.place, Stdout: w, Env: []string{},
+			Dir: b.dirs.Work, Directories: b.dirs, Stdout: w, Env: []string{},
 		})
 		w.Close()
 		var weak *WeakError
@@ -523,7 +523,7 @@ func TestKillEndsTheWholeBox(t *testing.T) {
 	})
 }
 
-// The first process of a box is of the submission's user where there is no
+// The first process of a sandbox is of the submission's user where there is no
 // other; ending it must not look like a good end.
 func TestFirstProcessMayBeKilled(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
@@ -548,7 +548,7 @@ func TestExitStatus(t *testing.T) {
 				t.Errorf("%s: %+v, want exit %d", text, state, want)
 			}
 		}
-		_, err := b.box.Start(Command{Path: "/nowhere", Args: []string{"x"}, Dir: "/", Place: b.place})
+		_, err := b.sandbox.Start(Command{Path: "/nowhere", Args: []string{"x"}, Dir: "/", Directories: b.dirs})
 		if err == nil || !strings.Contains(err.Error(), "/nowhere") {
 			t.Errorf("Start of nothing: %v", err)
 		}
@@ -557,10 +557,10 @@ func TestExitStatus(t *testing.T) {
 
 func TestHarnessFilesStay(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		if !b.box.id.Own {
+		if !b.sandbox.id.Own {
 			t.Skip("the same user may do what he likes with his files")
 		}
-		must(t, os.WriteFile(filepath.Join(b.place.Work, "eval.py"), []byte("pass"), 0o644))
+		must(t, os.WriteFile(filepath.Join(b.dirs.Work, "eval.py"), []byte("pass"), 0o644))
 		out, _ := b.python(t, prelude+`
 attempt("write", lambda: open("eval.py", "w"))
 attempt("remove", lambda: os.remove("eval.py") is None)
@@ -582,7 +582,7 @@ func TestTooWeakRunsNothing(t *testing.T) {
 	if !errors.As(err, &weak) || weak.Best == nil || !strings.Contains(err.Error(), `want a sandbox of level "full"`) {
 		t.Errorf("Start = %v", err)
 	}
-	if files, _ := os.ReadDir(b.place.Work); len(files) > 0 {
+	if files, _ := os.ReadDir(b.dirs.Work); len(files) > 0 {
 		t.Errorf("something ran: %v", files)
 	}
 }
@@ -602,7 +602,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestReads(t *testing.T) {
-	b := &Box{o: Options{Read: []string{"/srv/data", "/asked"}, Environ: []string{
+	b := &Sandbox{o: Options{Read: []string{"/srv/data", "/asked"}, Environ: []string{
 		"HOME=/home/me", "PATH=/usr/bin:/home/me:/home/me/.local/bin:bin:/:/home:/proc/self:/root", "LD_LIBRARY_PATH=/data/lib", "SECRET_PATH=/x",
 	}}}
 	got := b.reads()
@@ -620,20 +620,20 @@ func TestReads(t *testing.T) {
 
 func TestStaleGroupsAreRemoved(t *testing.T) {
 	b := newBench(t, Options{}, schema.MeansProcess)
-	if b.box.group.memory == "" {
-		t.Skip("no control group can be made here: " + b.box.group.why)
+	if b.sandbox.group.memory == "" {
+		t.Skip("no control group can be made here: " + b.sandbox.group.why)
 	}
 	gone := exec.Command("true")
 	must(t, gone.Run())
-	stale := filepath.Join(filepath.Dir(b.box.group.memory), groupPrefix+strconv.Itoa(gone.Process.Pid)+"-1")
+	stale := filepath.Join(filepath.Dir(b.sandbox.group.memory), groupPrefix+strconv.Itoa(gone.Process.Pid)+"-1")
 	must(t, os.Mkdir(stale, 0o755))
-	must(t, b.box.group.remove())
-	b.box.group = newGroup(DefaultLimits())
+	must(t, b.sandbox.group.remove())
+	b.sandbox.group = newGroup(DefaultLimits())
 	if _, err := os.Stat(stale); err == nil {
 		t.Errorf("%s is still there", stale)
 	}
-	if b.box.group.memory == "" {
-		t.Errorf("a second group: %s", b.box.group.why)
+	if b.sandbox.group.memory == "" {
+		t.Errorf("a second group: %s", b.sandbox.group.why)
 	}
 }
 

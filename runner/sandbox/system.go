@@ -22,7 +22,7 @@ const (
 	kindPts    = "pts"
 )
 
-// A mount is one entry of the box's file system.
+// A mount is one entry of the sandbox's file system.
 type mount struct {
 	Kind   string
 	Source string `json:",omitempty"` // absolute, without links
@@ -46,7 +46,7 @@ func hidden() []string {
 }
 
 // system lists the mounts that all processes of the job share, parents first.
-func (b *Box) system() []mount {
+func (s *Sandbox) system() []mount {
 	var list []mount
 	for _, root := range systemRoots() {
 		info, err := os.Lstat(root)
@@ -60,26 +60,26 @@ func (b *Box) system() []mount {
 			list = append(list, mount{Kind: kindRead, Source: root, Target: root})
 		}
 	}
-	for _, path := range b.reads() {
+	for _, path := range s.reads() {
 		list = append(list, readMounts(path, list)...)
 	}
-	for _, path := range slices.Concat(hidden(), b.o.Hide) {
+	for _, path := range slices.Concat(hidden(), s.o.Hide) {
 		if real, err := filepath.EvalSymlinks(path); err == nil && filepath.IsAbs(path) && filepath.Dir(real) != "/" {
 			list = append(list, mount{Kind: kindHide, Target: real})
 		}
 	}
-	if b.id.Own {
+	if s.id.Own {
 		for _, name := range []string{"passwd", "group"} {
-			list = append(list, mount{Kind: kindRead, Source: filepath.Join(b.o.Dir, name), Target: "/etc/" + name})
+			list = append(list, mount{Kind: kindRead, Source: filepath.Join(s.o.Dir, name), Target: "/etc/" + name})
 		}
 	}
-	list = append(list, b.scratch()...)
+	list = append(list, s.scratch()...)
 	return append(list, devices()...)
 }
 
-// scratch lists the box's own empty places.
-func (b *Box) scratch() []mount {
-	size := fmt.Sprintf(",size=%d", b.o.Limits.Memory/2)
+// scratch lists the sandbox's own empty places.
+func (s *Sandbox) scratch() []mount {
+	size := fmt.Sprintf(",size=%d", s.o.Limits.Memory/2)
 	return []mount{
 		{Kind: kindTmpfs, Target: "/tmp", Data: "mode=1777" + size},
 		{Kind: kindTmpfs, Target: "/dev/shm", Data: "mode=1777" + size},
@@ -138,9 +138,9 @@ func below(path, dir string) bool {
 // reads lists what lies outside of the system's directories and was asked for,
 // or is needed to run programs: the directories of PATH and its like, and the
 // installations that python3 and nvcc belong to.
-func (b *Box) reads() []string {
+func (s *Sandbox) reads() []string {
 	vars := map[string]string{}
-	for _, pair := range b.o.Environ {
+	for _, pair := range s.o.Environ {
 		name, value, _ := strings.Cut(pair, "=")
 		vars[name] = value
 	}
@@ -159,7 +159,7 @@ func (b *Box) reads() []string {
 	paths = slices.DeleteFunc(paths, func(p string) bool {
 		return !filepath.IsAbs(p) || tooMuch(filepath.Clean(p), vars["HOME"])
 	})
-	return append(slices.Clone(b.o.Read), paths...)
+	return append(slices.Clone(s.o.Read), paths...)
 }
 
 // tooMuch keeps a careless PATH from opening a whole home, or the system's
@@ -194,26 +194,26 @@ func installation(name string, path []string) []string {
 	return nil
 }
 
-// files writes what the box shows in the place of the machine's own.
-func (b *Box) files() error {
-	if err := os.Mkdir(b.root(), 0o755); err != nil {
+// files writes what the sandbox shows in the place of the machine's own.
+func (s *Sandbox) files() error {
+	if err := os.Mkdir(s.root(), 0o755); err != nil {
 		return err
 	}
-	if !b.id.Own {
+	if !s.id.Own {
 		return nil
 	}
-	passwd := fmt.Sprintf("root:x:0:0::/:/bin/sh\nsubmission:x:%d:%d::/tmp:/bin/sh\n", b.id.UID, b.id.GID)
-	group := fmt.Sprintf("root:x:0:\nsubmission:x:%d:\n", b.id.GID)
-	if err := os.WriteFile(filepath.Join(b.o.Dir, "passwd"), []byte(passwd), 0o644); err != nil {
+	passwd := fmt.Sprintf("root:x:0:0::/:/bin/sh\nsubmission:x:%d:%d::/tmp:/bin/sh\n", s.id.UID, s.id.GID)
+	group := fmt.Sprintf("root:x:0:\nsubmission:x:%d:\n", s.id.GID)
+	if err := os.WriteFile(filepath.Join(s.o.Dir, "passwd"), []byte(passwd), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(b.o.Dir, "group"), []byte(group), 0o644)
+	return os.WriteFile(filepath.Join(s.o.Dir, "group"), []byte(group), 0o644)
 }
 
-// root is where the box's file system is put together.
-func (b *Box) root() string { return filepath.Join(b.o.Dir, "root") }
+// root is where the sandbox's file system is put together.
+func (s *Sandbox) root() string { return filepath.Join(s.o.Dir, "root") }
 
-// plan is all that a box's first process has to know to build it.
+// plan is all that a sandbox's first process has to know to build it.
 type plan struct {
 	Means   string
 	Runner  int // the runner's process number
@@ -231,20 +231,20 @@ type plan struct {
 	Watch   bool   // the first process has to
 }
 
-func (b *Box) plan(means string) *plan {
-	if b.mounts == nil {
-		b.mounts = b.system()
+func (s *Sandbox) plan(means string) *plan {
+	if s.mounts == nil {
+		s.mounts = s.system()
 	}
 	p := &plan{
-		Means: means, Runner: os.Getpid(), Root: b.root(), ID: b.id, Limits: b.o.Limits, Minimum: b.o.Minimum, Lo: b.o.Loopback,
-		Missing: map[string]string{}, Mounts: slices.Clone(b.mounts),
+		Means: means, Runner: os.Getpid(), Root: s.root(), ID: s.id, Limits: s.o.Limits, Minimum: s.o.Minimum, Lo: s.o.Loopback,
+		Missing: map[string]string{}, Mounts: slices.Clone(s.mounts),
 	}
 	slices.SortStableFunc(p.Mounts, func(x, y mount) int { return strings.Compare(x.Target+"/", y.Target+"/") })
-	p.Groups, p.Grouped = b.group.tasks, len(b.group.dirs) > 0
-	if b.group.memory == "" {
-		p.Unbound, p.Bounded = b.group.why, memoryBounded()
+	p.Groups, p.Grouped = s.group.tasks, len(s.group.dirs) > 0
+	if s.group.memory == "" {
+		p.Unbound, p.Bounded = s.group.why, memoryBounded()
 	}
-	if !b.id.Own {
+	if !s.id.Own {
 		p.Missing[schema.GuardUser] = "the runner is not root"
 		if os.Geteuid() == 0 {
 			p.Missing[schema.GuardUser] = "the runner has no capability to become another user"
@@ -253,8 +253,8 @@ func (b *Box) plan(means string) *plan {
 	return p
 }
 
-// mounts lists the place's own, which come after all others.
-func (p Place) mounts() []mount {
+// mounts lists the program's own, which come after all others.
+func (p Directories) mounts() []mount {
 	if p.Dir == "" {
 		return nil
 	}
