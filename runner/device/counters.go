@@ -9,10 +9,10 @@ import (
 // maxHolders bounds how many processes of one device are remembered.
 const maxHolders = 32
 
-// A tally sums up samples as they come, so that a long phase costs no memory.
-type tally struct{ devices []deviceTally }
+// counters sum up samples as they come, so that a long phase costs no memory.
+type counters struct{ devices []deviceCounters }
 
-type deviceTally struct {
+type deviceCounters struct {
 	index                       int
 	n                           int
 	clock, memory, temp, powerW spread
@@ -20,18 +20,18 @@ type deviceTally struct {
 	holders                     []schema.Holder
 }
 
-func (t *tally) add(samples []Sample) {
+func (c *counters) add(samples []Sample) {
 	for _, s := range samples {
-		at := slices.IndexFunc(t.devices, func(d deviceTally) bool { return d.index == s.Index })
+		at := slices.IndexFunc(c.devices, func(d deviceCounters) bool { return d.index == s.Index })
 		if at < 0 {
-			at = len(t.devices)
-			t.devices = append(t.devices, deviceTally{index: s.Index})
+			at = len(c.devices)
+			c.devices = append(c.devices, deviceCounters{index: s.Index})
 		}
-		t.devices[at].add(s)
+		c.devices[at].add(s)
 	}
 }
 
-func (d *deviceTally) add(s Sample) {
+func (d *deviceCounters) add(s Sample) {
 	d.n++
 	d.clock.add(float64(s.ClockSM))
 	d.memory.add(float64(s.ClockMemory))
@@ -53,9 +53,9 @@ func (d *deviceTally) add(s Sample) {
 	}
 }
 
-func (t *tally) sum() []schema.Sampling {
+func (c *counters) sum() []schema.Sampling {
 	var out []schema.Sampling
-	for _, d := range t.devices {
+	for _, d := range c.devices {
 		out = append(out, schema.Sampling{
 			Index: d.index, Samples: d.n, ClockSM: d.clock.sum(), ClockMemory: d.memory.sum(),
 			Temperature: d.temp.sum(), PowerW: d.powerW.sum(), Throttle: d.throttle, Seen: d.holders,

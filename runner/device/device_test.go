@@ -80,7 +80,7 @@ func acting(t *testing.T, as string) Machine {
 }
 
 func TestProbeIsNoChildAndEndsWithUs(t *testing.T) {
-	w := Look(context.Background(), acting(t, "detach"))
+	w := Probe(context.Background(), acting(t, "detach"))
 	defer w.Close()
 	r := w.Report()
 	if r.Source != SourceNVML || len(r.Devices) != 1 || r.Devices[0].UUID != "GPU-stand-in" {
@@ -129,7 +129,7 @@ func TestProbeIsNoChildAndEndsWithUs(t *testing.T) {
 func TestOneShot(t *testing.T) {
 	m := acting(t, "detach")
 	m.OneShot = true
-	w := Look(context.Background(), m)
+	w := Probe(context.Background(), m)
 	defer w.Close()
 	w.Begin()
 	more := append(w.End(context.Background(), "benchmark"), w.After(context.Background())...)
@@ -160,7 +160,7 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// dead tells whether the process is a zombie that its new parent has not
+// dead reports whether the process is a zombie that its new parent has not
 // collected: that is nobody's work here.
 func dead(proc string) bool {
 	stat, err := os.ReadFile(proc + "/stat")
@@ -177,12 +177,12 @@ func TestProbesThatFail(t *testing.T) {
 			ctx = context.Background()
 		}
 		m := acting(t, as)
-		w := Look(ctx, m)
+		w := Probe(ctx, m)
 		stop()
 		if r := w.Report(); r.Source != SourceNVML || len(r.Faults) != 1 || !strings.Contains(r.Faults[0], want) && !strings.Contains(r.Faults[0], "signal: killed") {
 			t.Errorf("%s: %+v", as, r)
 		}
-		if got, _ := (Demand{}).Check(w.Report(), w.Report().Devices); got != schema.OutcomeGPUUnhealthy {
+		if got, _ := (Requirements{}).Check(w.Report(), w.Report().Devices); got != schema.OutcomeGPUUnhealthy {
 			t.Errorf("%s: %q", as, got)
 		}
 		w.Close()
@@ -216,21 +216,21 @@ func TestDriverThatHangs(t *testing.T) {
 }
 
 func TestWithoutNVMLAndWithoutSMI(t *testing.T) {
-	w := Look(context.Background(), Machine{Root: nvidiaRoot(t), Limit: time.Second})
+	w := Probe(context.Background(), Machine{Root: nvidiaRoot(t), Limit: time.Second})
 	defer w.Close()
 	if r := w.Report(); r.Source != SourceNone || r.Vendor != NVIDIA || len(r.Faults) != 1 {
 		t.Errorf("report %+v", r)
 	}
-	if got, _ := (Demand{}).Check(w.Report(), w.Report().Devices); got != "" {
-		t.Errorf("nobody demands a GPU: %q", got)
+	if got, _ := (Requirements{}).Check(w.Report(), w.Report().Devices); got != "" {
+		t.Errorf("nobody requires a GPU: %q", got)
 	}
-	if got, _ := (Demand{Vendor: NVIDIA}).Check(w.Report(), w.Report().Devices); got != schema.OutcomeGPUMissing {
-		t.Errorf("a GPU is demanded: %q", got)
+	if got, _ := (Requirements{Vendor: NVIDIA}).Check(w.Report(), w.Report().Devices); got != schema.OutcomeGPUMissing {
+		t.Errorf("a GPU is required: %q", got)
 	}
 }
 
 func TestNoDevices(t *testing.T) {
-	w := Look(context.Background(), Machine{Root: t.TempDir()})
+	w := Probe(context.Background(), Machine{Root: t.TempDir()})
 	defer w.Close()
 	w.Begin()
 	if more := append(w.End(context.Background(), "benchmark"), w.After(context.Background())...); len(more) > 0 {
@@ -255,7 +255,7 @@ func TestSMIFallback(t *testing.T) {
 	if err := os.WriteFile(path, []byte(smi), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w := Look(context.Background(), Machine{Root: t.TempDir(), SMI: path, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: 10 * time.Second})
+	w := Probe(context.Background(), Machine{Root: t.TempDir(), SMI: path, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: 10 * time.Second})
 	defer w.Close()
 	r := w.Report()
 	if r.Source != SourceSMI || r.Driver != "550.54.15" || len(r.Devices) != 2 || len(r.Faults) != 0 {
@@ -279,9 +279,9 @@ func TestSMIThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, root := range []string{t.TempDir(), nvidiaRoot(t)} {
-		w := Look(context.Background(), Machine{Root: root, SMI: path, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: 10 * time.Second})
+		w := Probe(context.Background(), Machine{Root: root, SMI: path, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: 10 * time.Second})
 		defer w.Close()
-		got, _ := Demand{}.Check(w.Report(), w.Report().Devices)
+		got, _ := Requirements{}.Check(w.Report(), w.Report().Devices)
 		if kernel := (Machine{Root: root}).nvidiaKernel(); (got == schema.OutcomeGPUUnhealthy) != kernel {
 			t.Errorf("kernel driver %v: %q, %+v", kernel, got, w.Report())
 		}
@@ -332,7 +332,7 @@ func amdTree(t *testing.T) string {
 }
 
 func TestAMD(t *testing.T) {
-	w := Look(context.Background(), Machine{Root: amdTree(t)})
+	w := Probe(context.Background(), Machine{Root: amdTree(t)})
 	defer w.Close()
 	uncorrected := uint64(1)
 	want := &schema.DeviceReport{Source: SourceSysfs, Vendor: AMD, Driver: "6.10.5", Devices: []schema.Device{
@@ -362,7 +362,7 @@ func TestTPU(t *testing.T) {
 		"/dev/vfio/0 /dev/vfio/12":             {"dev/vfio/12": "", "dev/vfio/0": "", "dev/vfio/vfio": "", "sys/bus/pci/devices/0000:00:05.0/vendor": "0x1ae0\n"},
 		"":                                     {"dev/vfio/12": "", "sys/bus/pci/devices/0000:00:05.0/vendor": "0x8086\n"},
 	} {
-		w := Look(context.Background(), Machine{Root: tree(t, files)})
+		w := Probe(context.Background(), Machine{Root: tree(t, files)})
 		var nodes []string
 		for _, d := range w.Report().Devices {
 			nodes = append(nodes, d.Node)
@@ -407,7 +407,7 @@ func FuzzSMI(f *testing.F) {
 		smiHolders(report.Devices, text.Storable(shown))
 		smiRemapped(report.Devices, shown)
 		r := &schema.Result{Evidence: schema.Evidence{Device: report}}
-		Demand{}.Check(r.Device, r.Device.Devices)
+		Requirements{}.Check(r.Device, r.Device.Devices)
 		data, err := r.Encode()
 		if err != nil {
 			t.Fatal(err)

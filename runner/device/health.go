@@ -8,34 +8,34 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// None as a [Demand]'s vendor: the job needs no device, whatever state those
+// None as the vendor of [Requirements]: the job needs no device, whatever state those
 // of the machine are in.
 const None = "none"
 
-// A Demand is what a job needs of a machine's devices before it starts.
-type Demand struct {
+// Requirements are what a job needs of a machine's devices before it starts.
+type Requirements struct {
 	Vendor string // NVIDIA, AMD, TPU; None; "" takes any device, and none
 	Count  int    // at least so many; 0 means one when a vendor is named
 	// Shared takes devices that somebody else uses too.
 	Shared bool
 }
 
-// Named tells whether the demand is for devices of some vendor.
-func (d Demand) Named() bool { return d.Vendor != "" && d.Vendor != None }
+// Named reports whether devices are needed of some vendor.
+func (q Requirements) Named() bool { return q.Vendor != "" && q.Vendor != None }
 
 // Check says why a job must not start on these devices of a report: an
 // outcome's name and one line. "" means that it may. A driver lists a killed
 // process for a moment longer, so before a busy device is refused for good it
 // should be looked at again: see [Watch.Settle].
-func (d Demand) Check(r *schema.DeviceReport, devices []schema.Device) (outcome, text string) {
-	if d.Vendor == None {
+func (q Requirements) Check(r *schema.DeviceReport, devices []schema.Device) (outcome, text string) {
+	if q.Vendor == None {
 		return "", ""
 	}
-	if driverBroken(r) && (d.Vendor == "" || d.Vendor == NVIDIA) {
+	if driverBroken(r) && (q.Vendor == "" || q.Vendor == NVIDIA) {
 		return schema.OutcomeGPUUnhealthy, "NVIDIA's driver is there and does not work: " + strings.Join(r.Faults, "; ")
 	}
-	if d.Vendor != "" && (len(devices) < max(1, d.Count) || r.Vendor != d.Vendor) {
-		return schema.OutcomeGPUMissing, d.missing(r, len(devices))
+	if q.Vendor != "" && (len(devices) < max(1, q.Count) || r.Vendor != q.Vendor) {
+		return schema.OutcomeGPUMissing, q.missing(r, len(devices))
 	}
 	for _, dev := range devices {
 		if fault := unhealthy(r, dev); fault != "" {
@@ -43,7 +43,7 @@ func (d Demand) Check(r *schema.DeviceReport, devices []schema.Device) (outcome,
 		}
 	}
 	for _, dev := range devices {
-		if len(dev.ProcessBefore) > 0 && !d.Shared {
+		if len(dev.ProcessBefore) > 0 && !q.Shared {
 			h := dev.ProcessBefore[0]
 			return schema.OutcomeGPUBusy, fmt.Sprintf("%s is used by %d processes, first %d %s", label(dev), len(dev.ProcessBefore), h.PID, h.Name)
 		}
@@ -51,17 +51,17 @@ func (d Demand) Check(r *schema.DeviceReport, devices []schema.Device) (outcome,
 	return "", ""
 }
 
-// driverBroken tells whether NVIDIA's driver is loaded and does not answer.
+// driverBroken reports whether NVIDIA's driver is loaded and does not answer.
 func driverBroken(r *schema.DeviceReport) bool {
 	return r.Vendor == NVIDIA && r.Source != SourceNone && len(r.Devices) == 0 && len(r.Faults) > 0
 }
 
-func (d Demand) missing(r *schema.DeviceReport, count int) string {
+func (q Requirements) missing(r *schema.DeviceReport, count int) string {
 	shown := "no device"
 	if count > 0 {
 		shown = fmt.Sprintf("%d of %s", count, r.Vendor)
 	}
-	text := fmt.Sprintf("the machine shows %s, want at least %d of %s", shown, max(1, d.Count), d.Vendor)
+	text := fmt.Sprintf("the machine shows %s, want at least %d of %s", shown, max(1, q.Count), q.Vendor)
 	if len(r.Faults) > 0 {
 		text += ": " + strings.Join(r.Faults, "; ")
 	}

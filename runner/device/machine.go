@@ -14,7 +14,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// A Machine says where to look.
+// A Machine says where to probe for devices.
 type Machine struct {
 	Root    string   // of dev, proc and sys; "" means "/"
 	Probe   []string // a program whose work is [Detach] of [Serve]; none: NVML is not asked
@@ -22,7 +22,7 @@ type Machine struct {
 	Environ []string // of those two; its variables also hide devices, see [Visible]
 	Limit   time.Duration
 
-	// Vendor is whose devices are looked for first, a [Demand]'s; "" is
+	// Vendor is whose devices are looked for first, that of [Requirements]; "" is
 	// NVIDIA's. None: nobody will use any.
 	Vendor string
 
@@ -35,21 +35,21 @@ type Machine struct {
 	OneShot bool
 }
 
-// Watch has looked at a machine's devices and can go on watching them.
+// A Watch has probed a machine's devices and can go on watching them.
 type Watch struct {
 	machine Machine
 	report  *schema.DeviceReport
-	probe   *Probe // NVIDIA, by NVML
+	probe   *Prober // NVIDIA, by NVML
 	kfd     *kfdReader
 	loop    *sampler
 }
 
-// Look asks what accelerators there are. A driver that does not work is in the
+// Probe asks what accelerators there are. A driver that does not work is in the
 // report's faults, and the report is never nil.
 //
 // The caller must end it with [Watch.Close]; no child of this process is left
 // by it, and a machine without accelerators costs a few reads of directories.
-func Look(ctx context.Context, m Machine) *Watch {
+func Probe(ctx context.Context, m Machine) *Watch {
 	if m.Root == "" {
 		m.Root = "/"
 	}
@@ -67,7 +67,7 @@ func Look(ctx context.Context, m Machine) *Watch {
 	return w
 }
 
-// find tells whether there are devices of the vendor, or a driver of it, and
+// find reports whether there are devices of the vendor, or a driver of it, and
 // reports them.
 func (w *Watch) find(ctx context.Context, vendor string) bool {
 	switch root := w.machine.Root; vendor {
@@ -107,7 +107,7 @@ func (w *Watch) used() []schema.Device {
 	return w.Visible()
 }
 
-// nvidia tells whether NVIDIA's driver, or its tool, shows itself here.
+// nvidia reports whether NVIDIA's driver, or its tool, shows itself here.
 func (m Machine) nvidia() bool { return m.SMI != "" || m.nvidiaKernel() }
 
 func (m Machine) nvidiaKernel() bool {
@@ -266,7 +266,7 @@ func (w *Watch) settle(ctx context.Context, enter func(*schema.Device, []schema.
 	}
 }
 
-// occupied enters who is on each device, and tells whether somebody is on one
+// occupied enters who is on each device, and reports whether somebody is on one
 // in use.
 func (w *Watch) occupied(now *schema.DeviceReport, enter func(*schema.Device, []schema.Holder)) bool {
 	used := w.used()
@@ -324,7 +324,7 @@ type sampler struct {
 func startSampler(r reader, interval time.Duration) *sampler {
 	s := &sampler{quit: make(chan struct{}), done: make(chan []schema.Sampling, 1)}
 	go func() { // ends with stop
-		var seen tally
+		var seen counters
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		for seen.add(r.samples()); ; {

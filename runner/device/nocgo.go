@@ -2,7 +2,7 @@
 
 package device
 
-// HasNVML tells whether NVML is inside this build.
+// HasNVML reports whether NVML is inside this build.
 const HasNVML = false
 
 // openNVML reports [ErrNoDriver]: NVML cannot be called without cgo.

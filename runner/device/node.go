@@ -72,7 +72,7 @@ func (m Machine) closed(node string) string {
 	return fmt.Sprintf("%s cannot be opened by a submission (mode %s, group %d): give the job the group of the device", node, listed(info.Mode()), groupOf(info))
 }
 
-// opens tells whether a submission may read and write a file. One with a user
+// opens reports whether a submission may read and write a file. One with a user
 // of its own has the groups that package sandbox gives it.
 func (m Machine) opens(path string, info fs.FileInfo) bool {
 	if !m.OwnUser {

@@ -103,7 +103,7 @@ func TestClosedByGroup(t *testing.T) {
 
 // Without a user of its own a submission may what this process may.
 func TestClosedToThisUser(t *testing.T) {
-	w := Look(context.Background(), Machine{Root: amdTree(t)})
+	w := Probe(context.Background(), Machine{Root: amdTree(t)})
 	defer w.Close()
 	w.machine.Root = devTree(t, map[string]os.FileMode{"kfd": 0o600, "dri/renderD128": 0o600, "dri/renderD136": 0o400})
 	asUser(t, w.machine.Root, func() {

@@ -11,7 +11,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// HasNVML tells whether NVML is inside this build.
+// HasNVML reports whether NVML is inside this build.
 const HasNVML = true
 
 // openNVML loads NVIDIA's library.
@@ -74,7 +74,7 @@ type asked struct {
 	fault string // "" while it works
 }
 
-// ok tells whether there is an answer. A device that is lost or must be reset
+// ok reports whether there is an answer. A device that is lost or must be reset
 // says so to any question; every other error may be a question that it does not
 // know.
 func (a *asked) ok(ret nvml.Return) bool {

@@ -108,24 +108,24 @@ func TestNVMLThatDoesNotStart(t *testing.T) {
 func TestCheckOnNVML(t *testing.T) {
 	for _, tt := range []struct {
 		state   state
-		demand  Demand
+		require Requirements
 		outcome string
 	}{
-		{state{}, Demand{}, ""},
-		{state{throttle: 1 | 4}, Demand{Vendor: NVIDIA, Count: 8}, ""},
-		{state{}, Demand{Vendor: NVIDIA, Count: 9}, schema.OutcomeGPUMissing},
-		{state{}, Demand{Vendor: AMD}, schema.OutcomeGPUMissing},
-		{state{pending: true}, Demand{}, schema.OutcomeGPUUnhealthy},
-		{state{failed: true}, Demand{}, schema.OutcomeGPUUnhealthy},
-		{state{throttle: 64}, Demand{}, schema.OutcomeGPUUnhealthy},
-		{state{mode: nvml.COMPUTEMODE_PROHIBITED}, Demand{}, schema.OutcomeGPUUnhealthy},
-		{state{processes: []nvml.ProcessInfo{{Pid: 1}}}, Demand{}, schema.OutcomeGPUBusy},
-		{state{processes: []nvml.ProcessInfo{{Pid: 1}}}, Demand{Shared: true}, ""},
+		{state{}, Requirements{}, ""},
+		{state{throttle: 1 | 4}, Requirements{Vendor: NVIDIA, Count: 8}, ""},
+		{state{}, Requirements{Vendor: NVIDIA, Count: 9}, schema.OutcomeGPUMissing},
+		{state{}, Requirements{Vendor: AMD}, schema.OutcomeGPUMissing},
+		{state{pending: true}, Requirements{}, schema.OutcomeGPUUnhealthy},
+		{state{failed: true}, Requirements{}, schema.OutcomeGPUUnhealthy},
+		{state{throttle: 64}, Requirements{}, schema.OutcomeGPUUnhealthy},
+		{state{mode: nvml.COMPUTEMODE_PROHIBITED}, Requirements{}, schema.OutcomeGPUUnhealthy},
+		{state{processes: []nvml.ProcessInfo{{Pid: 1}}}, Requirements{}, schema.OutcomeGPUBusy},
+		{state{processes: []nvml.ProcessInfo{{Pid: 1}}}, Requirements{Shared: true}, ""},
 	} {
 		r, _, _ := openLibrary(dgx(tt.state))
 		report := r.report()
-		if got, text := tt.demand.Check(report, report.Devices); got != tt.outcome || (got == "") != (text == "") {
-			t.Errorf("%+v on %+v: %q %q, want %q", tt.demand, tt.state, got, text, tt.outcome)
+		if got, text := tt.require.Check(report, report.Devices); got != tt.outcome || (got == "") != (text == "") {
+			t.Errorf("%+v on %+v: %q %q, want %q", tt.require, tt.state, got, text, tt.outcome)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func checkThird(t *testing.T, name string, server *dgxa100.Server, want string) 
 	}
 	for env, unhealthy := range map[string]bool{"": want != "", "CUDA_VISIBLE_DEVICES=2": want != "", "CUDA_VISIBLE_DEVICES=3": false} {
 		seen := Visible(report, []string{env})
-		got, text := Demand{Vendor: NVIDIA}.Check(report, seen)
+		got, text := Requirements{Vendor: NVIDIA}.Check(report, seen)
 		if (got == schema.OutcomeGPUUnhealthy) != unhealthy || unhealthy && !strings.HasSuffix(text, "does not work: "+want) {
 			t.Errorf("%s, %s: %q %q, want %q", name, env, got, text, want)
 		}

@@ -21,14 +21,14 @@ import (
 // answerLimit is the longest line of a probing process, in bytes.
 const answerLimit = 1 << 20
 
-// A Probe is a probing process under way: argv runs [Serve].
-type Probe struct {
+// A Prober is a probing process under way: argv runs [Serve].
+type Prober struct {
 	stdin io.WriteCloser
 
 	answers chan answer // of everything but samples; closed when the process is gone
 
 	mu   sync.Mutex
-	seen tally
+	seen counters
 	over error // why nothing more will come
 	self int   // a descriptor of the process; 0 while it is not known
 
@@ -39,7 +39,7 @@ type Probe struct {
 // argv is called with more's words first, starts the real one, and ends (see
 // [Detach]). So whoever ends all of its own children does not end it; it ends
 // with this process, whose descriptor it reads from.
-func Start(ctx context.Context, argv, environ []string) (*Probe, error) {
+func Start(ctx context.Context, argv, environ []string) (*Prober, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Args[0] = "kbrun" // whatever the file is called
 	cmd.Env, cmd.Dir = environ, "/"
@@ -63,7 +63,7 @@ func Start(ctx context.Context, argv, environ []string) (*Probe, error) {
 		outR.Close()
 		return nil, fmt.Errorf("starting the device probe %s: %w", argv[0], err)
 	}
-	p := &Probe{stdin: inW, answers: make(chan answer, 4)}
+	p := &Prober{stdin: inW, answers: make(chan answer, 4)}
 	go p.read(outR) // ends with the probing process, or with Close
 	return p, nil
 }
@@ -83,7 +83,7 @@ func Detach(argv, environ []string) error {
 	return errors.Join(err, cmd.Process.Release())
 }
 
-func (p *Probe) read(out io.ReadCloser) {
+func (p *Prober) read(out io.ReadCloser) {
 	defer close(p.answers)
 	defer out.Close()
 	lines := bufio.NewScanner(out)
@@ -114,7 +114,7 @@ func (p *Probe) read(out io.ReadCloser) {
 
 // know takes hold of the process, so that it can be ended when the driver does
 // not let it go.
-func (p *Probe) know(pid int) {
+func (p *Prober) know(pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return // it has ended
@@ -129,7 +129,7 @@ func (p *Probe) know(pid int) {
 	p.self = fd
 }
 
-func (p *Probe) end(err error) {
+func (p *Prober) end(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over == nil {
@@ -138,7 +138,7 @@ func (p *Probe) end(err error) {
 }
 
 // Err says why no more answers come; nil while the process works.
-func (p *Probe) Err() error {
+func (p *Prober) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.over
@@ -147,7 +147,7 @@ func (p *Probe) Err() error {
 // Report asks for everything.
 //
 // Errors: [ErrNoDriver]; what the driver said; no answer within the limit.
-func (p *Probe) Report(ctx context.Context, limit time.Duration) (*schema.DeviceReport, error) {
+func (p *Prober) Report(ctx context.Context, limit time.Duration) (*schema.DeviceReport, error) {
 	a, err := p.ask(ctx, tellReport, limit)
 	if err == nil && a.Report == nil {
 		err = errors.New("the device probe answers something else")
@@ -156,15 +156,15 @@ func (p *Probe) Report(ctx context.Context, limit time.Duration) (*schema.Device
 }
 
 // StartSampling begins to sample.
-func (p *Probe) StartSampling() {
+func (p *Prober) StartSampling() {
 	p.mu.Lock()
-	p.seen = tally{}
+	p.seen = counters{}
 	p.mu.Unlock()
 	p.tell(tellStart) // when it fails, StopSampling tells
 }
 
 // StopSampling stops, and sums up what was seen since the start.
-func (p *Probe) StopSampling(ctx context.Context, limit time.Duration) ([]schema.Sampling, error) {
+func (p *Prober) StopSampling(ctx context.Context, limit time.Duration) ([]schema.Sampling, error) {
 	_, err := p.ask(ctx, tellStop, limit)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,7 +172,7 @@ func (p *Probe) StopSampling(ctx context.Context, limit time.Duration) ([]schema
 }
 
 // Close ends the probing process, whatever the driver does with it.
-func (p *Probe) Close() {
+func (p *Prober) Close() {
 	p.stdin.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,12 +184,12 @@ func (p *Probe) Close() {
 	}
 }
 
-func (p *Probe) tell(word string) error {
+func (p *Prober) tell(word string) error {
 	_, err := io.WriteString(p.stdin, word+"\n")
 	return err
 }
 
-func (p *Probe) ask(ctx context.Context, word string, limit time.Duration) (answer, error) {
+func (p *Prober) ask(ctx context.Context, word string, limit time.Duration) (answer, error) {
 	told := p.tell(word) // fails when the process has answered and gone already
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

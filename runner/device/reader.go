@@ -74,7 +74,7 @@ func reasons(bits uint64) []string {
 	return names
 }
 
-// Disturbs tells whether a reason makes a timing the machine's doing rather
+// Disturbs reports whether a reason makes a timing the machine's doing rather
 // than the program's. A power cap is not among them: every dense kernel meets
 // it, on every machine of the kind.
 func Disturbs(reason string) bool {

@@ -63,9 +63,9 @@ func TestSMIHealth(t *testing.T) {
 		{"one sensor", field("power.draw", "[Unknown Error]"), ""},
 		{"no name to be had", field("name", "[N/A]"), ""},
 	} {
-		w := Look(context.Background(), smiMachine(t, answers(goodGPU+"\n"+tt.line, "", "", "0")))
+		w := Probe(context.Background(), smiMachine(t, answers(goodGPU+"\n"+tt.line, "", "", "0")))
 		r := w.Report()
-		got, text := Demand{}.Check(r, w.Visible())
+		got, text := Requirements{}.Check(r, w.Visible())
 		if (got == schema.OutcomeGPUUnhealthy) != (tt.want != "") || !strings.HasPrefix(text, tt.want) || len(r.Devices) != 2 {
 			t.Errorf("%s: %q %q, want %q; %+v", tt.name, got, text, tt.want, r)
 			continue
@@ -73,7 +73,7 @@ func TestSMIHealth(t *testing.T) {
 		if d := r.Devices[1]; strings.ContainsAny(d.Name+d.UUID+d.PCI+r.Driver, "[!") || r.Driver == "" {
 			t.Errorf("%s: device %+v, driver %q", tt.name, d, r.Driver)
 		}
-		if got, text := (Demand{}).Check(r, w.Visible()[:1]); got != "" {
+		if got, text := (Requirements{}).Check(r, w.Visible()[:1]); got != "" {
 			t.Errorf("%s: the other device is %q %q", tt.name, got, text)
 		}
 		w.Close()
@@ -90,15 +90,15 @@ func TestSMIRemappedRows(t *testing.T) {
 		"GPU-aa, No, Yes":      schema.OutcomeGPUUnhealthy,
 		"Field \"gpu_uuid\" is not a valid field.": "",
 	} {
-		w := Look(context.Background(), smiMachine(t, answers(goodGPU, "", answer, "0")))
-		if got, text := (Demand{}).Check(w.Report(), w.Visible()); got != want || len(w.Report().Faults) > 0 {
+		w := Probe(context.Background(), smiMachine(t, answers(goodGPU, "", answer, "0")))
+		if got, text := (Requirements{}).Check(w.Report(), w.Visible()); got != want || len(w.Report().Faults) > 0 {
 			t.Errorf("%s: %q %q, want %q; %+v", answer, got, text, want, w.Report())
 		}
 		w.Close()
 	}
 	// A driver that does not know the question fails it and nothing else.
 	old := strings.Replace(answers(goodGPU, "GPU-aa, 7, python3, 1", "", "0"), "--query-remapped-rows=*)", "--query-remapped-rows=*) exit 2", 1)
-	w := Look(context.Background(), smiMachine(t, old))
+	w := Probe(context.Background(), smiMachine(t, old))
 	defer w.Close()
 	if r := w.Report(); len(r.Faults) > 0 || len(r.Devices) != 1 || len(r.Devices[0].ProcessBefore) != 1 {
 		t.Errorf("%+v", r)
@@ -117,12 +117,12 @@ func TestSMIOddLines(t *testing.T) {
 		{handle + "\n" + goodGPU, "15", []string{"nvidia-smi: " + handle, "nvidia-smi: exit status 15"}},
 		{strings.Repeat("x", 300) + "\n\n" + goodGPU, "0", []string{"nvidia-smi: " + strings.Repeat("x", 200)}},
 	} {
-		w := Look(context.Background(), smiMachine(t, answers(tt.gpus, "GPU-aa, 7, python3, 1", "", tt.status)))
+		w := Probe(context.Background(), smiMachine(t, answers(tt.gpus, "GPU-aa, 7, python3, 1", "", tt.status)))
 		r := w.Report()
 		if len(r.Devices) != 1 || !slices.Equal(r.Faults, tt.want) || len(r.Devices[0].ProcessBefore) != 1 {
 			t.Errorf("%.60s: faults %q, want %q; %+v", tt.gpus, r.Faults, tt.want, r)
 		}
-		if got, text := (Demand{Vendor: NVIDIA, Shared: true}).Check(r, w.Visible()); got != "" {
+		if got, text := (Requirements{Vendor: NVIDIA, Shared: true}).Check(r, w.Visible()); got != "" {
 			t.Errorf("%.60s: %q %q", tt.gpus, got, text)
 		}
 		w.Close()
@@ -137,7 +137,7 @@ func TestSMIProcessNames(t *testing.T) {
 		`GPU-aa, 77, a line that is broken`:       {PID: 77, Name: "a line that is broken"},
 		`GPU-aa, [Insufficient Permissions], x,1`: {Name: "x", Bytes: 1 << 20},
 	} {
-		w := Look(context.Background(), smiMachine(t, answers(goodGPU+"\n"+otherGPU, "GPU-bb, 1, other, 1\n"+line, "", "0")))
+		w := Probe(context.Background(), smiMachine(t, answers(goodGPU+"\n"+otherGPU, "GPU-bb, 1, other, 1\n"+line, "", "0")))
 		if got := w.Report().Devices[0].ProcessBefore; !slices.Equal(got, []schema.Holder{want}) {
 			t.Errorf("%s: %+v, want %+v; faults %q", line, got, want, w.Report().Faults)
 		}
@@ -151,10 +151,10 @@ func TestSMIThatCannotBeKilled(t *testing.T) {
 	m := smiMachine(t, "sleep 3; :")
 	m.Limit = 200 * time.Millisecond
 	start := time.Now()
-	w := Look(context.Background(), m)
+	w := Probe(context.Background(), m)
 	defer w.Close()
 	if took := time.Since(start); took > time.Second {
-		t.Errorf("Look took %s with a limit of %s", took, m.Limit)
+		t.Errorf("Probe took %s with a limit of %s", took, m.Limit)
 	}
 	if r := w.Report(); len(r.Faults) != 1 || r.Faults[0] != "nvidia-smi: no answer within 200ms" {
 		t.Errorf("%+v", r)
@@ -174,18 +174,18 @@ func TestSMIThatCannotBeKilled(t *testing.T) {
 }
 
 func TestBrokenDriver(t *testing.T) {
-	w := Look(context.Background(), smiMachine(t, "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18"))
+	w := Probe(context.Background(), smiMachine(t, "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18"))
 	defer w.Close()
 	for vendor, want := range map[string]string{"": schema.OutcomeGPUUnhealthy, NVIDIA: schema.OutcomeGPUUnhealthy, AMD: schema.OutcomeGPUMissing, None: ""} {
-		got, text := Demand{Vendor: vendor}.Check(w.Report(), w.Visible())
+		got, text := Requirements{Vendor: vendor}.Check(w.Report(), w.Visible())
 		if got != want || want != "" && !strings.HasSuffix(text, "nvidia-smi: exit status 18: Failed to initialize NVML: Driver/library version mismatch") {
-			t.Errorf("%q demanded: %q %q, want %q", vendor, got, text, want)
+			t.Errorf("%q required: %q %q, want %q", vendor, got, text, want)
 		}
 	}
 }
 
 // The vendor that a job wants is looked for before a stray tool of another's.
-func TestDemandedVendorFirst(t *testing.T) {
+func TestRequiredVendorFirst(t *testing.T) {
 	stray := smiMachine(t, "echo 'NVIDIA-SMI has failed'; exit 9")
 	stray.Root = amdTree(t)
 	if err := os.Mkdir(filepath.Join(stray.Root, "dev"), 0o755); err != nil {
@@ -194,30 +194,30 @@ func TestDemandedVendorFirst(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(stray.Root, "dev/accel0"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for demanded, want := range map[string]string{"": NVIDIA, None: NVIDIA, NVIDIA: NVIDIA, AMD: AMD, TPU: TPU} {
-		stray.Vendor = demanded
-		w := Look(context.Background(), stray)
+	for required, want := range map[string]string{"": NVIDIA, None: NVIDIA, NVIDIA: NVIDIA, AMD: AMD, TPU: TPU} {
+		stray.Vendor = required
+		w := Probe(context.Background(), stray)
 		if got := w.Report().Vendor; got != want {
-			t.Errorf("%q demanded: looked at %q, want %q", demanded, got, want)
+			t.Errorf("%q required: probed %q, want %q", required, got, want)
 		}
 		w.Close()
 	}
 	// Where there is none, what is there is told.
 	m := smiMachine(t, answers(goodGPU, "", "", "0"))
 	m.Vendor = AMD
-	w := Look(context.Background(), m)
+	w := Probe(context.Background(), m)
 	defer w.Close()
-	if got, text := (Demand{Vendor: AMD}).Check(w.Report(), w.Visible()); got != schema.OutcomeGPUMissing || text != "the machine shows 1 of nvidia, want at least 1 of amd" {
+	if got, text := (Requirements{Vendor: AMD}).Check(w.Report(), w.Visible()); got != schema.OutcomeGPUMissing || text != "the machine shows 1 of nvidia, want at least 1 of amd" {
 		t.Errorf("%q %q", got, text)
 	}
 }
 
-func TestNoneDemanded(t *testing.T) {
+func TestNoneRequired(t *testing.T) {
 	m := smiMachine(t, answers(field("name", "[GPU is lost]"), "GPU-bb, 7, trainer, 1", "", "0"))
 	m.Vendor = None
-	w := Look(context.Background(), m)
+	w := Probe(context.Background(), m)
 	defer w.Close()
-	if got, text := (Demand{Vendor: None, Count: 2}).Check(w.Report(), w.Visible()); got != "" || text != "" {
+	if got, text := (Requirements{Vendor: None, Count: 2}).Check(w.Report(), w.Visible()); got != "" || text != "" {
 		t.Errorf("Check: %q %q", got, text)
 	}
 	start := time.Now()
@@ -231,7 +231,7 @@ func TestNoneDemanded(t *testing.T) {
 func TestHiddenDevices(t *testing.T) {
 	m := smiMachine(t, answers(goodGPU+"\n"+otherGPU, "GPU-bb, 7, trainer, 1", "", "0"))
 	m.Environ = append(m.Environ, "CUDA_VISIBLE_DEVICES=0")
-	w := Look(context.Background(), m)
+	w := Probe(context.Background(), m)
 	defer w.Close()
 	start := time.Now()
 	if got := w.After(context.Background()); len(got) > 0 || time.Since(start) >= settleTime/2 {
@@ -246,7 +246,7 @@ func TestHiddenDevices(t *testing.T) {
 			t.Errorf("device %d: disturbed %q, want %d", index, got, want)
 		}
 	}
-	amd := Look(context.Background(), Machine{Root: amdTree(t), Environ: []string{"ROCR_VISIBLE_DEVICES=1"}})
+	amd := Probe(context.Background(), Machine{Root: amdTree(t), Environ: []string{"ROCR_VISIBLE_DEVICES=1"}})
 	defer amd.Close()
 	if got := amd.After(context.Background()); len(got) > 0 || len(amd.Report().Devices[0].ProcessAfter) != 1 {
 		t.Errorf("AMD: After: %q, %+v", got, amd.Report().Devices[0])
@@ -256,9 +256,9 @@ func TestHiddenDevices(t *testing.T) {
 func TestSettle(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")
 	lingers := strings.Replace(answers(goodGPU, "GPU-aa, 7, killed, 1", "", "0"), "--query-compute-apps=*)", "--query-compute-apps=*) echo >>"+count+"; test $(wc -l <"+count+") -le 2 || exit 0", 1)
-	w := Look(context.Background(), smiMachine(t, lingers))
+	w := Probe(context.Background(), smiMachine(t, lingers))
 	defer w.Close()
-	busy := func() string { outcome, _ := Demand{}.Check(w.Report(), w.Visible()); return outcome }
+	busy := func() string { outcome, _ := Requirements{}.Check(w.Report(), w.Visible()); return outcome }
 	if got := busy(); got != schema.OutcomeGPUBusy {
 		t.Fatalf("at first: %q", got)
 	}
@@ -267,7 +267,7 @@ func TestSettle(t *testing.T) {
 		t.Errorf("settled: %q, %+v", got, w.Report())
 	}
 
-	w = Look(context.Background(), smiMachine(t, answers(goodGPU, "GPU-aa, 7, trainer, 1", "", "0")))
+	w = Probe(context.Background(), smiMachine(t, answers(goodGPU, "GPU-aa, 7, trainer, 1", "", "0")))
 	defer w.Close()
 	ctx, stop := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer stop()

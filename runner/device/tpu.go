@@ -28,7 +28,7 @@ func tpuReport(root string) *schema.DeviceReport {
 	return out
 }
 
-// hasTPU tells whether some PCI device is Google's: a VFIO group alone may be
+// hasTPU reports whether some PCI device is Google's: a VFIO group alone may be
 // anything.
 func hasTPU(root string) bool {
 	vendors, _ := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices/*/vendor"))
