@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpu-mode/kbgen/runner/plan"
 )
 
 //go:embed harness.py
@@ -13,11 +15,20 @@ var harness string
 
 // args is what is executed: argv, or for a harness in Python the program that
 // starts it. The result names argv either way.
-func (c *command) args() []string {
-	if !c.harness {
-		return c.argv
+func args(c *plan.Command) []string {
+	if !c.Harness {
+		return c.Argv
 	}
-	return append([]string{c.argv[0], "-c", harness}, c.argv[1:]...)
+	return append([]string{c.Argv[0], "-c", harness}, c.Argv[1:]...)
+}
+
+// environ is the command's environment with its seed, unless harness.py reads
+// that from the channel.
+func environ(c *plan.Command) []string {
+	if c.Seed == nil || c.Harness {
+		return c.Environ
+	}
+	return append(c.Environ[:len(c.Environ):len(c.Environ)], "POPCORN_SEED="+strconv.FormatInt(*c.Seed, 10))
 }
 
 // reportChannel returns the two ends of the way a report takes: r is read
@@ -26,17 +37,17 @@ func (c *command) args() []string {
 //
 // It is a pair of sockets and no pipe: a pipe can be opened anew by any
 // process of the same user through /proc/<pid>/fd, to write to it and to take
-// away what the tester wrote, and a socket cannot. To a tester that writes to
+// away what the harness wrote, and a socket cannot. To a harness that writes to
 // a descriptor they are the same.
-func (c *command) reportChannel() (r, w *os.File, err error) {
+func reportChannel(c *plan.Command) (r, w *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	// Only this end: it has deadlines. The other blocks, as testers expect.
+	// Only this end: it has deadlines. The other blocks, as harnesses expect.
 	err = unix.SetNonblock(fds[0], true)
-	if err == nil && c.harness && c.seed != nil {
-		_, err = unix.Write(fds[0], strconv.AppendInt(nil, *c.seed, 10))
+	if err == nil && c.Harness && c.Seed != nil {
+		_, err = unix.Write(fds[0], strconv.AppendInt(nil, *c.Seed, 10))
 	}
 	if err == nil {
 		err = unix.Shutdown(fds[0], unix.SHUT_WR)

@@ -11,22 +11,25 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpu-mode/kbgen/runner/judge"
+	"github.com/gpu-mode/kbgen/runner/plan"
 )
 
 // runPython runs main.py with that text; through harness.py or plainly.
-func runPython(t *testing.T, text string, harness bool) (*ended, command) {
+func runPython(t *testing.T, text string, harness bool) (*judge.Process, *plan.Command) {
 	t.Helper()
 	environ := []string{"PATH=" + needPython(t)}
-	box, place := boxed(t, environ)
-	if err := os.WriteFile(filepath.Join(place.Work, "main.py"), []byte(text), 0o644); err != nil {
+	sb, dirs := isolated(t, environ)
+	if err := os.WriteFile(filepath.Join(dirs.Work, "main.py"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	seed := int64(4711)
-	c := command{
-		argv: []string{"python3", "main.py", "test", "cases"}, dir: place.Work, environ: environ,
-		limit: 20 * time.Second, seed: &seed, report: true, harness: harness,
+	c := &plan.Command{
+		Argv: []string{"python3", "main.py", "test", "cases"}, Dir: dirs.Work, Environ: append(environ, "POPCORN_FD=3"),
+		Limit: 20 * time.Second, Seed: &seed, Report: true, Harness: harness,
 	}
-	done, err := run(context.Background(), box, place, c)
+	done, err := runCommand(context.Background(), sb, dirs, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,15 +57,15 @@ if __name__ == "__main__":
 		want, plain := runPython(t, look+end, false)
 		got, c := runPython(t, look+end, true)
 		dirs := regexp.MustCompile(`/[^ "']*/main\.py`)
-		same := func(e *ended) string {
-			return e.stdout.text() + "|" + dirs.ReplaceAllString(e.stderr.text(), "main.py") + "|" + e.report.decoded()
+		same := func(e *judge.Process) string {
+			return e.Stdout.Text() + "|" + dirs.ReplaceAllString(e.Stderr.Text(), "main.py") + "|" + e.Report.Decoded()
 		}
-		if same(got) != same(want) || c.text() != plain.text() || strings.Contains(c.text(), "prctl") {
+		if same(got) != same(want) || c.Text() != plain.Text() || strings.Contains(c.Text(), "prctl") {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, same(got), same(want))
 		}
 		// An interrupted Python ends by a signal; nobody interrupts a harness.
-		if got.exitCode != want.exitCode && name != "interrupt" {
-			t.Errorf("%s: exit code %d, want %d", name, got.exitCode, want.exitCode)
+		if got.ExitCode != want.ExitCode && name != "interrupt" {
+			t.Errorf("%s: exit code %d, want %d", name, got.ExitCode, want.ExitCode)
 		}
 	}
 }
@@ -80,8 +83,8 @@ try:
 except OSError as err:
     print(err.strerror)
 `, true)
-	if got, want := done.stdout.text(), "0 False 4711\nNo such device or address\n"; got != want {
-		t.Errorf("dumpable, seed in /proc, seed, opening the report anew: got %q, want %q\n%s", got, want, done.stderr.text())
+	if got, want := done.Stdout.Text(), "0 False 4711\nNo such device or address\n"; got != want {
+		t.Errorf("dumpable, seed in /proc, seed, opening the report anew: got %q, want %q\n%s", got, want, done.Stderr.Text())
 	}
 }
 
@@ -95,14 +98,14 @@ for _ in range(3):
     socket.send_fds(s, [b"check: pass\n"], [1, 2])
 s.shutdown(socket.SHUT_RDWR)
 `, true)
-	if got := done.report.decoded(); got != strings.Repeat("check: pass\n", 3) || done.stdout.text() != "b''\n" {
-		t.Errorf("report %q, stdout %q, %s", got, done.stdout.text(), done.stderr.text())
+	if got := done.Report.Decoded(); got != strings.Repeat("check: pass\n", 3) || done.Stdout.Text() != "b''\n" {
+		t.Errorf("report %q, stdout %q, %s", got, done.Stdout.Text(), done.Stderr.Text())
 	}
 }
 
-// What was written before the tester ended is read; what is written after is not.
-func TestTheReportEndsWithItsTester(t *testing.T) {
-	r, w, err := (&command{}).reportChannel()
+// What was written before the harness ended is read; what is written after is not.
+func TestTheReportEndsWithItsHarness(t *testing.T) {
+	r, w, err := reportChannel(&plan.Command{})
 	if err != nil {
 		t.Fatal(err)
 	}

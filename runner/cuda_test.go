@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -148,22 +146,6 @@ func TestNoNvcc(t *testing.T) {
 	}
 }
 
-func TestNvccArgs(t *testing.T) {
-	arch := "90a"
-	p := cudaPayload("")
-	p.Arch, p.IncludeDirs, p.Libraries = &arch, []string{"/usr/include"}, []string{"m"}
-	ph := &phase{evaluation: &evaluation{p: p}}
-	want := append(append([]string{"/bin/nvcc"}, cudaFlags()...),
-		"-I/usr/include", "-lm", "-DTILE=64", "-DFAST", "driver.cu", "submission.cu", "-gencode=arch=compute_90a,code=sm_90a", "-o", "eval.out")
-	if diff := cmp.Diff(want, ph.nvccArgs("/bin/nvcc")); diff != "" {
-		t.Errorf("nvccArgs (-want +got):\n%s", diff)
-	}
-	p.Arch = nil
-	if got := ph.nvccArgs("nvcc"); got[len(got)-3] != "-arch=native" {
-		t.Errorf("without an arch: %q", got[len(got)-3:])
-	}
-}
-
 // standInHipcc takes hipcc's call.
 const standInHipcc = `#!/bin/sh
 if [ "$1" = --version ]; then echo "HIP version: 6.2"; exit 0; fi
@@ -198,15 +180,4 @@ func TestHIP(t *testing.T) {
 	job.Payload.Arch, job.Environ = nil, programs(t, map[string]string{"nvcc": standInNvcc})
 	r = Evaluate(context.Background(), job)
 	wantOutcome(t, r, schema.OutcomeNoCompiler, "the machine has no hipcc")
-}
-
-func TestHipccArgs(t *testing.T) {
-	arch := "gfx942"
-	p := cudaPayload("")
-	p.Arch = &arch
-	ph := &phase{evaluation: &evaluation{p: p}}
-	want := strings.Fields("/opt/rocm/bin/hipcc --std=c++20 -DNDEBUG -Wno-psabi -fno-strict-aliasing -O3 -x hip -DTILE=64 -DFAST driver.cu submission.cu --offload-arch=gfx942 -o eval.out")
-	if diff := cmp.Diff(want, ph.hipccArgs("/opt/rocm/bin/hipcc")); diff != "" {
-		t.Errorf("hipccArgs (-want +got):\n%s", diff)
-	}
 }

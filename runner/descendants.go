@@ -28,14 +28,14 @@ func endDescendants(limit time.Duration) error {
 			syscall.Kill(p.pid, syscall.SIGKILL)
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("processes of the submission cannot be killed: %s", names(left))
+			return fmt.Errorf("processes of the submission cannot be killed: %s", describe(left))
 		}
 		time.Sleep(pause)
 	}
 	return nil
 }
 
-// reap collects every dead child and tells whether a living one remains.
+// reap collects every dead child and reports whether a living one remains.
 func reap() bool {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG|unix.WALL, nil)
@@ -94,7 +94,8 @@ func readStat(pid int) (process, bool) {
 	return process{pid, parent, string(data[open+1 : end])}, err == nil
 }
 
-func names(list []process) string {
+// describe names processes for an error.
+func describe(list []process) string {
 	var out []string
 	for _, p := range list {
 		out = append(out, fmt.Sprintf("%d %q", p.pid, p.name))

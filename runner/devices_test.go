@@ -47,38 +47,38 @@ func TestMultiGPU(t *testing.T) {
 	}
 }
 
-func TestDemand(t *testing.T) {
+func TestRequirements(t *testing.T) {
 	p := pythonPayload("return True")
 	p.Mode = schema.ModeBenchmark
 	for _, tt := range []struct {
 		smi       string
-		demand    device.Demand
+		require   device.Requirements
 		outcome   string
 		ambiguous int
 	}{
-		{"", device.Demand{}, schema.OutcomePassed, 0},
-		{"", device.Demand{Vendor: device.NVIDIA}, schema.OutcomeGPUMissing, 0},
-		{standInSMI, device.Demand{Vendor: device.NVIDIA}, schema.OutcomePassed, 0},
-		{standInSMI, device.Demand{Vendor: device.AMD}, schema.OutcomeGPUMissing, 0},
-		{standInSMI, device.Demand{Vendor: device.NVIDIA, Count: 3}, schema.OutcomeGPUMissing, 0},
-		{busySMI, device.Demand{}, schema.OutcomeGPUBusy, 0},
-		{busySMI, device.Demand{Vendor: device.None}, schema.OutcomePassed, 0},
-		{brokenSMI, device.Demand{Vendor: device.NVIDIA}, schema.OutcomeGPUMissing, 0}, // no driver is loaded
-		{lostSMI, device.Demand{}, schema.OutcomeGPUUnhealthy, 0},
-		{lostSMI, device.Demand{Vendor: device.None}, schema.OutcomePassed, 0},
-		{busySMI, device.Demand{Shared: true}, schema.OutcomePassed, 0},
+		{"", device.Requirements{}, schema.OutcomePassed, 0},
+		{"", device.Requirements{Vendor: device.NVIDIA}, schema.OutcomeGPUMissing, 0},
+		{standInSMI, device.Requirements{Vendor: device.NVIDIA}, schema.OutcomePassed, 0},
+		{standInSMI, device.Requirements{Vendor: device.AMD}, schema.OutcomeGPUMissing, 0},
+		{standInSMI, device.Requirements{Vendor: device.NVIDIA, Count: 3}, schema.OutcomeGPUMissing, 0},
+		{busySMI, device.Requirements{}, schema.OutcomeGPUBusy, 0},
+		{busySMI, device.Requirements{Vendor: device.None}, schema.OutcomePassed, 0},
+		{brokenSMI, device.Requirements{Vendor: device.NVIDIA}, schema.OutcomeGPUMissing, 0}, // no driver is loaded
+		{lostSMI, device.Requirements{}, schema.OutcomeGPUUnhealthy, 0},
+		{lostSMI, device.Requirements{Vendor: device.None}, schema.OutcomePassed, 0},
+		{busySMI, device.Requirements{Shared: true}, schema.OutcomePassed, 0},
 	} {
 		scripts := map[string]string{"nvidia-smi": tt.smi}
 		if tt.smi == "" {
 			scripts = nil
 		}
-		r := evaluateJob(t, context.Background(), Job{Payload: p, Demand: tt.demand, Devices: device.Machine{Root: t.TempDir()}, Environ: programs(t, scripts)})
+		r := evaluateJob(t, context.Background(), Job{Payload: p, Requirements: tt.require, Devices: device.Machine{Root: t.TempDir()}, Environ: programs(t, scripts)})
 		wantOutcome(t, r, tt.outcome, "")
 		if (r.Outcome.ExitStatus() == 75) != (tt.outcome != schema.OutcomePassed) || len(r.Ambiguous) != tt.ambiguous {
-			t.Errorf("%+v: %+v", tt.demand, r)
+			t.Errorf("%+v: %+v", tt.require, r)
 		}
 		if strings.ContainsAny(r.System.GPU, "[!") {
-			t.Errorf("%+v: GPU %q", tt.demand, r.System.GPU)
+			t.Errorf("%+v: GPU %q", tt.require, r.System.GPU)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func TestClosedDevice(t *testing.T) {
 	p := pythonPayload("return True")
 	multi := *p
 	multi.MultiGPU = true
-	amd := device.Demand{Vendor: device.AMD}
+	amd := device.Requirements{Vendor: device.AMD}
 	open := func(mode os.FileMode) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Join(root, "dev/dri"), 0o755); err != nil {
@@ -108,20 +108,20 @@ func TestClosedDevice(t *testing.T) {
 	for _, tt := range []struct {
 		before  func()
 		p       *schema.Payload
-		demand  device.Demand
+		require device.Requirements
 		outcome string
 		text    string
 	}{
-		{func() {}, p, device.Demand{}, schema.OutcomePassed, ""},
+		{func() {}, p, device.Requirements{}, schema.OutcomePassed, ""},
 		{func() {}, p, amd, schema.OutcomeGPUMissing, "/dev/kfd is not there: give the job the device"},
 		{func() { open(0) }, p, amd, schema.OutcomeGPUMissing, "/dev/kfd cannot be opened by a submission (mode ----------, group "},
-		{func() {}, &multi, device.Demand{}, schema.OutcomeGPUMissing, "/dev/kfd cannot be opened by a submission"},
-		{func() {}, p, device.Demand{Vendor: device.None}, schema.OutcomePassed, ""},
+		{func() {}, &multi, device.Requirements{}, schema.OutcomeGPUMissing, "/dev/kfd cannot be opened by a submission"},
+		{func() {}, p, device.Requirements{Vendor: device.None}, schema.OutcomePassed, ""},
 		{func() { open(0o666) }, p, amd, schema.OutcomePassed, ""},
-		{func() {}, &multi, device.Demand{}, schema.OutcomePassed, ""},
+		{func() {}, &multi, device.Requirements{}, schema.OutcomePassed, ""},
 	} {
 		tt.before()
-		r := evaluateJob(t, context.Background(), Job{Payload: tt.p, Demand: tt.demand, Devices: device.Machine{Root: root}, Environ: programs(t, nil)})
+		r := evaluateJob(t, context.Background(), Job{Payload: tt.p, Requirements: tt.require, Devices: device.Machine{Root: root}, Environ: programs(t, nil)})
 		wantOutcome(t, r, tt.outcome, tt.text)
 	}
 }
@@ -129,12 +129,12 @@ func TestClosedDevice(t *testing.T) {
 // A stray nvidia-smi does not hide the GPU that the job is for.
 func TestStrayTool(t *testing.T) {
 	root := amdRoot(t)
-	for demand, want := range map[string]string{"": device.NVIDIA, device.AMD: device.AMD} {
+	for vendor, want := range map[string]string{"": device.NVIDIA, device.AMD: device.AMD} {
 		r := evaluateJob(t, context.Background(), Job{
-			Payload: pythonPayload("return True"), Demand: device.Demand{Vendor: demand}, Devices: device.Machine{Root: root}, Environ: programs(t, map[string]string{"nvidia-smi": brokenSMI}),
+			Payload: pythonPayload("return True"), Requirements: device.Requirements{Vendor: vendor}, Devices: device.Machine{Root: root}, Environ: programs(t, map[string]string{"nvidia-smi": brokenSMI}),
 		})
 		if r.Device.Vendor != want {
-			t.Errorf("%q demanded: %+v", demand, r.Device)
+			t.Errorf("%q required: %+v", vendor, r.Device)
 		}
 	}
 }

@@ -9,8 +9,46 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/schema"
 )
+
+// makeDirectories makes those of a phase.
+func makeDirectories(dirs plan.Directories) error {
+	for _, d := range []string{dirs.Dir, dirs.Work, dirs.Home, dirs.Temp} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return fmt.Errorf("making the phase's directories: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeCases creates the file that the harness reads. Where a submission has no
+// user of its own, something else may lie there: that goes first.
+func writeCases(path, text string) error {
+	err := removeTree(path)
+	if err == nil {
+		err = writeNew(path, text)
+	}
+	if err == nil {
+		err = os.Chmod(path, 0o644) // whatever the umask
+	}
+	if err != nil {
+		return fmt.Errorf("writing the cases: %w", err)
+	}
+	return nil
+}
+
+// removeFiles removes what writeFiles wrote.
+func removeFiles(dir string, files schema.Files) error {
+	var first error
+	for _, f := range files {
+		if err := os.RemoveAll(filepath.Join(dir, f.Name)); err != nil && first == nil {
+			first = fmt.Errorf("removing the sources: %w", err)
+		}
+	}
+	return first
+}
 
 // writeFiles creates the files in dir, which is new and empty.
 func writeFiles(dir string, files schema.Files) error {
@@ -60,9 +98,9 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// ownDir makes a directory that the submission's processes may fill, in place of
-// whatever the warm-up may have left there.
-func (ph *phase) ownDir(dir string) error {
+// openDirectory makes a directory that the submission's processes may fill, in
+// place of whatever the warm-up may have left there.
+func openDirectory(dir string) error {
 	err := errors.Join(removeTree(dir), os.Mkdir(dir, 0o700))
 	if err == nil {
 		err = os.Chmod(dir, 0o777|os.ModeSticky) // its parent is the submission's alone
@@ -71,23 +109,6 @@ func (ph *phase) ownDir(dir string) error {
 		return fmt.Errorf("making a directory for the profile: %w", err)
 	}
 	return nil
-}
-
-// enoughDisk is how much a machine must have free when a phase begins, in
-// bytes; with less it is the machine's doing that there is no room.
-const enoughDisk = 256 << 20
-
-// diskFull is how a phase ends that has no room for the runner's files: it is
-// the submission's doing when its own take most of what was free.
-func (ph *phase) diskFull(err error) error {
-	var held int64
-	for _, dir := range []string{ph.work, ph.home, ph.tmp} {
-		held += heldBytes(dir)
-	}
-	if ph.free < enoughDisk || held < ph.free/4*3 {
-		return err
-	}
-	return endf(schema.OutcomeOutOfDisk, "the submission filled the disk: its files take %d of the %d MiB that were free", held>>20, ph.free>>20)
 }
 
 // freeBytes is what a job's user may still write to dir's disk, 0 when the

@@ -1,19 +1,29 @@
-// Package runner judges one submission: a payload in, a result out. It writes
-// the files, builds or warms up, runs the tester once per phase, reads its
-// report and says how it ended, under Kernelbot's rules. It knows nothing of
-// Buildkite, of scores, or of who made the payload.
+// Package runner judges one submission: a payload in, a result out. It knows
+// nothing of Buildkite, of scores, or of who made the payload.
+//
+// A payload goes through it once, from [Evaluate] in evaluate.go on:
+//
+//   - the machine is made ready: accelerators (devices.go, package device), the
+//     sandbox (sandbox.go, package sandbox), the facts that a plan needs
+//     (facts.go);
+//   - plan: package plan turns payload and facts into phases, each with its
+//     files, commands, limits and environment. Pure;
+//   - run: run.go does what is planned, command by command (process.go, with
+//     channel.go, drain.go, capture.go and descendants.go), and keeps what it
+//     saw;
+//   - judge: package judge turns plan and what was seen into the outcome and
+//     Kernelbot's keys. Pure;
+//   - result: result.go enters both in the result, trace.go a profile.
 //
 // What the submission runs is not trusted. It gets an environment made from an
-// allow-list, a fresh directory for every phase, and harness files that are
+// allow-list, fresh directories for every phase, and a harness whose files are
 // written anew after its own code ran in the warm-up. Whatever it leaves
-// running is killed before its output is judged, and a report that says pass
-// must answer what was asked, agree with itself and fit the clock. See
-// docs/attacks.md.
+// running is killed before its output is judged. See docs/attacks.md.
 //
-// Before anything runs, the machine's accelerators are looked at (package
-// device): a job that must not run on them ends as the machine's fault. They
-// are watched while a benchmark is timed, and what disturbed it is said beside
-// the verdict, as is everything else in schema.Evidence; see docs/evidence.md.
+// A job that must not run on the machine's accelerators ends as the machine's
+// fault before anything runs. They are watched while a benchmark is timed, and
+// what disturbed it stands beside the verdict, as does everything else in
+// schema.Evidence; see docs/evidence.md.
 //
 // Linux only. While [Evaluate] runs, the calling process must have no children
 // of its own: descendants are found, killed and reaped as "every child there

@@ -1,11 +1,72 @@
 package runner
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// outputGrace is how long pipes are read on after every process has gone.
+// They end at once unless a descriptor was smuggled out of the tree.
+const outputGrace = 500 * time.Millisecond
+
+// drains copies a process's pipes into captures, one goroutine each. They end
+// at the pipe's end or, after finish, outputGrace later.
+type drains struct {
+	readers, writers []*os.File
+	sinks            []io.Writer
+	group            sync.WaitGroup
+}
+
+func (d *drains) open(pair func() (r, w *os.File, err error), sink io.Writer) (*os.File, error) {
+	r, w, err := pair()
+	if err != nil {
+		return nil, fmt.Errorf("opening a pipe: %w", err)
+	}
+	d.readers, d.writers, d.sinks = append(d.readers, r), append(d.writers, w), append(d.sinks, sink)
+	return w, nil
+}
+
+// started closes the ends that the child now has and begins to read.
+func (d *drains) started() {
+	for _, w := range d.writers {
+		w.Close()
+	}
+	for i := range d.readers {
+		r, sink := d.readers[i], d.sinks[i]
+		d.group.Go(func() { drain(r, sink) })
+	}
+}
+
+// hangUp ends the report for those who outlive the harness: what was written is
+// still read, and whoever writes now is told that nobody listens. Pipes know
+// no such thing; nothing rests on them.
+func (d *drains) hangUp() {
+	for _, r := range d.readers {
+		if c, err := r.SyscallConn(); err == nil {
+			c.Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_RD) })
+		}
+	}
+}
+
+func (d *drains) finish() {
+	for _, r := range d.readers {
+		r.SetReadDeadline(time.Now().Add(outputGrace))
+	}
+	d.group.Wait()
+}
+
+// close ends whatever an error left open.
+func (d *drains) close() {
+	for _, f := range append(d.readers, d.writers...) {
+		f.Close()
+	}
+	d.group.Wait()
+}
 
 // drainSize is how much of an output is taken at once, in bytes, and what a
 // program may be ahead of its reader.

@@ -57,7 +57,7 @@ func evaluateJob(t *testing.T, ctx context.Context, job Job) *schema.Result {
 	job.Environ, job.WorkDir = append(append(os.Environ(), "PATH="+needPython(t)), job.Environ...), t.TempDir()
 	r := Evaluate(ctx, job)
 	if left := descendants(os.Getpid()); len(left) > 0 {
-		t.Errorf("processes left: %s", names(left))
+		t.Errorf("processes left: %s", describe(left))
 	}
 	if left, _ := filepath.Glob(filepath.Join(job.WorkDir, "*")); len(left) > 0 {
 		t.Errorf("files left: %q", left)

@@ -55,7 +55,7 @@ func cpuModel() string {
 // torchVersion finds torch-<version>.dist-info in the library directories that
 // belong to the python3 on PATH; "" when there is none.
 func torchVersion(env []string) string {
-	python, err := lookPath("python3", env)
+	python, err := LookPath("python3", env)
 	if err != nil {
 		return ""
 	}

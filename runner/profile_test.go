@@ -5,13 +5,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -234,88 +231,4 @@ func TestProfilerThatFails(t *testing.T) {
 			t.Errorf("%q: a profile of nothing", tt.script)
 		}
 	}
-}
-
-func TestFilterNCU(t *testing.T) {
-	header := "  k%d(int) (1, 1, 1)x(32, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n"
-	kernel := func(n string) string {
-		return strings.ReplaceAll(header, "%d", n) + "    Section: A\n    Table Name : GPU Throughput\n    ---\n    a 1\n    Section: B\n    b 2\n    Table Name : Warp State (All Cycles)\n    c 3\n\n    d 4\n"
-	}
-	shown := func(n string) string {
-		return strings.ReplaceAll(header, "%d", n) + "\n    Table Name : GPU Throughput\n    ---\n    a 1\n\n    Table Name : Warp State (All Cycles)\n    c 3\n"
-	}
-	for _, tt := range []struct{ in, want string }{
-		{"", ""},
-		{"==PROF== nothing\nTable Name : GPU Throughput\nx\n", ""},
-		{kernel("1"), shown("1")},
-		{kernel("1") + kernel("2") + kernel("3"), shown("1") + "\n" + shown("2") + "\nMore kernels are in the .ncu-rep file.\n"},
-	} {
-		if diff := cmp.Diff(tt.want, filterNCU(tt.in)); diff != "" {
-			t.Errorf("filterNCU(%.60q) (-want +got):\n%s", tt.in, diff)
-		}
-	}
-	long := filterNCU(kernel("1") + "    Table Name : GPU Throughput\n" + strings.Repeat("    line\n", 1000))
-	if n := strings.Count(long, "\n"); n > ncuLines+1 {
-		t.Errorf("%d lines", n)
-	}
-}
-
-func TestPackBounds(t *testing.T) {
-	dir := t.TempDir()
-	for name, size := range map[string]int64{"a.csv": 10, "bomb.csv": 1 << 40, "z.csv": 20} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(filepath.Join(dir, name), size); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Symlink("/", filepath.Join(dir, "root")); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	pack := func(dir string, limit int) []byte {
-		t.Helper()
-		z := newTrace(limit)
-		err := z.addAll(dir, func(string) bool { return true })
-		data, packErr := z.bytes()
-		if err := errors.Join(err, packErr); err != nil {
-			t.Fatal(err)
-		}
-		return data
-	}
-	data := pack(dir, traceLimit)
-	files := unpack(t, base64.StdEncoding.EncodeToString(data))
-	var names []string
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	if got := strings.Join(names, " "); got != "LEFT_OUT.txt a.csv" || files["LEFT_OUT.txt"] != "\"bomb.csv\"\n\"z.csv\"\n" {
-		t.Errorf("packed %q, left out %q", got, files["LEFT_OUT.txt"])
-	}
-	if data := pack(filepath.Join(dir, "none"), traceLimit); len(data) == 0 {
-		t.Error("a directory that does not exist is no zip")
-	}
-	if files := unpack(t, base64.StdEncoding.EncodeToString(pack(dir, 5))); files["a.csv"] != "" || !strings.Contains(files["LEFT_OUT.txt"], "a.csv") {
-		t.Errorf("packed %q into 5 bytes", files)
-	}
-}
-
-// The text for a message stays short, and holds only lines that were there.
-func FuzzFilterNCU(f *testing.F) {
-	f.Add("  k (1, 1, 1)x(32, 1, 1), Context 1, Stream 7, Device 0, CC 9.0\n Table Name : GPU Throughput\n a 1\n\n b 2\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		out := filterNCU(text)
-		if n := strings.Count(out, "\n"); n > ncuLines+3 {
-			t.Errorf("%d lines", n)
-		}
-		for line := range strings.Lines(out) {
-			if line = strings.TrimSpace(line); line != "" && !strings.Contains(text, line) && !strings.HasPrefix(line, "More ") {
-				t.Errorf("%q was not there", line)
-			}
-		}
-	})
 }

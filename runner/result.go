@@ -1,20 +1,79 @@
 package runner
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"path/filepath"
+	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpu-mode/kbgen/runner/sandbox"
+	"github.com/gpu-mode/kbgen/runner/judge"
+	"github.com/gpu-mode/kbgen/runner/plan"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
-// usage is what a process used, with those of its children that it waited for.
-type usage struct {
-	user, system time.Duration
-	peak         int64 // resident memory of the largest of them, in bytes
+// newResult is the result of an evaluation that did nothing yet.
+func newResult(job Job) *schema.Result {
+	r := &schema.Result{Success: true, RunID: job.RunID, System: schema.SystemInfo{DeviceCount: 1}}
+	r.Timing = &schema.Timing{Decode: job.Decode.Seconds(), Phases: []schema.PhaseTiming{}}
+	if budget, limited := job.Payload.Budget(); limited {
+		r.Timing.Budget = budget.Seconds()
+	}
+	return r
 }
 
-func usageOf(s sandbox.State) usage { return usage{s.User, s.System, s.MaxRSS} }
+// finish enters how the evaluation ended.
+func finish(r *schema.Result, start time.Time, err error) {
+	r.Outcome = outcomeOf(err)
+	r.Timing.Total = time.Since(start).Seconds()
+	r.Timing.Peak = ownPeak()
+	if r.Outcome.ExitStatus() != 0 {
+		r.Success, r.Error = false, r.Outcome.Text
+	}
+}
+
+// add enters a phase: what it came to under Kernelbot's keys, unless it did not
+// get as far as a run, and what was seen of it as evidence.
+func (e *evaluation) add(r *phaseRun, v judge.Verdict, eval schema.EvalResult) {
+	e.result.Timing.Phases = append(e.result.Timing.Phases, schema.PhaseTiming{
+		Name: r.p.Name, Write: r.writing.Seconds(),
+		WarmUp: used(r.seen.WarmUp), Compile: used(r.seen.Compile), Run: used(r.seen.Test),
+	})
+	e.result.Ambiguous = append(e.result.Ambiguous, r.ambiguous...)
+	e.result.SharedJudge = e.result.SharedJudge || v.SharedJudge
+	if v.Compiler != "" {
+		e.result.Versions.Compiler = v.Compiler
+	}
+	if eval.Run != nil {
+		e.result.Runs = append(e.result.Runs, schema.Run{Name: r.p.Name, EvalResult: eval})
+	}
+}
+
+// used is a process's part of the timing; nil when it did not run.
+func used(seen *judge.Process) *schema.ProcessUsed {
+	if seen == nil || seen.NotStarted != "" {
+		return nil
+	}
+	u := &schema.ProcessUsed{
+		Wall: seen.Duration.Seconds(), User: seen.User.Seconds(), System: seen.System.Seconds(),
+		Peak: seen.Peak, Exit: seen.ExitCode,
+	}
+	if seen.How == judge.Exited && seen.ExitCode < 0 {
+		u.Signal = unix.SignalName(syscall.Signal(-seen.ExitCode))
+	}
+	switch seen.How {
+	case judge.TimedOut:
+		u.Killed = "timeout"
+	case judge.OutOfTime:
+		u.Killed = "out of time"
+	case judge.Canceled:
+		u.Killed = "canceled"
+	}
+	return u
+}
 
 // ownPeak is the most memory that this process has had resident, in bytes.
 func ownPeak() int64 {
@@ -23,4 +82,30 @@ func ownPeak() int64 {
 		return 0
 	}
 	return self.Maxrss << 10 // Linux counts KiB
+}
+
+// versions names what judges and what is judged. The seed is in no digest: a
+// short one could be found by trying.
+func versions(job Job, env []string) *schema.Versions {
+	open := *job.Payload
+	open.Seed = nil
+	v := &schema.Versions{Runner: job.Version, Image: job.Image, Payload: digest(open.JSON()), Files: []schema.FileDigest{}}
+	if path, err := LookPath("python3", env); err == nil {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			v.Python = filepath.Base(real)
+		}
+	}
+	for _, f := range slices.Concat(job.Payload.Sources, job.Payload.Headers) {
+		d := schema.FileDigest{Name: f.Name, SHA256: digest(f.Text)}
+		v.Files = append(v.Files, d)
+		if f.Name == plan.SubmissionFile || f.Name == "submission.cu" {
+			v.Submission = d.SHA256
+		}
+	}
+	return v
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
 }

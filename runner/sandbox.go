@@ -7,62 +7,79 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
+	"github.com/gpu-mode/kbgen/runner/judge"
+	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// openBox prepares what shuts the submission in, and begins with the first box.
-func (e *evaluation) openBox() error {
-	dir := filepath.Join(e.root, "box")
+// openSandbox finds out how submissions can be isolated here, and begins to
+// build the first sandbox.
+func (e *evaluation) openSandbox() error {
+	dir := filepath.Join(e.root, "sandbox")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("making the sandbox's directory: %w", err)
 	}
-	box, err := sandbox.Open(sandbox.Options{
+	p := e.job.Payload
+	relative := func(path string) bool { return !filepath.IsAbs(path) }
+	opened, err := sandbox.Open(sandbox.Options{
 		Dir:      dir,
 		Environ:  e.job.Environ,
-		Read:     slices.Concat(e.job.SandboxRead, slices.DeleteFunc(slices.Clone(e.p.IncludeDirs), isRelative)),
+		Read:     slices.Concat(e.job.SandboxRead, slices.DeleteFunc(slices.Clone(p.IncludeDirs), relative)),
 		Hide:     e.job.SandboxHide,
-		Loopback: e.p.MultiGPU || e.p.Mode == schema.ModeProfile, // processes of one job meet there
+		Loopback: p.MultiGPU || p.Mode == schema.ModeProfile, // processes of one job meet there
 		Minimum:  e.job.Sandbox,
 	})
 	if err != nil {
 		return err
 	}
-	e.box = box
-	box.Ready()
+	e.sandbox = opened
+	opened.Ready()
 	return nil
 }
 
-func isRelative(path string) bool { return !filepath.IsAbs(path) }
-
-// close sees that no process is left, removes everything of the job and says in
-// the result what it was shut in by.
-func (e *evaluation) close(result *schema.Result) error {
-	var boxErr error
-	if e.box != nil {
-		boxErr = errors.Join(e.box.Close(), endDescendants(killLimit))
+// close sees that no process is left, removes everything of the job and enters
+// in the result what isolated it.
+func (e *evaluation) close() error {
+	var sandboxErr error
+	if e.sandbox != nil {
+		sandboxErr = errors.Join(e.sandbox.Close(), endDescendants(killLimit))
 	}
-	err := errors.Join(removeTree(e.root), boxErr)
-	if e.box != nil {
+	err := errors.Join(removeTree(e.root), sandboxErr)
+	if e.sandbox != nil {
 		if err != nil {
-			e.box.Survived(err)
+			e.sandbox.Survived(err)
 		}
-		result.Sandbox = e.box.Report()
+		e.result.Sandbox = e.sandbox.Report()
 	}
 	return err
 }
 
-// run runs the command in a box of its own, see run in process.go.
-func (ph *phase) run(ctx context.Context, c command) (*ended, error) {
-	place := sandbox.Place{Dir: ph.dir, Work: ph.work, Home: ph.home, Temp: ph.tmp}
-	if err := ph.box.Prepare(place); err != nil {
+// command runs one of the phase's commands in a sandbox of its own, see
+// runCommand.
+func (r *phaseRun) command(ctx context.Context, c *plan.Command) (*judge.Process, error) {
+	dirs := sandbox.Directories(r.p.Directories)
+	if err := r.sandbox.Prepare(dirs); err != nil {
 		return nil, err
 	}
-	done, err := run(ctx, ph.box, place, c)
+	seen, err := runCommand(ctx, r.sandbox, dirs, c)
 	var weak *sandbox.WeakError
-	if errors.As(err, &weak) {
-		return nil, endf(schema.OutcomeWeakSandbox, "%s", weak)
+	var start *sandbox.StartError
+	switch {
+	case errors.As(err, &weak):
+		return nil, outcomef(schema.OutcomeWeakSandbox, "%s", weak)
+	case c.Built && errors.As(err, &start) && refusedProgram(start.Errno):
+		return &judge.Process{NotStarted: start.Errno.Error()}, nil
 	}
-	return done, err
+	return seen, err
+}
+
+// refusedProgram reports whether the kernel does not take a file for a program:
+// the compiler that made it does as the submission's source says.
+func refusedProgram(errno syscall.Errno) bool {
+	return slices.Contains([]syscall.Errno{
+		syscall.ENOENT, syscall.ENOEXEC, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.ELIBBAD, syscall.ELOOP, syscall.ENOTDIR, syscall.EISDIR,
+	}, errno)
 }

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/flate"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -15,6 +16,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpu-mode/kbgen/runner/plan"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 const (
@@ -24,6 +28,28 @@ const (
 	// traceFiles bounds how many files a profile has.
 	traceFiles = 1000
 )
+
+// pack keeps what the profiler left. That it left nothing is an error, and a
+// pass all the same.
+func (e *evaluation) pack(p *plan.Phase) (*schema.ProfileResult, error) {
+	z := newTrace(traceLimit - e.traced)
+	var err error
+	if p.Profile.Profiler == plan.ProfilerROCm {
+		err = z.addROCm(p.Profile.Dir, p.Work)
+	} else {
+		err = z.addAll(p.Profile.Dir, func(string) bool { return true })
+	}
+	empty := len(z.names) == 0 && len(z.leftOut) == 0
+	packed, packErr := z.bytes()
+	if err := errors.Join(err, packErr); err != nil {
+		return nil, fmt.Errorf("packing the profile: %w", err)
+	}
+	if empty {
+		return nil, outcomef(schema.OutcomePassed, "the program passed, and %s recorded nothing of it", p.Profile.Profiler)
+	}
+	e.traced += len(packed)
+	return &schema.ProfileResult{Profiler: p.Profile.Profiler, Trace: base64.StdEncoding.EncodeToString(packed)}, nil
+}
 
 // combined is the name of all processes' traces put together.
 const combined = "combined.pftrace"

@@ -61,7 +61,7 @@ type meansTried struct {
 	Refused string          `json:"refused,omitempty"`
 }
 
-// Run builds a box by every means and prints what came of it.
+// Run builds a sandbox by every means and prints what came of it.
 func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.exposed != nil {
 		return &cli.ExitError{Status: schema.ExitTempFail, Err: c.exposed}
@@ -97,17 +97,17 @@ func (c *doctorCmd) diagnose(env *cli.Env) (d *diagnosis, err error) {
 	}
 	defer os.RemoveAll(dir)
 	read, hide := c.paths(env)
-	box, err := sandbox.Open(sandbox.Options{Dir: dir, Environ: env.Environ(), Read: read, Hide: hide, Minimum: c.level()})
+	sb, err := sandbox.Open(sandbox.Options{Dir: dir, Environ: env.Environ(), Read: read, Hide: hide, Minimum: c.level()})
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if closeErr := box.Close(); err == nil {
+		if closeErr := sb.Close(); err == nil {
 			err = closeErr
 		}
 	}()
-	d = &diagnosis{Needed: c.level(), Machine: box.Machine(), Tools: map[string]string{}}
-	for _, a := range box.Probe() {
+	d = &diagnosis{Needed: c.level(), Machine: sb.Machine(), Tools: map[string]string{}}
+	for _, a := range sb.Probe() {
 		d.Means = append(d.Means, meansTried{a.Means, a.Got, a.Why})
 		if d.Best == nil && a.Got != nil && a.Got.AtLeast(d.Needed) {
 			d.Best, d.OK = a.Got, true // the one that evaluate would take

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpu-mode/kbgen/runner"
+	"github.com/gpu-mode/kbgen/runner/plan"
 )
 
 // environ is the environment as it was before it was hidden.
@@ -45,7 +45,7 @@ func hideEnviron(args []string) (environ, error) {
 		return env, fmt.Errorf("hiding the environment: %w", err)
 	}
 	os.Clearenv()
-	for _, pair := range runner.Environ(env) {
+	for _, pair := range plan.Environ(env) {
 		name, value, _ := strings.Cut(pair, "=")
 		os.Setenv(name, value)
 	}

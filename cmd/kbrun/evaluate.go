@@ -33,12 +33,12 @@ type deviceFlags struct {
 	AllowSharedGPU bool   `name:"allow-shared-gpu"`
 }
 
-func (f *deviceFlags) demand() device.Demand {
-	d := device.Demand{Vendor: f.GPUVendor, Count: f.GPUCount, Shared: f.AllowSharedGPU}
-	if d.Vendor == "google" {
-		d.Vendor = device.TPU
+func (f *deviceFlags) requirements() device.Requirements {
+	q := device.Requirements{Vendor: f.GPUVendor, Count: f.GPUCount, Shared: f.AllowSharedGPU}
+	if q.Vendor == "google" {
+		q.Vendor = device.TPU
 	}
-	return d
+	return q
 }
 
 // Run evaluates and exits by the outcome. A result is written whatever
@@ -109,22 +109,22 @@ func (c *evaluateCmd) evaluate(ctx context.Context, env *cli.Env, lookup func(st
 	read, hide := c.paths(env)
 	return runner.Evaluate(ctx, runner.Job{
 		Sandbox: c.level(), SandboxRead: read, SandboxHide: hide,
-		Payload:  payload,
-		RunID:    c.RunID,
-		Environ:  env.Environ(),
-		WorkDir:  env.Getenv("TMPDIR"),
-		Deadline: clock.deadline,
-		Start:    clock.start,
-		Decode:   decoded,
-		Version:  cli.Version(),
-		Image:    env.Getenv(schema.EnvImage),
-		Devices:  machine(),
-		Demand:   c.demand(),
-		Progress: log.phase,
+		Payload:      payload,
+		RunID:        c.RunID,
+		Environ:      env.Environ(),
+		WorkDir:      env.Getenv("TMPDIR"),
+		Deadline:     clock.deadline,
+		Start:        clock.start,
+		Decode:       decoded,
+		Version:      cli.Version(),
+		Image:        env.Getenv(schema.EnvImage),
+		Devices:      machine(),
+		Requirements: c.requirements(),
+		Progress:     log.phase,
 	})
 }
 
-// machineFault tells whether err is about what the machine lacks.
+// machineFault reports whether err is about what the machine lacks.
 func machineFault(err error) bool {
 	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO} {
 		if errors.Is(err, errno) {

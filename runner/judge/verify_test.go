@@ -1,4 +1,4 @@
-package runner
+package judge
 
 import (
 	"fmt"
@@ -142,8 +142,8 @@ func TestHonestReportsAddUp(t *testing.T) {
 		if contradicted != "" {
 			t.Errorf("%s: contradicted %q", tt.name, contradicted)
 		}
-		if d := newAsked(tt.mode, tt.cases).verify(report, 2*time.Second); d != nil {
-			t.Errorf("%s: %s: %s", tt.name, d.outcome, d.text)
+		if m := newExpectation(tt.mode, tt.cases).verify(report, 2*time.Second); m != nil {
+			t.Errorf("%s: %s: %s", tt.name, m.outcome, m.text)
 		}
 	}
 }
@@ -155,8 +155,8 @@ func TestEveryHonestLineCounts(t *testing.T) {
 			key, _, _ := strings.Cut(line, ":")
 			optional := !caseKey.MatchString(key) && key != "test-count" && key != "benchmark-count" || strings.Contains(key, "benchmark") && strings.HasSuffix(key, ".status")
 			report, _ := parseReport(strings.Join(append(append([]string{}, lines[:i]...), lines[i+1:]...), "\n"))
-			if d := newAsked(tt.mode, tt.cases).verify(report, 2*time.Second); (d == nil) != optional {
-				t.Errorf("%s without %q: %+v", tt.name, line, d)
+			if m := newExpectation(tt.mode, tt.cases).verify(report, 2*time.Second); (m == nil) != optional {
+				t.Errorf("%s without %q: %+v", tt.name, line, m)
 			}
 		}
 	}
@@ -201,15 +201,15 @@ func TestReportsThatDoNotAddUp(t *testing.T) {
 		{"benchmark", good, "std: 10\nbenchmark.0.err: 5", "std: 100\nbenchmark.0.err: 50", schema.OutcomeInconsistent},
 		{"leaderboard", good, "n: 1", "n: 7", schema.OutcomeForged},
 	} {
-		a := newAsked(tt.mode, "n: 1\n")
+		a := newExpectation(tt.mode, "n: 1\n")
 		sound, _ := parseReport(tt.from)
-		if d := a.verify(sound, time.Second); d != nil {
-			t.Fatalf("the sound report: %+v", d)
+		if m := a.verify(sound, time.Second); m != nil {
+			t.Fatalf("the sound report: %+v", m)
 		}
 		changed := strings.Replace(tt.from, tt.old, tt.new, 1)
 		report, _ := parseReport(changed)
-		if d := a.verify(report, time.Second); d == nil || d.outcome != tt.outcome {
-			t.Errorf("%s, %q for %q: %+v, want %s", tt.mode, tt.new, tt.old, d, tt.outcome)
+		if m := a.verify(report, time.Second); m == nil || m.outcome != tt.outcome {
+			t.Errorf("%s, %q for %q: %+v, want %s", tt.mode, tt.new, tt.old, m, tt.outcome)
 		}
 	}
 }
@@ -219,8 +219,8 @@ func TestRunsMustFitTheProcess(t *testing.T) {
 		"benchmark.0.err: 0\nbenchmark.0.best: 1000000\nbenchmark.0.worst: 1000000\ncheck: pass\n"
 	report, _ := parseReport(text)
 	for duration, ok := range map[time.Duration]bool{time.Second: true, 2 * time.Second: true, 900 * time.Millisecond: false} {
-		if d := newAsked("benchmark", "n: 1\n").verify(report, duration); (d == nil) != ok {
-			t.Errorf("1000 runs of 1 ms in a process of %s: %+v", duration, d)
+		if m := newExpectation("benchmark", "n: 1\n").verify(report, duration); (m == nil) != ok {
+			t.Errorf("1000 runs of 1 ms in a process of %s: %+v", duration, m)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func FuzzVerify(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, mode, cases, text string) {
 		report, _ := parseReport(text)
-		a := newAsked(mode, cases)
+		a := newExpectation(mode, cases)
 		if a.verify(report, time.Hour) != nil || a.kind() == "test" || mode == schema.ModeProfile {
 			return
 		}

@@ -1,9 +1,6 @@
-package runner
+package plan
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -53,24 +50,4 @@ func allowed(name string) bool {
 	has := func(part string) bool { return strings.Contains(name, part) }
 	prefix := func(p string) bool { return strings.HasPrefix(name, p) }
 	return slices.ContainsFunc(passedPrefixes(), prefix) && !slices.ContainsFunc(secretWords(), has)
-}
-
-// lookPath finds a program on the PATH of env, as execvp would in the child.
-func lookPath(name string, env []string) (string, error) {
-	if strings.Contains(name, "/") {
-		return name, nil
-	}
-	path := ""
-	for _, pair := range env {
-		if v, ok := strings.CutPrefix(pair, "PATH="); ok {
-			path = v
-		}
-	}
-	for _, dir := range filepath.SplitList(path) {
-		file := filepath.Join(dir, name)
-		if info, err := os.Stat(file); err == nil && filepath.IsAbs(file) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return file, nil
-		}
-	}
-	return "", fmt.Errorf("%s is not on PATH", name)
 }

@@ -1,56 +1,130 @@
-package runner
+package plan
 
 import (
-	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
 )
 
 const (
-	// warmupFile is run whatever the payload's main is called.
-	warmupFile = "submission.py"
-	// extensionMark on the warm-up's stdout tells that it built an extension.
+	// SubmissionFile is what a warm-up runs, whatever the payload's main is
+	// called.
+	SubmissionFile = "submission.py"
+	// extensionMark on the warm-up's stdout shows that it built an extension.
 	extensionMark = "-DTORCH_EXTENSION_NAME"
 )
 
-// python is the flow for lang py: files, warm-up, files anew, tester.
-func (ph *phase) python(ctx context.Context) error {
-	if _, ok := ph.p.Sources.Get(warmupFile); ok {
-		if err := ph.warmup(ctx); err != nil {
-			return err
-		}
-	}
-	if err := ph.write(ph.p.Sources); err != nil {
-		return err
-	}
-	return ph.test(ctx, "python3", ph.p.Main)
+// A builder makes one phase.
+type builder struct {
+	p       *schema.Payload
+	m       Machine
+	only    int  // the one benchmark that it is about; -1: those of the mode
+	more    bool // another phase follows
+	environ []string
+	ph      Phase
 }
 
-// warmup runs the submission alone so that it fills its build caches (home and
-// tmp stay as they are). How it ends does not matter. The work directory is
+func outcomef(name, format string, args ...any) *schema.Outcome {
+	o := schema.NewOutcome(name, fmt.Sprintf(format, args...))
+	return &o
+}
+
+// place chooses the phase's directories, and the environment of its commands.
+func (b *builder) place() {
+	dir := filepath.Join(b.m.Root, b.ph.Name)
+	b.ph.Directories = Directories{Dir: dir, Work: filepath.Join(dir, "work"), Home: filepath.Join(dir, "home"), Temp: filepath.Join(dir, "tmp")}
+	b.environ = append(Environ(b.m.Environ),
+		"HOME="+b.ph.Home, "TMPDIR="+b.ph.Temp,
+		// What the warm-up leaves in HOME must not be imported by the harness.
+		"PYTHONNOUSERSITE=1",
+	)
+	if b.p.MultiGPU {
+		b.environ = append(b.environ, "POPCORN_GPUS="+strconv.Itoa(b.m.GPUs))
+	}
+}
+
+// command returns a command in the phase's work directory; more is what its
+// environment has beyond the phase's.
+func (b *builder) command(limit time.Duration, more []string, argv ...string) *Command {
+	// Programs ask for a name, and the submission's user id has none.
+	environ := slices.Concat(b.environ, more, []string{"USER=submission", "LOGNAME=submission"})
+	return &Command{Argv: argv, Dir: b.ph.Work, Environ: environ, Limit: limit}
+}
+
+// withReport gives the command a channel for its report.
+func (c *Command) withReport() {
+	c.Report, c.Environ = true, append(c.Environ, "POPCORN_FD="+strconv.Itoa(ReportFD))
+}
+
+// python plans for lang py: files, warm-up, files anew, harness.
+//
+// The warm-up runs the submission alone so that it fills its build caches (home
+// and tmp stay as they are). How it ends does not matter. The work directory is
 // new afterwards: the harness lay open to the submission.
-func (ph *phase) warmup(ctx context.Context) error {
-	if err := ph.write(ph.p.Sources); err != nil {
-		return err
+func (b *builder) python() {
+	b.ph.Files = b.p.Sources
+	if _, ok := b.p.Sources.Get(SubmissionFile); ok {
+		one := int64(1)
+		c := b.command(schema.CompileLimit, nil, "python3", SubmissionFile)
+		c.withReport()
+		c.Seed, c.Watch, c.More = &one, extensionMark, true
+		b.ph.WarmUp = c
 	}
-	one := int64(1)
-	c := command{
-		argv: []string{"python3", warmupFile}, dir: ph.work, environ: ph.environ,
-		limit: schema.CompileLimit, seed: &one, report: true, watch: extensionMark, more: true,
+	b.test("python3", b.p.Main)
+}
+
+// cuda plans for lang cu: files, compiler, files away, the binary. The binary
+// never sees the sources: they hold the reference.
+func (b *builder) cuda() {
+	if b.ph.Refused = b.badIncludeDir(); b.ph.Refused != nil {
+		return
 	}
-	done, err := ph.run(ctx, c)
-	if err != nil {
-		return err
+	b.ph.Files = slices.Concat(b.p.Sources, b.p.Headers)
+	if b.ph.Refused = b.compile(); b.ph.Refused != nil {
+		return
 	}
-	ph.timing.WarmUp = used(done)
-	if err := stopped(ctx); err != nil {
-		return err
+	b.test(builtProgram)
+}
+
+// test plans the harness, which argv starts.
+func (b *builder) test(argv ...string) {
+	b.ph.Cases = b.cases()
+	argv = append(argv, b.ph.Mode, b.ph.CasesFile())
+	if b.ph.Mode == schema.ModeProfile {
+		b.ph.Refused = b.profile(argv)
+		return
 	}
-	if done.stdout.seen {
-		ph.result.Compilation = &schema.CompileResult{
-			NvccFound: true, Success: true, Command: c.text(),
-			Stdout: done.stdout.text(), Stderr: done.stderr.text(), ExitCode: done.exitCode,
-		}
+	c := b.command(b.limit(), nil, argv...)
+	b.ph.Test = c
+	b.finishTest()
+	c.Harness, c.Built = b.p.Lang == schema.LangPython, b.p.Lang == schema.LangCUDA
+}
+
+// finishTest adds what a harness has with a profiler and without.
+func (b *builder) finishTest() {
+	b.ph.Test.withReport()
+	b.ph.Test.Seed, b.ph.Test.More = b.p.Seed, b.more
+}
+
+// limit is the harness's time in this phase; 0 means none.
+func (b *builder) limit() time.Duration {
+	if d, limited := b.p.Limit(b.ph.Mode).Limit(); limited {
+		return max(d, time.Nanosecond)
 	}
-	return renew(ph.work)
+	return 0
+}
+
+// cases is the text of the file that the harness reads.
+func (b *builder) cases() string {
+	switch {
+	case b.ph.Mode == schema.ModeTest:
+		return schema.CasesText(b.p.Tests, false)
+	case b.only >= 0:
+		return b.p.Benchmarks[b.only].Text()
+	}
+	return schema.CasesText(b.p.Benchmarks, b.p.RankingBy == schema.RankLast)
 }

@@ -1,0 +1,176 @@
+package judge
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+
+	"time"
+
+	"github.com/gpu-mode/kbgen/runner/plan"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// Exit codes of harnesses that mean a verdict was reached.
+const (
+	exitSuccess      = 0
+	exitValidateFail = 112
+)
+
+// OutOfTimeText is the outcome's text when the job's time ran out.
+const OutOfTimeText = "the job's time ran out"
+
+// outputLimit is how much a harness may print, in bytes. Nobody reads beyond
+// the first 16,384 characters; it bounds what a job may keep a machine busy
+// with.
+const outputLimit = 1 << 30
+
+// test judges an ended harness: Kernelbot's run, and the outcome unless it
+// passed.
+func test(p *plan.Phase, seen *Process) (*schema.RunResult, *schema.Outcome) {
+	run, outcome := verdict(p, seen)
+	return run, explain(p, seen, run, outcome)
+}
+
+// verdict turns an ended harness into Kernelbot's run and, unless it passed,
+// the outcome that it means. A run passes only when its report holds against
+// what was asked; one that says "pass" and then ends badly keeps Passed, as in
+// Kernelbot, where Success decides too.
+func verdict(p *plan.Phase, seen *Process) (*schema.RunResult, *schema.Outcome) {
+	run := &schema.RunResult{
+		Command: p.Test.Text(), Stdout: seen.Stdout.Text(), Stderr: seen.Stderr.Text(),
+		ExitCode: seen.ExitCode, Duration: seen.Duration.Seconds(),
+	}
+	switch seen.How {
+	case TimedOut: // the report so far is thrown away, as in Kernelbot
+		return run, outcomef(schema.OutcomeTimeout, "passed the time limit of %s", ShownLimit(p.Test.Limit))
+	case OutOfTime:
+		return run, outcomef(schema.OutcomeOutOfTime, OutOfTimeText)
+	}
+	report, contradicted := parseReport(seen.Report.Decoded())
+	check, answered := report.Get("check")
+	run.Result = report
+	run.Success = seen.ExitCode == exitSuccess || seen.ExitCode == exitValidateFail
+	var m *mismatch
+	switch {
+	case !seen.Report.Whole():
+		return run, outcomef(schema.OutcomeReportTooLong, "the report has %d bytes, at most %d are allowed", seen.Report.Size, ReportLimit)
+	case contradicted != "":
+		m = inconsistent("the report gives two values for %q", text.Shorten(contradicted, 40))
+	case check == "pass" && seen.ExitCode == exitValidateFail:
+		m = inconsistent("check is \"pass\", and the tester ended with status %d, which says that it failed", exitValidateFail)
+	case check == "pass":
+		m = newExpectation(p.Mode, p.Cases).verify(report, seen.Duration)
+	}
+	if m != nil {
+		return run, outcomef(m.outcome, "%s", m.text)
+	}
+	run.Passed = check == "pass"
+	switch {
+	case run.Passed && run.Success:
+		return run, nil
+	case !run.Success:
+		return run, outcomef(schema.OutcomeCrashed, "the tester %s", exitWords(seen.ExitCode))
+	}
+	failure := firstFailure(report)
+	switch {
+	case failure != "":
+		return run, outcomef(schema.OutcomeWrong, "%s", failure)
+	case answered:
+		return run, outcomef(schema.OutcomeWrong, "the check failed")
+	}
+	return run, outcomef(schema.OutcomeNoVerdict, "the tester ended without a verdict")
+}
+
+// ShownLimit is a limit as people wrote it: 0 is planned as a nanosecond, for 0
+// means none there.
+func ShownLimit(limit time.Duration) time.Duration { return limit.Truncate(time.Microsecond) }
+
+func exitWords(code int) string {
+	switch {
+	case code < 0:
+		return fmt.Sprintf("was killed by signal %d (%s)", -code, syscall.Signal(-code))
+	case code == 110:
+		return "ended with status 110 (CUDA error)"
+	case code == 111:
+		return "ended with status 111 (no report pipe)"
+	case code == 113:
+		return "ended with status 113 (it cannot read the cases)"
+	}
+	return fmt.Sprintf("ended with status %d", code)
+}
+
+// firstFailure says in one line which case failed, "" when none is said to
+// have. Some harnesses say no more than that when they check an answer again.
+func firstFailure(report schema.Report) string {
+	for _, e := range report {
+		prefix, ok := strings.CutSuffix(e.Key, ".status")
+		if !ok || e.Value != "fail" {
+			continue
+		}
+		words := prefix + " failed"
+		if spec, ok := report.Get(prefix + ".spec"); ok {
+			words += " (" + spec + ")"
+		}
+		if msg, ok := report.Get(prefix + ".error"); ok {
+			words += ": " + msg
+		}
+		return text.Shorten(words, 300)
+	}
+	return ""
+}
+
+// explain finds the more exact outcome behind verdict's, from what else was
+// seen.
+func explain(p *plan.Phase, seen *Process, run *schema.RunResult, o *schema.Outcome) *schema.Outcome {
+	if printed := seen.Stdout.Size + seen.Stderr.Size; printed > outputLimit {
+		run.Passed = false
+		return outcomef(schema.OutcomeOutputTooLong, "the tester printed %d bytes, at most %d are allowed", printed, outputLimit)
+	}
+	if o == nil {
+		return nil
+	}
+	code := seen.ExitCode
+	switch o.Name {
+	case schema.OutcomeWrong:
+		if p.Mode == schema.ModeLeaderboard {
+			return outcomef(schema.OutcomeRecheckFailed, "the tests had passed, and then %s", o.Text)
+		}
+	case schema.OutcomeOutOfTime:
+		if p.Budget != "" {
+			return outcomef(o.Name, "%s; the task's limits allow %s in all", o.Text, p.Budget)
+		}
+	case schema.OutcomeCrashed:
+		last := lastLine(seen.Stderr.Decoded())
+		switch {
+		case code == -int(syscall.SIGKILL) && seen.OutOfMemory:
+			return outcomef(schema.OutcomeOutOfMemory, "the tester was ended by the kernel for want of memory")
+		case code < 0:
+			return outcomef(schema.OutcomeKilled, "%s", o.Text)
+		case code == 111 || code == 113:
+			return outcomef(schema.OutcomeHarness, "%s", o.Text)
+		case outOfMemory(last):
+			return outcomef(schema.OutcomeOutOfMemory, "%s: %s", o.Text, text.Shorten(last, 200))
+		case last != "" && p.Test.Seed == nil: // with a secret seed, no word of the harness goes further than the result
+			return outcomef(o.Name, "%s: %s", o.Text, text.Shorten(last, 200))
+		}
+	}
+	return o
+}
+
+// outOfMemory reports whether a program's last words are about memory, the
+// machine's or the device's.
+func outOfMemory(line string) bool {
+	for _, mark := range []string{"MemoryError", "std::bad_alloc", "OutOfMemoryError", "CUDA out of memory", "HIP out of memory", "cudaErrorMemoryAllocation"} {
+		if strings.Contains(line, mark) {
+			return true
+		}
+	}
+	return false
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
+}

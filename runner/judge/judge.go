@@ -1,0 +1,107 @@
+// Package judge says what a phase came to: what was planned and what was seen
+// in; the outcome and Kernelbot's keys out. It is pure: no file, clock, process
+// or environment is touched, and the same input gives the same verdict.
+//
+// The submission is not trusted. A report that says "pass" must answer what was
+// asked, agree with itself and fit the clock; see docs/attacks.md.
+//
+// Source of the rules: gpu-mode/kernelbot, src/libkernelbot/run_eval.py.
+package judge
+
+import (
+	"fmt"
+
+	"github.com/gpu-mode/kbgen/runner/plan"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// A Verdict is what a phase came to.
+type Verdict struct {
+	Compilation *schema.CompileResult // nil: nothing was compiled
+	Run         *schema.RunResult     // nil: the harness did not run to an end
+	Outcome     *schema.Outcome       // nil: a plain pass, or not decided here
+
+	Compiler string // the compiler's version, "nvcc: …"; "" when it told none
+	// Profiled: a profiler worked, and the harness under it reached a verdict.
+	// What it left is worth keeping.
+	Profiled bool
+	// SharedJudge: the submission's code came into the process that reports on
+	// it.
+	SharedJudge bool
+}
+
+func outcomef(name, format string, args ...any) *schema.Outcome {
+	o := schema.NewOutcome(name, fmt.Sprintf(format, args...))
+	return &o
+}
+
+// Phase judges what was seen of a phase. A run that was ended from outside has
+// no verdict: the caller knows why.
+func Phase(p *plan.Phase, s *Seen) (v Verdict) {
+	switch {
+	case p.Compile != nil:
+		if v.compile(p, s); v.Outcome != nil {
+			return v
+		}
+	case s.WarmUp != nil && s.WarmUp.Marked:
+		v.Compilation = &schema.CompileResult{
+			NvccFound: true, Success: true, Command: p.WarmUp.Text(),
+			Stdout: s.WarmUp.Stdout.Text(), Stderr: s.WarmUp.Stderr.Text(), ExitCode: s.WarmUp.ExitCode,
+		}
+	}
+	switch {
+	case p.Refused != nil:
+		v.Outcome = p.Refused
+		if p.Refused.Name == schema.OutcomeNoCompiler {
+			v.notCompiled(&schema.CompileResult{Command: "which " + p.Compiler, ExitCode: 1})
+		}
+	case s.Test == nil || s.Test.How == Canceled:
+	case s.Test.NotStarted != "":
+		v.Run = &schema.RunResult{Command: p.Test.Text(), ExitCode: 126} // as a shell has it
+		v.Outcome = outcomef(schema.OutcomeCrashed, "the compiled program cannot be started: %s", s.Test.NotStarted)
+	default:
+		v.SharedJudge = p.Compile != nil || s.Test.Shared // a C++ harness is linked with the submission
+		v.Run, v.Outcome = test(p, s.Test)
+		v.profile(p, s)
+	}
+	return v
+}
+
+// compile judges the compiler. A failure leaves a stand-in run beside the
+// compilation: Kernelbot's store cannot take a run that is null.
+func (v *Verdict) compile(p *plan.Phase, s *Seen) {
+	if s.Version == nil {
+		return
+	}
+	if s.Version.ExitCode != 0 {
+		v.notCompiled(&schema.CompileResult{
+			Command: p.Compiler + " --version", Stdout: s.Version.Stdout.Text(), Stderr: s.Version.Stderr.Text(), ExitCode: s.Version.ExitCode,
+		})
+		v.Outcome = outcomef(schema.OutcomeNoCompiler, "%s --version ends with status %d", p.Compiler, s.Version.ExitCode)
+		return
+	}
+	v.Compiler = p.Compiler + ": " + text.Shorten(lastLine(s.Version.Stdout.Decoded()), 200)
+	if s.Compile == nil {
+		return
+	}
+	compiled := &schema.CompileResult{
+		NvccFound: true, NvccVersion: s.Version.Stdout.Text(), Success: !s.Compile.Failed(), Command: p.Compile.Text(),
+		Stdout: s.Compile.Stdout.Text(), Stderr: s.Compile.Stderr.Text(), ExitCode: s.Compile.ExitCode,
+	}
+	switch {
+	case compiled.Success:
+		v.Compilation = compiled
+		return
+	case s.Compile.How == TimedOut:
+		v.Outcome = outcomef(schema.OutcomeCompileTime, "%s passed its limit of %s", p.Compiler, p.Compile.Limit)
+	default:
+		v.Outcome = outcomef(schema.OutcomeCompileFailed, "%s ends with status %d", p.Compiler, s.Compile.ExitCode)
+	}
+	v.notCompiled(compiled)
+}
+
+func (v *Verdict) notCompiled(c *schema.CompileResult) {
+	v.Compilation = c
+	v.Run = &schema.RunResult{Command: c.Command, ExitCode: c.ExitCode}
+}

@@ -1,0 +1,69 @@
+package plan
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+const (
+	// profileDir lies in the phase's temporary directory, where the profiler,
+	// which runs as the submission does, can write.
+	profileDir = "profile_data"
+	ncuReport  = "profile.ncu-rep"
+	// importLimit bounds making text of a report.
+	importLimit = 60 * time.Second
+
+	ncu     = "ncu"
+	rocprof = "rocprofv3"
+)
+
+// Profilers as Kernelbot names them.
+const (
+	ProfilerNCU  = "Nsight-Compute"
+	ProfilerROCm = "rocPROF"
+)
+
+// profile plans the harness, which argv starts, under the runtime's profiler.
+// harness.py is not in between: a profiler has to look into the process.
+//
+// Source of the calls: gpu-mode/kernelbot, run_eval.py, profile_program.
+func (b *builder) profile(argv []string) *schema.Outcome {
+	program := map[string]string{RuntimeCUDA: ncu, RuntimeROCm: rocprof}[b.m.Runtime]
+	switch {
+	case program == "":
+		return outcomef(schema.OutcomeUnsupported, "mode profile needs an NVIDIA or AMD GPU, and the machine shows none")
+	case program == ncu && b.p.MultiGPU:
+		return outcomef(schema.OutcomeUnsupported, "mode profile is not supported for several NVIDIA GPUs at once")
+	case b.m.Programs[program] == "":
+		return outcomef(schema.OutcomeNoProfiler, "the machine has no %s", program)
+	}
+	dir := filepath.Join(b.ph.Temp, profileDir)
+	b.ph.Profile = &Profile{Program: program, Dir: dir}
+	if program == ncu {
+		report := filepath.Join(dir, ncuReport)
+		b.ph.Profile.Profiler = ProfilerNCU
+		b.ph.Profile.Import = b.command(importLimit, nil, ncu, "--import", report, "--print-details", "body")
+		b.ph.Test = b.command(b.limit(), []string{"POPCORN_NCU=1"}, slices.Concat(ncuArgs(report), argv)...)
+	} else {
+		b.ph.Profile.Profiler = ProfilerROCm
+		b.ph.Test = b.command(b.limit(), []string{"GPU_DUMP_CODE_OBJECT=1"}, slices.Concat(rocprofArgs(dir), argv)...)
+	}
+	b.finishTest()
+	return nil
+}
+
+// ncuArgs is Nsight Compute's call before the harness's.
+func ncuArgs(report string) []string {
+	return []string{ncu, "--set", "full", "--nvtx", "--nvtx-include", "custom_kernel/", "--import-source", "1", "-c", "10", "-o", report, "--"}
+}
+
+// rocprofArgs is rocprofv3's call before the harness's; --hip-trace stands
+// there twice in Kernelbot's, too.
+func rocprofArgs(dir string) []string {
+	return append(strings.Fields(rocprof+` --log-level fatal --hip-trace --kernel-trace --rccl-trace --marker-trace --hip-trace
+		--memory-copy-trace --scratch-memory-trace --output-format pftrace csv -d`), dir, "-o", "%pid%", "--")
+}
