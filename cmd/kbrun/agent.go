@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/runner"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/verdict"
 )
@@ -27,9 +27,9 @@ const (
 )
 
 // publish hands the result to Buildkite when this is a job that can do so
-// itself: the artifact first, since the others only tell of it. It is called
-// when no process of the submission is left, because these calls have the
-// job's token.
+// itself: the artifact first, since annotation and meta-data only point to it.
+// It is called when no process of the submission is left, because these calls
+// have the job's token.
 //
 // Error: the artifact could not be uploaded. Anything else is a warning.
 func publish(ctx context.Context, env *cli.Env, clock clock, out string, result *schema.Result) error {
@@ -79,14 +79,12 @@ type agent struct {
 }
 
 func findAgent(env *cli.Env) (*agent, error) {
-	dirs := append([]string{env.Getenv("BUILDKITE_BIN_PATH")}, filepath.SplitList(env.Getenv("PATH"))...)
-	for _, dir := range dirs {
-		path := filepath.Join(dir, "buildkite-agent")
-		if info, err := os.Stat(path); err == nil && filepath.IsAbs(path) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return &agent{path, withoutPayload(env.Environ())}, nil
-		}
+	dirs := env.Getenv("BUILDKITE_BIN_PATH") + string(filepath.ListSeparator) + env.Getenv("PATH")
+	path, err := runner.LookPath("buildkite-agent", []string{"PATH=" + dirs})
+	if err != nil {
+		return nil, errors.New("no buildkite-agent in BUILDKITE_BIN_PATH or on PATH: the result cannot be uploaded")
 	}
-	return nil, errors.New("no buildkite-agent in BUILDKITE_BIN_PATH or on PATH: the result cannot be uploaded")
+	return &agent{path, withoutPayload(env.Environ())}, nil
 }
 
 // withoutPayload is the job's environment for the agent, less what only the
@@ -117,5 +115,5 @@ func (a *agent) call(ctx context.Context, limit time.Duration, dir, stdin string
 		err = fmt.Errorf("not done after %s", limit)
 	}
 	lines := bytes.Split(bytes.TrimSpace(output), []byte("\n"))
-	return fmt.Errorf("buildkite-agent %s: %w: %s", strings.Join(args[:min(2, len(args))], " "), err, plain(string(lines[len(lines)-1])))
+	return fmt.Errorf("buildkite-agent %s: %w: %s", strings.Join(args[:min(2, len(args))], " "), err, shown(string(lines[len(lines)-1])))
 }

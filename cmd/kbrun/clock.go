@@ -56,14 +56,14 @@ func (c clock) left(limit time.Duration) time.Duration {
 }
 
 // guarded calls judge and returns a result whatever happens: a panic becomes
-// one, and a judge that does not end in time is left behind. trusted tells that
-// judge has returned, so that nothing of a submission is alive.
+// one, and a judge that does not end in time is left behind. trusted reports
+// that judge has returned, so that nothing of a submission is alive.
 func guarded(ctx context.Context, c clock, runID string, stderr io.Writer, judge func(context.Context) *schema.Result) (r *schema.Result, trusted bool) {
 	done := make(chan *schema.Result, 1)
 	go func() { // ends with judge, or with the process
 		defer func() {
 			if p := recover(); p != nil {
-				fmt.Fprintf(stderr, "kbrun: panic: %s\n%s", plain(fmt.Sprint(p)), debug.Stack())
+				fmt.Fprintf(stderr, "kbrun: panic: %s\n%s", shown(fmt.Sprint(p)), debug.Stack())
 				done <- nil
 			}
 		}()

@@ -68,7 +68,7 @@ func TestGuarded(t *testing.T) {
 		if r.Outcome.Name != tt.outcome || trusted != tt.trusted || name != "returns" && name != "canceled" && (r.RunID != "run-1" || r.Outcome.ExitStatus() != 75) {
 			t.Errorf("%s: %+v, trusted %v", name, r, trusted)
 		}
-		if name == "panics" && (!strings.HasPrefix(stderr.String(), "kbrun: panic: index 3  [0m\n") || !strings.Contains(stderr.String(), "clock_test.go")) {
+		if name == "panics" && (!strings.HasPrefix(stderr.String(), "kbrun: panic: index 3\n") || !strings.Contains(stderr.String(), "clock_test.go")) {
 			t.Errorf("stderr %q", stderr.String())
 		}
 	}

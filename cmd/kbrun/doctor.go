@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/runner"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-const helpDoctor = `Say what this machine offers to shut a submission in. Nothing is changed.
+const helpDoctor = `Say how this machine can isolate a submission. Nothing is changed.
 
 Usage:
   kbrun doctor [options]
@@ -27,8 +27,8 @@ Options:
                         none, partial or full; default partial
   --sandbox-read PATHS  KERNELBOT_SANDBOX_READ, as for evaluate
 
-Stdout: the machine, each means by which a sandbox can be built here, what it
-lacks, and the one that evaluate would take.
+Stdout: the machine, each means of building a sandbox here, what it lacks, and
+the one that evaluate would take.
 
 Exit status:
   0   the level needed can be had
@@ -114,19 +114,9 @@ func (c *doctorCmd) diagnose(env *cli.Env) (d *diagnosis, err error) {
 		}
 	}
 	for _, name := range []string{"python3", "nvcc", "hipcc", "nvidia-smi", "rocm-smi"} {
-		d.Tools[name] = find(name, filepath.SplitList(env.Getenv("PATH")))
+		d.Tools[name], _ = runner.LookPath(name, env.Environ()) // "" when it is not there
 	}
 	return d, nil
-}
-
-func find(name string, path []string) string {
-	for _, dir := range path {
-		file := filepath.Join(dir, name)
-		if info, err := os.Stat(file); err == nil && filepath.IsAbs(file) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return file
-		}
-	}
-	return ""
 }
 
 func (d *diagnosis) text() string {
@@ -147,12 +137,12 @@ func (d *diagnosis) text() string {
 	}
 	for _, tried := range d.Means {
 		if tried.Sandbox == nil {
-			line(tried.Means, "refused: %s", plain(tried.Refused))
+			line(tried.Means, "refused: %s", shown(tried.Refused))
 			continue
 		}
 		line(tried.Means, "%s", tried.Sandbox.Level)
 		for _, missing := range tried.Sandbox.Missing {
-			line("", "without %s: %s", missing.Name, plain(missing.Why))
+			line("", "without %s: %s", missing.Name, shown(missing.Why))
 		}
 	}
 	verdict := fmt.Sprintf("level %q is needed, and cannot be had", d.Needed)

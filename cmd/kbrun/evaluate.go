@@ -71,7 +71,7 @@ func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 		}
 	}
 	if status := result.Outcome.ExitStatus(); status != 0 {
-		return &cli.ExitError{Status: status, Err: fmt.Errorf("%s: %s", result.Outcome.Name, plain(result.Outcome.Text))}
+		return &cli.ExitError{Status: status, Err: fmt.Errorf("%s: %s", result.Outcome.Name, shown(result.Outcome.Text))}
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ Options:
   --allow-shared-gpu   start although somebody else uses the GPU, and do not call
                        its times ambiguous for that
   --sandbox LEVEL      KERNELBOT_SANDBOX; none, partial or full: how well a
-                       submission must be shut in here, or the job ends with 75;
+                       submission must be isolated here, or the job ends with 75;
                        default partial. kbrun doctor tells what can be had
   --sandbox-read PATHS KERNELBOT_SANDBOX_READ; files and directories, separated by
                        colons, that a submission may read beyond the system's,

@@ -3,12 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/verdict"
 )
 
@@ -52,20 +51,8 @@ func (l logger) verdict(r *schema.Result) {
 	}
 }
 
-// plain makes foreign text safe for a terminal and a log: one line, no control
-// or invisible characters, at most 300 characters.
-func plain(s string) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range s {
-		if n++; n > 300 {
-			b.WriteRune('…')
-			break
-		}
-		if !unicode.IsPrint(r) {
-			r = ' '
-		}
-		b.WriteRune(r)
-	}
-	return strings.TrimSpace(b.String())
-}
+// lineLimit is how much of a foreign text a line shows, in characters.
+const lineLimit = 300
+
+// shown is foreign text as one line for a terminal and a log.
+func shown(s string) string { return text.Line(s, lineLimit) }

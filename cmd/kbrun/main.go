@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	sandbox.Main() // a submission's box begins as a second run of kbrun
+	sandbox.Main() // a submission's sandbox begins as a second run of kbrun
 	os.Exit(run())
 }
 

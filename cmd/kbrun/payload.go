@@ -84,24 +84,24 @@ func summary(w io.Writer, p *schema.Payload) {
 	}
 	line("lang", "%s", p.Lang)
 	if p.Main != "" {
-		line("main", "%s", plain(p.Main))
+		line("main", "%s", shown(p.Main))
 	}
 	line("mode", "%s", p.Mode)
 	if p.Arch != nil {
-		line("arch", "%s", plain(*p.Arch))
+		line("arch", "%s", shown(*p.Arch))
 	}
 	line("ranking", "%s", p.RankingBy)
 	line("seed", "%s", yesNo(p.Seed != nil, "set", "none"))
 	line("multi-gpu", "%s", yesNo(p.MultiGPU, "yes", "no"))
 	line("limits", "test %s, benchmark %s, ranked %s", limit(p.TestTimeout), limit(p.BenchmarkTimeout), limit(p.RankedTimeout))
 	for _, f := range slices.Concat(p.Sources, p.Headers) {
-		line("file", "%s, %d bytes, sha256 %x", plain(f.Name), len(f.Text), sha256.Sum256([]byte(f.Text)))
+		line("file", "%s, %d bytes, sha256 %x", shown(f.Name), len(f.Text), sha256.Sum256([]byte(f.Text)))
 	}
 	for i, c := range p.Tests {
-		line(fmt.Sprintf("test %d", i), "%s", plain(c.Text()))
+		line(fmt.Sprintf("test %d", i), "%s", shown(c.Text()))
 	}
 	for i, c := range p.Benchmarks {
-		line(fmt.Sprintf("bench %d", i), "%s", plain(c.Text()))
+		line(fmt.Sprintf("bench %d", i), "%s", shown(c.Text()))
 	}
 }
 

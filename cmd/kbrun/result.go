@@ -51,7 +51,7 @@ func newResultFile(out, runID string) (*resultFile, error) {
 	return r, nil
 }
 
-// blank is a result with an ending and no runs.
+// blank is a result with an outcome and no runs.
 func blank(runID, outcome, text string) *schema.Result {
 	r := &schema.Result{RunID: runID, System: schema.SystemInfo{DeviceCount: 1}, Outcome: schema.NewOutcome(outcome, text)}
 	r.Error = r.Outcome.Text
@@ -73,7 +73,7 @@ func clearResult(out string) error {
 }
 
 // write puts the whole result in place. On a full disk, what does not fit into
-// the room taken up front is left out, and the ending becomes disk-full when
+// the room taken up front is left out, and the outcome becomes disk-full when
 // the verdict itself cannot be told without it.
 func (r *resultFile) write(result *schema.Result) error {
 	data, err := encodeBounded(result)
