@@ -76,7 +76,7 @@ func acting(t *testing.T, as string) Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Machine{Root: nvidiaRoot(t), Probe: []string{self}, Environ: []string{actAs + "=" + as}, Limit: 10 * time.Second}
+	return Machine{Root: nvidiaRoot(t), Probe: []string{self}, Environ: []string{actAs + "=" + as}, Limit: time.Minute}
 }
 
 func TestProbeIsNoChildAndEndsWithUs(t *testing.T) {
@@ -90,7 +90,7 @@ func TestProbeIsNoChildAndEndsWithUs(t *testing.T) {
 		t.Errorf("a child is left: %d, %v", pid, err)
 	}
 	w.Begin()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		w.probe.mu.Lock()
 		n := len(w.probe.seen.devices) > 0 && w.probe.seen.devices[0].n >= 3
@@ -119,7 +119,7 @@ func TestProbeIsNoChildAndEndsWithUs(t *testing.T) {
 	for gone := false; !gone; time.Sleep(time.Millisecond) {
 		_, err := os.Stat(proc)
 		gone = err != nil || dead(proc)
-		if time.Now().After(deadline.Add(10 * time.Second)) {
+		if time.Now().After(deadline.Add(time.Minute)) {
 			t.Fatal("the probing process lives on")
 		}
 	}
@@ -198,11 +198,14 @@ func TestDriverThatHangs(t *testing.T) {
 	if _, err := p.Report(context.Background(), 300*time.Millisecond); err == nil || !strings.Contains(err.Error(), "has not answered within") {
 		t.Errorf("Report: %v", err)
 	}
-	p.mu.Lock()
-	known := p.self
-	p.mu.Unlock()
-	if known == 0 {
-		t.Fatal("the process that hangs is not known")
+	known := 0
+	for end := time.Now().Add(time.Minute); known == 0; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		known = p.self
+		p.mu.Unlock()
+		if time.Now().After(end) {
+			t.Fatal("the process that hangs is not known")
+		}
 	}
 	watch, err := unix.Dup(known)
 	if err != nil {
@@ -210,7 +213,7 @@ func TestDriverThatHangs(t *testing.T) {
 	}
 	defer unix.Close(watch)
 	p.Close()
-	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(watch), Events: unix.POLLIN}}, 10_000); n != 1 {
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(watch), Events: unix.POLLIN}}, 60_000); n != 1 {
 		t.Errorf("the process that hangs is still there: %v", err)
 	}
 }
@@ -255,7 +258,7 @@ func TestSMIFallback(t *testing.T) {
 	if err := os.WriteFile(path, []byte(smi), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w := Probe(context.Background(), Machine{Root: t.TempDir(), SMI: path, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: 10 * time.Second})
+	w := Probe(context.Background(), Machine{Root: t.TempDir(), SMI: path, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: time.Minute})
 	defer w.Close()
 	r := w.Report()
 	if r.Source != SourceSMI || r.Driver != "550.54.15" || len(r.Devices) != 2 || len(r.Faults) != 0 {
@@ -279,7 +282,7 @@ func TestSMIThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, root := range []string{t.TempDir(), nvidiaRoot(t)} {
-		w := Probe(context.Background(), Machine{Root: root, SMI: path, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: 10 * time.Second})
+		w := Probe(context.Background(), Machine{Root: root, SMI: path, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: time.Minute})
 		defer w.Close()
 		got, _ := Requirements{}.Check(w.Report(), w.Report().Devices)
 		if kernel := (Machine{Root: root}).nvidiaKernel(); (got == schema.OutcomeGPUUnhealthy) != kernel {

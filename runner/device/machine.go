@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,10 @@ type Machine struct {
 	SMI     string   // nvidia-smi, "" when there is none
 	Environ []string // of those two; its variables also hide devices, see [Visible]
 	Limit   time.Duration
+
+	// Settle is how long a driver may go on listing a process that was killed;
+	// 0 means 2 s.
+	Settle time.Duration
 
 	// Vendor is whose devices are looked for first, that of [Requirements]; "" is
 	// NVIDIA's. None: nobody will use any.
@@ -246,13 +251,10 @@ func (w *Watch) Settle(ctx context.Context) {
 	w.settle(ctx, func(d *schema.Device, now []schema.Holder) { d.ProcessBefore = now })
 }
 
-// settleTime is how long a driver may go on listing a process that was killed.
-const settleTime = 2 * time.Second
-
 // settle asks who is on the devices, until nobody is on those in use, or
-// settleTime is over, or ctx is. It enters every answer.
+// Machine.Settle is over, or ctx is. It enters every answer.
 func (w *Watch) settle(ctx context.Context, enter func(*schema.Device, []schema.Holder)) {
-	deadline := time.Now().Add(settleTime)
+	deadline := time.Now().Add(cmp.Or(w.machine.Settle, 2*time.Second))
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 400*time.Millisecond) {
 		now := w.again(ctx)
 		if now == nil || !w.occupied(now, enter) || time.Now().Add(pause).After(deadline) {

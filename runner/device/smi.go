@@ -29,7 +29,7 @@ func smiFields() []string {
 func readSMI(ctx context.Context, path string, environ []string, limit time.Duration) (*schema.DeviceReport, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer stop()
-	ask := func(query string) (string, error) { return runSMI(ctx, environ, path, query) }
+	ask := func(query string) (string, error) { return runSMI(ctx, environ, limit, path, query) }
 	text, err := ask("--query-gpu=" + strings.Join(smiFields(), ","))
 	out, odd := smiReport(text)
 	switch {
@@ -48,6 +48,9 @@ func readSMI(ctx context.Context, path string, environ []string, limit time.Dura
 		return nil, fmt.Errorf("nvidia-smi: got %q, want lines of %d fields", odd[0], len(smiFields()))
 	}
 	text, err = ask("--query-compute-apps=gpu_uuid,pid,process_name,used_memory")
+	if err != nil && !exited(err) { // nobody knows who uses the devices: they must not pass for free
+		return nil, err
+	}
 	if err != nil && !slices.Contains(out.Faults, err.Error()) {
 		out.Faults = append(out.Faults, err.Error())
 	}
@@ -60,23 +63,30 @@ func readSMI(ctx context.Context, path string, environ []string, limit time.Dura
 
 // runSMI returns what nvidia-smi prints. It may have printed something useful
 // beside an error, when that is an exit status.
-func runSMI(ctx context.Context, environ []string, path, query string) (string, error) {
+func runSMI(ctx context.Context, environ []string, limit time.Duration, path, query string) (string, error) {
 	printed, err := within(ctx, func() ([]byte, error) {
 		cmd := exec.CommandContext(ctx, path, query, "--format=csv,noheader,nounits")
-		cmd.Env, cmd.WaitDelay = environ, time.Second
+		// What it printed is complete when it has ended, however long reading
+		// takes on a busy machine; within gives up before.
+		cmd.Env, cmd.WaitDelay = environ, limit
 		return cmd.Output()
 	})
 	if err == nil {
 		return text.Storable(string(printed)), nil
 	}
-	exit := (*exec.ExitError)(nil)
-	if !errors.As(err, &exit) || !exit.Exited() {
+	if !exited(err) {
 		return "", fmt.Errorf("nvidia-smi: %w", err)
 	}
-	if len(printed) == 0 {
+	if exit := (*exec.ExitError)(nil); len(printed) == 0 && errors.As(err, &exit) {
 		printed = exit.Stderr
 	}
 	return text.Storable(string(printed)), fmt.Errorf("nvidia-smi: %w", err)
+}
+
+// exited reports whether err is the exit status of a program that had its say.
+func exited(err error) bool {
+	exit := (*exec.ExitError)(nil)
+	return errors.As(err, &exit) && exit.Exited()
 }
 
 // within returns what ask returns, and gives up when ctx is over: a program
