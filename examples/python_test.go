@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // Slow submissions take 2 to 20 times as long as right ones; a busy machine
@@ -35,7 +34,11 @@ func TestVerdicts(t *testing.T) {
 				}
 				t.Run(e.Name+"/"+mode+"/"+name, func(t *testing.T) {
 					t.Parallel()
-					expect(t, run(t, e, mode, name), right)
+					if v := run(t, e, mode, name); right && mode != "test" {
+						expectTimed(t, v)
+					} else {
+						expect(t, v, right)
+					}
 				})
 			}
 		}
@@ -44,6 +47,7 @@ func TestVerdicts(t *testing.T) {
 
 // Runs alone, as its timings are compared.
 func TestSlowIsSlower(t *testing.T) {
+	needsQuiet(t)
 	for _, e := range List() {
 		if e.Lang != "py" {
 			continue
@@ -156,7 +160,7 @@ func TestSecretSeedIsMixedIn(t *testing.T) {
 }
 
 // Every way in which a kernel can leave, hang or talk nonsense is one clear
-// line in the report, in bounded time.
+// line in the report; those that sleep do so for longer than this test may.
 func TestBrokenKernels(t *testing.T) {
 	e := find(t, "vectoradd_py")
 	for _, test := range []struct{ name, body, want string }{
@@ -184,14 +188,13 @@ func TestBrokenKernels(t *testing.T) {
 			t.Parallel()
 			dir := lay(t, e, "import ctypes, os, signal, struct, sys, time\nfrom array import array\n\n"+
 				"def custom_kernel(data):\n    "+test.body+"\n")
-			limit(t, dir, "0.5")
+			if strings.HasPrefix(test.want, "no answer") {
+				limit(t, dir, "0.5") // the others end by themselves, however busy the machine
+			}
 			v := judge(t, dir, "test", "n: 4; seed: 1")
 			expect(t, v, false)
 			if got := v.report["test.0.error"]; !strings.Contains(got, test.want) {
 				t.Errorf("got error %q, want %q", got, test.want)
-			}
-			if v.took > 15*time.Second {
-				t.Errorf("took %v", v.took)
 			}
 		})
 	}

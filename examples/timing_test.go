@@ -38,7 +38,8 @@ judge.call = call
 
 // No claim takes a repeat out of the figures: where the clocks differ the
 // judge's counts, and where they always do the worker is a liar.
-func TestNoClaimLeavesARepeatOut(t *testing.T) {
+func TestSlowNoClaimLeavesARepeatOut(t *testing.T) {
+	needsQuiet(t)
 	t.Parallel()
 	for _, test := range []struct{ name, claim, fault string }{
 		{"nothing, but every eleventh time", "0 if n % 11 else took", "timing: the worker's clock says 0 ns, the judge's "},
@@ -69,7 +70,8 @@ func TestNoClaimLeavesARepeatOut(t *testing.T) {
 }
 
 // Honest kernels of less than a microsecond are not called liars.
-func TestNoKernelIsTooFast(t *testing.T) {
+func TestSlowNoKernelIsTooFast(t *testing.T) {
+	needsQuiet(t)
 	t.Parallel()
 	dir := lay(t, find(t, "sort_py"), "def custom_kernel(data):\n    return data[0]\n")
 	v := judge(t, dir, "leaderboard", "n: 1; bits: 31; seed: 1")
@@ -99,9 +101,9 @@ for case in judge.read_cases(sys.argv[2], None, reference.generate_input):
 `
 
 // The figures of the tasks' own benchmarks are not mainly what the worker says.
-// README.md says six times at least; a busy machine takes
-// from that.
-func TestBenchmarksAreLongerThanTheAllowance(t *testing.T) {
+// README.md says six times at least; a busy machine takes from that.
+func TestSlowBenchmarksAreLongerThanTheAllowance(t *testing.T) {
+	needsQuiet(t)
 	for _, e := range List() {
 		if e.Lang != "py" {
 			continue

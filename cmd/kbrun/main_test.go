@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -57,9 +58,10 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":   exits,
-			"payload": payload,
-			"outcome": outcome,
+			"exits":    exits,
+			"payload":  payload,
+			"outcome":  outcome,
+			"deadline": deadline,
 		},
 	})
 }
@@ -78,6 +80,22 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("%q exits %d, want %d", args[1:], got, want)
 	}
+}
+
+// deadline RUN COMMAND ARG… runs the command under a KERNELBOT_DEADLINE that
+// falls into RUN: 2s, or longer where the machine is too busy to begin it in
+// that time.
+func deadline(ts *testscript.TestScript, neg bool, args []string) {
+	for limit := 2 * time.Second; limit < 5*time.Minute; limit *= 2 {
+		ts.Setenv(schema.EnvDeadline, limit.String())
+		ts.Check(ts.Exec(args[1], args[2:]...))
+		r, err := schema.DecodeResult([]byte(ts.ReadFile("result.json")))
+		ts.Check(err)
+		if r.Runs.Get(args[0]) != nil {
+			return
+		}
+	}
+	ts.Fatalf("no deadline falls into %s", args[0])
 }
 
 // payload MODE SUBMISSION [json|large] sets the variables that carry the
