@@ -152,7 +152,7 @@ func (r *shootingRange) again(t *testing.T, u user, a attack, s *shot) *shot {
 			return errors.Join(err, os.Lchown(path, s.uid, s.uid))
 		}))
 	}
-	cmd := exec.Command(r.kbrun, append([]string{"evaluate", "--deadline", "40s"}, u.flags...)...)
+	cmd := exec.Command(r.kbrun, append([]string{"evaluate", "--deadline", "4m"}, u.flags...)...)
 	cmd.Dir = out
 	cmd.Env = []string{
 		"PATH=/usr/bin:/bin:" + filepath.Join(s.dir, "bin"), "HOME=" + out, "TMPDIR=" + tmp, "KERNELBOT_RUN_ID=attack-1", "BUILDKITE_JOB_ID=0190-job",
@@ -188,7 +188,7 @@ func (r *shootingRange) again(t *testing.T, u user, a attack, s *shot) *shot {
 	}
 	sock.Close()
 	tcp.Close()
-	s.look(out, tmp, victim)
+	s.search(out, tmp, victim)
 	return s
 }
 
@@ -202,7 +202,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// listen returns a server that tells whether somebody came.
+// listen returns a server, and a function that reports whether somebody came.
 func listen(t *testing.T, network, address string) (net.Listener, func() bool) {
 	t.Helper()
 	os.Remove(address)
@@ -225,9 +225,9 @@ func listen(t *testing.T, network, address string) (net.Listener, func() bool) {
 	return l, func() bool { mu.Lock(); defer mu.Unlock(); return came }
 }
 
-// hangLimit is how long one run may take: the tester's limit, the warm-up, and
-// what a busy machine adds.
-const hangLimit = 50 * time.Second
+// hangLimit is when a run is taken to hang. Every entry's limits end it in
+// seconds; a busy machine makes minutes of them.
+const hangLimit = 5 * time.Minute
 
 func (s *shot) run(t *testing.T, cmd *exec.Cmd, a attack) {
 	t.Helper()
@@ -292,7 +292,7 @@ func (s *shot) marked() (found []string) {
 	return found
 }
 
-// deaf tells whether the attack is under way that ignores every signal.
+// deaf reports whether the attack is under way that ignores every signal.
 func (s *shot) deaf() bool {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -309,8 +309,8 @@ func (s *shot) deaf() bool {
 	return false
 }
 
-// look finds what a job should not have left.
-func (s *shot) look(out, tmp, victim string) {
+// search finds what a job should not have left.
+func (s *shot) search(out, tmp, victim string) {
 	expected := []string{"result.json", "secret.txt", "job.sock"}
 	for _, dir := range []string{out, tmp, victim} {
 		entries, _ := os.ReadDir(dir)

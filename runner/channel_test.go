@@ -27,7 +27,7 @@ func runPython(t *testing.T, text string, harness bool) (*judge.Process, *plan.C
 	seed := int64(4711)
 	c := &plan.Command{
 		Argv: []string{"python3", "main.py", "test", "cases"}, Dir: dirs.Work, Environ: append(environ, "POPCORN_FD=3"),
-		Limit: 20 * time.Second, Seed: &seed, Report: true, Harness: harness,
+		Limit: 5 * time.Minute, Seed: &seed, Report: true, Harness: harness,
 	}
 	done, err := runCommand(context.Background(), sb, dirs, c)
 	if err != nil {

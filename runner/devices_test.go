@@ -145,7 +145,7 @@ func TestLingeringProcess(t *testing.T) {
 	smi := strings.Replace(busySMI, "*) echo \"GPU-0,", "--query-compute-apps=*) echo >>"+count+"; test $(wc -l <"+count+") -gt 1 || echo \"GPU-0,", 1)
 	p := pythonPayload("return True")
 	p.Mode = schema.ModeBenchmark
-	r := evaluateJob(t, context.Background(), Job{Payload: p, Devices: device.Machine{Root: t.TempDir()}, Environ: programs(t, map[string]string{"nvidia-smi": smi})})
+	r := evaluateJob(t, context.Background(), Job{Payload: p, Devices: device.Machine{Root: t.TempDir(), Settle: time.Minute}, Environ: programs(t, map[string]string{"nvidia-smi": smi})})
 	wantOutcome(t, r, schema.OutcomePassed, "")
 	if len(r.Ambiguous) > 0 || len(r.Device.Devices[0].ProcessBefore) > 0 {
 		t.Errorf("ambiguous %q, device %+v", r.Ambiguous, r.Device)

@@ -300,30 +300,47 @@ func TestHang(t *testing.T) {
 	p := pythonPayload(`print("begun", flush=True); report.write("check: pass\n"); report.flush()
 subprocess.Popen(["sleep", "1000"], start_new_session=True)
 time.sleep(1000)`)
-	p.TestTimeout = schema.Seconds(1)
-	start := time.Now()
-	r := evaluatePayload(t, p)
-	run := r.Runs.Get("test").Run
-	wantOutcome(t, r, schema.OutcomeTimeout, "test: passed the time limit of 1s")
-	if run.Success || run.Passed || run.ExitCode != 114 || run.Duration != 1 || len(run.Result) != 0 || run.Stdout != "begun\n" {
-		t.Errorf("run %+v", run)
+	longer(t, func(limit time.Duration) bool {
+		p.TestTimeout = schema.Seconds(limit.Seconds())
+		r := evaluatePayload(t, p)
+		run := r.Runs.Get("test").Run
+		wantOutcome(t, r, schema.OutcomeTimeout, "test: passed the time limit of "+limit.String())
+		if run.Success || run.Passed || run.ExitCode != 114 || run.Duration != limit.Seconds() || len(run.Result) != 0 {
+			t.Errorf("run %+v", run)
+		}
+		return run.Stdout == "begun\n"
+	})
+}
+
+// longer calls try with a second, and with longer times until it reports that
+// this was enough for the machine to come to what is tested.
+func longer(t *testing.T, try func(time.Duration) bool) {
+	t.Helper()
+	for limit := time.Second; limit < 5*time.Minute; limit *= 4 {
+		if try(limit) {
+			return
+		}
 	}
-	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("took %v", took)
-	}
+	t.Error("no time is long enough")
 }
 
 func TestDeadline(t *testing.T) {
 	p := pythonPayload("time.sleep(1000)")
 	p.TestTimeout = schema.NoLimit()
-	r := evaluateJob(t, context.Background(), Job{Payload: p, Deadline: time.Now().Add(time.Second)})
-	wantOutcome(t, r, schema.OutcomeOutOfTime, "the job's time ran out")
-	if r.Outcome.ExitStatus() != 0 {
-		t.Errorf("exit status %d", r.Outcome.ExitStatus())
-	}
+	longer(t, func(limit time.Duration) bool {
+		r := evaluateJob(t, context.Background(), Job{Payload: p, Deadline: time.Now().Add(limit)})
+		wantOutcome(t, r, schema.OutcomeOutOfTime, "the job's time ran out")
+		if r.Outcome.ExitStatus() != 0 {
+			t.Errorf("exit status %d", r.Outcome.ExitStatus())
+		}
+		return r.Runs.Get("test") != nil
+	})
 	p = with(pythonPayload("return True"), "time.sleep(1000)\n")
-	r = evaluateJob(t, context.Background(), Job{Payload: p, Deadline: time.Now().Add(time.Second)})
-	wantOutcome(t, r, schema.OutcomeOutOfTime, "test: the job's time ran out")
+	longer(t, func(limit time.Duration) bool {
+		r := evaluateJob(t, context.Background(), Job{Payload: p, Deadline: time.Now().Add(limit)})
+		wantOutcome(t, r, schema.OutcomeOutOfTime, "the job's time ran out")
+		return strings.HasPrefix(r.Outcome.Text, "test: ") // it was in the warm-up
+	})
 }
 
 func TestCancel(t *testing.T) {
@@ -343,14 +360,11 @@ return True`)
 }
 
 func TestPipeHolders(t *testing.T) {
-	// A process that outlives the tester and holds all three pipes.
-	start := time.Now()
+	// A process that outlives the harness, and this test, and holds all three
+	// pipes.
 	r := evaluatePayload(t, pythonPayload(`subprocess.Popen(["sleep", "1000"], pass_fds=[report.fileno()], start_new_session=True)
 return True`))
 	wantOutcome(t, r, schema.OutcomePassed, "")
-	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("took %v", took)
-	}
 }
 
 // daemon is a submission that leaves a process behind which has cut all ties
@@ -405,7 +419,10 @@ func TestLongReport(t *testing.T) {
 	}
 }
 
-func TestHugeOutputKeepsMemoryFlat(t *testing.T) {
+func TestSlowHugeOutputKeepsMemoryFlat(t *testing.T) {
+	if os.Getenv("KBGEN_SLOW_TESTS") != "1" {
+		t.Skip("proves time/size: make test-slow")
+	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	r := evaluatePayload(t, pythonPayload(`for _ in range(150): os.write(1, b"0123456789abcde\n" * 65536)
