@@ -9,8 +9,7 @@ import (
 
 // Evidence is what the runner saw beside the verdict. Each part stands in
 // result.json under a top-level key of its own, which Kernelbot's parser
-// ignores: timing, device, versions, sandbox, ambiguous,
-// shared_judge.
+// ignores: timing, device, versions, sandbox, ambiguous, shared_judge.
 type Evidence struct {
 	Timing   *Timing
 	Device   *DeviceReport
@@ -21,8 +20,8 @@ type Evidence struct {
 	// own doing: the device was slowed down, or somebody else was on it.
 	Ambiguous []string
 
-	// SharedJudge: the submission's code came into a process that holds the
-	// report on it, and could have written it. False: it was not seen to.
+	// SharedJudge: the submission ran in a process that holds the report on it,
+	// and could have written that. False: this was not seen.
 	SharedJudge bool
 }
 
@@ -73,7 +72,7 @@ type FileDigest struct {
 	SHA256 string `json:"sha256"`
 }
 
-// A DeviceReport is what the machine's accelerators said of themselves.
+// A DeviceReport is what the machine's accelerators report of themselves.
 type DeviceReport struct {
 	Source  string   `json:"source"` // "nvml", "nvidia-smi", "sysfs" or "none"
 	Vendor  string   `json:"vendor,omitempty"`
@@ -96,8 +95,8 @@ type Device struct {
 	MemoryBytes uint64 `json:"memory_bytes,omitempty"`
 
 	ECC           *ECC     `json:"ecc,omitempty"`
-	ClockSM       int      `json:"clock_mhz,omitempty"`        // at the time of asking
-	ClockMemory   int      `json:"memory_clock_mhz,omitempty"` // idem
+	ClockSM       int      `json:"clock_mhz,omitempty"`        // when asked
+	ClockMemory   int      `json:"memory_clock_mhz,omitempty"` // when asked
 	MaxClockSM    int      `json:"max_clock_mhz,omitempty"`
 	MaxClockMem   int      `json:"max_memory_clock_mhz,omitempty"`
 	Temperature   int      `json:"temperature_c,omitempty"`
@@ -120,8 +119,8 @@ type ECC struct {
 	RetirePending *bool   `json:"retire_pending,omitempty"`
 }
 
-// A Holder is a process that has a context on a device, as the driver names
-// it: outside of this container its number means nothing here.
+// A Holder is a process that has a context on a device. The driver counts
+// processes on the machine: inside a container the number means nothing.
 type Holder struct {
 	PID   int    `json:"pid"`
 	Name  string `json:"name,omitempty"`
@@ -187,7 +186,7 @@ func (e *Evidence) members() (object, error) {
 	return o, nil
 }
 
-// clean applies [Clean] to every string below n.
+// clean applies [text.Storable] to every string below n.
 func (n *node) clean() {
 	if n.kind == kindString {
 		n.text = text.Storable(n.text)
@@ -201,8 +200,8 @@ func (n *node) clean() {
 	}
 }
 
-// evidence reads the parts that are there. One of another form is somebody
-// else's key of that name and is left out.
+// evidence reads the parts that are there. A part of another form is somebody
+// else's key of the same name, and is left out.
 func evidence(root *node) Evidence {
 	var e Evidence
 	read := func(key string, into any) bool {

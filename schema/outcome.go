@@ -7,7 +7,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// Faults: who has to act on an ending.
+// Faults: who has to act on an outcome.
 const (
 	FaultNone       = "none"
 	FaultSubmission = "submission" // the submitter: wrong, slow or breaking the rules
@@ -23,7 +23,7 @@ func Faults() []string {
 	return []string{FaultNone, FaultSubmission, FaultTask, FaultLauncher, FaultMachine, FaultRunner, FaultOperator}
 }
 
-// An Outcome is the ending of one evaluation: result.json's own key beside
+// An Outcome says how one evaluation ended: result.json's own key beside
 // Kernelbot's.
 type Outcome struct {
 	Name  string // one of Outcomes
@@ -33,7 +33,7 @@ type Outcome struct {
 	Phase string // the run's key where it ended, "profile.0"; "" outside of all phases
 }
 
-// Names of endings.
+// Names of outcomes.
 const (
 	OutcomePassed        = "passed"
 	OutcomeWrong         = "wrong"
@@ -66,45 +66,45 @@ const (
 	OutcomeCanceled      = "canceled"
 )
 
-// Outcomes lists every ending there is; Text holds the words used when the
+// Outcomes lists every outcome there is. Text holds the words used when the
 // runner has nothing more exact to say. docs/outcomes.md is made from it.
 func Outcomes() []Outcome {
-	ending := func(name, fault string, retry bool, text string) Outcome {
+	outcome := func(name, fault string, retry bool, text string) Outcome {
 		return Outcome{Name: name, Fault: fault, Retry: retry, Text: text}
 	}
 	return []Outcome{
-		ending(OutcomePassed, FaultNone, false, "every phase passed"),
+		outcome(OutcomePassed, FaultNone, false, "every phase passed"),
 
-		ending(OutcomeWrong, FaultSubmission, false, "a case failed its check: the answer is wrong"),
-		ending(OutcomeRecheckFailed, FaultSubmission, false, "the answers passed the tests and were wrong when they were checked again while being timed"),
-		ending(OutcomeCrashed, FaultSubmission, false, "the program ended with an error before it had a verdict"),
-		ending(OutcomeKilled, FaultSubmission, false, "the program was ended by a signal, like a segmentation fault"),
-		ending(OutcomeOutOfMemory, FaultSubmission, false, "the program wanted more memory than a job may have"),
-		ending(OutcomeOutOfDisk, FaultSubmission, false, "the program filled the disk that a job has"),
-		ending(OutcomeTimeout, FaultSubmission, false, "a phase passed its time limit"),
-		ending(OutcomeNoVerdict, FaultSubmission, false, "the program ended well and without a verdict, as if it had left early"),
-		ending(OutcomeInconsistent, FaultSubmission, false, "the report contradicts itself"),
-		ending(OutcomeForged, FaultSubmission, false, "the report does not agree with what the judge saw happen"),
-		ending(OutcomeReportTooLong, FaultSubmission, false, "the report is longer than allowed"),
-		ending(OutcomeOutputTooLong, FaultSubmission, false, "the program printed more than allowed"),
-		ending(OutcomeCompileFailed, FaultSubmission, false, "the submission does not compile"),
-		ending(OutcomeCompileTime, FaultSubmission, false, "compiling took longer than its limit"),
-		ending(OutcomeOutOfTime, FaultSubmission, false, "the job's whole time ran out before the last phase ended"),
+		outcome(OutcomeWrong, FaultSubmission, false, "a case failed its check: the answer is wrong"),
+		outcome(OutcomeRecheckFailed, FaultSubmission, false, "the answers passed the tests and were wrong when they were checked again while being timed"),
+		outcome(OutcomeCrashed, FaultSubmission, false, "the program ended with an error before it had a verdict"),
+		outcome(OutcomeKilled, FaultSubmission, false, "the program was ended by a signal, like a segmentation fault"),
+		outcome(OutcomeOutOfMemory, FaultSubmission, false, "the program wanted more memory than a job may have"),
+		outcome(OutcomeOutOfDisk, FaultSubmission, false, "the program filled the disk that a job has"),
+		outcome(OutcomeTimeout, FaultSubmission, false, "a phase passed its time limit"),
+		outcome(OutcomeNoVerdict, FaultSubmission, false, "the program ended well and without a verdict, as if it had left early"),
+		outcome(OutcomeInconsistent, FaultSubmission, false, "the report contradicts itself"),
+		outcome(OutcomeForged, FaultSubmission, false, "the report does not agree with what the judge saw happen"),
+		outcome(OutcomeReportTooLong, FaultSubmission, false, "the report is longer than allowed"),
+		outcome(OutcomeOutputTooLong, FaultSubmission, false, "the program printed more than allowed"),
+		outcome(OutcomeCompileFailed, FaultSubmission, false, "the submission does not compile"),
+		outcome(OutcomeCompileTime, FaultSubmission, false, "compiling took longer than its limit"),
+		outcome(OutcomeOutOfTime, FaultSubmission, false, "the job's whole time ran out before the last phase ended"),
 
-		ending(OutcomeHarness, FaultTask, false, "the task's own harness did not work; this is not the submission's fault"),
-		ending(OutcomeBadPayload, FaultLauncher, false, "the payload cannot be used"),
-		ending(OutcomeUnsupported, FaultLauncher, false, "this machine or runner cannot do what the payload asks"),
+		outcome(OutcomeHarness, FaultTask, false, "the task's own harness did not work; this is not the submission's fault"),
+		outcome(OutcomeBadPayload, FaultLauncher, false, "the payload cannot be used"),
+		outcome(OutcomeUnsupported, FaultLauncher, false, "this machine or runner cannot do what the payload asks"),
 
-		ending(OutcomeNoCompiler, FaultMachine, true, "the machine has no working compiler for this submission"),
-		ending(OutcomeNoProfiler, FaultMachine, true, "the machine has no working profiler"),
-		ending(OutcomeGPUMissing, FaultMachine, true, "the machine shows no GPU"),
-		ending(OutcomeGPUUnhealthy, FaultMachine, true, "the machine's GPU is not healthy"),
-		ending(OutcomeGPUBusy, FaultMachine, true, "another process uses the machine's GPU"),
-		ending(OutcomeWeakSandbox, FaultMachine, true, "the machine cannot shut a submission in as its GPU type requires"),
-		ending(OutcomeDiskFull, FaultMachine, true, "the machine's disk is full"),
-		ending(OutcomeMachine, FaultMachine, true, "the machine could not run the evaluation"),
-		ending(OutcomeRunner, FaultRunner, true, "the judge itself failed; this is a bug in kbrun"),
-		ending(OutcomeCanceled, FaultOperator, true, "the job was ended from outside"),
+		outcome(OutcomeNoCompiler, FaultMachine, true, "the machine has no working compiler for this submission"),
+		outcome(OutcomeNoProfiler, FaultMachine, true, "the machine has no working profiler"),
+		outcome(OutcomeGPUMissing, FaultMachine, true, "the machine shows no GPU"),
+		outcome(OutcomeGPUUnhealthy, FaultMachine, true, "the machine's GPU is not healthy"),
+		outcome(OutcomeGPUBusy, FaultMachine, true, "another process uses the machine's GPU"),
+		outcome(OutcomeWeakSandbox, FaultMachine, true, "the machine cannot shut a submission in as its GPU type requires"),
+		outcome(OutcomeDiskFull, FaultMachine, true, "the machine's disk is full"),
+		outcome(OutcomeMachine, FaultMachine, true, "the machine could not run the evaluation"),
+		outcome(OutcomeRunner, FaultRunner, true, "the judge itself failed; this is a bug in kbrun"),
+		outcome(OutcomeCanceled, FaultOperator, true, "the job was ended from outside"),
 	}
 }
 

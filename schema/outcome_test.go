@@ -53,10 +53,14 @@ func outcomesPage() string {
 	var b strings.Builder
 	b.WriteString(`# Outcomes
 
-How an evaluation can end. ` + "`kbrun`" + ` writes exactly one of these names into ` + "`result.json`" + `, in the top-level
-object ` + "`outcome`" + `: ` + "`name`" + `, ` + "`fault`" + `, ` + "`retry`" + `, ` + "`text`" + ` (one line, safe to show) and ` + "`phase`" + ` (` + "`test`" + `, ` + "`benchmark`" + `,
-` + "`leaderboard`" + `, ` + "`profile.0`" + ` …, or empty when it ended outside of the phases). The set is closed; this page is
-made from the table in ` + "`schema/outcome.go`" + `.
+Every evaluation ends with exactly one of these outcomes. ` + "`kbrun`" + ` writes it into ` + "`result.json`" + `, as the top-level object
+` + "`outcome`" + `:
+
+- ` + "`name`" + `, ` + "`fault`" + ` and ` + "`retry`" + ` as below
+- ` + "`text`" + `: one line, safe to show
+- ` + "`phase`" + `: ` + "`test`" + `, ` + "`benchmark`" + `, ` + "`leaderboard`" + ` or ` + "`profile.0`" + ` and on; empty when no phase was under way
+
+There are no others. This page is made from the table in ` + "`schema/outcome.go`" + `.
 
 | fault | who has to act |
 |---|---|
@@ -64,14 +68,15 @@ made from the table in ` + "`schema/outcome.go`" + `.
 | submission | the submitter |
 | task | whoever wrote the task's harness |
 | launcher | whoever made the payload or configured the job |
-| machine | the owner of the machine; the job is repeated elsewhere |
-| runner | the makers of kbrun; the job is repeated elsewhere |
+| machine | the owner of the machine; the job is run again elsewhere |
+| runner | the makers of kbrun; the job is run again elsewhere |
 | operator | whoever ended the job; it can be started again |
 
-Exit status 0 is a verdict, right or wrong. 75 is no verdict, and the step's retry rules repeat it. 78 is a payload or a
-configuration that can work nowhere, and is not repeated.
+` + "`kbrun`" + ` exits with status 0 for every verdict, right or wrong. Status 75 means that there is no verdict; the step's retry rules
+run the job again on another machine. Status 78 means that the payload or the configuration can work nowhere; the job is not
+run again. The text is what a submitter reads when there is nothing more exact to say.
 
-| outcome | fault | retry | exit | what a submitter reads when there is nothing more exact to say |
+| outcome | fault | retry | exit | text |
 |---|---|---|---|---|
 `)
 	for _, o := range Outcomes() {
