@@ -103,7 +103,8 @@ s.shutdown(socket.SHUT_RDWR)
 	}
 }
 
-// What was written before the harness ended is read; what is written after is not.
+// What was written before the harness ended is read; what is written after is
+// not.
 func TestTheReportEndsWithItsHarness(t *testing.T) {
 	r, w, err := reportChannel(&plan.Command{})
 	if err != nil {

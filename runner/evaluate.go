@@ -32,8 +32,8 @@ type Job struct {
 	// Sandbox is the level (schema.SandboxLevels) without which nothing of the
 	// submission runs; "" means partial.
 	Sandbox string
-	// SandboxRead lists files and directories beyond the system's own that the
-	// submission may read, SandboxHide what is kept from it below those.
+	// SandboxRead lists files and directories that the submission may read
+	// beside the system's own, SandboxHide what it may not read below those.
 	SandboxRead, SandboxHide []string
 
 	// Deadline ends the evaluation with the outcome out-of-time. Zero: none.
@@ -47,8 +47,8 @@ type Job struct {
 	// Version names this runner and Image what it runs in; evidence only.
 	Version, Image string
 
-	// Devices says where accelerators are looked for, and Requirements what
-	// must be there before anything runs.
+	// Devices says where to probe for accelerators, and Requirements what must
+	// be there before anything runs.
 	Devices      device.Machine
 	Requirements device.Requirements
 

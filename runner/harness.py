@@ -7,7 +7,7 @@ import sys
 del sys.path[0]  # the current directory: nothing of it is imported from here
 
 
-class Door:
+class ImportHook:
     """Tells the runner when a process that has the report imports the submission."""
 
     def __init__(self, fd):
@@ -52,12 +52,12 @@ def start():
         seed += chunk
     if seed:
         os.environ["POPCORN_SEED"] = seed.decode()
-    sys.meta_path.insert(0, Door(fd + 1))
+    sys.meta_path.insert(0, ImportHook(fd + 1))
     del sys.argv[0]
     path = os.path.abspath(sys.argv[0])
     sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
     main = globals()
-    del main["start"], main["sys"], main["Door"]
+    del main["start"], main["sys"], main["ImportHook"]
     main["__file__"], main["__cached__"] = path, None
     try:
         with open(path, "rb") as file:

@@ -29,7 +29,7 @@ const (
 // Errors: *sandbox.WeakError and *sandbox.StartError, when nothing ran; any
 // other is a fault of the machine: the process cannot be started, or one of its
 // descendants cannot be killed.
-func runCommand(ctx context.Context, box *sandbox.Sandbox, dirs sandbox.Directories, c *plan.Command) (*judge.Process, error) {
+func runCommand(ctx context.Context, sb *sandbox.Sandbox, dirs sandbox.Directories, c *plan.Command) (*judge.Process, error) {
 	path, err := LookPath(c.Argv[0], c.Environ)
 	if err != nil {
 		return nil, err
@@ -59,23 +59,23 @@ func runCommand(ctx context.Context, box *sandbox.Sandbox, dirs sandbox.Director
 		}
 		call.Files = append(call.Files, w)
 	}
-	process, err := box.Start(call)
+	process, err := sb.Start(call)
 	if err != nil {
 		return nil, err
 	}
 	drains.started()
 	if c.More {
-		box.Ready()
+		sb.Ready()
 	}
 	seen := &judge.Process{}
 	if err := wait(ctx, process, c.Limit, seen); err != nil {
-		box.Survived(err)
+		sb.Survived(err)
 		return nil, err
 	}
 	drains.hangUp()
 	if !process.Sealed() {
 		if err := endDescendants(killLimit); err != nil {
-			box.Survived(err)
+			sb.Survived(err)
 			return nil, err
 		}
 	}

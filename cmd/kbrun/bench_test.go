@@ -22,7 +22,7 @@ if "--flood" in submission.OPTIONS:
 print("test-count: 1\ntest.0.spec: n: 1\ntest.0.status: pass\ncheck: pass", file=report, flush=True)
 `
 
-// BenchmarkOverPython tells what kbrun adds to the two Python processes of a
+// BenchmarkOverPython measures what kbrun adds to the two Python processes of a
 // test phase, the warm-up and the tester, run bare one after the other in a
 // fresh directory: time in ms-over-bare, and kbrun's own peak of resident memory
 // in MB-kbrun. The budgets are 25 ms and 20 MB. What the bare ones print is

@@ -65,7 +65,7 @@ func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 		return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
 	}
 	log.verdict(result)
-	if trusted { // what tells it to Buildkite has the job's token
+	if trusted { // the calls to Buildkite have the job's token
 		if err := publish(ctx, env, clock, c.Out, result); err != nil {
 			return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
 		}

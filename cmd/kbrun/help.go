@@ -43,7 +43,7 @@ Options:
                        its times ambiguous for that
   --sandbox LEVEL      KERNELBOT_SANDBOX; none, partial or full: how well a
                        submission must be isolated here, or the job ends with 75;
-                       default partial. kbrun doctor tells what can be had
+                       default partial. kbrun doctor shows what can be had
   --sandbox-read PATHS KERNELBOT_SANDBOX_READ; files and directories, separated by
                        colons, that a submission may read beyond the system's,
                        PATH, and the installations of python3 and nvcc

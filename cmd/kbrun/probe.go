@@ -9,8 +9,8 @@ import (
 	"github.com/gpu-mode/kbgen/runner/device"
 )
 
-// probeCmd is no command for people: kbrun calls itself, or the build of it
-// that has NVML inside, to ask NVIDIA's driver. See package device.
+// probeCmd is not for people: kbrun calls itself, or the build of it that has
+// NVML inside, to ask NVIDIA's driver. See package device.
 type probeCmd struct {
 	Serve bool
 }
@@ -34,7 +34,7 @@ const (
 	withNVML = "kbrun-nvml"
 )
 
-// machine says how devices are looked for from here.
+// machine says how to probe for devices from here.
 func machine() device.Machine {
 	m := device.Machine{OneShot: os.Getpid() == 1} // an orphan would come back as a child
 	self, err := os.Executable()

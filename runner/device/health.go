@@ -8,8 +8,8 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// None as the vendor of [Requirements]: the job needs no device, whatever state those
-// of the machine are in.
+// None as the vendor of [Requirements]: the job needs no device, whatever state
+// those of the machine are in.
 const None = "none"
 
 // Requirements are what a job needs of a machine's devices before it starts.
@@ -25,8 +25,8 @@ func (q Requirements) Named() bool { return q.Vendor != "" && q.Vendor != None }
 
 // Check says why a job must not start on these devices of a report: an
 // outcome's name and one line. "" means that it may. A driver lists a killed
-// process for a moment longer, so before a busy device is refused for good it
-// should be looked at again: see [Watch.Settle].
+// process for a moment longer, so a busy device should be probed again before it
+// is refused for good: see [Watch.Settle].
 func (q Requirements) Check(r *schema.DeviceReport, devices []schema.Device) (outcome, text string) {
 	if q.Vendor == None {
 		return "", ""

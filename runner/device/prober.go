@@ -69,8 +69,8 @@ func Start(ctx context.Context, argv, environ []string) (*Prober, error) {
 }
 
 // Detach starts argv with this process's input and output, in a session of its
-// own, tells its number on the output, and leaves it: what the first of the two
-// processes of [Start] does.
+// own, writes its process number to the output, and leaves it running. This is
+// the work of the first of the two processes of [Start].
 func Detach(argv, environ []string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Args[0] = "kbrun"

@@ -184,7 +184,7 @@ func TestBrokenDriver(t *testing.T) {
 	}
 }
 
-// The vendor that a job wants is looked for before a stray tool of another's.
+// The vendor that a job wants is probed before a stray tool of another's.
 func TestRequiredVendorFirst(t *testing.T) {
 	stray := smiMachine(t, "echo 'NVIDIA-SMI has failed'; exit 9")
 	stray.Root = amdTree(t)

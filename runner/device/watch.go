@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,31 +12,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
-
-// A Machine says where to probe for devices.
-type Machine struct {
-	Root    string   // of dev, proc and sys; "" means "/"
-	Probe   []string // a program whose work is [Detach] of [Serve]; none: NVML is not asked
-	SMI     string   // nvidia-smi, "" when there is none
-	Environ []string // of those two; its variables also hide devices, see [Visible]
-	Limit   time.Duration
-
-	// Settle is how long a driver may go on listing a process that was killed;
-	// 0 means 2 s.
-	Settle time.Duration
-
-	// Vendor is whose devices are looked for first, that of [Requirements]; "" is
-	// NVIDIA's. None: nobody will use any.
-	Vendor string
-
-	// OwnUser: a submission runs as a user of its own and not as this process's,
-	// with the groups of the device nodes but root's.
-	OwnUser bool
-
-	// OneShot asks and does not stay: no process is left to sample from. For a
-	// caller that is process 1, whose orphans come back to it as children.
-	OneShot bool
-}
 
 // A Watch has probed a machine's devices and can go on watching them.
 type Watch struct {
@@ -110,18 +83,6 @@ func (w *Watch) used() []schema.Device {
 		return nil
 	}
 	return w.Visible()
-}
-
-// nvidia reports whether NVIDIA's driver, or its tool, shows itself here.
-func (m Machine) nvidia() bool { return m.SMI != "" || m.nvidiaKernel() }
-
-func (m Machine) nvidiaKernel() bool {
-	for _, name := range []string{"dev/nvidiactl", "proc/driver/nvidia/version"} {
-		if _, err := os.Stat(filepath.Join(m.Root, name)); err == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // nvidia asks NVML, or else nvidia-smi. A driver that is there and answers
@@ -311,39 +272,4 @@ func (w *Watch) Close() {
 	if w.probe != nil {
 		w.probe.Close()
 	}
-}
-
-// SampleInterval is the time between two samples of a device. Asking costs the
-// driver about a millisecond.
-const SampleInterval = 200 * time.Millisecond
-
-// A sampler reads files while a phase runs.
-type sampler struct {
-	quit chan struct{}
-	done chan []schema.Sampling
-}
-
-func startSampler(r reader, interval time.Duration) *sampler {
-	s := &sampler{quit: make(chan struct{}), done: make(chan []schema.Sampling, 1)}
-	go func() { // ends with stop
-		var seen counters
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		for seen.add(r.samples()); ; {
-			select {
-			case <-ticker.C:
-				seen.add(r.samples())
-			case <-s.quit:
-				seen.add(r.samples())
-				s.done <- seen.sum()
-				return
-			}
-		}
-	}()
-	return s
-}
-
-func (s *sampler) stop() []schema.Sampling {
-	close(s.quit)
-	return <-s.done
 }

@@ -6,7 +6,8 @@ import (
 )
 
 // passed lists the variables that a submission may see, and passedPrefixes the
-// families. HOME, TMPDIR, USER, LOGNAME and POPCORN_* are set anew for every process.
+// families. HOME, TMPDIR, USER, LOGNAME and POPCORN_* are set anew for every
+// process.
 func passed() []string {
 	return []string{
 		"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM",

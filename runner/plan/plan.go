@@ -114,7 +114,7 @@ type Command struct {
 }
 
 // ReportFD is the number of the report's descriptor in the child, as
-// POPCORN_FD tells it. What harness.py has to say goes by the next.
+// POPCORN_FD names it. The next one is harness.py's own.
 const ReportFD = 3
 
 // Text is the command as a result shows it, quoted for a shell.

@@ -116,7 +116,7 @@ func TestReady(t *testing.T) {
 }
 
 // A sandbox that could be had once is not replaced by a weaker one.
-func TestNoWeakerBoxLater(t *testing.T) {
+func TestNoWeakerSandboxLater(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		if b.means == schema.MeansProcess {
 			t.Skip("there is no weaker one")

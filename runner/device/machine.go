@@ -1,0 +1,45 @@
+package device
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// A Machine says where to probe for devices.
+type Machine struct {
+	Root    string        // of dev, proc and sys; "" means "/"
+	Probe   []string      // a program whose work is [Detach] of [Serve]; none: NVML is not asked
+	SMI     string        // nvidia-smi, "" when there is none
+	Environ []string      // of those two; its variables also hide devices, see [Visible]
+	Limit   time.Duration // of one question to a driver
+
+	// Settle is how long a driver may go on listing a process that was killed;
+	// 0 means 2 s.
+	Settle time.Duration
+
+	// Vendor is whose devices are probed first, that of [Requirements]; "" means
+	// NVIDIA. None: nobody will use any.
+	Vendor string
+
+	// OwnUser: a submission runs as a user of its own and not as this process's.
+	// It has the groups of the device nodes, but not root's.
+	OwnUser bool
+
+	// OneShot asks and does not stay: no process is left to sample from. For a
+	// caller that is process 1, whose orphans come back to it as children.
+	OneShot bool
+}
+
+// nvidia reports whether NVIDIA's driver, or its tool, shows itself here.
+func (m Machine) nvidia() bool { return m.SMI != "" || m.nvidiaKernel() }
+
+// nvidiaKernel reports whether the driver itself does.
+func (m Machine) nvidiaKernel() bool {
+	for _, name := range []string{"dev/nvidiactl", "proc/driver/nvidia/version"} {
+		if _, err := os.Stat(filepath.Join(m.Root, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
