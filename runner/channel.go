@@ -31,14 +31,14 @@ func environ(c *plan.Command) []string {
 	return append(c.Environ[:len(c.Environ):len(c.Environ)], "POPCORN_SEED="+strconv.FormatInt(*c.Seed, 10))
 }
 
-// reportChannel returns the two ends of the way a report takes: r is read
-// here, w is the child's POPCORN_FD. The seed for harness.py already waits in
+// reportChannel returns the two ends of a report's channel: r is read here, w
+// is the child's POPCORN_FD. The seed for harness.py already waits in
 // w, to be read to its end; it is in no file, argument or environment.
 //
-// It is a pair of sockets and no pipe: a pipe can be opened anew by any
-// process of the same user through /proc/<pid>/fd, to write to it and to take
-// away what the harness wrote, and a socket cannot. To a harness that writes to
-// a descriptor they are the same.
+// It is a pair of sockets and not a pipe. Any process of the same user can open
+// a pipe a second time through /proc/<pid>/fd, to write to it or to take away
+// what the harness wrote. A socket cannot be opened like that. A harness that
+// writes to a descriptor sees no difference.
 func reportChannel(c *plan.Command) (r, w *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -14,13 +14,13 @@ const None = "none"
 
 // Requirements are what a job needs of a machine's devices before it starts.
 type Requirements struct {
-	Vendor string // NVIDIA, AMD, TPU; None; "" takes any device, and none
+	Vendor string // NVIDIA, AMD, TPU; None; "" takes any device, or no device
 	Count  int    // at least so many; 0 means one when a vendor is named
 	// Shared takes devices that somebody else uses too.
 	Shared bool
 }
 
-// Named reports whether devices are needed of some vendor.
+// Named reports whether devices of some vendor are needed.
 func (q Requirements) Named() bool { return q.Vendor != "" && q.Vendor != None }
 
 // Check says why a job must not start on these devices of a report: an
@@ -76,8 +76,8 @@ func label(d schema.Device) string {
 	return fmt.Sprintf("device %d", d.Index)
 }
 
-// deviceFault is a report's fault about a device that answers no more. A report
-// has no other place for it, so [unhealthy] finds it by how it begins.
+// deviceFault is a report's fault about a device that no longer answers. A
+// report has no other field for it, so [unhealthy] finds it by its beginning.
 func deviceFault(index int, words string) string {
 	return fmt.Sprintf("device %d %s%s", index, doesNotWork, words)
 }

@@ -26,15 +26,15 @@ type Machine struct {
 	// It has the groups of the device nodes, but not root's.
 	OwnUser bool
 
-	// OneShot asks and does not stay: no process is left to sample from. For a
-	// caller that is process 1, whose orphans come back to it as children.
+	// OneShot keeps no probing process, so nothing is sampled: for a caller that
+	// is process 1, whose orphans become its children.
 	OneShot bool
 }
 
-// nvidia reports whether NVIDIA's driver, or its tool, shows itself here.
+// nvidia reports whether the machine has NVIDIA's driver or its tool.
 func (m Machine) nvidia() bool { return m.SMI != "" || m.nvidiaKernel() }
 
-// nvidiaKernel reports whether the driver itself does.
+// nvidiaKernel reports whether the machine has the driver.
 func (m Machine) nvidiaKernel() bool {
 	for _, name := range []string{"dev/nvidiactl", "proc/driver/nvidia/version"} {
 		if _, err := os.Stat(filepath.Join(m.Root, name)); err == nil {

@@ -16,8 +16,8 @@ import (
 
 // Closed names the first node of these devices that a submission could not
 // open for reading and writing, and says why in one line; "" when there is
-// none. Modes and groups are read and nothing is opened: to open a device may
-// wake it up.
+// none. It reads modes and groups and opens nothing: opening a device may wake
+// it.
 func (w *Watch) Closed(devices []schema.Device) string {
 	for _, node := range w.machine.nodes(w.report.Vendor, devices) {
 		if text := w.machine.closed(node); text != "" {
@@ -33,8 +33,8 @@ func (m Machine) nodes(vendor string, devices []schema.Device) []string {
 	var all []string
 	switch vendor {
 	case NVIDIA:
-		// NVIDIA's kernel driver cannot be asked without this one. What answers
-		// all the same is of another kind, as on WSL, and has other nodes.
+		// NVIDIA's kernel driver cannot be used without this one. A driver that
+		// answers without it is another one, as on WSL, and has other nodes.
 		if !m.there("/dev/nvidiactl") {
 			return nil
 		}

@@ -30,8 +30,8 @@ func openLibrary(lib nvml.Interface) (reader, func(), error) {
 	}
 }
 
-// nvmlReader asks through NVML. A function that an older driver lacks would end
-// this process, so newer ones are looked up first.
+// An nvmlReader asks through NVML. Calling a function that an older driver lacks
+// would end this process, so newer ones are looked up first.
 type nvmlReader struct{ lib nvml.Interface }
 
 func (r *nvmlReader) has(symbol string) bool { return r.lib.Extensions().LookupSymbol(symbol) == nil }
@@ -50,7 +50,7 @@ func (r *nvmlReader) report() *schema.DeviceReport {
 	}
 	for i := range n {
 		d, ret := r.lib.DeviceGetHandleByIndex(i)
-		a := asked{nvmlReader: r, Device: d, index: i}
+		a := nvmlDevice{nvmlReader: r, Device: d, index: i}
 		switch {
 		case a.basic("handle", ret):
 			out.Devices = append(out.Devices, a.device())
@@ -66,8 +66,8 @@ func (r *nvmlReader) report() *schema.DeviceReport {
 	return out
 }
 
-// asked is one device, and what its answers so far say against it.
-type asked struct {
+// An nvmlDevice is one device, and the fault that its answers show so far.
+type nvmlDevice struct {
 	*nvmlReader
 	nvml.Device
 	index int
@@ -75,24 +75,24 @@ type asked struct {
 }
 
 // ok reports whether there is an answer. A device that is lost or must be reset
-// says so to any question; every other error may be a question that it does not
-// know.
-func (a *asked) ok(ret nvml.Return) bool {
+// answers every question with that; any other error may mean that it does not
+// know the question.
+func (a *nvmlDevice) ok(ret nvml.Return) bool {
 	if a.fault == "" && (ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED) {
 		a.fault = nvml.ErrorString(ret)
 	}
 	return ret == nvml.SUCCESS
 }
 
-// basic is ok for what every device that works can be asked.
-func (a *asked) basic(what string, ret nvml.Return) bool {
+// basic is ok for questions that every working device answers.
+func (a *nvmlDevice) basic(what string, ret nvml.Return) bool {
 	if a.fault == "" && ret == nvml.ERROR_UNKNOWN {
 		a.fault = what + ": " + nvml.ErrorString(ret)
 	}
 	return a.ok(ret)
 }
 
-func (a *asked) device() schema.Device {
+func (a *nvmlDevice) device() schema.Device {
 	now := a.sample()
 	out := schema.Device{
 		Index: a.index, ECC: a.ecc(), ClockSM: now.ClockSM, ClockMemory: now.ClockMemory, Temperature: now.Temperature,
@@ -138,7 +138,7 @@ func (a *asked) device() schema.Device {
 	return out
 }
 
-func (a *asked) ecc() *schema.ECC {
+func (a *nvmlDevice) ecc() *schema.ECC {
 	mode, _, ret := a.GetEccMode()
 	if !a.ok(ret) {
 		return nil // the device has none
@@ -180,14 +180,14 @@ func (r *nvmlReader) samples() []Sample {
 	n, _ := r.lib.DeviceGetCount()
 	for i := range n {
 		if d, ret := r.lib.DeviceGetHandleByIndex(i); ret == nvml.SUCCESS {
-			a := asked{nvmlReader: r, Device: d, index: i}
+			a := nvmlDevice{nvmlReader: r, Device: d, index: i}
 			out = append(out, a.sample())
 		}
 	}
 	return out
 }
 
-func (a *asked) sample() Sample {
+func (a *nvmlDevice) sample() Sample {
 	s := Sample{Index: a.index, Throttle: a.throttle(), Processes: a.processes()}
 	if v, ret := a.GetClockInfo(nvml.CLOCK_SM); a.ok(ret) {
 		s.ClockSM = int(v)
@@ -209,7 +209,7 @@ func (a *asked) sample() Sample {
 	return s
 }
 
-func (a *asked) throttle() []string {
+func (a *nvmlDevice) throttle() []string {
 	ask := a.GetCurrentClocksThrottleReasons
 	if a.has("nvmlDeviceGetCurrentClocksEventReasons") {
 		ask = a.GetCurrentClocksEventReasons
@@ -221,8 +221,9 @@ func (a *asked) throttle() []string {
 	return reasons(bits)
 }
 
-// processes lists who has a compute context. Who draws a screen is left out.
-func (a *asked) processes() []schema.Holder {
+// processes lists the processes with a compute context, and not those that draw
+// a screen.
+func (a *nvmlDevice) processes() []schema.Holder {
 	list, ret := a.GetComputeRunningProcesses()
 	if !a.ok(ret) {
 		return nil

@@ -29,16 +29,15 @@ type Prober struct {
 
 	mu   sync.Mutex
 	seen counters
-	over error // why nothing more will come
+	over error // why no more answers will come
 	self int   // a descriptor of the process; 0 while it is not known
 
 	closed bool
 }
 
-// Start starts a probing process that is no child of this one when it returns:
-// argv is called with more's words first, starts the real one, and ends (see
-// [Detach]). So whoever ends all of its own children does not end it; it ends
-// with this process, whose descriptor it reads from.
+// Start starts a probing process that is no child of this one: argv starts the
+// real one and ends (see [Detach]). A caller that ends all of its own children
+// does not end it. It ends with this process, whose descriptor it reads from.
 func Start(ctx context.Context, argv, environ []string) (*Prober, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Args[0] = "kbrun" // whatever the file is called
@@ -105,15 +104,15 @@ func (p *Prober) read(out io.ReadCloser) {
 		if a.Report != nil || a.Stopped || a.Error != "" {
 			select {
 			case p.answers <- a:
-			default: // nobody asked that much
+			default: // more answers than questions
 			}
 		}
 	}
 	p.end(errors.New("the device probe has ended"))
 }
 
-// know takes hold of the process, so that it can be ended when the driver does
-// not let it go.
+// know opens the process, so that it can be killed when the driver does not let
+// it end.
 func (p *Prober) know(pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// Words that a probing process is told, one a line; the end of its input ends
-// it.
+// Commands to a probing process, one a line. The end of its input ends it.
 const (
 	tellReport = "report"
 	tellStart  = "start" // begin to sample
@@ -30,8 +29,8 @@ type answer struct {
 }
 
 // Serve is the whole work of a probing process: it loads NVIDIA's library,
-// answers the words that come in, one a line, and samples every interval while
-// it is told to. It returns when in ends or out is closed.
+// answers the commands that come in, one a line, and samples every interval
+// between start and stop. It returns when in ends or out is closed.
 //
 // Errors: of out. A driver that does not work is an answer.
 func Serve(in io.Reader, out io.Writer, interval time.Duration) error {

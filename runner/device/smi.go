@@ -25,7 +25,7 @@ func smiFields() []string {
 }
 
 // readSMI asks nvidia-smi, where NVML cannot be called, all of it within limit.
-// What it says beside good lines, and its exit status, are the report's faults.
+// Other lines than those about GPUs, and its exit status, become faults.
 func readSMI(ctx context.Context, path string, environ []string, limit time.Duration) (*schema.DeviceReport, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer stop()
@@ -48,7 +48,7 @@ func readSMI(ctx context.Context, path string, environ []string, limit time.Dura
 		return nil, fmt.Errorf("nvidia-smi: got %q, want lines of %d fields", odd[0], len(smiFields()))
 	}
 	text, err = ask("--query-compute-apps=gpu_uuid,pid,process_name,used_memory")
-	if err != nil && !exited(err) { // nobody knows who uses the devices: they must not pass for free
+	if err != nil && !exited(err) { // without an answer a device in use would pass for a free one
 		return nil, err
 	}
 	if err != nil && !slices.Contains(out.Faults, err.Error()) {
@@ -61,8 +61,8 @@ func readSMI(ctx context.Context, path string, environ []string, limit time.Dura
 	return out, nil
 }
 
-// runSMI returns what nvidia-smi prints. It may have printed something useful
-// beside an error, when that is an exit status.
+// runSMI returns what nvidia-smi prints. When the error is an exit status, there
+// may be useful text beside it.
 func runSMI(ctx context.Context, environ []string, limit time.Duration, path, query string) (string, error) {
 	printed, err := within(ctx, func() ([]byte, error) {
 		cmd := exec.CommandContext(ctx, path, query, "--format=csv,noheader,nounits")
@@ -83,14 +83,14 @@ func runSMI(ctx context.Context, environ []string, limit time.Duration, path, qu
 	return text.Storable(string(printed)), fmt.Errorf("nvidia-smi: %w", err)
 }
 
-// exited reports whether err is the exit status of a program that had its say.
+// exited reports whether err is an exit status: the program ended by itself.
 func exited(err error) bool {
 	exit := (*exec.ExitError)(nil)
 	return errors.As(err, &exit) && exit.Exited()
 }
 
-// within returns what ask returns, and gives up when ctx is over: a program
-// that a driver keeps in the kernel cannot be killed, and must not keep others.
+// within returns what ask returns, and gives up when ctx is done: a program that
+// hangs inside a driver cannot be killed, and must not hold this one up.
 func within(ctx context.Context, ask func() ([]byte, error)) ([]byte, error) {
 	var text []byte
 	var err error
@@ -170,9 +170,8 @@ func smiDevice(row []string) (d schema.Device, driver string) {
 	return d, smiText(row[4])
 }
 
-// smiFault says by what a GPU's line shows that it does not work. A single
-// value that cannot be had, outside of its name and UUID, is common on healthy
-// ones.
+// smiFault is the word in a GPU's line that shows that it does not work. On
+// healthy GPUs, too, a single value other than name and UUID can be missing.
 func smiFault(row []string) string {
 	unknown := 0
 	for i, field := range row {
@@ -195,7 +194,7 @@ func smiFault(row []string) string {
 	return ""
 }
 
-// smiExcuse is what stands in place of a value, "GPU is lost" of
+// smiExcuse is what nvidia-smi prints instead of a value, "GPU is lost" of
 // "[GPU is lost]"; "" when there is a value.
 func smiExcuse(field string) string {
 	if inner, ok := strings.CutPrefix(field, "["); ok && strings.HasSuffix(inner, "]") {
@@ -214,8 +213,8 @@ func smiText(field string) string {
 	return field
 }
 
-// smiHolders enters who computes on the devices: "UUID, number, name, MiB",
-// where a name is whatever its process chose, commas and quotes too.
+// smiHolders enters which processes compute on the devices: "UUID, number, name, MiB",
+// where a name is chosen by its process and may hold commas and quotes.
 func smiHolders(devices []schema.Device, text string) {
 	for line := range strings.Lines(text) {
 		uuid, rest, _ := strings.Cut(strings.TrimSpace(line), ",")

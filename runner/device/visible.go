@@ -9,8 +9,7 @@ import (
 )
 
 // Visible returns the devices of a report that programs with this environment
-// use: the variables by which the vendors' libraries hide some of them. They
-// hide, and do not keep anybody out.
+// use. Variables of the vendors' libraries hide the others, but protect none.
 //
 // Sources: CUDA C++ Programming Guide, environment variables; ROCm's guide on
 // GPU isolation.

@@ -33,7 +33,7 @@ func Probe(ctx context.Context, m Machine) *Watch {
 	}
 	w := &Watch{machine: m}
 	vendors := []string{NVIDIA, AMD, TPU}
-	if at := slices.Index(vendors, m.Vendor); at >= 0 { // a stray tool of another vendor's must not stand before it
+	if at := slices.Index(vendors, m.Vendor); at >= 0 { // before a stray tool of another vendor's
 		vendors = slices.Insert(slices.Delete(vendors, at, at+1), 0, m.Vendor)
 	}
 	for _, vendor := range vendors {
@@ -70,7 +70,7 @@ func (w *Watch) find(ctx context.Context, vendor string) bool {
 	return true
 }
 
-// Report is what was found first, and what came to it since.
+// Report is what was found at first, with what was added since.
 func (w *Watch) Report() *schema.DeviceReport { return w.report }
 
 // Visible returns the devices of the report that programs with the machine's
@@ -85,9 +85,9 @@ func (w *Watch) used() []schema.Device {
 	return w.Visible()
 }
 
-// nvidia asks NVML, or else nvidia-smi. A driver that is there and answers
-// neither is the report's source with faults and no devices; where nothing can
-// be asked, the source is SourceNone.
+// nvidia asks NVML, or else nvidia-smi. When a driver is there and answers
+// neither, the report names the source, faults and no devices. When nothing can
+// be asked, its source is SourceNone.
 func (w *Watch) nvidia(ctx context.Context) {
 	m := w.machine
 	source, faults := SourceNone, []string(nil)
@@ -178,7 +178,7 @@ func (w *Watch) End(ctx context.Context, phase string) []string {
 	return out
 }
 
-// disturbed says what in a phase's samples was not the program's own doing.
+// disturbed says what in a phase's samples the program did not cause.
 func (w *Watch) disturbed(s schema.Sampling) []string {
 	if !slices.ContainsFunc(w.used(), func(d schema.Device) bool { return d.Index == s.Index }) {
 		return nil
@@ -192,9 +192,9 @@ func (w *Watch) disturbed(s schema.Sampling) []string {
 	return out
 }
 
-// After asks once more and enters who is on the devices now that every process
-// of the submission is gone. It returns what may have disturbed the job: who is
-// on a device that the submission could see.
+// After asks once more, when every process of the submission is gone, and enters
+// the processes that use the devices. It returns what may have disturbed the
+// job: processes on a device that the submission could see.
 func (w *Watch) After(ctx context.Context) []string {
 	w.settle(ctx, func(d *schema.Device, now []schema.Holder) { d.ProcessAfter = now })
 	var out []string
@@ -206,14 +206,14 @@ func (w *Watch) After(ctx context.Context) []string {
 	return out
 }
 
-// Settle asks again who is on the devices before anything runs, and enters it
-// in place of what was found first.
+// Settle asks again which processes use the devices, before anything runs, and
+// replaces what was found at first.
 func (w *Watch) Settle(ctx context.Context) {
 	w.settle(ctx, func(d *schema.Device, now []schema.Holder) { d.ProcessBefore = now })
 }
 
-// settle asks who is on the devices, until nobody is on those in use, or
-// Machine.Settle is over, or ctx is. It enters every answer.
+// settle asks which processes use the devices until no device in use has any,
+// or until Machine.Settle or ctx is over. It enters every answer.
 func (w *Watch) settle(ctx context.Context, enter func(*schema.Device, []schema.Holder)) {
 	deadline := time.Now().Add(cmp.Or(w.machine.Settle, 2*time.Second))
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 400*time.Millisecond) {
@@ -229,8 +229,8 @@ func (w *Watch) settle(ctx context.Context, enter func(*schema.Device, []schema.
 	}
 }
 
-// occupied enters who is on each device, and reports whether somebody is on one
-// in use.
+// occupied enters the processes on each device, and reports whether a device in
+// use has any.
 func (w *Watch) occupied(now *schema.DeviceReport, enter func(*schema.Device, []schema.Holder)) bool {
 	used := w.used()
 	var found bool
@@ -263,7 +263,7 @@ func (w *Watch) again(ctx context.Context) *schema.DeviceReport {
 	return report
 }
 
-// Close ends what still watches.
+// Close ends sampling and the probing process.
 func (w *Watch) Close() {
 	if w.loop != nil {
 		w.loop.stop()

@@ -25,9 +25,9 @@ type group struct {
 // groupPrefix stands before the runner's process number and the time.
 const groupPrefix = "kbrun-"
 
-// newGroup makes a control group with these limits below or beside the one
-// this process is in, so that the machine's own limits on it go on to hold.
-// What cannot be had is left out and told in why.
+// newGroup makes a control group with these limits below or beside the one of
+// this process, so that the machine's own limits still hold. What cannot be had
+// is left out, and why says so.
 func newGroup(l Limits) *group {
 	g := &group{why: "no control group with a memory controller can be made"}
 	data, err := os.ReadFile("/proc/self/cgroup")
@@ -75,8 +75,8 @@ func (g *group) legacy(controller, path, name, file string, value int64) {
 	}
 }
 
-// unified makes a directory under version 2: below the own group, or beside it
-// where that has processes and so cannot be divided.
+// unified makes a directory under version 2: below this process's group, or
+// beside it where that has processes and therefore cannot be divided.
 func (g *group) unified(path, name string, l Limits) {
 	const mount = "/sys/fs/cgroup"
 	if _, err := os.Stat(filepath.Join(mount, "cgroup.controllers")); err != nil {
@@ -154,8 +154,7 @@ func (g *group) outOfMemory() int {
 	return 0
 }
 
-// leave gives up limiting by a group of version 2 in which this user may start
-// nothing.
+// leave gives up a group of version 2 in which this user may start nothing.
 func (g *group) leave(err error) {
 	g.fd.Close()
 	g.fd, g.memory, g.why = nil, "", "control group: starting a process in it: "+err.Error()
@@ -172,7 +171,7 @@ func (g *group) remove() error {
 	for _, dir := range g.dirs {
 		err := os.Remove(dir)
 		for end := time.Now().Add(removeLimit); err != nil && time.Now().Before(end); err = os.Remove(dir) {
-			time.Sleep(5 * time.Millisecond) // the kernel lets go of the dead a little later
+			time.Sleep(5 * time.Millisecond) // the kernel releases dead processes a little later
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("removing the control group: %w", err))

@@ -17,7 +17,7 @@ import (
 // starts.
 func (i *initProcess) confine() error {
 	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_READ, c, 0, 0, 0) == nil; c++ {
-		// Refused to a process without CAP_SETPCAP, which has nothing to lose.
+		// A process without CAP_SETPCAP may not, and has no capability to lose.
 		unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 	}
 	unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
@@ -27,7 +27,7 @@ func (i *initProcess) confine() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("giving up new privileges: %w", err)
 	}
-	filterCalls() // no guard rests on it: it narrows what the kernel can be asked
+	filterCalls() // may fail: no guard depends on it
 	return nil
 }
 
@@ -52,8 +52,8 @@ func dropCapabilities(all bool) error {
 	return nil
 }
 
-// refusedCalls are system calls that no kernel submission needs and that have
-// been doors into the kernel, or out of a namespace.
+// refusedCalls are system calls that no kernel submission needs, and through
+// which programs have broken into the kernel or out of a namespace.
 func refusedCalls() []uint32 {
 	return []uint32{
 		unix.SYS_UNSHARE, unix.SYS_SETNS,

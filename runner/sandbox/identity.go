@@ -11,16 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An identity is who a submission runs as.
+// An identity is the user that a submission runs as.
 type identity struct {
-	Own      bool // not who the runner is
+	Own      bool // not the runner's user
 	UID, GID int
 	Groups   []int // of the GPU devices
 }
 
-// To one of these the runner's process number is added, which no other runner
-// has at the same time: first a range that no distribution hands out, then,
-// for root within a user namespace, one inside of the 65536 ids it usually has.
+// A submission's id is one of these plus the runner's process number, which no
+// other runner has at the same time. The first is a range that no distribution
+// uses. The second is for root within a user namespace, which usually has 65536
+// ids.
 const (
 	uidBase       = 2_046_820_352
 	uidBaseMapped = 50_000
@@ -37,7 +38,7 @@ func whoami() identity {
 	return identity{Own: true, UID: n, GID: n, Groups: deviceGroups(gpuDevices())}
 }
 
-// OwnUser reports whether a submission runs as a user of its own here, and not as
+// OwnUser reports whether a submission runs here as a user of its own and not as
 // the runner's.
 func OwnUser() bool { return canDrop() }
 
@@ -66,8 +67,8 @@ func mapped(file string, id int) bool {
 	return false
 }
 
-// canDrop reports whether this process may become somebody else and clean up
-// behind him.
+// canDrop reports whether this process may become another user and clean up
+// after it.
 func canDrop() bool {
 	return os.Geteuid() == 0 && ownID() != 0 && capable(unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL)
 }

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closeInherited keeps every descriptor from first on out of the programs that
-// this process starts and becomes: files and directories that whoever started
-// it had open (a lock, a log) would reach past every wall of a sandbox. What a
-// program gets is handed over one by one.
+// closeInherited marks every descriptor from first on to be closed in programs
+// that this process starts or becomes. A file or directory that its own parent
+// left open (a lock, a log) would otherwise be a way out of the sandbox. What a
+// program is to get is passed one by one.
 //
 // Error: the system has neither close_range (Linux 5.11) nor a /proc.
 func closeInherited(first int) error {

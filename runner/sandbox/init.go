@@ -28,8 +28,8 @@ const (
 	requestsFD = 4
 )
 
-// setupFailed is the exit status of a first process that said why on its
-// status pipe.
+// setupFailed is the exit status of a first process that wrote the reason to
+// its status pipe.
 const setupFailed = 71
 
 // A message is one line on the status pipe.
@@ -54,7 +54,7 @@ func Main() {
 	if len(os.Args) == 0 || os.Args[0] != initName {
 		return
 	}
-	runtime.LockOSThread()                 // what follows is partly the thread's own
+	runtime.LockOSThread()                 // some of what follows holds for one thread
 	inheritErr := closeInherited(statusFD) // once more: this is what the program inherits from
 	// Nobody in the sandbox may look in here: the request holds the program's
 	// whole environment, and with a user namespace the user is the same.
@@ -102,8 +102,8 @@ func (i *initProcess) run() int {
 	return 0
 }
 
-// bound sees to the guard on memory when the control group does not: with a
-// process namespace by counting, else by whatever holds for the machine.
+// bound keeps the guard on memory where the control group does not: by counting
+// where there is a process namespace, else by the machine's own limit.
 func (i *initProcess) bound() {
 	if i.Unbound == "" && i.lost == "" {
 		return
@@ -118,9 +118,9 @@ func (i *initProcess) bound() {
 	}
 }
 
-// setup builds the sandbox around this process, as far as it can before it knows
-// the program, waits for the request, and finishes. What fails and is a guard's
-// loss only is noted in Missing.
+// setup builds the sandbox around this process as far as it can without knowing
+// the program, waits for the request, and finishes. A step that fails and costs
+// no more than a guard is noted in Missing.
 //
 // Errors: io.EOF when there is nothing to run; otherwise there is no sandbox.
 func (i *initProcess) setup() (*execRequest, error) {
@@ -222,8 +222,8 @@ func (i *initProcess) limit() error {
 	return nil
 }
 
-// processes is the limit on processes. Where the user is shared with others,
-// theirs count too, as far as the kernel sees them: more room, still an end.
+// processes is the limit on processes. The kernel counts those of the user, so
+// where others share it the limit is higher.
 func (i *initProcess) processes() uint64 {
 	n := uint64(i.Limits.Processes)
 	if i.Means == schema.MeansProcess && !i.ID.Own {
@@ -240,8 +240,8 @@ func (i *initProcess) changeUser() error {
 	if err := syscall.Setresuid(i.ID.UID, i.ID.UID, i.ID.UID); err != nil {
 		return fmt.Errorf("changing the user: %w", err)
 	}
-	// The kernel makes a process readable again that changed its user, and
-	// forgets that it should die with the runner.
+	// Changing the user makes a process readable again, and the kernel forgets
+	// that it should die with the runner.
 	unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 	if os.Getppid() != i.Runner {
@@ -257,8 +257,8 @@ func (i *initProcess) become(r *execRequest) error {
 	if err := os.Chdir(r.Dir); err != nil {
 		return err
 	}
-	// The program's are moved out of each other's way, and the status pipe out of
-	// theirs: it has to tell of an exec that fails.
+	// The program's descriptors may stand in each other's places, so all of them
+	// move away first. So does the status pipe, which reports a failed exec.
 	status, err := moveAway(statusFD)
 	if err != nil {
 		return err
@@ -277,11 +277,11 @@ func (i *initProcess) become(r *execRequest) error {
 	return fmt.Errorf("starting %s: %w", r.Path, syscall.Exec(r.Path, r.Args, r.Env))
 }
 
-// moveAway returns a copy of fd, whose number no program's own have.
+// moveAway returns a copy of fd with a number beyond the program's own.
 func moveAway(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 16) }
 
-// start runs the program as a child, and is then only there to collect what
-// dies and to end the sandbox with the program.
+// start runs the program as a child. From then on this process only reaps dead
+// processes, and ends the sandbox when the program ends.
 func (i *initProcess) start(o *execRequest) error {
 	if !i.ID.Own {
 		// The program may signal its own user's first process. Caught, not

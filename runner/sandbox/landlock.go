@@ -51,7 +51,7 @@ func landlockABI() int {
 }
 
 // landlock does for files, processes and TCP what namespaces would do, as far
-// as the kernel's version of it goes.
+// as the kernel's version of Landlock can.
 func (i *initProcess) landlock() {
 	i.withoutNamespaces()
 	abi := landlockABI()
@@ -68,7 +68,7 @@ func (i *initProcess) landlock() {
 	}
 }
 
-// withoutNamespaces notes what no process can do to itself.
+// withoutNamespaces notes the guards that a process cannot set for itself.
 func (i *initProcess) withoutNamespaces() {
 	i.Missing[schema.GuardProcesses] = "no process namespace"
 	if alone() {
@@ -147,8 +147,8 @@ type rules struct {
 	err    error
 }
 
-// add allows rights below path, but for what is hidden there. A path that is
-// missing or closed to this user needs no rule.
+// add allows rights below path, except for what is hidden there. A path that
+// does not exist or is closed to this user needs no rule.
 func (r *rules) add(path string, rights uint64) {
 	if r.err != nil || slices.Contains(r.hidden, path) {
 		return

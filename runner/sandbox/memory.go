@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchPause is how often memory is counted where no control group counts it:
-// often enough for a bomb to be stopped within what a machine has to spare,
-// seldom enough not to be seen in a benchmark.
+// watchPause is the time between two counts of memory where no control group
+// counts it: short enough to stop a bomb before the machine runs out, long
+// enough not to show in a benchmark.
 const watchPause = 50 * time.Millisecond
 
 // A memoryWatch is the limit on a sandbox's memory without a control group. The
@@ -28,7 +28,7 @@ type memoryWatch struct {
 // run goes on until the process, and the sandbox with it, ends.
 func (w *memoryWatch) run() {
 	for range time.Tick(watchPause) {
-		if used, err := w.used(); err != nil || used > w.limit { // who cannot count does not trust
+		if used, err := w.used(); err != nil || used > w.limit { // what cannot be counted is not trusted
 			w.over.Store(true)
 			syscall.Kill(-1, syscall.SIGKILL) // all but this process
 		}

@@ -33,7 +33,7 @@ func (i *initProcess) moveIn(dirs []mount) error {
 	if err := os.Chdir(i.Root); err != nil {
 		return fmt.Errorf("entering the root: %w", err)
 	}
-	// The old root comes to lie over the new one and is taken off.
+	// The old root now lies over the new one: take it off.
 	if err := errors.Join(unix.PivotRoot(".", "."), unix.Unmount(".", unix.MNT_DETACH), os.Chdir("/")); err != nil {
 		return fmt.Errorf("changing the root: %w", err)
 	}
@@ -89,8 +89,8 @@ func (i *initProcess) mount(m mount) error {
 		if err == nil {
 			return nil
 		}
-		// Inside of a container parts of /proc are covered, and the kernel gives
-		// no uncovered one to a user namespace.
+		// Inside a container parts of /proc are covered, and then the kernel gives
+		// a user namespace no full /proc.
 		i.Missing[schema.GuardProcesses] = fmt.Sprintf("mounting a /proc of its own: %v", err)
 		return i.bind("/proc", target, unix.MOUNT_ATTR_NOSUID)
 	}
@@ -122,7 +122,7 @@ func (i *initProcess) bind(source, target string, attr uint64) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// hide covers what is there; nothing to do when nothing is.
+// hide covers the target if it exists.
 func hide(target string) error {
 	info, err := os.Lstat(target)
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// files writes what the sandbox shows in the place of the machine's own.
+// files writes the files that the sandbox shows instead of the machine's.
 func (s *Sandbox) files() error {
 	if err := os.Mkdir(s.root(), 0o755); err != nil {
 		return err
@@ -43,8 +43,8 @@ type plan struct {
 	Missing map[string]string
 	Lo      bool
 	Unbound string // why the job's control group does not limit memory, "" when it does
-	Bounded bool   // the group that the runner itself is in does
-	Watch   bool   // the first process has to
+	Bounded bool   // the runner's own group limits memory
+	Watch   bool   // the first process limits memory
 }
 
 func (s *Sandbox) plan(means string) *plan {

@@ -45,7 +45,7 @@ type Process struct {
 	oom      int
 }
 
-// A State tells how a program ended.
+// A State is how a program ended.
 type State struct {
 	Exit         int           // exit status, or the negative number of the signal
 	Wall         time.Duration // from the program's start, not the sandbox's
@@ -54,7 +54,7 @@ type State struct {
 	OutOfMemory  bool          // something in the sandbox was killed at its memory limit
 }
 
-// A StartError says that a sandbox stands and the program in it cannot be
+// A StartError says that the sandbox was built and its program cannot be
 // started.
 type StartError struct {
 	Text  string
@@ -72,13 +72,13 @@ func (e *errSetup) Error() string { return e.why }
 // program of the last one runs or the caller does something else. It does
 // nothing where a process of the runner's would wait within reach of a
 // submission's: without namespaces, and when an ordinary user's sandbox has no
-// /proc of its own. That the sandbox cannot be built is told by Start.
+// /proc of its own. Whether the sandbox could be built, Start says.
 func (s *Sandbox) Ready() {
 	if s.spare != nil || len(s.untried) == 0 || s.untried[0] == schema.MeansProcess {
 		return
 	}
 	if s.report != nil && !slices.Contains(s.report.Held, schema.GuardProcesses) {
-		return // it sees the runner's files in /proc, and opened makes them its own
+		return // it sees the runner in /proc, and opened lets it read there
 	}
 	if p, err := s.launch(s.untried[0]); err == nil {
 		s.spare = p
@@ -98,7 +98,7 @@ func (s *Sandbox) Start(c Command) (*Process, error) {
 		var refused *errSetup
 		switch {
 		case errors.As(err, &refused) && s.report != nil:
-			// It worked before: nobody gets a weaker sandbox by an accident.
+			// It worked before: an accident must not lead to a weaker sandbox.
 			return nil, fmt.Errorf("building a sandbox by %s once more: %s", means, refused.why)
 		case errors.As(err, &refused):
 			s.why = append(s.why, means+": "+refused.why)
@@ -130,7 +130,7 @@ func (s *Sandbox) try(means string, c Command) (*Process, *schema.Sandbox, error
 		s.spare = nil
 		got, err := p.enter(means, c)
 		var refused *errSetup
-		if !errors.As(err, &refused) { // else what ran meanwhile may have starved it
+		if !errors.As(err, &refused) { // refused: the last program may have starved it; build it again
 			return p.unless(got, err, c)
 		}
 		p.abandon()
@@ -143,7 +143,7 @@ func (s *Sandbox) try(means string, c Command) (*Process, *schema.Sandbox, error
 	return p.unless(got, err, c)
 }
 
-// unless returns the process, or abandons it when it does not run the program.
+// unless returns the process, and abandons it when it does not run the program.
 func (p *Process) unless(got *schema.Sandbox, err error, c Command) (*Process, *schema.Sandbox, error) {
 	if err == nil && c.Path != "" && got.AtLeast(p.sandbox.o.Minimum) {
 		return p, got, nil
@@ -176,7 +176,7 @@ func (p *Process) enter(means string, c Command) (*schema.Sandbox, error) {
 	if p.inside || c.Path == "" || !got.AtLeast(p.sandbox.o.Minimum) {
 		return got, nil
 	}
-	// The pipe ends, without a word, with a successful exec.
+	// A successful exec closes the pipe without a message.
 	second, err := p.next(time.Now().Add(setupLimit))
 	if err == nil || !errors.Is(err, io.EOF) {
 		return nil, &StartError{cmp.Or(second.Exec, fmt.Sprint(err)), second.Errno}
@@ -234,11 +234,11 @@ func (s *Sandbox) launchIn(means string, group *os.File) (*Process, error) {
 	return p, nil
 }
 
-// opened makes this process one that others of its user may look into, until
-// the returned function is called: the kernel lets nobody but root write the
-// user map of a child that is still a copy of a closed process. A process of a
-// submission that lives at that time is in a user namespace below this one,
-// and the kernel lets nobody look up from there.
+// opened makes this process readable to others of its user until the returned
+// function is called: the kernel lets nobody but root write the user map of a
+// child that is still a copy of an undumpable process. A process of a submission
+// that lives at that time is in a user namespace below this one, and the kernel
+// lets no process read one above its own namespace.
 func opened() (again func()) {
 	was, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
 	if err != nil || was != 0 {
@@ -316,7 +316,7 @@ func (p *Process) Wait() (State, error) {
 	case err == nil && m.Exec != "":
 		return s, errors.New(m.Exec)
 	case !ws.Signaled() && s.Exit == 0:
-		s.Exit = -int(syscall.SIGKILL) // it never said so: no program ends like that
+		s.Exit = -int(syscall.SIGKILL) // the first process was killed before it could report
 	}
 	return s, nil
 }
@@ -328,7 +328,7 @@ func exitOf(ws syscall.WaitStatus) int {
 	return ws.ExitStatus()
 }
 
-// Words says in one line what was got, for a log.
+// Words describes a report in one line, for a log.
 func Words(s *schema.Sandbox) string {
 	text := s.Level + ", by " + s.Means
 	if len(s.Missing) == 0 {

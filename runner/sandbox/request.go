@@ -53,8 +53,8 @@ func receiveRequest(socket int) (*execRequest, error) {
 	return &r, nil
 }
 
-// send passes v, in an anonymous file, and the files on: arguments and
-// environments can be seen by others, and have no bound that a message has.
+// send passes the files on, and v in an anonymous file: arguments and
+// environments would be visible to others, and may be longer than a message.
 func send(socket *os.File, v any, files ...*os.File) error {
 	text, err := jsonMemory(v)
 	if err != nil {

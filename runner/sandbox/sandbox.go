@@ -34,7 +34,7 @@ func totalMemory() int64 {
 
 // Options describe the sandboxes of one job.
 type Options struct {
-	// Dir is an existing directory of the caller's own; a sandbox keeps its mount
+	// Dir is an existing directory of the caller's. A sandbox keeps its mount
 	// point and small files there. The caller removes it.
 	Dir string
 
@@ -43,8 +43,8 @@ type Options struct {
 	Environ []string
 
 	// Read lists further files and directories that may be read, by absolute
-	// paths; what is not there is left out. Hide lists what may not be read
-	// although it lies below something readable.
+	// paths; what does not exist is left out. Hide lists what may not be read
+	// although it lies below a readable directory.
 	Read, Hide []string
 
 	// Loopback gives the sandbox a loopback device of its own. Nothing outside of
@@ -62,9 +62,9 @@ type Options struct {
 type Directories struct {
 	Dir string // holds the others; readable; in a directory of the caller's own
 
-	// Work is where the caller put its files, which the submission may read but
-	// not replace where it runs as a user of its own. Home and Temp are
-	// the submission's.
+	// Work holds the caller's files. The submission may read them; it cannot
+	// replace them where it runs as a user of its own. Home and Temp are the
+	// submission's.
 	Work, Home, Temp string
 }
 
@@ -168,7 +168,8 @@ func candidates() []string {
 	return []string{schema.MeansProcess}
 }
 
-// Prepare gives the submission what it must own, and takes the rest from it.
+// Prepare gives the submission the directories that it must own, and closes the
+// others to it.
 func (s *Sandbox) Prepare(p Directories) error {
 	if !s.id.Own {
 		return nil
