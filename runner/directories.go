@@ -13,7 +13,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// makeDirectories makes those of a phase.
+// makeDirectories makes the directories of a phase.
 func makeDirectories(dirs plan.Directories) error {
 	for _, d := range []string{dirs.Dir, dirs.Work, dirs.Home, dirs.Temp} {
 		if err := os.Mkdir(d, 0o700); err != nil {
@@ -24,7 +24,7 @@ func makeDirectories(dirs plan.Directories) error {
 }
 
 // writeCases creates the file that the harness reads. Where a submission has no
-// user of its own, something else may lie there: that goes first.
+// user of its own, it may have put something else there; that is removed first.
 func writeCases(path, text string) error {
 	err := removeTree(path)
 	if err == nil {
@@ -69,8 +69,8 @@ func writeNew(path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// renew puts an empty directory in the place of dir. The name stays: build
-// tools key their caches on it.
+// renew replaces dir by an empty directory of the same name: build tools use the
+// name as a key of their caches.
 func renew(dir string) error {
 	if err := removeTree(dir); err != nil {
 		return err
@@ -121,7 +121,7 @@ func freeBytes(dir string) int64 {
 	return int64(st.Bavail) * st.Bsize
 }
 
-// heldBytes is the room that the files below dir take, as far as it can be read.
+// heldBytes is the disk space of the files below dir, as far as it can be read.
 func heldBytes(dir string) (sum int64) {
 	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		var st unix.Stat_t

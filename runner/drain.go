@@ -42,9 +42,9 @@ func (d *drains) started() {
 	}
 }
 
-// hangUp ends the report for those who outlive the harness: what was written is
-// still read, and whoever writes now is told that nobody listens. Pipes know
-// no such thing; nothing rests on them.
+// hangUp ends the report's channel for processes that outlive the harness. What
+// was written is still read, and writing fails from now on. A pipe cannot do
+// this, and need not: nothing is decided by output.
 func (d *drains) hangUp() {
 	for _, r := range d.readers {
 		if c, err := r.SyscallConn(); err == nil {
@@ -68,7 +68,7 @@ func (d *drains) close() {
 	d.group.Wait()
 }
 
-// drainSize is how much of an output is taken at once, in bytes, and what a
+// drainSize is how much of an output is read at once, in bytes, and how far a
 // program may be ahead of its reader.
 const drainSize = 256 << 10
 
@@ -79,7 +79,7 @@ func openPipe() (r, w *os.File, err error) {
 		return nil, nil, err
 	}
 	if c, err := r.SyscallConn(); err == nil {
-		// Refused to users who have many; then it stays as it is.
+		// Refused to users who have many pipes; then the size stays as it is.
 		c.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, drainSize) })
 	}
 	return r, w, nil
@@ -88,9 +88,9 @@ func openPipe() (r, w *os.File, err error) {
 // drain writes to sink what comes from r, a pipe or a socket, until its end,
 // its deadline or its close.
 //
-// A pipe is locked while it is filled and while it is emptied, so that a reader
-// who copies holds the writer up. Its pages are moved into a pipe of this
-// process instead, which takes no time, and copied from there.
+// The kernel locks a pipe while it is read, so a reader that copies slows the
+// writer down. Here the pages are moved into a pipe of this process, which takes
+// no time, and copied from there.
 func drain(r *os.File, sink io.Writer) {
 	buf := make([]byte, 64<<10)
 	conn, err := r.SyscallConn()
@@ -117,7 +117,7 @@ func drain(r *os.File, sink io.Writer) {
 			return
 		case moving == unix.EINTR:
 			continue
-		case moving != nil: // a system that moves nothing
+		case moving != nil: // a system without splice
 			io.CopyBuffer(onlyWriter{sink}, onlyReader{r}, buf)
 			return
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// describeHost begins to find out what machine this is, which nothing waits
-// for, and returns what adds it to a result at the end.
+// describeHost starts to find out what machine this is, and returns a function
+// that adds it to a result at the end. Nothing else waits for it.
 func describeHost(env []string) (join func(*schema.SystemInfo)) {
 	found := make(chan schema.SystemInfo, 1)
 	go func() { found <- hostInfo(env) }() // reads a few files and ends
@@ -88,7 +88,7 @@ func platform(uts *unix.Utsname, libc string) string {
 	return strings.Trim(text, "-")
 }
 
-// libc is "glibc2.36", read from the C library's own greeting; "" elsewhere.
+// libc is "glibc2.36", read from the C library's version text; "" without it.
 func libc() string {
 	const mark = "stable release version "
 	for _, pattern := range []string{"/lib/*-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib/libc.so.6"} {

@@ -23,8 +23,8 @@ const (
 
 // runCommand runs the command in a sandbox, waits for the process itself (its
 // pipes may be held open by others), kills everything that it left behind, and
-// returns what was written until then. Output is drained all the while and
-// memory stays flat.
+// returns what was written until then. It reads output all the while, and keeps
+// the beginning only.
 //
 // Errors: *sandbox.WeakError and *sandbox.StartError, when nothing ran; any
 // other is a fault of the machine: the process cannot be started, or one of its

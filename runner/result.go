@@ -15,7 +15,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// newResult is the result of an evaluation that did nothing yet.
+// newResult is the result of an evaluation that has not begun.
 func newResult(job Job) *schema.Result {
 	r := &schema.Result{Success: true, RunID: job.RunID, System: schema.SystemInfo{DeviceCount: 1}}
 	r.Timing = &schema.Timing{Decode: job.Decode.Seconds(), Phases: []schema.PhaseTiming{}}
@@ -35,8 +35,8 @@ func finish(r *schema.Result, start time.Time, err error) {
 	}
 }
 
-// add enters a phase: what it came to under Kernelbot's keys, unless it did not
-// get as far as a run, and what was seen of it as evidence.
+// add enters a phase: its evidence, and under Kernelbot's keys what it came to,
+// if it got as far as a run.
 func (e *evaluation) add(r *phaseRun, v judge.Verdict, eval schema.EvalResult) {
 	e.result.Timing.Phases = append(e.result.Timing.Phases, schema.PhaseTiming{
 		Name: r.p.Name, Write: r.writing.Seconds(),
@@ -84,7 +84,7 @@ func ownPeak() int64 {
 	return self.Maxrss << 10 // Linux counts KiB
 }
 
-// versions names what judges and what is judged. The seed is in no digest: a
+// versions names what judges and what is judged. No digest includes the seed: a
 // short one could be found by trying.
 func versions(job Job, env []string) *schema.Versions {
 	open := *job.Payload

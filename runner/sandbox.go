@@ -40,8 +40,8 @@ func (e *evaluation) openSandbox() error {
 	return nil
 }
 
-// close sees that no process is left, removes everything of the job and enters
-// in the result what isolated it.
+// close makes sure that no process is left, removes the job's files, and enters
+// in the result what isolated the submission.
 func (e *evaluation) close() error {
 	var sandboxErr error
 	if e.sandbox != nil {
@@ -76,8 +76,8 @@ func (r *phaseRun) command(ctx context.Context, c *plan.Command) (*judge.Process
 	return seen, err
 }
 
-// refusedProgram reports whether the kernel does not take a file for a program:
-// the compiler that made it does as the submission's source says.
+// refusedProgram reports whether the kernel did not accept a file as a program.
+// What the compiler writes follows from the submission's source.
 func refusedProgram(errno syscall.Errno) bool {
 	return slices.Contains([]syscall.Errno{
 		syscall.ENOENT, syscall.ENOEXEC, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.ELIBBAD, syscall.ELOOP, syscall.ENOTDIR, syscall.EISDIR,

@@ -70,8 +70,8 @@ func (t *trace) addROCm(dir, work string) error {
 	return t.addAll(work, isObject)
 }
 
-// A trace is a zip of files that a submission may have made or replaced: links
-// and what is no file are passed over, and its size is bounded.
+// A trace is a zip of files that a submission may have made or replaced. So
+// links and special files are left out, and the size is bounded.
 type trace struct {
 	limit   int // bytes of the zip
 	buf     bytes.Buffer
@@ -209,8 +209,7 @@ func eachFile(dir string, do func(name string, open func() (*os.File, error)) er
 	})
 }
 
-// openRegular opens a file that is still one, and does not wait for a pipe that
-// took its place.
+// openRegular opens a file. It does not wait when a pipe has replaced it.
 func openRegular(root *os.Root, name string) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

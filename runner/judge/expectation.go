@@ -50,9 +50,9 @@ func forged(format string, args ...any) *mismatch {
 	return &mismatch{schema.OutcomeForged, fmt.Sprintf(format, args...)}
 }
 
-// verify holds a report that says "check: pass" against what was asked,
-// against itself, and against the time that the harness was seen to run. It
-// returns nil when everything adds up.
+// verify compares a report that says "check: pass" with what was asked, with
+// itself, and with the time that the harness was seen to run. It returns nil
+// when all of this fits.
 //
 // What honest harnesses are known to leave out or to add is no mismatch. The
 // Python ones write no status for a benchmark that went well, the CUDA one
@@ -129,7 +129,7 @@ func (e expectation) verifyCases(report schema.Report) *mismatch {
 	return nil
 }
 
-// sameWords compares but for white space, which harnesses may make even.
+// sameWords compares without regard to white space, which harnesses may change.
 func sameWords(a, b string) bool {
 	return a == b || strings.Join(strings.FieldsFunc(a, space), " ") == strings.Join(strings.FieldsFunc(b, space), " ")
 }

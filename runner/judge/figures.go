@@ -11,8 +11,8 @@ import (
 
 const (
 	// leastMean is the shortest mean that is believed, in nanoseconds: a call
-	// that does nothing and two readings of a clock take longer. The runner
-	// knows nothing of the task; what a kernel cannot reach is the scorer's.
+	// that does nothing and two readings of a clock take longer. The runner does
+	// not know the task; a floor for a real kernel is for the scorer to set.
 	leastMean = 10
 	// figureSlack is what figures may differ by that were rounded for printing
 	// or read from two clocks, as a fraction.
@@ -22,14 +22,14 @@ const (
 	roundingSlack = 1e-6
 )
 
-// figures are one benchmark's, in nanoseconds but for runs. The two ends are
-// not there in every report.
+// figures are those of one benchmark, in nanoseconds except for runs. Not every
+// report has the two ends, best and worst.
 type figures struct {
 	runs, mean, std, err, best, worst float64
 	ends                              bool
 }
 
-// decimal is how Python's str and C++'s to_string write a number that exists.
+// decimal is how Python's str and C++'s to_string write a finite number.
 var decimal = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,3})?$`)
 
 func (e expectation) readFigures(report schema.Report, prefix string) (f figures, m *mismatch) {
@@ -53,9 +53,9 @@ func (e expectation) readFigures(report schema.Report, prefix string) (f figures
 	return f, nil
 }
 
-// verify holds the figures of benchmark i against each other. For n values
-// between best and worst the standard deviation, with n or n-1 in its
-// denominator, has bounds of its own.
+// verify compares the figures of benchmark i with each other. For n values
+// between best and worst, the standard deviation has bounds, with n or n-1 in
+// its denominator.
 func (f figures) verify(i int) *mismatch {
 	wrong := func(format string, args ...any) *mismatch {
 		return inconsistent("benchmark.%d: "+format, append([]any{i}, args...)...)
@@ -75,7 +75,7 @@ func (f figures) verify(i int) *mismatch {
 	return nil
 }
 
-// verifyEnds holds mean and std against best and worst.
+// verifyEnds compares mean and std with best and worst.
 func (f figures) verifyEnds(wrong func(format string, args ...any) *mismatch) *mismatch {
 	if below(f.mean, f.best) || below(f.worst, f.mean) {
 		return wrong("mean %g ns, not between best %g and worst %g", f.mean, f.best, f.worst)

@@ -21,8 +21,8 @@ func ncuTables() []string {
 // "  void add(…) (64, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 9.0".
 var ncuHeader = regexp.MustCompile(`^\s*\S.*, Context \d+, Stream \d+`)
 
-// filterNCU keeps of Nsight Compute's printed report each kernel's header and
-// its ncuTables. A table ends at an empty line, or where the next one or a new
+// filterNCU keeps each kernel's header and its ncuTables from the report that
+// Nsight Compute prints. A table ends at an empty line, or where the next one or a new
 // section begins.
 func filterNCU(text string) string {
 	var out []string

@@ -10,15 +10,15 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// ProfilerWorked reports whether there is something of the profiler's to be
-// read, once the harness under it has ended.
+// ProfilerWorked reports whether the profiler left something to read when the
+// harness under it ended.
 func ProfilerWorked(p *plan.Phase, test *Process) bool {
 	run, _ := verdict(p, test)
 	return profilerFault(p.Profile.Program, run) == nil
 }
 
-// profile finds a fault of the profiler's behind the run's outcome, and adds
-// what it printed to the report.
+// profile replaces the outcome by the profiler's fault if there is one, and
+// otherwise adds what the profiler printed to the report.
 func (v *Verdict) profile(p *plan.Phase, s *Seen) {
 	if p.Profile == nil {
 		return

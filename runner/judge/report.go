@@ -9,10 +9,10 @@ import (
 )
 
 // parseReport reads what a harness wrote: lines of "key: value". A key that
-// occurs again takes the later value, but for verdicts and figures (check, the
-// counts, test.*, benchmark.*), which keep the first: a harness writes those
-// once, so a different second one comes from somebody else. The first key of
-// which that is true is returned as contradicted.
+// occurs again takes the later value. Verdicts and figures (check, the counts,
+// test.*, benchmark.*) keep the first: a harness writes those once, so a second,
+// different one comes from somebody else. The first such key is returned as
+// contradicted.
 //
 // Source of the line rules: gpu-mode/kernelbot, run_eval.py, run_program.
 func parseReport(raw string) (report schema.Report, contradicted string) {

@@ -13,9 +13,9 @@ import (
 // builtProgram is what the compiler makes, as it is called.
 const builtProgram = "./eval.out"
 
-// badIncludeDir wants every directory to be there for the compiler, which runs
-// in the work directory. Only the machine's own can differ elsewhere; beside
-// the sources there is no other than the work directory itself.
+// badIncludeDir refuses a directory that does not exist for the compiler, which
+// runs in the work directory. An absolute one may exist on another machine. Of
+// the others there is only the work directory itself, as files have plain names.
 func (b *builder) badIncludeDir() *schema.Outcome {
 	for _, dir := range b.p.IncludeDirs {
 		switch {

@@ -62,8 +62,8 @@ type Phase struct {
 	Cases            string   // text of CasesFile, which Test reads
 	Profile          *Profile // nil outside of mode profile
 
-	// Refused is how the phase ends when its commands went well, because the
-	// machine or the payload does not allow the rest. Test is nil then.
+	// Refused is the outcome when the commands before it went well: machine or
+	// payload do not allow the rest. Test is nil then.
 	Refused *schema.Outcome
 
 	// Budget is the wall time that the payload's limits allow for all phases,
@@ -120,8 +120,8 @@ const ReportFD = 3
 // Text is the command as a result shows it, quoted for a shell.
 func (c *Command) Text() string { return shellJoin(c.Argv) }
 
-// Check returns how a payload ends that no machine could evaluate, nil for the
-// others. [New] wants one of the others.
+// Check returns the outcome of a payload that no machine could evaluate, nil for
+// all others. [New] takes only the others.
 func Check(p *schema.Payload) *schema.Outcome {
 	last := p.RankingBy == schema.RankLast || p.Mode == schema.ModeProfile
 	if p.Mode != schema.ModeTest && last && len(p.Benchmarks) == 0 {
