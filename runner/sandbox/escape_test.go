@@ -159,6 +159,7 @@ func TestProgramDiesWithTheRunner(t *testing.T) {
 			}
 			runner.Process.Kill()
 			runner.Wait()
+			defer endChildren(t) // what it leaves comes to this process
 			if !eventually(func() bool { return len(marked(mark)) == 0 }) {
 				t.Errorf("processes %v go on", marked(mark))
 				for _, pid := range marked(mark) {
@@ -184,7 +185,7 @@ func marked(mark string) (pids []int) {
 }
 
 func eventually(f func() bool) bool {
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if f() {
 			return true
 		}

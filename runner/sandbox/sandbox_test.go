@@ -144,7 +144,7 @@ func (b *bench) start(t *testing.T, text string) (string, State, error) {
 	if err != nil {
 		return "", State{}, err
 	}
-	timer := time.AfterFunc(60*time.Second, process.Kill)
+	timer := time.AfterFunc(5*time.Minute, process.Kill)
 	defer timer.Stop()
 	state, err := process.Wait()
 	must(t, err)
