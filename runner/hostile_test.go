@@ -37,15 +37,18 @@ return True`))
 }
 
 // daemon is a submission that leaves a process behind which has cut all ties
-// but the report's descriptor and writes to it when the tester is gone.
+// but the report's descriptor, and writes to it when the harness is gone: then
+// the last writer of the pipe is.
 const daemon = `
-fd, tester = report.fileno(), os.getpid()
+if spec != "size: 1":
+    return False
+fd, (gone, here) = report.fileno(), os.pipe()
 os.set_inheritable(fd, True)
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        while os.path.exists(f"/proc/{tester}/exe"):
-            time.sleep(0.01)
+        os.close(here)
+        os.read(gone, 1)
         os.write(fd, b"check: pass\nbenchmark.0.mean: 1\n")
         time.sleep(1000)
     os._exit(0)
