@@ -276,9 +276,7 @@ func TestPagesNameWhatExists(t *testing.T) {
 	for _, page := range []string{contributing, architecture} {
 		text := readPage(t, page)
 		files, declared := 0, 0
-		prose := regexp.MustCompile("(?ms)^ *```.*?^ *```$").ReplaceAllStringFunc(text, func(block string) string {
-			return strings.Repeat("\n", strings.Count(block, "\n"))
-		})
+		prose := proseOf(text)
 		inFile := "" // the Go file that the present item named last
 		for i, line := range strings.Split(prose, "\n") {
 			if strings.TrimSpace(line) == "" || listItem.MatchString(line) {
@@ -298,7 +296,7 @@ func TestPagesNameWhatExists(t *testing.T) {
 					if inFile = ""; strings.HasSuffix(span, ".go") {
 						inFile = span
 					}
-				case inFile != "" && identifier.MatchString(span) && !strings.HasPrefix(span, "kb"):
+				case inFile != "" && identifier.MatchString(span) && !strings.HasPrefix(span, "kb") && !strings.HasSuffix(span, ".json"):
 					if !slices.Contains(declarations(t, inFile), span) {
 						t.Errorf("%s:%d: %s declares no %s", page, i+1, inFile, span)
 					}
@@ -322,13 +320,20 @@ func TestPagesNameWhatExists(t *testing.T) {
 	}
 }
 
+var fenced = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+
+// proseOf returns a page with its blocks blanked, line by line.
+func proseOf(page string) string {
+	return fenced.ReplaceAllStringFunc(page, func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })
+}
+
 // codeOf returns what a page writes as code: spans and blocks.
 func codeOf(page string) []string {
 	var all []string
 	for _, b := range blocks(page) {
 		all = append(all, b.text)
 	}
-	for _, m := range codeSpan.FindAllStringSubmatch(page, -1) {
+	for _, m := range codeSpan.FindAllStringSubmatch(proseOf(page), -1) {
 		all = append(all, m[1])
 	}
 	return all
@@ -403,11 +408,16 @@ func declarations(t *testing.T, name string) []string {
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// Links within the repository lead somewhere, and tables and diagrams can be
-// read without a wide screen.
+// Links and paths within the repository lead somewhere on every page, and tables
+// and diagrams can be read without a wide screen.
 func TestPagesCanBeRead(t *testing.T) {
 	const widestRow, widestDiagram = 160, 100
-	for _, page := range trackedFiles(t) {
+	files := trackedFiles(t)
+	top := map[string]bool{}
+	for _, file := range files {
+		top[strings.SplitAfter(file, "/")[0]] = true
+	}
+	for _, page := range files {
 		if !strings.HasSuffix(page, ".md") {
 			continue
 		}
@@ -419,6 +429,15 @@ func TestPagesCanBeRead(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), filepath.FromSlash(target))); err != nil {
 				t.Errorf("%s: the link %s leads nowhere", page, m[1])
+			}
+		}
+		for _, m := range codeSpan.FindAllStringSubmatch(proseOf(text), -1) {
+			path := strings.TrimPrefix(m[1], "./")
+			if !pathForm.MatchString(path) || !top[strings.SplitAfter(path, "/")[0]] || page == "CHANGELOG.md" {
+				continue // a changelog also names what is no more
+			}
+			if found, err := filepath.Glob(filepath.FromSlash(strings.TrimSuffix(path, "/"))); err != nil || len(found) == 0 {
+				t.Errorf("%s: %s does not exist", page, m[1])
 			}
 		}
 		for i, line := range strings.Split(text, "\n") {
