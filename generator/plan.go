@@ -10,7 +10,7 @@ import (
 type PlannedStep struct {
 	Key, Kind string
 	Queue     string
-	GPU       string // GPU type, or the helper machine
+	GPU       string // GPU type, or the row of ServiceQueues
 	Image     string // empty outside containers
 	Minutes   int    // the timeout
 	Tries     int    // starts in the worst case

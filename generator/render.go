@@ -1,28 +1,32 @@
 // Package generator turns definitions into checked pipelines: a
-// [pipelines.Request] in, the bytes of a document out. It is pure. It knows no
-// environment, files, clock or network, it never sees a payload, and it does
-// not know who reads the bytes; the same request always gives the same bytes.
+// [pipelines.Request] goes in, the bytes of a document come out. It knows how a
+// step is written for a platform and a vendor; which steps a pipeline has is
+// decided in package pipelines.
 //
-// # For the agent's interpolation
+// It is pure: it reads no environment, file, clock or network, and the same
+// request gives the same bytes. It never sees a payload, and it does not know
+// who reads the bytes.
 //
-// Every document is want for `buildkite-agent pipeline upload` as it works by
-// default, with interpolation: a dollar sign want for the job is written
-// twice. There is one form for the pipe and for kbgen upload. With
-// --no-interpolation dollar signs would stay doubled.
+// # Dollar signs
 //
-// # Checked before anyone sees it
+// Every document is meant for `buildkite-agent pipeline upload`, which replaces
+// variables. A dollar sign meant for the job is therefore written twice, for
+// the pipe and for kbgen upload alike. An upload with --no-interpolation would
+// leave it doubled.
 //
-// A function here returns either bytes that passed every check or an error,
-// never both: go-pipeline, the agent's own parser, takes them without a
-// warning; they keep the step format (package schema/pipeline), with keys
-// unique; they say what the definitions said; and after interpolation in an
-// empty environment, and in one where every variable has a hostile value,
-// exactly the steps that were want come out.
+// # Checks
 //
-// # Another pipeline
+// A function returns bytes that passed every check, or an error, never both:
 //
-// Kinds and pipelines are package pipelines' business. Here is only how a step
-// is written for a platform and a vendor.
+//   - the document keeps the step format and every rule of package
+//     schema/pipeline in its strict form, which includes what the agent's own
+//     parser refuses or warns about;
+//   - keys are unique over all documents of a build;
+//   - read back, the document holds exactly the steps that were built; and so
+//     it does after interpolation, in an empty environment and in one where
+//     every variable has a hostile value.
+//
+// Tests compare all of this with the agent's own parser.
 package generator
 
 import (

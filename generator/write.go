@@ -167,7 +167,7 @@ func (w *writer) indent(depth int) {
 	w.out.WriteString(spaces[:depth])
 }
 
-// plain tells whether s is words that YAML reads as text without quotes: a
+// plain reports whether s is words that YAML reads as text without quotes: a
 // letter first, then letters, digits, _ and -, words parted by one space, and
 // no word that some reader takes for a boolean or null.
 func plain(s string) bool {
@@ -194,7 +194,7 @@ func reserved(s string) bool {
 	return false
 }
 
-// literal tells whether s may be written as a block: lines of visible text,
+// literal reports whether s may be written as a block: lines of visible text,
 // the first one with something at its start and the last one not empty.
 func literal(s string) bool {
 	if s[0] == ' ' || s[0] == '\n' || s[len(s)-1] == '\n' {
@@ -211,7 +211,7 @@ func literal(s string) bool {
 	return true
 }
 
-// ascii tells whether s is visible ASCII and spaces.
+// ascii reports whether s is visible ASCII and spaces.
 func ascii(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

@@ -1,15 +1,18 @@
-// Package pipelines says what runs where: the table of GPU types, one row
-// each; the step kinds, one function each; and the pipelines, which are kinds
-// on rows. It is data and the rules that data must keep. It knows nothing
-// about YAML, plugins or Buildkite's API (package generator does), and it
-// reads no environment.
+// Package pipelines says what runs where. It is data, and the rules that the
+// data must keep:
 //
-// To add a GPU type, add one row to [Fleet] and run
+//   - [Fleet], the table of GPU types, one row each
+//   - [Kinds] of steps, one function each, which turns a row into a
+//     [CommandStep]
+//   - [Pipelines], which put kinds on rows
+//   - [NewRequest], which reads what a build asks for
 //
-//	make golden
+// It knows nothing of YAML, plugins or Buildkite's API; package generator does.
+// It reads no environment: whoever calls it brings a lookup function.
 //
-// No other code names a GPU type. What a vendor means is one switch in package
-// generator, which fails for a vendor it does not know.
+// A new GPU type is one row of [Fleet] and one run of make golden. No other code
+// names a GPU type. What a vendor means is one switch in package generator,
+// which fails for a vendor that it does not know. CONTRIBUTING.md has the steps.
 package pipelines
 
 import "time"

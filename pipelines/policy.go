@@ -13,7 +13,7 @@ import (
 // What holds for every pipeline stands in this file: how long jobs run, which
 // come first, what is retried, how many one person may have.
 
-// A RetryClass says which endings of a job are worth another try.
+// A RetryClass says which failures of a job are worth another try.
 type RetryClass string
 
 const (

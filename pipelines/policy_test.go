@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// matches tells whether a job that ended so would be retried. It follows
+// matches reports whether a job that ended so would be retried. It follows
 // Buildkite: the fields of a rule must all match, "*" and what is left out
 // match anything, "none" matches a job without a signal reason.
 func matches(rules []RetryRule, status int, reason string) bool {

@@ -88,7 +88,7 @@ func (d *fields) float(key string, needed bool) float64 {
 	return f
 }
 
-// null tells whether the key is absent or null.
+// null reports whether the key is absent or null.
 func (d *fields) null(key string) bool {
 	v, ok := d.node.get(key)
 	return !ok || v.kind == kindNull

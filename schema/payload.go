@@ -209,7 +209,7 @@ func (p *Payload) validateArguments() (faults []error) {
 	return faults
 }
 
-// plainName tells whether name can be created in a directory as it stands.
+// plainName reports whether name can be created in a directory as it stands.
 func plainName(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= 255 && !strings.ContainsAny(name, "/\x00") && !strings.HasPrefix(name, "-")
 }

@@ -86,7 +86,7 @@ func (d *fields) system() SystemInfo {
 	return s
 }
 
-// outcome reads an ending. Its name may be one that a later runner knows; its
+// outcome reads an outcome. Its name may be one that a later runner knows; its
 // fault may not.
 func (d *fields) outcome() Outcome {
 	o := Outcome{Name: d.str("name", true), Fault: d.str("fault", true), Retry: d.bool("retry", true), Text: d.str("text", false), Phase: d.str("phase", false)}

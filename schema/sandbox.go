@@ -119,7 +119,7 @@ func (s *Sandbox) Join(t *Sandbox) *Sandbox {
 	return NewSandbox(means, missing)
 }
 
-// AtLeast tells whether the level is that strong; an unknown one is never reached.
+// AtLeast reports whether the level is that strong; an unknown one is never reached.
 func (s *Sandbox) AtLeast(level string) bool {
 	want := slices.Index(SandboxLevels(), level)
 	return want >= 0 && slices.Index(SandboxLevels(), s.Level) >= want

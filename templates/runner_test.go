@@ -34,7 +34,7 @@ func TestRunnerGoldens(t *testing.T) {
 	for _, kind := range RunnerKinds() {
 		t.Run(string(kind), func(t *testing.T) {
 			r := runnerOf(t, kind)
-			if kind == ROCm { // one golden shows the optional holes
+			if kind == ROCm { // one golden shows the optional placeholders
 				r.Digest, r.Revision = digest, strings.Repeat("0a", 20)
 			}
 			got, err := r.Dockerfile()

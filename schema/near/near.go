@@ -1,4 +1,5 @@
-// Package near finds the known name that somebody probably meant.
+// Package near finds, for a name that nobody knows, the known name that was
+// probably meant. It does not know what the names stand for.
 package near
 
 import "strings"

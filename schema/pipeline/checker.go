@@ -52,7 +52,7 @@ func (c *checker) add(rule string, f schema.Finding, format string, args ...any)
 	c.findings = append(c.findings, f)
 }
 
-// on tells whether a rule is to be looked at.
+// on reports whether a rule is to be looked at.
 func (c *checker) on(rule string) bool {
 	i, ok := ruleIndex(rule)
 	return ok && c.severities[i] != Off

@@ -150,7 +150,7 @@ func (g *grapher) unknown(item *yaml.Node, path, key string) {
 	g.c.report("KB105", item, path, "no step of this stream has the key %q", key)
 }
 
-// misspelt tells whether a word differs by one slip from another. Keys that
+// misspelt reports whether a word differs by one slip from another. Keys that
 // differ in a digit are meant to differ.
 func misspelt(word, known string) bool {
 	if near.Distance(word, known) != 1 {

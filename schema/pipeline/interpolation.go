@@ -227,7 +227,7 @@ func advice(at place) string {
 	return "Write the value"
 }
 
-// setsItself tells whether an env gives a variable a value of its own, not
+// setsItself reports whether an env gives a variable a value of its own, not
 // that of the upload.
 func setsItself(env *yaml.Node, name string) bool {
 	v := child(env, name)
@@ -269,7 +269,7 @@ func newScript(n *yaml.Node) *script {
 	return s
 }
 
-// sets tells whether the script sets a variable before it uses it.
+// sets reports whether the script sets a variable before it uses it.
 func (s *script) sets(n *yaml.Node, e expansion) bool {
 	if s == nil {
 		return false

@@ -120,7 +120,7 @@ func matrixJobs(m *yaml.Node) int {
 	return jobs
 }
 
-// added tells whether an adjustment names a value that the setup lacks.
+// added reports whether an adjustment names a value that the setup lacks.
 func added(with *yaml.Node, names []string, lists []*yaml.Node) bool {
 	for i, name := range names {
 		n := with

@@ -45,7 +45,7 @@ func scalarText(n *yaml.Node) string {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// isTrue tells whether a setting is on.
+// isTrue reports whether a setting is on.
 func isTrue(n *yaml.Node) bool { return scalarText(n) == "true" }
 
 // items returns the members of a list, or a single scalar as a list of one.
@@ -75,7 +75,7 @@ func intValue(n *yaml.Node) (int, bool) {
 	return v, err == nil
 }
 
-// isVariable tells whether a text still holds something to replace.
+// isVariable reports whether a text still holds something to replace.
 func isVariable(s string) bool { return strings.Contains(s, "$") || strings.Contains(s, "{{") }
 
 // lastLine returns the last line that a tree touches.

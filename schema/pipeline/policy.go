@@ -20,7 +20,7 @@ func (c *checker) policy(d *document, s *step) {
 	entries(child(s.node, "env"), func(key, _ *yaml.Node) { c.agentVariable(key, s.path+".env") })
 }
 
-// queued tells whether a step names its queue, in any form of agents.
+// queued reports whether a step names its queue, in any form of agents.
 func (c *checker) queued(d *document, s *step) bool {
 	agents := inherited(d, s, "agents")
 	if agents == nil {

@@ -116,7 +116,7 @@ func numbers(list []int) string {
 	return strings.Join(words, ", ")
 }
 
-// covers tells whether e takes every job that m would.
+// covers reports whether e takes every job that m would.
 func (e matcher) covers(m matcher) bool {
 	if !e.anySignal && (m.anySignal || !subset(m.signals, e.signals)) {
 		return false

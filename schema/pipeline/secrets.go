@@ -10,14 +10,14 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// secretEndings are those of variables that the agent hides in logs.
-var secretEndings = []string{
+// secretSuffixes end the names of variables that the agent hides in logs.
+var secretSuffixes = []string{
 	"_PASSWORD", "_SECRET", "_TOKEN", "_PRIVATE_KEY", "_SSH_KEY", "_ACCESS_KEY", "_SECRET_KEY", "_CONNECTION_STRING", "_API_KEY",
 }
 
 func secretName(name string) bool {
-	for _, ending := range secretEndings {
-		if strings.HasSuffix(name, ending) {
+	for _, suffix := range secretSuffixes {
+		if strings.HasSuffix(name, suffix) {
 			return true
 		}
 	}
@@ -29,7 +29,7 @@ var (
 	placeholder = text.Pattern(`(?i)^(|true|false|null|none|x+|\*+|\d{1,6}|<.*>|your[-_ ].*|change-?me|dummy|fake|test(ing)?|example|password|secret|token|redacted|placeholder)$`)
 )
 
-// secretValue tells whether a value could be what its name says, and is not
+// secretValue reports whether a value could be what its name says, and is not
 // the place where the secret lies, or a stand-in for it.
 func secretValue(value string) bool {
 	return !isVariable(value) && len(value) >= 6 && !pathLike().MatchString(value) && !placeholder().MatchString(value) &&

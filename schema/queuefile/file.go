@@ -137,7 +137,7 @@ func (g *Group) devices() (names []string, tag string) {
 	return names, "gpu-index"
 }
 
-// perAgent tells whether each agent of the group has a queue of its own.
+// perAgent reports whether each agent of the group has a queue of its own.
 func (g *Group) perAgent() bool { return strings.Contains(g.Queue, "{index}") }
 
 // queue fills in the group's pattern.

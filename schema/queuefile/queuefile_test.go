@@ -105,7 +105,7 @@ var cases = []struct {
 	{"no GPUs", []string{"        count: 8\n", ""}},
 	{"two ways to say which", []string{"count: 8", "count: 8\n        indexes: [0]"}},
 	{"queue with a blank", []string{"queue: h100", "queue: h 100"}},
-	{"queue with an unknown hole", []string{"queue: h100", `queue: "h100-{gpu}"`}},
+	{"queue with an unknown placeholder", []string{"queue: h100", `queue: "h100-{gpu}"`}},
 	{"queue too long when filled in", []string{"queue: h100", `queue: "{node}{node}{node}{node}{node}{node}{node}{node}{node}{node}{node}{node}{node}{index}"`, "name: a1", "name: a1-with-a-long-name"}},
 
 	{"node twice", []string{"", secondNode}},
