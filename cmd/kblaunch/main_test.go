@@ -37,6 +37,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // a second for each process else
 			f := &fake{}
 			server := httptest.NewUnstartedServer(f)
 			f.server = server

@@ -43,6 +43,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		UpdateScripts:       *update,
 		Setup: func(e *testscript.Env) error {
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // a second for each process else
 			e.Setenv("PATH", e.Getenv("PATH")+":"+strings.TrimSpace(string(out))+":/usr/bin:/bin")
 			return os.WriteFile(filepath.Join(e.WorkDir, "eval.py"), tester, 0o644)
 		},

@@ -212,7 +212,7 @@ func (s *Sandbox) launchIn(means string, group *os.File) (*Process, error) {
 	}
 	defer theirs.Close()
 	cmd := &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{initName}, Env: []string{"GOMAXPROCS=1"}, // fewer threads to start
+		Path: "/proc/self/exe", Args: []string{initName}, Env: append([]string{"GOMAXPROCS=1"}, detectorEnviron...), // fewer threads to start
 		ExtraFiles: []*os.File{w, theirs}, SysProcAttr: s.attributes(means),
 	}
 	p := &Process{cmd: cmd, sandbox: s, requests: requests, status: r, lines: json.NewDecoder(r), inside: means != schema.MeansProcess}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package sandbox
+
+// detectorEnviron: see race.go.
+var detectorEnviron []string
