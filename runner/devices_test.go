@@ -97,6 +97,9 @@ func TestClosedDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"dev/kfd", "dev/dri/renderD128"} {
+			if err := os.RemoveAll(filepath.Join(root, name)); err != nil { // a closed one could not be written by an ordinary user
+				t.Fatal(err)
+			}
 			if err := os.WriteFile(filepath.Join(root, name), nil, 0o666); err != nil {
 				t.Fatal(err)
 			}
