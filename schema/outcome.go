@@ -124,6 +124,13 @@ func NewOutcome(name, words string) Outcome {
 	return o
 }
 
+// Outcomef is [NewOutcome] with its words formatted, for those to whom no
+// outcome is nil.
+func Outcomef(name, format string, args ...any) *Outcome {
+	o := NewOutcome(name, fmt.Sprintf(format, args...))
+	return &o
+}
+
 // ExitStatus is what kbrun exits with: 0 for every verdict, [ExitTempFail] when
 // the job gave none and may give one elsewhere, [ExitConfig] for a payload that
 // can work nowhere.

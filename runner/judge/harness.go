@@ -44,9 +44,9 @@ func verdict(p *plan.Phase, seen *Process) (*schema.RunResult, *schema.Outcome) 
 	}
 	switch seen.How {
 	case TimedOut: // the report so far is thrown away, as in Kernelbot
-		return run, outcomef(schema.OutcomeTimeout, "passed the time limit of %s", ShownLimit(p.Test.Limit))
+		return run, schema.Outcomef(schema.OutcomeTimeout, "passed the time limit of %s", ShownLimit(p.Test.Limit))
 	case OutOfTime:
-		return run, outcomef(schema.OutcomeOutOfTime, OutOfTimeText)
+		return run, schema.Outcomef(schema.OutcomeOutOfTime, OutOfTimeText)
 	}
 	report, contradicted := parseReport(seen.Report.Decoded())
 	check, answered := report.Get("check")
@@ -55,7 +55,7 @@ func verdict(p *plan.Phase, seen *Process) (*schema.RunResult, *schema.Outcome) 
 	var m *mismatch
 	switch {
 	case !seen.Report.Whole():
-		return run, outcomef(schema.OutcomeReportTooLong, "the report has %d bytes, at most %d are allowed", seen.Report.Size, ReportLimit)
+		return run, schema.Outcomef(schema.OutcomeReportTooLong, "the report has %d bytes, at most %d are allowed", seen.Report.Size, ReportLimit)
 	case contradicted != "":
 		m = inconsistent("the report gives two values for %q", text.Shorten(contradicted, 40))
 	case check == "pass" && seen.ExitCode == exitValidateFail:
@@ -64,23 +64,23 @@ func verdict(p *plan.Phase, seen *Process) (*schema.RunResult, *schema.Outcome) 
 		m = newExpectation(p.Mode, p.Cases).verify(report, seen.Duration)
 	}
 	if m != nil {
-		return run, outcomef(m.outcome, "%s", m.text)
+		return run, schema.Outcomef(m.outcome, "%s", m.text)
 	}
 	run.Passed = check == "pass"
 	switch {
 	case run.Passed && run.Success:
 		return run, nil
 	case !run.Success:
-		return run, outcomef(schema.OutcomeCrashed, "the tester %s", exitWords(seen.ExitCode))
+		return run, schema.Outcomef(schema.OutcomeCrashed, "the tester %s", exitWords(seen.ExitCode))
 	}
 	failure := firstFailure(report)
 	switch {
 	case failure != "":
-		return run, outcomef(schema.OutcomeWrong, "%s", failure)
+		return run, schema.Outcomef(schema.OutcomeWrong, "%s", failure)
 	case answered:
-		return run, outcomef(schema.OutcomeWrong, "the check failed")
+		return run, schema.Outcomef(schema.OutcomeWrong, "the check failed")
 	}
-	return run, outcomef(schema.OutcomeNoVerdict, "the tester ended without a verdict")
+	return run, schema.Outcomef(schema.OutcomeNoVerdict, "the tester ended without a verdict")
 }
 
 // ShownLimit is a limit as people wrote it: 0 is planned as a nanosecond, for 0
@@ -126,7 +126,7 @@ func firstFailure(report schema.Report) string {
 func explain(p *plan.Phase, seen *Process, run *schema.RunResult, o *schema.Outcome) *schema.Outcome {
 	if printed := seen.Stdout.Size + seen.Stderr.Size; printed > outputLimit {
 		run.Passed = false
-		return outcomef(schema.OutcomeOutputTooLong, "the tester printed %d bytes, at most %d are allowed", printed, outputLimit)
+		return schema.Outcomef(schema.OutcomeOutputTooLong, "the tester printed %d bytes, at most %d are allowed", printed, outputLimit)
 	}
 	if o == nil {
 		return nil
@@ -135,25 +135,25 @@ func explain(p *plan.Phase, seen *Process, run *schema.RunResult, o *schema.Outc
 	switch o.Name {
 	case schema.OutcomeWrong:
 		if p.Mode == schema.ModeLeaderboard {
-			return outcomef(schema.OutcomeRecheckFailed, "the tests had passed, and then %s", o.Text)
+			return schema.Outcomef(schema.OutcomeRecheckFailed, "the tests had passed, and then %s", o.Text)
 		}
 	case schema.OutcomeOutOfTime:
 		if p.Budget != "" {
-			return outcomef(o.Name, "%s; the task's limits allow %s in all", o.Text, p.Budget)
+			return schema.Outcomef(o.Name, "%s; the task's limits allow %s in all", o.Text, p.Budget)
 		}
 	case schema.OutcomeCrashed:
 		last := lastLine(seen.Stderr.Decoded())
 		switch {
 		case code == -int(syscall.SIGKILL) && seen.OutOfMemory:
-			return outcomef(schema.OutcomeOutOfMemory, "the tester was ended by the kernel for want of memory")
+			return schema.Outcomef(schema.OutcomeOutOfMemory, "the tester was ended by the kernel for want of memory")
 		case code < 0:
-			return outcomef(schema.OutcomeKilled, "%s", o.Text)
+			return schema.Outcomef(schema.OutcomeKilled, "%s", o.Text)
 		case code == 111 || code == 113:
-			return outcomef(schema.OutcomeHarness, "%s", o.Text)
+			return schema.Outcomef(schema.OutcomeHarness, "%s", o.Text)
 		case outOfMemory(last):
-			return outcomef(schema.OutcomeOutOfMemory, "%s: %s", o.Text, text.Shorten(last, 200))
+			return schema.Outcomef(schema.OutcomeOutOfMemory, "%s: %s", o.Text, text.Shorten(last, 200))
 		case last != "" && p.Test.Seed == nil: // with a secret seed, no word of the harness goes further than the result
-			return outcomef(o.Name, "%s: %s", o.Text, text.Shorten(last, 200))
+			return schema.Outcomef(o.Name, "%s: %s", o.Text, text.Shorten(last, 200))
 		}
 	}
 	return o

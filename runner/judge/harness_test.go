@@ -8,7 +8,7 @@ import (
 )
 
 func TestExplain(t *testing.T) {
-	crashed := outcomef(schema.OutcomeCrashed, "the tester was killed")
+	crashed := schema.Outcomef(schema.OutcomeCrashed, "the tester was killed")
 	for _, tt := range []struct {
 		name    string
 		outcome *schema.Outcome

@@ -9,8 +9,6 @@
 package judge
 
 import (
-	"fmt"
-
 	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -29,11 +27,6 @@ type Verdict struct {
 	// SharedJudge: the submission's code came into the process that reports on
 	// it.
 	SharedJudge bool
-}
-
-func outcomef(name, format string, args ...any) *schema.Outcome {
-	o := schema.NewOutcome(name, fmt.Sprintf(format, args...))
-	return &o
 }
 
 // Phase judges what was seen of a phase. A run that was ended from outside has
@@ -59,7 +52,7 @@ func Phase(p *plan.Phase, s *Seen) (v Verdict) {
 	case s.Test == nil || s.Test.How == Canceled:
 	case s.Test.NotStarted != "":
 		v.Run = &schema.RunResult{Command: p.Test.Text(), ExitCode: 126} // as a shell has it
-		v.Outcome = outcomef(schema.OutcomeCrashed, "the compiled program cannot be started: %s", s.Test.NotStarted)
+		v.Outcome = schema.Outcomef(schema.OutcomeCrashed, "the compiled program cannot be started: %s", s.Test.NotStarted)
 	default:
 		v.SharedJudge = p.Compile != nil || s.Test.Shared // a C++ harness is linked with the submission
 		v.Run, v.Outcome = test(p, s.Test)
@@ -78,7 +71,7 @@ func (v *Verdict) compile(p *plan.Phase, s *Seen) {
 		v.notCompiled(&schema.CompileResult{
 			Command: p.Compiler + " --version", Stdout: s.Version.Stdout.Text(), Stderr: s.Version.Stderr.Text(), ExitCode: s.Version.ExitCode,
 		})
-		v.Outcome = outcomef(schema.OutcomeNoCompiler, "%s --version ends with status %d", p.Compiler, s.Version.ExitCode)
+		v.Outcome = schema.Outcomef(schema.OutcomeNoCompiler, "%s --version ends with status %d", p.Compiler, s.Version.ExitCode)
 		return
 	}
 	v.Compiler = p.Compiler + ": " + text.Shorten(lastLine(s.Version.Stdout.Decoded()), 200)
@@ -94,9 +87,9 @@ func (v *Verdict) compile(p *plan.Phase, s *Seen) {
 		v.Compilation = compiled
 		return
 	case s.Compile.How == TimedOut:
-		v.Outcome = outcomef(schema.OutcomeCompileTime, "%s passed its limit of %s", p.Compiler, p.Compile.Limit)
+		v.Outcome = schema.Outcomef(schema.OutcomeCompileTime, "%s passed its limit of %s", p.Compiler, p.Compile.Limit)
 	default:
-		v.Outcome = outcomef(schema.OutcomeCompileFailed, "%s ends with status %d", p.Compiler, s.Compile.ExitCode)
+		v.Outcome = schema.Outcomef(schema.OutcomeCompileFailed, "%s ends with status %d", p.Compiler, s.Compile.ExitCode)
 	}
 	v.notCompiled(compiled)
 }

@@ -42,7 +42,7 @@ func (v *Verdict) profile(p *plan.Phase, s *Seen) {
 func profilerFault(program string, run *schema.RunResult) *schema.Outcome {
 	if run.ExitCode == 126 || run.ExitCode == 127 {
 		if len(run.Result) == 0 {
-			return outcomef(schema.OutcomeNoProfiler, "%s ended with status %d", program, run.ExitCode)
+			return schema.Outcomef(schema.OutcomeNoProfiler, "%s ended with status %d", program, run.ExitCode)
 		}
 	}
 	for line := range strings.Lines(run.Stdout + "\n" + run.Stderr) {
@@ -53,7 +53,7 @@ func profilerFault(program string, run *schema.RunResult) *schema.Outcome {
 		default:
 			continue
 		}
-		return outcomef(schema.OutcomeNoProfiler, "%s: %s", program, text.Shorten(line, 200))
+		return schema.Outcomef(schema.OutcomeNoProfiler, "%s: %s", program, text.Shorten(line, 200))
 	}
 	return nil
 }

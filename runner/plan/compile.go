@@ -20,9 +20,9 @@ func (b *builder) badIncludeDir() *schema.Outcome {
 	for _, dir := range b.p.IncludeDirs {
 		switch {
 		case !filepath.IsAbs(dir) && (!filepath.IsLocal(dir) || filepath.Clean(dir) != "."):
-			return outcomef(schema.OutcomeBadPayload, "payload: include_dirs: got %q, want an absolute path, or one beside the sources", text.Shorten(dir, 100))
+			return schema.Outcomef(schema.OutcomeBadPayload, "payload: include_dirs: got %q, want an absolute path, or one beside the sources", text.Shorten(dir, 100))
 		case slices.Contains(b.m.Missing, dir):
-			return outcomef(schema.OutcomeMachine, "include directory %q does not exist on this machine", dir)
+			return schema.Outcomef(schema.OutcomeMachine, "include directory %q does not exist on this machine", dir)
 		}
 	}
 	return nil
@@ -36,12 +36,12 @@ func (b *builder) compile() *schema.Outcome {
 	if b.m.Runtime == RuntimeROCm {
 		b.ph.Compiler, args = "hipcc", b.hipccArgs
 		if a := b.p.Arch; a != nil && !strings.HasPrefix(*a, "gfx") {
-			return outcomef(schema.OutcomeUnsupported, "arch %q is not one of AMD's, want gfx… or none on this machine", text.Shorten(*a, 20))
+			return schema.Outcomef(schema.OutcomeUnsupported, "arch %q is not one of AMD's, want gfx… or none on this machine", text.Shorten(*a, 20))
 		}
 	}
 	path, ok := b.m.Programs[b.ph.Compiler]
 	if !ok {
-		return outcomef(schema.OutcomeNoCompiler, "the machine has no %s", b.ph.Compiler)
+		return schema.Outcomef(schema.OutcomeNoCompiler, "the machine has no %s", b.ph.Compiler)
 	}
 	b.ph.Version = b.command(schema.CompileLimit, nil, path, "--version")
 	b.ph.Compile = b.command(schema.CompileLimit, nil, args(path)...)

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,11 +25,6 @@ type builder struct {
 	more    bool // another phase follows
 	environ []string
 	ph      Phase
-}
-
-func outcomef(name, format string, args ...any) *schema.Outcome {
-	o := schema.NewOutcome(name, fmt.Sprintf(format, args...))
-	return &o
 }
 
 // place chooses the phase's directories, and the environment of its commands.

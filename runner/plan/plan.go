@@ -125,7 +125,7 @@ func (c *Command) Text() string { return shellJoin(c.Argv) }
 func Check(p *schema.Payload) *schema.Outcome {
 	last := p.RankingBy == schema.RankLast || p.Mode == schema.ModeProfile
 	if p.Mode != schema.ModeTest && last && len(p.Benchmarks) == 0 {
-		return outcomef(schema.OutcomeBadPayload, `payload: benchmarks: got none, want at least one in mode %s with ranking_by %q`, p.Mode, p.RankingBy)
+		return schema.Outcomef(schema.OutcomeBadPayload, `payload: benchmarks: got none, want at least one in mode %s with ranking_by %q`, p.Mode, p.RankingBy)
 	}
 	return nil
 }

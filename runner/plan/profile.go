@@ -35,11 +35,11 @@ func (b *builder) profile(argv []string) *schema.Outcome {
 	program := map[string]string{RuntimeCUDA: ncu, RuntimeROCm: rocprof}[b.m.Runtime]
 	switch {
 	case program == "":
-		return outcomef(schema.OutcomeUnsupported, "mode profile needs an NVIDIA or AMD GPU, and the machine shows none")
+		return schema.Outcomef(schema.OutcomeUnsupported, "mode profile needs an NVIDIA or AMD GPU, and the machine shows none")
 	case program == ncu && b.p.MultiGPU:
-		return outcomef(schema.OutcomeUnsupported, "mode profile is not supported for several NVIDIA GPUs at once")
+		return schema.Outcomef(schema.OutcomeUnsupported, "mode profile is not supported for several NVIDIA GPUs at once")
 	case b.m.Programs[program] == "":
-		return outcomef(schema.OutcomeNoProfiler, "the machine has no %s", program)
+		return schema.Outcomef(schema.OutcomeNoProfiler, "the machine has no %s", program)
 	}
 	dir := filepath.Join(b.ph.Temp, profileDir)
 	b.ph.Profile = &Profile{Program: program, Dir: dir}
