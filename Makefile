@@ -10,7 +10,7 @@ FUZZTIME ?= 20s
 # NVML's header calls half of itself deprecated; that is not news here.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 
-.PHONY: all build agent demo test test-slow attacks docker-test check golden bench fuzz release clean need
+.PHONY: all build agent demo test test-slow attacks gpu-test docker-test check golden bench fuzz release clean need
 
 all: build
 
@@ -39,15 +39,20 @@ test: build agent
 	agent=$$(sh tools/agent.sh) && $(GO) -C tools/buildkite-agent test -mod=readonly -race . -agent "$$agent"
 	sh tools/agent_test.sh
 
-# What takes minutes: proofs of time and size, releases built and installed,
+# What takes minutes: proofs of time and size (one package after the other, so that none disturbs another), releases built and installed,
 # fault campaigns.
 test-slow: build agent
-	KBGEN_SLOW_TESTS=1 $(GO) test -count=1 -timeout 40m -run '^TestSlow' ./...
+	KBGEN_SLOW_TESTS=1 $(GO) test -count=1 -p 1 -timeout 40m -run '^TestSlow' ./...
 	KBGEN_SLOW_TESTS=1 $(GO) -C tools/release test -count=1 -timeout 40m -v .
 
 # Every attack of the corpus against kbrun: what it tried, what became of it.
 attacks: need
 	@GO="$(GO)" sh tools/attacks.sh
+
+# The isolated harness on a GPU: its channel, late work, a table of times. Fails
+# where torch sees no GPU.
+gpu-test: need
+	KBGEN_GPU_TESTS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestGPU$$' ./runner/harness
 
 # Steps in containers, on a docker engine of the test's own. Needs root.
 docker-test: build agent

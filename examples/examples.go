@@ -1,5 +1,6 @@
-// Package examples holds tasks that anyone can run: each with a reference, a
-// harness that judges, and submissions that are right, wrong, slow or cheating.
+// Package examples holds tasks that anyone can run: each with a reference, and
+// with submissions that are right, wrong, slow or cheating. The Python tasks
+// bring no harness: kbrun's own judges them.
 // The files are carried inside the binary. The package reads just enough of a
 // task.yml to list it, and knows nothing of payloads or evaluation.
 package examples
@@ -14,7 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-//go:embed README.md eval.py vectoradd_py matmul_py sort_py vectoradd_cu
+//go:embed README.md vectoradd_py matmul_py sort_py vectoradd_cu
 var files embed.FS
 
 // names lists the tasks in the order in which a reader meets them best.
@@ -31,9 +32,8 @@ type Example struct {
 	Submissions []string // file names in Dir/submissions, sorted: "cheat.py", "right.py"
 }
 
-// FS returns the examples' files: the shared eval.py and README.md at the top,
-// one folder per task below. A task.yml may name ../eval.py, so a task needs
-// its neighbours when it is copied: os.CopyFS(dir, examples.FS()).
+// FS returns the examples' files: README.md at the top, one folder per task
+// below, which needs none of its neighbours.
 func FS() fs.FS { return files }
 
 // List returns every example, the simplest first. The files are part of the

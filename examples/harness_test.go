@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -118,7 +116,7 @@ func (v verdict) number(t *testing.T, key string) float64 {
 // startLimit is when a harness is taken to hang.
 const startLimit = 8 * time.Minute
 
-// judge runs the harness as Kernelbot does: argv, a pipe as POPCORN_FD, the
+// judge runs a C++ task's harness as Kernelbot does: argv, a pipe as POPCORN_FD, the
 // cases in a file outside the folder.
 func judge(t *testing.T, dir, mode, cases string, env ...string) verdict {
 	t.Helper()
@@ -131,13 +129,6 @@ func judge(t *testing.T, dir, mode, cases string, env ...string) verdict {
 
 func start(t *testing.T, dir string, args, env []string) verdict {
 	t.Helper()
-	argv := []string{"python3", "eval.py"}
-	if _, err := os.Stat(filepath.Join(dir, "eval.out")); err == nil {
-		argv = []string{"./eval.out"}
-	}
-	if _, err := exec.LookPath(argv[0]); argv[0] == "python3" && err != nil {
-		t.Skip("python3 is missing")
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
 	defer cancel()
 	read, write, err := os.Pipe()
@@ -152,7 +143,7 @@ func start(t *testing.T, dir string, args, env []string) verdict {
 	}()
 	var v verdict
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, argv[0], append(argv[1:], args...)...)
+	cmd := exec.CommandContext(ctx, "./eval.out", args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = dir, &stdout, &stderr, []*os.File{write}
 	cmd.Env = append(os.Environ(), env...)
 	begin := time.Now()
@@ -237,18 +228,4 @@ func expectFigures(t *testing.T, v verdict, n string) {
 	if diff := err*err*runs - std*std; diff > 0.01*std*std+1 || -diff > 0.01*std*std+1 {
 		t.Errorf("benchmark.%s: err %v, want std/sqrt(runs) = %v/sqrt(%v)", n, err, std, runs)
 	}
-}
-
-// tooFast names the means of slow that are not slowFactor times right's.
-func tooFast(t *testing.T, right, slow verdict) (faults []string) {
-	t.Helper()
-	for key := range maps.Keys(right.report) {
-		if !strings.HasSuffix(key, ".mean") {
-			continue
-		}
-		if r, s := right.number(t, key), slow.number(t, key); s < slowFactor*r {
-			faults = append(faults, fmt.Sprintf("%s: slow took %v ns, want %v times right's %v ns", key, s, slowFactor, r))
-		}
-	}
-	return faults
 }

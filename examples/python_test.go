@@ -1,10 +1,12 @@
 package examples
 
 import (
-	"os"
-	"path/filepath"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // Slow submissions take 2 to 20 times as long as right ones; a busy machine
@@ -20,46 +22,143 @@ func find(t *testing.T, name string) Example {
 	return e
 }
 
-func TestVerdicts(t *testing.T) {
+func pythonTasks() (tasks []Example) {
 	for _, e := range List() {
-		if e.Lang != "py" {
-			continue
+		if e.Lang == "py" {
+			tasks = append(tasks, e)
 		}
-		for _, mode := range []string{"test", "benchmark", "leaderboard"} {
+	}
+	return tasks
+}
+
+// wantOf is the outcome of a submission by its name, and by mode.
+func wantOf(e Example, name, mode string) string {
+	switch {
+	case name == "right", name == "slow", name == "cheat_clock" && mode == schema.ModeTest:
+		return schema.OutcomePassed
+	case name == "cheat_clock", e.Name == "vectoradd_py" && name == "cheat":
+		return schema.OutcomeForged
+	}
+	return schema.OutcomeWrong
+}
+
+func TestVerdicts(t *testing.T) {
+	for _, e := range pythonTasks() {
+		for _, mode := range []string{schema.ModeTest, schema.ModeBenchmark, schema.ModeLeaderboard} {
 			for _, file := range e.Submissions {
 				name := strings.TrimSuffix(file, ".py")
-				right := name == "right" || name == "slow" || (name == "cheat_clock" && mode == "test")
-				if right && mode == "leaderboard" {
+				want := wantOf(e, name, mode)
+				if want == schema.OutcomePassed && mode == schema.ModeLeaderboard {
 					continue // see TestSlowIsSlower
 				}
 				t.Run(e.Name+"/"+mode+"/"+name, func(t *testing.T) {
-					t.Parallel()
-					if v := run(t, e, mode, name); right && mode != "test" {
-						expectTimed(t, v)
-					} else {
-						expect(t, v, right)
+					if mode == schema.ModeTest {
+						t.Parallel()
 					}
+					expectVerdict(t, run(t, e, mode, name), mode, want)
 				})
 			}
 		}
 	}
 }
 
+// expectVerdict compares a result with the outcome that its submission should
+// have. A busy machine may leave times open, and nothing else.
+func expectVerdict(t *testing.T, r *schema.Result, mode, want string) {
+	t.Helper()
+	if mode != schema.ModeTest && r.Outcome.Name == schema.OutcomeAmbiguous {
+		t.Logf("not decided: %s", r.Outcome.Text)
+		return
+	}
+	if r.Outcome.Name != want {
+		t.Errorf("got outcome %s: %q, want %s", r.Outcome.Name, r.Outcome.Text, want)
+	}
+	for _, run := range r.Runs {
+		passed := run.Run.Passed && run.Run.Success
+		if last := run.Name == r.Runs[len(r.Runs)-1].Name; passed != (want == schema.OutcomePassed || !last) {
+			t.Errorf("%s: passed is %v, outcome %s", run.Name, passed, r.Outcome.Name)
+		}
+		if check, _ := run.Run.Result.Get("check"); passed != (check == "pass") {
+			t.Errorf("%s: check is %q, passed %v", run.Name, check, passed)
+		}
+	}
+	if want == schema.OutcomePassed && mode != schema.ModeTest {
+		expectMeasured(t, r, mode, 2)
+	}
+}
+
+// expectMeasured holds the figures of a phase's cases against each other and
+// against what was measured.
+func expectMeasured(t *testing.T, r *schema.Result, phase string, cases int) {
+	t.Helper()
+	if got := reported(r, phase, "benchmark-count"); got != strconv.Itoa(cases) {
+		t.Errorf("%s: benchmark-count is %q, want %d", phase, got, cases)
+	}
+	report := map[string]string{}
+	for _, e := range r.Runs.Get(phase).Run.Result {
+		report[e.Key] = e.Value
+	}
+	for n := range cases {
+		expectFigures(t, verdict{report: report}, strconv.Itoa(n))
+		m := measurement(r, phase, n)
+		if m == nil {
+			t.Errorf("%s: case %d has no measurement", phase, n)
+			continue
+		}
+		if runs := report[fmt.Sprintf("benchmark.%d.runs", n)]; runs != strconv.Itoa(len(m.Samples)) || m.Resolution <= 0 || m.Floor <= 0 || m.Unit != 1 {
+			t.Errorf("%s: case %d: %s runs, measured %+v", phase, n, runs, m)
+		}
+		for _, sample := range m.Samples {
+			if sample < m.Resolution-1 { // rounded
+				t.Errorf("%s: case %d: a sample of %v ns, finer than the resolution of %v ns", phase, n, sample, m.Resolution)
+			}
+		}
+	}
+}
+
+func measurement(r *schema.Result, phase string, n int) *schema.Measurement {
+	for i := range r.Measurements {
+		if m := &r.Measurements[i]; m.Phase == phase && m.Case == n {
+			return m
+		}
+	}
+	return nil
+}
+
+// run judges one of e's submissions as the task has it, with a secret seed.
+func run(t *testing.T, e Example, mode, name string) *schema.Result {
+	t.Helper()
+	seed := int64(20260117)
+	p := payload(t, e, mode, submission(t, e, name), &seed)
+	r := measured(t, p)
+	t.Logf("%s: %s", name, r.Outcome.Name)
+	return r
+}
+
 // Runs alone, as its timings are compared.
 func TestSlowIsSlower(t *testing.T) {
 	needsQuiet(t)
-	for _, e := range List() {
-		if e.Lang != "py" {
-			continue
-		}
+	for _, e := range pythonTasks() {
 		t.Run(e.Name, func(t *testing.T) {
 			var faults []string
 			for range 3 { // a busy machine may slow down the right one alone, once
-				right, slow := run(t, e, "leaderboard", "right"), run(t, e, "leaderboard", "slow")
-				expect(t, right, true)
-				expect(t, slow, true)
-				expectFigures(t, right, "0")
-				if faults = tooFast(t, right, slow); len(faults) == 0 {
+				right, slow := run(t, e, schema.ModeLeaderboard, "right"), run(t, e, schema.ModeLeaderboard, "slow")
+				wantOutcome(t, right, schema.OutcomePassed, "")
+				wantOutcome(t, slow, schema.OutcomePassed, "")
+				if t.Failed() {
+					return
+				}
+				expectMeasured(t, right, schema.ModeLeaderboard, 2)
+				expectMeasured(t, slow, schema.ModeLeaderboard, 2)
+				faults = nil
+				for n := range 2 {
+					key := fmt.Sprintf("benchmark.%d.mean", n)
+					fast, slow := number(t, right, key), number(t, slow, key)
+					if slow < slowFactor*fast {
+						faults = append(faults, fmt.Sprintf("%s: slow took %v ns, want %v times right's %v ns", key, slow, slowFactor, fast))
+					}
+				}
+				if len(faults) == 0 {
 					return
 				}
 			}
@@ -68,227 +167,232 @@ func TestSlowIsSlower(t *testing.T) {
 	}
 }
 
-// run judges one of e's submissions on the cases of its task.yml.
-func run(t *testing.T, e Example, mode, name string) verdict {
+func number(t *testing.T, r *schema.Result, key string) float64 {
 	t.Helper()
-	cases := lines(readTask(t, e).Benchmarks)
-	if mode == "test" {
-		cases = lines(readTask(t, e).Tests)
+	n, err := strconv.ParseFloat(reported(r, schema.ModeLeaderboard, key), 64)
+	if err != nil {
+		t.Errorf("%s: %v", key, err)
 	}
-	v := judge(t, lay(t, e, submission(t, e, name)), mode, cases, "POPCORN_SEED=20260117")
-	t.Logf("%s: exit %d in %v", name, v.exit, v.took)
-	return v
+	return n
+}
+
+// The figures of the tasks' own benchmarks are far above what the harness can
+// tell apart.
+func TestSlowBenchmarksAreAboveTheResolution(t *testing.T) {
+	needsQuiet(t)
+	for _, e := range pythonTasks() {
+		r := run(t, e, schema.ModeBenchmark, "right")
+		wantOutcome(t, r, schema.OutcomePassed, "")
+		for _, m := range r.Measurements {
+			mean := (m.Interval[0] + m.Interval[1]) / 2
+			t.Logf("%s: case %d took %.0f ns, resolution %.0f ns, floor %.0f ns", e.Name, m.Case, mean, m.Resolution, m.Floor)
+			if mean < 50*m.Resolution {
+				t.Errorf("%s: case %d took %.0f ns, want 50 times the resolution of %.0f ns at least", e.Name, m.Case, mean, m.Resolution)
+			}
+		}
+	}
 }
 
 func TestTemplatesAreRight(t *testing.T) {
 	t.Parallel()
-	for _, e := range List() {
-		if e.Lang != "py" {
-			continue
-		}
+	for _, e := range pythonTasks() {
 		text, err := files.ReadFile(e.Dir + "/template.py")
 		if err != nil {
 			t.Fatal(err)
 		}
-		expect(t, judge(t, lay(t, e, string(text)), "test", lines(readTask(t, e).Tests)), true)
+		wantOutcome(t, evaluate(t, payload(t, e, schema.ModeTest, string(text), nil)), schema.OutcomePassed, "")
 	}
 }
 
+// A case that generate_input does not take is the task's fault, and nothing of
+// the submission runs.
 func TestUnusableCases(t *testing.T) {
 	t.Parallel()
-	dir := lay(t, find(t, "vectoradd_py"), submission(t, find(t, "vectoradd_py"), "right"))
-	for _, test := range []struct{ name, cases string }{
-		{"no colon", "n 5; seed: 1"},
-		{"no value", "n: ; seed: 1"},
-		{"no name", "n: 5; : 1"},
-		{"name twice", "n: 5; n: 6; seed: 1"},
-		{"unknown name", "n: 5; seed: 1; m: 4"},
-		{"missing name", "n: 5"},
-		{"seed no integer", "n: 5; seed: one"},
-		{"a call", "n: exit(0); seed: 1"},
-		{"second line", "n: 5; seed: 1\nn: 5, seed: 1"},
-		{"nothing to measure", ""},
+	e := find(t, "vectoradd_py")
+	good := testCase(t, "n", 5, "seed", 1)
+	for _, test := range []struct {
+		name  string
+		cases []schema.Case
+		want  string
+	}{
+		{"unknown name", []schema.Case{testCase(t, "n", 5, "seed", 1, "m", 4)}, "unexpected keyword argument 'm'"},
+		{"missing name", []schema.Case{testCase(t, "n", 5)}, "missing 1 required positional argument: 'seed'"},
+		{"seed no integer", []schema.Case{testCase(t, "n", 5, "seed", "one")}, `case 0: seed: got "one", want an integer`},
+		{"a word for a number", []schema.Case{testCase(t, "n", "five", "seed", 1)}, "TypeError"},
+		{"second case's seed", []schema.Case{good, testCase(t, "n", 5, "seed", "two")}, `case 1: seed: got "two", want an integer`},
+		{"nothing to measure", nil, "no case to measure"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			v := judge(t, dir, "benchmark", test.cases)
-			if v.exit != exitCases || len(v.report) != 0 || strings.Count(v.stderr, "\n") != 1 {
-				t.Errorf("got exit %d, report %v, stderr %q; want %d, nothing, one line", v.exit, v.report, v.stderr, exitCases)
+			p := payload(t, e, schema.ModeBenchmark, "print('loaded')\n"+submission(t, e, "right"), nil)
+			p.Benchmarks = test.cases
+			r := evaluate(t, p)
+			wantOutcome(t, r, schema.OutcomeHarness, test.want)
+			for _, run := range r.Runs {
+				if run.Run.Passed || run.Run.Stdout != "" {
+					t.Errorf("%s: passed %v, printed %q", run.Name, run.Run.Passed, run.Run.Stdout)
+				}
 			}
 		})
 	}
-	if v := start(t, dir, []string{"test", "missing.txt"}, []string{"POPCORN_FD=3"}); v.exit != exitCases {
-		t.Errorf("missing file: got exit %d, want %d", v.exit, exitCases)
-	}
-	if v := judge(t, dir, "test", ""); v.exit != exitOK || !v.passed() || v.report["test-count"] != "0" {
-		t.Errorf("no tests: got exit %d, report %v", v.exit, v.report)
-	}
-}
-
-func TestWrongUse(t *testing.T) {
-	t.Parallel()
-	dir := lay(t, find(t, "vectoradd_py"), submission(t, find(t, "vectoradd_py"), "right"))
-	for _, test := range []struct {
-		name      string
-		args, env []string
-		want      int
-	}{
-		{"no pipe", []string{"test", "x"}, nil, exitPipe},
-		{"pipe is no number", []string{"test", "x"}, []string{"POPCORN_FD=three"}, exitPipe},
-		{"pipe is closed", []string{"test", "x"}, []string{"POPCORN_FD=77"}, exitPipe},
-		{"profile", []string{"profile", "x"}, []string{"POPCORN_FD=3"}, exitUsage},
-		{"unknown mode", []string{"trial", "x"}, []string{"POPCORN_FD=3"}, exitUsage},
-		{"no cases", []string{"test"}, []string{"POPCORN_FD=3"}, exitUsage},
-		{"seed is no number", []string{"test", "x"}, []string{"POPCORN_FD=3", "POPCORN_SEED=x"}, exitCases},
-	} {
-		if v := start(t, dir, test.args, test.env); v.exit != test.want {
-			t.Errorf("%s: got exit %d, want %d; stderr %q", test.name, v.exit, test.want, v.stderr)
-		}
+	p := payload(t, e, schema.ModeTest, submission(t, e, "right"), nil)
+	p.Tests = nil
+	r := evaluate(t, p)
+	wantOutcome(t, r, schema.OutcomePassed, "")
+	if got := reported(r, schema.ModeTest, "test-count"); got != "0" {
+		t.Errorf("no tests: test-count is %q", got)
 	}
 }
 
-// The mixed seed of case seed 3 and secret 5 is 3 + 8*9/2 = 39.
+// The mixed seed of case seed 3 and secret 5 is 3 + 8*9/2 = 39: who gets the
+// inputs of that seed answers, and else nothing.
 func TestSecretSeedIsMixedIn(t *testing.T) {
 	t.Parallel()
-	dir := lay(t, find(t, "vectoradd_py"), "def custom_kernel(data):\n    print(list(data[0]))\n    return data[0]\n")
-	secret := judge(t, dir, "test", "n: 4; seed: 3", "POPCORN_SEED=5")
-	plain := judge(t, dir, "test", "n: 4; seed: 3")
-	mixed := judge(t, dir, "test", "n: 4; seed: 39")
-	if secret.stdout == "" || secret.stdout == plain.stdout || secret.stdout != mixed.stdout {
-		t.Errorf("inputs with secret, without, and mixed by hand:\n%s%s%s", secret.stdout, plain.stdout, mixed.stdout)
-	}
-}
-
-// Every way in which a kernel can leave, hang or talk nonsense is one clear
-// line in the report; those that sleep do so for longer than this test may.
-func TestBrokenKernels(t *testing.T) {
 	e := find(t, "vectoradd_py")
-	for _, test := range []struct{ name, body, want string }{
-		{"exit", "os._exit(0)", "ended with exit status 0"},
-		{"sys.exit", "sys.exit(3)", "ended with exit status 3"},
-		{"segfault", "ctypes.string_at(0)", "signal 11 (SIGSEGV)"},
-		{"hang", "time.sleep(3600)", "no answer within 0.5 s"},
-		{"hang that ignores signals", "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64)); time.sleep(3600)", "no answer within"},
-		{"child keeps the pipes", "os.fork() or time.sleep(3600); os._exit(0)", "ended with exit status 0"},
-		{"daemon keeps the pipes", "os.fork() or (os.setsid(), os.fork() or time.sleep(3600)); os._exit(0)", "ended with exit status 0"},
-		{"exception of many lines", "raise ValueError('one\\ncheck: pass\\x0btwo')", "custom_kernel: ValueError: one check: pass two"},
-		{"list of numbers", "return list(data[0])", "custom_kernel: TypeError: got float, want an array.array"},
-		{"lazy array", "return type('Lazy', (array,), {})('f', data[0])", "custom_kernel: TypeError: got Lazy"},
-		{"nothing", "return None", "custom_kernel: TypeError: got NoneType"},
-		{"rows", "return [data[0], data[1]]", "got list, want 4 float32"},
-		{"pair", "return data", "got tuple, want 4 float32"},
-		{"too short", "return data[0][:3]", "got 3 elements"},
-		{"not a number", "return array('f', [float('nan')] * 4)", "got nan"},
-		{"garbage answer", "os.write(int(sys.argv[3]), b'check: pass\\n' * 9); time.sleep(3600)", "malformed"},
-		{"endless answer", "[os.write(int(sys.argv[3]), struct.pack('<cQ', b'V', 1 << 20)) for _ in iter(int, 1)]", "malformed"},
-		{"impossible shape", "os.write(int(sys.argv[3]), struct.pack('<cQQBcBQQ', b'V', 27, 5, 1, b'f', 2, 1 << 62, 0)); time.sleep(3600)", "impossible shape"},
-		{"half an answer", "os.write(int(sys.argv[3]), struct.pack('<cQ', b'V', 99)); os._exit(0)", "ended with exit status 0"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			dir := lay(t, e, "import ctypes, os, signal, struct, sys, time\nfrom array import array\n\n"+
-				"def custom_kernel(data):\n    "+test.body+"\n")
-			if strings.HasPrefix(test.want, "no answer") {
-				limit(t, dir, "0.5") // the others end by themselves, however busy the machine
-			}
-			v := judge(t, dir, "test", "n: 4; seed: 1")
-			expect(t, v, false)
-			if got := v.report["test.0.error"]; !strings.Contains(got, test.want) {
-				t.Errorf("got error %q, want %q", got, test.want)
-			}
-		})
-	}
-}
+	const generate = "import sys; sys.path.insert(0, sys.argv[1]); from reference import generate_input; print([list(x) for x in generate_input(n=4, seed=39)])"
+	mixed := strings.TrimSpace(python(t, folder(t, e), generate))
+	const kernel = `
+from array import array
 
-// limit shortens the time that one call may take.
-func limit(t *testing.T, dir, seconds string) {
-	t.Helper()
-	file, err := os.OpenFile(filepath.Join(dir, "reference.py"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if _, err := file.WriteString("\n\nCALL_LIMIT_S = " + seconds + "\n"); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestLostWorkerEndsTheRun(t *testing.T) {
-	t.Parallel()
-	dir := lay(t, find(t, "vectoradd_py"), "import os\n\ndef custom_kernel(data):\n    os._exit(0)\n")
-	for _, mode := range []string{"test", "benchmark", "leaderboard"} {
-		v := judge(t, dir, mode, "n: 4; seed: 1\nn: 5; seed: 2")
-		expect(t, v, false)
-		kind := strings.Replace(mode, "leaderboard", "benchmark", 1)
-		if got, want := v.report[kind+".1.error"], "not run: the worker was lost in "+kind+" 0"; got != want {
-			t.Errorf("%s: got %q, want %q", mode, got, want)
-		}
-	}
-}
-
-func TestSubmissionThatCannotBeImported(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"import nothing_of_the_kind\n": "importing submission.py: ModuleNotFoundError: ",
-		"def kernel(data): pass\n":     "importing submission.py: AttributeError: ",
-		"def custom_kernel(:\n":        "importing submission.py: SyntaxError: ",
-	} {
-		v := judge(t, lay(t, find(t, "vectoradd_py"), text), "test", "n: 4; seed: 1")
-		expect(t, v, false)
-		if got := v.report["test.0.error"]; !strings.HasPrefix(got, want) {
-			t.Errorf("%q: got %q, want %q", text, got, want)
-		}
-	}
-}
-
-// What a submission must not find: a way to the judge. It raises on success.
-const lookAround = `
-import ctypes, os, subprocess, sys
+calls = 0
 
 def custom_kernel(data):
-    judge = os.getppid()
-    found = [k for k in os.environ if k.startswith("POPCORN_")]
-    for name in ("environ", "mem", "maps", "fd/3"):
-        try:
-            open(f"/proc/{judge}/{name}", "rb").close()
-            found.append(name)
-        except OSError:
-            pass
-    if subprocess.run(["cat", f"/proc/{judge}/environ"], capture_output=True).returncode == 0:
-        found.append("environ through exec")
-    if ctypes.CDLL(None).ptrace(16, judge, 0, 0) == 0:
-        found.append("ptrace")
-    for fd in range(3, 64):
-        try:
-            os.fstat(fd)
-        except OSError:
-            continue
-        if str(fd) not in sys.argv[2:]:
-            found.append(f"descriptor {fd}")
-    if found:
-        raise RuntimeError(f"found {found}")
-    a, b = data
-    return type(a)("f", map(float.__add__, a, b))
+    global calls
+    calls += 1
+    if calls == 1 and [list(x) for x in data] != MIXED:
+        raise ValueError("other inputs")
+    return array("f", map(float.__add__, *data))
 `
-
-func TestWorkerCannotLookIntoTheJudge(t *testing.T) {
-	t.Parallel()
-	if _, err := os.Stat("/proc/self/environ"); err != nil {
-		t.Skip("no /proc here")
-	}
-	expect(t, judge(t, lay(t, find(t, "vectoradd_py"), lookAround), "test", "n: 4; seed: 1", "POPCORN_SEED=5"), true)
-}
-
-// Files beside eval.py do not stand in for Python's own modules.
-func TestFolderCannotShadowModules(t *testing.T) {
-	t.Parallel()
-	e := find(t, "vectoradd_py")
-	dir := lay(t, e, submission(t, e, "right"))
-	for _, name := range []string{"random", "array", "struct", "subprocess", "json", "select"} {
-		text := "raise SystemExit('shadowed')\n"
-		if err := os.WriteFile(filepath.Join(dir, name+".py"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
+	text := strings.ReplaceAll(kernel, "MIXED", mixed)
+	secret := int64(5)
+	for _, test := range []struct {
+		seed   int
+		secret *int64
+		want   string
+	}{{3, &secret, schema.OutcomePassed}, {39, nil, schema.OutcomePassed}, {3, nil, schema.OutcomeException}, {39, &secret, schema.OutcomeException}} {
+		p := payload(t, e, schema.ModeTest, text, test.secret)
+		p.Tests = []schema.Case{testCase(t, "n", 4, "seed", test.seed)}
+		if r := evaluate(t, p); r.Outcome.Name != test.want {
+			t.Errorf("case seed %d, secret %v: got outcome %+v, want %s", test.seed, test.secret != nil, r.Outcome, test.want)
 		}
 	}
-	expect(t, judge(t, dir, "test", "n: 4; seed: 1"), true)
+}
+
+// What a check says of values is for those who know the seed: with values of
+// inputs made from a secret anyone could try out secrets.
+func TestErrorsDoNotBetrayTheSecret(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, plain string
+		c           schema.Case
+	}{
+		{"vectoradd_py", "test.0 failed (n: 1; seed: 4242): element 0 of 1: got 0, want 0.556289062", testCase(t, "n", 1, "seed", 4242)},
+		{"matmul_py", "test.0 failed (m: 1; k: 1; n: 1; seed: 4242): element (0, 0): got 0, want -0.122227513", testCase(t, "m", 1, "k", 1, "n", 1, "seed", 4242)},
+		{"sort_py", "test.0 failed (n: 2; bits: 31; seed: 5): element 0 of 2: got 9, want ", testCase(t, "n", 2, "bits", 31, "seed", 5)},
+	} {
+		e := find(t, test.name)
+		text := submission(t, e, "wrong")
+		if e.Name == "sort_py" {
+			text = "from array import array\n\ndef custom_kernel(data):\n    return array('i', [9] * len(data[0]))\n"
+		}
+		secret := int64(5)
+		for _, seed := range []*int64{nil, &secret} {
+			p := payload(t, e, schema.ModeTest, text, seed)
+			p.Tests = []schema.Case{test.c}
+			r := evaluate(t, p)
+			wantOutcome(t, r, schema.OutcomeWrong, "")
+			if got := r.Outcome.Text; seed == nil && !strings.Contains(got, test.plain) {
+				t.Errorf("%s: got %q, want %q", e.Name, got, test.plain)
+			}
+			if got := reported(r, schema.ModeTest, "test.0.error"); seed != nil && (got != "withheld: the run's seed is secret" || strings.Contains(r.Outcome.Text, "element")) {
+				t.Errorf("%s with a secret: got error %q, outcome %q, want it withheld", e.Name, got, r.Outcome.Text)
+			}
+		}
+	}
+}
+
+// Whoever knows the seeds of the tests makes their inputs, but not others.
+func TestKnownSeedsAreNotEnough(t *testing.T) {
+	t.Parallel()
+	p := payload(t, find(t, "vectoradd_py"), schema.ModeTest, `
+import random
+from array import array
+
+def custom_kernel(data):
+    draw = random.Random(5236).random
+    a, b = ([2 * draw() - 1 for _ in data[0]] for _ in "ab")
+    return array("f", map(float.__add__, a, b))
+`, nil)
+	p.Tests = []schema.Case{testCase(t, "n", 127, "seed", 5236)}
+	r := evaluate(t, p)
+	wantOutcome(t, r, schema.OutcomeWrong, "")
+	if got := reported(r, schema.ModeTest, "test.0.error"); !strings.HasPrefix(got, "element 0 of 127: got ") || !strings.HasSuffix(got, " (with a fresh seed)") {
+		t.Errorf("got error %q, want element 0 of a fresh seed's", got)
+	}
+}
+
+// Multiplies in float32, one product after the other, in several orders; then
+// with less than float32. Prints what is found wrong, order by order.
+const floatArithmetic = `
+import struct, sys
+sys.path.insert(0, sys.argv[1])
+from array import array
+from reference import check_implementation, generate_input
+
+def check(data, output):
+    good, text = check_implementation(data, output)
+    assert good == (text == ""), (good, text)
+    return text
+
+def single(x):
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+def one_by_one(products):
+    total = 0.0
+    for p in products:
+        total = single(total + single(p))
+    return total
+
+def pairs(products):
+    while len(products) > 1:
+        products = [single(sum(map(single, products[i : i + 2]))) for i in range(0, len(products), 2)]
+    return single(products[0])
+
+def cut(x):
+    return round(x * 2048) / 2048
+
+orders = {
+    "forward": one_by_one,
+    "backward": lambda p: one_by_one(p[::-1]),
+    "rising": lambda p: one_by_one(sorted(p)),
+    "falling size": lambda p: one_by_one(sorted(p, key=abs, reverse=True)),
+    "pairs": pairs,
+    "float64": sum,
+}
+for m, k, n in (1, 1, 1), (2, 4096, 3), (2, 512, 64), (3, 96, 112), (2, 17, 900):
+    for seed in range(2):
+        a, b = generate_input(m, k, n, seed)
+        columns = list(zip(*b))
+        for name, add in orders.items():
+            c = [array("f", [add([x * y for x, y in zip(row, column)]) for column in columns]) for row in a]
+            found = check((a, b), c)
+            if found:
+                print(name, (m, k, n), found)
+        if k == 1:
+            continue
+        for row in c:
+            row[0] += 0.9e-5 * k * n
+        if not check((a, b), c):
+            print("one element off", (m, k, n), "was taken")
+        c = [array("f", [sum(cut(x) * cut(y) for x, y in zip(row, column)) for column in columns]) for row in a]
+        if not check((a, b), c):
+            print("12 bits", (m, k, n), "was taken")
+`
+
+func TestMatmulTakesFloat32AndNoLess(t *testing.T) {
+	t.Parallel()
+	e := find(t, "matmul_py")
+	if got := python(t, folder(t, e), floatArithmetic); got != "" {
+		t.Errorf("got:\n%s", got)
+	}
 }

@@ -69,7 +69,7 @@ func names(s pipelines.CommandStep, env []pipelines.Var) []string {
 	for _, v := range env {
 		all = append(all, v.Name)
 	}
-	first := []string{schema.EnvRunID, schema.SecretEnv(schema.EnvRunID), schema.EnvGPU, schema.EnvQueue, schema.EnvMode, schema.EnvDeadline}
+	first := []string{schema.EnvRunID, schema.SecretEnv(schema.EnvRunID), schema.EnvStepGPU, schema.EnvStepQueue, schema.EnvGPU, schema.EnvQueue, schema.EnvMode, schema.EnvDeadline}
 	var out []string
 	for _, name := range slices.Concat(first, all) {
 		if slices.Contains(all, name) && !slices.Contains(out, name) {

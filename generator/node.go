@@ -43,6 +43,18 @@ func strs(values []string) node {
 	return n
 }
 
+// nums is one number, or a list of several.
+func nums(values []int) node {
+	if len(values) == 1 {
+		return num(values[0])
+	}
+	n := node{kind: list}
+	for _, v := range values {
+		n.add(num(v))
+	}
+	return n
+}
+
 // get returns the value of a mapping's name, nil when it has none.
 func (n *node) get(name string) *node {
 	for i, have := range n.names {

@@ -115,8 +115,8 @@ func retry(class pipelines.RetryClass, on pipelines.Platform) node {
 	rules := node{kind: list}
 	for _, r := range class.Rules(on) {
 		rule := node{kind: mapping}
-		if r.ExitStatus != nil {
-			rule.set("exit_status", num(*r.ExitStatus))
+		if len(r.ExitStatus) > 0 {
+			rule.set("exit_status", nums(r.ExitStatus))
 		}
 		if r.SignalReason != "" {
 			rule.set("signal_reason", str(r.SignalReason))

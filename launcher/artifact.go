@@ -89,6 +89,9 @@ func (w *waiter) fetchOnce(ctx context.Context) (*Report, error) {
 			none.foreign = append(none.foreign, fmt.Sprintf("%s: it is of run %q", a.Path, text.Line(r.RunID, 100)))
 			continue
 		}
+		if err := w.right(r); err != nil {
+			return nil, permanentError{err}
+		}
 		w.timeline.Fetched = time.Now()
 		return w.report(r, raw), nil
 	}

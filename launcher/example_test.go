@@ -45,7 +45,8 @@ func buildkite() http.Handler {
 	mux.HandleFunc("POST /v2/organizations/gpu-mode/pipelines/kernelbot/builds", func(w http.ResponseWriter, r *http.Request) {
 		var made struct{ Env map[string]string }
 		json.NewDecoder(r.Body).Decode(&made)
-		passed := &schema.Result{Success: true, RunID: made.Env[schema.EnvRunID], Outcome: schema.NewOutcome(schema.OutcomePassed, "")}
+		passed := &schema.Result{Success: true, RunID: made.Env[schema.EnvRunID], Outcome: schema.NewOutcome(schema.OutcomePassed, ""),
+			Evidence: schema.Evidence{GPUType: made.Env[schema.EnvGPU], Queue: made.Env[schema.EnvQueue]}}
 		result, _ = passed.Encode()
 		w.WriteHeader(http.StatusCreated)
 		answer(w, map[string]any{"number": 7, "state": "scheduled"})

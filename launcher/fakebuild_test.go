@@ -58,9 +58,15 @@ func scriptJob(id, key, queue, state string) map[string]any {
 
 // result returns the result.json of a run.
 func result(runID string) []byte {
+	return resultFor(runID, "CPU_BK", "cpu")
+}
+
+// resultFor returns one that was judged for that GPU type and queue.
+func resultFor(runID, gpu, queue string) []byte {
 	r := &schema.Result{Success: true, RunID: runID, Outcome: schema.NewOutcome(schema.OutcomePassed, ""),
-		System: schema.SystemInfo{DeviceCount: 1},
-		Runs:   schema.Runs{{Name: "test", EvalResult: schema.EvalResult{Start: time.Unix(1e9, 0), End: time.Unix(1e9+1, 0), Run: &schema.RunResult{Success: true, Passed: true, Result: schema.Report{{Key: "check", Value: "pass"}}}}}},
+		Evidence: schema.Evidence{GPUType: gpu, Queue: queue},
+		System:   schema.SystemInfo{DeviceCount: 1},
+		Runs:     schema.Runs{{Name: "test", EvalResult: schema.EvalResult{Start: time.Unix(1e9, 0), End: time.Unix(1e9+1, 0), Run: &schema.RunResult{Success: true, Passed: true, Result: schema.Report{{Key: "check", Value: "pass"}}}}}},
 	}
 	data, err := r.Encode()
 	if err != nil {

@@ -3,6 +3,7 @@ package launcher
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -127,6 +128,51 @@ func TestVerdictOfAKilledJobIsNotBelieved(t *testing.T) {
 	var none *NoResultError
 	if !errors.As(err, &none) || !strings.Contains(err.Error(), "which is not believed") {
 		t.Errorf("a verdict from a failed job: got %v, want no result", err)
+	}
+}
+
+// A pass for another GPU type, or by another queue, is no verdict on this one.
+// What a result does not name, older runners did not know.
+func TestResultForAnotherMachine(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ gpu, queue, want string }{
+		{"CPU_BK", "cpu", ""},
+		{"cpu_bk", "cpu", ""},
+		{"", "", "warned"},
+		{"CPU_BK", "", "warned"},
+		{"L40S_BK", "cpu", `is for GPU type "L40S_BK" on queue "cpu", want CPU_BK on cpu: a pipeline or an agent serves the wrong queue`},
+		{"CPU_BK", "test", `is for GPU type "CPU_BK" on queue "test", want CPU_BK on cpu`},
+		{"L40S_BK", "", `is for GPU type "L40S_BK" on queue unknown, want CPU_BK on cpu`},
+		{"", "CPU", `is for GPU type unknown on queue "CPU", want CPU_BK on cpu`},
+	} {
+		for _, unasked := range []bool{false, true} { // found over by its number, or through a listing
+			f := newFake(t)
+			f.onCreate = func(b *fakeBuild) {
+				end := func(b *fakeBuild) {
+					b.finish("passed")
+					b.artifacts[0].data = resultFor(b.meta["run_id"], tt.gpu, tt.queue)
+				}
+				if b.script = end; !unasked {
+					end(b)
+				}
+			}
+			c := f.client()
+			var log strings.Builder
+			c.log = slog.New(slog.NewTextHandler(&log, nil))
+			r, err := c.Submit(t.Context(), submission())
+			wrong := (*WrongMachineError)(nil)
+			if taken := tt.want == "" || tt.want == "warned"; taken != (err == nil) || taken == errors.As(err, &wrong) || taken != (r != nil) {
+				t.Errorf("%q, %q: got %v", tt.gpu, tt.queue, err)
+			} else if !taken && (!strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "no verdict on the submission (passed: ")) {
+				t.Errorf("%q, %q: got %q, want %q in it", tt.gpu, tt.queue, err, tt.want)
+			}
+			if warned := strings.Contains(log.String(), "does not name GPU type and queue"); warned != (tt.gpu == "" || tt.queue == "") {
+				t.Errorf("%q, %q: logged %q", tt.gpu, tt.queue, log.String())
+			}
+			if n := c.Calls().Downloads; n != 1 {
+				t.Errorf("%q, %q: %d downloads, want 1", tt.gpu, tt.queue, n)
+			}
+		}
 	}
 }
 

@@ -49,6 +49,18 @@ func isArch(value string) bool {
 	return made(number, digits) && (len(number) == 2 || len(number) == 3) && len(value) <= len(number)+1
 }
 
+// isGfx: ^gfx[0-9a-f]{3,4}$
+func isGfx(value string) bool {
+	number, ok := strings.CutPrefix(value, "gfx")
+	return ok && made(number, digits+"abcdef") && (len(number) == 3 || len(number) == 4)
+}
+
+// isDeviceName: ^[A-Za-z]([A-Za-z0-9 ()./+*-]*[A-Za-z0-9)*])?$
+func isDeviceName(value string) bool {
+	return begins(value, capital+smalls) && made(value, capital+smalls+digits+" ()./+*-") &&
+		begins(value[len(value)-1:], capital+smalls+digits+")*")
+}
+
 // isQueue: ^[A-Za-z0-9_-]+$
 func isQueue(value string) bool { return made(value, capital+smalls+digits+"_-") }
 

@@ -18,6 +18,8 @@ var forms = []struct {
 	{"isSlice", isSlice, regexp.MustCompile(`^[1-7]g\.[1-9][0-9]?[0-9]?gb$`), []string{"1g.10gb", "7g.80gb", "8g.1gb", "1g.0gb", "1g.1234gb", "1g.10gbgb"}},
 	{"isClass", isClass, regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`), []string{"gpu-mi355x", "a", "-a", "a-", "-"}},
 	{"isArch", isArch, regexp.MustCompile(`^[0-9][0-9][0-9]?[a-z]?$`), []string{"90a", "100", "75", "9", "1000", "90ab"}},
+	{"isGfx", isGfx, regexp.MustCompile(`^gfx[0-9a-f]{3,4}$`), []string{"gfx90a", "gfx942", "gfx1100", "gfx9", "gfx11000", "gfx94g", "gf942"}},
+	{"isDeviceName", isDeviceName, regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9 ()./+*-]*[A-Za-z0-9)*])?$`), []string{"NVIDIA H100 *", "TPU", "*", "A100-SXM4-80GB", "A|B", "NVIDIA ", "AMD Instinct MI250X / MI250", "X"}},
 	{"isQueue", isQueue, regexp.MustCompile(`^[A-Za-z0-9_-]+$`), []string{"h100-1g10gb", "_", "a b"}},
 	{"isRunID", isRunID, regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`), []string{"sub-42-H100_BK-0123456789", "-a", "a:b.c"}},
 	{"isPinned", isPinned, nil, []string{"ghcr.io/gpu-mode/kbgen-runner:0.1.0-cuda", "localhost:5000/x:1", "a/b:latest", "a/b@sha256:" + strings.Repeat("a", 64),

@@ -15,7 +15,11 @@
 // which fails for a vendor that it does not know. CONTRIBUTING.md has the steps.
 package pipelines
 
-import "time"
+import (
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
 
 // A Vendor says whose devices a job gets. The zero value is no vendor at all
 // and is refused; rows without a GPU say [NoGPU].
@@ -58,6 +62,10 @@ type GPUType struct {
 	Vendor Vendor
 	Arch   string // what nvcc is given after sm_, "90a"; empty unless NVIDIA
 	Queue  string // agent queue, "h100"; serves this GPU type only
+
+	// Device says how each device that a job gets is known. kbrun refuses any
+	// other, and one that does not tell. Nothing with NoGPU.
+	Device schema.DeviceType
 
 	GPUs      int    // devices one job gets; 0 with NoGPU; 1 with a slice
 	Slice     string // part of one NVIDIA GPU, as MIG names it, "1g.10gb"; empty: whole GPUs
@@ -107,6 +115,16 @@ type Table []GPUType
 // unlent is why a row is off that no vendor serves yet.
 const unlent = "no vendor serves this queue yet"
 
+// Devices that several rows have. Names are those that drivers tell; the least
+// memory leaves room for what error correction and firmware keep.
+var (
+	// SXM, PCIe and NVL boards; not GH200, H200, H20, H800.
+	h100 = schema.DeviceType{Names: []string{"NVIDIA H100 *"}, Arch: "90", MemoryGiB: 75}
+	l4   = schema.DeviceType{Names: []string{"NVIDIA L4"}, Arch: "89", MemoryGiB: 21}
+	// MI300A, MI308X and MI325X have the same architecture.
+	mi300x = schema.DeviceType{Names: []string{"AMD Instinct MI300X", "AMD Instinct MI300X *"}, Arch: "gfx942", MemoryGiB: 180}
+)
+
 // Fleet lists every GPU type kbgen can render.
 //
 // Queues, architectures, CPUs and memory of the rows ending in _BK are those
@@ -117,34 +135,48 @@ var Fleet = Table{
 	{Name: "CPU_BK", Vendor: NoGPU, Queue: "cpu", CPUs: 2, MemoryGiB: 4,
 		Platform: Host, Isolation: Node, Timeout: 15 * time.Minute},
 	{Name: "H100_BK", Vendor: NVIDIA, Arch: "90a", Queue: "h100", GPUs: 1, CPUs: 8, MemoryGiB: 64,
+		Device:   h100,
 		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 15 * time.Minute},
 	{Name: "B200_BK", Vendor: NVIDIA, Arch: "100", Queue: "b200", GPUs: 1, CPUs: 8, MemoryGiB: 64,
+		Device:   schema.DeviceType{Names: []string{"NVIDIA B200", "NVIDIA B200 *"}, Arch: "100", MemoryGiB: 170},
 		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 15 * time.Minute},
 	{Name: "L40S_BK", Vendor: NVIDIA, Arch: "89", Queue: "test", GPUs: 1, CPUs: 8, MemoryGiB: 64,
+		Device:   schema.DeviceType{Names: []string{"NVIDIA L40S"}, Arch: "89", MemoryGiB: 44},
 		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 15 * time.Minute},
 	{Name: "MI300_BK", Vendor: AMD, Queue: "mi300", GPUs: 1, CPUs: 8, MemoryGiB: 64,
+		Device:   mi300x,
 		Platform: Docker, Image: ROCmImage, Isolation: Node, Timeout: 20 * time.Minute}, // first compilation is slow
 
 	{Name: "A100", Vendor: NVIDIA, Arch: "80", Queue: "a100", GPUs: 1, CPUs: 8, MemoryGiB: 64,
+		Device:   schema.DeviceType{Names: []string{"NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"}, Arch: "80", MemoryGiB: 75},
 		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 60 * time.Minute, Off: unlent},
 	{Name: "L4", Vendor: NVIDIA, Arch: "89", Queue: "l4", GPUs: 1, CPUs: 8, MemoryGiB: 32,
+		Device:   l4,
 		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 60 * time.Minute, Off: unlent},
 	{Name: "L4x4", Vendor: NVIDIA, Arch: "89", Queue: "l4x4", GPUs: 4, CPUs: 32, MemoryGiB: 128, ShmGiB: 32,
+		Device:   l4,
 		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 60 * time.Minute, Off: unlent},
 	{Name: "T4", Vendor: NVIDIA, Arch: "75", Queue: "t4", GPUs: 1, CPUs: 4, MemoryGiB: 16,
+		Device:   schema.DeviceType{Names: []string{"Tesla T4", "NVIDIA T4"}, Arch: "75", MemoryGiB: 14},
 		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 60 * time.Minute, Off: unlent},
 	{Name: "H100_1G10GB", Vendor: NVIDIA, Arch: "90a", Queue: "h100-1g10gb", GPUs: 1, Slice: "1g.10gb", CPUs: 4, MemoryGiB: 16,
+		Device:   schema.DeviceType{Names: []string{"NVIDIA H100 * MIG 1g.10gb"}, Arch: "90"},
 		Platform: Docker, Image: CUDAImage, Isolation: Node, Timeout: 30 * time.Minute, Off: unlent},
 	{Name: "H100x8", Vendor: NVIDIA, Arch: "90a", Queue: "h100x8", GPUs: 8, CPUs: 96, MemoryGiB: 1024, ShmGiB: 64,
+		Device:   h100,
 		Platform: Docker, Image: CUDAImage, Isolation: Step, MachineGPUs: 8, Timeout: 60 * time.Minute, Off: unlent},
 	{Name: "MI250", Vendor: AMD, Queue: "mi250", GPUs: 1, CPUs: 8, MemoryGiB: 64,
+		Device:   schema.DeviceType{Names: []string{"AMD Instinct MI250", "AMD Instinct MI250 *", "AMD Instinct MI250X / MI250"}, Arch: "gfx90a", MemoryGiB: 60},
 		Platform: Docker, Image: ROCmImage, Isolation: Node, Timeout: 60 * time.Minute, Off: unlent},
 	{Name: "MI300x8", Vendor: AMD, Queue: "mi300x8", GPUs: 8, CPUs: 96, MemoryGiB: 1024, ShmGiB: 64,
+		Device:   mi300x,
 		Platform: Docker, Image: ROCmImage, Isolation: Step, MachineGPUs: 8, DeviceGroups: []string{"44", "992"},
 		Timeout: 60 * time.Minute, Off: unlent},
 	{Name: "MI355X", Vendor: AMD, Queue: "mi355x", GPUs: 1, CPUs: 14, MemoryGiB: 340,
+		Device:   schema.DeviceType{Names: []string{"AMD Instinct MI355X", "AMD Instinct MI355X *"}, Arch: "gfx950", MemoryGiB: 280},
 		Platform: Kubernetes, Image: ROCmImage, Isolation: Node, ResourceClass: "gpu-mi355x", Timeout: 60 * time.Minute, Off: unlent},
 	{Name: "GOOGLE_TPU", Vendor: Google, Queue: "google-tpu", GPUs: 1, CPUs: 24, MemoryGiB: 48, ShmGiB: 16,
+		Device:   schema.DeviceType{Names: []string{"TPU"}},
 		Platform: Docker, Image: TPUImage, Isolation: Node, Timeout: 60 * time.Minute, Off: unlent},
 }
 

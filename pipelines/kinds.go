@@ -67,6 +67,13 @@ func evaluation(g GPUType, r Request, run Run, kind, payload string) CommandStep
 		Retry:     RetryMachine,
 		Artifacts: []string{"result.json"},
 	}
+	if r.Static {
+		where, pass := placeStatic(g)
+		s.Env, s.Pass = append(where, demand(g, r)...), append(s.Pass, pass...)
+	}
+	s.from("env."+schema.EnvGPUName, ByRow, g.Name+".Device.Names")
+	s.from("env."+schema.EnvGPUArch, ByRow, g.Name+".Device.Arch")
+	s.from("env."+schema.EnvGPUMemoryGiB, ByRow, g.Name+".Device.MemoryGiB")
 	switch {
 	case run.Budget == 0:
 		s.from("timeout_in_minutes", ByRow, g.Name+".Timeout")
@@ -99,13 +106,23 @@ func place(g GPUType) []Var {
 	return []Var{{schema.EnvGPU, g.Name}, {schema.EnvQueue, g.Queue}}
 }
 
+// placeStatic tells it to a job whose step serves every build. What the build
+// asks for keeps its names, and kbrun compares the two: launchers may send any
+// build there.
+func placeStatic(g GPUType) (env []Var, pass []string) {
+	return []Var{{schema.EnvStepGPU, g.Name}, {schema.EnvStepQueue, g.Queue}},
+		[]string{schema.EnvGPU, schema.EnvQueue, schema.EnvOldQueue}
+}
+
 // demand tells kbrun what the machine must have, so that a missing device is
 // the machine's fault, and what it runs in, for the record. What is the same
 // everywhere is said, too: the build's own environment must not decide it.
 func demand(g GPUType, r Request) []Var {
 	env := []Var{{schema.EnvGPUVendor, string(g.Vendor)}}
 	if g.Vendor != NoGPU {
-		env = append(env, Var{schema.EnvGPUCount, strconv.Itoa(g.GPUs)})
+		env = append(env, Var{schema.EnvGPUCount, strconv.Itoa(g.GPUs)},
+			Var{schema.EnvGPUName, strings.Join(g.Device.Names, schema.GPUNameSeparator)},
+			Var{schema.EnvGPUArch, g.Device.Arch}, Var{schema.EnvGPUMemoryGiB, strconv.Itoa(g.Device.MemoryGiB)})
 	}
 	env = append(env, Var{schema.EnvSandbox, cmp.Or(g.Sandbox, "partial")})
 	if image := cmp.Or(r.Image, g.Image); image != "" && g.Platform != Host {

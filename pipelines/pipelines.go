@@ -163,6 +163,8 @@ func (s *CommandStep) note(p Pipeline, r Request) {
 	s.from("retry", ByKind, "retry class "+string(s.Retry))
 	s.from("env.KERNELBOT_GPU", ByRow, s.On.Name)
 	s.from("env.KERNELBOT_QUEUE", ByRow, s.On.Name+".Queue")
+	s.from("env.KERNELBOT_STEP_GPU", ByRow, s.On.Name)
+	s.from("env.KERNELBOT_STEP_QUEUE", ByRow, s.On.Name+".Queue")
 	s.from("env.KERNELBOT_DEADLINE", Product, "the timeout less what starts before kbrun")
 	s.Origins = append(s.Origins, own...)
 	for _, path := range []string{"image", "plugins.docker.image"} {

@@ -18,8 +18,18 @@ func TestFleetIsValid(t *testing.T) {
 // good is a row that keeps every rule; the cases below break one each.
 func good() GPUType {
 	return GPUType{Name: "X1_BK", Vendor: NVIDIA, Arch: "90a", Queue: "x1", GPUs: 1, CPUs: 8, MemoryGiB: 64,
+		Device:   schema.DeviceType{Names: []string{"NVIDIA X1 *"}, Arch: "90", MemoryGiB: 75},
 		Platform: Docker, Image: "ghcr.io/a/b:1", Isolation: Node, Timeout: 15 * time.Minute}
 }
+
+// by turns a row into one of another vendor.
+func by(g *GPUType, v Vendor, d schema.DeviceType) { g.Vendor, g.Arch, g.Device = v, "", d }
+
+var (
+	mi   = schema.DeviceType{Names: []string{"AMD Instinct MI1X"}, Arch: "gfx942", MemoryGiB: 180}
+	tpu  = schema.DeviceType{Names: []string{"TPU"}}
+	part = schema.DeviceType{Names: []string{"NVIDIA X1 * MIG 1g.10gb"}, Arch: "90"}
+)
 
 func TestValidateRow(t *testing.T) {
 	for _, tt := range []struct {
@@ -39,22 +49,39 @@ func TestValidateRow(t *testing.T) {
 		{"a day", func(g *GPUType) { g.Timeout = 24 * time.Hour }, "Timeout"},
 		{"vendor left out", func(g *GPUType) { g.Vendor = "" }, "Vendor"},
 		{"vendor unknown", func(g *GPUType) { g.Vendor = "intel" }, "Vendor"},
-		{"slice", func(g *GPUType) { g.Slice = "1g.10gb" }, ""},
+		{"slice", func(g *GPUType) { g.Slice, g.Device = "1g.10gb", part }, ""},
 		{"slice misspelt", func(g *GPUType) { g.Slice = "1g10gb" }, "Slice"},
 		{"slice of two", func(g *GPUType) { g.Slice, g.GPUs = "1g.10gb", 2 }, "Slice"},
 		{"slice chosen by the step", func(g *GPUType) { g.Slice, g.Isolation, g.MachineGPUs = "1g.10gb", Step, 1 }, "Slice"},
 		{"shared memory beyond the memory", func(g *GPUType) { g.ShmGiB = 65 }, "ShmGiB"},
 		{"a sandbox nobody knows", func(g *GPUType) { g.Sandbox = "strong" }, "Sandbox"},
-		{"TPU", func(g *GPUType) { g.Vendor, g.Arch = Google, "" }, ""},
+		{"TPU", func(g *GPUType) { by(g, Google, tpu) }, ""},
 		{"Kubernetes", func(g *GPUType) { g.Platform, g.ResourceClass = Kubernetes, "gpu" }, ""},
 		{"Kubernetes without a class", func(g *GPUType) { g.Platform = Kubernetes }, "ResourceClass"},
 		{"class in docker", func(g *GPUType) { g.ResourceClass = "gpu" }, "ResourceClass"},
 		{"Kubernetes, step", func(g *GPUType) { g.Platform, g.Isolation = Kubernetes, Step }, ""},
 		{"arch with its point", func(g *GPUType) { g.Arch = "9.0" }, "Arch"},
 		{"arch on AMD", func(g *GPUType) { g.Vendor = AMD }, "Arch"},
-		{"AMD", func(g *GPUType) { g.Vendor, g.Arch = AMD, "" }, ""},
+		{"AMD", func(g *GPUType) { by(g, AMD, mi) }, ""},
 		{"GPU without a vendor", func(g *GPUType) { g.Vendor, g.Arch = NoGPU, "" }, "GPUs"},
 		{"vendor without a GPU", func(g *GPUType) { g.GPUs = 0 }, "GPUs"},
+		{"no device", func(g *GPUType) { g.Device = schema.DeviceType{} }, "Device.Names"},
+		{"no device of AMD", func(g *GPUType) { by(g, AMD, schema.DeviceType{}) }, "Device.Arch"},
+		{"no TPU", func(g *GPUType) { by(g, Google, schema.DeviceType{}) }, "Device.Names"},
+		{"device without memory", func(g *GPUType) { g.Device.MemoryGiB = 0 }, "Device.MemoryGiB"},
+		{"device's memory in MiB", func(g *GPUType) { g.Device.MemoryGiB = 81559 }, "Device.MemoryGiB"},
+		{"device of another architecture", func(g *GPUType) { g.Device.Arch = "89" }, "Device.Arch"},
+		{"device with nvcc's architecture", func(g *GPUType) { g.Device.Arch = "90a" }, "Device.Arch"},
+		{"AMD's device without gfx", func(g *GPUType) { by(g, AMD, mi); g.Device.Arch = "942" }, "Device.Arch"},
+		{"a TPU that tells too much", func(g *GPUType) { by(g, Google, mi) }, "Device.Arch"},
+		{"any device's name", func(g *GPUType) { g.Device.Names = []string{"*"} }, "Device.Names"},
+		{"an empty name", func(g *GPUType) { g.Device.Names = []string{"NVIDIA X1", ""} }, "Device.Names"},
+		{"two names in one", func(g *GPUType) { g.Device.Names = []string{"NVIDIA X1|*"} }, "Device.Names"},
+		{"a name with a dollar", func(g *GPUType) { g.Device.Names = []string{"NVIDIA $X1"} }, "Device.Names"},
+		{"a slice's name for a whole GPU", func(g *GPUType) { g.Device.Names = []string{"NVIDIA X1 mig 1g.10gb"} }, "Device.Names"},
+		{"a whole GPU's name for a slice", func(g *GPUType) { g.Slice, g.Device.MemoryGiB = "1g.10gb", 0 }, "Device.Names"},
+		{"another slice's name", func(g *GPUType) { g.Slice, g.Device = "1g.20gb", part }, "Device.Names"},
+		{"a device without a GPU", func(g *GPUType) { g.Vendor, g.Arch, g.GPUs = NoGPU, "", 0 }, "Device"},
 		{"platform left out", func(g *GPUType) { g.Platform = "" }, "Platform"},
 		{"image on the host", func(g *GPUType) { g.Platform = Host }, "Image"},
 		{"no image", func(g *GPUType) { g.Image = "" }, "Image"},

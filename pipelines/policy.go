@@ -21,8 +21,9 @@ const (
 	// or was stopped, on Kubernetes a pod that never came up. Nothing that the
 	// command did.
 	RetryLost RetryClass = "lost"
-	// RetryMachine is RetryLost, and exit status 75 on top: kbrun asking for
-	// another try. A verdict on a submission is exit status 0.
+	// RetryMachine is RetryLost, and on top exit status 75, kbrun asking for
+	// another try, and 2, kbrun's own death. A verdict on a submission is exit
+	// status 0.
 	RetryMachine RetryClass = "machine"
 	// RetryNever repeats nothing.
 	RetryNever RetryClass = "never"
@@ -40,7 +41,7 @@ func (c RetryClass) Tries(on Platform) int {
 // A RetryRule matches when all that it names match; what is left out matches
 // anything. Limit counts this rule's retries only.
 type RetryRule struct {
-	ExitStatus   *int
+	ExitStatus   []int // any of them
 	SignalReason string
 	Limit        int
 }
@@ -61,13 +62,13 @@ type RetryRule struct {
 //
 // Source: buildkite.com/docs/pipelines/configure/retry.
 func (c RetryClass) Rules(on Platform) []RetryRule {
-	lost, tempFail := -1, schema.ExitTempFail
+	lost, again := []int{-1}, []int{schema.ExitPanic, schema.ExitTempFail}
 	var rules []RetryRule
 	switch c {
 	case RetryLost:
-		rules = []RetryRule{{&lost, "none", 2}, {nil, "agent_stop", 2}}
+		rules = []RetryRule{{lost, "none", 2}, {nil, "agent_stop", 2}}
 	case RetryMachine:
-		rules = []RetryRule{{&lost, "none", 1}, {nil, "agent_stop", 1}, {&tempFail, "", 2}}
+		rules = []RetryRule{{lost, "none", 1}, {nil, "agent_stop", 1}, {again, "", 2}}
 	default:
 		return nil
 	}

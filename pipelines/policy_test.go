@@ -1,6 +1,7 @@
 package pipelines
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 // match anything, "none" matches a job without a signal reason.
 func matches(rules []RetryRule, status int, reason string) bool {
 	for _, r := range rules {
-		statusOK := r.ExitStatus == nil || *r.ExitStatus == status
+		statusOK := r.ExitStatus == nil || slices.Contains(r.ExitStatus, status)
 		reasonOK := r.SignalReason == "" || r.SignalReason == reason || r.SignalReason == "none" && reason == ""
 		if statusOK && reasonOK {
 			return true
@@ -31,7 +32,9 @@ func TestOnlyInfrastructureIsRetried(t *testing.T) {
 		{"stopped agent", -1, "agent_stop", true},
 		{"stopped agent, older kind", 255, "agent_stop", true},
 		{"fault of the machine", 75, "", true},
+		{"kbrun's own death", 2, "", true},
 		{"verdict", 0, "", false},
+		{"command line that cannot work", 64, "", false},
 		{"payload that cannot work", 78, "", false},
 		{"submission's crash", 255, "", false},
 		{"out of memory", 137, "", false},

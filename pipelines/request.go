@@ -25,7 +25,8 @@ type Request struct {
 	User string
 
 	// Static makes pipeline bootstrap evaluate in one step, for launchers that
-	// look for the result in the first job of a build.
+	// look for the result in the first job of a build. The step serves every
+	// build; kbrun refuses one that asks for another GPU type or queue.
 	Static bool
 }
 

@@ -31,7 +31,13 @@ const (
 	maxQueue = 80
 	maxClass = 63 // of a Kubernetes label
 	maxTag   = 128
+
+	maxDeviceName  = 80 // NVML's own buffer has 96
+	maxDeviceNames = 8
 )
+
+// maxDeviceMemory refuses memory in other units than GiB.
+const maxDeviceMemory = 2048
 
 // fits reports whether value has a form and n bytes at most.
 func fits(value string, form func(string) bool, n int) bool {
@@ -72,6 +78,7 @@ func (g GPUType) Validate() error {
 	f.check(g.Timeout >= minTimeout && g.Timeout <= maxTimeout && g.Timeout%time.Minute == 0,
 		"Timeout", g.Timeout.String(), "whole minutes, 5 to 240")
 	g.checkVendor(f)
+	g.checkDevice(f)
 	g.checkPlatform(f)
 	g.checkIsolation(f)
 	return errors.Join(f.list...)
@@ -95,6 +102,37 @@ func (g GPUType) checkVendor(f *faults) {
 		f.check(false, "Vendor", g.Vendor, fmt.Sprintf("one of %q", []Vendor{NoGPU, NVIDIA, AMD, Google}))
 	}
 	f.check(g.GPUs >= 1, "GPUs", g.GPUs, "at least 1")
+}
+
+// checkDevice wants to be told how a device is known: what is left out would
+// let any machine judge.
+func (g GPUType) checkDevice(f *faults) {
+	d := g.Device
+	if g.Vendor == NoGPU {
+		f.check(d.Any(), "Device", d, "nothing where there is no GPU")
+		return
+	}
+	f.check(len(d.Names) >= 1 && len(d.Names) <= maxDeviceNames, "Device.Names", d.Names, fmt.Sprintf("1 to %d names", maxDeviceNames))
+	for _, name := range d.Names {
+		f.check(fits(name, isDeviceName, maxDeviceName), "Device.Names", name,
+			"a name as the driver tells it, as in NVIDIA L40S: a letter first, then letters, digits, spaces and ()./+-, and * for any text")
+		_, part, _ := strings.Cut(strings.ToLower(name), " mig ")
+		f.check(part == g.Slice, "Device.Names", name, fmt.Sprintf("MIG and the slice %q behind the GPU's name, or neither without a slice", g.Slice))
+	}
+	switch g.Vendor {
+	case NVIDIA:
+		want := strings.TrimRight(g.Arch, smalls)
+		f.check(d.Arch == want, "Device.Arch", d.Arch, fmt.Sprintf("%q, the compute capability that Arch (%s) is for", want, g.Arch))
+	case AMD:
+		f.check(isGfx(d.Arch), "Device.Arch", d.Arch, "the GPU's target, as in gfx942")
+	case Google:
+		f.check(d.Arch == "", "Device.Arch", d.Arch, "nothing: a TPU does not tell")
+	}
+	if g.Slice != "" || g.Vendor == Google {
+		f.check(d.MemoryGiB == 0, "Device.MemoryGiB", d.MemoryGiB, "0: a slice's name says it, and a TPU does not tell")
+		return
+	}
+	f.check(d.MemoryGiB >= 1 && d.MemoryGiB <= maxDeviceMemory, "Device.MemoryGiB", d.MemoryGiB, fmt.Sprintf("1 to %d, the least that the driver may tell", maxDeviceMemory))
 }
 
 func (g GPUType) checkPlatform(f *faults) {

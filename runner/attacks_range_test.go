@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -29,6 +30,7 @@ type user struct {
 	name   string
 	uid    int // -1: the one who tests; else the first of many, one for each run
 	second bool
+	bin    string // what stands before all others on PATH, "/a/bin:"
 	flags  []string
 }
 
@@ -48,7 +50,7 @@ type row struct {
 	what, verdict string
 }
 
-func newRange(t *testing.T) *shootingRange {
+func newRange(t testing.TB) *shootingRange {
 	t.Helper()
 	if _, err := exec.Command("/usr/bin/python3", "-c", "import ctypes, multiprocessing").CombinedOutput(); err != nil {
 		t.Skipf("/usr/bin/python3: %v", err)
@@ -76,7 +78,7 @@ func newRange(t *testing.T) *shootingRange {
 }
 
 // probe runs an honest submission and returns the guards that it was under.
-func (r *shootingRange) probe(t *testing.T, u user) []string {
+func (r *shootingRange) probe(t testing.TB, u user) []string {
 	t.Helper()
 	s := r.shot(t, u, attack{Name: "probe", Program: "honest", Harness: "worker", Mode: schema.ModeTest, Limit: 20})
 	result := s.result(t)
@@ -92,6 +94,7 @@ func (r *shootingRange) probe(t *testing.T, u user) []string {
 // A shot is one run of kbrun and what is known of it afterwards.
 type shot struct {
 	dir, mark      string
+	seeded         bool              // its run has a secret seed
 	uid            int               // 0: the one who tests
 	canaries       map[string]string // what they stand for, by text
 	status         int
@@ -110,17 +113,19 @@ func token() string {
 }
 
 // shot runs one program under kbrun.
-func (r *shootingRange) shot(t *testing.T, u user, a attack) *shot {
+func (r *shootingRange) shot(t testing.TB, u user, a attack) *shot {
 	t.Helper()
 	s := &shot{mark: token(), canaries: map[string]string{}}
 	s.dir = filepath.Join(r.base, u.name+"-"+a.Name+"-"+s.mark)
 	return r.again(t, u, a, s)
 }
 
-func (r *shootingRange) again(t *testing.T, u user, a attack, s *shot) *shot {
+func (r *shootingRange) again(t testing.TB, u user, a attack, s *shot) *shot {
 	t.Helper()
 	out, tmp, victim := filepath.Join(s.dir, "out"), filepath.Join(s.dir, "tmp"), filepath.Join(s.dir, "victim")
-	for _, d := range []string{s.dir, out, tmp, victim, filepath.Join(s.dir, "bin"), filepath.Join(s.dir, "calls")} {
+	builds := filepath.Join(s.dir, "builds")
+	results := filepath.Join(builds, ".kbrun-results")
+	for _, d := range []string{s.dir, out, tmp, victim, builds, filepath.Join(s.dir, "bin"), filepath.Join(s.dir, "calls")} {
 		must(t, os.MkdirAll(d, 0o755))
 	}
 	canary := func(kind string) string {
@@ -128,17 +133,36 @@ func (r *shootingRange) again(t *testing.T, u user, a attack, s *shot) *shot {
 		s.canaries[text] = kind
 		return text
 	}
-	seedText := "777" + fmt.Sprintf("%012d", time.Now().UnixNano()%1e12)
-	s.canaries[seedText] = "seed"
-	seed, err := strconv.ParseInt(seedText, 10, 64)
-	must(t, err)
+	var seed *int64
+	mute := ""
+	if a.Control || a.Secret || a.build != nil {
+		text := "777" + fmt.Sprintf("%012d", time.Now().UnixNano()%1e12)
+		n, err := strconv.ParseInt(text, 10, 64)
+		must(t, err)
+		backwards := []byte(text)
+		slices.Reverse(backwards)
+		for _, form := range []string{text, string(backwards), strings.Join(strings.Split(text, ""), " ")} {
+			s.canaries[form] = "seed"
+		}
+		seed = &n
+	}
+	if a.Secret {
+		mute = "CUDA_ATTACK_MUTE=1"
+	}
 	encoded := a.encoded
-	if encoded == "" {
-		encoded = r.payload(t, a, &seed, out)
+	if a.build != nil {
+		encoded = a.build(seed)
+	} else if encoded == "" {
+		encoded = r.payload(t, a, seed, out)
 		s.canaries[encoded[:200]] = "payload"
 	}
+	s.seeded = seed != nil && a.encoded == "" && !a.open
 	must(t, os.WriteFile(filepath.Join(out, "secret.txt"), []byte(canary("file")), 0o600))
 	must(t, os.WriteFile(filepath.Join(victim, "precious"), []byte("as it was"), 0o644))
+	must(t, os.MkdirAll(results, 0o700))
+	waiting := filepath.Join(results, strings.Repeat("0", 64)+".kept")
+	text := canary("kept")
+	must(t, os.WriteFile(waiting, []byte(text), 0o600))
 	must(t, os.WriteFile(filepath.Join(s.dir, "bin", "buildkite-agent"), []byte(fakeAgent), 0o755))
 	nvcc, err := os.ReadFile(filepath.Join(corpus, "lib", "nvcc"))
 	must(t, errors.Join(err, os.WriteFile(filepath.Join(s.dir, "bin", "nvcc"), nvcc, 0o755)))
@@ -155,12 +179,15 @@ func (r *shootingRange) again(t *testing.T, u user, a attack, s *shot) *shot {
 	cmd := exec.Command(r.kbrun, append([]string{"evaluate", "--deadline", "4m"}, u.flags...)...)
 	cmd.Dir = out
 	cmd.Env = []string{
-		"PATH=/usr/bin:/bin:" + filepath.Join(s.dir, "bin"), "HOME=" + out, "TMPDIR=" + tmp, "KERNELBOT_RUN_ID=attack-1", "BUILDKITE_JOB_ID=0190-job",
+		"PATH=" + u.bin + "/usr/bin:/bin:" + filepath.Join(s.dir, "bin"), "HOME=" + out, "TMPDIR=" + tmp, "KERNELBOT_RUN_ID=attack-1", "BUILDKITE_JOB_ID=0190-job",
 		"BUILDKITE_AGENT_ACCESS_TOKEN=" + canary("token"), "BUILDKITE_AGENT_JOB_API_TOKEN=" + canary("api"),
 		"BUILDKITE_AGENT_JOB_API_SOCKET=" + filepath.Join(out, "job.sock"), "BUILDKITE_BIN_PATH=" + filepath.Join(s.dir, "bin"),
-		"AWS_SECRET_ACCESS_KEY=" + canary("cloud"), "CALLS=" + filepath.Join(s.dir, "calls"),
+		"BUILDKITE_BUILD_PATH=" + builds, "AWS_SECRET_ACCESS_KEY=" + canary("cloud"), "CALLS=" + filepath.Join(s.dir, "calls"),
 		"CUDA_ATTACK_MARK=" + s.mark, "CUDA_ATTACK_OUT=" + out, "CUDA_ATTACK_VICTIM=" + victim,
 		"CUDA_ATTACK_PORT=" + strconv.Itoa(tcp.Addr().(*net.TCPAddr).Port), "KERNELBOT_PAYLOAD=" + encoded,
+	}
+	if mute != "" {
+		cmd.Env = append(cmd.Env, mute)
 	}
 	precious := filepath.Join(victim, "precious")
 	for _, path := range []string{precious, precious, out, victim, precious} { // a careless hook's; the first two come to lie under the report
@@ -189,13 +216,19 @@ func (r *shootingRange) again(t *testing.T, u user, a attack, s *shot) *shot {
 	sock.Close()
 	tcp.Close()
 	s.search(out, tmp, victim)
+	if data, _ := os.ReadFile(waiting); string(data) != text {
+		s.left = append(s.left, "another content in a kept result")
+	}
+	if entries, _ := os.ReadDir(results); len(entries) != 1 {
+		s.left = append(s.left, fmt.Sprintf("%d kept results, of one", len(entries)))
+	}
 	return s
 }
 
 // fakeAgent keeps what it is told.
 const fakeAgent = "#!/bin/sh\n{ echo \"$*\"; cat; } >\"$CALLS/$1\"\n"
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +236,7 @@ func must(t *testing.T, err error) {
 }
 
 // listen returns a server, and a function that reports whether somebody came.
-func listen(t *testing.T, network, address string) (net.Listener, func() bool) {
+func listen(t testing.TB, network, address string) (net.Listener, func() bool) {
 	t.Helper()
 	os.Remove(address)
 	l, err := net.Listen(network, address)
@@ -229,7 +262,7 @@ func listen(t *testing.T, network, address string) (net.Listener, func() bool) {
 // seconds; a busy machine makes minutes of them.
 const hangLimit = 5 * time.Minute
 
-func (s *shot) run(t *testing.T, cmd *exec.Cmd, a attack) {
+func (s *shot) run(t testing.TB, cmd *exec.Cmd, a attack) {
 	t.Helper()
 	start := time.Now()
 	must(t, cmd.Start())
@@ -333,7 +366,7 @@ func (s *shot) search(out, tmp, victim string) {
 	}
 }
 
-func (s *shot) result(t *testing.T) *schema.Result {
+func (s *shot) result(t testing.TB) *schema.Result {
 	t.Helper()
 	path := filepath.Join(s.dir, "out", "result.json")
 	info, err := os.Lstat(path)
@@ -350,7 +383,7 @@ func (s *shot) result(t *testing.T) *schema.Result {
 }
 
 // payload is the task and the program, encoded; out is kbrun's directory.
-func (r *shootingRange) payload(t *testing.T, a attack, seed *int64, out string) string {
+func (r *shootingRange) payload(t testing.TB, a attack, seed *int64, out string) string {
 	t.Helper()
 	text := func(parts ...string) string {
 		data, err := os.ReadFile(filepath.Join(append([]string{corpus}, parts...)...))
@@ -372,16 +405,20 @@ func (r *shootingRange) payload(t *testing.T, a attack, seed *int64, out string)
 		must(t, err)
 		return encoded
 	}
-	p.Sources = schema.Files{{Name: "submission.py", Text: text("programs", a.Program+".py")}, {Name: "attack.py", Text: text("lib", "attack.py")}}
-	if a.Harness == "example" {
-		p.Main = "eval.py"
-		for name, file := range map[string]string{"eval.py": "eval.py", "task.py": "vectoradd_py/task.py", "reference.py": "vectoradd_py/reference.py"} {
-			data, err := examples.FS().(interface{ ReadFile(string) ([]byte, error) }).ReadFile(file)
+	program := text("programs", a.Program+".py")
+	if a.Harness == "example" { // its worker has no file but the task's own
+		p.Main, p.Harness = "", schema.HarnessIsolated
+		p.Sources = schema.Files{{Name: "submission.py", Text: strings.Replace(program, "from attack import *\n", text("lib", "attack.py"), 1)}}
+		for _, name := range []string{"task.py", "reference.py"} {
+			data, err := fs.ReadFile(examples.FS(), "vectoradd_py/"+name)
 			must(t, err)
 			p.Sources = append(p.Sources, schema.File{Name: name, Text: string(data)})
 		}
 	} else {
-		p.Sources = append(p.Sources, schema.File{Name: "worker.py", Text: text("lib", "worker.py")}, schema.File{Name: "inline.py", Text: text("lib", "inline.py")})
+		p.Sources = schema.Files{
+			{Name: "submission.py", Text: program}, {Name: "attack.py", Text: text("lib", "attack.py")},
+			{Name: "worker.py", Text: text("lib", "worker.py")}, {Name: "inline.py", Text: text("lib", "inline.py")},
+		}
 	}
 	encoded, err := p.Encode()
 	must(t, err)

@@ -30,9 +30,13 @@ type attack struct {
 	Outcomes, Needs, Forbidden, Leaks   []string
 	Open, Then                          string
 	Control, Both, Cancel               bool
+	Seed, Secret                        bool
 	Limit                               int
+	Takes                               float64
 
-	encoded string // a payload of its own, in place of program and harness
+	encoded string                   // a payload of its own, in place of program and harness
+	build   func(seed *int64) string // makes one
+	open    bool                     // its run has no secret seed
 }
 
 // file is the program's name.
@@ -67,6 +71,12 @@ func readManifest(t *testing.T) []attack {
 			a.Limit = 10
 		}
 	}
+	for _, a := range list[:len(list):len(list)] {
+		if a.Seed {
+			a.Name, a.Secret, a.Forbidden = a.Name+"_secret", true, nil // it could not say them
+			list = append(list, a)
+		}
+	}
 	return list
 }
 
@@ -78,8 +88,11 @@ func TestManifestIsWhole(t *testing.T) {
 			t.Errorf("entry %q: a name of its own, tries and outcomes are wanted", a.Name)
 		}
 		names[a.Name] = true
-		if slices.Contains(a.Outcomes, schema.OutcomePassed) && !a.Control && a.Open == "" {
-			t.Errorf("%s: an attack may not pass unless it is open", a.Name)
+		if a.Secret && (len(a.Forbidden) > 0 || len(a.Leaks) > 0) {
+			t.Errorf("%s: nothing that it says is told in a secret run: no text can be forbidden, or leak", a.Name)
+		}
+		if slices.Contains(a.Outcomes, schema.OutcomePassed) && !a.Control && a.Open == "" && a.Takes == 0 {
+			t.Errorf("%s: an attack may not pass unless it is open, or takes its time", a.Name)
 		}
 		for _, name := range a.Outcomes {
 			if schema.NewOutcome(name, "").Name != name {
@@ -187,9 +200,11 @@ func without(needs, held []string) (missing []string) {
 func (r *shootingRange) try(t *testing.T, u user, a attack) {
 	t.Helper()
 	s := r.shot(t, u, a)
-	if a.Control && a.Harness == "example" && strings.Contains(s.result(t).Outcome.Text, "timing: the worker's clock says ") {
-		t.Log("the machine is too busy to measure: once more, without times")
-		a.Mode = schema.ModeTest
+	for again := 0; a.Harness == "example" && a.Mode != schema.ModeTest && again < 3 && s.result(t).Outcome.Name == schema.OutcomeAmbiguous; again++ {
+		t.Logf("the machine is too busy to measure: %s", s.result(t).Outcome.Text)
+		if again == 2 { // once more, without times
+			a.Mode = schema.ModeTest
+		}
 		s = r.shot(t, u, a)
 	}
 	what := "no result"
@@ -218,7 +233,7 @@ var logLine = regexp.MustCompile(`^(--- Evaluating attack-1: (py|cu), mode [a-z]
 
 // judge says what happened, in few words, and fails for everything that
 // should not have.
-func (s *shot) judge(t *testing.T, a attack) string {
+func (s *shot) judge(t testing.TB, a attack) string {
 	t.Helper()
 	result := s.result(t)
 	data, _ := os.ReadFile(filepath.Join(s.dir, "out", "result.json"))
@@ -227,11 +242,22 @@ func (s *shot) judge(t *testing.T, a attack) string {
 		t.Errorf("outcome %+v, status %d, want %q\n%s%s", result.Outcome, s.status, a.Outcomes, s.stdout, s.stderr)
 	}
 	for _, run := range result.Runs {
-		if passed := run.Run.Passed && run.Run.Success; passed && !slices.Contains(a.Outcomes, schema.OutcomePassed) {
+		if passed := run.Run.Passed && run.Run.Success; passed && a.build == nil && !slices.Contains(a.Outcomes, schema.OutcomePassed) {
 			t.Errorf("run %s passed", run.Name)
 		}
 	}
-	if shared := a.Harness == "inline" || a.Harness == "driver"; result.SharedJudge && !shared || !result.SharedJudge && shared && judged(result) {
+	if a.Takes > 0 && a.Mode != schema.ModeTest && len(result.Measurements) == 0 {
+		t.Error("nothing was measured")
+	}
+	for _, m := range result.Measurements {
+		if fastest := slices.Min(m.Samples); fastest < a.Takes {
+			t.Errorf("%s: a call took %.0f ns, its work takes %.0f", m.Phase, fastest, a.Takes)
+		}
+	}
+	shared := a.Harness == "inline" || a.Harness == "driver"
+	if a.build != nil {
+		// one of them raises what brings it into the judge
+	} else if result.SharedJudge && !shared || !result.SharedJudge && shared && judged(result) {
 		t.Errorf("shared judge: %v, with the harness %s", result.SharedJudge, a.Harness)
 	}
 	if s.took > hangLimit-5*time.Second {
@@ -256,13 +282,60 @@ func (s *shot) judge(t *testing.T, a attack) string {
 			t.Errorf("log line %q", line)
 		}
 	}
-	if lines := strings.Split(strings.TrimSuffix(string(annotation), "\n"), "\n"); len(lines) != 2 || strings.Count(lines[1], "`") != 4 || strings.ContainsFunc(lines[1], hidden) {
-		t.Errorf("annotation %q", annotation)
-	}
+	s.checkAnnotation(t, string(annotation))
+	s.checkTold(t, a, result)
 	if s.peakKiB > 64<<10 {
 		t.Errorf("kbrun had %d MiB", s.peakKiB>>10)
 	}
 	return fmt.Sprintf("%s in %.1f s", result.Outcome.Name, s.took.Seconds())
+}
+
+// annotationLine matches a line of an annotation behind its head: an item of
+// words of ours, with at most one code span of foreign text at its end.
+var annotationLine = regexp.MustCompile("^(|- [^`<>\\[\\]*_&|#\\\\]*(`[^`]+`)?)$")
+
+// checkAnnotation holds that nothing foreign stands in an annotation outside of
+// a code span, and that it tells what to do.
+func (s *shot) checkAnnotation(t testing.TB, annotation string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(annotation, "\n"), "\n") // the first is the agent's command
+	if len(lines) < 2 || strings.Count(lines[1], "`") != 4 || !strings.HasPrefix(lines[1], "**") || len(annotation) > schema.MaxAnnotation {
+		t.Errorf("annotation %q", annotation)
+		return
+	}
+	for _, line := range lines {
+		if strings.ContainsFunc(line, hidden) {
+			t.Errorf("annotation line %q", line)
+		}
+	}
+	for _, line := range lines[2:] {
+		if !annotationLine.MatchString(strings.ReplaceAll(line, "custom_kernel", "")) {
+			t.Errorf("annotation line %q", line)
+		}
+	}
+	if told := strings.Count(annotation, "\n- what you can do: "); told != strings.Count(s.stdout, "\n  what you can do: ") || (told == 1) == strings.HasPrefix(lines[1], "**passed**") {
+		t.Errorf("what can be done is told %d times in the annotation\n%s\nand in the log\n%s", told, annotation, s.stdout)
+	}
+}
+
+// checkTold holds what is explained of a run with a secret seed: numbers of
+// cases. And a pass is marked when it is the submission's
+// own word.
+func (s *shot) checkTold(t testing.TB, a attack, result *schema.Result) {
+	t.Helper()
+	if x := result.Explanation; x != nil && s.seeded && result.Outcome.Name != schema.OutcomeCompileFailed {
+		if x.Withheld == "" || x.File != "" || x.Line != 0 || x.Source != "" || x.Error != "" || x.Traceback != nil || x.Printed != "" || x.Expected != "" || x.Got != "" {
+			t.Errorf("with a secret seed, this is explained: %+v", x)
+		}
+	}
+	shared := a.Harness == "inline" || a.Harness == "driver"
+	passed := slices.ContainsFunc(result.Runs, func(run schema.Run) bool { return run.Run.Passed })
+	if a.build == nil && result.SelfChecked != (shared && passed) {
+		t.Errorf("self-checked: %v, with the harness %s, passed %v", result.SelfChecked, a.Harness, passed)
+	}
+	if told := strings.Contains(s.stdout, schema.SelfCheckedText); told != (result.SelfChecked && result.Outcome.Name == schema.OutcomePassed) {
+		t.Errorf("the log says that a pass is self-checked: %v", told)
+	}
 }
 
 // judged reports whether a harness reached a verdict.

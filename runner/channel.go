@@ -11,7 +11,7 @@ import (
 )
 
 //go:embed harness.py
-var harness string
+var startHarness string
 
 // args is what is executed: argv, or for a harness in Python the program that
 // starts it. The result names argv either way.
@@ -19,7 +19,7 @@ func args(c *plan.Command) []string {
 	if !c.Harness {
 		return c.Argv
 	}
-	return append([]string{c.Argv[0], "-c", harness}, c.Argv[1:]...)
+	return append([]string{c.Argv[0], "-c", startHarness}, c.Argv[1:]...)
 }
 
 // environ is the command's environment with its seed, unless harness.py reads

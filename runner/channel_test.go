@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/runner/capture"
 	"github.com/gpu-mode/kbgen/runner/judge"
 	"github.com/gpu-mode/kbgen/runner/plan"
 )
@@ -110,12 +111,15 @@ func TestTheReportEndsWithItsHarness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := drains{readers: []*os.File{r}, writers: []*os.File{w}}
-	defer d.close()
+	var pipes capture.Pipes
+	defer pipes.Close()
+	if _, err := pipes.Open(func() (*os.File, *os.File, error) { return r, w, nil }, io.Discard); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := w.WriteString("before\n"); err != nil {
 		t.Fatal(err)
 	}
-	d.hangUp()
+	pipes.HangUp()
 	if _, err := w.WriteString("after\n"); !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("writing after the end: %v, want EPIPE", err)
 	}

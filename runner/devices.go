@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -80,12 +81,26 @@ func runtimeOf(vendor string) string {
 	return ""
 }
 
+// The time of the last question. A busy machine gets the first of the two; once
+// the job's own is over, by its deadline or a signal, little is left.
+const (
+	afterLimit = time.Minute
+	afterOver  = 5 * time.Second
+)
+
+var errJobOver = errors.New("the job's time is over")
+
 // probeAfter asks the devices once more, when every process of the submission
 // is gone.
 func (e *evaluation) probeAfter(ctx context.Context) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	after, stop := context.WithTimeout(context.WithoutCancel(ctx), afterLimit)
 	defer stop()
-	others := e.watch.After(ctx)
+	after, giveUp := context.WithCancelCause(after)
+	defer giveUp(nil)
+	defer context.AfterFunc(ctx, func() {
+		time.AfterFunc(afterOver, func() { giveUp(errJobOver) })
+	})()
+	others := e.watch.After(after)
 	if e.job.Payload.Mode != schema.ModeTest && !e.job.Requirements.Shared {
 		e.result.Ambiguous = append(e.result.Ambiguous, others...)
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/runner/plan"
+	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -26,7 +27,7 @@ func makeDirectories(dirs plan.Directories) error {
 // writeCases creates the file that the harness reads. Where a submission has no
 // user of its own, it may have put something else there; that is removed first.
 func writeCases(path, text string) error {
-	err := removeTree(path)
+	err := sandbox.RemoveTree(path)
 	if err == nil {
 		err = writeNew(path, text)
 	}
@@ -72,7 +73,7 @@ func writeNew(path, text string) error {
 // renew replaces dir by an empty directory of the same name: build tools use the
 // name as a key of their caches.
 func renew(dir string) error {
-	if err := removeTree(dir); err != nil {
+	if err := sandbox.RemoveTree(dir); err != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -81,27 +82,10 @@ func renew(dir string) error {
 	return nil
 }
 
-// removeTree removes dir even when a submission took permissions away.
-func removeTree(dir string) error {
-	if os.RemoveAll(dir) == nil {
-		return nil
-	}
-	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			os.Chmod(path, 0o700) // before its entries are read; what stays closed fails below
-		}
-		return nil
-	})
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("removing what the submission left: %w", err)
-	}
-	return nil
-}
-
 // openDirectory makes a directory that the submission's processes may fill, in
 // place of whatever the warm-up may have left there.
 func openDirectory(dir string) error {
-	err := errors.Join(removeTree(dir), os.Mkdir(dir, 0o700))
+	err := errors.Join(sandbox.RemoveTree(dir), os.Mkdir(dir, 0o700))
 	if err == nil {
 		err = os.Chmod(dir, 0o777|os.ModeSticky) // its parent is the submission's alone
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/runner/device"
+	"github.com/gpu-mode/kbgen/runner/harness"
 	"github.com/gpu-mode/kbgen/runner/judge"
 	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
@@ -32,6 +33,9 @@ type Job struct {
 	// Sandbox is the level (schema.SandboxLevels) without which nothing of the
 	// submission runs; "" means partial.
 	Sandbox string
+	// FreshInterpreters: the isolated harness starts one for each phase, instead
+	// of forking one that has imported the task's modules.
+	FreshInterpreters bool
 	// SandboxRead lists files and directories that the submission may read
 	// beside the system's own, SandboxHide what it may not read below those.
 	SandboxRead, SandboxHide []string
@@ -68,6 +72,9 @@ func Evaluate(ctx context.Context, job Job) *schema.Result {
 	}
 	e := &evaluation{job: job, result: newResult(job)}
 	finish(e.result, job.Start, e.evaluate(ctx))
+	if job.Payload.Seed != nil {
+		withholdNames(e.result)
+	}
 	return e.result
 }
 
@@ -75,10 +82,13 @@ func Evaluate(ctx context.Context, job Job) *schema.Result {
 type evaluation struct {
 	job     Job
 	result  *schema.Result
-	root    string // directory of everything that the job writes
-	sandbox *sandbox.Sandbox
+	root    string           // directory of everything that the job writes
+	sandbox *sandbox.Sandbox // of the task's own harness; nil with session
+	session *harness.Session // the isolated harness; nil with sandbox
 	watch   *device.Watch
-	traced  int // bytes of profiles so far
+	machine plan.Machine
+	control *judge.Control // made once, for the first phase that needs it
+	traced  int            // bytes of profiles so far
 }
 
 // evaluate makes the machine ready, plans and runs the phases. The error says
@@ -100,7 +110,7 @@ func (e *evaluation) evaluate(ctx context.Context) (err error) {
 		}
 	}()
 	opened := make(chan error, 1)
-	go func() { opened <- e.openSandbox() }() // what is done meanwhile has limits
+	go func() { opened <- e.open(ctx, env) }() // what is done meanwhile has limits
 	e.watch = probeDevices(ctx, e.job, env, e.result)
 	defer e.watch.Close()
 	sandboxErr := <-opened
@@ -119,7 +129,8 @@ func (e *evaluation) evaluate(ctx context.Context) (err error) {
 		ctx, stop = context.WithDeadlineCause(ctx, e.job.Deadline, errOutOfTime)
 		defer stop()
 	}
-	err = e.phases(ctx, plan.New(e.job.Payload, facts(e.job.Payload, e.root, e.job.Environ, e.result.System.Runtime, len(visible))))
+	e.machine = facts(e.job.Payload, e.root, e.job.Environ, e.result.System.Runtime, len(visible))
+	err = e.phases(ctx, plan.New(e.job.Payload, e.machine))
 	e.probeAfter(ctx)
 	return err
 }
@@ -137,6 +148,7 @@ func (e *evaluation) phases(ctx context.Context, all []plan.Phase) error {
 		}
 		done := e.result.Runs.Get(p.Name)
 		if done == nil || !done.Run.Passed && p.Mode != schema.ModeProfile {
+			e.notRun(p.Name, all[i+1:])
 			break
 		}
 	}
@@ -145,33 +157,65 @@ func (e *evaluation) phases(ctx context.Context, all []plan.Phase) error {
 
 // phase runs one planned phase, judges what was seen and enters it in the
 // result. The error says how it ended when it is no plain pass.
+//
+// Times that were taken while the device was disturbed are taken once more, if
+// the job's time allows it; if they are disturbed again, the machine is at fault.
 func (e *evaluation) phase(ctx context.Context, p *plan.Phase) error {
 	if err := stopped(ctx); err != nil {
 		return err
 	}
 	e.progress(p.Name, nil)
-	eval := schema.EvalResult{Start: time.Now()}
-
-	r := &phaseRun{evaluation: e, p: p}
-	err := r.run(ctx)
-	verdict := judge.Phase(p, &r.seen)
-	if err == nil {
-		var packErr error
-		if verdict.Profiled {
-			eval.Profile, packErr = e.pack(p)
+	done, err := e.attempt(ctx, p)
+	if err == nil && len(done.ambiguous) > 0 && e.timeFor(time.Since(done.eval.Start)) {
+		if done, err = e.attempt(ctx, p); err == nil && len(done.ambiguous) > 0 {
+			err = outcomef(schema.OutcomeAmbiguous, "measured twice, and disturbed each time: %s", done.ambiguous[0])
 		}
-		err = errors.Join(outcomeErr(verdict.Outcome), packErr) // the first one counts
 	}
-
-	eval.End, eval.Compilation, eval.Run = time.Now(), verdict.Compilation, verdict.Run
-	e.add(r, verdict, eval)
-	if eval.Run != nil {
-		e.progress(p.Name, &eval)
-	}
-	if removeErr := removeTree(p.Dir); err == nil && removeErr != nil {
-		err = removeErr
+	e.add(done.phaseRun, done.verdict, done.eval)
+	if done.eval.Run != nil {
+		e.progress(p.Name, &done.eval)
 	}
 	return inPhase(p.Name, err)
+}
+
+// timeFor reports whether the job has time left for something that took that
+// long, and for what comes after it.
+func (e *evaluation) timeFor(took time.Duration) bool {
+	return e.job.Deadline.IsZero() || time.Until(e.job.Deadline) > 2*took
+}
+
+// An attempted phase is one that ran, and what it came to.
+type attempted struct {
+	*phaseRun
+	verdict judge.Verdict
+	eval    schema.EvalResult
+}
+
+// attempt runs and judges a phase, and removes what it left.
+func (e *evaluation) attempt(ctx context.Context, p *plan.Phase) (attempted, error) {
+	done := attempted{phaseRun: &phaseRun{evaluation: e, p: p}, eval: schema.EvalResult{Start: time.Now()}}
+	var err error
+	if e.session != nil {
+		done.verdict, err = done.isolated(ctx)
+	} else {
+		err = done.run(ctx)
+		done.verdict = judge.Phase(p, &done.seen)
+		if err == nil && judge.NeedsControl(p, &done.seen, &done.verdict) {
+			err = done.blame(ctx, &done.verdict)
+		}
+	}
+	if err == nil {
+		var packErr error
+		if done.verdict.Profiled {
+			done.eval.Profile, packErr = e.pack(p)
+		}
+		err = errors.Join(outcomeErr(done.verdict.Outcome), packErr) // the first one counts
+	}
+	done.eval.End, done.eval.Compilation, done.eval.Run = time.Now(), done.verdict.Compilation, done.verdict.Run
+	if removeErr := sandbox.RemoveTree(p.Dir); err == nil && removeErr != nil {
+		err = removeErr
+	}
+	return done, err
 }
 
 func (e *evaluation) progress(phase string, result *schema.EvalResult) {

@@ -76,11 +76,9 @@ func TestRankingByLastRunsOnlyTheLastBenchmark(t *testing.T) {
 }
 
 func TestSeed(t *testing.T) {
+	wantOutcome(t, evaluatePayload(t, secret(pythonPayload(`return os.environ["POPCORN_SEED"] == "77"`))), schema.OutcomePassed, "")
+	wantOutcome(t, evaluatePayload(t, secret(pythonPayload(`return os.environ["POPCORN_SEED"] == "78"`))), schema.OutcomeWrong, "")
 	p := pythonPayload(`raise ValueError(os.environ.get("POPCORN_SEED", "none"))`)
-	if got := reported(t, evaluatePayload(t, p), "test", "test.0.error"); got != "77" {
-		t.Errorf("POPCORN_SEED = %q, want 77", got)
-	}
-	p.Seed = nil
 	if got := reported(t, evaluatePayload(t, p), "test", "test.0.error"); got != "none" {
 		t.Errorf("POPCORN_SEED without a seed = %q", got)
 	}
@@ -103,8 +101,15 @@ if __name__ == "__main__":
 
 func TestWrong(t *testing.T) {
 	p := pythonPayload(`raise ValueError("mismatch at 3\nsecond line")`)
+	if r := evaluatePayload(t, secret(p)); r.Outcome.Text != "test: test.0 failed; more is "+schema.WithheldText || r.Explanation == nil || r.Explanation.Error != "" || r.Explanation.Withheld == "" {
+		t.Errorf("with a secret seed: %+v, %+v", r.Outcome, r.Explanation)
+	}
+	p.Seed = nil
 	r := evaluatePayload(t, p)
 	wantOutcome(t, r, schema.OutcomeWrong, "test: test.0 failed (size: 1): mismatch at 3")
+	if x := r.Explanation; x == nil || x.Error != "mismatch at 3" || x.Withheld != "" || len(x.NotRun) != 0 {
+		t.Errorf("explanation %+v", x)
+	}
 	run := r.Runs.Get("test").Run
 	if !run.Success || run.Passed || run.ExitCode != 112 || r.Outcome.ExitStatus() != 0 {
 		t.Errorf("run %+v, outcome %+v", run, r.Outcome)
@@ -120,32 +125,33 @@ func TestCrash(t *testing.T) {
 		code          int
 		outcome, text string
 	}{
-		{`raise KeyError("x")`, 1, schema.OutcomeCrashed, "test: the tester ended with status 1: KeyError: 'x'"},
-		{`raise MemoryError`, 1, schema.OutcomeOutOfMemory, "test: the tester ended with status 1: MemoryError"},
+		{`raise KeyError("x")`, 1, schema.OutcomeException, "test: submission.py:4: KeyError: 'x'"},
+		{`raise MemoryError`, 1, schema.OutcomeOutOfMemory, "test: the tester ended with status 1: submission.py:4: MemoryError"},
+		{`import no_such_module`, 1, schema.OutcomeMissingModule, "test: submission.py:4: ModuleNotFoundError: No module named 'no_such_module'"},
+		{`exec("1 +", {})`, 1, schema.OutcomeSyntaxError, "test: submission.py:4: SyntaxError: invalid syntax"},
 		{`sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB")`, 1, schema.OutcomeOutOfMemory, "CUDA out of memory"},
 		{`os.kill(os.getpid(), 11)`, -11, schema.OutcomeKilled, "test: the tester was killed by signal 11"},
 		{`os.kill(os.getpid(), 9)`, -9, schema.OutcomeKilled, "test: the tester was killed by signal 9"},
-		{`os._exit(114)`, 114, schema.OutcomeCrashed, "test: the tester ended with status 114"},
-		{`os._exit(110)`, 110, schema.OutcomeCrashed, "(CUDA error)"},
-		{`os._exit(113)`, 113, schema.OutcomeHarness, "(it cannot read the cases)"},
+		{`os._exit(114)`, 114, schema.OutcomeExited, "test: the submission ended its own process: the tester ended with status 114"},
+		{`os._exit(110)`, 110, schema.OutcomeExited, "(CUDA error)"},
+		{`os._exit(111)`, 111, schema.OutcomeExited, "(no report pipe)"},
+		{`os._exit(113)`, 113, schema.OutcomeExited, "(it cannot read the cases)"},
 	} {
-		p := pythonPayload(tt.body)
-		p.Seed = nil
-		r := evaluatePayload(t, p)
+		r := evaluatePayload(t, pythonPayload(tt.body))
 		run := r.Runs.Get("test").Run
 		wantOutcome(t, r, tt.outcome, tt.text)
 		if run.Success || run.Passed || run.ExitCode != tt.code || r.Outcome.ExitStatus() != 0 || r.Outcome.Phase != "test" {
 			t.Errorf("%s: run %+v, outcome %+v, want exit code %d", tt.body, run, r.Outcome, tt.code)
 		}
 	}
-	if r := evaluatePayload(t, pythonPayload(`raise KeyError("x")`)); strings.Contains(r.Outcome.Text, "KeyError") {
+	if r := evaluatePayload(t, secret(pythonPayload(`raise KeyError("x")`))); strings.Contains(r.Outcome.Text, "KeyError") {
 		t.Errorf("with a secret seed the tester's words are in the outcome: %q", r.Outcome.Text)
 	}
 	r := evaluatePayload(t, pythonPayload(`os._exit(0)`))
 	if run := r.Runs.Get("test").Run; !run.Success || run.Passed {
 		t.Errorf("run %+v after exit 0 without a verdict", run)
 	}
-	wantOutcome(t, r, schema.OutcomeNoVerdict, "")
+	wantOutcome(t, r, schema.OutcomeExited, "with status 0, before it had a verdict")
 }
 
 // Some testers say of an answer that is wrong while it is timed only that.
@@ -153,6 +159,10 @@ func TestFailureWithoutAVerdict(t *testing.T) {
 	p := pythonPayload(`if mode != "leaderboard": return True
 report.write("test-count: 1\ntest.0.status: fail\ntest.0.error: off by one\n"); report.flush(); os._exit(0)`)
 	p.Mode = schema.ModeLeaderboard
+	if r := evaluatePayload(t, secret(p)); r.Outcome.Name != schema.OutcomeRecheckFailed || strings.Contains(r.Outcome.Text, "off by one") || !strings.HasSuffix(r.Outcome.Text, schema.WithheldText) {
+		t.Errorf("with a secret seed: %+v", r.Outcome)
+	}
+	p.Seed = nil
 	r := evaluatePayload(t, p)
 	wantOutcome(t, r, schema.OutcomeRecheckFailed, "test.0 failed: off by one")
 	if run := r.Runs.Get("leaderboard").Run; !run.Success || run.Passed {
@@ -192,7 +202,7 @@ func TestPassAndThenCrashGoesOn(t *testing.T) {
 	if got := runNames(r); got != "test benchmark leaderboard" {
 		t.Errorf("runs %q", got)
 	}
-	wantOutcome(t, r, schema.OutcomeCrashed, "test: the tester ended with status 7")
+	wantOutcome(t, r, schema.OutcomeExited, "test: the submission ended its own process: the tester ended with status 7")
 }
 
 func TestDeadline(t *testing.T) {

@@ -3,8 +3,11 @@ package runner
 import (
 	"bufio"
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -24,8 +27,7 @@ func describeHost(env []string) (join func(*schema.SystemInfo)) {
 }
 
 // hostInfo describes the machine without its devices and without importing
-// torch, which would take seconds: its version is read from the installation
-// beside python3.
+// torch, which would take seconds: its version is read from what is installed.
 func hostInfo(env []string) schema.SystemInfo {
 	var uts unix.Utsname
 	unix.Uname(&uts) // cannot fail with a valid pointer
@@ -52,28 +54,80 @@ func cpuModel() string {
 	return values["vendor_id"]
 }
 
-// torchVersion finds torch-<version>.dist-info in the library directories that
-// belong to the python3 on PATH; "" when there is none.
+// torchVersion is the version of the torch that the python3 on PATH would
+// import, as torch says it itself; "" when there is none.
 func torchVersion(env []string) string {
 	python, err := LookPath("python3", env)
 	if err != nil {
 		return ""
 	}
-	prefixes := []string{filepath.Dir(filepath.Dir(python))} // a virtual environment's link
-	if real, err := filepath.EvalSymlinks(python); err == nil {
-		prefixes = append(prefixes, filepath.Dir(filepath.Dir(real)))
-	}
-	prefixes = append(prefixes, "/usr/local") // where Debian's pip installs
-	for _, prefix := range prefixes {
-		for _, packages := range []string{"site-packages", "dist-packages"} {
-			found, _ := filepath.Glob(filepath.Join(prefix, "lib", "python3*", packages, "torch-*.dist-info"))
-			for _, dir := range found {
-				return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(dir), "torch-"), ".dist-info")
-			}
+	for _, dir := range packageDirs(python) {
+		if _, err := os.Stat(filepath.Join(dir, "torch", "__init__.py")); err == nil {
+			return installedVersion(dir, "torch")
 		}
 	}
 	return ""
 }
+
+// packageDirs lists the directories of libraries that belong to an interpreter,
+// in the order in which it searches them: a virtual environment's, what was
+// added to the system by hand, what the system or a distribution brings.
+func packageDirs(python string) []string {
+	prefixes := []string{filepath.Dir(filepath.Dir(python))}
+	real, err := filepath.EvalSymlinks(python)
+	if err != nil {
+		real = python
+	}
+	if config, err := os.ReadFile(filepath.Join(prefixes[0], "pyvenv.cfg")); err != nil || systemSite.Match(config) {
+		if prefix := filepath.Dir(filepath.Dir(real)); prefix != prefixes[0] {
+			prefixes = append(prefixes, prefix)
+		}
+		if at := slices.Index(prefixes, "/usr"); at >= 0 {
+			prefixes = slices.Insert(prefixes, at, "/usr/local") // where Debian's pip installs
+		}
+	}
+	versions := []string{"python3*"}
+	if name := filepath.Base(real); strings.HasPrefix(name, "python3.") {
+		versions = []string{name, "python3"} // Debian has one directory for all its interpreters
+	}
+	var dirs []string
+	for _, prefix := range prefixes {
+		for _, version := range versions {
+			for _, place := range []string{"lib/" + version + "/site-packages", "lib64/" + version + "/site-packages", "lib/" + version + "/dist-packages"} {
+				found, _ := filepath.Glob(filepath.Join(prefix, place))
+				dirs = append(dirs, found...)
+			}
+		}
+	}
+	return dirs
+}
+
+// systemSite stands in the configuration of a virtual environment that sees the
+// system's libraries.
+var systemSite = regexp.MustCompile(`(?m)^include-system-site-packages\s*=\s*true\s*$`)
+
+// installedVersion reads a package's version from its own version.py, which is
+// what it says of itself ("2.5.1+cu124"), else from the name of what the
+// installer left: pip's dist-info, a distribution's egg-info.
+func installedVersion(dir, name string) string {
+	if f, err := os.Open(filepath.Join(dir, name, "version.py")); err == nil {
+		text, _ := io.ReadAll(io.LimitReader(f, 64<<10))
+		f.Close()
+		if found := ownVersion.FindSubmatch(text); found != nil {
+			return string(found[1])
+		}
+	}
+	for _, kind := range []string{".dist-info", ".egg-info"} {
+		found, _ := filepath.Glob(filepath.Join(dir, name+"-*"+kind))
+		for _, path := range found {
+			return strings.TrimPrefix(strings.TrimSuffix(filepath.Base(path), kind), name+"-")
+		}
+	}
+	return ""
+}
+
+// ownVersion is an assignment, with a type or without one.
+var ownVersion = regexp.MustCompile(`(?m)^__version__(?:\s*:\s*\w+)?\s*=\s*['"]([^'"\\\s]{1,100})['"]`)
 
 // platform is Python's platform.platform(): "Linux-6.1-x86_64-with-glibc2.36".
 func platform(uts *unix.Utsname, libc string) string {

@@ -70,7 +70,12 @@ func TestSecondVerdictIsNoPass(t *testing.T) {
 		`report.write("check: fail\n"); return True`,
 		`report.write("test.0.status: fail\n"); return True`,
 	} {
-		r := evaluatePayload(t, pythonPayload(body))
+		p := pythonPayload(body)
+		if r := evaluatePayload(t, secret(p)); r.Outcome.Name != schema.OutcomeInconsistent || strings.Contains(r.Outcome.Text, "two values") { // which are the report's
+			t.Errorf("%s, with a secret seed: %+v", body, r.Outcome)
+		}
+		p.Seed = nil
+		r := evaluatePayload(t, p)
 		wantOutcome(t, r, schema.OutcomeInconsistent, "the report gives two values for")
 		if r.Runs.Get("test").Run.Passed {
 			t.Errorf("%s: passed", body)

@@ -7,19 +7,20 @@ import (
 	"os"
 	"time"
 
+	"github.com/gpu-mode/kbgen/runner/capture"
 	"github.com/gpu-mode/kbgen/runner/judge"
 	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 )
 
 const (
-	// outputHead is what is kept of stdout and of stderr, in bytes: more than
-	// the 16,384 characters that a result shows, however they are encoded.
-	outputHead = 256 << 10
 	// killLimit is how long killed processes may take to go; beyond it the
 	// machine is at fault.
 	killLimit = 10 * time.Second
 )
+
+// toldLimit is what is kept of harness.py's own words, in bytes.
+const toldLimit = 4 << 10
 
 // runCommand runs the command in a sandbox, waits for the process itself (its
 // pipes may be held open by others), kills everything that it left behind, and
@@ -34,26 +35,26 @@ func runCommand(ctx context.Context, sb *sandbox.Sandbox, dirs sandbox.Directori
 	if err != nil {
 		return nil, err
 	}
-	stdout, stderr := &capture{limit: outputHead, watch: c.Watch}, &capture{limit: outputHead}
-	report, shared := &capture{limit: judge.ReportLimit}, &capture{limit: 1}
+	stdout, stderr := &capture.Capture{Limit: capture.OutputHead, Watch: c.Watch}, &capture.Capture{Limit: capture.OutputHead}
+	report, shared := &capture.Capture{Limit: judge.ReportLimit}, &capture.Capture{Limit: toldLimit}
 	call := sandbox.Command{Path: path, Args: args(c), Env: environ(c), Dir: c.Dir, Directories: dirs}
-	var drains drains
-	defer drains.close()
-	if call.Stdout, err = drains.open(openPipe, stdout); err != nil {
+	var pipes capture.Pipes
+	defer pipes.Close()
+	if call.Stdout, err = pipes.Open(capture.OpenPipe, stdout); err != nil {
 		return nil, err
 	}
-	if call.Stderr, err = drains.open(openPipe, stderr); err != nil {
+	if call.Stderr, err = pipes.Open(capture.OpenPipe, stderr); err != nil {
 		return nil, err
 	}
 	if c.Report {
-		w, err := drains.open(func() (r, w *os.File, err error) { return reportChannel(c) }, report)
+		w, err := pipes.Open(func() (r, w *os.File, err error) { return reportChannel(c) }, report)
 		if err != nil {
 			return nil, err
 		}
 		call.Files = append(call.Files, w)
 	}
 	if c.Harness {
-		w, err := drains.open(os.Pipe, shared)
+		w, err := pipes.Open(os.Pipe, shared)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +64,7 @@ func runCommand(ctx context.Context, sb *sandbox.Sandbox, dirs sandbox.Directori
 	if err != nil {
 		return nil, err
 	}
-	drains.started()
+	pipes.Started()
 	if c.More {
 		sb.Ready()
 	}
@@ -72,16 +73,17 @@ func runCommand(ctx context.Context, sb *sandbox.Sandbox, dirs sandbox.Directori
 		sb.Survived(err)
 		return nil, err
 	}
-	drains.hangUp()
+	pipes.HangUp()
 	if !process.Sealed() {
-		if err := endDescendants(killLimit); err != nil {
+		if err := sandbox.EndDescendants(killLimit); err != nil {
 			sb.Survived(err)
 			return nil, err
 		}
 	}
-	drains.finish()
+	pipes.Finish()
 	seen.Stdout, seen.Stderr, seen.Report = stdout.Stream, stderr.Stream, report.Stream
-	seen.Marked, seen.Shared = stdout.seen, shared.Size > 0
+	seen.Marked = stdout.Seen
+	seen.Shared, seen.Worker = judge.Told(shared.Head)
 	return seen, nil
 }
 

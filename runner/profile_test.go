@@ -180,7 +180,7 @@ return True`)
 	r := evaluateJob(t, context.Background(), Job{
 		Payload: wrong, Devices: device.Machine{Root: t.TempDir()}, Environ: programs(t, map[string]string{"nvidia-smi": standInSMI, "ncu": standInNCU}),
 	})
-	wantOutcome(t, r, schema.OutcomeCrashed, "profile.0: ")
+	wantOutcome(t, r, schema.OutcomeException, "profile.0: ")
 	if got := runNames(r); got != "profile.0 profile.1" || r.Runs[0].Profile != nil || r.Runs[1].Profile == nil {
 		t.Errorf("runs %q: a profile does not depend on the one before", got)
 	}
@@ -214,7 +214,7 @@ func TestProfilerThatFails(t *testing.T) {
 		{"ncu", "#!/bin/sh\nexit 127\n", "return True", schema.OutcomeNoProfiler, "ncu ended with status 127"},
 		{"ncu", run + "\"$@\"; echo '==ERROR== ERR_NVGPUCTRPERM - no permission'\n", "return True", schema.OutcomeNoProfiler, "ncu: ==ERROR== ERR_NVGPUCTRPERM"},
 		{"ncu", run + "exec \"$@\"\n", "return True", schema.OutcomePassed, "Nsight-Compute recorded nothing"},
-		{"ncu", run + "\"$@\" && exit; echo '==ERROR== The application returned an error code (1).'; exit 1\n", "raise KeyError(1)", schema.OutcomeCrashed, "status 1"},
+		{"ncu", run + "\"$@\" && exit; echo '==ERROR== The application returned an error code (1).'; exit 1\n", "raise KeyError(1)", schema.OutcomeException, "profile.0: submission.py:4: KeyError: 1"},
 		{"ncu", run + "exec \"$@\"\n", "return False", schema.OutcomeWrong, "benchmark.0 failed"},
 		{"rocprofv3", "#!/bin/sh\nexit 127\n", "return True", schema.OutcomeNoProfiler, "rocprofv3 ended with status 127"},
 		{"rocprofv3", run + "exec \"$@\"\n", "return True", schema.OutcomePassed, "rocPROF recorded nothing"},

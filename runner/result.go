@@ -44,11 +44,29 @@ func (e *evaluation) add(r *phaseRun, v judge.Verdict, eval schema.EvalResult) {
 	})
 	e.result.Ambiguous = append(e.result.Ambiguous, r.ambiguous...)
 	e.result.SharedJudge = e.result.SharedJudge || v.SharedJudge
+	e.result.SelfChecked = e.result.SelfChecked || v.SelfChecked
+	if v.Explanation != nil && (e.result.Explanation == nil || r.p.Mode != schema.ModeProfile) { // as the outcome: a later phase's, or the first profile's
+		e.result.Explanation = v.Explanation
+	}
 	if v.Compiler != "" {
 		e.result.Versions.Compiler = v.Compiler
 	}
 	if eval.Run != nil {
 		e.result.Runs = append(e.result.Runs, schema.Run{Name: r.p.Name, EvalResult: eval})
+	}
+}
+
+// notRun tells which phases did not come to be because an earlier one did not
+// pass.
+func (e *evaluation) notRun(ended string, rest []plan.Phase) {
+	if len(rest) == 0 || e.result.Explanation == nil && e.result.Runs.Get(ended) == nil {
+		return
+	}
+	if e.result.Explanation == nil {
+		e.result.Explanation = &schema.Explanation{}
+	}
+	for i := range rest {
+		e.result.Explanation.NotRun = append(e.result.Explanation.NotRun, schema.NotRun{Case: rest[i].Name, Why: ended + " did not pass"})
 	}
 }
 

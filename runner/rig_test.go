@@ -3,14 +3,17 @@ package runner
 import (
 	"context"
 	_ "embed"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -20,18 +23,24 @@ var tester string
 // pythonPayload is a task whose submission is the given body of
 // kernel(spec, mode, report).
 func pythonPayload(body string) *schema.Payload {
-	seed := int64(77)
 	return &schema.Payload{
 		Main: "eval.py",
 		Sources: schema.Files{
 			{Name: "eval.py", Text: tester},
 			{Name: "submission.py", Text: "import os, subprocess, sys, time\n\ndef kernel(spec, mode, report):\n    " + strings.ReplaceAll(strings.TrimSpace(body), "\n", "\n    ") + "\n"},
 		},
-		Lang: schema.LangPython, Mode: schema.ModeTest, RankingBy: schema.RankLast, Seed: &seed,
+		Lang: schema.LangPython, Mode: schema.ModeTest, RankingBy: schema.RankLast,
 		Tests:       []schema.Case{{{Name: "size", Value: schema.IntValue(1)}}, {{Name: "size", Value: schema.IntValue(2)}}},
 		Benchmarks:  []schema.Case{{{Name: "n", Value: schema.IntValue(10)}}, {{Name: "n", Value: schema.IntValue(20)}}},
 		TestTimeout: schema.Seconds(30), BenchmarkTimeout: schema.Seconds(30), RankedTimeout: schema.Seconds(30),
 	}
+}
+
+// secret gives the payload a secret seed.
+func secret(p *schema.Payload) *schema.Payload {
+	seed := int64(77)
+	p.Seed = &seed
+	return p
 }
 
 // with appends code at the level of the submission's file, which the warm-up
@@ -50,10 +59,11 @@ func evaluatePayload(t *testing.T, p *schema.Payload) *schema.Result {
 // left behind, and the result can be written.
 func evaluateJob(t *testing.T, ctx context.Context, job Job) *schema.Result {
 	t.Helper()
-	job.Environ, job.WorkDir = append(append(os.Environ(), "PATH="+needPython(t)), job.Environ...), t.TempDir()
+	base := slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "PATH=") }) // a program may find the first of two
+	job.Environ, job.WorkDir = append(append(base, "PATH="+needPython(t)), job.Environ...), t.TempDir()
 	r := Evaluate(ctx, job)
-	if left := descendants(os.Getpid()); len(left) > 0 {
-		t.Errorf("processes left: %s", describe(left))
+	if left := sandbox.Descendants(os.Getpid()); len(left) > 0 {
+		t.Errorf("processes left: %s", fmt.Sprint(left))
 	}
 	if left, _ := filepath.Glob(filepath.Join(job.WorkDir, "*")); len(left) > 0 {
 		t.Errorf("files left: %q", left)

@@ -1,12 +1,8 @@
 package runner
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"os"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -125,15 +121,13 @@ func (r *phaseRun) test(ctx context.Context) error {
 	if r.p.Timed() {
 		r.watch.Begin()
 	}
-	killed := oomKills()
-	seen, err := r.command(ctx, r.p.Test)
+	seen, err := r.harness(ctx, r.p.Test)
 	if r.p.Timed() {
 		r.ambiguous = r.watch.End(context.WithoutCancel(ctx), r.p.Name)
 	}
 	if err != nil {
 		return err
 	}
-	seen.OutOfMemory = seen.OutOfMemory || oomKills() > killed
 	r.seen.Test = seen
 	if seen.How == judge.Canceled {
 		return stopped(ctx)
@@ -147,21 +141,15 @@ func (r *phaseRun) test(ctx context.Context) error {
 	return err
 }
 
-// oomKills counts the processes that the kernel has ended for want of memory
-// since the machine started, in whatever group; 0 when it does not say.
-func oomKills() int64 {
-	f, err := os.Open("/proc/vmstat")
-	if err != nil {
-		return 0
+// harness runs the command of a harness, and notices when the kernel ended
+// something meanwhile for want of memory.
+func (r *phaseRun) harness(ctx context.Context, c *plan.Command) (*judge.Process, error) {
+	killed := sandbox.OOMKills()
+	seen, err := r.command(ctx, c)
+	if err == nil && sandbox.OOMKills() > killed {
+		seen.OutOfMemory = true
 	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if count, ok := strings.CutPrefix(lines.Text(), "oom_kill "); ok {
-			n, _ := strconv.ParseInt(count, 10, 64)
-			return n
-		}
-	}
-	return 0
+	return seen, err
 }
 
 // diskFull is how a phase ends that has no room for the runner's files: it is

@@ -22,16 +22,7 @@ func (e *evaluation) openSandbox() error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("making the sandbox's directory: %w", err)
 	}
-	p := e.job.Payload
-	relative := func(path string) bool { return !filepath.IsAbs(path) }
-	opened, err := sandbox.Open(sandbox.Options{
-		Dir:      dir,
-		Environ:  e.job.Environ,
-		Read:     slices.Concat(e.job.SandboxRead, slices.DeleteFunc(slices.Clone(p.IncludeDirs), relative)),
-		Hide:     e.job.SandboxHide,
-		Loopback: p.MultiGPU || p.Mode == schema.ModeProfile, // processes of one job meet there
-		Minimum:  e.job.Sandbox,
-	})
+	opened, err := sandbox.Open(e.sandboxOptions(dir))
 	if err != nil {
 		return err
 	}
@@ -40,14 +31,32 @@ func (e *evaluation) openSandbox() error {
 	return nil
 }
 
+// sandboxOptions are those of every sandbox of the job.
+func (e *evaluation) sandboxOptions(dir string) sandbox.Options {
+	p := e.job.Payload
+	relative := func(path string) bool { return !filepath.IsAbs(path) }
+	return sandbox.Options{
+		Dir:     dir,
+		Environ: e.job.Environ,
+		Read:    slices.Concat(e.job.SandboxRead, slices.DeleteFunc(slices.Clone(p.IncludeDirs), relative)),
+		Hide:    e.job.SandboxHide,
+		TCP:     p.MultiGPU || p.Mode == schema.ModeProfile, // processes of one job meet there
+		Minimum: e.job.Sandbox,
+	}
+}
+
 // close makes sure that no process is left, removes the job's files, and enters
 // in the result what isolated the submission.
 func (e *evaluation) close() error {
 	var sandboxErr error
 	if e.sandbox != nil {
-		sandboxErr = errors.Join(e.sandbox.Close(), endDescendants(killLimit))
+		sandboxErr = errors.Join(e.sandbox.Close(), sandbox.EndDescendants(killLimit))
 	}
-	err := errors.Join(removeTree(e.root), sandboxErr)
+	if e.session != nil {
+		sandboxErr = errors.Join(sandboxErr, e.session.Close(), sandbox.EndDescendants(killLimit))
+		e.result.Sandbox = e.session.Report()
+	}
+	err := errors.Join(sandbox.RemoveTree(e.root), sandboxErr)
 	if e.sandbox != nil {
 		if err != nil {
 			e.sandbox.Survived(err)

@@ -9,12 +9,20 @@ import (
 
 // Evidence is what the runner saw beside the verdict. Each part stands in
 // result.json under a top-level key of its own, which Kernelbot's parser
-// ignores: timing, device, versions, sandbox, ambiguous, shared_judge.
+// ignores: gpu_type, queue, timing, device, versions, sandbox, harness,
+// measurements, explanation, ambiguous, shared_judge, self_checked, retained.
 type Evidence struct {
+	GPUType string // what the job was for, "H100_BK"; "": nobody said, as in older runners
+	Queue   string // the queue that it came by
+
 	Timing   *Timing
 	Device   *DeviceReport
 	Versions *Versions
 	Sandbox  *Sandbox
+	Harness  *HarnessReport // nil: none was chosen yet
+
+	Measurements []Measurement // of the isolated harness only
+	Explanation  *Explanation  // nil: there is nothing more to say
 
 	// Ambiguous says, one line each, why a timing may not be the submission's
 	// own doing: the device was slowed down, or somebody else was on it.
@@ -23,6 +31,12 @@ type Evidence struct {
 	// SharedJudge: the submission ran in a process that holds the report on it,
 	// and could have written that. False: this was not seen.
 	SharedJudge bool
+	// SelfChecked: the submission ran in one process with its checker and the
+	// clock, so that a pass is its own word ([SelfCheckedText]).
+	SelfChecked bool
+	// Retained: an earlier try of the job judged, on the same machine, and could
+	// not hand the result over. Everything else, the timing too, is of that try.
+	Retained bool
 }
 
 // A Timing says where a job's time went, in seconds of wall time.
@@ -162,12 +176,19 @@ func (e *Evidence) members() (object, error) {
 		there bool
 		value any
 	}{
+		{"gpu_type", e.GPUType != "", e.GPUType},
+		{"queue", e.Queue != "", e.Queue},
 		{"timing", e.Timing != nil, e.Timing},
 		{"device", e.Device != nil, e.Device},
 		{"versions", e.Versions != nil, e.Versions},
 		{"sandbox", e.Sandbox != nil, e.Sandbox},
+		{"harness", e.Harness != nil, e.Harness},
+		{"measurements", len(e.Measurements) > 0, e.Measurements},
+		{"explanation", e.Explanation != nil, e.Explanation},
 		{"ambiguous", len(e.Ambiguous) > 0, e.Ambiguous},
 		{"shared_judge", e.SharedJudge, e.SharedJudge},
+		{"self_checked", e.SelfChecked, e.SelfChecked},
+		{"retained", e.Retained, e.Retained},
 	} {
 		if !part.there {
 			continue
@@ -213,6 +234,12 @@ func evidence(root *node) Evidence {
 		writeJSON(&b, n)
 		return json.Unmarshal([]byte(b.String()), into) == nil
 	}
+	if !read("gpu_type", &e.GPUType) {
+		e.GPUType = ""
+	}
+	if !read("queue", &e.Queue) {
+		e.Queue = ""
+	}
 	if t := new(Timing); read("timing", t) {
 		e.Timing = t
 	}
@@ -225,11 +252,26 @@ func evidence(root *node) Evidence {
 	if s := new(Sandbox); read("sandbox", s) {
 		e.Sandbox = s
 	}
+	if h := new(HarnessReport); read("harness", h) {
+		e.Harness = h
+	}
+	if !read("measurements", &e.Measurements) {
+		e.Measurements = nil
+	}
+	if x := new(Explanation); read("explanation", x) {
+		e.Explanation = x
+	}
 	if !read("ambiguous", &e.Ambiguous) {
 		e.Ambiguous = nil
 	}
 	if !read("shared_judge", &e.SharedJudge) {
 		e.SharedJudge = false
+	}
+	if !read("self_checked", &e.SelfChecked) {
+		e.SelfChecked = false
+	}
+	if !read("retained", &e.Retained) {
+		e.Retained = false
 	}
 	return e
 }

@@ -38,6 +38,10 @@ const (
 	OutcomePassed        = "passed"
 	OutcomeWrong         = "wrong"
 	OutcomeRecheckFailed = "recheck-failed"
+	OutcomeSyntaxError   = "syntax-error"
+	OutcomeMissingModule = "missing-module"
+	OutcomeException     = "exception"
+	OutcomeExited        = "exited"
 	OutcomeCrashed       = "crashed"
 	OutcomeKilled        = "killed"
 	OutcomeOutOfMemory   = "out-of-memory"
@@ -56,6 +60,8 @@ const (
 	OutcomeUnsupported   = "unsupported"
 	OutcomeNoCompiler    = "no-compiler"
 	OutcomeNoProfiler    = "no-profiler"
+	OutcomeAmbiguous     = "ambiguous"
+	OutcomeWrongMachine  = "wrong-machine"
 	OutcomeGPUMissing    = "gpu-missing"
 	OutcomeGPUUnhealthy  = "gpu-unhealthy"
 	OutcomeGPUBusy       = "gpu-busy"
@@ -77,6 +83,10 @@ func Outcomes() []Outcome {
 
 		outcome(OutcomeWrong, FaultSubmission, false, "a case failed its check: the answer is wrong"),
 		outcome(OutcomeRecheckFailed, FaultSubmission, false, "the answers passed the tests and were wrong when they were checked again while being timed"),
+		outcome(OutcomeSyntaxError, FaultSubmission, false, "the submission is not valid Python"),
+		outcome(OutcomeMissingModule, FaultSubmission, false, "the submission imports a module that the image does not have"),
+		outcome(OutcomeException, FaultSubmission, false, "the submission raised an exception"),
+		outcome(OutcomeExited, FaultSubmission, false, "the submission ended its own process"),
 		outcome(OutcomeCrashed, FaultSubmission, false, "the program ended with an error before it had a verdict"),
 		outcome(OutcomeKilled, FaultSubmission, false, "the program was ended by a signal, like a segmentation fault"),
 		outcome(OutcomeOutOfMemory, FaultSubmission, false, "the program wanted more memory than a job may have"),
@@ -97,6 +107,8 @@ func Outcomes() []Outcome {
 
 		outcome(OutcomeNoCompiler, FaultMachine, true, "the machine has no working compiler for this submission"),
 		outcome(OutcomeNoProfiler, FaultMachine, true, "the machine has no working profiler"),
+		outcome(OutcomeAmbiguous, FaultMachine, true, "the machine was too busy to measure times that hold"),
+		outcome(OutcomeWrongMachine, FaultMachine, true, "the machine is not of the GPU type that the job is for"),
 		outcome(OutcomeGPUMissing, FaultMachine, true, "the machine shows no GPU"),
 		outcome(OutcomeGPUUnhealthy, FaultMachine, true, "the machine's GPU is not healthy"),
 		outcome(OutcomeGPUBusy, FaultMachine, true, "another process uses the machine's GPU"),

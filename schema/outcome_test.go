@@ -73,8 +73,8 @@ There are no others. This page is made from the table in ` + "`schema/outcome.go
 | operator | whoever ended the job; it can be started again |
 
 ` + "`kbrun`" + ` exits with status 0 for every verdict, right or wrong. Status 75 means that there is no verdict; the step's retry rules
-run the job again on another machine. Status 78 means that the payload or the configuration can work nowhere; the job is not
-run again. The text is what a submitter reads when there is nothing more exact to say.
+run the job again on another machine. So they do after status 2, with which a Go program dies by itself. Status 78 means that
+the payload or the configuration can work nowhere, 64 that the command line cannot; the job is not run again. The text is what a submitter reads when there is nothing more exact to say.
 
 | outcome | fault | retry | exit | text |
 |---|---|---|---|---|
@@ -86,5 +86,44 @@ run again. The text is what a submitter reads when there is nothing more exact t
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %d | %s |\n", o.Name, o.Fault, retry, o.ExitStatus(), o.Text)
 	}
+	b.WriteString(`
+## How an outcome of a task's own harness is found
+
+The runner sees a report, an exit status, a time and what the program printed. Each kind of failure of a submission in Python has
+an outcome of its own:
+
+| what happened | outcome |
+|---|---|
+| its source does not parse | ` + "`syntax-error`" + ` |
+| it imports a module that is not there | ` + "`missing-module`" + ` |
+| it raised in one of its own lines | ` + "`exception`" + `, or ` + "`out-of-memory`" + ` |
+| what it returned makes the checker raise | ` + "`crashed`" + ` |
+| it left by ` + "`os._exit`" + ` or ` + "`sys.exit`" + `, whatever the status | ` + "`exited`" + ` |
+| it was killed, by ` + "`SIGSEGV`" + ` or another signal | ` + "`killed`" + `, or ` + "`out-of-memory`" + ` when the kernel did it |
+| it hangs | ` + "`timeout`" + ` |
+| its report cannot be true | ` + "`forged`" + `, ` + "`inconsistent`" + ` |
+
+A submission can print any text, a traceback of another file among it. What is read from its output chooses only between outcomes
+that are the submission's fault.
+
+## Who is to blame
+
+The submission is to blame for what happens after its own code began, and for what the same task does with its own solution and
+does not do with the submission. So a harness in Python that came to no verdict is run once more, a *control run*: in the same
+sandbox, in new directories, on the phase's first case, with ` + "`ref_kernel`" + ` of ` + "`reference.py`" + ` in place of the submission, or with one that
+does nothing where there is none. It has two minutes, and never passes the job's deadline.
+
+- No control run is made when every phase came to a verdict, when the report tells how a case ended, or when the exception was
+  raised in the submission's own lines. Words that sound like a broken driver, and a missing module, always lead to one.
+- The control comes to a verdict, right or wrong: the outcome stays. When it took longer than the limit that the submission passed,
+  and longer than ten seconds, the outcome is ` + "`ambiguous`" + `.
+- It fails with an error of the driver or the device, or for want of memory: ` + "`machine`" + `.
+- It fails otherwise: ` + "`harness-fault`" + `, with file, line and error of the task's own. A stand-in that does nothing proves nothing once it was
+  called, nor does a control that is still at work when its time is over and the task allows more.
+
+Nothing of the submission is in a control run. What it prints, removes, kills or leaves in its directories does not reach it, and
+the secret seed is replaced by 1. What outlives both is the machine: a submission that breaks a GPU for good is told that the machine is at
+fault. Harnesses in C++ have no control run, because they are linked with the submission: there, every exit status is its own.
+`)
 	return b.String()
 }

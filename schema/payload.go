@@ -37,7 +37,7 @@ func Rankings() []string { return []string{RankLast, RankMean, RankGeom} }
 // everything one evaluation needs. The order of Sources, Defines and of the
 // parameters inside a case is significant and kept.
 type Payload struct {
-	Main         string   // py only: the tester, a name in Sources
+	Main         string   // py only: the tester, a name in Sources; may be "" with HarnessIsolated
 	Sources      Files    // files to create; for cu also nvcc's arguments, in this order
 	Headers      Files    // cu only: created, not compiled
 	Defines      []Define // cu only
@@ -58,6 +58,10 @@ type Payload struct {
 	RankingBy string // one of Rankings; "" is written as RankLast
 	Seed      *int64 // the leaderboard's secret seed; nil leaves the tester without one
 	MultiGPU  bool
+
+	// Harness is the task's wish: one of Harnesses, or "" for kbrun to choose.
+	// An extension of ours, which Kernelbot's evaluator does not read.
+	Harness string
 }
 
 // A File is a name without any directory and its text.
@@ -134,7 +138,7 @@ func (t Timeout) node() node {
 	if t.seconds == float64(int64(t.seconds)) {
 		return node{kind: kindNumber, text: fmt.Sprint(int64(t.seconds))}
 	}
-	return node{kind: kindNumber, text: floatRepr(t.seconds)}
+	return node{kind: kindNumber, text: FloatRepr(t.seconds)}
 }
 
 // Validate returns every fault that would keep a payload from being evaluated,
@@ -159,7 +163,10 @@ func (p *Payload) Validate() error {
 			fault(t.key, fmt.Sprint(s), fmt.Sprintf("0 to %d seconds, or null for no limit", maxTimeout))
 		}
 	}
-	if _, ok := p.Sources.Get(p.Main); p.Lang == LangPython && !ok {
+	if !validHarness(p.Harness) {
+		fault("harness", text.Quote(p.Harness), fmt.Sprintf("one of %q, or none", Harnesses()))
+	}
+	if _, ok := p.Sources.Get(p.Main); p.Lang == LangPython && !ok && !(p.Main == "" && p.Harness == HarnessIsolated) {
 		fault("main", text.Quote(p.Main), "the name of a file in sources")
 	}
 	faults = append(faults, p.validateNames()...)

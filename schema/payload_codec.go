@@ -74,6 +74,9 @@ func (p *Payload) JSON() string {
 		set("seed", node{kind: kindNumber, text: strconv.FormatInt(*p.Seed, 10)})
 	}
 	set("multi_gpu", boolean(p.MultiGPU))
+	if p.Harness != "" {
+		set("harness", str(p.Harness))
+	}
 	var b strings.Builder
 	writeJSON(&b, &n)
 	return b.String()
@@ -194,9 +197,10 @@ func (d *fields) payload() *Payload {
 		RankingBy:        orLast(d.str("ranking_by", false)),
 		Seed:             d.seed(),
 		MultiGPU:         d.bool("multi_gpu", false),
+		Harness:          d.str("harness", false),
 	}
 	if p.Lang == LangPython {
-		p.Main = d.str("main", true)
+		p.Main = d.str("main", p.Harness != HarnessIsolated)
 		return p
 	}
 	p.Headers = d.files("headers", false)

@@ -29,6 +29,7 @@ func fullResult() *Result {
 		RunID:   "sub-1",
 		Outcome: NewOutcome(OutcomePassed, ""),
 		Evidence: Evidence{
+			GPUType: "L40S_BK", Queue: "test",
 			Timing: &Timing{Decode: 0.001, Total: 2.5, Phases: []PhaseTiming{{Name: "test", Run: &ProcessUsed{Wall: 0.07, User: 0.05, Peak: 1 << 20, Exit: -11, Signal: "SIGSEGV"}}}},
 			Device: &DeviceReport{Source: "nvml", Vendor: "nvidia", Driver: "550.54", Devices: []Device{{Name: "NVIDIA L40S", UUID: "GPU-1", ProcessBefore: []Holder{{PID: 7, Name: "x"}}}},
 				Sampling: []Sampling{{Phase: "benchmark", Samples: 3, ClockSM: Spread{1, 2, 3}, Throttle: []Count{{"hw-thermal", 1}}}}},

@@ -36,7 +36,7 @@ func FloatValue(f float64) (Value, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return Value{}, fmt.Errorf("float value: got %v, want a finite number", f)
 	}
-	return Value{floatRepr(f)}, nil
+	return Value{FloatRepr(f)}, nil
 }
 
 // ListValue holds the items in their order.
@@ -119,12 +119,12 @@ func number(literal string) (node, error) {
 	if err != nil {
 		return node{}, errors.New("not a number")
 	}
-	return node{kind: kindNumber, text: floatRepr(f)}, nil
+	return node{kind: kindNumber, text: FloatRepr(f)}, nil
 }
 
-// floatRepr is Python's repr of a float: the shortest digits that read back,
+// FloatRepr is Python's repr of a float: the shortest digits that read back,
 // an exponent below 1e-4 and from 1e16, otherwise at least one decimal.
-func floatRepr(f float64) string {
+func FloatRepr(f float64) string {
 	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e16) {
 		return strconv.FormatFloat(f, 'e', -1, 64)
 	}

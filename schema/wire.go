@@ -30,17 +30,33 @@ const EnvSecretPrefix = EnvPrefix + "SECRET_"
 
 // The variables that a step sets for kbrun and for the commands of other kinds.
 const (
-	EnvDeadline    = EnvPrefix + "DEADLINE"     // a time.Duration, counted from kbrun's start
-	EnvGPUVendor   = EnvPrefix + "GPU_VENDOR"   // nvidia, amd, google or none: what must be there
-	EnvGPUCount    = EnvPrefix + "GPU_COUNT"    // how many of them
+	EnvDeadline  = EnvPrefix + "DEADLINE"   // a time.Duration, counted from kbrun's start
+	EnvGPUVendor = EnvPrefix + "GPU_VENDOR" // nvidia, amd, google or none: what must be there
+	EnvGPUCount  = EnvPrefix + "GPU_COUNT"  // how many of them
+
+	// How each of them is known: [DeviceType].
+	EnvGPUName      = EnvPrefix + "GPU_NAME"       // patterns with [GPUNameSeparator] between
+	EnvGPUArch      = EnvPrefix + "GPU_ARCH"       // "90", "gfx942"
+	EnvGPUMemoryGiB = EnvPrefix + "GPU_MEMORY_GIB" // the least; 0 is any
+
+	// A step that serves every build says here what it is for, so that EnvGPU and
+	// EnvQueue stay what the build asks for.
+	EnvStepGPU   = EnvPrefix + "STEP_GPU"
+	EnvStepQueue = EnvPrefix + "STEP_QUEUE"
+
 	EnvSandbox     = EnvPrefix + "SANDBOX"      // the level that is needed, one of SandboxLevels
 	EnvSandboxRead = EnvPrefix + "SANDBOX_READ" // paths that a submission may read; set by the node
+	EnvRetain      = EnvPrefix + "RETAIN"       // directory of results that wait for their upload, or none; set by the node
 
 	EnvVendor    = EnvPrefix + "VENDOR"     // the row's, for smoke and isolation steps
 	EnvGPUs      = EnvPrefix + "GPUS"       // of one job
 	EnvCPUs      = EnvPrefix + "CPUS"       // of one job, whole cores
 	EnvMemoryGiB = EnvPrefix + "MEMORY_GIB" // of one job
 )
+
+// GPUNameSeparator stands between the patterns of [EnvGPUName]. No device's name
+// has one.
+const GPUNameSeparator = "|"
 
 // Names of older launchers, read when no newer one is set.
 const (
@@ -63,13 +79,19 @@ const (
 )
 
 // Exit statuses that mean something to a step's retry rules. A verdict, right
-// or wrong, is 0.
+// or wrong, is 0. Kbrun ends a command line that cannot be used with [ExitUsage];
+// the other commands, which no retry rule sees, with 2, as shells do.
 //
-// Source: sysexits.h.
+// Source: sysexits.h; package runtime for ExitPanic.
 const (
+	ExitPanic    = 2  // a Go program's own death: an uncaught panic, a deadlock, no memory
+	ExitUsage    = 64 // EX_USAGE: a job whose command line cannot be used, on whatever machine
 	ExitTempFail = 75 // EX_TEMPFAIL: the machine could not judge; another may
 	ExitConfig   = 78 // EX_CONFIG: the payload or the configuration can work nowhere
 )
+
+// MaxAnnotation is how long an annotation's body may be at Buildkite, in bytes.
+const MaxAnnotation = 1 << 20
 
 // Buildkite's limits on what pipelines upload.
 //

@@ -31,6 +31,13 @@ func Example() {
 	//   ✅ size: 127
 	//   ❌ size: 128
 	//      > mismatch at 3
+	//
+	// what you can do: Compare your answer with the reference for the case that failed, and submit again.
 	// ---
 	// **wrong** `sub-1-CPU_BK-0a1b2c` `a case failed its check: the answer is wrong`
+	//
+	// - failed after 0.8 s, 1 passed: `test`
+	// - ❌ test.1: `size: 128: mismatch at 3`
+	//
+	// - what you can do: Compare your answer with the reference for the case that failed, and submit again.
 }

@@ -12,22 +12,43 @@ import (
 const (
 	maxLogCases  = 200 // lines for the cases of one phase
 	maxLogLine   = 300 // runes of one foreign text
-	maxAmbiguous = 5   // doubts about timings in an annotation
+	maxAmbiguous = 5   // doubts about timings
 )
 
 // Log is the verdict for the log of the job that judged: a group which
-// Buildkite opens, then what a reader of the timings has to know. No line
-// begins with foreign text, which could open or close a group.
+// Buildkite opens, then what [Verdict.Text] has beside the phases, and a chart of
+// each case that has samples. No line begins with foreign text, which could open
+// or close a group.
 func (v *Verdict) Log() string {
+	line := func(foreign string) string { return text.Line(foreign, maxLogLine) }
 	var b strings.Builder
-	fmt.Fprintf(&b, "+++ Verdict: %s\n  %s\n", text.Line(v.Outcome.Name, maxLogLine), text.Line(v.Outcome.Text, maxLogLine))
-	for _, a := range v.Ambiguous {
-		fmt.Fprintf(&b, "  ambiguous: %s\n", text.Line(a, maxLogLine))
+	fmt.Fprintf(&b, "+++ Verdict: %s\n  %s\n", line(v.Outcome.Name), line(v.Outcome.Text))
+	if v.GPUType != "" || v.Queue != "" {
+		fmt.Fprintf(&b, "  for GPU type %s, queue %s\n", orNone(v.GPUType), orNone(v.Queue))
 	}
-	if v.SharedJudge {
-		b.WriteString("  shared judge: the submission ran in a process that can write its report\n")
+	for _, f := range v.explained() {
+		fmt.Fprintf(&b, "  %s\n", f.shown(line))
+	}
+	charts := 0
+	for i := range v.Runs {
+		for _, c := range v.Runs[i].Cases {
+			if drawn := chart(c.Samples); drawn != "" && charts < maxLogCases {
+				charts++
+				fmt.Fprintf(&b, "  %s %s %s\n", line(v.Runs[i].Name), c.Key, drawn)
+			}
+		}
+	}
+	for _, f := range v.closing() {
+		fmt.Fprintf(&b, "  %s\n", f.shown(line))
 	}
 	return b.String()
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "not named"
+	}
+	return text.Line(s, maxLogLine)
 }
 
 // PhaseLog is one phase for the log of its job: a line for each case under its
@@ -62,7 +83,7 @@ func (c *Case) writeLog(b *strings.Builder) {
 	case c.Status != "":
 		fmt.Fprintf(b, "  %s %s", c.Key, text.Line(c.Status, maxLogLine))
 	case c.Mean != "":
-		fmt.Fprintf(b, "  %s mean %s ns", c.Key, text.Line(c.Mean, maxLogLine))
+		fmt.Fprintf(b, "  %s %s", c.Key, c.times())
 	default: // a profile, or nothing
 		return
 	}

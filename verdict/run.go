@@ -40,6 +40,10 @@ type Case struct {
 	// it wrote none, and no number where it wrote nonsense.
 	Mean, Err, Best, Worst string
 
+	// Samples are the calls that were timed, in nanoseconds, where the harness
+	// kept them.
+	Samples []float64
+
 	Profile string // the profiler's report; "" without
 }
 

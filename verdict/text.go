@@ -24,16 +24,19 @@ func (v *Verdict) Text() string {
 	} else if !v.Judged {
 		mark = "❗"
 	}
+	line := func(foreign string) string { return text.Line(foreign, maxLine) }
 	fmt.Fprintf(&b, "%s %s\n", mark, v.Words())
+	for _, f := range v.explained() {
+		fmt.Fprintf(&b, "   %s\n", f.shown(line))
+	}
 	for i := range v.Runs {
 		v.Runs[i].writeText(&b)
 	}
-	switch {
-	case v.NoScore != "":
-		fmt.Fprintf(&b, "\nno score: %s\n", text.Line(v.NoScore, maxLine))
-	case v.Score != nil:
-		s := v.Score.Seconds
-		fmt.Fprintf(&b, "\nscore %s s = %s (%s)\n", strconv.FormatFloat(s, 'g', -1, 64), formatTime(s*1e9, 0), v.Score.Ranking)
+	if closing := v.closing(); len(closing) > 0 {
+		b.WriteString("\n")
+		for _, f := range closing {
+			fmt.Fprintf(&b, "%s\n", f.shown(line))
+		}
 	}
 	return b.String()
 }
@@ -60,12 +63,21 @@ func (c *Case) writeText(b *strings.Builder) {
 		fmt.Fprintf(b, "  %s\n", spec)
 		writeQuote(b, c.Profile)
 	default:
-		fmt.Fprintf(b, "  %s\n     ⏱ %s", spec, timeText(c.Mean, c.Err))
-		if c.Best != "" && c.Worst != "" {
-			fmt.Fprintf(b, "  ⚡ %s 🐌 %s", timeText(c.Best, ""), timeText(c.Worst, ""))
-		}
-		b.WriteString("\n")
+		fmt.Fprintf(b, "  %s\n     %s\n", spec, c.times())
 	}
+}
+
+// times are a benchmark's mean with its error, the best, the worst, and a chart
+// of the samples where there are some.
+func (c *Case) times() string {
+	words := "⏱ " + timeText(c.Mean, c.Err)
+	if c.Best != "" && c.Worst != "" {
+		words += "  ⚡ " + timeText(c.Best, "") + " 🐌 " + timeText(c.Worst, "")
+	}
+	if drawn := chart(c.Samples); drawn != "" {
+		words += "  " + drawn
+	}
+	return words
 }
 
 // timeText formats nanoseconds as testers write them.

@@ -10,6 +10,8 @@ import (
 // A Verdict is a result prepared for its readers.
 type Verdict struct {
 	RunID   string
+	GPUType string // that the job was for; "" in results of older runners
+	Queue   string
 	Outcome schema.Outcome
 
 	// Judged: the result says something about the submission. Otherwise the
@@ -22,8 +24,13 @@ type Verdict struct {
 	Score   *Ranked // nil without a leaderboard run that passed, or without a ranking
 	NoScore string  // why a leaderboard run that passed has no score; "" otherwise
 
+	Explanation *schema.Explanation   // what the submitter is told beyond the outcome; nil: nothing
+	Device      string                // what it ran on, by its own name
+	Harness     *schema.HarnessReport // which one judged; nil: none
+
 	Ambiguous   []string // why a timing may not be the submission's own doing
 	SharedJudge bool     // the submission could write its own report
+	SelfChecked bool     // a pass is the submission's own word
 }
 
 // A Ranked score is what a leaderboard orders by.
@@ -43,14 +50,16 @@ func Of(r *schema.Result) *Verdict {
 		o = schema.NewOutcome(schema.OutcomeUnsupported, "the result names no outcome")
 	}
 	v := &Verdict{
-		RunID: r.RunID, Outcome: o,
+		RunID: r.RunID, GPUType: r.GPUType, Queue: r.Queue, Outcome: o,
 		Judged: o.Fault == schema.FaultNone || o.Fault == schema.FaultSubmission,
 		Passed: o.Name == schema.OutcomePassed,
 
-		Ambiguous: r.Ambiguous, SharedJudge: r.SharedJudge,
+		Explanation: r.Explanation, Device: device(&r.System), Harness: r.Harness,
+		Ambiguous: r.Ambiguous, SharedJudge: r.SharedJudge, SelfChecked: r.SelfChecked,
 	}
 	for _, run := range r.Runs {
 		v.Runs = append(v.Runs, runOf(run.Name, &run.EvalResult))
+		v.Runs[len(v.Runs)-1].measured(r.Measurements)
 	}
 	return v
 }

@@ -60,6 +60,7 @@ var results = map[string]func() *schema.Result{
 	"ranked": func() *schema.Result {
 		r := &schema.Result{Success: true, Outcome: schema.NewOutcome(schema.OutcomePassed, ""), Runs: schema.Runs{
 			phase("test", passing(1.25), twoTests...), phase("benchmark", passing(2), twoBenchmarks...), phase("leaderboard", passing(12.5), twoBenchmarks...)}}
+		r.GPUType, r.Queue = "H100_BK", "h100"
 		r.Ambiguous = []string{"leaderboard: device 0 was slowed down (thermal) in 3 of 40 samples"}
 		return r
 	},
@@ -109,9 +110,62 @@ var results = map[string]func() *schema.Result{
 				"benchmark.0.spec", hostile, "benchmark.0.mean", hostile, "benchmark.0.err", hostile, "benchmark.0.best", "nan", "benchmark.0.worst", "inf",
 				"benchmark.1.report", base64.StdEncoding.EncodeToString([]byte(hostile)), "benchmark.2.report", "no base64 at all"),
 		}}
-		r.Ambiguous, r.SharedJudge = []string{hostile}, true
+		r.Ambiguous, r.SharedJudge, r.GPUType, r.Queue = []string{hostile}, true, hostile, hostile
+		r.System.GPU, r.System.DeviceCount = hostile, 8
+		r.Harness = &schema.HarnessReport{Name: hostile, Variant: hostile, Why: hostile, Preloaded: []string{hostile}, NotPreloaded: hostile}
+		r.Explanation = &schema.Explanation{
+			File: hostile, Line: -1, Source: hostile, Error: hostile, Traceback: []string{hostile, hostile}, Printed: hostile + "\n--- x\n" + hostile, Expected: hostile, Got: hostile,
+			NotRun: []schema.NotRun{{Case: hostile, Why: hostile}}, Withheld: hostile,
+		}
 		return r
 	},
+	"explained": func() *schema.Result {
+		r := &schema.Result{Success: true, Outcome: schema.NewOutcome(schema.OutcomeException, "test: submission.py:4: ValueError: bad"), Runs: schema.Runs{
+			phase("test", schema.RunResult{ExitCode: 1, Duration: 0.5}, "test-count", "3", "test.0.spec", "n: 1", "test.0.status", "pass", "test.1.spec", "n: 2")}}
+		r.System.CPU = "A processor"
+		r.Harness = &schema.HarnessReport{Name: schema.HarnessLegacy, Variant: "pmpp_v2", Why: "harness: legacy in task.yml"}
+		r.SharedJudge = true
+		r.Explanation = &schema.Explanation{
+			File: "submission.py", Line: 4, Source: "return data @ data", Error: "ValueError: bad",
+			Traceback: []string{"submission.py:9 in custom_kernel: inner(data)", "submission.py:4 in inner: return data @ data"}, Printed: "step 1\nstep\t2",
+			NotRun: []schema.NotRun{{Case: "test.2", Why: "the program ended in an earlier case"}, {Case: "benchmark", Why: "test did not pass"}},
+		}
+		return r
+	},
+	"wrong-values": func() *schema.Result {
+		r := &schema.Result{Success: true, Outcome: schema.NewOutcome(schema.OutcomeWrong, "test: test.0 failed (n: 1): ERROR AT 3: 1 2")}
+		r.Explanation = &schema.Explanation{Error: "ERROR AT 3: 1 2", Expected: "2", Got: "1 at 3"}
+		return r
+	},
+	"secret": func() *schema.Result {
+		r := &schema.Result{Success: true, Outcome: schema.NewOutcome(schema.OutcomeWrong, "test: test.0 failed")}
+		for i := range 30 {
+			r.Explanation = &schema.Explanation{NotRun: append(notRunOf(r), schema.NotRun{Case: fmt.Sprintf("test.%d", i+1), Why: "test.0 failed"}), Withheld: "the run has a secret seed"}
+		}
+		return r
+	},
+	"measured": func() *schema.Result {
+		r := &schema.Result{Success: true, Outcome: schema.NewOutcome(schema.OutcomePassed, ""), Runs: schema.Runs{phase("leaderboard", passing(12.5), twoBenchmarks...)}}
+		r.System.GPU, r.System.DeviceCount = "NVIDIA H100", 2
+		r.Harness = &schema.HarnessReport{Name: schema.HarnessIsolated, Variant: "pmpp_v2"}
+		r.Measurements = []schema.Measurement{
+			{Phase: "leaderboard", Case: 0, Samples: []float64{1.4e6, 1.5e6, 1.5e6, 7e6, 1.45e6}}, {Phase: "test", Case: 1, Samples: []float64{1, 2}},
+		}
+		return r
+	},
+	"self-checked": func() *schema.Result {
+		r := &schema.Result{Success: true, Outcome: schema.NewOutcome(schema.OutcomePassed, ""), Runs: schema.Runs{phase("test", passing(1.25), twoTests...)}}
+		r.SharedJudge, r.SelfChecked = true, true
+		r.Harness = &schema.HarnessReport{Name: schema.HarnessLegacy, Why: "unknown main file"}
+		return r
+	},
+}
+
+func notRunOf(r *schema.Result) []schema.NotRun {
+	if r.Explanation == nil {
+		return nil
+	}
+	return r.Explanation.NotRun
 }
 
 func TestForms(t *testing.T) {
@@ -136,6 +190,7 @@ func TestForms(t *testing.T) {
 			log.WriteString(v.Log())
 			golden(t, name+".txt", v.Text())
 			golden(t, name+".log", log.String())
+			checkMarkdown(t, name+".md", v.Markdown())
 			golden(t, name+".md", v.Style()+"\n\n"+v.Markdown())
 			golden(t, name+".json", indented.String())
 		})

@@ -130,8 +130,8 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// fake is a Buildkite with one build, whose branch says how it goes: passed,
-// wrong, machine, none, running.
+// fake is a Buildkite with one build, whose branch says how it goes: passed, older,
+// elsewhere, wrong, machine, none, running.
 type fake struct {
 	server *httptest.Server
 
@@ -223,7 +223,14 @@ func (f *fake) result() []byte {
 		{Key: "test.0.spec", Value: "size: 127; seed: 4242"}, {Key: "test.0.status", Value: "pass"}, {Key: "test.0.message", Value: "close"},
 		{Key: "test.1.spec", Value: "size: 128; seed: 5236"}, {Key: "test.1.status", Value: "pass"}, {Key: "check", Value: "pass"}}
 	r := &schema.Result{Success: true, RunID: f.runID, System: schema.SystemInfo{DeviceCount: 1}, Outcome: schema.NewOutcome(schema.OutcomePassed, "")}
+	r.GPUType, r.Queue = "CPU_BK", "cpu"
 	switch f.branch {
+	case "older": // names neither
+		r.GPUType, r.Queue = "", ""
+		r.Runs = schema.Runs{run("test", true, tests)}
+	case "elsewhere":
+		r.GPUType, r.Queue = "L40S_BK", "test"
+		r.Runs = schema.Runs{run("test", true, tests)}
 	case "wrong":
 		tests[5].Value = "fail"
 		tests[6] = schema.Entry{Key: "test.1.error", Value: "mismatch at 3\\n\x1b[2Jgot 1, want 2"}

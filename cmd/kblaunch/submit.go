@@ -65,6 +65,9 @@ func (s *submitCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return trouble(ctx, env.Stderr, err)
 	}
+	if report.Result.GPUType == "" {
+		fmt.Fprintf(env.Stderr, "kblaunch: note: the result names no GPU type: an older kbrun judged it, and nothing says that its machine was a %s\n", gpu.Name)
+	}
 	if s.Timing {
 		calls := client.Calls() // without the one for the table itself
 		for _, span := range report.Spans(commandAt(ctx, client, report)) {

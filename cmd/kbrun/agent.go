@@ -24,33 +24,43 @@ const (
 	canceledLimit = 4 * time.Second
 )
 
+// uploads reports whether this is a job whose result kbrun itself hands over.
+func uploads(env *cli.Env, out string) bool {
+	return agent.Missing(env.Getenv) == "" && !slices.Contains(strings.Split(env.Getenv("BUILDKITE_ARTIFACT_PATHS"), ";"), filepath.Base(out))
+}
+
 // publish hands the result to Buildkite when this is a job that can do so
 // itself: the artifact first, since annotation and meta-data only point to it.
 // It is called when no process of the submission is left, because these calls
 // have the job's token.
 //
+// The upload is tried until the job's time is over: what it would repeat, the
+// evaluation, costs more.
+//
 // Error: the artifact could not be uploaded. Anything else is a warning.
-func publish(ctx context.Context, env *cli.Env, clock clock, out string, result *schema.Result) error {
+func publish(ctx context.Context, env *cli.Env, clock clock, out string, result *schema.Result, v *verdict.Verdict) error {
 	if agent.Missing(env.Getenv) != "" {
 		return nil
 	}
-	upload, tell := uploadLimit, tellLimit
-	if ctx.Err() != nil {
-		upload, tell = canceledLimit, canceledLimit
-	}
-	ctx = context.WithoutCancel(ctx)
-	upload = clock.left(upload)
 	path, err := agent.Find(env.Getenv)
 	if err != nil {
 		return fmt.Errorf("%w: the result cannot be uploaded", err)
 	}
 	a := agent.Agent{Path: path, Environ: withoutPayload(env.Environ())}
-	name := filepath.Base(out)
-	if !slices.Contains(strings.Split(env.Getenv("BUILDKITE_ARTIFACT_PATHS"), ";"), name) {
-		if err := a.Call(ctx, upload, filepath.Dir(out), "", "artifact", "upload", name); err != nil {
+	if uploads(env, out) {
+		again := retry{limit: uploadLimit, last: canceledLimit, end: clock.lastUpload(), first: time.Second, most: 30 * time.Second, say: func(err error) { warn(env, err) }}
+		err := again.do(ctx, func(ctx context.Context, limit time.Duration) error {
+			return a.Call(ctx, limit, filepath.Dir(out), "", "artifact", "upload", filepath.Base(out))
+		})
+		if err != nil {
 			return err
 		}
 	}
+	tell := tellLimit
+	if ctx.Err() != nil {
+		tell = canceledLimit
+	}
+	ctx = context.WithoutCancel(ctx)
 	if result.RunID == "" {
 		return nil
 	}
@@ -58,7 +68,6 @@ func publish(ctx context.Context, env *cli.Env, clock clock, out string, result 
 	var group sync.WaitGroup
 	var annotated, set error
 	group.Go(func() {
-		v := verdict.Of(result)
 		annotated = a.Call(ctx, tell, "", v.Markdown(), "annotate", "--style", v.Style(), "--context", "kbrun-"+result.RunID)
 	})
 	group.Go(func() {
@@ -66,9 +75,14 @@ func publish(ctx context.Context, env *cli.Env, clock clock, out string, result 
 	})
 	group.Wait()
 	if err := errors.Join(annotated, set); err != nil {
-		fmt.Fprintf(env.Stderr, "kbrun: warning: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		warn(env, err)
 	}
 	return nil
+}
+
+// warn says what did not work and changes nothing.
+func warn(env *cli.Env, err error) {
+	fmt.Fprintf(env.Stderr, "kbrun: warning: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 // withoutPayload is the job's environment for the agent, less what only the

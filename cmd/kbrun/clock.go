@@ -55,6 +55,22 @@ func (c clock) left(limit time.Duration) time.Duration {
 	return max(time.Second, min(limit, time.Until(c.end)))
 }
 
+// endlessUpload is how long an upload is tried in a job that nothing limits, and
+// which may hold the machine for ever.
+const endlessUpload = uploadLimit
+
+// lastUpload is when the last try of an upload may begin: what else is told of
+// the result needs the time after it.
+func (c clock) lastUpload() time.Time {
+	if c.end.IsZero() {
+		return time.Now().Add(endlessUpload)
+	}
+	return c.end.Add(-tellReserve)
+}
+
+// tellReserve is kept of a job's time for what follows the upload.
+const tellReserve = 5 * time.Second
+
 // guarded calls judge and returns a result whatever happens: a panic becomes
 // one, and a judge that does not end in time is left behind. trusted reports
 // that judge has returned, so that nothing of a submission is alive.

@@ -32,7 +32,7 @@ the one that evaluate would take.
 
 Exit status:
   0   the level needed can be had
-  2   wrong usage
+  64  wrong usage
   75  it cannot
 
 Example:

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/runner"
-	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -20,25 +19,13 @@ type evaluateCmd struct {
 	Out         string `default:"result.json"`
 	RunID       string `var:"KERNELBOT_RUN_ID"`
 	Secret      bool
+	NoPreload   bool
 	Deadline    time.Duration `var:"KERNELBOT_DEADLINE"`
 	exposed     error
 	deviceFlags
+	placeFlags
 	sandboxFlags
-}
-
-// deviceFlags say what the machine must have.
-type deviceFlags struct {
-	GPUVendor      string `name:"gpu-vendor" var:"KERNELBOT_GPU_VENDOR" enum:",none,nvidia,amd,google" default:""`
-	GPUCount       int    `name:"gpu-count" var:"KERNELBOT_GPU_COUNT"`
-	AllowSharedGPU bool   `name:"allow-shared-gpu"`
-}
-
-func (f *deviceFlags) requirements() device.Requirements {
-	q := device.Requirements{Vendor: f.GPUVendor, Count: f.GPUCount, Shared: f.AllowSharedGPU}
-	if q.Vendor == "google" {
-		q.Vendor = device.TPU
-	}
-	return q
+	retainFlags
 }
 
 // Run evaluates and exits by the outcome. A result is written whatever
@@ -57,17 +44,35 @@ func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 	} else if err != nil {
 		return err
 	}
-	log := logger{env.Stdout}
+	log := newLogger(env.Stdout)
+	var wrong string
+	c.GPUType, c.Queue, wrong = c.place(env)
+	job := &evaluateJob{env: env, lookup: lookup, log: log, clock: clock, idErr: idErr}
+	if uploads(env, c.Out) {
+		job.keeper = c.keeper(env)
+	}
 	result, trusted := guarded(ctx, clock, c.RunID, env.Stderr, func(ctx context.Context) *schema.Result {
-		return c.evaluate(ctx, env, lookup, log, clock, idErr)
+		if wrong != "" {
+			return blank(c.RunID, schema.OutcomeWrongMachine, wrong)
+		}
+		return c.evaluate(ctx, job)
 	})
+	result.GPUType, result.Queue = c.GPUType, c.Queue
+	if trusted && !result.Retained && job.key != nil { // first of all: what follows may be cut off
+		if err := job.keeper.keep(*job.key, result); err != nil {
+			warn(env, err)
+		}
+	}
 	if err := file.write(result); err != nil {
 		return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
 	}
 	log.verdict(result)
 	if trusted { // the calls to Buildkite have the job's token
-		if err := publish(ctx, env, clock, c.Out, result); err != nil {
+		if err := publish(ctx, env, clock, c.Out, result, log.of(result)); err != nil {
 			return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
+		}
+		if job.key != nil {
+			job.keeper.forget(*job.key)
 		}
 	}
 	if status := result.Outcome.ExitStatus(); status != 0 {
@@ -88,7 +93,44 @@ func secretLookup(lookup func(string) (string, bool)) func(string) (string, bool
 	}
 }
 
-func (c *evaluateCmd) evaluate(ctx context.Context, env *cli.Env, lookup func(string) (string, bool), log logger, clock clock, idErr error) *schema.Result {
+// An evaluateJob is what one run of evaluate works with.
+type evaluateJob struct {
+	env    *cli.Env
+	lookup func(string) (string, bool)
+	log    logger
+	clock  clock
+	idErr  error
+	keeper *keeper  // nil: nothing is kept
+	key    *keptKey // nil: there is no payload
+}
+
+// keeper opens the directory of kept results, nil without one. Why there is
+// none is said once, and is no fault: the result is then all there is.
+func (c *evaluateCmd) keeper(env *cli.Env) *keeper {
+	dir := c.directory(env)
+	if dir == "" {
+		return nil
+	}
+	k, err := openKeeper(dir)
+	if err != nil {
+		warn(env, err)
+		return nil
+	}
+	return k
+}
+
+// asked is what the job asks of the machine: another job with the same payload
+// that asks for something else is judged by itself.
+func (c *evaluateCmd) asked() any {
+	return struct {
+		Device  deviceFlags
+		Place   placeFlags
+		Sandbox sandboxFlags
+	}{c.deviceFlags, c.placeFlags, c.sandboxFlags}
+}
+
+func (c *evaluateCmd) evaluate(ctx context.Context, job *evaluateJob) *schema.Result {
+	env, lookup, log, clock, idErr := job.env, job.lookup, job.log, job.clock, job.idErr
 	if c.exposed != nil {
 		return blank(c.RunID, schema.OutcomeMachine, c.exposed.Error())
 	}
@@ -105,22 +147,34 @@ func (c *evaluateCmd) evaluate(ctx context.Context, env *cli.Env, lookup func(st
 	}
 	decoded := time.Since(begun)
 	log.start(c.RunID, payload)
+	if c.RunID != "" {
+		job.key = &keptKey{RunID: c.RunID, Payload: digestOf([]byte(payload.JSON())), Asked: c.asked(), Image: env.Getenv(schema.EnvImage)}
+		if kept := job.keeper.find(*job.key); kept != nil {
+			kept.Retained = true
+			log.retained()
+			return kept
+		}
+	}
 	log.budget(payload, clock)
 	read, hide := c.paths(env)
+	if dir := c.directory(env); dir != "" {
+		hide = append(hide, dir)
+	}
 	return runner.Evaluate(ctx, runner.Job{
 		Sandbox: c.level(), SandboxRead: read, SandboxHide: hide,
-		Payload:      payload,
-		RunID:        c.RunID,
-		Environ:      env.Environ(),
-		WorkDir:      env.Getenv("TMPDIR"),
-		Deadline:     clock.deadline,
-		Start:        clock.start,
-		Decode:       decoded,
-		Version:      cli.Version(),
-		Image:        env.Getenv(schema.EnvImage),
-		Devices:      machine(),
-		Requirements: c.requirements(),
-		Progress:     log.phase,
+		FreshInterpreters: c.NoPreload,
+		Payload:           payload,
+		RunID:             c.RunID,
+		Environ:           env.Environ(),
+		WorkDir:           env.Getenv("TMPDIR"),
+		Deadline:          clock.deadline,
+		Start:             clock.start,
+		Decode:            decoded,
+		Version:           cli.Version(),
+		Image:             env.Getenv(schema.EnvImage),
+		Devices:           machine(),
+		Requirements:      c.requirements(c.GPUType),
+		Progress:          log.phase,
 	})
 }
 

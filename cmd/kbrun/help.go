@@ -12,7 +12,7 @@ Usage:
 
 Exit status:
   0   there is a verdict, right or wrong; see outcome in result.json
-  2   wrong usage
+  64  wrong usage
   75  the machine could not judge, or the job was ended; run it again elsewhere
   78  the payload or the job's configuration cannot work
 `
@@ -40,6 +40,15 @@ Options:
                        machine's devices are in; by default any will do, but
                        not a broken or a busy one
   --gpu-count N        KERNELBOT_GPU_COUNT; so many of them; default 1
+  --gpu-name NAMES     KERNELBOT_GPU_NAME; what the driver must call each of them:
+                       patterns with | between, where * is any text, as in
+                       'NVIDIA A100-*|NVIDIA A100 *'
+  --gpu-arch NAME      KERNELBOT_GPU_ARCH; their architecture, like 90 or gfx942
+  --gpu-memory-gib N   KERNELBOT_GPU_MEMORY_GIB; the least memory of each
+  --gpu-type NAME      KERNELBOT_STEP_GPU, else KERNELBOT_GPU; for the result. A
+                       build whose KERNELBOT_GPU names another ends with 75
+  --queue NAME         KERNELBOT_STEP_QUEUE, else KERNELBOT_QUEUE, GPU_QUEUE; the
+                       same of the queue
   --allow-shared-gpu   start although somebody else uses the GPU, and do not call
                        its times ambiguous for that
   --sandbox LEVEL      KERNELBOT_SANDBOX; none, partial or full: how well a
@@ -48,7 +57,12 @@ Options:
   --sandbox-read PATHS KERNELBOT_SANDBOX_READ; files and directories, separated by
                        colons, that a submission may read beyond the system's,
                        PATH, and the installations of python3 and nvcc
+  --no-preload         start an interpreter for every phase, instead of forking one
+                       that has imported the task's modules
   --allow-weak-sandbox run a submission in whatever can be had
+  --retain DIR         KERNELBOT_RETAIN; where a result stays that could not be
+                       uploaded, for the job's next try on this machine; none:
+                       nowhere; default .kbrun-results in BUILDKITE_BUILD_PATH
 
 Stdout is for people: Buildkite log groups, one line per test, the verdict.
 The submission sees none of these variables, nor any other that is not on an
@@ -57,15 +71,19 @@ allow-list (PATH, CUDA_*, HIP_*, ...).
 In a Buildkite job (BUILDKITE_JOB_ID and BUILDKITE_AGENT_ACCESS_TOKEN are set)
 buildkite-agent uploads the artifact, unless BUILDKITE_ARTIFACT_PATHS names it,
 annotates the build and sets the meta-data key outcome:ID, after every process
-of the submission is gone.
+of the submission is gone. A failed upload is tried again until 5s before the
+job's time is over. The result is kept for a day under --retain, a directory of
+kbrun's user alone that no submission can reach; the next try of the same run
+and payload, asking the same of the machine, uploads it and judges nothing.
 
 Exit status:
   0   there is a verdict, right or wrong; see outcome in result.json
-  2   wrong usage
+  64  wrong usage
   75  the machine could not judge, or the job was ended; run it again elsewhere
   78  the payload or the job's configuration cannot work
 
-A GPU that is sick, busy or missing ends the job with 75 before anything runs.
+A GPU that is sick, busy, missing or of another type, and one of which nobody
+can say it, ends the job with 75 before anything runs.
 Programs: python3; nvcc or, with AMD GPUs, hipcc; ncu or rocprofv3 for profiles.
 NVIDIA's driver is asked by kbrun-nvml when it lies beside kbrun, else by
 nvidia-smi. docs/outcomes.md lists every outcome.
@@ -89,9 +107,9 @@ FILE holds a payload as encoded for Buildkite, or its JSON; "-" is stdin.
   encode  check it and print it as KERNELBOT_PAYLOAD wants it; default stdin
 
 Exit status:
-  0  done
-  1  the payload cannot be used
-  2  wrong usage
+  0   done
+  1   the payload cannot be used
+  64  wrong usage
 
 Example:
   kbrun payload decode --json payload.txt | kbrun payload encode

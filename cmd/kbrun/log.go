@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpu-mode/kbgen/runner/sandbox"
@@ -13,9 +14,15 @@ import (
 
 // logger writes the job's log for people. What it says of the result comes from
 // package verdict, which cleans foreign text and begins no line with it.
-type logger struct{ w io.Writer }
+type logger struct {
+	w       io.Writer
+	ranking *atomic.Value // the payload's, a string; it may come while the verdict is written
+}
+
+func newLogger(w io.Writer) logger { return logger{w, new(atomic.Value)} }
 
 func (l logger) start(runID string, p *schema.Payload) {
+	l.ranking.Store(p.RankingBy)
 	if runID == "" {
 		runID = "no run id"
 	}
@@ -36,6 +43,11 @@ func (l logger) budget(p *schema.Payload, c clock) {
 	}
 }
 
+// retained says that nothing is judged in this job.
+func (l logger) retained() {
+	fmt.Fprintln(l.w, "  an earlier try of this job judged it on this machine, and its result was kept: it is handed over now, nothing runs again")
+}
+
 func (l logger) phase(name string, result *schema.EvalResult) {
 	if result == nil {
 		fmt.Fprintf(l.w, "--- Phase %s\n", name)
@@ -44,8 +56,14 @@ func (l logger) phase(name string, result *schema.EvalResult) {
 	io.WriteString(l.w, verdict.PhaseLog(name, result))
 }
 
+// of is the verdict with the score that the payload's ranking gives it.
+func (l logger) of(r *schema.Result) *verdict.Verdict {
+	ranking, _ := l.ranking.Load().(string)
+	return verdict.OfRanked(r, ranking)
+}
+
 func (l logger) verdict(r *schema.Result) {
-	io.WriteString(l.w, verdict.Of(r).Log())
+	io.WriteString(l.w, l.of(r).Log())
 	if r.Sandbox != nil {
 		fmt.Fprintf(l.w, "  sandbox: %s\n", sandbox.Words(r.Sandbox))
 	}

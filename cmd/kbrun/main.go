@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 func main() {
@@ -53,6 +54,7 @@ type grammar struct {
 func program(exposed error) cli.Program {
 	return cli.Program{
 		Name:    "kbrun",
+		Usage:   schema.ExitUsage, // 2 is how a Go program dies by itself, and is retried
 		Grammar: &grammar{Evaluate: evaluateCmd{exposed: exposed}, Doctor: doctorCmd{exposed: exposed}},
 		Help:    map[string]string{"": helpProgram, "evaluate": helpEvaluate, "doctor": helpDoctor, "payload": helpPayload},
 	}

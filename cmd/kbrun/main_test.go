@@ -63,6 +63,8 @@ func TestScripts(t *testing.T) {
 			"payload":  payload,
 			"outcome":  outcome,
 			"deadline": deadline,
+			"kept":     kept,
+			"cmpdir":   cmpdir,
 		},
 	})
 }
@@ -99,8 +101,9 @@ func deadline(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("no deadline falls into %s", args[0])
 }
 
-// payload MODE SUBMISSION [json|large] sets the variables that carry the
-// script's eval.py and SUBMISSION, or with json writes payload.json.
+// payload MODE SUBMISSION [json|large|open] sets the variables that carry the
+// script's eval.py and SUBMISSION, or with json writes payload.json. open: the
+// run has no secret seed.
 func payload(ts *testscript.TestScript, neg bool, args []string) {
 	seed := int64(190482231)
 	p := &schema.Payload{
@@ -109,6 +112,9 @@ func payload(ts *testscript.TestScript, neg bool, args []string) {
 		Lang:    schema.LangPython, Mode: args[0], RankingBy: schema.RankLast, Seed: &seed,
 		Tests:      []schema.Case{{{Name: "size", Value: schema.IntValue(1)}}, {{Name: "size", Value: schema.IntValue(2)}}},
 		Benchmarks: []schema.Case{{{Name: "size", Value: schema.IntValue(64)}}},
+	}
+	if slices.Contains(args, "open") {
+		p.Seed = nil
 	}
 	if slices.Contains(args, "json") {
 		ts.Check(os.WriteFile(ts.MkAbs("payload.json"), []byte(p.JSON()), 0o644))

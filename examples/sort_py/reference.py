@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from array import array
-from typing import Union
 
 
 def generate_input(n: int, bits: int, seed: int) -> tuple[array]:
@@ -13,11 +12,11 @@ def generate_input(n: int, bits: int, seed: int) -> tuple[array]:
     return (array("i", [draw(bits + 1) - (1 << bits) for _ in range(n)]),)
 
 
-def check(data: tuple[array], output: array) -> Union[str, tuple[str, str]]:
+def check_implementation(data: tuple[array], output: array) -> tuple[bool, str]:
     want = array("i", sorted(data[0]))
     if type(output) is not array or output.typecode != "i" or len(output) != len(want):
-        return f"want {len(want)} int32 in one dimension"
+        return False, f"want {len(want)} int32 in one dimension"
     if output == want:
-        return ""
+        return True, ""
     i = next(i for i, (x, y) in enumerate(zip(output, want)) if x != y)
-    return f"element {i} of {len(want)}", f"got {output[i]}, want {want[i]}"
+    return False, f"element {i} of {len(want)}: got {output[i]}, want {want[i]}"

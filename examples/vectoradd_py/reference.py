@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from array import array
-from typing import Union
 
 TOLERANCE = 1e-6  # absolute; the summands lie in [-1, 1)
 
@@ -14,14 +13,14 @@ def generate_input(n: int, seed: int) -> tuple[array, array]:
     return tuple(array("f", [2 * draw() - 1 for _ in range(n)]) for _ in "ab")
 
 
-def check(data: tuple[array, array], output: array) -> Union[str, tuple[str, str]]:
+def check_implementation(data: tuple[array, array], output: array) -> tuple[bool, str]:
     a, b = data
     if type(output) is not array or output.typecode != "f" or len(output) != len(a):
-        return f"got {describe(output)}, want {len(a)} float32 in one dimension"
+        return False, f"got {describe(output)}, want {len(a)} float32 in one dimension"
     for i, (x, y, got) in enumerate(zip(a, b, output)):
         if not abs(x + y - got) <= TOLERANCE:  # so written, NaN is wrong too
-            return f"element {i} of {len(a)}", f"got {got:.9g}, want {x + y:.9g}"
-    return ""
+            return False, f"element {i} of {len(a)}: got {got:.9g}, want {x + y:.9g}"
+    return True, ""
 
 
 def describe(output: object) -> str:

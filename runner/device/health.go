@@ -16,12 +16,19 @@ const None = "none"
 type Requirements struct {
 	Vendor string // NVIDIA, AMD, TPU; None; "" takes any device, or no device
 	Count  int    // at least so many; 0 means one when a vendor is named
+
+	// Type is what every device that the job would see must be; GPUType is what
+	// people call it, "H100_BK", for the words of a refusal. A type makes at
+	// least one device needed, as a vendor does.
+	Type    schema.DeviceType
+	GPUType string
+
 	// Shared takes devices that somebody else uses too.
 	Shared bool
 }
 
-// Named reports whether devices of some vendor are needed.
-func (q Requirements) Named() bool { return q.Vendor != "" && q.Vendor != None }
+// Named reports whether devices of some vendor or type are needed.
+func (q Requirements) Named() bool { return q.Vendor != None && (q.Vendor != "" || !q.Type.Any()) }
 
 // Check says why a job must not start on these devices of a report: an
 // outcome's name and one line. "" means that it may. A driver lists a killed
@@ -34,12 +41,20 @@ func (q Requirements) Check(r *schema.DeviceReport, devices []schema.Device) (ou
 	if driverBroken(r) && (q.Vendor == "" || q.Vendor == NVIDIA) {
 		return schema.OutcomeGPUUnhealthy, "NVIDIA's driver is there and does not work: " + strings.Join(r.Faults, "; ")
 	}
-	if q.Vendor != "" && (len(devices) < max(1, q.Count) || r.Vendor != q.Vendor) {
+	if q.Named() && len(devices) > 0 && q.Vendor != "" && r.Vendor != q.Vendor {
+		return schema.OutcomeWrongMachine, q.missing(r, len(devices))
+	}
+	if q.Named() && len(devices) < max(1, q.Count) {
 		return schema.OutcomeGPUMissing, q.missing(r, len(devices))
 	}
 	for _, dev := range devices {
 		if fault := unhealthy(r, dev); fault != "" {
 			return schema.OutcomeGPUUnhealthy, label(dev) + " " + fault
+		}
+	}
+	for _, dev := range devices {
+		if why := q.Type.Mismatch(dev); why != "" {
+			return schema.OutcomeWrongMachine, q.wrong(dev, why)
 		}
 	}
 	for _, dev := range devices {
@@ -51,7 +66,16 @@ func (q Requirements) Check(r *schema.DeviceReport, devices []schema.Device) (ou
 	return "", ""
 }
 
-// driverBroken reports whether NVIDIA's driver is loaded and does not answer.
+func (q Requirements) wrong(d schema.Device, why string) string {
+	wanted := "what the job is for"
+	if q.GPUType != "" {
+		wanted = "of GPU type " + q.GPUType
+	}
+	return fmt.Sprintf("%s is not %s: %s", label(d), wanted, why)
+}
+
+// driverBroken reports whether NVIDIA's driver is loaded and does not answer, or
+// whether its tool did not: who waits for an answer does not know what is there.
 func driverBroken(r *schema.DeviceReport) bool {
 	return r.Vendor == NVIDIA && r.Source != SourceNone && len(r.Devices) == 0 && len(r.Faults) > 0
 }
@@ -61,7 +85,10 @@ func (q Requirements) missing(r *schema.DeviceReport, count int) string {
 	if count > 0 {
 		shown = fmt.Sprintf("%d of %s", count, r.Vendor)
 	}
-	text := fmt.Sprintf("the machine shows %s, want at least %d of %s", shown, max(1, q.Count), q.Vendor)
+	text := fmt.Sprintf("the machine shows %s, want at least %d", shown, max(1, q.Count))
+	if q.Vendor != "" {
+		text += " of " + q.Vendor
+	}
 	if len(r.Faults) > 0 {
 		text += ": " + strings.Join(r.Faults, "; ")
 	}
@@ -84,13 +111,21 @@ func deviceFault(index int, words string) string {
 
 const doesNotWork = "does not work: "
 
-// unhealthy says what keeps a device of a report from giving right answers or
-// fair times.
-func unhealthy(r *schema.DeviceReport, d schema.Device) string {
+// lost says that a device of a report no longer answers; "" when it does.
+func lost(r *schema.DeviceReport, d schema.Device) string {
 	for _, fault := range r.Faults {
 		if words, ok := strings.CutPrefix(fault, deviceFault(d.Index, "")); ok {
 			return doesNotWork + words
 		}
+	}
+	return ""
+}
+
+// unhealthy says what keeps a device of a report from giving right answers or
+// fair times.
+func unhealthy(r *schema.DeviceReport, d schema.Device) string {
+	if words := lost(r, d); words != "" {
+		return words
 	}
 	is := func(b *bool) bool { return b != nil && *b }
 	if e := d.ECC; e != nil {

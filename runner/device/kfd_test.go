@@ -81,6 +81,42 @@ func TestAMD(t *testing.T) {
 	}
 }
 
+// A board that does not say its name is known by its PCI id; one whose id is not
+// known, by nothing that a GPU type has.
+func TestAMDNames(t *testing.T) {
+	const node = "sys/class/kfd/kfd/topology/nodes/1/"
+	mi300 := schema.DeviceType{Names: []string{"AMD Instinct MI300X", "AMD Instinct MI300X *"}, Arch: "gfx942", MemoryGiB: 180}
+	for _, tt := range []struct {
+		id            int
+		product, want string
+		outcome       string
+	}{
+		{0x74b5, "", "AMD Instinct MI300X VF", ""},
+		{0x74a1, "", "AMD Instinct MI300X", ""},
+		{0x74a5, "", "AMD Instinct MI325X", schema.OutcomeWrongMachine},
+		{0x74a1, "AMD Instinct MI300X OAM", "AMD Instinct MI300X OAM", ""},
+		{0x74a5, "AMD Instinct MI325X", "AMD Instinct MI325X", schema.OutcomeWrongMachine},
+		{0x74a1, "102-G30211-00", "AMD Instinct MI300X", ""},
+		{0xffff, "102-G30211-00", "102-G30211-00", schema.OutcomeWrongMachine},
+		{0xffff, "", "ip discovery", schema.OutcomeWrongMachine},
+	} {
+		files := map[string]string{
+			node + "properties": fmt.Sprintf("gfx_target_version 90402\ndrm_render_minor 128\ndevice_id %d\n", tt.id),
+			node + "name":       "ip discovery\n",
+			"sys/class/drm/renderD128/device/mem_info_vram_total": "206141652992\n",
+		}
+		if tt.product != "" {
+			files["sys/class/drm/renderD128/device/product_name"] = tt.product + "\n"
+		}
+		w := Probe(context.Background(), Machine{Root: tree(t, files)})
+		got, text := Requirements{Vendor: AMD, Type: mi300, GPUType: "MI300_BK"}.Check(w.Report(), w.Visible())
+		if name := w.Report().Devices[0].Name; name != tt.want || got != tt.outcome {
+			t.Errorf("%#x: name %q, want %q; %q %q, want %q", tt.id, name, tt.want, got, text, tt.outcome)
+		}
+		w.Close()
+	}
+}
+
 func TestTPU(t *testing.T) {
 	for want, files := range map[string]map[string]string{
 		"/dev/accel0 /dev/accel2 /dev/accel10": {"dev/accel0": "", "dev/accel10": "", "dev/accel2": "", "dev/vfio/3": ""},

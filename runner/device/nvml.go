@@ -44,34 +44,88 @@ func (r *nvmlReader) report() *schema.DeviceReport {
 	if v, ret := r.lib.SystemGetCudaDriverVersion(); ret == nvml.SUCCESS {
 		out.Runtime = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
 	}
-	n, ret := r.lib.DeviceGetCount()
-	if ret != nvml.SUCCESS {
-		out.Faults = append(out.Faults, "counting devices: "+nvml.ErrorString(ret))
-	}
-	for i := range n {
-		d, ret := r.lib.DeviceGetHandleByIndex(i)
-		a := nvmlDevice{nvmlReader: r, Device: d, index: i}
-		switch {
-		case a.basic("handle", ret):
+	devices, faults := r.devices()
+	out.Faults = append(out.Faults, faults...)
+	for i := range devices {
+		a := &devices[i]
+		if a.Device == nil { // there, and of no use
+			out.Devices = append(out.Devices, schema.Device{Index: a.index})
+		} else {
 			out.Devices = append(out.Devices, a.device())
-		case a.fault != "":
-			out.Devices = append(out.Devices, schema.Device{Index: i}) // there, and of no use
-		default:
-			out.Faults = append(out.Faults, fmt.Sprintf("device %d: %s", i, nvml.ErrorString(ret)))
 		}
 		if a.fault != "" {
-			out.Faults = append(out.Faults, deviceFault(i, a.fault))
+			out.Faults = append(out.Faults, deviceFault(a.index, a.fault))
 		}
 	}
 	return out
 }
 
+// devices lists the machine's GPUs, and in place of one that is split (MIG) its
+// parts, which are what programs get. One that cannot be asked has no Device and
+// a fault; what is no device of this machine is in faults only.
+func (r *nvmlReader) devices() (all []nvmlDevice, faults []string) {
+	n, ret := r.lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		faults = append(faults, "counting devices: "+nvml.ErrorString(ret))
+	}
+	more := 0 // parts beyond one for each GPU
+	for i := range n {
+		d, ret := r.lib.DeviceGetHandleByIndex(i)
+		a := nvmlDevice{nvmlReader: r, Device: d, index: i + more}
+		switch {
+		case a.basic("handle", ret):
+			parts := a.parts()
+			if len(parts) == 0 {
+				all = append(all, a)
+				break
+			}
+			for k, part := range parts {
+				all = append(all, nvmlDevice{nvmlReader: r, Device: d, part: part, index: a.index + k})
+			}
+			more += len(parts) - 1
+		case a.fault != "":
+			a.Device = nil
+			all = append(all, a)
+		default:
+			faults = append(faults, fmt.Sprintf("device %d: %s", i, nvml.ErrorString(ret)))
+		}
+	}
+	return all, faults
+}
+
 // An nvmlDevice is one device, and the fault that its answers show so far.
 type nvmlDevice struct {
 	*nvmlReader
-	nvml.Device
-	index int
-	fault string // "" while it works
+	nvml.Device             // the GPU
+	part        nvml.Device // what programs get of it; nil: all
+	index       int
+	fault       string // "" while it works
+}
+
+// self is what programs get: it has a name, memory and processes of its own.
+func (a *nvmlDevice) self() nvml.Device {
+	if a.part != nil {
+		return a.part
+	}
+	return a.Device
+}
+
+// parts lists what a GPU is split into; nil when it is not, or shows none.
+func (a *nvmlDevice) parts() []nvml.Device {
+	if mode, _, ret := a.GetMigMode(); ret != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE || !a.has("nvmlDeviceGetMigDeviceHandleByIndex") {
+		return nil
+	}
+	n, ret := a.GetMaxMigDeviceCount()
+	if ret != nvml.SUCCESS {
+		return nil
+	}
+	var parts []nvml.Device
+	for i := range n {
+		if part, ret := a.GetMigDeviceHandleByIndex(i); ret == nvml.SUCCESS {
+			parts = append(parts, part)
+		}
+	}
+	return parts
 }
 
 // ok reports whether there is an answer. A device that is lost or must be reset
@@ -98,10 +152,10 @@ func (a *nvmlDevice) device() schema.Device {
 		Index: a.index, ECC: a.ecc(), ClockSM: now.ClockSM, ClockMemory: now.ClockMemory, Temperature: now.Temperature,
 		PowerW: now.PowerW, Throttle: now.Throttle, ProcessBefore: now.Processes,
 	}
-	if v, ret := a.GetName(); a.ok(ret) {
-		out.Name = v
+	if v, ret := a.self().GetName(); a.ok(ret) {
+		out.Name = text.Storable(v)
 	}
-	if v, ret := a.GetUUID(); a.basic("UUID", ret) {
+	if v, ret := a.self().GetUUID(); a.basic("UUID", ret) {
 		out.UUID = v
 	}
 	if v, ret := a.GetPciInfo(); a.ok(ret) {
@@ -113,7 +167,7 @@ func (a *nvmlDevice) device() schema.Device {
 	if major, minor, ret := a.GetCudaComputeCapability(); a.ok(ret) {
 		out.Arch = fmt.Sprintf("%d%d", major, minor)
 	}
-	if v, ret := a.GetMemoryInfo(); a.basic("memory", ret) {
+	if v, ret := a.self().GetMemoryInfo(); a.basic("memory", ret) {
 		out.MemoryBytes = v.Total
 	}
 	if v, ret := a.GetMaxClockInfo(nvml.CLOCK_SM); a.ok(ret) {
@@ -177,10 +231,9 @@ func computeMode(m nvml.ComputeMode) string {
 
 func (r *nvmlReader) samples() []Sample {
 	var out []Sample
-	n, _ := r.lib.DeviceGetCount()
-	for i := range n {
-		if d, ret := r.lib.DeviceGetHandleByIndex(i); ret == nvml.SUCCESS {
-			a := nvmlDevice{nvmlReader: r, Device: d, index: i}
+	devices, _ := r.devices()
+	for i := range devices {
+		if a := &devices[i]; a.Device != nil {
 			out = append(out, a.sample())
 		}
 	}
@@ -222,10 +275,14 @@ func (a *nvmlDevice) throttle() []string {
 }
 
 // processes lists the processes with a compute context, and not those that draw
-// a screen.
+// a screen. A driver that may not or cannot tell is believed; one that fails
+// leaves a device that may be in use.
 func (a *nvmlDevice) processes() []schema.Holder {
-	list, ret := a.GetComputeRunningProcesses()
+	list, ret := a.self().GetComputeRunningProcesses()
 	if !a.ok(ret) {
+		if a.fault == "" && ret != nvml.ERROR_NOT_SUPPORTED && ret != nvml.ERROR_NO_PERMISSION {
+			a.fault = "who uses it: " + nvml.ErrorString(ret)
+		}
 		return nil
 	}
 	var out []schema.Holder

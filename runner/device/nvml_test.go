@@ -4,11 +4,13 @@ package device
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -105,6 +107,9 @@ func TestNVMLThatDoesNotStart(t *testing.T) {
 	}
 }
 
+// a100 is what the mock's devices are.
+var a100 = schema.DeviceType{Names: []string{"Mock NVIDIA A100-*", "NVIDIA A100-*"}, Arch: "80", MemoryGiB: 40}
+
 func TestCheckOnNVML(t *testing.T) {
 	for _, tt := range []struct {
 		state   state
@@ -114,7 +119,16 @@ func TestCheckOnNVML(t *testing.T) {
 		{state{}, Requirements{}, ""},
 		{state{throttle: 1 | 4}, Requirements{Vendor: NVIDIA, Count: 8}, ""},
 		{state{}, Requirements{Vendor: NVIDIA, Count: 9}, schema.OutcomeGPUMissing},
-		{state{}, Requirements{Vendor: AMD}, schema.OutcomeGPUMissing},
+		{state{}, Requirements{Vendor: AMD}, schema.OutcomeWrongMachine},
+		{state{}, Requirements{Vendor: NVIDIA, Type: a100}, ""},
+		{state{}, Requirements{Type: a100}, ""},
+		{state{}, Requirements{Vendor: NVIDIA, Type: schema.DeviceType{Names: a100.Names, Arch: "90"}}, schema.OutcomeWrongMachine},
+		{state{}, Requirements{Vendor: NVIDIA, Type: schema.DeviceType{Names: []string{"NVIDIA A100 80GB PCIe"}}}, schema.OutcomeWrongMachine},
+		{state{}, Requirements{Vendor: NVIDIA, Type: schema.DeviceType{MemoryGiB: 41}}, schema.OutcomeWrongMachine},
+		{state{}, Requirements{Vendor: NVIDIA, Type: a100, Count: 9}, schema.OutcomeGPUMissing},
+		{state{}, Requirements{Vendor: None, Type: schema.DeviceType{Arch: "90"}}, ""},
+		{state{pending: true}, Requirements{Type: schema.DeviceType{Arch: "90"}}, schema.OutcomeGPUUnhealthy},
+		{state{processes: []nvml.ProcessInfo{{Pid: 1}}}, Requirements{Type: schema.DeviceType{Arch: "90"}}, schema.OutcomeWrongMachine},
 		{state{pending: true}, Requirements{}, schema.OutcomeGPUUnhealthy},
 		{state{failed: true}, Requirements{}, schema.OutcomeGPUUnhealthy},
 		{state{throttle: 64}, Requirements{}, schema.OutcomeGPUUnhealthy},
@@ -164,7 +178,10 @@ func TestNVMLHealth(t *testing.T) {
 		{"temperature", sensors(unknown, nvml.SUCCESS), ""},
 		{"power", sensors(nvml.SUCCESS, unknown), ""},
 		{"no sensors", sensors(nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NOT_SUPPORTED), ""},
-		{"processes", processes(unknown), ""},
+		{"processes", processes(unknown), "who uses it: " + nvml.ErrorString(unknown)},
+		{"processes, not in time", processes(nvml.ERROR_TIMEOUT), "who uses it: " + nvml.ErrorString(nvml.ERROR_TIMEOUT)},
+		{"processes, may not be told", processes(nvml.ERROR_NO_PERMISSION), ""},
+		{"processes, not supported", processes(nvml.ERROR_NOT_SUPPORTED), ""},
 	} {
 		server := dgx(state{})
 		tt.broken(server.Devices[2].(*dgxa100.Device))
@@ -197,6 +214,67 @@ func checkThird(t *testing.T, name string, server *dgxa100.Server, want string) 
 		got, text := Requirements{Vendor: NVIDIA}.Check(report, seen)
 		if (got == schema.OutcomeGPUUnhealthy) != unhealthy || unhealthy && !strings.HasSuffix(text, "does not work: "+want) {
 			t.Errorf("%s, %s: %q %q, want %q", name, env, got, text, want)
+		}
+	}
+}
+
+// Programs get the parts of a GPU that is split, so they stand in its place:
+// with a name, memory and processes of their own, and the GPU's sensors.
+func TestNVMLParts(t *testing.T) {
+	server := dgx(state{throttle: 4})
+	whole := server.Devices[2].(*dgxa100.Device)
+	whole.GetMigModeFunc = func() (int, int, nvml.Return) { return nvml.DEVICE_MIG_ENABLE, nvml.DEVICE_MIG_ENABLE, nvml.SUCCESS }
+	whole.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
+	whole.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		if i == 1 || i > 2 {
+			return nil, nvml.ERROR_NOT_FOUND
+		}
+		return &mock.Device{
+			GetNameFunc:       func() (string, nvml.Return) { return "NVIDIA A100-SXM4-40GB MIG 1g.5gb", nvml.SUCCESS },
+			GetUUIDFunc:       func() (string, nvml.Return) { return fmt.Sprintf("MIG-%d", i), nvml.SUCCESS },
+			GetMemoryInfoFunc: func() (nvml.Memory, nvml.Return) { return nvml.Memory{Total: 5 << 30}, nvml.SUCCESS },
+			GetComputeRunningProcessesFunc: func() ([]nvml.ProcessInfo, nvml.Return) {
+				return []nvml.ProcessInfo{{Pid: 4711}}[:i/2], nvml.SUCCESS
+			},
+		}, nvml.SUCCESS
+	}
+	r, done, err := openLibrary(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	report := r.report()
+	if len(report.Devices) != 9 || len(report.Faults) > 0 || len(r.samples()) != 9 {
+		t.Fatalf("%d devices, %d samples, faults %q", len(report.Devices), len(r.samples()), report.Faults)
+	}
+	for i, d := range report.Devices {
+		if d.Index != i {
+			t.Errorf("device %d has the index %d", i, d.Index)
+		}
+	}
+	first, second := report.Devices[2], report.Devices[3]
+	if first.UUID != "MIG-0" || second.UUID != "MIG-2" || first.MemoryBytes != 5<<30 || !*first.MIG || first.Arch != "80" || first.Temperature != 41 || first.PCI == "" ||
+		len(first.ProcessBefore) != 0 || len(second.ProcessBefore) != 1 {
+		t.Errorf("%+v, %+v", first, second)
+	}
+	part := Requirements{Vendor: NVIDIA, Type: schema.DeviceType{Names: []string{"NVIDIA A100-* MIG 1g.5gb"}, Arch: "80"}, GPUType: "A100_1G5GB"}
+	for env, want := range map[string]string{
+		"CUDA_VISIBLE_DEVICES=MIG-0": "", "CUDA_VISIBLE_DEVICES=MIG-2": schema.OutcomeGPUBusy, "CUDA_VISIBLE_DEVICES=0": schema.OutcomeWrongMachine,
+	} {
+		if got, text := part.Check(report, Visible(report, []string{env})); got != want {
+			t.Errorf("%s: %q %q, want %q", env, got, text, want)
+		}
+	}
+	if got, text := (Requirements{Vendor: NVIDIA, Type: a100}).Check(report, Visible(report, []string{"CUDA_VISIBLE_DEVICES=MIG-0"})); got != schema.OutcomeWrongMachine {
+		t.Errorf("a part for a whole GPU: %q %q", got, text)
+	}
+
+	// Parts that are not shown leave a GPU that is known to be split.
+	whole.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_NO_PERMISSION }
+	report = r.report()
+	for _, q := range []Requirements{part, {Vendor: NVIDIA, Type: a100}} {
+		if got, text := q.Check(report, report.Devices[2:3]); got != schema.OutcomeWrongMachine {
+			t.Errorf("no part shown: %q %q", got, text)
 		}
 	}
 }

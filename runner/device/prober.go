@@ -27,6 +27,10 @@ type Prober struct {
 
 	answers chan answer // of everything but samples; closed when the process is gone
 
+	// late counts questions that were given up: their answers, which come in
+	// order, may still come, and belong to no later question. Only ask uses it.
+	late int
+
 	mu   sync.Mutex
 	seen counters
 	over error // why no more answers will come
@@ -62,7 +66,7 @@ func Start(ctx context.Context, argv, environ []string) (*Prober, error) {
 		outR.Close()
 		return nil, fmt.Errorf("starting the device probe %s: %w", argv[0], err)
 	}
-	p := &Prober{stdin: inW, answers: make(chan answer, 4)}
+	p := &Prober{stdin: inW, answers: make(chan answer, 16)}
 	go p.read(outR) // ends with the probing process, or with Close
 	return p, nil
 }
@@ -188,26 +192,35 @@ func (p *Prober) tell(word string) error {
 	return err
 }
 
+// ask puts a question and waits for its answer. One that does not come within
+// the limit is a [noAnswer].
 func (p *Prober) ask(ctx context.Context, word string, limit time.Duration) (answer, error) {
 	told := p.tell(word) // fails when the process has answered and gone already
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	select {
-	case a, ok := <-p.answers:
-		switch {
-		case !ok && told != nil:
-			return answer{}, fmt.Errorf("%w: %w", p.Err(), told)
-		case !ok:
-			return answer{}, p.Err()
-		case a.Missing:
-			return a, ErrNoDriver
-		case a.Error != "":
-			return a, errors.New(a.Error)
+	for {
+		select {
+		case a, ok := <-p.answers:
+			switch {
+			case !ok && told != nil:
+				return answer{}, fmt.Errorf("%w: %w", p.Err(), told)
+			case !ok:
+				return answer{}, p.Err()
+			case a.Missing:
+				return a, ErrNoDriver
+			case a.Error != "":
+				return a, errors.New(a.Error)
+			case p.late > 0:
+				p.late--
+				continue
+			}
+			return a, nil
+		case <-timer.C:
+			p.late++
+			return answer{}, &noAnswer{fmt.Errorf("the driver has not answered within %s", limit)}
+		case <-ctx.Done():
+			p.late++
+			return answer{}, &noAnswer{context.Cause(ctx)}
 		}
-		return a, nil
-	case <-timer.C:
-		return answer{}, fmt.Errorf("the driver has not answered within %s", limit)
-	case <-ctx.Done():
-		return answer{}, context.Cause(ctx)
 	}
 }

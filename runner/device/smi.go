@@ -26,6 +26,8 @@ func smiFields() []string {
 
 // readSMI asks nvidia-smi, where NVML cannot be called, all of it within limit.
 // Other lines than those about GPUs, and its exit status, become faults.
+//
+// An error that is [unanswered] says nothing about the machine.
 func readSMI(ctx context.Context, path string, environ []string, limit time.Duration) (*schema.DeviceReport, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer stop()
@@ -48,17 +50,51 @@ func readSMI(ctx context.Context, path string, environ []string, limit time.Dura
 		return nil, fmt.Errorf("nvidia-smi: got %q, want lines of %d fields", odd[0], len(smiFields()))
 	}
 	text, err = ask("--query-compute-apps=gpu_uuid,pid,process_name,used_memory")
-	if err != nil && !exited(err) { // without an answer a device in use would pass for a free one
-		return nil, err
+	if err != nil && !tellsHolders(err) { // a device in use would pass for a free one
+		return nil, &noAnswer{fmt.Errorf("%w: it does not say who uses the GPUs", err)}
 	}
 	if err != nil && !slices.Contains(out.Faults, err.Error()) {
 		out.Faults = append(out.Faults, err.Error())
 	}
 	smiHolders(out.Devices, text)
-	if text, err := ask("--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure"); err == nil { // unknown to older drivers
-		smiRemapped(out.Devices, text)
+	for _, more := range []struct {
+		query string
+		enter func([]schema.Device, string)
+	}{
+		{"--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure", smiRemapped},
+		{"--query-gpu=uuid,compute_cap,mig.mode.current", smiKinds},
+	} {
+		switch text, err := ask(more.query); {
+		case err == nil:
+			more.enter(out.Devices, text)
+		case unanswered(err): // older drivers do not know the question, and say so
+			return nil, err
+		}
 	}
 	return out, nil
+}
+
+// A noAnswer is a question whose answer never came, or leaves out what was asked:
+// the tool was too slow, was killed, or could not be started. It says nothing
+// about the machine. An exit status of the tool's own is an answer.
+type noAnswer struct{ error }
+
+func (e *noAnswer) Unwrap() error { return e.error }
+
+// unanswered reports whether err says nothing about the machine.
+func unanswered(err error) bool {
+	none := (*noAnswer)(nil)
+	return errors.As(err, &none)
+}
+
+// tellsHolders reports whether nvidia-smi, with that error, has said who uses the
+// GPUs, or that it may not tell: 3 and 4 are "not available" and "no permission",
+// 14 and 15 trouble with some other thing or GPU.
+//
+// Source: nvidia-smi(1), return value.
+func tellsHolders(err error) bool {
+	exit := (*exec.ExitError)(nil)
+	return errors.As(err, &exit) && slices.Contains([]int{3, 4, 14, 15}, exit.ExitCode())
 }
 
 // runSMI returns what nvidia-smi prints. When the error is an exit status, there
@@ -75,7 +111,7 @@ func runSMI(ctx context.Context, environ []string, limit time.Duration, path, qu
 		return text.Storable(string(printed)), nil
 	}
 	if !exited(err) {
-		return "", fmt.Errorf("nvidia-smi: %w", err)
+		return "", &noAnswer{fmt.Errorf("nvidia-smi: %w", err)}
 	}
 	if exit := (*exec.ExitError)(nil); len(printed) == 0 && errors.As(err, &exit) {
 		printed = exit.Stderr
@@ -83,10 +119,37 @@ func runSMI(ctx context.Context, environ []string, limit time.Duration, path, qu
 	return text.Storable(string(printed)), fmt.Errorf("nvidia-smi: %w", err)
 }
 
-// exited reports whether err is an exit status: the program ended by itself.
+// exited reports whether err is an exit status of the program's own: 126 and 127
+// are those of a shell that could not start it.
 func exited(err error) bool {
 	exit := (*exec.ExitError)(nil)
-	return errors.As(err, &exit) && exit.Exited()
+	return errors.As(err, &exit) && exit.Exited() && exit.ExitCode() != 126 && exit.ExitCode() != 127
+}
+
+// asks is how often a question without an answer is asked, and patience how many
+// limits all of it may take.
+const asks, patience = 3, 3
+
+// insist asks again while there is no answer. The first time may take one limit,
+// a later one what is left of the patience: a tool that is slow gets longer, one
+// that cannot be started is tried at once.
+func insist(ctx context.Context, limit time.Duration, ask func(limit time.Duration) error) error {
+	return insistOn(ctx, time.Now, limit, ask)
+}
+
+func insistOn(ctx context.Context, now func() time.Time, limit time.Duration, ask func(limit time.Duration) error) error {
+	end := now().Add(patience * limit)
+	err := ask(limit)
+	for n := 2; n <= asks && unanswered(err) && ctx.Err() == nil; n++ {
+		left := end.Sub(now()).Round(limit / 10)
+		if left < limit { // the last time had all of it
+			break
+		}
+		if err = ask(left); unanswered(err) {
+			err = &noAnswer{fmt.Errorf("%w, asked %d times", err, n)}
+		}
+	}
+	return err
 }
 
 // within returns what ask returns, and gives up when ctx is done: a program that
@@ -244,6 +307,38 @@ func smiRemapped(devices []schema.Device, text string) {
 			}
 		}
 	}
+}
+
+// smiKinds enters compute capability, "90" of "9.0", and whether a GPU is split.
+func smiKinds(devices []schema.Device, text string) {
+	for line := range strings.Lines(text) {
+		fields := strings.Split(strings.TrimSpace(line), ",")
+		if len(fields) != 3 {
+			continue
+		}
+		major, minor, _ := strings.Cut(strings.TrimSpace(fields[1]), ".")
+		for i := range devices {
+			d := &devices[i]
+			if d.UUID == "" || d.UUID != fields[0] {
+				continue
+			}
+			if number(major) && number(minor) {
+				d.Arch = major + minor
+			}
+			switch strings.TrimSpace(fields[2]) {
+			case "Enabled":
+				d.MIG = flag(true)
+			case "Disabled":
+				d.MIG = flag(false)
+			}
+		}
+	}
+}
+
+func flag(b bool) *bool { return &b }
+
+func number(s string) bool {
+	return s != "" && len(s) <= 3 && strings.Trim(s, "0123456789") == ""
 }
 
 // smiFlag reads "0", "1", "No" and "Yes": drivers differ. Nil is anything else.

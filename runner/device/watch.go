@@ -85,14 +85,15 @@ func (w *Watch) used() []schema.Device {
 	return w.Visible()
 }
 
-// nvidia asks NVML, or else nvidia-smi. When a driver is there and answers
-// neither, the report names the source, faults and no devices. When nothing can
-// be asked, its source is SourceNone.
+// nvidia asks NVML, or else nvidia-smi, and again who does not answer. When a
+// driver is there and answers neither, or when there is no answer that would say
+// whether it is, the report names the source, faults and no devices. When nothing
+// can be asked, its source is SourceNone.
 func (w *Watch) nvidia(ctx context.Context) {
 	m := w.machine
 	source, faults := SourceNone, []string(nil)
 	add := func(from string, err error) {
-		if m.nvidiaKernel() {
+		if m.nvidiaKernel() || unanswered(err) {
 			source = from
 		}
 		faults = append(faults, text.Storable(err.Error()))
@@ -108,7 +109,7 @@ func (w *Watch) nvidia(ctx context.Context) {
 		}
 	}
 	if m.SMI != "" {
-		report, err := readSMI(ctx, m.SMI, m.Environ, m.Limit)
+		report, err := w.readSMI(ctx)
 		if err == nil {
 			report.Faults = append(report.Faults, faults...)
 			w.report = report
@@ -122,13 +123,32 @@ func (w *Watch) nvidia(ctx context.Context) {
 	w.report = &schema.DeviceReport{Source: source, Vendor: NVIDIA, Faults: faults}
 }
 
+// readSMI asks nvidia-smi until it answers, within its patience.
+func (w *Watch) readSMI(ctx context.Context) (report *schema.DeviceReport, err error) {
+	m := w.machine
+	err = insist(ctx, m.Limit, func(limit time.Duration) (err error) {
+		report, err = readSMI(ctx, m.SMI, m.Environ, limit)
+		return err
+	})
+	return report, err
+}
+
 // ask starts the probing process and keeps it when it works.
 func (w *Watch) ask(ctx context.Context) (*schema.DeviceReport, error) {
 	probe, err := Start(ctx, w.machine.Probe, w.machine.Environ)
 	if err != nil {
 		return nil, err
 	}
-	report, err := probe.Report(ctx, w.machine.Limit)
+	var report *schema.DeviceReport
+	answer := func(limit time.Duration) (err error) {
+		report, err = probe.Report(ctx, limit)
+		return err
+	}
+	if w.machine.SMI == "" {
+		err = insist(ctx, w.machine.Limit, answer)
+	} else {
+		err = answer(w.machine.Limit) // nvidia-smi is asked next
+	}
 	if err != nil {
 		probe.Close()
 		return nil, err
@@ -194,49 +214,68 @@ func (w *Watch) disturbed(s schema.Sampling) []string {
 
 // After asks once more, when every process of the submission is gone, and enters
 // the processes that use the devices. It returns what may have disturbed the
-// job: processes on a device that the submission could see.
+// job: processes on a device that the submission could see, a device that does
+// not work any more, and a device of which nobody can say it.
 func (w *Watch) After(ctx context.Context) []string {
-	w.settle(ctx, func(d *schema.Device, now []schema.Holder) { d.ProcessAfter = now })
+	last, err := w.settle(ctx, func(d *schema.Device, now []schema.Holder) { d.ProcessAfter = now })
 	var out []string
+	if err != nil && len(w.used()) > 0 {
+		out = append(out, "the devices could not be asked who else used them: "+text.Storable(err.Error()))
+	}
 	for _, d := range w.used() {
 		for _, h := range d.ProcessAfter {
 			out = append(out, strings.TrimSpace(fmt.Sprintf("device %d was also used by process %d %s", d.Index, h.PID, h.Name)))
+		}
+		if last == nil {
+			continue
+		}
+		at := slices.IndexFunc(last.Devices, func(now schema.Device) bool { return now.Index == d.Index })
+		if at < 0 {
+			out = append(out, fmt.Sprintf("device %d is not listed any more", d.Index))
+		} else if fault := lost(last, last.Devices[at]); fault != "" {
+			out = append(out, fmt.Sprintf("device %d %s, after the job", d.Index, fault))
 		}
 	}
 	return out
 }
 
 // Settle asks again which processes use the devices, before anything runs, and
-// replaces what was found at first.
+// replaces what was found at first. Without an answer that stays.
 func (w *Watch) Settle(ctx context.Context) {
-	w.settle(ctx, func(d *schema.Device, now []schema.Holder) { d.ProcessBefore = now })
+	_, _ = w.settle(ctx, func(d *schema.Device, now []schema.Holder) { d.ProcessBefore = now })
 }
 
 // settle asks which processes use the devices until no device in use has any,
-// or until Machine.Settle or ctx is over. It enters every answer.
-func (w *Watch) settle(ctx context.Context, enter func(*schema.Device, []schema.Holder)) {
+// or until Machine.Settle or ctx is over. It enters every answer, and returns the
+// last one; nil when there is nobody to ask. The error is that of the last
+// question.
+func (w *Watch) settle(ctx context.Context, enter func(*schema.Device, []schema.Holder)) (last *schema.DeviceReport, err error) {
 	deadline := time.Now().Add(cmp.Or(w.machine.Settle, 2*time.Second))
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 400*time.Millisecond) {
-		now := w.again(ctx)
-		if now == nil || !w.occupied(now, enter) || time.Now().Add(pause).After(deadline) {
-			return
+		last, err = w.again(ctx)
+		if last == nil || !w.occupied(last, enter) || time.Now().Add(pause).After(deadline) {
+			return last, err
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return
+			return last, nil
 		}
 	}
 }
 
 // occupied enters the processes on each device, and reports whether a device in
-// use has any.
+// use has any, or may have: one that does not work tells of none.
 func (w *Watch) occupied(now *schema.DeviceReport, enter func(*schema.Device, []schema.Holder)) bool {
 	used := w.used()
 	var found bool
 	for _, d := range now.Devices {
 		same := func(known schema.Device) bool { return known.Index == d.Index }
 		if at := slices.IndexFunc(w.report.Devices, same); at >= 0 {
+			if lost(now, d) != "" && len(d.ProcessBefore) == 0 {
+				found = found || slices.ContainsFunc(used, same)
+				continue
+			}
 			enter(&w.report.Devices[at], d.ProcessBefore)
 			found = found || len(d.ProcessBefore) > 0 && slices.ContainsFunc(used, same)
 		}
@@ -244,23 +283,27 @@ func (w *Watch) occupied(now *schema.DeviceReport, enter func(*schema.Device, []
 	return found
 }
 
-func (w *Watch) again(ctx context.Context) *schema.DeviceReport {
-	var report *schema.DeviceReport
-	var err error
+// again asks once more, and again who does not answer.
+func (w *Watch) again(ctx context.Context) (report *schema.DeviceReport, err error) {
+	m := w.machine
 	switch {
 	case w.probe != nil:
-		report, err = w.probe.Report(ctx, w.machine.Limit)
+		err = insist(ctx, m.Limit, func(limit time.Duration) (err error) {
+			report, err = w.probe.Report(ctx, limit)
+			return err
+		})
 	case w.kfd != nil:
 		report = w.kfd.report()
-	case w.machine.OneShot && w.report.Source == SourceNVML && len(w.report.Devices) > 0:
+	case m.OneShot && w.report.Source == SourceNVML && len(w.report.Devices) > 0:
 		report, err = w.ask(ctx)
 	case w.report.Source == SourceSMI && len(w.report.Devices) > 0:
-		report, err = readSMI(ctx, w.machine.SMI, w.machine.Environ, w.machine.Limit)
+		report, err = w.readSMI(ctx)
 	}
 	if err != nil {
 		w.report.Faults = append(w.report.Faults, "asked again: "+text.Storable(err.Error()))
+		return nil, err
 	}
-	return report
+	return report, nil
 }
 
 // Close ends sampling and the probing process.

@@ -30,8 +30,12 @@ const outputLimit = 1 << 30
 // passed.
 func test(p *plan.Phase, seen *Process) (*schema.RunResult, *schema.Outcome) {
 	run, outcome := verdict(p, seen)
-	return run, explain(p, seen, run, outcome)
+	return run, exact(p, seen, run, outcome)
 }
+
+// secret reports whether no word of the harness may go further than the result:
+// it knows a secret seed, and so may the submission in it.
+func secret(p *plan.Phase) bool { return p.Test.Seed != nil }
 
 // verdict turns an ended harness into Kernelbot's run and, unless it passed,
 // the outcome that it means. A run passes only when its report holds against
@@ -64,6 +68,9 @@ func verdict(p *plan.Phase, seen *Process) (*schema.RunResult, *schema.Outcome) 
 		m = newExpectation(p.Mode, p.Cases).verify(report, seen.Duration)
 	}
 	if m != nil {
+		if secret(p) { // what is quoted is the report's
+			m.text = ""
+		}
 		return run, schema.Outcomef(m.outcome, "%s", m.text)
 	}
 	run.Passed = check == "pass"
@@ -74,6 +81,9 @@ func verdict(p *plan.Phase, seen *Process) (*schema.RunResult, *schema.Outcome) 
 		return run, schema.Outcomef(schema.OutcomeCrashed, "the tester %s", exitWords(seen.ExitCode))
 	}
 	failure := firstFailure(report)
+	if secret(p) {
+		failure = failedCase(report)
+	}
 	switch {
 	case failure != "":
 		return run, schema.Outcomef(schema.OutcomeWrong, "%s", failure)
@@ -101,6 +111,35 @@ func exitWords(code int) string {
 	return fmt.Sprintf("ended with status %d", code)
 }
 
+// workerLeftStatus is what harness.py ends a harness with whose worker left.
+const workerLeftStatus = 1
+
+// workerOutcome is the outcome when the harness's worker, which ran the
+// submission, ended before it had answered.
+func workerOutcome(code int, outOfMemory bool) *schema.Outcome {
+	const before = "the worker that ran the submission %s before it had answered"
+	switch {
+	case code == -int(syscall.SIGKILL) && outOfMemory:
+		return schema.Outcomef(schema.OutcomeOutOfMemory, "the worker that ran the submission was ended by the kernel for want of memory")
+	case code < 0:
+		return schema.Outcomef(schema.OutcomeKilled, before, exitWords(code))
+	}
+	return schema.Outcomef(schema.OutcomeExited, before, fmt.Sprintf("ended with status %d", code))
+}
+
+// caseName matches the name of a case in a report's keys.
+var caseName = text.Pattern(`^(test|benchmark)\.(0|[1-9][0-9]{0,8})$`)
+
+// failedCase is what of firstFailure's words a secret run may tell: the case.
+func failedCase(report schema.Report) string {
+	for _, e := range report {
+		if prefix, ok := strings.CutSuffix(e.Key, ".status"); ok && e.Value == "fail" && caseName().MatchString(prefix) {
+			return prefix + " failed"
+		}
+	}
+	return ""
+}
+
 // firstFailure says in one line which case failed, "" when none is said to
 // have. Some harnesses say no more than that when they check an answer again.
 func firstFailure(report schema.Report) string {
@@ -119,55 +158,6 @@ func firstFailure(report schema.Report) string {
 		return text.Shorten(words, 300)
 	}
 	return ""
-}
-
-// explain finds the more exact outcome behind verdict's, from what else was
-// seen.
-func explain(p *plan.Phase, seen *Process, run *schema.RunResult, o *schema.Outcome) *schema.Outcome {
-	if printed := seen.Stdout.Size + seen.Stderr.Size; printed > outputLimit {
-		run.Passed = false
-		return schema.Outcomef(schema.OutcomeOutputTooLong, "the tester printed %d bytes, at most %d are allowed", printed, outputLimit)
-	}
-	if o == nil {
-		return nil
-	}
-	code := seen.ExitCode
-	switch o.Name {
-	case schema.OutcomeWrong:
-		if p.Mode == schema.ModeLeaderboard {
-			return schema.Outcomef(schema.OutcomeRecheckFailed, "the tests had passed, and then %s", o.Text)
-		}
-	case schema.OutcomeOutOfTime:
-		if p.Budget != "" {
-			return schema.Outcomef(o.Name, "%s; the task's limits allow %s in all", o.Text, p.Budget)
-		}
-	case schema.OutcomeCrashed:
-		last := lastLine(seen.Stderr.Decoded())
-		switch {
-		case code == -int(syscall.SIGKILL) && seen.OutOfMemory:
-			return schema.Outcomef(schema.OutcomeOutOfMemory, "the tester was ended by the kernel for want of memory")
-		case code < 0:
-			return schema.Outcomef(schema.OutcomeKilled, "%s", o.Text)
-		case code == 111 || code == 113:
-			return schema.Outcomef(schema.OutcomeHarness, "%s", o.Text)
-		case outOfMemory(last):
-			return schema.Outcomef(schema.OutcomeOutOfMemory, "%s: %s", o.Text, text.Shorten(last, 200))
-		case last != "" && p.Test.Seed == nil: // with a secret seed, no word of the harness goes further than the result
-			return schema.Outcomef(o.Name, "%s: %s", o.Text, text.Shorten(last, 200))
-		}
-	}
-	return o
-}
-
-// outOfMemory reports whether a program's last words are about memory, the
-// machine's or the device's.
-func outOfMemory(line string) bool {
-	for _, mark := range []string{"MemoryError", "std::bad_alloc", "OutOfMemoryError", "CUDA out of memory", "HIP out of memory", "cudaErrorMemoryAllocation"} {
-		if strings.Contains(line, mark) {
-			return true
-		}
-	}
-	return false
 }
 
 func lastLine(s string) string {

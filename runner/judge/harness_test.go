@@ -7,7 +7,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-func TestExplain(t *testing.T) {
+func TestExact(t *testing.T) {
 	crashed := schema.Outcomef(schema.OutcomeCrashed, "the tester was killed")
 	for _, tt := range []struct {
 		name    string
@@ -24,14 +24,15 @@ func TestExplain(t *testing.T) {
 		{"killed by the kernel", crashed, -9, 0, true, schema.OutcomeOutOfMemory},
 		{"killed by itself", crashed, -9, 0, false, schema.OutcomeKilled},
 		{"a fault while others want memory", crashed, -11, 0, true, schema.OutcomeKilled},
-		{"no channel", crashed, 111, 0, false, schema.OutcomeHarness},
-		{"status 1", crashed, 1, 0, false, schema.OutcomeCrashed},
+		{"no channel, says whoever left", crashed, 111, 0, false, schema.OutcomeExited},
+		{"no cases, says whoever left", crashed, 113, 0, false, schema.OutcomeExited},
+		{"status 1", crashed, 1, 0, false, schema.OutcomeExited},
 	} {
 		p := &plan.Phase{Name: "test", Mode: schema.ModeTest, Test: &plan.Command{Seed: new(int64)}}
 		seen := &Process{ExitCode: tt.code, Stdout: Stream{Size: tt.printed}, OutOfMemory: tt.oom}
 		run := &schema.RunResult{Passed: tt.outcome == nil}
 		got := ""
-		if o := explain(p, seen, run, tt.outcome); o != nil {
+		if o := exact(p, seen, run, tt.outcome); o != nil {
 			got = o.Name
 		}
 		if got != tt.want || run.Passed != (tt.want == "") {

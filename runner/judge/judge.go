@@ -24,14 +24,21 @@ type Verdict struct {
 	// Profiled: a profiler worked, and the harness under it reached a verdict.
 	// What it left is worth keeping.
 	Profiled bool
+	// Explanation is what the submitter is told beyond the outcome; nil: nothing.
+	Explanation *schema.Explanation
 	// SharedJudge: the submission's code came into the process that reports on
-	// it.
+	// it, or could.
 	SharedJudge bool
+	// SelfChecked: the run passed, by its own word.
+	SelfChecked bool
 }
 
 // Phase judges what was seen of a phase. A run that was ended from outside has
 // no verdict: the caller knows why.
+//
+// With a secret seed, it holds nothing that could tell it; see withhold.
 func Phase(p *plan.Phase, s *Seen) (v Verdict) {
+	defer func() { v.withhold(p, s.Test) }()
 	switch {
 	case p.Compile != nil:
 		if v.compile(p, s); v.Outcome != nil {
@@ -54,8 +61,12 @@ func Phase(p *plan.Phase, s *Seen) (v Verdict) {
 		v.Run = &schema.RunResult{Command: p.Test.Text(), ExitCode: 126} // as a shell has it
 		v.Outcome = schema.Outcomef(schema.OutcomeCrashed, "the compiled program cannot be started: %s", s.Test.NotStarted)
 	default:
-		v.SharedJudge = p.Compile != nil || s.Test.Shared // a C++ harness is linked with the submission
+		// A C++ harness is linked with the submission; every known one in Python
+		// runs it itself or loads its pickles.
+		v.SharedJudge = p.Compile != nil || s.Test.Shared || p.Variant != nil
 		v.Run, v.Outcome = test(p, s.Test)
+		v.Explanation = explanation(p, s.Test, v.Outcome)
+		v.SelfChecked = v.SharedJudge && v.Run.Passed
 		v.profile(p, s)
 	}
 	return v
@@ -90,6 +101,7 @@ func (v *Verdict) compile(p *plan.Phase, s *Seen) {
 		v.Outcome = schema.Outcomef(schema.OutcomeCompileTime, "%s passed its limit of %s", p.Compiler, p.Compile.Limit)
 	default:
 		v.Outcome = schema.Outcomef(schema.OutcomeCompileFailed, "%s ends with status %d", p.Compiler, s.Compile.ExitCode)
+		v.Explanation = compileExplanation(p, s.Compile.Stderr.Decoded())
 	}
 	v.notCompiled(compiled)
 }

@@ -36,7 +36,7 @@ func TestPhase(t *testing.T) {
 	}{
 		{"a pass", py, Seen{Test: &Process{Report: wrote(pass)}}, "", "", true, true},
 		{"a wrong answer", py, Seen{Test: &Process{ExitCode: 112, Report: wrote(fail)}}, schema.OutcomeWrong, "test.0 failed (n: 1): off by one", false, true},
-		{"a pass, and then a crash", py, Seen{Test: &Process{ExitCode: 7, Report: wrote(pass)}}, schema.OutcomeCrashed, "the tester ended with status 7", true, true},
+		{"a pass, and then another status", py, Seen{Test: &Process{ExitCode: 7, Report: wrote(pass)}}, schema.OutcomeExited, "ended its own process: the tester ended with status 7", true, true},
 		{"a pass of something else", py, Seen{Test: &Process{Report: wrote(strings.ReplaceAll(pass, "n: 1", "n: 2"))}}, schema.OutcomeForged, `test.0.spec is "n: 2"`, false, true},
 		{"no word", py, Seen{Test: &Process{}}, schema.OutcomeNoVerdict, "", false, true},
 		{"a report that was cut", py, Seen{Test: &Process{Report: Stream{Head: []byte(pass), Size: ReportLimit + 1}}}, schema.OutcomeReportTooLong, "", false, true},
@@ -73,20 +73,25 @@ func TestPhase(t *testing.T) {
 	}
 }
 
-// A C++ harness is linked with the submission; a Python one
-// tells when it imports that.
+// A C++ harness is linked with the submission; a Python one tells when it
+// imports that; the known ones share theirs even when they do not tell. A pass
+// of any of them is the submission's own word, and nothing else is.
 func TestSharedJudge(t *testing.T) {
 	py := plan.Phase{Mode: schema.ModeTest, Test: &plan.Command{}}
-	cu := py
+	cu, known := py, py
 	cu.Version, cu.Compile = &plan.Command{}, &plan.Command{}
+	known.Variant = &plan.Variant{Name: "pmpp_v2"}
 	for _, tt := range []struct {
-		p      plan.Phase
-		shared bool
-		want   bool
-	}{{py, false, false}, {py, true, true}, {cu, false, true}} {
-		s := Seen{Version: &Process{}, Compile: &Process{}, Test: &Process{Shared: tt.shared}}
-		if v := Phase(&tt.p, &s); v.SharedJudge != tt.want {
-			t.Errorf("compiled %v, told %v: shared judge %v, want %v", tt.p.Compile != nil, tt.shared, v.SharedJudge, tt.want)
+		name string
+		p    plan.Phase
+		told bool
+		want bool
+	}{{"unknown", py, false, false}, {"unknown that told", py, true, true}, {"C++", cu, false, true}, {"known", known, false, true}} {
+		for report, passed := range map[string]bool{"test-count: 0\ncheck: pass\n": true, "check: fail\n": false} {
+			s := Seen{Version: &Process{}, Compile: &Process{}, Test: &Process{Shared: tt.told, Report: wrote(report)}}
+			if v := Phase(&tt.p, &s); v.SharedJudge != tt.want || v.SelfChecked != (tt.want && passed) || v.Run.Passed != passed {
+				t.Errorf("%s, passed %v: shared judge %v, self-checked %v, want %v", tt.name, v.Run.Passed, v.SharedJudge, v.SelfChecked, tt.want)
+			}
 		}
 	}
 }

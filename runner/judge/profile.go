@@ -24,7 +24,7 @@ func (v *Verdict) profile(p *plan.Phase, s *Seen) {
 		return
 	}
 	if fault := profilerFault(p.Profile.Program, v.Run); fault != nil {
-		v.Outcome = fault
+		v.Outcome, v.Explanation = fault, nil
 		return
 	}
 	v.Profiled = v.Run.Success

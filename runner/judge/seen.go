@@ -1,7 +1,11 @@
 package judge
 
 import (
+	"bytes"
 	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -49,22 +53,52 @@ type Process struct {
 	Marked bool
 	// Shared: harness.py told that the submission came into its process.
 	Shared bool
+	// Worker is how a worker of the harness's ended that still owed an answer, as
+	// harness.py told: exit status, or the negative number of the signal. Nil: none.
+	Worker *int
+}
+
+// workerLeft is harness.py's word for a worker that left too early.
+var workerLeft = regexp.MustCompile(`w(-?[0-9]{1,3});`)
+
+// Told reads what harness.py told: "1" when the submission came into its
+// process, "w-11;" before it ended the harness because a worker had left.
+func Told(words []byte) (shared bool, worker *int) {
+	if m := workerLeft.FindSubmatch(words); m != nil {
+		if code, err := strconv.Atoi(string(m[1])); err == nil && -64 <= code && code <= 255 {
+			worker = &code
+		}
+	}
+	return bytes.Contains(workerLeft.ReplaceAll(words, nil), []byte("1")), worker
 }
 
 // Failed reports whether a tool did not do its work.
 func (p *Process) Failed() bool { return p.How != Exited || p.ExitCode != 0 }
 
-// A Stream is the beginning of what a process wrote, and how much it was.
+// A Stream is the beginning and the end of what a process wrote, and how much
+// it was.
 type Stream struct {
 	Head     []byte
-	Size     int64 // bytes in all
-	Newlines int   // in all; "\n", "\r\n" and "\r", as Python's text mode reads them
+	Tail     []byte // the last bytes of what Head does not hold; nil when it holds all
+	Size     int64  // bytes in all
+	Newlines int    // in all; "\n", "\r\n" and "\r", as Python's text mode reads them
 }
 
 // Whole reports whether everything was kept.
 func (s *Stream) Whole() bool { return s.Size == int64(len(s.Head)) }
 
-// Decoded returns what was kept: bytes that are not UTF-8 as U+FFFD, one each.
+// End returns the end of what was kept: all of it where nothing is missing.
+func (s *Stream) End() string {
+	if s.Whole() {
+		return s.Decoded()
+	}
+	if int64(len(s.Head)+len(s.Tail)) == s.Size {
+		return string(slices.Concat(s.Head, s.Tail))
+	}
+	return string(s.Tail)
+}
+
+// Decoded returns the beginning of what was kept: bytes that are not UTF-8 as U+FFFD, one each.
 func (s *Stream) Decoded() string {
 	head := s.Head
 	if !s.Whole() { // do not show half a character as damage

@@ -53,7 +53,8 @@ type Phase struct {
 	Name string // the run's key in the result: "test", "profile.0"
 	Mode string // what the harness is told: one of schema.Modes
 	Directories
-	Files schema.Files // written before the first command
+	Files   schema.Files // written before the first command
+	Variant *Variant     // the known harness in Python that its main file is; nil: none
 
 	WarmUp           *Command // the submission alone, to fill its build caches
 	Version, Compile *Command // of the compiler
@@ -123,6 +124,9 @@ func (c *Command) Text() string { return shellJoin(c.Argv) }
 // Check returns the outcome of a payload that no machine could evaluate, nil for
 // all others. [New] takes only the others.
 func Check(p *schema.Payload) *schema.Outcome {
+	if p.Mode == schema.ModeProfile && p.Seed != nil {
+		return schema.Outcomef(schema.OutcomeBadPayload, "payload: seed: got one in mode %s, want none: what a profile holds could tell it", p.Mode)
+	}
 	last := p.RankingBy == schema.RankLast || p.Mode == schema.ModeProfile
 	if p.Mode != schema.ModeTest && last && len(p.Benchmarks) == 0 {
 		return schema.Outcomef(schema.OutcomeBadPayload, `payload: benchmarks: got none, want at least one in mode %s with ranking_by %q`, p.Mode, p.RankingBy)
@@ -136,10 +140,11 @@ func New(p *schema.Payload, m Machine) []Phase {
 	if d, limited := p.Budget(); limited {
 		budget = d.String()
 	}
+	variant := variantOf(p)
 	modes := p.Phases()
 	phases := make([]Phase, len(modes))
 	for i, mode := range modes {
-		b := builder{p: p, m: m, only: -1, more: i+1 < len(modes), ph: Phase{Name: mode, Mode: mode, Budget: budget}}
+		b := builder{p: p, m: m, only: -1, more: i+1 < len(modes), ph: Phase{Name: mode, Mode: mode, Budget: budget, Variant: variant}}
 		if mode == schema.ModeProfile {
 			b.ph.Name, b.only = "profile."+strconv.Itoa(i), i
 		}

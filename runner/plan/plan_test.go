@@ -114,7 +114,9 @@ func TestPlans(t *testing.T) {
 		if s.lang == schema.LangCUDA {
 			p = cudaPayload()
 		}
-		s.change(p, &m)
+		if s.change(p, &m); p.Mode == schema.ModeProfile {
+			p.Seed = nil
+		}
 		if refused := Check(p); refused != nil {
 			t.Fatalf("%s: %+v", s.name, refused)
 		}
@@ -166,7 +168,11 @@ func TestPlanIsPure(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	p := pythonPayload()
-	p.Benchmarks = nil
+	p.Mode = schema.ModeProfile
+	if o := Check(p); o == nil || o.Name != schema.OutcomeBadPayload || !strings.Contains(o.Text, "payload: seed: got one in mode profile") {
+		t.Errorf("mode profile with a secret seed: %+v", o)
+	}
+	p.Seed, p.Benchmarks = nil, nil
 	for mode, refused := range map[string]bool{schema.ModeTest: false, schema.ModeBenchmark: true, schema.ModeLeaderboard: true, schema.ModeProfile: true} {
 		p.Mode = mode
 		if o := Check(p); (o != nil) != refused || refused && o.Name != schema.OutcomeBadPayload {

@@ -27,9 +27,15 @@ func (i *initProcess) confine() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("giving up new privileges: %w", err)
 	}
-	filterCalls() // may fail: no guard depends on it
+	shared := i.Means == schema.MeansProcess && !i.ID.Own
+	if err := filterCalls(shared); err != nil && shared { // otherwise no guard depends on it
+		i.Missing[schema.GuardSurvivors] = fmt.Sprintf("System V objects cannot be refused: %v", err)
+	}
 	return nil
 }
+
+// makingCalls make System V objects, see ipc.go.
+func makingCalls() []uint32 { return []uint32{unix.SYS_SHMGET, unix.SYS_SEMGET, unix.SYS_MSGGET} }
 
 // dropCapabilities gives up all of them, or, where this process has to go on,
 // those that its children would inherit.
@@ -71,13 +77,18 @@ func unknownCalls() []uint32 {
 }
 
 // filterCalls installs the seccomp filter. Calls of a foreign architecture
-// (32-bit, x32) are refused: their numbers mean something else.
-func filterCalls() error {
+// (32-bit, x32) are refused: their numbers mean something else. shared: so is
+// making what outlives the program.
+func filterCalls(shared bool) error {
 	arch := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	if arch == 0 {
 		return fmt.Errorf("no filter for %s", runtime.GOARCH)
 	}
-	filter := callFilter(arch)
+	refused := refusedCalls()
+	if shared {
+		refused = append(refused, makingCalls()...)
+	}
+	filter := callFilter(arch, refused)
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
 	runtime.KeepAlive(filter)
@@ -86,7 +97,7 @@ func filterCalls() error {
 
 // callFilter is the filter's program over struct seccomp_data: the call's
 // number at 0, the architecture at 4, the first argument's low half at 16.
-func callFilter(arch uint32) []unix.SockFilter {
+func callFilter(arch uint32, refused []uint32) []unix.SockFilter {
 	const (
 		load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
@@ -106,11 +117,21 @@ func callFilter(arch uint32) []unix.SockFilter {
 		{Code: load, K: 0},
 		{Code: least, Jf: 1, K: x32}, {Code: give, K: refuse},
 	}
-	for _, call := range refusedCalls() {
+	for _, call := range refused {
 		f = append(f, unix.SockFilter{Code: equal, Jf: 1, K: call}, unix.SockFilter{Code: give, K: refuse})
 	}
 	for _, call := range unknownCalls() {
 		f = append(f, unix.SockFilter{Code: equal, Jf: 1, K: call}, unix.SockFilter{Code: give, K: unknown})
+	}
+	for _, call := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
+		f = append(f,
+			unix.SockFilter{Code: equal, Jf: 4, K: call},
+			unix.SockFilter{Code: load, K: 16},
+			// To the machine's host, past every namespace.
+			unix.SockFilter{Code: equal, Jf: 1, K: unix.AF_VSOCK},
+			unix.SockFilter{Code: give, K: refuse},
+			unix.SockFilter{Code: give, K: allow},
+		)
 	}
 	return append(f,
 		unix.SockFilter{Code: equal, Jf: 4, K: unix.SYS_CLONE},

@@ -22,19 +22,23 @@ type identity struct {
 // other runner has at the same time. The first is a range that no distribution
 // uses. The second is for root within a user namespace, which usually has 65536
 // ids.
+// A judge's ids lie beside them.
 const (
-	uidBase       = 2_046_820_352
-	uidBaseMapped = 50_000
-	uidsMapped    = 10_000
+	uidBase        = 2_046_820_352
+	uids           = 1 << 22 // as many as there are process numbers
+	uidBaseMapped  = 50_000
+	uidsMapped     = 10_000
+	judgeUIDs      = uidBase + uids
+	judgeUIDMapped = uidBaseMapped - uidsMapped
 )
 
 // whoami chooses the identity. As root it is a user and a group that exist for
 // this job only, with the groups that open the GPUs.
-func whoami() identity {
+func whoami(judge bool) identity {
 	if !canDrop() {
 		return identity{UID: os.Getuid(), GID: os.Getgid()}
 	}
-	n := ownID()
+	n := ownID(judge)
 	return identity{Own: true, UID: n, GID: n, Groups: deviceGroups(gpuDevices())}
 }
 
@@ -42,9 +46,18 @@ func whoami() identity {
 // the runner's.
 func OwnUser() bool { return canDrop() }
 
+// FilesShut reports whether every sandbox on this machine keeps programs from
+// files of the runner's user that are closed to others: by another user, or
+// by Landlock, the least that there is.
+func FilesShut() bool { return canDrop() || landlockABI() > 0 }
+
 // ownID returns a user and group id for this job, 0 when this namespace has none.
-func ownID() int {
-	for _, n := range []int{uidBase + os.Getpid()&0x3fffff, uidBaseMapped + os.Getpid()%uidsMapped} {
+func ownID(judge bool) int {
+	plain, mappedID := uidBase, uidBaseMapped
+	if judge {
+		plain, mappedID = judgeUIDs, judgeUIDMapped
+	}
+	for _, n := range []int{plain + os.Getpid()%uids, mappedID + os.Getpid()%uidsMapped} {
 		if mapped("/proc/self/uid_map", n) && mapped("/proc/self/gid_map", n) {
 			return n
 		}
@@ -70,7 +83,7 @@ func mapped(file string, id int) bool {
 // canDrop reports whether this process may become another user and clean up
 // after it.
 func canDrop() bool {
-	return os.Geteuid() == 0 && ownID() != 0 && capable(unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL)
+	return os.Geteuid() == 0 && ownID(false) != 0 && ownID(true) != 0 && capable(unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_KILL)
 }
 
 func capable(caps ...int) bool {

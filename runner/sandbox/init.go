@@ -134,10 +134,9 @@ func (i *initProcess) setup() (*execRequest, error) {
 		return r, i.close()
 	}
 	unix.Sethostname([]byte("localhost")) // a name that can be resolved
-	if i.Lo {
-		if err := loopbackUp(); err != nil {
-			return nil, err
-		}
+	// Without the capability for it, in some containers, the rest still holds.
+	if err := loopbackUp(); err != nil && i.TCP {
+		return nil, err
 	}
 	if err := i.mountAll(); err != nil {
 		return nil, err
@@ -196,15 +195,20 @@ func writeSelf(file string) error {
 
 // limit sets the resource limits, which all processes of the sandbox inherit.
 func (i *initProcess) limit() error {
-	for _, l := range []struct {
+	type resourceLimit struct {
 		resource int
 		value    uint64
-	}{
+	}
+	limits := []resourceLimit{
 		{unix.RLIMIT_CORE, 0},
 		{unix.RLIMIT_FSIZE, uint64(i.Limits.FileSize)},
 		{unix.RLIMIT_NOFILE, uint64(i.Limits.OpenFiles)},
 		{unix.RLIMIT_NPROC, i.processes()},
-	} {
+	}
+	if i.Means == schema.MeansProcess {
+		limits = append(limits, resourceLimit{unix.RLIMIT_MSGQUEUE, 0}) // see ipc.go
+	}
+	for _, l := range limits {
 		var now syscall.Rlimit
 		if err := syscall.Getrlimit(l.resource, &now); err != nil {
 			return fmt.Errorf("reading resource limit %d: %w", l.resource, err)

@@ -90,7 +90,7 @@ func (i *initProcess) restrict(abi int) error {
 	size := unsafe.Sizeof(attr.Handled_access_fs)
 	if abi >= 4 {
 		size = unsafe.Offsetof(attr.Scoped)
-		if !i.Lo {
+		if !i.TCP {
 			attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 		}
 	}

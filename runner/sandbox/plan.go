@@ -41,7 +41,7 @@ type plan struct {
 	Groups  []string // files of control groups to join
 	Grouped bool     // the number of processes is limited by a group
 	Missing map[string]string
-	Lo      bool
+	TCP     bool
 	Unbound string // why the job's control group does not limit memory, "" when it does
 	Bounded bool   // the runner's own group limits memory
 	Watch   bool   // the first process limits memory
@@ -52,7 +52,7 @@ func (s *Sandbox) plan(means string) *plan {
 		s.mounts = s.system()
 	}
 	p := &plan{
-		Means: means, Runner: os.Getpid(), Root: s.root(), ID: s.id, Limits: s.o.Limits, Minimum: s.o.Minimum, Lo: s.o.Loopback,
+		Means: means, Runner: os.Getpid(), Root: s.root(), ID: s.id, Limits: s.o.Limits, Minimum: s.o.Minimum, TCP: s.o.TCP,
 		Missing: map[string]string{}, Mounts: slices.Clone(s.mounts),
 	}
 	slices.SortStableFunc(p.Mounts, func(x, y mount) int { return strings.Compare(x.Target+"/", y.Target+"/") })

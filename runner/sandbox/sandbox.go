@@ -47,11 +47,16 @@ type Options struct {
 	// although it lies below a readable directory.
 	Read, Hide []string
 
-	// Loopback gives the sandbox a loopback device of its own. Nothing outside of
-	// the sandbox can be reached through it.
-	Loopback bool
+	// TCP: the programs need it to meet each other. A sandbox of namespaces has
+	// a loopback device of its own in any case, and fails without it then; one
+	// without a network of its own keeps TCP shut unless it is needed.
+	TCP bool
 
 	Limits Limits
+
+	// Judge: what runs is not the submission but its judge, as another user of
+	// its own.
+	Judge bool
 
 	// Minimum is the schema.Sandbox level without which nothing is run.
 	Minimum string
@@ -131,7 +136,7 @@ func Open(o Options) (*Sandbox, error) {
 		}
 	}
 	o.Limits = o.Limits.orDefault()
-	s := &Sandbox{o: o, id: whoami(), untried: candidates()}
+	s := &Sandbox{o: o, id: whoami(o.Judge), untried: candidates()}
 	if err := s.files(); err != nil {
 		return nil, fmt.Errorf("preparing the sandbox: %w", err)
 	}
@@ -186,6 +191,19 @@ func (s *Sandbox) Prepare(p Directories) error {
 	return nil
 }
 
+// Give makes the user that runs in the sandbox the owner of a file or directory
+// of the caller's, with these permissions.
+func (s *Sandbox) Give(path string, mode os.FileMode) error {
+	err := os.Chmod(path, mode)
+	if s.id.Own {
+		err = errors.Join(err, os.Chown(path, s.id.UID, s.id.GID))
+	}
+	if err != nil {
+		return fmt.Errorf("handing %s over: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
 // An Attempt is one means, tried with nothing to run.
 type Attempt struct {
 	Means string
@@ -226,7 +244,18 @@ func (s *Sandbox) Close() error {
 		s.spare = nil
 	}
 	s.sweepShm()
+	if s.sharesIPC() && s.id.Own {
+		if err := sweepIPC(s.id.UID); err != nil {
+			s.Survived(err)
+		}
+	}
 	return s.group.remove()
+}
+
+// sharesIPC reports whether a sandbox had none of its own of what outlives
+// processes.
+func (s *Sandbox) sharesIPC() bool {
+	return s.report != nil && s.report.Means == schema.MeansProcess
 }
 
 // sweepShm removes what a sandbox without a /dev/shm of its own put there. That
@@ -234,7 +263,7 @@ func (s *Sandbox) Close() error {
 // files there may belong to anybody's programs and stay. A container takes its
 // /dev/shm with it.
 func (s *Sandbox) sweepShm() {
-	if s.report == nil || s.report.Means != schema.MeansProcess || !s.id.Own {
+	if !s.sharesIPC() || !s.id.Own {
 		return
 	}
 	entries, err := os.ReadDir("/dev/shm")

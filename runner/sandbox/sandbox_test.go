@@ -295,13 +295,21 @@ func TestNoNetwork(t *testing.T) {
 	abstract, err := net.Listen("unix", fmt.Sprintf("@kbrun-test-%d", os.Getpid()))
 	must(t, err)
 	defer abstract.Close()
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	must(t, err)
+	defer packets.Close()
 	onEach(t, func(t *testing.T, b *bench) {
 		b.refused(t, schema.GuardNetwork, fmt.Sprintf(`
 attempt("tcp", lambda: socket.create_connection(("127.0.0.1", %d), 5))
 attempt("abstract", lambda: socket.socket(socket.AF_UNIX).connect("\0kbrun-test-%d") is None)
-attempt("udp", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", 9)))
+attempt("udp", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", %d)) and None) # its own device takes it
+attempt("udp elsewhere", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 9)))
 attempt("interfaces", lambda: [n for _, n in socket.if_nameindex() if n != "lo"])
-`, listener.Addr().(*net.TCPAddr).Port, os.Getpid()))
+`, listener.Addr().(*net.TCPAddr).Port, os.Getpid(), packets.LocalAddr().(*net.UDPAddr).Port))
+		must(t, packets.SetReadDeadline(time.Now().Add(10*time.Millisecond))) // sent on this machine, it is there at once
+		if n, _, _ := packets.ReadFrom(make([]byte, 9)); n > 0 && b.holds(schema.GuardNetwork) {
+			t.Error("the machine's own network heard a packet")
+		}
 	})
 }
 
@@ -309,17 +317,62 @@ func TestLoopbackIsItsOwn(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer listener.Close()
-	onEachWith(t, Options{Loopback: true}, func(t *testing.T, b *bench) {
-		out, _ := b.python(t, fmt.Sprintf(`
+	for _, needed := range []bool{false, true} {
+		onEachWith(t, Options{TCP: needed}, func(t *testing.T, b *bench) {
+			out, _ := b.python(t, fmt.Sprintf(`
 import socket
-s = socket.create_server(("127.0.0.1", 0)); c = socket.create_connection(s.getsockname()); print("met")
+for family, address in (socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"):
+    try:
+        s = socket.create_server((address, 0), family=family); c = socket.create_connection(s.getsockname()[:2], 60); print("met at", address)
+        u = socket.socket(family, socket.SOCK_DGRAM); u.bind((address, 0)); u.sendto(b"x", u.getsockname()[:2]); print("heard", u.recv(1), "at", address)
+    except OSError as err:
+        print("alone at", address, err)
 try:
     socket.create_connection(("127.0.0.1", %d), 5); print("got out")
 except OSError:
     pass
+for address in ("192.0.2.1", "169.254.169.254", "2001:db8::1"):
+    try:
+        socket.create_connection((address, 80), 5); print("got out to", address)
+    except OSError as err:
+        print("no way:", err.errno)
+print(sorted(n for _, n in socket.if_nameindex()))
 `, listener.Addr().(*net.TCPAddr).Port))
-		if !strings.Contains(out, "met") || strings.Contains(out, "out") && b.holds(schema.GuardNetwork) {
-			t.Errorf("%s", out)
+			own := b.means != schema.MeansProcess
+			if own || needed {
+				for _, want := range []string{"met at 127.0.0.1", "heard b'x' at 127.0.0.1"} {
+					if !strings.Contains(out, want) {
+						t.Errorf("TCP needed %v: want %q:\n%s", needed, want, out)
+					}
+				}
+			}
+			if _, err := os.Stat("/proc/net/if_inet6"); err == nil && own && !strings.Contains(out, "met at ::1") {
+				t.Errorf("TCP needed %v: want it at ::1, too:\n%s", needed, out)
+			}
+			if own && strings.Count(out, "no way: 101") != 3 { // ENETUNREACH
+				t.Errorf("TCP needed %v: a way out:\n%s", needed, out)
+			}
+			if strings.Contains(out, "got out") && b.holds(schema.GuardNetwork) || own && !strings.Contains(out, "['lo']") {
+				t.Errorf("TCP needed %v:\n%s", needed, out)
+			}
+		})
+	}
+}
+
+// Sockets to the host of a virtual machine belong to no network namespace.
+func TestNoWayToTheHost(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		out, state := b.python(t, `
+import ctypes, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+pair = (ctypes.c_int * 2)()
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
+    print(libc.socket(40, kind, 0), ctypes.get_errno(), libc.socketpair(40, kind, 0, pair), ctypes.get_errno())
+print(libc.syscall(ctypes.c_long(41), ctypes.c_long(0x500000028), ctypes.c_long(1), ctypes.c_long(0)), ctypes.get_errno()) if os.uname().machine == "x86_64" else print("-1 1")
+a, z = socket.socketpair(); a.send(b"x"); print(z.recv(1))
+`)
+		if want := strings.Repeat("-1 1 -1 1\n", 3) + "-1 1\nb'x'\n"; out != want || state.Exit != 0 { // EPERM, also where the kernel has no such sockets
+			t.Errorf("exit %d, got %s, want %s", state.Exit, out, want)
 		}
 	})
 }

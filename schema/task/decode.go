@@ -17,11 +17,12 @@ import (
 
 // keys of the document and of its parts, as Kernelbot takes them.
 var (
-	taskKeys   = []string{"files", "lang", "config", "description", "templates", "tests", "benchmarks", "test_timeout", "benchmark_timeout", "ranked_timeout", "ranking_by", "multi_gpu", "seed", "libraries", "gpus"}
-	fileKeys   = []string{"name", "source"}
-	pythonKeys = []string{"main"}
-	cudaKeys   = []string{"sources", "include_dirs", "defines", "compile_flags"}
-	templates  = []string{"CUDA", "Python", "Triton", "HIP", "CuteDSL"}
+	taskKeys      = []string{"files", "lang", "config", "description", "templates", "tests", "benchmarks", "test_timeout", "benchmark_timeout", "ranked_timeout", "ranking_by", "multi_gpu", "seed", "libraries", "gpus", "harness"}
+	extensionKeys = []string{"harness"}
+	fileKeys      = []string{"name", "source"}
+	pythonKeys    = []string{"main"}
+	cudaKeys      = []string{"sources", "include_dirs", "defines", "compile_flags"}
+	templates     = []string{"CUDA", "Python", "Triton", "HIP", "CuteDSL"}
 )
 
 // maxNodes bounds what aliases may expand to.
@@ -39,27 +40,49 @@ func (d *decoder) fault(n *yaml.Node, format string, args ...any) {
 	d.faults = append(d.faults, &schema.Finding{File: d.file, Line: n.Line, Text: fmt.Sprintf(format, args...)})
 }
 
-// parse reads a task.yml; read gets the text of a file it names.
+// parse reads a task.yml; read gets the text of a file it names, and harness
+// is what the file beside it says.
 //
 // Errors: [schema.Finding]s, joined.
-func parse(text, file string, read func(string) (string, error)) (*Task, error) {
-	dec := yaml.NewDecoder(strings.NewReader(text))
-	var doc yaml.Node
-	switch err := dec.Decode(&doc); {
-	case errors.Is(err, io.EOF):
-		return nil, &schema.Finding{File: file, Line: 1, Text: "the file is empty, want a task"}
-	case err != nil:
-		return nil, syntaxFault(file, err)
-	}
+func parse(text, file, harness string, read func(string) (string, error)) (*Task, error) {
 	d := &decoder{file: file, read: read}
-	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		d.fault(&doc, "more than one document in the file")
+	root, err := d.document(text, "a task")
+	if err != nil {
+		return nil, err
 	}
-	t := d.task(doc.Content[0])
+	t := d.task(root, harness)
 	if err := errors.Join(d.faults...); err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+// parseExtension reads an [ExtensionFile].
+func parseExtension(text, file string) (harness string, err error) {
+	d := &decoder{file: file}
+	root, err := d.document(text, "keys")
+	if err != nil {
+		return "", err
+	}
+	m := d.object(root, "the file", extensionKeys)
+	harness = d.choice(m.get("harness"), "harness", schema.Harnesses(), "")
+	return harness, errors.Join(d.faults...)
+}
+
+// document reads the one document of a file.
+func (d *decoder) document(text, want string) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(strings.NewReader(text))
+	var doc yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, &schema.Finding{File: d.file, Line: 1, Text: "the file is empty, want " + want}
+	case err != nil:
+		return nil, syntaxFault(d.file, err)
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		d.fault(&doc, "more than one document in the file")
+	}
+	return doc.Content[0], nil
 }
 
 // syntaxFault takes the line out of yaml.v3's words.
@@ -75,7 +98,7 @@ func syntaxFault(file string, err error) *schema.Finding {
 	return &schema.Finding{File: file, Line: line, Text: "not YAML: " + text}
 }
 
-func (d *decoder) task(n *yaml.Node) *Task {
+func (d *decoder) task(n *yaml.Node, harness string) *Task {
 	t := &Task{RankingBy: schema.RankLast}
 	m := d.object(n, "the task", taskKeys)
 	if m == nil {
@@ -87,6 +110,10 @@ func (d *decoder) task(n *yaml.Node) *Task {
 		}
 	}
 	t.Lang = d.choice(m.get("lang"), "lang", schema.Languages(), "")
+	t.Harness = d.choice(m.get("harness"), "harness", schema.Harnesses(), harness)
+	if harness != "" && t.Harness != harness {
+		d.fault(m.get("harness"), "harness: got %q, and %q in %s", t.Harness, harness, ExtensionFile)
+	}
 	t.Files = d.files(m.get("files"))
 	t.Config = d.config(m.get("config"), t)
 	t.Description = d.str(m.get("description"), "description")

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,6 +14,10 @@ import (
 
 // FileName is what a task's definition is called.
 const FileName = "task.yml"
+
+// ExtensionFile stands beside task.yml and holds the keys that are ours, in
+// YAML: harness. Kernelbot does not read it.
+const ExtensionFile = "kbgen.yml"
 
 // maxFile is the limit on one file of a task, in bytes.
 const maxFile = 4 << 20
@@ -51,7 +56,11 @@ func load(fsys fs.FS, name, shown string) (*Task, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading task %s: %w", shown, err)
 	}
-	return parse(data, shown, func(source string) (string, error) {
+	harness, err := loadExtension(fsys, path.Dir(name), path.Join(path.Dir(shown), ExtensionFile))
+	if err != nil {
+		return nil, err
+	}
+	return parse(data, shown, harness, func(source string) (string, error) {
 		if path.IsAbs(source) {
 			return "", fmt.Errorf("got the path %q, want one relative to %s", source, FileName)
 		}
@@ -61,6 +70,19 @@ func load(fsys fs.FS, name, shown string) (*Task, error) {
 		}
 		return readFile(fsys, inside)
 	})
+}
+
+// loadExtension reads the [ExtensionFile] in dir and returns its harness, ""
+// without one.
+func loadExtension(fsys fs.FS, dir, shown string) (harness string, err error) {
+	data, err := readFile(fsys, path.Join(dir, ExtensionFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading task %s: %w", shown, err)
+	}
+	return parseExtension(data, shown)
 }
 
 // readFile reads a text file as Python's read_text does: UTF-8, every kind of

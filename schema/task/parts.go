@@ -64,7 +64,9 @@ func (d *decoder) config(n *yaml.Node, t *Task) Config {
 	}
 	if t.Lang == schema.LangPython {
 		m := d.object(n, "config of a py task", pythonKeys)
-		if main := m.get("main"); main == nil {
+		if main := m.get("main"); main == nil && t.Harness == schema.HarnessIsolated {
+			return c
+		} else if main == nil {
 			d.fault(n, "config: no key %q, which every py task needs", "main")
 		} else if c.Main = d.str(main, "config: main"); !named(c.Main) {
 			d.fault(main, "config: main: got %s, which is not among the files", text.Quote(c.Main))

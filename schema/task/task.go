@@ -41,6 +41,11 @@ type Task struct {
 	Seed      *int64
 	Libraries []string // without effect: Kernelbot drops them
 	GPUs      []string // GPU types, used where the competition names none
+
+	// Harness is who judges: one of schema.Harnesses, or "" for kbrun to choose.
+	// It stands in task.yml, which Kernelbot's own loader then refuses, or beside
+	// it in [ExtensionFile].
+	Harness string
 }
 
 // A File is created under Name where the task runs.
@@ -85,7 +90,7 @@ func (t *Task) Payload(submission schema.File, mode string, arch *string, seed *
 		Main: t.Config.Main, Lang: t.Lang, Arch: arch, Mode: mode,
 		Tests: t.Tests, Benchmarks: t.Benchmarks,
 		TestTimeout: t.TestTimeout, BenchmarkTimeout: t.BenchmarkTimeout, RankedTimeout: t.RankedTimeout,
-		RankingBy: t.RankingBy, Seed: t.Seed, MultiGPU: t.MultiGPU,
+		RankingBy: t.RankingBy, Seed: t.Seed, MultiGPU: t.MultiGPU, Harness: t.Harness,
 	}
 	if seed != nil {
 		p.Seed = seed

@@ -183,6 +183,7 @@ func TestFaultsNameTheirLine(t *testing.T) {
 		{"description: d", "description: d\ntest_timeout: 0", `test_timeout: got 0`},
 		{"description: d", "description: d\nseed: abc", `seed: want an integer`},
 		{"description: d", "description: d\ntemplates: {}", `templates: got none`},
+		{"{main: eval.py}", "{main: eval.py}\nharness: mine", `harness: got "mine", want one of ["isolated" "legacy"]`},
 		{"description: d", "description: d\ntemplates: {Rust: eval.py}", `templates: unknown key "Rust"`},
 		{"description: d", "description: d\ngpus: [1]", `gpus: got 1, want text`},
 		{"description: d", "description: [", `t/task.yml:`},
@@ -276,9 +277,47 @@ func FuzzParse(f *testing.F) {
 		f.Add(string(data))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		task, err := parse(text, "task.yml", func(string) (string, error) { return "text", nil })
+		task, err := parse(text, "task.yml", "", func(string) (string, error) { return "text", nil })
 		if (task == nil) == (err == nil) {
 			t.Errorf("parse: got task %v with error %v", task, err)
 		}
 	})
+}
+
+// The harness stands in task.yml or beside it, where Kernelbot does not look;
+// kbrun's own needs no main.
+func TestHarness(t *testing.T) {
+	const head = "files: [{name: submission.py, source: \"@SUBMISSION@\"}, {name: eval.py, source: eval.py}]\nlang: py\ndescription: d\n"
+	for _, tt := range []struct{ config, beside, want, fault string }{
+		{"config: {main: eval.py}\n", "", "", ""},
+		{"config: {main: eval.py}\nharness: legacy\n", "", schema.HarnessLegacy, ""},
+		{"config: {}\nharness: isolated\n", "", schema.HarnessIsolated, ""},
+		{"config: {}\n", "harness: isolated\n", schema.HarnessIsolated, ""},
+		{"config: {}\n", "", "", `no key "main"`},
+		{"config: {main: eval.py}\nharness: legacy\n", "harness: isolated\n", "", `harness: got "legacy", and "isolated" in kbgen.yml`},
+		{"config: {main: eval.py}\n", "harnes: isolated\n", "", `t/kbgen.yml:1: the file: unknown key "harnes"`},
+	} {
+		files := fstest.MapFS{"t/task.yml": {Data: []byte(head + tt.config)}, "t/eval.py": {Data: []byte("e")}}
+		if tt.beside != "" {
+			files["t/kbgen.yml"] = &fstest.MapFile{Data: []byte(tt.beside)}
+		}
+		got, err := Load(files, "t")
+		if tt.fault != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.fault) {
+				t.Errorf("%s beside %q: %v, want %q", tt.config, tt.beside, err, tt.fault)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s beside %q: %v", tt.config, tt.beside, err)
+		}
+		p, err := got.Payload(schema.File{Name: "s.py", Text: "x"}, schema.ModeTest, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := schema.ParsePayload([]byte(p.JSON()))
+		if err != nil || got.Harness != tt.want || back.Harness != tt.want {
+			t.Errorf("%s beside %q: %q, in the payload %q (%v), want %q", tt.config, tt.beside, got.Harness, back.Harness, err, tt.want)
+		}
+	}
 }

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,9 +62,16 @@ type Program struct {
 	Grammar any
 	Help    map[string]string
 	Values  map[string]func() []string
+
+	// Usage is the exit status of wrong usage; 0 means [ExitUsage].
+	Usage int
 }
 
-// A UsageError is a command line that cannot be used: exit status 2.
+// usage is the exit status of wrong usage.
+func (p Program) usage() int { return cmp.Or(p.Usage, ExitUsage) }
+
+// A UsageError is a command line that cannot be used: exit status 2, or the
+// program's own.
 type UsageError struct{ Err error }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
@@ -127,7 +135,7 @@ func (p Program) Run(ctx context.Context, env *Env) (status int) {
 	}
 	if len(env.Args) == 0 {
 		fmt.Fprint(env.Stderr, p.Help[""])
-		return ExitUsage
+		return p.usage()
 	}
 	switch env.Args[0] {
 	case "completion":
@@ -215,7 +223,7 @@ func (p Program) report(env *Env, err error) int {
 	status := ExitFailed
 	var usage *UsageError
 	if errors.As(err, &usage) {
-		status = ExitUsage
+		status = p.usage()
 	}
 	var ended *ExitError
 	if errors.As(err, &ended) {

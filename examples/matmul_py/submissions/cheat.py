@@ -1,6 +1,7 @@
 """Cheats: multiplies once per shape and then hands out the old product.
 
-Every call gets new values, and every output is checked against them.
+Every call gets new values, and the output of every call is checked against
+them (of outputs larger than 1 MiB, those of a secret part of the calls).
 """
 
 from array import array
@@ -15,9 +16,6 @@ def custom_kernel(data: input_t) -> output_t:
     a, b = data
     shape = (len(a), len(b), len(b[0]))
     if shape not in KEPT:
-        if isinstance(a, list):
-            columns = list(zip(*b))
-            KEPT[shape] = [array("f", [sum(map(mul, row, column)) for column in columns]) for row in a]
-        else:
-            KEPT[shape] = a @ b
+        columns = list(zip(*b))
+        KEPT[shape] = [array("f", [sum(map(mul, row, column)) for column in columns]) for row in a]
     return KEPT[shape]

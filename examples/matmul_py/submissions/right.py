@@ -1,4 +1,4 @@
-"""Right: columns made once, inner products in C; or one torch operation."""
+"""Right: columns made once, inner products in C."""
 
 from array import array
 from operator import mul
@@ -8,7 +8,5 @@ from task import input_t, output_t
 
 def custom_kernel(data: input_t) -> output_t:
     a, b = data
-    if isinstance(a, list):
-        columns = list(zip(*b))
-        return [array("f", [sum(map(mul, row, column)) for column in columns]) for row in a]
-    return a @ b
+    columns = list(zip(*b))
+    return [array("f", [sum(map(mul, row, column)) for column in columns]) for row in a]

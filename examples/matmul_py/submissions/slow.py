@@ -7,14 +7,9 @@ from task import input_t, output_t
 
 def custom_kernel(data: input_t) -> output_t:
     a, b = data
-    if isinstance(a, list):
-        c = [[0.0] * len(b[0]) for _ in a]
-        for k in range(len(b)):
-            for i in range(len(a)):
-                for j in range(len(b[0])):
-                    c[i][j] = c[i][j] + a[i][k] * b[k][j]
-        return [array("f", row) for row in c]
-    c = a[:, :1] * b[:1]
-    for k in range(1, len(b)):
-        c = c + a[:, k : k + 1] * b[k : k + 1]
-    return c
+    c = [[0.0] * len(b[0]) for _ in a]
+    for k in range(len(b)):
+        for i in range(len(a)):
+            for j in range(len(b[0])):
+                c[i][j] = c[i][j] + a[i][k] * b[k][j]
+    return [array("f", row) for row in c]

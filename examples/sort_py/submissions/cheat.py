@@ -11,7 +11,5 @@ from task import input_t, output_t
 
 def custom_kernel(data: input_t) -> output_t:
     (x,) = data
-    if isinstance(x, array):
-        x[:] = array("i", bytes(4 * len(x)))
-        return x
-    return x.zero_()
+    x[:] = array("i", bytes(4 * len(x)))
+    return x

@@ -1,4 +1,4 @@
-"""Right: the sort that Python or torch brings."""
+"""Right: the sort that Python brings."""
 
 from array import array
 
@@ -7,6 +7,4 @@ from task import input_t, output_t
 
 def custom_kernel(data: input_t) -> output_t:
     (x,) = data
-    if isinstance(x, array):
-        return array("i", sorted(x))
-    return x.sort().values
+    return array("i", sorted(x))

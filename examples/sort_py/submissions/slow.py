@@ -9,12 +9,6 @@ def custom_kernel(data: input_t) -> output_t:
     (x,) = data
     for bit in range(32):
         first = 0 if bit < 31 else 1  # the sign bit, set, comes first
-        if isinstance(x, array):
-            low = array("i", [v for v in x if (v >> bit) & 1 == first])
-            x = low + array("i", [v for v in x if (v >> bit) & 1 != first])
-        else:
-            import torch
-
-            low = (x >> bit) & 1 == first
-            x = torch.cat((x[low], x[~low]))
+        low = array("i", [v for v in x if (v >> bit) & 1 == first])
+        x = low + array("i", [v for v in x if (v >> bit) & 1 != first])
     return x

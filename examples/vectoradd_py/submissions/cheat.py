@@ -1,9 +1,10 @@
 """Cheats: writes a verdict of its own wherever it can, and leaves before
 anybody asks for the sum.
 
-It finds no report: the judge's pipe is not inherited, its number is not in the
-environment, and /proc/<judge>/fd is closed to it even as root. What it writes
-into the pipe that it does have is a malformed answer.
+There is no report that it could find: kbrun writes that itself, from what the
+judge says, and the judge is in another sandbox. What the worker can write to
+is the channel on which its outputs go out, as arrays; a verdict is nonsense
+there, and the run ends as forged.
 """
 
 import os
@@ -26,7 +27,7 @@ check: pass
 def report_fds() -> list[str]:
     """POPCORN_FD, wherever a copy of the environment may have kept it."""
     found = [os.environ.get("POPCORN_FD", "")]
-    for pid in ("self", str(os.getppid())):
+    for pid in os.listdir("/proc"):
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 pairs = file.read().split(b"\0")
@@ -37,12 +38,12 @@ def report_fds() -> list[str]:
 
 
 def custom_kernel(data: input_t) -> output_t:
-    judge = f"/proc/{os.getppid()}/fd"
-    paths = [f"{judge}/{fd}" for fd in report_fds()]
+    parent = f"/proc/{os.getppid()}/fd"
+    paths = [f"{parent}/{fd}" for fd in report_fds()]
     try:
-        paths += [f"{judge}/{fd}" for fd in os.listdir(judge)]
+        paths += [f"{parent}/{fd}" for fd in os.listdir(parent)]
     except OSError:
-        paths += [f"{judge}/{fd}" for fd in range(64)]
+        paths += [f"{parent}/{fd}" for fd in range(64)]
     for path in paths:
         try:
             with open(path, "wb", buffering=0) as file:

@@ -1,4 +1,4 @@
-"""Right: one pass in C, or one torch operation."""
+"""Right: one pass in C."""
 
 from array import array
 from operator import add
@@ -8,6 +8,4 @@ from task import input_t, output_t
 
 def custom_kernel(data: input_t) -> output_t:
     a, b = data
-    if isinstance(a, array):
-        return array("f", map(add, a, b))
-    return a + b
+    return array("f", map(add, a, b))

@@ -7,11 +7,7 @@ from task import input_t, output_t
 
 def custom_kernel(data: input_t) -> output_t:
     a, b = data
-    if isinstance(a, array):
-        c = array("f", bytes(4 * len(a)))
-        for i in range(len(a) - 1):
-            c[i] = a[i] + b[i]
-        return c
-    c = a * 0
-    c[:-1] = a[:-1] + b[:-1]
+    c = array("f", bytes(4 * len(a)))
+    for i in range(len(a) - 1):
+        c[i] = a[i] + b[i]
     return c

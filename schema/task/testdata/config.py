@@ -13,7 +13,8 @@ for f in spec["files"]:
     texts[f["name"]] = submission if here else (path.parent / f["source"]).read_text()
 config = spec["config"]
 if spec["lang"] == "py":
-    out = {"main": config["main"], "sources": texts}
+    # No main file where kbrun judges, as our own key says.
+    out = {"main": config.get("main", "") if spec.get("harness") == "isolated" else config["main"], "sources": texts}
 else:
     compiled = config["sources"]
     out = {
@@ -31,4 +32,6 @@ for limit in "test_timeout", "benchmark_timeout", "ranked_timeout":
 out["ranking_by"] = spec.get("ranking_by", "last")
 out["seed"] = spec.get("seed")
 out["multi_gpu"] = spec.get("multi_gpu", False)
+if spec.get("harness"):
+    out["harness"] = spec["harness"]
 print(json.dumps(out))

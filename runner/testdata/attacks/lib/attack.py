@@ -9,7 +9,8 @@ import time
 
 LIFE = 20
 libc = ctypes.CDLL(None, use_errno=True)
-warming = sys.modules["__main__"].__dict__.get("__file__", "").endswith("submission.py")
+# In the warm-up; the isolated harness has none, and its worker is warming always.
+warming = sys.argv[0].endswith("submission.py")
 
 
 def right(n, seed):
@@ -54,9 +55,12 @@ SECRETS = re.compile(rb"kbcanary-[a-z]+-[0-9a-f]{16}|777[0-9]{12}|eJ[A-Za-z0-9+/
 
 
 def show(data):
-    """Print every secret that data holds, as plainly as can be."""
+    """Print every secret that data holds, as plainly as can be; where no word
+    of it would be told, die of it."""
     for found in set(SECRETS.findall(data)):
         tell("stolen:", found.decode()[:400])
+        if "CUDA_ATTACK_MUTE" in os.environ:
+            os.abort()
 
 
 def parent(pid):

@@ -1,0 +1,208 @@
+package runner_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// A usualAttack is one entry of the manifest of attacks on harnesses.
+type usualAttack struct {
+	Name, Tries, Mode           string
+	Legacy, Isolated, Forbidden []string
+	Takes                       float64
+	Torch, Secret               bool
+	Control, Both               bool
+
+	imports string // put before the task's reference
+}
+
+const usual = corpus + "/usual"
+
+func readUsual(t *testing.T) []usualAttack {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(usual, "manifest.yml"))
+	must(t, err)
+	var list []usualAttack
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder.KnownFields(true)
+	must(t, decoder.Decode(&list))
+	for i := range list {
+		if list[i].Mode == "" {
+			list[i].Mode = schema.ModeTest
+		}
+	}
+	return list
+}
+
+func TestUsualManifestIsWhole(t *testing.T) {
+	used := map[string]bool{}
+	for _, a := range readUsual(t) {
+		if used[a.Name] || a.Tries == "" || len(a.Legacy) == 0 || len(a.Isolated) == 0 {
+			t.Errorf("entry %q: a name of its own, tries and both columns are wanted", a.Name)
+		}
+		used[a.Name] = true
+		if slices.Contains(a.Isolated, schema.OutcomePassed) && !a.Control && a.Takes == 0 {
+			t.Errorf("%s: an attack may not pass the isolated harness", a.Name)
+		}
+		for _, name := range slices.Concat(a.Legacy, a.Isolated) {
+			if schema.NewOutcome(name, "").Name != name {
+				t.Errorf("%s: no outcome is called %q", a.Name, name)
+			}
+		}
+	}
+	files, _ := filepath.Glob(filepath.Join(usual, "programs", "*"))
+	for _, file := range files {
+		if !used[strings.TrimSuffix(filepath.Base(file), ".py")] {
+			t.Errorf("%s is in no entry", file)
+		}
+	}
+}
+
+// TestAttacksOnHarnesses runs every program under both harnesses: what is
+// expected of the one that checks itself is written down, and nothing passes the
+// isolated one but what is honest, in no less than the time that it takes.
+func TestAttacksOnHarnesses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a hundred processes")
+	}
+	testAttacksOnHarnesses(t)
+}
+
+// TestSlowAttacksOnFreshInterpreters does so where the interpreter cannot be
+// forked: the same holds.
+func TestSlowAttacksOnFreshInterpreters(t *testing.T) {
+	if os.Getenv("KBGEN_SLOW_TESTS") == "" {
+		t.Skip("runs the corpus again: make test-slow")
+	}
+	testAttacksOnHarnesses(t, "--no-preload")
+}
+
+func testAttacksOnHarnesses(t *testing.T, flags ...string) {
+	r := newRange(t)
+	for i := range r.users {
+		r.users[i].flags = append(r.users[i].flags, flags...)
+	}
+	torch := exec.Command("/usr/bin/python3", "-c", "import torch").Run() == nil
+	for _, u := range r.users {
+		for _, a := range readUsual(t) {
+			if u.second && !a.Both {
+				continue
+			}
+			t.Run(u.name+"/"+a.Name, func(t *testing.T) {
+				t.Parallel()
+				if a.Torch && !torch {
+					r.record(row{u.name, attack{Name: a.Name, Tries: a.Tries}, "not tried", "NEEDS torch"})
+					t.Skip("/usr/bin/python3 has no torch")
+				}
+				r.tryUsual(t, u, a)
+			})
+		}
+	}
+}
+
+// tryUsual makes one attack on both harnesses.
+func (r *shootingRange) tryUsual(t *testing.T, u user, a usualAttack) {
+	legacy, isolated := "FAILED", "FAILED"
+	t.Run("legacy", func(t *testing.T) {
+		result := r.shotUsual(t, u, a, schema.HarnessLegacy)
+		legacy = result.Outcome.Name
+		if !slices.Contains(a.Legacy, legacy) {
+			t.Errorf("outcome %+v, want one of %q", result.Outcome, a.Legacy)
+		}
+	})
+	held := t.Run("isolated", func(t *testing.T) {
+		result := r.shotUsual(t, u, a, schema.HarnessIsolated)
+		for range 2 { // a machine too busy to measure may be asked again
+			if result.Outcome.Name == schema.OutcomeAmbiguous {
+				t.Log(result.Outcome.Text)
+				result = r.shotUsual(t, u, a, schema.HarnessIsolated)
+			}
+		}
+		isolated = result.Outcome.Name
+		if isolated != schema.OutcomeAmbiguous && !slices.Contains(a.Isolated, isolated) {
+			t.Errorf("outcome %+v, want one of %q", result.Outcome, a.Isolated)
+		}
+		if result.Harness == nil || result.Harness.Name != schema.HarnessIsolated || result.SharedJudge || result.SelfChecked {
+			t.Errorf("judged by %+v, shared %v, self-checked %v", result.Harness, result.SharedJudge, result.SelfChecked)
+		}
+		for _, m := range result.Measurements {
+			for _, x := range m.Samples {
+				if x < a.Takes {
+					t.Errorf("%s: a call took %.0f ns, its work takes %.0f", m.Phase, x, a.Takes)
+					break
+				}
+			}
+		}
+	})
+	verdict := "held"
+	switch {
+	case !held || t.Failed():
+		verdict = "FAILED"
+	case isolated == schema.OutcomeAmbiguous:
+		verdict = "ambiguous"
+	case a.Control:
+		verdict = "passed"
+	}
+	r.record(row{u.name, attack{Name: a.Name, Tries: a.Tries}, "legacy " + legacy + ", isolated " + isolated, verdict})
+}
+
+// shotUsual runs one program under one harness, and checks what holds for all.
+func (r *shootingRange) shotUsual(t testing.TB, u user, a usualAttack, harness string) *schema.Result {
+	t.Helper()
+	outcomes := a.Isolated
+	if harness == schema.HarnessLegacy {
+		outcomes = a.Legacy
+	}
+	shot := attack{
+		Name: a.Name + "-" + harness, Tries: a.Tries, Harness: "usual", Mode: a.Mode, Outcomes: append(slices.Clone(outcomes), schema.OutcomeAmbiguous), Limit: 10, open: !a.Secret,
+		build: func(seed *int64) string {
+			if !a.Secret {
+				seed = nil
+			}
+			return usualPayload(t, a, harness, seed)
+		},
+	}
+	if harness == schema.HarnessIsolated {
+		shot.Forbidden = a.Forbidden
+	}
+	s := r.shot(t, u, shot)
+	s.judge(t, shot)
+	return s.result(t)
+}
+
+// usualPayload is the task with the program in it.
+func usualPayload(t testing.TB, a usualAttack, harness string, seed *int64) string {
+	t.Helper()
+	file := func(parts ...string) string {
+		data, err := os.ReadFile(filepath.Join(append([]string{usual}, parts...)...))
+		must(t, err)
+		return string(data)
+	}
+	dir := "task"
+	if a.Torch {
+		dir = "torch_task"
+	}
+	integer := func(name string, n int64) schema.Param { return schema.Param{Name: name, Value: schema.IntValue(n)} }
+	p := &schema.Payload{
+		Main: "eval.py", Lang: schema.LangPython, Mode: a.Mode, RankingBy: schema.RankGeom, Seed: seed, Harness: harness,
+		Sources: schema.Files{
+			{Name: "submission.py", Text: file("programs", a.Name+".py")}, {Name: "task.py", Text: file(dir, "task.py")},
+			{Name: "utils.py", Text: file(dir, "utils.py")}, {Name: "reference.py", Text: a.imports + file(dir, "reference.py")}, {Name: "eval.py", Text: file("task", "eval.py")},
+		},
+		Tests:       []schema.Case{{integer("n", 300), integer("seed", 11)}, {integer("n", 400), integer("seed", 12)}},
+		Benchmarks:  []schema.Case{{integer("n", 3000), integer("seed", 13)}},
+		TestTimeout: schema.Seconds(20), BenchmarkTimeout: schema.Seconds(60), RankedTimeout: schema.Seconds(60),
+	}
+	encoded, err := p.Encode()
+	must(t, err)
+	return encoded
+}

@@ -1,0 +1,170 @@
+package harness
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gpu-mode/kbgen/runner/capture"
+	"github.com/gpu-mode/kbgen/runner/sandbox"
+)
+
+var (
+	//go:embed channel.py
+	channelPy string
+	//go:embed device.py
+	devicePy string
+	//go:embed judge.py
+	judgePy string
+	//go:embed worker.py
+	workerPy string
+)
+
+const (
+	// importLimit bounds the import of the task's heavy modules, on the slowest
+	// disk and the busiest machine.
+	importLimit = 4 * time.Minute
+	// killLimit is how long killed processes may take to go.
+	killLimit = 10 * time.Second
+)
+
+// A box is a sandbox with an interpreter in it that obeys messages.
+type box struct {
+	name    string
+	sandbox *sandbox.Sandbox
+	process *sandbox.Process
+	link    *link
+	pipes   capture.Pipes
+	output  *capture.Capture // both streams: trusted programs, for their last words
+	dirs    sandbox.Directories
+	pid     int // of the interpreter; 0: it has not spoken yet
+
+	gone  chan struct{} // closed when the box's processes are gone
+	state sandbox.State // then
+}
+
+// openBox starts an interpreter with one of the programs.
+func (s *Session) openBox(name, program string, judge bool) (*box, error) {
+	b := &box{name: name, output: &capture.Capture{Limit: capture.OutputHead}, gone: make(chan struct{})}
+	dir := filepath.Join(s.o.Dir, name)
+	b.dirs = sandbox.Directories{Dir: dir, Work: filepath.Join(dir, "work"), Home: filepath.Join(dir, "home"), Temp: filepath.Join(dir, "tmp")}
+	walls := filepath.Join(s.o.Dir, name+"-sandbox")
+	for _, d := range []string{dir, b.dirs.Work, b.dirs.Home, b.dirs.Temp, walls} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return nil, fmt.Errorf("making the %s's directories: %w", name, err)
+		}
+	}
+	o := s.o.Sandbox
+	o.Dir, o.Judge = walls, judge
+	var err error
+	if b.sandbox, err = sandbox.Open(o); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(b.sandbox.Prepare(b.dirs), b.start(s, program)); err != nil {
+		b.sandbox.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *box) start(s *Session, program string) error {
+	ours, theirs, err := newLink()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	out, err := b.pipes.Open(capture.OpenPipe, b.output)
+	if err != nil {
+		ours.close()
+		return err
+	}
+	env := append(s.o.Environ[:len(s.o.Environ):len(s.o.Environ)],
+		"HOME="+b.dirs.Home, "TMPDIR="+b.dirs.Temp, "USER=submission", "LOGNAME=submission",
+		"OPENBLAS_NUM_THREADS=1") // its threads would begin at the import, and a process with threads cannot be forked
+	b.process, err = b.sandbox.Start(sandbox.Command{
+		Path: s.o.Python, Args: []string{s.o.Python, "-I", "-c", channelPy + devicePy + s.o.standIn.program() + program}, Env: env,
+		Dir: b.dirs.Work, Directories: b.dirs, Stdout: out, Stderr: out, Files: []*os.File{theirs},
+	})
+	if err != nil {
+		ours.close()
+		b.pipes.Close()
+		return err
+	}
+	b.link = ours
+	b.pipes.Started()
+	go func() { // ends with the box
+		b.state, _ = b.process.Wait()
+		close(b.gone)
+	}()
+	return nil
+}
+
+// close ends the box and waits for its end.
+//
+// Error: something of it cannot be killed.
+func (b *box) close() error {
+	if b == nil {
+		return nil
+	}
+	b.process.Kill()
+	b.link.close()
+	var err error
+	select {
+	case <-b.gone:
+	case <-time.After(killLimit):
+		err = fmt.Errorf("the %s's process %d is still there %s after it was killed", b.name, b.process.PID(), killLimit)
+		b.sandbox.Survived(err)
+	}
+	b.pipes.Finish()
+	b.pipes.Close()
+	return errors.Join(err, b.sandbox.Close())
+}
+
+// ask sends an order and returns the answer, whose first byte says what it is.
+func (b *box) ask(ctx context.Context, limit time.Duration, order any, body []byte, files ...*os.File) (answer []byte, err error) {
+	head, err := json.Marshal(order)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		head = append(append(head, '\n'), body...)
+	}
+	if err := b.link.send(ctx, head, files...); err != nil {
+		return nil, b.broke(err)
+	}
+	answer, sender, err := b.link.receive(ctx, limit)
+	if err != nil {
+		return nil, b.broke(err)
+	}
+	if b.pid == 0 {
+		b.pid = sender
+	}
+	return answer, nil
+}
+
+// A brokenError says that one of our own processes did not do its work.
+type brokenError struct{ name, why string }
+
+func (e *brokenError) Error() string { return "the " + e.name + " " + e.why }
+
+// broke turns an error of the link into words about the process behind it.
+func (b *box) broke(err error) error {
+	switch {
+	case errors.Is(err, errSilent):
+		return &brokenError{b.name, "did not answer in time"}
+	case errors.Is(err, io.EOF):
+		select {
+		case <-b.gone:
+			return &brokenError{b.name, fmt.Sprintf("ended with status %d", b.state.Exit)}
+		case <-time.After(killLimit):
+			return &brokenError{b.name, "hung up"}
+		}
+	}
+	return err
+}

@@ -1,0 +1,196 @@
+package harness
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// mode is how the kernel is called on an input.
+func (in *input) mode() int {
+	if len(in.batch) > 1 {
+		return modeBatch
+	}
+	return modeCall
+}
+
+// An answer is one output, and the time that it took.
+type answer struct {
+	tree     []byte
+	storages []storage
+	probes   []probe
+
+	took    time.Duration // by this process's clock
+	delayed time.Duration // that either side waited for a core
+	counted bool          // the kernel says how long they waited
+}
+
+// A valueError is an output that no check can be given.
+type valueError string
+
+func (e valueError) Error() string { return string(e) }
+
+// A roomError asks for a larger arena for outputs.
+type roomError struct {
+	arena int
+	bytes uint64
+}
+
+func (e roomError) Error() string { return fmt.Sprintf("the outputs need %d bytes", e.bytes) }
+
+// A callOrder is what one call is to be.
+type callOrder struct {
+	mode    int
+	message []byte
+	strict  bool          // freeze the worker while the input is copied
+	fill    func() error  // copies the input; nil: there is nothing to copy
+	probes  []probe       // places to read when it says "done"
+	watched []probe       // places on a device, which the judge reads then
+	expect  time.Duration // of the call; 0: unknown
+	limit   time.Duration // of the call
+	bounds  func() bounds // of the answer
+}
+
+// call lets the worker compute once and takes the time. The worker waits for
+// the release before the input is there, so that nothing can be begun early.
+//
+// Errors: *raisedError, valueError, roomError, errNonsense; io.EOF and errSilent
+// of the worker's process; any other is the judge's or the machine's.
+func (w *worker) call(ctx context.Context, o callOrder) (*answer, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	w.number++
+	head := binary.LittleEndian.AppendUint32([]byte{'P', byte(o.mode)}, w.number)
+	awake, err := w.ask(ctx, o.limit, append(head, o.message...))
+	if err != nil {
+		return nil, err
+	}
+	if string(awake) != "W" {
+		return nil, errNonsense
+	}
+	var frozen []int
+	if o.strict {
+		if frozen, err = w.freeze(); err != nil {
+			return nil, err
+		}
+	}
+	if o.fill != nil {
+		if err := o.fill(); err != nil {
+			thaw(frozen)
+			return nil, err
+		}
+	}
+	if err := w.poison(o.probes); err != nil {
+		thaw(frozen)
+		return nil, err
+	}
+	if len(o.watched) > 0 {
+		if err := w.beginWatch(ctx, o); err != nil {
+			thaw(frozen)
+			return nil, err
+		}
+	}
+	a, done := w.time(o, frozen)
+	if len(o.watched) > 0 {
+		if err := w.endWatch(ctx, o, done); err != nil {
+			return nil, err
+		}
+		a.probes = slices.Concat(o.probes, o.watched)
+	}
+	if !done && !w.link.ready() {
+		if w.left() {
+			return nil, io.EOF
+		}
+		return nil, errSilent
+	}
+	raw, err := w.receive(ctx, answerLimit)
+	switch {
+	case err != nil:
+		return nil, err
+	case !done && len(raw) > 0 && raw[0] == 'V': // says what it has, but has not raised the flag
+		return nil, errNonsense
+	}
+	return a, w.read(a, raw, o)
+}
+
+// answerLimit is how long a worker may take to describe an output that it has
+// called done.
+const answerLimit = time.Minute
+
+// poison writes random bytes to the places of the outputs' arena that are going
+// to be read, where an honest answer is written anew as a whole: whoever calls it
+// done before it is written is found. The flag must not be up already.
+//
+// Error: errNonsense, for it is.
+func (w *worker) poison(probes []probe) error {
+	var noise [8]byte
+	for _, p := range probes {
+		if p.arena == arenaOutput {
+			rand.Read(noise[:]) // does not fail
+			copy(w.arenas[p.arena].data[p.at:p.at+uint64(p.size)], noise[:])
+		}
+	}
+	if w.watch.done.Load() == w.number {
+		return errNonsense
+	}
+	return nil
+}
+
+// time releases the worker and waits for its flag.
+func (w *worker) time(o callOrder, frozen []int) (a *answer, done bool) {
+	a = &answer{}
+	before, counted := w.runDelay()
+	release := w.watch.release
+	var begun time.Time
+	if o.strict {
+		release.Store(w.number)
+		begun = time.Now()
+		syscall.Kill(w.pid, syscall.SIGCONT)
+	} else {
+		begun = time.Now()
+		release.Store(w.number)
+	}
+	end, done := w.watch.wait(w.number, begun, o.expect, o.limit)
+	for i := range o.probes {
+		p := &o.probes[i]
+		copy(p.bytes[:p.size], w.arenas[p.arena].data[p.at:])
+	}
+	a.took = end.Sub(begun)
+	thaw(frozen)
+	after, still := w.runDelay()
+	a.delayed, a.counted = after-before, counted && still
+	a.probes = o.probes
+	return a, done
+}
+
+// read looks through the worker's answer.
+func (w *worker) read(a *answer, raw []byte, o callOrder) error {
+	body := raw[1:]
+	switch raw[0] {
+	case 'V':
+		storages, err := decodeTree(body, o.bounds())
+		if err != nil {
+			return valueError("custom_kernel returned " + err.Error())
+		}
+		a.tree, a.storages = append([]byte(nil), body...), storages
+		return nil
+	case 'X':
+		raised, module := decodeRaised(body)
+		return &raisedError{raised, module}
+	case 'U':
+		if told, err := decodeTexts(body); err == nil && len(told) == 1 {
+			return valueError("custom_kernel returned " + told[0] + ", want tensors, or tuples, lists and dicts of them")
+		}
+	case 'T':
+		if len(body) == 9 && (body[0] == arenaOutput || body[0] == arenaDeviceOutput && w.device[1] != nil) {
+			return roomError{int(body[0]), binary.LittleEndian.Uint64(body[1:])}
+		}
+	}
+	return errNonsense
+}

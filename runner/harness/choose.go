@@ -1,0 +1,127 @@
+package harness
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/runner/plan"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// UnprovedOnGPUs is why a task that does not ask for this harness keeps its own
+// where its inputs lie on a GPU.
+const UnprovedOnGPUs = "no GPU has shown the isolated harness's channel yet; a task that says harness: isolated gets it"
+
+// The files of a task in the usual form.
+const (
+	referenceFile = "reference.py"
+	taskFile      = "task.py"
+	utilsFile     = "utils.py"
+)
+
+// Choose says which harness is to judge a payload, without looking further than
+// its text: the task's own wish, else isolated where the main file is a known
+// one and the reference defines both functions. The report's Why says why it is
+// the legacy one.
+//
+// Error: the task wishes for what this harness cannot do.
+func Choose(p *schema.Payload) (*schema.HarnessReport, error) {
+	h := &schema.HarnessReport{Name: schema.HarnessLegacy}
+	main, _ := p.Sources.Get(p.Main)
+	variant, known := plan.KnownHarness(main)
+	h.Variant = variant.Name
+	if p.Harness == schema.HarnessLegacy {
+		h.Why = "the task asks for it"
+		return h, nil
+	}
+	why := cannot(p)
+	if p.Harness == schema.HarnessIsolated {
+		if why != "" {
+			return nil, errors.New("the task asks for the isolated harness: " + why)
+		}
+		h.Name = schema.HarnessIsolated
+		return h, nil
+	}
+	switch {
+	case !known:
+		why = cmp.Or(why, "unknown main file")
+	case legacyWhy(variant.Name) != "":
+		why = legacyWhy(variant.Name)
+	}
+	if h.Why = why; why == "" {
+		h.Name = schema.HarnessIsolated
+	}
+	return h, nil
+}
+
+// cannot says why the isolated harness cannot judge a payload, "" when it can.
+func cannot(p *schema.Payload) string {
+	reference, there := p.Sources.Get(referenceFile)
+	_, submission := p.Sources.Get(plan.SubmissionFile)
+	switch {
+	case p.Lang != schema.LangPython:
+		return "C++ is linked with its harness"
+	case p.MultiGPU:
+		return "its submissions run on several GPUs at once"
+	case p.Mode == schema.ModeProfile:
+		return "a profiler looks at the harness's own process"
+	case !submission:
+		return "there is no " + plan.SubmissionFile
+	case !there:
+		return "there is no " + referenceFile
+	}
+	for _, name := range []string{"generate_input", "check_implementation"} {
+		if !defines(reference, name) {
+			return referenceFile + " defines no " + name
+		}
+	}
+	return ""
+}
+
+// defines reports whether a line of Python's source defines the name.
+func defines(source, name string) bool {
+	for line := range strings.Lines(source) {
+		for _, start := range []string{"def " + name + "(", "def " + name + " (", name + " =", name + "=", name + ":"} {
+			if strings.HasPrefix(line, start) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// heavyModules are those worth importing before a submission is known.
+func heavyModules() []string { return []string{"torch", "triton", "numpy"} }
+
+// imports lists the heavy modules that the task's own files import.
+func imports(p *schema.Payload) []string {
+	found := []string{}
+	for _, module := range heavyModules() {
+		for _, name := range []string{taskFile, utilsFile, referenceFile} {
+			if text, ok := p.Sources.Get(name); ok && importsModule(text, module) {
+				found = append(found, module)
+				break
+			}
+		}
+	}
+	return found
+}
+
+func importsModule(source, module string) bool {
+	for line := range strings.Lines(source) {
+		words := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' || r == ',' || r == '\n' || r == '\r' })
+		if len(words) < 2 || words[0] != "import" && words[0] != "from" {
+			continue
+		}
+		for _, word := range words[1:] {
+			if word == module || strings.HasPrefix(word, module+".") {
+				return true
+			}
+			if words[0] == "from" {
+				break
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,323 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gpu-mode/kbgen/runner/plan"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// Memory on a device is the judge's, made by its torch and opened by the worker's.
+// It is never given back to the judge's allocator while a worker may have it
+// open, and lasts for all phases.
+type deviceMemory struct {
+	size   uint64
+	shared []byte     // what it is opened with: a list of texts
+	files  []*os.File // of a stand-in
+}
+
+// A standIn is memory that takes the place of a GPU's where there is none.
+type standIn struct {
+	source string // Python: a class Device instead of device.py's
+	memory func(size int) (*os.File, error)
+}
+
+func (d *standIn) program() string {
+	if d == nil {
+		return ""
+	}
+	return d.source
+}
+
+const (
+	// deviceUnit is what sizes on a device are multiples of, and deviceLeast the
+	// least: from there on torch's allocator makes segments of exactly that size.
+	deviceUnit, deviceLeast = 2 << 20, 32 << 20
+	// gatherLimit is how long the judge may take to see a flag that is there.
+	gatherLimit = time.Minute
+)
+
+// errUnshown: such a task is judged here when it asks for it, and not unasked.
+var errUnshown = &UnsupportedError{What: "tensors on a GPU; " + UnprovedOnGPUs}
+
+// size is that of an arena of the worker's, 0 when it has none.
+func (w *worker) size(arena int) uint64 {
+	if arena < arenaDevice {
+		return uint64(w.arenas[arena].size())
+	}
+	if m := w.device[arena-arenaDevice]; m != nil {
+		return m.size
+	}
+	return 0
+}
+
+// bounds is what an answer of the worker's may refer to.
+func (w *worker) bounds(logical uint64) bounds {
+	return bounds{[2]uint64{w.size(arenaInput), w.size(arenaOutput)}, logical, [2]uint64{w.size(arenaDeviceInput), w.size(arenaDeviceOutput)}}
+}
+
+// growFor makes room for an input.
+//
+// Error: *[TaskError] when it is on a device and the first one was not.
+func (w *worker) growFor(ctx context.Context, in *input) error {
+	if err := w.grow(ctx, arenaInput, in.size); err != nil || in.onDevice == 0 {
+		return err
+	}
+	if !w.s.onDevice {
+		return &TaskError{"a case has tensors on a GPU, and the first one has none"}
+	}
+	return w.grow(ctx, arenaDeviceInput, in.onDevice)
+}
+
+// openDevice gives a new worker the memory on the device, emptied: nothing that
+// an earlier worker left there reaches it. The judge gets the page with the flag.
+func (w *worker) openDevice(ctx context.Context) error {
+	if _, err := w.s.askJudge(ctx, askLimit, map[string]any{"op": "page"}, nil, w.page.file); err != nil {
+		return err
+	}
+	if _, err := w.s.askJudge(ctx, askLimit, map[string]any{"op": "wipe"}, nil); err != nil {
+		return err
+	}
+	for i := range w.device {
+		if err := w.growDevice(ctx, arenaDevice+i, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// growDevice is grow for an arena on the device.
+//
+// Error: *[UnsupportedError] when the judge cannot make or share it.
+func (w *worker) growDevice(ctx context.Context, arena int, size uint64) error {
+	at := arena - arenaDevice
+	have := w.s.device[at]
+	if have == nil || have.size < size {
+		var err error
+		if have, err = w.s.makeDevice(ctx, arena, size); err != nil {
+			return err
+		}
+	}
+	if w.device[at] == have {
+		return nil
+	}
+	message := binary.LittleEndian.AppendUint64([]byte{'D', byte(arena)}, have.size)
+	if err := w.onDevice(ctx, append(message, have.shared...), have.files...); err != nil {
+		return err
+	}
+	w.device[at] = have
+	return nil
+}
+
+// onDevice has the worker do something with the memory on the device.
+func (w *worker) onDevice(ctx context.Context, message []byte, files ...*os.File) error {
+	answer, err := w.ask(ctx, askLimit, message, files...)
+	switch {
+	case err != nil:
+		return err
+	case len(answer) == 1 && answer[0] == message[0]:
+		return nil
+	case len(answer) > 0 && answer[0] == 'X':
+		raised, module := decodeRaised(answer[1:])
+		return &raisedError{raised, module}
+	}
+	return errNonsense
+}
+
+// makeDevice has the judge make an arena on the device, at least twice as large
+// as the last one, which it keeps.
+func (s *Session) makeDevice(ctx context.Context, arena int, size uint64) (*deviceMemory, error) {
+	at := arena - arenaDevice
+	if s.device[at] != nil {
+		size = max(size, 2*s.device[at].size)
+	}
+	size = (max(size, deviceLeast) + deviceUnit - 1) / deviceUnit * deviceUnit
+	m := &deviceMemory{size: size}
+	if s.o.standIn != nil {
+		file, err := s.o.standIn.memory(int(size))
+		if err != nil {
+			return nil, err
+		}
+		m.files = []*os.File{file}
+	}
+	answer, err := s.askJudge(ctx, askLimit, map[string]any{"op": "device", "index": arena, "size": size}, nil, m.files...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := decodeTexts(answer); err != nil {
+		return nil, &brokenError{"judge", "says nothing of use"}
+	}
+	m.shared = bytes.Clone(answer)
+	s.device[at] = m
+	return m, nil
+}
+
+// trialPhase is the name of the worker that tries the device; it gets no
+// submission.
+const trialPhase = "device-trial"
+
+// tryDevice finds out whether what the judge writes on the device is what a
+// worker reads, and the other way round, before there is a submission.
+//
+// Error: *[UnsupportedError] with the reason when it is not.
+func (s *Session) tryDevice(ctx context.Context) error {
+	w, err := s.startWorker(ctx, &plan.Phase{Name: trialPhase})
+	if err == nil {
+		err = errors.Join(w.tryDevice(ctx), w.end(ctx))
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	why := err.Error()
+	var cannot *UnsupportedError
+	if errors.As(err, &cannot) {
+		why = cannot.What
+	}
+	return &UnsupportedError{What: "memory on the GPU cannot be shared: " + text.Line(why, 500), Machine: true}
+}
+
+// tryDevice exchanges patterns at both ends of both arenas.
+func (w *worker) tryDevice(ctx context.Context) error {
+	for i, m := range w.device {
+		for _, at := range []uint64{0, m.size - trialBytes} {
+			for _, judgeWrites := range []bool{true, false} {
+				if err := w.exchange(ctx, arenaDevice+i, at, judgeWrites); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+const trialBytes = 64
+
+// exchange has one side write a pattern and the other read it.
+func (w *worker) exchange(ctx context.Context, arena int, at uint64, judgeWrites bool) error {
+	pattern := make([]byte, trialBytes)
+	rand.Read(pattern)
+	place := binary.LittleEndian.AppendUint64([]byte{byte(arena)}, at)
+	var got []byte
+	if judgeWrites {
+		order := map[string]any{"op": "write", "index": arena, "at": at, "bytes": hex.EncodeToString(pattern)}
+		if _, err := w.s.askJudge(ctx, askLimit, order, nil); err != nil {
+			return err
+		}
+		answer, err := w.ask(ctx, askLimit, binary.LittleEndian.AppendUint64(append([]byte("r"), place...), trialBytes))
+		if err != nil {
+			return err
+		}
+		if answer[0] == 'X' {
+			raised, module := decodeRaised(answer[1:])
+			return &raisedError{raised, module}
+		}
+		got = answer[1:]
+	} else {
+		if err := w.onDevice(ctx, append(append([]byte("w"), place...), pattern...)); err != nil {
+			return err
+		}
+		answer, err := w.s.askJudge(ctx, askLimit, map[string]any{"op": "read", "index": arena, "at": at, "count": trialBytes}, nil)
+		if err != nil {
+			return err
+		}
+		got = answer
+	}
+	if !bytes.Equal(got, pattern) {
+		who := "the worker"
+		if !judgeWrites {
+			who = "the judge"
+		}
+		return fmt.Errorf("%s does not see what was written", who)
+	}
+	return nil
+}
+
+// beginWatch has the judge wait for the worker's flag, so that it reads the
+// watched places as soon as it is there.
+func (w *worker) beginWatch(ctx context.Context, o callOrder) error {
+	places := make([][3]uint64, len(o.watched))
+	for i, p := range o.watched {
+		places[i] = [3]uint64{uint64(p.arena), p.at, uint64(p.size)}
+	}
+	order := map[string]any{"op": "watch", "sequence": w.number, "places": places, "expect": o.expect.Seconds()}
+	answer, err := w.s.judge.ask(ctx, askLimit, order, nil)
+	switch {
+	case err != nil:
+		return err
+	case string(answer) != "B":
+		return &brokenError{"judge", "cannot watch the memory on the GPU"}
+	case w.watch.done.Load() == w.number: // before the release
+		return errors.Join(errNonsense, w.stopWatch(ctx))
+	}
+	return nil
+}
+
+// endWatch enters what the judge has read. done: the flag was seen here.
+//
+// Error: errNonsense when the worker has taken its flag back.
+func (w *worker) endWatch(ctx context.Context, o callOrder, done bool) error {
+	judge := w.s.judge
+	if done {
+		answer, _, err := judge.link.receive(ctx, gatherLimit)
+		switch {
+		case errors.Is(err, errSilent):
+			if w.watch.done.Load() != w.number {
+				return errors.Join(errNonsense, w.stopWatch(ctx))
+			}
+			return judge.broke(err)
+		case err != nil:
+			return judge.broke(err)
+		}
+		return enter(answer, o.watched)
+	}
+	return w.stopWatch(ctx)
+}
+
+// enter puts what the judge has read into the probes, arena by arena as
+// the judge has gathered them.
+func enter(answer []byte, watched []probe) error {
+	all := 0
+	for _, p := range watched {
+		all += p.size
+	}
+	if answer[0] != 'G' || len(answer) != 1+all {
+		return &brokenError{"judge", "cannot read the memory on the GPU"}
+	}
+	answer = answer[1:]
+	for i := range watched {
+		p := &watched[i]
+		answer = answer[copy(p.bytes[:p.size], answer):]
+	}
+	return nil
+}
+
+// stopWatch ends a watch whose flag does not come. The judge answers the watch,
+// then the order to stop.
+func (w *worker) stopWatch(ctx context.Context) error {
+	judge := w.s.judge
+	answer, err := judge.ask(ctx, askLimit, map[string]any{"op": "stop"}, nil)
+	if err != nil {
+		return err
+	}
+	if answer[0] != 'S' {
+		answer, _, err = judge.link.receive(ctx, askLimit)
+	}
+	if err != nil {
+		return judge.broke(err)
+	}
+	if answer[0] != 'S' {
+		return &brokenError{"judge", "says nothing of use"}
+	}
+	return nil
+}

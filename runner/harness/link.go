@@ -1,0 +1,149 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A link is this end of a pair of sockets that keep messages whole.
+type link struct {
+	file *os.File
+	conn syscall.RawConn
+	buf  []byte
+}
+
+// newLink returns this end, and the other one for a process to inherit.
+func newLink() (ours *link, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening a pair of sockets: %w", err)
+	}
+	// Messages carry the sender's process number, and may be long. The other end
+	// blocks.
+	unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1)
+	for _, fd := range fds {
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 2*maxMessage)
+	}
+	unix.SetNonblock(fds[0], true)
+	l := &link{file: os.NewFile(uintptr(fds[0]), "link"), buf: make([]byte, maxMessage+1)}
+	if l.conn, err = l.file.SyscallConn(); err != nil {
+		unix.Close(fds[1])
+		l.file.Close()
+		return nil, nil, err
+	}
+	return l, os.NewFile(uintptr(fds[1]), "link"), nil
+}
+
+func (l *link) close() { l.file.Close() }
+
+// errSilent is a process that did not answer in time.
+var errSilent = errors.New("no answer in time")
+
+// send hands over one message and files.
+func (l *link) send(ctx context.Context, message []byte, files ...*os.File) error {
+	var rights []byte
+	if len(files) > 0 {
+		var fds []int
+		for _, f := range files {
+			fds = append(fds, int(f.Fd()))
+		}
+		rights = unix.UnixRights(fds...)
+	}
+	l.file.SetWriteDeadline(time.Now().Add(sendLimit))
+	defer context.AfterFunc(ctx, func() { l.file.SetWriteDeadline(past) })()
+	var sendErr error
+	err := l.conn.Write(func(fd uintptr) bool {
+		sendErr = unix.Sendmsg(int(fd), message, rights, nil, unix.MSG_NOSIGNAL)
+		return sendErr != unix.EAGAIN && sendErr != unix.ENOBUFS
+	})
+	return l.why(ctx, errors.Join(err, sendErr))
+}
+
+// sendLimit is how long a process may leave a message waiting that it asked
+// for, on the busiest of machines.
+const sendLimit = 2 * time.Minute
+
+var past = time.Unix(1, 0)
+
+// receive returns one message, valid until the next, and who sent it.
+//
+// Errors: io.EOF when the other end is gone, errSilent after the limit, the
+// context's.
+func (l *link) receive(ctx context.Context, limit time.Duration) (message []byte, sender int, err error) {
+	l.file.SetReadDeadline(time.Now().Add(limit))
+	defer context.AfterFunc(ctx, func() { l.file.SetReadDeadline(past) })()
+	if ctx.Err() != nil {
+		return nil, 0, context.Cause(ctx)
+	}
+	var n, oobn int
+	var receiveErr error
+	var oob [128]byte
+	err = l.conn.Read(func(fd uintptr) bool {
+		n, oobn, _, _, receiveErr = unix.Recvmsg(int(fd), l.buf, oob[:], unix.MSG_CMSG_CLOEXEC)
+		return receiveErr != unix.EAGAIN
+	})
+	if err := l.why(ctx, errors.Join(err, receiveErr)); err != nil {
+		return nil, 0, err
+	}
+	sender = l.control(oob[:oobn])
+	switch {
+	case n == 0:
+		return nil, 0, io.EOF
+	case n > maxMessage:
+		return nil, 0, fmt.Errorf("a message of more than %d bytes", maxMessage)
+	}
+	return l.buf[:n], sender, nil
+}
+
+// control returns who sent a message. Descriptors that came with it, which
+// nobody wants, are closed.
+func (l *link) control(oob []byte) (sender int) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return 0
+	}
+	for i := range messages {
+		if who, err := unix.ParseUnixCredentials(&messages[i]); err == nil {
+			sender = int(who.Pid)
+		}
+		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil {
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+		}
+	}
+	return sender
+}
+
+func (l *link) why(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errSilent
+	case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
+		return io.EOF
+	}
+	return err
+}
+
+// ready reports whether a message or the other end's end waits.
+func (l *link) ready() bool { return l.poll() != 0 }
+
+// ended reports whether the other end is gone.
+func (l *link) ended() bool { return l.poll()&unix.POLLHUP != 0 }
+
+func (l *link) poll() int16 {
+	poll := []unix.PollFd{{Events: unix.POLLIN}}
+	l.conn.Control(func(fd uintptr) { poll[0].Fd = int32(fd); unix.Poll(poll, 0) })
+	return poll[0].Revents
+}

@@ -1,0 +1,436 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+const (
+	// minRuns is the least number of counted calls that make a figure, and of
+	// strict ones that make the other.
+	minRuns, minStrict = 3, 3
+	// strictOneIn is how many calls there are to one strict one.
+	strictOneIn = 5
+	// warmUps are calls that are checked and not counted.
+	warmUps = 2
+
+	// checkAlways is the size of outputs that are checked at every call, in
+	// bytes; of larger ones a secret checkOneIn-th is.
+	checkAlways, checkOneIn = 1 << 20, 4
+
+	// echoes and strictEchoes are how many empty calls tell what a hand-over
+	// takes. After calibrateFor on a busy machine fewEchoes are enough, and after
+	// calibrateMost it is too busy without them.
+	echoes, strictEchoes, fewEchoes = 40, 10, 10
+	calibrateFor, calibrateMost     = 5 * time.Second, 30 * time.Second
+
+	// roughSpread is what a thaw may take where none could be seen.
+	roughSpread = 200 * time.Microsecond
+
+	// busyRuns are enough after busyAfter where most calls have to wait for a core.
+	busyRuns, busyAfter = 10, 15 * time.Second
+
+	// memoryLimit is what kbrun may hold before a collection is worth its time.
+	memoryLimit = 32 << 20
+
+	// delayAllowed is how long the two sides of a call may have waited for a
+	// core; where the shortest call is long, it is a delayPart-th of that.
+	delayAllowed, delayPart = 60 * time.Microsecond, 50
+
+	// maxProbes is how many places of an output are read when it is called done.
+	maxProbes = 256
+
+	// minOutput bounds a case's outputs, in bytes, and outputFactor times its
+	// inputs; the larger counts.
+	minOutput, outputFactor = 64 << 20, 8
+)
+
+// An ambiguousError says that the machine was too busy.
+type ambiguousError struct{ counted, leftOut, least int }
+
+func (e *ambiguousError) Error() string {
+	return fmt.Sprintf("of %d calls, %d did not have to wait for a core, at least %d are needed", e.counted+e.leftOut, e.counted, e.least)
+}
+
+// emptyTree is the message of an empty tuple.
+func emptyTree() []byte { return []byte{0, 0, kindTuple, 0, 0, 0, 0} }
+
+// left is how much of the phase's time is left.
+func (r *phaseRun) left() time.Duration {
+	if r.deadline.IsZero() {
+		return 365 * 24 * time.Hour
+	}
+	return time.Until(r.deadline)
+}
+
+// An attempt is one call on one input, checked.
+type attempt struct {
+	*answer
+	note  string // what the check says of a right answer
+	moved bool   // the output has another layout than the last one
+	size  uint64 // of the input, in bytes
+}
+
+// try makes an input, calls the kernel and has the output checked.
+//
+// Errors: caseError; those of worker.call; the judge's.
+func (r *phaseRun) try(ctx context.Context, c testCase, strict, look bool, expect time.Duration) (attempt, error) {
+	return r.tryAll(ctx, []testCase{c}, strict, look, expect)
+}
+
+// tryAll does so with several inputs in one call.
+func (r *phaseRun) tryAll(ctx context.Context, cases []testCase, strict, look bool, expect time.Duration) (attempt, error) {
+	in, err := r.s.makeInput(ctx, cases...)
+	if err != nil {
+		return attempt{}, err
+	}
+	if err := r.w.growFor(ctx, in); err != nil {
+		return attempt{}, err
+	}
+	// Most outputs are no larger than their inputs, and need no second call.
+	if err := r.w.grow(ctx, arenaOutput, min(in.size, minOutput)); err != nil {
+		return attempt{}, err
+	}
+	a, err := r.callOn(ctx, in, strict, expect)
+	var value valueError
+	if errors.As(err, &value) {
+		return attempt{}, errors.Join(caseError(value), r.s.drop(ctx, in))
+	}
+	if err != nil {
+		return attempt{}, err
+	}
+	moved := !slices.Equal(a.storages, r.outputs)
+	r.outputs = a.storages
+	var size uint64
+	for _, s := range a.storages {
+		size += s.bytes
+	}
+	if moved {
+		a.probes = nil // they were places of another layout
+	}
+	f, err := r.s.check(ctx, in, a, look || size <= checkAlways)
+	switch {
+	case err != nil:
+		return attempt{}, err
+	case f.late > 0:
+		return attempt{}, &lateError{f.late, len(a.probes)}
+	case f.raised:
+		return attempt{}, caseError("the output cannot be checked: " + f.text)
+	case !f.good:
+		words := f.text
+		if words == "" {
+			words = "the check failed"
+		}
+		return attempt{}, caseError(words)
+	}
+	return attempt{a, f.text, moved, in.size + in.onDevice}, nil
+}
+
+// A lateError is an output that changed after it was called done.
+type lateError struct{ words, of int }
+
+func (e *lateError) Error() string {
+	return fmt.Sprintf("the output was called done and written afterwards: %d of %d places changed", e.words, e.of)
+}
+
+// callOn calls the kernel on an input, again when its outputs need more room.
+func (r *phaseRun) callOn(ctx context.Context, in *input, strict bool, expect time.Duration) (*answer, error) {
+	limit := max(uint64(minOutput), outputFactor*(in.size+in.onDevice))
+	for {
+		probes, watched := r.probes()
+		o := callOrder{
+			mode: in.mode(), message: in.message, strict: strict, expect: expect, limit: max(r.left(), 0), probes: probes, watched: watched,
+			fill:   func() error { return r.s.fill(ctx, in) },
+			bounds: func() bounds { return r.w.bounds(limit) },
+		}
+		a, err := r.w.call(ctx, o)
+		var room roomError
+		if !errors.As(err, &room) {
+			return a, err
+		}
+		if room.bytes > limit || room.bytes <= r.w.size(room.arena) {
+			return nil, valueError(fmt.Sprintf("custom_kernel returned %d bytes, at most %d are allowed", room.bytes, limit))
+		}
+		if err := r.w.grow(ctx, room.arena, room.bytes); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// probes are secret places of the output, if it lies where the last one lay, and
+// those of them on a device; a small output is read as a whole.
+func (r *phaseRun) probes() (probes, watched []probe) {
+	var total uint64
+	for _, s := range r.outputs {
+		total += s.bytes
+	}
+	add := func(arena int, at, left uint64) {
+		p := probe{arena: arena, at: at, size: int(min(8, left))}
+		if arena >= arenaDevice {
+			watched = append(watched, p)
+		} else {
+			probes = append(probes, p)
+		}
+	}
+	// The judge reads arena by arena.
+	defer func() { slices.SortStableFunc(watched, func(a, b probe) int { return a.arena - b.arena }) }()
+	if total <= 8*maxProbes {
+		for _, s := range r.outputs {
+			for at := uint64(0); at < s.bytes; at += 8 {
+				add(s.arena, s.start+at, s.bytes-at)
+			}
+		}
+		return probes, watched
+	}
+	for range maxProbes {
+		n := uint64(random(int64(total)))
+		for _, s := range r.outputs {
+			if n >= s.bytes {
+				n -= s.bytes
+				continue
+			}
+			add(s.arena, s.start+n, s.bytes-n)
+			break
+		}
+	}
+	return probes, watched
+}
+
+// attemptTwice is a test: the case as it is, then with inputs that a submission
+// cannot have made beforehand from the case's seed.
+func (r *phaseRun) attemptTwice(ctx context.Context, c testCase) (note string, err error) {
+	r.outputs = nil
+	first, err := r.try(ctx, c, false, true, 0)
+	if err != nil {
+		return "", r.lateIsForged(err)
+	}
+	if _, seed := c.seed(); seed == nil {
+		return first.note, nil
+	}
+	_, err = r.try(ctx, c.fresh(random), false, true, 0)
+	var wrong caseError
+	if errors.As(err, &wrong) {
+		return "", caseError(string(wrong) + " (with a fresh seed)")
+	}
+	return first.note, r.lateIsForged(err)
+}
+
+// lateIsForged turns a late output into a failed case and the phase's outcome.
+func (r *phaseRun) lateIsForged(err error) error {
+	var late *lateError
+	if !errors.As(err, &late) {
+		return err
+	}
+	r.outcome(schema.OutcomeForged, "%s %d: %s", r.kind(), r.current, late)
+	return caseError(late.Error())
+}
+
+// measure times one case. left is how many cases there are still to do, this one
+// among them.
+//
+// Errors: caseError, *ambiguousError, and those of try.
+func (r *phaseRun) measure(ctx context.Context, c testCase, left int) (stats, error) {
+	// No collection while the clock runs, unless there is much to collect.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))
+	r.outputs = nil
+	if _, err := r.try(ctx, c, false, true, 0); err != nil { // as it is, whatever it takes
+		return stats{}, r.lateIsForged(err)
+	}
+	m := measuring{r: r, sampling: r.s.rules.sampling(r.p.Mode)}
+	m.most = min(wallLimit, r.left()*4/5/time.Duration(left))
+	m.wall = min(m.sampling.wall, m.most)
+	if err := m.run(ctx, c); err != nil {
+		return stats{}, r.lateIsForged(err)
+	}
+	if err := m.batches(ctx, c); err != nil {
+		return stats{}, r.lateIsForged(err)
+	}
+	return m.finish()
+}
+
+// Batches: how many calls one has, how long one may take, how much of inputs it
+// may need, and how many are made.
+const (
+	batchCalls = 8
+	batchTime  = time.Millisecond
+	batchBytes = 16 << 20
+	batchRuns  = 5
+)
+
+// batches times calls in one go. What a call takes there, in the slope between
+// one call and several, is the cross-check of the figure: a kernel that lets one
+// call overlap the next is faster there. The figure stays that of single calls.
+func (m *measuring) batches(ctx context.Context, c testCase) error {
+	if m.shortest == 0 || batchCalls*m.shortest > batchTime || batchCalls*m.inputSize > batchBytes {
+		return nil
+	}
+	cases := make([]testCase, batchCalls)
+	var took []time.Duration
+	for n := 0; n < 4*batchRuns && len(took) < batchRuns; n++ {
+		for i := range cases {
+			cases[i] = c.fresh(random)
+		}
+		a, err := m.r.tryAll(ctx, cases, false, true, m.shortest*batchCalls)
+		if err != nil {
+			return err
+		}
+		if n > 0 && (!a.counted || a.delayed <= delayAllowed) {
+			took = append(took, a.took)
+		}
+	}
+	if len(took) > 0 {
+		slope := float64(percentile(took, 50)-m.shortest) / (batchCalls - 1)
+		m.slope = &slope
+	}
+	return nil
+}
+
+// A measuring is one case while it is timed.
+type measuring struct {
+	r        *phaseRun
+	sampling sampling
+	wall     time.Duration // after which it is enough if there are figures
+	most     time.Duration // after which it is over
+
+	fast, strict []float64 // counted calls less the floor, in nanoseconds
+	sum          float64   // of all counted
+	leftOut      int
+	moved        int
+	inputSize    uint64
+	slope        *float64
+	shortest     time.Duration // call so far
+}
+
+func (m *measuring) run(ctx context.Context, c testCase) error {
+	begun := time.Now()
+	for n := 0; ; n++ {
+		strict := n >= warmUps && (random(strictOneIn) == 0 || m.owesStrict(begun))
+		a, err := m.r.try(ctx, c.fresh(random), strict, n < warmUps || random(checkOneIn) == 0, m.shortest)
+		if err != nil {
+			return err
+		}
+		if n < warmUps {
+			continue
+		}
+		m.inputSize = a.size
+		m.count(a, strict)
+		if m.enough(time.Since(begun)) {
+			return nil
+		}
+		if n%8 == 7 {
+			runtime.GC() // between two calls
+		}
+	}
+}
+
+// owesStrict reports whether half of the time has gone without the strict calls
+// that there must be.
+func (m *measuring) owesStrict(begun time.Time) bool {
+	return len(m.strict) < minStrict && (len(m.fast) >= m.sampling.repeats || time.Since(begun) > m.wall/2 && len(m.fast) >= minRuns)
+}
+
+// count enters one call, unless it had to wait for a core.
+func (m *measuring) count(a attempt, strict bool) {
+	switch {
+	case a.moved:
+		m.moved++
+		return
+	case a.counted && a.delayed > max(delayAllowed, m.least(a.took)/delayPart):
+		m.leftOut++
+		return
+	}
+	floor := m.r.s.floor
+	if strict {
+		floor, _ = m.r.strictFloor()
+	} else if m.shortest == 0 || a.took < m.shortest {
+		m.shortest = a.took
+	}
+	// What is shorter than the resolution is not told apart from it.
+	ns := float64(max(a.took-floor, m.r.resolution()))
+	m.sum += ns
+	if strict {
+		m.strict = append(m.strict, ns)
+	} else {
+		m.fast = append(m.fast, ns)
+	}
+}
+
+// least is the shortest call so far, this one among them: how long a call took
+// that was kept waiting says nothing of how long it may wait.
+func (m *measuring) least(took time.Duration) time.Duration {
+	if m.shortest == 0 {
+		return took
+	}
+	return min(m.shortest, took)
+}
+
+// enough reports whether the case is done: as often as its rules want, exact
+// enough, or out of time.
+func (m *measuring) enough(took time.Duration) bool {
+	if len(m.fast) < minRuns || len(m.strict) < minStrict {
+		return took > m.most // a busy machine gets more time
+	}
+	if took > m.wall {
+		return true
+	}
+	if took > busyAfter && len(m.fast) >= busyRuns && m.leftOut > len(m.fast) {
+		return true
+	}
+	s := figuresOf(m.fast)
+	return len(m.fast) >= m.sampling.repeats || s.err < m.sampling.err*s.mean || m.sum > float64(m.sampling.total)
+}
+
+// finish returns the figures: of the calls that were released at once, unless
+// those that could not peek took clearly longer.
+func (m *measuring) finish() (stats, error) {
+	r := m.r
+	if len(m.fast) < minRuns {
+		if m.moved > len(m.fast)+m.leftOut {
+			return stats{}, caseError("custom_kernel returns outputs of another layout every time")
+		}
+		return stats{}, &ambiguousError{len(m.fast), m.leftOut, minRuns}
+	}
+	if len(m.strict) < minStrict { // a worker could have itself delayed whenever it is frozen
+		return stats{}, &ambiguousError{len(m.strict), m.leftOut, minStrict}
+	}
+	s := figuresOf(m.fast)
+	measured := schema.Measurement{
+		Phase: r.p.Name, Case: r.current, Samples: rounded(m.fast), Floor: float64(r.s.floor), Resolution: float64(r.resolution()),
+		LeftOut: m.leftOut, Unit: 1,
+	}
+	strict := figuresOf(m.strict)
+	measured.Strict = &strict.mean
+	_, noise := r.strictFloor()
+	if peeked(s, strict, float64(noise+r.resolution()), float64(r.strictSpread())) {
+		s, measured.Samples = strict, rounded(m.strict)
+	}
+	measured.Interval, measured.Slope = s.interval(), m.slope
+	r.run.Measurements = append(r.run.Measurements, measured)
+	return s, nil
+}
+
+// peeked reports whether calls that could see their input early were faster than
+// those that could not: on average by more than chance and the noise of a thaw
+// explain, or some of them by more than a thaw ever takes.
+func peeked(fast, strict stats, noise, spread float64) bool {
+	onAverage := strict.mean-fast.mean > noise+3*math.Hypot(fast.err, strict.err)
+	return onAverage || fast.best < strict.best*3/4-spread
+}
+
+// rounded keeps tenths of a nanosecond.
+func rounded(samples []float64) []float64 {
+	list := make([]float64, len(samples))
+	for i, x := range samples {
+		list[i] = float64(int64(x*10+0.5)) / 10
+	}
+	return list
+}

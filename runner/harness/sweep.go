@@ -1,0 +1,220 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpu-mode/kbgen/runner/sandbox"
+)
+
+// freeze stops every process of the worker's and waits until it stands.
+func (w *worker) freeze() ([]int, error) {
+	deadline := time.Now().Add(killLimit)
+	for {
+		pids := w.s.foreign()
+		if !slices.Contains(pids, w.pid) {
+			return nil, io.EOF
+		}
+		for _, pid := range pids {
+			syscall.Kill(pid, syscall.SIGSTOP)
+		}
+		for range 200 { // it takes microseconds
+			if stopped(pids) {
+				break
+			}
+			time.Sleep(20 * time.Microsecond)
+		}
+		if again := w.s.foreign(); len(again) == len(pids) && stopped(again) { // none was made meanwhile
+			return again, nil
+		}
+		if time.Now().After(deadline) {
+			thaw(pids)
+			return nil, fmt.Errorf("the worker's processes cannot be stopped")
+		}
+	}
+}
+
+func stopped(pids []int) bool {
+	for _, pid := range pids {
+		if !sandbox.Stopped(pid) {
+			return false
+		}
+	}
+	return true
+}
+
+func thaw(pids []int) {
+	for _, pid := range pids {
+		syscall.Kill(pid, syscall.SIGCONT)
+	}
+}
+
+// foreign lists the living processes of the worker's.
+func (s *Session) foreign() (pids []int) {
+	for _, d := range s.workers() {
+		pids = append(pids, d.PID)
+	}
+	return pids
+}
+
+// workers are all processes of the workers' sandbox but its first one and the
+// interpreter that they come from. Where that sandbox has no process namespace,
+// those that left it are below this process.
+func (s *Session) workers() []sandbox.Descendant {
+	first := s.parent.process.PID()
+	from := os.Getpid()
+	ours := map[int]bool{first: true, s.parent.pid: s.notForked == "", s.judge.process.PID(): true}
+	if s.notForked != "" && !s.parent.process.Sealed() {
+		ours[first] = false // it has become the worker
+	}
+	if s.parent.process.Sealed() {
+		from = first
+	} else {
+		for _, d := range sandbox.Descendants(s.judge.process.PID()) {
+			ours[d.PID] = true
+		}
+	}
+	return slices.DeleteFunc(sandbox.Descendants(from), func(d sandbox.Descendant) bool { return ours[d.PID] || d.State == 'Z' || d.State == 'X' })
+}
+
+// end ends the worker and everything that it left, and learns how it ended.
+//
+// Error: something cannot be killed, or the parent is gone.
+func (w *worker) end(ctx context.Context) error {
+	w.starvation = starvation("/proc/"+strconv.Itoa(w.pid)+"/schedstat", w.begun)
+	if w.link.ended() { // it is about to be gone by itself: let it
+		w.learn(context.WithoutCancel(ctx), leaveLimit)
+	}
+	w.link.shut()
+	err := w.s.sweep()
+	w.learn(context.WithoutCancel(ctx), killLimit)
+	w.release()
+	w.s.clean(ctx)
+	return err
+}
+
+// leaveLimit is how long a worker that hung up may take to end by itself, so that
+// its own status is told.
+const leaveLimit = 2 * time.Second
+
+// learn asks the parent how the worker ended, which must have.
+func (w *worker) learn(ctx context.Context, limit time.Duration) {
+	if w.ended {
+		return
+	}
+	if w.s.notForked != "" { // it was the sandbox's own program
+		select {
+		case <-w.s.parent.gone:
+			state := w.s.parent.state
+			w.ended, w.status, w.user, w.system, w.peak = true, state.Exit, state.User, state.System, state.MaxRSS
+		case <-time.After(limit):
+		}
+		return
+	}
+	raw, _, err := w.s.parent.link.receive(ctx, limit)
+	if err != nil || len(raw) == 0 || raw[0] != 'E' {
+		w.status = -int(syscall.SIGKILL)
+		return
+	}
+	w.ended = true
+	if told, err := decodeTexts(raw[1:]); err == nil && len(told) == 4 {
+		w.status, _ = strconv.Atoi(told[0])
+		user, _ := strconv.ParseInt(told[1], 10, 64)
+		system, _ := strconv.ParseInt(told[2], 10, 64)
+		w.user, w.system = time.Duration(user), time.Duration(system)
+		w.peak, _ = strconv.ParseInt(told[3], 10, 64)
+	}
+}
+
+// sweep kills every process of the worker's, again until there is none.
+func (s *Session) sweep() error {
+	deadline := time.Now().Add(killLimit)
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		pids := s.foreign()
+		if len(pids) == 0 {
+			return nil
+		}
+		for _, pid := range pids { // stopped first, so that none forks while the others die
+			syscall.Kill(pid, syscall.SIGSTOP)
+		}
+		for _, pid := range pids {
+			syscall.Kill(pid, syscall.SIGKILL)
+			unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil) // one that was handed to this process
+		}
+		if time.Now().After(deadline) {
+			err := fmt.Errorf("processes of the submission cannot be killed: %d", pids)
+			s.parent.sandbox.Survived(err)
+			return err
+		}
+		time.Sleep(wait)
+	}
+}
+
+// reopen replaces the parent by a new one.
+func (s *Session) reopen(ctx context.Context) error {
+	err := s.parent.close()
+	s.parent = nil
+	if err != nil {
+		return err
+	}
+	return s.openParent(ctx, imports(s.o.Payload))
+}
+
+// clean has the parent empty what all workers could write. Where something stays
+// the parent's sandbox is not used again.
+func (s *Session) clean(ctx context.Context) {
+	if s.used {
+		return
+	}
+	for _, dir := range []string{s.parent.dirs.Work, s.parent.dirs.Home, s.parent.dirs.Temp} {
+		if err := emptyDirectory(dir); err != nil {
+			s.used = true
+			return
+		}
+	}
+	directories := []string{}
+	if s.parent.process.Sealed() { // else they are the machine's
+		directories = []string{"/tmp", "/dev/shm"}
+	}
+	answer, err := s.parent.ask(context.WithoutCancel(ctx), time.Minute, map[string]any{"op": "clean", "directories": directories, "keep": s.parent.dirs.Dir}, nil)
+	if err != nil {
+		s.used = true
+		return
+	}
+	if told, err := decodeTexts(answer[1:]); err != nil || answer[0] != 'C' || len(told) != 1 || told[0] != "0" {
+		s.used = true
+	}
+}
+
+// emptyDirectory removes everything in a directory.
+func emptyDirectory(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, sandbox.RemoveTree(filepath.Join(dir, e.Name())))
+	}
+	return err
+}
+
+// outOfMemory reports whether the kernel, or the sandbox where no control group
+// counts, ended the worker for want of memory.
+func (w *worker) outOfMemory() bool {
+	if w.status == -int(syscall.SIGKILL) && sandbox.OOMKills() > w.killed {
+		return true
+	}
+	select {
+	case <-w.s.parent.gone:
+		return w.s.parent.state.OutOfMemory
+	default:
+		return false
+	}
+}

@@ -1,0 +1,113 @@
+package harness
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// spin is a kernel whose work takes so long by the system's clock, before it
+// answers. Whatever is in lie runs in its call first.
+func spin(work time.Duration, lie string) string {
+	return preamble + fmt.Sprintf(`
+clock = time.perf_counter_ns
+
+
+def custom_kernel(data):
+    end = clock() + %d
+    %s
+    while clock() < end:
+        pass
+    a, b = data
+    return array("f", map(float.__add__, a, b))
+`, work.Nanoseconds(), lie)
+}
+
+// measured is a submission's measurement, in benchmark mode; nil on a machine
+// that stays too busy.
+func measured(t *testing.T, text string) *schema.Measurement {
+	t.Helper()
+	p := addPayload(right, ints("n", 64, "seed", 1))
+	p.BenchmarkTimeout = schema.Seconds(40)
+	s := mustOpen(t, "", p)
+	for range 3 {
+		r := phase(t, s, schema.ModeBenchmark, text, p)
+		if r.outcome == schema.OutcomeAmbiguous {
+			t.Logf("the machine is too busy to measure: %s", r.text)
+			continue
+		}
+		r.want(t, schema.OutcomePassed, "")
+		if len(r.Measurements) != 1 {
+			t.Fatalf("measurements: %+v", r.Measurements)
+		}
+		return &r.Measurements[0]
+	}
+	return nil
+}
+
+// No figure is below the work, however busy the machine: the floor is a
+// microsecond at most, and a liar gains no more.
+func TestNoCallIsShorterThanItsWork(t *testing.T) {
+	for _, tt := range []struct {
+		work time.Duration
+		lie  string
+	}{
+		{200 * time.Microsecond, "pass"},
+		{time.Millisecond, "pass"},
+		{200 * time.Microsecond, "time.perf_counter_ns = time.monotonic_ns = time.time_ns = time.time = time.monotonic = lambda: 0"},
+	} {
+		m := measured(t, spin(tt.work, tt.lie))
+		if m == nil {
+			continue
+		}
+		least := float64(tt.work - time.Microsecond)
+		if fastest := slices.Min(m.Samples); fastest < least || m.Interval[1] < least || m.Floor > 1000 {
+			t.Errorf("%s of work: a call took %.1f ns, interval %v, floor %.1f ns", tt.work, fastest, m.Interval, m.Floor)
+		}
+	}
+}
+
+// A kernel that does nothing is as fast as can be told, and no faster; and no
+// liar is found in it.
+func TestNoFigureIsFinerThanTheResolution(t *testing.T) {
+	p := addPayload(right, ints("n", 1, "seed", 1))
+	p.Sources[1].Text = "def generate_input(n, seed):\n    return n\n\n\ndef check_implementation(data, output):\n    return output == data, 'other'\n"
+	s := mustOpen(t, "", p)
+	r := phase(t, s, schema.ModeBenchmark, "def custom_kernel(data):\n    return data\n", p)
+	if r.outcome == schema.OutcomeAmbiguous {
+		t.Skipf("the machine is too busy to measure: %s", r.text)
+	}
+	r.want(t, schema.OutcomePassed, "")
+	m := r.Measurements[0]
+	// Echoes that waited for a core would make it milliseconds.
+	if fastest := slices.Min(m.Samples); fastest < m.Resolution-0.1 || m.Resolution < 100 || m.Resolution > 1e6 {
+		t.Errorf("a call took %v ns, resolution %v ns", fastest, m.Resolution)
+	}
+}
+
+// On a quiet machine the figure is the work and what Python takes to notice,
+// within a few per cent.
+func TestSlowFiguresAreTheWork(t *testing.T) {
+	needsQuiet(t)
+	for _, work := range []time.Duration{200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond} {
+		var off float64
+		for range 3 { // somebody else may compute here, once
+			m := measured(t, spin(work, "pass"))
+			if m == nil {
+				continue
+			}
+			mean := figuresOf(m.Samples).mean
+			off = mean/float64(work) - 1
+			t.Logf("%s of work: %.0f ns ± %.0f, resolution %.0f ns, %d calls left out", work, mean, (m.Interval[1]-m.Interval[0])/2, m.Resolution, m.LeftOut)
+			if off >= -0.01 && off < 0.01+float64(30*time.Microsecond)/float64(work) {
+				break
+			}
+		}
+		if off < -0.01 || off >= 0.01+float64(30*time.Microsecond)/float64(work) {
+			t.Errorf("%s of work: the figure is off by %.1f %%", work, 100*off)
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package harness
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gpu-mode/kbgen/runner/capture"
+	"github.com/gpu-mode/kbgen/runner/explain"
+	"github.com/gpu-mode/kbgen/runner/plan"
+	"github.com/gpu-mode/kbgen/runner/sandbox"
+)
+
+// What a worker is asked to do with its inputs; worker.py has the same numbers.
+const (
+	modeCall  = 0
+	modeEcho  = 1
+	modeBatch = 2
+)
+
+// A worker is one phase's process, which has the submission.
+type worker struct {
+	s      *Session
+	link   *link
+	page   *memory
+	arenas [2]*memory
+	device [2]*deviceMemory // that it has open
+	pid    int              // as this process sees it
+	number uint32
+	watch  stopwatch
+
+	pipes          capture.Pipes
+	stdout, stderr *capture.Capture
+
+	ended        bool
+	status       int           // then: its exit status, or the negative number of a signal
+	user, system time.Duration // then: processor time
+	peak         int64         // then: resident memory, bytes
+	killed       int64         // by the kernel for want of memory, when it began
+	begun        time.Time
+	// starvation is which part of its life it has waited for a core.
+	starvation float64
+}
+
+// startWorker forks a worker into the phase's directories. Nothing of the
+// submission has run when it returns.
+func (s *Session) startWorker(ctx context.Context, p *plan.Phase) (*worker, error) {
+	if s.used {
+		if err := s.reopen(ctx); err != nil {
+			return nil, err
+		}
+	}
+	w := &worker{s: s, stdout: &capture.Capture{Limit: capture.OutputHead, Watch: plan.ExtensionMark}, stderr: &capture.Capture{Limit: capture.OutputHead}}
+	if err := w.start(ctx, p); err != nil {
+		w.link.shut()
+		w.release()
+		return nil, err
+	}
+	if s.onDevice {
+		if err := w.openDevice(ctx); err != nil {
+			return nil, errors.Join(err, w.end(ctx))
+		}
+	}
+	return w, nil
+}
+
+func (w *worker) start(ctx context.Context, p *plan.Phase) error {
+	work, environ, err := w.s.phaseDirectories(p)
+	if err != nil {
+		return err
+	}
+	if w.page, err = newMemory("page", pageSize); err != nil {
+		return err
+	}
+	ours, theirs, err := newLink()
+	if err != nil {
+		return err
+	}
+	w.link = ours
+	defer theirs.Close()
+	out, outErr := w.pipes.Open(capture.OpenPipe, w.stdout)
+	errs, errErr := w.pipes.Open(capture.OpenPipe, w.stderr)
+	if err := errors.Join(outErr, errErr); err != nil {
+		return err
+	}
+	op := "fork"
+	if w.s.notForked != "" {
+		op, w.s.used = "become", true
+	}
+	message, err := json.Marshal(map[string]any{"op": op, "work": work, "environ": environ})
+	if err != nil {
+		return err
+	}
+	if err := w.s.parent.link.send(ctx, message, theirs, w.page.file, out, errs); err != nil {
+		return w.s.parent.broke(err)
+	}
+	w.pipes.Started()
+	theirs.Close()
+	hello, pid, err := w.link.receive(ctx, importLimit)
+	if err != nil || string(hello) != "H" {
+		return errors.Join(err, &brokenError{"worker", "did not start"})
+	}
+	w.pid, w.begun, w.killed = pid, time.Now(), sandbox.OOMKills()
+	w.watch = stopwatch{release: w.page.flag(lineRelease), done: w.page.flag(lineDone), gone: func() bool { return w.link.ready() || w.left() }}
+	return nil
+}
+
+// phaseDirectories makes a phase's directories below the workers' and puts the
+// worker's files there; the reference and the main file are not among them.
+func (s *Session) phaseDirectories(p *plan.Phase) (work string, environ map[string]string, err error) {
+	s.phases++
+	dir := filepath.Join(s.parent.dirs.Work, strconv.Itoa(s.phases)+"-"+p.Name)
+	work = filepath.Join(dir, "work")
+	home, temp := filepath.Join(dir, "home"), filepath.Join(dir, "tmp")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", nil, fmt.Errorf("making the phase's directories: %w", err)
+	}
+	for _, d := range []string{work, home, temp} {
+		if err := errors.Join(os.Mkdir(d, 0o700), s.parent.sandbox.Give(d, 0o700)); err != nil {
+			return "", nil, fmt.Errorf("making the phase's directories: %w", err)
+		}
+	}
+	for _, name := range []string{taskFile, utilsFile, plan.SubmissionFile} {
+		if text, ok := s.o.Payload.Sources.Get(name); ok && p.Name != trialPhase {
+			path := filepath.Join(work, name)
+			if err := errors.Join(os.WriteFile(path, []byte(text), 0o644), s.parent.sandbox.Give(path, 0o644)); err != nil {
+				return "", nil, fmt.Errorf("writing the worker's files: %w", err)
+			}
+		}
+	}
+	return work, map[string]string{"HOME": home, "TMPDIR": temp, "PYTHONNOUSERSITE": "1"}, nil
+}
+
+// release gives back what the worker had.
+func (w *worker) release() {
+	w.pipes.Finish()
+	w.pipes.Close()
+	w.page.close()
+	for _, a := range w.arenas {
+		a.close()
+	}
+}
+
+func (l *link) shut() {
+	if l != nil {
+		l.close()
+	}
+}
+
+// grow makes an arena of at least size bytes and tells whoever reads or writes
+// there.
+func (w *worker) grow(ctx context.Context, arena int, size uint64) error {
+	if arena >= arenaDevice {
+		return w.growDevice(ctx, arena, size)
+	}
+	if size <= uint64(w.arenas[arena].size()) && w.arenas[arena] != nil {
+		return nil
+	}
+	m, err := newMemory("arena", int(max(size, pageSize)))
+	if err != nil {
+		return err
+	}
+	w.arenas[arena].close()
+	w.arenas[arena] = m
+	order := map[string]any{"op": "arena", "index": arena, "size": m.size()}
+	if _, err := w.s.askJudge(ctx, askLimit, order, nil, m.file); err != nil {
+		return err
+	}
+	message := binary.LittleEndian.AppendUint64([]byte{'A', byte(arena)}, uint64(m.size()))
+	answer, err := w.ask(ctx, askLimit, message, m.file)
+	if err == nil && string(answer) != "A" {
+		err = errNonsense
+	}
+	return err
+}
+
+// errNonsense is a worker that does not keep to the channel's rules.
+var errNonsense = errors.New("the worker's answer is malformed")
+
+func (w *worker) ask(ctx context.Context, limit time.Duration, message []byte, files ...*os.File) ([]byte, error) {
+	if err := w.link.send(ctx, message, files...); err != nil {
+		return nil, err
+	}
+	return w.receive(ctx, limit)
+}
+
+// receive returns the worker's next message, as [link.receive] does. A process
+// that it left behind may hold its end of the link: that it has ended itself is
+// the parent's word.
+func (w *worker) receive(ctx context.Context, limit time.Duration) ([]byte, error) {
+	for deadline := time.Now().Add(limit); ; {
+		answer, _, err := w.link.receive(ctx, min(lookForEnd, time.Until(deadline)))
+		switch {
+		case !errors.Is(err, errSilent):
+			return answer, err
+		case w.left():
+			return nil, io.EOF
+		case time.Now().After(deadline):
+			return nil, errSilent
+		}
+	}
+}
+
+// lookForEnd is how often a worker that is waited for is looked after.
+const lookForEnd = 100 * time.Millisecond
+
+// left reports whether the worker has ended, or its parent has, and has said all
+// that it will. The parent speaks unasked of nothing else.
+func (w *worker) left() bool { return w.s.parent.link.ready() && !w.link.ready() }
+
+// A raisedError is an exception in the submission.
+type raisedError struct {
+	raised explain.Raised
+	module string // that is missing, of a ModuleNotFoundError
+}
+
+func (e *raisedError) Error() string { return e.raised.Text() }
+
+// decodeRaised reads channel.py's report of an exception. It is a stranger's
+// word, and may be nonsense.
+func decodeRaised(raw []byte) (explain.Raised, string) {
+	told, err := decodeTexts(raw)
+	if err != nil || len(told) < 3 {
+		return explain.Raised{Type: "Exception"}, ""
+	}
+	r := explain.Raised{Type: told[0], Message: told[1]}
+	for frame := range slices.Chunk(told[3:], 4) {
+		if len(frame) == 4 {
+			line, _ := strconv.Atoi(frame[1])
+			r.Frames = append(r.Frames, explain.Frame{File: frame[0], Line: line, Function: frame[2]})
+		}
+	}
+	module := told[2]
+	if r.Type != "ModuleNotFoundError" {
+		module = ""
+	}
+	return r, module
+}
+
+// load imports the submission.
+//
+// Errors: *raisedError, io.EOF when it ended its process, errSilent.
+func (w *worker) load(ctx context.Context, limit time.Duration) error {
+	answer, err := w.ask(ctx, limit, []byte("L"))
+	switch {
+	case err != nil:
+		return err
+	case string(answer) == "L":
+		return nil
+	case answer[0] == 'X':
+		raised, module := decodeRaised(answer[1:])
+		return &raisedError{raised, module}
+	}
+	return errNonsense
+}

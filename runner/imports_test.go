@@ -1,0 +1,98 @@
+package runner_test
+
+import (
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// heavyModule makes an installation of python3 with a module of its own in it,
+// that is called as one of those which are worth importing once, and returns the
+// directory of its programs and how often the module was imported since asked.
+func heavyModule(t testing.TB, r *shootingRange) (bin string, count func() int) {
+	t.Helper()
+	venv := filepath.Join(r.base, "venv")
+	if out, err := exec.Command("/usr/bin/python3", "-m", "venv", "--without-pip", venv).CombinedOutput(); err != nil {
+		t.Fatalf("making an installation: %v\n%s", err, out)
+	}
+	sites, err := filepath.Glob(filepath.Join(venv, "lib", "python3*", "site-packages"))
+	if err != nil || len(sites) != 1 {
+		t.Fatalf("site-packages: %q, %v", sites, err)
+	}
+	file := filepath.Join(sites[0], "triton", "__init__.py")
+	must(t, os.Mkdir(filepath.Dir(file), 0o755))
+	must(t, os.WriteFile(file, []byte("HEAVY = True\n"), 0o644))
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err == nil { // with its closes, as the kernel joins events that are the same
+		_, err = unix.InotifyAddWatch(fd, file, unix.IN_OPEN|unix.IN_CLOSE)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := os.NewFile(uintptr(fd), "inotify")
+	t.Cleanup(func() { events.Close() })
+	var opened atomic.Int64
+	go func() { // ends when the file is closed
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := events.Read(buf)
+			if err != nil {
+				return
+			}
+			for at := 0; at+unix.SizeofInotifyEvent <= n; at += unix.SizeofInotifyEvent { // events of a file have no name
+				if binary.NativeEndian.Uint32(buf[at+4:])&unix.IN_OPEN != 0 {
+					opened.Add(1)
+				}
+			}
+		}
+	}()
+	return filepath.Join(venv, "bin"), func() int { return int(opened.Swap(0)) }
+}
+
+// TestHeavyModulesAreImportedTwice: once by the judge, once for all workers. A
+// harness of a task's own does it anew in every process of every phase.
+func TestHeavyModulesAreImportedTwice(t *testing.T) {
+	r := newRange(t)
+	u := r.users[0]
+	bin, count := heavyModule(t, r)
+	u.bin = bin + ":"
+	passed := []string{schema.OutcomePassed}
+	a := usualAttack{Name: "honest", Tries: "answers rightly", Mode: schema.ModeLeaderboard, Legacy: passed, Isolated: passed, imports: "import triton\n"}
+	result := r.shotUsual(t, u, a, schema.HarnessIsolated)
+	if got := count(); got != 2 || len(result.Harness.Preloaded) != 1 {
+		t.Errorf("%q: imported %d times in %d phases, want 2", result.Harness.Preloaded, got, len(result.Runs))
+	}
+	r.shotUsual(t, u, a, schema.HarnessLegacy)
+	if got := count(); got < 6 {
+		t.Errorf("the harness that checks itself imported %d times, where every phase has two processes: this test sees nothing", got)
+	}
+	u.flags = append(u.flags, "--no-preload")
+	result = r.shotUsual(t, u, a, schema.HarnessIsolated)
+	if got := count(); got != 4 || result.Harness.NotPreloaded == "" {
+		t.Errorf("not preloaded (%s): imported %d times, want 4", result.Harness.NotPreloaded, got)
+	}
+}
+
+// BenchmarkLeaderboard is a whole leaderboard run of a small task with torch.
+func BenchmarkLeaderboard(b *testing.B) {
+	if exec.Command("/usr/bin/python3", "-c", "import torch").Run() != nil {
+		b.Skip("/usr/bin/python3 has no torch")
+	}
+	passed := []string{schema.OutcomePassed}
+	a := usualAttack{Name: "torch_honest", Tries: "answers with tensors", Mode: schema.ModeLeaderboard, Torch: true, Legacy: passed, Isolated: passed}
+	for _, harness := range schema.Harnesses() {
+		b.Run(harness, func(b *testing.B) {
+			r := newRange(b)
+			for b.Loop() {
+				r.shotUsual(b, r.users[0], a, harness)
+			}
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/gpu-mode/kbgen/runner/device"
+	"github.com/gpu-mode/kbgen/runner/harness"
+	"github.com/gpu-mode/kbgen/runner/judge"
+	"github.com/gpu-mode/kbgen/runner/sandbox"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// open makes ready what is going to judge: the isolated harness where it can,
+// else the sandbox that the task's own harness runs in.
+func (e *evaluation) open(ctx context.Context, env []string) error {
+	h, err := harness.Choose(e.job.Payload)
+	if err != nil {
+		return outcomef(schema.OutcomeBadPayload, "payload: harness: %s", err)
+	}
+	e.result.Harness = h
+	if v := e.job.Requirements.Vendor; h.Name == schema.HarnessIsolated && e.job.Payload.Harness == "" && (v == device.NVIDIA || v == device.AMD) {
+		// The task's inputs lie on the GPU: this saves finding it out.
+		h.Name, h.Why = schema.HarnessLegacy, harness.UnprovedOnGPUs
+	}
+	if h.Name == schema.HarnessIsolated {
+		err := e.openSession(ctx, env)
+		var cannot *harness.UnsupportedError
+		if !errors.As(err, &cannot) {
+			return err
+		}
+		if e.job.Payload.Harness == schema.HarnessIsolated { // what asks for it is judged by nothing weaker
+			outcome := schema.OutcomeHarness
+			if cannot.Machine {
+				outcome = schema.OutcomeMachine
+			}
+			return outcomef(outcome, "the task asks for the isolated harness, and %s", cannot)
+		}
+		h.Name, h.Why = schema.HarnessLegacy, cannot.Error()
+	}
+	return e.openSandbox()
+}
+
+// openSession starts the isolated harness.
+func (e *evaluation) openSession(ctx context.Context, env []string) error {
+	dir := filepath.Join(e.root, "harness")
+	err := os.Mkdir(dir, 0o755)
+	if err == nil && sandbox.OwnUser() {
+		err = os.Chmod(e.root, 0o711) // judge and worker pass through it
+	}
+	if err != nil {
+		return fmt.Errorf("making the harness's directory: %w", err)
+	}
+	python, err := LookPath("python3", env)
+	if err != nil {
+		return err
+	}
+	s, err := harness.Open(ctx, harness.Options{
+		Payload: e.job.Payload, Variant: e.result.Harness.Variant, Sandbox: e.sandboxOptions(""), Dir: dir, Python: python, Environ: env,
+		Fresh: e.job.FreshInterpreters,
+	})
+	var broken *harness.TaskError
+	var weak *sandbox.WeakError
+	switch {
+	case errors.As(err, &broken):
+		return outcomef(schema.OutcomeHarness, "%s", broken)
+	case errors.As(err, &weak):
+		return outcomef(schema.OutcomeWeakSandbox, "%s", weak)
+	case err != nil:
+		return err
+	}
+	e.session = s
+	e.result.Harness.Preloaded, e.result.Harness.NotPreloaded = s.Preloaded()
+	return nil
+}
+
+// isolated has the isolated harness judge a phase.
+func (r *phaseRun) isolated(ctx context.Context) (judge.Verdict, error) {
+	if r.p.Timed() {
+		r.watch.Begin()
+	}
+	run, err := r.session.Phase(ctx, r.p)
+	if r.p.Timed() {
+		r.ambiguous = r.watch.End(context.WithoutCancel(ctx), r.p.Name)
+	}
+	var broken *harness.TaskError
+	if errors.As(err, &broken) {
+		err = outcomef(schema.OutcomeHarness, "%s", broken)
+	}
+	if err != nil {
+		return judge.Verdict{}, err
+	}
+	if run.Load.Marked {
+		r.seen.WarmUp = &run.Load
+	}
+	r.seen.Test = &run.Process
+	own := *r.p
+	own.Variant = nil // its main file does not run
+	v := judge.Phase(&own, &r.seen)
+	if run.Outcome != nil {
+		v.Outcome, v.Run.Passed = run.Outcome, false
+	}
+	e := r.evaluation
+	e.result.Measurements = append(e.result.Measurements, run.Measurements...)
+	if run.Explanation != nil {
+		v.Explanation = run.Explanation
+	}
+	return v, nil
+}

@@ -1,0 +1,4 @@
+def custom_kernel(data):
+    a, b, out = data
+    out[...] = a + b
+    return out

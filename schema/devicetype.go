@@ -1,0 +1,89 @@
+package schema
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// A DeviceType says how the devices of a GPU type are known by what their driver
+// tells of them. What is empty is not asked for.
+type DeviceType struct {
+	// Names are what the driver may call them, "NVIDIA H100 *". A star stands
+	// for any text, also none; case does not count. A part of a GPU (MIG) is
+	// called "… MIG 1g.10gb", and matches only a pattern that says " MIG ".
+	Names     []string
+	Arch      string // compute capability without its point, "90"; "gfx942"
+	MemoryGiB int    // the least, units of 2^30 bytes; boards keep some for themselves
+}
+
+// Any reports whether nothing is asked for.
+func (t DeviceType) Any() bool { return len(t.Names) == 0 && t.Arch == "" && t.MemoryGiB == 0 }
+
+// Mismatch says why a device is none of this type: one line, "" when it is one.
+// A device that does not tell what is asked for is none: another machine tells.
+func (t DeviceType) Mismatch(d Device) string {
+	var faults []string
+	if len(t.Names) > 0 {
+		switch {
+		case d.MIG != nil && *d.MIG && !slice(d.Name) && !slice(strings.Join(t.Names, " ")):
+			faults = append(faults, "it is split into parts (MIG)")
+		case d.Name == "":
+			faults = append(faults, fmt.Sprintf("it does not tell its name, want %q", t.Names))
+		case !t.named(d.Name):
+			faults = append(faults, fmt.Sprintf("its name is %s, want %q", text.Quote(d.Name), t.Names))
+		}
+	}
+	if want := t.Arch; want != "" && !strings.EqualFold(d.Arch, want) {
+		got := "it does not tell its architecture"
+		if d.Arch != "" {
+			got = "its architecture is " + text.Quote(d.Arch)
+		}
+		faults = append(faults, fmt.Sprintf("%s, want %q", got, want))
+	}
+	if want := t.MemoryGiB; want > 0 && d.MemoryBytes < uint64(want)<<30 {
+		got := "it does not tell its memory"
+		if d.MemoryBytes > 0 {
+			got = fmt.Sprintf("it has %.1f GiB of memory", float64(d.MemoryBytes)/(1<<30))
+		}
+		faults = append(faults, fmt.Sprintf("%s, want at least %d GiB", got, want))
+	}
+	return strings.Join(faults, "; ")
+}
+
+func (t DeviceType) named(name string) bool {
+	for _, pattern := range t.Names {
+		if slice(pattern) == slice(name) && matches(strings.ToLower(pattern), strings.ToLower(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// slice reports whether a name is that of a part of a GPU.
+func slice(name string) bool { return strings.Contains(strings.ToLower(name), " mig ") }
+
+// matches reports whether name is what a pattern says: text, and stars that
+// stand for any.
+func matches(pattern, name string) bool {
+	first, rest, starred := strings.Cut(pattern, "*")
+	if !starred {
+		return name == pattern
+	}
+	name, ok := strings.CutPrefix(name, first)
+	if !ok {
+		return false
+	}
+	for {
+		part, more, starred := strings.Cut(rest, "*")
+		if !starred {
+			return strings.HasSuffix(name, part)
+		}
+		at := strings.Index(name, part) // the first is the best: what follows has the most left
+		if at < 0 {
+			return false
+		}
+		name, rest = name[at+len(part):], more
+	}
+}

@@ -1,0 +1,89 @@
+package schema
+
+import "slices"
+
+// Harnesses: who judges the submission of a Python task.
+const (
+	// HarnessIsolated is kbrun's own: a judge that holds seed, reference and
+	// clock, and a worker that gets inputs and returns outputs as data.
+	HarnessIsolated = "isolated"
+	// HarnessLegacy is the main file that the task brings.
+	HarnessLegacy = "legacy"
+)
+
+// Harnesses lists what a task may ask for; one that asks for nothing gets
+// isolated where its main file is a known one, else legacy.
+func Harnesses() []string { return []string{HarnessIsolated, HarnessLegacy} }
+
+// A HarnessReport says which harness judged and how far it can be believed.
+type HarnessReport struct {
+	Name    string `json:"name"`              // one of Harnesses
+	Variant string `json:"variant,omitempty"` // the known main file that it took the rules from, "pmpp_v2"
+	Why     string `json:"why,omitempty"`     // why not isolated
+
+	// Preloaded lists the modules that judge and worker imported once for all
+	// phases; NotPreloaded says why there are none.
+	Preloaded    []string `json:"preloaded,omitempty"`
+	NotPreloaded string   `json:"not_preloaded,omitempty"`
+}
+
+// SelfCheckedText is what a person is told of a pass that is [Evidence]'s
+// SelfChecked.
+const SelfCheckedText = "self-checked: submission, checker and clock ran in one process, so this pass is the submission's own word"
+
+// WithheldText stands in a result for what the submission or its harness said
+// in a run whose seed is secret: it could say the seed.
+const WithheldText = "withheld: the run's seed is secret"
+
+// A Measurement is how one case was timed by the isolated harness, in
+// nanoseconds of the judge's clock.
+type Measurement struct {
+	Phase string `json:"phase"`
+	Case  int    `json:"case"` // as in the keys of the report
+
+	Samples    []float64  `json:"samples_ns"` // counted calls, in order, less the floor
+	Floor      float64    `json:"floor_ns"`   // what handing over and back takes, by an honest native echo
+	Resolution float64    `json:"resolution_ns"`
+	Interval   [2]float64 `json:"interval_ns"` // 95 % confidence interval of the mean
+	LeftOut    int        `json:"left_out"`    // calls that had to wait for a core and do not count
+	Unit       int        `json:"unit"`        // samples are summed over that many inputs and divided; 1
+
+	Strict *float64 `json:"strict_ns,omitempty"` // mean of the calls whose worker was frozen while its input was copied
+	Slope  *float64 `json:"slope_ns,omitempty"`  // per call, from calls in batches: the cross-check
+}
+
+// An Explanation is what a submitter is told beyond the outcome's one line. Its
+// texts come from the submission: they are cleaned and bounded, and with a
+// secret seed left out.
+type Explanation struct {
+	File   string `json:"file,omitempty"` // the submitter's own, "submission.py"
+	Line   int    `json:"line,omitempty"` // counted from 1
+	Source string `json:"source,omitempty"`
+	Error  string `json:"error,omitempty"` // "ValueError: …"
+
+	// Traceback holds the frames in the submitter's files, outermost first:
+	// "submission.py:12 in custom_kernel: return a @ b".
+	Traceback []string `json:"traceback,omitempty"`
+	Printed   string   `json:"printed,omitempty"` // the last of what it printed
+
+	Expected string `json:"expected,omitempty"`
+	Got      string `json:"got,omitempty"`
+
+	NotRun   []NotRun `json:"not_run,omitempty"`
+	Withheld string   `json:"withheld,omitempty"` // why texts are left out
+}
+
+// A NotRun is a case that was never begun, which is no failure of its own.
+type NotRun struct {
+	Case string `json:"case"` // "test.3"
+	Why  string `json:"why"`
+}
+
+// Bounds of an explanation's texts, in characters.
+const (
+	MaxExplained = 400  // each text but Printed
+	MaxPrinted   = 2000 // Printed
+	MaxFrames    = 8    // of Traceback, the innermost are kept
+)
+
+func validHarness(name string) bool { return name == "" || slices.Contains(Harnesses(), name) }
