@@ -1,0 +1,118 @@
+package secrets
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"filippo.io/age"
+)
+
+// Prefix begins every envelope.
+const Prefix = "kbsec1:"
+
+// IsEnvelope reports whether a text claims to be one.
+func IsEnvelope(text string) bool { return strings.HasPrefix(text, Prefix) }
+
+// Seal encrypts a secret for recipients.
+//
+// Shape: [Prefix], then an age file in base64url without padding; the file holds
+// one JSON object in canonical form (RFC 8785).
+//
+// Size: at most [MaxEnvelope] bytes. A token of 36 characters takes 550 with an
+// X25519 key, 900 with an RSA key, 2,500 with a hybrid key.
+//
+// Errors: [Secret.Validate]'s; recipients of both kinds, hybrid and others.
+func Seal(s *Secret, recipients []age.Recipient) (string, error) {
+	if err := s.Validate(); err != nil {
+		return "", fmt.Errorf("sealing %s: %w", s.Name, err)
+	}
+	var file bytes.Buffer
+	w, err := age.Encrypt(&file, recipients...)
+	if err != nil {
+		return "", fmt.Errorf("sealing %s: %w", s.Name, err)
+	}
+	if _, err := w.Write(s.encode(true)); err != nil {
+		return "", fmt.Errorf("sealing %s: %w", s.Name, err)
+	}
+	if err := w.Close(); err != nil {
+		return "", fmt.Errorf("sealing %s: %w", s.Name, err)
+	}
+	text := Prefix + base64.RawURLEncoding.EncodeToString(file.Bytes())
+	if len(text) > MaxEnvelope {
+		return "", refusal(s.Name, TooLarge, "got an envelope of %d bytes, want at most %d: fewer recipients or bindings", len(text), MaxEnvelope)
+	}
+	return text, nil
+}
+
+// Open decrypts an envelope. What it says holds only when [Secret.Allow] does
+// not refuse, too.
+//
+// Errors: *[Refusal], with [Malformed], [TooLarge], [UnknownRecipient] or [Altered].
+func Open(text string, identities []age.Identity) (*Secret, error) {
+	file, err := envelopeFile(text)
+	if err != nil {
+		return nil, err
+	}
+	r, err := age.Decrypt(bytes.NewReader(file), identities...)
+	var unknown *age.NoIdentityMatchError
+	switch {
+	case errors.As(err, &unknown):
+		return nil, refusal("", UnknownRecipient, "it is sealed for %s; none opens with the keys here", described(unknown.StanzaTypes))
+	case err != nil:
+		return nil, refusal("", Altered, "its header is not as it was sealed")
+	}
+	raw, err := io.ReadAll(io.LimitReader(r, MaxEnvelope))
+	if err != nil {
+		return nil, refusal("", Altered, "its content is not as it was sealed")
+	}
+	s, err := decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Validate(); err != nil { // somebody sealed what this package would not
+		return nil, refusal("", Malformed, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return s, nil
+}
+
+func envelopeFile(text string) ([]byte, error) {
+	if len(text) > MaxEnvelope {
+		return nil, refusal("", TooLarge, "got an envelope of %d bytes, want at most %d", len(text), MaxEnvelope)
+	}
+	encoded, ok := strings.CutPrefix(text, Prefix)
+	if !ok {
+		return nil, refusal("", Malformed, "got no %s at its beginning", Prefix)
+	}
+	file, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
+	if err != nil || strings.ContainsAny(encoded, "\r\n") { // which the decoder skips
+		return nil, refusal("", Malformed, "got what is no base64url without padding behind %s", Prefix)
+	}
+	return file, nil
+}
+
+// described names kinds of keys, each with its number.
+func described(stanzas []string) string {
+	var parts []string
+	for _, kind := range []struct{ stanza, name string }{{"X25519", "X25519"}, {"mlkem768x25519", "hybrid"}, {"ssh-rsa", "RSA"}} {
+		n := 0
+		for _, s := range stanzas {
+			if s == kind.stanza {
+				n++
+			}
+		}
+		switch {
+		case n == 1:
+			parts = append(parts, "one "+kind.name+" key")
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d %s keys", n, kind.name))
+		}
+	}
+	if parts == nil {
+		return "keys of other kinds"
+	}
+	return strings.Join(parts, " and ")
+}

@@ -1,0 +1,168 @@
+package secrets
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// Limits.
+const (
+	MaxValue    = 32 << 10  // bytes of a value: what Buildkite takes as a secret
+	MaxEnvelope = 127 << 10 // bytes of an envelope's text: Linux takes 128 KiB as one variable, with its name
+	MaxBindings = 64        // entries of each list of a [Binding]
+)
+
+// DefaultLife is how long a value is valid when its writer names no day.
+const DefaultLife = 365 * 24 * time.Hour
+
+// A Secret is a value and what it is bound to.
+type Secret struct {
+	Name  string // as [CheckName] wants it
+	Value []byte // any bytes, 1 to MaxValue
+	Binding
+
+	NotBefore time.Time // zero: from Issued on
+	Expires   time.Time // required
+	Issued    time.Time // when it was sealed
+	KeyID     string    // which set of recipients it was sealed for, [RecipientSet.KeyID]
+	By        string    // who sealed it, in their own words; at most 128 printable characters
+
+	// Signature is Ed25519's over the rest, nil when nobody signed. An envelope
+	// alone proves that it is whole, not who made it.
+	Signature []byte
+}
+
+// A Binding names who may have a value. An empty list of Queues, Steps, Refs or
+// Sources admits every one; each of the other fields must match.
+type Binding struct {
+	Organization string   // its UUID
+	Pipelines    []string // their UUIDs, at least one
+	Queues       []string // UUIDs of cluster queues
+	Steps        []string // keys
+	Refs         []string // whole, "refs/heads/main"
+	Sources      []string // of builds: api, schedule, trigger_job, ui, webhook
+}
+
+// Claims are what is known of a job, by somebody who is believed: Buildkite's
+// OIDC token, or a node's own policy.
+type Claims struct {
+	Organization, Pipeline, Queue string // UUIDs
+	Step, Ref, Source             string
+}
+
+var (
+	uuidPattern = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+	})
+	keyIDPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]{0,126}$`) })
+)
+
+// sources are where builds come from, as Buildkite names them.
+var sources = []string{"api", "frontend", "schedule", "trigger_job", "ui", "webhook"}
+
+// Validate returns every fault, joined; none quotes the value.
+func (s *Secret) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if err := CheckName(s.Name); err != nil {
+		faults = append(faults, err)
+	}
+	if n := len(s.Value); n == 0 || n > MaxValue {
+		fault("value: got %d bytes, want 1 to %d", n, MaxValue)
+	}
+	if !uuidPattern().MatchString(s.Organization) {
+		fault("organization: got %s, want its UUID in small letters", text.Quote(s.Organization))
+	}
+	if len(s.Pipelines) == 0 {
+		fault("pipelines: got none, want the UUID of at least one")
+	}
+	for _, list := range []struct {
+		name, want string
+		values     []string
+		ok         func(string) bool
+	}{
+		{"pipelines", "UUIDs in small letters: a slug can be given to another pipeline", s.Pipelines, uuidPattern().MatchString},
+		{"queues", "UUIDs in small letters", s.Queues, uuidPattern().MatchString},
+		{"steps", "keys of steps", s.Steps, printable},
+		{"refs", `whole refs, "refs/heads/main"`, s.Refs, func(r string) bool { return strings.HasPrefix(r, "refs/") && printable(r) }},
+		{"sources", strings.Join(sources, ", "), s.Sources, func(v string) bool { return slices.Contains(sources, v) }},
+	} {
+		if len(list.values) > MaxBindings {
+			fault("%s: got %d, want at most %d", list.name, len(list.values), MaxBindings)
+		}
+		for _, v := range list.values {
+			if !list.ok(v) {
+				fault("%s: got %s, want %s", list.name, text.Quote(v), list.want)
+			}
+		}
+	}
+	switch {
+	case s.Issued.IsZero():
+		fault("issued: got no time")
+	case s.Expires.IsZero():
+		fault("expires: got no time")
+	case !s.Expires.After(s.Issued):
+		fault("expires: got %s, want a time after %s", day(s.Expires), day(s.Issued))
+	case !s.NotBefore.IsZero() && !s.Expires.After(s.NotBefore):
+		fault("expires: got %s, want a time after it begins, %s", day(s.Expires), day(s.NotBefore))
+	}
+	if !keyIDPattern().MatchString(s.KeyID) {
+		fault("key id: got %s, want small letters, digits and . _ + -, at most 127", text.Quote(s.KeyID))
+	}
+	if s.By != "" && !printable(s.By) {
+		fault("by: got %s, want at most 128 printable characters", text.Quote(s.By))
+	}
+	return errors.Join(faults...)
+}
+
+// printable reports whether s is a short line as it stands.
+func printable(s string) bool { return s != "" && s == text.Line(s, 128) }
+
+// day is how times are told to people.
+func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
+
+// Allow reports whether the value may be given to a job, under a name, now.
+//
+// Errors: *[Refusal].
+func (s *Secret) Allow(name string, now time.Time, c Claims) error {
+	switch {
+	case s.Name != name:
+		return refusal(name, Renamed, "it was sealed as %s", s.Name)
+	case now.Before(s.NotBefore):
+		return refusal(name, NotYetValid, "it begins %s", day(s.NotBefore))
+	case !now.Before(s.Expires):
+		return refusal(name, Expired, "it ended %s; seal the value anew", day(s.Expires))
+	}
+	for _, b := range []struct {
+		reason  Reason
+		claimed string
+		bound   []string
+	}{
+		{WrongOrganization, c.Organization, []string{s.Organization}},
+		{WrongPipeline, c.Pipeline, s.Pipelines},
+		{WrongQueue, c.Queue, s.Queues},
+		{WrongStep, c.Step, s.Steps},
+		{WrongRef, c.Ref, s.Refs},
+		{WrongSource, c.Source, s.Sources},
+	} {
+		if len(b.bound) > 0 && (b.claimed == "" || !slices.Contains(b.bound, b.claimed)) {
+			return refusal(name, b.reason, "got %s, want %s", text.Quote(b.claimed), listed(b.bound))
+		}
+	}
+	return nil
+}
+
+// listed is a list for an error, the first few of it.
+func listed(values []string) string {
+	if len(values) > 3 {
+		return fmt.Sprintf("%s or %d others", strings.Join(values[:3], ", "), len(values)-3)
+	}
+	return strings.Join(values, " or ")
+}
