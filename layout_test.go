@@ -27,7 +27,7 @@ var layers = []struct {
 	may  []string
 }{
 	{"schema", nil},
-	{"secrets", nil},
+	{"secrets", []string{"schema"}},
 	{"pipelines", []string{"schema"}},
 	{"generator", []string{"schema", "pipelines"}},
 	{"runner", []string{"schema", "secrets"}},

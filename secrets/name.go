@@ -2,7 +2,6 @@ package secrets
 
 import (
 	"fmt"
-	"path"
 	"regexp"
 	"strings"
 	"sync"
@@ -35,24 +34,5 @@ func CheckName(name string) error {
 
 // Suffix is what a variable is called beyond the secret's name when a pipeline
 // carries its envelope: CODECOV_TOKEN_KBSEC. It keeps the name clear of
-// [RedactedNames].
+// [schema.RedactedName], which agents from version 4 on refuse to upload.
 const Suffix = "_KBSEC"
-
-// RedactedNames are the patterns of variables whose values the agent takes for
-// secrets. From version 4 on it refuses to upload a pipeline that has one in an
-// env block, whatever the value is.
-//
-// Source: buildkite-agent 3.138 and 4.0, option redacted-vars.
-var RedactedNames = []string{
-	"*_PASSWORD", "*_SECRET", "*_TOKEN", "*_PRIVATE_KEY", "*_SSH_KEY", "*_ACCESS_KEY", "*_SECRET_KEY", "*_CONNECTION_STRING", "*_API_KEY",
-}
-
-// Redacted reports whether a variable's name matches one of [RedactedNames].
-func Redacted(name string) bool {
-	for _, pattern := range RedactedNames {
-		if ok, err := path.Match(pattern, name); ok && err == nil {
-			return true
-		}
-	}
-	return false
-}

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"filippo.io/age"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 const (
@@ -319,10 +321,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("%.20q may be a name", bad)
 		}
 	}
-	for name, want := range map[string]bool{"CODECOV_TOKEN": true, "SECRET_CODECOV_TOKEN": true, "CODECOV_TOKEN" + Suffix: false, "SECRET_WEBHOOK_URL": false, "TOKEN": false} {
-		if Redacted(name) != want {
-			t.Errorf("Redacted(%s): got %t", name, !want)
-		}
+	if schema.RedactedName("CODECOV_TOKEN" + Suffix) {
+		t.Error("agents refuse the name of the variable that carries an envelope")
 	}
 }
 

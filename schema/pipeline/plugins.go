@@ -340,7 +340,7 @@ func (c *checker) volumes(n *yaml.Node, path string) {
 // dockerEnvironment looks for secrets in NAME=value.
 func (c *checker) dockerEnvironment(n *yaml.Node, path string) {
 	for i, v := range items(n) {
-		if name, secret, ok := strings.Cut(scalarText(v), "="); ok && secretName(name) && secretValue(secret) {
+		if name, secret, ok := strings.Cut(scalarText(v), "="); ok && schema.RedactedName(name) && secretValue(secret) {
 			c.report("KB701", v, index(path, i), "the value of %s is in the text, want its name alone", name)
 		}
 	}

@@ -10,20 +10,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// secretSuffixes end the names of variables that the agent hides in logs.
-var secretSuffixes = []string{
-	"_PASSWORD", "_SECRET", "_TOKEN", "_PRIVATE_KEY", "_SSH_KEY", "_ACCESS_KEY", "_SECRET_KEY", "_CONNECTION_STRING", "_API_KEY",
-}
-
-func secretName(name string) bool {
-	for _, suffix := range secretSuffixes {
-		if strings.HasSuffix(name, suffix) {
-			return true
-		}
-	}
-	return false
-}
-
 var (
 	pathLike    = text.Pattern(`^[\w.-]*(/[\w.@-]+)+/?$|^[a-z][a-z0-9+.-]*://[^@\s]*$|^arn:|^(secret|vault|kv|ref|op)[:/]`)
 	placeholder = text.Pattern(`(?i)^(|true|false|null|none|x+|\*+|\d{1,6}|<.*>|your[-_ ].*|change-?me|dummy|fake|test(ing)?|example|password|secret|token|redacted|placeholder)$`)
@@ -39,7 +25,7 @@ func secretValue(value string) bool {
 // secretEnv looks for values of variables whose names say that they are secret.
 func (c *checker) secretEnv(env *yaml.Node, path string) {
 	entries(env, func(key, value *yaml.Node) {
-		if value.Kind == yaml.ScalarNode && value.ShortTag() == "!!str" && secretName(key.Value) && secretValue(value.Value) {
+		if value.Kind == yaml.ScalarNode && value.ShortTag() == "!!str" && schema.RedactedName(key.Value) && secretValue(value.Value) {
 			c.report("KB701", value, join(path, key.Value), "the value of %s is in the text", key.Value)
 		}
 	})
