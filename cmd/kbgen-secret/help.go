@@ -1,0 +1,138 @@
+package main
+
+const bindingOptions = `  --org UUID           the organization; required
+  --pipeline UUID      whose jobs may have the value; required, may be repeated
+  --queue UUID, --step KEY, --ref REF, --source NAME   only these cluster
+                       queues, steps, whole refs (refs/heads/main), sources of
+                       builds; may be repeated (default: any)
+`
+
+const sealingOptions = `  --recipients FILE    for whose keys (default .buildkite/kbgen/recipients.txt)
+  --recipient KEY      age1pq1…, age1… or ssh-rsa …, instead of the file; may be
+                       repeated
+  --expires DAY        2027-12-31 (default: a year from now)
+  --not-before DAY     the first day (default: today)
+  --by TEXT            who seals it, for whoever opens it
+  --sign FILE          sign with an Ed25519 key in PEM
+`
+
+const oldKeyOptions = `  --key FILE           a private key: AGE-SECRET-KEY-… lines or RSA in PEM; may be
+                       repeated
+  --repository-key FILE   cryptic's repo_key.…, for its variables
+`
+
+var help = map[string]string{
+	"": `kbgen secret seals values for the vendors' nodes. What it seals can lie in a
+public repository: only a node can open it, for the steps that were named.
+
+usage:
+  kbgen secret keygen --out FILE    a node's key; prints the public one
+  kbgen secret encrypt NAME         seal a value; prints what to paste
+  kbgen secret decrypt [FILE]       open one, with the private key
+  kbgen secret rekey [STORE]        seal for the keys of today
+  kbgen secret audit [FILE...]      what is sealed, for whom, until when
+  kbgen secret migrate FILE...      old formats into a store
+  kbgen secret lint FILE...         what kbgen check says about secrets
+  kbgen secret COMMAND --help
+
+A value comes from a terminal without being shown, from standard input, or from
+a file: never from an argument. No message holds any of it.
+
+exit status: 0 done, 1 failed, 2 wrong usage, 3 an audit or a lint found
+something
+
+example:
+  kbgen secret encrypt CODECOV_TOKEN --org $ORG --pipeline $PIPELINE \
+    --store .buildkite/secrets.kb.yaml
+`,
+	"keygen": `usage: kbgen secret keygen --out FILE [options]
+
+Makes a private key, readable by its owner alone, and prints the line for
+.buildkite/kbgen/recipients.txt. A file that is there is never replaced.
+
+  --out FILE           where the private key goes; required
+  --name NAME          what the key is called (default: node)
+  --kind hybrid|x25519   hybrid (default) also withstands quantum computers;
+                       x25519 makes shorter texts. They do not go together
+
+example, as root on a node:
+  kbgen secret keygen --name lab-2026 --out /etc/kbnode/secret.key
+`,
+	"encrypt": `usage: kbgen secret encrypt NAME [options]
+
+Seals a value. Prints a snippet for a step, or puts it into a store.
+
+  --file PATH          the value, byte for byte (default: the terminal, without
+                       showing it, or standard input, byte for byte)
+` + bindingOptions + sealingOptions + `  --store FILE         put it there, usually .buildkite/secrets.kb.yaml; comments
+                       and order of the file stay
+  --format v1 --key FILE   for hosts with the old hook: SECRET_NAME under their
+                       secrets.public.key, bound to nothing
+
+example:
+  printf %s "$TOKEN" | kbgen secret encrypt CODECOV_TOKEN --org $ORG --pipeline $PIPELINE
+`,
+	"decrypt": `usage: kbgen secret decrypt [FILE] --key FILE [options]
+
+Opens one value and prints it, byte for byte. FILE holds the sealed text, in
+kbsec1 or an old format, or is a store (*.kb.yaml); default: standard input.
+
+` + oldKeyOptions + `  --name NAME          which one of a store; another text must have this name
+
+example:
+  kbgen secret decrypt .buildkite/secrets.kb.yaml --name NPM_TOKEN --key node.key
+`,
+	"rekey": `usage: kbgen secret rekey [STORE] --key FILE [options]
+
+Seals the values of a store (default .buildkite/secrets.kb.yaml) for the
+recipients that are in use today. Bindings and days stay. With one value that
+does not open, nothing is written.
+
+  --key FILE           a private key that opens them; may be repeated
+  --recipients FILE    for whose keys (default .buildkite/kbgen/recipients.txt)
+  --all                also those that are sealed for these recipients already
+  --sign FILE          sign them anew; a signature is lost otherwise
+
+Whoever could read the old text still can. When a key was lost, replace the
+values themselves.
+
+example:
+  kbgen secret rekey --key old.key
+`,
+	"audit": `usage: kbgen secret audit [FILE...] [options]
+
+Lists sealed values of stores and pipelines (default: those in .buildkite):
+format, for whom, age, end, and what is wrong with them. Without a key it
+believes what the store says.
+
+` + oldKeyOptions + `  --recipients FILE    whose keys are in use (default .buildkite/kbgen/recipients.txt)
+  --within DAYS        what ends so soon is a problem (default 30)
+  --format text|json
+
+exit status: 0 no problems, 2 wrong usage, 3 problems
+
+example:
+  kbgen secret audit --key node.key
+`,
+	"migrate": `usage: kbgen secret migrate FILE... --key FILE [options]
+
+Puts the values that pipelines hold in the old formats (SECRET_*,
+CRYPTIC_ADHOC_SECRET_*, variables of the plugin cryptic) into a store, sealed
+anew. The pipelines stay as they are. All of them, or none.
+
+` + oldKeyOptions + `  --store FILE         (default .buildkite/secrets.kb.yaml)
+` + bindingOptions + sealingOptions + `
+example:
+  kbgen secret migrate .buildkite/pipeline.yml --key secrets.private.key \
+    --org $ORG --pipeline $PIPELINE
+`,
+	"lint": `usage: kbgen secret lint FILE...
+
+Applies the rules of kbgen check that are about secrets, strictly.
+
+exit status: 0 nothing found, 2 wrong usage, 3 something found
+
+example:
+  kbgen secret lint .buildkite/pipeline.yml
+`,
+}

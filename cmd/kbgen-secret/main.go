@@ -1,0 +1,55 @@
+// Kbgen-secret seals values for the vendors' nodes, opens and renews them. It
+// is what `kbgen secret` runs: a program of its own, since its cryptography
+// would cost every start of kbgen more than kbgen's work.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+)
+
+// exitFindings is the exit status of an audit or a lint that found something,
+// as of kbgen check.
+const exitFindings = 3
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := program(time.Now).Run(ctx, &cli.Env{
+		Args:      os.Args[1:],
+		LookupEnv: os.LookupEnv,
+		Environ:   os.Environ,
+		Stdin:     os.Stdin,
+		Stdout:    os.Stdout,
+		Stderr:    os.Stderr,
+	})
+	stop()
+	os.Exit(code)
+}
+
+// A clock tells the time; tests have their own.
+type clock func() time.Time
+
+type grammar struct {
+	Keygen  keygenCmd  `cmd:""`
+	Encrypt encryptCmd `cmd:""`
+	Decrypt decryptCmd `cmd:""`
+	Rekey   rekeyCmd   `cmd:""`
+	Audit   auditCmd   `cmd:""`
+	Migrate migrateCmd `cmd:""`
+	Lint    lintCmd    `cmd:""`
+}
+
+func program(now clock) cli.Program {
+	g := &grammar{}
+	for _, c := range []*clock{&g.Keygen.now, &g.Encrypt.now, &g.Decrypt.now, &g.Rekey.now, &g.Audit.now, &g.Migrate.now} {
+		*c = now
+	}
+	return cli.Program{Name: "kbgen-secret", Grammar: g, Help: help, Values: map[string]func() []string{
+		"--kind": func() []string { return []string{"hybrid", "x25519"} },
+	}}
+}
