@@ -8,16 +8,16 @@ const bindingOptions = `  --org UUID           the organization; required
 `
 
 const sealingOptions = `  --recipients FILE    for whose keys (default .buildkite/kbgen/recipients.txt)
-  --recipient KEY      age1pq1…, age1… or ssh-rsa …, instead of the file; may be
-                       repeated
+  --recipient KEY      age1pq1…, age1… or ssh-rsa …, instead of the file; may
+                       be repeated
   --expires DAY        2027-12-31 (default: a year from now)
   --not-before DAY     the first day (default: today)
   --by TEXT            who seals it, for whoever opens it
   --sign FILE          sign with an Ed25519 key in PEM
 `
 
-const oldKeyOptions = `  --key FILE           a private key: AGE-SECRET-KEY-… lines or RSA in PEM; may be
-                       repeated
+const oldKeyOptions = `  --key FILE           a private key, lines AGE-SECRET-KEY-… or RSA in PEM; may
+                       be repeated
   --repository-key FILE   cryptic's repo_key.…, for its variables
 `
 
@@ -46,11 +46,14 @@ example:
     --store .buildkite/secrets.kb.yaml
 `,
 	"keygen": `usage: kbgen secret keygen --out FILE [options]
+       kbgen secret keygen --existing FILE [--name NAME]
 
 Makes a private key, readable by its owner alone, and prints the line for
 .buildkite/kbgen/recipients.txt. A file that is there is never replaced.
 
-  --out FILE           where the private key goes; required
+  --out FILE           where the private key goes
+  --existing FILE      make none: print the line of this key, private or public,
+                       also RSA in PEM
   --name NAME          what the key is called (default: node)
   --kind hybrid|x25519   hybrid (default) also withstands quantum computers;
                        x25519 makes shorter texts. They do not go together
@@ -70,7 +73,7 @@ Seals a value. Prints a snippet for a step, or puts it into a store.
                        secrets.public.key, bound to nothing
 
 example:
-  printf %s "$TOKEN" | kbgen secret encrypt CODECOV_TOKEN --org $ORG --pipeline $PIPELINE
+  printf %s "$TOKEN" | kbgen secret encrypt A_TOKEN --org $ORG --pipeline $ID
 `,
 	"decrypt": `usage: kbgen secret decrypt [FILE] --key FILE [options]
 
@@ -105,7 +108,8 @@ Lists sealed values of stores and pipelines (default: those in .buildkite):
 format, for whom, age, end, and what is wrong with them. Without a key it
 believes what the store says.
 
-` + oldKeyOptions + `  --recipients FILE    whose keys are in use (default .buildkite/kbgen/recipients.txt)
+` + oldKeyOptions + `  --recipients FILE    whose keys are in use (default
+                       .buildkite/kbgen/recipients.txt)
   --within DAYS        what ends so soon is a problem (default 30)
   --format text|json
 

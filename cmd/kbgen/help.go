@@ -13,6 +13,7 @@ usage:
   kbgen golden                 compare testdata/golden with what is rendered
   kbgen vendor init|check      a vendor's queue file, checked
   kbgen gpus | kinds | queues  list what there is
+  kbgen secret COMMAND         values that only the vendors' nodes can read
   kbgen image KIND             the Dockerfile of a runner image: cuda, rocm, cpu
   kbgen schema                 the JSON Schema of pipelines
   kbgen completion SHELL       for bash, zsh or fish

@@ -63,6 +63,7 @@ type commands struct {
 	Image   imageCmd       `cmd:""`
 	Schema  schemaCmd      `cmd:""`
 	Vendor  vendorCommands `cmd:""`
+	Secret  secretCmd      `cmd:"" passthrough:""`
 }
 
 // refused is what stands on stdout instead of a pipeline when there is none.
@@ -90,7 +91,7 @@ func run(ctx context.Context, env *cli.Env) (status int) {
 
 // pipelineless are the commands that print no pipeline. kbgen upload hands over
 // by itself.
-var pipelineless = []string{"upload", "vendor", "check", "plan", "diff", "golden", "explain", "gpus", "kinds", "queues", "image", "schema", "completion", "man"}
+var pipelineless = []string{"upload", "vendor", "check", "plan", "diff", "golden", "explain", "gpus", "kinds", "queues", "image", "schema", "secret", "completion", "man"}
 
 // mayFeedPipe reports whether somebody may read stdout as a pipeline: anything
 // but the commands that print none, and a person at a terminal.
