@@ -155,7 +155,7 @@ func (s *Server) assemble(blobs net.Addr) error {
 	s.blob.SetBase("http://localhost:" + port)
 	s.agents = agentapi.New(s.Engine, agentapi.Options{
 		RegistrationToken: s.agentToken, Blob: s.blob,
-		HeartbeatInterval: int(s.opts.Heartbeat.Seconds()), Logger: s.opts.Slog,
+		HeartbeatInterval: int(s.opts.Heartbeat.Seconds()), Issuer: s.url, Logger: s.opts.Slog,
 	})
 	// Sockets have short paths: the kernel allows 107 bytes.
 	if s.sockets, err = os.MkdirTemp("", "kbs"); err != nil {
@@ -181,6 +181,8 @@ func (s *Server) routes() http.Handler {
 	served := http.NewServeMux()
 	served.Handle("/v3/", s.agents)
 	served.Handle(agentapi.StreamPath, s.agents)
+	served.HandleFunc("GET "+agentapi.DiscoveryPath, s.agents.ServeDiscovery)
+	served.HandleFunc("GET "+agentapi.KeysPath, s.agents.ServeKeys)
 	served.Handle("/v2/", restapi.New(s.Engine, restapi.Options{
 		BaseURL: s.URL, Blob: s.blob, Lenient: s.opts.Lenient, RateLimits: limits, Logger: s.opts.Slog,
 		Tokens: []restapi.Token{{Value: s.apiToken, Scopes: s.opts.Scopes, User: engine.Person{Name: "kblocal", Email: "kblocal@localhost"}}},

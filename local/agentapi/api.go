@@ -49,6 +49,10 @@ type Options struct {
 	PutUploads   bool
 	PutThreshold int64
 
+	// Issuer is the URL that tokens name as theirs, below which DiscoveryPath and
+	// KeysPath are served; empty: there are no tokens.
+	Issuer string
+
 	Logger *slog.Logger // one debug line per call, without tokens; nil is silent
 }
 
@@ -57,6 +61,7 @@ type Options struct {
 type API struct {
 	engine *engine.Engine
 	opts   Options
+	issuer issuer
 	mux    *http.ServeMux
 	life   context.Context // of streams
 	end    context.CancelFunc
@@ -173,7 +178,7 @@ func (a *API) routes() {
 		"POST /v3/builds/{build}/cancel": {jobToken, a.cancelBuild},
 
 		"GET /v3/jobs/{job}/secrets":                  {jobToken, unimplemented("there is no secret store")},
-		"POST /v3/jobs/{job}/oidc/tokens":             {jobToken, unimplemented("it issues no OIDC tokens")},
+		"POST /v3/jobs/{job}/oidc/tokens":             {jobToken, a.issueToken},
 		"POST /v3/jobs/{job}/repository_access_token": {jobToken, unimplemented("it has no repository provider")},
 		"/v3/cache_registries/":                       {jobToken | session, unimplemented("it has no cache registries")},
 	} {
