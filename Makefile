@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 GO ?= go
 BIN := $(CURDIR)/bin
-COMMANDS := kbgen kbgen-secret kbrun kblaunch kblocal
+COMMANDS := kbgen kbgen-secret kbrun kblaunch kbnode kblocal
 # Packages that rewrite their goldens with -update.
 GOLDEN := ./generator ./schema ./schema/pipeline ./schema/queuefile ./templates ./verdict ./cmd/kbgen ./cmd/kblaunch ./cmd/kbrun ./runner/plan
 FUZZTIME ?= 20s

@@ -12,6 +12,7 @@ require (
 	github.com/buildkite/interpolate v0.1.5
 	github.com/buildkite/terminal-to-html/v3 v3.17.1
 	github.com/coreos/go-oidc/v3 v3.17.0
+	github.com/coreos/go-systemd/v22 v22.6.0
 	github.com/go-jose/go-jose/v4 v4.1.3
 	github.com/google/go-cmp v0.7.0
 	github.com/google/uuid v1.6.0

@@ -64,6 +64,9 @@ var (
 	keyIDPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]{0,126}$`) })
 )
 
+// IsUUID reports whether s is a UUID as Buildkite writes it, in small letters.
+func IsUUID(s string) bool { return uuidPattern().MatchString(s) }
+
 // sources are where builds come from, as Buildkite names them.
 var sources = []string{"api", "frontend", "schedule", "trigger_job", "ui", "webhook"}
 
@@ -77,7 +80,7 @@ func (s *Secret) Validate() error {
 	if n := len(s.Value); n == 0 || n > MaxValue {
 		fault("value: got %d bytes, want 1 to %d", n, MaxValue)
 	}
-	if !uuidPattern().MatchString(s.Organization) {
+	if !IsUUID(s.Organization) {
 		fault("organization: got %s, want its UUID in small letters", text.Quote(s.Organization))
 	}
 	if len(s.Pipelines) == 0 {
@@ -88,8 +91,8 @@ func (s *Secret) Validate() error {
 		values     []string
 		ok         func(string) bool
 	}{
-		{"pipelines", "UUIDs in small letters: a slug can be given to another pipeline", s.Pipelines, uuidPattern().MatchString},
-		{"queues", "UUIDs in small letters", s.Queues, uuidPattern().MatchString},
+		{"pipelines", "UUIDs in small letters: a slug can be given to another pipeline", s.Pipelines, IsUUID},
+		{"queues", "UUIDs in small letters", s.Queues, IsUUID},
 		{"steps", "keys of steps", s.Steps, printable},
 		{"refs", `whole refs, "refs/heads/main"`, s.Refs, func(r string) bool { return strings.HasPrefix(r, "refs/") && printable(r) }},
 		{"sources", strings.Join(sources, ", "), s.Sources, func(v string) bool { return slices.Contains(sources, v) }},

@@ -33,6 +33,7 @@ usage:
   kbgen secret audit [FILE...]      what is sealed, for whom, until when
   kbgen secret migrate FILE...      old formats into a store
   kbgen secret lint FILE...         what kbgen check says about secrets
+  kbgen secret get NAME             in a step: ask the node for a value
   kbgen secret COMMAND --help
 
 A value comes from a terminal without being shown, from standard input, or from
@@ -44,6 +45,28 @@ something
 example:
   kbgen secret encrypt CODECOV_TOKEN --org $ORG --pipeline $PIPELINE \
     --store .buildkite/secrets.kb.yaml
+`,
+	"get": `usage: kbgen secret get NAME [options] [-- COMMAND...]
+
+In a step: takes the envelope from the variable NAME_KBSEC, else from the store,
+and asks the node's broker, kbnode secretd, to open it. Who the step is, the
+broker learns from a token that Buildkite signs. The agent is told first what
+must not stand in the log: the value, its lines, its base64 and URL forms.
+
+Prints the value, byte for byte. With a COMMAND it runs that instead, with the
+value in a file in memory that NAME_FILE names, and takes the file away.
+
+  --store FILE         (default .buildkite/secrets.kb.yaml)
+  --fd N               write the value there (default 1)
+  --socket PATH        the broker's (default /run/kbnode/secretd.sock)
+  --audience TEXT      whom the token is for (default kbnode)
+  --no-token           for nodes whose broker asks for none
+  --no-redaction       do not tell the agent
+
+exit status: 0 done, 1 refused or failed, 2 wrong usage; COMMAND's own
+
+example:
+  kbgen secret get NPM_TOKEN -- sh -c 'npm-publish --token-file "$NPM_TOKEN_FILE"'
 `,
 	"keygen": `usage: kbgen secret keygen --out FILE [options]
        kbgen secret keygen --existing FILE [--name NAME]

@@ -35,6 +35,7 @@ func main() {
 type clock func() time.Time
 
 type grammar struct {
+	Get     getCmd     `cmd:""`
 	Keygen  keygenCmd  `cmd:""`
 	Encrypt encryptCmd `cmd:""`
 	Decrypt decryptCmd `cmd:""`

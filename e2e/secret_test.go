@@ -1,0 +1,259 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/secrets"
+)
+
+// A broker is a running kbnode secretd.
+type brokerProcess struct {
+	socket string
+	key    *secrets.PrivateKey
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// startBroker starts kbnode secretd with a config, %s in it being the stand-in.
+func startBroker(t *testing.T, r *rig, policy string) *brokerProcess {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kbn") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	b := &brokerProcess{socket: filepath.Join(dir, "s")}
+	var line string
+	if b.key, line, err = secrets.GenerateKey(secrets.Hybrid); err != nil {
+		t.Fatal(err)
+	}
+	config := "version: 1\nkeys: [node.key]\n" + strings.ReplaceAll(policy, "URL", r.URL())
+	for name, text := range map[string]string{"node.key": line + "\n", "secretd.yml": config} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(filepath.Join(bin, "kbnode"), "secretd", "--config", filepath.Join(dir, "secretd.yml"), "--socket", b.socket)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	answering, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			b.mu.Lock()
+			fmt.Fprintln(&b.log, lines.Text())
+			b.mu.Unlock()
+			if strings.Contains(lines.Text(), "msg=answering") {
+				close(answering)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		<-ended
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("kbnode secretd: %v\n%s", err, b.said())
+		}
+	})
+	select {
+	case <-answering:
+	case <-ended:
+		t.Fatalf("kbnode secretd ended:\n%s", b.said())
+	case <-time.After(patience):
+		t.Fatal("kbnode secretd does not answer")
+	}
+	return b
+}
+
+func (b *brokerProcess) said() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.log.String()
+}
+
+// seal seals a value for the broker's node.
+func (b *brokerProcess) seal(t *testing.T, name, value, pipeline string, change func(*secrets.Secret), recipients ...age.Recipient) string {
+	t.Helper()
+	s := &secrets.Secret{
+		Name: name, Value: []byte(value), Issued: time.Now().Add(-time.Hour), Expires: time.Now().Add(time.Hour), KeyID: "lab",
+		Binding: secrets.Binding{Organization: engine.OrganizationID, Pipelines: []string{pipeline}},
+	}
+	if change != nil {
+		change(s)
+	}
+	if recipients == nil {
+		recipients = []age.Recipient{b.key.Public.Recipient}
+	}
+	text, err := secrets.Seal(s, recipients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// job runs one command in a build of a pipeline and returns its log.
+func (r *rig) job(pipeline, command string, env map[string]string) (engine.Job, string) {
+	r.t.Helper()
+	b, err := r.Engine.CreateBuild(pipeline, engine.NewBuild{Env: env, Message: command})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	b = r.wait(b)
+	log, err := r.Engine.Log(b.Jobs[0].ID)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer log.Close()
+	text, err := io.ReadAll(log)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return b.Jobs[0], string(text)
+}
+
+// steps makes a pipeline of one step, which runs $COMMAND.
+func (r *rig) steps(slug string) engine.Pipeline {
+	r.t.Helper()
+	p, err := r.Engine.CreatePipeline(engine.Pipeline{
+		Slug: slug, SkipCheckout: true, Configuration: "steps: [{command: 'sh -c \"$COMMAND\"', key: post, agents: {queue: cpu}}]",
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+const oidcPolicy = "oidc: {issuer: URL, organizations: [" + engine.OrganizationID + "]}\n"
+
+// A secret reaches the step that may have it, and its log in no form.
+func TestSecretReachesItsStep(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	b := startBroker(t, r, oidcPolicy)
+	p := r.steps("post-results")
+	const first, second = "kbcanary-first-line-7f3a", "kbcanary second line/9c2e"
+	value := first + "\n" + second + "\n"
+	script := `set -e
+kbgen secret get DEPLOY_KEY --socket ` + b.socket + ` > value
+wc -c < value
+cat value; head -1 value; base64 -w0 value; echo; base64 -w0 < value | tr '+/' '-_'; echo
+kbgen secret get DEPLOY_KEY --socket ` + b.socket + ` -- sh -c 'stat -c "mode %a on $(stat -f -c %T "$DEPLOY_KEY_FILE")" "$DEPLOY_KEY_FILE"; cmp "$DEPLOY_KEY_FILE" value && echo the same; echo "$DEPLOY_KEY_FILE" > path; env | grep -c kbcanary || true'
+test ! -e "$(cat path)" && echo gone; rm value
+kbgen secret get DEPLOY_KEY --socket ` + b.socket + ` -- sh -c 'exit 7' || echo status $?
+echo done`
+	job, log := r.job(p.Slug, script, map[string]string{
+		"COMMAND": script, "DEPLOY_KEY_KBSEC": b.seal(t, "DEPLOY_KEY", value, p.ID, func(s *secrets.Secret) {
+			s.Steps, s.Refs, s.Sources = []string{"post"}, []string{"refs/heads/main"}, []string{"api"}
+		}),
+	})
+	for _, want := range []string{fmt.Sprint(len(value)), "mode 400 on tmpfs", "the same", "gone", "status 7", "done", "[REDACTED]"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
+		}
+	}
+	for _, form := range []string{first, second, base64.StdEncoding.EncodeToString([]byte(value)), base64.URLEncoding.EncodeToString([]byte(value)), "kbcanary"} {
+		if strings.Contains(log, form) {
+			t.Errorf("the log holds %q", form)
+		}
+	}
+	if *job.ExitStatus != 0 {
+		t.Errorf("exit status %d:\n%s", *job.ExitStatus, log)
+	}
+	said := b.said()
+	if want := regexp.MustCompile(`msg=given uid=\d+ pid=\d+ name=DEPLOY_KEY job=` + job.ID + ` pipeline=` + p.ID + ` step=post`); len(want.FindAllString(said, -1)) != 3 {
+		t.Errorf("the broker's log does not say three times who was given what:\n%s", said)
+	}
+	if strings.Contains(said, "kbcanary") || strings.Contains(said, "eyJ") {
+		t.Errorf("the broker's log holds a value or a token:\n%s", said)
+	}
+}
+
+// Every refusal says which one it is, to the step and in the broker's log.
+func TestSecretRefusals(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	b := startBroker(t, r, oidcPolicy)
+	p, stranger := r.steps("post-results"), r.steps("somebodys-pull-requests")
+	const value = "kbcanary-value-55aa"
+	other, _, err := secrets.GenerateKey(secrets.Hybrid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := func(text string) string {
+		raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(text, secrets.Prefix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw[len(raw)-30] ^= 1
+		return secrets.Prefix + base64.RawURLEncoding.EncodeToString(raw)
+	}
+	good := b.seal(t, "NPM_TOKEN", value, p.ID, nil)
+	get := "kbgen secret get NPM_TOKEN --socket " + b.socket
+	for _, tt := range []struct {
+		what, pipeline, command, envelope, want string
+	}{
+		{"wrong-pipeline", stranger.Slug, get, good, "wrong-pipeline: got \"" + stranger.ID + "\", want " + p.ID},
+		{"expired", p.Slug, get, b.seal(t, "NPM_TOKEN", value, p.ID, func(s *secrets.Secret) { s.Expires = time.Now().Add(-time.Minute) }), "expired: it ended "},
+		{"renamed", p.Slug, get, b.seal(t, "OTHER_TOKEN", value, p.ID, nil), "renamed: it was sealed as OTHER_TOKEN"},
+		{"altered", p.Slug, get, flipped(good), "altered: its content is not as it was sealed"},
+		{"unknown-recipient", p.Slug, get, b.seal(t, "NPM_TOKEN", value, p.ID, nil, other.Public.Recipient), "unknown-recipient: it is sealed for one hybrid key"},
+		{"wrong-step", p.Slug, get, b.seal(t, "NPM_TOKEN", value, p.ID, func(s *secrets.Secret) { s.Steps = []string{"release"} }), `wrong-step: got "post", want release`},
+		{"wrong-ref", p.Slug, get, b.seal(t, "NPM_TOKEN", value, p.ID, func(s *secrets.Secret) { s.Refs = []string{"refs/tags/v1"} }), `wrong-ref: got "refs/heads/main"`},
+		{"unproved", p.Slug, get + " --no-token", good, "unproved: got no token"},
+		{"unproved", p.Slug, get + " --audience sts.amazonaws.com", good, "unproved: the token is not believed"},
+		{"malformed", p.Slug, get, "kbsec1:!!!!", "malformed: got what is no base64url"},
+	} {
+		command := tt.command + ` || echo "status $?"`
+		_, log := r.job(tt.pipeline, command, map[string]string{"COMMAND": command, "NPM_TOKEN_KBSEC": tt.envelope})
+		if !strings.Contains(log, tt.want) || !strings.Contains(log, "status 1") || strings.Contains(log, value) {
+			t.Errorf("%s: the log lacks %q or holds the value:\n%s", tt.what, tt.want, log)
+		}
+		if !strings.Contains(b.said(), "reason="+tt.what) {
+			t.Errorf("the broker's log lacks %s:\n%s", tt.what, b.said())
+		}
+	}
+	if strings.Contains(b.said(), value) || strings.Contains(b.said(), "msg=given") {
+		t.Errorf("the broker has given something:\n%s", b.said())
+	}
+}
+
+// Without tokens, a node gives only what all that may run on it may have.
+func TestSecretsOfANodeWithoutTokens(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p, second := r.steps("post-results"), r.steps("releases")
+	b := startBroker(t, r, fmt.Sprintf("host: {organization: %s, pipelines: [%s, %s]}\n", engine.OrganizationID, p.ID, second.ID))
+	get := "kbgen secret get NPM_TOKEN --no-token --socket " + b.socket + ` | sha256sum | cut -c1-8 || echo "status $?"`
+	both := func(s *secrets.Secret) { s.Pipelines = []string{p.ID, second.ID} }
+	for _, tt := range []struct{ envelope, want string }{
+		{b.seal(t, "NPM_TOKEN", "kbcanary-value", "", both), "bda470c7"},
+		{b.seal(t, "NPM_TOKEN", "kbcanary-value", p.ID, nil), "wrong-pipeline"},
+		{b.seal(t, "NPM_TOKEN", "kbcanary-value", "", func(s *secrets.Secret) { both(s); s.Steps = []string{"post"} }), "unproved: it is bound to queues, steps, refs or sources"},
+	} {
+		if _, log := r.job(p.Slug, get, map[string]string{"COMMAND": get, "NPM_TOKEN_KBSEC": tt.envelope}); !strings.Contains(log, tt.want) {
+			t.Errorf("the log lacks %q:\n%s", tt.want, log)
+		}
+	}
+}

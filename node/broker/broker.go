@@ -1,0 +1,154 @@
+package broker
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpu-mode/kbgen/node/broker/client"
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/secrets"
+)
+
+// Limits of what strangers on the node may cost.
+const (
+	maxConnections = 32
+	talkLimit      = 30 * time.Second // of one connection, from its first byte to its last
+)
+
+// A Broker answers on a socket. All fields but Signers are required.
+type Broker struct {
+	Keys    []*secrets.PrivateKey
+	Policy  Policy
+	Signers []ed25519.PublicKey // nil: envelopes need no signature
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Serve answers until ctx ends; then it finishes what it has begun. It closes
+// the listener.
+func (b *Broker) Serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	defer l.Close()
+	var talks sync.WaitGroup
+	defer talks.Wait()
+	free := make(chan struct{}, maxConnections)
+	for {
+		conn, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				conn.Close()
+			}
+			return nil
+		case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ECONNABORTED):
+			b.Log.Warn("accepting", "error", err)
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		select {
+		case free <- struct{}{}:
+		default: // somebody holds them all; who waits would hold one more
+			b.Log.Warn("too many connections", "most", maxConnections)
+			conn.Close()
+			continue
+		}
+		talks.Go(func() {
+			defer func() { <-free }()
+			defer conn.Close()
+			b.talk(ctx, conn)
+		})
+	}
+}
+
+// talk answers one request.
+func (b *Broker) talk(ctx context.Context, conn net.Conn) {
+	conn.SetDeadline(time.Now().Add(talkLimit))
+	who := peer(conn)
+	line, err := bufio.NewReader(io.LimitReader(conn, client.MaxRequest)).ReadBytes('\n')
+	var r client.Request
+	if err == nil {
+		err = json.Unmarshal(line, &r)
+	}
+	if err != nil || r.Version != 1 {
+		b.Log.Warn("refused", append(who, "reason", secrets.Malformed)...)
+		answer(conn, client.Response{Refused: secrets.Malformed, Detail: "got no request of version 1"})
+		return
+	}
+	value, job, err := b.open(ctx, r)
+	who = append(who, "name", text.Line(r.Name, 64), "job", text.Line(job.ID, 64), "pipeline", text.Line(job.Pipeline, 64), "step", text.Line(job.Step, 64))
+	if err != nil {
+		refused := new(secrets.Refusal)
+		if !errors.As(err, &refused) {
+			refused = &secrets.Refusal{Reason: secrets.Malformed, Detail: "the request cannot be answered"}
+		}
+		b.Log.Warn("refused", append(who, "reason", refused.Reason)...)
+		answer(conn, client.Response{Refused: refused.Reason, Detail: refused.Detail})
+		return
+	}
+	b.Log.Info("given", who...)
+	answer(conn, client.Response{Value: value})
+}
+
+// open finds out who asks before it opens anything: a stranger learns nothing
+// of an envelope, not even whether this node can open it.
+func (b *Broker) open(ctx context.Context, r client.Request) ([]byte, Job, error) {
+	job, err := b.Policy.Identify(ctx, r.Token)
+	if err != nil {
+		return nil, Job{}, err
+	}
+	s, err := secrets.Open(r.Envelope, secrets.Identities(b.Keys))
+	if err != nil {
+		return nil, job, err
+	}
+	if b.Signers != nil {
+		if err := s.Signed(b.Signers); err != nil {
+			return nil, job, err
+		}
+	}
+	if err := b.Policy.Allow(s, r.Name, b.Now(), job); err != nil {
+		return nil, job, err
+	}
+	return s.Value, job, nil
+}
+
+func answer(conn net.Conn, r client.Response) {
+	line, err := json.Marshal(r)
+	if err == nil {
+		conn.Write(append(line, '\n')) // who went away needs no answer
+	}
+}
+
+// peer says which process asks, for the log alone: processes end, and their
+// numbers come again.
+func peer(conn net.Conn) []any {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	var who *unix.Ucred
+	raw.Control(func(fd uintptr) { who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err != nil || who == nil {
+		return nil
+	}
+	return []any{"uid", who.Uid, "pid", who.Pid}
+}
