@@ -71,6 +71,7 @@ func evaluation(g GPUType, r Request, run Run, kind, payload string) CommandStep
 		where, pass := placeStatic(g)
 		s.Env, s.Pass = append(where, demand(g, r)...), append(s.Pass, pass...)
 	}
+	s.Env = append(s.Env, Var{schema.EnvUntrusted, "true"})
 	s.from("env."+schema.EnvGPUName, ByRow, g.Name+".Device.Names")
 	s.from("env."+schema.EnvGPUArch, ByRow, g.Name+".Device.Arch")
 	s.from("env."+schema.EnvGPUMemoryGiB, ByRow, g.Name+".Device.MemoryGiB")

@@ -45,6 +45,7 @@ const (
 	EnvStepQueue = EnvPrefix + "STEP_QUEUE"
 
 	EnvSandbox     = EnvPrefix + "SANDBOX"      // the level that is needed, one of SandboxLevels
+	EnvUntrusted   = EnvPrefix + "UNTRUSTED"    // "true" in a step that runs a submission: hooks give it no secret
 	EnvSandboxRead = EnvPrefix + "SANDBOX_READ" // paths that a submission may read; set by the node
 	EnvRetain      = EnvPrefix + "RETAIN"       // directory of results that wait for their upload, or none; set by the node
 

@@ -34,8 +34,9 @@ type getCmd struct {
 	Socket   string   `default:"/run/kbnode/secretd.sock" placeholder:"PATH"`
 	Audience string   `default:"kbnode"`
 	FD       int      `name:"fd" default:"1" placeholder:"N"`
-	NoToken  bool     `name:"no-token"`
-	NoRedact bool     `name:"no-redaction"`
+	Old      bool
+	NoToken  bool `name:"no-token"`
+	NoRedact bool `name:"no-redaction"`
 }
 
 // tokenClaims are asked for beside what every token says.
@@ -53,7 +54,7 @@ func (c *getCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil && !(c.NoToken && c.NoRedact) {
 		return err
 	}
-	request := client.Request{Name: c.Name, Envelope: envelope}
+	request := client.Request{Name: c.Name, Envelope: envelope, Old: c.Old}
 	if !c.NoToken {
 		if request.Token, err = token(ctx, a, c.Audience); err != nil {
 			return err
@@ -93,6 +94,13 @@ func (c *getCmd) Run(ctx context.Context, env *cli.Env) error {
 
 // envelope is the step's variable, else the repository's store.
 func (c *getCmd) envelope(env *cli.Env) (string, error) {
+	if c.Old {
+		text := env.Getenv(juliaPrefix + c.Name)
+		if text == "" {
+			return "", cli.Usagef("%s: got no variable %s%s", c.Name, juliaPrefix, c.Name)
+		}
+		return text, nil
+	}
 	if text := env.Getenv(c.Name + secrets.Suffix); text != "" {
 		return text, nil
 	}

@@ -34,6 +34,7 @@ usage:
   kbgen secret migrate FILE...      old formats into a store
   kbgen secret lint FILE...         what kbgen check says about secrets
   kbgen secret get NAME             in a step: ask the node for a value
+  kbgen secret hook NAME            agent hooks for SECRET_* in the old formats
   kbgen secret COMMAND --help
 
 A value comes from a terminal without being shown, from standard input, or from
@@ -60,6 +61,7 @@ value in a file in memory that NAME_FILE names, and takes the file away.
   --fd N               write the value there (default 1)
   --socket PATH        the broker's (default /run/kbnode/secretd.sock)
   --audience TEXT      whom the token is for (default kbnode)
+  --old                take the text from SECRET_NAME, in an old format
   --no-token           for nodes whose broker asks for none
   --no-redaction       do not tell the agent
 
@@ -67,6 +69,28 @@ exit status: 0 done, 1 refused or failed, 2 wrong usage; COMMAND's own
 
 example:
   kbgen secret get NPM_TOKEN -- sh -c 'npm-publish --token-file "$NPM_TOKEN_FILE"'
+`,
+	"hook": `usage: kbgen secret hook environment|pre-command --allow UUID=REPOSITORY...
+
+Prints an agent hook for nodes whose pipelines carry SECRET_* in the old formats.
+
+  environment          exports them to jobs of pipelines that are allowed, whose
+                       repository is the one named and that build no pull
+                       request; in other jobs it takes them away. The agent
+                       keeps them out of the log, line by line
+  pre-command          takes the agent's job API away from untrusted steps and
+                       from steps that have such secrets: whoever holds it reads
+                       the whole environment and runs code in the next hook
+
+  --allow UUID=REPOSITORY   a pipeline and the repository it builds, as
+                       BUILDKITE_REPO has it; may be repeated
+  --socket PATH        the broker's (default /run/kbnode/secretd.sock)
+  --no-token           the broker asks for no token
+
+The broker must allow the pipelines, too (old: in its config).
+
+example:
+  kbgen secret hook environment --allow $PIPELINE=https://github.com/a/b     > /etc/buildkite-agent/hooks/environment
 `,
 	"keygen": `usage: kbgen secret keygen --out FILE [options]
        kbgen secret keygen --existing FILE [--name NAME]

@@ -36,6 +36,7 @@ type clock func() time.Time
 
 type grammar struct {
 	Get     getCmd     `cmd:""`
+	Hook    hookCmd    `cmd:""`
 	Keygen  keygenCmd  `cmd:""`
 	Encrypt encryptCmd `cmd:""`
 	Decrypt decryptCmd `cmd:""`

@@ -67,6 +67,7 @@ The config, YAML:
     organization: UUID
     pipelines: [UUID]
   signers: [FILE]          Ed25519 public keys in PEM; only what they have signed
+  old: {pipelines: [UUID]} who gets SECRET_* in the old formats, bound to nothing
 
 example:
   kbnode secretd --check

@@ -51,6 +51,9 @@ type brokerConfig struct {
 		Pipelines    []string `yaml:"pipelines"`
 	} `yaml:"host"`
 	Signers []string `yaml:"signers"`
+	Old     struct {
+		Pipelines []string `yaml:"pipelines"`
+	} `yaml:"old"`
 }
 
 func (c *secretdCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -91,6 +94,13 @@ func (c *secretdCmd) broker(env *cli.Env) (*broker.Broker, string, error) {
 	if b.Policy, err = config.policy(&about); err != nil {
 		return nil, "", err
 	}
+	for _, id := range config.Old.Pipelines {
+		if !secrets.IsUUID(id) {
+			return nil, "", fmt.Errorf("old: pipelines: got %s, want UUIDs in small letters", text.Quote(id))
+		}
+		fmt.Fprintf(&about, "old formats: for pipeline %s\n", id)
+	}
+	b.Old = config.Old.Pipelines
 	if len(config.Keys) == 0 {
 		return nil, "", errors.New("keys: got none, want at least one file")
 	}

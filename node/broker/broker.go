@@ -17,6 +17,7 @@ import (
 	"github.com/gpu-mode/kbgen/node/broker/client"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/secrets"
+	"github.com/gpu-mode/kbgen/secrets/legacy"
 )
 
 // Limits of what strangers on the node may cost.
@@ -25,11 +26,12 @@ const (
 	talkLimit      = 30 * time.Second // of one connection, from its first byte to its last
 )
 
-// A Broker answers on a socket. All fields but Signers are required.
+// A Broker answers on a socket. All fields but Signers and Old are required.
 type Broker struct {
 	Keys    []*secrets.PrivateKey
 	Policy  Policy
 	Signers []ed25519.PublicKey // nil: envelopes need no signature
+	Old     []string            // UUIDs of the pipelines for which it opens the old formats
 	Now     func() time.Time
 	Log     *slog.Logger
 }
@@ -112,6 +114,10 @@ func (b *Broker) open(ctx context.Context, r client.Request) ([]byte, Job, error
 	if err != nil {
 		return nil, Job{}, err
 	}
+	if r.Old {
+		value, err := b.openOld(r, job)
+		return value, job, err
+	}
 	s, err := secrets.Open(r.Envelope, secrets.Identities(b.Keys))
 	if err != nil {
 		return nil, job, err
@@ -125,6 +131,30 @@ func (b *Broker) open(ctx context.Context, r client.Request) ([]byte, Job, error
 		return nil, job, err
 	}
 	return s.Value, job, nil
+}
+
+// openOld opens a text in an old format.
+func (b *Broker) openOld(r client.Request, job Job) ([]byte, error) {
+	if err := b.Policy.AllowOld(b.Old, job); err != nil {
+		return nil, err
+	}
+	if err := secrets.CheckName(r.Name); err != nil {
+		return nil, &secrets.Refusal{Reason: secrets.Renamed, Detail: err.Error()}
+	}
+	err := legacy.ErrOpen
+	for _, k := range b.Keys {
+		if k.RSA == nil {
+			continue
+		}
+		var v *legacy.Value
+		if v, err = legacy.Open(k.RSA, r.Envelope); err == nil && len(v.Text) > 0 {
+			return v.Text, nil
+		}
+	}
+	if errors.Is(err, legacy.ErrFormat) {
+		return nil, &secrets.Refusal{Reason: secrets.Malformed, Detail: err.Error()}
+	}
+	return nil, &secrets.Refusal{Reason: secrets.UnknownRecipient, Detail: legacy.ErrOpen.Error()}
 }
 
 func answer(conn net.Conn, r client.Response) {

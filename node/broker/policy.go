@@ -30,6 +30,9 @@ type Policy interface {
 	Identify(ctx context.Context, token string) (Job, error)
 	// Allow reports whether a job may have a secret under a name, now.
 	Allow(s *secrets.Secret, name string, now time.Time, j Job) error
+	// AllowOld reports whether a job may have values in the old formats, which
+	// are bound to nothing: whether pipelines names the job's own.
+	AllowOld(pipelines []string, j Job) error
 }
 
 // OIDC believes tokens that an issuer has signed for an audience.
@@ -108,6 +111,16 @@ func (p *OIDC) Allow(s *secrets.Secret, name string, now time.Time, j Job) error
 	return s.Allow(name, now, j.Claims)
 }
 
+// AllowOld looks for the job's pipeline.
+func (p *OIDC) AllowOld(pipelines []string, j Job) error {
+	if !slices.Contains(pipelines, j.Pipeline) {
+		return noOldFormats
+	}
+	return nil
+}
+
+var noOldFormats = &secrets.Refusal{Reason: secrets.WrongPipeline, Detail: "this node opens old formats for other pipelines only"}
+
 func cut(s string) string {
 	if len(s) > 200 {
 		return s[:200] + "…"
@@ -145,6 +158,16 @@ func (p *Host) Allow(s *secrets.Secret, name string, now time.Time, j Job) error
 	}
 	if len(p.Pipelines) == 0 {
 		return &secrets.Refusal{Name: name, Reason: Unproved, Detail: "the node names no pipelines"}
+	}
+	return nil
+}
+
+// AllowOld reports whether all that may run here may have them.
+func (p *Host) AllowOld(pipelines []string, _ Job) error {
+	for _, own := range p.Pipelines {
+		if !slices.Contains(pipelines, own) {
+			return noOldFormats
+		}
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ type Request struct {
 	Version  int    `json:"version"`  // 1
 	Name     string `json:"name"`     // under which it was found
 	Envelope string `json:"envelope"` // as it was found
+	Old      bool   `json:"old"`      // the envelope is a text in one of the old formats
 	Token    string `json:"token"`    // of the job, from Buildkite; "" where the node does not ask for one
 }
 
