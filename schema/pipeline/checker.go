@@ -101,6 +101,7 @@ func (c *checker) document(root *yaml.Node, prefix string) {
 		c.schemaOf(s)
 		c.step(d, s)
 	}
+	c.secretEnv(child(d.root, "env"), d.path+"env")
 	c.limits(d)
 	if !c.opts.NoInterpolation {
 		c.variables(d)
@@ -128,6 +129,7 @@ func (c *checker) step(d *document, s *step) {
 	}
 	if s.kind == "command" {
 		c.policy(d, s)
+		c.trust(d, s)
 		c.matrix(s)
 		c.retry(s)
 		c.plugins(s)

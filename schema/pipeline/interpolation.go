@@ -189,6 +189,8 @@ func (c *checker) expansion(n *yaml.Node, path string, at place, e expansion, kn
 	f.Line, f.Column = c.position(n, e.offset, e.text)
 	machine := !known[e.name] && machineVariable().MatchString(e.name)
 	switch {
+	case schema.RedactedName(e.name) && !known[e.name]:
+		c.add("KB705", f, "%s is replaced when the pipeline is uploaded: the secret would stand in the pipeline, want $%s", e.text, e.text)
 	case machine && !at.command:
 		c.add("KB402", f, "%s is replaced when the pipeline is uploaded, where %s is not the job's: every machine gets %s. %s",
 			e.text, e.name, e.becomes(), advice(at))
