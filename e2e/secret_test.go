@@ -137,7 +137,7 @@ func (r *rig) job(pipeline, command string, env map[string]string) (engine.Job, 
 func (r *rig) steps(slug string) engine.Pipeline {
 	r.t.Helper()
 	p, err := r.Engine.CreatePipeline(engine.Pipeline{
-		Slug: slug, SkipCheckout: true, Configuration: "steps: [{command: 'sh -c \"$COMMAND\"', key: post, agents: {queue: cpu}}]",
+		Slug: slug, SkipCheckout: true, Configuration: "steps: [{command: 'sh -c \"$$COMMAND\"', key: post, agents: {queue: cpu}}]",
 	})
 	if err != nil {
 		r.t.Fatal(err)
