@@ -3,6 +3,8 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -19,10 +21,12 @@ import (
 	"filippo.io/age"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/secrets"
+	"github.com/gpu-mode/kbgen/secrets/legacy"
 )
 
-// A broker is a running kbnode secretd.
+// A brokerProcess is a running kbnode secretd.
 type brokerProcess struct {
 	socket string
 	key    *secrets.PrivateKey
@@ -31,8 +35,18 @@ type brokerProcess struct {
 	log bytes.Buffer
 }
 
-// startBroker starts kbnode secretd with a config, %s in it being the stand-in.
+// startBroker starts kbnode secretd with a new key and a policy, URL in which is
+// the stand-in's.
 func startBroker(t *testing.T, r *rig, policy string) *brokerProcess {
+	t.Helper()
+	_, line, err := secrets.GenerateKey(secrets.Hybrid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startBrokerWith(t, r, line+"\n", policy)
+}
+
+func startBrokerWith(t *testing.T, r *rig, key, policy string) *brokerProcess {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kbn") // the path of a socket is short
 	if err != nil {
@@ -40,12 +54,13 @@ func startBroker(t *testing.T, r *rig, policy string) *brokerProcess {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	b := &brokerProcess{socket: filepath.Join(dir, "s")}
-	var line string
-	if b.key, line, err = secrets.GenerateKey(secrets.Hybrid); err != nil {
+	keys, err := secrets.ParsePrivateKeys([]byte(key))
+	if err != nil {
 		t.Fatal(err)
 	}
+	b.key = keys[0]
 	config := "version: 1\nkeys: [node.key]\n" + strings.ReplaceAll(policy, "URL", r.URL())
-	for name, text := range map[string]string{"node.key": line + "\n", "secretd.yml": config} {
+	for name, text := range map[string]string{"node.key": key, "secretd.yml": config} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -120,6 +135,12 @@ func (r *rig) job(pipeline, command string, env map[string]string) (engine.Job, 
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return r.ended(b)
+}
+
+// ended waits for a build of one job and returns it with its log.
+func (r *rig) ended(b engine.Build) (engine.Job, string) {
+	r.t.Helper()
 	b = r.wait(b)
 	log, err := r.Engine.Log(b.Jobs[0].ID)
 	if err != nil {
@@ -255,5 +276,98 @@ func TestSecretsOfANodeWithoutTokens(t *testing.T) {
 		if _, log := r.job(p.Slug, get, map[string]string{"COMMAND": get, "NPM_TOKEN_KBSEC": tt.envelope}); !strings.Contains(log, tt.want) {
 			t.Errorf("the log lacks %q:\n%s", tt.want, log)
 		}
+	}
+}
+
+// Pipelines with secrets in the old formats get them by the hooks that kbgen
+// prints: where they are allowed, and nowhere else.
+func TestOldSecretsByHook(t *testing.T) {
+	t.Parallel()
+	const repository, value = "https://git.example/a/b.git", "kbcanary-old-1c44\nkbcanary-second-line-8d"
+	r := newRig(t)
+	p, err := r.Engine.CreatePipeline(engine.Pipeline{
+		Slug: "coverage", Repository: repository, SkipCheckout: true, Configuration: "steps: [{command: 'sh -c \"$$COMMAND\"', key: post, agents: {queue: cpu}}]",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := os.ReadFile(filepath.Join(root, "secrets", "legacy", "testdata", "private.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := startBrokerWith(t, r, string(key), oidcPolicy+"old: {pipelines: ["+p.ID+"]}\n")
+	for _, name := range []string{"environment", "pre-command"} {
+		args := []string{"secret", "hook", name, "--socket", b.socket}
+		if name == "environment" {
+			args = append(args, "--allow", p.ID+"="+repository)
+		}
+		o := command(t, t.Context(), nil, "", filepath.Join(bin, "kbgen"), args...)
+		o.want(t, 0, "#!/bin/bash")
+		if err := os.WriteFile(filepath.Join(r.dir, "hooks", name), []byte(o.stdout), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sealed, err := legacy.SealV1(rand.Reader, &b.key.RSA.PublicKey, []byte(value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := `printf %s "$CODECOV_TOKEN" | sha256sum | cut -c1-8; echo "$CODECOV_TOKEN"; printf %s "$CODECOV_TOKEN" | base64 -w0; echo
+echo "ciphertexts $(env | grep -c '^SECRET_CODECOV_TOKEN=.\|^CRYPTIC[A-Z_]*=.')" "api ${BUILDKITE_AGENT_JOB_API_SOCKET:-off}" "other $SECRET_SANTA"`
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(value)))[:8]
+	empty := fmt.Sprintf("%x", sha256.Sum256(nil))[:8]
+	env := func(more ...string) map[string]string {
+		m := map[string]string{"COMMAND": script, "SECRET_CODECOV_TOKEN": sealed, "CRYPTIC_ADHOC_SECRET_X": sealed, "SECRET_SANTA": "not encrypted"}
+		for i := 0; i < len(more); i += 2 {
+			m[more[i]] = more[i+1]
+		}
+		return m
+	}
+	for _, tt := range []struct {
+		what  string
+		build engine.NewBuild
+		wants []string
+		fails bool
+	}{
+		{"as allowed", engine.NewBuild{Env: env()}, []string{sum, "[REDACTED]", "ciphertexts 0", "api off", "other not encrypted"}, false},
+		{"somebody's pull request", engine.NewBuild{Env: env(), PullRequestID: 7, PullRequestRepo: "https://git.example/c/b.git"}, []string{empty, "no secrets: this builds a pull request", "ciphertexts 0"}, false},
+		{"a submission", engine.NewBuild{Env: env(schema.EnvUntrusted, "true")}, []string{empty, "no secrets: this step runs what nobody trusts", "ciphertexts 0", "api off"}, false},
+		{"a changed text", engine.NewBuild{Env: env("SECRET_CODECOV_TOKEN", "AAAA"+sealed[4:])}, []string{"+++ kbgen: a secret of this job could not be opened", "unknown-recipient"}, true},
+		{"a name that changes programs", engine.NewBuild{Env: env("SECRET_LD_PRELOAD", sealed)}, []string{"name: got LD_PRELOAD"}, true},
+	} {
+		build, err := r.Engine.CreateBuild(p.Slug, tt.build)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, log := r.ended(build)
+		for _, want := range tt.wants {
+			if !strings.Contains(log, want) {
+				t.Errorf("%s: the log lacks %q:\n%s", tt.what, want, log)
+			}
+		}
+		if strings.Contains(log, "kbcanary") || strings.Contains(log, base64.StdEncoding.EncodeToString([]byte(value))) {
+			t.Errorf("%s: the log holds the value:\n%s", tt.what, log)
+		}
+		if j.ExitStatus == nil || (*j.ExitStatus != 0) != tt.fails {
+			t.Errorf("%s: exit status %v:\n%s", tt.what, j.ExitStatus, log)
+		}
+	}
+
+	// Another pipeline may name any repository; its job gets nothing.
+	stranger, err := r.Engine.CreatePipeline(engine.Pipeline{
+		Slug: "stranger", Repository: repository, SkipCheckout: true, Configuration: "steps: [{command: 'sh -c \"$$COMMAND; kbgen secret get CODECOV_TOKEN --old --socket " + b.socket + "\"', agents: {queue: cpu}, env: {SECRET_CODECOV_TOKEN: \"" + sealed + "\"}}]",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	build, err := r.Engine.CreateBuild(stranger.Slug, engine.NewBuild{Env: env()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, log := r.ended(build); !strings.Contains(log, empty) || !strings.Contains(log, "its repository is not allowed to have any here") || strings.Contains(log, "kbcanary") {
+		t.Errorf("another pipeline:\n%s", log)
+	}
+	ask := `SECRET_CODECOV_TOKEN=` + sealed + ` kbgen secret get CODECOV_TOKEN --old --socket ` + b.socket + ` || true`
+	if _, log := r.job(stranger.Slug, ask, map[string]string{"COMMAND": ask}); !strings.Contains(log, "wrong-pipeline: this node opens old formats for other pipelines only") {
+		t.Errorf("another pipeline that asks by itself:\n%s", log)
 	}
 }

@@ -31,8 +31,8 @@ kbgen_old_secrets() {
 			export "${variable#SECRET_}=$value" KBGEN_OLD_SECRETS=true
 		done
 	fi
-	for variable in $names; do # nobody needs the ciphertext
-		unset "$variable"
+	for variable in $names; do # nobody needs the ciphertext. What a hook unsets, the agent gives to the command all the same
+		export "$variable="
 	done
 }
 kbgen_old_secrets || {
