@@ -257,43 +257,6 @@ func (r *phaseRun) measure(ctx context.Context, c testCase, left int) (stats, er
 	return m.finish()
 }
 
-// Batches: how many calls one has, how long one may take, how much of inputs it
-// may need, and how many are made.
-const (
-	batchCalls = 8
-	batchTime  = time.Millisecond
-	batchBytes = 16 << 20
-	batchRuns  = 5
-)
-
-// batches times calls in one go. What a call takes there, in the slope between
-// one call and several, is the cross-check of the figure: a kernel that lets one
-// call overlap the next is faster there. The figure stays that of single calls.
-func (m *measuring) batches(ctx context.Context, c testCase) error {
-	if m.shortest == 0 || batchCalls*m.shortest > batchTime || batchCalls*m.inputSize > batchBytes {
-		return nil
-	}
-	cases := make([]testCase, batchCalls)
-	var took []time.Duration
-	for n := 0; n < 4*batchRuns && len(took) < batchRuns; n++ {
-		for i := range cases {
-			cases[i] = c.fresh(random)
-		}
-		a, err := m.r.tryAll(ctx, cases, false, true, m.shortest*batchCalls)
-		if err != nil {
-			return err
-		}
-		if n > 0 && (!a.counted || a.delayed <= delayAllowed) {
-			took = append(took, a.took)
-		}
-	}
-	if len(took) > 0 {
-		slope := float64(percentile(took, 50)-m.shortest) / (batchCalls - 1)
-		m.slope = &slope
-	}
-	return nil
-}
-
 // A measuring is one case while it is timed.
 type measuring struct {
 	r        *phaseRun
@@ -306,7 +269,7 @@ type measuring struct {
 	leftOut      int
 	moved        int
 	inputSize    uint64
-	slope        *float64
+	batched      batched
 	shortest     time.Duration // call so far
 }
 
@@ -405,7 +368,7 @@ func (m *measuring) finish() (stats, error) {
 	s := figuresOf(m.fast)
 	measured := schema.Measurement{
 		Phase: r.p.Name, Case: r.current, Samples: rounded(m.fast), Floor: float64(r.s.floor), Resolution: float64(r.resolution()),
-		LeftOut: m.leftOut, Unit: 1,
+		LeftOut: m.leftOut,
 	}
 	strict := figuresOf(m.strict)
 	measured.Strict = &strict.mean
@@ -413,7 +376,8 @@ func (m *measuring) finish() (stats, error) {
 	if peeked(s, strict, float64(noise+r.resolution()), float64(r.strictSpread())) {
 		s, measured.Samples = strict, rounded(m.strict)
 	}
-	measured.Interval, measured.Slope = s.interval(), m.slope
+	measured.Interval = s.interval()
+	m.batched.enter(&measured, m.fast)
 	r.run.Measurements = append(r.run.Measurements, measured)
 	return s, nil
 }
