@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/interpreter"
 	"github.com/gpu-mode/kbgen/runner/capture"
 	"github.com/gpu-mode/kbgen/runner/judge"
 	"github.com/gpu-mode/kbgen/runner/plan"
@@ -20,7 +21,7 @@ import (
 // runPython runs main.py with that text; through harness.py or plainly.
 func runPython(t *testing.T, text string, harness bool) (*judge.Process, *plan.Command) {
 	t.Helper()
-	environ := []string{"PATH=" + needPython(t)}
+	environ := []string{"PATH=" + interpreter.Path(t)}
 	sb, dirs := isolated(t, environ)
 	if err := os.WriteFile(filepath.Join(dirs.Work, "main.py"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
