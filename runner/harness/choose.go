@@ -48,6 +48,8 @@ func Choose(p *schema.Payload) (*schema.HarnessReport, error) {
 		why = cmp.Or(why, "unknown main file")
 	case legacyWhy(variant.Name) != "":
 		why = legacyWhy(variant.Name)
+	case p.Mode == schema.ModeProfile:
+		why = cmp.Or(why, "a profile is told as the task's own main file does it, and carries no score")
 	}
 	if h.Why = why; why == "" {
 		h.Name = schema.HarnessIsolated
@@ -64,8 +66,6 @@ func cannot(p *schema.Payload) string {
 		return "C++ is linked with its harness"
 	case p.MultiGPU:
 		return "its submissions run on several GPUs at once"
-	case p.Mode == schema.ModeProfile:
-		return "a profiler looks at the harness's own process"
 	case !submission:
 		return "there is no " + plan.SubmissionFile
 	case !there:

@@ -146,8 +146,12 @@ func (r *phaseRun) callOn(ctx context.Context, in *input, strict bool, expect ti
 	limit := max(uint64(minOutput), outputFactor*(in.size+in.onDevice))
 	for {
 		probes, watched := r.probes()
+		mode := in.mode()
+		if r.p.Profile != nil {
+			mode = profileMode(r.p.Profile)
+		}
 		o := callOrder{
-			mode: in.mode(), message: in.message, strict: strict, expect: expect, limit: max(r.left(), 0), probes: probes, watched: watched,
+			mode: mode, message: in.message, strict: strict, expect: expect, limit: max(r.left(), 0), probes: probes, watched: watched,
 			fill:   func() error { return r.s.fill(ctx, in) },
 			bounds: func() bounds { return r.w.bounds(limit) },
 		}

@@ -25,6 +25,8 @@ type Run struct {
 	Outcome      *schema.Outcome
 	Explanation  *schema.Explanation
 	Measurements []schema.Measurement
+	// Table is what a worker says that looked at itself, in mode profile.
+	Table string
 }
 
 // A phaseRun is a phase under way.
@@ -59,13 +61,24 @@ func (s *Session) Phase(ctx context.Context, p *plan.Phase) (*Run, error) {
 		return nil, &TaskError{err.Error()}
 	}
 	if r.w, err = s.startWorker(ctx, p); err != nil {
+		if run := s.notProfiled(p); run != nil && ctx.Err() == nil {
+			return run, nil
+		}
 		return nil, err
 	}
 	begun := time.Now()
 	err = r.all(ctx)
+	if p.Profile != nil {
+		if leaveErr := r.leave(ctx); err == nil {
+			err = leaveErr
+		}
+	}
 	took := time.Since(begun)
 	endErr := r.w.end(ctx)
 	r.keepOutput(took)
+	if p.Profile != nil {
+		endErr = errors.Join(endErr, r.keepProfiler())
+	}
 	if err = r.settle(ctx, err); err == nil {
 		err = endErr
 	}
@@ -110,8 +123,11 @@ func (r *phaseRun) all(ctx context.Context) error {
 	if r.p.Test.Limit > 0 {
 		r.deadline = time.Now().Add(r.p.Test.Limit)
 	}
-	if r.p.Mode == schema.ModeTest {
+	switch r.p.Mode {
+	case schema.ModeTest:
 		return r.tests(ctx)
+	case schema.ModeProfile:
+		return r.profile(ctx)
 	}
 	return r.benchmarks(ctx)
 }

@@ -242,7 +242,7 @@ func TestChoose(t *testing.T) {
 		{"no reference, no wish", schema.Payload{Sources: lacks(referenceFile)}, schema.HarnessLegacy, "there is no reference.py", false},
 		{"no submission", schema.Payload{Harness: schema.HarnessIsolated, Sources: lacks(plan.SubmissionFile)}, "", "there is no submission.py", true},
 		{"several GPUs", schema.Payload{Harness: schema.HarnessIsolated, Sources: usual, MultiGPU: true}, "", "several GPUs", true},
-		{"a profile", schema.Payload{Harness: schema.HarnessIsolated, Sources: usual, Mode: schema.ModeProfile}, "", "profiler", true},
+		{"a profile", schema.Payload{Harness: schema.HarnessIsolated, Sources: usual, Mode: schema.ModeProfile}, schema.HarnessIsolated, "", false},
 		{"C++", schema.Payload{Harness: schema.HarnessIsolated, Sources: usual, Lang: schema.LangCUDA}, "", "linked with its harness", true},
 		{"C++, no wish", schema.Payload{Sources: usual, Lang: schema.LangCUDA}, schema.HarnessLegacy, "C++ is linked with its harness", false},
 		{"no check", schema.Payload{Harness: schema.HarnessIsolated, Sources: reference("def generate_input(n): pass\n")}, "", "reference.py defines no check_implementation", true},

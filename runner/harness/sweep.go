@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 )
 
@@ -136,9 +137,18 @@ func (w *worker) learn(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// sweep kills every process of the worker's, again until there is none.
-func (s *Session) sweep() error {
-	deadline := time.Now().Add(killLimit)
+// EndStrangers ends every process below this one that is not of the judge's or of
+// the workers' parent, as sandbox.EndDescendants does it.
+//
+// Error: some are still there after limit.
+func (s *Session) EndStrangers(limit time.Duration) error { return s.end(limit) }
+
+// sweep kills every process of the worker's.
+func (s *Session) sweep() error { return s.end(killLimit) }
+
+// end kills what foreign lists, again until there is none.
+func (s *Session) end(limit time.Duration) error {
+	deadline := time.Now().Add(limit)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		pids := s.foreign()
 		if len(pids) == 0 {
@@ -149,7 +159,9 @@ func (s *Session) sweep() error {
 		}
 		for _, pid := range pids {
 			syscall.Kill(pid, syscall.SIGKILL)
-			unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil) // one that was handed to this process
+			if pid != s.parent.process.PID() { // which somebody waits for
+				unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil) // one that was handed to this process
+			}
 		}
 		if time.Now().After(deadline) {
 			err := fmt.Errorf("processes of the submission cannot be killed: %d", pids)
@@ -160,14 +172,18 @@ func (s *Session) sweep() error {
 	}
 }
 
-// reopen replaces the parent by a new one.
-func (s *Session) reopen(ctx context.Context) error {
+// reopen replaces the parent by a new one; with a profile, by one that the
+// profiler starts, in these directories.
+func (s *Session) reopen(ctx context.Context, profile *plan.Profile, dirs sandbox.Directories) error {
 	err := s.parent.close()
+	if s.parent != nil {
+		s.reported = s.reported.Join(s.parent.sandbox.Report())
+	}
 	s.parent = nil
 	if err != nil {
 		return err
 	}
-	return s.openParent(ctx, imports(s.o.Payload))
+	return s.openParent(ctx, imports(s.o.Payload), profile, dirs)
 }
 
 // clean has the parent empty what all workers could write. Where something stays
