@@ -51,6 +51,7 @@ type Session struct {
 	notForked string
 	parents   int             // interpreters started so far
 	used      bool            // the parent cannot be used again
+	standing  standing        // of the parent, before there was a worker
 	reported  *schema.Sandbox // what isolated those before it
 	floor     time.Duration
 	phases    int // so far
@@ -204,6 +205,7 @@ func (s *Session) openParent(ctx context.Context, modules []string, profile *pla
 		return &brokenError{"worker", "says nothing of use"}
 	}
 	s.modules = told[1:]
+	s.standing, _ = standingOf(s.parent.pid) // gone: the first phase says so
 	switch {
 	case s.notForked != "":
 	case s.o.Fresh:

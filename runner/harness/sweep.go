@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -63,7 +65,9 @@ func thaw(pids []int) {
 // foreign lists the living processes of the worker's.
 func (s *Session) foreign() (pids []int) {
 	for _, d := range s.workers() {
-		pids = append(pids, d.PID)
+		if !dead(d) {
+			pids = append(pids, d.PID)
+		}
 	}
 	return pids
 }
@@ -85,7 +89,23 @@ func (s *Session) workers() []sandbox.Descendant {
 			ours[d.PID] = true
 		}
 	}
-	return slices.DeleteFunc(sandbox.Descendants(from), func(d sandbox.Descendant) bool { return ours[d.PID] || d.State == 'Z' || d.State == 'X' })
+	return slices.DeleteFunc(sandbox.Descendants(from), func(d sandbox.Descendant) bool { return ours[d.PID] })
+}
+
+// dead reports whether nothing of a process is left but its entry in /proc.
+func dead(d sandbox.Descendant) bool { return d.State == 'Z' || d.State == 'X' }
+
+// bury waits for the dead that were handed to this process: their names could be
+// read as long as nobody does.
+func (s *Session) bury() {
+	if s.parent.process.Sealed() {
+		return
+	}
+	for _, d := range s.workers() {
+		if dead(d) && d.Parent == os.Getpid() && d.PID != s.parent.process.PID() { // for which somebody waits
+			unix.Wait4(d.PID, nil, unix.WNOHANG|unix.WALL, nil)
+		}
+	}
 }
 
 // end ends the worker and everything that it left, and learns how it ended.
@@ -152,6 +172,7 @@ func (s *Session) end(limit time.Duration) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		pids := s.foreign()
 		if len(pids) == 0 {
+			s.bury()
 			return nil
 		}
 		for _, pid := range pids { // stopped first, so that none forks while the others die
@@ -159,9 +180,6 @@ func (s *Session) end(limit time.Duration) error {
 		}
 		for _, pid := range pids {
 			syscall.Kill(pid, syscall.SIGKILL)
-			if pid != s.parent.process.PID() { // which somebody waits for
-				unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil) // one that was handed to this process
-			}
 		}
 		if time.Now().After(deadline) {
 			err := fmt.Errorf("processes of the submission cannot be killed: %d", pids)
@@ -198,6 +216,11 @@ func (s *Session) clean(ctx context.Context) {
 			return
 		}
 	}
+	if now, ok := standingOf(s.parent.pid); !ok || now != s.standing {
+		s.used = true
+		return
+	}
+	s.parent.sandbox.Sweep()
 	directories := []string{}
 	if s.parent.process.Sealed() { // else they are the machine's
 		directories = []string{"/tmp", "/dev/shm"}
@@ -210,6 +233,28 @@ func (s *Session) clean(ctx context.Context) {
 	if told, err := decodeTexts(answer[1:]); err != nil || answer[0] != 'C' || len(told) != 1 || told[0] != "0" {
 		s.used = true
 	}
+}
+
+// A standing is what a process of the same user can change of another, and what a
+// fork then has from its parent: on which cores it may run, and how urgently. The
+// sandbox refuses the rest (limits).
+type standing struct {
+	cores    unix.CPUSet
+	priority string // nice, real-time priority and policy
+	io       uintptr
+}
+
+// standingOf returns that of a process, ok false when it is gone.
+func standingOf(pid int) (s standing, ok bool) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:])) // from the third on
+	if err != nil || len(fields) < 39 || unix.SchedGetaffinity(pid, &s.cores) != nil {
+		return s, false
+	}
+	s.priority = strings.Join([]string{fields[16], fields[37], fields[38]}, " ")
+	const ofProcess = 1
+	s.io, _, _ = unix.Syscall(unix.SYS_IOPRIO_GET, ofProcess, uintptr(pid), 0)
+	return s, true
 }
 
 // emptyDirectory removes everything in a directory.
