@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"encoding/base64"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -173,5 +174,26 @@ func TestProfilerOfTheWorkerThatFails(t *testing.T) {
 	r := evaluateJob(t, context.Background(), Job{Payload: p, Devices: device.Machine{Root: t.TempDir()}, Environ: programs(t, map[string]string{"nvidia-smi": standInSMI})})
 	if wantOutcome(t, r, schema.OutcomeNoProfiler, "profile.0: the machine has no ncu"); len(r.Runs) != 0 {
 		t.Errorf("%+v", r.Runs)
+	}
+}
+
+// Where the task uses torch, its profiler looks.
+func TestProfileWithTorch(t *testing.T) {
+	const system = "PATH=/usr/bin:/bin"
+	if err := exec.Command("/usr/bin/python3", "-I", "-c", "import torch").Run(); err != nil {
+		t.Skipf("/usr/bin/python3 has no torch: %v", err)
+	}
+	p := profilePayload("return torch.mm(data, data)")
+	p.Benchmarks = p.Benchmarks[:1]
+	p.Sources[0].Text = "import torch\n" + p.Sources[0].Text
+	p.Sources[1].Text = "import torch\n\n\ndef generate_input(n):\n    return torch.ones(n, n)\n\n\ndef check_implementation(data, output):\n    return bool((output == len(data)).all()), ''\n"
+	r := evaluateJob(t, context.Background(), Job{Payload: p, Devices: device.Machine{Root: t.TempDir()}, Environ: []string{system}})
+	wantOutcome(t, r, schema.OutcomePassed, "")
+	e := r.Runs.Get("profile.0")
+	if e == nil || e.Profile == nil || e.Profile.Profiler != "torch.profiler" || keysOf(r, "profile.0") != profileKeys {
+		t.Fatalf("%+v, outcome %+v", e, r.Outcome)
+	}
+	if table := unpack(t, e.Profile.Trace)["profile.txt"]; !strings.Contains(table, "aten::mm") {
+		t.Errorf("profile.txt %q", table)
 	}
 }
