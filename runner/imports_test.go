@@ -106,17 +106,18 @@ func BenchmarkLeaderboard(b *testing.B) {
 	}
 	r := newRange(b)
 	venv := installation(b, r)
-	// Its first file is a copy, which nobody else on the machine opens.
+	// One file, which an import opens once, is a copy: nobody else on the machine
+	// opens it.
 	entries, err := os.ReadDir(filepath.Dir(string(found)))
 	must(b, err)
-	file := filepath.Join(venv.packages, "torch", "__init__.py")
+	file := filepath.Join(venv.packages, "torch", "version.py")
 	must(b, os.Mkdir(filepath.Dir(file), 0o755))
 	for _, e := range entries {
-		if e.Name() != "__init__.py" && e.Name() != "__pycache__" {
+		if e.Name() != "version.py" {
 			must(b, os.Symlink(filepath.Join(filepath.Dir(string(found)), e.Name()), filepath.Join(filepath.Dir(file), e.Name())))
 		}
 	}
-	text, err := os.ReadFile(string(found))
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(string(found)), "version.py"))
 	must(b, err)
 	must(b, os.WriteFile(file, text, 0o644))
 	count := opens(b, file)
