@@ -106,21 +106,22 @@ func BenchmarkLeaderboard(b *testing.B) {
 	}
 	r := newRange(b)
 	venv := installation(b, r)
-	// One file, which an import opens once and kbrun never, is a copy: nobody else on
-	// the machine opens it.
+	// Its first file is a copy, which nobody else on the machine opens.
 	entries, err := os.ReadDir(filepath.Dir(string(found)))
 	must(b, err)
-	file := filepath.Join(venv.packages, "torch", "random.py")
+	file := filepath.Join(venv.packages, "torch", "__init__.py")
 	must(b, os.Mkdir(filepath.Dir(file), 0o755))
 	for _, e := range entries {
-		if e.Name() != "random.py" {
+		if e.Name() != "__init__.py" && e.Name() != "__pycache__" {
 			must(b, os.Symlink(filepath.Join(filepath.Dir(string(found)), e.Name()), filepath.Join(filepath.Dir(file), e.Name())))
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(string(found)), "random.py"))
+	text, err := os.ReadFile(string(found))
 	must(b, err)
 	must(b, os.WriteFile(file, text, 0o644))
 	count := opens(b, file)
+	must(b, exec.Command(filepath.Join(venv.programs, "python3"), "-I", "-B", "-c", "import torch").Run())
+	each := count() // an import looks into it more than once
 	u := r.users[0]
 	u.bin = venv.programs + ":"
 	passed := []string{schema.OutcomePassed}
@@ -137,7 +138,7 @@ func BenchmarkLeaderboard(b *testing.B) {
 		}
 	}
 	for _, harness := range schema.Harnesses() {
-		b.ReportMetric(float64(imports[harness])/float64(b.N), harness+"-imports/op")
+		b.ReportMetric(float64(imports[harness])/float64(each)/float64(b.N), harness+"-imports/op")
 		b.ReportMetric(took[harness].Seconds()/float64(b.N), harness+"-s/op")
 		b.ReportMetric(used[harness].Seconds()/float64(b.N), harness+"-cpu-s/op")
 	}
