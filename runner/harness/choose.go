@@ -27,15 +27,19 @@ const (
 //
 // Error: the task wishes for what this harness cannot do.
 func Choose(p *schema.Payload) (*schema.HarnessReport, error) {
-	h := &schema.HarnessReport{Name: schema.HarnessLegacy}
 	main, _ := p.Sources.Get(p.Main)
 	variant, known := plan.KnownHarness(main)
-	h.Variant = variant.Name
+	return choose(p, variant.Name, known)
+}
+
+// choose does so for a main file of that variant.
+func choose(p *schema.Payload, variant string, known bool) (*schema.HarnessReport, error) {
+	h := &schema.HarnessReport{Name: schema.HarnessLegacy, Variant: variant}
 	if p.Harness == schema.HarnessLegacy {
 		h.Why = "the task asks for it"
 		return h, nil
 	}
-	why := cannot(p)
+	why := cmp.Or(legacyWhy(variant), cannot(p))
 	if p.Harness == schema.HarnessIsolated {
 		if why != "" {
 			return nil, errors.New("the task asks for the isolated harness: " + why)
@@ -43,11 +47,8 @@ func Choose(p *schema.Payload) (*schema.HarnessReport, error) {
 		h.Name = schema.HarnessIsolated
 		return h, nil
 	}
-	switch {
-	case !known:
+	if !known {
 		why = cmp.Or(why, "unknown main file")
-	case legacyWhy(variant.Name) != "":
-		why = legacyWhy(variant.Name)
 	}
 	if h.Why = why; why == "" {
 		h.Name = schema.HarnessIsolated
