@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -72,6 +73,7 @@ func TestReportsOfRunsThatEnd(t *testing.T) {
 		p := addPayload(right, cases...)
 		p.BenchmarkTimeout, p.RankedTimeout = schema.Seconds(40), schema.Seconds(40)
 		s := mustOpen(t, variant, p)
+		s.rules.leaderboard.wall, s.rules.leaderboard.err = 2*time.Second, 0.05
 		for i, run := range []struct{ mode, text string }{
 			{schema.ModeTest, "import nothing_of_the_kind\n"}, {schema.ModeBenchmark, raises}, {schema.ModeLeaderboard, raises}, {schema.ModeLeaderboard, second},
 		} {
