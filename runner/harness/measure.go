@@ -272,6 +272,7 @@ type measuring struct {
 	sum          float64   // of all counted
 	leftOut      int
 	moved        int
+	wentOn       int // strict calls that were not, which count for nothing
 	inputSize    uint64
 	batched      batched
 	shortest     time.Duration // call so far
@@ -289,7 +290,9 @@ func (m *measuring) run(ctx context.Context, c testCase) error {
 			continue
 		}
 		m.inputSize = a.size
-		m.count(a, strict)
+		if err := m.count(a, strict); err != nil {
+			return err
+		}
 		if m.enough(time.Since(begun)) {
 			return nil
 		}
@@ -305,15 +308,24 @@ func (m *measuring) owesStrict(begun time.Time) bool {
 	return len(m.strict) < minStrict && (len(m.fast) >= m.sampling.repeats || time.Since(begun) > m.wall/2 && len(m.fast) >= minRuns)
 }
 
-// count enters one call, unless it had to wait for a core.
-func (m *measuring) count(a attempt, strict bool) {
+// count enters one call, unless it had to wait for a core, or did not stand still
+// while its input came.
+//
+// Error: errWentOn, for most that should have stood still did not. A thread that
+// is put off its core just when it stops seems to go on, too, but hardly ever.
+func (m *measuring) count(a attempt, strict bool) error {
 	switch {
+	case a.wentOn:
+		if m.wentOn++; m.wentOn >= minStrict && m.wentOn > len(m.strict) {
+			return errWentOn
+		}
+		return nil
 	case a.moved:
 		m.moved++
-		return
+		return nil
 	case a.counted && a.delayed > max(delayAllowed, m.least(a.took)/delayPart):
 		m.leftOut++
-		return
+		return nil
 	}
 	floor := m.r.s.floor
 	if strict {
@@ -329,6 +341,7 @@ func (m *measuring) count(a attempt, strict bool) {
 	} else {
 		m.fast = append(m.fast, ns)
 	}
+	return nil
 }
 
 // least is the shortest call so far, this one among them: how long a call took

@@ -118,6 +118,10 @@ func (r *phaseRun) all(ctx context.Context) error {
 		}
 	}
 	if err := r.w.load(ctx, schema.CompileLimit); err != nil {
+		if r.p.Mode == schema.ModeTest && r.s.rules.lateImport && len(r.cases) > 0 {
+			r.beginTests()
+			r.report.put("test.0.spec", r.cases[0].spec)
+		}
 		return &loadError{err}
 	}
 	if r.p.Test.Limit > 0 {
@@ -137,9 +141,11 @@ type loadError struct{ error }
 
 func (e *loadError) Unwrap() error { return e.error }
 
+func (r *phaseRun) beginTests() { r.report.put("test-count", strconv.Itoa(len(r.cases))) }
+
 // tests checks every case.
 func (r *phaseRun) tests(ctx context.Context) error {
-	r.report.put("test-count", strconv.Itoa(len(r.cases)))
+	r.beginTests()
 	for i, c := range r.cases {
 		r.current = i
 		prefix := fmt.Sprintf("test.%d.", i)
@@ -182,6 +188,9 @@ func (r *phaseRun) benchmarks(ctx context.Context) error {
 		got, err := r.measure(ctx, c, len(cases)-i)
 		var wrong caseError
 		if err != nil && !errors.As(err, &wrong) {
+			if r.s.rules.warmUp && i == 0 || r.s.rules.warmUpAll && ranked {
+				r.report.b.Reset() // its tester would have come to this while it warmed up
+			}
 			return err
 		}
 		switch {
@@ -275,7 +284,7 @@ func (r *phaseRun) settle(ctx context.Context, err error) error {
 		r.silent(where, loading != nil)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE):
 		r.gone(where)
-	case errors.Is(err, errNonsense):
+	case errors.Is(err, errNonsense), errors.Is(err, errWentOn):
 		r.outcome(schema.OutcomeForged, "%s: %s", where, err)
 		r.run.Process.ExitCode = 1
 	case errors.As(err, &ambiguous):

@@ -89,7 +89,7 @@ func profileMode(p *plan.Profile) int {
 //
 // Error: errSilent, when that takes too long.
 func (r *phaseRun) leave(ctx context.Context) error {
-	r.w.link.shut()
+	r.w.link.hangUp()
 	select {
 	case <-r.s.parent.gone:
 	case <-ctx.Done():

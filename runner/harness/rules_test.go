@@ -265,6 +265,23 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// A main file without rules here is nobody's fault but the task's, and asking for
+// this harness does not change it.
+func TestChooseKnownMainFiles(t *testing.T) {
+	usual := schema.Files{{Name: plan.SubmissionFile, Text: right}, {Name: referenceFile, Text: addReference}}
+	for variant, takes := range known {
+		p := schema.Payload{Lang: schema.LangPython, Sources: usual}
+		h, err := choose(&p, variant, true)
+		if err != nil || (h.Name == schema.HarnessIsolated) != takes || h.Variant != variant || (h.Why == "") != takes {
+			t.Errorf("%s: got %+v, %v, want isolated: %v", variant, h, err, takes)
+		}
+		p.Harness = schema.HarnessIsolated
+		if h, err := choose(&p, variant, true); (err == nil) != takes {
+			t.Errorf("%s, wished: got %+v, %v, want taken: %v", variant, h, err, takes)
+		}
+	}
+}
+
 func TestImports(t *testing.T) {
 	for source, want := range map[string]string{
 		"import torch\n":                      "torch",

@@ -41,10 +41,64 @@ func (w *worker) freeze() ([]int, error) {
 			return again, nil
 		}
 		if time.Now().After(deadline) {
-			thaw(pids)
-			return nil, fmt.Errorf("the worker's processes cannot be stopped")
+			defer thaw(pids)
+			if slices.ContainsFunc(pids, func(pid int) bool { return state("/proc/"+strconv.Itoa(pid)) == 'D' }) {
+				return nil, fmt.Errorf("the worker's processes cannot be stopped: one waits for a device")
+			}
+			return nil, errWentOn
 		}
 	}
+}
+
+// errWentOn is a worker that does not stand still when it is stopped: only its
+// own timers can send it the signal to go on.
+var errWentOn = errors.New("it went on when it was stopped")
+
+// turns says how often each thread that stands has been put on a core so far.
+func turns(pids []int) map[string]string {
+	found := map[string]string{}
+	for _, pid := range pids {
+		tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
+		threads, _ := os.ReadDir(tasks)
+		for _, t := range threads {
+			if s := state(tasks + t.Name()); s == 'T' || s == 't' {
+				found[tasks+t.Name()] = slicesOf(tasks + t.Name())
+			}
+		}
+	}
+	return found
+}
+
+// wentOn reports whether one of them has gone on, while the worker lives.
+func (w *worker) wentOn(stood map[string]string) bool {
+	if s := state("/proc/" + strconv.Itoa(w.pid)); s == 0 || s == 'Z' || s == 'X' {
+		return false // it was killed, which is told elsewhere
+	}
+	for thread, before := range stood {
+		if s := state(thread); s != 'T' && s != 't' || slicesOf(thread) != before {
+			return true
+		}
+	}
+	return false
+}
+
+// state is the letter of a process or thread in its directory in /proc, 0 when
+// there is none.
+func state(dir string) byte {
+	data, err := os.ReadFile(dir + "/stat") // "7 (a name) S 1 …"
+	if at := bytes.LastIndexByte(data, ')'); err == nil && at > 0 && at+2 < len(data) {
+		return data[at+2]
+	}
+	return 0
+}
+
+// slicesOf is how often a thread was put on a core, "" where nobody counts.
+func slicesOf(dir string) string {
+	data, _ := os.ReadFile(dir + "/schedstat")
+	if fields := bytes.Fields(data); len(fields) == 3 {
+		return string(fields[2])
+	}
+	return ""
 }
 
 func stopped(pids []int) bool {
@@ -116,7 +170,7 @@ func (w *worker) end(ctx context.Context) error {
 	if w.link.ended() { // it is about to be gone by itself: let it
 		w.learn(context.WithoutCancel(ctx), leaveLimit)
 	}
-	w.link.shut()
+	w.link.hangUp()
 	err := w.s.sweep()
 	w.learn(context.WithoutCancel(ctx), killLimit)
 	w.release()
@@ -173,6 +227,9 @@ func (s *Session) end(limit time.Duration) error {
 		pids := s.foreign()
 		if len(pids) == 0 {
 			s.bury()
+			if s.parent.pid > 0 {
+				syscall.Kill(s.parent.pid, syscall.SIGCONT) // they may have stopped it
+			}
 			return nil
 		}
 		for _, pid := range pids { // stopped first, so that none forks while the others die

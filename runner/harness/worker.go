@@ -65,7 +65,7 @@ func (s *Session) startWorker(ctx context.Context, p *plan.Phase) (*worker, erro
 	}
 	w := &worker{s: s, stdout: &capture.Capture{Limit: capture.OutputHead, Watch: plan.ExtensionMark}, stderr: &capture.Capture{Limit: capture.OutputHead}}
 	if err := w.start(ctx, p); err != nil {
-		w.link.shut()
+		w.link.hangUp()
 		w.release()
 		return nil, err
 	}
@@ -155,12 +155,6 @@ func (w *worker) release() {
 	w.page.close()
 	for _, a := range w.arenas {
 		a.close()
-	}
-}
-
-func (l *link) shut() {
-	if l != nil {
-		l.close()
 	}
 }
 
