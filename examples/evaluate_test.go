@@ -9,9 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
+	"github.com/gpu-mode/kbgen/internal/interpreter"
 	"github.com/gpu-mode/kbgen/runner"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
@@ -67,7 +67,7 @@ func evaluate(t *testing.T, p *schema.Payload) *schema.Result {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, self, evaluateArg)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(encoded), &stdout, &stderr
-	cmd.Env = append(os.Environ(), "PATH="+needPython(t), "TMPDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), "PATH="+interpreter.Path(t), "TMPDIR="+t.TempDir())
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("kbrun: %v: %s", err, stderr.String())
 	}
@@ -102,25 +102,6 @@ func measured(t *testing.T, p *schema.Payload) *schema.Result {
 	}
 	return r
 }
-
-// needPython returns a PATH that begins at the real interpreter: a version
-// manager's script in its place would be a longer start.
-func needPython(t *testing.T) string {
-	t.Helper()
-	path := pythonPath()
-	if path == "" {
-		t.Skip("python3 is missing")
-	}
-	return path
-}
-
-var pythonPath = sync.OnceValue(func() string {
-	out, err := exec.Command("python3", "-I", "-c", "import os, sys; print(os.path.dirname(sys.executable))").Output()
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(out)) + ":" + os.Getenv("PATH")
-})
 
 // payload is a task with a submission's text.
 func payload(t *testing.T, e Example, mode, submission string, seed *int64) *schema.Payload {

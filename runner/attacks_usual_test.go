@@ -22,7 +22,8 @@ type usualAttack struct {
 	Torch, Secret               bool
 	Control, Both               bool
 
-	imports string // put before the task's reference
+	imports string  // put before the task's reference
+	limit   float64 // of mode test in seconds, where 20 are not enough
 }
 
 const usual = corpus + "/usual"
@@ -200,7 +201,7 @@ func usualPayload(t testing.TB, a usualAttack, harness string, seed *int64) stri
 		},
 		Tests:       []schema.Case{{integer("n", 300), integer("seed", 11)}, {integer("n", 400), integer("seed", 12)}},
 		Benchmarks:  []schema.Case{{integer("n", 3000), integer("seed", 13)}},
-		TestTimeout: schema.Seconds(20), BenchmarkTimeout: schema.Seconds(60), RankedTimeout: schema.Seconds(60),
+		TestTimeout: schema.Seconds(max(20, a.limit)), BenchmarkTimeout: schema.Seconds(60), RankedTimeout: schema.Seconds(60),
 	}
 	encoded, err := p.Encode()
 	must(t, err)

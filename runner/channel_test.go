@@ -12,15 +12,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/interpreter"
 	"github.com/gpu-mode/kbgen/runner/capture"
 	"github.com/gpu-mode/kbgen/runner/judge"
 	"github.com/gpu-mode/kbgen/runner/plan"
+	"github.com/gpu-mode/kbgen/runner/sandbox"
 )
 
 // runPython runs main.py with that text; through harness.py or plainly.
 func runPython(t *testing.T, text string, harness bool) (*judge.Process, *plan.Command) {
 	t.Helper()
-	environ := []string{"PATH=" + needPython(t)}
+	environ := []string{"PATH=" + interpreter.Path(t)}
 	sb, dirs := isolated(t, environ)
 	if err := os.WriteFile(filepath.Join(dirs.Work, "main.py"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -30,7 +32,7 @@ func runPython(t *testing.T, text string, harness bool) (*judge.Process, *plan.C
 		Argv: []string{"python3", "main.py", "test", "cases"}, Dir: dirs.Work, Environ: append(environ, "POPCORN_FD=3"),
 		Limit: 5 * time.Minute, Seed: &seed, Report: true, Harness: harness,
 	}
-	done, err := runCommand(context.Background(), sb, dirs, c)
+	done, err := runCommand(context.Background(), sb, dirs, c, sandbox.EndDescendants)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ type evaluation struct {
 	job     Job
 	result  *schema.Result
 	root    string           // directory of everything that the job writes
-	sandbox *sandbox.Sandbox // of the task's own harness; nil with session
+	sandbox *sandbox.Sandbox // of the task's own harness, and of what reads a profile
 	session *harness.Session // the isolated harness; nil with sandbox
 	watch   *device.Watch
 	machine plan.Machine
@@ -130,6 +130,7 @@ func (e *evaluation) evaluate(ctx context.Context) (err error) {
 		defer stop()
 	}
 	e.machine = facts(e.job.Payload, e.root, e.job.Environ, e.result.System.Runtime, len(visible))
+	e.machine.Isolated = e.session != nil
 	err = e.phases(ctx, plan.New(e.job.Payload, e.machine))
 	e.probeAfter(ctx)
 	return err
@@ -207,7 +208,7 @@ func (e *evaluation) attempt(ctx context.Context, p *plan.Phase) (attempted, err
 	if err == nil {
 		var packErr error
 		if done.verdict.Profiled {
-			done.eval.Profile, packErr = e.pack(p)
+			done.eval.Profile, packErr = e.pack(p, done.table)
 		}
 		err = errors.Join(outcomeErr(done.verdict.Outcome), packErr) // the first one counts
 	}

@@ -10,18 +10,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpu-mode/kbgen/internal/interpreter"
 	"github.com/gpu-mode/kbgen/runner/plan"
 )
 
 // pythonSays runs a Python expression over words and returns its list.
 func pythonSays(t *testing.T, expr string, words any) []string {
 	t.Helper()
-	needPython(t)
 	in, err := json.Marshal(words)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("python3", "-I", "-c", "import json,platform,shlex,sys\nwords=json.loads(sys.argv[1])\nprint(json.dumps("+expr+"))", string(in)).Output()
+	out, err := exec.Command(interpreter.Program(t), "-I", "-c", "import json,platform,shlex,sys\nwords=json.loads(sys.argv[1])\nprint(json.dumps("+expr+"))", string(in)).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

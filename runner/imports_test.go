@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,17 +19,33 @@ import (
 // directory of its programs and how often the module was imported since asked.
 func heavyModule(t testing.TB, r *shootingRange) (bin string, count func() int) {
 	t.Helper()
-	venv := filepath.Join(r.base, "venv")
-	if out, err := exec.Command("/usr/bin/python3", "-m", "venv", "--without-pip", venv).CombinedOutput(); err != nil {
-		t.Fatalf("making an installation: %v\n%s", err, out)
-	}
-	sites, err := filepath.Glob(filepath.Join(venv, "lib", "python3*", "site-packages"))
-	if err != nil || len(sites) != 1 {
-		t.Fatalf("site-packages: %q, %v", sites, err)
-	}
-	file := filepath.Join(sites[0], "triton", "__init__.py")
+	venv := installation(t, r)
+	file := filepath.Join(venv.packages, "triton", "__init__.py")
 	must(t, os.Mkdir(filepath.Dir(file), 0o755))
 	must(t, os.WriteFile(file, []byte("HEAVY = True\n"), 0o644))
+	return venv.programs, opens(t, file)
+}
+
+// installation makes what module venv would make, which not every machine has:
+// the directory of its programs and that of its packages.
+func installation(t testing.TB, r *shootingRange) (venv struct{ programs, packages string }) {
+	t.Helper()
+	name, err := exec.Command("/usr/bin/python3", "-I", "-c", "import sys; print('python%d.%d' % sys.version_info[:2], end='')").Output()
+	if err != nil {
+		t.Fatalf("the interpreter's version: %v", err)
+	}
+	dir := filepath.Join(r.base, "venv")
+	venv.programs, venv.packages = filepath.Join(dir, "bin"), filepath.Join(dir, "lib", string(name), "site-packages")
+	must(t, os.MkdirAll(venv.packages, 0o755))
+	must(t, os.Mkdir(venv.programs, 0o755))
+	must(t, os.Symlink("/usr/bin/python3", filepath.Join(venv.programs, "python3")))
+	must(t, os.WriteFile(filepath.Join(dir, "pyvenv.cfg"), []byte("home = /usr/bin\ninclude-system-site-packages = true\n"), 0o644))
+	return venv
+}
+
+// opens returns how often a file was opened since asked.
+func opens(t testing.TB, file string) func() int {
+	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err == nil { // with its closes, as the kernel joins events that are the same
 		_, err = unix.InotifyAddWatch(fd, file, unix.IN_OPEN|unix.IN_CLOSE)
@@ -53,7 +70,7 @@ func heavyModule(t testing.TB, r *shootingRange) (bin string, count func() int) 
 			}
 		}
 	}()
-	return filepath.Join(venv, "bin"), func() int { return int(opened.Swap(0)) }
+	return func() int { return int(opened.Swap(0)) }
 }
 
 // TestHeavyModulesAreImportedTwice: once by the judge, once for all workers. A
@@ -80,19 +97,60 @@ func TestHeavyModulesAreImportedTwice(t *testing.T) {
 	}
 }
 
-// BenchmarkLeaderboard is a whole leaderboard run of a small task with torch.
+// BenchmarkLeaderboard is a whole leaderboard run of a small task with torch, by
+// both harnesses in turn: how often they import it, and what that costs.
 func BenchmarkLeaderboard(b *testing.B) {
-	if exec.Command("/usr/bin/python3", "-c", "import torch").Run() != nil {
+	found, err := exec.Command("/usr/bin/python3", "-I", "-c", "import torch; print(torch.__file__, end='')").Output()
+	if err != nil {
 		b.Skip("/usr/bin/python3 has no torch")
 	}
-	passed := []string{schema.OutcomePassed}
-	a := usualAttack{Name: "torch_honest", Tries: "answers with tensors", Mode: schema.ModeLeaderboard, Torch: true, Legacy: passed, Isolated: passed}
-	for _, harness := range schema.Harnesses() {
-		b.Run(harness, func(b *testing.B) {
-			r := newRange(b)
-			for b.Loop() {
-				r.shotUsual(b, r.users[0], a, harness)
-			}
-		})
+	r := newRange(b)
+	venv := installation(b, r)
+	// Its first file is a copy, which nobody else on the machine opens.
+	entries, err := os.ReadDir(filepath.Dir(string(found)))
+	must(b, err)
+	file := filepath.Join(venv.packages, "torch", "__init__.py")
+	must(b, os.Mkdir(filepath.Dir(file), 0o755))
+	for _, e := range entries {
+		if e.Name() != "__init__.py" && e.Name() != "__pycache__" {
+			must(b, os.Symlink(filepath.Join(filepath.Dir(string(found)), e.Name()), filepath.Join(filepath.Dir(file), e.Name())))
+		}
 	}
+	text, err := os.ReadFile(string(found))
+	must(b, err)
+	must(b, os.WriteFile(file, text, 0o644))
+	count := opens(b, file)
+	must(b, exec.Command(filepath.Join(venv.programs, "python3"), "-I", "-B", "-c", "import torch").Run())
+	each := count() // an import looks into it more than once
+	u := r.users[0]
+	u.bin = venv.programs + ":"
+	passed := []string{schema.OutcomePassed}
+	a := usualAttack{Name: "torch_honest", Tries: "answers with tensors", Mode: schema.ModeLeaderboard, Torch: true, Legacy: passed, Isolated: passed, limit: 60}
+	took, used, imports := map[string]time.Duration{}, map[string]time.Duration{}, map[string]int{}
+	for b.Loop() {
+		for _, harness := range schema.Harnesses() {
+			count()
+			begun, before := time.Now(), usedByChildren(b)
+			r.shotUsual(b, u, a, harness)
+			took[harness] += time.Since(begun)
+			used[harness] += usedByChildren(b) - before
+			imports[harness] += count()
+		}
+	}
+	for _, harness := range schema.Harnesses() {
+		b.ReportMetric(float64(imports[harness])/float64(each)/float64(b.N), harness+"-imports/op")
+		b.ReportMetric(took[harness].Seconds()/float64(b.N), harness+"-s/op")
+		b.ReportMetric(used[harness].Seconds()/float64(b.N), harness+"-cpu-s/op")
+	}
+	b.ReportMetric((took[schema.HarnessLegacy]-took[schema.HarnessIsolated]).Seconds()/float64(b.N), "saved-s/op")
+	b.ReportMetric((used[schema.HarnessLegacy]-used[schema.HarnessIsolated]).Seconds()/float64(b.N), "saved-cpu-s/op")
+}
+
+// usedByChildren is the processor time of all programs that have ended, with those
+// that they waited for: what else runs here is not in it.
+func usedByChildren(t testing.TB) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	must(t, unix.Getrusage(unix.RUSAGE_CHILDREN, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -79,6 +79,9 @@ func (e *evaluation) openSession(ctx context.Context, env []string) error {
 
 // isolated has the isolated harness judge a phase.
 func (r *phaseRun) isolated(ctx context.Context) (judge.Verdict, error) {
+	if r.p.Test == nil { // machine or payload do not allow it
+		return judge.Phase(r.p, &r.seen), nil
+	}
 	if r.p.Timed() {
 		r.watch.Begin()
 	}
@@ -96,11 +99,14 @@ func (r *phaseRun) isolated(ctx context.Context) (judge.Verdict, error) {
 	if run.Load.Marked {
 		r.seen.WarmUp = &run.Load
 	}
-	r.seen.Test = &run.Process
+	r.seen.Test, r.table = &run.Process, run.Table
+	if err := r.readProfile(ctx); err != nil {
+		return judge.Verdict{}, err
+	}
 	own := *r.p
 	own.Variant = nil // its main file does not run
 	v := judge.Phase(&own, &r.seen)
-	if run.Outcome != nil {
+	if o := v.Outcome; run.Outcome != nil && (o == nil || o.Name != schema.OutcomeNoProfiler) {
 		v.Outcome, v.Run.Passed = run.Outcome, false
 	}
 	e := r.evaluation

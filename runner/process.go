@@ -27,10 +27,13 @@ const toldLimit = 4 << 10
 // returns what was written until then. It reads output all the while, and keeps
 // the beginning only.
 //
+// sweep ends what is left where the kernel does not, and is given how long that
+// may take.
+//
 // Errors: *sandbox.WeakError and *sandbox.StartError, when nothing ran; any
 // other is a fault of the machine: the process cannot be started, or one of its
 // descendants cannot be killed.
-func runCommand(ctx context.Context, sb *sandbox.Sandbox, dirs sandbox.Directories, c *plan.Command) (*judge.Process, error) {
+func runCommand(ctx context.Context, sb *sandbox.Sandbox, dirs sandbox.Directories, c *plan.Command, sweep func(time.Duration) error) (*judge.Process, error) {
 	path, err := LookPath(c.Argv[0], c.Environ)
 	if err != nil {
 		return nil, err
@@ -75,7 +78,7 @@ func runCommand(ctx context.Context, sb *sandbox.Sandbox, dirs sandbox.Directori
 	}
 	pipes.HangUp()
 	if !process.Sealed() {
-		if err := sandbox.EndDescendants(killLimit); err != nil {
+		if err := sweep(killLimit); err != nil {
 			sb.Survived(err)
 			return nil, err
 		}

@@ -5,14 +5,13 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/interpreter"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -60,7 +59,7 @@ func evaluatePayload(t *testing.T, p *schema.Payload) *schema.Result {
 func evaluateJob(t *testing.T, ctx context.Context, job Job) *schema.Result {
 	t.Helper()
 	base := slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "PATH=") }) // a program may find the first of two
-	job.Environ, job.WorkDir = append(append(base, "PATH="+needPython(t)), job.Environ...), t.TempDir()
+	job.Environ, job.WorkDir = append(append(base, "PATH="+interpreter.Path(t)), job.Environ...), t.TempDir()
 	r := Evaluate(ctx, job)
 	if left := sandbox.Descendants(os.Getpid()); len(left) > 0 {
 		t.Errorf("processes left: %s", fmt.Sprint(left))
@@ -77,25 +76,6 @@ func evaluateJob(t *testing.T, ctx context.Context, job Job) *schema.Result {
 	}
 	return r
 }
-
-// needPython returns a PATH that begins at the real interpreter: a version
-// manager's script in its place would triple the time of every run.
-func needPython(t *testing.T) string {
-	t.Helper()
-	path := pythonPath()
-	if path == "" {
-		t.Skip("python3 is not installed")
-	}
-	return path
-}
-
-var pythonPath = sync.OnceValue(func() string {
-	out, err := exec.Command("python3", "-I", "-c", "import os, sys; print(os.path.dirname(sys.executable))").Output()
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(out)) + ":" + os.Getenv("PATH")
-})
 
 func wantOutcome(t *testing.T, r *schema.Result, name, text string) {
 	t.Helper()

@@ -17,6 +17,8 @@ type phaseRun struct {
 	*evaluation
 	p    *plan.Phase
 	seen judge.Seen
+	// table is what a worker says that looked at itself.
+	table string
 
 	writing   time.Duration // of files
 	ambiguous []string      // what disturbed its times
@@ -132,8 +134,18 @@ func (r *phaseRun) test(ctx context.Context) error {
 	if seen.How == judge.Canceled {
 		return stopped(ctx)
 	}
-	if r.p.Profile == nil || r.p.Profile.Import == nil || !judge.ProfilerWorked(r.p, seen) {
+	return r.readProfile(ctx)
+}
+
+// readProfile makes text of what a profiler left.
+func (r *phaseRun) readProfile(ctx context.Context) (err error) {
+	if r.p.Profile == nil || r.p.Profile.Import == nil || !judge.ProfilerWorked(r.p, r.seen.Test) {
 		return nil
+	}
+	if r.sandbox == nil { // the worker's is not for what reads its words
+		if err := r.openSandbox(); err != nil {
+			return err
+		}
 	}
 	if r.seen.Import, err = r.command(ctx, r.p.Profile.Import); err == nil && r.seen.Import.Failed() {
 		err = stopped(ctx)

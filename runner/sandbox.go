@@ -49,12 +49,14 @@ func (e *evaluation) sandboxOptions(dir string) sandbox.Options {
 // in the result what isolated the submission.
 func (e *evaluation) close() error {
 	var sandboxErr error
-	if e.sandbox != nil {
-		sandboxErr = errors.Join(e.sandbox.Close(), sandbox.EndDescendants(killLimit))
+	if e.session != nil { // first: the other way round its processes would be ended as strangers
+		sandboxErr = e.session.Close()
 	}
-	if e.session != nil {
-		sandboxErr = errors.Join(sandboxErr, e.session.Close(), sandbox.EndDescendants(killLimit))
-		e.result.Sandbox = e.session.Report()
+	if e.sandbox != nil {
+		sandboxErr = errors.Join(sandboxErr, e.sandbox.Close())
+	}
+	if e.session != nil || e.sandbox != nil {
+		sandboxErr = errors.Join(sandboxErr, sandbox.EndDescendants(killLimit))
 	}
 	err := errors.Join(sandbox.RemoveTree(e.root), sandboxErr)
 	if e.sandbox != nil {
@@ -62,6 +64,9 @@ func (e *evaluation) close() error {
 			e.sandbox.Survived(err)
 		}
 		e.result.Sandbox = e.sandbox.Report()
+	}
+	if e.session != nil {
+		e.result.Sandbox = e.session.Report().Join(e.result.Sandbox)
 	}
 	return err
 }
@@ -73,7 +78,11 @@ func (r *phaseRun) command(ctx context.Context, c *plan.Command) (*judge.Process
 	if err := r.sandbox.Prepare(dirs); err != nil {
 		return nil, err
 	}
-	seen, err := runCommand(ctx, r.sandbox, dirs, c)
+	sweep := sandbox.EndDescendants
+	if r.session != nil { // whose judge is one of them
+		sweep = r.session.EndStrangers
+	}
+	seen, err := runCommand(ctx, r.sandbox, dirs, c, sweep)
 	var weak *sandbox.WeakError
 	var start *sandbox.StartError
 	switch {

@@ -29,15 +29,18 @@ const (
 	traceFiles = 1000
 )
 
-// pack keeps what the profiler left. That it left nothing is an error, and a
-// pass all the same.
-func (e *evaluation) pack(p *plan.Phase) (*schema.ProfileResult, error) {
+// pack keeps what the profiler left: files, or a table where it has no others.
+// That it left nothing is an error, and a pass all the same.
+func (e *evaluation) pack(p *plan.Phase, table string) (*schema.ProfileResult, error) {
 	z := newTrace(traceLimit - e.traced)
 	var err error
-	if p.Profile.Profiler == plan.ProfilerROCm {
+	switch {
+	case p.Profile.Profiler == plan.ProfilerROCm:
 		err = z.addROCm(p.Profile.Dir, p.Work)
-	} else {
+	case p.Profile.Program != "":
 		err = z.addAll(p.Profile.Dir, func(string) bool { return true })
+	case table != "":
+		err = z.add(tableName, strings.NewReader(table))
 	}
 	empty := len(z.names) == 0 && len(z.leftOut) == 0
 	packed, packErr := z.bytes()
@@ -50,6 +53,9 @@ func (e *evaluation) pack(p *plan.Phase) (*schema.ProfileResult, error) {
 	e.traced += len(packed)
 	return &schema.ProfileResult{Profiler: p.Profile.Profiler, Trace: base64.StdEncoding.EncodeToString(packed)}, nil
 }
+
+// tableName is a table's in the zip.
+const tableName = "profile.txt"
 
 // combined is the name of all processes' traces put together.
 const combined = "combined.pftrace"

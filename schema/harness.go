@@ -33,7 +33,10 @@ const SelfCheckedText = "self-checked: submission, checker and clock ran in one 
 
 // WithheldText stands in a result for what the submission or its harness said
 // in a run whose seed is secret: it could say the seed.
-const WithheldText = "withheld: the run's seed is secret"
+const WithheldText = "withheld: " + WithheldWhy
+
+// WithheldWhy is the reason alone.
+const WithheldWhy = "the run's seed is secret"
 
 // A Measurement is how one case was timed by the isolated harness, in
 // nanoseconds of the judge's clock.
@@ -46,10 +49,17 @@ type Measurement struct {
 	Resolution float64    `json:"resolution_ns"`
 	Interval   [2]float64 `json:"interval_ns"` // 95 % confidence interval of the mean
 	LeftOut    int        `json:"left_out"`    // calls that had to wait for a core and do not count
-	Unit       int        `json:"unit"`        // samples are summed over that many inputs and divided; 1
 
 	Strict *float64 `json:"strict_ns,omitempty"` // mean of the calls whose worker was frozen while its input was copied
-	Slope  *float64 `json:"slope_ns,omitempty"`  // per call, from calls in batches: the cross-check
+
+	// Slope is what one call more takes where several are made in one go, of
+	// Batches calls each, smallest first; nil without any. FewerBatches says why
+	// some are missing. Overlaps: the slope is clearly below the figure, as one
+	// call was worked on during another.
+	Slope        *float64 `json:"slope_ns,omitempty"`
+	Batches      []int    `json:"batches,omitempty"`
+	FewerBatches string   `json:"fewer_batches,omitempty"`
+	Overlaps     bool     `json:"overlaps,omitempty"`
 }
 
 // An Explanation is what a submitter is told beyond the outcome's one line. Its

@@ -126,13 +126,10 @@ func Printed(s string) string {
 	return ""
 }
 
-// WithheldText is why an explanation says case numbers only.
-const WithheldText = "the run has a secret seed: what the program printed, raised and answered could tell it, so only the numbers of cases are told"
-
 // Withhold returns what of an explanation may be told of a run with a secret
 // seed: the numbers of the cases that were not run. x may be nil.
 func Withhold(x *schema.Explanation) *schema.Explanation {
-	told := &schema.Explanation{Withheld: WithheldText}
+	told := &schema.Explanation{Withheld: schema.WithheldWhy}
 	if x != nil {
 		told.NotRun = x.NotRun
 	}

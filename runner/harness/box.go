@@ -9,9 +9,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gpu-mode/kbgen/runner/capture"
+	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 )
 
@@ -45,17 +47,22 @@ type box struct {
 	dirs    sandbox.Directories
 	pid     int // of the interpreter; 0: it has not spoken yet
 
-	gone  chan struct{} // closed when the box's processes are gone
-	state sandbox.State // then
+	closed bool
+	gone   chan struct{} // closed when the box's processes are gone
+	state  sandbox.State // then
 }
 
-// openBox starts an interpreter with one of the programs.
-func (s *Session) openBox(name, program string, judge bool) (*box, error) {
-	b := &box{name: name, output: &capture.Capture{Limit: capture.OutputHead}, gone: make(chan struct{})}
-	dir := filepath.Join(s.o.Dir, name)
-	b.dirs = sandbox.Directories{Dir: dir, Work: filepath.Join(dir, "work"), Home: filepath.Join(dir, "home"), Temp: filepath.Join(dir, "tmp")}
+// directories are those below dir.
+func directories(dir string) sandbox.Directories {
+	return sandbox.Directories{Dir: dir, Work: filepath.Join(dir, "work"), Home: filepath.Join(dir, "home"), Temp: filepath.Join(dir, "tmp")}
+}
+
+// openBox starts an interpreter with one of the programs, by way of a profiler
+// when profile says so.
+func (s *Session) openBox(name, program string, judge bool, profile *plan.Profile, dirs sandbox.Directories) (*box, error) {
+	b := &box{name: name, output: &capture.Capture{Limit: capture.OutputHead}, gone: make(chan struct{}), dirs: dirs}
 	walls := filepath.Join(s.o.Dir, name+"-sandbox")
-	for _, d := range []string{dir, b.dirs.Work, b.dirs.Home, b.dirs.Temp, walls} {
+	for _, d := range []string{dirs.Dir, dirs.Work, dirs.Home, dirs.Temp, walls} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			return nil, fmt.Errorf("making the %s's directories: %w", name, err)
 		}
@@ -66,14 +73,14 @@ func (s *Session) openBox(name, program string, judge bool) (*box, error) {
 	if b.sandbox, err = sandbox.Open(o); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(b.sandbox.Prepare(b.dirs), b.start(s, program)); err != nil {
+	if err := errors.Join(b.sandbox.Prepare(b.dirs), b.start(s, program, profile)); err != nil {
 		b.sandbox.Close()
 		return nil, err
 	}
 	return b, nil
 }
 
-func (b *box) start(s *Session, program string) error {
+func (b *box) start(s *Session, program string, profile *plan.Profile) error {
 	ours, theirs, err := newLink()
 	if err != nil {
 		return err
@@ -87,8 +94,19 @@ func (b *box) start(s *Session, program string) error {
 	env := append(s.o.Environ[:len(s.o.Environ):len(s.o.Environ)],
 		"HOME="+b.dirs.Home, "TMPDIR="+b.dirs.Temp, "USER=submission", "LOGNAME=submission",
 		"OPENBLAS_NUM_THREADS=1") // its threads would begin at the import, and a process with threads cannot be forked
+	program = channelPy + devicePy + s.o.standIn.program() + program
+	path, args := s.o.Python, []string{s.o.Python, "-I", "-c", program}
+	if profile != nil && profile.Program != "" { // profiles show the command line
+		file, err := b.profiled(profile, program)
+		if err != nil {
+			ours.close()
+			b.pipes.Close()
+			return err
+		}
+		path, args, env = profile.Path, slices.Concat(profile.Argv, []string{s.o.Python, "-I", file}), append(env, profile.Environ...)
+	}
 	b.process, err = b.sandbox.Start(sandbox.Command{
-		Path: s.o.Python, Args: []string{s.o.Python, "-I", "-c", channelPy + devicePy + s.o.standIn.program() + program}, Env: env,
+		Path: path, Args: args, Env: env,
 		Dir: b.dirs.Work, Directories: b.dirs, Stdout: out, Stderr: out, Files: []*os.File{theirs},
 	})
 	if err != nil {
@@ -105,13 +123,32 @@ func (b *box) start(s *Session, program string) error {
 	return nil
 }
 
+// profiled makes what a profiler needs: where it writes, and the program as a
+// file, which the submission cannot write.
+func (b *box) profiled(profile *plan.Profile, program string) (file string, err error) {
+	file = filepath.Join(b.dirs.Dir, "kbrun-harness")
+	if err = os.WriteFile(file, []byte(program), 0o644); err == nil {
+		err = os.Mkdir(profile.Dir, 0o700)
+	}
+	for _, dir := range []string{b.dirs.Work, profile.Dir} { // the profiler writes into both
+		if err == nil {
+			err = b.sandbox.Give(dir, 0o700)
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("preparing the profiler: %w", err)
+	}
+	return file, nil
+}
+
 // close ends the box and waits for its end.
 //
 // Error: something of it cannot be killed.
 func (b *box) close() error {
-	if b == nil {
+	if b == nil || b.closed {
 		return nil
 	}
+	b.closed = true
 	b.process.Kill()
 	b.link.close()
 	var err error

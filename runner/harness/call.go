@@ -29,6 +29,7 @@ type answer struct {
 	took    time.Duration // by this process's clock
 	delayed time.Duration // that either side waited for a core
 	counted bool          // the kernel says how long they waited
+	wentOn  bool          // it was to be frozen while its input came, and was not
 }
 
 // A valueError is an output that no check can be given.
@@ -75,10 +76,12 @@ func (w *worker) call(ctx context.Context, o callOrder) (*answer, error) {
 		return nil, errNonsense
 	}
 	var frozen []int
+	var stood map[string]string
 	if o.strict {
 		if frozen, err = w.freeze(); err != nil {
 			return nil, err
 		}
+		stood = turns(frozen)
 	}
 	if o.fill != nil {
 		if err := o.fill(); err != nil {
@@ -96,7 +99,9 @@ func (w *worker) call(ctx context.Context, o callOrder) (*answer, error) {
 			return nil, err
 		}
 	}
+	woke := o.strict && w.wentOn(stood)
 	a, done := w.time(o, frozen)
+	a.wentOn = woke
 	if len(o.watched) > 0 {
 		if err := w.endWatch(ctx, o, done); err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,9 +35,12 @@ func (a argument) MarshalJSON() ([]byte, error) { return json.Marshal([]any{a.na
 func (r *rules) readCases(p *plan.Phase, payload *schema.Payload) ([]testCase, error) {
 	var cases []testCase
 	typed := payload.Benchmarks
-	if p.Mode == schema.ModeTest {
+	switch {
+	case p.Mode == schema.ModeTest:
 		typed = payload.Tests
-	} else if payload.RankingBy == schema.RankLast && len(typed) > 1 {
+	case p.Mode == schema.ModeProfile: // a phase has one of them
+		typed = slices.DeleteFunc(slices.Clone(typed), func(c schema.Case) bool { return c.Text() != p.Cases })
+	case payload.RankingBy == schema.RankLast && len(typed) > 1:
 		typed = typed[len(typed)-1:]
 	}
 	if p.Cases == "" {

@@ -319,7 +319,7 @@ def report(error, directory):
         told += [str(error.filename or ""), str(error.lineno or 0), "", (error.text or "").strip()]
         return texts(*told)
     for frame in traceback.extract_tb(error.__traceback__)[-24:]:
-        told += [frame.filename, str(frame.lineno), frame.name, frame.line or ""]
+        told += [frame.filename[:400], str(frame.lineno), frame.name[:400], (frame.line or "")[:400]]
     return texts(*told)
 
 

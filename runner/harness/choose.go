@@ -27,15 +27,19 @@ const (
 //
 // Error: the task wishes for what this harness cannot do.
 func Choose(p *schema.Payload) (*schema.HarnessReport, error) {
-	h := &schema.HarnessReport{Name: schema.HarnessLegacy}
 	main, _ := p.Sources.Get(p.Main)
 	variant, known := plan.KnownHarness(main)
-	h.Variant = variant.Name
+	return choose(p, variant.Name, known)
+}
+
+// choose does so for a main file of that variant.
+func choose(p *schema.Payload, variant string, known bool) (*schema.HarnessReport, error) {
+	h := &schema.HarnessReport{Name: schema.HarnessLegacy, Variant: variant}
 	if p.Harness == schema.HarnessLegacy {
 		h.Why = "the task asks for it"
 		return h, nil
 	}
-	why := cannot(p)
+	why := cmp.Or(legacyWhy(variant), cannot(p))
 	if p.Harness == schema.HarnessIsolated {
 		if why != "" {
 			return nil, errors.New("the task asks for the isolated harness: " + why)
@@ -46,8 +50,8 @@ func Choose(p *schema.Payload) (*schema.HarnessReport, error) {
 	switch {
 	case !known:
 		why = cmp.Or(why, "unknown main file")
-	case legacyWhy(variant.Name) != "":
-		why = legacyWhy(variant.Name)
+	case p.Mode == schema.ModeProfile:
+		why = cmp.Or(why, "a profile is told as the task's own main file does it, and carries no score")
 	}
 	if h.Why = why; why == "" {
 		h.Name = schema.HarnessIsolated
@@ -64,8 +68,6 @@ func cannot(p *schema.Payload) string {
 		return "C++ is linked with its harness"
 	case p.MultiGPU:
 		return "its submissions run on several GPUs at once"
-	case p.Mode == schema.ModeProfile:
-		return "a profiler looks at the harness's own process"
 	case !submission:
 		return "there is no " + plan.SubmissionFile
 	case !there:

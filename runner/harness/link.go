@@ -43,6 +43,16 @@ func newLink() (ours *link, theirs *os.File, err error) {
 
 func (l *link) close() { l.file.Close() }
 
+// hangUp tells the other end that there is nobody any more, and leaves the end
+// itself to be closed elsewhere: descriptors that wait in it are closed, too, see
+// control.
+func (l *link) hangUp() {
+	if l != nil {
+		l.conn.Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+		go l.close() // ends when the last of them is closed, or with this process
+	}
+}
+
 // errSilent is a process that did not answer in time.
 var errSilent = errors.New("no answer in time")
 
@@ -74,8 +84,9 @@ var past = time.Unix(1, 0)
 
 // receive returns one message, valid until the next, and who sent it.
 //
-// Errors: io.EOF when the other end is gone, errSilent after the limit, the
-// context's.
+// Errors: io.EOF when the other end is gone, errSilent after the limit,
+// errNonsense for a message that is empty, too long or has descriptors with it;
+// the context's.
 func (l *link) receive(ctx context.Context, limit time.Duration) (message []byte, sender int, err error) {
 	l.file.SetReadDeadline(time.Now().Add(limit))
 	defer context.AfterFunc(ctx, func() { l.file.SetReadDeadline(past) })()
@@ -84,7 +95,7 @@ func (l *link) receive(ctx context.Context, limit time.Duration) (message []byte
 	}
 	var n, oobn int
 	var receiveErr error
-	var oob [128]byte
+	var oob [2048]byte // holds as many descriptors as a message can carry
 	err = l.conn.Read(func(fd uintptr) bool {
 		n, oobn, _, _, receiveErr = unix.Recvmsg(int(fd), l.buf, oob[:], unix.MSG_CMSG_CLOEXEC)
 		return receiveErr != unix.EAGAIN
@@ -92,34 +103,38 @@ func (l *link) receive(ctx context.Context, limit time.Duration) (message []byte
 	if err := l.why(ctx, errors.Join(err, receiveErr)); err != nil {
 		return nil, 0, err
 	}
-	sender = l.control(oob[:oobn])
+	sender, files := control(oob[:oobn])
 	switch {
-	case n == 0:
+	case n == 0 && oobn == 0: // a message says at least who sent it
 		return nil, 0, io.EOF
-	case n > maxMessage:
-		return nil, 0, fmt.Errorf("a message of more than %d bytes", maxMessage)
+	case n == 0 || n > maxMessage || files:
+		return nil, 0, errNonsense
 	}
 	return l.buf[:n], sender, nil
 }
 
-// control returns who sent a message. Descriptors that came with it, which
-// nobody wants, are closed.
-func (l *link) control(oob []byte) (sender int) {
+// control returns who sent a message, and whether descriptors came with it, which
+// nobody wants. They are closed elsewhere: closing a socket may take as long as
+// its sender wishes.
+func control(oob []byte) (sender int, files bool) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return 0
+		return 0, false
 	}
 	for i := range messages {
 		if who, err := unix.ParseUnixCredentials(&messages[i]); err == nil {
 			sender = int(who.Pid)
 		}
-		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil {
-			for _, fd := range fds {
-				unix.Close(fd)
-			}
+		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil && len(fds) > 0 {
+			files = true
+			go func() { // ends with the last of them, or with this process
+				for _, fd := range fds {
+					unix.Close(fd)
+				}
+			}()
 		}
 	}
-	return sender
+	return sender, files
 }
 
 func (l *link) why(ctx context.Context, err error) error {

@@ -3,13 +3,12 @@ package harness
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
+	"github.com/gpu-mode/kbgen/internal/interpreter"
 	"github.com/gpu-mode/kbgen/runner/judge"
 	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
@@ -82,26 +81,13 @@ func addPayload(submission string, cases ...schema.Case) *schema.Payload {
 	}
 }
 
-var pythonPath = sync.OnceValue(func() string {
-	out, _ := exec.Command("python3", "-I", "-c", "import sys; print(sys.executable)").Output()
-	return strings.TrimSpace(string(out))
-})
-
-func needPython(t testing.TB) string {
-	t.Helper()
-	if pythonPath() == "" {
-		t.Skip("python3 is missing")
-	}
-	return pythonPath()
-}
-
 // sessions are open.
 var sessions int
 
 // open starts a session that ends with the test, and what Open said.
 func open(t *testing.T, variant string, p *schema.Payload) (*Session, error) {
 	t.Helper()
-	python := needPython(t)
+	python := interpreter.Program(t)
 	dir, err := os.MkdirTemp("", "kbharness-")
 	if err != nil {
 		t.Fatal(err)

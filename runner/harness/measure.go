@@ -146,8 +146,12 @@ func (r *phaseRun) callOn(ctx context.Context, in *input, strict bool, expect ti
 	limit := max(uint64(minOutput), outputFactor*(in.size+in.onDevice))
 	for {
 		probes, watched := r.probes()
+		mode := in.mode()
+		if r.p.Profile != nil {
+			mode = profileMode(r.p.Profile)
+		}
 		o := callOrder{
-			mode: in.mode(), message: in.message, strict: strict, expect: expect, limit: max(r.left(), 0), probes: probes, watched: watched,
+			mode: mode, message: in.message, strict: strict, expect: expect, limit: max(r.left(), 0), probes: probes, watched: watched,
 			fill:   func() error { return r.s.fill(ctx, in) },
 			bounds: func() bounds { return r.w.bounds(limit) },
 		}
@@ -257,43 +261,6 @@ func (r *phaseRun) measure(ctx context.Context, c testCase, left int) (stats, er
 	return m.finish()
 }
 
-// Batches: how many calls one has, how long one may take, how much of inputs it
-// may need, and how many are made.
-const (
-	batchCalls = 8
-	batchTime  = time.Millisecond
-	batchBytes = 16 << 20
-	batchRuns  = 5
-)
-
-// batches times calls in one go. What a call takes there, in the slope between
-// one call and several, is the cross-check of the figure: a kernel that lets one
-// call overlap the next is faster there. The figure stays that of single calls.
-func (m *measuring) batches(ctx context.Context, c testCase) error {
-	if m.shortest == 0 || batchCalls*m.shortest > batchTime || batchCalls*m.inputSize > batchBytes {
-		return nil
-	}
-	cases := make([]testCase, batchCalls)
-	var took []time.Duration
-	for n := 0; n < 4*batchRuns && len(took) < batchRuns; n++ {
-		for i := range cases {
-			cases[i] = c.fresh(random)
-		}
-		a, err := m.r.tryAll(ctx, cases, false, true, m.shortest*batchCalls)
-		if err != nil {
-			return err
-		}
-		if n > 0 && (!a.counted || a.delayed <= delayAllowed) {
-			took = append(took, a.took)
-		}
-	}
-	if len(took) > 0 {
-		slope := float64(percentile(took, 50)-m.shortest) / (batchCalls - 1)
-		m.slope = &slope
-	}
-	return nil
-}
-
 // A measuring is one case while it is timed.
 type measuring struct {
 	r        *phaseRun
@@ -305,8 +272,9 @@ type measuring struct {
 	sum          float64   // of all counted
 	leftOut      int
 	moved        int
+	wentOn       int // strict calls that were not, which count for nothing
 	inputSize    uint64
-	slope        *float64
+	batched      batched
 	shortest     time.Duration // call so far
 }
 
@@ -322,7 +290,9 @@ func (m *measuring) run(ctx context.Context, c testCase) error {
 			continue
 		}
 		m.inputSize = a.size
-		m.count(a, strict)
+		if err := m.count(a, strict); err != nil {
+			return err
+		}
 		if m.enough(time.Since(begun)) {
 			return nil
 		}
@@ -338,15 +308,24 @@ func (m *measuring) owesStrict(begun time.Time) bool {
 	return len(m.strict) < minStrict && (len(m.fast) >= m.sampling.repeats || time.Since(begun) > m.wall/2 && len(m.fast) >= minRuns)
 }
 
-// count enters one call, unless it had to wait for a core.
-func (m *measuring) count(a attempt, strict bool) {
+// count enters one call, unless it had to wait for a core, or did not stand still
+// while its input came.
+//
+// Error: errWentOn, for most that should have stood still did not. A thread that
+// is put off its core just when it stops seems to go on, too, but hardly ever.
+func (m *measuring) count(a attempt, strict bool) error {
 	switch {
+	case a.wentOn:
+		if m.wentOn++; m.wentOn >= minStrict && m.wentOn > len(m.strict) {
+			return errWentOn
+		}
+		return nil
 	case a.moved:
 		m.moved++
-		return
+		return nil
 	case a.counted && a.delayed > max(delayAllowed, m.least(a.took)/delayPart):
 		m.leftOut++
-		return
+		return nil
 	}
 	floor := m.r.s.floor
 	if strict {
@@ -362,6 +341,7 @@ func (m *measuring) count(a attempt, strict bool) {
 	} else {
 		m.fast = append(m.fast, ns)
 	}
+	return nil
 }
 
 // least is the shortest call so far, this one among them: how long a call took
@@ -405,7 +385,7 @@ func (m *measuring) finish() (stats, error) {
 	s := figuresOf(m.fast)
 	measured := schema.Measurement{
 		Phase: r.p.Name, Case: r.current, Samples: rounded(m.fast), Floor: float64(r.s.floor), Resolution: float64(r.resolution()),
-		LeftOut: m.leftOut, Unit: 1,
+		LeftOut: m.leftOut,
 	}
 	strict := figuresOf(m.strict)
 	measured.Strict = &strict.mean
@@ -413,7 +393,8 @@ func (m *measuring) finish() (stats, error) {
 	if peeked(s, strict, float64(noise+r.resolution()), float64(r.strictSpread())) {
 		s, measured.Samples = strict, rounded(m.strict)
 	}
-	measured.Interval, measured.Slope = s.interval(), m.slope
+	measured.Interval = s.interval()
+	m.batched.enter(&measured, m.fast)
 	r.run.Measurements = append(r.run.Measurements, measured)
 	return s, nil
 }

@@ -25,6 +25,8 @@ type Run struct {
 	Outcome      *schema.Outcome
 	Explanation  *schema.Explanation
 	Measurements []schema.Measurement
+	// Table is what a worker says that looked at itself, in mode profile.
+	Table string
 }
 
 // A phaseRun is a phase under way.
@@ -59,13 +61,24 @@ func (s *Session) Phase(ctx context.Context, p *plan.Phase) (*Run, error) {
 		return nil, &TaskError{err.Error()}
 	}
 	if r.w, err = s.startWorker(ctx, p); err != nil {
+		if run := s.notProfiled(p); run != nil && ctx.Err() == nil {
+			return run, nil
+		}
 		return nil, err
 	}
 	begun := time.Now()
 	err = r.all(ctx)
+	if p.Profile != nil {
+		if leaveErr := r.leave(ctx); err == nil {
+			err = leaveErr
+		}
+	}
 	took := time.Since(begun)
 	endErr := r.w.end(ctx)
 	r.keepOutput(took)
+	if p.Profile != nil {
+		endErr = errors.Join(endErr, r.keepProfiler())
+	}
 	if err = r.settle(ctx, err); err == nil {
 		err = endErr
 	}
@@ -105,13 +118,20 @@ func (r *phaseRun) all(ctx context.Context) error {
 		}
 	}
 	if err := r.w.load(ctx, schema.CompileLimit); err != nil {
+		if r.p.Mode == schema.ModeTest && r.s.rules.lateImport && len(r.cases) > 0 {
+			r.beginTests()
+			r.report.put("test.0.spec", r.cases[0].spec)
+		}
 		return &loadError{err}
 	}
 	if r.p.Test.Limit > 0 {
 		r.deadline = time.Now().Add(r.p.Test.Limit)
 	}
-	if r.p.Mode == schema.ModeTest {
+	switch r.p.Mode {
+	case schema.ModeTest:
 		return r.tests(ctx)
+	case schema.ModeProfile:
+		return r.profile(ctx)
 	}
 	return r.benchmarks(ctx)
 }
@@ -121,9 +141,11 @@ type loadError struct{ error }
 
 func (e *loadError) Unwrap() error { return e.error }
 
+func (r *phaseRun) beginTests() { r.report.put("test-count", strconv.Itoa(len(r.cases))) }
+
 // tests checks every case.
 func (r *phaseRun) tests(ctx context.Context) error {
-	r.report.put("test-count", strconv.Itoa(len(r.cases)))
+	r.beginTests()
 	for i, c := range r.cases {
 		r.current = i
 		prefix := fmt.Sprintf("test.%d.", i)
@@ -166,6 +188,9 @@ func (r *phaseRun) benchmarks(ctx context.Context) error {
 		got, err := r.measure(ctx, c, len(cases)-i)
 		var wrong caseError
 		if err != nil && !errors.As(err, &wrong) {
+			if r.s.rules.warmUp && i == 0 || r.s.rules.warmUpAll && ranked {
+				r.report.b.Reset() // its tester would have come to this while it warmed up
+			}
 			return err
 		}
 		switch {
@@ -259,7 +284,7 @@ func (r *phaseRun) settle(ctx context.Context, err error) error {
 		r.silent(where, loading != nil)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE):
 		r.gone(where)
-	case errors.Is(err, errNonsense):
+	case errors.Is(err, errNonsense), errors.Is(err, errWentOn):
 		r.outcome(schema.OutcomeForged, "%s: %s", where, err)
 		r.run.Process.ExitCode = 1
 	case errors.As(err, &ambiguous):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -53,6 +54,48 @@ func TestSubmissionThatCannotBeImported(t *testing.T) {
 		}
 		if got := r.Explanation.NotRun; len(got) != 1 || got[0] != (schema.NotRun{Case: "test.0", Why: "submission.py could not be imported"}) {
 			t.Errorf("%q: not run: %+v", text, got)
+		}
+	}
+}
+
+// What is written before an exception ends the run is what the task's own tester
+// would have written. Source: the published eval.py files, where they import the
+// submission and what they warm up with.
+func TestReportsOfRunsThatEnd(t *testing.T) {
+	cases := []schema.Case{ints("n", 4, "seed", 1), ints("n", 5, "seed", 2)}
+	const raises, second = "def custom_kernel(data):\n    1 / 0\n", right + "\nright = custom_kernel\n\ndef custom_kernel(data):\n    return right(data) if len(data[0]) == 4 else 1 / 0\n"
+	for variant, want := range map[string][]string{ // import fails, in test mode; first case raises; second does, in leaderboard mode
+		"":        {"", "benchmark-count benchmark.0.spec", "benchmark-count", "benchmark-count"},
+		"pmpp_v2": {"test-count test.0.spec", "", "", "benchmark-count"},
+		"pmpp":    {"", "", "", ""},
+		"qr":      {"test-count test.0.spec", "", "", ""},
+	} {
+		p := addPayload(right, cases...)
+		p.BenchmarkTimeout, p.RankedTimeout = schema.Seconds(40), schema.Seconds(40)
+		s := mustOpen(t, variant, p)
+		s.rules.leaderboard.wall, s.rules.leaderboard.err = 2*time.Second, 0.05
+		for i, run := range []struct{ mode, text string }{
+			{schema.ModeTest, "import nothing_of_the_kind\n"}, {schema.ModeBenchmark, raises}, {schema.ModeLeaderboard, raises}, {schema.ModeLeaderboard, second},
+		} {
+			r := phase(t, s, run.mode, run.text, p)
+			if r.outcome == schema.OutcomeAmbiguous {
+				t.Logf("the machine is too busy to measure: %s", r.text)
+				continue
+			}
+			if i == 0 {
+				r.want(t, schema.OutcomeMissingModule, "nothing_of_the_kind")
+			} else {
+				r.want(t, schema.OutcomeException, "ZeroDivisionError")
+			}
+			var got []string
+			for _, key := range r.keys {
+				if !strings.HasPrefix(key, "benchmark.0.") || key == "benchmark.0.spec" && len(r.keys) == 2 { // the first one's figures
+					got = append(got, key)
+				}
+			}
+			if strings.Join(got, " ") != want[i] {
+				t.Errorf("%q, %s: keys %q, want %q", variant, run.mode, r.keys, want[i])
+			}
 		}
 	}
 }

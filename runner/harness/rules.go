@@ -37,6 +37,10 @@ type rules struct {
 	specAfter bool
 	// benchmarkSpecAfter: in benchmark mode, too.
 	benchmarkSpecAfter bool
+	// lateImport: a test run imports the submission at its first case, whose line is
+	// written by then. warmUp: a measuring run calls it on the first case before it
+	// writes anything, warmUpAll: in leaderboard mode on every case.
+	lateImport, warmUp, warmUpAll bool
 	// failStatus is the exit status of a failed leaderboard run.
 	failStatus int
 }
@@ -58,7 +62,7 @@ func sampled(repeats int, total time.Duration) sampling {
 func common() rules {
 	return rules{
 		benchmark: sampled(100, 10*time.Second), leaderboard: sampled(100, 30*time.Second),
-		combine: true, specAfter: true, failStatus: statusPass,
+		combine: true, specAfter: true, lateImport: true, warmUp: true, failStatus: statusPass,
 	}
 }
 
@@ -68,23 +72,24 @@ func rulesFor(variant string) (r rules, ok bool) {
 	r = common()
 	switch variant {
 	case "": // ours: within 1 %, and in seconds
-		r.typed = true
+		r.typed, r.lateImport, r.warmUp = true, false, false
 		r.benchmark = sampling{100, 10 * time.Second, 2 * time.Second, 0.01}
 		r.leaderboard = sampling{100, 30 * time.Second, 4 * time.Second, 0.01}
 	case "pmpp", "mla_decode":
-		r.combine, r.lastOnly = false, true
+		r.combine, r.lastOnly, r.lateImport = false, true, false
 		r.benchmark.err, r.leaderboard.err = 0.01, 0.01
 	case "pmpp_v2", "amd", "trimul", "kernelbot":
 	case "amd_202602":
 		r.boolWords = true
 		r.benchmark = sampled(1000, 50*time.Second)
 	case "nvidia", "nvidia_batch":
+		r.warmUpAll = variant == "nvidia_batch"
 		r.benchmark, r.leaderboard = sampled(200, 10*time.Second), sampled(1000, 30*time.Second)
 	case "nvidia_group":
-		r.tuples = true
+		r.tuples, r.warmUpAll = true, true
 	case "eigh", "qr":
 		r.benchmark, r.leaderboard = sampled(200, 10*time.Second), sampled(1000, 30*time.Second)
-		r.specAfter, r.failStatus = false, statusFail
+		r.specAfter, r.warmUpAll, r.failStatus = false, true, statusFail
 	case "cholesky":
 		r.benchmark, r.leaderboard = sampled(200, 10*time.Second), sampled(1000, 30*time.Second)
 		r.benchmarkSpecAfter, r.failStatus = true, statusFail

@@ -242,7 +242,7 @@ func TestChoose(t *testing.T) {
 		{"no reference, no wish", schema.Payload{Sources: lacks(referenceFile)}, schema.HarnessLegacy, "there is no reference.py", false},
 		{"no submission", schema.Payload{Harness: schema.HarnessIsolated, Sources: lacks(plan.SubmissionFile)}, "", "there is no submission.py", true},
 		{"several GPUs", schema.Payload{Harness: schema.HarnessIsolated, Sources: usual, MultiGPU: true}, "", "several GPUs", true},
-		{"a profile", schema.Payload{Harness: schema.HarnessIsolated, Sources: usual, Mode: schema.ModeProfile}, "", "profiler", true},
+		{"a profile", schema.Payload{Harness: schema.HarnessIsolated, Sources: usual, Mode: schema.ModeProfile}, schema.HarnessIsolated, "", false},
 		{"C++", schema.Payload{Harness: schema.HarnessIsolated, Sources: usual, Lang: schema.LangCUDA}, "", "linked with its harness", true},
 		{"C++, no wish", schema.Payload{Sources: usual, Lang: schema.LangCUDA}, schema.HarnessLegacy, "C++ is linked with its harness", false},
 		{"no check", schema.Payload{Harness: schema.HarnessIsolated, Sources: reference("def generate_input(n): pass\n")}, "", "reference.py defines no check_implementation", true},
@@ -261,6 +261,23 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want refused: %s", tt.name, h, err, tt.why)
 		case !tt.refused && (err != nil || h.Name != tt.want || !strings.Contains(h.Why, tt.why) || (h.Why == "") != (tt.want == schema.HarnessIsolated)):
 			t.Errorf("%s: got %+v, %v, want %s, why %q", tt.name, h, err, tt.want, tt.why)
+		}
+	}
+}
+
+// A main file without rules here is nobody's fault but the task's, and asking for
+// this harness does not change it.
+func TestChooseKnownMainFiles(t *testing.T) {
+	usual := schema.Files{{Name: plan.SubmissionFile, Text: right}, {Name: referenceFile, Text: addReference}}
+	for variant, takes := range known {
+		p := schema.Payload{Lang: schema.LangPython, Sources: usual}
+		h, err := choose(&p, variant, true)
+		if err != nil || (h.Name == schema.HarnessIsolated) != takes || h.Variant != variant || (h.Why == "") != takes {
+			t.Errorf("%s: got %+v, %v, want isolated: %v", variant, h, err, takes)
+		}
+		p.Harness = schema.HarnessIsolated
+		if h, err := choose(&p, variant, true); (err == nil) != takes {
+			t.Errorf("%s, wished: got %+v, %v, want taken: %v", variant, h, err, takes)
 		}
 	}
 }

@@ -49,8 +49,10 @@ type Session struct {
 
 	// notForked says why every phase gets an interpreter of its own.
 	notForked string
-	parents   int  // interpreters started so far
-	used      bool // the parent cannot be used again
+	parents   int             // interpreters started so far
+	used      bool            // the parent cannot be used again
+	standing  standing        // of the parent, before there was a worker
+	reported  *schema.Sandbox // what isolated those before it
 	floor     time.Duration
 	phases    int // so far
 
@@ -99,7 +101,11 @@ func (s *Session) open(ctx context.Context) error {
 	var both sync.WaitGroup
 	wanted := imports(s.o.Payload)
 	both.Go(func() { judgeErr = s.openJudge(ctx, wanted) })
-	both.Go(func() { parentErr = s.openParent(ctx, wanted) })
+	if s.o.Payload.Mode == schema.ModeProfile { // each phase's is started by its profiler
+		s.used, s.notForked = true, notForkedProfile
+	} else {
+		both.Go(func() { parentErr = s.openParent(ctx, wanted, nil, sandbox.Directories{}) })
+	}
 	both.Wait()
 	if err := errors.Join(judgeErr, parentErr); err != nil {
 		return err
@@ -113,7 +119,7 @@ func (s *Session) open(ctx context.Context) error {
 
 // openJudge starts the judge and has it load the reference and make an input.
 func (s *Session) openJudge(ctx context.Context, modules []string) (err error) {
-	if s.judge, err = s.openBox("judge", judgePy, true); err != nil {
+	if s.judge, err = s.openBox("judge", judgePy, true, nil, directories(filepath.Join(s.o.Dir, "judge"))); err != nil {
 		return err
 	}
 	for _, name := range []string{taskFile, utilsFile, referenceFile} {
@@ -172,22 +178,25 @@ func (s *Session) tryInput(ctx context.Context) error {
 }
 
 // openParent starts the interpreter that workers are forked from.
-func (s *Session) openParent(ctx context.Context, modules []string) (err error) {
+func (s *Session) openParent(ctx context.Context, modules []string, profile *plan.Profile, dirs sandbox.Directories) (err error) {
 	s.parents++
 	name := "worker"
 	if s.parents > 1 {
 		name += "-" + strconv.Itoa(s.parents)
 	}
-	if s.parent, err = s.openBox(name, workerPy, false); err != nil {
+	if profile == nil {
+		dirs = directories(filepath.Join(s.o.Dir, name))
+	}
+	if s.parent, err = s.openBox(name, workerPy, false, profile, dirs); err != nil {
 		return err
 	}
 	s.used = false
-	if sandbox.OwnUser() { // phases' directories are handed over one by one
+	if sandbox.OwnUser() && profile == nil { // phases' directories are handed over one by one
 		if err := os.Chmod(s.parent.dirs.Work, 0o711); err != nil {
 			return fmt.Errorf("closing the workers' directory: %w", err)
 		}
 	}
-	answer, err := s.parent.ask(ctx, importLimit, map[string]any{"modules": modules}, nil)
+	answer, err := s.parent.ask(ctx, importLimit, map[string]any{"modules": modules, "profiled": profile != nil}, nil)
 	if err != nil {
 		return err
 	}
@@ -196,7 +205,9 @@ func (s *Session) openParent(ctx context.Context, modules []string) (err error) 
 		return &brokenError{"worker", "says nothing of use"}
 	}
 	s.modules = told[1:]
+	s.standing, _ = standingOf(s.parent.pid) // gone: the first phase says so
 	switch {
+	case s.notForked != "":
 	case s.o.Fresh:
 		s.notForked = "switched off"
 	case told[0] != "1":
@@ -216,14 +227,10 @@ func (s *Session) Preloaded() (modules []string, why string) {
 
 // Report joins what isolated judge and worker.
 func (s *Session) Report() *schema.Sandbox {
-	var r *schema.Sandbox
+	r := s.reported
 	for _, b := range []*box{s.judge, s.parent} {
 		if b != nil {
-			if got := b.sandbox.Report(); r == nil {
-				r = got
-			} else if got != nil {
-				r = r.Join(got)
-			}
+			r = r.Join(b.sandbox.Report())
 		}
 	}
 	return r

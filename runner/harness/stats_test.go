@@ -139,7 +139,7 @@ func TestReportsOfVariants(t *testing.T) {
 		s := mustOpen(t, tt.variant, p)
 		s.rules.benchmark.wall, s.rules.leaderboard.wall, s.rules.leaderboard.err = 2*time.Second, 2*time.Second, 0.05
 		r := phase(t, s, tt.mode, tt.submission, p)
-		if r.outcome == schema.OutcomeAmbiguous && tt.submission == right {
+		if r.outcome == schema.OutcomeAmbiguous { // of the wrong one, before it was called
 			t.Logf("%s: the machine is too busy to measure: %s", tt.variant, r.text)
 			continue
 		}

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 )
 
@@ -38,10 +41,64 @@ func (w *worker) freeze() ([]int, error) {
 			return again, nil
 		}
 		if time.Now().After(deadline) {
-			thaw(pids)
-			return nil, fmt.Errorf("the worker's processes cannot be stopped")
+			defer thaw(pids)
+			if slices.ContainsFunc(pids, func(pid int) bool { return state("/proc/"+strconv.Itoa(pid)) == 'D' }) {
+				return nil, fmt.Errorf("the worker's processes cannot be stopped: one waits for a device")
+			}
+			return nil, errWentOn
 		}
 	}
+}
+
+// errWentOn is a worker that does not stand still when it is stopped: only its
+// own timers can send it the signal to go on.
+var errWentOn = errors.New("it went on when it was stopped")
+
+// turns says how often each thread that stands has been put on a core so far.
+func turns(pids []int) map[string]string {
+	found := map[string]string{}
+	for _, pid := range pids {
+		tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
+		threads, _ := os.ReadDir(tasks)
+		for _, t := range threads {
+			if s := state(tasks + t.Name()); s == 'T' || s == 't' {
+				found[tasks+t.Name()] = slicesOf(tasks + t.Name())
+			}
+		}
+	}
+	return found
+}
+
+// wentOn reports whether one of them has gone on, while the worker lives.
+func (w *worker) wentOn(stood map[string]string) bool {
+	if s := state("/proc/" + strconv.Itoa(w.pid)); s == 0 || s == 'Z' || s == 'X' {
+		return false // it was killed, which is told elsewhere
+	}
+	for thread, before := range stood {
+		if s := state(thread); s != 'T' && s != 't' || slicesOf(thread) != before {
+			return true
+		}
+	}
+	return false
+}
+
+// state is the letter of a process or thread in its directory in /proc, 0 when
+// there is none.
+func state(dir string) byte {
+	data, err := os.ReadFile(dir + "/stat") // "7 (a name) S 1 …"
+	if at := bytes.LastIndexByte(data, ')'); err == nil && at > 0 && at+2 < len(data) {
+		return data[at+2]
+	}
+	return 0
+}
+
+// slicesOf is how often a thread was put on a core, "" where nobody counts.
+func slicesOf(dir string) string {
+	data, _ := os.ReadFile(dir + "/schedstat")
+	if fields := bytes.Fields(data); len(fields) == 3 {
+		return string(fields[2])
+	}
+	return ""
 }
 
 func stopped(pids []int) bool {
@@ -62,7 +119,9 @@ func thaw(pids []int) {
 // foreign lists the living processes of the worker's.
 func (s *Session) foreign() (pids []int) {
 	for _, d := range s.workers() {
-		pids = append(pids, d.PID)
+		if !dead(d) {
+			pids = append(pids, d.PID)
+		}
 	}
 	return pids
 }
@@ -84,7 +143,23 @@ func (s *Session) workers() []sandbox.Descendant {
 			ours[d.PID] = true
 		}
 	}
-	return slices.DeleteFunc(sandbox.Descendants(from), func(d sandbox.Descendant) bool { return ours[d.PID] || d.State == 'Z' || d.State == 'X' })
+	return slices.DeleteFunc(sandbox.Descendants(from), func(d sandbox.Descendant) bool { return ours[d.PID] })
+}
+
+// dead reports whether nothing of a process is left but its entry in /proc.
+func dead(d sandbox.Descendant) bool { return d.State == 'Z' || d.State == 'X' }
+
+// bury waits for the dead that were handed to this process: their names could be
+// read as long as nobody does.
+func (s *Session) bury() {
+	if s.parent.process.Sealed() {
+		return
+	}
+	for _, d := range s.workers() {
+		if dead(d) && d.Parent == os.Getpid() && d.PID != s.parent.process.PID() { // for which somebody waits
+			unix.Wait4(d.PID, nil, unix.WNOHANG|unix.WALL, nil)
+		}
+	}
 }
 
 // end ends the worker and everything that it left, and learns how it ended.
@@ -95,7 +170,7 @@ func (w *worker) end(ctx context.Context) error {
 	if w.link.ended() { // it is about to be gone by itself: let it
 		w.learn(context.WithoutCancel(ctx), leaveLimit)
 	}
-	w.link.shut()
+	w.link.hangUp()
 	err := w.s.sweep()
 	w.learn(context.WithoutCancel(ctx), killLimit)
 	w.release()
@@ -136,12 +211,25 @@ func (w *worker) learn(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// sweep kills every process of the worker's, again until there is none.
-func (s *Session) sweep() error {
-	deadline := time.Now().Add(killLimit)
+// EndStrangers ends every process below this one that is not of the judge's or of
+// the workers' parent, as sandbox.EndDescendants does it.
+//
+// Error: some are still there after limit.
+func (s *Session) EndStrangers(limit time.Duration) error { return s.end(limit) }
+
+// sweep kills every process of the worker's.
+func (s *Session) sweep() error { return s.end(killLimit) }
+
+// end kills what foreign lists, again until there is none.
+func (s *Session) end(limit time.Duration) error {
+	deadline := time.Now().Add(limit)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		pids := s.foreign()
 		if len(pids) == 0 {
+			s.bury()
+			if s.parent.pid > 0 {
+				syscall.Kill(s.parent.pid, syscall.SIGCONT) // they may have stopped it
+			}
 			return nil
 		}
 		for _, pid := range pids { // stopped first, so that none forks while the others die
@@ -149,7 +237,6 @@ func (s *Session) sweep() error {
 		}
 		for _, pid := range pids {
 			syscall.Kill(pid, syscall.SIGKILL)
-			unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil) // one that was handed to this process
 		}
 		if time.Now().After(deadline) {
 			err := fmt.Errorf("processes of the submission cannot be killed: %d", pids)
@@ -160,14 +247,18 @@ func (s *Session) sweep() error {
 	}
 }
 
-// reopen replaces the parent by a new one.
-func (s *Session) reopen(ctx context.Context) error {
+// reopen replaces the parent by a new one; with a profile, by one that the
+// profiler starts, in these directories.
+func (s *Session) reopen(ctx context.Context, profile *plan.Profile, dirs sandbox.Directories) error {
 	err := s.parent.close()
+	if s.parent != nil {
+		s.reported = s.reported.Join(s.parent.sandbox.Report())
+	}
 	s.parent = nil
 	if err != nil {
 		return err
 	}
-	return s.openParent(ctx, imports(s.o.Payload))
+	return s.openParent(ctx, imports(s.o.Payload), profile, dirs)
 }
 
 // clean has the parent empty what all workers could write. Where something stays
@@ -182,6 +273,11 @@ func (s *Session) clean(ctx context.Context) {
 			return
 		}
 	}
+	if now, ok := standingOf(s.parent.pid); !ok || now != s.standing {
+		s.used = true
+		return
+	}
+	s.parent.sandbox.Sweep()
 	directories := []string{}
 	if s.parent.process.Sealed() { // else they are the machine's
 		directories = []string{"/tmp", "/dev/shm"}
@@ -194,6 +290,28 @@ func (s *Session) clean(ctx context.Context) {
 	if told, err := decodeTexts(answer[1:]); err != nil || answer[0] != 'C' || len(told) != 1 || told[0] != "0" {
 		s.used = true
 	}
+}
+
+// A standing is what a process of the same user can change of another, and what a
+// fork then has from its parent: on which cores it may run, and how urgently. The
+// sandbox refuses the rest (limits).
+type standing struct {
+	cores    unix.CPUSet
+	priority string // nice, real-time priority and policy
+	io       uintptr
+}
+
+// standingOf returns that of a process, ok false when it is gone.
+func standingOf(pid int) (s standing, ok bool) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:])) // from the third on
+	if err != nil || len(fields) < 39 || unix.SchedGetaffinity(pid, &s.cores) != nil {
+		return s, false
+	}
+	s.priority = strings.Join([]string{fields[16], fields[37], fields[38]}, " ")
+	const ofProcess = 1
+	s.io, _, _ = unix.Syscall(unix.SYS_IOPRIO_GET, ofProcess, uintptr(pid), 0)
+	return s, true
 }
 
 // emptyDirectory removes everything in a directory.

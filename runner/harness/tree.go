@@ -207,13 +207,14 @@ func (d *treeDecoder) array() {
 		return
 	}
 	item, held := itemSizes[kind][code], d.storages[at].bytes
-	count, last, fits := uint64(1), offset, offset <= math.MaxInt64
+	count, last, longest, fits := uint64(1), offset, uint64(0), offset <= math.MaxInt64
 	for range dims {
 		length, stride := d.uint64(), d.uint64()
 		if length > math.MaxInt64 || stride > math.MaxInt64 {
 			d.fail("an array with a negative length or stride")
 			return
 		}
+		longest = max(longest, length)
 		if count = mul(count, length); length > 0 {
 			last = add(last, mul(length-1, stride))
 		}
@@ -224,6 +225,8 @@ func (d *treeDecoder) array() {
 	d.arrays++
 	if count > 0 { // an empty one touches nothing
 		fits = fits && mul(add(last, 1), item) <= held
+	} else if longest > d.bounds.logical { // a check may walk along it
+		d.fail("an empty array of %d elements in one dimension", longest)
 	}
 	if kind == 0 {
 		fits = fits && offset == 0 && mul(count, item) == held

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpu-mode/kbgen/internal/interpreter"
 )
 
 // pack writes little-endian values and raw bytes one after the other.
@@ -104,6 +106,7 @@ func TestDecodeTree(t *testing.T) {
 		{"a negative length", message(one, arrayOf(tensor, float32Code, 0, 0, 0, 0, -1, 1)), "negative"},
 		{"a negative stride", message(one, arrayOf(tensor, float32Code, 0, 0, 0, 3, 4, -1)), "negative"},
 		{"a negative offset", message(one, arrayOf(tensor, float32Code, 0, 0, 0, -1, 1, 1)), "does not fit"},
+		{"an empty one to walk along", message([][]byte{stored(0, 0, 0)}, arrayOf(tensor, float32Code, 0, 0, 0, 0, 1<<62, 0, 0, 1)), "4611686018427387904 elements in one dimension"},
 		{"lengths that wrap", message(one, arrayOf(tensor, float32Code, 0, 0, 0, 0, 1<<62, 0, 1<<62, 0)), "more than 1 MiB"},
 		{"one element as a terabyte", message(one, arrayOf(tensor, float32Code, 0, 0, 0, 0, 1<<38, 0)), "more than 1 MiB"},
 		{"many times a little", message(one, list(3, slices.Repeat([][]byte{arrayOf(tensor, float32Code, 0, 0, 0, 0, 100_000, 0)}, 3)...)), "more than 1 MiB"},
@@ -231,7 +234,7 @@ const channelHead = "import sys\nexec(sys.argv[3])\n"
 // encoded are messages that channel.py made of random trees.
 func encoded(t testing.TB, seed, count int, more []string) (messages [][]byte, answers []string) {
 	t.Helper()
-	cmd := exec.Command(needPython(t), "-I", "-c", encoder, fmt.Sprint(seed), fmt.Sprint(count), channelPy)
+	cmd := exec.Command(interpreter.Program(t), "-I", "-c", encoder, fmt.Sprint(seed), fmt.Sprint(count), channelPy)
 	cmd.Stdin = strings.NewReader(strings.Join(more, "\n"))
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

@@ -24,6 +24,11 @@ const (
 	modeCall  = 0
 	modeEcho  = 1
 	modeBatch = 2
+	// Of mode profile: with the name that a profiler around the worker looks for, and
+	// looked at by torch's profiler and by Python's.
+	modeRange  = 3
+	modeTorch  = 4
+	modePython = 5
 )
 
 // A worker is one phase's process, which has the submission.
@@ -54,13 +59,13 @@ type worker struct {
 // submission has run when it returns.
 func (s *Session) startWorker(ctx context.Context, p *plan.Phase) (*worker, error) {
 	if s.used {
-		if err := s.reopen(ctx); err != nil {
+		if err := s.reopen(ctx, p.Profile, sandbox.Directories(p.Directories)); err != nil {
 			return nil, err
 		}
 	}
 	w := &worker{s: s, stdout: &capture.Capture{Limit: capture.OutputHead, Watch: plan.ExtensionMark}, stderr: &capture.Capture{Limit: capture.OutputHead}}
 	if err := w.start(ctx, p); err != nil {
-		w.link.shut()
+		w.link.hangUp()
 		w.release()
 		return nil, err
 	}
@@ -95,7 +100,7 @@ func (w *worker) start(ctx context.Context, p *plan.Phase) error {
 	if w.s.notForked != "" {
 		op, w.s.used = "become", true
 	}
-	message, err := json.Marshal(map[string]any{"op": op, "work": work, "environ": environ})
+	message, err := json.Marshal(map[string]any{"op": op, "work": work, "environ": environ, "profiled": p.Profile != nil})
 	if err != nil {
 		return err
 	}
@@ -117,17 +122,21 @@ func (w *worker) start(ctx context.Context, p *plan.Phase) error {
 // worker's files there; the reference and the main file are not among them.
 func (s *Session) phaseDirectories(p *plan.Phase) (work string, environ map[string]string, err error) {
 	s.phases++
-	dir := filepath.Join(s.parent.dirs.Work, strconv.Itoa(s.phases)+"-"+p.Name)
-	work = filepath.Join(dir, "work")
-	home, temp := filepath.Join(dir, "home"), filepath.Join(dir, "tmp")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return "", nil, fmt.Errorf("making the phase's directories: %w", err)
+	dirs := s.parent.dirs
+	if p.Profile == nil { // else the parent's are the phase's alone
+		dirs = directories(filepath.Join(dirs.Work, strconv.Itoa(s.phases)+"-"+p.Name))
+		for _, d := range []string{dirs.Dir, dirs.Work, dirs.Home, dirs.Temp} {
+			if err := os.Mkdir(d, 0o755); err != nil {
+				return "", nil, fmt.Errorf("making the phase's directories: %w", err)
+			}
+		}
 	}
-	for _, d := range []string{work, home, temp} {
-		if err := errors.Join(os.Mkdir(d, 0o700), s.parent.sandbox.Give(d, 0o700)); err != nil {
+	for _, d := range []string{dirs.Work, dirs.Home, dirs.Temp} {
+		if err := s.parent.sandbox.Give(d, 0o700); err != nil {
 			return "", nil, fmt.Errorf("making the phase's directories: %w", err)
 		}
 	}
+	work = dirs.Work
 	for _, name := range []string{taskFile, utilsFile, plan.SubmissionFile} {
 		if text, ok := s.o.Payload.Sources.Get(name); ok && p.Name != trialPhase {
 			path := filepath.Join(work, name)
@@ -136,7 +145,7 @@ func (s *Session) phaseDirectories(p *plan.Phase) (work string, environ map[stri
 			}
 		}
 	}
-	return work, map[string]string{"HOME": home, "TMPDIR": temp, "PYTHONNOUSERSITE": "1"}, nil
+	return work, map[string]string{"HOME": dirs.Home, "TMPDIR": dirs.Temp, "PYTHONNOUSERSITE": "1"}, nil
 }
 
 // release gives back what the worker had.
@@ -146,12 +155,6 @@ func (w *worker) release() {
 	w.page.close()
 	for _, a := range w.arenas {
 		a.close()
-	}
-}
-
-func (l *link) shut() {
-	if l != nil {
-		l.close()
 	}
 }
 
@@ -214,7 +217,17 @@ const lookForEnd = 100 * time.Millisecond
 
 // left reports whether the worker has ended, or its parent has, and has said all
 // that it will. The parent speaks unasked of nothing else.
-func (w *worker) left() bool { return w.s.parent.link.ready() && !w.link.ready() }
+func (w *worker) left() bool {
+	if w.s.notForked != "" { // it has become the worker, and hung up
+		select {
+		case <-w.s.parent.gone:
+			return !w.link.ready()
+		default:
+			return false
+		}
+	}
+	return w.s.parent.link.ready() && !w.link.ready()
+}
 
 // A raisedError is an exception in the submission.
 type raisedError struct {

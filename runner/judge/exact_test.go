@@ -91,7 +91,7 @@ func TestKindsOfFailure(t *testing.T) {
 			t.Errorf("%s, with a secret seed: outcome %+v, want %q", tt.name, s.Outcome, tt.outcome)
 		}
 		notRun := v.Explanation.NotRun
-		if diff := cmp.Diff(&schema.Explanation{NotRun: notRun, Withheld: explain.WithheldText}, s.Explanation); diff != "" {
+		if diff := cmp.Diff(&schema.Explanation{NotRun: notRun, Withheld: schema.WithheldWhy}, s.Explanation); diff != "" {
 			t.Errorf("%s, with a secret seed (-want +got):\n%s", tt.name, diff)
 		}
 		for _, told := range []string{"bad", "here", "aiter", "word", "tensor", "0.25", "n: 2", "step", `"1"`, "invalid", "shape", "CUDA"} {

@@ -14,7 +14,7 @@ import (
 // harness under it ended.
 func ProfilerWorked(p *plan.Phase, test *Process) bool {
 	run, _ := verdict(p, test)
-	return profilerFault(p.Profile.Program, run) == nil
+	return p.Profile.Program == "" || profilerFault(p.Profile.Program, run) == nil
 }
 
 // profile replaces the outcome by the profiler's fault if there is one, and
@@ -23,7 +23,7 @@ func (v *Verdict) profile(p *plan.Phase, s *Seen) {
 	if p.Profile == nil {
 		return
 	}
-	if fault := profilerFault(p.Profile.Program, v.Run); fault != nil {
+	if fault := profilerFault(p.Profile.Program, v.Run); fault != nil && p.Profile.Program != "" {
 		v.Outcome, v.Explanation = fault, nil
 		return
 	}

@@ -30,6 +30,8 @@ type Machine struct {
 	Environ []string // "NAME=value"; [Environ] picks what a submission may see
 	Runtime string   // RuntimeCUDA or RuntimeROCm; "" without a GPU
 	GPUs    int      // that a submission sees
+	// Isolated: kbrun's own harness judges, whose worker a profiler looks at.
+	Isolated bool
 
 	// Programs are the paths of those of [Programs] that are on PATH, by name.
 	Programs map[string]string
@@ -86,10 +88,16 @@ func (p *Phase) Timed() bool { return p.Mode != schema.ModeTest && p.Mode != sch
 
 // A Profile is what a profiler is to leave.
 type Profile struct {
-	Profiler string   // as Kernelbot names it
-	Program  string   // Test's first word
-	Dir      string   // where it writes; made new, for every user to write
-	Import   *Command // makes text of it; nil when there is none to be had
+	Profiler string // as Kernelbot names it; else ProfilerTorch or ProfilerPython
+
+	// Program is Test's first word, Path the file, Argv what stands before the
+	// harness's own words, and Environ what the environment has for it. "" and nil:
+	// the worker of the isolated harness looks at itself.
+	Program, Path string
+	Argv, Environ []string
+
+	Dir    string   // where it writes; made new, for every user to write
+	Import *Command // makes text of it; nil when there is none to be had
 }
 
 // A Command is one process of the submission, or of a tool that reads it.

@@ -72,6 +72,11 @@ func scenarios() []scenario {
 		{"py_profile_nvidia", py, nvidia, mode(schema.ModeProfile)},
 		{"py_profile_amd", py, amd, mode(schema.ModeProfile)},
 		{"py_profile_no_gpu", py, "", mode(schema.ModeProfile)},
+		{"py_profile_isolated", py, "", func(p *schema.Payload, m *Machine) {
+			p.Mode, p.Main, m.Isolated = schema.ModeProfile, "", true
+			p.Sources = schema.Files{{Name: "submission.py", Text: "import torch\n"}, {Name: "reference.py", Text: "pass\n"}}
+		}},
+		{"py_profile_isolated_amd", py, amd, func(p *schema.Payload, m *Machine) { p.Mode, p.Main, m.Isolated = schema.ModeProfile, "", true }},
 		{"py_profile_no_profiler", py, nvidia, func(p *schema.Payload, m *Machine) { p.Mode = schema.ModeProfile; delete(m.Programs, "ncu") }},
 		{"py_profile_several_nvidia", py, nvidia, func(p *schema.Payload, _ *Machine) { p.Mode, p.MultiGPU = schema.ModeProfile, true }},
 		{"py_profile_several_amd", py, amd, func(p *schema.Payload, _ *Machine) {

@@ -33,8 +33,12 @@ func (p *Phase) String() string {
 			fmt.Fprintf(&b, "    | %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
-	if p.Profile != nil {
-		fmt.Fprintf(&b, "  directory %s for %s\n", p.Profile.Dir, p.Profile.Profiler)
+	switch pr := p.Profile; {
+	case pr == nil:
+	case pr.Program == "":
+		fmt.Fprintf(&b, "  the worker looks at itself with %s\n", pr.Profiler)
+	default:
+		fmt.Fprintf(&b, "  directory %s for %s\n", pr.Dir, pr.Profiler)
 	}
 	p.Test.print(&b, "test")
 	if p.Profile != nil {

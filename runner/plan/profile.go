@@ -27,6 +27,12 @@ const (
 	ProfilerROCm = "rocPROF"
 )
 
+// Profilers within the worker of the isolated harness, where there is no GPU.
+const (
+	ProfilerTorch  = "torch.profiler"
+	ProfilerPython = "cProfile"
+)
+
 // profile plans the harness, which argv starts, under the runtime's profiler.
 // harness.py is not in between: a profiler has to look into the process.
 //
@@ -34,6 +40,11 @@ const (
 func (b *builder) profile(argv []string) *schema.Outcome {
 	program := map[string]string{RuntimeCUDA: ncu, RuntimeROCm: rocprof}[b.m.Runtime]
 	switch {
+	case program == "" && b.m.Isolated:
+		b.ph.Profile = &Profile{Profiler: b.within()}
+		b.ph.Test = b.command(b.limit(), nil, argv...)
+		b.finishTest()
+		return nil
 	case program == "":
 		return schema.Outcomef(schema.OutcomeUnsupported, "mode profile needs an NVIDIA or AMD GPU, and the machine shows none")
 	case program == ncu && b.p.MultiGPU:
@@ -42,18 +53,28 @@ func (b *builder) profile(argv []string) *schema.Outcome {
 		return schema.Outcomef(schema.OutcomeNoProfiler, "the machine has no %s", program)
 	}
 	dir := filepath.Join(b.ph.Temp, profileDir)
-	b.ph.Profile = &Profile{Program: program, Dir: dir}
+	pr := &Profile{Program: program, Path: b.m.Programs[program], Dir: dir}
 	if program == ncu {
 		report := filepath.Join(dir, ncuReport)
-		b.ph.Profile.Profiler = ProfilerNCU
-		b.ph.Profile.Import = b.command(importLimit, nil, ncu, "--import", report, "--print-details", "body")
-		b.ph.Test = b.command(b.limit(), []string{"POPCORN_NCU=1"}, slices.Concat(ncuArgs(report), argv)...)
+		pr.Profiler, pr.Argv, pr.Environ = ProfilerNCU, ncuArgs(report), []string{"POPCORN_NCU=1"}
+		pr.Import = b.command(importLimit, nil, ncu, "--import", report, "--print-details", "body")
 	} else {
-		b.ph.Profile.Profiler = ProfilerROCm
-		b.ph.Test = b.command(b.limit(), []string{"GPU_DUMP_CODE_OBJECT=1"}, slices.Concat(rocprofArgs(dir), argv)...)
+		pr.Profiler, pr.Argv, pr.Environ = ProfilerROCm, rocprofArgs(dir), []string{"GPU_DUMP_CODE_OBJECT=1"}
 	}
+	b.ph.Profile, b.ph.Test = pr, b.command(b.limit(), pr.Environ, slices.Concat(pr.Argv, argv)...)
 	b.finishTest()
 	return nil
+}
+
+// within is the profiler for a worker that looks at itself: torch's where the
+// submission or the task uses it.
+func (b *builder) within() string {
+	for _, f := range b.p.Sources {
+		if strings.Contains(f.Text, "import torch") || strings.Contains(f.Text, "from torch") {
+			return ProfilerTorch
+		}
+	}
+	return ProfilerPython
 }
 
 // ncuArgs is Nsight Compute's call before the harness's.

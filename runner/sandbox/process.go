@@ -297,6 +297,9 @@ func (p *Process) Wait() (State, error) {
 	p.cmd.Wait() // what it says is in ProcessState
 	wall := time.Since(p.begun)
 	defer p.status.Close()
+	if p.cmd.ProcessState == nil { // somebody else waited for it
+		return State{}, errors.New("the system tells nothing about an ended process")
+	}
 	used, _ := p.cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if !ok || used == nil {

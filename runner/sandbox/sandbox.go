@@ -243,13 +243,19 @@ func (s *Sandbox) Close() error {
 		s.spare.abandon()
 		s.spare = nil
 	}
+	s.Sweep()
+	return s.group.remove()
+}
+
+// Sweep removes what programs that have ended left in places that the sandbox
+// shares with the machine, as far as a user of its own tells them apart.
+func (s *Sandbox) Sweep() {
 	s.sweepShm()
 	if s.sharesIPC() && s.id.Own {
 		if err := sweepIPC(s.id.UID); err != nil {
 			s.Survived(err)
 		}
 	}
-	return s.group.remove()
 }
 
 // sharesIPC reports whether a sandbox had none of its own of what outlives

@@ -24,25 +24,6 @@ const (
 	maxMatrixSetupJobs = 1_000_000 // where counting stops
 )
 
-// JobCount returns how many jobs Buildkite counts for one document: one for
-// every step, a group beside its steps, and as many as parallelism or a matrix
-// make. It is 0 for what is no pipeline.
-func JobCount(doc []byte) int {
-	c := &checker{keys: map[string]*step{}, severities: make([]schema.Severity, len(rules))}
-	roots, _ := c.decode(doc)
-	jobs := 0
-	for _, root := range roots {
-		d := &document{root: root}
-		list := root
-		if root.Kind == yaml.MappingNode {
-			list = child(root, "steps")
-		}
-		c.collect(d, list, "", nil)
-		jobs += d.jobs()
-	}
-	return jobs
-}
-
 // limits checks what counts over one document.
 func (c *checker) limits(d *document) {
 	jobs := d.jobs()

@@ -1,0 +1,144 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// Batches are calls made in one go: how many calls they have, and how many
+// batches of each size are made.
+const batchRuns = 5
+
+func batchSizes() []int { return []int{1, 8, 16} }
+
+// Bounds of batches: how long one may take, as more is disturbed by others; how
+// much memory its inputs may need, in bytes; and which part of a case's time all
+// may take, and at most, where many have to wait for a core.
+const (
+	batchTime  = 4 * time.Millisecond
+	batchBytes = 16 << 20
+	batchPart  = 10
+	batchMost  = 5 * time.Second
+)
+
+// A kernel is faster in a batch than alone, where its caches are cold: by as much
+// as warmth and, beyond that, a quarter of a quick single call. Measured on Python,
+// the coldest of all: up to 30 µs and a sixth.
+const warmth = 30 * time.Microsecond
+
+const batchBusy = "too many calls had to wait for a core"
+
+// batched is what the batches of a case came to.
+type batched struct {
+	sizes  []int     // made; nil: none
+	slopes []float64 // one of each round, in nanoseconds per call
+	fewer  string    // why not all sizes
+}
+
+// enter writes what the batches say beside single calls.
+func (b *batched) enter(m *schema.Measurement, single []float64) {
+	m.Batches, m.FewerBatches = b.sizes, b.fewer
+	if len(b.slopes) == 0 {
+		return
+	}
+	slope := figuresOf(b.slopes)
+	m.Slope = &rounded([]float64{slope.mean})[0]
+	m.Overlaps = overlaps(percentile(slices.Clone(single), 25), slope, m.Resolution)
+}
+
+// overlaps reports whether a call more in a batch takes less than a quick single
+// one by more than chance (Student's 95 %), warm caches and the resolution explain.
+func overlaps(single float64, slope stats, resolution float64) bool {
+	return slope.mean+student95(slope.runs-1)*slope.err < single*3/4-float64(warmth)-resolution
+}
+
+// batches times calls in one go, in an order that nobody can foresee. What a
+// call more takes there is the cross-check of the figure, which stays that of
+// single calls: a kernel that works on one call during another is faster there.
+//
+// Errors: those of tryAll.
+func (m *measuring) batches(ctx context.Context, c testCase) error {
+	sizes := m.affordable()
+	if len(sizes) < 2 {
+		return nil
+	}
+	took, layouts := map[int][]float64{}, map[int][]storage{}
+	for begun := time.Now(); time.Since(begun) < min(m.most/batchPart, batchMost); {
+		owed := slices.DeleteFunc(slices.Clone(sizes), func(k int) bool { return len(took[k]) >= batchRuns })
+		if len(owed) == 0 {
+			break
+		}
+		k := owed[random(int64(len(owed)))]
+		cases := make([]testCase, k)
+		for i := range cases {
+			cases[i] = c.fresh(random)
+		}
+		m.r.outputs = layouts[k]
+		// Looked for from the start: it may be done long before k single calls are.
+		a, err := m.r.tryAll(ctx, cases, false, true, min(m.shortest, time.Millisecond))
+		layouts[k] = m.r.outputs
+		switch {
+		case err != nil:
+			return err
+		case a.moved: // the first of its size
+		case !a.counted || a.delayed <= max(delayAllowed, m.shortest*time.Duration(k)/delayPart):
+			took[k] = append(took[k], float64(a.took))
+		}
+	}
+	rounds := batchRuns
+	for _, k := range sizes {
+		rounds = min(rounds, len(took[k]))
+	}
+	if rounds < minRuns {
+		m.batched = batched{fewer: batchBusy}
+		return nil
+	}
+	m.batched.sizes = sizes
+	for i := range rounds {
+		times := make([]float64, len(sizes))
+		for j, k := range sizes {
+			times[j] = took[k][i]
+		}
+		m.batched.slopes = append(m.batched.slopes, slopeOf(sizes, times))
+	}
+	return nil
+}
+
+// affordable returns the sizes within the bounds, and notes why not all are.
+func (m *measuring) affordable() []int {
+	sizes := batchSizes()
+	for i, k := range sizes {
+		if i == 0 {
+			continue
+		}
+		switch n := time.Duration(k); {
+		case m.shortest == 0:
+			m.batched.fewer = batchBusy
+		case n*m.shortest > batchTime:
+			m.batched.fewer = fmt.Sprintf("%d calls take more than %s", k, batchTime)
+		case uint64(k)*m.inputSize > batchBytes:
+			m.batched.fewer = fmt.Sprintf("%d inputs take more than %d MiB", k, batchBytes>>20)
+		default:
+			continue
+		}
+		return sizes[:i]
+	}
+	return sizes
+}
+
+// slopeOf is the slope of the line through points by least squares.
+func slopeOf(x []int, y []float64) float64 {
+	var meanX, meanY, over, under float64
+	for i := range x {
+		meanX, meanY = meanX+float64(x[i])/float64(len(x)), meanY+y[i]/float64(len(x))
+	}
+	for i := range x {
+		d := float64(x[i]) - meanX
+		over, under = over+d*(y[i]-meanY), under+d*d
+	}
+	return over / under
+}
