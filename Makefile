@@ -5,7 +5,7 @@ GO ?= go
 BIN := $(CURDIR)/bin
 COMMANDS := kbgen kbgen-secret kbrun kblaunch kbnode kblocal
 # Packages that rewrite their goldens with -update.
-GOLDEN := ./generator ./schema ./schema/pipeline ./schema/queuefile ./templates ./verdict ./cmd/kbgen ./cmd/kblaunch ./cmd/kbrun ./runner/plan
+GOLDEN := ./generator ./schema ./schema/pipeline ./schema/queuefile ./templates ./verdict ./cmd/kbgen ./cmd/kblaunch ./cmd/kbnode ./cmd/kbrun ./runner/plan
 FUZZTIME ?= 20s
 # NVML's header calls half of itself deprecated; that is not news here.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
@@ -54,9 +54,9 @@ attacks: need
 gpu-test: need
 	KBGEN_GPU_TESTS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestGPU$$' ./runner/harness
 
-# Steps in containers, on a docker engine of the test's own. Needs root.
+# Steps and agents in containers, on a docker engine of the test's own. Needs root.
 docker-test: build agent
-	path=$$(sh tools/docker.sh) && PATH=$$path KBGEN_DOCKER_TESTS=1 $(GO) test -count=1 -v -run 'TestDocker$$' ./e2e
+	path=$$(sh tools/docker.sh) && PATH=$$path KBGEN_DOCKER_TESTS=1 $(GO) test -count=1 -v -run '^TestDocker' ./e2e
 
 # What a reviewer would run first.
 check: need

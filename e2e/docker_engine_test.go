@@ -181,7 +181,10 @@ func (e *dockerEngine) stop() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	for _, at := range e.mounts() {
-		e.t.Errorf("%s is still mounted", at)
+		// dockerd itself leaves this one, after a container in the host's network.
+		if !strings.HasSuffix(at, "/exec/netns/default") {
+			e.t.Errorf("%s is still mounted", at)
+		}
 		_ = syscall.Unmount(at, syscall.MNT_DETACH)
 	}
 	groups, _ := filepath.Glob("/sys/fs/cgroup/*" + e.cgroup)

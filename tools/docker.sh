@@ -56,4 +56,45 @@ if ! complete; then
 		exit 1
 	}
 fi
+
+# composes says whether there is docker compose of version 2 or newer. Debian's
+# docker-compose 1 is another program.
+composes() {
+	docker compose version >/dev/null 2>&1 && return
+	case $(docker-compose version --short 2>/dev/null) in
+	'' | 1.*) return 1 ;;
+	esac
+}
+
+compose=v2.39.4
+built=$engine/usr/bin/docker-compose
+if ! composes && [ -x "$built" ]; then
+	PATH=$engine/usr/bin:$PATH # before a docker-compose 1
+fi
+if ! composes; then
+	go=${GO:-go}
+	say "building docker compose $compose from its Go module into bin/docker-engine: some minutes"
+	work=$(mktemp -d)
+	trap 'rm -rf "$work" ${made:+"$made"}' EXIT
+	trap 'exit 1' HUP INT TERM
+	mkdir -p -- "$engine/usr/bin"
+	# Its go.mod excludes versions, so that go install refuses it: it is built as
+	# the main module. The go command checks it against the checksum database.
+	if (
+		set -e
+		cd "$work"
+		from=$("$go" mod download -json "github.com/docker/compose/v2@$compose" | sed -n 's/^.*"Dir": "\(.*\)",$/\1/p')
+		cp -R -- "$from" source
+		chmod -R u+w source
+		cd source
+		CGO_ENABLED=0 "$go" build -trimpath -ldflags "-s -w -X github.com/docker/compose/v2/internal.Version=$compose" -o "$built.new" ./cmd
+		mv -- "$built.new" "$built"
+	) >"$work/log" 2>&1; then
+		PATH=$engine/usr/bin:$PATH
+	else
+		tail -n 3 "$work/log" >&2
+		say 'docker compose could not be built, see the lines above; go on without it'
+	fi
+	rm -rf "$work"
+fi
 printf '%s\n' "$PATH"

@@ -28,18 +28,6 @@ type vendorCommands struct {
 	Check vendorCheck `cmd:""`
 }
 
-// requirements are what each row of the table needs of machines.
-func requirements(table pipelines.Table) []queuefile.GPUType {
-	rows := make([]queuefile.GPUType, len(table))
-	for i, g := range table {
-		rows[i] = queuefile.GPUType{
-			Name: g.Name, Maker: string(g.Vendor), Queue: g.Queue, Slice: g.Slice,
-			GPUs: g.GPUs, CPUs: g.CPUs, MemoryGiB: g.MemoryGiB, Isolation: string(g.Isolation), Off: g.Off,
-		}
-	}
-	return rows
-}
-
 // vendorInit prints a queue file to start from.
 type vendorInit struct {
 	GPU    string `name:"gpu" required:"" placeholder:"NAME"`
@@ -65,9 +53,9 @@ func (c *vendorInit) Run(_ context.Context, env *cli.Env) error {
 	case !namePattern().MatchString(c.Node):
 		return cli.Usagef("--node: got %q, want letters, digits, - and _, at most 63", c.Node)
 	}
-	text := queuefile.Sample(requirements(pipelines.Table{g})[0], c.Vendor, c.Node, c.Count)
+	text := queuefile.Sample(pipelines.Table{g}.Requirements()[0], c.Vendor, c.Node, c.Count)
 	file, faults := queuefile.Decode("the file", []byte(text))
-	faults = append(faults, queuefile.Check([]*queuefile.File{file}, requirements(pipelines.Fleet))...)
+	faults = append(faults, queuefile.Check([]*queuefile.File{file}, pipelines.Fleet.Requirements())...)
 	if i := slices.IndexFunc(faults, func(f *schema.Finding) bool { return f.Severity == schema.SeverityError }); i >= 0 {
 		return &cli.UsageError{Err: faults[i]} // of what was asked for; the rest is tested
 	}
@@ -99,7 +87,7 @@ func (c *vendorCheck) Run(ctx context.Context, env *cli.Env) error {
 			files = append(files, f)
 		}
 	}
-	faults = inOrder(c.Files, append(faults, queuefile.Check(files, requirements(pipelines.Fleet))...))
+	faults = inOrder(c.Files, append(faults, queuefile.Check(files, pipelines.Fleet.Requirements())...))
 	if queuefile.Failed(faults) || !c.Live {
 		if err := c.print(env.Stdout, files, faults); err != nil || !queuefile.Failed(faults) {
 			return err

@@ -12,7 +12,7 @@ import (
 
 // The sample for every row of the table is right, whatever the row asks for.
 func TestSampleOfEveryRow(t *testing.T) {
-	for _, row := range requirements(pipelines.Fleet) {
+	for _, row := range pipelines.Fleet.Requirements() {
 		checkQueueFile(t, row.Name, queuefile.Sample(row, "example", "node-1", max(1, row.GPUs)))
 	}
 }
@@ -33,7 +33,7 @@ func TestDocumentedQueueFile(t *testing.T) {
 func checkQueueFile(t *testing.T, name, text string) {
 	t.Helper()
 	f, faults := queuefile.Decode(name, []byte(text))
-	faults = append(faults, queuefile.Check([]*queuefile.File{f}, requirements(pipelines.Fleet))...)
+	faults = append(faults, queuefile.Check([]*queuefile.File{f}, pipelines.Fleet.Requirements())...)
 	for _, fault := range faults {
 		if fault.Severity == schema.SeverityError {
 			t.Errorf("%v in\n%s", fault, text)
