@@ -48,7 +48,7 @@ func newSealingRig(t *testing.T, policy string) (*rig, *brokerProcess) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := startBrokerWith(t, r, line+"\n", strings.ReplaceAll(policy, "PIPELINE", p.ID))
+	b := startBrokerWith(t, r.URL(), line+"\n", strings.ReplaceAll(policy, "PIPELINE", p.ID))
 	hook := "#!/bin/sh\nexport " + schema.EnvBroker + "=" + b.socket + "\n"
 	if err := os.WriteFile(filepath.Join(r.dir, "hooks", "environment"), []byte(hook), 0o700); err != nil {
 		t.Fatal(err)

@@ -74,8 +74,9 @@ func opened(encoded string, open opener) (string, error) {
 	return open(encoded)
 }
 
-// withoutNames takes the files' names out of what was run: everybody who may see
-// the build can read its result, and nobody needs them to understand it.
+// withoutNames takes the files' names out of what was run and put in place:
+// everybody who may see the build can read its result, and nobody needs them to
+// understand it.
 func withoutNames(r *schema.Result, p *schema.Payload) {
 	var names []string
 	for _, f := range slices.Concat(p.Sources, p.Headers) {
@@ -87,6 +88,11 @@ func withoutNames(r *schema.Result, p *schema.Payload) {
 		pairs = append(pairs, name, "[sealed]")
 	}
 	take := strings.NewReplacer(pairs...)
+	if r.Versions != nil {
+		for i := range r.Versions.Files { // whoever has a file can still find its digest here
+			r.Versions.Files[i].Name = "[sealed]"
+		}
+	}
 	for _, run := range r.Runs {
 		if run.Compilation != nil {
 			run.Compilation.Command = take.Replace(run.Compilation.Command)
