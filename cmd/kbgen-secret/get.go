@@ -8,9 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/agent"
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -146,7 +145,7 @@ func (c *getCmd) give(ctx context.Context, env *cli.Env, value []byte) (err erro
 		return fmt.Errorf("writing the value: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, c.Command[0], c.Command[1:]...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = env.Stdin, env.Stdout, env.Stderr
 	cmd.Env = append(env.Environ(), c.Name+"_FILE="+path)
@@ -156,18 +155,4 @@ func (c *getCmd) give(ctx context.Context, env *cli.Env, value []byte) (err erro
 		return &cli.ExitError{Status: exited.ExitCode()}
 	}
 	return err
-}
-
-// memoryDirectory makes a directory on a file system in memory.
-func memoryDirectory(env *cli.Env) (string, error) {
-	for _, parent := range []string{env.Getenv("XDG_RUNTIME_DIR"), "/dev/shm"} {
-		var fs unix.Statfs_t
-		if parent == "" || unix.Statfs(parent, &fs) != nil || fs.Type != unix.TMPFS_MAGIC {
-			continue
-		}
-		if dir, err := os.MkdirTemp(parent, "kbgen-secret-*"); err == nil { // mode 0700
-			return dir, nil
-		}
-	}
-	return "", errors.New("got no file system in memory, want /dev/shm or XDG_RUNTIME_DIR")
 }

@@ -90,7 +90,7 @@ Prints an agent hook for nodes whose pipelines carry SECRET_* in the old formats
 The broker must allow the pipelines, too (old: in its config).
 
 example:
-  kbgen secret hook environment --allow $PIPELINE=https://github.com/a/b     > /etc/buildkite-agent/hooks/environment
+  kbgen secret hook environment --allow $ID=https://github.com/a/b > environment
 `,
 	"keygen": `usage: kbgen secret keygen --out FILE [options]
        kbgen secret keygen --existing FILE [--name NAME]

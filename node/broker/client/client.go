@@ -13,9 +13,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/secrets/refused"
@@ -98,16 +97,25 @@ const retryPause = 10 * time.Millisecond
 // dial connects to a socket in the file system. A broker that has too many
 // callers for a moment is waited for until ctx ends.
 func dial(ctx context.Context, path string) (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	syscall.ForkLock.RLock() // no child shall have the socket; not every system can say so at once
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return nil, err
 	}
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		syscall.Close(fd)
+		return nil, err
+	}
 	for {
-		err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+		err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: path})
 		if err == nil {
 			return os.NewFile(uintptr(fd), path), nil
 		}
-		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+		if !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR) {
 			break
 		}
 		select {
@@ -118,6 +126,6 @@ func dial(ctx context.Context, path string) (*os.File, error) {
 		}
 		break
 	}
-	unix.Close(fd)
+	syscall.Close(fd)
 	return nil, err
 }
