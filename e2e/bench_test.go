@@ -12,6 +12,8 @@ import (
 	"github.com/gpu-mode/kbgen"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/secrets"
 )
 
 func median(d []time.Duration) float64 {
@@ -71,6 +73,72 @@ func BenchmarkSubmit(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(median(whole), "ms-whole")
 	b.ReportMetric(median(overhead), "ms-overhead")
+}
+
+// BenchmarkSealed measures what sealing adds: kblaunch submit from start to exit
+// and kbrun's time for reading a payload, with and without, in turn.
+func BenchmarkSealed(b *testing.B) {
+	dir := b.TempDir()
+	s, err := local.Start(local.Options{Dir: dir, AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close(context.Background()) })
+	p, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: kbgen.Bootstrap, SkipCheckout: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	key, line, err := secrets.GenerateKey(secrets.X25519)
+	if err != nil {
+		b.Fatal(err)
+	}
+	broker := startBrokerWith(b, s.URL(), line+"\n", oidcPolicy)
+	recipient := secrets.Recipient{Name: "lab-2026", Added: time.Now(), Key: key.Public}.String()
+	seal := filepath.Join(b.TempDir(), "seal.yml")
+	files := map[string]string{
+		filepath.Join(filepath.Dir(seal), "recipients.txt"): recipient + "\n",
+		seal: "version: 1\norganization: " + engine.OrganizationID + "\npipeline: " + p.ID + "\nqueues: {cpu: {recipients: recipients.txt}}\n",
+	}
+	for name, text := range files {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, queue := range []string{"bootstrap", "cpu"} {
+		if err := s.StartAgents(queue, 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := s.AwaitAgents(context.Background(), 2); err != nil {
+		b.Fatal(err)
+	}
+	hook := "#!/bin/sh\nexport " + schema.EnvBroker + "=" + broker.socket + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "hooks", "environment"), []byte(hook), 0o700); err != nil {
+		b.Fatal(err)
+	}
+	whole, reading := map[string][]time.Duration{}, map[string][]time.Duration{}
+	for b.Loop() {
+		for name, file := range map[string]string{"plain": "", "sealed": seal} {
+			start := time.Now()
+			cmd := exec.Command(filepath.Join(bin, "kblaunch"), "submit", tiny, filepath.Join(tiny, "right.py"), "--gpu", "CPU_BK", "--mode", "test", "--json")
+			cmd.Env = append(os.Environ(), "KBLAUNCH_API_URL="+s.URL()+"/", "BUILDKITE_API_TOKEN="+s.APIToken(), "BUILDKITE_ORG=gpu-mode", "BUILDKITE_PIPELINE=kernelbot", "KBLAUNCH_SEAL="+file)
+			out, err := cmd.Output()
+			if err != nil {
+				b.Fatalf("%v\n%s", err, out)
+			}
+			whole[name] = append(whole[name], time.Since(start))
+			result, err := schema.DecodeResult(out)
+			if err != nil {
+				b.Fatal(err)
+			}
+			reading[name] = append(reading[name], time.Duration(result.Timing.Decode*float64(time.Second)))
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	for _, name := range []string{"plain", "sealed"} {
+		b.ReportMetric(median(whole[name]), "ms-"+name)
+		b.ReportMetric(median(reading[name]), "ms-reading-"+name)
+	}
 }
 
 // BenchmarkPickUp measures the time from a job being ready to its agent

@@ -43,10 +43,10 @@ func startBroker(t *testing.T, r *rig, policy string) *brokerProcess {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startBrokerWith(t, r, line+"\n", policy)
+	return startBrokerWith(t, r.URL(), line+"\n", policy)
 }
 
-func startBrokerWith(t *testing.T, r *rig, key, policy string) *brokerProcess {
+func startBrokerWith(t testing.TB, url, key, policy string) *brokerProcess {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kbn") // the path of a socket is short
 	if err != nil {
@@ -59,7 +59,7 @@ func startBrokerWith(t *testing.T, r *rig, key, policy string) *brokerProcess {
 		t.Fatal(err)
 	}
 	b.key = keys[0]
-	config := "version: 1\nkeys: [node.key]\n" + strings.ReplaceAll(policy, "URL", r.URL())
+	config := "version: 1\nkeys: [node.key]\n" + strings.ReplaceAll(policy, "URL", url)
 	for name, text := range map[string]string{"node.key": key, "secretd.yml": config} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -295,7 +295,7 @@ func TestOldSecretsByHook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := startBrokerWith(t, r, string(key), oidcPolicy+"old: {pipelines: ["+p.ID+"]}\n")
+	b := startBrokerWith(t, r.URL(), string(key), oidcPolicy+"old: {pipelines: ["+p.ID+"]}\n")
 	for _, name := range []string{"environment", "pre-command"} {
 		args := []string{"secret", "hook", name, "--socket", b.socket}
 		if name == "environment" {

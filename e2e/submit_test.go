@@ -99,14 +99,19 @@ func TestSlowHangingEndsInTime(t *testing.T) {
 	}
 }
 
+// noise is so many bytes that do not compress, in base64.
+func noise(n int) string {
+	bytes := make([]byte, n)
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(bytes)
+	return base64.StdEncoding.EncodeToString(bytes)
+}
+
 // A payload above one variable's size travels in chunks.
 func TestLargeSubmission(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	noise := make([]byte, 300_000)
-	random := rand.NewChaCha8([32]byte{1})
-	_, _ = random.Read(noise)
-	text := "DATA = '" + base64.StdEncoding.EncodeToString(noise) + "'\n\n\ndef custom_kernel(n):\n    return n + len(DATA) - 400000\n"
+	text := "DATA = '" + noise(300_000) + "'\n\n\ndef custom_kernel(n):\n    return n + len(DATA) - 400000\n"
 	file := filepath.Join(t.TempDir(), "large.py")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

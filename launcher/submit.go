@@ -20,6 +20,11 @@ type Submission struct {
 	GPU     string // GPU type, "B200_BK"
 	Queue   string // agent queue, "b200"
 
+	// Seal, when not nil, returns the text that travels in the place of the
+	// encoded payload, for the run of that id; it must not block. What a build's
+	// readers then see of a submission is GPU type, queue, mode and time limits.
+	Seal func(runID, encoded string) (string, error)
+
 	Branch, Commit string // of the pipeline's repository; empty: main, HEAD
 
 	// QueueTimeout bounds the time until the evaluation's job starts, bootstrap
@@ -134,13 +139,18 @@ func (w *waiter) prepare() (*buildkite.CreateBuild, error) {
 	if err != nil {
 		return nil, err
 	}
+	// One id per run: Kernelbot's own is shared by the public and the secret
+	// run of a submission.
+	w.runID = fmt.Sprintf("sub-%s-%s-%s", s.ID, s.GPU, randomHex(5))
+	if s.Seal != nil {
+		if encoded, err = s.Seal(w.runID, encoded); err != nil {
+			return nil, fmt.Errorf("sealing the payload: %w", err)
+		}
+	}
 	env, err := schema.PayloadEnv(encoded)
 	if err != nil {
 		return nil, err
 	}
-	// One id per run: Kernelbot's own is shared by the public and the secret
-	// run of a submission.
-	w.runID = fmt.Sprintf("sub-%s-%s-%s", s.ID, s.GPU, randomHex(5))
 	env[schema.EnvRunID] = w.runID
 	env[schema.EnvGPU] = s.GPU
 	env[schema.EnvQueue] = s.Queue

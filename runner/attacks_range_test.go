@@ -125,7 +125,7 @@ func (r *shootingRange) again(t testing.TB, u user, a attack, s *shot) *shot {
 	out, tmp, victim := filepath.Join(s.dir, "out"), filepath.Join(s.dir, "tmp"), filepath.Join(s.dir, "victim")
 	builds := filepath.Join(s.dir, "builds")
 	results := filepath.Join(builds, ".kbrun-results")
-	for _, d := range []string{s.dir, out, tmp, victim, builds, filepath.Join(s.dir, "bin"), filepath.Join(s.dir, "calls")} {
+	for _, d := range []string{s.dir, out, tmp, victim, builds, filepath.Join(s.dir, "run"), filepath.Join(s.dir, "bin"), filepath.Join(s.dir, "calls")} {
 		must(t, os.MkdirAll(d, 0o755))
 	}
 	canary := func(kind string) string {
@@ -167,6 +167,7 @@ func (r *shootingRange) again(t testing.TB, u user, a attack, s *shot) *shot {
 	nvcc, err := os.ReadFile(filepath.Join(corpus, "lib", "nvcc"))
 	must(t, errors.Join(err, os.WriteFile(filepath.Join(s.dir, "bin", "nvcc"), nvcc, 0o755)))
 	sock, heardSock := listen(t, "unix", filepath.Join(out, "job.sock"))
+	broker, heardBroker := listen(t, "unix", filepath.Join(s.dir, "run", "secretd.sock"))
 	tcp, heardTCP := listen(t, "tcp", "127.0.0.1:0")
 	if u.uid >= 0 {
 		if s.uid == 0 {
@@ -182,7 +183,7 @@ func (r *shootingRange) again(t testing.TB, u user, a attack, s *shot) *shot {
 		"PATH=" + u.bin + "/usr/bin:/bin:" + filepath.Join(s.dir, "bin"), "HOME=" + out, "TMPDIR=" + tmp, "KERNELBOT_RUN_ID=attack-1", "BUILDKITE_JOB_ID=0190-job",
 		"BUILDKITE_AGENT_ACCESS_TOKEN=" + canary("token"), "BUILDKITE_AGENT_JOB_API_TOKEN=" + canary("api"),
 		"BUILDKITE_AGENT_JOB_API_SOCKET=" + filepath.Join(out, "job.sock"), "BUILDKITE_BIN_PATH=" + filepath.Join(s.dir, "bin"),
-		"BUILDKITE_BUILD_PATH=" + builds, "AWS_SECRET_ACCESS_KEY=" + canary("cloud"), "CALLS=" + filepath.Join(s.dir, "calls"),
+		"BUILDKITE_BUILD_PATH=" + builds, "KERNELBOT_BROKER=" + filepath.Join(s.dir, "run", "secretd.sock"), "AWS_SECRET_ACCESS_KEY=" + canary("cloud"), "CALLS=" + filepath.Join(s.dir, "calls"),
 		"CUDA_ATTACK_MARK=" + s.mark, "CUDA_ATTACK_OUT=" + out, "CUDA_ATTACK_VICTIM=" + victim,
 		"CUDA_ATTACK_PORT=" + strconv.Itoa(tcp.Addr().(*net.TCPAddr).Port), "KERNELBOT_PAYLOAD=" + encoded,
 	}
@@ -208,12 +209,13 @@ func (r *shootingRange) again(t testing.TB, u user, a attack, s *shot) *shot {
 	}
 	s.run(t, cmd, a)
 	s.stdout, s.stderr = stdout.String(), stderr.String()
-	for name, heard := range map[string]func() bool{"socket": heardSock, "port": heardTCP} {
+	for name, heard := range map[string]func() bool{"socket": heardSock, "broker": heardBroker, "port": heardTCP} {
 		if heard() {
 			s.reached = append(s.reached, name)
 		}
 	}
 	sock.Close()
+	broker.Close()
 	tcp.Close()
 	s.search(out, tmp, victim)
 	if data, _ := os.ReadFile(waiting); string(data) != text {

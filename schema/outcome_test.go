@@ -87,6 +87,16 @@ the payload or the configuration can work nowhere, 64 that the command line cann
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %d | %s |\n", o.Name, o.Fault, retry, o.ExitStatus(), o.Text)
 	}
 	b.WriteString(`
+## A sealed payload that is not opened
+
+Nothing of the submission has run then; the text has the broker's reason ([secrets.md](secrets.md)).
+
+| reason | outcome | who can do something |
+|---|---|---|
+| no broker, ` + "`" + `busy` + "`" + `; the agent gets no token | ` + "`" + `machine` + "`" + `, tried elsewhere | the machine's owner |
+| ` + "`" + `unknown-recipient` + "`" + `, ` + "`" + `unproved` + "`" + ` | ` + "`" + `machine` + "`" + `, tried elsewhere | the machine's owner: its key is not among the recipients, it does not believe the job |
+| ` + "`" + `wrong-…` + "`" + `, ` + "`" + `expired` + "`" + `, ` + "`" + `renamed` + "`" + `, ` + "`" + `altered` + "`" + `, ` + "`" + `malformed` + "`" + `, ` + "`" + `too-large` + "`" + `, ` + "`" + `unsigned` + "`" + ` | ` + "`" + `bad-payload` + "`" + ` | the launcher: no machine opens it |
+
 ## How an outcome of a task's own harness is found
 
 The runner sees a report, an exit status, a time and what the program printed. Each kind of failure of a submission in Python has

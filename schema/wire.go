@@ -48,6 +48,7 @@ const (
 	EnvUntrusted   = EnvPrefix + "UNTRUSTED"    // "true" in a step that runs a submission: hooks give it no secret
 	EnvSandboxRead = EnvPrefix + "SANDBOX_READ" // paths that a submission may read; set by the node
 	EnvRetain      = EnvPrefix + "RETAIN"       // directory of results that wait for their upload, or none; set by the node
+	EnvBroker      = EnvPrefix + "BROKER"       // socket of the broker that opens sealed payloads; set by the node
 
 	EnvVendor    = EnvPrefix + "VENDOR"     // the row's, for smoke and isolation steps
 	EnvGPUs      = EnvPrefix + "GPUS"       // of one job
@@ -71,6 +72,13 @@ func EnvPayloadChunk(i int) string { return EnvPayload + "_" + strconv.Itoa(i) }
 // SecretEnv is the name under which the second run of a build carries what the
 // first carries as name, which must begin with [EnvPrefix].
 func SecretEnv(name string) string { return EnvSecretPrefix + name[len(EnvPrefix):] }
+
+// A sealed payload travels as a plain one does, and begins with SealedPrefix, as
+// all that package secrets seals; it is sealed under SealedPayloadName.
+const (
+	SealedPrefix      = "kbsec1:"
+	SealedPayloadName = "SUBMISSION"
+)
 
 // Limits of a payload's carriers. Linux refuses a variable from 128 KiB on,
 // name and NUL included, and all of them together near 2 MiB.

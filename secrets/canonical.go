@@ -26,6 +26,7 @@ type wire struct {
 	Pipelines    []string `json:"pipelines"`
 	Queues       []string `json:"queues"`
 	Refs         []string `json:"refs"`
+	Run          string   `json:"run"` // of payloads
 	Signature    string   `json:"sig"` // standard base64
 	Sources      []string `json:"sources"`
 	Steps        []string `json:"steps"`
@@ -77,6 +78,7 @@ func (s *Secret) encode(signed bool) []byte {
 	list("pipelines", s.Pipelines)
 	list("queues", s.Queues)
 	list("refs", s.Refs)
+	text("run", s.Run)
 	if signed && s.Signature != nil {
 		text("sig", base64.StdEncoding.EncodeToString(s.Signature))
 	}
@@ -128,7 +130,7 @@ func decode(raw []byte) (*Secret, error) {
 	}
 	s := &Secret{
 		Name: w.Name, KeyID: w.KeyID, By: w.By, Issued: time.Unix(w.Issued, 0).UTC(), Expires: time.Unix(w.Expires, 0).UTC(),
-		Binding: Binding{Organization: w.Organization, Pipelines: w.Pipelines, Queues: w.Queues, Steps: w.Steps, Refs: w.Refs, Sources: w.Sources},
+		Binding: Binding{Organization: w.Organization, Pipelines: w.Pipelines, Queues: w.Queues, Steps: w.Steps, Refs: w.Refs, Sources: w.Sources, Run: w.Run},
 	}
 	if w.NotBefore != 0 {
 		s.NotBefore = time.Unix(w.NotBefore, 0).UTC()

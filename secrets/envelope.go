@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	"filippo.io/age"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // Prefix begins every envelope.
-const Prefix = "kbsec1:"
+const Prefix = schema.SealedPrefix
 
 // IsEnvelope reports whether a text claims to be one.
 func IsEnvelope(text string) bool { return strings.HasPrefix(text, Prefix) }
@@ -22,7 +24,7 @@ func IsEnvelope(text string) bool { return strings.HasPrefix(text, Prefix) }
 // Shape: [Prefix], then an age file in base64url without padding; the file holds
 // one JSON object in canonical form (RFC 8785).
 //
-// Size: at most [MaxEnvelope] bytes. A token of 36 characters takes 550 with an
+// Size: at most [MaxEnvelope] bytes, [MaxPayloadEnvelope] of a payload. A token of 36 characters takes 550 with an
 // X25519 key, 900 with an RSA key, 2,500 with a hybrid key.
 //
 // Errors: [Secret.Validate]'s; recipients of both kinds, hybrid and others.
@@ -42,8 +44,12 @@ func Seal(s *Secret, recipients []age.Recipient) (string, error) {
 		return "", fmt.Errorf("sealing %s: %w", s.Name, err)
 	}
 	text := Prefix + base64.RawURLEncoding.EncodeToString(file.Bytes())
-	if len(text) > MaxEnvelope {
-		return "", refusal(s.Name, TooLarge, "got an envelope of %d bytes, want at most %d: fewer recipients or bindings", len(text), MaxEnvelope)
+	most := MaxEnvelope
+	if s.Run != "" {
+		most = MaxPayloadEnvelope
+	}
+	if len(text) > most {
+		return "", refusal(s.Name, TooLarge, "got an envelope of %d bytes, want at most %d: fewer recipients or bindings", len(text), most)
 	}
 	return text, nil
 }
@@ -53,7 +59,11 @@ func Seal(s *Secret, recipients []age.Recipient) (string, error) {
 //
 // Errors: *[Refusal], with [Malformed], [TooLarge], [UnknownRecipient] or [Altered].
 func Open(text string, identities []age.Identity) (*Secret, error) {
-	file, err := envelopeFile(text)
+	return open(text, identities, MaxEnvelope)
+}
+
+func open(text string, identities []age.Identity, most int) (*Secret, error) {
+	file, err := envelopeFile(text, most)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +75,7 @@ func Open(text string, identities []age.Identity) (*Secret, error) {
 	case err != nil:
 		return nil, refusal("", Altered, "its header is not as it was sealed")
 	}
-	raw, err := io.ReadAll(io.LimitReader(r, MaxEnvelope))
+	raw, err := io.ReadAll(io.LimitReader(r, int64(most)))
 	if err != nil {
 		return nil, refusal("", Altered, "its content is not as it was sealed")
 	}
@@ -79,9 +89,9 @@ func Open(text string, identities []age.Identity) (*Secret, error) {
 	return s, nil
 }
 
-func envelopeFile(text string) ([]byte, error) {
-	if len(text) > MaxEnvelope {
-		return nil, refusal("", TooLarge, "got an envelope of %d bytes, want at most %d", len(text), MaxEnvelope)
+func envelopeFile(text string, most int) ([]byte, error) {
+	if len(text) > most {
+		return nil, refusal("", TooLarge, "got an envelope of %d bytes, want at most %d", len(text), most)
 	}
 	encoded, ok := strings.CutPrefix(text, Prefix)
 	if !ok {

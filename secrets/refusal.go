@@ -1,45 +1,34 @@
 package secrets
 
-import "fmt"
+import (
+	"fmt"
 
-// A Reason says why a value is not handed out.
-type Reason string
-
-// Reasons, in the order in which they are looked for.
-const (
-	Malformed         Reason = "malformed"         // no envelope of this form
-	TooLarge          Reason = "too-large"         // beyond MaxValue or MaxEnvelope
-	UnknownRecipient  Reason = "unknown-recipient" // sealed for other keys
-	Altered           Reason = "altered"           // not as it was sealed
-	Renamed           Reason = "renamed"           // sealed under another name
-	NotYetValid       Reason = "not-yet-valid"
-	Expired           Reason = "expired"
-	Unsigned          Reason = "unsigned" // no signature, or of nobody who is trusted
-	WrongOrganization Reason = "wrong-organization"
-	WrongPipeline     Reason = "wrong-pipeline"
-	WrongQueue        Reason = "wrong-queue"
-	WrongStep         Reason = "wrong-step"
-	WrongRef          Reason = "wrong-ref"
-	WrongSource       Reason = "wrong-source"
+	"github.com/gpu-mode/kbgen/secrets/refused"
 )
 
-// A Refusal is a value that is not handed out. Its text names no value.
-type Refusal struct {
-	Name   string // of the secret, "" when it is not known
-	Reason Reason
-	Detail string // what was found and what is wanted
-}
+// Reasons and refusals are those of package refused.
+type (
+	Reason  = refused.Reason
+	Refusal = refused.Error
+)
 
-func (r *Refusal) Error() string {
-	s := string(r.Reason)
-	if r.Detail != "" {
-		s += ": " + r.Detail
-	}
-	if r.Name != "" {
-		s = "secret " + r.Name + ": " + s
-	}
-	return s
-}
+const (
+	Malformed         = refused.Malformed
+	TooLarge          = refused.TooLarge
+	UnknownRecipient  = refused.UnknownRecipient
+	Altered           = refused.Altered
+	Renamed           = refused.Renamed
+	NotYetValid       = refused.NotYetValid
+	Expired           = refused.Expired
+	Unsigned          = refused.Unsigned
+	WrongOrganization = refused.WrongOrganization
+	WrongPipeline     = refused.WrongPipeline
+	WrongQueue        = refused.WrongQueue
+	WrongStep         = refused.WrongStep
+	WrongRef          = refused.WrongRef
+	WrongSource       = refused.WrongSource
+	WrongRun          = refused.WrongRun
+)
 
 func refusal(name string, reason Reason, format string, args ...any) *Refusal {
 	return &Refusal{Name: name, Reason: reason, Detail: fmt.Sprintf(format, args...)}

@@ -19,13 +19,16 @@ const (
 	MaxBindings = 64        // entries of each list of a [Binding]
 )
 
+// maxRun bounds a run's id, as kbrun does.
+const maxRun = 200
+
 // DefaultLife is how long a value is valid when its writer names no day.
 const DefaultLife = 365 * 24 * time.Hour
 
 // A Secret is a value and what it is bound to.
 type Secret struct {
 	Name  string // as [CheckName] wants it
-	Value []byte // any bytes, 1 to MaxValue
+	Value []byte // any bytes, 1 to MaxValue; of one bound to a run, 1 to MaxPayload
 	Binding
 
 	NotBefore time.Time // zero: from Issued on
@@ -48,6 +51,10 @@ type Binding struct {
 	Steps        []string // keys
 	Refs         []string // whole, "refs/heads/main"
 	Sources      []string // of builds: api, schedule, trigger_job, ui, webhook
+
+	// Run is the id of the one run whose payload the value is, "" of all that is
+	// no payload. No token names it: the program that asks does.
+	Run string
 }
 
 // Claims are what is known of a job, by somebody who is believed: Buildkite's
@@ -55,6 +62,8 @@ type Binding struct {
 type Claims struct {
 	Organization, Pipeline, Queue string // UUIDs
 	Step, Ref, Source             string
+
+	Run string // the job's own word: which run it asks for
 }
 
 var (
@@ -77,8 +86,18 @@ func (s *Secret) Validate() error {
 	if err := CheckName(s.Name); err != nil {
 		faults = append(faults, err)
 	}
-	if n := len(s.Value); n == 0 || n > MaxValue {
-		fault("value: got %d bytes, want 1 to %d", n, MaxValue)
+	most := MaxValue
+	if s.Run != "" {
+		most = MaxPayload
+	}
+	if n := len(s.Value); n == 0 || n > most {
+		fault("value: got %d bytes, want 1 to %d", n, most)
+	}
+	switch {
+	case (s.Name == PayloadName) != (s.Run != ""):
+		fault("run: got %s under the name %s, want a run's id under the name %s and no other", text.Quote(s.Run), s.Name, PayloadName)
+	case s.Run != "" && s.Run != text.Line(s.Run, maxRun):
+		fault("run: got %s, want at most %d printable characters", text.Quote(s.Run), maxRun)
 	}
 	if !IsUUID(s.Organization) {
 		fault("organization: got %s, want its UUID in small letters", text.Quote(s.Organization))
@@ -154,12 +173,21 @@ func (s *Secret) Allow(name string, now time.Time, c Claims) error {
 		{WrongStep, c.Step, s.Steps},
 		{WrongRef, c.Ref, s.Refs},
 		{WrongSource, c.Source, s.Sources},
+		{WrongRun, c.Run, s.runs()},
 	} {
 		if len(b.bound) > 0 && (b.claimed == "" || !slices.Contains(b.bound, b.claimed)) {
 			return refusal(name, b.reason, "got %s, want %s", text.Quote(b.claimed), listed(b.bound))
 		}
 	}
 	return nil
+}
+
+// runs is the run as the other bindings are written.
+func (b *Binding) runs() []string {
+	if b.Run == "" {
+		return nil
+	}
+	return []string{b.Run}
 }
 
 // listed is a list for an error, the first few of it.

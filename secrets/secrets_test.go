@@ -512,3 +512,52 @@ func FuzzParseRecipients(f *testing.F) {
 		}
 	})
 }
+
+// A payload opens for its run alone, however long it is, and nothing else is
+// bound to a run.
+func TestPayloads(t *testing.T) {
+	k := key(t, X25519)
+	to := Recipients{{Name: "lab-2026", Added: issued, Key: k.Public}}
+	b := sample(canary).Binding
+	long := canary + strings.Repeat("x", MaxPayload-len(canary))
+	text, err := SealPayload(long, "sub-1-B200-77", b, to, issued, time.Hour)
+	if err != nil || len(text) > MaxPayloadEnvelope {
+		t.Fatalf("%d characters, %v", len(text), err)
+	}
+	if _, err := Open(text, Identities([]*PrivateKey{k})); reason(err) != TooLarge {
+		t.Errorf("opened as any other secret: %v, want %s", err, TooLarge)
+	}
+	s, err := OpenPayload(text, Identities([]*PrivateKey{k}))
+	if err != nil || string(s.Value) != long {
+		t.Fatalf("%d bytes, %v", len(s.Value), err)
+	}
+	for run, want := range map[string]Reason{"sub-1-B200-77": "", "sub-1-B200-78": WrongRun, "": WrongRun} {
+		c := claims
+		c.Run = run
+		if err := s.Allow(PayloadName, issued, c); reason(err) != want {
+			t.Errorf("run %q: %v, want %q", run, err, want)
+		}
+	}
+	c := claims
+	c.Run = "sub-1-B200-77"
+	if err := s.Allow(PayloadName, issued.Add(time.Hour), c); reason(err) != Expired {
+		t.Errorf("an hour later: %v", err)
+	}
+	for what, bad := range map[string]*Secret{
+		"a payload of no run":   {Name: PayloadName},
+		"a token of a run":      {Name: "NPM_TOKEN", Binding: Binding{Run: "sub-1"}},
+		"a run of a line end":   {Name: PayloadName, Binding: Binding{Run: "sub\n1"}},
+		"a run of 201 letters":  {Name: PayloadName, Binding: Binding{Run: strings.Repeat("r", 201)}},
+		"a payload of too much": {Name: PayloadName, Binding: Binding{Run: "r"}, Value: []byte(long + "x")},
+	} {
+		run := bad.Run
+		good := sample(canary)
+		good.Name, good.Run = bad.Name, run
+		if bad.Value != nil {
+			good.Value = bad.Value
+		}
+		if err := good.Validate(); err == nil || strings.Contains(err.Error(), canary) {
+			t.Errorf("%s: %v, want a fault without the value", what, err)
+		}
+	}
+}

@@ -135,7 +135,7 @@ func parseEntry(key, value *yaml.Node) (*Entry, error) {
 			e.Expires, err = time.Parse(time.DateOnly, v.Value)
 		case "envelope":
 			e.Envelope = v.Value
-			_, err = envelopeFile(v.Value)
+			_, err = envelopeFile(v.Value, MaxEnvelope)
 		default:
 			err = errors.New("want kid, issued, expires or envelope")
 		}

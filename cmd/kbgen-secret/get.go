@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -38,9 +37,6 @@ type getCmd struct {
 	NoRedact bool `name:"no-redaction"`
 }
 
-// tokenClaims are asked for beside what every token says.
-var tokenClaims = []string{"organization_id", "pipeline_id", "queue_id"}
-
 func (c *getCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := secrets.CheckName(c.Name); err != nil {
 		return &cli.UsageError{Err: err}
@@ -55,7 +51,7 @@ func (c *getCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	request := client.Request{Name: c.Name, Envelope: envelope, Old: c.Old}
 	if !c.NoToken {
-		if request.Token, err = token(ctx, a, c.Audience); err != nil {
+		if request.Token, err = a.Token(ctx, agentLimit, c.Audience, client.TokenClaims()...); err != nil {
 			return err
 		}
 	}
@@ -123,30 +119,6 @@ func jobAgent(env *cli.Env) (agent.Agent, error) {
 	}
 	path, err := agent.Find(env.Getenv)
 	return agent.Agent{Path: path, Environ: env.Environ()}, err
-}
-
-// token asks Buildkite who this job is. The agent keeps it out of the log.
-func token(ctx context.Context, a agent.Agent, audience string) (string, error) {
-	ctx, stop := context.WithTimeout(ctx, agentLimit)
-	defer stop()
-	args := []string{"oidc", "request-token", "--audience", audience}
-	for _, claim := range tokenClaims {
-		args = append(args, "--claim", claim)
-	}
-	out, err := a.Command(ctx, agentLimit/4, args...).Output()
-	exited := new(exec.ExitError)
-	if errors.As(err, &exited) {
-		return "", fmt.Errorf("buildkite-agent oidc request-token: %w: %s", err, lastLine(exited.Stderr))
-	}
-	if err != nil {
-		return "", fmt.Errorf("buildkite-agent oidc request-token: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
-}
-
-func lastLine(text []byte) string {
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return lines[len(lines)-1]
 }
 
 // redact tells the agent what must not stand in the log: in no argument, and

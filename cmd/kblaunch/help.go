@@ -30,6 +30,12 @@ options:
                         default test
   --json                print result.json as it came, and nothing else
   --timing              print a table of phases and REST calls to stderr
+  --seal FILE           KBLAUNCH_SEAL; seal the payload for the queues that FILE
+                        names, so that only their nodes can read it: YAML with
+                        version: 1, organization and pipeline (UUIDs), and below
+                        queues, by key: recipients (a file of keys), and what
+                        else a job must prove: id (the queue's UUID), steps,
+                        refs, sources. docs/secrets.md has an example
   --timeout D           longest run on the machine, like 20m;
                         default: the GPU type's own limit and a minute
   --queue-timeout D     longest wait for a machine, bootstrap included;

@@ -27,6 +27,8 @@ type submitCmd struct {
 	JSON   bool `name:"json"`
 	Timing bool
 
+	Seal string `var:"KBLAUNCH_SEAL" placeholder:"FILE"`
+
 	Timeout      time.Duration
 	QueueTimeout time.Duration `default:"30m"`
 
@@ -46,6 +48,10 @@ func (s *submitCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
+	seal, err := s.seal(env, gpu.Queue)
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
 	token := env.Getenv(tokenVar)
 	if token == "" {
 		return cli.WithHint(cli.Usagef("no API token"), "put one with the scopes write_builds, read_builds and read_artifacts into %s", tokenVar)
@@ -58,7 +64,7 @@ func (s *submitCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	show := newProgress(env.Stderr)
 	report, err := client.Submit(ctx, launcher.Submission{
-		Payload: payload, GPU: gpu.Name, Queue: gpu.Queue, Branch: s.Branch, Commit: s.Commit,
+		Payload: payload, Seal: seal, GPU: gpu.Name, Queue: gpu.Queue, Branch: s.Branch, Commit: s.Commit,
 		QueueTimeout: s.QueueTimeout, RunTimeout: s.Timeout, Progress: show.event,
 	})
 	show.stop()

@@ -26,6 +26,7 @@ type evaluateCmd struct {
 	placeFlags
 	sandboxFlags
 	retainFlags
+	brokerFlags
 }
 
 // Run evaluates and exits by the outcome. A result is written whatever
@@ -135,12 +136,19 @@ func (c *evaluateCmd) evaluate(ctx context.Context, job *evaluateJob) *schema.Re
 		return blank(c.RunID, schema.OutcomeMachine, c.exposed.Error())
 	}
 	begun := time.Now()
-	payload, err := readPayload(c.PayloadFile, env.Stdin, lookup)
+	err := idErr // first: a sealed payload opens for a run
+	var payload *schema.Payload
+	open, wasSealed := c.opener(ctx, env, clock, c.RunID), false
 	if err == nil {
-		err = idErr
+		payload, err = readPayload(c.PayloadFile, env.Stdin, lookup, func(sealed string) (string, error) {
+			wasSealed = true
+			return open(sealed)
+		})
 	}
 	switch {
-	case machineFault(err):
+	case ctx.Err() != nil && sealedElsewhere(err):
+		return blank(c.RunID, schema.OutcomeCanceled, "")
+	case machineFault(err), sealedElsewhere(err):
 		return blank(c.RunID, schema.OutcomeMachine, err.Error())
 	case err != nil:
 		return blank(c.RunID, schema.OutcomeBadPayload, err.Error())
@@ -160,7 +168,8 @@ func (c *evaluateCmd) evaluate(ctx context.Context, job *evaluateJob) *schema.Re
 	if dir := c.directory(env); dir != "" {
 		hide = append(hide, dir)
 	}
-	return runner.Evaluate(ctx, runner.Job{
+	hide = append(hide, c.Broker)
+	result := runner.Evaluate(ctx, runner.Job{
 		Sandbox: c.level(), SandboxRead: read, SandboxHide: hide,
 		FreshInterpreters: c.NoPreload,
 		Payload:           payload,
@@ -176,6 +185,10 @@ func (c *evaluateCmd) evaluate(ctx context.Context, job *evaluateJob) *schema.Re
 		Requirements:      c.requirements(c.GPUType),
 		Progress:          log.phase,
 	})
+	if wasSealed {
+		withoutNames(result, payload)
+	}
+	return result
 }
 
 // machineFault reports whether err is about what the machine lacks.

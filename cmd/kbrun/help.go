@@ -28,6 +28,9 @@ Options:
                        Buildkite, or its JSON
                        default: KERNELBOT_PAYLOAD, or KERNELBOT_PAYLOAD_0 and on
                        with _CHUNKS and _SHA256, or SUBMISSION_PAYLOAD
+  --broker SOCKET      KERNELBOT_BROKER; of the node's kbnode secretd, which opens
+                       a sealed payload (kbsec1:...) for the job of its run;
+                       default /run/kbnode/secretd.sock
   --secret             judge the build's second run: KERNELBOT_SECRET_PAYLOAD
                        (or _0 and on) and KERNELBOT_SECRET_RUN_ID
   --out FILE           where the result goes; default result.json

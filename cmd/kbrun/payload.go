@@ -17,14 +17,15 @@ import (
 const maxPayloadFile = 16 << 20
 
 // readPayload decodes the payload in file, "-" being stdin, as encoded or as
-// JSON; without a file the one that the environment carries.
-func readPayload(file string, stdin io.Reader, lookup func(string) (string, bool)) (*schema.Payload, error) {
+// JSON; without a file the one that the environment carries. What is sealed is
+// opened by open; nil opens nothing.
+func readPayload(file string, stdin io.Reader, lookup func(string) (string, bool), open opener) (*schema.Payload, error) {
 	if file == "" {
 		encoded, err := schema.FindPayload(lookup)
 		if err != nil {
 			return nil, err
 		}
-		return schema.DecodePayload(encoded)
+		return decodePayload(encoded, open)
 	}
 	in := stdin
 	if file != "-" {
@@ -44,7 +45,15 @@ func readPayload(file string, stdin io.Reader, lookup func(string) (string, bool
 	case strings.HasPrefix(strings.TrimSpace(string(data[:min(len(data), 100)])), "{"):
 		return schema.ParsePayload(data)
 	}
-	return schema.DecodePayload(string(data))
+	return decodePayload(string(data), open)
+}
+
+func decodePayload(encoded string, open opener) (*schema.Payload, error) {
+	plain, err := opened(encoded, open)
+	if err != nil {
+		return nil, err
+	}
+	return schema.DecodePayload(plain)
 }
 
 type payloadCmd struct {
@@ -61,7 +70,7 @@ type decodeCmd struct {
 // Run prints what a payload asks for. Sources and the seed are a competitor's
 // and a competition's secrets: they are printed only when asked for.
 func (c *decodeCmd) Run(_ context.Context, env *cli.Env) error {
-	p, err := readPayload(c.File, env.Stdin, env.LookupEnv)
+	p, err := readPayload(c.File, env.Stdin, env.LookupEnv, nil)
 	if err != nil {
 		return err
 	}
@@ -125,7 +134,7 @@ type encodeCmd struct {
 
 // Run prints a payload as a launcher would send it, on one line.
 func (c *encodeCmd) Run(_ context.Context, env *cli.Env) error {
-	p, err := readPayload(c.File, env.Stdin, env.LookupEnv)
+	p, err := readPayload(c.File, env.Stdin, env.LookupEnv, nil)
 	if err != nil {
 		return err
 	}

@@ -94,6 +94,9 @@ func (b *Broker) talk(ctx context.Context, conn net.Conn) {
 	}
 	value, job, err := b.open(ctx, r)
 	who = append(who, "name", text.Line(r.Name, 64), "job", text.Line(job.ID, 64), "pipeline", text.Line(job.Pipeline, 64), "step", text.Line(job.Step, 64))
+	if r.Run != "" {
+		who = append(who, "run", text.Line(r.Run, 64))
+	}
 	if err != nil {
 		refused := new(secrets.Refusal)
 		if !errors.As(err, &refused) {
@@ -118,7 +121,11 @@ func (b *Broker) open(ctx context.Context, r client.Request) ([]byte, Job, error
 		value, err := b.openOld(r, job)
 		return value, job, err
 	}
-	s, err := secrets.Open(r.Envelope, secrets.Identities(b.Keys))
+	openAny := secrets.Open
+	if job.Run = r.Run; r.Run != "" {
+		openAny = secrets.OpenPayload
+	}
+	s, err := openAny(r.Envelope, secrets.Identities(b.Keys))
 	if err != nil {
 		return nil, job, err
 	}

@@ -8,13 +8,15 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 
+	"github.com/gpu-mode/kbgen/node/broker/client"
 	"github.com/gpu-mode/kbgen/secrets"
+	"github.com/gpu-mode/kbgen/secrets/refused"
 )
 
-// Reasons of this package's own; the others are those of secrets.
+// Reasons that a broker adds to those of secrets.
 const (
-	Unproved secrets.Reason = "unproved" // the job does not say who it is, or is not believed
-	Busy     secrets.Reason = "busy"     // the broker cannot find out now; ask again
+	Unproved = refused.Unproved
+	Busy     = refused.Busy
 )
 
 // A Job is who asks, as far as it is believed.
@@ -42,7 +44,7 @@ type OIDC struct {
 }
 
 // Audience is what the tokens are for when nobody says otherwise.
-const Audience = "kbnode"
+const Audience = client.Audience
 
 // Issuer is Buildkite's. Its keys lie at KeysPath below it.
 const (

@@ -63,6 +63,32 @@ func (a Agent) Command(ctx context.Context, grace time.Duration, args ...string)
 	return cmd
 }
 
+// Token asks Buildkite for a token that says which job this is, within limit.
+// The agent keeps it out of the log.
+func (a Agent) Token(ctx context.Context, limit time.Duration, audience string, claims ...string) (string, error) {
+	ctx, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	args := []string{"oidc", "request-token", "--audience", audience}
+	for _, claim := range claims {
+		args = append(args, "--claim", claim)
+	}
+	out, err := a.Command(ctx, limit/4, args...).Output()
+	exited := new(exec.ExitError)
+	if errors.As(err, &exited) {
+		err = fmt.Errorf("%w: %s", err, lastLine(exited.Stderr))
+	}
+	if err != nil {
+		return "", fmt.Errorf("buildkite-agent oidc request-token: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// lastLine is the last line of what a command printed, for an error.
+func lastLine(output []byte) string {
+	lines := bytes.Split(bytes.TrimSpace(output), []byte("\n"))
+	return text.Line(string(lines[len(lines)-1]), 300)
+}
+
 // Call runs one command to its end within limit, in dir ("" is the current
 // directory). Foreign text goes in by stdin: arguments are visible to every user
 // of the machine.
@@ -80,6 +106,5 @@ func (a Agent) Call(ctx context.Context, limit time.Duration, dir, stdin string,
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("not done after %s", limit)
 	}
-	lines := bytes.Split(bytes.TrimSpace(output), []byte("\n"))
-	return fmt.Errorf("buildkite-agent %s: %w: %s", strings.Join(args[:min(2, len(args))], " "), err, text.Line(string(lines[len(lines)-1]), 300))
+	return fmt.Errorf("buildkite-agent %s: %w: %s", strings.Join(args[:min(2, len(args))], " "), err, lastLine(output))
 }
