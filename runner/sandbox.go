@@ -65,11 +65,7 @@ func (e *evaluation) close() error {
 		}
 		e.result.Sandbox = e.sandbox.Report()
 	}
-	if e.result.Sandbox == nil {
-		e.result.Sandbox = e.compilers
-	} else if e.compilers != nil {
-		e.result.Sandbox = e.result.Sandbox.Join(e.compilers)
-	}
+	e.result.Sandbox = e.result.Sandbox.Join(e.compilers)
 	if e.session != nil {
 		e.result.Sandbox = e.session.Report().Join(e.result.Sandbox)
 	}
