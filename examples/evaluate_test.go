@@ -67,7 +67,13 @@ func evaluate(t *testing.T, p *schema.Payload) *schema.Result {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, self, evaluateArg)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(encoded), &stdout, &stderr
-	cmd.Env = append(os.Environ(), "PATH="+interpreter.Path(t), "TMPDIR="+t.TempDir())
+	path := ""
+	if p.Lang == schema.LangCUDA {
+		path = needNvcc(t)
+	} else {
+		path = interpreter.Path(t)
+	}
+	cmd.Env = append(os.Environ(), "PATH="+path, "TMPDIR="+t.TempDir())
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("kbrun: %v: %s", err, stderr.String())
 	}
@@ -110,7 +116,7 @@ func payload(t *testing.T, e Example, mode, submission string, seed *int64) *sch
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := loaded.Payload(schema.File{Name: "mine.py", Text: submission}, mode, nil, seed)
+	p, err := loaded.Payload(schema.File{Name: "mine." + e.Lang, Text: submission}, mode, nil, seed)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Package examples holds tasks that anyone can run: each with a reference, and
-// with submissions that are right, wrong, slow or cheating. The Python tasks
-// bring no harness: kbrun's own judges them.
+// with submissions that are right, wrong, slow or cheating. They bring no
+// harness: kbrun's own judges them.
 // The files are carried inside the binary. The package reads just enough of a
 // task.yml to list it, and knows nothing of payloads or evaluation.
 package examples

@@ -10,7 +10,7 @@ import (
 )
 
 // The keys that Kernelbot knows in a task.yml; any other is refused there, as
-// ours is. A Python task of ours has no main file that Kernelbot could start.
+// ours is. A task of ours has no harness that Kernelbot could start.
 // Source: gpu-mode/kernelbot, src/libkernelbot/task.py.
 var taskKeys = []string{
 	"files", "lang", "config", "description", "templates", "tests", "benchmarks",
@@ -61,11 +61,11 @@ func TestTaskFilesAreKernelbots(t *testing.T) {
 			t.Fatal(err)
 		}
 		for key := range keys {
-			if !slices.Contains(taskKeys, key) && (e.Lang != "py" || key != ourKey) {
+			if !slices.Contains(taskKeys, key) && key != ourKey {
 				t.Errorf("%s: key %q, have %q", e.Name, key, taskKeys)
 			}
 		}
-		if key := keys[ourKey]; e.Lang == "py" && key.Value != "isolated" {
+		if key := keys[ourKey]; key.Value != "isolated" {
 			t.Errorf("%s: %s is %q, want isolated", e.Name, ourKey, key.Value)
 		}
 		task := readTask(t, e)

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/examples"
+	"github.com/gpu-mode/kbgen/runner/harness"
+	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -41,6 +43,7 @@ type shootingRange struct {
 	runs        atomic.Int32
 	mu          sync.Mutex
 	rows        []row
+	made        map[string][]byte // of programs
 }
 
 // A row is one line of the table.
@@ -166,6 +169,11 @@ func (r *shootingRange) again(t testing.TB, u user, a attack, s *shot) *shot {
 	must(t, os.WriteFile(filepath.Join(s.dir, "bin", "buildkite-agent"), []byte(fakeAgent), 0o755))
 	nvcc, err := os.ReadFile(filepath.Join(corpus, "lib", "nvcc"))
 	must(t, errors.Join(err, os.WriteFile(filepath.Join(s.dir, "bin", "nvcc"), nvcc, 0o755)))
+	if a.Harness == "cuda" {
+		for digest, program := range r.programs(t) {
+			must(t, os.WriteFile(filepath.Join(s.dir, "bin", digest), program, 0o755))
+		}
+	}
 	sock, heardSock := listen(t, "unix", filepath.Join(out, "job.sock"))
 	broker, heardBroker := listen(t, "unix", filepath.Join(s.dir, "run", "secretd.sock"))
 	tcp, heardTCP := listen(t, "tcp", "127.0.0.1:0")
@@ -225,6 +233,55 @@ func (r *shootingRange) again(t testing.TB, u user, a attack, s *shot) *shot {
 		s.left = append(s.left, fmt.Sprintf("%d kept results, of one", len(entries)))
 	}
 	return s
+}
+
+// cudaFiles are those of the example's task that are not the submission's.
+func cudaFiles(t testing.TB) (list schema.Files) {
+	t.Helper()
+	for _, name := range []string{plan.TaskHeader, plan.ReferenceCUDA} {
+		data, err := fs.ReadFile(examples.FS(), "vectoradd_cu/"+name)
+		must(t, err)
+		list = append(list, schema.File{Name: name, Text: string(data)})
+	}
+	return list
+}
+
+// programs are launcher and judge of the example's task as lib/nvcc makes them, by
+// the digest of their sources: it takes what it finds beside it.
+func (r *shootingRange) programs(t testing.TB) map[string][]byte {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.made != nil {
+		return r.made
+	}
+	made := map[string][]byte{}
+	nvcc, err := filepath.Abs(filepath.Join(corpus, "lib", "nvcc"))
+	must(t, err)
+	for _, name := range []string{plan.BuildLauncher, plan.BuildJudge} {
+		dir := filepath.Join(r.base, "made-"+name)
+		must(t, os.Mkdir(dir, 0o755))
+		list := harness.Sources(name)
+		args := []string{list[0].Name, "-ldl"}
+		if name == plan.BuildJudge {
+			list = append(list, cudaFiles(t)...)
+		}
+		for _, f := range list {
+			must(t, os.WriteFile(filepath.Join(dir, f.Name), []byte(f.Text), 0o644))
+		}
+		sum := exec.Command("sh", "-c", "cat *.cu *.cuh *.h 2>/dev/null | sha256sum | cut -c1-64")
+		cc := exec.Command("sh", append([]string{nvcc}, args...)...)
+		sum.Dir, cc.Dir = dir, dir
+		digest, err := sum.Output()
+		must(t, err)
+		if out, err := cc.CombinedOutput(); err != nil {
+			t.Fatalf("compiling the %s: %v\n%s", name, err, out)
+		}
+		made[strings.TrimSpace(string(digest))], err = os.ReadFile(filepath.Join(dir, plan.BuiltFile))
+		must(t, err)
+	}
+	r.made = made
+	return made
 }
 
 // fakeAgent keeps what it is told.
@@ -403,6 +460,24 @@ func (r *shootingRange) payload(t testing.TB, a attack, seed *int64, out string)
 		p.Lang, p.Main = schema.LangCUDA, ""
 		program := strings.ReplaceAll(text("programs", a.Program+".cu"), "@OUT@", out)
 		p.Sources = schema.Files{{Name: "driver.cu", Text: text("lib", "driver.cu")}, {Name: "submission.cu", Text: program}}
+		encoded, err := p.Encode()
+		must(t, err)
+		return encoded
+	}
+	if a.Harness == "cuda" {
+		ranged := func(cases []schema.Case) []schema.Case {
+			for i := range cases {
+				cases[i] = append(cases[i], integer("range", 1))
+			}
+			return cases
+		}
+		p.Lang, p.Main, p.Harness, p.Tests, p.Benchmarks = schema.LangCUDA, "", schema.HarnessIsolated, ranged(p.Tests), ranged(p.Benchmarks)
+		program := strings.Replace(strings.ReplaceAll(text("programs", a.Program+".cu"), "@OUT@", out), "#include \"cuda.h\"\n", text("lib", "cuda.h"), 1)
+		if !strings.Contains(program, "custom_kernel") {
+			program += text("lib", "cuda.cu")
+		}
+		p.Sources = schema.Files{{Name: plan.SubmissionCUDA, Text: program}}
+		p.Headers = cudaFiles(t)
 		encoded, err := p.Encode()
 		must(t, err)
 		return encoded

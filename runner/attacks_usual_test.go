@@ -136,11 +136,14 @@ func (r *shootingRange) tryUsual(t *testing.T, u user, a usualAttack) {
 			t.Errorf("judged by %+v, shared %v, self-checked %v", result.Harness, result.SharedJudge, result.SelfChecked)
 		}
 		for _, m := range result.Measurements {
+			// What is ranked may be a hundredth too little; a single call, by what a
+			// floor that was measured beside other load takes too much.
+			sum, least := 0.0, a.Takes
 			for _, x := range m.Samples {
-				if x < a.Takes {
-					t.Errorf("%s: a call took %.0f ns, its work takes %.0f", m.Phase, x, a.Takes)
-					break
-				}
+				sum, least = sum+x, min(least, x)
+			}
+			if mean := sum / float64(len(m.Samples)); mean < a.Takes*99/100-m.Resolution || least < a.Takes*3/4 {
+				t.Errorf("%s: calls took %.0f ns on average and %.0f at least, their work takes %.0f", m.Phase, mean, least, a.Takes)
 			}
 		}
 	})

@@ -83,12 +83,15 @@ type evaluation struct {
 	job     Job
 	result  *schema.Result
 	root    string           // directory of everything that the job writes
-	sandbox *sandbox.Sandbox // of the task's own harness, and of what reads a profile
+	sandbox *sandbox.Sandbox // of the task's own harness, of compilers, and of what reads a profile
 	session *harness.Session // the isolated harness; nil with sandbox
-	watch   *device.Watch
-	machine plan.Machine
-	control *judge.Control // made once, for the first phase that needs it
-	traced  int            // bytes of profiles so far
+	build   *build           // what was compiled for it; nil before, and for Python
+	// compilers is what isolated them, once their sandbox is gone.
+	compilers *schema.Sandbox
+	watch     *device.Watch
+	machine   plan.Machine
+	control   *judge.Control // made once, for the first phase that needs it
+	traced    int            // bytes of profiles so far
 }
 
 // evaluate makes the machine ready, plans and runs the phases. The error says
@@ -196,7 +199,7 @@ type attempted struct {
 func (e *evaluation) attempt(ctx context.Context, p *plan.Phase) (attempted, error) {
 	done := attempted{phaseRun: &phaseRun{evaluation: e, p: p}, eval: schema.EvalResult{Start: time.Now()}}
 	var err error
-	if e.session != nil {
+	if e.result.Harness.Name == schema.HarnessIsolated {
 		done.verdict, err = done.isolated(ctx)
 	} else {
 		err = done.run(ctx)

@@ -10,6 +10,7 @@ import (
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/runner/harness"
 	"github.com/gpu-mode/kbgen/runner/judge"
+	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -26,22 +27,32 @@ func (e *evaluation) open(ctx context.Context, env []string) error {
 		// The task's inputs lie on the GPU: this saves finding it out.
 		h.Name, h.Why = schema.HarnessLegacy, harness.UnprovedOnGPUs
 	}
+	if plan.IsolatedCUDA(e.job.Payload) {
+		return e.openSandbox() // for its compilers; the session comes with the first phase
+	}
 	if h.Name == schema.HarnessIsolated {
 		err := e.openSession(ctx, env)
 		var cannot *harness.UnsupportedError
 		if !errors.As(err, &cannot) {
 			return err
 		}
-		if e.job.Payload.Harness == schema.HarnessIsolated { // what asks for it is judged by nothing weaker
-			outcome := schema.OutcomeHarness
-			if cannot.Machine {
-				outcome = schema.OutcomeMachine
-			}
-			return outcomef(outcome, "the task asks for the isolated harness, and %s", cannot)
+		if e.job.Payload.Harness == schema.HarnessIsolated {
+			return noChannel(cannot)
 		}
 		h.Name, h.Why = schema.HarnessLegacy, cannot.Error()
 	}
 	return e.openSandbox()
+}
+
+// noChannel is how a task ends that asks for the isolated harness and whose
+// inputs cannot go through its channel: what asks for it is judged by nothing
+// weaker.
+func noChannel(cannot *harness.UnsupportedError) error {
+	outcome := schema.OutcomeHarness
+	if cannot.Machine {
+		outcome = schema.OutcomeMachine
+	}
+	return outcomef(outcome, "the task asks for the isolated harness, and %s", cannot)
 }
 
 // openSession starts the isolated harness.
@@ -54,14 +65,16 @@ func (e *evaluation) openSession(ctx context.Context, env []string) error {
 	if err != nil {
 		return fmt.Errorf("making the harness's directory: %w", err)
 	}
-	python, err := LookPath("python3", env)
-	if err != nil {
+	o := harness.Options{
+		Payload: e.job.Payload, Variant: e.result.Harness.Variant, Sandbox: e.sandboxOptions(""), Dir: dir, Environ: env,
+		Fresh: e.job.FreshInterpreters,
+	}
+	if e.build != nil {
+		o.Programs = &e.build.programs
+	} else if o.Python, err = LookPath("python3", env); err != nil {
 		return err
 	}
-	s, err := harness.Open(ctx, harness.Options{
-		Payload: e.job.Payload, Variant: e.result.Harness.Variant, Sandbox: e.sandboxOptions(""), Dir: dir, Python: python, Environ: env,
-		Fresh: e.job.FreshInterpreters,
-	})
+	s, err := harness.Open(ctx, o)
 	var broken *harness.TaskError
 	var weak *sandbox.WeakError
 	switch {
@@ -81,6 +94,19 @@ func (e *evaluation) openSession(ctx context.Context, env []string) error {
 func (r *phaseRun) isolated(ctx context.Context) (judge.Verdict, error) {
 	if r.p.Test == nil { // machine or payload do not allow it
 		return judge.Phase(r.p, &r.seen), nil
+	}
+	if r.p.Isolated {
+		goesOn, err := r.compiled(ctx)
+		var cannot *harness.UnsupportedError
+		if errors.As(err, &cannot) {
+			err = noChannel(cannot)
+		}
+		if err != nil {
+			return judge.Verdict{}, err
+		}
+		if !goesOn {
+			return judge.Phase(r.p, &r.seen), nil
+		}
 	}
 	if r.p.Timed() {
 		r.watch.Begin()

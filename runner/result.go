@@ -38,10 +38,14 @@ func finish(r *schema.Result, start time.Time, err error) {
 // add enters a phase: its evidence, and under Kernelbot's keys what it came to,
 // if it got as far as a run.
 func (e *evaluation) add(r *phaseRun, v judge.Verdict, eval schema.EvalResult) {
-	e.result.Timing.Phases = append(e.result.Timing.Phases, schema.PhaseTiming{
+	timing := schema.PhaseTiming{
 		Name: r.p.Name, Write: r.writing.Seconds(),
 		WarmUp: used(r.seen.WarmUp), Compile: used(r.seen.Compile), Run: used(r.seen.Test),
-	})
+	}
+	if r.reused {
+		timing.Compile = nil
+	}
+	e.result.Timing.Phases = append(e.result.Timing.Phases, timing)
 	e.result.Ambiguous = append(e.result.Ambiguous, r.ambiguous...)
 	e.result.SharedJudge = e.result.SharedJudge || v.SharedJudge
 	e.result.SelfChecked = e.result.SelfChecked || v.SelfChecked

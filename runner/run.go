@@ -21,6 +21,7 @@ type phaseRun struct {
 	table string
 
 	writing   time.Duration // of files
+	reused    bool          // an earlier phase's compilation
 	ambiguous []string      // what disturbed its times
 	free      int64         // bytes, of the disk when the phase began
 }

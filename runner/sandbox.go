@@ -65,6 +65,7 @@ func (e *evaluation) close() error {
 		}
 		e.result.Sandbox = e.sandbox.Report()
 	}
+	e.result.Sandbox = e.result.Sandbox.Join(e.compilers)
 	if e.session != nil {
 		e.result.Sandbox = e.session.Report().Join(e.result.Sandbox)
 	}

@@ -2,17 +2,17 @@ package schema
 
 import "slices"
 
-// Harnesses: who judges the submission of a Python task.
+// Harnesses: who judges a submission.
 const (
 	// HarnessIsolated is kbrun's own: a judge that holds seed, reference and
 	// clock, and a worker that gets inputs and returns outputs as data.
 	HarnessIsolated = "isolated"
-	// HarnessLegacy is the main file that the task brings.
+	// HarnessLegacy is the harness that the task brings.
 	HarnessLegacy = "legacy"
 )
 
 // Harnesses lists what a task may ask for; one that asks for nothing gets
-// isolated where its main file is a known one, else legacy.
+// isolated where its main file is a known one in Python, else legacy.
 func Harnesses() []string { return []string{HarnessIsolated, HarnessLegacy} }
 
 // A HarnessReport says which harness judged and how far it can be believed.

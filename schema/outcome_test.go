@@ -133,7 +133,7 @@ does nothing where there is none. It has two minutes, and never passes the job's
 
 Nothing of the submission is in a control run. What it prints, removes, kills or leaves in its directories does not reach it, and
 the secret seed is replaced by 1. What outlives both is the machine: a submission that breaks a GPU for good is told that the machine is at
-fault. Harnesses in C++ have no control run, because they are linked with the submission: there, every exit status is its own.
+fault. Harnesses in C++ that a task brings have no control run, because they are linked with the submission: there, every exit status is its own.
 `)
 	return b.String()
 }

@@ -1,5 +1,5 @@
-// Makes inputs for vectoradd and checks outputs. Runs in the judge only, on
-// the host.
+// Makes inputs for vectoradd and checks outputs. Runs in the judge only, on the
+// host; kbrun.h comes from kbrun.
 #pragma once
 
 #include <cmath>
@@ -7,49 +7,38 @@
 #include <cstdio>
 #include <random>
 #include <string>
+#include <vector>
 
-#include "cases.h"
+#include "kbrun.h"
 #include "task.h"
-
-namespace {  // no symbols: see cases.h
 
 constexpr double kTolerance = 1e-6;  // relative to the range of the summands
 
-struct Shape {
-    std::size_t n;
-    double range;  // the summands lie in [-range, range)
-};
-
-// Reads what a case says beside its seed; throws BadCases.
-inline Shape read_shape(const Args& args) {
-    return {std::size_t(integer(args, "n", 1, 1 << 28)), double(integer(args, "range", 1, 1 << 20))};
+inline kbrun::Input<Params> generate_input(const kbrun::Case& c) {
+    const std::size_t n = std::size_t(c.integer("n", 1, 1 << 28));
+    const double range = double(c.integer("range", 1, 1 << 20));  // the summands lie in [-range, range)
+    kbrun::Input<Params> in{{n}, {}, {}};
+    std::mt19937_64 draw(c.seed());
+    std::vector<float> vector(n);
+    for (int summand = 0; summand < 2; summand++) {
+        for (float& x : vector) x = float((double(draw() >> 11) * 0x1p-52 - 1) * range);
+        in.add(vector);
+    }
+    in.expect<float>(n);
+    return in;
 }
 
-inline Data generate_input(const Shape& shape, std::uint64_t seed) {
-    std::mt19937_64 draw(seed);
-    Data data(2, std::vector<float>(shape.n));
-    for (auto& vector : data)
-        for (auto& x : vector) x = float((double(draw() >> 11) * 0x1p-52 - 1) * shape.range);
-    return data;
-}
-
-// What is wrong, in two halves: values may betray the secret seed, and are left
-// out of the report where there is one.
-struct Problem {
-    std::string where, values;  // where is empty when nothing is wrong
-};
-
-inline Problem check(const Shape& shape, const Data& data, const std::vector<float>& output) {
-    for (std::size_t i = 0; i < shape.n; i++) {
-        const double want = double(data[0][i]) + double(data[1][i]);
-        if (!(std::fabs(want - output[i]) <= kTolerance * shape.range)) {  // so written, NaN is wrong too
-            char where[80], values[80];
-            std::snprintf(where, sizeof where, "element %zu of %zu", i, shape.n);
-            std::snprintf(values, sizeof values, "got %.9g, want %.9g", double(output[i]), want);
-            return {where, values};
+// What is wrong, "" when nothing is. Nobody is told where there is a secret seed.
+inline std::string check_implementation(const kbrun::Case& c, const kbrun::Input<Params>& in, const std::vector<kbrun::Array>& out) {
+    const double tolerance = kTolerance * c.number("range");
+    const float *a = in.arrays[0].as<float>(), *b = in.arrays[1].as<float>(), *got = out[0].as<float>();
+    for (std::size_t i = 0; i < in.params.n; i++) {
+        const double want = double(a[i]) + double(b[i]);
+        if (!(std::fabs(want - got[i]) <= tolerance)) {  // so written, NaN is wrong too
+            char text[160];
+            std::snprintf(text, sizeof text, "element %zu of %zu: got %.9g, want %.9g", i, in.params.n, double(got[i]), want);
+            return text;
         }
     }
-    return {};
+    return "";
 }
-
-}  // namespace

@@ -36,7 +36,8 @@ const (
 	killLimit = 10 * time.Second
 )
 
-// A box is a sandbox with an interpreter in it that obeys messages.
+// A box is a sandbox with a program in it that obeys messages: an interpreter, or
+// for C++ what the compiler made.
 type box struct {
 	name    string
 	sandbox *sandbox.Sandbox
@@ -45,7 +46,7 @@ type box struct {
 	pipes   capture.Pipes
 	output  *capture.Capture // both streams: trusted programs, for their last words
 	dirs    sandbox.Directories
-	pid     int // of the interpreter; 0: it has not spoken yet
+	pid     int // of the program; 0: it has not spoken yet
 
 	closed bool
 	gone   chan struct{} // closed when the box's processes are gone
@@ -57,9 +58,14 @@ func directories(dir string) sandbox.Directories {
 	return sandbox.Directories{Dir: dir, Work: filepath.Join(dir, "work"), Home: filepath.Join(dir, "home"), Temp: filepath.Join(dir, "tmp")}
 }
 
-// openBox starts an interpreter with one of the programs, by way of a profiler
-// when profile says so.
-func (s *Session) openBox(name, program string, judge bool, profile *plan.Profile, dirs sandbox.Directories) (*box, error) {
+// A program is what runs in a box.
+type program struct {
+	python string // its text, for the interpreter
+	native string // or the file that the compiler made
+}
+
+// openBox starts one of the programs, by way of a profiler when profile says so.
+func (s *Session) openBox(name string, p program, judge bool, profile *plan.Profile, dirs sandbox.Directories) (*box, error) {
 	b := &box{name: name, output: &capture.Capture{Limit: capture.OutputHead}, gone: make(chan struct{}), dirs: dirs}
 	walls := filepath.Join(s.o.Dir, name+"-sandbox")
 	for _, d := range []string{dirs.Dir, dirs.Work, dirs.Home, dirs.Temp, walls} {
@@ -73,14 +79,14 @@ func (s *Session) openBox(name, program string, judge bool, profile *plan.Profil
 	if b.sandbox, err = sandbox.Open(o); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(b.sandbox.Prepare(b.dirs), b.start(s, program, profile)); err != nil {
+	if err := errors.Join(b.sandbox.Prepare(b.dirs), b.start(s, p, profile)); err != nil {
 		b.sandbox.Close()
 		return nil, err
 	}
 	return b, nil
 }
 
-func (b *box) start(s *Session, program string, profile *plan.Profile) error {
+func (b *box) start(s *Session, p program, profile *plan.Profile) error {
 	ours, theirs, err := newLink()
 	if err != nil {
 		return err
@@ -94,8 +100,17 @@ func (b *box) start(s *Session, program string, profile *plan.Profile) error {
 	env := append(s.o.Environ[:len(s.o.Environ):len(s.o.Environ)],
 		"HOME="+b.dirs.Home, "TMPDIR="+b.dirs.Temp, "USER=submission", "LOGNAME=submission",
 		"OPENBLAS_NUM_THREADS=1") // its threads would begin at the import, and a process with threads cannot be forked
-	program = channelPy + devicePy + s.o.standIn.program() + program
+	program := channelPy + devicePy + s.o.standIn.program() + p.python
 	path, args := s.o.Python, []string{s.o.Python, "-I", "-c", program}
+	if p.native != "" {
+		path = filepath.Join(b.dirs.Work, "program")
+		args = []string{path}
+		if err := putProgram(path, p.native); err != nil {
+			ours.close()
+			b.pipes.Close()
+			return err
+		}
+	}
 	if profile != nil && profile.Program != "" { // profiles show the command line
 		file, err := b.profiled(profile, program)
 		if err != nil {
@@ -106,8 +121,7 @@ func (b *box) start(s *Session, program string, profile *plan.Profile) error {
 		path, args, env = profile.Path, slices.Concat(profile.Argv, []string{s.o.Python, "-I", file}), append(env, profile.Environ...)
 	}
 	b.process, err = b.sandbox.Start(sandbox.Command{
-		Path: path, Args: args, Env: env,
-		Dir: b.dirs.Work, Directories: b.dirs, Stdout: out, Stderr: out, Files: []*os.File{theirs},
+		Path: path, Args: args, Env: env, Dir: b.dirs.Work, Directories: b.dirs, Stdout: out, Stderr: out, Files: []*os.File{theirs},
 	})
 	if err != nil {
 		ours.close()

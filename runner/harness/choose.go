@@ -3,6 +3,7 @@ package harness
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/runner/plan"
@@ -22,8 +23,8 @@ const (
 
 // Choose says which harness is to judge a payload, without looking further than
 // its text: the task's own wish, else isolated where the main file is a known
-// one and the reference defines both functions. The report's Why says why it is
-// the legacy one.
+// one and the reference defines both functions; never unasked for C++. The
+// report's Why says why it is the legacy one.
 //
 // Error: the task wishes for what this harness cannot do.
 func Choose(p *schema.Payload) (*schema.HarnessReport, error) {
@@ -48,6 +49,8 @@ func choose(p *schema.Payload, variant string, known bool) (*schema.HarnessRepor
 		return h, nil
 	}
 	switch {
+	case p.Lang == schema.LangCUDA:
+		why = "a task in C++ gets the isolated harness only when it says harness: isolated"
 	case !known:
 		why = cmp.Or(why, "unknown main file")
 	case p.Mode == schema.ModeProfile:
@@ -61,18 +64,26 @@ func choose(p *schema.Payload, variant string, known bool) (*schema.HarnessRepor
 
 // cannot says why the isolated harness cannot judge a payload, "" when it can.
 func cannot(p *schema.Payload) string {
-	reference, there := p.Sources.Get(referenceFile)
-	_, submission := p.Sources.Get(plan.SubmissionFile)
 	switch {
-	case p.Lang != schema.LangPython:
-		return "C++ is linked with its harness"
 	case p.MultiGPU:
 		return "its submissions run on several GPUs at once"
-	case !submission:
-		return "there is no " + plan.SubmissionFile
-	case !there:
-		return "there is no " + referenceFile
+	case p.Lang == schema.LangCUDA && p.Mode == schema.ModeProfile:
+		return "a profile of C++ is told by the task's own harness only"
 	}
+	wanted := []string{plan.SubmissionFile, referenceFile}
+	if p.Lang == schema.LangCUDA {
+		wanted = []string{plan.SubmissionCUDA, plan.TaskHeader, plan.ReferenceCUDA}
+	}
+	files := slices.Concat(p.Sources, p.Headers)
+	for _, name := range wanted {
+		if _, ok := files.Get(name); !ok {
+			return "there is no " + name
+		}
+	}
+	if p.Lang == schema.LangCUDA {
+		return "" // the compiler says what they do not define
+	}
+	reference, _ := p.Sources.Get(referenceFile)
 	for _, name := range []string{"generate_input", "check_implementation"} {
 		if !defines(reference, name) {
 			return referenceFile + " defines no " + name

@@ -1,5 +1,5 @@
-// Package harness is kbrun's own harness for Python tasks: it judges a
-// submission that neither checks nor times itself.
+// Package harness is kbrun's own harness: it judges a submission that neither
+// checks nor times itself.
 //
 // Three processes take part, each a user of its own where that can be had:
 //
@@ -12,6 +12,10 @@
 //     worker waits, and checks private copies of the outputs.
 //   - The worker (worker.py), in another sandbox, has task.py, utils.py and the
 //     submission. It sees inputs and nothing else.
+//
+// For tasks in C++ judge and worker are programs (native/judge.cu and
+// native/launcher.cu), compiled apart; the worker opens a library with the
+// submission.
 //
 // Arrays lie in sealed anonymous files, the arenas: one for inputs, one for
 // outputs. Tensors on a GPU lie in two more, which the judge allocates there and

@@ -273,7 +273,7 @@ func (r *phaseRun) settle(ctx context.Context, err error) error {
 	where := r.kind() + " " + strconv.Itoa(r.current)
 	var loading *loadError
 	if errors.As(err, &loading) {
-		where = "importing submission.py"
+		where = r.s.loading()
 	}
 	var raised *raisedError
 	var ambiguous *ambiguousError
@@ -295,7 +295,7 @@ func (r *phaseRun) settle(ctx context.Context, err error) error {
 	}
 	first, why := r.current+1, fmt.Sprintf("%s %d ended the run", r.kind(), r.current)
 	if loading != nil {
-		first, why = 0, "submission.py could not be imported"
+		first, why = 0, r.s.notLoaded()
 	}
 	r.notRun(r.kind(), first, why)
 	r.tellPrinted()
@@ -325,8 +325,12 @@ func (r *phaseRun) raised(where string, e *raisedError) {
 
 // own is the submitter's file.
 func (r *phaseRun) own() schema.Files {
-	text, _ := r.s.o.Payload.Sources.Get(plan.SubmissionFile)
-	return schema.Files{{Name: plan.SubmissionFile, Text: text}}
+	name := plan.SubmissionFile
+	if r.s.native() {
+		name = plan.SubmissionCUDA
+	}
+	text, _ := r.s.o.Payload.Sources.Get(name)
+	return schema.Files{{Name: name, Text: text}}
 }
 
 // silent is a worker that did not answer in its time.

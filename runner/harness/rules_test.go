@@ -222,6 +222,7 @@ func TestFresh(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	usual := schema.Files{{Name: plan.SubmissionFile, Text: right}, {Name: referenceFile, Text: addReference}, {Name: "eval.py", Text: "print()"}}
+	cuda := schema.Files{{Name: plan.SubmissionCUDA}, {Name: "eval.cu"}, {Name: plan.ReferenceCUDA}, {Name: plan.TaskHeader}}
 	lacks := func(without string) schema.Files {
 		return slices.DeleteFunc(slices.Clone(usual), func(f schema.File) bool { return f.Name == without })
 	}
@@ -243,8 +244,14 @@ func TestChoose(t *testing.T) {
 		{"no submission", schema.Payload{Harness: schema.HarnessIsolated, Sources: lacks(plan.SubmissionFile)}, "", "there is no submission.py", true},
 		{"several GPUs", schema.Payload{Harness: schema.HarnessIsolated, Sources: usual, MultiGPU: true}, "", "several GPUs", true},
 		{"a profile", schema.Payload{Harness: schema.HarnessIsolated, Sources: usual, Mode: schema.ModeProfile}, schema.HarnessIsolated, "", false},
-		{"C++", schema.Payload{Harness: schema.HarnessIsolated, Sources: usual, Lang: schema.LangCUDA}, "", "linked with its harness", true},
-		{"C++, no wish", schema.Payload{Sources: usual, Lang: schema.LangCUDA}, schema.HarnessLegacy, "C++ is linked with its harness", false},
+		{"C++", schema.Payload{Harness: schema.HarnessIsolated, Sources: cuda[:2], Headers: cuda[2:], Lang: schema.LangCUDA}, schema.HarnessIsolated, "", false},
+		{"C++, no wish", schema.Payload{Sources: cuda[:2], Headers: cuda[2:], Lang: schema.LangCUDA}, schema.HarnessLegacy, "only when it says harness: isolated", false},
+		{"C++, the other wish", schema.Payload{Harness: schema.HarnessLegacy, Sources: cuda, Lang: schema.LangCUDA}, schema.HarnessLegacy, "the task asks for it", false},
+		{"C++, no submission", schema.Payload{Harness: schema.HarnessIsolated, Headers: cuda[1:], Lang: schema.LangCUDA}, "", "there is no submission.cu", true},
+		{"C++, no header", schema.Payload{Harness: schema.HarnessIsolated, Sources: cuda[:3], Lang: schema.LangCUDA}, "", "there is no task.h", true},
+		{"C++, no reference", schema.Payload{Harness: schema.HarnessIsolated, Sources: usual, Headers: append(cuda[3:4:4], cuda[0]), Lang: schema.LangCUDA}, "", "there is no reference.cuh", true},
+		{"C++, a profile", schema.Payload{Harness: schema.HarnessIsolated, Sources: cuda, Mode: schema.ModeProfile, Lang: schema.LangCUDA}, "", "a profile of C++", true},
+		{"C++, several GPUs", schema.Payload{Harness: schema.HarnessIsolated, Sources: cuda, MultiGPU: true, Lang: schema.LangCUDA}, "", "several GPUs", true},
 		{"no check", schema.Payload{Harness: schema.HarnessIsolated, Sources: reference("def generate_input(n): pass\n")}, "", "reference.py defines no check_implementation", true},
 		{"check by a name", schema.Payload{Harness: schema.HarnessIsolated, Sources: reference("def generate_input(n): pass\ncheck_implementation = make_match_reference(ref_kernel)\n")}, schema.HarnessIsolated, "", false},
 		{"check within", schema.Payload{Harness: schema.HarnessIsolated, Sources: reference("def generate_input(n):\n    def check_implementation(): pass\n")}, "", "no check_implementation", true},

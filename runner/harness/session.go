@@ -27,8 +27,11 @@ type Options struct {
 	Variant string          // the known main file, "" for none
 	Sandbox sandbox.Options // of judge and worker; Dir and Judge are set here
 	Dir     string          // an existing directory of the caller's, who removes it
-	Python  string          // path of the interpreter
+	Python  string          // path of the interpreter; "" with Programs
 	Environ []string        // what a submission may see
+
+	// Programs are those of a C++ task; nil: the task is in Python.
+	Programs *Programs
 
 	// Fresh: every phase gets an interpreter of its own, instead of a fork of one
 	// that has imported the task's modules.
@@ -79,7 +82,7 @@ func (e *UnsupportedError) Error() string {
 }
 
 // Open starts the two interpreters and lets both import the task's heavy
-// modules, the judge the reference, too, and makes one input.
+// modules, the judge the reference, too; or the two programs. It makes one input.
 //
 // Errors: *[TaskError], *[UnsupportedError], *sandbox.WeakError; any other is
 // the machine's fault.
@@ -119,10 +122,10 @@ func (s *Session) open(ctx context.Context) error {
 
 // openJudge starts the judge and has it load the reference and make an input.
 func (s *Session) openJudge(ctx context.Context, modules []string) (err error) {
-	if s.judge, err = s.openBox("judge", judgePy, true, nil, directories(filepath.Join(s.o.Dir, "judge"))); err != nil {
+	if s.judge, err = s.openBox("judge", s.o.judge(), true, nil, directories(filepath.Join(s.o.Dir, "judge"))); err != nil {
 		return err
 	}
-	for _, name := range []string{taskFile, utilsFile, referenceFile} {
+	for _, name := range []string{taskFile, utilsFile, referenceFile} { // those of Python
 		if text, ok := s.o.Payload.Sources.Get(name); ok {
 			if err := os.WriteFile(filepath.Join(s.judge.dirs.Work, name), []byte(text), 0o644); err != nil {
 				return fmt.Errorf("writing the judge's files: %w", err)
@@ -132,10 +135,14 @@ func (s *Session) openJudge(ctx context.Context, modules []string) (err error) {
 	if err := s.judge.sandbox.Give(s.judge.dirs.Work, 0o700); err != nil {
 		return err
 	}
-	for _, order := range []map[string]any{
+	orders := []map[string]any{
 		{"op": "import", "modules": modules},
 		{"op": "load", "directory": s.judge.dirs.Work, "seed": s.generatorSeed()},
-	} {
+	}
+	if s.native() {
+		orders = nil // it came with the reference in it
+	}
+	for _, order := range orders {
 		if _, err := s.askJudge(ctx, importLimit, order, nil); err != nil {
 			return err
 		}
@@ -187,7 +194,7 @@ func (s *Session) openParent(ctx context.Context, modules []string, profile *pla
 	if profile == nil {
 		dirs = directories(filepath.Join(s.o.Dir, name))
 	}
-	if s.parent, err = s.openBox(name, workerPy, false, profile, dirs); err != nil {
+	if s.parent, err = s.openBox(name, s.o.worker(), false, profile, dirs); err != nil {
 		return err
 	}
 	s.used = false
@@ -207,6 +214,8 @@ func (s *Session) openParent(ctx context.Context, modules []string, profile *pla
 	s.modules = told[1:]
 	s.standing, _ = standingOf(s.parent.pid) // gone: the first phase says so
 	switch {
+	case s.native():
+		s.notForked = "a program is nothing to fork"
 	case s.notForked != "":
 	case s.o.Fresh:
 		s.notForked = "switched off"
@@ -217,9 +226,12 @@ func (s *Session) openParent(ctx context.Context, modules []string, profile *pla
 }
 
 // Preloaded lists the modules that both interpreters imported once, and why
-// there are none.
+// there are none. Programs in C++ import none.
 func (s *Session) Preloaded() (modules []string, why string) {
-	if s.notForked != "" {
+	switch {
+	case s.native():
+		return nil, ""
+	case s.notForked != "":
 		return nil, s.notForked
 	}
 	return s.modules, ""
@@ -245,7 +257,7 @@ func (s *Session) Close() error { return errors.Join(s.judge.close(), s.parent.c
 func (s *Session) askJudge(ctx context.Context, limit time.Duration, order map[string]any, body []byte, files ...*os.File) ([]byte, error) {
 	answer, err := s.judge.ask(ctx, limit, order, body, files...)
 	if err != nil {
-		return nil, err
+		return nil, s.crashed(err)
 	}
 	switch answer[0] {
 	case '!':

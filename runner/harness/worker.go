@@ -145,6 +145,11 @@ func (s *Session) phaseDirectories(p *plan.Phase) (work string, environ map[stri
 			}
 		}
 	}
+	if s.native() && p.Name != trialPhase {
+		if err := putProgram(filepath.Join(work, library), s.o.Programs.Submission); err != nil {
+			return "", nil, err
+		}
+	}
 	return work, map[string]string{"HOME": dirs.Home, "TMPDIR": dirs.Temp, "PYTHONNOUSERSITE": "1"}, nil
 }
 
@@ -258,7 +263,7 @@ func decodeRaised(raw []byte) (explain.Raised, string) {
 	return r, module
 }
 
-// load imports the submission.
+// load imports the submission, or opens its library.
 //
 // Errors: *raisedError, io.EOF when it ended its process, errSilent.
 func (w *worker) load(ctx context.Context, limit time.Duration) error {

@@ -106,6 +106,23 @@ func notRun(p *plan.Phase, report schema.Report, o *schema.Outcome) []schema.Not
 // compileError matches a compiler's error: nvcc's, then clang's and gcc's.
 var compileError = text.Pattern(`(?m)^(\S[^\n(:]{0,300})(?:\(([0-9]{1,9})\)|:([0-9]{1,9})(?::[0-9]{1,9})?): *(?:fatal )?(error\b[^\n]*)$`)
 
+// CompileWords says in one line why a compilation of a task's own files failed:
+// the first error, or how the compiler ended.
+func CompileWords(compiler string, c *plan.Command, seen *Process) string {
+	if seen.How == TimedOut {
+		return fmt.Sprintf("%s passed its limit of %s", compiler, c.Limit)
+	}
+	errors := seen.Stderr.Decoded()
+	if m := compileError().FindStringSubmatch(errors); m != nil {
+		return text.Line(fmt.Sprintf("%s:%s: %s", path.Base(m[1]), m[2]+m[3], m[4]), shownError)
+	}
+	words := fmt.Sprintf("%s %s", compiler, exitWords(seen.ExitCode))
+	if last := lastLine(errors); last != "" {
+		words += ": " + text.Line(last, shownError)
+	}
+	return words
+}
+
 // compileExplanation is what the submitter is told of a compiler's first error.
 // A compiler does not know the seed.
 func compileExplanation(p *plan.Phase, errors string) *schema.Explanation {

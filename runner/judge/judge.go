@@ -61,9 +61,9 @@ func Phase(p *plan.Phase, s *Seen) (v Verdict) {
 		v.Run = &schema.RunResult{Command: p.Test.Text(), ExitCode: 126} // as a shell has it
 		v.Outcome = schema.Outcomef(schema.OutcomeCrashed, "the compiled program cannot be started: %s", s.Test.NotStarted)
 	default:
-		// A C++ harness is linked with the submission; every known one in Python
-		// runs it itself or loads its pickles.
-		v.SharedJudge = p.Compile != nil || s.Test.Shared || p.Variant != nil
+		// A C++ harness of a task's own is linked with the submission; every known
+		// one in Python runs it itself or loads its pickles.
+		v.SharedJudge = p.Compile != nil && !p.Isolated || s.Test.Shared || p.Variant != nil
 		v.Run, v.Outcome = test(p, s.Test)
 		v.Explanation = explanation(p, s.Test, v.Outcome)
 		v.SelfChecked = v.SharedJudge && v.Run.Passed

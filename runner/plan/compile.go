@@ -11,7 +11,7 @@ import (
 )
 
 // builtProgram is what the compiler makes, as it is called.
-const builtProgram = "./eval.out"
+const builtProgram = "./" + BuiltFile
 
 // badIncludeDir refuses a directory that does not exist for the compiler, which
 // runs in the work directory. An absolute one may exist on another machine. Of
@@ -28,13 +28,22 @@ func (b *builder) badIncludeDir() *schema.Outcome {
 	return nil
 }
 
-// compile plans the machine's compiler: nvcc, or hipcc where the GPUs are
-// AMD's.
+// compile plans one program of all sources.
 func (b *builder) compile() *schema.Outcome {
+	if refused := b.compiler(); refused != nil {
+		return refused
+	}
+	b.ph.Compile = b.command(schema.CompileLimit, nil, b.args(b.ph.Compiler, b.m.Programs[b.ph.Compiler])...)
+	b.ph.Compile.More = true
+	return nil
+}
+
+// compiler chooses the machine's compiler: nvcc, or hipcc where the GPUs are
+// AMD's. It plans to ask for its version.
+func (b *builder) compiler() *schema.Outcome {
 	b.ph.Compiler = "nvcc"
-	args := b.nvccArgs
 	if b.m.Runtime == RuntimeROCm {
-		b.ph.Compiler, args = "hipcc", b.hipccArgs
+		b.ph.Compiler = "hipcc"
 		if a := b.p.Arch; a != nil && !strings.HasPrefix(*a, "gfx") {
 			return schema.Outcomef(schema.OutcomeUnsupported, "arch %q is not one of AMD's, want gfx… or none on this machine", text.Shorten(*a, 20))
 		}
@@ -44,9 +53,16 @@ func (b *builder) compile() *schema.Outcome {
 		return schema.Outcomef(schema.OutcomeNoCompiler, "the machine has no %s", b.ph.Compiler)
 	}
 	b.ph.Version = b.command(schema.CompileLimit, nil, path, "--version")
-	b.ph.Compile = b.command(schema.CompileLimit, nil, args(path)...)
-	b.ph.Version.More, b.ph.Compile.More = true, true
+	b.ph.Version.More = true
 	return nil
+}
+
+// args is a compiler's call.
+func (b *builder) args(compiler, path string) []string {
+	if compiler == "hipcc" {
+		return b.hipccArgs(path)
+	}
+	return b.nvccArgs(path)
 }
 
 // cudaFlags returns nvcc's fixed options, made anew for every call.
@@ -98,5 +114,5 @@ func (b *builder) compilerArgs(compiler string, flags []string, arch string) []s
 	for _, f := range b.p.Sources {
 		argv = append(argv, f.Name)
 	}
-	return append(argv, arch, "-o", "eval.out")
+	return append(argv, arch, "-o", BuiltFile)
 }

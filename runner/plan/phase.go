@@ -29,8 +29,16 @@ type builder struct {
 
 // place chooses the phase's directories, and the environment of its commands.
 func (b *builder) place() {
-	dir := filepath.Join(b.m.Root, b.ph.Name)
-	b.ph.Directories = Directories{Dir: dir, Work: filepath.Join(dir, "work"), Home: filepath.Join(dir, "home"), Temp: filepath.Join(dir, "tmp")}
+	b.ph.Directories = directories(filepath.Join(b.m.Root, b.ph.Name))
+	b.setEnviron()
+}
+
+func directories(dir string) Directories {
+	return Directories{Dir: dir, Work: filepath.Join(dir, "work"), Home: filepath.Join(dir, "home"), Temp: filepath.Join(dir, "tmp")}
+}
+
+// setEnviron makes the environment of commands in the phase's directories.
+func (b *builder) setEnviron() {
 	b.environ = append(Environ(b.m.Environ),
 		"HOME="+b.ph.Home, "TMPDIR="+b.ph.Temp,
 		// What the warm-up leaves in HOME must not be imported by the harness.
@@ -78,6 +86,10 @@ func (b *builder) python() {
 // cuda plans for lang cu: files, compiler, files away, the binary. The binary
 // never sees the sources: they hold the reference.
 func (b *builder) cuda() {
+	if IsolatedCUDA(b.p) {
+		b.isolatedCUDA()
+		return
+	}
 	if b.ph.Refused = b.badIncludeDir(); b.ph.Refused != nil {
 		return
 	}

@@ -58,6 +58,12 @@ type Phase struct {
 	Files   schema.Files // written before the first command
 	Variant *Variant     // the known harness in Python that its main file is; nil: none
 
+	// Isolated: a task in C++ that the isolated harness judges. Builds are its
+	// compilations, one after the other, once for all phases; Files and Compile are
+	// the last one's.
+	Isolated bool
+	Builds   []Build
+
 	WarmUp           *Command // the submission alone, to fill its build caches
 	Version, Compile *Command // of the compiler
 	Compiler         string   // its name, nvcc or hipcc

@@ -64,6 +64,10 @@ func scenarios() []scenario {
 	}
 	py, cu, nvidia, amd := schema.LangPython, schema.LangCUDA, RuntimeCUDA, RuntimeROCm
 	arch := func(s string) *string { return &s }
+	isolated := func(p *schema.Payload, _ *Machine) {
+		p.Mode, p.Harness, p.Libraries, p.IncludeDirs = schema.ModeLeaderboard, schema.HarnessIsolated, []string{"m"}, []string{"."}
+		p.Headers = append(p.Headers, schema.File{Name: TaskHeader, Text: "struct Params {};\n"}, schema.File{Name: ReferenceCUDA, Text: "// the answer\n"})
+	}
 	return []scenario{
 		{"py_test", py, nvidia, mode(schema.ModeTest)},
 		{"py_benchmark", py, nvidia, mode(schema.ModeBenchmark)},
@@ -82,6 +86,9 @@ func scenarios() []scenario {
 		{"py_profile_several_amd", py, amd, func(p *schema.Payload, _ *Machine) {
 			p.Mode, p.MultiGPU, p.Benchmarks = schema.ModeProfile, true, p.Benchmarks[:1]
 		}},
+		{"cu_isolated_leaderboard", cu, nvidia, isolated},
+		{"cu_isolated_amd", cu, amd, isolated},
+		{"cu_isolated_no_compiler", cu, "", func(p *schema.Payload, m *Machine) { isolated(p, m); delete(m.Programs, "nvcc") }},
 		{"py_no_seed", py, nvidia, func(p *schema.Payload, _ *Machine) { p.Mode, p.Seed = schema.ModeTest, nil }},
 		{"py_several_gpus", py, nvidia, func(p *schema.Payload, _ *Machine) { p.Mode, p.MultiGPU = schema.ModeTest, true }},
 		{"py_ranking_by_geom", py, nvidia, func(p *schema.Payload, _ *Machine) { p.Mode, p.RankingBy = schema.ModeBenchmark, schema.RankGeom }},

@@ -11,7 +11,7 @@ import (
 func (p *Phase) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "phase %s, mode %s, in %s\n", p.Name, p.Mode, p.Dir)
-	if len(p.Files) > 0 {
+	if len(p.Files) > 0 && !p.Isolated {
 		names := make([]string, len(p.Files))
 		for i, f := range p.Files {
 			names[i] = fmt.Sprintf("%s (%d bytes)", f.Name, len(f.Text))
@@ -23,9 +23,20 @@ func (p *Phase) String() string {
 		fmt.Fprintf(&b, "  %s made anew, the files written again\n", p.Work)
 	}
 	p.Version.print(&b, p.Compiler+" version")
-	p.Compile.print(&b, "compile")
-	if p.Compile != nil {
+	if !p.Isolated {
+		p.Compile.print(&b, "compile")
+	}
+	if p.Compile != nil && !p.Isolated {
 		b.WriteString("  the files removed\n")
+	}
+	for _, w := range p.Builds {
+		names := []string{"our own"}
+		for _, f := range w.Files {
+			names = append(names, fmt.Sprintf("%s (%d bytes)", f.Name, len(f.Text)))
+		}
+		fmt.Fprintf(&b, "  once for all phases, files into %s: %s\n", w.Work, strings.Join(names, ", "))
+		w.Compile.print(&b, "compile the "+w.Name)
+		fmt.Fprintf(&b, "  %s removed\n", w.Dir)
 	}
 	if p.Test != nil {
 		fmt.Fprintf(&b, "  cases into %s:\n", p.CasesFile())

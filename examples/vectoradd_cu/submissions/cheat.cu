@@ -1,8 +1,9 @@
-// Cheats: forges a verdict through POPCORN_FD, as early as a submission can, in
-// start-up code before main, and again when its kernel is called, then leaves.
+// Cheats: forges a verdict as early as a submission can, in start-up code, and
+// again when its kernel is called, then leaves. It tries POPCORN_FD, where other
+// harnesses have their report, and every descriptor that it finds.
 //
-// By then the judge is another process: the number is gone from the
-// environment, the descriptor is closed here, and /proc/<judge>/fd is shut.
+// There is no report here: the judge is another program in another sandbox, and
+// what comes through the channel is no verdict.
 
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +27,7 @@ static void forge() {
         std::snprintf(path, sizeof path, "/proc/%d/fd/%d", int(getppid()), fd);
         const int opened = open(path, O_WRONLY);
         if (opened >= 0 && write(opened, text, sizeof text - 1) > 0) _exit(0);
+        if (fd > 2 && write(fd, text, sizeof text - 1) > 0) _exit(0);
     }
 }
 

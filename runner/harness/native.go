@@ -1,0 +1,130 @@
+package harness
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"syscall"
+
+	"github.com/gpu-mode/kbgen/runner/plan"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// Programs are the files that the compiler made of a C++ task. The compiler is
+// the caller's affair: see [Sources] and plan.Build.
+type Programs struct {
+	Judge      string // has the task's reference in it
+	Launcher   string // the worker, without a submission
+	Submission string // the library that the launcher opens
+}
+
+//go:embed native
+var nativeFiles embed.FS
+
+// The files of native; those of one program are put together in this order.
+const (
+	contractFile = "kbrun.h" // what a task's reference includes
+	channelFile  = "channel.h"
+	deviceFile   = "device.h"
+)
+
+// library is the submission's, beside the worker.
+const library = "submission.so"
+
+// Sources are our own files that a program of a C++ task is compiled with,
+// beside the task's; the first one's name is in the compiler's command.
+func Sources(program string) schema.Files { return sources(program, nativeFile(deviceFile)) }
+
+func sources(program, device string) schema.Files {
+	switch program {
+	case plan.BuildJudge:
+		return schema.Files{
+			{Name: plan.JudgeSource, Text: nativeFile(channelFile) + device + nativeFile("judge.cu")},
+			{Name: contractFile, Text: nativeFile(contractFile)},
+		}
+	case plan.BuildLauncher:
+		return schema.Files{{Name: plan.LauncherSource, Text: nativeFile(channelFile) + device + nativeFile("launcher.cu")}}
+	}
+	return schema.Files{{Name: plan.CallSource, Text: nativeFile("call.cu")}}
+}
+
+func nativeFile(name string) string {
+	text, err := nativeFiles.ReadFile(path.Join("native", name))
+	if err != nil {
+		panic(err) // it is part of this program
+	}
+	return string(text)
+}
+
+func (o *Options) judge() program {
+	if o.Programs != nil {
+		return program{native: o.Programs.Judge}
+	}
+	return program{python: judgePy}
+}
+
+func (o *Options) worker() program {
+	if o.Programs != nil {
+		return program{native: o.Programs.Launcher}
+	}
+	return program{python: workerPy}
+}
+
+// native reports whether judge and worker are programs.
+func (s *Session) native() bool { return s.o.Programs != nil }
+
+// loading is what a worker does before its first case.
+func (s *Session) loading() string {
+	if s.native() {
+		return "loading the submission"
+	}
+	return "importing " + plan.SubmissionFile
+}
+
+// notLoaded says that this went wrong.
+func (s *Session) notLoaded() string {
+	if s.native() {
+		return "the submission could not be loaded"
+	}
+	return plan.SubmissionFile + " could not be imported"
+}
+
+// crashed finds the task at fault where its reference ended the judge by a
+// signal of its own making.
+func (s *Session) crashed(err error) error {
+	var broken *brokenError
+	if !s.native() || !errors.As(err, &broken) {
+		return err
+	}
+	select {
+	case <-s.judge.gone:
+	default:
+		return err
+	}
+	switch signal := syscall.Signal(-s.judge.state.Exit); signal {
+	case syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGABRT:
+		return &TaskError{fmt.Sprintf("the task's own files do not work: they end the judge by signal %d (%s)", int(signal), signal)}
+	}
+	return err
+}
+
+// putProgram makes an executable file of another one.
+func putProgram(to, from string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err = errors.Join(err, os.Chmod(to, 0o755), out.Close()); err != nil {
+		return fmt.Errorf("putting a program in place: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,294 @@
+package harness
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpu-mode/kbgen/runner/judge"
+	"github.com/gpu-mode/kbgen/runner/plan"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// Judge and worker of a C++ task, on the processor's memory and on a device that
+// is shared memory: everything but the calls of class Device in native/device.h
+// runs here for real.
+
+//go:embed testdata/native/device.h
+var standInDevice string
+
+const nativeTask = `
+#pragma once
+#include <cstddef>
+void custom_kernel(const float* a, float scale, float* out, int* index, std::size_t n);
+struct Params { std::size_t n; float scale; };
+inline void call_kernel(const Params& p, void* const* in, void* const* out) {
+    custom_kernel(static_cast<const float*>(in[0]), p.scale, static_cast<float*>(out[0]), static_cast<int*>(out[1]), p.n);
+}
+`
+
+// nativeReference scales an array and counts; two outputs of different types.
+const nativeReference = `
+#include "kbrun.h"
+#include "task.h"
+inline kbrun::Input<Params> generate_input(const kbrun::Case& c) {
+    const std::size_t n = std::size_t(c.integer("n", 0, 1 << 28));
+    if (n == 13) throw std::runtime_error("thirteen is no size");
+    kbrun::Input<Params> in{{n, 3}, {}, {}};
+    std::vector<float> a(n);
+    for (std::size_t i = 0; i < n; i++) a[i] = float((c.seed() * 31 + i * 17) % 1009);
+    in.add(a);
+    in.add(std::vector<char>());
+    in.expect<float>(n);
+    in.expect<int>(n);
+    return in;
+}
+inline std::string check_implementation(const kbrun::Case& c, const kbrun::Input<Params>& in, const std::vector<kbrun::Array>& out) {
+    const std::size_t n = in.params.n;
+    if (out[0].count<float>() != n || out[1].count<int>() != n || c.text("n") != std::to_string(n)) return "another size";
+    for (std::size_t i = 0; i < n; i++) {
+        if (out[0].as<float>()[i] != 3 * in.arrays[0].as<float>()[i]) return "value " + std::to_string(i) + " differs";
+        if (out[1].as<int>()[i] != int(i)) return "index " + std::to_string(i) + " differs";
+    }
+    if (n == 17) throw std::runtime_error("seventeen cannot be checked");
+    return "";
+}
+`
+
+const nativeRight = `for (std::size_t i = 0; i < n; i++) { out[i] = a[i] * scale; index[i] = int(i); }`
+
+// nativeSubmission is one whose kernel has this body.
+func nativeSubmission(body string) string {
+	return "#include <cstdio>\n#include <cstdlib>\n#include <cstring>\n#include <unistd.h>\n#include \"task.h\"\nvoid custom_kernel(const float* a, float scale, float* out, int* index, std::size_t n) {\n" + body + "\n}\n"
+}
+
+// compiledPrograms are those without a submission that were made already.
+var compiledPrograms = map[string][]byte{}
+
+// compiled compiles one of the programs by g++.
+func compiled(t *testing.T, name, device, submission string) string {
+	t.Helper()
+	key := name + device
+	if program, ok := compiledPrograms[key]; ok && name != plan.BuildSubmission {
+		path := filepath.Join(t.TempDir(), plan.BuiltFile)
+		must(t, os.WriteFile(path, program, 0o755))
+		return path
+	}
+	if _, err := exec.LookPath("g++"); err != nil {
+		t.Skip("g++ is missing")
+	}
+	dir := t.TempDir()
+	list := append(sources(name, device), schema.File{Name: plan.TaskHeader, Text: nativeTask}, schema.File{Name: plan.ReferenceCUDA, Text: nativeReference})
+	args := []string{"-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-x", "c++", list[0].Name}
+	if name == plan.BuildSubmission {
+		list = append(list, schema.File{Name: plan.SubmissionCUDA, Text: submission})
+		args = append(args, plan.SubmissionCUDA, "-shared", "-fPIC")
+	}
+	for _, f := range list {
+		must(t, os.WriteFile(filepath.Join(dir, f.Name), []byte(f.Text), 0o644))
+	}
+	cmd := exec.CommandContext(t.Context(), "g++", append(args, "-x", "none", "-ldl", "-o", plan.BuiltFile)...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	}
+	path := filepath.Join(dir, plan.BuiltFile)
+	program, err := os.ReadFile(path)
+	must(t, err)
+	compiledPrograms[key] = program
+	return path
+}
+
+func nativePayload(sizes ...int) *schema.Payload {
+	p := &schema.Payload{
+		Lang: schema.LangCUDA, Mode: schema.ModeTest, Harness: schema.HarnessIsolated, RankingBy: schema.RankGeom,
+		Sources: schema.Files{{Name: plan.SubmissionCUDA}},
+	}
+	for i, n := range sizes {
+		p.Tests = append(p.Tests, ints("n", n, "seed", i+1))
+	}
+	p.Benchmarks = p.Tests[:1]
+	return p
+}
+
+func openNative(t *testing.T, p *schema.Payload, device string) (*Session, error) {
+	t.Helper()
+	programs := &Programs{Judge: compiled(t, plan.BuildJudge, device, ""), Launcher: compiled(t, plan.BuildLauncher, device, "")}
+	o := Options{Programs: programs}
+	if strings.Contains(device, "stands in") {
+		o.standIn = &standIn{memory: func(size int) (*os.File, error) {
+			m, err := newMemory("device", size)
+			if err != nil {
+				return nil, err
+			}
+			t.Cleanup(m.close)
+			return m.file, nil
+		}}
+	}
+	return openSession(t, "", p, "", o)
+}
+
+// judgedNative runs one phase of an open session with a kernel of this body.
+func judgedNative(t *testing.T, s *Session, mode, body string) (outcome, words string, run *Run) {
+	t.Helper()
+	s.o.Payload.Mode = mode
+	s.o.Programs.Submission = compiled(t, plan.BuildSubmission, "", nativeSubmission(body))
+	planned := plan.New(s.o.Payload, plan.Machine{Root: s.o.Dir, Environ: s.o.Environ, Programs: map[string]string{"nvcc": "/nvcc"}})
+	p := planned[len(planned)-1]
+	run, err := s.Phase(t.Context(), &p)
+	must(t, err)
+	if run.Outcome != nil {
+		return run.Outcome.Name, run.Outcome.Text, run
+	}
+	v := judge.Phase(&p, &judge.Seen{Test: &run.Process})
+	if v.SharedJudge || v.SelfChecked {
+		t.Error("its judge is said to be shared")
+	}
+	if v.Outcome != nil {
+		return v.Outcome.Name, v.Outcome.Text + "\n" + string(run.Process.Report.Head), run
+	}
+	return schema.OutcomePassed, string(run.Process.Report.Head), run
+}
+
+// nativeKinds are kernels, and what becomes of each wherever its arrays lie.
+var nativeKinds = []struct{ name, body, outcome, words string }{
+	{"right", nativeRight, schema.OutcomePassed, ""},
+	{"wrong", nativeRight + " if (n > 1999) out[1999]++;", schema.OutcomeWrong, "value 1999 differs"},
+	{"wrong in the second output", nativeRight + " index[5] = 6;", schema.OutcomeWrong, "index 5 differs"},
+	{"the last one left out", nativeRight + " if (n) out[n - 1] = out[0];", schema.OutcomeWrong, "differs"},
+	{"nothing", "(void)a, (void)scale, (void)out, (void)index, (void)n;", schema.OutcomeWrong, "value 0 differs"},
+	{"an exception", "(void)a, (void)scale, (void)out, (void)index, (void)n; throw 3;", schema.OutcomeException, "something that is no std::exception"},
+	{"an end", "(void)a, (void)scale, (void)out, (void)index, (void)n; _exit(7);", schema.OutcomeExited, "with status 7"},
+}
+
+func TestNative(t *testing.T) {
+	for name, device := range map[string]string{"host": nativeFile(deviceFile), "device": standInDevice} {
+		t.Run(name, func(t *testing.T) {
+			p := nativePayload(2000, 2001, 0, 3)
+			s, err := openNative(t, p, device)
+			must(t, err)
+			if s.onDevice != (name == "device") {
+				t.Fatalf("the inputs are on the device: %v", s.onDevice)
+			}
+			for _, k := range nativeKinds {
+				if outcome, words, _ := judgedNative(t, s, schema.ModeTest, k.body); outcome != k.outcome || !strings.Contains(words, k.words) {
+					t.Errorf("%s: %s: %s, want %s with %q", k.name, outcome, words, k.outcome, k.words)
+				}
+			}
+			p.Tests = append(p.Tests, ints("n", 9<<20, "seed", 9)) // more than there is room for
+			if outcome, words, _ := judgedNative(t, s, schema.ModeTest, nativeRight); outcome != schema.OutcomePassed {
+				t.Errorf("a large one: %s: %s", outcome, words)
+			}
+			if name == "device" && (s.device[0].size < 36<<20 || s.device[1].size < 72<<20) {
+				t.Errorf("arenas of %d and %d bytes", s.device[0].size, s.device[1].size)
+			}
+			outcome, words, run := judgedNative(t, s, schema.ModeBenchmark, "usleep(300); "+nativeRight)
+			if outcome == schema.OutcomeAmbiguous {
+				t.Logf("the machine is too busy to measure: %s", words)
+			} else if outcome != schema.OutcomePassed || len(run.Measurements) != 1 {
+				t.Errorf("benchmark: %s: %s", outcome, words)
+			} else if m := run.Measurements[0]; m.Resolution <= 0 || len(m.Samples) < minRuns || m.Strict == nil || m.Samples[0] < 300e3 {
+				t.Errorf("%+v", m)
+			}
+		})
+	}
+}
+
+// TestNativeBatches: several inputs in one call, one of which is checked.
+func TestNativeBatches(t *testing.T) {
+	for name, device := range map[string]string{"host": nativeFile(deviceFile), "device": standInDevice} {
+		t.Run(name, func(t *testing.T) {
+			s, err := openNative(t, nativePayload(500), device)
+			must(t, err)
+			for body, want := range map[string]bool{nativeRight: true, nativeRight + " out[3] = 0; out[4] = 0; index[n - 1] = 0;": false} {
+				p := plan.New(s.o.Payload, plan.Machine{Root: s.o.Dir, Programs: map[string]string{"nvcc": "/nvcc"}})[0]
+				p.Name = fmt.Sprint("batch ", want)
+				s.o.Programs.Submission = compiled(t, plan.BuildSubmission, "", nativeSubmission(body))
+				r := &phaseRun{s: s, p: &p}
+				r.cases, err = s.rules.readCases(&p, s.o.Payload)
+				must(t, err)
+				r.w, err = s.startWorker(t.Context(), &p)
+				must(t, err)
+				must(t, r.w.load(t.Context(), schema.CompileLimit))
+				for range 3 { // the first has no places to look at
+					_, err = r.tryAll(t.Context(), []testCase{r.cases[0], r.cases[0].fresh(random), r.cases[0].fresh(random)}, false, true, 0)
+					var wrong caseError
+					if want && err != nil || !want && !errors.As(err, &wrong) {
+						t.Errorf("right: %v: %v", want, err)
+					}
+				}
+				must(t, r.w.end(t.Context()))
+			}
+		})
+	}
+}
+
+// TestNativeFaults: what the task's own files throw, in either place.
+func TestNativeFaults(t *testing.T) {
+	_, err := openNative(t, nativePayload(13), nativeFile(deviceFile))
+	var broken *TaskError
+	if !errors.As(err, &broken) || !strings.Contains(err.Error(), "thirteen is no size") {
+		t.Errorf("Open: %v", err)
+	}
+	s, err := openNative(t, nativePayload(17), nativeFile(deviceFile))
+	must(t, err)
+	if outcome, words, _ := judgedNative(t, s, schema.ModeTest, nativeRight); outcome != schema.OutcomeWrong || !strings.Contains(words, "the output cannot be checked: seventeen cannot be checked") {
+		t.Errorf("%s: %s", outcome, words)
+	}
+}
+
+// TestNativeLate: who writes after "done" is found on a device, too, where the
+// judge reads the places.
+func TestNativeLate(t *testing.T) {
+	for name, device := range map[string]string{"host": nativeFile(deviceFile), "device": standInDevice} {
+		t.Run(name, func(t *testing.T) {
+			s, err := openNative(t, nativePayload(2000), device)
+			must(t, err)
+			const late = `
+    volatile unsigned* page = nullptr;
+    char line[500];
+    std::FILE* maps = std::fopen("/proc/self/maps", "r");
+    while (std::fgets(line, sizeof line, maps))
+        if (std::strstr(line, "memfd:page")) page = reinterpret_cast<volatile unsigned*>(std::strtoull(line, nullptr, 16));
+    std::fclose(maps);
+    page[16] = page[0];
+    usleep(300000); // longer than any judge takes to look
+` + nativeRight
+			outcome, words, _ := judgedNative(t, s, schema.ModeTest, late)
+			for n := 0; n < 10 && outcome == schema.OutcomePassed; n++ { // a judge that was kept waiting for so long
+				outcome, words, _ = judgedNative(t, s, schema.ModeTest, late)
+			}
+			if outcome != schema.OutcomeForged || !strings.Contains(words, "written afterwards") {
+				t.Errorf("%s: %s", outcome, words)
+			}
+		})
+	}
+}
+
+// TestNativeTrial: where memory on a device cannot be shared, Open says so and
+// why, before there is a submission.
+func TestNativeTrial(t *testing.T) {
+	const allocate, open = "{ return mapped(size, files); }\n    std::vector", "        return mapped(size, files);\n    }\n    void copy_in"
+	for _, c := range []struct{ name, old, new, want string }{
+		{"no device", allocate, "{ (void)mapped; throw std::runtime_error(\"cudaErrorNoDevice: none \" + std::to_string(size + files.size())); }\n    std::vector", "cudaErrorNoDevice"},
+		{"other memory", open, "        (void)files;\n        return new char[size]();\n    }\n    void copy_in", "the worker does not see what was written"},
+		{"a worker that dies of it", open, "        _exit(int(9 + 0 * (size + files.size())));\n    }\n    void copy_in", "EOF"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			device := strings.Replace(standInDevice, c.old, c.new, 1)
+			if device == standInDevice {
+				t.Fatal("nothing was changed in the stand-in")
+			}
+			s, err := openNative(t, nativePayload(100), device)
+			var cannot *UnsupportedError
+			if !errors.As(err, &cannot) || !cannot.Machine || s != nil || !strings.Contains(cannot.What, c.want) {
+				t.Errorf("Open: %v, want an UnsupportedError of the machine's with %q", err, c.want)
+			}
+		})
+	}
+}
