@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/cmd/internal/clitest"
 )
 
 // today is when the scripts run, unless TODAY says otherwise.
@@ -52,27 +51,9 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "mode": mode,
+			"exits": clitest.Exits, "mode": mode,
 		},
 	})
-}
-
-// exits runs a command and compares its exit status: exits 2 kbgen-secret lint.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits STATUS COMMAND [ARGUMENT]...")
-	}
-	status := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		var exited *exec.ExitError
-		if !errors.As(err, &exited) {
-			ts.Fatalf("%s: %v", args[1], err)
-		}
-		status = exited.ExitCode()
-	}
-	if fmt.Sprint(status) != args[0] {
-		ts.Fatalf("%q: exit status %d, want %s", args[1:], status, args[0])
-	}
 }
 
 // mode compares a file's permissions: mode 600 node.key.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/cmd/internal/clitest"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
@@ -97,27 +97,9 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits,
+			"exits": clitest.Exits,
 		},
 	})
-}
-
-// exits runs a command and compares its exit status: exits 2 kbgen gpus x.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits STATUS COMMAND [ARGUMENT]...")
-	}
-	status := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		var exited *exec.ExitError
-		if !errors.As(err, &exited) {
-			ts.Fatalf("%s: %v", args[1], err)
-		}
-		status = exited.ExitCode()
-	}
-	if fmt.Sprint(status) != args[0] {
-		ts.Fatalf("%q: exit status %d, want %s", args[1:], status, args[0])
-	}
 }
 
 func TestNoAgentAnywhere(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/gpu-mode/kbgen/cmd/internal/clitest"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -48,27 +48,9 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "state": state, "requests": requests, "interrupt": interrupt,
+			"exits": clitest.Exits, "state": state, "requests": requests, "interrupt": interrupt,
 		},
 	})
-}
-
-// exits runs a command and compares its exit status: exits 2 kblaunch submit.
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: exits STATUS COMMAND [ARGUMENT]...")
-	}
-	status := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		var exited *exec.ExitError
-		if !errors.As(err, &exited) {
-			ts.Fatalf("%s: %v", args[1], err)
-		}
-		status = exited.ExitCode()
-	}
-	if strconv.Itoa(status) != args[0] {
-		ts.Fatalf("%q: exit status %d, want %s", args[1:], status, args[0])
-	}
 }
 
 // state compares the state of the fake's only build: state canceled.

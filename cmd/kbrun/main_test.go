@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/base64"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -10,13 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/gpu-mode/kbgen/cmd/internal/clitest"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
@@ -59,7 +58,7 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":    exits,
+			"exits":    clitest.Exits,
 			"payload":  payload,
 			"outcome":  outcome,
 			"deadline": deadline,
@@ -67,22 +66,6 @@ func TestScripts(t *testing.T) {
 			"cmpdir":   cmpdir,
 		},
 	})
-}
-
-// exits STATUS COMMAND ARG…
-func exits(ts *testscript.TestScript, neg bool, args []string) {
-	want, err := strconv.Atoi(args[0])
-	ts.Check(err)
-	got := 0
-	err = ts.Exec(args[1], args[2:]...)
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		got = exit.ExitCode()
-	} else {
-		ts.Check(err)
-	}
-	if got != want {
-		ts.Fatalf("%q exits %d, want %d", args[1:], got, want)
-	}
 }
 
 // deadline RUN COMMAND ARG… runs the command under a KERNELBOT_DEADLINE that
