@@ -55,8 +55,8 @@ made=$bin/.buildkite-agent.$$
 
 # sources prints all that decides what the pinned binary is.
 sources() {
-	cat "$here"/buildkite-agent/go.mod "$here"/buildkite-agent/go.sum "$here"/zzglob/go.mod
-	for f in "$here"/zzglob/*.go; do
+	cat "$here"/buildkite-agent/go.mod "$here"/buildkite-agent/go.sum "$here"/zzglob/go.mod "$here"/ec2/go.mod
+	for f in "$here"/zzglob/*.go "$here"/ec2/*.go "$here"/ec2/types/*.go; do
 		case $f in
 		*_test.go) ;;
 		*) cat "$f" ;;
@@ -80,18 +80,36 @@ current() {
 	esac
 }
 
+# progress says every few seconds how far the build is: go build -v names each
+# module that it downloads and each package that it compiles.
+progress() {
+	seen=
+	while sleep 10 >/dev/null 2>&1; do # it holds no pipe of a caller's when this is killed
+		[ -e "$made.log" ] || continue
+		now="$(grep -c '^go: downloading ' "$made.log" || :) modules downloaded, $(grep -vc '[ :]' "$made.log" || :) packages compiled"
+		[ "$now" = "$seen" ] || say "$now"
+		seen=$now
+	done
+}
+
 # build compiles into a file of its own and renames it, so that nobody ever
 # runs half a binary. The caller's Go settings may be made for another module
 # or machine; here they would change go.mod, or build what cannot run.
 build() {
-	say "building buildkite-agent $pinned; cold, this takes two to six minutes on two cores; later builds take seconds"
+	say "building buildkite-agent $pinned; cold, this takes two to four minutes on two cores; later builds take seconds"
 	began=$(date +%s)
-	if ! (
+	progress &
+	watcher=$!
+	status=0
+	(
 		unset GOOS GOARCH GO111MODULE
-		CGO_ENABLED=0 GOWORK=off go build -C "$here/buildkite-agent" -mod=readonly -buildvcs=false -trimpath \
+		CGO_ENABLED=0 GOWORK=off go build -C "$here/buildkite-agent" -v -mod=readonly -buildvcs=false -trimpath \
 			-ldflags "-s -w -X $module/version.buildNumber=kbgen$sum" -o "$made" "$module"
-	) >"$made.log" 2>&1 </dev/null; then
-		why=$(grep -v '^go: downloading ' "$made.log" | grep -v '^#' | head -n 1 || :)
+	) >"$made.log" 2>&1 </dev/null || status=$?
+	kill "$watcher" 2>/dev/null || :
+	wait "$watcher" 2>/dev/null || :
+	if [ "$status" != 0 ]; then
+		why=$(grep -v '^go: downloading ' "$made.log" | grep -v '^#' | grep '[ :]' | head -n 1 || :)
 		die "building buildkite-agent $pinned: ${why:-go build failed and does not say why};" \
 			"check that GOPROXY serves Go modules, or put a buildkite-agent of at least $least on PATH"
 	fi
@@ -103,6 +121,7 @@ build() {
 # an owner that lives. A lock saves a second build and no more than that: two
 # builds at once do no harm.
 claim() {
+	watcher=
 	told=
 	empty=0
 	until (set -C && echo $$ >"$lock") 2>/dev/null; do
@@ -121,7 +140,7 @@ claim() {
 		told=1
 		sleep 1
 	done
-	trap 'rm -f -- "$lock" "$made" "$made.log"' EXIT
+	trap 'rm -f -- "$lock" "$made" "$made.log"; kill "$watcher" 2>/dev/null || :' EXIT
 	trap 'exit 129' HUP
 	trap 'exit 130' INT
 	trap 'exit 143' TERM

@@ -16,7 +16,7 @@ failures=0
 fresh() {
 	rm -rf -- "$repo" "$work/path" "$work/system"
 	mkdir -p "$repo/tools" "$work/path" "$work/system"
-	cp -R "$here/agent.sh" "$here/buildkite-agent" "$here/zzglob" "$repo/tools/"
+	cp -R "$here/agent.sh" "$here/buildkite-agent" "$here/zzglob" "$here/ec2" "$repo/tools/"
 	for c in awk cat chmod cksum cut date dirname grep head mkdir mv rm sed sh sleep; do
 		ln -s "$(command -v "$c")" "$work/system/$c"
 	done
