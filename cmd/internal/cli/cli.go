@@ -9,10 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"reflect"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -34,6 +37,11 @@ type Env struct {
 	Stdin     io.Reader
 	Stdout    io.Writer // the product only
 	Stderr    io.Writer // everything else
+
+	// Log takes what only somebody who looks for a fault wants to read; with
+	// --debug it goes to Stderr, else nowhere. [Program.Run] sets it. Nothing
+	// secret goes there either.
+	Log *slog.Logger
 }
 
 // Getenv returns the variable's value, "" when it is unset.
@@ -55,8 +63,10 @@ func (e *Env) Getenv(name string) string {
 // Values says what may stand behind a flag ("--gpu") or as the argument of a
 // name ("pipeline"), where the grammar lists no choices itself.
 //
-// Every program has two commands that are not in its grammar: completion SHELL
-// prints a script for one of [Shells], and man prints the help pages for man(1).
+// Every program has three commands that are not in its grammar: help COMMAND
+// prints what COMMAND --help prints, completion SHELL a script for one of
+// [Shells], and man the help pages for man(1). And each takes --debug, which
+// may stand anywhere before "--".
 type Program struct {
 	Name    string
 	Grammar any
@@ -129,6 +139,11 @@ func (p Program) Run(ctx context.Context, env *Env) (status int) {
 			panic(r)
 		}
 	}()
+	env = p.debug(env)
+	if began := time.Now(); env.Log.Enabled(ctx, slog.LevelDebug) {
+		env.Log.Debug("begins", "program", p.Name, "version", Version(), "go", runtime.Version(), "platform", runtime.GOOS+"/"+runtime.GOARCH)
+		defer func() { env.Log.Debug("ends", "status", status, "after", time.Since(began).Round(time.Millisecond)) }()
+	}
 	if len(env.Args) == 1 && (env.Args[0] == "--version" || env.Args[0] == "version") {
 		fmt.Fprintf(env.Stdout, "%s %s\n", p.Name, Version())
 		return ExitDone
@@ -138,6 +153,12 @@ func (p Program) Run(ctx context.Context, env *Env) (status int) {
 		return p.usage()
 	}
 	switch env.Args[0] {
+	case "help":
+		args, err := p.helpFor(env.Args[1:])
+		if err != nil {
+			return p.report(env, err)
+		}
+		env.Args = args
 	case "completion":
 		if !slices.Contains(env.Args, "--help") {
 			return p.report(env, p.completion(env.Stdout, env.Args[1:]))
@@ -197,6 +218,23 @@ func only(grammar any, word string) any {
 		short.Elem().Field(i).Set(v)
 	}
 	return short.Interface()
+}
+
+// helpFor turns the words behind help into the command line that prints their
+// page. A word that is no command is wrong usage.
+func (p Program) helpFor(words []string) ([]string, error) {
+	at := reflect.TypeOf(p.Grammar).Elem()
+	for i, word := range words {
+		sub, known := command(at, word)
+		if !known && i == 0 && (word == "completion" || word == "man" || word == "help") {
+			return []string{"--help"}, nil
+		}
+		if !known {
+			return nil, WithHint(Usagef("help: %s has no command %q", strings.Join(append([]string{p.Name}, words[:i]...), " "), word), "%s --help", p.Name)
+		}
+		at = sub.Type
+	}
+	return append(slices.Clone(words), "--help"), nil
 }
 
 // page returns the most specific help page for the commands selected so far.

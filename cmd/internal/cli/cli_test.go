@@ -45,6 +45,9 @@ func TestRun(t *testing.T) {
 		{name: "nothing asked", status: 2, stderr: "program page\n"},
 		{name: "unknown flag", args: []string{"render", "x", "--gup", "a"}, status: 2, stderr: "t: error: unknown flag --gup, did you mean \"--gpu\"?\nt: hint: t --help\n"},
 		{name: "usage", args: []string{"render", "usage"}, status: 2, stderr: "t: error: no such kind\n"},
+		{name: "help as a command", args: []string{"help", "render"}, stdout: "render page\n"},
+		{name: "help alone", args: []string{"help"}, stdout: "program page\n"},
+		{name: "help of none", args: []string{"help", "rendre"}, status: 2, stderr: "t: error: help: t has no command \"rendre\"\nt: hint: t --help\n"},
 		{name: "own status", args: []string{"render", "trouble"}, status: 75, stderr: "t: error: disk full\nt: hint: free some space\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -62,3 +65,34 @@ func TestRun(t *testing.T) {
 		})
 	}
 }
+
+// --debug stands anywhere before "--", and never reaches the command.
+func TestDebug(t *testing.T) {
+	for _, args := range [][]string{{"--debug", "render", "x"}, {"render", "--debug", "x"}, {"render", "x", "--debug"}} {
+		var stdout, stderr bytes.Buffer
+		status := Program{Name: "t", Grammar: &grammar{}}.Run(context.Background(), &Env{
+			Args: args, LookupEnv: func(string) (string, bool) { return "", false }, Stdout: &stdout, Stderr: &stderr,
+		})
+		if status != 0 || stdout.String() != "x on CPU_BK\n" || !bytes.Contains(stderr.Bytes(), []byte("msg=ends status=0")) {
+			t.Errorf("%q ends with %d, prints %q and says %q", args, status, &stdout, &stderr)
+		}
+	}
+	var passed []string
+	g := struct {
+		Hand handing `cmd:"" passthrough:""`
+	}{Hand: handing{got: &passed}}
+	var stderr bytes.Buffer
+	Program{Name: "t", Grammar: &g}.Run(context.Background(), &Env{
+		Args: []string{"hand", "x", "--debug"}, LookupEnv: func(string) (string, bool) { return "", false }, Stderr: &stderr,
+	})
+	if len(passed) != 2 || passed[1] != "--debug" || stderr.Len() > 0 {
+		t.Errorf("a command that hands its words on got %q, and %q was said", passed, &stderr)
+	}
+}
+
+type handing struct {
+	Args []string `arg:"" optional:"" passthrough:""`
+	got  *[]string
+}
+
+func (h *handing) Run(context.Context, *Env) error { *h.got = h.Args; return nil }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -30,27 +31,33 @@ func (p Program) completion(w io.Writer, args []string) error {
 	return err
 }
 
-// A vocabulary is what may follow each command: its flags, its own commands,
-// and words such as the names of pipelines and GPU types.
+// A vocabulary is what may follow each command, by its words ("vendor check"):
+// its flags, its own commands, and words such as the names of pipelines and GPU
+// types. Below "" stands what may come first.
 type vocabulary map[string][]string
 
 // vocabulary reads the grammar's own tags, so that no flag is forgotten.
 func (p Program) vocabulary() vocabulary {
-	v := vocabulary{"completion": Shells}
-	for f := range fields(reflect.TypeOf(p.Grammar).Elem()) {
-		if _, hidden := f.Tag.Lookup("hidden"); hidden {
-			continue
-		}
-		words := p.wordsOf(f.Type)
-		for sub := range fields(f.Type) {
-			if isCommand(sub) {
-				words = append(append(words, name(sub)), p.wordsOf(sub.Type)...)
-			}
-		}
-		slices.Sort(words)
-		v[name(f)] = slices.Compact(words)
-	}
+	v := vocabulary{"completion": Shells, "man": nil}
+	v.visit(p, "", reflect.TypeOf(p.Grammar).Elem())
+	v["help"] = slices.Clone(v[""])
+	v[""] = append(v[""], "completion", "help", "man", "--help", "--version")
 	return v
+}
+
+func (v vocabulary) visit(p Program, at string, t reflect.Type) {
+	words := []string{}
+	if at != "" {
+		words = append(p.wordsOf(t), debugFlag)
+	}
+	for f := range fields(t) {
+		if _, hidden := f.Tag.Lookup("hidden"); !hidden && isCommand(f) {
+			words = append(words, name(f))
+			v.visit(p, strings.TrimPrefix(at+" "+name(f), " "), f.Type)
+		}
+	}
+	slices.Sort(words)
+	v[at] = slices.Compact(words)
 }
 
 // wordsOf lists a command's flags, and what its arguments may be.
@@ -145,7 +152,7 @@ func kebab(s string) string {
 
 func (v vocabulary) bash(p Program) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "_%s() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words\n", p.Name)
+	fmt.Fprintf(&b, "_%s() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words\n", function(p.Name))
 	values := p.flagValues()
 	if len(values) > 0 {
 		b.WriteString("  case $prev in\n")
@@ -154,22 +161,30 @@ func (v vocabulary) bash(p Program) string {
 		}
 		b.WriteString("  esac\n")
 	}
-	commands := slices.Sorted(maps.Keys(v))
-	b.WriteString("  case ${COMP_WORDS[1]} in\n")
+	// The longest command comes first: "vendor check" before "vendor".
+	b.WriteString("  case \"${COMP_WORDS[*]:1:COMP_CWORD-1} \" in\n")
+	commands := slices.SortedFunc(maps.Keys(v), func(x, y string) int {
+		return cmp.Or(strings.Count(y, " ")-strings.Count(x, " "), strings.Compare(y, x))
+	})
 	for _, name := range commands {
-		fmt.Fprintf(&b, "  %s) words=%q ;;\n", name, strings.Join(v[name], " "))
+		pattern := fmt.Sprintf("%q*", name+" ")
+		if name == "" {
+			pattern = "*"
+		}
+		fmt.Fprintf(&b, "  %s) words=%q ;;\n", pattern, strings.Join(v[name], " "))
 	}
 	b.WriteString("  esac\n")
-	fmt.Fprintf(&b, "  [ \"$COMP_CWORD\" -gt 1 ] || words=%q\n", strings.Join(commands, " ")+" --help --version")
-	fmt.Fprintf(&b, "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _%[1]s %[1]s\n", p.Name)
+	fmt.Fprintf(&b, "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _%s %s\n", function(p.Name), p.Name)
 	return b.String()
 }
+
+// function is a program's name as a shell function may be called.
+func function(program string) string { return strings.ReplaceAll(program, "-", "_") }
 
 func (v vocabulary) fish(p Program) string {
 	var b strings.Builder
 	values := p.flagValues()
 	for _, name := range slices.Sorted(maps.Keys(v)) {
-		fmt.Fprintf(&b, "complete -c %s -n __fish_use_subcommand -f -a %s\n", p.Name, name)
 		for _, word := range v[name] {
 			form := "-f -a " + word
 			switch {
@@ -178,8 +193,26 @@ func (v vocabulary) fish(p Program) string {
 			case strings.HasPrefix(word, "--"):
 				form = "-l " + word[2:]
 			}
-			fmt.Fprintf(&b, "complete -c %s -n '__fish_seen_subcommand_from %s' %s\n", p.Name, name, form)
+			fmt.Fprintf(&b, "complete -c %s -n '%s' %s\n", p.Name, v.fishCondition(name), form)
 		}
 	}
 	return b.String()
+}
+
+// fishCondition is when the words behind a command are offered: its own words
+// stand there, and none of its commands yet.
+func (v vocabulary) fishCondition(name string) string {
+	if name == "" {
+		return "__fish_use_subcommand"
+	}
+	var when []string
+	for word := range strings.FieldsSeq(name) {
+		when = append(when, "__fish_seen_subcommand_from "+word)
+	}
+	for _, word := range v[name] {
+		if _, is := v[name+" "+word]; is {
+			when = append(when, "not __fish_seen_subcommand_from "+word)
+		}
+	}
+	return strings.Join(when, "; and ")
 }

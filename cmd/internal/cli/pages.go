@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+)
+
+// Undocumented returns what the help pages leave out: commands that no page
+// names, flags that are not on the page that their --help prints, and pages of
+// no command. Each program's tests want it empty.
+func (p Program) Undocumented() []string {
+	var faults []string
+	known := map[string]bool{"": true, "completion": true}
+	p.leaves("", reflect.TypeOf(p.Grammar).Elem(), func(command string, t reflect.Type, hidden bool) {
+		known[command] = true
+		if hidden {
+			return
+		}
+		words := strings.Fields(command)
+		page, at := "", len(words)
+		for ; at > 0 && page == ""; at-- {
+			page = p.Help[strings.Join(words[:at], " ")]
+		}
+		if page == "" {
+			faults = append(faults, fmt.Sprintf("%s has no help page", command))
+			return
+		}
+		// "kbgen-secret" says "kbgen secret", as people call it.
+		called := strings.ReplaceAll(p.Name, "-", "[- ]") + " (" + strings.Join(words, "|") + "|[|])+"
+		if !regexp.MustCompile(`(?i)`+called).MatchString(page) || !strings.Contains(page, words[len(words)-1]) {
+			faults = append(faults, fmt.Sprintf("the help page of %s does not show how it is called", command))
+		}
+		for _, word := range p.wordsOf(t) {
+			if strings.HasPrefix(word, "--") && word != "--help" && !strings.Contains(page, word) && !named(page, word) {
+				faults = append(faults, fmt.Sprintf("the help page of %s does not name %s", command, word))
+			}
+		}
+	})
+	for page := range p.Help {
+		if !known[page] {
+			faults = append(faults, fmt.Sprintf("the help page %q belongs to no command", page))
+		}
+	}
+	return faults
+}
+
+// named reports whether a page has the flag in a list of the form "--mode,
+// --run-id" with its dashes; a negatable flag is known by either form.
+func named(page, flag string) bool {
+	return strings.Contains(page, "--"+strings.TrimPrefix(flag, "--no-"))
+}
+
+// leaves calls f for every command, groups of commands included.
+func (p Program) leaves(at string, t reflect.Type, f func(command string, t reflect.Type, hidden bool)) {
+	for field := range fields(t) {
+		if !isCommand(field) {
+			continue
+		}
+		_, hidden := field.Tag.Lookup("hidden")
+		command := strings.TrimPrefix(at+" "+name(field), " ")
+		f(command, field.Type, hidden)
+		p.leaves(command, field.Type, f)
+	}
+}
