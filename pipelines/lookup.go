@@ -13,7 +13,7 @@ import (
 type UnknownError struct {
 	What    string // "GPU type", "queue", "pipeline" …
 	Got     string
-	Nearest string
+	Nearest string // "" when none is near
 	Have    []string
 }
 
@@ -28,7 +28,11 @@ func (e *UnknownError) Error() string {
 	if n := len(e.Have); n > maxNames {
 		have = fmt.Sprintf("%q and %d more", e.Have[:maxNames], n-maxNames)
 	}
-	return fmt.Sprintf("unknown %s %q, nearest is %s, have %s", e.What, e.Got, e.Nearest, have)
+	nearest := ""
+	if e.Nearest != "" {
+		nearest = ", nearest is " + e.Nearest
+	}
+	return fmt.Sprintf("unknown %s %q%s, have %s", e.What, e.Got, nearest, have)
 }
 
 // An OffError says that a row is switched off, and why.

@@ -160,7 +160,7 @@ func TestLookup(t *testing.T) {
 }
 
 func TestUnknownNamesTheNearest(t *testing.T) {
-	for got, want := range map[string]string{"H100": "H100_BK", "B20_BK": "B200_BK", "mi300x": "MI300x8", "mi300_bl": "MI300_BK", "l40": "L40S_BK", "": "CPU_BK"} {
+	for got, want := range map[string]string{"H100": "H100_BK", "B20_BK": "B200_BK", "mi300x": "MI300x8", "mi300_bl": "MI300_BK", "l40": "L40S_BK", "": "", "FOO": ""} {
 		_, err := Fleet.Lookup(got)
 		if u := new(UnknownError); !errors.As(err, &u) || u.Nearest != want {
 			t.Errorf("Lookup(%q) = %v, want %s as the nearest", got, err, want)

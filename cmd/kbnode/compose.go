@@ -145,7 +145,7 @@ func (c *composeCmd) agents(env *cli.Env, file *queuefile.File) ([]templates.Con
 		})
 	}
 	if len(agents) == 0 {
-		return nil, fmt.Errorf("%s: got no node %q, want %s perhaps, or another of %s", file.Name(), c.Node, near.Name(c.Node, nodes), strings.Join(nodes, ", "))
+		return nil, fmt.Errorf("%s: got no node %q, want %s", file.Name(), c.Node, near.Perhaps(c.Node, nodes))
 	}
 	for slot := range images {
 		return nil, fmt.Errorf("--image: got one for %q, want a slot from gpu0 to gpu%d", slot, len(agents)-1)

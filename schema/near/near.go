@@ -2,24 +2,46 @@
 // probably meant. It does not know what the names stand for.
 package near
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Name returns the name that got is the beginning of, the first in order, or
-// else the one with the fewest edits; case does not matter. It is empty only
-// when there are no names.
+// else the one with the fewest edits, if those are at most three and half
+// of its letters. Case does not matter. It is empty when no name is near.
 func Name(got string, have []string) string {
 	got = strings.ToLower(got)
-	found, best := "", -1
+	found, best := "", min(3, max(1, len(got)/2))+1
 	for _, name := range have {
 		lower := strings.ToLower(name)
-		if strings.HasPrefix(lower, got) {
+		if got != "" && strings.HasPrefix(lower, got) {
 			return name
 		}
-		if d := Distance(got, lower); best < 0 || d < best {
+		if d := Distance(got, lower); d < best {
 			best, found = d, name
 		}
 	}
 	return found
+}
+
+// Clause returns what an error about an unknown name goes on with,
+// `, nearest is "evaluate"`; nothing when no name is near.
+func Clause(got string, have []string) string {
+	if name := Name(got, have); name != "" {
+		return fmt.Sprintf(", nearest is %q", name)
+	}
+	return ""
+}
+
+// Perhaps returns what an error says is wanted instead: "evaluate perhaps, or
+// another of evaluate, smoke"; or "one of evaluate, smoke" when none is near.
+func Perhaps(got string, have []string) string {
+	all := strings.Join(have, ", ")
+	if name := Name(got, have); name != "" {
+		return name + " perhaps, or another of " + all
+	}
+	return "one of " + all
 }
 
 // Distance counts the insertions, deletions and replacements of bytes, and the

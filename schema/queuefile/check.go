@@ -103,7 +103,7 @@ func (c *checker) lookup(r *report, p path) (*GPUType, bool) {
 		names = append(names, c.fleet[i].Name)
 	}
 	if name != "" {
-		r.wrong(p.to("type"), name, "a GPU type that kbgen knows: %s perhaps, or another of %s", near.Name(name, names), strings.Join(names, ", "))
+		r.wrong(p.to("type"), name, "a GPU type that kbgen knows: %s", near.Perhaps(name, names))
 	}
 	return nil, false
 }

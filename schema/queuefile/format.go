@@ -92,7 +92,7 @@ func (r *report) explain(fault jsonschema.Error) {
 		known := slices.Sorted(maps.Keys(described(p).Properties))
 		key, _ := member(n, property)
 		r.add(schema.SeverityError, key, p.to(property), "an unknown key",
-			fmt.Sprintf("%s perhaps, or another of %s", near.Name(property, known), strings.Join(known, ", ")))
+			near.Perhaps(property, known))
 	case "oneOf":
 		var given []string
 		for _, name := range which {

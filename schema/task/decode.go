@@ -188,7 +188,7 @@ func (d *decoder) object(n *yaml.Node, what string, known []string) object {
 		case m.get(name) != nil:
 			d.fault(key, "%s: the key %q occurs twice", what, name)
 		case known != nil && !slices.Contains(known, name):
-			d.fault(key, "%s: unknown key %q, nearest is %q, have %q", what, name, near.Name(name, known), known)
+			d.fault(key, "%s: unknown key %q%s, have %q", what, name, near.Clause(name, known), known)
 		default:
 			m = append(m, entry{name, key, n.Content[i+1]})
 		}
