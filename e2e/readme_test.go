@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,27 +11,42 @@ import (
 	"testing"
 )
 
-// A transcript is one ```console block of the README: a command and what it
-// prints. A line "..." stands for lines left out.
+// A transcript is a command of a ```console block and what it prints; a block
+// may hold several. A line "..." stands for lines left out; one that begins with
+// "> " goes on with the command.
 type transcript struct {
 	command string
 	lines   []string
 }
 
-func readmeTranscripts(t *testing.T) []transcript {
+var consoleBlock = regexp.MustCompile("(?s)```console\n(.*?)```")
+
+// transcripts returns those of a page, in order.
+func transcripts(t *testing.T, page string) []transcript {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	text, err := os.ReadFile(filepath.Join(root, page))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out []transcript
-	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-		lines := strings.Split(strings.TrimSuffix(block[1], "\n"), "\n")
-		command, ok := strings.CutPrefix(lines[0], "$ ")
-		if !ok {
-			t.Fatalf("a console block does not begin with a command:\n%s", block[1])
+	for _, block := range consoleBlock.FindAllStringSubmatch(string(text), -1) {
+		begun := false
+		for line := range strings.SplitSeq(strings.TrimSuffix(block[1], "\n"), "\n") {
+			if command, ok := strings.CutPrefix(line, "$ "); ok {
+				out = append(out, transcript{command: command})
+				begun = true
+				continue
+			}
+			if !begun {
+				t.Fatalf("%s: a console block does not begin with a command:\n%s", page, block[1])
+			}
+			last := &out[len(out)-1]
+			if more, ok := strings.CutPrefix(line, "> "); ok && len(last.lines) == 0 {
+				last.command += "\n" + more
+				continue
+			}
+			last.lines = append(last.lines, line)
 		}
-		out = append(out, transcript{command, lines[1:]})
 	}
 	return out
 }
@@ -68,30 +84,46 @@ func (tr transcript) shows(output string) (missing string, ok bool) {
 	return "nothing more", skip || at == len(got)
 }
 
+// replay runs the command and compares what it prints. A command that fails is
+// a fault, but for one whose transcript ends with the status that a shell shows
+// when asked: "(exit status 3)".
+func (tr transcript) replay(t *testing.T, dir string) {
+	t.Helper()
+	want := 0
+	if n := len(tr.lines); n > 0 {
+		if _, err := fmt.Sscanf(tr.lines[n-1], "(exit status %d)", &want); err == nil && want != 0 && !strings.Contains(tr.command, "demo.sh") {
+			tr.lines = tr.lines[:n-1]
+		} else {
+			want = 0
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", tr.command)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "BIN="+bin, "KBLOCAL_AGENT="+agent, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if got := cmd.ProcessState.ExitCode(); got != want {
+		t.Errorf("%s: exit status %d, want %d (%v)", tr.command, got, want, err)
+	}
+	if missing, ok := tr.shows(string(out)); !ok {
+		t.Errorf("%s does not print %q where the page has it:\n%s", tr.command, missing, out)
+	}
+}
+
 // Everything the README prints is what the tools print.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	seen := 0
-	for _, tr := range readmeTranscripts(t) {
+	for _, tr := range transcripts(t, "README.md") {
 		t.Run(tr.command, func(t *testing.T) {
 			seen++
 			if tr.command == "make test" {
 				checkTestLines(t, tr)
 				return
 			}
-			command := strings.Replace(tr.command, "make demo", "sh tools/demo.sh", 1)
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, "sh", "-c", command)
-			cmd.Dir = root
-			cmd.Env = append(os.Environ(), "BIN="+bin, "KBLOCAL_AGENT="+agent, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Errorf("%s: %v", command, err)
-			}
-			if missing, ok := tr.shows(string(out)); !ok {
-				t.Errorf("%s does not print %q where the README has it:\n%s", command, missing, out)
-			}
+			tr.command = strings.Replace(tr.command, "make demo", "sh tools/demo.sh", 1)
+			tr.replay(t, root)
 		})
 	}
 	if seen < 6 {

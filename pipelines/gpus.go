@@ -16,6 +16,7 @@
 package pipelines
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -104,6 +105,9 @@ type GPUType struct {
 	// Off, when not empty, is the reason why nothing may be sent there now.
 	Off string
 }
+
+// LeastSandbox is the row's Sandbox, or what a row without one means.
+func (g GPUType) LeastSandbox() string { return cmp.Or(g.Sandbox, schema.SandboxPartial) }
 
 // DefaultShmGiB is the /dev/shm of a container whose row does not say:
 // docker's 64 MiB is too small for torch's data loaders.

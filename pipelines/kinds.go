@@ -125,7 +125,7 @@ func demand(g GPUType, r Request) []Var {
 			Var{schema.EnvGPUName, strings.Join(g.Device.Names, schema.GPUNameSeparator)},
 			Var{schema.EnvGPUArch, g.Device.Arch}, Var{schema.EnvGPUMemoryGiB, strconv.Itoa(g.Device.MemoryGiB)})
 	}
-	env = append(env, Var{schema.EnvSandbox, cmp.Or(g.Sandbox, "partial")})
+	env = append(env, Var{schema.EnvSandbox, g.LeastSandbox()})
 	if image := cmp.Or(r.Image, g.Image); image != "" && g.Platform != Host {
 		env = append(env, Var{schema.EnvImage, image})
 	}

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -43,15 +44,23 @@ func (s *Severity) UnmarshalText(text []byte) error {
 // It says either what was found and what is wanted (Got, Want), or both in one
 // sentence (Text).
 type Finding struct {
-	File     string   `json:"file"`     // as the caller named it; "" when it is no file
-	Line     int      `json:"line"`     // from 1
-	Column   int      `json:"column"`   // from 1
-	Severity Severity `json:"severity"` // off where findings are not graded: then each is an error
-	Path     string   `json:"path"`     // to the value, "nodes[0].gpus[1].count"; "" is the whole document
-	Got      string   `json:"got"`      // in words; quotes no submission
-	Want     string   `json:"want"`
+	File     string   `json:"file"`          // as the caller named it; "" when it is no file
+	Line     int      `json:"line"`          // from 1
+	Column   int      `json:"column"`        // from 1
+	Severity Severity `json:"severity"`      // off where findings are not graded: then each is an error
+	Path     string   `json:"path"`          // to the value, "nodes[0].gpus[1].count"; "" is the whole document
+	Got      string   `json:"got,omitempty"` // in words; quotes no submission
+	Want     string   `json:"want,omitempty"`
 	Rule     string   `json:"rule,omitempty"` // that found it, "KB102"
-	Text     string   `json:"text,omitempty"` // in place of Got and Want
+	Text     string   `json:"text"`           // in place of Got and Want; as JSON always there
+}
+
+// MarshalJSON writes the finding with its sentence as text, whichever way it
+// says it.
+func (f Finding) MarshalJSON() ([]byte, error) {
+	type plain Finding
+	f.Text = f.sentence()
+	return json.Marshal(plain(f))
 }
 
 // Error returns the finding with its place, "node.yml:9:9: error: …". A line of
@@ -80,10 +89,7 @@ func (f *Finding) Error() string {
 // Message returns the finding without file, line and severity: its path, what
 // is wrong there, and the rule.
 func (f *Finding) Message() string {
-	s := f.Text
-	if s == "" {
-		s = fmt.Sprintf("got %s, want %s", f.Got, f.Want)
-	}
+	s := f.sentence()
 	if f.Path != "" {
 		s = f.Path + ": " + s
 	}
@@ -91,4 +97,11 @@ func (f *Finding) Message() string {
 		s += " [" + f.Rule + "]"
 	}
 	return s
+}
+
+func (f *Finding) sentence() string {
+	if f.Text != "" {
+		return f.Text
+	}
+	return fmt.Sprintf("got %s, want %s", f.Got, f.Want)
 }

@@ -26,12 +26,13 @@ func TestFindingTexts(t *testing.T) {
 
 func TestFindingJSON(t *testing.T) {
 	f := Finding{File: "n.yml", Line: 9, Column: 3, Severity: SeverityNote, Path: "nodes[0]", Got: "1", Want: "2"}
-	const want = `{"file":"n.yml","line":9,"column":3,"severity":"note","path":"nodes[0]","got":"1","want":"2"}`
+	const want = `{"file":"n.yml","line":9,"column":3,"severity":"note","path":"nodes[0]","got":"1","want":"2","text":"got 1, want 2"}`
 	got, err := json.Marshal(f)
 	if err != nil || string(got) != want {
 		t.Errorf("Marshal: got %s, %v, want %s", got, err, want)
 	}
 	var back Finding
+	f.Text = "got 1, want 2"
 	if err := json.Unmarshal(got, &back); err != nil || back != f {
 		t.Errorf("Unmarshal: got %+v, %v, want %+v", back, err, f)
 	}

@@ -26,12 +26,12 @@ type auditCmd struct {
 	RepositoryKey string   `name:"repository-key" placeholder:"FILE"`
 	Recipients    string   `default:".buildkite/kbgen/recipients.txt" placeholder:"FILE"`
 	Within        int      `default:"30" placeholder:"DAYS"`
-	Format        string   `enum:"text,json" default:"text"`
+	JSON          bool
 
 	now clock
 }
 
-// audited is one value as --format json prints it.
+// audited is one value as --json prints it.
 type audited struct {
 	File       string   `json:"file"`
 	Line       int      `json:"line"`
@@ -197,7 +197,7 @@ func (r *audited) dates(issued, expires, now time.Time) {
 }
 
 func (c *auditCmd) print(w io.Writer, all []audited, files int) error {
-	if c.Format == "json" {
+	if c.JSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(all)

@@ -158,7 +158,7 @@ believes what the store says.
 ` + oldKeyOptions + `  --recipients FILE    whose keys are in use (default
                        .buildkite/kbgen/recipients.txt)
   --within DAYS        what ends so soon is a problem (default 30)
-  --format text|json
+  --json               an array (kbgen schema audit)
 
 exit status: 0 no problems, 2 wrong usage, 3 problems
 

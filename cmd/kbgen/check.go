@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,23 +22,13 @@ const maxCheckedBytes = 64 << 20
 // checkCommand applies the rules to pipelines, whoever wrote them.
 type checkCommand struct {
 	Files           []string `arg:"" optional:"" name:"file"`
-	Format          string   `enum:"text,json,github" default:"text"`
+	JSON            bool     `xor:"form"`
+	GitHub          bool     `name:"github" xor:"form"`
 	Severity        string   `default:"error"`
 	Ignore          []string `placeholder:"RULE"`
 	Strict          bool
 	NoInterpolation bool `name:"no-interpolation"`
 	Rules           bool
-}
-
-// checked is a finding as --format json prints it.
-type checked struct {
-	File     string          `json:"file"`
-	Rule     string          `json:"rule"`
-	Severity schema.Severity `json:"severity"`
-	Line     int             `json:"line"`
-	Column   int             `json:"column"`
-	Path     string          `json:"path"`
-	Text     string          `json:"text"`
 }
 
 func (c *checkCommand) Run(_ context.Context, env *cli.Env) error {
@@ -62,7 +51,7 @@ func (c *checkCommand) Run(_ context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	if err := printFindings(env.Stdout, c.Format, found); err != nil {
+	if err := c.print(env.Stdout, found); err != nil {
 		return fmt.Errorf("writing the findings: %w", err)
 	}
 	if failed > 0 {
@@ -123,18 +112,11 @@ func knownRule(id string) bool {
 	return false
 }
 
-func printFindings(w io.Writer, format string, found []schema.Finding) error {
-	switch format {
-	case "json":
-		list := []checked{}
-		for _, f := range found {
-			list = append(list, checked{f.File, f.Rule, f.Severity, f.Line, f.Column, f.Path, f.Text})
-		}
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(list)
-	case "github":
+func (c *checkCommand) print(w io.Writer, found []schema.Finding) error {
+	switch {
+	case c.JSON:
+		return printJSON(w, append([]schema.Finding{}, found...))
+	case c.GitHub:
 		var errs []error
 		for _, f := range found {
 			_, err := fmt.Fprintf(w, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", githubLevel(f.Severity),
@@ -171,11 +153,8 @@ func githubProperty(s string) string {
 
 // listRules prints the rules, one line each.
 func (c *checkCommand) listRules(env *cli.Env) error {
-	if c.Format == "json" {
-		enc := json.NewEncoder(env.Stdout)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(pipeline.Rules())
+	if c.JSON {
+		return printJSON(env.Stdout, pipeline.Rules())
 	}
 	var errs []error
 	for _, r := range pipeline.Rules() {

@@ -17,38 +17,66 @@ import (
 // diffCmd compares what two pipelines mean: two files, or every golden of a
 // git revision with that of the working tree.
 type diffCmd struct {
-	Older string `arg:""`
-	Newer string `arg:"" optional:""`
-	Dir   string `default:"testdata/golden"`
+	Older    string `arg:"" name:"old"`
+	Newer    string `arg:"" name:"new" optional:""`
+	Dir      string `default:"testdata/golden"`
+	JSON     bool   `xor:"form"`
+	Markdown bool   `xor:"form"`
 }
 
 // maxDocument bounds a file that is read, bytes.
 const maxDocument = 16 << 20
 
 func (c *diffCmd) Run(ctx context.Context, env *cli.Env) error {
-	changed := false
-	var err error
-	if c.Newer != "" {
-		changed, err = c.files(env)
-	} else {
-		changed, err = c.revision(ctx, env)
+	compared, err := c.compare(ctx, env)
+	if err != nil {
+		return err
 	}
-	if err == nil && changed {
+	if err := c.print(env.Stdout, compared); err != nil {
+		return err
+	}
+	if compared.Differs() {
 		return &cli.ExitError{Status: cli.ExitFailed} // as diff(1) says it
 	}
+	return nil
+}
+
+func (c *diffCmd) print(w io.Writer, compared generator.Comparison) error {
+	var b bytes.Buffer
+	switch {
+	case c.JSON:
+		if err := printJSON(&b, comparisonAsJSON(compared)); err != nil {
+			return err
+		}
+	case c.Markdown:
+		printMarkdown(&b, compared)
+	case c.Newer != "":
+		for _, change := range compared.Changes {
+			fmt.Fprintln(&b, change.In())
+		}
+	default:
+		printComparison(&b, compared)
+		fmt.Fprintln(&b, compared.Summary())
+	}
+	_, err := w.Write(b.Bytes())
 	return err
 }
 
-func (c *diffCmd) files(env *cli.Env) (bool, error) {
+// compare reads both sides. Two files stand without their names: they are one
+// pipeline, older and newer.
+func (c *diffCmd) compare(ctx context.Context, env *cli.Env) (generator.Comparison, error) {
+	if c.Newer == "" {
+		return c.revision(ctx, env)
+	}
 	older, err := readDocument(c.Older, env.Stdin)
 	if err != nil {
-		return false, err
+		return generator.Comparison{}, err
 	}
 	newer, err := readDocument(c.Newer, env.Stdin)
 	if err != nil {
-		return false, err
+		return generator.Comparison{}, err
 	}
-	return printDiff(env.Stdout, "", older, newer)
+	return generator.Compare(map[string][]byte{"": older}, map[string][]byte{"": newer})
 }
 
 func readDocument(name string, stdin io.Reader) ([]byte, error) {
@@ -69,41 +97,38 @@ func readDocument(name string, stdin io.Reader) ([]byte, error) {
 }
 
 // revision compares the goldens that a revision holds with those in the tree.
-func (c *diffCmd) revision(ctx context.Context, env *cli.Env) (bool, error) {
+func (c *diffCmd) revision(ctx context.Context, env *cli.Env) (generator.Comparison, error) {
+	var none generator.Comparison
 	if strings.HasPrefix(c.Older, "-") {
-		return false, cli.Usagef("%q: want a revision, or two files", c.Older)
+		return none, cli.Usagef("%q: want a revision, or two files", c.Older)
 	}
-	listed, err := git(ctx, env, "ls-tree", "-r", "--name-only", c.Older, "--", c.Dir)
+	listed, err := git(ctx, env, "ls-tree", "-r", "-z", "--name-only", c.Older, "--", c.Dir)
 	if err != nil {
-		return false, cli.WithHint(err, "kbgen diff OLD NEW compares two files")
+		return none, cli.WithHint(err, "kbgen diff OLD NEW compares two files")
 	}
-	names := strings.Fields(string(listed))
-	known := map[string]bool{}
-	changed := false
-	for _, name := range names {
-		known[name] = true
-		older, err := git(ctx, env, "show", c.Older+":./"+name)
-		if err != nil {
-			return false, err
+	older := map[string][]byte{}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(listed), "\x00"), "\x00") {
+		if name == "" {
+			continue
 		}
-		newer, err := os.ReadFile(name)
-		if err != nil && !os.IsNotExist(err) {
-			return false, err
+		if older[name], err = git(ctx, env, "show", c.Older+":./"+name); err != nil {
+			return none, err
 		}
-		differs, err := printDiff(env.Stdout, name, older, newer)
-		if err != nil {
-			return false, err
-		}
-		changed = changed || differs
 	}
+	newer := map[string][]byte{}
 	err = filepath.WalkDir(c.Dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && !known[filepath.ToSlash(path)] {
-			changed = true
-			fmt.Fprintf(env.Stdout, "+ %s\n", path)
+		if err == nil && !d.IsDir() {
+			newer[filepath.ToSlash(path)], err = os.ReadFile(path)
 		}
 		return err
 	})
-	return changed, err
+	if err != nil {
+		return none, err
+	}
+	if len(older)+len(newer) == 0 {
+		return none, fmt.Errorf("%s: no goldens, neither in %s nor here", c.Dir, c.Older)
+	}
+	return generator.Compare(older, newer)
 }
 
 func git(ctx context.Context, env *cli.Env, args ...string) ([]byte, error) {
@@ -115,26 +140,4 @@ func git(ctx context.Context, env *cli.Env, args ...string) ([]byte, error) {
 		return nil, fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(said.String()))
 	}
 	return out.Bytes(), nil
-}
-
-// printDiff prints the changes from older to newer; a name heads them.
-func printDiff(w io.Writer, name string, older, newer []byte) (bool, error) {
-	if bytes.Equal(older, newer) {
-		return false, nil
-	}
-	if newer == nil {
-		fmt.Fprintf(w, "- %s\n", name)
-		return true, nil
-	}
-	changes, err := generator.Diff(older, newer)
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", name, err)
-	}
-	if len(changes) > 0 && name != "" {
-		fmt.Fprintln(w, name)
-	}
-	for _, c := range changes {
-		fmt.Fprintln(w, c)
-	}
-	return len(changes) > 0, nil
 }

@@ -44,6 +44,7 @@ func (c *goldenCmd) Run(_ context.Context, env *cli.Env) error {
 		return err
 	}
 	drift := 0
+	before, after := map[string][]byte{}, map[string][]byte{}
 	all := maps.Clone(want)
 	maps.Copy(all, have)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -57,11 +58,14 @@ func (c *goldenCmd) Run(_ context.Context, env *cli.Env) error {
 		drift++
 		fmt.Fprintf(env.Stdout, "%s %s\n", what, name)
 		if what == "changed" {
-			if _, err := printDiff(env.Stdout, "", have[name], want[name]); err != nil {
-				return err
-			}
+			before[name], after[name] = have[name], want[name]
 		}
 	}
+	compared, err := generator.Compare(before, after)
+	if err != nil {
+		return err
+	}
+	printComparison(env.Stdout, compared)
 	if drift > 0 && !c.Update {
 		return cli.WithHint(&cli.ExitError{Status: exitDrift, Err: fmt.Errorf("%d of %d goldens are not what is rendered", drift, len(want))},
 			"kbgen golden --update rewrites them; look at the diff")

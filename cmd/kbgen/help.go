@@ -15,7 +15,7 @@ usage:
   kbgen gpus | kinds | queues  list what there is
   kbgen secret COMMAND         values that only the vendors' nodes can read
   kbgen image KIND             the Dockerfile of a runner image: cuda, rocm, cpu
-  kbgen schema                 the JSON Schema of pipelines
+  kbgen schema [DOCUMENT]      JSON Schemas: of pipelines, results, --json
   kbgen completion SHELL       for bash, zsh or fish
   kbgen man                    all help pages, for man(1)
   kbgen COMMAND --help | kbgen --version
@@ -91,12 +91,16 @@ exit status: 0 done, 1 failed, 2 wrong usage
 example:
   kbgen explain evaluate-h100.timeout_in_minutes
 `,
-	"diff": `usage: kbgen diff OLD NEW
-       kbgen diff REVISION [--dir testdata/golden]
+	"diff": `usage: kbgen diff OLD NEW [options]
+       kbgen diff REVISION [--dir testdata/golden] [options]
 
 Compares what two pipelines mean, step by step and value by value: two files
 (- is stdin), or all goldens of a git revision with those of the working tree.
-Order of steps, comments and quotes do not count.
+Order of steps, comments and quotes do not count. A change that many goldens
+share is told once.
+
+  --markdown           a table, for a comment on a pull request
+  --json               see kbgen schema diff
 
 stdout: "+" added, "-" removed, else old → new
 exit status: 0 the same, 1 different or failed, 2 wrong usage
@@ -110,13 +114,15 @@ Renders every scenario (testdata/scenarios/PIPELINE.NAME.env) and compares with
 testdata/golden/PIPELINE/GPU.yml, or GPU.NAME.yml. Missing goldens and those of
 no scenario are faults as well.
 
-  --update   rewrite them; refused when $CI is true
+  --update   rewrite them; refused when $CI is true. make golden does this, and
+             rewrites what the other packages' tests compare with
 
 exit status: 0 the same, 1 failed, 2 wrong usage, 4 different
 `,
 	"gpus": `usage: kbgen gpus [--json]
 
 Lists the GPU types, one line each, in the order in which ALL renders them.
+With --json all of each row (kbgen schema gpus).
 
 exit status: 0 done, 2 wrong usage
 `,
@@ -146,12 +152,18 @@ example, a base for "kbgen image cpu":
   kbgen image rootfs > rootfs.sh && sudo sh rootfs.sh base.tar
   docker import base.tar kbgen-base:1
 `,
-	"schema": `usage: kbgen schema
+	"schema": `usage: kbgen schema [DOCUMENT] | --list
 
-Prints the JSON Schema of the pipeline format that is checked, one definition
-for each type of step.
+Prints a JSON Schema: of pipelines (the default) as kbgen check checks them, one
+definition for each type of step; of result.json, task.yml, queue files, the
+payload; and of what commands print with --json.
+
+  --list               all documents that have one
 
 exit status: 0 done, 2 wrong usage
+
+example:
+  kbgen schema result > result.schema.json
 `,
 	"completion": `usage: kbgen completion bash|zsh|fish
 
@@ -161,6 +173,13 @@ exit status: 0 done, 2 wrong usage
 
 example:
   kbgen completion bash > /etc/bash_completion.d/kbgen
+`,
+	"secret": `usage: kbgen secret COMMAND [options]
+
+Seals values so that only the vendors' nodes can read them. Runs kbgen-secret,
+which lies beside kbgen or on PATH; kbgen secret --help lists its commands.
+
+exit status: that of kbgen-secret; 1 when it is not there
 `,
 	"vendor": helpVendor,
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"text/tabwriter"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -16,7 +14,7 @@ type listGPUs struct{ JSON bool }
 
 func (c *listGPUs) Run(_ context.Context, env *cli.Env) error {
 	if c.JSON {
-		return printJSON(env.Stdout, pipelines.Fleet)
+		return printJSON(env.Stdout, gpuTypesAsJSON(pipelines.Fleet))
 	}
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tQUEUE\tVENDOR\tARCH\tGPUS\tCPUS\tMEMORY\tPLATFORM\tTIMEOUT\tSTATE")
@@ -46,7 +44,7 @@ type listKinds struct{ JSON bool }
 
 func (c *listKinds) Run(_ context.Context, env *cli.Env) error {
 	if c.JSON {
-		return printJSON(env.Stdout, pipelines.Kinds)
+		return printJSON(env.Stdout, kindsAsJSON())
 	}
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KIND\tWHAT A STEP OF IT DOES")
@@ -62,10 +60,10 @@ func (c *listKinds) Run(_ context.Context, env *cli.Env) error {
 
 // A queue is one that steps are sent to.
 type queue struct {
-	Queue    string
-	Serves   string // GPU type, or the helper machine
-	Platform pipelines.Platform
-	Off      string `json:",omitempty"`
+	Queue    string             `json:"queue"`
+	Serves   string             `json:"serves" jsonschema:"GPU type, or the helper machine"`
+	Platform pipelines.Platform `json:"platform"`
+	Off      string             `json:"off,omitempty" jsonschema:"why nothing may be sent there now"`
 }
 
 // listQueues prints every queue that some pipeline sends steps to.
@@ -87,10 +85,4 @@ func (c *listQueues) Run(_ context.Context, env *cli.Env) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", q.Queue, q.Serves, q.Platform, state(pipelines.GPUType{Off: q.Off}))
 	}
 	return w.Flush()
-}
-
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }

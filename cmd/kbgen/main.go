@@ -20,6 +20,8 @@ import (
 var values = map[string]func() []string{
 	"--gpu":    func() []string { return append(pipelines.Fleet.Names(), pipelines.All) },
 	"pipeline": pipelines.Names,
+	"document": schemaNames,
+	"step":     stepKeys,
 }
 
 // waiting are the commands that wait for other programs, and end them with
@@ -66,6 +68,10 @@ type commands struct {
 	Secret  secretCmd      `cmd:"" passthrough:""`
 }
 
+func kbgen() cli.Program {
+	return cli.Program{Name: "kbgen", Grammar: &commands{}, Help: help, Values: values}
+}
+
 // refused is what stands on stdout instead of a pipeline when there is none.
 // In `kbgen render … | buildkite-agent pipeline upload` a shell without
 // pipefail looks at the agent alone, and the agent takes empty input for
@@ -84,14 +90,14 @@ func run(ctx context.Context, env *cli.Env) (status int) {
 			io.WriteString(env.Stdout, refused)
 		}
 	}()
-	status = cli.Program{Name: "kbgen", Grammar: &commands{}, Help: help, Values: values}.Run(ctx, &inner)
+	status = kbgen().Run(ctx, &inner)
 	ended = true
 	return status
 }
 
 // pipelineless are the commands that print no pipeline. kbgen upload hands over
 // by itself.
-var pipelineless = []string{"upload", "vendor", "check", "plan", "diff", "golden", "explain", "gpus", "kinds", "queues", "image", "schema", "secret", "completion", "man"}
+var pipelineless = []string{"upload", "vendor", "check", "plan", "diff", "golden", "explain", "gpus", "kinds", "queues", "image", "schema", "secret", "completion", "man", "help"}
 
 // mayFeedPipe reports whether somebody may read stdout as a pipeline: anything
 // but the commands that print none, and a person at a terminal.

@@ -33,7 +33,7 @@ func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
 		return err
 	}
 	if c.JSON {
-		return printJSON(env.Stdout, plan)
+		return printJSON(env.Stdout, planAsJSON(plan))
 	}
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KEY\tQUEUE\tGPU TYPE\tTIMEOUT\tTRIES\tGPU-MINUTES\tIMAGE")
@@ -128,6 +128,30 @@ func (c *explainCmd) values(env *cli.Env, key string) ([]generator.Value, error)
 		keys = append(keys, found...)
 	}
 	return nil, asUsage(pipelines.Unknown("step", key, unique(keys)))
+}
+
+// stepKeys lists the steps of all pipelines on all GPU types, for completion.
+func stepKeys() []string {
+	unset := &cli.Env{LookupEnv: func(string) (string, bool) { return "", false }}
+	var keys []string
+	for _, p := range pipelines.Pipelines {
+		f := requestFlags{IncludeOff: true}
+		if p.NeedsGPUs || p.Serves != nil {
+			f.GPU = []string{pipelines.All}
+		}
+		r, err := f.request(p, unset)
+		if err != nil {
+			continue // a pipeline that needs more of a build than there is
+		}
+		plan, err := generator.Plan(p, r)
+		if err != nil {
+			continue
+		}
+		for _, s := range plan {
+			keys = append(keys, s.Key)
+		}
+	}
+	return unique(keys)
 }
 
 // unique drops names that came before, and keeps the order.

@@ -14,9 +14,11 @@ type renderCmd struct {
 	pipelineFlags
 	Format  string `enum:"yaml,json" default:"yaml"`
 	MaxJobs *int   `name:"max-jobs"` // nil: as many as Buildkite takes
+	Static  bool
 }
 
 func (c *renderCmd) Run(_ context.Context, env *cli.Env) error {
+	c.static = c.Static
 	documents, err := c.render(env, generator.Format(c.Format), c.MaxJobs)
 	if err != nil {
 		return err

@@ -26,7 +26,8 @@ type requestFlags struct {
 	RunID         *string `name:"run-id"`
 	User          *string
 	Seconds       *string `name:"timeout-seconds"`
-	Static        bool
+
+	static bool // see [renderCmd]
 }
 
 // find returns the pipeline asked for.
@@ -43,7 +44,7 @@ func (f *pipelineFlags) find() (pipelines.Pipeline, error) {
 func (f *requestFlags) request(p pipelines.Pipeline, env *cli.Env) (pipelines.Request, error) {
 	r, err := pipelines.NewRequest(p, pipelines.Choice{
 		GPUs: f.GPU, Image: f.Image, PayloadChunks: f.PayloadChunks, Mode: f.Mode, RunID: f.RunID,
-		User: f.User, TimeoutSeconds: f.Seconds, IncludeOff: f.IncludeOff, Static: f.Static,
+		User: f.User, TimeoutSeconds: f.Seconds, IncludeOff: f.IncludeOff, Static: f.static,
 	}, env.LookupEnv)
 	switch {
 	case errors.Is(err, pipelines.ErrNoGPUs):

@@ -65,9 +65,9 @@ func (c *vendorInit) Run(_ context.Context, env *cli.Env) error {
 
 // vendorCheck explains every fault of queue files.
 type vendorCheck struct {
-	Files  []string `arg:"" name:"file"`
-	Format string   `enum:"text,json" default:"text"`
-	Live   bool
+	Files []string `arg:"" name:"file"`
+	JSON  bool
+	Live  bool
 }
 
 func (c *vendorCheck) Run(ctx context.Context, env *cli.Env) error {
@@ -128,11 +128,8 @@ func inOrder(names []string, faults []*schema.Finding) []*schema.Finding {
 }
 
 func (c *vendorCheck) print(w io.Writer, files []*queuefile.File, faults []*schema.Finding) error {
-	if c.Format == "json" {
-		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(faults)
+	if c.JSON {
+		return printJSON(w, faults)
 	}
 	for _, f := range faults {
 		if _, err := fmt.Fprintln(w, f); err != nil {
@@ -176,7 +173,10 @@ func counted(n int, what string) string {
 // Exit statuses differ: kblaunch's 1 (something is missing) is a check that
 // failed here, and its 3 (no answer) a failure.
 func (c *vendorCheck) live(ctx context.Context, env *cli.Env, files []*queuefile.File, faults []*schema.Finding) error {
-	args := []string{"queues", "--format", c.Format}
+	args := []string{"queues"}
+	if c.JSON {
+		args = append(args, "--json")
+	}
 	for _, name := range c.Files {
 		args = append(args, "--check", name)
 	}
@@ -190,7 +190,7 @@ func (c *vendorCheck) live(ctx context.Context, env *cli.Env, files []*queuefile
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	ended := cmd.Run()
-	if c.Format == "json" {
+	if c.JSON {
 		var more []*schema.Finding
 		if json.Unmarshal(found.Bytes(), &more) == nil { // else kblaunch got no answer, and has said so
 			faults = append(faults, more...)

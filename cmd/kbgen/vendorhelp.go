@@ -13,7 +13,7 @@ options of init:
   --node NAME           the machine's name (default: node-1)
   --count N             GPUs of the machine (default: those of one job)
 options of check:
-  --format text|json    one line, or one object, for each fault
+  --json                an array of faults (kbgen schema findings), not lines
   --live                then ask Buildkite for the queues and agents, by
                         "kblaunch queues --check FILE": it needs
                         BUILDKITE_API_TOKEN (read_clusters, read_agents)

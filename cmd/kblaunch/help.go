@@ -80,7 +80,7 @@ files themselves are right.
 
 options:
   --check FILE          a queue file; again for several
-  --format text|json    default text
+  --json                an array: kbgen schema agents, with --check findings
   --org SLUG            BUILDKITE_ORG; default gpu-mode
   --api URL             KBLAUNCH_API_URL; default https://api.buildkite.com/
 

@@ -18,8 +18,8 @@ import (
 
 // queuesCmd shows what is connected, or compares it with queue files.
 type queuesCmd struct {
-	Check  []string `placeholder:"FILE"`
-	Format string   `enum:"text,json" default:"text"`
+	Check []string `placeholder:"FILE"`
+	JSON  bool
 
 	Org string `var:"BUILDKITE_ORG" default:"gpu-mode"`
 	API string `name:"api" var:"KBLAUNCH_API_URL" default:"https://api.buildkite.com/"`
@@ -52,7 +52,7 @@ func (c *queuesCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 func (c *queuesCmd) list(w io.Writer, queues []fleet.Queue) error {
-	if c.Format == "json" {
+	if c.JSON {
 		return printJSON(w, queues)
 	}
 	return fleet.WriteTable(w, queues)
@@ -60,7 +60,7 @@ func (c *queuesCmd) list(w io.Writer, queues []fleet.Queue) error {
 
 func (c *queuesCmd) compare(w io.Writer, found fleet.Comparison) error {
 	var err error
-	if c.Format == "json" {
+	if c.JSON {
 		err = printJSON(w, found.Faults)
 	} else {
 		err = found.WriteText(w)

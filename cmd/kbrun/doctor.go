@@ -26,6 +26,7 @@ Options:
   --sandbox LEVEL       KERNELBOT_SANDBOX; the level needed, as for evaluate:
                         none, partial or full; default partial
   --sandbox-read PATHS  KERNELBOT_SANDBOX_READ, as for evaluate
+  --allow-weak-sandbox  take whatever can be had
 
 Stdout: the machine, each means of building a sandbox here, what it lacks, and
 the one that evaluate would take.

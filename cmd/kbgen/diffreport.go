@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/generator"
+)
+
+// namedFiles is how many files a heading names before it counts the rest.
+const namedFiles = 3
+
+// printComparison prints what differs for people: changes below the files that
+// have them.
+func printComparison(w io.Writer, c generator.Comparison) {
+	heading := ""
+	for _, change := range c.Changes {
+		if h := where(change.Files()); h != heading {
+			heading = h
+			fmt.Fprintln(w, h)
+		}
+		fmt.Fprintln(w, change.In())
+	}
+	for _, name := range c.Added {
+		fmt.Fprintf(w, "+ %s\n", name)
+	}
+	for _, name := range c.Removed {
+		fmt.Fprintf(w, "- %s\n", name)
+	}
+}
+
+// where names a few files, and counts them when they are more.
+func where(files []string) string {
+	if len(files) <= namedFiles {
+		return strings.Join(files, ", ")
+	}
+	return fmt.Sprintf("%d files: %s and %d more", len(files), strings.Join(files[:namedFiles], ", "), len(files)-namedFiles)
+}
+
+// printMarkdown prints what differs as a comment of a pull request.
+func printMarkdown(w io.Writer, c generator.Comparison) {
+	fmt.Fprintf(w, "**%s**\n", c.Summary())
+	if len(c.Changes) > 0 {
+		fmt.Fprint(w, "\n| where | what | before | after |\n|---|---|---|---|\n")
+	}
+	for _, change := range c.Changes {
+		in := change.In()
+		what := strings.Trim(in.Step+"."+in.Path, ".")
+		if in.Path == "" {
+			what = "step " + in.Step
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", cell(where(change.Files())), code(what), code(in.Old), code(in.New))
+	}
+	for _, list := range []struct {
+		what  string
+		files []string
+	}{{"added", c.Added}, {"removed", c.Removed}} {
+		if len(list.files) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "\nFiles %s:\n\n", list.what)
+		for _, name := range list.files {
+			fmt.Fprintf(w, "- %s\n", code(name))
+		}
+	}
+}
+
+// cell is text in a table of Markdown.
+func cell(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "_", `\_`, "*", `\*`, "<", "&lt;", "`", "\\`", "\n", " ").Replace(text)
+}
+
+// code is text as a code span in a table, whatever stands in it: fenced by more
+// backticks than it has in a row.
+func code(text string) string {
+	if text == "" {
+		return ""
+	}
+	fence := "`"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "|", `\|`), "\n", " ")
+	if strings.HasPrefix(text, "`") || strings.HasSuffix(text, "`") {
+		text = " " + text + " "
+	}
+	return fence + text + fence
+}
+
+// The JSON form of a comparison. Values stand as a pipeline in JSON has them,
+// text in quotes; "" is a value that is not there.
+type (
+	comparisonJSON struct {
+		Files        int          `json:"files" jsonschema:"pipelines compared"`
+		FilesChanged int          `json:"files_changed" jsonschema:"of them, those that mean something else now, are new, or are gone"`
+		Added        []string     `json:"added" jsonschema:"files"`
+		Removed      []string     `json:"removed" jsonschema:"files"`
+		Changes      []changeJSON `json:"changes" jsonschema:"each change once, with all places that have it"`
+	}
+	changeJSON struct {
+		Kind   string      `json:"kind" jsonschema:"added, removed or changed"`
+		Path   string      `json:"path" jsonschema:"within the step, plugins.docker.memory; empty for a whole step"`
+		Old    string      `json:"old" jsonschema:"as JSON writes it; empty when it was not there"`
+		New    string      `json:"new" jsonschema:"as JSON writes it; empty when it is gone"`
+		Places []placeJSON `json:"places"`
+	}
+	placeJSON struct {
+		File string `json:"file" jsonschema:"empty when two files were given"`
+		Step string `json:"step" jsonschema:"its key, or steps[3] without one; empty above the steps"`
+	}
+)
+
+func comparisonAsJSON(c generator.Comparison) comparisonJSON {
+	out := comparisonJSON{
+		Files: c.Files, FilesChanged: c.Changed, Changes: []changeJSON{},
+		Added: append([]string{}, c.Added...), Removed: append([]string{}, c.Removed...),
+	}
+	for _, s := range c.Changes {
+		change := changeJSON{Kind: "changed", Path: s.Path, Old: s.Old, New: s.New}
+		switch {
+		case s.Old == "":
+			change.Kind = "added"
+		case s.New == "":
+			change.Kind = "removed"
+		}
+		for _, p := range slices.Clone(s.Places) {
+			change.Places = append(change.Places, placeJSON{p.File, p.Step})
+		}
+		out.Changes = append(out.Changes, change)
+	}
+	return out
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/gpu-mode/kbgen/internal/schematest"
+)
+
+// What doctor --json prints is what its published schema says.
+func TestPublishedSchema(t *testing.T) {
+	var full diagnosis
+	schematest.Fill(&full, nil)
+	text, err := json.Marshal(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	schematest.Check(t, schematest.Document{
+		Name: "doctor", Title: "kbrun doctor --json: how well a machine can shut a submission in", Type: reflect.TypeFor[diagnosis](),
+	}, *update, text)
+}
+
+// Each page names every flag of its command.
+func TestPagesAreWhole(t *testing.T) {
+	for _, fault := range program(nil).Undocumented() {
+		t.Error(fault)
+	}
+}

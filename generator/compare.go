@@ -1,0 +1,132 @@
+package generator
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A Comparison is what differs between two sets of pipelines, by file. A change
+// that many files share, as after an edit of what all steps have, is one change.
+type Comparison struct {
+	Files   int      // in either set
+	Changed int      // of them, those that mean something else now, or are new or gone
+	Added   []string // files
+	Removed []string // files
+	Changes []SharedChange
+}
+
+// A SharedChange is one change and all the places that have it. Its Step is
+// empty but for a step that came or went as a whole.
+type SharedChange struct {
+	Change
+	Places []Place
+}
+
+// A Place is a step in a file; Step is empty for what stands above the steps.
+type Place struct{ File, Step string }
+
+// Compare finds what differs between the pipelines of two sets, by file name.
+// Changes come in the order of the files' names, and within a file as [Diff]
+// has them.
+//
+// Errors: a pipeline that cannot be read.
+func Compare(older, newer map[string][]byte) (Comparison, error) {
+	all := maps.Clone(older)
+	maps.Copy(all, newer)
+	c := Comparison{Files: len(all)}
+	at := map[Change]int{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		before, was := older[name]
+		after, is := newer[name]
+		switch {
+		case !was:
+			c.Added = append(c.Added, name)
+			c.Changed++
+			continue
+		case !is:
+			c.Removed = append(c.Removed, name)
+			c.Changed++
+			continue
+		case bytes.Equal(before, after):
+			continue
+		}
+		changes, err := Diff(before, after)
+		if err != nil {
+			return c, fmt.Errorf("%s: %w", name, err)
+		}
+		if len(changes) > 0 {
+			c.Changed++
+		}
+		for _, change := range changes {
+			place := Place{name, change.Step}
+			if change.Path != "" {
+				change.Step = ""
+			}
+			i, known := at[change]
+			if !known {
+				i = len(c.Changes)
+				at[change] = i
+				c.Changes = append(c.Changes, SharedChange{Change: change})
+			}
+			c.Changes[i].Places = append(c.Changes[i].Places, place)
+		}
+	}
+	return c, nil
+}
+
+// Differs reports whether anything does.
+func (c Comparison) Differs() bool { return c.Changed > 0 }
+
+// Summary is one line: "1 change in 36 of 52 files".
+func (c Comparison) Summary() string {
+	if !c.Differs() {
+		return fmt.Sprintf("no change in %s", plural(c.Files, "file"))
+	}
+	var parts []string
+	if n := len(c.Changes); n > 0 {
+		parts = append(parts, fmt.Sprintf("%s in %d of %s", plural(n, "change"), c.Changed-len(c.Added)-len(c.Removed), plural(c.Files, "file")))
+	}
+	if n := len(c.Added); n > 0 {
+		parts = append(parts, plural(n, "file")+" added")
+	}
+	if n := len(c.Removed); n > 0 {
+		parts = append(parts, plural(n, "file")+" removed")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Files lists the files that have the change, each once, in order.
+func (s SharedChange) Files() []string {
+	var files []string
+	for _, p := range s.Places {
+		if len(files) == 0 || files[len(files)-1] != p.File {
+			files = append(files, p.File)
+		}
+	}
+	return files
+}
+
+// In returns the change with the step that all its places share, or "*" where
+// they differ, so that it can be printed.
+func (s SharedChange) In() Change {
+	c := s.Change
+	if c.Step == "" {
+		c.Step = s.Places[0].Step
+		for _, p := range s.Places {
+			if p.Step != c.Step {
+				c.Step = "*"
+			}
+		}
+	}
+	return c
+}
