@@ -162,7 +162,7 @@ func (v vocabulary) bash(p Program) string {
 		b.WriteString("  esac\n")
 	}
 	// The longest command comes first: "vendor check" before "vendor".
-	b.WriteString("  case \"${COMP_WORDS[*]:1:COMP_CWORD-1} \" in\n")
+	b.WriteString("  case \"${COMP_WORDS[*]:1:$((COMP_CWORD-1))} \" in\n")
 	commands := slices.SortedFunc(maps.Keys(v), func(x, y string) int {
 		return cmp.Or(strings.Count(y, " ")-strings.Count(x, " "), strings.Compare(y, x))
 	})

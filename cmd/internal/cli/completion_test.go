@@ -85,6 +85,36 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// What the other shells offer, where they are installed.
+func TestCompletionInOtherShells(t *testing.T) {
+	for shell, ask := range map[string]string{
+		"fish": "source; complete -C 'tool vendor init --c'; complete -C 'tool render --gpu H'",
+		// As bashcompinit calls the function.
+		"zsh": "autoload -U compinit && compinit -u -D\neval \"$1\"\n" +
+			"COMP_WORDS=(tool vendor init --c) COMP_CWORD=3; emulate ksh -c '_tool; echo ${COMPREPLY[*]}'\n" +
+			"COMP_WORDS=(tool render --gpu H) COMP_CWORD=3; emulate ksh -c '_tool; echo ${COMPREPLY[*]}'\n",
+	} {
+		t.Run(shell, func(t *testing.T) {
+			path, err := exec.LookPath(shell)
+			if err != nil {
+				t.Skipf("no %s here to ask", shell)
+			}
+			script, _, _ := runTool("completion", shell)
+			args := []string{"-f", "-c", ask, shell, script}
+			if shell == "fish" {
+				args = []string{"--no-config", "-c", ask}
+			}
+			cmd := exec.Command(path, args...)
+			cmd.Env = append(cmd.Environ(), "HOME="+t.TempDir())
+			cmd.Stdin = strings.NewReader(script)
+			out, err := cmd.CombinedOutput()
+			if got := strings.Fields(string(out)); err != nil || !slices.Contains(got, "--count") || !slices.Contains(got, "H100") || slices.Contains(got, "--max-jobs") || slices.Contains(got, "init") {
+				t.Errorf("%s offers %q (%v), want --count, then H100, and nothing of other places", shell, out, err)
+			}
+		})
+	}
+}
+
 func TestMan(t *testing.T) {
 	page, _, status := runTool("man")
 	for _, want := range []string{".TH TOOL 1", ".SH NAME\ntool \\- makes things\n", ".SH TOOL RENDER\n.nf\nusage: tool render\n.fi\n", "\n\\&.dotted \\e line\n"} {
