@@ -166,7 +166,7 @@ func TestScenarioFaults(t *testing.T) {
 		{"evaluate.env", "", "want PIPELINE.NAME.env"},
 		{"evalute.default.env", "", `unknown pipeline "evalute"`},
 		{"evaluate.default.env", "A=b\n\nnonsense", `evaluate.default.env:3: got "nonsense"`},
-		{"evaluate.default.env", "--secret=x", `:1: got "--secret=x", want NAME=value, --static or a comment`},
+		{"evaluate.default.env", "--secret=x", `:1: got "--secret=x", want NAME=value, a flag or a comment`},
 	} {
 		if _, err := ParseScenario(tt.file, tt.text); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("ParseScenario(%s, %q) = %v, want %q", tt.file, tt.text, err, tt.want)

@@ -21,7 +21,7 @@ func TestUnknownVendorHasNoDefault(t *testing.T) {
 	if err := addDevices(&node{kind: mapping}, intel); err == nil {
 		t.Error(`addDevices(vendor "intel") = nil, want an error`)
 	}
-	if _, err := kubernetesPlugin(intel); err == nil {
+	if _, err := kubernetesPlugin(pipelines.CommandStep{On: intel}); err == nil {
 		t.Error(`kubernetesPlugin(vendor "intel") = nil, want an error`)
 	}
 	if _, err := command(pipelines.CommandStep{On: pipelines.GPUType{Platform: "moon"}}); err == nil {

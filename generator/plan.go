@@ -13,8 +13,9 @@ type PlannedStep struct {
 	GPU       string // GPU type, or the row of ServiceQueues
 	Image     string // empty outside containers
 	Minutes   int    // the timeout
-	Tries     int    // starts in the worst case
+	Tries     int    // starts in the worst case; 0 when it is skipped
 	GPUs      int    // devices of one job
+	Skip      string `json:",omitempty"` // why it does not run; empty: it does
 }
 
 // GPUMinutes is what the step costs in the worst case: devices × timeout ×
@@ -35,6 +36,9 @@ func Plan(p pipelines.Pipeline, r pipelines.Request) ([]PlannedStep, error) {
 		}
 		if platformOf(s) == pipelines.Host {
 			plan[i].Image = ""
+		}
+		if plan[i].Skip = s.Skip; s.Skip != "" {
+			plan[i].Tries = 0
 		}
 	}
 	return plan, nil

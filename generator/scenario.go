@@ -15,12 +15,14 @@ type Scenario struct {
 	Pipeline pipelines.Pipeline
 	Name     string
 	env      map[string]string
-	static   bool
+	choice   pipelines.Choice
 	only     []string // what stands for GPU types; nil: every row served
 }
 
 // ParseScenario reads the scenario in a file called PIPELINE.NAME.env: variables
-// of a build, one NAME=value a line. A line "--static" asks for that. A line
+// of a build, one NAME=value a line. Lines "--static", "--relay",
+// "--expect-version V", "--only KEY", "--tag TAG" and "--changed FILE", the last
+// three also several times, are what kbgen render is asked for. A line
 // "# gpus: A B" says for which GPU types it is rendered, "# gpus: ALL" that they
 // share one document, "# gpus: none" that the pipeline needs none; without such
 // a line there is a document for every row that the pipeline serves, those
@@ -44,15 +46,37 @@ func ParseScenario(file, text string) (Scenario, error) {
 		}
 		switch variable, value, isVariable := strings.Cut(line, "="); {
 		case line == "" || line[0] == '#':
-		case line == "--static":
-			s.static = true
+		case strings.HasPrefix(line, "--") && s.flag(line):
 		case isVariable && !strings.HasPrefix(line, "-"):
 			s.env[variable] = value
 		default:
-			return s, fmt.Errorf("%s:%d: got %q, want NAME=value, --static or a comment", file, i+1, line)
+			return s, fmt.Errorf("%s:%d: got %q, want NAME=value, a flag or a comment", file, i+1, line)
 		}
 	}
 	return s, nil
+}
+
+// flag reads one flag, and reports whether it is one.
+func (s *Scenario) flag(line string) bool {
+	name, value, _ := strings.Cut(line, " ")
+	wanted := &s.choice.Selection
+	switch name {
+	case "--static":
+		s.choice.Static = true
+	case "--relay":
+		s.choice.Relay = true
+	case "--expect-version":
+		s.choice.Version = value
+	case "--only":
+		wanted.Keys = append(wanted.Keys, value)
+	case "--tag":
+		wanted.Tags = append(wanted.Tags, value)
+	case "--changed":
+		wanted.ByChange, wanted.Changed = true, append(wanted.Changed, value)
+	default:
+		return false
+	}
+	return (value != "") == (name != "--static" && name != "--relay")
 }
 
 // GPUs lists what the scenario is rendered for: names of GPU types, ALL, or
@@ -86,7 +110,7 @@ func (s Scenario) Golden(gpu string) string {
 //
 // Errors: those of [pipelines.NewRequest] and [RenderParts].
 func (s Scenario) Render(gpu string) ([]byte, error) {
-	choice := pipelines.Choice{Static: s.static}
+	choice := s.choice
 	switch gpu {
 	case "none":
 	case pipelines.All:

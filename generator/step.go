@@ -37,7 +37,7 @@ func command(s pipelines.CommandStep) (node, error) {
 		env = append(env, vendorEnv(s.On)...)
 		n.set("agents", agents(s.On.Queue, s.On.ResourceClass))
 		n.set("image", str(cmp.Or(s.Image, s.On.Image)))
-		plugins, err = kubernetesPlugin(s.On)
+		plugins, err = kubernetesPlugin(s)
 	default:
 		err = fmt.Errorf("platform %q: kbgen does not know how to start jobs there", platform)
 	}
@@ -51,6 +51,9 @@ func command(s pipelines.CommandStep) (node, error) {
 		skip := node{kind: mapping}
 		skip.set("skip", truth(true))
 		n.set("checkout", skip)
+	}
+	if s.Skip != "" {
+		n.set("skip", str(s.Skip))
 	}
 	n.set("timeout_in_minutes", num(int(s.Timeout.Minutes())))
 	setOrder(&n, s)

@@ -46,32 +46,6 @@ func vendorEnv(g pipelines.GPUType) []pipelines.Var {
 	return nil
 }
 
-// kubernetesPlugin is nothing where a resource class holds the devices. Else
-// it patches the pod: the key must be exactly this, without a version, or the
-// controller takes it for an ordinary plugin and the pod gets no GPU.
-func kubernetesPlugin(g pipelines.GPUType) (node, error) {
-	resource, err := resourceName(g)
-	if g.Isolation != pipelines.Step || err != nil {
-		return node{}, err
-	}
-	limits := node{kind: mapping}
-	if resource != "" {
-		limits.set(resource, num(g.GPUs)) // requests follow: they must be equal
-	}
-	limits.set("cpu", num(g.CPUs))
-	limits.set("memory", str(fmt.Sprintf("%dGi", g.MemoryGiB)))
-	resources := node{kind: mapping}
-	resources.set("limits", limits)
-	container := node{kind: mapping}
-	container.set("name", str("container-0")) // the one that runs the command
-	container.set("resources", resources)
-	patch := node{kind: mapping}
-	patch.set("containers", node{kind: list, items: []node{container}})
-	config := node{kind: mapping}
-	config.set("podSpecPatch", patch)
-	return plugin("kubernetes", config), nil
-}
-
 // resourceName is what a vendor's device plugin calls its devices.
 func resourceName(g pipelines.GPUType) (string, error) {
 	switch g.Vendor {

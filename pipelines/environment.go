@@ -24,6 +24,14 @@ type Choice struct {
 	User           *string  // EnvUser
 	TimeoutSeconds *string  // EnvTimeoutSeconds
 
+	// RefuseImages makes an image that the build may not name an error; else the
+	// rows' own is used, and a note says so. See [ImageSources].
+	RefuseImages bool
+
+	Selection Selection
+	Relay     bool   // see Request.Relay
+	Version   string // see Request.Version
+
 	IncludeOff bool // take rows that are switched off as if they were not
 	Static     bool // see Request.Static; the build's variables are not looked at
 }
@@ -31,15 +39,13 @@ type Choice struct {
 // Errors of [NewRequest] that a caller can say more about.
 var (
 	ErrNoGPUs = errors.New("no GPU type given")
-	ErrImage  = errors.New("image is not pinned")
+	ErrImage  = errors.New("image cannot be used")
 )
 
-// An imageError is ErrImage with the image in the middle of its words.
-type imageError struct{ ref, want string }
+// An imageError is ErrImage with the image and the reason.
+type imageError struct{ ref, why string }
 
-func (e *imageError) Error() string {
-	return fmt.Sprintf("image %q is not pinned, want %s", e.ref, e.want)
-}
+func (e *imageError) Error() string        { return fmt.Sprintf("image %.200q %s", e.ref, e.why) }
 func (e *imageError) Is(target error) bool { return target == ErrImage }
 
 // A TableError is a fault of the table of GPU types, not of what was asked.
@@ -53,15 +59,17 @@ func (e *TableError) Unwrap() error { return e.Err }
 // counts as unset. Variables of the build, all optional but the first or second:
 //
 //	KERNELBOT_GPU              GPU type, or several with commas between them
-//	KERNELBOT_QUEUE            queue; GPU_QUEUE in older launchers
+//	KERNELBOT_QUEUE            queue; GPU_QUEUE in older launchers. A vendor's own,
+//	                           nvidia-h100-0, takes the step instead of the row's
 //	KERNELBOT_MODE             mode of the run: decides the priority
 //	KERNELBOT_RUN_ID           id of the run; with several GPU types each job
-//	                           gets ID.GPU
+//	                           gets ID.GPU. In a job of Buildkite's a build
+//	                           without one gets build-BUILDKITE_BUILD_ID.GPU
 //	KERNELBOT_PAYLOAD_CHUNKS   number of KERNELBOT_PAYLOAD_<i>
 //	KERNELBOT_TIMEOUT_SECONDS  what the payload's phases may legally take in
 //	                           all; decides the step's timeout
 //	KERNELBOT_USER             whose submission it is: bounds how many run at once
-//	KERNELBOT_IMAGE            replaces the rows' image
+//	KERNELBOT_IMAGE            replaces the rows' image, if [ImageSources] has it
 //	KERNELBOT_SECRET_RUN_ID    id of a second run in the same build; its
 //	                           KERNELBOT_SECRET_PAYLOAD (or _<i> and _CHUNKS), _MODE
 //	                           and _TIMEOUT_SECONDS go with it
@@ -95,17 +103,19 @@ func NewRequest(p Pipeline, c Choice, lookup func(name string) (string, bool)) (
 	if c.Static && len(r.GPUs) != 1 {
 		return r, fmt.Errorf("--static: got %d GPU types, want one: the step is for its queue alone", len(r.GPUs))
 	}
-	r.Image, r.Static = or(c.Image, schema.EnvImage), c.Static
-	if r.Image != "" {
-		if err := CheckImage(r.Image); err != nil {
-			return r, err
-		}
+	r.Static, r.Relay, r.Version, r.Selection = c.Static, c.Relay, c.Version, c.Selection
+	r.Source = get(schema.EnvBuildSource)
+	if r.Image, r.Notes, err = chooseImage(c, r.GPUs, get); err != nil {
+		return r, err
 	}
 	if c.Static {
 		return r, nil // it serves every build: nothing of this one belongs there
 	}
 	r.User = or(c.User, schema.EnvUser)
 	r.Run = Run{ID: or(c.RunID, schema.EnvRunID), Mode: or(c.Mode, schema.EnvMode)}
+	if build := get(schema.EnvBuildID); r.Run.ID == "" && build != "" {
+		r.Run.ID, r.Run.Derived = schema.DerivedRunID(build), true
+	}
 	if c.PayloadChunks != nil {
 		r.Run.PayloadChunks = *c.PayloadChunks
 	} else if r.Run.PayloadChunks, err = chunks(schema.EnvPayloadChunks, get); err != nil {
@@ -240,11 +250,15 @@ func fromVariables(table Table, get func(string) string) (Table, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", source.variable, err)
 		}
-		if chosenBy != "" && g.Name != chosen.Name {
-			return nil, fmt.Errorf("%s says %s, but %s=%q is served by %s", chosenBy, chosen.Name, source.variable, value, g.Name)
-		}
-		if chosenBy == "" {
+		switch {
+		case chosenBy == "":
 			chosen, chosenBy = g, source.variable
+		case g.Name != chosen.Name:
+			return nil, fmt.Errorf("%s says %s, but %s=%q is served by %s", chosenBy, chosen.Name, source.variable, value, g.Name)
+		case chosenBy == schema.EnvGPU:
+			chosen, chosenBy = g, source.variable // a queue may be a vendor's own
+		case g.Queue != chosen.Queue:
+			return nil, fmt.Errorf("%s=%q, but %s=%q: want one queue", chosenBy, chosen.Queue, source.variable, value)
 		}
 	}
 	if chosenBy == "" {

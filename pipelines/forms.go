@@ -69,6 +69,30 @@ func isRunID(value string) bool {
 	return begins(value, capital+smalls+digits) && made(value, capital+smalls+digits+"._:-")
 }
 
+// isLabelKey: ^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$,
+// as Kubernetes has it: 253 bytes before the slash and 63 behind at most.
+func isLabelKey(value string) bool {
+	name := value
+	if domain, rest, ok := strings.Cut(value, "/"); ok {
+		if !made(domain, smalls+digits+".-") || !begins(domain, smalls+digits) || !begins(domain[len(domain)-1:], smalls+digits) || len(domain) > 253 {
+			return false
+		}
+		name = rest
+	}
+	return name != "" && isLabelValue(name)
+}
+
+// isLabelValue: ^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$, at most 63 bytes.
+func isLabelValue(value string) bool {
+	return value == "" || len(value) <= maxClass && made(value, capital+smalls+digits+"._-") &&
+		begins(value, capital+smalls+digits) && begins(value[len(value)-1:], capital+smalls+digits)
+}
+
+// isVersion: ^[A-Za-z0-9][A-Za-z0-9.+-]*$
+func isVersion(value string) bool {
+	return begins(value, capital+smalls+digits) && made(value, capital+smalls+digits+".+-")
+}
+
 // isPinned reports whether an image reference names one image for ever: by a
 // digest of 64 hex digits, or by a tag of at most 128 characters other than
 // latest.

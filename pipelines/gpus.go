@@ -72,7 +72,7 @@ type GPUType struct {
 	Slice     string // part of one NVIDIA GPU, as MIG names it, "1g.10gb"; empty: whole GPUs
 	CPUs      int    // whole cores one job gets: a promise to submitters
 	MemoryGiB int    // host memory one job gets, units of 2^30 bytes: a promise too
-	ShmGiB    int    // /dev/shm of a container, units of 2^30 bytes; 0 means [DefaultShmGiB]
+	ShmGiB    int    // /dev/shm of a container, units of 2^30 bytes; 0 means [DefaultShmGiB]; part of MemoryGiB
 
 	Platform  Platform
 	Image     string // by digest or pinned tag; empty on the host platform
@@ -81,6 +81,10 @@ type GPUType struct {
 	// ResourceClass names what the cluster's owner set aside for one job: the
 	// GPU, CPUs, memory, node selector. Kubernetes with Node isolation only.
 	ResourceClass string
+
+	// Pod says where on a cluster the pod of a job goes, and how it is run.
+	// Kubernetes with Step isolation only: else the resource class says it.
+	Pod Pod
 
 	// MachineGPUs is how many devices the machine has. Docker with Step
 	// isolation only, where it must equal GPUs: a step cannot say which device
@@ -108,6 +112,21 @@ type GPUType struct {
 
 // LeastSandbox is the row's Sandbox, or what a row without one means.
 func (g GPUType) LeastSandbox() string { return cmp.Or(g.Sandbox, schema.SandboxPartial) }
+
+// A Pod is what a step on Kubernetes asks of the cluster beside devices, CPUs
+// and memory. The zero value asks for nothing.
+type Pod struct {
+	NodeSelector []Var        // labels that the node has, in printed order
+	Tolerations  []Toleration // taints of nodes that are kept for such jobs
+	RuntimeClass string       // "nvidia" where that is not the default
+}
+
+// A Toleration lets a pod onto nodes with a taint.
+type Toleration struct {
+	Key    string // "nvidia.com/gpu"
+	Value  string // empty: whatever the taint's is
+	Effect string // NoSchedule, PreferNoSchedule or NoExecute; empty: any
+}
 
 // DefaultShmGiB is the /dev/shm of a container whose row does not say:
 // docker's 64 MiB is too small for torch's data loaders.

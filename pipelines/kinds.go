@@ -16,17 +16,29 @@ import (
 type Kind struct {
 	Name  string
 	About string // one line
+
+	// Paths are the files of this repository that a step of the kind is about,
+	// for [Selection.ByChange]: patterns of package path, ** at the end for all
+	// below, "!" in front to leave out. Nil: it is about none, and always runs.
+	Paths []string `json:",omitempty"`
 }
+
+// What image steps build, and what smoke and isolation steps try.
+var (
+	imagePaths = []string{"cmd/kbrun/**", "cmd/internal/**", "runner/**", "schema/**", "secrets/**", "verdict/**",
+		"templates/runner/**", "templates/runner.go", "cmd/kbgen/image.go", "pipelines/images.go", "go.mod", "go.sum"}
+	stepPaths = []string{"pipelines/**", "generator/**", "schema/pipeline/**"}
+)
 
 // Kinds lists the step kinds for people.
 var Kinds = []Kind{
-	{"evaluate", "judge a submission: kbrun in a container, or on the host where there is none"},
-	{"secret", "the second evaluation of a build, with variables of its own"},
-	{"smoke", "show that a queue's machine starts jobs, sees its device and returns an artifact"},
-	{"isolation", "try from inside a job what a submission must not be able to do"},
-	{"build-image", "build a runner image and run kbrun in it"},
-	{"bootstrap", "choose the GPU and upload the steps of the build"},
-	{"ci", "this repository's own tests and checks"},
+	{Name: "evaluate", About: "judge a submission: kbrun in a container, or on the host where there is none"},
+	{Name: "secret", About: "the second evaluation of a build, with variables of its own"},
+	{Name: "smoke", About: "show that a queue's machine starts jobs, sees its device and returns an artifact", Paths: stepPaths},
+	{Name: "isolation", About: "try from inside a job what a submission must not be able to do", Paths: stepPaths},
+	{Name: "build-image", About: "build a runner image and run kbrun in it", Paths: imagePaths},
+	{Name: "bootstrap", About: "choose the GPU and upload the steps of the build"},
+	{Name: "ci", About: "this repository's own tests and checks", Paths: []string{"**"}},
 }
 
 // judge replaces the shell by kbrun. No shell is left that holds the payload in
@@ -93,10 +105,14 @@ func evaluation(g GPUType, r Request, run Run, kind, payload string) CommandStep
 			s.from(path, CommandLine, "the build's user; policy: each person's jobs are counted")
 		}
 	}
-	if len(r.GPUs) > 1 && run.ID != "" {
+	if (len(r.GPUs) > 1 || run.Derived) && run.ID != "" {
 		name := strings.TrimSuffix(payload, "PAYLOAD") + "RUN_ID"
 		s.Env = append(s.Env, Var{name, run.ID + "." + g.Name})
-		s.from("env."+name, CommandLine, "the build's run id; several GPU types have one result each")
+		why := "the build's run id; several GPU types have one result each"
+		if run.Derived {
+			why = "derived from the build, whose launcher gave no run id"
+		}
+		s.from("env."+name, CommandLine, why)
 	}
 	return s
 }
@@ -112,7 +128,7 @@ func place(g GPUType) []Var {
 // build there.
 func placeStatic(g GPUType) (env []Var, pass []string) {
 	return []Var{{schema.EnvStepGPU, g.Name}, {schema.EnvStepQueue, g.Queue}},
-		[]string{schema.EnvGPU, schema.EnvQueue, schema.EnvOldQueue}
+		append([]string{schema.EnvGPU, schema.EnvQueue, schema.EnvOldQueue}, schema.BuildVars...)
 }
 
 // demand tells kbrun what the machine must have, so that a missing device is
@@ -210,14 +226,23 @@ func buildImage(i image) CommandStep {
 }
 
 // bootstrap chooses the GPU and uploads the steps of the build.
-func bootstrap() CommandStep {
+func bootstrap(r Request) CommandStep {
 	host, _ := ServiceQueues.Lookup("BOOTSTRAP")
 	s := CommandStep{
 		Key: "bootstrap", Label: "Choose the GPU", Kind: "bootstrap",
-		Command: []string{"kbgen upload evaluate"},
-		On:      host, Bare: true, Timeout: host.Timeout, Retry: RetryLost,
+		On: host, Bare: true, Timeout: host.Timeout, Retry: RetryLost,
 	}
 	s.from("timeout_in_minutes", ByRow, host.Name+".Timeout")
+	command := "kbgen upload evaluate"
+	if r.Relay {
+		command += " --relay"
+		s.Label, s.Timeout = "Choose the GPU, show its result", maxTimeout
+		s.from("timeout_in_minutes", CommandLine, "--relay: it waits for the evaluation, and the evaluation for its queue")
+	}
+	if r.Version != "" {
+		command += " --expect-version " + r.Version
+	}
+	s.Command = []string{command}
 	return s
 }
 

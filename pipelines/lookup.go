@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/near"
 )
 
@@ -59,9 +60,11 @@ func (t Table) Lookup(name string) (GPUType, error) {
 }
 
 // LookupQueue returns the row that the queue serves. Queues are compared
-// exactly, as Buildkite does.
+// exactly, as Buildkite does. A vendor's own queue, in the form of the vendors'
+// guide ("nvidia-h100-0": lender, GPU type, index), means the row of its GPU
+// type, which is returned with that queue in the place of its own.
 //
-// Errors: [UnknownError], or [OffError] beside the row.
+// Errors: [UnknownError], [LenderError], or [OffError] beside the row.
 func (t Table) LookupQueue(queue string) (GPUType, error) {
 	var queues []string
 	for _, g := range t {
@@ -70,7 +73,62 @@ func (t Table) LookupQueue(queue string) (GPUType, error) {
 		}
 		queues = append(queues, g.Queue)
 	}
-	return GPUType{}, unknown("queue", queue, queues)
+	g, err := t.lookupOwnQueue(queue)
+	if err == nil && g.Name == "" {
+		err = unknown("queue", queue, queues)
+	}
+	if err != nil {
+		return GPUType{}, err
+	}
+	return g, g.available()
+}
+
+// A LenderError says that a queue names a maker of GPUs as the lender of
+// somebody else's.
+type LenderError struct {
+	Queue, Lender string
+	GPUType       GPUType
+}
+
+func (e *LenderError) Error() string {
+	return fmt.Sprintf("queue %q: %s makes no GPU for %s, whose maker is %s", e.Queue, e.Lender, e.GPUType.Name, e.GPUType.Vendor)
+}
+
+// lookupOwnQueue finds the row of a queue {vendor}-{gpu_type}-{index}; no row
+// when the queue has not that form. The index may be missing, as in what
+// Kernelbot's first launcher sends. Of several GPU types that the name ends with,
+// the longest is meant: "acme-h100-1g10gb-0" is for slices.
+func (t Table) lookupOwnQueue(queue string) (found GPUType, err error) {
+	if !fits(queue, isQueue, maxQueue) {
+		return found, nil
+	}
+	name := queue
+	if rest, index, ok := cutLast(queue, "-"); ok && made(index, digits) {
+		name = rest
+	}
+	longest := 0
+	for _, g := range t {
+		for _, kind := range []string{schema.QueueGPUType(g.Name), g.Queue} {
+			lender, ok := strings.CutSuffix(name, "-"+kind)
+			if name == kind && strings.HasPrefix(kind, string(g.Vendor)+"-") {
+				lender, ok = string(g.Vendor), true // "google-tpu-0": the row's own queue names both
+			}
+			if !ok || lender == "" || len(kind) <= longest {
+				continue
+			}
+			longest, found, err = len(kind), g, nil
+			if maker := Vendor(lender); t.makes(maker) && g.Vendor != NoGPU && maker != g.Vendor {
+				err = &LenderError{queue, lender, g}
+			}
+		}
+	}
+	found.Queue = queue
+	return found, err
+}
+
+// makes reports whether some row's GPU is of that maker.
+func (t Table) makes(v Vendor) bool {
+	return v != NoGPU && slices.ContainsFunc(t, func(g GPUType) bool { return g.Vendor == v })
 }
 
 // Names lists the names of all rows, those switched off included.

@@ -52,7 +52,7 @@ var Pipelines = []Pipeline{
 		Comment: bootstrapComment,
 		steps: func(r Request) []CommandStep {
 			if !r.Static {
-				return []CommandStep{bootstrap()}
+				return []CommandStep{bootstrap(r)}
 			}
 			var all []CommandStep
 			for _, g := range r.GPUs {
@@ -144,14 +144,19 @@ func (p Pipeline) Steps(r Request) ([]CommandStep, error) {
 	if r.Static && (p.Name != "bootstrap" || len(r.GPUs) != 1 || r.Secret != nil) {
 		faults = append(faults, errors.New("static is for pipeline bootstrap with one GPU type and one run"))
 	}
+	if r.Relay && (r.Static || p.Name != "bootstrap" && p.Name != "evaluate") {
+		faults = append(faults, errors.New("relay is for pipelines bootstrap and evaluate, and not for a static one, whose first job judges"))
+	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
 	steps := p.steps(r)
 	for i := range steps {
 		steps[i].note(p, r)
+		steps[i].tag()
+		steps[i].prioritize(r.Source)
 	}
-	return steps, nil
+	return steps, r.Selection.apply(steps)
 }
 
 // note adds the origins that every step of a pipeline has.

@@ -58,9 +58,13 @@ type RetryRule struct {
 //   - A stopped agent says agent_stop. What exit status comes with it differs
 //     between agents, so none is named.
 //   - stack_error is the Kubernetes controller's word for a pod that it could
-//     not start.
+//     not start. -7 is a container that stopped answering, -10 one that never
+//     did, 137 without a reason one whose end nobody reported: the node's fault,
+//     or memory that ran out, which the second try would show again. kbrun says
+//     by itself when a submission is out of memory.
 //
-// Source: buildkite.com/docs/pipelines/configure/retry.
+// Sources: buildkite.com/docs/pipelines/configure/retry; the agent's
+// kubernetes/runner.go.
 func (c RetryClass) Rules(on Platform) []RetryRule {
 	lost, again := []int{-1}, []int{schema.ExitPanic, schema.ExitTempFail}
 	var rules []RetryRule
@@ -73,7 +77,7 @@ func (c RetryClass) Rules(on Platform) []RetryRule {
 		return nil
 	}
 	if on == Kubernetes {
-		rules = append(rules, RetryRule{nil, "stack_error", 1})
+		rules = append(rules, RetryRule{nil, "stack_error", 1}, RetryRule{[]int{-7, -10}, "", 1}, RetryRule{[]int{137}, "none", 1})
 	}
 	return rules
 }
@@ -96,6 +100,31 @@ func Priority(mode string) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// sources lists what makes builds that nobody waits for, and by how much their
+// jobs yield to those of submissions on the same queue.
+var sources = []struct {
+	name  string
+	yield int
+}{
+	{"schedule", 10}, // a nightly sweep over all machines
+	{"webhook", 5},   // a push: a person looks at it later
+}
+
+// prioritize lets the jobs of such builds wait.
+func (s *CommandStep) prioritize(source string) {
+	for _, from := range sources {
+		if from.name != source {
+			continue
+		}
+		p := -from.yield
+		if s.Priority != nil {
+			p += *s.Priority
+		}
+		s.Priority = &p
+		s.from("priority", CommandLine, "BUILDKITE_SOURCE="+source+": submissions come first")
+	}
 }
 
 // CheckMode refuses what is no mode. Empty is none said, and fine.

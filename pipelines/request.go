@@ -24,6 +24,21 @@ type Request struct {
 	// User names the person to whom the jobs are counted; empty: nobody.
 	User string
 
+	// Selection says which steps run.
+	Selection Selection
+	// Source is what made the build, as BUILDKITE_SOURCE says it: work that
+	// nobody waits for yields to submissions.
+	Source string
+
+	// Relay makes pipeline bootstrap's step wait for its evaluation and show the
+	// result as its own, for launchers that know one job.
+	Relay bool
+	// Version is the kbgen that pipeline bootstrap's step expects; empty: any.
+	Version string
+
+	// Notes say what the build asked for and does not get.
+	Notes []Note
+
 	// Static makes pipeline bootstrap evaluate in one step, for launchers that
 	// look for the result in the first job of a build. The step serves every
 	// build; kbrun refuses one that asks for another GPU type or queue.
@@ -34,8 +49,10 @@ type Request struct {
 type Run struct {
 	// ID is the run's id. Only needed with several GPU types, where each job
 	// gets one of its own: the id, a dot, the GPU type.
-	ID   string
-	Mode string // as Kernelbot names it; empty: unknown
+	ID string
+	// Derived says that no launcher gave the id: each job gets one of its own.
+	Derived bool
+	Mode    string // as Kernelbot names it; empty: unknown
 
 	// PayloadChunks is the number of variables that carry the payload; 0 means
 	// one, without a number.
@@ -51,6 +68,9 @@ const maxBudget = 24 * time.Hour
 
 // maxRunID leaves room for the GPU type behind it: kbrun takes 200 characters.
 const maxRunID = 139
+
+// maxVersion bounds the name of a version: it stands in a command.
+const maxVersion = 80
 
 // Validate returns every fault of the request, joined.
 func (r Request) Validate() error {
@@ -69,7 +89,10 @@ func (r Request) Validate() error {
 	if r.Image != "" {
 		faults = append(faults, CheckImage(r.Image), r.oneVendor())
 	}
-	faults = append(faults, r.Run.validate("", len(r.GPUs)))
+	if r.Version != "" && !fits(r.Version, isVersion, maxVersion) {
+		faults = append(faults, fmt.Errorf("expected version: got %.80q, want letters, digits, dots, - and +, at most %d", r.Version, maxVersion))
+	}
+	faults = append(faults, r.Selection.validate(), r.Run.validate("", len(r.GPUs)))
 	if r.Secret != nil {
 		faults = append(faults, r.Secret.validate("secret ", len(r.GPUs)))
 		if r.Secret.ID != "" && r.Secret.ID == r.Run.ID {
@@ -93,7 +116,7 @@ func (r Run) validate(which string, gpus int) error {
 	if err := CheckMode(r.Mode); err != nil {
 		faults = append(faults, fmt.Errorf("%srun: %w", which, err))
 	}
-	if gpus > 1 && r.ID != "" && !fits(r.ID, isRunID, maxRunID) {
+	if (gpus > 1 || r.Derived) && r.ID != "" && !fits(r.ID, isRunID, maxRunID) {
 		faults = append(faults, fmt.Errorf("%srun id: got %.60q, want up to 139 letters, digits, dots, colons, dashes and underscores", which, r.ID))
 	}
 	return errors.Join(faults...)

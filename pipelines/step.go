@@ -36,6 +36,11 @@ type CommandStep struct {
 	Limit    int // jobs of Group that run at once; 0 without a group
 
 	DependsOn []string // keys
+	// Tags are what a [Selection] may ask for: the kind, and of the row the
+	// vendor, platform, isolation and name.
+	Tags []string
+	// Skip, when not empty, is why the step is not to run in this build.
+	Skip string
 	// Image replaces the row's; empty: the row's own.
 	Image string
 

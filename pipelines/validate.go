@@ -73,7 +73,8 @@ func (g GPUType) Validate() error {
 	f.check(g.CPUs >= 1, "CPUs", g.CPUs, "at least 1")
 	f.check(g.MemoryGiB >= 1, "MemoryGiB", g.MemoryGiB, "at least 1")
 	f.check(g.ShmGiB >= 0 && g.ShmGiB <= g.MemoryGiB, "ShmGiB", g.ShmGiB, fmt.Sprintf("0 to MemoryGiB (%d): it is part of the memory", g.MemoryGiB))
-	f.check(g.ShmGiB == 0 || g.Platform == Docker, "ShmGiB", g.ShmGiB, "0 unless in docker")
+	f.check(g.ShmGiB == 0 || g.Platform == Docker || g.Platform == Kubernetes && g.Isolation == Step, "ShmGiB", g.ShmGiB,
+		"0 unless in docker, or on Kubernetes with step isolation")
 	f.check(slices.Contains([]string{"", "none", "partial", "full"}, g.Sandbox), "Sandbox", g.Sandbox, "none, partial, full or nothing")
 	f.check(g.Timeout >= minTimeout && g.Timeout <= maxTimeout && g.Timeout%time.Minute == 0,
 		"Timeout", g.Timeout.String(), "whole minutes, 5 to 240")
@@ -81,6 +82,7 @@ func (g GPUType) Validate() error {
 	g.checkDevice(f)
 	g.checkPlatform(f)
 	g.checkIsolation(f)
+	g.checkPod(f)
 	return errors.Join(f.list...)
 }
 
@@ -151,6 +153,26 @@ func (g GPUType) checkPlatform(f *faults) {
 	}
 }
 
+// checkPod wants what a cluster takes. The text stands in a patch of the pod.
+func (g GPUType) checkPod(f *faults) {
+	p := g.Pod
+	if g.Platform != Kubernetes || g.Isolation != Step {
+		f.check(len(p.NodeSelector) == 0 && len(p.Tolerations) == 0 && p.RuntimeClass == "", "Pod", p,
+			"nothing unless on Kubernetes with step isolation")
+		return
+	}
+	for _, label := range p.NodeSelector {
+		f.check(isLabelKey(label.Name) && isLabelValue(label.Value), "Pod.NodeSelector", label, "labels of nodes, as in nvidia.com/gpu.product")
+	}
+	for _, t := range p.Tolerations {
+		f.check(isLabelKey(t.Key) && isLabelValue(t.Value), "Pod.Tolerations", t, "taints of nodes, as in nvidia.com/gpu")
+		f.check(slices.Contains([]string{"", "NoSchedule", "PreferNoSchedule", "NoExecute"}, t.Effect), "Pod.Tolerations", t.Effect,
+			"NoSchedule, PreferNoSchedule, NoExecute or nothing")
+	}
+	f.check(p.RuntimeClass == "" || fits(p.RuntimeClass, isClass, maxClass), "Pod.RuntimeClass", p.RuntimeClass,
+		"the name of a runtime class: small letters, digits and -")
+}
+
 func (g GPUType) checkIsolation(f *faults) {
 	amdStep := g.Isolation == Step && g.Vendor == AMD && g.Platform == Docker
 	switch g.Isolation {
@@ -180,9 +202,8 @@ func (g GPUType) checkIsolation(f *faults) {
 //
 // Errors: [ErrImage].
 func CheckImage(ref string) error {
-	const want = "registry/name with a tag other than latest, or a sha256 digest"
 	if !isPinned(ref) {
-		return &imageError{ref, want}
+		return &imageError{ref, "is not pinned, want registry/name with a tag other than latest, or a sha256 digest"}
 	}
 	return nil
 }

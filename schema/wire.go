@@ -1,6 +1,9 @@
 package schema
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // This file is the one home of the names and numbers that several programs have
 // to agree on: what they call a build's variables, what an exit status means,
@@ -65,6 +68,10 @@ const (
 	EnvOldPayload = "SUBMISSION_PAYLOAD"
 	EnvOldQueue   = "GPU_QUEUE"
 )
+
+// QueueGPUType is what a GPU type is called in a queue of a vendor's own,
+// {vendor}-{gpu_type}-{index}: "h100" for H100_BK.
+func QueueGPUType(name string) string { return strings.ToLower(strings.TrimSuffix(name, "_BK")) }
 
 // EnvPayloadChunk is the variable of chunk i, counted from 0.
 func EnvPayloadChunk(i int) string { return EnvPayload + "_" + strconv.Itoa(i) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -27,6 +28,7 @@ type checkCommand struct {
 	Severity        string   `default:"error"`
 	Ignore          []string `placeholder:"RULE"`
 	Strict          bool
+	Complete        bool
 	NoInterpolation bool `name:"no-interpolation"`
 	Rules           bool
 }
@@ -64,8 +66,9 @@ func (c *checkCommand) Run(_ context.Context, env *cli.Env) error {
 // all checks every file. Shown are warnings and errors, or from least on;
 // failed counts those from least on.
 func (c *checkCommand) all(env *cli.Env, least schema.Severity) (found []schema.Finding, failed int, err error) {
-	opts := pipeline.Options{Strict: c.Strict, NoInterpolation: c.NoInterpolation, Ignore: c.Ignore}
+	opts := pipeline.Options{Strict: c.Strict, NoInterpolation: c.NoInterpolation, Complete: c.Complete, Ignore: c.Ignore}
 	for _, name := range c.Files {
+		opts.First = isFirst(name)
 		text, err := readPipeline(env, name)
 		if err != nil {
 			return nil, 0, err
@@ -81,6 +84,17 @@ func (c *checkCommand) all(env *cli.Env, least schema.Severity) (found []schema.
 		}
 	}
 	return found, failed, nil
+}
+
+// isFirst reports whether a file is one that the agent uploads when nobody names
+// another: what a build begins with.
+func isFirst(name string) bool {
+	base := filepath.Base(name)
+	stem := strings.TrimSuffix(base, filepath.Ext(base))
+	if dir := filepath.Base(filepath.Dir(name)); stem == "pipeline" && (dir == ".buildkite" || dir == "buildkite") {
+		return true
+	}
+	return stem == "buildkite" && base != stem
 }
 
 func readPipeline(env *cli.Env, name string) ([]byte, error) {

@@ -15,6 +15,8 @@ options:
   --ignore RULE         leaves a rule out; again, or KB201,KB202, for several
   --strict              what kbgen itself keeps to: one form for everything,
                         nothing left to replace, policies as errors
+  --complete            nothing else is uploaded: a dependency on no step of it
+                        is a warning, as in .buildkite/pipeline.yml
   --no-interpolation    the pipeline is uploaded with --no-interpolation
   --rules               lists the rules with their severity and that of
                         --strict; also with --json (kbgen schema rules)

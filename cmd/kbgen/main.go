@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/term"
@@ -24,10 +25,12 @@ var values = map[string]func() []string{
 	"step":     stepKeys,
 }
 
-// waiting are the commands that wait for other programs, and end them with
-// themselves. The others are done before anybody could send a signal, and
-// listening for one takes a tenth of their time.
-var waiting = []string{"upload", "vendor"}
+// waits reports whether a command line waits for other programs, to end them
+// with itself. The others end at a signal without being told, whatever they
+// compute, and listening for one takes a tenth of their time.
+func waits(args []string) bool {
+	return len(args) > 0 && (args[0] == "upload" || args[0] == "vendor" && slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--live") }))
+}
 
 func main() {
 	os.Exit(start())
@@ -35,9 +38,10 @@ func main() {
 
 func start() int {
 	ctx := context.Background()
-	if len(os.Args) > 1 && slices.Contains(waiting, os.Args[1]) {
+	if waits(os.Args[1:]) {
 		var stop context.CancelFunc
 		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		context.AfterFunc(ctx, stop) // a second signal ends it as it is
 		defer stop()
 	}
 	return run(ctx, &cli.Env{

@@ -43,7 +43,11 @@ func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
 		if image == "" {
 			image = "-"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d min\t%d\t%d\t%s\n", s.Key, s.Queue, s.GPU, s.Minutes, s.Tries, s.GPUMinutes(), image)
+		key := s.Key
+		if s.Skip != "" {
+			key += " (skipped)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d min\t%d\t%d\t%s\n", key, s.Queue, s.GPU, s.Minutes, s.Tries, s.GPUMinutes(), image)
 		total += s.GPUMinutes()
 	}
 	if err := w.Flush(); err != nil {

@@ -49,6 +49,7 @@ func (f *pipelineFlags) render(env *cli.Env, format generator.Format, maxJobs *i
 	if err != nil {
 		return nil, err
 	}
+	say(env, r.Notes)
 	documents, err := generator.RenderParts(p, r, format, jobs)
 	return documents, withStatus(err)
 }

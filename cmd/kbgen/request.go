@@ -21,13 +21,18 @@ type requestFlags struct {
 	GPU           []string `name:"gpu" placeholder:"NAME"`
 	IncludeOff    bool     `name:"include-off"`
 	Image         *string
+	ImagePolicy   string `name:"image-policy" enum:"row,refuse" default:"row"`
 	PayloadChunks *int
 	Mode          *string
 	RunID         *string `name:"run-id"`
 	User          *string
 	Seconds       *string `name:"timeout-seconds"`
+	Relay         bool
+	ExpectVersion string `placeholder:"VERSION"`
+	selectionFlags
 
-	static bool // see [renderCmd]
+	static bool             // see [renderCmd]
+	notes  []pipelines.Note // of the last request
 }
 
 // find returns the pipeline asked for.
@@ -42,10 +47,20 @@ func (f *pipelineFlags) find() (pipelines.Pipeline, error) {
 // request is what the flags and the environment ask of p. What cannot be is
 // wrong usage.
 func (f *requestFlags) request(p pipelines.Pipeline, env *cli.Env) (pipelines.Request, error) {
+	selection, err := f.selection(env)
+	if err != nil {
+		return pipelines.Request{}, err
+	}
+	version := ""
+	if p.Name == "bootstrap" {
+		version = expected(f.ExpectVersion, cli.Version())
+	}
 	r, err := pipelines.NewRequest(p, pipelines.Choice{
 		GPUs: f.GPU, Image: f.Image, PayloadChunks: f.PayloadChunks, Mode: f.Mode, RunID: f.RunID,
 		User: f.User, TimeoutSeconds: f.Seconds, IncludeOff: f.IncludeOff, Static: f.static,
+		RefuseImages: f.ImagePolicy == "refuse", Relay: f.Relay, Version: version, Selection: selection,
 	}, env.LookupEnv)
+	f.notes = r.Notes
 	switch {
 	case errors.Is(err, pipelines.ErrNoGPUs):
 		return r, cli.WithHint(&cli.UsageError{Err: err}, "--gpu NAME, or one of the variables KERNELBOT_GPU and KERNELBOT_QUEUE")
@@ -76,6 +91,9 @@ const (
 func withStatus(err error) error {
 	if check := new(generator.CheckError); errors.As(err, &check) {
 		return &cli.ExitError{Status: exitCheck, Err: err}
+	}
+	if unknown := new(pipelines.UnknownError); errors.As(err, &unknown) {
+		return asUsage(err) // a step or tag that no selection can find
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/generator"
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // uploadCmd renders a pipeline and hands it to the agent: the same bytes that
@@ -40,9 +41,21 @@ func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.Pipeline == "" {
 		c.Pipeline = "evaluate"
 	}
+	if err := asExpected(c.ExpectVersion, cli.Version()); err != nil {
+		return err
+	}
+	if c.Pipeline == "evaluate" && schema.Idle(env.LookupEnv) {
+		return c.idle(ctx, env)
+	}
 	documents, err := c.documents(env)
 	if err != nil || len(documents) == 0 {
 		return err
+	}
+	step := ""
+	if c.Relay {
+		if step, err = c.relayed(env); err != nil {
+			return err
+		}
 	}
 	if c.DryRun {
 		_, err := env.Stdout.Write(generator.Join(documents))
@@ -52,22 +65,59 @@ func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
 		return cli.WithHint(fmt.Errorf("not inside a Buildkite job: %s is not set", name),
 			"kbgen upload %s --dry-run prints what would be uploaded", c.Pipeline)
 	}
-	path, err := findAgent(c.Agent, env)
+	a, err := c.uploader(env)
 	if err != nil {
 		return err
 	}
-	a := uploader{agent.Agent{Path: path, Environ: env.Environ()}, env}
 	if n := env.Getenv("BUILDKITE_RETRY_COUNT"); n != "" && n != "0" {
-		if documents, err = a.missing(ctx, documents); err != nil || len(documents) == 0 {
+		if documents, err = a.missing(ctx, documents); err != nil {
 			return err
 		}
 	}
+	if len(documents) > 0 {
+		if err := c.hand(ctx, a, documents); err != nil {
+			return err
+		}
+	}
+	if c.Relay {
+		return relay{a, step}.run(ctx)
+	}
+	return nil
+}
+
+// hand uploads documents, and then shows what people ask about later.
+func (c *uploadCmd) hand(ctx context.Context, a uploader, documents [][]byte) error {
 	if err := a.upload(ctx, c.agentFlags(), generator.Join(documents)); err != nil {
 		return err
+	}
+	for _, n := range c.notes {
+		a.annotate(ctx, "warning", n)
 	}
 	if c.Artifact {
 		a.keep(ctx, generator.Join(documents))
 	}
+	return nil
+}
+
+// uploader finds the agent of this job.
+func (c *uploadCmd) uploader(env *cli.Env) (a uploader, err error) {
+	path, err := findAgent(c.Agent, env)
+	return uploader{agent.Agent{Path: path, Environ: env.Environ()}, env}, err
+}
+
+// idle ends the job of a build that carries nothing to judge, and says so on its
+// page.
+func (c *uploadCmd) idle(ctx context.Context, env *cli.Env) error {
+	n := pipelines.Note{About: "idle", Text: "a push or a pull request made this build, and it carries no payload: nothing is judged"}
+	say(env, []pipelines.Note{n})
+	if c.DryRun || agent.Missing(env.Getenv) != "" {
+		return nil
+	}
+	a, err := c.uploader(env)
+	if err != nil {
+		return nil // the log has it
+	}
+	a.annotate(ctx, "info", n)
 	return nil
 }
 

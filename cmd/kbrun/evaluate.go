@@ -32,6 +32,9 @@ type evaluateCmd struct {
 // Run evaluates and exits by the outcome. A result is written whatever
 // happens after the command line was understood.
 func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
+	if c.PayloadFile == "" && !c.Secret && c.RunID == "" && schema.Idle(env.LookupEnv) {
+		return c.idle(env)
+	}
 	clock := newClock(time.Now(), c.Deadline, env)
 	lookup := env.LookupEnv
 	if c.Secret {
@@ -79,6 +82,17 @@ func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 	if status := result.Outcome.ExitStatus(); status != 0 {
 		return &cli.ExitError{Status: status, Err: fmt.Errorf("%s: %s", result.Outcome.Name, shown(result.Outcome.Text))}
 	}
+	return nil
+}
+
+// idle ends a job of a build that nobody launched with a payload: a push to a
+// pipeline whose one step judges. There is nothing to judge, and no result; an
+// older one must not pass for one of this build.
+func (c *evaluateCmd) idle(env *cli.Env) error {
+	if err := clearResult(c.Out); err != nil {
+		return err
+	}
+	fmt.Fprintln(env.Stdout, "+++ Nothing to judge: a push or a pull request made this build, and it carries no payload")
 	return nil
 }
 
@@ -202,8 +216,13 @@ func machineFault(err error) bool {
 }
 
 // checkRunID refuses a run id that could not name an annotation and a meta-data
-// key, and a job without one: its result could not be told from another's.
+// key, and a job without one: its result could not be told from another's. A
+// job whose launcher gives none, as Kernelbot's first one, gets one of its build
+// and step.
 func (c *evaluateCmd) checkRunID(env *cli.Env) error {
+	if build := env.Getenv(schema.EnvBuildID); c.RunID == "" && !c.Secret && build != "" {
+		c.RunID = schema.DerivedRunID(build, env.Getenv(schema.EnvStepID))
+	}
 	if c.RunID == "" {
 		if _, job := env.LookupEnv("BUILDKITE_JOB_ID"); job {
 			return errors.New("KERNELBOT_RUN_ID is not set, want the run's id in a Buildkite job")

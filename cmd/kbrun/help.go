@@ -34,7 +34,8 @@ Options:
   --secret             judge the build's second run: KERNELBOT_SECRET_PAYLOAD
                        (or _0 and on) and KERNELBOT_SECRET_RUN_ID
   --out FILE           where the result goes; default result.json
-  --run-id ID          KERNELBOT_RUN_ID; needed in a Buildkite job
+  --run-id ID          KERNELBOT_RUN_ID; in a Buildkite job default
+                       build-BUILDKITE_BUILD_ID.BUILDKITE_STEP_ID
   --deadline TIME      KERNELBOT_DEADLINE; the evaluation ends by then, counted
                        from the start, like 14m; default 30s less than
                        BUILDKITE_TIMEOUT. 15s later kbrun ends without it
@@ -80,7 +81,8 @@ kbrun's user alone that no submission can reach; the next try of the same run
 and payload, asking the same of the machine, uploads it and judges nothing.
 
 Exit status:
-  0   there is a verdict, right or wrong; see outcome in result.json
+  0   there is a verdict, right or wrong; see outcome in result.json; or a push
+      made the build, which carries no payload: then there is no result
   64  wrong usage
   75  the machine could not judge, or the job was ended; run it again elsewhere
   78  the payload or the job's configuration cannot work

@@ -44,9 +44,17 @@ func Perhaps(got string, have []string) string {
 	return "one of " + all
 }
 
+// longest is the length of the longest word that is compared byte by byte.
+const longest = 256
+
 // Distance counts the insertions, deletions and replacements of bytes, and the
-// swaps of neighbours, between two short words.
+// swaps of neighbours, between two short words. Texts beyond [longest] bytes
+// differ in all of theirs: nobody mistypes those, and the count would take for
+// ever.
 func Distance(a, b string) int {
+	if n := max(len(a), len(b)); n > longest && a != b {
+		return n
+	}
 	var before, above []int
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -128,6 +128,7 @@ func (c *checker) step(d *document, s *step) {
 		c.subset(s)
 	}
 	if s.kind == "command" {
+		c.commandless(s)
 		c.policy(d, s)
 		c.trust(d, s)
 		c.matrix(s)

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite testdata/corpus/*.txt and docs/
 var xes = regexp.MustCompile(`@@(\d+)@@`)
 
 // corpusFile reads one document. Those whose name begins with strict_ are held
-// against the strict subset.
+// against the strict subset, and with first_ are what a build begins with.
 func corpusFile(t testing.TB, path string) (text []byte, opts Options) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -37,6 +37,8 @@ func corpusFile(t testing.TB, path string) (text []byte, opts Options) {
 		return []byte(strings.Repeat("x", n))
 	})
 	opts.Strict = strings.HasPrefix(filepath.Base(path), "strict_")
+	opts.First = strings.HasPrefix(filepath.Base(path), "first_")
+	opts.Complete = strings.Contains(path, "KB106")
 	if !opts.Strict && !strings.Contains(path, "KB20") {
 		opts.Ignore = []string{"KB201", "KB202"} // nearly everything here lacks both
 	}

@@ -159,7 +159,7 @@ var forms = map[string]string{
 	"retry":                    "a mapping with automatic or manual",
 	"automatic":                "true, false, or a list of rules",
 	"manual":                   "true, false, or a mapping with allowed, permit_on_passed or reason",
-	"exit_status":              "a number from -1 to 255, a list of them, or \"*\"",
+	"exit_status":              "a number from -1 to 255 (on Kubernetes also -7 and -10), a list of them, or \"*\"",
 	"signal_reason":            "*, none, agent_incompatible, agent_refused, agent_stop, cancel, process_run_error, signature_rejected or stack_error",
 	"limit":                    "a whole number from 0 to 10",
 	"soft_fail":                "true, false, or a list of {exit_status: …}",

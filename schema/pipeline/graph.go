@@ -1,11 +1,13 @@
 package pipeline
 
 import (
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/schema/near"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A vertex is a moment in a build: a step done, or a group begun.
@@ -130,7 +132,7 @@ func (g *grapher) depend(s *step, begun *vertex, depends *yaml.Node) {
 }
 
 func (g *grapher) unknown(item *yaml.Node, path, key string) {
-	if !g.c.on("KB102") && !g.c.on("KB105") {
+	if !g.c.on("KB102") && !g.c.on("KB105") && !g.c.on("KB106") {
 		return
 	}
 	known := make([]string, 0, len(g.c.keys))
@@ -147,7 +149,29 @@ func (g *grapher) unknown(item *yaml.Node, path, key string) {
 			return
 		}
 	}
+	if g.c.opts.Complete || g.c.opts.First && !g.c.uploads() {
+		g.c.report("KB106", item, path, "no step of the pipeline has the key %q: the build fails", key)
+		return
+	}
 	g.c.report("KB105", item, path, "no step of this stream has the key %q", key)
+}
+
+var uploadsMore = text.Pattern(`\bpipeline upload\b|\bkbgen upload\b`)
+
+// uploads reports whether some step may bring further ones.
+func (c *checker) uploads() bool {
+	for _, d := range c.documents {
+		for _, s := range d.steps {
+			if s.kind != "command" {
+				continue
+			}
+			unknown := slices.ContainsFunc(pluginsOf(s), func(p plugin) bool { return pluginTables[p.name].settings == nil })
+			if unknown || uploadsMore().MatchString(commandText(s.node)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // misspelt reports whether a word differs by one slip from another. Keys that

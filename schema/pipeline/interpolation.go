@@ -188,6 +188,11 @@ func (c *checker) expansion(n *yaml.Node, path string, at place, e expansion, kn
 	f := schema.Finding{Path: path}
 	f.Line, f.Column = c.position(n, e.offset, e.text)
 	machine := !known[e.name] && machineVariable().MatchString(e.name)
+	if script.comments(n, e.offset) && !schema.RedactedName(e.name) {
+		// Nobody runs it.
+		c.add("KB406", f, "%s is replaced when the pipeline is uploaded, want the value, or $%s for the job", e.text, e.text)
+		return
+	}
 	switch {
 	case schema.RedactedName(e.name) && !known[e.name]:
 		c.add("KB705", f, "%s is replaced when the pipeline is uploaded: the secret would stand in the pipeline, want $%s", e.text, e.text)
@@ -198,7 +203,7 @@ func (c *checker) expansion(n *yaml.Node, path string, at place, e expansion, kn
 		c.add("KB403", f, "%s is replaced when the pipeline is uploaded, by the uploading job's own value, want $%s", e.text, e.text)
 	case at.command && !known[e.name] && script.sets(n, e):
 		c.add("KB404", f, "%s is replaced when the pipeline is uploaded, before the command sets it, want $%s", e.text, e.text)
-	case at.command && !known[e.name] && at.step != nil && setsItself(child(at.step.node, "env"), e.name):
+	case at.command && !known[e.name] && at.step != nil && setsItself(child(at.step.node, "env"), e):
 		c.add("KB405", f, "%s is replaced when the pipeline is uploaded, which does not know the step's env, want $%s", e.text, e.text)
 	default:
 		c.add("KB406", f, "%s is replaced when the pipeline is uploaded, want the value, or $%s for the job", e.text, e.text)
@@ -229,11 +234,15 @@ func advice(at place) string {
 	return "Write the value"
 }
 
-// setsItself reports whether an env gives a variable a value of its own, not
-// that of the upload.
-func setsItself(env *yaml.Node, name string) bool {
-	v := child(env, name)
-	return v != nil && !strings.Contains(v.Value, "$"+name) && !strings.Contains(v.Value, "${"+name)
+// setsItself reports whether an env gives a variable a value of its own: not
+// that of the upload, nor the one that the expansion leaves there.
+func setsItself(env *yaml.Node, e expansion) bool {
+	v := child(env, e.name)
+	if v == nil || strings.Contains(v.Value, "$"+e.name) || strings.Contains(v.Value, "${"+e.name) {
+		return false
+	}
+	left, defaults := strings.CutPrefix(strings.TrimPrefix(e.rest, ":"), "-")
+	return !defaults || left != v.Value
 }
 
 // A script knows where a step's commands set variables.
@@ -241,9 +250,10 @@ type script struct {
 	lines  []*yaml.Node
 	starts []int
 	set    map[string]int // to the offset of the first setting
+	hidden [][2]int       // comments, from and to
 }
 
-var assignment = text.Pattern(`(?m)(?:^|[;&|({]|\bthen|\bdo|\belse)[ \t]*(?:(?:export|local|declare|readonly|typeset)[ \t]+(?:-[A-Za-z]+[ \t]+)*)?([A-Za-z][A-Za-z0-9_]*)=(?:[^\s;&|"'$(]|"[^"]*"|'[^']*'|\$+\([^()]*\)|\$+\{[^}]*\}|\$)*[ \t]*(?:$|[;&|)])|\bfor[ \t]+([A-Za-z][A-Za-z0-9_]*)[ \t]+in\b|\bread[ \t]+(?:-[A-Za-z]+[ \t]+)*([A-Za-z][A-Za-z0-9_]*)`)
+var assignment = text.Pattern(`(?m)(?:^|[;&|({]|\bthen|\bdo|\belse)[ \t]*(?:(?:export|local|declare|readonly|typeset)[ \t]+(?:-[A-Za-z]+[ \t]+)*)?([A-Za-z][A-Za-z0-9_]*)=(?:[^\s;&|"'$(]|"[^"]*"|'[^']*'|\$+\([^()]*\)|\$+\{[^}]*\}|\$)*[ \t]*(?:$|[;&|)#])|\bfor[ \t]+([A-Za-z][A-Za-z0-9_]*)[ \t]+in\b|\bread[ \t]+(?:-[A-Za-z]+[ \t]+)*([A-Za-z][A-Za-z0-9_]*)`)
 
 func newScript(n *yaml.Node) *script {
 	s := &script{set: map[string]int{}}
@@ -257,9 +267,10 @@ func newScript(n *yaml.Node) *script {
 	if !strings.Contains(all.String(), "$") {
 		return s
 	}
+	s.hidden = shellComments(all.String())
 	for _, m := range assignment().FindAllStringSubmatchIndex(all.String(), -1) {
 		for g := 2; g < len(m); g += 2 {
-			if m[g] < 0 {
+			if m[g] < 0 || s.inComment(m[g]) {
 				continue
 			}
 			name := all.String()[m[g]:m[g+1]]
@@ -280,10 +291,6 @@ func (s *script) sets(n *yaml.Node, e expansion) bool {
 	if !ok {
 		return false
 	}
-	for i, line := range s.lines {
-		if line == n {
-			return s.starts[i]+e.offset >= at
-		}
-	}
-	return false
+	offset, ok := s.at(n, e.offset)
+	return ok && offset >= at
 }

@@ -81,40 +81,6 @@ func dimensions(m *yaml.Node) (names []string, lists []*yaml.Node) {
 	return names, lists
 }
 
-// matrixJobs counts the jobs of a matrix: the product of its dimensions, one
-// less for each combination that is skipped, one more for each that is added.
-func matrixJobs(m *yaml.Node) int {
-	names, lists := dimensions(m)
-	jobs := 1
-	for _, l := range lists {
-		jobs = min(jobs*len(items(l)), maxMatrixSetupJobs)
-	}
-	for _, a := range items(child(m, "adjustments")) {
-		skip := child(a, "skip")
-		switch {
-		case skip != nil && scalarText(skip) != "" && scalarText(skip) != "false":
-			jobs--
-		case added(child(a, "with"), names, lists):
-			jobs++
-		}
-	}
-	return jobs
-}
-
-// added reports whether an adjustment names a value that the setup lacks.
-func added(with *yaml.Node, names []string, lists []*yaml.Node) bool {
-	for i, name := range names {
-		n := with
-		if name != "" {
-			n = child(with, name)
-		}
-		if t := scalarText(n); t != "" && !slices.ContainsFunc(items(lists[i]), func(v *yaml.Node) bool { return v.Value == t }) {
-			return true
-		}
-	}
-	return false
-}
-
 // matrix checks the size of a step's matrix, and the tokens that use it.
 func (c *checker) matrix(s *step) {
 	m := child(s.node, "matrix")
@@ -138,7 +104,7 @@ func (c *checker) matrix(s *step) {
 		}
 	}
 	if n := len(items(child(m, "adjustments"))); n > maxAdjustments {
-		c.report("KB303", child(m, "adjustments"), path+".adjustments", "got %d adjustments, want at most %d", n, maxAdjustments)
+		c.report("KB310", child(m, "adjustments"), path+".adjustments", "got %d adjustments, want at most %d", n, maxAdjustments)
 	}
 	if n := matrixJobs(m); n > maxMatrixJobs {
 		c.report("KB303", m, path, "got %d jobs, want at most %d", n, maxMatrixJobs)

@@ -34,6 +34,10 @@ type Options struct {
 	// NoInterpolation leaves out the rules about variables: the stream is
 	// uploaded with --no-interpolation.
 	NoInterpolation bool
+	// Complete says that nothing else is uploaded in the build, before or after.
+	// First says that nothing is before; it is complete unless a step of it, or
+	// a plugin that is not known, uploads.
+	Complete, First bool
 	// Ignore names rules to leave out, "KB205".
 	Ignore []string
 }

@@ -24,6 +24,7 @@ type plugin struct {
 func (c *checker) plugins(s *step) {
 	containers := 0
 	for _, p := range pluginsOf(s) {
+		c.pluginWord(p)
 		c.pinned(p)
 		table, ok := pluginTables[p.name]
 		switch {
@@ -37,6 +38,7 @@ func (c *checker) plugins(s *step) {
 			c.compose(p)
 		case "kubernetes":
 			c.pod(p.settings, p.path)
+			c.kubernetes(p)
 		}
 		if p.name != "docker" {
 			continue
@@ -90,6 +92,14 @@ func pluginName(source string) (name, version string) {
 	return name, version
 }
 
+// pluginWord refuses a source that no repository has: the job ends before its
+// command.
+func (c *checker) pluginWord(p plugin) {
+	if strings.ContainsAny(p.source, " \t\r\n") && !isVariable(p.source) {
+		c.report("KB607", p.at, p.path, "got %s, want a plugin's name without blanks", quote(p.source))
+	}
+}
+
 // movingVersions are names of branches, and of what is new today.
 var movingVersions = []string{"main", "master", "develop", "dev", "trunk", "latest", "HEAD"}
 
@@ -104,65 +114,6 @@ func (c *checker) pinned(p plugin) {
 		c.report("KB203", p.at, p.path, "got %s, want a version: %s#v…", quote(p.source), p.source)
 	case slices.Contains(movingVersions, p.version):
 		c.report("KB203", p.at, p.path, "got %s, want a version or a commit, not a branch", quote(p.source))
-	}
-}
-
-// settings checks the names and types of a plugin's settings.
-func (c *checker) settings(p plugin, table pluginTable) {
-	exact := slices.Contains(table.versions, p.version) || len(table.versions) == 0
-	seen := map[string]bool{}
-	entries(p.settings, func(key, value *yaml.Node) {
-		name := strings.ToLower(strings.ReplaceAll(key.Value, "_", "-"))
-		path := p.path + "." + key.Value
-		if table.caseSensitive {
-			name = key.Value
-		}
-		seen[name] = true
-		types, known := table.settings[name]
-		if since, ok := table.since[name]; ok && exact && since != p.version {
-			known = false
-		}
-		switch {
-		case !known && isVariable(key.Value):
-		case !known:
-			c.unknownSetting(p, key, table, exact)
-		case name != key.Value:
-			c.report("KB606", key, p.path, "got %q, want %q", key.Value, name)
-			c.settingType(value, path, types)
-		case p.name == "docker" && dockerTrap(name, value) != "":
-			// said by docker, with what comes of it
-		default:
-			c.settingType(value, path, types)
-		}
-	})
-	for _, name := range table.required {
-		if !seen[name] {
-			c.report("KB605", p.at, p.path, "missing setting %q", name)
-		}
-	}
-}
-
-// unknownSetting reports a setting that this version of a plugin does not
-// have. Of other versions only what looks misspelt is known to be wrong.
-func (c *checker) unknownSetting(p plugin, key *yaml.Node, table pluginTable, exact bool) {
-	known := make([]string, 0, len(table.settings))
-	for name := range table.settings {
-		known = append(known, name)
-	}
-	slices.Sort(known)
-	near := nearest(key.Value, known)
-	why := table.absent[key.Value]
-	switch {
-	case why != "":
-		c.report("KB602", key, p.path, "%s has no setting %q: %s", p.name, key.Value, why)
-	case table.since[key.Value] != "" && exact:
-		c.report("KB602", key, p.path, "%s has no setting %q, it came with %s", p.source, key.Value, table.since[key.Value])
-	case near != "":
-		c.report("KB602", key, p.path, "%s has no setting %q, nearest is %q", p.name, key.Value, near)
-	case exact:
-		c.report("KB602", key, p.path, "%s has no setting %q", p.source, key.Value)
-	default:
-		c.report("KB601", key, p.path, "%s: setting %q is not in the table, which is of another version", p.source, key.Value)
 	}
 }
 

@@ -83,12 +83,14 @@ var rules = [...]Rule{
 		"Write concurrency and concurrency_group together. concurrency_method needs both."},
 	{"KB020", "broken condition", Error, Error,
 		"Close quotes, regular expressions and parentheses in `if`, and use the operators == != =~ !~ && || ! and includes. This rule knows the syntax, not the variables."},
-	{"KB021", "misspelt queue", Warning, Error,
+	{"KB021", "misspelt queue", Error, Error,
 		"Write `queue` to choose a queue. Every other name is a tag that an agent must have, and a job that no agent has the tag for waits for ever."},
 	{"KB022", "if beside branches", Warning, Error,
 		"Use one of if and branches: Buildkite refuses both in one step."},
 	{"KB023", "matrix token without a matrix", Warning, Error,
 		"Name in {{matrix.…}} a dimension that the step's matrix has. Others stay in the text as they are, or Buildkite refuses the upload."},
+	{"KB024", "command null", Error, Error,
+		"Write a command, or a plugin that runs one. A job with neither ends before it has done anything."},
 
 	{"KB101", "key of two steps", Error, Error,
 		"Make every key the only one in the build, over all documents. Buildkite refuses the second upload."},
@@ -101,6 +103,9 @@ var rules = [...]Rule{
 
 	{"KB105", "dependency outside the stream", Info, Error,
 		"Depend on steps of the same stream. A step uploaded before may have the key; if none has, the build fails."},
+
+	{"KB106", "dependency outside a complete pipeline", Warning, Error,
+		"Depend on steps that the pipeline has. A pipeline is complete when `--complete` says so, and as .buildkite/pipeline.yml, which a build begins with, unless a command or a plugin of it uploads more: no other stream can have the key then, and the build fails."},
 
 	{"KB201", "no queue", Info, Error,
 		"Name the queue of a command step, in the step or at the top. Without one the job goes to the default queue, whatever machines that has."},
@@ -132,7 +137,7 @@ var rules = [...]Rule{
 	{"KB302", "jobs in one build", Error, Error,
 		"Create at most 4000 jobs and 500 uploads in one build, retries included."},
 	{"KB303", "size of a matrix", Warning, Error,
-		"Keep to 6 dimensions, 25 elements each, 128 bytes per element, 12 adjustments and 50 jobs, and do not put parallelism beside a matrix."},
+		"Keep to 6 dimensions, 25 elements each, 128 bytes per element and 50 jobs, and do not put parallelism beside a matrix. Skipped combinations do not count, added ones do."},
 	{"KB304", "length of a key", Error, Error,
 		"Keep keys to 100 characters."},
 	{"KB305", "length of a reason to skip", Error, Error,
@@ -145,6 +150,9 @@ var rules = [...]Rule{
 		"Keep every variable of a job, with its name, below 131072 bytes, the command and the settings of its plugins among them. Linux starts no program with a longer one: the job ends before its first line with exit status -1."},
 	{"KB309", "size of the environment", Warning, Error,
 		"Keep all variables of a job below one million bytes together. Linux takes a quarter of the stack limit, often 2 MiB, and the agent needs its part."},
+
+	{"KB310", "adjustments of a matrix", Info, Error,
+		"Keep to 12 adjustments. Buildkite documents that limit; pipelines with more are known to run."},
 
 	{"KB401", "broken expansion", Error, Error,
 		"The agent replaces variables when it uploads, and refuses the whole upload for an expansion it does not know. It knows $X, ${X}, ${X:-default}, ${X-default}, ${X:1:2} and ${X?message}. Write $$ for what the job's shell shall expand."},
@@ -168,16 +176,21 @@ var rules = [...]Rule{
 
 	{"KB601", "plugin without a table", Info, Info,
 		"The settings of plugins outside kbgen's own tables are not checked."},
-	{"KB602", "unknown setting", Warning, Error,
-		"Use settings that this version of the plugin has. Agents look at the settings only when plugin validation is on; otherwise a setting that does not exist is ignored without a word."},
+	{"KB602", "unknown setting", Error, Error,
+		"Use settings that this version of the plugin has, and those of the kubernetes plugin on both levels. Agents look at the settings only when plugin validation is on; otherwise a setting that does not exist is ignored without a word."},
 	{"KB603", "type of a setting", Info, Error,
 		"Give settings the types that the plugin declares, cpus and memory as text among them. Agents with plugin validation on refuse the job."},
 	{"KB604", "setting that does something else", Warning, Error,
-		"Some settings of the docker plugin do something else than they say, see the message."},
+		"Some settings of the docker plugin, and containers in a patch of the kubernetes plugin, do something else than they say, see the message."},
 	{"KB605", "missing setting", Info, Error,
 		"Write the settings that the plugin cannot do without."},
 	{"KB606", "second name of a setting", Info, Error,
 		"Write settings as the plugin declares them, with hyphens. Underscores and capitals work only while plugin validation is off."},
+
+	{"KB607", "plugin's name with blanks", Error, Error,
+		"Write the name of a plugin without blanks: no repository has such a name, and the job ends before its command."},
+	{"KB608", "version outside the table", Warning, Error,
+		"Use a version of the docker plugin that was released. What settings another has is not known; of those of the other plugins only what looks misspelt is named."},
 
 	{"KB701", "secret in the text", Warning, Error,
 		"Keep the values of variables with names like *_TOKEN or *_PASSWORD out of pipelines. Use secrets, or a hook on the machine. The message never shows the value."},

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/schema/token"
 )
 
 var (
@@ -117,37 +117,16 @@ func (c *checker) trust(d *document, s *step) {
 	}
 }
 
-// tokenMarks begin texts that are secrets, whatever they are called.
-var tokenMarks = []struct {
-	mark string
-	what string
-	form func() *regexp.Regexp
-}{
-	{"ghp_", "a GitHub token", text.Pattern(`\bghp_[A-Za-z0-9]{36}\b`)},
-	{"github_pat_", "a GitHub token", text.Pattern(`\bgithub_pat_[A-Za-z0-9_]{60,}`)},
-	{"bkua_", "a Buildkite API token", text.Pattern(`\bbkua_[0-9a-f]{40}\b`)},
-	{"hf_", "a Hugging Face token", text.Pattern(`\bhf_[A-Za-z0-9]{34}\b`)},
-	{"glpat-", "a GitLab token", text.Pattern(`\bglpat-[A-Za-z0-9_-]{20}\b`)},
-	{"xox", "a Slack token", text.Pattern(`\bxox[baprs]-[0-9]{6,}-[A-Za-z0-9-]{10,}`)},
-	{"AKIA", "an AWS access key", text.Pattern(`\bAKIA[0-9A-Z]{16}\b`)},
-	{"PRIVATE KEY-----", "a private key", text.Pattern(`-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/=]{20,}`)},
-}
-
 // secretText looks for tokens anywhere in a document.
 func (c *checker) secretText(d *document, n *yaml.Node) {
 	for _, inner := range n.Content {
 		c.secretText(d, inner)
 	}
-	if len(n.Value) < 20 {
-		return
-	}
-	for _, t := range tokenMarks {
-		if i := strings.Index(n.Value, t.mark); i >= 0 && t.form().MatchString(n.Value) {
-			path, _ := pathTo(d.root, n)
-			f := schema.Finding{Path: d.path + path}
-			f.Line, f.Column = c.position(n, i, t.mark)
-			c.add("KB702", f, "the text holds %s", t.what)
-		}
+	for _, t := range token.All(n.Value) {
+		path, _ := pathTo(d.root, n)
+		f := schema.Finding{Path: d.path + path}
+		f.Line, f.Column = c.position(n, t.Offset, t.Mark)
+		c.add("KB702", f, "the text holds %s", t.What)
 	}
 }
 

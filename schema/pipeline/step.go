@@ -188,16 +188,44 @@ func (c *checker) shape(s *step) {
 	}
 }
 
-// agents looks for a misspelt queue.
+// agents looks for a misspelt queue: also beside a queue no agent has the tag.
 func (c *checker) agents(agents *yaml.Node, path string) {
-	if agents == nil || agents.Kind != yaml.MappingNode || child(agents, "queue") != nil {
+	if agents == nil {
+		return
+	}
+	if agents.Kind != yaml.MappingNode {
+		for i, rule := range items(agents) {
+			if name, _, ok := strings.Cut(scalarText(rule), "="); ok && nearQueue(strings.TrimSpace(name)) {
+				c.report("KB021", rule, index(path, i), "tag %q, nearest is \"queue\"", strings.TrimSpace(name))
+			}
+		}
 		return
 	}
 	entries(agents, func(key, _ *yaml.Node) {
-		if len(key.Value) > 2 && near.Distance(strings.ToLower(key.Value), "queue") <= 2 {
+		if nearQueue(key.Value) {
 			c.report("KB021", key, path, "tag %q, nearest is \"queue\"", key.Value)
 		}
 	})
+}
+
+// nearQueue reports whether a tag was meant to be queue.
+func nearQueue(tag string) bool {
+	return tag != "queue" && len(tag) > 2 && near.Distance(strings.ToLower(tag), "queue") <= 2
+}
+
+// commandless finds steps whose only sign of a command is its key.
+func (c *checker) commandless(s *step) {
+	for _, key := range []string{"command", "commands"} {
+		n := child(s.node, key)
+		if n == nil {
+			continue
+		}
+		if !isNull(n) || len(pluginsOf(s)) > 0 {
+			return
+		}
+		c.report("KB024", n, s.path+"."+key, "got null, want a command: the job has nothing to run")
+		return
+	}
 }
 
 // inherited returns the value of a step's key, else that of the document.

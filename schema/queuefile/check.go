@@ -231,7 +231,7 @@ func (c *checker) queue(r *report, p path, row *GPUType) {
 		c.queues[a.Queue] = true
 	}
 	if strange > 0 {
-		r.note(at, agents[0].Queue, "%q: kbgen sends jobs for %s there; a queue of the vendor's own waits for a row that names it", row.Queue, row.Name)
+		r.note(at, agents[0].Queue, "%q: kbgen sends jobs for %s there, and to a queue of the vendor's own only those of builds that name it (GPU_QUEUE)", row.Queue, row.Name)
 	}
 	c.lastReport, c.lastQueue = r, at
 }

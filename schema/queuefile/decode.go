@@ -12,10 +12,27 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/schema/token"
 )
 
 // MaxSize is how long a queue file may be, in bytes.
 const MaxSize = 1 << 20
+
+// MaxGPUs is how many GPUs one file may name, or agents where there are none:
+// far more than anybody lends, and few enough to compare each with each.
+const MaxGPUs = 8192
+
+// gpus counts what the file's groups stand for, without listing it.
+func (f *File) gpus() int {
+	sum := 0
+	for i := range f.Nodes {
+		for j := range f.Nodes[i].GPUs {
+			g := &f.Nodes[i].GPUs[j]
+			sum += max(g.Count, len(g.Indexes), len(g.UUIDs))
+		}
+	}
+	return sum
+}
 
 // Decode reads one queue file; name is for its faults. It finds everything
 // that can be found without a table of GPU types, and [Check] the rest.
@@ -47,6 +64,10 @@ func Decode(name string, doc []byte) (*File, []*schema.Finding) {
 		return nil, sorted(r.faults)
 	}
 	r.root.Decode(r.File) // what has the wrong type is reported already, and stays 0
+	if gpus := r.gpus(); gpus > MaxGPUs {
+		r.wrong(path{"nodes"}, said(counted(gpus, "GPU")), "at most %d in one file", MaxGPUs)
+		return nil, sorted(r.faults)
+	}
 	r.consistent()
 	return r.File, sorted(r.faults)
 }
@@ -79,6 +100,7 @@ func (r *report) inspect(n *yaml.Node, p path) bool {
 		r.add(schema.SeverityError, n, p, n.Value, "a number")
 		return false
 	}
+	r.secret(n, p)
 	ok := true
 	switch n.Kind {
 	case yaml.SequenceNode:
@@ -92,6 +114,7 @@ func (r *report) inspect(n *yaml.Node, p path) bool {
 			key, value := n.Content[i], n.Content[i+1]
 			line, twice := seen[key.Value]
 			switch {
+			case r.secret(key, p): // its name is in no message
 			case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
 				r.add(schema.SeverityError, key, p, "the key "+written(key), "a name")
 			case twice:
@@ -105,6 +128,35 @@ func (r *report) inspect(n *yaml.Node, p path) bool {
 		n.Content = kept
 	}
 	return ok
+}
+
+// hidden stands for a secret in what is said about the file after it was found.
+const hidden = "..."
+
+// secret reports a token in a text, or in a comment beside it, and takes it out.
+// Queue files are passed around, and their faults are printed.
+func (r *report) secret(n *yaml.Node, p path) bool {
+	for _, comment := range []string{n.HeadComment, n.LineComment, n.FootComment} {
+		if found := token.All(comment); len(found) > 0 {
+			r.add(schema.SeverityError, n, p, found[0].What+" in a comment", "none: nothing secret belongs into a queue file, and this one is known now")
+		}
+	}
+	if n.Kind != yaml.ScalarNode {
+		return false
+	}
+	what := ""
+	if found := token.All(n.Value); len(found) > 0 {
+		what = found[0].What
+	} else if len(p) > 0 && p[0] == "contacts" { // people and chats have short names
+		what = token.Like(n.Value)
+	}
+	if what == "" {
+		return false
+	}
+	r.add(schema.SeverityError, n, p, what, "none: nothing secret belongs into a queue file, and this one is known now")
+	r.bad[p.String()] = true
+	n.Value = hidden
+	return true
 }
 
 // written is a value as the file has it, cut short.

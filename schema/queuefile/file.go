@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // A File is one queue file. Numbers are whole; 0 stands for a value that is
@@ -142,6 +144,5 @@ func (g *Group) perAgent() bool { return strings.Contains(g.Queue, "{index}") }
 
 // queue fills in the group's pattern.
 func (f *File) queue(n *Node, g *Group, index string) string {
-	kind := strings.ToLower(strings.TrimSuffix(g.Type, "_BK"))
-	return strings.NewReplacer("{vendor}", f.Vendor, "{gpu_type}", kind, "{node}", n.Name, "{index}", index).Replace(g.Queue)
+	return strings.NewReplacer("{vendor}", f.Vendor, "{gpu_type}", schema.QueueGPUType(g.Type), "{node}", n.Name, "{index}", index).Replace(g.Queue)
 }

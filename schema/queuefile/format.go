@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/jsonschema"
 	"github.com/gpu-mode/kbgen/schema/near"
@@ -106,8 +108,18 @@ func (r *report) explain(fault jsonschema.Error) {
 		}
 		r.add(schema.SeverityError, n, p, got, "exactly one of "+strings.Join(which, ", "))
 	default:
-		r.add(schema.SeverityError, n, p, written(n), described(p).Description)
-		r.bad[p.String()] = true
+		if !r.bad[p.String()] {
+			r.add(schema.SeverityError, n, p, written(n), described(p).Description)
+			r.bad[p.String()] = true
+		}
+		drop(n)
+	}
+}
+
+// drop takes a value away that cannot be used, so that nobody expands it.
+func drop(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode || n.Kind == yaml.SequenceNode {
+		n.Kind, n.Tag, n.Value, n.Content = yaml.ScalarNode, "!!null", "", nil
 	}
 }
 

@@ -131,6 +131,14 @@ var cases = []struct {
 	{"step on a node row", []string{"isolation: node", "isolation: step"}},
 	{"node on a step row", []string{"H100_BK", "H100x8", "queue: h100", "queue: h100x8"}},
 	{"two agents with step", []string{"H100_BK", "H100x8", "isolation: node", "isolation: step", "queue: h100", "queue: h100x8", "agent:", "agent:\n          gpus: 8", "count: 8", "count: 16"}},
+	{"a million GPUs", []string{"count: 8", "count: 1000000"}},
+	{"more GPUs than there are numbers", []string{"count: 8", "count: 9223372036854775807", "cpus: 16", "cpus: 9223372036854775807"}},
+	{"indexes without end", []string{"count: 8", "indexes: [" + strings.Repeat("0, ", 129) + "0]"}},
+	{"a token for an address", []string{"ops@nebius.dev", "bkct_" + strings.Repeat("aB3", 10)}},
+	{"a webhook for a chat", []string{"name: Ops", "name: Ops\n    chat: https://hooks.slack.com/services/T012/B345/" + strings.Repeat("x", 24)}},
+	{"an old agent token", []string{"name: Ops", "name: Ops\n    chat: " + strings.Repeat("a1", 25)}},
+	{"a token in a comment", []string{"name: Ops", "name: Ops # ghp_" + strings.Repeat("a1", 18)}},
+	{"a token for a key", []string{"name: Ops", "name: Ops\n    ghp_" + strings.Repeat("a1", 18) + ": x"}},
 	{"everything at once", []string{"vendor: nebius", "vendor: amd", "ops@nebius.dev", "nobody", "isolation: node", "isolation: step", "cpus: 130", "cpus: 8", "count: 8", "count: 8\n        colour: red", "queue: h100", "queue: H100", "memory_gib: 64", "memory_gib: 8", "          disk_gb: 100\n", ""}},
 }
 
@@ -188,6 +196,40 @@ func TestTooLong(t *testing.T) {
 	f, faults := Decode("f.yml", make([]byte, MaxSize+1))
 	if f != nil || len(faults) != 1 || faults[0].Got != "1048577 bytes" {
 		t.Errorf("Decode of %d bytes = %v, %v, want one fault", MaxSize+1, f, faults)
+	}
+}
+
+// No number is expanded before it is known to be one that may be: the file says a
+// million GPUs for each of some thousand machines.
+func TestHugeNumbersEndAtOnce(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(right)
+	for i := range 2000 {
+		b.WriteString(strings.NewReplacer("a1", fmt.Sprintf("n%d", i), "count: 8", "count: 999999999").Replace(secondNode))
+	}
+	f, faults := Decode("f.yml", []byte(b.String()))
+	if f == nil || len(faults) < 2000 {
+		t.Errorf("Decode = %v and %d faults, want one for each count", f, len(faults))
+	}
+	if n := len(f.Agents()); n != 8 {
+		t.Errorf("%d agents, want those of the one machine whose count may be", n)
+	}
+	huge := right + strings.Repeat(strings.Replace(secondNode, "count: 8", "count: 128", 1), 100)
+	if f, faults := Decode("f.yml", []byte(huge)); f != nil || !strings.Contains(faults[len(faults)-1].Error(), "got 12808 GPUs, want at most 8192 in one file") {
+		t.Errorf("Decode of 12808 GPUs = %v, %v, want none of it expanded", f, faults)
+	}
+}
+
+// A token stands in no fault.
+func TestTokensStayUnsaid(t *testing.T) {
+	for _, tt := range cases {
+		for _, edit := range tt.edits {
+			for _, secret := range []string{strings.Repeat("aB3", 10), strings.Repeat("x", 24), strings.Repeat("a1", 18)} {
+				if said := check(edited(t, tt.edits)); strings.Contains(edit, secret) && (strings.Contains(said, secret) || said == "") {
+					t.Errorf("%s: %q is said in, or nothing is found:\n%s", tt.name, secret, said)
+				}
+			}
+		}
 	}
 }
 

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/pipelines"
+)
+
+// selectionFlags say which steps of a pipeline run; the others are skipped.
+type selectionFlags struct {
+	Only         []string `placeholder:"KEY"`
+	Tag          []string `placeholder:"TAG"`
+	ChangedSince string   `placeholder:"REVISION"`
+	ChangedFiles string   `placeholder:"FILE"`
+}
+
+// Limits on what says which files changed.
+const (
+	maxChangedBytes = 16 << 20
+	gitLimit        = 2 * time.Minute
+)
+
+// selection reads the flags, asking git or a file for what has changed.
+func (f *selectionFlags) selection(env *cli.Env) (s pipelines.Selection, err error) {
+	s = pipelines.Selection{Keys: f.Only, Tags: f.Tag, ByChange: f.ChangedSince != "" || f.ChangedFiles != ""}
+	var listed []byte
+	switch {
+	case f.ChangedSince != "" && f.ChangedFiles != "":
+		return s, cli.Usagef("got --changed-since and --changed-files, want one of them")
+	case strings.HasPrefix(f.ChangedSince, "-"):
+		return s, cli.Usagef("--changed-since %q: want a revision", f.ChangedSince)
+	case f.ChangedSince != "":
+		ctx, stop := context.WithTimeout(context.Background(), gitLimit)
+		defer stop()
+		// Of a renamed file both names; --relative is off whatever git is told.
+		listed, err = git(ctx, env, "diff", "--no-relative", "--no-renames", "--no-ext-diff", "--name-only", "-z", "--merge-base", f.ChangedSince, "--")
+		if err != nil {
+			return s, cli.WithHint(fmt.Errorf("--changed-since: %w", err), "a shallow clone lacks the revision: git fetch --unshallow, or --changed-files")
+		}
+		listed = []byte(strings.ReplaceAll(string(listed), "\x00", "\n"))
+	case f.ChangedFiles != "":
+		if listed, err = readList(env, f.ChangedFiles); err != nil {
+			return s, cli.Usagef("--changed-files: %v", err)
+		}
+	}
+	for line := range strings.SplitSeq(string(listed), "\n") {
+		if line = strings.TrimSuffix(line, "\r"); line != "" {
+			s.Changed = append(s.Changed, line)
+		}
+	}
+	return s, nil
+}
+
+// readList reads a list of files, one a line.
+func readList(env *cli.Env, name string) ([]byte, error) {
+	in := env.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxChangedBytes+1))
+	if err == nil && len(data) > maxChangedBytes {
+		err = fmt.Errorf("%s: more than %d bytes", name, maxChangedBytes)
+	}
+	return data, err
+}

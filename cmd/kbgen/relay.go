@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// A relay waits in the job that uploads for the one evaluation of its build, and
+// hands that job's result on as a file of its own. Launchers that look for the
+// result in a build's first job, as Kernelbot's own, find it there.
+//
+// The job keeps its agent all the while. The agents of its queue are how many
+// evaluations can be waited for at once; the evaluation needs another queue.
+type relay struct {
+	uploader
+	step string // key
+}
+
+const (
+	resultFile = "result.json"
+
+	// Pauses between two looks at the step double up to the longer one.
+	relayFirst, relayMost = 500 * time.Millisecond, 5 * time.Second
+	// relayCall bounds one look. The agent itself repeats it for 50 s.
+	relayCall = 90 * time.Second
+	// relayDeaf is how long nobody may answer. Retries of the agent included,
+	// that is a service that is down, and not one that hiccups.
+	relayDeaf = 10 * time.Minute
+	// relayFetch bounds the download and the upload of the result, each.
+	relayFetch = 3 * time.Minute
+)
+
+// relayed returns what --relay waits for, before anything is uploaded.
+//
+// Error: there is not one evaluation; or the job's own agent would have to take
+// it, which may be the only one of its queue.
+func (c *uploadCmd) relayed(env *cli.Env) (key string, err error) {
+	p, err := c.find()
+	if err != nil {
+		return "", err
+	}
+	r, err := c.request(p, env)
+	if err != nil {
+		return "", err
+	}
+	if p.Name != "evaluate" || len(r.GPUs) != 1 || !r.Selection.All() {
+		return "", cli.Usagef("--relay: got pipeline %s with %s, want evaluate with one, all of it: there is one result to show", p.Name, count(len(r.GPUs), "GPU type"))
+	}
+	steps, err := p.Steps(r)
+	if err != nil {
+		return "", err
+	}
+	here := env.Getenv("BUILDKITE_AGENT_META_DATA_QUEUE")
+	if on := steps[0].On.Queue; here == on {
+		return "", cli.WithHint(fmt.Errorf("--relay: this job holds an agent of queue %s, on which its evaluation would wait", on),
+			"run this step on a queue of its own, such as %q, with an agent for each evaluation that may be waited for", bootstrapQueue())
+	}
+	return steps[0].Key, nil
+}
+
+func bootstrapQueue() string {
+	host, err := pipelines.ServiceQueues.Lookup("BOOTSTRAP")
+	if err != nil {
+		return "bootstrap" // a test holds it there
+	}
+	return host.Queue
+}
+
+// run waits, shows the result, and ends as the evaluation's job did.
+func (r relay) run(ctx context.Context) error {
+	fmt.Fprintf(r.env.Stderr, "kbgen: waiting for step %s, whose result this job will show as its own\n", r.step)
+	if err := r.wait(ctx); err != nil {
+		return fmt.Errorf("waiting for step %s: %w", r.step, err)
+	}
+	dir, err := os.MkdirTemp("", "kbgen-relay-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	outcome, asked := r.get(ctx, "outcome")
+	// The latest attempt's, since the agent leaves out retried jobs.
+	if err := r.Call(ctx, relayFetch, dir, "", "artifact", "download", resultFile, ".", "--step", r.step); err != nil {
+		if asked == nil && outcome == "passed" {
+			return fmt.Errorf("step %s has passed and left no result: %w", r.step, err)
+		}
+		return fmt.Errorf("step %s left no result, its outcome is %q: %w", r.step, outcome, err)
+	}
+	result, err := readResult(filepath.Join(dir, resultFile))
+	if err != nil {
+		return fmt.Errorf("the result of step %s: %w", r.step, err)
+	}
+	if err := r.Call(ctx, relayFetch, dir, "", "artifact", "upload", resultFile); err != nil {
+		return fmt.Errorf("showing the result of step %s: %w", r.step, err)
+	}
+	fmt.Fprintf(r.env.Stderr, "kbgen: step %s ended: %s\n", r.step, result.Outcome.Name)
+	switch status := result.Outcome.ExitStatus(); {
+	case status != 0:
+		return &cli.ExitError{Status: status, Err: fmt.Errorf("step %s: %s", r.step, result.Outcome.Name)}
+	case asked == nil && outcome != "passed":
+		return fmt.Errorf("step %s has a verdict, and its outcome is %q", r.step, outcome)
+	}
+	return nil
+}
+
+// wait returns once the step has ended, all its tries included.
+func (r relay) wait(ctx context.Context) error {
+	heard, said := time.Now(), ""
+	for pause := relayFirst; ; pause = min(2*pause, relayMost) {
+		state, err := r.get(ctx, "state")
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil && ended(state):
+			return nil
+		case err == nil:
+			heard, said = time.Now(), ""
+		case time.Since(heard) > relayDeaf:
+			return fmt.Errorf("nobody has said its state for %s: %w", relayDeaf, err)
+		case err.Error() != said:
+			said = err.Error()
+			fmt.Fprintf(r.env.Stderr, "kbgen: warning: asking for the state of step %s: %v\n", r.step, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// ended reports whether a step of that state runs no more. A step that is
+// waiting, ready, running or failing, and one in a state that we do not know,
+// may still run.
+func ended(state string) bool {
+	switch state {
+	case "finished", "ignored", "canceled", "skipped", "broken":
+		return true
+	}
+	return false
+}
+
+// get asks for an attribute of the step.
+func (r relay) get(ctx context.Context, attribute string) (string, error) {
+	ctx, stop := context.WithTimeout(ctx, relayCall)
+	defer stop()
+	out, err := r.Command(ctx, grace, "step", "get", attribute, "--step", r.step).Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+func readResult(path string) (*schema.Result, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.Size() > schema.MaxResult:
+		return nil, fmt.Errorf("got %d bytes, want at most %d", info.Size(), schema.MaxResult)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	result, err := schema.DecodeResult(data)
+	if err == nil && result.Outcome.Name == "" {
+		err = errors.New("it has no outcome: kbrun did not write it")
+	}
+	return result, err
+}
