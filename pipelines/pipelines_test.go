@@ -2,6 +2,8 @@ package pipelines
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +32,13 @@ var (
 	tpu  = schema.DeviceType{Names: []string{"TPU"}}
 	part = schema.DeviceType{Names: []string{"NVIDIA X1 * MIG 1g.10gb"}, Arch: "90"}
 )
+
+// pod is one that says everything.
+var pod = Pod{
+	NodeSelector: []Var{{"nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"}},
+	Tolerations:  []Toleration{{Key: "nvidia.com/gpu", Effect: "NoSchedule"}, {Key: "team", Value: "kernels"}},
+	RuntimeClass: "nvidia",
+}
 
 func TestValidateRow(t *testing.T) {
 	for _, tt := range []struct {
@@ -60,6 +69,21 @@ func TestValidateRow(t *testing.T) {
 		{"Kubernetes without a class", func(g *GPUType) { g.Platform = Kubernetes }, "ResourceClass"},
 		{"class in docker", func(g *GPUType) { g.ResourceClass = "gpu" }, "ResourceClass"},
 		{"Kubernetes, step", func(g *GPUType) { g.Platform, g.Isolation = Kubernetes, Step }, ""},
+		{"pod", func(g *GPUType) { g.Platform, g.Isolation, g.Pod = Kubernetes, Step, pod }, ""},
+		{"pod and shared memory", func(g *GPUType) { g.Platform, g.Isolation, g.ShmGiB = Kubernetes, Step, 32 }, ""},
+		{"shared memory of a class", func(g *GPUType) { g.Platform, g.ResourceClass, g.ShmGiB = Kubernetes, "gpu", 32 }, "ShmGiB"},
+		{"pod in docker", func(g *GPUType) { g.Pod = pod }, "Pod"},
+		{"pod beside a class", func(g *GPUType) { g.Platform, g.ResourceClass, g.Pod = Kubernetes, "gpu", pod }, "Pod"},
+		{"label with a dollar", func(g *GPUType) {
+			g.Platform, g.Isolation, g.Pod.NodeSelector = Kubernetes, Step, []Var{{"gpu", "$GPU"}}
+		}, "Pod.NodeSelector"},
+		{"label without a name", func(g *GPUType) {
+			g.Platform, g.Isolation, g.Pod.NodeSelector = Kubernetes, Step, []Var{{"nvidia.com/", "x"}}
+		}, "Pod.NodeSelector"},
+		{"effect unknown", func(g *GPUType) {
+			g.Platform, g.Isolation, g.Pod.Tolerations = Kubernetes, Step, []Toleration{{Key: "gpu", Effect: "noSchedule"}}
+		}, "Pod.Tolerations"},
+		{"runtime class with capitals", func(g *GPUType) { g.Platform, g.Isolation, g.Pod.RuntimeClass = Kubernetes, Step, "NVIDIA" }, "Pod.RuntimeClass"},
 		{"arch with its point", func(g *GPUType) { g.Arch = "9.0" }, "Arch"},
 		{"arch on AMD", func(g *GPUType) { g.Vendor = AMD }, "Arch"},
 		{"AMD", func(g *GPUType) { by(g, AMD, mi) }, ""},
@@ -156,6 +180,80 @@ func TestLookup(t *testing.T) {
 	}
 	if got := table.Available().Names(); len(got) != 1 || got[0] != "X1_BK" {
 		t.Errorf("Available() = %q, want X1_BK alone", got)
+	}
+}
+
+// A vendor's own queue means the row of its GPU type, and stays the queue.
+func TestVendorsOwnQueues(t *testing.T) {
+	on := Fleet.On()
+	for queue, want := range map[string]string{
+		"h100": "H100_BK", "nvidia-h100-0": "H100_BK", "nvidia-h100-15": "H100_BK", "nvidia-h100": "H100_BK",
+		"nebius-h100-0": "H100_BK", "two-words-h100-3": "H100_BK", "amd-mi300-0": "MI300_BK", "google-tpu-0": "GOOGLE_TPU",
+		"google-tpu": "GOOGLE_TPU", "acme-l40s-1": "L40S_BK", "acme-test-1": "L40S_BK", "acme-h100-1g10gb-2": "H100_1G10GB",
+		"acme-h100x8-0": "H100x8", "acme-cpu-0": "CPU_BK", "acme-l4x4-0": "L4x4", "nvidia-cpu-0": "CPU_BK",
+	} {
+		if g, err := on.LookupQueue(queue); err != nil || g.Name != want || g.Queue != queue {
+			t.Errorf("LookupQueue(%s) = %s on %s, %v, want %s on that queue", queue, g.Name, g.Queue, err, want)
+		}
+	}
+	for queue, want := range map[string]string{
+		"h100-0": "unknown queue", "-h100-0": "unknown queue", "nvidia-h10-0": "unknown queue", "nvidia-h100-x": "unknown queue",
+		"nvidia-h100-0 ": "unknown queue", "nvidia-$h100-0": "unknown queue", "": "unknown queue", strings.Repeat("x", 80) + "-h100-0": "unknown queue",
+		"amd-h100-0": "amd makes no GPU for H100_BK, whose maker is nvidia", "nvidia-mi300-0": "nvidia makes no GPU for MI300_BK",
+	} {
+		if g, err := on.LookupQueue(queue); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("LookupQueue(%.20q) = %s, %v, want %q", queue, g.Name, err, want)
+		}
+	}
+	if _, err := Fleet.LookupQueue("acme-a100-0"); !errors.As(err, new(*OffError)) {
+		t.Errorf("LookupQueue(acme-a100-0) = %v, want the row to be switched off", err)
+	}
+}
+
+func TestQueuesOfABuild(t *testing.T) {
+	for _, tt := range []struct {
+		env  map[string]string
+		want string // queue, or the error
+	}{
+		{map[string]string{"GPU_QUEUE": "nvidia-h100-0"}, "nvidia-h100-0"},
+		{map[string]string{"KERNELBOT_GPU": "H100_BK", "GPU_QUEUE": "nvidia-h100-0"}, "nvidia-h100-0"},
+		{map[string]string{"KERNELBOT_GPU": "H100_BK", "KERNELBOT_QUEUE": "h100"}, "h100"},
+		{map[string]string{"KERNELBOT_QUEUE": "nvidia-h100-0", "GPU_QUEUE": "nvidia-h100-0"}, "nvidia-h100-0"},
+		{map[string]string{"KERNELBOT_QUEUE": "h100", "GPU_QUEUE": "nvidia-h100-0"}, "want one queue"},
+		{map[string]string{"KERNELBOT_GPU": "B200_BK", "GPU_QUEUE": "nvidia-h100-0"}, "KERNELBOT_GPU says B200_BK, but"},
+	} {
+		r, err := ask(Choice{}, tt.env)
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = r.GPUs[0].Queue
+		}
+		if !strings.Contains(got, tt.want) {
+			t.Errorf("%v: %s, want %s", tt.env, got, tt.want)
+		}
+	}
+}
+
+// A build whose launcher gives no run id gets one, in each job its own.
+func TestDerivedRunID(t *testing.T) {
+	p, err := Find("evaluate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := ask(Choice{}, map[string]string{"GPU_QUEUE": "h100", "BUILDKITE_BUILD_ID": "0190-b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := p.Steps(r)
+	if err != nil || !slices.Contains(steps[0].Env, Var{"KERNELBOT_RUN_ID", "build-0190-b.H100_BK"}) {
+		t.Errorf("%v, %v: want a run id of the build's", steps, err)
+	}
+	r, err = ask(Choice{}, map[string]string{"GPU_QUEUE": "h100", "BUILDKITE_BUILD_ID": "0190-b", "KERNELBOT_RUN_ID": "sub-1"})
+	if steps, err2 := p.Steps(r); err != nil || err2 != nil || slices.ContainsFunc(steps[0].Env, func(v Var) bool { return v.Name == "KERNELBOT_RUN_ID" }) {
+		t.Errorf("%v, %v, %v: want the launcher's own", steps, err, err2)
+	}
+	r, err = ask(Choice{}, map[string]string{"GPU_QUEUE": "h100", "BUILDKITE_BUILD_ID": "$(reboot)"})
+	if _, err2 := p.Steps(r); err != nil || err2 == nil {
+		t.Errorf("a build's id that is none: %v, %v, want an error", err, err2)
 	}
 }
 

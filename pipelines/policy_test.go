@@ -63,6 +63,17 @@ func TestRetryClasses(t *testing.T) {
 	if matches(RetryMachine.Rules(Docker), -1, "stack_error") || !matches(RetryMachine.Rules(Kubernetes), -1, "stack_error") || RetryNever.Rules(Kubernetes) != nil {
 		t.Error("a pod that did not start is repeated elsewhere than on Kubernetes, or not there")
 	}
+	for _, tt := range []struct {
+		status int
+		reason string
+		want   bool
+	}{{-7, "", true}, {-10, "", true}, {137, "", true}, {137, "cancel", false}, {-8, "", false}, {78, "", false}} {
+		for _, class := range []RetryClass{RetryLost, RetryMachine} {
+			if got := matches(class.Rules(Kubernetes), tt.status, tt.reason); got != tt.want || tt.status != 78 && matches(class.Rules(Docker), tt.status, tt.reason) {
+				t.Errorf("class %s, exit status %d %s on Kubernetes: retried %v, want %v, and never in docker", class, tt.status, tt.reason, got, tt.want)
+			}
+		}
+	}
 	for class, want := range map[RetryClass]int{RetryLost: 5, RetryMachine: 5, RetryNever: 1} {
 		if got := class.Tries(Host); got != want {
 			t.Errorf("%s.Tries() = %d, want %d", class, got, want)

@@ -34,12 +34,14 @@ example, the first step of a build:
 	"check": checkHelp,
 	"upload": `usage: kbgen upload [PIPELINE] [options]
 
-Renders a pipeline (default: evaluate), checks it, and hands it to
-"buildkite-agent pipeline upload". Runs inside a Buildkite job. In a retried job
-it leaves out what an earlier attempt has uploaded.
-
-` + requestOptions + `  --agent PATH         the agent to run (default: buildkite-agent in
-                       $BUILDKITE_BIN_PATH, else on PATH)
+Renders a pipeline (default: evaluate), checks it, hands it to the job's agent.
+A retried job leaves out what an earlier one has uploaded.
+` + requestOptions + `  --image-policy P     an image that the build may not name: row (default: the
+                       row's own, and a note) or refuse
+  --relay              wait for the evaluation and show its result.json and exit
+                       status as this job's, which needs a queue of its own
+  --expect-version V   fail when this is not kbgen V
+  --agent PATH         not the job's, or PATH's, buildkite-agent
   --dry-run            print the pipeline instead; needs no job and no agent
   --max-jobs N         jobs in one document, further ones follow (default 500)
   --replace            drop the build's steps that have not begun
@@ -47,11 +49,7 @@ it leaves out what an earlier attempt has uploaded.
   --no-artifact        do not keep pipeline.yml as an artifact of this job
   --jwks-file PATH, --jwks-key-id ID, --signing-aws-kms-key ID,
   --signing-gcp-kms-key ID   sign the steps: handed to the agent
-
 exit status: 0 uploaded, 1 failed, 2 wrong usage, 3 a check failed, 5 refused
-
-example:
-  KERNELBOT_GPU=H100_BK kbgen upload --dry-run
 `,
 	"render": `usage: kbgen render PIPELINE [options]
 
@@ -60,8 +58,10 @@ upload" with interpolation, the agent's default.
 
 ` + requestOptions + `  --format yaml|json   json is safer in a pipe: cut short, it parses nowhere
   --max-jobs N         jobs in one document, further ones follow (default 500)
-  --static             bootstrap only: evaluate in the first step, for launchers
-                       that look for the result in a build's first job
+  --static, --relay    bootstrap only: for launchers that look for the result in
+                       a build's first job, which judges, or waits and shows it
+  --expect-version V   bootstrap only: the kbgen to insist on (default this one
+                       when it is a release), or none
 
 stdout: the pipeline. When kbgen fails and stdout is not a terminal: one line
 that the agent refuses, so that a pipe without pipefail fails as well.
@@ -190,8 +190,9 @@ const requestOptions = `options:
                        $KERNELBOT_QUEUE or $GPU_QUEUE; all set must agree)
   --include-off        GPU types that are switched off as well
   --image REF          replaces the rows' image; pinned ($KERNELBOT_IMAGE)
-  --payload-chunks N   variables of the payload ($KERNELBOT_PAYLOAD_CHUNKS)
-  --mode, --run-id, --user, --timeout-seconds
-                       of the run ($KERNELBOT_MODE, _RUN_ID, _USER,
-                       _TIMEOUT_SECONDS; a second, secret run: _SECRET_RUN_ID)
+  --payload-chunks N, --mode, --run-id, --user, --timeout-seconds
+                       of the run ($KERNELBOT_PAYLOAD_CHUNKS, _MODE, _RUN_ID;
+                       a second, secret run: $KERNELBOT_SECRET_RUN_ID)
+  --only KEY|PREFIX*, --tag TAG, --changed-since REVISION, --changed-files FILE
+                       some steps, with what they depend on; the rest is skipped
 `

@@ -68,6 +68,15 @@ func fakeAgent() {
 		case strings.HasPrefix(got, "step get"):
 			os.Exit(1)
 		}
+		if path := os.Getenv("AGENT_CALLS"); path != "" {
+			f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err == nil {
+				_, err = fmt.Fprintf(f, "%s: %s\n", got, strings.TrimSpace(string(input)))
+			}
+			if err != nil || f.Close() != nil {
+				os.Exit(3)
+			}
+		}
 		fmt.Fprintf(os.Stderr, "agent: %s\n", got) // kbgen shows it when it fails
 		status, _ := strconv.Atoi(os.Getenv("AGENT_ARTIFACT_STATUS"))
 		os.Exit(status)

@@ -37,7 +37,7 @@ func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
 	}
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KEY\tQUEUE\tGPU TYPE\tTIMEOUT\tTRIES\tGPU-MINUTES\tIMAGE")
-	total := 0
+	total, skipped := 0, 0
 	for _, s := range plan {
 		image := s.Image
 		if image == "" {
@@ -46,6 +46,7 @@ func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
 		key := s.Key
 		if s.Skip != "" {
 			key += " (skipped)"
+			skipped++
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d min\t%d\t%d\t%s\n", key, s.Queue, s.GPU, s.Minutes, s.Tries, s.GPUMinutes(), image)
 		total += s.GPUMinutes()
@@ -53,7 +54,11 @@ func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(env.Stdout, "%d jobs, %d GPU-minutes in the worst case (devices × timeout × tries)\n", len(plan), total)
+	jobs := counted(len(plan), "job")
+	if skipped > 0 {
+		jobs = fmt.Sprintf("%d of %s", len(plan)-skipped, jobs)
+	}
+	fmt.Fprintf(env.Stdout, "%s, %d GPU-minutes in the worst case (devices × timeout × tries)\n", jobs, total)
 	return nil
 }
 
