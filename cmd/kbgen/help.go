@@ -36,9 +36,7 @@ example, the first step of a build:
 
 Renders a pipeline (default: evaluate), checks it, hands it to the job's agent.
 A retried job leaves out what an earlier one has uploaded.
-` + requestOptions + `  --image-policy P     an image that the build may not name: row (default: the
-                       row's own, and a note) or refuse
-  --relay              wait for the evaluation and show its result.json and exit
+` + requestOptions + `  --relay              wait for the evaluation and show its result.json and exit
                        status as this job's, which needs a queue of its own
   --expect-version V   fail when this is not kbgen V
   --agent PATH         not the job's, or PATH's, buildkite-agent
@@ -60,8 +58,7 @@ upload" with interpolation, the agent's default.
   --max-jobs N         jobs in one document, further ones follow (default 500)
   --static, --relay    bootstrap only: for launchers that look for the result in
                        a build's first job, which judges, or waits and shows it
-  --expect-version V   bootstrap only: the kbgen to insist on (default this one
-                       when it is a release), or none
+  --expect-version V   bootstrap only: insist on kbgen V (default: this release)
 
 stdout: the pipeline. When kbgen fails and stdout is not a terminal: one line
 that the agent refuses, so that a pipe without pipefail fails as well.
@@ -190,6 +187,8 @@ const requestOptions = `options:
                        $KERNELBOT_QUEUE or $GPU_QUEUE; all set must agree)
   --include-off        GPU types that are switched off as well
   --image REF          replaces the rows' image; pinned ($KERNELBOT_IMAGE)
+  --image-policy P     of one that a build may not name: row (default: the row's
+                       own, and a note) or refuse
   --payload-chunks N, --mode, --run-id, --user, --timeout-seconds
                        of the run ($KERNELBOT_PAYLOAD_CHUNKS, _MODE, _RUN_ID;
                        a second, secret run: $KERNELBOT_SECRET_RUN_ID)

@@ -12,13 +12,14 @@ import (
 // renderCmd prints a pipeline.
 type renderCmd struct {
 	pipelineFlags
+	bootstrapFlags
 	Format  string `enum:"yaml,json" default:"yaml"`
 	MaxJobs *int   `name:"max-jobs"` // nil: as many as Buildkite takes
 	Static  bool
 }
 
 func (c *renderCmd) Run(_ context.Context, env *cli.Env) error {
-	c.static = c.Static
+	c.bootstrap, c.static = c.bootstrapFlags, c.Static
 	documents, err := c.render(env, generator.Format(c.Format), c.MaxJobs)
 	if err != nil {
 		return err

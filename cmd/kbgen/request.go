@@ -27,12 +27,17 @@ type requestFlags struct {
 	RunID         *string `name:"run-id"`
 	User          *string
 	Seconds       *string `name:"timeout-seconds"`
-	Relay         bool
-	ExpectVersion string `placeholder:"VERSION"`
 	selectionFlags
 
-	static bool             // see [renderCmd]
-	notes  []pipelines.Note // of the last request
+	bootstrap bootstrapFlags   // of commands that have them
+	static    bool             // see [renderCmd]
+	notes     []pipelines.Note // of the last request
+}
+
+// bootstrapFlags are about the step that renders the others.
+type bootstrapFlags struct {
+	Relay         bool
+	ExpectVersion string `placeholder:"VERSION"`
 }
 
 // find returns the pipeline asked for.
@@ -53,12 +58,12 @@ func (f *requestFlags) request(p pipelines.Pipeline, env *cli.Env) (pipelines.Re
 	}
 	version := ""
 	if p.Name == "bootstrap" {
-		version = expected(f.ExpectVersion, cli.Version())
+		version = expected(f.bootstrap.ExpectVersion, cli.Version())
 	}
 	r, err := pipelines.NewRequest(p, pipelines.Choice{
 		GPUs: f.GPU, Image: f.Image, PayloadChunks: f.PayloadChunks, Mode: f.Mode, RunID: f.RunID,
 		User: f.User, TimeoutSeconds: f.Seconds, IncludeOff: f.IncludeOff, Static: f.static,
-		RefuseImages: f.ImagePolicy == "refuse", Relay: f.Relay, Version: version, Selection: selection,
+		RefuseImages: f.ImagePolicy == "refuse", Relay: f.bootstrap.Relay, Version: version, Selection: selection,
 	}, env.LookupEnv)
 	f.notes = r.Notes
 	switch {

@@ -24,6 +24,7 @@ import (
 // render prints, for the agent to interpolate.
 type uploadCmd struct {
 	pipelineFlags
+	bootstrapFlags
 	DryRun     bool   `name:"dry-run"`
 	Agent      string `placeholder:"PATH"`
 	MaxJobs    *int   `name:"max-jobs"`
@@ -41,6 +42,7 @@ func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.Pipeline == "" {
 		c.Pipeline = "evaluate"
 	}
+	c.bootstrap = c.bootstrapFlags
 	if err := asExpected(c.ExpectVersion, cli.Version()); err != nil {
 		return err
 	}
