@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -207,7 +206,7 @@ func (s *session) printPage(w io.Writer) {
 		fmt.Fprintf(w, "kblocal: page %s\n", s.PageURL())
 		return
 	}
-	fmt.Fprintf(w, "kblocal: page %s/, with buttons at the address in %s\n", s.URL(), filepath.Join(s.dir, "page.url"))
+	fmt.Fprintf(w, "kblocal: page %s/, with buttons at the address in %s\n", s.URL(), s.pageFile())
 }
 
 type execCmd struct {

@@ -33,8 +33,17 @@ type session struct {
 func (s *session) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
-	return errors.Join(s.Close(ctx), s.watch.stop(), s.removeDir())
+	err := errors.Join(s.Close(ctx), s.watch.stop())
+	for _, secret := range []string{s.pageFile(), s.agentConfig()} {
+		if e := os.Remove(secret); e != nil && !errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return errors.Join(err, s.removeDir())
 }
+
+// pageFile holds the page's address with buttons.
+func (s *session) pageFile() string { return filepath.Join(s.dir, "page.url") }
 
 func (s *session) removeDir() error {
 	if !s.remove {
@@ -146,8 +155,7 @@ func (f *stateFlags) open(env *cli.Env, opts local.Options) (*session, error) {
 		return nil, err
 	}
 	opts.Dir = s.dir
-	pageFile := filepath.Join(s.dir, "page.url")
-	opts.PageHint = "the address in " + pageFile + " has buttons"
+	opts.PageHint = "the address in " + s.pageFile() + " has buttons"
 	opts.Version = cli.Version()
 	opts.AgentEnv = env.Environ()
 	if opts.AgentBinary, err = f.agent(env); err != nil {
@@ -169,7 +177,7 @@ func (f *stateFlags) open(env *cli.Env, opts local.Options) (*session, error) {
 	if s.watch, err = startWatch(s.Marker(), remove); err != nil {
 		return nil, errors.Join(err, s.Close(context.Background()))
 	}
-	if err := errors.Join(writeSecret(pageFile, s.PageURL()+"\n"), s.writeAgentConfig()); err != nil {
+	if err := errors.Join(writeSecret(s.pageFile(), s.PageURL()+"\n"), s.writeAgentConfig()); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil

@@ -155,7 +155,7 @@ func TestSelection(t *testing.T) {
 	if got.State != BuildPassed || !slices.Equal(got.Notify, []string{`"github_check"`}) {
 		t.Errorf("the build is %s and would notify %q", got.State, got.Notify)
 	}
-	b = w.buildWith(`steps: [{command: up, key: up}]`, NewBuild{Select: []string{"nope"}})
+	w.buildWith(`steps: [{command: up, key: up}]`, NewBuild{Select: []string{"nope"}})
 	up = w.take(w.agent())
 	err = w.Upload(up, "u", []byte(`{"steps":[{"command":"a","key":"a"}]}`), false)
 	wantError(t, err, Invalid, `no step has the key or label ["nope"], have the keys ["a"]`)
