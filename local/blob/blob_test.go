@@ -267,3 +267,20 @@ func TestTokensAreRefusedAndRemembered(t *testing.T) {
 		t.Errorf("Leaks() = %d, want 3", w.store.Leaks())
 	}
 }
+
+// Links name the host that their caller reached.
+func TestLinksAt(t *testing.T) {
+	s := New(nil, []byte("0123456789abcdef"), nil)
+	s.SetBase("http://localhost:8901")
+	for host, want := range map[string]string{
+		"127.0.0.1:8900": "http://localhost:8901/", "localhost": "http://localhost:8901/", "[::1]:8900": "http://localhost:8901/", "": "http://localhost:8901/",
+		"10.0.2.2:8900": "http://10.0.2.2:8901/", "host.internal": "http://host.internal:8901/", "[fd00::1]:8900": "http://[fd00::1]:8901/",
+	} {
+		l := s.At(host)
+		for _, got := range []string{l.UploadForm("a"), l.UploadPut("a"), l.DownloadURL("a")} {
+			if !strings.HasPrefix(got, want) {
+				t.Errorf("At(%q) makes %s, want %s…", host, got, want)
+			}
+		}
+	}
+}

@@ -83,6 +83,43 @@ func TestReprioritizeAndUnblock(t *testing.T) {
 	w.want(400, "PUT", path+"/unblock", `{}`)
 }
 
+// A block step is answered by its job, as the service's clients do it.
+func TestUnblock(t *testing.T) {
+	w := newRig(t, `steps: [{block: "Go?", fields: [{text: Name, key: name}, {select: S, key: s, multiple: true, required: false, options: [{value: a}, {value: b}]}]}, {trigger: eval, async: true, if: "false"}]`, nil)
+	b := w.build(engine.NewBuild{})
+	path := orgURL + "/jobs/" + b.Jobs[0].ID
+	var build struct {
+		State   string
+		Blocked bool
+		Jobs    []struct {
+			Type, State string
+			Unblockable bool
+		}
+	}
+	w.want(200, "GET", pipe+"/builds/1", "").decode(t, &build)
+	if !build.Blocked || build.State != "passed" || build.Jobs[0].Type != "manual" || build.Jobs[0].State != "blocked" || !build.Jobs[0].Unblockable {
+		t.Errorf("a blocked build is shown as %+v", build)
+	}
+	if got := w.want(200, "GET", pipe+"/builds?state=blocked", ""); !strings.Contains(got.body, b.ID) {
+		t.Errorf("state=blocked lists %s", got.body)
+	}
+	for body, status := range map[string]int{
+		`{}`: 422, `{"fields": {"name": 7}}`: 422, `{"fields": {"name": "x", "s": ["a", 1]}}`: 422, `{"fields": {"name": "x", "s": ["c"]}}`: 422,
+		`{"fields": "x"}`: 422, `{"unblocker": "somebody", "fields": {"name": "x"}}`: 422, `{"field": {}}`: 422, `[]`: 400,
+	} {
+		w.want(status, "PUT", path+"/unblock", body)
+	}
+	got := w.want(200, "PUT", path+"/unblock", `{"fields": {"name": "x", "s": ["a", "b"]}}`)
+	if !strings.Contains(got.body, `"state":"unblocked"`) || !strings.Contains(got.body, `"unblocked_by":{`) {
+		t.Errorf("unblock answers %s", got.body)
+	}
+	w.want(422, "PUT", path+"/unblock", `{"fields": {"name": "x"}}`)
+	w.want(200, "GET", pipe+"/builds/1", "").decode(t, &build)
+	if end, _ := w.engine.BuildByID(b.ID); build.Blocked || end.State != engine.BuildPassed || end.MetaData["s"] != "a\nb" {
+		t.Errorf("in the end the build is %+v, meta-data %v", build, end.MetaData)
+	}
+}
+
 func TestJobEnv(t *testing.T) {
 	w := newRig(t, oneStep, nil)
 	id := w.build(engine.NewBuild{Env: map[string]string{"KERNELBOT_GPU": "CPU_BK"}}).Jobs[0].ID
