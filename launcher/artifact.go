@@ -22,8 +22,12 @@ import (
 )
 
 const (
-	resultName    = "result.json"
-	fetchAttempts = 3
+	resultName = "result.json"
+
+	// fetchAttempts bounds how often a file is fetched that its store refuses, or
+	// that is another than the one listed. It takes about a minute. A store that
+	// is down is asked for as long as there is time.
+	fetchAttempts = 8
 )
 
 // An artifact is one file a job uploaded.
@@ -48,24 +52,39 @@ type noArtifactError struct {
 func (e *noArtifactError) Error() string        { return errNoArtifact.Error() }
 func (e *noArtifactError) Is(target error) bool { return target == errNoArtifact }
 
+// A storeError is a file that is not as it was listed, or that the store refuses
+// to give.
+type storeError struct{ error }
+
+func (e storeError) Unwrap() error { return e.error }
+
 // fetch finds the result of this run among the build's artifacts, and checks
-// and decodes it. It asks again after answers that may be better next time.
+// and decodes it. It asks again after answers that may be better next time,
+// until ctx ends.
 func (w *waiter) fetch(ctx context.Context) (*Report, error) {
-	var err error
-	for attempt := range fetchAttempts {
-		if attempt > 0 {
-			if err := w.c.pause(ctx, time.Second/2<<attempt); err != nil {
-				return nil, err
+	var report *Report
+	var none *noArtifactError
+	refusals := 0
+	err := w.c.persist(ctx, "fetching a result", func() (err error) {
+		none = nil
+		report, err = w.fetchOnce(ctx)
+		if errors.As(err, &none) {
+			return nil
+		}
+		if errors.As(err, new(storeError)) {
+			if refusals++; refusals == fetchAttempts {
+				return permanentError{err}
 			}
 		}
-		var report *Report
-		report, err = w.fetchOnce(ctx)
-		if err == nil || errors.Is(err, errNoArtifact) || permanent(err) || ctx.Err() != nil {
-			return report, err
-		}
-		w.c.log.Warn("fetching result", "build", w.build.Number, "error", err)
+		return err
+	})
+	switch {
+	case none != nil:
+		return nil, none
+	case err != nil && !errors.As(err, new(*WrongMachineError)):
+		return nil, fmt.Errorf("fetching the result of build %d (%s): %w", w.build.Number, w.build.WebURL, err)
 	}
-	return nil, fmt.Errorf("fetching the result of build %d (%s): %w", w.build.Number, w.build.WebURL, err)
+	return report, err
 }
 
 func (w *waiter) fetchOnce(ctx context.Context) (*Report, error) {
@@ -80,28 +99,39 @@ func (w *waiter) fetchOnce(ctx context.Context) (*Report, error) {
 		if err != nil {
 			return nil, err
 		}
-		r, err := schema.DecodeResult(raw)
-		if err != nil {
-			none.foreign = append(none.foreign, fmt.Sprintf("%s: %v", a.Path, err))
-			continue
+		r, why := w.decode(ctx, raw)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
-		if r.RunID != w.runID {
-			none.foreign = append(none.foreign, fmt.Sprintf("%s: it is of run %q", a.Path, text.Line(r.RunID, 100)))
+		if why != "" {
+			none.foreign = append(none.foreign, a.Path+": "+why)
 			continue
 		}
 		if err := w.right(r); err != nil {
 			return nil, permanentError{err}
 		}
-		w.timeline.Fetched = time.Now()
 		return w.report(r, raw), nil
 	}
 	return nil, none
 }
 
+// decode reads a result, and says why it is not this run's.
+func (w *waiter) decode(ctx context.Context, raw []byte) (r *schema.Result, why string) {
+	r, err := schema.DecodeResultContext(ctx, raw)
+	if err != nil {
+		return nil, err.Error()
+	}
+	if r.RunID != w.r.ID {
+		return nil, fmt.Sprintf("it is of run %q", text.Line(r.RunID, 100))
+	}
+	return r, ""
+}
+
 func (w *waiter) report(r *schema.Result, raw []byte) *Report {
 	t := w.timeline
 	t.Running, t.Finished = w.life.seen()
-	return &Report{Result: r, Raw: raw, RunID: w.runID, Build: w.build.Number, BuildURL: w.build.WebURL, Timeline: t}
+	t.Fetched = time.Now()
+	return &Report{Result: r, Raw: raw, RunID: w.r.ID, Build: w.build.Number, BuildURL: w.build.WebURL, Timeline: t}
 }
 
 // candidates lists the build's files of that name. Several jobs, or several
@@ -112,9 +142,8 @@ func (w *waiter) candidates(ctx context.Context) ([]artifact, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.c.counters.artifacts.Add(1)
 	q := url.Values{"path": {"*" + resultName}, "state": {"finished"}}
-	found, err := pages[artifact](ctx, w.c, path, q)
+	found, err := pages[artifact](withUse(ctx, useArtifacts), w.c, path, q)
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +151,7 @@ func (w *waiter) candidates(ctx context.Context) ([]artifact, error) {
 	if len(found) < 2 {
 		return found, nil
 	}
-	w.c.counters.others.Add(1)
-	b, err := w.c.build(ctx, w.build.Number)
+	b, err := w.c.get(ctx, w.build.Number)
 	if err != nil {
 		return nil, err
 	}
@@ -150,16 +178,16 @@ func (c *Client) download(ctx context.Context, number int, a artifact) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	data, err := c.get(ctx, link, a.FileSize)
+	data, err := c.file(ctx, link, a.FileSize)
 	if err != nil {
 		return nil, fmt.Errorf("artifact %s from %s: %w", a.Path, link.Host, err)
 	}
 	if int64(len(data)) != a.FileSize {
-		return nil, fmt.Errorf("artifact %s from %s: got %d bytes, want %d", a.Path, link.Host, len(data), a.FileSize)
+		return nil, storeError{fmt.Errorf("artifact %s from %s: got %d bytes, want %d", a.Path, link.Host, len(data), a.FileSize)}
 	}
 	sum := sha1.Sum(data)
 	if got := hex.EncodeToString(sum[:]); a.SHA1 != "" && !strings.EqualFold(got, a.SHA1) {
-		return nil, fmt.Errorf("artifact %s from %s: got SHA-1 %s, want %s", a.Path, link.Host, got, text.Line(a.SHA1, 60))
+		return nil, storeError{fmt.Errorf("artifact %s from %s: got SHA-1 %s, want %s", a.Path, link.Host, got, text.Line(a.SHA1, 60))}
 	}
 	return data, nil
 }
@@ -171,12 +199,11 @@ func (c *Client) link(ctx context.Context, number int, a artifact) (*url.URL, er
 	if err != nil || u.Scheme != c.base.Scheme || !strings.EqualFold(u.Host, c.base.Host) || u.User != nil {
 		return nil, permanentError{fmt.Errorf("artifact %s: its download_url lies on %q, want %s: the token goes nowhere else", a.Path, hostOf(u), hostOf(c.base))}
 	}
-	c.counters.downloads.Add(1)
 	req, err := c.api.NewRequest(http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.api.Do(req.WithContext(ctx), io.Discard)
+	resp, err := c.api.Do(req.WithContext(withUse(ctx, useDownload)), io.Discard)
 	var refused *buildkite.ErrorResponse
 	if !errors.As(err, &refused) || refused.Response.StatusCode/100 != 3 {
 		if err == nil {
@@ -202,6 +229,16 @@ func hostOf(u *url.URL) string {
 	return u.Scheme + "://" + u.Host
 }
 
+// A storeStatusError is an answer of the store that is not the file.
+type storeStatusError struct {
+	status     int
+	retryAfter time.Duration
+}
+
+func (e *storeStatusError) Error() string {
+	return fmt.Sprintf("got %d %s, want 200", e.status, http.StatusText(e.status))
+}
+
 // newStoreClient makes the client that fetches files: no token, no cookies, a
 // few redirects that stay encrypted and say nothing of the signed link.
 func newStoreClient(base *url.URL, transport http.RoundTripper) *http.Client {
@@ -221,9 +258,9 @@ func newStoreClient(base *url.URL, transport http.RoundTripper) *http.Client {
 	}
 }
 
-// get fetches a file of at most size bytes. Links are signed, so no error
+// file fetches a file of at most size bytes. Links are signed, so no error
 // quotes one.
-func (c *Client) get(ctx context.Context, link *url.URL, size int64) ([]byte, error) {
+func (c *Client) file(ctx context.Context, link *url.URL, size int64) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, link.String(), nil)
 	if err != nil {
 		return nil, errors.New("not a usable link")
@@ -238,14 +275,18 @@ func (c *Client) get(ctx context.Context, link *url.URL, size int64) ([]byte, er
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("got %s, want 200", resp.Status)
+		err := error(&storeStatusError{resp.StatusCode, retryAfter(resp.Header, time.Now())})
+		if permanentStatus(resp.StatusCode) { // an expired link, mostly
+			err = storeError{err}
+		}
+		return nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, size+1))
 	if err != nil {
 		return nil, fmt.Errorf("after %d bytes: %w", len(data), err)
 	}
 	if int64(len(data)) > size {
-		return nil, fmt.Errorf("got more than the %d bytes listed", size)
+		return nil, storeError{fmt.Errorf("got more than the %d bytes listed", size)}
 	}
 	return data, nil
 }

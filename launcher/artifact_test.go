@@ -17,7 +17,7 @@ func TestDownloadFaults(t *testing.T) {
 		links int    // requests for a link
 	}{
 		{"expired once", func(f *fake, b *fakeBuild) { f.expired = 1 }, "", 2},
-		{"expired always", func(f *fake, b *fakeBuild) { f.expired = 99 }, "got 403 Forbidden, want 200", fetchAttempts},
+		{"expired always", func(f *fake, b *fakeBuild) { f.expired = 1 << 30 }, "got 403 Forbidden, want 200", fetchAttempts},
 		{"wrong hash", func(f *fake, b *fakeBuild) { b.artifacts[0].sum = strings.Repeat("0", 40) }, "want " + strings.Repeat("0", 40), fetchAttempts},
 		{"cut on the way", func(f *fake, b *fakeBuild) { f.corrupt = func(d []byte) []byte { return d[:len(d)-1] } }, "bytes, want", fetchAttempts},
 		{"larger than listed", func(f *fake, b *fakeBuild) { f.corrupt = func(d []byte) []byte { return append(bytes.Clone(d), ' ') } }, "more than the", fetchAttempts},

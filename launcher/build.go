@@ -20,6 +20,7 @@ type Build struct {
 	Blocked      bool                 // beside the last real state
 	CancelReason string               `json:"cancel_reason"`
 	MetaData     map[string]any       `json:"meta_data"`
+	CreatedAt    *buildkite.Timestamp `json:"created_at"`
 	StartedAt    *buildkite.Timestamp `json:"started_at"` // of its first job, so hardly ever the evaluation's
 	FinishedAt   *buildkite.Timestamp `json:"finished_at"`
 	Jobs         []Job                // latest attempts only; nil where the request left them out

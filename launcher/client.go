@@ -30,6 +30,16 @@ type Options struct {
 	Pipeline  string // slug, "kernelbot"
 	UserAgent string // "kblaunch/v1.2.3"; empty: go-buildkite's
 
+	// Installation names whoever makes builds here, in their meta-data, and has
+	// to be the same after a restart for builds that are adopted to be found by
+	// the shared polling: letters, digits, - and _, at most 60. Empty: a name by
+	// chance, which is right for a process that leaves no build behind.
+	Installation string
+
+	// ListingDelay is after how long a new build is sure to be found in
+	// listings; 0: [DefaultListingDelay]. Buildkite does not say.
+	ListingDelay time.Duration
+
 	// Log takes what is odd but not worth failing for, such as a build state
 	// nobody has heard of. Nil: nowhere.
 	Log *slog.Logger
@@ -43,9 +53,11 @@ type Client struct {
 	store *http.Client // fetches artifacts from wherever the API points; has no token
 	path  string       // "v2/organizations/{org}/pipelines/{pipeline}"
 	id    string       // names this client in meta_data, so that it can list its own builds
+	delay time.Duration
 	log   *slog.Logger
 
 	quota    *quota
+	known    *estimates
 	counters *counters
 	watcher  *watcher
 	pause    func(context.Context, time.Duration) error
@@ -72,11 +84,22 @@ func newClient(o Options, api, store http.RoundTripper) (*Client, error) {
 	c := &Client{
 		base:     base,
 		path:     "v2/organizations/" + url.PathEscape(o.Org) + "/pipelines/" + url.PathEscape(o.Pipeline),
-		id:       "kblaunch-" + randomHex(6),
+		id:       o.Installation,
+		delay:    o.ListingDelay,
 		log:      o.Log,
 		quota:    newQuota(time.Now),
+		known:    newEstimates(),
 		counters: &counters{},
 		pause:    pause,
+	}
+	if c.id == "" {
+		c.id = "kblaunch-" + randomHex(6)
+	}
+	if !namePattern.MatchString(c.id) {
+		return nil, fmt.Errorf("installation: got %q, want 1 to 60 letters, digits, - and _", c.id)
+	}
+	if c.delay <= 0 {
+		c.delay = DefaultListingDelay
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)

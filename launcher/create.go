@@ -14,71 +14,97 @@ import (
 	"github.com/buildkite/go-buildkite/v3/buildkite"
 )
 
-// leftNothing reports whether a failed create certainly left no build. Refusals
-// left none, nor did a connection that was never made.
-func leftNothing(err error) bool {
+// DefaultListingDelay is far more than builds were ever seen to take until they
+// show in listings.
+const DefaultListingDelay = 30 * time.Second
+
+// What the launcher writes into a build's meta-data.
+const (
+	metaRunID    = "run_id"
+	metaGPU      = "gpu"
+	metaQueue    = "queue"
+	metaMode     = "mode"
+	metaLauncher = "launcher" // the installation
+)
+
+// notSent reports whether a create certainly did not reach the API.
+func notSent(err error) bool {
 	var limited *RateLimitError
 	var op *net.OpError
-	switch {
-	case errors.As(err, &limited), errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect"):
-		return true
-	case permanent(err):
-		return true
-	}
+	return errors.As(err, &limited) || errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
+}
+
+// refused reports whether the API said no, or is not the API.
+func refused(err error) bool {
 	var cert *tls.CertificateVerificationError
-	return errors.As(err, &cert)
+	return permanent(err) || errors.As(err, &cert)
 }
 
 const (
-	maxCreates   = 3
 	lookupMargin = time.Hour // for a clock here that runs ahead of Buildkite's; the run id alone decides
+	firstLookup  = 250 * time.Millisecond
+	lastLookup   = 8 * time.Second
 )
 
-// lookupDelays are the pauses before each lookup of a build that an uncertain
-// create may have made. How soon a build shows in listings is not documented.
-var lookupDelays = [...]time.Duration{200 * time.Millisecond, time.Second, 3 * time.Second}
-
 // create makes the build for runID, which must be its meta_data's run_id and
-// nobody else's.
+// nobody else's, unless there is one.
 //
 // There is no idempotency key, so an answer that got lost is looked up by run
 // id, and only what cannot be found is created again. Of two builds that
-// turn up after all, the first stays and the other is cancelled. When ctx
-// ends in the middle, what was made is cancelled.
-func (c *Client) create(ctx context.Context, runID string, body *buildkite.CreateBuild) (*Build, error) {
-	since := time.Now().Add(-lookupMargin)
-	var last error
-	for n := range maxCreates {
-		c.counters.creates.Add(1)
+// turn up after all, the first stays and the other is cancelled.
+func (c *Client) create(ctx context.Context, runID string, attempted time.Time, body *buildkite.CreateBuild) (*Build, error) {
+	since, doubt := time.Now().Add(-lookupMargin), false
+	if !attempted.IsZero() {
+		doubt = true
+		since = attempted.Add(-lookupMargin)
+		b, err := c.find(ctx, runID, since, attempted.Add(c.delay))
+		if b != nil || err != nil {
+			return b, err
+		}
+	}
+	for n := 0; ; n++ {
 		b, err := c.createOnce(ctx, body)
 		if err == nil {
-			if n > 0 {
+			if doubt {
 				return c.keepFirst(ctx, runID, since, b), nil
 			}
 			return b, nil
 		}
-		if leftNothing(err) {
+		if refused(err) {
+			return nil, fmt.Errorf("creating build: %w", err)
+		}
+		if notSent(err) {
+			if ctx.Err() == nil && !c.stranger(n+1, err) {
+				c.log.Warn("creating a build", "run", runID, "error", err, "tries", n+1)
+				if c.pause(ctx, backoff(n, err)) == nil {
+					continue
+				}
+			}
 			return nil, fmt.Errorf("creating build: %w", err)
 		}
 		if ctx.Err() != nil {
-			return nil, errors.Join(fmt.Errorf("creating build: %w", ctx.Err()), c.cancelUnseen(ctx, runID, since))
+			return nil, &UncertainError{runID, interrupted(ctx.Err(), err)}
 		}
-		last = err
-		b, err = c.adopt(ctx, runID, since)
-		if err != nil {
-			return nil, fmt.Errorf("creating build: %v; whether run %s has a build is unknown: %w", last, runID, err)
+		c.log.Warn("creating a build: it may have been made", "run", runID, "error", err)
+		doubt = true
+		b, ferr := c.find(ctx, runID, since, time.Now().Add(c.delay))
+		if ferr != nil {
+			var uncertain *UncertainError
+			if errors.As(ferr, &uncertain) {
+				uncertain.Err = fmt.Errorf("%w; the create's answer: %w", uncertain.Err, err)
+			}
+			return nil, ferr
 		}
 		if b != nil {
 			c.log.Info("found the build of an interrupted create", "build", b.Number, "run", runID)
 			return b, nil
 		}
 	}
-	return nil, fmt.Errorf("creating build: %d attempts left no build, the last: %w", maxCreates, last)
 }
 
 func (c *Client) createOnce(ctx context.Context, body *buildkite.CreateBuild) (*Build, error) {
 	b := &Build{}
-	if _, err := c.do(ctx, http.MethodPost, c.path+"/builds", body, b); err != nil {
+	if _, err := c.do(withUse(ctx, useCreate), http.MethodPost, c.path+"/builds", body, b); err != nil {
 		return nil, err
 	}
 	if b.Number <= 0 {
@@ -87,31 +113,40 @@ func (c *Client) createOnce(ctx context.Context, body *buildkite.CreateBuild) (*
 	return b, nil
 }
 
-// adopt looks for runID's build several times; nil when there is none.
-func (c *Client) adopt(ctx context.Context, runID string, since time.Time) (*Build, error) {
-	var err error
-	for _, d := range lookupDelays {
-		if perr := c.pause(ctx, d); perr != nil {
-			return nil, errors.Join(perr, c.cancelUnseen(ctx, runID, since))
+// find looks for runID's build until one lookup after the time of sure has not
+// found it: then there is none, and it returns nil.
+//
+// Error: [UncertainError].
+func (c *Client) find(ctx context.Context, runID string, since, sure time.Time) (*Build, error) {
+	var waited time.Duration // as c.pause counts
+	left := time.Until(sure)
+	for wait := firstLookup; ; wait = min(2*wait, lastLookup) {
+		if left > 0 {
+			wait = min(wait, left-waited+time.Millisecond)
+			if err := c.pause(ctx, wait); err != nil {
+				return nil, &UncertainError{runID, err}
+			}
+			waited += wait
 		}
-		var found []Build
-		found, err = c.lookup(ctx, runID, since)
+		found, err := c.builds(ctx, runID, since)
+		if err != nil {
+			return nil, &UncertainError{runID, err}
+		}
 		if len(found) > 0 {
 			c.cancelOthers(ctx, found[1:])
 			return &found[0], nil
 		}
-		if permanent(err) {
-			break
+		if waited > left {
+			return nil, nil
 		}
 	}
-	return nil, err // of the last lookup: an unanswered one permits no second create
 }
 
 // keepFirst looks the run up once more after a repeated create, for a build of
 // the first attempt that listings showed too late.
 func (c *Client) keepFirst(ctx context.Context, runID string, since time.Time, b *Build) *Build {
 	found, err := c.lookup(ctx, runID, since)
-	if err != nil || len(found) == 0 || found[0].Number == b.Number {
+	if err != nil || len(found) == 0 || found[0].Number >= b.Number {
 		return b
 	}
 	c.cancelOthers(ctx, found[1:])
@@ -121,21 +156,32 @@ func (c *Client) keepFirst(ctx context.Context, runID string, since time.Time, b
 	return &found[0]
 }
 
-// lookup lists the builds of one run, the oldest first.
+// builds is lookup, until it is answered or ctx ends.
+func (c *Client) builds(ctx context.Context, runID string, since time.Time) (found []Build, err error) {
+	err = c.persist(ctx, "looking for the build of a run", func() error {
+		found, err = c.lookup(ctx, runID, since)
+		return err
+	})
+	return found, err
+}
+
+// lookup lists the builds of one run that were made after since, the oldest
+// first.
 func (c *Client) lookup(ctx context.Context, runID string, since time.Time) ([]Build, error) {
-	c.counters.lookups.Add(1)
 	q := url.Values{
-		"meta_data[run_id]": {runID},
-		"created_from":      {since.UTC().Format(time.RFC3339)},
-		"exclude_jobs":      {"true"},
-		"exclude_pipeline":  {"true"},
+		"meta_data[" + metaRunID + "]": {runID},
+		"exclude_jobs":                 {"true"},
+		"exclude_pipeline":             {"true"},
 	}
-	builds, err := c.list(ctx, q)
+	if !since.IsZero() {
+		q.Set("created_from", since.UTC().Format(time.RFC3339))
+	}
+	builds, err := c.list(withUse(ctx, useLookup), q)
 	if err != nil {
 		return nil, err
 	}
 	// Whether the filter matches parts of values is not documented.
-	builds = slices.DeleteFunc(builds, func(b Build) bool { return b.MetaData["run_id"] != runID })
+	builds = slices.DeleteFunc(builds, func(b Build) bool { return b.MetaData[metaRunID] != runID })
 	slices.SortFunc(builds, func(a, b Build) int { return a.Number - b.Number })
 	return builds, nil
 }
@@ -146,17 +192,4 @@ func (c *Client) cancelOthers(ctx context.Context, builds []Build) {
 			c.log.Warn("a second build of one run stays", "build", b.Number, "error", err)
 		}
 	}
-}
-
-// cancelUnseen cancels what an interrupted create may have left, although ctx
-// is over.
-func (c *Client) cancelUnseen(ctx context.Context, runID string, since time.Time) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
-	defer stop()
-	found, err := c.lookup(ctx, runID, since)
-	if err != nil {
-		return fmt.Errorf("a build with meta_data run_id %s may be left: %w", runID, err)
-	}
-	c.cancelOthers(ctx, found)
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -121,13 +122,57 @@ func TestLateDoubleIsCancelled(t *testing.T) {
 // When nobody can say whether there is a build, a second one is not made.
 func TestNoSecondCreateWithoutALookup(t *testing.T) {
 	t.Parallel()
-	f := newFake(t)
-	f.fault = func(w http.ResponseWriter, r *http.Request) bool {
-		return fail(w, http.StatusServiceUnavailable, `{"message":"maintenance"}`)
-	}
-	_, err := f.client().Submit(t.Context(), submission())
-	if err == nil || f.count("POST") != 1 || !strings.Contains(err.Error(), "unknown") {
-		t.Errorf("got %v after %d creates, want one create and that the outcome is unknown", err, f.count("POST"))
+	bubble(t, func(t *testing.T, f *fake) {
+		f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+			return fail(w, http.StatusServiceUnavailable, `{"message":"maintenance"}`)
+		}
+		start := time.Now()
+		s := submission()
+		s.QueueTimeout = 10 * time.Minute
+		_, err := f.client().Submit(t.Context(), s)
+		var uncertain *UncertainError
+		if !errors.As(err, &uncertain) || f.count("POST") != 1 || !strings.Contains(err.Error(), "unknown") || !strings.Contains(err.Error(), "may be left") {
+			t.Errorf("got %v after %d creates, want one create and that the outcome is unknown", err, f.count("POST"))
+		}
+		if took := time.Since(start); took < 10*time.Minute || took > 11*time.Minute {
+			t.Errorf("gave up after %s, want the 10 minutes it was given", took)
+		}
+	})
+}
+
+// A build may show in listings long after it was made.
+func TestUncertainCreateWaitsForTheListing(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		late   time.Duration
+		builds int
+	}{{DefaultListingDelay - 2*time.Second, 1}, {DefaultListingDelay + 10*time.Second, 2}} {
+		bubble(t, func(t *testing.T, f *fake) {
+			begun := time.Now()
+			f.onCreate = func(b *fakeBuild) {
+				b.state = "running"
+				b.hidden = func(url.Values) bool { return time.Since(begun) < tt.late }
+				b.script = func(b *fakeBuild) {
+					if time.Since(begun) > 2*time.Minute {
+						b.finish("passed")
+					}
+				}
+			}
+			onCreates(f, func(w http.ResponseWriter, r *http.Request) bool {
+				f.create(nopWriter{}, r)
+				return fail(w, http.StatusBadGateway, "")
+			})
+			r, err := f.client().Submit(t.Context(), submission())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(f.builds) != tt.builds {
+				t.Errorf("shown after %s: got %d builds, want %d", tt.late, len(f.builds), tt.builds)
+			}
+			if r.Result.RunID != r.RunID {
+				t.Errorf("got the result of run %s", r.Result.RunID)
+			}
+		})
 	}
 }
 

@@ -39,6 +39,8 @@ type fake struct {
 	expired  int      // links that the store refuses as expired, counted down
 	corrupt  func(data []byte) []byte
 
+	storeDown func() bool // reports whether the store answers 503
+
 	// onCreate scripts a new build.
 	onCreate func(*fakeBuild)
 	// fault answers a request in the fake's place when it returns true.
@@ -124,13 +126,16 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // client returns a client of f. Over loopback it waits a hundredth of its
 // pauses.
-func (f *fake) client() *Client {
+func (f *fake) client() *Client { return f.installed("") }
+
+// installed returns one of that installation.
+func (f *fake) installed(id string) *Client {
 	f.t.Helper()
 	var rt http.RoundTripper = newHTTPTransport()
 	if f.inPlace {
 		rt = f
 	}
-	c, err := newClient(Options{BaseURL: f.apiURL + "/", Token: testToken, Org: "gpu-mode", Pipeline: "kernelbot"}, rt, rt)
+	c, err := newClient(Options{BaseURL: f.apiURL + "/", Token: testToken, Org: "gpu-mode", Pipeline: "kernelbot", Installation: id}, rt, rt)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -180,6 +185,12 @@ func (f *fake) show(b *fakeBuild, jobs bool) map[string]any {
 		"env":     b.env, "meta_data": b.meta, "created_at": b.created.UTC().Format(time.RFC3339Nano),
 		"pipeline": map[string]any{"provider": map[string]any{"id": "github"}}, // does not decode in go-buildkite
 	}
+	if slices.Contains(terminalStates, b.state) {
+		if b.finished.IsZero() {
+			b.finished = time.Now()
+		}
+		m["finished_at"] = b.finished.UTC().Format(time.RFC3339Nano)
+	}
 	if jobs {
 		m["jobs"] = b.jobs
 	}
@@ -221,7 +232,14 @@ func (f *fake) list(w http.ResponseWriter, r *http.Request) {
 		if !ok {
 			continue
 		}
+		if b.hidden != nil && b.hidden(q) {
+			continue
+		}
 		b.probe()
+		f.show(b, false) // notes when it finished
+		if from, err := time.Parse(time.RFC3339, q.Get("finished_from")); err == nil && b.finished.Before(from) {
+			continue
+		}
 		if states := q["state[]"]; len(states) == 0 || slices.Contains(states, b.state) {
 			found = append(found, f.show(b, q.Get("exclude_jobs") != "true"))
 		}
@@ -312,6 +330,10 @@ func (f *fake) serveFile(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Header.Get("Authorization") != "" {
 		http.Error(w, "only one auth mechanism", http.StatusBadRequest)
+		return
+	}
+	if f.storeDown != nil && f.storeDown() {
+		http.Error(w, "<Error>Slow down</Error>", http.StatusServiceUnavailable)
 		return
 	}
 	if f.expired > 0 {

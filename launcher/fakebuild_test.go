@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"net/url"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -17,6 +18,8 @@ type fakeBuild struct {
 	script    func(b *fakeBuild) // called before each probe, under the lock
 	log       string             // of every job
 	created   time.Time
+	finished  time.Time             // once it was shown over
+	hidden    func(url.Values) bool // reports whether a listing leaves it out
 }
 
 type fakeArtifact struct {

@@ -34,7 +34,6 @@ func (c *Client) rawTail(ctx context.Context, number int, job string, size int) 
 	req.Header.Set("Accept", "text/plain")
 	req.Header.Set("Range", fmt.Sprintf("bytes=-%d", size))
 	var buf bytes.Buffer
-	c.counters.others.Add(1)
 	resp, err := c.api.Do(req.WithContext(ctx), &buf)
 	if err != nil {
 		err = c.explain(req, resp, &buf, err)

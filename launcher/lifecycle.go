@@ -31,9 +31,9 @@ type lifecycle struct {
 	finished time.Time // when the build was last seen over
 }
 
-func newLifecycle(s *Submission) *lifecycle {
+func newLifecycle(r *Run) *lifecycle {
 	return &lifecycle{
-		queue: s.Queue, queueTimeout: s.QueueTimeout, runTimeout: s.RunTimeout,
+		queue: r.Queue, queueTimeout: r.QueueTimeout, runTimeout: r.RunTimeout,
 		phase: PhaseCreating, since: time.Now(),
 	}
 }
@@ -48,8 +48,7 @@ const (
 	buildOpen           // there is more to come
 	buildBlocked        // a person would have to act
 	buildOver           // nothing more will happen
-	buildLeft           // no longer in the listing of open builds; nobody says how it ended
-	buildPassed         // no longer there, but in the listing of those that passed
+	buildLeft           // in no listing, neither of open builds nor of ended ones
 )
 
 // An action is what the waiter has to do about a signal.
@@ -58,7 +57,6 @@ type action int
 const (
 	keepPolling   action = iota
 	askByNumber          // whether the build is over
-	fetchUnasked         // the result of a build that passed; without one, ask by number
 	collectResult        // fetch it, or explain why there is none
 	giveBuildUp          // explain, and cancel it
 )
@@ -77,16 +75,14 @@ var transitions = [...]struct {
 	buildBlocked: {"", giveBuildUp},
 	buildOver:    {PhaseFetching, collectResult},
 	buildLeft:    {"", askByNumber},
-	buildPassed:  {PhaseFetching, fetchUnasked},
 }
 
 // An update is what one probe of a build showed.
 type update struct {
-	build  *Build // nil with err; with left, unless a listing says how it ended
-	jobs   bool   // build has its jobs
-	listed bool   // build comes from the listing of open builds
-	left   bool   // it is no longer among the open builds
-	err    error  // asking again is useless
+	build *Build // nil with err and left
+	jobs  bool   // build has its jobs
+	left  bool   // it is in no listing
+	err   error  // asking again is useless
 
 	then action // what the lifecycle made of it
 }
@@ -94,10 +90,7 @@ type update struct {
 // signals reads an update: first what the evaluation's job on queue does, where
 // that was asked, then how the build stands.
 func (u *update) signals(queue string) []signal {
-	switch {
-	case u.left && u.build != nil && u.build.State == "passed":
-		return []signal{buildPassed}
-	case u.left:
+	if u.left {
 		return []signal{buildLeft}
 	}
 	var seen []signal
@@ -167,7 +160,7 @@ func (l *lifecycle) seen() (running, finished time.Time) {
 // deadline is when the present phase has lasted too long.
 func (l *lifecycle) deadline() time.Time {
 	phase, since := l.current()
-	if phase == PhaseRunning {
+	if phase == PhaseRunning || phase == PhaseFetching {
 		return since.Add(l.runTimeout)
 	}
 	return since.Add(l.queueTimeout)

@@ -35,13 +35,11 @@ func TestLifecycle(t *testing.T) {
 		{"over without an evaluation", PhaseQueued, over(waits[:1]), PhaseFetching, collectResult},
 		{"blocked", PhaseQueued, update{build: &Build{State: "passed", Blocked: true}}, PhaseQueued, giveBuildUp},
 		{"left", PhaseRunning, update{left: true}, PhaseRunning, askByNumber},
-		{"left and failed", PhaseRunning, update{left: true, build: &Build{State: "failed"}}, PhaseRunning, askByNumber},
-		{"left and passed", PhaseRunning, update{left: true, build: &Build{State: "passed"}}, PhaseFetching, fetchUnasked},
 		{"over, and running again", PhaseFetching, open(runs), PhaseRunning, keepPolling},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLifecycle(&Submission{Queue: "cpu", QueueTimeout: time.Hour, RunTimeout: 10 * time.Minute})
+				l := newLifecycle(&Run{Queue: "cpu", QueueTimeout: time.Hour, RunTimeout: 10 * time.Minute})
 				l.enter(tt.from)
 				entered := time.Now()
 				time.Sleep(time.Minute)
@@ -56,7 +54,7 @@ func TestLifecycle(t *testing.T) {
 				if !since.Equal(entered) {
 					t.Errorf("the phase began at %s, want %s", since, entered)
 				}
-				limit := map[Phase]time.Duration{PhaseQueued: time.Hour, PhaseRunning: 10 * time.Minute, PhaseFetching: time.Hour}[tt.to]
+				limit := map[Phase]time.Duration{PhaseQueued: time.Hour, PhaseRunning: 10 * time.Minute, PhaseFetching: 10 * time.Minute}[tt.to]
 				if got := l.deadline(); !got.Equal(entered.Add(limit)) {
 					t.Errorf("deadline: got %s, want %s", got, entered.Add(limit))
 				}

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -9,46 +10,139 @@ import (
 )
 
 const (
-	perPage  = 100
-	maxPages = 50
+	perPage      = 100
+	leastPerPage = 5
+	maxPages     = 50
 )
 
-// list lists builds of the pipeline, all pages.
+// list lists builds of the pipeline, all pages, once.
 func (c *Client) list(ctx context.Context, q url.Values) ([]Build, error) {
 	return pages[Build](ctx, c, c.path+"/builds", q)
 }
 
-// pages gets every page of a list.
+// pages gets every page of a list. Pages that are too large, since builds repeat
+// their payloads, are asked for anew in smaller ones.
 func pages[T any](ctx context.Context, c *Client, path string, q url.Values) ([]T, error) {
-	q.Set("per_page", strconv.Itoa(perPage))
+	for size := perPage; ; size /= 4 {
+		all, err := pagesOf[T](ctx, c, path, q, size)
+		if size <= leastPerPage || !errors.Is(err, errTooLarge) {
+			return all, err
+		}
+	}
+}
+
+func pagesOf[T any](ctx context.Context, c *Client, path string, q url.Values, size int) ([]T, error) {
+	q.Set("per_page", strconv.Itoa(size))
+	q.Del("page")
 	var all []T
-	for page, n := 1, 0; page > 0; n++ {
+	for number, n := 1, 0; number > 0; n++ {
 		if n == maxPages {
-			return nil, fmt.Errorf("GET %s: more than %d pages", path, maxPages)
+			return nil, permanentError{fmt.Errorf("GET %s: more than %d pages", path, maxPages)}
 		}
-		if page > 1 {
-			q.Set("page", strconv.Itoa(page))
+		if number > 1 {
+			q.Set("page", strconv.Itoa(number))
 		}
-		var part []T
-		resp, err := c.do(ctx, http.MethodGet, path+"?"+q.Encode(), nil, &part)
+		part, next, err := page[T](ctx, c, path, q)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, part...)
-		page = resp.NextPage
+		number = next
 	}
 	return all, nil
 }
 
-// build gets one build with the latest attempt of each job.
-func (c *Client) build(ctx context.Context, number int) (*Build, error) {
+// allOf gets every page of a list, asked for until there is an answer or ctx
+// ends.
+func allOf[T any](ctx context.Context, c *Client, path string) (all []T, err error) {
+	err = c.persist(ctx, "listing", func() error {
+		all, err = pages[T](ctx, c, path, url.Values{})
+		return err
+	})
+	return all, err
+}
+
+// page gets one page, and the number of the next; 0: it is the last.
+func page[T any](ctx context.Context, c *Client, path string, q url.Values) (part []T, next int, err error) {
+	resp, err := c.do(ctx, http.MethodGet, path+"?"+q.Encode(), nil, &part)
+	if err != nil {
+		return nil, 0, err
+	}
+	return part, resp.NextPage, nil
+}
+
+// get gets one build with the latest attempt of each job, once.
+func (c *Client) get(ctx context.Context, number int) (*Build, error) {
 	path, err := c.buildPath(number)
 	if err != nil {
-		return nil, err
+		return nil, permanentError{err}
 	}
 	b := &Build{}
 	if _, err := c.do(ctx, http.MethodGet, path+"?exclude_pipeline=true", nil, b); err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+// Build gets one build with the latest attempt of each job. It is asked for until
+// there is an answer or ctx ends, or for two minutes where ctx has no deadline.
+//
+// Errors: [APIError], with status 404 for a build that is not there, and ctx's.
+func (c *Client) Build(ctx context.Context, number int) (*Build, error) {
+	ctx, stop := patient(ctx)
+	defer stop()
+	var b *Build
+	err := c.persist(ctx, "asking for a build", func() (err error) {
+		b, err = c.get(ctx, number)
+		return err
+	})
+	return b, err
+}
+
+// A Query selects builds of the pipeline. Zero fields do not.
+type Query struct {
+	States   []string          // Buildkite's words: "running", "finished", …
+	MetaData map[string]string // "gpu": "B200_BK"; every one has to be there as it is
+	Limit    int               // the newest so many; 0: all, up to 5000
+}
+
+// Builds lists builds, the newest first, with the latest attempt of each job. It
+// is asked for as with [Client.Build].
+//
+// Errors: [APIError] and ctx's.
+func (c *Client) Builds(ctx context.Context, query Query) ([]Build, error) {
+	q := url.Values{"exclude_pipeline": {"true"}}
+	if len(query.States) > 0 {
+		q["state[]"] = query.States
+	}
+	for key, value := range query.MetaData {
+		q.Set("meta_data["+key+"]", value)
+	}
+	ctx, stop := patient(ctx)
+	defer stop()
+	var found []Build
+	err := c.persist(ctx, "listing builds", func() (err error) {
+		if query.Limit > 0 && query.Limit <= perPage {
+			q.Set("per_page", strconv.Itoa(query.Limit))
+			found, _, err = page[Build](ctx, c, c.path+"/builds", q)
+			return err
+		}
+		found, err = c.list(ctx, q)
+		return err
+	})
+	// How filters match and combine is not documented.
+	kept := found[:0]
+	for _, b := range found {
+		matches := true
+		for key, value := range query.MetaData {
+			matches = matches && b.MetaData[key] == value
+		}
+		if matches {
+			kept = append(kept, b)
+		}
+	}
+	if query.Limit > 0 && len(kept) > query.Limit {
+		kept = kept[:query.Limit]
+	}
+	return kept, err
 }

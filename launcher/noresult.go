@@ -45,14 +45,13 @@ func (e *NoResultError) Error() string {
 // noResult explains the build as far as it can be asked about.
 func (w *waiter) noResult(ctx context.Context) *NoResultError {
 	if w.build.Jobs == nil && ctx.Err() == nil {
-		w.c.counters.others.Add(1)
-		if b, err := w.c.build(ctx, w.build.Number); err == nil {
+		if b, err := w.c.Build(ctx, w.build.Number); err == nil {
 			b.WebURL = w.build.WebURL
 			w.build = b
 		}
 	}
 	b := w.build
-	e := &NoResultError{RunID: w.runID, Build: b.Number, BuildURL: b.WebURL, State: b.State}
+	e := &NoResultError{RunID: w.r.ID, Build: b.Number, BuildURL: b.WebURL, State: b.State}
 	switch {
 	case b.Blocked:
 		e.State = "blocked"

@@ -38,14 +38,14 @@ func orUnknown(s string) string {
 func (w *waiter) right(r *schema.Result) error {
 	if r.GPUType == "" || r.Queue == "" {
 		w.c.log.Warn("the result does not name GPU type and queue, as older runners do: not compared with what was asked for",
-			"build", w.build.Number, "run", w.runID, "gpu", w.s.GPU, "queue", w.s.Queue)
+			"build", w.build.Number, "run", w.r.ID, "gpu", w.r.GPU, "queue", w.r.Queue)
 	}
-	if (r.GPUType == "" || strings.EqualFold(r.GPUType, w.s.GPU)) && (r.Queue == "" || r.Queue == w.s.Queue) {
+	if (r.GPUType == "" || w.r.GPU == "" || strings.EqualFold(r.GPUType, w.r.GPU)) && (r.Queue == "" || w.r.Queue == "" || r.Queue == w.r.Queue) {
 		return nil
 	}
 	o := r.Outcome
 	return &WrongMachineError{
-		RunID: w.runID, Build: w.build.Number, BuildURL: w.build.WebURL, GPU: w.s.GPU, Queue: w.s.Queue,
+		RunID: w.r.ID, Build: w.build.Number, BuildURL: w.build.WebURL, GPU: w.r.GPU, Queue: w.r.Queue,
 		GotGPU: r.GPUType, GotQueue: r.Queue, Outcome: text.Line(o.Name+": "+o.Text, 200),
 	}
 }

@@ -3,7 +3,6 @@ package launcher
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -59,8 +58,9 @@ func (a *Agent) On(q *Queue) bool {
 // Errors: [APIError], 403 where the scope is missing; [RateLimitError].
 func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 	type cluster struct{ ID, Name string }
-	c.counters.others.Add(1)
-	clusters, err := pages[cluster](ctx, c, c.orgPath()+"/clusters", url.Values{})
+	ctx, stop := patient(ctx)
+	defer stop()
+	clusters, err := allOf[cluster](ctx, c, c.orgPath()+"/clusters")
 	if err != nil {
 		return nil, fmt.Errorf("listing clusters: %w", err)
 	}
@@ -69,8 +69,7 @@ func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 		if !idPattern.MatchString(cl.ID) {
 			return nil, fmt.Errorf("listing clusters: got the id %q from the API, want letters, digits and -", text.Line(cl.ID, 60))
 		}
-		c.counters.others.Add(1)
-		queues, err := pages[Queue](ctx, c, c.orgPath()+"/clusters/"+cl.ID+"/queues", url.Values{})
+		queues, err := allOf[Queue](ctx, c, c.orgPath()+"/clusters/"+cl.ID+"/queues")
 		if err != nil {
 			return nil, fmt.Errorf("listing the queues of cluster %s: %w", text.Line(cl.Name, 60), err)
 		}
@@ -88,8 +87,9 @@ func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 //
 // Errors: as for [Client.Queues].
 func (c *Client) Agents(ctx context.Context) ([]Agent, error) {
-	c.counters.others.Add(1)
-	agents, err := pages[Agent](ctx, c, c.orgPath()+"/agents", url.Values{})
+	ctx, stop := patient(ctx)
+	defer stop()
+	agents, err := allOf[Agent](ctx, c, c.orgPath()+"/agents")
 	if err != nil {
 		return nil, fmt.Errorf("listing agents: %w", err)
 	}

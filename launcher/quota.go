@@ -1,6 +1,8 @@
 package launcher
 
 import (
+	"container/heap"
+	"context"
 	"net/http"
 	"strconv"
 	"sync"
@@ -9,7 +11,16 @@ import (
 
 const (
 	quotaWindow  = 60 * time.Second // Buildkite counts requests in windows of this length
-	defaultLimit = 50               // per window, a new organization's user; held until an answer says more
+	defaultLimit = 200              // per window, an organization's; held until an answer says otherwise
+
+	// Of the limit, so much may be spent at once, and so much in each window as
+	// it comes. Together they stay below the limit wherever the server's windows
+	// begin; the rest is for cancellations and clocks.
+	burstShare, steadyShare = 0.25, 0.70
+
+	// Of so many requests one goes to the least use that waits: a flood of
+	// creates must not keep their results from being noticed.
+	fairTurn = 8
 )
 
 // The two header families every answer carries. Resets are seconds from now.
@@ -33,63 +44,200 @@ func readFamily(h http.Header, names [3]string) family {
 		}
 		v[i] = n
 	}
-	return family{ok: v[1] > 0, remaining: v[0], limit: v[1], reset: time.Duration(max(v[2], 0)) * time.Second}
+	return family{ok: v[1] > 0, remaining: v[0], limit: v[1], reset: time.Duration(min(max(v[2], 0), maxReset)) * time.Second}
 }
 
-// A quota is a bucket of tokens, 80 % of the smaller limit seen in headers; a
-// spent token comes back one window later. So no span of 60 s ever holds more
-// than 80 % of what is allowed, wherever the server's windows begin, and a
-// single submission may still use a burst.
+// maxReset bounds what a header may make us wait, in seconds.
+const maxReset = 3600
+
+// A quota admits requests at an even pace: a bucket that fills with 70 % of the
+// smaller limit per window and holds 25 % of it. A few submissions never wait,
+// and a minute never starves the next.
+//
+// Other processes spend the same limit. What they leave is in the headers of
+// every answer: once that is less than the pace would spend until the window
+// ends, requests are spread over what is left of it. So several processes, on
+// one host or on many, share a limit without knowing of each other.
 type quota struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	limit int         // requests per window
-	spent []time.Time // when each token out of the bucket was taken, oldest first
-	free  int         // what the server said is left, smaller family
-	until time.Time   // how long free is worth anything
+	mu      sync.Mutex
+	limit   int       // requests per window
+	answers int       // that there were
+	tokens  float64   // in the bucket
+	at      time.Time // when tokens was right
+	free    int       // what the server said is left, smaller family, less what was sent since
+	until   time.Time // how long free is worth anything
+	last    time.Time // when the last request was admitted
+	flight  int       // requests that were sent and not answered
+	waiting tickets
+	seq     int         // of the last ticket
+	turns   int         // admissions since the least use had its turn
+	alarm   *time.Timer // of the next admission; nil: none is due
 }
 
-func newQuota(now func() time.Time) *quota { return &quota{now: now, limit: defaultLimit} }
+func newQuota(now func() time.Time) *quota {
+	return &quota{now: now, limit: defaultLimit, tokens: burst(defaultLimit), at: now()}
+}
 
-// take takes a token, or returns how long to wait before asking again.
-func (q *quota) take() time.Duration {
+// burst is how much a bucket of that limit holds.
+func burst(limit int) float64 { return max(burstShare*float64(limit), 1) }
+
+// A ticket is a request that waits to be admitted.
+type ticket struct {
+	use     use
+	seq     int // order of arrival
+	index   int // in the heap, -1: admitted
+	allowed chan struct{}
+}
+
+// tickets is a heap: the more important use first, within a use the first to
+// come.
+type tickets []*ticket
+
+func (t tickets) Len() int { return len(t) }
+
+func (t tickets) Less(i, j int) bool {
+	if t[i].use != t[j].use {
+		return t[i].use < t[j].use
+	}
+	return t[i].seq < t[j].seq
+}
+
+func (t tickets) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].index, t[j].index = i, j
+}
+
+func (t *tickets) Push(x any) {
+	one := x.(*ticket)
+	one.index = len(*t)
+	*t = append(*t, one)
+}
+
+func (t *tickets) Pop() any {
+	one := (*t)[len(*t)-1]
+	*t = (*t)[:len(*t)-1]
+	one.index = -1
+	return one
+}
+
+// least is the ticket that would come last but for the order of arrival within
+// its use.
+func (t tickets) least() *ticket {
+	found := t[0]
+	for _, one := range t {
+		if one.use > found.use || one.use == found.use && one.seq < found.seq {
+			found = one
+		}
+	}
+	return found
+}
+
+// admit waits for a request's turn. A cancellation does not wait: it frees a
+// GPU, and has little time when the process is about to end.
+//
+// Error: ctx's.
+func (q *quota) admit(ctx context.Context, u use) error {
+	q.mu.Lock()
+	if u == useCancel {
+		q.spend(q.now())
+		q.mu.Unlock()
+		return nil
+	}
+	q.seq++
+	t := &ticket{use: u, seq: q.seq, allowed: make(chan struct{})}
+	heap.Push(&q.waiting, t)
+	q.serve()
+	q.mu.Unlock()
+	select {
+	case <-t.allowed:
+		return nil
+	case <-ctx.Done():
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := q.now()
+	if t.index < 0 { // admitted in this moment
+		return nil
+	}
+	heap.Remove(&q.waiting, t.index)
+	return ctx.Err()
+}
+
+// serve admits whom it can, and sets the alarm for the next. q.mu is held.
+func (q *quota) serve() {
+	if q.alarm != nil {
+		q.alarm.Stop()
+		q.alarm = nil
+	}
+	for len(q.waiting) > 0 {
+		now := q.now()
+		if wait := q.wait(now); wait > 0 {
+			q.alarm = time.AfterFunc(wait, func() {
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				q.serve()
+			})
+			return
+		}
+		next := q.waiting[0]
+		if q.turns++; q.turns >= fairTurn {
+			q.turns, next = 0, q.waiting.least()
+		}
+		heap.Remove(&q.waiting, next.index)
+		q.spend(now)
+		close(next.allowed)
+	}
+}
+
+// wait is how long until the next request may go. q.mu is held.
+func (q *quota) wait(now time.Time) time.Duration {
 	q.refill(now)
-	if q.free <= 0 && now.Before(q.until) { // others spend the same quota
-		return q.until.Sub(now)
+	var wait time.Duration
+	if missing := 1 - q.tokens; missing > 1e-9 {
+		wait = time.Duration(missing / q.pace() * float64(time.Second))
 	}
-	if budget := q.budget(); len(q.spent) >= budget {
-		return q.spent[len(q.spent)-budget].Add(quotaWindow).Sub(now)
+	left := q.until.Sub(now)
+	if left <= 0 {
+		return wait
 	}
-	q.spent = append(q.spent, now)
-	return 0
+	// What others have under way is in no header yet.
+	free := q.free - q.limit/40
+	if free <= 0 {
+		return max(wait, left)
+	}
+	if float64(free) < q.pace()*left.Seconds() { // others spend it too
+		wait = max(wait, q.last.Add(left/time.Duration(free+1)).Sub(now))
+	}
+	return wait
 }
 
-// overdraw takes a token whether there is one or not.
-func (q *quota) overdraw() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.spent = append(q.spent, q.now())
-}
-
-func (q *quota) budget() int { return max(q.limit*4/5, 1) }
+// pace is how many requests a second come into the bucket.
+func (q *quota) pace() float64 { return steadyShare * float64(q.limit) / quotaWindow.Seconds() }
 
 func (q *quota) refill(now time.Time) {
-	n := 0
-	for n < len(q.spent) && !q.spent[n].Add(quotaWindow).After(now) {
-		n++
-	}
-	q.spent = append(q.spent[:0], q.spent[n:]...)
+	q.tokens = min(q.tokens+q.pace()*now.Sub(q.at).Seconds(), burst(q.limit))
+	q.at = now
 }
 
-// see learns from an answer's headers.
-func (q *quota) see(h http.Header) {
+// spend takes a token, whether there is one or not. q.mu is held.
+func (q *quota) spend(now time.Time) {
+	q.refill(now)
+	q.tokens--
+	q.free--
+	q.flight++
+	q.last = now
+}
+
+// answered learns from an answer's headers; nil: there was no answer.
+func (q *quota) answered(h http.Header) {
 	org, user := readFamily(h, orgHeaders), readFamily(h, userHeaders)
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.flight--
+	if h != nil {
+		q.answers++
+	}
 	small := org
 	if user.ok && (!org.ok || user.limit < org.limit) {
 		small = user
@@ -97,32 +245,34 @@ func (q *quota) see(h http.Header) {
 	if !small.ok {
 		return
 	}
-	q.limit = small.limit
+	if small.limit != q.limit {
+		now := q.now()
+		q.refill(now)
+		// A smaller bucket keeps what was spent of the larger one.
+		q.tokens += burst(small.limit) - burst(q.limit)
+		q.limit = small.limit
+	}
 	for _, f := range []family{org, user} {
 		if f.ok && f.remaining <= small.remaining {
 			small = f
 		}
 	}
-	q.free, q.until = small.remaining, q.now().Add(small.reset)
+	// What is still under way may not be counted yet.
+	q.free, q.until = small.remaining-q.flight, q.now().Add(small.reset)
+	q.serve()
 }
 
-// pollFloor is the shortest time between two polls that leaves enough for the
-// waiting runs, which need two requests each to fetch their results. While
-// more than half of the budget is there it is 0; below that, polls are spread
-// over the window.
-func (q *quota) pollFloor(runs int) time.Duration {
+// heard reports whether there was ever an answer.
+func (q *quota) heard() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := q.now()
-	q.refill(now)
-	budget := q.budget()
-	left := budget - len(q.spent)
-	if now.Before(q.until) {
-		left = min(left, q.free*4/5)
-	}
-	if left > budget/2 {
-		return 0
-	}
-	left -= min(2*runs, left/2)
-	return quotaWindow / time.Duration(max(left, 4))
+	return q.answers > 0
+}
+
+// scale is how many times smaller the limit is than an organization's usual
+// one; at least 1. Polls are so many times rarer.
+func (q *quota) scale() float64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return max(float64(defaultLimit)/float64(q.limit), 1)
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/buildkite/go-buildkite/v3/buildkite"
 
@@ -19,15 +20,17 @@ import (
 // An APIError is an answer of the API that is not the wanted one.
 type APIError struct {
 	Method, Path string
-	Status       int    // HTTP status
-	Message      string // what the answer says, one line
+	Status       int           // HTTP status
+	Message      string        // what the answer says, one line
+	RetryAfter   time.Duration // how long the answer asks to wait; 0: it does not
 }
 
 func (e *APIError) Error() string {
 	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, e.Path, e.Status, http.StatusText(e.Status), e.Message)
 }
 
-// do sends one request through go-buildkite and decodes the answer into v.
+// do sends one request through go-buildkite and decodes the answer into v. It
+// does not repeat it, but for 429.
 //
 // Errors: [APIError] when there was an answer, [RateLimitError], or what the
 // transport said; all reachable with errors.As.
@@ -55,13 +58,19 @@ func (c *Client) explain(req *http.Request, resp *buildkite.Response, body *byte
 	path := strings.TrimPrefix(req.URL.Path, c.base.Path)
 	var refused *buildkite.ErrorResponse
 	if errors.As(err, &refused) {
-		return &APIError{Method: req.Method, Path: path, Status: refused.Response.StatusCode, Message: refusal(refused)}
+		return &APIError{
+			Method: req.Method, Path: path, Status: refused.Response.StatusCode, Message: refusal(refused),
+			RetryAfter: retryAfter(refused.Response.Header, time.Now()),
+		}
 	}
 	if resp == nil || resp.Response == nil {
 		var wrapped *url.Error
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err // its URL is long and says no more than path
 		}
+		return fmt.Errorf("%s %s: %w", req.Method, path, err)
+	}
+	if errors.Is(err, errTooLarge) {
 		return fmt.Errorf("%s %s: %w", req.Method, path, err)
 	}
 	e := &APIError{Method: req.Method, Path: path, Status: resp.StatusCode}
@@ -111,9 +120,12 @@ func (e permanentError) Unwrap() error { return e.error }
 
 // permanent reports whether asking again cannot help: the answer was about us.
 func permanent(err error) bool {
-	if errors.As(err, &permanentError{}) {
+	if errors.As(err, &permanentError{}) || errors.Is(err, errTooLarge) {
 		return true
 	}
-	s := status(err)
+	return permanentStatus(status(err))
+}
+
+func permanentStatus(s int) bool {
 	return s >= 400 && s < 500 && s != http.StatusRequestTimeout && s != http.StatusTooManyRequests
 }

@@ -64,7 +64,7 @@ func TestAnswersThatAreNotJSON(t *testing.T) {
 		}, "302 Found"},
 	} {
 		f.fault = tt.fault
-		_, err := c.build(t.Context(), 1)
+		_, err := c.get(t.Context(), 1)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
 		}

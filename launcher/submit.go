@@ -11,6 +11,7 @@ import (
 	"github.com/buildkite/go-buildkite/v3/buildkite"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A Submission is one evaluation to be done on one GPU type.
@@ -19,6 +20,15 @@ type Submission struct {
 	ID      string // of the submission where it is kept; empty: "local"; letters, digits, - and _
 	GPU     string // GPU type, "B200_BK"
 	Queue   string // agent queue, "b200"
+	User    string // whose submission it is, which bounds how many run at once; may be empty
+
+	// RunID is the run's id, chosen by the caller and kept where it outlives him:
+	// up to 200 letters, digits, dots, colons, - and _. Empty: [NewRunID]'s. The
+	// secret run of a submission is a run of its own, in a build of its own.
+	RunID string
+	// Attempted is when somebody may last have tried to make a build for RunID;
+	// zero: nobody has. Its build is then looked for before one is made.
+	Attempted time.Time
 
 	// Seal, when not nil, returns the text that travels in the place of the
 	// encoded payload, for the run of that id; it must not block. What a build's
@@ -27,9 +37,8 @@ type Submission struct {
 
 	Branch, Commit string // of the pipeline's repository; empty: main, HEAD
 
-	// QueueTimeout bounds the time until the evaluation's job starts, bootstrap
-	// included; RunTimeout the time after that. Past either, the build is
-	// cancelled. 0: 30 minutes each.
+	// QueueTimeout and RunTimeout are those of [Run]; QueueTimeout also bounds the
+	// time until there is a build. 0: 30 minutes each.
 	QueueTimeout, RunTimeout time.Duration
 
 	// Progress, when not nil, is called at every change and at every poll that
@@ -44,7 +53,7 @@ type Event struct {
 	Build    int           // number; 0 while creating
 	BuildURL string        // of its page
 	State    string        // Buildkite's word for the build; may be empty
-	Elapsed  time.Duration // since Submit was called
+	Elapsed  time.Duration // since the work on it began here
 }
 
 // A Timeline says when each thing was seen from here. Zero: not seen; a phase
@@ -80,45 +89,109 @@ type Report struct {
 	Timeline Timeline
 }
 
-// Submit makes a build for s, waits for its end and fetches the result of its
-// own run id. A wrong submission is a [Report], not an error.
+// Submit makes a build for s, or finds the one that was made for its RunID,
+// waits for its end and fetches the result of its own run id. A wrong submission
+// is a [Report], not an error.
 //
-// Errors: [schema.ErrPayloadTooLong] and faults of the payload, before any
-// build is made; [RateLimitError] and [APIError]; [NoResultError] for a build
-// that ended without one; [GaveUpError] when a clock ran out; ctx's. In the
-// last two cases the build has been cancelled, or the error says that it has
-// not.
+// Errors: those of [Client.Create] and [Client.Collect]. Unlike those, Submit
+// cancels the build that it gives up, when ctx ends too, or the error says that
+// it has not.
 func (c *Client) Submit(ctx context.Context, s Submission) (*Report, error) {
-	w := &waiter{c: c, s: s}
-	w.timeline.Submitted = time.Now()
-	body, err := w.prepare()
+	run, err := c.createOrAdopt(ctx, s)
+	var uncertain *UncertainError
+	if errors.As(err, &uncertain) {
+		return nil, errors.Join(err, c.cancelUnseen(ctx, uncertain.RunID))
+	}
 	if err != nil {
 		return nil, err
 	}
-	w.life = newLifecycle(&w.s)
-	w.progress()
-	w.build, err = c.create(ctx, w.runID, body)
-	if err != nil {
-		return nil, err
+	report, over, err := c.collect(ctx, run)
+	if err == nil || over {
+		return report, err
 	}
-	w.timeline.Created = time.Now()
-	w.life.signal(buildCreated)
-	w.progress()
-	return w.result(ctx)
+	return nil, c.abandon(ctx, run, err)
 }
 
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,60}$`)
+// createOrAdopt looks once for the build of a run id that was given: its caller
+// may have begun before.
+func (c *Client) createOrAdopt(ctx context.Context, s Submission) (*Run, error) {
+	if s.RunID != "" && s.Attempted.IsZero() {
+		run, err := c.Adopt(ctx, s.RunID)
+		if err == nil {
+			run.GPU, run.Queue = s.GPU, s.Queue
+			run.QueueTimeout, run.RunTimeout, run.Progress = orDefault(s.QueueTimeout), orDefault(s.RunTimeout), s.Progress
+			return run, nil
+		}
+		if !errors.Is(err, ErrNoBuild) {
+			return nil, err
+		}
+	}
+	return c.Create(ctx, s)
+}
+
+// lateBuilds are the pauses between two looks for a build that is to be
+// cancelled.
+var lateBuilds = [...]time.Duration{0, 500 * time.Millisecond, time.Second, 2 * time.Second}
+
+// cancelUnseen cancels what an uncertain create left, although ctx may be over. A
+// build that shows later than this takes goes on: err, which it is joined to,
+// says that there may be one.
+func (c *Client) cancelUnseen(ctx context.Context, runID string) error {
+	ctx, stop := last(ctx)
+	defer stop()
+	for _, wait := range lateBuilds {
+		if err := c.pause(ctx, wait); err != nil {
+			break
+		}
+		if found, err := c.cancelRun(ctx, runID); found || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abandon cancels the build of a run whose collecting ended with err, and says
+// whether it could.
+func (c *Client) abandon(ctx context.Context, run *Run, err error) error {
+	ended := ctx.Err() != nil
+	ctx, stop := last(ctx)
+	defer stop()
+	cancelErr := c.Cancel(ctx, run.Build)
+	var gave *GaveUpError
+	switch {
+	case errors.As(err, &gave):
+		gave.Canceled, gave.CancelErr = cancelErr == nil, cancelErr
+		return err
+	case cancelErr != nil:
+		return fmt.Errorf("build %d (%s) may still run: %w", run.Build, run.BuildURL, errors.Join(cancelErr, err))
+	case ended:
+		return fmt.Errorf("build %d (%s) is cancelled: %w", run.Build, run.BuildURL, err)
+	}
+	return err
+}
+
+var (
+	namePattern  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,60}$`)
+	runIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$`)
+)
 
 // prepare checks s, fills in what it leaves out, and writes the request.
-func (w *waiter) prepare() (*buildkite.CreateBuild, error) {
-	s := &w.s
+func (c *Client) prepare(s Submission) (*Run, *buildkite.CreateBuild, error) {
 	if s.ID == "" {
 		s.ID = "local"
 	}
 	for _, v := range []struct{ what, name string }{{"submission id", s.ID}, {"GPU type", s.GPU}, {"queue", s.Queue}} {
 		if !namePattern.MatchString(v.name) {
-			return nil, fmt.Errorf("%s: got %q, want 1 to 60 letters, digits, - and _", v.what, v.name)
+			return nil, nil, fmt.Errorf("%s: got %q, want 1 to 60 letters, digits, - and _", v.what, v.name)
 		}
+	}
+	// One id per run: Kernelbot's own is shared by the public and the secret
+	// run of a submission.
+	if s.RunID == "" {
+		s.RunID = NewRunID(s.ID, s.GPU)
+	}
+	if !runIDPattern.MatchString(s.RunID) {
+		return nil, nil, fmt.Errorf("run id: got %s, want up to 200 letters, digits, dots, colons, - and _", text.Quote(s.RunID))
 	}
 	if s.Branch == "" {
 		s.Branch = "main"
@@ -126,46 +199,43 @@ func (w *waiter) prepare() (*buildkite.CreateBuild, error) {
 	if s.Commit == "" {
 		s.Commit = "HEAD"
 	}
-	if s.QueueTimeout <= 0 {
-		s.QueueTimeout = 30 * time.Minute
-	}
-	if s.RunTimeout <= 0 {
-		s.RunTimeout = 30 * time.Minute
-	}
 	if s.Payload == nil {
-		return nil, errors.New("no payload")
+		return nil, nil, errors.New("no payload")
 	}
 	encoded, err := s.Payload.Encode()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	// One id per run: Kernelbot's own is shared by the public and the secret
-	// run of a submission.
-	w.runID = fmt.Sprintf("sub-%s-%s-%s", s.ID, s.GPU, randomHex(5))
 	if s.Seal != nil {
-		if encoded, err = s.Seal(w.runID, encoded); err != nil {
-			return nil, fmt.Errorf("sealing the payload: %w", err)
+		if encoded, err = s.Seal(s.RunID, encoded); err != nil {
+			return nil, nil, fmt.Errorf("sealing the payload: %w", err)
 		}
 	}
 	env, err := schema.PayloadEnv(encoded)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	env[schema.EnvRunID] = w.runID
+	env[schema.EnvRunID] = s.RunID
 	env[schema.EnvGPU] = s.GPU
 	env[schema.EnvQueue] = s.Queue
 	env[schema.EnvMode] = s.Payload.Mode
+	if s.User != "" {
+		env[schema.EnvUser] = s.User
+	}
 	if budget, limited := s.Payload.Budget(); limited { // kbgen sets the step's timeout by it
 		env[schema.EnvTimeoutSeconds] = strconv.Itoa(int(budget.Seconds()))
 	}
-	return &buildkite.CreateBuild{
+	run := &Run{
+		ID: s.RunID, GPU: s.GPU, Queue: s.Queue, Mode: s.Payload.Mode, Submitted: time.Now(),
+		QueueTimeout: orDefault(s.QueueTimeout), RunTimeout: orDefault(s.RunTimeout), Progress: s.Progress,
+	}
+	return run, &buildkite.CreateBuild{
 		Commit:  s.Commit,
 		Branch:  s.Branch,
-		Message: "Kernel eval: " + w.runID,
+		Message: "Kernel eval: " + s.RunID,
 		Env:     env,
 		MetaData: map[string]string{
-			"run_id": w.runID, "queue": s.Queue, "gpu": s.GPU, "mode": s.Payload.Mode,
-			"launcher": w.c.id,
+			metaRunID: s.RunID, metaQueue: s.Queue, metaGPU: s.GPU, metaMode: s.Payload.Mode, metaLauncher: c.id,
 		},
 	}, nil
 }

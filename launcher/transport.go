@@ -13,16 +13,21 @@ import (
 const (
 	attemptTimeout = 60 * time.Second // one request with its whole body
 	maxBody        = 64 << 20         // bytes of one API answer; a page of builds repeats their payloads
-	maxAttempts    = 4                // of one request that meets 429
-	maxRateWait    = 2 * time.Minute
+	maxRateWait    = 2 * time.Minute  // windows are one minute long
+	maxRetryAfter  = time.Hour        // an order from outside, but not for ever
 )
 
-// A RateLimitError is a request that met 429 until patience ended. Nothing was
-// done on the server.
+// errTooLarge is an answer of more than maxBody bytes.
+var errTooLarge = fmt.Errorf("answer larger than %d bytes", maxBody)
+
+// A RateLimitError is a request that met 429 until its caller's time was over.
+// Nothing was done on the server.
 type RateLimitError struct {
 	Scope          string        // "rest" (organization) or "rest_user"
 	Limit, Current int           // requests in the window
 	Reset          time.Duration // until the window ends, without jitter
+
+	ordered bool // Reset is the answer's Retry-After
 }
 
 func (e *RateLimitError) Error() string {
@@ -56,23 +61,28 @@ type transport struct {
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	for attempt := 1; ; attempt++ {
-		if err := t.admit(req); err != nil {
+	for {
+		if err := t.quota.admit(ctx, useOf(ctx)); err != nil {
 			return nil, err
 		}
 		resp, err := t.once(req)
 		if err != nil {
+			t.quota.answered(nil)
 			return nil, err
 		}
-		t.quota.see(resp.Header)
+		t.quota.answered(resp.Header)
 		if resp.StatusCode != http.StatusTooManyRequests {
 			return resp, nil
 		}
 		limited := readRateLimit(resp)
-		if attempt == maxAttempts {
-			return nil, limited
+		wait := min(limited.Reset+t.jitter(), maxRateWait)
+		if limited.ordered {
+			wait = limited.Reset + t.jitter()
 		}
-		if err := t.pause(ctx, min(limited.Reset+t.jitter(), maxRateWait)); err != nil {
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+			return nil, limited // it would end in the pause
+		}
+		if err := t.pause(ctx, wait); err != nil {
 			return nil, err
 		}
 		if req, err = rewound(req); err != nil {
@@ -81,25 +91,10 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// admit waits for a token. A cancellation does not: it frees a GPU, and has
-// little time when the process is about to end.
-func (t *transport) admit(req *http.Request) error {
-	if req.Method == http.MethodPut {
-		t.quota.overdraw()
-		return nil
-	}
-	for wait := t.quota.take(); wait > 0; wait = t.quota.take() {
-		if err := t.pause(req.Context(), wait); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // once sends req under its own time limit, which covers the body too.
 func (t *transport) once(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), attemptTimeout)
-	t.counters.total.Add(1)
+	t.counters.sent[useOf(ctx)].Add(1)
 	resp, err := t.base.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		cancel()
@@ -130,7 +125,7 @@ type boundedBody struct {
 
 func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, fmt.Errorf("answer larger than %d bytes", maxBody)
+		return 0, errTooLarge
 	}
 	n, err := b.body.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
@@ -159,7 +154,7 @@ func readRateLimit(resp *http.Response) *RateLimitError {
 	org, user := readFamily(resp.Header, orgHeaders), readFamily(resp.Header, userHeaders)
 	switch {
 	case body.Reset != nil && *body.Reset >= 0:
-		e.Reset = time.Duration(*body.Reset) * time.Second
+		e.Reset = time.Duration(min(*body.Reset, maxReset)) * time.Second
 	case body.Scope == "rest_user" && user.ok:
 		e.Reset = user.reset
 	case body.Scope == "rest" && org.ok:
@@ -168,6 +163,9 @@ func readRateLimit(resp *http.Response) *RateLimitError {
 		e.Reset = user.reset
 	case org.ok && org.remaining <= 0:
 		e.Reset = org.reset
+	}
+	if after := retryAfter(resp.Header, time.Now()); after > e.Reset {
+		e.Reset, e.ordered = after, true
 	}
 	return e
 }

@@ -35,31 +35,65 @@ func TestRateLimitWaitsForTheScopeInTheBody(t *testing.T) {
 	}
 }
 
-func TestRateLimitEndsAfterFourAttempts(t *testing.T) {
+// However often the answer is 429, it is no end, until the caller's time is over.
+func TestManyRateLimitsAreNoEnd(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		f := newFake(t)
-		f.fault = func(w http.ResponseWriter, r *http.Request) bool {
-			return fail(w, 429, `{"scope":"rest","limit":200,"current":201,"reset":900}`)
-		}
-		c := f.client()
-		var pauses []time.Duration
-		c.pause = func(ctx context.Context, d time.Duration) error {
-			pauses = append(pauses, d)
-			return ctx.Err()
-		}
-		_, err := c.do(t.Context(), method, c.path+"/builds", nil, nil)
-		var limited *RateLimitError
-		if !errors.As(err, &limited) || limited.Scope != "rest" || limited.Reset != 900*time.Second {
-			t.Errorf("%s: got %v, want a RateLimitError of scope rest", method, err)
-		}
-		if n := f.count(method); n != maxAttempts {
-			t.Errorf("%s: got %d requests, want %d", method, n, maxAttempts)
-		}
-		for _, d := range pauses {
-			if d > maxRateWait {
-				t.Errorf("%s: paused %s, want at most %s", method, d, maxRateWait)
+		bubble(t, func(t *testing.T, f *fake) {
+			left := 9
+			f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+				if left--; left < 0 {
+					return fail(w, 200, "[]")
+				}
+				return fail(w, 429, `{"scope":"rest","limit":200,"current":201,"reset":900}`)
 			}
+			c := f.client()
+			start := time.Now()
+			if _, err := c.do(t.Context(), method, c.path+"/builds", nil, nil); err != nil {
+				t.Errorf("%s: got %v after nine 429", method, err)
+			}
+			if took := time.Since(start); took != 9*maxRateWait {
+				t.Errorf("%s: took %s, want 9 pauses of %s", method, took, maxRateWait)
+			}
+			left = 1 << 30
+			ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer stop()
+			_, err := c.do(ctx, method, c.path+"/builds", nil, nil)
+			var limited *RateLimitError
+			if !errors.As(err, &limited) || limited.Scope != "rest" || limited.Reset != 900*time.Second {
+				t.Errorf("%s: got %v, want a RateLimitError of scope rest", method, err)
+			}
+		})
+	}
+}
+
+func TestRetryAfterIsObeyed(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		for _, date := range []bool{false, true} {
+			bubble(t, func(t *testing.T, f *fake) {
+				f.builds = []*fakeBuild{{number: 1, state: "passed"}}
+				asked := 0
+				f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+					if asked++; asked > 1 {
+						return false
+					}
+					w.Header().Set("Retry-After", "200")
+					if date {
+						w.Header().Set("Retry-After", time.Now().Add(200*time.Second).UTC().Format(http.TimeFormat))
+					}
+					return fail(w, status, `{"message":"later"}`)
+				}
+				start := time.Now()
+				ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+				defer stop()
+				if _, err := f.client().Build(ctx, 1); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(start); took < 199*time.Second || took > 206*time.Second {
+					t.Errorf("%d, date %t: asked again after %s, want 200 s", status, date, took)
+				}
+			})
 		}
 	}
 }

@@ -9,70 +9,98 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// A waiter is one submission between Submit's call and its return.
+// A waiter is one run between Collect's call and its return.
 type waiter struct {
 	c     *Client
-	s     Submission
-	runID string
+	r     *Run
 	life  *lifecycle
 	build *Build // as last seen
+	over  bool   // it was seen over
 
 	timeline Timeline // without what life knows
 	warned   string   // the unknown state that was logged
 }
 
-// A GaveUpError is a build that took too long. It was cancelled unless
-// CancelErr says why not.
+// A GaveUpError is a run that took too long in a phase.
 type GaveUpError struct {
-	Phase     Phase // PhaseQueued or PhaseRunning
-	After     time.Duration
-	Build     int
-	BuildURL  string
-	State     string // the build's
-	CancelErr error
+	Phase    Phase // PhaseQueued, PhaseRunning, or PhaseFetching: the build is over and its result could not be had
+	After    time.Duration
+	Build    int
+	BuildURL string
+	State    string // the build's
+	Err      error  // what the last question met; may be nil
+
+	Canceled  bool  // the build was cancelled, as Submit does
+	CancelErr error // why it was not, though Submit tried
 }
 
 func (e *GaveUpError) Error() string {
 	s := fmt.Sprintf("gave up on build %d (%s) after %s of %s, its state was %s", e.Build, e.BuildURL, e.After.Round(time.Millisecond), e.Phase, e.State)
-	if e.CancelErr != nil {
-		return fmt.Sprintf("%s; it may still run: %v", s, e.CancelErr)
+	if e.Err != nil {
+		s += fmt.Sprintf(", the last answer: %v", e.Err)
 	}
-	return s + "; it is cancelled"
+	switch {
+	case e.CancelErr != nil:
+		return fmt.Sprintf("%s; it may still run: %v", s, e.CancelErr)
+	case e.Canceled:
+		return s + "; it is cancelled"
+	case e.Phase != PhaseFetching:
+		return s + "; it may still run"
+	}
+	return s
 }
 
-func (e *GaveUpError) Unwrap() error { return e.CancelErr }
+func (e *GaveUpError) Unwrap() []error {
+	var errs []error
+	for _, err := range []error{e.Err, e.CancelErr} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
 
 // result waits for the end of the build and returns what it left.
 func (w *waiter) result(ctx context.Context) (*Report, error) {
-	run := w.c.watcher.add(w.build.Number, w.life)
+	run := w.c.watcher.add(w.r, w.build, w.life)
 	defer w.c.watcher.remove(run)
+	then := keepPolling
+	if w.build.Over() || w.build.Blocked { // as it was found
+		u := update{build: w.build, jobs: w.build.Jobs != nil}
+		then = w.life.observe(&u)
+		w.take(&u)
+	}
 	for {
-		then, err := w.next(ctx, run)
-		if err != nil {
-			return nil, err
-		}
-		if then == fetchUnasked {
-			// Every job ended well, so the result can be asked for without
-			// probing the build again, unless there is none.
-			report, err := w.fetch(ctx)
-			if !errors.Is(err, errNoArtifact) {
-				return report, w.ended(ctx, err)
+		var err error
+		if then == keepPolling {
+			if then, err = w.next(ctx, run); err != nil {
+				return nil, err
 			}
-			then = askByNumber
 		}
 		if then == askByNumber {
-			if then, err = w.probe(ctx); err != nil {
-				return nil, w.ended(ctx, fmt.Errorf("asking for build %d: %w", w.build.Number, err))
-			}
-			if then == keepPolling {
+			asking, stop := context.WithDeadline(ctx, w.life.deadline())
+			then, err = w.probe(asking)
+			late := asking.Err() != nil && ctx.Err() == nil
+			stop()
+			switch {
+			case err != nil && late:
+				return nil, w.gaveUp(err)
+			case err != nil:
+				return nil, err
+			case then == keepPolling:
 				w.c.watcher.postpone(run)
 			}
 		}
 		switch then {
 		case giveBuildUp:
-			return nil, errors.Join(w.noResult(ctx), w.cancel(ctx))
+			return nil, w.noResult(ctx)
 		case collectResult:
-			return w.collect(ctx)
+			report, err := w.conclude(ctx)
+			if errors.Is(err, errRunsAgain) {
+				then = keepPolling
+				continue
+			}
+			return report, err
 		}
 	}
 }
@@ -85,31 +113,42 @@ func (w *waiter) next(ctx context.Context, run *run) (action, error) {
 	select {
 	case u := <-run.updates:
 		if u.err != nil {
-			err := fmt.Errorf("asking for build %d (%s): %w", w.build.Number, w.build.WebURL, u.err)
-			return keepPolling, errors.Join(err, w.cancel(ctx))
+			return keepPolling, w.asking(u.err)
 		}
 		w.take(&u)
 		return u.then, nil
 	case <-ctx.Done():
-		return keepPolling, w.ended(ctx, ctx.Err())
+		return keepPolling, ctx.Err()
 	case <-limit.C:
 	}
 	// The last poll may be old.
-	then, err := w.probe(ctx)
-	if err == nil && (then != keepPolling || time.Now().Before(w.life.deadline())) {
+	asking, stop := context.WithTimeout(ctx, cancelTimeout)
+	defer stop()
+	then, err := w.probe(asking)
+	switch {
+	case ctx.Err() != nil:
+		return keepPolling, ctx.Err()
+	case err == nil && (then != keepPolling || time.Now().Before(w.life.deadline())):
 		return then, nil
 	}
+	return keepPolling, w.gaveUp(err)
+}
+
+// gaveUp is the end of the present phase's clock; err is what was answered last.
+func (w *waiter) gaveUp(err error) error {
 	phase, since := w.life.current()
-	gave := &GaveUpError{Phase: phase, After: time.Since(since), Build: w.build.Number,
-		BuildURL: w.build.WebURL, State: w.build.State, CancelErr: w.cancel(ctx)}
-	return keepPolling, errors.Join(gave, err)
+	return &GaveUpError{Phase: phase, After: time.Since(since), Build: w.build.Number, BuildURL: w.build.WebURL, State: w.build.State, Err: err}
+}
+
+func (w *waiter) asking(err error) error {
+	return fmt.Errorf("asking for build %d (%s): %w", w.build.Number, w.build.WebURL, err)
 }
 
 // probe asks for the build by its number, beside the polling.
 func (w *waiter) probe(ctx context.Context) (action, error) {
-	b, err := w.c.build(ctx, w.build.Number)
+	b, err := w.c.Build(ctx, w.build.Number)
 	if err != nil {
-		return keepPolling, err
+		return keepPolling, w.asking(err)
 	}
 	u := update{build: b, jobs: true}
 	u.then = w.life.observe(&u)
@@ -124,6 +163,7 @@ func (w *waiter) take(u *update) {
 	}
 	url := w.build.WebURL
 	w.build = u.build
+	w.over = w.build.Over()
 	if w.build.WebURL == "" {
 		w.build.WebURL = url
 	}
@@ -134,51 +174,56 @@ func (w *waiter) take(u *update) {
 	w.progress()
 }
 
-// progress tells the caller where the submission is.
+// progress tells the caller where the run is.
 func (w *waiter) progress() {
-	if w.s.Progress == nil {
-		return
-	}
 	phase, _ := w.life.current()
-	e := Event{Phase: phase, RunID: w.runID, Elapsed: time.Since(w.timeline.Submitted)}
-	if w.build != nil {
-		e.Build, e.BuildURL, e.State = w.build.Number, w.build.WebURL, w.build.State
-	}
-	w.s.Progress(e)
+	w.r.progress(Event{Phase: phase, Build: w.build.Number, BuildURL: w.build.WebURL, State: w.build.State})
 }
 
-// ended adds the build's cancellation to err when it was ctx that ended the
-// wait.
-func (w *waiter) ended(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil {
-		return err
-	}
-	if cancelErr := w.cancel(ctx); cancelErr != nil {
-		return fmt.Errorf("build %d (%s) may still run: %w", w.build.Number, w.build.WebURL, errors.Join(cancelErr, err))
-	}
-	return fmt.Errorf("build %d (%s) is cancelled: %w", w.build.Number, w.build.WebURL, err)
-}
+// lateArtifacts are the pauses between two looks for the result of a build that
+// passed: it may take a moment to show.
+var lateArtifacts = [...]time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}
 
-// cancel cancels the build, also when ctx is over.
-func (w *waiter) cancel(ctx context.Context) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+// errRunsAgain is a build that was over and is not any more: somebody retried a
+// job.
+var errRunsAgain = errors.New("the build runs again")
+
+// conclude gets the result of a build that is over, in the time that the phase
+// has.
+func (w *waiter) conclude(ctx context.Context) (*Report, error) {
+	asking, stop := context.WithDeadline(ctx, w.life.deadline())
 	defer stop()
-	return w.c.Cancel(ctx, w.build.Number)
+	report, err := w.found(asking)
+	if err != nil && asking.Err() != nil && ctx.Err() == nil {
+		return nil, w.gaveUp(err)
+	}
+	return report, err
 }
 
-// lateArtifact is how long a result may take to show in listings after the end
-// of its build.
-const lateArtifact = time.Second
-
-// collect fetches the result of a build that is over.
-func (w *waiter) collect(ctx context.Context) (*Report, error) {
-	w.timeline.Jobs = w.build.times(w.s.Queue)
+func (w *waiter) found(ctx context.Context) (*Report, error) {
+	if w.build.State != "passed" && w.build.Jobs == nil {
+		// Its result counts only if the evaluation's job ended as it says.
+		then, err := w.probe(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if then != collectResult {
+			return nil, errRunsAgain
+		}
+	}
+	w.timeline.Jobs = w.build.times(w.r.Queue)
 	if w.build.State == "skipped" || w.build.State == "not_run" {
 		return nil, w.noResult(ctx)
 	}
+	if report, err := w.inline(ctx); report != nil || err != nil {
+		return report, err
+	}
 	report, err := w.fetch(ctx)
-	if errors.Is(err, errNoArtifact) && w.build.State == "passed" {
-		if err := w.c.pause(ctx, lateArtifact); err != nil {
+	for _, late := range lateArtifacts {
+		if !errors.Is(err, errNoArtifact) || w.build.State != "passed" {
+			break
+		}
+		if err := w.c.pause(ctx, late); err != nil {
 			return nil, err
 		}
 		report, err = w.fetch(ctx)
@@ -203,7 +248,7 @@ func (w *waiter) collect(ctx context.Context) (*Report, error) {
 // exit status 0 when it has a verdict: a verdict from a job that ended
 // otherwise was left by somebody else, after kbrun was killed.
 func (w *waiter) mismatch(r *Report) string {
-	j := w.build.evaluation(w.s.Queue)
+	j := w.build.evaluation(w.r.Queue)
 	o := r.Result.Outcome
 	if o.Name == "" || o.ExitStatus() != 0 || j == nil || j.ExitStatus == nil || *j.ExitStatus == 0 {
 		return ""

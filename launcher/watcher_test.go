@@ -1,11 +1,9 @@
 package launcher
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
-	"slices"
-	"strings"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -36,24 +34,6 @@ func TestTroubleWhilePollingIsWaitedOut(t *testing.T) {
 	}
 }
 
-func TestPollPause(t *testing.T) {
-	t.Parallel()
-	var at time.Duration
-	var polls []time.Duration
-	for at < 5*time.Minute {
-		at += pollPause(at)
-		polls = append(polls, at)
-	}
-	within := func(d time.Duration) int {
-		i, _ := slices.BinarySearch(polls, d)
-		return i
-	}
-	t.Logf("polls within 3 s, 10 s, 60 s, 5 min: %d, %d, %d, %d", within(3*time.Second), within(10*time.Second), within(time.Minute), len(polls))
-	if within(3*time.Second) > 20 || len(polls) > 100 {
-		t.Errorf("polls: got %d in 3 s and %d in 5 min, want at most 20 and 100", within(3*time.Second), len(polls))
-	}
-}
-
 func TestManyWaitsShareTheirPolls(t *testing.T) {
 	t.Parallel()
 	bubble(t, manyWaitsShareTheirPolls)
@@ -78,7 +58,7 @@ func manyWaitsShareTheirPolls(t *testing.T, f *fake) {
 		}
 	}
 	c := f.client()
-	c.quota.see(f.header) // before the first answer it would keep to the least limit there is
+	c.quota.answered(f.header) // before the first answer it would keep to the usual limit
 	ids := make(chan string, runs)
 	var wg sync.WaitGroup
 	for range runs {
@@ -110,52 +90,65 @@ func manyWaitsShareTheirPolls(t *testing.T, f *fake) {
 	}
 }
 
-// A build that the listing does not show is asked for by number.
+// A build that no listing shows is asked for by number.
 func TestRunMissingFromListingsIsNotLost(t *testing.T) {
 	t.Parallel()
-	f := newFake(t)
-	var hidden *fakeBuild
-	f.onCreate = func(b *fakeBuild) {
-		b.state = "running"
-		if hidden == nil {
-			hidden = b
+	bubble(t, func(t *testing.T, f *fake) {
+		begun := time.Now()
+		f.onCreate = func(b *fakeBuild) {
+			b.state = "running"
+			if b.number == 1 {
+				b.hidden = func(url.Values) bool { return true }
+			}
 			b.script = func(b *fakeBuild) {
-				if b.probes == 2 {
+				if time.Since(begun) > 40*time.Second {
 					b.finish("passed")
 				}
 			}
-			return
 		}
-		b.script = func(b *fakeBuild) {
-			if hidden.state == "passed" {
-				b.finish("passed")
-			}
+		c := f.client()
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				r, err := c.Submit(t.Context(), submission())
+				if err != nil {
+					t.Error(err)
+				} else if took := r.Timeline.Fetched.Sub(begun); took > 80*time.Second {
+					t.Errorf("build %d: its end after 40 s was noticed after %s", r.Build, took)
+				}
+			})
 		}
-	}
-	f.fault = func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodGet && strings.Contains(r.URL.RawQuery, "launcher") {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			var open []any
-			for _, b := range f.builds {
-				if b.probe(); b != hidden && b.state == "running" {
-					open = append(open, f.show(b, false))
+		wg.Wait()
+	})
+}
+
+// Builds that are over before they are in any listing of open ones are noticed
+// at once, several in flight or not.
+func TestShortBuildsAreNoticedAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, runs := range []int{1, 2, 10} {
+		bubble(t, func(t *testing.T, f *fake) {
+			f.onCreate = func(b *fakeBuild) {
+				b.state = "running"
+				b.script = func(b *fakeBuild) {
+					if time.Since(b.created) > 700*time.Millisecond {
+						b.finish("passed")
+					}
 				}
 			}
-			hidden.probes = 0
-			json.NewEncoder(w).Encode(open)
-			return true
-		}
-		return false
-	}
-	c := f.client()
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			if _, err := c.Submit(t.Context(), submission()); err != nil {
-				t.Error(err)
+			c := f.client()
+			var wg sync.WaitGroup
+			for range runs {
+				wg.Go(func() {
+					r, err := c.Submit(t.Context(), submission())
+					if err != nil {
+						t.Error(err)
+					} else if took := r.Timeline.Fetched.Sub(r.Timeline.Created); took > 1500*time.Millisecond {
+						t.Errorf("%d in flight: a build of 0.7 s was noticed after %s", runs, took)
+					}
+				})
 			}
+			wg.Wait()
 		})
 	}
-	wg.Wait()
 }

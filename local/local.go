@@ -44,6 +44,7 @@ type Options struct {
 	PageHint     string   // where a person finds [Server.PageURL], shown on the page to others
 
 	RateLimits  bool             // count REST calls and answer 429 as the service does
+	UserLimit   int              // with RateLimits: calls of one user a minute, 50
 	Scopes      []string         // of the API token; nil: all of [restapi.Scopes]
 	Lenient     bool             // ignore unknown members of request bodies
 	Webhook     *webhook.Options // where to post events; BaseURL is filled in
@@ -192,7 +193,7 @@ func (s *Server) assemble(blobs net.Addr) error {
 func (s *Server) routes() http.Handler {
 	var limits *restapi.Limits
 	if s.opts.RateLimits {
-		limits = &restapi.Limits{}
+		limits = &restapi.Limits{User: s.opts.UserLimit}
 	}
 	served := http.NewServeMux()
 	served.Handle("/v3/", s.agents)

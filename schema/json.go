@@ -2,6 +2,7 @@ package schema
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,11 +62,14 @@ func (n *node) get(name string) (*node, bool) {
 // A name that occurs twice in an object keeps its first place and its last
 // value, as in Python. A lone surrogate becomes U+FFFD. NaN and Infinity,
 // which Python's reader takes, are refused.
-func parseJSON(data []byte) (*node, error) {
+func parseJSON(data []byte) (*node, error) { return parseJSONContext(context.Background(), data) }
+
+// parseJSONContext is parseJSON, and stops when ctx ends.
+func parseJSONContext(ctx context.Context, data []byte) (*node, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("not valid UTF-8")
 	}
-	p := parser{dec: json.NewDecoder(bytes.NewReader(data))}
+	p := parser{ctx: ctx, dec: json.NewDecoder(bytes.NewReader(data))}
 	p.dec.UseNumber()
 	n, err := p.value(0)
 	if err != nil {
@@ -78,6 +82,7 @@ func parseJSON(data []byte) (*node, error) {
 }
 
 type parser struct {
+	ctx   context.Context
 	dec   *json.Decoder
 	nodes int
 }
@@ -89,6 +94,9 @@ func (p *parser) value(depth int) (node, error) {
 	}
 	if p.nodes++; p.nodes > maxNodes {
 		return node{}, fmt.Errorf("more than %d values", maxNodes)
+	}
+	if p.nodes%1024 == 0 && p.ctx.Err() != nil {
+		return node{}, p.ctx.Err()
 	}
 	switch t := tok.(type) {
 	case nil:

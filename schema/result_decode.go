@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -20,10 +21,15 @@ const MaxResult = 64 << 20
 //
 // Errors name the key, and quote no output of a submission.
 func DecodeResult(data []byte) (*Result, error) {
+	return DecodeResultContext(context.Background(), data)
+}
+
+// DecodeResultContext is [DecodeResult], and stops with ctx's error when ctx ends.
+func DecodeResultContext(ctx context.Context, data []byte) (*Result, error) {
 	if len(data) > MaxResult {
 		return nil, &Finding{Path: "result", Got: fmt.Sprintf("%d bytes", len(data)), Want: fmt.Sprintf("at most %d", MaxResult)}
 	}
-	root, err := parseJSON(data)
+	root, err := parseJSONContext(ctx, data)
 	if err != nil {
 		return nil, fmt.Errorf("result: json: %w", err)
 	}
@@ -98,15 +104,17 @@ func (d *fields) outcome() Outcome {
 
 func (d *fields) runs() Runs {
 	var runs Runs
-	for i := range d.node.members {
-		name := d.node.members[i].name
-		sub := d.sub(name)
-		if sub == nil {
-			d.fault(name, "no object", kindObject.String())
+	for i := range d.node.members { // not by name: a hostile result has many
+		m := &d.node.members[i]
+		if m.value.kind != kindObject {
+			d.fault(m.name, "no object", kindObject.String())
 			return nil
 		}
-		runs = append(runs, Run{name, sub.eval()})
-		d.keep(sub)
+		sub := &fields{node: &m.value, path: d.path + m.name + "."}
+		runs = append(runs, Run{m.name, sub.eval()})
+		if d.keep(sub); d.err != nil {
+			return nil
+		}
 	}
 	return runs
 }

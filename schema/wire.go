@@ -73,6 +73,11 @@ const (
 // {vendor}-{gpu_type}-{index}: "h100" for H100_BK.
 func QueueGPUType(name string) string { return strings.ToLower(strings.TrimSuffix(name, "_BK")) }
 
+// MetaOutcome and MetaResult are the keys of a build's meta-data under which kbrun
+// leaves the name of a run's outcome, and its result, see [InlineResult].
+func MetaOutcome(runID string) string { return "outcome:" + runID }
+func MetaResult(runID string) string  { return "result:" + runID }
+
 // EnvPayloadChunk is the variable of chunk i, counted from 0.
 func EnvPayloadChunk(i int) string { return EnvPayload + "_" + strconv.Itoa(i) }
 

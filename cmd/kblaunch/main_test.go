@@ -155,6 +155,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, "/log"):
 		w.Header().Set("Content-Type", "text/plain")
 		io.WriteString(w, "\x1b[31mkbgen: error: unknown GPU\x1b[0m\n")
+	case r.URL.Path == base:
+		io.WriteString(w, "[")
+		f.show(w)
+		io.WriteString(w, "]")
 	default:
 		f.show(w)
 	}

@@ -74,8 +74,9 @@ allow-list (PATH, CUDA_*, HIP_*, ...).
 
 In a Buildkite job (BUILDKITE_JOB_ID and BUILDKITE_AGENT_ACCESS_TOKEN are set)
 buildkite-agent uploads the artifact, unless BUILDKITE_ARTIFACT_PATHS names it,
-annotates the build and sets the meta-data key outcome:ID, after every process
-of the submission is gone. A failed upload is tried again until 5s before the
+annotates the build and sets the meta-data keys outcome:ID and result:ID (the
+result once more, compressed, up to 16 kB), after every process of the
+submission is gone. A failed upload is tried again until 5s before the
 job's time is over. The result is kept for a day under --retain, a directory of
 kbrun's user alone that no submission can reach; the next try of the same run
 and payload, asking the same of the machine, uploads it and judges nothing.

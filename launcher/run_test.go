@@ -1,0 +1,349 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// endsAfter scripts a build that waits and runs for a while and passes.
+func endsAfter(waits, runs time.Duration) func(*fakeBuild) {
+	return func(b *fakeBuild) {
+		b.state = "scheduled"
+		stamp := func(d time.Duration) string { return b.created.Add(d).UTC().Format(time.RFC3339Nano) }
+		started := func(j map[string]any) map[string]any { j["started_at"] = stamp(waits); return j }
+		b.script = func(b *fakeBuild) {
+			switch age := time.Since(b.created); {
+			case b.state == "canceled" || b.state == "passed":
+			case age >= waits+runs:
+				b.finish("passed")
+				b.finished = b.created.Add(waits + runs)
+				b.jobs = []map[string]any{scriptJob("job-0", "upload", "bootstrap", "passed"), started(scriptJob("job-1", "evaluate", "cpu", "passed"))}
+			case age >= waits:
+				b.state = "running"
+				b.jobs = []map[string]any{scriptJob("job-0", "upload", "bootstrap", "passed"), started(scriptJob("job-1", "evaluate", "cpu", "running"))}
+			}
+		}
+	}
+}
+
+// inlined leaves b's result in its meta-data too, as kbrun does.
+func (b *fakeBuild) inlined(job string) {
+	value, _ := schema.InlineResult(b.artifacts[0].data, job)
+	b.meta["result:"+b.meta["run_id"]] = value
+}
+
+// withInline makes builds leave their results in meta-data too.
+func withInline(script func(*fakeBuild)) func(*fakeBuild) {
+	return func(b *fakeBuild) {
+		script(b)
+		inner := b.script
+		b.script = func(b *fakeBuild) {
+			before := b.state
+			if inner(b); b.state == "passed" && before != "passed" {
+				b.inlined("job-1")
+			}
+		}
+	}
+}
+
+func TestStopDetaches(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, f *fake) {
+		f.onCreate = endsAfter(time.Minute, time.Minute)
+		c := f.installed("lab")
+		s := submission()
+		s.RunID = "run-1"
+		run, err := c.Create(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		defer stop()
+		if _, err := c.Collect(ctx, run); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Collect: got %v, want the context's end", err)
+		}
+		if f.builds[0].state == "canceled" || f.count("PUT") != 0 {
+			t.Error("the build was cancelled, want it left alone")
+		}
+		// The process ends here. Another one, of the same installation, knows the
+		// run id.
+		c = f.installed("lab")
+		run, err = c.Adopt(t.Context(), "run-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run.GPU != "CPU_BK" || run.Queue != "cpu" || run.Mode != schema.ModeTest || run.Build != 1 {
+			t.Errorf("Adopt: got %+v", run)
+		}
+		r, err := c.Collect(t.Context(), run)
+		if err != nil || r.Result.RunID != "run-1" {
+			t.Fatalf("Collect after a restart: %v", err)
+		}
+		if len(f.builds) != 1 {
+			t.Errorf("got %d builds, want one", len(f.builds))
+		}
+		// Long after, by the number.
+		if run, err = c.Open(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if r, err = c.Collect(t.Context(), run); err != nil || r.Result.RunID != "run-1" {
+			t.Errorf("Collect of a build that is over: %v", err)
+		}
+	})
+}
+
+func TestCollectGivesUpAndCancelsNothing(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, f *fake) {
+		f.onCreate = func(b *fakeBuild) { b.state = "scheduled" }
+		c := f.client()
+		s := submission()
+		s.QueueTimeout = time.Minute
+		run, err := c.Create(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Collect(t.Context(), run)
+		var gave *GaveUpError
+		if !errors.As(err, &gave) || gave.Canceled || !strings.Contains(err.Error(), "may still run") || f.count("PUT") != 0 {
+			t.Errorf("Collect: got %v and %d cancellations", err, f.count("PUT"))
+		}
+	})
+}
+
+func TestAdoptOfNothing(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, f *fake) {
+		if _, err := f.client().Adopt(t.Context(), "run-1"); !errors.Is(err, ErrNoBuild) {
+			t.Errorf("Adopt: got %v, want ErrNoBuild", err)
+		}
+	})
+}
+
+// Whatever killed the first attempt: the second finds its build, or makes it
+// once it is sure that there is none.
+func TestAttemptedCreate(t *testing.T) {
+	t.Parallel()
+	for _, made := range []bool{true, false} {
+		bubble(t, func(t *testing.T, f *fake) {
+			f.onCreate = func(b *fakeBuild) { b.state = "running" }
+			attempted := time.Now()
+			s := submission()
+			s.RunID, s.Attempted = "run-1", attempted
+			if made {
+				first := s
+				first.Attempted = time.Time{}
+				if _, err := f.client().Create(t.Context(), first); err != nil {
+					t.Fatal(err)
+				}
+				f.builds[0].hidden = func(url.Values) bool { return time.Since(attempted) < 20*time.Second }
+			}
+			run, err := f.client().Create(t.Context(), s)
+			if err != nil || run.Build != 1 || len(f.builds) != 1 {
+				t.Fatalf("Create: got %+v, %v and %d builds, want one", run, err, len(f.builds))
+			}
+			if took := time.Since(attempted); !made && (took < DefaultListingDelay || took > DefaultListingDelay+10*time.Second) {
+				t.Errorf("made again after %s, want the listing delay to pass first", took)
+			}
+			late := time.Now()
+			s.RunID, s.Attempted = "run-2", late.Add(-time.Hour)
+			if _, err := f.client().Create(t.Context(), s); err != nil || time.Since(late) > time.Second {
+				t.Errorf("an attempt of an hour ago: %v after %s, want one look", err, time.Since(late))
+			}
+		})
+	}
+}
+
+// The same run id given to Submit again finds its build.
+func TestSubmitWithARunIDAdopts(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, f *fake) {
+		f.onCreate = endsAfter(time.Minute, time.Minute)
+		s := submission()
+		s.RunID = "mine"
+		if _, err := f.client().Create(t.Context(), s); err != nil { // and is killed
+			t.Fatal(err)
+		}
+		r, err := f.client().Submit(t.Context(), s)
+		if err != nil || r.RunID != "mine" || len(f.builds) != 1 {
+			t.Errorf("Submit: got %v and %d builds, want the one there is", err, len(f.builds))
+		}
+		s.RunID = "bad id\n"
+		if _, err := f.client().Submit(t.Context(), s); err == nil {
+			t.Error("a run id with a line end is taken")
+		}
+	})
+}
+
+// Answers of 503 at every step of the fetch, for longer than any number of
+// tries, do not lose a verdict.
+func TestTroubleWhileFetchingIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"/artifacts?", "/download", "store"} {
+		for _, outage := range []time.Duration{20 * time.Second, 25 * time.Minute, 2 * time.Hour} {
+			bubble(t, func(t *testing.T, f *fake) {
+				f.onCreate = func(b *fakeBuild) { b.finish("passed") }
+				until := time.Now().Add(outage)
+				f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+					return strings.Contains(r.URL.String(), part) && time.Now().Before(until) && fail(w, 503, `{"message":"maintenance"}`)
+				}
+				f.storeDown = func() bool { return part == "store" && time.Now().Before(until) }
+				_, err := f.client().Submit(t.Context(), submission())
+				var gave *GaveUpError
+				switch {
+				case outage < 30*time.Minute && err != nil:
+					t.Errorf("%s down for %s: got %v, want the result", part, outage, err)
+				case outage > 30*time.Minute && (!errors.As(err, &gave) || gave.Phase != PhaseFetching || !strings.Contains(err.Error(), "503")):
+					t.Errorf("%s down for %s: got %v, want to give up fetching and the last answer", part, outage, err)
+				}
+				if outage > 30*time.Minute && time.Now().After(until) {
+					t.Errorf("%s down for %s: waited longer than the 30 minutes it has", part, outage)
+				}
+			})
+		}
+	}
+}
+
+// A cancellation is repeated too, and said when it fails.
+func TestCancelThatFailsIsSaid(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		failures int
+		want     string
+	}{{2, "it is cancelled"}, {1 << 30, "it may still run: cancelling build 1"}} {
+		bubble(t, func(t *testing.T, f *fake) {
+			f.onCreate = func(b *fakeBuild) { b.state = "scheduled" }
+			n := 0
+			f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method == http.MethodPut {
+					n++
+				}
+				return r.Method == http.MethodPut && n <= tt.failures && fail(w, 502, "")
+			}
+			s := submission()
+			s.QueueTimeout = time.Minute
+			if _, err := f.client().Submit(t.Context(), s); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%d failures: got %v, want %q", tt.failures, err, tt.want)
+			}
+		})
+	}
+}
+
+// A lone submission costs at most five calls: what is known of its kind says
+// when to ask, and its result comes with the answer.
+func TestLoneSubmissionIsCheap(t *testing.T) {
+	t.Parallel()
+	for _, d := range []time.Duration{0, time.Second, 3 * time.Second, 10 * time.Second, time.Minute, 10 * time.Minute} {
+		for _, known := range []int{0, 4} {
+			for _, factor := range []float64{0.8, 1, 1.2} {
+				if known == 0 && d > 3*time.Second {
+					continue // nobody could know
+				}
+				bubble(t, func(t *testing.T, f *fake) {
+					run := 200*time.Millisecond + d
+					f.onCreate = withInline(endsAfter(time.Second, run))
+					for i := range known { // by other clients, before
+						time.Sleep(time.Minute)
+						b := &fakeBuild{number: i + 1, created: time.Now(), meta: map[string]string{"run_id": fmt.Sprint(i), "gpu": "CPU_BK", "queue": "cpu", "mode": "test"}}
+						endsAfter(time.Second, time.Duration(float64(run)*(0.9+0.05*float64(i))))(b)
+						f.builds = append(f.builds, b)
+						time.Sleep(2 * run)
+					}
+					run = time.Duration(float64(run) * factor)
+					f.onCreate = withInline(endsAfter(time.Second, run))
+					c := f.client()
+					r, err := c.Submit(t.Context(), submission())
+					if err != nil {
+						t.Fatal(err)
+					}
+					late := r.Timeline.Fetched.Sub(r.Timeline.Created) - time.Second - run
+					t.Logf("%s, %d known, factor %.1f: %s, %s late", run, known, factor, c.Calls(), late)
+					want := 5
+					if factor > 1 && run > 10*time.Minute {
+						want = 8 // overdue by minutes
+					}
+					if n := c.Calls().Total; n > want {
+						t.Errorf("a run of %s with %d known: %d calls, want at most %d", run, known, n, want)
+					}
+					if most := max(2*time.Second, run*3/10); known > 0 && late > most {
+						t.Errorf("a run of %s with %d known: %s late, want at most %s", run, known, late, most)
+					}
+				})
+			}
+		}
+	}
+}
+
+// limited makes the fake count requests as Buildkite does.
+func (f *fake) limited(limit int) (rejected func() int) {
+	window, count, over := time.Now(), 0, 0
+	f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if time.Since(window) >= time.Minute {
+			window, count = time.Now(), 0
+		}
+		count++
+		reset := int((time.Minute - time.Since(window) + time.Second - 1) / time.Second)
+		for name, values := range headers(limit, limit-count, reset) {
+			w.Header()[name] = values
+		}
+		if count > limit {
+			over++
+			return fail(w, 429, fmt.Sprintf(`{"scope":"rest","limit":%d,"current":%d,"reset":%d}`, limit, count, reset))
+		}
+		return false
+	}
+	return func() int { return over }
+}
+
+// Four thousand an hour through one client, within the usual limit.
+func TestManySubmissionsWithinTheLimit(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, f *fake) {
+		const submissions, perHour, run = 400, 4000, 40 * time.Second
+		f.onCreate = withInline(endsAfter(time.Second/2, run))
+		rejected := f.limited(defaultLimit)
+		c := f.client()
+		var mu sync.Mutex
+		var late []time.Duration
+		var wg sync.WaitGroup
+		for range submissions {
+			wg.Go(func() {
+				begun := time.Now()
+				if _, err := c.Submit(t.Context(), submission()); err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				late = append(late, time.Since(begun)-run)
+			})
+			time.Sleep(time.Hour / perHour)
+		}
+		wg.Wait()
+		slices.Sort(late)
+		calls := c.Calls()
+		each := float64(calls.Total) / submissions
+		t.Logf("%.2f calls each: %s; beyond the run: median %s, the worst %s", each, calls, late[len(late)/2], late[len(late)-1])
+		if each > 1.25 {
+			t.Errorf("%.2f calls a submission, want about 1.1", each)
+		}
+		if late[len(late)/2] > 5*time.Second {
+			t.Errorf("median %s beyond the run, want at most 5 s", late[len(late)/2])
+		}
+		if rejected() > 0 {
+			t.Errorf("%d requests over the limit", rejected())
+		}
+	})
+}
