@@ -24,6 +24,7 @@ const (
 	metaGPU      = "gpu"
 	metaQueue    = "queue"
 	metaMode     = "mode"
+	metaRanking  = "ranking"
 	metaLauncher = "launcher" // the installation
 )
 

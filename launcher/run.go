@@ -17,6 +17,7 @@ type Run struct {
 	// What was asked for. A result for another GPU type or queue is refused;
 	// where one of them is empty, it is not compared.
 	GPU, Queue, Mode string
+	Ranking          string // of the task, one of [schema.Rankings]; "": unknown
 
 	Submitted time.Time // when the work on it began here
 	Created   time.Time // when the build was there, by the clock here
@@ -118,7 +119,7 @@ func (c *Client) Open(ctx context.Context, number int) (*Run, error) {
 // runOf is the run of a build that somebody made before.
 func runOf(b *Build) *Run {
 	text := func(key string) string { s, _ := b.MetaData[key].(string); return s }
-	r := &Run{ID: text(metaRunID), GPU: text(metaGPU), Queue: text(metaQueue), Mode: text(metaMode), Submitted: time.Now()}
+	r := &Run{ID: text(metaRunID), GPU: text(metaGPU), Queue: text(metaQueue), Mode: text(metaMode), Ranking: text(metaRanking), Submitted: time.Now()}
 	r.QueueTimeout, r.RunTimeout = orDefault(0), orDefault(0)
 	r.is(b)
 	r.Created = time.Now()

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -226,7 +227,7 @@ func (c *Client) prepare(s Submission) (*Run, *buildkite.CreateBuild, error) {
 		env[schema.EnvTimeoutSeconds] = strconv.Itoa(int(budget.Seconds()))
 	}
 	run := &Run{
-		ID: s.RunID, GPU: s.GPU, Queue: s.Queue, Mode: s.Payload.Mode, Submitted: time.Now(),
+		ID: s.RunID, GPU: s.GPU, Queue: s.Queue, Mode: s.Payload.Mode, Ranking: s.Payload.RankingBy, Submitted: time.Now(),
 		QueueTimeout: orDefault(s.QueueTimeout), RunTimeout: orDefault(s.RunTimeout), Progress: s.Progress,
 	}
 	return run, &buildkite.CreateBuild{
@@ -235,7 +236,7 @@ func (c *Client) prepare(s Submission) (*Run, *buildkite.CreateBuild, error) {
 		Message: "Kernel eval: " + s.RunID,
 		Env:     env,
 		MetaData: map[string]string{
-			metaRunID: s.RunID, metaQueue: s.Queue, metaGPU: s.GPU, metaMode: s.Payload.Mode, metaLauncher: c.id,
+			metaRunID: s.RunID, metaQueue: s.Queue, metaGPU: s.GPU, metaMode: s.Payload.Mode, metaRanking: cmp.Or(s.Payload.RankingBy, schema.RankLast), metaLauncher: c.id,
 		},
 	}, nil
 }

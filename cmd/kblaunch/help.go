@@ -1,76 +1,174 @@
 package main
 
-const helpProgram = `kblaunch sends kernel submissions to Buildkite and prints their verdicts.
+const clientOptions = `  --org SLUG            BUILDKITE_ORG; default gpu-mode
+  --pipeline SLUG       BUILDKITE_PIPELINE; default kernelbot
+  --api URL             KBLAUNCH_API_URL; default https://api.buildkite.com/
+`
+
+const outputOptions = `  --json                one document for every ending (kbgen schema submission)
+  --events              JSON lines: phases as they come, then the endings
+`
+
+const waitOptions = `  --timeout D           longest run on the machine; default 30m
+  --queue-timeout D     longest wait for a machine; default 30m
+`
+
+const statuses = `exit status:
+  0  the submission passed; with several, all did
+  1  one did not: wrong, crashed, too slow, does not compile, ...
+  2  wrong usage, or a task or submission that cannot be used
+  3  trouble: no verdict. The machine, the pipeline, the API, a timeout, Ctrl-C
+`
+
+var help = map[string]string{
+	"": `kblaunch sends kernel submissions to Buildkite and prints their verdicts.
 
 usage:
   kblaunch submit TASK SUBMISSION --gpu NAME [--mode MODE]
-  kblaunch examples       list the tasks that come with it
-  kblaunch queues         list queues and agents, or check vendors' queue files
+  kblaunch watch RUN...     wait for runs that were made before
+  kblaunch list             the builds of launchers, and what became of them
+  kblaunch result RUN       the verdict, or result.json, of a run that is over
+  kblaunch log RUN          what its machine printed
+  kblaunch cancel RUN...
+  kblaunch retry RUN        start what did not pass again
+  kblaunch compare A B      the times of two results
+  kblaunch examples         list the tasks that come with it
+  kblaunch queues           queues and agents, or vendors' queue files checked
   kblaunch completion bash|zsh|fish | man
   kblaunch COMMAND --help | kblaunch --version
+
+A RUN is the number of a build, or a run id.
 
 exit status: 0 the submission passed, 1 it did not, 2 wrong usage,
              3 trouble: there is no verdict
 
 example:
   kblaunch submit vectoradd_py right --gpu CPU_BK
-`
+`,
+	"submit": `usage: kblaunch submit TASK SUBMISSION --gpu NAME [options]
+       kblaunch submit SUBMISSION [options]
 
-const helpSubmit = `usage: kblaunch submit TASK SUBMISSION --gpu NAME [options]
+Makes a build for a submission on each GPU type, waits, fetches the results of
+exactly these runs and prints the verdicts. What it gives up on, it cancels.
 
-Makes a build for one submission, waits for it, fetches the result of exactly
-this run and prints the verdict. What it gives up on, it cancels.
-
-TASK is a folder with a task.yml, or the name of an example (kblaunch examples).
-SUBMISSION is a file, or the name of one of the example's submissions.
+TASK is a folder with a task.yml, or an example (kblaunch examples). SUBMISSION
+is a file, - for standard input, or the name of an example's submission. A file
+may say where it belongs in the comment that it begins with:
+  #!POPCORN leaderboard TASK
+  #!POPCORN gpus NAME...
 
 options:
-  --gpu NAME            GPU type (kbgen gpus lists them)
-  --mode MODE           test, benchmark, profile, leaderboard or private;
-                        default test
-  --json                print result.json as it came, and nothing else
-  --timing              print a table of phases and REST calls to stderr
+  --gpu NAME            GPU type (kbgen gpus); again, or A,B, for several
+  --queue NAME          a vendor's own queue, nebius-h100-0; says the GPU type
+  --mode MODE           test (default), benchmark, profile, leaderboard, private
+  --run-id ID           the run's id: with one that has a build, that is awaited
+                        and none made, also after kblaunch was killed
+  --detach              print the run id once there is a build, and end
+  --dry-run             say what would be sent, without a token
+` + outputOptions + `  --timing              print a table of phases and REST calls to stderr
   --seal FILE           KBLAUNCH_SEAL; seal the payload for the queues that FILE
-                        names, so that only their nodes can read it: YAML with
-                        version: 1, organization and pipeline (UUIDs), and below
-                        queues, by key: recipients (a file of keys), and what
-                        else a job must prove: id (the queue's UUID), steps,
-                        refs, sources. docs/secrets.md has an example
+                        names, so that only their nodes read it: docs/secrets.md
   --timeout D           longest run on the machine, like 20m;
                         default: the GPU type's own limit and a minute
   --queue-timeout D     longest wait for a machine, bootstrap included;
                         default 30m
-  --org SLUG            BUILDKITE_ORG; default gpu-mode
-  --pipeline SLUG       BUILDKITE_PIPELINE; default kernelbot
-  --api URL             KBLAUNCH_API_URL; default https://api.buildkite.com/
-  --branch NAME         of the pipeline's repository; default main
-  --commit REV          default HEAD
+` + clientOptions + `  --branch NAME, --commit REV   of the pipeline's repository; main, HEAD
 
 The API token is read from BUILDKITE_API_TOKEN only. It needs the scopes
 write_builds, read_builds and read_artifacts; with read_build_logs a build
-without a result is explained by the end of its log.
+without a result is explained by the end of its log, with read_agents a wait by
+who serves the queue.
 
-stdout: the verdict; times as mean ± error, best ⚡ and worst 🐌
-stderr: progress, when it is a terminal; errors
-exit status:
-  0  the submission passed
-  1  it did not: wrong, crashed, too slow, does not compile, ...
-  2  wrong usage, or a task or submission that cannot be used
-  3  trouble: no verdict. The machine, the pipeline, the API, a timeout, Ctrl-C
-
+` + statuses + `
 example:
   kblaunch submit vectoradd_py right --gpu CPU_BK --mode leaderboard
-`
+`,
+	"watch": `usage: kblaunch watch RUN... [options]
 
-const helpExamples = `usage: kblaunch examples
+Waits for runs that were made before, by --detach or by somebody else, and
+prints their verdicts as submit does. Ctrl-C ends the waiting, not the runs.
+
+options:
+` + outputOptions + waitOptions + clientOptions + `
+` + statuses + `
+example:
+  kblaunch watch 4711
+`,
+	"list": `usage: kblaunch list [options]
+
+Lists the builds that launchers made, the newest first: state, outcome of the
+run, GPU type, mode, age, run id.
+
+options:
+  --state STATE         scheduled, running, passed, failed, canceled or finished;
+                        again for several
+  --gpu NAME            GPU type
+  --since D             how old at most; default 24h, 0 for any age
+  --mine                made by me on this machine
+  --limit N             look at so many of the newest; default 30, at most 1000
+  --json                an array (kbgen schema builds)
+` + clientOptions + `
+exit status: 0 done, 2 wrong usage, 3 trouble
+`,
+	"result": `usage: kblaunch result RUN [options]
+
+Prints the verdict of a run that is over.
+
+options:
+  --json                result.json as it came, instead
+` + clientOptions + `
+` + statuses,
+	"log": `usage: kblaunch log RUN [options]
+
+Prints what the job that judges has printed, as far as it is; without one that
+has begun, the logs of the jobs before it. Needs the scope read_build_logs.
+
+options:
+  --all                 of every job, each below its name
+` + clientOptions + `
+exit status: 0 done, 2 wrong usage, 3 trouble
+`,
+	"cancel": `usage: kblaunch cancel RUN... [options]
+
+Cancels builds. One that is over stays as it is, and that is said.
+
+options:
+` + clientOptions + `
+exit status: 0 done, 2 wrong usage, 3 trouble
+`,
+	"retry": `usage: kblaunch retry RUN [options]
+
+Starts the jobs of a build again that failed, timed out, expired or were
+canceled, and waits for the run's result. The run keeps its id. A submission
+that was judged is not judged again so: submit it anew.
+
+options:
+  --detach              do not wait
+` + outputOptions + waitOptions + clientOptions + `
+` + statuses,
+	"compare": `usage: kblaunch compare OLD NEW [options]
+
+Compares the times of two results case by case, as benchstat does: medians with
+95 % confidence intervals, and whether they differ (p < 0.05, by ranks; where a
+harness kept no samples, by the errors of the means). OLD and NEW are files
+(result.json, or what submit --json printed), builds, or run ids.
+
+options:
+  --json                the same as JSON (kbgen schema compare)
+` + clientOptions + `
+exit status: 0 done, 2 wrong usage, 3 nothing to compare
+
+example:
+  kblaunch compare before.json after.json
+`,
+	"examples": `usage: kblaunch examples [--json]
 
 Lists the tasks that come with kblaunch: name, language, submissions, and what
 to do. Any of them serves as TASK.
 
 exit status: 0 done, 2 wrong usage
-`
-
-const helpQueues = `usage: kblaunch queues [--check FILE]...
+`,
+	"queues": `usage: kblaunch queues [--check FILE]...
 
 Lists the organization's queues with their agents. With --check it compares
 what queue files promise with what is connected, and says what is missing: a
@@ -96,4 +194,5 @@ exit status:
 
 example:
   kblaunch queues --check node.yml
-`
+`,
+}

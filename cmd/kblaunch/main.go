@@ -31,6 +31,13 @@ func main() {
 
 type grammar struct {
 	Submit   submitCmd   `cmd:""`
+	Watch    watchCmd    `cmd:""`
+	List     listCmd     `cmd:""`
+	Result   resultCmd   `cmd:""`
+	Log      logCmd      `cmd:""`
+	Cancel   cancelCmd   `cmd:""`
+	Retry    retryCmd    `cmd:""`
+	Compare  compareCmd  `cmd:""`
 	Examples examplesCmd `cmd:""`
 	Queues   queuesCmd   `cmd:""`
 }
@@ -39,9 +46,16 @@ func program() cli.Program {
 	return cli.Program{
 		Name:    "kblaunch",
 		Grammar: &grammar{},
-		Help:    map[string]string{"": helpProgram, "submit": helpSubmit, "examples": helpExamples, "queues": helpQueues},
+		Help:    help,
 		Values: map[string]func() []string{
 			"--gpu": pipelines.Fleet.Names,
+			"--queue": func() (queues []string) {
+				for _, g := range pipelines.Fleet {
+					queues = append(queues, g.Queue)
+				}
+				return queues
+			},
+			"--state": func() []string { return []string{"scheduled", "running", "passed", "failed", "canceled", "finished"} },
 			"task": func() (names []string) {
 				for _, e := range examples.List() {
 					names = append(names, e.Name)

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,18 +49,36 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": clitest.Exits, "state": state, "requests": requests, "interrupt": interrupt,
+			"exits": clitest.Exits, "state": state, "finish": finish, "fresh": fresh, "requests": requests, "interrupt": interrupt,
 		},
 	})
 }
 
-// state compares the state of the fake's only build: state canceled.
+// state compares the state of the fake's first build: state canceled.
 func state(ts *testscript.TestScript, neg bool, args []string) {
 	f := ts.Value("fake").(*fake)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.state != args[0] {
-		ts.Fatalf("the build is %q, want %q", f.state, args[0])
+	if len(f.builds) == 0 || f.builds[0].state != args[0] {
+		ts.Fatalf("the builds are %+v, want the first %q", f.builds, args[0])
+	}
+}
+
+// fresh forgets the fake's builds: fresh.
+func fresh(ts *testscript.TestScript, neg bool, args []string) {
+	f := ts.Value("fake").(*fake)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.builds = nil
+}
+
+// finish ends the fake's builds that run: finish passed.
+func finish(ts *testscript.TestScript, neg bool, args []string) {
+	f := ts.Value("fake").(*fake)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, b := range f.builds {
+		b.state, b.branch = args[0], args[0]
 	}
 }
 
@@ -112,26 +131,33 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// fake is a Buildkite with one build, whose branch says how it goes: passed, older,
-// elsewhere, wrong, machine, none, running.
+// fake is a Buildkite whose builds, from number 7 on, go as their branch says:
+// passed, older, elsewhere, wrong, machine, none, running, waiting.
 type fake struct {
 	server *httptest.Server
 
 	mu       sync.Mutex
 	requests int
-	state    string
-	branch   string
-	runID    string
-	mode     string
+	builds   []*fakeBuild
 }
+
+type fakeBuild struct {
+	number                        int
+	state, branch                 string
+	runID, mode, gpu, queue, user string
+	retries                       int
+}
+
+const firstBuild = 7
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	switch {
-	case r.URL.Path == "/store" && r.Header.Get("Authorization") == "":
-		w.Write(f.result())
+	case strings.HasPrefix(r.URL.Path, "/store/") && r.Header.Get("Authorization") == "":
+		number, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/store/"))
+		w.Write(f.builds[number-firstBuild].result())
 		return
 	case r.Header.Get("Authorization") != "Bearer bkua_secret":
 		w.WriteHeader(http.StatusUnauthorized)
@@ -139,68 +165,130 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.requests++
-	switch base := "/v2/organizations/gpu-mode/pipelines/kernelbot/builds"; {
-	case !strings.HasPrefix(r.URL.Path, base):
+	const base = "/v2/organizations/gpu-mode/pipelines/kernelbot/builds"
+	rest, within := strings.CutPrefix(r.URL.Path, base)
+	switch {
+	case r.URL.Path == "/v2/organizations/gpu-mode/agents":
+		io.WriteString(w, `[{"id":"1","name":"a","connection_state":"connected","meta_data":["queue=cpu"],"job":{"id":"x"}}]`)
+		return
+	case !within:
 		w.WriteHeader(http.StatusNotFound)
 		io.WriteString(w, `{"message":"No pipeline found"}`)
+		return
 	case r.Method == http.MethodPost:
-		f.create(w, r)
-	case strings.HasSuffix(r.URL.Path, "/cancel"):
-		f.state = "canceled"
-		f.show(w)
-	case strings.HasSuffix(r.URL.Path, "/artifacts"):
-		f.artifacts(w)
-	case strings.HasSuffix(r.URL.Path, "/download"):
-		http.Redirect(w, r, strings.Replace(f.server.URL, "127.0.0.1", "localhost", 1)+"/store", http.StatusFound)
-	case strings.HasSuffix(r.URL.Path, "/log"):
+		w.WriteHeader(http.StatusCreated)
+		json.NewEncoder(w).Encode(f.create(r).show())
+		return
+	case rest == "":
+		f.list(w, r)
+		return
+	}
+	words := strings.SplitN(strings.TrimPrefix(rest, "/"), "/", 2)
+	number, err := strconv.Atoi(words[0])
+	if err != nil || number < firstBuild || number-firstBuild >= len(f.builds) {
+		w.WriteHeader(http.StatusNotFound)
+		io.WriteString(w, `{"message":"No build found"}`)
+		return
+	}
+	f.build(w, r, f.builds[number-firstBuild], strings.Join(words[1:], ""))
+}
+
+func (f *fake) list(w http.ResponseWriter, r *http.Request) {
+	list := []any{}
+	for _, b := range slices.Backward(f.builds) {
+		q := r.URL.Query()
+		matches := true
+		for key, have := range b.metaData() {
+			if want := q.Get("meta_data[" + key + "]"); want != "" {
+				matches = matches && want == have
+			}
+		}
+		if states := q["state[]"]; len(states) > 0 {
+			matches = matches && slices.Contains(states, b.state)
+		}
+		if matches {
+			list = append(list, b.show())
+		}
+	}
+	json.NewEncoder(w).Encode(list)
+}
+
+func (f *fake) build(w http.ResponseWriter, r *http.Request, b *fakeBuild, what string) {
+	switch {
+	case what == "cancel":
+		b.state = "canceled"
+	case what == "artifacts":
+		b.artifacts(w, f.server.URL)
+		return
+	case strings.HasSuffix(what, "/download"):
+		http.Redirect(w, r, fmt.Sprintf("%s/store/%d", strings.Replace(f.server.URL, "127.0.0.1", "localhost", 1), b.number), http.StatusFound)
+		return
+	case strings.HasSuffix(what, "/log"):
 		w.Header().Set("Content-Type", "text/plain")
 		io.WriteString(w, "\x1b[31mkbgen: error: unknown GPU\x1b[0m\n")
-	case r.URL.Path == base:
-		io.WriteString(w, "[")
-		f.show(w)
-		io.WriteString(w, "]")
-	default:
-		f.show(w)
+		return
+	case strings.HasSuffix(what, "/retry"):
+		b.retries++
+		b.state, b.branch = "passed", "passed"
+		io.WriteString(w, `{"id":"job-2"}`)
+		return
 	}
+	json.NewEncoder(w).Encode(b.show())
 }
 
-func (f *fake) create(w http.ResponseWriter, r *http.Request) {
+func (f *fake) create(r *http.Request) *fakeBuild {
 	var body struct {
-		Branch string
-		Env    map[string]string
+		Branch   string
+		Env      map[string]string
+		MetaData map[string]string `json:"meta_data"`
 	}
 	json.NewDecoder(r.Body).Decode(&body)
-	f.branch, f.runID, f.mode = body.Branch, body.Env["KERNELBOT_RUN_ID"], body.Env["KERNELBOT_MODE"]
-	f.state = map[string]string{"running": "running", "none": "failed", "machine": "failed"}[f.branch]
-	if f.state == "" {
-		f.state = "passed"
+	b := &fakeBuild{
+		number: firstBuild + len(f.builds), branch: body.Branch, runID: body.Env["KERNELBOT_RUN_ID"], mode: body.Env["KERNELBOT_MODE"],
+		gpu: body.Env["KERNELBOT_GPU"], queue: body.Env["KERNELBOT_QUEUE"], user: body.MetaData["launcher"],
 	}
-	w.WriteHeader(http.StatusCreated)
-	f.show(w)
+	b.state = map[string]string{"running": "running", "waiting": "scheduled", "none": "failed", "machine": "failed"}[b.branch]
+	if b.state == "" {
+		b.state = "passed"
+	}
+	f.builds = append(f.builds, b)
+	return b
 }
 
-func (f *fake) show(w io.Writer) {
-	json.NewEncoder(w).Encode(map[string]any{
-		"number": 7, "state": f.state, "web_url": "https://buildkite.com/gpu-mode/kernelbot/builds/7",
-		"jobs": []any{map[string]any{"id": "job-1", "type": "script", "step_key": "upload", "state": f.state,
-			"exit_status": 1, "started_at": "2026-01-02T03:04:05Z", "agent_query_rules": []string{"queue=bootstrap"}}},
-	})
+func (b *fakeBuild) url() string {
+	return fmt.Sprintf("https://buildkite.com/gpu-mode/kernelbot/builds/%d", b.number)
 }
 
-func (f *fake) artifacts(w io.Writer) {
-	if f.branch == "none" {
+func (b *fakeBuild) metaData() map[string]string {
+	return map[string]string{"run_id": b.runID, "gpu": b.gpu, "queue": b.queue, "mode": b.mode, "ranking": "mean", "launcher": b.user}
+}
+
+func (b *fakeBuild) show() map[string]any {
+	job := map[string]any{"id": "job-1", "type": "script", "step_key": "upload", "state": b.state,
+		"exit_status": 1, "agent_query_rules": []string{"queue=bootstrap"}}
+	if b.state != "scheduled" {
+		job["started_at"] = "2026-01-02T03:04:05Z"
+	}
+	return map[string]any{
+		"number": b.number, "state": b.state, "web_url": b.url(), "meta_data": b.metaData(), "jobs": []any{job},
+		"created_at": time.Now().UTC().Format(time.RFC3339),
+	}
+}
+
+func (b *fakeBuild) artifacts(w io.Writer, server string) {
+	if b.branch == "none" {
 		io.WriteString(w, "[]")
 		return
 	}
-	sum := sha1.Sum(f.result())
+	sum := sha1.Sum(b.result())
 	json.NewEncoder(w).Encode([]any{map[string]any{
 		"id": "a1", "job_id": "job-1", "state": "finished", "path": "result.json", "filename": "result.json",
-		"file_size": len(f.result()), "sha1sum": hex.EncodeToString(sum[:]),
-		"download_url": f.server.URL + "/v2/organizations/gpu-mode/pipelines/kernelbot/builds/7/artifacts/a1/download",
+		"file_size": len(b.result()), "sha1sum": hex.EncodeToString(sum[:]),
+		"download_url": fmt.Sprintf("%s/v2/organizations/gpu-mode/pipelines/kernelbot/builds/%d/artifacts/a1/download", server, b.number),
 	}})
 }
 
-func (f *fake) result() []byte {
+func (b *fakeBuild) result() []byte {
 	run := func(name string, passed bool, report schema.Report) schema.Run {
 		at := time.Unix(1e9, 0)
 		return schema.Run{Name: name, EvalResult: schema.EvalResult{Start: at, End: at, Run: &schema.RunResult{Success: true, Passed: passed, Duration: 1.25, Result: report}}}
@@ -208,9 +296,9 @@ func (f *fake) result() []byte {
 	tests := schema.Report{{Key: "test-count", Value: "2"},
 		{Key: "test.0.spec", Value: "size: 127; seed: 4242"}, {Key: "test.0.status", Value: "pass"}, {Key: "test.0.message", Value: "close"},
 		{Key: "test.1.spec", Value: "size: 128; seed: 5236"}, {Key: "test.1.status", Value: "pass"}, {Key: "check", Value: "pass"}}
-	r := &schema.Result{Success: true, RunID: f.runID, System: schema.SystemInfo{DeviceCount: 1}, Outcome: schema.NewOutcome(schema.OutcomePassed, "")}
-	r.GPUType, r.Queue = "CPU_BK", "cpu"
-	switch f.branch {
+	r := &schema.Result{Success: true, RunID: b.runID, System: schema.SystemInfo{DeviceCount: 1}, Outcome: schema.NewOutcome(schema.OutcomePassed, "")}
+	r.GPUType, r.Queue = b.gpu, b.queue
+	switch b.branch {
 	case "older": // names neither
 		r.GPUType, r.Queue = "", ""
 		r.Runs = schema.Runs{run("test", true, tests)}
@@ -228,7 +316,7 @@ func (f *fake) result() []byte {
 	default:
 		r.Runs = schema.Runs{run("test", true, tests)}
 	}
-	if f.mode == schema.ModeLeaderboard && r.Outcome.Name == schema.OutcomePassed {
+	if b.mode == schema.ModeLeaderboard && r.Outcome.Name == schema.OutcomePassed {
 		var bench schema.Report
 		for i, ns := range []string{"1500000.5", "6000000"} {
 			key := fmt.Sprintf("benchmark.%d.", i)

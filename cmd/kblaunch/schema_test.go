@@ -5,21 +5,33 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/gpu-mode/kbgen/internal/schematest"
 	"github.com/gpu-mode/kbgen/launcher/fleet"
 )
 
-// What queues --json prints is what its published schema says.
-func TestPublishedSchema(t *testing.T) {
-	var full []fleet.Queue
-	schematest.Fill(&full, nil)
-	text, err := json.Marshal(full)
-	if err != nil {
-		t.Fatal(err)
+// What the commands print with --json is what their published schemas say.
+func TestPublishedSchemas(t *testing.T) {
+	raw := map[reflect.Type]any{reflect.TypeFor[json.RawMessage](): json.RawMessage(`{"name": "passed"}`)}
+	anything := map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[json.RawMessage](): {Type: "object"}}
+	for _, d := range []schematest.Document{
+		{Name: "agents", Title: "kblaunch queues --json: the organization's queues and their agents", Type: reflect.TypeFor[[]fleet.Queue]()},
+		{Name: "submission", Title: "kblaunch submit, watch and retry --json: how runs ended", Type: reflect.TypeFor[documentJSON](), Types: anything},
+		{Name: "event", Title: "kblaunch submit, watch and retry --events: one line of them", Type: reflect.TypeFor[eventJSON](), Types: anything},
+		{Name: "dry-run", Title: "kblaunch submit --dry-run --json: what would be sent", Type: reflect.TypeFor[dryRunJSON]()},
+		{Name: "builds", Title: "kblaunch list --json: builds of launchers, the newest first", Type: reflect.TypeFor[[]listedJSON]()},
+		{Name: "compare", Title: "kblaunch compare --json: the times of two results", Type: reflect.TypeFor[compareJSON]()},
+		{Name: "examples", Title: "kblaunch examples --json: the tasks that come with it", Type: reflect.TypeFor[[]exampleJSON]()},
+	} {
+		full := reflect.New(d.Type)
+		schematest.Fill(full.Interface(), raw)
+		text, err := json.Marshal(full.Interface())
+		if err != nil {
+			t.Fatal(err)
+		}
+		schematest.Check(t, d, *update, text)
 	}
-	schematest.Check(t, schematest.Document{
-		Name: "agents", Title: "kblaunch queues --json: the organization's queues and their agents", Type: reflect.TypeFor[[]fleet.Queue](),
-	}, *update, text)
 }
 
 // Each page names every flag of its command.

@@ -98,11 +98,11 @@ func (q sealQueue) recipients(dir string, now time.Time) (secrets.Recipients, er
 }
 
 // seal returns what seals this submission, nil when nobody asks for it.
-func (s *submitCmd) seal(env *cli.Env, queue string) (func(runID, encoded string) (string, error), error) {
+func (s *submitCmd) seal(env *cli.Env, queue string, runTimeout time.Duration) (func(runID, encoded string) (string, error), error) {
 	if s.Seal == "" {
 		return nil, nil
 	}
-	seal, err := sealer(s.Seal, queue, s.QueueTimeout+s.Timeout, time.Now)
+	seal, err := sealer(s.Seal, queue, s.QueueTimeout+runTimeout, time.Now)
 	if err == nil && seal == nil {
 		fmt.Fprintf(env.Stderr, "kblaunch: note: %s does not name queue %s: whoever may see the build can read this submission\n", s.Seal, queue)
 	}

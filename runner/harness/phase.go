@@ -159,7 +159,11 @@ func (r *phaseRun) tests(ctx context.Context) error {
 			return err
 		default:
 			r.report.put(prefix+"status", "pass")
-			if note != "" && r.s.o.Payload.Seed == nil {
+			switch {
+			case note == "":
+			case r.s.o.Payload.Seed != nil: // the key, as the task's own harness would have it
+				r.report.put(prefix+"message", schema.WithheldText)
+			default:
 				r.report.putText(prefix+"message", note)
 			}
 		}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/launcher"
+)
+
+const tokenVar = "BUILDKITE_API_TOKEN"
+
+// clientFlags say where the builds are.
+type clientFlags struct {
+	Org      string `var:"BUILDKITE_ORG" default:"gpu-mode"`
+	Pipeline string `var:"BUILDKITE_PIPELINE" default:"kernelbot"`
+	API      string `name:"api" var:"KBLAUNCH_API_URL" default:"https://api.buildkite.com/"`
+}
+
+// client makes a client for whoever runs this, with the token of the
+// environment.
+func (f *clientFlags) client(env *cli.Env) (*launcher.Client, error) {
+	token := env.Getenv(tokenVar)
+	if token == "" {
+		return nil, cli.WithHint(cli.Usagef("no API token"), "put one with the scopes write_builds, read_builds and read_artifacts into %s", tokenVar)
+	}
+	client, err := launcher.New(launcher.Options{
+		BaseURL: f.API, Token: token, Org: f.Org, Pipeline: f.Pipeline, UserAgent: "kblaunch/" + cli.Version(),
+		Installation: installation(env), Log: env.Log,
+	})
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	return client, nil
+}
+
+// installation tells this person's builds on this machine from others', and
+// names neither to those who may read builds.
+func installation(env *cli.Env) string {
+	host, _ := os.Hostname() // without one, the user's name has to do
+	sum := sha256.Sum256([]byte(strconv.Itoa(os.Getuid()) + " " + env.Getenv("USER") + "@" + host))
+	return "kblaunch-" + hex.EncodeToString(sum[:6])
+}
+
+// open finds a run by its build's number, or by its own id.
+func open(ctx context.Context, client *launcher.Client, name string) (*launcher.Run, error) {
+	number, err := strconv.Atoi(strings.TrimPrefix(name, "#"))
+	if err == nil && number > 0 {
+		run, err := client.Open(ctx, number)
+		if api := new(launcher.APIError); errors.As(err, &api) && api.Status == http.StatusNotFound {
+			return nil, cli.WithHint(&cli.ExitError{Status: exitTrouble, Err: fmt.Errorf("there is no build %d", number)}, "kblaunch list; and check --org and --pipeline")
+		}
+		return run, trouble(ctx, err)
+	}
+	run, err := client.Adopt(ctx, name)
+	if errors.Is(err, launcher.ErrNoBuild) {
+		return nil, cli.WithHint(&cli.ExitError{Status: exitTrouble, Err: err}, "kblaunch list shows builds and their runs; one that was just made may take some seconds to be found")
+	}
+	return run, trouble(ctx, err)
+}
+
+// trouble puts an error that is no verdict into words, and gives it its exit
+// status; nil stays nil.
+func trouble(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil { // Ctrl-C: what became of the build is said, not Go's word for it
+		err = fmt.Errorf("interrupted: %s", strings.TrimSuffix(err.Error(), ": "+context.Canceled.Error()))
+	}
+	var api *launcher.APIError
+	if errors.As(err, &api) {
+		switch api.Status {
+		case http.StatusUnauthorized, http.StatusForbidden:
+			err = cli.WithHint(err, "the token in %s needs the scopes write_builds, read_builds and read_artifacts", tokenVar)
+		case http.StatusNotFound:
+			err = cli.WithHint(err, "check --org and --pipeline; a pipeline that the token may not see is not found either")
+		}
+	}
+	return &cli.ExitError{Status: exitTrouble, Err: err}
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/verdict"
+)
+
+// An ending is what became of one run.
+type ending struct {
+	gpu, queue, mode, ranking string
+	runID                     string
+	build                     int
+	url                       string
+
+	detached bool
+	report   *launcher.Report // nil without a result
+	err      error            // why there is none
+}
+
+// found takes over what a report tells of the run.
+func (e *ending) found(r *launcher.Report) {
+	if r != nil {
+		e.runID, e.build, e.url = r.RunID, r.Build, r.BuildURL
+		e.gpu, e.queue = cmp.Or(e.gpu, r.Result.GPUType), cmp.Or(e.queue, r.Result.Queue)
+		return
+	}
+	var none *launcher.NoResultError
+	var gave *launcher.GaveUpError
+	var wrong *launcher.WrongMachineError
+	var uncertain *launcher.UncertainError
+	switch {
+	case errors.As(e.err, &none):
+		e.runID, e.build, e.url = none.RunID, none.Build, none.BuildURL
+	case errors.As(e.err, &gave):
+		e.build, e.url = gave.Build, gave.BuildURL
+	case errors.As(e.err, &wrong):
+		e.runID, e.build, e.url = wrong.RunID, wrong.Build, wrong.BuildURL
+	case errors.As(e.err, &uncertain):
+		e.runID = uncertain.RunID
+	}
+}
+
+// verdict is the result prepared for its readers, nil without one.
+func (e *ending) verdict() *verdict.Verdict {
+	switch {
+	case e.report == nil:
+		return nil
+	case e.ranking == "":
+		return verdict.Of(e.report.Result)
+	}
+	return verdict.OfRanked(e.report.Result, e.ranking)
+}
+
+// note says what is odd about a result that is believed all the same.
+func (e *ending) note(stderr io.Writer) {
+	if e.report != nil && e.report.Result.GPUType == "" {
+		fmt.Fprintf(stderr, "kblaunch: note: the result names no GPU type: an older kbrun judged it, and nothing says that its machine was a %s\n", e.gpu)
+	}
+}
+
+// status is the exit status of this run alone.
+func (e *ending) status() int {
+	v := e.verdict()
+	switch {
+	case e.err != nil:
+		return exitTrouble
+	case v == nil || v.Passed: // detached
+		return cli.ExitDone
+	case !v.Judged:
+		return exitTrouble
+	}
+	return cli.ExitFailed
+}
+
+// outputFlags say in which form a command prints.
+type outputFlags struct {
+	JSON   bool `name:"json" xor:"form"`
+	Events bool `xor:"form"`
+}
+
+// What --json prints, and each line of --events.
+type (
+	documentJSON struct {
+		Runs       []runJSON `json:"runs" jsonschema:"one for each GPU type, in the order given"`
+		ExitStatus int       `json:"exit_status" jsonschema:"0 all passed, 1 one did not, 3 trouble: one has no verdict"`
+	}
+	runJSON struct {
+		GPUType  string          `json:"gpu_type,omitempty"`
+		Queue    string          `json:"queue,omitempty"`
+		Mode     string          `json:"mode,omitempty"`
+		RunID    string          `json:"run_id,omitempty" jsonschema:"finds the run again"`
+		Build    int             `json:"build,omitempty" jsonschema:"number"`
+		BuildURL string          `json:"build_url,omitempty"`
+		Ending   string          `json:"ending" jsonschema:"passed, failed, no-verdict, trouble or detached"`
+		Error    string          `json:"error,omitempty" jsonschema:"why there is no verdict"`
+		Log      []string        `json:"log,omitempty" jsonschema:"the end of the log of the job that failed"`
+		Score    *scoreJSON      `json:"score,omitempty"`
+		Verdict  json.RawMessage `json:"verdict,omitempty" jsonschema:"the result prepared for readers: outcome, cases, times"`
+		Result   json.RawMessage `json:"result,omitempty" jsonschema:"result.json as it came"`
+	}
+	scoreJSON struct {
+		Seconds float64 `json:"seconds" jsonschema:"lower is better"`
+		Ranking string  `json:"ranking" jsonschema:"last, mean or geom"`
+	}
+	dryRunJSON struct {
+		Planned []plannedJSON `json:"planned" jsonschema:"one build for each GPU type"`
+	}
+	plannedJSON struct {
+		GPUType      string `json:"gpu_type"`
+		Queue        string `json:"queue"`
+		Mode         string `json:"mode"`
+		RunID        string `json:"run_id,omitempty" jsonschema:"none: one by chance"`
+		PayloadBytes int    `json:"payload_bytes" jsonschema:"as it travels"`
+		Sealed       bool   `json:"sealed"`
+		Organization string `json:"organization"`
+		Pipeline     string `json:"pipeline"`
+		Branch       string `json:"branch"`
+		Commit       string `json:"commit"`
+	}
+	eventJSON struct {
+		Time     string   `json:"time" jsonschema:"RFC 3339"`
+		Event    string   `json:"event" jsonschema:"phase, while a run goes on, or end"`
+		RunID    string   `json:"run_id,omitempty"`
+		Build    int      `json:"build,omitempty"`
+		BuildURL string   `json:"build_url,omitempty"`
+		Phase    string   `json:"phase,omitempty" jsonschema:"creating, waiting, running or fetching"`
+		State    string   `json:"state,omitempty" jsonschema:"Buildkite's word for the build"`
+		Seconds  float64  `json:"elapsed_seconds" jsonschema:"since kblaunch began"`
+		Run      *runJSON `json:"run,omitempty" jsonschema:"of an end"`
+	}
+)
+
+// json is the ending as --json prints it.
+func (e *ending) json(ctx context.Context) runJSON {
+	out := runJSON{GPUType: e.gpu, Queue: e.queue, Mode: e.mode, RunID: e.runID, Build: e.build, BuildURL: e.url}
+	v := e.verdict()
+	switch {
+	case e.err != nil:
+		out.Ending, out.Error = "trouble", trouble(ctx, e.err).Error()
+		var none *launcher.NoResultError
+		if errors.As(e.err, &none) && none.Log != "" {
+			out.Log = strings.Split(none.Log, "\n")
+		}
+	case e.detached:
+		out.Ending = "detached"
+	case v.Passed:
+		out.Ending = "passed"
+	case v.Judged:
+		out.Ending = "failed"
+	default:
+		out.Ending = "no-verdict"
+		out.Error = v.Words()
+	}
+	if v != nil {
+		out.Result = e.report.Raw
+		out.Verdict, _ = json.Marshal(v) // a verdict can be written
+		if v.Score != nil {
+			out.Score = &scoreJSON{v.Score.Seconds, v.Score.Ranking}
+		}
+	}
+	return out
+}
+
+// output prints what becomes of runs, in the form that was asked for.
+type output struct {
+	env   *cli.Env
+	flags *outputFlags
+	plan  []plannedJSON
+	began time.Time
+}
+
+func newOutput(env *cli.Env, flags *outputFlags) *output {
+	return &output{env: env, flags: flags, began: time.Now()}
+}
+
+// event prints one line of --events.
+func (o *output) event(e launcher.Event) {
+	if o.flags.Events {
+		o.line(eventJSON{Event: "phase", RunID: e.RunID, Build: e.Build, BuildURL: e.BuildURL, Phase: string(e.Phase), State: e.State})
+	}
+}
+
+func (o *output) line(e eventJSON) {
+	now := time.Now()
+	e.Time, e.Seconds = now.UTC().Format(time.RFC3339Nano), now.Sub(o.began).Seconds()
+	enc := json.NewEncoder(o.env.Stdout)
+	enc.SetEscapeHTML(false)
+	enc.Encode(e) // a reader that went away is told of by the exit status of the end
+}
+
+// end prints how all runs ended, and turns it into an exit status: trouble
+// before a verdict against a submission before a pass.
+func (o *output) end(ctx context.Context, all []*ending) error {
+	status := cli.ExitDone
+	for _, e := range all {
+		status = max(status, e.status())
+	}
+	if err := o.print(ctx, all, status); err != nil {
+		return &cli.ExitError{Status: exitTrouble, Err: err}
+	}
+	var errs []error
+	for _, e := range all {
+		var err error
+		switch v := e.verdict(); {
+		case e.err != nil:
+			err = e.err
+		case v != nil && !v.Judged:
+			err = fmt.Errorf("no verdict on the submission, build %s: %s", e.url, v.Words())
+		default:
+			continue
+		}
+		o.logOf(e)
+		if len(all) > 1 {
+			err = fmt.Errorf("%s: %w", e.gpu, err)
+		}
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return trouble(ctx, errors.Join(errs...))
+	}
+	if status == cli.ExitDone {
+		return nil
+	}
+	return &cli.ExitError{Status: status}
+}
+
+func (o *output) print(ctx context.Context, all []*ending, status int) error {
+	if o.flags.Events {
+		for _, e := range all {
+			run := e.json(ctx)
+			o.line(eventJSON{Event: "end", RunID: e.runID, Build: e.build, BuildURL: e.url, Run: &run})
+		}
+		return nil
+	}
+	if o.flags.JSON {
+		doc := documentJSON{ExitStatus: status, Runs: []runJSON{}}
+		for _, e := range all {
+			doc.Runs = append(doc.Runs, e.json(ctx))
+		}
+		return printJSON(o.env.Stdout, doc)
+	}
+	var b strings.Builder
+	for _, e := range all {
+		if e.report == nil && !e.detached {
+			continue // its error is told of
+		}
+		if len(all) > 1 {
+			fmt.Fprintf(&b, "== %s ==\n", e.gpu)
+		}
+		if e.detached {
+			fmt.Fprintf(&b, "run %s\nbuild %s\n", e.runID, e.url)
+			continue
+		}
+		v := e.verdict()
+		fmt.Fprintf(&b, "%s\nbuild %s\n", v.Text(), e.url)
+	}
+	_, err := io.WriteString(o.env.Stdout, b.String())
+	return err
+}
+
+// logOf prints the end of the log of a job that left no result.
+func (o *output) logOf(e *ending) {
+	var none *launcher.NoResultError
+	if o.flags.JSON || o.flags.Events || !errors.As(e.err, &none) || none.Log == "" {
+		return
+	}
+	fmt.Fprintf(o.env.Stderr, "kblaunch: the end of the log of job %s:\n", none.LogOf)
+	for line := range strings.SplitSeq(none.Log, "\n") {
+		fmt.Fprintf(o.env.Stderr, "  | %s\n", line)
+	}
+}
+
+// planned takes one submission of a dry run.
+func (o *output) planned(p plannedJSON) { o.plan = append(o.plan, p) }
+
+// flushPlan prints what a dry run would send.
+func (o *output) flushPlan() error {
+	if o.flags.JSON || o.flags.Events {
+		return printJSON(o.env.Stdout, dryRunJSON{o.plan})
+	}
+	for _, p := range o.plan {
+		sealed := ""
+		if p.Sealed {
+			sealed = ", sealed"
+		}
+		run := cmp.Or(p.RunID, "by chance")
+		_, err := fmt.Fprintf(o.env.Stdout, "%s: a build of %s/%s (%s, %s) for queue %s, mode %s, run id %s, payload of %d bytes%s\n",
+			p.GPUType, p.Organization, p.Pipeline, p.Branch, p.Commit, p.Queue, p.Mode, run, p.PayloadBytes, sealed)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

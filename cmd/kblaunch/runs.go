@@ -1,0 +1,284 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// watchCmd waits for runs that were made before.
+type watchCmd struct {
+	Runs []string `arg:"" name:"run"`
+	outputFlags
+	clientFlags
+	Timeout      time.Duration `default:"30m"`
+	QueueTimeout time.Duration `default:"30m"`
+}
+
+func (c *watchCmd) Run(ctx context.Context, env *cli.Env) error {
+	client, err := c.client(env)
+	if err != nil {
+		return err
+	}
+	var runs []*launcher.Run
+	for _, name := range c.Runs {
+		run, err := open(ctx, client, name)
+		if err != nil {
+			return err
+		}
+		run.QueueTimeout, run.RunTimeout = c.QueueTimeout, c.Timeout
+		runs = append(runs, run)
+	}
+	out := newOutput(env, &c.outputFlags)
+	show := newProgress(ctx, env.Stderr, client, out, len(runs))
+	endings := collect(ctx, client, runs, show.event)
+	show.stop()
+	return out.end(ctx, endings)
+}
+
+// collect waits for all runs; their builds go on when ctx ends.
+func collect(ctx context.Context, client *launcher.Client, runs []*launcher.Run, progress func(launcher.Event)) []*ending {
+	endings := make([]*ending, len(runs))
+	var over sync.WaitGroup
+	for i, run := range runs {
+		run.Progress = progress
+		over.Go(func() {
+			e := &ending{gpu: run.GPU, queue: run.Queue, mode: run.Mode, ranking: run.Ranking, runID: run.ID, build: run.Build, url: run.BuildURL}
+			e.report, e.err = client.Collect(ctx, run)
+			e.found(e.report)
+			endings[i] = e
+		})
+	}
+	over.Wait()
+	return endings
+}
+
+// resultCmd prints the result of a run that is over.
+type resultCmd struct {
+	Run_ string `arg:"" name:"run"`
+	JSON bool   `name:"json"`
+	clientFlags
+}
+
+func (c *resultCmd) Run(ctx context.Context, env *cli.Env) error {
+	client, err := c.client(env)
+	if err != nil {
+		return err
+	}
+	run, err := open(ctx, client, c.Run_)
+	if err != nil {
+		return err
+	}
+	b, err := client.Build(ctx, run.Build)
+	if err != nil {
+		return trouble(ctx, err)
+	}
+	if !b.Over() {
+		return cli.WithHint(&cli.ExitError{Status: exitTrouble, Err: fmt.Errorf("build %d is %s, it has no result yet", run.Build, b.State)}, "kblaunch watch %s", c.Run_)
+	}
+	e := collect(ctx, client, []*launcher.Run{run}, nil)[0]
+	if c.JSON && e.report != nil {
+		_, err := io.WriteString(env.Stdout, strings.TrimSuffix(string(e.report.Raw), "\n")+"\n")
+		return err
+	}
+	return newOutput(env, &outputFlags{}).end(ctx, []*ending{e})
+}
+
+// listCmd lists builds that launchers made.
+type listCmd struct {
+	State []string      `placeholder:"STATE"`
+	GPU   string        `name:"gpu"`
+	Since time.Duration `default:"24h"`
+	Mine  bool
+	Limit int  `default:"30"`
+	JSON  bool `name:"json"`
+	clientFlags
+}
+
+// listedJSON is a build as list --json prints it.
+type listedJSON struct {
+	Build    int    `json:"build"`
+	BuildURL string `json:"build_url"`
+	State    string `json:"state" jsonschema:"Buildkite's word; says nothing about the submission"`
+	Outcome  string `json:"outcome,omitempty" jsonschema:"of the run, once it has one"`
+	RunID    string `json:"run_id"`
+	GPUType  string `json:"gpu_type"`
+	Queue    string `json:"queue"`
+	Mode     string `json:"mode"`
+	Created  string `json:"created" jsonschema:"RFC 3339"`
+	Finished string `json:"finished,omitempty" jsonschema:"RFC 3339"`
+}
+
+const maxListed = 1000
+
+func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
+	if c.Limit < 1 || c.Limit > maxListed {
+		return cli.Usagef("--limit %d: want 1 to %d", c.Limit, maxListed)
+	}
+	client, err := c.client(env)
+	if err != nil {
+		return err
+	}
+	q := launcher.Query{States: c.State, MetaData: map[string]string{}, Limit: c.Limit}
+	if c.GPU != "" {
+		maps.Copy(q.MetaData, launcher.OfGPU(c.GPU))
+	}
+	if c.Mine {
+		maps.Copy(q.MetaData, client.Mine())
+	}
+	found, err := client.Builds(ctx, q)
+	if err != nil {
+		return trouble(ctx, err)
+	}
+	list := []listedJSON{}
+	for i := range found {
+		b := &found[i]
+		if b.RunID() == "" || b.CreatedAt != nil && c.Since > 0 && time.Since(b.CreatedAt.Time) > c.Since {
+			continue // made by somebody else than a launcher, or long ago
+		}
+		l := listedJSON{Build: b.Number, BuildURL: b.WebURL, State: text.Line(b.State, 40), RunID: b.RunID(), GPUType: b.GPU(), Queue: b.Queue(), Mode: b.Mode()}
+		outcome, _ := b.MetaData[schema.MetaOutcome(l.RunID)].(string)
+		l.Outcome = text.Line(outcome, 40)
+		if b.CreatedAt != nil {
+			l.Created = b.CreatedAt.UTC().Format(time.RFC3339)
+		}
+		if b.FinishedAt != nil {
+			l.Finished = b.FinishedAt.UTC().Format(time.RFC3339)
+		}
+		list = append(list, l)
+	}
+	if c.JSON {
+		return printJSON(env.Stdout, list)
+	}
+	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "BUILD\tSTATE\tOUTCOME\tGPU TYPE\tMODE\tCREATED\tRUN")
+	for _, l := range list {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Build, l.State, cmp.Or(l.Outcome, "-"), cmp.Or(l.GPUType, "-"), cmp.Or(l.Mode, "-"), l.Created, l.RunID)
+	}
+	return w.Flush()
+}
+
+// logCmd prints the logs of a run's jobs.
+type logCmd struct {
+	Run_ string `arg:"" name:"run"`
+	All  bool
+	clientFlags
+}
+
+func (c *logCmd) Run(ctx context.Context, env *cli.Env) error {
+	client, err := c.client(env)
+	if err != nil {
+		return err
+	}
+	run, err := open(ctx, client, c.Run_)
+	if err != nil {
+		return err
+	}
+	b, err := client.Build(ctx, run.Build)
+	if err != nil {
+		return trouble(ctx, err)
+	}
+	evaluation := b.Evaluation(run.Queue)
+	printed := 0
+	for i := range b.Jobs {
+		j := &b.Jobs[i]
+		if j.Type != "script" || j.StartedAt == nil || !c.All && evaluation != nil && evaluation.StartedAt != nil && j.ID != evaluation.ID {
+			continue
+		}
+		log, err := client.Log(ctx, run.Build, j.ID)
+		if err != nil {
+			return cli.WithHint(trouble(ctx, err), "logs need the scope read_build_logs")
+		}
+		if c.All || evaluation == nil || j.ID != evaluation.ID {
+			fmt.Fprintf(env.Stdout, "== %s (%s) ==\n", text.Line(cmp.Or(j.StepKey, j.Name, j.ID), 100), j.State)
+		}
+		fmt.Fprintln(env.Stdout, strings.TrimRight(log, "\n"))
+		printed++
+	}
+	if printed == 0 {
+		return &cli.ExitError{Status: exitTrouble, Err: fmt.Errorf("build %d is %s, none of its jobs has begun", run.Build, b.State)}
+	}
+	return nil
+}
+
+// cancelCmd ends runs.
+type cancelCmd struct {
+	Runs []string `arg:"" name:"run"`
+	clientFlags
+}
+
+func (c *cancelCmd) Run(ctx context.Context, env *cli.Env) error {
+	client, err := c.client(env)
+	if err != nil {
+		return err
+	}
+	for _, name := range c.Runs {
+		run, err := open(ctx, client, name)
+		if err != nil {
+			return err
+		}
+		b, err := client.Build(ctx, run.Build)
+		if err == nil && b.Over() {
+			fmt.Fprintf(env.Stdout, "build %d is over already: %s\n", run.Build, b.State)
+			continue
+		}
+		if err == nil {
+			err = client.Cancel(ctx, run.Build)
+		}
+		if err != nil {
+			return trouble(ctx, err)
+		}
+		fmt.Fprintf(env.Stdout, "build %d is cancelled\n", run.Build)
+	}
+	return nil
+}
+
+// retryCmd starts what did not pass of a run again, and waits.
+type retryCmd struct {
+	Run_   string `arg:"" name:"run"`
+	Detach bool
+	outputFlags
+	clientFlags
+	Timeout      time.Duration `default:"30m"`
+	QueueTimeout time.Duration `default:"30m"`
+}
+
+func (c *retryCmd) Run(ctx context.Context, env *cli.Env) error {
+	client, err := c.client(env)
+	if err != nil {
+		return err
+	}
+	run, err := open(ctx, client, c.Run_)
+	if err != nil {
+		return err
+	}
+	n, err := client.Retry(ctx, run.Build)
+	if err != nil {
+		return cli.WithHint(trouble(ctx, err), "a submission that has its verdict is submitted anew: kblaunch submit")
+	}
+	fmt.Fprintf(env.Stderr, "kblaunch: %d jobs of build %d start again\n", n, run.Build)
+	if c.Detach {
+		return nil
+	}
+	if run, err = client.Open(ctx, run.Build); err != nil {
+		return trouble(ctx, err)
+	}
+	run.QueueTimeout, run.RunTimeout = c.QueueTimeout, c.Timeout
+	out := newOutput(env, &c.outputFlags)
+	show := newProgress(ctx, env.Stderr, client, out, 1)
+	endings := collect(ctx, client, slices.Clone([]*launcher.Run{run}), show.event)
+	show.stop()
+	return out.end(ctx, endings)
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/examples"
+	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/task"
+)
+
+// maxSubmission is Kernelbot's own limit, in bytes.
+const maxSubmission = 1_000_000
+
+// A job is one evaluation of a submission: on one GPU type.
+type job struct {
+	gpu     pipelines.GPUType
+	queue   string // the row's, or a vendor's own
+	payload *schema.Payload
+	runID   string // "" for one by chance
+}
+
+// jobs checks everything that can be checked without Buildkite.
+func (s *submitCmd) jobs(env *cli.Env) ([]job, error) {
+	t, file, err := s.read(env)
+	if err != nil {
+		return nil, err
+	}
+	directives, err := schema.ParseDirectives(file.Text)
+	if err != nil {
+		return nil, fmt.Errorf("submission %s: %w", file.Name, err)
+	}
+	rows, queue, err := s.rows(directives)
+	if err != nil {
+		return nil, err
+	}
+	var all []job
+	for _, row := range rows {
+		var arch *string
+		if row.Arch != "" {
+			arch = &row.Arch
+		}
+		payload, err := t.Payload(file, s.Mode, arch, nil)
+		if err != nil {
+			return nil, err
+		}
+		j := job{gpu: row, queue: cmp.Or(queue, row.Queue), payload: payload, runID: s.RunID}
+		if s.RunID != "" && len(rows) > 1 {
+			j.runID += "-" + row.Name // one run on each GPU type
+		}
+		all = append(all, j)
+	}
+	return all, nil
+}
+
+// rows are the GPU types asked for, and the queue where one was named: by flags,
+// else by the submission's own text.
+func (s *submitCmd) rows(d schema.Directives) (rows []pipelines.GPUType, queue string, err error) {
+	names := s.GPU
+	if len(names) == 0 && s.Queue != "" {
+		row, err := pipelines.Fleet.LookupQueue(s.Queue)
+		return []pipelines.GPUType{row}, s.Queue, err
+	}
+	if len(names) == 0 {
+		names = d.GPUs
+	}
+	if len(names) == 0 {
+		return nil, "", cli.WithHint(errors.New("no GPU type: give --gpu, --queue, or a line #!POPCORN gpus NAME in the submission"), "kbgen gpus lists them")
+	}
+	for _, name := range names {
+		row, err := pipelines.Fleet.Lookup(name)
+		if err != nil {
+			return nil, "", err
+		}
+		if !slices.ContainsFunc(rows, func(r pipelines.GPUType) bool { return r.Name == row.Name }) {
+			rows = append(rows, row)
+		}
+	}
+	if s.Queue == "" {
+		return rows, "", nil
+	}
+	of, err := pipelines.Fleet.LookupQueue(s.Queue)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(rows) != 1 || rows[0].Name != of.Name {
+		return nil, "", fmt.Errorf("--queue %s: it is for %s alone, got --gpu %s", s.Queue, of.Name, strings.Join(names, ","))
+	}
+	return rows, s.Queue, nil
+}
+
+// read finds the task and the submission. With one argument that is the
+// submission, which names its task itself.
+func (s *submitCmd) read(env *cli.Env) (*task.Task, schema.File, error) {
+	if s.Submission == "" {
+		s.Submission, s.Task = s.Task, ""
+	}
+	if s.Task != "" {
+		return s.readBoth(env, s.Task)
+	}
+	if s.Submission != "-" {
+		if _, err := os.Stat(s.Submission); err != nil {
+			return nil, schema.File{}, cli.WithHint(fmt.Errorf("got %q alone, want a task and a submission, or a file that names its task", s.Submission), "kblaunch submit --help")
+		}
+	}
+	file, err := openSubmission(env.Stdin, s.Submission, ".py")
+	if err != nil {
+		return nil, file, err
+	}
+	d, err := schema.ParseDirectives(file.Text)
+	if err != nil {
+		return nil, file, fmt.Errorf("submission %s: %w", file.Name, err)
+	}
+	if d.Leaderboard == "" {
+		return nil, file, cli.WithHint(fmt.Errorf("submission %s: it names no task: give TASK, or begin the file with #!POPCORN leaderboard NAME", file.Name), "kblaunch submit --help")
+	}
+	t, _, err := findTask(d.Leaderboard)
+	if err == nil && s.Submission == "-" && t.Lang == schema.LangCUDA {
+		file.Name = "stdin.cu"
+	}
+	return t, file, err
+}
+
+// readBoth finds a task and a submission by path, or among the examples. What
+// lies on disk comes first.
+func (s *submitCmd) readBoth(env *cli.Env, name string) (*task.Task, schema.File, error) {
+	t, example, err := findTask(name)
+	if err != nil {
+		return nil, schema.File{}, err
+	}
+	ending := ".py"
+	if t.Lang == schema.LangCUDA {
+		ending = ".cu"
+	}
+	if _, err := os.Stat(s.Submission); err == nil || s.Submission == "-" || example == nil {
+		file, err := openSubmission(env.Stdin, s.Submission, ending)
+		return t, file, err
+	}
+	path, err := example.Submission(s.Submission)
+	if err != nil {
+		return nil, schema.File{}, fmt.Errorf("%w, or a file", err)
+	}
+	f, err := examples.FS().Open(path)
+	if err != nil {
+		return nil, schema.File{}, err
+	}
+	defer f.Close()
+	file, err := readSubmission(f, path)
+	return t, file, err
+}
+
+// findTask finds a task by path, or among the examples, which it returns then.
+func findTask(name string) (*task.Task, *examples.Example, error) {
+	if _, err := os.Stat(name); err == nil {
+		t, err := task.LoadDir(name)
+		return t, nil, err
+	}
+	example, ok := examples.Find(name)
+	if !ok {
+		var have []string
+		for _, e := range examples.List() {
+			have = append(have, e.Name)
+		}
+		return nil, nil, fmt.Errorf("task: got %q, want a folder with a %s or one of the examples %q", name, task.FileName, have)
+	}
+	t, err := task.Load(examples.FS(), example.Dir)
+	return t, &example, err
+}
+
+func readSubmission(r io.Reader, name string) (schema.File, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxSubmission+1))
+	switch {
+	case err != nil:
+		return schema.File{}, err
+	case len(data) == 0:
+		return schema.File{}, fmt.Errorf("submission %s is empty", name)
+	case len(data) > maxSubmission:
+		return schema.File{}, fmt.Errorf("submission %s: more than %d bytes", name, maxSubmission)
+	case strings.ToValidUTF8(string(data), "") != string(data):
+		return schema.File{}, fmt.Errorf("submission %s is not UTF-8 text", name)
+	}
+	return schema.File{Name: name, Text: string(data)}, nil
+}
+
+// openSubmission reads a file, or standard input for "-", which gets a name with
+// the ending.
+func openSubmission(stdin io.Reader, name, ending string) (schema.File, error) {
+	if name == "-" {
+		return readSubmission(stdin, "stdin"+ending)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return schema.File{}, fmt.Errorf("submission: %w", err)
+	}
+	defer f.Close()
+	return readSubmission(f, name)
+}

@@ -1,0 +1,158 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// maxLog bounds what [Client.Log] returns of one job: its end.
+const maxLog = 4 << 20
+
+// Log returns a job's log, the last 4 MiB of it, as printable lines. It needs the
+// scope read_build_logs.
+//
+// Errors: [APIError] and ctx's.
+func (c *Client) Log(ctx context.Context, number int, job string) (string, error) {
+	ctx, stop := patient(ctx)
+	defer stop()
+	var log string
+	err := c.persist(ctx, "reading a log", func() (err error) {
+		log, err = c.rawTail(ctx, number, job, maxLog)
+		return err
+	})
+	return text.Lines(log), err
+}
+
+// LastLine returns the last line of a job's log that says something, "" when
+// none does. It asks once.
+func (c *Client) LastLine(ctx context.Context, number int, job string) (string, error) {
+	tail, err := c.logTail(ctx, number, job)
+	if err != nil {
+		return "", err
+	}
+	for _, line := range slices.Backward(strings.Split(tail, "\n")) {
+		if line = strings.TrimSpace(line); line != "" {
+			return text.Line(line, 200), nil
+		}
+	}
+	return "", nil
+}
+
+// ErrNothingToRetry is a build none of whose jobs failed.
+var ErrNothingToRetry = errors.New("no job of it failed, timed out, expired or was canceled, so there is nothing to try again")
+
+// retriable are the states of jobs that may be tried again.
+var retriable = []string{"failed", "timed_out", "canceled", "expired"}
+
+// Retry starts the jobs of a build again that did not pass, and returns how many.
+// The run keeps its id, and its new result takes the place of the old one.
+//
+// Errors: [ErrNothingToRetry], [APIError], ctx's.
+func (c *Client) Retry(ctx context.Context, number int) (int, error) {
+	b, err := c.Build(ctx, number)
+	if err != nil {
+		return 0, err
+	}
+	ctx, stop := patient(ctx)
+	defer stop()
+	retried := 0
+	for i := range b.Jobs {
+		j := &b.Jobs[i]
+		if j.Type != "script" || j.Retried || !slices.Contains(retriable, j.State) {
+			continue
+		}
+		path, err := c.buildPath(number, "jobs", j.ID, "retry")
+		if err != nil {
+			return retried, err
+		}
+		err = c.persist(ctx, "retrying a job", func() error {
+			_, err := c.do(withUse(ctx, useCreate), http.MethodPut, path, nil, nil)
+			if status(err) == http.StatusBadRequest { // an answer got lost, or somebody was faster
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return retried, fmt.Errorf("retrying %s of build %d: %w", j.describe(), number, err)
+		}
+		retried++
+	}
+	if retried == 0 {
+		return 0, fmt.Errorf("build %d is %s: %w", number, b.State, ErrNothingToRetry)
+	}
+	return retried, nil
+}
+
+// Evaluation returns the job that judges on a queue, nil when there is none yet.
+func (b *Build) Evaluation(queue string) *Job { return b.evaluation(queue) }
+
+// RunID is the id of the run that the build was made for, "" when it was made
+// for none.
+func (b *Build) RunID() string { id, _ := b.MetaData[metaRunID].(string); return id }
+
+// GPU and Queue are what the build was made for, Mode how it judges; each "" when
+// it does not say.
+func (b *Build) GPU() string   { s, _ := b.MetaData[metaGPU].(string); return s }
+func (b *Build) Queue() string { s, _ := b.MetaData[metaQueue].(string); return s }
+func (b *Build) Mode() string  { s, _ := b.MetaData[metaMode].(string); return s }
+
+// Serving says who works on a queue's jobs.
+type Serving struct {
+	Agents int // connected, and not paused
+	Busy   int // of them
+	Paused int
+}
+
+// Serving asks who works on the jobs of a queue. It takes a request for each
+// hundred agents of the organization, and the scope read_agents.
+func (c *Client) Serving(ctx context.Context, queue string) (Serving, error) {
+	agents, err := c.Agents(ctx)
+	if err != nil {
+		return Serving{}, err
+	}
+	var s Serving
+	for i := range agents {
+		a := &agents[i]
+		switch {
+		case a.Queue != queue && !slices.Contains(a.Tags, "queue="+queue), a.State != Connected:
+		case a.Paused:
+			s.Paused++
+		default:
+			s.Agents++
+			if a.Busy() {
+				s.Busy++
+			}
+		}
+	}
+	return s, nil
+}
+
+// Ahead counts the builds of this pipeline that wait for the queue of r longer
+// than it does. It takes one request.
+func (c *Client) Ahead(ctx context.Context, r *Run) (int, error) {
+	open, err := c.Builds(ctx, Query{States: []string{"scheduled", "running"}, MetaData: map[string]string{metaQueue: r.Queue}, Limit: perPage})
+	if err != nil {
+		return 0, err
+	}
+	ahead := 0
+	for i := range open {
+		if b := &open[i]; b.Number < r.Build {
+			if j := b.evaluation(r.Queue); j == nil || j.StartedAt == nil {
+				ahead++
+			}
+		}
+	}
+	return ahead, nil
+}
+
+// Mine selects the builds of this installation, see [Options].
+func (c *Client) Mine() map[string]string { return map[string]string{metaLauncher: c.id} }
+
+// OfGPU selects the builds for a GPU type.
+func OfGPU(gpu string) map[string]string { return map[string]string{metaGPU: gpu} }
