@@ -73,7 +73,7 @@ func TestCreateSendsExactlyThis(t *testing.T) {
 			"KERNELBOT_QUEUE": "cpu", "KERNELBOT_MODE": "test",
 			"KERNELBOT_TIMEOUT_SECONDS": "300",
 		},
-		"meta_data": map[string]any{"run_id": r.RunID, "queue": "cpu", "gpu": "CPU_BK", "mode": "test", "launcher": c.id},
+		"meta_data": map[string]any{"run_id": r.RunID, "queue": "cpu", "gpu": "CPU_BK", "mode": "test", "ranking": "last", "launcher": c.id},
 	}
 	var got map[string]any
 	if err := json.Unmarshal([]byte(f.bodies[0]), &got); err != nil {

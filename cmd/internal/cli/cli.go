@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"reflect"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -181,10 +183,29 @@ func (p Program) Run(ctx context.Context, env *Env) (status int) {
 	}
 	kctx, err := parser.Parse(env.Args)
 	if err != nil {
-		return p.report(env, WithHint(&UsageError{Err: err}, "%s --help", p.Name))
+		return p.report(env, p.misused(err))
 	}
 	kctx.BindTo(ctx, (*context.Context)(nil))
 	return p.report(env, kctx.Run(env))
+}
+
+// expected is what kong says of arguments that are missing: expected "<task>".
+var expected = regexp.MustCompile(`^expected "(<.*)"`)
+
+// misused is a command line that kong refused, with the page that says more.
+func (p Program) misused(err error) error {
+	page := p.Name
+	if parse := new(kong.ParseError); errors.As(err, &parse) && parse.Context != nil {
+		for _, path := range parse.Context.Path {
+			if path.Command != nil {
+				page += " " + path.Command.Name
+			}
+		}
+	}
+	if m := expected.FindStringSubmatch(err.Error()); m != nil {
+		err = fmt.Errorf("missing: %s", strings.ToUpper(strings.NewReplacer("<", "", ">", "").Replace(m[1])))
+	}
+	return WithHint(&UsageError{Err: err}, "%s --help", page)
 }
 
 // only returns the grammar without the commands that the command line does not
@@ -260,7 +281,7 @@ func (p Program) report(env *Env, err error) int {
 	}
 	status := ExitFailed
 	var usage *UsageError
-	if errors.As(err, &usage) {
+	if errors.As(err, &usage) || errors.Is(err, fs.ErrNotExist) && env.names(err) { // a file that was named and is not there
 		status = p.usage()
 	}
 	var ended *ExitError
@@ -276,6 +297,15 @@ func (p Program) report(env *Env, err error) int {
 		fmt.Fprintf(env.Stderr, "%s: hint: %s\n", p.Name, hint.Hint)
 	}
 	return status
+}
+
+// names reports whether err is about a file that stands on the command line.
+func (e *Env) names(err error) bool {
+	var of *fs.PathError
+	return errors.As(err, &of) && slices.ContainsFunc(e.Args, func(arg string) bool {
+		_, value, _ := strings.Cut(arg, "=") // --file=NAME
+		return arg == of.Path || value == of.Path
+	})
 }
 
 // variables resolves flags tagged var:"NAME" from the environment. Kong's own

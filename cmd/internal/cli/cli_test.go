@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 )
 
@@ -21,6 +22,9 @@ func (c *renderCmd) Run(_ context.Context, env *Env) error {
 	switch c.Kind {
 	case "usage":
 		return Usagef("no such kind")
+	case "no/such", "own":
+		_, err := os.Open("no/such")
+		return fmt.Errorf("reading it: %w", err)
 	case "trouble":
 		return &ExitError{Status: 75, Err: WithHint(errors.New("disk full"), "free some space")}
 	}
@@ -43,7 +47,10 @@ func TestRun(t *testing.T) {
 		{name: "help of a command", args: []string{"render", "--help"}, stdout: "render page\n"},
 		{name: "help of the program", args: []string{"--help"}, stdout: "program page\n"},
 		{name: "nothing asked", status: 2, stderr: "program page\n"},
-		{name: "unknown flag", args: []string{"render", "x", "--gup", "a"}, status: 2, stderr: "t: error: unknown flag --gup, did you mean \"--gpu\"?\nt: hint: t --help\n"},
+		{name: "unknown flag", args: []string{"render", "x", "--gup", "a"}, status: 2, stderr: "t: error: unknown flag --gup, did you mean \"--gpu\"?\nt: hint: t render --help\n"},
+		{name: "a missing argument", args: []string{"render"}, status: 2, stderr: "t: error: missing: KIND\nt: hint: t render --help\n"},
+		{name: "a file that is not there", args: []string{"render", "no/such"}, status: 2, stderr: "t: error: reading it: open no/such: no such file or directory\n"},
+		{name: "a file of its own", args: []string{"render", "own"}, status: 1, stderr: "t: error: reading it: open no/such: no such file or directory\n"},
 		{name: "usage", args: []string{"render", "usage"}, status: 2, stderr: "t: error: no such kind\n"},
 		{name: "help as a command", args: []string{"help", "render"}, stdout: "render page\n"},
 		{name: "help alone", args: []string{"help"}, stdout: "program page\n"},
