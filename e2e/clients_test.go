@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gpu-mode/kbgen/local/engine"
@@ -255,13 +256,52 @@ func TestRelayAndKblaunch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.relayPipeline()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	command(t, ctx, []string{
-		"KBLAUNCH_API_URL=" + r.URL() + "/", "BUILDKITE_API_TOKEN=" + r.APIToken(), "BUILDKITE_ORG=gpu-mode", "BUILDKITE_PIPELINE=relay",
-	}, "", filepath.Join(bin, "kblaunch"), "submit", tiny, filepath.Join(tiny, "right.py"), "--gpu", "CPU_BK", "--mode", "test").want(t, 0, "passed")
+	r.relaySubmit("right.py").want(t, 0, "passed")
 	if n := r.results(); n != 2 {
 		t.Errorf("%d results, want the evaluation's and the one that is shown", n)
+	}
+}
+
+// relaySubmit launches a submission of the tiny task to the relaying pipeline.
+func (r *rig) relaySubmit(file string, args ...string) output {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return command(r.t, ctx, []string{
+		"KBLAUNCH_API_URL=" + r.URL() + "/", "BUILDKITE_API_TOKEN=" + r.APIToken(), "BUILDKITE_ORG=gpu-mode", "BUILDKITE_PIPELINE=relay",
+	}, "", filepath.Join(bin, "kblaunch"), append([]string{"submit", tiny, filepath.Join(tiny, file), "--gpu", "CPU_BK", "--mode", "test"}, args...)...)
+}
+
+// The agent of the evaluation dies: what is shown is the result of the next try.
+func TestRelayWaitsForTheLastTry(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.relayPipeline()
+	done := make(chan output, 1)
+	go func() { done <- r.relaySubmit("patient.py") }()
+	if err := syscall.Kill(r.awaitEvaluation().PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	(<-done).want(t, 0, "passed")
+	b := r.wait(r.newest())
+	if got, want := r.jobs(), "bootstrap=passed evaluate-cpu=failed evaluate-cpu=passed"; got != want || b.State != engine.BuildPassed {
+		t.Errorf("build %s, jobs %q, want %q", b.State, got, want)
+	}
+	if n := r.results(); n != 2 {
+		t.Errorf("%d results, want that of the second try, twice", n)
+	}
+}
+
+// A canceled build ends the job that waits as well.
+func TestCanceledRelay(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.relayPipeline()
+	if s := r.relaySubmit("hang.py", "--timeout", "1s"); s.status != 3 {
+		t.Errorf("exit status %d, want 3\n%s%s", s.status, s.stdout, s.stderr)
+	}
+	if b := r.wait(r.newest()); b.State != engine.BuildCanceled {
+		t.Errorf("build is %s, want canceled", b.State)
 	}
 }
 

@@ -20,8 +20,9 @@ import (
 // notHere are goldens without a container that cannot run on any machine, and
 // why.
 var notHere = map[string]string{
-	"ci/all.yml":    "it would run this test",
-	"image/all.yml": "it needs a docker engine, and pushes to a registry",
+	"bootstrap/all.pinned.yml": "it expects a release, and this is none: cmd/kbgen's scripts show what is said",
+	"ci/all.yml":               "it would run this test",
+	"image/all.yml":            "it needs a docker engine, and pushes to a registry",
 }
 
 // Every golden whose steps run on the host runs for real.

@@ -51,7 +51,10 @@ func imageRefusal(ref string, rows []GPUType) string {
 	listed := false
 	for _, s := range ImageSources {
 		if s.takes(name) && (byDigest || !s.DigestOnly) {
-			return severalVendors(ref, rows)
+			if (Request{Image: ref, GPUs: rows}).oneVendor() != nil {
+				return "cannot serve GPU types of several vendors"
+			}
+			return ""
 		}
 		listed = listed || s.takes(name)
 	}
@@ -59,13 +62,6 @@ func imageRefusal(ref string, rows []GPUType) string {
 		return "has a tag, want a sha256 digest from there"
 	}
 	return fmt.Sprintf("is from a place that builds may not name, have %s", sourceNames())
-}
-
-func severalVendors(ref string, rows []GPUType) string {
-	if err := (Request{Image: ref, GPUs: rows}).oneVendor(); err != nil {
-		return "cannot serve GPU types of several vendors"
-	}
-	return ""
 }
 
 func sourceNames() string {

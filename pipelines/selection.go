@@ -67,6 +67,7 @@ func (s Selection) apply(steps []CommandStep) error {
 			if s.ByChange && !affected[i] {
 				steps[i].Skip += ": no changed file concerns it"
 			}
+			steps[i].from("skip", CommandLine, "--only, --tag, --changed-since or --changed-files")
 		}
 	}
 	return nil

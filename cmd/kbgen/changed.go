@@ -18,6 +18,8 @@ type selectionFlags struct {
 	Tag          []string `placeholder:"TAG"`
 	ChangedSince string   `placeholder:"REVISION"`
 	ChangedFiles string   `placeholder:"FILE"`
+
+	read *pipelines.Selection // once: a list may come on standard input
 }
 
 // Limits on what says which files changed.
@@ -26,8 +28,19 @@ const (
 	gitLimit        = 2 * time.Minute
 )
 
-// selection reads the flags, asking git or a file for what has changed.
-func (f *selectionFlags) selection(env *cli.Env) (s pipelines.Selection, err error) {
+// selection reads the flags, asking git or a file once for what has changed.
+func (f *selectionFlags) selection(env *cli.Env) (pipelines.Selection, error) {
+	if f.read != nil {
+		return *f.read, nil
+	}
+	s, err := f.ask(env)
+	if err == nil {
+		f.read = &s
+	}
+	return s, err
+}
+
+func (f *selectionFlags) ask(env *cli.Env) (s pipelines.Selection, err error) {
 	s = pipelines.Selection{Keys: f.Only, Tags: f.Tag, ByChange: f.ChangedSince != "" || f.ChangedFiles != ""}
 	var listed []byte
 	switch {

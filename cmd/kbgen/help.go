@@ -45,6 +45,7 @@ A retried job leaves out what an earlier one has uploaded.
   --replace            drop the build's steps that have not begun
   --allow-empty        nothing to do is no error with --gpu ALL
   --no-artifact        do not keep pipeline.yml as an artifact of this job
+  --metrics FILE       write what was done, as OpenMetrics
   --jwks-file PATH, --jwks-key-id ID, --signing-aws-kms-key ID,
   --signing-gcp-kms-key ID   sign the steps: handed to the agent
 exit status: 0 uploaded, 1 failed, 2 wrong usage, 3 a check failed, 5 refused

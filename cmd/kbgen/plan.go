@@ -30,7 +30,7 @@ func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
 	}
 	plan, err := generator.Plan(p, r)
 	if err != nil {
-		return err
+		return withStatus(err)
 	}
 	if c.JSON {
 		return printJSON(env.Stdout, planAsJSON(plan))
@@ -103,6 +103,9 @@ func (c *explainCmd) Run(_ context.Context, env *cli.Env) error {
 // values finds the step in every pipeline, on the rows asked for or on all.
 func (c *explainCmd) values(env *cli.Env, key string) ([]generator.Value, error) {
 	var keys []string
+	if _, err := c.selection(env); err != nil {
+		return nil, err
+	}
 	for _, p := range pipelines.Pipelines {
 		f := c.requestFlags
 		if len(f.GPU) == 0 && (p.NeedsGPUs || p.Serves != nil) {
@@ -177,7 +180,7 @@ func unique(list []string) []string {
 func explain(p pipelines.Pipeline, r pipelines.Request, key string) (values []generator.Value, keys []string, err error) {
 	plan, err := generator.Plan(p, r)
 	if err != nil {
-		if usage := new(cli.UsageError); errors.As(err, &usage) {
+		if errors.As(err, new(*cli.UsageError)) || errors.As(err, new(*pipelines.UnknownError)) { // a selection of another pipeline's
 			return nil, nil, nil
 		}
 		return nil, nil, err

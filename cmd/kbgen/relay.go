@@ -35,8 +35,11 @@ const (
 	// relayDeaf is how long nobody may answer. Retries of the agent included,
 	// that is a service that is down, and not one that hiccups.
 	relayDeaf = 10 * time.Minute
-	// relayFetch bounds the download and the upload of the result, each.
+	// relayFetch bounds one download or upload of the result. The agent repeats
+	// by itself what an answer says may be better next time; relayTries is for the
+	// rest, since an evaluation hangs on it.
 	relayFetch = 3 * time.Minute
+	relayTries = 5
 )
 
 // relayed returns what --relay waits for, before anything is uploaded.
@@ -87,8 +90,12 @@ func (r relay) run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(dir)
 	outcome, asked := r.get(ctx, "outcome")
+	tries := relayTries
+	if asked == nil && outcome != "passed" {
+		tries = 2 // there may be none
+	}
 	// The latest attempt's, since the agent leaves out retried jobs.
-	if err := r.Call(ctx, relayFetch, dir, "", "artifact", "download", resultFile, ".", "--step", r.step); err != nil {
+	if err := r.again(ctx, tries, dir, "artifact", "download", resultFile, ".", "--step", r.step); err != nil {
 		if asked == nil && outcome == "passed" {
 			return fmt.Errorf("step %s has passed and left no result: %w", r.step, err)
 		}
@@ -98,7 +105,7 @@ func (r relay) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the result of step %s: %w", r.step, err)
 	}
-	if err := r.Call(ctx, relayFetch, dir, "", "artifact", "upload", resultFile); err != nil {
+	if err := r.again(ctx, relayTries, dir, "artifact", "upload", resultFile); err != nil {
 		return fmt.Errorf("showing the result of step %s: %w", r.step, err)
 	}
 	fmt.Fprintf(r.env.Stderr, "kbgen: step %s ended: %s\n", r.step, result.Outcome.Name)
@@ -109,6 +116,24 @@ func (r relay) run(ctx context.Context) error {
 		return fmt.Errorf("step %s has a verdict, and its outcome is %q", r.step, outcome)
 	}
 	return nil
+}
+
+// again runs a command of the agent until it works, up to tries times.
+//
+// Error: that of the last try.
+func (r relay) again(ctx context.Context, tries int, dir string, args ...string) error {
+	for pause := relayFirst; ; pause *= 2 {
+		err := r.Call(ctx, relayFetch, dir, "", args...)
+		if tries--; err == nil || tries == 0 || ctx.Err() != nil {
+			return err
+		}
+		fmt.Fprintf(r.env.Stderr, "kbgen: warning: %v; trying again in %s\n", err, pause)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
 }
 
 // wait returns once the step has ended, all its tries included.

@@ -28,6 +28,8 @@ func relayWith(t *testing.T, ctx context.Context, states, outcome, result string
 	if result != "" {
 		write("result.json", result, 0o600)
 	}
+	write("download.fails", "", 0o600) // the first of each
+	write("upload.fails", "", 0o600)
 	write("buildkite-agent", `#!/bin/sh
 case "$1 $2 $3" in
 "step get state")
@@ -36,8 +38,9 @@ case "$1 $2 $3" in
 	if [ "$state" = - ]; then echo "no answer" >&2; exit 1; fi
 	echo "$state" ;;
 "step get outcome") echo "$OUTCOME" ;;
-"artifact download result.json") cp "$DIR/result.json" "$4" ;;
-"artifact upload result.json") cp result.json "$DIR/uploaded" ;;
+"artifact download result.json" | "artifact upload result.json")
+	if [ -e "$DIR/$2.fails" ]; then rm "$DIR/$2.fails"; echo "a bad day" >&2; exit 1; fi
+	if [ "$2" = download ]; then cp "$DIR/result.json" "$4"; else cp result.json "$DIR/uploaded"; fi ;;
 *) exit 9 ;;
 esac
 `, 0o755)
@@ -93,12 +96,15 @@ func TestRelay(t *testing.T) {
 			if status != tt.status || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("run = %v (exit status %d), want %d and %q\n%s", err, status, tt.status, tt.says, said)
 			}
-			whole := schema.NewOutcome(schema.OutcomePassed, "").Name != "" && (tt.result == passed || tt.result == machine || tt.result == bad)
+			whole := tt.result == passed || tt.result == machine || tt.result == bad
 			if (uploaded == tt.result && tt.result != "") != whole {
 				t.Errorf("uploaded %q, want the result as it was: %v", uploaded, whole)
 			}
-			if strings.Contains(tt.states, "-") && !strings.Contains(said, "asking for the state") && strings.Contains(tt.states, " - ") {
+			if strings.Contains(tt.states, " - ") && !strings.Contains(said, "asking for the state") {
 				t.Errorf("a failed call was not said:\n%s", said)
+			}
+			if whole && strings.Count(said, "a bad day; trying again") != 2 {
+				t.Errorf("the first download and upload fail, said is\n%s", said)
 			}
 		})
 	}

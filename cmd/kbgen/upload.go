@@ -29,8 +29,9 @@ type uploadCmd struct {
 	Agent      string `placeholder:"PATH"`
 	MaxJobs    *int   `name:"max-jobs"`
 	Replace    bool
-	AllowEmpty bool `name:"allow-empty"`
-	Artifact   bool `default:"true" negatable:""`
+	AllowEmpty bool   `name:"allow-empty"`
+	Artifact   bool   `default:"true" negatable:""`
+	Metrics    string `placeholder:"FILE"`
 
 	JWKSFile string `name:"jwks-file" placeholder:"PATH"`
 	JWKSKey  string `name:"jwks-key-id" placeholder:"ID"`
@@ -49,10 +50,13 @@ func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.Pipeline == "evaluate" && schema.Idle(env.LookupEnv) {
 		return c.idle(ctx, env)
 	}
+	var m metrics
+	begun := time.Now()
 	documents, err := c.documents(env)
 	if err != nil || len(documents) == 0 {
 		return err
 	}
+	m.rendering = time.Since(begun)
 	step := ""
 	if c.Relay {
 		if step, err = c.relayed(env); err != nil {
@@ -77,21 +81,39 @@ func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
 		}
 	}
 	if len(documents) > 0 {
-		if err := c.hand(ctx, a, documents); err != nil {
+		if err := c.hand(ctx, a, documents, &m); err != nil {
 			return err
 		}
 	}
+	c.keepMetrics(env, &m)
 	if c.Relay {
 		return relay{a, step}.run(ctx)
 	}
 	return nil
 }
 
+// keepMetrics writes what the upload did, where it is asked for. The steps are
+// there: what goes wrong is a warning.
+func (c *uploadCmd) keepMetrics(env *cli.Env, m *metrics) {
+	if c.Metrics == "" {
+		return
+	}
+	err := m.count(c, env)
+	if err == nil {
+		err = m.write(c.Metrics)
+	}
+	if err != nil {
+		fmt.Fprintf(env.Stderr, "kbgen: warning: writing the metrics: %v\n", err)
+	}
+}
+
 // hand uploads documents, and then shows what people ask about later.
-func (c *uploadCmd) hand(ctx context.Context, a uploader, documents [][]byte) error {
+func (c *uploadCmd) hand(ctx context.Context, a uploader, documents [][]byte, m *metrics) error {
+	begun := time.Now()
 	if err := a.upload(ctx, c.agentFlags(), generator.Join(documents)); err != nil {
 		return err
 	}
+	m.handover, m.documents = time.Since(begun), len(documents)
 	for _, n := range c.notes {
 		a.annotate(ctx, "warning", n)
 	}

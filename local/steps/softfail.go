@@ -49,6 +49,11 @@ func softFail(raw json.RawMessage) (SoftFail, error) {
 	return out, nil
 }
 
+// leastStatus is the least exit status that a job may end with: the agent on
+// Kubernetes says -7 for a container that stopped answering and -10 for one that
+// never did. -1 is a job whose status nobody knows.
+const leastStatus = -10
+
 // exitStatuses reads "*", a number or a list of numbers.
 func exitStatuses(raw json.RawMessage) (any bool, statuses []int, err error) {
 	if word, err := text(raw); err == nil {
@@ -63,7 +68,7 @@ func exitStatuses(raw json.RawMessage) (any bool, statuses []int, err error) {
 			return false, nil, err
 		}
 		for _, item := range list {
-			n, err := wholeNumber(item, -1, 255)
+			n, err := wholeNumber(item, leastStatus, 255)
 			if err != nil {
 				return false, nil, err
 			}
@@ -71,6 +76,6 @@ func exitStatuses(raw json.RawMessage) (any bool, statuses []int, err error) {
 		}
 		return false, statuses, nil
 	}
-	n, err := wholeNumber(raw, -1, 255)
+	n, err := wholeNumber(raw, leastStatus, 255)
 	return false, []int{n}, err
 }

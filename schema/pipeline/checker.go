@@ -16,6 +16,11 @@ type checker struct {
 	findings   []schema.Finding
 	text       []byte
 	lines      []string // of text, once somebody asked
+	counted    struct { // how far newlines has come
+		node          *yaml.Node
+		offset, lines int
+	}
+	searches int // for misspelt dependencies
 
 	keys      map[string]*step // over all documents: keys are unique in a build
 	variable  bool             // some key is only known after the upload

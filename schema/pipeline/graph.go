@@ -6,6 +6,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/near"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -135,25 +136,45 @@ func (g *grapher) unknown(item *yaml.Node, path, key string) {
 	if !g.c.on("KB102") && !g.c.on("KB105") && !g.c.on("KB106") {
 		return
 	}
-	known := make([]string, 0, len(g.c.keys))
-	for _, d := range g.c.documents { // in order, so that the nearest is always the same
-		for _, s := range d.steps {
-			if s.key != "" {
-				known = append(known, s.key)
-			}
-		}
-	}
-	for _, k := range known {
-		if len(k) > 4 && misspelt(key, k) {
-			g.c.report("KB102", item, path, "no step has the key %q, nearest is %q", key, k)
-			return
-		}
+	if k := g.misspelt(key); k != "" {
+		g.c.report("KB102", item, path, "no step has the key %q, nearest is %q", key, k)
+		return
 	}
 	if g.c.opts.Complete || g.c.opts.First && !g.c.uploads() {
 		g.c.report("KB106", item, path, "no step of the pipeline has the key %q: the build fails", key)
 		return
 	}
 	g.c.report("KB105", item, path, "no step of this stream has the key %q", key)
+}
+
+// Limits of the search for what a dependency was meant to be: as many keys as a
+// build may have jobs, and not for ever.
+const (
+	maxSearches   = 200
+	maxSearchKeys = schema.MaxJobsPerBuild
+)
+
+// misspelt is the first key, in the order of the text, that differs from a
+// dependency by one slip; "" is none.
+func (g *grapher) misspelt(key string) string {
+	if g.c.searches++; g.c.searches > maxSearches {
+		return ""
+	}
+	seen := 0
+	for _, d := range g.c.documents {
+		for _, s := range d.steps {
+			if s.key == "" {
+				continue
+			}
+			if seen++; seen > maxSearchKeys {
+				return ""
+			}
+			if n := len(s.key) - len(key); len(s.key) > 4 && n >= -1 && n <= 1 && misspelt(key, s.key) {
+				return s.key
+			}
+		}
+	}
+	return ""
 }
 
 var uploadsMore = text.Pattern(`\bpipeline upload\b|\bkbgen upload\b`)

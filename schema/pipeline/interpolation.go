@@ -164,7 +164,7 @@ func brokenExpansion(s string) (offset int, text string) {
 func (c *checker) position(n *yaml.Node, offset int, word string) (line, column int) {
 	line, column = n.Line, n.Column
 	if n.Style == yaml.LiteralStyle {
-		line, column = line+1+strings.Count(n.Value[:min(offset, len(n.Value))], "\n"), 1
+		line, column = line+1+c.newlines(n, min(offset, len(n.Value))), 1
 	}
 	if c.lines == nil {
 		c.lines = strings.Split(string(c.text), "\n")
@@ -175,6 +175,17 @@ func (c *checker) position(n *yaml.Node, offset int, word string) (line, column 
 		}
 	}
 	return line, column
+}
+
+// newlines counts the line ends before an offset. Offsets of one text come in
+// their order, so that each goes on where the last one stopped.
+func (c *checker) newlines(n *yaml.Node, offset int) int {
+	if n != c.counted.node || offset < c.counted.offset {
+		c.counted.node, c.counted.offset, c.counted.lines = n, 0, 0
+	}
+	c.counted.lines += strings.Count(n.Value[c.counted.offset:offset], "\n")
+	c.counted.offset = offset
+	return c.counted.lines
 }
 
 // Variables that only the machine of a job has: what hooks of a GPU node set.
@@ -247,20 +258,18 @@ func setsItself(env *yaml.Node, e expansion) bool {
 
 // A script knows where a step's commands set variables.
 type script struct {
-	lines  []*yaml.Node
-	starts []int
-	set    map[string]int // to the offset of the first setting
-	hidden [][2]int       // comments, from and to
+	starts map[*yaml.Node]int // of each command in the whole text
+	set    map[string]int     // to the offset of the first setting
+	hidden [][2]int           // comments, from and to
 }
 
 var assignment = text.Pattern(`(?m)(?:^|[;&|({]|\bthen|\bdo|\belse)[ \t]*(?:(?:export|local|declare|readonly|typeset)[ \t]+(?:-[A-Za-z]+[ \t]+)*)?([A-Za-z][A-Za-z0-9_]*)=(?:[^\s;&|"'$(]|"[^"]*"|'[^']*'|\$+\([^()]*\)|\$+\{[^}]*\}|\$)*[ \t]*(?:$|[;&|)#])|\bfor[ \t]+([A-Za-z][A-Za-z0-9_]*)[ \t]+in\b|\bread[ \t]+(?:-[A-Za-z]+[ \t]+)*([A-Za-z][A-Za-z0-9_]*)`)
 
 func newScript(n *yaml.Node) *script {
-	s := &script{set: map[string]int{}}
+	s := &script{starts: map[*yaml.Node]int{}, set: map[string]int{}}
 	var all strings.Builder
 	for _, line := range items(n) {
-		s.lines = append(s.lines, line)
-		s.starts = append(s.starts, all.Len())
+		s.starts[line] = all.Len()
 		all.WriteString(line.Value)
 		all.WriteByte('\n')
 	}

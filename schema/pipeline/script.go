@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -8,12 +9,8 @@ import (
 
 // at is where an offset in one of the step's commands lies in the whole script.
 func (s *script) at(n *yaml.Node, offset int) (int, bool) {
-	for i, line := range s.lines {
-		if line == n {
-			return s.starts[i] + offset, true
-		}
-	}
-	return 0, false
+	start, ok := s.starts[n]
+	return start + offset, ok
 }
 
 // comments reports whether an offset in one of the step's commands lies in a
@@ -27,12 +24,8 @@ func (s *script) comments(n *yaml.Node, offset int) bool {
 }
 
 func (s *script) inComment(at int) bool {
-	for _, h := range s.hidden {
-		if at >= h[0] && at < h[1] {
-			return true
-		}
-	}
-	return false
+	i, exact := slices.BinarySearchFunc(s.hidden, at, func(h [2]int, at int) int { return h[0] - at })
+	return exact || i > 0 && at < s.hidden[i-1][1]
 }
 
 // shellComments finds the comments of a script: from a # that begins a word,

@@ -215,16 +215,19 @@ func nearQueue(tag string) bool {
 
 // commandless finds steps whose only sign of a command is its key.
 func (c *checker) commandless(s *step) {
+	var null *yaml.Node
+	name := ""
 	for _, key := range []string{"command", "commands"} {
-		n := child(s.node, key)
-		if n == nil {
-			continue
-		}
-		if !isNull(n) || len(pluginsOf(s)) > 0 {
+		switch n := child(s.node, key); {
+		case n == nil:
+		case !isNull(n):
 			return
+		case null == nil:
+			null, name = n, key
 		}
-		c.report("KB024", n, s.path+"."+key, "got null, want a command: the job has nothing to run")
-		return
+	}
+	if null != nil && len(pluginsOf(s)) == 0 {
+		c.report("KB024", null, s.path+"."+name, "got null, want a command: the job has nothing to run")
 	}
 }
 
