@@ -44,7 +44,7 @@ var layers = []struct {
 	{"local/engine", []string{"schema", "local/steps", "local/condition", "local/glob"}},
 	{"local/agentapi", []string{"schema", "local/engine", "local/blob"}},
 	{"local/restapi", []string{"schema", "local/engine", "local/resource", "local/glob"}},
-	{"local/page", []string{"schema", "local/engine"}},
+	{"local/page", []string{"schema", "verdict", "local/engine", "local/steps"}},
 	{"local/webhook", []string{"schema", "local/engine", "local/resource"}},
 	{"local/resource", []string{"local/engine"}},
 	{"local/blob", []string{"local/engine"}},

@@ -1,173 +1,162 @@
 package page
 
 import (
-	"fmt"
+	"bytes"
 	"html"
 	"html/template"
+	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/microcosm-cc/bluemonday"
+	"github.com/yuin/goldmark"
+	emoji "github.com/yuin/goldmark-emoji"
+	"github.com/yuin/goldmark-emoji/definition"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	render "github.com/yuin/goldmark/renderer/html"
+	source "github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 )
 
-// renderAnnotation renders a part of Markdown: paragraphs with their line breaks,
-// headings, flat lists, quotes, tables and fenced code; inside them code, bold
-// text and links to the web. HTML is shown as text. The time it takes is linear
-// in the body, which may have 1 MiB.
-func renderAnnotation(body string) template.HTML {
-	r := annotationWriter{lines: strings.Split(strings.ReplaceAll(body, "\r\n", "\n"), "\n")}
-	for r.more() {
-		r.block()
-	}
-	return template.HTML(r.out.String()) // every text went through html.EscapeString
+// Annotations are Markdown as GitHub has it, with HTML among it, written by
+// jobs. Everything goes through a sanitizer at the end, and nothing on the page
+// comes from elsewhere: an image is an artifact of the build, or a link.
+
+// artifactScheme begins links to files of the same build.
+const artifactScheme = "artifact://"
+
+// links finds the pages of a build's artifacts.
+type links interface {
+	// artifact returns the path of an artifact's page, and that of its image,
+	// "" for what is none; ok is false when the build has no such artifact.
+	artifact(path string) (page, image string, ok bool)
 }
 
-// An annotationWriter goes through the lines once.
-type annotationWriter struct {
-	lines []string
-	at    int
-	out   strings.Builder
-}
-
-func (r *annotationWriter) more() bool   { return r.at < len(r.lines) }
-func (r *annotationWriter) line() string { return strings.TrimSpace(r.lines[r.at]) }
-
-var (
-	headingLine = regexp.MustCompile(`^(#{1,6})\s+(.*?)\s*#*$`)
-	bulletLine  = regexp.MustCompile(`^[-*+]\s+(.*)$`)
-	numberLine  = regexp.MustCompile(`^[0-9]{1,9}[.)]\s+(.*)$`)
-	quoteLine   = regexp.MustCompile(`^>\s?(.*)$`)
-	tableRule   = regexp.MustCompile(`^\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$`)
+var markdown = goldmark.New(
+	goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.Linkify, emoji.New(emoji.WithRenderingMethod(emoji.Unicode))),
+	goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(headings{}, 500))),
+	goldmark.WithRendererOptions(render.WithUnsafe(), render.WithHardWraps()), // sanitized below
 )
 
-// block writes the block that begins at the current line and moves behind it.
-func (r *annotationWriter) block() {
-	line := r.line()
-	switch m := headingLine.FindStringSubmatch(line); {
-	case line == "":
-		r.at++
-	case strings.HasPrefix(line, "```"):
-		r.code()
-	case m != nil:
-		level := min(len(m[1])+2, 6) // the page has its own first two
-		fmt.Fprintf(&r.out, "<h%d>%s</h%d>\n", level, inline(m[2]), level)
-		r.at++
-	case bulletLine.MatchString(line):
-		r.run("ul", bulletLine, "<li>%s</li>\n")
-	case numberLine.MatchString(line):
-		r.run("ol", numberLine, "<li>%s</li>\n")
-	case quoteLine.MatchString(line):
-		r.run("blockquote", quoteLine, "%s<br>\n")
-	case r.atTable():
-		r.table()
-	default:
-		r.paragraph()
-	}
-}
+// headings makes room for the page's own first two levels.
+type headings struct{}
 
-// code writes a fenced block, to its closing fence or the end.
-func (r *annotationWriter) code() {
-	fence := r.line()[:3]
-	r.at++
-	r.out.WriteString("<pre><code>")
-	for ; r.more() && !strings.HasPrefix(r.line(), fence); r.at++ {
-		r.out.WriteString(html.EscapeString(r.lines[r.at]) + "\n")
-	}
-	r.at++
-	r.out.WriteString("</code></pre>\n")
-}
-
-// run writes the lines that match as items of one element.
-func (r *annotationWriter) run(element string, item *regexp.Regexp, format string) {
-	fmt.Fprintf(&r.out, "<%s>\n", element)
-	for ; r.more(); r.at++ {
-		m := item.FindStringSubmatch(r.line())
-		if m == nil {
-			break
+func (headings) Transform(doc *ast.Document, _ source.Reader, _ parser.Context) {
+	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the function never fails
+		if h, ok := n.(*ast.Heading); ok && entering {
+			h.Level = min(h.Level+2, 6)
 		}
-		fmt.Fprintf(&r.out, format, inline(m[1]))
-	}
-	fmt.Fprintf(&r.out, "</%s>\n", element)
+		return ast.WalkContinue, nil
+	})
 }
 
-// atTable reports whether the current line is a table's head.
-func (r *annotationWriter) atTable() bool {
-	return strings.Contains(r.line(), "|") && r.at+1 < len(r.lines) && tableRule.MatchString(strings.TrimSpace(r.lines[r.at+1]))
+// sanitizer lets through what text consists of, links to the web and to artifacts,
+// and images of artifacts. No class and no id: those are the page's own.
+var sanitizer = func() *bluemonday.Policy {
+	p := bluemonday.NewPolicy()
+	p.AllowElements("p", "br", "hr", "h3", "h4", "h5", "h6", "strong", "b", "em", "i", "del", "s", "u", "sub", "sup", "small", "mark",
+		"code", "pre", "kbd", "samp", "blockquote", "ul", "ol", "li", "dl", "dt", "dd", "details", "summary",
+		"table", "thead", "tbody", "tfoot", "tr", "th", "td", "caption", "div", "span")
+	p.AllowAttrs("open").Matching(regexp.MustCompile(`^$`)).OnElements("details")
+	p.AllowAttrs("start").Matching(bluemonday.Integer).OnElements("ol")
+	p.AllowAttrs("colspan", "rowspan").Matching(regexp.MustCompile(`^[0-9]{1,3}$`)).OnElements("td", "th")
+	p.AllowAttrs("align").Matching(regexp.MustCompile(`^(left|right|center)$`)).OnElements("td", "th")
+	p.AllowAttrs("href").OnElements("a")
+	p.AllowAttrs("title").Matching(bluemonday.Paragraph).OnElements("a", "img")
+	p.AllowAttrs("src").Matching(regexp.MustCompile(`^(artifact|https?)://`)).OnElements("img")
+	p.AllowAttrs("alt").Matching(bluemonday.Paragraph).OnElements("img")
+	p.AllowAttrs("width", "height").Matching(regexp.MustCompile(`^[0-9]{1,4}$`)).OnElements("img")
+	p.AllowURLSchemes("http", "https", "artifact")
+	p.RequireParseableURLs(true)
+	p.RequireNoFollowOnLinks(true)
+	p.RequireNoReferrerOnLinks(true)
+	return p
+}()
+
+// The sanitizer writes attributes in double quotes and escapes what is in them.
+var (
+	artifactLink = regexp.MustCompile(` href="artifact://([^"]*)"`)
+	anyImage     = regexp.MustCompile(`<img((?: [a-z]+="[^"]*")*)/?>`)
+	attribute    = regexp.MustCompile(` ([a-z]+)="([^"]*)"`)
+)
+
+// renderAnnotation renders a body, which may have 1 MiB, to safe HTML.
+func renderAnnotation(body string, in links) template.HTML {
+	var out bytes.Buffer
+	if err := markdown.Convert([]byte(body), &out); err != nil {
+		return template.HTML("<pre>" + html.EscapeString(body) + "</pre>")
+	}
+	safe := sanitizer.Sanitize(out.String())
+	safe = anyImage.ReplaceAllStringFunc(safe, func(tag string) string { return imageOf(tag, in) })
+	safe = artifactLink.ReplaceAllStringFunc(safe, func(attr string) string {
+		path := artifactName(artifactLink.FindStringSubmatch(attr)[1])
+		if page, _, ok := in.artifact(path); ok {
+			return ` href="` + html.EscapeString(page) + `"`
+		}
+		return ` title="` + html.EscapeString("this build has no artifact "+path) + `"`
+	})
+	return template.HTML(safe)
 }
 
-func (r *annotationWriter) table() {
-	r.out.WriteString("<table><thead>")
-	r.row(`th scope="col"`, "th")
-	r.at++ // the rule
-	r.out.WriteString("</thead><tbody>")
-	for r.more() && strings.Contains(r.line(), "|") {
-		r.row("td", "td")
+// artifactName is the path that an attribute's URL names.
+func artifactName(escaped string) string {
+	path := html.UnescapeString(escaped)
+	if plain, err := url.PathUnescape(path); err == nil {
+		return plain
 	}
-	r.out.WriteString("</tbody></table>\n")
+	return path
 }
 
-func (r *annotationWriter) row(open, end string) {
-	r.out.WriteString("<tr>")
-	line := strings.TrimSuffix(strings.TrimPrefix(r.line(), "|"), "|")
-	for cell := range strings.SplitSeq(line, "|") {
-		fmt.Fprintf(&r.out, "<%s>%s</%s>", open, inline(strings.TrimSpace(cell)), end)
+// imageOf turns an image into one of this build's artifacts, and any other into a
+// link to it: no page here fetches anything from elsewhere.
+func imageOf(tag string, in links) string {
+	attrs := map[string]string{}
+	for _, m := range attribute.FindAllStringSubmatch(anyImage.FindStringSubmatch(tag)[1], -1) {
+		attrs[m[1]] = m[2] // escaped as it is
 	}
-	r.out.WriteString("</tr>\n")
-	r.at++
+	src := html.UnescapeString(attrs["src"])
+	alt := attrs["alt"]
+	if path, ours := strings.CutPrefix(attrs["src"], artifactScheme); ours {
+		path = artifactName(path)
+		page, file, ok := in.artifact(path)
+		switch {
+		case !ok:
+			return "[no artifact " + html.EscapeString(path) + "]"
+		case file == "":
+			return `<a href="` + html.EscapeString(page) + `">` + html.EscapeString(path) + `</a>`
+		}
+		size := ""
+		for _, name := range []string{"width", "height"} {
+			if attrs[name] != "" {
+				size += " " + name + `="` + attrs[name] + `"`
+			}
+		}
+		return `<a href="` + html.EscapeString(page) + `"><img src="` + html.EscapeString(file) + `" alt="` + alt + `"` + size + `></a>`
+	}
+	if alt == "" {
+		alt = "image"
+	}
+	if !webURL(src) {
+		return alt
+	}
+	return `<a href="` + html.EscapeString(src) + `" rel="nofollow noreferrer">` + alt + `</a>`
 }
 
-// paragraph writes the lines up to the next block.
-func (r *annotationWriter) paragraph() {
-	r.out.WriteString("<p>" + inline(r.line()))
-	for r.at++; r.more() && !r.startsBlock(); r.at++ {
-		r.out.WriteString("<br>\n" + inline(r.line()))
-	}
-	r.out.WriteString("</p>\n")
-}
+var emojiName = regexp.MustCompile(`:[a-z0-9_+-]{1,50}:`)
 
-func (r *annotationWriter) startsBlock() bool {
-	line := r.line()
-	if line == "" || !strings.ContainsRune("#`-*+>0123456789", rune(line[0])) {
-		return line == "" || r.atTable()
-	}
-	return strings.HasPrefix(line, "```") || headingLine.MatchString(line) || bulletLine.MatchString(line) ||
-		numberLine.MatchString(line) || quoteLine.MatchString(line) || r.atTable()
-}
+var emojis = definition.Github()
 
-var inlineMark = regexp.MustCompile("`[^`]+`" + `|\*\*[^*]+\*\*|\[[^\[\]]+\]\([^()\s]+\)|https?://[^\s<>"'()]+`)
-
-// inline renders the text of one line.
-func inline(s string) string {
-	if !strings.ContainsAny(s, "`*[:") {
-		return html.EscapeString(s)
+// withEmoji replaces the names of emoji in a label by what they name.
+func withEmoji(label string) string {
+	if strings.Count(label, ":") < 2 {
+		return label
 	}
-	var out strings.Builder
-	at := 0
-	for _, m := range inlineMark.FindAllStringIndex(s, -1) {
-		out.WriteString(html.EscapeString(s[at:m[0]]))
-		out.WriteString(mark(s[m[0]:m[1]]))
-		at = m[1]
-	}
-	out.WriteString(html.EscapeString(s[at:]))
-	return out.String()
-}
-
-// mark renders one match of inlineMark.
-func mark(s string) string {
-	switch {
-	case s[0] == '`':
-		return "<code>" + html.EscapeString(s[1:len(s)-1]) + "</code>"
-	case s[0] == '*':
-		return "<strong>" + html.EscapeString(s[2:len(s)-2]) + "</strong>"
-	case s[0] == '[':
-		text, target, _ := strings.Cut(s[1:len(s)-1], "](")
-		return anchor(target, text, s)
-	}
-	return anchor(s, s, s)
-}
-
-// anchor renders a link to the web, and any other as the text it was.
-func anchor(target, text, source string) string {
-	if !webURL(target) {
-		return html.EscapeString(source)
-	}
-	return fmt.Sprintf(`<a href="%s" rel="noopener noreferrer nofollow">%s</a>`, html.EscapeString(target), html.EscapeString(text))
+	return emojiName.ReplaceAllStringFunc(label, func(name string) string {
+		if e, ok := emojis.Get(strings.Trim(name, ":")); ok && e.IsUnicode() {
+			return string(e.Unicode)
+		}
+		return name
+	})
 }

@@ -7,55 +7,91 @@ import (
 	"time"
 )
 
+// files are the artifacts of a build.
+type files map[string]bool // by path: is it an image
+
+func (f files) artifact(path string) (page, image string, ok bool) {
+	isImage, ok := f[path]
+	if isImage {
+		image = "/a/" + path + "/image"
+	}
+	return "/a/" + path, image, ok
+}
+
+var someFiles = files{"out/result.json": false, "plot.png": true, `out/odd "name".txt`: false}
+
 func TestAnnotation(t *testing.T) {
+	const web = ` rel="nofollow noreferrer"`
 	for _, tt := range []struct{ name, body, want string }{
 		{"empty", "", ""},
 		{"line breaks", "one\ntwo\r\n\nthree", "<p>one<br>\ntwo</p>\n<p>three</p>\n"},
 		{"heading", "## Verdict ##", "<h4>Verdict</h4>\n"},
 		{"deep heading", "###### x", "<h6>x</h6>\n"},
-		{"no heading", "#12 is open", "<p>#12 is open</p>\n"},
-		{"bullets", "- a\n* b", "<ul>\n<li>a</li>\n<li>b</li>\n</ul>\n"},
-		{"numbers", "1. a\n2) b", "<ol>\n<li>a</li>\n<li>b</li>\n</ol>\n"},
-		{"quote", "> a", "<blockquote>\na<br>\n</blockquote>\n"},
+		{"nested list", "- a\n  - b\n1. c", "<ul>\n<li>a\n<ul>\n<li>b</li>\n</ul>\n</li>\n</ul>\n<ol>\n<li>c</li>\n</ol>\n"},
 		{"code", "```c\na < b\n\n```\nend", "<pre><code>a &lt; b\n\n</code></pre>\n<p>end</p>\n"},
-		{"open code", "```\n**x**", "<pre><code>**x**\n</code></pre>\n"},
-		{"table", "|a|b|\n|:-|-:|\n|1|`2`|\nend", "<table><thead><tr><th scope=\"col\">a</th><th scope=\"col\">b</th></tr>\n</thead><tbody><tr><td>1</td><td><code>2</code></td></tr>\n</tbody></table>\n<p>end</p>\n"},
-		{"marks", "**bold** and `a*b`", "<p><strong>bold</strong> and <code>a*b</code></p>\n"},
-		{"link", "[it](https://example.com/?a=1&b=2)", "<p><a href=\"https://example.com/?a=1&amp;b=2\" rel=\"noopener noreferrer nofollow\">it</a></p>\n"},
-		{"bare link", "see http://example.com.", "<p>see <a href=\"http://example.com.\" rel=\"noopener noreferrer nofollow\">http://example.com.</a></p>\n"},
-		{"script link", "[x](javascript:alert)", "<p>[x](javascript:alert)</p>\n"},
-		{"data link", "[x](data:text/html,y)", "<p>[x](data:text/html,y)</p>\n"},
-		{"host-less link", "[x](//example.com)", "<p>[x](//example.com)</p>\n"},
-		{"attribute", `[x](http://e.com/"onclick="alert)`, "<p><a href=\"http://e.com/&#34;onclick=&#34;alert\" rel=\"noopener noreferrer nofollow\">x</a></p>\n"},
-		{"HTML", "<b>x</b>\n<script>y</script>", "<p>&lt;b&gt;x&lt;/b&gt;<br>\n&lt;script&gt;y&lt;/script&gt;</p>\n"},
-		{"image", "![x](http://e.com/x.png)", "<p>!<a href=\"http://e.com/x.png\" rel=\"noopener noreferrer nofollow\">x</a></p>\n"},
+		{"table", "|a|b|\n|:-|-:|\n|1|`2`|", "<table>\n<thead>\n<tr>\n<th>a</th>\n<th>b</th>\n</tr>\n</thead>\n<tbody>\n<tr>\n<td>1</td>\n<td><code>2</code></td>\n</tr>\n</tbody>\n</table>\n"},
+		{"marks", "**bold** *it* ~~no~~ `a*b`", "<p><strong>bold</strong> <em>it</em> <del>no</del> <code>a*b</code></p>\n"},
+		{"emoji", ":rocket: :tada: :not-one: 10:30:00", "<p>🚀 🎉 :not-one: 10:30:00</p>\n"},
+		{"link", "[it](https://example.com/?a=1&b=2)", `<p><a href="https://example.com/?a=1&amp;b=2"` + web + ">it</a></p>\n"},
+		{"bare link", "see http://example.com.", `<p>see <a href="http://example.com"` + web + ">http://example.com</a>.</p>\n"},
+		{"artifact", "[r](artifact://out/result.json)", `<p><a href="/a/out/result.json"` + web + ">r</a></p>\n"},
+		{"artifact, HTML", `<a href="artifact://out/odd%20%22name%22.txt">r</a>`, `<p><a href="/a/out/odd &#34;name&#34;.txt"` + web + ">r</a></p>\n"},
+		{"no artifact", "[r](artifact://nothing)", `<p><a title="this build has no artifact nothing"` + web + ">r</a></p>\n"},
+		{"artifact image", "![p](artifact://plot.png)", `<p><a href="/a/plot.png"><img src="/a/plot.png/image" alt="p"></a></p>` + "\n"},
+		{"sized image", `<img src="artifact://plot.png" width="40" height="20" alt="p">`, `<a href="/a/plot.png"><img src="/a/plot.png/image" alt="p" width="40" height="20"></a>`},
+		{"artifact that is no image", "![p](artifact://out/result.json)", `<p><a href="/a/out/result.json">out/result.json</a></p>` + "\n"},
+		{"foreign image", "![x](http://e.com/x.png)", `<p><a href="http://e.com/x.png"` + web + ">x</a></p>\n"},
+		{"details", "<details><summary>s</summary>\n\nx\n</details>", "<details><summary>s</summary>\n<p>x</p>\n</details>"},
+		{"script link", "[x](javascript:alert)", "<p>x</p>\n"},
+		{"data link", "[x](data:text/html,y)", "<p>x</p>\n"},
+		{"host-less link", "[x](//example.com)", "<p>x</p>\n"},
+		{"own page", "[x](/gpu-mode/p/builds/1/cancel)", "<p>x</p>\n"},
+		{"data image", "![x](data:image/svg+xml,y)", "<p>x</p>\n"},
+		{"HTML", `<b class="state good" id="main" style="x" onclick="y">x</b><script>y</script><form><button>z</button></form>`, "<p><b>x</b>z</p>\n"},
+		{"frames", "<iframe src=x></iframe><object data=x></object><meta http-equiv=refresh><base href=x><svg onload=x></svg>", ""},
 	} {
-		if got := string(renderAnnotation(tt.body)); got != tt.want {
+		if got := string(renderAnnotation(tt.body, someFiles)); strings.TrimSpace(got) != strings.TrimSpace(tt.want) {
 			t.Errorf("%s: renderAnnotation(%q)\n got %q\nwant %q", tt.name, tt.body, got, tt.want)
 		}
 	}
 }
 
 // ownTags is every tag that an annotation may come out with.
-var ownTags = regexp.MustCompile(`</?(p|h[3-6]|ul|ol|li|blockquote|pre|code|strong|table|thead|tbody|tr|td|a)>|<br>|</th>|<th scope="col">|<a href="https?://[^"<>]*" rel="noopener noreferrer nofollow">`)
+var ownTags = regexp.MustCompile(`</?(p|br|hr|h[3-6]|strong|b|em|i|del|s|u|su[bp]|small|mark|code|pre|kbd|samp|blockquote|[uo]l|li|d[ltd]|details|summary|t(able|head|body|foot|r|h|d)|caption|div|span|a)/?>|` +
+	`<(a|ol|details|t[dh])( (href|title|start|open|colspan|rowspan|align|rel)="[^"<>]*")+>|<img src="/a/[^"<>]*" alt="[^"<>]*"( (width|height)="[0-9]{1,4}")*>`)
+
+var badTarget = regexp.MustCompile(`(href|src)="(javascript|data|vbscript|file|//|/[^a])`)
 
 func FuzzAnnotation(f *testing.F) {
 	f.Add("# a\n- b\n```\nc\n```\n|d|\n|-|\n|e|\n> f **g** `h` [i](http://j)")
 	f.Add("`<script>` **<img onerror=x>** [<b>](http://a/\"><c)")
+	f.Add("![a](artifact://plot.png\"onerror=\"x) <img src='artifact://plot.png' alt='\"><x>'><a href=\"artifact://\"><x>\">")
 	f.Fuzz(func(t *testing.T, body string) {
-		rest := ownTags.ReplaceAllString(string(renderAnnotation(body)), "")
-		if at := strings.IndexAny(rest, `<>"`); at >= 0 {
-			t.Errorf("renderAnnotation(%q) holds foreign markup: %q", body, rest)
+		out := string(renderAnnotation(body, someFiles))
+		rest := ownTags.ReplaceAllString(out, "")
+		if at := strings.IndexAny(rest, `<>`); at >= 0 {
+			t.Errorf("renderAnnotation(%q) holds foreign markup: %q in %q", body, rest, out)
+		}
+		if badTarget.MatchString(out) {
+			t.Errorf("renderAnnotation(%q) leads where it must not: %q", body, out)
 		}
 	})
+}
+
+func TestEmojiInLabels(t *testing.T) {
+	for label, want := range map[string]string{":rocket: Deploy": "🚀 Deploy", "at 10:30:00": "at 10:30:00", ":no_such_thing: x": ":no_such_thing: x", "a::b": "a::b", ":+1:": "👍"} {
+		if got := withEmoji(label); got != want {
+			t.Errorf("withEmoji(%q) = %q, want %q", label, got, want)
+		}
+	}
 }
 
 // A large body must not hold a page up, whatever is in it.
 func TestSlowAnnotationTime(t *testing.T) {
 	needSlow(t, "time")
-	for _, unit := range []string{"[", "**", "`", "[a](", "**a `b [c](", "|-", "- \n", "> ", "#", "http://", "|\n|-\n", "```\n"} {
+	for _, unit := range []string{"[", "**", "`", "[a](", "**a `b [c](", "|-", "- \n", "> ", "#", "http://", "|\n|-\n", "```\n", "<", "<a ", ":", "&", "<details>", "![", "*a_", "    a\n"} {
 		began := time.Now()
-		renderAnnotation(strings.Repeat(unit, (256<<10)/len(unit)))
+		renderAnnotation(strings.Repeat(unit, (256<<10)/len(unit)), someFiles)
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("256 KiB of %q took %v", unit, took)
 		}

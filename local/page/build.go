@@ -18,9 +18,13 @@ type buildPage struct {
 	Number      int
 	Path        string
 	Pipeline    link
-	Heading     string // first line of the message
-	Message     string // the other lines
+	Heading     string // what it is about, else the first line of the message
+	Message     string // the message, or its other lines
 	State       state
+	Subject     subject
+	Results     []resultView
+	Timeline    *timeline // nil before anything has started
+	Notify      []string
 	Facts       []fact
 	EnvNames    []string // names only: payloads and seeds are values
 	MetaData    []fact
@@ -57,7 +61,9 @@ type section struct {
 }
 
 type jobRow struct {
-	Waiter bool // a divider, of which State and Note count only
+	Waiter    bool    // a divider, of which State and Note count only
+	Manual    *manual // a block or input step
+	Triggered link    // the build that a trigger step started
 
 	ID, Path   string
 	Label      string
@@ -73,6 +79,7 @@ type jobRow struct {
 
 type artifactRow struct {
 	Path   string
+	Page   string // where it is shown
 	URL    string // empty: nothing to fetch
 	Size   string
 	State  state
@@ -89,38 +96,62 @@ func (p *pages) build(r *http.Request) (*frame, error) {
 	if err != nil {
 		return nil, err
 	}
+	about := p.subjectOf(&b)
 	path := p.buildPath(b.Pipeline, b.Number)
 	acts := p.mayAct(r)
 	c := &buildPage{
 		Number:      b.Number,
 		Path:        path,
 		Pipeline:    link{b.Pipeline, p.pipelinePath(b.Pipeline)},
-		Heading:     cmp.Or(firstLine(b.Message, 200), fmt.Sprintf("Build %d", b.Number)),
-		State:       buildState(b.State),
+		Heading:     about.heading(&b),
+		State:       buildState(&b, about),
+		Subject:     about,
+		Results:     p.resultViews(&b),
+		Timeline:    p.timeline(&b),
 		Facts:       p.buildFacts(&b),
 		EnvNames:    slices.Sorted(maps.Keys(b.Env)),
 		MetaData:    metaData(b.MetaData),
-		Annotations: p.annotations(b.Annotations),
+		Annotations: p.annotations(b.Annotations, buildLinks{p, artifacts}),
 		Sections:    p.sections(&b, acts),
 		JobCount:    countScripts(b.Jobs),
 		Artifacts:   p.artifactRows(artifacts, &b),
-		CanCancel:   acts && !b.State.Terminal() && b.State != engine.BuildCanceling,
-		CanRebuild:  acts && b.State.Terminal(),
+		CanCancel:   acts && !b.Over() && b.State != engine.BuildCanceling,
+		CanRebuild:  acts && b.Over(),
 	}
 	if acts {
 		c.Retryable = countFailed(&b)
 	}
-	if _, more, ok := strings.Cut(strings.TrimSpace(b.Message), "\n"); ok {
-		c.Message = text.Shorten(text.Lines(strings.TrimSpace(more)), 4000)
+	message := strings.TrimSpace(b.Message)
+	if about.Title == "" {
+		_, message, _ = strings.Cut(message, "\n")
+	}
+	c.Message = text.Shorten(text.Lines(strings.TrimSpace(message)), 4000)
+	for _, n := range b.Notify {
+		c.Notify = append(c.Notify, text.Line(n, 300))
 	}
 	return &frame{
 		Page:    "build",
-		Title:   fmt.Sprintf("%s: %s #%d", c.State.Text, b.Pipeline, b.Number),
+		Title:   title(c, &b),
 		Events:  path + "/events",
-		Refresh: !b.State.Terminal(),
+		Refresh: !b.Over(),
 		Crumbs:  []link{c.Pipeline, {fmt.Sprintf("#%d", b.Number), ""}},
 		Content: c,
 	}, nil
+}
+
+// title tells builds apart in a row of tabs.
+func title(c *buildPage, b *engine.Build) string {
+	how := c.State.Text
+	if c.Subject.Verdict.Text != "" {
+		how = c.Subject.Verdict.Text
+		if c.Subject.Score != "" {
+			how += " " + c.Subject.Score
+		}
+	}
+	if c.Subject.Title == "" {
+		return fmt.Sprintf("%s: %s #%d", how, b.Pipeline, b.Number)
+	}
+	return fmt.Sprintf("%s: %s · %s #%d", how, c.Subject.Title, b.Pipeline, b.Number)
 }
 
 func (p *pages) buildFacts(b *engine.Build) []fact {
@@ -134,6 +165,9 @@ func (p *pages) buildFacts(b *engine.Build) []fact {
 		{Name: "Tag", Text: text.Line(b.Tag, 100)},
 		{Name: "Source", Text: b.Source},
 		{Name: "Creator", Text: text.Line(cmp.Or(b.Creator.Name, b.Creator.Email), 100)},
+	}
+	if from := b.TriggeredFrom; from != nil {
+		facts = append(facts, fact{Name: "Triggered from", Text: fmt.Sprintf("%s #%d", from.Pipeline, from.Number), Path: p.buildPath(from.Pipeline, from.Number)})
 	}
 	if from := b.RebuiltFrom; from != nil {
 		facts = append(facts, fact{Name: "Rebuilt from", Text: fmt.Sprintf("#%d", from.Number), Path: p.buildPath(b.Pipeline, from.Number)})
@@ -152,12 +186,12 @@ func metaData(items map[string]string) []fact {
 }
 
 // annotations renders a build's annotations, the most important first.
-func (p *pages) annotations(all []engine.Annotation) []annotation {
+func (p *pages) annotations(all []engine.Annotation, in links) []annotation {
 	ordered := slices.Clone(all)
 	slices.SortStableFunc(ordered, func(a, b engine.Annotation) int { return cmp.Compare(b.Priority, a.Priority) })
 	var out []annotation
 	for _, a := range ordered {
-		out = append(out, annotation{Context: a.Context, Style: a.Style, Body: renderAnnotation(a.Body), Updated: p.moment(a.UpdatedAt)})
+		out = append(out, annotation{Context: a.Context, Style: a.Style, Body: renderAnnotation(a.Body, in), Updated: p.moment(a.UpdatedAt)})
 	}
 	return out
 }
@@ -187,7 +221,18 @@ func (p *pages) jobRow(j *engine.Job, b *engine.Build, acts bool) jobRow {
 		Superseded: j.RetriedIn != "",
 		State:      jobState(j),
 	}
-	if row.Waiter {
+	row.Label = withEmoji(row.Label)
+	switch j.Type {
+	case engine.TypeWaiter:
+		return row
+	case engine.TypeManual:
+		row.Manual = p.manual(j, acts)
+		return row
+	case engine.TypeTrigger:
+		if t := j.Triggered; t != nil {
+			row.Triggered = link{fmt.Sprintf("%s #%d", t.Pipeline, t.Number), p.buildPath(t.Pipeline, t.Number)}
+		}
+		row.Duration = between(j.StartedAt, j.FinishedAt, p.engine.Now())
 		return row
 	}
 	now := p.engine.Now()
@@ -275,21 +320,13 @@ func canRetry(j *engine.Job, b *engine.Build) bool {
 func (p *pages) artifactRows(artifacts []engine.Artifact, b *engine.Build) []artifactRow {
 	var out []artifactRow
 	for _, a := range artifacts {
-		row := artifactRow{Path: text.Line(a.Path, 500), Size: size(a.Size), SHA256: a.SHA256}
-		switch a.State {
-		case engine.ArtifactFinished:
-			row.State = newState(string(a.State), "good", "tick")
-			if p.opts.Blob != nil {
-				row.URL = p.opts.Blob.DownloadURL(a.ID)
-			}
-		case engine.ArtifactNew:
-			row.State = newState("uploading", "busy", "dot")
-		default:
-			row.State = newState(string(a.State), "bad", "cross")
+		row := artifactRow{Path: text.Line(a.Path, 500), Page: p.artifactPath(&a), Size: size(a.Size), SHA256: a.SHA256, State: artifactState(a.State)}
+		if a.State == engine.ArtifactFinished && p.opts.Blob != nil {
+			row.URL = p.opts.Blob.DownloadURL(a.ID)
 		}
 		for i := range b.Jobs {
 			if j := &b.Jobs[i]; j.ID == a.JobID {
-				row.Job = link{j.Name(b.Env), p.jobPath(j)}
+				row.Job = link{withEmoji(j.Name(b.Env)), p.jobPath(j)}
 			}
 		}
 		out = append(out, row)

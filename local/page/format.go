@@ -21,7 +21,16 @@ func newState(name, tone, mark string) state {
 	return state{strings.ReplaceAll(name, "_", " "), tone, mark}
 }
 
-func buildState(s engine.BuildState) state {
+// buildState is neutral about a build that did its work when the verdict is not
+// a good one: "passed" is the machines' word, not the judge's.
+func buildState(b *engine.Build, about subject) state {
+	s := b.State
+	if b.Blocked {
+		return newState("blocked", "warn", "dash")
+	}
+	if s == engine.BuildPassed && about.Verdict.Text != "" && about.Verdict.Tone != "good" {
+		return newState(string(s), "idle", "ring")
+	}
 	switch s {
 	case engine.BuildPassed:
 		return newState(string(s), "good", "tick")
@@ -44,8 +53,10 @@ func buildState(s engine.BuildState) state {
 func jobState(j *engine.Job) state {
 	s := string(j.State)
 	switch j.State {
-	case engine.JobPassed:
+	case engine.JobPassed, engine.JobUnblocked:
 		return newState(s, "good", "tick")
+	case engine.JobBlocked:
+		return newState(s, "warn", "dash")
 	case engine.JobFailed, engine.JobTimedOut:
 		if j.SoftFailed {
 			return newState("soft_"+s, "warn", "cross")

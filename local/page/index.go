@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -23,6 +24,11 @@ type indexPage struct {
 	Total        int
 	Page, Pages  int
 	Newer, Older string // paths of the neighbouring pages, empty: none
+	Path         string // of the list
+	Query        string // words that the builds shown have
+	State        string // the state they have; empty: any
+	States       []string
+	All          int // builds before the filter
 	Agents       []agentRow
 	Gone         []agentRow // agents that have left
 	Queues       []queueRow
@@ -32,9 +38,11 @@ type buildRow struct {
 	Number   int
 	Path     string
 	Pipeline link
-	Message  string
+	Title    string // what it is about, else its message
+	Message  string // when it is not the title
 	Branch   string
 	State    state
+	Subject  subject
 	Duration span
 	Created  moment
 }
@@ -77,14 +85,15 @@ func (p *pages) index(r *http.Request) (*frame, error) {
 	if slug != "" {
 		builds = slices.DeleteFunc(slices.Clone(all), func(b engine.Build) bool { return b.Pipeline != slug })
 	}
-	shown, err := content.turnTo(r.URL.Query(), path, builds)
+	content.Path, content.All, content.States = path, len(builds), filterStates
+	shown, err := content.turnTo(r.URL.Query(), path, p.filter(content, r.URL.Query(), builds))
 	if err != nil {
 		return nil, err
 	}
 	for i := range shown {
 		content.Builds = append(content.Builds, p.buildRow(&shown[i]))
 	}
-	f.Refresh = slices.ContainsFunc(all, func(b engine.Build) bool { return !b.State.Terminal() })
+	f.Refresh = slices.ContainsFunc(all, func(b engine.Build) bool { return !b.Over() })
 	agents := p.engine.Agents()
 	content.Agents, content.Gone = p.agentRows(agents)
 	content.Queues = queueRows(p.engine.Queues(), agents, all)
@@ -103,27 +112,99 @@ func (c *indexPage) turnTo(query url.Values, path string, builds []engine.Build)
 		}
 		c.Page = page
 	}
+	to := func(page int) string {
+		q := url.Values{"page": {strconv.Itoa(page)}}
+		for name, value := range map[string]string{"q": c.Query, "state": c.State} {
+			if value != "" {
+				q.Set(name, value)
+			}
+		}
+		return path + "?" + q.Encode()
+	}
 	if c.Page > 1 {
-		c.Newer = fmt.Sprintf("%s?page=%d", path, c.Page-1)
+		c.Newer = to(c.Page - 1)
 	}
 	if c.Page < c.Pages {
-		c.Older = fmt.Sprintf("%s?page=%d", path, c.Page+1)
+		c.Older = to(c.Page + 1)
 	}
 	from := (c.Page - 1) * perPage
 	return builds[from:min(from+perPage, len(builds))], nil
 }
 
+// filterStates are the words that the list can be narrowed to: of builds, and of
+// verdicts.
+var filterStates = []string{"running", "blocked", "passed", "failed", "canceled", "correct", "wrong"}
+
+// filter returns the builds that have every word of the query and the state asked
+// for.
+func (p *pages) filter(c *indexPage, query url.Values, builds []engine.Build) []engine.Build {
+	c.Query, c.State = text.Line(query.Get("q"), 200), query.Get("state")
+	if !slices.Contains(filterStates, c.State) {
+		c.State = ""
+	}
+	words := strings.Fields(strings.ToLower(c.Query))
+	if len(words) == 0 && c.State == "" {
+		return builds // without a look into their results
+	}
+	var out []engine.Build
+	for i := range builds {
+		b := &builds[i]
+		row := p.buildRow(b)
+		if row.has(words, b) && row.is(c.State, b) {
+			out = append(out, *b)
+		}
+	}
+	return out
+}
+
+// has reports whether every word is in what the row shows, or in the meta-data.
+func (r *buildRow) has(words []string, b *engine.Build) bool {
+	if len(words) == 0 {
+		return true
+	}
+	all := []string{fmt.Sprintf("#%d", b.Number), b.Pipeline, b.Message, b.Branch, b.Commit, string(b.State), r.Title, r.Subject.Verdict.Text, b.Creator.Name}
+	for _, value := range b.MetaData {
+		all = append(all, text.Shorten(value, 200))
+	}
+	hay := strings.ToLower(strings.Join(all, "\n"))
+	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(hay, w) })
+}
+
+// is reports whether the row is in a state of filterStates.
+func (r *buildRow) is(state string, b *engine.Build) bool {
+	switch state {
+	case "":
+		return true
+	case "running":
+		return !b.Over() && !b.Blocked
+	case "blocked":
+		return b.Blocked
+	case "correct":
+		return r.Subject.Verdict.Tone == "good"
+	case "wrong":
+		return r.Subject.Verdict.Text != "" && r.Subject.Verdict.Tone != "good"
+	}
+	return string(b.State) == state && !b.Blocked
+}
+
 func (p *pages) buildRow(b *engine.Build) buildRow {
-	return buildRow{
+	about := p.subjectOf(b)
+	row := buildRow{
 		Number:   b.Number,
 		Path:     p.buildPath(b.Pipeline, b.Number),
 		Pipeline: link{b.Pipeline, p.pipelinePath(b.Pipeline)},
-		Message:  cmp.Or(firstLine(b.Message, 200), "no message"),
+		Title:    about.Title,
+		Message:  withEmoji(firstLine(b.Message, 200)),
 		Branch:   text.Line(b.Branch, 100),
-		State:    buildState(b.State),
+		State:    buildState(b, about),
+		Subject:  about,
 		Duration: between(b.StartedAt, b.FinishedAt, p.engine.Now()),
 		Created:  p.moment(b.CreatedAt),
 	}
+	if row.Title == "" {
+		row.Title, row.Message = cmp.Or(row.Message, "no message"), ""
+	}
+	return row
 }
 
 // agentRows separates the agents that are connected or may be from those that
@@ -164,7 +245,7 @@ func queueRows(queues []engine.Queue, agents []engine.Agent, builds []engine.Bui
 		}
 	}
 	for _, b := range builds {
-		if b.State.Terminal() {
+		if b.Over() {
 			continue
 		}
 		for _, j := range b.Jobs {

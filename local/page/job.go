@@ -55,7 +55,7 @@ func (p *pages) job(r *http.Request) (*frame, error) {
 	path := p.jobPath(&j)
 	build := link{fmt.Sprintf("#%d", b.Number), p.buildPath(b.Pipeline, b.Number)}
 	c := &jobPage{
-		Label:     j.Name(b.Env),
+		Label:     withEmoji(j.Name(b.Env)),
 		Group:     text.Line(j.GroupLabel, 200),
 		Path:      path,
 		Build:     build,
@@ -130,7 +130,7 @@ func (p *pages) readLog(j *engine.Job) (logView, int64, error) {
 	if shown < j.LogSize {
 		data = fromLineStart(data)
 	}
-	view, err := renderLog(data, logStyle{location: p.opts.Location, openLast: j.State != engine.JobPassed})
+	view, err := renderLog(data, logStyle{location: p.opts.Location, openLast: j.State != engine.JobPassed, numbered: shown == j.LogSize})
 	return view, int64(len(data)), err
 }
 

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"fmt"
 	"html"
 	"html/template"
 	"net/url"
@@ -35,6 +36,7 @@ type logView struct {
 // header lie in a group without one.
 type logGroup struct {
 	Header   string // empty: none
+	Number   int    // of the header's line; 0: lines have none
 	Quiet    bool   // opened by "~~~"
 	Open     bool
 	Duration string        // until the next group, empty: unknown
@@ -47,6 +49,7 @@ type logGroup struct {
 type logStyle struct {
 	location *time.Location
 	openLast bool // open the last group when the log opens none itself
+	numbered bool // lines have numbers and can be linked to
 }
 
 // renderLog renders a log as it came from the agent: ANSI codes, a timestamp
@@ -96,6 +99,7 @@ type grouper struct {
 	groups  []logGroup
 	lines   strings.Builder // of the last group
 	opened  bool            // some line opened a group
+	number  int             // of the last line, from 1
 	stamped bool
 }
 
@@ -110,6 +114,7 @@ var (
 // line takes one line of the terminal's HTML.
 func (g *grouper) line(line string) {
 	line = strings.TrimSuffix(line, "\n")
+	g.number++
 	var at time.Time
 	if m := timeTag.FindStringSubmatch(line); m != nil {
 		at, _ = time.Parse("2006-01-02T15:04:05.999Z", html.UnescapeString(m[1]))
@@ -121,20 +126,32 @@ func (g *grouper) line(line string) {
 		return
 	case marker != "" && marker != "^^^":
 		g.close(at)
-		g.groups = append(g.groups, logGroup{Header: header, Quiet: marker == "~~~", Open: marker == "+++", at: at})
+		g.groups = append(g.groups, logGroup{Header: header, Number: g.shown(), Quiet: marker == "~~~", Open: marker == "+++", at: at})
 		g.opened = g.opened || marker == "+++"
 		return
 	}
 	if len(g.groups) == 0 {
 		g.groups = append(g.groups, logGroup{Open: true, at: at})
 	}
-	g.lines.WriteString(`<div>`)
+	if n := g.shown(); n > 0 {
+		fmt.Fprintf(&g.lines, `<div id="L%d"><a href="#L%d" data-n="%d" tabindex="-1" aria-hidden="true"></a>`, n, n, n)
+	} else {
+		g.lines.WriteString(`<div>`)
+	}
 	if clock := g.clock(at); clock != "" {
 		g.stamped = true
 		g.lines.WriteString(`<time>` + clock + `</time>`)
 	}
 	g.lines.WriteString(safeTags(line))
-	g.lines.WriteString("</div>\n")
+	g.lines.WriteString("</div>") // and no line end: between blocks it would be a line of its own
+}
+
+// shown is the number of the current line, 0 where lines have none.
+func (g *grouper) shown() int {
+	if !g.style.numbered {
+		return 0
+	}
+	return g.number
 }
 
 // groupMarker returns the marker and header of a line that opens a group, "^^^"

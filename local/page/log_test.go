@@ -30,7 +30,7 @@ func outline(v logView) string {
 		if g.Quiet {
 			sign += "~"
 		}
-		lines := strings.TrimSuffix(strings.ReplaceAll(anyTag.ReplaceAllString(string(g.Lines), ""), "\n", "|"), "|")
+		lines := strings.TrimSuffix(anyTag.ReplaceAllString(strings.ReplaceAll(string(g.Lines), "</div>", "|"), ""), "|")
 		fmt.Fprintf(&b, "%s %s [%s] %s\n", sign, g.Header, g.Duration, lines)
 	}
 	return b.String()

@@ -51,6 +51,7 @@ type pages struct {
 	engine    *engine.Engine
 	opts      Options
 	templates map[string]*template.Template // by name of the page
+	verdicts  verdicts
 }
 
 // New returns the handler of the pages. It answers on loopback names only, and
@@ -66,8 +67,9 @@ func New(e *engine.Engine, opts Options) http.Handler {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := &pages{engine: e, opts: opts, templates: map[string]*template.Template{}}
-	for _, name := range []string{"index", "build", "job", "error"} {
-		p.templates[name] = template.Must(template.ParseFS(templateFiles, "templates/frame.html", "templates/"+name+".html"))
+	for _, name := range []string{"index", "build", "job", "artifact", "error"} {
+		p.templates[name] = template.Must(template.New(name).Funcs(template.FuncMap{"inc": func(i int) int { return i + 1 }}).
+			ParseFS(templateFiles, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return guard(opts.Hosts, p.routes())
 }
@@ -75,6 +77,7 @@ func New(e *engine.Engine, opts Options) http.Handler {
 func (p *pages) routes() http.Handler {
 	const build = "/{org}/{pipeline}/builds/{number}"
 	const job = build + "/jobs/{job}"
+	const artifact = build + "/artifacts/{artifact}"
 	mux := http.NewServeMux()
 	for pattern, show := range map[string]func(*http.Request) (*frame, error){
 		"GET /{$}":                         p.index,
@@ -83,6 +86,7 @@ func (p *pages) routes() http.Handler {
 		"GET /{org}/{pipeline}/builds":     p.index,
 		"GET " + build:                     p.build,
 		"GET " + job:                       p.job,
+		"GET " + artifact:                  p.artifact,
 		"GET /":                            p.nothing,
 		"GET /{org}/{pipeline}/builds/{$}": p.index,
 	} {
@@ -92,11 +96,13 @@ func (p *pages) routes() http.Handler {
 	mux.HandleFunc("GET "+build+"/events", p.buildEvents)
 	mux.HandleFunc("GET "+job+"/events", p.jobEvents)
 	mux.HandleFunc("GET "+job+"/log.txt", p.rawLog)
+	mux.HandleFunc("GET "+artifact+"/image", p.image)
 	for pattern, act := range map[string]func(*http.Request) (string, error){
 		"POST " + build + "/cancel":  p.cancelBuild,
 		"POST " + build + "/rebuild": p.rebuild,
 		"POST " + build + "/retry":   p.retryFailed,
 		"POST " + job + "/retry":     p.retryJob,
+		"POST " + job + "/unblock":   p.unblockJob,
 	} {
 		mux.HandleFunc(pattern, p.act(act))
 	}

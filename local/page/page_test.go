@@ -151,7 +151,7 @@ func TestJob(t *testing.T) {
 	wants(t, "job", body,
 		"<h1>Evaluate</h1>", "in On CPU_BK", "attempt 2, automatic retry", "exit -1 · SIGKILL · agent_stop", "queue=cpu",
 		`<a href="`+buildOne+"/jobs/"+first.ID+`">attempt 1</a>`,
-		"<details open>", "<summary><span>Testing</span>", `<span class="term-fg31">wrong</span>`,
+		"<details open>", `<summary id="L1"><span>Testing</span>`, `<div id="L2"><a href="#L2" data-n="2"`, `<span class="term-fg31">wrong</span>`,
 		`href="`+path+`/log.txt"`, `action="`+path+`/retry"`, "out/result.json",
 	)
 	status, raw, header := w.request("GET", path+"/log.txt")
@@ -192,7 +192,7 @@ func TestLogHole(t *testing.T) {
 	w.ok(w.engine.WriteLog(j.ID, 0, []byte("one\n")))
 	w.ok(w.engine.WriteLog(j.ID, 8, []byte("three\n")))
 	path := "/gpu-mode/p/builds/1/jobs/" + j.ID
-	if body := w.get(path); !strings.Contains(body, "<div>one</div>") || strings.Contains(body, "three") {
+	if body := w.get(path); !strings.Contains(body, `</a>one</div>`) || strings.Contains(body, "three") {
 		t.Errorf("the page shows what lies behind a hole:\n%s", body)
 	}
 	if raw := w.get(path + "/log.txt"); raw != "one\n" {

@@ -3,6 +3,27 @@
 // Follows the page's events: at each, load the page again and change what
 // differs. Without events (or without this script) the page stays as it is.
 (() => {
+  // A line that the address names is in a group that may be closed.
+  function openTarget() {
+    const target = location.hash && document.getElementById(location.hash.slice(1));
+    const group = target && target.closest("details");
+    if (group && !group.open) {
+      group.open = true;
+      target.scrollIntoView({ block: "center" });
+    }
+  }
+  addEventListener("hashchange", openTarget);
+  openTarget();
+
+  // "/" goes to the search field, as on many pages with one.
+  document.addEventListener("keydown", (e) => {
+    const search = document.querySelector("input[type=search]");
+    if (e.key === "/" && search && !e.target.closest("input, select, textarea")) {
+      e.preventDefault();
+      search.focus();
+    }
+  });
+
   const path = document.body.dataset.events;
   if (!path || !window.EventSource) return;
   const main = document.getElementById("main");
@@ -18,6 +39,7 @@
   // Changes a node into what it is in the new page, and keeps what is alike.
   function patch(was, is) {
     if (was.isEqualNode(is)) return;
+    if (was.nodeName === "FORM" && was.contains(document.activeElement)) return; // somebody writes in it
     if (was.nodeType !== Node.ELEMENT_NODE || was.nodeName !== is.nodeName) {
       was.replaceWith(is);
       return;

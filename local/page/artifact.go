@@ -1,0 +1,208 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// Bounds on what of an artifact is shown, bytes.
+const (
+	maxPreview = 256 << 10
+	maxImage   = 16 << 20
+)
+
+// artifactPage is one artifact with what can be shown of it.
+type artifactPage struct {
+	Path     string
+	Name     string
+	State    state
+	Facts    []fact
+	Download string // empty: nothing to fetch
+	Image    string // path of the image
+	Lines    []string
+	Cut      string // how much of it is shown when that is not all
+	None     string // why there is no preview
+}
+
+// findArtifact returns the artifact that the request's path names, and its build.
+func (p *pages) findArtifact(r *http.Request) (engine.Artifact, engine.Build, error) {
+	b, err := p.findBuild(r)
+	if err != nil {
+		return engine.Artifact{}, b, err
+	}
+	a, err := p.engine.Artifact(r.PathValue("artifact"))
+	if err != nil || a.BuildID != b.ID {
+		return engine.Artifact{}, b, notFound("Build %d has no such artifact.", b.Number)
+	}
+	return a, b, nil
+}
+
+func (p *pages) artifactPath(a *engine.Artifact) string {
+	return p.buildPath(a.Pipeline, a.Number) + "/artifacts/" + a.ID
+}
+
+func (p *pages) artifact(r *http.Request) (*frame, error) {
+	a, b, err := p.findArtifact(r)
+	if err != nil {
+		return nil, err
+	}
+	c := &artifactPage{Path: text.Line(a.Path, 500), Name: text.Line(path.Base(a.Path), 200), State: artifactState(a.State)}
+	c.Facts = slices.DeleteFunc([]fact{
+		{Name: "Size", Text: size(a.Size)},
+		{Name: "Type", Text: text.Line(a.ContentType, 100)},
+		{Name: "Created", Time: p.moment(a.CreatedAt)},
+		{Name: "SHA-256", Text: text.Line(a.SHA256, 64)},
+	}, fact.empty)
+	for i := range b.Jobs {
+		if j := &b.Jobs[i]; j.ID == a.JobID {
+			c.Facts = append(c.Facts, fact{Name: "Job", Text: withEmoji(j.Name(b.Env)), Path: p.jobPath(j)})
+		}
+	}
+	if a.State == engine.ArtifactFinished {
+		if p.opts.Blob != nil {
+			c.Download = p.opts.Blob.DownloadURL(a.ID)
+		}
+		p.preview(c, &a)
+	} else {
+		c.None = "Its bytes are not here."
+	}
+	build := link{"#" + strconv.Itoa(b.Number), p.buildPath(b.Pipeline, b.Number)}
+	return &frame{
+		Page: "artifact", Title: c.Name + " · " + b.Pipeline + " " + build.Text,
+		Crumbs:  []link{{b.Pipeline, p.pipelinePath(b.Pipeline)}, build, {c.Name, ""}},
+		Content: c,
+	}, nil
+}
+
+// preview shows text as lines and images as such.
+func (p *pages) preview(c *artifactPage, a *engine.Artifact) {
+	data, whole, err := readStart(p.engine.ArtifactFile(a.ID), maxPreview)
+	switch {
+	case err != nil:
+		c.None = "Its bytes are not here."
+		return
+	case imageType(data) != "" && a.Size <= maxImage:
+		c.Image = p.artifactPath(a) + "/image"
+		return
+	case a.Size == 0:
+		c.None = "It is empty."
+		return
+	case !isText(data, whole):
+		c.None = "It is no text and no image that a browser shows."
+		return
+	}
+	if whole && (strings.HasSuffix(a.Path, ".json") || a.ContentType == "application/json") {
+		var pretty bytes.Buffer
+		if json.Indent(&pretty, data, "", "  ") == nil && pretty.Len() < 4*maxPreview {
+			data = pretty.Bytes()
+		}
+	}
+	lines := strings.Split(strings.TrimSuffix(text.Lines(string(data)), "\n"), "\n")
+	if !whole {
+		c.Cut = size(maxPreview)
+		lines = lines[:max(1, len(lines)-1)] // the last one is cut
+	}
+	c.Lines = lines
+}
+
+// readStart reads at most limit bytes of a file, and reports whether that is all.
+func readStart(file string, limit int64) (data []byte, whole bool, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	data, err = io.ReadAll(io.LimitReader(f, limit+1))
+	if int64(len(data)) > limit {
+		return data[:limit], false, err
+	}
+	return data, true, err
+}
+
+// imageType is the content type of an image that cannot run anything, "" for
+// anything else. Whoever uploaded it is not asked.
+func imageType(data []byte) string {
+	kind := http.DetectContentType(data)
+	if slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, kind) {
+		return kind
+	}
+	return ""
+}
+
+func isText(data []byte, whole bool) bool {
+	if !whole && len(data) > utf8.UTFMax {
+		data = data[:len(data)-utf8.UTFMax] // a character may be cut
+		for len(data) > 0 && !utf8.RuneStart(data[len(data)-1]) {
+			data = data[:len(data)-1]
+		}
+		if len(data) > 0 && data[len(data)-1] >= utf8.RuneSelf {
+			data = data[:len(data)-1]
+		}
+	}
+	return utf8.Valid(data) && bytes.IndexByte(data, 0) < 0
+}
+
+// image serves an artifact that is an image. It is the one thing of jobs that the
+// pages' own origin serves, so it may do nothing, wherever it is opened.
+func (p *pages) image(w http.ResponseWriter, r *http.Request) {
+	a, _, err := p.findArtifact(r)
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	data, whole, err := readStart(p.engine.ArtifactFile(a.ID), maxImage)
+	if errors.Is(err, os.ErrNotExist) || err == nil && (!whole || imageType(data) == "" || a.State != engine.ArtifactFinished) {
+		err = notFound("This artifact is no image.")
+	}
+	if err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	w.Header().Set("Content-Type", imageType(data))
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = w.Write(data) // the client may have left
+}
+
+// buildLinks finds a build's artifacts for its annotations.
+type buildLinks struct {
+	pages     *pages
+	artifacts []engine.Artifact // oldest first
+}
+
+func (l buildLinks) artifact(name string) (page, image string, ok bool) {
+	name = strings.TrimPrefix(path.Clean("/"+name), "/")
+	for _, a := range slices.Backward(l.artifacts) {
+		if a.State != engine.ArtifactFinished || strings.TrimPrefix(path.Clean("/"+a.Path), "/") != name {
+			continue
+		}
+		page = l.pages.artifactPath(&a)
+		if slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, strings.ToLower(path.Ext(name))) {
+			image = page + "/image"
+		}
+		return page, image, true
+	}
+	return "", "", false
+}
+
+func artifactState(s engine.ArtifactState) state {
+	switch s {
+	case engine.ArtifactFinished:
+		return newState(string(s), "good", "tick")
+	case engine.ArtifactNew:
+		return newState("uploading", "busy", "dot")
+	}
+	return newState(string(s), "bad", "cross")
+}

@@ -1,0 +1,405 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"image/png"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/gpu-mode/kbgen/local/engine"
+)
+
+// chromium finds a browser to drive.
+func chromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless-shell"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skip("no Chromium on PATH: apt-get install chromium")
+	return ""
+}
+
+// A browser is one tab of a headless Chromium, and what it complained about.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+	url string
+
+	mu         sync.Mutex
+	complaints []string
+}
+
+// open starts a browser that holds the pages' key.
+func (w *rig) open() *browser {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	w.t.Cleanup(cancel)
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(chromium(w.t)), chromedp.NoSandbox, chromedp.UserDataDir(w.t.TempDir()),
+		chromedp.WSURLReadTimeout(patience), // a busy machine starts it slowly
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true))
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	w.t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	w.t.Cleanup(func() {
+		_ = chromedp.Cancel(ctx) // it ends one way or the other
+		cancel()
+		chromedp.FromContext(ctx).Allocator.Wait() // its files are in use until then
+	})
+	b := &browser{t: w.t, ctx: ctx, url: w.server.URL}
+	chromedp.ListenTarget(ctx, func(ev any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch ev := ev.(type) {
+		case *log.EventEntryAdded:
+			b.complaints = append(b.complaints, ev.Entry.Text)
+		case *runtime.EventExceptionThrown:
+			b.complaints = append(b.complaints, ev.ExceptionDetails.Error())
+		}
+	})
+	b.run(log.Enable(), chromedp.Navigate(w.server.URL+EnterPath+"?key="+key))
+	return b
+}
+
+func (b *browser) run(actions ...chromedp.Action) {
+	b.t.Helper()
+	if err := chromedp.Run(b.ctx, actions...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// size sets the window and the colours that its user prefers.
+func (b *browser) size(width int64, scheme string) {
+	b.t.Helper()
+	b.run(emulation.SetDeviceMetricsOverride(width, 900, 1, false),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}))
+}
+
+// follow does what leads to another page, and waits for that.
+func (b *browser) follow(action chromedp.Action) {
+	b.t.Helper()
+	if response, err := chromedp.RunResponse(b.ctx, action); err != nil || response.Status != 200 {
+		b.t.Fatal(response, err)
+	}
+}
+
+func (b *browser) visit(path string) {
+	b.t.Helper()
+	b.run(chromedp.Navigate(b.url+path), chromedp.WaitReady("footer"))
+}
+
+// ask evaluates an expression.
+func ask[T any](b *browser, expression string) (out T) {
+	b.t.Helper()
+	b.run(chromedp.Evaluate(expression, &out))
+	return out
+}
+
+// await waits until an expression is true, in the browser.
+func (b *browser) await(expression string) {
+	b.t.Helper()
+	b.run(chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(patience)))
+}
+
+// shot takes a picture of the whole page. It is kept where KBGEN_SCREENSHOTS says.
+func (b *browser) shot(name string, width int) {
+	b.t.Helper()
+	var data []byte
+	b.run(chromedp.FullScreenshot(&data, 100))
+	img, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	colours := map[string]bool{}
+	bounds := img.Bounds()
+	for y := bounds.Min.Y; y < bounds.Max.Y; y += 3 {
+		for x := bounds.Min.X; x < bounds.Max.X; x += 3 {
+			colours[fmt.Sprint(img.At(x, y))] = true
+		}
+	}
+	if bounds.Dx() != width || len(colours) < 20 {
+		b.t.Errorf("%s: a picture %d wide with %d colours, want %d and what a page has", name, bounds.Dx(), len(colours), width)
+	}
+	if dir := os.Getenv("KBGEN_SCREENSHOTS"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, name+".png"), data, 0o600); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// quiet fails when the browser has complained: of the policy, a script, a file.
+func (b *browser) quiet() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.complaints {
+		b.t.Errorf("the browser says: %s", c)
+	}
+}
+
+// A gallery has builds of every look.
+type gallery struct {
+	*rig
+	right, wrong, busy engine.Build
+	job                engine.Job
+	paths              map[string]string
+}
+
+func newGallery(t *testing.T) *gallery {
+	t.Helper()
+	g := &gallery{rig: newRig(t)}
+	g.pipeline("kernelbot", `steps: [{label: ":rocket: Evaluate", key: evaluate, command: kbrun}]`)
+	g.pipeline("release", `
+notify: [{slack: "#kernels"}]
+steps:
+  - {label: ":package: Build", key: build, command: make}
+  - wait
+  - group: Tests
+    steps:
+      - {label: "On {{matrix}}", key: test, command: "test {{matrix}}", matrix: [linux, mac, windows]}
+      - {label: Flaky, key: flaky, command: flaky, retry: {automatic: [{exit_status: 1, limit: 1}]}}
+  - {block: ":shipit: Release?", key: go, prompt: "What is it called?", fields: [{text: Name, key: name, hint: "as in v1.2.3"}, {select: Channel, key: channel, default: beta, options: [{label: Beta, value: beta}, {label: Stable, value: stable}]}]}
+  - {label: Ship, key: ship, command: ship}
+`)
+	a := g.agent("b200-1", "default")
+	g.right, g.job = g.evaluated(a, "20261122-right", "right.py", true)
+	g.wrong, _ = g.evaluated(a, "20261122-wrong", "wrong.py", false)
+
+	stamp := func(ms int) string { return fmt.Sprintf("\x1b_bk;t=%d\x07", 1795362600000+ms) }
+	var text strings.Builder
+	text.WriteString(stamp(0) + "~~~ Preparing working directory\r\n" + stamp(3) + "$ cd /builds/kernelbot\r\n")
+	text.WriteString(stamp(10) + "+++ Evaluating vectoradd_py\r\n")
+	for i := range 12 {
+		fmt.Fprintf(&text, "%s\x1b[32mcase %d\x1b[0m size: %d took \x1b[1m%d µs\x1b[0m\r\n", stamp(20+i*7), i, 1<<i, 40+i)
+	}
+	text.WriteString(stamp(200) + "a long line: " + strings.Repeat("0123456789 ", 30) + "\r\n")
+	text.WriteString(stamp(210) + "--- Closed group\r\n" + stamp(211) + "inside\r\n" + stamp(212) + "deep inside\r\n")
+
+	b := g.create("release", engine.NewBuild{Message: "v1.2.3 :tada:\n\nwith a second paragraph", Branch: "main", Creator: engine.Person{Name: "alice"}})
+	one := g.start(a)
+	g.rig.log(one, text.String())
+
+	g.store(one, "plot.png", "image/png", picture(t))
+	g.store(one, "out/report.txt", "text/plain", []byte("first line\nsecond line\n"))
+	must[engine.Annotation](t)(g.engine.Annotate(b.ID, engine.Annotation{Context: "summary", Style: "success", Body: "### Built :tada:\n\n| target | size |\n|:--|--:|\n| linux | 9.1 MB |\n| mac | 9.4 MB |\n\n- [x] signed, see [the report](artifact://out/report.txt)\n- `sha256:ab12`\n\n![sizes](artifact://plot.png)\n\n<details><summary>More</summary>\n\nA <b>bold</b> word.\n\n</details>"}, false))
+	must[engine.Annotation](t)(g.engine.Annotate(b.ID, engine.Annotation{Context: "careful", Style: "warning", Body: "The clock was **throttled** in `1` of 3 samples."}, false))
+	g.finish(one, 0)
+	for range 3 {
+		g.finish(g.start(a), 0)
+	}
+	g.finish(g.start(a), 1)
+	g.finish(g.start(a), 0)
+	g.busy = must[engine.Build](t)(g.engine.BuildByID(b.ID))
+	g.create("kernelbot", engine.NewBuild{Message: "Kernel eval: 20261122-next", MetaData: map[string]string{"run_id": "20261122-next", "gpu": "B200_BK", "mode": "test", "task": "sort_py", "file": "radix.cu"}})
+	g.start(a)
+	artifacts := must[[]engine.Artifact](t)(g.engine.BuildArtifacts(b.ID, false))
+	g.paths = map[string]string{
+		"index": "/", "right": "/gpu-mode/kernelbot/builds/1", "wrong": "/gpu-mode/kernelbot/builds/2", "release": "/gpu-mode/release/builds/1",
+		"job":   "/gpu-mode/release/builds/1/jobs/" + one.ID,
+		"image": "/gpu-mode/release/builds/1/artifacts/" + artifacts[0].ID, "text": "/gpu-mode/release/builds/1/artifacts/" + artifacts[1].ID,
+		"nothing": "/?q=nothing+of+that+kind",
+	}
+	return g
+}
+
+// contrast lists texts that are hard to read: below 4.5 to 1 against what lies
+// behind them.
+const contrast = `(() => {
+  const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return { r: m[0], g: m[1], b: m[2], a: m.length > 3 ? m[3] : 1 }; };
+  const over = (f, b) => ({ r: f.r * f.a + b.r * (1 - f.a), g: f.g * f.a + b.g * (1 - f.a), b: f.b * f.a + b.b * (1 - f.a), a: 1 });
+  const lum = (c) => { const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }; return 0.2126 * f(c.r) + 0.7152 * f(c.g) + 0.0722 * f(c.b); };
+  const out = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const text = walk.currentNode.textContent.trim(), el = walk.currentNode.parentElement;
+    if (!text || !el.checkVisibility() || el.closest(".hidden, .skip, noscript, script, option, .superseded, title")) continue;
+    const layers = [];
+    for (let n = el; n; n = n.parentElement) layers.unshift(parse(getComputedStyle(n).backgroundColor));
+    const ground = layers.reduce((b, f) => over(f, b), { r: 255, g: 255, b: 255, a: 1 });
+    const a = lum(over(parse(getComputedStyle(el).color), ground)), b = lum(ground);
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) out.push(text.slice(0, 40) + " " + ratio.toFixed(2));
+  }
+  return [...new Set(out)];
+})()`
+
+// Every page fits every window, in both colour schemes, and can be read.
+func TestPagesInABrowser(t *testing.T) {
+	chromium(t)
+	g := newGallery(t)
+	b := g.open()
+	grounds := map[string]string{}
+	for name, path := range g.paths {
+		for _, width := range []int64{390, 1280} {
+			for _, scheme := range []string{"light", "dark"} {
+				look := fmt.Sprintf("%s-%d-%s", name, width, scheme)
+				b.size(width, scheme)
+				b.visit(path)
+				if wide := ask[int64](b, "document.documentElement.scrollWidth"); wide > width {
+					t.Errorf("%s: the page is %d wide, %v stick out", look, wide, ask[[]string](b, fmt.Sprintf(
+						"[...document.querySelectorAll('main *, header *')].filter(e => e.getBoundingClientRect().right > %d && !e.closest('.scroll, .body, .file, .log')).map(e => e.tagName + '.' + e.className).slice(0, 5)", width)))
+				}
+				if bad := ask[[]string](b, contrast); len(bad) > 0 {
+					t.Errorf("%s: hard to read: %q", look, bad)
+				}
+				grounds[scheme] = ask[string](b, "getComputedStyle(document.body).backgroundColor")
+				b.shot(look, int(width))
+			}
+		}
+	}
+	if grounds["light"] == grounds["dark"] {
+		t.Errorf("both colour schemes have the ground %s", grounds["light"])
+	}
+	b.quiet()
+}
+
+// Lines of a log follow each other without a gap.
+func TestLogLinePitch(t *testing.T) {
+	chromium(t)
+	g := newGallery(t)
+	b := g.open()
+	for _, width := range []int64{390, 1280} {
+		b.size(width, "light")
+		b.visit(g.paths["job"])
+		var lines []struct{ Top, Height, LineHeight float64 }
+		data := ask[string](b, `JSON.stringify([...document.querySelectorAll(".log details[open] .lines > div")].map(e => ({Top: e.getBoundingClientRect().top, Height: e.getBoundingClientRect().height, LineHeight: parseFloat(getComputedStyle(e).lineHeight)})))`)
+		if err := json.Unmarshal([]byte(data), &lines); err != nil || len(lines) != 13 {
+			t.Fatalf("%d lines, %v", len(lines), err)
+		}
+		for i, line := range lines[:12] {
+			if pitch := lines[i+1].Top - line.Top; math.Abs(pitch-line.LineHeight) > 1 || math.Abs(line.Height-line.LineHeight) > 1 {
+				t.Errorf("at %d pixels line %d is %.1f high and the next %.1f below it, want %.1f", width, i, line.Height, pitch, line.LineHeight)
+			}
+		}
+	}
+	// A link to a line opens the group it is in.
+	b.visit(g.paths["job"] + "#L18")
+	b.await(`document.getElementById("L18").checkVisibility() && document.getElementById("L18").matches(":target")`)
+	if got := ask[string](b, `document.querySelector(":target").innerText`); !strings.Contains(got, "inside") {
+		t.Errorf("line 18 is %q", got)
+	}
+	b.run(chromedp.Click(`#L16 > a, #L5 > a`, chromedp.ByQuery))
+	if got := ask[string](b, "location.hash"); got != "#L5" {
+		t.Errorf("a click on a line's number leads to %q", got)
+	}
+	b.quiet()
+}
+
+// Everything is reached by keyboard, and it shows where one is.
+func TestKeyboard(t *testing.T) {
+	chromium(t)
+	g := newGallery(t)
+	b := g.open()
+	b.size(1280, "light")
+	b.visit("/")
+	press := func(keys string) { t.Helper(); b.run(chromedp.KeyEvent(keys)) }
+	press(kb.Tab)
+	if got := ask[string](b, "document.activeElement.className + ' ' + (document.activeElement.getBoundingClientRect().left >= 0)"); got != "skip true" {
+		t.Errorf("the first Tab reaches %q, want the visible link that skips", got)
+	}
+	press(kb.Enter)
+	b.await(`document.activeElement.id === "main"`)
+	for _, path := range []string{"/", g.paths["release"], g.paths["job"], g.paths["right"]} {
+		b.visit(path)
+		want := ask[int](b, `(window.walk = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter(e => e.checkVisibility() && e.tabIndex >= 0 && !e.matches(".skip") && !(e.type === "radio" && !e.checked))).length`)
+		seen := map[string]bool{}
+		for range want + 5 {
+			press(kb.Tab)
+			at := ask[[]string](b, `(() => { const e = document.activeElement, s = getComputedStyle(e); return [String(walk.indexOf(e)), String(e.matches(":focus-visible") && s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 1), e.outerHTML.slice(0, 120)]; })()`)
+			if at[0] == "-1" {
+				continue
+			}
+			seen[at[0]] = true
+			if at[1] != "true" {
+				t.Errorf("%s: nothing shows that the focus is on %s", path, at[2])
+			}
+		}
+		for i := range want {
+			if !seen[strconv.Itoa(i)] {
+				t.Errorf("%s: Tab does not reach %s", path, ask[string](b, fmt.Sprintf("walk[%d].outerHTML.slice(0, 120)", i)))
+			}
+		}
+	}
+	b.visit("/")
+	b.run(input.DispatchKeyEvent(input.KeyRawDown).WithKey("/"), input.DispatchKeyEvent(input.KeyUp).WithKey("/"))
+	press("wrong.py")
+	b.follow(chromedp.KeyEvent(kb.Enter))
+	if rows, search := ask[int](b, `document.querySelectorAll(".builds tbody tr").length`), ask[string](b, "location.search"); rows != 1 || !strings.Contains(search, "wrong.py") {
+		t.Errorf("the search for wrong.py, %q, shows %d builds, want one", search, rows)
+	}
+	b.run(chromedp.Focus(".builds th a"))
+	b.follow(chromedp.KeyEvent(kb.Enter))
+	if title := ask[string](b, "document.title"); !strings.HasPrefix(title, "wrong: vectoradd_py · wrong.py") {
+		t.Errorf("Enter leads to %q", title)
+	}
+	b.quiet()
+}
+
+// Without JavaScript there is everything to read, and forms work.
+func TestWithoutJavaScript(t *testing.T) {
+	chromium(t)
+	g := newGallery(t)
+	b := g.open()
+	b.size(1280, "light")
+	b.run(emulation.SetScriptExecutionDisabled(true))
+	b.visit(g.paths["job"])
+	var text string
+	b.run(chromedp.Text("main", &text))
+	if !strings.Contains(text, "case 11 size: 2048 took 51 µs") {
+		t.Errorf("the log is not there:\n%s", text)
+	}
+	b.visit("/")
+	b.run(chromedp.SendKeys(".filter input", "right.py"))
+	b.follow(chromedp.Click(".filter button"))
+	b.run(chromedp.Text("main", &text, chromedp.ByQuery))
+	if !strings.Contains(text, "right.py") || strings.Contains(text, "wrong.py") {
+		t.Errorf("the search shows\n%s", text)
+	}
+	b.visit(g.paths["release"])
+	b.run(chromedp.SendKeys(".answers input[type=text]", "v9"))
+	events := g.engine.Subscribe()
+	defer events.Close()
+	b.run(chromedp.Click(".answers button"))
+	for ev := (engine.Event{}); ev.Job == nil || ev.Job.State != engine.JobUnblocked; {
+		ev = must[engine.Event](t)(events.Next(b.ctx))
+	}
+	if got := must[engine.Build](t)(g.engine.BuildByID(g.busy.ID)); got.MetaData["name"] != "v9" || got.MetaData["channel"] != "beta" {
+		t.Errorf("the form answered %v", got.MetaData)
+	}
+}
+
+// A page follows what happens without being loaded anew, and leaves alone what
+// somebody is writing.
+func TestPageFollows(t *testing.T) {
+	chromium(t)
+	g := newGallery(t)
+	b := g.open()
+	b.size(1280, "light")
+	b.visit(g.paths["release"])
+	b.await(`document.getElementById("live").textContent === "live"`)
+	b.run(chromedp.SendKeys(".answers input[type=text]", "half a na"))
+	must[engine.Annotation](t)(g.engine.Annotate(g.busy.ID, engine.Annotation{Context: "late", Style: "info", Body: "arrived later"}, false))
+	b.await(`document.body.innerText.includes("arrived later")`)
+	if got := ask[string](b, `document.querySelector(".answers input[type=text]").value`); got != "half a na" {
+		t.Errorf("the field holds %q after an update", got)
+	}
+	b.quiet()
+}
