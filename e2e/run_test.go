@@ -66,7 +66,19 @@ func TestRunOutcomes(t *testing.T) {
 	}{
 		{name: "a failing step", pipeline: "steps: [{command: 'echo no; exit 7', key: a}]", status: 1, stdout: "[a] failed after"},
 		{name: "env and interpolation", pipeline: "steps: [{command: 'echo $WHO and $$WHO', key: a}]", args: []string{"--env", "WHO=me"}, stdout: "[a] me and me"},
-		{name: "a refused step", pipeline: "steps: [{block: ok}]", status: 1, stdout: "block is not supported by kblocal"},
+		{name: "a refused step", pipeline: "steps: [{command: x, soft_file: true}]", status: 1, stdout: "[kblocal-upload] upload refused, nothing of it runs:\n[kblocal-upload]   steps[0]: \"soft_file\" is not a property of a command step, did you mean \"soft_fail\"?\n"},
+		{name: "a block nobody answers", pipeline: "steps: [{block: ok}]", status: 1, stdout: "[ok] waits for somebody", stderr: `--unblock "ok" goes on`},
+		{name: "a block with fields", pipeline: "steps: [{block: ok, key: gate, prompt: sure, fields: [{text: T, key: who}]}, {command: 'buildkite-agent meta-data get who', key: a}]", args: []string{"--unblock", "gate", "--field", "who=m,e"}, stdout: "[a] m,e"},
+		{name: "an answer that is missing", pipeline: "steps: [{block: ok, fields: [{text: T, key: who}]}]", args: []string{"--unblock", "*"}, status: 1, stderr: "field who: an answer is required"},
+		{name: "an input", pipeline: "steps: [{input: ok, fields: [{select: S, key: s, options: [{value: x}]}]}, {command: echo at once, key: a}]", args: []string{"--unblock", "*", "--field", "s=x"}, stdout: "[a] passed"},
+		{name: "a matrix", pipeline: "steps: [{command: 'echo got {{matrix.os}}-$$OS', env: {OS: '{{matrix.os}}'}, matrix: {setup: {os: [linux, mac]}, adjustments: [{with: {os: mac}, skip: true}]}}]", stdout: "got linux-linux"},
+		{name: "one step", pipeline: "steps: [{command: exit 1, key: a}, wait, {command: echo chosen, key: b}]", args: []string{"--step", "b"}, stdout: "[b] chosen"},
+		{name: "a step that is not there", pipeline: "steps: [{command: exit 1, key: a}]", args: []string{"--step", "b"}, status: 1, stdout: `no step has the key or label ["b"], have the keys ["a"]`},
+		{name: "a step without a name", pipeline: "steps: [{command: echo it is me}]", stdout: "[echo it is me] it is me"},
+		{name: "another pipeline", pipeline: "steps: [{trigger: elsewhere}]", status: 1, stdout: `triggers the pipeline "elsewhere", which is not there`},
+		{name: "a step on the host", pipeline: "steps: [{command: 'echo on $$WHERE', key: a, plugins: [{docker#v5.13.0: {image: 'some:image', environment: [WHERE=host]}}]}]", args: []string{"--host", "docker"}, stdout: "runs ON THIS MACHINE, not in some:image"},
+		{name: "no such host", pipeline: "x", args: []string{"--host", "podman"}, status: 2, stderr: "want docker"},
+		{name: "an impossible name", pipeline: "x", args: []string{"--env", "=x"}, status: 2, stderr: "want NAME=VALUE"},
 		{name: "an unknown condition", pipeline: "steps: [{command: x, if: 'build.nothing == 1'}]", status: 1, stdout: "if: "},
 		{name: "nothing on stdin", pipeline: "", status: 1, stderr: "the pipeline is empty"},
 		{name: "too slow", pipeline: "steps: [{command: sleep 600, key: a}]", args: []string{"--timeout", "1s"}, status: 1, stderr: "build canceled: not done after 1s"},
@@ -76,9 +88,43 @@ func TestRunOutcomes(t *testing.T) {
 			t.Parallel()
 			s := runPipeline(t, tt.pipeline, append([]string{"-", "--here"}, tt.args...)...)
 			s.want(t, tt.status)
+			if strings.Contains(s.stdout, "rev-parse") {
+				t.Errorf("what does not matter is shown:\n%s", s.stdout)
+			}
 			if !strings.Contains(s.stdout, tt.stdout) || !strings.Contains(s.stderr, tt.stderr) {
 				t.Errorf("stdout %q\nstderr %q\nwant %q and %q", s.stdout, s.stderr, tt.stdout, tt.stderr)
 			}
 		})
+	}
+}
+
+// Outside of a repository nobody hears that there is none.
+func TestRunOutsideOfARepository(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s := command(t, ctx, []string{"KBLOCAL_AGENT=" + agent}, "steps: [{command: echo here}]", "sh", "-c",
+		`cd "$1" && exec "$2" run -`, "sh", t.TempDir(), filepath.Join(bin, "kblocal"))
+	s.want(t, 0, "[echo here] here")
+	if strings.Contains(s.stdout, "rev-parse") || !strings.Contains(s.stderr, "no git repository here") {
+		t.Errorf("stdout %s\nstderr %s\nwant a note, and no rev-parse", s.stdout, s.stderr)
+	}
+}
+
+// List and dry run show the steps and start nothing.
+func TestRunPreviews(t *testing.T) {
+	t.Parallel()
+	const pipeline = "steps: [{command: 'echo $WHO', key: a, agents: {queue: q}}, {wait: ~}, {command: x, depends_on: a, matrix: [1, 2]}, {block: stop, key: b}]"
+	s := runPipeline(t, pipeline, "-", "--list", "--env", "WHO=me")
+	s.want(t, 0)
+	for _, line := range []string{`(?m)^KEY +KIND +JOBS +QUEUE +AFTER +WHAT$`, `(?m)^a +command +1 +q +- +echo me$`, `(?m)^- +command +2 +default +a +x$`, `(?m)^b +block +- +- +- +stop$`} {
+		if !regexp.MustCompile(line).MatchString(s.stdout) {
+			t.Errorf("the list lacks %q:\n%s", line, s.stdout)
+		}
+	}
+	s = runPipeline(t, pipeline, "-", "--dry-run", "--env", "WHO=me")
+	s.want(t, 0, "command: echo me", "block: stop")
+	if s = runPipeline(t, "steps: [{comand: x}]", "-", "--dry-run"); s.status != 1 || s.stdout != "" {
+		t.Errorf("a bad pipeline: status %d, stdout %q, stderr %s; want 1 and nothing", s.status, s.stdout, s.stderr)
 	}
 }

@@ -219,6 +219,12 @@ func TestAgentFaults(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, rule string }{
 		{"start answers 500", "PUT /v3/jobs/*/start status=500 count=1"},
+		{"the answer to accept is lost", "PUT /v3/jobs/*/accept drop_after count=2"},
+		{"the answer to accept is cut", "PUT /v3/jobs/*/accept cut=100 count=1"},
+		{"accept arrives twice", "PUT /v3/jobs/*/accept duplicate"},
+		{"the answers to start are lost", "PUT /v3/jobs/*/start drop_after count=2"},
+		{"the answers to uploads are lost", "POST /v3/jobs/*/pipelines drop_after count=1"},
+		{"the answers to finish are lost", "PUT /v3/jobs/*/finish drop_after count=2"},
 		{"artifact creation answers 429", "POST /v3/jobs/*/artifacts status=429 count=1"},
 		{"log chunks answer 500", "POST /v3/jobs/*/chunks status=500 count=1"},
 	} {

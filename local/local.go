@@ -34,10 +34,14 @@ import (
 
 // Options configure a [Server]. Zero fields take the defaults named.
 type Options struct {
-	Dir          string // for everything on disk; made when missing; required
-	Port         int    // of the APIs and the page; 0: any free one
-	Organization string // slug, "gpu-mode"
-	Version      string // shown on the page
+	Dir          string   // for everything on disk; made when missing; required
+	Port         int      // of the APIs and the page; 0: any free one
+	ArtifactPort int      // of the artifact store; 0: any free one
+	Listen       string   // address, "127.0.0.1"; any other than loopback opens the stand-in to a network
+	Hosts        []string // names besides loopback's by which the page may be reached
+	Organization string   // slug, "gpu-mode"
+	Version      string   // shown on the page
+	PageHint     string   // where a person finds [Server.PageURL], shown on the page to others
 
 	RateLimits  bool             // count REST calls and answer 429 as the service does
 	UserLimit   int              // with RateLimits: calls of one user a minute, 50
@@ -53,6 +57,7 @@ type Options struct {
 	AgentBinary string   // buildkite-agent, needed for [Server.StartAgents] only
 	AgentPath   []string // directories put before PATH of agents and jobs
 	AgentEnv    []string // what agents and jobs inherit
+	Plugins     string   // directory with plugins, so that none is fetched; may be empty
 
 	Log  func(format string, args ...any) // one line per event, for people; may be nil
 	Slog *slog.Logger                     // of the handlers; may be nil
@@ -67,6 +72,7 @@ type Server struct {
 	url        string // http://127.0.0.1:PORT
 	apiToken   string
 	agentToken string
+	pageKey    string
 	blob       *blob.Store
 	agents     *agentapi.API
 	hooks      *webhook.Sender // nil without a webhook
@@ -74,7 +80,7 @@ type Server struct {
 	serving    sync.WaitGroup
 	live       context.Context // of requests that last, such as the page's events
 	endLive    context.CancelFunc
-	sockets    string // directory for the agents' sockets
+	scratch    scratch
 	marker     string // in the environment of everything the agents start
 
 	mu    sync.Mutex
@@ -92,19 +98,26 @@ func Start(opts Options) (*Server, error) {
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	main, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(opts.Port)))
+	main, err := net.Listen("tcp", net.JoinHostPort(opts.Listen, strconv.Itoa(opts.Port)))
 	if err != nil {
 		return nil, err
 	}
 	// Artifacts live on another host name, so that a client which keeps its
 	// token on a redirect is caught here as it would be by the service.
-	blobs, err := net.Listen("tcp", "127.0.0.1:0")
+	blobs, err := net.Listen("tcp", net.JoinHostPort(opts.Listen, strconv.Itoa(opts.ArtifactPort)))
 	if err != nil {
 		return nil, errors.Join(err, main.Close())
 	}
+	if opts.Plugins != "" {
+		sources, err := pluginSources(context.Background(), opts.Plugins, filepath.Join(opts.Dir, "plugin-repositories"))
+		if err != nil {
+			return nil, errors.Join(err, main.Close(), blobs.Close())
+		}
+		opts.AgentEnv = append(slices.Clone(opts.AgentEnv), gitEnv(opts.AgentEnv, sources)...)
+	}
 	s := &Server{
-		Faults: &fault.Injector{}, opts: opts, url: "http://" + main.Addr().String(),
-		apiToken: engine.NewToken("bkua_"), agentToken: engine.NewToken("bkct_"),
+		Faults: &fault.Injector{}, opts: opts, url: localURL(main.Addr()),
+		apiToken: engine.NewToken("bkua_"), agentToken: engine.NewToken("bkct_"), pageKey: engine.NewToken("kblp_"),
 		marker: engine.NewToken("KBLOCAL_INSTANCE="),
 	}
 	s.live, s.endLive = context.WithCancel(context.Background())
@@ -126,6 +139,9 @@ func Start(opts Options) (*Server, error) {
 func setDefaults(opts *Options) {
 	if opts.Organization == "" {
 		opts.Organization = "gpu-mode"
+	}
+	if opts.Listen == "" {
+		opts.Listen = "127.0.0.1"
 	}
 	if opts.Heartbeat == 0 {
 		opts.Heartbeat = 10 * time.Second
@@ -156,17 +172,17 @@ func (s *Server) assemble(blobs net.Addr) error {
 	s.blob.SetBase("http://localhost:" + port)
 	s.agents = agentapi.New(s.Engine, agentapi.Options{
 		RegistrationToken: s.agentToken, Blob: s.blob,
+		LinksAt:           func(host string) agentapi.Links { return s.blob.At(host) },
 		HeartbeatInterval: int(s.opts.Heartbeat.Seconds()), Issuer: s.url, Logger: s.opts.Slog,
 	})
-	// Sockets have short paths: the kernel allows 107 bytes.
-	if s.sockets, err = os.MkdirTemp("", "kbs"); err != nil {
-		return err
+	if s.scratch, err = newScratch(s.opts.Dir); err != nil {
+		return errors.Join(err, s.scratch.remove())
 	}
 	if s.opts.Webhook != nil {
 		hook := *s.opts.Webhook
 		hook.BaseURL = s.URL
 		if s.hooks, err = webhook.Start(s.Engine, hook); err != nil {
-			return errors.Join(err, os.RemoveAll(s.sockets))
+			return errors.Join(err, s.scratch.remove())
 		}
 	}
 	return nil
@@ -185,10 +201,12 @@ func (s *Server) routes() http.Handler {
 	served.HandleFunc("GET "+agentapi.DiscoveryPath, s.agents.ServeDiscovery)
 	served.HandleFunc("GET "+agentapi.KeysPath, s.agents.ServeKeys)
 	served.Handle("/v2/", restapi.New(s.Engine, restapi.Options{
-		BaseURL: s.URL, Blob: s.blob, Lenient: s.opts.Lenient, RateLimits: limits, Logger: s.opts.Slog,
+		// Without a BaseURL, answers name the host that the caller reached. It takes
+		// the token to get one, so a forged name misleads nobody but its author.
+		Blob: s.blob, BlobAt: func(host string) restapi.Blob { return s.blob.At(host) }, Lenient: s.opts.Lenient, RateLimits: limits, Logger: s.opts.Slog,
 		Tokens: []restapi.Token{{Value: s.apiToken, Scopes: s.opts.Scopes, User: engine.Person{Name: "kblocal", Email: "kblocal@localhost"}}},
 	}))
-	served.Handle("/", page.New(s.Engine, page.Options{Blob: s.blob, Version: s.opts.Version, Logger: s.opts.Slog}))
+	served.Handle("/", page.New(s.Engine, page.Options{Blob: s.blob, Hosts: s.opts.Hosts, Key: s.pageKey, KeyHint: s.opts.PageHint, Version: s.opts.Version, Logger: s.opts.Slog}))
 	all := http.NewServeMux()
 	all.Handle("/", s.Faults.Wrap(served))
 	all.Handle("/kblocal/faults", s.controlled(s.Faults.Control()))
@@ -238,6 +256,16 @@ func (s *Server) serve(l net.Listener, h http.Handler) {
 	})
 }
 
+// localURL is how this machine reaches a listener.
+func localURL(addr net.Addr) string {
+	tcp := addr.(*net.TCPAddr) // of net.Listen("tcp", …)
+	host := tcp.IP.String()
+	if tcp.IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port))
+}
+
 // URL is where the APIs and the page are served, without a slash at the end.
 func (s *Server) URL() string { return s.url }
 
@@ -247,9 +275,17 @@ func (s *Server) APIToken() string { return s.apiToken }
 // AgentToken is the registration token of agents.
 func (s *Server) AgentToken() string { return s.agentToken }
 
+// PageURL opens the page with the right to act, in the browser that follows it:
+// cancel, retry, rebuild, unblock. It holds a secret.
+func (s *Server) PageURL() string { return s.url + page.EnterPath + "?key=" + s.pageKey }
+
 // Marker is in the environment of all agents and of what they start, for
 // [spawn.Kill].
 func (s *Server) Marker() string { return s.marker }
+
+// Scratch lists the directories with what agents and jobs leave behind. [Server.Close]
+// removes them; so must whoever outlives a stand-in that was killed.
+func (s *Server) Scratch() []string { return []string{s.scratch.temp, s.scratch.sockets} }
 
 // Leaks counts requests to the artifact host that carried a token.
 func (s *Server) Leaks() int { return s.blob.Leaks() }
@@ -267,7 +303,7 @@ func (s *Server) Webhooks() webhook.Stats {
 func (s *Server) StartAgents(queue string, count int, tags ...string) error {
 	pool, err := spawn.Start(spawn.Options{
 		Agent: s.opts.AgentBinary, Endpoint: s.url + "/v3", Token: s.agentToken,
-		Dir: s.opts.Dir, Sockets: s.sockets, Marker: s.marker, Path: s.opts.AgentPath, Env: s.opts.AgentEnv,
+		Dir: s.opts.Dir, Sockets: s.scratch.sockets, Temp: s.scratch.temp, Marker: s.marker, Path: s.opts.AgentPath, Env: s.opts.AgentEnv,
 		Grace: s.opts.CancelGrace, Died: s.agentDied, Log: s.opts.Log,
 	}, queue, count, tags...)
 	if err != nil {
@@ -334,5 +370,5 @@ func (s *Server) Close(ctx context.Context) error {
 		}
 	}
 	s.serving.Wait()
-	return errors.Join(append(errs, s.Engine.Close(), os.RemoveAll(s.sockets))...)
+	return errors.Join(append(errs, s.Engine.Close(), s.scratch.remove())...)
 }

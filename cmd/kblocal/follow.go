@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -38,8 +39,8 @@ type follower struct {
 
 	mu   sync.Mutex
 	jobs map[string]*tail
-	idle *sync.Cond // signalled when an event has been shown
-	seen int        // builds ended so far
+	idle *sync.Cond      // signalled when an event has been shown
+	over map[string]bool // builds whose end has been shown, by id
 }
 
 // A tail is what has been shown of one log.
@@ -50,7 +51,7 @@ type tail struct {
 
 // newFollower subscribes at once, so that nothing from now on is missed.
 func newFollower(e *engine.Engine, out io.Writer, show follow) *follower {
-	f := &follower{engine: e, out: out, sub: e.Subscribe(), show: show, plain: !terminal(out), jobs: map[string]*tail{}}
+	f := &follower{engine: e, out: out, sub: e.Subscribe(), show: show, plain: !terminal(out), jobs: map[string]*tail{}, over: map[string]bool{}}
 	f.idle = sync.NewCond(&f.mu)
 	return f
 }
@@ -66,7 +67,7 @@ func (f *follower) run(ctx context.Context) {
 		f.mu.Lock()
 		f.event(ev)
 		if ev.Name == engine.EventBuildFinished || ev.Name == engine.EventBuildSkipped {
-			f.seen++
+			f.over[ev.Build.ID] = true
 		}
 		f.idle.Broadcast()
 		f.mu.Unlock()
@@ -74,10 +75,10 @@ func (f *follower) run(ctx context.Context) {
 }
 
 // drain waits until the end of a build has been shown.
-func (f *follower) drain() {
+func (f *follower) drain(buildID string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.seen == 0 {
+	for !f.over[buildID] {
 		f.idle.Wait()
 	}
 }
@@ -91,7 +92,15 @@ func (f *follower) event(ev engine.Event) {
 	case engine.EventBuildFinished, engine.EventBuildSkipped:
 		f.line("build %d %s after %s", ev.Build.Number, ev.Build.State, since(ev.Build.CreatedAt, ev.Build.FinishedAt))
 	case engine.EventJobStarted:
+		if ev.Job.HostImage != "" {
+			f.line("%s WARNING: --host docker: its command runs ON THIS MACHINE, not in %s", f.name(ev), ev.Job.HostImage)
+		}
 		f.line("%s started on %s", f.name(ev), ev.Job.AgentName)
+	case engine.EventUploadRefused:
+		f.line("%s upload refused, nothing of it runs:", f.name(ev))
+		f.line("%s   %s", f.name(ev), ev.Job.UploadRefused)
+	case engine.EventBuildBlocked:
+		f.line("%s waits for somebody to unblock it%s", f.name(ev), prompt(ev.Job))
 	case engine.EventJobLog:
 		if f.show.logs {
 			f.log(ev, false)
@@ -149,15 +158,7 @@ func (f *follower) line(format string, args ...any) {
 
 // name is what lines call the job of an event.
 func (f *follower) name(ev engine.Event) string {
-	name := ev.Job.StepKey
-	for _, other := range []string{ev.Job.Label, ev.Job.ID} {
-		if name == "" {
-			name = other
-		}
-	}
-	if ev.Job.ParallelTotal > 0 {
-		name += fmt.Sprintf(" %d/%d", ev.Job.ParallelIndex+1, ev.Job.ParallelTotal)
-	}
+	name := ev.Job.ShortName(ev.Build.Env)
 	if f.show.one {
 		return "[" + name + "]"
 	}
@@ -201,7 +202,27 @@ func (f *follower) logLine(ev engine.Event, line []byte) {
 	if f.plain {
 		clean = text.Lines
 	}
+	if noRepository.Match(line) && f.withoutCheckout(ev.Build.Pipeline) {
+		return // there is none to ask, and nobody asked for one
+	}
 	fmt.Fprintf(f.out, "%s %s\n", text.Line(f.name(ev), maxName), clean(strings.TrimRight(string(line), "\r")))
+}
+
+// noRepository is what the agent says at every upload from a directory that is
+// no git repository. The log on the page keeps it.
+var noRepository = regexp.MustCompile(`WARN.*Error running git rev-parse "[^"]*": exit status 128`)
+
+func (f *follower) withoutCheckout(pipeline string) bool {
+	p, err := f.engine.Pipeline(pipeline)
+	return err == nil && p.SkipCheckout
+}
+
+// prompt is what a block step asks.
+func prompt(j *engine.Job) string {
+	if j.Step == nil || j.Step.Prompt == "" {
+		return ""
+	}
+	return ": " + j.Step.Prompt
 }
 
 func (f *follower) read(jobID string, from, to int64) ([]byte, error) {

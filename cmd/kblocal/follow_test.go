@@ -23,7 +23,7 @@ func TestLogLinesLeaveTextAndColours(t *testing.T) {
 		for _, plain := range []bool{false, true} {
 			var out bytes.Buffer
 			f := &follower{out: &out, plain: plain, show: follow{one: true}}
-			f.logLine(engine.Event{Job: &engine.Job{Label: "a\x1b[2Jb\u009bm"}}, []byte(tt.line))
+			f.logLine(engine.Event{Build: &engine.Build{}, Job: &engine.Job{Label: "a\x1b[2Jb\u009bm"}}, []byte(tt.line))
 			want := "[ab] " + tt.coloured + "\n"
 			if plain {
 				want = "[ab] " + tt.plain + "\n"

@@ -6,12 +6,14 @@ var help = map[string]string{
 usage: kblocal run FILE|-              run one pipeline, print its job logs
        kblocal up                      serve until interrupted, print what to export
        kblocal exec -- COMMAND [ARG]   serve while COMMAND runs
+       kblocal agent                   print a configuration for an agent of your own
        kblocal completion bash|zsh|fish | man
        kblocal COMMAND --help | kblocal --version
 
 Everything listens on loopback only and lies in one directory. Tokens are new
-with every start. What Buildkite offers and kblocal does not (block, input,
-trigger, matrix, secrets, ...) is refused with the reason, never ignored.
+with every start. What Buildkite offers and kblocal does not (secrets, cache
+volumes, teams, ...) is refused with the reason, never ignored; notify is
+recorded and not sent.
 
 example: kblocal run .buildkite/pipeline.yml --env KERNELBOT_GPU=CPU_BK
 `,
@@ -24,6 +26,16 @@ are started for every queue the steps ask for. In a git repository jobs get a
 checkout of HEAD, elsewhere an empty directory.
 
   --env NAME=VALUE   build environment, may be repeated
+  --env-file FILE    lines NAME=VALUE, or NAME to pass on; --env beats them
+  --step KEY         run this step only, others show as skipped; may be repeated
+  --list             list the steps and run nothing
+  --dry-run          print the pipeline as it would be uploaded and run nothing
+  --watch            run again whenever FILE changes, until interrupted
+  --unblock KEY      answer the block or input step KEY ('*' all of them)
+  --field KEY=VALUE  an answer to a field of theirs, may be repeated
+  --host docker      run steps of the docker plugin ON THIS MACHINE, without it
+  --plugins DIR      take plugins from DIR/NAME and DIR/OWNER/NAME, git clones,
+                     or from DIR/NAME@VERSION (bin/plugins beside kblocal)
   --here             run jobs in this directory instead of a checkout
   --agents N         agents per queue (2)
   --branch NAME      branch of the build (the current one, else main)
@@ -44,7 +56,7 @@ example: kbgen render evaluate --gpu CPU_BK | kblocal run -
 usage: kblocal up [options]
 
 ` + serveHelp + `
-stdout: lines to export
+stdout: lines to export, for launchers and for agents of your own
 stderr: what happens, with the lines of every job
 exit status: 0 after an interrupt, 1 failed, 2 wrong usage
 
@@ -52,7 +64,33 @@ While it serves, with the API token as bearer token:
   GET, POST, DELETE /kblocal/faults    list, add {"rule": "..."}, clear
   POST /kblocal/agents/NAME/lose       declare an agent lost
 
+An agent of your own registers with the configuration that kblocal agent prints;
+DIR/buildkite-agent.cfg is one for this machine. A QEMU guest reaches this
+machine as 10.0.2.2, with --port and --artifact-port fixed if it needs to know.
+
 example: kblocal up --queue bootstrap=1 --queue cpu=2 --port 8900
+`,
+	"agent": `kblocal agent - print a configuration for an agent of your own
+
+usage: kblocal agent [options] > buildkite-agent.cfg
+
+For buildkite-agent start --config, on this machine, in a guest or in a
+container. It holds the registration token: keep it to yourself.
+
+  --dir DIR          state directory of the running kblocal up (KBLOCAL_DIR)
+  --host HOST        how the agent reaches this machine, as 10.0.2.2 from a QEMU
+                     guest (127.0.0.1)
+  --queue NAME       queue of the agent (cpu)
+  --tag KEY=VALUE    further tags, may be repeated
+  --name NAME        name of the agent (its host's)
+  --spawn N          how many agents the process runs (1)
+  --base DIR         where the agent keeps checkouts, hooks and plugins
+                     (/var/lib/buildkite-agent)
+
+stdout: the configuration
+exit status: 0 printed, 1 no kblocal serves from DIR, 2 wrong usage
+
+example: kblocal agent --host 10.0.2.2 --queue b200 > buildkite-agent.cfg
 `,
 	"exec": `kblocal exec - serve Buildkite's APIs while a command runs
 
@@ -70,10 +108,14 @@ example: kblocal exec -- kblaunch submit vectoradd_py right --gpu CPU_BK
 }
 
 const serveHelp = `  --queue NAME=N         N agents on queue NAME, may be repeated (bootstrap=1, cpu=1)
+  --agents N             agents of each queue without an N; 0 starts none
   --pipeline SLUG=FILE   a pipeline with the steps of FILE, may be repeated
                          (kernelbot, whose step runs kbgen upload evaluate)
   --checkout             jobs get a checkout of this git repository's HEAD
   --port N               port of the APIs and the page (any free one)
+  --artifact-port N      port of the artifact store (any free one)
+  --listen ADDRESS       another address than loopback's, for others to reach
+  --reach NAME           a name by which browsers reach the page, may be repeated
   --org SLUG             organization (gpu-mode)
   --rate-limits          count REST calls and answer 429 as the service does
   --scopes LIST          scopes of the API token, as read_builds,write_builds (all)
@@ -83,6 +125,8 @@ const serveHelp = `  --queue NAME=N         N agents on queue NAME, may be repea
   --webhook-copies N     how often each event is posted (1)
   --fault RULE           a fault on demand, may be repeated, as
                          'GET /v2/* status=500 count=2'
+  --plugins DIR          take plugins from DIR/NAME and DIR/OWNER/NAME, git clones,
+                         or from DIR/NAME@VERSION (bin/plugins beside kblocal)
   --dir DIR              keep state, logs and artifacts in DIR (a temporary directory)
   --agent PATH           buildkite-agent to use (KBLOCAL_AGENT; beside kblocal; PATH)
 `

@@ -26,6 +26,7 @@ func run(ctx context.Context, env *cli.Env) int {
 		Up    upCmd    `cmd:""`
 		Exec  execCmd  `cmd:""`
 		Run   runCmd   `cmd:""`
+		Agent agentCmd `cmd:""`
 		Watch watchCmd `cmd:"" hidden:""` // see watch.go
 	}
 	return cli.Program{Name: "kblocal", Grammar: &grammar, Help: help}.Run(ctx, env)

@@ -18,10 +18,18 @@ import (
 
 type runCmd struct {
 	stateFlags `embed:""`
-	File       string `arg:""`
-	Env        []string
+	File       string   `arg:""`
+	Env        []string `sep:"none"`
+	EnvFile    []string `sep:"none"`
 	Here       bool
-	Agents     int `default:"2"`
+	Step       []string `sep:"none"`
+	List       bool
+	DryRun     bool
+	Watch      bool
+	Host       []string
+	Unblock    []string `sep:"none"`
+	Field      []string `sep:"none"`
+	Agents     int      `default:"2"`
 	Branch     string
 	Message    string
 	Timeout    time.Duration
@@ -44,13 +52,24 @@ func (c *runCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 	if c.Agents < 1 || c.Agents > 64 {
 		return cli.Usagef("--agents %d: want 1 to 64", c.Agents)
 	}
-	vars, err := parseEnv(c.Env)
+	for _, plugin := range c.Host {
+		if plugin != "docker" {
+			return cli.Usagef("--host %q: want docker, the one plugin whose steps can run without it", plugin)
+		}
+	}
+	if c.Watch && c.File == "-" {
+		return cli.Usagef("--watch: want a file, standard input does not change")
+	}
+	vars, err := c.variables(env)
 	if err != nil {
 		return err
 	}
 	text, err := c.read(env.Stdin)
 	if err != nil {
 		return err
+	}
+	if c.List || c.DryRun {
+		return c.preview(ctx, env, text, vars)
 	}
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -64,6 +83,14 @@ func (c *runCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	if c.Watch {
+		return c.rerun(ctx, env, s, text)
+	}
+	return c.once(ctx, env, s, text, vars)
+}
+
+// once runs the pipeline and says with its error how that ended.
+func (c *runCmd) once(ctx context.Context, env *cli.Env, s *session, text []byte, vars map[string]string) error {
 	vars["KBLOCAL_PIPELINE"] = filepath.Join(s.dir, "pipeline.yml")
 	if err := os.WriteFile(vars["KBLOCAL_PIPELINE"], text, 0o600); err != nil {
 		return err
@@ -77,22 +104,10 @@ func (c *runCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 			return err
 		}
 	}
-	if b.State != engine.BuildPassed {
+	if b.State != engine.BuildPassed || b.Blocked {
 		return &cli.ExitError{Status: cli.ExitFailed}
 	}
 	return nil
-}
-
-func parseEnv(list []string) (map[string]string, error) {
-	out := map[string]string{}
-	for _, item := range list {
-		name, value, ok := strings.Cut(item, "=")
-		if !ok || name == "" {
-			return nil, cli.Usagef("--env %q: want NAME=VALUE", item)
-		}
-		out[name] = value
-	}
-	return out, nil
 }
 
 // read returns the pipeline's text.
@@ -124,8 +139,10 @@ func (c *runCmd) build(ctx context.Context, env *cli.Env, s *session, vars map[s
 	if err != nil {
 		return engine.Build{}, err
 	}
-	if _, err := s.Engine.CreatePipeline(p); err != nil {
-		return engine.Build{}, err
+	if _, err := s.Engine.Pipeline(p.Slug); err != nil { // the first run
+		if _, err := s.Engine.CreatePipeline(p); err != nil {
+			return engine.Build{}, err
+		}
 	}
 	out := env.Stdout
 	if c.JSON {
@@ -152,10 +169,16 @@ func (c *runCmd) build(ctx context.Context, env *cli.Env, s *session, vars map[s
 		}
 	})
 	done, err := s.Engine.Wait(waiting, b.ID)
+	for err == nil && done.Blocked {
+		if err := c.unblock(env, s, done); err != nil {
+			return c.giveUp(s, b, err)
+		}
+		done, err = s.Engine.Wait(waiting, b.ID)
+	}
 	if err != nil {
 		return c.giveUp(s, b, context.Cause(waiting))
 	}
-	f.drain()
+	f.drain(b.ID)
 	return done, nil
 }
 
@@ -171,6 +194,7 @@ func (c *runCmd) describe(ctx context.Context, env *cli.Env, vars map[string]str
 	p := engine.Pipeline{Slug: "local", Configuration: uploader, Repository: repo.dir, DefaultBranch: repo.branch}
 	in := engine.NewBuild{
 		Commit: repo.commit, Branch: c.Branch, Message: c.Message, Source: "ui", Env: vars,
+		Select: c.Step, OnHost: len(c.Host) > 0,
 	}
 	if in.Branch == "" {
 		in.Branch = repo.branch

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,16 +25,20 @@ import (
 type serveFlags struct {
 	stateFlags    `embed:""`
 	Queue         []string
+	Agents        int `default:"-1"`
 	Pipeline      []string
 	Checkout      bool
 	Port          int
+	ArtifactPort  int
+	Listen        string `default:"127.0.0.1"`
+	Reach         []string
 	Org           string `default:"gpu-mode"`
 	RateLimits    bool
 	Lenient       bool
 	Webhook       string
-	WebhookSecret string `var:"KBLOCAL_WEBHOOK_SECRET"`
-	WebhookCopies int    `default:"1"`
-	Fault         []string
+	WebhookSecret string   `var:"KBLOCAL_WEBHOOK_SECRET"`
+	WebhookCopies int      `default:"1"`
+	Fault         []string `sep:"none"`
 	Scopes        []string
 }
 
@@ -43,14 +49,29 @@ type queueFlag struct {
 }
 
 func (f *serveFlags) queues() ([]queueFlag, error) {
+	if f.Agents < -1 || f.Agents > 64 {
+		return nil, cli.Usagef("--agents %d: want 0 to 64", f.Agents)
+	}
 	list := f.Queue
+	if f.Agents == 0 {
+		if len(list) > 0 {
+			return nil, cli.Usagef("--agents 0 starts none: not beside --queue")
+		}
+		return nil, nil
+	}
 	if len(list) == 0 {
 		list = []string{"bootstrap=1", "cpu=1"}
+		if f.Agents > 0 {
+			list = []string{"bootstrap", "cpu"}
+		}
 	}
 	var out []queueFlag
 	for _, item := range list {
-		name, n, _ := strings.Cut(item, "=")
+		name, n, given := strings.Cut(item, "=")
 		count, err := strconv.Atoi(n)
+		if !given && f.Agents > 0 {
+			count, err = f.Agents, nil
+		}
 		if name == "" || err != nil || count < 1 || count > 64 {
 			return nil, cli.Usagef("--queue %q: want NAME=N with N from 1 to 64", item)
 		}
@@ -91,6 +112,9 @@ func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) 
 	if err != nil {
 		return nil, err
 	}
+	if err := f.address(env.Stderr); err != nil {
+		return nil, err
+	}
 	repo := findRepository(ctx)
 	if f.Checkout && repo.dir == "" {
 		return nil, cli.Usagef("--checkout: this is no git repository with a commit")
@@ -100,7 +124,7 @@ func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) 
 		return nil, err
 	}
 	opts := local.Options{
-		Port: f.Port, Organization: f.Org, RateLimits: f.RateLimits, Lenient: f.Lenient, Scopes: f.Scopes,
+		Port: f.Port, ArtifactPort: f.ArtifactPort, Listen: f.Listen, Hosts: f.Reach, Organization: f.Org, RateLimits: f.RateLimits, Lenient: f.Lenient, Scopes: f.Scopes,
 		Log: func(format string, args ...any) { fmt.Fprintf(events, "kblocal: "+format+"\n", args...) },
 	}
 	if f.Webhook != "" {
@@ -127,6 +151,27 @@ func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) 
 	return s, nil
 }
 
+// address checks where to listen. Anything but loopback is a network, and said.
+func (f *serveFlags) address(warn io.Writer) error {
+	for _, port := range []int{f.Port, f.ArtifactPort} {
+		if port < 0 || port > 65535 {
+			return cli.Usagef("port %d: want 0 to 65535", port)
+		}
+	}
+	if f.Port != 0 && f.Port == f.ArtifactPort {
+		return cli.Usagef("--artifact-port %d: want another one than --port", f.ArtifactPort)
+	}
+	addr, err := netip.ParseAddr(f.Listen)
+	if err != nil {
+		return cli.Usagef("--listen %q: want an IP address", f.Listen)
+	}
+	if !addr.Unmap().IsLoopback() {
+		fmt.Fprintf(warn, "kblocal: WARNING: listening on %s, which others can reach: they read every build and log here without a token,\n"+
+			"kblocal: WARNING: and everything goes over the network unencrypted. Without --listen, it stays on this machine.\n", f.Listen)
+	}
+	return nil
+}
+
 type upCmd struct {
 	serveFlags `embed:""`
 }
@@ -137,15 +182,32 @@ func (c *upCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	fmt.Fprintf(env.Stderr, "kblocal: page %s/\n", s.URL())
+	s.printPage(env.Stderr)
 	for _, line := range s.exports(s.Engine.Pipelines()[0].Slug) {
 		fmt.Fprintf(env.Stdout, "export %s\n", line)
 	}
-	fmt.Fprintf(env.Stderr, "kblocal: serving, agents connected; interrupt to stop\n")
+	for _, line := range s.agentExports() {
+		fmt.Fprintf(env.Stdout, "export %s\n", line)
+	}
+	if len(s.Engine.Agents()) == 0 {
+		fmt.Fprintf(env.Stderr, "kblocal: serving without agents; start your own: buildkite-agent start --config %s --tags queue=cpu\n", s.agentConfig())
+	} else {
+		fmt.Fprintf(env.Stderr, "kblocal: serving, agents connected; interrupt to stop\n")
+	}
 	f := newFollower(s.Engine, env.Stderr, follow{logs: true})
 	f.run(ctx)
 	fmt.Fprintf(env.Stderr, "kblocal: stopping\n")
 	return nil
+}
+
+// printPage says where the page is. Its address with buttons is a secret, for a
+// person's eyes: a log gets the name of the file that has it.
+func (s *session) printPage(w io.Writer) {
+	if terminal(w) {
+		fmt.Fprintf(w, "kblocal: page %s\n", s.PageURL())
+		return
+	}
+	fmt.Fprintf(w, "kblocal: page %s/, with buttons at the address in %s\n", s.URL(), filepath.Join(s.dir, "page.url"))
 }
 
 type execCmd struct {

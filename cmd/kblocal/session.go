@@ -33,11 +33,14 @@ type session struct {
 func (s *session) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
-	err := errors.Join(s.Close(ctx), s.watch.stop())
-	if s.remove {
-		err = errors.Join(err, os.RemoveAll(s.dir))
+	return errors.Join(s.Close(ctx), s.watch.stop(), s.removeDir())
+}
+
+func (s *session) removeDir() error {
+	if !s.remove {
+		return nil
 	}
-	return err
+	return os.RemoveAll(s.dir)
 }
 
 func (s *session) populate(ctx context.Context, pipelines []engine.Pipeline, queues []queueFlag) error {
@@ -122,8 +125,9 @@ func (s *session) printBuild(ctx context.Context, b engine.Build, out io.Writer)
 
 // stateFlags are common to all commands.
 type stateFlags struct {
-	Dir   string
-	Agent string `var:"KBLOCAL_AGENT"`
+	Dir     string
+	Agent   string `var:"KBLOCAL_AGENT"`
+	Plugins string
 }
 
 // open starts the stand-in without agents.
@@ -132,7 +136,9 @@ func (f *stateFlags) open(env *cli.Env, opts local.Options) (*session, error) {
 	var err error
 	if s.dir == "" {
 		s.remove = true
-		s.dir, err = os.MkdirTemp("", "kblocal-")
+		if s.dir, err = os.MkdirTemp("", "kblocal-"); err == nil {
+			err = os.Chmod(s.dir, 0o711) // the jobs' temporary files lie in it, see package local
+		}
 	} else {
 		s.dir, err = filepath.Abs(s.dir)
 	}
@@ -140,21 +146,42 @@ func (f *stateFlags) open(env *cli.Env, opts local.Options) (*session, error) {
 		return nil, err
 	}
 	opts.Dir = s.dir
+	pageFile := filepath.Join(s.dir, "page.url")
+	opts.PageHint = "the address in " + pageFile + " has buttons"
 	opts.Version = cli.Version()
 	opts.AgentEnv = env.Environ()
 	if opts.AgentBinary, err = f.agent(env); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.removeDir())
 	}
 	if self, err := os.Executable(); err == nil {
 		opts.AgentPath = []string{filepath.Dir(self)} // kbgen and kbrun lie beside
 	}
-	if s.Server, err = local.Start(opts); err != nil {
-		return nil, err
+	if opts.Plugins, err = f.plugins(); err != nil {
+		return nil, errors.Join(err, s.removeDir())
 	}
-	if s.watch, err = startWatch(s.Marker()); err != nil {
+	if s.Server, err = local.Start(opts); err != nil {
+		return nil, errors.Join(err, s.removeDir())
+	}
+	remove := s.Scratch()
+	if s.remove {
+		remove = append(remove, s.dir)
+	}
+	if s.watch, err = startWatch(s.Marker(), remove); err != nil {
 		return nil, errors.Join(err, s.Close(context.Background()))
 	}
+	if err := errors.Join(writeSecret(pageFile, s.PageURL()+"\n"), s.writeAgentConfig()); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
 	return s, nil
+}
+
+// writeSecret writes a file for this user only, also where one lies that others
+// may read.
+func writeSecret(path, text string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o600)
 }
 
 // agent finds the buildkite-agent binary.
@@ -178,6 +205,23 @@ func (f *stateFlags) agent(env *cli.Env) (string, error) {
 	}
 	return "", cli.WithHint(errors.New("no buildkite-agent beside kblocal or on PATH"),
 		"make agent builds one, --agent PATH names one")
+}
+
+// plugins is the directory with plugins: the one named, or that which make puts
+// beside kblocal.
+func (f *stateFlags) plugins() (string, error) {
+	if f.Plugins != "" {
+		return filepath.Abs(f.Plugins)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil
+	}
+	dir := filepath.Join(filepath.Dir(self), "plugins")
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) == 0 {
+		return "", nil
+	}
+	return dir, nil
 }
 
 func executable(path string) bool {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -14,16 +15,20 @@ import (
 
 // watchCmd is the process that outlives a kblocal which was killed: an agent
 // without its server would try to report for minutes. It waits until its
-// standard input ends, which it does with kblocal, and kills what carries the
-// marker.
+// standard input ends, which it does with kblocal, kills what carries the marker,
+// and removes what lies in the way of nobody but holds payloads.
 type watchCmd struct {
-	Marker string `arg:""`
+	Marker string   `arg:""`
+	Remove []string `arg:"" optional:""`
 }
 
 func (c *watchCmd) Run(_ context.Context, env *cli.Env) error {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // for kblocal, which cleans up
 	_, err := io.Copy(io.Discard, env.Stdin)
 	spawn.Kill(c.Marker)
+	for _, dir := range c.Remove {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
 	return err
 }
 
@@ -33,12 +38,12 @@ type watch struct {
 	alive io.Closer // its standard input
 }
 
-func startWatch(marker string) (*watch, error) {
+func startWatch(marker string, remove []string) (*watch, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, "watch", marker)
+	cmd := exec.Command(self, append([]string{"watch", marker}, remove...)...)
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	alive, err := cmd.StdinPipe()

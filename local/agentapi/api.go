@@ -34,6 +34,10 @@ type Options struct {
 	RegistrationToken string // of `buildkite-agent start --token`; without one no agent can register
 	Blob              Links  // required
 
+	// LinksAt makes links for a caller whose request named host; nil: Blob's, for
+	// all.
+	LinksAt func(host string) Links
+
 	// Told to agents, whole seconds: an agent that reads 0 panics.
 	PingInterval      int // 1
 	HeartbeatInterval int // 60
@@ -79,6 +83,9 @@ func New(e *engine.Engine, opts Options) *API {
 	opts.JobStatusInterval = atLeastOne(opts.JobStatusInterval, 1)
 	if opts.StreamLimit <= 0 {
 		opts.StreamLimit = 50 * time.Second
+	}
+	if opts.LinksAt == nil {
+		opts.LinksAt = func(string) Links { return opts.Blob }
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)

@@ -132,12 +132,19 @@ func TestJobLife(t *testing.T) {
 		}
 	}
 	token := accepted.get("token").(string)
-	w.want(422, "not assigned", agent, "PUT", first+"/accept", "")
+	if again := w.want(200, "", agent, "PUT", first+"/accept", ""); again.text != accepted.text {
+		t.Errorf("accept, its answer lost, and again:\n%s\nwant as before:\n%s", again.text, accepted.text)
+	}
+	w.want(422, "not assigned", other, "PUT", first+"/accept", "")
 	w.want(200, `{"state":"accepted"}`, token, "GET", first, "")
 	w.want(422, "cannot be acquired", other, "PUT", first+"/acquire", "")
 	w.want(422, "want a time", token, "PUT", first+"/start", `{"started_at":"yesterday"}`)
 	w.want(200, "", token, "PUT", first+"/start", `{"started_at":"2026-01-02T03:04:05Z"}`)
-	w.want(422, "want accepted", token, "PUT", first+"/start", `{}`)
+	began, _ := w.engine.Job(b.Jobs[0].ID)
+	w.want(200, "", token, "PUT", first+"/start", `{}`)
+	if again, _ := w.engine.Job(b.Jobs[0].ID); again.State != engine.JobRunning || !again.StartedAt.Equal(began.StartedAt) {
+		t.Errorf("start said twice: %s since %v, want running since %v", again.State, again.StartedAt, began.StartedAt)
+	}
 	w.want(200, `{"state":"running"}`, token, "GET", first, "")
 
 	w.want(200, b.Jobs[0].ID, token, "PUT", first, `{"timeout_in_minutes":"7"}`)
@@ -236,7 +243,7 @@ func TestPipelineUpload(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
 		{`{"uuid":"u2","pipeline":{"steps":[{"command":"echo","key":"k"}]}}`, `The key \"k\" has already been used`},
 		{`{"uuid":"u3","pipeline":{"steps":[{"command":"x","comand":"y"}]}}`, "comand"},
-		{`{"uuid":"u4","pipeline":{"steps":[{"block":"ok?"}]}}`, "waits for a person"},
+		{`{"uuid":"u4","pipeline":{"steps":[{"trigger":"nowhere"}]}}`, "which is not there"},
 		{`{"uuid":"u5"}`, "pipeline is missing"},
 		{`{"pipeline":{"steps":[]}}`, "uuid is missing"},
 		{`{"uuid":"u6","pipeline":{"steps":[{"command":"x"}]},"extra":1}`, "unknown field"},

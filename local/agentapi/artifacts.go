@@ -86,7 +86,7 @@ func (a *API) createArtifacts(c *call) (any, error) {
 	reply := artifactReply{ID: body.ID, Instructions: map[string]instructions{}}
 	for _, artifact := range created {
 		reply.ArtifactIDs = append(reply.ArtifactIDs, artifact.ID)
-		if reply.Instructions[artifact.ID], err = a.instructions(artifact, body.MultipartSupported); err != nil {
+		if reply.Instructions[artifact.ID], err = a.instructions(a.opts.LinksAt(c.Host), artifact, body.MultipartSupported); err != nil {
 			return nil, err
 		}
 	}
@@ -94,12 +94,12 @@ func (a *API) createArtifacts(c *call) (any, error) {
 	return reply, nil
 }
 
-func (a *API) instructions(artifact engine.Artifact, multipart bool) (instructions, error) {
+func (a *API) instructions(links Links, artifact engine.Artifact, multipart bool) (instructions, error) {
 	large := a.opts.PutThreshold > 0 && artifact.Size > a.opts.PutThreshold
 	if multipart && (a.opts.PutUploads || large) {
-		return instructions{Actions: []action{{URL: a.opts.Blob.UploadPut(artifact.ID), Method: "PUT", PartNumber: 1}}}, nil
+		return instructions{Actions: []action{{URL: links.UploadPut(artifact.ID), Method: "PUT", PartNumber: 1}}}, nil
 	}
-	target, err := url.Parse(a.opts.Blob.UploadForm(artifact.ID))
+	target, err := url.Parse(links.UploadForm(artifact.ID))
 	if err != nil {
 		return instructions{}, err
 	}
@@ -157,11 +157,11 @@ func (a *API) searchArtifacts(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]foundArtifact, len(found))
+	out, links := make([]foundArtifact, len(found)), a.opts.LinksAt(c.Host)
 	for i, f := range found {
 		out[i] = foundArtifact{
 			ID: f.ID, Path: f.Path, FileSize: f.Size, SHA1: f.SHA1, SHA256: f.SHA256, JobID: f.JobID,
-			CreatedAt: f.CreatedAt, URL: a.opts.Blob.DownloadURL(f.ID), Destination: f.Destination,
+			CreatedAt: f.CreatedAt, URL: links.DownloadURL(f.ID), Destination: f.Destination,
 		}
 	}
 	return out, nil

@@ -23,6 +23,7 @@ type acceptReply struct {
 	LogMaxSize     int64             `json:"log_max_size_bytes"`
 	RunnableAt     string            `json:"runnable_at,omitempty"`
 	Priority       int               `json:"priority"`
+	Matrix         map[string]string `json:"matrix_permutation,omitempty"`
 }
 
 func replyOf(job engine.Accepted, err error) (any, error) {
@@ -33,6 +34,7 @@ func replyOf(job engine.Accepted, err error) (any, error) {
 		ID: job.Job.ID, State: string(job.Job.State), Env: job.Env, Step: job.Job.StepJSON, Token: job.Token,
 		ChunksMaxSize: engine.MaxChunk, ChunksInterval: 1, LogMaxSize: engine.MaxLog,
 		RunnableAt: timeText(job.Job.RunnableAt), Priority: job.Job.Priority,
+		Matrix: job.Job.Matrix,
 	}, nil
 }
 

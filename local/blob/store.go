@@ -9,9 +9,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -56,6 +59,40 @@ func New(e *engine.Engine, secret []byte, now func() time.Time) *Store {
 // passes the Authorization header on to redirects within one name.
 func (s *Store) SetBase(url string) { s.base.Store(&url) }
 
+// Links makes links of a [Store] that name a host as its caller reached it.
+type Links struct {
+	store *Store
+	base  string
+}
+
+// At returns links for a caller whose request named host, with or without a
+// port. On loopback that is the base, which has another name than the APIs;
+// anywhere else there is one name only, and the port differs.
+func (s *Store) At(host string) Links {
+	base := *s.base.Load()
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	addr, err := netip.ParseAddr(host)
+	own, parseErr := url.Parse(base)
+	if parseErr != nil || host == "" || strings.EqualFold(host, "localhost") || err == nil && addr.Unmap().IsLoopback() {
+		return Links{s, base}
+	}
+	return Links{s, "http://" + net.JoinHostPort(host, own.Port())}
+}
+
+// UploadForm is where an artifact is posted as multipart/form-data, its bytes
+// in [FileField].
+func (l Links) UploadForm(id string) string { return l.store.upload(l.base, id) }
+
+// UploadPut is where an artifact is put as a plain body; the answer has an
+// ETag.
+func (l Links) UploadPut(id string) string { return l.store.upload(l.base, id) }
+
+// DownloadURL is where an artifact can be fetched for [LinkLife] from now.
+func (l Links) DownloadURL(id string) string { return l.store.fetch(l.base, id) }
+
 // Leaks counts requests that carried an Authorization header.
 func (s *Store) Leaks() int { return int(s.leaks.Load()) }
 
@@ -72,20 +109,22 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // UploadForm is where an artifact is posted as multipart/form-data, its bytes
 // in [FileField].
-func (s *Store) UploadForm(id string) string { return s.upload(id) }
+func (s *Store) UploadForm(id string) string { return s.upload(*s.base.Load(), id) }
 
 // UploadPut is where an artifact is put as a plain body; the answer has an
 // ETag.
-func (s *Store) UploadPut(id string) string { return s.upload(id) }
+func (s *Store) UploadPut(id string) string { return s.upload(*s.base.Load(), id) }
 
-func (s *Store) upload(id string) string {
-	return *s.base.Load() + "/upload/" + url.PathEscape(id) + "/" + s.sign("upload", id)
+func (s *Store) upload(base, id string) string {
+	return base + "/upload/" + url.PathEscape(id) + "/" + s.sign("upload", id)
 }
 
 // DownloadURL is where an artifact can be fetched for [LinkLife] from now.
-func (s *Store) DownloadURL(id string) string {
+func (s *Store) DownloadURL(id string) string { return s.fetch(*s.base.Load(), id) }
+
+func (s *Store) fetch(base, id string) string {
 	expires := strconv.FormatInt(s.now().Add(LinkLife).Unix(), 10)
-	return *s.base.Load() + "/artifacts/" + url.PathEscape(id) +
+	return base + "/artifacts/" + url.PathEscape(id) +
 		"?expires=" + expires + "&signature=" + s.sign("download", id, expires)
 }
 

@@ -63,7 +63,13 @@ func (e *Engine) open(b *build, n *node) bool {
 	}
 	n.state = nodeOpen
 	for _, j := range n.jobs {
-		if !j.State.Finished() {
+		switch {
+		case j.State.Finished():
+		case j.Type == TypeManual:
+			e.block(j)
+		case j.Type == TypeTrigger:
+			e.trigger(j)
+		default:
 			e.makeReady(j)
 		}
 	}
@@ -73,7 +79,8 @@ func (e *Engine) open(b *build, n *node) bool {
 
 // settleBuild derives the build's state from its jobs.
 func (e *Engine) settleBuild(b *build) {
-	var unfinished, held, begun, failed bool
+	var unfinished, moving, begun, failed bool
+	var blocked *job
 	ran := false
 	for _, j := range b.jobs {
 		if j.RetriedIn != "" {
@@ -81,10 +88,20 @@ func (e *Engine) settleBuild(b *build) {
 			continue
 		}
 		unfinished = unfinished || !j.State.Finished()
-		held = held || j.State.Held()
+		moving = moving || j.State.Held() || j.State == JobScheduled || j.State == JobLimited
+		if j.State == JobBlocked && blocked == nil {
+			blocked = j
+		}
 		begun = begun || !j.StartedAt.IsZero()
 		failed = failed || j.hardFailed()
-		ran = ran || j.Type == TypeScript && j.State != JobSkipped && j.State != JobBroken
+		ran = ran || j.Type != TypeWaiter && j.State != JobSkipped && j.State != JobBroken
+	}
+	if blocked != nil && !moving && !b.canceling {
+		e.setBlocked(b, blocked, failed)
+		return
+	}
+	if b.Blocked {
+		b.Blocked, b.State = false, BuildRunning // whatever its step made of it
 	}
 	switch {
 	case b.canceling && !unfinished:
@@ -135,12 +152,14 @@ func (e *Engine) setBuild(b *build, state BuildState) {
 		e.cancelOnFailing(b)
 	case BuildNotRun:
 		b.FinishedAt = now
+		e.ended = append(e.ended, b)
 		e.publish(EventBuildSkipped, b, nil, nil)
 	case BuildPassed, BuildFailed, BuildCanceled:
 		if state == BuildFailed && b.FailingAt.IsZero() {
 			b.FailingAt = now
 		}
 		b.FinishedAt = now
+		e.ended = append(e.ended, b)
 		e.publish(EventBuildFinished, b, nil, nil)
 	}
 	b.wake()

@@ -65,6 +65,9 @@ type Build struct {
 	PullRequestRepo      string
 	PullRequestLabels    []string
 	RebuiltFrom          *BuildRef
+	TriggeredFrom        *Trigger     // the build whose trigger step started this one; nil: none
+	Blocked              bool         // waits for a person; State is what its block step makes of it
+	Notify               []string     // what would be sent, and is only recorded
 	Annotations          []Annotation // oldest first
 	CreatedAt, StartedAt time.Time    // zero: not yet
 	ScheduledAt          time.Time
@@ -99,13 +102,21 @@ type NewBuild struct {
 	PullRequestRepo     string
 	PullRequestLabels   []string
 
-	rebuiltFrom *BuildRef
+	// Select names steps by key or label; of what is uploaded, all others are
+	// skipped. Empty: all run.
+	Select []string
+	// OnHost runs steps that ask for the docker plugin without it.
+	OnHost bool
+
+	rebuiltFrom   *BuildRef
+	triggeredFrom *job
 }
 
 // A BuildFilter narrows [Engine.Builds]; zero fields do not.
 type BuildFilter struct {
 	Pipeline     string // slug; empty: all
 	States       []BuildState
+	Blocked      bool     // builds that wait for a person, besides those of States
 	Branches     []string // "*" matches any run of characters
 	Commits      []string
 	Creator      string // user id
@@ -125,6 +136,10 @@ type build struct {
 	jobs     []*job           // in creation order
 	uploads  map[string]error // by job and uuid, so that a repeated upload is applied once
 
+	selected  []string
+	onHost    bool
+	cause     *job   // of the trigger step that waits for this build; nil: none does
+	depth     int    // how many builds triggered each other before this one
 	commit    string // resolved by the first checkout, from its meta-data
 	canceling bool
 	waiters   chan struct{} // closed at the next change of state
@@ -213,7 +228,7 @@ func (e *Engine) Builds(f BuildFilter) []Build {
 
 func (f *BuildFilter) matches(b *Build) bool {
 	if f.Pipeline != "" && f.Pipeline != b.Pipeline ||
-		len(f.States) > 0 && !slices.Contains(f.States, b.State) ||
+		(len(f.States) > 0 || f.Blocked) && !slices.Contains(f.States, b.State) && !(f.Blocked && b.Blocked) ||
 		len(f.Branches) > 0 && !slices.ContainsFunc(f.Branches, func(p string) bool { return glob.Match(p, b.Branch) }) ||
 		len(f.Commits) > 0 && !slices.Contains(f.Commits, b.Commit) ||
 		f.Creator != "" && f.Creator != b.Creator.ID ||
@@ -230,7 +245,10 @@ func (f *BuildFilter) matches(b *Build) bool {
 	return true
 }
 
-// Wait waits until the build has ended; its only errors are an unknown id and
+// Over reports whether nothing will happen in the build by itself.
+func (b *Build) Over() bool { return b.State.Terminal() && !b.Blocked }
+
+// Wait waits until the build has ended or waits for a person; its only errors are an unknown id and
 // ctx's.
 func (e *Engine) Wait(ctx context.Context, buildID string) (Build, error) {
 	for {
@@ -240,7 +258,7 @@ func (e *Engine) Wait(ctx context.Context, buildID string) (Build, error) {
 			e.mu.Unlock()
 			return Build{}, refuse(NotFound, "No build found")
 		}
-		if b.State.Terminal() {
+		if b.State.Terminal() || b.Blocked {
 			defer e.mu.Unlock()
 			return b.snapshot(), nil
 		}

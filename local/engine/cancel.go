@@ -32,7 +32,7 @@ func (e *Engine) CancelBuildByID(id string) (Build, error) {
 }
 
 func (e *Engine) cancelBuild(b *build) error {
-	if b.State.Terminal() || b.canceling {
+	if b.Over() || b.canceling {
 		return refuse(Invalid, "Build can't be canceled because it's already %s", b.State)
 	}
 	b.canceling = true
@@ -49,10 +49,12 @@ func (e *Engine) cancelBuild(b *build) error {
 // cancelJob ends a job that no agent has accepted. For any other it sets the
 // state, which the agent reads about once a second.
 func (e *Engine) cancelJob(j *job) {
-	switch j.State {
-	case JobAccepted, JobRunning, JobTimingOut:
+	switch {
+	case j.Type != TypeScript: // no agent has to be told
+		e.end(j, JobCanceled)
+	case j.State == JobAccepted || j.State == JobRunning || j.State == JobTimingOut:
 		e.setJob(j, JobCanceling)
-	case JobCanceling:
+	case j.State == JobCanceling:
 	default:
 		e.end(j, JobCanceled)
 	}

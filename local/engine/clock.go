@@ -7,6 +7,14 @@ import (
 // tick is how often deadlines are checked.
 const tick = 100 * time.Millisecond
 
+// An agent whose calls all fail gives a job up without a word: accept after 150
+// seconds, start after about a minute, the log and the end of a job after some
+// ten minutes. It goes on living, so only its silence about the job tells.
+const (
+	unstartedFor = 3 * time.Minute  // accepted and not started: another agent may have it
+	forgottenFor = 15 * time.Minute // started: it ends as one of a lost agent does
+)
+
 // clock sweeps until the engine is closed.
 func (e *Engine) clock() {
 	defer close(e.stopped)
@@ -51,9 +59,16 @@ func (e *Engine) overdue(j *job, now time.Time) bool {
 		e.setJob(j, JobTimingOut)
 	case j.State == JobAssigned && now.Sub(j.AssignedAt) > 5*e.opts.AcceptAfter:
 		e.unassign(j) // another agent may take it
-	case j.State == JobAssigned && now.Sub(j.offeredAt) > e.opts.AcceptAfter:
-		j.offeredAt = now // announced again
+	case j.State == JobAssigned && now.Sub(j.offeredAt) > e.opts.AcceptAfter<<min(j.offers, 4):
+		j.offeredAt = now // announced again, ever more rarely: an agent that asks
+		j.offers++        // again and again to accept it queues up every offer
 		j.agent.wake()
+	case j.State == JobAccepted && now.Sub(j.heardAt) > unstartedFor:
+		delete(e.tokens, j.token) // should the agent come back to it, it is told so
+		j.token, j.AcceptedAt = "", time.Time{}
+		e.unassign(j)
+	case j.State != JobAssigned && now.Sub(j.heardAt) > forgottenFor:
+		e.finish(j, Finish{ExitStatus: -1, FinishedAt: now})
 	default:
 		return false
 	}

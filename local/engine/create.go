@@ -17,6 +17,9 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 	if !ok {
 		return nil, refuse(NotFound, "No pipeline found")
 	}
+	if err := checkEnv(in.Env); err != nil {
+		return nil, err
+	}
 	now := e.now()
 	b := &build{
 		Build: Build{
@@ -30,10 +33,14 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 			RebuiltFrom: in.rebuiltFrom,
 			CreatedAt:   now, ScheduledAt: now,
 		},
-		pipeline: p,
-		root:     &scope{},
-		keys:     map[string]*node{},
-		uploads:  map[string]error{},
+		pipeline: p, selected: in.Select, onHost: in.OnHost,
+		root:    &scope{},
+		keys:    map[string]*node{},
+		uploads: map[string]error{},
+	}
+	if from := in.triggeredFrom; from != nil {
+		b.TriggeredFrom = &Trigger{BuildID: from.BuildID, Pipeline: from.Pipeline, Number: from.Number}
+		b.depth = from.build.depth + 1
 	}
 	if b.Commit == "" {
 		b.Commit = "HEAD"
@@ -55,6 +62,7 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 	if err := e.insert(b, doc, nil, nil); err != nil {
 		return nil, err
 	}
+	b.note(doc)
 	p.builds++
 	e.builds = append(e.builds, b)
 	e.byID[b.ID] = b

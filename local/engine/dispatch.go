@@ -76,6 +76,7 @@ func (e *Engine) unready(j *job) {
 // dispatch offers ready jobs to idle agents that stream: higher priority
 // first, then older. Agents that poll are served by [Engine.Ping].
 func (e *Engine) dispatch() {
+	e.settleTriggers()
 	var idle []*agent
 	for _, a := range e.agents {
 		if a.stream != nil && a.free() {
@@ -115,7 +116,7 @@ func (e *Engine) assign(j *job, a *agent) {
 	a.JobID = j.ID
 	j.AgentID, j.AgentName = a.ID, a.Name
 	j.AssignedAt = e.now()
-	j.offeredAt = j.AssignedAt
+	j.offeredAt, j.offers = j.AssignedAt, 0
 	e.setJob(j, JobAssigned)
 	a.wake()
 }

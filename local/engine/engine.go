@@ -42,6 +42,7 @@ type Engine struct {
 	ready     []*job // scheduled and limited jobs, unordered
 	subs      map[*Subscription]struct{}
 	seq       int
+	ended     []*build // that a trigger step waits for, see settleTriggers
 
 	stop    chan struct{}
 	stopped chan struct{}

@@ -93,6 +93,11 @@ func (e *Engine) buildEnv(b *build) map[string]string {
 		env["BUILDKITE_REBUILT_FROM_BUILD_ID"] = from.ID
 		env["BUILDKITE_REBUILT_FROM_BUILD_NUMBER"] = strconv.Itoa(from.Number)
 	}
+	if from := b.TriggeredFrom; from != nil {
+		env["BUILDKITE_TRIGGERED_FROM_BUILD_ID"] = from.BuildID
+		env["BUILDKITE_TRIGGERED_FROM_BUILD_NUMBER"] = strconv.Itoa(from.Number)
+		env["BUILDKITE_TRIGGERED_FROM_BUILD_PIPELINE_SLUG"] = from.Pipeline
+	}
 	if p.SkipCheckout {
 		env["BUILDKITE_SKIP_CHECKOUT"] = "true"
 	}
@@ -109,7 +114,7 @@ func (e *Engine) stepEnv(j *job) map[string]string {
 		"BUILDKITE_COMMAND":        j.Step.Command,
 		"BUILDKITE_PLUGINS":        joinPlugins(j.Step.Plugins),
 		"BUILDKITE_ARTIFACT_PATHS": strings.Join(j.Step.ArtifactPaths, ";"),
-		"BUILDKITE_LABEL":          j.node.label,
+		"BUILDKITE_LABEL":          j.Label,
 		"BUILDKITE_STEP_ID":        j.StepID,
 		"BUILDKITE_STEP_KEY":       j.StepKey,
 		"BUILDKITE_RETRY_COUNT":    strconv.Itoa(j.RetriesCount),

@@ -21,8 +21,10 @@ const (
 	EventAgentLost      = "agent.lost"
 	EventAgentStopped   = "agent.stopped" // disconnected in good order
 
-	EventJobChanged      = "kblocal.job.changed" // any change of a job's state
-	EventJobLog          = "kblocal.job.log"     // the log grew to Job.LogSize
+	EventBuildBlocked    = "kblocal.build.blocked"
+	EventUploadRefused   = "kblocal.upload.refused" // Job.UploadRefused says why
+	EventJobChanged      = "kblocal.job.changed"    // any change of a job's state
+	EventJobLog          = "kblocal.job.log"        // the log grew to Job.LogSize
 	EventBuildAnnotation = "kblocal.build.annotation"
 	EventBuildArtifact   = "kblocal.build.artifact"
 	EventBuildMetaData   = "kblocal.build.meta_data"

@@ -33,11 +33,14 @@ func (b *build) gate(n *node) gate {
 		return g.and(b.dependencies(n))
 	}
 	before := n.scope.nodes[:slices.Index(n.scope.nodes, n)]
-	if n.def.Kind == steps.Wait {
+	switch n.def.Kind {
+	case steps.Wait, steps.Block:
 		return g.and(waitGate(before, n.def.ContinueOnFailure))
+	case steps.Input: // has no implicit dependencies
+		return g
 	}
 	for _, w := range slices.Backward(before) {
-		if w.def.Kind != steps.Wait || w.excluded != "" {
+		if w.def.Kind != steps.Wait && w.def.Kind != steps.Block || w.excluded != "" {
 			continue
 		}
 		switch {
@@ -73,11 +76,14 @@ func (b *build) dependencies(n *node) gate {
 	return g
 }
 
-// waitGate is the gate of a wait step: everything before it must have settled.
+// waitGate is the gate of a wait or block step: everything before it must have settled.
 // What those steps uploaded stands in the same list, before or behind the wait.
 func waitGate(before []*node, continueOnFailure bool) gate {
 	broken := false
 	for _, n := range before {
+		if n.def.Kind == steps.Input {
+			continue // nothing waits for one but by depends_on
+		}
 		if n.state != nodeSettled {
 			return gateClosed
 		}

@@ -20,6 +20,9 @@ func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []
 	if err := b.accepts(doc, dropped); err != nil {
 		return err
 	}
+	if err := e.acceptsTriggers(b, doc); err != nil {
+		return err
+	}
 	in := insertion{engine: e, build: b, uploader: uploader, agents: doc.Agents, env: doc.Env, at: e.now()}
 	if uploader != nil {
 		in.env = cloneMap(uploader.topEnv)
@@ -27,6 +30,9 @@ func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []
 			in.env[name] = value
 		}
 		in.at = uploader.ScheduledAt
+	}
+	if err := in.acceptsSelection(doc); err != nil {
+		return err
 	}
 	vars := e.conditionVars(b)
 	var nodes []*node
@@ -138,6 +144,9 @@ func (in *insertion) node(s *scope, def *steps.Step, vars condition.Vars, exclud
 	if err != nil {
 		return nil, err
 	}
+	if reason == "" && !in.selects(n) {
+		reason = skipped + ": not selected"
+	}
 	if n.excluded == "" {
 		n.excluded = reason
 	}
@@ -190,7 +199,17 @@ func (in *insertion) adopt(n *node) {
 	case steps.Group:
 	case steps.Wait:
 		in.job(n, TypeWaiter, 0)
+	case steps.Block, steps.Input:
+		in.job(n, TypeManual, 0)
+	case steps.TriggerStep:
+		in.job(n, TypeTrigger, 0)
 	default:
+		for i := range n.def.Variants {
+			in.variant(n, &n.def.Variants[i])
+		}
+		if n.def.Variants != nil {
+			break
+		}
 		for i := range max(1, n.def.Parallelism) {
 			in.job(n, TypeScript, i)
 		}
@@ -200,7 +219,23 @@ func (in *insertion) adopt(n *node) {
 	}
 }
 
-func (in *insertion) job(n *node, kind string, index int) {
+// variant makes the job of one permutation of a matrix.
+func (in *insertion) variant(n *node, v *steps.Variant) {
+	j := in.job(n, TypeScript, 0)
+	j.Step, j.Label, j.Matrix = v.Step, v.Step.Label, v.Values
+	if in.build.onHost {
+		j.Step, j.HostImage = v.Step.OnHost()
+	}
+	j.Rules = withQueue(v.Step.Agents, in.agents)
+	j.Queue = queueOf(j.Rules)
+	in.engine.queue(j.Queue)
+	if v.Skip != nil && !j.State.Finished() {
+		in.engine.leaveGroup(j)
+		j.State, j.BrokenReason, j.FinishedAt = JobSkipped, *v.Skip, in.engine.now()
+	}
+}
+
+func (in *insertion) job(n *node, kind string, index int) *job {
 	e, b, def := in.engine, in.build, n.def
 	e.seq++
 	j := &job{
@@ -214,6 +249,9 @@ func (in *insertion) job(n *node, kind string, index int) {
 		build: b, node: n, seq: e.seq, topEnv: in.env,
 		ruleCounts: make([]int, len(def.Retry.Automatic)),
 	}
+	if b.onHost {
+		j.Step, j.HostImage = def.OnHost()
+	}
 	j.Timeout = def.Timeout / time.Minute * e.opts.Minute
 	if group := n.group(); group != nil {
 		j.GroupID, j.GroupKey, j.GroupLabel = group.id, group.def.Key, group.def.Label
@@ -221,7 +259,9 @@ func (in *insertion) job(n *node, kind string, index int) {
 	if kind == TypeScript {
 		j.Rules = withQueue(def.Agents, in.agents)
 		j.Queue = queueOf(j.Rules)
-		e.queue(j.Queue)
+		if def.Variants == nil { // tokens of a matrix are no queue
+			e.queue(j.Queue)
+		}
 	}
 	n.jobs = append(n.jobs, j)
 	b.jobs = append(b.jobs, j)
@@ -238,6 +278,7 @@ func (in *insertion) job(n *node, kind string, index int) {
 		j.FinishedAt = e.now()
 		j.State = JobBroken
 	}
+	return j
 }
 
 // withQueue returns a step's query rules: its own, or the document's, with

@@ -19,21 +19,23 @@ const (
 	JobAccepted      JobState = "accepted"
 	JobRunning       JobState = "running"
 	JobCanceling     JobState = "canceling"
+	JobBlocked       JobState = "blocked" // waits for a person
 	JobTimingOut     JobState = "timing_out"
 
-	JobPassed   JobState = "passed"
-	JobFailed   JobState = "failed"
-	JobCanceled JobState = "canceled"
-	JobTimedOut JobState = "timed_out"
-	JobSkipped  JobState = "skipped" // by its skip attribute
-	JobBroken   JobState = "broken"  // filtered out by if or branches
+	JobPassed    JobState = "passed"
+	JobFailed    JobState = "failed"
+	JobCanceled  JobState = "canceled"
+	JobTimedOut  JobState = "timed_out"
+	JobUnblocked JobState = "unblocked"
+	JobSkipped   JobState = "skipped" // by its skip attribute
+	JobBroken    JobState = "broken"  // filtered out by if or branches
 )
 
 // Finished reports whether the job has ended. A manual retry may reopen one that
 // is waiting_failed.
 func (s JobState) Finished() bool {
 	switch s {
-	case JobPassed, JobFailed, JobCanceled, JobTimedOut, JobSkipped, JobBroken, JobWaitingFailed:
+	case JobPassed, JobFailed, JobCanceled, JobTimedOut, JobSkipped, JobBroken, JobWaitingFailed, JobUnblocked:
 		return true
 	}
 	return false
@@ -50,18 +52,20 @@ func (s JobState) Held() bool {
 
 // Job types of REST v2.
 const (
-	TypeScript = "script"
-	TypeWaiter = "waiter"
+	TypeScript  = "script"
+	TypeWaiter  = "waiter"
+	TypeManual  = "manual" // of block and input steps
+	TypeTrigger = "trigger"
 )
 
-// A Job is one attempt at one command step, or a wait step. Jobs handed out
+// A Job is one attempt at one command step, or a step that no agent runs. Jobs handed out
 // by [Engine] are copies; what they point at must not be written to.
 type Job struct {
 	ID       string // UUID
 	BuildID  string
 	Pipeline string // slug
 	Number   int    // the build's
-	Type     string // [TypeScript] or [TypeWaiter]
+	Type     string // [TypeScript], [TypeWaiter], [TypeManual] or [TypeTrigger]
 
 	StepID     string
 	StepKey    string
@@ -85,6 +89,19 @@ type Job struct {
 	Queue     string
 	Priority  int
 
+	Matrix map[string]string // the permutation; nil when the step has no matrix
+
+	Unblocker   Person    // who answered a block or input step
+	UnblockedAt time.Time //
+	Triggered   *Trigger  // what a trigger step started; nil: nothing yet
+
+	// HostImage is the image that the step asks for and does not run in, see
+	// [NewBuild.OnHost].
+	HostImage string
+
+	// UploadRefused is why the job's last pipeline upload was refused.
+	UploadRefused string
+
 	ParallelIndex int // from 0
 	ParallelTotal int // 0 when the step has no parallelism
 
@@ -106,6 +123,13 @@ type Job struct {
 	LogSize     int64 // bytes received without a gap
 	ChunksLost  int
 	StepOutcome string // "neutral" until the step has settled, then "passed", "soft_failed", "hard_failed", "errored"
+}
+
+// A Trigger is a build that a trigger step started.
+type Trigger struct {
+	BuildID  string
+	Pipeline string
+	Number   int
 }
 
 // Finish is what an agent reports at the end of a job.
@@ -138,6 +162,8 @@ type job struct {
 	topEnv     map[string]string // env of the document that brought it
 	ruleCounts []int             // retries taken per automatic rule, in this line of attempts
 	offeredAt  time.Time         // last announced to the agent
+	offers     int               // since it was assigned
+	heardAt    time.Time         // when its agent last said anything of it, from accept on
 	log        logState
 }
 
@@ -175,22 +201,27 @@ func (e *Engine) JobByToken(token string) (Job, bool) {
 	if !ok {
 		return Job{}, false
 	}
+	j.heardAt = e.now()
 	if j.agent != nil {
-		j.agent.LastSeen = e.now()
+		j.agent.LastSeen = j.heardAt
 	}
 	return j.snapshot(), true
 }
 
-// Accept gives an assigned job to its agent.
+// Accept gives an assigned job to its agent. An agent that asks again for the
+// job it has got the same answer lost: it gets it again.
 func (e *Engine) Accept(agentID, jobID string) (Accepted, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	j, err := e.findJob(jobID)
-	if err != nil {
+	switch {
+	case err != nil:
 		return Accepted{}, err
-	}
-	if j.State != JobAssigned || j.agent == nil || j.agent.ID != agentID {
+	case j.agent == nil || j.agent.ID != agentID || !j.State.Held():
 		return Accepted{}, refuse(Invalid, "Job is %s, not assigned to this agent", j.State)
+	case j.State != JobAssigned:
+		j.heardAt = e.now()
+		return Accepted{Job: j.snapshot(), Env: e.jobEnv(j), Token: j.token}, nil
 	}
 	return e.accept(j), nil
 }
@@ -210,6 +241,9 @@ func (e *Engine) Acquire(agentID, jobID string) (Accepted, error) {
 		return Accepted{}, err
 	case j.State == JobWaiting || j.State == JobLimited:
 		return Accepted{}, refuse(Locked, "Job is %s", j.State)
+	case j.agent == a && j.State.Held() && j.State != JobAssigned: // the answer was lost
+		j.heardAt = e.now()
+		return Accepted{Job: j.snapshot(), Env: e.jobEnv(j), Token: j.token}, nil
 	case j.State != JobScheduled || a.job != nil:
 		return Accepted{}, refuse(Invalid, "Job is %s and cannot be acquired", j.State)
 	}
@@ -219,6 +253,7 @@ func (e *Engine) Acquire(agentID, jobID string) (Accepted, error) {
 
 func (e *Engine) accept(j *job) Accepted {
 	j.AcceptedAt = e.now()
+	j.heardAt = j.AcceptedAt
 	j.token = NewToken("bkaj_")
 	e.tokens[j.token] = j
 	env := e.jobEnv(j)
@@ -226,7 +261,8 @@ func (e *Engine) accept(j *job) Accepted {
 	return Accepted{Job: j.snapshot(), Env: env, Token: j.token}
 }
 
-// Start notes that an accepted job's process is about to begin.
+// Start notes that an accepted job's process is about to begin. Said again of a
+// job that has started, it changes nothing.
 func (e *Engine) Start(jobID string, at time.Time) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -234,7 +270,9 @@ func (e *Engine) Start(jobID string, at time.Time) error {
 	switch {
 	case err != nil:
 		return err
-	case j.State == JobCanceling && j.StartedAt.IsZero(): // the agent reads the state soon
+	case j.State.Held() && !j.StartedAt.IsZero():
+		return nil // the agent repeats a call whose answer it did not get
+	case j.State == JobCanceling: // the agent reads the state soon
 	case j.State != JobAccepted:
 		return refuse(Invalid, "Job is %s, want accepted", j.State)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -53,7 +54,7 @@ func (e *Engine) CreatePipeline(p Pipeline) (Pipeline, error) {
 	if len(p.Slug) > 100 || !slugPattern.MatchString(p.Slug) {
 		return Pipeline{}, &Error{Kind: Invalid, Message: "Validation failed", Fields: []FieldError{{Field: "slug", Code: "invalid"}}}
 	}
-	if err := checkConfiguration(p.Configuration); err != nil {
+	if err := errors.Join(checkEnv(p.Env), checkConfiguration(p.Configuration)); err != nil {
 		return Pipeline{}, err
 	}
 	e.mu.Lock()
@@ -76,7 +77,7 @@ func (e *Engine) UpdatePipeline(slug string, fn func(*Pipeline)) (Pipeline, erro
 	}
 	changed := p.Pipeline
 	fn(&changed)
-	if err := checkConfiguration(changed.Configuration); err != nil {
+	if err := errors.Join(checkEnv(changed.Env), checkConfiguration(changed.Configuration)); err != nil {
 		return Pipeline{}, err
 	}
 	changed.ID, changed.Slug, changed.CreatedAt = p.ID, p.Slug, p.CreatedAt
@@ -93,7 +94,7 @@ func (e *Engine) DeletePipeline(slug string) error {
 		return refuse(NotFound, "No pipeline found")
 	}
 	for _, b := range e.builds {
-		if b.Pipeline == slug && !b.State.Terminal() {
+		if b.Pipeline == slug && !b.Over() {
 			return refuse(Invalid, "Pipeline %s has unfinished builds", slug)
 		}
 	}
@@ -132,6 +133,14 @@ func (e *Engine) Pipelines() []Pipeline {
 	}
 	slices.SortFunc(out, func(a, b Pipeline) int { return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.Slug, b.Slug)) })
 	return out
+}
+
+// checkEnv refuses variables that no process can be started with.
+func checkEnv(env map[string]string) error {
+	if err := steps.CheckEnv(env); err != nil {
+		return &Error{Kind: Invalid, Message: "env: " + err.Error(), Fields: []FieldError{{Field: "env", Code: "invalid"}}}
+	}
+	return nil
 }
 
 // checkConfiguration refuses steps that no build could start with.

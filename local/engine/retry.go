@@ -36,9 +36,8 @@ func (e *Engine) attempt(j *job, kind string) *job {
 	next.State = JobWaiting
 	next.BrokenReason, next.Signal, next.SignalReason = "", "", ""
 	next.ExitStatus, next.SoftFailed, next.ChunksLost = nil, false, 0
-	next.AgentID, next.AgentName = "", ""
+	next.AgentID, next.AgentName, next.UploadRefused = "", "", ""
 	next.RetriesCount, next.RetryType, next.RetryOf, next.RetriedIn = j.RetriesCount+1, kind, j.ID, ""
-	next.Label = j.node.label
 	now := e.now()
 	next.CreatedAt, next.ScheduledAt = now, now
 	next.RunnableAt, next.AssignedAt, next.AcceptedAt, next.StartedAt, next.FinishedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}

@@ -197,13 +197,17 @@ func (e *Engine) UpdateStep(buildID, step, attribute, value string, appendValue 
 	}
 	switch attribute {
 	case "label":
+		for _, j := range n.latest() { // each variant of a matrix has its own
+			if appendValue {
+				j.Label += value
+			} else {
+				j.Label = value
+			}
+		}
 		if appendValue {
 			value = n.label + value
 		}
 		n.label = value
-		for _, j := range n.latest() {
-			j.Label = value
-		}
 	case "priority":
 		priority, err := strconv.Atoi(value)
 		if err != nil {

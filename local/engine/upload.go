@@ -24,6 +24,10 @@ func (e *Engine) Upload(jobID, uuid string, pipeline []byte, replace bool) error
 	}
 	err = e.upload(j, pipeline, replace)
 	b.uploads[id] = err
+	if err != nil {
+		j.UploadRefused = err.Error()
+		e.publish(EventUploadRefused, b, j, nil)
+	}
 	return err
 }
 
@@ -46,6 +50,7 @@ func (e *Engine) upload(j *job, pipeline []byte, replace bool) error {
 	if err := e.insert(b, doc, j, dropped); err != nil {
 		return err
 	}
+	b.note(doc)
 	e.advance(b)
 	e.dispatch()
 	return nil

@@ -90,6 +90,7 @@ func (p *pages) build(r *http.Request) (*frame, error) {
 		return nil, err
 	}
 	path := p.buildPath(b.Pipeline, b.Number)
+	acts := p.mayAct(r)
 	c := &buildPage{
 		Number:      b.Number,
 		Path:        path,
@@ -100,12 +101,14 @@ func (p *pages) build(r *http.Request) (*frame, error) {
 		EnvNames:    slices.Sorted(maps.Keys(b.Env)),
 		MetaData:    metaData(b.MetaData),
 		Annotations: p.annotations(b.Annotations),
-		Sections:    p.sections(&b),
+		Sections:    p.sections(&b, acts),
 		JobCount:    countScripts(b.Jobs),
 		Artifacts:   p.artifactRows(artifacts, &b),
-		CanCancel:   !b.State.Terminal() && b.State != engine.BuildCanceling,
-		CanRebuild:  b.State.Terminal(),
-		Retryable:   countFailed(&b),
+		CanCancel:   acts && !b.State.Terminal() && b.State != engine.BuildCanceling,
+		CanRebuild:  acts && b.State.Terminal(),
+	}
+	if acts {
+		c.Retryable = countFailed(&b)
 	}
 	if _, more, ok := strings.Cut(strings.TrimSpace(b.Message), "\n"); ok {
 		c.Message = text.Shorten(text.Lines(strings.TrimSpace(more)), 4000)
@@ -160,7 +163,7 @@ func (p *pages) annotations(all []engine.Annotation) []annotation {
 }
 
 // sections divides a build's jobs by group, in the order of their steps.
-func (p *pages) sections(b *engine.Build) []section {
+func (p *pages) sections(b *engine.Build, acts bool) []section {
 	var out []section
 	last := "none yet"
 	for i := range b.Jobs {
@@ -170,16 +173,16 @@ func (p *pages) sections(b *engine.Build) []section {
 			last = j.GroupID
 		}
 		rows := &out[len(out)-1].Rows
-		*rows = append(*rows, p.jobRow(j, b))
+		*rows = append(*rows, p.jobRow(j, b, acts))
 	}
 	return out
 }
 
-func (p *pages) jobRow(j *engine.Job, b *engine.Build) jobRow {
+func (p *pages) jobRow(j *engine.Job, b *engine.Build, acts bool) jobRow {
 	row := jobRow{
 		ID:         j.ID,
 		Waiter:     j.Type == engine.TypeWaiter,
-		Label:      jobLabel(j, b),
+		Label:      j.Name(b.Env),
 		Note:       jobNote(j),
 		Superseded: j.RetriedIn != "",
 		State:      jobState(j),
@@ -193,35 +196,10 @@ func (p *pages) jobRow(j *engine.Job, b *engine.Build) jobRow {
 	row.Wait = waited(j, now)
 	row.Agent = text.Line(j.AgentName, 100)
 	row.Exit = exitText(j)
-	if canRetry(j, b) {
+	if acts && canRetry(j, b) {
 		row.RetryPath = row.Path + "/retry"
 	}
 	return row
-}
-
-// jobLabel is a job's label, or its key, or the first line of its command. A
-// command may have values of the build's env filled in, which are blanked.
-func jobLabel(j *engine.Job, b *engine.Build) string {
-	label := cmp.Or(j.Label, j.StepKey)
-	if label == "" && j.Step != nil {
-		label = firstLine(withoutValues(j.Step.Command, b.Env), 80)
-	}
-	label = cmp.Or(text.Line(label, 200), "step without a name")
-	if j.ParallelTotal > 0 {
-		label += fmt.Sprintf(" %d/%d", j.ParallelIndex+1, j.ParallelTotal)
-	}
-	return label
-}
-
-// withoutValues blanks the values of env in a text. A value of one or two
-// characters is no secret.
-func withoutValues(s string, env map[string]string) string {
-	for _, value := range env {
-		if len(value) > 2 {
-			s = strings.ReplaceAll(s, value, "…")
-		}
-	}
-	return s
 }
 
 func jobNote(j *engine.Job) string {
@@ -231,6 +209,9 @@ func jobNote(j *engine.Job) string {
 	}
 	if j.RetriedIn != "" {
 		notes = append(notes, "retried")
+	}
+	if j.UploadRefused != "" {
+		notes = append(notes, "upload refused: "+text.Line(j.UploadRefused, 300))
 	}
 	if j.BrokenReason != "" {
 		notes = append(notes, text.Line(j.BrokenReason, 300))
@@ -308,7 +289,7 @@ func (p *pages) artifactRows(artifacts []engine.Artifact, b *engine.Build) []art
 		}
 		for i := range b.Jobs {
 			if j := &b.Jobs[i]; j.ID == a.JobID {
-				row.Job = link{jobLabel(j, b), p.jobPath(j)}
+				row.Job = link{j.Name(b.Env), p.jobPath(j)}
 			}
 		}
 		out = append(out, row)

@@ -43,12 +43,33 @@ func TestGuard(t *testing.T) {
 		{"another address of the loopback net", "GET", "/", []string{"Host", "127.1.2.3"}, 200},
 		{"a GET from elsewhere is a link", "GET", "/", []string{"Sec-Fetch-Site", "cross-site"}, 200},
 		{"a button needs a POST", "GET", cancel, nil, 404},
-		{"own origin, older browser", "POST", cancel, []string{"Origin", own}, 303},
+		{"own origin and no key", "POST", cancel, []string{"Origin", own}, 403},
+		{"every header forged", "POST", cancel, []string{"Origin", own, "Sec-Fetch-Site", "same-origin", "Cookie", "kblocal" + strings.Replace(port, ":", "-", 1) + "=" + key}, 403},
+		{"the key and another origin", "POST", cancel, []string{"Origin", "http://example.com", "Cookie", w.cookie}, 403},
+		{"wrong key", "GET", EnterPath + "?key=wrong", nil, 403},
+		{"own origin, older browser", "POST", cancel, []string{"Origin", own, "Cookie", w.cookie}, 303},
 	} {
 		status, body, _ := w.request(tt.method, tt.path, tt.headers...)
 		if status != tt.want {
 			t.Errorf("%s: %s %s %q = %d, want %d\n%s", tt.name, tt.method, tt.path, tt.headers, status, tt.want, body)
 		}
+	}
+}
+
+// A browser without the key reads everything and sees no button.
+func TestButtonsNeedTheKey(t *testing.T) {
+	w := newRig(t)
+	w.pipeline("p", "steps: [{label: x, command: x}]")
+	w.create("p", engine.NewBuild{})
+	const path = "/gpu-mode/p/builds/1"
+	if status, body, _ := w.request("GET", path); status != 200 || strings.Contains(body, "<button") || !strings.Contains(body, "may only look") {
+		t.Errorf("without the key, GET %s = %d:\n%s", path, status, body)
+	}
+	wants(t, "with the key, the build", w.get(path), "<button>Cancel</button>")
+	status, body, header := w.request("GET", EnterPath+"?key="+key)
+	got := header.Get("Set-Cookie")
+	if status != 303 || header.Get("Location") != "/" || !strings.Contains(got, "HttpOnly") || !strings.Contains(got, "SameSite=Strict") || strings.Contains(got+body, key) {
+		t.Errorf("entering = %d to %q, cookie %q, want 303 to / and a strict cookie without the key", status, header.Get("Location"), got)
 	}
 }
 

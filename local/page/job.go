@@ -55,7 +55,7 @@ func (p *pages) job(r *http.Request) (*frame, error) {
 	path := p.jobPath(&j)
 	build := link{fmt.Sprintf("#%d", b.Number), p.buildPath(b.Pipeline, b.Number)}
 	c := &jobPage{
-		Label:     jobLabel(&j, &b),
+		Label:     j.Name(b.Env),
 		Group:     text.Line(j.GroupLabel, 200),
 		Path:      path,
 		Build:     build,
@@ -70,7 +70,7 @@ func (p *pages) job(r *http.Request) (*frame, error) {
 	if shown < j.LogSize {
 		c.LogShown = size(shown)
 	}
-	if canRetry(&j, &b) {
+	if p.mayAct(r) && canRetry(&j, &b) {
 		c.RetryPath = path + "/retry"
 	}
 	return &frame{

@@ -33,6 +33,14 @@ type Options struct {
 	// are listed but not linked.
 	Blob interface{ DownloadURL(id string) string }
 
+	// Hosts are names, besides those of loopback, on which the pages answer.
+	Hosts []string
+
+	// Key lets a browser act, see [EnterPath]; without one the pages only show.
+	Key string
+	// KeyHint says to those without it where the key is, in a few words.
+	KeyHint string
+
 	Version  string         // of the stand-in, for the foot of the page
 	Location *time.Location // of the times shown, time.Local
 	Logger   *slog.Logger   // for pages that could not be rendered; nil: none
@@ -61,7 +69,7 @@ func New(e *engine.Engine, opts Options) http.Handler {
 	for _, name := range []string{"index", "build", "job", "error"} {
 		p.templates[name] = template.Must(template.ParseFS(templateFiles, "templates/frame.html", "templates/"+name+".html"))
 	}
-	return guard(p.routes())
+	return guard(opts.Hosts, p.routes())
 }
 
 func (p *pages) routes() http.Handler {
@@ -92,6 +100,7 @@ func (p *pages) routes() http.Handler {
 	} {
 		mux.HandleFunc(pattern, p.act(act))
 	}
+	mux.HandleFunc("GET "+EnterPath, p.enter)
 	mux.HandleFunc("GET /assets/terminal.css", terminalStyle)
 	mux.HandleFunc("GET /assets/{file}", p.asset)
 	return mux
@@ -106,8 +115,10 @@ type frame struct {
 	Crumbs  []link
 	Content any
 
-	Version string // the stand-in's, filled in by show
-	Now     int64  // the engine's time, Unix milliseconds, filled in by show
+	MayAct  bool // filled in by render, as what follows
+	KeyHint string
+	Version string // the stand-in's
+	Now     int64  // the engine's time, Unix milliseconds
 }
 
 type link struct{ Text, Path string }
@@ -127,6 +138,10 @@ func (p *pages) show(fn func(*http.Request) (*frame, error)) http.HandlerFunc {
 // act does what fn does and sends the browser to the path it returns.
 func (p *pages) act(fn func(*http.Request) (string, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if !p.mayAct(r) {
+			p.fail(w, r, &refusal{http.StatusForbidden, "This browser may only look. " + p.opts.KeyHint})
+			return
+		}
 		to, err := fn(r)
 		if err != nil {
 			p.fail(w, r, err)
@@ -139,6 +154,7 @@ func (p *pages) act(fn func(*http.Request) (string, error)) http.HandlerFunc {
 // render writes a whole page or, when the template fails, none of it.
 func (p *pages) render(w http.ResponseWriter, r *http.Request, status int, f *frame) {
 	f.Version, f.Now = p.opts.Version, p.engine.Now().UnixMilli()
+	f.MayAct, f.KeyHint = p.mayAct(r), p.opts.KeyHint
 	var buf bytes.Buffer
 	if err := p.templates[f.Page].ExecuteTemplate(&buf, "frame", f); err != nil {
 		p.opts.Logger.ErrorContext(r.Context(), "rendering page", "page", f.Page, "error", err)
@@ -160,10 +176,14 @@ type errorPage struct {
 // fail answers with an error page. Only the engine's refusals are quoted.
 func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	page := errorPage{Status: http.StatusInternalServerError, Message: "Something went wrong in the stand-in itself."}
-	var refusal *engine.Error
-	if errors.As(err, &refusal) {
-		page.Status, page.Message = refusal.Kind.Status(), refusal.Message
-	} else {
+	var refused *engine.Error
+	var own *refusal
+	switch {
+	case errors.As(err, &refused):
+		page.Status, page.Message = refused.Kind.Status(), refused.Message
+	case errors.As(err, &own):
+		page.Status, page.Message = own.status, own.message
+	default:
 		p.opts.Logger.ErrorContext(r.Context(), "answering", "error", err)
 	}
 	page.Heading = http.StatusText(page.Status)

@@ -15,6 +15,9 @@ import (
 // secret is a value of a build's env; no page may show it.
 const secret = "eJzT0yMAAGTvBe8-the-payload"
 
+// key is the pages' own.
+const key = "the-key"
+
 // patience bounds every wait; only a hang reaches it.
 const patience = 5 * time.Minute
 
@@ -32,6 +35,7 @@ type rig struct {
 	engine *engine.Engine
 	pages  http.Handler
 	server *httptest.Server // nil in a rig without one
+	cookie string           // that [rig.get] and [rig.post] bring along
 }
 
 type blobs struct{}
@@ -47,6 +51,8 @@ func newRig(t *testing.T) *rig {
 		w.server.CloseClientConnections()
 		w.server.Close()
 	})
+	_, _, header := w.request("GET", EnterPath+"?key="+key)
+	w.cookie, _, _ = strings.Cut(header.Get("Set-Cookie"), ";")
 	return w
 }
 
@@ -63,7 +69,7 @@ func newQuietRig(t *testing.T) *rig {
 			t.Error(err)
 		}
 	})
-	return &rig{t: t, engine: e, pages: New(e, Options{Blob: blobs{}, Version: "v1.2.3", Location: time.UTC})}
+	return &rig{t: t, engine: e, pages: New(e, Options{Blob: blobs{}, Key: key, KeyHint: "the terminal shows how", Version: "v1.2.3", Location: time.UTC})}
 }
 
 func must[T any](t *testing.T) func(T, error) T {
@@ -159,7 +165,7 @@ func (w *rig) request(method, path string, headers ...string) (int, string, http
 // get returns a page that must be there.
 func (w *rig) get(path string) string {
 	w.t.Helper()
-	status, body, _ := w.request("GET", path)
+	status, body, _ := w.request("GET", path, "Cookie", w.cookie)
 	if status != http.StatusOK {
 		w.t.Fatalf("GET %s = %d, want 200:\n%s", path, status, body)
 	}
@@ -169,7 +175,7 @@ func (w *rig) get(path string) string {
 // post presses a button as a browser does.
 func (w *rig) post(path string) (int, string, http.Header) {
 	w.t.Helper()
-	return w.request("POST", path, "Sec-Fetch-Site", "same-origin", "Origin", w.server.URL)
+	return w.request("POST", path, "Sec-Fetch-Site", "same-origin", "Origin", w.server.URL, "Cookie", w.cookie)
 }
 
 // wants fails unless the body holds every part.

@@ -32,7 +32,7 @@ type Build struct {
 	FinishedAt   Timestamp         `json:"finished_at"`
 	RebuiltFrom  *BuildRef         `json:"rebuilt_from"`
 	PullRequest  *PullRequest      `json:"pull_request"`
-	Triggered    *struct{}         `json:"triggered_from"` // always null
+	Triggered    *TriggeredFrom    `json:"triggered_from"`
 	ClusterID    string            `json:"cluster_id"`
 
 	Jobs           *[]Job          `json:"jobs,omitempty"`
@@ -48,6 +48,13 @@ type BuildRef struct {
 	ID     string `json:"id"`
 	Number int    `json:"number"`
 	URL    string `json:"url"`
+}
+
+// A TriggeredFrom is the build whose trigger step started another one.
+type TriggeredFrom struct {
+	BuildID     string `json:"build_id"`
+	BuildNumber int    `json:"build_number"`
+	Pipeline    string `json:"build_pipeline_slug"`
 }
 
 // A PullRequest is what a build was created with.
@@ -79,7 +86,7 @@ func (v *View) Build(b *engine.Build, fields BuildFields) Build {
 	out := Build{
 		ID: b.ID, GraphQLID: graphQLID("Build", b.ID),
 		URL: v.buildURL(b.Pipeline, b.Number), WebURL: v.buildPage(b.Pipeline, b.Number),
-		Number: b.Number, State: string(b.State),
+		Number: b.Number, State: string(b.State), Blocked: b.Blocked,
 		Message: b.Message, Commit: b.Commit, Branch: b.Branch, Tag: orNull(b.Tag), Source: b.Source,
 		Author: v.Person(b.Author), Creator: v.Person(b.Creator),
 		Env: notNil(b.Env), MetaData: notNil(b.MetaData),
@@ -89,6 +96,9 @@ func (v *View) Build(b *engine.Build, fields BuildFields) Build {
 	}
 	if from := b.RebuiltFrom; from != nil {
 		out.RebuiltFrom = &BuildRef{ID: from.ID, Number: from.Number, URL: v.buildURL(b.Pipeline, from.Number)}
+	}
+	if from := b.TriggeredFrom; from != nil {
+		out.Triggered = &TriggeredFrom{from.BuildID, from.Number, from.Pipeline}
 	}
 	if b.PullRequestID != 0 {
 		out.PullRequest = &PullRequest{

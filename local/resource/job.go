@@ -10,7 +10,7 @@ import (
 type Job struct {
 	ID        string   `json:"id"`
 	GraphQLID string   `json:"graphql_id"`
-	Type      string   `json:"type"` // "script" or "waiter"
+	Type      string   `json:"type"` // "script", "waiter", "manual" or "trigger"
 	Name      *string  `json:"name"`
 	Label     *string  `json:"label"`
 	StepKey   *string  `json:"step_key"`
@@ -49,9 +49,19 @@ type Job struct {
 	RetrySource    *RetrySource `json:"retry_source"`
 	RetryType      *string      `json:"retry_type"`
 
-	ParallelGroupIndex *int      `json:"parallel_group_index"`
-	ParallelGroupTotal *int      `json:"parallel_group_total"`
-	Matrix             *struct{} `json:"matrix"` // always null
+	ParallelGroupIndex *int              `json:"parallel_group_index"`
+	ParallelGroupTotal *int              `json:"parallel_group_total"`
+	Matrix             map[string]string `json:"matrix"` // the permutation; null without one
+
+	// Of block and input steps.
+	UnblockedBy *Person    `json:"unblocked_by,omitempty"`
+	UnblockedAt *Timestamp `json:"unblocked_at,omitempty"`
+	Unblockable *bool      `json:"unblockable,omitempty"`
+	UnblockURL  *string    `json:"unblock_url,omitempty"`
+
+	// Of trigger steps.
+	Async     *bool           `json:"async,omitempty"`
+	Triggered *TriggeredBuild `json:"triggered_build,omitempty"`
 
 	ClusterID       string  `json:"cluster_id"`
 	ClusterURL      string  `json:"cluster_url"`
@@ -74,6 +84,14 @@ type Priority struct {
 type RetrySource struct {
 	JobID     string `json:"job_id"`
 	RetryType string `json:"retry_type"`
+}
+
+// A TriggeredBuild is what a trigger step started.
+type TriggeredBuild struct {
+	ID     string `json:"id"`
+	Number int    `json:"number"`
+	URL    string `json:"url"`
+	WebURL string `json:"web_url"`
 }
 
 // Job shows a job with the agent that has or had it.
@@ -108,8 +126,20 @@ func (v *View) jobAlone(j *engine.Job) Job {
 	if j.ParallelTotal > 0 {
 		out.ParallelGroupIndex, out.ParallelGroupTotal = &j.ParallelIndex, &j.ParallelTotal
 	}
-	if j.Type == engine.TypeScript {
+	out.Matrix = j.Matrix
+	switch j.Type {
+	case engine.TypeScript:
 		v.script(&out, j)
+	case engine.TypeManual:
+		blocked, url, at := j.State == engine.JobBlocked, v.JobURL(j)+"/unblock", v.Time(j.UnblockedAt)
+		out.UnblockedBy, out.UnblockedAt, out.Unblockable, out.UnblockURL = v.Person(j.Unblocker), &at, &blocked, &url
+	case engine.TypeTrigger:
+		if j.Step != nil && j.Step.Trigger != nil {
+			out.Async = &j.Step.Trigger.Async
+		}
+		if t := j.Triggered; t != nil {
+			out.Triggered = &TriggeredBuild{ID: t.BuildID, Number: t.Number, URL: v.buildURL(t.Pipeline, t.Number), WebURL: v.buildPage(t.Pipeline, t.Number)}
+		}
 	}
 	return out
 }

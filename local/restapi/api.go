@@ -33,6 +33,9 @@ type Options struct {
 	// Blob knows where artifact bytes are served. Nil: downloads are refused.
 	Blob Blob
 
+	// BlobAt is Blob for a caller whose request named host; nil: Blob, for all.
+	BlobAt func(host string) Blob
+
 	// Lenient accepts what the service is not documented to accept: unknown
 	// body fields are ignored and a build may be named by its UUID.
 	Lenient bool

@@ -92,7 +92,11 @@ func (c *call) downloadArtifact() error {
 	case c.opts.Blob == nil:
 		return invalid("this kblocal serves no artifact contents")
 	}
-	url := c.opts.Blob.DownloadURL(a.ID)
+	blob := c.opts.Blob
+	if c.opts.BlobAt != nil {
+		blob = c.opts.BlobAt(c.r.Host)
+	}
+	url := blob.DownloadURL(a.ID)
 	c.w.Header().Set("Location", url)
 	c.answer(http.StatusFound, map[string]string{"url": url})
 	return nil

@@ -130,8 +130,7 @@ func (c *call) listBuilds() error {
 	return c.ok(render(builds, func(b engine.Build) resource.Build { return c.view.Build(&b, fields) }))
 }
 
-// finished is a name for several states. The service counts blocked builds
-// among them, which the stand-in never has.
+// finished is a name for several states. Blocked builds have one of them.
 var finished = []engine.BuildState{engine.BuildPassed, engine.BuildFailed, engine.BuildCanceled}
 
 var buildStates = []string{
@@ -143,6 +142,8 @@ func buildFilter(q url.Values) (engine.BuildFilter, error) {
 	f := engine.BuildFilter{Branches: list(q, "branch"), Commits: list(q, "commit"), Creator: q.Get("creator"), MetaData: map[string]string{}}
 	for _, s := range list(q, "state") {
 		switch {
+		case s == "blocked":
+			f.Blocked = true
 		case s == "finished":
 			f.States = append(f.States, finished...)
 		case slices.Contains(buildStates, s):

@@ -72,12 +72,46 @@ func (c *call) reprioritizeJob() error {
 	return c.ok(c.view.Job(&j))
 }
 
-// unblockJob finds no job to unblock: block steps are refused at upload.
+// unblockJob answers a block or input step. Several choices of a select come as a
+// list.
 func (c *call) unblockJob() error {
-	if _, err := c.job(); err != nil {
+	j, err := c.job()
+	if err != nil {
 		return err
 	}
-	return badRequest("This type of job cannot be unblocked")
+	f, err := c.form()
+	if err != nil {
+		return err
+	}
+	given, _ := take[map[string]any](f, "fields")
+	answers := map[string][]string{}
+	for key, value := range given {
+		switch value := value.(type) {
+		case string:
+			answers[key] = []string{value}
+		case []any:
+			for _, item := range value {
+				text, ok := item.(string)
+				if !ok {
+					f.refuse("fields", "invalid")
+				}
+				answers[key] = append(answers[key], text)
+			}
+		default:
+			f.refuse("fields", "invalid")
+		}
+	}
+	who := c.who.user
+	if id, named := take[string](f, "unblocker"); named && id != who.ID {
+		return invalid("Unblocker is not a valid user id for this organization")
+	}
+	if err := c.check(f); err != nil {
+		return err
+	}
+	if j, err = c.engine.Unblock(j.ID, answers, who); err != nil {
+		return err
+	}
+	return c.ok(c.view.Job(&j))
 }
 
 func (c *call) jobEnv() error {

@@ -26,6 +26,7 @@ type Options struct {
 	Token    string   // registration token; agents get it by environment
 	Dir      string   // for checkouts, plugins, hooks and agent logs
 	Sockets  string   // directory for sockets; a short path, the kernel allows 107 bytes in all
+	Temp     string   // TMPDIR of agents and jobs: the agent leaves files with payloads there when it is killed
 	Path     []string // directories put before the agents' PATH
 	Env      []string // "NAME=value", what agents and jobs inherit
 	Marker   string   // "NAME=value", in the environment of everything started; see [Kill]
@@ -227,12 +228,13 @@ func (p *Pool) environment() []string {
 		if name == "PATH" {
 			path = value
 		}
-		return name == "PATH" || strings.HasPrefix(name, "BUILDKITE") || strings.HasPrefix(name, schema.EnvPrefix) ||
+		return name == "PATH" || name == "TMPDIR" || strings.HasPrefix(name, "BUILDKITE") || strings.HasPrefix(name, schema.EnvPrefix) ||
 			strings.HasPrefix(name, "KBLAUNCH_") || strings.HasPrefix(name, "SUBMISSION_")
 	})
 	dirs := append(slices.Clone(p.opts.Path), filepath.Dir(p.opts.Agent), path)
 	return append(env,
 		"PATH="+strings.Join(dirs, string(os.PathListSeparator)),
+		"TMPDIR="+p.opts.Temp,
 		"BUILDKITE_AGENT_TOKEN="+p.opts.Token,
 		"BUILDKITE_AGENT_ENDPOINT="+p.opts.Endpoint,
 		p.opts.Marker, p.marker,

@@ -29,8 +29,8 @@ func options(t *testing.T, agent string) Options {
 	t.Helper()
 	return Options{
 		Agent: agent, Endpoint: "http://127.0.0.1:1/v3", Token: "registration", Marker: fmt.Sprintf("SPAWN_TEST=%s", t.Name()),
-		Dir: t.TempDir(), Sockets: t.TempDir(), Grace: time.Second,
-		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "BUILDKITE_AGENT_ACCESS_TOKEN=secret", "KERNELBOT_PAYLOAD=secret", "KEPT=yes"},
+		Dir: t.TempDir(), Sockets: t.TempDir(), Temp: "/nonexistent/tmp", Grace: time.Second,
+		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "TMPDIR=/elsewhere", "BUILDKITE_AGENT_ACCESS_TOKEN=secret", "KERNELBOT_PAYLOAD=secret", "KEPT=yes"},
 	}
 }
 
@@ -82,7 +82,7 @@ func TestWhatAgentsAreGiven(t *testing.T) {
 	defer stop(t, p)
 	await(t, "the agent's start", func() bool { return read(out) != "" })
 	given := read(out)
-	for _, want := range []string{"BUILDKITE_AGENT_TOKEN=registration", "BUILDKITE_AGENT_ENDPOINT=http://127.0.0.1:1/v3", "KEPT=yes", "--spawn 3", "--tags queue=gpu,size=big"} {
+	for _, want := range []string{"BUILDKITE_AGENT_TOKEN=registration", "BUILDKITE_AGENT_ENDPOINT=http://127.0.0.1:1/v3", "KEPT=yes", "TMPDIR=/nonexistent/tmp\n", "--spawn 3", "--tags queue=gpu,size=big"} {
 		if !strings.Contains(given, want) {
 			t.Errorf("the agent is not given %q:\n%s", want, given)
 		}

@@ -12,12 +12,7 @@ import (
 
 // refused names what Buildkite offers and the stand-in does not.
 var refused = map[string]string{
-	"block":   "a block step waits for a person",
-	"input":   "an input step waits for a person",
-	"trigger": "a trigger step starts a build of another pipeline",
-	"matrix":  "matrix is not expanded here: write the steps out, or use parallelism",
 	"secrets": "there is no secret store",
-	"notify":  "there is nobody to notify",
 	"cache":   "cache volumes exist on hosted agents only",
 	"image":   "image is for hosted and Kubernetes agents",
 }
@@ -45,8 +40,10 @@ func Parse(data []byte) (*Document, error) {
 			if err != nil {
 				return nil, err
 			}
+		case "notify":
+			doc.Notify, err = notifications(raw)
 		default:
-			return nil, fmt.Errorf("pipeline: %w", unknownProperty(name, "pipeline", []string{"env", "agents", "steps"}))
+			return nil, fmt.Errorf("pipeline: %w", unknownProperty(name, "pipeline", []string{"env", "agents", "steps", "notify"}))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("pipeline: %s: %w", name, err)
@@ -87,10 +84,12 @@ func parseStep(raw json.RawMessage, at string, groups bool) (*Step, error) {
 		switch word {
 		case "wait", "waiter":
 			return &Step{Kind: Wait, JSON: raw}, nil
-		case "block", "input", "manual":
-			return nil, fmt.Errorf("%s: %q is not supported by kblocal: %s", at, word, refused["block"])
+		case "block", "manual":
+			return &Step{Kind: Block, JSON: raw}, nil
+		case "input":
+			return &Step{Kind: Input, JSON: raw}, nil
 		}
-		return nil, fmt.Errorf("%s: got %q, want a step or \"wait\"", at, word)
+		return nil, fmt.Errorf("%s: got %q, want a step, \"wait\", \"block\" or \"input\"", at, word)
 	}
 	fields, err := object(raw)
 	if err != nil {
@@ -127,11 +126,6 @@ func parseStep(raw json.RawMessage, at string, groups bool) (*Step, error) {
 
 // kind returns a step's kind, which its properties decide.
 func kind(fields map[string]json.RawMessage) (Kind, error) {
-	for _, name := range []string{"block", "input", "trigger"} {
-		if _, ok := fields[name]; ok {
-			return "", fmt.Errorf("%s is not supported by kblocal: %s", name, refused[name])
-		}
-	}
 	if raw, ok := fields["type"]; ok {
 		var t string
 		_ = json.Unmarshal(raw, &t)
@@ -142,18 +136,24 @@ func kind(fields map[string]json.RawMessage) (Kind, error) {
 			return Wait, nil
 		case "group":
 			return Group, nil
+		case "block", "manual":
+			return Block, nil
+		case "input":
+			return Input, nil
+		case "trigger":
+			return TriggerStep, nil
 		}
-		return "", fmt.Errorf("type: got %s, want \"command\", \"wait\" or \"group\"", raw)
+		return "", fmt.Errorf("type: got %s, want \"command\", \"wait\", \"block\", \"input\", \"trigger\" or \"group\"", raw)
 	}
 	for _, k := range []struct {
 		name string
 		kind Kind
-	}{{"wait", Wait}, {"waiter", Wait}, {"group", Group}, {"command", Command}, {"commands", Command}, {"plugins", Command}} {
+	}{{"wait", Wait}, {"waiter", Wait}, {"group", Group}, {"block", Block}, {"input", Input}, {"trigger", TriggerStep}, {"command", Command}, {"commands", Command}, {"plugins", Command}} {
 		if _, ok := fields[k.name]; ok {
 			return k.kind, nil
 		}
 	}
-	return "", errors.New("got a step without command, plugins, wait or group")
+	return "", errors.New("got a step without command, plugins, wait, block, input, trigger or group")
 }
 
 func uniqueKeys(doc *Document) error {

@@ -35,7 +35,18 @@ var stepProperties = map[Kind]map[string]setter{
 		"concurrency_group":       set(func(s *Step) *string { return &s.limited().Group }, text),
 		"concurrency_method":      set(func(s *Step) *bool { return &s.limited().Eager }, eager),
 		"cancel_on_build_failing": set(func(s *Step) *bool { return &s.CancelOnBuildFailing }, truth),
+		"matrix":                  set(func(s *Step) **matrix { return &s.matrix }, readMatrix),
+		"notify":                  notify,
 		"signature":               ignore, // kept in JSON
+	}),
+	Block: with(common, manualProperties, map[string]setter{"block": title}),
+	Input: with(common, manualProperties, map[string]setter{"input": title}),
+	TriggerStep: with(common, map[string]setter{
+		"trigger":   set(func(s *Step) *string { return &s.triggers().Pipeline }, text),
+		"async":     set(func(s *Step) *bool { return &s.triggers().Async }, truth),
+		"build":     triggered,
+		"soft_fail": set(func(s *Step) *SoftFail { return &s.SoftFail }, softFail),
+		"skip":      set(func(s *Step) **string { return &s.Skip }, skip),
 	}),
 	Wait: with(common, map[string]setter{
 		"wait":                title,
@@ -43,10 +54,44 @@ var stepProperties = map[Kind]map[string]setter{
 		"continue_on_failure": set(func(s *Step) *bool { return &s.ContinueOnFailure }, truth),
 	}),
 	Group: with(common, map[string]setter{
-		"group": title,
-		"skip":  set(func(s *Step) **string { return &s.Skip }, skip),
-		"steps": ignore, // read by parseStep, which knows the path
+		"group":  title,
+		"skip":   set(func(s *Step) **string { return &s.Skip }, skip),
+		"notify": notify,
+		"steps":  ignore, // read by parseStep, which knows the path
 	}),
+}
+
+// manualProperties is what block and input steps share.
+var manualProperties = map[string]setter{
+	"prompt":        set(func(s *Step) *string { return &s.Prompt }, text),
+	"submit":        set(func(s *Step) *string { return &s.Submit }, text),
+	"fields":        set(func(s *Step) *[]Field { return &s.Fields }, readFields),
+	"blocked_state": set(func(s *Step) *string { return &s.BlockedState }, blockedState),
+	"allowed_teams": ignore, // there are no teams: whoever may act may unblock
+	"notify":        notify,
+}
+
+// notify keeps what would be sent, and where to. Nothing is sent.
+func notify(s *Step, raw json.RawMessage) (err error) {
+	s.Notify, err = notifications(raw)
+	return err
+}
+
+// notifications reads a notify attribute: a list of names or of objects.
+func notifications(raw json.RawMessage) ([]json.RawMessage, error) {
+	if jsonType(raw) == "null" {
+		return nil, nil
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("got %s, want a list", jsonType(raw))
+	}
+	for i, item := range list {
+		if kind := jsonType(item); kind != "a string" && kind != "an object" {
+			return nil, fmt.Errorf("[%d]: got %s, want a name or an object", i, kind)
+		}
+	}
+	return list, nil
 }
 
 // common is what every kind of step may have.
@@ -62,9 +107,11 @@ var common = map[string]setter{
 	"allow_dependency_failure": set(func(s *Step) *bool { return &s.AllowDependencyFailure }, truth),
 }
 
-func with(a, b map[string]setter) map[string]setter {
-	out := maps.Clone(a)
-	maps.Copy(out, b)
+func with(all ...map[string]setter) map[string]setter {
+	out := map[string]setter{}
+	for _, one := range all {
+		maps.Copy(out, one)
+	}
 	return out
 }
 

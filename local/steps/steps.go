@@ -22,6 +22,10 @@ const (
 	Command Kind = "command"
 	Wait    Kind = "wait"
 	Group   Kind = "group"
+	Block   Kind = "block"
+	Input   Kind = "input"
+
+	TriggerStep Kind = "trigger"
 )
 
 // A Document is one uploaded pipeline.
@@ -29,6 +33,7 @@ type Document struct {
 	Env    map[string]string // acts as if written on each step
 	Agents []string          // default query rules, "queue=gpu"
 	Steps  []*Step
+	Notify []json.RawMessage // recorded, never sent
 }
 
 // A Step is one step in its normal form. Fields of other kinds are zero.
@@ -67,6 +72,20 @@ type Step struct {
 
 	CancelOnBuildFailing bool
 
+	// Variants are the jobs of a matrix; nil: the step has none.
+	Variants []Variant
+	matrix   *matrix
+
+	// Block and input steps.
+	Prompt       string
+	Submit       string // of the button
+	Fields       []Field
+	BlockedState string // of the build: "passed" when empty, "failed", "running"
+
+	Trigger *Trigger // of trigger steps
+
+	Notify []json.RawMessage // recorded, never sent
+
 	// JSON is the step as it came, for the agent to check its signature.
 	JSON json.RawMessage
 }
@@ -98,7 +117,7 @@ func (d *Document) Walk(fn func(s *Step)) {
 // Jobs counts the jobs of the document as the upload limit does.
 func (d *Document) Jobs() int {
 	n := 0
-	d.Walk(func(s *Step) { n += max(1, s.Parallelism) })
+	d.Walk(func(s *Step) { n += max(1, s.Parallelism, len(s.Variants)) })
 	return n
 }
 
@@ -127,10 +146,19 @@ func (s *Step) check(at string) error {
 		return fmt.Errorf("%s: key: got %q, which looks like a UUID", at, s.Key)
 	case s.Kind == Group && len(s.Steps) == 0:
 		return fmt.Errorf("%s: steps: a group needs at least one step", at)
+	case s.Kind == TriggerStep && s.triggers().Pipeline == "":
+		return fmt.Errorf("%s: trigger: got no pipeline", at)
+	case s.matrix != nil && s.Parallelism > 0:
+		return fmt.Errorf("%s: matrix: not beside parallelism", at)
 	case s.Concurrency != nil && s.Concurrency.Group == "":
 		return fmt.Errorf("%s: concurrency_group: missing beside concurrency", at)
 	case s.Concurrency != nil && s.Concurrency.Limit < 1:
 		return fmt.Errorf("%s: concurrency: got %d beside concurrency_group, want at least 1", at, s.Concurrency.Limit)
+	}
+	if s.matrix != nil {
+		if err := s.expand(s.matrix); err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
 	}
 	return nil
 }

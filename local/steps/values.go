@@ -3,11 +3,13 @@ package steps
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // object reads a JSON object into its members.
@@ -96,7 +98,23 @@ func stringMap(raw json.RawMessage) (map[string]string, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return out, nil
+	return out, CheckEnv(out)
+}
+
+// CheckEnv refuses what no process environment can hold: a variable without a
+// name, a name with "=", and a NUL anywhere. It quotes names, never values.
+func CheckEnv(env map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		switch {
+		case name == "":
+			return errors.New("got a variable without a name")
+		case strings.ContainsAny(name, "=\x00"):
+			return fmt.Errorf("got the name %q, want one without \"=\" and NUL", name)
+		case strings.Contains(env[name], "\x00"):
+			return fmt.Errorf("%s: got a NUL in the value, which no environment can hold", name)
+		}
+	}
+	return nil
 }
 
 // words reads a string or a list of strings.

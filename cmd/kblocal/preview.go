@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/local/steps"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// preview shows what an upload of the pipeline would bring, checked as an upload
+// is. Nothing runs.
+func (c *runCmd) preview(ctx context.Context, env *cli.Env, pipeline []byte, vars map[string]string) error {
+	agent, err := c.agent(env)
+	if err != nil {
+		return err
+	}
+	dry := func(format string) ([]byte, error) {
+		cmd := exec.CommandContext(ctx, agent, "pipeline", "upload", "--dry-run", "--format", format, "--log-level", "error", "--no-color")
+		cmd.Env = append(env.Environ(), "BUILDKITE_AGENT_ACCESS_TOKEN=none", "BUILDKITE_JOB_ID=none")
+		for name, value := range vars {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+		cmd.Stdin = bytes.NewReader(pipeline)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, fmt.Errorf("buildkite-agent pipeline upload --dry-run: %w: %s", err, text.Line(stderr.String(), 2000))
+		}
+		return out, nil
+	}
+	data, err := dry("json")
+	if err != nil {
+		return err
+	}
+	doc, err := steps.Parse(data)
+	if err != nil {
+		return err
+	}
+	if c.DryRun {
+		out, err := dry("yaml")
+		if err != nil {
+			return err
+		}
+		_, err = env.Stdout.Write(out)
+		return err
+	}
+	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "KEY\tKIND\tJOBS\tQUEUE\tAFTER\tWHAT")
+	doc.Walk(func(s *steps.Step) { listStep(w, s, doc, vars) })
+	return errors.Join(w.Flush())
+}
+
+// listStep prints one line of a list of steps.
+func listStep(w *tabwriter.Writer, s *steps.Step, doc *steps.Document, vars map[string]string) {
+	queue, jobs := "-", "-"
+	if s.Kind == steps.Command {
+		queue, jobs = "default", fmt.Sprint(max(1, s.Parallelism, len(s.Variants)))
+		rules := s.Agents
+		if rules == nil {
+			rules = doc.Agents
+		}
+		if at := slices.IndexFunc(rules, func(r string) bool { return strings.HasPrefix(r, "queue=") }); at >= 0 {
+			queue = strings.TrimPrefix(rules[at], "queue=")
+		}
+	}
+	after := "-"
+	if len(s.DependsOn) > 0 {
+		var keys []string
+		for _, d := range s.DependsOn {
+			keys = append(keys, d.Key)
+		}
+		after = strings.Join(keys, ",")
+	}
+	cell := func(s string) string { return strings.ReplaceAll(text.Line(s, 60), "\t", " ") }
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", orDash(cell(s.Key)), s.Kind, jobs, cell(queue), cell(after), orDash(cell(s.Title(vars))))
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/gpu-mode/kbgen/local/steps"
+)
+
+// names reports whether a selection names the step.
+func names(selected []string, s *steps.Step) bool {
+	return s.Key != "" && slices.Contains(selected, s.Key) || s.Label != "" && slices.Contains(selected, s.Label)
+}
+
+// selects reports whether the build's selection leaves a step in. Steps of the
+// pipeline's own configuration stay: they upload the others. So do waits, and
+// groups for what lies in them.
+func (in *insertion) selects(n *node) bool {
+	selected := in.build.selected
+	if len(selected) == 0 || in.uploader == nil || n.def.Kind == steps.Wait || n.def.Kind == steps.Group {
+		return true
+	}
+	owner := n.group()
+	return names(selected, n.def) || owner != nil && names(selected, owner.def)
+}
+
+// acceptsSelection refuses a first upload of which nothing is selected.
+func (in *insertion) acceptsSelection(doc *steps.Document) error {
+	if in.uploader == nil || len(in.build.selected) == 0 || len(in.build.uploads) > 0 {
+		return nil
+	}
+	found, have := false, []string{}
+	doc.Walk(func(s *steps.Step) {
+		found = found || names(in.build.selected, s)
+		if s.Key != "" {
+			have = append(have, s.Key)
+		}
+	})
+	if found {
+		return nil
+	}
+	return refuse(Invalid, "no step has the key or label %q, have the keys %q", in.build.selected, have)
+}

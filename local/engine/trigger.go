@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"cmp"
+
+	"github.com/gpu-mode/kbgen/local/steps"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+type stepField = steps.Field
+
+// maxTriggers bounds how many builds may start each other in a row: a pipeline
+// that triggers itself would never end.
+const maxTriggers = 10
+
+// acceptsTriggers checks that there are pipelines for a document's trigger steps.
+func (e *Engine) acceptsTriggers(b *build, doc *steps.Document) error {
+	var err error
+	doc.Walk(func(s *steps.Step) {
+		switch {
+		case s.Kind != steps.TriggerStep || err != nil:
+		case e.pipelines[s.Trigger.Pipeline] == nil:
+			err = refuse(Invalid, "Step %s triggers the pipeline %q, which is not there: kblocal starts builds of its own pipelines only", describeStep(s), s.Trigger.Pipeline)
+		case b.depth >= maxTriggers:
+			err = refuse(Invalid, "Step %s would be the %dth build in a row that another one triggers, want at most %d", describeStep(s), b.depth+1, maxTriggers)
+		}
+	})
+	return err
+}
+
+// trigger starts the build of a trigger step. The step ends at once when it is
+// asynchronous, else with the build.
+func (e *Engine) trigger(j *job) {
+	t := j.Step.Trigger
+	now := e.now()
+	j.RunnableAt, j.StartedAt = now, now
+	child, err := e.createBuild(t.Pipeline, NewBuild{
+		Message: cmp.Or(t.Message, j.Label, "Triggered from "+j.Pipeline),
+		Commit:  t.Commit, Branch: t.Branch, Source: "trigger_job",
+		Author: j.build.Author, Creator: j.build.Creator,
+		Env: t.Env, MetaData: t.MetaData, triggeredFrom: j,
+	})
+	if err != nil {
+		j.BrokenReason = text.Line("the build could not be started: "+err.Error(), 300)
+		e.endTrigger(j, JobFailed)
+		return
+	}
+	j.Triggered = &Trigger{BuildID: child.ID, Pipeline: child.Pipeline, Number: child.Number}
+	if t.Async {
+		e.endTrigger(j, JobPassed)
+		return
+	}
+	child.cause = j
+	e.setJob(j, JobRunning)
+	if child.Over() { // at once: all its steps are filtered out
+		e.ended = append(e.ended, child)
+	}
+}
+
+func (e *Engine) endTrigger(j *job, state JobState) {
+	j.SoftFailed = state == JobFailed && j.Step.SoftFail.All
+	e.end(j, state)
+}
+
+// settleTriggers ends the trigger steps whose builds have ended, and advances
+// their builds. It is called where builds have been advanced already.
+func (e *Engine) settleTriggers() {
+	for len(e.ended) > 0 {
+		child := e.ended[0]
+		e.ended = e.ended[1:]
+		j := child.cause
+		if j == nil || j.State.Finished() || !child.Over() && child.State != BuildPassed {
+			continue
+		}
+		state := JobFailed
+		if child.State == BuildPassed {
+			state = JobPassed
+		}
+		e.endTrigger(j, state)
+		e.advance(j.build)
+	}
+}
+
+// note records what a document would notify.
+func (b *build) note(doc *steps.Document) {
+	for _, n := range doc.Notify {
+		b.Notify = append(b.Notify, string(n))
+	}
+	doc.Walk(func(s *steps.Step) {
+		for _, n := range s.Notify {
+			b.Notify = append(b.Notify, string(n))
+		}
+	})
+}
