@@ -183,6 +183,9 @@ func (c *campaigner) run(runs int) {
 	if c.hits() < runs/4 {
 		c.t.Errorf("only %d faults met anything", c.hits())
 	}
+	if unmet := c.unmet(); runs >= 1000 && len(unmet) > 0 {
+		c.t.Errorf("no fault met %q", unmet)
+	}
 }
 
 // client is a launcher of the one installation that submits here.
@@ -205,6 +208,9 @@ func (c *campaigner) disturb(random *rand.Rand) {
 		legs = agentLegs
 	}
 	leg, action := legs[random.IntN(len(legs))], actions[random.IntN(len(actions))]
+	if strings.Contains(leg, "/v2/") && random.IntN(len(actions)+1) == 0 {
+		action = "rate_limit=rest:1"
+	}
 	text := fmt.Sprintf("%s %s after=%d count=%d", leg, action, random.IntN(4), 1+random.IntN(3))
 	rule, err := fault.Parse(text)
 	pending := 0
@@ -254,7 +260,19 @@ func (c *campaigner) hits() int {
 	return n
 }
 
-// limit ends a submission that hangs.
+// unmet are the calls that no fault acted on.
+func (c *campaigner) unmet() []string {
+	return slices.DeleteFunc(slices.Concat(restLegs, agentLegs), func(leg string) bool {
+		for rule, hits := range c.faults {
+			if hits > 0 && strings.HasPrefix(rule, leg+" ") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// campaignLimit ends a submission that hangs.
 const campaignLimit = 4 * time.Minute
 
 // submit makes one submission in one of the ways that there are, and holds the
