@@ -6,10 +6,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/gpu-mode/kbgen"
+	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema"
@@ -73,6 +75,49 @@ func BenchmarkSubmit(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(median(whole), "ms-whole")
 	b.ReportMetric(median(overhead), "ms-overhead")
+}
+
+// BenchmarkCalls counts REST calls for one submission: alone, by a launcher that
+// knows nothing yet, and with forty in flight at once. Budgets: 5, and about 1.1
+// where thousands come in an hour.
+func BenchmarkCalls(b *testing.B) {
+	s := standIn(b, map[string]int{"bootstrap": 1, "cpu": 1})
+	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: kbgen.Bootstrap, SkipCheckout: true}); err != nil {
+		b.Fatal(err)
+	}
+	calls := func(runs int) float64 {
+		client, err := launcher.New(launcher.Options{BaseURL: s.URL() + "/", Token: s.APIToken(), Org: "gpu-mode", Pipeline: "kernelbot"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		var group sync.WaitGroup
+		for range runs {
+			group.Go(func() {
+				if _, err := client.Submit(context.Background(), tinySubmission()); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		return float64(client.Calls().Total) / float64(runs)
+	}
+	var lone []float64
+	for b.Loop() {
+		lone = append(lone, calls(1))
+	}
+	slices.Sort(lone)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(lone[len(lone)/2], "calls-lone")
+	b.ReportMetric(calls(40), "calls-each-of-40")
+}
+
+// tinySubmission passes at once.
+func tinySubmission() launcher.Submission {
+	return launcher.Submission{
+		Payload: &schema.Payload{Main: "eval.py", Lang: schema.LangPython, Mode: schema.ModeTest, Sources: schema.Files{{Name: "eval.py",
+			Text: "import os\nwith os.fdopen(int(os.environ['POPCORN_FD']), 'w') as f:\n    f.write('test-count: 1\\ntest.0.spec: n: 1\\ntest.0.status: pass\\ncheck: pass\\n')\n"}}},
+		GPU: "CPU_BK", Queue: "cpu",
+	}
 }
 
 // BenchmarkSealed measures what sealing adds: kblaunch submit from start to exit

@@ -59,43 +59,29 @@ type storeError struct{ error }
 func (e storeError) Unwrap() error { return e.error }
 
 // fetch finds the result of this run among the build's artifacts, and checks
-// and decodes it. It asks again after answers that may be better next time,
-// until ctx ends.
+// and decodes it. Each of its steps is asked for again after answers that may be
+// better next time, until ctx ends.
 func (w *waiter) fetch(ctx context.Context) (*Report, error) {
-	var report *Report
-	var none *noArtifactError
-	refusals := 0
-	err := w.c.persist(ctx, "fetching a result", func() (err error) {
-		none = nil
-		report, err = w.fetchOnce(ctx)
-		if errors.As(err, &none) {
-			return nil
-		}
-		if errors.As(err, new(storeError)) {
-			if refusals++; refusals == fetchAttempts {
-				return permanentError{err}
-			}
-		}
-		return err
-	})
-	switch {
-	case none != nil:
-		return nil, none
-	case err != nil && !errors.As(err, new(*WrongMachineError)):
-		return nil, fmt.Errorf("fetching the result of build %d (%s): %w", w.build.Number, w.build.WebURL, err)
+	report, err := w.fetchFrom(ctx)
+	if err == nil || errors.Is(err, errNoArtifact) || errors.As(err, new(*WrongMachineError)) {
+		return report, err
 	}
-	return report, err
+	return nil, fmt.Errorf("fetching the result of build %d (%s): %w", w.build.Number, w.build.WebURL, err)
 }
 
-func (w *waiter) fetchOnce(ctx context.Context) (*Report, error) {
-	found, err := w.candidates(ctx)
+func (w *waiter) fetchFrom(ctx context.Context) (*Report, error) {
+	var found []artifact
+	err := w.c.persist(ctx, "listing artifacts", func() (err error) {
+		found, err = w.candidates(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	w.timeline.Listed = time.Now()
 	none := &noArtifactError{}
 	for _, a := range found {
-		raw, err := w.c.download(ctx, w.build.Number, a)
+		raw, err := w.persistDownload(ctx, a)
 		if err != nil {
 			return nil, err
 		}
@@ -108,11 +94,26 @@ func (w *waiter) fetchOnce(ctx context.Context) (*Report, error) {
 			continue
 		}
 		if err := w.right(r); err != nil {
-			return nil, permanentError{err}
+			return nil, err
 		}
 		return w.report(r, raw), nil
 	}
 	return nil, none
+}
+
+// persistDownload downloads one artifact, by a new link each time.
+func (w *waiter) persistDownload(ctx context.Context, a artifact) (raw []byte, err error) {
+	refusals := 0
+	err = w.c.persist(ctx, "downloading an artifact", func() (err error) {
+		raw, err = w.c.download(ctx, w.build.Number, a)
+		if errors.As(err, new(storeError)) {
+			if refusals++; refusals == fetchAttempts {
+				return permanentError{err}
+			}
+		}
+		return err
+	})
+	return raw, err
 }
 
 // decode reads a result, and says why it is not this run's.
