@@ -107,10 +107,7 @@ func (r *dockerRig) submission(t *testing.T) {
 	r.use(t, dockerStep{})
 	s := r.launch(t, "testdata/docker/probe.py", "--mode", "test", "--json")
 	s.want(t, 0)
-	result, err := schema.DecodeResult([]byte(s.stdout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := onlyResult(t, s.stdout)
 	_, line, _ := strings.Cut(result.Runs.Get("test").Run.Stdout, "PROBE ")
 	line, _, _ = strings.Cut(line, "\n")
 	var seen struct {

@@ -9,6 +9,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/fault"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // patience bounds every wait. It is longer than a busy machine needs for
@@ -294,4 +296,20 @@ func (r *rig) addFault(text string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// onlyResult is the result in the document that submit --json prints of one run.
+func onlyResult(t testing.TB, stdout string) *schema.Result {
+	t.Helper()
+	var doc struct {
+		Runs []struct{ Result json.RawMessage }
+	}
+	if err := json.Unmarshal([]byte(stdout), &doc); err != nil || len(doc.Runs) != 1 {
+		t.Fatalf("%d runs, %v, in %q", len(doc.Runs), err, stdout)
+	}
+	result, err := schema.DecodeResult(doc.Runs[0].Result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
 }

@@ -63,20 +63,14 @@ func (r *rig) verdicts(t *testing.T) {
 	submit("chatty", of("chatty.py", "--mode", "test"), want(0))
 	submit("hanging", []string{impatientTask(t), filepath.Join(tiny, "hang.py"), "--mode", "test", "--json"}, func(t *testing.T, s output) {
 		s.want(t, 1)
-		result, err := schema.DecodeResult([]byte(s.stdout))
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := onlyResult(t, s.stdout)
 		if result.Outcome.Name != schema.OutcomeTimeout {
 			t.Errorf("outcome %q, want %q", result.Outcome.Name, schema.OutcomeTimeout)
 		}
 	})
 	submit("leaderboard", []string{"vectoradd_py", "right", "--mode", "leaderboard", "--json"}, func(t *testing.T, s output) {
 		s.want(t, 0)
-		result, err := schema.DecodeResult([]byte(s.stdout))
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := onlyResult(t, s.stdout)
 		var runs []string
 		for _, run := range result.Runs {
 			runs = append(runs, run.Name)
