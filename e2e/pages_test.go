@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 )
 
 // The worked examples: one page for each role, replayed from its first line to
-// its last in a directory of its own, which begins with the examples in it.
+// its last in a repository of its own, which begins with the examples and
+// goldens in it.
 func TestRolePages(t *testing.T) {
 	for page, least := range map[string]int{
 		"docs/maintainers.md":      8,
@@ -19,8 +21,15 @@ func TestRolePages(t *testing.T) {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			if err := os.CopyFS(filepath.Join(dir, "examples"), os.DirFS(filepath.Join(root, "examples"))); err != nil {
-				t.Fatal(err)
+			for _, part := range []string{"examples", "testdata"} {
+				if err := os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join(root, part))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			git := exec.Command("sh", "-c", "git init -q . && git add -A && git -c user.name=a -c user.email=a@example.com commit -qm begin")
+			git.Dir = dir
+			if out, err := git.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
 			}
 			all := transcripts(t, page)
 			for _, tr := range all {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -66,7 +67,10 @@ func normal(line string) string {
 
 // shows reports the first line of the transcript that the output lacks.
 func (tr transcript) shows(output string) (missing string, ok bool) {
-	got := strings.Split(strings.TrimRight(output, "\n"), "\n")
+	var got []string
+	if output = strings.TrimRight(output, "\n"); output != "" {
+		got = strings.Split(output, "\n")
+	}
 	at, skip := 0, false
 	for _, want := range tr.lines {
 		if want == "..." {
@@ -97,18 +101,31 @@ func (tr transcript) replay(t *testing.T, dir string) {
 			want = 0
 		}
 	}
+	status, out := tr.run(dir)
+	for again := 0; again < 5 && status != want && bytes.Contains(out, []byte("ambiguous: ")); again++ {
+		t.Logf("%s: this machine is too busy to measure; once more", tr.command)
+		status, out = tr.run(dir)
+	}
+	if status != want {
+		t.Errorf("%s: exit status %d, want %d", tr.command, status, want)
+	}
+	if missing, ok := tr.shows(string(out)); !ok {
+		t.Errorf("%s does not print %q where the page has it:\n%s", tr.command, missing, out)
+	}
+}
+
+// run runs the command once.
+func (tr transcript) run(dir string) (status int, out []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", tr.command)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "BIN="+bin, "KBLOCAL_AGENT="+agent, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
-	if got := cmd.ProcessState.ExitCode(); got != want {
-		t.Errorf("%s: exit status %d, want %d (%v)", tr.command, got, want, err)
+	if cmd.ProcessState == nil {
+		return -1, []byte(err.Error())
 	}
-	if missing, ok := tr.shows(string(out)); !ok {
-		t.Errorf("%s does not print %q where the page has it:\n%s", tr.command, missing, out)
-	}
+	return cmd.ProcessState.ExitCode(), out
 }
 
 // Everything the README prints is what the tools print.
