@@ -7,8 +7,8 @@ import (
 )
 
 // Documents far beyond what Buildkite takes are told so at once: what is looked for
-// in them does not grow with the square of their size. Without that each of these
-// alone takes minutes.
+// in them does not grow with the square of their size. Without that the first of
+// these alone takes minutes.
 func TestHugeDocuments(t *testing.T) {
 	lines := func(head string, n int, line func(i int) string) string {
 		var b strings.Builder
