@@ -12,6 +12,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // A relay waits in the job that uploads for the one evaluation of its build, and
@@ -108,10 +109,11 @@ func (r relay) run(ctx context.Context) error {
 	if err := r.again(ctx, relayTries, dir, "artifact", "upload", resultFile); err != nil {
 		return fmt.Errorf("showing the result of step %s: %w", r.step, err)
 	}
-	fmt.Fprintf(r.env.Stderr, "kbgen: step %s ended: %s\n", r.step, result.Outcome.Name)
+	name := text.Line(result.Outcome.Name, 60)
+	fmt.Fprintf(r.env.Stderr, "kbgen: step %s ended: %s\n", r.step, name)
 	switch status := result.Outcome.ExitStatus(); {
 	case status != 0:
-		return &cli.ExitError{Status: status, Err: fmt.Errorf("step %s: %s", r.step, result.Outcome.Name)}
+		return &cli.ExitError{Status: status, Err: fmt.Errorf("step %s: %s", r.step, name)}
 	case asked == nil && outcome != "passed":
 		return fmt.Errorf("step %s has a verdict, and its outcome is %q", r.step, outcome)
 	}
