@@ -10,9 +10,9 @@ FUZZTIME ?= 20s
 # NVML's header calls half of itself deprecated; that is not news here.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 
-.PHONY: all build agent demo test test-slow attacks gpu-test docker-test check golden bench fuzz release clean need
+.PHONY: all build agent plugins demo test test-slow attacks gpu-test docker-test check golden bench fuzz release clean need
 
-all: build
+all: build plugins
 
 # One line for each thing that is missing, before anything else happens.
 need:
@@ -27,6 +27,10 @@ build: need
 # A real buildkite-agent: the one on PATH when it is new enough, else built once.
 agent: need
 	@GO="$(GO)" sh tools/agent.sh >/dev/null
+
+# The docker plugin for kblocal, pinned; says what to do where it cannot be had.
+plugins: need
+	@sh tools/plugins.sh
 
 # The main job, whole: stand-in, two agents, two submissions, their verdicts.
 demo: build agent

@@ -202,7 +202,9 @@ func (in *insertion) adopt(n *node) {
 	case steps.Block, steps.Input:
 		in.job(n, TypeManual, 0)
 	case steps.TriggerStep:
-		in.job(n, TypeTrigger, 0)
+		for i := range max(1, n.def.Parallelism) {
+			in.job(n, TypeTrigger, i)
+		}
 	default:
 		for i := range n.def.Variants {
 			in.variant(n, &n.def.Variants[i])

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"strconv"
 
 	"github.com/gpu-mode/kbgen/local/steps"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -34,11 +35,15 @@ func (e *Engine) trigger(j *job) {
 	t := j.Step.Trigger
 	now := e.now()
 	j.RunnableAt, j.StartedAt = now, now
+	env := cloneMap(t.Env)
+	if j.ParallelTotal > 0 {
+		env["BUILDKITE_PARALLEL_JOB"], env["BUILDKITE_PARALLEL_JOB_COUNT"] = strconv.Itoa(j.ParallelIndex), strconv.Itoa(j.ParallelTotal)
+	}
 	child, err := e.createBuild(t.Pipeline, NewBuild{
 		Message: cmp.Or(t.Message, j.Label, "Triggered from "+j.Pipeline),
 		Commit:  t.Commit, Branch: t.Branch, Source: "trigger_job",
 		Author: j.build.Author, Creator: j.build.Creator,
-		Env: t.Env, MetaData: t.MetaData, triggeredFrom: j,
+		Env: env, MetaData: t.MetaData, triggeredFrom: j,
 	})
 	if err != nil {
 		j.BrokenReason = text.Line("the build could not be started: "+err.Error(), 300)

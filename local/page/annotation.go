@@ -82,10 +82,33 @@ var (
 	attribute    = regexp.MustCompile(` ([a-z]+)="([^"]*)"`)
 )
 
-// renderAnnotation renders a body, which may have 1 MiB, to safe HTML.
+// maxEffort bounds what the parser may have to do, in pairs of marks: about a
+// second.
+const maxEffort = 400_000_000
+
+// effort estimates the parser's work. It pairs the marks of a paragraph with each
+// other, so that work grows with the square of their number.
+func effort(body string) int {
+	total, marks := 0, 0
+	for line := range strings.Lines(body) {
+		if strings.TrimSpace(line) == "" {
+			total, marks = total+marks*marks, 0
+			continue
+		}
+		for i := range len(line) {
+			if strings.IndexByte("*_[]>~-+", line[i]) >= 0 || (line[i] == '.' || line[i] == ')') && i > 0 && '0' <= line[i-1] && line[i-1] <= '9' {
+				marks++
+			}
+		}
+	}
+	return total + marks*marks
+}
+
+// renderAnnotation renders a body, which may have 1 MiB, to safe HTML; one that
+// would take too long becomes plain text.
 func renderAnnotation(body string, in links) template.HTML {
 	var out bytes.Buffer
-	if err := markdown.Convert([]byte(body), &out); err != nil {
+	if effort(body) > maxEffort || markdown.Convert([]byte(body), &out) != nil {
 		return template.HTML("<pre>" + html.EscapeString(body) + "</pre>")
 	}
 	safe := sanitizer.Sanitize(out.String())

@@ -48,6 +48,8 @@ func TestAnnotation(t *testing.T) {
 		{"own page", "[x](/gpu-mode/p/builds/1/cancel)", "<p>x</p>\n"},
 		{"data image", "![x](data:image/svg+xml,y)", "<p>x</p>\n"},
 		{"HTML", `<b class="state good" id="main" style="x" onclick="y">x</b><script>y</script><form><button>z</button></form>`, "<p><b>x</b>z</p>\n"},
+		{"a table of many bold cells", strings.Repeat("\n\n|a|\n|-|"+strings.Repeat("\n|**b**|", 1000), 2), strings.Repeat("<table>\n<thead>\n<tr>\n<th>a</th>\n</tr>\n</thead>\n<tbody>\n"+strings.Repeat("<tr>\n<td><strong>b</strong></td>\n</tr>\n", 1000)+"</tbody>\n</table>\n", 2)},
+		{"more than can be parsed", strings.Repeat("*a_", 50_000), "<pre>" + strings.Repeat("*a_", 50_000) + "</pre>"},
 		{"frames", "<iframe src=x></iframe><object data=x></object><meta http-equiv=refresh><base href=x><svg onload=x></svg>", ""},
 	} {
 		if got := string(renderAnnotation(tt.body, someFiles)); strings.TrimSpace(got) != strings.TrimSpace(tt.want) {
@@ -89,7 +91,7 @@ func TestEmojiInLabels(t *testing.T) {
 // A large body must not hold a page up, whatever is in it.
 func TestSlowAnnotationTime(t *testing.T) {
 	needSlow(t, "time")
-	for _, unit := range []string{"[", "**", "`", "[a](", "**a `b [c](", "|-", "- \n", "> ", "#", "http://", "|\n|-\n", "```\n", "<", "<a ", ":", "&", "<details>", "![", "*a_", "    a\n"} {
+	for _, unit := range []string{"[", "**", "`", "[a](", "**a `b [c](", "|-", "- \n", "> ", "#", "http://", "|\n|-\n", "```\n", "<", "<a ", ":", "&", "<details>", "![", "*a_", "    a\n", "- ", "+ ", "1. ", "~~a", ":a:", "[a]: b\n", "[^1]", "<b>", "\\", "a|b\n", "*a_\n", "*a_\n\n"} {
 		began := time.Now()
 		renderAnnotation(strings.Repeat(unit, (256<<10)/len(unit)), someFiles)
 		if took := time.Since(began); took > 5*time.Second {

@@ -81,7 +81,15 @@ func (p *pages) timeline(b *engine.Build) *timeline {
 		return nil
 	}
 	for i := range 5 {
-		out.Ticks = append(out.Ticks, tick{At: fmt.Sprintf("%d%%", 25*i), Text: duration(whole * time.Duration(i) / 4)})
+		out.Ticks = append(out.Ticks, tick{At: fmt.Sprintf("%d%%", 25*i), Text: tickText(whole * time.Duration(i) / 4)})
 	}
 	return out
+}
+
+// tickText is finer than duration, since a quarter of little is less.
+func tickText(d time.Duration) string {
+	if d > 0 && d < time.Second {
+		return nanoseconds(float64(d))
+	}
+	return duration(d)
 }

@@ -43,7 +43,12 @@ func Parse(data []byte) (*Document, error) {
 		case "notify":
 			doc.Notify, err = notifications(raw)
 		default:
-			return nil, fmt.Errorf("pipeline: %w", unknownProperty(name, "pipeline", []string{"env", "agents", "steps", "notify"}))
+			// Any other name may hold what anchors are taken from, unless it looks
+			// like a mistake.
+			known := []string{"env", "agents", "steps", "notify"}
+			if slices.ContainsFunc(known, func(k string) bool { return near.Distance(name, k) < 3 }) || refused[name] != "" {
+				return nil, fmt.Errorf("pipeline: %w", unknownProperty(name, "pipeline", known))
+			}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("pipeline: %s: %w", name, err)
@@ -111,6 +116,9 @@ func parseStep(raw json.RawMessage, at string, groups bool) (*Step, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s: %w", at, unknownProperty(name, string(s.Kind)+" step", slices.Collect(keys(known))))
 		}
+		if jsonType(fields[name]) == "null" && !slices.Contains(nullMeans, name) {
+			continue // as if it were not there
+		}
 		if name == "steps" {
 			if s.Steps, err = parseSteps(fields[name], at+".steps", false); err != nil {
 				return nil, err
@@ -123,6 +131,9 @@ func parseStep(raw json.RawMessage, at string, groups bool) (*Step, error) {
 	}
 	return s, s.check(at)
 }
+
+// nullMeans are properties of which null says something.
+var nullMeans = []string{"depends_on", "steps"}
 
 // kind returns a step's kind, which its properties decide.
 func kind(fields map[string]json.RawMessage) (Kind, error) {

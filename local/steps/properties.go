@@ -42,11 +42,12 @@ var stepProperties = map[Kind]map[string]setter{
 	Block: with(common, manualProperties, map[string]setter{"block": title}),
 	Input: with(common, manualProperties, map[string]setter{"input": title}),
 	TriggerStep: with(common, map[string]setter{
-		"trigger":   set(func(s *Step) *string { return &s.triggers().Pipeline }, text),
-		"async":     set(func(s *Step) *bool { return &s.triggers().Async }, truth),
-		"build":     triggered,
-		"soft_fail": set(func(s *Step) *SoftFail { return &s.SoftFail }, softFail),
-		"skip":      set(func(s *Step) **string { return &s.Skip }, skip),
+		"trigger":     set(func(s *Step) *string { return &s.triggers().Pipeline }, text),
+		"async":       set(func(s *Step) *bool { return &s.triggers().Async }, truth),
+		"build":       triggered,
+		"soft_fail":   set(func(s *Step) *SoftFail { return &s.SoftFail }, softFail),
+		"skip":        set(func(s *Step) **string { return &s.Skip }, skip),
+		"parallelism": set(func(s *Step) *int { return &s.Parallelism }, between(1, schema.MaxJobsPerUpload)),
 	}),
 	Wait: with(common, map[string]setter{
 		"wait":                title,
@@ -177,9 +178,12 @@ func branches(raw json.RawMessage) ([]string, error) {
 	return out, err
 }
 
-// agentRules reads {"queue": "gpu"} or ["queue=gpu"].
+// agentRules reads {"queue": "gpu"}, ["queue=gpu"] or "queue=gpu".
 func agentRules(raw json.RawMessage) ([]string, error) {
-	if jsonType(raw) == "a list" {
+	if jsonType(raw) == "null" {
+		return nil, nil
+	}
+	if jsonType(raw) == "a list" || jsonType(raw) == "a string" {
 		list, err := words(raw)
 		for _, rule := range list {
 			if !strings.Contains(rule, "=") {

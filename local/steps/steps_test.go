@@ -81,7 +81,7 @@ func TestParseRefuses(t *testing.T) {
 		{`{"command":"x","env":{"":"1"}}`, `steps[0]: env: got a variable without a name`},
 		{`{"command":"x","timeout":5}`, `steps[0]: "timeout" is not a property of a command step`},
 		{`{"command":"x","artifact_path":"y"}`, `steps[0]: "artifact_path" is not a property of a command step, did you mean "artifact_paths"?`},
-		{`{"command":"x","key":"k","timeout_in_minutes":"15"}`, `steps[0] (key "k"): timeout_in_minutes: got "15", want a whole number`},
+		{`{"command":"x","key":"k","timeout_in_minutes":"15m"}`, `steps[0] (key "k"): timeout_in_minutes: got "15m", want a whole number`},
 		{`{"command":"x","timeout_in_minutes":0}`, `steps[0]: timeout_in_minutes: got 0, want 1 to 1048576`},
 		{`{"command":"x","env":{"N":1}}`, `steps[0]: env: N: got a number, want a string`},
 		{`{"command":"x","key":"a b"}`, `steps[0] (key "a b"): key: got "a b", want at most 100 letters, digits, _ - : . and comma`},

@@ -62,7 +62,12 @@ func truth(raw json.RawMessage) (bool, error) {
 	return false, fmt.Errorf("got %s, want true or false", jsonType(raw))
 }
 
+// wholeNumber reads a number, also one in quotes: a variable that an upload fills
+// in leaves text.
 func wholeNumber(raw json.RawMessage, low, high int) (int, error) {
+	if word, err := text(raw); err == nil && word != "" && strings.Trim(word, "-0123456789") == "" {
+		raw = json.RawMessage(word)
+	}
 	n, err := strconv.Atoi(string(bytes.TrimSpace(raw)))
 	if err != nil {
 		return 0, fmt.Errorf("got %s, want a whole number", describe(raw))
