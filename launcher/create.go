@@ -133,8 +133,7 @@ func (c *Client) find(ctx context.Context, runID string, since, sure time.Time) 
 			return nil, &UncertainError{runID, err}
 		}
 		if len(found) > 0 {
-			c.cancelOthers(ctx, found[1:])
-			return &found[0], nil
+			return c.keepOne(ctx, found), nil
 		}
 		if waited > left {
 			return nil, nil
@@ -184,6 +183,21 @@ func (c *Client) lookup(ctx context.Context, runID string, since time.Time) ([]B
 	builds = slices.DeleteFunc(builds, func(b Build) bool { return b.MetaData[metaRunID] != runID })
 	slices.SortFunc(builds, func(a, b Build) int { return a.Number - b.Number })
 	return builds, nil
+}
+
+// keepOne chooses among the builds of one run, the oldest first: the first that
+// was not cancelled. Those that go on beside it are cancelled.
+func (c *Client) keepOne(ctx context.Context, found []Build) *Build {
+	kept := slices.IndexFunc(found, func(b Build) bool {
+		return !slices.Contains([]string{"canceling", "canceled", "skipped", "not_run"}, b.State)
+	})
+	kept = max(kept, 0)
+	for i, b := range found {
+		if i != kept && !b.Over() {
+			c.cancelOthers(ctx, []Build{b})
+		}
+	}
+	return &found[kept]
 }
 
 func (c *Client) cancelOthers(ctx context.Context, builds []Build) {

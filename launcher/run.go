@@ -83,8 +83,8 @@ func (c *Client) Create(ctx context.Context, s Submission) (*Run, error) {
 
 // Adopt finds the build of a run that an earlier process made, by one look at
 // the listings: a build that was made within the listing delay may be missed,
-// see [Submission].Attempted for a way that does not. Several builds of one run
-// are reduced to the oldest, the others cancelled.
+// see [Submission].Attempted for a way that does not. Of several builds of
+// one run it keeps the oldest that was not cancelled, and cancels the others.
 //
 // Errors: [ErrNoBuild], [APIError], ctx's.
 func (c *Client) Adopt(ctx context.Context, runID string) (*Run, error) {
@@ -97,8 +97,7 @@ func (c *Client) Adopt(ctx context.Context, runID string) (*Run, error) {
 	if len(found) == 0 {
 		return nil, fmt.Errorf("run %s: %w", runID, ErrNoBuild)
 	}
-	c.cancelOthers(ctx, found[1:])
-	return runOf(&found[0]), nil
+	return runOf(c.keepOne(ctx, found)), nil
 }
 
 // Open finds the run of a build.

@@ -121,6 +121,56 @@ func TestCollectGivesUpAndCancelsNothing(t *testing.T) {
 	})
 }
 
+// Of several builds of a run the oldest counts that nobody cancelled.
+func TestAdoptKeepsOne(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, f *fake) {
+		for i, state := range []string{"canceled", "running", "running", "passed"} {
+			f.builds = append(f.builds, &fakeBuild{number: i + 1, state: state, created: time.Now(), meta: map[string]string{"run_id": "run-1"}})
+		}
+		run, err := f.client().Adopt(t.Context(), "run-1")
+		if err != nil || run.Build != 2 {
+			t.Fatalf("Adopt: got %+v, %v, want build 2", run, err)
+		}
+		var states []string
+		for _, b := range f.builds {
+			states = append(states, b.state)
+		}
+		if want := []string{"canceled", "running", "canceled", "passed"}; !slices.Equal(states, want) {
+			t.Errorf("builds are %v, want %v", states, want)
+		}
+	})
+}
+
+// One run may be collected twice at once.
+func TestCollectTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, f *fake) {
+		f.onCreate = endsAfter(time.Second, 20*time.Second)
+		c := f.client()
+		run, err := c.Create(t.Context(), submission())
+		if err != nil {
+			t.Fatal(err)
+		}
+		short, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		defer stop()
+		var wg sync.WaitGroup
+		for _, ctx := range []context.Context{t.Context(), short, t.Context()} {
+			wg.Go(func() {
+				r, err := c.Collect(ctx, run)
+				if ctx == short {
+					if err == nil {
+						t.Error("Collect: no error after its context's end")
+					}
+				} else if err != nil || r.Timeline.Fetched.Sub(r.Timeline.Created) > time.Minute {
+					t.Errorf("Collect: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
 func TestAdoptOfNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, f *fake) {

@@ -25,7 +25,7 @@ type watcher struct {
 	wake chan struct{} // 1 deep: the runs, or what they need, have changed
 
 	mu       sync.Mutex
-	runs     map[int]*run // by build number
+	runs     map[*run]bool
 	stop     context.CancelFunc
 	recalled map[kind]bool // older builds of that kind were asked for
 	ended    time.Time     // when the newest ended build seen ended, by Buildkite's clock
@@ -54,15 +54,15 @@ const (
 	maxHold      = 30 * time.Second
 
 	leastSpacing = 500 * time.Millisecond
-	mostSpacing  = 7 * time.Second
-	perRun       = 170 * time.Millisecond // of spacing
+	mostSpacing  = 8 * time.Second
+	perRun       = 200 * time.Millisecond // of spacing
 
 	leastOpen = 5 * time.Second // between two lists of the open builds
 	mostOpen  = time.Minute
 )
 
 func newWatcher(c *Client) *watcher {
-	return &watcher{c: c, wake: make(chan struct{}, 1), runs: map[int]*run{}, recalled: map[kind]bool{}}
+	return &watcher{c: c, wake: make(chan struct{}, 1), runs: map[*run]bool{}, recalled: map[kind]bool{}}
 }
 
 // add begins to watch a build; remove must follow. The loop runs for as long
@@ -84,7 +84,7 @@ func (w *watcher) add(r *Run, b *Build, life *lifecycle) *run {
 		w.ended, w.opened = time.Time{}, now
 		go w.loop(withUse(ctx, usePoll))
 	}
-	w.runs[one.number] = one
+	w.runs[one] = true
 	w.rouse()
 	return one
 }
@@ -92,7 +92,7 @@ func (w *watcher) add(r *Run, b *Build, life *lifecycle) *run {
 func (w *watcher) remove(r *run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.runs, r.number)
+	delete(w.runs, r)
 	if len(w.runs) == 0 && w.stop != nil {
 		w.stop()
 		w.stop = nil
@@ -180,7 +180,7 @@ func (w *watcher) polled() []*run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	runs := make([]*run, 0, len(w.runs))
-	for _, r := range w.runs {
+	for r := range w.runs {
 		if r.life.polled() {
 			runs = append(runs, r)
 		}
@@ -300,16 +300,18 @@ func (w *watcher) list(ctx context.Context, seen map[int]bool, jobs bool, q url.
 	if err != nil {
 		return err
 	}
+	byNumber := map[int]*Build{}
+	w.mu.Lock()
 	for i := range builds {
 		b := &builds[i]
-		w.mu.Lock()
-		r := w.runs[b.Number]
+		byNumber[b.Number], seen[b.Number] = b, true
 		if end := moment(b.FinishedAt); end.After(w.ended) {
 			w.ended = end
 		}
-		w.mu.Unlock()
-		seen[b.Number] = true
-		if r != nil && r.life.polled() {
+	}
+	w.mu.Unlock()
+	for _, r := range w.polled() {
+		if b := byNumber[r.number]; b != nil {
 			w.deliver(r, update{build: b, jobs: jobs})
 		}
 	}
