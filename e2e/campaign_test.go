@@ -69,7 +69,7 @@ var (
 
 func TestCampaign(t *testing.T) {
 	t.Parallel()
-	campaign(t, 40)
+	campaign(t, 80)
 }
 
 func TestSlowCampaign(t *testing.T) {

@@ -56,7 +56,7 @@ func (w *watcher) one(ctx context.Context, r *run) error {
 
 // recalledBuilds is how many builds are listed to see how long they take: each
 // repeats its payload.
-const recalledBuilds = 5
+const recalledBuilds = 10
 
 func (w *watcher) recall(ctx context.Context, r *run) error {
 	builds, _, err := page[Build](ctx, w.c, w.c.path+"/builds", url.Values{

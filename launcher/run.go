@@ -30,7 +30,8 @@ type Run struct {
 	// concerns this run, from one goroutine; it must not block.
 	Progress func(Event)
 
-	seen *Build // as it was found
+	seen     *Build // as it was found
+	repeated bool   // its create was: there may be a second build
 }
 
 // NewRunID makes an id for a run of a submission: its own id, the GPU type, and
@@ -73,11 +74,12 @@ func (c *Client) Create(ctx context.Context, s Submission) (*Run, error) {
 	ctx, stop := context.WithTimeout(ctx, run.QueueTimeout)
 	defer stop()
 	run.progress(Event{Phase: PhaseCreating})
-	b, err := c.create(ctx, run.ID, s.Attempted, body)
+	b, repeated, err := c.create(ctx, run.ID, s.Attempted, body)
 	if err != nil {
 		return nil, err
 	}
 	run.is(b)
+	run.repeated = repeated
 	return run, nil
 }
 
@@ -170,6 +172,9 @@ func (c *Client) collect(ctx context.Context, r *Run) (report *Report, over bool
 	w.life.signal(buildCreated)
 	w.progress()
 	report, err = w.result(ctx)
+	if r.repeated && ctx.Err() == nil {
+		c.cancelLate(ctx, w.r)
+	}
 	if w.over && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = fmt.Errorf("build %d (%s) is over, its result was not fetched: %w", w.build.Number, w.build.WebURL, err)
 	}
