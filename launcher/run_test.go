@@ -263,6 +263,36 @@ func TestTroubleWhileFetchingIsWaitedOut(t *testing.T) {
 	}
 }
 
+// A refusal is not believed at once where something is known to be there; in the
+// end it is.
+func TestRefusalsOfWhatIsThere(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"/builds", "/artifacts?", "/download"} {
+		for _, refusals := range []int{2, 1 << 30} {
+			bubble(t, func(t *testing.T, f *fake) {
+				f.onCreate = endsAfter(time.Second, 3*time.Second)
+				n := 0
+				f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+					if r.Method != http.MethodGet || !strings.Contains(r.URL.String(), part) {
+						return false
+					}
+					n++
+					return n <= refusals && fail(w, 404, `{"message":"Not Found"}`)
+				}
+				start := time.Now()
+				_, err := f.client().Submit(t.Context(), submission())
+				var api *APIError
+				if refusals == 2 && err != nil || refusals > 2 && (!errors.As(err, &api) || api.Status != 404) {
+					t.Errorf("%d refusals of %s: got %v", refusals, part, err)
+				}
+				if took := time.Since(start); took > time.Minute {
+					t.Errorf("%d refusals of %s: took %s", refusals, part, took)
+				}
+			})
+		}
+	}
+}
+
 // A cancellation is repeated too, and said when it fails.
 func TestCancelThatFailsIsSaid(t *testing.T) {
 	t.Parallel()

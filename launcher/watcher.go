@@ -117,7 +117,7 @@ func (w *watcher) rouse() {
 // loop polls until its ctx ends, which is when no run is left.
 func (w *watcher) loop(ctx context.Context) {
 	for last := (time.Time{}); w.sleep(ctx, last); last = time.Now() {
-		err := w.c.persist(ctx, "polling", func() error { return w.poll(ctx) })
+		err := w.c.insist(ctx, "polling", func() error { return w.poll(ctx) })
 		if err != nil && ctx.Err() == nil {
 			for _, r := range w.polled() {
 				w.deliver(r, update{err: err})
