@@ -60,16 +60,16 @@ var (
 	}
 	agentLegs = []string{
 		"POST /v3/register", "POST /v3/connect", "POST /v3/heartbeat", "GET /v3/ping", "POST /*/StreamPings",
-		"PUT /v3/jobs/*/accept", "PUT /v3/jobs/*/start", "POST /v3/jobs/*/chunks", "POST /v3/jobs/*/header_times",
+		"PUT /v3/jobs/*/accept", "PUT /v3/jobs/*/start", "POST /v3/jobs/*/chunks",
 		"GET /v3/jobs/*", "PUT /v3/jobs/*/finish",
-		"POST /v3/jobs/*/artifacts", "PUT /v3/jobs/*/artifacts", "POST /v3/jobs/*/data/set", "PUT /upload/*", "POST /upload/*",
+		"POST /v3/jobs/*/artifacts", "PUT /v3/jobs/*/artifacts", "POST /v3/jobs/*/data/set", "POST /upload/*",
 	}
 	actions = []string{"status=500", "status=502 body=<html>", "status=503", "drop", "drop_after", "cut=40", "latency=300ms"}
 )
 
 func TestCampaign(t *testing.T) {
 	t.Parallel()
-	campaign(t, 40)
+	campaign(t, 80)
 }
 
 func TestSlowCampaign(t *testing.T) {

@@ -187,7 +187,7 @@ func TestFaults(t *testing.T) {
 		{"create is limited", "POST /v2/organizations/*/pipelines/*/builds rate_limit=rest:1 count=1"},
 		{"polls answer 500", "GET /v2/organizations/*/pipelines/*/builds/* status=500 count=3"},
 		{"polls are cut", "GET /v2/organizations/*/pipelines/*/builds/* cut=100 count=2"},
-		{"the list of artifacts answers 502", "GET /v2/organizations/*/pipelines/*/builds/*/artifacts status=502 count=2"},
+		{"the list of artifacts answers 502", "GET /v2/organizations/*/pipelines/*/builds/*/artifacts status=502 count=5"},
 		{"the artifact is dropped", "GET /v2/organizations/*/pipelines/*/builds/*/jobs/*/artifacts/*/download drop count=2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

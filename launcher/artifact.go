@@ -71,7 +71,7 @@ func (w *waiter) fetch(ctx context.Context) (*Report, error) {
 
 func (w *waiter) fetchFrom(ctx context.Context) (*Report, error) {
 	var found []artifact
-	err := w.c.persist(ctx, "listing artifacts", func() (err error) {
+	err := w.c.insist(ctx, "listing artifacts", func() (err error) {
 		found, err = w.candidates(ctx)
 		return err
 	})
@@ -104,7 +104,7 @@ func (w *waiter) fetchFrom(ctx context.Context) (*Report, error) {
 // persistDownload downloads one artifact, by a new link each time.
 func (w *waiter) persistDownload(ctx context.Context, a artifact) (raw []byte, err error) {
 	refusals := 0
-	err = w.c.persist(ctx, "downloading an artifact", func() (err error) {
+	err = w.c.insist(ctx, "downloading an artifact", func() (err error) {
 		raw, err = w.c.download(ctx, w.build.Number, a)
 		if errors.As(err, new(storeError)) {
 			if refusals++; refusals == fetchAttempts {

@@ -52,27 +52,28 @@ const (
 //
 // There is no idempotency key, so an answer that got lost is looked up by run
 // id, and only what cannot be found is created again. Of two builds that
-// turn up after all, the first stays and the other is cancelled.
-func (c *Client) create(ctx context.Context, runID string, attempted time.Time, body *buildkite.CreateBuild) (*Build, error) {
+// turn up after all, the first stays and the other is cancelled. repeated: a
+// build of an earlier try may still turn up.
+func (c *Client) create(ctx context.Context, runID string, attempted time.Time, body *buildkite.CreateBuild) (b *Build, repeated bool, err error) {
 	since, doubt := time.Now().Add(-lookupMargin), false
 	if !attempted.IsZero() {
 		doubt = true
 		since = attempted.Add(-lookupMargin)
 		b, err := c.find(ctx, runID, since, attempted.Add(c.delay))
 		if b != nil || err != nil {
-			return b, err
+			return b, false, err
 		}
 	}
 	for n := 0; ; n++ {
 		b, err := c.createOnce(ctx, body)
 		if err == nil {
 			if doubt {
-				return c.keepFirst(ctx, runID, since, b), nil
+				b = c.keepFirst(ctx, runID, since, b)
 			}
-			return b, nil
+			return b, doubt, nil
 		}
 		if refused(err) {
-			return nil, fmt.Errorf("creating build: %w", err)
+			return nil, false, fmt.Errorf("creating build: %w", err)
 		}
 		if notSent(err) {
 			if ctx.Err() == nil && !c.stranger(n+1, err) {
@@ -81,10 +82,10 @@ func (c *Client) create(ctx context.Context, runID string, attempted time.Time, 
 					continue
 				}
 			}
-			return nil, fmt.Errorf("creating build: %w", err)
+			return nil, false, fmt.Errorf("creating build: %w", err)
 		}
 		if ctx.Err() != nil {
-			return nil, &UncertainError{runID, interrupted(ctx.Err(), err)}
+			return nil, false, &UncertainError{runID, interrupted(ctx.Err(), err)}
 		}
 		c.log.Warn("creating a build: it may have been made", "run", runID, "error", err)
 		doubt = true
@@ -94,11 +95,11 @@ func (c *Client) create(ctx context.Context, runID string, attempted time.Time, 
 			if errors.As(ferr, &uncertain) {
 				uncertain.Err = fmt.Errorf("%w; the create's answer: %w", uncertain.Err, err)
 			}
-			return nil, ferr
+			return nil, false, ferr
 		}
 		if b != nil {
 			c.log.Info("found the build of an interrupted create", "build", b.Number, "run", runID)
-			return b, nil
+			return b, false, nil
 		}
 	}
 }
@@ -134,8 +135,7 @@ func (c *Client) find(ctx context.Context, runID string, since, sure time.Time) 
 			return nil, &UncertainError{runID, err}
 		}
 		if len(found) > 0 {
-			c.cancelOthers(ctx, found[1:])
-			return &found[0], nil
+			return c.keepOne(ctx, found), nil
 		}
 		if waited > left {
 			return nil, nil
@@ -185,6 +185,35 @@ func (c *Client) lookup(ctx context.Context, runID string, since time.Time) ([]B
 	builds = slices.DeleteFunc(builds, func(b Build) bool { return b.MetaData[metaRunID] != runID })
 	slices.SortFunc(builds, func(a, b Build) int { return a.Number - b.Number })
 	return builds, nil
+}
+
+// keepOne chooses among the builds of one run, the oldest first: the first that
+// was not cancelled. Those that go on beside it are cancelled.
+func (c *Client) keepOne(ctx context.Context, found []Build) *Build {
+	kept := slices.IndexFunc(found, func(b Build) bool {
+		return !slices.Contains([]string{"canceling", "canceled", "skipped", "not_run"}, b.State)
+	})
+	kept = max(kept, 0)
+	for i, b := range found {
+		if i != kept && !b.Over() {
+			c.cancelOthers(ctx, []Build{b})
+		}
+	}
+	return &found[kept]
+}
+
+// cancelLate cancels builds of a run beside its own, after a create that was
+// repeated: the first try's may have shown in listings very late.
+func (c *Client) cancelLate(ctx context.Context, r *Run) {
+	found, err := c.lookup(ctx, r.ID, r.Submitted.Add(-lookupMargin))
+	if err != nil {
+		c.log.Warn("looking for a second build of a run", "run", r.ID, "error", err)
+	}
+	for _, b := range found {
+		if b.Number != r.Build && !b.Over() {
+			c.cancelOthers(ctx, []Build{b})
+		}
+	}
 }
 
 func (c *Client) cancelOthers(ctx context.Context, builds []Build) {

@@ -92,7 +92,7 @@ func TestLateDoubleIsCancelled(t *testing.T) {
 	f := newFake(t)
 	f.onCreate = func(b *fakeBuild) {
 		b.script = func(b *fakeBuild) {
-			if b.probes > 2 {
+			if b.probes > 2 && b.state != "canceled" {
 				b.finish("passed")
 			}
 		}
@@ -153,7 +153,7 @@ func TestUncertainCreateWaitsForTheListing(t *testing.T) {
 				b.state = "running"
 				b.hidden = func(url.Values) bool { return time.Since(begun) < tt.late }
 				b.script = func(b *fakeBuild) {
-					if time.Since(begun) > 2*time.Minute {
+					if time.Since(begun) > 2*time.Minute && b.number == tt.builds && b.state == "running" {
 						b.finish("passed")
 					}
 				}
@@ -171,6 +171,11 @@ func TestUncertainCreateWaitsForTheListing(t *testing.T) {
 			}
 			if r.Result.RunID != r.RunID {
 				t.Errorf("got the result of run %s", r.Result.RunID)
+			}
+			for _, b := range f.builds[:tt.builds-1] {
+				if b.state != "canceled" {
+					t.Errorf("shown after %s: build %d is %s, want it cancelled beside build %d", tt.late, b.number, b.state, tt.builds)
+				}
 			}
 		})
 	}

@@ -36,6 +36,41 @@ func ExampleClient_Submit() {
 	// Output: build 7: passed
 }
 
+// A service: the run id is stored before anything is sent. After a restart it
+// calls Create again, with the time of the last attempt: that finds the build, or
+// makes it.
+func ExampleClient_Create() {
+	server := httptest.NewServer(buildkite())
+	defer server.Close()
+	client, err := launcher.New(launcher.Options{
+		BaseURL: server.URL, Token: "bkua_secret", Org: "gpu-mode", Pipeline: "kernelbot", Installation: "backend-1",
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background() // its end detaches: the build goes on
+	run, err := client.Create(ctx, launcher.Submission{
+		RunID: launcher.NewRunID("4711", "CPU_BK"),
+		Payload: &schema.Payload{
+			Main: "eval.py", Lang: schema.LangPython, Mode: schema.ModeTest,
+			Sources: schema.Files{{Name: "eval.py", Text: "…"}, {Name: "submission.py", Text: "…"}},
+		},
+		GPU: "CPU_BK", Queue: "cpu", User: "ada",
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	report, err := client.Collect(ctx, run)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("build %d: %s\n", run.Build, report.Result.Outcome.Name)
+	// Output: build 7: passed
+}
+
 // buildkite is an API whose only build has passed.
 func buildkite() http.Handler {
 	const build = "/v2/organizations/gpu-mode/pipelines/kernelbot/builds/7"

@@ -47,8 +47,8 @@ func readFamily(h http.Header, names [3]string) family {
 	return family{ok: v[1] > 0, remaining: v[0], limit: v[1], reset: time.Duration(min(max(v[2], 0), maxReset)) * time.Second}
 }
 
-// maxReset bounds what a header may make us wait, in seconds.
-const maxReset = 3600
+// maxReset bounds what a header may make us wait, in seconds: two windows.
+const maxReset = 120
 
 // A quota admits requests at an even pace: a bucket that fills with 70 % of the
 // smaller limit per window and holds 25 % of it. A few submissions never wait,

@@ -85,6 +85,38 @@ func TestListFollowsPages(t *testing.T) {
 	}
 }
 
+// A page that is too large, since builds repeat their payloads, is asked for in
+// smaller ones.
+func TestLargePagesAreAskedForInParts(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	for i := range 30 {
+		f.builds = append(f.builds, &fakeBuild{number: i + 1, state: "running", meta: map[string]string{"run_id": "x"}})
+	}
+	f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("per_page") != "100" {
+			return false
+		}
+		io.WriteString(w, "[")
+		blank := []byte(strings.Repeat(" ", 1<<20))
+		for range maxBody>>20 + 1 {
+			if _, err := w.Write(blank); err != nil {
+				break // the client has had enough
+			}
+		}
+		io.WriteString(w, "]")
+		return true
+	}
+	builds, err := f.client().Builds(t.Context(), Query{MetaData: map[string]string{"run_id": "x"}})
+	if err != nil || len(builds) != 30 || f.count("per_page=25") != 2 {
+		t.Errorf("Builds: got %d, %v after %d requests, want 30 in pages of 25", len(builds), err, f.count("GET"))
+	}
+	builds, err = f.client().Builds(t.Context(), Query{States: []string{"running"}, Limit: 7})
+	if err != nil || len(builds) != 7 || builds[0].Number != 30 {
+		t.Errorf("Builds: got %d, %v, want the newest 7", len(builds), err)
+	}
+}
+
 func TestNoErrorQuotesPayloadOrToken(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

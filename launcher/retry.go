@@ -88,6 +88,27 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, patience)
 }
 
+// knownTries is how often something is asked for that is there, before a refusal
+// (4xx) is believed: services refuse by mistake, too, for a moment.
+const knownTries = 4
+
+// insist is persist for what is known to be there, such as a build that we made.
+func (c *Client) insist(ctx context.Context, what string, try func() error) error {
+	refusals := 0
+	return c.persist(ctx, what, func() error {
+		err := try()
+		if s := status(err); permanentStatus(s) && !errors.As(err, &permanentError{}) {
+			if refusals++; refusals < knownTries {
+				return unbelieved{err}
+			}
+		}
+		return err
+	})
+}
+
+// An unbelieved error is a refusal that is not taken for final yet.
+type unbelieved struct{ error }
+
 // interrupted is the end of a time in which only err was answered.
 func interrupted(ended, err error) error {
 	if errors.Is(err, ended) {

@@ -31,7 +31,8 @@ type Run struct {
 	// concerns this run, from one goroutine; it must not block.
 	Progress func(Event)
 
-	seen *Build // as it was found
+	seen     *Build // as it was found
+	repeated bool   // its create was: there may be a second build
 }
 
 // NewRunID makes an id for a run of a submission: its own id, the GPU type, and
@@ -74,18 +75,19 @@ func (c *Client) Create(ctx context.Context, s Submission) (*Run, error) {
 	ctx, stop := context.WithTimeout(ctx, run.QueueTimeout)
 	defer stop()
 	run.progress(Event{Phase: PhaseCreating})
-	b, err := c.create(ctx, run.ID, s.Attempted, body)
+	b, repeated, err := c.create(ctx, run.ID, s.Attempted, body)
 	if err != nil {
 		return nil, err
 	}
 	run.is(b)
+	run.repeated = repeated
 	return run, nil
 }
 
 // Adopt finds the build of a run that an earlier process made, by one look at
 // the listings: a build that was made within the listing delay may be missed,
-// see [Submission].Attempted for a way that does not. Several builds of one run
-// are reduced to the oldest, the others cancelled.
+// see [Submission].Attempted for a way that does not. Of several builds of
+// one run it keeps the oldest that was not cancelled, and cancels the others.
 //
 // Errors: [ErrNoBuild], [APIError], ctx's.
 func (c *Client) Adopt(ctx context.Context, runID string) (*Run, error) {
@@ -98,8 +100,7 @@ func (c *Client) Adopt(ctx context.Context, runID string) (*Run, error) {
 	if len(found) == 0 {
 		return nil, fmt.Errorf("run %s: %w", runID, ErrNoBuild)
 	}
-	c.cancelOthers(ctx, found[1:])
-	return runOf(&found[0]), nil
+	return runOf(c.keepOne(ctx, found)), nil
 }
 
 // Open finds the run of a build.
@@ -172,6 +173,9 @@ func (c *Client) collect(ctx context.Context, r *Run) (report *Report, over bool
 	w.life.signal(buildCreated)
 	w.progress()
 	report, err = w.result(ctx)
+	if r.repeated && ctx.Err() == nil {
+		c.cancelLate(ctx, w.r)
+	}
 	if w.over && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = fmt.Errorf("build %d (%s) is over, its result was not fetched: %w", w.build.Number, w.build.WebURL, err)
 	}

@@ -146,32 +146,33 @@ func TestResultForAnotherMachine(t *testing.T) {
 		{"", "CPU", `is for GPU type unknown on queue "CPU", want CPU_BK on cpu`},
 	} {
 		for _, unasked := range []bool{false, true} { // found over by its number, or through a listing
-			f := newFake(t)
-			f.onCreate = func(b *fakeBuild) {
-				end := func(b *fakeBuild) {
-					b.finish("passed")
-					b.artifacts[0].data = resultFor(b.meta["run_id"], tt.gpu, tt.queue)
+			bubble(t, func(t *testing.T, f *fake) {
+				f.onCreate = func(b *fakeBuild) {
+					end := func(b *fakeBuild) {
+						b.finish("passed")
+						b.artifacts[0].data = resultFor(b.meta["run_id"], tt.gpu, tt.queue)
+					}
+					if b.script = end; !unasked {
+						end(b)
+					}
 				}
-				if b.script = end; !unasked {
-					end(b)
+				c := f.client()
+				var log strings.Builder
+				c.log = slog.New(slog.NewTextHandler(&log, nil))
+				r, err := c.Submit(t.Context(), submission())
+				wrong := (*WrongMachineError)(nil)
+				if taken := tt.want == "" || tt.want == "warned"; taken != (err == nil) || taken == errors.As(err, &wrong) || taken != (r != nil) {
+					t.Errorf("%q, %q: got %v", tt.gpu, tt.queue, err)
+				} else if !taken && (!strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "no verdict on the submission (passed: ")) {
+					t.Errorf("%q, %q: got %q, want %q in it", tt.gpu, tt.queue, err, tt.want)
 				}
-			}
-			c := f.client()
-			var log strings.Builder
-			c.log = slog.New(slog.NewTextHandler(&log, nil))
-			r, err := c.Submit(t.Context(), submission())
-			wrong := (*WrongMachineError)(nil)
-			if taken := tt.want == "" || tt.want == "warned"; taken != (err == nil) || taken == errors.As(err, &wrong) || taken != (r != nil) {
-				t.Errorf("%q, %q: got %v", tt.gpu, tt.queue, err)
-			} else if !taken && (!strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "no verdict on the submission (passed: ")) {
-				t.Errorf("%q, %q: got %q, want %q in it", tt.gpu, tt.queue, err, tt.want)
-			}
-			if warned := strings.Contains(log.String(), "does not name GPU type and queue"); warned != (tt.gpu == "" || tt.queue == "") {
-				t.Errorf("%q, %q: logged %q", tt.gpu, tt.queue, log.String())
-			}
-			if n := c.Calls().Downloads; n != 1 {
-				t.Errorf("%q, %q: %d downloads, want 1", tt.gpu, tt.queue, n)
-			}
+				if warned := strings.Contains(log.String(), "does not name GPU type and queue"); warned != (tt.gpu == "" || tt.queue == "") {
+					t.Errorf("%q, %q: logged %q", tt.gpu, tt.queue, log.String())
+				}
+				if n := c.Calls().Downloads; n != 1 {
+					t.Errorf("%q, %q: %d downloads, want 1", tt.gpu, tt.queue, n)
+				}
+			})
 		}
 	}
 }

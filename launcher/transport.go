@@ -154,7 +154,7 @@ func readRateLimit(resp *http.Response) *RateLimitError {
 	org, user := readFamily(resp.Header, orgHeaders), readFamily(resp.Header, userHeaders)
 	switch {
 	case body.Reset != nil && *body.Reset >= 0:
-		e.Reset = time.Duration(min(*body.Reset, maxReset)) * time.Second
+		e.Reset = min(time.Duration(min(*body.Reset, 1<<20))*time.Second, maxRetryAfter)
 	case body.Scope == "rest_user" && user.ok:
 		e.Reset = user.reset
 	case body.Scope == "rest" && org.ok:

@@ -2,9 +2,6 @@ package launcher
 
 import (
 	"context"
-	"net/http"
-	"net/url"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -25,7 +22,7 @@ type watcher struct {
 	wake chan struct{} // 1 deep: the runs, or what they need, have changed
 
 	mu       sync.Mutex
-	runs     map[int]*run // by build number
+	runs     map[*run]bool
 	stop     context.CancelFunc
 	recalled map[kind]bool // older builds of that kind were asked for
 	ended    time.Time     // when the newest ended build seen ended, by Buildkite's clock
@@ -54,15 +51,15 @@ const (
 	maxHold      = 30 * time.Second
 
 	leastSpacing = 500 * time.Millisecond
-	mostSpacing  = 7 * time.Second
-	perRun       = 170 * time.Millisecond // of spacing
+	mostSpacing  = 8 * time.Second
+	perRun       = 200 * time.Millisecond // of spacing
 
 	leastOpen = 5 * time.Second // between two lists of the open builds
 	mostOpen  = time.Minute
 )
 
 func newWatcher(c *Client) *watcher {
-	return &watcher{c: c, wake: make(chan struct{}, 1), runs: map[int]*run{}, recalled: map[kind]bool{}}
+	return &watcher{c: c, wake: make(chan struct{}, 1), runs: map[*run]bool{}, recalled: map[kind]bool{}}
 }
 
 // add begins to watch a build; remove must follow. The loop runs for as long
@@ -84,7 +81,7 @@ func (w *watcher) add(r *Run, b *Build, life *lifecycle) *run {
 		w.ended, w.opened = time.Time{}, now
 		go w.loop(withUse(ctx, usePoll))
 	}
-	w.runs[one.number] = one
+	w.runs[one] = true
 	w.rouse()
 	return one
 }
@@ -92,7 +89,7 @@ func (w *watcher) add(r *Run, b *Build, life *lifecycle) *run {
 func (w *watcher) remove(r *run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.runs, r.number)
+	delete(w.runs, r)
 	if len(w.runs) == 0 && w.stop != nil {
 		w.stop()
 		w.stop = nil
@@ -120,7 +117,7 @@ func (w *watcher) rouse() {
 // loop polls until its ctx ends, which is when no run is left.
 func (w *watcher) loop(ctx context.Context) {
 	for last := (time.Time{}); w.sleep(ctx, last); last = time.Now() {
-		err := w.c.persist(ctx, "polling", func() error { return w.poll(ctx) })
+		err := w.c.insist(ctx, "polling", func() error { return w.poll(ctx) })
 		if err != nil && ctx.Err() == nil {
 			for _, r := range w.polled() {
 				w.deliver(r, update{err: err})
@@ -180,172 +177,12 @@ func (w *watcher) polled() []*run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	runs := make([]*run, 0, len(w.runs))
-	for _, r := range w.runs {
+	for r := range w.runs {
 		if r.life.polled() {
 			runs = append(runs, r)
 		}
 	}
 	return runs
-}
-
-// poll asks once.
-func (w *watcher) poll(ctx context.Context) error {
-	runs := w.polled()
-	var err error
-	switch {
-	case len(runs) == 0:
-		return nil
-	case len(runs) == 1:
-		err = w.one(ctx, runs[0])
-	default:
-		err = w.many(ctx, runs)
-	}
-	if err != nil {
-		return err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, r := range runs {
-		r.asked = time.Since(r.created)
-	}
-	return nil
-}
-
-// one asks about a lone run. The first time, the newest builds of its GPU type
-// are listed, it among them: they show when to ask again.
-func (w *watcher) one(ctx context.Context, r *run) error {
-	w.mu.Lock()
-	recall := !w.recalled[r.kind] && !w.c.known.have(r.kind) && r.gpu != ""
-	w.recalled[r.kind] = true
-	w.mu.Unlock()
-	if recall {
-		if err := w.recall(ctx, r); !permanent(err) { // a refusal is no matter: it was a wish
-			return err
-		}
-	}
-	b, err := w.c.get(ctx, r.number)
-	if status(err) == http.StatusNotFound && time.Since(r.created) < w.c.delay {
-		return nil // it was not there a moment ago, either
-	}
-	if err != nil {
-		return err
-	}
-	w.deliver(r, update{build: b, jobs: true})
-	return nil
-}
-
-// recalledBuilds is how many builds are listed to see how long they take: each
-// repeats its payload.
-const recalledBuilds = 5
-
-func (w *watcher) recall(ctx context.Context, r *run) error {
-	builds, _, err := page[Build](ctx, w.c, w.c.path+"/builds", url.Values{
-		"meta_data[gpu]": {r.gpu}, "exclude_pipeline": {"true"}, "per_page": {strconv.Itoa(recalledBuilds)},
-	})
-	if err != nil {
-		return err
-	}
-	for i := range builds {
-		b := &builds[i]
-		if b.Number == r.number {
-			w.deliver(r, update{build: b, jobs: true})
-		} else if b.MetaData["mode"] == r.kind.mode && b.MetaData["queue"] == r.kind.queue {
-			w.c.known.add(r.kind, b)
-		}
-	}
-	return nil
-}
-
-// many asks about several runs at once.
-func (w *watcher) many(ctx context.Context, runs []*run) error {
-	w.mu.Lock()
-	every := min(max(time.Duration(len(runs))*time.Second, leastOpen), mostOpen)
-	open := time.Since(w.opened) >= time.Duration(float64(every)*w.c.quota.scale())
-	w.mu.Unlock()
-	seen := map[int]bool{}
-	if open {
-		// First the open ones: what ends meanwhile is among the ended.
-		err := w.list(ctx, seen, true, url.Values{"state[]": openStates})
-		if err != nil {
-			return err
-		}
-	}
-	q := url.Values{"state[]": terminalStates, "exclude_jobs": {"true"}}
-	if from := w.from(runs); !from.IsZero() {
-		q.Set("finished_from", from.UTC().Format(time.RFC3339))
-	}
-	if err := w.list(ctx, seen, false, q); err != nil {
-		return err
-	}
-	if !open {
-		return nil
-	}
-	now := time.Now()
-	w.mu.Lock()
-	w.opened = now
-	w.mu.Unlock()
-	for _, r := range runs {
-		if !seen[r.number] && w.absent(r, now) {
-			w.deliver(r, update{left: true})
-		}
-	}
-	return nil
-}
-
-// list delivers this client's builds that q matches.
-func (w *watcher) list(ctx context.Context, seen map[int]bool, jobs bool, q url.Values) error {
-	q.Set("meta_data[launcher]", w.c.id)
-	q.Set("exclude_pipeline", "true")
-	builds, err := w.c.list(ctx, q)
-	if err != nil {
-		return err
-	}
-	for i := range builds {
-		b := &builds[i]
-		w.mu.Lock()
-		r := w.runs[b.Number]
-		if end := moment(b.FinishedAt); end.After(w.ended) {
-			w.ended = end
-		}
-		w.mu.Unlock()
-		seen[b.Number] = true
-		if r != nil && r.life.polled() {
-			w.deliver(r, update{build: b, jobs: jobs})
-		}
-	}
-	return nil
-}
-
-// overlap is how far two lists of ended builds overlap: builds may show in
-// listings in another order than they ended.
-const overlap = 30 * time.Second
-
-// from is the time before which no ended build is of interest: the last one
-// seen, or the first of the runs was made later. Both are times of Buildkite's
-// clock; zero: unknown.
-func (w *watcher) from(runs []*run) time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var first time.Time
-	for i, r := range runs {
-		if r.made.IsZero() {
-			return time.Time{}
-		}
-		if i == 0 || r.made.Before(first) {
-			first = r.made
-		}
-	}
-	if last := w.ended.Add(-overlap); last.After(first) {
-		return last
-	}
-	return first.Add(-time.Second)
-}
-
-// absent reports whether it means something that r is in no listing.
-func (w *watcher) absent(r *run, now time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return now.After(r.absentAt)
 }
 
 // deliver moves r's lifecycle on and hands u to its waiter, in place of an
