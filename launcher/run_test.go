@@ -227,6 +227,15 @@ func TestSubmitWithARunIDAdopts(t *testing.T) {
 		if err != nil || r.RunID != "mine" || len(f.builds) != 1 {
 			t.Errorf("Submit: got %v and %d builds, want the one there is", err, len(f.builds))
 		}
+		// An outage of ten minutes at the first look is waited out, too.
+		until := time.Now().Add(10 * time.Minute)
+		f.fault = func(w http.ResponseWriter, r *http.Request) bool {
+			return time.Now().Before(until) && fail(w, 503, `{"message":"maintenance"}`)
+		}
+		s.RunID = "yours"
+		if r, err = f.client().Submit(t.Context(), s); err != nil || r.RunID != "yours" || len(f.builds) != 2 {
+			t.Errorf("Submit after an outage: got %v and %d builds", err, len(f.builds))
+		}
 		s.RunID = "bad id\n"
 		if _, err := f.client().Submit(t.Context(), s); err == nil {
 			t.Error("a run id with a line end is taken")

@@ -117,7 +117,9 @@ func (c *Client) Submit(ctx context.Context, s Submission) (*Report, error) {
 // may have begun before.
 func (c *Client) createOrAdopt(ctx context.Context, s Submission) (*Run, error) {
 	if s.RunID != "" && s.Attempted.IsZero() {
-		run, err := c.Adopt(ctx, s.RunID)
+		asking, stop := context.WithTimeout(ctx, orDefault(s.QueueTimeout))
+		defer stop()
+		run, err := c.Adopt(asking, s.RunID)
 		if err == nil {
 			run.GPU, run.Queue = s.GPU, s.Queue
 			run.QueueTimeout, run.RunTimeout, run.Progress = orDefault(s.QueueTimeout), orDefault(s.RunTimeout), s.Progress

@@ -130,19 +130,19 @@ func (w *watcher) loop(ctx context.Context) {
 // earlier; false when ctx has ended.
 func (w *watcher) sleep(ctx context.Context, last time.Time) bool {
 	for {
-		due, any := w.due(last)
-		var alarm <-chan time.Time
-		if any {
-			t := time.NewTimer(time.Until(due))
-			defer t.Stop()
-			alarm = t.C
+		wait := time.Hour // until something changes
+		if due, any := w.due(last); any {
+			wait = time.Until(due)
 		}
+		t := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
+			t.Stop()
 			return false
-		case <-alarm:
+		case <-t.C:
 			return ctx.Err() == nil
 		case <-w.wake:
+			t.Stop()
 		}
 	}
 }
