@@ -112,6 +112,7 @@ func newClient(o Options, api, store http.RoundTripper) (*Client, error) {
 			counters: c.counters,
 			// c.pause is looked up late: tests replace it.
 			pause:  func(ctx context.Context, d time.Duration) error { return c.pause(ctx, d) },
+			log:    c.log,
 			jitter: func() time.Duration { return time.Second + mathrand.N(4*time.Second) },
 		},
 		// The token never follows a redirect.

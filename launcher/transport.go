@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -57,6 +58,7 @@ type transport struct {
 	counters *counters
 	pause    func(context.Context, time.Duration) error
 	jitter   func() time.Duration // keeps several launchers from waking together
+	log      *slog.Logger         // at debug level: every request, without what it carries
 }
 
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -95,11 +97,14 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *transport) once(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), attemptTimeout)
 	t.counters.sent[useOf(ctx)].Add(1)
+	began := time.Now()
 	resp, err := t.base.RoundTrip(req.WithContext(ctx))
 	if err != nil {
+		t.log.DebugContext(ctx, "request", "method", req.Method, "path", req.URL.Path, "error", err, "after", time.Since(began).Round(time.Millisecond))
 		cancel()
 		return nil, err
 	}
+	t.log.DebugContext(ctx, "request", "method", req.Method, "path", req.URL.Path, "status", resp.StatusCode, "after", time.Since(began).Round(time.Millisecond))
 	resp.Body = &boundedBody{body: resp.Body, left: maxBody, done: cancel}
 	return resp, nil
 }

@@ -33,7 +33,7 @@ type vendorInit struct {
 	GPU    string `name:"gpu" required:"" placeholder:"NAME"`
 	Vendor string `default:"example"`
 	Node   string `default:"node-1"`
-	Count  int    `default:"0"`
+	Count  *int
 }
 
 var namePattern = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
@@ -44,16 +44,17 @@ func (c *vendorInit) Run(_ context.Context, env *cli.Env) error {
 		return &cli.UsageError{Err: err}
 	}
 	per := max(1, g.GPUs)
-	if c.Count == 0 {
-		c.Count = per
+	count := per
+	if c.Count != nil {
+		count = *c.Count
 	}
 	switch {
-	case c.Count < 0 || c.Count > 128 || c.Count%per != 0:
-		return cli.Usagef("--count: got %d, want a multiple of %d up to 128: a job for %s gets %d", c.Count, per, g.Name, per)
+	case count < 1 || count > 128 || count%per != 0:
+		return cli.Usagef("--count: got %d, want a multiple of %d up to 128: a job for %s gets %d", count, per, g.Name, per)
 	case !namePattern().MatchString(c.Node):
 		return cli.Usagef("--node: got %q, want letters, digits, - and _, at most 63", c.Node)
 	}
-	text := queuefile.Sample(pipelines.Table{g}.Requirements()[0], c.Vendor, c.Node, c.Count)
+	text := queuefile.Sample(pipelines.Table{g}.Requirements()[0], c.Vendor, c.Node, count)
 	file, faults := queuefile.Decode("the file", []byte(text))
 	faults = append(faults, queuefile.Check([]*queuefile.File{file}, pipelines.Fleet.Requirements())...)
 	if i := slices.IndexFunc(faults, func(f *schema.Finding) bool { return f.Severity == schema.SeverityError }); i >= 0 {
