@@ -169,7 +169,11 @@ func (s *Server) assemble(blobs net.Addr) error {
 	if err != nil {
 		return err
 	}
-	s.blob.SetBase("http://localhost:" + port)
+	host := "localhost" // another name than the APIs have
+	if ip := net.ParseIP(s.opts.Listen); ip == nil || !ip.IsUnspecified() && !ip.Equal(net.IPv4(127, 0, 0, 1)) {
+		host = s.opts.Listen // which that name may not lead to
+	}
+	s.blob.SetBase("http://" + net.JoinHostPort(host, port))
 	s.agents = agentapi.New(s.Engine, agentapi.Options{
 		RegistrationToken: s.agentToken, Blob: s.blob,
 		LinksAt:           func(host string) agentapi.Links { return s.blob.At(host) },

@@ -139,6 +139,7 @@ type build struct {
 	selected  []string
 	onHost    bool
 	cause     *job   // of the trigger step that waits for this build; nil: none does
+	family    *int   // how many builds came of the first one, shared by all of them
 	depth     int    // how many builds triggered each other before this one
 	commit    string // resolved by the first checkout, from its meta-data
 	canceling bool

@@ -38,7 +38,9 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 		keys:    map[string]*node{},
 		uploads: map[string]error{},
 	}
+	b.family = new(int)
 	if from := in.triggeredFrom; from != nil {
+		b.family = from.build.family
 		b.TriggeredFrom = &Trigger{BuildID: from.BuildID, Pipeline: from.Pipeline, Number: from.Number}
 		b.depth = from.build.depth + 1
 	}

@@ -113,6 +113,15 @@ func TestTriggersEnd(t *testing.T) {
 	if n := len(w.Builds(BuildFilter{})); got.State != BuildFailed || n != maxTriggers {
 		t.Errorf("the build is %s after %d builds, want failed after %d", got.State, n, maxTriggers)
 	}
+	if _, err := w.CreatePipeline(Pipeline{Slug: "burst", Configuration: "steps: [{trigger: burst, parallelism: 200, async: true}, {trigger: burst, parallelism: 200}]"}); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = w.CreateBuild("burst", NewBuild{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.Builds(BuildFilter{Pipeline: "burst"})); w.get(b).State != BuildFailed || n > maxFamily+1 {
+		t.Errorf("the build is %s after %d builds, want failed after at most %d", w.get(b).State, n, maxFamily+1)
+	}
 	_, err = w.CreateBuild("loop", NewBuild{Env: map[string]string{"A=B": ""}})
 	wantError(t, err, Invalid, `env: got the name "A=B"`)
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 
 	"github.com/gpu-mode/kbgen/local/steps"
@@ -13,6 +14,10 @@ type stepField = steps.Field
 // maxTriggers bounds how many builds may start each other in a row: a pipeline
 // that triggers itself would never end.
 const maxTriggers = 10
+
+// maxFamily bounds how many builds one build may start in all, by way of those
+// that it starts: several that each start several soon are too many.
+const maxFamily = 300
 
 // acceptsTriggers checks that there are pipelines for a document's trigger steps.
 func (e *Engine) acceptsTriggers(b *build, doc *steps.Document) error {
@@ -35,6 +40,12 @@ func (e *Engine) trigger(j *job) {
 	t := j.Step.Trigger
 	now := e.now()
 	j.RunnableAt, j.StartedAt = now, now
+	if family := j.build.family; *family >= maxFamily {
+		j.BrokenReason = fmt.Sprintf("%d builds have come of one already, which is the limit", maxFamily)
+		e.endTrigger(j, JobFailed)
+		return
+	}
+	*j.build.family++
 	env := cloneMap(t.Env)
 	if j.ParallelTotal > 0 {
 		env["BUILDKITE_PARALLEL_JOB"], env["BUILDKITE_PARALLEL_JOB_COUNT"] = strconv.Itoa(j.ParallelIndex), strconv.Itoa(j.ParallelTotal)

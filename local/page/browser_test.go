@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"image/color"
 	"image/png"
 	"math"
 	"os"
@@ -128,11 +129,11 @@ func (b *browser) shot(name string, width int) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	colours := map[string]bool{}
+	colours := map[color.Color]bool{}
 	bounds := img.Bounds()
-	for y := bounds.Min.Y; y < bounds.Max.Y; y += 3 {
-		for x := bounds.Min.X; x < bounds.Max.X; x += 3 {
-			colours[fmt.Sprint(img.At(x, y))] = true
+	for y := bounds.Min.Y; y < bounds.Max.Y; y += 5 {
+		for x := bounds.Min.X; x < bounds.Max.X; x += 5 {
+			colours[img.At(x, y)] = true
 		}
 	}
 	if bounds.Dx() != width || len(colours) < 20 {
