@@ -90,13 +90,17 @@ func (w *watcher) many(ctx context.Context, runs []*run) error {
 			return err
 		}
 	}
-	q := url.Values{"state[]": terminalStates, "exclude_jobs": {"true"}}
-	if from := w.from(runs); !from.IsZero() {
-		q.Set("finished_from", from.UTC().Format(time.RFC3339))
-	}
-	if err := w.list(ctx, seen, false, q); err != nil {
+	err := w.list(ctx, seen, false, url.Values{
+		"state[]": terminalStates, "exclude_jobs": {"true"}, "finished_from": {w.from(runs).UTC().Format(time.RFC3339)},
+	})
+	if err != nil {
 		return err
 	}
+	w.mu.Lock()
+	for _, r := range runs {
+		r.covered = true
+	}
+	w.mu.Unlock()
 	if !open {
 		return nil
 	}
@@ -142,23 +146,27 @@ func (w *watcher) list(ctx context.Context, seen map[int]bool, jobs bool, q url.
 // listings in another order than they ended.
 const overlap = 30 * time.Second
 
-// from is the time before which no ended build is of interest: the last one
-// seen, or the first of the runs was made later. Both are times of Buildkite's
-// clock; zero: unknown.
+// clockMargin is for a clock here that runs behind Buildkite's.
+const clockMargin = 2 * time.Minute
+
+// from is the time before which no ended build is of interest: for a run that no
+// list of ended builds could have shown yet, when it was made; for the others
+// what was not in the last list. All of it is by Buildkite's clock.
 func (w *watcher) from(runs []*run) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var first time.Time
 	for i, r := range runs {
-		if r.made.IsZero() {
-			return time.Time{}
+		at := r.made
+		if at.IsZero() {
+			at = r.created.Add(-clockMargin)
 		}
-		if i == 0 || r.made.Before(first) {
-			first = r.made
+		if last := w.ended.Add(-overlap); r.covered && last.After(at) {
+			at = last
 		}
-	}
-	if last := w.ended.Add(-overlap); last.After(first) {
-		return last
+		if i == 0 || at.Before(first) {
+			first = at
+		}
 	}
 	return first.Add(-time.Second)
 }

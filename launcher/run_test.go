@@ -170,6 +170,52 @@ func TestCollectTwiceAtOnce(t *testing.T) {
 	})
 }
 
+// After a restart a service knows run ids and numbers. Builds that ended long ago
+// are found by the lists that the others share.
+func TestManyRunsAfterARestart(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, f *fake) {
+		c := f.installed("lab")
+		var known []Run
+		for i := range 30 {
+			f.onCreate = withInline(endsAfter(time.Second, time.Duration(1+i)*time.Minute))
+			run, err := c.Create(t.Context(), submission())
+			if err != nil {
+				t.Fatal(err)
+			}
+			known = append(known, Run{ID: run.ID, Build: run.Build, GPU: run.GPU, Queue: run.Queue, Mode: run.Mode, Created: run.Created})
+		}
+		time.Sleep(20 * time.Minute) // nobody there
+		c = f.installed("lab")
+		restarted := time.Now()
+		var wg sync.WaitGroup
+		for i, run := range known {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i%3) * 45 * time.Second) // they come one after the other
+				begun := time.Now()
+				report, err := c.Collect(t.Context(), &run)
+				if err != nil || report.Result.RunID != run.ID {
+					t.Errorf("Collect: %v", err)
+					return
+				}
+				end := run.Created.Add(time.Second + time.Duration(1+i)*time.Minute)
+				if begun.After(end) {
+					end = begun
+				}
+				if late := time.Since(end); late > time.Minute {
+					t.Errorf("build %d: noticed %s after its end, or the restart", run.Build, late)
+				}
+			})
+		}
+		wg.Wait()
+		n := c.Calls()
+		t.Logf("%s after the restart, %s later", n, time.Since(restarted))
+		if n.Artifacts+n.Downloads+n.Others > 0 {
+			t.Errorf("%s: want lists only", n)
+		}
+	})
+}
+
 func TestAdoptOfNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, f *fake) {

@@ -42,6 +42,7 @@ type run struct {
 	made     time.Time     // by Buildkite's clock; zero: unknown
 	asked    time.Duration // age when it was asked about last
 	started  time.Duration // age at which its evaluation started; below 0: not seen
+	covered  bool          // a list of ended builds would have shown it since it was made
 	hold     time.Duration
 	absentAt time.Time // absence from listings means nothing before this
 }
