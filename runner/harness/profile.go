@@ -101,7 +101,7 @@ func (r *phaseRun) leave(ctx context.Context) error {
 
 // keepProfiler enters how the profiler ended and what it printed.
 //
-// Error: that of [box.close].
+// Error: that of [sandboxed.close].
 func (r *phaseRun) keepProfiler() error {
 	err := r.s.parent.close()
 	if r.p.Profile.Program != "" && r.run.Process.ExitCode == 0 {

@@ -47,8 +47,8 @@ type Session struct {
 	rules   rules
 	modules []string // that both imported
 
-	judge  *box
-	parent *box // of the workers
+	judge  *sandboxed
+	parent *sandboxed // of the workers
 
 	// notForked says why every phase gets an interpreter of its own.
 	notForked string
@@ -122,7 +122,7 @@ func (s *Session) open(ctx context.Context) error {
 
 // openJudge starts the judge and has it load the reference and make an input.
 func (s *Session) openJudge(ctx context.Context, modules []string) (err error) {
-	if s.judge, err = s.openBox("judge", s.o.judge(), true, nil, directories(filepath.Join(s.o.Dir, "judge"))); err != nil {
+	if s.judge, err = s.openSandboxed("judge", s.o.judge(), true, nil, directories(filepath.Join(s.o.Dir, "judge"))); err != nil {
 		return err
 	}
 	for _, name := range []string{taskFile, utilsFile, referenceFile} { // those of Python
@@ -194,7 +194,7 @@ func (s *Session) openParent(ctx context.Context, modules []string, profile *pla
 	if profile == nil {
 		dirs = directories(filepath.Join(s.o.Dir, name))
 	}
-	if s.parent, err = s.openBox(name, s.o.worker(), false, profile, dirs); err != nil {
+	if s.parent, err = s.openSandboxed(name, s.o.worker(), false, profile, dirs); err != nil {
 		return err
 	}
 	s.used = false
@@ -240,7 +240,7 @@ func (s *Session) Preloaded() (modules []string, why string) {
 // Report joins what isolated judge and worker.
 func (s *Session) Report() *schema.Sandbox {
 	r := s.reported
-	for _, b := range []*box{s.judge, s.parent} {
+	for _, b := range []*sandboxed{s.judge, s.parent} {
 		if b != nil {
 			r = r.Join(b.sandbox.Report())
 		}

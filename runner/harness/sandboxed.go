@@ -36,9 +36,9 @@ const (
 	killLimit = 10 * time.Second
 )
 
-// A box is a sandbox with a program in it that obeys messages: an interpreter, or
+// A sandboxed program is a program in a sandbox that obeys messages: an interpreter, or
 // for C++ what the compiler made.
-type box struct {
+type sandboxed struct {
 	name    string
 	sandbox *sandbox.Sandbox
 	process *sandbox.Process
@@ -49,7 +49,7 @@ type box struct {
 	pid     int // of the program; 0: it has not spoken yet
 
 	closed bool
-	gone   chan struct{} // closed when the box's processes are gone
+	gone   chan struct{} // closed when its processes are gone
 	state  sandbox.State // then
 }
 
@@ -58,15 +58,15 @@ func directories(dir string) sandbox.Directories {
 	return sandbox.Directories{Dir: dir, Work: filepath.Join(dir, "work"), Home: filepath.Join(dir, "home"), Temp: filepath.Join(dir, "tmp")}
 }
 
-// A program is what runs in a box.
+// A program is what runs in a sandbox.
 type program struct {
 	python string // its text, for the interpreter
 	native string // or the file that the compiler made
 }
 
-// openBox starts one of the programs, by way of a profiler when profile says so.
-func (s *Session) openBox(name string, p program, judge bool, profile *plan.Profile, dirs sandbox.Directories) (*box, error) {
-	b := &box{name: name, output: &capture.Capture{Limit: capture.OutputHead}, gone: make(chan struct{}), dirs: dirs}
+// openSandboxed starts one of the programs, by way of a profiler when profile says so.
+func (s *Session) openSandboxed(name string, p program, judge bool, profile *plan.Profile, dirs sandbox.Directories) (*sandboxed, error) {
+	b := &sandboxed{name: name, output: &capture.Capture{Limit: capture.OutputHead}, gone: make(chan struct{}), dirs: dirs}
 	walls := filepath.Join(s.o.Dir, name+"-sandbox")
 	for _, d := range []string{dirs.Dir, dirs.Work, dirs.Home, dirs.Temp, walls} {
 		if err := os.Mkdir(d, 0o755); err != nil {
@@ -86,7 +86,7 @@ func (s *Session) openBox(name string, p program, judge bool, profile *plan.Prof
 	return b, nil
 }
 
-func (b *box) start(s *Session, p program, profile *plan.Profile) error {
+func (b *sandboxed) start(s *Session, p program, profile *plan.Profile) error {
 	ours, theirs, err := newLink()
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (b *box) start(s *Session, p program, profile *plan.Profile) error {
 	}
 	b.link = ours
 	b.pipes.Started()
-	go func() { // ends with the box
+	go func() { // ends with the sandbox
 		b.state, _ = b.process.Wait()
 		close(b.gone)
 	}()
@@ -139,7 +139,7 @@ func (b *box) start(s *Session, p program, profile *plan.Profile) error {
 
 // profiled makes what a profiler needs: where it writes, and the program as a
 // file, which the submission cannot write.
-func (b *box) profiled(profile *plan.Profile, program string) (file string, err error) {
+func (b *sandboxed) profiled(profile *plan.Profile, program string) (file string, err error) {
 	file = filepath.Join(b.dirs.Dir, "kbrun-harness")
 	if err = os.WriteFile(file, []byte(program), 0o644); err == nil {
 		err = os.Mkdir(profile.Dir, 0o700)
@@ -155,10 +155,10 @@ func (b *box) profiled(profile *plan.Profile, program string) (file string, err 
 	return file, nil
 }
 
-// close ends the box and waits for its end.
+// close ends the sandbox and waits for its end.
 //
 // Error: something of it cannot be killed.
-func (b *box) close() error {
+func (b *sandboxed) close() error {
 	if b == nil || b.closed {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (b *box) close() error {
 }
 
 // ask sends an order and returns the answer, whose first byte says what it is.
-func (b *box) ask(ctx context.Context, limit time.Duration, order any, body []byte, files ...*os.File) (answer []byte, err error) {
+func (b *sandboxed) ask(ctx context.Context, limit time.Duration, order any, body []byte, files ...*os.File) (answer []byte, err error) {
 	head, err := json.Marshal(order)
 	if err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ type brokenError struct{ name, why string }
 func (e *brokenError) Error() string { return "the " + e.name + " " + e.why }
 
 // broke turns an error of the link into words about the process behind it.
-func (b *box) broke(err error) error {
+func (b *sandboxed) broke(err error) error {
 	switch {
 	case errors.Is(err, errSilent):
 		return &brokenError{b.name, "did not answer in time"}
