@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -219,12 +220,17 @@ func (out *compareJSON) pair(older, newer []verdict.Case) {
 		return nil
 	}
 	logOld, logNew, both := 0.0, 0.0, 0
+	few := map[string]int{} // cases by why they can show no change
 	for i := range older {
 		line := caseCompareJSON{Spec: text.Line(older[i].Spec, 200), Old: timeOf(&older[i])}
 		if other := find(&older[i], i); other != nil {
 			line.New = timeOf(other)
 			if line.Old != nil && line.New != nil {
-				line.Delta = delta(&older[i], other, line.Old, line.New)
+				var warnings []error
+				line.Delta, warnings = delta(&older[i], other, line.Old, line.New)
+				for _, why := range warnings {
+					few[why.Error()]++
+				}
 				logOld, logNew, both = logOld+math.Log(line.Old.NS), logNew+math.Log(line.New.NS), both+1
 			}
 		}
@@ -234,6 +240,9 @@ func (out *compareJSON) pair(older, newer []verdict.Case) {
 		if !used[i] {
 			out.Cases = append(out.Cases, caseCompareJSON{Spec: text.Line(newer[i].Spec, 200), New: timeOf(&newer[i])})
 		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(few)) {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d of %d cases: %s", few[why], len(out.Cases), why))
 	}
 	if both > 1 {
 		a, b := math.Exp(logOld/float64(both)), math.Exp(logNew/float64(both))
@@ -256,33 +265,39 @@ func timeOf(c *verdict.Case) *timeJSON {
 	if !ok {
 		return nil
 	}
-	return &timeJSON{NS: mean, Low: mean - 1.96*e, High: mean + 1.96*e}
+	return &timeJSON{NS: mean, Low: max(0, mean-1.96*e), High: mean + 1.96*e}
 }
+
+// isTime reports whether a number may be a time in nanoseconds: more than a
+// millionth of a microsecond, less than thirty years. What is beyond would leave
+// the numbers of the comparison, and JSON has no word for infinity.
+func isTime(ns float64) bool { return ns >= 1e-3 && ns <= 1e18 }
 
 // samples are the calls of a case that are times, in a slice of its own.
 func samples(c *verdict.Case) []float64 {
-	return slices.DeleteFunc(slices.Clone(c.Samples), func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) })
+	return slices.DeleteFunc(slices.Clone(c.Samples), func(v float64) bool { return !isTime(v) })
 }
 
 func figures(c *verdict.Case) (mean, err float64, ok bool) {
 	mean, meanErr := strconv.ParseFloat(c.Mean, 64)
-	if meanErr != nil || !(mean > 0) || math.IsInf(mean, 0) {
+	if meanErr != nil || !isTime(mean) {
 		return 0, 0, false
 	}
-	if e, parseErr := strconv.ParseFloat(c.Err, 64); parseErr == nil && e >= 0 && !math.IsInf(e, 0) {
+	if e, parseErr := strconv.ParseFloat(c.Err, 64); parseErr == nil && e >= 0 && e <= 1e18 {
 		err = e
 	}
 	return mean, err, true
 }
 
 // delta tests whether two cases differ: by ranks where both have samples, else
-// by the errors of their means.
-func delta(older, newer *verdict.Case, a, b *timeJSON) *deltaJSON {
-	d := &deltaJSON{Percent: (b.NS/a.NS - 1) * 100}
+// by the errors of their means. The warnings say why it can find none.
+func delta(older, newer *verdict.Case, a, b *timeJSON) (d *deltaJSON, warnings []error) {
+	d = &deltaJSON{Percent: (b.NS/a.NS - 1) * 100}
 	x, y := samples(older), samples(newer)
 	if len(x) > 0 && len(y) > 0 {
 		t := &benchmath.DefaultThresholds
-		d.P = benchmath.AssumeNothing.Compare(benchmath.NewSample(x, t), benchmath.NewSample(y, t)).P
+		compared := benchmath.AssumeNothing.Compare(benchmath.NewSample(x, t), benchmath.NewSample(y, t))
+		d.P, warnings = compared.P, compared.Warnings
 	} else {
 		_, ea, _ := figures(older)
 		_, eb, _ := figures(newer)
@@ -293,7 +308,7 @@ func delta(older, newer *verdict.Case, a, b *timeJSON) *deltaJSON {
 		}
 	}
 	d.Significant = d.P < alpha
-	return d
+	return d, warnings
 }
 
 func (out *compareJSON) write(w io.Writer) error {
