@@ -88,6 +88,7 @@ type Report struct {
 	RunID    string
 	Build    int
 	BuildURL string
+	Canceled bool // its build was: what kbrun took for a fault of the machine was somebody's wish
 	Timeline Timeline
 }
 

@@ -54,6 +54,21 @@ func (e *ending) verdict() *verdict.Verdict {
 	return verdict.OfRanked(e.report.Result, e.ranking)
 }
 
+// canceled reports whether somebody ended the build before it was judged. What
+// the job itself wrote of that, a fault of the machine that is tried again, is
+// not so.
+func (e *ending) canceled() bool {
+	return e.report != nil && e.report.Canceled && !e.verdict().Judged
+}
+
+// unjudged is why a result is no verdict.
+func (e *ending) unjudged() error {
+	if e.canceled() {
+		return fmt.Errorf("build %d (%s) was canceled before it was judged", e.build, e.url)
+	}
+	return fmt.Errorf("no verdict on the submission, build %s: %s", e.url, e.verdict().Words())
+}
+
 // note says what is odd about a result that is believed all the same.
 func (e *ending) note(stderr io.Writer) {
 	if e.report != nil && e.report.Result.GPUType == "" {
@@ -152,7 +167,7 @@ func (e *ending) json(ctx context.Context) runJSON {
 		out.Ending = "failed"
 	default:
 		out.Ending = "no-verdict"
-		out.Error = v.Words()
+		out.Error = e.unjudged().Error()
 	}
 	if v != nil {
 		out.Result = e.report.Raw
@@ -233,7 +248,7 @@ func (o *output) end(ctx context.Context, all []*ending) error {
 		case e.err != nil:
 			err = e.err
 		case v != nil && !v.Judged:
-			err = fmt.Errorf("no verdict on the submission, build %s: %s", e.url, v.Words())
+			err = e.unjudged()
 		default:
 			continue
 		}
@@ -269,7 +284,7 @@ func (o *output) print(ctx context.Context, all []*ending, status int) error {
 	}
 	var b strings.Builder
 	for _, e := range all {
-		if e.report == nil && !e.detached {
+		if e.report == nil && !e.detached || e.canceled() {
 			continue // its error is told of
 		}
 		if len(all) > 1 {
