@@ -25,6 +25,8 @@ const (
 	metaQueue    = "queue"
 	metaMode     = "mode"
 	metaRanking  = "ranking"
+	metaTask     = "task" // what people tell builds apart by
+	metaFile     = "file"
 	metaLauncher = "launcher" // the installation
 )
 

@@ -22,6 +22,8 @@ type Submission struct {
 	ID      string // of the submission where it is kept; empty: "local"; letters, digits, - and _
 	GPU     string // GPU type, "B200_BK"
 	Queue   string // agent queue, "b200"
+	Task    string // its name, and File's, for people to tell builds apart by; neither is sent of a sealed submission
+	File    string
 	User    string // whose submission it is, which bounds how many run at once; may be empty
 
 	// RunID is the run's id, chosen by the caller and kept where it outlives him:
@@ -259,13 +261,21 @@ func (c *Client) prepare(s Submission) (*Run, *buildkite.CreateBuild, error) {
 		ID: s.RunID, GPU: s.GPU, Queue: s.Queue, Mode: s.Payload.Mode, Ranking: s.Payload.RankingBy, Submitted: time.Now(),
 		QueueTimeout: orDefault(s.QueueTimeout), RunTimeout: orDefault(s.RunTimeout), Progress: s.Progress,
 	}
+	meta := map[string]string{
+		metaRunID: s.RunID, metaQueue: s.Queue, metaGPU: s.GPU, metaMode: s.Payload.Mode, metaRanking: cmp.Or(s.Payload.RankingBy, schema.RankLast), metaLauncher: c.id,
+	}
+	if s.Seal == nil {
+		for key, name := range map[string]string{metaTask: s.Task, metaFile: s.File} {
+			if name = text.Line(name, 100); name != "" {
+				meta[key] = name
+			}
+		}
+	}
 	return run, &buildkite.CreateBuild{
-		Commit:  s.Commit,
-		Branch:  s.Branch,
-		Message: "Kernel eval: " + s.RunID,
-		Env:     env,
-		MetaData: map[string]string{
-			metaRunID: s.RunID, metaQueue: s.Queue, metaGPU: s.GPU, metaMode: s.Payload.Mode, metaRanking: cmp.Or(s.Payload.RankingBy, schema.RankLast), metaLauncher: c.id,
-		},
+		Commit:   s.Commit,
+		Branch:   s.Branch,
+		Message:  "Kernel eval: " + s.RunID,
+		Env:      env,
+		MetaData: meta,
 	}, nil
 }

@@ -241,3 +241,18 @@ func TestBuildsWithoutResult(t *testing.T) {
 		})
 	}
 }
+
+// Builds are told apart by task and file, but for sealed ones.
+func TestNamesOfABuild(t *testing.T) {
+	c := &Client{id: "x"}
+	s := submission()
+	s.Task, s.File = "sort_py", "radix\x1b[2J.py"
+	_, body, err := c.prepare(s)
+	if err != nil || body.MetaData["task"] != "sort_py" || body.MetaData["file"] == "" || strings.Contains(body.MetaData["file"], "\x1b") {
+		t.Errorf("meta-data %q, %v", body.MetaData, err)
+	}
+	s.Seal = func(_, _ string) (string, error) { return "kbsec1:x", nil }
+	if _, body, err = c.prepare(s); err != nil || body.MetaData["task"] != "" || body.MetaData["file"] != "" {
+		t.Errorf("a sealed submission tells %q, %v", body.MetaData, err)
+	}
+}

@@ -32,6 +32,9 @@ type RateLimitError struct {
 }
 
 func (e *RateLimitError) Error() string {
+	if e.Scope == "" && e.Limit == 0 { // who answered did not say whose it is
+		return fmt.Sprintf("a rate limit is used up (429), next try in %s", e.Reset)
+	}
 	return fmt.Sprintf("rate limit %q used up: %d of %d requests, next window in %s", e.Scope, e.Current, e.Limit, e.Reset)
 }
 

@@ -97,3 +97,12 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 		}
 	}
 }
+
+// A 429 of somebody between here and Buildkite names no scope, and is told so.
+func TestRateLimitOfNobody(t *testing.T) {
+	t.Parallel()
+	e := &RateLimitError{Reset: time.Minute}
+	if got, want := e.Error(), "a rate limit is used up (429), next try in 1m0s"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

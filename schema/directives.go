@@ -45,7 +45,7 @@ func ParseDirectives(source string) (Directives, error) {
 
 func (d *Directives) add(words []string) error {
 	if len(words) == 0 {
-		return fmt.Errorf("got nothing, want leaderboard NAME or gpus NAME...")
+		return fmt.Errorf("got nothing, want leaderboard NAME or gpus NAME")
 	}
 	values := words[1:]
 	switch name := strings.ToLower(words[0]); name {

@@ -9,7 +9,7 @@ KBLOCAL_AGENT=$agent exec "$bin/kblocal" exec --verbose --queue bootstrap=1 --qu
 	set -u
 	bin=$1
 	bold= plain=
-	if [ -t 1 ]; then bold=$(printf "\033[1m") plain=$(printf "\033[0m"); fi
+	if [ -t 1 ] && [ -z "${NO_COLOR-}" ]; then bold=$(printf "\033[1m") plain=$(printf "\033[0m"); fi
 	say() { printf "\n%s%s%s\n" "$bold" "$*" "$plain"; }
 	say "A right submission: kblaunch submit vectoradd_py right --gpu CPU_BK --mode leaderboard"
 	"$bin/kblaunch" submit vectoradd_py right --gpu CPU_BK --mode leaderboard --timing || exit 1

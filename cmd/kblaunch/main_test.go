@@ -129,6 +129,9 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	if !strings.Contains(stderr.String(), "is cancelled") {
 		ts.Fatalf("stderr: got %q, want that the build is cancelled", stderr.String())
 	}
+	if !strings.HasPrefix(stderr.String(), "kblaunch: error: interrupted: ") || strings.Contains(stderr.String(), "context canceled") {
+		ts.Fatalf("stderr: got %q, want it to say that it was interrupted, in words", stderr.String())
+	}
 }
 
 // fake is a Buildkite whose builds, from number 7 on, go as their branch says:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -27,6 +28,8 @@ type job struct {
 	queue   string // the row's, or a vendor's own
 	payload *schema.Payload
 	runID   string // "" for one by chance
+
+	task, file string // names, for people
 }
 
 // jobs checks everything that can be checked without Buildkite.
@@ -53,7 +56,7 @@ func (s *submitCmd) jobs(env *cli.Env) ([]job, error) {
 		if err != nil {
 			return nil, err
 		}
-		j := job{gpu: row, queue: cmp.Or(queue, row.Queue), payload: payload, runID: s.RunID}
+		j := job{gpu: row, queue: cmp.Or(queue, row.Queue), payload: payload, runID: s.RunID, task: s.taskName(directives), file: filepath.Base(file.Name)}
 		if s.RunID != "" && len(rows) > 1 {
 			j.runID += "-" + row.Name // one run on each GPU type
 		}
@@ -63,6 +66,14 @@ func (s *submitCmd) jobs(env *cli.Env) ([]job, error) {
 		all = append(all, j)
 	}
 	return all, nil
+}
+
+// taskName is what people call the task.
+func (s *submitCmd) taskName(d schema.Directives) string {
+	if s.Task == "" {
+		return d.Leaderboard
+	}
+	return filepath.Base(filepath.Clean(s.Task))
 }
 
 // rows are the GPU types asked for, and the queue where one was named: by flags,

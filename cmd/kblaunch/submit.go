@@ -54,7 +54,7 @@ func (s *submitCmd) Run(ctx context.Context, env *cli.Env) error {
 			return &cli.UsageError{Err: err}
 		}
 		submissions = append(submissions, launcher.Submission{
-			Payload: j.payload, Seal: seal, GPU: j.gpu.Name, Queue: j.queue, RunID: j.runID, Branch: s.Branch, Commit: s.Commit,
+			Payload: j.payload, Seal: seal, GPU: j.gpu.Name, Queue: j.queue, RunID: j.runID, Task: j.task, File: j.file, Branch: s.Branch, Commit: s.Commit,
 			QueueTimeout: s.QueueTimeout, RunTimeout: s.runTimeout(j),
 		})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -21,6 +22,14 @@ import (
 type follow struct {
 	logs bool
 	one  bool // one build only: lines do not name it
+
+	plain bool // no colours, as the environment asks for with NO_COLOR
+}
+
+// showing is what a command's follower shows.
+func showing(env *cli.Env, f follow) follow {
+	f.plain = env.Getenv("NO_COLOR") != ""
+	return f
 }
 
 // terminal reports whether w is one that shows colours.
@@ -51,7 +60,7 @@ type tail struct {
 
 // newFollower subscribes at once, so that nothing from now on is missed.
 func newFollower(e *engine.Engine, out io.Writer, show follow) *follower {
-	f := &follower{engine: e, out: out, sub: e.Subscribe(), show: show, plain: !terminal(out), jobs: map[string]*tail{}, over: map[string]bool{}}
+	f := &follower{engine: e, out: out, sub: e.Subscribe(), show: show, plain: show.plain || !terminal(out), jobs: map[string]*tail{}, over: map[string]bool{}}
 	f.idle = sync.NewCond(&f.mu)
 	return f
 }

@@ -150,7 +150,7 @@ func (c *runCmd) build(ctx context.Context, env *cli.Env, s *session, vars map[s
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var watchers sync.WaitGroup
-	f := newFollower(s.Engine, out, follow{logs: !c.Quiet, one: true})
+	f := newFollower(s.Engine, out, showing(env, follow{logs: !c.Quiet, one: true}))
 	watchers.Go(func() { f.run(watching) })
 	missing := make(chan error, 1)
 	watchers.Go(func() { missing <- s.startMissing(watching, c.Agents) })

@@ -193,7 +193,7 @@ func (c *upCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 	} else {
 		fmt.Fprintf(env.Stderr, "kblocal: serving, agents connected; interrupt to stop\n")
 	}
-	f := newFollower(s.Engine, env.Stderr, follow{logs: true})
+	f := newFollower(s.Engine, env.Stderr, showing(env, follow{logs: true}))
 	f.run(ctx)
 	fmt.Fprintf(env.Stderr, "kblocal: stopping\n")
 	return nil
@@ -234,7 +234,7 @@ func (c *execCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 	defer func() { err = errors.Join(err, s.close()) }()
 	if c.Verbose {
 		watching, stop := context.WithCancel(ctx)
-		f := newFollower(s.Engine, env.Stderr, follow{logs: true})
+		f := newFollower(s.Engine, env.Stderr, showing(env, follow{logs: true}))
 		var done sync.WaitGroup
 		done.Go(func() { f.run(watching) })
 		defer done.Wait()

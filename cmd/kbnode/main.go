@@ -47,6 +47,7 @@ usage:
 exit status: 0 done, 1 failed, 2 wrong usage
 `,
 	"secretd": `usage: kbnode secretd [--config FILE] [--socket PATH] [--check]
+       kbnode secretd --unit | --socket-unit
 
 Answers steps that ask for a secret (kbgen secret get). Runs as root with the
 node's private keys, on the socket that systemd hands over, else on PATH. Logs
@@ -56,6 +57,10 @@ who asked for what and what was decided, never a value.
   --socket PATH        (default /run/kbnode/secretd.sock); for the group --group
   --group NAME         who may ask (default: the group of the process)
   --check              read config and keys, say what they are, and end
+  --unit               print kbnode-secretd.service for --config, and end
+  --credential FILE    with --unit: a key encrypted by systemd-creds for this
+                       machine; the config calls it secret.key
+  --socket-unit        print kbnode-secretd.socket for --socket and --group
 
 The config, YAML:
   version: 1

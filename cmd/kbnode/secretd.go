@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/x509"
@@ -27,6 +28,7 @@ import (
 	"github.com/gpu-mode/kbgen/node/broker"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/secrets"
+	"github.com/gpu-mode/kbgen/templates"
 )
 
 // secretdCmd is the broker of secrets.
@@ -34,7 +36,11 @@ type secretdCmd struct {
 	Config string `default:"/etc/kbnode/secretd.yml" placeholder:"FILE"`
 	Socket string `default:"/run/kbnode/secretd.sock" placeholder:"PATH"`
 	Group  string `placeholder:"NAME"`
-	Check  bool
+	Check  bool   `xor:"way"`
+
+	Unit       bool   `xor:"way"`
+	SocketUnit bool   `xor:"way"`
+	Credential string `placeholder:"FILE"`
 }
 
 // brokerConfig is its config file.
@@ -57,6 +63,9 @@ type brokerConfig struct {
 }
 
 func (c *secretdCmd) Run(ctx context.Context, env *cli.Env) error {
+	if c.Unit || c.SocketUnit {
+		return c.units(env)
+	}
 	b, about, err := c.broker(env)
 	if err != nil {
 		return cli.Usagef("%s: %w", c.Config, err)
@@ -72,6 +81,24 @@ func (c *secretdCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	b.Log.Info("answering", "socket", l.Addr().String(), "keys", len(b.Keys))
 	return b.Serve(ctx, l)
+}
+
+// units prints what systemd starts the broker by.
+func (c *secretdCmd) units(env *cli.Env) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	s := templates.Secretd{Program: program, Config: c.Config, Credential: c.Credential, Socket: c.Socket, Group: cmp.Or(c.Group, "root")}
+	unit, err := s.Service()
+	if c.SocketUnit {
+		unit, err = s.SocketUnit()
+	}
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	_, err = io.WriteString(env.Stdout, unit)
+	return err
 }
 
 // broker makes the broker that the config describes, and says what it is.

@@ -180,7 +180,7 @@ func (f fact) empty() bool { return f.Text == "" && f.Time.Text == "" && f.Span.
 func metaData(items map[string]string) []fact {
 	var out []fact
 	for _, key := range slices.Sorted(maps.Keys(items)) {
-		out = append(out, fact{Name: key, Text: text.Shorten(text.Lines(items[key]), 1000)})
+		out = append(out, fact{Name: key, Text: text.Shorten(text.Lines(items[key]), 300)})
 	}
 	return out
 }

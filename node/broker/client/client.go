@@ -57,6 +57,16 @@ type Response struct {
 // ErrNoBroker is a node without a broker, or one that does not answer.
 var ErrNoBroker = errors.New("the node's broker does not answer")
 
+// A broker that has too many callers hangs up before it answers. It is asked
+// again for busyLimit at most, with pauses from retryPause to longPause.
+const (
+	busyLimit = 20 * time.Second
+	longPause = time.Second
+)
+
+// errHungUp is a broker that ended the connection without a word.
+var errHungUp = errors.New("it hung up")
+
 // Get asks the broker at socket.
 //
 // Errors: *[refused.Error]; [ErrNoBroker].
@@ -66,6 +76,22 @@ func Get(ctx context.Context, socket string, r Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	begun := time.Now()
+	for pause := retryPause; ; pause = min(2*pause, longPause) {
+		value, err := ask(ctx, socket, r.Name, append(line, '\n'))
+		if !errors.Is(err, errHungUp) || time.Since(begun) > busyLimit {
+			return value, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// ask asks once.
+func ask(ctx context.Context, socket, name string, line []byte) ([]byte, error) {
 	conn, err := dial(ctx, socket)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrNoBroker, socket, err)
@@ -73,9 +99,12 @@ func Get(ctx context.Context, socket string, r Request) ([]byte, error) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	_, unsent := conn.Write(append(line, '\n')) // who refuses early may have said why
+	_, unsent := conn.Write(line) // who refuses early may have said why
 	answer, err := bufio.NewReader(io.LimitReader(conn, MaxResponse)).ReadBytes('\n')
-	if err = errors.Join(unsent, err); len(answer) == 0 || answer[len(answer)-1] != '\n' {
+	if err = errors.Join(unsent, err); len(answer) == 0 && ctx.Err() == nil {
+		return nil, fmt.Errorf("%w: %w: %w", ErrNoBroker, errHungUp, err)
+	}
+	if len(answer) == 0 || answer[len(answer)-1] != '\n' {
 		return nil, fmt.Errorf("%w: %w", ErrNoBroker, err)
 	}
 	var got Response
@@ -83,7 +112,7 @@ func Get(ctx context.Context, socket string, r Request) ([]byte, error) {
 		return nil, fmt.Errorf("%w: its answer is not JSON", ErrNoBroker)
 	}
 	if got.Refused != "" {
-		return nil, &refused.Error{Name: r.Name, Reason: got.Refused, Detail: got.Detail}
+		return nil, &refused.Error{Name: name, Reason: got.Refused, Detail: got.Detail}
 	}
 	if len(got.Value) == 0 {
 		return nil, fmt.Errorf("%w: its answer holds no value", ErrNoBroker)
