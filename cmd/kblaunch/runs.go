@@ -306,7 +306,7 @@ func (c *retryCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	run.QueueTimeout, run.RunTimeout = c.QueueTimeout, c.Timeout
 	show := newProgress(ctx, env.Stderr, client, out, 1)
-	endings := collect(ctx, client, slices.Clone([]*launcher.Run{run}), show.event)
+	endings := collect(ctx, client, []*launcher.Run{run}, show.event)
 	show.stop()
 	return out.end(ctx, endings)
 }
