@@ -81,4 +81,3 @@ func TestDiffPrintsText(t *testing.T) {
 		}
 	}
 }
-
