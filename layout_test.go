@@ -26,7 +26,7 @@ var layers = []struct {
 	part string
 	may  []string
 }{
-	{"internal", nil}, // for tests of several parts
+	{"internal", []string{"schema"}}, // for tests of several parts
 	{"schema", nil},
 	{"secrets", []string{"schema"}},
 	{"pipelines", []string{"schema"}},

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	printable "github.com/gpu-mode/kbgen/schema/text" // text is a node here
 )
 
 // A Change is one value that differs between two pipelines.
@@ -20,8 +21,14 @@ type Change struct {
 	New  string // empty: removed
 }
 
+// Where is the place of the change in one printable line: steps and keys are
+// named by whoever wrote the pipeline.
+func (c Change) Where() string {
+	return printable.Line(strings.Trim(c.Step+"."+c.Path, "."), 300)
+}
+
 func (c Change) String() string {
-	at := strings.Trim(c.Step+"."+c.Path, ".")
+	at := c.Where()
 	switch {
 	case c.Path == "" && c.Step != "" && c.Old == "":
 		return "+ step " + at
@@ -55,10 +62,10 @@ func changedLines(older, newer string) string {
 	}
 	var out strings.Builder
 	for _, line := range from {
-		out.WriteString("\n    - " + line)
+		out.WriteString("\n    - " + printable.Lines(line))
 	}
 	for _, line := range to {
-		out.WriteString("\n    + " + line)
+		out.WriteString("\n    + " + printable.Lines(line))
 	}
 	return out.String()
 }
@@ -198,11 +205,11 @@ func (f *flat) add(step, path string, n *yaml.Node) {
 		f.add(step, path, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "*" + n.Value})
 	default:
 		v := f.steps[step]
-		if !slices.Contains(v.order, path) {
+		if _, known := v.text[path]; !known {
 			v.order = append(v.order, path)
 		}
 		v.text[path] = fmt.Sprintf("%q", n.Value)
-		if n.ShortTag() != "!!str" {
+		if n.ShortTag() != "!!str" && printable.Line(n.Value, 100) == n.Value {
 			v.text[path] = n.Value
 		}
 		f.steps[step] = v

@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,6 +62,22 @@ func TestDiff(t *testing.T) {
 	for _, doc := range []string{"", "steps: [", "a: b", "a: &a [*a]\nsteps: *a"} {
 		if _, err := Diff([]byte(older), []byte(doc)); err == nil && doc != "" {
 			t.Errorf("Diff(%q) = nil, want an error", doc)
+		}
+	}
+}
+
+// Who writes a pipeline names its steps and keys; a change is lines of text all
+// the same.
+func TestDiffPrintsText(t *testing.T) {
+	older := "steps:\n  - key: \"a\\x1b[31m\\nb\"\n    command: \"x\\n\\x1b[2J\"\n    n: !x \"\\e[1m\"\n"
+	newer := "steps:\n  - key: \"a\\x1b[31m\\nb\"\n    command: \"y\\n\\x1b[2K\"\n    n: !x \"\\e[2m\"\n    \"k\\e]0;t\\a\": 1\n"
+	changes, err := Diff([]byte(older), []byte(newer))
+	if err != nil || len(changes) != 3 {
+		t.Fatalf("got %v, %v, want three changes", changes, err)
+	}
+	for _, c := range changes {
+		if got := c.String(); strings.ContainsAny(got, "\x1b\a") || strings.Contains(got, "a\n") {
+			t.Errorf("got %q, want printable lines", got)
 		}
 	}
 }

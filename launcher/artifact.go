@@ -132,7 +132,7 @@ func (w *waiter) report(r *schema.Result, raw []byte) *Report {
 	t := w.timeline
 	t.Running, t.Finished = w.life.seen()
 	t.Fetched = time.Now()
-	return &Report{Result: r, Raw: raw, RunID: w.r.ID, Build: w.build.Number, BuildURL: w.build.WebURL, Timeline: t}
+	return &Report{Result: r, Raw: raw, RunID: w.r.ID, Build: w.build.Number, BuildURL: w.build.WebURL, Canceled: w.build.State == "canceled", Timeline: t}
 }
 
 // candidates lists the build's files of that name. Several jobs, or several

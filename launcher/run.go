@@ -111,7 +111,7 @@ func (c *Client) Open(ctx context.Context, number int) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if id, _ := b.MetaData[metaRunID].(string); id == "" {
+	if b.RunID() == "" {
 		return nil, fmt.Errorf("build %d has no run id in its meta-data, as those of a launcher have: %w", number, ErrNoBuild)
 	}
 	return runOf(b), nil
@@ -119,8 +119,7 @@ func (c *Client) Open(ctx context.Context, number int) (*Run, error) {
 
 // runOf is the run of a build that somebody made before.
 func runOf(b *Build) *Run {
-	text := func(key string) string { s, _ := b.MetaData[key].(string); return s }
-	r := &Run{ID: text(metaRunID), GPU: text(metaGPU), Queue: text(metaQueue), Mode: text(metaMode), Ranking: text(metaRanking), Submitted: time.Now()}
+	r := &Run{ID: b.RunID(), GPU: b.GPU(), Queue: b.Queue(), Mode: b.Mode(), Ranking: b.word(metaRanking), Submitted: time.Now()}
 	r.QueueTimeout, r.RunTimeout = orDefault(0), orDefault(0)
 	r.is(b)
 	r.Created = time.Now()

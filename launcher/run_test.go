@@ -372,3 +372,51 @@ func TestCancelThatFailsIsSaid(t *testing.T) {
 		})
 	}
 }
+
+// Two processes that begin with one run id at the same moment: neither finds a
+// build, both make one, and one build is left, which both wait for.
+func TestOneRunIDTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, f *fake) {
+		f.onCreate = endsAfter(time.Minute, time.Minute)
+		var looked sync.WaitGroup // first looks, which found nothing
+		looked.Add(2)
+		f.fault = func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodPost {
+				looked.Done()
+				looked.Wait()
+			}
+			return false
+		}
+		s := submission()
+		s.RunID = "run-1"
+		var over sync.WaitGroup
+		builds := make([]int, 2)
+		for i := range builds {
+			c := f.client()
+			over.Go(func() {
+				report, err := c.Submit(t.Context(), s)
+				if err != nil {
+					t.Errorf("Submit: %v", err)
+					return
+				}
+				builds[i] = report.Build
+			})
+		}
+		over.Wait()
+		if len(f.builds) != 2 || builds[0] != f.builds[0].number || builds[1] != builds[0] || f.builds[1].state != "canceled" {
+			t.Errorf("both took the builds %v of %d, want the first of two", builds, len(f.builds))
+		}
+	})
+}
+
+// What a build says of itself was written by whoever made it.
+func TestMetaDataOfStrangers(t *testing.T) {
+	t.Parallel()
+	b := &Build{MetaData: map[string]any{"run_id": "a\x1b[31m\nb", "gpu": "\x1b]0;evil\a", "queue": "q\n", "mode": "m\tt\u202e"}}
+	for what, got := range map[string]string{"run id": b.RunID(), "GPU type": b.GPU(), "queue": b.Queue(), "mode": b.Mode()} {
+		if want := map[string]string{"queue": "q", "mode": "m t"}[what]; got != want {
+			t.Errorf("%s: got %q, want %q", what, got, want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -89,6 +90,7 @@ type Report struct {
 	RunID    string
 	Build    int
 	BuildURL string
+	Canceled bool // its build was: what kbrun took for a fault of the machine was somebody's wish
 	Timeline Timeline
 }
 
@@ -100,7 +102,7 @@ type Report struct {
 // cancels the build that it gives up, when ctx ends too, or the error says that
 // it has not.
 func (c *Client) Submit(ctx context.Context, s Submission) (*Report, error) {
-	run, err := c.createOrAdopt(ctx, s)
+	run, err := c.CreateOrAdopt(ctx, s)
 	var uncertain *UncertainError
 	if errors.As(err, &uncertain) {
 		return nil, errors.Join(err, c.cancelUnseen(ctx, uncertain.RunID))
@@ -115,23 +117,48 @@ func (c *Client) Submit(ctx context.Context, s Submission) (*Report, error) {
 	return nil, c.abandon(ctx, run, err)
 }
 
-// createOrAdopt looks once for the build of a run id that was given: its caller
-// may have begun before.
-func (c *Client) createOrAdopt(ctx context.Context, s Submission) (*Run, error) {
-	if s.RunID != "" && s.Attempted.IsZero() {
-		asking, stop := context.WithTimeout(ctx, orDefault(s.QueueTimeout))
-		defer stop()
-		run, err := c.Adopt(asking, s.RunID)
-		if err == nil {
-			run.GPU, run.Queue = s.GPU, s.Queue
-			run.QueueTimeout, run.RunTimeout, run.Progress = orDefault(s.QueueTimeout), orDefault(s.RunTimeout), s.Progress
-			return run, nil
-		}
-		if !errors.Is(err, ErrNoBuild) {
-			return nil, err
-		}
+// CreateOrAdopt is [Client.Create] for a run id whose caller does not know
+// whether somebody has begun with it: an earlier process, or another one at this
+// moment. It looks for a build before it makes one, and again after: of two that
+// were made at once, all callers take the older, and the other is cancelled.
+//
+// Errors: those of Create, [APIError] of the first look, ctx's.
+func (c *Client) CreateOrAdopt(ctx context.Context, s Submission) (*Run, error) {
+	if s.RunID == "" || !s.Attempted.IsZero() {
+		return c.Create(ctx, s)
 	}
-	return c.Create(ctx, s)
+	asking, stop := context.WithTimeout(ctx, orDefault(s.QueueTimeout))
+	defer stop()
+	run, err := c.Adopt(asking, s.RunID)
+	switch {
+	case err == nil:
+		return run.asked(s), nil
+	case !errors.Is(err, ErrNoBuild):
+		return nil, err
+	}
+	if run, err = c.Create(asking, s); err != nil {
+		return nil, err
+	}
+	found, err := c.lookup(asking, run.ID, run.Submitted.Add(-lookupMargin))
+	if err != nil {
+		c.log.Warn("looking for a second build of a run", "run", run.ID, "error", err)
+		return run, nil
+	}
+	if !slices.ContainsFunc(found, func(b Build) bool { return b.Number == run.Build }) {
+		found = append(found, *run.seen) // its number is the newest that this process knows
+	}
+	slices.SortFunc(found, func(a, b Build) int { return a.Number - b.Number })
+	if kept := c.keepOne(asking, found); kept.Number != run.Build {
+		return runOf(kept).asked(s), nil
+	}
+	return run, nil
+}
+
+// asked takes over what s says of a run that somebody else made.
+func (r *Run) asked(s Submission) *Run {
+	r.GPU, r.Queue = s.GPU, s.Queue
+	r.QueueTimeout, r.RunTimeout, r.Progress = orDefault(s.QueueTimeout), orDefault(s.RunTimeout), s.Progress
+	return r
 }
 
 // lateBuilds are the pauses between two looks for a build that is to be

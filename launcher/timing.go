@@ -22,7 +22,7 @@ func (r *Report) Spans(command time.Time) []Span {
 	var spans []Span
 	add := func(name string, d time.Duration, note string) { spans = append(spans, Span{name, d, note}) }
 	l := r.Timeline
-	accounted := l.Created.Sub(l.Submitted)
+	accounted := max(0, l.Created.Sub(l.Submitted)) // an adopted build was there before
 	add("create", accounted, "the build, by REST")
 	if len(l.Jobs) > 0 {
 		evaluation := l.Jobs[len(l.Jobs)-1]

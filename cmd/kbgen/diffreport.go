@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/generator"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // namedFiles is how many files a heading names before it counts the rest.
@@ -34,9 +34,9 @@ func printComparison(w io.Writer, c generator.Comparison) {
 // where names a few files, and counts them when they are more.
 func where(files []string) string {
 	if len(files) <= namedFiles {
-		return strings.Join(files, ", ")
+		return text.Line(strings.Join(files, ", "), 300)
 	}
-	return fmt.Sprintf("%d files: %s and %d more", len(files), strings.Join(files[:namedFiles], ", "), len(files)-namedFiles)
+	return fmt.Sprintf("%d files: %s and %d more", len(files), text.Line(strings.Join(files[:namedFiles], ", "), 300), len(files)-namedFiles)
 }
 
 // printMarkdown prints what differs as a comment of a pull request.
@@ -47,9 +47,9 @@ func printMarkdown(w io.Writer, c generator.Comparison) {
 	}
 	for _, change := range c.Changes {
 		in := change.In()
-		what := strings.Trim(in.Step+"."+in.Path, ".")
+		what := in.Where()
 		if in.Path == "" {
-			what = "step " + in.Step
+			what = "step " + what
 		}
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", cell(where(change.Files())), code(what), code(in.Old), code(in.New))
 	}
@@ -68,25 +68,25 @@ func printMarkdown(w io.Writer, c generator.Comparison) {
 }
 
 // cell is text in a table of Markdown.
-func cell(text string) string {
-	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "_", `\_`, "*", `\*`, "<", "&lt;", "`", "\\`", "\n", " ").Replace(text)
+func cell(s string) string {
+	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "_", `\_`, "*", `\*`, "<", "&lt;", "`", "\\`", "\n", " ").Replace(s)
 }
 
 // code is text as a code span in a table, whatever stands in it: fenced by more
 // backticks than it has in a row.
-func code(text string) string {
-	if text == "" {
+func code(s string) string {
+	if s == "" {
 		return ""
 	}
 	fence := "`"
-	for strings.Contains(text, fence) {
+	for strings.Contains(s, fence) {
 		fence += "`"
 	}
-	text = strings.ReplaceAll(strings.ReplaceAll(text, "|", `\|`), "\n", " ")
-	if strings.HasPrefix(text, "`") || strings.HasSuffix(text, "`") {
-		text = " " + text + " "
+	s = strings.ReplaceAll(strings.ReplaceAll(s, "|", `\|`), "\n", " ")
+	if strings.HasPrefix(s, "`") || strings.HasSuffix(s, "`") {
+		s = " " + s + " "
 	}
-	return fence + text + fence
+	return fence + s + fence
 }
 
 // The JSON form of a comparison. Values stand as a pipeline in JSON has them,
@@ -125,7 +125,7 @@ func comparisonAsJSON(c generator.Comparison) comparisonJSON {
 		case s.New == "":
 			change.Kind = "removed"
 		}
-		for _, p := range slices.Clone(s.Places) {
+		for _, p := range s.Places {
 			change.Places = append(change.Places, placeJSON{p.File, p.Step})
 		}
 		out.Changes = append(out.Changes, change)

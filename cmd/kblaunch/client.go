@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 const tokenVar = "BUILDKITE_API_TOKEN"
@@ -49,15 +50,23 @@ func installation(env *cli.Env) string {
 	return "kblaunch-" + hex.EncodeToString(sum[:6])
 }
 
+// buildNumber reads the number of a build, as 4711 or #4711.
+func buildNumber(name string) (int, bool) {
+	number, err := strconv.Atoi(strings.TrimPrefix(name, "#"))
+	return number, err == nil && number > 0
+}
+
 // open finds a run by its build's number, or by its own id.
 func open(ctx context.Context, client *launcher.Client, name string) (*launcher.Run, error) {
-	number, err := strconv.Atoi(strings.TrimPrefix(name, "#"))
-	if err == nil && number > 0 {
+	if number, ok := buildNumber(name); ok {
 		run, err := client.Open(ctx, number)
 		if api := new(launcher.APIError); errors.As(err, &api) && api.Status == http.StatusNotFound {
 			return nil, cli.WithHint(&cli.ExitError{Status: exitTrouble, Err: fmt.Errorf("there is no build %d", number)}, "kblaunch list; and check --org and --pipeline")
 		}
 		return run, trouble(ctx, err)
+	}
+	if !launcher.ValidRunID(name) {
+		return nil, cli.Usagef("got %s, want the number of a build or a run id", text.Quote(name))
 	}
 	run, err := client.Adopt(ctx, name)
 	if errors.Is(err, launcher.ErrNoBuild) {

@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"slices"
-	"strconv"
 	"text/tabwriter"
-
-	"golang.org/x/perf/benchmath"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/launcher"
@@ -28,13 +26,6 @@ type compareCmd struct {
 	JSON  bool   `name:"json"`
 	clientFlags
 }
-
-// confidence is of the intervals that are shown, alpha the p-value from which on
-// two samples are held for the same.
-const (
-	confidence = 0.95
-	alpha      = 0.05
-)
 
 // What --json prints.
 type (
@@ -219,12 +210,17 @@ func (out *compareJSON) pair(older, newer []verdict.Case) {
 		return nil
 	}
 	logOld, logNew, both := 0.0, 0.0, 0
+	few := map[string]int{} // cases by why they can show no change
 	for i := range older {
 		line := caseCompareJSON{Spec: text.Line(older[i].Spec, 200), Old: timeOf(&older[i])}
 		if other := find(&older[i], i); other != nil {
 			line.New = timeOf(other)
 			if line.Old != nil && line.New != nil {
-				line.Delta = delta(&older[i], other, line.Old, line.New)
+				var warnings []error
+				line.Delta, warnings = delta(&older[i], other, line.Old, line.New)
+				for _, why := range warnings {
+					few[why.Error()]++
+				}
 				logOld, logNew, both = logOld+math.Log(line.Old.NS), logNew+math.Log(line.New.NS), both+1
 			}
 		}
@@ -235,65 +231,13 @@ func (out *compareJSON) pair(older, newer []verdict.Case) {
 			out.Cases = append(out.Cases, caseCompareJSON{Spec: text.Line(newer[i].Spec, 200), New: timeOf(&newer[i])})
 		}
 	}
+	for _, why := range slices.Sorted(maps.Keys(few)) {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d of %d cases: %s", few[why], len(out.Cases), why))
+	}
 	if both > 1 {
 		a, b := math.Exp(logOld/float64(both)), math.Exp(logNew/float64(both))
 		out.Geomean = &geomeanJSON{OldNS: a, NewNS: b, Percent: (b/a - 1) * 100}
 	}
-}
-
-// timeOf is a case's time with its confidence interval: of the samples, else of
-// the mean and the error that the tester wrote. Nil when it was not timed.
-func timeOf(c *verdict.Case) *timeJSON {
-	if s := samples(c); len(s) > 0 {
-		sum := benchmath.AssumeNothing.Summary(benchmath.NewSample(s, &benchmath.DefaultThresholds), confidence)
-		low, high := sum.Lo, sum.Hi
-		if math.IsInf(low, 0) || math.IsInf(high, 0) { // too few for an interval
-			low, high = s[0], s[len(s)-1]
-		}
-		return &timeJSON{NS: sum.Center, Low: low, High: high, Samples: len(s)}
-	}
-	mean, e, ok := figures(c)
-	if !ok {
-		return nil
-	}
-	return &timeJSON{NS: mean, Low: mean - 1.96*e, High: mean + 1.96*e}
-}
-
-// samples are the calls of a case that are times, in a slice of its own.
-func samples(c *verdict.Case) []float64 {
-	return slices.DeleteFunc(slices.Clone(c.Samples), func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) })
-}
-
-func figures(c *verdict.Case) (mean, err float64, ok bool) {
-	mean, meanErr := strconv.ParseFloat(c.Mean, 64)
-	if meanErr != nil || !(mean > 0) || math.IsInf(mean, 0) {
-		return 0, 0, false
-	}
-	if e, parseErr := strconv.ParseFloat(c.Err, 64); parseErr == nil && e >= 0 && !math.IsInf(e, 0) {
-		err = e
-	}
-	return mean, err, true
-}
-
-// delta tests whether two cases differ: by ranks where both have samples, else
-// by the errors of their means.
-func delta(older, newer *verdict.Case, a, b *timeJSON) *deltaJSON {
-	d := &deltaJSON{Percent: (b.NS/a.NS - 1) * 100}
-	x, y := samples(older), samples(newer)
-	if len(x) > 0 && len(y) > 0 {
-		t := &benchmath.DefaultThresholds
-		d.P = benchmath.AssumeNothing.Compare(benchmath.NewSample(x, t), benchmath.NewSample(y, t)).P
-	} else {
-		_, ea, _ := figures(older)
-		_, eb, _ := figures(newer)
-		if spread := math.Hypot(ea, eb); spread > 0 {
-			d.P = math.Erfc(math.Abs(b.NS-a.NS) / spread / math.Sqrt2)
-		} else {
-			d.P = 1 // nobody knows how exact they are
-		}
-	}
-	d.Significant = d.P < alpha
-	return d
 }
 
 func (out *compareJSON) write(w io.Writer) error {
@@ -321,32 +265,4 @@ func (out *compareJSON) write(w io.Writer) error {
 		}
 	}
 	return nil
-}
-
-// String is the time and how far the interval reaches, as benchstat shows it.
-func (t *timeJSON) String() string {
-	if t == nil {
-		return "-"
-	}
-	wide := max(t.High/t.NS-1, 1-t.Low/t.NS) * 100
-	s := fmt.Sprintf("%s ± %.0f%%", nanoseconds(t.NS), wide)
-	if t.Samples > 0 {
-		s += fmt.Sprintf(" n=%d", t.Samples)
-	}
-	return s
-}
-
-// nanoseconds gives a time four digits that count.
-func nanoseconds(ns float64) string {
-	for _, u := range []struct {
-		scale float64
-		name  string
-	}{{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}, {1, "ns"}} {
-		if ns >= u.scale || u.scale == 1 {
-			v := ns / u.scale
-			digits := max(0, 3-int(math.Floor(math.Log10(max(v, 1e-3)))))
-			return strconv.FormatFloat(v, 'f', min(digits, 4), 64) + " " + u.name
-		}
-	}
-	return ""
 }

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/verdict"
 )
 
@@ -34,18 +37,8 @@ func (e *ending) found(r *launcher.Report) {
 		e.gpu, e.queue = cmp.Or(e.gpu, r.Result.GPUType), cmp.Or(e.queue, r.Result.Queue)
 		return
 	}
-	var none *launcher.NoResultError
-	var gave *launcher.GaveUpError
-	var wrong *launcher.WrongMachineError
 	var uncertain *launcher.UncertainError
-	switch {
-	case errors.As(e.err, &none):
-		e.runID, e.build, e.url = none.RunID, none.Build, none.BuildURL
-	case errors.As(e.err, &gave):
-		e.build, e.url = gave.Build, gave.BuildURL
-	case errors.As(e.err, &wrong):
-		e.runID, e.build, e.url = wrong.RunID, wrong.Build, wrong.BuildURL
-	case errors.As(e.err, &uncertain):
+	if errors.As(e.err, &uncertain) {
 		e.runID = uncertain.RunID
 	}
 }
@@ -59,6 +52,21 @@ func (e *ending) verdict() *verdict.Verdict {
 		return verdict.Of(e.report.Result)
 	}
 	return verdict.OfRanked(e.report.Result, e.ranking)
+}
+
+// canceled reports whether somebody ended the build before it was judged. What
+// the job itself wrote of that, a fault of the machine that is tried again, is
+// not so.
+func (e *ending) canceled() bool {
+	return e.report != nil && e.report.Canceled && !e.verdict().Judged
+}
+
+// unjudged is why a result is no verdict.
+func (e *ending) unjudged() error {
+	if e.canceled() {
+		return fmt.Errorf("build %d (%s) was canceled before it was judged", e.build, e.url)
+	}
+	return fmt.Errorf("no verdict on the submission, build %s: %s", e.url, e.verdict().Words())
 }
 
 // note says what is odd about a result that is believed all the same.
@@ -159,7 +167,7 @@ func (e *ending) json(ctx context.Context) runJSON {
 		out.Ending = "failed"
 	default:
 		out.Ending = "no-verdict"
-		out.Error = v.Words()
+		out.Error = e.unjudged().Error()
 	}
 	if v != nil {
 		out.Result = e.report.Raw
@@ -177,9 +185,15 @@ type output struct {
 	flags *outputFlags
 	plan  []plannedJSON
 	began time.Time
+	lost  error // the first event that could not be written
 }
 
 func newOutput(env *cli.Env, flags *outputFlags) *output {
+	if flags.Events {
+		// A reader that goes away ends neither the run nor the waiting for it: what
+		// was begun comes to its end, and the exit status says what was not read.
+		signal.Ignore(syscall.SIGPIPE)
+	}
 	return &output{env: env, flags: flags, began: time.Now()}
 }
 
@@ -195,7 +209,26 @@ func (o *output) line(e eventJSON) {
 	e.Time, e.Seconds = now.UTC().Format(time.RFC3339Nano), now.Sub(o.began).Seconds()
 	enc := json.NewEncoder(o.env.Stdout)
 	enc.SetEscapeHTML(false)
-	enc.Encode(e) // a reader that went away is told of by the exit status of the end
+	if err := enc.Encode(e); o.lost == nil {
+		o.lost = err
+	}
+}
+
+// failed is an end before there was a run to wait for. It gives the document or
+// the event of an end, too, and returns err.
+func (o *output) failed(ctx context.Context, run string, err error) error {
+	e := &ending{runID: text.Line(run, 200), err: err}
+	if number, ok := buildNumber(run); ok {
+		e.runID, e.build = "", number
+	}
+	var usage *cli.UsageError
+	if !o.flags.JSON && !o.flags.Events || errors.As(err, &usage) {
+		return err
+	}
+	if printErr := o.print(ctx, []*ending{e}, exitTrouble); printErr != nil {
+		return &cli.ExitError{Status: exitTrouble, Err: printErr}
+	}
+	return err
 }
 
 // end prints how all runs ended, and turns it into an exit status: trouble
@@ -215,7 +248,7 @@ func (o *output) end(ctx context.Context, all []*ending) error {
 		case e.err != nil:
 			err = e.err
 		case v != nil && !v.Judged:
-			err = fmt.Errorf("no verdict on the submission, build %s: %s", e.url, v.Words())
+			err = e.unjudged()
 		default:
 			continue
 		}
@@ -240,7 +273,7 @@ func (o *output) print(ctx context.Context, all []*ending, status int) error {
 			run := e.json(ctx)
 			o.line(eventJSON{Event: "end", RunID: e.runID, Build: e.build, BuildURL: e.url, Run: &run})
 		}
-		return nil
+		return o.lost
 	}
 	if o.flags.JSON {
 		doc := documentJSON{ExitStatus: status, Runs: []runJSON{}}
@@ -251,7 +284,7 @@ func (o *output) print(ctx context.Context, all []*ending, status int) error {
 	}
 	var b strings.Builder
 	for _, e := range all {
-		if e.report == nil && !e.detached {
+		if e.report == nil && !e.detached || e.canceled() {
 			continue // its error is told of
 		}
 		if len(all) > 1 {

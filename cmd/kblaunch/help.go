@@ -62,7 +62,8 @@ options:
   --queue NAME          a vendor's own queue, nebius-h100-0; says the GPU type
   --mode MODE           test (default), benchmark, profile, leaderboard, private
   --run-id ID           the run's id: with one that has a build, that is awaited
-                        and none made, also after kblaunch was killed
+                        and none made, also after kblaunch was killed; with
+                        several GPU types each gets ID-NAME
   --detach              print the run id once there is a build, and end
   --dry-run             say what would be sent, without a token
 ` + outputOptions + `  --timing              print a table of phases and REST calls to stderr
@@ -139,8 +140,9 @@ exit status: 0 done, 2 wrong usage, 3 trouble
 	"retry": `usage: kblaunch retry RUN [options]
 
 Starts the jobs of a build again that failed, timed out, expired or were
-canceled, and waits for the run's result. The run keeps its id. A submission
-that was judged is not judged again so: submit it anew.
+canceled one by one, and waits for the run's result. The run keeps its id. A
+submission that was judged, or whose build was canceled, is not judged again so:
+submit it anew, under another run id.
 
 options:
   --detach              do not wait

@@ -47,6 +47,7 @@ func program() cli.Program {
 		Name:    "kblaunch",
 		Grammar: &grammar{},
 		Help:    help,
+		Failed:  exitTrouble,
 		Values: map[string]func() []string{
 			"--gpu": pipelines.Fleet.Names,
 			"--queue": func() (queues []string) {
@@ -55,7 +56,7 @@ func program() cli.Program {
 				}
 				return queues
 			},
-			"--state": func() []string { return []string{"scheduled", "running", "passed", "failed", "canceled", "finished"} },
+			"--state": states,
 			"task": func() (names []string) {
 				for _, e := range examples.List() {
 					names = append(names, e.Name)

@@ -135,7 +135,7 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // fake is a Buildkite whose builds, from number 7 on, go as their branch says:
-// passed, older, elsewhere, wrong, machine, none, running, waiting.
+// passed, older, elsewhere, wrong, machine, canceled, none, running, waiting.
 type fake struct {
 	server *httptest.Server
 
@@ -250,7 +250,7 @@ func (f *fake) create(r *http.Request) *fakeBuild {
 		number: firstBuild + len(f.builds), branch: body.Branch, runID: body.Env["KERNELBOT_RUN_ID"], mode: body.Env["KERNELBOT_MODE"],
 		gpu: body.Env["KERNELBOT_GPU"], queue: body.Env["KERNELBOT_QUEUE"], user: body.MetaData["launcher"],
 	}
-	b.state = map[string]string{"running": "running", "waiting": "scheduled", "none": "failed", "machine": "failed"}[b.branch]
+	b.state = map[string]string{"running": "running", "waiting": "scheduled", "none": "failed", "machine": "failed", "canceled": "canceled"}[b.branch]
 	if b.state == "" {
 		b.state = "passed"
 	}
@@ -313,7 +313,7 @@ func (b *fakeBuild) result() []byte {
 		tests[6] = schema.Entry{Key: "test.1.error", Value: "mismatch at 3\\n\x1b[2Jgot 1, want 2"}
 		r.Outcome = schema.NewOutcome(schema.OutcomeWrong, "")
 		r.Runs = schema.Runs{run("test", false, tests)}
-	case "machine":
+	case "machine", "canceled":
 		r.Success, r.Error = false, "no driver"
 		r.Outcome = schema.NewOutcome(schema.OutcomeMachine, "no driver")
 	default:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -32,16 +33,16 @@ func (c *watchCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
+	out := newOutput(env, &c.outputFlags)
 	var runs []*launcher.Run
 	for _, name := range c.Runs {
 		run, err := open(ctx, client, name)
 		if err != nil {
-			return err
+			return out.failed(ctx, name, err)
 		}
 		run.QueueTimeout, run.RunTimeout = c.QueueTimeout, c.Timeout
 		runs = append(runs, run)
 	}
-	out := newOutput(env, &c.outputFlags)
 	show := newProgress(ctx, env.Stderr, client, out, len(runs))
 	endings := collect(ctx, client, runs, show.event)
 	show.stop()
@@ -123,9 +124,29 @@ type listedJSON struct {
 
 const maxListed = 1000
 
+// states are the words of list --state.
+func states() []string {
+	return []string{"scheduled", "running", "passed", "failed", "canceled", "finished"}
+}
+
 func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.Limit < 1 || c.Limit > maxListed {
 		return cli.Usagef("--limit %d: want 1 to %d", c.Limit, maxListed)
+	}
+	if c.Since < 0 {
+		return cli.Usagef("--since %s: want no less than 0, which is any age", c.Since)
+	}
+	for _, state := range c.State {
+		if !slices.Contains(states(), state) {
+			return cli.Usagef("--state: got %s, want one of %s", text.Quote(state), strings.Join(states(), ", "))
+		}
+	}
+	if c.GPU != "" {
+		row, err := pipelines.Fleet.Lookup(c.GPU)
+		if err != nil {
+			return &cli.UsageError{Err: err}
+		}
+		c.GPU = row.Name
 	}
 	client, err := c.client(env)
 	if err != nil {
@@ -202,9 +223,11 @@ func (c *logCmd) Run(ctx context.Context, env *cli.Env) error {
 			return cli.WithHint(trouble(ctx, err), "logs need the scope read_build_logs")
 		}
 		if c.All || evaluation == nil || j.ID != evaluation.ID {
-			fmt.Fprintf(env.Stdout, "== %s (%s) ==\n", text.Line(cmp.Or(j.StepKey, j.Name, j.ID), 100), j.State)
+			log = fmt.Sprintf("== %s (%s) ==\n", text.Line(cmp.Or(j.StepKey, j.Name, j.ID), 100), text.Line(j.State, 40)) + log
 		}
-		fmt.Fprintln(env.Stdout, strings.TrimRight(log, "\n"))
+		if _, err := fmt.Fprintln(env.Stdout, strings.TrimRight(log, "\n")); err != nil {
+			return err
+		}
 		printed++
 	}
 	if printed == 0 {
@@ -231,7 +254,9 @@ func (c *cancelCmd) Run(ctx context.Context, env *cli.Env) error {
 		}
 		b, err := client.Build(ctx, run.Build)
 		if err == nil && b.Over() {
-			fmt.Fprintf(env.Stdout, "build %d is over already: %s\n", run.Build, b.State)
+			if _, err := fmt.Fprintf(env.Stdout, "build %d is over already: %s\n", run.Build, text.Line(b.State, 40)); err != nil {
+				return err
+			}
 			continue
 		}
 		if err == nil {
@@ -240,7 +265,9 @@ func (c *cancelCmd) Run(ctx context.Context, env *cli.Env) error {
 		if err != nil {
 			return trouble(ctx, err)
 		}
-		fmt.Fprintf(env.Stdout, "build %d is cancelled\n", run.Build)
+		if _, err := fmt.Fprintf(env.Stdout, "build %d is cancelled\n", run.Build); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -260,25 +287,26 @@ func (c *retryCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
+	out := newOutput(env, &c.outputFlags)
 	run, err := open(ctx, client, c.Run_)
 	if err != nil {
-		return err
+		return out.failed(ctx, c.Run_, err)
 	}
 	n, err := client.Retry(ctx, run.Build)
 	if err != nil {
-		return cli.WithHint(trouble(ctx, err), "a submission that has its verdict is submitted anew: kblaunch submit")
+		err = cli.WithHint(trouble(ctx, err), "what has its verdict, or was canceled as a whole, is submitted anew, under another run id: kblaunch submit")
+		return out.failed(ctx, run.ID, err)
 	}
 	fmt.Fprintf(env.Stderr, "kblaunch: %d jobs of build %d start again\n", n, run.Build)
 	if c.Detach {
-		return nil
+		return out.end(ctx, []*ending{{gpu: run.GPU, queue: run.Queue, mode: run.Mode, runID: run.ID, build: run.Build, url: run.BuildURL, detached: true}})
 	}
 	if run, err = client.Open(ctx, run.Build); err != nil {
-		return trouble(ctx, err)
+		return out.failed(ctx, c.Run_, trouble(ctx, err))
 	}
 	run.QueueTimeout, run.RunTimeout = c.QueueTimeout, c.Timeout
-	out := newOutput(env, &c.outputFlags)
 	show := newProgress(ctx, env.Stderr, client, out, 1)
-	endings := collect(ctx, client, slices.Clone([]*launcher.Run{run}), show.event)
+	endings := collect(ctx, client, []*launcher.Run{run}, show.event)
 	show.stop()
 	return out.end(ctx, endings)
 }

@@ -12,9 +12,11 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/examples"
+	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // maxSubmission is Kernelbot's own limit, in bytes.
@@ -57,6 +59,9 @@ func (s *submitCmd) jobs(env *cli.Env) ([]job, error) {
 		j := job{gpu: row, queue: cmp.Or(queue, row.Queue), payload: payload, runID: s.RunID, task: s.taskName(directives), file: filepath.Base(file.Name)}
 		if s.RunID != "" && len(rows) > 1 {
 			j.runID += "-" + row.Name // one run on each GPU type
+		}
+		if _, number := buildNumber(j.runID); j.runID != "" && (number || !launcher.ValidRunID(j.runID)) {
+			return nil, fmt.Errorf("--run-id: got %s, want up to 200 letters, digits, dots, colons, - and _, and no number alone, which names a build", text.Quote(j.runID))
 		}
 		all = append(all, j)
 	}
@@ -132,6 +137,11 @@ func (s *submitCmd) read(env *cli.Env) (*task.Task, schema.File, error) {
 	if d.Leaderboard == "" {
 		return nil, file, cli.WithHint(fmt.Errorf("submission %s: it names no task: give TASK, or begin the file with #!POPCORN leaderboard NAME", file.Name), "kblaunch submit --help")
 	}
+	// A backend's submissions come from strangers: they name a task, and no place
+	// on this machine.
+	if strings.ContainsAny(d.Leaderboard, `/\`) || strings.HasPrefix(d.Leaderboard, ".") {
+		return nil, file, cli.WithHint(fmt.Errorf("submission %s: #!POPCORN leaderboard: got %s, want a name, not a path", file.Name, text.Quote(d.Leaderboard)), "kblaunch submit TASK SUBMISSION takes a task from anywhere")
+	}
 	t, _, err := findTask(d.Leaderboard)
 	if err == nil && s.Submission == "-" && t.Lang == schema.LangCUDA {
 		file.Name = "stdin.cu"
@@ -189,7 +199,7 @@ func readSubmission(r io.Reader, name string) (schema.File, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSubmission+1))
 	switch {
 	case err != nil:
-		return schema.File{}, err
+		return schema.File{}, fmt.Errorf("submission: %w", err)
 	case len(data) == 0:
 		return schema.File{}, fmt.Errorf("submission %s is empty", name)
 	case len(data) > maxSubmission:

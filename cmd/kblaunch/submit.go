@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -94,27 +94,21 @@ func (s *submitCmd) runTimeout(j job) time.Duration {
 // one submits to one GPU type.
 func (s *submitCmd) one(ctx context.Context, client *launcher.Client, sub launcher.Submission) *ending {
 	e := &ending{gpu: sub.GPU, queue: sub.Queue, mode: sub.Payload.Mode, ranking: sub.Payload.RankingBy, runID: sub.RunID}
+	show := sub.Progress
+	sub.Progress = func(event launcher.Event) { // an error does not always say which build it is about
+		e.runID, e.build, e.url = event.RunID, max(event.Build, e.build), cmp.Or(event.BuildURL, e.url)
+		show(event)
+	}
 	if !s.Detach {
 		e.report, e.err = client.Submit(ctx, sub)
 		e.found(e.report)
 		return e
 	}
-	run, err := detached(ctx, client, sub)
+	run, err := client.CreateOrAdopt(ctx, sub)
 	if e.err = err; err == nil {
 		e.runID, e.build, e.url, e.detached = run.ID, run.Build, run.BuildURL, true
 	}
 	return e
-}
-
-// detached makes the build, or finds the one that was made for the run id.
-func detached(ctx context.Context, client *launcher.Client, sub launcher.Submission) (*launcher.Run, error) {
-	if sub.RunID != "" {
-		run, err := client.Adopt(ctx, sub.RunID)
-		if !errors.Is(err, launcher.ErrNoBuild) {
-			return run, err
-		}
-	}
-	return client.Create(ctx, sub)
 }
 
 // dryRun says what would be sent, and sends nothing.

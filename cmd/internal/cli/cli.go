@@ -77,6 +77,10 @@ type Program struct {
 
 	// Usage is the exit status of wrong usage; 0 means [ExitUsage].
 	Usage int
+
+	// Failed is the exit status of an error that brings none of its own; 0 means
+	// [ExitFailed].
+	Failed int
 }
 
 // usage is the exit status of wrong usage.
@@ -279,7 +283,7 @@ func (p Program) report(env *Env, err error) int {
 	if err == nil {
 		return ExitDone
 	}
-	status := ExitFailed
+	status := cmp.Or(p.Failed, ExitFailed)
 	var usage *UsageError
 	if errors.As(err, &usage) || errors.Is(err, fs.ErrNotExist) && env.names(err) { // a file that was named and is not there
 		status = p.usage()
