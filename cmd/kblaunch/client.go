@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"strconv"
@@ -34,12 +35,20 @@ func (f *clientFlags) client(env *cli.Env) (*launcher.Client, error) {
 	}
 	client, err := launcher.New(launcher.Options{
 		BaseURL: f.API, Token: token, Org: f.Org, Pipeline: f.Pipeline, UserAgent: "kblaunch/" + cli.Version(),
-		Installation: installation(env), Log: env.Log,
+		Installation: installation(env), Log: requestLog(env),
 	})
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
 	return client, nil
+}
+
+// requestLog is where the launcher tells of every request: nowhere, without --debug.
+func requestLog(env *cli.Env) *slog.Logger {
+	if !env.Debug {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(env.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // installation tells this person's builds on this machine from others', and

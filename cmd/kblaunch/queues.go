@@ -37,7 +37,7 @@ func (c *queuesCmd) Run(ctx context.Context, env *cli.Env) error {
 	client, err := launcher.New(launcher.Options{
 		BaseURL: c.API, Token: token, Org: c.Org, UserAgent: "kblaunch/" + cli.Version(),
 		Pipeline: "kernelbot", // not used: queues belong to the organization
-		Log:      env.Log,
+		Log:      requestLog(env),
 	})
 	if err != nil {
 		return &cli.UsageError{Err: err}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"reflect"
 	"regexp"
 	"runtime"
@@ -40,10 +39,16 @@ type Env struct {
 	Stdout    io.Writer // the product only
 	Stderr    io.Writer // everything else
 
-	// Log takes what only somebody who looks for a fault wants to read; with
-	// --debug it goes to Stderr, else nowhere. [Program.Run] sets it. Nothing
-	// secret goes there either.
-	Log *slog.Logger
+	// Debug: somebody looks for a fault, and wants to read more on Stderr, see
+	// [Env.Debugf]. --debug sets it.
+	Debug bool
+}
+
+// Debugf says something that only --debug shows. Nothing secret goes there either.
+func (e *Env) Debugf(format string, args ...any) {
+	if e.Debug {
+		fmt.Fprintf(e.Stderr, "debug: "+format+"\n", args...)
+	}
 }
 
 // Getenv returns the variable's value, "" when it is unset.
@@ -146,10 +151,11 @@ func (p Program) Run(ctx context.Context, env *Env) (status int) {
 		}
 	}()
 	env = p.debug(env)
-	if began := time.Now(); env.Log.Enabled(ctx, slog.LevelDebug) {
-		env.Log.Debug("begins", "program", p.Name, "version", Version(), "go", runtime.Version(), "platform", runtime.GOOS+"/"+runtime.GOARCH)
-		defer func() { env.Log.Debug("ends", "status", status, "after", time.Since(began).Round(time.Millisecond)) }()
-	}
+	began := time.Now()
+	env.Debugf("%s %s, %s, %s/%s", p.Name, Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	defer func() {
+		env.Debugf("%s ends with %d after %s", p.Name, status, time.Since(began).Round(time.Millisecond))
+	}()
 	if len(env.Args) == 1 && (env.Args[0] == "--version" || env.Args[0] == "version") {
 		fmt.Fprintf(env.Stdout, "%s %s\n", p.Name, Version())
 		return ExitDone

@@ -80,7 +80,7 @@ func TestDebug(t *testing.T) {
 		status := Program{Name: "t", Grammar: &grammar{}}.Run(context.Background(), &Env{
 			Args: args, LookupEnv: func(string) (string, bool) { return "", false }, Stdout: &stdout, Stderr: &stderr,
 		})
-		if status != 0 || stdout.String() != "x on CPU_BK\n" || !bytes.Contains(stderr.Bytes(), []byte("msg=ends status=0")) {
+		if status != 0 || stdout.String() != "x on CPU_BK\n" || !bytes.Contains(stderr.Bytes(), []byte("debug: t ends with 0 after ")) {
 			t.Errorf("%q ends with %d, prints %q and says %q", args, status, &stdout, &stderr)
 		}
 	}

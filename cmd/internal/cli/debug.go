@@ -1,21 +1,17 @@
 package cli
 
 import (
-	"log/slog"
 	"reflect"
 	"slices"
 )
 
 const debugFlag = "--debug"
 
-// debug returns env with a log, and without --debug where it was asked for.
+// debug returns env without --debug, and noted that it was asked for.
 // A command that hands its words to another program keeps them: that one has a
 // --debug of its own.
 func (p Program) debug(env *Env) *Env {
 	inner := *env
-	if inner.Log == nil {
-		inner.Log = slog.New(slog.DiscardHandler)
-	}
 	mine := len(env.Args)
 	if end := slices.Index(env.Args, "--"); end >= 0 {
 		mine = end
@@ -33,7 +29,7 @@ func (p Program) debug(env *Env) *Env {
 	}
 	own := slices.DeleteFunc(slices.Clone(env.Args[:mine]), func(arg string) bool { return arg == debugFlag })
 	inner.Args = append(own, env.Args[mine:]...)
-	inner.Log = slog.New(slog.NewTextHandler(env.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	inner.Debug = true
 	return &inner
 }
 
