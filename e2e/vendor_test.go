@@ -73,7 +73,7 @@ func TestVendorCheckLive(t *testing.T) {
 			}
 		}
 	}
-	s = r.vendorCheck("--format", "json", file)
+	s = r.vendorCheck("--json", file)
 	s.want(t, 3)
 	var faults []schema.Finding
 	if err := json.Unmarshal([]byte(s.stdout), &faults); err != nil {
