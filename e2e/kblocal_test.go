@@ -279,10 +279,10 @@ func TestUpRefuses(t *testing.T) {
 	}{
 		{[]string{"up", "--queue", "cpu"}, 2, `--queue "cpu": want NAME=N with N from 1 to 64`},
 		{[]string{"up", "--fault", "GET status=500"}, 2, `fault rule`},
-		{[]string{"up", "--agent", "/nonexistent"}, 1, "/nonexistent"},
+		{[]string{"up", "--agent", "/nonexistent"}, 2, "/nonexistent"},
 		{[]string{"up", "--scopes", "read_everything"}, 1, `scope "read_everything" is not known`},
-		{[]string{"up", "--pipeline", "x=/nonexistent.yml"}, 1, "--pipeline x: open /nonexistent.yml"},
-		{[]string{"exec"}, 2, `expected "<command> ..."`},
+		{[]string{"up", "--pipeline", "x=/nonexistent.yml"}, 2, "--pipeline x: open /nonexistent.yml"},
+		{[]string{"exec"}, 2, "missing: COMMAND"},
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		s := command(t, ctx, []string{"KBLOCAL_AGENT=" + agent}, "", filepath.Join(bin, "kblocal"), tt.args...)
