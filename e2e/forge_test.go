@@ -75,7 +75,7 @@ func TestSubmissionCannotForgeItsResult(t *testing.T) {
 		}
 	}
 	slices.Sort(keys)
-	if want := []string{"gpu", "launcher", "mode", "outcome:" + run, "queue", "result:" + run, "run_id"}; !slices.Equal(keys, want) {
+	if want := []string{"gpu", "launcher", "mode", "outcome:" + run, "queue", "ranking", "result:" + run, "run_id"}; !slices.Equal(keys, want) {
 		t.Errorf("meta-data keys %q, want %q", keys, want)
 	}
 }

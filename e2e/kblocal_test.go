@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -52,20 +53,38 @@ func gone(t *testing.T, dir string) {
 	t.Errorf("left running: %q", left)
 }
 
+// A lockedBuffer may be read while a process writes to it.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // An up is a running `kblocal up`.
 type up struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	dir  string
 	vars map[string]string
-	log  *bytes.Buffer
+	log  *lockedBuffer
 	done chan struct{}
 }
 
 // startUp starts `kblocal up` and reads what it says to export.
 func startUp(t *testing.T, args ...string) *up {
 	t.Helper()
-	u := &up{t: t, dir: t.TempDir(), vars: map[string]string{}, log: &bytes.Buffer{}, done: make(chan struct{})}
+	u := &up{t: t, dir: t.TempDir(), vars: map[string]string{}, log: &lockedBuffer{}, done: make(chan struct{})}
 	u.cmd = exec.Command(filepath.Join(bin, "kblocal"), append([]string{"up", "--dir", u.dir}, args...)...)
 	u.cmd.Env = append(os.Environ(), "KBLOCAL_AGENT="+agent, "KBGEN_E2E_MARK="+u.dir)
 	u.cmd.Stderr = u.log
@@ -282,7 +301,7 @@ func TestUpRefuses(t *testing.T) {
 		{[]string{"up", "--agent", "/nonexistent"}, 2, "/nonexistent"},
 		{[]string{"up", "--scopes", "read_everything"}, 1, `scope "read_everything" is not known`},
 		{[]string{"up", "--pipeline", "x=/nonexistent.yml"}, 2, "--pipeline x: open /nonexistent.yml"},
-		{[]string{"exec"}, 2, "missing: COMMAND"},
+		{[]string{"exec"}, 2, "missing: COMMAND ..."},
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		s := command(t, ctx, []string{"KBLOCAL_AGENT=" + agent}, "", filepath.Join(bin, "kblocal"), tt.args...)

@@ -84,7 +84,7 @@ func TestEnvFileRefuses(t *testing.T) {
 		}
 	}
 	s := runPipeline(t, "steps: [{command: x}]", "-", "--env-file", file+".none")
-	if s.status != 1 || !strings.Contains(s.stderr, "no such file") {
+	if s.status != 2 || !strings.Contains(s.stderr, "no such file") {
 		t.Errorf("no file: status %d, %s", s.status, s.stderr)
 	}
 }
