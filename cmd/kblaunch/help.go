@@ -101,7 +101,7 @@ Lists the builds that launchers made, the newest first: state, outcome of the
 run, GPU type, mode, age, run id.
 
 options:
-  --state STATE         scheduled, running, passed, failed, canceled or finished;
+  --state STATE         scheduled, running, passed, failed, canceled, finished;
                         again for several
   --gpu NAME            GPU type
   --since D             how old at most; default 24h, 0 for any age
