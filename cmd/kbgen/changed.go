@@ -19,7 +19,8 @@ type selectionFlags struct {
 	ChangedSince string   `placeholder:"REVISION"`
 	ChangedFiles string   `placeholder:"FILE"`
 
-	read *pipelines.Selection // once: a list may come on standard input
+	read   *pipelines.Selection // once: a list may come on standard input
+	within context.Context      // of a command that answers signals itself; nil: signals end the process
 }
 
 // Limits on what says which files changed.
@@ -49,7 +50,11 @@ func (f *selectionFlags) ask(env *cli.Env) (s pipelines.Selection, err error) {
 	case strings.HasPrefix(f.ChangedSince, "-"):
 		return s, cli.Usagef("--changed-since %q: want a revision", f.ChangedSince)
 	case f.ChangedSince != "":
-		ctx, stop := context.WithTimeout(context.Background(), gitLimit)
+		within := f.within
+		if within == nil {
+			within = context.Background()
+		}
+		ctx, stop := context.WithTimeout(within, gitLimit)
 		defer stop()
 		// Of a renamed file both names; --relative is off whatever git is told.
 		listed, err = git(ctx, env, "diff", "--no-relative", "--no-renames", "--no-ext-diff", "--name-only", "-z", "--merge-base", f.ChangedSince, "--")

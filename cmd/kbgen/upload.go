@@ -43,7 +43,7 @@ func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.Pipeline == "" {
 		c.Pipeline = "evaluate"
 	}
-	c.bootstrap = c.bootstrapFlags
+	c.bootstrap, c.within = c.bootstrapFlags, ctx
 	if err := asExpected(c.ExpectVersion, cli.Version()); err != nil {
 		return err
 	}

@@ -5,8 +5,8 @@ const clientOptions = `  --org SLUG            BUILDKITE_ORG; default gpu-mode
   --api URL             KBLAUNCH_API_URL; default https://api.buildkite.com/
 `
 
-const outputOptions = `  --json                one document for every ending (kbgen schema submission)
-  --events              JSON lines: phases as they come, then the endings
+const outputOptions = `  --json                one document, however a run ends (kbgen schema submission)
+  --events              JSON lines: phases as they come, then the conclusions
 `
 
 const waitOptions = `  --timeout D           longest run on the machine; default 30m

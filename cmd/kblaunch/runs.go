@@ -44,26 +44,26 @@ func (c *watchCmd) Run(ctx context.Context, env *cli.Env) error {
 		runs = append(runs, run)
 	}
 	show := newProgress(ctx, env.Stderr, client, out, len(runs))
-	endings := collect(ctx, client, runs, show.event)
+	conclusions := collect(ctx, client, runs, show.event)
 	show.stop()
-	return out.end(ctx, endings)
+	return out.end(ctx, conclusions)
 }
 
 // collect waits for all runs; their builds go on when ctx ends.
-func collect(ctx context.Context, client *launcher.Client, runs []*launcher.Run, progress func(launcher.Event)) []*ending {
-	endings := make([]*ending, len(runs))
+func collect(ctx context.Context, client *launcher.Client, runs []*launcher.Run, progress func(launcher.Event)) []*conclusion {
+	conclusions := make([]*conclusion, len(runs))
 	var over sync.WaitGroup
 	for i, run := range runs {
 		run.Progress = progress
 		over.Go(func() {
-			e := &ending{gpu: run.GPU, queue: run.Queue, mode: run.Mode, ranking: run.Ranking, runID: run.ID, build: run.Build, url: run.BuildURL}
+			e := &conclusion{gpu: run.GPU, queue: run.Queue, mode: run.Mode, ranking: run.Ranking, runID: run.ID, build: run.Build, url: run.BuildURL}
 			e.report, e.err = client.Collect(ctx, run)
 			e.found(e.report)
-			endings[i] = e
+			conclusions[i] = e
 		})
 	}
 	over.Wait()
-	return endings
+	return conclusions
 }
 
 // resultCmd prints the result of a run that is over.
@@ -94,7 +94,7 @@ func (c *resultCmd) Run(ctx context.Context, env *cli.Env) error {
 		_, err := io.WriteString(env.Stdout, strings.TrimSuffix(string(e.report.Raw), "\n")+"\n")
 		return err
 	}
-	return newOutput(env, &outputFlags{}).end(ctx, []*ending{e})
+	return newOutput(env, &outputFlags{}).end(ctx, []*conclusion{e})
 }
 
 // listCmd lists builds that launchers made.
@@ -299,14 +299,14 @@ func (c *retryCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	fmt.Fprintf(env.Stderr, "kblaunch: %d jobs of build %d start again\n", n, run.Build)
 	if c.Detach {
-		return out.end(ctx, []*ending{{gpu: run.GPU, queue: run.Queue, mode: run.Mode, runID: run.ID, build: run.Build, url: run.BuildURL, detached: true}})
+		return out.end(ctx, []*conclusion{{gpu: run.GPU, queue: run.Queue, mode: run.Mode, runID: run.ID, build: run.Build, url: run.BuildURL, detached: true}})
 	}
 	if run, err = client.Open(ctx, run.Build); err != nil {
 		return out.failed(ctx, c.Run_, trouble(ctx, err))
 	}
 	run.QueueTimeout, run.RunTimeout = c.QueueTimeout, c.Timeout
 	show := newProgress(ctx, env.Stderr, client, out, 1)
-	endings := collect(ctx, client, []*launcher.Run{run}, show.event)
+	conclusions := collect(ctx, client, []*launcher.Run{run}, show.event)
 	show.stop()
-	return out.end(ctx, endings)
+	return out.end(ctx, conclusions)
 }

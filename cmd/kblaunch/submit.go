@@ -66,21 +66,21 @@ func (s *submitCmd) Run(ctx context.Context, env *cli.Env) error {
 		return err
 	}
 	show := newProgress(ctx, env.Stderr, client, out, len(submissions))
-	endings := make([]*ending, len(submissions))
+	conclusions := make([]*conclusion, len(submissions))
 	var over sync.WaitGroup
 	for i, sub := range submissions {
 		sub.Progress = show.event
-		over.Go(func() { endings[i] = s.one(ctx, client, sub) })
+		over.Go(func() { conclusions[i] = s.one(ctx, client, sub) })
 	}
 	over.Wait()
 	show.stop()
-	for _, e := range endings {
+	for _, e := range conclusions {
 		e.note(env.Stderr)
 		if s.Timing && e.report != nil {
 			printTiming(ctx, env.Stderr, client, e.report)
 		}
 	}
-	return out.end(ctx, endings)
+	return out.end(ctx, conclusions)
 }
 
 // runTimeout is the longest that the run may take on its machine.
@@ -92,8 +92,8 @@ func (s *submitCmd) runTimeout(j job) time.Duration {
 }
 
 // one submits to one GPU type.
-func (s *submitCmd) one(ctx context.Context, client *launcher.Client, sub launcher.Submission) *ending {
-	e := &ending{gpu: sub.GPU, queue: sub.Queue, mode: sub.Payload.Mode, ranking: sub.Payload.RankingBy, runID: sub.RunID}
+func (s *submitCmd) one(ctx context.Context, client *launcher.Client, sub launcher.Submission) *conclusion {
+	e := &conclusion{gpu: sub.GPU, queue: sub.Queue, mode: sub.Payload.Mode, ranking: sub.Payload.RankingBy, runID: sub.RunID}
 	show := sub.Progress
 	sub.Progress = func(event launcher.Event) { // an error does not always say which build it is about
 		e.runID, e.build, e.url = event.RunID, max(event.Build, e.build), cmp.Or(event.BuildURL, e.url)

@@ -18,8 +18,8 @@ import (
 	"github.com/gpu-mode/kbgen/verdict"
 )
 
-// An ending is what became of one run.
-type ending struct {
+// A conclusion is what became of one run.
+type conclusion struct {
 	gpu, queue, mode, ranking string
 	runID                     string
 	build                     int
@@ -31,7 +31,7 @@ type ending struct {
 }
 
 // found takes over what a report tells of the run.
-func (e *ending) found(r *launcher.Report) {
+func (e *conclusion) found(r *launcher.Report) {
 	if r != nil {
 		e.runID, e.build, e.url = r.RunID, r.Build, r.BuildURL
 		e.gpu, e.queue = cmp.Or(e.gpu, r.Result.GPUType), cmp.Or(e.queue, r.Result.Queue)
@@ -44,7 +44,7 @@ func (e *ending) found(r *launcher.Report) {
 }
 
 // verdict is the result prepared for its readers, nil without one.
-func (e *ending) verdict() *verdict.Verdict {
+func (e *conclusion) verdict() *verdict.Verdict {
 	switch {
 	case e.report == nil:
 		return nil
@@ -57,12 +57,12 @@ func (e *ending) verdict() *verdict.Verdict {
 // canceled reports whether somebody ended the build before it was judged. What
 // the job itself wrote of that, a fault of the machine that is tried again, is
 // not so.
-func (e *ending) canceled() bool {
+func (e *conclusion) canceled() bool {
 	return e.report != nil && e.report.Canceled && !e.verdict().Judged
 }
 
 // unjudged is why a result is no verdict.
-func (e *ending) unjudged() error {
+func (e *conclusion) unjudged() error {
 	if e.canceled() {
 		return fmt.Errorf("build %d (%s) was canceled before it was judged", e.build, e.url)
 	}
@@ -70,14 +70,14 @@ func (e *ending) unjudged() error {
 }
 
 // note says what is odd about a result that is believed all the same.
-func (e *ending) note(stderr io.Writer) {
+func (e *conclusion) note(stderr io.Writer) {
 	if e.report != nil && e.report.Result.GPUType == "" {
 		fmt.Fprintf(stderr, "kblaunch: note: the result names no GPU type: an older kbrun judged it, and nothing says that its machine was a %s\n", e.gpu)
 	}
 }
 
 // status is the exit status of this run alone.
-func (e *ending) status() int {
+func (e *conclusion) status() int {
 	v := e.verdict()
 	switch {
 	case e.err != nil:
@@ -103,18 +103,18 @@ type (
 		ExitStatus int       `json:"exit_status" jsonschema:"0 all passed, 1 one did not, 3 trouble: one has no verdict"`
 	}
 	runJSON struct {
-		GPUType  string          `json:"gpu_type,omitempty"`
-		Queue    string          `json:"queue,omitempty"`
-		Mode     string          `json:"mode,omitempty"`
-		RunID    string          `json:"run_id,omitempty" jsonschema:"finds the run again"`
-		Build    int             `json:"build,omitempty" jsonschema:"number"`
-		BuildURL string          `json:"build_url,omitempty"`
-		Ending   string          `json:"ending" jsonschema:"passed, failed, no-verdict, trouble or detached"`
-		Error    string          `json:"error,omitempty" jsonschema:"why there is no verdict"`
-		Log      []string        `json:"log,omitempty" jsonschema:"the end of the log of the job that failed"`
-		Score    *scoreJSON      `json:"score,omitempty"`
-		Verdict  json.RawMessage `json:"verdict,omitempty" jsonschema:"the result prepared for readers: outcome, cases, times"`
-		Result   json.RawMessage `json:"result,omitempty" jsonschema:"result.json as it came"`
+		GPUType    string          `json:"gpu_type,omitempty"`
+		Queue      string          `json:"queue,omitempty"`
+		Mode       string          `json:"mode,omitempty"`
+		RunID      string          `json:"run_id,omitempty" jsonschema:"finds the run again"`
+		Build      int             `json:"build,omitempty" jsonschema:"number"`
+		BuildURL   string          `json:"build_url,omitempty"`
+		Conclusion string          `json:"conclusion" jsonschema:"passed, failed, no-verdict, trouble or detached"`
+		Error      string          `json:"error,omitempty" jsonschema:"why there is no verdict"`
+		Log        []string        `json:"log,omitempty" jsonschema:"the end of the log of the job that failed"`
+		Score      *scoreJSON      `json:"score,omitempty"`
+		Verdict    json.RawMessage `json:"verdict,omitempty" jsonschema:"the result prepared for readers: outcome, cases, times"`
+		Result     json.RawMessage `json:"result,omitempty" jsonschema:"result.json as it came"`
 	}
 	scoreJSON struct {
 		Seconds float64 `json:"seconds" jsonschema:"lower is better"`
@@ -148,25 +148,25 @@ type (
 	}
 )
 
-// json is the ending as --json prints it.
-func (e *ending) json(ctx context.Context) runJSON {
+// json is the conclusion as --json prints it.
+func (e *conclusion) json(ctx context.Context) runJSON {
 	out := runJSON{GPUType: e.gpu, Queue: e.queue, Mode: e.mode, RunID: e.runID, Build: e.build, BuildURL: e.url}
 	v := e.verdict()
 	switch {
 	case e.err != nil:
-		out.Ending, out.Error = "trouble", trouble(ctx, e.err).Error()
+		out.Conclusion, out.Error = "trouble", trouble(ctx, e.err).Error()
 		var none *launcher.NoResultError
 		if errors.As(e.err, &none) && none.Log != "" {
 			out.Log = strings.Split(none.Log, "\n")
 		}
 	case e.detached:
-		out.Ending = "detached"
+		out.Conclusion = "detached"
 	case v.Passed:
-		out.Ending = "passed"
+		out.Conclusion = "passed"
 	case v.Judged:
-		out.Ending = "failed"
+		out.Conclusion = "failed"
 	default:
-		out.Ending = "no-verdict"
+		out.Conclusion = "no-verdict"
 		out.Error = e.unjudged().Error()
 	}
 	if v != nil {
@@ -217,7 +217,7 @@ func (o *output) line(e eventJSON) {
 // failed is an end before there was a run to wait for. It gives the document or
 // the event of an end, too, and returns err.
 func (o *output) failed(ctx context.Context, run string, err error) error {
-	e := &ending{runID: text.Line(run, 200), err: err}
+	e := &conclusion{runID: text.Line(run, 200), err: err}
 	if number, ok := buildNumber(run); ok {
 		e.runID, e.build = "", number
 	}
@@ -225,7 +225,7 @@ func (o *output) failed(ctx context.Context, run string, err error) error {
 	if !o.flags.JSON && !o.flags.Events || errors.As(err, &usage) {
 		return err
 	}
-	if printErr := o.print(ctx, []*ending{e}, exitTrouble); printErr != nil {
+	if printErr := o.print(ctx, []*conclusion{e}, exitTrouble); printErr != nil {
 		return &cli.ExitError{Status: exitTrouble, Err: printErr}
 	}
 	return err
@@ -233,7 +233,7 @@ func (o *output) failed(ctx context.Context, run string, err error) error {
 
 // end prints how all runs ended, and turns it into an exit status: trouble
 // before a verdict against a submission before a pass.
-func (o *output) end(ctx context.Context, all []*ending) error {
+func (o *output) end(ctx context.Context, all []*conclusion) error {
 	status := cli.ExitDone
 	for _, e := range all {
 		status = max(status, e.status())
@@ -267,7 +267,7 @@ func (o *output) end(ctx context.Context, all []*ending) error {
 	return &cli.ExitError{Status: status}
 }
 
-func (o *output) print(ctx context.Context, all []*ending, status int) error {
+func (o *output) print(ctx context.Context, all []*conclusion, status int) error {
 	if o.flags.Events {
 		for _, e := range all {
 			run := e.json(ctx)
@@ -302,7 +302,7 @@ func (o *output) print(ctx context.Context, all []*ending, status int) error {
 }
 
 // logOf prints the end of the log of a job that left no result.
-func (o *output) logOf(e *ending) {
+func (o *output) logOf(e *conclusion) {
 	var none *launcher.NoResultError
 	if o.flags.JSON || o.flags.Events || !errors.As(e.err, &none) || none.Log == "" {
 		return
