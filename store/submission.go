@@ -55,30 +55,35 @@ type PolledRun struct {
 //
 // Errors: [ErrNotFound].
 func (s *Store) Poll(ctx context.Context, id int64) (p *Polled, err error) {
-	p = &Polled{ID: id}
 	err = s.snapshot(ctx, fmt.Sprintf("reading submission %d", id), func(tx *sql.Tx) error {
-		var at, heartbeat stamp
-		var code []byte
-		err := s.row(ctx, tx, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
-			FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id
-			LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id WHERE s.id = $1`, id).
-			Scan(&p.BoardID, &p.Board, &p.FileName, &p.UserID, &p.Mode, &at, &p.Done, &p.Hacked, &code, &p.Job.Status, &p.Job.Error, &heartbeat)
-		if err != nil {
-			return err
-		}
-		p.Time, p.Job.Heartbeat, p.Code = at.Time, heartbeat.Time, string(code)
-		if err := s.pollRuns(ctx, tx, p); err != nil {
-			return err
-		}
-		if p.Verdicts, err = s.verdicts(ctx, tx, id); err != nil {
-			return err
-		}
-		return s.pollOpen(ctx, tx, p)
+		p, err = s.poll(ctx, tx, id)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+func (s *Store) poll(ctx context.Context, tx *sql.Tx, id int64) (*Polled, error) {
+	p := &Polled{ID: id}
+	var at, heartbeat stamp
+	var code []byte
+	err := s.row(ctx, tx, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
+		FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id
+		LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id WHERE s.id = $1`, id).
+		Scan(&p.BoardID, &p.Board, &p.FileName, &p.UserID, &p.Mode, &at, &p.Done, &p.Hacked, &code, &p.Job.Status, &p.Job.Error, &heartbeat)
+	if err != nil {
+		return nil, err
+	}
+	p.Time, p.Job.Heartbeat, p.Code = at.Time, heartbeat.Time, string(code)
+	if err := s.pollRuns(ctx, tx, p); err != nil {
+		return nil, err
+	}
+	if p.Verdicts, err = s.verdicts(ctx, tx, id); err != nil {
+		return nil, err
+	}
+	return p, s.pollOpen(ctx, tx, p)
 }
 
 func (s *Store) pollRuns(ctx context.Context, tx *sql.Tx, p *Polled) error {
