@@ -379,7 +379,7 @@ func (s *Store) DeleteBoard(ctx context.Context, name string, force bool) (submi
 			return err
 		}
 		if submissions > 0 && !force {
-			return fmt.Errorf("it has %d submissions", submissions)
+			return fmt.Errorf("it has submissions: %d", submissions)
 		}
 		for _, statement := range []string{
 			`DELETE FROM lb.runs WHERE submission_id IN (SELECT id FROM lb.submission WHERE leaderboard_id = $1)`,

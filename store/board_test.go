@@ -98,7 +98,7 @@ func TestSaveBoards(t *testing.T) {
 		if boards, err = s.Boards(ctx); err != nil || !boards[0].Deadline.Equal(now) {
 			t.Errorf("the deadline is %v, want %v (%v)", boards[0].Deadline, now, err)
 		}
-		if _, err := s.DeleteBoard(ctx, "sort", false); err == nil || !strings.Contains(err.Error(), "it has 1 submissions") {
+		if _, err := s.DeleteBoard(ctx, "sort", false); err == nil || !strings.Contains(err.Error(), "it has submissions: 1") {
 			t.Errorf("DeleteBoard: %v", err)
 		}
 		if n, err := s.DeleteBoard(ctx, "sort", true); err != nil || n != 1 {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -36,11 +37,18 @@ func connectSQLite(ctx context.Context, file string, create bool) (*Store, error
 	}
 	// FULL: what was accepted survives a power cut too. One writing connection:
 	// several block each other and gain nothing.
-	mode := "rw"
+	// It holds seeds and names: its owner's alone. SQLite's own files beside it
+	// take over its mode.
+	flags := os.O_RDWR
 	if create {
-		mode = "rwc"
+		flags |= os.O_CREATE
 	}
-	settings := url.Values{"mode": {mode}, "_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "busy_timeout(30000)", "cache_size(-65536)"}}
+	f, err := os.OpenFile(file, flags, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	f.Close()
+	settings := url.Values{"mode": {"rw"}, "_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "busy_timeout(30000)", "cache_size(-65536)"}}
 	open := func(conns int, more url.Values) (*sql.DB, error) {
 		all := url.Values{}
 		for _, values := range []url.Values{settings, more} {
@@ -57,7 +65,6 @@ func connectSQLite(ctx context.Context, file string, create bool) (*Store, error
 		return db, err
 	}
 	s := &Store{kind: sqlite, now: time.Now, names: strings.NewReplacer("lb.", "", "own.", "kbserve_", "{lock}", "", "{skip locked}", "")}
-	var err error
 	if s.write, err = open(1, url.Values{"_txlock": {"immediate"}}); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", file, err)
 	}

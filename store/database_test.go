@@ -124,6 +124,13 @@ func TestOpen(t *testing.T) {
 	if _, err := os.Stat(missing); err == nil {
 		t.Error("Open made a file")
 	}
+	private := sqliteURL(t)
+	migrated(t, private)
+	for _, file := range []string{"", "-wal"} {
+		if info, err := os.Stat(strings.TrimPrefix(private, "sqlite:") + file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the file%s: %v, %v; want it for its owner alone", file, info, err)
+		}
+	}
 	for _, url := range []func(testing.TB) string{sqliteURL, postgresURL} {
 		t.Run("", func(t *testing.T) {
 			url := url(t)
