@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 GO ?= go
 BIN := $(CURDIR)/bin
-COMMANDS := kbgen kbgen-secret kbrun kblaunch kbnode kblocal
+COMMANDS := kbgen kbgen-secret kbrun kblaunch kbserve kbnode kblocal
 # Packages that rewrite their goldens with -update.
 GOLDEN := ./generator ./schema ./schema/pipeline ./schema/queuefile ./templates ./verdict ./schema/published ./cmd/kbgen ./cmd/kbgen-secret ./cmd/kblaunch ./cmd/kbnode ./cmd/kbrun ./runner/plan
 FUZZTIME ?= 20s

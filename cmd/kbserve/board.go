@@ -1,0 +1,196 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/task"
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+type boardCmd struct {
+	Create createCmd `cmd:""`
+	Sync   syncCmd   `cmd:""`
+	List   listCmd   `cmd:""`
+	Close  closeCmd  `cmd:""`
+	Delete deleteCmd `cmd:""`
+}
+
+type createCmd struct {
+	database    `embed:""`
+	Name        string   `arg:""`
+	Task        string   `arg:""`
+	Deadline    string   `required:""`
+	GPU         []string `name:"gpu" sep:"none"`
+	Closed      bool
+	Limit       []string `sep:"none"`
+	Harness     string
+	Sandbox     string
+	ClearTiming bool
+	Ties        bool
+}
+
+func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
+	deadline, ok := parseDeadline(c.Deadline)
+	if !ok {
+		return cli.Usagef("--deadline: got %s, want 2026-12-31, 2026-12-31T18:00 or 2026-12-31T18:00:00+01:00", text.Quote(c.Deadline))
+	}
+	t, err := task.LoadDir(c.Task)
+	if err != nil {
+		return err
+	}
+	b := store.Board{Name: c.Name, Deadline: deadline, Description: t.Description, GPUs: c.GPU, Task: t,
+		Policy: &store.Policy{Harness: c.Harness, Sandbox: c.Sandbox, ClearTiming: c.ClearTiming, Ties: c.Ties}}
+	if len(b.GPUs) == 0 {
+		b.GPUs = t.GPUs
+	}
+	if c.Closed {
+		b.Visibility = store.Closed
+	}
+	for _, l := range c.Limit {
+		limit, err := parseLimit(l)
+		if err != nil {
+			return err
+		}
+		b.Limits = append(b.Limits, limit)
+	}
+	return c.with(ctx, func(s *store.Store) error {
+		_, err := s.SaveBoards(ctx, []store.Board{b}, store.SaveOptions{New: true})
+		if err == nil {
+			fmt.Fprintf(env.Stdout, "created %s\n", c.Name)
+		}
+		return err
+	})
+}
+
+// parseDeadline reads Kernelbot's forms, and RFC 3339; UTC without a zone.
+func parseDeadline(s string) (time.Time, bool) {
+	for _, layout := range []string{"2006-01-02 15:04", "2006-01-02T15:04", time.DateOnly, time.RFC3339} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC(), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// parseLimit reads category=N or category@GPU=N.
+func parseLimit(s string) (store.Limit, error) {
+	what, number, _ := strings.Cut(s, "=")
+	category, gpu, _ := strings.Cut(what, "@")
+	n, err := strconv.Atoi(number)
+	if err != nil || category != schema.ModeTest && category != schema.ModeLeaderboard {
+		return store.Limit{}, cli.Usagef("--limit: got %s, want test=N, leaderboard=N, test@GPU=N or leaderboard@GPU=N", text.Quote(s))
+	}
+	return store.Limit{GPU: gpu, Category: category, PerHour: n}, nil
+}
+
+type listCmd struct {
+	database `embed:""`
+	JSON     bool `name:"json"`
+}
+
+// listed is a board in --json.
+type listed struct {
+	Name        string    `json:"name"`
+	Deadline    time.Time `json:"deadline"`
+	GPUs        []string  `json:"gpu_types"`
+	Visibility  string    `json:"visibility"`
+	Submissions int       `json:"submissions"`
+	Standings   int       `json:"standings"`
+	Harness     string    `json:"harness"`
+	Sandbox     string    `json:"sandbox"`
+	ClearTiming bool      `json:"clear_timing"`
+	Ties        bool      `json:"ties"`
+}
+
+func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		boards, err := s.Boards(ctx)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			list := []listed{}
+			for _, b := range boards {
+				list = append(list, listed{b.Name, b.Deadline, b.GPUs, b.Visibility, b.Submissions, b.Ranked, b.Policy.Harness, b.Policy.Sandbox, b.Policy.ClearTiming, b.Policy.Ties})
+			}
+			return printJSON(env, list)
+		}
+		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "NAME\tDEADLINE\tSTATE\tSUBMISSIONS\tSTANDINGS\tGPUS\tRANKS")
+		for _, b := range boards {
+			state := b.Visibility
+			if time.Now().After(b.Deadline) {
+				state = "over"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", text.Line(b.Name, 100), b.Deadline.Format("2006-01-02 15:04"), state, b.Submissions, b.Ranked,
+				text.Line(strings.Join(b.GPUs, ","), 200), policyWords(*b.Policy))
+		}
+		return w.Flush()
+	})
+}
+
+// policyWords is what a board demands beyond Kernelbot's rule, "all" for nothing.
+func policyWords(p store.Policy) string {
+	var words []string
+	if p.Harness != "" {
+		words = append(words, "harness "+p.Harness)
+	}
+	if p.Sandbox != "" {
+		words = append(words, "sandbox "+p.Sandbox)
+	}
+	if p.ClearTiming {
+		words = append(words, "clear timing")
+	}
+	if p.Ties {
+		words = append(words, "ties")
+	}
+	return cmp.Or(strings.Join(words, ", "), "all")
+}
+
+func printJSON(env *cli.Env, v any) error {
+	out := json.NewEncoder(env.Stdout)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	return out.Encode(v)
+}
+
+type closeCmd struct {
+	database `embed:""`
+	Name     string `arg:""`
+}
+
+func (c *closeCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		return s.CloseBoard(ctx, c.Name, time.Now())
+	})
+}
+
+type deleteCmd struct {
+	database `embed:""`
+	Name     string `arg:""`
+	Force    bool
+}
+
+func (c *deleteCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		n, err := s.DeleteBoard(ctx, c.Name, c.Force)
+		if err != nil {
+			if n > 0 && !c.Force {
+				err = cli.WithHint(err, "kbserve board delete %s --force", c.Name)
+			}
+			return err
+		}
+		fmt.Fprintf(env.Stdout, "deleted %s, submissions: %d\n", c.Name, n)
+		return nil
+	})
+}

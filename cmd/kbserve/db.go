@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+type dbCmd struct {
+	Migrate migrateCmd `cmd:""`
+	Check   checkCmd   `cmd:""`
+	Rebuild rebuildCmd `cmd:""`
+	Convert convertCmd `cmd:""`
+	Export  exportCmd  `cmd:""`
+}
+
+type migrateCmd struct {
+	database `embed:""`
+}
+
+func (c *migrateCmd) Run(ctx context.Context, env *cli.Env) error {
+	before, after, err := store.Migrate(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	if before == after {
+		fmt.Fprintf(env.Stdout, "version %d, nothing to do\n", after)
+	} else {
+		fmt.Fprintf(env.Stdout, "version %d, was %d\n", after, before)
+	}
+	return nil
+}
+
+type checkCmd struct {
+	database `embed:""`
+}
+
+func (c *checkCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		faults, err := s.Check(ctx)
+		if err != nil {
+			return err
+		}
+		for _, fault := range faults {
+			fmt.Fprintln(env.Stdout, fault)
+		}
+		if len(faults) > 0 {
+			return cli.WithHint(errors.New("the standings differ from the runs"), "kbserve db rebuild")
+		}
+		fmt.Fprintln(env.Stdout, "the standings are what the runs say")
+		return nil
+	})
+}
+
+type rebuildCmd struct {
+	database `embed:""`
+}
+
+func (c *rebuildCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		count, err := s.Rebuild(ctx)
+		if err == nil {
+			fmt.Fprintf(env.Stdout, "standings: %d\n", count)
+		}
+		return err
+	})
+}
+
+type convertCmd struct {
+	database `embed:""`
+	To       string `arg:""`
+}
+
+func (c *convertCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(from *store.Store) error {
+		to, err := open(ctx, c.To)
+		if err != nil {
+			return err
+		}
+		rows, err := store.Convert(ctx, from, to)
+		if err := errors.Join(err, to.Close()); err != nil {
+			return err
+		}
+		for _, table := range slices.Sorted(maps.Keys(rows)) {
+			fmt.Fprintf(env.Stdout, "%-38s %d\n", table, rows[table])
+		}
+		return nil
+	})
+}
+
+type exportCmd struct {
+	database `embed:""`
+	Board    string
+	Code     bool
+}
+
+func (c *exportCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		out := bufio.NewWriter(env.Stdout)
+		_, err := s.Export(ctx, out, c.Board, c.Code)
+		return errors.Join(err, out.Flush())
+	})
+}

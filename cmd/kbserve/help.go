@@ -1,0 +1,88 @@
+package main
+
+const databaseHelp = `
+  --database URL       KBSERVE_DATABASE; sqlite:FILE or postgres://USER@HOST/NAME
+                       (default sqlite:kbserve.db). A password belongs into the
+                       variable or PGPASSFILE: others see command lines
+`
+
+var help = map[string]string{
+	"": `kbserve keeps the boards of a competition and who ranks on them. It has no
+server yet.
+
+usage:
+  kbserve db migrate | check | rebuild | convert TO | export
+  kbserve board create | sync | list | close | delete
+  kbserve user create | list | ban | unban
+  kbserve completion SHELL     for bash, zsh or fish
+  kbserve man                  all help pages, for man(1)
+  kbserve COMMAND --help | kbserve --version
+` + databaseHelp + `
+exit status: 0 done, 1 failed, 2 wrong usage
+`,
+	"db": `usage: kbserve db migrate            make the tables, or bring them up to date
+       kbserve db check              compare the standings with the runs
+       kbserve db rebuild            make the standings from the runs
+       kbserve db convert TO         copy a SQLite file into a PostgreSQL database
+       kbserve db export [--board NAME] [--code]
+
+migrate works on an empty database and on one that Kernelbot's own migrations
+made: its tables keep rows and columns, ours stand beside them. Run rebuild
+afterwards there. check prints the differences and exits with 1 when there are
+any; a server of Kernelbot's that writes to the same database makes some.
+
+convert wants TO migrated and empty; ids stay. Nobody may write meanwhile.
+
+export prints JSON lines, a submission each: runs, verdicts and why something
+does not rank; of a secret run only whether it passed. Never a seed or a CLI id.
+
+  --board NAME         of this board alone
+  --code               with the submissions' text
+` + databaseHelp + `
+example:
+  kbserve db migrate && kbserve db check
+`,
+	"board": `usage: kbserve board create NAME TASK --deadline TIME [flag ...]
+       kbserve board sync FILE... [--force] [--dry-run]
+       kbserve board list [--json]
+       kbserve board close NAME
+       kbserve board delete NAME [--force]
+
+create makes one board from a folder with a task.yml. sync makes or changes the
+boards of Kernelbot's competition files (problems/*.yaml), all of them or none;
+files, config, lang and benchmarks of a board that has submissions stay as they
+are without --force. close makes now the deadline.
+
+create:
+  --deadline TIME      2026-12-31, 2026-12-31T18:00 or with a zone; UTC without.
+                       A date alone is its first minute
+  --gpu NAME           a GPU type; repeat (default: the task's)
+  --closed             for users with an invite
+  --limit LIMIT        a user's submissions per hour, repeat: leaderboard=10,
+                       test=60 (every other mode), test@B200_BK=5
+  --harness isolated   only submissions that this harness judged rank
+  --sandbox LEVEL      none, partial or full: the least that ranks
+  --clear-timing       ambiguous timing does not rank
+  --ties               overlapping intervals share a rank
+sync:
+  --force              change also what makes earlier results incomparable
+  --dry-run            say what would change
+delete:
+  --force              with all its submissions
+` + databaseHelp + `
+example:
+  kbserve board create add examples/vectoradd_py --deadline 2026-12-31 --gpu H100_BK
+`,
+	"user": `usage: kbserve user create ID [--name NAME]
+       kbserve user list [--json]
+       kbserve user ban ID | kbserve user unban ID
+
+create prints a CLI id for the user (a decimal number, Discord's or GitHub's),
+once: it goes into ~/.popcorn.yaml, and the database keeps its hash. Again for
+the same user, it replaces the CLI id. Whoever is banned submits nothing more;
+what they have keeps its rank.
+` + databaseHelp + `
+example:
+  kbserve user create 184017 --name ann
+`,
+}

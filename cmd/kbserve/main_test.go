@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/clitest"
+	"github.com/gpu-mode/kbgen/internal/pgtest"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+var update = flag.Bool("update", false, "rewrite what testdata/script compares with")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"kbserve": main})
+}
+
+func TestScripts(t *testing.T) {
+	pg, err := pgtest.Start(false)
+	if errors.Is(err, pgtest.ErrNone) {
+		t.Logf("NOT RUN: postgres.txtar: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if pg != nil {
+		t.Cleanup(func() {
+			if err := pg.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	examples, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Wrapped, so that the server ends after all scripts, which run in parallel.
+	t.Run("", func(t *testing.T) {
+		testscript.Run(t, testscript.Params{
+			Dir:                 "testdata/script",
+			UpdateScripts:       *update,
+			RequireExplicitExec: true,
+			RequireUniqueNames:  true,
+			Condition: func(cond string) (bool, error) {
+				if cond != "postgres" {
+					return false, fmt.Errorf("unknown condition %s", cond)
+				}
+				return pg != nil, nil
+			},
+			Setup: func(env *testscript.Env) error {
+				env.Setenv("GORACE", "atexit_sleep_ms=0")
+				env.Setenv("EXAMPLES", examples+"/../../examples")
+				if pg == nil {
+					return nil
+				}
+				url, err := pg.Database()
+				env.Setenv("POSTGRES", url)
+				return err
+			},
+			Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clitest.Exits, "evaluate": evaluate},
+		})
+	})
+}
+
+// evaluate is the script command that submits for a user and records what the
+// server that is to come would: evaluate URL BOARD GPU USER NANOSECONDS.
+func evaluate(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 5 {
+		ts.Fatalf("usage: evaluate URL BOARD GPU USER NANOSECONDS")
+	}
+	ctx := context.Background()
+	url := args[0]
+	if file, ok := strings.CutPrefix(url, "sqlite:"); ok {
+		url = "sqlite:" + ts.MkAbs(file)
+	}
+	s, err := store.Open(ctx, url)
+	ts.Check(err)
+	defer s.Close()
+	_, err = s.Accept(ctx, store.Submission{Board: args[1], GPU: args[2], Mode: schema.ModeLeaderboard, UserID: args[3], FileName: "submission.py",
+		Code: []byte("def custom_kernel(data): ..."), Time: time.Now()})
+	ts.Check(err)
+	claimed, err := s.Claim(ctx, "test", 2, time.Minute)
+	ts.Check(err)
+	for _, p := range claimed {
+		report := schema.Report{{Key: "benchmark-count", Value: "1"}, {Key: "benchmark.0.mean", Value: args[4]}, {Key: "check", Value: "pass"}}
+		run := schema.EvalResult{Start: time.Now(), End: time.Now(), Run: &schema.RunResult{Success: true, Passed: true, Result: report}}
+		ts.Check(s.Record(ctx, p, &schema.Result{Success: true, Runs: schema.Runs{{Name: schema.ModeLeaderboard, EvalResult: run}}}))
+	}
+}
+
+func TestHelpPages(t *testing.T) {
+	for name, page := range help {
+		for _, line := range strings.Split(page, "\n") {
+			if len([]rune(line)) > 84 {
+				t.Errorf("help %q: %d characters in %q", name, len([]rune(line)), line)
+			}
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+type userCmd struct {
+	Create userCreateCmd `cmd:""`
+	List   userListCmd   `cmd:""`
+	Ban    userBanCmd    `cmd:""`
+	Unban  userUnbanCmd  `cmd:""`
+}
+
+type userCreateCmd struct {
+	database `embed:""`
+	ID       string `arg:""`
+	Name     string
+}
+
+func (c *userCreateCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		id, err := s.NewCLIID(ctx, c.ID, c.Name)
+		if err == nil {
+			fmt.Fprintln(env.Stdout, id)
+		}
+		return err
+	})
+}
+
+type userListCmd struct {
+	database `embed:""`
+	JSON     bool `name:"json"`
+}
+
+// listedUser is a user in --json.
+type listedUser struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Banned      bool   `json:"banned"`
+	CLI         bool   `json:"cli"` // may submit through the CLI
+	Submissions int    `json:"submissions"`
+}
+
+func (c *userListCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		users, err := s.Users(ctx)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			list := []listedUser{}
+			for _, u := range users {
+				list = append(list, listedUser(u))
+			}
+			return printJSON(env, list)
+		}
+		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "ID\tNAME\tSTATE\tSUBMISSIONS")
+		for _, u := range users {
+			state := "no CLI id"
+			if u.CLI {
+				state = "may submit"
+			}
+			if u.Banned {
+				state = "banned"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", text.Line(u.ID, 40), text.Line(u.Name, 60), state, u.Submissions)
+		}
+		return w.Flush()
+	})
+}
+
+type userBanCmd struct {
+	database `embed:""`
+	ID       string `arg:""`
+}
+
+func (c *userBanCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error { return s.Ban(ctx, c.ID, true) })
+}
+
+type userUnbanCmd struct {
+	database `embed:""`
+	ID       string `arg:""`
+}
+
+func (c *userUnbanCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error { return s.Ban(ctx, c.ID, false) })
+}

@@ -1,0 +1,267 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/task"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// MaxCode is the size of a submission's file, in bytes, as in Kernelbot.
+const MaxCode = 1_000_000
+
+const maxName = 255 // of a file or a user, in bytes
+
+// A Submission is what somebody handed in. Board, GPU and Mode are spelt as the
+// board has them; Mode is one of schema.Modes but private.
+type Submission struct {
+	Board, GPU, Mode string
+
+	UserID   string // decimal digits
+	UserName string // "" keeps the name that is known
+	FileName string // only its base name is kept
+	Code     []byte // UTF-8 without U+0000, at most MaxCode bytes
+
+	Time     time.Time // of arrival
+	AnyTime  bool      // an admin's: also after the deadline; it does not rank then
+	NoLimits bool      // an admin's: not counted against limits
+
+	Priority int // smaller goes first; 0 is the usual
+
+	// Runs are the evaluations to plan: their ids and whether they are secret.
+	// Without any, a public one, and in mode leaderboard a secret one beside it.
+	Runs []NewRun
+}
+
+// A NewRun is one evaluation to plan. ID names it for ever; "" makes one.
+type NewRun struct {
+	ID     string
+	Secret bool
+}
+
+// Accepted says under which ids a submission is kept.
+type Accepted struct {
+	ID          int64 // of the submission
+	JobStatusID int64
+	RunIDs      []string // of the planned runs, in order
+}
+
+var (
+	userID  = regexp.MustCompile(`^[0-9]{1,20}$`)
+	hexadec = regexp.MustCompile(`^[A-Za-z0-9_-]{8,64}$`)
+)
+
+// Accept stores a submission with its code, job status and planned runs: all of
+// it or nothing. When it returns, nothing of it can be lost.
+//
+// Errors: [*Refused].
+func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err error) {
+	if err := in.check(); err != nil {
+		return out, err
+	}
+	err = s.change(ctx, "accepting a submission", func(tx *sql.Tx) error {
+		out = Accepted{}
+		board, late, err := s.admit(ctx, tx, &in)
+		if err != nil {
+			return err
+		}
+		code, err := s.keepCode(ctx, tx, in.Code)
+		if err != nil {
+			return err
+		}
+		err = s.row(ctx, tx, `INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time, mode_category) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id`,
+			board, in.FileName, in.UserID, code, stamp{in.Time}, category(in.Mode)).Scan(&out.ID)
+		if err != nil {
+			return err
+		}
+		now := stamp{s.now()}
+		err = s.row(ctx, tx, `INSERT INTO lb.submission_job_status (submission_id, status, created_at, last_heartbeat) VALUES ($1, $2, $3, $3) RETURNING id`,
+			out.ID, StatusPending, now).Scan(&out.JobStatusID)
+		if err != nil {
+			return err
+		}
+		if _, err = s.exec(ctx, tx, `INSERT INTO own.accepted (submission_id, gpu, mode, late) VALUES ($1, $2, $3, $4)`, out.ID, in.GPU, in.Mode, late); err != nil {
+			return err
+		}
+		for _, run := range in.Runs {
+			_, err := s.exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8)`,
+				run.ID, out.ID, in.GPU, in.Mode, run.Secret, in.Priority, StatePlanned, now)
+			if err != nil {
+				return err
+			}
+			out.RunIDs = append(out.RunIDs, run.ID)
+		}
+		return s.judge(ctx, tx, out.ID)
+	})
+	return out, err
+}
+
+// check looks at what needs no database, and brings names into their kept form.
+func (in *Submission) check() error {
+	refuse := func(format string, args ...any) error {
+		return &Refused{Why: Invalid, Text: fmt.Sprintf(format, args...)}
+	}
+	if slash := strings.LastIndexAny(in.FileName, `/\`); slash >= 0 {
+		in.FileName = in.FileName[slash+1:]
+	}
+	in.UserName = text.Shorten(text.Line(in.UserName, maxName), maxName)
+	switch {
+	case !userID.MatchString(in.UserID):
+		return refuse("user id: got %s, want 1 to 20 decimal digits", text.Quote(text.Shorten(in.UserID, 40)))
+	case len(in.FileName) > maxName || in.FileName != text.Line(in.FileName, maxName):
+		return refuse("file name: got %d bytes or characters that cannot be printed, want a plain name of at most %d bytes", len(in.FileName), maxName)
+	case !slices.Contains(task.Extensions(), path.Ext(in.FileName)) || in.FileName == path.Ext(in.FileName):
+		return refuse("file name: got %s, want one that ends in %s", text.Quote(in.FileName), strings.Join(task.Extensions(), ", "))
+	case len(in.Code) == 0:
+		return refuse("file: it is empty")
+	case len(in.Code) > MaxCode:
+		return refuse("file: got %d bytes, want at most %d", len(in.Code), MaxCode)
+	case !utf8.Valid(in.Code) || bytes.IndexByte(in.Code, 0) >= 0:
+		return refuse("file: want UTF-8 text without U+0000")
+	case in.Mode == schema.ModePrivate || !slices.Contains(schema.Modes(), in.Mode):
+		return refuse("mode: got %s, want one of test, benchmark, profile, leaderboard", text.Quote(text.Shorten(in.Mode, 40)))
+	case len(in.Runs) > 16:
+		return refuse("planned runs: got %d, want at most 16", len(in.Runs))
+	}
+	in.Runs = slices.Clone(in.Runs)
+	if len(in.Runs) == 0 {
+		in.Runs = []NewRun{{}}
+		if in.Mode == schema.ModeLeaderboard {
+			in.Runs = append(in.Runs, NewRun{Secret: true})
+		}
+	}
+	for i := range in.Runs {
+		if in.Runs[i].ID == "" {
+			in.Runs[i].ID = newID()
+		}
+		if !hexadec.MatchString(in.Runs[i].ID) {
+			return refuse("run id: want 8 to 64 letters, digits, - or _")
+		}
+	}
+	return nil
+}
+
+// category is what limits count a mode under.
+func category(mode string) string {
+	if mode == schema.ModeLeaderboard {
+		return schema.ModeLeaderboard
+	}
+	return schema.ModeTest
+}
+
+// admit checks user, board, GPU, invite, deadline and limits. It locks the user's
+// row, so that two submissions of one user are counted one after the other.
+func (s *Store) admit(ctx context.Context, tx *sql.Tx, in *Submission) (board int64, late bool, err error) {
+	if err := s.upsertUser(ctx, tx, in.UserID, in.UserName); err != nil {
+		return 0, false, err
+	}
+	banned, err := s.lockUser(ctx, tx, in.UserID)
+	if err != nil {
+		return 0, false, err
+	}
+	if banned {
+		return 0, false, &Refused{Why: Banned, Text: "you may not submit here any more"}
+	}
+	var deadline stamp
+	var visibility string
+	err = s.row(ctx, tx, `SELECT id, deadline, visibility FROM lb.leaderboard WHERE name = $1`, in.Board).Scan(&board, &deadline, &visibility)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, &Refused{Why: UnknownBoard, Text: fmt.Sprintf("unknown board %s", text.Quote(text.Shorten(in.Board, 100)))}
+	} else if err != nil {
+		return 0, false, err
+	}
+	gpus, err := s.gpus(ctx, tx, board)
+	if err != nil {
+		return 0, false, err
+	}
+	if !slices.Contains(gpus, in.GPU) {
+		return 0, false, &Refused{Why: UnknownGPU, Text: fmt.Sprintf("GPU %s: board %s has %s", text.Quote(text.Shorten(in.GPU, 100)), in.Board, strings.Join(gpus, ", "))}
+	}
+	if visibility != Public && !in.AnyTime {
+		var invited bool
+		err := s.row(ctx, tx, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board).Scan(&invited)
+		if err != nil {
+			return 0, false, err
+		}
+		if !invited {
+			return 0, false, &Refused{Why: NotInvited, Text: fmt.Sprintf("board %s is closed, and you have no invite to it", in.Board)}
+		}
+	}
+	if late = in.Time.After(deadline.Time); late && !in.AnyTime {
+		return 0, false, &Refused{Why: AfterDeadline, Text: fmt.Sprintf("the deadline of board %s was %s", in.Board, deadline.Format(time.RFC3339))}
+	}
+	if in.NoLimits {
+		return board, late, nil
+	}
+	return board, late, s.limits(ctx, tx, board, in)
+}
+
+// limits counts the user's submissions of the last hour: those of the category on
+// the board, and those for the same GPU type.
+func (s *Store) limits(ctx context.Context, tx *sql.Tx, board int64, in *Submission) error {
+	kind, hour := category(in.Mode), in.Time.Add(-time.Hour)
+	for _, limit := range []struct{ most, gpu, what string }{
+		{`SELECT max_submissions_per_hour FROM lb.rate_limit WHERE leaderboard_id = $1 AND mode_category = $2 AND $3 = ''`, "", "an hour"},
+		{`SELECT per_hour FROM own.gpu_limit WHERE leaderboard_id = $1 AND mode_category = $2 AND gpu = $3`, in.GPU, "an hour on " + in.GPU},
+	} {
+		var most int
+		err := s.row(ctx, tx, limit.most, board, kind, limit.gpu).Scan(&most)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		var oldest stamp
+		var count int
+		err = s.row(ctx, tx, `SELECT count(*), min(s.submission_time) FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id
+			WHERE s.user_id = $1 AND s.leaderboard_id = $2 AND s.mode_category = $3 AND s.submission_time > $4 AND ($5 = '' OR a.gpu = $5)`,
+			in.UserID, board, kind, stamp{hour}, limit.gpu).Scan(&count, &oldest)
+		if err != nil {
+			return err
+		}
+		if count < most {
+			continue
+		}
+		wait := time.Hour
+		if count > 0 {
+			wait = max(oldest.Sub(hour), time.Second).Round(time.Second)
+		}
+		return &Refused{Why: OverLimit, RetryAfter: wait,
+			Text: fmt.Sprintf("limit reached: %d of %d %s submissions %s; try again in %d s", count, most, kind, limit.what, int(wait.Seconds()))}
+	}
+	return nil
+}
+
+// keepCode returns the id of a file with this text, which is kept once. Two that
+// come at the same time become one.
+func (s *Store) keepCode(ctx context.Context, tx *sql.Tx, code []byte) (id int64, err error) {
+	sum := sha256.Sum256(code)
+	hash := hex.EncodeToString(sum[:])
+	if s.kind == sqlite {
+		_, err = s.exec(ctx, tx, `INSERT INTO lb.code_files (code, hash) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING`, code, hash)
+	} else { // its hash is generated; looked for first, as a conflict burns an id
+		err = s.row(ctx, tx, `SELECT id FROM lb.code_files WHERE hash = $1`, hash).Scan(&id)
+		if err == nil || !errors.Is(err, sql.ErrNoRows) {
+			return id, err
+		}
+		_, err = s.exec(ctx, tx, `INSERT INTO lb.code_files (code) VALUES ($1) ON CONFLICT (hash) DO NOTHING`, code)
+	}
+	if err != nil {
+		return 0, err
+	}
+	err = s.row(ctx, tx, `SELECT id FROM lb.code_files WHERE hash = $1`, hash).Scan(&id)
+	return id, err
+}

@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// maxConns bounds one instance's connections: PostgreSQL allows 100 in all by
+// default, and more do not read faster.
+const maxConns = 16
+
+// connect opens the database without looking at its version. Only with create is
+// a file made that does not exist.
+func connect(ctx context.Context, address string, create bool) (*Store, error) {
+	scheme, rest, _ := strings.Cut(address, ":")
+	switch scheme {
+	case "sqlite":
+		return connectSQLite(ctx, rest, create)
+	case "postgres", "postgresql":
+		return connectPostgres(ctx, address)
+	}
+	return nil, fmt.Errorf("opening the database: got no address this program knows, want sqlite:FILE or postgres://USER@HOST/NAME")
+}
+
+func connectSQLite(ctx context.Context, file string, create bool) (*Store, error) {
+	if file == "" || strings.ContainsAny(file, "?\x00") {
+		return nil, fmt.Errorf("opening the database: got %q, want sqlite:FILE", "sqlite:"+file)
+	}
+	// FULL: what was accepted survives a power cut too. One writing connection:
+	// several block each other and gain nothing.
+	// It holds seeds and names: its owner's alone. SQLite's own files beside it
+	// take over its mode.
+	flags := os.O_RDWR
+	if create {
+		flags |= os.O_CREATE
+	}
+	f, err := os.OpenFile(file, flags, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	f.Close()
+	settings := url.Values{"mode": {"rw"}, "_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "busy_timeout(30000)", "cache_size(-65536)"}}
+	open := func(conns int, more url.Values) (*sql.DB, error) {
+		all := url.Values{}
+		for _, values := range []url.Values{settings, more} {
+			for k, v := range values {
+				all[k] = append(all[k], v...)
+			}
+		}
+		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file}).EscapedPath()+"?"+all.Encode())
+		if err == nil {
+			db.SetMaxOpenConns(conns)
+			db.SetMaxIdleConns(conns)
+			err = db.PingContext(ctx)
+		}
+		return db, err
+	}
+	s := &Store{kind: sqlite, now: time.Now, names: strings.NewReplacer("lb.", "", "own.", "kbserve_", "{lock}", "", "{skip locked}", "")}
+	if s.write, err = open(1, url.Values{"_txlock": {"immediate"}}); err != nil {
+		return nil, fmt.Errorf("opening %s: %w", file, err)
+	}
+	if s.read, err = open(8, url.Values{"_pragma": {"query_only(1)"}}); err != nil {
+		s.write.Close()
+		return nil, fmt.Errorf("opening %s: %w", file, err)
+	}
+	return s, nil
+}
+
+func connectPostgres(ctx context.Context, address string) (*Store, error) {
+	config, err := pgx.ParseConfig(address)
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: its address cannot be used, want postgres://USER@HOST/NAME") // the cause may quote it
+	}
+	config.RuntimeParams["timezone"] = "UTC"
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(maxConns)
+	if err := db.PingContext(ctx); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	return &Store{
+		kind: postgres, now: time.Now, write: db, read: db,
+		names: strings.NewReplacer("lb.", "leaderboard.", "own.", "kbserve.", "{lock}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED"),
+	}, nil
+}
+
+// clock is the time that leases are counted in: the database's own where several
+// machines share it.
+func (s *Store) clock(ctx context.Context, on querier) (time.Time, error) {
+	if s.kind == sqlite {
+		return s.now(), nil
+	}
+	var t stamp
+	err := s.row(ctx, on, `SELECT clock_timestamp()`).Scan(&t)
+	return t.Time, err
+}

@@ -1,0 +1,107 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"io"
+	"time"
+)
+
+// exported is one line of [Store.Export].
+type exported struct {
+	ID       int64             `json:"submission_id"`
+	Board    string            `json:"leaderboard_name"`
+	UserID   string            `json:"user_id"`
+	FileName string            `json:"file_name"`
+	Time     time.Time         `json:"submission_time"`
+	Mode     string            `json:"mode"`
+	Done     bool              `json:"done"`
+	Hacked   bool              `json:"hacked"`
+	Status   string            `json:"status"`
+	Error    string            `json:"error"`
+	Code     *string           `json:"code,omitempty"`
+	Runs     []exportedRun     `json:"runs"`
+	Verdicts []exportedVerdict `json:"verdicts"`
+}
+
+type exportedRun struct {
+	Start       time.Time       `json:"start_time"`
+	End         time.Time       `json:"end_time"`
+	Mode        string          `json:"mode"`
+	Secret      bool            `json:"secret"`
+	Runner      string          `json:"runner"`
+	Passed      bool            `json:"passed"`
+	Score       *float64        `json:"score"` // seconds; null in secret runs
+	Compilation json.RawMessage `json:"compilation,omitempty"`
+	Meta        json.RawMessage `json:"meta,omitempty"`
+	Result      json.RawMessage `json:"result,omitempty"`
+	System      json.RawMessage `json:"system_info,omitempty"`
+}
+
+type exportedVerdict struct {
+	GPU    string   `json:"gpu_type"`
+	Ranks  bool     `json:"ranks"`
+	Reason string   `json:"reason"`
+	Score  *float64 `json:"score"`
+}
+
+// Export writes one state of the database as JSON lines, a submission each, by id:
+// of one board, or of all with "". It has no seed, no CLI id and nothing of a
+// secret run but whether it passed; code only on demand.
+//
+// Errors: [ErrNotFound] for a board that does not exist.
+func (s *Store) Export(ctx context.Context, w io.Writer, board string, code bool) (count int, err error) {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	err = s.snapshot(ctx, "exporting", func(tx *sql.Tx) error {
+		if board != "" {
+			var id int64
+			if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
+				return err
+			}
+		}
+		var ids []int64
+		err := s.each(ctx, tx, func(rows *sql.Rows) error {
+			var id int64
+			err := rows.Scan(&id)
+			ids = append(ids, id)
+			return err
+		}, `SELECT s.id FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE $1 = '' OR l.name = $1 ORDER BY s.id`, board)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			p, err := s.poll(ctx, tx, id)
+			if err != nil {
+				return err
+			}
+			if err := out.Encode(line(p, code)); err != nil {
+				return err
+			}
+			count++
+		}
+		return nil
+	})
+	return count, err
+}
+
+func line(p *Polled, code bool) exported {
+	e := exported{ID: p.ID, Board: p.Board, UserID: p.UserID, FileName: p.FileName, Time: p.Time, Mode: p.Mode, Done: p.Done, Hacked: p.Hacked,
+		Status: p.Job.Status, Error: p.Job.Error, Runs: []exportedRun{}, Verdicts: []exportedVerdict{}}
+	if code {
+		e.Code = &p.Code
+	}
+	for _, r := range p.Runs {
+		x := exportedRun{Start: r.Start, End: r.End, Mode: r.Mode, Secret: r.Secret, Runner: r.Runner, Passed: r.Passed, Score: r.Score,
+			Compilation: r.Compilation, Meta: r.Meta, Result: r.Result, System: r.System}
+		if r.Secret {
+			x.Score = nil
+		}
+		e.Runs = append(e.Runs, x)
+	}
+	for _, v := range p.Verdicts {
+		e.Verdicts = append(e.Verdicts, exportedVerdict{v.GPU, v.Ranks, v.Reason, v.Score})
+	}
+	return e
+}

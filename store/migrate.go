@@ -1,0 +1,164 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/gpu-mode/kbgen/store/migrations"
+)
+
+// Migrate makes the tables, or brings them up to this program's version. A
+// database that Kernelbot's own migrations made keeps its tables and rows.
+// Several may call it at once. It returns the versions before and after.
+//
+// Errors: a database that is newer than this program; tables of Kernelbot's that
+// lack a column.
+func Migrate(ctx context.Context, url string) (before, after int64, err error) {
+	s, err := connect(ctx, url, true)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer s.Close()
+	if s.kind == postgres {
+		if _, err := s.exec(ctx, s.write, `CREATE SCHEMA IF NOT EXISTS kbserve`); err != nil && !strings.Contains(err.Error(), "23505") { // somebody else just did
+			return 0, 0, fmt.Errorf("migrating: %w", err)
+		}
+	}
+	p, err := s.provider()
+	if err != nil {
+		return 0, 0, err
+	}
+	before, newest, err := p.GetVersions(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("migrating: %w", err)
+	}
+	if before > newest {
+		return before, before, s.versionError(before, newest)
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return before, before, fmt.Errorf("migrating: %w", err)
+	}
+	if err := s.columns(ctx); err != nil {
+		return before, newest, err
+	}
+	return before, newest, s.change(ctx, "migrating", func(tx *sql.Tx) error {
+		_, err := s.exec(ctx, tx, `INSERT INTO own.installation (one, id, created_at) VALUES (1, $1, $2) ON CONFLICT (one) DO NOTHING`, newID(), stamp{s.now()})
+		return err
+	})
+}
+
+func (s *Store) provider() (*goose.Provider, error) {
+	folder, dialect, table := "sqlite", goose.DialectSQLite3, "kbserve_goose_version"
+	options := []goose.ProviderOption{}
+	if s.kind == postgres {
+		folder, dialect, table = "postgres", goose.DialectPostgres, "kbserve.goose_version"
+		locker, err := lock.NewPostgresSessionLocker()
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, goose.WithSessionLocker(locker))
+	}
+	files, err := fs.Sub(migrations.FS, folder)
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(dialect, s.write, files, append(options, goose.WithTableName(table))...)
+}
+
+// upToDate checks the version and Kernelbot's columns, without changing anything.
+func (s *Store) upToDate(ctx context.Context) error {
+	p, err := s.provider()
+	if err != nil {
+		return err
+	}
+	version, wanted := int64(0), int64(0)
+	for _, source := range p.ListSources() {
+		wanted = max(wanted, source.Version)
+	}
+	table := s.names.Replace("own.goose_version")
+	known, err := s.exists(ctx, table)
+	if err == nil && known {
+		err = s.row(ctx, s.read, `SELECT coalesce(max(version_id), 0) FROM own.goose_version WHERE is_applied`).Scan(&version)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the database's version: %w", err)
+	}
+	if version != wanted {
+		return s.versionError(version, wanted)
+	}
+	return s.columns(ctx)
+}
+
+// A VersionError is a database that this program cannot use as it is.
+type VersionError struct{ Got, Want int64 }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the database has version %d, want %d", e.Got, e.Want)
+}
+
+func (s *Store) versionError(got, want int64) error { return &VersionError{got, want} }
+
+func (s *Store) exists(ctx context.Context, table string) (found bool, err error) {
+	statement := `SELECT count(*) > 0 FROM sqlite_master WHERE name = $1`
+	if s.kind == postgres {
+		statement = `SELECT to_regclass($1) IS NOT NULL`
+	}
+	err = s.row(ctx, s.read, statement, table).Scan(&found)
+	return found, err
+}
+
+// tables are Kernelbot's, with the columns that are used here, in an order in
+// which they can be filled.
+var tables = []struct {
+	name    string
+	serial  bool
+	columns []string
+}{
+	{"lb.leaderboard", true, []string{"id", "name", "deadline", "task", "creator_id", "forum_id", "secret_seed", "description", "visibility"}},
+	{"lb.gpu_type", false, []string{"leaderboard_id", "gpu_type"}},
+	{"lb.templates", true, []string{"id", "leaderboard_id", "lang", "code"}},
+	{"lb.user_info", false, []string{"id", "user_name", "cli_id", "cli_valid", "cli_auth_provider", "created_at", "web_auth_id", "is_banned"}},
+	{"lb.code_files", true, []string{"id", "code", "hash"}},
+	{"lb.submission", true, []string{"id", "leaderboard_id", "file_name", "user_id", "code_id", "submission_time", "done", "status", "mode_category"}},
+	{"lb.runs", true, []string{"id", "submission_id", "start_time", "end_time", "mode", "secret", "runner", "score", "passed", "compilation", "meta", "result", "system_info"}},
+	{"lb.submission_job_status", true, []string{"id", "submission_id", "status", "error", "created_at", "last_heartbeat"}},
+	{"lb.rate_limit", true, []string{"id", "leaderboard_id", "mode_category", "max_submissions_per_hour"}},
+	{"lb.leaderboard_invite", true, []string{"id", "code", "user_id", "claimed_at", "created_at"}},
+	{"lb.leaderboard_invite_scope", false, []string{"invite_id", "leaderboard_id"}},
+	{"own.installation", false, []string{"one", "id", "created_at"}},
+	{"own.board", false, []string{"leaderboard_id", "harness", "sandbox", "clear_timing", "ties"}},
+	{"own.gpu_limit", false, []string{"leaderboard_id", "gpu", "mode_category", "per_hour"}},
+	{"own.accepted", false, []string{"submission_id", "gpu", "mode", "late"}},
+	{"own.planned_run", false, []string{"run_id", "submission_id", "gpu", "mode", "secret", "priority", "state", "outcome", "build_number", "build_id", "fence", "lease_owner", "free_at", "created_at", "changed_at"}},
+	{"own.run_evidence", false, []string{"run_id", "harness", "self_checked", "sandbox", "ambiguous", "low", "high"}},
+}
+
+// columns checks that every column is there that this program uses.
+func (s *Store) columns(ctx context.Context) error {
+	var faults []error
+	for _, table := range tables {
+		rows, err := s.read.QueryContext(ctx, s.q("SELECT * FROM "+table.name+" LIMIT 0"))
+		if err != nil {
+			return fmt.Errorf("looking at table %s: %w", s.q(table.name), err)
+		}
+		have, err := rows.Columns()
+		rows.Close()
+		if err != nil {
+			return fmt.Errorf("looking at table %s: %w", s.q(table.name), err)
+		}
+		for _, column := range table.columns {
+			if !slices.Contains(have, column) {
+				faults = append(faults, fmt.Errorf("table %s: got no column %s, want it as Kernelbot's migrations make it", s.q(table.name), column))
+			}
+		}
+	}
+	return errors.Join(faults...)
+}

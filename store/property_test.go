@@ -1,0 +1,198 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+var steps = flag.Int("steps", 1000, "random steps of TestStandingsFollowTheRuns")
+var randomSeed = flag.Uint64("random-seed", 1, "of TestStandingsFollowTheRuns")
+
+type ranked struct {
+	rank  int
+	user  string
+	score float64
+}
+
+// kernelbot is its ranking of a board on a GPU, written from the description of
+// its query: of the public runs with a score that passed, on that GPU, of
+// submissions that are not hacked, whose secret leaderboard run on the same GPU
+// passed and none of whose secret runs there failed, each user's best.
+func kernelbot(t *testing.T, s *Store, board, gpu string, isolated bool) []ranked {
+	t.Helper()
+	extra := ""
+	if isolated { // what a board that admits no self-checked harness adds
+		extra = ` AND EXISTS (SELECT 1 FROM own.run_evidence e WHERE e.run_id = r.id AND e.harness = 'isolated' AND NOT e.self_checked)
+			AND EXISTS (SELECT 1 FROM lb.runs x JOIN own.run_evidence e ON e.run_id = x.id WHERE x.submission_id = s.id AND x.runner = r.runner AND x.secret AND x.passed AND x.mode = 'leaderboard' AND e.harness = 'isolated' AND NOT e.self_checked)`
+	}
+	var list []ranked
+	err := s.each(context.Background(), s.read, func(rows *sql.Rows) error {
+		var r ranked
+		err := rows.Scan(&r.user, &r.score, &r.rank)
+		list = append(list, r)
+		return err
+	}, `WITH good AS (
+			SELECT s.user_id, CAST(min(r.score) AS double precision) AS score
+			FROM lb.runs r, lb.submission s, lb.leaderboard l
+			WHERE r.submission_id = s.id AND s.leaderboard_id = l.id AND l.name = $1 AND r.runner = $2
+				AND r.secret = false AND r.score IS NOT NULL AND r.passed = true AND s.status <> 'hacked'
+				AND s.id NOT IN (SELECT j.submission_id FROM lb.submission_job_status j WHERE j.status = 'hacked')
+				AND s.id IN (SELECT x.submission_id FROM lb.runs x WHERE x.secret AND x.passed AND x.mode = 'leaderboard' AND x.runner = $2)
+				AND s.id NOT IN (SELECT x.submission_id FROM lb.runs x WHERE x.secret AND NOT x.passed AND x.runner = $2)`+extra+`
+			GROUP BY s.user_id)
+		SELECT user_id, score, rank() OVER (ORDER BY score) FROM good`, board, gpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sortRanked(list)
+	return list
+}
+
+func sortRanked(list []ranked) {
+	slices.SortFunc(list, func(a, b ranked) int { // the order among equals is nobody's promise
+		if a.rank != b.rank {
+			return a.rank - b.rank
+		}
+		return slices.Compare([]byte(a.user), []byte(b.user))
+	})
+}
+
+func ours(t *testing.T, s *Store, board, gpu string) []ranked {
+	t.Helper()
+	page, _, err := s.Page(context.Background(), board, gpu, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []ranked
+	for _, e := range page {
+		if e.FileName != "submission.py" || e.User != "user "+e.UserID || e.Time.IsZero() {
+			t.Fatalf("Page(%s, %s) has %+v", board, gpu, e)
+		}
+		list = append(list, ranked{e.Rank, e.UserID, e.Score})
+	}
+	sortRanked(list)
+	return list
+}
+
+// After every random step the kept standings are what a plain query over the runs
+// says, on a board with Kernelbot's rule and on one with a policy.
+func TestStandingsFollowTheRuns(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		ctx := context.Background()
+		strict := testBoard("strict")
+		strict.Policy = &Policy{Harness: schema.HarnessIsolated}
+		save(t, s, testBoard("plain"), strict)
+		boards, gpus := []string{"plain", "strict"}, []string{"H100", "B200"}
+		rnd := rand.New(rand.NewPCG(*randomSeed, 12))
+		var submissions []int64
+		done := map[string]int{}
+		most := 0
+		for step := range *steps {
+			what := []string{"submit", "submit", "finish", "finish", "finish", "finish", "delete", "hack", "ban", "late"}[rnd.IntN(10)]
+			var err error
+			switch {
+			case what == "submit":
+				in := submission(boards[rnd.IntN(2)], gpus[rnd.IntN(2)], fmt.Sprint(1000+rnd.IntN(12)))
+				in.Code = fmt.Appendf(in.Code, "%d", rnd.IntN(50))
+				if rnd.IntN(8) == 0 {
+					in.Mode = schema.ModeTest
+				}
+				var out Accepted
+				out, err = s.Accept(ctx, in)
+				var refused *Refused
+				if errors.As(err, &refused) && refused.Why == Banned {
+					what, err = "refuse", nil
+				} else {
+					submissions = append(submissions, out.ID)
+				}
+			case what == "finish":
+				var claimed []PlannedRun
+				if claimed, err = s.Claim(ctx, "test", 1, time.Hour); err == nil && len(claimed) == 1 {
+					r := result(rnd.IntN(8) > 0, float64(1000+100*rnd.IntN(30)))
+					if rnd.IntN(4) == 0 {
+						selfChecked(r)
+					}
+					if r.Success = rnd.IntN(12) > 0; !r.Success {
+						r.Error = "the machine went away"
+					}
+					err = s.Record(ctx, claimed[0], r)
+				}
+			case len(submissions) == 0 || (what == "delete" || what == "hack") && rnd.IntN(3) > 0:
+				continue // so that boards fill
+			default:
+				i := rnd.IntN(len(submissions))
+				switch what {
+				case "delete":
+					err = s.Delete(ctx, submissions[i])
+					submissions = slices.Delete(submissions, i, i+1)
+				case "hack":
+					err = s.MarkHacked(ctx, submissions[i], "it slept")
+				case "ban":
+					err = s.Ban(ctx, fmt.Sprint(1000+rnd.IntN(12)), rnd.IntN(3) == 0)
+					if errors.Is(err, ErrNotFound) {
+						err = nil
+					}
+				case "late":
+					err = s.Verify(ctx, submissions[i], gpus[rnd.IntN(2)], true, result(rnd.IntN(2) == 0, 1000))
+				}
+			}
+			if err != nil {
+				t.Fatalf("step %d, %s: %v", step, what, err)
+			}
+			done[what]++
+			if what == "submit" || what == "refuse" || what == "ban" {
+				if rnd.IntN(10) > 0 {
+					continue
+				}
+			}
+			for _, board := range boards {
+				for _, gpu := range gpus {
+					got, want := ours(t, s, board, gpu), kernelbot(t, s, board, gpu, board == "strict")
+					if diff := cmp.Diff(want, got, cmp.AllowUnexported(ranked{})); diff != "" {
+						t.Fatalf("step %d, %s: standings of %s on %s (-plain query +kept):\n%s", step, what, board, gpu, diff)
+					}
+					most = max(most, len(got))
+				}
+			}
+		}
+		for _, what := range []string{"submit", "refuse", "finish", "delete", "hack", "ban", "late"} {
+			if done[what] == 0 && *steps >= 1000 {
+				t.Errorf("no step was %s: %v", what, done)
+			}
+		}
+		if most < 5 {
+			t.Errorf("the longest ranking had %d users", most)
+		}
+		t.Logf("steps %v, longest ranking %d", done, most)
+		if faults, err := s.Check(ctx); err != nil || len(faults) > 0 {
+			t.Errorf("Check says %q, %v", faults, err)
+		}
+		before := ours(t, s, "plain", "H100")
+		if _, err := s.exec(ctx, s.write, `UPDATE own.standing SET score = score * 2`); err != nil {
+			t.Fatal(err)
+		}
+		if faults, err := s.Check(ctx); err != nil || len(faults) == 0 {
+			t.Errorf("Check after a change behind its back says %q, %v", faults, err)
+		}
+		if _, err := s.Rebuild(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if faults, err := s.Check(ctx); err != nil || len(faults) > 0 {
+			t.Errorf("Check after Rebuild says %q, %v", faults, err)
+		}
+		if diff := cmp.Diff(before, ours(t, s, "plain", "H100"), cmp.AllowUnexported(ranked{})); diff != "" {
+			t.Errorf("Rebuild changed the ranking:\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,241 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// Statuses of a submission's job, as Kernelbot and its clients know them.
+const (
+	StatusPending   = "pending"
+	StatusRunning   = "running"
+	StatusSucceeded = "succeeded" // the machinery worked
+	StatusFailed    = "failed"
+	StatusTimedOut  = "timed_out"
+	StatusHacked    = "hacked"
+)
+
+const (
+	maxOutput = 256 << 10 // runes kept of what a run printed, each stream
+	maxColumn = 16 << 20  // bytes of one JSON column
+	maxError  = 1000      // runes of a job's error
+)
+
+// Record stores the result of a planned run and ends it: its rows, evidence,
+// verdicts and standings, and with the last run of the submission its status and
+// done, in one transaction. A result that says the evaluation itself did not work
+// has no rows and is [Store.Fail].
+//
+// Errors: [ErrLeaseLost], also when the run has a result already; a result
+// larger than what is kept.
+func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result) error {
+	if !r.Success {
+		return s.Fail(ctx, p, StatusFailed, r.Error)
+	}
+	return s.end(ctx, p, "recording a result", "", func(tx *sql.Tx) error {
+		return s.insertRuns(ctx, tx, p.Submission, p.GPU, p.Secret, r)
+	})
+}
+
+// Fail ends a planned run that has no result: status is failed or timed_out, and
+// why is for the submitter.
+func (s *Store) Fail(ctx context.Context, p PlannedRun, status, why string) error {
+	if status != StatusFailed && status != StatusTimedOut {
+		return fmt.Errorf("ending a planned run: status: got %q, want failed or timed_out", status)
+	}
+	why = text.Line(why, maxError)
+	if why == "" {
+		why = "the evaluation did not work"
+	}
+	if p.Secret {
+		why = "the secret evaluation did not work" // its words may tell cases
+	}
+	return s.end(ctx, p, "ending a planned run", status, func(tx *sql.Tx) error {
+		_, err := s.exec(ctx, tx, `UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1`, p.Submission, why+" ("+p.GPU+")")
+		return err
+	})
+}
+
+// end finishes a planned run around what is stored of it.
+func (s *Store) end(ctx context.Context, p PlannedRun, what, outcome string, keep func(tx *sql.Tx) error) error {
+	return s.change(ctx, what, func(tx *sql.Tx) error {
+		if err := s.lockOwner(ctx, tx, p.Submission); err != nil {
+			return err
+		}
+		if err := s.held(ctx, tx, p, `state = 'finished', outcome = $4`, outcome); err != nil {
+			return err
+		}
+		if err := keep(tx); err != nil {
+			return err
+		}
+		if err := s.judge(ctx, tx, p.Submission); err != nil {
+			return err
+		}
+		return s.finish(ctx, tx, p.Submission)
+	})
+}
+
+// lockOwner locks the user whose submission it is.
+//
+// Errors: sql.ErrNoRows when the submission is gone.
+func (s *Store) lockOwner(ctx context.Context, tx *sql.Tx, submission int64) error {
+	var user string
+	if err := s.row(ctx, tx, `SELECT user_id FROM lb.submission WHERE id = $1`, submission).Scan(&user); err != nil {
+		return err
+	}
+	_, err := s.lockUser(ctx, tx, user)
+	return err
+}
+
+// finish marks the submission as done when none of its planned runs is open.
+func (s *Store) finish(ctx context.Context, tx *sql.Tx, submission int64) error {
+	var open, failed, late int
+	err := s.row(ctx, tx, `SELECT count(CASE WHEN state <> 'finished' THEN 1 END), count(CASE WHEN outcome = 'failed' THEN 1 END), count(CASE WHEN outcome = 'timed_out' THEN 1 END)
+		FROM own.planned_run WHERE submission_id = $1`, submission).Scan(&open, &failed, &late)
+	if err != nil || open > 0 {
+		return err
+	}
+	status := StatusSucceeded
+	if failed > 0 {
+		status = StatusFailed
+	} else if late > 0 {
+		status = StatusTimedOut
+	}
+	var why sql.NullString
+	if status == StatusSucceeded {
+		verdicts, err := s.verdicts(ctx, tx, submission)
+		if err != nil {
+			return err
+		}
+		for _, v := range verdicts {
+			if !v.Ranks && v.Reason != "after the deadline" {
+				status, why = StatusFailed, sql.NullString{Valid: true, String: v.Reason + " on " + v.GPU + ": the submission does not rank"}
+			}
+		}
+	}
+	// A submission that was marked as hacked stays so.
+	_, err = s.exec(ctx, tx, `UPDATE lb.submission_job_status SET status = $2, error = coalesce(error, $3), last_heartbeat = $4 WHERE submission_id = $1 AND coalesce(status, '') <> 'hacked'`,
+		submission, status, why, stamp{s.now()})
+	if err == nil {
+		_, err = s.exec(ctx, tx, `UPDATE lb.submission SET done = true WHERE id = $1`, submission)
+	}
+	return err
+}
+
+// Verify adds the runs of a further evaluation to a submission that has finished:
+// a late look at a secret run, say. What ranks changes with it.
+//
+// Errors: [ErrNotFound].
+func (s *Store) Verify(ctx context.Context, submission int64, gpu string, secret bool, r *schema.Result) error {
+	return s.change(ctx, "adding runs to a submission", func(tx *sql.Tx) error {
+		if err := s.lockOwner(ctx, tx, submission); err != nil {
+			return err
+		}
+		if err := s.insertRuns(ctx, tx, submission, gpu, secret, r); err != nil {
+			return err
+		}
+		return s.judge(ctx, tx, submission)
+	})
+}
+
+// insertRuns writes one row for each run, as Kernelbot does, and its evidence.
+func (s *Store) insertRuns(ctx context.Context, tx *sql.Tx, submission int64, gpu string, secret bool, r *schema.Result) error {
+	var rankingBy string
+	statement := `SELECT coalesce(json_extract(l.task, '$.ranking_by'), '') FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`
+	if s.kind == postgres {
+		statement = `SELECT coalesce(l.task->>'ranking_by', '') FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`
+	}
+	if err := s.row(ctx, tx, statement, submission).Scan(&rankingBy); err != nil {
+		return err
+	}
+	system, err := column(map[string]any{"gpu": clean(r.System.GPU), "device_count": r.System.DeviceCount, "cpu": clean(r.System.CPU),
+		"runtime": clean(r.System.Runtime), "platform": clean(r.System.Platform), "torch": clean(r.System.Torch), "hostname": clean(r.System.Hostname)})
+	if err != nil {
+		return err
+	}
+	for _, run := range r.Runs {
+		compilation, meta, report, err := columns(run)
+		if err != nil {
+			return err
+		}
+		passed, figure := run.Run != nil && run.Run.Passed, sql.NullString{}
+		judging := judgingOf(r)
+		if run.Name == schema.ModeLeaderboard {
+			if v := score(rankingBy, run.Run); v != nil {
+				figure = sql.NullString{Valid: true, String: strconv.FormatFloat(*v, 'g', -1, 64)}
+				judging.Low, judging.High = interval(rankingBy, run.Run, r.Measurements)
+			}
+		}
+		var id int64
+		err = s.row(ctx, tx, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id`,
+			submission, stamp{run.Start}, stamp{run.End}, text.Line(run.Name, 40), secret, gpu, figure, passed, compilation, meta, report, system).Scan(&id)
+		if err != nil {
+			return err
+		}
+		_, err = s.exec(ctx, tx, `INSERT INTO own.run_evidence (run_id, harness, self_checked, sandbox, ambiguous, low, high) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			id, judging.Harness, judging.SelfChecked, judging.Sandbox, judging.Ambiguous, judging.Low, judging.High)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func judgingOf(r *schema.Result) Judging {
+	j := Judging{SelfChecked: r.SelfChecked, Ambiguous: len(r.Ambiguous) > 0}
+	if r.Harness != nil {
+		j.Harness = text.Line(r.Harness.Name, 40)
+	}
+	if r.Sandbox != nil {
+		j.Sandbox = text.Line(r.Sandbox.Level, 40)
+	}
+	return j
+}
+
+// columns are a run's compilation, meta and result as Kernelbot keeps them. A
+// program that was not compiled has neither printed nor reported anything.
+func columns(run schema.Run) (compilation, meta, report sql.NullString, err error) {
+	if c := run.Compilation; c != nil {
+		if compilation, err = column(map[string]any{"nvcc_found": c.NvccFound, "nvcc_version": clean(c.NvccVersion), "success": c.Success,
+			"command": clean(c.Command), "stdout": clean(c.Stdout), "stderr": clean(c.Stderr), "exit_code": c.ExitCode}); err != nil {
+			return
+		}
+	}
+	r := run.Run
+	if r == nil {
+		r = &schema.RunResult{}
+		if run.Compilation != nil {
+			r.ExitCode = run.Compilation.ExitCode
+		}
+	}
+	if meta, err = column(map[string]any{"stdout": clean(r.Stdout), "stderr": clean(r.Stderr), "success": r.Success,
+		"exit_code": r.ExitCode, "command": clean(r.Command), "duration": r.Duration}); err != nil {
+		return
+	}
+	entries := map[string]string{}
+	for _, e := range r.Result {
+		entries[clean(e.Key)] = clean(e.Value)
+	}
+	report, err = column(entries)
+	return
+}
+
+func clean(s string) string { return text.Storable(text.Shorten(s, maxOutput)) }
+
+func column(v any) (sql.NullString, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return sql.NullString{}, fmt.Errorf("a run's column as JSON: %w", err)
+	}
+	if len(data) > maxColumn {
+		return sql.NullString{}, fmt.Errorf("a run's column: got %d bytes, want at most %d", len(data), maxColumn)
+	}
+	return sql.NullString{Valid: true, String: string(data)}, nil
+}

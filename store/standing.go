@@ -1,0 +1,343 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// A place is one user's on one GPU type of one board.
+type place struct {
+	board int64
+	gpu   string
+	user  string
+}
+
+// A judged submission is everything that [Judge] says of it.
+type judged struct {
+	id       int64
+	board    int64
+	user     string
+	verdicts []Verdict
+}
+
+// facts reads the submissions from first to last and judges them.
+func (s *Store) facts(ctx context.Context, on querier, first, last int64) ([]judged, error) {
+	type found struct {
+		judged
+		policy Policy
+		base   Facts
+		ranked bool
+		gpus   map[string]*Facts
+	}
+	all := map[int64]*found{}
+	err := s.each(ctx, on, func(rows *sql.Rows) error {
+		f := &found{gpus: map[string]*Facts{}}
+		var gpu string
+		err := rows.Scan(&f.id, &f.board, &f.user, &f.base.Hacked, &f.base.Late, &f.ranked, &gpu, &f.policy.Harness, &f.policy.Sandbox, &f.policy.ClearTiming)
+		if gpu != "" {
+			f.gpus[gpu] = &Facts{}
+		}
+		all[f.id] = f
+		return err
+	}, `SELECT s.id, s.leaderboard_id, s.user_id, s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', coalesce(a.late, false), coalesce(s.mode_category, '') = 'leaderboard',
+			coalesce(a.gpu, ''), coalesce(b.harness, ''), coalesce(b.sandbox, ''), coalesce(b.clear_timing, false)
+		FROM lb.submission s LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id LEFT JOIN own.accepted a ON a.submission_id = s.id
+		LEFT JOIN own.board b ON b.leaderboard_id = s.leaderboard_id WHERE s.id BETWEEN $1 AND $2`, first, last)
+	if err != nil {
+		return nil, err
+	}
+	err = s.each(ctx, on, func(rows *sql.Rows) error {
+		var id int64
+		var gpu string
+		var r RunFact
+		var j Judging
+		var harness sql.NullString
+		if err := rows.Scan(&id, &gpu, &r.Mode, &r.Secret, &r.Passed, &r.Score, &harness, &j.SelfChecked, &j.Sandbox, &j.Ambiguous, &j.Low, &j.High); err != nil {
+			return err
+		}
+		if harness.Valid {
+			j.Harness = harness.String
+			r.Judging = &j
+		}
+		f := all[id]
+		if f == nil {
+			return nil
+		}
+		if f.gpus[gpu] == nil {
+			f.gpus[gpu] = &Facts{}
+		}
+		f.gpus[gpu].Runs = append(f.gpus[gpu].Runs, r)
+		f.ranked = f.ranked || r.Score != nil && !r.Secret
+		return nil
+	}, `SELECT r.submission_id, r.runner, r.mode, r.secret, r.passed, CAST(r.score AS double precision), e.harness, coalesce(e.self_checked, false), coalesce(e.sandbox, ''), coalesce(e.ambiguous, false), e.low, e.high
+		FROM lb.runs r LEFT JOIN own.run_evidence e ON e.run_id = r.id WHERE r.submission_id BETWEEN $1 AND $2 ORDER BY r.submission_id, r.id`, first, last)
+	if err != nil {
+		return nil, err
+	}
+	err = s.each(ctx, on, func(rows *sql.Rows) error {
+		var id int64
+		var gpu string
+		var secret bool
+		if err := rows.Scan(&id, &gpu, &secret); err != nil || all[id] == nil {
+			return err
+		}
+		f := all[id]
+		if f.gpus[gpu] == nil {
+			f.gpus[gpu] = &Facts{}
+		}
+		if secret {
+			f.gpus[gpu].SecretOpen = true
+		} else {
+			f.gpus[gpu].PublicOpen = true
+		}
+		return nil
+	}, `SELECT submission_id, gpu, secret FROM own.planned_run WHERE state <> 'finished' AND submission_id BETWEEN $1 AND $2`, first, last)
+	if err != nil {
+		return nil, err
+	}
+	var out []judged
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		f := all[id]
+		if f.ranked {
+			for _, gpu := range slices.Sorted(maps.Keys(f.gpus)) {
+				facts := *f.gpus[gpu]
+				facts.Hacked, facts.Late = f.base.Hacked, f.base.Late
+				v := Judge(f.policy, facts)
+				v.GPU = gpu
+				f.verdicts = append(f.verdicts, v)
+			}
+		}
+		out = append(out, f.judged)
+	}
+	return out, nil
+}
+
+// judge writes what holds for a submission now, and its user's standings. The
+// caller has locked the user.
+func (s *Store) judge(ctx context.Context, tx *sql.Tx, submission int64) error {
+	affected, err := s.places(ctx, tx, submission)
+	if err != nil {
+		return err
+	}
+	list, err := s.facts(ctx, tx, submission, submission)
+	if err != nil {
+		return err
+	}
+	if _, err := s.exec(ctx, tx, `DELETE FROM own.verdict WHERE submission_id = $1`, submission); err != nil {
+		return err
+	}
+	if err := s.insertVerdicts(ctx, tx, list); err != nil {
+		return err
+	}
+	for _, j := range list {
+		for _, v := range j.verdicts {
+			affected[place{j.board, v.GPU, j.user}] = true
+		}
+	}
+	return s.standings(ctx, tx, affected)
+}
+
+// places are those that the submission's verdicts are about.
+func (s *Store) places(ctx context.Context, tx *sql.Tx, submission int64) (map[place]bool, error) {
+	found := map[place]bool{}
+	return found, s.each(ctx, tx, func(rows *sql.Rows) error {
+		var p place
+		err := rows.Scan(&p.board, &p.gpu, &p.user)
+		found[p] = true
+		return err
+	}, `SELECT leaderboard_id, gpu, user_id FROM own.verdict WHERE submission_id = $1`, submission)
+}
+
+// insertVerdicts writes many rows in one statement each 500.
+func (s *Store) insertVerdicts(ctx context.Context, tx *sql.Tx, list []judged) error {
+	var values []string
+	var args []any
+	flush := func() error {
+		if len(values) == 0 {
+			return nil
+		}
+		_, err := s.exec(ctx, tx, `INSERT INTO own.verdict (submission_id, gpu, leaderboard_id, user_id, ranks, reason, score, low, high) VALUES `+strings.Join(values, ", "), args...)
+		values, args = values[:0], args[:0]
+		return err
+	}
+	for _, j := range list {
+		for _, v := range j.verdicts {
+			n := len(args)
+			values = append(values, fmt.Sprintf("($%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d)", n+1, n+2, n+3, n+4, n+5, n+6, n+7, n+8, n+9))
+			args = append(args, j.id, v.GPU, j.board, j.user, v.Ranks, v.Reason, v.Score, v.Low, v.High)
+			if len(values) == 500 {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return flush()
+}
+
+// standings makes each place what its user's best verdict says. Of equal scores
+// the older submission counts.
+func (s *Store) standings(ctx context.Context, tx *sql.Tx, affected map[place]bool) error {
+	for p := range affected {
+		if _, err := s.exec(ctx, tx, `DELETE FROM own.standing WHERE leaderboard_id = $1 AND gpu = $2 AND user_id = $3`, p.board, p.gpu, p.user); err != nil {
+			return err
+		}
+		if _, err := s.exec(ctx, tx, `INSERT INTO own.standing (leaderboard_id, gpu, user_id, submission_id, score, low, high)
+			SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM own.verdict
+			WHERE ranks AND leaderboard_id = $1 AND gpu = $2 AND user_id = $3 ORDER BY score, submission_id LIMIT 1`, p.board, p.gpu, p.user); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batch is how many submissions are judged at a time where all of them are.
+const batch = 1000
+
+// Rebuild makes all verdicts and standings anew, from the runs alone. It returns
+// how many standings there are. Others wait with their changes until it is done.
+func (s *Store) Rebuild(ctx context.Context) (count int64, err error) {
+	err = s.change(ctx, "rebuilding the standings", func(tx *sql.Tx) error {
+		if s.kind == postgres {
+			if _, err := s.exec(ctx, tx, `LOCK TABLE own.verdict, own.standing IN EXCLUSIVE MODE`); err != nil {
+				return err
+			}
+		}
+		for _, statement := range []string{`DELETE FROM own.standing`, `DELETE FROM own.verdict`} {
+			if _, err := s.exec(ctx, tx, statement); err != nil {
+				return err
+			}
+		}
+		err := s.all(ctx, tx, func(list []judged) error { return s.insertVerdicts(ctx, tx, list) })
+		if err != nil {
+			return err
+		}
+		count, err = s.exec(ctx, tx, `INSERT INTO own.standing (leaderboard_id, gpu, user_id, submission_id, score, low, high) `+bestVerdicts)
+		return err
+	})
+	return count, err
+}
+
+const bestVerdicts = `SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM (
+	SELECT v.*, row_number() OVER (PARTITION BY leaderboard_id, gpu, user_id ORDER BY score, submission_id) AS place FROM own.verdict v WHERE ranks) best WHERE place = 1`
+
+// all judges every submission, a batch at a time.
+func (s *Store) all(ctx context.Context, on querier, do func([]judged) error) error {
+	var last int64
+	if err := s.row(ctx, on, `SELECT coalesce(max(id), 0) FROM lb.submission`).Scan(&last); err != nil {
+		return err
+	}
+	for first := int64(1); first <= last; first += batch {
+		list, err := s.facts(ctx, on, first, first+batch-1)
+		if err != nil {
+			return err
+		}
+		if err := do(list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxFaults is how many differences [Store.Check] lists.
+const maxFaults = 20
+
+// Check compares verdicts and standings with what the runs say, on one state of
+// the database, and returns the differences, one line each, the first of many. A
+// server of Kernelbot's that writes to the same tables makes some.
+func (s *Store) Check(ctx context.Context) (faults []string, err error) {
+	fault := func(format string, args ...any) {
+		if len(faults) < maxFaults {
+			faults = append(faults, fmt.Sprintf(format, args...))
+		}
+	}
+	err = s.snapshot(ctx, "checking the standings", func(tx *sql.Tx) error {
+		faults = nil
+		err := s.all(ctx, tx, func(list []judged) error {
+			if len(list) == 0 {
+				return nil
+			}
+			kept, err := s.kept(ctx, tx, list[0].id, list[len(list)-1].id)
+			if err != nil {
+				return err
+			}
+			for _, j := range list {
+				for _, v := range j.verdicts {
+					got, ok := kept[key{j.id, v.GPU}]
+					delete(kept, key{j.id, v.GPU})
+					if !ok || got.Ranks != v.Ranks || got.Reason != v.Reason || !same(got.Score, v.Score) || !same(got.Low, v.Low) || !same(got.High, v.High) {
+						fault("submission %d on %s: the kept verdict is %s, want %s", j.id, v.GPU, verdictWords(got, ok), verdictWords(v, true))
+					}
+				}
+			}
+			for k := range kept {
+				fault("submission %d on %s: a verdict is kept, want none", k.id, k.gpu)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, way := range []struct{ statement, words string }{
+			{`SELECT leaderboard_id, gpu, user_id, submission_id FROM (` + bestVerdicts + ` EXCEPT SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM own.standing) d ORDER BY 1, 2, 3`, "missing"},
+			{`SELECT leaderboard_id, gpu, user_id, submission_id FROM (SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM own.standing EXCEPT ` + bestVerdicts + `) d ORDER BY 1, 2, 3`, "kept, and should not be"},
+		} {
+			err := s.each(ctx, tx, func(rows *sql.Rows) error {
+				var p place
+				var id int64
+				err := rows.Scan(&p.board, &p.gpu, &p.user, &id)
+				fault("standing of user %s on %s of board %d (submission %d): %s", p.user, p.gpu, p.board, id, way.words)
+				return err
+			}, way.statement)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return faults, err
+}
+
+type key struct {
+	id  int64
+	gpu string
+}
+
+func (s *Store) kept(ctx context.Context, on querier, first, last int64) (map[key]Verdict, error) {
+	kept := map[key]Verdict{}
+	return kept, s.each(ctx, on, func(rows *sql.Rows) error {
+		var id int64
+		var v Verdict
+		err := rows.Scan(&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High)
+		kept[key{id, v.GPU}] = v
+		return err
+	}, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id BETWEEN $1 AND $2`, first, last)
+}
+
+// verdicts are those of one submission, by GPU type.
+func (s *Store) verdicts(ctx context.Context, on querier, submission int64) ([]Verdict, error) {
+	kept, err := s.kept(ctx, on, submission, submission)
+	list := slices.Collect(maps.Values(kept))
+	slices.SortFunc(list, func(a, b Verdict) int { return strings.Compare(a.GPU, b.GPU) })
+	return list, err
+}
+
+func same(a, b *float64) bool { return a == b || a != nil && b != nil && *a == *b }
+
+func verdictWords(v Verdict, there bool) string {
+	switch {
+	case !there:
+		return "missing"
+	case v.Ranks && v.Score != nil:
+		return "ranks with " + schema.FloatRepr(*v.Score) + " s"
+	case v.Ranks:
+		return "ranks"
+	}
+	return "does not rank: " + v.Reason
+}

@@ -1,0 +1,240 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// A Polled submission is what its owner may see of it, but for the scores of
+// secret runs, which are for whoever decides about them.
+type Polled struct {
+	ID          int64
+	BoardID     int64
+	Board       string
+	FileName    string
+	UserID      string
+	Mode        string // "" when Kernelbot accepted it
+	Time        time.Time
+	Done        bool
+	Hacked      bool
+	Code        string
+	Job         Job
+	Runs        []PolledRun
+	Open        []PlannedRun // what has not finished; without lease
+	Verdicts    []Verdict    // of a ranked submission, by GPU type
+	PlaceInLine int          // planned runs that go before its first; 0 when none of it waits
+}
+
+// A Job is how far a submission is.
+type Job struct {
+	Status    string // "" when there is none
+	Error     string
+	Heartbeat time.Time
+}
+
+// A PolledRun is one row of runs.
+type PolledRun struct {
+	Start, End  time.Time
+	Mode        string
+	Secret      bool
+	Runner      string
+	Score       *float64
+	Passed      bool
+	Compilation json.RawMessage // these four are nil in a secret run
+	Meta        json.RawMessage
+	Result      json.RawMessage
+	System      json.RawMessage
+}
+
+// Poll reads one submission.
+//
+// Errors: [ErrNotFound].
+func (s *Store) Poll(ctx context.Context, id int64) (p *Polled, err error) {
+	err = s.snapshot(ctx, fmt.Sprintf("reading submission %d", id), func(tx *sql.Tx) error {
+		p, err = s.poll(ctx, tx, id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (s *Store) poll(ctx context.Context, tx *sql.Tx, id int64) (*Polled, error) {
+	p := &Polled{ID: id}
+	var at, heartbeat stamp
+	var code []byte
+	err := s.row(ctx, tx, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
+		FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id
+		LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id WHERE s.id = $1`, id).
+		Scan(&p.BoardID, &p.Board, &p.FileName, &p.UserID, &p.Mode, &at, &p.Done, &p.Hacked, &code, &p.Job.Status, &p.Job.Error, &heartbeat)
+	if err != nil {
+		return nil, err
+	}
+	p.Time, p.Job.Heartbeat, p.Code = at.Time, heartbeat.Time, string(code)
+	if err := s.pollRuns(ctx, tx, p); err != nil {
+		return nil, err
+	}
+	if p.Verdicts, err = s.verdicts(ctx, tx, id); err != nil {
+		return nil, err
+	}
+	return p, s.pollOpen(ctx, tx, p)
+}
+
+func (s *Store) pollRuns(ctx context.Context, tx *sql.Tx, p *Polled) error {
+	return s.each(ctx, tx, func(rows *sql.Rows) error {
+		var r PolledRun
+		var start, end stamp
+		err := rows.Scan(&start, &end, &r.Mode, &r.Secret, &r.Runner, &r.Score, &r.Passed, (*[]byte)(&r.Compilation), (*[]byte)(&r.Meta), (*[]byte)(&r.Result), (*[]byte)(&r.System))
+		r.Start, r.End = start.Time, end.Time
+		if r.Secret {
+			r.Compilation, r.Meta, r.Result, r.System = nil, nil, nil, nil
+		}
+		p.Runs = append(p.Runs, r)
+		return err
+	}, `SELECT start_time, end_time, mode, secret, runner, CAST(score AS double precision), passed, CAST(compilation AS text), CAST(meta AS text), CAST(result AS text), CAST(system_info AS text)
+		FROM lb.runs WHERE submission_id = $1 ORDER BY secret, id`, p.ID)
+}
+
+func (s *Store) pollOpen(ctx context.Context, tx *sql.Tx, p *Polled) error {
+	var priority int
+	var created stamp
+	waits := false
+	err := s.each(ctx, tx, func(rows *sql.Rows) error {
+		o := PlannedRun{Submission: p.ID, Board: p.Board}
+		var pr int
+		var at stamp
+		err := rows.Scan(&o.RunID, &o.GPU, &o.Mode, &o.Secret, &o.State, &o.BuildNumber, &o.BuildID, &pr, &at)
+		if o.State == StatePlanned && !waits {
+			waits, priority, created = true, pr, at
+		}
+		p.Open = append(p.Open, o)
+		return err
+	}, `SELECT run_id, gpu, mode, secret, state, build_number, build_id, priority, created_at FROM own.planned_run WHERE submission_id = $1 AND state <> 'finished' ORDER BY priority, created_at, run_id`, p.ID)
+	if err != nil || !waits {
+		return err
+	}
+	return s.row(ctx, tx, `SELECT count(*) FROM own.planned_run WHERE state = 'planned' AND state <> 'finished' AND submission_id <> $3 AND (priority < $1 OR priority = $1 AND created_at < $2)`,
+		priority, created, p.ID).Scan(&p.PlaceInLine)
+}
+
+// Delete removes a submission with its runs; its code stays, as others may have
+// handed in the same. What its user ranks with is then the next best.
+//
+// Errors: [ErrNotFound].
+func (s *Store) Delete(ctx context.Context, id int64) error {
+	return s.change(ctx, fmt.Sprintf("deleting submission %d", id), func(tx *sql.Tx) error {
+		if err := s.lockOwner(ctx, tx, id); err != nil {
+			return err
+		}
+		affected, err := s.places(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		for _, statement := range []string{`DELETE FROM lb.runs WHERE submission_id = $1`, `DELETE FROM lb.submission WHERE id = $1`} {
+			if _, err := s.exec(ctx, tx, statement, id); err != nil {
+				return err
+			}
+		}
+		return s.standings(ctx, tx, affected)
+	})
+}
+
+// MarkHacked takes a submission out of the ranking and keeps it, with the reason.
+// Its planned runs are not evaluated any more.
+//
+// Errors: [ErrNotFound].
+func (s *Store) MarkHacked(ctx context.Context, id int64, why string) error {
+	return s.change(ctx, fmt.Sprintf("marking submission %d as hacked", id), func(tx *sql.Tx) error {
+		if err := s.lockOwner(ctx, tx, id); err != nil {
+			return err
+		}
+		now := stamp{s.now()}
+		if _, err := s.exec(ctx, tx, `UPDATE own.planned_run SET state = 'finished', changed_at = $2 WHERE submission_id = $1 AND state <> 'finished'`, id, now); err != nil {
+			return err
+		}
+		if _, err := s.exec(ctx, tx, `UPDATE lb.submission SET done = true, status = 'hacked' WHERE id = $1`, id); err != nil {
+			return err
+		}
+		_, err := s.exec(ctx, tx, `INSERT INTO lb.submission_job_status (submission_id, status, error, created_at) VALUES ($1, 'hacked', $2, $3)
+			ON CONFLICT (submission_id) DO UPDATE SET status = 'hacked', error = excluded.error`, id, text.Line(why, maxError), now)
+		if err != nil {
+			return err
+		}
+		return s.judge(ctx, tx, id)
+	})
+}
+
+// An Entry is one line of a board.
+type Entry struct {
+	Rank         int
+	Tied         bool
+	Score        float64  // seconds
+	Low, High    *float64 // 95 % interval, seconds; nil: none
+	SubmissionID int64
+	FileName     string
+	Time         time.Time
+	UserID, User string
+}
+
+// Page returns the board's ranking on a GPU type from offset on, at most limit
+// entries, and how many there are in all. limit 0 is all of them.
+//
+// Errors: [ErrNotFound] for a board that does not exist.
+func (s *Store) Page(ctx context.Context, board, gpu string, limit, offset int) (entries []Entry, total int, err error) {
+	if limit < 0 || offset < 0 {
+		return nil, 0, &Refused{Why: Invalid, Text: fmt.Sprintf("page: got limit %d and offset %d, want 0 or more", limit, offset)}
+	}
+	err = s.snapshot(ctx, "reading a board", func(tx *sql.Tx) error {
+		var id int64
+		var ties bool
+		err := s.row(ctx, tx, `SELECT l.id, coalesce(b.ties, false) FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.name = $1`, board).Scan(&id, &ties)
+		if err != nil {
+			return err
+		}
+		// Ranks depend on all that stand above, so the short rows are read from the
+		// top, and the long ones for the page alone.
+		err = s.each(ctx, tx, func(rows *sql.Rows) error {
+			var e Entry
+			err := rows.Scan(&e.SubmissionID, &e.UserID, &e.Score, &e.Low, &e.High)
+			entries = append(entries, e)
+			return err
+		}, `SELECT submission_id, user_id, score, low, high FROM own.standing WHERE leaderboard_id = $1 AND gpu = $2 ORDER BY score, submission_id`, id, gpu)
+		if err != nil {
+			return err
+		}
+		ranks(entries, ties)
+		total = len(entries)
+		entries = entries[min(offset, total):]
+		if limit > 0 && len(entries) > limit {
+			entries = entries[:limit]
+		}
+		if len(entries) == 0 {
+			return nil
+		}
+		byID := make(map[int64]*Entry, len(entries))
+		for i := range entries {
+			byID[entries[i].SubmissionID] = &entries[i]
+		}
+		return s.each(ctx, tx, func(rows *sql.Rows) error {
+			var sub int64
+			var e Entry
+			var at stamp
+			if err := rows.Scan(&sub, &e.FileName, &at, &e.User); err != nil {
+				return err
+			}
+			if to := byID[sub]; to != nil {
+				to.FileName, to.Time, to.User = e.FileName, at.Time, e.User
+			}
+			return nil
+		}, `SELECT st.submission_id, s.file_name, s.submission_time, coalesce(u.user_name, '') FROM own.standing st JOIN lb.submission s ON s.id = st.submission_id JOIN lb.user_info u ON u.id = st.user_id
+			WHERE st.leaderboard_id = $1 AND st.gpu = $2 AND (st.score, st.submission_id) >= ($3, $4) AND (st.score, st.submission_id) <= ($5, $6)`,
+			id, gpu, entries[0].Score, entries[0].SubmissionID, entries[len(entries)-1].Score, entries[len(entries)-1].SubmissionID)
+	})
+	return entries, total, err
+}

@@ -1,0 +1,94 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// A User is somebody who submits.
+type User struct {
+	ID, Name    string
+	Banned      bool
+	CLI         bool // has a CLI id
+	Submissions int
+}
+
+// hashedID is what is kept of a CLI id: who reads the database can submit for
+// nobody. Kernelbot's own rows hold the id itself.
+func hashedID(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// upsertUser makes the user's row, or renames it.
+func (s *Store) upsertUser(ctx context.Context, tx *sql.Tx, id, name string) error {
+	_, err := s.exec(ctx, tx, `INSERT INTO lb.user_info (id, user_name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, name)
+	if err == nil && name != "" {
+		_, err = s.exec(ctx, tx, `UPDATE lb.user_info SET user_name = $2 WHERE id = $1 AND user_name IS DISTINCT FROM $2`, id, name)
+	}
+	return err
+}
+
+// lockUser makes everything that may change the user's standings wait for this
+// transaction.
+func (s *Store) lockUser(ctx context.Context, tx *sql.Tx, id string) (banned bool, err error) {
+	err = s.row(ctx, tx, `SELECT is_banned FROM lb.user_info WHERE id = $1 {lock}`, id).Scan(&banned)
+	return banned, err
+}
+
+// NewCLIID gives a user, who is made when new, a CLI id, in place of any that was
+// there. It is returned once; only its hash is kept.
+func (s *Store) NewCLIID(ctx context.Context, id, name string) (cliID string, err error) {
+	name = text.Line(name, maxName)
+	if !userID.MatchString(id) {
+		return "", &Refused{Why: Invalid, Text: fmt.Sprintf("user id: got %s, want 1 to 20 decimal digits", text.Quote(text.Shorten(id, 40)))}
+	}
+	cliID = newID()
+	return cliID, s.change(ctx, "making a CLI id", func(tx *sql.Tx) error {
+		if err := s.upsertUser(ctx, tx, id, name); err != nil {
+			return err
+		}
+		_, err := s.exec(ctx, tx, `UPDATE lb.user_info SET cli_id = $2, cli_valid = true, cli_auth_provider = 'kbserve' WHERE id = $1`, id, hashedID(cliID))
+		return err
+	})
+}
+
+// UserByCLIID returns whose valid CLI id this is.
+//
+// Errors: [ErrNotFound].
+func (s *Store) UserByCLIID(ctx context.Context, cliID string) (u User, err error) {
+	err = s.row(ctx, s.read, `SELECT id, coalesce(user_name, ''), is_banned FROM lb.user_info WHERE cli_valid AND (cli_id = $1 OR cli_id = $2 AND cli_id NOT LIKE 'sha256:%')`,
+		hashedID(cliID), cliID).Scan(&u.ID, &u.Name, &u.Banned)
+	u.CLI = true
+	return u, wrap("looking for a user", err)
+}
+
+// Ban stops a user from submitting, or lets them again. What they have keeps its
+// rank, as in Kernelbot.
+//
+// Errors: [ErrNotFound].
+func (s *Store) Ban(ctx context.Context, id string, banned bool) error {
+	return s.change(ctx, "banning user "+text.Line(id, 40), func(tx *sql.Tx) error {
+		n, err := s.exec(ctx, tx, `UPDATE lb.user_info SET is_banned = $2 WHERE id = $1`, id, banned)
+		if err == nil && n == 0 {
+			err = ErrNotFound
+		}
+		return err
+	})
+}
+
+// Users lists who is known, by id.
+func (s *Store) Users(ctx context.Context) (users []User, err error) {
+	err = s.each(ctx, s.read, func(rows *sql.Rows) error {
+		var u User
+		err := rows.Scan(&u.ID, &u.Name, &u.Banned, &u.CLI, &u.Submissions)
+		users = append(users, u)
+		return err
+	}, `SELECT u.id, coalesce(u.user_name, ''), u.is_banned, coalesce(u.cli_valid, false), (SELECT count(*) FROM lb.submission s WHERE s.user_id = u.id) FROM lb.user_info u ORDER BY u.id`)
+	return users, wrap("listing users", err)
+}
