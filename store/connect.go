@@ -3,7 +3,9 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"strings"
@@ -11,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	driver "modernc.org/sqlite" // also registers itself, as "sqlite"
 )
 
 // maxConns bounds one instance's connections: PostgreSQL allows 100 in all by
@@ -35,19 +37,21 @@ func connectSQLite(ctx context.Context, file string, create bool) (*Store, error
 	if file == "" || strings.ContainsAny(file, "?\x00") {
 		return nil, fmt.Errorf("opening the database: got %q, want sqlite:FILE", "sqlite:"+file)
 	}
+	if _, err := os.Stat(file); err != nil && !create {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	} else if err != nil {
+		// It holds seeds and names: its owner's alone. SQLite's own files beside it
+		// take over its mode. A file that is there is not opened here: closing it
+		// would end the locks that this process's connections hold.
+		f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			f.Close()
+		} else if !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("opening the database: %w", err)
+		}
+	}
 	// FULL: what was accepted survives a power cut too. One writing connection:
 	// several block each other and gain nothing.
-	// It holds seeds and names: its owner's alone. SQLite's own files beside it
-	// take over its mode.
-	flags := os.O_RDWR
-	if create {
-		flags |= os.O_CREATE
-	}
-	f, err := os.OpenFile(file, flags, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening the database: %w", err)
-	}
-	f.Close()
 	settings := url.Values{"mode": {"rw"}, "_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)", "busy_timeout(30000)", "cache_size(-65536)"}}
 	open := func(conns int, more url.Values) (*sql.DB, error) {
 		all := url.Values{}
@@ -62,9 +66,16 @@ func connectSQLite(ctx context.Context, file string, create bool) (*Store, error
 			db.SetMaxIdleConns(conns)
 			err = db.PingContext(ctx)
 		}
+		// The first to open a file switches it to WAL, for which nobody waits by
+		// himself.
+		for try := 0; busy(err) && try < 500 && ctx.Err() == nil; try++ {
+			time.Sleep(10 * time.Millisecond)
+			err = db.PingContext(ctx)
+		}
 		return db, err
 	}
 	s := &Store{kind: sqlite, now: time.Now, names: strings.NewReplacer("lb.", "", "own.", "kbserve_", "{lock}", "", "{skip locked}", "")}
+	var err error
 	if s.write, err = open(1, url.Values{"_txlock": {"immediate"}}); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", file, err)
 	}
@@ -73,6 +84,12 @@ func connectSQLite(ctx context.Context, file string, create bool) (*Store, error
 		return nil, fmt.Errorf("opening %s: %w", file, err)
 	}
 	return s, nil
+}
+
+// busy reports whether somebody else holds a lock on the file.
+func busy(err error) bool {
+	var fault *driver.Error
+	return errors.As(err, &fault) && fault.Code()&0xff == 5 // SQLITE_BUSY
 }
 
 func connectPostgres(ctx context.Context, address string) (*Store, error) {

@@ -89,8 +89,11 @@ func (s *Store) lockOwner(ctx context.Context, tx *sql.Tx, submission int64) err
 	if err := s.row(ctx, tx, `SELECT user_id FROM lb.submission WHERE id = $1`, submission).Scan(&user); err != nil {
 		return err
 	}
-	_, err := s.lockUser(ctx, tx, user)
-	return err
+	if _, err := s.lockUser(ctx, tx, user); err != nil {
+		return err
+	}
+	// Whoever held the lock may have deleted it.
+	return s.row(ctx, tx, `SELECT user_id FROM lb.submission WHERE id = $1`, submission).Scan(&user)
 }
 
 // finish marks the submission as done when none of its planned runs is open.
