@@ -121,7 +121,7 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 		if c.JSON {
 			list := []listed{}
 			for _, b := range boards {
-				list = append(list, listed{b.Name, b.Deadline, b.GPUs, b.Visibility, b.Submissions, b.Ranked, b.Policy.Harness, b.Policy.Sandbox, b.Policy.ClearTiming, b.Policy.Ties})
+				list = append(list, listed{b.Name, b.Deadline, append([]string{}, b.GPUs...), b.Visibility, b.Submissions, b.Ranked, b.Policy.Harness, b.Policy.Sandbox, b.Policy.ClearTiming, b.Policy.Ties})
 			}
 			return printJSON(env, list)
 		}
