@@ -154,6 +154,9 @@ func TestSealedSubmission(t *testing.T) {
 					t.Errorf("%s is found nowhere in %d places: the search does not see", canary, len(places))
 				}
 			}
+			if sealed { // its log comes through a pipe of its own
+				waitFor(t, "the broker's log to say what it gave", func() bool { return strings.Count(b.said(), "msg=given") >= 2 })
+			}
 			if given := strings.Count(b.said(), "msg=given"); sealed && given != 2 || !sealed && given != 0 {
 				t.Errorf("the broker has opened %d payloads:\n%s", given, b.said())
 			}
