@@ -194,6 +194,9 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.addFault(tt.rule)
+			if strings.HasPrefix(tt.name, "polls") { // which of the two asks is a matter of time
+				r.addFault(strings.Replace(tt.rule, "/builds/*", "/builds", 1))
+			}
 			if strings.Contains(tt.name, "artifact") {
 				r.addFault(apart)
 			}
@@ -201,7 +204,11 @@ func TestFaults(t *testing.T) {
 			if n := len(r.Engine.Builds(engine.BuildFilter{})); n != 1 {
 				t.Errorf("%d builds, want one", n)
 			}
-			if hits := r.Faults.List()[0].Hits; hits == 0 {
+			hits := r.Faults.List()[0].Hits
+			if strings.HasPrefix(tt.name, "polls") {
+				hits += r.Faults.List()[1].Hits
+			}
+			if hits == 0 {
 				t.Errorf("rule %q was never met", tt.rule)
 			}
 		})
@@ -227,7 +234,11 @@ func TestAgentFaults(t *testing.T) {
 			r := newRig(t)
 			r.addFault(tt.rule)
 			r.submit("right.py", "--mode", "test").want(t, 0, "passed")
-			if hits := r.Faults.List()[0].Hits; hits == 0 {
+			hits := r.Faults.List()[0].Hits
+			if strings.HasPrefix(tt.name, "polls") {
+				hits += r.Faults.List()[1].Hits
+			}
+			if hits == 0 {
 				t.Errorf("rule %q was never met", tt.rule)
 			}
 		})
