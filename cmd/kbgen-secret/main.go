@@ -4,10 +4,7 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -17,19 +14,7 @@ import (
 // as of kbgen check.
 const exitFindings = 3
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := program(time.Now).Run(ctx, &cli.Env{
-		Args:      os.Args[1:],
-		LookupEnv: os.LookupEnv,
-		Environ:   os.Environ,
-		Stdin:     os.Stdin,
-		Stdout:    os.Stdout,
-		Stderr:    os.Stderr,
-	})
-	stop()
-	os.Exit(code)
-}
+func main() { os.Exit(cli.Main(program(time.Now))) }
 
 // A clock tells the time; tests have their own.
 type clock func() time.Time

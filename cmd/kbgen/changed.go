@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -63,7 +61,7 @@ func (f *selectionFlags) ask(env *cli.Env) (s pipelines.Selection, err error) {
 		}
 		listed = []byte(strings.ReplaceAll(string(listed), "\x00", "\n"))
 	case f.ChangedFiles != "":
-		if listed, err = readList(env, f.ChangedFiles); err != nil {
+		if listed, err = cli.ReadInput(env.Stdin, f.ChangedFiles, maxChangedBytes); err != nil {
 			return s, cli.Usagef("--changed-files: %v", err)
 		}
 	}
@@ -73,22 +71,4 @@ func (f *selectionFlags) ask(env *cli.Env) (s pipelines.Selection, err error) {
 		}
 	}
 	return s, nil
-}
-
-// readList reads a list of files, one a line.
-func readList(env *cli.Env, name string) ([]byte, error) {
-	in := env.Stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	data, err := io.ReadAll(io.LimitReader(in, maxChangedBytes+1))
-	if err == nil && len(data) > maxChangedBytes {
-		err = fmt.Errorf("%s: more than %d bytes", name, maxChangedBytes)
-	}
-	return data, err
 }

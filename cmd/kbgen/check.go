@@ -129,7 +129,7 @@ func knownRule(id string) bool {
 func (c *checkCommand) print(w io.Writer, found []schema.Finding) error {
 	switch {
 	case c.JSON:
-		return printJSON(w, append([]schema.Finding{}, found...))
+		return cli.PrintJSON(w, append([]schema.Finding{}, found...))
 	case c.GitHub:
 		var errs []error
 		for _, f := range found {
@@ -168,7 +168,7 @@ func githubProperty(s string) string {
 // listRules prints the rules, one line each.
 func (c *checkCommand) listRules(env *cli.Env) error {
 	if c.JSON {
-		return printJSON(env.Stdout, pipeline.Rules())
+		return cli.PrintJSON(env.Stdout, pipeline.Rules())
 	}
 	var errs []error
 	for _, r := range pipeline.Rules() {

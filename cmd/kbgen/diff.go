@@ -45,7 +45,7 @@ func (c *diffCmd) print(w io.Writer, compared generator.Comparison) error {
 	var b bytes.Buffer
 	switch {
 	case c.JSON:
-		if err := printJSON(&b, comparisonAsJSON(compared)); err != nil {
+		if err := cli.PrintJSON(&b, comparisonAsJSON(compared)); err != nil {
 			return err
 		}
 	case c.Markdown:
@@ -68,32 +68,15 @@ func (c *diffCmd) compare(ctx context.Context, env *cli.Env) (generator.Comparis
 	if c.Newer == "" {
 		return c.revision(ctx, env)
 	}
-	older, err := readDocument(c.Older, env.Stdin)
+	older, err := cli.ReadInput(env.Stdin, c.Older, maxDocument)
 	if err != nil {
 		return generator.Comparison{}, err
 	}
-	newer, err := readDocument(c.Newer, env.Stdin)
+	newer, err := cli.ReadInput(env.Stdin, c.Newer, maxDocument)
 	if err != nil {
 		return generator.Comparison{}, err
 	}
 	return generator.Compare(map[string][]byte{"": older}, map[string][]byte{"": newer})
-}
-
-func readDocument(name string, stdin io.Reader) ([]byte, error) {
-	in := stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	data, err := io.ReadAll(io.LimitReader(in, maxDocument+1))
-	if err == nil && len(data) > maxDocument {
-		err = fmt.Errorf("%s: more than %d bytes", name, maxDocument)
-	}
-	return data, err
 }
 
 // revision compares the goldens that a revision holds with those in the tree.

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"io"
-
 	"github.com/gpu-mode/kbgen/generator"
 	"github.com/gpu-mode/kbgen/pipelines"
 )
@@ -88,11 +85,4 @@ func planAsJSON(plan []generator.PlannedStep) []plannedStepJSON {
 		steps = append(steps, plannedStepJSON{s.Key, s.Kind, s.Queue, s.GPU, s.Image, s.Minutes, s.Tries, s.GPUs, s.GPUMinutes()})
 	}
 	return steps
-}
-
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }

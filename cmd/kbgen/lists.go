@@ -14,7 +14,7 @@ type listGPUs struct{ JSON bool }
 
 func (c *listGPUs) Run(_ context.Context, env *cli.Env) error {
 	if c.JSON {
-		return printJSON(env.Stdout, gpuTypesAsJSON(pipelines.Fleet))
+		return cli.PrintJSON(env.Stdout, gpuTypesAsJSON(pipelines.Fleet))
 	}
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tQUEUE\tVENDOR\tARCH\tGPUS\tCPUS\tMEMORY\tPLATFORM\tTIMEOUT\tSTATE")
@@ -44,7 +44,7 @@ type listKinds struct{ JSON bool }
 
 func (c *listKinds) Run(_ context.Context, env *cli.Env) error {
 	if c.JSON {
-		return printJSON(env.Stdout, kindsAsJSON())
+		return cli.PrintJSON(env.Stdout, kindsAsJSON())
 	}
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KIND\tWHAT A STEP OF IT DOES")
@@ -77,7 +77,7 @@ func (c *listQueues) Run(_ context.Context, env *cli.Env) error {
 		}
 	}
 	if c.JSON {
-		return printJSON(env.Stdout, queues)
+		return cli.PrintJSON(env.Stdout, queues)
 	}
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "QUEUE\tSERVES\tPLATFORM\tSTATE")

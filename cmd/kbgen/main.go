@@ -44,14 +44,7 @@ func start() int {
 		context.AfterFunc(ctx, stop) // a second signal ends it as it is
 		defer stop()
 	}
-	return run(ctx, &cli.Env{
-		Args:      os.Args[1:],
-		LookupEnv: os.LookupEnv,
-		Environ:   os.Environ,
-		Stdin:     os.Stdin,
-		Stdout:    os.Stdout,
-		Stderr:    os.Stderr,
-	})
+	return run(ctx, cli.Process())
 }
 
 // commands is the grammar of the command line.

@@ -33,7 +33,7 @@ func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
 		return withStatus(err)
 	}
 	if c.JSON {
-		return printJSON(env.Stdout, planAsJSON(plan))
+		return cli.PrintJSON(env.Stdout, planAsJSON(plan))
 	}
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KEY\tQUEUE\tGPU TYPE\tTIMEOUT\tTRIES\tGPU-MINUTES\tIMAGE")

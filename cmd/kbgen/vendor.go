@@ -130,7 +130,7 @@ func inOrder(names []string, faults []*schema.Finding) []*schema.Finding {
 
 func (c *vendorCheck) print(w io.Writer, files []*queuefile.File, faults []*schema.Finding) error {
 	if c.JSON {
-		return printJSON(w, faults)
+		return cli.PrintJSON(w, faults)
 	}
 	for _, f := range faults {
 		if _, err := fmt.Fprintln(w, f); err != nil {

@@ -104,3 +104,17 @@ func trouble(ctx context.Context, err error) error {
 	}
 	return &cli.ExitError{Status: exitTrouble, Err: err}
 }
+
+// look finds a run, and its build as it is now.
+func (f *clientFlags) look(ctx context.Context, env *cli.Env, name string) (*launcher.Client, *launcher.Run, *launcher.Build, error) {
+	client, err := f.client(env)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	run, err := open(ctx, client, name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	b, err := client.Build(ctx, run.Build)
+	return client, run, b, trouble(ctx, err)
+}

@@ -94,7 +94,7 @@ func (c *compareCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	compared.Old.Name, compared.New.Name = c.Older, c.Newer
 	if c.JSON {
-		return printJSON(env.Stdout, compared)
+		return cli.PrintJSON(env.Stdout, compared)
 	}
 	return compared.write(env.Stdout)
 }

@@ -280,7 +280,7 @@ func (o *output) print(ctx context.Context, all []*conclusion, status int) error
 		for _, e := range all {
 			doc.Runs = append(doc.Runs, e.json(ctx))
 		}
-		return printJSON(o.env.Stdout, doc)
+		return cli.PrintJSON(o.env.Stdout, doc)
 	}
 	var b strings.Builder
 	for _, e := range all {
@@ -319,7 +319,7 @@ func (o *output) planned(p plannedJSON) { o.plan = append(o.plan, p) }
 // flushPlan prints what a dry run would send.
 func (o *output) flushPlan() error {
 	if o.flags.JSON || o.flags.Events {
-		return printJSON(o.env.Stdout, dryRunJSON{o.plan})
+		return cli.PrintJSON(o.env.Stdout, dryRunJSON{o.plan})
 	}
 	for _, p := range o.plan {
 		sealed := ""

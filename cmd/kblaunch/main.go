@@ -2,10 +2,7 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/examples"
@@ -15,19 +12,7 @@ import (
 // exitTrouble is a run that gave no verdict on the submission.
 const exitTrouble = 3
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := program().Run(ctx, &cli.Env{
-		Args:      os.Args[1:],
-		LookupEnv: os.LookupEnv,
-		Environ:   os.Environ,
-		Stdin:     os.Stdin,
-		Stdout:    os.Stdout,
-		Stderr:    os.Stderr,
-	})
-	stop()
-	os.Exit(code)
-}
+func main() { os.Exit(cli.Main(program())) }
 
 type grammar struct {
 	Submit   submitCmd   `cmd:""`

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -54,7 +53,7 @@ func (c *queuesCmd) Run(ctx context.Context, env *cli.Env) error {
 
 func (c *queuesCmd) list(w io.Writer, queues []fleet.Queue) error {
 	if c.JSON {
-		return printJSON(w, queues)
+		return cli.PrintJSON(w, queues)
 	}
 	return fleet.WriteTable(w, queues)
 }
@@ -62,7 +61,7 @@ func (c *queuesCmd) list(w io.Writer, queues []fleet.Queue) error {
 func (c *queuesCmd) compare(w io.Writer, found fleet.Comparison) error {
 	var err error
 	if c.JSON {
-		err = printJSON(w, found.Faults)
+		err = cli.PrintJSON(w, found.Faults)
 	} else {
 		err = found.WriteText(w)
 	}
@@ -107,11 +106,4 @@ func withoutQueues(err error) error {
 		return cli.WithHint(out, "the token in %s needs the scopes read_clusters and read_agents", tokenVar)
 	}
 	return out
-}
-
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }

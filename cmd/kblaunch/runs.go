@@ -74,17 +74,9 @@ type resultCmd struct {
 }
 
 func (c *resultCmd) Run(ctx context.Context, env *cli.Env) error {
-	client, err := c.client(env)
+	client, run, b, err := c.look(ctx, env, c.Run_)
 	if err != nil {
 		return err
-	}
-	run, err := open(ctx, client, c.Run_)
-	if err != nil {
-		return err
-	}
-	b, err := client.Build(ctx, run.Build)
-	if err != nil {
-		return trouble(ctx, err)
 	}
 	if !b.Over() {
 		return cli.WithHint(&cli.ExitError{Status: exitTrouble, Err: fmt.Errorf("build %d is %s, it has no result yet", run.Build, b.State)}, "kblaunch watch %s", c.Run_)
@@ -181,7 +173,7 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 		list = append(list, l)
 	}
 	if c.JSON {
-		return printJSON(env.Stdout, list)
+		return cli.PrintJSON(env.Stdout, list)
 	}
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "BUILD\tSTATE\tOUTCOME\tGPU TYPE\tMODE\tCREATED\tRUN")
@@ -199,17 +191,9 @@ type logCmd struct {
 }
 
 func (c *logCmd) Run(ctx context.Context, env *cli.Env) error {
-	client, err := c.client(env)
+	client, run, b, err := c.look(ctx, env, c.Run_)
 	if err != nil {
 		return err
-	}
-	run, err := open(ctx, client, c.Run_)
-	if err != nil {
-		return err
-	}
-	b, err := client.Build(ctx, run.Build)
-	if err != nil {
-		return trouble(ctx, err)
 	}
 	evaluation := b.Evaluation(run.Queue)
 	printed := 0

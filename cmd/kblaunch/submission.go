@@ -156,12 +156,12 @@ func (s *submitCmd) readBoth(env *cli.Env, name string) (*task.Task, schema.File
 	if err != nil {
 		return nil, schema.File{}, err
 	}
-	ending := ".py"
+	extension := ".py"
 	if t.Lang == schema.LangCUDA {
-		ending = ".cu"
+		extension = ".cu"
 	}
 	if _, err := os.Stat(s.Submission); err == nil || s.Submission == "-" || example == nil {
-		file, err := openSubmission(env.Stdin, s.Submission, ending)
+		file, err := openSubmission(env.Stdin, s.Submission, extension)
 		return t, file, err
 	}
 	path, err := example.Submission(s.Submission)
@@ -211,10 +211,10 @@ func readSubmission(r io.Reader, name string) (schema.File, error) {
 }
 
 // openSubmission reads a file, or standard input for "-", which gets a name with
-// the ending.
-func openSubmission(stdin io.Reader, name, ending string) (schema.File, error) {
+// the extension.
+func openSubmission(stdin io.Reader, name, extension string) (schema.File, error) {
 	if name == "-" {
-		return readSubmission(stdin, "stdin"+ending)
+		return readSubmission(stdin, "stdin"+extension)
 	}
 	f, err := os.Open(name)
 	if err != nil {

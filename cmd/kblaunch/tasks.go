@@ -27,7 +27,7 @@ func (c *examplesCmd) Run(_ context.Context, env *cli.Env) error {
 		for _, e := range examples.List() {
 			list = append(list, exampleJSON{e.Name, e.Lang, e.Submissions, e.Description})
 		}
-		return printJSON(env.Stdout, list)
+		return cli.PrintJSON(env.Stdout, list)
 	}
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TASK\tLANG\tSUBMISSIONS\tDESCRIPTION")

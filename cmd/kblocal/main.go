@@ -13,10 +13,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, &cli.Env{
-		Args: os.Args[1:], LookupEnv: os.LookupEnv, Environ: os.Environ,
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-	})
+	code := run(ctx, cli.Process())
 	stop()
 	os.Exit(code)
 }

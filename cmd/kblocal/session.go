@@ -126,10 +126,7 @@ func (s *session) printBuild(ctx context.Context, b engine.Build, out io.Writer)
 	if err := json.NewDecoder(resp.Body).Decode(&build); err != nil {
 		return fmt.Errorf("reading the build: %w", err)
 	}
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(build)
+	return cli.PrintJSON(out, build)
 }
 
 // stateFlags are common to all commands.

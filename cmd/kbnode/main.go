@@ -3,27 +3,12 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := program().Run(ctx, &cli.Env{
-		Args:      os.Args[1:],
-		LookupEnv: os.LookupEnv,
-		Environ:   os.Environ,
-		Stdin:     os.Stdin,
-		Stdout:    os.Stdout,
-		Stderr:    os.Stderr,
-	})
-	stop()
-	os.Exit(code)
-}
+func main() { os.Exit(cli.Main(program())) }
 
 type grammar struct {
 	Secretd secretdCmd `cmd:""`

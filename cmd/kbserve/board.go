@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -123,7 +122,7 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 			for _, b := range boards {
 				list = append(list, listed{b.Name, b.Deadline, append([]string{}, b.GPUs...), b.Visibility, b.Submissions, b.Ranked, b.Policy.Harness, b.Policy.Sandbox, b.Policy.ClearTiming, b.Policy.Ties})
 			}
-			return printJSON(env, list)
+			return cli.PrintJSON(env.Stdout, list)
 		}
 		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "NAME\tDEADLINE\tSTATE\tSUBMISSIONS\tSTANDINGS\tGPUS\tRANKS")
@@ -155,13 +154,6 @@ func policyWords(p store.Policy) string {
 		words = append(words, "ties")
 	}
 	return cmp.Or(strings.Join(words, ", "), "all")
-}
-
-func printJSON(env *cli.Env, v any) error {
-	out := json.NewEncoder(env.Stdout)
-	out.SetEscapeHTML(false)
-	out.SetIndent("", "  ")
-	return out.Encode(v)
 }
 
 type closeCmd struct {

@@ -7,26 +7,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/store"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := program().Run(ctx, &cli.Env{
-		Args:      os.Args[1:],
-		LookupEnv: os.LookupEnv,
-		Environ:   os.Environ,
-		Stdin:     os.Stdin,
-		Stdout:    os.Stdout,
-		Stderr:    os.Stderr,
-	})
-	stop()
-	os.Exit(code)
-}
+func main() { os.Exit(cli.Main(program())) }
 
 type grammar struct {
 	DB    dbCmd    `cmd:"" name:"db"`

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"reflect"
 	"testing"
 
@@ -14,13 +13,7 @@ func TestPublishedSchemas(t *testing.T) {
 		{Name: "boards", Title: "kbserve board list --json: the boards of a competition", Type: reflect.TypeFor[[]listed]()},
 		{Name: "users", Title: "kbserve user list --json: who has an account", Type: reflect.TypeFor[[]listedUser]()},
 	} {
-		full := reflect.New(d.Type)
-		schematest.Fill(full.Interface(), nil)
-		text, err := json.Marshal(full.Interface())
-		if err != nil {
-			t.Fatal(err)
-		}
-		schematest.Check(t, d, *update, text)
+		schematest.CheckFilled(t, d, *update, nil)
 	}
 }
 

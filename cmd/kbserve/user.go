@@ -58,7 +58,7 @@ func (c *userListCmd) Run(ctx context.Context, env *cli.Env) error {
 			for _, u := range users {
 				list = append(list, listedUser(u))
 			}
-			return printJSON(env, list)
+			return cli.PrintJSON(env.Stdout, list)
 		}
 		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "ID\tNAME\tSTATE\tSUBMISSIONS")

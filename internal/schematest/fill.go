@@ -1,8 +1,10 @@
 package schematest
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
+	"testing"
 	"time"
 )
 
@@ -58,4 +60,17 @@ func fill(v reflect.Value, special map[reflect.Type]any) {
 	default:
 		panic(fmt.Sprintf("a %s has no value to fill in", v.Type()))
 	}
+}
+
+// CheckFilled is [Check] with one example: a value of the document's type that
+// has everything.
+func CheckFilled(t *testing.T, d Document, update bool, special map[reflect.Type]any) {
+	t.Helper()
+	full := reflect.New(d.Type)
+	Fill(full.Interface(), special)
+	text, err := json.Marshal(full.Interface())
+	if err != nil {
+		t.Fatal(err)
+	}
+	Check(t, d, update, text)
 }
