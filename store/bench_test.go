@@ -37,11 +37,11 @@ func synthetic(b *testing.B, s *Store, n int) int {
 			var values []string
 			var args []any
 			for _, row := range chunk {
-				holes := make([]string, len(row))
+				placeholders := make([]string, len(row))
 				for i := range row {
-					holes[i] = "$" + strconv.Itoa(len(args)+i+1)
+					placeholders[i] = "$" + strconv.Itoa(len(args)+i+1)
 				}
-				values, args = append(values, "("+strings.Join(holes, ",")+")"), append(args, row...)
+				values, args = append(values, "("+strings.Join(placeholders, ",")+")"), append(args, row...)
 			}
 			if _, err := s.exec(ctx, s.write, "INSERT INTO "+table+" ("+columns+") VALUES "+strings.Join(values, ","), args...); err != nil {
 				b.Fatal(err)

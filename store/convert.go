@@ -82,7 +82,7 @@ func copyTable(ctx context.Context, from, to *Store, source, target *sql.Tx, tab
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
-		holes := make([]string, len(columns))
+		placeholders := make([]string, len(columns))
 		for i, v := range row {
 			switch v := v.(type) {
 			case int64:
@@ -96,9 +96,9 @@ func copyTable(ctx context.Context, from, to *Store, source, target *sql.Tx, tab
 			case []byte:
 				size += len(v)
 			}
-			holes[i] = "$" + strconv.Itoa(len(args)+i+1)
+			placeholders[i] = "$" + strconv.Itoa(len(args)+i+1)
 		}
-		values, args = append(values, "("+strings.Join(holes, ", ")+")"), append(args, row...)
+		values, args = append(values, "("+strings.Join(placeholders, ", ")+")"), append(args, row...)
 		if len(values) == 500 || size > copyBytes {
 			return flush()
 		}

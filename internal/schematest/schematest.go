@@ -17,7 +17,7 @@ import (
 
 // A Document is one kind of document that has a published schema.
 type Document struct {
-	Name  string // of the file in schema/published, without its ending
+	Name  string // of the file in schema/published, without its extension
 	Title string // one line
 	Type  reflect.Type
 	Open  bool // further members are allowed at the top
