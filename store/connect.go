@@ -106,7 +106,7 @@ func connectPostgres(ctx context.Context, address string) (*Store, error) {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
 	return &Store{
-		kind: postgres, now: time.Now, write: db, read: db,
+		kind: postgres, now: time.Now, config: config, write: db, read: db,
 		names: strings.NewReplacer("lb.", "leaderboard.", "own.", "kbserve.", "{lock}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED"),
 	}, nil
 }

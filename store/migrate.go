@@ -142,11 +142,15 @@ var tables = []struct {
 	{"lb.leaderboard_invite", true, []string{"id", "code", "user_id", "claimed_at", "created_at"}},
 	{"lb.leaderboard_invite_scope", false, []string{"invite_id", "leaderboard_id"}},
 	{"own.installation", false, []string{"one", "id", "created_at"}},
-	{"own.board", false, []string{"leaderboard_id", "harness", "sandbox", "clear_timing", "ties"}},
+	{"own.board", false, []string{"leaderboard_id", "harness", "sandbox", "clear_timing", "ties", "task_harness", "show_code", "reuse", "version"}},
 	{"own.gpu_limit", false, []string{"leaderboard_id", "gpu", "mode_category", "per_hour"}},
 	{"own.accepted", false, []string{"submission_id", "gpu", "mode", "late"}},
-	{"own.planned_run", false, []string{"run_id", "submission_id", "gpu", "mode", "secret", "priority", "state", "outcome", "build_number", "build_id", "fence", "lease_owner", "free_at", "created_at", "changed_at"}},
+	{"own.planned_run", false, []string{"run_id", "submission_id", "gpu", "mode", "secret", "priority", "state", "outcome", "build_number", "build_id", "fence", "lease_owner", "free_at", "created_at", "changed_at", "started_at", "finished_at"}},
 	{"own.run_evidence", false, []string{"run_id", "harness", "self_checked", "sandbox", "ambiguous", "low", "high"}},
+	{"own.report", false, []string{"run_id", "submission_id", "body", "created_at"}},
+	{"own.session", false, []string{"hash", "user_id", "created_at", "until"}},
+	{"own.setting", false, []string{"name", "value"}},
+	{"own.announced", false, []string{"leaderboard_id", "gpu", "top"}},
 }
 
 // columns checks that every column is there that this program uses.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -24,6 +25,10 @@ type Store struct {
 	write *sql.DB // SQLite: one connection
 	read  *sql.DB
 	names *strings.Replacer
+
+	config  *pgx.ConnConfig // PostgreSQL: for a connection that listens
+	board   switchboard     // SQLite: this process's listeners
+	pending []Signal        // SQLite: of the transaction that is open, there being one at a time
 
 	now func() time.Time // replaced in tests
 }
@@ -129,10 +134,21 @@ func (s *Store) changeOnce(ctx context.Context, do func(tx *sql.Tx) error) error
 		return err
 	}
 	defer tx.Rollback() // nothing after Commit
+	var signals []Signal
+	if s.kind == sqlite {
+		s.pending = nil
+	}
 	if err := do(tx); err != nil {
 		return err
 	}
-	return tx.Commit()
+	if s.kind == sqlite {
+		signals, s.pending = s.pending, nil
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	s.board.send(signals...)
+	return nil
 }
 
 // snapshot runs do on one state of the database.

@@ -1,0 +1,133 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Kinds of a [Signal].
+const (
+	SignalPlanned    = "planned"    // runs were planned, or may be taken again; ID is ""
+	SignalSubmission = "submission" // ID is the submission's
+	SignalBoard      = "board"      // its ranking or itself; ID is the board's name
+	SignalHint       = "hint"       // something happened to a run's build, says somebody; ID is the run's
+)
+
+// A Signal says that something has changed, and nothing of what it is now. Signals
+// may get lost, where the connection to the database does: they are hints.
+type Signal struct{ Kind, ID string }
+
+// A switchboard hands signals to this process's listeners.
+type switchboard struct {
+	mu        sync.Mutex
+	listeners map[chan Signal]bool
+}
+
+// listenerRoom is how many signals one listener may lag behind; more are dropped.
+const listenerRoom = 1024
+
+func (b *switchboard) send(signals ...Signal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range signals {
+		for c := range b.listeners {
+			select {
+			case c <- s:
+			default:
+			}
+		}
+	}
+}
+
+// Signals returns the signals of all instances on this database, from now on until
+// ctx ends. With SQLite those are the ones of this process.
+func (s *Store) Signals(ctx context.Context) <-chan Signal {
+	c := make(chan Signal, listenerRoom)
+	if s.kind == postgres {
+		go s.listen(ctx, c)
+		return c
+	}
+	s.board.mu.Lock()
+	if s.board.listeners == nil {
+		s.board.listeners = map[chan Signal]bool{}
+	}
+	s.board.listeners[c] = true
+	s.board.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		s.board.mu.Lock()
+		defer s.board.mu.Unlock()
+		delete(s.board.listeners, c)
+		close(c)
+	})
+	return c
+}
+
+const signalChannel = "kbserve"
+
+// listen reads notifications on a connection of its own, and makes a new one when
+// that breaks.
+func (s *Store) listen(ctx context.Context, c chan<- Signal) {
+	defer close(c)
+	for ctx.Err() == nil {
+		conn, err := pgx.ConnectConfig(ctx, s.config)
+		if err == nil {
+			_, err = conn.Exec(ctx, "LISTEN "+signalChannel)
+			for err == nil {
+				var n *pgconn.Notification
+				if n, err = conn.WaitForNotification(ctx); err == nil {
+					var signal Signal
+					if json.Unmarshal([]byte(n.Payload), &signal) == nil {
+						select {
+						case c <- signal:
+						default:
+						}
+					}
+				}
+			}
+			closing, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			conn.Close(closing)
+			stop()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// Signal tells everybody who listens, at once.
+func (s *Store) Signal(ctx context.Context, signal Signal) error {
+	if s.kind == sqlite {
+		s.board.send(signal)
+		return nil
+	}
+	return wrap("sending a signal", s.notify(ctx, s.write, signal))
+}
+
+func (s *Store) notify(ctx context.Context, on querier, signal Signal) error {
+	body, err := json.Marshal(signal)
+	if err == nil {
+		_, err = s.exec(ctx, on, `SELECT pg_notify($1, $2)`, signalChannel, string(body))
+	}
+	return err
+}
+
+// tell sends signals when the transaction is committed, and not otherwise.
+func (s *Store) tell(ctx context.Context, tx *sql.Tx, signals ...Signal) error {
+	if s.kind == sqlite {
+		s.pending = append(s.pending, signals...) // one writing connection, so this transaction's
+		return nil
+	}
+	for _, signal := range signals {
+		if err := s.notify(ctx, tx, signal); err != nil {
+			return err
+		}
+	}
+	return nil
+}
