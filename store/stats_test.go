@@ -37,7 +37,7 @@ func TestStats(t *testing.T) {
 func TestStuck(t *testing.T) {
 	both(t, func(t *testing.T, s *Store) {
 		ctx := context.Background()
-		now := time.Now()
+		now := time.Now().Add(-time.Minute)
 		s.now = func() time.Time { return now }
 		save(t, s, testBoard("sort"))
 		for range 3 {
