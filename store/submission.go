@@ -13,20 +13,20 @@ import (
 // A Polled submission is what its owner may see of it, but for the scores of
 // secret runs, which are for whoever decides about them.
 type Polled struct {
-	ID          int64
-	BoardID     int64
-	Board       string
-	FileName    string
-	UserID      string
-	Mode        string // "" when Kernelbot accepted it
-	Time        time.Time
-	Done        bool
-	Hacked      bool
-	Code        string
-	Job         Job
-	Runs        []PolledRun
-	Open        []PlannedRun // what has not finished; without lease
-	Verdicts    []Verdict    // of a ranked submission, by GPU type
+	ID       int64
+	BoardID  int64
+	Board    string
+	FileName string
+	UserID   string
+	Mode     string // "" when Kernelbot accepted it
+	Time     time.Time
+	Done     bool
+	Hacked   bool
+	Code     string
+	Job      Job
+	Runs     []PolledRun
+	Open     []PlannedRun // what has not finished; without lease
+	Verdicts []Verdict    // of a ranked submission, by GPU type
 }
 
 // A Job is how far a submission is.
@@ -174,73 +174,4 @@ func (s *Store) MarkHacked(ctx context.Context, id int64, why string) error {
 func (s *Store) boardOf(ctx context.Context, on querier, submission int64) (name string, err error) {
 	err = s.row(ctx, on, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission).Scan(&name)
 	return name, err
-}
-
-// An Entry is one line of a board.
-type Entry struct {
-	Rank         int
-	Tied         bool
-	Score        float64  // seconds
-	Low, High    *float64 // 95 % interval, seconds; nil: none
-	SubmissionID int64
-	FileName     string
-	Time         time.Time
-	UserID, User string
-}
-
-// Page returns the board's ranking on a GPU type from offset on, at most limit
-// entries, and how many there are in all. limit 0 is all of them.
-//
-// Errors: [ErrNotFound] for a board that does not exist.
-func (s *Store) Page(ctx context.Context, board, gpu string, limit, offset int) (entries []Entry, total int, err error) {
-	if limit < 0 || offset < 0 {
-		return nil, 0, &Refused{Why: Invalid, Text: fmt.Sprintf("page: got limit %d and offset %d, want 0 or more", limit, offset)}
-	}
-	err = s.snapshot(ctx, "reading a board", func(tx *sql.Tx) error {
-		var id int64
-		var ties bool
-		err := s.row(ctx, tx, `SELECT l.id, coalesce(b.ties, false) FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.name = $1`, board).Scan(&id, &ties)
-		if err != nil {
-			return err
-		}
-		// Ranks depend on all that stand above, so the short rows are read from the
-		// top, and the long ones for the page alone.
-		err = s.each(ctx, tx, func(rows *sql.Rows) error {
-			var e Entry
-			err := rows.Scan(&e.SubmissionID, &e.UserID, &e.Score, &e.Low, &e.High)
-			entries = append(entries, e)
-			return err
-		}, `SELECT submission_id, user_id, score, low, high FROM own.standing WHERE leaderboard_id = $1 AND gpu = $2 ORDER BY score, submission_id`, id, gpu)
-		if err != nil {
-			return err
-		}
-		ranks(entries, ties)
-		total = len(entries)
-		entries = entries[min(offset, total):]
-		if limit > 0 && len(entries) > limit {
-			entries = entries[:limit]
-		}
-		if len(entries) == 0 {
-			return nil
-		}
-		byID := make(map[int64]*Entry, len(entries))
-		for i := range entries {
-			byID[entries[i].SubmissionID] = &entries[i]
-		}
-		return s.each(ctx, tx, func(rows *sql.Rows) error {
-			var sub int64
-			var e Entry
-			var at stamp
-			if err := rows.Scan(&sub, &e.FileName, &at, &e.User); err != nil {
-				return err
-			}
-			if to := byID[sub]; to != nil {
-				to.FileName, to.Time, to.User = e.FileName, at.Time, e.User
-			}
-			return nil
-		}, `SELECT st.submission_id, s.file_name, s.submission_time, coalesce(u.user_name, '') FROM own.standing st JOIN lb.submission s ON s.id = st.submission_id JOIN lb.user_info u ON u.id = st.user_id
-			WHERE st.leaderboard_id = $1 AND st.gpu = $2 AND (st.score, st.submission_id) >= ($3, $4) AND (st.score, st.submission_id) <= ($5, $6)`,
-			id, gpu, entries[0].Score, entries[0].SubmissionID, entries[len(entries)-1].Score, entries[len(entries)-1].SubmissionID)
-	})
-	return entries, total, err
 }
