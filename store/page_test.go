@@ -11,94 +11,82 @@ import (
 
 // What one instance keeps of a ranking is old as soon as another has changed it.
 func TestARankingIsKeptUntilItChanges(t *testing.T) {
-	for _, kind := range []struct {
-		name string
-		url  func(testing.TB) string
-	}{{"SQLite", sqliteURL}, {"PostgreSQL", postgresURL}} {
-		t.Run(kind.name, func(t *testing.T) {
-			ctx := context.Background()
-			address := kind.url(t)
-			writes := migrated(t, address)
-			reads, err := Open(ctx, address)
+	bothShared(t, func(t *testing.T, writes, reads *Store) {
+		ctx := context.Background()
+		submit := func(user, name string, ns float64) int64 {
+			t.Helper()
+			in := submission("sort", "H100", user)
+			in.UserName, in.Code = name, fmt.Append(in.Code, ns)
+			out, err := writes.Accept(ctx, in)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer reads.Close()
-			submit := func(user, name string, ns float64) int64 {
-				t.Helper()
-				in := submission("sort", "H100", user)
-				in.UserName, in.Code = name, fmt.Append(in.Code, ns)
-				out, err := writes.Accept(ctx, in)
-				if err != nil {
-					t.Fatal(err)
+			evaluate(t, writes, func(PlannedRun) *schema.Result { return result(true, ns) })
+			return out.ID
+		}
+		expect := func(what, want, history string) {
+			t.Helper()
+			for range 2 { // what is made, and what is kept
+				page, total, err := reads.Page(ctx, "sort", "H100", 0, 0)
+				got := fmt.Sprint(total)
+				for _, e := range page {
+					got += fmt.Sprintf(" %d %s", e.Rank, e.User)
 				}
-				evaluate(t, writes, func(PlannedRun) *schema.Result { return result(true, ns) })
-				return out.ID
-			}
-			expect := func(what, want, history string) {
-				t.Helper()
-				for range 2 { // what is made, and what is kept
-					page, total, err := reads.Page(ctx, "sort", "H100", 0, 0)
-					got := fmt.Sprint(total)
-					for _, e := range page {
-						got += fmt.Sprintf(" %d %s", e.Rank, e.User)
-					}
-					if err != nil || got != want {
-						t.Errorf("after %s, the ranking is %q, %v; want %q", what, got, err, want)
-					}
-					steps, err := reads.History(ctx, "sort", "H100")
-					got = ""
-					for _, step := range steps {
-						got += fmt.Sprintf("%s %d,", step.User, int(step.Score*1e9+0.5))
-					}
-					if err != nil || got != history {
-						t.Errorf("after %s, the history is %q, %v; want %q", what, got, err, history)
-					}
+				if err != nil || got != want {
+					t.Errorf("after %s, the ranking is %q, %v; want %q", what, got, err, want)
+				}
+				steps, err := reads.History(ctx, "sort", "H100")
+				got = ""
+				for _, step := range steps {
+					got += fmt.Sprintf("%s %d,", step.User, int(step.Score*1e9+0.5))
+				}
+				if err != nil || got != history {
+					t.Errorf("after %s, the history is %q, %v; want %q", what, got, err, history)
 				}
 			}
-			save(t, writes, testBoard("sort"))
-			expect("nothing", "0", "")
-			submit("1", "ann", 500)
-			expect("a first", "1 1 ann", "ann 500,")
-			first := submit("2", "bob", 400)
-			submit("2", "bob", 300)
-			expect("a better one", "2 1 bob 2 ann", "ann 500,bob 400,bob 300,")
-			if _, err := writes.LogIn(ctx, "github", "1", "anna"); err != nil {
-				t.Fatal(err)
-			}
-			expect("a renaming", "2 1 bob 2 anna", "anna 500,bob 400,bob 300,")
-			if err := writes.Delete(ctx, first); err != nil {
-				t.Fatal(err)
-			}
-			expect("deleting what is no standing", "2 1 bob 2 anna", "anna 500,bob 300,")
-			if err := writes.Verify(ctx, 1, "H100", true, result(false, 1)); err != nil {
-				t.Fatal(err)
-			}
-			expect("a late failure", "1 1 bob", "bob 300,")
-			strict := testBoard("sort")
-			strict.Policy = &Policy{Sandbox: schema.SandboxFull}
-			save(t, writes, strict)
-			expect("a policy", "0", "")
-			strict.Policy = &Policy{}
-			save(t, writes, strict)
-			expect("no policy", "1 1 bob", "bob 300,")
-			if _, err := writes.exec(ctx, writes.write, `UPDATE own.standing SET score = 9`); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := writes.Rebuild(ctx); err != nil {
-				t.Fatal(err)
-			}
-			expect("rebuilding", "1 1 bob", "bob 300,")
-			if _, err := writes.DeleteBoard(ctx, "sort", true); err != nil {
-				t.Fatal(err)
-			}
-			if _, _, err := reads.Page(ctx, "sort", "H100", 0, 0); !errors.Is(err, ErrNotFound) {
-				t.Errorf("the ranking of a board that is gone: %v, want ErrNotFound", err)
-			}
-			save(t, writes, testBoard("sort"))
-			expect("a new board of the same name", "0", "")
-		})
-	}
+		}
+		save(t, writes, testBoard("sort"))
+		expect("nothing", "0", "")
+		submit("1", "ann", 500)
+		expect("a first", "1 1 ann", "ann 500,")
+		first := submit("2", "bob", 400)
+		submit("2", "bob", 300)
+		expect("a better one", "2 1 bob 2 ann", "ann 500,bob 400,bob 300,")
+		if _, err := writes.LogIn(ctx, "github", "1", "anna"); err != nil {
+			t.Fatal(err)
+		}
+		expect("a renaming", "2 1 bob 2 anna", "anna 500,bob 400,bob 300,")
+		if err := writes.Delete(ctx, first); err != nil {
+			t.Fatal(err)
+		}
+		expect("deleting what is no standing", "2 1 bob 2 anna", "anna 500,bob 300,")
+		if err := writes.Verify(ctx, 1, "H100", true, result(false, 1)); err != nil {
+			t.Fatal(err)
+		}
+		expect("a late failure", "1 1 bob", "bob 300,")
+		strict := testBoard("sort")
+		strict.Policy = &Policy{Sandbox: schema.SandboxFull}
+		save(t, writes, strict)
+		expect("a policy", "0", "")
+		strict.Policy = &Policy{}
+		save(t, writes, strict)
+		expect("no policy", "1 1 bob", "bob 300,")
+		if _, err := writes.exec(ctx, writes.write, `UPDATE own.standing SET score = 9`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := writes.Rebuild(ctx); err != nil {
+			t.Fatal(err)
+		}
+		expect("rebuilding", "1 1 bob", "bob 300,")
+		if _, err := writes.DeleteBoard(ctx, "sort", true); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := reads.Page(ctx, "sort", "H100", 0, 0); !errors.Is(err, ErrNotFound) {
+			t.Errorf("the ranking of a board that is gone: %v, want ErrNotFound", err)
+		}
+		save(t, writes, testBoard("sort"))
+		expect("a new board of the same name", "0", "")
+	})
 }
 
 // Whoever gets a page may change it.
