@@ -36,6 +36,9 @@ type Board struct {
 	Policy *Policy    // nil leaves what is there
 	Limits []Limit    // nil leaves what is there
 
+	ShowCode string
+	Reuse    bool
+
 	ID          int64 // these three when read
 	Submissions int
 	Ranked      int // standings on all GPU types

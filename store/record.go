@@ -39,6 +39,9 @@ func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result) erro
 		return s.Fail(ctx, p, StatusFailed, r.Error)
 	}
 	return s.end(ctx, p, "recording a result", "", func(tx *sql.Tx) error {
+		if err := s.replace(ctx, tx, p); err != nil {
+			return err
+		}
 		return s.insertRuns(ctx, tx, p.Submission, p.GPU, p.Secret, r)
 	})
 }
