@@ -32,9 +32,11 @@ const (
 // done, in one transaction. A result that says the evaluation itself did not work
 // has no rows and is [Store.Fail].
 //
+// raw is result.json as it came, nil for none. Of a public run it is kept whole.
+//
 // Errors: [ErrLeaseLost], also when the run has a result already; a result
 // larger than what is kept.
-func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result) error {
+func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result, raw []byte) error {
 	if !r.Success {
 		return s.Fail(ctx, p, StatusFailed, r.Error)
 	}
@@ -42,7 +44,12 @@ func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result) erro
 		if err := s.replace(ctx, tx, p); err != nil {
 			return err
 		}
-		return s.insertRuns(ctx, tx, p.Submission, p.GPU, p.Secret, r)
+		if err := s.insertRuns(ctx, tx, p.Submission, p.GPU, p.Secret, r); err != nil || p.Secret || raw == nil {
+			return err
+		}
+		_, err := s.exec(ctx, tx, `INSERT INTO own.report (run_id, submission_id, body, created_at) VALUES ($1, $2, $3, $4)`,
+			p.RunID, p.Submission, pack(raw), stamp{s.now()})
+		return err
 	})
 }
 
@@ -71,7 +78,7 @@ func (s *Store) end(ctx context.Context, p PlannedRun, what, outcome string, kee
 		if err := s.lockOwner(ctx, tx, p.Submission); err != nil {
 			return err
 		}
-		if err := s.held(ctx, tx, p, `state = 'finished', outcome = $4`, outcome); err != nil {
+		if err := s.held(ctx, tx, p, `state = 'finished', outcome = $4, finished_at = $5`, outcome, stamp{s.now()}); err != nil {
 			return err
 		}
 		if err := keep(tx); err != nil {
@@ -101,6 +108,9 @@ func (s *Store) lockOwner(ctx context.Context, tx *sql.Tx, submission int64) err
 
 // finish marks the submission as done when none of its planned runs is open.
 func (s *Store) finish(ctx context.Context, tx *sql.Tx, submission int64) error {
+	if err := s.tell(ctx, tx, submissionSignal(submission), Signal{Kind: SignalPlanned}); err != nil {
+		return err
+	}
 	var open, failed, late int
 	err := s.row(ctx, tx, `SELECT count(CASE WHEN state <> 'finished' THEN 1 END), count(CASE WHEN outcome = 'failed' THEN 1 END), count(CASE WHEN outcome = 'timed_out' THEN 1 END)
 		FROM own.planned_run WHERE submission_id = $1`, submission).Scan(&open, &failed, &late)

@@ -27,7 +27,6 @@ type Polled struct {
 	Runs        []PolledRun
 	Open        []PlannedRun // what has not finished; without lease
 	Verdicts    []Verdict    // of a ranked submission, by GPU type
-	PlaceInLine int          // planned runs that go before its first; 0 when none of it waits
 }
 
 // A Job is how far a submission is.
@@ -102,25 +101,12 @@ func (s *Store) pollRuns(ctx context.Context, tx *sql.Tx, p *Polled) error {
 }
 
 func (s *Store) pollOpen(ctx context.Context, tx *sql.Tx, p *Polled) error {
-	var priority int
-	var created stamp
-	waits := false
-	err := s.each(ctx, tx, func(rows *sql.Rows) error {
-		o := PlannedRun{Submission: p.ID, Board: p.Board}
-		var pr int
-		var at stamp
-		err := rows.Scan(&o.RunID, &o.GPU, &o.Mode, &o.Secret, &o.State, &o.BuildNumber, &o.BuildID, &pr, &at)
-		if o.State == StatePlanned && !waits {
-			waits, priority, created = true, pr, at
-		}
+	return s.each(ctx, tx, func(rows *sql.Rows) error {
+		var o PlannedRun
+		err := o.scan(rows)
 		p.Open = append(p.Open, o)
 		return err
-	}, `SELECT run_id, gpu, mode, secret, state, build_number, build_id, priority, created_at FROM own.planned_run WHERE submission_id = $1 AND state <> 'finished' ORDER BY priority, created_at, run_id`, p.ID)
-	if err != nil || !waits {
-		return err
-	}
-	return s.row(ctx, tx, `SELECT count(*) FROM own.planned_run WHERE state = 'planned' AND state <> 'finished' AND submission_id <> $3 AND (priority < $1 OR priority = $1 AND created_at < $2)`,
-		priority, created, p.ID).Scan(&p.PlaceInLine)
+	}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.submission_id = $1 AND p.state <> 'finished' ORDER BY p.priority, p.created_at, p.run_id`, p.ID)
 }
 
 // Delete removes a submission with its runs; its code stays, as others may have
