@@ -122,12 +122,19 @@ func (s *Store) Delete(ctx context.Context, id int64) error {
 		if err != nil {
 			return err
 		}
+		board, err := s.boardOf(ctx, tx, id)
+		if err != nil {
+			return err
+		}
 		for _, statement := range []string{`DELETE FROM lb.runs WHERE submission_id = $1`, `DELETE FROM lb.submission WHERE id = $1`} {
 			if _, err := s.exec(ctx, tx, statement, id); err != nil {
 				return err
 			}
 		}
-		return s.standings(ctx, tx, affected)
+		if err := s.standings(ctx, tx, affected); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, submissionSignal(id), Signal{Kind: SignalBoard, ID: board})
 	})
 }
 
@@ -152,8 +159,21 @@ func (s *Store) MarkHacked(ctx context.Context, id int64, why string) error {
 		if err != nil {
 			return err
 		}
-		return s.judge(ctx, tx, id)
+		if err := s.judge(ctx, tx, id); err != nil {
+			return err
+		}
+		board, err := s.boardOf(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, submissionSignal(id), Signal{Kind: SignalPlanned}, Signal{Kind: SignalBoard, ID: board})
 	})
+}
+
+// boardOf is the name of a submission's board.
+func (s *Store) boardOf(ctx context.Context, on querier, submission int64) (name string, err error) {
+	err = s.row(ctx, on, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission).Scan(&name)
+	return name, err
 }
 
 // An Entry is one line of a board.
