@@ -40,9 +40,6 @@ type Board struct {
 	ShowCode string
 	Reuse    bool
 
-	ShowCode string
-	Reuse    bool
-
 	ID          int64 // these three when read
 	Submissions int
 	Ranked      int // standings on all GPU types

@@ -10,7 +10,7 @@ import (
 )
 
 // booleans are the columns that SQLite keeps as 0 and 1.
-var booleans = []string{"cli_valid", "is_banned", "done", "secret", "passed", "late", "clear_timing", "ties", "self_checked", "ambiguous", "reuse", "replaces"}
+var booleans = []string{"cli_valid", "is_banned", "done", "secret", "passed", "late", "clear_timing", "ties", "self_checked", "ambiguous", "reuse"}
 
 // Convert copies everything from a SQLite store into an empty PostgreSQL one, with
 // its ids, in one transaction, and makes the standings there. It returns the

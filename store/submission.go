@@ -13,20 +13,20 @@ import (
 // A Polled submission is what its owner may see of it, but for the scores of
 // secret runs, which are for whoever decides about them.
 type Polled struct {
-	ID          int64
-	BoardID     int64
-	Board       string
-	FileName    string
-	UserID      string
-	Mode        string // "" when Kernelbot accepted it
-	Time        time.Time
-	Done        bool
-	Hacked      bool
-	Code        string
-	Job         Job
-	Runs        []PolledRun
-	Open        []PlannedRun // what has not finished; without lease
-	Verdicts    []Verdict    // of a ranked submission, by GPU type
+	ID       int64
+	BoardID  int64
+	Board    string
+	FileName string
+	UserID   string
+	Mode     string // "" when Kernelbot accepted it
+	Time     time.Time
+	Done     bool
+	Hacked   bool
+	Code     string
+	Job      Job
+	Runs     []PolledRun
+	Open     []PlannedRun // what has not finished; without lease
+	Verdicts []Verdict    // of a ranked submission, by GPU type
 }
 
 // A Job is how far a submission is.

@@ -77,7 +77,7 @@ func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority
 		case gpu == "" || mode == "":
 			return &Refused{Why: Invalid, Text: fmt.Sprintf("submission %d: it is not known what it was for", submission)}
 		}
-		if err := s.planAgain(ctx, tx, submission, gpu, mode, priority, false); err != nil {
+		if err := s.planAgain(ctx, tx, submission, gpu, mode, priority, againBeside); err != nil {
 			return err
 		}
 		return s.tell(ctx, tx, Signal{Kind: SignalPlanned}, Signal{SignalSubmission, fmt.Sprint(submission)})
@@ -112,7 +112,7 @@ func (s *Store) PlanBoard(ctx context.Context, board string, priority int) (coun
 			return err
 		}
 		for _, f := range all {
-			if err := s.planAgain(ctx, tx, f.submission, f.gpu, schema.ModeLeaderboard, priority, true); err != nil {
+			if err := s.planAgain(ctx, tx, f.submission, f.gpu, schema.ModeLeaderboard, priority, againInstead); err != nil {
 				return err
 			}
 		}
@@ -124,17 +124,22 @@ func (s *Store) PlanBoard(ctx context.Context, board string, priority int) (coun
 	return count, err
 }
 
-// planAgain inserts the runs of one evaluation. Times differ from one to the next,
-// so that they go in this order.
-func (s *Store) planAgain(ctx context.Context, tx *sql.Tx, submission int64, gpu, mode string, priority int, replaces bool) error {
+// What a planned run of a submission that was done already is for.
+const (
+	againBeside  = "beside"  // its runs count beside those there are
+	againInstead = "instead" // they take their place
+)
+
+// planAgain inserts the runs of one further evaluation.
+func (s *Store) planAgain(ctx context.Context, tx *sql.Tx, submission int64, gpu, mode string, priority int, again string) error {
 	kinds := []bool{false}
 	if mode == schema.ModeLeaderboard {
 		kinds = append(kinds, true)
 	}
 	now := stamp{s.now()}
 	for _, secret := range kinds {
-		_, err := s.exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, replaces) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8, $9)`,
-			newID(), submission, gpu, mode, secret, priority, StatePlanned, now, replaces)
+		_, err := s.exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, again) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8, $9)`,
+			newID(), submission, gpu, mode, secret, priority, StatePlanned, now, again)
 		if err != nil {
 			return err
 		}
@@ -147,6 +152,6 @@ func (s *Store) planAgain(ctx context.Context, tx *sql.Tx, submission int64, gpu
 // before they are written.
 func (s *Store) replace(ctx context.Context, tx *sql.Tx, p PlannedRun) error {
 	_, err := s.exec(ctx, tx, `DELETE FROM lb.runs WHERE submission_id = $1 AND runner = $2 AND secret = $3
-		AND EXISTS (SELECT 1 FROM own.planned_run WHERE run_id = $4 AND replaces)`, p.Submission, p.GPU, p.Secret, p.RunID)
+		AND EXISTS (SELECT 1 FROM own.planned_run WHERE run_id = $4 AND again = $5)`, p.Submission, p.GPU, p.Secret, p.RunID, againInstead)
 	return err
 }

@@ -68,11 +68,11 @@ func (b *Backend) foreign(ctx context.Context, v Viewer, s *Submission) (*Submis
 	} else if err != nil {
 		return nil, err
 	}
-	s.ShowCode = v.Known() && board.ShowCode == store.ShowAfter && time.Now().After(board.Deadline)
+	s.ShowCode = v.Known() && board.ShowCode == store.CodeAfter && time.Now().After(board.Deadline)
 	if !s.ShowCode {
 		s.Code = ""
 	}
-	s.Open, s.Job.Error, s.PlaceInLine = nil, "", 0
+	s.Open, s.Job.Error = nil, ""
 	s.Runs = slices.DeleteFunc(s.Runs, func(r store.PolledRun) bool { return r.Secret })
 	for i := range s.Runs {
 		s.Runs[i].Compilation, s.Runs[i].Meta, s.Runs[i].Result = nil, nil, nil
