@@ -42,23 +42,6 @@ func (s *Store) Evaluation(ctx context.Context, p PlannedRun) (*Evaluation, erro
 	return e, nil
 }
 
-// PlannedRuns lists all runs that were planned for a submission, finished ones too,
-// in the order in which they were planned.
-//
-// Errors: [ErrNotFound] for a submission without any.
-func (s *Store) PlannedRuns(ctx context.Context, submission int64) (runs []PlannedRun, err error) {
-	err = s.each(ctx, s.read, func(rows *sql.Rows) error {
-		var p PlannedRun
-		err := p.scan(rows)
-		runs = append(runs, p)
-		return err
-	}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.submission_id = $1 ORDER BY p.created_at, p.secret, p.run_id`, submission)
-	if err == nil && len(runs) == 0 {
-		err = ErrNotFound
-	}
-	return runs, wrap("listing the runs of a submission", err)
-}
-
 // GPUs lists the GPU types that any board has, by name.
 func (s *Store) GPUs(ctx context.Context) (gpus []string, err error) {
 	err = s.each(ctx, s.read, func(rows *sql.Rows) error {
