@@ -10,7 +10,7 @@ import (
 
 // poll asks once.
 func (w *watcher) poll(ctx context.Context) error {
-	runs := w.polled()
+	runs, began := w.polled(), time.Now()
 	var err error
 	switch {
 	case len(runs) == 0:
@@ -27,6 +27,9 @@ func (w *watcher) poll(ctx context.Context) error {
 	defer w.mu.Unlock()
 	for _, r := range runs {
 		r.asked = time.Since(r.created)
+		if began.After(r.hintedAt) {
+			r.hintedAt = time.Time{}
+		}
 	}
 	return nil
 }

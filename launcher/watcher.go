@@ -16,7 +16,8 @@ import (
 // are being fetched are not asked about.
 //
 // A poll is due when the first of the builds is, see [estimates.next], and not
-// before the pause that [watcher.spacing] names has passed since the last.
+// before the pause that [watcher.spacing] names has passed since the last. Where
+// hints say when builds end, see [Client.Hint], polls wait for them.
 type watcher struct {
 	c    *Client
 	wake chan struct{} // 1 deep: the runs, or what they need, have changed
@@ -27,6 +28,7 @@ type watcher struct {
 	recalled map[kind]bool // older builds of that kind were asked for
 	ended    time.Time     // when the newest ended build seen ended, by Buildkite's clock
 	opened   time.Time     // when the open builds were listed last, here
+	hints    hints
 }
 
 // A run is one build in the eyes of the watcher.
@@ -44,6 +46,7 @@ type run struct {
 	started  time.Duration // age at which its evaluation started; below 0: not seen
 	covered  bool          // a list of ended builds would have shown it since it was made
 	hold     time.Duration
+	hintedAt time.Time // when a hint wants it asked about; zero: none does
 	absentAt time.Time // absence from listings means nothing before this
 }
 
@@ -155,7 +158,7 @@ func (w *watcher) due(last time.Time) (time.Time, bool) {
 	defer w.mu.Unlock()
 	var due time.Time
 	for i, r := range runs {
-		at := r.created.Add(w.c.known.next(r.kind, r.asked, r.started))
+		at := w.hints.due(r, r.created.Add(w.c.known.next(r.kind, r.asked, r.started)))
 		if i == 0 || at.Before(due) {
 			due = at
 		}
@@ -189,11 +192,12 @@ func (w *watcher) polled() []*run {
 // deliver moves r's lifecycle on and hands u to its waiter, in place of an
 // older update.
 func (w *watcher) deliver(r *run, u update) {
-	if u.build != nil && u.build.Over() {
-		w.c.known.add(r.kind, u.build)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if u.build != nil && u.build.Over() {
+		w.c.known.add(r.kind, u.build)
+		w.hints.ended(r.number, !r.hintedAt.IsZero())
+	}
 	if u.build != nil {
 		r.hold, r.made = 0, moment(u.build.CreatedAt)
 		if u.jobs {

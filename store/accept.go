@@ -104,6 +104,9 @@ func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err er
 			}
 			out.RunIDs = append(out.RunIDs, run.ID)
 		}
+		if err := s.tell(ctx, tx, Signal{Kind: SignalPlanned}, submissionSignal(out.ID)); err != nil {
+			return err
+		}
 		return s.judge(ctx, tx, out.ID)
 	})
 	return out, err

@@ -2,11 +2,9 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/big"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,14 +30,26 @@ type Board struct {
 	GPUs        []string // GPU types, sorted when read
 	Visibility  string   // "" is Public
 
-	Task   *task.Task // nil when read
+	Task   *task.Task // nil when listed
 	Policy *Policy    // nil leaves what is there
-	Limits []Limit    // nil leaves what is there
+	Limits []Limit    // nil leaves what is there; nil when listed
+
+	// ShowCode says when others see code: CodeNever or CodeAfter the deadline; ""
+	// leaves what is there, of Reuse too. Reuse says that whoever submits the same
+	// text again gets the result that is there.
+	ShowCode string
+	Reuse    bool
 
 	ID          int64 // these three when read
 	Submissions int
 	Ranked      int // standings on all GPU types
 }
+
+// What [Board].ShowCode may be.
+const (
+	CodeNever = "never"
+	CodeAfter = "after" // the usual
+)
 
 // A Limit bounds one user's submissions per hour.
 type Limit struct {
@@ -79,6 +89,9 @@ func (b *Board) check() error {
 	if b.Visibility != "" && b.Visibility != Public && b.Visibility != Closed {
 		fault("visibility: got %s, want %s or %s", text.Quote(b.Visibility), Public, Closed)
 	}
+	if b.ShowCode != "" && b.ShowCode != CodeNever && b.ShowCode != CodeAfter {
+		fault("show code: got %s, want %s or %s", text.Quote(b.ShowCode), CodeNever, CodeAfter)
+	}
 	if strings.ContainsRune(b.Description, 0) || len(b.Description) > 1<<20 {
 		fault("description: want at most 1 MiB without U+0000")
 	}
@@ -94,224 +107,100 @@ func (b *Board) check() error {
 		}
 	}
 	for _, l := range b.Limits {
-		if l.PerHour < 0 || l.PerHour > 1e6 || l.Category != schema.ModeTest && l.Category != schema.ModeLeaderboard || l.GPU != "" && !slices.Contains(b.GPUs, l.GPU) {
-			fault("limit %s=%d: want %s or %s, 0 to 1000000 an hour, and a GPU type of the board", text.Quote(l.Category), l.PerHour, schema.ModeTest, schema.ModeLeaderboard)
+		if why := l.fault(b.GPUs); why != "" {
+			fault("limit %s: %s", l, why)
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// SaveOptions say how far [Store.SaveBoards] goes.
-type SaveOptions struct {
-	New    bool // a board that exists is an error
-	Force  bool // also changes that make earlier results incomparable
-	DryRun bool // says what would change
-}
-
-var errDryRun = errors.New("dry run")
-
-// SaveBoards creates boards and brings those that exist to what is wanted: all of
-// them or none. Without Force, files, config, lang and benchmarks of a board that
-// has submissions stay as they are.
+// Board reads one board with its task, policy and limits.
 //
-// Errors: every fault of every board, joined.
-func (s *Store) SaveBoards(ctx context.Context, boards []Board, opts SaveOptions) (changes []Change, err error) {
-	var faults []error
-	for i := range boards {
-		if err := boards[i].check(); err != nil {
-			faults = append(faults, err)
-		}
-		if slices.ContainsFunc(boards[:i], func(b Board) bool { return b.Name == boards[i].Name }) {
-			faults = append(faults, fmt.Errorf("board %s: it is there twice", text.Quote(boards[i].Name)))
-		}
-	}
-	if err := errors.Join(faults...); err != nil {
-		return nil, err
-	}
-	err = s.change(ctx, "saving boards", func(tx *sql.Tx) error {
-		changes = nil
-		var faults []error
-		for i := range boards {
-			c, err := s.saveBoard(ctx, tx, &boards[i], opts)
-			if err != nil {
-				faults = append(faults, fmt.Errorf("board %s: %w", text.Quote(boards[i].Name), err))
-				break // PostgreSQL does nothing more in this transaction
-			}
-			changes = append(changes, c)
-		}
-		if err := errors.Join(faults...); err != nil || !opts.DryRun {
+// Errors: [ErrNotFound]; a task that cannot be read.
+func (s *Store) Board(ctx context.Context, name string) (*Board, error) {
+	b := &Board{Name: name}
+	err := s.snapshot(ctx, "reading board "+text.Quote(text.Shorten(name, 100)), func(tx *sql.Tx) error {
+		var deadline stamp
+		var column string
+		err := s.row(ctx, tx, `SELECT l.id, l.deadline, l.description, l.visibility, CAST(l.task AS text), (SELECT count(*) FROM lb.submission s WHERE s.leaderboard_id = l.id), (SELECT count(*) FROM own.standing t WHERE t.leaderboard_id = l.id)
+			FROM lb.leaderboard l WHERE l.name = $1`, name).Scan(&b.ID, &deadline, &b.Description, &b.Visibility, &column, &b.Submissions, &b.Ranked)
+		if err != nil {
 			return err
 		}
-		return errDryRun
-	})
-	if errors.Is(err, errDryRun) {
-		err = nil
-	}
-	return changes, err
-}
-
-func (s *Store) saveBoard(ctx context.Context, tx *sql.Tx, b *Board, opts SaveOptions) (Change, error) {
-	c := Change{Board: b.Name, What: "unchanged"}
-	column, err := taskColumn(b.Task)
-	if err != nil {
-		return c, err
-	}
-	if b.Visibility == "" {
-		b.Visibility = Public
-	}
-	var id int64
-	var deadline stamp
-	var kept, description, visibility string
-	err = s.row(ctx, tx, `SELECT id, deadline, CAST(task AS text), description, visibility FROM lb.leaderboard WHERE name = $1 {lock}`, b.Name).Scan(&id, &deadline, &kept, &description, &visibility)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		seed, err := rand.Int(rand.Reader, big.NewInt(1<<31))
+		b.Deadline = deadline.Time
+		set, err := s.settings(ctx, tx, b.ID)
 		if err != nil {
-			return c, err
+			return err
 		}
-		c.What = "created"
-		err = s.row(ctx, tx, `INSERT INTO lb.leaderboard (name, deadline, task, creator_id, forum_id, secret_seed, description, visibility) VALUES ($1, $2, $3, -1, -1, $4, $5, $6) RETURNING id`,
-			b.Name, stamp{b.Deadline}, column, seed.Int64(), b.Description, b.Visibility).Scan(&id)
-		if err != nil {
-			return c, err
+		b.Policy, b.ShowCode, b.Reuse = &set.Policy, set.ShowCode, set.Reuse
+		if b.Task, err = taskFrom(column, set.harness); err != nil {
+			return err
 		}
-	case err != nil:
-		return c, err
-	case opts.New:
-		return c, fmt.Errorf("it exists")
-	default:
-		hard, soft, err := changedKeys(kept, column)
-		if err != nil {
-			return c, err
-		}
-		var used bool
-		if err := s.row(ctx, tx, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id).Scan(&used); err != nil {
-			return c, err
-		}
-		if used && len(hard) > 0 && !opts.Force {
-			return c, fmt.Errorf("%s would change, and it has submissions: their results could not be compared any more", strings.Join(hard, ", "))
-		}
-		c.Parts = append(hard, soft...)
-		if !deadline.Equal(b.Deadline.Truncate(time.Microsecond)) {
-			c.Parts = append(c.Parts, "deadline")
-		}
-		if description != b.Description {
-			c.Parts = append(c.Parts, "description")
-		}
-		if visibility != b.Visibility {
-			c.Parts = append(c.Parts, "visibility")
-		}
-		if len(c.Parts) > 0 {
-			_, err := s.exec(ctx, tx, `UPDATE lb.leaderboard SET deadline = $2, task = $3, description = $4, visibility = $5 WHERE id = $1`, id, stamp{b.Deadline}, column, b.Description, b.Visibility)
-			if err != nil {
-				return c, err
-			}
-		}
-	}
-	more, err := s.saveParts(ctx, tx, id, b)
-	if err != nil {
-		return c, err
-	}
-	if c.What == "unchanged" {
-		if c.Parts = append(c.Parts, more...); len(c.Parts) > 0 {
-			c.What = "changed"
-		}
-	}
-	return c, nil
-}
-
-// saveParts writes what stands in tables beside the board's row.
-func (s *Store) saveParts(ctx context.Context, tx *sql.Tx, id int64, b *Board) (changed []string, err error) {
-	do := func(statement string, args ...any) {
-		if err == nil {
-			_, err = s.exec(ctx, tx, statement, append([]any{id}, args...)...)
-		}
-	}
-	have, err := s.gpus(ctx, tx, id)
-	if err != nil {
-		return nil, err
-	}
-	if want := slices.Sorted(slices.Values(b.GPUs)); !slices.Equal(have, want) {
-		changed = append(changed, "gpus")
-		do(`DELETE FROM lb.gpu_type WHERE leaderboard_id = $1`)
-		for _, gpu := range want {
-			do(`INSERT INTO lb.gpu_type (leaderboard_id, gpu_type) VALUES ($1, $2)`, gpu)
-		}
-	}
-	templates := map[string]string{}
-	if err == nil {
+		b.Task.Description = b.Description
 		err = s.each(ctx, tx, func(rows *sql.Rows) error {
-			var lang, code string
-			err := rows.Scan(&lang, &code)
-			templates[lang] = code
+			var t task.Template
+			err := rows.Scan(&t.Language, &t.Text)
+			b.Task.Templates = append(b.Task.Templates, t)
 			return err
-		}, `SELECT lang, code FROM lb.templates WHERE leaderboard_id = $1`, id)
-	}
-	differ := len(templates) != len(b.Task.Templates)
-	for _, t := range b.Task.Templates {
-		differ = differ || templates[t.Language] != t.Text
-	}
-	if differ {
-		changed = append(changed, "templates")
-		do(`DELETE FROM lb.templates WHERE leaderboard_id = $1`)
-		for _, t := range b.Task.Templates {
-			do(`INSERT INTO lb.templates (leaderboard_id, lang, code) VALUES ($1, $2, $3)`, t.Language, t.Text)
+		}, `SELECT lang, code FROM lb.templates WHERE leaderboard_id = $1 ORDER BY id`, b.ID)
+		if err == nil {
+			b.GPUs, err = s.gpus(ctx, tx, b.ID)
 		}
+		if err == nil {
+			b.Task.GPUs = b.GPUs
+			b.Limits, err = s.readLimits(ctx, tx, b.ID)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	if b.Limits != nil {
-		changed = append(changed, "limits")
-		do(`DELETE FROM lb.rate_limit WHERE leaderboard_id = $1`)
-		do(`DELETE FROM own.gpu_limit WHERE leaderboard_id = $1`)
-		for _, l := range b.Limits {
-			if l.GPU == "" {
-				do(`INSERT INTO lb.rate_limit (leaderboard_id, mode_category, max_submissions_per_hour) VALUES ($1, $2, $3)`, l.Category, l.PerHour)
-			} else {
-				do(`INSERT INTO own.gpu_limit (leaderboard_id, gpu, mode_category, per_hour) VALUES ($1, $2, $3, $4)`, l.GPU, l.Category, l.PerHour)
+	return b, nil
+}
+
+// Boards lists all boards by name.
+func (s *Store) Boards(ctx context.Context) (boards []Board, err error) {
+	err = s.snapshot(ctx, "listing boards", func(tx *sql.Tx) error {
+		boards = nil
+		places := map[int64]int{}
+		err := s.each(ctx, tx, func(rows *sql.Rows) error {
+			b := Board{Policy: &Policy{}}
+			var deadline stamp
+			err := rows.Scan(&b.ID, &b.Name, &deadline, &b.Description, &b.Visibility, &b.Policy.Harness, &b.Policy.Sandbox, &b.Policy.ClearTiming, &b.Policy.Ties, &b.ShowCode, &b.Reuse)
+			b.Deadline = deadline.Time
+			places[b.ID], boards = len(boards), append(boards, b)
+			return err
+		}, `SELECT l.id, l.name, l.deadline, l.description, l.visibility, coalesce(b.harness, ''), coalesce(b.sandbox, ''), coalesce(b.clear_timing, false), coalesce(b.ties, false), coalesce(b.show_code, 'after'), coalesce(b.reuse, false)
+			FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id ORDER BY l.name`)
+		if err != nil {
+			return err
+		}
+		err = s.each(ctx, tx, func(rows *sql.Rows) error {
+			var id int64
+			var gpu string
+			err := rows.Scan(&id, &gpu)
+			boards[places[id]].GPUs = append(boards[places[id]].GPUs, gpu)
+			return err
+		}, `SELECT leaderboard_id, gpu_type FROM lb.gpu_type`)
+		for i := range boards {
+			slices.Sort(boards[i].GPUs)
+		}
+		count := func(statement string, into func(*Board) *int) {
+			if err == nil {
+				err = s.each(ctx, tx, func(rows *sql.Rows) error {
+					var id int64
+					var n int
+					err := rows.Scan(&id, &n)
+					*into(&boards[places[id]]) = n
+					return err
+				}, statement)
 			}
 		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	if b.Policy == nil {
-		return changed, nil
-	}
-	old, err := s.policy(ctx, tx, id)
-	if err != nil || old == *b.Policy {
-		return changed, err
-	}
-	p := b.Policy
-	do(`DELETE FROM own.board WHERE leaderboard_id = $1`)
-	do(`INSERT INTO own.board (leaderboard_id, harness, sandbox, clear_timing, ties) VALUES ($1, $2, $3, $4, $5)`, p.Harness, p.Sandbox, p.ClearTiming, p.Ties)
-	if err != nil {
-		return nil, err
-	}
-	return append(changed, "policy"), s.rejudge(ctx, tx, id)
-}
-
-func (s *Store) policy(ctx context.Context, on querier, id int64) (p Policy, err error) {
-	err = s.row(ctx, on, `SELECT harness, sandbox, clear_timing, ties FROM own.board WHERE leaderboard_id = $1`, id).Scan(&p.Harness, &p.Sandbox, &p.ClearTiming, &p.Ties)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return p, err
-}
-
-// rejudge applies a board's policy to what it has.
-func (s *Store) rejudge(ctx context.Context, tx *sql.Tx, board int64) error {
-	var ids []int64
-	err := s.each(ctx, tx, func(rows *sql.Rows) error {
-		var id int64
-		err := rows.Scan(&id)
-		ids = append(ids, id)
+		count(`SELECT leaderboard_id, count(*) FROM lb.submission GROUP BY leaderboard_id`, func(b *Board) *int { return &b.Submissions })
+		count(`SELECT leaderboard_id, count(*) FROM own.standing GROUP BY leaderboard_id`, func(b *Board) *int { return &b.Ranked })
 		return err
-	}, `SELECT id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY user_id, id`, board) // users in one order: no deadlock
-	for i := 0; err == nil && i < len(ids); i++ {
-		if err = s.lockOwner(ctx, tx, ids[i]); err == nil {
-			err = s.judge(ctx, tx, ids[i])
-		}
-	}
-	return err
+	})
+	return boards, err
 }
 
 func (s *Store) gpus(ctx context.Context, on querier, board int64) (gpus []string, err error) {
@@ -325,33 +214,6 @@ func (s *Store) gpus(ctx context.Context, on querier, board int64) (gpus []strin
 	return gpus, err
 }
 
-// Boards lists all boards by name.
-func (s *Store) Boards(ctx context.Context) (boards []Board, err error) {
-	err = s.snapshot(ctx, "listing boards", func(tx *sql.Tx) error {
-		boards = nil
-		err := s.each(ctx, tx, func(rows *sql.Rows) error {
-			var b Board
-			var deadline stamp
-			err := rows.Scan(&b.ID, &b.Name, &deadline, &b.Description, &b.Visibility, &b.Submissions, &b.Ranked)
-			b.Deadline = deadline.Time
-			boards = append(boards, b)
-			return err
-		}, `SELECT l.id, l.name, l.deadline, l.description, l.visibility, (SELECT count(*) FROM lb.submission s WHERE s.leaderboard_id = l.id), (SELECT count(*) FROM own.standing t WHERE t.leaderboard_id = l.id) FROM lb.leaderboard l ORDER BY l.name`)
-		for i := range boards {
-			if err == nil {
-				boards[i].GPUs, err = s.gpus(ctx, tx, boards[i].ID)
-			}
-			if err == nil {
-				var p Policy
-				p, err = s.policy(ctx, tx, boards[i].ID)
-				boards[i].Policy = &p
-			}
-		}
-		return err
-	})
-	return boards, err
-}
-
 // CloseBoard ends a board: its deadline is at, if it is not earlier anyway.
 //
 // Errors: [ErrNotFound].
@@ -361,7 +223,10 @@ func (s *Store) CloseBoard(ctx context.Context, name string, at time.Time) error
 		if err == nil && n == 0 {
 			err = ErrNotFound
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, Signal{Kind: SignalBoard, ID: name})
 	})
 }
 
@@ -391,7 +256,7 @@ func (s *Store) DeleteBoard(ctx context.Context, name string, force bool) (submi
 				return err
 			}
 		}
-		return nil
+		return s.tell(ctx, tx, Signal{Kind: SignalBoard, ID: name})
 	})
 	return submissions, err
 }

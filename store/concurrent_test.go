@@ -52,7 +52,7 @@ func TestStandingsWithConcurrentWriters(t *testing.T) {
 							mu.Unlock()
 						case what < 9:
 							var claimed []PlannedRun
-							claimed, err = s.Claim(ctx, fmt.Sprint(w), 2, time.Hour)
+							claimed, err = s.Claim(ctx, fmt.Sprint(w), 2, nil, time.Hour)
 							for _, p := range claimed {
 								if err == nil {
 									err = s.Creating(ctx, p)
@@ -61,7 +61,7 @@ func TestStandingsWithConcurrentWriters(t *testing.T) {
 									err = s.Renew(ctx, p, time.Hour)
 								}
 								if err == nil {
-									err = s.Record(ctx, p, result(rnd.IntN(6) > 0, float64(100+rnd.IntN(900))))
+									err = s.Record(ctx, p, result(rnd.IntN(6) > 0, float64(100+rnd.IntN(900))), nil)
 								}
 								// Somebody deleted it or marked it as hacked meanwhile.
 								if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrNotFound) {

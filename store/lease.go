@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -26,46 +27,61 @@ var ErrLeaseLost = errors.New("the lease of this planned run is lost")
 type PlannedRun struct {
 	RunID      string
 	Submission int64
+	UserID     string
 	Board      string
 	GPU, Mode  string
 	Secret     bool
+	Priority   int // smaller goes first, see [PriorityBulk]
 
 	State       string
 	BuildNumber int64 // 0: not known
 	BuildID     string
 
+	Created time.Time // it was planned
+	Changed time.Time // it came into its state, or its lease changed hands
+	Started time.Time // somebody began to make its build; zero: nobody has
+
 	Fence int64 // rises with every claim
 	Until time.Time
 }
 
-// Claim takes at most n runs that have not finished and that nobody holds, those
-// of the highest priority and then the oldest first, for as long as hold.
-func (s *Store) Claim(ctx context.Context, owner string, n int, hold time.Duration) (claimed []PlannedRun, err error) {
+// Claim takes at most n runs that nobody holds, for as long as hold: first those
+// that somebody had begun, then those that wait, in their order (see [Store.Line]).
+// Of those on a GPU type, no more are taken than room says may be under way there
+// at once; nil is no bound, and a GPU type that room does not name gets none.
+func (s *Store) Claim(ctx context.Context, owner string, n int, room map[string]int, hold time.Duration) (claimed []PlannedRun, err error) {
 	err = s.change(ctx, "claiming planned runs", func(tx *sql.Tx) error {
 		claimed = nil
+		if s.kind == postgres { // two that count what is under way would both take the last place
+			if _, err := s.exec(ctx, tx, `SELECT pg_advisory_xact_lock($1)`, claimLock); err != nil {
+				return err
+			}
+		}
 		now, err := s.clock(ctx, tx)
 		if err != nil {
 			return err
 		}
 		err = s.each(ctx, tx, func(rows *sql.Rows) error {
 			var p PlannedRun
-			err := rows.Scan(&p.RunID, &p.Submission, &p.GPU, &p.Mode, &p.Secret, &p.State, &p.BuildNumber, &p.BuildID, &p.Fence)
+			err := p.scan(rows)
 			claimed = append(claimed, p)
 			return err
-		}, `SELECT run_id, submission_id, gpu, mode, secret, state, build_number, build_id, fence FROM own.planned_run
-			WHERE state <> 'finished' AND free_at <= $1 ORDER BY priority, created_at, run_id LIMIT $2 {skip locked}`, stamp{now}, n)
+		}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.state IN ('creating', 'running') AND p.free_at <= $1 ORDER BY p.started_at, p.run_id LIMIT $2`, stamp{now}, n)
 		if err != nil {
 			return err
+		}
+		if len(claimed) < n {
+			more, err := s.next(ctx, tx, n-len(claimed), room, now)
+			if err != nil {
+				return err
+			}
+			claimed = append(claimed, more...)
 		}
 		for i := range claimed {
 			p := &claimed[i]
 			p.Fence++
 			p.Until = now.Add(hold)
 			if _, err := s.exec(ctx, tx, `UPDATE own.planned_run SET fence = $2, lease_owner = $3, free_at = $4 WHERE run_id = $1`, p.RunID, p.Fence, owner, stamp{p.Until}); err != nil {
-				return err
-			}
-			err := s.row(ctx, tx, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, p.Submission).Scan(&p.Board)
-			if err != nil {
 				return err
 			}
 		}
@@ -77,25 +93,86 @@ func (s *Store) Claim(ctx context.Context, owner string, n int, hold time.Durati
 	return claimed, nil
 }
 
+const claimLock = 0x6b62736572766501 // of those who claim, among PostgreSQL's advisory locks
+
+// next chooses among the runs that wait.
+func (s *Store) next(ctx context.Context, tx *sql.Tx, n int, room map[string]int, now time.Time) (chosen []PlannedRun, err error) {
+	left := maps.Clone(room)
+	err = s.each(ctx, tx, func(rows *sql.Rows) error {
+		var gpu string
+		var under int
+		err := rows.Scan(&gpu, &under)
+		if left != nil {
+			left[gpu] -= under
+		}
+		return err
+	}, `SELECT gpu, count(*) FROM own.planned_run WHERE state IN ('creating', 'running') OR state = 'planned' AND free_at > $1 GROUP BY gpu`, stamp{now})
+	if err != nil {
+		return nil, err
+	}
+	open := room == nil
+	for _, places := range left {
+		open = open || places > 0
+	}
+	if !open {
+		return nil, nil
+	}
+	var waiting []PlannedRun
+	err = s.each(ctx, tx, func(rows *sql.Rows) error {
+		var p PlannedRun
+		err := p.scan(rows)
+		if room == nil || left[p.GPU] > 0 {
+			waiting = append(waiting, p)
+		}
+		return err
+	}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.state = 'planned' AND p.free_at <= $1`, stamp{now})
+	if err != nil || len(waiting) == 0 {
+		return nil, err
+	}
+	begun, err := s.begun(ctx, tx, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range inTurn(waiting, begun) {
+		if len(chosen) == n {
+			break
+		}
+		if room != nil {
+			if left[p.GPU] <= 0 {
+				continue
+			}
+			left[p.GPU]--
+		}
+		chosen = append(chosen, p)
+	}
+	return chosen, nil
+}
+
 // Creating says that a build is about to be made for the run, and that its
 // submission is being worked on. It is committed before the request is sent.
 //
 // Errors of this and the following methods: [ErrLeaseLost].
 func (s *Store) Creating(ctx context.Context, p PlannedRun) error {
 	return s.change(ctx, "marking a run as creating", func(tx *sql.Tx) error {
-		if err := s.held(ctx, tx, p, `state = 'creating'`); err != nil {
+		if err := s.held(ctx, tx, p, `state = 'creating', started_at = coalesce(started_at, $4)`, stamp{s.now()}); err != nil {
 			return err
 		}
 		_, err := s.exec(ctx, tx, `UPDATE lb.submission_job_status SET status = $2, last_heartbeat = $3 WHERE submission_id = $1 AND status IN ('initial', 'pending')`,
 			p.Submission, StatusRunning, stamp{s.now()})
-		return err
+		if err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, submissionSignal(p.Submission))
 	})
 }
 
 // Built keeps the build that was made or found for the run.
 func (s *Store) Built(ctx context.Context, p PlannedRun, number int64, id string) error {
 	return s.change(ctx, "keeping a run's build", func(tx *sql.Tx) error {
-		return s.held(ctx, tx, p, `state = 'running', build_number = $4, build_id = $5`, number, id)
+		if err := s.held(ctx, tx, p, `state = 'running', build_number = $4, build_id = $5`, number, id); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, submissionSignal(p.Submission))
 	})
 }
 
@@ -114,7 +191,10 @@ func (s *Store) Renew(ctx context.Context, p PlannedRun, hold time.Duration) err
 			return err
 		}
 		_, err = s.exec(ctx, tx, `UPDATE lb.submission_job_status SET last_heartbeat = $2 WHERE submission_id = $1 AND status IN ('pending', 'running')`, p.Submission, stamp{now})
-		return err
+		if err != nil || hold > 0 {
+			return err
+		}
+		return s.tell(ctx, tx, Signal{Kind: SignalPlanned})
 	})
 }
 

@@ -27,7 +27,7 @@ func TestClaimGivesEachRunOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		first, err := s.Claim(ctx, "a", 1, time.Hour)
+		first, err := s.Claim(ctx, "a", 1, nil, time.Hour)
 		if err != nil || len(first) != 1 || first[0].Submission != 30 || first[0].Board != "sort" || first[0].State != StatePlanned {
 			t.Fatalf("Claim = %+v, %v; want the run of the highest priority", first, err)
 		}
@@ -37,7 +37,7 @@ func TestClaimGivesEachRunOnce(t *testing.T) {
 		for i := range 6 {
 			wait.Go(func() {
 				for {
-					claimed, err := s.Claim(ctx, fmt.Sprint(i), 3, time.Hour)
+					claimed, err := s.Claim(ctx, fmt.Sprint(i), 3, nil, time.Hour)
 					if err != nil {
 						t.Error(err)
 						return
@@ -78,7 +78,7 @@ func TestALostLeaseChangesNothing(t *testing.T) {
 		}
 		claim := func() PlannedRun {
 			t.Helper()
-			claimed, err := s.Claim(ctx, "x", 1, time.Hour)
+			claimed, err := s.Claim(ctx, "x", 1, nil, time.Hour)
 			if err != nil || len(claimed) != 1 {
 				t.Fatalf("Claim = %+v, %v", claimed, err)
 			}
@@ -88,7 +88,7 @@ func TestALostLeaseChangesNothing(t *testing.T) {
 		if err := s.Creating(ctx, old); err != nil {
 			t.Fatal(err)
 		}
-		if more, err := s.Claim(ctx, "y", 1, time.Hour); err != nil || len(more) != 0 {
+		if more, err := s.Claim(ctx, "y", 1, nil, time.Hour); err != nil || len(more) != 0 {
 			t.Fatalf("Claim of a held run = %+v, %v", more, err)
 		}
 		if err := s.Renew(ctx, old, 0); err != nil { // it gives up
@@ -100,7 +100,7 @@ func TestALostLeaseChangesNothing(t *testing.T) {
 		}
 		for name, err := range map[string]error{
 			"Creating": s.Creating(ctx, old), "Built": s.Built(ctx, old, 3, "b"), "Renew": s.Renew(ctx, old, time.Hour),
-			"Record": s.Record(ctx, old, result(true, 5)), "Fail": s.Fail(ctx, old, StatusFailed, "x"),
+			"Record": s.Record(ctx, old, result(true, 5), nil), "Fail": s.Fail(ctx, old, StatusFailed, "x"),
 		} {
 			if !errors.Is(err, ErrLeaseLost) {
 				t.Errorf("%s with a lost lease: %v, want ErrLeaseLost", name, err)
@@ -112,10 +112,10 @@ func TestALostLeaseChangesNothing(t *testing.T) {
 		if p, err := s.Poll(ctx, out.ID); err != nil || p.Job.Status != StatusRunning || len(p.Open) != 1 || p.Open[0].BuildNumber != 41 || p.Open[0].BuildID != "uuid" || len(p.Runs) != 0 {
 			t.Errorf("Poll while it runs = %+v, %v", p, err)
 		}
-		if err := s.Record(ctx, fresh, result(true, 5)); err != nil {
+		if err := s.Record(ctx, fresh, result(true, 5), nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Record(ctx, fresh, result(true, 5)); !errors.Is(err, ErrLeaseLost) {
+		if err := s.Record(ctx, fresh, result(true, 5), nil); !errors.Is(err, ErrLeaseLost) {
 			t.Errorf("a second result: %v, want ErrLeaseLost", err)
 		}
 		if n := count(t, s, "lb.runs"); n != 3 {

@@ -118,7 +118,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 				}
 			case what == "finish":
 				var claimed []PlannedRun
-				if claimed, err = s.Claim(ctx, "test", 1, time.Hour); err == nil && len(claimed) == 1 {
+				if claimed, err = s.Claim(ctx, "test", 1, nil, time.Hour); err == nil && len(claimed) == 1 {
 					r := result(rnd.IntN(8) > 0, float64(1000+100*rnd.IntN(30)))
 					if rnd.IntN(4) == 0 {
 						selfChecked(r)
@@ -126,7 +126,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 					if r.Success = rnd.IntN(12) > 0; !r.Success {
 						r.Error = "the machine went away"
 					}
-					err = s.Record(ctx, claimed[0], r)
+					err = s.Record(ctx, claimed[0], r, nil)
 				}
 			case len(submissions) == 0 || (what == "delete" || what == "hack") && rnd.IntN(3) > 0:
 				continue // so that boards fill

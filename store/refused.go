@@ -13,7 +13,11 @@ const (
 	Banned                  // the user
 	NotInvited              // to a closed board
 	AfterDeadline
-	OverLimit // RetryAfter says when it may be tried again
+	OverLimit     // RetryAfter says when it may be tried again
+	Finished      // what was to be stopped
+	HasCLIID      // and nobody said that it may be replaced
+	UnknownInvite //
+	InviteTaken   // by somebody else
 )
 
 // A Refused is a request that was understood and is not done. Nothing was stored.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"strconv"
 	"sync"
 	"time"
 
@@ -130,4 +131,8 @@ func (s *Store) tell(ctx context.Context, tx *sql.Tx, signals ...Signal) error {
 		}
 	}
 	return nil
+}
+
+func submissionSignal(id int64) Signal {
+	return Signal{Kind: SignalSubmission, ID: strconv.FormatInt(id, 10)}
 }

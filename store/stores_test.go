@@ -127,7 +127,7 @@ func evaluate(t testing.TB, s *Store, of func(PlannedRun) *schema.Result) {
 	t.Helper()
 	ctx := context.Background()
 	for {
-		claimed, err := s.Claim(ctx, "test", 10, time.Minute)
+		claimed, err := s.Claim(ctx, "test", 10, nil, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func evaluate(t testing.TB, s *Store, of func(PlannedRun) *schema.Result) {
 			if err := s.Built(ctx, p, 7, "build"); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Record(ctx, p, of(p)); err != nil {
+			if err := s.Record(ctx, p, of(p), nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -13,21 +13,20 @@ import (
 // A Polled submission is what its owner may see of it, but for the scores of
 // secret runs, which are for whoever decides about them.
 type Polled struct {
-	ID          int64
-	BoardID     int64
-	Board       string
-	FileName    string
-	UserID      string
-	Mode        string // "" when Kernelbot accepted it
-	Time        time.Time
-	Done        bool
-	Hacked      bool
-	Code        string
-	Job         Job
-	Runs        []PolledRun
-	Open        []PlannedRun // what has not finished; without lease
-	Verdicts    []Verdict    // of a ranked submission, by GPU type
-	PlaceInLine int          // planned runs that go before its first; 0 when none of it waits
+	ID       int64
+	BoardID  int64
+	Board    string
+	FileName string
+	UserID   string
+	Mode     string // "" when Kernelbot accepted it
+	Time     time.Time
+	Done     bool
+	Hacked   bool
+	Code     string
+	Job      Job
+	Runs     []PolledRun
+	Open     []PlannedRun // what has not finished; without lease
+	Verdicts []Verdict    // of a ranked submission, by GPU type
 }
 
 // A Job is how far a submission is.
@@ -102,25 +101,12 @@ func (s *Store) pollRuns(ctx context.Context, tx *sql.Tx, p *Polled) error {
 }
 
 func (s *Store) pollOpen(ctx context.Context, tx *sql.Tx, p *Polled) error {
-	var priority int
-	var created stamp
-	waits := false
-	err := s.each(ctx, tx, func(rows *sql.Rows) error {
-		o := PlannedRun{Submission: p.ID, Board: p.Board}
-		var pr int
-		var at stamp
-		err := rows.Scan(&o.RunID, &o.GPU, &o.Mode, &o.Secret, &o.State, &o.BuildNumber, &o.BuildID, &pr, &at)
-		if o.State == StatePlanned && !waits {
-			waits, priority, created = true, pr, at
-		}
+	return s.each(ctx, tx, func(rows *sql.Rows) error {
+		var o PlannedRun
+		err := o.scan(rows)
 		p.Open = append(p.Open, o)
 		return err
-	}, `SELECT run_id, gpu, mode, secret, state, build_number, build_id, priority, created_at FROM own.planned_run WHERE submission_id = $1 AND state <> 'finished' ORDER BY priority, created_at, run_id`, p.ID)
-	if err != nil || !waits {
-		return err
-	}
-	return s.row(ctx, tx, `SELECT count(*) FROM own.planned_run WHERE state = 'planned' AND state <> 'finished' AND submission_id <> $3 AND (priority < $1 OR priority = $1 AND created_at < $2)`,
-		priority, created, p.ID).Scan(&p.PlaceInLine)
+	}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.submission_id = $1 AND p.state <> 'finished' ORDER BY p.priority, p.created_at, p.run_id`, p.ID)
 }
 
 // Delete removes a submission with its runs; its code stays, as others may have
@@ -136,12 +122,19 @@ func (s *Store) Delete(ctx context.Context, id int64) error {
 		if err != nil {
 			return err
 		}
+		board, err := s.boardOf(ctx, tx, id)
+		if err != nil {
+			return err
+		}
 		for _, statement := range []string{`DELETE FROM lb.runs WHERE submission_id = $1`, `DELETE FROM lb.submission WHERE id = $1`} {
 			if _, err := s.exec(ctx, tx, statement, id); err != nil {
 				return err
 			}
 		}
-		return s.standings(ctx, tx, affected)
+		if err := s.standings(ctx, tx, affected); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, submissionSignal(id), Signal{Kind: SignalBoard, ID: board})
 	})
 }
 
@@ -166,8 +159,21 @@ func (s *Store) MarkHacked(ctx context.Context, id int64, why string) error {
 		if err != nil {
 			return err
 		}
-		return s.judge(ctx, tx, id)
+		if err := s.judge(ctx, tx, id); err != nil {
+			return err
+		}
+		board, err := s.boardOf(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, submissionSignal(id), Signal{Kind: SignalPlanned}, Signal{Kind: SignalBoard, ID: board})
 	})
+}
+
+// boardOf is the name of a submission's board.
+func (s *Store) boardOf(ctx context.Context, on querier, submission int64) (name string, err error) {
+	err = s.row(ctx, on, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission).Scan(&name)
+	return name, err
 }
 
 // An Entry is one line of a board.

@@ -127,3 +127,179 @@ func changedKeys(old, wanted string) (hard, soft []string, err error) {
 	}
 	return hard, soft, nil
 }
+
+// taskFrom is the task that [taskColumn] wrote, or Kernelbot; harness is what its
+// column has no key for. Description, templates and GPU types stand elsewhere. Keys
+// that a row lacks have Kernelbot's defaults, as older rows do.
+//
+// Errors: the key whose value cannot be used; none quotes a value.
+func taskFrom(column, harness string) (*task.Task, error) {
+	r := &taskReader{}
+	m := r.object("the task", json.RawMessage(column))
+	t := &task.Task{
+		Lang:             r.text("lang", m.get("lang")),
+		Libraries:        r.texts("libraries", m.get("libraries")),
+		Tests:            r.cases("tests", m.get("tests")),
+		Benchmarks:       r.cases("benchmarks", m.get("benchmarks")),
+		TestTimeout:      r.timeout("test_timeout", m.get("test_timeout")),
+		BenchmarkTimeout: r.timeout("benchmark_timeout", m.get("benchmark_timeout")),
+		RankedTimeout:    r.timeout("ranked_timeout", m.get("ranked_timeout")),
+		RankingBy:        schema.RankLast,
+		Harness:          harness,
+	}
+	for _, f := range r.object("files", m.get("files")) {
+		file := task.File{Name: f.name, Text: r.text("files", f.value)}
+		if file.Text == task.SubmissionMark {
+			file.Text, file.Submission = "", true
+		}
+		t.Files = append(t.Files, file)
+	}
+	config := r.object("config", m.get("config"))
+	if t.Lang == schema.LangPython {
+		t.Config.Main = r.text("config: main", config.get("main"))
+	} else {
+		t.Config.Sources = r.texts("config: sources", config.get("sources"))
+		t.Config.IncludeDirs = r.texts("config: include_dirs", config.get("include_dirs"))
+		t.Config.CompileFlags = r.texts("config: compile_flags", config.get("compile_flags"))
+		t.Config.Defines = r.defines(config.get("defines"))
+	}
+	if by := m.get("ranking_by"); !null(by) {
+		t.RankingBy = r.text("ranking_by", by)
+	}
+	if seed := m.get("seed"); !null(seed) {
+		t.Seed = new(int64)
+		r.decode("seed", seed, t.Seed)
+	}
+	if multi := m.get("multi_gpu"); !null(multi) {
+		r.decode("multi_gpu", multi, &t.MultiGPU)
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("reading a task that is kept: %w", r.err)
+	}
+	return t, nil
+}
+
+// taskReader reads a task's column and keeps the first fault.
+type taskReader struct{ err error }
+
+// entries are an object's members in their order.
+type entries []struct {
+	name  string
+	value json.RawMessage
+}
+
+func (e entries) get(name string) json.RawMessage {
+	for _, m := range e {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return nil
+}
+
+func null(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+func (r *taskReader) fault(what, want string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%s: want %s", what, want)
+	}
+}
+
+func (r *taskReader) decode(what string, raw json.RawMessage, into any) {
+	if json.Unmarshal(raw, into) != nil {
+		r.fault(what, fmt.Sprintf("a %T", into)[len("a *"):])
+	}
+}
+
+func (r *taskReader) object(what string, raw json.RawMessage) (all entries) {
+	if null(raw) {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		r.fault(what, "an object")
+		return nil
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		var value json.RawMessage
+		if err == nil {
+			err = dec.Decode(&value)
+		}
+		if err != nil {
+			r.fault(what, "an object")
+			return nil
+		}
+		text, _ := name.(string) // the decoder refuses any other kind here
+		all = append(all, struct {
+			name  string
+			value json.RawMessage
+		}{text, value})
+	}
+	return all
+}
+
+func (r *taskReader) list(what string, raw json.RawMessage) (items []json.RawMessage) {
+	if !null(raw) && json.Unmarshal(raw, &items) != nil {
+		r.fault(what, "a list")
+	}
+	return items
+}
+
+func (r *taskReader) text(what string, raw json.RawMessage) (s string) {
+	if null(raw) || json.Unmarshal(raw, &s) != nil {
+		r.fault(what, "text")
+	}
+	return s
+}
+
+func (r *taskReader) texts(what string, raw json.RawMessage) (all []string) {
+	for _, item := range r.list(what, raw) {
+		all = append(all, r.text(what, item))
+	}
+	return all
+}
+
+func (r *taskReader) cases(what string, raw json.RawMessage) (all []schema.Case) {
+	for _, item := range r.list(what, raw) {
+		c := schema.Case{}
+		for _, m := range r.object(what, item) {
+			v, err := schema.ParseValue(string(m.value))
+			if err != nil {
+				r.fault(what, "values that a payload can hold")
+			}
+			c = append(c, schema.Param{Name: m.name, Value: v})
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+func (r *taskReader) defines(raw json.RawMessage) (all []schema.Define) {
+	for _, m := range r.object("config: defines", raw) {
+		d := schema.Define{Name: m.name}
+		if !null(m.value) {
+			v, err := schema.ParseValue(string(m.value)) // Kernelbot keeps numbers too, which nvcc gets as text
+			if err != nil {
+				r.fault("config: defines", "text or null")
+			}
+			text := v.Text()
+			d.Value = &text
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// timeout reads a limit: Kernelbot's default when the key is absent.
+func (r *taskReader) timeout(what string, raw json.RawMessage) schema.Timeout {
+	switch {
+	case len(raw) == 0:
+		return schema.Seconds(schema.DefaultTimeout.Seconds())
+	case null(raw):
+		return schema.NoLimit()
+	}
+	var seconds float64
+	r.decode(what, raw, &seconds)
+	return schema.Seconds(seconds)
+}

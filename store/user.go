@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
-	"fmt"
 
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -45,8 +44,8 @@ func (s *Store) lockUser(ctx context.Context, tx *sql.Tx, id string) (banned boo
 // there. It is returned once; only its hash is kept.
 func (s *Store) NewCLIID(ctx context.Context, id, name string) (cliID string, err error) {
 	name = text.Line(name, maxName)
-	if !userID.MatchString(id) {
-		return "", &Refused{Why: Invalid, Text: fmt.Sprintf("user id: got %s, want 1 to 20 decimal digits", text.Quote(text.Shorten(id, 40)))}
+	if err := checkUserID(id); err != nil {
+		return "", err
 	}
 	cliID = newID()
 	return cliID, s.change(ctx, "making a CLI id", func(tx *sql.Tx) error {
@@ -82,13 +81,13 @@ func (s *Store) Ban(ctx context.Context, id string, banned bool) error {
 	})
 }
 
-// Users lists who is known, by id.
+// Users lists who is known, by id, without log-ins that nobody finished.
 func (s *Store) Users(ctx context.Context) (users []User, err error) {
 	err = s.each(ctx, s.read, func(rows *sql.Rows) error {
 		var u User
 		err := rows.Scan(&u.ID, &u.Name, &u.Banned, &u.CLI, &u.Submissions)
 		users = append(users, u)
 		return err
-	}, `SELECT u.id, coalesce(u.user_name, ''), u.is_banned, coalesce(u.cli_valid, false), (SELECT count(*) FROM lb.submission s WHERE s.user_id = u.id) FROM lb.user_info u ORDER BY u.id`)
+	}, `SELECT u.id, coalesce(u.user_name, ''), u.is_banned, coalesce(u.cli_valid, false), (SELECT count(*) FROM lb.submission s WHERE s.user_id = u.id) FROM lb.user_info u WHERE substr(u.id, 1, 5) <> 'temp_' ORDER BY u.id`)
 	return users, wrap("listing users", err)
 }

@@ -1,0 +1,240 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// simulate runs machines that each take the next run in turn, beside a user who
+// always has runs of the most urgent class waiting if flood is set. It returns how
+// long the others' runs waited.
+func simulate(machines int, job time.Duration, arrivals []PlannedRun, flood bool) (waits []time.Duration) {
+	begin := arrivals[0].Created
+	free := make([]time.Time, machines)
+	type began struct {
+		share
+		at time.Time
+	}
+	var history []began
+	var waiting []PlannedRun
+	for total := len(arrivals); len(waits) < total; {
+		slices.SortFunc(free, time.Time.Compare)
+		now := free[0]
+		if now.Before(begin) {
+			now = begin
+		}
+		if len(waiting) == 0 && !flood && arrivals[0].Created.After(now) {
+			now = arrivals[0].Created
+		}
+		for len(arrivals) > 0 && !arrivals[0].Created.After(now) {
+			waiting, arrivals = append(waiting, arrivals[0]), arrivals[1:]
+		}
+		counts := map[share]int{}
+		for _, b := range history {
+			if b.at.After(now.Add(-shareWindow)) {
+				counts[b.share]++
+			}
+		}
+		if flood { // one is enough to see which goes first
+			waiting = append(waiting, PlannedRun{RunID: "h", UserID: "heavy", GPU: "H100", Created: begin})
+		}
+		order := inTurn(waiting, counts)
+		next := order[0]
+		waiting = slices.DeleteFunc(order[1:], func(p PlannedRun) bool { return p.UserID == "heavy" })
+		history = append(history, began{share{next.UserID, next.GPU}, now})
+		free[0] = now.Add(job)
+		if next.UserID != "heavy" {
+			waits = append(waits, now.Sub(next.Created))
+		}
+	}
+	slices.Sort(waits)
+	return waits
+}
+
+// A flood of more urgent work delays its own user: the light users' 95th percentile
+// moves by one job at most. They are of one class here: among themselves, what is
+// more urgent overtakes.
+func TestAFloodMovesOthersByOneJob(t *testing.T) {
+	const job = time.Minute
+	for _, machines := range []int{1, 3} {
+		for seed := range uint64(5) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			at := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+			var light []PlannedRun
+			for i := range 300 {
+				at = at.Add(time.Duration(rnd.ExpFloat64() * float64(job) * 2.2 / float64(machines)))
+				light = append(light, PlannedRun{RunID: fmt.Sprintf("l%03d", i), UserID: fmt.Sprint(rnd.IntN(25)), GPU: "H100", Priority: 1, Created: at})
+			}
+			quiet, flooded := simulate(machines, job, light, false), simulate(machines, job, light, true)
+			p := func(w []time.Duration) time.Duration { return w[len(w)*95/100] }
+			t.Logf("%d machines, seed %d: 95th percentile %s alone, %s beside the flood", machines, seed, p(quiet), p(flooded))
+			if moved := p(flooded) - p(quiet); moved > job {
+				t.Errorf("%d machines, seed %d: the 95th percentile moved by %s, want at most one job of %s", machines, seed, moved, job)
+			}
+		}
+	}
+}
+
+// Urgent work first and bulk last, whoever it belongs to; a class before another
+// only among users with equal shares.
+func TestTurns(t *testing.T) {
+	at := time.Now()
+	run := func(id, user string, priority, second int) PlannedRun {
+		return PlannedRun{RunID: id, UserID: user, GPU: "H100", Priority: priority, Created: at.Add(time.Duration(second) * time.Second)}
+	}
+	waiting := []PlannedRun{
+		run("bulk", "a", PriorityBulk, 0), run("a-ranked", "a", 2, 1), run("a-test", "a", 0, 2), run("b-ranked", "b", 2, 3),
+		run("c-test", "c", 0, 4), run("urgent", "a", -1, 5), run("a-more", "a", 0, 6),
+	}
+	var got []string
+	for _, p := range inTurn(waiting, map[share]int{{"c", "H100"}: 5, {"a", "B200"}: 9}) {
+		got = append(got, p.RunID)
+	}
+	want := []string{"urgent", "a-test", "a-more", "a-ranked", "b-ranked", "c-test", "bulk"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the order is %v, want %v", got, want)
+	}
+}
+
+// No more is under way on a GPU type than there is room for, over all claimers.
+func TestClaimKeepsToTheRoom(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		ctx := context.Background()
+		save(t, s, testBoard("sort"))
+		for i := range 8 {
+			in := submission("sort", []string{"H100", "B200"}[i%2], fmt.Sprint(i+1))
+			in.Mode = schema.ModeTest
+			if _, err := s.Accept(ctx, in); err != nil {
+				t.Fatal(err)
+			}
+		}
+		claim := func(n int, room map[string]int) []PlannedRun {
+			t.Helper()
+			claimed, err := s.Claim(ctx, "x", n, room, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return claimed
+		}
+		first := claim(10, map[string]int{"H100": 3})
+		if len(first) != 3 || first[0].GPU != "H100" {
+			t.Fatalf("claimed %d of %s, want 3 of H100", len(first), first[0].GPU)
+		}
+		if more := claim(10, map[string]int{"H100": 3}); len(more) != 0 {
+			t.Errorf("claimed %d more, want none: 3 are held", len(more))
+		}
+		if err := s.Creating(ctx, first[0]); err != nil {
+			t.Fatal(err)
+		}
+		if more := claim(10, map[string]int{"H100": 3, "B200": 1}); len(more) != 1 || more[0].GPU != "B200" {
+			t.Errorf("claimed %+v, want one of B200", more)
+		}
+		if err := s.Record(ctx, first[0], result(true, 5), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		if more := claim(10, map[string]int{"H100": 3}); len(more) != 1 {
+			t.Errorf("claimed %d after one has finished, want 1", len(more))
+		}
+		// What somebody had begun is taken again without room.
+		if err := s.Creating(ctx, first[1]); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Renew(ctx, first[1], 0); err != nil {
+			t.Fatal(err)
+		}
+		if again := claim(10, map[string]int{}); len(again) != 1 || again[0].RunID != first[1].RunID || again[0].State != StateCreating || again[0].Started.IsZero() {
+			t.Errorf("claimed %+v, want the run that was begun", again)
+		}
+		line, err := s.Line(ctx)
+		if err != nil || len(line) != 7 || line[0].State == StatePlanned || line[6].State != StatePlanned {
+			t.Errorf("Line has %d, %v; want 7, what was begun first", len(line), err)
+		}
+		if d, err := s.Typical(ctx, "H100", schema.ModeTest); err != nil || d <= 0 {
+			t.Errorf("Typical = %v, %v", d, err)
+		}
+		if raw := reportOf(t, s, first[0].RunID); string(raw) != "{}" {
+			t.Errorf("the kept result is %q", raw)
+		}
+	})
+}
+
+func reportOf(t *testing.T, s *Store, runID string) []byte {
+	t.Helper()
+	var body []byte
+	if err := s.row(context.Background(), s.read, `SELECT body FROM own.report WHERE run_id = $1`, runID).Scan(&body); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := unpack(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// What is cancelled has finished, its holder's lease is gone, and its status says
+// why.
+func TestCancelSubmission(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		ctx := context.Background()
+		save(t, s, testBoard("sort"))
+		out, err := s.Accept(ctx, submission("sort", "H100", "7"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		signals := s.Signals(t.Context())
+		claimed, err := s.Claim(ctx, "x", 1, nil, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Creating(ctx, claimed[0]); err != nil {
+			t.Fatal(err)
+		}
+		builds, err := s.CancelSubmission(ctx, out.ID, "cancelled by its owner")
+		if err != nil || len(builds) != 1 || builds[0].RunID != claimed[0].RunID {
+			t.Errorf("CancelSubmission = %+v, %v; want the run that was begun", builds, err)
+		}
+		if p, err := s.Poll(ctx, out.ID); err != nil || !p.Done || p.Job.Status != StatusFailed || p.Job.Error != "cancelled by its owner" || len(p.Open) != 0 {
+			t.Errorf("Poll = %+v, %v", p, err)
+		}
+		if err := s.Record(ctx, claimed[0], result(true, 5), nil); err == nil {
+			t.Error("a result was recorded for a run that was cancelled")
+		}
+		_, err = s.CancelSubmission(ctx, out.ID, "again")
+		refusal(t, err, Finished, "has finished")
+		if s.kind == sqlite { // PostgreSQL's listener may have connected too late
+			if got := <-signals; got != submissionSignal(out.ID) {
+				t.Errorf("the first signal is %+v", got)
+			}
+		}
+	})
+}
+
+// Signals reach every instance, after the commit.
+func TestSignals(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		signals := s.Signals(t.Context())
+		want := Signal{Kind: SignalHint, ID: "run-1"}
+		deadline := time.After(30 * time.Second)
+		for {
+			if err := s.Signal(context.Background(), want); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case got := <-signals:
+				if got != want {
+					t.Errorf("got %+v, want %+v", got, want)
+				}
+				return
+			case <-deadline:
+				t.Fatal("no signal came")
+			case <-time.After(10 * time.Millisecond): // the listener may not have connected yet
+			}
+		}
+	})
+}
