@@ -45,6 +45,7 @@ type total struct {
 }
 
 type boardNumbers struct {
+	Key                    string // the name as it is
 	Name, Path, Invites    string
 	Users, Submissions     string
 	Hour, Day, Open        string
@@ -112,7 +113,7 @@ func (s *site) fillNumbers(r *request, page *adminPage) error {
 		numbers[stats.Boards[i].Board] = &stats.Boards[i]
 	}
 	for _, b := range sortBoards(boards, r) {
-		line := boardNumbers{Name: name(b.Name), Path: boardPath(b.Name, ""), Invites: "/admin?invites=" + url.QueryEscape(b.Name) + "#invites",
+		line := boardNumbers{Key: b.Name, Name: name(b.Name), Path: boardPath(b.Name, ""), Invites: "/admin?invites=" + url.QueryEscape(b.Name) + "#invites",
 			Deadline: deadline(b.Deadline, r.now), IsOpen: r.now.Before(b.Deadline), Hidden: b.Visibility == store.Closed}
 		if n := numbers[b.Name]; n != nil {
 			line.Users, line.Submissions, line.Hour, line.Day, line.Open = thousands(n.Users), thousands(n.Submissions), thousands(n.Hour), thousands(n.Day), thousands(n.Open)

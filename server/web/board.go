@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,9 +44,12 @@ type boardPage struct {
 	Templates   []download
 	Terms       []term // what holds on the board
 
-	Form   submitForm
-	Server string
+	Form     submitForm
+	Commands commands
 }
+
+// commands are what somebody types who submits without a browser.
+type commands struct{ Server, Board, GPU, URL string }
 
 // A tab is one of several views of a thing.
 type tab struct {
@@ -113,7 +118,8 @@ func (s *site) showBoard(r *request, status int, problem string) error {
 	case !slices.Contains(gpus, gpu):
 		return &refusal{http.StatusNotFound, fmt.Sprintf("The board %s has no GPU type of that name.", name(b.Name))}
 	}
-	page := &boardPage{boardCard: newCard(b, r), GPU: name(gpu), IsOpen: r.now.Before(b.Deadline), Server: s.PublicURL}
+	page := &boardPage{boardCard: newCard(b, r), GPU: name(gpu), IsOpen: r.now.Before(b.Deadline)}
+	page.Commands = commands{shell(s.PublicURL), shell(b.Name), shell(gpu), shell(s.PublicURL + "/submission/" + url.PathEscape(b.Name) + "/" + url.PathEscape(gpu) + "/" + schema.ModeLeaderboard)}
 	for _, g := range gpus {
 		page.Tabs = append(page.Tabs, tab{name(g), boardPath(b.Name, g), g == gpu})
 	}
@@ -402,6 +408,16 @@ func plainName(file string) string {
 		return "submission.txt"
 	}
 	return strings.TrimLeft(file, ".")
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9._:/%@+-]+$`)
+
+// shell quotes a word for a shell where it needs that.
+func shell(s string) string {
+	if s = text.Line(s, 500); plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 var errNoFile = errors.New("no file was chosen")

@@ -99,16 +99,9 @@ func (s *site) answer(fn func(*request) error) http.HandlerFunc {
 // maxForm bounds the body of a form that has no file.
 const maxForm = 64 << 10
 
-// form lets a POST through that one of these pages sent: by what the browser says of
-// its origin, where it says something, and by the session's token.
+// form lets a POST through that one of these pages sent.
 func (s *site) form(act func(*request) error) func(*request) error {
 	return func(r *request) error {
-		if !sameOrigin(r.Request) {
-			return &refusal{http.StatusForbidden, "This form was not sent from one of these pages."}
-		}
-		if !r.viewer.Known() {
-			return &refusal{http.StatusForbidden, "You are not logged in."}
-		}
 		limit := int64(maxForm)
 		if r.PathValue("board") != "" {
 			limit += store.MaxCode
@@ -121,36 +114,23 @@ func (s *site) form(act func(*request) error) func(*request) error {
 		var large *http.MaxBytesError
 		switch {
 		case errors.As(err, &large):
-			return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("That is too much: a file may have %s.", size(store.MaxCode))}
+			return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("That is too much: a file may have %s bytes.", thousands(store.MaxCode))}
 		case err != nil:
 			return &refusal{http.StatusBadRequest, "The form could not be read."}
-		}
-		if !s.Identity.Check(r.Request, r.PostFormValue("csrf")) {
+		case !r.viewer.Known():
+			return &refusal{http.StatusForbidden, "You are not logged in."}
+		case s.Identity.CheckCSRF(r.Request) != nil:
 			return &refusal{http.StatusForbidden, "The form is too old, or was not made for you. Go back, load the page again and send it once more."}
 		}
 		return act(r)
 	}
 }
 
-// sameOrigin reports whether a POST may come from one of these pages, by what
-// browsers say; a client that says nothing has the token to show.
-func sameOrigin(r *http.Request) bool {
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
-		return false
-	}
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		return true
-	}
-	u, err := url.Parse(origin)
-	return err == nil && u.Host == r.Host
-}
-
 // render writes a whole page or, when the template fails, none of it.
 func (s *site) render(r *request, status int, f frame) error {
 	f.Site, f.Viewer, f.Year = s.Name, r.viewer, r.now.Year()
 	if r.viewer.Known() {
-		f.Token = s.Identity.Token(r.Request)
+		f.Token = s.Identity.CSRFToken(r.Request)
 	} else {
 		f.LogIn = "/login?next=" + url.QueryEscape(r.URL.RequestURI())
 	}

@@ -221,7 +221,7 @@ func machineOf(system json.RawMessage) string {
 func (p *submissionPage) fillCode(sub *backend.Submission, board *store.Board) {
 	if !sub.ShowCode {
 		p.NoCode = "Only its author sees it."
-		if board != nil && board.ShowCode == store.ShowAfter {
+		if board != nil && board.ShowCode == store.CodeAfter {
 			p.NoCode = "Whoever is logged in sees it once the board has closed."
 		}
 		return
@@ -315,4 +315,3 @@ func (s *site) actOnSubmission(r *request) error {
 	}
 	return r.see(to)
 }
-

@@ -50,7 +50,7 @@ func (s *site) showUser(r *request, cliID, said string) error {
 	}
 	page := userPage{
 		Name: name(profile.Name), Path: userPath(id), ID: text.Line(id, maxName), Self: r.viewer.ID == id, Admin: r.viewer.Admin,
-		LogOut: s.Identity.LogOutPath(), CLIID: cliID, Said: said, Server: s.PublicURL,
+		LogOut: logOutPath, CLIID: cliID, Said: said, Server: s.PublicURL,
 	}
 	for i := range profile.Ranks {
 		p := &profile.Ranks[i]
@@ -121,27 +121,27 @@ func (s *site) actOnSelf(r *request) error {
 }
 
 type loginPage struct {
-	Providers []Provider
+	Providers []provider
 	Known     bool
 }
 
+type provider struct{ Name, Path string }
+
+// providerNames are providers as they write themselves.
+var providerNames = map[string]string{"github": "GitHub", "discord": "Discord"}
+
 func (s *site) logIn(r *request) error {
 	next := r.FormValue("next")
-	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\r\n") {
+	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") {
 		next = "/"
 	}
 	page := loginPage{Known: r.viewer.Known()}
-	for _, p := range s.Identity.Providers() {
-		page.Providers = append(page.Providers, Provider{name(p.Name), withNext(p.Path, next)})
+	for _, key := range s.Identity.Providers() {
+		p := provider{providerNames[key], logInPath + "?" + url.Values{"provider": {key}, "next": {next}}.Encode()}
+		if p.Name == "" {
+			p.Name = name(key)
+		}
+		page.Providers = append(page.Providers, p)
 	}
 	return s.render(r, http.StatusOK, frame{Page: "login", Title: "Log in", Here: "login", Content: page})
-}
-
-// withNext adds where a browser goes after logging in.
-func withNext(path, next string) string {
-	separator := "?"
-	if strings.Contains(path, "?") {
-		separator = "&"
-	}
-	return path + separator + "next=" + url.QueryEscape(next)
 }

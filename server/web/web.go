@@ -20,27 +20,24 @@ import (
 	"github.com/gpu-mode/kbgen/server/backend"
 )
 
-// Identity says who asks.
+// Identity says who asks; package identity has one.
 type Identity interface {
 	// Viewer returns who sent a request; the zero Viewer is nobody.
 	Viewer(r *http.Request) backend.Viewer
-	// Token returns what forms of this request's session carry against forgery;
-	// "" for nobody.
-	Token(r *http.Request) string
-	// Check reports whether token is that of the request's session.
-	Check(r *http.Request, token string) bool
-	// Providers are who vouches for users, in the order in which they are shown.
-	Providers() []Provider
-	// LogOutPath is where a form posts to that ends the session, its token in the
-	// field "csrf".
-	LogOutPath() string
+	// CSRFToken returns what the forms of a page carry, in the field "csrf".
+	CSRFToken(r *http.Request) string
+	// CheckCSRF returns an error for a request that no page of ours sent.
+	CheckCSRF(r *http.Request) error
+	// Providers are the names of who vouches for users.
+	Providers() []string
 }
 
-// A Provider is a service that people log in by.
-type Provider struct {
-	Name string // "GitHub"
-	Path string // a page of this server which sends a browser there; next=/path is added
-}
+// Where somebody logs in, with provider=NAME and next=/PATH, and where a form posts
+// to that logs out: package identity's.
+const (
+	logInPath  = "/auth/login"
+	logOutPath = "/auth/logout"
+)
 
 // Options say what pages stand on. Nothing may be left out but what says so.
 type Options struct {
