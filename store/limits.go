@@ -38,10 +38,10 @@ func (s *Store) SetLimits(ctx context.Context, board string, limits []Limit) err
 	})
 }
 
-// String is the limit as `kbserve limits` takes it: test=6, or H100/test=6.
+// String is the limit as `kbserve limits` takes it: test=6, or test@H100=6.
 func (l Limit) String() string {
 	if l.GPU != "" {
-		return fmt.Sprintf("%s/%s=%d", text.Line(l.GPU, 100), text.Line(l.Category, 40), l.PerHour)
+		return fmt.Sprintf("%s@%s=%d", text.Line(l.Category, 40), text.Line(l.GPU, 100), l.PerHour)
 	}
 	return fmt.Sprintf("%s=%d", text.Line(l.Category, 40), l.PerHour)
 }

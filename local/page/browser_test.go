@@ -294,7 +294,7 @@ func TestLogLinePitch(t *testing.T) {
 	// A link to a line opens the group it is in.
 	b.visit("/") // from another page: a jump within one loads nothing that a visit could wait for
 	b.visit(g.paths["job"] + "#L18")
-	b.await(`document.getElementById("L18").checkVisibility() && document.getElementById("L18").matches(":target")`)
+	b.await(`document.getElementById("L18").checkVisibility() && document.getElementById("L18").matches(":target") && document.getElementById("L18").innerText != ""`) // it has a text once it is laid out
 	if got := ask[string](b, `document.querySelector(":target").innerText`); !strings.Contains(got, "inside") {
 		t.Errorf("line 18 is %q", got)
 	}

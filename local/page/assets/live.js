@@ -3,10 +3,14 @@
 // Follows the page's events: at each, load the page again and change what
 // differs. Without events (or without this script) the page stays as it is.
 (() => {
-  // A line that the address names is in a group that may be closed.
+  const touched = new WeakSet(); // <details> that the reader opened or closed
+
+  // A line that the address names is in a group that may be closed, and stays open
+  // when the page is loaded again.
   function openTarget() {
     const target = location.hash && document.getElementById(location.hash.slice(1));
     const group = target && target.closest("details");
+    if (group) touched.add(group); // the browser may have opened it by itself
     if (group && !group.open) {
       group.open = true;
       target.scrollIntoView({ block: "center" });
@@ -29,7 +33,6 @@
   const main = document.getElementById("main");
   const live = document.getElementById("live");
   const skew = Date.now() - Number(document.body.dataset.now);
-  const touched = new WeakSet(); // <details> that the reader opened or closed
 
   main.addEventListener("click", (e) => {
     const summary = e.target.closest("summary");
