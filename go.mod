@@ -33,6 +33,7 @@ require (
 	golang.org/x/perf v0.0.0-20240510023725-bedb9135df6d
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
+	golang.org/x/time v0.15.0
 	gopkg.in/yaml.v3 v3.0.1
 	modernc.org/sqlite v1.61.1
 )
