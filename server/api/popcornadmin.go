@@ -338,4 +338,3 @@ func ban(c *call, banned bool) (any, error) {
 	id := c.PathValue("user")
 	return Banned{"ok", id, banned}, c.back().Ban(c.ctx(), c.viewer(), id, banned)
 }
-
