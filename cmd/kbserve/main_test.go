@@ -87,12 +87,12 @@ func evaluate(ts *testscript.TestScript, neg bool, args []string) {
 	_, err = s.Accept(ctx, store.Submission{Board: args[1], GPU: args[2], Mode: schema.ModeLeaderboard, UserID: args[3], FileName: "submission.py",
 		Code: []byte("def custom_kernel(data): ..."), Time: time.Now()})
 	ts.Check(err)
-	claimed, err := s.Claim(ctx, "test", 2, time.Minute)
+	claimed, err := s.Claim(ctx, "test", 2, nil, time.Minute)
 	ts.Check(err)
 	for _, p := range claimed {
 		report := schema.Report{{Key: "benchmark-count", Value: "1"}, {Key: "benchmark.0.mean", Value: args[4]}, {Key: "check", Value: "pass"}}
 		run := schema.EvalResult{Start: time.Now(), End: time.Now(), Run: &schema.RunResult{Success: true, Passed: true, Result: report}}
-		ts.Check(s.Record(ctx, p, &schema.Result{Success: true, Runs: schema.Runs{{Name: schema.ModeLeaderboard, EvalResult: run}}}))
+		ts.Check(s.Record(ctx, p, &schema.Result{Success: true, Runs: schema.Runs{{Name: schema.ModeLeaderboard, EvalResult: run}}}, nil))
 	}
 }
 
