@@ -36,11 +36,12 @@ func (s *Store) CancelSubmission(ctx context.Context, id int64, why string) (bui
 			return &Refused{Why: Finished, Text: fmt.Sprintf("submission %d has finished", id)}
 		}
 		now := stamp{s.now()}
-		// The fence makes whoever works on them stop.
-		if _, err := s.exec(ctx, tx, `UPDATE own.planned_run SET state = 'finished', outcome = 'failed', fence = fence + 1, changed_at = $2 WHERE submission_id = $1 AND state <> 'finished'`, id, now); err != nil {
+		if _, err := s.exec(ctx, tx, `UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1
+			AND EXISTS (SELECT 1 FROM own.planned_run WHERE submission_id = $1 AND state <> 'finished' AND again = '')`, id, text.Line(why, maxError)); err != nil {
 			return err
 		}
-		if _, err := s.exec(ctx, tx, `UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1`, id, text.Line(why, maxError)); err != nil {
+		// The fence makes whoever works on them stop.
+		if _, err := s.exec(ctx, tx, `UPDATE own.planned_run SET state = 'finished', outcome = 'failed', fence = fence + 1, changed_at = $2 WHERE submission_id = $1 AND state <> 'finished'`, id, now); err != nil {
 			return err
 		}
 		if err := s.judge(ctx, tx, id); err != nil {

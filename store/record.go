@@ -34,13 +34,16 @@ const (
 //
 // raw is result.json as it came, nil for none. Of a public run it is kept whole.
 //
-// Errors: [ErrLeaseLost], also when the run has a result already; a result
-// larger than what is kept.
+// Errors: [ErrLeaseLost], also when the run has a result already; [*TooLargeError];
+// [ErrNotFound] when the submission is gone.
 func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result, raw []byte) error {
 	if !r.Success {
 		return s.Fail(ctx, p, StatusFailed, r.Error)
 	}
 	return s.end(ctx, p, "recording a result", "", func(tx *sql.Tx) error {
+		if err := s.replace(ctx, tx, p); err != nil {
+			return err
+		}
 		if err := s.insertRuns(ctx, tx, p.Submission, p.GPU, p.Secret, r); err != nil || p.Secret || raw == nil {
 			return err
 		}
@@ -64,7 +67,8 @@ func (s *Store) Fail(ctx context.Context, p PlannedRun, status, why string) erro
 		why = "the secret evaluation did not work" // its words may tell cases
 	}
 	return s.end(ctx, p, "ending a planned run", status, func(tx *sql.Tx) error {
-		_, err := s.exec(ctx, tx, `UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1`, p.Submission, why+" ("+p.GPU+")")
+		_, err := s.exec(ctx, tx, `UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1
+			AND EXISTS (SELECT 1 FROM own.planned_run WHERE run_id = $3 AND again = '')`, p.Submission, why+" ("+p.GPU+")", p.RunID)
 		return err
 	})
 }
@@ -109,8 +113,11 @@ func (s *Store) finish(ctx context.Context, tx *sql.Tx, submission int64) error 
 		return err
 	}
 	var open, failed, late int
-	err := s.row(ctx, tx, `SELECT count(CASE WHEN state <> 'finished' THEN 1 END), count(CASE WHEN outcome = 'failed' THEN 1 END), count(CASE WHEN outcome = 'timed_out' THEN 1 END)
-		FROM own.planned_run WHERE submission_id = $1`, submission).Scan(&open, &failed, &late)
+	// Further evaluations do not fail a submission by not working, and make up for
+	// first ones that did not.
+	err := s.row(ctx, tx, `SELECT count(CASE WHEN state <> 'finished' THEN 1 END), count(CASE WHEN counts AND outcome = 'failed' THEN 1 END), count(CASE WHEN counts AND outcome = 'timed_out' THEN 1 END)
+		FROM (SELECT p.state, p.outcome, p.again = '' AND NOT EXISTS (SELECT 1 FROM own.planned_run q WHERE q.submission_id = p.submission_id AND q.gpu = p.gpu AND q.secret = p.secret
+			AND q.again <> '' AND q.state = 'finished' AND q.outcome = '') AS counts FROM own.planned_run p WHERE p.submission_id = $1) r`, submission).Scan(&open, &failed, &late)
 	if err != nil || open > 0 {
 		return err
 	}
@@ -133,8 +140,8 @@ func (s *Store) finish(ctx context.Context, tx *sql.Tx, submission int64) error 
 		}
 	}
 	// A submission that was marked as hacked stays so.
-	_, err = s.exec(ctx, tx, `UPDATE lb.submission_job_status SET status = $2, error = coalesce(error, $3), last_heartbeat = $4 WHERE submission_id = $1 AND coalesce(status, '') <> 'hacked'`,
-		submission, status, why, stamp{s.now()})
+	_, err = s.exec(ctx, tx, `UPDATE lb.submission_job_status SET status = $2, error = CASE WHEN $5 THEN NULL ELSE coalesce(error, $3) END, last_heartbeat = $4 WHERE submission_id = $1 AND coalesce(status, '') <> 'hacked'`,
+		submission, status, why, stamp{s.now()}, status == StatusSucceeded)
 	if err == nil {
 		_, err = s.exec(ctx, tx, `UPDATE lb.submission SET done = true WHERE id = $1`, submission)
 	}
@@ -240,6 +247,13 @@ func columns(run schema.Run) (compilation, meta, report sql.NullString, err erro
 	return
 }
 
+// A TooLargeError is a result with more text than is kept, in bytes of JSON.
+type TooLargeError struct{ Got, Want int }
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("its result is too large: got %d bytes in one run, want at most %d", e.Got, e.Want)
+}
+
 func clean(s string) string { return text.Storable(text.Shorten(s, maxOutput)) }
 
 func column(v any) (sql.NullString, error) {
@@ -248,7 +262,7 @@ func column(v any) (sql.NullString, error) {
 		return sql.NullString{}, fmt.Errorf("a run's column as JSON: %w", err)
 	}
 	if len(data) > maxColumn {
-		return sql.NullString{}, fmt.Errorf("a run's column: got %d bytes, want at most %d", len(data), maxColumn)
+		return sql.NullString{}, &TooLargeError{Got: len(data), Want: maxColumn}
 	}
 	return sql.NullString{Valid: true, String: string(data)}, nil
 }

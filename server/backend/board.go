@@ -1,0 +1,160 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+// sees reports whether a viewer may see a board.
+func (b *Backend) sees(ctx context.Context, v Viewer, board *store.Board) (bool, error) {
+	if v.Admin || board.Visibility == store.Public {
+		return true, nil
+	}
+	if v.ID == "" {
+		return false, nil
+	}
+	return b.o.Store.Allowed(ctx, board.Name, v.ID)
+}
+
+// Boards lists the boards that the viewer may see, by name.
+func (b *Backend) Boards(ctx context.Context, v Viewer) ([]store.Board, error) {
+	all, err := b.o.Store.Boards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen := make([]store.Board, 0, len(all))
+	for i := range all {
+		yes, err := b.sees(ctx, v, &all[i])
+		if err != nil {
+			return nil, err
+		}
+		if yes {
+			seen = append(seen, all[i])
+		}
+	}
+	return seen, nil
+}
+
+// Board reads one, whose name may be in any case.
+//
+// Errors: [store.ErrNotFound], also for a board that the viewer may not see.
+func (b *Backend) Board(ctx context.Context, v Viewer, name string) (*store.Board, error) {
+	none := fmt.Errorf("board %s: %w", text.Quote(name), store.ErrNotFound)
+	board, err := b.o.Store.Board(ctx, strings.ToLower(name))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, none
+	} else if err != nil {
+		return nil, err
+	}
+	switch yes, err := b.sees(ctx, v, board); {
+	case err != nil:
+		return nil, err
+	case !yes:
+		return nil, none
+	}
+	return board, nil
+}
+
+// boardOn is Board, and refuses a GPU type that is not one of the board's.
+func (b *Backend) boardOn(ctx context.Context, v Viewer, name, gpu string) (*store.Board, error) {
+	board, err := b.Board(ctx, v, name)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(board.GPUs, gpu) {
+		return nil, refuse(store.UnknownGPU, "GPU %s: board %s has %s", text.Quote(text.Shorten(gpu, 100)), board.Name, strings.Join(board.GPUs, ", "))
+	}
+	return board, nil
+}
+
+// Ranking returns a board's ranking on a GPU type from offset on, at most limit
+// entries (0: all), and how many there are in all.
+//
+// Errors: [store.ErrNotFound], [*store.Refused].
+func (b *Backend) Ranking(ctx context.Context, v Viewer, board, gpu string, limit, offset int) ([]store.Entry, int, error) {
+	found, err := b.boardOn(ctx, v, board, gpu)
+	if err != nil {
+		return nil, 0, err
+	}
+	return b.o.Store.Page(ctx, found.Name, gpu, limit, offset)
+}
+
+// Count returns how many users rank on a GPU type.
+//
+// Errors: [store.ErrNotFound], [*store.Refused].
+func (b *Backend) Count(ctx context.Context, v Viewer, board, gpu string) (int, error) {
+	found, err := b.boardOn(ctx, v, board, gpu)
+	if err != nil {
+		return 0, err
+	}
+	return b.o.Store.Count(ctx, found.Name, gpu)
+}
+
+// History returns how the best score of a board fell over time, oldest first.
+//
+// Errors: [store.ErrNotFound], [*store.Refused].
+func (b *Backend) History(ctx context.Context, v Viewer, board, gpu string) ([]store.Step, error) {
+	found, err := b.boardOn(ctx, v, board, gpu)
+	if err != nil {
+		return nil, err
+	}
+	return b.o.Store.History(ctx, found.Name, gpu)
+}
+
+// UserHistory returns how the best score of one user fell over time. What ranks is
+// public, so anybody who sees the board may ask.
+//
+// Errors: [store.ErrNotFound], [*store.Refused].
+func (b *Backend) UserHistory(ctx context.Context, v Viewer, board, gpu, user string) ([]store.Step, error) {
+	found, err := b.boardOn(ctx, v, board, gpu)
+	if err != nil {
+		return nil, err
+	}
+	return b.o.Store.UserHistory(ctx, found.Name, gpu, user)
+}
+
+// Line lists what runs and what waits. Runs of boards that the viewer may not see
+// are counted and not listed.
+func (b *Backend) Line(ctx context.Context, v Viewer) ([]GPUStatus, error) {
+	line, err := b.o.Queue.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	boards, err := b.Boards(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	line = slices.Clone(line)
+	for i := range line {
+		line[i].Runs = slices.DeleteFunc(slices.Clone(line[i].Runs), func(r QueuedRun) bool {
+			return !slices.ContainsFunc(boards, func(b store.Board) bool { return b.Name == r.Board })
+		})
+	}
+	return line, nil
+}
+
+// Join lets the viewer into the boards that an invite is for, and returns them.
+//
+// Errors: [ErrForbidden] for somebody who is not a user; [*store.Refused].
+func (b *Backend) Join(ctx context.Context, v Viewer, code string) ([]string, error) {
+	if v.ID == "" {
+		return nil, fmt.Errorf("joining without being logged in: %w", ErrForbidden)
+	}
+	return b.o.Store.ClaimInvite(ctx, code, v.ID)
+}
+
+// NewCLIID gives the viewer a CLI id, in place of any that was there.
+//
+// Errors: [ErrForbidden] for somebody who is not a user.
+func (b *Backend) NewCLIID(ctx context.Context, v Viewer) (string, error) {
+	if v.ID == "" {
+		return "", fmt.Errorf("a CLI id without being logged in: %w", ErrForbidden)
+	}
+	return b.o.Store.NewCLIID(ctx, v.ID, v.Name)
+}

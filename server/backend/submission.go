@@ -1,0 +1,207 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpu-mode/kbgen/store"
+)
+
+// A Submission is what one viewer may see of one.
+//
+// Its owner sees all of it but the scores and times of secret runs: a submission
+// could write what it read of a secret case into how long it takes. An admin sees
+// those too. Others see who handed in what and how it ranks, and nothing that it
+// printed.
+type Submission struct {
+	*store.Polled
+	Own      bool
+	Wait     *Wait          // nil: nothing of it waits or runs
+	ShowCode bool           // Code is what was handed in, and not left out
+	Reports  []store.Report // of public runs; its owner's and admins'
+}
+
+// Submission reads one. Its owner and admins see any; others those that rank, on
+// boards that they may see.
+//
+// Errors: [store.ErrNotFound], also for what the viewer may not see.
+func (b *Backend) Submission(ctx context.Context, v Viewer, id int64) (*Submission, error) {
+	p, err := b.o.Store.Poll(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	s := &Submission{Polled: p, Own: v.owns(p.UserID)}
+	if !s.Own && !v.Admin {
+		return b.foreign(ctx, v, s)
+	}
+	s.ShowCode = true
+	if !v.Admin {
+		blur(p.Runs)
+	}
+	if s.Reports, err = b.o.Store.Reports(ctx, id); err != nil {
+		return nil, err
+	}
+	if len(p.Open) > 0 {
+		wait, waits, err := b.o.Queue.Wait(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if waits {
+			s.Wait = &wait
+		}
+	}
+	return s, nil
+}
+
+// foreign leaves what others may see.
+func (b *Backend) foreign(ctx context.Context, v Viewer, s *Submission) (*Submission, error) {
+	ranks := slices.ContainsFunc(s.Verdicts, func(v store.Verdict) bool { return v.Ranks })
+	if !s.Done || s.Hacked || !ranks {
+		return nil, missing(s.ID)
+	}
+	board, err := b.Board(ctx, v, s.Board)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, missing(s.ID)
+	} else if err != nil {
+		return nil, err
+	}
+	s.ShowCode = v.Known() && board.ShowCode == store.CodeAfter && time.Now().After(board.Deadline)
+	if !s.ShowCode {
+		s.Code = ""
+	}
+	s.Open, s.Job.Error = nil, ""
+	s.Runs = slices.DeleteFunc(s.Runs, func(r store.PolledRun) bool { return r.Secret })
+	for i := range s.Runs {
+		s.Runs[i].Compilation, s.Runs[i].Meta, s.Runs[i].Result = nil, nil, nil
+	}
+	return s, nil
+}
+
+// blur hides how long secret runs took, and with what score.
+func blur(runs []store.PolledRun) {
+	for i := range runs {
+		if r := &runs[i]; r.Secret {
+			r.Score = nil
+			r.End = r.End.Truncate(time.Minute)
+			r.Start = r.End
+		}
+	}
+}
+
+func missing(id int64) error { return fmt.Errorf("submission %d: %w", id, store.ErrNotFound) }
+
+func (v Viewer) owns(user string) bool { return v.ID != "" && v.ID == user }
+
+// own reads a submission that the viewer may act upon.
+//
+// Errors: [store.ErrNotFound]; [ErrForbidden] for one that the viewer may see.
+func (b *Backend) own(ctx context.Context, v Viewer, id int64) (*store.Polled, error) {
+	p, err := b.o.Store.Poll(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if v.owns(p.UserID) || v.Admin {
+		return p, nil
+	}
+	if _, err := b.foreign(ctx, v, &Submission{Polled: p}); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("submission %d is somebody else's: %w", id, ErrForbidden)
+}
+
+// Cancel ends what has not finished of a submission.
+//
+// Errors: [store.ErrNotFound], [ErrForbidden]; [*store.Refused] when it has
+// finished.
+func (b *Backend) Cancel(ctx context.Context, v Viewer, id int64) error {
+	p, err := b.own(ctx, v, id)
+	if err != nil {
+		return err
+	}
+	why := "cancelled by its submitter"
+	if !v.owns(p.UserID) {
+		why = "cancelled by an admin"
+	}
+	return b.cancel(ctx, id, why)
+}
+
+func (b *Backend) cancel(ctx context.Context, id int64, why string) error {
+	builds, err := b.o.Store.CancelSubmission(ctx, id, why)
+	if err == nil && len(builds) > 0 {
+		b.o.Queue.Drop(builds)
+	}
+	return err
+}
+
+// Delete removes a submission, cancelled first when it has not finished. What
+// counts against a limit stays until it no longer does: otherwise deleting would
+// give the allowance back.
+//
+// Errors: [store.ErrNotFound], [ErrForbidden], [*store.Refused].
+func (b *Backend) Delete(ctx context.Context, v Viewer, id int64) error {
+	p, err := b.own(ctx, v, id)
+	if err != nil {
+		return err
+	}
+	if counts := time.Until(p.Time.Add(time.Hour)); !v.Admin && counts > 0 {
+		limits, err := b.o.Store.Limits(ctx, p.Board)
+		if err != nil {
+			return err
+		}
+		if len(limits) > 0 {
+			return &store.Refused{Why: store.OverLimit, RetryAfter: counts.Round(time.Second),
+				Text: fmt.Sprintf("submission %d counts against the limits of board %s; it can be deleted in %d s", id, p.Board, int(counts.Seconds())+1)}
+		}
+	}
+	var refused *store.Refused
+	if err := b.cancel(ctx, id, "deleted"); err != nil && !errors.As(err, &refused) {
+		return err
+	}
+	return b.o.Store.Delete(ctx, id)
+}
+
+// Log returns the log of one of a submission's runs, "" being its first public one
+// that has a build. That of a secret run is for admins.
+//
+// Errors: [store.ErrNotFound], [ErrForbidden], and those of [Queue].
+func (b *Backend) Log(ctx context.Context, v Viewer, id int64, runID string) (string, error) {
+	if _, err := b.own(ctx, v, id); err != nil {
+		return "", err
+	}
+	runs, err := b.o.Store.PlannedRuns(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	for _, run := range runs {
+		switch {
+		case runID == "" && (run.Secret || run.BuildNumber == 0), runID != "" && run.RunID != runID:
+			continue
+		case run.Secret && !v.Admin:
+			return "", fmt.Errorf("the log of a secret run: %w", ErrForbidden)
+		case run.BuildNumber == 0:
+			return "", fmt.Errorf("the log of a run that has no build yet: %w", store.ErrNotFound)
+		}
+		return b.o.Queue.Log(ctx, run)
+	}
+	return "", fmt.Errorf("a run of submission %d: %w", id, store.ErrNotFound)
+}
+
+// Mine lists the viewer's own submissions, newest first. An admin may ask for
+// anybody's, and for all with no user.
+//
+// Errors: [ErrForbidden], [*store.Refused].
+func (b *Backend) Mine(ctx context.Context, v Viewer, q store.Query) ([]store.Listed, error) {
+	switch {
+	case !v.Known():
+		return nil, fmt.Errorf("listing submissions without being logged in: %w", ErrForbidden)
+	case !v.Admin:
+		q.UserID = v.ID
+	}
+	if q.Limit < 0 || q.Offset < 0 || q.Before < 0 {
+		return nil, refuse(store.Invalid, "page: got limit %d, offset %d and before %d, want 0 or more", q.Limit, q.Offset, q.Before)
+	}
+	return b.o.Store.Submissions(ctx, q)
+}

@@ -1,0 +1,246 @@
+package web
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+const (
+	maxUsers = 100 // that one page lists
+	maxStuck = 50
+
+	// stuckAfter is how long a run has not finished before an admin sees it.
+	stuckAfter = time.Hour
+)
+
+type adminPage struct {
+	Accepting bool
+	Totals    []total
+	Boards    []boardNumbers
+	Stuck     []stuck
+	StuckMore int
+	Query     string
+	Users     []userLine
+	UsersMore int
+	Recent    []listed
+	Board     string // whose invites are shown
+	Invites   []invite
+	Codes     []string // just made
+	Said      string
+}
+
+type total struct {
+	Name  string
+	Value string
+}
+
+type boardNumbers struct {
+	Key                    string // the name as it is
+	Name, Path, Invites    string
+	Users, Submissions     string
+	Hour, Day, Open        string
+	Statuses, Modes        string
+	Deadline               string
+	IsOpen, Closed, Hidden bool
+}
+
+type stuck struct {
+	Path, Board, GPU, Mode string
+	Submission             int64
+	State                  string
+	Since                  moment
+	Owner                  string
+	Build                  int64
+	Secret                 bool
+}
+
+type userLine struct {
+	ID, Name, Path string
+	Banned, CLI    bool
+	Submissions    int
+}
+
+type invite struct {
+	Code, Boards   string
+	User, UserPath string
+	Created        moment
+}
+
+func (s *site) admin(r *request) error { return s.showAdmin(r, http.StatusOK, "", nil) }
+
+func (s *site) showAdmin(r *request, status int, said string, codes []string) error {
+	if !r.viewer.Admin {
+		return fmt.Errorf("the page for admins: %w", backend.ErrForbidden)
+	}
+	page := &adminPage{Said: said, Codes: codes}
+	var err error
+	if page.Accepting, err = s.Backend.Accepting(r.Context()); err != nil {
+		return err
+	}
+	for _, fill := range []func(*request, *adminPage) error{s.fillNumbers, s.fillStuck, s.fillUsers, s.fillRecent, s.fillInvites} {
+		if err := fill(r, page); err != nil {
+			return err
+		}
+	}
+	return s.render(r, status, frame{Page: "admin", Title: "Admin", Here: "admin", Content: page})
+}
+
+func (s *site) fillNumbers(r *request, page *adminPage) error {
+	stats, err := s.Backend.Stats(r.Context(), r.viewer)
+	if err != nil {
+		return err
+	}
+	page.Totals = []total{
+		{"Users", thousands(stats.Users)}, {"Submissions", thousands(stats.Submissions)}, {"In the last hour", thousands(stats.Hour)},
+		{"In the last day", thousands(stats.Day)}, {"Runs under way", thousands(stats.Runs)},
+	}
+	boards, err := s.Backend.Boards(r.Context(), r.viewer)
+	if err != nil {
+		return err
+	}
+	numbers := map[string]*store.BoardStats{}
+	for i := range stats.Boards {
+		numbers[stats.Boards[i].Board] = &stats.Boards[i]
+	}
+	for _, b := range sortBoards(boards, r) {
+		line := boardNumbers{Key: b.Name, Name: name(b.Name), Path: boardPath(b.Name, ""), Invites: "/admin?invites=" + url.QueryEscape(b.Name) + "#invites",
+			Deadline: deadline(b.Deadline, r.now), IsOpen: r.now.Before(b.Deadline), Hidden: b.Visibility == store.Closed}
+		if n := numbers[b.Name]; n != nil {
+			line.Users, line.Submissions, line.Hour, line.Day, line.Open = thousands(n.Users), thousands(n.Submissions), thousands(n.Hour), thousands(n.Day), thousands(n.Open)
+			line.Statuses, line.Modes = tally(n.Statuses), tally(n.Modes)
+		}
+		page.Boards = append(page.Boards, line)
+	}
+	return nil
+}
+
+// tally writes numbers by name: "3 failed, 12 succeeded".
+func tally(numbers map[string]int) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(numbers)) {
+		if word := modeWord(key); numbers[key] > 0 && word != "" {
+			parts = append(parts, thousands(numbers[key])+" "+strings.ReplaceAll(word, "_", " "))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (s *site) fillStuck(r *request, page *adminPage) error {
+	all, err := s.Backend.Stuck(r.Context(), r.viewer, stuckAfter)
+	if err != nil {
+		return err
+	}
+	if len(all) > maxStuck {
+		all, page.StuckMore = all[:maxStuck], len(all)-maxStuck
+	}
+	for _, one := range all {
+		state := one.State
+		if state == "" {
+			state = "nothing planned"
+		}
+		page.Stuck = append(page.Stuck, stuck{Path: submissionPath(one.Submission), Submission: one.Submission, Board: name(one.Board), GPU: text.Line(one.GPU, maxName),
+			Mode: modeWord(one.Mode), State: state, Since: newMoment(one.Changed, r.now), Owner: text.Line(one.LeaseOwner, maxName), Build: one.BuildNumber, Secret: one.Secret})
+	}
+	return nil
+}
+
+func (s *site) fillUsers(r *request, page *adminPage) error {
+	users, err := s.Backend.Users(r.Context(), r.viewer)
+	if err != nil {
+		return err
+	}
+	page.Query = text.Line(r.URL.Query().Get("q"), maxName)
+	want := strings.ToLower(page.Query)
+	users = slices.DeleteFunc(users, func(u store.User) bool {
+		return want != "" && u.ID != want && !strings.Contains(strings.ToLower(u.Name), want)
+	})
+	slices.SortStableFunc(users, func(a, b store.User) int { return b.Submissions - a.Submissions })
+	if len(users) > maxUsers {
+		users, page.UsersMore = users[:maxUsers], len(users)-maxUsers
+	}
+	for _, u := range users {
+		page.Users = append(page.Users, userLine{ID: u.ID, Name: name(u.Name), Path: userPath(u.ID), Banned: u.Banned, CLI: u.CLI, Submissions: u.Submissions})
+	}
+	return nil
+}
+
+func (s *site) fillRecent(r *request, page *adminPage) error {
+	all, err := s.Backend.Mine(r.Context(), r.viewer, store.Query{Limit: 25})
+	page.Recent = newListed(all, r)
+	return err
+}
+
+func (s *site) fillInvites(r *request, page *adminPage) error {
+	board := r.FormValue("invites")
+	if board == "" {
+		return nil
+	}
+	all, err := s.Backend.Invites(r.Context(), r.viewer, board)
+	if err != nil {
+		return err
+	}
+	page.Board = name(board)
+	for _, i := range all {
+		line := invite{Code: text.Line(i.Code, 100), Boards: text.Line(strings.Join(i.Boards, ", "), 300), Created: newMoment(i.Created, r.now)}
+		if i.UserID != "" {
+			line.User, line.UserPath = name(i.User), userPath(i.UserID)
+		}
+		page.Invites = append(page.Invites, line)
+	}
+	return nil
+}
+
+// actAsAdmin does what a form of the page for admins says.
+func (s *site) actAsAdmin(r *request) error {
+	if !r.viewer.Admin {
+		return fmt.Errorf("the page for admins: %w", backend.ErrForbidden)
+	}
+	said, codes, err := s.administer(r)
+	if err != nil {
+		return err
+	}
+	return s.showAdmin(r, http.StatusOK, said, codes)
+}
+
+func (s *site) administer(r *request) (said string, codes []string, err error) {
+	ctx, v := r.Context(), r.viewer
+	user, board := r.PostFormValue("user"), strings.TrimSpace(r.PostFormValue("board"))
+	switch do := r.PostFormValue("do"); do {
+	case "stop":
+		return "No submissions are taken any more.", nil, s.Backend.SetAccepting(ctx, v, false)
+	case "accept":
+		return "Submissions are taken again.", nil, s.Backend.SetAccepting(ctx, v, true)
+	case "ban", "unban":
+		err := s.Backend.Ban(ctx, v, user, do == "ban")
+		if do == "ban" {
+			return "User " + text.Line(user, maxName) + " may not submit any more.", nil, err
+		}
+		return "User " + text.Line(user, maxName) + " may submit again.", nil, err
+	case "rejudge":
+		n, err := s.Backend.Rejudge(ctx, v, board)
+		return count(n, "submission") + " of " + name(board) + " will be judged once more.", nil, err
+	case "close":
+		return name(board) + " is closed.", nil, s.Backend.CloseBoard(ctx, v, board)
+	case "invite":
+		n, err := strconv.Atoi(r.PostFormValue("n"))
+		if err != nil {
+			return "", nil, &refusal{http.StatusBadRequest, "How many invites? Give a number."}
+		}
+		boards := strings.FieldsFunc(board, func(c rune) bool { return c == ',' || c == ' ' })
+		codes, err := s.Backend.NewInvites(ctx, v, boards, n)
+		return count(len(codes), "invite") + " to " + text.Line(strings.Join(boards, ", "), 200) + ". They are listed below as well.", codes, err
+	case "revoke":
+		return "The invite is gone.", nil, s.Backend.RevokeInvite(ctx, v, r.PostFormValue("code"))
+	}
+	return "", nil, &refusal{http.StatusBadRequest, "There is no such action."}
+}

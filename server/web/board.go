@@ -1,0 +1,423 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/web/chart"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+const (
+	pageSize = 100 // lines of a ranking
+	ownCount = 10  // the viewer's own submissions on a board's page
+	maxSteps = 200 // lines of the table beside the chart
+)
+
+type boardPage struct {
+	boardCard
+	Title  string
+	GPU    string
+	Tabs   []tab
+	Ranked int // on this GPU type
+	IsOpen bool
+
+	Rows  []row
+	Pages pages
+
+	Chart template.HTML
+	Steps []step
+
+	Own     []listed
+	OwnMore string // path
+
+	Description template.HTML
+	Templates   []download
+	Terms       []term // what holds on the board
+
+	Form     submitForm
+	Commands commands
+}
+
+// commands are what somebody types who submits without a browser.
+type commands struct{ Server, Board, GPU, URL string }
+
+// A tab is one of several views of a thing.
+type tab struct {
+	Text, Path string
+	Here       bool
+}
+
+// A row is one line of a ranking.
+type row struct {
+	leader
+	Interval          string // "41.100–42.000"; "": none
+	Difference, Slow  string
+	When              moment
+	File              string
+	First, Mine, Ties bool
+}
+
+// pages lead through a long list.
+type pages struct {
+	At, Of         int
+	Previous, Next string // paths; "": none
+}
+
+// A step is one improvement, for the table beside the chart.
+type step struct {
+	When        moment
+	User        string
+	Score, Path string
+	Gain        string
+}
+
+type download struct{ Language, Path, File, Size string }
+
+type term struct{ Name, Text string }
+
+// A submitForm hands in a file.
+type submitForm struct {
+	Path    string
+	GPUs    []option
+	Modes   []option
+	Problem string // why the last try was refused
+	LogIn   string // path, for somebody who is not known
+}
+
+type option struct {
+	Value, Text string
+	Chosen      bool
+}
+
+func (s *site) board(r *request) error { return s.showBoard(r, http.StatusOK, "") }
+
+// showBoard renders a board's page, with what is wrong with a form that was sent.
+func (s *site) showBoard(r *request, status int, problem string) error {
+	ctx := r.Context()
+	b, err := s.Backend.Board(ctx, r.viewer, r.PathValue("board"))
+	if err != nil {
+		return err
+	}
+	gpus := orderGPUs(b.GPUs)
+	gpu := r.PathValue("gpu")
+	switch {
+	case gpu == "" && slices.Contains(gpus, r.PostFormValue("gpu")):
+		gpu = r.PostFormValue("gpu")
+	case gpu == "" && len(gpus) > 0:
+		gpu = gpus[0]
+	case !slices.Contains(gpus, gpu):
+		return &refusal{http.StatusNotFound, fmt.Sprintf("The board %s has no GPU type of that name.", name(b.Name))}
+	}
+	page := &boardPage{boardCard: newCard(b, r), GPU: name(gpu), IsOpen: r.now.Before(b.Deadline)}
+	page.Commands = commands{shell(s.PublicURL), shell(b.Name), shell(gpu), shell(s.PublicURL + "/submission/" + url.PathEscape(b.Name) + "/" + url.PathEscape(gpu) + "/" + schema.ModeLeaderboard)}
+	for _, g := range gpus {
+		page.Tabs = append(page.Tabs, tab{name(g), boardPath(b.Name, g), g == gpu})
+	}
+	for _, fill := range []func(*request, *store.Board, string, *boardPage) error{s.fillRanking, s.fillHistory, s.fillOwn, s.fillTerms} {
+		if err := fill(r, b, gpu, page); err != nil {
+			return err
+		}
+	}
+	page.Description = describe(b.Description)
+	page.fillTemplates(b)
+	page.fillForm(r, b, gpu, problem)
+	return s.render(r, status, frame{Page: "board", Title: page.Name + " on " + page.GPU, Here: "boards", Events: "/events/board/" + b.Name, Content: page})
+}
+
+func (s *site) fillRanking(r *request, b *store.Board, gpu string, page *boardPage) error {
+	at := pageNumber(r)
+	entries, total, err := s.Backend.Ranking(r.Context(), r.viewer, b.Name, gpu, pageSize, (at-1)*pageSize)
+	if err != nil {
+		return err
+	}
+	page.Ranked = total
+	page.Pages = newPages(boardPath(b.Name, gpu), at, total)
+	if at > 1 && len(entries) == 0 {
+		return &refusal{http.StatusNotFound, "The ranking is not that long."}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	first := entries[0].Score
+	if at > 1 {
+		leaders, _, err := s.Backend.Ranking(r.Context(), r.viewer, b.Name, gpu, 1, 0)
+		if err != nil {
+			return err
+		}
+		if len(leaders) > 0 {
+			first = leaders[0].Score
+		}
+	}
+	page.Rows = make([]row, len(entries))
+	for i := range entries {
+		page.Rows[i] = newRow(&entries[i], first, r)
+	}
+	return nil
+}
+
+func newRow(e *store.Entry, first float64, r *request) row {
+	out := row{leader: newLeader(e, first), When: newMoment(e.Time, r.now), File: name(e.FileName), Interval: interval(e.Low, e.High),
+		First: e.Rank == 1, Mine: r.viewer.ID != "" && e.UserID == r.viewer.ID, Ties: e.Tied}
+	out.Difference, out.Slow = behind(e.Score, first)
+	return out
+}
+
+// interval writes a confidence interval of seconds in microseconds.
+func interval(low, high *float64) string {
+	if low == nil || high == nil {
+		return ""
+	}
+	return microseconds(*low) + "–" + microseconds(*high)
+}
+
+// pageNumber is the page of a list that a request asks for, from 1.
+func pageNumber(r *request) int {
+	n, err := strconv.Atoi(r.FormValue("page"))
+	if err != nil || n < 1 || n > 1e6 {
+		return 1
+	}
+	return n
+}
+
+func newPages(path string, at, total int) pages {
+	p := pages{At: at, Of: max((total+pageSize-1)/pageSize, 1)}
+	page := func(n int) string {
+		if n == 1 {
+			return path + "#ranking"
+		}
+		return fmt.Sprintf("%s?page=%d#ranking", path, n)
+	}
+	if at > 1 {
+		p.Previous = page(at - 1)
+	}
+	if at < p.Of {
+		p.Next = page(at + 1)
+	}
+	return p
+}
+
+func (s *site) fillHistory(r *request, b *store.Board, gpu string, page *boardPage) error {
+	best, err := s.Backend.History(r.Context(), r.viewer, b.Name, gpu)
+	if err != nil {
+		return err
+	}
+	until := r.now
+	if b.Deadline.Before(until) {
+		until = b.Deadline
+	}
+	h := chart.History{ID: "best", Title: "Best score of " + page.Name + " on " + page.GPU, Unit: "µs", Points: points(best), Until: until}
+	if r.viewer.ID != "" {
+		own, err := s.Backend.UserHistory(r.Context(), r.viewer, b.Name, gpu, r.viewer.ID)
+		if err != nil {
+			return err
+		}
+		h.Own = points(own)
+	}
+	page.Chart = h.SVG()
+	for i := len(best) - 1; i >= 0 && len(page.Steps) < maxSteps; i-- {
+		line := step{When: newMoment(best[i].Time, r.now), User: name(best[i].User), Score: microseconds(best[i].Score), Path: submissionPath(best[i].SubmissionID)}
+		if i > 0 && best[i-1].Score > 0 {
+			line.Gain = fmt.Sprintf("−%.1f %%", 100*(1-best[i].Score/best[i-1].Score))
+		}
+		page.Steps = append(page.Steps, line)
+	}
+	return nil
+}
+
+func points(steps []store.Step) []chart.Point {
+	out := make([]chart.Point, len(steps))
+	for i, s := range steps {
+		out[i] = chart.Point{Time: s.Time, Value: s.Score * 1e6, Label: fmt.Sprintf("%s µs, %s, %s", microseconds(s.Score), name(s.User), s.Time.UTC().Format("2 Jan 2006 15:04"))}
+	}
+	return out
+}
+
+func (s *site) fillOwn(r *request, b *store.Board, _ string, page *boardPage) error {
+	if r.viewer.ID == "" {
+		return nil
+	}
+	own, err := s.Backend.Mine(r.Context(), r.viewer, store.Query{UserID: r.viewer.ID, Board: b.Name, Limit: ownCount + 1})
+	if err != nil {
+		return err
+	}
+	if len(own) > ownCount {
+		own, page.OwnMore = own[:ownCount], userPath(r.viewer.ID)+"?board="+b.Name
+	}
+	page.Own = newListed(own, r)
+	return nil
+}
+
+// fillTerms says what holds on a board.
+func (s *site) fillTerms(r *request, b *store.Board, _ string, page *boardPage) error {
+	add := func(name, text string) { page.Terms = append(page.Terms, term{name, text}) }
+	add("Deadline", b.Deadline.UTC().Format("2 January 2006, 15:04 UTC"))
+	limits, err := s.Backend.Limits(r.Context(), r.viewer, b.Name)
+	if err != nil {
+		return err
+	}
+	add("Limits", limitWords(limits))
+	if b.Task != nil {
+		add("Language", languages[b.Task.Lang])
+		add("Score", rankings[b.Task.RankingBy])
+	}
+	p := b.Policy
+	if p == nil {
+		p = &store.Policy{}
+	}
+	if p.Harness == schema.HarnessIsolated {
+		add("Judge", "Only runs that a separate judge timed and checked: the submission holds neither the answers nor the clock.")
+	} else {
+		add("Judge", "The harness that the task brings, or a separate judge.")
+	}
+	switch p.Sandbox {
+	case schema.SandboxFull:
+		add("Sandbox", "Full: no network, no other processes, its own files only.")
+	case schema.SandboxPartial:
+		add("Sandbox", "At least partial: no privileges, no secrets, limits on what it starts.")
+	default:
+		add("Sandbox", "Any that the machine has; what it was is shown beside each result.")
+	}
+	if p.ClearTiming {
+		add("Timing", "Only clear runs: not where the GPU was slowed down or somebody else was on it.")
+	}
+	if p.Ties {
+		add("Ties", "Scores whose 95 % intervals overlap share a rank.")
+	} else {
+		add("Ties", "Equal scores share a rank.")
+	}
+	if b.Visibility == store.Closed {
+		add("Access", "With an invite.")
+	}
+	return nil
+}
+
+var languages = map[string]string{schema.LangPython: "Python", schema.LangCUDA: "CUDA C++"}
+
+var rankings = map[string]string{
+	schema.RankLast: "The time of the last benchmark; lower is better.",
+	schema.RankMean: "The mean time over all benchmarks; lower is better.",
+	schema.RankGeom: "The geometric mean of the times of all benchmarks; lower is better.",
+}
+
+func limitWords(limits []store.Limit) string {
+	if len(limits) == 0 {
+		return "None."
+	}
+	var words []string
+	for _, l := range limits {
+		kind := "ranked submissions"
+		if l.Category == schema.ModeTest {
+			kind = "tests, benchmarks and profiles"
+		}
+		on := ""
+		if l.GPU != "" {
+			on = " on " + name(l.GPU)
+		}
+		if l.PerHour == 0 {
+			words = append(words, fmt.Sprintf("no %s%s", kind, on))
+			continue
+		}
+		words = append(words, fmt.Sprintf("%s %s an hour%s", thousands(l.PerHour), kind, on))
+	}
+	return sentence("for each user " + strings.Join(words, "; "))
+}
+
+func (p *boardPage) fillTemplates(b *store.Board) {
+	if b.Task == nil {
+		return
+	}
+	for i, t := range b.Task.Templates {
+		p.Templates = append(p.Templates, download{
+			Language: name(t.Language), Path: fmt.Sprintf("/templates/%s/%d", b.Name, i), File: templateFile(t.Language), Size: size(len(t.Text)),
+		})
+	}
+}
+
+// templateFile is the name under which a template is saved.
+func templateFile(language string) string {
+	if strings.EqualFold(language, "CUDA") || strings.EqualFold(language, "HIP") {
+		return "submission.cu"
+	}
+	return "submission.py"
+}
+
+var modes = []option{
+	{Value: schema.ModeLeaderboard, Text: "Ranked: tests, benchmarks, and a score on the board"},
+	{Value: schema.ModeBenchmark, Text: "Benchmark: how fast it is, without a rank"},
+	{Value: schema.ModeTest, Text: "Test: whether the answers are right"},
+	{Value: schema.ModeProfile, Text: "Profile: where the time goes"},
+}
+
+func (p *boardPage) fillForm(r *request, b *store.Board, gpu, problem string) {
+	f := &p.Form
+	f.Path, f.Problem = boardPath(b.Name, ""), sentence(problem)
+	if r.viewer.ID == "" {
+		f.LogIn = "/login?next=" + boardPath(b.Name, gpu)
+	}
+	for _, g := range orderGPUs(b.GPUs) {
+		f.GPUs = append(f.GPUs, option{g, name(g), g == gpu})
+	}
+	f.Modes = slices.Clone(modes)
+	for i := range f.Modes {
+		f.Modes[i].Chosen = f.Modes[i].Value == r.PostFormValue("mode")
+	}
+}
+
+// template answers with one of a task's templates, as a file.
+func (s *site) template(r *request) error {
+	b, err := s.Backend.Board(r.Context(), r.viewer, r.PathValue("board"))
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(r.PathValue("n"))
+	if err != nil || n < 0 || b.Task == nil || n >= len(b.Task.Templates) {
+		return store.ErrNotFound
+	}
+	r.attach(templateFile(b.Task.Templates[n].Language), b.Task.Templates[n].Text)
+	return nil
+}
+
+// attach answers with a file to save; no browser shows it as a page.
+func (r *request) attach(file, content string) {
+	h := r.w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Content-Disposition", `attachment; filename="`+plainName(file)+`"`)
+	h.Set("Cache-Control", "no-store")
+	_, _ = r.w.Write([]byte(content)) // the client may have left
+}
+
+// plainName keeps of a foreign file name what every system takes.
+func plainName(file string) string {
+	file = strings.Map(func(c rune) rune {
+		if c == '.' || c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' {
+			return c
+		}
+		return '_'
+	}, text.Shorten(file, maxName))
+	if strings.Trim(file, "._") == "" {
+		return "submission.txt"
+	}
+	return strings.TrimLeft(file, ".")
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9._:/%@+-]+$`)
+
+// shell quotes a word for a shell where it needs that.
+func shell(s string) string {
+	if s = text.Line(s, 500); plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+var errNoFile = errors.New("no file was chosen")

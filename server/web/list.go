@@ -1,0 +1,56 @@
+package web
+
+import (
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+// A listed submission is one line of somebody's own list.
+type listed struct {
+	ID           int64
+	Path         string
+	Board        string
+	BoardPath    string
+	File         string
+	GPU, Mode    string
+	User         string
+	UserPath     string
+	When         moment
+	State        state
+	Score        string
+	Reason       string // why it does not rank, or failed
+	Finished     bool
+	HasPublicRun bool
+}
+
+func newListed(all []store.Listed, r *request) []listed {
+	out := make([]listed, len(all))
+	for i := range all {
+		l := &all[i]
+		out[i] = listed{
+			ID: l.ID, Path: submissionPath(l.ID), Board: name(l.Board), BoardPath: boardPath(l.Board, l.GPU), File: name(l.FileName),
+			GPU: text.Line(l.GPU, maxName), Mode: modeWord(l.Mode), User: name(l.User), UserPath: userPath(l.UserID),
+			When: newMoment(l.Time, r.now), State: listedState(l), Finished: l.Done, HasPublicRun: len(l.Runs) > 0,
+		}
+		for _, v := range l.Verdicts {
+			if v.Score != nil {
+				out[i].Score = microseconds(*v.Score)
+			}
+			if v.Reason != "" && l.Done {
+				out[i].Reason = sentence(v.Reason)
+			}
+		}
+		if out[i].Reason == "" {
+			out[i].Reason = sentence(l.Job.Error)
+		}
+	}
+	return out
+}
+
+// modeWord is a mode as pages call it.
+func modeWord(mode string) string {
+	if mode == "leaderboard" {
+		return "ranked"
+	}
+	return text.Line(mode, maxName)
+}

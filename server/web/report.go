@@ -1,0 +1,196 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/web/chart"
+	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict"
+)
+
+const (
+	maxCases   = 100 // of a phase that a page shows
+	maxCharts  = 40  // on one page
+	maxMessage = 2_000
+	maxOutput  = 8_000
+)
+
+// A report is what one evaluation said.
+type report struct {
+	GPU     string
+	State   state
+	Words   string
+	Next    string
+	Where   string // "submission.py, line 12"
+	Quotes  []quote
+	Phases  []phase
+	Machine []term
+	Trust   []term
+	Doubts  []string
+	LogPath string
+}
+
+// A quote is foreign text of several lines.
+type quote struct{ Name, Text string }
+
+type phase struct {
+	Name    string
+	State   state
+	Lasted  string
+	Passed  int
+	Cases   []caseLine
+	More    int
+	Output  string
+	HasTime bool
+	Open    bool
+}
+
+type caseLine struct {
+	Key, Spec     string
+	State         state
+	Mean, Err     string
+	Best, Worst   string
+	Interval      string
+	Message       string
+	Chart         template.HTML
+	Profile       string
+	Samples       int
+	Floor, Remark string
+}
+
+// newReport reads a report. charts counts those on the page so far.
+func newReport(in *store.Report, number int, charts *int) report {
+	v := verdict.Of(in.Result)
+	out := report{
+		GPU: name(in.GPU), State: verdictState(v), Words: sentence(v.Words()), Next: verdict.Next(v.Outcome),
+		LogPath: "?run=" + url.QueryEscape(in.RunID),
+	}
+	for _, d := range v.Ambiguous {
+		out.Doubts = append(out.Doubts, sentence(d))
+	}
+	out.explain(v.Explanation)
+	for i := range v.Runs {
+		out.Phases = append(out.Phases, newPhase(&v.Runs[i], in.Result, fmt.Sprintf("r%dp%d", number, i), charts))
+	}
+	out.Machine = machine(in.Result)
+	out.Trust = trust(in.Result, v)
+	return out
+}
+
+func (p *report) explain(e *schema.Explanation) {
+	if e == nil {
+		return
+	}
+	if e.File != "" {
+		p.Where = text.Line(e.File, maxName)
+		if e.Line > 0 {
+			p.Where += ", line " + strconv.Itoa(e.Line)
+		}
+	}
+	for _, q := range []quote{
+		{"Line", e.Source}, {"Error", e.Error}, {"Traceback", strings.Join(e.Traceback, "\n")}, {"Expected", e.Expected}, {"Got", e.Got},
+		{"Printed", e.Printed}, {"Left out", e.Withheld},
+	} {
+		if q.Text = block(q.Text, maxMessage); q.Text != "" {
+			p.Quotes = append(p.Quotes, q)
+		}
+	}
+}
+
+// block makes foreign text of several lines fit for a page.
+func block(s string, limit int) string {
+	return strings.TrimRight(text.Shorten(text.Lines(s), limit), "\n ")
+}
+
+func newPhase(run *verdict.Run, result *schema.Result, id string, charts *int) phase {
+	p := phase{Name: modeWord(text.Line(run.Name, maxName)), State: phaseState(run.Status), Output: tail(run.Output, maxOutput)}
+	if run.Seconds > 0 {
+		p.Lasted = lasted(time.Duration(math.Min(run.Seconds, 1e6) * float64(time.Second)))
+	}
+	for i := range run.Cases {
+		c := &run.Cases[i]
+		if c.Passed() {
+			p.Passed++
+		}
+		if len(p.Cases) == maxCases {
+			p.More++
+			continue
+		}
+		line := newCase(c, measurementOf(result, run.Name, c.Key), id+"c"+strconv.Itoa(i), charts)
+		p.HasTime = p.HasTime || line.Mean != ""
+		p.Cases = append(p.Cases, line)
+	}
+	p.Open = p.HasTime || run.Status != verdict.Passed && run.Status != verdict.NotRun
+	return p
+}
+
+// tail keeps the end of a text.
+func tail(s string, limit int) string {
+	s = strings.TrimRight(text.Lines(s), "\n ")
+	if runes := []rune(s); len(runes) > limit {
+		return "…" + string(runes[len(runes)-limit:])
+	}
+	return s
+}
+
+// measurementOf finds what the judge kept of a case, "benchmark.3"; nil for none.
+func measurementOf(r *schema.Result, phase, key string) *schema.Measurement {
+	_, number, _ := strings.Cut(key, ".")
+	n, err := strconv.Atoi(number)
+	if err != nil || strings.HasPrefix(key, "test.") {
+		return nil
+	}
+	for i := range r.Measurements {
+		if m := &r.Measurements[i]; m.Phase == phase && m.Case == n {
+			return m
+		}
+	}
+	return nil
+}
+
+func newCase(c *verdict.Case, m *schema.Measurement, id string, charts *int) caseLine {
+	line := caseLine{
+		Key: text.Line(c.Key, maxName), Spec: text.Line(c.Spec, 300), State: caseState(c), Message: block(c.Message, maxMessage), Profile: block(c.Profile, maxOutput),
+		Mean: reported(c.Mean), Err: reported(c.Err), Best: reported(c.Best), Worst: reported(c.Worst), Samples: len(c.Samples),
+	}
+	if m != nil && m.Interval[1] > 0 {
+		line.Interval = nanoseconds(m.Interval[0]) + " – " + nanoseconds(m.Interval[1])
+	}
+	if m != nil && m.Floor > 0 {
+		line.Floor = nanoseconds(m.Floor)
+	}
+	if m != nil && m.Overlaps {
+		line.Remark = "One call was worked on during another."
+	}
+	if *charts >= maxCharts || len(c.Samples) < 2 {
+		return line
+	}
+	*charts++
+	samples := make([]float64, len(c.Samples))
+	for i, v := range c.Samples {
+		samples[i] = v / 1e3
+	}
+	mean, _ := strconv.ParseFloat(c.Mean, 64) // 0: no line
+	line.Chart = chart.Strip{ID: id, Title: "Samples of " + line.Key, Unit: "µs", Samples: samples, Mean: mean / 1e3}.SVG()
+	return line
+}
+
+// reported is a number of nanoseconds as a tester wrote it; "" for none.
+func reported(s string) string {
+	if s == "" {
+		return ""
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return text.Line(s, 30)
+	}
+	return nanoseconds(v)
+}

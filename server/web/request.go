@@ -1,0 +1,275 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+// A request is one request and who sent it.
+type request struct {
+	*http.Request
+	w      http.ResponseWriter
+	viewer backend.Viewer
+	now    time.Time
+}
+
+// A frame is one page: what surrounds its content, and the content.
+type frame struct {
+	Page    string // name of the template
+	Title   string
+	Here    string // which link of the navigation this is
+	Events  string // path of the page's events; "": it does not change by itself
+	Refresh int    // without a script, load again after so many seconds; 0: never
+	Content any
+
+	Site     string // these are filled in by render
+	Viewer   backend.Viewer
+	Self     string // path of the viewer's own page; "" without
+	Token    string
+	LogIn    string // path, for nobody
+	Year     int
+	Accepted bool
+}
+
+// A refusal is an error that a page of ours tells.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (e *refusal) Error() string { return e.text }
+
+// requestID is the header that names a request to whoever reads the log.
+const requestID = "X-Request-Id"
+
+// policy lets a page load its own styles and script and nothing else.
+const policy = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// guard sets what every answer has.
+func (s *site) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms would send "Origin: null"
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if h.Get(requestID) == "" {
+			var id [8]byte
+			_, _ = rand.Read(id[:]) // never fails
+			h.Set(requestID, hex.EncodeToString(id[:]))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// answer turns what a function returns, or its panic, into an answer.
+func (s *site) answer(fn func(*request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, in *http.Request) {
+		r := &request{Request: in, w: w, now: s.Now()}
+		defer func() {
+			switch p := recover(); {
+			case p == http.ErrAbortHandler:
+				panic(p)
+			case p != nil:
+				s.fail(r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+			}
+		}()
+		r.viewer = s.Identity.Viewer(in)
+		if err := fn(r); err != nil {
+			s.fail(r, err)
+		}
+	}
+}
+
+// maxForm bounds the body of a form that has no file.
+const maxForm = 64 << 10
+
+// form lets a POST through that one of these pages sent.
+func (s *site) form(act func(*request) error) func(*request) error {
+	return func(r *request) error {
+		limit := int64(maxForm)
+		if r.PathValue("board") != "" {
+			limit += store.MaxCode
+		}
+		r.Body = http.MaxBytesReader(r.w, r.Body, limit)
+		err := r.ParseMultipartForm(limit) // all of it in memory
+		if errors.Is(err, http.ErrNotMultipart) {
+			err = nil // ParseForm has been called
+		}
+		var large *http.MaxBytesError
+		switch {
+		case errors.As(err, &large):
+			return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("That is too much: a file may have %s bytes.", thousands(store.MaxCode))}
+		case err != nil:
+			return &refusal{http.StatusBadRequest, "The form could not be read."}
+		case !r.viewer.Known():
+			return &refusal{http.StatusForbidden, "You are not logged in."}
+		case s.Identity.CheckCSRF(r.Request) != nil:
+			return &refusal{http.StatusForbidden, "The form is too old, or was not made for you. Go back, load the page again and send it once more."}
+		}
+		return act(r)
+	}
+}
+
+// render writes a whole page or, when the template fails, none of it.
+func (s *site) render(r *request, status int, f frame) error {
+	f.Site, f.Viewer, f.Year = s.Name, r.viewer, r.now.Year()
+	if r.viewer.Known() {
+		f.Token = s.Identity.CSRFToken(r.Request)
+	} else {
+		f.LogIn = "/login?next=" + url.QueryEscape(r.URL.RequestURI())
+	}
+	if r.viewer.ID != "" {
+		f.Self = userPath(r.viewer.ID)
+	}
+	var page bytes.Buffer
+	if err := s.templates[f.Page].ExecuteTemplate(&page, "frame", f); err != nil {
+		return fmt.Errorf("rendering the page %s: %w", f.Page, err)
+	}
+	h := r.w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(page.Len()))
+	h.Add("Vary", "Cookie")
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-cache")
+		if r.viewer.Known() || status >= 400 {
+			h.Set("Cache-Control", "no-store")
+		}
+	}
+	r.w.WriteHeader(status)
+	_, _ = r.w.Write(page.Bytes()) // the client may have left
+	return nil
+}
+
+// An errorPage says what went wrong.
+type errorPage struct {
+	Status  int
+	Heading string
+	Text    string
+	LogIn   string // path, where that may help
+	Request string // its id, where the fault is ours
+}
+
+// fail answers with an error page. What is not a refusal is logged and not told.
+func (s *site) fail(r *request, err error) {
+	status, words := s.explain(r, err)
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		return // the client has left
+	}
+	page := errorPage{Status: status, Heading: headings[status], Text: words}
+	if page.Heading == "" {
+		page.Heading = http.StatusText(status)
+	}
+	id := r.w.Header().Get(requestID)
+	if status >= 500 {
+		page.Request = id
+		s.Log.ErrorContext(r.Context(), "answering", "request", id, "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	if !r.viewer.Known() && (status == http.StatusForbidden || status == http.StatusNotFound) {
+		page.LogIn = "/login"
+		if r.Method == http.MethodGet {
+			page.LogIn += "?next=" + url.QueryEscape(r.URL.RequestURI())
+		}
+	}
+	if err := s.render(r, status, frame{Page: "error", Title: page.Heading, Content: page}); err != nil {
+		s.Log.ErrorContext(r.Context(), "rendering an error", "request", id, "error", err)
+		http.Error(r.w, "the page could not be rendered; request "+id, http.StatusInternalServerError)
+	}
+}
+
+var headings = map[int]string{
+	http.StatusNotFound:              "Nothing here",
+	http.StatusForbidden:             "Not allowed",
+	http.StatusTooManyRequests:       "Too many submissions",
+	http.StatusRequestEntityTooLarge: "Too large",
+	http.StatusBadRequest:            "That cannot be done",
+	http.StatusConflict:              "That cannot be done",
+	http.StatusInternalServerError:   "Something went wrong",
+	http.StatusServiceUnavailable:    "Busy",
+}
+
+// explain finds the status and the words for an error.
+func (s *site) explain(r *request, err error) (status int, words string) {
+	var own *refusal
+	var refused *store.Refused
+	switch {
+	case errors.As(err, &own):
+		return own.status, own.text
+	case errors.As(err, &refused):
+		status = refusedStatus(refused.Why)
+		if refused.RetryAfter > 0 {
+			r.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(refused.RetryAfter.Seconds()))))
+		}
+		return status, sentence(refused.Text)
+	case errors.Is(err, store.ErrNotFound):
+		return http.StatusNotFound, "There is no such page, or it is not for you."
+	case errors.Is(err, backend.ErrForbidden):
+		if !r.viewer.Known() {
+			return http.StatusForbidden, "You have to log in for that."
+		}
+		return http.StatusForbidden, "That is not yours to do."
+	}
+	return http.StatusInternalServerError, "The fault is on this side. It has been logged; if it stays, tell those who run the competition the number of this request."
+}
+
+func refusedStatus(why store.Why) int {
+	switch why {
+	case store.UnknownBoard, store.UnknownGPU, store.UnknownUser:
+		return http.StatusNotFound
+	case store.Banned, store.NotInvited:
+		return http.StatusForbidden
+	case store.OverLimit:
+		return http.StatusTooManyRequests
+	}
+	return http.StatusBadRequest
+}
+
+// sentence makes a sentence of an error's text.
+func sentence(s string) string {
+	s = text.Line(s, 400)
+	if s == "" {
+		return ""
+	}
+	first := []rune(s)
+	if 'a' <= first[0] && first[0] <= 'z' {
+		first[0] -= 'a' - 'A'
+	}
+	if last := first[len(first)-1]; last != '.' && last != '?' && last != '!' && last != '…' {
+		return string(first) + "."
+	}
+	return string(first)
+}
+
+// see sends the browser on to another page after a form.
+func (r *request) see(path string) error {
+	r.w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(r.w, r.Request, path, http.StatusSeeOther)
+	return nil
+}
+
+func boardPath(board, gpu string) string {
+	path := "/b/" + url.PathEscape(board)
+	if gpu != "" {
+		path += "/" + url.PathEscape(gpu)
+	}
+	return path
+}
+
+func submissionPath(id int64) string { return "/s/" + strconv.FormatInt(id, 10) }
+
+func userPath(id string) string { return "/u/" + url.PathEscape(id) }

@@ -1,0 +1,170 @@
+package web
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+const (
+	maxCards    = 24 // boards that are shown with their leaders; the others are lines of a table
+	leaderCount = 3
+)
+
+type startPage struct {
+	Open, Closed []boardCard // with leaders
+	Older        []boardCard // closed, without
+	Queue        []gpuLine
+	Known        bool
+}
+
+// A boardCard is one board on the start page.
+type boardCard struct {
+	Name, Path, Summary string
+	Deadline            string // in words
+	Closes              moment
+	Submissions         int
+	Invited             bool // only with an invite
+	GPUs                []gpuLeaders
+}
+
+type gpuLeaders struct {
+	GPU, Path string
+	Leaders   []leader
+	More      int // who rank behind them
+}
+
+type leader struct {
+	Rank           string
+	User, UserPath string
+	Score, Path    string
+	Share          float64 // of the first's speed, in percent of the bar's width
+}
+
+// A gpuLine is the queue of one GPU type in one line.
+type gpuLine struct {
+	GPU              string
+	State            state
+	Running, Waiting int
+	Note             string
+}
+
+func (s *site) start(r *request) error {
+	ctx := r.Context()
+	boards, err := s.Backend.Boards(ctx, r.viewer)
+	if err != nil {
+		return err
+	}
+	page := startPage{Known: r.viewer.Known()}
+	shown := 0
+	for _, b := range sortBoards(boards, r) {
+		card := newCard(&b, r)
+		if shown++; shown <= maxCards {
+			if card.GPUs, err = s.leaders(r, &b); err != nil {
+				return err
+			}
+		}
+		switch {
+		case r.now.Before(b.Deadline):
+			page.Open = append(page.Open, card)
+		case shown <= maxCards:
+			page.Closed = append(page.Closed, card)
+		default:
+			page.Older = append(page.Older, card)
+		}
+	}
+	line, err := s.Backend.Line(ctx, r.viewer)
+	if err != nil {
+		return err
+	}
+	for i := range line {
+		page.Queue = append(page.Queue, newLine(&line[i]))
+	}
+	slices.SortStableFunc(page.Queue, func(a, b gpuLine) int { return cmp.Compare(placeOf(a.GPU), placeOf(b.GPU)) })
+	return s.render(r, 200, frame{Page: "start", Title: "Boards", Here: "boards", Events: "/events/queue", Content: page})
+}
+
+// sortBoards puts those that are open first, by deadline; of the others the last
+// that closed comes first.
+func sortBoards(boards []store.Board, r *request) []store.Board {
+	out := slices.Clone(boards)
+	slices.SortStableFunc(out, func(a, b store.Board) int {
+		open, other := r.now.Before(a.Deadline), r.now.Before(b.Deadline)
+		switch {
+		case open != other && open:
+			return -1
+		case open != other:
+			return 1
+		case open:
+			return cmp.Or(a.Deadline.Compare(b.Deadline), cmp.Compare(a.Name, b.Name))
+		}
+		return cmp.Or(b.Deadline.Compare(a.Deadline), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+func newCard(b *store.Board, r *request) boardCard {
+	return boardCard{
+		Name: name(b.Name), Path: boardPath(b.Name, ""), Summary: summary(b.Description, 180),
+		Deadline: deadline(b.Deadline, r.now), Closes: newMoment(b.Deadline, r.now),
+		Submissions: b.Submissions, Invited: b.Visibility == store.Closed,
+	}
+}
+
+func (s *site) leaders(r *request, b *store.Board) ([]gpuLeaders, error) {
+	var out []gpuLeaders
+	for _, gpu := range orderGPUs(b.GPUs) {
+		entries, total, err := s.Backend.Ranking(r.Context(), r.viewer, b.Name, gpu, leaderCount, 0)
+		if err != nil {
+			return nil, err
+		}
+		l := gpuLeaders{GPU: name(gpu), Path: boardPath(b.Name, gpu), More: total - len(entries)}
+		for i := range entries {
+			l.Leaders = append(l.Leaders, newLeader(&entries[i], entries[0].Score))
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+func newLeader(e *store.Entry, first float64) leader {
+	return leader{
+		Rank: rank(e), User: name(e.User), UserPath: userPath(e.UserID),
+		Score: microseconds(e.Score), Path: submissionPath(e.SubmissionID), Share: share(e.Score, first),
+	}
+}
+
+// rank writes a rank; one that is shared begins with "=".
+func rank(e *store.Entry) string {
+	if e.Tied {
+		return "=" + thousands(e.Rank)
+	}
+	return thousands(e.Rank)
+}
+
+// share is how fast a score is beside the first, in percent.
+func share(score, first float64) float64 {
+	if !(score > 0) || !(first > 0) || first > score {
+		return 100
+	}
+	return max(100*first/score, 0.5)
+}
+
+func newLine(g *backend.GPUStatus) gpuLine {
+	l := gpuLine{GPU: name(g.GPU), Running: g.Running, Waiting: g.Waiting}
+	switch {
+	case g.Off != "":
+		l.State = state{"off", "warn"}
+	case g.Known && g.Agents == 0:
+		l.State = state{"no machine", "bad"}
+	case g.Running > 0:
+		l.State = state{"running", "busy"}
+	case g.Waiting > 0:
+		l.State = state{"waiting", "busy"}
+	default:
+		l.State = state{"free", "good"}
+	}
+	return l
+}

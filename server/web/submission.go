@@ -1,0 +1,317 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+const (
+	maxLines = 5_000 // of code that a page shows
+	maxLog   = 400_000
+)
+
+type submissionPage struct {
+	ID                int64
+	Path              string
+	Board, BoardPath  string
+	File, GPU, Mode   string
+	User, UserPath    string
+	When              moment
+	State             state
+	Own, Admin        bool
+	Stages            []stage
+	Wait              string // where it stands, one sentence
+	Error             string // of the whole submission
+	Verdicts          []ranked
+	Reports           []report
+	Runs              []runRow
+	Code              []string
+	CodeCut           bool
+	CodePath, NoCode  string
+	CanCancel         bool
+	CanRerun          bool
+	CanDelete         bool
+	CanVerify         bool
+	HasLog            bool
+	BoardKnown, Ranks bool
+}
+
+// A stage is one part of a submission's way.
+type stage struct {
+	Name, Note string
+	Tone       string // class: past, now or next
+}
+
+// A ranked verdict says whether a submission ranks on a GPU type.
+type ranked struct {
+	GPU, Path       string
+	Ranks           bool
+	Reason          string
+	Score, Interval string
+}
+
+// A runRow is one row of runs.
+type runRow struct {
+	Mode, GPU string
+	Secret    bool
+	State     state
+	Score     string
+	Lasted    string
+	Machine   string
+}
+
+func submissionID(r *request) (int64, error) {
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil || id <= 0 {
+		return 0, store.ErrNotFound
+	}
+	return id, nil
+}
+
+func (s *site) submission(r *request) error {
+	id, err := submissionID(r)
+	if err != nil {
+		return err
+	}
+	sub, err := s.Backend.Submission(r.Context(), r.viewer, id)
+	if err != nil {
+		return err
+	}
+	board, err := s.Backend.Board(r.Context(), r.viewer, sub.Board)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	page := newSubmission(sub, board, r)
+	owner, err := s.Backend.UserName(r.Context(), sub.UserID)
+	if err != nil {
+		return err
+	}
+	page.User = name(owner)
+	f := frame{Page: "submission", Title: fmt.Sprintf("Submission %d", id), Content: page}
+	if !sub.Done {
+		f.Events, f.Refresh = "/events"+strings.Replace(page.Path, "/s/", "/submission/", 1), 5
+	}
+	return s.render(r, 200, f)
+}
+
+func newSubmission(sub *backend.Submission, board *store.Board, r *request) *submissionPage {
+	open := len(sub.Open) > 0
+	p := &submissionPage{
+		ID: sub.ID, Path: submissionPath(sub.ID), Board: name(sub.Board), File: name(sub.FileName), Mode: modeWord(sub.Mode),
+		GPU: name(gpuOf(sub)), UserPath: userPath(sub.UserID), When: newMoment(sub.Time, r.now),
+		State: jobState(sub.Job.Status, sub.Done, sub.Hacked, sub.Wait != nil && !sub.Wait.Running),
+		Own:   sub.Own, Admin: r.viewer.Admin, Error: sentence(sub.Job.Error), BoardKnown: board != nil,
+	}
+	if gpuOf(sub) == "" {
+		p.GPU = ""
+	}
+	p.BoardPath = boardPath(sub.Board, gpuOf(sub))
+	if !sub.Done {
+		p.Stages, p.Wait = stages(sub, r.now)
+	}
+	for _, v := range sub.Verdicts {
+		line := ranked{GPU: name(v.GPU), Path: boardPath(sub.Board, v.GPU), Ranks: v.Ranks, Reason: sentence(v.Reason), Interval: interval(v.Low, v.High)}
+		if v.Score != nil {
+			line.Score = microseconds(*v.Score)
+		}
+		p.Ranks = p.Ranks || v.Ranks
+		if sub.Done || v.Ranks {
+			p.Verdicts = append(p.Verdicts, line)
+		}
+	}
+	charts := 0
+	for i := range sub.Reports {
+		if sub.Reports[i].Result != nil {
+			p.Reports = append(p.Reports, newReport(&sub.Reports[i], i, &charts))
+		}
+	}
+	for i := range sub.Runs {
+		p.Runs = append(p.Runs, newRun(&sub.Runs[i]))
+	}
+	p.fillCode(sub, board)
+	mine := sub.Own || r.viewer.Admin
+	p.CanCancel = mine && open
+	p.CanDelete, p.HasLog = mine, mine
+	p.CanRerun = mine && sub.Done && board != nil && (r.viewer.Admin || r.now.Before(board.Deadline))
+	p.CanVerify = r.viewer.Admin && sub.Done
+	return p
+}
+
+// gpuOf is the GPU type that a submission is for, "" when nobody knows.
+func gpuOf(sub *backend.Submission) string {
+	switch {
+	case len(sub.Open) > 0:
+		return sub.Open[0].GPU
+	case len(sub.Verdicts) > 0:
+		return sub.Verdicts[0].GPU
+	case len(sub.Reports) > 0:
+		return sub.Reports[0].GPU
+	case len(sub.Runs) > 0:
+		return sub.Runs[0].Runner
+	}
+	return ""
+}
+
+// stages are a submission's way and where on it it is.
+func stages(sub *backend.Submission, now time.Time) (way []stage, where string) {
+	way = []stage{{"Accepted", newMoment(sub.Time, now).Text, "past"}, {"In line", "", "now"}, {"Running", "", "next"}, {"Judged", "", "next"}}
+	w := sub.Wait
+	switch {
+	case w == nil && len(sub.Open) == 0:
+		way[1].Tone, way[2].Tone, way[3].Tone = "past", "past", "now"
+		return way, "Its results are being written."
+	case w == nil:
+		return way, "It waits to be looked at."
+	case w.Running:
+		way[1].Tone, way[2].Tone = "past", "now"
+		return way, "It runs on " + name(w.GPU) + "."
+	}
+	where = "It is the next to run on " + name(w.GPU) + "."
+	if w.Place > 0 {
+		way[1].Note = count(w.Place, "run") + " ahead"
+		where = count(w.Place, "run") + " for " + name(w.GPU) + " go before it."
+		if w.Place == 1 {
+			where = "1 run for " + name(w.GPU) + " goes before it."
+		}
+	}
+	if in := about(w.Expected); in != "" {
+		where += " It is expected to begin in " + in + "."
+	}
+	return way, where
+}
+
+func newRun(run *store.PolledRun) runRow {
+	row := runRow{Mode: modeWord(run.Mode), GPU: name(run.Runner), Secret: run.Secret, State: state{"failed", "bad"}, Machine: machineOf(run.System)}
+	if run.Passed {
+		row.State = state{"passed", "good"}
+	}
+	if run.Score != nil {
+		row.Score = microseconds(*run.Score)
+	}
+	if d := run.End.Sub(run.Start); d > 0 && !run.Secret {
+		row.Lasted = lasted(d)
+	}
+	return row
+}
+
+// machineOf reads the GPU out of what Kernelbot keeps of a machine.
+func machineOf(system json.RawMessage) string {
+	var m struct {
+		GPU   string `json:"gpu"`
+		Torch string `json:"torch"`
+	}
+	if len(system) == 0 || json.Unmarshal(system, &m) != nil {
+		return ""
+	}
+	out := text.Line(m.GPU, maxName)
+	if torch := text.Line(m.Torch, maxName); torch != "" {
+		out += ", torch " + torch
+	}
+	return strings.TrimPrefix(out, ", ")
+}
+
+func (p *submissionPage) fillCode(sub *backend.Submission, board *store.Board) {
+	if !sub.ShowCode {
+		p.NoCode = "Only its author sees it."
+		if board != nil && board.ShowCode == store.CodeAfter {
+			p.NoCode = "Whoever is logged in sees it once the board has closed."
+		}
+		return
+	}
+	p.CodePath = "/code/" + strconv.FormatInt(sub.ID, 10)
+	lines := strings.Split(strings.TrimSuffix(text.Lines(sub.Code), "\n"), "\n")
+	if p.CodeCut = len(lines) > maxLines; p.CodeCut {
+		lines = lines[:maxLines]
+	}
+	p.Code = lines
+}
+
+// code answers with a submission's file.
+func (s *site) code(r *request) error {
+	id, err := submissionID(r)
+	if err != nil {
+		return err
+	}
+	sub, err := s.Backend.Submission(r.Context(), r.viewer, id)
+	if err != nil {
+		return err
+	}
+	if !sub.ShowCode {
+		return fmt.Errorf("code: %w", backend.ErrForbidden)
+	}
+	r.attach(sub.FileName, sub.Code)
+	return nil
+}
+
+type logPage struct {
+	ID         int64
+	Path       string
+	Text       string
+	Cut        bool
+	BoardPath  string
+	Board, Run string
+}
+
+// log shows the log of one run of the viewer's own submission.
+func (s *site) log(r *request) error {
+	id, err := submissionID(r)
+	if err != nil {
+		return err
+	}
+	run := r.FormValue("run")
+	out, err := s.Backend.Log(r.Context(), r.viewer, id, run)
+	if err != nil {
+		return err
+	}
+	page := logPage{ID: id, Path: submissionPath(id), Text: text.Lines(out), Run: text.Line(run, maxName)}
+	if len(page.Text) > maxLog {
+		page.Text, page.Cut = strings.ToValidUTF8(page.Text[len(page.Text)-maxLog:], ""), true
+	}
+	return s.render(r, 200, frame{Page: "log", Title: fmt.Sprintf("Log of submission %d", id), Content: page})
+}
+
+// actOnSubmission does what a button of a submission's page says.
+func (s *site) actOnSubmission(r *request) error {
+	ctx := r.Context()
+	id, err := submissionID(r)
+	if err != nil {
+		return err
+	}
+	to := submissionPath(id)
+	switch r.PathValue("act") {
+	case "cancel":
+		err = s.Backend.Cancel(ctx, r.viewer, id)
+	case "delete":
+		to, err = userPath(r.viewer.ID), s.Backend.Delete(ctx, r.viewer, id)
+		if r.viewer.ID == "" {
+			to = "/admin"
+		}
+	case "rerun":
+		var receipt *backend.Receipt
+		if receipt, err = s.Backend.Rerun(ctx, r.viewer, id); err == nil {
+			to = submissionPath(receipt.ID)
+		}
+	case "verify":
+		err = s.Backend.Verify(ctx, r.viewer, id, r.PostFormValue("gpu"))
+	case "hacked":
+		why := text.Line(r.PostFormValue("why"), 200)
+		if why == "" {
+			why = "marked by an admin"
+		}
+		err = s.Backend.MarkHacked(ctx, r.viewer, id, why)
+	default:
+		return s.nothing(r)
+	}
+	if err != nil {
+		return err
+	}
+	return r.see(to)
+}

@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// Target returns the GPU type and mode that a submission was handed in for. Of
+// one that Kernelbot accepted they are those of its runs; "" is not known.
+//
+// Errors: [ErrNotFound].
+func (s *Store) Target(ctx context.Context, submission int64) (gpu, mode string, err error) {
+	err = s.snapshot(ctx, fmt.Sprintf("reading submission %d", submission), func(tx *sql.Tx) error {
+		gpu, mode, err = s.target(ctx, tx, submission)
+		return err
+	})
+	return gpu, mode, err
+}
+
+func (s *Store) target(ctx context.Context, tx *sql.Tx, submission int64) (gpu, mode string, err error) {
+	var kind string
+	err = s.row(ctx, tx, `SELECT coalesce(a.gpu, ''), coalesce(a.mode, ''), coalesce(s.mode_category, '') FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id WHERE s.id = $1`, submission).
+		Scan(&gpu, &mode, &kind)
+	if err != nil || gpu != "" {
+		return gpu, mode, err
+	}
+	err = s.row(ctx, tx, `SELECT coalesce(min(runner), ''), coalesce(min(mode), '') FROM lb.runs WHERE submission_id = $1`, submission).Scan(&gpu, &mode)
+	if kind == schema.ModeLeaderboard {
+		mode = kind // its first row is of another phase
+	}
+	return gpu, mode, err
+}
+
+// PlannedRuns lists what was planned for a submission, finished or not, the public
+// ones first and of those the latest.
+func (s *Store) PlannedRuns(ctx context.Context, submission int64) (runs []PlannedRun, err error) {
+	err = s.each(ctx, s.read, func(rows *sql.Rows) error {
+		var p PlannedRun
+		err := p.scan(rows)
+		runs = append(runs, p)
+		return err
+	}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.submission_id = $1 ORDER BY p.secret, p.created_at DESC, p.run_id`, submission)
+	return runs, wrap("listing planned runs", err)
+}
+
+// Plan plans a further evaluation of a submission that is done, on gpu or, with
+// "", where it was evaluated before. Its runs count beside those there are.
+//
+// Errors: [ErrNotFound]; [*Refused] for one that is not done, or that nobody may
+// evaluate any more.
+func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority int) error {
+	return s.change(ctx, fmt.Sprintf("planning runs of submission %d", submission), func(tx *sql.Tx) error {
+		if err := s.lockOwner(ctx, tx, submission); err != nil {
+			return err
+		}
+		var done, hacked bool
+		err := s.row(ctx, tx, `SELECT coalesce(s.done, false) AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = s.id AND p.state <> 'finished'), coalesce(s.status, '') = 'hacked' FROM lb.submission s WHERE s.id = $1`, submission).Scan(&done, &hacked)
+		if err != nil {
+			return err
+		}
+		where, mode, err := s.target(ctx, tx, submission)
+		if err != nil {
+			return err
+		}
+		if gpu == "" {
+			gpu = where
+		}
+		switch {
+		case !done:
+			return &Refused{Why: Invalid, Text: fmt.Sprintf("submission %d has not finished", submission)}
+		case hacked:
+			return &Refused{Why: Invalid, Text: fmt.Sprintf("submission %d is marked as hacked", submission)}
+		case gpu == "" || mode == "":
+			return &Refused{Why: Invalid, Text: fmt.Sprintf("submission %d: it is not known what it was for", submission)}
+		}
+		if err := s.planAgain(ctx, tx, submission, gpu, mode, priority, againBeside); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, Signal{Kind: SignalPlanned}, Signal{SignalSubmission, fmt.Sprint(submission)})
+	})
+}
+
+// PlanBoard plans an evaluation of every submission that ranks on a board, the
+// best first, and returns how many those are. Their results take the place of the
+// ones there are, which count until then.
+//
+// Errors: [ErrNotFound].
+func (s *Store) PlanBoard(ctx context.Context, board string, priority int) (count int, err error) {
+	err = s.change(ctx, "planning runs of a board", func(tx *sql.Tx) error {
+		count = 0
+		var id int64
+		if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
+			return err
+		}
+		type found struct {
+			submission int64
+			gpu        string
+		}
+		var all []found
+		err := s.each(ctx, tx, func(rows *sql.Rows) error {
+			var f found
+			err := rows.Scan(&f.submission, &f.gpu)
+			all = append(all, f)
+			return err
+		}, `SELECT v.submission_id, v.gpu FROM own.verdict v WHERE v.ranks AND v.leaderboard_id = $1
+			AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = v.submission_id AND p.gpu = v.gpu AND p.state <> 'finished') ORDER BY v.score, v.submission_id`, id)
+		if err != nil {
+			return err
+		}
+		for _, f := range all {
+			if err := s.planAgain(ctx, tx, f.submission, f.gpu, schema.ModeLeaderboard, priority, againInstead); err != nil {
+				return err
+			}
+		}
+		if count = len(all); count == 0 {
+			return nil
+		}
+		return s.tell(ctx, tx, Signal{Kind: SignalPlanned})
+	})
+	return count, err
+}
+
+// What a planned run of a submission that was done already is for.
+const (
+	againBeside  = "beside"  // its runs count beside those there are
+	againInstead = "instead" // they take their place
+)
+
+// planAgain inserts the runs of one further evaluation.
+func (s *Store) planAgain(ctx context.Context, tx *sql.Tx, submission int64, gpu, mode string, priority int, again string) error {
+	kinds := []bool{false}
+	if mode == schema.ModeLeaderboard {
+		kinds = append(kinds, true)
+	}
+	now := stamp{s.now()}
+	for _, secret := range kinds {
+		_, err := s.exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, again) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8, $9)`,
+			newID(), submission, gpu, mode, secret, priority, StatePlanned, now, again)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replace removes the rows whose place the results of a planned run take: of the
+// same submission on the same GPU type, public or secret as it is. It is called
+// before they are written.
+func (s *Store) replace(ctx context.Context, tx *sql.Tx, p PlannedRun) error {
+	_, err := s.exec(ctx, tx, `DELETE FROM lb.runs WHERE submission_id = $1 AND runner = $2 AND secret = $3
+		AND EXISTS (SELECT 1 FROM own.planned_run WHERE run_id = $4 AND again = $5)`, p.Submission, p.GPU, p.Secret, p.RunID, againInstead)
+	return err
+}
