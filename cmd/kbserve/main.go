@@ -15,9 +15,14 @@ import (
 func main() { os.Exit(cli.Main(program())) }
 
 type grammar struct {
-	DB    dbCmd    `cmd:"" name:"db"`
-	Board boardCmd `cmd:""`
-	User  userCmd  `cmd:""`
+	DB         dbCmd         `cmd:"" name:"db"`
+	Board      boardCmd      `cmd:""`
+	Limits     limitsCmd     `cmd:""`
+	Invite     inviteCmd     `cmd:""`
+	User       userCmd       `cmd:""`
+	Submission submissionCmd `cmd:""`
+	Stats      statsCmd      `cmd:""`
+	Doctor     doctorCmd     `cmd:""`
 }
 
 func program() cli.Program {
