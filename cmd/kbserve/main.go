@@ -15,10 +15,15 @@ import (
 func main() { os.Exit(cli.Main(program())) }
 
 type grammar struct {
-	Serve serveCmd `cmd:""`
-	DB    dbCmd    `cmd:"" name:"db"`
-	Board boardCmd `cmd:""`
-	User  userCmd  `cmd:""`
+	Serve      serveCmd      `cmd:""`
+	DB         dbCmd         `cmd:"" name:"db"`
+	Board      boardCmd      `cmd:""`
+	Limits     limitsCmd     `cmd:""`
+	Invite     inviteCmd     `cmd:""`
+	User       userCmd       `cmd:""`
+	Submission submissionCmd `cmd:""`
+	Stats      statsCmd      `cmd:""`
+	Doctor     doctorCmd     `cmd:""`
 }
 
 func program() cli.Program {
