@@ -35,6 +35,7 @@ var layers = []struct {
 	{"verdict", []string{"schema"}},
 	{"launcher", []string{"schema"}},
 	{"store", []string{"schema"}},
+	{"server/servertest", []string{"schema", "store", "server/backend", "internal/pgtest"}},
 	{"server", []string{"schema", "secrets", "pipelines", "verdict", "launcher", "store"}},
 	{"templates", []string{"schema"}},
 	{"node", []string{"schema", "secrets", "templates", "runner/device"}},

@@ -131,3 +131,147 @@ func TestBoardsThatAreRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestABoardIsReadAsItWasSaved(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		ctx := context.Background()
+		b := testBoard("sort")
+		b.Visibility, b.ShowCode, b.Reuse = Closed, CodeNever, true
+		b.Task.Harness, b.Task.MultiGPU = schema.HarnessIsolated, true
+		b.Policy = &Policy{Harness: schema.HarnessIsolated, Ties: true}
+		b.Limits = []Limit{{Category: schema.ModeTest, PerHour: 3}, {GPU: "B200", Category: schema.ModeLeaderboard, PerHour: 1}}
+		save(t, s, b)
+		read := func() *Board {
+			t.Helper()
+			got, err := s.Board(ctx, "sort")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		got := read()
+		if got.ID == 0 || got.Visibility != Closed || got.Description != "a board" || got.ShowCode != CodeNever || !got.Reuse || !slices.Equal(got.GPUs, []string{"B200", "H100"}) || !slices.Equal(got.Limits, b.Limits) || *got.Policy != *b.Policy {
+			t.Errorf("Board = %+v, limits %v, policy %+v", got, got.Limits, got.Policy)
+		}
+		if x := got.Task; x.Harness != schema.HarnessIsolated || !x.MultiGPU || len(x.Files) != 2 || len(x.Templates) != 1 || x.Templates[0] != b.Task.Templates[0] || x.Description != "a board" {
+			t.Errorf("its task is %+v", x)
+		}
+		b.ShowCode, b.Reuse, b.Policy, b.Limits = "", false, nil, nil // leave what is there
+		if changes, err := s.SaveBoards(ctx, []Board{b}, SaveOptions{}); err != nil || changes[0].What != "unchanged" {
+			t.Errorf("SaveBoards = %+v, %v; want it unchanged", changes, err)
+		}
+		if got := read(); got.ShowCode != CodeNever || !got.Reuse || !got.Policy.Ties || len(got.Limits) != 2 {
+			t.Errorf("after saving it without settings, Board = %+v", got)
+		}
+		b.ShowCode, b.Task.Harness, b.Limits, b.Policy = CodeAfter, "", []Limit{}, &Policy{Harness: schema.HarnessIsolated, Ties: true}
+		changes, err := s.SaveBoards(ctx, []Board{b}, SaveOptions{})
+		if err != nil || strings.Join(changes[0].Parts, " ") != "limits task_harness show_code reuse" {
+			t.Errorf("SaveBoards = %+v, %v", changes, err)
+		}
+		if got := read(); got.ShowCode != CodeAfter || got.Reuse || got.Task.Harness != "" || len(got.Limits) != 0 || !got.Policy.Ties {
+			t.Errorf("after changing its settings, Board = %+v", got)
+		}
+		if _, err := s.Board(ctx, "none"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Board(none): %v, want ErrNotFound", err)
+		}
+		save(t, s, testBoard("plain"))
+		list, err := s.Boards(ctx)
+		if err != nil || len(list) != 2 || list[0].Name != "plain" || list[0].ShowCode != CodeAfter || list[0].Reuse || *list[0].Policy != (Policy{}) || !list[1].Policy.Ties {
+			t.Errorf("Boards = %+v, %v", list, err)
+		}
+	})
+}
+
+// Each change of a board is told to those who watch it, and none that was undone.
+func TestBoardsAreWatched(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		ctx := context.Background()
+		b := testBoard("sort")
+		expect := func(what string, do func() error, want ...Signal) {
+			t.Helper()
+			got := signalled(t, s, do)
+			for _, w := range want {
+				if !slices.Contains(got, w) {
+					t.Errorf("%s: the signals are %v, want %v", what, got, w)
+				}
+			}
+			if len(want) == 0 && len(got) > 0 {
+				t.Errorf("%s: the signals are %v, want none", what, got)
+			}
+		}
+		board := Signal{Kind: SignalBoard, ID: "sort"}
+		saving := func(opts SaveOptions) func() error {
+			return func() error {
+				_, err := s.SaveBoards(ctx, []Board{b}, opts)
+				return err
+			}
+		}
+		expect("a dry run", saving(SaveOptions{DryRun: true}))
+		expect("a new board", saving(SaveOptions{}), board)
+		expect("the same again", saving(SaveOptions{}))
+		expect("limits", func() error { return s.SetLimits(ctx, "sort", nil) }, board)
+		expect("its end", func() error { return s.CloseBoard(ctx, "sort", time.Now().Add(time.Hour)) }, board)
+		for range 2 {
+			if _, err := s.Accept(ctx, submission("sort", "H100", "7")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect("a result", func() error {
+			evaluate(t, s, func(PlannedRun) *schema.Result { return result(true, 9) })
+			return nil
+		}, board)
+		expect("a mark", func() error { return s.MarkHacked(ctx, 1, "it slept") }, board, submissionSignal(1))
+		expect("a new name", func() error {
+			_, err := s.LogIn(ctx, "github", "7", "ann")
+			return err
+		}, board)
+		expect("the same name", func() error {
+			_, err := s.LogIn(ctx, "github", "7", "ann")
+			return err
+		})
+		expect("deleting a submission", func() error { return s.Delete(ctx, 2) }, board, submissionSignal(2))
+		expect("deleting it", func() error {
+			_, err := s.DeleteBoard(ctx, "sort", true)
+			return err
+		}, board)
+	})
+}
+
+// signalled returns the signals of what do changes.
+func signalled(t *testing.T, s *Store, do func() error) (all []Signal) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	signals := s.Signals(ctx)
+	mark := func(id string) Signal { return Signal{Kind: SignalHint, ID: id} }
+	for ready := false; !ready; { // PostgreSQL's listener may not have connected yet
+		if err := s.Signal(ctx, mark("ready")); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got, open := <-signals:
+			if !open {
+				t.Fatal("no signal came within a minute")
+			}
+			ready = got == mark("ready")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if err := do(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Signal(ctx, mark("over")); err != nil {
+		t.Fatal(err)
+	}
+	for got := range signals {
+		switch got {
+		case mark("over"):
+			return all
+		case mark("ready"):
+		default:
+			all = append(all, got)
+		}
+	}
+	t.Fatal("no signal came within a minute")
+	return nil
+}

@@ -74,7 +74,7 @@ func connectSQLite(ctx context.Context, file string, create bool) (*Store, error
 		}
 		return db, err
 	}
-	s := &Store{kind: sqlite, now: time.Now, names: strings.NewReplacer("lb.", "", "own.", "kbserve_", "{lock}", "", "{skip locked}", "")}
+	s := &Store{kind: sqlite, now: time.Now, names: strings.NewReplacer("lb.", "", "own.", "kbserve_", "{lock}", "", "{lock but for references}", "", "{skip locked}", "")}
 	var err error
 	if s.write, err = open(1, url.Values{"_txlock": {"immediate"}}); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", file, err)
@@ -107,7 +107,7 @@ func connectPostgres(ctx context.Context, address string) (*Store, error) {
 	}
 	return &Store{
 		kind: postgres, now: time.Now, config: config, write: db, read: db,
-		names: strings.NewReplacer("lb.", "leaderboard.", "own.", "kbserve.", "{lock}", "FOR UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED"),
+		names: strings.NewReplacer("lb.", "leaderboard.", "own.", "kbserve.", "{lock}", "FOR UPDATE", "{lock but for references}", "FOR NO KEY UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED"),
 	}, nil
 }
 

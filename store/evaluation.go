@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
@@ -39,4 +40,15 @@ func (s *Store) Evaluation(ctx context.Context, p PlannedRun) (*Evaluation, erro
 		e.Seed = &seed
 	}
 	return e, nil
+}
+
+// GPUs lists the GPU types that any board has, by name.
+func (s *Store) GPUs(ctx context.Context) (gpus []string, err error) {
+	err = s.each(ctx, s.read, func(rows *sql.Rows) error {
+		var gpu string
+		err := rows.Scan(&gpu)
+		gpus = append(gpus, gpu)
+		return err
+	}, `SELECT DISTINCT gpu_type FROM lb.gpu_type ORDER BY gpu_type`)
+	return gpus, wrap("listing GPU types", err)
 }

@@ -86,20 +86,22 @@ func ours(t *testing.T, s *Store, board, gpu string) []ranked {
 }
 
 // After every random step the kept standings are what a plain query over the runs
-// says, on a board with Kernelbot's rule and on one with a policy.
+// says, on a board with Kernelbot's rule and on one with a policy that comes and
+// goes; and so another instance shows them, which keeps what it has read.
 func TestStandingsFollowTheRuns(t *testing.T) {
-	both(t, func(t *testing.T, s *Store) {
+	bothShared(t, func(t *testing.T, s, other *Store) {
 		ctx := context.Background()
 		strict := testBoard("strict")
 		strict.Policy = &Policy{Harness: schema.HarnessIsolated}
 		save(t, s, testBoard("plain"), strict)
 		boards, gpus := []string{"plain", "strict"}, []string{"H100", "B200"}
+		isolated := true
 		rnd := rand.New(rand.NewPCG(*randomSeed, 12))
 		var submissions []int64
 		done := map[string]int{}
 		most := 0
 		for step := range *steps {
-			what := []string{"submit", "submit", "finish", "finish", "finish", "finish", "delete", "hack", "ban", "late"}[rnd.IntN(10)]
+			what := []string{"submit", "submit", "finish", "finish", "finish", "finish", "delete", "hack", "ban", "late", "cancel", "rename", "policy"}[rnd.IntN(13)]
 			var err error
 			switch {
 			case what == "submit":
@@ -128,7 +130,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 					}
 					err = s.Record(ctx, claimed[0], r, nil)
 				}
-			case len(submissions) == 0 || (what == "delete" || what == "hack") && rnd.IntN(3) > 0:
+			case len(submissions) == 0 || (what == "delete" || what == "hack" || what == "cancel" || what == "policy") && rnd.IntN(3) > 0:
 				continue // so that boards fill
 			default:
 				i := rnd.IntN(len(submissions))
@@ -143,6 +145,21 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 					if errors.Is(err, ErrNotFound) {
 						err = nil
 					}
+				case "cancel":
+					_, err = s.CancelSubmission(ctx, submissions[i], "nobody wants it")
+					var refused *Refused
+					if errors.As(err, &refused) && refused.Why == Finished {
+						what, err = "finished", nil
+					}
+				case "rename":
+					err = renamed(s, other, fmt.Sprint(1000+rnd.IntN(12)))
+				case "policy":
+					isolated = !isolated
+					strict.Policy = &Policy{}
+					if isolated {
+						strict.Policy.Harness = schema.HarnessIsolated
+					}
+					_, err = s.SaveBoards(ctx, []Board{strict}, SaveOptions{})
 				case "late":
 					err = s.Verify(ctx, submissions[i], gpus[rnd.IntN(2)], true, result(rnd.IntN(2) == 0, 1000))
 				}
@@ -158,7 +175,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 			}
 			for _, board := range boards {
 				for _, gpu := range gpus {
-					got, want := ours(t, s, board, gpu), kernelbot(t, s, board, gpu, board == "strict")
+					got, want := ours(t, other, board, gpu), kernelbot(t, s, board, gpu, board == "strict" && isolated)
 					if diff := cmp.Diff(want, got, cmp.AllowUnexported(ranked{})); diff != "" {
 						t.Fatalf("step %d, %s: standings of %s on %s (-plain query +kept):\n%s", step, what, board, gpu, diff)
 					}
@@ -166,7 +183,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 				}
 			}
 		}
-		for _, what := range []string{"submit", "refuse", "finish", "delete", "hack", "ban", "late"} {
+		for _, what := range []string{"submit", "refuse", "finish", "delete", "hack", "ban", "late", "cancel", "rename", "policy"} {
 			if done[what] == 0 && *steps >= 1000 {
 				t.Errorf("no step was %s: %v", what, done)
 			}
@@ -195,4 +212,25 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 			t.Errorf("Rebuild changed the ranking:\n%s", diff)
 		}
 	})
+}
+
+// renamed gives a user another name and their own again, and checks that another
+// instance shows it meanwhile.
+func renamed(s, other *Store, user string) error {
+	ctx := context.Background()
+	for _, name := range []string{"another " + user, "user " + user} {
+		if _, err := s.LogIn(ctx, "github", user, name); err != nil {
+			return err
+		}
+		page, _, err := other.Page(ctx, "plain", "H100", 0, 0)
+		if err != nil {
+			return err
+		}
+		for _, e := range page {
+			if e.UserID == user && e.User != name {
+				return fmt.Errorf("user %s is shown as %q, want %q", user, e.User, name)
+			}
+		}
+	}
+	return nil
 }

@@ -34,8 +34,8 @@ const (
 //
 // raw is result.json as it came, nil for none. Of a public run it is kept whole.
 //
-// Errors: [ErrLeaseLost], also when the run has a result already; a result
-// larger than what is kept.
+// Errors: [ErrLeaseLost], also when the run has a result already; [*TooLargeError];
+// [ErrNotFound] when the submission is gone.
 func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result, raw []byte) error {
 	if !r.Success {
 		return s.Fail(ctx, p, StatusFailed, r.Error)
@@ -247,6 +247,13 @@ func columns(run schema.Run) (compilation, meta, report sql.NullString, err erro
 	return
 }
 
+// A TooLargeError is a result with more text than is kept, in bytes of JSON.
+type TooLargeError struct{ Got, Want int }
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("its result is too large: got %d bytes in one run, want at most %d", e.Got, e.Want)
+}
+
 func clean(s string) string { return text.Storable(text.Shorten(s, maxOutput)) }
 
 func column(v any) (sql.NullString, error) {
@@ -255,7 +262,7 @@ func column(v any) (sql.NullString, error) {
 		return sql.NullString{}, fmt.Errorf("a run's column as JSON: %w", err)
 	}
 	if len(data) > maxColumn {
-		return sql.NullString{}, fmt.Errorf("a run's column: got %d bytes, want at most %d", len(data), maxColumn)
+		return sql.NullString{}, &TooLargeError{Got: len(data), Want: maxColumn}
 	}
 	return sql.NullString{Valid: true, String: string(data)}, nil
 }

@@ -75,7 +75,7 @@ func (s *Store) saveBoard(ctx context.Context, tx *sql.Tx, b *Board, opts SaveOp
 	var id int64
 	var deadline stamp
 	var kept, description, visibility string
-	err = s.row(ctx, tx, `SELECT id, deadline, CAST(task AS text), description, visibility FROM lb.leaderboard WHERE name = $1 {lock}`, b.Name).Scan(&id, &deadline, &kept, &description, &visibility)
+	err = s.row(ctx, tx, `SELECT id, deadline, CAST(task AS text), description, visibility FROM lb.leaderboard WHERE name = $1 {lock but for references}`, b.Name).Scan(&id, &deadline, &kept, &description, &visibility)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		seed, err := rand.Int(rand.Reader, big.NewInt(1<<31))

@@ -121,13 +121,32 @@ func (s *Store) facts(ctx context.Context, on querier, first, last int64) ([]jud
 // judge writes what holds for a submission now, and its user's standings. The
 // caller has locked the user.
 func (s *Store) judge(ctx context.Context, tx *sql.Tx, submission int64) error {
-	affected, err := s.places(ctx, tx, submission)
+	old, err := s.kept(ctx, tx, submission, submission)
 	if err != nil {
 		return err
 	}
 	list, err := s.facts(ctx, tx, submission, submission)
-	if err != nil {
+	if err != nil || len(list) == 0 {
 		return err
+	}
+	j := list[0]
+	affected := map[place]bool{}
+	changed := false
+	compare := func(gpu string, before, now Verdict) {
+		changed = changed || !before.is(now)
+		if (before.Ranks || now.Ranks) && !before.is(now) {
+			affected[place{j.board, gpu, j.user}] = true
+		}
+	}
+	for _, v := range j.verdicts {
+		compare(v.GPU, old[key{submission, v.GPU}], v)
+		delete(old, key{submission, v.GPU})
+	}
+	for k, v := range old {
+		compare(k.gpu, v, Verdict{})
+	}
+	if !changed {
+		return nil
 	}
 	if _, err := s.exec(ctx, tx, `DELETE FROM own.verdict WHERE submission_id = $1`, submission); err != nil {
 		return err
@@ -135,15 +154,15 @@ func (s *Store) judge(ctx context.Context, tx *sql.Tx, submission int64) error {
 	if err := s.insertVerdicts(ctx, tx, list); err != nil {
 		return err
 	}
-	for _, j := range list {
-		for _, v := range j.verdicts {
-			affected[place{j.board, v.GPU, j.user}] = true
-		}
-	}
 	return s.standings(ctx, tx, affected)
 }
 
-// places are those that the submission's verdicts are about.
+// is reports whether two verdicts are the same.
+func (v Verdict) is(o Verdict) bool {
+	return v.GPU == o.GPU && v.Ranks == o.Ranks && v.Reason == o.Reason && same(v.Score, o.Score) && same(v.Low, o.Low) && same(v.High, o.High)
+}
+
+// places are those that the submission ranks in.
 func (s *Store) places(ctx context.Context, tx *sql.Tx, submission int64) (map[place]bool, error) {
 	found := map[place]bool{}
 	return found, s.each(ctx, tx, func(rows *sql.Rows) error {
@@ -151,7 +170,7 @@ func (s *Store) places(ctx context.Context, tx *sql.Tx, submission int64) (map[p
 		err := rows.Scan(&p.board, &p.gpu, &p.user)
 		found[p] = true
 		return err
-	}, `SELECT leaderboard_id, gpu, user_id FROM own.verdict WHERE submission_id = $1`, submission)
+	}, `SELECT leaderboard_id, gpu, user_id FROM own.verdict WHERE ranks AND submission_id = $1`, submission)
 }
 
 // insertVerdicts writes many rows in one statement each 500.
@@ -182,7 +201,8 @@ func (s *Store) insertVerdicts(ctx context.Context, tx *sql.Tx, list []judged) e
 }
 
 // standings makes each place what its user's best verdict says. Of equal scores
-// the older submission counts.
+// the older submission counts. What is kept of the boards' rankings elsewhere is
+// old from then on.
 func (s *Store) standings(ctx context.Context, tx *sql.Tx, affected map[place]bool) error {
 	for p := range affected {
 		if _, err := s.exec(ctx, tx, `DELETE FROM own.standing WHERE leaderboard_id = $1 AND gpu = $2 AND user_id = $3`, p.board, p.gpu, p.user); err != nil {
@@ -194,7 +214,38 @@ func (s *Store) standings(ctx context.Context, tx *sql.Tx, affected map[place]bo
 			return err
 		}
 	}
+	boards := map[int64]bool{}
+	for p := range affected {
+		boards[p.board] = true
+	}
+	for _, board := range slices.Sorted(maps.Keys(boards)) {
+		if err := s.moved(ctx, tx, `l.id = $1`, board); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// moved says that the ranking of boards has changed, or what is shown of it: their
+// version rises, and whoever watches them is told. The rows that it locks are the
+// last that a transaction locks, so that two of them do not wait for each other.
+func (s *Store) moved(ctx context.Context, tx *sql.Tx, which string, args ...any) error {
+	var signals []Signal
+	err := s.each(ctx, tx, func(rows *sql.Rows) error {
+		signal := Signal{Kind: SignalBoard}
+		err := rows.Scan(&signal.ID)
+		signals = append(signals, signal)
+		return err
+	}, `SELECT l.name FROM lb.leaderboard l WHERE `+which, args...)
+	if err != nil || len(signals) == 0 {
+		return err
+	}
+	_, err = s.exec(ctx, tx, `INSERT INTO own.board (leaderboard_id, version) SELECT l.id, 1 FROM lb.leaderboard l WHERE `+which+` ORDER BY l.id
+		ON CONFLICT (leaderboard_id) DO UPDATE SET version = own.board.version + 1`, args...)
+	if err != nil {
+		return err
+	}
+	return s.tell(ctx, tx, signals...)
 }
 
 // batch is how many submissions are judged at a time where all of them are.
@@ -219,7 +270,10 @@ func (s *Store) Rebuild(ctx context.Context) (count int64, err error) {
 			return err
 		}
 		count, err = s.exec(ctx, tx, `INSERT INTO own.standing (leaderboard_id, gpu, user_id, submission_id, score, low, high) `+bestVerdicts)
-		return err
+		if err != nil {
+			return err
+		}
+		return s.moved(ctx, tx, `true`)
 	})
 	return count, err
 }
@@ -271,7 +325,7 @@ func (s *Store) Check(ctx context.Context) (faults []string, err error) {
 				for _, v := range j.verdicts {
 					got, ok := kept[key{j.id, v.GPU}]
 					delete(kept, key{j.id, v.GPU})
-					if !ok || got.Ranks != v.Ranks || got.Reason != v.Reason || !same(got.Score, v.Score) || !same(got.Low, v.Low) || !same(got.High, v.High) {
+					if !ok || !got.is(v) {
 						fault("submission %d on %s: the kept verdict is %s, want %s", j.id, v.GPU, verdictWords(got, ok), verdictWords(v, true))
 					}
 				}

@@ -43,7 +43,7 @@ func TestStuck(t *testing.T) {
 		for range 3 {
 			now = now.Add(time.Second)
 			in := submission("sort", "H100", "7")
-			in.Mode = schema.ModeTest
+			in.Mode, in.Time = schema.ModeTest, now
 			if _, err := s.Accept(ctx, in); err != nil {
 				t.Fatal(err)
 			}

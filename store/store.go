@@ -30,6 +30,9 @@ type Store struct {
 	board   switchboard     // SQLite: this process's listeners
 	pending []Signal        // SQLite: of the transaction that is open, there being one at a time
 
+	rankings  versioned[Entry]
+	histories versioned[Step]
+
 	now func() time.Time // replaced in tests
 }
 

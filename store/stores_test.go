@@ -60,6 +60,25 @@ func both(t *testing.T, test func(t *testing.T, s *Store)) {
 	}
 }
 
+// bothShared is both with two instances on one database.
+func bothShared(t *testing.T, test func(t *testing.T, s, other *Store)) {
+	for _, kind := range []struct {
+		name string
+		url  func(testing.TB) string
+	}{{"SQLite", sqliteURL}, {"PostgreSQL", postgresURL}} {
+		t.Run(kind.name, func(t *testing.T) {
+			url := kind.url(t)
+			s := migrated(t, url)
+			other, err := Open(context.Background(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { other.Close() })
+			test(t, s, other)
+		})
+	}
+}
+
 func migrated(t testing.TB, url string) *Store {
 	t.Helper()
 	if _, _, err := Migrate(context.Background(), url); err != nil {

@@ -24,13 +24,17 @@ func hashedID(id string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// upsertUser makes the user's row, or renames it.
+// upsertUser makes the user's row, or renames it; rankings show the new name.
 func (s *Store) upsertUser(ctx context.Context, tx *sql.Tx, id, name string) error {
-	_, err := s.exec(ctx, tx, `INSERT INTO lb.user_info (id, user_name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, name)
-	if err == nil && name != "" {
-		_, err = s.exec(ctx, tx, `UPDATE lb.user_info SET user_name = $2 WHERE id = $1 AND user_name IS DISTINCT FROM $2`, id, name)
+	n, err := s.exec(ctx, tx, `INSERT INTO lb.user_info (id, user_name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, name)
+	if err != nil || n > 0 || name == "" {
+		return err
 	}
-	return err
+	n, err = s.exec(ctx, tx, `UPDATE lb.user_info SET user_name = $2 WHERE id = $1 AND user_name IS DISTINCT FROM $2`, id, name)
+	if err != nil || n == 0 {
+		return err
+	}
+	return s.moved(ctx, tx, `l.id IN (SELECT s.leaderboard_id FROM lb.submission s WHERE s.user_id = $1)`, id)
 }
 
 // lockUser makes everything that may change the user's standings wait for this

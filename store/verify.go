@@ -38,12 +38,11 @@ func (s *Store) target(ctx context.Context, tx *sql.Tx, submission int64) (gpu, 
 // ones first and of those the latest.
 func (s *Store) PlannedRuns(ctx context.Context, submission int64) (runs []PlannedRun, err error) {
 	err = s.each(ctx, s.read, func(rows *sql.Rows) error {
-		p := PlannedRun{Submission: submission}
-		err := rows.Scan(&p.RunID, &p.Board, &p.GPU, &p.Mode, &p.Secret, &p.State, &p.BuildNumber, &p.BuildID)
+		var p PlannedRun
+		err := p.scan(rows)
 		runs = append(runs, p)
 		return err
-	}, `SELECT p.run_id, l.name, p.gpu, p.mode, p.secret, p.state, p.build_number, p.build_id FROM own.planned_run p
-		JOIN lb.submission s ON s.id = p.submission_id JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE p.submission_id = $1 ORDER BY p.secret, p.created_at DESC, p.run_id`, submission)
+	}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.submission_id = $1 ORDER BY p.secret, p.created_at DESC, p.run_id`, submission)
 	return runs, wrap("listing planned runs", err)
 }
 

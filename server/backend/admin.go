@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -18,9 +19,6 @@ func (v Viewer) admin(what string) error {
 	}
 	return nil
 }
-
-// rejudgePriority lets everything go first that a person waits for.
-const rejudgePriority = 100
 
 // Verify plans one more evaluation of a submission that is done; gpu "" is the GPU
 // type that it was for. What ranks changes with its results.
@@ -39,7 +37,7 @@ func (b *Backend) Verify(ctx context.Context, v Viewer, id int64, gpu string) er
 			return err
 		}
 	}
-	if err := b.o.Store.Plan(ctx, id, gpu, rejudgePriority); err != nil {
+	if err := b.o.Store.Plan(ctx, id, gpu, priority(schema.ModeLeaderboard)); err != nil {
 		return err
 	}
 	b.o.Queue.Wake()
@@ -55,7 +53,7 @@ func (b *Backend) Rejudge(ctx context.Context, v Viewer, board string) (n int, e
 	if err := v.admin("rejudging a board"); err != nil {
 		return 0, err
 	}
-	n, err = b.o.Store.PlanBoard(ctx, strings.ToLower(board), rejudgePriority)
+	n, err = b.o.Store.PlanBoard(ctx, strings.ToLower(board), store.PriorityBulk)
 	if n > 0 {
 		b.o.Queue.Wake()
 	}
@@ -76,7 +74,8 @@ func (b *Backend) MarkHacked(ctx context.Context, v Viewer, id int64, why string
 	return b.o.Store.MarkHacked(ctx, id, why)
 }
 
-// Ban stops a user from submitting and ends their sessions, or lets them again.
+// Ban stops a user from submitting, or lets them again. They may still look at what
+// is theirs.
 //
 // Errors: [store.ErrNotFound].
 func (b *Backend) Ban(ctx context.Context, v Viewer, user string, banned bool) error {

@@ -79,8 +79,7 @@ func (i *Identity) returnedCLI(w http.ResponseWriter, r *http.Request) {
 	}
 	who, err := i.account(r.Context(), p, i.redirectURL("cli", p.Name), code)
 	if err != nil {
-		i.o.Log.Warn("a CLI's log-in", "provider", p.Name, "error", err)
-		i.problem(w, r, http.StatusBadGateway, err.Error())
+		i.trouble(w, r, p, err)
 		return
 	}
 	asked := pending{CLIID: s.CLIID, Provider: p.Name, ID: who.id, Name: who.name, Reset: s.Reset, Until: i.o.Now().Add(stateLife).Unix()}

@@ -65,8 +65,7 @@ func (i *Identity) loggedIn(w http.ResponseWriter, r *http.Request) {
 	}
 	who, err := i.account(r.Context(), p, i.redirectURL("web", p.Name), code, oauth2.VerifierOption(i.verifier(nonce)))
 	if err != nil {
-		i.o.Log.Warn("log-in", "provider", p.Name, "error", err)
-		i.problem(w, r, http.StatusBadGateway, err.Error())
+		i.trouble(w, r, p, err)
 		return
 	}
 	if err := i.startSession(w, r, p.Name, who); err != nil {

@@ -73,17 +73,30 @@ type account struct{ id, name string }
 
 var digits = regexp.MustCompile(`^[1-9][0-9]{0,19}$`)
 
+// errCode is a code that a provider does not know, or not any more.
+var errCode = errors.New("the code was not taken")
+
+// trouble logs and answers what account returns.
+func (i *Identity) trouble(w http.ResponseWriter, r *http.Request, p *Provider, err error) {
+	i.o.Log.Warn("log-in", "provider", p.Name, "error", err)
+	status := http.StatusBadGateway
+	if errors.Is(err, errCode) {
+		status = http.StatusBadRequest
+	}
+	i.problem(w, r, status, err.Error())
+}
+
 // account exchanges a code and asks whose it is. The provider's token is used for
 // that and forgotten.
 //
-// Errors quote nothing that the provider sent but its own error code.
+// Errors: errCode; they quote nothing that the provider sent but its error's name.
 func (i *Identity) account(ctx context.Context, p *Provider, redirect, code string, opts ...oauth2.AuthCodeOption) (account, error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, i.o.Client)
 	token, err := p.config(redirect).Exchange(ctx, code, opts...)
 	if err != nil {
 		var refused *oauth2.RetrieveError
 		if errors.As(err, &refused) {
-			return account{}, fmt.Errorf("%s did not take the code: %s", p.Name, text.Line(refused.ErrorCode, 60))
+			return account{}, fmt.Errorf("%s: %w: %s", p.Name, errCode, text.Line(refused.ErrorCode, 60))
 		}
 		return account{}, fmt.Errorf("asking %s for a token did not work", p.Name)
 	}

@@ -1,0 +1,193 @@
+// Package httpx is what stands around every handler of the server: names for
+// requests, limits of rate, size and time, and an answer when a handler breaks.
+//
+// It knows no route, no user and no database. No log line of it has a path, a query,
+// a header or a body: paths hold invites, queries hold codes.
+package httpx
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"path"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Options are what is set for all requests.
+type Options struct {
+	Log *slog.Logger // nil: nowhere
+
+	// Proxies are those whose X-Forwarded-For counts.
+	Proxies []netip.Prefix
+
+	// Limit holds each client to a rate; nil: none.
+	Limit *Limiter
+}
+
+type key int
+
+const (
+	requestKey key = iota
+	clientKey
+	noteKey
+)
+
+// A note is what a handler tells the log about a request.
+type note struct{ route, user string }
+
+// Note tells the log which route serves a request and who asks.
+func Note(ctx context.Context, route, user string) {
+	if n, found := ctx.Value(noteKey).(*note); found {
+		n.route, n.user = route, user
+	}
+}
+
+// RequestID returns the name of the request, "" outside of one.
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestKey).(string)
+	return id
+}
+
+// Client returns the address that a request comes from.
+func Client(ctx context.Context) netip.Addr {
+	a, _ := ctx.Value(clientKey).(netip.Addr)
+	return a
+}
+
+var sane = regexp.MustCompile(`^[A-Za-z0-9._-]{8,64}$`)
+
+// Wrap puts a handler into what every request gets.
+func Wrap(h http.Handler, o Options) http.Handler {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun := time.Now()
+		id := r.Header.Get("X-Request-Id")
+		if !sane.MatchString(id) {
+			var b [16]byte
+			rand.Read(b[:]) // never fails
+			id = hex.EncodeToString(b[:])
+		}
+		n := &note{}
+		from := clientOf(r, o.Proxies)
+		ctx := context.WithValue(context.WithValue(context.WithValue(r.Context(), requestKey, id), clientKey, from), noteKey, n)
+		w.Header().Set("X-Request-Id", id)
+		seen := &recorder{ResponseWriter: w}
+		defer func() {
+			broke := recover()
+			if broke != nil && broke != http.ErrAbortHandler {
+				o.Log.Error("a handler broke", "request", id, "route", n.route, "what", kindOf(broke), "stack", string(debug.Stack()))
+				if seen.status == 0 {
+					Error(seen, http.StatusInternalServerError, "internal error; request "+id)
+				}
+			}
+			o.Log.Info("request", "request", id, "method", method(r), "route", n.route, "user", n.user, "client", from, "status", seen.status, "bytes", seen.bytes, "took", time.Since(begun).Round(time.Microsecond))
+			if broke != nil && seen.status != http.StatusInternalServerError {
+				panic(http.ErrAbortHandler) // the answer has begun: end the connection, so that nobody takes it for whole
+			}
+		}()
+		switch wait := o.Limit.address(from); {
+		case wait > 0:
+			TooMany(seen, wait)
+		case !cleanPath(r):
+			Error(seen, http.StatusBadRequest, "path: want a plain one")
+		default:
+			h.ServeHTTP(seen, r.WithContext(ctx))
+		}
+	})
+}
+
+// kindOf says what a panic was about without its words, which may hold anything,
+// unless they are the runtime's.
+func kindOf(broke any) string {
+	if err, ok := broke.(interface{ RuntimeError() }); ok {
+		if err, ok := err.(error); ok {
+			return err.Error()
+		}
+	}
+	return "panic"
+}
+
+// method is the request's, if it is one: anything may be sent for it.
+func method(r *http.Request) string {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return r.Method
+	}
+	return "other"
+}
+
+// cleanPath refuses what another program on the way may have read otherwise.
+func cleanPath(r *http.Request) bool {
+	p := r.URL.Path
+	if r.Method == http.MethodConnect || r.URL.Host != "" && r.URL.Host != r.Host {
+		return false
+	}
+	if p == "*" {
+		return r.Method == http.MethodOptions
+	}
+	bad := func(c rune) bool { return c < 0x20 || c == 0x7f || c == '\\' }
+	clean := path.Clean(p)
+	return strings.HasPrefix(p, "/") && (p == clean || p == clean+"/") && utf8.ValidString(p) && !strings.ContainsFunc(p, bad) && !strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f")
+}
+
+// clientOf is the address that a request comes from: the last one in
+// X-Forwarded-For that is not a proxy of ours, if a proxy of ours sent it.
+func clientOf(r *http.Request, proxies []netip.Prefix) netip.Addr {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	from := at.Addr().Unmap()
+	ours := func(a netip.Addr) bool {
+		for _, p := range proxies {
+			if p.Contains(a) {
+				return true
+			}
+		}
+		return false
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0 && ours(from); i-- {
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break
+		}
+		from = hop.Unmap().WithZone("")
+	}
+	return from
+}
+
+// A recorder remembers what was answered.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 && status >= 200 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets [http.ResponseController] reach what it needs.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,511 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/servertest"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+const (
+	clientSecret  = "canary-client-secret"
+	providerToken = "canary-provider-token"
+	adminToken    = "canary-admin-token"
+)
+
+// A provider plays GitHub: it sends every browser straight back, as whoever user is.
+type provider struct {
+	*httptest.Server
+	mu         sync.Mutex
+	user       string            // JSON
+	codes      map[string]string // code to PKCE challenge
+	exchanges  int
+	refuseCode bool
+}
+
+func newProvider(t *testing.T) *provider {
+	p := &provider{user: `{"id": 7, "login": "ann"}`, codes: map[string]string{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /authorize", func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		code := fmt.Sprintf("code-%d", len(p.codes))
+		p.codes[code] = r.FormValue("code_challenge")
+		back := r.FormValue("redirect_uri") + "?" + url.Values{"code": {code}, "state": {r.FormValue("state")}}.Encode()
+		http.Redirect(w, r, back, http.StatusFound)
+	})
+	mux.HandleFunc("POST /token", func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.exchanges++
+		challenge, found := p.codes[r.FormValue("code")]
+		delete(p.codes, r.FormValue("code"))
+		sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
+		proved := challenge == "" || challenge == base64.RawURLEncoding.EncodeToString(sum[:])
+		if !found || !proved || r.FormValue("client_secret") != clientSecret || p.refuseCode {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			json.NewEncoder(w).Encode(map[string]string{"error": "bad_verification_code", "error_description": "canary-description"})
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(map[string]string{"access_token": providerToken, "token_type": "bearer"})
+	})
+	mux.HandleFunc("GET /user", func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if r.Header.Get("Authorization") != "Bearer "+providerToken {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		io.WriteString(w, p.user)
+	})
+	p.Server = httptest.NewServer(mux)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// A rig is a site that people log in to.
+type rig struct {
+	*Identity
+	s    *store.Store
+	p    *provider
+	site *httptest.Server
+	log  *bytes.Buffer
+	now  time.Time
+}
+
+func newRig(t *testing.T, change func(*Options)) *rig {
+	t.Helper()
+	r := &rig{s: servertest.SQLite(t), p: newProvider(t), log: &bytes.Buffer{}, now: time.Now()}
+	mux := http.NewServeMux()
+	r.site = httptest.NewServer(mux)
+	t.Cleanup(r.site.Close)
+	o := Options{Store: r.s, Signing: bytes.Repeat([]byte{1}, 32), PublicURL: r.site.URL, AdminToken: adminToken, Log: slog.New(slog.NewTextHandler(r.log, nil)), Now: func() time.Time { return r.now },
+		Providers: []Provider{{Name: "github", ClientID: "client", ClientSecret: clientSecret, AuthURL: r.p.URL + "/authorize", TokenURL: r.p.URL + "/token", UserURL: r.p.URL + "/user"}}}
+	if change != nil {
+		change(&o)
+	}
+	var err error
+	if r.Identity, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	r.Register(mux)
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, req *http.Request) {
+		v := r.Viewer(req)
+		fmt.Fprintf(w, "%s %s\n%s\n", v.ID, v.Name, r.CSRFToken(req))
+	})
+	mux.HandleFunc("POST /form", func(w http.ResponseWriter, req *http.Request) {
+		if err := r.CheckCSRF(req); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+		}
+	})
+	t.Cleanup(func() {
+		for _, canary := range []string{clientSecret, providerToken, adminToken, "canary-description"} {
+			if strings.Contains(r.log.String(), canary) {
+				t.Errorf("the log has %s:\n%s", canary, r.log)
+			}
+		}
+	})
+	return r
+}
+
+// browser is a client with cookies, that says what it wants as browsers do.
+func browser(t *testing.T) *http.Client {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &http.Client{Jar: jar, Transport: accepting{}}
+}
+
+type accepting struct{}
+
+func (accepting) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Accept", "text/html,*/*")
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func get(t *testing.T, c *http.Client, address string) (int, string) {
+	t.Helper()
+	resp, err := c.Get(address)
+	return read(t, resp, err)
+}
+
+func post(t *testing.T, c *http.Client, address string, form url.Values) (int, string) {
+	t.Helper()
+	resp, err := c.PostForm(address, form)
+	return read(t, resp, err)
+}
+
+func read(t *testing.T, resp *http.Response, err error) (int, string) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestLogInAndOut(t *testing.T) {
+	r := newRig(t, nil)
+	c := browser(t)
+	status, body := get(t, c, r.site.URL+"/auth/login?provider=github&next=/boards")
+	if status != http.StatusOK || !strings.HasPrefix(body, "7 ann\n") {
+		t.Fatalf("after the log-in the page says %d %q, want ann's", status, body)
+	}
+	token := strings.TrimSpace(strings.Split(body, "\n")[1])
+	if status, _ := post(t, c, r.site.URL+"/form", nil); status != http.StatusForbidden {
+		t.Errorf("a form without a token: %d, want 403", status)
+	}
+	if status, _ := post(t, c, r.site.URL+"/form", url.Values{CSRFField: {token}}); status != http.StatusOK {
+		t.Errorf("a form with its token: %d, want 200", status)
+	}
+	other := browser(t)
+	get(t, other, r.site.URL+"/auth/login?provider=github")
+	if status, _ := post(t, other, r.site.URL+"/form", url.Values{CSRFField: {token}}); status != http.StatusForbidden {
+		t.Errorf("a form with another browser's token: %d, want 403", status)
+	}
+	if status, _ := post(t, c, r.site.URL+"/auth/logout", url.Values{CSRFField: {token}}); status != http.StatusOK {
+		t.Errorf("logging out: %d", status)
+	}
+	if _, body := get(t, c, r.site.URL+"/"); !strings.HasPrefix(body, " \n\n") {
+		t.Errorf("after logging out the page says %q", body)
+	}
+}
+
+// What a browser says about where a form comes from counts, token or not.
+func TestFormsFromElsewhereAreRefused(t *testing.T) {
+	r := newRig(t, nil)
+	c := browser(t)
+	_, body := get(t, c, r.site.URL+"/auth/login?provider=github")
+	token := strings.TrimSpace(strings.Split(body, "\n")[1])
+	for _, header := range []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Origin: https://evil.example", "Origin: null"} {
+		name, value, _ := strings.Cut(header, ": ")
+		req, _ := http.NewRequest("POST", r.site.URL+"/form", strings.NewReader(url.Values{CSRFField: {token}}.Encode()))
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		req.Header.Set(name, value)
+		resp, err := c.Do(req)
+		if status, _ := read(t, resp, err); status != http.StatusForbidden {
+			t.Errorf("with %s: %d, want 403", header, status)
+		}
+	}
+}
+
+// A state counts once, for the browser that got it, at the provider it was for, and
+// for ten minutes.
+func TestStateIsBoundToItsBrowser(t *testing.T) {
+	r := newRig(t, nil)
+	stop := func(c *http.Client) *http.Client {
+		c.CheckRedirect = func(req *http.Request, _ []*http.Request) error {
+			if strings.HasPrefix(req.URL.Path, "/auth/web/") {
+				return http.ErrUseLastResponse
+			}
+			return nil
+		}
+		return c
+	}
+	begin := func(c *http.Client) (back string) {
+		resp, err := stop(c).Get(r.site.URL + "/auth/login?provider=github")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.Header.Get("Location")
+	}
+	victim, attacker := browser(t), browser(t)
+	back := begin(attacker)
+	if status, body := get(t, victim, back); status != http.StatusBadRequest || !strings.Contains(body, "begun elsewhere") {
+		t.Errorf("another browser's state: %d %q, want 400", status, body)
+	}
+	if r.p.exchanges != 0 {
+		t.Error("a code was exchanged for a state that does not count")
+	}
+	back = begin(victim)
+	forged, err := url.Parse(back)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := forged.Query()
+	q.Set("state", strings.Replace(q.Get("state"), ".", "A.", 1))
+	forged.RawQuery = q.Encode()
+	jar := victim.Jar.Cookies(forged)
+	for name, address := range map[string]string{"forged": forged.String(), "none": r.site.URL + "/auth/web/github?code=x", "two parts": r.site.URL + "/auth/web/github?code=x&state=.", "other provider": strings.Replace(back, "/github", "/discord", 1)} {
+		victim.Jar.SetCookies(forged, jar)
+		if status, _ := get(t, victim, address); status < 400 || status > 499 {
+			t.Errorf("%s state: %d, want 4xx", name, status)
+		}
+	}
+	victim.Jar.SetCookies(forged, jar)
+	if status, _ := get(t, victim, back); status != http.StatusSeeOther && status != http.StatusOK {
+		t.Errorf("the right state: %d", status)
+	}
+	victim.Jar.SetCookies(forged, jar) // as if the browser had kept it
+	if status, _ := get(t, victim, back); status != http.StatusBadRequest {
+		t.Errorf("the same state again: %d, want 400", status)
+	}
+	back = begin(victim)
+	r.now = r.now.Add(stateLife + time.Second)
+	if status, _ := get(t, victim, back); status != http.StatusBadRequest {
+		t.Errorf("after ten minutes: %d, want 400", status)
+	}
+}
+
+func TestProvidersTrouble(t *testing.T) {
+	r := newRig(t, nil)
+	for _, user := range []string{`{"id": 0, "login": "x"}`, `{"id": "../7"}`, `{"login": "x"}`, `[]`, `{"id": 1.5}`, `not JSON`} {
+		r.p.user = user
+		if status, body := get(t, browser(t), r.site.URL+"/auth/login?provider=github"); status != http.StatusBadGateway || strings.Contains(body, user) {
+			t.Errorf("a provider that says %s: %d %q, want 502", user, status, body)
+		}
+	}
+	r.p.refuseCode = true
+	if status, body := get(t, browser(t), r.site.URL+"/auth/login?provider=github"); status != http.StatusBadRequest || !strings.Contains(body, "bad_verification_code") || strings.Contains(body, "canary") {
+		t.Errorf("a code that is refused: %d %q, want 400 with the provider's code alone", status, body)
+	}
+	if status, _ := get(t, browser(t), r.site.URL+"/auth/login?provider=gitlab"); status != http.StatusBadRequest {
+		t.Errorf("an unknown provider: %d, want 400", status)
+	}
+	if users, err := r.s.Users(context.Background()); err != nil || len(users) != 0 {
+		t.Errorf("users after all that: %v, %v", users, err)
+	}
+}
+
+func TestReadAccount(t *testing.T) {
+	for _, c := range []struct{ body, id, name string }{
+		{`{"id": 184017, "login": "ann", "name": null}`, "184017", "ann"},
+		{`{"id": "80351110224678912", "username": "nelly", "global_name": null}`, "80351110224678912", "nelly"},
+		{`{"id": "80351110224678912", "username": "nelly", "global_name": "Nelly\u202e"}`, "80351110224678912", "Nelly"},
+		{`{"id": 5}`, "5", "5"},
+	} {
+		if got, err := readAccount("x", []byte(c.body)); err != nil || got != (account{c.id, c.name}) {
+			t.Errorf("readAccount(%s) = %+v, %v, want %s, %s", c.body, got, err, c.id, c.name)
+		}
+	}
+}
+
+var (
+	formToken = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
+)
+
+// popcorn-cli's log-in, as it runs it: an id, a browser, a person who says yes.
+func TestCLILogsIn(t *testing.T) {
+	r := newRig(t, nil)
+	ctx := context.Background()
+	begin := func() string {
+		status, body := get(t, http.DefaultClient, r.site.URL+"/auth/init?provider=github")
+		var answer struct{ State string }
+		if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || answer.State == "" {
+			t.Fatalf("/auth/init = %d %s", status, body)
+		}
+		return answer.State
+	}
+	open := func(c *http.Client, id string, reset bool) (int, string) {
+		state := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"cli_id":%q,"is_reset":%t}`, id, reset))
+		return get(t, c, r.p.URL+"/authorize?"+url.Values{"redirect_uri": {r.site.URL + "/auth/cli/github"}, "state": {state}}.Encode())
+	}
+	c, id := browser(t), begin()
+	status, page := open(c, id, false)
+	if status != http.StatusOK || !strings.Contains(page, "ann") || !strings.Contains(page, id[:4]) || !strings.Contains(page, id[len(id)-4:]) || strings.Contains(page, id) {
+		t.Fatalf("the page to confirm = %d %s, want ann and the ends of the id alone", status, page)
+	}
+	if _, err := r.s.UserByCLIID(ctx, id); err == nil {
+		t.Error("the id counts before anybody has confirmed it")
+	}
+	token := formToken.FindStringSubmatch(page)[1]
+	for name, form := range map[string]url.Values{"none": {}, "wrong": {CSRFField: {token + "x"}}} {
+		if status, _ := post(t, c, r.site.URL+"/auth/cli/confirm", form); status != http.StatusForbidden {
+			t.Errorf("confirming with token %s: %d, want 403", name, status)
+		}
+	}
+	if status, _ := post(t, browser(t), r.site.URL+"/auth/cli/confirm", url.Values{CSRFField: {token}}); status != http.StatusBadRequest {
+		t.Errorf("confirming in another browser: %d, want 400", status)
+	}
+	plain := &http.Client{Jar: c.Jar} // not a browser: gets Kernelbot's answer
+	status, body := post(t, plain, r.site.URL+"/auth/cli/confirm", url.Values{CSRFField: {token}})
+	var answer map[string]any
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || answer["status"] != "success" || answer["user_id"] != "7" || answer["user_name"] != "ann" || answer["is_reset"] != false || answer["message"] == "" {
+		t.Errorf("confirming = %d %s, want Kernelbot's answer", status, body)
+	}
+	if u, err := r.s.UserByCLIID(ctx, id); err != nil || u.ID != "7" {
+		t.Errorf("the id is %+v's, %v, want ann's", u, err)
+	}
+	if status, _ := post(t, plain, r.site.URL+"/auth/cli/confirm", url.Values{CSRFField: {token}}); status != http.StatusBadRequest {
+		t.Errorf("confirming once more: %d, want 400", status)
+	}
+
+	confirm := func(c *http.Client, page string) (int, string) {
+		return post(t, c, r.site.URL+"/auth/cli/confirm", url.Values{CSRFField: {formToken.FindStringSubmatch(page)[1]}})
+	}
+	second := begin()
+	_, page = open(c, second, false)
+	if status, body := confirm(c, page); status != http.StatusConflict {
+		t.Errorf("a second id without reset: %d %s, want 409", status, body)
+	}
+	_, page = open(c, second, true)
+	if status, body := confirm(c, page); status != http.StatusOK || !strings.Contains(body, "ann") {
+		t.Errorf("a second id with reset: %d %s", status, body)
+	}
+	if _, err := r.s.UserByCLIID(ctx, id); err == nil {
+		t.Error("the first id still counts after a reset")
+	}
+	for name, id := range map[string]string{"one that was used": second, "one that we did not make": "0123456789abcdef"} {
+		_, page = open(c, id, true)
+		if status, body := confirm(c, page); status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s, want 400", name, status, body)
+		}
+	}
+	for name, state := range map[string]string{"no JSON": "AAAA", "no base64": "%%%", "none": "", "short id": base64.RawURLEncoding.EncodeToString([]byte(`{"cli_id":"x"}`))} {
+		if status, _ := get(t, c, r.site.URL+"/auth/cli/github?code=x&state="+url.QueryEscape(state)); status != http.StatusBadRequest {
+			t.Errorf("state with %s: %d, want 400", name, status)
+		}
+	}
+	if status, _ := get(t, c, r.site.URL+"/auth/cli/github?error=access_denied&state="+base64.RawURLEncoding.EncodeToString([]byte(`{"cli_id":"0123456789abcdef"}`))); status != http.StatusForbidden {
+		t.Errorf("somebody who said no at the provider: %d, want 403", status)
+	}
+}
+
+func TestWho(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Admins = []string{"9"} })
+	ctx := context.Background()
+	ids := map[string]string{}
+	for id, name := range map[string]string{"7": "ann", "9": "boss"} {
+		var err error
+		if ids[name], err = r.s.NewCLIID(ctx, id, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	session, err := r.s.NewSession(ctx, "7", time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann := backend.Viewer{ID: "7", Name: "ann"}
+	for _, c := range []struct {
+		name    string
+		headers []string // pairs
+		want    Who
+		fault   bool
+	}{
+		{"nobody", nil, Who{}, false},
+		{"a CLI id", []string{HeaderCLI, ids["ann"]}, Who{Viewer: ann, CLI: true}, false},
+		{"an unknown CLI id", []string{HeaderCLI, "x"}, Who{}, true},
+		{"its hash", []string{HeaderCLI, fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(ids["ann"])))}, Who{}, true},
+		{"an admin's CLI id", []string{HeaderCLI, ids["boss"]}, Who{Viewer: backend.Viewer{ID: "9", Name: "boss", Admin: true}, CLI: true}, false},
+		{"the admin's token", []string{"Authorization", "Bearer " + adminToken}, Who{Viewer: backend.Viewer{Admin: true}}, false},
+		{"the admin's token, lower case", []string{"Authorization", "bearer " + adminToken}, Who{Viewer: backend.Viewer{Admin: true}}, false},
+		{"another token", []string{"Authorization", "Bearer x"}, Who{}, true},
+		{"no token", []string{"Authorization", "Bearer "}, Who{}, true},
+		{"another scheme", []string{"Authorization", "Basic " + adminToken}, Who{}, true},
+		{"both", []string{"Authorization", "Bearer " + adminToken, HeaderCLI, ids["ann"]}, Who{Viewer: backend.Viewer{ID: "7", Name: "ann", Admin: true}, CLI: true}, false},
+		{"two CLI ids", []string{HeaderCLI, ids["ann"], HeaderCLI, ids["boss"]}, Who{}, true},
+		{"a session", []string{"Cookie", sessionCookie + "=" + session}, Who{Viewer: ann, Cookie: true}, false},
+		{"two sessions", []string{"Cookie", sessionCookie + "=" + session + "; " + sessionCookie + "=x"}, Who{}, false},
+		{"a forged session", []string{"Cookie", sessionCookie + "=x"}, Who{}, false},
+	} {
+		req := httptest.NewRequest("GET", "/", nil)
+		for i := 0; i < len(c.headers); i += 2 {
+			req.Header.Add(c.headers[i], c.headers[i+1])
+		}
+		if got, err := r.Who(req); got != c.want || (err != nil) != c.fault {
+			t.Errorf("%s: Who = %+v, %v, want %+v", c.name, got, err, c.want)
+		}
+	}
+	none := newRig(t, func(o *Options) { o.AdminToken = "" })
+	for _, header := range []string{"Bearer ", "Bearer None", "Bearer"} {
+		req := httptest.NewRequest("GET", "/", nil)
+		req.Header.Set("Authorization", header)
+		if got, err := none.Who(req); err == nil || got.Admin {
+			t.Errorf("%q with no admin's token set: %+v, %v", header, got, err)
+		}
+	}
+}
+
+// With https, cookies are for one host and no script.
+func TestCookies(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.PublicURL = "https://kb.example" })
+	w := httptest.NewRecorder()
+	r.login(w, httptest.NewRequest("GET", "/auth/login?provider=github", nil))
+	c := w.Result().Cookies()[0]
+	if c.Name != "__Host-"+loginCookie || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.MaxAge != 600 {
+		t.Errorf("the cookie is %+v", c)
+	}
+	to, err := url.Parse(w.Header().Get("Location"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := to.Query()
+	if q.Get("redirect_uri") != "https://kb.example/auth/web/github" || q.Get("code_challenge_method") != "S256" || q.Get("code_challenge") == "" || strings.Contains(to.String(), c.Value) || strings.Contains(to.String(), clientSecret) {
+		t.Errorf("the browser is sent to %s", to)
+	}
+}
+
+func TestLocalPath(t *testing.T) {
+	for next, want := range map[string]string{"": "/", "/boards?x=1": "/boards?x=1", "//evil.example": "/", "https://evil.example": "/", `/\evil.example`: "/", "/a\nb": "/", "/a b": "/", "boards": "/", "/" + strings.Repeat("a", 2000): "/"} {
+		if got := localPath(next); got != want {
+			t.Errorf("localPath(%.40q) = %q, want %q", next, got, want)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	good := Options{Signing: make([]byte, 32), PublicURL: "https://kb.example"}
+	for name, change := range map[string]func(*Options){
+		"a short key":           func(o *Options) { o.Signing = o.Signing[:16] },
+		"no host":               func(o *Options) { o.PublicURL = "https://" },
+		"another scheme":        func(o *Options) { o.PublicURL = "ftp://kb.example" },
+		"a path":                func(o *Options) { o.PublicURL = "https://kb.example/kb" },
+		"an unknown provider":   func(o *Options) { o.Providers = []Provider{{Name: "gitlab", ClientID: "x", ClientSecret: "y"}} },
+		"a provider, no secret": func(o *Options) { o.Providers = []Provider{{Name: "github", ClientID: "x"}} },
+	} {
+		o := good
+		change(&o)
+		if _, err := New(o); err == nil {
+			t.Errorf("New with %s is no error", name)
+		}
+	}
+}
+
+func FuzzStates(f *testing.F) {
+	i, err := New(Options{Signing: make([]byte, 32), PublicURL: "https://kb.example"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	good := i.sign(state{Provider: "github", Browser: i.browser("n"), Next: "/", Until: time.Now().Add(time.Hour).Unix()})
+	f.Add(good)
+	f.Add(base64.RawURLEncoding.EncodeToString([]byte(`{"cli_id":"0123456789abcdef","is_reset":true}`)))
+	f.Add(".")
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := i.verify(text, "github", "n"); err == nil && text != good {
+			t.Errorf("verify(%q) accepts a state that was not signed", text)
+		}
+		if s, err := parseCLIState(text); err == nil && !cliID.MatchString(s.CLIID) {
+			t.Errorf("parseCLIState(%q) = %+v", text, s)
+		}
+		var p pending
+		if i.open("confirm", text, &p) == nil {
+			t.Errorf("open(%q) accepts what was not sealed", text)
+		}
+	})
+}

@@ -1,0 +1,100 @@
+package reconciler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+// record stores a result. One that cannot be stored as it is ends the run as well.
+func (w *work) record(ctx context.Context, report *launcher.Report) end {
+	var tooLarge *store.TooLargeError
+	err := w.insist(ctx, func() error {
+		err := w.r.o.Store.Record(ctx, w.p, report.Result, report.Raw)
+		if errors.As(err, &tooLarge) {
+			return nil
+		}
+		return err
+	})
+	switch {
+	case tooLarge != nil:
+		return w.fail(ctx, store.StatusFailed, tooLarge.Error())
+	case errors.Is(err, store.ErrNotFound): // the submission was deleted
+		return end{}
+	case err != nil:
+		return end{err, shortPause}
+	}
+	kind := Recorded
+	if !report.Result.Success {
+		kind = Failed
+	}
+	w.r.o.Observe(w.event(kind))
+	w.r.o.Log.Info("recorded", "run", w.p.RunID, "submission", w.p.Submission, "build", report.Build, "gpu", w.p.GPU, "mode", w.p.Mode, "secret", w.p.Secret,
+		"outcome", report.Result.Outcome.Name, "took", time.Since(w.p.Created).Round(time.Millisecond))
+	return end{}
+}
+
+// fail ends the run without a result. why is for the submitter.
+func (w *work) fail(ctx context.Context, status, why string) end {
+	err := w.insist(ctx, func() error { return w.r.o.Store.Fail(ctx, w.p, status, why) })
+	if errors.Is(err, store.ErrNotFound) {
+		return end{}
+	}
+	if err != nil {
+		return end{err, shortPause}
+	}
+	w.r.o.Observe(w.event(Failed))
+	w.r.o.Log.Warn("a run has no result", "run", w.p.RunID, "submission", w.p.Submission, "build", w.build.Load(), "gpu", w.p.GPU, "status", status, "why", text.Line(why, 300))
+	return end{}
+}
+
+// without ends a run whose result could not be had, or puts it off where that may
+// change.
+func (w *work) without(ctx context.Context, err error) end {
+	var none *launcher.NoResultError
+	var wrong *launcher.WrongMachineError
+	var gave *launcher.GaveUpError
+	var api *launcher.APIError
+	switch {
+	case errors.As(err, &none):
+		why := fmt.Sprintf("the evaluation left no result: build %d is %s", none.Build, text.Line(none.State, 40))
+		if none.Reason != "" {
+			why += ", " + none.Reason
+		}
+		w.r.o.Log.Warn("no result", "run", w.p.RunID, "error", text.Line(none.Error(), 500))
+		if none.State == "blocked" {
+			w.cancel(ctx, none.Build)
+		}
+		return w.fail(ctx, store.StatusFailed, why)
+	case errors.As(err, &wrong):
+		w.r.o.Log.Error("a result came from the wrong machine", "run", w.p.RunID, "error", wrong)
+		return w.fail(ctx, store.StatusFailed, fmt.Sprintf("it was evaluated on %s, which is the wrong machine", text.Line(wrong.GotGPU, 60)))
+	case errors.As(err, &gave):
+		w.cancel(ctx, gave.Build)
+		switch gave.Phase {
+		case launcher.PhaseQueued:
+			return w.fail(ctx, store.StatusTimedOut, fmt.Sprintf("no machine took it within %s", gave.After.Round(time.Second)))
+		case launcher.PhaseRunning:
+			return w.fail(ctx, store.StatusTimedOut, fmt.Sprintf("it had not finished after %s on the machine", gave.After.Round(time.Second)))
+		}
+		return w.fail(ctx, store.StatusFailed, "its result could not be fetched")
+	case errors.As(err, &api) && api.Status == http.StatusNotFound:
+		return w.fail(ctx, store.StatusFailed, fmt.Sprintf("its build %d is gone", w.build.Load()))
+	}
+	return end{err, pauseAfter(err)}
+}
+
+// cancel cancels a build that is given up.
+func (w *work) cancel(ctx context.Context, build int) {
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	if err := w.r.o.Launcher.Cancel(ctx, build); err != nil {
+		w.r.o.Log.Warn("a build that was given up goes on", "build", build, "error", err)
+	}
+}

@@ -1,0 +1,122 @@
+package reconciler
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpu-mode/kbgen/launcher"
+)
+
+// machines is what is known of the agents on each queue. All of them are listed at
+// once, which costs a request for each hundred.
+type machines struct {
+	mu      sync.Mutex
+	asked   time.Time
+	asking  bool
+	known   bool // the token may list agents, and did
+	byQueue map[string]launcher.Serving
+}
+
+const (
+	machinesAge      = time.Minute      // after which agents are listed again
+	machinesPatience = 10 * time.Second // for the first list
+)
+
+// serving returns what is known of a queue's agents; false: nothing.
+func (m *machines) serving(queue string) (launcher.Serving, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.byQueue[queue], m.known
+}
+
+// refresh lists the agents again, beside, when the list is old. The first time it
+// waits for it.
+func (r *Reconciler) refresh(ctx context.Context) {
+	m := &r.machines
+	m.mu.Lock()
+	first := m.asked.IsZero()
+	if m.asking || !first && time.Since(m.asked) < machinesAge {
+		m.mu.Unlock()
+		return
+	}
+	m.asking, m.asked = true, time.Now()
+	m.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		asking, stop := context.WithTimeout(context.WithoutCancel(ctx), machinesAge/2)
+		defer stop()
+		agents, err := r.o.Launcher.Agents(asking)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.asking, m.known = false, err == nil
+		if err != nil {
+			r.o.Log.Warn("listing agents: how many machines there are is not known", "error", err)
+			return
+		}
+		m.byQueue = byQueue(agents)
+		r.Wake()
+	}()
+	if first {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		case <-time.After(machinesPatience):
+		}
+	}
+}
+
+// byQueue counts agents by the queue that they serve.
+func byQueue(agents []launcher.Agent) map[string]launcher.Serving {
+	count := map[string]launcher.Serving{}
+	for i := range agents {
+		a := &agents[i]
+		queues := []string{a.Queue}
+		for _, tag := range a.Tags {
+			if key, found := strings.CutPrefix(tag, "queue="); found && !slices.Contains(queues, key) {
+				queues = append(queues, key)
+			}
+		}
+		for _, queue := range queues {
+			s := count[queue]
+			switch {
+			case queue == "" || a.State != launcher.Connected:
+				continue
+			case a.Paused:
+				s.Paused++
+			default:
+				s.Agents++
+				if a.Busy() {
+					s.Busy++
+				}
+			}
+			count[queue] = s
+		}
+	}
+	return count
+}
+
+// room says how many builds of each GPU type may be under way: a few more than there
+// are machines, so that none waits for the next, and none where nothing is sent.
+func (r *Reconciler) room(ctx context.Context) map[string]int {
+	if runs, _, err := r.get(ctx); err == nil && len(runs) > 0 { // nobody is asked for nothing
+		r.refresh(ctx)
+	}
+	room := map[string]int{}
+	for _, row := range r.o.Fleet {
+		if row.Off != "" {
+			continue
+		}
+		room[row.Name] = r.o.Room
+		if s, known := r.machines.serving(row.Queue); known {
+			room[row.Name] = s.Agents + max(2, s.Agents/2)
+		}
+	}
+	for _, gpu := range r.strangers() {
+		room[gpu] = r.o.Room // they end at once, saying why
+	}
+	return room
+}

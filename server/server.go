@@ -1,0 +1,153 @@
+// Package server is the competition's backend as one handler and what works behind
+// it: the HTTP API, the pages, webhooks, health and metrics over a store, and the
+// reconciler that evaluates what was submitted. It reads no environment and opens
+// no port; package main does both.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/identity"
+	"github.com/gpu-mode/kbgen/server/reconciler"
+	"github.com/gpu-mode/kbgen/server/webhook"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+// Options are what a server stands on.
+type Options struct {
+	Store    *store.Store
+	Launcher *launcher.Client
+	Fleet    pipelines.Table
+	Version  string
+
+	PublicURL  string // as browsers and clients reach it, "https://kernels.example.org"
+	Name       string // of the competition, for its pages
+	AdminToken string // "" admits nobody by token
+	Admins     []string
+	Providers  []identity.Provider
+	Proxies    []string // addresses and networks whose X-Forwarded-For is believed
+
+	WebhookToken string            // "" refuses all webhooks
+	Reconciler   reconciler.Options // Store, Launcher, Fleet, Log and Observe are filled in
+
+	Log *slog.Logger
+}
+
+// A Server serves once [Server.Serve] is called.
+type Server struct {
+	o          Options
+	backend    *backend.Backend
+	identity   *identity.Identity
+	reconciler *reconciler.Reconciler
+	webhook    *webhook.Handler
+	metrics    *metrics
+	health     health
+	handler    http.Handler
+
+	streams    context.Context // ends when the server stops
+	endStreams context.CancelFunc
+}
+
+// signingKey is the name of the key that all instances on a database share.
+const signingKey = "signing key"
+
+// New puts a server together. It makes no request but to the database.
+func New(ctx context.Context, o Options) (*Server, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	signing, err := o.Store.Secret(ctx, signingKey)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{o: o}
+	s.streams, s.endStreams = context.WithCancel(context.Background())
+	s.metrics = newMetrics(s)
+	r := o.Reconciler
+	r.Store, r.Launcher, r.Fleet, r.Log, r.Observe = o.Store, o.Launcher, o.Fleet, o.Log, s.metrics.observe
+	s.reconciler = reconciler.New(r)
+	s.backend = backend.New(backend.Options{Store: o.Store, Queue: s.reconciler, Fleet: o.Fleet, Log: o.Log, Signing: signing})
+	s.identity, err = identity.New(identity.Options{Store: o.Store, Signing: signing, PublicURL: o.PublicURL, AdminToken: o.AdminToken, Admins: o.Admins, Providers: o.Providers, Log: o.Log})
+	if err != nil {
+		return nil, err
+	}
+	s.webhook = webhook.New(webhook.Options{Token: o.WebhookToken, Hint: s.reconciler.Hint, Log: o.Log})
+	s.health = health{s: s}
+	s.handler, err = s.routes()
+	return s, err
+}
+
+// Handler answers everything but metrics.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Metrics answers with what Prometheus reads. It is for an address that strangers
+// do not reach.
+func (s *Server) Metrics() http.Handler { return s.metrics.handler() }
+
+// stopTime is how long requests that are being answered have when a server stops.
+const stopTime = 20 * time.Second
+
+// Serve answers on the listeners and evaluates, until ctx ends. Then requests that
+// are being answered are finished, streams end, and the reconciler leaves its builds
+// alone. ready is called when the first request can be answered.
+func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, ready func()) error {
+	ctx, stopAll := context.WithCancel(ctx)
+	defer stopAll()
+	var beside sync.WaitGroup
+	beside.Go(func() { s.backend.Run(ctx, s.reconciler.Signal) })
+	beside.Go(func() { s.reconciler.Run(ctx) })
+	errs := make(chan error, len(listeners)+len(metrics))
+	var servers []*http.Server
+	serve := func(l net.Listener, h http.Handler) {
+		hs := &http.Server{
+			Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+			ErrorLog: slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
+		}
+		servers = append(servers, hs)
+		go func() {
+			if err := hs.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				errs <- fmt.Errorf("serving on %s: %w", l.Addr(), err)
+			}
+		}()
+	}
+	for _, l := range listeners {
+		serve(l, s.handler)
+	}
+	for _, l := range metrics {
+		serve(l, s.Metrics())
+	}
+	if ready != nil {
+		ready()
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-errs:
+	}
+	s.health.stopping.Store(true)
+	s.endStreams()
+	stopping, stop := context.WithTimeout(context.Background(), stopTime)
+	defer stop()
+	var closing sync.WaitGroup
+	for _, hs := range servers {
+		closing.Go(func() {
+			if hs.Shutdown(stopping) != nil {
+				hs.Close()
+			}
+		})
+	}
+	closing.Wait()
+	stopAll()
+	beside.Wait()
+	return err
+}

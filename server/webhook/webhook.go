@@ -1,0 +1,173 @@
+// Package webhook receives Buildkite's events. An event is a hint that a build is
+// over, and nothing in it is believed: whoever gets the hint asks Buildkite. Forged
+// events are refused; replayed, doubled, reordered and late ones cost a question at
+// most, and missing ones nothing but time.
+//
+// Source: Buildkite's documentation of webhooks; signatures as it has them.
+package webhook
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// MaxBody is the largest event that is read, in bytes: a build carries its payload.
+const MaxBody = 4 << 20
+
+// Options say who sends and who is told.
+type Options struct {
+	// Token is the webhook's: the key of its signatures, or what it sends in clear.
+	Token string
+
+	// Hint is told the run id of a build that may be over. It must not block long.
+	Hint func(ctx context.Context, runID string)
+
+	Log *slog.Logger // nil: nowhere
+}
+
+// A Handler answers POST requests with events: 204, or 4xx for what is none.
+type Handler struct {
+	o    Options
+	last atomic.Int64 // when the last event came that was genuine, Unix nanoseconds
+
+	hints, others, refused atomic.Int64
+}
+
+// New makes a handler. Without a token it refuses everything.
+func New(o Options) *Handler {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Handler{o: o}
+}
+
+// Stats counts events since the start.
+type Stats struct {
+	Hints, Others, Refused int64
+	Last                   time.Time // of a genuine event; zero: none came
+}
+
+// Stats counts what came.
+func (h *Handler) Stats() Stats {
+	s := Stats{Hints: h.hints.Load(), Others: h.others.Load(), Refused: h.refused.Load()}
+	if at := h.last.Load(); at > 0 {
+		s.Last = time.Unix(0, at)
+	}
+	return s
+}
+
+// An event is what is read of one.
+type event struct {
+	Event string `json:"event"`
+	Build struct {
+		Number   int            `json:"number"`
+		State    string         `json:"state"`
+		Blocked  bool           `json:"blocked"`
+		MetaData map[string]any `json:"meta_data"`
+	} `json:"build"`
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "want POST", http.StatusMethodNotAllowed)
+		return
+	}
+	status, err := h.take(w, r)
+	if err != nil {
+		h.refused.Add(1)
+		h.o.Log.Warn("webhook refused", "status", status, "error", err)
+		http.Error(w, err.Error(), status)
+		return
+	}
+	w.WriteHeader(status)
+}
+
+func (h *Handler) take(w http.ResponseWriter, r *http.Request) (int, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return http.StatusRequestEntityTooLarge, fmt.Errorf("the event is larger than %d bytes", MaxBody)
+	case err != nil:
+		return http.StatusBadRequest, errors.New("the event could not be read")
+	}
+	if err := h.genuine(r.Header, body); err != nil {
+		return http.StatusUnauthorized, err
+	}
+	h.last.Store(time.Now().UnixNano())
+	var e event
+	if err := json.Unmarshal(body, &e); err != nil {
+		return http.StatusBadRequest, errors.New("the event is no JSON object")
+	}
+	runID, _ := e.Build.MetaData["run_id"].(string)
+	if e.Event != "build.finished" || !launcher.ValidRunID(runID) {
+		h.others.Add(1)
+		return http.StatusNoContent, nil
+	}
+	h.hints.Add(1)
+	h.o.Log.Debug("hint", "run", text.Line(runID, 200), "build", e.Build.Number)
+	h.o.Hint(r.Context(), runID)
+	return http.StatusNoContent, nil
+}
+
+// genuine checks who sent an event: a signature over timestamp and raw body, or the
+// token itself, whichever the webhook was set up to send. The timestamp is not held
+// against a clock: events may be queued for hours, and a replay is harmless.
+func (h *Handler) genuine(header http.Header, body []byte) error {
+	signature, token := header.Get("X-Buildkite-Signature"), header.Get("X-Buildkite-Token")
+	switch {
+	case h.o.Token == "":
+		return errors.New("no webhook is set up here")
+	case signature != "":
+		return h.signed(signature, body)
+	case token != "":
+		if subtle.ConstantTimeCompare([]byte(token), []byte(h.o.Token)) != 1 {
+			return errors.New("the token is not this webhook's")
+		}
+		return nil
+	}
+	return errors.New("got neither X-Buildkite-Signature nor X-Buildkite-Token")
+}
+
+func (h *Handler) signed(signature string, body []byte) error {
+	var timestamp, mac string
+	for _, part := range strings.Split(signature, ",") {
+		switch name, value, _ := strings.Cut(strings.TrimSpace(part), "="); name {
+		case "timestamp":
+			timestamp = value
+		case "signature":
+			mac = value
+		}
+	}
+	if _, err := strconv.ParseInt(timestamp, 10, 64); err != nil {
+		return errors.New("X-Buildkite-Signature: want timestamp=SECONDS,signature=HEX")
+	}
+	got, err := hex.DecodeString(mac)
+	if err != nil {
+		return errors.New("X-Buildkite-Signature: want timestamp=SECONDS,signature=HEX")
+	}
+	want := hmac.New(sha256.New, []byte(h.o.Token))
+	want.Write([]byte(timestamp + "."))
+	want.Write(body)
+	if !hmac.Equal(got, want.Sum(nil)) {
+		return errors.New("the signature is not this webhook's")
+	}
+	return nil
+}

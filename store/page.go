@@ -1,0 +1,86 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// An Entry is one line of a board.
+type Entry struct {
+	Rank         int
+	Tied         bool
+	Score        float64  // seconds
+	Low, High    *float64 // 95 % interval, seconds; nil: none
+	SubmissionID int64
+	FileName     string
+	Time         time.Time
+	UserID, User string
+}
+
+// Page returns the board's ranking on a GPU type from offset on, at most limit
+// entries, and how many there are in all. limit 0 is all of them.
+//
+// Errors: [ErrNotFound] for a board that does not exist.
+func (s *Store) Page(ctx context.Context, board, gpu string, limit, offset int) (entries []Entry, total int, err error) {
+	if limit < 0 || offset < 0 {
+		return nil, 0, &Refused{Why: Invalid, Text: fmt.Sprintf("page: got limit %d and offset %d, want 0 or more", limit, offset)}
+	}
+	all, err := latest(ctx, s, &s.rankings, board, gpu, s.ranking)
+	if err != nil {
+		return nil, 0, wrap("reading a board", err)
+	}
+	total = len(all)
+	entries = all[min(offset, total):]
+	if limit > 0 && len(entries) > limit {
+		entries = entries[:limit]
+	}
+	return slices.Clone(entries), total, nil
+}
+
+// latest returns what is made of a ranking, from what is kept where that is as new.
+func latest[T any](ctx context.Context, s *Store, kept *versioned[T], board, gpu string, read func(context.Context, querier, boardGPU) ([]T, error)) ([]T, error) {
+	id, version, err := s.version(ctx, s.read, board)
+	if err != nil {
+		return nil, err
+	}
+	of := boardGPU{id, gpu}
+	return kept.get(of, version, func() (list []T, seen int64, err error) {
+		err = s.snapshot(ctx, "from its rows", func(tx *sql.Tx) error {
+			if _, seen, err = s.version(ctx, tx, board); err != nil {
+				return err
+			}
+			list, err = read(ctx, tx, of)
+			return err
+		})
+		return list, seen, err
+	})
+}
+
+// version rises with each change of what is shown of a board's ranking.
+func (s *Store) version(ctx context.Context, on querier, board string) (id, version int64, err error) {
+	err = s.row(ctx, on, `SELECT l.id, coalesce(b.version, 0) FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.name = $1`, board).Scan(&id, &version)
+	return id, version, err
+}
+
+// ranking is all of a board's on a GPU type.
+func (s *Store) ranking(ctx context.Context, on querier, of boardGPU) (entries []Entry, err error) {
+	set, err := s.settings(ctx, on, of.board)
+	if err != nil {
+		return nil, err
+	}
+	err = s.each(ctx, on, func(rows *sql.Rows) error {
+		var e Entry
+		var at stamp
+		err := rows.Scan(&e.SubmissionID, &e.UserID, &e.Score, &e.Low, &e.High, &e.FileName, &at, &e.User)
+		e.Time = at.Time
+		entries = append(entries, e)
+		return err
+	}, `SELECT t.submission_id, t.user_id, t.score, t.low, t.high, s.file_name, s.submission_time, coalesce(u.user_name, '')
+		FROM own.standing t JOIN lb.submission s ON s.id = t.submission_id JOIN lb.user_info u ON u.id = t.user_id
+		WHERE t.leaderboard_id = $1 AND t.gpu = $2 ORDER BY t.score, t.submission_id`, of.board, of.gpu)
+	ranks(entries, set.Ties)
+	return entries, err
+}

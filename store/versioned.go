@@ -1,0 +1,62 @@
+package store
+
+import "sync"
+
+// versioned keeps what was made of a board's rows on a GPU type for as long as the
+// board's version is the same, whoever changes it: the version is read each time,
+// and rises in the transaction of each change.
+type versioned[T any] struct {
+	mu    sync.Mutex
+	lists map[boardGPU]*versionedList[T]
+}
+
+// A boardGPU is one ranking.
+type boardGPU struct {
+	board int64
+	gpu   string
+}
+
+type versionedList[T any] struct {
+	mu      sync.Mutex // held by whoever makes it; the others wait for that
+	version int64
+	list    []T
+}
+
+// maxVersioned is how many lists are kept; there are fewer in any competition.
+const maxVersioned = 512
+
+// get returns the list of a ranking, which make makes when what is kept is older
+// than version, together with the version that it saw. Callers do not change it.
+func (c *versioned[T]) get(of boardGPU, version int64, make func() ([]T, int64, error)) ([]T, error) {
+	kept := c.at(of)
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	if kept.list != nil && kept.version >= version {
+		return kept.list, nil
+	}
+	list, seen, err := make()
+	if err != nil || len(list) == 0 { // an empty one is made quickly, and of names that somebody invents there are many
+		c.drop(of)
+		return nil, err
+	}
+	kept.list, kept.version = list, seen
+	return list, nil
+}
+
+func (c *versioned[T]) at(k boardGPU) *versionedList[T] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lists == nil || len(c.lists) > maxVersioned {
+		c.lists = map[boardGPU]*versionedList[T]{}
+	}
+	if c.lists[k] == nil {
+		c.lists[k] = &versionedList[T]{}
+	}
+	return c.lists[k]
+}
+
+func (c *versioned[T]) drop(k boardGPU) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.lists, k)
+}
