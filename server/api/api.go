@@ -49,6 +49,8 @@ const (
 	maxBody   = 64 << 10
 	maxUpload = store.MaxCode + maxBody // a file and the form around it
 	maxTime   = 30 * time.Second
+
+	uploadTime = 60 * time.Second // popcorn-cli waits as long
 )
 
 // maxStreams is how many streams one client may hold open.
@@ -149,10 +151,14 @@ func (a *api) handler(rt route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		httpx.Note(r.Context(), rt.pattern, "")
 		if !rt.stream {
-			ctx, stop := context.WithTimeout(r.Context(), maxTime)
+			limit := maxTime
+			if rt.upload {
+				limit = uploadTime
+			}
+			ctx, stop := context.WithTimeout(r.Context(), limit)
 			defer stop()
 			r = r.WithContext(ctx)
-			deadline := time.Now().Add(maxTime)
+			deadline := time.Now().Add(limit)
 			rc := http.NewResponseController(w)
 			rc.SetReadDeadline(deadline) // not supported by a test's recorder
 			rc.SetWriteDeadline(deadline.Add(5 * time.Second))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -44,7 +45,6 @@ func (c *call) stream() (s *stream, end func(), err error) {
 		}
 	}
 	s = &stream{c.w, http.NewResponseController(c.w)}
-	s.rc.SetReadDeadline(time.Time{}) // not supported by a test's recorder
 	c.header("Content-Type", eventStream)
 	c.header("Cache-Control", "no-store")
 	c.header("X-Accel-Buffering", "no") // a proxy shall not wait for more
@@ -57,14 +57,19 @@ func (s *stream) send(event string, data any) error {
 	if err != nil {
 		return err
 	}
-	s.rc.SetWriteDeadline(time.Now().Add(streamTime))
-	if _, err := fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", event, body); err != nil {
-		return err
-	}
-	return s.flush()
+	return s.write(fmt.Sprintf("event: %s\ndata: %s\n\n", event, body))
 }
 
-func (s *stream) flush() error { return s.rc.Flush() }
+// alive writes a comment, which readers pass over.
+func (s *stream) alive() error { return s.write(": alive\n\n") }
+
+func (s *stream) write(text string) error {
+	s.rc.SetWriteDeadline(time.Now().Add(streamTime)) // not supported by a test's recorder
+	if _, err := io.WriteString(s.w, text); err != nil {
+		return err
+	}
+	return s.rc.Flush()
+}
 
 // StreamStatus, StreamResult and StreamError are the data of Kernelbot's events.
 type StreamStatus struct {
@@ -87,14 +92,14 @@ type StreamError struct {
 // is answered as by the other route. The submission is the server's from then on: a
 // client that leaves loses the events alone.
 func submitAndWait(c *call) (any, error) {
-	rc := http.NewResponseController(c.w)
-	rc.SetReadDeadline(time.Now().Add(maxTime)) // of the file
 	s, end, err := c.stream()
 	if err != nil {
 		return nil, err
 	}
 	defer end()
+	s.rc.SetReadDeadline(time.Now().Add(uploadTime))
 	receipt, err := handIn(c)
+	s.rc.SetReadDeadline(time.Time{}) // a stream has none: it would end with it
 	if err != nil {
 		c.w.Header().Del("Content-Type")
 		return nil, err

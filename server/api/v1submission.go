@@ -273,14 +273,7 @@ func submissionEvents(c *call) (any, error) {
 	}
 	defer end()
 	last := ""
-	beat := func() error {
-		_, err := io.WriteString(c.w, ": alive\n\n")
-		if err == nil {
-			err = s.flush()
-		}
-		return err
-	}
-	err = c.follow(id, beat, func(sub *backend.Submission) (bool, error) {
+	err = c.follow(id, s.alive, func(sub *backend.Submission) (bool, error) {
 		event := "submission"
 		if sub.Done && len(sub.Open) == 0 {
 			event = "done"
