@@ -109,8 +109,12 @@ func badJSON(err error) error {
 	return &failure{http.StatusBadRequest, "body: want one JSON object: " + what}
 }
 
-// maxParts is how many parts a form may have.
-const maxParts = 16
+// maxParts is how many parts a form may have, and maxPartHead how many bytes each
+// may have for headers.
+const (
+	maxParts    = 16
+	maxPartHead = 8 << 10
+)
 
 // A file is what somebody handed in.
 type file struct {
@@ -140,6 +144,13 @@ func (c *call) file() (*file, error) {
 		}
 		if n >= maxParts {
 			return nil, &failure{http.StatusBadRequest, "form: want at most " + strconv.Itoa(maxParts) + " parts"}
+		}
+		head := 0
+		for name, values := range part.Header {
+			head += len(name) + len(strings.Join(values, "  "))
+		}
+		if head > maxPartHead {
+			return nil, &failure{http.StatusBadRequest, "form: a part has too many headers"}
 		}
 		if part.FormName() != "file" {
 			continue
