@@ -496,6 +496,7 @@ func FuzzStates(f *testing.F) {
 	f.Add(good)
 	f.Add(base64.RawURLEncoding.EncodeToString([]byte(`{"cli_id":"0123456789abcdef","is_reset":true}`)))
 	f.Add(".")
+	f.Add(good[:40] + "\n" + good[40:])
 	f.Fuzz(func(t *testing.T, text string) {
 		if _, err := i.verify(text, "github", "n"); err == nil && text != good {
 			t.Errorf("verify(%q) accepts a state that was not signed", text)
