@@ -53,6 +53,10 @@ const (
 	uploadTime = 60 * time.Second // popcorn-cli waits as long
 )
 
+// loginCost is how many requests one step of a log-in counts as: the first one makes
+// a row for whoever asks.
+const loginCost = 10
+
 // maxStreams is how many streams one client may hold open.
 const maxStreams = 16
 
@@ -87,7 +91,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if pattern != "" {
 		if strings.Contains(pattern, " /auth/") { // of package identity
 			httpx.Note(r.Context(), pattern, "")
-			if wait := a.o.Limit.Ask(httpx.Network(httpx.Client(r.Context()))); wait > 0 {
+			if wait := a.o.Limit.AskFor(httpx.Network(httpx.Client(r.Context())), loginCost); wait > 0 {
 				httpx.TooMany(w, wait)
 				return
 			}

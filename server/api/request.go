@@ -142,15 +142,8 @@ func (c *call) file() (*file, error) {
 		if err != nil {
 			return nil, badForm(err)
 		}
-		if n >= maxParts {
-			return nil, &failure{http.StatusBadRequest, "form: want at most " + strconv.Itoa(maxParts) + " parts"}
-		}
-		head := 0
-		for name, values := range part.Header {
-			head += len(name) + len(strings.Join(values, "  "))
-		}
-		if head > maxPartHead {
-			return nil, &failure{http.StatusBadRequest, "form: a part has too many headers"}
+		if n >= maxParts || headLength(part.Header) > maxPartHead {
+			return nil, &failure{http.StatusBadRequest, "form: want at most " + strconv.Itoa(maxParts) + " parts, each with few headers"}
 		}
 		if part.FormName() != "file" {
 			continue
@@ -174,6 +167,13 @@ func (c *call) file() (*file, error) {
 		return nil, missing
 	}
 	return found, nil
+}
+
+func headLength(head map[string][]string) (n int) {
+	for name, values := range head {
+		n += len(name) + len(strings.Join(values, "  "))
+	}
+	return n
 }
 
 func badForm(err error) error {
