@@ -1,16 +1,18 @@
 package main
 
 const databaseHelp = `
-  --database URL       KBSERVE_DATABASE; sqlite:FILE or postgres://USER@HOST/NAME
+  --database URL       KBSERVE_DATABASE; sqlite:FILE or postgres://USER@HOST/DB
                        (default sqlite:kbserve.db). A password belongs into the
                        variable or PGPASSFILE: others see command lines
+  --config FILE        KBSERVE_CONFIG; lines NAME=value, below the environment
 `
 
 var help = map[string]string{
-	"": `kbserve keeps the boards of a competition and who ranks on them. It has no
-server yet.
+	"": `kbserve is the backend of a kernel competition: submissions in, ranked scores
+out.
 
 usage:
+  kbserve serve                take submissions, evaluate, rank, show
   kbserve db migrate | check | rebuild | convert TO | export
   kbserve board create | sync | list | close | delete
   kbserve limits show | set
@@ -23,6 +25,32 @@ usage:
   kbserve COMMAND --help | kbserve --version
 ` + databaseHelp + `
 exit status: 0 done, 1 failed, 2 wrong usage
+`,
+	"serve": `usage: kbserve serve [flag ...]
+
+answers popcorn-cli, /api/v1, pages, /webhooks/buildkite, /health and /ready.
+SIGTERM ends it and leaves builds alone; SIGHUP hands over to a new process.
+
+  --listen ADDRESS     KBSERVE_LISTEN (127.0.0.1:8080); repeat, or commas
+  --metrics ADDRESS    KBSERVE_METRICS; Prometheus reads /metrics there
+  --url URL            KBSERVE_URL, as clients reach it (that of --listen)
+  --name TEXT          KBSERVE_NAME, of the competition
+  --admin ID           KBSERVE_ADMINS, users who are admins
+  --proxy NETWORK      KBSERVE_PROXIES, whose X-Forwarded-For counts
+  --org, --pipeline    BUILDKITE_ORG (gpu-mode), BUILDKITE_PIPELINE (kernelbot)
+  --branch, --commit   KBSERVE_BRANCH (main), KBSERVE_COMMIT (HEAD)
+  --api URL            KBSERVE_API_URL (https://api.buildkite.com/)
+  --seal FILE          KBSERVE_SEAL; seals payloads, as kblaunch submit --seal
+  --room N             KBSERVE_ROOM (8), builds where machines are not known
+  --lease              KBSERVE_LEASE (30s), then others take a dead one's runs
+  --listing-delay      KBSERVE_LISTING_DELAY (30s), until listings show builds
+  --queue-timeout, --run-timeout  KBSERVE_QUEUE_TIMEOUT (6h), ..RUN_TIMEOUT (1h)
+  --migrate            KBSERVE_MIGRATE=true; updates the database first
+  --log-format FORMAT  KBSERVE_LOG_FORMAT; text or json
+variables only: BUILDKITE_API_TOKEN, KBSERVE_ADMIN_TOKEN, KBSERVE_WEBHOOK_TOKEN,
+  and KBSERVE_GITHUB_ and KBSERVE_DISCORD_ with CLIENT_ID and CLIENT_SECRET
+` + databaseHelp + `
+example: kbserve serve --config /etc/kbserve/kbserve.env
 `,
 	"db": `usage: kbserve db migrate            make the tables, or bring them up to date
        kbserve db check              compare the standings with the runs

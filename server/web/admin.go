@@ -177,6 +177,9 @@ func (s *site) fillUsers(r *request, page *adminPage) error {
 func (s *site) fillRecent(r *request, page *adminPage) error {
 	all, err := s.Backend.Mine(r.Context(), r.viewer, store.Query{Limit: 25})
 	page.Recent = newListed(all, r)
+	for i := range all {
+		page.Recent[i].User, page.Recent[i].UserPath = name(all[i].User), userPath(all[i].UserID)
+	}
 	return err
 }
 

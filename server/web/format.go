@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -71,9 +70,6 @@ func nanoseconds(ns float64) string {
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
-	}
-	if stem, ok := strings.CutSuffix(noun, "y"); ok {
-		return thousands(n) + " " + stem + "ies"
 	}
 	return thousands(n) + " " + noun + "s"
 }

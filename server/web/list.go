@@ -13,7 +13,7 @@ type listed struct {
 	BoardPath    string
 	File         string
 	GPU, Mode    string
-	User         string
+	User         string // "" on a page that is about one user
 	UserPath     string
 	When         moment
 	State        state
@@ -29,7 +29,7 @@ func newListed(all []store.Listed, r *request) []listed {
 		l := &all[i]
 		out[i] = listed{
 			ID: l.ID, Path: submissionPath(l.ID), Board: name(l.Board), BoardPath: boardPath(l.Board, l.GPU), File: name(l.FileName),
-			GPU: text.Line(l.GPU, maxName), Mode: modeWord(l.Mode), User: name(l.User), UserPath: userPath(l.UserID),
+			GPU: text.Line(l.GPU, maxName), Mode: modeWord(l.Mode),
 			When: newMoment(l.Time, r.now), State: listedState(l), Finished: l.Done, HasPublicRun: len(l.Runs) > 0,
 		}
 		for _, v := range l.Verdicts {

@@ -32,7 +32,7 @@ type queued struct {
 	Board     string
 	BoardPath string
 	Mode      string
-	Secret    bool
+	Runs      int // of the submission, one behind the other
 	Since     moment
 	Expected  string
 }
@@ -62,14 +62,20 @@ func newQueue(g *backend.GPUStatus, r *request, i int) gpuQueue {
 		}
 	}
 	waits := 0
-	for _, run := range g.Runs {
+	for i, run := range g.Runs {
+		if !run.Running {
+			waits++
+		}
+		if i > 0 && g.Runs[i-1].Submission == run.Submission && g.Runs[i-1].Running == run.Running {
+			q.Runs[len(q.Runs)-1].Runs++
+			continue
+		}
 		line := queued{Running: run.Running, ID: run.Submission, Board: name(run.Board), BoardPath: boardPath(run.Board, g.GPU), Mode: modeWord(run.Mode),
-			Secret: run.Secret, Since: newMoment(run.Since, r.now), Mine: r.viewer.ID != "" && run.UserID == r.viewer.ID}
+			Runs: 1, Since: newMoment(run.Since, r.now), Mine: r.viewer.ID != "" && run.UserID == r.viewer.ID}
 		if line.Mine || r.viewer.Admin {
 			line.Path = submissionPath(run.Submission)
 		}
 		if !run.Running {
-			waits++
 			line.Place = fmt.Sprint(waits)
 			line.Expected = about(expected(g, waits-1))
 		}
@@ -96,7 +102,7 @@ func expected(g *backend.GPUStatus, before int) time.Duration {
 
 func machines(g *backend.GPUStatus) string {
 	if !g.Known {
-		return "Not known."
+		return "not known"
 	}
 	words := count(g.Agents, "machine")
 	if g.Busy > 0 {
@@ -105,5 +111,5 @@ func machines(g *backend.GPUStatus) string {
 	if g.Paused > 0 {
 		words += fmt.Sprintf(", %s more paused", thousands(g.Paused))
 	}
-	return sentence(words)
+	return words
 }

@@ -104,7 +104,7 @@ func (q *lineQueue) Status(ctx context.Context) ([]backend.GPUStatus, error) {
 			}
 			one := backend.QueuedRun{Submission: run.Submission, UserID: polled.UserID, Board: run.Board, Mode: run.Mode, Secret: run.Secret, Since: polled.Time, Running: run.State == store.StateRunning}
 			if one.Running {
-				g.Running, g.Busy = g.Running+1, g.Busy+1
+				g.Running, g.Busy = g.Running+1, min(g.Busy+1, g.Agents)
 				g.Runs = append(g.Runs, one)
 			} else {
 				g.Waiting++
@@ -303,11 +303,11 @@ func (r *rig) accept(in store.Submission) int64 {
 	if in.FileName == "" {
 		in.FileName = "submission.py"
 	}
-	if in.Code == nil {
-		in.Code = fmt.Appendf(nil, "#!POPCORN leaderboard %s\nimport torch\n\n\ndef custom_kernel(data):\n    a, b = data\n    return a @ b  # by %s at %d\n", in.Board, in.UserID, in.Time.UnixNano())
-	}
 	if in.Time.IsZero() {
 		in.Time = time.Now()
+	}
+	if in.Code == nil {
+		in.Code = fmt.Appendf(nil, "#!POPCORN leaderboard %s\nimport torch\n\n\ndef custom_kernel(data):\n    a, b = data\n    return a @ b  # by %s at %d\n", in.Board, in.UserID, in.Time.UnixNano())
 	}
 	out, err := r.store.Accept(context.Background(), in)
 	if err != nil {
@@ -458,7 +458,7 @@ func newWorld(t testing.TB) *world {
 	w.save(conv)
 
 	w.right = w.accept(store.Submission{Board: "matmul", GPU: "H100", UserID: alice, FileName: "tiled.py", NoLimits: true, Time: time.Now().Add(-90 * time.Minute)})
-	w.others = w.accept(store.Submission{Board: "matmul", GPU: "H100", UserID: bob, FileName: "bob_wgmma.py", NoLimits: true, Code: []byte("canary-code-of-bob = 1\n"), Time: time.Now().Add(-80 * time.Minute)})
+	w.others = w.accept(store.Submission{Board: "matmul", GPU: "H100", UserID: bob, FileName: "bob_wgmma.py", NoLimits: true, Code: []byte("canary_code_of_bob = 1\n"), Time: time.Now().Add(-80 * time.Minute)})
 	w.evaluate(func(p store.PlannedRun) *schema.Result { return result(p.GPU, 11_000+float64(p.Submission)) })
 	w.wrong = w.accept(store.Submission{Board: "matmul", GPU: "B200", UserID: alice, FileName: "broken.py", NoLimits: true, Time: time.Now().Add(-50 * time.Minute)})
 	w.evaluate(func(p store.PlannedRun) *schema.Result { return wrong(p.GPU) })

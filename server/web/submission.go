@@ -123,6 +123,9 @@ func newSubmission(sub *backend.Submission, board *store.Board, r *request) *sub
 			line.Score = microseconds(*v.Score)
 		}
 		p.Ranks = p.Ranks || v.Ranks
+		if v.Reason != "" && strings.Contains(sub.Job.Error, "does not rank") {
+			p.Error = "" // the store's words for the same
+		}
 		if sub.Done || v.Ranks {
 			p.Verdicts = append(p.Verdicts, line)
 		}
