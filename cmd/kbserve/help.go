@@ -19,7 +19,7 @@ usage:
   kbserve invite create | list | revoke
   kbserve user create | list | ban | unban
   kbserve submission list | show | delete | hacked
-  kbserve stats | doctor
+  kbserve stats | doctor | selftest
   kbserve completion SHELL     for bash, zsh or fish
   kbserve man                  all help pages, for man(1)
   kbserve COMMAND --help | kbserve --version
@@ -204,5 +204,25 @@ exits with 1 when it finds something:
 ` + databaseHelp + `
 example:
   kbserve doctor --age 2h
+`,
+	"selftest": `usage: kbserve selftest --gpu NAME [--cleanup] [flag ...]
+       kbserve selftest --remove BOARD
+
+sends one submission through everything, as popcorn-cli would: a closed board of
+its own, a user and an invite; then the server, the build and the evaluation of an
+example; then it looks at the rows that must be there, and at the rank. It wants
+a server that runs on the same database, and agents for the GPU type.
+
+  --gpu NAME           the GPU type
+  --cleanup            take away all rows that it made, also when it failed
+  --remove BOARD       take away those of an earlier selftest
+  --url URL            KBSERVE_URL; the server (default http://127.0.0.1:8080)
+  --mode MODE          test, benchmark, profile or leaderboard (default leaderboard)
+  --task NAME          an example, see kblaunch examples (default vectoradd_py)
+  --timeout TIME       how long it may take (default 30m)
+  --interval TIME      between two looks (default 2s)
+` + databaseHelp + `
+example:
+  kbserve selftest --gpu H100_BK --cleanup
 `,
 }
