@@ -56,7 +56,7 @@ example: kbserve serve --config /etc/kbserve/kbserve.env
        kbserve db check              compare the standings with the runs
        kbserve db rebuild            make the standings from the runs
        kbserve db convert TO         copy a SQLite file into a PostgreSQL database
-       kbserve db export [--board NAME] [--code]
+       kbserve db export [--board NAME] [--code] [--format FORMAT] [--out FILE]
 
 migrate works on an empty database and on one that Kernelbot's own migrations
 made: its tables keep rows and columns, ours stand beside them. Run rebuild
@@ -70,6 +70,8 @@ does not rank; of a secret run only whether it passed. Never a seed or a CLI id.
 
   --board NAME         of this board alone
   --code               with the submissions' text
+  --format FORMAT      json, or parquet, which wants --out (default json)
+  --out FILE           where to; it is there when all of it is
 ` + databaseHelp + `
 example:
   kbserve db migrate && kbserve db check
