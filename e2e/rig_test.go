@@ -77,7 +77,7 @@ func run(m *testing.M) int {
 		return fail("making a directory", err)
 	}
 	defer os.RemoveAll(bin)
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", bin+"/", "./cmd/kbgen", "./cmd/kbgen-secret", "./cmd/kbrun", "./cmd/kblaunch", "./cmd/kbnode", "./cmd/kblocal")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", bin+"/", "./cmd/kbgen", "./cmd/kbgen-secret", "./cmd/kbrun", "./cmd/kblaunch", "./cmd/kbnode", "./cmd/kblocal", "./cmd/kbserve")
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -90,7 +90,11 @@ func run(m *testing.M) int {
 		return fail("finding buildkite-agent", err)
 	}
 	agent = strings.TrimSpace(string(out))
-	return m.Run()
+	status := m.Run()
+	if err := stopPostgres(); err != nil {
+		return fail("stopping PostgreSQL", err)
+	}
+	return status
 }
 
 // A rig is a stand-in with agents, and a launcher pointed at it.

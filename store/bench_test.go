@@ -118,8 +118,9 @@ func (s *Store) keepCodeForBench(ctx context.Context) (id int64, err error) {
 }
 
 // BenchmarkStore measures what clients wait for, 24 of them at once, at 1e5 runs
-// (KBGEN_BENCH_RUNS says another number): one poll, the hottest board's first page
-// and whole ranking, and accepting alone.
+// (KBGEN_BENCH_RUNS says another number): one poll, the hottest board's first page,
+// its whole ranking and its history, a user's own list, the start page, and
+// accepting. What a ranking costs once after each change is measured alone.
 func BenchmarkStore(b *testing.B) {
 	n := 100_000
 	if v, err := strconv.Atoi(os.Getenv("KBGEN_BENCH_RUNS")); err == nil && v > 0 {
@@ -150,48 +151,96 @@ func BenchmarkStore(b *testing.B) {
 					})
 				})
 			}
-			b.Run("accept", func(b *testing.B) {
-				for i := 0; b.Loop(); i++ {
-					in := submission("board1", "H100", "1001")
-					in.Code = fmt.Appendf(in.Code, "%d %d", i, time.Now().UnixNano())
-					if _, err := s.Accept(ctx, in); err != nil {
+			b.Run("board-after-a-change", func(b *testing.B) {
+				for b.Loop() {
+					b.StopTimer()
+					if _, err := s.exec(ctx, s.write, `UPDATE own.board SET version = version + 1`); err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+					if _, _, err := s.Page(ctx, "board0", "H100", 100, 0); err != nil {
 						b.Fatal(err)
 					}
 				}
 			})
+			b.Run("history", func(b *testing.B) {
+				together(b, func(int) error {
+					steps, err := s.History(ctx, "board0", "H100")
+					if err == nil && len(steps) < 3 {
+						err = fmt.Errorf("the history has %d steps", len(steps))
+					}
+					return err
+				})
+			})
+			b.Run("own-list", func(b *testing.B) {
+				together(b, func(i int) error {
+					list, err := s.Submissions(ctx, Query{UserID: fmt.Sprint(1000 + i*7919%2000)})
+					if err == nil && len(list) == 0 {
+						err = fmt.Errorf("the list has %d", len(list))
+					}
+					return err
+				})
+			})
+			b.Run("boards", func(b *testing.B) {
+				together(b, func(int) error {
+					list, err := s.Boards(ctx)
+					if err == nil && len(list) != 40 {
+						err = fmt.Errorf("the list has %d", len(list))
+					}
+					return err
+				})
+			})
+			accept := func(i int) error {
+				in := submission("board1", "H100", fmt.Sprint(1000+i%2000))
+				in.UserName = ""
+				in.Code = fmt.Appendf(in.Code, "%d %d", i, time.Now().UnixNano())
+				_, err := s.Accept(ctx, in)
+				return err
+			}
+			b.Run("accept", func(b *testing.B) {
+				for i := 0; b.Loop(); i++ {
+					if err := accept(i); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+			b.Run("accept-24", func(b *testing.B) { together(b, accept) })
 		})
 	}
 }
 
 // together lets 24 clients call do, and reports the median and the 95th percentile
-// of what one of them waits.
+// of what one of them waits. Connections are made and statements prepared before.
 func together(b *testing.B, do func(i int) error) {
-	var mu sync.Mutex
-	var took []time.Duration
+	round(b, 5*pollers, do)
+	b.ResetTimer()
+	took := round(b, b.N, do)
+	b.StopTimer()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms/median")
+	b.ReportMetric(float64(took[len(took)*95/100].Microseconds())/1000, "ms/p95")
+}
+
+// round makes n calls and returns what each took.
+func round(b *testing.B, n int, do func(i int) error) []time.Duration {
+	took := make([]time.Duration, n)
 	var wait sync.WaitGroup
 	next := make(chan int)
 	for range pollers {
 		wait.Go(func() {
 			for i := range next {
 				began := time.Now()
-				err := do(i)
-				mu.Lock()
-				took = append(took, time.Since(began))
-				mu.Unlock()
-				if err != nil {
+				if err := do(i); err != nil {
 					b.Error(err)
 				}
+				took[i] = time.Since(began)
 			}
 		})
 	}
-	b.ResetTimer()
-	for i := range b.N {
+	for i := range n {
 		next <- i
 	}
 	close(next)
 	wait.Wait()
-	b.StopTimer()
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms/median")
-	b.ReportMetric(float64(took[len(took)*95/100].Microseconds())/1000, "ms/p95")
+	return took
 }

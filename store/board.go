@@ -122,8 +122,9 @@ func (s *Store) Board(ctx context.Context, name string) (*Board, error) {
 	err := s.snapshot(ctx, "reading board "+text.Quote(text.Shorten(name, 100)), func(tx *sql.Tx) error {
 		var deadline stamp
 		var column string
-		err := s.row(ctx, tx, `SELECT l.id, l.deadline, l.description, l.visibility, CAST(l.task AS text), (SELECT count(*) FROM lb.submission s WHERE s.leaderboard_id = l.id), (SELECT count(*) FROM own.standing t WHERE t.leaderboard_id = l.id)
-			FROM lb.leaderboard l WHERE l.name = $1`, name).Scan(&b.ID, &deadline, &b.Description, &b.Visibility, &column, &b.Submissions, &b.Ranked)
+		var version int64
+		err := s.row(ctx, tx, `SELECT l.id, l.deadline, l.description, l.visibility, CAST(l.task AS text), coalesce(b.version, 0)
+			FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.name = $1`, name).Scan(&b.ID, &deadline, &b.Description, &b.Visibility, &column, &version)
 		if err != nil {
 			return err
 		}
@@ -150,6 +151,14 @@ func (s *Store) Board(ctx context.Context, name string) (*Board, error) {
 			b.Task.GPUs = b.GPUs
 			b.Limits, err = s.readLimits(ctx, tx, b.ID)
 		}
+		if err == nil {
+			b.Ranked, err = s.ranked(ctx, tx, b.ID, version)
+		}
+		if err == nil {
+			var all map[int64]int
+			all, err = s.submissions(ctx, tx)
+			b.Submissions = all[b.ID]
+		}
 		return err
 	})
 	if err != nil {
@@ -158,49 +167,51 @@ func (s *Store) Board(ctx context.Context, name string) (*Board, error) {
 	return b, nil
 }
 
-// Boards lists all boards by name.
+// Boards lists all boards by name. How many submissions they have may be as of some
+// seconds ago where another instance deleted some.
 func (s *Store) Boards(ctx context.Context) (boards []Board, err error) {
 	err = s.snapshot(ctx, "listing boards", func(tx *sql.Tx) error {
-		boards = nil
-		places := map[int64]int{}
-		err := s.each(ctx, tx, func(rows *sql.Rows) error {
-			b := Board{Policy: &Policy{}}
-			var deadline stamp
-			err := rows.Scan(&b.ID, &b.Name, &deadline, &b.Description, &b.Visibility, &b.Policy.Harness, &b.Policy.Sandbox, &b.Policy.ClearTiming, &b.Policy.Ties, &b.ShowCode, &b.Reuse)
-			b.Deadline = deadline.Time
-			places[b.ID], boards = len(boards), append(boards, b)
-			return err
-		}, `SELECT l.id, l.name, l.deadline, l.description, l.visibility, coalesce(b.harness, ''), coalesce(b.sandbox, ''), coalesce(b.clear_timing, false), coalesce(b.ties, false), coalesce(b.show_code, 'after'), coalesce(b.reuse, false)
-			FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id ORDER BY l.name`)
-		if err != nil {
+		var versions []int64
+		if boards, versions, err = s.boardRows(ctx, tx); err != nil {
 			return err
 		}
-		err = s.each(ctx, tx, func(rows *sql.Rows) error {
+		gpus := map[int64][]string{}
+		err := s.each(ctx, tx, func(rows *sql.Rows) error {
 			var id int64
 			var gpu string
 			err := rows.Scan(&id, &gpu)
-			boards[places[id]].GPUs = append(boards[places[id]].GPUs, gpu)
+			gpus[id] = append(gpus[id], gpu)
 			return err
 		}, `SELECT leaderboard_id, gpu_type FROM lb.gpu_type`)
-		for i := range boards {
-			slices.Sort(boards[i].GPUs)
+		if err != nil {
+			return err
 		}
-		count := func(statement string, into func(*Board) *int) {
+		submissions, err := s.submissions(ctx, tx)
+		for i := range boards {
+			b := &boards[i]
+			b.GPUs, b.Submissions = slices.Sorted(slices.Values(gpus[b.ID])), submissions[b.ID]
 			if err == nil {
-				err = s.each(ctx, tx, func(rows *sql.Rows) error {
-					var id int64
-					var n int
-					err := rows.Scan(&id, &n)
-					*into(&boards[places[id]]) = n
-					return err
-				}, statement)
+				b.Ranked, err = s.ranked(ctx, tx, b.ID, versions[i])
 			}
 		}
-		count(`SELECT leaderboard_id, count(*) FROM lb.submission GROUP BY leaderboard_id`, func(b *Board) *int { return &b.Submissions })
-		count(`SELECT leaderboard_id, count(*) FROM own.standing GROUP BY leaderboard_id`, func(b *Board) *int { return &b.Ranked })
 		return err
 	})
 	return boards, err
+}
+
+// boardRows reads the rows of all boards, and their versions.
+func (s *Store) boardRows(ctx context.Context, on querier) (boards []Board, versions []int64, err error) {
+	err = s.each(ctx, on, func(rows *sql.Rows) error {
+		b := Board{Policy: &Policy{}}
+		var deadline stamp
+		var version int64
+		err := rows.Scan(&b.ID, &b.Name, &deadline, &b.Description, &b.Visibility, &b.Policy.Harness, &b.Policy.Sandbox, &b.Policy.ClearTiming, &b.Policy.Ties, &b.ShowCode, &b.Reuse, &version)
+		b.Deadline = deadline.Time
+		boards, versions = append(boards, b), append(versions, version)
+		return err
+	}, `SELECT l.id, l.name, l.deadline, l.description, l.visibility, coalesce(b.harness, ''), coalesce(b.sandbox, ''), coalesce(b.clear_timing, false), coalesce(b.ties, false), coalesce(b.show_code, 'after'), coalesce(b.reuse, false), coalesce(b.version, 0)
+		FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id ORDER BY l.name`)
+	return boards, versions, err
 }
 
 func (s *Store) gpus(ctx context.Context, on querier, board int64) (gpus []string, err error) {
@@ -258,5 +269,6 @@ func (s *Store) DeleteBoard(ctx context.Context, name string, force bool) (submi
 		}
 		return s.tell(ctx, tx, Signal{Kind: SignalBoard, ID: name})
 	})
+	s.counts.forget()
 	return submissions, err
 }

@@ -32,6 +32,7 @@ type Store struct {
 
 	rankings  versioned[Entry]
 	histories versioned[Step]
+	counts    counts
 
 	now func() time.Time // replaced in tests
 }

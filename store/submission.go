@@ -114,6 +114,7 @@ func (s *Store) pollOpen(ctx context.Context, tx *sql.Tx, p *Polled) error {
 //
 // Errors: [ErrNotFound].
 func (s *Store) Delete(ctx context.Context, id int64) error {
+	defer s.counts.forget()
 	return s.change(ctx, fmt.Sprintf("deleting submission %d", id), func(tx *sql.Tx) error {
 		if err := s.lockOwner(ctx, tx, id); err != nil {
 			return err

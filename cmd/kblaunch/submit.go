@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/cmd/internal/seal"
 	"github.com/gpu-mode/kbgen/launcher"
 )
 
@@ -147,4 +148,16 @@ func commandAt(ctx context.Context, client *launcher.Client, report *launcher.Re
 		return time.Time{}
 	}
 	return at
+}
+
+// seal returns what seals this submission, nil when nobody asks for it.
+func (s *submitCmd) seal(env *cli.Env, queue string, runTimeout time.Duration) (func(runID, encoded string) (string, error), error) {
+	if s.Seal == "" {
+		return nil, nil
+	}
+	by, err := seal.For(s.Seal, queue, s.QueueTimeout+runTimeout, time.Now)
+	if err == nil && by == nil {
+		fmt.Fprintf(env.Stderr, "kblaunch: note: %s does not name queue %s: whoever may see the build can read this submission\n", s.Seal, queue)
+	}
+	return by, err
 }

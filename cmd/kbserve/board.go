@@ -36,6 +36,8 @@ type createCmd struct {
 	Sandbox     string
 	ClearTiming bool
 	Ties        bool
+	ShowCode    string `default:"after"`
+	Reuse       bool
 }
 
 func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -47,7 +49,7 @@ func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	b := store.Board{Name: c.Name, Deadline: deadline, Description: t.Description, GPUs: c.GPU, Task: t,
+	b := store.Board{Name: c.Name, Deadline: deadline, Description: t.Description, GPUs: c.GPU, Task: t, ShowCode: c.ShowCode, Reuse: c.Reuse,
 		Policy: &store.Policy{Harness: c.Harness, Sandbox: c.Sandbox, ClearTiming: c.ClearTiming, Ties: c.Ties}}
 	if len(b.GPUs) == 0 {
 		b.GPUs = t.GPUs
@@ -56,7 +58,7 @@ func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
 		b.Visibility = store.Closed
 	}
 	for _, l := range c.Limit {
-		limit, err := parseLimit(l)
+		limit, err := parseLimit("--limit", l)
 		if err != nil {
 			return err
 		}
@@ -82,12 +84,12 @@ func parseDeadline(s string) (time.Time, bool) {
 }
 
 // parseLimit reads category=N or category@GPU=N.
-func parseLimit(s string) (store.Limit, error) {
+func parseLimit(flag, s string) (store.Limit, error) {
 	what, number, _ := strings.Cut(s, "=")
 	category, gpu, _ := strings.Cut(what, "@")
 	n, err := strconv.Atoi(number)
 	if err != nil || category != schema.ModeTest && category != schema.ModeLeaderboard {
-		return store.Limit{}, cli.Usagef("--limit: got %s, want test=N, leaderboard=N, test@GPU=N or leaderboard@GPU=N", text.Quote(s))
+		return store.Limit{}, cli.Usagef("%s: got %s, want test=N, leaderboard=N, test@GPU=N or leaderboard@GPU=N", flag, text.Quote(s))
 	}
 	return store.Limit{GPU: gpu, Category: category, PerHour: n}, nil
 }
@@ -109,6 +111,8 @@ type listed struct {
 	Sandbox     string    `json:"sandbox"`
 	ClearTiming bool      `json:"clear_timing"`
 	Ties        bool      `json:"ties"`
+	ShowCode    string    `json:"show_code"` // never or after (the deadline)
+	Reuse       bool      `json:"reuse"`
 }
 
 func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -120,7 +124,7 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 		if c.JSON {
 			list := []listed{}
 			for _, b := range boards {
-				list = append(list, listed{b.Name, b.Deadline, append([]string{}, b.GPUs...), b.Visibility, b.Submissions, b.Ranked, b.Policy.Harness, b.Policy.Sandbox, b.Policy.ClearTiming, b.Policy.Ties})
+				list = append(list, listed{b.Name, b.Deadline, append([]string{}, b.GPUs...), b.Visibility, b.Submissions, b.Ranked, b.Policy.Harness, b.Policy.Sandbox, b.Policy.ClearTiming, b.Policy.Ties, b.ShowCode, b.Reuse})
 			}
 			return cli.PrintJSON(env.Stdout, list)
 		}

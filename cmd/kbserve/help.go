@@ -1,24 +1,56 @@
 package main
 
 const databaseHelp = `
-  --database URL       KBSERVE_DATABASE; sqlite:FILE or postgres://USER@HOST/NAME
+  --database URL       KBSERVE_DATABASE; sqlite:FILE or postgres://USER@HOST/DB
                        (default sqlite:kbserve.db). A password belongs into the
                        variable or PGPASSFILE: others see command lines
+  --config FILE        KBSERVE_CONFIG; lines NAME=value, below the environment
 `
 
 var help = map[string]string{
-	"": `kbserve keeps the boards of a competition and who ranks on them. It has no
-server yet.
+	"": `kbserve is the backend of a kernel competition: submissions in, ranked scores
+out.
 
 usage:
+  kbserve serve                take submissions, evaluate, rank, show
   kbserve db migrate | check | rebuild | convert TO | export
   kbserve board create | sync | list | close | delete
+  kbserve limits show | set
+  kbserve invite create | list | revoke
   kbserve user create | list | ban | unban
+  kbserve submission list | show | delete | hacked
+  kbserve stats | doctor
   kbserve completion SHELL     for bash, zsh or fish
   kbserve man                  all help pages, for man(1)
   kbserve COMMAND --help | kbserve --version
 ` + databaseHelp + `
 exit status: 0 done, 1 failed, 2 wrong usage
+`,
+	"serve": `usage: kbserve serve [flag ...]
+
+answers popcorn-cli, /api/v1, pages, /webhooks/buildkite, /health and /ready.
+SIGTERM ends it and leaves builds alone; SIGHUP hands over to a new process.
+
+  --listen ADDRESS     KBSERVE_LISTEN (127.0.0.1:8080); repeat, or commas
+  --metrics ADDRESS    KBSERVE_METRICS; Prometheus reads /metrics there
+  --url URL            KBSERVE_URL, as clients reach it (that of --listen)
+  --name TEXT          KBSERVE_NAME, of the competition
+  --admin ID           KBSERVE_ADMINS, users who are admins
+  --proxy NETWORK      KBSERVE_PROXIES, whose X-Forwarded-For counts
+  --org, --pipeline    BUILDKITE_ORG (gpu-mode), BUILDKITE_PIPELINE (kernelbot)
+  --branch, --commit   KBSERVE_BRANCH (main), KBSERVE_COMMIT (HEAD)
+  --api URL            KBSERVE_API_URL (https://api.buildkite.com/)
+  --seal FILE          KBSERVE_SEAL; seals payloads, as kblaunch submit --seal
+  --room N             KBSERVE_ROOM (8), builds where machines are not known
+  --lease              KBSERVE_LEASE (30s), then others take a dead one's runs
+  --listing-delay      KBSERVE_LISTING_DELAY (30s), until listings show builds
+  --queue-timeout, --run-timeout  KBSERVE_QUEUE_TIMEOUT (6h), ..RUN_TIMEOUT (1h)
+  --migrate            KBSERVE_MIGRATE=true; updates the database first
+  --log-format FORMAT  KBSERVE_LOG_FORMAT; text or json
+variables only: BUILDKITE_API_TOKEN, KBSERVE_ADMIN_TOKEN, KBSERVE_WEBHOOK_TOKEN,
+  and KBSERVE_GITHUB_ and KBSERVE_DISCORD_ with CLIENT_ID and CLIENT_SECRET
+` + databaseHelp + `
+example: kbserve serve --config /etc/kbserve/kbserve.env
 `,
 	"db": `usage: kbserve db migrate            make the tables, or bring them up to date
        kbserve db check              compare the standings with the runs
@@ -48,12 +80,24 @@ example:
        kbserve board close NAME
        kbserve board delete NAME [--force]
 
-create makes one board from a folder with a task.yml. sync makes or changes the
-boards of Kernelbot's competition files (problems/*.yaml), all of them or none;
-files, config, lang and benchmarks of a board that has submissions stay as they
-are without --force. close makes now the deadline.
+create makes one board; kbserve board create --help says how. sync makes or
+changes the boards of Kernelbot's competition files (problems/*.yaml), all of
+them or none; files, config, lang and benchmarks of a board that has submissions
+stay as they are without --force. close makes now the deadline.
 
-create:
+sync:
+  --force              change also what makes earlier results incomparable
+  --dry-run            say what would change
+delete:
+  --force              with all its submissions
+` + databaseHelp + `
+example:
+  kbserve board sync problems/*.yaml --dry-run
+`,
+	"board create": `usage: kbserve board create NAME TASK --deadline TIME [flag ...]
+
+makes one board from a folder with a task.yml.
+
   --deadline TIME      2026-12-31, 2026-12-31T18:00 or with a zone; UTC without.
                        A date alone is its first minute
   --gpu NAME           a GPU type; repeat (default: the task's)
@@ -64,14 +108,39 @@ create:
   --sandbox LEVEL      none, partial or full: the least that ranks
   --clear-timing       ambiguous timing does not rank
   --ties               overlapping intervals share a rank
-sync:
-  --force              change also what makes earlier results incomparable
-  --dry-run            say what would change
-delete:
-  --force              with all its submissions
+  --show-code WHEN     when others see code: never, or after the deadline
+                       (default after)
+  --reuse              the same text again gets the result that is there
 ` + databaseHelp + `
 example:
   kbserve board create add examples/vectoradd_py --deadline 2026-12-31 --gpu H100_BK
+`,
+	"limits": `usage: kbserve limits show BOARD [--json]
+       kbserve limits set BOARD [LIMIT...]
+
+A limit bounds one user's submissions per hour. set puts these limits in the
+place of all that the board has, and none at all without any:
+
+  leaderboard=10       ranked submissions on all GPU types together
+  test=60              those of every other mode
+  test@B200_BK=5       on one GPU type
+  leaderboard=0        none are taken
+` + databaseHelp + `
+example:
+  kbserve limits set add leaderboard=10 test=60 test@B200_BK=5
+`,
+	"invite": `usage: kbserve invite create BOARD... [-n N]
+       kbserve invite list [BOARD] [--json]
+       kbserve invite revoke CODE
+
+create prints codes, one a line; each lets the one user who claims it onto all of
+the boards. Whoever claimed a code that is revoked loses what it gave; what they
+have submitted stays.
+
+  -n N, --number N     how many codes (default 1)
+` + databaseHelp + `
+example:
+  kbserve invite create finals -n 20
 `,
 	"user": `usage: kbserve user create ID [--name NAME]
        kbserve user list [--json]
@@ -84,5 +153,54 @@ what they have keeps its rank.
 ` + databaseHelp + `
 example:
   kbserve user create 184017 --name ann
+`,
+	"submission": `usage: kbserve submission list [flag ...] [--json]
+       kbserve submission show ID [--code] [--json]
+       kbserve submission delete ID
+       kbserve submission hacked ID --why TEXT
+
+For admins: list and show see everything. delete removes a submission and its
+runs; hacked keeps it and takes it out of the ranking. The user's next best
+ranks in its place.
+
+list, the newest first:
+  --user ID            of one user
+  --board NAME, --gpu NAME
+  --status STATUS      pending, running, succeeded, failed, timed_out or hacked
+  --before ID          older than this one
+  --limit N            at most so many (default 50)
+show:
+  --code               its text, and nothing else without --json
+hacked:
+  --why TEXT           what its owner is told
+` + databaseHelp + `
+example:
+  kbserve submission list --board add --status failed
+`,
+	"stats": `usage: kbserve stats [--json]
+
+prints numbers of each board: users who have submitted, submissions in all, of
+the last hour and day, by status and by mode, and evaluations that have not
+finished.
+` + databaseHelp + `
+example:
+  kbserve stats
+`,
+	"doctor": `usage: kbserve doctor [--age TIME] [--json]
+
+says what is stuck or wrong, and what to do about each; it changes nothing. It
+exits with 1 when it finds something:
+
+  waiting         planned, and nobody has taken it
+  abandoned       begun, and whoever held it is gone
+  slow            begun, held, and not over
+  forgotten       not done, and nothing of it is planned
+  past deadline   a board that is over and has evaluations that are not
+  standings       they are not what the runs say, see kbserve db check
+
+  --age TIME           how old such a submission is at least (default 30m)
+` + databaseHelp + `
+example:
+  kbserve doctor --age 2h
 `,
 }

@@ -1,5 +1,5 @@
-// Kbserve keeps the boards of a competition and who ranks on them. What stands of
-// it so far is the database and what an operator does to it; it serves nothing yet.
+// Kbserve is the backend of a kernel competition: it takes submissions, has them
+// evaluated on Buildkite, keeps every result, ranks and shows.
 package main
 
 import (
@@ -15,18 +15,25 @@ import (
 func main() { os.Exit(cli.Main(program())) }
 
 type grammar struct {
-	DB    dbCmd    `cmd:"" name:"db"`
-	Board boardCmd `cmd:""`
-	User  userCmd  `cmd:""`
+	Serve      serveCmd      `cmd:""`
+	DB         dbCmd         `cmd:"" name:"db"`
+	Board      boardCmd      `cmd:""`
+	Limits     limitsCmd     `cmd:""`
+	Invite     inviteCmd     `cmd:""`
+	User       userCmd       `cmd:""`
+	Submission submissionCmd `cmd:""`
+	Stats      statsCmd      `cmd:""`
+	Doctor     doctorCmd     `cmd:""`
 }
 
 func program() cli.Program {
-	return cli.Program{Name: "kbserve", Grammar: &grammar{}, Help: help}
+	return cli.Program{Name: "kbserve", Grammar: &grammar{}, Help: help, Prepare: configured}
 }
 
 // database is where a command works.
 type database struct {
 	Database string `var:"KBSERVE_DATABASE" default:"sqlite:kbserve.db"`
+	Config   string `var:"KBSERVE_CONFIG"` // read by configured, before anything else
 }
 
 // with opens the database for do.

@@ -65,34 +65,52 @@ func TestScripts(t *testing.T) {
 				env.Setenv("POSTGRES", url)
 				return err
 			},
-			Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clitest.Exits, "evaluate": evaluate},
+			Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clitest.Exits, "evaluate": evaluate, "submit": submit},
 		})
 	})
 }
 
-// evaluate is the script command that submits for a user and records what the
-// server that is to come would: evaluate URL BOARD GPU USER NANOSECONDS.
+// submit is the script command that submits for a user: submit URL BOARD GPU USER.
+func submit(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: submit URL BOARD GPU USER")
+	}
+	s := opened(ts, args[0])
+	defer s.Close()
+	accept(ts, s, args[1:])
+}
+
+func opened(ts *testscript.TestScript, url string) *store.Store {
+	if file, ok := strings.CutPrefix(url, "sqlite:"); ok {
+		url = "sqlite:" + ts.MkAbs(file)
+	}
+	s, err := store.Open(context.Background(), url)
+	ts.Check(err)
+	return s
+}
+
+func accept(ts *testscript.TestScript, s *store.Store, args []string) {
+	_, err := s.Accept(context.Background(), store.Submission{Board: args[0], GPU: args[1], Mode: schema.ModeLeaderboard, UserID: args[2], FileName: "submission.py",
+		Code: []byte("def custom_kernel(data): ..."), Time: time.Now()})
+	ts.Check(err)
+}
+
+// evaluate is the script command that submits for a user and records what a server
+// would: evaluate URL BOARD GPU USER NANOSECONDS.
 func evaluate(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 5 {
 		ts.Fatalf("usage: evaluate URL BOARD GPU USER NANOSECONDS")
 	}
 	ctx := context.Background()
-	url := args[0]
-	if file, ok := strings.CutPrefix(url, "sqlite:"); ok {
-		url = "sqlite:" + ts.MkAbs(file)
-	}
-	s, err := store.Open(ctx, url)
-	ts.Check(err)
+	s := opened(ts, args[0])
 	defer s.Close()
-	_, err = s.Accept(ctx, store.Submission{Board: args[1], GPU: args[2], Mode: schema.ModeLeaderboard, UserID: args[3], FileName: "submission.py",
-		Code: []byte("def custom_kernel(data): ..."), Time: time.Now()})
-	ts.Check(err)
-	claimed, err := s.Claim(ctx, "test", 2, time.Minute)
+	accept(ts, s, args[1:4])
+	claimed, err := s.Claim(ctx, "test", 2, nil, time.Minute)
 	ts.Check(err)
 	for _, p := range claimed {
 		report := schema.Report{{Key: "benchmark-count", Value: "1"}, {Key: "benchmark.0.mean", Value: args[4]}, {Key: "check", Value: "pass"}}
 		run := schema.EvalResult{Start: time.Now(), End: time.Now(), Run: &schema.RunResult{Success: true, Passed: true, Result: report}}
-		ts.Check(s.Record(ctx, p, &schema.Result{Success: true, Runs: schema.Runs{{Name: schema.ModeLeaderboard, EvalResult: run}}}))
+		ts.Check(s.Record(ctx, p, &schema.Result{Success: true, Runs: schema.Runs{{Name: schema.ModeLeaderboard, EvalResult: run}}}, nil))
 	}
 }
 

@@ -12,6 +12,12 @@ func TestPublishedSchemas(t *testing.T) {
 	for _, d := range []schematest.Document{
 		{Name: "boards", Title: "kbserve board list --json: the boards of a competition", Type: reflect.TypeFor[[]listed]()},
 		{Name: "users", Title: "kbserve user list --json: who has an account", Type: reflect.TypeFor[[]listedUser]()},
+		{Name: "invites", Title: "kbserve invite list --json: invites to boards", Type: reflect.TypeFor[[]listedInvite]()},
+		{Name: "limits", Title: "kbserve limits show --json: submissions per user and hour", Type: reflect.TypeFor[[]listedLimit]()},
+		{Name: "submissions", Title: "kbserve submission list --json: submissions, the newest first", Type: reflect.TypeFor[[]Submission]()},
+		{Name: "submission-record", Title: "kbserve submission show --json: one submission and its runs", Type: reflect.TypeFor[shownSubmission]()},
+		{Name: "stats", Title: "kbserve stats --json: numbers of all boards", Type: reflect.TypeFor[listedStats]()},
+		{Name: "diagnosis", Title: "kbserve doctor --json: what is stuck or wrong, and what to do", Type: reflect.TypeFor[diagnosis]()},
 	} {
 		schematest.CheckFilled(t, d, *update, nil)
 	}

@@ -81,6 +81,7 @@ func Wrap(h http.Handler, o Options) http.Handler {
 		ctx := context.WithValue(context.WithValue(context.WithValue(r.Context(), requestKey, id), clientKey, from), noteKey, n)
 		w.Header().Set("X-Request-Id", id)
 		seen := &recorder{ResponseWriter: w}
+		http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of an earlier request on the connection
 		defer func() {
 			broke := recover()
 			if broke != nil && broke != http.ErrAbortHandler {

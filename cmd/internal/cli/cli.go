@@ -80,6 +80,10 @@ type Program struct {
 	Help    map[string]string
 	Values  map[string]func() []string
 
+	// Prepare, when not nil, changes the outside world before the command line is
+	// read: a configuration file beneath the environment, say.
+	Prepare func(*Env) (*Env, error)
+
 	// Usage is the exit status of wrong usage; 0 means [ExitUsage].
 	Usage int
 
@@ -156,6 +160,12 @@ func (p Program) Run(ctx context.Context, env *Env) (status int) {
 	defer func() {
 		env.Debugf("%s ends with %d after %s", p.Name, status, time.Since(began).Round(time.Millisecond))
 	}()
+	if p.Prepare != nil {
+		var err error
+		if env, err = p.Prepare(env); err != nil {
+			return p.report(env, err)
+		}
+	}
 	if len(env.Args) == 1 && (env.Args[0] == "--version" || env.Args[0] == "version") {
 		fmt.Fprintf(env.Stdout, "%s %s\n", p.Name, Version())
 		return ExitDone

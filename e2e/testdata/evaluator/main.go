@@ -1,6 +1,6 @@
-// Evaluator stands for kbrun in the fault campaign: it judges nothing, leaves the
-// verdict that the submission's user is named for, and hands it over as kbrun
-// does. It costs a tenth of a real evaluation, so thousands can be made.
+// Evaluator stands for kbrun in fault campaigns: it judges nothing, leaves the
+// verdict that the submission asks for, and hands it over as kbrun does. It costs a
+// tenth of a real evaluation, so thousands can be made.
 package main
 
 import (
@@ -34,9 +34,13 @@ func run() error {
 		}
 		text += noise.String()
 	}
+	wanted, err := ask(outcome)
+	if err != nil {
+		return err
+	}
 	r := &schema.Result{
-		Success: true, RunID: id, System: schema.SystemInfo{DeviceCount: 1}, Outcome: schema.NewOutcome(outcome, text),
-		Evidence: schema.Evidence{GPUType: os.Getenv(schema.EnvGPU), Queue: os.Getenv(schema.EnvQueue)},
+		Success: true, RunID: id, System: schema.SystemInfo{DeviceCount: 1}, Outcome: schema.NewOutcome(wanted.outcome, text),
+		Evidence: schema.Evidence{GPUType: os.Getenv(schema.EnvGPU), Queue: os.Getenv(schema.EnvQueue)}, Runs: wanted.runs,
 	}
 	raw, err := r.Encode()
 	if err != nil {
@@ -62,6 +66,48 @@ func run() error {
 		}
 	}
 	return nil
+}
+
+// answer is what the submission asks for.
+type answer struct {
+	outcome string
+	runs    schema.Runs
+}
+
+// ask reads the submission. One of a service's begins with "# want PUBLIC SECRET
+// NANOSECONDS": the outcomes of its public and its secret run, and what its
+// benchmark takes. Otherwise the user says the outcome.
+func ask(user string) (answer, error) {
+	p, err := schema.DecodePayload(os.Getenv(schema.EnvPayload))
+	if err != nil {
+		return answer{}, err
+	}
+	var public, secret, ns string
+	for _, f := range p.Sources {
+		if _, err := fmt.Sscanf(f.Text, "# want %s %s %s\n", &public, &secret, &ns); err == nil {
+			break
+		}
+	}
+	if public == "" {
+		return answer{outcome: user}, nil
+	}
+	a := answer{outcome: public}
+	if p.Mode == schema.ModePrivate {
+		a.outcome = secret
+	}
+	passed := a.outcome == schema.OutcomePassed
+	for _, phase := range p.Phases() {
+		now := time.Now()
+		check := map[bool]string{true: "pass", false: "fail"}[passed]
+		a.runs = append(a.runs, schema.Run{Name: phase, EvalResult: schema.EvalResult{Start: now, End: now, Run: &schema.RunResult{
+			Success: true, Passed: passed, Command: "evaluator", Duration: 0.01,
+			Result: schema.Report{{Key: "benchmark-count", Value: "1"}, {Key: "benchmark.0.mean", Value: ns}, {Key: "check", Value: check}},
+		}}})
+		if !passed {
+			break
+		}
+	}
+	return a, nil
 }
 
 func agent(stdin string, args ...string) error {

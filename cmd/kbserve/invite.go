@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+type inviteCmd struct {
+	Create inviteCreateCmd `cmd:""`
+	List   inviteListCmd   `cmd:""`
+	Revoke inviteRevokeCmd `cmd:""`
+}
+
+type inviteCreateCmd struct {
+	database `embed:""`
+	Boards   []string `arg:"" name:"board"`
+	Number   int      `short:"n" default:"1"`
+}
+
+func (c *inviteCreateCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		codes, err := s.NewInvites(ctx, c.Boards, c.Number)
+		for _, code := range codes {
+			fmt.Fprintln(env.Stdout, code)
+		}
+		return err
+	})
+}
+
+type inviteListCmd struct {
+	database `embed:""`
+	Board    string `arg:"" optional:""`
+	JSON     bool   `name:"json"`
+}
+
+// listedInvite is an invite in --json.
+type listedInvite struct {
+	Code     string     `json:"code"`
+	Boards   []string   `json:"boards"`
+	UserID   string     `json:"user_id"` // "" until somebody has claimed it
+	UserName string     `json:"user_name"`
+	Created  time.Time  `json:"created_at"`
+	Claimed  *time.Time `json:"claimed_at"`
+}
+
+func (c *inviteListCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		invites, err := s.Invites(ctx, c.Board)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			list := []listedInvite{}
+			for _, i := range invites {
+				l := listedInvite{Code: i.Code, Boards: append([]string{}, i.Boards...), UserID: i.UserID, UserName: i.User, Created: i.Created}
+				if !i.Claimed.IsZero() {
+					l.Claimed = &i.Claimed
+				}
+				list = append(list, l)
+			}
+			return cli.PrintJSON(env.Stdout, list)
+		}
+		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "CODE\tMADE\tCLAIMED BY\tBOARDS")
+		for _, i := range invites {
+			by := "-"
+			if i.UserID != "" {
+				by = strings.TrimSpace(text.Line(i.UserID, 40) + " " + text.Line(i.User, 60))
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", text.Line(i.Code, 80), i.Created.Format("2006-01-02"), by, text.Line(strings.Join(i.Boards, ","), 200))
+		}
+		return w.Flush()
+	})
+}
+
+type inviteRevokeCmd struct {
+	database `embed:""`
+	Code     string `arg:""`
+}
+
+func (c *inviteRevokeCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error { return s.RevokeInvite(ctx, c.Code) })
+}

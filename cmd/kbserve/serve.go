@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/cmd/internal/seal"
+	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server"
+	"github.com/gpu-mode/kbgen/server/identity"
+	"github.com/gpu-mode/kbgen/server/reconciler"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+// Variables with secrets, which have no flags.
+const (
+	varToken   = "BUILDKITE_API_TOKEN"
+	varAdmin   = "KBSERVE_ADMIN_TOKEN"
+	varWebhook = "KBSERVE_WEBHOOK_TOKEN"
+)
+
+type serveCmd struct {
+	database `embed:""`
+	Listen   []string `var:"KBSERVE_LISTEN" default:"127.0.0.1:8080" sep:","`
+	Metrics  string   `var:"KBSERVE_METRICS"`
+	URL      string   `name:"url" var:"KBSERVE_URL"`
+	Name     string   `var:"KBSERVE_NAME"`
+	Admin    []string `var:"KBSERVE_ADMINS" sep:","`
+	Proxy    []string `var:"KBSERVE_PROXIES" sep:","`
+
+	Org      string `var:"BUILDKITE_ORG" default:"gpu-mode"`
+	Pipeline string `var:"BUILDKITE_PIPELINE" default:"kernelbot"`
+	API      string `name:"api" var:"KBSERVE_API_URL" default:"https://api.buildkite.com/"`
+	Branch   string `var:"KBSERVE_BRANCH"`
+	Commit   string `var:"KBSERVE_COMMIT"`
+	Seal     string `var:"KBSERVE_SEAL"`
+
+	Lease        time.Duration `var:"KBSERVE_LEASE" default:"30s"`
+	ListingDelay time.Duration `var:"KBSERVE_LISTING_DELAY" default:"30s"`
+	QueueTimeout time.Duration `var:"KBSERVE_QUEUE_TIMEOUT" default:"6h"`
+	RunTimeout   time.Duration `var:"KBSERVE_RUN_TIMEOUT" default:"1h"`
+	Room         int           `var:"KBSERVE_ROOM" default:"8"`
+
+	Migrate   bool   `var:"KBSERVE_MIGRATE"`
+	LogFormat string `var:"KBSERVE_LOG_FORMAT" default:"text" enum:"text,json"`
+}
+
+func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
+	if err := c.check(env); err != nil {
+		return err
+	}
+	log := logger(env.Stderr, c.LogFormat, env.Debug)
+	if c.Migrate {
+		if _, _, err := store.Migrate(ctx, c.Database); err != nil {
+			return err
+		}
+	}
+	return c.with(ctx, func(s *store.Store) error {
+		listening, err := listen(c.Listen, c.Metrics)
+		if err != nil {
+			return err
+		}
+		defer listening.close()
+		srv, err := c.server(ctx, env, s, listening.url(), log)
+		if err != nil {
+			return err
+		}
+		ctx, stop := listening.context(ctx, log)
+		defer stop()
+		log.Info("serving", "url", c.publicURL(listening.url()), "database", s.Kind(), "version", cli.Version())
+		err = srv.Serve(ctx, listening.pages, listening.metrics, listening.ready)
+		log.Info("stopped")
+		return err
+	})
+}
+
+// check looks at what needs no database.
+func (c *serveCmd) check(env *cli.Env) error {
+	if env.Getenv(varToken) == "" {
+		return cli.WithHint(cli.Usagef("no API token"), "put one with the scopes write_builds, read_builds, read_artifacts and read_agents into %s", varToken)
+	}
+	for _, id := range c.Admin {
+		if id == "" || strings.Trim(id, "0123456789") != "" {
+			return cli.Usagef("--admin: got %s, want the decimal id of a user", text.Quote(id))
+		}
+	}
+	if c.Seal != "" {
+		if err := seal.Check(c.Seal, time.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *serveCmd) publicURL(listening string) string {
+	if c.URL != "" {
+		return strings.TrimRight(c.URL, "/")
+	}
+	return listening
+}
+
+// server puts the parts together.
+func (c *serveCmd) server(ctx context.Context, env *cli.Env, s *store.Store, url string, log *slog.Logger) (*server.Server, error) {
+	installation, err := s.Installation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client, err := launcher.New(launcher.Options{
+		BaseURL: c.API, Token: env.Getenv(varToken), Org: c.Org, Pipeline: c.Pipeline, UserAgent: "kbserve/" + cli.Version(),
+		Installation: installation, ListingDelay: c.ListingDelay, Log: log,
+	})
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	providers, err := loginProviders(env)
+	if err != nil {
+		return nil, err
+	}
+	r := reconciler.Options{Owner: owner(), Branch: c.Branch, Commit: c.Commit, Lease: c.Lease, QueueTimeout: c.QueueTimeout, RunTimeout: c.RunTimeout, Room: c.Room}
+	if c.Seal != "" {
+		r.Seal = func(queue string) (func(string, string) (string, error), error) {
+			return seal.For(c.Seal, queue, c.QueueTimeout+c.RunTimeout, time.Now)
+		}
+	}
+	srv, err := server.New(ctx, server.Options{
+		Store: s, Launcher: client, Fleet: pipelines.Fleet, Version: cli.Version(),
+		PublicURL: c.publicURL(url), Name: c.Name, AdminToken: env.Getenv(varAdmin), Admins: c.Admin, Providers: providers, Proxies: c.Proxy,
+		WebhookToken: env.Getenv(varWebhook), Reconciler: r, Log: log,
+	})
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	return srv, nil
+}
+
+// loginProviders are those whose client id the environment has.
+func loginProviders(env *cli.Env) (found []identity.Provider, err error) {
+	for _, name := range []string{"github", "discord"} {
+		prefix := "KBSERVE_" + strings.ToUpper(name) + "_"
+		p := identity.Provider{Name: name, ClientID: env.Getenv(prefix + "CLIENT_ID"), ClientSecret: env.Getenv(prefix + "CLIENT_SECRET")}
+		switch {
+		case p.ClientID == "" && p.ClientSecret == "":
+		case p.ClientID == "" || p.ClientSecret == "":
+			return nil, cli.Usagef("log-in through %s: want both %sCLIENT_ID and %[2]sCLIENT_SECRET", name, prefix)
+		default:
+			found = append(found, p)
+		}
+	}
+	return found, nil
+}
+
+// owner names this process for leases.
+func owner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	var random [4]byte
+	rand.Read(random[:]) // never fails
+	return fmt.Sprintf("%s-%d-%s", text.Line(host, 60), os.Getpid(), hex.EncodeToString(random[:]))
+}
+
+func logger(w io.Writer, format string, debug bool) *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if debug {
+		options.Level = slog.LevelDebug
+	}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}

@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"sync"
+	"time"
+)
+
+// counts are how many submissions and standings each board has. At a million runs
+// counting them takes longer than a start page may, so that only what is new is
+// counted each time, and the rest at most every countAge.
+type counts struct {
+	mu    sync.Mutex
+	at    time.Time
+	upTo  int64         // the submissions that are counted have ids up to it
+	old   map[int64]int // of those, by board
+	ranks map[int64]boardCount
+}
+
+type boardCount struct {
+	version int64
+	ranked  int
+}
+
+const (
+	countAge = 10 * time.Second
+
+	// countMargin is how many of the newest submissions are counted each time: of
+	// two that come together, the one with the smaller id may be there later.
+	countMargin = 1000
+)
+
+// forget makes the next reading count everything: submissions were deleted. What
+// another instance deletes is noticed within countAge.
+func (c *counts) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.old = nil
+}
+
+// submissions returns how many each board has.
+func (s *Store) submissions(ctx context.Context, on querier) (map[int64]int, error) {
+	c := &s.counts
+	c.mu.Lock()
+	defer c.mu.Unlock() // the others wait for what one counts
+	if now := s.now(); c.old == nil || now.Sub(c.at) > countAge || now.Before(c.at) {
+		var upTo int64
+		if err := s.row(ctx, on, `SELECT coalesce(max(id), 0) FROM lb.submission`).Scan(&upTo); err != nil {
+			return nil, err
+		}
+		upTo -= countMargin
+		old := map[int64]int{}
+		if err := s.countInto(ctx, on, old, `SELECT leaderboard_id, count(*) FROM lb.submission WHERE id <= $1 GROUP BY leaderboard_id`, upTo); err != nil {
+			return nil, err
+		}
+		c.at, c.upTo, c.old = now, upTo, old
+	}
+	all := maps.Clone(c.old)
+	// The plus keeps SQLite from reading all of another index to group by it.
+	return all, s.countInto(ctx, on, all, `SELECT +leaderboard_id, count(*) FROM lb.submission WHERE id > $1 GROUP BY 1`, c.upTo)
+}
+
+// ranked returns how many standings a board has at this version.
+func (s *Store) ranked(ctx context.Context, on querier, board, version int64) (int, error) {
+	c := &s.counts
+	c.mu.Lock()
+	kept, ok := c.ranks[board]
+	c.mu.Unlock()
+	if ok && kept.version == version {
+		return kept.ranked, nil
+	}
+	kept.version = version
+	if err := s.row(ctx, on, `SELECT count(*) FROM own.standing WHERE leaderboard_id = $1`, board).Scan(&kept.ranked); err != nil {
+		return 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ranks == nil {
+		c.ranks = map[int64]boardCount{}
+	}
+	c.ranks[board] = kept
+	return kept.ranked, nil
+}
+
+func (s *Store) countInto(ctx context.Context, on querier, into map[int64]int, statement string, args ...any) error {
+	return s.each(ctx, on, func(rows *sql.Rows) error {
+		var board int64
+		var n int
+		err := rows.Scan(&board, &n)
+		into[board] += n
+		return err
+	}, statement, args...)
+}
