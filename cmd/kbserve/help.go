@@ -29,7 +29,7 @@ exit status: 0 done, 1 failed, 2 wrong usage
 	"serve": `usage: kbserve serve [flag ...]
 
 answers popcorn-cli, /api/v1, pages, /webhooks/buildkite, /health and /ready.
-SIGTERM ends it and leaves builds alone; SIGHUP hands over to a new process.
+SIGTERM ends it, builds go on; SIGHUP hands over to a new process.
 
   --listen ADDRESS     KBSERVE_LISTEN (127.0.0.1:8080); repeat, or commas
   --metrics ADDRESS    KBSERVE_METRICS; Prometheus reads /metrics there
@@ -37,6 +37,7 @@ SIGTERM ends it and leaves builds alone; SIGHUP hands over to a new process.
   --name TEXT          KBSERVE_NAME, of the competition
   --admin ID           KBSERVE_ADMINS, users who are admins
   --proxy NETWORK      KBSERVE_PROXIES, whose X-Forwarded-For counts
+  --rate N             KBSERVE_RATE (10), requests a second of one client
   --org, --pipeline    BUILDKITE_ORG (gpu-mode), BUILDKITE_PIPELINE (kernelbot)
   --branch, --commit   KBSERVE_BRANCH (main), KBSERVE_COMMIT (HEAD)
   --api URL            KBSERVE_API_URL (https://api.buildkite.com/)
@@ -48,8 +49,7 @@ SIGTERM ends it and leaves builds alone; SIGHUP hands over to a new process.
   --migrate            KBSERVE_MIGRATE=true; updates the database first
   --log-format FORMAT  KBSERVE_LOG_FORMAT; text or json
 variables only: BUILDKITE_API_TOKEN, KBSERVE_ADMIN_TOKEN, KBSERVE_WEBHOOK_TOKEN,
-  and KBSERVE_GITHUB_ and KBSERVE_DISCORD_ with CLIENT_ID and CLIENT_SECRET
-` + databaseHelp + `
+  and KBSERVE_GITHUB_ and KBSERVE_DISCORD_ with CLIENT_ID and CLIENT_SECRET` + databaseHelp + `
 example: kbserve serve --config /etc/kbserve/kbserve.env
 `,
 	"db": `usage: kbserve db migrate            make the tables, or bring them up to date

@@ -189,3 +189,22 @@ func (b *Backend) DeleteBoard(ctx context.Context, v Viewer, board string, force
 	}
 	return b.o.Store.DeleteBoard(ctx, strings.ToLower(board), force)
 }
+
+// SetVisibility makes a board public or closed.
+//
+// Errors: [store.ErrNotFound], [*store.Refused].
+func (b *Backend) SetVisibility(ctx context.Context, v Viewer, board, visibility string) error {
+	if err := v.admin("setting a board's visibility"); err != nil {
+		return err
+	}
+	if visibility != store.Public && visibility != store.Closed {
+		return refuse(store.Invalid, "visibility: want %s or %s", store.Public, store.Closed)
+	}
+	found, err := b.Board(ctx, v, board)
+	if err != nil {
+		return err
+	}
+	found.Visibility = visibility
+	_, err = b.o.Store.SaveBoards(ctx, []store.Board{*found}, store.SaveOptions{})
+	return err
+}

@@ -9,15 +9,28 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// Register adds the routes of this package, all below /auth/.
+// A Route is one of this package's, all below /auth/.
+type Route struct {
+	Pattern, About string
+	serve          func(*Identity, http.ResponseWriter, *http.Request)
+}
+
+// Routes are all there are.
+var Routes = []Route{
+	{"GET /auth/login", "A browser begins to log in: provider, and next for where it goes on to.", (*Identity).login},
+	{"GET /auth/web/{provider}", "A provider sends a browser back.", (*Identity).loggedIn},
+	{"POST /auth/logout", "A browser logs out.", (*Identity).logout},
+	{"GET /auth/init", "popcorn-cli begins to log in: provider. The answer's state is its id.", (*Identity).beginCLI},
+	{"GET /auth/cli/confirm", "A browser shows whose account a CLI id would be for.", (*Identity).askCLI},
+	{"POST /auth/cli/confirm", "Somebody says that the terminal is theirs.", (*Identity).confirmCLI},
+	{"GET /auth/cli/{provider}", "A provider sends the browser back that popcorn-cli opened.", (*Identity).returnedCLI},
+}
+
+// Register adds them to a mux.
 func (i *Identity) Register(mux *http.ServeMux) {
-	mux.HandleFunc("GET /auth/login", i.login)
-	mux.HandleFunc("GET /auth/web/{provider}", i.loggedIn)
-	mux.HandleFunc("POST /auth/logout", i.logout)
-	mux.HandleFunc("GET /auth/init", i.beginCLI)
-	mux.HandleFunc("GET /auth/cli/confirm", i.askCLI)
-	mux.HandleFunc("POST /auth/cli/confirm", i.confirmCLI)
-	mux.HandleFunc("GET /auth/cli/{provider}", i.returnedCLI)
+	for _, route := range Routes {
+		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) { route.serve(i, w, r) })
+	}
 }
 
 func (i *Identity) redirectURL(kind, provider string) string {

@@ -163,6 +163,7 @@ type Queue struct {
 	Dropped []store.PlannedRun
 	Lines   []backend.GPUStatus
 	Waits   map[int64]backend.Wait
+	OnWake  func() // nil: nothing
 }
 
 var _ backend.Queue = (*Queue)(nil)
@@ -171,6 +172,9 @@ func (q *Queue) Wake() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.Woken++
+	if q.OnWake != nil {
+		q.OnWake()
+	}
 }
 
 func (q *Queue) Drop(runs []store.PlannedRun) {

@@ -1,0 +1,279 @@
+// Package api is the HTTP interface: the routes that popcorn-cli uses, as Kernelbot
+// has them, and our own under /api/v1, which openapi.json describes.
+//
+// It decides nothing about who may see or do what: package backend does. It knows
+// no page, and of the log-in only who somebody is.
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/httpx"
+	"github.com/gpu-mode/kbgen/server/identity"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+// Options are what the interface stands on.
+type Options struct {
+	Backend  *backend.Backend
+	Identity *identity.Identity // its routes, under /auth/, are served too
+	Log      *slog.Logger       // nil: nowhere
+
+	// Next answers what is none of these routes: the pages. nil: not found.
+	Next http.Handler
+
+	// Limit holds each user, and each address that nobody has logged in from, to a
+	// rate; nil: none.
+	Limit *httpx.Limiter
+
+	// Stopping is closed when the server is about to stop: streams end then, and say
+	// so.
+	Stopping <-chan struct{}
+
+	// Beat is how often a stream says that it is alive; 0: 15 s, as in Kernelbot.
+	Beat time.Duration
+}
+
+// Sizes of requests, in bytes, and how long one may take. Streams take as long as
+// the evaluation.
+const (
+	maxBody   = 64 << 10
+	maxUpload = store.MaxCode + maxBody // a file and the form around it
+	maxTime   = 30 * time.Second
+
+	uploadTime = 60 * time.Second // popcorn-cli waits as long
+)
+
+// maxStreams is how many streams one client may hold open.
+const maxStreams = 16
+
+type api struct {
+	o   Options
+	mux *http.ServeMux
+
+	mu      sync.Mutex
+	streams map[string]int // open ones, by client
+}
+
+// New makes the handler. [httpx.Wrap] belongs around it.
+func New(o Options) http.Handler {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Beat == 0 {
+		o.Beat = 15 * time.Second
+	}
+	a := &api{o: o, mux: http.NewServeMux(), streams: map[string]int{}}
+	for _, r := range a.routes() {
+		a.mux.HandleFunc(r.pattern, a.handler(r))
+	}
+	o.Identity.Register(a.mux)
+	return a
+}
+
+// ServeHTTP finds the route. What only another method has a route for is said so,
+// unless it is a page's.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h, pattern := a.mux.Handler(r)
+	if pattern != "" {
+		if strings.Contains(pattern, " /auth/") { // of package identity
+			httpx.Note(r.Context(), pattern, "")
+			if wait := a.o.Limit.Ask(httpx.Network(httpx.Client(r.Context()))); wait > 0 {
+				httpx.TooMany(w, wait)
+				return
+			}
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		}
+		a.mux.ServeHTTP(w, r)
+		return
+	}
+	seen := &refusal{header: http.Header{}}
+	h.ServeHTTP(seen, r)
+	allow := seen.header.Get("Allow")
+	switch {
+	case r.Method == http.MethodOptions && allow != "":
+		w.Header().Set("Allow", allow+", OPTIONS")
+		w.WriteHeader(http.StatusNoContent)
+	case a.o.Next != nil:
+		a.o.Next.ServeHTTP(w, r)
+	case allow != "":
+		w.Header().Set("Allow", allow)
+		httpx.Error(w, http.StatusMethodNotAllowed, "method: this address takes "+allow)
+	default:
+		httpx.Error(w, http.StatusNotFound, "there is nothing here")
+	}
+}
+
+// A refusal is what the mux says about a request that has no route.
+type refusal struct{ header http.Header }
+
+func (r *refusal) Header() http.Header         { return r.header }
+func (r *refusal) Write(b []byte) (int, error) { return len(b), nil }
+func (r *refusal) WriteHeader(int)             {}
+
+// A call is one request on its way through a route.
+type call struct {
+	*http.Request
+	w   http.ResponseWriter
+	who identity.Who
+	api *api
+}
+
+func (c *call) ctx() context.Context     { return c.Request.Context() }
+func (c *call) back() *backend.Backend   { return c.api.o.Backend }
+func (c *call) viewer() backend.Viewer   { return c.who.Viewer }
+func (c *call) board() string            { return strings.ToLower(c.PathValue("board")) }
+func (c *call) client() (client string)  { return clientName(c.Request, c.who) }
+func (c *call) header(name, text string) { c.w.Header().Set(name, text) }
+
+// clientName is whom a rate holds for.
+func clientName(r *http.Request, who identity.Who) string {
+	switch {
+	case who.ID != "":
+		return "user " + who.ID
+	case who.Admin:
+		return "admin"
+	}
+	return httpx.Network(httpx.Client(r.Context()))
+}
+
+// handler puts a route's handler into what all of them need.
+func (a *api) handler(rt route) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		httpx.Note(r.Context(), rt.pattern, "")
+		if !rt.stream {
+			limit := maxTime
+			if rt.upload {
+				limit = uploadTime
+			}
+			ctx, stop := context.WithTimeout(r.Context(), limit)
+			defer stop()
+			r = r.WithContext(ctx)
+			deadline := time.Now().Add(limit)
+			rc := http.NewResponseController(w)
+			rc.SetReadDeadline(deadline) // not supported by a test's recorder
+			rc.SetWriteDeadline(deadline.Add(5 * time.Second))
+		}
+		limit := int64(maxBody)
+		if rt.upload {
+			limit = maxUpload
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		c := &call{Request: r, w: w, api: a}
+		if err := a.admit(c, rt); err != nil {
+			a.refuse(c, rt, err)
+			return
+		}
+		answer, err := rt.do(c)
+		if err != nil {
+			a.refuse(c, rt, err)
+			return
+		}
+		if answer != nil { // a stream has answered itself
+			httpx.JSON(w, rt.success(), answer)
+		}
+	}
+}
+
+// admit finds out who asks and whether they may ask at all.
+func (a *api) admit(c *call, rt route) error {
+	if _, err := url.ParseQuery(c.URL.RawQuery); err != nil {
+		return &failure{http.StatusBadRequest, "query: it cannot be read"}
+	}
+	var err error
+	if c.who, err = a.o.Identity.Who(c.Request); err != nil {
+		if wait := a.o.Limit.Ask(httpx.Network(httpx.Client(c.ctx()))); wait > 0 {
+			return &slower{wait}
+		}
+		return err
+	}
+	httpx.Note(c.ctx(), rt.pattern, c.who.ID)
+	if wait := a.o.Limit.Ask(c.client()); wait > 0 {
+		return &slower{wait}
+	}
+	switch {
+	case rt.needs == user && c.who.ID == "" && !rt.own:
+		return &failure{http.StatusBadRequest, "want the header " + identity.HeaderCLI + "; popcorn-cli register makes one"}
+	case rt.needs == user && c.who.ID == "", rt.needs == known && !c.who.Known():
+		return &failure{http.StatusUnauthorized, "want somebody who is logged in, or the header " + identity.HeaderCLI}
+	case rt.needs == admin && !c.who.Known():
+		return &failure{http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN"}
+	case rt.needs == admin && !c.who.Admin:
+		return &failure{http.StatusForbidden, "this is for admins"}
+	}
+	if c.who.Cookie && c.Method != http.MethodGet && c.Method != http.MethodHead {
+		// The form's field is not looked for: it would take the body away.
+		if c.Header.Get(identity.CSRFHeader) == "" {
+			return identity.ErrCSRF
+		}
+		return a.o.Identity.CheckCSRF(c.Request)
+	}
+	return nil
+}
+
+// A failure is an answer that says no.
+type failure struct {
+	status int
+	detail string
+}
+
+func (f *failure) Error() string { return f.detail }
+
+// A slower is a client that asks too often.
+type slower struct{ wait time.Duration }
+
+func (s *slower) Error() string { return "too many requests" }
+
+// statuses of what a backend refuses.
+var statuses = map[store.Why]int{
+	store.Invalid: http.StatusBadRequest, store.UnknownBoard: http.StatusNotFound, store.UnknownGPU: http.StatusBadRequest, store.UnknownUser: http.StatusNotFound,
+	store.Banned: http.StatusForbidden, store.NotInvited: http.StatusForbidden, store.AfterDeadline: http.StatusBadRequest, store.OverLimit: http.StatusTooManyRequests,
+	store.Finished: http.StatusConflict, store.HasCLIID: http.StatusConflict, store.UnknownInvite: http.StatusNotFound, store.InviteTaken: http.StatusConflict,
+}
+
+// refuse answers with an error. What is our own fault is logged, and not told.
+func (a *api) refuse(c *call, rt route, err error) {
+	var refused *store.Refused
+	var failed *failure
+	var fields *fieldErrors
+	var slow *slower
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &slow):
+		httpx.TooMany(c.w, slow.wait)
+	case errors.As(err, &fields):
+		fields.answer(c.w)
+	case errors.As(err, &failed):
+		httpx.Error(c.w, failed.status, failed.detail)
+	case errors.As(err, &refused):
+		if refused.RetryAfter > 0 {
+			c.w.Header().Set("Retry-After", strconv.Itoa(max(1, int(refused.RetryAfter.Round(time.Second).Seconds()))))
+		}
+		httpx.Error(c.w, statuses[refused.Why], refused.Text)
+	case errors.As(err, &large):
+		httpx.Error(c.w, http.StatusRequestEntityTooLarge, "body: want at most "+strconv.FormatInt(large.Limit, 10)+" bytes")
+	case errors.Is(err, store.ErrNotFound):
+		httpx.Error(c.w, http.StatusNotFound, err.Error())
+	case errors.Is(err, backend.ErrForbidden) && !c.who.Known():
+		httpx.Error(c.w, http.StatusUnauthorized, err.Error())
+	case errors.Is(err, backend.ErrForbidden), errors.Is(err, identity.ErrCSRF):
+		httpx.Error(c.w, http.StatusForbidden, err.Error())
+	case errors.Is(err, identity.ErrCredentials):
+		httpx.Error(c.w, http.StatusUnauthorized, err.Error())
+	case c.Request.Context().Err() != nil:
+		httpx.Error(c.w, http.StatusServiceUnavailable, "this took too long; try again")
+	default:
+		id := httpx.RequestID(c.ctx())
+		a.o.Log.Error("a request did not work", "request", id, "route", rt.pattern, "error", err)
+		httpx.Error(c.w, http.StatusInternalServerError, "internal error; request "+id)
+	}
+}

@@ -1,0 +1,395 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+// The routes of this file and the next have Kernelbot's names and shapes. What they
+// leave out on purpose: a board's secret seed and its task's files, which Kernelbot
+// sends to everybody; the scores and times of secret runs, which a submission could
+// use to tell its owner what it read of the secret cases. The rows stay, so that a
+// client can say whether they passed.
+
+// timeLayout is a time as Kernelbot writes it.
+const timeLayout = "2006-01-02T15:04:05.999999+00:00"
+
+func stamp(t time.Time) string { return t.UTC().Format(timeLayout) }
+
+func stampOrNil(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	s := stamp(t)
+	return &s
+}
+
+func stringOrNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func popcornRoutes() []route {
+	return []route{
+		{pattern: "POST /submission/{board}/{gpu}/{mode}", about: "Hand in a file; it is evaluated while you ask how far it is.", needs: user, upload: true, status: http.StatusAccepted, answer: is[Accepted](), do: submit},
+		{pattern: "POST /admin/submission/{board}/{gpu}/{mode}", about: "Hand in a file after the deadline, with the admin's token and a CLI id.", needs: admin, upload: true, status: http.StatusAccepted, answer: is[Accepted](), do: submit},
+		{pattern: "POST /{board}/{gpu}/{mode}", about: "Hand in a file and wait for its result: events status, then one event result or error. Leaving does not lose the submission.", needs: user, upload: true, stream: true, media: eventStream, do: submitAndWait},
+		{pattern: "GET /user/submissions", about: "List your submissions, newest first.", needs: user, query: []param{{"leaderboard", "string", "of this board alone"}, {"limit", "integer", "1 to 100; 50"}, {"offset", "integer", "0"}}, answer: is[[]MySubmission](), do: mySubmissions},
+		{pattern: "GET /user/submissions/{id}", about: "Read a submission of yours, and how far it is.", needs: user, answer: is[Poll](), do: poll},
+		{pattern: "DELETE /user/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: user, answer: is[Deleted](), do: deleteSubmission},
+		{pattern: "POST /user/join", about: "Use an invite to closed boards.", needs: user, body: is[JoinRequest](), answer: is[Joined](), do: popcornJoin},
+		{pattern: "GET /leaderboards", about: "List the boards that you may see.", answer: is[[]Leaderboard](), do: leaderboards},
+		{pattern: "GET /gpus/{board}", about: "List a board's GPU types.", answer: is[[]string](), do: gpus},
+		{pattern: "GET /submissions/{board}/{gpu}", about: "The ranking of a board on a GPU type.", query: []param{{"limit", "integer", "all without"}, {"offset", "integer", "0"}}, answer: is[[]RankedSubmission](), do: ranking},
+		{pattern: "GET /submission_count/{board}/{gpu}", about: "How many users rank on a GPU type.", query: []param{{"user_id", "string", "1 or 0: whether this user ranks"}}, answer: is[Counted](), do: count},
+		{pattern: "GET /runner_queue/{gpu}", about: "What waits for a GPU type.", answer: is[RunnerQueue](), do: runnerQueue},
+	}
+}
+
+// A RunnerQueue says what waits for a GPU type, or in a poll what goes before the
+// submission.
+type RunnerQueue struct {
+	Runner           string   `json:"runner"`
+	GPU              string   `json:"gpu"`
+	QueuedJobs       *int     `json:"queued_jobs"`
+	RunningJobs      *int     `json:"running_jobs"`
+	AvailableRunners *int     `json:"available_runners"`
+	Status           string   `json:"status"` // available or unavailable
+	Error            *string  `json:"error"`
+	Running          *bool    `json:"running,omitempty"`          // of a submission: it has begun
+	ExpectedSeconds  *float64 `json:"expected_seconds,omitempty"` // of a submission: until it begins
+}
+
+// runner is what the queue is called to users.
+const runner = "Buildkite"
+
+func queueOf(w *backend.Wait) *RunnerQueue {
+	if w == nil {
+		return nil
+	}
+	q := &RunnerQueue{Runner: runner, GPU: w.GPU, Status: "available", Running: &w.Running}
+	if !w.Running {
+		q.QueuedJobs = &w.Place
+	}
+	if w.Expected > 0 {
+		seconds := w.Expected.Seconds()
+		q.ExpectedSeconds = &seconds
+	}
+	return q
+}
+
+// Accepted says that a submission is kept and will be evaluated.
+type Accepted struct {
+	Details     AcceptedIDs  `json:"details"`
+	RunnerQueue *RunnerQueue `json:"runner_queue"`
+	Status      string       `json:"status"` // accepted
+}
+
+type AcceptedIDs struct {
+	ID          int64 `json:"id"`
+	JobStatusID int64 `json:"job_status_id"`
+}
+
+// handIn reads the form and submits.
+func handIn(c *call) (*backend.Receipt, error) {
+	f, err := c.file()
+	if err != nil {
+		return nil, err
+	}
+	return c.back().Submit(c.ctx(), c.viewer(), backend.Request{Board: c.PathValue("board"), GPU: c.PathValue("gpu"), Mode: c.PathValue("mode"), FileName: f.name, Code: f.code})
+}
+
+func submit(c *call) (any, error) {
+	receipt, err := handIn(c)
+	if err != nil {
+		return nil, err
+	}
+	return accepted(c, receipt), nil
+}
+
+// accepted answers for a submission that is kept: whatever goes wrong from here on,
+// the client gets its id.
+func accepted(c *call, receipt *backend.Receipt) Accepted {
+	a := Accepted{Details: AcceptedIDs{receipt.ID, receipt.JobStatusID}, Status: "accepted"}
+	if s, err := c.back().Submission(c.ctx(), c.viewer(), receipt.ID); err == nil {
+		a.RunnerQueue = queueOf(s.Wait)
+	}
+	return a
+}
+
+// A Poll is one submission as its owner sees it.
+type Poll struct {
+	ID              int64        `json:"id"`
+	LeaderboardID   int64        `json:"leaderboard_id"`
+	LeaderboardName string       `json:"leaderboard_name"`
+	FileName        string       `json:"file_name"`
+	UserID          string       `json:"user_id"`
+	SubmissionTime  string       `json:"submission_time"`
+	Done            bool         `json:"done"`
+	Code            string       `json:"code"`
+	Runs            []PollRun    `json:"runs"`
+	Job             PollJob      `json:"job"`
+	RunnerQueue     *RunnerQueue `json:"runner_queue"`
+}
+
+type PollJob struct {
+	Status        *string `json:"status"`
+	Error         *string `json:"error"`
+	LastHeartbeat *string `json:"last_heartbeat"`
+}
+
+// A PollRun is one row of a submission. Of a secret one score is null for everybody
+// but admins, and its times are the same whole minute.
+type PollRun struct {
+	StartTime string          `json:"start_time"`
+	EndTime   string          `json:"end_time"`
+	Mode      string          `json:"mode"`
+	Secret    bool            `json:"secret"`
+	Runner    string          `json:"runner"`
+	Score     *float64        `json:"score"`
+	Passed    bool            `json:"passed"`
+	Result    json.RawMessage `json:"result,omitempty"` // of public tests and benchmarks
+}
+
+func poll(c *call) (any, error) {
+	id, err := c.id()
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.back().Submission(c.ctx(), c.viewer(), id)
+	if err != nil {
+		return nil, err
+	}
+	if !s.Own && !c.who.Admin {
+		return nil, &failure{http.StatusForbidden, "this submission is somebody else's"}
+	}
+	return pollOf(s), nil
+}
+
+func pollOf(s *backend.Submission) Poll {
+	p := Poll{ID: s.ID, LeaderboardID: s.BoardID, LeaderboardName: s.Board, FileName: s.FileName, UserID: s.UserID, SubmissionTime: stamp(s.Time), Done: s.Done, Code: s.Code, Runs: []PollRun{},
+		Job: PollJob{stringOrNil(s.Job.Status), stringOrNil(s.Job.Error), stampOrNil(s.Job.Heartbeat)}, RunnerQueue: queueOf(s.Wait)}
+	for _, r := range s.Runs {
+		run := PollRun{StartTime: stamp(r.Start), EndTime: stamp(r.End), Mode: r.Mode, Secret: r.Secret, Runner: r.Runner, Score: r.Score, Passed: r.Passed}
+		if !r.Secret && (r.Mode == schema.ModeTest || r.Mode == schema.ModeBenchmark) {
+			run.Result = r.Result
+		}
+		p.Runs = append(p.Runs, run)
+	}
+	return p
+}
+
+// A MySubmission is one line of a user's list.
+type MySubmission struct {
+	ID              int64     `json:"id"`
+	LeaderboardName string    `json:"leaderboard_name"`
+	FileName        string    `json:"file_name"`
+	SubmissionTime  string    `json:"submission_time"`
+	Done            bool      `json:"done"`
+	Runs            []RunLine `json:"runs"` // of what ranks
+}
+
+type RunLine struct {
+	GPUType string   `json:"gpu_type"`
+	Score   *float64 `json:"score"`
+}
+
+func mySubmissions(c *call) (any, error) {
+	limit, err := c.number("limit", 50, 1, 100)
+	if err != nil {
+		return nil, err
+	}
+	offset, err := c.number("offset", 0, 0, 1<<31-1)
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.back().Mine(c.ctx(), c.viewer(), store.Query{UserID: c.who.ID, Board: lower(c.word("leaderboard")), Limit: limit, Offset: offset})
+	if err != nil {
+		return nil, err
+	}
+	all := []MySubmission{}
+	for _, l := range list {
+		m := MySubmission{ID: l.ID, LeaderboardName: l.Board, FileName: l.FileName, SubmissionTime: stamp(l.Time), Done: l.Done, Runs: []RunLine{}}
+		ranks := map[string]bool{}
+		for _, v := range l.Verdicts {
+			ranks[v.GPU] = v.Ranks
+		}
+		for _, r := range l.Runs {
+			if ranks[r.GPU] {
+				m.Runs = append(m.Runs, RunLine{r.GPU, r.Score})
+			}
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+type Deleted struct {
+	Status       string `json:"status"` // ok
+	SubmissionID int64  `json:"submission_id"`
+}
+
+func deleteSubmission(c *call) (any, error) {
+	id, err := c.id()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.back().Delete(c.ctx(), c.viewer(), id); err != nil {
+		return nil, err
+	}
+	return Deleted{"ok", id}, nil
+}
+
+type JoinRequest struct {
+	Code string `json:"code"`
+}
+
+type Joined struct {
+	Status       string   `json:"status"` // ok
+	Leaderboards []string `json:"leaderboards"`
+}
+
+func popcornJoin(c *call) (any, error) {
+	boards, err := join(c, false)
+	return Joined{"ok", boards}, err
+}
+
+func join(c *call, strict bool) ([]string, error) {
+	var in JoinRequest
+	if err := c.json(&in, strict); err != nil {
+		return nil, err
+	}
+	if in.Code == "" || len(in.Code) > 200 {
+		return nil, &failure{http.StatusBadRequest, "code: want an invite's"}
+	}
+	return c.back().Join(c.ctx(), c.viewer(), in.Code)
+}
+
+// A Leaderboard is a board without what is secret in it. Kernelbot's task holds all
+// files; here it has the description, which clients look for.
+type Leaderboard struct {
+	ID          int64           `json:"id"`
+	Name        string          `json:"name"`
+	Deadline    string          `json:"deadline"`
+	Task        LeaderboardTask `json:"task"`
+	GPUTypes    []string        `json:"gpu_types"`
+	CreatorID   int64           `json:"creator_id"`
+	ForumID     int64           `json:"forum_id"`
+	Description string          `json:"description"`
+	Visibility  string          `json:"visibility"`
+}
+
+type LeaderboardTask struct {
+	Description string `json:"description"`
+}
+
+func leaderboards(c *call) (any, error) {
+	boards, err := c.back().Boards(c.ctx(), c.viewer())
+	if err != nil {
+		return nil, err
+	}
+	all := []Leaderboard{}
+	for _, b := range boards {
+		all = append(all, Leaderboard{ID: b.ID, Name: b.Name, Deadline: stamp(b.Deadline), Task: LeaderboardTask{b.Description}, GPUTypes: list(b.GPUs), CreatorID: -1, ForumID: -1, Description: b.Description, Visibility: b.Visibility})
+	}
+	return all, nil
+}
+
+// list is a slice that JSON writes as a list, empty or not.
+func list[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+func gpus(c *call) (any, error) {
+	b, err := c.back().Board(c.ctx(), c.viewer(), c.board())
+	if err != nil {
+		return nil, err
+	}
+	return list(b.GPUs), nil
+}
+
+// A RankedSubmission is one line of a ranking.
+type RankedSubmission struct {
+	SubmissionID    int64   `json:"submission_id"`
+	Rank            int     `json:"rank"`
+	SubmissionName  string  `json:"submission_name"`
+	SubmissionTime  string  `json:"submission_time"`
+	SubmissionScore float64 `json:"submission_score"` // seconds
+	LeaderboardName string  `json:"leaderboard_name"`
+	UserID          any     `json:"user_id"` // a number, as in Kernelbot, where it is one
+	UserName        string  `json:"user_name"`
+	GPUType         string  `json:"gpu_type"`
+}
+
+func ranking(c *call) (any, error) {
+	limit, err := c.number("limit", 0, 0, 1<<31-1)
+	if err != nil {
+		return nil, err
+	}
+	offset, err := c.number("offset", 0, 0, 1<<31-1)
+	if err != nil {
+		return nil, err
+	}
+	entries, _, err := c.back().Ranking(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"), limit, offset)
+	if err != nil {
+		return nil, err
+	}
+	all := []RankedSubmission{}
+	for _, e := range entries {
+		all = append(all, RankedSubmission{e.SubmissionID, e.Rank, e.FileName, stamp(e.Time), e.Score, c.board(), numberOr(e.UserID), e.User, c.PathValue("gpu")})
+	}
+	return all, nil
+}
+
+func numberOr(s string) any {
+	if n, err := strconv.ParseUint(s, 10, 64); err == nil && strconv.FormatUint(n, 10) == s {
+		return n
+	}
+	return s
+}
+
+type Counted struct {
+	Count int `json:"count"`
+}
+
+func count(c *call) (any, error) {
+	if id := c.word("user_id"); id != "" {
+		steps, err := c.back().UserHistory(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"), id)
+		return Counted{min(1, len(steps))}, err
+	}
+	n, err := c.back().Count(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"))
+	return Counted{n}, err
+}
+
+func runnerQueue(c *call) (any, error) {
+	line, err := c.back().Line(c.ctx(), c.viewer())
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range line {
+		if g.GPU != c.PathValue("gpu") {
+			continue
+		}
+		q := RunnerQueue{Runner: runner, GPU: g.GPU, QueuedJobs: &g.Waiting, RunningJobs: &g.Running, Status: "available", Error: stringOrNil(g.Off)}
+		if g.Off != "" {
+			q.Status = "unavailable"
+		}
+		if g.Known {
+			free := max(0, g.Agents-g.Busy)
+			q.AvailableRunners = &free
+		}
+		return q, nil
+	}
+	return nil, &failure{http.StatusNotFound, "no board has this GPU type"}
+}

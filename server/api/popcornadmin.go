@@ -1,0 +1,340 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/server/httpx"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+func lower(s string) string { return strings.ToLower(s) }
+
+func popcornAdminRoutes() []route {
+	admins := []route{
+		{pattern: "POST /admin/start", about: "Take submissions.", answer: is[Jobs](), do: func(c *call) (any, error) { return setAccepting(c, true) }},
+		{pattern: "POST /admin/stop", about: "Take no more submissions.", answer: is[Jobs](), do: func(c *call) (any, error) { return setAccepting(c, false) }},
+		{pattern: "GET /admin/stats", about: "Count submissions.", query: []param{{"last_day_only", "boolean", "of the last 24 hours"}, {"leaderboard_name", "string", "of this board alone"}}, answer: is[AdminStats](), do: adminStats},
+		{pattern: "GET /admin/submissions/{id}", about: "Read anybody's submission.", answer: is[AdminSubmission](), do: adminSubmission},
+		{pattern: "DELETE /admin/submissions/{id}", about: "Delete anybody's submission.", answer: is[Deleted](), do: deleteSubmission},
+		{pattern: "DELETE /admin/leaderboards/{board}", about: "Delete a board.", query: []param{{"force", "boolean", "also one that has submissions"}}, answer: is[BoardDeleted](), do: adminDeleteBoard},
+		{pattern: "GET /admin/leaderboards/{board}/submissions", about: "List the ids of a board's submissions, newest first.", query: []param{{"limit", "integer", "1 to 1000; 100"}, {"offset", "integer", "0"}}, answer: is[BoardSubmissions](), do: adminBoardSubmissions},
+		{pattern: "POST /admin/leaderboards/{board}/visibility", about: "Make a board public or closed.", body: is[Visibility](), answer: is[VisibilitySet](), do: adminVisibility},
+		{pattern: "GET /admin/leaderboards/{board}/rate-limits", about: "List a board's limits.", answer: is[RateLimits](), do: adminRateLimits},
+		{pattern: "PUT /admin/leaderboards/{board}/rate-limits", about: "Set one of a board's limits.", body: is[RateLimit](), answer: is[RateLimitSet](), do: adminSetRateLimit},
+		{pattern: "DELETE /admin/leaderboards/{board}/rate-limits/{category}", about: "Remove one of a board's limits.", answer: is[RateLimitGone](), do: adminDeleteRateLimit},
+		{pattern: "POST /admin/invites", about: "Make invites to closed boards.", body: is[InviteRequest](), answer: is[InvitesMade](), do: adminMakeInvites},
+		{pattern: "GET /admin/leaderboards/{board}/invites", about: "List the invites to a board.", answer: is[BoardInvites](), do: adminInvites},
+		{pattern: "DELETE /admin/invites/{code}", about: "Take an invite back.", answer: is[InviteRevoked](), do: adminRevoke},
+		{pattern: "POST /admin/ban/{user}", about: "Stop a user from submitting.", answer: is[Banned](), do: func(c *call) (any, error) { return ban(c, true) }},
+		{pattern: "DELETE /admin/ban/{user}", about: "Let a user submit again.", answer: is[Banned](), do: func(c *call) (any, error) { return ban(c, false) }},
+	}
+	// What Kernelbot does with its own disk or with others' servers is done here with
+	// kbserve, by who runs it.
+	for pattern, instead := range map[string]string{"POST /admin/leaderboards": "kbserve board create", "POST /admin/update-problems": "kbserve board sync", "POST /admin/export-hf": "kbserve db export"} {
+		admins = append(admins, route{pattern: pattern, about: "Not done here: " + instead + ".", status: http.StatusNotImplemented, answer: is[httpx.Problem](),
+			do: func(*call) (any, error) {
+				return nil, &failure{http.StatusNotImplemented, "this is done on the server: " + instead}
+			}})
+	}
+	for i := range admins {
+		admins[i].needs = admin
+	}
+	slices.SortStableFunc(admins, func(a, b route) int { return strings.Compare(a.pattern, b.pattern) })
+	return admins
+}
+
+type Jobs struct {
+	Status      string `json:"status"` // ok
+	AcceptsJobs bool   `json:"accepts_jobs"`
+}
+
+func setAccepting(c *call, on bool) (any, error) {
+	return Jobs{"ok", on}, c.back().SetAccepting(c.ctx(), c.viewer(), on)
+}
+
+type AdminStats struct {
+	Status string         `json:"status"` // ok
+	Stats  map[string]int `json:"stats"`
+}
+
+func adminStats(c *call) (any, error) {
+	day, err := c.yes("last_day_only")
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.back().Stats(c.ctx(), c.viewer())
+	if err != nil {
+		return nil, err
+	}
+	board := lower(c.word("leaderboard_name"))
+	stats := map[string]int{"num_submissions": 0}
+	for _, b := range s.Boards {
+		if board != "" && b.Board != board {
+			continue
+		}
+		if day {
+			stats["num_submissions"] += b.Day
+			continue
+		}
+		stats["num_submissions"] += b.Submissions
+		stats["runs_waiting_or_running"] += b.Open
+		for status, n := range b.Statuses {
+			if status == "" {
+				status = "unknown"
+			}
+			stats["status_"+status] += n
+		}
+		for mode, n := range b.Modes {
+			if mode != "" {
+				stats["mode_"+mode] += n
+			}
+		}
+	}
+	if board == "" && !day {
+		stats["num_users"] = s.Users
+	}
+	return AdminStats{"ok", stats}, nil
+}
+
+// An AdminSubmission is a submission as Kernelbot shows it to admins.
+type AdminSubmission struct {
+	Status     string             `json:"status"` // ok
+	Submission AdminSubmissionRow `json:"submission"`
+}
+
+type AdminSubmissionRow struct {
+	SubmissionID    int64     `json:"submission_id"`
+	LeaderboardID   int64     `json:"leaderboard_id"`
+	LeaderboardName string    `json:"leaderboard_name"`
+	FileName        string    `json:"file_name"`
+	UserID          string    `json:"user_id"`
+	SubmissionTime  string    `json:"submission_time"`
+	Done            bool      `json:"done"`
+	Code            string    `json:"code"`
+	Runs            []PollRun `json:"runs"`
+	JobStatus       *string   `json:"job_status"`
+	JobError        *string   `json:"job_error"`
+	JobHeartbeat    *string   `json:"job_last_heartbeat"`
+}
+
+func adminSubmission(c *call) (any, error) {
+	answer, err := poll(c)
+	if err != nil {
+		return nil, err
+	}
+	p := answer.(Poll)
+	return AdminSubmission{"ok", AdminSubmissionRow{p.ID, p.LeaderboardID, p.LeaderboardName, p.FileName, p.UserID, p.SubmissionTime, p.Done, p.Code, p.Runs, p.Job.Status, p.Job.Error, p.Job.LastHeartbeat}}, nil
+}
+
+type BoardDeleted struct {
+	Status      string `json:"status"` // ok
+	Leaderboard string `json:"leaderboard"`
+	Force       bool   `json:"force"`
+}
+
+func adminDeleteBoard(c *call) (any, error) {
+	force, err := c.yes("force")
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.back().DeleteBoard(c.ctx(), c.viewer(), c.board(), force)
+	return BoardDeleted{"ok", c.board(), force}, err
+}
+
+type BoardSubmissions struct {
+	Status        string  `json:"status"` // ok
+	Leaderboard   string  `json:"leaderboard"`
+	Limit         int     `json:"limit"`
+	Offset        int     `json:"offset"`
+	SubmissionIDs []int64 `json:"submission_ids"`
+}
+
+func adminBoardSubmissions(c *call) (any, error) {
+	limit, err := c.number("limit", 100, 1, 1000)
+	if err != nil {
+		return nil, err
+	}
+	offset, err := c.number("offset", 0, 0, 1<<31-1)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.back().Board(c.ctx(), c.viewer(), c.board()); err != nil {
+		return nil, err
+	}
+	all, err := c.back().Mine(c.ctx(), c.viewer(), store.Query{Board: c.board(), Limit: limit, Offset: offset})
+	ids := []int64{}
+	for _, l := range all {
+		ids = append(ids, l.ID)
+	}
+	return BoardSubmissions{"ok", c.board(), limit, offset, ids}, err
+}
+
+type Visibility struct {
+	Visibility string `json:"visibility"` // public or closed
+}
+
+type VisibilitySet struct {
+	Status      string `json:"status"` // ok
+	Leaderboard string `json:"leaderboard"`
+	Visibility  string `json:"visibility"`
+}
+
+func adminVisibility(c *call) (any, error) {
+	var in Visibility
+	if err := c.json(&in, false); err != nil {
+		return nil, err
+	}
+	if in.Visibility != store.Public && in.Visibility != store.Closed {
+		return nil, &failure{http.StatusBadRequest, "visibility: want public or closed"}
+	}
+	return VisibilitySet{"ok", c.board(), in.Visibility}, c.back().SetVisibility(c.ctx(), c.viewer(), c.board(), in.Visibility)
+}
+
+// A RateLimit bounds one user's submissions to a board in an hour.
+type RateLimit struct {
+	ModeCategory          string `json:"mode_category"` // test, which is every mode but leaderboard, or leaderboard
+	MaxSubmissionsPerHour int    `json:"max_submissions_per_hour"`
+}
+
+type RateLimits struct {
+	Status      string      `json:"status"` // ok
+	Leaderboard string      `json:"leaderboard"`
+	RateLimits  []RateLimit `json:"rate_limits"`
+}
+
+type RateLimitSet struct {
+	Status    string    `json:"status"` // ok
+	RateLimit RateLimit `json:"rate_limit"`
+}
+
+type RateLimitGone struct {
+	Status       string `json:"status"` // ok
+	Leaderboard  string `json:"leaderboard"`
+	ModeCategory string `json:"mode_category"`
+}
+
+func adminRateLimits(c *call) (any, error) {
+	limits, err := c.back().Limits(c.ctx(), c.viewer(), c.board())
+	all := []RateLimit{}
+	for _, l := range limits {
+		if l.GPU == "" {
+			all = append(all, RateLimit{l.Category, l.PerHour})
+		}
+	}
+	return RateLimits{"ok", c.board(), all}, err
+}
+
+func category(name string) error {
+	if name != schema.ModeTest && name != schema.ModeLeaderboard {
+		return &failure{http.StatusBadRequest, "mode_category: want test or leaderboard"}
+	}
+	return nil
+}
+
+func adminSetRateLimit(c *call) (any, error) {
+	in := RateLimit{MaxSubmissionsPerHour: -1}
+	if err := c.json(&in, false); err != nil {
+		return nil, err
+	}
+	if err := category(in.ModeCategory); err != nil {
+		return nil, err
+	}
+	if in.MaxSubmissionsPerHour < 0 || in.MaxSubmissionsPerHour > 1e6 {
+		return nil, &failure{http.StatusBadRequest, "max_submissions_per_hour: want 0 to 1000000"}
+	}
+	limit := store.Limit{Category: in.ModeCategory, PerHour: in.MaxSubmissionsPerHour}
+	return RateLimitSet{"ok", in}, changeLimit(c, in.ModeCategory, &limit)
+}
+
+func adminDeleteRateLimit(c *call) (any, error) {
+	name := c.PathValue("category")
+	if err := category(name); err != nil {
+		return nil, err
+	}
+	return RateLimitGone{"ok", c.board(), name}, changeLimit(c, name, nil)
+}
+
+// changeLimit puts a limit of the whole board in the place of the one there is.
+func changeLimit(c *call, category string, limit *store.Limit) error {
+	limits, err := c.back().Limits(c.ctx(), c.viewer(), c.board())
+	if err != nil {
+		return err
+	}
+	limits = slices.DeleteFunc(limits, func(l store.Limit) bool { return l.GPU == "" && l.Category == category })
+	if limit != nil {
+		limits = append(limits, *limit)
+	}
+	return c.back().SetLimits(c.ctx(), c.viewer(), c.board(), list(limits))
+}
+
+// An InviteRequest asks for invites to one board or several.
+type InviteRequest struct {
+	Leaderboards []string `json:"leaderboards,omitempty"`
+	Leaderboard  string   `json:"leaderboard,omitempty"`
+	Count        int      `json:"count"`
+}
+
+type InvitesMade struct {
+	Status       string   `json:"status"` // ok
+	Leaderboards []string `json:"leaderboards"`
+	Codes        []string `json:"codes"`
+}
+
+func adminMakeInvites(c *call) (any, error) {
+	var in InviteRequest
+	if err := c.json(&in, false); err != nil {
+		return nil, err
+	}
+	if len(in.Leaderboards) == 0 && in.Leaderboard != "" {
+		in.Leaderboards = []string{in.Leaderboard}
+	}
+	codes, err := c.back().NewInvites(c.ctx(), c.viewer(), in.Leaderboards, in.Count)
+	return InvitesMade{"ok", list(in.Leaderboards), list(codes)}, err
+}
+
+type BoardInvites struct {
+	Status      string      `json:"status"` // ok
+	Leaderboard string      `json:"leaderboard"`
+	Invites     []InviteRow `json:"invites"`
+}
+
+type InviteRow struct {
+	Code      string  `json:"code"`
+	UserID    *string `json:"user_id"`
+	UserName  *string `json:"user_name"`
+	CreatedAt string  `json:"created_at"`
+	ClaimedAt *string `json:"claimed_at"`
+}
+
+func adminInvites(c *call) (any, error) {
+	invites, err := c.back().Invites(c.ctx(), c.viewer(), c.board())
+	rows := []InviteRow{}
+	for _, i := range invites {
+		rows = append(rows, InviteRow{i.Code, stringOrNil(i.UserID), stringOrNil(i.User), stamp(i.Created), stampOrNil(i.Claimed)})
+	}
+	return BoardInvites{"ok", c.board(), rows}, err
+}
+
+type InviteRevoked struct {
+	Status string `json:"status"` // ok
+	Code   string `json:"code"`
+}
+
+func adminRevoke(c *call) (any, error) {
+	code := c.PathValue("code")
+	return InviteRevoked{"ok", code}, c.back().RevokeInvite(c.ctx(), c.viewer(), code)
+}
+
+type Banned struct {
+	Status string `json:"status"` // ok
+	UserID string `json:"user_id"`
+	Banned bool   `json:"banned"`
+}
+
+func ban(c *call, banned bool) (any, error) {
+	id := c.PathValue("user")
+	return Banned{"ok", id, banned}, c.back().Ban(c.ctx(), c.viewer(), id, banned)
+}

@@ -1,0 +1,225 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+const eventStream = "text/event-stream"
+
+// A stream writes server-sent events.
+type stream struct {
+	w  http.ResponseWriter
+	rc *http.ResponseController
+}
+
+// streamTime is how long a client may take to read one event.
+const streamTime = 30 * time.Second
+
+// stream begins to answer with events. end is called when it is over.
+//
+// Errors: a client that has too many of them.
+func (c *call) stream() (s *stream, end func(), err error) {
+	a, name := c.api, c.client()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.streams[name] >= maxStreams {
+		return nil, nil, &slower{time.Minute}
+	}
+	a.streams[name]++
+	end = func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.streams[name]--; a.streams[name] == 0 {
+			delete(a.streams, name)
+		}
+	}
+	s = &stream{c.w, http.NewResponseController(c.w)}
+	c.header("Content-Type", eventStream)
+	c.header("Cache-Control", "no-store")
+	c.header("X-Accel-Buffering", "no") // a proxy shall not wait for more
+	return s, end, nil
+}
+
+// send writes one event on one line of data, as popcorn-cli reads it.
+func (s *stream) send(event string, data any) error {
+	body, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	return s.write(fmt.Sprintf("event: %s\ndata: %s\n\n", event, body))
+}
+
+// alive writes a comment, which readers pass over.
+func (s *stream) alive() error { return s.write(": alive\n\n") }
+
+func (s *stream) write(text string) error {
+	s.rc.SetWriteDeadline(time.Now().Add(streamTime)) // not supported by a test's recorder
+	if _, err := io.WriteString(s.w, text); err != nil {
+		return err
+	}
+	return s.rc.Flush()
+}
+
+// StreamStatus, StreamResult and StreamError are the data of Kernelbot's events.
+type StreamStatus struct {
+	Status      string  `json:"status"`       // processing
+	ElapsedTime float64 `json:"elapsed_time"` // seconds
+}
+
+type StreamResult struct {
+	Status  string            `json:"status"`  // success
+	Results []json.RawMessage `json:"results"` // result.json of each evaluation, the public ones first
+	Reports []string          `json:"reports"` // the same for people
+}
+
+type StreamError struct {
+	Status string `json:"status"` // error
+	Detail string `json:"detail"`
+}
+
+// submitAndWait submits, and sends events until there is a result. What is refused
+// is answered as by the other route. The submission is the server's from then on: a
+// client that leaves loses the events alone.
+func submitAndWait(c *call) (any, error) {
+	s, end, err := c.stream()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	s.rc.SetReadDeadline(time.Now().Add(uploadTime))
+	receipt, err := handIn(c)
+	s.rc.SetReadDeadline(time.Time{}) // a stream has none: it would end with it
+	if err != nil {
+		c.w.Header().Del("Content-Type")
+		return nil, err
+	}
+	begun := time.Now()
+	beat := func() error {
+		return s.send("status", StreamStatus{"processing", time.Since(begun).Round(time.Millisecond).Seconds()})
+	}
+	if beat() != nil {
+		return nil, nil
+	}
+	err = c.follow(receipt.ID, beat, func(sub *backend.Submission) (bool, error) {
+		if !sub.Done {
+			return false, nil
+		}
+		return true, s.send("result", c.result(sub))
+	})
+	if err != nil && c.ctx().Err() == nil {
+		s.send("error", StreamError{"error", fmt.Sprintf("%v; submission %d goes on, ask for it later", err, receipt.ID)})
+	}
+	return nil, nil
+}
+
+// errStopping ends streams.
+var errStopping = &failure{http.StatusServiceUnavailable, "this server is about to restart"}
+
+// follow shows a submission whenever it changed, until show has seen enough or the
+// client leaves. beat is called now and then. Signals may get lost, so that it also
+// looks at each beat.
+func (c *call) follow(id int64, beat func() error, show func(*backend.Submission) (enough bool, err error)) error {
+	changed, stop := c.back().Watch(store.Signal{Kind: store.SignalSubmission, ID: strconv.FormatInt(id, 10)})
+	defer stop()
+	ticker := time.NewTicker(c.api.o.Beat)
+	defer ticker.Stop()
+	for {
+		ctx, cancel := context.WithTimeout(c.ctx(), maxTime)
+		sub, err := c.back().Submission(ctx, c.viewer(), id)
+		cancel()
+		if err != nil {
+			return err
+		}
+		if enough, err := show(sub); enough || err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ticker.C:
+			if err := beat(); err != nil {
+				return err
+			}
+		case <-c.api.o.Stopping:
+			return errStopping
+		case <-c.ctx().Done():
+			return c.ctx().Err()
+		}
+	}
+}
+
+// result is what Kernelbot sends at the end.
+func (c *call) result(s *backend.Submission) StreamResult {
+	r := StreamResult{Status: "success", Results: []json.RawMessage{}, Reports: []string{}}
+	ranking := c.rankingBy(s.Board)
+	for _, rep := range s.Reports {
+		var compact bytes.Buffer
+		if json.Compact(&compact, rep.Raw) != nil {
+			continue
+		}
+		r.Results = append(r.Results, compact.Bytes())
+		r.Reports = append(r.Reports, report(rep.GPU, s.Mode, rep.Result, ranking))
+	}
+	if len(s.Reports) == 0 { // nothing came of the evaluation
+		failed := &schema.Result{Error: s.Job.Error}
+		r.Results = append(r.Results, encode(failed))
+		r.Reports = append(r.Reports, report("", s.Mode, failed, ""))
+	}
+	for gpu, secret := range secretResults(s.Runs) {
+		r.Results = append(r.Results, encode(secret))
+		r.Reports = append(r.Reports, report(gpu+" (secret)", s.Mode, secret, ""))
+	}
+	return r
+}
+
+func encode(r *schema.Result) json.RawMessage {
+	var compact bytes.Buffer
+	body, err := r.Encode()
+	if err == nil {
+		err = json.Compact(&compact, body)
+	}
+	if err != nil {
+		panic(err) // of our own making
+	}
+	return compact.Bytes()
+}
+
+// secretResults yields what may be seen of secret runs by GPU type: that they
+// happened and whether they passed.
+func secretResults(runs []store.PolledRun) func(func(string, *schema.Result) bool) {
+	return func(yield func(string, *schema.Result) bool) {
+		var gpus []string
+		results := map[string]*schema.Result{}
+		for _, run := range runs {
+			if !run.Secret {
+				continue
+			}
+			r := results[run.Runner]
+			if r == nil {
+				r = &schema.Result{Success: true}
+				results[run.Runner], gpus = r, append(gpus, run.Runner)
+			}
+			check := "fail"
+			if run.Passed {
+				check = "pass"
+			}
+			r.Runs = append(r.Runs, schema.Run{Name: run.Mode, EvalResult: schema.EvalResult{Start: run.Start, End: run.End,
+				Run: &schema.RunResult{Success: true, Passed: run.Passed, Result: schema.Report{{Key: "check", Value: check}}}}})
+		}
+		for _, gpu := range gpus {
+			if !yield(gpu, results[gpu]) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+func submissionRoutes() []route {
+	return []route{
+		{pattern: "GET /api/v1/submissions", about: "List your submissions, newest first; an admin everybody's.", needs: known,
+			query:  []param{{"board", "string", "of this board alone"}, {"gpu", "string", "for this GPU type alone"}, {"status", "string", "with this status alone"}, {"user", "string", "of this user; for admins"}, {"before", "integer", "only ids below it, for the next page"}, {"limit", "integer", "1 to 1000; 50"}},
+			answer: is[Submissions](), do: submissions},
+		{pattern: "POST /api/v1/submissions", about: "Hand in a file. What the query leaves out, the file's !POPCORN lines say.", needs: user, upload: true, status: http.StatusAccepted,
+			query:  []param{{"board", "string", "the board"}, {"gpu", "string", "the GPU type"}, {"mode", "string", "test, benchmark, profile or leaderboard"}},
+			answer: is[Receipt](), do: newSubmission},
+		{pattern: "GET /api/v1/submissions/{id}", about: "Read a submission: your own, or one that ranks.", answer: is[Submission](), do: readSubmission},
+		{pattern: "DELETE /api/v1/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: known, status: http.StatusNoContent, do: func(c *call) (any, error) { return act(c, c.back().Delete) }},
+		{pattern: "POST /api/v1/submissions/{id}/cancel", about: "End what has not finished of a submission of yours.", needs: known, status: http.StatusNoContent, do: func(c *call) (any, error) { return act(c, c.back().Cancel) }},
+		{pattern: "POST /api/v1/submissions/{id}/rerun", about: "Hand in the same code again, as a new submission.", needs: known, status: http.StatusAccepted, answer: is[Receipt](), do: rerun},
+		{pattern: "GET /api/v1/submissions/{id}/log", about: "The log of an evaluation of yours.", needs: known, query: []param{{"run", "string", "a run's id; the first public one without"}}, media: "text/plain; charset=utf-8", do: readLog},
+		{pattern: "GET /api/v1/submissions/{id}/reports", about: "The result.json of each public evaluation of yours.", needs: known, answer: is[Reports](), do: reports},
+		{pattern: "GET /api/v1/submissions/{id}/events", about: "The submission again whenever it changes: events submission, then one event done.", stream: true, media: eventStream, do: submissionEvents},
+	}
+}
+
+// Submissions is one page of a list; the next begins before its last id.
+type Submissions struct {
+	Submissions []ListedSubmission `json:"submissions"`
+}
+
+type ListedSubmission struct {
+	ID       int64     `json:"id"`
+	Board    string    `json:"board"`
+	FileName string    `json:"file_name"`
+	GPU      string    `json:"gpu"`
+	Mode     string    `json:"mode"`
+	UserID   string    `json:"user_id"`
+	User     string    `json:"user"`
+	Time     time.Time `json:"time"`
+	Done     bool      `json:"done"`
+	Hacked   bool      `json:"hacked"`
+	Status   string    `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
+	Error    string    `json:"error"`
+	Verdicts []Verdict `json:"verdicts"` // of a ranked one, by GPU type
+}
+
+// A Verdict says whether a submission ranks on a GPU type, and why not.
+type Verdict struct {
+	GPU    string   `json:"gpu"`
+	Ranks  bool     `json:"ranks"`
+	Reason string   `json:"reason"` // empty when it ranks
+	Score  *float64 `json:"score"`  // of the public run, seconds
+	Low    *float64 `json:"low"`    // 95 % interval, seconds; null: none
+	High   *float64 `json:"high"`
+}
+
+func verdictsOf(all []store.Verdict) []Verdict {
+	out := []Verdict{}
+	for _, v := range all {
+		out = append(out, Verdict{v.GPU, v.Ranks, v.Reason, v.Score, v.Low, v.High})
+	}
+	return out
+}
+
+func submissions(c *call) (any, error) {
+	limit, err := c.number("limit", 50, 1, 1000)
+	if err != nil {
+		return nil, err
+	}
+	before, err := c.number("before", 0, 0, 1<<62)
+	if err != nil {
+		return nil, err
+	}
+	all, err := c.back().Mine(c.ctx(), c.viewer(), store.Query{UserID: c.word("user"), Board: lower(c.word("board")), GPU: c.word("gpu"), Status: c.word("status"), Before: int64(before), Limit: limit})
+	out := Submissions{[]ListedSubmission{}}
+	for _, l := range all {
+		out.Submissions = append(out.Submissions, ListedSubmission{l.ID, l.Board, l.FileName, l.GPU, l.Mode, l.UserID, l.User, l.Time.UTC(), l.Done, l.Hacked, l.Job.Status, l.Job.Error, verdictsOf(l.Verdicts)})
+	}
+	return out, err
+}
+
+// A Receipt says under which id a submission is kept, and where it stands.
+type Receipt struct {
+	ID   int64 `json:"id"`
+	Wait *Wait `json:"wait"`
+}
+
+// A Wait says where a submission stands in the line of its GPU type.
+type Wait struct {
+	GPU             string   `json:"gpu"`
+	Place           int      `json:"place"` // runs that go before its first; 0: none, or it runs
+	Running         bool     `json:"running"`
+	ExpectedSeconds *float64 `json:"expected_seconds"` // until its first run begins; null: not known, or it runs
+}
+
+func receipt(c *call, r *backend.Receipt, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := Receipt{ID: r.ID}
+	if s, err := c.back().Submission(c.ctx(), c.viewer(), r.ID); err == nil {
+		out.Wait = waitOf(s.Wait)
+	}
+	return out, nil
+}
+
+func newSubmission(c *call) (any, error) {
+	f, err := c.file()
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.back().Submit(c.ctx(), c.viewer(), backend.Request{Board: c.word("board"), GPU: c.word("gpu"), Mode: c.word("mode"), FileName: f.name, Code: f.code})
+	return receipt(c, r, err)
+}
+
+func rerun(c *call) (any, error) {
+	id, err := c.id()
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.back().Rerun(c.ctx(), c.viewer(), id)
+	return receipt(c, r, err)
+}
+
+// act does something to a submission that has no answer.
+func act(c *call, do func(ctx context.Context, v backend.Viewer, id int64) error) (any, error) {
+	id, err := c.id()
+	if err != nil {
+		return nil, err
+	}
+	return done(c, do(c.ctx(), c.viewer(), id))
+}
+
+// done answers that there is nothing to say.
+func done(c *call, err error) (any, error) {
+	if err == nil {
+		c.w.WriteHeader(http.StatusNoContent)
+	}
+	return nil, err
+}
+
+// A Submission is what you may see of one. What others may not see is empty.
+type Submission struct {
+	ID       int64     `json:"id"`
+	Board    string    `json:"board"`
+	FileName string    `json:"file_name"`
+	Mode     string    `json:"mode"`
+	UserID   string    `json:"user_id"`
+	Own      bool      `json:"own"`
+	Time     time.Time `json:"time"`
+	Done     bool      `json:"done"`
+	Hacked   bool      `json:"hacked"`
+	Status   string    `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
+	Error    string    `json:"error"`
+	Code     *string   `json:"code"` // null: it is not shown to you
+	Wait     *Wait     `json:"wait"` // null: nothing of it waits or runs
+	Verdicts []Verdict `json:"verdicts"`
+	Runs     []Run     `json:"runs"`
+}
+
+// A Run is one phase of an evaluation. Of a secret one score and times are for
+// admins: a submission could use them to tell what it read.
+type Run struct {
+	Mode   string    `json:"mode"`
+	GPU    string    `json:"gpu"`
+	Secret bool      `json:"secret"`
+	Passed bool      `json:"passed"`
+	Score  *float64  `json:"score"` // seconds
+	Start  time.Time `json:"start"`
+	End    time.Time `json:"end"`
+}
+
+func submissionOf(s *backend.Submission) Submission {
+	out := Submission{ID: s.ID, Board: s.Board, FileName: s.FileName, Mode: s.Mode, UserID: s.UserID, Own: s.Own, Time: s.Time.UTC(), Done: s.Done, Hacked: s.Hacked, Status: s.Job.Status, Error: s.Job.Error,
+		Wait: waitOf(s.Wait), Verdicts: verdictsOf(s.Verdicts), Runs: []Run{}}
+	if s.ShowCode {
+		out.Code = &s.Code
+	}
+	for _, r := range s.Runs {
+		out.Runs = append(out.Runs, Run{r.Mode, r.Runner, r.Secret, r.Passed, r.Score, r.Start.UTC(), r.End.UTC()})
+	}
+	return out
+}
+
+// seen reads the submission in the path.
+func seen(c *call) (*backend.Submission, error) {
+	id, err := c.id()
+	if err != nil {
+		return nil, err
+	}
+	return c.back().Submission(c.ctx(), c.viewer(), id)
+}
+
+func readSubmission(c *call) (any, error) {
+	s, err := seen(c)
+	if err != nil {
+		return nil, err
+	}
+	return submissionOf(s), nil
+}
+
+func readLog(c *call) (any, error) {
+	id, err := c.id()
+	if err != nil {
+		return nil, err
+	}
+	text, err := c.back().Log(c.ctx(), c.viewer(), id, c.word("run"))
+	if err != nil {
+		return nil, err
+	}
+	c.header("Content-Type", "text/plain; charset=utf-8")
+	c.header("X-Content-Type-Options", "nosniff")
+	c.header("Cache-Control", "no-store")
+	io.WriteString(c.w, text)
+	return nil, nil
+}
+
+type Reports struct {
+	Reports []Report `json:"reports"`
+}
+
+// A Report is what one evaluation reported.
+type Report struct {
+	RunID  string          `json:"run_id"`
+	GPU    string          `json:"gpu"`
+	Text   string          `json:"text"`   // for people
+	Result json.RawMessage `json:"result"` // result.json
+}
+
+func reports(c *call) (any, error) {
+	s, err := seen(c)
+	if err != nil {
+		return nil, err
+	}
+	if !s.Own && !c.who.Admin {
+		return nil, &failure{http.StatusForbidden, "the reports of a submission are its owner's"}
+	}
+	out := Reports{[]Report{}}
+	for _, r := range s.Reports {
+		out.Reports = append(out.Reports, Report{r.RunID, r.GPU, report(r.GPU, s.Mode, r.Result, c.rankingBy(s.Board)), r.Raw})
+	}
+	return out, nil
+}
+
+// rankingBy is how a board makes a score, "" for one that is not there.
+func (c *call) rankingBy(board string) string {
+	b, err := c.back().Board(c.ctx(), c.viewer(), board)
+	if err != nil || b.Task == nil {
+		return ""
+	}
+	return b.Task.RankingBy
+}
+
+// submissionEvents sends the submission whenever it changed, and ends when it is
+// done.
+func submissionEvents(c *call) (any, error) {
+	if _, err := seen(c); err != nil {
+		return nil, err
+	}
+	id, err := c.id()
+	if err != nil {
+		return nil, err
+	}
+	s, end, err := c.stream()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	last := ""
+	err = c.follow(id, s.alive, func(sub *backend.Submission) (bool, error) {
+		event := "submission"
+		if sub.Done && len(sub.Open) == 0 {
+			event = "done"
+		}
+		now := submissionOf(sub)
+		now.Code = nil // it does not change
+		body, err := json.Marshal(now)
+		if err != nil || string(body) == last && event != "done" {
+			return false, err
+		}
+		last = string(body)
+		return event == "done", s.send(event, now)
+	})
+	if err != nil && c.ctx().Err() == nil {
+		s.send("error", StreamError{"error", "this stream has ended; ask again"})
+	}
+	return nil, nil
+}
