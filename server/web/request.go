@@ -132,7 +132,7 @@ func (s *site) render(r *request, status int, f frame) error {
 	if r.viewer.Known() {
 		f.Token = s.Identity.CSRFToken(r.Request)
 	} else {
-		f.LogIn = "/login?next=" + url.QueryEscape(r.URL.RequestURI())
+		f.LogIn = logInFrom(r)
 	}
 	if r.viewer.ID != "" {
 		f.Self = userPath(r.viewer.ID)
@@ -154,6 +154,14 @@ func (s *site) render(r *request, status int, f frame) error {
 	r.w.WriteHeader(status)
 	_, _ = r.w.Write(page.Bytes()) // the client may have left
 	return nil
+}
+
+// logInFrom is where somebody logs in who then comes back to this page.
+func logInFrom(r *request) string {
+	if r.Method != http.MethodGet || r.URL.Path == "/" || r.URL.Path == "/login" || len(r.URL.RequestURI()) > 1000 {
+		return "/login"
+	}
+	return "/login?next=" + url.QueryEscape(r.URL.RequestURI())
 }
 
 // An errorPage says what went wrong.
@@ -181,10 +189,7 @@ func (s *site) fail(r *request, err error) {
 		s.Log.ErrorContext(r.Context(), "answering", "request", id, "method", r.Method, "path", r.URL.Path, "error", err)
 	}
 	if !r.viewer.Known() && (status == http.StatusForbidden || status == http.StatusNotFound) {
-		page.LogIn = "/login"
-		if r.Method == http.MethodGet {
-			page.LogIn += "?next=" + url.QueryEscape(r.URL.RequestURI())
-		}
+		page.LogIn = logInFrom(r)
 	}
 	if err := s.render(r, status, frame{Page: "error", Title: page.Heading, Content: page}); err != nil {
 		s.Log.ErrorContext(r.Context(), "rendering an error", "request", id, "error", err)
