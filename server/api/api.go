@@ -11,11 +11,14 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/server/identity"
@@ -88,6 +91,10 @@ func New(o Options) http.Handler {
 // unless it is a page's.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h, pattern := a.mux.Handler(r)
+	if pattern == streamPattern && a.o.Next != nil && aPagesForm(r) {
+		a.o.Next.ServeHTTP(w, r)
+		return
+	}
 	if pattern != "" {
 		if strings.Contains(pattern, " /auth/") { // of package identity
 			httpx.Note(r.Context(), pattern, "")
@@ -115,6 +122,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		httpx.Error(w, http.StatusNotFound, "there is nothing here")
 	}
+}
+
+// aPagesForm reports whether a request that looks like popcorn-cli's older route is
+// a page's form, whose address may have three parts too: it names no mode and brings
+// no CLI id.
+func aPagesForm(r *http.Request) bool {
+	mode := strings.ToLower(path.Base(r.URL.Path))
+	return !slices.Contains(schema.Modes(), mode) && r.Header.Get(identity.HeaderCLI) == "" && r.Header.Get("Authorization") == ""
 }
 
 // A refusal is what the mux says about a request that has no route.

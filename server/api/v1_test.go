@@ -303,6 +303,8 @@ func TestMethods(t *testing.T) {
 		{"PATCH", "/api/v1/boards", 405, 418, "GET, HEAD, POST"},
 		{"GET", "/submission/sort/H100/test", 405, 418, "POST"},
 		{"GET", "/", 404, 418, ""},
+		{"POST", "/s/5/cancel", 400, 418, ""},
+		{"POST", "/sort/H100/test", 400, 400, ""},
 		{"GET", "/boards/sort", 404, 418, ""},
 		{"BREW", "/nothing", 404, 418, ""},
 	} {
