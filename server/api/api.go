@@ -56,9 +56,9 @@ const (
 	uploadTime = 60 * time.Second // popcorn-cli waits as long
 )
 
-// loginCost is how many requests one step of a log-in counts as: the first one makes
-// a row for whoever asks.
-const loginCost = 10
+// initCost is how many requests the beginning of popcorn-cli's log-in counts as: it
+// makes a row for whoever asks.
+const initCost = 10
 
 // maxStreams is how many streams one client may hold open.
 const maxStreams = 16
@@ -98,7 +98,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if pattern != "" {
 		if strings.Contains(pattern, " /auth/") { // of package identity
 			httpx.Note(r.Context(), pattern, "")
-			if wait := a.o.Limit.AskFor(httpx.Network(httpx.Client(r.Context())), loginCost); wait > 0 {
+			cost := 1
+			if strings.HasSuffix(pattern, "/auth/init") {
+				cost = initCost
+			}
+			if wait := a.o.Limit.AskFor(httpx.Network(httpx.Client(r.Context())), cost); wait > 0 {
 				httpx.TooMany(w, wait)
 				return
 			}
