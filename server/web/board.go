@@ -33,6 +33,7 @@ type boardPage struct {
 
 	Rows  []row
 	Pages pages
+	Place *place // of the viewer; nil for who does not rank
 
 	Chart template.HTML
 	Steps []step
@@ -65,6 +66,12 @@ type row struct {
 	When              moment
 	File              string
 	First, Mine, Ties bool
+}
+
+// A place is where the viewer ranks.
+type place struct {
+	Rank, Path string
+	Here       bool // on this page of the ranking
 }
 
 // pages lead through a long list.
@@ -148,15 +155,18 @@ func (s *site) fillRanking(r *request, b *store.Board, gpu string, page *boardPa
 	if len(entries) == 0 {
 		return nil
 	}
-	first := entries[0].Score
-	if at > 1 {
-		leaders, _, err := s.Backend.Ranking(r.Context(), r.viewer, b.Name, gpu, 1, 0)
-		if err != nil {
+	all := entries
+	if at > 1 || r.viewer.ID != "" && at < page.Pages.Of {
+		if all, _, err = s.Backend.Ranking(r.Context(), r.viewer, b.Name, gpu, 0, 0); err != nil {
 			return err
 		}
-		if len(leaders) > 0 {
-			first = leaders[0].Score
-		}
+	}
+	first := entries[0].Score
+	if at > 1 && len(all) > 0 {
+		first = all[0].Score
+	}
+	if i := slices.IndexFunc(all, func(e store.Entry) bool { return r.viewer.ID != "" && e.UserID == r.viewer.ID }); i >= 0 {
+		page.Place = &place{rank(&all[i]), fmt.Sprintf("%s?page=%d#ranking", boardPath(b.Name, gpu), i/pageSize+1), i/pageSize+1 == at}
 	}
 	page.Rows = make([]row, len(entries))
 	for i := range entries {
