@@ -136,6 +136,9 @@ func (s *site) showBoard(r *request, status int, problem string) error {
 		}
 	}
 	page.Description = describe(b.Description)
+	if page.Description == "" && b.Task != nil {
+		page.Description = describe(b.Task.Description)
+	}
 	page.fillTemplates(b)
 	page.fillForm(r, b, gpu, problem)
 	return s.render(r, status, frame{Page: "board", Title: page.Name + " on " + page.GPU, Here: "boards", Events: "/events/board/" + b.Name, Content: page})

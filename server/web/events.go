@@ -64,7 +64,7 @@ func (s *site) stream(r *request, of store.Signal) error {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies that collect answers let this one through
 	out := http.NewResponseController(r.w)
-	if !send(r.w, out, "retry: 5000\n\n") {
+	if r.Method == http.MethodHead || !send(r.w, out, "retry: 5000\n\n") {
 		return nil
 	}
 	for {

@@ -42,6 +42,7 @@ type report struct {
 type quote struct{ Name, Text string }
 
 type phase struct {
+	ID      string // of its element
 	Name    string
 	State   state
 	Lasted  string
@@ -111,7 +112,7 @@ func block(s string, limit int) string {
 }
 
 func newPhase(run *verdict.Run, result *schema.Result, id string, charts *int) phase {
-	p := phase{Name: modeWord(text.Line(run.Name, maxName)), State: phaseState(run.Status), Output: tail(run.Output, maxOutput)}
+	p := phase{ID: id, Name: modeWord(text.Line(run.Name, maxName)), State: phaseState(run.Status), Output: tail(run.Output, maxOutput)}
 	if run.Seconds > 0 {
 		p.Lasted = lasted(time.Duration(math.Min(run.Seconds, 1e6) * float64(time.Second)))
 	}
