@@ -66,6 +66,7 @@ var onlyHere = map[string]string{
 	"github.com/jackc/pgx/v5":              "store",
 	"github.com/pressly/goose/v3":          "store",
 	"modernc.org/sqlite":                   "store",
+	"github.com/parquet-go/parquet-go":     "store",
 	"database/sql":                         "store",
 }
 

@@ -66,42 +66,13 @@ func (m *metrics) observe(e reconciler.Event) {
 	}
 }
 
-// count counts the requests of one route.
-func (m *metrics) count(route string, h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		begun, kept := time.Now(), &statusKeeper{ResponseWriter: w, status: http.StatusOK}
-		defer func() {
-			m.requests.WithLabelValues(route, strconv.Itoa(kept.status)).Inc()
-			if !kept.streamed {
-				m.answered.WithLabelValues(route).Observe(time.Since(begun).Seconds())
-			}
-		}()
-		h.ServeHTTP(kept, r)
-	})
-}
-
-// A statusKeeper remembers the status of an answer.
-type statusKeeper struct {
-	http.ResponseWriter
-	status   int
-	wrote    bool
-	streamed bool
-}
-
-func (k *statusKeeper) WriteHeader(status int) {
-	if !k.wrote {
-		k.status, k.wrote = status, true
-		k.streamed = k.Header().Get("Content-Type") == "text/event-stream"
+// request counts an answer.
+func (m *metrics) request(route string, status int, took time.Duration) {
+	if route == "" {
+		route = "other"
 	}
-	k.ResponseWriter.WriteHeader(status)
-}
-
-func (k *statusKeeper) Write(b []byte) (int, error) {
-	if !k.wrote {
-		k.WriteHeader(http.StatusOK)
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	if took > 0 {
+		m.answered.WithLabelValues(route).Observe(took.Seconds())
 	}
-	return k.ResponseWriter.Write(b)
 }
-
-// Unwrap lets a stream flush.
-func (k *statusKeeper) Unwrap() http.ResponseWriter { return k.ResponseWriter }

@@ -2,23 +2,45 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/server/api"
+	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/server/web"
 )
 
-// routes puts the parts on their paths. What no page answers is the API's.
+// routes puts the parts on their paths: what is no route of the API's is a page.
 func (s *Server) routes() (http.Handler, error) {
+	proxies, err := networks(s.o.Proxies)
+	if err != nil {
+		return nil, err
+	}
+	pages := web.New(web.Options{Backend: s.backend, Identity: s.identity, PublicURL: s.o.PublicURL, Name: s.o.Name, Log: s.o.Log})
+	limit := &httpx.Limiter{PerSecond: s.o.Rate}
 	mux := http.NewServeMux()
+	mux.Handle("/", api.New(api.Options{Backend: s.backend, Identity: s.identity, Log: s.o.Log, Next: pages, Limit: limit, Stopping: s.streams.Done()}))
 	mux.HandleFunc("GET /health", s.health.alive)
 	mux.HandleFunc("GET /ready", s.health.ready)
-	mux.Handle("POST /webhooks/buildkite", s.metrics.count("webhook", s.webhook))
-	pages := http.NewServeMux()
-	s.identity.Register(pages)
-	pages.Handle("/", web.New(web.Options{Backend: s.backend, Identity: s.identity, PublicURL: s.o.PublicURL, Name: s.o.Name, Log: s.o.Log}))
-	mux.Handle("/", s.metrics.count("page", pages))
-	return s.ending(mux), nil
+	mux.Handle("/webhooks/buildkite", s.webhook)
+	return httpx.Wrap(s.ending(mux), httpx.Options{Log: s.o.Log, Proxies: proxies, Limit: limit, Observe: s.metrics.request}), nil
+}
+
+// networks reads addresses and networks.
+func networks(texts []string) (all []netip.Prefix, err error) {
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if a, aerr := netip.ParseAddr(text); aerr == nil {
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("proxies: got %q, want an address or a network, as 10.0.0.0/8", text)
+		}
+		all = append(all, p)
+	}
+	return all, nil
 }
 
 // ending ends streams of events when the server stops: who reads them asks again,

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -40,11 +41,71 @@ func TestConvert(t *testing.T) {
 	ctx := context.Background()
 	from, to := migrated(t, sqliteURL(t)), migrated(t, postgresURL(t))
 	fill(t, from)
+	closed := testBoard("closed")
+	closed.Visibility, closed.ShowCode, closed.Reuse = Closed, CodeNever, true
+	closed.Task.Harness = schema.HarnessIsolated
+	save(t, from, closed)
+	codes, err := from.NewInvites(ctx, []string{"closed"}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := from.ClaimInvite(ctx, codes[0], "3"); err != nil {
+		t.Fatal(err)
+	}
+	session, err := from.NewSession(ctx, "3", time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := from.SetAccepting(ctx, false); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := from.Secret(ctx, "signing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := from.exec(ctx, from.write, `INSERT INTO lb.draft_code (leaderboard_id, user_id, code) VALUES (1, '3', $1)`, []byte{0, 1, 0xff}); err != nil {
+		t.Fatal(err)
+	}
+	in := submission("sort", "H100", "3")
+	in.UserName, in.Mode = "", schema.ModeTest
+	if _, err := from.Accept(ctx, in); err != nil {
+		t.Fatal(err)
+	}
+	claimed, err := from.Claim(ctx, "test", 1, nil, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := []byte("{\"success\": false}")
+	if err := from.Record(ctx, claimed[0], result(true, 1), report); err != nil {
+		t.Fatal(err)
+	}
 	rows, err := Convert(ctx, from, to)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rows["leaderboard.submission"] != 12 || rows["leaderboard.user_info"] != 5 || rows["kbserve.planned_run"] != 24 {
+	var draft []byte
+	if err := to.row(ctx, to.read, `SELECT code FROM lb.draft_code WHERE user_id = '3' AND type = 'general'`).Scan(&draft); err != nil || string(draft) != "\x00\x01\xff" {
+		t.Errorf("a draft became %q, %v", draft, err)
+	}
+	if got, err := to.Board(ctx, "closed"); err != nil || got.ShowCode != CodeNever || !got.Reuse || got.Task.Harness != schema.HarnessIsolated {
+		t.Errorf("a board became %+v, %v", got, err)
+	}
+	if ok, err := to.Allowed(ctx, "closed", "3"); err != nil || !ok {
+		t.Errorf("an invite that was claimed: %t, %v", ok, err)
+	}
+	if u, err := to.UserBySession(ctx, session); err != nil || u.ID != "3" {
+		t.Errorf("a session became %+v, %v", u, err)
+	}
+	if yes, err := to.Accepting(ctx); err != nil || yes {
+		t.Errorf("Accepting = %t, %v; want no", yes, err)
+	}
+	if got, err := to.Secret(ctx, "signing"); err != nil || !bytes.Equal(got, secret) {
+		t.Errorf("a kept secret has changed, %v", err)
+	}
+	if got := reportOf(t, to, claimed[0].RunID); !bytes.Equal(got, report) {
+		t.Errorf("a report became %q", got)
+	}
+	if rows["leaderboard.submission"] != 13 || rows["leaderboard.user_info"] != 5 || rows["kbserve.planned_run"] != 25 {
 		t.Errorf("Convert copied %v", rows)
 	}
 	var texts [2]bytes.Buffer
@@ -72,8 +133,8 @@ func TestConvert(t *testing.T) {
 	if faults, err := to.Check(ctx); err != nil || len(faults) > 0 {
 		t.Errorf("Check says %q, %v", faults, err)
 	}
-	if out, err := to.Accept(ctx, submission("sort", "H100", "77")); err != nil || out.ID != 13 {
-		t.Errorf("the next submission is %+v, %v; want id 13", out, err)
+	if out, err := to.Accept(ctx, submission("sort", "H100", "77")); err != nil || out.ID != 14 {
+		t.Errorf("the next submission is %+v, %v; want id 14", out, err)
 	}
 	if _, err := Convert(ctx, from, to); err == nil || !strings.Contains(err.Error(), "want an empty one") {
 		t.Errorf("Convert into a database in use: %v", err)

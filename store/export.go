@@ -54,6 +54,11 @@ type exportedVerdict struct {
 func (s *Store) Export(ctx context.Context, w io.Writer, board string, code bool) (count int, err error) {
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
+	return s.export(ctx, board, code, func(e *exported) error { return out.Encode(e) })
+}
+
+// export calls write for each submission, on one state of the database.
+func (s *Store) export(ctx context.Context, board string, code bool, write func(*exported) error) (count int, err error) {
 	err = s.snapshot(ctx, "exporting", func(tx *sql.Tx) error {
 		if board != "" {
 			var id int64
@@ -76,7 +81,8 @@ func (s *Store) Export(ctx context.Context, w io.Writer, board string, code bool
 			if err != nil {
 				return err
 			}
-			if err := out.Encode(line(p, code)); err != nil {
+			e := line(p, code)
+			if err := write(&e); err != nil {
 				return err
 			}
 			count++

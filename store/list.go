@@ -68,9 +68,9 @@ func (s *Store) Submissions(ctx context.Context, q Query) (list []Listed, err er
 			return err
 		}, `SELECT s.id, l.name, s.file_name, coalesce(a.gpu, ''), coalesce(a.mode, ''), s.user_id, coalesce(u.user_name, ''), s.submission_time, coalesce(s.done, false),
 				s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
-			FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.user_info u ON u.id = s.user_id
-			LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id`+where+
-			fmt.Sprintf(` ORDER BY s.id DESC LIMIT $%d OFFSET $%d`, n+1, n+2), append(args, q.Limit, q.Offset)...)
+			FROM (SELECT s.id FROM lb.submission s`+where+fmt.Sprintf(` ORDER BY s.id DESC LIMIT $%d OFFSET $%d) f`, n+1, n+2)+`
+			JOIN lb.submission s ON s.id = f.id JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.user_info u ON u.id = s.user_id
+			LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id ORDER BY s.id DESC`, append(args, q.Limit, q.Offset)...)
 		if err != nil || len(list) == 0 {
 			return err
 		}
@@ -82,6 +82,7 @@ func (s *Store) Submissions(ctx context.Context, q Query) (list []Listed, err er
 	return list, nil
 }
 
+// where is what stands behind the table of submissions, s, to find those asked for.
 func (q Query) where() (clause string, args []any) {
 	var parts []string
 	add := func(part string, value any) {
@@ -95,16 +96,18 @@ func (q Query) where() (clause string, args []any) {
 		add(`s.leaderboard_id = (SELECT id FROM lb.leaderboard WHERE name = $)`, q.Board)
 	}
 	if q.GPU != "" {
+		clause += " LEFT JOIN own.accepted a ON a.submission_id = s.id"
 		add(`(a.gpu = $ OR EXISTS (SELECT 1 FROM lb.runs r WHERE r.submission_id = s.id AND r.runner = $))`, q.GPU)
 	}
 	if q.Status != "" {
+		clause += " LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id"
 		add(`coalesce(j.status, '') = $`, q.Status)
 	}
 	if q.Before > 0 {
 		add(`s.id < $`, q.Before)
 	}
 	if len(parts) > 0 {
-		clause = " WHERE " + strings.Join(parts, " AND ")
+		clause += " WHERE " + strings.Join(parts, " AND ")
 	}
 	return clause, args
 }

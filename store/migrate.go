@@ -134,6 +134,7 @@ var tables = []struct {
 	{"lb.gpu_type", false, []string{"leaderboard_id", "gpu_type"}},
 	{"lb.templates", true, []string{"id", "leaderboard_id", "lang", "code"}},
 	{"lb.user_info", false, []string{"id", "user_name", "cli_id", "cli_valid", "cli_auth_provider", "created_at", "web_auth_id", "is_banned"}},
+	{"lb.draft_code", true, []string{"id", "leaderboard_id", "user_id", "type", "code", "created_at", "last_modified_at"}},
 	{"lb.code_files", true, []string{"id", "code", "hash"}},
 	{"lb.submission", true, []string{"id", "leaderboard_id", "file_name", "user_id", "code_id", "submission_time", "done", "status", "mode_category"}},
 	{"lb.runs", true, []string{"id", "submission_id", "start_time", "end_time", "mode", "secret", "runner", "score", "passed", "compilation", "meta", "result", "system_info"}},

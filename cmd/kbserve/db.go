@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -98,12 +102,46 @@ type exportCmd struct {
 	database `embed:""`
 	Board    string
 	Code     bool
+	Format   string `default:"json"`
+	Out      string
 }
 
 func (c *exportCmd) Run(ctx context.Context, env *cli.Env) error {
+	switch {
+	case c.Format != "json" && c.Format != "parquet":
+		return cli.Usagef("--format: got %s, want json or parquet", text.Quote(c.Format))
+	case c.Format == "parquet" && c.Out == "":
+		return cli.Usagef("--format parquet: want --out FILE")
+	}
 	return c.with(ctx, func(s *store.Store) error {
-		out := bufio.NewWriter(env.Stdout)
-		_, err := s.Export(ctx, out, c.Board, c.Code)
-		return errors.Join(err, out.Flush())
+		export := s.Export
+		if c.Format == "parquet" {
+			export = s.ExportParquet
+		}
+		if c.Out == "" {
+			out := bufio.NewWriter(env.Stdout)
+			_, err := export(ctx, out, c.Board, c.Code)
+			return errors.Join(err, out.Flush())
+		}
+		return whole(c.Out, func(w io.Writer) error {
+			_, err := export(ctx, w, c.Board, c.Code)
+			return err
+		})
 	})
+}
+
+// whole writes a file under its name once all of it is there.
+func whole(name string, write func(io.Writer) error) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(f)
+	if err = errors.Join(write(out), out.Flush(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
 }

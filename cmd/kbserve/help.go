@@ -14,12 +14,12 @@ out.
 usage:
   kbserve serve                take submissions, evaluate, rank, show
   kbserve db migrate | check | rebuild | convert TO | export
-  kbserve board create | sync | list | close | delete
+  kbserve board create | sync | list | show | close | delete
   kbserve limits show | set
   kbserve invite create | list | revoke
   kbserve user create | list | ban | unban
   kbserve submission list | show | delete | hacked
-  kbserve stats | doctor
+  kbserve stats | doctor | selftest
   kbserve completion SHELL     for bash, zsh or fish
   kbserve man                  all help pages, for man(1)
   kbserve COMMAND --help | kbserve --version
@@ -29,7 +29,7 @@ exit status: 0 done, 1 failed, 2 wrong usage
 	"serve": `usage: kbserve serve [flag ...]
 
 answers popcorn-cli, /api/v1, pages, /webhooks/buildkite, /health and /ready.
-SIGTERM ends it and leaves builds alone; SIGHUP hands over to a new process.
+SIGTERM ends it, builds go on; SIGHUP hands over to a new process.
 
   --listen ADDRESS     KBSERVE_LISTEN (127.0.0.1:8080); repeat, or commas
   --metrics ADDRESS    KBSERVE_METRICS; Prometheus reads /metrics there
@@ -37,6 +37,7 @@ SIGTERM ends it and leaves builds alone; SIGHUP hands over to a new process.
   --name TEXT          KBSERVE_NAME, of the competition
   --admin ID           KBSERVE_ADMINS, users who are admins
   --proxy NETWORK      KBSERVE_PROXIES, whose X-Forwarded-For counts
+  --rate N             KBSERVE_RATE (10), requests a second of one client
   --org, --pipeline    BUILDKITE_ORG (gpu-mode), BUILDKITE_PIPELINE (kernelbot)
   --branch, --commit   KBSERVE_BRANCH (main), KBSERVE_COMMIT (HEAD)
   --api URL            KBSERVE_API_URL (https://api.buildkite.com/)
@@ -48,15 +49,14 @@ SIGTERM ends it and leaves builds alone; SIGHUP hands over to a new process.
   --migrate            KBSERVE_MIGRATE=true; updates the database first
   --log-format FORMAT  KBSERVE_LOG_FORMAT; text or json
 variables only: BUILDKITE_API_TOKEN, KBSERVE_ADMIN_TOKEN, KBSERVE_WEBHOOK_TOKEN,
-  and KBSERVE_GITHUB_ and KBSERVE_DISCORD_ with CLIENT_ID and CLIENT_SECRET
-` + databaseHelp + `
+  and KBSERVE_GITHUB_ and KBSERVE_DISCORD_ with CLIENT_ID and CLIENT_SECRET` + databaseHelp + `
 example: kbserve serve --config /etc/kbserve/kbserve.env
 `,
 	"db": `usage: kbserve db migrate            make the tables, or bring them up to date
        kbserve db check              compare the standings with the runs
        kbserve db rebuild            make the standings from the runs
        kbserve db convert TO         copy a SQLite file into a PostgreSQL database
-       kbserve db export [--board NAME] [--code]
+       kbserve db export [--board NAME] [--code] [--format FORMAT] [--out FILE]
 
 migrate works on an empty database and on one that Kernelbot's own migrations
 made: its tables keep rows and columns, ours stand beside them. Run rebuild
@@ -70,6 +70,8 @@ does not rank; of a secret run only whether it passed. Never a seed or a CLI id.
 
   --board NAME         of this board alone
   --code               with the submissions' text
+  --format FORMAT      json, or parquet, which wants --out (default json)
+  --out FILE           where to; it is there when all of it is
 ` + databaseHelp + `
 example:
   kbserve db migrate && kbserve db check
@@ -77,6 +79,7 @@ example:
 	"board": `usage: kbserve board create NAME TASK --deadline TIME [flag ...]
        kbserve board sync FILE... [--force] [--dry-run]
        kbserve board list [--json]
+       kbserve board show NAME      who ranks, see kbserve board show --help
        kbserve board close NAME
        kbserve board delete NAME [--force]
 
@@ -114,6 +117,18 @@ makes one board from a folder with a task.yml.
 ` + databaseHelp + `
 example:
   kbserve board create add examples/vectoradd_py --deadline 2026-12-31 --gpu H100_BK
+`,
+	"board show": `usage: kbserve board show NAME [--gpu NAME] [--limit N] [--json]
+
+prints who ranks on a board: rank (= where it is shared), user, score, when, and the
+submission. The same rule decides here as in the API and on the pages.
+
+  --gpu NAME           on this GPU type alone
+  --limit N            so many of each GPU type; 0 is all (default 20)
+  --json               a list, one object for each GPU type
+` + databaseHelp + `
+example:
+  kbserve board show vectoradd --gpu H100_BK
 `,
 	"limits": `usage: kbserve limits show BOARD [--json]
        kbserve limits set BOARD [LIMIT...]
@@ -202,5 +217,25 @@ exits with 1 when it finds something:
 ` + databaseHelp + `
 example:
   kbserve doctor --age 2h
+`,
+	"selftest": `usage: kbserve selftest --gpu NAME [--cleanup] [flag ...]
+       kbserve selftest --remove BOARD
+
+sends one submission through everything, as popcorn-cli would: a closed board of
+its own, a user and an invite; then the server, the build and the evaluation of an
+example; then it looks at the rows that must be there, and at the rank. It wants
+a server that runs on the same database, and agents for the GPU type.
+
+  --gpu NAME           the GPU type
+  --cleanup            take away all rows that it made, also when it failed
+  --remove BOARD       take away those of an earlier selftest
+  --url URL            KBSERVE_URL; the server (default http://127.0.0.1:8080)
+  --mode MODE          test, benchmark, profile or leaderboard (default leaderboard)
+  --task NAME          an example, see kblaunch examples (default vectoradd_py)
+  --timeout TIME       how long it may take (default 30m)
+  --interval TIME      between two looks (default 2s)
+` + databaseHelp + `
+example:
+  kbserve selftest --gpu H100_BK --cleanup
 `,
 }

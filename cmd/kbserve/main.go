@@ -24,6 +24,7 @@ type grammar struct {
 	Submission submissionCmd `cmd:""`
 	Stats      statsCmd      `cmd:""`
 	Doctor     doctorCmd     `cmd:""`
+	Selftest   selftestCmd   `cmd:""`
 }
 
 func program() cli.Program {

@@ -37,6 +37,7 @@ type serveCmd struct {
 	Name     string   `var:"KBSERVE_NAME"`
 	Admin    []string `var:"KBSERVE_ADMINS" sep:","`
 	Proxy    []string `var:"KBSERVE_PROXIES" sep:","`
+	Rate     float64  `var:"KBSERVE_RATE" default:"10"`
 
 	Org      string `var:"BUILDKITE_ORG" default:"gpu-mode"`
 	Pipeline string `var:"BUILDKITE_PIPELINE" default:"kernelbot"`
@@ -134,7 +135,7 @@ func (c *serveCmd) server(ctx context.Context, env *cli.Env, s *store.Store, url
 	}
 	srv, err := server.New(ctx, server.Options{
 		Store: s, Launcher: client, Fleet: pipelines.Fleet, Version: cli.Version(),
-		PublicURL: c.publicURL(url), Name: c.Name, AdminToken: env.Getenv(varAdmin), Admins: c.Admin, Providers: providers, Proxies: c.Proxy,
+		PublicURL: c.publicURL(url), Name: c.Name, AdminToken: env.Getenv(varAdmin), Admins: c.Admin, Providers: providers, Proxies: c.Proxy, Rate: c.Rate,
 		WebhookToken: env.Getenv(varWebhook), Reconciler: r, Log: log,
 	})
 	if err != nil {

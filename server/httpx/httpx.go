@@ -29,6 +29,10 @@ type Options struct {
 
 	// Limit holds each client to a rate; nil: none.
 	Limit *Limiter
+
+	// Observe, when not nil, is told of every answer: the route's pattern, "" for
+	// none, the status, and how long it took, 0 for a stream of events.
+	Observe func(route string, status int, took time.Duration)
 }
 
 type key int
@@ -91,6 +95,13 @@ func Wrap(h http.Handler, o Options) http.Handler {
 				}
 			}
 			o.Log.Info("request", "request", id, "method", method(r), "route", n.route, "user", n.user, "client", from, "status", seen.status, "bytes", seen.bytes, "took", time.Since(begun).Round(time.Microsecond))
+			if o.Observe != nil {
+				took := time.Since(begun)
+				if strings.HasPrefix(seen.Header().Get("Content-Type"), "text/event-stream") {
+					took = 0
+				}
+				o.Observe(n.route, seen.status, took)
+			}
 			if broke != nil && seen.status != http.StatusInternalServerError {
 				panic(http.ErrAbortHandler) // the answer has begun: end the connection, so that nobody takes it for whole
 			}
