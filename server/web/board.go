@@ -45,6 +45,8 @@ type boardPage struct {
 	Templates   []download
 	Terms       []term // what holds on the board
 
+	Queue    string // what waits for this GPU type, one sentence
+	Off      string // why nothing runs there
 	Form     submitForm
 	Commands commands
 }
@@ -130,7 +132,7 @@ func (s *site) showBoard(r *request, status int, problem string) error {
 	for _, g := range gpus {
 		page.Tabs = append(page.Tabs, tab{name(g), boardPath(b.Name, g), g == gpu})
 	}
-	for _, fill := range []func(*request, *store.Board, string, *boardPage) error{s.fillRanking, s.fillHistory, s.fillOwn, s.fillTerms} {
+	for _, fill := range []func(*request, *store.Board, string, *boardPage) error{s.fillRanking, s.fillHistory, s.fillOwn, s.fillTerms, s.fillQueue} {
 		if err := fill(r, b, gpu, page); err != nil {
 			return err
 		}
@@ -267,6 +269,26 @@ func (s *site) fillOwn(r *request, b *store.Board, _ string, page *boardPage) er
 		own, page.OwnMore = own[:ownCount], userPath(r.viewer.ID)+"?board="+b.Name
 	}
 	page.Own = newListed(own, r)
+	return nil
+}
+
+// fillQueue says how long one waits here.
+func (s *site) fillQueue(r *request, _ *store.Board, gpu string, page *boardPage) error {
+	line, err := s.Backend.Line(r.Context(), r.viewer)
+	if err != nil {
+		return err
+	}
+	for i := range line {
+		if line[i].GPU != gpu {
+			continue
+		}
+		q := newQueue(&line[i], r, i)
+		page.Off = q.Off
+		page.Queue = fmt.Sprintf("%s running, %s waiting", thousands(q.Running), thousands(q.Waiting))
+		if q.Expected != "" {
+			page.Queue += "; a new one begins " + q.Expected
+		}
+	}
 	return nil
 }
 

@@ -68,13 +68,15 @@ func (s *site) stream(r *request, of store.Signal) error {
 		return nil
 	}
 	for {
+		event := "change"
 		select {
 		case <-r.Context().Done():
 			return nil
 		case <-changed:
 		case <-time.After(beat):
+			event = "beat"
 		}
-		if !send(r.w, out, "event: change\ndata: \n\n") {
+		if !send(r.w, out, "event: "+event+"\ndata: \n\n") {
 			return nil
 		}
 		select {

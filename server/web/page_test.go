@@ -60,7 +60,8 @@ func TestBoard(t *testing.T) {
 		t.Errorf("the board has %d charts of its history, want 1", n)
 	}
 	lacks(t, "the board for nobody", w.get("", "/b/matmul/H100"), "Your submissions", "multipart/form-data", "broken.py")
-	has(t, "a board that nobody ranks on", w.get("", "/b/matmul/MI300"), "The first place is free")
+	has(t, "a board that nobody ranks on", w.get("", "/b/matmul/MI300"), "The first place is free", "Nothing runs on", "No vendor serves this queue yet.")
+	has(t, "a board that is busy", w.get("", "/b/matmul/B200"), "2 running, 10 waiting; a new one begins in about 13 minutes.")
 	has(t, "the board without a GPU type", w.get("", "/b/matmul"), "Ranking <span class=\"quiet\">on <bdi>B200")
 	has(t, "a board that has closed", w.get("", "/b/conv2d"), "closed 3 days")
 	for _, path := range []string{"/b/nothing", "/b/matmul/T4", "/b/secret-lab", "/b/secret-lab/B200", "/b/matmul/H100?page=2", "/templates/matmul/9", "/templates/secret-lab/0"} {
