@@ -43,6 +43,18 @@ func TestPagesOfARanking(t *testing.T) {
 	has(t, "the second page for them", w.get(entries[0].UserID, "/b/crowd/H100?page=2"), "you: 120 of", `class="tag">you<`)
 }
 
+func BenchmarkStart(b *testing.B) {
+	w := newRig(b)
+	var boards []store.Board
+	for i := range 40 {
+		boards = append(boards, board(fmt.Sprintf("board-%d", i), "B200", "H100", "MI300"))
+	}
+	w.save(boards...)
+	for b.Loop() {
+		w.get("", "/")
+	}
+}
+
 func BenchmarkBoard(b *testing.B) {
 	w := crowded(b, 2_000)
 	for _, path := range []string{"/b/crowd/H100", "/b/crowd/H100?page=20", "/"} {

@@ -3,7 +3,9 @@ package web
 import (
 	"fmt"
 	"html"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -303,6 +306,22 @@ func TestButtons(t *testing.T) {
 	}
 	if a := w.post(alice, "/b/matmul", path+"/nonsense", nil); a.StatusCode != 404 {
 		t.Errorf("a button that there is not: %d, want 404", a.StatusCode)
+	}
+}
+
+// A brokenIdentity cannot say who asks.
+type brokenIdentity struct{ Identity }
+
+func (brokenIdentity) Viewer(*http.Request) backend.Viewer { panic("canary-panic") }
+
+func TestPanicIsAnErrorPage(t *testing.T) {
+	w := newRig(t)
+	pages := New(Options{Backend: w.backend, Identity: brokenIdentity{}, Log: slog.New(slog.NewTextHandler(w.log, nil))})
+	a := httptest.NewRecorder()
+	pages.ServeHTTP(a, httptest.NewRequest(http.MethodGet, "/", nil))
+	id := a.Header().Get("X-Request-Id")
+	if a.Code != 500 || !strings.Contains(a.Body.String(), id) || strings.Contains(a.Body.String(), "canary-panic") || !strings.Contains(w.log.String(), "canary-panic") || !strings.Contains(w.log.String(), id) {
+		t.Errorf("a panic: %d\n%s\n%s", a.Code, a.Body, w.log)
 	}
 }
 
