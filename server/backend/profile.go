@@ -56,6 +56,41 @@ func (b *Backend) Profile(ctx context.Context, v Viewer, id string) (*Profile, e
 	return p, nil
 }
 
+// A Leading board is one with who leads on it.
+type Leading struct {
+	store.Board
+	GPUs []Leaders // as the board has them
+}
+
+// Leaders are the first of a ranking.
+type Leaders struct {
+	GPU     string
+	Entries []store.Entry
+	Of      int // users who rank there
+}
+
+// Leading lists the boards that the viewer may see, by name, with the first n of
+// each ranking.
+func (b *Backend) Leading(ctx context.Context, v Viewer, n int) ([]Leading, error) {
+	boards, err := b.Boards(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Leading, 0, len(boards))
+	for _, board := range boards {
+		l := Leading{Board: board}
+		for _, gpu := range board.GPUs {
+			entries, total, err := b.o.Store.Page(ctx, board.Name, gpu, n, 0)
+			if err != nil && !errors.Is(err, store.ErrNotFound) { // deleted meanwhile
+				return nil, err
+			}
+			l.GPUs = append(l.GPUs, Leaders{gpu, entries, total})
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
 // UserName is the name of a user, "" when there is none.
 func (b *Backend) UserName(ctx context.Context, id string) (string, error) {
 	user, err := b.o.Store.User(ctx, id)

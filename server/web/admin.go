@@ -112,7 +112,8 @@ func (s *site) fillNumbers(r *request, page *adminPage) error {
 	for i := range stats.Boards {
 		numbers[stats.Boards[i].Board] = &stats.Boards[i]
 	}
-	for _, b := range sortBoards(boards, r) {
+	slices.SortStableFunc(boards, func(a, b store.Board) int { return byDeadline(&a, &b, r) })
+	for _, b := range boards {
 		line := boardNumbers{Key: b.Name, Name: name(b.Name), Path: boardPath(b.Name, ""), Invites: "/admin?invites=" + url.QueryEscape(b.Name) + "#invites",
 			Deadline: deadline(b.Deadline, r.now), IsOpen: r.now.Before(b.Deadline), Hidden: b.Visibility == store.Closed}
 		if n := numbers[b.Name]; n != nil {

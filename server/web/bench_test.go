@@ -33,6 +33,26 @@ func TestPagesOfARanking(t *testing.T) {
 	second := w.get("", "/b/crowd/H100?page=2")
 	has(t, "the second page", second, ">101<", ">150<", `href="/b/crowd/H100#ranking"`)
 	lacks(t, "the second page", second, "Slower")
+
+	entries, _, err := w.store.Page(t.Context(), "crowd", "H100", 1, 119)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.login(entries[0].UserID, "me")
+	has(t, "the first page for somebody who is on the second", w.get(entries[0].UserID, "/b/crowd/H100"), `you: <a href="/b/crowd/H100?page=2#ranking">120</a> of 150 users`)
+	has(t, "the second page for them", w.get(entries[0].UserID, "/b/crowd/H100?page=2"), "you: 120 of", `class="tag">you<`)
+}
+
+func BenchmarkStart(b *testing.B) {
+	w := newRig(b)
+	var boards []store.Board
+	for i := range 40 {
+		boards = append(boards, board(fmt.Sprintf("board-%d", i), "B200", "H100", "MI300"))
+	}
+	w.save(boards...)
+	for b.Loop() {
+		w.get("", "/")
+	}
 }
 
 func BenchmarkBoard(b *testing.B) {

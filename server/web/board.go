@@ -33,6 +33,7 @@ type boardPage struct {
 
 	Rows  []row
 	Pages pages
+	Place *place // of the viewer; nil for who does not rank
 
 	Chart template.HTML
 	Steps []step
@@ -44,6 +45,8 @@ type boardPage struct {
 	Templates   []download
 	Terms       []term // what holds on the board
 
+	Queue    string // what waits for this GPU type, one sentence
+	Off      string // why nothing runs there
 	Form     submitForm
 	Commands commands
 }
@@ -65,6 +68,12 @@ type row struct {
 	When              moment
 	File              string
 	First, Mine, Ties bool
+}
+
+// A place is where the viewer ranks.
+type place struct {
+	Rank, Path string
+	Here       bool // on this page of the ranking
 }
 
 // pages lead through a long list.
@@ -123,12 +132,15 @@ func (s *site) showBoard(r *request, status int, problem string) error {
 	for _, g := range gpus {
 		page.Tabs = append(page.Tabs, tab{name(g), boardPath(b.Name, g), g == gpu})
 	}
-	for _, fill := range []func(*request, *store.Board, string, *boardPage) error{s.fillRanking, s.fillHistory, s.fillOwn, s.fillTerms} {
+	for _, fill := range []func(*request, *store.Board, string, *boardPage) error{s.fillRanking, s.fillHistory, s.fillOwn, s.fillTerms, s.fillQueue} {
 		if err := fill(r, b, gpu, page); err != nil {
 			return err
 		}
 	}
 	page.Description = describe(b.Description)
+	if page.Description == "" && b.Task != nil {
+		page.Description = describe(b.Task.Description)
+	}
 	page.fillTemplates(b)
 	page.fillForm(r, b, gpu, problem)
 	return s.render(r, status, frame{Page: "board", Title: page.Name + " on " + page.GPU, Here: "boards", Events: "/events/board/" + b.Name, Content: page})
@@ -148,15 +160,18 @@ func (s *site) fillRanking(r *request, b *store.Board, gpu string, page *boardPa
 	if len(entries) == 0 {
 		return nil
 	}
-	first := entries[0].Score
-	if at > 1 {
-		leaders, _, err := s.Backend.Ranking(r.Context(), r.viewer, b.Name, gpu, 1, 0)
-		if err != nil {
+	all := entries
+	if at > 1 || r.viewer.ID != "" && at < page.Pages.Of {
+		if all, _, err = s.Backend.Ranking(r.Context(), r.viewer, b.Name, gpu, 0, 0); err != nil {
 			return err
 		}
-		if len(leaders) > 0 {
-			first = leaders[0].Score
-		}
+	}
+	first := entries[0].Score
+	if at > 1 && len(all) > 0 {
+		first = all[0].Score
+	}
+	if i := slices.IndexFunc(all, func(e store.Entry) bool { return r.viewer.ID != "" && e.UserID == r.viewer.ID }); i >= 0 {
+		page.Place = &place{rank(&all[i]), fmt.Sprintf("%s?page=%d#ranking", boardPath(b.Name, gpu), i/pageSize+1), i/pageSize+1 == at}
 	}
 	page.Rows = make([]row, len(entries))
 	for i := range entries {
@@ -254,6 +269,26 @@ func (s *site) fillOwn(r *request, b *store.Board, _ string, page *boardPage) er
 		own, page.OwnMore = own[:ownCount], userPath(r.viewer.ID)+"?board="+b.Name
 	}
 	page.Own = newListed(own, r)
+	return nil
+}
+
+// fillQueue says how long one waits here.
+func (s *site) fillQueue(r *request, _ *store.Board, gpu string, page *boardPage) error {
+	line, err := s.Backend.Line(r.Context(), r.viewer)
+	if err != nil {
+		return err
+	}
+	for i := range line {
+		if line[i].GPU != gpu {
+			continue
+		}
+		q := newQueue(&line[i], r, i)
+		page.Off = q.Off
+		page.Queue = fmt.Sprintf("%s running, %s waiting", thousands(q.Running), thousands(q.Waiting))
+		if q.Expected != "" {
+			page.Queue += "; a new one begins " + q.Expected
+		}
+	}
 	return nil
 }
 

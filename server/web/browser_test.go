@@ -122,6 +122,12 @@ func (b *browser) quiet(what string) {
 	b.complaints = nil
 }
 
+func (b *browser) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.complaints = nil
+}
+
 // keep writes a picture of the whole page to where KBGEN_SCREENSHOTS says.
 func (b *browser) keep(name string) {
 	b.t.Helper()
@@ -172,6 +178,7 @@ func TestPagesInABrowser(t *testing.T) {
 		{"right", alice, submissionPath(w.right)}, {"wrong", alice, submissionPath(w.wrong)}, {"waiting", alice, submissionPath(w.waiting)}, {"running", bob, submissionPath(w.running)},
 		{"foreign", alice, submissionPath(w.others)}, {"test", alice, submissionPath(w.test)}, {"log", alice, submissionPath(w.right) + "/log"}, {"queue", alice, "/queue"},
 		{"user", "", "/u/" + bob}, {"self", alice, "/u/" + alice}, {"admin", boss, "/admin?invites=secret-lab"}, {"login", "", "/login"},
+		{"error", "", "/nothing"},
 	} {
 		b.as(w.rig, page.as)
 		for _, width := range []int64{390, 1280} {
@@ -187,6 +194,9 @@ func TestPagesInABrowser(t *testing.T) {
 				}
 				grounds[scheme] = ask[string](b, "getComputedStyle(document.body).backgroundColor")
 				b.keep(look)
+				if page.name == "error" {
+					b.forget() // that the page is an error
+				}
 				b.quiet(look)
 			}
 		}
@@ -196,6 +206,9 @@ func TestPagesInABrowser(t *testing.T) {
 			t.Errorf("%s with text twice as large: the page is %d wide; beyond the edge: %v", page.name, wide, ask[[]string](b, sticking))
 		}
 		b.quiet(page.name)
+		b.run(chromedp.Evaluate(`document.documentElement.style.fontSize = ""`, nil), emulation.SetEmulatedMedia().WithMedia("print"))
+		b.keep(page.name + "-print")
+		b.run(emulation.SetEmulatedMedia().WithMedia(""))
 	}
 	if grounds["light"] == grounds["dark"] {
 		t.Errorf("both colour schemes have the ground %s", grounds["light"])

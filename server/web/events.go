@@ -64,17 +64,19 @@ func (s *site) stream(r *request, of store.Signal) error {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies that collect answers let this one through
 	out := http.NewResponseController(r.w)
-	if !send(r.w, out, "retry: 5000\n\n") {
+	if r.Method == http.MethodHead || !send(r.w, out, "retry: 5000\n\n") {
 		return nil
 	}
 	for {
+		event := "change"
 		select {
 		case <-r.Context().Done():
 			return nil
 		case <-changed:
 		case <-time.After(beat):
+			event = "beat"
 		}
-		if !send(r.w, out, "event: change\ndata: \n\n") {
+		if !send(r.w, out, "event: "+event+"\ndata: \n\n") {
 			return nil
 		}
 		select {

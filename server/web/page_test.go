@@ -3,7 +3,9 @@ package web
 import (
 	"fmt"
 	"html"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -60,7 +63,8 @@ func TestBoard(t *testing.T) {
 		t.Errorf("the board has %d charts of its history, want 1", n)
 	}
 	lacks(t, "the board for nobody", w.get("", "/b/matmul/H100"), "Your submissions", "multipart/form-data", "broken.py")
-	has(t, "a board that nobody ranks on", w.get("", "/b/matmul/MI300"), "The first place is free")
+	has(t, "a board that nobody ranks on", w.get("", "/b/matmul/MI300"), "The first place is free", "Nothing runs on", "No vendor serves this queue yet.")
+	has(t, "a board that is busy", w.get("", "/b/matmul/B200"), "2 running, 10 waiting; a new one begins in about 13 minutes.")
 	has(t, "the board without a GPU type", w.get("", "/b/matmul"), "Ranking <span class=\"quiet\">on <bdi>B200")
 	has(t, "a board that has closed", w.get("", "/b/conv2d"), "closed 3 days")
 	for _, path := range []string{"/b/nothing", "/b/matmul/T4", "/b/secret-lab", "/b/secret-lab/B200", "/b/matmul/H100?page=2", "/templates/matmul/9", "/templates/secret-lab/0"} {
@@ -302,6 +306,22 @@ func TestButtons(t *testing.T) {
 	}
 	if a := w.post(alice, "/b/matmul", path+"/nonsense", nil); a.StatusCode != 404 {
 		t.Errorf("a button that there is not: %d, want 404", a.StatusCode)
+	}
+}
+
+// A brokenIdentity cannot say who asks.
+type brokenIdentity struct{ Identity }
+
+func (brokenIdentity) Viewer(*http.Request) backend.Viewer { panic("canary-panic") }
+
+func TestPanicIsAnErrorPage(t *testing.T) {
+	w := newRig(t)
+	pages := New(Options{Backend: w.backend, Identity: brokenIdentity{}, Log: slog.New(slog.NewTextHandler(w.log, nil))})
+	a := httptest.NewRecorder()
+	pages.ServeHTTP(a, httptest.NewRequest(http.MethodGet, "/", nil))
+	id := a.Header().Get("X-Request-Id")
+	if a.Code != 500 || !strings.Contains(a.Body.String(), id) || strings.Contains(a.Body.String(), "canary-panic") || !strings.Contains(w.log.String(), "canary-panic") || !strings.Contains(w.log.String(), id) {
+		t.Errorf("a panic: %d\n%s\n%s", a.Code, a.Body, w.log)
 	}
 }
 

@@ -56,7 +56,9 @@ func newQueue(g *backend.GPUStatus, r *request, i int) gpuQueue {
 		q.Typical = lasted(g.Typical)
 	}
 	if g.Off == "" && (!g.Known || g.Agents > 0) {
-		q.Expected = about(expected(g, g.Waiting))
+		if q.Expected = about(expected(g, g.Waiting)); q.Expected != "" {
+			q.Expected = "in " + q.Expected
+		}
 		if q.Expected == "" && g.Waiting == 0 && g.Known && g.Busy < g.Agents {
 			q.Expected = "at once"
 		}

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,6 +43,7 @@ type report struct {
 type quote struct{ Name, Text string }
 
 type phase struct {
+	ID      string // of its element
 	Name    string
 	State   state
 	Lasted  string
@@ -111,7 +113,7 @@ func block(s string, limit int) string {
 }
 
 func newPhase(run *verdict.Run, result *schema.Result, id string, charts *int) phase {
-	p := phase{Name: modeWord(text.Line(run.Name, maxName)), State: phaseState(run.Status), Output: tail(run.Output, maxOutput)}
+	p := phase{ID: id, Name: modeWord(text.Line(run.Name, maxName)), State: phaseState(run.Status), Output: tail(run.Output, maxOutput)}
 	if run.Seconds > 0 {
 		p.Lasted = lasted(time.Duration(math.Min(run.Seconds, 1e6) * float64(time.Second)))
 	}
@@ -174,13 +176,27 @@ func newCase(c *verdict.Case, m *schema.Measurement, id string, charts *int) cas
 		return line
 	}
 	*charts++
+	unit, per := unitOf(slices.Max(c.Samples))
 	samples := make([]float64, len(c.Samples))
 	for i, v := range c.Samples {
-		samples[i] = v / 1e3
+		samples[i] = v / per
 	}
 	mean, _ := strconv.ParseFloat(c.Mean, 64) // 0: no line
-	line.Chart = chart.Strip{ID: id, Title: "Samples of " + line.Key, Unit: "µs", Samples: samples, Mean: mean / 1e3}.SVG()
+	line.Chart = chart.Strip{ID: id, Title: "Samples of " + line.Key, Unit: unit, Samples: samples, Mean: mean / per}.SVG()
 	return line
+}
+
+// unitOf is the unit in which nanoseconds are shown, and how many it has.
+func unitOf(ns float64) (unit string, per float64) {
+	switch {
+	case ns >= 1e9:
+		return "s", 1e9
+	case ns >= 1e6:
+		return "ms", 1e6
+	case ns >= 1e3:
+		return "µs", 1e3
+	}
+	return "ns", 1
 }
 
 // reported is a number of nanoseconds as a tester wrote it; "" for none.

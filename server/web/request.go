@@ -188,7 +188,7 @@ func (s *site) fail(r *request, err error) {
 		page.Request = id
 		s.Log.ErrorContext(r.Context(), "answering", "request", id, "method", r.Method, "path", r.URL.Path, "error", err)
 	}
-	if !r.viewer.Known() && (status == http.StatusForbidden || status == http.StatusNotFound) {
+	if !r.viewer.Known() && (status == http.StatusForbidden || errors.Is(err, store.ErrNotFound)) {
 		page.LogIn = logInFrom(r)
 	}
 	if err := s.render(r, status, frame{Page: "error", Title: page.Heading, Content: page}); err != nil {

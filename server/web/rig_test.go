@@ -154,8 +154,23 @@ func newRig(t testing.TB) *rig {
 	r.backend = backend.New(backend.Options{Store: s, Queue: r.queue, Signing: bytes.Repeat([]byte{7}, 32)})
 	run, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
-	go func() { defer close(done); r.backend.Run(run, nil) }()
+	heard := make(chan struct{})
+	var once sync.Once
+	go func() {
+		defer close(done)
+		r.backend.Run(run, func(store.Signal) { once.Do(func() { close(heard) }) })
+	}()
 	t.Cleanup(func() { stop(); <-done })
+	for listens := false; !listens; { // what is sent before somebody listens is lost
+		if err := s.Signal(ctx, store.Signal{Kind: store.SignalHint}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-heard:
+			listens = true
+		case <-time.After(time.Millisecond):
+		}
+	}
 
 	mux := http.NewServeMux()
 	r.server = httptest.NewUnstartedServer(mux)

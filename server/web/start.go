@@ -33,7 +33,6 @@ type boardCard struct {
 type gpuLeaders struct {
 	GPU, Path string
 	Leaders   []leader
-	More      int // who rank behind them
 }
 
 type leader struct {
@@ -53,18 +52,17 @@ type gpuLine struct {
 
 func (s *site) start(r *request) error {
 	ctx := r.Context()
-	boards, err := s.Backend.Boards(ctx, r.viewer)
+	boards, err := s.Backend.Leading(ctx, r.viewer, leaderCount)
 	if err != nil {
 		return err
 	}
 	page := startPage{Known: r.viewer.Known()}
 	shown := 0
-	for _, b := range sortBoards(boards, r) {
-		card := newCard(&b, r)
+	slices.SortStableFunc(boards, func(a, b backend.Leading) int { return byDeadline(&a.Board, &b.Board, r) })
+	for _, b := range boards {
+		card := newCard(&b.Board, r)
 		if shown++; shown <= maxCards {
-			if card.GPUs, err = s.leaders(r, &b); err != nil {
-				return err
-			}
+			card.GPUs = newLeaders(&b)
 		}
 		switch {
 		case r.now.Before(b.Deadline):
@@ -86,23 +84,19 @@ func (s *site) start(r *request) error {
 	return s.render(r, 200, frame{Page: "start", Title: "Boards", Here: "boards", Events: "/events/queue", Content: page})
 }
 
-// sortBoards puts those that are open first, by deadline; of the others the last
+// byDeadline puts boards that are open first, by deadline; of the others the last
 // that closed comes first.
-func sortBoards(boards []store.Board, r *request) []store.Board {
-	out := slices.Clone(boards)
-	slices.SortStableFunc(out, func(a, b store.Board) int {
-		open, other := r.now.Before(a.Deadline), r.now.Before(b.Deadline)
-		switch {
-		case open != other && open:
-			return -1
-		case open != other:
-			return 1
-		case open:
-			return cmp.Or(a.Deadline.Compare(b.Deadline), cmp.Compare(a.Name, b.Name))
-		}
-		return cmp.Or(b.Deadline.Compare(a.Deadline), cmp.Compare(a.Name, b.Name))
-	})
-	return out
+func byDeadline(a, b *store.Board, r *request) int {
+	open, other := r.now.Before(a.Deadline), r.now.Before(b.Deadline)
+	switch {
+	case open && !other:
+		return -1
+	case other && !open:
+		return 1
+	case open:
+		return cmp.Or(a.Deadline.Compare(b.Deadline), cmp.Compare(a.Name, b.Name))
+	}
+	return cmp.Or(b.Deadline.Compare(a.Deadline), cmp.Compare(a.Name, b.Name))
 }
 
 func newCard(b *store.Board, r *request) boardCard {
@@ -113,20 +107,19 @@ func newCard(b *store.Board, r *request) boardCard {
 	}
 }
 
-func (s *site) leaders(r *request, b *store.Board) ([]gpuLeaders, error) {
+func newLeaders(b *backend.Leading) []gpuLeaders {
+	slices.SortStableFunc(b.GPUs, func(x, y backend.Leaders) int {
+		return cmp.Or(cmp.Compare(placeOf(x.GPU), placeOf(y.GPU)), cmp.Compare(x.GPU, y.GPU))
+	})
 	var out []gpuLeaders
-	for _, gpu := range orderGPUs(b.GPUs) {
-		entries, total, err := s.Backend.Ranking(r.Context(), r.viewer, b.Name, gpu, leaderCount, 0)
-		if err != nil {
-			return nil, err
-		}
-		l := gpuLeaders{GPU: name(gpu), Path: boardPath(b.Name, gpu), More: total - len(entries)}
-		for i := range entries {
-			l.Leaders = append(l.Leaders, newLeader(&entries[i], entries[0].Score))
+	for _, g := range b.GPUs {
+		l := gpuLeaders{GPU: name(g.GPU), Path: boardPath(b.Name, g.GPU)}
+		for i := range g.Entries {
+			l.Leaders = append(l.Leaders, newLeader(&g.Entries[i], g.Entries[0].Score))
 		}
 		out = append(out, l)
 	}
-	return out, nil
+	return out
 }
 
 func newLeader(e *store.Entry, first float64) leader {

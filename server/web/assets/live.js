@@ -50,5 +50,6 @@
   const source = new EventSource(path);
   source.addEventListener("open", () => { if (said) said.textContent = "live"; });
   source.addEventListener("change", load);
+  source.addEventListener("beat", load);
   source.addEventListener("error", () => { if (said) said.textContent = "not connected"; });
 })();

@@ -31,7 +31,7 @@ func (s Strip) SVG() template.HTML {
 	c.open("chart strip", label{s.ID, s.Title, fmt.Sprintf("%d samples from %s to %s %s, in the order in which they were taken", len(all), short(least), short(most), s.Unit)})
 	y := func(v float64) float64 { return c.height * (1 - scale.share(v)) }
 	c.line("base", 0, c.height, 1, c.height)
-	c.text("axis", "end", 0, -8, y(most)+4, short(most))
+	c.text("axis", "end", 0, -8, y(most)+4, short(most)+" "+s.Unit)
 	if least < most {
 		c.text("axis", "end", 0, -8, y(least)+4, short(least))
 	}
