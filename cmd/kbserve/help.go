@@ -37,14 +37,14 @@ SIGTERM ends it, builds go on; SIGHUP hands over to a new process.
   --name TEXT          KBSERVE_NAME, of the competition
   --admin ID           KBSERVE_ADMINS, users who are admins
   --proxy NETWORK      KBSERVE_PROXIES, whose X-Forwarded-For counts
-  --rate N             KBSERVE_RATE (10), requests a second of one client
+  --rate N             KBSERVE_RATE (10), requests a second of a client; 0: any
   --org, --pipeline    BUILDKITE_ORG (gpu-mode), BUILDKITE_PIPELINE (kernelbot)
   --branch, --commit   KBSERVE_BRANCH (main), KBSERVE_COMMIT (HEAD)
   --api URL            KBSERVE_API_URL (https://api.buildkite.com/)
   --seal FILE          KBSERVE_SEAL; seals payloads, as kblaunch submit --seal
   --room N             KBSERVE_ROOM (8), builds where machines are not known
-  --lease              KBSERVE_LEASE (30s), then others take a dead one's runs
-  --listing-delay      KBSERVE_LISTING_DELAY (30s), until listings show builds
+  --lease, --listing-delay        KBSERVE_LEASE (30s), ..LISTING_DELAY (30s)
+  --pid-file FILE      KBSERVE_PID_FILE, of the process that answers
   --queue-timeout, --run-timeout  KBSERVE_QUEUE_TIMEOUT (6h), ..RUN_TIMEOUT (1h)
   --migrate            KBSERVE_MIGRATE=true; updates the database first
   --log-format FORMAT  KBSERVE_LOG_FORMAT; text or json
