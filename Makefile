@@ -5,7 +5,7 @@ GO ?= go
 BIN := $(CURDIR)/bin
 COMMANDS := kbgen kbgen-secret kbrun kblaunch kbserve kbnode kblocal
 # Packages that rewrite their goldens with -update.
-GOLDEN := ./generator ./schema ./schema/pipeline ./schema/queuefile ./templates ./verdict ./schema/published ./cmd/kbgen ./cmd/kbgen-secret ./cmd/kblaunch ./cmd/kbnode ./cmd/kbrun ./cmd/kbserve ./runner/plan
+GOLDEN := ./generator ./schema ./schema/pipeline ./schema/queuefile ./templates ./verdict ./schema/published ./server/api ./cmd/kbgen ./cmd/kbgen-secret ./cmd/kblaunch ./cmd/kbnode ./cmd/kbrun ./cmd/kbserve ./runner/plan
 FUZZTIME ?= 20s
 # NVML's header calls half of itself deprecated; that is not news here.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations

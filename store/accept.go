@@ -38,6 +38,7 @@ type Submission struct {
 	Time     time.Time // of arrival
 	AnyTime  bool      // an admin's: also after the deadline; it does not rank then
 	NoLimits bool      // an admin's: not counted against limits
+	Fresh    bool      // is evaluated, also where the board takes the result that the same text has
 
 	Priority int // smaller goes first; 0 is the usual
 
@@ -93,16 +94,19 @@ func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err er
 		if err != nil {
 			return err
 		}
-		if _, err = s.exec(ctx, tx, `INSERT INTO own.accepted (submission_id, gpu, mode, late) VALUES ($1, $2, $3, $4)`, out.ID, in.GPU, in.Mode, late); err != nil {
+		digest, err := s.taskDigest(ctx, tx, board)
+		if err != nil {
 			return err
 		}
-		for _, run := range in.Runs {
-			_, err := s.exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8)`,
-				run.ID, out.ID, in.GPU, in.Mode, run.Secret, in.Priority, StatePlanned, now)
-			if err != nil {
-				return err
-			}
-			out.RunIDs = append(out.RunIDs, run.ID)
+		if _, err = s.exec(ctx, tx, `INSERT INTO own.accepted (submission_id, gpu, mode, late, task) VALUES ($1, $2, $3, $4, $5)`, out.ID, in.GPU, in.Mode, late, digest); err != nil {
+			return err
+		}
+		if reused, err := s.reuse(ctx, tx, &in, out.ID, board, code, digest); err != nil || reused != "" {
+			out.RunIDs = append(out.RunIDs, reused)
+			return err
+		}
+		if out.RunIDs, err = s.plan(ctx, tx, &in, out.ID, now); err != nil {
+			return err
 		}
 		if err := s.tell(ctx, tx, Signal{Kind: SignalPlanned}, submissionSignal(out.ID)); err != nil {
 			return err
@@ -110,6 +114,19 @@ func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err er
 		return s.judge(ctx, tx, out.ID)
 	})
 	return out, err
+}
+
+// plan plans the runs of a submission that is new.
+func (s *Store) plan(ctx context.Context, tx *sql.Tx, in *Submission, submission int64, now stamp) (ids []string, err error) {
+	for _, run := range in.Runs {
+		_, err := s.exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8)`,
+			run.ID, submission, in.GPU, in.Mode, run.Secret, in.Priority, StatePlanned, now)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, run.ID)
+	}
+	return ids, nil
 }
 
 // check looks at what needs no database, and brings names into their kept form.

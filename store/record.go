@@ -47,8 +47,16 @@ func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result, raw 
 		if err := s.insertRuns(ctx, tx, p.Submission, p.GPU, p.Secret, r); err != nil || p.Secret || raw == nil {
 			return err
 		}
-		_, err := s.exec(ctx, tx, `INSERT INTO own.report (run_id, submission_id, body, created_at) VALUES ($1, $2, $3, $4)`,
-			p.RunID, p.Submission, pack(raw), stamp{s.now()})
+		var board int64
+		if err := s.row(ctx, tx, `SELECT leaderboard_id FROM lb.submission WHERE id = $1`, p.Submission).Scan(&board); err != nil {
+			return err
+		}
+		digest, err := s.taskDigest(ctx, tx, board)
+		if err != nil {
+			return err
+		}
+		_, err = s.exec(ctx, tx, `INSERT INTO own.report (run_id, submission_id, body, task, created_at) VALUES ($1, $2, $3, $4, $5)`,
+			p.RunID, p.Submission, pack(raw), digest, stamp{s.now()})
 		return err
 	})
 }

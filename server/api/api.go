@@ -11,11 +11,14 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/server/identity"
@@ -53,6 +56,10 @@ const (
 	uploadTime = 60 * time.Second // popcorn-cli waits as long
 )
 
+// initCost is how many requests the beginning of popcorn-cli's log-in counts as: it
+// makes a row for whoever asks.
+const initCost = 10
+
 // maxStreams is how many streams one client may hold open.
 const maxStreams = 16
 
@@ -84,10 +91,18 @@ func New(o Options) http.Handler {
 // unless it is a page's.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h, pattern := a.mux.Handler(r)
+	if pattern == streamPattern && a.o.Next != nil && aPagesForm(r) {
+		a.o.Next.ServeHTTP(w, r)
+		return
+	}
 	if pattern != "" {
 		if strings.Contains(pattern, " /auth/") { // of package identity
 			httpx.Note(r.Context(), pattern, "")
-			if wait := a.o.Limit.Ask(httpx.Network(httpx.Client(r.Context()))); wait > 0 {
+			cost := 1
+			if strings.HasSuffix(pattern, "/auth/init") {
+				cost = initCost
+			}
+			if wait := a.o.Limit.AskFor(httpx.Network(httpx.Client(r.Context())), cost); wait > 0 {
 				httpx.TooMany(w, wait)
 				return
 			}
@@ -111,6 +126,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		httpx.Error(w, http.StatusNotFound, "there is nothing here")
 	}
+}
+
+// aPagesForm reports whether a request that looks like popcorn-cli's older route is
+// a page's form, whose address may have three parts too: it names no mode and brings
+// no CLI id.
+func aPagesForm(r *http.Request) bool {
+	mode := strings.ToLower(path.Base(r.URL.Path))
+	return !slices.Contains(schema.Modes(), mode) && r.Header.Get(identity.HeaderCLI) == "" && r.Header.Get("Authorization") == ""
 }
 
 // A refusal is what the mux says about a request that has no route.

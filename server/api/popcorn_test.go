@@ -300,3 +300,48 @@ func TestAdminSubmitsLate(t *testing.T) {
 		t.Errorf("with the token alone: %d %s, want 403", got.status, got.body)
 	}
 }
+
+// Many submit at once: each user's limit holds to the submission, nobody gets an error
+// of ours, and every answer's submission is there.
+func TestManySubmitAtOnce(t *testing.T) {
+	both(t, func(t *testing.T, r *rig) {
+		ctx := context.Background()
+		if err := r.s.SetLimits(ctx, "sort", []store.Limit{{Category: schema.ModeTest, PerHour: 3}}); err != nil {
+			t.Fatal(err)
+		}
+		type outcome struct {
+			user string
+			id   int64
+			err  error
+		}
+		all := make(chan outcome)
+		for user := range r.users {
+			for range 8 {
+				go func() {
+					accepted, err := r.client(user).Submit(ctx, "sort", "H100", "test", "a.py", code)
+					o := outcome{user: user, err: err}
+					if err == nil {
+						o.id = accepted.ID
+					}
+					all <- o
+				}()
+			}
+		}
+		accepted, ids := map[string]int{}, map[int64]bool{}
+		for range 8 * len(r.users) {
+			o := <-all
+			var refusal *popcorn.Refusal
+			switch {
+			case o.err == nil:
+				accepted[o.user]++
+				ids[o.id] = true
+			case !errors.As(o.err, &refusal) || refusal.Status != 429:
+				t.Errorf("%s: %v", o.user, o.err)
+			}
+		}
+		stats, err := r.s.Stats(ctx)
+		if err != nil || accepted["ann"] != 3 || accepted["bob"] != 3 || accepted["eve"] != 3 || len(ids) != 9 || stats.Submissions != 9 {
+			t.Errorf("accepted were %v, %d ids, %d are kept, %v; want 3 of each", accepted, len(ids), stats.Submissions, err)
+		}
+	})
+}

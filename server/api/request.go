@@ -109,8 +109,12 @@ func badJSON(err error) error {
 	return &failure{http.StatusBadRequest, "body: want one JSON object: " + what}
 }
 
-// maxParts is how many parts a form may have.
-const maxParts = 16
+// maxParts is how many parts a form may have, and maxPartHead how many bytes each
+// may have for headers.
+const (
+	maxParts    = 16
+	maxPartHead = 8 << 10
+)
 
 // A file is what somebody handed in.
 type file struct {
@@ -138,8 +142,8 @@ func (c *call) file() (*file, error) {
 		if err != nil {
 			return nil, badForm(err)
 		}
-		if n >= maxParts {
-			return nil, &failure{http.StatusBadRequest, "form: want at most " + strconv.Itoa(maxParts) + " parts"}
+		if n >= maxParts || headLength(part.Header) > maxPartHead {
+			return nil, &failure{http.StatusBadRequest, "form: want at most " + strconv.Itoa(maxParts) + " parts, each with few headers"}
 		}
 		if part.FormName() != "file" {
 			continue
@@ -163,6 +167,13 @@ func (c *call) file() (*file, error) {
 		return nil, missing
 	}
 	return found, nil
+}
+
+func headLength(head map[string][]string) (n int) {
+	for name, values := range head {
+		n += len(name) + len(strings.Join(values, "  "))
+	}
+	return n
 }
 
 func badForm(err error) error {

@@ -272,6 +272,9 @@ func submissionEvents(c *call) (any, error) {
 		return nil, err
 	}
 	defer end()
+	if c.Method == http.MethodHead {
+		return nil, nil
+	}
 	last := ""
 	err = c.follow(id, s.alive, func(sub *backend.Submission) (bool, error) {
 		event := "submission"

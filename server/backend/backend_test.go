@@ -413,3 +413,29 @@ func TestMine(t *testing.T) {
 		}
 	})
 }
+
+// A board that wants it answers a test of a text that it knows at once; whoever asks
+// for a rerun gets one.
+func TestReuseAndRerun(t *testing.T) {
+	both(t, func(t *testing.T, r *rig) {
+		ctx := context.Background()
+		board := servertest.Board("sort")
+		board.Reuse, board.ShowCode = true, store.CodeAfter
+		servertest.Save(t, r.s, board)
+		in := request()
+		in.Mode = schema.ModeTest
+		r.submit(t, ann, in)
+		servertest.Evaluate(t, r.s, nil)
+		known, err := r.Submission(ctx, bob, r.submit(t, bob, in))
+		if err != nil || !known.Done || len(known.Reports) != 1 || !known.Runs[0].Passed {
+			t.Errorf("the same text again: %+v, %v, want the result that is there", known, err)
+		}
+		receipt, err := r.Rerun(ctx, bob, known.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := r.Submission(ctx, bob, receipt.ID); err != nil || s.Done {
+			t.Errorf("a rerun of it: %+v, %v, want it to be evaluated", s, err)
+		}
+	})
+}

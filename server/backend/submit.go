@@ -42,7 +42,7 @@ func (b *Backend) Submit(ctx context.Context, v Viewer, r Request) (*Receipt, er
 		return nil, err
 	}
 	return b.accept(ctx, store.Submission{Board: r.Board, GPU: r.GPU, Mode: r.Mode, UserID: v.ID, UserName: v.Name,
-		FileName: r.FileName, Code: r.Code, AnyTime: v.Admin, NoLimits: v.Admin})
+		FileName: r.FileName, Code: r.Code, AnyTime: v.Admin, NoLimits: v.Admin, Fresh: v.Admin})
 }
 
 // direct applies what the file says of where it belongs. A board that differs is a
@@ -131,7 +131,7 @@ func (b *Backend) Rerun(ctx context.Context, v Viewer, id int64) (*Receipt, erro
 		return nil, refuse(store.Invalid, "submission %d: it is not known what it was for", id)
 	}
 	return b.accept(ctx, store.Submission{Board: p.Board, GPU: gpu, Mode: mode, UserID: p.UserID, FileName: p.FileName,
-		Code: []byte(p.Code), AnyTime: v.Admin, NoLimits: v.Admin})
+		Code: []byte(p.Code), AnyTime: v.Admin, NoLimits: v.Admin, Fresh: true})
 }
 
 func refuse(why store.Why, format string, args ...any) *store.Refused {

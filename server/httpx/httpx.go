@@ -140,7 +140,7 @@ func method(r *http.Request) string {
 // cleanPath refuses what another program on the way may have read otherwise.
 func cleanPath(r *http.Request) bool {
 	p := r.URL.Path
-	if r.Method == http.MethodConnect || r.URL.Host != "" && r.URL.Host != r.Host {
+	if r.Method == http.MethodConnect || r.URL.Host != "" { // for a proxy, which we are not
 		return false
 	}
 	if p == "*" {

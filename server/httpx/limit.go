@@ -41,11 +41,14 @@ type bucket struct {
 
 // Ask takes one request from a client's allowance, and returns how long the client
 // must wait when there is none; 0: it may go on.
-func (l *Limiter) Ask(client string) time.Duration { return l.ask(client, 1) }
+func (l *Limiter) Ask(client string) time.Duration { return l.ask(client, 1, 1) }
+
+// AskFor is Ask for something that costs as much as n requests.
+func (l *Limiter) AskFor(client string, n int) time.Duration { return l.ask(client, 1, n) }
 
 // address counts what comes from an address before anybody knows who it is.
 func (l *Limiter) address(a netip.Addr) time.Duration {
-	return l.ask("from "+Network(a), addressFactor)
+	return l.ask("from "+Network(a), addressFactor, 1)
 }
 
 // Network is an address as one client: of IPv6, the network that one gets.
@@ -58,12 +61,13 @@ func Network(a netip.Addr) string {
 	return a.Unmap().String()
 }
 
-func (l *Limiter) ask(name string, factor float64) time.Duration {
+func (l *Limiter) ask(name string, factor float64, n int) time.Duration {
 	if l == nil || l.PerSecond < 0 {
 		return 0
 	}
 	now := time.Now()
-	reserved := l.bucket(name, factor).ReserveN(now, 1)
+	bucket := l.bucket(name, factor)
+	reserved := bucket.ReserveN(now, min(n, bucket.Burst()))
 	wait := reserved.DelayFrom(now)
 	if wait > 0 {
 		reserved.CancelAt(now)

@@ -1,0 +1,6 @@
+-- What a result was of, so that the same text need not be evaluated again: digests
+-- of the task when a submission came and when its result did.
+-- +goose Up
+ALTER TABLE kbserve_accepted ADD COLUMN task text NOT NULL DEFAULT '';
+ALTER TABLE kbserve_report ADD COLUMN task text NOT NULL DEFAULT '';
+CREATE INDEX IF NOT EXISTS kbserve_submission_code ON submission (code_id);
