@@ -181,7 +181,7 @@ func TestPagesInABrowser(t *testing.T) {
 		{"error", "", "/nothing"},
 	} {
 		b.as(w.rig, page.as)
-		for _, width := range []int64{390, 1280} {
+		for _, width := range []int64{390, 1280, 1920} {
 			for _, scheme := range []string{"light", "dark"} {
 				look := fmt.Sprintf("%s-%d-%s", page.name, width, scheme)
 				b.size(width, scheme)
