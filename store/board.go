@@ -248,7 +248,10 @@ func (s *Store) CloseBoard(ctx context.Context, name string, at time.Time) error
 func (s *Store) DeleteBoard(ctx context.Context, name string, force bool) (submissions int, err error) {
 	err = s.change(ctx, "deleting board "+text.Quote(name), func(tx *sql.Tx) error {
 		var id int64
-		if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1 {lock}`, name).Scan(&id); err != nil {
+		if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, name).Scan(&id); err != nil {
+			return err
+		}
+		if err := s.lockWhole(ctx, tx, id); err != nil {
 			return err
 		}
 		if err := s.row(ctx, tx, `SELECT count(*) FROM lb.submission WHERE leaderboard_id = $1`, id).Scan(&submissions); err != nil {

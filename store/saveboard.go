@@ -212,7 +212,7 @@ func (s *Store) saveSettings(ctx context.Context, tx *sql.Tx, id int64, b *Board
 	ranking := wanted.Policy != old.Policy
 	if ranking {
 		changed = append(changed, "policy")
-		if err := s.lockOwners(ctx, tx, id); err != nil { // before the board's own row: whoever judges has locked them in this order
+		if _, err := s.lockOwners(ctx, tx, id); err != nil { // before the board's own row: whoever judges has locked them in this order
 			return nil, err
 		}
 	}
@@ -249,18 +249,37 @@ func (s *Store) settings(ctx context.Context, on querier, id int64) (settings, e
 
 // lockOwners locks everybody who has submitted to a board, in one order for all
 // who do so.
-func (s *Store) lockOwners(ctx context.Context, tx *sql.Tx, board int64) error {
-	var ids []string
-	err := s.each(ctx, tx, func(rows *sql.Rows) error {
+func (s *Store) lockOwners(ctx context.Context, tx *sql.Tx, board int64) (ids []string, err error) {
+	err = s.each(ctx, tx, func(rows *sql.Rows) error {
 		var id string
 		err := rows.Scan(&id)
 		ids = append(ids, id)
 		return err
-	}, `SELECT DISTINCT user_id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY user_id`, board)
-	for i := 0; err == nil && i < len(ids); i++ {
-		_, err = s.lockUser(ctx, tx, ids[i])
+	}, `SELECT id FROM lb.user_info WHERE id IN (SELECT user_id FROM lb.submission WHERE leaderboard_id = $1) ORDER BY id {lock}`, board)
+	return ids, err
+}
+
+// lockWhole locks a board that is about to go, so that nobody submits to it or
+// records a result: first its users, as all others do, then itself.
+//
+// Errors: errAgain when a new user came between the two.
+func (s *Store) lockWhole(ctx context.Context, tx *sql.Tx, board int64) error {
+	locked, err := s.lockOwners(ctx, tx, board)
+	if err != nil || s.kind == sqlite {
+		return err
 	}
-	return err
+	var id int64
+	if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE id = $1 {lock}`, board).Scan(&id); err != nil {
+		return err
+	}
+	var now int
+	if err := s.row(ctx, tx, `SELECT count(DISTINCT user_id) FROM lb.submission WHERE leaderboard_id = $1`, board).Scan(&now); err != nil {
+		return err
+	}
+	if now != len(locked) {
+		return errAgain
+	}
+	return nil
 }
 
 // rejudge applies a board's policy to what it has. The caller has locked the users.

@@ -50,6 +50,11 @@ func (s *Store) RemoveTest(ctx context.Context, board string, users ...string) e
 		if err := s.row(ctx, tx, `SELECT coalesce(max(id), 0) FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
 			return err
 		}
+		if id > 0 {
+			if err := s.lockWhole(ctx, tx, id); err != nil {
+				return err
+			}
+		}
 		made := append([]string{}, users...)
 		err := s.each(ctx, tx, func(rows *sql.Rows) error {
 			var user string
