@@ -10,7 +10,7 @@ FUZZTIME ?= 20s
 # NVML's header calls half of itself deprecated; that is not news here.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 
-.PHONY: all build agent plugins demo test test-slow attacks gpu-test docker-test check golden bench fuzz release clean need
+.PHONY: all build agent plugins demo serve test test-slow attacks gpu-test docker-test check golden bench fuzz release clean need
 
 all: build plugins
 
@@ -32,9 +32,15 @@ agent: need
 plugins: need
 	@sh tools/plugins.sh
 
-# The main job, whole: stand-in, two agents, two submissions, their verdicts.
+# The main job, whole: stand-in, two agents, two submissions, their verdicts; then the backend and a submission by its clients' protocol.
 demo: build agent
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ ./tools/popcorn
 	@sh tools/demo.sh
+
+# The backend over the stand-in, with the examples' boards, until Ctrl-C: PORT=8080.
+serve: build agent
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/ ./tools/popcorn
+	@sh tools/demo.sh serve
 
 # Everything, with the race detector and the real agent.
 test: build agent

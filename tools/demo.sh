@@ -1,21 +1,22 @@
 #!/bin/sh
-# demo.sh runs the main job on this machine: the stand-in for Buildkite, two
-# real agents, a right submission and a wrong one. Nothing is left running.
+# demo.sh runs the main job on this machine: the stand-in for Buildkite, two real
+# agents, a right submission and a wrong one by kblaunch; then the competition's
+# backend on a database of its own, and a submission by popcorn-cli's protocol.
+#
+#   demo.sh          ends when all of it has been shown; nothing is left running
+#   demo.sh serve    the backend alone, until it is interrupted
 set -eu
 cd "$(dirname "$0")/.."
 bin=${BIN:-$PWD/bin}
 agent=$(sh tools/agent.sh)
-KBLOCAL_AGENT=$agent exec "$bin/kblocal" exec --verbose --queue bootstrap=1 --queue cpu=1 -- sh -c '
-	set -u
-	bin=$1
-	bold= plain=
-	if [ -t 1 ] && [ -z "${NO_COLOR-}" ]; then bold=$(printf "\033[1m") plain=$(printf "\033[0m"); fi
-	say() { printf "\n%s%s%s\n" "$bold" "$*" "$plain"; }
-	say "A right submission: kblaunch submit vectoradd_py right --gpu CPU_BK --mode leaderboard"
-	"$bin/kblaunch" submit vectoradd_py right --gpu CPU_BK --mode leaderboard --timing || exit 1
-	say "A wrong one: kblaunch submit vectoradd_py wrong --gpu CPU_BK --mode test"
-	"$bin/kblaunch" submit vectoradd_py wrong --gpu CPU_BK --mode test
-	status=$?
-	printf "(exit status %s: a verdict against the submission)\n" "$status"
-	[ "$status" = 1 ]
-' demo "$bin"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+# The stand-in tells the backend of builds that ended, so both have to know the port.
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+if [ "${1-}" = serve ]; then port=${PORT:-8080}; fi
+KBLOCAL_WEBHOOK_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+export KBLOCAL_WEBHOOK_SECRET
+KBLOCAL_AGENT=$agent "$bin/kblocal" exec --verbose --queue bootstrap=1 --queue cpu=1 \
+	--webhook "http://127.0.0.1:$port/webhooks/buildkite" -- sh tools/demo_inside.sh "$bin" "$dir" "$port" "${1-}"

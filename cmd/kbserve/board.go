@@ -20,6 +20,7 @@ type boardCmd struct {
 	Create createCmd `cmd:""`
 	Sync   syncCmd   `cmd:""`
 	List   listCmd   `cmd:""`
+	Show   showCmd   `cmd:""`
 	Close  closeCmd  `cmd:""`
 	Delete deleteCmd `cmd:""`
 }

@@ -14,7 +14,7 @@ out.
 usage:
   kbserve serve                take submissions, evaluate, rank, show
   kbserve db migrate | check | rebuild | convert TO | export
-  kbserve board create | sync | list | close | delete
+  kbserve board create | sync | list | show | close | delete
   kbserve limits show | set
   kbserve invite create | list | revoke
   kbserve user create | list | ban | unban
@@ -79,6 +79,7 @@ example:
 	"board": `usage: kbserve board create NAME TASK --deadline TIME [flag ...]
        kbserve board sync FILE... [--force] [--dry-run]
        kbserve board list [--json]
+       kbserve board show NAME      who ranks, see kbserve board show --help
        kbserve board close NAME
        kbserve board delete NAME [--force]
 
@@ -116,6 +117,18 @@ makes one board from a folder with a task.yml.
 ` + databaseHelp + `
 example:
   kbserve board create add examples/vectoradd_py --deadline 2026-12-31 --gpu H100_BK
+`,
+	"board show": `usage: kbserve board show NAME [--gpu NAME] [--limit N] [--json]
+
+prints who ranks on a board: rank (= where it is shared), user, score, when, and the
+submission. The same rule decides here as in the API and on the pages.
+
+  --gpu NAME           on this GPU type alone
+  --limit N            so many of each GPU type; 0 is all (default 20)
+  --json               a list, one object for each GPU type
+` + databaseHelp + `
+example:
+  kbserve board show vectoradd --gpu H100_BK
 `,
 	"limits": `usage: kbserve limits show BOARD [--json]
        kbserve limits set BOARD [LIMIT...]

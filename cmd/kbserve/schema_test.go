@@ -11,6 +11,7 @@ import (
 func TestPublishedSchemas(t *testing.T) {
 	for _, d := range []schematest.Document{
 		{Name: "boards", Title: "kbserve board list --json: the boards of a competition", Type: reflect.TypeFor[[]listed]()},
+		{Name: "rankings", Title: "kbserve board show --json: who ranks on a board, by GPU type", Type: reflect.TypeFor[[]Ranking]()},
 		{Name: "users", Title: "kbserve user list --json: who has an account", Type: reflect.TypeFor[[]listedUser]()},
 		{Name: "invites", Title: "kbserve invite list --json: invites to boards", Type: reflect.TypeFor[[]listedInvite]()},
 		{Name: "limits", Title: "kbserve limits show --json: submissions per user and hour", Type: reflect.TypeFor[[]listedLimit]()},
