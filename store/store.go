@@ -121,6 +121,17 @@ func (s *Store) each(ctx context.Context, on querier, scan func(*sql.Rows) error
 	return rows.Err()
 }
 
+// values reads the one column of a query.
+func values[T any](ctx context.Context, s *Store, on querier, statement string, args ...any) (all []T, err error) {
+	err = s.each(ctx, on, func(rows *sql.Rows) error {
+		var v T
+		err := rows.Scan(&v)
+		all = append(all, v)
+		return err
+	}, statement, args...)
+	return all, err
+}
+
 // conflicts are PostgreSQL's codes for what others did meanwhile: a deadlock, a
 // state that is no more, a row that was referred to and has gone.
 var conflicts = []string{"40P01", "40001", "23503"}
