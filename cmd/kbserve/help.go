@@ -55,7 +55,7 @@ example: kbserve serve --config /etc/kbserve/kbserve.env
 	"db": `usage: kbserve db migrate            make the tables, or bring them up to date
        kbserve db check              compare the standings with the runs
        kbserve db rebuild            make the standings from the runs
-       kbserve db convert TO         copy a SQLite file into a PostgreSQL database
+       kbserve db convert TO         copy a SQLite file into PostgreSQL
        kbserve db export [--board NAME] [--code] [--format FORMAT] [--out FILE]
 
 migrate works on an empty database and on one that Kernelbot's own migrations
@@ -116,7 +116,7 @@ makes one board from a folder with a task.yml.
   --reuse              the same text again gets the result that is there
 ` + databaseHelp + `
 example:
-  kbserve board create add examples/vectoradd_py --deadline 2026-12-31 --gpu H100_BK
+  kbserve board create add tasks/add --deadline 2026-12-31 --gpu H100_BK
 `,
 	"board show": `usage: kbserve board show NAME [--gpu NAME] [--limit N] [--json]
 
@@ -148,9 +148,9 @@ example:
        kbserve invite list [BOARD] [--json]
        kbserve invite revoke CODE
 
-create prints codes, one a line; each lets the one user who claims it onto all of
-the boards. Whoever claimed a code that is revoked loses what it gave; what they
-have submitted stays.
+create prints codes, one a line; each lets the one user who claims it onto all
+of the boards. Whoever claimed a code that is revoked loses what it gave; what
+they have submitted stays.
 
   -n N, --number N     how many codes (default 1)
 ` + databaseHelp + `
@@ -222,15 +222,15 @@ example:
        kbserve selftest --remove BOARD
 
 sends one submission through everything, as popcorn-cli would: a closed board of
-its own, a user and an invite; then the server, the build and the evaluation of an
-example; then it looks at the rows that must be there, and at the rank. It wants
-a server that runs on the same database, and agents for the GPU type.
+its own, a user and an invite; then the server, the build and the evaluation of
+an example; then it looks at the rows that must be there, and at the rank. It
+wants a server that runs on the same database, and agents for the GPU type.
 
   --gpu NAME           the GPU type
   --cleanup            take away all rows that it made, also when it failed
   --remove BOARD       take away those of an earlier selftest
   --url URL            KBSERVE_URL; the server (default http://127.0.0.1:8080)
-  --mode MODE          test, benchmark, profile or leaderboard (default leaderboard)
+  --mode MODE          test, benchmark, profile or (the default) leaderboard
   --task NAME          an example, see kblaunch examples (default vectoradd_py)
   --timeout TIME       how long it may take (default 30m)
   --interval TIME      between two looks (default 2s)
