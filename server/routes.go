@@ -19,7 +19,10 @@ func (s *Server) routes() (http.Handler, error) {
 		return nil, err
 	}
 	pages := web.New(web.Options{Backend: s.backend, Identity: s.identity, PublicURL: s.o.PublicURL, Name: s.o.Name, Log: s.o.Log})
-	limit := &httpx.Limiter{PerSecond: s.o.Rate}
+	var limit *httpx.Limiter
+	if s.o.Rate > 0 {
+		limit = &httpx.Limiter{PerSecond: s.o.Rate}
+	}
 	mux := http.NewServeMux()
 	mux.Handle("/", api.New(api.Options{Backend: s.backend, Identity: s.identity, Log: s.o.Log, Next: pages, Limit: limit, Stopping: s.streams.Done()}))
 	mux.HandleFunc("GET /health", s.health.alive)

@@ -37,7 +37,7 @@ type Options struct {
 	Providers  []identity.Provider
 	Proxies    []string // addresses and networks whose X-Forwarded-For is believed
 
-	Rate float64 // requests a second of one client; 0: 10, below 0: no limit
+	Rate float64 // requests a second of one client; 0: no limit
 
 	WebhookToken string             // "" refuses all webhooks
 	Reconciler   reconciler.Options // Store, Launcher, Fleet, Log and Observe are filled in

@@ -129,42 +129,45 @@ func (s *Store) Board(ctx context.Context, name string) (*Board, error) {
 			return err
 		}
 		b.Deadline = deadline.Time
-		set, err := s.settings(ctx, tx, b.ID)
-		if err != nil {
+		if b.GPUs, err = s.gpus(ctx, tx, b.ID); err != nil {
 			return err
 		}
-		b.Policy, b.ShowCode, b.Reuse = &set.Policy, set.ShowCode, set.Reuse
-		if b.Task, err = taskFrom(column, set.harness); err != nil {
+		if err := s.readTask(ctx, tx, b, column); err != nil {
 			return err
 		}
-		b.Task.Description = b.Description
-		err = s.each(ctx, tx, func(rows *sql.Rows) error {
-			var t task.Template
-			err := rows.Scan(&t.Language, &t.Text)
-			b.Task.Templates = append(b.Task.Templates, t)
+		if b.Limits, err = s.readLimits(ctx, tx, b.ID); err != nil {
 			return err
-		}, `SELECT lang, code FROM lb.templates WHERE leaderboard_id = $1 ORDER BY id`, b.ID)
-		if err == nil {
-			b.GPUs, err = s.gpus(ctx, tx, b.ID)
 		}
-		if err == nil {
-			b.Task.GPUs = b.GPUs
-			b.Limits, err = s.readLimits(ctx, tx, b.ID)
+		if b.Ranked, err = s.ranked(ctx, tx, b.ID, version); err != nil {
+			return err
 		}
-		if err == nil {
-			b.Ranked, err = s.ranked(ctx, tx, b.ID, version)
-		}
-		if err == nil {
-			var all map[int64]int
-			all, err = s.submissions(ctx, tx)
-			b.Submissions = all[b.ID]
-		}
+		submissions, err := s.submissions(ctx, tx)
+		b.Submissions = submissions[b.ID]
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+// readTask reads a board's settings and its task, which stands in several tables.
+func (s *Store) readTask(ctx context.Context, on querier, b *Board, column string) error {
+	set, err := s.settings(ctx, on, b.ID)
+	if err != nil {
+		return err
+	}
+	b.Policy, b.ShowCode, b.Reuse = &set.Policy, set.ShowCode, set.Reuse
+	if b.Task, err = taskFrom(column, set.harness); err != nil {
+		return err
+	}
+	b.Task.Description, b.Task.GPUs = b.Description, b.GPUs
+	return s.each(ctx, on, func(rows *sql.Rows) error {
+		var t task.Template
+		err := rows.Scan(&t.Language, &t.Text)
+		b.Task.Templates = append(b.Task.Templates, t)
+		return err
+	}, `SELECT lang, code FROM lb.templates WHERE leaderboard_id = $1 ORDER BY id`, b.ID)
 }
 
 // Boards lists all boards by name. How many submissions they have may be as of some
@@ -214,13 +217,8 @@ func (s *Store) boardRows(ctx context.Context, on querier) (boards []Board, vers
 	return boards, versions, err
 }
 
-func (s *Store) gpus(ctx context.Context, on querier, board int64) (gpus []string, err error) {
-	err = s.each(ctx, on, func(rows *sql.Rows) error {
-		var gpu string
-		err := rows.Scan(&gpu)
-		gpus = append(gpus, gpu)
-		return err
-	}, `SELECT gpu_type FROM lb.gpu_type WHERE leaderboard_id = $1`, board)
+func (s *Store) gpus(ctx context.Context, on querier, board int64) ([]string, error) {
+	gpus, err := values[string](ctx, s, on, `SELECT gpu_type FROM lb.gpu_type WHERE leaderboard_id = $1`, board)
 	slices.Sort(gpus)
 	return gpus, err
 }
@@ -248,7 +246,10 @@ func (s *Store) CloseBoard(ctx context.Context, name string, at time.Time) error
 func (s *Store) DeleteBoard(ctx context.Context, name string, force bool) (submissions int, err error) {
 	err = s.change(ctx, "deleting board "+text.Quote(name), func(tx *sql.Tx) error {
 		var id int64
-		if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1 {lock}`, name).Scan(&id); err != nil {
+		if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, name).Scan(&id); err != nil {
+			return err
+		}
+		if err := s.lockWhole(ctx, tx, id); err != nil {
 			return err
 		}
 		if err := s.row(ctx, tx, `SELECT count(*) FROM lb.submission WHERE leaderboard_id = $1`, id).Scan(&submissions); err != nil {
@@ -257,18 +258,25 @@ func (s *Store) DeleteBoard(ctx context.Context, name string, force bool) (submi
 		if submissions > 0 && !force {
 			return fmt.Errorf("it has submissions: %d", submissions)
 		}
-		for _, statement := range []string{
-			`DELETE FROM lb.runs WHERE submission_id IN (SELECT id FROM lb.submission WHERE leaderboard_id = $1)`,
-			`DELETE FROM lb.submission WHERE leaderboard_id = $1`,
-			`DELETE FROM lb.templates WHERE leaderboard_id = $1`,
-			`DELETE FROM lb.leaderboard WHERE id = $1`,
-		} {
-			if _, err := s.exec(ctx, tx, statement, id); err != nil {
-				return err
-			}
+		if err := s.deleteBoard(ctx, tx, id); err != nil {
+			return err
 		}
 		return s.tell(ctx, tx, Signal{Kind: SignalBoard, ID: name})
 	})
 	s.counts.forget()
 	return submissions, err
+}
+
+func (s *Store) deleteBoard(ctx context.Context, tx *sql.Tx, id int64) error {
+	for _, statement := range []string{
+		`DELETE FROM lb.runs WHERE submission_id IN (SELECT id FROM lb.submission WHERE leaderboard_id = $1)`,
+		`DELETE FROM lb.submission WHERE leaderboard_id = $1`,
+		`DELETE FROM lb.templates WHERE leaderboard_id = $1`,
+		`DELETE FROM lb.leaderboard WHERE id = $1`,
+	} {
+		if _, err := s.exec(ctx, tx, statement, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }

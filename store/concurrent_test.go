@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,4 +109,66 @@ func TestStandingsWithConcurrentWriters(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A board goes as a whole while others submit to it and record results.
+func TestABoardIsDeletedWhileOthersWork(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		ctx := context.Background()
+		for round := range 5 {
+			save(t, s, testBoard("sort"))
+			gone := make(chan struct{})
+			var work sync.WaitGroup
+			var accepted atomic.Int64
+			enough := make(chan struct{})
+			for w := range 4 {
+				work.Go(func() {
+					for i := 0; ; i++ {
+						select {
+						case <-gone:
+							return
+						default:
+						}
+						in := submission("sort", "H100", fmt.Sprint(10+w))
+						in.Code = fmt.Appendf(in.Code, "%d %d %d", round, w, i)
+						_, err := s.Accept(ctx, in)
+						var refused *Refused
+						if errors.As(err, &refused) && refused.Why == UnknownBoard {
+							continue
+						} else if err != nil {
+							t.Errorf("Accept: %v", err)
+							return
+						}
+						if accepted.Add(1) == 20 {
+							close(enough)
+						}
+						claimed, err := s.Claim(ctx, fmt.Sprint(w), 2, nil, time.Hour)
+						for _, p := range claimed {
+							if err == nil {
+								err = s.Record(ctx, p, result(true, 100), []byte("{}"))
+							}
+							if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrNotFound) {
+								err = nil
+							}
+						}
+						if err != nil {
+							t.Errorf("recording: %v", err)
+							return
+						}
+					}
+				})
+			}
+			<-enough
+			if n, err := s.DeleteBoard(ctx, "sort", true); err != nil || n < 20 {
+				t.Errorf("DeleteBoard = %d, %v", n, err)
+			}
+			close(gone)
+			work.Wait()
+			for _, table := range []string{"lb.leaderboard", "lb.submission", "lb.runs", "own.planned_run", "own.verdict", "own.standing", "own.report", "own.board"} {
+				if n := count(t, s, table); n != 0 {
+					t.Errorf("%d rows are left in %s", n, table)
+				}
+			}
+		}
+	})
 }

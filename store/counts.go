@@ -10,13 +10,14 @@ import (
 
 // counts are how many submissions and standings each board has. At a million runs
 // counting them takes longer than a start page may, so that only what is new is
-// counted each time, and the rest at most every countAge.
+// counted each time, and the rest by one who asks when it is older than countAge.
 type counts struct {
-	mu    sync.Mutex
-	at    time.Time
-	upTo  int64         // the submissions that are counted have ids up to it
-	old   map[int64]int // of those, by board
-	ranks map[int64]boardCount
+	mu       sync.Mutex
+	at       time.Time
+	upTo     int64         // the submissions that are counted have ids up to it
+	old      map[int64]int // of those, by board; not changed once it is here
+	counting bool          // somebody makes a new one of old
+	ranks    map[int64]boardCount
 }
 
 type boardCount struct {
@@ -25,7 +26,7 @@ type boardCount struct {
 }
 
 const (
-	countAge = 10 * time.Second
+	countAge = time.Minute
 
 	// countMargin is how many of the newest submissions are counted each time: of
 	// two that come together, the one with the smaller id may be there later.
@@ -42,24 +43,51 @@ func (c *counts) forget() {
 
 // submissions returns how many each board has.
 func (s *Store) submissions(ctx context.Context, on querier) (map[int64]int, error) {
+	old, upTo, err := s.counted(ctx, on)
+	if err != nil {
+		return nil, err
+	}
+	all := maps.Clone(old)
+	// The plus keeps SQLite from reading all of another index to group by it.
+	return all, s.countInto(ctx, on, all, `SELECT +leaderboard_id, count(*) FROM lb.submission WHERE id > $1 GROUP BY 1`, upTo)
+}
+
+// counted returns the submissions up to an id, by board. While one makes that anew,
+// the others take what is there; where nothing is, they wait.
+func (s *Store) counted(ctx context.Context, on querier) (old map[int64]int, upTo int64, err error) {
 	c := &s.counts
 	c.mu.Lock()
-	defer c.mu.Unlock() // the others wait for what one counts
-	if now := s.now(); c.old == nil || now.Sub(c.at) > countAge || now.Before(c.at) {
-		var upTo int64
-		if err := s.row(ctx, on, `SELECT coalesce(max(id), 0) FROM lb.submission`).Scan(&upTo); err != nil {
-			return nil, err
+	defer c.mu.Unlock()
+	if now := s.now(); c.old != nil && !c.counting && (now.Sub(c.at) > countAge || now.Before(c.at)) {
+		c.counting = true
+		c.mu.Unlock()
+		old, upTo, err = s.count(ctx, on)
+		c.mu.Lock()
+		c.counting = false
+		if err != nil {
+			return nil, 0, err
 		}
-		upTo -= countMargin
-		old := map[int64]int{}
-		if err := s.countInto(ctx, on, old, `SELECT leaderboard_id, count(*) FROM lb.submission WHERE id <= $1 GROUP BY leaderboard_id`, upTo); err != nil {
-			return nil, err
+		if c.old != nil { // nothing was deleted meanwhile
+			c.at, c.old, c.upTo = now, old, upTo
 		}
-		c.at, c.upTo, c.old = now, upTo, old
 	}
-	all := maps.Clone(c.old)
-	// The plus keeps SQLite from reading all of another index to group by it.
-	return all, s.countInto(ctx, on, all, `SELECT +leaderboard_id, count(*) FROM lb.submission WHERE id > $1 GROUP BY 1`, c.upTo)
+	if c.old == nil {
+		now := s.now()
+		if old, upTo, err = s.count(ctx, on); err != nil {
+			return nil, 0, err
+		}
+		c.at, c.old, c.upTo = now, old, upTo
+	}
+	return c.old, c.upTo, nil
+}
+
+func (s *Store) count(ctx context.Context, on querier) (old map[int64]int, upTo int64, err error) {
+	old = map[int64]int{}
+	if err = s.row(ctx, on, `SELECT coalesce(max(id), 0) FROM lb.submission`).Scan(&upTo); err == nil {
+		upTo -= countMargin
+		err = s.countInto(ctx, on, old, `SELECT leaderboard_id, count(*) FROM lb.submission WHERE id <= $1 GROUP BY leaderboard_id`, upTo)
+	}
+	return old, upTo, err
 }
 
 // ranked returns how many standings a board has at this version.

@@ -71,6 +71,7 @@ func (s *Store) ranking(ctx context.Context, on querier, of boardGPU) (entries [
 	if err != nil {
 		return nil, err
 	}
+	// Not joined: of many submissions, PostgreSQL would read all of them to do so.
 	err = s.each(ctx, on, func(rows *sql.Rows) error {
 		var e Entry
 		var at stamp
@@ -78,8 +79,9 @@ func (s *Store) ranking(ctx context.Context, on querier, of boardGPU) (entries [
 		e.Time = at.Time
 		entries = append(entries, e)
 		return err
-	}, `SELECT t.submission_id, t.user_id, t.score, t.low, t.high, s.file_name, s.submission_time, coalesce(u.user_name, '')
-		FROM own.standing t JOIN lb.submission s ON s.id = t.submission_id JOIN lb.user_info u ON u.id = t.user_id
+	}, `SELECT t.submission_id, t.user_id, t.score, t.low, t.high, (SELECT s.file_name FROM lb.submission s WHERE s.id = t.submission_id), (SELECT s.submission_time FROM lb.submission s WHERE s.id = t.submission_id),
+			coalesce(u.user_name, '')
+		FROM own.standing t JOIN lb.user_info u ON u.id = t.user_id
 		WHERE t.leaderboard_id = $1 AND t.gpu = $2 ORDER BY t.score, t.submission_id`, of.board, of.gpu)
 	ranks(entries, set.Ties)
 	return entries, err

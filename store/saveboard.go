@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -73,53 +74,18 @@ func (s *Store) saveBoard(ctx context.Context, tx *sql.Tx, b *Board, opts SaveOp
 		b.Visibility = Public
 	}
 	var id int64
-	var deadline stamp
-	var kept, description, visibility string
-	err = s.row(ctx, tx, `SELECT id, deadline, CAST(task AS text), description, visibility FROM lb.leaderboard WHERE name = $1 {lock but for references}`, b.Name).Scan(&id, &deadline, &kept, &description, &visibility)
+	err = s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1 {lock but for references}`, b.Name).Scan(&id)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		seed, err := rand.Int(rand.Reader, big.NewInt(1<<31))
-		if err != nil {
-			return c, err
-		}
 		c.What = "created"
-		err = s.row(ctx, tx, `INSERT INTO lb.leaderboard (name, deadline, task, creator_id, forum_id, secret_seed, description, visibility) VALUES ($1, $2, $3, -1, -1, $4, $5, $6) RETURNING id`,
-			b.Name, stamp{b.Deadline}, column, seed.Int64(), b.Description, b.Visibility).Scan(&id)
-		if err != nil {
-			return c, err
-		}
-	case err != nil:
+		id, err = s.insertBoard(ctx, tx, b, column)
+	case err == nil && opts.New:
+		err = fmt.Errorf("it exists")
+	case err == nil:
+		c.Parts, err = s.updateBoard(ctx, tx, id, b, column, opts.Force)
+	}
+	if err != nil {
 		return c, err
-	case opts.New:
-		return c, fmt.Errorf("it exists")
-	default:
-		hard, soft, err := changedKeys(kept, column)
-		if err != nil {
-			return c, err
-		}
-		var used bool
-		if err := s.row(ctx, tx, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id).Scan(&used); err != nil {
-			return c, err
-		}
-		if used && len(hard) > 0 && !opts.Force {
-			return c, fmt.Errorf("%s would change, and it has submissions: their results could not be compared any more", strings.Join(hard, ", "))
-		}
-		c.Parts = append(hard, soft...)
-		if !deadline.Equal(b.Deadline.Truncate(time.Microsecond)) {
-			c.Parts = append(c.Parts, "deadline")
-		}
-		if description != b.Description {
-			c.Parts = append(c.Parts, "description")
-		}
-		if visibility != b.Visibility {
-			c.Parts = append(c.Parts, "visibility")
-		}
-		if len(c.Parts) > 0 {
-			_, err := s.exec(ctx, tx, `UPDATE lb.leaderboard SET deadline = $2, task = $3, description = $4, visibility = $5 WHERE id = $1`, id, stamp{b.Deadline}, column, b.Description, b.Visibility)
-			if err != nil {
-				return c, err
-			}
-		}
 	}
 	more, err := s.saveParts(ctx, tx, id, b)
 	if err != nil {
@@ -132,6 +98,51 @@ func (s *Store) saveBoard(ctx context.Context, tx *sql.Tx, b *Board, opts SaveOp
 		c.What = "changed"
 	}
 	return c, s.tell(ctx, tx, Signal{Kind: SignalBoard, ID: b.Name})
+}
+
+func (s *Store) insertBoard(ctx context.Context, tx *sql.Tx, b *Board, column string) (id int64, err error) {
+	seed, err := rand.Int(rand.Reader, big.NewInt(1<<31))
+	if err != nil {
+		return 0, err
+	}
+	err = s.row(ctx, tx, `INSERT INTO lb.leaderboard (name, deadline, task, creator_id, forum_id, secret_seed, description, visibility) VALUES ($1, $2, $3, -1, -1, $4, $5, $6) RETURNING id`,
+		b.Name, stamp{b.Deadline}, column, seed.Int64(), b.Description, b.Visibility).Scan(&id)
+	return id, err
+}
+
+// updateBoard brings the board's own row to what is wanted and says what differed.
+func (s *Store) updateBoard(ctx context.Context, tx *sql.Tx, id int64, b *Board, column string, force bool) (parts []string, err error) {
+	var deadline stamp
+	var kept, description, visibility string
+	err = s.row(ctx, tx, `SELECT deadline, CAST(task AS text), description, visibility FROM lb.leaderboard WHERE id = $1`, id).Scan(&deadline, &kept, &description, &visibility)
+	if err != nil {
+		return nil, err
+	}
+	hard, soft, err := changedKeys(kept, column)
+	if err != nil {
+		return nil, err
+	}
+	var used bool
+	if err := s.row(ctx, tx, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id).Scan(&used); err != nil {
+		return nil, err
+	}
+	if used && len(hard) > 0 && !force {
+		return nil, fmt.Errorf("%s would change, and it has submissions: their results could not be compared any more", strings.Join(hard, ", "))
+	}
+	parts = append(hard, soft...)
+	if !deadline.Equal(b.Deadline.Truncate(time.Microsecond)) {
+		parts = append(parts, "deadline")
+	}
+	if description != b.Description {
+		parts = append(parts, "description")
+	}
+	if visibility != b.Visibility {
+		parts = append(parts, "visibility")
+	}
+	if len(parts) > 0 {
+		_, err = s.exec(ctx, tx, `UPDATE lb.leaderboard SET deadline = $2, task = $3, description = $4, visibility = $5 WHERE id = $1`, id, stamp{b.Deadline}, column, b.Description, b.Visibility)
+	}
+	return parts, err
 }
 
 // saveParts writes what stands in tables beside the board's row.
@@ -152,24 +163,14 @@ func (s *Store) saveParts(ctx context.Context, tx *sql.Tx, id int64, b *Board) (
 			do(`INSERT INTO lb.gpu_type (leaderboard_id, gpu_type) VALUES ($1, $2)`, gpu)
 		}
 	}
-	templates := map[string]string{}
 	if err == nil {
-		err = s.each(ctx, tx, func(rows *sql.Rows) error {
-			var lang, code string
-			err := rows.Scan(&lang, &code)
-			templates[lang] = code
-			return err
-		}, `SELECT lang, code FROM lb.templates WHERE leaderboard_id = $1`, id)
-	}
-	differ := len(templates) != len(b.Task.Templates)
-	for _, t := range b.Task.Templates {
-		differ = differ || templates[t.Language] != t.Text
-	}
-	if differ {
-		changed = append(changed, "templates")
-		do(`DELETE FROM lb.templates WHERE leaderboard_id = $1`)
-		for _, t := range b.Task.Templates {
-			do(`INSERT INTO lb.templates (leaderboard_id, lang, code) VALUES ($1, $2, $3)`, t.Language, t.Text)
+		var differ bool
+		if differ, err = s.templatesDiffer(ctx, tx, id, b.Task.Templates); differ {
+			changed = append(changed, "templates")
+			do(`DELETE FROM lb.templates WHERE leaderboard_id = $1`)
+			for _, t := range b.Task.Templates {
+				do(`INSERT INTO lb.templates (leaderboard_id, lang, code) VALUES ($1, $2, $3)`, t.Language, t.Text)
+			}
 		}
 	}
 	if err == nil && b.Limits != nil {
@@ -186,6 +187,21 @@ func (s *Store) saveParts(ctx context.Context, tx *sql.Tx, id int64, b *Board) (
 	}
 	more, err := s.saveSettings(ctx, tx, id, b)
 	return append(changed, more...), err
+}
+
+func (s *Store) templatesDiffer(ctx context.Context, on querier, board int64, wanted []task.Template) (bool, error) {
+	have := map[string]string{}
+	err := s.each(ctx, on, func(rows *sql.Rows) error {
+		var lang, code string
+		err := rows.Scan(&lang, &code)
+		have[lang] = code
+		return err
+	}, `SELECT lang, code FROM lb.templates WHERE leaderboard_id = $1`, board)
+	differ := len(have) != len(wanted)
+	for _, t := range wanted {
+		differ = differ || have[t.Language] != t.Text
+	}
+	return differ && err == nil, err
 }
 
 // saveSettings writes the row of ours beside the board's.
@@ -212,7 +228,7 @@ func (s *Store) saveSettings(ctx context.Context, tx *sql.Tx, id int64, b *Board
 	ranking := wanted.Policy != old.Policy
 	if ranking {
 		changed = append(changed, "policy")
-		if err := s.lockOwners(ctx, tx, id); err != nil { // before the board's own row: whoever judges has locked them in this order
+		if _, err := s.lockOwners(ctx, tx, id); err != nil { // before the board's own row: whoever judges has locked them in this order
 			return nil, err
 		}
 	}
@@ -249,29 +265,36 @@ func (s *Store) settings(ctx context.Context, on querier, id int64) (settings, e
 
 // lockOwners locks everybody who has submitted to a board, in one order for all
 // who do so.
-func (s *Store) lockOwners(ctx context.Context, tx *sql.Tx, board int64) error {
-	var ids []string
-	err := s.each(ctx, tx, func(rows *sql.Rows) error {
-		var id string
-		err := rows.Scan(&id)
-		ids = append(ids, id)
+func (s *Store) lockOwners(ctx context.Context, tx *sql.Tx, board int64) (ids []string, err error) {
+	return values[string](ctx, s, tx, `SELECT id FROM lb.user_info WHERE id IN (SELECT user_id FROM lb.submission WHERE leaderboard_id = $1) ORDER BY id {lock}`, board)
+}
+
+// lockWhole locks a board that is about to go, so that nobody submits to it or
+// records a result: first its users, as all others do, then itself.
+//
+// Errors: errAgain when a new user came between the two.
+func (s *Store) lockWhole(ctx context.Context, tx *sql.Tx, board int64) error {
+	locked, err := s.lockOwners(ctx, tx, board)
+	if err != nil || s.kind == sqlite {
 		return err
-	}, `SELECT DISTINCT user_id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY user_id`, board)
-	for i := 0; err == nil && i < len(ids); i++ {
-		_, err = s.lockUser(ctx, tx, ids[i])
 	}
-	return err
+	var id int64
+	if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE id = $1 {lock}`, board).Scan(&id); err != nil {
+		return err
+	}
+	var now int
+	if err := s.row(ctx, tx, `SELECT count(DISTINCT user_id) FROM lb.submission WHERE leaderboard_id = $1`, board).Scan(&now); err != nil {
+		return err
+	}
+	if now != len(locked) {
+		return errAgain
+	}
+	return nil
 }
 
 // rejudge applies a board's policy to what it has. The caller has locked the users.
 func (s *Store) rejudge(ctx context.Context, tx *sql.Tx, board int64) error {
-	var ids []int64
-	err := s.each(ctx, tx, func(rows *sql.Rows) error {
-		var id int64
-		err := rows.Scan(&id)
-		ids = append(ids, id)
-		return err
-	}, `SELECT id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY id`, board)
+	ids, err := values[int64](ctx, s, tx, `SELECT id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY id`, board)
 	for i := 0; err == nil && i < len(ids); i++ {
 		err = s.judge(ctx, tx, ids[i])
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,13 +121,32 @@ func (s *Store) each(ctx context.Context, on querier, scan func(*sql.Rows) error
 	return rows.Err()
 }
 
-// change runs do in a transaction; an error undoes all of it. Where PostgreSQL
-// broke a deadlock by ending this transaction, do runs again.
+// values reads the one column of a query.
+func values[T any](ctx context.Context, s *Store, on querier, statement string, args ...any) (all []T, err error) {
+	err = s.each(ctx, on, func(rows *sql.Rows) error {
+		var v T
+		err := rows.Scan(&v)
+		all = append(all, v)
+		return err
+	}, statement, args...)
+	return all, err
+}
+
+// conflicts are PostgreSQL's codes for what others did meanwhile: a deadlock, a
+// state that is no more, a row that was referred to and has gone.
+var conflicts = []string{"40P01", "40001", "23503"}
+
+// errAgain undoes a transaction and begins it anew.
+var errAgain = errors.New("others came between")
+
+// change runs do in a transaction; an error undoes all of it. Where others
+// came between (conflicts, errAgain), do runs again.
 func (s *Store) change(ctx context.Context, what string, do func(tx *sql.Tx) error) error {
 	for try := 1; ; try++ {
 		err := s.changeOnce(ctx, do)
 		var conflict *pgconn.PgError
-		if try == 5 || !errors.As(err, &conflict) || conflict.Code != "40P01" && conflict.Code != "40001" {
+		again := errors.Is(err, errAgain) || errors.As(err, &conflict) && slices.Contains(conflicts, conflict.Code)
+		if try == 5 || !again {
 			return wrap(what, err)
 		}
 	}

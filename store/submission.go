@@ -135,7 +135,7 @@ func (s *Store) Delete(ctx context.Context, id int64) error {
 		if err := s.standings(ctx, tx, affected); err != nil {
 			return err
 		}
-		return s.tell(ctx, tx, submissionSignal(id), Signal{Kind: SignalBoard, ID: board})
+		return s.tell(ctx, tx, submissionSignal(id), Signal{Kind: SignalPlanned}, Signal{Kind: SignalBoard, ID: board})
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -50,44 +51,13 @@ func (s *Store) RemoveTest(ctx context.Context, board string, users ...string) e
 		if err := s.row(ctx, tx, `SELECT coalesce(max(id), 0) FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
 			return err
 		}
-		made := append([]string{}, users...)
-		err := s.each(ctx, tx, func(rows *sql.Rows) error {
-			var user string
-			err := rows.Scan(&user)
-			made = append(made, user)
-			return err
-		}, `SELECT user_id FROM lb.submission WHERE leaderboard_id = $1 AND length(user_id) = 20 AND substr(user_id, 1, 2) = '`+testUsers+`'
-			UNION SELECT i.user_id FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id
-			WHERE c.leaderboard_id = $1 AND length(i.user_id) = 20 AND substr(i.user_id, 1, 2) = '`+testUsers+`'`, id)
-		if err != nil {
-			return err
-		}
-		var codes []int64
-		err = s.each(ctx, tx, func(rows *sql.Rows) error {
-			var code int64
-			err := rows.Scan(&code)
-			codes = append(codes, code)
-			return err
-		}, `SELECT DISTINCT code_id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY code_id`, id)
-		if err != nil {
-			return err
-		}
-		for _, statement := range []string{
-			`DELETE FROM lb.leaderboard_invite WHERE id IN (SELECT invite_id FROM lb.leaderboard_invite_scope WHERE leaderboard_id = $1)
-				AND id NOT IN (SELECT invite_id FROM lb.leaderboard_invite_scope WHERE leaderboard_id <> $1)`,
-			`DELETE FROM lb.runs WHERE submission_id IN (SELECT id FROM lb.submission WHERE leaderboard_id = $1)`,
-			`DELETE FROM lb.submission WHERE leaderboard_id = $1`,
-			`DELETE FROM lb.templates WHERE leaderboard_id = $1`,
-			`DELETE FROM lb.leaderboard WHERE id = $1`,
-		} {
-			if _, err := s.exec(ctx, tx, statement, id); err != nil {
+		made := slices.Clone(users)
+		if id > 0 {
+			more, err := s.removeTestBoard(ctx, tx, id)
+			if err != nil {
 				return err
 			}
-		}
-		for _, code := range codes {
-			if _, err := s.exec(ctx, tx, `DELETE FROM lb.code_files WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM lb.submission WHERE code_id = $1)`, code); err != nil {
-				return err
-			}
+			made = append(made, more...)
 		}
 		for _, user := range made {
 			_, err := s.exec(ctx, tx, `DELETE FROM lb.user_info WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM lb.submission WHERE user_id = $1) AND NOT EXISTS (SELECT 1 FROM lb.leaderboard_invite WHERE user_id = $1)`, user)
@@ -97,4 +67,30 @@ func (s *Store) RemoveTest(ctx context.Context, board string, users ...string) e
 		}
 		return s.tell(ctx, tx, Signal{Kind: SignalBoard, ID: board}, Signal{Kind: SignalPlanned})
 	})
+}
+
+// removeTestBoard removes the board, and returns the test users who had to do with
+// it.
+func (s *Store) removeTestBoard(ctx context.Context, tx *sql.Tx, id int64) (users []string, err error) {
+	if err := s.lockWhole(ctx, tx, id); err != nil {
+		return nil, err
+	}
+	users, err = values[string](ctx, s, tx, `SELECT id FROM lb.user_info WHERE length(id) = 20 AND substr(id, 1, 2) = '`+testUsers+`' AND (id IN (SELECT user_id FROM lb.submission WHERE leaderboard_id = $1)
+		OR id IN (SELECT i.user_id FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE c.leaderboard_id = $1)) ORDER BY id`, id)
+	if err != nil {
+		return nil, err
+	}
+	codes, err := values[int64](ctx, s, tx, `SELECT DISTINCT code_id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY code_id`, id)
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.exec(ctx, tx, `DELETE FROM lb.leaderboard_invite WHERE id IN (SELECT invite_id FROM lb.leaderboard_invite_scope WHERE leaderboard_id = $1)
+		AND id NOT IN (SELECT invite_id FROM lb.leaderboard_invite_scope WHERE leaderboard_id <> $1)`, id)
+	if err == nil {
+		err = s.deleteBoard(ctx, tx, id)
+	}
+	for i := 0; err == nil && i < len(codes); i++ {
+		_, err = s.exec(ctx, tx, `DELETE FROM lb.code_files WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM lb.submission WHERE code_id = $1)`, codes[i])
+	}
+	return users, err
 }

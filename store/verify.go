@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -76,7 +78,7 @@ func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority
 		case gpu == "" || mode == "":
 			return &Refused{Why: Invalid, Text: fmt.Sprintf("submission %d: it is not known what it was for", submission)}
 		}
-		if err := s.planAgain(ctx, tx, submission, gpu, mode, priority, againBeside); err != nil {
+		if err := s.planAgain(ctx, tx, []again{{submission, gpu, mode}}, priority, againBeside); err != nil {
 			return err
 		}
 		return s.tell(ctx, tx, Signal{Kind: SignalPlanned}, Signal{SignalSubmission, fmt.Sprint(submission)})
@@ -95,25 +97,19 @@ func (s *Store) PlanBoard(ctx context.Context, board string, priority int) (coun
 		if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
 			return err
 		}
-		type found struct {
-			submission int64
-			gpu        string
-		}
-		var all []found
+		var all []again
 		err := s.each(ctx, tx, func(rows *sql.Rows) error {
-			var f found
-			err := rows.Scan(&f.submission, &f.gpu)
-			all = append(all, f)
+			a := again{mode: schema.ModeLeaderboard}
+			err := rows.Scan(&a.submission, &a.gpu)
+			all = append(all, a)
 			return err
 		}, `SELECT v.submission_id, v.gpu FROM own.verdict v WHERE v.ranks AND v.leaderboard_id = $1
 			AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = v.submission_id AND p.gpu = v.gpu AND p.state <> 'finished') ORDER BY v.score, v.submission_id`, id)
 		if err != nil {
 			return err
 		}
-		for _, f := range all {
-			if err := s.planAgain(ctx, tx, f.submission, f.gpu, schema.ModeLeaderboard, priority, againInstead); err != nil {
-				return err
-			}
+		if err := s.planAgain(ctx, tx, all, priority, againInstead); err != nil {
+			return err
 		}
 		if count = len(all); count == 0 {
 			return nil
@@ -129,17 +125,29 @@ const (
 	againInstead = "instead" // they take their place
 )
 
-// planAgain inserts the runs of one further evaluation.
-func (s *Store) planAgain(ctx context.Context, tx *sql.Tx, submission int64, gpu, mode string, priority int, again string) error {
-	kinds := []bool{false}
-	if mode == schema.ModeLeaderboard {
-		kinds = append(kinds, true)
-	}
+// An again is one further evaluation to plan.
+type again struct {
+	submission int64
+	gpu, mode  string
+}
+
+// planAgain inserts the runs of further evaluations, many in one statement.
+func (s *Store) planAgain(ctx context.Context, tx *sql.Tx, all []again, priority int, kind string) error {
 	now := stamp{s.now()}
-	for _, secret := range kinds {
-		_, err := s.exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, again) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8, $9)`,
-			newID(), submission, gpu, mode, secret, priority, StatePlanned, now, again)
-		if err != nil {
+	for part := range slices.Chunk(all, 250) {
+		var values []string
+		args := []any{now, priority, kind}
+		for _, a := range part {
+			for _, secret := range []bool{false, true} {
+				if secret && a.mode != schema.ModeLeaderboard {
+					continue
+				}
+				n := len(args)
+				values = append(values, fmt.Sprintf("($%d, $%d, $%d, $%d, $%d, $2, 'planned', $1, $1, $1, $3)", n+1, n+2, n+3, n+4, n+5))
+				args = append(args, newID(), a.submission, a.gpu, a.mode, secret)
+			}
+		}
+		if _, err := s.exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, again) VALUES `+strings.Join(values, ", "), args...); err != nil {
 			return err
 		}
 	}

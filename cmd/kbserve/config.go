@@ -97,5 +97,5 @@ func known(name string) bool {
 			return rest == "CLIENT_ID" || rest == "CLIENT_SECRET"
 		}
 	}
-	return name == "KBSERVE_RUN_TIMEOUT" || strings.Contains(page, name) && !strings.HasSuffix(name, "_")
+	return name == "KBSERVE_RUN_TIMEOUT" || name == "KBSERVE_LISTING_DELAY" || strings.Contains(page, name) && !strings.HasSuffix(name, "_")
 }

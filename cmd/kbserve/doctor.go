@@ -48,6 +48,7 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	d := diagnosis{Found: []finding{}}
 	err := c.with(ctx, func(s *store.Store) error {
+		// What only a server knows, as the agents of a queue, joins this list.
 		for _, look := range []func(context.Context, *store.Store) ([]finding, error){c.stuck, c.pastDeadline, standings} {
 			found, err := look(ctx, s)
 			if err != nil {

@@ -37,14 +37,14 @@ SIGTERM ends it, builds go on; SIGHUP hands over to a new process.
   --name TEXT          KBSERVE_NAME, of the competition
   --admin ID           KBSERVE_ADMINS, users who are admins
   --proxy NETWORK      KBSERVE_PROXIES, whose X-Forwarded-For counts
-  --rate N             KBSERVE_RATE (10), requests a second of one client
+  --rate N             KBSERVE_RATE (10), requests a second of a client; 0: any
   --org, --pipeline    BUILDKITE_ORG (gpu-mode), BUILDKITE_PIPELINE (kernelbot)
   --branch, --commit   KBSERVE_BRANCH (main), KBSERVE_COMMIT (HEAD)
   --api URL            KBSERVE_API_URL (https://api.buildkite.com/)
   --seal FILE          KBSERVE_SEAL; seals payloads, as kblaunch submit --seal
   --room N             KBSERVE_ROOM (8), builds where machines are not known
-  --lease              KBSERVE_LEASE (30s), then others take a dead one's runs
-  --listing-delay      KBSERVE_LISTING_DELAY (30s), until listings show builds
+  --lease, --listing-delay        KBSERVE_LEASE (30s), ..LISTING_DELAY (30s)
+  --pid-file FILE      KBSERVE_PID_FILE, of the process that answers
   --queue-timeout, --run-timeout  KBSERVE_QUEUE_TIMEOUT (6h), ..RUN_TIMEOUT (1h)
   --migrate            KBSERVE_MIGRATE=true; updates the database first
   --log-format FORMAT  KBSERVE_LOG_FORMAT; text or json
@@ -55,7 +55,7 @@ example: kbserve serve --config /etc/kbserve/kbserve.env
 	"db": `usage: kbserve db migrate            make the tables, or bring them up to date
        kbserve db check              compare the standings with the runs
        kbserve db rebuild            make the standings from the runs
-       kbserve db convert TO         copy a SQLite file into a PostgreSQL database
+       kbserve db convert TO         copy a SQLite file into PostgreSQL
        kbserve db export [--board NAME] [--code] [--format FORMAT] [--out FILE]
 
 migrate works on an empty database and on one that Kernelbot's own migrations
@@ -116,7 +116,7 @@ makes one board from a folder with a task.yml.
   --reuse              the same text again gets the result that is there
 ` + databaseHelp + `
 example:
-  kbserve board create add examples/vectoradd_py --deadline 2026-12-31 --gpu H100_BK
+  kbserve board create add tasks/add --deadline 2026-12-31 --gpu H100_BK
 `,
 	"board show": `usage: kbserve board show NAME [--gpu NAME] [--limit N] [--json]
 
@@ -148,9 +148,9 @@ example:
        kbserve invite list [BOARD] [--json]
        kbserve invite revoke CODE
 
-create prints codes, one a line; each lets the one user who claims it onto all of
-the boards. Whoever claimed a code that is revoked loses what it gave; what they
-have submitted stays.
+create prints codes, one a line; each lets the one user who claims it onto all
+of the boards. Whoever claimed a code that is revoked loses what it gave; what
+they have submitted stays.
 
   -n N, --number N     how many codes (default 1)
 ` + databaseHelp + `
@@ -222,15 +222,15 @@ example:
        kbserve selftest --remove BOARD
 
 sends one submission through everything, as popcorn-cli would: a closed board of
-its own, a user and an invite; then the server, the build and the evaluation of an
-example; then it looks at the rows that must be there, and at the rank. It wants
-a server that runs on the same database, and agents for the GPU type.
+its own, a user and an invite; then the server, the build and the evaluation of
+an example; then it looks at the rows that must be there, and at the rank. It
+wants a server that runs on the same database, and agents for the GPU type.
 
   --gpu NAME           the GPU type
   --cleanup            take away all rows that it made, also when it failed
   --remove BOARD       take away those of an earlier selftest
   --url URL            KBSERVE_URL; the server (default http://127.0.0.1:8080)
-  --mode MODE          test, benchmark, profile or leaderboard (default leaderboard)
+  --mode MODE          test, benchmark, profile or (the default) leaderboard
   --task NAME          an example, see kblaunch examples (default vectoradd_py)
   --timeout TIME       how long it may take (default 30m)
   --interval TIME      between two looks (default 2s)

@@ -27,8 +27,9 @@ type listening struct {
 const upgradeTime = time.Minute
 
 // listen takes systemd's sockets, or opens the addresses. A socket that systemd
-// calls "metrics" is for metrics.
-func listen(addresses []string, metrics string) (*listening, error) {
+// calls "metrics" is for metrics. pidFile, if not "", holds the id of the process that
+// answers.
+func listen(addresses []string, metrics, pidFile string) (*listening, error) {
 	l := &listening{}
 	named, err := activation.ListenersWithNames()
 	if err != nil {
@@ -43,7 +44,7 @@ func listen(addresses []string, metrics string) (*listening, error) {
 	}
 	open := net.Listen
 	if len(l.pages) == 0 {
-		if l.upgrader, err = tableflip.New(tableflip.Options{UpgradeTimeout: upgradeTime}); err != nil {
+		if l.upgrader, err = tableflip.New(tableflip.Options{UpgradeTimeout: upgradeTime, PIDFile: pidFile}); err != nil {
 			return nil, fmt.Errorf("taking listeners over: %w", err)
 		}
 		open = l.upgrader.Listen

@@ -4,64 +4,47 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/server"
 	"github.com/gpu-mode/kbgen/store"
 )
 
-// small is a server that takes submissions and evaluates them at the first poll.
+// small is kbserve's server, with an evaluation at each poll in the builds' place.
 func small(t *testing.T, s *store.Store, passed bool) *httptest.Server {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /submission/{board}/{gpu}/{mode}", func(w http.ResponseWriter, r *http.Request) {
-		u, err := s.UserByCLIID(r.Context(), r.Header.Get("X-Popcorn-Cli-Id"))
-		if err != nil {
-			http.Error(w, `{"detail": "unknown CLI id"}`, http.StatusUnauthorized)
-			return
-		}
-		file, header, err := r.FormFile("file")
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		code, _ := io.ReadAll(file)
-		out, err := s.Accept(r.Context(), store.Submission{Board: r.PathValue("board"), GPU: r.PathValue("gpu"), Mode: r.PathValue("mode"), UserID: u.ID, FileName: header.Filename, Code: code, Time: time.Now()})
-		if err != nil {
-			http.Error(w, `{"detail": "refused"}`, http.StatusForbidden)
-			return
-		}
-		w.WriteHeader(http.StatusAccepted)
-		fmt.Fprintf(w, `{"details": {"id": %d, "job_status_id": %d}, "status": "accepted"}`, out.ID, out.JobStatusID)
-	})
-	mux.HandleFunc("GET /user/submissions/{id}", func(w http.ResponseWriter, r *http.Request) {
-		id, _ := strconv.ParseInt(r.PathValue("id"), 10, 64)
-		p, err := s.Poll(r.Context(), id)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		fmt.Fprintf(w, `{"id": %d, "done": %t, "job": {"status": %q}}`, id, p.Done, p.Job.Status)
-		claimed, err := s.Claim(r.Context(), "test", 2, nil, time.Minute)
-		for _, run := range claimed {
-			if err == nil {
-				err = s.Record(r.Context(), run, resultOf(run.Mode, passed), []byte("{\"success\": true, \"error\": \"\", \"runs\": {}, \"system\": {}}"))
+	client, err := launcher.New(launcher.Options{BaseURL: "http://127.0.0.1:1/", Token: "none", Org: "org", Pipeline: "kernelbot"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := server.New(t.Context(), server.Options{Store: s, Launcher: client, Fleet: pipelines.Fleet, PublicURL: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == "GET" {
+			claimed, err := s.Claim(r.Context(), "test", 2, nil, time.Minute)
+			for _, run := range claimed {
+				if err == nil {
+					err = s.Record(r.Context(), run, resultOf(run.Mode, passed), []byte(`{"success": true, "error": "", "runs": {}, "system": {}}`))
+				}
+			}
+			if err != nil {
+				t.Error(err)
 			}
 		}
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	return server
+		full.Handler().ServeHTTP(w, r)
+	}))
+	t.Cleanup(small.Close)
+	return small
 }
 
 func resultOf(mode string, passed bool) *schema.Result {
@@ -125,15 +108,15 @@ func TestSelftest(t *testing.T) {
 		says   string
 		left   string
 	}{
-		{"leaderboard", true, []string{"--gpu", "H100", "--cleanup"}, 0, "ranked   1.000 µs", none},
-		{"rows stay", true, []string{"--gpu", "H100"}, 0, "kbserve selftest --remove kbserve-test-", some},
-		{"benchmark", true, []string{"--gpu", "H100", "--mode", "benchmark", "--cleanup"}, 0, "runs: 2, reports: 1", none},
-		{"another task", true, []string{"--gpu", "H100", "--mode", "test", "--task", "vectoradd_cu", "--cleanup"}, 0, "runs: 1, reports: 1", none},
-		{"wrong answer", false, []string{"--gpu", "H100", "--cleanup"}, 1, "ended as failed", none},
-		{"no time", true, []string{"--gpu", "H100", "--timeout", "1ns", "--cleanup"}, 1, "is not over after 1ns", none},
-		{"mode that is none", true, []string{"--gpu", "H100", "--mode", "ranked", "--cleanup"}, 1, "got status 403", none},
+		{"leaderboard", true, []string{"--gpu", "H100_BK", "--cleanup"}, 0, "ranked   1.000 µs", none},
+		{"rows stay", true, []string{"--gpu", "H100_BK"}, 0, "kbserve selftest --remove kbserve-test-", some},
+		{"benchmark", true, []string{"--gpu", "H100_BK", "--mode", "benchmark", "--cleanup"}, 0, "runs: 2, reports: 1", none},
+		{"another task", true, []string{"--gpu", "H100_BK", "--mode", "test", "--task", "vectoradd_cu", "--cleanup"}, 0, "runs: 1, reports: 1", none},
+		{"wrong answer", false, []string{"--gpu", "H100_BK", "--cleanup"}, 1, "ended as failed", none},
+		{"no time", true, []string{"--gpu", "H100_BK", "--timeout", "1ns", "--cleanup"}, 1, "is not over after 1ns", none},
+		{"mode that is none", true, []string{"--gpu", "H100_BK", "--mode", "ranked", "--cleanup"}, 1, "got status 400", none},
 		{"no GPU type", true, nil, 2, "--gpu", none},
-		{"unknown task", true, []string{"--gpu", "H100", "--task", "x"}, 2, "want the name of an example", none},
+		{"unknown task", true, []string{"--gpu", "H100_BK", "--task", "x"}, 2, "want the name of an example", none},
 		{"no such board", true, []string{"--remove", "sort"}, 1, "begins with kbserve-test-", none},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -33,6 +33,7 @@ type serveCmd struct {
 	database `embed:""`
 	Listen   []string `var:"KBSERVE_LISTEN" default:"127.0.0.1:8080" sep:","`
 	Metrics  string   `var:"KBSERVE_METRICS"`
+	PIDFile  string   `name:"pid-file" var:"KBSERVE_PID_FILE"`
 	URL      string   `name:"url" var:"KBSERVE_URL"`
 	Name     string   `var:"KBSERVE_NAME"`
 	Admin    []string `var:"KBSERVE_ADMINS" sep:","`
@@ -67,7 +68,7 @@ func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
 		}
 	}
 	return c.with(ctx, func(s *store.Store) error {
-		listening, err := listen(c.Listen, c.Metrics)
+		listening, err := listen(c.Listen, c.Metrics, c.PIDFile)
 		if err != nil {
 			return err
 		}

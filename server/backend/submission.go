@@ -80,7 +80,8 @@ func (b *Backend) foreign(ctx context.Context, v Viewer, s *Submission) (*Submis
 	return s, nil
 }
 
-// blur hides how long secret runs took, and with what score.
+// blur hides how long secret runs took, and with what score. Who polls still sees
+// about when they ended.
 func blur(runs []store.PolledRun) {
 	for i := range runs {
 		if r := &runs[i]; r.Secret {

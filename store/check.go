@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// maxFaults is how many differences [Store.Check] lists.
+const maxFaults = 20
+
+// Check compares verdicts and standings with what the runs say, on one state of
+// the database, and returns the differences, one line each, the first of many. A
+// server of Kernelbot's that writes to the same tables makes some.
+func (s *Store) Check(ctx context.Context) (faults []string, err error) {
+	fault := func(format string, args ...any) {
+		if len(faults) < maxFaults {
+			faults = append(faults, fmt.Sprintf(format, args...))
+		}
+	}
+	err = s.snapshot(ctx, "checking the standings", func(tx *sql.Tx) error {
+		faults = nil
+		err := s.all(ctx, tx, func(list []judged) error {
+			if len(list) == 0 {
+				return nil
+			}
+			kept, err := s.kept(ctx, tx, list[0].id, list[len(list)-1].id)
+			if err != nil {
+				return err
+			}
+			for _, j := range list {
+				for _, v := range j.verdicts {
+					got, ok := kept[key{j.id, v.GPU}]
+					delete(kept, key{j.id, v.GPU})
+					if !ok || !got.is(v) {
+						fault("submission %d on %s: the kept verdict is %s, want %s", j.id, v.GPU, verdictWords(got, ok), verdictWords(v, true))
+					}
+				}
+			}
+			for k := range kept {
+				fault("submission %d on %s: a verdict is kept, want none", k.id, k.gpu)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, way := range []struct{ statement, words string }{
+			{`SELECT leaderboard_id, gpu, user_id, submission_id FROM (` + bestVerdicts + ` EXCEPT SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM own.standing) d ORDER BY 1, 2, 3`, "missing"},
+			{`SELECT leaderboard_id, gpu, user_id, submission_id FROM (SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM own.standing EXCEPT ` + bestVerdicts + `) d ORDER BY 1, 2, 3`, "kept, and should not be"},
+		} {
+			err := s.each(ctx, tx, func(rows *sql.Rows) error {
+				var p place
+				var id int64
+				err := rows.Scan(&p.board, &p.gpu, &p.user, &id)
+				fault("standing of user %s on %s of board %d (submission %d): %s", p.user, p.gpu, p.board, id, way.words)
+				return err
+			}, way.statement)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return faults, err
+}
+
+type key struct {
+	id  int64
+	gpu string
+}
+
+func (s *Store) kept(ctx context.Context, on querier, first, last int64) (map[key]Verdict, error) {
+	kept := map[key]Verdict{}
+	return kept, s.each(ctx, on, func(rows *sql.Rows) error {
+		var id int64
+		var v Verdict
+		err := rows.Scan(&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High)
+		kept[key{id, v.GPU}] = v
+		return err
+	}, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id BETWEEN $1 AND $2`, first, last)
+}
+
+// verdicts are those of one submission, by GPU type.
+func (s *Store) verdicts(ctx context.Context, on querier, submission int64) ([]Verdict, error) {
+	kept, err := s.kept(ctx, on, submission, submission)
+	list := slices.Collect(maps.Values(kept))
+	slices.SortFunc(list, func(a, b Verdict) int { return strings.Compare(a.GPU, b.GPU) })
+	return list, err
+}
+
+func same(a, b *float64) bool { return a == b || a != nil && b != nil && *a == *b }
+
+func verdictWords(v Verdict, there bool) string {
+	switch {
+	case !there:
+		return "missing"
+	case v.Ranks && v.Score != nil:
+		return "ranks with " + schema.FloatRepr(*v.Score) + " s"
+	case v.Ranks:
+		return "ranks"
+	}
+	return "does not rank: " + v.Reason
+}
