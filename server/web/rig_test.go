@@ -20,7 +20,9 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
+	"github.com/gpu-mode/kbgen/server/api"
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/server/identity"
 	"github.com/gpu-mode/kbgen/store"
 )
@@ -176,8 +178,7 @@ func rigOn(t testing.TB, file string) *rig {
 		}
 	}
 
-	mux := http.NewServeMux()
-	r.server = httptest.NewUnstartedServer(mux)
+	r.server = httptest.NewUnstartedServer(nil)
 	public := "http://" + r.server.Listener.Addr().String()
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	who, err := identity.New(identity.Options{Store: s, Signing: bytes.Repeat([]byte{7}, 32), PublicURL: public, Admins: []string{boss}, Log: log,
@@ -185,8 +186,8 @@ func rigOn(t testing.TB, file string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	who.Register(mux)
-	mux.Handle("/", New(Options{Backend: r.backend, Identity: who, PublicURL: public, Name: "Kernel Games", Log: log}))
+	pages := New(Options{Backend: r.backend, Identity: who, PublicURL: public, Name: "Kernel Games", Log: log})
+	r.server.Config.Handler = httpx.Wrap(api.New(api.Options{Backend: r.backend, Identity: who, Log: log, Next: pages}), httpx.Options{Log: log}) // as in package server
 	r.server.Start()
 	t.Cleanup(func() { r.server.CloseClientConnections(); r.server.Close() })
 	r.client = &http.Client{Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
