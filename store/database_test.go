@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -283,5 +284,44 @@ func TestMigrateOnKernelbotsDatabase(t *testing.T) {
 	run(`ALTER TABLE leaderboard.runs DROP COLUMN meta`)
 	if _, err := Open(ctx, url); err == nil || !strings.Contains(err.Error(), "leaderboard.runs: got no column meta") {
 		t.Errorf("Open without a column: %v", err)
+	}
+}
+
+// What is copied is every column of every table, but what is made anew: so that a
+// migration which adds one is not forgotten.
+func TestConvertKnowsEveryColumn(t *testing.T) {
+	ctx := context.Background()
+	s := migrated(t, sqliteURL(t))
+	known := map[string]bool{}
+	for _, table := range tables {
+		for _, column := range table.columns {
+			known[s.q(table.name)+"."+column] = true
+		}
+	}
+	made := []string{"kbserve_verdict", "kbserve_standing", "kbserve_goose_version", "sqlite_sequence"} // by Rebuild, Migrate and SQLite
+	columns, err := values[string](ctx, s, s.read, `SELECT m.name || '.' || c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'`)
+	if err != nil || len(columns) < 100 {
+		t.Fatalf("%d columns, %v", len(columns), err)
+	}
+	for _, column := range columns {
+		table, _, _ := strings.Cut(column, ".")
+		if !known[column] && !slices.Contains(made, table) && column != "code_files.old_code" { // Kernelbot has emptied it
+			t.Errorf("column %s is not copied", column)
+		}
+	}
+}
+
+// Columns that SQLite keeps as 0 and 1 are those that PostgreSQL has as boolean.
+func TestConvertKnowsBooleans(t *testing.T) {
+	ctx := context.Background()
+	s := migrated(t, postgresURL(t))
+	want, err := values[string](ctx, s, s.read, `SELECT DISTINCT column_name FROM information_schema.columns WHERE data_type = 'boolean' AND table_schema IN ('leaderboard', 'kbserve') AND table_name NOT IN ('goose_version', 'verdict', 'standing')`)
+	if err != nil || len(want) < 5 {
+		t.Fatalf("boolean columns %v, %v", want, err)
+	}
+	for _, column := range want {
+		if !slices.Contains(booleans, column) {
+			t.Errorf("column %s is a boolean and not copied as one", column)
+		}
 	}
 }
