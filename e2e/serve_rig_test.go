@@ -122,7 +122,7 @@ type instance struct {
 	mu    sync.Mutex
 	cmd   *exec.Cmd
 	ended chan struct{}
-	log   *bytes.Buffer
+	log   string // file
 }
 
 // serve starts an instance and waits until it is ready.
@@ -142,12 +142,18 @@ func (b *backendRig) serve(address string, flags ...string) *instance {
 func (i *instance) start() {
 	i.rig.t.Helper()
 	i.mu.Lock()
-	i.log = &bytes.Buffer{}
+	// A file, not a pipe: the processes that take over hold it open as well.
+	log, err := os.CreateTemp(i.rig.dir, "log-")
+	if err != nil {
+		i.rig.t.Fatal(err)
+	}
+	defer log.Close()
+	i.log = log.Name()
 	i.cmd = exec.Command(filepath.Join(bin, "kbserve"), append([]string{"serve", "--listen", i.address}, i.flags...)...)
 	i.cmd.Env = i.rig.env()
-	i.cmd.Stdout, i.cmd.Stderr = i.log, i.log
+	i.cmd.Stdout, i.cmd.Stderr = log, log
 	i.ended = make(chan struct{})
-	err := i.cmd.Start()
+	err = i.cmd.Start()
 	if err == nil {
 		go func(cmd *exec.Cmd, ended chan struct{}) {
 			cmd.Wait()
@@ -190,9 +196,18 @@ func (i *instance) signal(s os.Signal) {
 func (i *instance) kill() { i.signal(os.Kill) }
 func (i *instance) stop() { i.signal(os.Interrupt) }
 
-// tail is the end of what the process logged. It is read when the process is gone.
+// logged is what the process has logged so far.
+func (i *instance) logged() string {
+	text, err := os.ReadFile(i.log)
+	if err != nil {
+		i.rig.t.Error(err)
+	}
+	return string(text)
+}
+
+// tail is the end of it.
 func (i *instance) tail(lines int) string {
-	all := strings.Split(i.log.String(), "\n")
+	all := strings.Split(i.logged(), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 

@@ -64,11 +64,11 @@ func TestServeFromSubmissionToRank(t *testing.T) {
 				t.Errorf("the ranking is\n%s", out)
 			}
 			i.stop()
-			if log := i.log.String(); !strings.Contains(log, "stopped") {
+			if log := i.logged(); !strings.Contains(log, "stopped") {
 				t.Errorf("the last line does not say that it stopped: %s", i.tail(3))
 			}
 			for _, secret := range append([]string{webhookToken, adminToken, r.APIToken(), "custom_kernel"}, b.users["1001"], b.users["1002"]) {
-				if strings.Contains(i.log.String(), secret) {
+				if strings.Contains(i.logged(), secret) {
 					t.Errorf("the log holds a secret: %.4s…", secret)
 				}
 			}
@@ -79,9 +79,21 @@ func TestServeFromSubmissionToRank(t *testing.T) {
 	}
 }
 
+// reasons are why requests were turned away.
+type reasons struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (r *reasons) add(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, why)
+}
+
 // ask sends requests one after the other, each on a connection of its own as a client
-// that was just started does, until stop. It counts what was refused.
-func ask(address string, stop <-chan struct{}, asked, refused *atomic.Int64) {
+// that was just started does, until stop. It keeps why one was refused.
+func ask(address string, stop <-chan struct{}, asked *atomic.Int64, refused *reasons) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	for {
 		select {
@@ -92,32 +104,39 @@ func ask(address string, stop <-chan struct{}, asked, refused *atomic.Int64) {
 		asked.Add(1)
 		answer, err := client.Get("http://" + address + "/leaderboards")
 		if err != nil {
-			refused.Add(1)
+			refused.add(err.Error())
 			continue
 		}
 		io.Copy(io.Discard, answer.Body)
 		answer.Body.Close()
 		if answer.StatusCode != http.StatusOK {
-			refused.Add(1)
+			refused.add(answer.Status)
 		}
 	}
 }
 
-// hammered runs do while clients ask, and fails if one was turned away.
+// enough is how many requests make a test of restarts.
+const enough = 50
+
+// hammered runs do, again and again, while clients ask, until enough have, and fails
+// if one was turned away.
 func hammered(t *testing.T, address string, do func()) {
 	t.Helper()
-	var asked, refused atomic.Int64
+	var asked atomic.Int64
+	var refused reasons
 	stop := make(chan struct{})
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() { ask(address, stop, &asked, &refused) })
 	}
-	do()
+	for done := false; !done; done = asked.Load() >= enough || t.Context().Err() != nil {
+		do()
+	}
 	close(stop)
 	group.Wait()
-	t.Logf("%d requests, %d turned away", asked.Load(), refused.Load())
-	if asked.Load() < 50 || refused.Load() > 0 {
-		t.Errorf("%d of %d requests were turned away, want none of at least 50", refused.Load(), asked.Load())
+	t.Logf("%d requests, %d turned away", asked.Load(), len(refused.all))
+	if len(refused.all) > 0 {
+		t.Errorf("%d of %d requests were turned away, such as: %s", len(refused.all), asked.Load(), refused.all[0])
 	}
 }
 
@@ -157,7 +176,7 @@ func TestHandOver(t *testing.T) {
 	}
 	seen := map[int]bool{first.cmd.Process.Pid: true}
 	defer func() {
-		if last := pid(); !seen[0] && last != first.cmd.Process.Pid {
+		if last := pid(); last != first.cmd.Process.Pid {
 			syscall.Kill(last, syscall.SIGTERM)
 		}
 	}()
@@ -175,8 +194,8 @@ func TestHandOver(t *testing.T) {
 			seen[pid()] = true
 		}
 	})
-	if len(seen) != 4 {
-		t.Errorf("%d processes answered, want 4", len(seen))
+	if len(seen) < 4 {
+		t.Errorf("%d processes answered, want at least 4", len(seen))
 	}
 	<-first.ended
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -110,17 +111,20 @@ func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, r
 	beside.Go(func() { s.reconciler.Run(ctx) })
 	errs := make(chan error, len(listeners)+len(metrics))
 	var servers []*http.Server
+	var accepting sync.WaitGroup
+	drain := drain{busy: map[net.Conn]time.Time{}}
 	serve := func(l net.Listener, h http.Handler) {
 		hs := &http.Server{
 			Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-			ErrorLog: slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
+			ErrorLog:  slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
+			ConnState: drain.state,
 		}
 		servers = append(servers, hs)
-		go func() {
-			if err := hs.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		accepting.Go(func() {
+			if err := hs.Serve(l); !errors.Is(err, net.ErrClosed) {
 				errs <- fmt.Errorf("serving on %s: %w", l.Addr(), err)
 			}
-		}()
+		})
 	}
 	for _, l := range listeners {
 		serve(l, s.handler)
@@ -138,8 +142,16 @@ func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, r
 	}
 	s.health.stopping.Store(true)
 	s.endStreams()
+	for _, l := range slices.Concat(listeners, metrics) {
+		l.Close()
+	}
+	accepting.Wait()
 	stopping, stop := context.WithTimeout(context.Background(), stopTime)
 	defer stop()
+	for _, hs := range servers {
+		hs.SetKeepAlivesEnabled(false)
+	}
+	drain.wait(stopping)
 	var closing sync.WaitGroup
 	for _, hs := range servers {
 		closing.Go(func() {

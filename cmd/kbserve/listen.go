@@ -113,7 +113,11 @@ func (l *listening) context(ctx context.Context, log *slog.Logger) (context.Cont
 				return
 			case <-hangup:
 				log.Info("starting the next process")
-				if err := l.upgrader.Upgrade(); err != nil {
+				err := l.upgrader.WaitForParent(ctx) // one that took over a moment ago
+				if err == nil {
+					err = l.upgrader.Upgrade()
+				}
+				if err != nil && ctx.Err() == nil {
 					log.Error("the next process did not get ready; this one goes on", "error", err)
 				}
 			}

@@ -94,7 +94,7 @@ func newRig(t testing.TB, s *store.Store, change func(*api.Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := api.Options{Backend: r.back, Identity: who, Log: logger, Stopping: r.stop}
+	o := api.Options{Backend: r.back, Identity: who, Log: logger, Stopping: r.stop, Beat: 50 * time.Millisecond}
 	if change != nil {
 		change(&o)
 	}

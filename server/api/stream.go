@@ -126,14 +126,17 @@ func submitAndWait(c *call) (any, error) {
 // errStopping ends streams.
 var errStopping = &failure{http.StatusServiceUnavailable, "this server is about to restart"}
 
+// lookAgain is how often a stream looks for itself: signals may get lost.
+const lookAgain = 5 * time.Second
+
 // follow shows a submission whenever it changed, until show has seen enough or the
-// client leaves. beat is called now and then. Signals may get lost, so that it also
-// looks at each beat.
+// client leaves. beat is called now and then.
 func (c *call) follow(id int64, beat func() error, show func(*backend.Submission) (enough bool, err error)) error {
 	changed, stop := c.back().Watch(store.Signal{Kind: store.SignalSubmission, ID: strconv.FormatInt(id, 10)})
 	defer stop()
-	ticker := time.NewTicker(c.api.o.Beat)
+	ticker := time.NewTicker(min(lookAgain, c.api.o.Beat))
 	defer ticker.Stop()
+	beaten := time.Now()
 	for {
 		ctx, cancel := context.WithTimeout(c.ctx(), maxTime)
 		sub, err := c.back().Submission(ctx, c.viewer(), id)
@@ -146,9 +149,12 @@ func (c *call) follow(id int64, beat func() error, show func(*backend.Submission
 		}
 		select {
 		case <-changed:
-		case <-ticker.C:
-			if err := beat(); err != nil {
-				return err
+		case now := <-ticker.C:
+			if now.Sub(beaten) < c.api.o.Beat-lookAgain/2 {
+				continue
+			}
+			if beaten = now; beat() != nil {
+				return nil // the client has left
 			}
 		case <-c.api.o.Stopping:
 			return errStopping

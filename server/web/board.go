@@ -1,19 +1,14 @@
 package web
 
 import (
-	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
-	"github.com/gpu-mode/kbgen/schema/text"
-	"github.com/gpu-mode/kbgen/server/web/chart"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -221,42 +216,6 @@ func newPages(path string, at, total int) pages {
 	return p
 }
 
-func (s *site) fillHistory(r *request, b *store.Board, gpu string, page *boardPage) error {
-	best, err := s.Backend.History(r.Context(), r.viewer, b.Name, gpu)
-	if err != nil {
-		return err
-	}
-	until := r.now
-	if b.Deadline.Before(until) {
-		until = b.Deadline
-	}
-	h := chart.History{ID: "best", Title: "Best score of " + page.Name + " on " + page.GPU, Unit: "µs", Points: points(best), Until: until}
-	if r.viewer.ID != "" {
-		own, err := s.Backend.UserHistory(r.Context(), r.viewer, b.Name, gpu, r.viewer.ID)
-		if err != nil {
-			return err
-		}
-		h.Own = points(own)
-	}
-	page.Chart = h.SVG()
-	for i := len(best) - 1; i >= 0 && len(page.Steps) < maxSteps; i-- {
-		line := step{When: newMoment(best[i].Time, r.now), User: name(best[i].User), Score: microseconds(best[i].Score), Path: submissionPath(best[i].SubmissionID)}
-		if i > 0 && best[i-1].Score > 0 {
-			line.Gain = fmt.Sprintf("−%.1f %%", 100*(1-best[i].Score/best[i-1].Score))
-		}
-		page.Steps = append(page.Steps, line)
-	}
-	return nil
-}
-
-func points(steps []store.Step) []chart.Point {
-	out := make([]chart.Point, len(steps))
-	for i, s := range steps {
-		out[i] = chart.Point{Time: s.Time, Value: s.Score * 1e6, Label: fmt.Sprintf("%s µs, %s, %s", microseconds(s.Score), name(s.User), s.Time.UTC().Format("2 Jan 2006 15:04"))}
-	}
-	return out
-}
-
 func (s *site) fillOwn(r *request, b *store.Board, _ string, page *boardPage) error {
 	if r.viewer.ID == "" {
 		return nil
@@ -291,168 +250,3 @@ func (s *site) fillQueue(r *request, _ *store.Board, gpu string, page *boardPage
 	}
 	return nil
 }
-
-// fillTerms says what holds on a board.
-func (s *site) fillTerms(r *request, b *store.Board, _ string, page *boardPage) error {
-	add := func(name, text string) { page.Terms = append(page.Terms, term{name, text}) }
-	add("Deadline", b.Deadline.UTC().Format("2 January 2006, 15:04 UTC"))
-	limits, err := s.Backend.Limits(r.Context(), r.viewer, b.Name)
-	if err != nil {
-		return err
-	}
-	add("Limits", limitWords(limits))
-	if b.Task != nil {
-		add("Language", languages[b.Task.Lang])
-		add("Score", rankings[b.Task.RankingBy])
-	}
-	p := b.Policy
-	if p == nil {
-		p = &store.Policy{}
-	}
-	if p.Harness == schema.HarnessIsolated {
-		add("Judge", "Only runs that a separate judge timed and checked: the submission holds neither the answers nor the clock.")
-	} else {
-		add("Judge", "The harness that the task brings, or a separate judge.")
-	}
-	switch p.Sandbox {
-	case schema.SandboxFull:
-		add("Sandbox", "Full: no network, no other processes, its own files only.")
-	case schema.SandboxPartial:
-		add("Sandbox", "At least partial: no privileges, no secrets, limits on what it starts.")
-	default:
-		add("Sandbox", "Any that the machine has; what it was is shown beside each result.")
-	}
-	if p.ClearTiming {
-		add("Timing", "Only clear runs: not where the GPU was slowed down or somebody else was on it.")
-	}
-	if p.Ties {
-		add("Ties", "Scores whose 95 % intervals overlap share a rank.")
-	} else {
-		add("Ties", "Equal scores share a rank.")
-	}
-	if b.Visibility == store.Closed {
-		add("Access", "With an invite.")
-	}
-	return nil
-}
-
-var languages = map[string]string{schema.LangPython: "Python", schema.LangCUDA: "CUDA C++"}
-
-var rankings = map[string]string{
-	schema.RankLast: "The time of the last benchmark; lower is better.",
-	schema.RankMean: "The mean time over all benchmarks; lower is better.",
-	schema.RankGeom: "The geometric mean of the times of all benchmarks; lower is better.",
-}
-
-func limitWords(limits []store.Limit) string {
-	if len(limits) == 0 {
-		return "None."
-	}
-	var words []string
-	for _, l := range limits {
-		kind := "ranked submissions"
-		if l.Category == schema.ModeTest {
-			kind = "tests, benchmarks and profiles"
-		}
-		on := ""
-		if l.GPU != "" {
-			on = " on " + name(l.GPU)
-		}
-		if l.PerHour == 0 {
-			words = append(words, fmt.Sprintf("no %s%s", kind, on))
-			continue
-		}
-		words = append(words, fmt.Sprintf("%s %s an hour%s", thousands(l.PerHour), kind, on))
-	}
-	return sentence("for each user " + strings.Join(words, "; "))
-}
-
-func (p *boardPage) fillTemplates(b *store.Board) {
-	if b.Task == nil {
-		return
-	}
-	for i, t := range b.Task.Templates {
-		p.Templates = append(p.Templates, download{
-			Language: name(t.Language), Path: fmt.Sprintf("/templates/%s/%d", b.Name, i), File: templateFile(t.Language), Size: size(len(t.Text)),
-		})
-	}
-}
-
-// templateFile is the name under which a template is saved.
-func templateFile(language string) string {
-	if strings.EqualFold(language, "CUDA") || strings.EqualFold(language, "HIP") {
-		return "submission.cu"
-	}
-	return "submission.py"
-}
-
-var modes = []option{
-	{Value: schema.ModeLeaderboard, Text: "Ranked: tests, benchmarks, and a score on the board"},
-	{Value: schema.ModeBenchmark, Text: "Benchmark: how fast it is, without a rank"},
-	{Value: schema.ModeTest, Text: "Test: whether the answers are right"},
-	{Value: schema.ModeProfile, Text: "Profile: where the time goes"},
-}
-
-func (p *boardPage) fillForm(r *request, b *store.Board, gpu, problem string) {
-	f := &p.Form
-	f.Path, f.Problem = boardPath(b.Name, ""), sentence(problem)
-	if r.viewer.ID == "" {
-		f.LogIn = "/login?next=" + boardPath(b.Name, gpu)
-	}
-	for _, g := range orderGPUs(b.GPUs) {
-		f.GPUs = append(f.GPUs, option{g, name(g), g == gpu})
-	}
-	f.Modes = slices.Clone(modes)
-	for i := range f.Modes {
-		f.Modes[i].Chosen = f.Modes[i].Value == r.PostFormValue("mode")
-	}
-}
-
-// template answers with one of a task's templates, as a file.
-func (s *site) template(r *request) error {
-	b, err := s.Backend.Board(r.Context(), r.viewer, r.PathValue("board"))
-	if err != nil {
-		return err
-	}
-	n, err := strconv.Atoi(r.PathValue("n"))
-	if err != nil || n < 0 || b.Task == nil || n >= len(b.Task.Templates) {
-		return store.ErrNotFound
-	}
-	r.attach(templateFile(b.Task.Templates[n].Language), b.Task.Templates[n].Text)
-	return nil
-}
-
-// attach answers with a file to save; no browser shows it as a page.
-func (r *request) attach(file, content string) {
-	h := r.w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("Content-Disposition", `attachment; filename="`+plainName(file)+`"`)
-	h.Set("Cache-Control", "no-store")
-	_, _ = r.w.Write([]byte(content)) // the client may have left
-}
-
-// plainName keeps of a foreign file name what every system takes.
-func plainName(file string) string {
-	file = strings.Map(func(c rune) rune {
-		if c == '.' || c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' {
-			return c
-		}
-		return '_'
-	}, text.Shorten(file, maxName))
-	if strings.Trim(file, "._") == "" {
-		return "submission.txt"
-	}
-	return strings.TrimLeft(file, ".")
-}
-
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9._:/%@+-]+$`)
-
-// shell quotes a word for a shell where it needs that.
-func shell(s string) string {
-	if s = text.Line(s, 500); plainWord.MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-var errNoFile = errors.New("no file was chosen")

@@ -320,7 +320,7 @@ func TestPanicIsAnErrorPage(t *testing.T) {
 	a := httptest.NewRecorder()
 	pages.ServeHTTP(a, httptest.NewRequest(http.MethodGet, "/", nil))
 	id := a.Header().Get("X-Request-Id")
-	if a.Code != 500 || !strings.Contains(a.Body.String(), id) || strings.Contains(a.Body.String(), "canary-panic") || !strings.Contains(w.log.String(), "canary-panic") || !strings.Contains(w.log.String(), id) {
+	if a.Code != 500 || !strings.Contains(a.Body.String(), id) || strings.Contains(a.Body.String(), "canary-panic") || strings.Contains(w.log.String(), "canary-panic") || !strings.Contains(w.log.String(), "panic") || !strings.Contains(w.log.String(), id) {
 		t.Errorf("a panic: %d\n%s\n%s", a.Code, a.Body, w.log)
 	}
 }

@@ -10,12 +10,14 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -86,14 +88,24 @@ func (s *site) answer(fn func(*request) error) http.HandlerFunc {
 			case p == http.ErrAbortHandler:
 				panic(p)
 			case p != nil:
-				s.fail(r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+				s.fail(r, fmt.Errorf("%s\n%s", kindOf(p), debug.Stack()))
 			}
 		}()
 		r.viewer = s.Identity.Viewer(in)
+		httpx.Note(in.Context(), in.Pattern, r.viewer.ID)
 		if err := fn(r); err != nil {
 			s.fail(r, err)
 		}
 	}
+}
+
+// kindOf says what a panic was about without its words, which may hold anything,
+// unless they are the runtime's.
+func kindOf(p any) string {
+	if err, ok := p.(runtime.Error); ok {
+		return err.Error()
+	}
+	return "panic"
 }
 
 // maxForm bounds the body of a form that has no file.
@@ -186,7 +198,7 @@ func (s *site) fail(r *request, err error) {
 	id := r.w.Header().Get(requestID)
 	if status >= 500 {
 		page.Request = id
-		s.Log.ErrorContext(r.Context(), "answering", "request", id, "method", r.Method, "path", r.URL.Path, "error", err)
+		s.Log.ErrorContext(r.Context(), "answering", "request", id, "route", r.Pattern, "error", err)
 	}
 	if !r.viewer.Known() && (status == http.StatusForbidden || errors.Is(err, store.ErrNotFound)) {
 		page.LogIn = logInFrom(r)

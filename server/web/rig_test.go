@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +20,9 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
+	"github.com/gpu-mode/kbgen/server/api"
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/server/identity"
 	"github.com/gpu-mode/kbgen/store"
 )
@@ -139,12 +139,18 @@ func (q *lineQueue) Log(context.Context, store.PlannedRun) (string, error) { ret
 // newRig has an empty competition; boss is its admin.
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	ctx := context.Background()
-	file := "sqlite:" + filepath.Join(t.TempDir(), "kb.db")
-	if _, _, err := store.Migrate(ctx, file); err != nil {
+	file := filepath.Join(t.TempDir(), "kb.db")
+	if _, _, err := store.Migrate(t.Context(), "sqlite:"+file); err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(ctx, file)
+	return rigOn(t, file)
+}
+
+// rigOn has the competition of a database.
+func rigOn(t testing.TB, file string) *rig {
+	t.Helper()
+	ctx := context.Background()
+	s, err := store.Open(ctx, "sqlite:"+file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,8 +178,7 @@ func newRig(t testing.TB) *rig {
 		}
 	}
 
-	mux := http.NewServeMux()
-	r.server = httptest.NewUnstartedServer(mux)
+	r.server = httptest.NewUnstartedServer(nil)
 	public := "http://" + r.server.Listener.Addr().String()
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	who, err := identity.New(identity.Options{Store: s, Signing: bytes.Repeat([]byte{7}, 32), PublicURL: public, Admins: []string{boss}, Log: log,
@@ -181,8 +186,8 @@ func newRig(t testing.TB) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	who.Register(mux)
-	mux.Handle("/", New(Options{Backend: r.backend, Identity: who, PublicURL: public, Name: "Kernel Games", Log: log}))
+	pages := New(Options{Backend: r.backend, Identity: who, PublicURL: public, Name: "Kernel Games", Log: log})
+	r.server.Config.Handler = httpx.Wrap(api.New(api.Options{Backend: r.backend, Identity: who, Log: log, Next: pages}), httpx.Options{Log: log}) // as in package server
 	r.server.Start()
 	t.Cleanup(func() { r.server.CloseClientConnections(); r.server.Close() })
 	r.client = &http.Client{Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -366,148 +371,7 @@ func (r *rig) begin(p store.PlannedRun) {
 	}
 }
 
-// result is what kbrun says of a right submission; ns is about the mean of its
-// benchmarks.
-func result(gpu string, ns float64) *schema.Result {
-	now := time.Now().UTC()
-	phase := func(name string, report schema.Report) schema.Run {
-		report = append(report, schema.Entry{Key: "check", Value: "pass"})
-		return schema.Run{Name: name, EvalResult: schema.EvalResult{Start: now.Add(-2 * time.Second), End: now,
-			Run: &schema.RunResult{Success: true, Passed: true, Command: "python3 eval.py", Duration: 1.73, Result: report}}}
-	}
-	tests := schema.Report{{Key: "test-count", Value: "3"}}
-	for i := range 3 {
-		key := fmt.Sprintf("test.%d", i)
-		tests = append(tests, schema.Entry{Key: key + ".spec", Value: fmt.Sprintf("m: %d; n: 1024; k: 512; seed: %d", 64<<i, 1000+i)}, schema.Entry{Key: key + ".status", Value: "pass"})
-	}
-	r := &schema.Result{Success: true, Outcome: schema.NewOutcome(schema.OutcomePassed, ""),
-		System: schema.SystemInfo{GPU: "NVIDIA " + gpu, DeviceCount: 1, CPU: "AMD EPYC 9654 96-Core Processor", Runtime: "CUDA", Torch: "2.9.1+cu130", Platform: "Linux", Hostname: "canary-host"}}
-	timed := schema.Report{{Key: "benchmark-count", Value: "3"}}
-	for i := range 3 {
-		mean := ns * math.Pow(1.8, float64(i-1))
-		key := fmt.Sprintf("benchmark.%d", i)
-		timed = append(timed, schema.Entry{Key: key + ".spec", Value: fmt.Sprintf("m: %d; n: %d; k: 4096; seed: %d", 1024<<i, 1024<<i, 77+i)},
-			schema.Entry{Key: key + ".runs", Value: "60"}, schema.Entry{Key: key + ".mean", Value: schema.FloatRepr(mean)}, schema.Entry{Key: key + ".std", Value: schema.FloatRepr(mean / 90)},
-			schema.Entry{Key: key + ".err", Value: schema.FloatRepr(mean / 700)}, schema.Entry{Key: key + ".best", Value: schema.FloatRepr(mean * .98)}, schema.Entry{Key: key + ".worst", Value: schema.FloatRepr(mean * 1.07)})
-		m := schema.Measurement{Case: i, Floor: 812, Resolution: 32, Interval: [2]float64{mean * .997, mean * 1.003}}
-		for j := range 60 {
-			wave := 1 + .008*math.Sin(float64(j)*1.7) + .006*math.Cos(float64(j*j))
-			if j%23 == 11 {
-				wave += .05
-			}
-			m.Samples = append(m.Samples, mean*wave)
-		}
-		for _, name := range []string{schema.ModeBenchmark, schema.ModeLeaderboard} {
-			m.Phase = name
-			r.Measurements = append(r.Measurements, m)
-		}
-	}
-	r.Runs = schema.Runs{phase(schema.ModeTest, tests), phase(schema.ModeBenchmark, slices.Clone(timed)), phase(schema.ModeLeaderboard, slices.Clone(timed))}
-	r.GPUType = gpu
-	r.Harness = &schema.HarnessReport{Name: schema.HarnessIsolated, Variant: "pmpp_v2"}
-	r.Sandbox = &schema.Sandbox{Level: schema.SandboxFull, Means: schema.MeansNamespaces, Held: []string{schema.GuardEnvironment, schema.GuardSecrets, schema.GuardNetwork, schema.GuardFiles},
-		Missing: []schema.MissingGuard{{Name: schema.GuardUser, Why: "the container has one user"}}}
-	r.Device = &schema.DeviceReport{Source: "nvml", Vendor: "nvidia", Driver: "580.95.05", Runtime: "13.0",
-		Sampling: []schema.Sampling{{Phase: schema.ModeLeaderboard, Samples: 40, ClockSM: schema.Spread{Min: 1755, Mean: 1900, Max: 1965}, PowerW: schema.Spread{Min: 200, Mean: 500, Max: 641}, Temperature: schema.Spread{Min: 41, Mean: 50, Max: 58}}}}
-	r.Versions = &schema.Versions{Runner: "v0.9.0", Python: "3.12.3", Image: "ghcr.io/example/runner@sha256:0123"}
-	r.Timing = &schema.Timing{Total: 14.2}
-	return r
-}
-
-// wrong is what kbrun says of a submission that fails a test.
-func wrong(gpu string) *schema.Result {
-	r := result(gpu, 1000)
-	test := &r.Runs[0]
-	test.Run.Passed = false
-	test.Run.Result = schema.Report{{Key: "test-count", Value: "2"}, {Key: "test.0.spec", Value: "m: 64; n: 64"}, {Key: "test.0.status", Value: "pass"},
-		{Key: "test.1.spec", Value: "m: 128; n: 64"}, {Key: "test.1.status", Value: "fail"}, {Key: "test.1.error", Value: "mismatch at [3, 17]: got 0.25, want 0.5\n12 more elements differ"}, {Key: "check", Value: "fail"}}
-	r.Runs, r.Measurements = r.Runs[:1], nil
-	r.Outcome = schema.NewOutcome(schema.OutcomeWrong, "")
-	r.Outcome.Phase = schema.ModeTest
-	r.Explanation = &schema.Explanation{File: "submission.py", Line: 6, Source: "return a @ b", Expected: "[0.5, 0.5, 0.25]", Got: "[0.25, 0.5, 0.25]", Printed: "debug: canary-printed\n"}
-	r.Ambiguous = []string{"the GPU was slowed down in 3 of 40 samples: power cap"}
-	return r
-}
-
-// A world is a competition in full swing.
-type world struct {
-	*rig
-	right, wrong, waiting, running, others, test int64
-	code                                         string // an invite that nobody has claimed
-}
-
-var names = []string{"alice", "bob", "Grace Hopper", "warp_divergence", "tensorcore42", "毛利", "smem_bank", "løkken", "k3rnel", "occupancy", "ada", "fp8-or-bust", "Łukasz", "mallory"}
-
-func newWorld(t testing.TB) *world {
-	t.Helper()
-	w := &world{rig: newRig(t)}
-	w.login(boss, "Boss")
-	for i, n := range names {
-		w.login(fmt.Sprint(101+i), n)
-	}
-	matmul := board("matmul", "B200", "H100", "MI300")
-	matmul.Policy = &store.Policy{Harness: schema.HarnessIsolated, Sandbox: schema.SandboxPartial, ClearTiming: true, Ties: true}
-	matmul.Limits = []store.Limit{{Category: schema.ModeLeaderboard, PerHour: 60}, {GPU: "B200", Category: schema.ModeTest, PerHour: 200}}
-	sort := board("sort-v2", "H100", "A100")
-	sort.Deadline, sort.Description = time.Now().Add(31*time.Hour), "Sort 32-bit numbers, whatever their order was."
-	conv := board("conv2d", "H100")
-	closed := board("secret-lab", "B200")
-	closed.Visibility, closed.Deadline = store.Closed, time.Now().Add(60*24*time.Hour)
-	w.save(matmul, sort, conv, closed)
-
-	speed := map[int64]float64{}
-	for round := range 5 {
-		for i := range names {
-			for _, at := range []struct{ board, gpu string }{{"matmul", "B200"}, {"matmul", "H100"}, {"conv2d", "H100"}} {
-				if (i*7+round*3+len(at.gpu))%5 > 2-round/3 || i >= 11 && at.gpu == "B200" {
-					continue
-				}
-				id := w.accept(store.Submission{Board: at.board, GPU: at.gpu, UserID: fmt.Sprint(101 + i), FileName: fmt.Sprintf("%s_v%d.py", at.board, round+1), NoLimits: true,
-					Time: time.Now().Add(-time.Duration(11-2*round)*24*time.Hour + time.Duration(i*97)*time.Minute)})
-				speed[id] = 30_000*math.Pow(.82, float64(round)) + float64(i*i%31)*510 + float64(len(at.board))*100
-			}
-		}
-	}
-	w.evaluate(func(p store.PlannedRun) *schema.Result { return result(p.GPU, speed[p.Submission]) })
-	conv.Deadline = time.Now().Add(-3 * 24 * time.Hour)
-	w.save(conv)
-
-	w.right = w.accept(store.Submission{Board: "matmul", GPU: "H100", UserID: alice, FileName: "tiled.py", NoLimits: true, Time: time.Now().Add(-90 * time.Minute)})
-	w.others = w.accept(store.Submission{Board: "matmul", GPU: "H100", UserID: bob, FileName: "bob_wgmma.py", NoLimits: true, Code: []byte("canary_code_of_bob = 1\n"), Time: time.Now().Add(-80 * time.Minute)})
-	w.evaluate(func(p store.PlannedRun) *schema.Result { return result(p.GPU, 11_000+float64(p.Submission)) })
-	w.wrong = w.accept(store.Submission{Board: "matmul", GPU: "B200", UserID: alice, FileName: "broken.py", NoLimits: true, Time: time.Now().Add(-50 * time.Minute)})
-	w.evaluate(func(p store.PlannedRun) *schema.Result { return wrong(p.GPU) })
-	w.test = w.accept(store.Submission{Board: "sort-v2", GPU: "H100", Mode: schema.ModeTest, UserID: alice, FileName: "radix.py", Time: time.Now().Add(-40 * time.Minute)})
-	w.evaluate(func(p store.PlannedRun) *schema.Result {
-		r := result(p.GPU, 10)
-		r.Runs, r.Measurements = r.Runs[:1], nil
-		return r
-	})
-	w.running = w.accept(store.Submission{Board: "matmul", GPU: "B200", UserID: bob, NoLimits: true})
-	claimed, err := w.store.Claim(context.Background(), "test", 2, nil, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range claimed {
-		w.begin(p)
-	}
-	for i := range 4 {
-		w.waiting = w.accept(store.Submission{Board: "matmul", GPU: "B200", UserID: fmt.Sprint(101 + (i+1)%4), NoLimits: true})
-	}
-	w.waiting = w.accept(store.Submission{Board: "matmul", GPU: "B200", UserID: alice, NoLimits: true, FileName: "persistent_tma_warp_specialised_kernel.py"})
-	w.queue.off["MI300"] = "no vendor serves this queue yet"
-	w.queue.log = "+++ Evaluating matmul\nok\n"
-	codes, err := w.store.NewInvites(context.Background(), []string{"secret-lab"}, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.code = codes[0]
-	if _, err := w.store.ClaimInvite(context.Background(), codes[1], alice); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
+// backendViewer is a user as the backend knows them.
 func (r *rig) backendViewer(id string) backend.Viewer {
 	return backend.Viewer{ID: id, Admin: id == boss}
 }

@@ -5,8 +5,14 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
 )
@@ -47,3 +53,37 @@ func readForm(r *request) (backend.Request, error) {
 	}
 	return in, nil
 }
+
+var modes = []option{
+	{Value: schema.ModeLeaderboard, Text: "Ranked: tests, benchmarks, and a score on the board"},
+	{Value: schema.ModeBenchmark, Text: "Benchmark: how fast it is, without a rank"},
+	{Value: schema.ModeTest, Text: "Test: whether the answers are right"},
+	{Value: schema.ModeProfile, Text: "Profile: where the time goes"},
+}
+
+func (p *boardPage) fillForm(r *request, b *store.Board, gpu, problem string) {
+	f := &p.Form
+	f.Path, f.Problem = boardPath(b.Name, ""), sentence(problem)
+	if r.viewer.ID == "" {
+		f.LogIn = "/login?next=" + url.QueryEscape(boardPath(b.Name, gpu))
+	}
+	for _, g := range orderGPUs(b.GPUs) {
+		f.GPUs = append(f.GPUs, option{g, name(g), g == gpu})
+	}
+	f.Modes = slices.Clone(modes)
+	for i := range f.Modes {
+		f.Modes[i].Chosen = f.Modes[i].Value == r.PostFormValue("mode")
+	}
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9._:/%@+-]+$`)
+
+// shell quotes a word for a shell where it needs that.
+func shell(s string) string {
+	if s = text.Line(s, 500); plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+var errNoFile = errors.New("no file was chosen")
