@@ -101,7 +101,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 		done := map[string]int{}
 		most := 0
 		for step := range *steps {
-			what := []string{"submit", "submit", "finish", "finish", "finish", "finish", "delete", "hack", "ban", "late", "cancel", "rename", "policy"}[rnd.IntN(13)]
+			what := []string{"submit", "submit", "finish", "finish", "finish", "finish", "delete", "hack", "ban", "late", "cancel", "rename", "policy", "again", "all again"}[rnd.IntN(15)]
 			var err error
 			switch {
 			case what == "submit":
@@ -130,7 +130,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 					}
 					err = s.Record(ctx, claimed[0], r, nil)
 				}
-			case len(submissions) == 0 || (what == "delete" || what == "hack" || what == "cancel" || what == "policy") && rnd.IntN(3) > 0:
+			case len(submissions) == 0 || (what == "delete" || what == "hack" || what == "cancel" || what == "policy" || what == "all again") && rnd.IntN(3) > 0:
 				continue // so that boards fill
 			default:
 				i := rnd.IntN(len(submissions))
@@ -151,6 +151,14 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 					if errors.As(err, &refused) && refused.Why == Finished {
 						what, err = "finished", nil
 					}
+				case "again":
+					err = s.Plan(ctx, submissions[i], append(gpus, "")[rnd.IntN(3)], 0)
+					var refused *Refused
+					if errors.As(err, &refused) {
+						what, err = "not again", nil
+					}
+				case "all again":
+					_, err = s.PlanBoard(ctx, boards[rnd.IntN(2)], PriorityBulk)
 				case "rename":
 					err = renamed(s, other, fmt.Sprint(1000+rnd.IntN(12)))
 				case "policy":
@@ -183,7 +191,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 				}
 			}
 		}
-		for _, what := range []string{"submit", "refuse", "finish", "delete", "hack", "ban", "late", "cancel", "rename", "policy"} {
+		for _, what := range []string{"submit", "refuse", "finish", "delete", "hack", "ban", "late", "cancel", "rename", "policy", "again", "all again"} {
 			if done[what] == 0 && *steps >= 1000 {
 				t.Errorf("no step was %s: %v", what, done)
 			}

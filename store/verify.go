@@ -81,6 +81,9 @@ func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority
 		if err := s.planAgain(ctx, tx, []again{{submission, gpu, mode}}, priority, againBeside); err != nil {
 			return err
 		}
+		if err := s.judge(ctx, tx, submission); err != nil { // on another GPU type, that it waits
+			return err
+		}
 		return s.tell(ctx, tx, Signal{Kind: SignalPlanned}, Signal{SignalSubmission, fmt.Sprint(submission)})
 	})
 }
