@@ -21,6 +21,7 @@ type dbCmd struct {
 	Check   checkCmd   `cmd:""`
 	Rebuild rebuildCmd `cmd:""`
 	Convert convertCmd `cmd:""`
+	Backup  backupCmd  `cmd:""`
 	Export  exportCmd  `cmd:""`
 }
 
@@ -144,4 +145,13 @@ func whole(name string, write func(io.Writer) error) error {
 		os.Remove(f.Name())
 	}
 	return err
+}
+
+type backupCmd struct {
+	database `embed:""`
+	File     string `arg:""`
+}
+
+func (c *backupCmd) Run(ctx context.Context, _ *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error { return s.Backup(ctx, c.File) })
 }

@@ -14,7 +14,7 @@ out.
 usage:
   kbserve serve                take submissions, evaluate, rank, show
   kbserve unit                 what systemd or docker compose starts it by
-  kbserve db migrate | check | rebuild | convert TO | export
+  kbserve db migrate | check | rebuild | backup | convert | export
   kbserve board create | sync | list | show | close | delete
   kbserve limits show | set
   kbserve invite create | list | revoke
@@ -73,6 +73,7 @@ example:
 	"db": `usage: kbserve db migrate            make the tables, or bring them up to date
        kbserve db check              compare the standings with the runs
        kbserve db rebuild            make the standings from the runs
+       kbserve db backup FILE        copy a SQLite file that is in use
        kbserve db convert TO         copy a SQLite file into PostgreSQL
        kbserve db export [--board NAME] [--code] [--format FORMAT] [--out FILE]
 
