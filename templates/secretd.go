@@ -7,8 +7,8 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-//go:embed secretd
-var secretdFiles embed.FS
+//go:embed secretd kbserve
+var unitFiles embed.FS
 
 // A Secretd is a node's broker of secrets as systemd starts it: a socket, and a
 // service that begins with the first question.
@@ -62,7 +62,7 @@ func (s *Secretd) SocketUnit() (string, error) {
 }
 
 func fill(name string, pairs ...string) (string, error) {
-	body, err := secretdFiles.ReadFile(name)
+	body, err := unitFiles.ReadFile(name)
 	if err != nil {
 		return "", err
 	}

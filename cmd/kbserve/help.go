@@ -13,6 +13,7 @@ out.
 
 usage:
   kbserve serve                take submissions, evaluate, rank, show
+  kbserve unit                 what systemd or docker compose starts it by
   kbserve db migrate | check | rebuild | convert TO | export
   kbserve board create | sync | list | show | close | delete
   kbserve limits show | set
@@ -51,6 +52,23 @@ SIGTERM ends it, builds go on; SIGHUP hands over to a new process.
 variables only: BUILDKITE_API_TOKEN, KBSERVE_ADMIN_TOKEN, KBSERVE_WEBHOOK_TOKEN,
   and KBSERVE_GITHUB_ and KBSERVE_DISCORD_ with CLIENT_ID and CLIENT_SECRET` + databaseHelp + `
 example: kbserve serve --config /etc/kbserve/kbserve.env
+`,
+	"unit": `usage: kbserve unit [--socket | --compose] [flag ...]
+
+prints kbserve.service, or kbserve.socket, which keeps the listener over
+restarts, or a compose file with PostgreSQL. The unit keeps its SQLite file,
+if it has one, below /var/lib/kbserve: KBSERVE_DATABASE=sqlite:kbserve.db.
+
+  --config FILE        lines NAME=value (default /etc/kbserve/kbserve.env)
+  --listen ADDRESS     of the socket, or on the machine (default 127.0.0.1:8080)
+  --program FILE       kbserve (default: this file)
+  --image NAME         of the container (default kbserve:latest)
+  --socket, --compose  the socket unit; the compose file
+
+example:
+  kbserve unit >/etc/systemd/system/kbserve.service
+  kbserve unit --socket >/etc/systemd/system/kbserve.socket
+  systemctl daemon-reload && systemctl enable --now kbserve.socket kbserve
 `,
 	"db": `usage: kbserve db migrate            make the tables, or bring them up to date
        kbserve db check              compare the standings with the runs

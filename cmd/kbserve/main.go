@@ -16,6 +16,7 @@ func main() { os.Exit(cli.Main(program())) }
 
 type grammar struct {
 	Serve      serveCmd      `cmd:""`
+	Unit       unitCmd       `cmd:""`
 	DB         dbCmd         `cmd:"" name:"db"`
 	Board      boardCmd      `cmd:""`
 	Limits     limitsCmd     `cmd:""`

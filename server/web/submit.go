@@ -63,7 +63,7 @@ var modes = []option{
 
 func (p *boardPage) fillForm(r *request, b *store.Board, gpu, problem string) {
 	f := &p.Form
-	f.Path, f.Problem = boardPath(b.Name, ""), sentence(problem)
+	f.Path, f.Problem = boardPath(b.Name, "")+"#submit", sentence(problem) // so that a refusal is in sight
 	if r.viewer.ID == "" {
 		f.LogIn = "/login?next=" + url.QueryEscape(boardPath(b.Name, gpu))
 	}
