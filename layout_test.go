@@ -55,6 +55,7 @@ var layers = []struct {
 	{"local/spawn", []string{"schema"}},
 	{"local", []string{"schema"}},
 
+	{"tools/popcorn", []string{"internal/popcorn"}}, // the demo's client
 	{"cmd/internal", []string{"schema", "secrets"}},
 	{"cmd", []string{"schema", "secrets", "pipelines", "generator", "runner", "verdict", "launcher", "store", "server", "templates", "node", "examples", "local"}},
 }

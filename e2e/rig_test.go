@@ -77,7 +77,7 @@ func run(m *testing.M) int {
 		return fail("making a directory", err)
 	}
 	defer os.RemoveAll(bin)
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", bin+"/", "./cmd/kbgen", "./cmd/kbgen-secret", "./cmd/kbrun", "./cmd/kblaunch", "./cmd/kbnode", "./cmd/kblocal", "./cmd/kbserve")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", bin+"/", "./cmd/kbgen", "./cmd/kbgen-secret", "./cmd/kbrun", "./cmd/kblaunch", "./cmd/kbnode", "./cmd/kblocal", "./cmd/kbserve", "./tools/popcorn")
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
