@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server/servertest"
 	"github.com/gpu-mode/kbgen/store"
@@ -211,5 +212,38 @@ func TestWorkThatLostItsRunLeavesTheNewOneInTheBooks(t *testing.T) {
 	stop()
 	if r.Working() != 1 {
 		t.Errorf("%d runs in hand, want the one that was claimed again", r.Working())
+	}
+}
+
+// Runs on a GPU type that is switched off wait; on one that nobody knows they fail.
+// Names are compared in any case.
+func TestGPUTypesThatTheFleetDoesNotServe(t *testing.T) {
+	for _, c := range []struct {
+		fleet pipelines.Table
+		want  string
+	}{
+		{pipelines.Table{{Name: "H100", Queue: "h100", Off: "moved"}, {Name: "B200", Queue: "b200"}}, ""},
+		{pipelines.Table{{Name: "B200", Queue: "b200"}}, store.StatusFailed},
+		{pipelines.Table{{Name: "h100", Queue: "h100"}}, store.StatusSucceeded},
+	} {
+		r := newRig(t, servertest.SQLite(t), func(o *Options) { o.Fleet = c.fleet })
+		id := r.submit("1")
+		r.machines(1, nil)
+		if c.want == "" {
+			claimed, err := r.s.Claim(context.Background(), "test", 9, r.room(context.Background()), time.Minute)
+			if err != nil || len(claimed) != 0 {
+				t.Errorf("switched off: claimed %+v, %v", claimed, err)
+			}
+			status, err := r.Status(context.Background())
+			if _, _, done := r.job(id); done || err != nil || len(status) != 2 || status[0].Off != "moved" || status[0].Waiting != 1 {
+				t.Errorf("switched off: done %v, %+v, %v", done, status, err)
+			}
+			continue
+		}
+		r.run()
+		r.await(map[string]EventKind{store.StatusFailed: Failed, store.StatusSucceeded: Recorded}[c.want])
+		if status, why, _ := r.job(id); status != c.want {
+			t.Errorf("fleet %s: %s (%s), want %s", c.fleet[0].Name, status, why, c.want)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
@@ -132,9 +133,12 @@ func (w *work) advance(ctx context.Context) end {
 // buildOf returns the run with its build, which it makes unless there is one. nil:
 // the work ends as end says.
 func (w *work) buildOf(ctx context.Context) (*launcher.Run, end) {
-	row, err := w.r.o.Fleet.Lookup(w.p.GPU)
-	if err != nil {
+	row, known := w.r.row(w.p.GPU)
+	switch {
+	case !known:
 		return nil, w.fail(ctx, store.StatusFailed, "no machines serve this GPU type here")
+	case row.Off != "" && w.p.State != store.StateRunning:
+		return nil, end{&pipelines.OffError{Name: row.Name, Reason: row.Off}, w.r.longPause}
 	}
 	eval, err := w.r.o.Store.Evaluation(ctx, w.p)
 	if err != nil {
