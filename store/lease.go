@@ -81,7 +81,7 @@ func (s *Store) Claim(ctx context.Context, owner string, n int, room map[string]
 			p := &claimed[i]
 			p.Fence++
 			p.Until = now.Add(hold)
-			if _, err := s.exec(ctx, tx, `UPDATE own.planned_run SET fence = $2, lease_owner = $3, free_at = $4 WHERE run_id = $1`, p.RunID, p.Fence, owner, stamp{p.Until}); err != nil {
+			if _, err := s.exec(ctx, tx, `UPDATE own.planned_run SET fence = $2, lease_owner = $3, free_at = $4, changed_at = $5 WHERE run_id = $1`, p.RunID, p.Fence, owner, stamp{p.Until}, stamp{s.now()}); err != nil {
 				return err
 			}
 		}
@@ -154,7 +154,7 @@ func (s *Store) next(ctx context.Context, tx *sql.Tx, n int, room map[string]int
 // Errors of this and the following methods: [ErrLeaseLost].
 func (s *Store) Creating(ctx context.Context, p PlannedRun) error {
 	return s.change(ctx, "marking a run as creating", func(tx *sql.Tx) error {
-		if err := s.held(ctx, tx, p, `state = 'creating', started_at = coalesce(started_at, $4)`, stamp{s.now()}); err != nil {
+		if err := s.held(ctx, tx, p, `state = 'creating', changed_at = $3, started_at = coalesce(started_at, $3)`, stamp{s.now()}); err != nil {
 			return err
 		}
 		_, err := s.exec(ctx, tx, `UPDATE lb.submission_job_status SET status = $2, last_heartbeat = $3 WHERE submission_id = $1 AND status IN ('initial', 'pending')`,
@@ -169,7 +169,7 @@ func (s *Store) Creating(ctx context.Context, p PlannedRun) error {
 // Built keeps the build that was made or found for the run.
 func (s *Store) Built(ctx context.Context, p PlannedRun, number int64, id string) error {
 	return s.change(ctx, "keeping a run's build", func(tx *sql.Tx) error {
-		if err := s.held(ctx, tx, p, `state = 'running', build_number = $4, build_id = $5`, number, id); err != nil {
+		if err := s.held(ctx, tx, p, `state = 'running', changed_at = $3, build_number = $4, build_id = $5`, stamp{s.now()}, number, id); err != nil {
 			return err
 		}
 		return s.tell(ctx, tx, submissionSignal(p.Submission))
@@ -187,7 +187,7 @@ func (s *Store) Renew(ctx context.Context, p PlannedRun, hold time.Duration) err
 		if err != nil {
 			return err
 		}
-		if err := s.held(ctx, tx, p, `free_at = $4`, stamp{now.Add(hold)}); err != nil {
+		if err := s.held(ctx, tx, p, `free_at = $3`, stamp{now.Add(hold)}); err != nil {
 			return err
 		}
 		_, err = s.exec(ctx, tx, `UPDATE lb.submission_job_status SET last_heartbeat = $2 WHERE submission_id = $1 AND status IN ('pending', 'running')`, p.Submission, stamp{now})
@@ -198,12 +198,12 @@ func (s *Store) Renew(ctx context.Context, p PlannedRun, hold time.Duration) err
 	})
 }
 
-// held changes a planned run if the lease still holds. The fence is what counts,
+// held changes a planned run if the lease still holds; args are $3 and on. The fence is what counts,
 // not the clock: as long as nobody else has claimed the run, its holder may end
 // what it began.
 func (s *Store) held(ctx context.Context, tx *sql.Tx, p PlannedRun, set string, args ...any) error {
-	n, err := s.exec(ctx, tx, `UPDATE own.planned_run SET changed_at = $3, `+set+` WHERE run_id = $1 AND fence = $2 AND state <> 'finished'`,
-		append([]any{p.RunID, p.Fence, stamp{s.now()}}, args...)...)
+	n, err := s.exec(ctx, tx, `UPDATE own.planned_run SET `+set+` WHERE run_id = $1 AND fence = $2 AND state <> 'finished'`,
+		append([]any{p.RunID, p.Fence}, args...)...)
 	if err == nil && n == 0 {
 		err = ErrLeaseLost
 	}

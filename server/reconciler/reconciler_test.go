@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server/servertest"
@@ -245,5 +246,23 @@ func TestGPUTypesThatTheFleetDoesNotServe(t *testing.T) {
 		if status, why, _ := r.job(id); status != c.want {
 			t.Errorf("fleet %s: %s (%s), want %s", c.fleet[0].Name, status, why, c.want)
 		}
+	}
+}
+
+// A result that the database refuses ends its run; it is not tried for ever.
+func TestResultThatCannotBeKeptFailsItsRun(t *testing.T) {
+	r := newRig(t, servertest.Postgres(t), nil)
+	id := r.submit("1")
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	claimed, err := r.s.Claim(ctx, "test", 1, nil, time.Hour)
+	if err != nil || len(claimed) != 1 {
+		t.Fatal(claimed, err)
+	}
+	res := passed(claimed[0].RunID, "H100", "h100", schema.ModeTest)
+	res.Runs[0].Start = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC) // PostgreSQL knows no year 0
+	e := (&work{r: r.Reconciler, p: claimed[0]}).record(ctx, &launcher.Report{Result: res, Raw: []byte("{}")})
+	if status, why, _ := r.job(id); e.err != nil || status != store.StatusFailed || !strings.Contains(why, "cannot be kept") {
+		t.Errorf("got %v, %s, %q", e.err, status, why)
 	}
 }
