@@ -28,9 +28,9 @@ type Store struct {
 	read  *sql.DB
 	names *strings.Replacer
 
-	config  *pgx.ConnConfig // PostgreSQL: for a connection that listens
-	board   switchboard     // SQLite: this process's listeners
-	pending []Signal        // SQLite: of the transaction that is open, there being one at a time
+	config    *pgx.ConnConfig // PostgreSQL: for a connection that listens
+	listeners listeners       // SQLite: this process's listeners
+	pending   []Signal        // SQLite: of the transaction that is open, there being one at a time
 
 	rankings  versioned[Entry]
 	histories versioned[Step]
@@ -172,7 +172,7 @@ func (s *Store) changeOnce(ctx context.Context, do func(tx *sql.Tx) error) error
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	s.board.send(signals...)
+	s.listeners.send(signals...)
 	return nil
 }
 
