@@ -110,22 +110,7 @@ func (s *Store) next(ctx context.Context, tx *sql.Tx, n int, room map[string]int
 	if err != nil {
 		return nil, err
 	}
-	open := room == nil
-	for _, places := range left {
-		open = open || places > 0
-	}
-	if !open {
-		return nil, nil
-	}
-	var waiting []PlannedRun
-	err = s.each(ctx, tx, func(rows *sql.Rows) error {
-		var p PlannedRun
-		err := p.scan(rows)
-		if room == nil || left[p.GPU] > 0 {
-			waiting = append(waiting, p)
-		}
-		return err
-	}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.state = 'planned' AND p.free_at <= $1`, stamp{now})
+	waiting, err := s.waiting(ctx, tx, n, left, now)
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
@@ -146,6 +131,34 @@ func (s *Store) next(ctx context.Context, tx *sql.Tx, n int, room map[string]int
 		chosen = append(chosen, p)
 	}
 	return chosen, nil
+}
+
+// waiting reads the runs that wait on GPU types with places left, nil being all. Of one
+// user's runs on a GPU type in a band, the first n are enough: a long line is not read
+// as a whole.
+func (s *Store) waiting(ctx context.Context, tx *sql.Tx, n int, left map[string]int, now time.Time) (waiting []PlannedRun, err error) {
+	args, only := []any{stamp{now}, n, PriorityBulk}, ""
+	for gpu, places := range left {
+		if places > 0 {
+			args = append(args, gpu)
+			only += fmt.Sprintf(", $%d", len(args))
+		}
+	}
+	if left != nil && only == "" {
+		return nil, nil
+	} else if only != "" {
+		only = " AND w.gpu IN (" + only[2:] + ")"
+	}
+	err = s.each(ctx, tx, func(rows *sql.Rows) error {
+		var p PlannedRun
+		err := p.scan(rows)
+		waiting = append(waiting, p)
+		return err
+	}, `SELECT `+plannedColumns+plannedFrom+`JOIN (
+			SELECT w.run_id, row_number() OVER (PARTITION BY o.user_id, w.gpu, CASE WHEN w.priority < 0 THEN 0 WHEN w.priority < $3 THEN 1 ELSE 2 END ORDER BY w.priority, w.created_at, w.run_id) AS place
+			FROM own.planned_run w JOIN lb.submission o ON o.id = w.submission_id WHERE w.state = 'planned' AND w.free_at <= $1`+only+`
+		) f ON f.run_id = p.run_id WHERE f.place <= $2`, args...)
+	return waiting, err
 }
 
 // Creating says that a build is about to be made for the run, and that its
