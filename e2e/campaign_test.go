@@ -113,15 +113,23 @@ type trouble struct {
 func campaign(t *testing.T, runs int) {
 	seed := uint64(number(t, campaignSeed, 1))
 	dir := t.TempDir()
+	s := evaluators(t, dir, 20, local.Options{})
+	c := &campaigner{Server: s, t: t, dir: dir, seed: seed, faults: map[string]int{}, log: slog.New(slog.DiscardHandler)}
+	c.run(runs)
+}
+
+// evaluators starts a stand-in whose agents, in pairs, run the small evaluator in
+// kbrun's place.
+func evaluators(t *testing.T, dir string, agents int, o local.Options) *local.Server {
+	t.Helper()
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin")+"/", "./testdata/evaluator")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the evaluator: %v\n%s", err, out)
 	}
-	s, err := local.Start(local.Options{
-		Dir: filepath.Join(dir, "state"), AgentBinary: agent, AgentPath: []string{filepath.Join(dir, "bin"), bin, filepath.Dir(agent)},
-		AgentEnv: os.Environ(), Heartbeat: time.Second, CancelGrace: 2 * time.Second, LostAfter: patience,
-	})
+	o.Dir, o.AgentBinary, o.AgentPath, o.AgentEnv = filepath.Join(dir, "state"), agent, []string{filepath.Join(dir, "bin"), bin, filepath.Dir(agent)}, os.Environ()
+	o.Heartbeat, o.CancelGrace, o.LostAfter = time.Second, 2*time.Second, patience
+	s, err := local.Start(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +143,6 @@ func campaign(t *testing.T, runs int) {
 	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: campaignSteps, SkipCheckout: true}); err != nil {
 		t.Fatal(err)
 	}
-	const agents = 20
 	for range agents / 2 {
 		if err := s.StartAgents("cpu", 2); err != nil {
 			t.Fatal(err)
@@ -146,8 +153,7 @@ func campaign(t *testing.T, runs int) {
 	if err := s.AwaitAgents(ctx, agents); err != nil {
 		t.Fatal(err)
 	}
-	c := &campaigner{Server: s, t: t, dir: dir, seed: seed, faults: map[string]int{}, log: slog.New(slog.DiscardHandler)}
-	c.run(runs)
+	return s
 }
 
 // run makes the submissions, sixty at a time, and looks at what is left.

@@ -91,7 +91,7 @@ func run(m *testing.M) int {
 	}
 	agent = strings.TrimSpace(string(out))
 	status := m.Run()
-	if err := stopPostgres(); err != nil {
+	if err := postgres.Stop(); err != nil {
 		return fail("stopping PostgreSQL", err)
 	}
 	return status

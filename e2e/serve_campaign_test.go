@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,11 +79,6 @@ type crasher struct {
 func crashCampaign(t *testing.T, p crashPlan) {
 	seed := uint64(number(t, campaignSeed, 1))
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "bin")+"/", "./testdata/evaluator")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the evaluator: %v\n%s", err, out)
-	}
 	c := &crasher{crashPlan: p, random: rand.New(rand.NewPCG(seed, 9))}
 	var addresses []string
 	for range p.instances {
@@ -123,33 +116,7 @@ func (c *crasher) start(t *testing.T, dir, hook string, seed uint64) *local.Serv
 			return webhook.Plan{}
 		}
 	}
-	s, err := local.Start(local.Options{
-		Dir: filepath.Join(dir, "state"), AgentBinary: agent, AgentPath: []string{filepath.Join(dir, "bin"), bin, filepath.Dir(agent)},
-		AgentEnv: os.Environ(), Heartbeat: time.Second, CancelGrace: 2 * time.Second, LostAfter: patience, Webhook: hooks, Slog: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			t.Errorf("closing the stand-in: %v", err)
-		}
-	})
-	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: campaignSteps, SkipCheckout: true}); err != nil {
-		t.Fatal(err)
-	}
-	const agents = 8
-	if err := s.StartAgents("cpu", agents); err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithTimeout(t.Context(), patience)
-	defer stop()
-	if err := s.AwaitAgents(ctx, agents); err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return evaluators(t, dir, 8, local.Options{Webhook: hooks, Slog: slog.New(slog.DiscardHandler)})
 }
 
 // run hands everything in, four at a time, and kills instances meanwhile.

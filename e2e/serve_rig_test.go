@@ -23,21 +23,8 @@ import (
 	"github.com/gpu-mode/kbgen/store"
 )
 
-// postgres is the PostgreSQL of these tests, started when one needs it.
-var postgres = sync.OnceValues(func() (*pgtest.Server, error) { return pgtest.Start(true) })
-var postgresUsed bool
-
-// stopPostgres ends it, if it was started.
-func stopPostgres() error {
-	if !postgresUsed {
-		return nil
-	}
-	s, err := postgres()
-	if err != nil {
-		return nil
-	}
-	return s.Stop()
-}
+// postgres is the PostgreSQL of these tests.
+var postgres = pgtest.Shared{Durable: true}
 
 // databaseURL makes an empty database of a kind.
 func databaseURL(t *testing.T, kind string) string {
@@ -45,18 +32,7 @@ func databaseURL(t *testing.T, kind string) string {
 	if kind == "SQLite" {
 		return "sqlite:" + filepath.Join(t.TempDir(), "kbserve.db")
 	}
-	postgresUsed = true
-	s, err := postgres()
-	if errors.Is(err, pgtest.ErrNone) {
-		t.Skipf("NOT RUN: %v", err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	url, err := s.Database()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return url
+	return postgres.URL(t)
 }
 
 // freeAddress is one that nobody listens on.

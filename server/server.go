@@ -84,10 +84,17 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.webhook = webhook.New(webhook.Options{Token: o.WebhookToken, Hint: s.reconciler.Hint, Log: o.Log})
+	s.webhook = webhook.New(webhook.Options{Token: o.WebhookToken, Hint: s.reconciler.Hint, Seen: s.sawEvent, Log: o.Log})
 	s.health = health{s: s}
 	s.handler, err = s.routes()
 	return s, err
+}
+
+// sawEvent keeps when an event came, for those who look for silence.
+func (s *Server) sawEvent(ctx context.Context, at time.Time) {
+	if err := s.o.Store.SawEvent(ctx, at); err != nil {
+		s.o.Log.Warn("keeping when an event came", "error", err)
+	}
 }
 
 // Handler answers everything but metrics.

@@ -237,7 +237,7 @@ func TestMigrateOnKernelbotsDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	tables, _, _ := strings.Cut(string(made), "-- +goose StatementBegin")
-	pg, _ := server()
+	pg := &server
 	run := func(statements string) {
 		t.Helper()
 		if err := pg.Exec(url, statements); err != nil {

@@ -2,11 +2,9 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,40 +13,21 @@ import (
 	"github.com/gpu-mode/kbgen/schema/task"
 )
 
-// server is the PostgreSQL of this package's tests, started when one needs it.
-var server = sync.OnceValues(func() (*pgtest.Server, error) { return pgtest.Start(false) })
-var serverUsed bool
+// server is the PostgreSQL of this package's tests.
+var server pgtest.Shared
 
 func TestMain(m *testing.M) {
 	status := m.Run()
-	if serverUsed {
-		if s, err := server(); err == nil {
-			if err := s.Stop(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				status = 1
-			}
-		}
+	if err := server.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = 1
 	}
 	os.Exit(status)
 }
 
 func sqliteURL(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "kb.db") }
 
-func postgresURL(t testing.TB) string {
-	t.Helper()
-	serverUsed = true
-	s, err := server()
-	if errors.Is(err, pgtest.ErrNone) {
-		t.Skipf("NOT RUN: %v", err)
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	url, err := s.Database()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return url
-}
+func postgresURL(t testing.TB) string { t.Helper(); return server.URL(t) }
 
 // both runs a test on each kind of store, which is migrated and empty.
 func both(t *testing.T, test func(t *testing.T, s *Store)) {
