@@ -2,6 +2,8 @@ package reconciler
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -15,13 +17,15 @@ type machines struct {
 	mu      sync.Mutex
 	asked   time.Time
 	asking  bool
-	known   bool // the token may list agents, and did
+	known   bool      // the token may list agents, and did
+	listed  time.Time // when it did last
 	byQueue map[string]launcher.Serving
 }
 
 const (
 	machinesAge      = time.Minute      // after which agents are listed again
 	machinesPatience = 10 * time.Second // for the first list
+	machinesKept     = 15 * time.Minute // that a list is good for when newer ones fail
 )
 
 // serving returns what is known of a queue's agents; false: nothing.
@@ -51,12 +55,15 @@ func (r *Reconciler) refresh(ctx context.Context) {
 		agents, err := r.o.Launcher.Agents(asking)
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.asking, m.known = false, err == nil
+		m.asking = false
 		if err != nil {
-			r.o.Log.Warn("listing agents: how many machines there are is not known", "error", err)
+			var api *launcher.APIError
+			refused := errors.As(err, &api) && (api.Status == http.StatusUnauthorized || api.Status == http.StatusForbidden)
+			m.known = m.known && !refused && time.Since(m.listed) < machinesKept
+			r.o.Log.Warn("listing agents", "error", err, "numbers_kept", m.known)
 			return
 		}
-		m.byQueue = launcher.ByQueue(agents)
+		m.known, m.listed, m.byQueue = true, time.Now(), launcher.ByQueue(agents)
 		r.Wake()
 	}()
 	if first {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server/servertest"
@@ -309,5 +310,36 @@ func TestLongLineIsReadNowAndThen(t *testing.T) {
 	c.forget()
 	if runs, _, err := r.get(context.Background()); c.read.IsZero() || runs != nil || err != nil {
 		t.Errorf("a line that took %v to read is read again after a second: %v", c.took, err)
+	}
+}
+
+// A list of agents that fails for a moment does not shrink the room for a large fleet;
+// a token that may not list them does.
+func TestNumberOfMachinesOutlivesAFailure(t *testing.T) {
+	r := newRig(t, servertest.SQLite(t), func(o *Options) { o.Room = 3 })
+	ctx := context.Background()
+	m := &r.Reconciler.machines
+	for range 20 {
+		a, _, err := r.standIn.Engine.Register(engine.AgentInfo{Name: "machine", Tags: []string{"queue=h100"}})
+		if err == nil {
+			err = r.standIn.Engine.Connect(a.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.refresh(ctx)
+	if got := r.places("h100"); got != 30 {
+		t.Fatalf("room for %d builds with 20 machines", got)
+	}
+	for _, c := range []struct{ status, want int }{{http.StatusNotFound, 30}, {http.StatusForbidden, 3}} {
+		r.api.set(func(*http.Request) (int, string) { return c.status, `{"message": "no"}` })
+		m.mu.Lock()
+		m.asked = time.Time{} // as at first, when it is waited for
+		m.mu.Unlock()
+		r.refresh(ctx)
+		if got := r.places("h100"); got != c.want {
+			t.Errorf("after %d: room for %d builds, want %d", c.status, got, c.want)
+		}
 	}
 }
