@@ -107,6 +107,9 @@ func (s *Server) Metrics() http.Handler { return s.metrics.handler() }
 // stopTime is how long requests that are being answered have when a server stops.
 const stopTime = 20 * time.Second
 
+// dropTime is how long the builds of cancelled submissions have to be cancelled then.
+const dropTime = 10 * time.Second
+
 // Serve answers on the listeners and evaluates, until ctx ends. Then requests that
 // are being answered are finished, streams end, and the reconciler leaves its builds
 // alone. ready is called when the first request can be answered.
@@ -170,5 +173,8 @@ func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, r
 	closing.Wait()
 	stopAll()
 	beside.Wait()
+	dropping, stop := context.WithTimeout(context.Background(), dropTime)
+	defer stop()
+	s.reconciler.Dropped(dropping)
 	return err
 }

@@ -23,7 +23,7 @@ func (r *Reconciler) Drop(runs []store.PlannedRun) {
 		if w != nil {
 			number = max(number, w.build.Load())
 		}
-		go func() {
+		r.dropping.Go(func() {
 			ctx, stop := context.WithTimeout(context.Background(), dropTime)
 			defer stop()
 			var err error
@@ -35,9 +35,24 @@ func (r *Reconciler) Drop(runs []store.PlannedRun) {
 			if err != nil {
 				r.o.Log.Warn("a build that nobody wants goes on", "run", p.RunID, "build", number, "error", err)
 			}
-		}()
+		})
 	}
 	r.Wake()
+}
+
+// Dropped waits for what Drop has begun, until ctx ends. Nothing may be dropped any
+// more by then.
+func (r *Reconciler) Dropped(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.dropping.Wait()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		r.o.Log.Warn("builds that nobody wants may go on: there was no time to cancel them")
+	}
 }
 
 // Log returns the log of a run's evaluation.

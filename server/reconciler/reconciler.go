@@ -79,6 +79,8 @@ type Reconciler struct {
 
 	shortPause, longPause time.Duration // replaced in tests
 
+	dropping sync.WaitGroup
+
 	mu      sync.Mutex
 	working map[string]*work // by run id
 }

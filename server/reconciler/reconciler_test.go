@@ -343,3 +343,34 @@ func TestNumberOfMachinesOutlivesAFailure(t *testing.T) {
 		}
 	}
 }
+
+// A process that stops cancels first what it promised to.
+func TestStopWaitsForWhatIsDropped(t *testing.T) {
+	r := newRig(t, servertest.SQLite(t), nil)
+	id := r.submit("1")
+	r.run()
+	r.await(Created)
+	asked, goOn := make(chan struct{}, 9), make(chan struct{})
+	r.api.before(func(q *http.Request) {
+		if strings.HasSuffix(q.URL.Path, "/cancel") {
+			asked <- struct{}{}
+			<-goOn
+		}
+	})
+	builds, err := r.s.CancelSubmission(context.Background(), id, "no longer wanted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Drop(builds)
+	<-asked
+	short, stop := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer stop()
+	r.Dropped(short) // which has no time
+	close(goOn)
+	long, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	r.Dropped(long)
+	if b := r.builds()[0]; b.State != "canceled" && b.State != "canceling" {
+		t.Errorf("its build is %s", b.State)
+	}
+}

@@ -56,7 +56,13 @@ type rig struct {
 type api struct {
 	mu     sync.Mutex
 	answer func(r *http.Request) (status int, body string) // 0: the stand-in answers
-	seen   []string                                        // method and path
+	first  func(r *http.Request)                           // may block
+}
+
+func (a *api) before(first func(r *http.Request)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.first = first
 }
 
 func (a *api) set(answer func(r *http.Request) (int, string)) {
@@ -65,26 +71,18 @@ func (a *api) set(answer func(r *http.Request) (int, string)) {
 	a.answer = answer
 }
 
-func (a *api) requests(prefix string) (n int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, line := range a.seen {
-		if strings.HasPrefix(line, prefix) {
-			n++
-		}
-	}
-	return n
-}
-
 func (a *api) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
-		a.seen = append(a.seen, r.Method+" "+r.URL.Path)
-		status, body := 0, ""
-		if a.answer != nil {
-			status, body = a.answer(r)
-		}
+		first, answer := a.first, a.answer
 		a.mu.Unlock()
+		if first != nil {
+			first(r)
+		}
+		status, body := 0, ""
+		if answer != nil {
+			status, body = answer(r)
+		}
 		if status == 0 {
 			next.ServeHTTP(w, r)
 			return
