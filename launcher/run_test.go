@@ -420,3 +420,28 @@ func TestMetaDataOfStrangers(t *testing.T) {
 		}
 	}
 }
+
+// A try that is repeated hours after the first finds the first one's build.
+func TestCreateLooksBackToTheFirstTry(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, f *fake) {
+		f.onCreate = func(b *fakeBuild) { b.state = "running" }
+		s := submission()
+		s.RunID = "run-1"
+		first := time.Now()
+		if _, err := f.client().Create(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Hour) // nobody was there; the clock is the bubble's
+		f.requests = nil
+		s.Attempted, s.Since = time.Now(), first
+		run, err := f.client().Create(t.Context(), s)
+		if err != nil || run.Build != 1 || len(f.builds) != 1 {
+			t.Fatalf("Create: got %+v, %v and %d builds, want the one there is", run, err, len(f.builds))
+		}
+		from := "created_from=" + url.QueryEscape(first.Add(-lookupMargin).UTC().Format(time.RFC3339))
+		if len(f.requests) == 0 || !strings.Contains(f.requests[0], from) {
+			t.Errorf("it asked %q, want %s", f.requests, from)
+		}
+	})
+}
