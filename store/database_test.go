@@ -325,3 +325,43 @@ func TestConvertKnowsBooleans(t *testing.T) {
 		}
 	}
 }
+
+// A PostgreSQL that was restarted costs signals that were under way, and nothing else:
+// whoever listens is told again.
+func TestEverybodyConnectsAgain(t *testing.T) {
+	s := migrated(t, postgresURL(t))
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	signals := s.Signals(ctx)
+	told := func() {
+		t.Helper()
+		again := time.NewTicker(50 * time.Millisecond)
+		defer again.Stop()
+		for {
+			select {
+			case _, open := <-signals:
+				if !open {
+					t.Fatal("nobody listens any more")
+				}
+				return
+			case <-again.C:
+				if err := s.Signal(ctx, Signal{Kind: SignalPlanned}); err != nil {
+					t.Fatalf("a signal after the connections ended: %v", err)
+				}
+			}
+		}
+	}
+	told()
+	for range 3 {
+		if _, err := s.exec(ctx, s.write, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
+			t.Fatal(err)
+		}
+		for len(signals) > 0 {
+			<-signals
+		}
+		told()
+		if _, err := s.Claim(ctx, "a", 1, nil, time.Minute); err != nil {
+			t.Errorf("the first claim after the connections ended: %v", err)
+		}
+	}
+}
