@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,6 +91,13 @@ func connectSQLite(ctx context.Context, file string, create bool) (*Store, error
 func busy(err error) bool {
 	var fault *driver.Error
 	return errors.As(err, &fault) && fault.Code()&0xff == 5 // SQLITE_BUSY
+}
+
+// refusedBySQLite reports whether SQLite found something too large, against a
+// constraint, or of another type.
+func refusedBySQLite(err error) bool {
+	var fault *driver.Error
+	return errors.As(err, &fault) && slices.Contains([]int{18, 19, 20}, fault.Code()&0xff)
 }
 
 func connectPostgres(ctx context.Context, address string) (*Store, error) {

@@ -81,7 +81,7 @@ func (s *Store) Claim(ctx context.Context, owner string, n int, room map[string]
 			p := &claimed[i]
 			p.Fence++
 			p.Until = now.Add(hold)
-			if _, err := s.exec(ctx, tx, `UPDATE own.planned_run SET fence = $2, lease_owner = $3, free_at = $4 WHERE run_id = $1`, p.RunID, p.Fence, owner, stamp{p.Until}); err != nil {
+			if _, err := s.exec(ctx, tx, `UPDATE own.planned_run SET fence = $2, lease_owner = $3, free_at = $4, changed_at = $5 WHERE run_id = $1`, p.RunID, p.Fence, owner, stamp{p.Until}, stamp{s.now()}); err != nil {
 				return err
 			}
 		}
@@ -110,22 +110,7 @@ func (s *Store) next(ctx context.Context, tx *sql.Tx, n int, room map[string]int
 	if err != nil {
 		return nil, err
 	}
-	open := room == nil
-	for _, places := range left {
-		open = open || places > 0
-	}
-	if !open {
-		return nil, nil
-	}
-	var waiting []PlannedRun
-	err = s.each(ctx, tx, func(rows *sql.Rows) error {
-		var p PlannedRun
-		err := p.scan(rows)
-		if room == nil || left[p.GPU] > 0 {
-			waiting = append(waiting, p)
-		}
-		return err
-	}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.state = 'planned' AND p.free_at <= $1`, stamp{now})
+	waiting, err := s.waiting(ctx, tx, n, left, now)
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
@@ -148,13 +133,41 @@ func (s *Store) next(ctx context.Context, tx *sql.Tx, n int, room map[string]int
 	return chosen, nil
 }
 
+// waiting reads the runs that wait on GPU types with places left, nil being all. Of one
+// user's runs on a GPU type in a band, the first n are enough: a long line is not read
+// as a whole.
+func (s *Store) waiting(ctx context.Context, tx *sql.Tx, n int, left map[string]int, now time.Time) (waiting []PlannedRun, err error) {
+	args, only := []any{stamp{now}, n, PriorityBulk}, ""
+	for gpu, places := range left {
+		if places > 0 {
+			args = append(args, gpu)
+			only += fmt.Sprintf(", $%d", len(args))
+		}
+	}
+	if left != nil && only == "" {
+		return nil, nil
+	} else if only != "" {
+		only = " AND w.gpu IN (" + only[2:] + ")"
+	}
+	err = s.each(ctx, tx, func(rows *sql.Rows) error {
+		var p PlannedRun
+		err := p.scan(rows)
+		waiting = append(waiting, p)
+		return err
+	}, `SELECT `+plannedColumns+plannedFrom+`JOIN (
+			SELECT w.run_id, row_number() OVER (PARTITION BY o.user_id, w.gpu, CASE WHEN w.priority < 0 THEN 0 WHEN w.priority < $3 THEN 1 ELSE 2 END ORDER BY w.priority, w.created_at, w.run_id) AS place
+			FROM own.planned_run w JOIN lb.submission o ON o.id = w.submission_id WHERE w.state = 'planned' AND w.free_at <= $1`+only+`
+		) f ON f.run_id = p.run_id WHERE f.place <= $2`, args...)
+	return waiting, err
+}
+
 // Creating says that a build is about to be made for the run, and that its
 // submission is being worked on. It is committed before the request is sent.
 //
 // Errors of this and the following methods: [ErrLeaseLost].
 func (s *Store) Creating(ctx context.Context, p PlannedRun) error {
 	return s.change(ctx, "marking a run as creating", func(tx *sql.Tx) error {
-		if err := s.held(ctx, tx, p, `state = 'creating', started_at = coalesce(started_at, $4)`, stamp{s.now()}); err != nil {
+		if err := s.held(ctx, tx, p, `state = 'creating', changed_at = $3, started_at = coalesce(started_at, $3)`, stamp{s.now()}); err != nil {
 			return err
 		}
 		_, err := s.exec(ctx, tx, `UPDATE lb.submission_job_status SET status = $2, last_heartbeat = $3 WHERE submission_id = $1 AND status IN ('initial', 'pending')`,
@@ -169,7 +182,7 @@ func (s *Store) Creating(ctx context.Context, p PlannedRun) error {
 // Built keeps the build that was made or found for the run.
 func (s *Store) Built(ctx context.Context, p PlannedRun, number int64, id string) error {
 	return s.change(ctx, "keeping a run's build", func(tx *sql.Tx) error {
-		if err := s.held(ctx, tx, p, `state = 'running', build_number = $4, build_id = $5`, number, id); err != nil {
+		if err := s.held(ctx, tx, p, `state = 'running', changed_at = $3, build_number = $4, build_id = $5`, stamp{s.now()}, number, id); err != nil {
 			return err
 		}
 		return s.tell(ctx, tx, submissionSignal(p.Submission))
@@ -187,7 +200,7 @@ func (s *Store) Renew(ctx context.Context, p PlannedRun, hold time.Duration) err
 		if err != nil {
 			return err
 		}
-		if err := s.held(ctx, tx, p, `free_at = $4`, stamp{now.Add(hold)}); err != nil {
+		if err := s.held(ctx, tx, p, `free_at = $3`, stamp{now.Add(hold)}); err != nil {
 			return err
 		}
 		_, err = s.exec(ctx, tx, `UPDATE lb.submission_job_status SET last_heartbeat = $2 WHERE submission_id = $1 AND status IN ('pending', 'running')`, p.Submission, stamp{now})
@@ -198,12 +211,12 @@ func (s *Store) Renew(ctx context.Context, p PlannedRun, hold time.Duration) err
 	})
 }
 
-// held changes a planned run if the lease still holds. The fence is what counts,
+// held changes a planned run if the lease still holds; args are $3 and on. The fence is what counts,
 // not the clock: as long as nobody else has claimed the run, its holder may end
 // what it began.
 func (s *Store) held(ctx context.Context, tx *sql.Tx, p PlannedRun, set string, args ...any) error {
-	n, err := s.exec(ctx, tx, `UPDATE own.planned_run SET changed_at = $3, `+set+` WHERE run_id = $1 AND fence = $2 AND state <> 'finished'`,
-		append([]any{p.RunID, p.Fence, stamp{s.now()}}, args...)...)
+	n, err := s.exec(ctx, tx, `UPDATE own.planned_run SET `+set+` WHERE run_id = $1 AND fence = $2 AND state <> 'finished'`,
+		append([]any{p.RunID, p.Fence}, args...)...)
 	if err == nil && n == 0 {
 		err = ErrLeaseLost
 	}

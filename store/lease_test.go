@@ -188,3 +188,37 @@ func TestHowSubmissionsEnd(t *testing.T) {
 		}
 	})
 }
+
+// A lease that is renewed is no change of the run: doctor names what stands still.
+func TestRenewingIsNoChange(t *testing.T) {
+	both(t, func(t *testing.T, s *Store) {
+		ctx := context.Background()
+		save(t, s, testBoard("sort"))
+		out, err := s.Accept(ctx, submission("sort", "H100", "7"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+		s.now = func() time.Time { return at }
+		claimed, err := s.Claim(ctx, "a", 1, nil, time.Hour)
+		if err == nil && len(claimed) > 0 {
+			err = s.Creating(ctx, claimed[0])
+		}
+		if err != nil || len(claimed) == 0 {
+			t.Fatal(claimed, err)
+		}
+		s.now = func() time.Time { return at.Add(time.Minute) }
+		if err := s.Renew(ctx, claimed[0], time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		runs, err := s.PlannedRuns(ctx, out.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range runs {
+			if p.RunID == claimed[0].RunID && !p.Changed.Equal(at) {
+				t.Errorf("run %s changed at %v, want %v, when it was claimed", p.State, p.Changed, at)
+			}
+		}
+	})
+}

@@ -87,7 +87,7 @@ func (s *Store) end(ctx context.Context, p PlannedRun, what, outcome string, kee
 		if err := s.lockOwner(ctx, tx, p.Submission); err != nil {
 			return err
 		}
-		if err := s.held(ctx, tx, p, `state = 'finished', outcome = $4, finished_at = $5`, outcome, stamp{s.now()}); err != nil {
+		if err := s.held(ctx, tx, p, `state = 'finished', outcome = $3, changed_at = $4, finished_at = $4`, outcome, stamp{s.now()}); err != nil {
 			return err
 		}
 		if err := keep(tx); err != nil {

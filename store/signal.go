@@ -24,20 +24,20 @@ const (
 // may get lost, where the connection to the database does: they are hints.
 type Signal struct{ Kind, ID string }
 
-// A switchboard hands signals to this process's listeners.
-type switchboard struct {
-	mu        sync.Mutex
-	listeners map[chan Signal]bool
+// listeners are those of this process.
+type listeners struct {
+	mu  sync.Mutex
+	all map[chan Signal]bool
 }
 
 // listenerRoom is how many signals one listener may lag behind; more are dropped.
 const listenerRoom = 1024
 
-func (b *switchboard) send(signals ...Signal) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (l *listeners) send(signals ...Signal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, s := range signals {
-		for c := range b.listeners {
+		for c := range l.all {
 			select {
 			case c <- s:
 			default:
@@ -54,16 +54,16 @@ func (s *Store) Signals(ctx context.Context) <-chan Signal {
 		go s.listen(ctx, c)
 		return c
 	}
-	s.board.mu.Lock()
-	if s.board.listeners == nil {
-		s.board.listeners = map[chan Signal]bool{}
+	s.listeners.mu.Lock()
+	if s.listeners.all == nil {
+		s.listeners.all = map[chan Signal]bool{}
 	}
-	s.board.listeners[c] = true
-	s.board.mu.Unlock()
+	s.listeners.all[c] = true
+	s.listeners.mu.Unlock()
 	context.AfterFunc(ctx, func() {
-		s.board.mu.Lock()
-		defer s.board.mu.Unlock()
-		delete(s.board.listeners, c)
+		s.listeners.mu.Lock()
+		defer s.listeners.mu.Unlock()
+		delete(s.listeners.all, c)
 		close(c)
 	})
 	return c
@@ -105,7 +105,7 @@ func (s *Store) listen(ctx context.Context, c chan<- Signal) {
 // Signal tells everybody who listens, at once.
 func (s *Store) Signal(ctx context.Context, signal Signal) error {
 	if s.kind == sqlite {
-		s.board.send(signal)
+		s.listeners.send(signal)
 		return nil
 	}
 	return wrap("sending a signal", s.notify(ctx, s.write, signal))

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,9 +28,9 @@ type Store struct {
 	read  *sql.DB
 	names *strings.Replacer
 
-	config  *pgx.ConnConfig // PostgreSQL: for a connection that listens
-	board   switchboard     // SQLite: this process's listeners
-	pending []Signal        // SQLite: of the transaction that is open, there being one at a time
+	config    *pgx.ConnConfig // PostgreSQL: for a connection that listens
+	listeners listeners       // SQLite: this process's listeners
+	pending   []Signal        // SQLite: of the transaction that is open, there being one at a time
 
 	rankings  versioned[Entry]
 	histories versioned[Step]
@@ -171,7 +172,7 @@ func (s *Store) changeOnce(ctx context.Context, do func(tx *sql.Tx) error) error
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	s.board.send(signals...)
+	s.listeners.send(signals...)
 	return nil
 }
 
@@ -187,6 +188,17 @@ func (s *Store) snapshot(ctx context.Context, what string, do func(tx *sql.Tx) e
 	}
 	defer tx.Rollback()
 	return wrap(what, do(tx))
+}
+
+// Unstorable reports whether a database refused what was to be kept, for what it is:
+// it will refuse it again.
+func Unstorable(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23") // data, constraints
+	}
+	var value *json.UnsupportedValueError // a number that is none
+	return errors.As(err, &value) || refusedBySQLite(err)
 }
 
 // wrap says what was being done. A refusal speaks for itself.

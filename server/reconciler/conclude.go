@@ -25,6 +25,9 @@ func (w *work) record(ctx context.Context, report *launcher.Report) end {
 	switch {
 	case tooLarge != nil:
 		return w.fail(ctx, store.StatusFailed, tooLarge.Error())
+	case store.Unstorable(err):
+		w.r.o.Log.Error("a result that the database does not take", "run", w.p.RunID, "error", err)
+		return w.fail(ctx, store.StatusFailed, "its result cannot be kept")
 	case errors.Is(err, store.ErrNotFound): // the submission was deleted
 		return end{}
 	case err != nil:

@@ -17,17 +17,26 @@ var _ backend.Queue = (*Reconciler)(nil)
 // lineCache keeps what is in line for a moment: all who wait ask where they are.
 type lineCache struct {
 	mu       sync.Mutex
-	read     time.Time // zero: not, or it has changed since
+	read     time.Time     // zero: not, or it has changed since
+	took     time.Duration // to read it
 	runs     []store.PlannedRun
-	place    map[int64]int // of a submission's first run among those that wait on its GPU type
+	places   map[int64]place // by submission
+	gpus     []string        // in line
 	typical  map[string]time.Duration
 	measured time.Time
-	gpus     []string // in line
+}
+
+// A place is where a submission stands that has not finished.
+type place struct {
+	first  *store.PlannedRun // of its runs in line
+	before int               // runs that wait and go before it
+	work   time.Duration     // what those take, and what is left of the runs under way
 }
 
 const (
 	lineAge    = time.Second // at most, when nothing is known to have changed
 	leastAge   = 200 * time.Millisecond
+	lineShare  = 10 // of the time, one part at most is spent on reading a long line
 	typicalAge = 30 * time.Second
 	maxListed  = 100 // runs of a GPU type in its status
 )
@@ -36,38 +45,59 @@ const (
 func (c *lineCache) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.read) > leastAge {
+	if time.Since(c.read) > max(leastAge, lineShare*c.took) {
 		c.read = time.Time{}
 	}
 }
 
-// get returns the line as it was at most a second ago. It is not changed later.
-func (r *Reconciler) get(ctx context.Context) (runs []store.PlannedRun, place map[int64]int, err error) {
+// get returns the line as it was a second ago at most, or longer where reading it
+// takes long. It is not changed later.
+func (r *Reconciler) get(ctx context.Context) (runs []store.PlannedRun, places map[int64]place, err error) {
 	c := &r.line
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.read) < lineAge {
-		return c.runs, c.place, nil
+	if time.Since(c.read) < max(lineAge, lineShare*c.took) {
+		return c.runs, c.places, nil
 	}
+	begun := time.Now()
 	runs, err = r.o.Store.Line(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	c.runs, c.place, c.read, c.gpus = runs, map[int64]int{}, time.Now(), nil
-	waiting := map[string]int{}
-	for _, p := range runs {
-		if !slices.Contains(c.gpus, p.GPU) {
-			c.gpus = append(c.gpus, p.GPU)
-		}
-		if p.State != store.StatePlanned {
-			continue
-		}
-		if _, seen := c.place[p.Submission]; !seen {
-			c.place[p.Submission] = waiting[p.GPU]
-		}
-		waiting[p.GPU]++
+	if places, err = r.placesIn(ctx, runs); err != nil {
+		return nil, nil, err
 	}
-	return c.runs, c.place, nil
+	c.runs, c.places, c.gpus, c.read, c.took = runs, places, nil, time.Now(), time.Since(begun)
+	for i := range runs {
+		if gpu := runs[i].GPU; !slices.Contains(c.gpus, gpu) {
+			c.gpus = append(c.gpus, gpu)
+		}
+	}
+	return c.runs, c.places, nil
+}
+
+// placesIn finds where submissions stand. line.mu is held.
+func (r *Reconciler) placesIn(ctx context.Context, runs []store.PlannedRun) (map[int64]place, error) {
+	places, ahead := map[int64]place{}, map[string]place{}
+	for i := range runs {
+		p := &runs[i]
+		d, err := r.typicalHeld(ctx, p.GPU, p.Mode)
+		if err != nil {
+			return nil, err
+		}
+		here := ahead[p.GPU]
+		if _, seen := places[p.Submission]; !seen {
+			places[p.Submission] = place{p, here.before, here.work}
+		}
+		if p.State == store.StatePlanned {
+			here.before++
+			here.work += d
+		} else {
+			here.work += max(d-time.Since(p.Started), 0) // what is left of it
+		}
+		ahead[p.GPU] = here
+	}
+	return places, nil
 }
 
 // inLine are the GPU types that runs wait for or run on.
@@ -90,9 +120,14 @@ func (r *Reconciler) row(gpu string) (pipelines.GPUType, bool) {
 
 // typical is how long a run on a GPU type takes.
 func (r *Reconciler) typical(ctx context.Context, gpu, mode string) (time.Duration, error) {
+	r.line.mu.Lock()
+	defer r.line.mu.Unlock()
+	return r.typicalHeld(ctx, gpu, mode)
+}
+
+// typicalHeld is typical for those who hold line.mu.
+func (r *Reconciler) typicalHeld(ctx context.Context, gpu, mode string) (time.Duration, error) {
 	c := &r.line
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.typical == nil || time.Since(c.measured) > typicalAge {
 		c.typical, c.measured = map[string]time.Duration{}, time.Now()
 	}
@@ -110,59 +145,32 @@ func (r *Reconciler) typical(ctx context.Context, gpu, mode string) (time.Durati
 
 // Wait says where a submission stands.
 func (r *Reconciler) Wait(ctx context.Context, submission int64) (backend.Wait, bool, error) {
-	runs, places, err := r.get(ctx)
+	_, places, err := r.get(ctx)
 	if err != nil {
 		return backend.Wait{}, false, err
 	}
-	var first *store.PlannedRun
-	for i := range runs {
-		if runs[i].Submission == submission {
-			first = &runs[i]
-			break
-		}
-	}
-	if first == nil {
+	at, waits := places[submission]
+	if !waits {
 		return backend.Wait{}, false, nil
 	}
-	w := backend.Wait{GPU: first.GPU, Running: first.State != store.StatePlanned}
-	if w.Running {
-		return w, true, nil
+	if at.first.State != store.StatePlanned {
+		return backend.Wait{GPU: at.first.GPU, Running: true}, true, nil
 	}
-	w.Place = places[submission]
-	w.Expected, err = r.expected(ctx, runs, first, w.Place)
-	return w, true, err
+	return backend.Wait{GPU: at.first.GPU, Place: at.before, Expected: r.expected(at)}, true, nil
 }
 
-// expected is when a run that so many go before may begin: that many over the
-// machines, each taking what such runs took lately.
-func (r *Reconciler) expected(ctx context.Context, runs []store.PlannedRun, run *store.PlannedRun, before int) (time.Duration, error) {
-	row, known := r.row(run.GPU)
+// expected is when a run may begin: the work before it over the machines; 0 where
+// those are not known.
+func (r *Reconciler) expected(at place) time.Duration {
+	row, known := r.row(at.first.GPU)
 	if !known || row.Off != "" {
-		return 0, nil
+		return 0
 	}
 	serving, known := r.machines.serving(row.Queue)
 	if !known || serving.Agents == 0 {
-		return 0, nil
+		return 0
 	}
-	var ahead time.Duration
-	counted := 0
-	for i := range runs {
-		p := &runs[i]
-		if p.GPU != run.GPU || p.State == store.StatePlanned && counted >= before {
-			continue
-		}
-		d, err := r.typical(ctx, p.GPU, p.Mode)
-		if err != nil {
-			return 0, err
-		}
-		if p.State == store.StatePlanned {
-			counted++
-		} else {
-			d = max(d-time.Since(p.Started), 0) // what is left of it
-		}
-		ahead += d
-	}
-	return ahead / time.Duration(serving.Agents), nil
+	return at.work / time.Duration(serving.Agents)
 }
 
 // Status lists the lines of all GPU types that boards have, in the fleet's order.

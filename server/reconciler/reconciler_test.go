@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server/servertest"
@@ -245,5 +246,68 @@ func TestGPUTypesThatTheFleetDoesNotServe(t *testing.T) {
 		if status, why, _ := r.job(id); status != c.want {
 			t.Errorf("fleet %s: %s (%s), want %s", c.fleet[0].Name, status, why, c.want)
 		}
+	}
+}
+
+// A result that the database refuses ends its run; it is not tried for ever.
+func TestResultThatCannotBeKeptFailsItsRun(t *testing.T) {
+	r := newRig(t, servertest.Postgres(t), nil)
+	id := r.submit("1")
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	claimed, err := r.s.Claim(ctx, "test", 1, nil, time.Hour)
+	if err != nil || len(claimed) != 1 {
+		t.Fatal(claimed, err)
+	}
+	res := passed(claimed[0].RunID, "H100", "h100", schema.ModeTest)
+	res.Runs[0].Start = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC) // PostgreSQL knows no year 0
+	e := (&work{r: r.Reconciler, p: claimed[0]}).record(ctx, &launcher.Report{Result: res, Raw: []byte("{}")})
+	if status, why, _ := r.job(id); e.err != nil || status != store.StatusFailed || !strings.Contains(why, "cannot be kept") {
+		t.Errorf("got %v, %s, %q", e.err, status, why)
+	}
+}
+
+// Where a submission stands is how many runs go before it, and how long those take on
+// the machines there are.
+func TestWaitTellsThePlaceInLine(t *testing.T) {
+	r := newRig(t, servertest.SQLite(t), nil)
+	ctx := context.Background()
+	var ids []int64
+	for i := range 6 {
+		ids = append(ids, r.submit(string(rune('1'+i))))
+	}
+	claimed, err := r.s.Claim(ctx, "test", 1, nil, time.Hour)
+	if err == nil && len(claimed) == 1 {
+		err = r.s.Creating(ctx, claimed[0])
+	}
+	if err != nil || len(claimed) != 1 || claimed[0].Submission != ids[0] {
+		t.Fatal(claimed, err)
+	}
+	r.Reconciler.machines.known, r.Reconciler.machines.byQueue = true, map[string]launcher.Serving{"h100": {Agents: 2}}
+	r.line.typical, r.line.measured = map[string]time.Duration{"H100\x00test": time.Hour}, time.Now()
+	for i, id := range ids {
+		w, found, err := r.Wait(ctx, id)
+		switch {
+		case err != nil || !found || w.GPU != "H100" || w.Running != (i == 0):
+			t.Errorf("submission %d: %+v, %v, %v", i, w, found, err)
+		case i == 0 && (w.Place != 0 || w.Expected != 0):
+			t.Errorf("the one that runs: %+v", w)
+		case i > 0 && (w.Place != i-1 || w.Expected.Round(5*time.Minute) != time.Duration(i)*30*time.Minute):
+			t.Errorf("submission %d: %+v, want %d before it and about %v", i, w, i-1, time.Duration(i)*30*time.Minute)
+		}
+	}
+	if _, found, err := r.Wait(ctx, 4711); found || err != nil {
+		t.Errorf("a submission that is not there: %v, %v", found, err)
+	}
+}
+
+// A long line is not read again for everybody who asks.
+func TestLongLineIsReadNowAndThen(t *testing.T) {
+	r := newRig(t, servertest.SQLite(t), nil)
+	c := &r.line
+	c.read, c.took = time.Now().Add(-time.Second), time.Minute
+	c.forget()
+	if runs, _, err := r.get(context.Background()); c.read.IsZero() || runs != nil || err != nil {
+		t.Errorf("a line that took %v to read is read again after a second: %v", c.took, err)
 	}
 }

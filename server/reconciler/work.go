@@ -224,12 +224,12 @@ func (w *work) disown(ctx context.Context, run *launcher.Run) {
 	}
 }
 
-// insist repeats a change of the store until it is done, until the lease is lost, or
-// until ctx ends.
+// insist repeats a change of the store until it is done or never will be, until the
+// lease is lost, or until ctx ends.
 func (w *work) insist(ctx context.Context, do func() error) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := do()
-		if err == nil || errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrNotFound) || ctx.Err() != nil {
+		if err == nil || errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrNotFound) || store.Unstorable(err) || ctx.Err() != nil {
 			return err
 		}
 		w.r.o.Log.Warn("the database", "run", w.p.RunID, "error", err)
