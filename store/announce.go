@@ -27,6 +27,7 @@ type Leader struct {
 	Submission int64   `json:"submission"`
 	Rank       int     `json:"rank"`
 	Tied       bool    `json:"tied,omitempty"`
+	Gone       bool    `json:"-"` // of Before: it does not rank any more, and is not to be named
 }
 
 // is reports whether two leaders are the same with the same result.
@@ -99,6 +100,13 @@ func (s *Store) claimAnnouncement(ctx context.Context, tx *sql.Tx, board string,
 	if same {
 		return nil, nil
 	}
+	for i := range c.Before {
+		ranks, err := s.ranks(ctx, tx, of.gpu, c.Before[i].Submission)
+		if err != nil {
+			return nil, err
+		}
+		c.Before[i].Gone = !ranks
+	}
 	top, err := json.Marshal(c.Now)
 	if err == nil {
 		_, err = s.exec(ctx, tx, `UPDATE own.announced SET top = $3 WHERE leaderboard_id = $1 AND gpu = $2`, of.board, of.gpu, string(top))
@@ -124,4 +132,16 @@ func (s *Store) leaders(ctx context.Context, on querier, board string, of boardG
 		top = append(top, Leader{UserID: e.UserID, User: e.User, Score: e.Score, Submission: e.SubmissionID, Rank: e.Rank, Tied: e.Tied})
 	}
 	return top, err
+}
+
+// RanksPublicly reports whether a submission ranks on a GPU type of a public board.
+func (s *Store) RanksPublicly(ctx context.Context, gpu string, submission int64) (bool, error) {
+	ranks, err := s.ranks(ctx, s.read, gpu, submission)
+	return ranks, wrap("looking whether a submission ranks", err)
+}
+
+func (s *Store) ranks(ctx context.Context, on querier, gpu string, submission int64) (ranks bool, err error) {
+	err = s.row(ctx, on, `SELECT EXISTS (SELECT 1 FROM own.verdict v JOIN lb.leaderboard l ON l.id = v.leaderboard_id WHERE v.submission_id = $1 AND v.gpu = $2 AND v.ranks AND l.visibility = $3)`,
+		submission, gpu, Public).Scan(&ranks)
+	return ranks, err
 }

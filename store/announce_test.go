@@ -20,6 +20,9 @@ func news(t *testing.T, s *Store, board string) (said string) {
 	list := func(leaders []Leader) (words string) {
 		for _, l := range leaders {
 			words += fmt.Sprintf(" %s %.0f", l.User, l.Score*1e9)
+			if l.Gone {
+				words += " gone"
+			}
 		}
 		return words
 	}
@@ -69,7 +72,7 @@ func TestAnnounce(t *testing.T) {
 		if err := s.MarkHacked(ctx, fast, "no"); err != nil {
 			t.Fatal(err)
 		}
-		expect("a hack", "sort", "H100: user 2 450 ann 500 user 3 600 < user 2 400 user 1 500 user 3 600;")
+		expect("a hack", "sort", "H100: user 2 450 ann 500 user 3 600 < user 2 400 gone user 1 500 user 3 600;")
 
 		closed := testBoard("sort")
 		closed.Visibility = Closed
@@ -78,7 +81,15 @@ func TestAnnounce(t *testing.T) {
 		expect("what is closed", "sort", "")
 		save(t, s, testBoard("sort"))
 		expect("opening it", "sort", "")
-		rank("sort", "H100", "3", 50)
+		last := rank("sort", "H100", "3", 50)
+		for gpu, want := range map[string]bool{"H100": true, "B200": false} {
+			if got, err := other.RanksPublicly(ctx, gpu, last); err != nil || got != want {
+				t.Errorf("RanksPublicly on %s = %t, %v", gpu, got, err)
+			}
+		}
+		if got, err := other.RanksPublicly(ctx, "H100", fast); err != nil || got {
+			t.Errorf("RanksPublicly of a hack = %t, %v", got, err)
+		}
 
 		var mu sync.Mutex
 		var told int

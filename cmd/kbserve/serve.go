@@ -24,9 +24,10 @@ import (
 
 // Variables with secrets, which have no flags.
 const (
-	varToken   = "BUILDKITE_API_TOKEN"
-	varAdmin   = "KBSERVE_ADMIN_TOKEN"
-	varWebhook = "KBSERVE_WEBHOOK_TOKEN"
+	varToken    = "BUILDKITE_API_TOKEN"
+	varAdmin    = "KBSERVE_ADMIN_TOKEN"
+	varWebhook  = "KBSERVE_WEBHOOK_TOKEN"
+	varAnnounce = "KBSERVE_ANNOUNCE_URL"
 )
 
 type serveCmd struct {
@@ -137,7 +138,7 @@ func (c *serveCmd) server(ctx context.Context, env *cli.Env, s *store.Store, url
 	srv, err := server.New(ctx, server.Options{
 		Store: s, Launcher: client, Fleet: pipelines.Fleet, Version: cli.Version(),
 		PublicURL: c.publicURL(url), Name: c.Name, AdminToken: env.Getenv(varAdmin), Admins: c.Admin, Providers: providers, Proxies: c.Proxy, Rate: c.Rate,
-		WebhookToken: env.Getenv(varWebhook), Reconciler: r, Log: log,
+		WebhookToken: env.Getenv(varWebhook), AnnounceURL: env.Getenv(varAnnounce), Reconciler: r, Log: log,
 	})
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}
