@@ -95,8 +95,8 @@ func serveAtRate(t *testing.T, hooks bool, lost int, most float64) {
 	}
 	count := scrape(t, metrics)
 	each := count["kbserve_buildkite_requests_total"] / submissions
-	t.Logf("%.2f calls a submission: %v creates, %v polls, %v in all; %v hints", each, count["kbserve_buildkite_creates_total"], count["kbserve_buildkite_polls_total"],
-		count["kbserve_buildkite_requests_total"], count["kbserve_webhook_hints_total"])
+	t.Logf("%.2f calls a submission: %v creates, %v polls, %v in all; %v hints; %.0f MB resident", each, count["kbserve_buildkite_creates_total"], count["kbserve_buildkite_polls_total"],
+		count["kbserve_buildkite_requests_total"], count["kbserve_webhook_hints_total"], count["process_resident_memory_bytes"]/1e6)
 	if each > most {
 		t.Errorf("%.2f calls a submission, want at most %.2f", each, most)
 	}

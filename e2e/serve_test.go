@@ -63,6 +63,7 @@ func TestServeFromSubmissionToRank(t *testing.T) {
 			if !strings.Contains(out, "1 ranked") || !strings.Contains(out, "user 1001") || strings.Contains(out, "user 1002") {
 				t.Errorf("the ranking is\n%s", out)
 			}
+			b.diagnose(ctx)
 			i.stop()
 			if log := i.logged(); !strings.Contains(log, "stopped") {
 				t.Errorf("the last line does not say that it stopped: %s", i.tail(3))
@@ -77,6 +78,21 @@ func TestServeFromSubmissionToRank(t *testing.T) {
 	if r.Webhooks().Sent == 0 {
 		t.Error("no event was taken")
 	}
+}
+
+// diagnose asks doctor: nothing is wrong, and then two things are.
+func (b *backendRig) diagnose(ctx context.Context) {
+	b.t.Helper()
+	doctor := func(status int, words ...string) {
+		b.t.Helper()
+		command(b.t, ctx, b.env(), "", filepath.Join(bin, "kbserve"), "doctor").want(b.t, status, words...)
+	}
+	doctor(0, "nothing is stuck")
+	if err := b.store().SawEvent(ctx, time.Now().Add(-2*time.Hour)); err != nil {
+		b.t.Error(err)
+	}
+	b.do("board", "create", "lonely", tiny, "--deadline", "2100-01-01", "--gpu", "L40S_BK")
+	doctor(1, "silence: the last of Buildkite's events came at", "machines: board lonely: no agent serves L40S_BK (queue test, paused agents: 0)")
 }
 
 // reasons are why requests were turned away.

@@ -75,7 +75,7 @@ func (e *estimates) next(k kind, asked, started time.Duration) time.Duration {
 	samples := slices.Clone(e.byKind[k])
 	e.mu.Unlock()
 	rate, most := unknownRate, mostPause
-	if ends := endings(samples, asked, started); len(ends) > 0 {
+	if ends := likelyEnds(samples, asked, started); len(ends) > 0 {
 		rate, most = overdueRate, mostOverdue
 		gap := max(leastPause/2, asked/50)
 		for _, end := range []time.Duration{ends[len(ends)/2], ends[len(ends)-1]} {
@@ -89,9 +89,9 @@ func (e *estimates) next(k kind, asked, started time.Duration) time.Duration {
 	return asked + min(max(time.Duration(float64(asked)*rate), leastPause), most)
 }
 
-// endings are the ages at which a build would be over if it went as the known
+// likelyEnds are the ages at which a build would be over if it went as the known
 // ones, in order.
-func endings(samples []sample, asked, started time.Duration) []time.Duration {
+func likelyEnds(samples []sample, asked, started time.Duration) []time.Duration {
 	var ends []time.Duration
 	for _, s := range samples {
 		switch {

@@ -131,21 +131,37 @@ func (c *Client) Serving(ctx context.Context, queue string) (Serving, error) {
 	if err != nil {
 		return Serving{}, err
 	}
-	var s Serving
+	return ByQueue(agents)[queue], nil
+}
+
+// ByQueue counts agents by the queues that they serve.
+func ByQueue(agents []Agent) map[string]Serving {
+	count := map[string]Serving{}
 	for i := range agents {
 		a := &agents[i]
-		switch {
-		case a.Queue != queue && !slices.Contains(a.Tags, "queue="+queue), a.State != Connected:
-		case a.Paused:
-			s.Paused++
-		default:
-			s.Agents++
-			if a.Busy() {
-				s.Busy++
+		queues := []string{a.Queue}
+		for _, tag := range a.Tags {
+			if key, found := strings.CutPrefix(tag, "queue="); found && !slices.Contains(queues, key) {
+				queues = append(queues, key)
 			}
 		}
+		for _, queue := range queues {
+			s := count[queue]
+			switch {
+			case queue == "" || a.State != Connected:
+				continue
+			case a.Paused:
+				s.Paused++
+			default:
+				s.Agents++
+				if a.Busy() {
+					s.Busy++
+				}
+			}
+			count[queue] = s
+		}
 	}
-	return s, nil
+	return count
 }
 
 // Ahead counts the builds of this pipeline that wait for the queue of r longer

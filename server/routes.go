@@ -28,7 +28,7 @@ func (s *Server) routes() (http.Handler, error) {
 	mux.HandleFunc("GET /health", s.health.alive)
 	mux.HandleFunc("GET /ready", s.health.ready)
 	mux.Handle("/webhooks/buildkite", s.webhook)
-	return httpx.Wrap(s.ending(mux), httpx.Options{Log: s.o.Log, Proxies: proxies, Limit: limit, Observe: s.metrics.request}), nil
+	return httpx.Wrap(s.untilStop(mux), httpx.Options{Log: s.o.Log, Proxies: proxies, Limit: limit, Observe: s.metrics.request}), nil
 }
 
 // networks reads addresses and networks.
@@ -46,9 +46,9 @@ func networks(texts []string) (all []netip.Prefix, err error) {
 	return all, nil
 }
 
-// ending ends streams of events when the server stops: who reads them asks again,
+// untilStop ends streams of events when the server stops: who reads them asks again,
 // and gets the next process.
-func (s *Server) ending(h http.Handler) http.Handler {
+func (s *Server) untilStop(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
 			ctx, stop := context.WithCancel(r.Context())

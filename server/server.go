@@ -87,7 +87,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.webhook = webhook.New(webhook.Options{Token: o.WebhookToken, Hint: s.reconciler.Hint, Log: o.Log})
+	s.webhook = webhook.New(webhook.Options{Token: o.WebhookToken, Hint: s.reconciler.Hint, Seen: s.sawEvent, Log: o.Log})
 	if o.AnnounceURL != "" {
 		if s.announcer, err = announce.New(announce.Options{Store: o.Store, URL: o.AnnounceURL, Log: o.Log}); err != nil {
 			return nil, err
@@ -96,6 +96,13 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	s.health = health{s: s}
 	s.handler, err = s.routes()
 	return s, err
+}
+
+// sawEvent keeps when an event came, for those who look for silence.
+func (s *Server) sawEvent(ctx context.Context, at time.Time) {
+	if err := s.o.Store.SawEvent(ctx, at); err != nil {
+		s.o.Log.Warn("keeping when an event came", "error", err)
+	}
 }
 
 // Handler answers everything but metrics.

@@ -6,14 +6,17 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
 )
 
 type doctorCmd struct {
-	database `embed:""`
-	Age      time.Duration `default:"30m"`
-	JSON     bool          `name:"json"`
+	database  `embed:""`
+	buildkite `embed:""`
+	Age       time.Duration `default:"30m"`
+	JSON      bool          `name:"json"`
 }
 
 // Kinds of what doctor finds.
@@ -24,6 +27,8 @@ const (
 	foundForgotten = "forgotten"     // not done, and nothing of it is planned
 	foundPast      = "past deadline" // a board that is over and has open runs
 	foundStandings = "standings"     // they are not what the runs say
+	foundSilence   = "silence"       // events came once, and do not any more
+	foundMachines  = "machines"      // a GPU type of an open board that no agent serves
 )
 
 // diagnosis is --json.
@@ -48,8 +53,8 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	d := diagnosis{Found: []finding{}}
 	err := c.with(ctx, func(s *store.Store) error {
-		// What only a server knows, as the agents of a queue, joins this list.
-		for _, look := range []func(context.Context, *store.Store) ([]finding, error){c.stuck, c.pastDeadline, standings} {
+		machines := func(ctx context.Context, s *store.Store) ([]finding, error) { return c.machines(ctx, env, s) }
+		for _, look := range []func(context.Context, *store.Store) ([]finding, error){c.stuck, c.pastDeadline, standings, c.silence, machines} {
 			found, err := look(ctx, s)
 			if err != nil {
 				return err
@@ -143,4 +148,53 @@ func standings(ctx context.Context, s *store.Store) (found []finding, err error)
 		found = append(found, finding{Kind: foundStandings, Text: fault, ToDo: "kbserve db rebuild"})
 	}
 	return found, err
+}
+
+// silence says when runs finish and no events come, where some came before.
+func (c *doctorCmd) silence(ctx context.Context, s *store.Store) ([]finding, error) {
+	event, finished, err := s.Events(ctx)
+	if err != nil || event.IsZero() || finished.Sub(event) < c.Age {
+		return nil, err
+	}
+	return []finding{{
+		Kind: foundSilence, Text: fmt.Sprintf("the last of Buildkite's events came at %s, and a run finished at %s", event.Format(time.RFC3339), finished.Format(time.RFC3339)),
+		ToDo: "look at the webhook's last requests in Buildkite's settings; results come all the same, later and for more requests",
+	}}, nil
+}
+
+// machines says which GPU types of open boards no agent serves. Without a token
+// nobody is asked.
+func (c *doctorCmd) machines(ctx context.Context, env *cli.Env, s *store.Store) ([]finding, error) {
+	if env.Getenv(varToken) == "" {
+		fmt.Fprintf(env.Stderr, "kbserve: note: no %s: whether the queues have agents is not looked at\n", varToken)
+		return nil, nil
+	}
+	boards, err := s.Boards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client, err := c.client(env, "", 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	agents, err := client.Agents(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing agents: %w", err)
+	}
+	count := launcher.ByQueue(agents)
+	var found []finding
+	for _, b := range boards {
+		for _, gpu := range b.GPUs {
+			row, err := pipelines.Fleet.Lookup(gpu)
+			if !b.Deadline.After(time.Now()) || err == nil && (row.Off != "" || count[row.Queue].Agents > 0) {
+				continue
+			}
+			f := finding{Kind: foundMachines, Board: b.Name, Text: fmt.Sprintf("board %s: no agent serves %s", text.Line(b.Name, 100), named(gpu)), ToDo: "connect one, or take the GPU type off the board"}
+			if err == nil {
+				f.Text += fmt.Sprintf(" (queue %s, paused agents: %d)", row.Queue, count[row.Queue].Paused)
+			}
+			found = append(found, f)
+		}
+	}
+	return found, nil
 }

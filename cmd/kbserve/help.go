@@ -231,8 +231,13 @@ exits with 1 when it finds something:
   forgotten       not done, and nothing of it is planned
   past deadline   a board that is over and has evaluations that are not
   standings       they are not what the runs say, see kbserve db check
+  silence         runs finish, and Buildkite's events do not come any more
+  machines        a GPU type of an open board that no agent serves; asked with
+                  BUILDKITE_API_TOKEN (scope read_agents)
 
   --age TIME           how old such a submission is at least (default 30m)
+  --org, --pipeline    BUILDKITE_ORG (gpu-mode), BUILDKITE_PIPELINE (kernelbot)
+  --api URL            KBSERVE_API_URL (https://api.buildkite.com/)
 ` + databaseHelp + `
 example:
   kbserve doctor --age 2h

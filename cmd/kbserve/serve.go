@@ -41,12 +41,10 @@ type serveCmd struct {
 	Proxy    []string `var:"KBSERVE_PROXIES" sep:","`
 	Rate     float64  `var:"KBSERVE_RATE" default:"10"`
 
-	Org      string `var:"BUILDKITE_ORG" default:"gpu-mode"`
-	Pipeline string `var:"BUILDKITE_PIPELINE" default:"kernelbot"`
-	API      string `name:"api" var:"KBSERVE_API_URL" default:"https://api.buildkite.com/"`
-	Branch   string `var:"KBSERVE_BRANCH"`
-	Commit   string `var:"KBSERVE_COMMIT"`
-	Seal     string `var:"KBSERVE_SEAL"`
+	buildkite `embed:""`
+	Branch    string `var:"KBSERVE_BRANCH"`
+	Commit    string `var:"KBSERVE_COMMIT"`
+	Seal      string `var:"KBSERVE_SEAL"`
 
 	Lease        time.Duration `var:"KBSERVE_LEASE" default:"30s"`
 	ListingDelay time.Duration `var:"KBSERVE_LISTING_DELAY" default:"30s"`
@@ -56,6 +54,25 @@ type serveCmd struct {
 
 	Migrate   bool   `var:"KBSERVE_MIGRATE"`
 	LogFormat string `var:"KBSERVE_LOG_FORMAT" default:"text" enum:"text,json"`
+}
+
+// buildkite is where builds are made.
+type buildkite struct {
+	Org      string `var:"BUILDKITE_ORG" default:"gpu-mode"`
+	Pipeline string `var:"BUILDKITE_PIPELINE" default:"kernelbot"`
+	API      string `name:"api" var:"KBSERVE_API_URL" default:"https://api.buildkite.com/"`
+}
+
+// client makes a client with the token of the environment.
+func (b *buildkite) client(env *cli.Env, installation string, listingDelay time.Duration, log *slog.Logger) (*launcher.Client, error) {
+	c, err := launcher.New(launcher.Options{
+		BaseURL: b.API, Token: env.Getenv(varToken), Org: b.Org, Pipeline: b.Pipeline, UserAgent: "kbserve/" + cli.Version(),
+		Installation: installation, ListingDelay: listingDelay, Log: log,
+	})
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	return c, nil
 }
 
 func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -118,12 +135,9 @@ func (c *serveCmd) server(ctx context.Context, env *cli.Env, s *store.Store, url
 	if err != nil {
 		return nil, err
 	}
-	client, err := launcher.New(launcher.Options{
-		BaseURL: c.API, Token: env.Getenv(varToken), Org: c.Org, Pipeline: c.Pipeline, UserAgent: "kbserve/" + cli.Version(),
-		Installation: installation, ListingDelay: c.ListingDelay, Log: log,
-	})
+	client, err := c.client(env, installation, c.ListingDelay, log)
 	if err != nil {
-		return nil, &cli.UsageError{Err: err}
+		return nil, err
 	}
 	providers, err := loginProviders(env)
 	if err != nil {

@@ -2,8 +2,6 @@ package reconciler
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -57,7 +55,7 @@ func (r *Reconciler) refresh(ctx context.Context) {
 			r.o.Log.Warn("listing agents: how many machines there are is not known", "error", err)
 			return
 		}
-		m.byQueue = byQueue(agents)
+		m.byQueue = launcher.ByQueue(agents)
 		r.Wake()
 	}()
 	if first {
@@ -67,36 +65,6 @@ func (r *Reconciler) refresh(ctx context.Context) {
 		case <-time.After(machinesPatience):
 		}
 	}
-}
-
-// byQueue counts agents by the queue that they serve.
-func byQueue(agents []launcher.Agent) map[string]launcher.Serving {
-	count := map[string]launcher.Serving{}
-	for i := range agents {
-		a := &agents[i]
-		queues := []string{a.Queue}
-		for _, tag := range a.Tags {
-			if key, found := strings.CutPrefix(tag, "queue="); found && !slices.Contains(queues, key) {
-				queues = append(queues, key)
-			}
-		}
-		for _, queue := range queues {
-			s := count[queue]
-			switch {
-			case queue == "" || a.State != launcher.Connected:
-				continue
-			case a.Paused:
-				s.Paused++
-			default:
-				s.Agents++
-				if a.Busy() {
-					s.Busy++
-				}
-			}
-			count[queue] = s
-		}
-	}
-	return count
 }
 
 // room says how many builds of each GPU type may be under way: a few more than there

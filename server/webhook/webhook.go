@@ -38,13 +38,20 @@ type Options struct {
 	// Hint is told the run id of a build that may be over. It must not block long.
 	Hint func(ctx context.Context, runID string)
 
+	// Seen, when not nil, is told that a genuine event came, at most once a minute.
+	Seen func(ctx context.Context, at time.Time)
+
 	Log *slog.Logger // nil: nowhere
 }
+
+// seenEvery is how often Options.Seen is told.
+const seenEvery = time.Minute
 
 // A Handler answers POST requests with events: 204, or 4xx for what is none.
 type Handler struct {
 	o    Options
 	last atomic.Int64 // when the last event came that was genuine, Unix nanoseconds
+	told atomic.Int64 // when Seen was told, likewise
 
 	hints, others, refused atomic.Int64
 }
@@ -111,7 +118,11 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request) (int, error) {
 	if err := h.genuine(r.Header, body); err != nil {
 		return http.StatusUnauthorized, err
 	}
-	h.last.Store(time.Now().UnixNano())
+	now := time.Now()
+	h.last.Store(now.UnixNano())
+	if told := h.told.Load(); h.o.Seen != nil && now.Sub(time.Unix(0, told)) >= seenEvery && h.told.CompareAndSwap(told, now.UnixNano()) {
+		h.o.Seen(r.Context(), now)
+	}
 	var e event
 	if err := json.Unmarshal(body, &e); err != nil {
 		return http.StatusBadRequest, errors.New("the event is no JSON object")
