@@ -47,5 +47,6 @@ if [ -z "$only" ]; then
 	exit 0
 fi
 echo "The board: $url/b/vectoradd_py, until Ctrl-C"
+echo "Log in:    $("$bin/kbserve" user login 1001 --url "$url")"
 echo "Submit:    POPCORN_CLI_ID=$POPCORN_CLI_ID $bin/popcorn $url vectoradd_py CPU_BK test FILE"
 wait "$server"

@@ -18,7 +18,7 @@ usage:
   kbserve board create | sync | list | show | close | delete
   kbserve limits show | set
   kbserve invite create | list | revoke
-  kbserve user create | list | ban | unban
+  kbserve user create | list | login | ban | unban
   kbserve submission list | show | delete | hacked
   kbserve stats | doctor | selftest
   kbserve completion SHELL     for bash, zsh or fish
@@ -178,12 +178,19 @@ example:
 `,
 	"user": `usage: kbserve user create ID [--name NAME]
        kbserve user list [--json]
+       kbserve user login ID [--url URL]
        kbserve user ban ID | kbserve user unban ID
 
 create prints a CLI id for the user (a decimal number, Discord's or GitHub's),
 once: it goes into ~/.popcorn.yaml, and the database keeps its hash. Again for
 the same user, it replaces the CLI id. Whoever is banned submits nothing more;
 what they have keeps its rank.
+
+login prints a link that logs one browser in as the user, once, within ten
+minutes: for admins, and where there is no log-in through GitHub or Discord.
+
+  --url URL            KBSERVE_URL, as browsers reach the server
+                       (default http://127.0.0.1:8080)
 ` + databaseHelp + `
 example:
   kbserve user create 184017 --name ann

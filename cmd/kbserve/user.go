@@ -3,16 +3,20 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/identity"
 	"github.com/gpu-mode/kbgen/store"
 )
 
 type userCmd struct {
 	Create userCreateCmd `cmd:""`
 	List   userListCmd   `cmd:""`
+	Login  userLoginCmd  `cmd:""`
 	Ban    userBanCmd    `cmd:""`
 	Unban  userUnbanCmd  `cmd:""`
 }
@@ -28,6 +32,26 @@ func (c *userCreateCmd) Run(ctx context.Context, env *cli.Env) error {
 		id, err := s.NewCLIID(ctx, c.ID, c.Name)
 		if err == nil {
 			fmt.Fprintln(env.Stdout, id)
+		}
+		return err
+	})
+}
+
+type userLoginCmd struct {
+	database `embed:""`
+	ID       string `arg:""`
+	URL      string `name:"url" var:"KBSERVE_URL" default:"http://127.0.0.1:8080"`
+}
+
+// Run prints a link that logs one browser in.
+func (c *userLoginCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		if _, err := s.User(ctx, c.ID); err != nil {
+			return err
+		}
+		token, err := s.NewSession(ctx, c.ID, time.Now().Add(identity.LinkLife))
+		if err == nil {
+			fmt.Fprintf(env.Stdout, "%s%s?%s=%s\n", strings.TrimRight(c.URL, "/"), identity.LinkPath, identity.LinkField, token)
 		}
 		return err
 	})

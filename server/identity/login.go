@@ -20,6 +20,8 @@ var Routes = []Route{
 	{"GET /auth/login", "A browser begins to log in: provider, and next for where it goes on to.", (*Identity).login},
 	{"GET /auth/web/{provider}", "A provider sends a browser back.", (*Identity).loggedIn},
 	{"POST /auth/logout", "A browser logs out.", (*Identity).logout},
+	{"GET " + LinkPath, "A browser shows whom an operator's link would log in: token.", (*Identity).askLink},
+	{"POST " + LinkPath, "Somebody takes such a link, which is then used up.", (*Identity).useLink},
 	{"GET /auth/init", "popcorn-cli begins to log in: provider. The answer's state is its id.", (*Identity).beginCLI},
 	{"GET /auth/cli/confirm", "A browser shows whose account a CLI id would be for.", (*Identity).askCLI},
 	{"POST /auth/cli/confirm", "Somebody says that the terminal is theirs.", (*Identity).confirmCLI},
@@ -99,12 +101,17 @@ func (i *Identity) startSession(w http.ResponseWriter, r *http.Request, provider
 	if err != nil {
 		return err
 	}
+	return i.session(w, r, user.ID)
+}
+
+func (i *Identity) session(w http.ResponseWriter, r *http.Request, user string) error {
+	ctx := r.Context()
 	if old := i.cookie(r, sessionCookie); old != "" {
 		if err := i.o.Store.EndSession(ctx, old); err != nil {
 			return err
 		}
 	}
-	token, err := i.o.Store.NewSession(ctx, user.ID, i.o.Now().Add(sessionLife))
+	token, err := i.o.Store.NewSession(ctx, user, i.o.Now().Add(sessionLife))
 	if err != nil {
 		return err
 	}
