@@ -56,11 +56,14 @@ const (
 // id, and only what cannot be found is created again. Of two builds that
 // turn up after all, the first stays and the other is cancelled. repeated: a
 // build of an earlier try may still turn up.
-func (c *Client) create(ctx context.Context, runID string, attempted time.Time, body *buildkite.CreateBuild) (b *Build, repeated bool, err error) {
+func (c *Client) create(ctx context.Context, runID string, first, attempted time.Time, body *buildkite.CreateBuild) (b *Build, repeated bool, err error) {
 	since, doubt := time.Now().Add(-lookupMargin), false
 	if !attempted.IsZero() {
 		doubt = true
-		since = attempted.Add(-lookupMargin)
+		if first.IsZero() || first.After(attempted) {
+			first = attempted
+		}
+		since = first.Add(-lookupMargin)
 		b, err := c.find(ctx, runID, since, attempted.Add(c.delay))
 		if b != nil || err != nil {
 			return b, false, err

@@ -75,7 +75,7 @@ func (c *Client) Create(ctx context.Context, s Submission) (*Run, error) {
 	ctx, stop := context.WithTimeout(ctx, run.QueueTimeout)
 	defer stop()
 	run.progress(Event{Phase: PhaseCreating})
-	b, repeated, err := c.create(ctx, run.ID, s.Attempted, body)
+	b, repeated, err := c.create(ctx, run.ID, s.Since, s.Attempted, body)
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,8 @@ type Submission struct {
 	// Attempted is when somebody may last have tried to make a build for RunID;
 	// zero: nobody has. Its build is then looked for before one is made.
 	Attempted time.Time
+	// Since is when the first such try may have been; zero: at Attempted.
+	Since time.Time
 
 	// Seal, when not nil, returns the text that travels in the place of the
 	// encoded payload, for the run of that id; it must not block. What a build's

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -186,11 +187,15 @@ func (c *doctorCmd) machines(ctx context.Context, env *cli.Env, s *store.Store) 
 	for _, b := range boards {
 		for _, gpu := range b.GPUs {
 			row, err := pipelines.Fleet.Lookup(gpu)
-			if !b.Deadline.After(time.Now()) || err == nil && (row.Off != "" || count[row.Queue].Agents > 0) {
+			if !b.Deadline.After(time.Now()) || err == nil && count[row.Queue].Agents > 0 {
 				continue
 			}
 			f := finding{Kind: foundMachines, Board: b.Name, Text: fmt.Sprintf("board %s: no agent serves %s", text.Line(b.Name, 100), named(gpu)), ToDo: "connect one, or take the GPU type off the board"}
-			if err == nil {
+			var off *pipelines.OffError
+			switch {
+			case errors.As(err, &off):
+				f.Text = fmt.Sprintf("board %s: %s is switched off: %s", text.Line(b.Name, 100), named(gpu), off.Reason)
+			case err == nil:
 				f.Text += fmt.Sprintf(" (queue %s, paused agents: %d)", row.Queue, count[row.Queue].Paused)
 			}
 			found = append(found, f)

@@ -9,89 +9,43 @@ import (
 	"image/png"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/gpu-mode/kbgen/internal/browsertest"
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// chromium finds a browser to drive.
-func chromium(t *testing.T) string {
-	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless-shell"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Skip("no Chromium on PATH: apt-get install chromium")
-	return ""
-}
-
-// A browser is one tab of a headless Chromium, and what it complained about.
+// A browser is one tab at the pages.
 type browser struct {
+	*browsertest.Tab
 	t   *testing.T
 	ctx context.Context
 	url string
-
-	mu         sync.Mutex
-	complaints []string
 }
 
 // open starts a browser that holds the pages' key.
 func (w *rig) open() *browser {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	w.t.Cleanup(cancel)
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium(w.t)), chromedp.NoSandbox, chromedp.UserDataDir(w.t.TempDir()),
-		chromedp.WSURLReadTimeout(patience), // a busy machine starts it slowly
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true))
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	w.t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	w.t.Cleanup(func() {
-		_ = chromedp.Cancel(ctx) // it ends one way or the other
-		cancel()
-		chromedp.FromContext(ctx).Allocator.Wait() // its files are in use until then
-	})
-	b := &browser{t: w.t, ctx: ctx, url: w.server.URL}
-	chromedp.ListenTarget(ctx, func(ev any) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		switch ev := ev.(type) {
-		case *log.EventEntryAdded:
-			b.complaints = append(b.complaints, ev.Entry.Text)
-		case *runtime.EventExceptionThrown:
-			b.complaints = append(b.complaints, ev.ExceptionDetails.Error())
-		}
-	})
-	b.run(log.Enable(), chromedp.Navigate(w.server.URL+EnterPath+"?key="+key))
+	tab := browsertest.Open(w.t, patience)
+	b := &browser{Tab: tab, t: w.t, ctx: tab.Ctx, url: w.server.URL}
+	b.run(chromedp.Navigate(w.server.URL + EnterPath + "?key=" + key))
 	return b
 }
 
-func (b *browser) run(actions ...chromedp.Action) {
-	b.t.Helper()
-	if err := chromedp.Run(b.ctx, actions...); err != nil {
-		b.t.Fatal(err)
-	}
-}
+func (b *browser) run(actions ...chromedp.Action) { b.t.Helper(); b.Run(actions...) }
 
 // size sets the window and the colours that its user prefers.
 func (b *browser) size(width int64, scheme string) {
 	b.t.Helper()
-	b.run(emulation.SetDeviceMetricsOverride(width, 900, 1, false),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}))
+	b.Size(width, scheme, &emulation.MediaFeature{Name: "prefers-reduced-motion", Value: "reduce"})
 }
 
 // follow does what leads to another page, and waits for that.
@@ -149,9 +103,7 @@ func (b *browser) shot(name string, width int) {
 // quiet fails when the browser has complained: of the policy, a script, a file.
 func (b *browser) quiet() {
 	b.t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, c := range b.complaints {
+	for _, c := range b.Complaints() {
 		b.t.Errorf("the browser says: %s", c)
 	}
 }
@@ -244,7 +196,7 @@ const contrast = `(() => {
 
 // Every page fits every window, in both colour schemes, and can be read.
 func TestPagesInABrowser(t *testing.T) {
-	chromium(t)
+	browsertest.Find(t)
 	g := newGallery(t)
 	b := g.open()
 	grounds := map[string]string{}
@@ -274,7 +226,7 @@ func TestPagesInABrowser(t *testing.T) {
 
 // Lines of a log follow each other without a gap.
 func TestLogLinePitch(t *testing.T) {
-	chromium(t)
+	browsertest.Find(t)
 	g := newGallery(t)
 	b := g.open()
 	for _, width := range []int64{390, 1280} {
@@ -307,7 +259,7 @@ func TestLogLinePitch(t *testing.T) {
 
 // Everything is reached by keyboard, and it shows where one is.
 func TestKeyboard(t *testing.T) {
-	chromium(t)
+	browsertest.Find(t)
 	g := newGallery(t)
 	b := g.open()
 	b.size(1280, "light")
@@ -357,7 +309,7 @@ func TestKeyboard(t *testing.T) {
 
 // Without JavaScript there is everything to read, and forms work.
 func TestWithoutJavaScript(t *testing.T) {
-	chromium(t)
+	browsertest.Find(t)
 	g := newGallery(t)
 	b := g.open()
 	b.size(1280, "light")
@@ -391,7 +343,7 @@ func TestWithoutJavaScript(t *testing.T) {
 // A page follows what happens without being loaded anew, and leaves alone what
 // somebody is writing.
 func TestPageFollows(t *testing.T) {
-	chromium(t)
+	browsertest.Find(t)
 	g := newGallery(t)
 	b := g.open()
 	b.size(1280, "light")

@@ -28,7 +28,7 @@ func (w *work) record(ctx context.Context, report *launcher.Report) end {
 	case errors.Is(err, store.ErrNotFound): // the submission was deleted
 		return end{}
 	case err != nil:
-		return end{err, shortPause}
+		return end{err, w.r.shortPause}
 	}
 	kind := Recorded
 	if !report.Result.Success {
@@ -47,7 +47,7 @@ func (w *work) fail(ctx context.Context, status, why string) end {
 		return end{}
 	}
 	if err != nil {
-		return end{err, shortPause}
+		return end{err, w.r.shortPause}
 	}
 	w.r.o.Observe(w.event(Failed))
 	w.r.o.Log.Warn("a run has no result", "run", w.p.RunID, "submission", w.p.Submission, "build", w.build.Load(), "gpu", w.p.GPU, "status", status, "why", text.Line(why, 300))
@@ -75,6 +75,8 @@ func (w *work) without(ctx context.Context, err error) end {
 	case errors.As(err, &wrong):
 		w.r.o.Log.Error("a result came from the wrong machine", "run", w.p.RunID, "error", wrong)
 		return w.fail(ctx, store.StatusFailed, fmt.Sprintf("it was evaluated on %s, which is the wrong machine", text.Line(wrong.GotGPU, 60)))
+	case errors.As(err, &gave) && gave.Err != nil && gave.Phase != launcher.PhaseFetching: // what its build does is not known
+		return end{err, w.r.longPause}
 	case errors.As(err, &gave):
 		w.cancel(ctx, gave.Build)
 		switch gave.Phase {
@@ -84,10 +86,17 @@ func (w *work) without(ctx context.Context, err error) end {
 			return w.fail(ctx, store.StatusTimedOut, fmt.Sprintf("it had not finished after %s on the machine", gave.After.Round(time.Second)))
 		}
 		return w.fail(ctx, store.StatusFailed, "its result could not be fetched")
-	case errors.As(err, &api) && api.Status == http.StatusNotFound:
+	case errors.As(err, &api) && api.Status == http.StatusNotFound && w.gone(ctx):
 		return w.fail(ctx, store.StatusFailed, fmt.Sprintf("its build %d is gone", w.build.Load()))
 	}
-	return end{err, pauseAfter(err)}
+	return end{err, w.r.pauseAfter(err)}
+}
+
+// gone reports whether Buildkite has no build of the run, though it shows builds.
+// Where the token, the organization or the pipeline is wrong, it finds nothing.
+func (w *work) gone(ctx context.Context) bool {
+	_, err := w.r.o.Launcher.Adopt(ctx, w.p.RunID)
+	return errors.Is(err, launcher.ErrNoBuild)
 }
 
 // cancel cancels a build that is given up.

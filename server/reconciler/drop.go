@@ -44,8 +44,8 @@ func (r *Reconciler) Drop(runs []store.PlannedRun) {
 //
 // Errors: [store.ErrNotFound] when there is no build, or no job yet; the launcher's.
 func (r *Reconciler) Log(ctx context.Context, p store.PlannedRun) (string, error) {
-	row, err := r.o.Fleet.Lookup(p.GPU)
-	if err != nil || p.BuildNumber == 0 {
+	row, known := r.row(p.GPU)
+	if !known || p.BuildNumber == 0 {
 		return "", fmt.Errorf("the log of run %s: %w", p.RunID, store.ErrNotFound)
 	}
 	b, err := r.o.Launcher.Build(ctx, int(p.BuildNumber))

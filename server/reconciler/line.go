@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -21,7 +22,7 @@ type lineCache struct {
 	place    map[int64]int // of a submission's first run among those that wait on its GPU type
 	typical  map[string]time.Duration
 	measured time.Time
-	strange  []string // GPU types in line that the fleet does not know
+	gpus     []string // in line
 }
 
 const (
@@ -52,11 +53,11 @@ func (r *Reconciler) get(ctx context.Context) (runs []store.PlannedRun, place ma
 	if err != nil {
 		return nil, nil, err
 	}
-	c.runs, c.place, c.read, c.strange = runs, map[int64]int{}, time.Now(), nil
+	c.runs, c.place, c.read, c.gpus = runs, map[int64]int{}, time.Now(), nil
 	waiting := map[string]int{}
 	for _, p := range runs {
-		if _, err := r.o.Fleet.Lookup(p.GPU); err != nil && !slices.Contains(c.strange, p.GPU) {
-			c.strange = append(c.strange, p.GPU)
+		if !slices.Contains(c.gpus, p.GPU) {
+			c.gpus = append(c.gpus, p.GPU)
 		}
 		if p.State != store.StatePlanned {
 			continue
@@ -69,14 +70,22 @@ func (r *Reconciler) get(ctx context.Context) (runs []store.PlannedRun, place ma
 	return c.runs, c.place, nil
 }
 
-// strangers are the GPU types in line that the fleet does not know.
-func (r *Reconciler) strangers() []string {
-	if _, _, err := r.get(context.Background()); err != nil {
+// inLine are the GPU types that runs wait for or run on.
+func (r *Reconciler) inLine(ctx context.Context) []string {
+	if _, _, err := r.get(ctx); err != nil {
 		return nil
 	}
 	r.line.mu.Lock()
 	defer r.line.mu.Unlock()
-	return r.line.strange
+	return r.line.gpus
+}
+
+// row returns the fleet's row of a GPU type, which may be switched off; false: there
+// is none.
+func (r *Reconciler) row(gpu string) (pipelines.GPUType, bool) {
+	row, err := r.o.Fleet.Lookup(gpu)
+	var off *pipelines.OffError
+	return row, err == nil || errors.As(err, &off)
 }
 
 // typical is how long a run on a GPU type takes.
@@ -127,8 +136,8 @@ func (r *Reconciler) Wait(ctx context.Context, submission int64) (backend.Wait, 
 // expected is when a run that so many go before may begin: that many over the
 // machines, each taking what such runs took lately.
 func (r *Reconciler) expected(ctx context.Context, runs []store.PlannedRun, run *store.PlannedRun, before int) (time.Duration, error) {
-	row, err := r.o.Fleet.Lookup(run.GPU)
-	if err != nil {
+	row, known := r.row(run.GPU)
+	if !known || row.Off != "" {
 		return 0, nil
 	}
 	serving, known := r.machines.serving(row.Queue)
@@ -177,7 +186,7 @@ func (r *Reconciler) Status(ctx context.Context) ([]backend.GPUStatus, error) {
 	var all []backend.GPUStatus
 	for _, gpu := range gpus {
 		s := backend.GPUStatus{GPU: gpu}
-		if row, err := r.o.Fleet.Lookup(gpu); err == nil {
+		if row, found := r.row(gpu); found {
 			s.Queue, s.Off = row.Queue, row.Off
 			serving, known := r.machines.serving(row.Queue)
 			s.Known, s.Agents, s.Busy, s.Paused = known, serving.Agents, serving.Busy, serving.Paused

@@ -2,6 +2,7 @@ package reconciler
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -67,24 +68,34 @@ func (r *Reconciler) refresh(ctx context.Context) {
 	}
 }
 
-// room says how many builds of each GPU type may be under way: a few more than there
-// are machines, so that none waits for the next, and none where nothing is sent.
+// room says how many builds of each GPU type may be under way. Where nothing is sent,
+// none may: its runs wait until it is switched on.
 func (r *Reconciler) room(ctx context.Context) map[string]int {
-	if runs, _, err := r.get(ctx); err == nil && len(runs) > 0 { // nobody is asked for nothing
+	gpus := slices.Clone(r.inLine(ctx))
+	if len(gpus) > 0 { // nobody is asked for nothing
 		r.refresh(ctx)
 	}
-	room := map[string]int{}
 	for _, row := range r.o.Fleet {
-		if row.Off != "" {
-			continue
-		}
-		room[row.Name] = r.o.Room
-		if s, known := r.machines.serving(row.Queue); known {
-			room[row.Name] = s.Agents + max(2, s.Agents/2)
-		}
+		gpus = append(gpus, row.Name) // what is in line may be old
 	}
-	for _, gpu := range r.strangers() {
-		room[gpu] = r.o.Room // they end at once, saying why
+	room := map[string]int{}
+	for _, gpu := range gpus {
+		row, known := r.row(gpu)
+		switch {
+		case !known:
+			room[gpu] = r.o.Room // they end at once, saying why
+		case row.Off == "":
+			room[gpu] = r.places(row.Queue)
+		}
 	}
 	return room
+}
+
+// places is how many builds a queue may have: a few more than there are machines, so
+// that none waits for the next.
+func (r *Reconciler) places(queue string) int {
+	if s, known := r.machines.serving(queue); known {
+		return s.Agents + max(2, s.Agents/2)
+	}
+	return r.o.Room
 }

@@ -77,6 +77,8 @@ type Reconciler struct {
 	machines machines
 	line     lineCache
 
+	shortPause, longPause time.Duration // replaced in tests
+
 	mu      sync.Mutex
 	working map[string]*work // by run id
 }
@@ -109,7 +111,7 @@ func New(o Options) *Reconciler {
 	if o.Seal == nil {
 		o.Seal = func(string) (func(string, string) (string, error), error) { return nil, nil }
 	}
-	return &Reconciler{o: o, wake: make(chan struct{}, 1), working: map[string]*work{}}
+	return &Reconciler{o: o, wake: make(chan struct{}, 1), shortPause: shortPause, longPause: longPause, working: map[string]*work{}}
 }
 
 // Wake says that runs were planned, or that there is room for more.
@@ -208,7 +210,9 @@ func (r *Reconciler) take(ctx context.Context, working *sync.WaitGroup) bool {
 		working.Go(func() {
 			defer func() {
 				r.mu.Lock()
-				delete(r.working, p.RunID)
+				if r.working[p.RunID] == w { // it may have been claimed here anew
+					delete(r.working, p.RunID)
+				}
 				r.mu.Unlock()
 				r.Wake()
 			}()

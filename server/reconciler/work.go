@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/trace"
@@ -104,6 +107,13 @@ const (
 	longPause  = time.Minute // where a person has to do something
 )
 
+// refusals are the statuses with which Buildkite may refuse one build and no other.
+// They mean the pipeline as well, such as a branch that it does not build, and so
+// fail a run only when it was refused for refusedTime.
+var refusals = []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
+
+const refusedTime = 15 * time.Minute
+
 // advance makes the build if there is none, collects its result and stores it.
 func (w *work) advance(ctx context.Context) end {
 	run, e := w.buildOf(ctx)
@@ -131,13 +141,16 @@ func (w *work) advance(ctx context.Context) end {
 // buildOf returns the run with its build, which it makes unless there is one. nil:
 // the work ends as end says.
 func (w *work) buildOf(ctx context.Context) (*launcher.Run, end) {
-	row, err := w.r.o.Fleet.Lookup(w.p.GPU)
-	if err != nil {
+	row, known := w.r.row(w.p.GPU)
+	switch {
+	case !known:
 		return nil, w.fail(ctx, store.StatusFailed, "no machines serve this GPU type here")
+	case row.Off != "" && w.p.State != store.StateRunning:
+		return nil, end{&pipelines.OffError{Name: row.Name, Reason: row.Off}, w.r.longPause}
 	}
 	eval, err := w.r.o.Store.Evaluation(ctx, w.p)
 	if err != nil {
-		return nil, end{err, longPause}
+		return nil, end{err, w.r.longPause}
 	}
 	mode := w.p.Mode
 	if w.p.Secret {
@@ -157,14 +170,14 @@ func (w *work) buildOf(ctx context.Context) (*launcher.Run, end) {
 	}
 	seal, err := w.r.o.Seal(row.Queue)
 	if err != nil {
-		return nil, end{fmt.Errorf("sealing: %w", err), longPause}
+		return nil, end{fmt.Errorf("sealing: %w", err), w.r.longPause}
 	}
 	s := launcher.Submission{Payload: payload, ID: strconv.FormatInt(w.p.Submission, 10), GPU: w.p.GPU, Queue: row.Queue, Task: w.p.Board, File: eval.File.Name,
 		User: w.p.UserID, RunID: w.p.RunID, Seal: seal, Branch: w.r.o.Branch, Commit: w.r.o.Commit, QueueTimeout: w.r.o.QueueTimeout, RunTimeout: w.r.o.RunTimeout}
 	if w.p.State == store.StateCreating { // somebody may have asked for its build up to now
-		s.Attempted = time.Now()
+		s.Attempted, s.Since = time.Now(), w.p.Started
 	} else if err := w.insist(ctx, func() error { return w.r.o.Store.Creating(ctx, w.p) }); err != nil {
-		return nil, end{err, shortPause}
+		return nil, end{err, w.r.shortPause}
 	}
 	creating, created := trace.Start(ctx, "create", trace.Submission(w.p.Submission), trace.Run(w.p.RunID))
 	run, e := w.create(creating, s)
@@ -181,10 +194,10 @@ func (w *work) create(ctx context.Context, s launcher.Submission) (*launcher.Run
 		return nil, end{ctx.Err(), 0}
 	case errors.Is(err, schema.ErrPayloadTooLong):
 		return nil, w.fail(ctx, store.StatusFailed, "it is too large together with its task's files: "+err.Error())
-	case errors.As(err, &api) && api.Status == 422:
+	case errors.As(err, &api) && slices.Contains(refusals, api.Status) && !w.p.Started.IsZero() && time.Since(w.p.Started) > refusedTime:
 		return nil, w.fail(ctx, store.StatusFailed, "Buildkite refuses its build: "+text.Line(api.Message, 200))
 	case err != nil:
-		return nil, end{err, pauseAfter(err)}
+		return nil, end{err, w.r.pauseAfter(err)}
 	}
 	w.build.Store(int64(run.Build))
 	// The work may end just now: the number is kept all the same, if it still may.
@@ -195,7 +208,7 @@ func (w *work) create(ctx context.Context, s launcher.Submission) (*launcher.Run
 		w.disown(keeping, run)
 	}
 	if err != nil {
-		return nil, end{err, shortPause}
+		return nil, end{err, w.r.shortPause}
 	}
 	kind := Created
 	if !s.Attempted.IsZero() {
@@ -241,10 +254,10 @@ func (w *work) insist(ctx context.Context, do func() error) error {
 
 // pauseAfter is how long to wait after an error of the launcher's that is no matter
 // of the submission.
-func pauseAfter(err error) time.Duration {
+func (r *Reconciler) pauseAfter(err error) time.Duration {
 	var api *launcher.APIError
 	if errors.As(err, &api) && api.Status/100 == 4 {
-		return longPause // the token, the organization or the pipeline is wrong
+		return r.longPause // the token, the organization or the pipeline is wrong
 	}
-	return shortPause
+	return r.shortPause
 }

@@ -4,78 +4,35 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/gpu-mode/kbgen/internal/browsertest"
 )
 
-// chromium finds a browser to drive.
-func chromium(t *testing.T) string {
-	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless-shell"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Skip("NOT RUN: no Chromium on PATH")
-	return ""
-}
-
-// A browser is one tab of a headless Chromium, and what it complained about.
+// A browser is one tab at the pages.
 type browser struct {
+	*browsertest.Tab
 	t   *testing.T
 	ctx context.Context
 	url string
-
-	mu         sync.Mutex
-	complaints []string
 }
 
 func (r *rig) open(t *testing.T) *browser {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
-	t.Cleanup(cancel)
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium(t)), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(patience),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true))
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(func() {
-		_ = chromedp.Cancel(ctx) // it ends one way or the other
-		cancel()
-		chromedp.FromContext(ctx).Allocator.Wait() // its files are in use until then
-	})
-	b := &browser{t: t, ctx: ctx, url: r.server.URL}
-	chromedp.ListenTarget(ctx, func(ev any) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		switch ev := ev.(type) {
-		case *log.EventEntryAdded:
-			b.complaints = append(b.complaints, ev.Entry.Text+" "+ev.Entry.URL)
-		case *runtime.EventExceptionThrown:
-			b.complaints = append(b.complaints, ev.ExceptionDetails.Error())
-		}
-	})
-	b.run(log.Enable(), network.Enable())
+	tab := browsertest.Open(t, 2*patience)
+	b := &browser{Tab: tab, t: t, ctx: tab.Ctx, url: r.server.URL}
+	b.run(network.Enable())
 	return b
 }
 
-func (b *browser) run(actions ...chromedp.Action) {
-	b.t.Helper()
-	if err := chromedp.Run(b.ctx, actions...); err != nil {
-		b.t.Fatal(err)
-	}
-}
+func (b *browser) run(actions ...chromedp.Action) { b.t.Helper(); b.Run(actions...) }
 
 // as makes the browser a user's, "" being nobody's.
 func (b *browser) as(r *rig, id string) {
@@ -89,8 +46,7 @@ func (b *browser) as(r *rig, id string) {
 // size sets the window and the colours that its user prefers.
 func (b *browser) size(width int64, scheme string) {
 	b.t.Helper()
-	b.run(emulation.SetDeviceMetricsOverride(width, 900, 1, false),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
+	b.Size(width, scheme)
 }
 
 func (b *browser) visit(path string) {
@@ -114,19 +70,12 @@ func (b *browser) await(expression string) {
 // quiet fails when the browser has complained: of the policy, a script, a file.
 func (b *browser) quiet(what string) {
 	b.t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, c := range b.complaints {
+	for _, c := range b.Complaints() {
 		b.t.Errorf("%s: the browser says: %s", what, c)
 	}
-	b.complaints = nil
 }
 
-func (b *browser) forget() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.complaints = nil
-}
+func (b *browser) forget() { b.Complaints() }
 
 // keep writes a picture of the whole page to where KBGEN_SCREENSHOTS says.
 func (b *browser) keep(name string) {
@@ -169,7 +118,7 @@ const sticking = `[...document.querySelectorAll("main *, header *")].filter(e =>
 
 // Every page fits every window, in both colour schemes, and can be read.
 func TestPagesInABrowser(t *testing.T) {
-	chromium(t)
+	browsertest.Find(t)
 	w := newWorld(t)
 	b := w.open(t)
 	grounds := map[string]string{}
@@ -217,7 +166,7 @@ func TestPagesInABrowser(t *testing.T) {
 
 // Everything is reached by keyboard, and it shows where one is.
 func TestKeyboard(t *testing.T) {
-	chromium(t)
+	browsertest.Find(t)
 	w := newWorld(t)
 	b := w.open(t)
 	b.as(w.rig, alice)
@@ -255,7 +204,7 @@ func TestKeyboard(t *testing.T) {
 
 // Handing a file in needs a keyboard only, and no script.
 func TestSubmitInABrowser(t *testing.T) {
-	chromium(t)
+	browsertest.Find(t)
 	for _, script := range []bool{true, false} {
 		t.Run(fmt.Sprintf("script %v", script), func(t *testing.T) {
 			w := newWorld(t)
@@ -285,7 +234,7 @@ func TestSubmitInABrowser(t *testing.T) {
 
 // A page that is open follows what happens.
 func TestLivePage(t *testing.T) {
-	chromium(t)
+	browsertest.Find(t)
 	w := newWorld(t)
 	b := w.open(t)
 	b.as(w.rig, alice)

@@ -30,12 +30,17 @@ import (
 // MaxBody is the largest event that is read, in bytes: a build carries its payload.
 const MaxBody = 4 << 20
 
+const (
+	readTime = 10 * time.Second // to read an event
+	hintTime = 5 * time.Second  // to pass a hint on: Buildkite waits 30 s, and counts what took longer as failed
+)
+
 // Options say who sends and who is told.
 type Options struct {
 	// Token is the webhook's: the key of its signatures, or what it sends in clear.
 	Token string
 
-	// Hint is told the run id of a build that may be over. It must not block long.
+	// Hint is told the run id of a build that may be over. Its ctx ends after 5 s.
 	Hint func(ctx context.Context, runID string)
 
 	// Seen, when not nil, is told that a genuine event came, at most once a minute.
@@ -107,6 +112,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) take(w http.ResponseWriter, r *http.Request) (int, error) {
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTime)) // not supported by a test's recorder
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -134,7 +140,9 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request) (int, error) {
 	}
 	h.hints.Add(1)
 	h.o.Log.Debug("hint", "run", text.Line(runID, 200), "build", e.Build.Number)
-	h.o.Hint(r.Context(), runID)
+	ctx, stop := context.WithTimeout(r.Context(), hintTime)
+	defer stop()
+	h.o.Hint(ctx, runID)
 	return http.StatusNoContent, nil
 }
 

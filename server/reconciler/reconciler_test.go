@@ -1,0 +1,249 @@
+package reconciler
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/server/servertest"
+	"github.com/gpu-mode/kbgen/store"
+)
+
+func TestEachSubmissionIsEvaluatedOnce(t *testing.T) {
+	for kind, open := range servertest.Stores {
+		t.Run(kind, func(t *testing.T) {
+			r := newRig(t, open(t), nil)
+			const n = 12
+			var ids []int64
+			for i := range n {
+				ids = append(ids, r.submit(string(rune('1'+i%3))))
+			}
+			r.machines(4, nil)
+			r.run()
+			for range n {
+				r.await(Recorded)
+			}
+			for _, id := range ids {
+				if status, why, done := r.job(id); status != store.StatusSucceeded || !done {
+					t.Errorf("submission %d is %s (%s), done %v", id, status, why, done)
+				}
+			}
+			if made := len(r.builds()); made != n {
+				t.Errorf("%d builds of %d submissions", made, n)
+			}
+		})
+	}
+}
+
+// A token that is no longer good, or sees no pipeline, says nothing about runs.
+func TestRefusalsOfEveryQuestionFailNoRun(t *testing.T) {
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, servertest.SQLite(t), nil)
+			a, b := r.submit("1"), r.submit("2")
+			r.run()
+			r.await(Created)
+			r.await(Created)
+			r.api.set(func(*http.Request) (int, string) { return status, `{"message": "no"}` })
+			r.await(Postponed)
+			r.await(Postponed)
+			for _, id := range []int64{a, b} {
+				if _, why, done := r.job(id); done {
+					t.Errorf("submission %d ended (%s) because Buildkite answered %d", id, why, status)
+				}
+			}
+			r.api.set(nil)
+			r.machines(1, nil)
+			r.await(Recorded)
+			r.await(Recorded)
+			if made := len(r.builds()); made != 2 {
+				t.Errorf("%d builds of 2 submissions", made)
+			}
+		})
+	}
+}
+
+// A build that is gone while others are seen has no result any more.
+func TestBuildThatIsGoneFailsItsRun(t *testing.T) {
+	r := newRig(t, servertest.SQLite(t), nil)
+	id := r.submit("1")
+	r.run()
+	r.await(Created)
+	r.api.set(func(q *http.Request) (int, string) {
+		if strings.HasSuffix(q.URL.Path, "/builds") {
+			return http.StatusOK, "[]"
+		}
+		return http.StatusNotFound, `{"message": "Not Found"}`
+	})
+	r.await(Failed)
+	if status, why, _ := r.job(id); status != store.StatusFailed || !strings.Contains(why, "its build 1 is gone") {
+		t.Errorf("got %s, %q", status, why)
+	}
+}
+
+// 422 may be about the pipeline: then all wait, and the cause is put right.
+func TestRefusedBuildWaitsBeforeItFails(t *testing.T) {
+	r := newRig(t, servertest.SQLite(t), nil)
+	refuse := func(q *http.Request) (int, string) {
+		if q.Method == http.MethodPost {
+			return http.StatusUnprocessableEntity, `{"message": "Branches have been disabled for this pipeline"}`
+		}
+		return 0, ""
+	}
+	r.api.set(refuse)
+	id := r.submit("1")
+	stop := r.run()
+	r.await(Postponed)
+	if _, why, done := r.job(id); done {
+		t.Fatalf("the first refusal ended it: %s", why)
+	}
+	r.api.set(nil)
+	r.machines(1, nil)
+	r.await(Recorded)
+	stop()
+
+	late := r.submit("2")
+	runs, err := r.s.Claim(context.Background(), "test", 1, nil, time.Minute)
+	if err != nil || len(runs) != 1 {
+		t.Fatal(runs, err)
+	}
+	r.api.set(refuse)
+	runs[0].Started = time.Now().Add(-2 * refusedTime)
+	(&work{r: r.Reconciler, p: runs[0]}).do(context.Background())
+	if status, why, _ := r.job(late); status != store.StatusFailed || !strings.Contains(why, "Branches have been disabled") {
+		t.Errorf("refused for long: %s, %q", status, why)
+	}
+}
+
+// The result of another GPU type is not taken.
+func TestResultOfTheWrongMachineFailsItsRun(t *testing.T) {
+	r := newRig(t, servertest.SQLite(t), nil)
+	id := r.submit("1")
+	r.machines(1, func(run, gpu, queue, mode string) *schema.Result { return passed(run, "B200", queue, mode) })
+	r.run()
+	r.await(Failed)
+	if status, why, _ := r.job(id); status != store.StatusFailed || !strings.Contains(why, "B200, which is the wrong machine") {
+		t.Errorf("got %s, %q", status, why)
+	}
+}
+
+func TestBuildCancelledByHandFailsItsRun(t *testing.T) {
+	r := newRig(t, servertest.SQLite(t), nil)
+	id := r.submit("1")
+	r.run()
+	r.await(Created)
+	if _, err := r.standIn.Engine.CancelBuild("kernelbot", 1); err != nil {
+		t.Fatal(err)
+	}
+	r.await(Failed)
+	if status, why, _ := r.job(id); status != store.StatusFailed || !strings.Contains(why, "cancel") {
+		t.Errorf("got %s, %q", status, why)
+	}
+}
+
+// What a submitter cancels stops at Buildkite too, whether or not it is deleted.
+func TestCancelledSubmissionLeavesNoBuild(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		r := newRig(t, servertest.SQLite(t), nil)
+		id := r.submit("1")
+		r.run()
+		r.await(Created)
+		ctx := context.Background()
+		builds, err := r.s.CancelSubmission(ctx, id, "no longer wanted")
+		if err == nil && deleted {
+			err = r.s.Delete(ctx, id)
+		}
+		if err != nil || len(builds) != 1 {
+			t.Fatal(builds, err)
+		}
+		r.Drop(builds)
+		waiting, stop := context.WithTimeout(ctx, patience)
+		b, err := r.standIn.Engine.Wait(waiting, r.builds()[0].ID)
+		stop()
+		if err != nil || b.State != "canceled" {
+			t.Errorf("deleted %v: its build is %s, %v", deleted, b.State, err)
+		}
+	}
+}
+
+// A process that stops leaves its builds alone, and the next one takes them over at
+// once.
+func TestNextProcessAdoptsBuilds(t *testing.T) {
+	r := newRig(t, servertest.SQLite(t), nil)
+	id := r.submit("1")
+	stop := r.run()
+	r.await(Created)
+	stop()
+	if r.Working() != 0 {
+		t.Errorf("%d runs in hand after the stop", r.Working())
+	}
+	next := New(r.o)
+	r.Reconciler = next
+	r.machines(1, nil)
+	r.run()
+	r.await(Recorded)
+	if status, why, _ := r.job(id); status != store.StatusSucceeded || len(r.builds()) != 1 {
+		t.Errorf("got %s (%s), %d builds", status, why, len(r.builds()))
+	}
+}
+
+// A run that this process lost and has claimed again stays in its books when the
+// work that lost it ends.
+func TestWorkThatLostItsRunLeavesTheNewOneInTheBooks(t *testing.T) {
+	r := newRig(t, servertest.SQLite(t), nil)
+	r.submit("1")
+	stop := r.run()
+	r.await(Created)
+	r.mu.Lock()
+	var other *work
+	for id, w := range r.working {
+		other = &work{r: r.Reconciler, p: w.p}
+		r.working[id] = other
+	}
+	r.mu.Unlock()
+	if other == nil {
+		t.Fatal("nothing in hand")
+	}
+	stop()
+	if r.Working() != 1 {
+		t.Errorf("%d runs in hand, want the one that was claimed again", r.Working())
+	}
+}
+
+// Runs on a GPU type that is switched off wait; on one that nobody knows they fail.
+// Names are compared in any case.
+func TestGPUTypesThatTheFleetDoesNotServe(t *testing.T) {
+	for _, c := range []struct {
+		fleet pipelines.Table
+		want  string
+	}{
+		{pipelines.Table{{Name: "H100", Queue: "h100", Off: "moved"}, {Name: "B200", Queue: "b200"}}, ""},
+		{pipelines.Table{{Name: "B200", Queue: "b200"}}, store.StatusFailed},
+		{pipelines.Table{{Name: "h100", Queue: "h100"}}, store.StatusSucceeded},
+	} {
+		r := newRig(t, servertest.SQLite(t), func(o *Options) { o.Fleet = c.fleet })
+		id := r.submit("1")
+		r.machines(1, nil)
+		if c.want == "" {
+			claimed, err := r.s.Claim(context.Background(), "test", 9, r.room(context.Background()), time.Minute)
+			if err != nil || len(claimed) != 0 {
+				t.Errorf("switched off: claimed %+v, %v", claimed, err)
+			}
+			status, err := r.Status(context.Background())
+			if _, _, done := r.job(id); done || err != nil || len(status) != 2 || status[0].Off != "moved" || status[0].Waiting != 1 {
+				t.Errorf("switched off: done %v, %+v, %v", done, status, err)
+			}
+			continue
+		}
+		r.run()
+		r.await(map[string]EventKind{store.StatusFailed: Failed, store.StatusSucceeded: Recorded}[c.want])
+		if status, why, _ := r.job(id); status != c.want {
+			t.Errorf("fleet %s: %s (%s), want %s", c.fleet[0].Name, status, why, c.want)
+		}
+	}
+}
