@@ -75,8 +75,9 @@ var onlyHere = map[string]string{
 // every start of kbgen more than the work it does for one step, and kbrun its
 // size.
 var notHere = map[string][]string{
-	"cmd/kbgen": {"net/http", "github.com/google/go-cmp", "github.com/buildkite/go-pipeline", "github.com/xeipuuv/gojsonschema"},
-	"cmd/kbrun": {"net/http", "filippo.io", "golang.org/x/crypto", "gopkg.in/yaml.v3"}, // it asks the node's broker, and opens nothing itself
+	"cmd/kbgen":   {"net/http", "github.com/google/go-cmp", "github.com/buildkite/go-pipeline", "github.com/xeipuuv/gojsonschema"},
+	"cmd/kbserve": {"go.opentelemetry.io", "google.golang.org/grpc"},                     // only with the tag otel
+	"cmd/kbrun":   {"net/http", "filippo.io", "golang.org/x/crypto", "gopkg.in/yaml.v3"}, // it asks the node's broker, and opens nothing itself
 }
 
 // pure are the parts that touch no environment, file, clock or network.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/server/announce"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/server/identity"
 	"github.com/gpu-mode/kbgen/server/reconciler"
@@ -41,6 +42,7 @@ type Options struct {
 	Rate float64 // requests a second of one client; 0: no limit
 
 	WebhookToken string             // "" refuses all webhooks
+	AnnounceURL  string             // the chat's webhook for what changes at the top; "" announces nothing
 	Reconciler   reconciler.Options // Store, Launcher, Fleet, Log and Observe are filled in
 
 	Log *slog.Logger
@@ -53,6 +55,7 @@ type Server struct {
 	identity   *identity.Identity
 	reconciler *reconciler.Reconciler
 	webhook    *webhook.Handler
+	announcer  *announce.Announcer // nil: none
 	metrics    *metrics
 	health     health
 	handler    http.Handler
@@ -85,6 +88,11 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	s.webhook = webhook.New(webhook.Options{Token: o.WebhookToken, Hint: s.reconciler.Hint, Seen: s.sawEvent, Log: o.Log})
+	if o.AnnounceURL != "" {
+		if s.announcer, err = announce.New(announce.Options{Store: o.Store, URL: o.AnnounceURL, Log: o.Log}); err != nil {
+			return nil, err
+		}
+	}
 	s.health = health{s: s}
 	s.handler, err = s.routes()
 	return s, err
@@ -104,6 +112,14 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // do not reach.
 func (s *Server) Metrics() http.Handler { return s.metrics.handler() }
 
+// signal hands a signal of the store's to those who work beside the handler.
+func (s *Server) signal(signal store.Signal) {
+	s.reconciler.Signal(signal)
+	if s.announcer != nil {
+		s.announcer.Signal(signal)
+	}
+}
+
 // stopTime is how long requests that are being answered have when a server stops.
 const stopTime = 20 * time.Second
 
@@ -117,7 +133,10 @@ func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, r
 	ctx, stopAll := context.WithCancel(ctx)
 	defer stopAll()
 	var beside sync.WaitGroup
-	beside.Go(func() { s.backend.Run(ctx, s.reconciler.Signal) })
+	beside.Go(func() { s.backend.Run(ctx, s.signal) })
+	if s.announcer != nil {
+		beside.Go(func() { s.announcer.Run(ctx) })
+	}
 	beside.Go(func() { s.reconciler.Run(ctx) })
 	errs := make(chan error, len(listeners)+len(metrics))
 	var servers []*http.Server

@@ -50,7 +50,7 @@ SIGTERM ends it, builds go on; SIGHUP hands over to a new process.
   --migrate            KBSERVE_MIGRATE=true; updates the database first
   --log-format FORMAT  KBSERVE_LOG_FORMAT; text or json
 variables only: BUILDKITE_API_TOKEN, KBSERVE_ADMIN_TOKEN, KBSERVE_WEBHOOK_TOKEN,
-  and KBSERVE_GITHUB_ and KBSERVE_DISCORD_ with CLIENT_ID and CLIENT_SECRET` + databaseHelp + `
+  KBSERVE_ANNOUNCE_URL, KBSERVE_{GITHUB,DISCORD}_CLIENT_{ID,SECRET}` + databaseHelp + `
 example: kbserve serve --config /etc/kbserve/kbserve.env
 `,
 	"unit": `usage: kbserve unit [--socket | --compose] [flag ...]

@@ -19,14 +19,18 @@ import (
 	"github.com/gpu-mode/kbgen/server"
 	"github.com/gpu-mode/kbgen/server/identity"
 	"github.com/gpu-mode/kbgen/server/reconciler"
+	"github.com/gpu-mode/kbgen/server/trace"
 	"github.com/gpu-mode/kbgen/store"
 )
 
 // Variables with secrets, which have no flags.
 const (
-	varToken   = "BUILDKITE_API_TOKEN"
-	varAdmin   = "KBSERVE_ADMIN_TOKEN"
-	varWebhook = "KBSERVE_WEBHOOK_TOKEN"
+	varToken    = "BUILDKITE_API_TOKEN"
+	varAdmin    = "KBSERVE_ADMIN_TOKEN"
+	varWebhook  = "KBSERVE_WEBHOOK_TOKEN"
+	varAnnounce = "KBSERVE_ANNOUNCE_URL"
+
+	varTraces = "OTEL_EXPORTER_OTLP_ENDPOINT" // no secret, and OpenTelemetry's own
 )
 
 type serveCmd struct {
@@ -79,6 +83,11 @@ func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
 		return err
 	}
 	log := logger(env.Stderr, c.LogFormat, env.Debug)
+	endTraces, err := traces(ctx, env, log)
+	if err != nil {
+		return err
+	}
+	defer endTraces()
 	if c.Migrate {
 		if _, _, err := store.Migrate(ctx, c.Database); err != nil {
 			return err
@@ -101,6 +110,29 @@ func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
 		log.Info("stopped")
 		return err
 	})
+}
+
+// traceTime is how long the last spans may take to be sent.
+const traceTime = 5 * time.Second
+
+// traces has spans sent, if the program is built with them and the environment says
+// where to.
+func traces(ctx context.Context, env *cli.Env, log *slog.Logger) (end func(), err error) {
+	endpoint := env.Getenv(varTraces)
+	if endpoint != "" && !trace.On {
+		log.Warn("no traces are sent: this program was built without the tag otel", "variable", varTraces)
+	}
+	stop, err := trace.Setup(ctx, endpoint, cli.Version())
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceTime)
+		defer cancel()
+		if err := stop(ctx); err != nil {
+			log.Warn("sending the last traces", "error", err)
+		}
+	}, nil
 }
 
 // check looks at what needs no database.
@@ -151,7 +183,7 @@ func (c *serveCmd) server(ctx context.Context, env *cli.Env, s *store.Store, url
 	srv, err := server.New(ctx, server.Options{
 		Store: s, Launcher: client, Fleet: pipelines.Fleet, Version: cli.Version(),
 		PublicURL: c.publicURL(url), Name: c.Name, AdminToken: env.Getenv(varAdmin), Admins: c.Admin, Providers: providers, Proxies: c.Proxy, Rate: c.Rate,
-		WebhookToken: env.Getenv(varWebhook), Reconciler: r, Log: log,
+		WebhookToken: env.Getenv(varWebhook), AnnounceURL: env.Getenv(varAnnounce), Reconciler: r, Log: log,
 	})
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}

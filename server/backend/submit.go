@@ -10,6 +10,7 @@ import (
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/trace"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -83,10 +84,13 @@ func (b *Backend) accept(ctx context.Context, in store.Submission) (*Receipt, er
 	if in.NoLimits {
 		in.Priority = urgent
 	}
+	ctx, end := trace.Start(ctx, "accept")
 	accepted, err := b.o.Store.Accept(ctx, in)
 	if err != nil {
+		end(err) // without what was asked for, which may be anything
 		return nil, err
 	}
+	end(nil, trace.Submission(accepted.ID), trace.Board(in.Board), trace.GPU(in.GPU), trace.Mode(in.Mode))
 	b.o.Queue.Wake()
 	return &Receipt{ID: accepted.ID, JobStatusID: accepted.JobStatusID}, nil
 }

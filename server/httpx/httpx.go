@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/gpu-mode/kbgen/server/trace"
 )
 
 // Options are what is set for all requests.
@@ -83,6 +85,7 @@ func Wrap(h http.Handler, o Options) http.Handler {
 		n := &note{}
 		from := clientOf(r, o.Proxies)
 		ctx := context.WithValue(context.WithValue(context.WithValue(r.Context(), requestKey, id), clientKey, from), noteKey, n)
+		ctx, end := trace.Request(ctx, r.Header)
 		w.Header().Set("X-Request-Id", id)
 		seen := &recorder{ResponseWriter: w}
 		http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of an earlier request on the connection
@@ -95,6 +98,7 @@ func Wrap(h http.Handler, o Options) http.Handler {
 				}
 			}
 			o.Log.Info("request", "request", id, "method", method(r), "route", n.route, "user", n.user, "client", from, "status", seen.status, "bytes", seen.bytes, "took", time.Since(begun).Round(time.Microsecond))
+			end(method(r), n.route, seen.status)
 			if o.Observe != nil {
 				took := time.Since(begun)
 				if strings.HasPrefix(seen.Header().Get("Content-Type"), "text/event-stream") {

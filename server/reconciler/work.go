@@ -14,6 +14,7 @@ import (
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/trace"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -26,6 +27,7 @@ type work struct {
 
 // do brings the run from wherever it is to its end, or gives it back.
 func (w *work) do(ctx context.Context) {
+	ctx, traced := trace.StartAt(ctx, w.p.Created, "run", trace.Submission(w.p.Submission), trace.Run(w.p.RunID), trace.Board(w.p.Board), trace.GPU(w.p.GPU), trace.Mode(w.p.Mode))
 	holding, drop := context.WithCancelCause(ctx)
 	renewed := make(chan struct{})
 	go func() {
@@ -36,6 +38,7 @@ func (w *work) do(ctx context.Context) {
 	lost := errors.Is(context.Cause(holding), store.ErrLeaseLost) || errors.Is(end.err, store.ErrLeaseLost)
 	drop(nil)
 	<-renewed
+	traced(end.err)
 	switch {
 	case lost:
 		w.r.o.Log.Info("a run is somebody else's, or was cancelled", "run", w.p.RunID, "submission", w.p.Submission)
@@ -117,7 +120,9 @@ func (w *work) advance(ctx context.Context) end {
 	if run == nil {
 		return e
 	}
-	report, err := w.r.o.Launcher.Collect(ctx, run)
+	collecting, collected := trace.Start(ctx, "collect", trace.Submission(w.p.Submission), trace.Run(w.p.RunID))
+	report, err := w.r.o.Launcher.Collect(collecting, run)
+	collected(err)
 	if ctx.Err() != nil {
 		return end{ctx.Err(), 0}
 	}
@@ -127,7 +132,10 @@ func (w *work) advance(ctx context.Context) end {
 	if report.Canceled && !report.Result.Success {
 		return w.fail(ctx, store.StatusFailed, "its build was cancelled at Buildkite")
 	}
-	return w.record(ctx, report)
+	recording, recorded := trace.Start(ctx, "record", trace.Submission(w.p.Submission), trace.Run(w.p.RunID))
+	e = w.record(recording, report)
+	recorded(e.err)
+	return e
 }
 
 // buildOf returns the run with its build, which it makes unless there is one. nil:
@@ -171,7 +179,10 @@ func (w *work) buildOf(ctx context.Context) (*launcher.Run, end) {
 	} else if err := w.insist(ctx, func() error { return w.r.o.Store.Creating(ctx, w.p) }); err != nil {
 		return nil, end{err, w.r.shortPause}
 	}
-	return w.create(ctx, s)
+	creating, created := trace.Start(ctx, "create", trace.Submission(w.p.Submission), trace.Run(w.p.RunID))
+	run, e := w.create(creating, s)
+	created(e.err)
+	return run, e
 }
 
 // create makes or finds the build, and keeps its number.
