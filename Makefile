@@ -45,7 +45,7 @@ serve: build agent
 # Everything, with the race detector and the real agent.
 test: build agent
 	$(GO) test -race -timeout 30m ./...
-	$(GO) test -race -tags otel ./server/trace
+	$(GO) test -race -tags otel -run 'Span|Traced' ./server/trace ./server/reconciler
 	$(GO) -C tools/zzglob test -race ./...
 	agent=$$(sh tools/agent.sh) && $(GO) -C tools/buildkite-agent test -mod=readonly -race . -agent "$$agent"
 	sh tools/agent_test.sh

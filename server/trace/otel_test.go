@@ -126,14 +126,18 @@ func TestSpans(t *testing.T) {
 		resp.Body.Close()
 	}
 
-	// Buildkite refuses the build, which ends the run.
+	// The build is cancelled at Buildkite, which ends the run without a result.
+	const build = `{"number": 1, "id": "0190", "web_url": "https://buildkite.example/1", "state": "canceled", "jobs": []}`
 	buildkite := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.Method == "GET" {
+		switch {
+		case req.Method == "POST":
+			w.WriteHeader(http.StatusCreated)
+			fmt.Fprint(w, build)
+		case strings.HasSuffix(req.URL.Path, "/builds/1"):
+			fmt.Fprint(w, build)
+		default:
 			fmt.Fprint(w, "[]")
-			return
 		}
-		w.WriteHeader(http.StatusUnprocessableEntity)
-		fmt.Fprint(w, `{"message": "no"}`)
 	}))
 	defer buildkite.Close()
 	client, err := launcher.New(launcher.Options{BaseURL: buildkite.URL, Token: "hush-token", Org: "o", Pipeline: "p"})
@@ -152,7 +156,11 @@ func TestSpans(t *testing.T) {
 		defer close(done)
 		work.Run(running)
 	}()
-	<-failed
+	select {
+	case <-failed:
+	case <-time.After(time.Minute):
+		t.Error("the run did not end")
+	}
 	end()
 	<-done
 	_, ended := trace.StartAt(ctx, time.Now().Add(-time.Minute), "broken")
