@@ -6,12 +6,9 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -138,28 +135,12 @@ func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, r
 		beside.Go(func() { s.announcer.Run(ctx) })
 	}
 	beside.Go(func() { s.reconciler.Run(ctx) })
-	errs := make(chan error, len(listeners)+len(metrics))
-	var servers []*http.Server
-	var accepting sync.WaitGroup
-	drain := drain{busy: map[net.Conn]time.Time{}}
-	serve := func(l net.Listener, h http.Handler) {
-		hs := &http.Server{
-			Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-			ErrorLog:  slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
-			ConnState: drain.state,
-		}
-		servers = append(servers, hs)
-		accepting.Go(func() {
-			if err := hs.Serve(l); !errors.Is(err, net.ErrClosed) {
-				errs <- fmt.Errorf("serving on %s: %w", l.Addr(), err)
-			}
-		})
-	}
+	f := newFront(s.o.Log)
 	for _, l := range listeners {
-		serve(l, s.handler)
+		f.answer(l, s.handler)
 	}
 	for _, l := range metrics {
-		serve(l, s.Metrics())
+		f.answer(l, s.Metrics())
 	}
 	if ready != nil {
 		ready()
@@ -167,29 +148,13 @@ func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, r
 	var err error
 	select {
 	case <-ctx.Done():
-	case err = <-errs:
+	case err = <-f.failed:
 	}
 	s.health.stopping.Store(true)
 	s.endStreams()
-	for _, l := range slices.Concat(listeners, metrics) {
-		l.Close()
-	}
-	accepting.Wait()
 	stopping, stop := context.WithTimeout(context.Background(), stopTime)
 	defer stop()
-	for _, hs := range servers {
-		hs.SetKeepAlivesEnabled(false)
-	}
-	drain.wait(stopping)
-	var closing sync.WaitGroup
-	for _, hs := range servers {
-		closing.Go(func() {
-			if hs.Shutdown(stopping) != nil {
-				hs.Close()
-			}
-		})
-	}
-	closing.Wait()
+	f.close(stopping)
 	stopAll()
 	beside.Wait()
 	dropping, stop := context.WithTimeout(context.Background(), dropTime)
