@@ -69,3 +69,46 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// What pg_dump wrote and pg_restore read can be served from.
+func TestBackupOfPostgreSQL(t *testing.T) {
+	ctx := t.Context()
+	url := postgresURL(t)
+	s := migrated(t, url)
+	save(t, s, testBoard("sort"))
+	for i := range 6 {
+		if _, err := s.Accept(ctx, submission("sort", "H100", fmt.Sprint(i+1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	evaluate(t, s, func(PlannedRun) *schema.Result { return result(true, 1000) })
+	if _, err := s.Accept(ctx, submission("sort", "H100", "9")); err != nil { // waits
+		t.Fatal(err)
+	}
+	to, err := server.Copy(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied, err := Open(ctx, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer copied.Close()
+	if faults, err := copied.Check(ctx); err != nil || len(faults) > 0 {
+		t.Errorf("the copy: %v, %v", faults, err)
+	}
+	if _, total, err := copied.Page(ctx, "sort", "H100", 0, 0); err != nil || total != 6 {
+		t.Errorf("%d rank in the copy, %v; want 6", total, err)
+	}
+	was, err := s.Installation(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is, err := copied.Installation(ctx); err != nil || is != was {
+		t.Errorf("the copy is installation %s, %v; want %s, by which builds are found", is, err, was)
+	}
+	evaluate(t, copied, func(PlannedRun) *schema.Result { return result(true, 900) })
+	if entries, _, err := copied.Page(ctx, "sort", "H100", 1, 0); err != nil || len(entries) != 1 || entries[0].UserID != "9" {
+		t.Errorf("what waited ranks as %+v, %v", entries, err)
+	}
+}

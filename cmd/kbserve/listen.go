@@ -92,15 +92,20 @@ func (l *listening) ready() {
 	daemon.SdNotify(false, daemon.SdNotifyReady) // without systemd it does nothing
 }
 
+// hangups takes SIGHUPs from here on, which would end the process otherwise.
+func hangups() chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP)
+	return c
+}
+
 // context ends when ctx does, or when another process has taken over, which SIGHUP
 // asks for.
-func (l *listening) context(ctx context.Context, log *slog.Logger) (context.Context, context.CancelFunc) {
+func (l *listening) context(ctx context.Context, hangup chan os.Signal, log *slog.Logger) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(ctx)
 	if l.upgrader == nil {
 		return ctx, stop
 	}
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
 	go func() {
 		defer signal.Stop(hangup)
 		defer stop()

@@ -82,6 +82,7 @@ func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := c.check(env); err != nil {
 		return err
 	}
+	hangup := hangups()
 	log := logger(env.Stderr, c.LogFormat, env.Debug)
 	endTraces, err := traces(ctx, env, log)
 	if err != nil {
@@ -103,7 +104,7 @@ func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
 		if err != nil {
 			return err
 		}
-		ctx, stop := listening.context(ctx, log)
+		ctx, stop := listening.context(ctx, hangup, log)
 		defer stop()
 		log.Info("serving", "url", c.publicURL(listening.url()), "database", s.Kind(), "version", cli.Version())
 		err = srv.Serve(ctx, listening.pages, listening.metrics, listening.ready)

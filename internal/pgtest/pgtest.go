@@ -156,3 +156,16 @@ func (s *Server) Stop() error {
 	}
 	return err
 }
+
+// Copy makes a database of what another holds, by pg_dump and pg_restore, as an
+// operator's backup does.
+func (s *Server) Copy(from string) (to string, err error) {
+	file := filepath.Join(s.dir, fmt.Sprintf("dump%d", s.names.Add(1)))
+	if err := s.run("pg_dump", "--format=custom", "--file="+file, "--dbname="+from); err != nil {
+		return "", err
+	}
+	if to, err = s.Database(); err != nil {
+		return "", err
+	}
+	return to, s.run("pg_restore", "--exit-on-error", "--no-owner", "--dbname="+to, file)
+}

@@ -43,3 +43,6 @@ func (s *Shared) Stop() error {
 
 // Exec runs statements in a database that URL has made.
 func (s *Shared) Exec(url, statements string) error { return s.server.Exec(url, statements) }
+
+// Copy makes a database of what another holds, see [Server.Copy].
+func (s *Shared) Copy(url string) (string, error) { return s.server.Copy(url) }
