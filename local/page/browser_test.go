@@ -28,19 +28,16 @@ type browser struct {
 	*browsertest.Tab
 	t   *testing.T
 	ctx context.Context
-	url string
 }
 
 // open starts a browser that holds the pages' key.
 func (w *rig) open() *browser {
 	w.t.Helper()
-	tab := browsertest.Open(w.t, patience)
-	b := &browser{Tab: tab, t: w.t, ctx: tab.Ctx, url: w.server.URL}
-	b.run(chromedp.Navigate(w.server.URL + EnterPath + "?key=" + key))
+	tab := browsertest.Open(w.t, w.server.URL, patience)
+	b := &browser{Tab: tab, t: w.t, ctx: tab.Ctx}
+	b.Run(chromedp.Navigate(w.server.URL + EnterPath + "?key=" + key))
 	return b
 }
-
-func (b *browser) run(actions ...chromedp.Action) { b.t.Helper(); b.Run(actions...) }
 
 // size sets the window and the colours that its user prefers.
 func (b *browser) size(width int64, scheme string) {
@@ -56,29 +53,11 @@ func (b *browser) follow(action chromedp.Action) {
 	}
 }
 
-func (b *browser) visit(path string) {
-	b.t.Helper()
-	b.run(chromedp.Navigate(b.url+path), chromedp.WaitReady("footer"))
-}
-
-// ask evaluates an expression.
-func ask[T any](b *browser, expression string) (out T) {
-	b.t.Helper()
-	b.run(chromedp.Evaluate(expression, &out))
-	return out
-}
-
-// await waits until an expression is true, in the browser.
-func (b *browser) await(expression string) {
-	b.t.Helper()
-	b.run(chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(patience)))
-}
-
 // shot takes a picture of the whole page. It is kept where KBGEN_SCREENSHOTS says.
 func (b *browser) shot(name string, width int) {
 	b.t.Helper()
 	var data []byte
-	b.run(chromedp.FullScreenshot(&data, 100))
+	b.Run(chromedp.FullScreenshot(&data, 100))
 	img, err := png.Decode(bytes.NewReader(data))
 	if err != nil {
 		b.t.Fatal(err)
@@ -173,27 +152,6 @@ steps:
 	return g
 }
 
-// contrast lists texts that are hard to read: below 4.5 to 1 against what lies
-// behind them.
-const contrast = `(() => {
-  const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return { r: m[0], g: m[1], b: m[2], a: m.length > 3 ? m[3] : 1 }; };
-  const over = (f, b) => ({ r: f.r * f.a + b.r * (1 - f.a), g: f.g * f.a + b.g * (1 - f.a), b: f.b * f.a + b.b * (1 - f.a), a: 1 });
-  const lum = (c) => { const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }; return 0.2126 * f(c.r) + 0.7152 * f(c.g) + 0.0722 * f(c.b); };
-  const out = [];
-  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walk.nextNode()) {
-    const text = walk.currentNode.textContent.trim(), el = walk.currentNode.parentElement;
-    if (!text || !el.checkVisibility() || el.closest(".hidden, .skip, noscript, script, option, .superseded, title")) continue;
-    const layers = [];
-    for (let n = el; n; n = n.parentElement) layers.unshift(parse(getComputedStyle(n).backgroundColor));
-    const ground = layers.reduce((b, f) => over(f, b), { r: 255, g: 255, b: 255, a: 1 });
-    const a = lum(over(parse(getComputedStyle(el).color), ground)), b = lum(ground);
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) out.push(text.slice(0, 40) + " " + ratio.toFixed(2));
-  }
-  return [...new Set(out)];
-})()`
-
 // Every page fits every window, in both colour schemes, and can be read.
 func TestPagesInABrowser(t *testing.T) {
 	browsertest.Find(t)
@@ -205,15 +163,15 @@ func TestPagesInABrowser(t *testing.T) {
 			for _, scheme := range []string{"light", "dark"} {
 				look := fmt.Sprintf("%s-%d-%s", name, width, scheme)
 				b.size(width, scheme)
-				b.visit(path)
-				if wide := ask[int64](b, "document.documentElement.scrollWidth"); wide > width {
-					t.Errorf("%s: the page is %d wide, %v stick out", look, wide, ask[[]string](b, fmt.Sprintf(
+				b.Visit(path)
+				if wide := browsertest.Ask[int64](b.Tab, "document.documentElement.scrollWidth"); wide > width {
+					t.Errorf("%s: the page is %d wide, %v stick out", look, wide, browsertest.Ask[[]string](b.Tab, fmt.Sprintf(
 						"[...document.querySelectorAll('main *, header *')].filter(e => e.getBoundingClientRect().right > %d && !e.closest('.scroll, .body, .file, .log')).map(e => e.tagName + '.' + e.className).slice(0, 5)", width)))
 				}
-				if bad := ask[[]string](b, contrast); len(bad) > 0 {
+				if bad := browsertest.Ask[[]string](b.Tab, browsertest.Contrast); len(bad) > 0 {
 					t.Errorf("%s: hard to read: %q", look, bad)
 				}
-				grounds[scheme] = ask[string](b, "getComputedStyle(document.body).backgroundColor")
+				grounds[scheme] = browsertest.Ask[string](b.Tab, "getComputedStyle(document.body).backgroundColor")
 				b.shot(look, int(width))
 			}
 		}
@@ -231,9 +189,9 @@ func TestLogLinePitch(t *testing.T) {
 	b := g.open()
 	for _, width := range []int64{390, 1280} {
 		b.size(width, "light")
-		b.visit(g.paths["job"])
+		b.Visit(g.paths["job"])
 		var lines []struct{ Top, Height, LineHeight float64 }
-		data := ask[string](b, `JSON.stringify([...document.querySelectorAll(".log details[open] .lines > div")].map(e => ({Top: e.getBoundingClientRect().top, Height: e.getBoundingClientRect().height, LineHeight: parseFloat(getComputedStyle(e).lineHeight)})))`)
+		data := browsertest.Ask[string](b.Tab, `JSON.stringify([...document.querySelectorAll(".log details[open] .lines > div")].map(e => ({Top: e.getBoundingClientRect().top, Height: e.getBoundingClientRect().height, LineHeight: parseFloat(getComputedStyle(e).lineHeight)})))`)
 		if err := json.Unmarshal([]byte(data), &lines); err != nil || len(lines) != 13 {
 			t.Fatalf("%d lines, %v", len(lines), err)
 		}
@@ -244,14 +202,14 @@ func TestLogLinePitch(t *testing.T) {
 		}
 	}
 	// A link to a line opens the group it is in.
-	b.visit("/") // from another page: a jump within one loads nothing that a visit could wait for
-	b.visit(g.paths["job"] + "#L18")
-	b.await(`document.getElementById("L18").checkVisibility() && document.getElementById("L18").matches(":target") && document.getElementById("L18").innerText != ""`) // it has a text once it is laid out
-	if got := ask[string](b, `document.querySelector(":target").innerText`); !strings.Contains(got, "inside") {
+	b.Visit("/") // from another page: a jump within one loads nothing that a visit could wait for
+	b.Visit(g.paths["job"] + "#L18")
+	b.Await(`document.getElementById("L18").checkVisibility() && document.getElementById("L18").matches(":target") && document.getElementById("L18").innerText != ""`) // it has a text once it is laid out
+	if got := browsertest.Ask[string](b.Tab, `document.querySelector(":target").innerText`); !strings.Contains(got, "inside") {
 		t.Errorf("line 18 is %q", got)
 	}
-	b.run(chromedp.Click(`#L16 > a, #L5 > a`, chromedp.ByQuery))
-	if got := ask[string](b, "location.hash"); got != "#L5" {
+	b.Run(chromedp.Click(`#L16 > a, #L5 > a`, chromedp.ByQuery))
+	if got := browsertest.Ask[string](b.Tab, "location.hash"); got != "#L5" {
 		t.Errorf("a click on a line's number leads to %q", got)
 	}
 	b.quiet()
@@ -263,21 +221,21 @@ func TestKeyboard(t *testing.T) {
 	g := newGallery(t)
 	b := g.open()
 	b.size(1280, "light")
-	b.visit("/")
-	press := func(keys string) { t.Helper(); b.run(chromedp.KeyEvent(keys)) }
+	b.Visit("/")
+	press := func(keys string) { t.Helper(); b.Run(chromedp.KeyEvent(keys)) }
 	press(kb.Tab)
-	if got := ask[string](b, "document.activeElement.className + ' ' + (document.activeElement.getBoundingClientRect().left >= 0)"); got != "skip true" {
+	if got := browsertest.Ask[string](b.Tab, "document.activeElement.className + ' ' + (document.activeElement.getBoundingClientRect().left >= 0)"); got != "skip true" {
 		t.Errorf("the first Tab reaches %q, want the visible link that skips", got)
 	}
 	press(kb.Enter)
-	b.await(`document.activeElement.id === "main"`)
+	b.Await(`document.activeElement.id === "main"`)
 	for _, path := range []string{"/", g.paths["release"], g.paths["job"], g.paths["right"]} {
-		b.visit(path)
-		want := ask[int](b, `(window.walk = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter(e => e.checkVisibility() && e.tabIndex >= 0 && !e.matches(".skip") && !(e.type === "radio" && !e.checked))).length`)
+		b.Visit(path)
+		want := browsertest.Ask[int](b.Tab, `(window.walk = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter(e => e.checkVisibility() && e.tabIndex >= 0 && !e.matches(".skip") && !(e.type === "radio" && !e.checked))).length`)
 		seen := map[string]bool{}
 		for range want + 5 {
 			press(kb.Tab)
-			at := ask[[]string](b, `(() => { const e = document.activeElement, s = getComputedStyle(e); return [String(walk.indexOf(e)), String(e.matches(":focus-visible") && s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 1), e.outerHTML.slice(0, 120)]; })()`)
+			at := browsertest.Ask[[]string](b.Tab, `(() => { const e = document.activeElement, s = getComputedStyle(e); return [String(walk.indexOf(e)), String(e.matches(":focus-visible") && s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 1), e.outerHTML.slice(0, 120)]; })()`)
 			if at[0] == "-1" {
 				continue
 			}
@@ -288,20 +246,20 @@ func TestKeyboard(t *testing.T) {
 		}
 		for i := range want {
 			if !seen[strconv.Itoa(i)] {
-				t.Errorf("%s: Tab does not reach %s", path, ask[string](b, fmt.Sprintf("walk[%d].outerHTML.slice(0, 120)", i)))
+				t.Errorf("%s: Tab does not reach %s", path, browsertest.Ask[string](b.Tab, fmt.Sprintf("walk[%d].outerHTML.slice(0, 120)", i)))
 			}
 		}
 	}
-	b.visit("/")
-	b.run(input.DispatchKeyEvent(input.KeyRawDown).WithKey("/"), input.DispatchKeyEvent(input.KeyUp).WithKey("/"))
+	b.Visit("/")
+	b.Run(input.DispatchKeyEvent(input.KeyRawDown).WithKey("/"), input.DispatchKeyEvent(input.KeyUp).WithKey("/"))
 	press("wrong.py")
 	b.follow(chromedp.KeyEvent(kb.Enter))
-	if rows, search := ask[int](b, `document.querySelectorAll(".builds tbody tr").length`), ask[string](b, "location.search"); rows != 1 || !strings.Contains(search, "wrong.py") {
+	if rows, search := browsertest.Ask[int](b.Tab, `document.querySelectorAll(".builds tbody tr").length`), browsertest.Ask[string](b.Tab, "location.search"); rows != 1 || !strings.Contains(search, "wrong.py") {
 		t.Errorf("the search for wrong.py, %q, shows %d builds, want one", search, rows)
 	}
-	b.run(chromedp.Focus(".builds th a"))
+	b.Run(chromedp.Focus(".builds th a"))
 	b.follow(chromedp.KeyEvent(kb.Enter))
-	if title := ask[string](b, "document.title"); !strings.HasPrefix(title, "wrong: vectoradd_py · wrong.py") {
+	if title := browsertest.Ask[string](b.Tab, "document.title"); !strings.HasPrefix(title, "wrong: vectoradd_py · wrong.py") {
 		t.Errorf("Enter leads to %q", title)
 	}
 	b.quiet()
@@ -313,25 +271,25 @@ func TestWithoutJavaScript(t *testing.T) {
 	g := newGallery(t)
 	b := g.open()
 	b.size(1280, "light")
-	b.run(emulation.SetScriptExecutionDisabled(true))
-	b.visit(g.paths["job"])
+	b.Run(emulation.SetScriptExecutionDisabled(true))
+	b.Visit(g.paths["job"])
 	var text string
-	b.run(chromedp.Text("main", &text))
+	b.Run(chromedp.Text("main", &text))
 	if !strings.Contains(text, "case 11 size: 2048 took 51 µs") {
 		t.Errorf("the log is not there:\n%s", text)
 	}
-	b.visit("/")
-	b.run(chromedp.SendKeys(".filter input", "right.py"))
+	b.Visit("/")
+	b.Run(chromedp.SendKeys(".filter input", "right.py"))
 	b.follow(chromedp.Click(".filter button"))
-	b.run(chromedp.Text("main", &text, chromedp.ByQuery))
+	b.Run(chromedp.Text("main", &text, chromedp.ByQuery))
 	if !strings.Contains(text, "right.py") || strings.Contains(text, "wrong.py") {
 		t.Errorf("the search shows\n%s", text)
 	}
-	b.visit(g.paths["release"])
-	b.run(chromedp.SendKeys(".answers input[type=text]", "v9"))
+	b.Visit(g.paths["release"])
+	b.Run(chromedp.SendKeys(".answers input[type=text]", "v9"))
 	events := g.engine.Subscribe()
 	defer events.Close()
-	b.run(chromedp.Click(".answers button"))
+	b.Run(chromedp.Click(".answers button"))
 	for ev := (engine.Event{}); ev.Job == nil || ev.Job.State != engine.JobUnblocked; {
 		ev = must[engine.Event](t)(events.Next(b.ctx))
 	}
@@ -347,12 +305,12 @@ func TestPageFollows(t *testing.T) {
 	g := newGallery(t)
 	b := g.open()
 	b.size(1280, "light")
-	b.visit(g.paths["release"])
-	b.await(`document.getElementById("live").textContent === "live"`)
-	b.run(chromedp.SendKeys(".answers input[type=text]", "half a na"))
+	b.Visit(g.paths["release"])
+	b.Await(`document.getElementById("live").textContent === "live"`)
+	b.Run(chromedp.SendKeys(".answers input[type=text]", "half a na"))
 	must[engine.Annotation](t)(g.engine.Annotate(g.busy.ID, engine.Annotation{Context: "late", Style: "info", Body: "arrived later"}, false))
-	b.await(`document.body.innerText.includes("arrived later")`)
-	if got := ask[string](b, `document.querySelector(".answers input[type=text]").value`); got != "half a na" {
+	b.Await(`document.body.innerText.includes("arrived later")`)
+	if got := browsertest.Ask[string](b.Tab, `document.querySelector(".answers input[type=text]").value`); got != "half a na" {
 		t.Errorf("the field holds %q after an update", got)
 	}
 	b.quiet()

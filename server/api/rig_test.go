@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -25,14 +23,7 @@ import (
 	"github.com/gpu-mode/kbgen/store"
 )
 
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if err := servertest.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		status = 1
-	}
-	os.Exit(status)
-}
+func TestMain(m *testing.M) { servertest.Main(m) }
 
 const adminToken = "canary-admin-token-0123456789"
 

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -23,14 +22,7 @@ import (
 	"github.com/gpu-mode/kbgen/store"
 )
 
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if err := servertest.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		status = 1
-	}
-	os.Exit(status)
-}
+func TestMain(m *testing.M) { servertest.Main(m) }
 
 // patience bounds the waiting for what is sure to come.
 const patience = time.Minute

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -30,14 +31,21 @@ func SQLite(t testing.TB) *store.Store {
 var server pgtest.Shared
 
 // Postgres opens an empty store, and skips the test where there is no PostgreSQL.
-// The package's TestMain calls [Stop].
+// The package's TestMain calls [Main].
 func Postgres(t testing.TB) *store.Store {
 	t.Helper()
 	return open(t, server.URL(t))
 }
 
-// Stop ends the PostgreSQL server, if a test has started it.
-func Stop() error { return server.Stop() }
+// Main runs a package's tests, and ends what they share: a TestMain is no more.
+func Main(m *testing.M) {
+	status := m.Run()
+	if err := server.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = 1
+	}
+	os.Exit(status)
+}
 
 func open(t testing.TB, url string) *store.Store {
 	t.Helper()

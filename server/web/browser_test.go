@@ -21,25 +21,22 @@ type browser struct {
 	*browsertest.Tab
 	t   *testing.T
 	ctx context.Context
-	url string
 }
 
 func (r *rig) open(t *testing.T) *browser {
 	t.Helper()
-	tab := browsertest.Open(t, 2*patience)
-	b := &browser{Tab: tab, t: t, ctx: tab.Ctx, url: r.server.URL}
-	b.run(network.Enable())
+	tab := browsertest.Open(t, r.server.URL, 2*patience)
+	b := &browser{Tab: tab, t: t, ctx: tab.Ctx}
+	b.Run(network.Enable())
 	return b
 }
-
-func (b *browser) run(actions ...chromedp.Action) { b.t.Helper(); b.Run(actions...) }
 
 // as makes the browser a user's, "" being nobody's.
 func (b *browser) as(r *rig, id string) {
 	b.t.Helper()
-	b.run(network.ClearBrowserCookies())
+	b.Run(network.ClearBrowserCookies())
 	if id != "" {
-		b.run(network.SetCookie("kbserve_session", r.cookies[id]).WithURL(b.url))
+		b.Run(network.SetCookie("kbserve_session", r.cookies[id]).WithURL(b.URL))
 	}
 }
 
@@ -47,24 +44,6 @@ func (b *browser) as(r *rig, id string) {
 func (b *browser) size(width int64, scheme string) {
 	b.t.Helper()
 	b.Size(width, scheme)
-}
-
-func (b *browser) visit(path string) {
-	b.t.Helper()
-	b.run(chromedp.Navigate(b.url+path), chromedp.WaitReady("footer"))
-}
-
-// ask evaluates an expression.
-func ask[T any](b *browser, expression string) (out T) {
-	b.t.Helper()
-	b.run(chromedp.Evaluate(expression, &out))
-	return out
-}
-
-// await waits until an expression is true, in the browser.
-func (b *browser) await(expression string) {
-	b.t.Helper()
-	b.run(chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(patience)))
 }
 
 // quiet fails when the browser has complained: of the policy, a script, a file.
@@ -85,33 +64,11 @@ func (b *browser) keep(name string) {
 		return
 	}
 	var data []byte
-	b.run(chromedp.FullScreenshot(&data, 100))
+	b.Run(chromedp.FullScreenshot(&data, 100))
 	if err := os.WriteFile(filepath.Join(dir, name+".png"), data, 0o600); err != nil {
 		b.t.Fatal(err)
 	}
 }
-
-// contrast lists texts that are hard to read: below 4.5 to 1 against what lies
-// behind them.
-const contrast = `(() => {
-  const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return { r: m[0], g: m[1], b: m[2], a: m.length > 3 ? m[3] : 1 }; };
-  const over = (f, b) => ({ r: f.r * f.a + b.r * (1 - f.a), g: f.g * f.a + b.g * (1 - f.a), b: f.b * f.a + b.b * (1 - f.a), a: 1 });
-  const lum = (c) => { const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }; return 0.2126 * f(c.r) + 0.7152 * f(c.g) + 0.0722 * f(c.b); };
-  const out = [];
-  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walk.nextNode()) {
-    const text = walk.currentNode.textContent.trim(), el = walk.currentNode.parentElement;
-    if (!text || !el.checkVisibility() || el.closest(".hidden, .skip, noscript, script, option, title, desc")) continue;
-    const layers = [];
-    for (let n = el; n; n = n.parentElement) layers.unshift(parse(getComputedStyle(n).backgroundColor));
-    const ground = layers.reduce((b, f) => over(f, b), { r: 255, g: 255, b: 255, a: 1 });
-    const style = getComputedStyle(el);
-    const a = lum(over(parse(el.closest("svg") ? style.fill : style.color), ground)), b = lum(ground);
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) out.push(text.slice(0, 40) + " " + ratio.toFixed(2));
-  }
-  return [...new Set(out)];
-})()`
 
 // sticking lists what reaches beyond the window's edge.
 const sticking = `[...document.querySelectorAll("main *, header *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll, pre, .source, .prose table, .hidden, caption")).map(e => e.tagName + "." + (e.className.baseVal ?? e.className)).slice(0, 6)`
@@ -134,14 +91,14 @@ func TestPagesInABrowser(t *testing.T) {
 			for _, scheme := range []string{"light", "dark"} {
 				look := fmt.Sprintf("%s-%d-%s", page.name, width, scheme)
 				b.size(width, scheme)
-				b.visit(page.path)
-				if wide := ask[int64](b, "document.documentElement.scrollWidth"); wide > width {
-					t.Errorf("%s: the page is %d wide; beyond the edge: %v", look, wide, ask[[]string](b, sticking))
+				b.Visit(page.path)
+				if wide := browsertest.Ask[int64](b.Tab, "document.documentElement.scrollWidth"); wide > width {
+					t.Errorf("%s: the page is %d wide; beyond the edge: %v", look, wide, browsertest.Ask[[]string](b.Tab, sticking))
 				}
-				if bad := ask[[]string](b, contrast); len(bad) > 0 {
+				if bad := browsertest.Ask[[]string](b.Tab, browsertest.Contrast); len(bad) > 0 {
 					t.Errorf("%s: hard to read: %q", look, bad)
 				}
-				grounds[scheme] = ask[string](b, "getComputedStyle(document.body).backgroundColor")
+				grounds[scheme] = browsertest.Ask[string](b.Tab, "getComputedStyle(document.body).backgroundColor")
 				b.keep(look)
 				if page.name == "error" {
 					b.forget() // that the page is an error
@@ -150,14 +107,14 @@ func TestPagesInABrowser(t *testing.T) {
 			}
 		}
 		b.size(390, "light")
-		b.run(chromedp.Evaluate(`document.documentElement.style.fontSize = "200%"`, nil))
-		if wide := ask[int64](b, "document.documentElement.scrollWidth"); wide > 390 {
-			t.Errorf("%s with text twice as large: the page is %d wide; beyond the edge: %v", page.name, wide, ask[[]string](b, sticking))
+		b.Run(chromedp.Evaluate(`document.documentElement.style.fontSize = "200%"`, nil))
+		if wide := browsertest.Ask[int64](b.Tab, "document.documentElement.scrollWidth"); wide > 390 {
+			t.Errorf("%s with text twice as large: the page is %d wide; beyond the edge: %v", page.name, wide, browsertest.Ask[[]string](b.Tab, sticking))
 		}
 		b.quiet(page.name)
-		b.run(chromedp.Evaluate(`document.documentElement.style.fontSize = ""`, nil), emulation.SetEmulatedMedia().WithMedia("print"))
+		b.Run(chromedp.Evaluate(`document.documentElement.style.fontSize = ""`, nil), emulation.SetEmulatedMedia().WithMedia("print"))
 		b.keep(page.name + "-print")
-		b.run(emulation.SetEmulatedMedia().WithMedia(""))
+		b.Run(emulation.SetEmulatedMedia().WithMedia(""))
 	}
 	if grounds["light"] == grounds["dark"] {
 		t.Errorf("both colour schemes have the ground %s", grounds["light"])
@@ -171,20 +128,20 @@ func TestKeyboard(t *testing.T) {
 	b := w.open(t)
 	b.as(w.rig, alice)
 	b.size(1280, "light")
-	b.visit("/")
-	b.run(chromedp.KeyEvent(kb.Tab))
-	if got := ask[string](b, "document.activeElement.className + ' ' + (document.activeElement.getBoundingClientRect().left >= 0)"); got != "skip true" {
+	b.Visit("/")
+	b.Run(chromedp.KeyEvent(kb.Tab))
+	if got := browsertest.Ask[string](b.Tab, "document.activeElement.className + ' ' + (document.activeElement.getBoundingClientRect().left >= 0)"); got != "skip true" {
 		t.Errorf("the first Tab reaches %q, want the visible link that skips", got)
 	}
-	b.run(chromedp.KeyEvent(kb.Enter))
-	b.await(`document.activeElement.id === "main"`)
+	b.Run(chromedp.KeyEvent(kb.Enter))
+	b.Await(`document.activeElement.id === "main"`)
 	for _, path := range []string{"/", "/b/matmul/H100", submissionPath(w.right), "/u/" + alice} {
-		b.visit(path)
-		want := ask[int](b, `(window.walk = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']")].filter(e => e.checkVisibility() && e.tabIndex >= 0 && !e.matches(".skip"))).length`)
+		b.Visit(path)
+		want := browsertest.Ask[int](b.Tab, `(window.walk = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']")].filter(e => e.checkVisibility() && e.tabIndex >= 0 && !e.matches(".skip"))).length`)
 		seen := map[string]bool{}
 		for range want + 8 {
-			b.run(chromedp.KeyEvent(kb.Tab))
-			at := ask[[]string](b, `(() => { const e = document.activeElement, s = getComputedStyle(e); return [String(walk.indexOf(e)), String(e.matches(":focus-visible") && s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 1), e.outerHTML.slice(0, 120)]; })()`)
+			b.Run(chromedp.KeyEvent(kb.Tab))
+			at := browsertest.Ask[[]string](b.Tab, `(() => { const e = document.activeElement, s = getComputedStyle(e); return [String(walk.indexOf(e)), String(e.matches(":focus-visible") && s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 1), e.outerHTML.slice(0, 120)]; })()`)
 			if at[0] == "-1" {
 				continue
 			}
@@ -195,7 +152,7 @@ func TestKeyboard(t *testing.T) {
 		}
 		for i := range want {
 			if !seen[fmt.Sprint(i)] {
-				t.Errorf("%s: Tab does not reach %s", path, ask[string](b, fmt.Sprintf("walk[%d].outerHTML.slice(0, 120)", i)))
+				t.Errorf("%s: Tab does not reach %s", path, browsertest.Ask[string](b.Tab, fmt.Sprintf("walk[%d].outerHTML.slice(0, 120)", i)))
 			}
 		}
 	}
@@ -211,19 +168,19 @@ func TestSubmitInABrowser(t *testing.T) {
 			b := w.open(t)
 			b.as(w.rig, alice)
 			b.size(390, "light")
-			b.run(emulation.SetScriptExecutionDisabled(!script))
-			b.visit("/b/matmul/B200")
+			b.Run(emulation.SetScriptExecutionDisabled(!script))
+			b.Visit("/b/matmul/B200")
 			file := filepath.Join(t.TempDir(), "mine.py")
 			if err := os.WriteFile(file, []byte("def custom_kernel(data):\n    return data\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			b.run(chromedp.SetUploadFiles("#file", []string{file}, chromedp.ByQuery), chromedp.Focus("#mode", chromedp.ByQuery), chromedp.KeyEvent("t"), chromedp.KeyEvent(kb.Tab))
+			b.Run(chromedp.SetUploadFiles("#file", []string{file}, chromedp.ByQuery), chromedp.Focus("#mode", chromedp.ByQuery), chromedp.KeyEvent("t"), chromedp.KeyEvent(kb.Tab))
 			response, err := chromedp.RunResponse(b.ctx, chromedp.KeyEvent(kb.Enter))
 			if err != nil || response.Status != 200 {
 				t.Fatal(response, err)
 			}
 			var at, text string
-			b.run(chromedp.Location(&at), chromedp.Text("main", &text, chromedp.ByQuery))
+			b.Run(chromedp.Location(&at), chromedp.Text("main", &text, chromedp.ByQuery))
 			if !strings.Contains(at, "/s/") || !strings.Contains(text, "mine.py") || !strings.Contains(strings.ToLower(text), "test") {
 				t.Errorf("submitting leads to %s: %.300s", at, text)
 			}
@@ -239,12 +196,12 @@ func TestLivePage(t *testing.T) {
 	b := w.open(t)
 	b.as(w.rig, alice)
 	b.size(1280, "light")
-	b.visit(submissionPath(w.waiting))
-	b.await(`document.getElementById("live").textContent === "live"`)
+	b.Visit(submissionPath(w.waiting))
+	b.Await(`document.getElementById("live").textContent === "live"`)
 	if err := w.backend.Cancel(b.ctx, w.backendViewer(alice), w.waiting); err != nil {
 		t.Fatal(err)
 	}
-	b.await(`document.querySelector("main").innerText.includes("Cancelled by its submitter")`)
-	b.await(`document.getElementById("live").textContent === ""`)
+	b.Await(`document.querySelector("main").innerText.includes("Cancelled by its submitter")`)
+	b.Await(`document.getElementById("live").textContent === ""`)
 	b.quiet("live")
 }
