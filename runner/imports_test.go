@@ -50,12 +50,21 @@ func opens(t testing.TB, file string) func() int {
 	if err == nil { // with its closes, as the kernel joins events that are the same
 		_, err = unix.InotifyAddWatch(fd, file, unix.IN_OPEN|unix.IN_CLOSE)
 	}
+	// Whoever asks opens a file of his own, after which nothing older is to come.
+	asked, mark := filepath.Join(t.TempDir(), "asked"), -1
+	if err == nil {
+		err = os.WriteFile(asked, nil, 0o600)
+	}
+	if err == nil {
+		mark, err = unix.InotifyAddWatch(fd, asked, unix.IN_OPEN|unix.IN_CLOSE)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	events := os.NewFile(uintptr(fd), "inotify")
 	t.Cleanup(func() { events.Close() })
 	var opened atomic.Int64
+	told := make(chan bool, 1)
 	go func() { // ends when the file is closed
 		buf := make([]byte, 64<<10)
 		for {
@@ -64,13 +73,23 @@ func opens(t testing.TB, file string) func() int {
 				return
 			}
 			for at := 0; at+unix.SizeofInotifyEvent <= n; at += unix.SizeofInotifyEvent { // events of a file have no name
-				if binary.NativeEndian.Uint32(buf[at+4:])&unix.IN_OPEN != 0 {
+				switch {
+				case binary.NativeEndian.Uint32(buf[at+4:])&unix.IN_OPEN == 0:
+				case int(binary.NativeEndian.Uint32(buf[at:])) == mark:
+					told <- true
+				default:
 					opened.Add(1)
 				}
 			}
 		}
 	}()
-	return func() int { return int(opened.Swap(0)) }
+	return func() int {
+		if _, err := os.ReadFile(asked); err != nil {
+			t.Fatal(err)
+		}
+		<-told
+		return int(opened.Swap(0))
+	}
 }
 
 // TestHeavyModulesAreImportedTwice: once by the judge, once for all workers. A

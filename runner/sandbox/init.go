@@ -278,7 +278,20 @@ func (i *initProcess) become(r *execRequest) error {
 			return err
 		}
 	}
-	return fmt.Errorf("starting %s: %w", r.Path, syscall.Exec(r.Path, r.Args, r.Env))
+	return fmt.Errorf("starting %s: %w", r.Path, whileBusy(func() error { return syscall.Exec(r.Path, r.Args, r.Env) }))
+}
+
+// busyTime bounds how long a program may be busy.
+const busyTime = 5 * time.Second
+
+// whileBusy tries again what fails because a program is open for writing. It was
+// just written, and a process that was forked meanwhile holds it until it executes.
+func whileBusy(try func() error) error {
+	for begun := time.Now(); ; time.Sleep(2 * time.Millisecond) {
+		if err := try(); err != syscall.ETXTBSY || time.Since(begun) > busyTime {
+			return err
+		}
+	}
 }
 
 // moveAway returns a copy of fd with a number beyond the program's own.
@@ -304,7 +317,11 @@ func (i *initProcess) start(o *execRequest) error {
 		attr.Sys.Credential = &syscall.Credential{Uid: uint32(i.ID.UID), Gid: uint32(i.ID.GID), Groups: groups}
 	}
 	begun := time.Now()
-	pid, err := syscall.ForkExec(o.Path, o.Args, attr)
+	var pid int
+	err := whileBusy(func() (err error) {
+		pid, err = syscall.ForkExec(o.Path, o.Args, attr)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", o.Path, err)
 	}
