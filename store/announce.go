@@ -49,7 +49,7 @@ func (s *Store) Announce(ctx context.Context, board string) (changes []Announcem
 		if err := s.row(ctx, tx, `SELECT id, visibility FROM lb.leaderboard WHERE name = $1`, board).Scan(&id, &visibility); err != nil {
 			return err
 		}
-		if visibility != Public { // when it is made public, its ranking is no news
+		if visibility != Public { // when it is made public, nobody is told of its ranking
 			_, err := s.exec(ctx, tx, `DELETE FROM own.announced WHERE leaderboard_id = $1`, id)
 			return err
 		}

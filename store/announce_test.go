@@ -10,8 +10,8 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// news is what Announce says, in words.
-func news(t *testing.T, s *Store, board string) (said string) {
+// updates is what Announce says, in words.
+func updates(t *testing.T, s *Store, board string) (said string) {
 	t.Helper()
 	changes, err := s.Announce(context.Background(), board)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestAnnounce(t *testing.T) {
 		}
 		expect := func(what, board, want string) {
 			t.Helper()
-			if got := news(t, s, board) + news(t, other, board); got != want {
+			if got := updates(t, s, board) + updates(t, other, board); got != want {
 				t.Errorf("after %s: %q, want %q", what, got, want)
 			}
 		}

@@ -28,6 +28,30 @@ type Signal struct{ Kind, ID string }
 type listeners struct {
 	mu  sync.Mutex
 	all map[chan Signal]bool
+
+	// What transactions tell when they are committed. SQLite's write one at a time,
+	// but one whose context ends is undone, and the next begins, before the first
+	// one's function has returned.
+	pending map[*sql.Tx][]Signal
+}
+
+// tell keeps signals until told asks for them.
+func (l *listeners) tell(tx *sql.Tx, signals []Signal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pending == nil {
+		l.pending = map[*sql.Tx][]Signal{}
+	}
+	l.pending[tx] = append(l.pending[tx], signals...)
+}
+
+// told returns what a transaction tells, and forgets it.
+func (l *listeners) told(tx *sql.Tx) []Signal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	signals := l.pending[tx]
+	delete(l.pending, tx)
+	return signals
 }
 
 // listenerRoom is how many signals one listener may lag behind; more are dropped.
@@ -122,7 +146,7 @@ func (s *Store) notify(ctx context.Context, on querier, signal Signal) error {
 // tell sends signals when the transaction is committed, and not otherwise.
 func (s *Store) tell(ctx context.Context, tx *sql.Tx, signals ...Signal) error {
 	if s.kind == sqlite {
-		s.pending = append(s.pending, signals...) // one writing connection, so this transaction's
+		s.listeners.tell(tx, signals)
 		return nil
 	}
 	for _, signal := range signals {

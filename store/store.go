@@ -30,7 +30,6 @@ type Store struct {
 
 	config    *pgx.ConnConfig // PostgreSQL: for a connection that listens
 	listeners listeners       // SQLite: this process's listeners
-	pending   []Signal        // SQLite: of the transaction that is open, there being one at a time
 
 	rankings  versioned[Entry]
 	histories versioned[Step]
@@ -159,15 +158,10 @@ func (s *Store) changeOnce(ctx context.Context, do func(tx *sql.Tx) error) error
 		return err
 	}
 	defer tx.Rollback() // nothing after Commit
-	var signals []Signal
-	if s.kind == sqlite {
-		s.pending = nil
-	}
-	if err := do(tx); err != nil {
+	err = do(tx)
+	signals := s.listeners.told(tx)
+	if err != nil {
 		return err
-	}
-	if s.kind == sqlite {
-		signals, s.pending = s.pending, nil
 	}
 	if err := tx.Commit(); err != nil {
 		return err

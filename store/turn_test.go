@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -220,7 +221,7 @@ func TestSignals(t *testing.T) {
 	both(t, func(t *testing.T, s *Store) {
 		signals := s.Signals(t.Context())
 		want := Signal{Kind: SignalHint, ID: "run-1"}
-		deadline := time.After(30 * time.Second)
+		deadline := time.After(5 * time.Minute)
 		for {
 			if err := s.Signal(context.Background(), want); err != nil {
 				t.Fatal(err)
@@ -237,4 +238,48 @@ func TestSignals(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A transaction whose context ends is undone while its function still works. It takes
+// no signal from the next one, and gives it none.
+func TestSignalsOfATransactionThatIsUndone(t *testing.T) {
+	s := migrated(t, sqliteURL(t))
+	signals := s.Signals(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	told, undone := make(chan struct{}), make(chan struct{})
+	next := make(chan error, 1)
+	err := s.change(ctx, "the first", func(tx *sql.Tx) error {
+		if err := s.tell(ctx, tx, Signal{Kind: SignalHint, ID: "first"}); err != nil {
+			return err
+		}
+		stop()
+		go func() {
+			next <- s.change(t.Context(), "the next", func(tx *sql.Tx) error {
+				err := s.tell(t.Context(), tx, Signal{Kind: SignalHint, ID: "next"})
+				close(told)
+				<-undone
+				return err
+			})
+		}()
+		<-told
+		return s.tell(ctx, tx, Signal{Kind: SignalHint, ID: "late"})
+	})
+	close(undone)
+	if err == nil {
+		t.Error("a transaction whose context had ended was committed")
+	}
+	if err := <-next; err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Signal(t.Context(), Signal{Kind: SignalHint, ID: "end"}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for len(got) == 0 || got[len(got)-1] != "end" {
+		got = append(got, (<-signals).ID)
+	}
+	if want := []string{"next", "end"}; !slices.Equal(got, want) {
+		t.Errorf("got the signals %q, want %q", got, want)
+	}
 }
