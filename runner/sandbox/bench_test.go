@@ -7,7 +7,7 @@ import (
 )
 
 // BenchmarkSandbox is a whole sandbox around a program that does nothing, by each
-// means; "none" is the program alone through the same door.
+// means; "none" is the program alone, started in the same way.
 func BenchmarkSandbox(b *testing.B) {
 	for _, means := range candidates() {
 		b.Run(means, func(b *testing.B) {
