@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -181,9 +182,12 @@ func (i *instance) logged() string {
 	return string(text)
 }
 
-// tail is the end of it.
+// tail is the end of it, without requests that were answered with 200: thousands
+// would hide why a test failed.
 func (i *instance) tail(lines int) string {
-	all := strings.Split(i.logged(), "\n")
+	all := slices.DeleteFunc(strings.Split(i.logged(), "\n"), func(line string) bool {
+		return strings.Contains(line, "msg=request ") && strings.Contains(line, " status=200 ")
+	})
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 

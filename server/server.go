@@ -125,8 +125,16 @@ const dropTime = 10 * time.Second
 
 // Serve answers on the listeners and evaluates, until ctx ends. Then requests that
 // are being answered are finished, streams end, and the reconciler leaves its builds
-// alone. ready is called when the first request can be answered.
-func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, ready func()) error {
+// alone. ready is called just before the first request is answered; with its error
+// nothing is.
+func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, ready func() error) error {
+	// Not after: who has had an answer may look for what ready wrote. The listeners are
+	// open, so nobody is turned away meanwhile.
+	if ready != nil {
+		if err := ready(); err != nil {
+			return err
+		}
+	}
 	ctx, stopAll := context.WithCancel(ctx)
 	defer stopAll()
 	var beside sync.WaitGroup
@@ -141,9 +149,6 @@ func (s *Server) Serve(ctx context.Context, listeners, metrics []net.Listener, r
 	}
 	for _, l := range metrics {
 		f.answer(l, s.Metrics())
-	}
-	if ready != nil {
-		ready()
 	}
 	var err error
 	select {

@@ -22,7 +22,7 @@ func TestKbserveTexts(t *testing.T) {
 		make  func(*Kbserve) (string, error)
 		wants []string
 	}{
-		"service": {(*Kbserve).Service, []string{"ExecStart=/bin/true serve --config /etc/kbserve/kbserve.env\n", "Type=notify\n", "Requires=kbserve.socket\n"}},
+		"service": {(*Kbserve).Service, []string{"ExecStart=/bin/true serve --config ${CREDENTIALS_DIRECTORY}/kbserve.env\n", "LoadCredential=kbserve.env:/etc/kbserve/kbserve.env\n", "Type=notify\n", "Requires=kbserve.socket\n"}},
 		"socket":  {(*Kbserve).SocketUnit, []string{"ListenStream=127.0.0.1:8080\n"}},
 		"compose": {(*Kbserve).Compose, []string{"image: kbserve:v1.2.3\n", `ports: ["127.0.0.1:8080:8080"]`, "env_file: [/etc/kbserve/kbserve.env]"}},
 	} {

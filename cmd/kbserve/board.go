@@ -143,7 +143,7 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 	})
 }
 
-// policyWords is what a board demands beyond Kernelbot's rule, "all" for nothing.
+// policyWords is what a board requires beyond Kernelbot's rule, "all" for nothing.
 func policyWords(p store.Policy) string {
 	var words []string
 	if p.Harness != "" {

@@ -7,12 +7,14 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/cloudflare/tableflip"
 	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/google/renameio/v2"
 )
 
 // listening is where a server answers. Its clients give up at the first connection
@@ -27,9 +29,8 @@ type listening struct {
 const upgradeTime = time.Minute
 
 // listen takes systemd's sockets, or opens the addresses. A socket that systemd
-// calls "metrics" is for metrics. pidFile, if not "", holds the id of the process that
-// answers.
-func listen(addresses []string, metrics, pidFile string) (*listening, error) {
+// calls "metrics" is for metrics.
+func listen(addresses []string, metrics string) (*listening, error) {
 	l := &listening{}
 	named, err := activation.ListenersWithNames()
 	if err != nil {
@@ -44,7 +45,7 @@ func listen(addresses []string, metrics, pidFile string) (*listening, error) {
 	}
 	open := net.Listen
 	if len(l.pages) == 0 {
-		if l.upgrader, err = tableflip.New(tableflip.Options{UpgradeTimeout: upgradeTime, PIDFile: pidFile}); err != nil {
+		if l.upgrader, err = tableflip.New(tableflip.Options{UpgradeTimeout: upgradeTime}); err != nil {
 			return nil, fmt.Errorf("taking listeners over: %w", err)
 		}
 		open = l.upgrader.Listen
@@ -84,12 +85,21 @@ func (l *listening) url() string {
 	return "http://" + address.String()
 }
 
-// ready tells systemd, and the process before this one, that this one answers.
-func (l *listening) ready() {
+// ready tells the process before this one, and systemd, that this one answers. pidFile,
+// if not "", holds its id from here on.
+func (l *listening) ready(pidFile string, log *slog.Logger) error {
+	if pidFile != "" {
+		if err := renameio.WriteFile(pidFile, []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+			return fmt.Errorf("--pid-file: %w", err)
+		}
+	}
 	if l.upgrader != nil {
-		l.upgrader.Ready()
+		if err := l.upgrader.Ready(); err != nil { // it was killed: nobody else answers
+			log.Warn("the process before this one does not hear that this one answers", "error", err)
+		}
 	}
 	daemon.SdNotify(false, daemon.SdNotifyReady) // without systemd it does nothing
+	return nil
 }
 
 // hangups takes SIGHUPs from here on, which would end the process otherwise.
@@ -118,17 +128,41 @@ func (l *listening) context(ctx context.Context, hangup chan os.Signal, log *slo
 				return
 			case <-hangup:
 				log.Info("starting the next process")
-				err := l.upgrader.WaitForParent(ctx) // one that took over a moment ago
-				if err == nil {
-					err = l.upgrader.Upgrade()
-				}
-				if err != nil && ctx.Err() == nil {
+				if err := handOver(ctx, l.upgrader); err != nil && ctx.Err() == nil {
 					log.Error("the next process did not get ready; this one goes on", "error", err)
 				}
 			}
 		}
 	}()
 	return ctx, stop
+}
+
+// handOver starts the next process and returns when that one answers. It waits for
+// the process before this one to end, which took over from a moment ago.
+func handOver(ctx context.Context, u *tableflip.Upgrader) error {
+	if err := u.WaitForParent(ctx); err != nil {
+		return err
+	}
+	for {
+		err := u.Upgrade()
+		if err == nil || !tooEarly(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// tooEarly tells that an upgrade was refused, and no process started, since the
+// upgrader's own loop has not yet seen what its caller has: that this process is
+// ready, or that its parent has ended. Both come true by themselves. tableflip
+// v1.2.3 gives these errors no names.
+func tooEarly(err error) bool {
+	text := err.Error()
+	return text == "process is not ready yet" || text == "parent hasn't exited"
 }
 
 func (l *listening) close() {

@@ -95,7 +95,7 @@ func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
 		}
 	}
 	return c.with(ctx, func(s *store.Store) error {
-		listening, err := listen(c.Listen, c.Metrics, c.PIDFile)
+		listening, err := listen(c.Listen, c.Metrics)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
 		ctx, stop := listening.context(ctx, hangup, log)
 		defer stop()
 		log.Info("serving", "url", c.publicURL(listening.url()), "database", s.Kind(), "version", cli.Version())
-		err = srv.Serve(ctx, listening.pages, listening.metrics, listening.ready)
+		err = srv.Serve(ctx, listening.pages, listening.metrics, func() error { return listening.ready(c.PIDFile, log) })
 		log.Info("stopped")
 		return err
 	})

@@ -26,17 +26,17 @@ const (
 
 // A report is what one evaluation said.
 type report struct {
-	GPU     string
-	State   state
-	Words   string
-	Next    string
-	Where   string // "submission.py, line 12"
-	Quotes  []quote
-	Phases  []phase
-	Machine []term
-	Trust   []term
-	Doubts  []string
-	LogPath string
+	GPU       string
+	State     state
+	Words     string
+	Next      string
+	Where     string // "submission.py, line 12"
+	Quotes    []quote
+	Phases    []phase
+	Machine   []term
+	Trust     []term
+	Ambiguous []string
+	LogPath   string
 }
 
 // A quote is foreign text of several lines.
@@ -76,7 +76,7 @@ func newReport(in *store.Report, number int, charts *int) report {
 		LogPath: "?run=" + url.QueryEscape(in.RunID),
 	}
 	for _, d := range v.Ambiguous {
-		out.Doubts = append(out.Doubts, sentence(d))
+		out.Ambiguous = append(out.Ambiguous, sentence(d))
 	}
 	out.explain(v.Explanation)
 	for i := range v.Runs {
