@@ -304,3 +304,34 @@ func TestInterpolationLeavesOtherTextAlone(t *testing.T) {
 		}
 	}
 }
+
+// A secret of either store reaches the image step's command; a step that runs a
+// submission cannot be written down with one.
+func TestSecretsOfSteps(t *testing.T) {
+	p, _ := pipelines.Find("image")
+	for store, want := range map[pipelines.SecretStore][2]string{
+		pipelines.BuildkiteStore: {"    secrets:\n      - REGISTRY_TOKEN\n", "secret get"},
+		pipelines.SealedStore:    {"    command: |-\n      REGISTRY_TOKEN=$$(kbgen secret get REGISTRY_TOKEN)\n", "secrets:"},
+	} {
+		out, err := Render(p, pipelines.Request{Registry: pipelines.Secret{Name: "REGISTRY_TOKEN", Store: store}}, YAML)
+		if err != nil {
+			t.Fatal(err)
+		}
+		login := `printf %s "$$REGISTRY_TOKEN" | docker login ghcr.io --username gpu-mode --password-stdin` + "\n      docker push"
+		if bytes.Count(out, []byte(want[0])) != 2 || bytes.Count(out, []byte(login)) != 2 || bytes.Contains(out, []byte(want[1])) {
+			t.Errorf("store %s:\n%s", store, out)
+		}
+	}
+	if out, err := Render(p, pipelines.Request{}, YAML); err != nil || bytes.Contains(out, []byte("TOKEN")) || bytes.Contains(out, []byte("login")) {
+		t.Errorf("without a secret: %v\n%s", err, out)
+	}
+	evaluate, _ := pipelines.Find("evaluate")
+	steps, err := evaluate.Steps(pipelines.Request{GPUs: pipelines.Table{row(t, "H100_BK")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps[0].Secrets = []pipelines.Secret{{Name: "REGISTRY_TOKEN", Store: pipelines.BuildkiteStore}}
+	if _, err := command(steps[0]); err == nil || !strings.Contains(err.Error(), "runs a submission") {
+		t.Errorf("a submission's step with a secret: %v", err)
+	}
+}

@@ -15,9 +15,13 @@ import (
 // which they are set here.
 func command(s pipelines.CommandStep) (node, error) {
 	n := node{kind: mapping, names: make([]string, 0, 16), items: make([]node, 0, 16)}
+	if err := s.Validate(); err != nil {
+		return n, err
+	}
+	sealed, fetched := secrets(s.Secrets)
 	n.set("key", str(s.Key))
 	n.set("label", str(s.Label))
-	n.set("command", str(strings.Join(s.Command, "\n")))
+	n.set("command", str(strings.Join(append(sealed, s.Command...), "\n")))
 	platform := platformOf(s)
 	env := slices.Clone(s.Env)
 	if s.Deadline && platform != pipelines.Host {
@@ -45,6 +49,9 @@ func command(s pipelines.CommandStep) (node, error) {
 		return n, err
 	}
 	setEnv(&n, env)
+	if len(fetched) > 0 {
+		n.set("secrets", strs(fetched))
+	}
 	// Not checkout.skip in docker: it would also skip the plugin's checkout
 	// hook, which makes the fresh directory that the job works in.
 	if !s.Checkout && platform != pipelines.Docker {
@@ -67,6 +74,19 @@ func command(s pipelines.CommandStep) (node, error) {
 		n.set("plugins", plugins)
 	}
 	return n, nil
+}
+
+// secrets are the lines with which a command begins that asks its machine's broker
+// for sealed values, and the names of what the agent fetches.
+func secrets(all []pipelines.Secret) (lines, fetched []string) {
+	for _, s := range all {
+		if s.Store == pipelines.SealedStore {
+			lines = append(lines, s.Name+"=$(kbgen secret get "+s.Name+")")
+		} else {
+			fetched = append(fetched, s.Name)
+		}
+	}
+	return lines, fetched
 }
 
 // platformOf is what surrounds the step's command.

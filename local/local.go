@@ -59,6 +59,8 @@ type Options struct {
 	AgentEnv    []string // what agents and jobs inherit
 	Plugins     string   // directory with plugins, so that none is fetched; may be empty
 
+	Secrets map[string]string // the secret store, which every job may read
+
 	Log  func(format string, args ...any) // one line per event, for people; may be nil
 	Slog *slog.Logger                     // of the handlers; may be nil
 }
@@ -177,7 +179,7 @@ func (s *Server) assemble(blobs net.Addr) error {
 	s.agents = agentapi.New(s.Engine, agentapi.Options{
 		RegistrationToken: s.agentToken, Blob: s.blob,
 		LinksAt:           func(host string) agentapi.Links { return s.blob.At(host) },
-		HeartbeatInterval: int(s.opts.Heartbeat.Seconds()), Issuer: s.url, Logger: s.opts.Slog,
+		HeartbeatInterval: int(s.opts.Heartbeat.Seconds()), Issuer: s.url, Secrets: s.opts.Secrets, Logger: s.opts.Slog,
 	})
 	if s.scratch, err = newScratch(s.opts.Dir); err != nil {
 		return errors.Join(err, s.scratch.remove())

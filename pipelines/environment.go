@@ -29,6 +29,7 @@ type Choice struct {
 	RefuseImages bool
 
 	Selection Selection
+	Registry  Secret // see Request.Registry
 	Relay     bool   // see Request.Relay
 	Version   string // see Request.Version
 
@@ -103,7 +104,7 @@ func NewRequest(p Pipeline, c Choice, lookup func(name string) (string, bool)) (
 	if c.Static && len(r.GPUs) != 1 {
 		return r, fmt.Errorf("--static: got %d GPU types, want one: the step is for its queue alone", len(r.GPUs))
 	}
-	r.Static, r.Relay, r.Version, r.Selection = c.Static, c.Relay, c.Version, c.Selection
+	r.Static, r.Relay, r.Version, r.Selection, r.Registry = c.Static, c.Relay, c.Version, c.Selection, c.Registry
 	r.Source = get(schema.EnvBuildSource)
 	if r.Image, r.Notes, err = chooseImage(c, r.GPUs, get); err != nil {
 		return r, err

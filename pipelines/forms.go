@@ -31,6 +31,11 @@ func isName(value string) bool {
 	return begins(name, capital) && made(name, capital+digits+"_")
 }
 
+// isSecretName: ^[A-Z][A-Z0-9_]*$
+func isSecretName(value string) bool {
+	return begins(value, capital) && made(value, capital+digits+"_")
+}
+
 // isSlice: ^[1-7]g\.[1-9][0-9]?[0-9]?gb$
 func isSlice(value string) bool {
 	units, rest, ok := strings.Cut(value, "g.")

@@ -15,6 +15,7 @@ var forms = []struct {
 	samples []string
 }{
 	{"isName", isName, regexp.MustCompile(`^[A-Z][A-Z0-9_]*(x[2-9][0-9]?)?$`), []string{"H100_BK", "MI300x8", "B200x16", "A", "Ax", "Ax1", "Axx2", "x2", "MI300x123"}},
+	{"isSecretName", isSecretName, regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`), []string{"REGISTRY_TOKEN", "A", "A1", "_A", "1A", "Ab"}},
 	{"isSlice", isSlice, regexp.MustCompile(`^[1-7]g\.[1-9][0-9]?[0-9]?gb$`), []string{"1g.10gb", "7g.80gb", "8g.1gb", "1g.0gb", "1g.1234gb", "1g.10gbgb"}},
 	{"isClass", isClass, regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`), []string{"gpu-mi355x", "a", "-a", "a-", "-"}},
 	{"isArch", isArch, regexp.MustCompile(`^[0-9][0-9][0-9]?[a-z]?$`), []string{"90a", "100", "75", "9", "1000", "90ab"}},

@@ -74,14 +74,14 @@ func evaluation(g GPUType, r Request, run Run, kind, payload string) CommandStep
 	s := CommandStep{
 		Kind: kind, On: g, Secure: true, First: true, Deadline: true, Image: r.Image,
 		Timeout:   StepTimeout(g, run.Budget),
-		Env:       append(place(g), demand(g, r)...),
+		Env:       append(place(g), requirements(g, r)...),
 		Pass:      []string{schema.EnvSandboxRead}, // directories of this machine's data, set by the node
 		Retry:     RetryMachine,
 		Artifacts: []string{"result.json"},
 	}
 	if r.Static {
 		where, pass := placeStatic(g)
-		s.Env, s.Pass = append(where, demand(g, r)...), append(s.Pass, pass...)
+		s.Env, s.Pass = append(where, requirements(g, r)...), append(s.Pass, pass...)
 	}
 	s.Env = append(s.Env, Var{schema.EnvUntrusted, "true"})
 	s.from("env."+schema.EnvGPUName, ByRow, g.Name+".Device.Names")
@@ -131,10 +131,10 @@ func placeStatic(g GPUType) (env []Var, pass []string) {
 		append([]string{schema.EnvGPU, schema.EnvQueue, schema.EnvOldQueue}, schema.BuildVars...)
 }
 
-// demand tells kbrun what the machine must have, so that a missing device is
+// requirements tells kbrun what the machine must have, so that a missing device is
 // the machine's fault, and what it runs in, for the record. What is the same
 // everywhere is said, too: the build's own environment must not decide it.
-func demand(g GPUType, r Request) []Var {
+func requirements(g GPUType, r Request) []Var {
 	env := []Var{{schema.EnvGPUVendor, string(g.Vendor)}}
 	if g.Vendor != NoGPU {
 		env = append(env, Var{schema.EnvGPUCount, strconv.Itoa(g.GPUs)},
@@ -200,7 +200,7 @@ func isolation(g GPUType, r Request) CommandStep {
 }
 
 // buildImage builds one runner image and runs kbrun in it.
-func buildImage(i image) CommandStep {
+func buildImage(i image, r Request) CommandStep {
 	host, _ := ServiceQueues.Lookup("IMAGES") // a test holds it there
 	s := CommandStep{
 		Key: "image-" + i.kind, Label: "Image " + i.kind, Kind: "build-image",
@@ -222,7 +222,25 @@ func buildImage(i image) CommandStep {
 		s.Command = slices.Insert(s.Command, 3, "CGO_ENABLED=1 go build -trimpath -o image/kbrun-nvml ./cmd/kbrun")
 	}
 	s.from("timeout_in_minutes", ByRow, host.Name+".Timeout")
+	if r.Registry != (Secret{}) {
+		s.Secrets = []Secret{r.Registry}
+		s.from("secrets", CommandLine, "--registry-secret")
+		s.Command = slices.Insert(s.Command, len(s.Command)-1, logIn(r.Registry.Name, i.ref)...)
+	}
 	return s
+}
+
+// logIn logs docker in to an image's registry, for this job alone: the file in
+// which docker keeps the token goes with it. The value is in no process's arguments.
+func logIn(secret, ref string) []string {
+	registry, path, _ := strings.Cut(ref, "/")
+	owner, _, _ := strings.Cut(path, "/")
+	return []string{
+		"DOCKER_CONFIG=$(mktemp -d)",
+		"export DOCKER_CONFIG",
+		`trap 'rm -rf "$DOCKER_CONFIG"' EXIT`,
+		`printf %s "$` + secret + `" | docker login ` + registry + " --username " + owner + " --password-stdin",
+	}
 }
 
 // bootstrap chooses the GPU and uploads the steps of the build.

@@ -93,7 +93,7 @@ func contained(g GPUType) bool { return g.Platform != Host }
 func imageSteps(r Request) []CommandStep {
 	var all []CommandStep
 	for _, i := range images {
-		build := buildImage(i)
+		build := buildImage(i, r)
 		all = append(all, build)
 		for _, g := range r.GPUs {
 			if g.Image == i.ref {
@@ -143,6 +143,9 @@ func (p Pipeline) Steps(r Request) ([]CommandStep, error) {
 	}
 	if r.Static && (p.Name != "bootstrap" || len(r.GPUs) != 1 || r.Secret != nil) {
 		faults = append(faults, errors.New("static is for pipeline bootstrap with one GPU type and one run"))
+	}
+	if r.Registry != (Secret{}) && p.Name != "image" {
+		faults = append(faults, errors.New("a registry's secret is for pipeline image"))
 	}
 	if r.Relay && (r.Static || p.Name != "bootstrap" && p.Name != "evaluate") {
 		faults = append(faults, errors.New("relay is for pipelines bootstrap and evaluate, and not for a static one, whose first job judges"))

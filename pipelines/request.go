@@ -21,6 +21,10 @@ type Request struct {
 	Run    Run  // the evaluation
 	Secret *Run // a second one on the same GPU types; nil: none
 
+	// Registry is the token with which pipeline image pushes; its zero: the machine
+	// is logged in.
+	Registry Secret
+
 	// User names the person to whom the jobs are counted; empty: nobody.
 	User string
 
@@ -88,6 +92,9 @@ func (r Request) Validate() error {
 	}
 	if r.Image != "" {
 		faults = append(faults, CheckImage(r.Image), r.oneVendor())
+	}
+	if r.Registry != (Secret{}) {
+		faults = append(faults, r.Registry.Validate())
 	}
 	if r.Version != "" && !fits(r.Version, isVersion, maxVersion) {
 		faults = append(faults, fmt.Errorf("expected version: got %.80q, want letters, digits, dots, - and +, at most %d", r.Version, maxVersion))

@@ -76,6 +76,55 @@ func TestIsolationScriptFindsFaults(t *testing.T) {
 	}
 }
 
+// A node that the device cgroup lets through fails to open only because no driver
+// is behind it (ENXIO); a denied one is not permitted (EPERM).
+func TestIsolationScriptTellsDeniedFromUnanswered(t *testing.T) {
+	for _, tt := range []struct {
+		name, error, want string
+		fails             bool
+	}{
+		{"let through, no driver", "No such device or address", "FAIL opens a device node that it made, for /dev/nvidia", true},
+		{"opened", "", "FAIL opens a device node that it made, for /dev/nvidia", true},
+		{"denied by the control group", "Operation not permitted", "FAIL opens a device node", false},
+		{"denied by the file system", "Permission denied", "FAIL opens a device node", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			programs := map[string]string{
+				"mknod": "exit 0",
+				"head":  `case $3 in /tmp/gpu*) [ -z "` + tt.error + `" ] || { echo "head: $3: ` + tt.error + `" >&2; exit 1; } ;; *) exec /usr/bin/head "$@" ;; esac`,
+			}
+			_, said := script(t, isolationScript, programs, "KERNELBOT_VENDOR=nvidia", "KERNELBOT_GPUS=1", "KERNELBOT_CPUS=1", "KERNELBOT_MEMORY_GIB=1")
+			if strings.Contains(said, tt.want) != tt.fails {
+				t.Errorf("%q: %v, want %v in\n%s", tt.want, !tt.fails, tt.fails, said)
+			}
+		})
+	}
+}
+
+// A machine set up by kbnode may give more than the row promises, and less than
+// all of it.
+func TestIsolationScriptKnowsAShareOfTheMachine(t *testing.T) {
+	for _, tt := range []struct {
+		name, nproc, all, want string
+	}{
+		{"more than promised", "16", "130", "ok   16 of 130 cores"},
+		{"as promised", "8", "130", "ok   8 of 130 cores"},
+		{"the whole machine", "130", "130", "FAIL 130 cores, all of the machine, want 8"},
+		{"less than promised", "4", "130", "FAIL 4 cores, want 8"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			programs := map[string]string{
+				"nproc": "echo " + tt.nproc, "cut": "exit 1",
+				"grep": `case $3 in /proc/cpuinfo) echo ` + tt.all + ` ;; *) exec /bin/grep "$@" ;; esac`,
+			}
+			_, said := script(t, isolationScript, programs, "KERNELBOT_VENDOR=none", "KERNELBOT_GPUS=0", "KERNELBOT_CPUS=8", "KERNELBOT_MEMORY_GIB=1")
+			if !strings.Contains(said, tt.want+"\n") {
+				t.Errorf("no %q in\n%s", tt.want, said)
+			}
+		})
+	}
+}
+
 // Scripts keep within what every shell and the generator's escaping take.
 func TestScriptsArePlain(t *testing.T) {
 	for name, text := range map[string]string{"smoke.sh": smokeScript, "isolation.sh": isolationScript} {

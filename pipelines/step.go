@@ -28,6 +28,7 @@ type CommandStep struct {
 
 	Env       []Var    // values that the step sets; seen in the uploaded pipeline
 	Pass      []string // further variables of the build that a container gets, by name
+	Secrets   []Secret // of steps on their machine that run no submission
 	Artifacts []string // paths that the agent uploads at the end
 
 	Retry    RetryClass

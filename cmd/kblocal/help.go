@@ -11,8 +11,8 @@ usage: kblocal run FILE|-              run one pipeline, print its job logs
        kblocal COMMAND --help | kblocal --version
 
 Everything listens on loopback only and lies in one directory. Tokens are new
-with every start. What Buildkite offers and kblocal does not (secrets, cache
-volumes, teams, ...) is refused with the reason, never ignored; notify is
+with every start. What Buildkite offers and kblocal does not (cache volumes,
+teams, ...) is refused with the reason, never ignored; notify is
 recorded and not sent.
 
 example: kblocal run .buildkite/pipeline.yml --env KERNELBOT_GPU=CPU_BK
@@ -27,6 +27,7 @@ checkout of HEAD, elsewhere an empty directory.
 
   --env NAME=VALUE   build environment, may be repeated
   --env-file FILE    lines NAME=VALUE, or NAME to pass on; --env beats them
+  --secrets-file F   the secret store: lines as of --env-file, never shown
   --step KEY         run this step only, others show as skipped; may be repeated
   --list             list the steps and run nothing
   --dry-run          print the pipeline as it would be uploaded and run nothing
@@ -111,6 +112,7 @@ const serveHelp = `  --queue NAME=N         N agents on queue NAME, may be repea
   --agents N             agents of each queue without an N; 0 starts none
   --pipeline SLUG=FILE   a pipeline with the steps of FILE, may be repeated
                          (kernelbot, whose step runs kbgen upload evaluate)
+  --secrets-file FILE    the secret store: lines NAME=VALUE; may be repeated
   --checkout             jobs get a checkout of this git repository's HEAD
   --port N               port of the APIs and the page (any free one)
   --artifact-port N      port of the artifact store (any free one)
@@ -123,7 +125,7 @@ const serveHelp = `  --queue NAME=N         N agents on queue NAME, may be repea
   --webhook URL          post build.* and job.* events there
   --webhook-secret TEXT  key of their signature (KBLOCAL_WEBHOOK_SECRET)
   --webhook-copies N     how often each event is posted (1)
-  --fault RULE           a fault on demand, may be repeated, as
+  --fault RULE           a fault to inject, may be repeated, as
                          'GET /v2/* status=500 count=2'
   --plugins DIR          take plugins from DIR/NAME and DIR/OWNER/NAME, git clones,
                          or from DIR/NAME@VERSION (bin/plugins beside kblocal)

@@ -134,6 +134,7 @@ type stateFlags struct {
 	Dir     string
 	Agent   string `var:"KBLOCAL_AGENT"`
 	Plugins string
+	Secrets []string `name:"secrets-file" sep:"none"`
 }
 
 // open starts the stand-in without agents.
@@ -160,6 +161,9 @@ func (f *stateFlags) open(env *cli.Env, opts local.Options) (*session, error) {
 	}
 	if self, err := os.Executable(); err == nil {
 		opts.AgentPath = []string{filepath.Dir(self)} // kbgen and kbrun lie beside
+	}
+	if opts.Secrets, err = f.secrets(env); err != nil {
+		return nil, errors.Join(err, s.removeDir())
 	}
 	if opts.Plugins, err = f.plugins(); err != nil {
 		return nil, errors.Join(err, s.removeDir())

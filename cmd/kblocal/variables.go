@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -15,7 +17,7 @@ func (c *runCmd) variables(env *cli.Env) (map[string]string, error) {
 	out := map[string]string{}
 	for _, file := range c.EnvFile {
 		if err := readEnvFile(out, file, env.LookupEnv); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--env-file: %w", err)
 		}
 	}
 	for _, item := range c.Env {
@@ -31,13 +33,29 @@ func (c *runCmd) variables(env *cli.Env) (map[string]string, error) {
 	return out, nil
 }
 
+// secrets is the secret store: of the files, in order.
+func (f *stateFlags) secrets(env *cli.Env) (map[string]string, error) {
+	out := map[string]string{}
+	for _, file := range f.Secrets {
+		if err := readEnvFile(out, file, env.LookupEnv); err != nil {
+			return nil, fmt.Errorf("--secrets-file: %w", err)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(out)) {
+		if err := steps.CheckSecretKey(key); err != nil {
+			return nil, cli.Usagef("--secrets-file: a secret's name: %v", err)
+		}
+	}
+	return out, nil
+}
+
 // readEnvFile reads lines NAME=VALUE as docker's --env-file does: the value is
 // what follows, without quotes or escapes; a name alone takes its value from
 // kblocal's own environment, if it is there; # begins a comment line.
 func readEnvFile(into map[string]string, file string, lookup func(string) (string, bool)) error {
 	f, err := os.Open(file)
 	if err != nil {
-		return fmt.Errorf("--env-file: %w", err)
+		return err
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)

@@ -57,6 +57,9 @@ type Options struct {
 	// KeysPath are served; empty: there are no tokens.
 	Issuer string
 
+	// Secrets is the secret store, by key.
+	Secrets map[string]string
+
 	Logger *slog.Logger // one debug line per call, without tokens; nil is silent
 }
 
@@ -184,7 +187,7 @@ func (a *API) routes() {
 		"POST /v3/steps/{step}/cancel":   {jobToken, a.cancelStep},
 		"POST /v3/builds/{build}/cancel": {jobToken, a.cancelBuild},
 
-		"GET /v3/jobs/{job}/secrets":                  {jobToken, unimplemented("there is no secret store")},
+		"GET /v3/jobs/{job}/secrets":                  {jobToken, a.secret},
 		"POST /v3/jobs/{job}/oidc/tokens":             {jobToken, a.issueToken},
 		"POST /v3/jobs/{job}/repository_access_token": {jobToken, unimplemented("it has no repository provider")},
 		"/v3/cache_registries/":                       {jobToken | session, unimplemented("it has no cache registries")},

@@ -184,7 +184,7 @@ func TestLongLog(t *testing.T) {
 
 // A chunk that came too early leaves a gap in the file; nothing behind it is
 // shown yet.
-func TestLogHole(t *testing.T) {
+func TestLogGap(t *testing.T) {
 	w := newRig(t)
 	w.pipeline("p", "steps: [{label: x, command: x}]")
 	w.create("p", engine.NewBuild{})
@@ -193,7 +193,7 @@ func TestLogHole(t *testing.T) {
 	w.ok(w.engine.WriteLog(j.ID, 8, []byte("three\n")))
 	path := "/gpu-mode/p/builds/1/jobs/" + j.ID
 	if body := w.get(path); !strings.Contains(body, `</a>one</div>`) || strings.Contains(body, "three") {
-		t.Errorf("the page shows what lies behind a hole:\n%s", body)
+		t.Errorf("the page shows what lies behind a gap:\n%s", body)
 	}
 	if raw := w.get(path + "/log.txt"); raw != "one\n" {
 		t.Errorf("log.txt = %q, want %q", raw, "one\n")

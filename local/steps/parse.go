@@ -12,9 +12,8 @@ import (
 
 // refused names what Buildkite offers and the stand-in does not.
 var refused = map[string]string{
-	"secrets": "there is no secret store",
-	"cache":   "cache volumes exist on hosted agents only",
-	"image":   "image is for hosted and Kubernetes agents",
+	"cache": "cache volumes exist on hosted agents only",
+	"image": "image is for hosted and Kubernetes agents",
 }
 
 // Parse reads one document as the agent posts it.
@@ -27,6 +26,7 @@ func Parse(data []byte) (*Document, error) {
 		return nil, fmt.Errorf("pipeline: %w", err)
 	}
 	doc := &Document{}
+	var shared []Secret
 	for _, name := range slices.Sorted(keys(fields)) {
 		raw := fields[name]
 		var err error
@@ -42,10 +42,12 @@ func Parse(data []byte) (*Document, error) {
 			}
 		case "notify":
 			doc.Notify, err = notifications(raw)
+		case "secrets":
+			shared, err = secrets(raw)
 		default:
 			// Any other name may hold what anchors are taken from, unless it looks
 			// like a mistake.
-			known := []string{"env", "agents", "steps", "notify"}
+			known := []string{"env", "agents", "steps", "notify", "secrets"}
 			if slices.ContainsFunc(known, func(k string) bool { return near.Distance(name, k) < 3 }) || refused[name] != "" {
 				return nil, fmt.Errorf("pipeline: %w", unknownProperty(name, "pipeline", known))
 			}
@@ -56,6 +58,9 @@ func Parse(data []byte) (*Document, error) {
 	}
 	if len(doc.Steps) == 0 {
 		return nil, errors.New("pipeline: steps: got none, want at least one")
+	}
+	if err := doc.inherit(shared); err != nil {
+		return nil, fmt.Errorf("pipeline: secrets: %w", err)
 	}
 	if n := doc.Jobs(); n > schema.MaxJobsPerUpload {
 		return nil, fmt.Errorf("pipeline: got %d jobs, want at most %d per upload", n, schema.MaxJobsPerUpload)

@@ -36,6 +36,7 @@ var stepProperties = map[Kind]map[string]setter{
 		"concurrency_method":      set(func(s *Step) *bool { return &s.limited().Eager }, eager),
 		"cancel_on_build_failing": set(func(s *Step) *bool { return &s.CancelOnBuildFailing }, truth),
 		"matrix":                  set(func(s *Step) **matrix { return &s.matrix }, readMatrix),
+		"secrets":                 set(func(s *Step) *[]Secret { return &s.Secrets }, secrets),
 		"notify":                  notify,
 		"signature":               ignore, // kept in JSON
 	}),

@@ -69,6 +69,7 @@ type Step struct {
 	Retry         Retry
 	Concurrency   *Concurrency
 	Checkout      Checkout
+	Secrets       []Secret
 
 	CancelOnBuildFailing bool
 

@@ -4,16 +4,34 @@ say() { printf '%s\n' "$*" | tee -a isolation.txt; }
 good() { say "ok   $*"; }
 bad() { say "FAIL $*"; failed=1; }
 case $KERNELBOT_VENDOR in
-nvidia) nodes=$(ls /dev/nvidia[0-9]* 2> /dev/null | wc -l) ;;
-amd) nodes=$(ls /dev/dri/renderD* 2> /dev/null | wc -l) ;;
-google) nodes=$(ls -d /dev/accel[0-9]* /dev/vfio/[0-9]* 2> /dev/null | wc -l) ;;
-*) nodes=0 ;;
+nvidia) nodes=$(ls -d /dev/nvidia[0-9]* 2> /dev/null || true) ;;
+amd) nodes=$(ls -d /dev/dri/renderD* 2> /dev/null || true) ;;
+google) nodes=$(ls -d /dev/accel[0-9]* /dev/vfio/[0-9]* 2> /dev/null || true) ;;
+*) nodes= ;;
 esac
-if [ "$((nodes))" -eq "$KERNELBOT_GPUS" ]; then good "sees $KERNELBOT_GPUS device(s)"; else bad "sees $((nodes)) device(s), want $KERNELBOT_GPUS"; fi
-minor=0
-while [ "$minor" -lt 16 ]; do
-  if [ "$KERNELBOT_VENDOR" = nvidia ] && [ ! -e "/dev/nvidia$minor" ] && mknod "/tmp/gpu$minor" c 195 "$minor" 2> /dev/null; then
-    if head -c 0 "/tmp/gpu$minor" 2> /dev/null; then bad "opens a device node that it made for GPU $minor"; fi
+opens() {
+  case $(LC_ALL=C head -c 0 "$1" 2>&1 || true) in
+  *"not permitted"* | *"ermission denied"*) return 1 ;;
+  esac
+}
+seen=0
+opened=0
+for node in $nodes; do
+  seen=$((seen + 1))
+  if opens "$node"; then opened=$((opened + 1)); fi
+done
+if [ "$seen" -ne "$KERNELBOT_GPUS" ]; then bad "sees $seen device(s) and may open $opened of them, want $KERNELBOT_GPUS"
+elif [ "$opened" -ne "$KERNELBOT_GPUS" ]; then bad "may open $opened of $seen device(s): the control group denies the others"
+else good "sees $KERNELBOT_GPUS device(s)"; fi
+case $KERNELBOT_VENDOR in
+nvidia) name=/dev/nvidia major=195 minor=0 ;;
+amd) name=/dev/dri/renderD major=226 minor=128 ;;
+*) name= minor=0 ;;
+esac
+last=$((minor + 64))
+while [ -n "$name" ] && [ "$minor" -lt "$last" ]; do
+  if [ ! -e "$name$minor" ] && mknod "/tmp/gpu$minor" c "$major" "$minor" 2> /dev/null; then
+    if opens "/tmp/gpu$minor"; then bad "opens a device node that it made, for $name$minor"; fi
     rm -f "/tmp/gpu$minor"
   fi
   minor=$((minor + 1))
@@ -30,18 +48,22 @@ for name in $(ls /sys/class/net); do
   if [ "$name" != lo ] && [ "$(cat "/sys/class/net/$name/operstate" 2> /dev/null)" != down ]; then up="$up $name"; fi
 done
 if [ -z "$up" ]; then good "no network"; else bad "has a network:$up"; fi
-if [ "$(nproc)" -le "$KERNELBOT_CPUS" ]; then good "$(nproc) cores"; else
-  quota=$(cut -d " " -f 1 /sys/fs/cgroup/cpu.max 2> /dev/null || echo none)
-  period=$(cut -d " " -f 2 /sys/fs/cgroup/cpu.max 2> /dev/null || echo 100000)
-  case $quota in
-  max | none) bad "$(nproc) cores, want $KERNELBOT_CPUS" ;;
-  *) if [ "$quota" -le "$((KERNELBOT_CPUS * period))" ]; then good "CPU time of $KERNELBOT_CPUS cores"; else bad "CPU quota $quota of $period"; fi ;;
-  esac
-fi
-memory=$(cat /sys/fs/cgroup/memory.max 2> /dev/null || echo none)
-case $memory in
-max | none) bad "no memory limit" ;;
-*) if [ "$memory" -le "$((KERNELBOT_MEMORY_GIB * 1073741824))" ]; then good "memory limit $memory"; else bad "memory limit $memory, want $KERNELBOT_MEMORY_GIB GiB"; fi ;;
+cores=$(nproc)
+all=$(grep -c "^processor" /proc/cpuinfo || true)
+quota=$(cut -d " " -f 1 /sys/fs/cgroup/cpu.max 2> /dev/null || true)
+period=$(cut -d " " -f 2 /sys/fs/cgroup/cpu.max 2> /dev/null || true)
+case ${quota:-none} in
+max | none) quota= ;;
 esac
-if [ "$(cat /sys/fs/cgroup/pids.max 2> /dev/null || echo max)" = max ]; then say "note no limit on processes seen from here, the node's slice may have one"; else good "a limit on processes"; fi
+if [ -n "$quota" ] && [ "$quota" -lt "$((KERNELBOT_CPUS * period))" ]; then bad "CPU quota $quota of $period, want that of $KERNELBOT_CPUS cores"
+elif [ -n "$quota" ]; then good "CPU time of $((quota / period)) cores"
+elif [ "$cores" -ge "$((all))" ] && [ "$cores" -gt "$KERNELBOT_CPUS" ]; then bad "$cores cores, all of the machine, want $KERNELBOT_CPUS"
+elif [ "$cores" -lt "$KERNELBOT_CPUS" ]; then bad "$cores cores, want $KERNELBOT_CPUS"
+else good "$cores of $((all)) cores"; fi
+memory=$(cat /sys/fs/cgroup/memory.max 2> /dev/null || true)
+case ${memory:-none} in
+max | none) bad "no memory limit in the container: one that the node's slice alone has ends a job without warning" ;;
+*) if [ "$memory" -ge "$((KERNELBOT_MEMORY_GIB * 1073741824))" ]; then good "memory limit $memory"; else bad "memory limit $memory, want $KERNELBOT_MEMORY_GIB GiB"; fi ;;
+esac
+if [ "$(cat /sys/fs/cgroup/pids.max 2> /dev/null || echo max)" = max ]; then say "note no limit on processes in the container: only the node's slice may have one"; else good "a limit on processes"; fi
 exit "$failed"

@@ -199,7 +199,7 @@ var rules = [...]Rule{
 	{"KB703", "encrypted secret under a name that agents refuse", Warning, Error,
 		"Carry an encrypted value in a variable named *_KBSEC. Agents from version 4 on refuse the upload of a pipeline that sets a variable like *_TOKEN, whatever the value is."},
 	{"KB704", "secret beside a submission", Error, Error,
-		"Give no secret to a step that runs a submission (KERNELBOT_UNTRUSTED, or kbrun in its command): no secrets of Buildkite, no encrypted variables, no plugin that fetches some, no kbgen secret get. Post results in a step of its own."},
+		"Give no secret to a step that runs a submission (KERNELBOT_UNTRUSTED, or kbrun evaluate in its command): no secrets of Buildkite, no encrypted variables, no plugin that fetches some, no kbgen secret get. Post results in a step of its own."},
 	{"KB705", "secret in an interpolation", Error, Error,
 		"Write $$ before a variable like *_TOKEN. With one $ its value goes into the uploaded pipeline: agents of version 3 upload it in clear with a warning, from version 4 on they refuse."},
 

@@ -59,7 +59,7 @@ var secretPlugins = []string{
 }
 
 var (
-	runsSubmission = text.Pattern(`(^|[\s/;&|])kbrun(\s|$)`)
+	runsSubmission = text.Pattern(`(^|[\s/;&|"'])kbrun(\s+-\S+)*\s+evaluate\b`)
 	asksForSecret  = text.Pattern(`\b(kbgen(-| )secret get|buildkite-agent secret get)\b`)
 )
 
