@@ -56,8 +56,13 @@ func newSealingRig(t *testing.T, policy string) (*rig, *brokerProcess) {
 	return r, b
 }
 
-// sealFile writes what kblaunch --seal reads.
+// sealFile writes what kblaunch --seal reads, for queue cpu.
 func (r *rig) sealFile(key *secrets.PrivateKey, more string) string {
+	r.t.Helper()
+	return r.sealFileOf("cpu", key, more)
+}
+
+func (r *rig) sealFileOf(queue string, key *secrets.PrivateKey, more string) string {
 	r.t.Helper()
 	p, err := r.Engine.Pipeline("kernelbot")
 	if err != nil {
@@ -65,7 +70,7 @@ func (r *rig) sealFile(key *secrets.PrivateKey, more string) string {
 	}
 	dir := r.t.TempDir()
 	line := secrets.Recipient{Name: "lab-2026", Added: time.Now(), Key: key.Public}.String()
-	text := fmt.Sprintf("version: 1\norganization: %s\npipeline: %s\nqueues:\n  cpu: {recipients: recipients.txt%s}\n", engine.OrganizationID, p.ID, more)
+	text := fmt.Sprintf("version: 1\norganization: %s\npipeline: %s\nqueues:\n  %s: {recipients: recipients.txt%s}\n", engine.OrganizationID, p.ID, queue, more)
 	for name, text := range map[string]string{"recipients.txt": line + "\n", "seal.yml": text} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			r.t.Fatal(err)

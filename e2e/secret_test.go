@@ -20,6 +20,7 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/secrets"
@@ -142,7 +143,13 @@ func (r *rig) job(pipeline, command string, env map[string]string) (engine.Job, 
 func (r *rig) ended(b engine.Build) (engine.Job, string) {
 	r.t.Helper()
 	b = r.wait(b)
-	log, err := r.Engine.Log(b.Jobs[0].ID)
+	return b.Jobs[0], r.log(b.Jobs[0])
+}
+
+// log is a job's, whole.
+func (r *rig) log(j engine.Job) string {
+	r.t.Helper()
+	log, err := r.Engine.Log(j.ID)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -151,7 +158,7 @@ func (r *rig) ended(b engine.Build) (engine.Job, string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return b.Jobs[0], string(text)
+	return string(text)
 }
 
 // steps makes a pipeline of one step, which runs $COMMAND.
@@ -371,5 +378,77 @@ echo "ciphertexts $(env | grep -c '^SECRET_CODECOV_TOKEN=.\|^CRYPTIC[A-Z_]*=.')"
 	ask := `SECRET_CODECOV_TOKEN=` + sealed + ` kbgen secret get CODECOV_TOKEN --old --socket ` + b.socket + ` || true`
 	if _, log := r.job(stranger.Slug, ask, map[string]string{"COMMAND": ask}); !strings.Contains(log, "wrong-pipeline: this node opens old formats for other pipelines only") {
 		t.Errorf("another pipeline that asks by itself:\n%s", log)
+	}
+}
+
+// The image pipeline's token reaches docker's login from either store, and nothing
+// that runs before it, no argument and no log.
+func TestSecretOfImagePipeline(t *testing.T) {
+	t.Parallel()
+	const value = "kbcanary-registry-token-41d7"
+	tools := t.TempDir()
+	for name, script := range map[string]string{
+		"go": "mkdir -p image; : > image/kbrun",
+		"docker": `case $1 in
+login) cat > "$RECORD.token"; echo "$* config $DOCKER_CONFIG" > "$RECORD.login"; : > "$DOCKER_CONFIG/config.json" ;;
+image) echo base@sha256:0 ;;
+push) test -e "$DOCKER_CONFIG/config.json"; echo "pushed $2" ;;
+esac`,
+	} {
+		if err := os.WriteFile(filepath.Join(tools, name), []byte("#!/bin/sh\nset -e\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := newRig(t, func(o *local.Options) {
+		o.AgentPath = append([]string{tools}, o.AgentPath...)
+		o.Secrets = map[string]string{"REGISTRY_TOKEN": value, "OTHER_TOKEN": "kbcanary-other"}
+	})
+	if err := r.StartAgents("images", 2); err != nil {
+		t.Fatal(err)
+	}
+	b := startBroker(t, r, oidcPolicy)
+	for _, store := range []string{"buildkite", "kbsec1"} {
+		p, err := r.Engine.CreatePipeline(engine.Pipeline{
+			Slug: "image-" + store, SkipCheckout: true,
+			Configuration: "steps: [{command: 'kbgen upload image --registry-secret " + store + ":REGISTRY_TOKEN', agents: {queue: bootstrap}}]",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		record := filepath.Join(t.TempDir(), "docker")
+		build, err := r.Engine.CreateBuild(p.Slug, engine.NewBuild{Env: map[string]string{
+			"RECORD": record, schema.EnvBroker: b.socket, "REGISTRY_TOKEN_KBSEC": b.seal(t, "REGISTRY_TOKEN", value, p.ID, func(s *secrets.Secret) {
+				s.Steps = []string{"image-cuda", "image-rocm"}
+			}),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		build = r.wait(build)
+		if build.State != engine.BuildPassed || len(build.Jobs) != 3 {
+			t.Errorf("%s: build %s, %d jobs", store, build.State, len(build.Jobs))
+		}
+		pushed := 0
+		for _, j := range build.Jobs {
+			log := r.log(j)
+			if strings.Contains(log, "kbcanary") {
+				t.Errorf("%s: the log of %s holds the value", store, j.StepKey)
+			}
+			if strings.Contains(log, "pushed ghcr.io/gpu-mode/kbgen-runner:") {
+				pushed++
+			}
+			if build.State != engine.BuildPassed {
+				t.Logf("%s:\n%s", j.StepKey, log)
+			}
+		}
+		token, _ := os.ReadFile(record + ".token")
+		login, _ := os.ReadFile(record + ".login")
+		words, config, _ := strings.Cut(strings.TrimSpace(string(login)), " config ")
+		if pushed != 2 || string(token) != value || words != "login ghcr.io --username gpu-mode --password-stdin" {
+			t.Errorf("%s: %d pushed, docker's arguments %q, %d bytes of token, want 2, and %d", store, pushed, words, len(token), len(value))
+		}
+		if _, err := os.Stat(config); config == "" || err == nil {
+			t.Errorf("%s: docker's configuration %q is left", store, config)
+		}
 	}
 }

@@ -57,9 +57,9 @@ const (
 // turn up after all, the first stays and the other is cancelled. repeated: a
 // build of an earlier try may still turn up.
 func (c *Client) create(ctx context.Context, runID string, first, attempted time.Time, body *buildkite.CreateBuild) (b *Build, repeated bool, err error) {
-	since, doubt := time.Now().Add(-lookupMargin), false
+	since := time.Now().Add(-lookupMargin)
 	if !attempted.IsZero() {
-		doubt = true
+		repeated = true
 		if first.IsZero() || first.After(attempted) {
 			first = attempted
 		}
@@ -72,10 +72,10 @@ func (c *Client) create(ctx context.Context, runID string, first, attempted time
 	for n := 0; ; n++ {
 		b, err := c.createOnce(ctx, body)
 		if err == nil {
-			if doubt {
+			if repeated {
 				b = c.keepFirst(ctx, runID, since, b)
 			}
-			return b, doubt, nil
+			return b, repeated, nil
 		}
 		if refused(err) {
 			return nil, false, fmt.Errorf("creating build: %w", err)
@@ -93,7 +93,7 @@ func (c *Client) create(ctx context.Context, runID string, first, attempted time
 			return nil, false, &UncertainError{runID, interrupted(ctx.Err(), err)}
 		}
 		c.log.Warn("creating a build: it may have been made", "run", runID, "error", err)
-		doubt = true
+		repeated = true
 		b, ferr := c.find(ctx, runID, since, time.Now().Add(c.delay))
 		if ferr != nil {
 			var uncertain *UncertainError

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,6 +71,48 @@ func FindPayload(lookup func(string) (string, bool)) (string, error) {
 		return old, nil
 	}
 	return "", ErrNoPayload
+}
+
+// ReplacePayload puts another text into the variables that carry a payload, which
+// must be no longer than what they carry: names that were handed on, to a container
+// for one, stay right. It returns the variables that change.
+//
+// Errors: those of [FindPayload]; a text that is longer.
+func ReplacePayload(lookup func(string) (string, bool), encoded string) (map[string]string, error) {
+	old, err := FindPayload(lookup)
+	if err != nil {
+		return nil, err
+	}
+	if len(encoded) > len(old) {
+		return nil, fmt.Errorf("a payload of %d characters in the place of one of %d: want none that is longer", len(encoded), len(old))
+	}
+	get := func(name string) string { v, _ := lookup(name); return v }
+	if get(EnvPayloadChunks) == "" {
+		name := EnvPayload
+		if get(name) == "" {
+			name = EnvOldPayload
+		}
+		return map[string]string{name: encoded}, nil
+	}
+	n, _ := strconv.Atoi(get(EnvPayloadChunks))            // FindPayload read it
+	encoded += strings.Repeat(" ", max(0, n-len(encoded))) // no chunk may be empty
+	env := map[string]string{EnvPayloadSHA256: digest(encoded)}
+	for i := range n {
+		env[EnvPayloadChunk(i)] = encoded[i*len(encoded)/n : (i+1)*len(encoded)/n]
+	}
+	return env, nil
+}
+
+// WithoutPayload returns an environment less what carries a payload, for programs
+// that need none: it may be too long for some. It writes over env.
+func WithoutPayload(env []string) []string {
+	return slices.DeleteFunc(env, func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		if rest, second := strings.CutPrefix(name, EnvSecretPrefix); second {
+			name = EnvPrefix + rest
+		}
+		return slices.Contains(PayloadVars(), name)
+	})
 }
 
 func joinChunks(get func(string) string) (string, error) {

@@ -65,3 +65,45 @@ func TestFindPayload(t *testing.T) {
 		}
 	}
 }
+
+func TestReplacePayload(t *testing.T) {
+	for _, tt := range []struct {
+		old, text string
+		vars      int
+	}{
+		{"abcdef", "x", 1}, {"abcdef", "abcdeg", 1},
+		{strings.Repeat("a", 2*MaxInline+1), strings.Repeat("b", 2*MaxInline+1), 4},
+		{strings.Repeat("a", 2*MaxInline+1), "four", 4},
+		{strings.Repeat("a", 2*MaxInline+1), "b", 4},
+	} {
+		env, err := PayloadEnv(tt.old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lookup := func(k string) (string, bool) { v, ok := env[k]; return v, ok }
+		changed, err := ReplacePayload(lookup, tt.text)
+		if err != nil || len(changed) != tt.vars {
+			t.Fatalf("ReplacePayload(%d characters, %.10q) = %d variables, %v", len(tt.old), tt.text, len(changed), err)
+		}
+		for name := range changed {
+			if _, had := env[name]; !had {
+				t.Errorf("%.10q: %s is new", tt.text, name)
+			}
+		}
+		maps.Copy(env, changed)
+		if got, err := find(env); strings.TrimSpace(got) != tt.text || err != nil {
+			t.Errorf("after ReplacePayload(%.10q): %d characters, %v", tt.text, len(got), err)
+		}
+		if _, err := ReplacePayload(lookup, strings.Repeat("c", len(tt.old)+50)); err == nil {
+			t.Errorf("%.10q: a longer text is taken", tt.text)
+		}
+	}
+	old := map[string]string{EnvOldPayload: "abc"}
+	changed, err := ReplacePayload(func(k string) (string, bool) { v, ok := old[k]; return v, ok }, "x")
+	if err != nil || !maps.Equal(changed, map[string]string{EnvOldPayload: "x"}) {
+		t.Errorf("the old name: %v, %v", changed, err)
+	}
+	if _, err := ReplacePayload(func(string) (string, bool) { return "", false }, ""); !errors.Is(err, ErrNoPayload) {
+		t.Errorf("nothing to replace: %v", err)
+	}
+}

@@ -87,9 +87,15 @@ func SecretEnv(name string) string { return EnvSecretPrefix + name[len(EnvPrefix
 
 // A sealed payload travels as a plain one does, and begins with SealedPrefix, as
 // all that package secrets seals; it is sealed under SealedPayloadName.
+//
+// A container has no broker to ask. So its machine opens the payload before it
+// starts one, in the same variables: OpenedPrefix and the payload as it was, or
+// RefusedPrefix, the reason, a colon and what the broker found.
 const (
 	SealedPrefix      = "kbsec1:"
 	SealedPayloadName = "SUBMISSION"
+	OpenedPrefix      = "kbsec1-opened:"
+	RefusedPrefix     = "kbsec1-refused:"
 )
 
 // Limits of a payload's carriers. Linux refuses a variable from 128 KiB on,

@@ -12,7 +12,7 @@ import (
 const (
 	maxLogCases  = 200 // lines for the cases of one phase
 	maxLogLine   = 300 // runes of one foreign text
-	maxAmbiguous = 5   // doubts about timings
+	maxAmbiguous = 5   // timings named
 )
 
 // Log is the verdict for the log of the job that judged: a group which

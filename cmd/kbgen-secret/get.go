@@ -29,7 +29,7 @@ type getCmd struct {
 	Name     string   `arg:""`
 	Command  []string `arg:"" optional:""`
 	Store    string   `default:".buildkite/secrets.kb.yaml" placeholder:"FILE"`
-	Socket   string   `default:"/run/kbnode/secretd.sock" placeholder:"PATH"`
+	Socket   string   `var:"KERNELBOT_BROKER" default:"/run/kbnode/secretd.sock" placeholder:"PATH"`
 	Audience string   `default:"kbnode"`
 	FD       int      `name:"fd" default:"1" placeholder:"N"`
 	Old      bool

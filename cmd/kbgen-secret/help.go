@@ -59,7 +59,8 @@ value in a file in memory that NAME_FILE names, and takes the file away.
 
   --store FILE         (default .buildkite/secrets.kb.yaml)
   --fd N               write the value there (default 1)
-  --socket PATH        the broker's (default /run/kbnode/secretd.sock)
+  --socket PATH        the broker's (default /run/kbnode/secretd.sock, or
+                       $KERNELBOT_BROKER)
   --audience TEXT      whom the token is for (default kbnode)
   --old                take the text from SECRET_NAME, in an old format
   --no-token           for nodes whose broker asks for none

@@ -188,11 +188,11 @@ const requestOptions = `options:
                        $KERNELBOT_QUEUE or $GPU_QUEUE; all set must agree)
   --include-off        GPU types that are switched off as well
   --image REF          replaces the rows' image; pinned ($KERNELBOT_IMAGE)
-  --image-policy P     of one that a build may not name: row (default: the row's
-                       own, and a note) or refuse
+  --image-policy P     of one that a build may not name: row (default), refuse
   --payload-chunks N, --mode, --run-id, --user, --timeout-seconds
                        of the run ($KERNELBOT_PAYLOAD_CHUNKS, _MODE, _RUN_ID;
                        a second, secret run: $KERNELBOT_SECRET_RUN_ID)
+  --registry-secret S  pipeline image pushes with S, [buildkite:|kbsec1:]NAME
   --only KEY|PREFIX*, --tag TAG, --changed-since REVISION, --changed-files FILE
                        some steps, with what they depend on; the rest is skipped
 `

@@ -27,6 +27,7 @@ type requestFlags struct {
 	RunID         *string `name:"run-id"`
 	User          *string
 	Seconds       *string `name:"timeout-seconds"`
+	Registry      string  `name:"registry-secret" placeholder:"[STORE:]NAME"`
 	selectionFlags
 
 	bootstrap bootstrapFlags   // of commands that have them
@@ -56,6 +57,15 @@ func (f *requestFlags) request(p pipelines.Pipeline, env *cli.Env) (pipelines.Re
 	if err != nil {
 		return pipelines.Request{}, err
 	}
+	var registry pipelines.Secret
+	if f.Registry != "" {
+		if p.Name != "image" {
+			return pipelines.Request{}, cli.Usagef("--registry-secret: got pipeline %s, want image: no other pushes", p.Name)
+		}
+		if registry, err = pipelines.ParseSecret(f.Registry); err != nil {
+			return pipelines.Request{}, cli.Usagef("--registry-secret: %v", err)
+		}
+	}
 	version := ""
 	if p.Name == "bootstrap" {
 		version = expected(f.bootstrap.ExpectVersion, cli.Version())
@@ -63,7 +73,7 @@ func (f *requestFlags) request(p pipelines.Pipeline, env *cli.Env) (pipelines.Re
 	r, err := pipelines.NewRequest(p, pipelines.Choice{
 		GPUs: f.GPU, Image: f.Image, PayloadChunks: f.PayloadChunks, Mode: f.Mode, RunID: f.RunID,
 		User: f.User, TimeoutSeconds: f.Seconds, IncludeOff: f.IncludeOff, Static: f.static,
-		RefuseImages: f.ImagePolicy == "refuse", Relay: f.bootstrap.Relay, Version: version, Selection: selection,
+		RefuseImages: f.ImagePolicy == "refuse", Relay: f.bootstrap.Relay, Version: version, Selection: selection, Registry: registry,
 	}, env.LookupEnv)
 	f.notes = r.Notes
 	switch {

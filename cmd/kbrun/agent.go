@@ -48,7 +48,7 @@ func publish(ctx context.Context, env *cli.Env, clock clock, out string, result 
 	if err != nil {
 		return fmt.Errorf("%w: the result cannot be uploaded", err)
 	}
-	a := agent.Agent{Path: path, Environ: withoutPayload(env.Environ())}
+	a := agent.Agent{Path: path, Environ: schema.WithoutPayload(env.Environ())}
 	if uploads(env, out) {
 		again := retry{limit: uploadLimit, last: canceledLimit, end: clock.lastUpload(), first: time.Second, most: 30 * time.Second, say: func(err error) { warn(env, err) }}
 		err := again.do(ctx, func(ctx context.Context, limit time.Duration) error {
@@ -105,16 +105,4 @@ func inlineResult(out, job string) (string, bool) {
 // warn says what did not work and changes nothing.
 func warn(env *cli.Env, err error) {
 	fmt.Fprintf(env.Stderr, "kbrun: warning: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
-}
-
-// withoutPayload is the job's environment for the agent, less what only the
-// evaluation needed.
-func withoutPayload(env []string) []string {
-	return slices.DeleteFunc(env, func(pair string) bool {
-		name, _, _ := strings.Cut(pair, "=")
-		if rest, second := strings.CutPrefix(name, schema.EnvSecretPrefix); second {
-			name = schema.EnvPrefix + rest
-		}
-		return slices.Contains(schema.PayloadVars(), name)
-	})
 }

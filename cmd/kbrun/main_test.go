@@ -158,7 +158,7 @@ func TestEnvironLookup(t *testing.T) {
 }
 
 func TestAgentGetsNoPayload(t *testing.T) {
-	got := withoutPayload([]string{
+	got := schema.WithoutPayload([]string{
 		"KERNELBOT_PAYLOAD=x", "KERNELBOT_PAYLOAD_0=x", "KERNELBOT_SECRET_PAYLOAD=x", "KERNELBOT_SECRET_PAYLOAD_3=x",
 		"KERNELBOT_SECRET_PAYLOAD_SHA256=x", "SUBMISSION_PAYLOAD=x", "KERNELBOT_RUN_ID=r", "BUILDKITE_JOB_ID=j",
 	})

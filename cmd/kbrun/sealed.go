@@ -42,11 +42,18 @@ type opener func(sealed string) (string, error)
 // payload is in none.
 func (f *brokerFlags) opener(ctx context.Context, env *cli.Env, clock clock, runID string) opener {
 	return func(sealed string) (string, error) {
+		if plain, ok := strings.CutPrefix(sealed, schema.OpenedPrefix); ok { // by the machine, before this container
+			return plain, nil
+		}
+		if why, ok := strings.CutPrefix(sealed, schema.RefusedPrefix); ok {
+			reason, detail, _ := strings.Cut(why, ":")
+			return "", fmt.Errorf("opening the payload: %w", &refused.Error{Name: schema.SealedPayloadName, Reason: refused.Reason(reason), Detail: detail})
+		}
 		request := client.Request{Name: schema.SealedPayloadName, Run: runID, Envelope: sealed}
 		if agent.Missing(env.Getenv) == "" { // else the broker has to know the job by itself, or refuses
 			path, err := agent.Find(env.Getenv)
 			if err == nil {
-				a := agent.Agent{Path: path, Environ: withoutPayload(env.Environ())}
+				a := agent.Agent{Path: path, Environ: schema.WithoutPayload(env.Environ())}
 				request.Token, err = a.Token(ctx, clock.left(openLimit), client.Audience, client.TokenClaims()...)
 			}
 			if err != nil {
@@ -66,12 +73,17 @@ func (f *brokerFlags) opener(ctx context.Context, env *cli.Env, clock clock, run
 // opened is an encoded payload as it was before it was sealed, if it was.
 func opened(encoded string, open opener) (string, error) {
 	switch encoded = strings.TrimSpace(encoded); {
-	case !strings.HasPrefix(encoded, schema.SealedPrefix):
+	case !sealed(encoded):
 		return encoded, nil
 	case open == nil:
 		return "", errSealed
 	}
 	return open(encoded)
+}
+
+// sealed reports whether a payload is or was sealed.
+func sealed(encoded string) bool {
+	return strings.HasPrefix(encoded, schema.SealedPrefix) || strings.HasPrefix(encoded, schema.OpenedPrefix) || strings.HasPrefix(encoded, schema.RefusedPrefix)
 }
 
 // withoutNames takes the files' names out of what was run and put in place:

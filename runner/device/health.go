@@ -89,6 +89,9 @@ func (q Requirements) missing(r *schema.DeviceReport, count int) string {
 	if q.Vendor != "" {
 		text += " of " + q.Vendor
 	}
+	if count == 0 && q.Vendor != "" {
+		text += "; a step names no device, the machine gives it one: kbnode sets that up"
+	}
 	if len(r.Faults) > 0 {
 		text += ": " + strings.Join(r.Faults, "; ")
 	}

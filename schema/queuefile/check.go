@@ -88,6 +88,7 @@ func (c *checker) file(r *report) {
 				c.group(r, p, row)
 			}
 		}
+		c.indexes(r, i)
 		c.network(r, i)
 	}
 }
@@ -197,7 +198,7 @@ func (c *checker) share(r *report, p path, row *GPUType) {
 		switch {
 		case got == 0: // reported as missing
 		case got < least:
-			r.wrong(p.to("agent", what), got, "at least %d, %s", least, why)
+			r.tooSmall(p.to("agent", what), got, "at least %d, %s", least, why)
 		case got < gpus*n.better:
 			r.note(p.to("agent", what), got, "%d, which is recommended for each GPU", gpus*n.better)
 		}
@@ -257,6 +258,37 @@ func (c *checker) isolation(r *report, p path, row *GPUType) {
 	}
 }
 
+// indexes finds GPUs that two groups of different types have: types of one maker
+// share its indexes, and one without GPUs counts agents.
+func (c *checker) indexes(r *report, node int) {
+	type place struct {
+		gpuType string
+		at      path
+	}
+	taken := map[string]place{}
+	for j := range r.Nodes[node].GPUs {
+		g := &r.Nodes[node].GPUs[j]
+		row := slices.IndexFunc(c.fleet, func(t GPUType) bool { return t.Name == g.Type })
+		if row < 0 || c.fleet[row].Maker == "none" || len(g.UUIDs) > 0 {
+			continue
+		}
+		names, _ := g.devices()
+		for k, index := range names {
+			at := path{"nodes", node, "gpus", j, "count"}
+			if len(g.Indexes) > 0 {
+				at = path{"nodes", node, "gpus", j, "indexes", k}
+			}
+			first, twice := taken[c.fleet[row].Maker+" "+index]
+			if !twice {
+				taken[c.fleet[row].Maker+" "+index] = place{g.Type, at}
+			} else if first.gpuType != g.Type { // else it is reported already
+				r.wrong(at, said("GPU "+index), "a GPU of its own, it is that of %s on line %d", first.at, r.at(first.at).Line)
+				break
+			}
+		}
+	}
+}
+
 // network divides the machine's by its GPUs.
 func (c *checker) network(r *report, node int) {
 	n := &r.Nodes[node]
@@ -271,7 +303,7 @@ func (c *checker) network(r *report, node int) {
 	switch {
 	case got == 0 || gpus == 0:
 	case got < gpus*needNetwork.least:
-		r.wrong(at, got, "at least %d: %d for each of %s", gpus*needNetwork.least, needNetwork.least, counted(gpus, "GPU"))
+		r.tooSmall(at, got, "at least %d: %d for each of %s", gpus*needNetwork.least, needNetwork.least, counted(gpus, "GPU"))
 	case got < gpus*needNetwork.better:
 		r.note(at, got, "%d, which is recommended: %d for each of %s", gpus*needNetwork.better, needNetwork.better, counted(gpus, "GPU"))
 	}

@@ -65,7 +65,7 @@ func (r *report) checkSums(p path, n *Node) {
 	}
 	sum := func(what string, has, given, host int) {
 		if has > 0 && given > 0 && has < given+host {
-			r.wrong(p.to("machine", what), has, "at least %d: %d for %s and %d for the machine itself", given+host, given, counted(agents, "agent"), host)
+			r.tooSmall(p.to("machine", what), has, "at least %d: %d for %s and %d for the machine itself", given+host, given, counted(agents, "agent"), host)
 		}
 	}
 	sum("cpus", n.Machine.CPUs, cpus, HostCPUs)

@@ -98,6 +98,22 @@ func (r *report) wrong(p path, got any, format string, args ...any) {
 	r.value(schema.SeverityError, p, got, fmt.Sprintf(format, args...))
 }
 
+// tooSmall reports an error that is none where nobody was promised anything.
+func (r *report) tooSmall(p path, got any, format string, args ...any) {
+	n := len(r.faults)
+	if r.wrong(p, got, format, args...); len(r.faults) > n {
+		if r.small == nil {
+			r.small = map[*schema.Finding]bool{}
+		}
+		r.small[r.faults[n]] = true
+	}
+}
+
+// Small reports whether a fault of this file says no more than that there are
+// fewer cores, less memory, disk or network than a row promises to its jobs, than
+// the guide for vendors asks for, or than the file gives away.
+func (f *File) Small(fault *schema.Finding) bool { return f != nil && f.small[fault] }
+
 // note reports what is odd but usable.
 func (r *report) note(p path, got any, format string, args ...any) {
 	r.value(schema.SeverityNote, p, got, fmt.Sprintf(format, args...))

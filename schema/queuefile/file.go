@@ -27,6 +27,8 @@ type File struct {
 	name string // as the caller of Decode gave it
 	root *yaml.Node
 	bad  map[string]bool // paths of values that Decode found unusable: nothing more is said about them
+	// small are the faults that say no more than that there is too little of something.
+	small map[*schema.Finding]bool
 }
 
 // A Contact is a person or a team to ask about the machines.

@@ -60,6 +60,18 @@ const (
 // secondNode is another of the same, to append.
 var secondNode = right[strings.Index(right, "  - name: a1"):]
 
+// severalMakers are groups beside the right file's: each maker's driver counts
+// from 0, and agents without a GPU are counted.
+const severalMakers = `      - type: MI300_BK
+        indexes: [0, 1]
+        queue: mi300
+        agent: {cpus: 16, memory_gib: 64, disk_gb: 100}
+      - type: CPU_BK
+        count: 2
+        queue: cpu
+        agent: {cpus: 2, memory_gib: 4, disk_gb: 5}
+`
+
 // cases edit the right file by pairs of old and new text. "" for the old text
 // appends, and for both it replaces nothing.
 var cases = []struct {
@@ -78,6 +90,9 @@ var cases = []struct {
 	{"eight GPUs in one job", []string{"H100_BK", "H100x8", "isolation: node", "isolation: step", "queue: h100", "queue: h100x8", "agent:", "agent:\n          gpus: 8", "cpus: 16", "cpus: 128", "memory_gib: 64", "memory_gib: 1024", "memory_gib: 1024\n      disk", "memory_gib: 2048\n      disk", "disk_gb: 100\n", "disk_gb: 800\n"}},
 	{"switched off, and small", []string{"H100_BK", "T4", "queue: h100", "queue: t4", "cpus: 16", "cpus: 8", "memory_gib: 64", "memory_gib: 16", "disk_gb: 100\n", "disk_gb: 50\n", "network_mbps: 10000", "network_mbps: 800"}},
 	{"placeholders", []string{"ops@nebius.dev", "ops@example.com", "count: 8", "uuids: [GPU-00000000-2222-3333-4444-000000000000]"}},
+
+	{"several makers in one machine", []string{"count: 8", "count: 4", "", severalMakers}},
+	{"two types of one maker on one GPU", []string{"", strings.NewReplacer("MI300_BK", "T4", "mi300", "t4").Replace(severalMakers), "count: 8", "count: 2"}},
 
 	{"empty", []string{right, ""}},
 	{"no YAML", []string{"nodes:", "nodes: ["}},
@@ -189,6 +204,39 @@ func TestFaults(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), all.String()); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+}
+
+// Too little is told apart from what cannot be meant.
+func TestSmall(t *testing.T) {
+	for edit, small := range map[[2]string]bool{
+		{"cpus: 16", "cpus: 2"}:                    true,
+		{"memory_gib: 64", "memory_gib: 1"}:        true,
+		{"disk_gb: 100\n", "disk_gb: 1\n"}:         true,
+		{"cpus: 130", "cpus: 8"}:                   true,
+		{"memory_gib: 1024", "memory_gib: 2"}:      true,
+		{"disk_gb: 1000", "disk_gb: 20"}:           true,
+		{"network_mbps: 10000", "network_mbps: 1"}: true,
+		{"cpus: 16", "cpus: -1"}:                   false,
+		{"cpus: 16\n", "cpus: many\n"}:             false,
+		{"type: H100_BK", "type: H100_XX"}:         false,
+		{"count: 8", "count: -8"}:                  false,
+		{"isolation: node", "isolation: step"}:     false,
+		{"queue: h100", "queue: t4"}:               false,
+		{"vendor: nebius", "vendor: amd"}:          false,
+	} {
+		f, faults := Decode("a.yml", []byte(strings.Replace(right, edit[0], edit[1], 1)))
+		if f != nil {
+			faults = append(faults, Check([]*File{f}, fleet)...)
+		}
+		if !Failed(faults) {
+			t.Errorf("%q: no fault", edit[1])
+		}
+		for _, fault := range faults {
+			if fault.Severity == schema.SeverityError && f.Small(fault) != small {
+				t.Errorf("%q: Small(%v) = %t, want %t", edit[1], fault, !small, small)
+			}
+		}
 	}
 }
 

@@ -69,8 +69,9 @@ func (c *claimer) devices(p path, g *Group) {
 		if len(g.Indexes) > 0 {
 			at = p.to("indexes", k)
 		}
-		// An index is its machine's own.
-		c.claim(fmt.Sprintf("index on node %d of %p", p[1], c.File), index, at, said("GPU "+index), "a GPU of its own")
+		// An index is its machine's own, and each maker's driver counts from 0: what
+		// two types share, if anything, [Check] knows.
+		c.claim(fmt.Sprintf("index on node %d of %p, %s", p[1], c.File, g.Type), index, at, said("GPU "+index), "a GPU of its own")
 	}
 }
 
