@@ -6,6 +6,7 @@ require (
 	filippo.io/age v1.3.2
 	github.com/NVIDIA/go-nvml v0.13.1-0
 	github.com/alecthomas/kong v1.17.0
+	github.com/aymanbagabas/go-udiff v0.3.1
 	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/buildkite/go-buildkite/v3 v3.13.0
 	github.com/buildkite/go-pipeline v0.18.1
@@ -19,6 +20,7 @@ require (
 	github.com/go-jose/go-jose/v4 v4.1.4
 	github.com/google/go-cmp v0.7.0
 	github.com/google/jsonschema-go v0.4.3
+	github.com/google/renameio/v2 v2.0.2
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/microcosm-cc/bluemonday v1.0.27

@@ -483,7 +483,6 @@ func (r *composeRig) stop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := r.docker.run("ps", "--quiet")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	until := func(what string, holds func() bool) {
@@ -500,6 +499,7 @@ func (r *composeRig) stop(t *testing.T) {
 		b, err := r.Engine.BuildByID(b.ID)
 		return err == nil && b.Jobs[0].State == engine.JobRunning
 	})
+	id := r.docker.run("ps", "--quiet")                           // there is one, now that a job runs in it
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil { // as systemd does
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ type Secretd struct {
 	Credential string
 	Socket     string // "/run/kbnode/secretd.sock"
 	Group      string // of those who may ask
+	AnyUser    bool   // may ask: jobs prove by tokens who they are
 }
 
 // CredentialName is what the config calls a key that systemd hands over.
@@ -58,7 +59,11 @@ func (s *Secretd) SocketUnit() (string, error) {
 	if err := fits(what, "group", s.Group, groupPattern, "the name of a group"); err != nil {
 		return "", err
 	}
-	return fill("secretd/kbnode-secretd.socket", "@SOCKET@", s.Socket, "@GROUP@", s.Group)
+	mode := "0660"
+	if s.AnyUser {
+		mode = "0666"
+	}
+	return fill("secretd/kbnode-secretd.socket", "@SOCKET@", s.Socket, "@GROUP@", s.Group, "@MODE@", mode)
 }
 
 func fill(name string, pairs ...string) (string, error) {

@@ -80,22 +80,33 @@ func (c *composeCmd) compose(env *cli.Env) ([]byte, error) {
 
 // readQueueFile reads a queue file without errors. The error is the first of them.
 func readQueueFile(path string) (*queuefile.File, error) {
+	file, _, err := readQueueFileOf(path, false)
+	return file, err
+}
+
+// readQueueFileOf reads one whose machines may be smaller than they should. What
+// they lack is returned then, a line each.
+func readQueueFileOf(path string, allowSmall bool) (file *queuefile.File, small []string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	doc, err := io.ReadAll(io.LimitReader(f, queuefile.MaxSize+1))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	file, faults := queuefile.Decode(path, doc)
 	for _, fault := range append(faults, queuefile.Check([]*queuefile.File{file}, pipelines.Fleet.Requirements())...) {
-		if fault.Severity == schema.SeverityError {
-			return nil, fmt.Errorf("%w (kbgen vendor check lists all)", fault)
+		switch {
+		case fault.Severity != schema.SeverityError:
+		case allowSmall && file.Small(fault):
+			small = append(small, fault.Error())
+		default:
+			return nil, nil, fmt.Errorf("%w (kbgen vendor check lists all)", fault)
 		}
 	}
-	return file, nil
+	return file, small, nil
 }
 
 // agents are those of the node, with the images asked for. What the vendor

@@ -11,8 +11,27 @@ import (
 func main() { os.Exit(cli.Main(program())) }
 
 type grammar struct {
-	Secretd secretdCmd `cmd:""`
-	Compose composeCmd `cmd:""`
+	Plan     planCmd     `cmd:""`
+	Apply    applyCmd    `cmd:""`
+	Undo     undoCmd     `cmd:""`
+	Adopt    adoptCmd    `cmd:""`
+	Status   statusCmd   `cmd:""`
+	Doctor   doctorCmd   `cmd:""`
+	Verify   verifyCmd   `cmd:""`
+	Drain    drainCmd    `cmd:""`
+	Resume   resumeCmd   `cmd:""`
+	Prepare  prepareCmd  `cmd:"" hidden:""`
+	Watch    watchCmd    `cmd:"" hidden:""`
+	RunAgent runAgentCmd `cmd:"" hidden:""`
+	Secretd  secretdCmd  `cmd:""`
+	Compose  composeCmd  `cmd:""`
+	Facts    factsCmd    `cmd:""`
+
+	Image     imageCmds    `cmd:""`
+	Proxy     proxyCmd     `cmd:""`
+	Gate      gateCmd      `cmd:""`
+	Bootstrap bootstrapCmd `cmd:""`
+	Reap      reapCmd      `cmd:""`
 }
 
 func program() cli.Program {
@@ -23,13 +42,311 @@ var help = map[string]string{
 	"": `kbnode looks after a vendor's GPU node.
 
 usage:
+  kbnode plan FILE             what apply would change, for a queue file
+  kbnode apply FILE            make each GPU of this machine an agent
+  kbnode undo                  make the machine what it was
+  kbnode adopt                 take over what older scripts set up
+  kbnode status                what each slot does now
+  kbnode doctor                what is wrong, and what mends it
+  kbnode verify                prove it with jobs on every slot at once
+  kbnode drain | resume        take slots out of use, and back
   kbnode secretd               hand secrets to the steps that may have them
   kbnode compose FILE NODE     agents in containers: a docker compose file
+  kbnode facts                 what this machine is, as JSON
+  kbnode image                 which images run, update, rollback, gc
+  kbnode gate | bootstrap | proxy | reap     what units and hooks call
   kbnode completion SHELL      for bash, zsh or fish
   kbnode man                   all help pages, for man(1)
   kbnode COMMAND --help | kbnode --version
 
 exit status: 0 done, 1 failed, 2 wrong usage
+`,
+	"image": `usage: kbnode image status [--json]
+       kbnode image update (REFERENCE... | --all) [--local] [--free GIB]
+       kbnode image rollback REFERENCE
+       kbnode image gc
+
+Which image runs where a step names a reference. An update pulls it beside
+running jobs, tries it, and pins its ID: the next job has it, no agent is
+restarted, and one that fails its trial changes nothing. Two images of a
+reference stay. The timer kbnode-image updates all once a day.
+
+  --all                every reference of the slots', then gc; leaves alone what
+                       rollback went back from, and pulls none that was taken
+                       with --local
+  --local              pull nothing: what the engine calls so
+  --free GIB           what the engine's disk must have left (default 20)
+  --json               one document; schema: schema/published/node-images.json
+  --engine PATH        the engine's socket (default: the config's)
+  --root DIR           the config and pins lie below DIR; for tests
+
+gc removes what kbnode pulled and no reference needs.
+
+exit status: 0 done, 1 failed, or an image is not there, 2 wrong usage
+example:
+  kbnode image update --all
+`,
+	"gate": `usage: kbnode gate
+
+Says whether the job may run on this slot; the agent's hook pre-bootstrap runs
+it. A job's log shows nothing of that hook: where the agent's configuration
+names kbnode bootstrap, which asks the same, the refusal is left to it. Reads
+the job's variables from the file that BUILDKITE_ENV_JSON_FILE names, and the
+slot from KBNODE_SLOT. A docker slot takes steps that kbgen writes: the pinned
+docker plugin, with the settings that are the step's, and an image of the
+slot's. A host slot takes the commands of its rows. No job sets PATH, BASH_ENV,
+BUILDKITE_PLUGIN_* and the like. The slot's slice must have its limits.
+
+  --root DIR           the config and /sys lie below DIR; for tests
+
+exit status: 0 it may run, 1 it may not; the reason is on stderr
+example:
+  BUILDKITE_ENV_JSON_FILE=job.json KBNODE_SLOT=gpu0 kbnode gate
+`,
+	"bootstrap": `usage: kbnode bootstrap
+
+Decides as kbnode gate does, and the job's log says why when it may not run.
+Then starts the agent's bootstrap, without the Job API, in an environment
+of known names: no BASH_ENV, LD_PRELOAD, shell function or BUILDKITE_PLUGIN_* of
+a job's is in it, and PATH, HOME, TMPDIR and DOCKER_HOST are the slot's. The
+agents' configuration names it as bootstrap-script. The slot is KBNODE_SLOT's,
+and the user must be that slot's. Of a slot with containers it also opens the
+sealed payload of a submission, by kbnode secretd.
+
+  --root DIR           the config and the slot lie below DIR; for tests
+
+exit status: the job's; 78 it is refused, 75 the slot is not fit for it
+example:
+  bootstrap-script="/usr/bin/kbnode bootstrap"
+`,
+	"proxy": `usage: kbnode proxy --slot NAME
+
+Answers the docker command of a slot's agent, on the socket that systemd hands
+over. Containers run as the slot's user, in its slice, with its devices, cores
+and memory, from pinned images, without network; they see the job's directory
+and nothing else of the machine. What the last job left is removed before a
+container is made. What a slot may not do is answered with the reason, which
+stands in the job's log.
+
+  --slot NAME          whose proxy it is
+  --socket PATH        listen there instead; only its owner may connect
+  --engine PATH        the engine's socket (default: the config's)
+  --root DIR           the config, pins and slots lie below DIR; for tests
+
+example:
+  kbnode proxy --slot gpu0
+`,
+	"reap": `usage: kbnode reap --slot NAME [--timeout DURATION]
+
+Removes the containers that jobs of a slot left behind, and the directories of
+jobs that have ended. The agents' units run it when they have stopped.
+
+  --slot NAME          whose containers
+  --timeout DURATION   for the engine (default 2m)
+  --engine PATH        the engine's socket (default: the config's)
+  --root DIR           the config and slots lie below DIR; for tests
+
+example:
+  kbnode reap --slot gpu0
+`,
+	"plan": `usage: kbnode plan FILE [flag ...]
+
+Prints what kbnode apply would do to this machine with the same flags: users,
+directories, files as diffs, units, what restarts, what is missing or refused.
+It changes nothing. The token is not needed, and never shown.
+
+  --node NAME, --endpoint URL, --token-file FILE, --token-fd N, --agent FILE,
+  --agent-sha256 HEX, --plugin URL, --plugin-commit HEX,
+  --verification-jwks FILE, --allow-small,
+  --adopt, --force, --allow-docker-restart, --install-packages, --drain DURATION
+                       see kbnode apply --help
+  --facts FILE         what kbnode facts printed on another machine
+  --root DIR           plan for the files below DIR
+  --json               as JSON (schema/published/node-plan.json)
+
+exit status: 0 nothing to do, 1 failed, 2 changes, or something is missing;
+wrong usage is 2 as well, with "kbnode: error:" on stderr and nothing on stdout
+
+example:
+  sudo kbnode plan h100-01.yml --node h100-01
+`,
+	"apply": `usage: kbnode apply FILE [--node NAME] [--token-file FILE] [flag ...]
+
+Makes each GPU of this machine an agent, as FILE, a queue file, says: what
+kbnode plan prints. Agents end their jobs before they stop. Done a second time
+it changes nothing; ended early, it goes on; kbnode undo goes back.
+
+  --node NAME              of the queue file (default: the host's name)
+  --endpoint URL           of the agent API (default: Buildkite's)
+  --token-file FILE        with the cluster's agent token; without: the one that
+  --token-fd N             was used before, or a prompt. Never an argument
+  --agent FILE             the buildkite-agent to install
+  --agent-sha256 HEX       its hash
+  --plugin URL             the docker plugin's repository, or a directory
+  --plugin-commit HEX      of a fork of it; kbnode knows v5.13.0's
+  --verification-jwks FILE steps must be signed by a key in it
+  --allow-small            less than the row promises is a note, for tests
+  --adopt                  replace files of others, and older scripts' agents
+  --force                  replace what was changed by hand
+  --allow-docker-restart   which ends containers unless live-restore is on
+  --install-packages       the distribution's, as plan names them
+  --drain DURATION         wait for jobs (default 0: as long as they take)
+  --root DIR               do it below DIR, and start nothing
+  --facts FILE             with --root: what kbnode facts printed elsewhere
+
+example:
+  sudo kbnode apply h100-01.yml --node h100-01 --token-file token
+`,
+	"undo": `usage: kbnode undo [--purge] [--force] [flag ...]
+
+Makes the machine what it was before the first kbnode apply or adopt: agents end
+their jobs and stop, files have their old content, mode and owner, or are gone,
+what ran before runs again. What was changed by hand since is listed, and then
+nothing is done.
+
+  --purge                  what slots left on the disk goes as well
+  --force                  so does what was changed by hand
+  --allow-docker-restart   so that docker forgets its settings at once
+  --drain DURATION         wait for jobs (default 0: as long as they take)
+  --root DIR               do it below DIR, and stop nothing
+
+example:
+  sudo kbnode undo --purge
+`,
+	"adopt": `usage: kbnode adopt [--drain DURATION] [--root DIR]
+
+Takes over what Kernelbot's older scripts set up: the agents
+buildkite-agent-gpuN and buildkite-agent@gpuN end their jobs, stop, and start at
+boot no more; files with their token become root's alone; the token is kept for
+kbnode apply. Their files stay where they are. kbnode undo brings all back.
+
+  --drain DURATION         wait for jobs (default 0: as long as they take)
+  --root DIR               do it below DIR, and stop nothing
+
+example:
+  sudo kbnode adopt && sudo kbnode apply h100-01.yml
+`,
+	"facts": `usage: kbnode facts [--root DIR]
+
+Prints what the machine is, as JSON: distribution, kernel, systemd, processors
+with their cores and NUMA nodes, memory, disks, GPUs with UUID, PCI address,
+device nodes and MIG instances, docker, CDI, the agent, and what kbnode or
+Kernelbot's older scripts have set up. What could not be read is in "unread".
+
+It changes nothing. As root it sees more: docker, for one.
+
+  --root DIR           read the files below DIR, and ask no program
+
+example:
+  sudo kbnode facts | less
+`,
+	"status": `usage: kbnode status [--json]
+
+Says what each slot does: idle, busy, paused, starting, stopping or down; its
+job, how often its agent was started again, whether its device is in order, and
+which of kbnode's files somebody has changed.
+
+  --json               one document, with tags, images, memory; schema:
+                       schema/published/node-status.json
+
+example:
+  kbnode status --json | jq '.slots[] | select(.state == "paused")'
+`,
+	"doctor": `usage: kbnode doctor [--slot NAME] [--preflight | [--deep] [--submit]]
+       [--all | --json]
+
+Says what is wrong with this machine or a slot, and the command that mends it.
+
+  --slot NAME          this slot and what it depends on
+  --preflight          what must hold before an agent starts, in two seconds;
+                       the agents' units run it, inside the slot's slice
+  --deep               start a container in every slot at once, try in it what
+                       a submission must not be able to do, and read its limits
+                       from outside; a slot that has a job is left alone
+  --submit             have a right and a wrong submission judged through
+                       Buildkite; BUILDKITE_API_TOKEN, _ORG, _PIPELINE, as
+                       kblaunch has them
+  --all                name what is in order too
+  --json               schema/published/node-doctor.json
+
+exit status: 0 nothing is wrong (warnings may stand there), 1 something is
+example:
+  kbnode doctor --slot gpu3
+`,
+	"verify": `usage: kbnode verify [SLOT ...] [--timeout DURATION] [--json]
+
+Proves this machine with jobs, on all slots at once or on those named. It drains
+them, turns their own agents to a stand-in for Buildkite on this machine, has
+each take the steps that kbgen writes, and turns the agents back:
+
+  container   what a submission must not be able to do, tried inside; the
+              limits, read from outside; no two slots with one device
+  isolation   the same by kbgen's own step, the docker plugin and the agent
+  evaluation  a right and a wrong submission; both get their verdict, and
+              result.json arrives
+
+A slot that is paused is not tried. Nothing is sent to Buildkite. Ended by
+force, it leaves the agents turned away until the next verify, apply or reboot;
+doctor says so.
+
+  --timeout DURATION   for all of it (default 20m)
+  --json               schema/published/node-doctor.json
+
+exit status: 0 all is as promised, 1 it is not
+example:
+  kbnode verify
+`,
+	"drain": `usage: kbnode drain [SLOT ...] [--reason TEXT] [--timeout DURATION] [--no-wait]
+
+Has slots end the job in hand and take no other, all slots for no name. They
+stay so over reboots, until kbnode resume.
+
+  --reason TEXT        what status and doctor say of it
+                       (default "drained by hand")
+  --timeout DURATION   stop waiting after that long: the jobs go on, exit 1
+                       (default: as long as the last job takes)
+  --no-wait            do not wait for the jobs
+
+example:
+  kbnode drain gpu3 --reason "fan exchange"
+`,
+	"resume": `usage: kbnode resume [SLOT ...]
+
+Has slots take jobs again, all slots for no name. A slot whose device is not in
+order stays as it is: its agent's preflight says why.
+
+example:
+  kbnode resume gpu3
+`,
+	"prepare": `usage: kbnode prepare [--wait DURATION]
+
+For kbnode-prepare.service: waits until the drivers have made the device nodes
+of all slots, then has systemd read the slices again.
+
+  --wait DURATION      at most (default 2m)
+
+example:
+  kbnode prepare
+`,
+	"run-agent": `usage: kbnode run-agent --slot NAME
+
+For kbnode-agent@.service where systemd is older than 253: opens the token that
+LoadCredential= brought, and becomes the slot's agent.
+
+  --slot NAME          whose agent
+
+example:
+  kbnode run-agent --slot gpu0
+`,
+	"watch": `usage: kbnode watch [--text-file FILE]
+
+For kbnode-check.service: takes slots out of use whose devices are not in order,
+with the reason, and writes figures for Prometheus' node exporter.
+
+  --text-file FILE     where; a name that ends in .prom
+
+example:
+  kbnode watch --text-file /var/lib/prometheus/node-exporter/kbnode.prom
 `,
 	"secretd": `usage: kbnode secretd [--config FILE] [--socket PATH] [--check]
        kbnode secretd --unit | --socket-unit
@@ -41,11 +358,13 @@ who asked for what and what was decided, never a value.
   --config FILE        (default /etc/kbnode/secretd.yml)
   --socket PATH        (default /run/kbnode/secretd.sock); for the group --group
   --group NAME         who may ask (default: the group of the process)
+  --any-user           any user may ask: with oidc, not with host. For slots,
+                       whose users share no group
   --check              read config and keys, say what they are, and end
   --unit               print kbnode-secretd.service for --config, and end
   --credential FILE    with --unit: a key encrypted by systemd-creds for this
                        machine; the config calls it secret.key
-  --socket-unit        print kbnode-secretd.socket for --socket and --group
+  --socket-unit        print kbnode-secretd.socket for --socket, --group
 
 The config, YAML:
   version: 1

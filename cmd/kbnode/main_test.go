@@ -7,12 +7,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/clitest"
 )
 
 var update = flag.Bool("update", false, "rewrite what testdata/script compares with")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"kbnode": main})
+	testscript.Main(m, map[string]func(){"kbnode": main, "systemctl": fakeSystemctl, "useradd": fakeUseradd, "userdel": fakeUserdel, "kbnode-hash": printHash})
 }
 
 func TestScripts(t *testing.T) {
@@ -20,8 +22,9 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // a second for each process else
-			return nil
+			return setupNode(env)
 		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": clitest.Exits},
 	})
 }
 

@@ -35,7 +35,8 @@ import (
 type secretdCmd struct {
 	Config string `default:"/etc/kbnode/secretd.yml" placeholder:"FILE"`
 	Socket string `default:"/run/kbnode/secretd.sock" placeholder:"PATH"`
-	Group  string `placeholder:"NAME"`
+	Group  string `placeholder:"NAME" xor:"who"`
+	Any    bool   `name:"any-user" xor:"who"`
 	Check  bool   `xor:"way"`
 
 	Unit       bool   `xor:"way"`
@@ -89,7 +90,12 @@ func (c *secretdCmd) units(env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	s := templates.Secretd{Program: program, Config: c.Config, Credential: c.Credential, Socket: c.Socket, Group: cmp.Or(c.Group, "root")}
+	s := templates.Secretd{Program: program, Config: c.Config, Credential: c.Credential, Socket: c.Socket, Group: cmp.Or(c.Group, "root"), AnyUser: c.Any}
+	if c.Any {
+		if _, _, err := c.broker(env); err != nil {
+			return cli.Usagef("--any-user: %s: %w", c.Config, err)
+		}
+	}
 	unit, err := s.Service()
 	if c.SocketUnit {
 		unit, err = s.SocketUnit()
@@ -120,6 +126,9 @@ func (c *secretdCmd) broker(env *cli.Env) (*broker.Broker, string, error) {
 	var about strings.Builder
 	if b.Policy, err = config.policy(&about); err != nil {
 		return nil, "", err
+	}
+	if open := c.Any || c.anybody(); open && config.Host != nil {
+		return nil, "", errors.New("host: got a socket that any user of the machine may ask at: want oidc, by which a job proves who it is, or --group")
 	}
 	for _, id := range config.Old.Pipelines {
 		if !secrets.IsUUID(id) {
@@ -272,6 +281,9 @@ func (c *secretdCmd) listen(env *cli.Env) (net.Listener, error) {
 	old := syscall.Umask(0o117)
 	l, err := net.Listen("unix", c.Socket)
 	syscall.Umask(old)
+	if err == nil && c.Any {
+		err = os.Chmod(c.Socket, 0o666)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
@@ -280,6 +292,13 @@ func (c *secretdCmd) listen(env *cli.Env) (net.Listener, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// anybody reports whether there is a socket already that any user may ask at, as
+// systemd made it.
+func (c *secretdCmd) anybody() bool {
+	info, err := os.Stat(c.Socket)
+	return err == nil && info.Mode()&fs.ModeSocket != 0 && info.Mode()&0o002 != 0
 }
 
 // own gives the socket to the group that may ask.

@@ -31,7 +31,7 @@ oidc: {organizations: [0190c0de-0000-4000-8000-000000000001]}
 old: {pipelines: [0190c0de-0000-4000-8000-0000000000aa]}
 `
 
-func node(t *testing.T, config string) (dir string) {
+func brokerNode(t *testing.T, config string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	_, line, err := secrets.GenerateKey(secrets.Hybrid)
@@ -47,7 +47,7 @@ func node(t *testing.T, config string) (dir string) {
 }
 
 func TestCheck(t *testing.T) {
-	dir := node(t, goodConfig)
+	dir := brokerNode(t, goodConfig)
 	status, out, errs := call(t, nil, "secretd", "--check", "--config", filepath.Join(dir, "secretd.yml"))
 	for _, want := range []string{
 		"believed: tokens of https://agent.buildkite.com for kbnode, organizations 0190c0de-0000-4000-8000-000000000001\n",
@@ -91,7 +91,7 @@ func TestConfigsThatAreRefused(t *testing.T) {
 		"signers: ":                                             goodConfig + "signers: [node.key]\n",
 		"got a config that cannot be read: yaml: line 1: did n": "version: [",
 	} {
-		dir := node(t, config)
+		dir := brokerNode(t, config)
 		status, out, errs := call(t, nil, "secretd", "--config", filepath.Join(dir, "secretd.yml"), "--socket", filepath.Join(dir, "s"))
 		if status != cli.ExitUsage || out != "" || !strings.Contains(errs, want) || strings.Contains(errs, "AGE-SECRET") {
 			t.Errorf("status %d, stderr %q; want %d, %q", status, errs, cli.ExitUsage, want)
@@ -101,7 +101,7 @@ func TestConfigsThatAreRefused(t *testing.T) {
 		}
 	}
 	for _, mode := range []os.FileMode{0o640, 0o604, 0o660} {
-		dir := node(t, goodConfig)
+		dir := brokerNode(t, goodConfig)
 		if err := os.Chmod(filepath.Join(dir, "node.key"), mode); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestSocketOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	config := filepath.Join(node(t, goodConfig), "secretd.yml")
+	config := filepath.Join(brokerNode(t, goodConfig), "secretd.yml")
 	l, err := net.Listen("unix", filepath.Join(dir, "s"))
 	if err != nil {
 		t.Fatal(err)

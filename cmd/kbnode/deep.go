@@ -1,0 +1,314 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// deepLimit bounds one slot's container, its start included.
+const deepLimit = 5 * time.Minute
+
+// A trial is one container in a slot, as a job would start it.
+type trial struct {
+	slot *node.Slot
+	dir  string // the job's directory
+	cmd  *exec.Cmd
+	in   io.Closer // once closed, the container ends
+	said []string  // what the isolation script printed
+	end  error
+
+	results []doctor.Result
+}
+
+// deep starts a container in every slot that has some, all at once, through the
+// slot's own proxy and as the slot's own user, and has the isolation step's script
+// tried in it. While all of them run, what the kernel enforces is read from outside.
+func deep(ctx context.Context, config *node.Config, slots []*node.Slot) []doctor.Result {
+	ctx, cancel := context.WithTimeout(ctx, deepLimit)
+	defer cancel()
+	slots, all := idle(ctx, host(), slots)
+	var trials []*trial
+	for _, s := range slots {
+		trials = append(trials, &trial{slot: s})
+	}
+	var running sync.WaitGroup
+	for _, t := range trials {
+		running.Go(func() { t.start(ctx, config) })
+	}
+	running.Wait() // each has said all it has to say, or failed
+	for _, t := range trials {
+		if t.end == nil {
+			t.outside(ctx, config)
+		}
+	}
+	distinct(trials)
+	for _, t := range trials {
+		running.Go(t.stop)
+	}
+	running.Wait()
+	for _, t := range trials {
+		all = append(all, t.results...)
+	}
+	return all
+}
+
+// idle are the slots with containers that have no job, and a result for each that
+// has one: its proxy would remove the job's container before it starts another.
+func idle(ctx context.Context, m doctor.Machine, slots []*node.Slot) (free []*node.Slot, busy []doctor.Result) {
+	for _, s := range slots {
+		if s.Platform != "docker" {
+			continue
+		}
+		if state, job := agentState(ctx, m, s, "active"); state == "busy" {
+			busy = append(busy, doctor.Result{Code: "container", Slot: s.Name, State: doctor.Skipped, Text: text.Line("not tried, for it has a job: "+job, 200), Fix: "kbnode drain " + s.Name})
+			continue
+		}
+		free = append(free, s)
+	}
+	return free, busy
+}
+
+func (t *trial) add(code string, state doctor.State, fix, format string, args ...any) {
+	t.results = append(t.results, doctor.Result{Code: code, Slot: t.slot.Name, State: state, Text: text.Line(fmt.Sprintf(format, args...), 400), Fix: fix})
+}
+
+func (t *trial) failed(code string, format string, args ...any) {
+	t.add(code, doctor.Failure, "kbnode apply FILE; journalctl -u kbnode-proxy@"+t.slot.Name, format, args...)
+}
+
+// endOfScript is what a trial prints when the script is over.
+const endOfScript = "kbnode-trial-status="
+
+// start starts the container and reads what it says, up to the script's end.
+func (t *trial) start(ctx context.Context, config *node.Config) {
+	if err := t.launch(ctx, config); err != nil {
+		t.end = err
+		t.failed("container", "no container started: %v", err)
+	}
+}
+
+func (t *trial) launch(ctx context.Context, config *node.Config) error {
+	script, env, err := isolationScript(t.slot)
+	if err != nil {
+		return err
+	}
+	u, err := account(t.slot.User)
+	if err != nil {
+		return err
+	}
+	if t.dir, err = os.MkdirTemp(t.slot.TempDir(), "buildkite-job-trial"); err != nil {
+		return err
+	}
+	if err := os.Lchown(t.dir, u.UID, u.GID); err != nil { // it lies in the slot's user's own
+		return err
+	}
+	pins, err := node.ReadPins("/")
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(t.slot.Images, func(ref string) bool { _, ok := pins.Images[ref]; return ok })
+	if at < 0 {
+		return errors.New("none of its images is pinned: kbnode image update --all")
+	}
+	args := []string{"run", "--rm", "--interactive", "--init", "--network", "none", "--user", fmt.Sprintf("%d:%d", u.UID, u.GID),
+		"--volume", t.dir + ":/workdir", "--workdir", "/workdir", "--tmpfs", "/tmp:exec,size=64m,mode=1777"}
+	for _, v := range env {
+		args = append(args, "--env", v.Name+"="+v.Value)
+	}
+	// The devices by name, then the script in a shell of its own, then wait to be looked at.
+	args = append(args, t.slot.Images[at], "/bin/sh", "-c",
+		`ls -d /dev/nvidia[0-9]* /dev/dri/renderD* /dev/accel* 2>/dev/null; (`+"\n"+script+"\n); echo "+endOfScript+"$?; read _ || true")
+	t.cmd = exec.CommandContext(ctx, config.Docker.CLI, args...)
+	t.cmd.Env = append(systemEnviron(), "DOCKER_HOST=unix://"+t.slot.ProxySocket(), "HOME="+t.slot.Dir())
+	t.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}}
+	t.cmd.Dir = "/"
+	t.cmd.WaitDelay = 10 * time.Second
+	return t.listen()
+}
+
+// isolationScript is what kbgen's isolation step runs on the slot's GPU type, with
+// the slot's own numbers of cores and memory.
+func isolationScript(s *node.Slot) (script string, env []pipelines.Var, err error) {
+	row, err := pipelines.Fleet.Lookup(s.GPUType)
+	if row.Name == "" {
+		return "", nil, err
+	}
+	row.Off = "" // a machine is tried before anything is sent to it
+	if cores := s.Cores(); cores > 0 {
+		row.CPUs = cores
+	}
+	row.MemoryGiB = max(1, int(s.MemoryBytes>>30))
+	p, err := pipelines.Find("isolation")
+	if err != nil {
+		return "", nil, err
+	}
+	steps, err := p.Steps(pipelines.Request{GPUs: []pipelines.GPUType{row}})
+	if err != nil {
+		return "", nil, err
+	}
+	return strings.Join(steps[0].Command, "\n"), steps[0].Env, nil
+}
+
+// listen runs the command until the script has ended.
+func (t *trial) listen() error {
+	in, err := t.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	t.in = in
+	out, err := t.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	var errs strings.Builder
+	t.cmd.Stderr = &errs
+	if err := t.cmd.Start(); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(io.LimitReader(out, 1<<20))
+	for lines.Scan() {
+		status, ok := strings.CutPrefix(lines.Text(), endOfScript)
+		if !ok {
+			t.said = append(t.said, lines.Text())
+			continue
+		}
+		go io.Copy(io.Discard, out)
+		t.inside(status)
+		return nil
+	}
+	err = t.cmd.Wait()
+	return fmt.Errorf("%v: %s", err, text.Line(errs.String(), 300))
+}
+
+// inside judges what the script said.
+func (t *trial) inside(status string) {
+	bad := 0
+	for _, line := range t.said {
+		if what, ok := strings.CutPrefix(line, "FAIL "); ok {
+			bad++
+			t.failed("inside", "in a container: %s", what)
+		}
+	}
+	switch {
+	case bad > 0:
+	case status != "0":
+		t.failed("inside", "in a container the isolation script ended with status %s", status)
+	default:
+		t.add("inside", doctor.OK, "", "in a container: its own devices and limits, no network, no privileges, no token")
+	}
+	var want []string
+	for _, d := range t.slot.Devices {
+		for _, n := range d.Nodes {
+			if deviceOfOne.MatchString(n) {
+				want = append(want, n)
+			}
+		}
+	}
+	got := t.nodes()
+	slices.Sort(want)
+	if !slices.Equal(slices.Compact(want), got) {
+		t.failed("device-nodes", "a container sees %s, want %s", listed(got), listed(want))
+	}
+}
+
+// deviceOfOne matches device nodes that belong to one device, not to a driver.
+var deviceOfOne = regexp.MustCompile(`^/dev/(nvidia[0-9]+|dri/renderD[0-9]+|accel[0-9]+)$`)
+
+// nodes are the device nodes that the container listed.
+func (t *trial) nodes() []string {
+	var nodes []string
+	for _, line := range t.said {
+		if deviceOfOne.MatchString(line) {
+			nodes = append(nodes, line)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "no device"
+	}
+	return strings.Join(names, " ")
+}
+
+// outside reads what the kernel enforces on the container that runs.
+func (t *trial) outside(ctx context.Context, config *node.Config) {
+	dir := t.slot.CgroupDir()
+	scopes, err := filepath.Glob(dir + "/docker-*.scope")
+	if err != nil || len(scopes) != 1 {
+		t.failed("outside", "%d containers in %s, want its one", len(scopes), dir)
+		return
+	}
+	read := func(name string) string {
+		body, err := os.ReadFile(filepath.Join(scopes[0], name))
+		if err != nil {
+			return "not there"
+		}
+		return strings.TrimSpace(string(body))
+	}
+	before := len(t.results)
+	for _, limit := range []struct{ name, want string }{
+		{"memory.max", strconv.FormatInt(t.slot.MemoryBytes, 10)}, {"pids.max", strconv.Itoa(t.slot.Pids)}, {"cpuset.cpus.effective", t.slot.CPUs},
+	} {
+		if got := read(limit.name); got != limit.want {
+			t.failed("outside", "its container's %s is %s, want %s", limit.name, got, limit.want)
+		}
+	}
+	id := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(scopes[0]), "docker-"), ".scope")
+	out, err := runProgram(ctx, config.Docker.CLI, "--host", "unix://"+config.Docker.Socket, "inspect", "--format",
+		"{{.HostConfig.Privileged}} {{.HostConfig.NetworkMode}} {{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CgroupParent}}", id)
+	if want := "false none true " + t.slot.Slice(); err != nil || strings.TrimSpace(string(out)) != want {
+		t.failed("outside", "the engine says %q of its container, want %q (%v)", strings.TrimSpace(string(out)), want, err)
+	}
+	if len(t.results) == before {
+		t.add("outside", doctor.OK, "", "the kernel holds its container to cores %s, %d MiB, %d processes", t.slot.CPUs, t.slot.MemoryBytes>>20, t.slot.Pids)
+	}
+}
+
+// distinct finds devices that two slots see at once.
+func distinct(trials []*trial) {
+	whose := map[string]*trial{}
+	for _, t := range trials {
+		for _, n := range t.nodes() {
+			if other, ok := whose[n]; ok {
+				t.failed("distinct", "a container sees %s, and so does one of %s", n, other.slot.Name)
+			}
+			whose[n] = t
+		}
+	}
+}
+
+// stop ends the container and removes the job's directory.
+func (t *trial) stop() {
+	if t.in != nil {
+		t.in.Close()
+	}
+	if t.cmd != nil && t.cmd.Process != nil && t.end == nil {
+		if err := t.cmd.Wait(); err != nil {
+			t.failed("container", "its container ended with %v", err)
+		}
+	}
+	if t.dir != "" {
+		os.RemoveAll(t.dir)
+	}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/doctor"
+)
+
+// A slot whose agent does not start would be waited for until the time is up.
+func TestVerifyTriesSlotsWhoseAgentsStart(t *testing.T) {
+	root := t.TempDir()
+	slot := func(name, platform string) *node.Slot {
+		return &node.Slot{Name: name, Platform: platform, Images: map[string][]string{"docker": {"i:" + name}}[platform]}
+	}
+	all := []*node.Slot{slot("gpu0", "docker"), slot("gpu1", "docker"), slot("gpu2", "docker"), slot("cpu0", "host")}
+	pins := &node.Pins{Images: map[string]node.Pin{"i:gpu0": {ID: "sha256:1"}, "i:gpu2": {ID: "sha256:1"}}}
+	paused := filepath.Join(root, all[2].Paused())
+	if err := errors.Join(os.MkdirAll(filepath.Dir(paused), 0o755), os.WriteFile(paused, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	can, cannot := provable(root, all, pins)
+	if len(can) != 2 || can[0].Name != "gpu0" || can[1].Name != "cpu0" {
+		t.Errorf("tries %v, want gpu0 and cpu0", can)
+	}
+	if len(cannot) != 2 || cannot[0].Code != "image" || cannot[0].State != doctor.Failure || cannot[1].Code != "paused" || cannot[1].State != doctor.Skipped {
+		t.Errorf("got %+v, want no image on gpu1, gpu2 paused", cannot)
+	}
+}
+
+func TestBrokenTakesTwoLooks(t *testing.T) {
+	fault := errors.New("the driver shows no device")
+	for _, c := range []struct {
+		name  string
+		looks []error
+		want  error
+	}{
+		{"in order", []error{nil}, nil},
+		{"once", []error{fault, nil}, nil},
+		{"twice", []error{fault, fault}, fault},
+	} {
+		looks := 0
+		got := broken(t.Context(), 0, func(context.Context) error { looks++; return c.looks[looks-1] })
+		if got != c.want || looks != len(c.looks) {
+			t.Errorf("%s: got %v after %d looks, want %v after %d", c.name, got, looks, c.want, len(c.looks))
+		}
+	}
+	// systemd ends nvidia-smi and who asked it at once.
+	for at := 1; at <= 2; at++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		looks := 0
+		if err := broken(ctx, 0, func(context.Context) error {
+			if looks++; looks == at {
+				cancel()
+			}
+			return fault
+		}); err != nil {
+			t.Errorf("ended in look %d: %v, want no fault", at, err)
+		}
+	}
+}
+
+// A slot's proxy removes a container before it makes another.
+func TestDeepLeavesJobsAlone(t *testing.T) {
+	m := doctor.Machine{Get: func(_ context.Context, url string) (int, []byte, error) {
+		switch url {
+		case "http://127.0.0.1:1/status.json":
+			return 200, []byte(`{"aggregate_status":"busy","workers":[{"current_job_id":"j1"}]}`), nil
+		case "http://127.0.0.1:2/status.json":
+			return 200, []byte(`{"aggregate_status":"idle","workers":[{}]}`), nil
+		}
+		return 0, nil, errors.New("connection refused")
+	}}
+	var slots []*node.Slot
+	for i, name := range []string{"gpu0", "gpu1", "gpu2", "gpu3"} {
+		slots = append(slots, &node.Slot{Name: name, Platform: "docker", HealthPort: i + 1})
+	}
+	slots[3].Platform = "host"
+	free, busy := idle(t.Context(), m, slots)
+	if len(free) != 2 || free[0].Name != "gpu1" || free[1].Name != "gpu2" {
+		t.Errorf("tries %v, want gpu1 and gpu2", free)
+	}
+	if len(busy) != 1 || busy[0].Slot != "gpu0" || busy[0].State != doctor.Skipped {
+		t.Errorf("got %+v, want gpu0 skipped", busy)
+	}
+}
+
+// An agent's stop would wait for its last minute.
+func TestReapWaitsForNoEngineThatHangs(t *testing.T) {
+	root := t.TempDir()
+	config := filepath.Join(root, node.ConfigPath)
+	slots := "version: 1\nslots: [{name: gpu0, platform: docker}]\n"
+	if err := errors.Join(os.MkdirAll(filepath.Dir(config), 0o755), os.WriteFile(config, []byte(slots), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "kbr-") // short: a socket lies in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	l, err := net.Listen("unix", filepath.Join(dir, "s")) // nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := reapCmd{slotFlags{Slot: "gpu0", Engine: filepath.Join(dir, "s"), Root: root}, time.Millisecond}
+	if err := c.Run(t.Context(), &cli.Env{Stderr: io.Discard}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+	}
+}

@@ -1,0 +1,115 @@
+package apply
+
+import (
+	"bufio"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// accounts is who is there by /etc/passwd and /etc/group.
+type accounts struct {
+	users  map[string][2]int // uid, gid
+	groups map[string]int
+	member map[string][]string // groups by user's name, sorted
+}
+
+func (m *Machine) accounts() (*accounts, error) {
+	a := &accounts{users: map[string][2]int{}, groups: map[string]int{}, member: map[string][]string{}}
+	err := m.table("/etc/passwd", func(f []string) {
+		uid, err := strconv.Atoi(field(f, 2))
+		gid, err2 := strconv.Atoi(field(f, 3))
+		if err == nil && err2 == nil {
+			a.users[f[0]] = [2]int{uid, gid}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = m.table("/etc/group", func(f []string) {
+		gid, err := strconv.Atoi(field(f, 2))
+		if err != nil {
+			return
+		}
+		a.groups[f[0]] = gid
+		for name := range strings.SplitSeq(field(f, 3), ",") {
+			if name != "" {
+				a.member[name] = append(a.member[name], f[0])
+			}
+		}
+	})
+	for _, groups := range a.member {
+		slices.Sort(groups)
+	}
+	// A root directory that nobody has set up yet has root all the same.
+	if _, ok := a.users["root"]; !ok {
+		a.users["root"] = [2]int{0, 0}
+	}
+	if _, ok := a.groups["root"]; !ok {
+		a.groups["root"] = 0
+	}
+	return a, err
+}
+
+func field(f []string, i int) string {
+	if i >= len(f) {
+		return ""
+	}
+	return f[i]
+}
+
+// table calls f with the fields of each line.
+func (m *Machine) table(name string, f func([]string)) error {
+	file, err := os.Open(m.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20) // a group may have many members
+	for lines.Scan() {
+		f(strings.Split(lines.Text(), ":"))
+	}
+	return lines.Err()
+}
+
+// owner and group are names for numbers; where the number has several, the wanted
+// one.
+func (a *accounts) owner(uid int, want string) string {
+	if u, ok := a.users[want]; ok && u[0] == uid {
+		return want
+	}
+	names := []string{}
+	for name, u := range a.users {
+		if u[0] == uid {
+			names = append(names, name)
+		}
+	}
+	return first(names, uid)
+}
+
+func (a *accounts) group(gid int, want string) string {
+	if g, ok := a.groups[want]; ok && g == gid {
+		return want
+	}
+	names := []string{}
+	for name, g := range a.groups {
+		if g == gid {
+			names = append(names, name)
+		}
+	}
+	return first(names, gid)
+}
+
+func first(names []string, number int) string {
+	if len(names) == 0 {
+		return strconv.Itoa(number)
+	}
+	return slices.Min(names)
+}

@@ -1,0 +1,94 @@
+// Package apply makes a machine what a resource.Set says, and undoes it.
+//
+// Before the first change of a thing it writes into a ledger what was there, and
+// waits until the disk has it. Each change is one step that is done or not done,
+// whenever the machine fails: apply again goes on from there, undo goes back.
+//
+// It knows nothing of GPUs, queues and agents; it knows units, and that some of
+// them end a job before they stop.
+package apply
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/gpu-mode/kbgen/node/resource"
+)
+
+// A Machine is where things are done.
+type Machine struct {
+	Root    string // "/"; another directory, and all paths lie below it
+	Systemd Systemd
+	Users   Users
+	// Git runs git, with variables besides those of the process.
+	Git func(ctx context.Context, env []string, args ...string) ([]byte, error)
+	// Owners says that owners of files count. Only root can give a file away.
+	Owners bool
+
+	// Self is the program that runs, as a path below Root. Undo needs it to the end.
+	Self string
+
+	// NoSync leaves out the waiting for the disk, and Step is called before and
+	// after each change and in the middle of each write; an error ends it there.
+	// Both are for tests.
+	NoSync bool
+	Step   func(what string) error
+}
+
+// Systemd is a system's manager.
+type Systemd interface {
+	// States says how units are, by name. A unit that it does not know is the zero.
+	States(ctx context.Context, units []string) (map[string]resource.UnitState, error)
+	// Reload makes it read its files again.
+	Reload(ctx context.Context) error
+	// Enable and Disable change what starts at boot, and do not reload.
+	Enable(ctx context.Context, units []string) error
+	Disable(ctx context.Context, units []string) error
+	// Start, Stop and Restart return when all of the units are what is asked. Stop
+	// asks a unit that stops already no second time.
+	Start(ctx context.Context, units []string) error
+	Stop(ctx context.Context, units []string) error
+	Restart(ctx context.Context, units []string) error
+	// Verify says what is wrong with the unit files in a directory: their names and
+	// lines.
+	Verify(ctx context.Context, dir string, names []string) ([]string, error)
+}
+
+// Users changes a system's users. Who is there stands in /etc/passwd and
+// /etc/group.
+type Users interface {
+	// Add makes a user, or puts one that is there into groups.
+	Add(ctx context.Context, u resource.User, exists bool) error
+	Remove(ctx context.Context, name string) error
+}
+
+// path is where something lies really.
+func (m *Machine) path(name string) string { return filepath.Join(m.Root, name) }
+
+func (m *Machine) step(what string) error {
+	if m.Step == nil {
+		return nil
+	}
+	return m.Step(what)
+}
+
+func (m *Machine) sync(f *os.File) error {
+	if m.NoSync {
+		return nil
+	}
+	return f.Sync()
+}
+
+// syncDir waits until the disk knows the names in a directory.
+func (m *Machine) syncDir(path string) error {
+	if m.NoSync {
+		return nil
+	}
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,184 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// make makes or changes one thing.
+func (w *work) make(ctx context.Context, a *resource.Action) error {
+	name := w.m.path(a.Name)
+	switch want := a.Wants().(type) {
+	case resource.User:
+		return w.user(ctx, want)
+	case resource.Dir:
+		uid, gid, err := w.ids(want.Owner, want.Group)
+		if err != nil {
+			return err
+		}
+		if err := w.ledger.note(record{Kind: a.Kind, Name: a.Name}); err != nil {
+			return err
+		}
+		return w.m.setDir(name, want.Mode, uid, gid)
+	case resource.Copy:
+		return w.copy(want)
+	case resource.Clone:
+		return w.clone(ctx, want)
+	case resource.File:
+		return w.file(want)
+	}
+	return fmt.Errorf("got an action of kind %q, which nobody knows", a.Kind)
+}
+
+// ids are the numbers of a user and a group.
+func (w *work) ids(owner, group string) (uid, gid int, err error) {
+	if !w.m.Owners {
+		return -1, -1, nil
+	}
+	u, ok := w.accounts.users[owner]
+	if !ok {
+		return 0, 0, fmt.Errorf("got no user %q", owner)
+	}
+	g, ok := w.accounts.groups[group]
+	if !ok {
+		if g, err = strconv.Atoi(group); err != nil {
+			return 0, 0, fmt.Errorf("got no group %q", group)
+		}
+	}
+	return u[0], g, nil
+}
+
+func (w *work) user(ctx context.Context, u resource.User) error {
+	_, exists := w.accounts.users[u.Name]
+	p := &prior{Absent: !exists, Groups: w.accounts.member[u.Name]}
+	if err := w.ledger.note(record{Kind: resource.KindUser, Name: u.Name, Prior: p}); err != nil {
+		return err
+	}
+	if err := w.m.Users.Add(ctx, u, exists); err != nil {
+		return err
+	}
+	var err error
+	w.accounts, err = w.m.accounts()
+	return err
+}
+
+func (w *work) file(f resource.File) error {
+	uid, gid, err := w.ids(f.Owner, f.Group)
+	if err != nil {
+		return err
+	}
+	content := f.Bytes()
+	n := resource.Node{Type: "file", SHA256: resource.Hash(content)}
+	if err := w.ledger.note(record{Kind: resource.KindFile, Name: f.Path, Wrote: n.Fingerprint()}); err != nil {
+		return err
+	}
+	return w.m.writeFile(w.m.path(f.Path), content, f.Mode, uid, gid)
+}
+
+func (w *work) copy(c resource.Copy) error {
+	name := w.m.path(c.Path)
+	n := resource.Node{Type: "file", SHA256: c.SHA256}
+	if err := w.ledger.note(record{Kind: resource.KindCopy, Name: c.Path, Wrote: n.Fingerprint()}); err != nil {
+		return err
+	}
+	temp := temporary(name)
+	sum, err := w.m.copyTo(temp, c.From, func(f *os.File) error { return w.m.finish(f, c.Mode, 0, 0) })
+	if err != nil {
+		return err
+	}
+	if sum != c.SHA256 {
+		os.Remove(temp)
+		return fmt.Errorf("%s: got SHA-256 %s, want %s", c.From, sum, c.SHA256)
+	}
+	return w.m.rename(temp, name)
+}
+
+// clone clones beside the path, and gives it the name once the commit is right.
+func (w *work) clone(ctx context.Context, c resource.Clone) error {
+	name := w.m.path(c.Path)
+	temp := temporary(name)
+	n := resource.Node{Type: "dir", Commit: c.Commit}
+	if err := w.ledger.note(record{Kind: resource.KindClone, Name: c.Path, Wrote: n.Fingerprint()}); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(temp); err != nil {
+		return err
+	}
+	env, done, err := w.trust(c.From)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if out, err := w.m.Git(ctx, env, "-c", "advice.detachedHead=false", "clone", "--quiet", "--no-hardlinks", "--branch", c.Ref, "--", c.From, temp); err != nil {
+		return fmt.Errorf("git clone of %s at %s: %w: %s", text.Quote(c.From), c.Ref, err, text.Line(string(out), 300))
+	}
+	if err := w.m.step(c.Path + ", cloned beside"); err != nil {
+		return err
+	}
+	if got := detached(temp); got != c.Commit {
+		os.RemoveAll(temp)
+		return fmt.Errorf("%s: got commit %s at %s, want %s", text.Quote(c.From), text.Quote(got), c.Ref, c.Commit)
+	}
+	if err := w.m.settleTree(temp); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(name); err != nil { // one of another commit
+		return err
+	}
+	if err := w.m.step(c.Path + ", before it gets its name"); err != nil {
+		return err
+	}
+	return w.m.rename(temp, name)
+}
+
+// trust lets git read a directory of another user's, which it does not else.
+func (w *work) trust(from string) (env []string, done func(), err error) {
+	if info, err := os.Stat(from); strings.Contains(from, "://") || err != nil || !info.IsDir() {
+		return nil, func() {}, nil
+	}
+	f, err := os.CreateTemp("", "kbnode-git-")
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() { os.Remove(f.Name()) }
+	_, err = f.WriteString("[safe]\n\tdirectory = *\n")
+	if err := f.Close(); err != nil {
+		return nil, done, err
+	}
+	return []string{"GIT_CONFIG_GLOBAL=" + f.Name()}, done, err
+}
+
+// settleTree lets everybody read a directory, whatever the umask was, and waits
+// until the disk has all of it.
+func (m *Machine) settleTree(dir string) error {
+	return filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() && !e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		mode := fs.FileMode(0o644)
+		if e.IsDir() || info.Mode()&0o100 != 0 {
+			mode = 0o755
+		}
+		if err := os.Chmod(name, mode); err != nil || m.NoSync {
+			return err
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return f.Sync()
+	})
+}

@@ -1,0 +1,172 @@
+package apply
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/gpu-mode/kbgen/node/resource"
+)
+
+const maxContent = 16 << 20 // of a file that is compared by its text
+
+// Observe says what a machine has of what a Set and its ledger name. It changes
+// nothing, and waits for nobody.
+func (m *Machine) Observe(ctx context.Context, want *resource.Set) (resource.State, error) {
+	l, err := m.readLedger()
+	if err != nil {
+		return resource.State{}, err
+	}
+	return m.observe(ctx, want, l)
+}
+
+// Made is what the ledger says was made here, oldest first.
+func (m *Machine) Made() ([]resource.Made, error) {
+	l, err := m.readLedger()
+	if err != nil {
+		return nil, err
+	}
+	return l.made(), nil
+}
+
+// observer collects what is there.
+type observer struct {
+	m        *Machine
+	accounts *accounts
+	state    resource.State
+	err      error
+}
+
+func (m *Machine) observe(ctx context.Context, want *resource.Set, l *ledger) (resource.State, error) {
+	a, err := m.accounts()
+	if err != nil {
+		return resource.State{}, err
+	}
+	o := &observer{m: m, accounts: a, state: resource.State{
+		Users: map[string][]string{}, Nodes: map[string]resource.Node{}, Made: l.made(), Pending: l.pending,
+	}}
+	for _, u := range want.Users {
+		o.user(u.Name)
+	}
+	for _, d := range want.Dirs {
+		o.node(d.Path, resource.KindDir, d.Owner, d.Group)
+	}
+	for _, p := range want.Copies {
+		o.node(p.Path, resource.KindCopy, "root", "root")
+	}
+	for _, p := range want.Clones {
+		o.node(p.Path, resource.KindClone, "root", "root")
+	}
+	for _, f := range want.Files {
+		o.node(f.Path, resource.KindFile, f.Owner, f.Group)
+	}
+	units := append([]string{}, want.Off...)
+	for _, u := range want.Units {
+		units = append(units, u.Name)
+	}
+	for _, t := range l.things {
+		switch t.Kind {
+		case resource.KindUser:
+			o.user(t.Name)
+		case resource.KindUnit, resource.KindOff:
+			units = append(units, t.Name)
+		default:
+			o.node(t.Name, t.Kind, "root", "root")
+		}
+	}
+	if o.err == nil && len(units) > 0 {
+		o.state.Units, o.err = m.Systemd.States(ctx, units)
+	}
+	return o.state, o.err
+}
+
+func (o *observer) user(name string) {
+	if _, ok := o.accounts.users[name]; ok {
+		o.state.Users[name] = o.accounts.member[name]
+	}
+}
+
+// node looks at a path and at the directories that it lies in.
+func (o *observer) node(name, kind, owner, group string) {
+	if _, ok := o.state.Nodes[name]; ok || o.err != nil {
+		return
+	}
+	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
+		o.parent(dir)
+	}
+	info, err := os.Lstat(o.m.path(name))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return
+	}
+	if err != nil {
+		o.err = err
+		return
+	}
+	n := o.of(info, owner, group)
+	switch {
+	case n.Type == "link":
+		n.Target, o.err = os.Readlink(o.m.path(name))
+	case n.Type == "file" && kind == resource.KindFile && info.Size() <= maxContent:
+		n.Content, o.err = os.ReadFile(o.m.path(name))
+		n.SHA256 = resource.Hash(n.Content)
+	case n.Type == "file":
+		n.SHA256, o.err = HashFile(o.m.path(name))
+	case n.Type == "dir" && kind == resource.KindClone:
+		n.Commit = detached(o.m.path(name))
+	}
+	o.state.Nodes[name] = n
+}
+
+// parent looks at a directory that something lies in. That may be a link.
+func (o *observer) parent(name string) {
+	if _, ok := o.state.Nodes[name]; ok {
+		return
+	}
+	if info, err := os.Stat(o.m.path(name)); err == nil {
+		o.state.Nodes[name] = o.of(info, "root", "root")
+	}
+}
+
+func (o *observer) of(info fs.FileInfo, owner, group string) resource.Node {
+	n := resource.Node{Type: typeOf(info.Mode()), Mode: permissions(info.Mode()), Owner: owner, Group: group}
+	if o.m.Owners {
+		uid, gid := ids(info)
+		n.Owner, n.Group = o.accounts.owner(uid, owner), o.accounts.group(gid, group)
+	}
+	return n
+}
+
+// HashFile is the SHA-256 of a file's content, in hex.
+func HashFile(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+var isCommit = regexp.MustCompile(`^[0-9a-f]{40}$`)
+
+// detached is the commit that a repository's HEAD names; empty where it names a
+// branch, or there is no repository.
+func detached(dir string) string {
+	head, err := os.ReadFile(filepath.Join(dir, ".git", "HEAD"))
+	if commit := strings.TrimSpace(string(head)); err == nil && isCommit.MatchString(commit) {
+		return commit
+	}
+	return ""
+}

@@ -1,0 +1,423 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gpu-mode/kbgen/node/resource"
+)
+
+// refusedFor are the names that an error refuses for.
+func refusedFor(t *testing.T, err error) []string {
+	t.Helper()
+	var refused *RefusedError
+	if !errors.As(err, &refused) {
+		t.Fatalf("error %v, want a refusal", err)
+	}
+	var names []string
+	for _, c := range refused.Conflicts {
+		names = append(names, c.Name+" "+c.Flag)
+	}
+	return names
+}
+
+// What apply has no leave for it refuses before it has changed anything.
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, f *fixture)
+		options Options
+		want    []string
+	}{
+		"what others put there": {
+			nil, Options{DockerRestart: true},
+			[]string{"/usr/bin/agent --adopt", oldAgent + " --adopt"},
+		},
+		"docker": {nil, Options{Adopt: true}, []string{docker + " --allow-docker-restart"}},
+		"changed by hand": {
+			func(t *testing.T, f *fixture) {
+				f.mustApply(t, &f.first)
+				f.write(t, "etc/kbnode/slots.yml", "mine\n")
+				f.write(t, "usr/bin/agent", "upgraded")
+				f.write(t, "etc/kbnode/token", "theirs")
+			},
+			allLeave, []string{"/usr/bin/agent --force", "/etc/kbnode/slots.yml --force", "/etc/kbnode/token --force"},
+		},
+		"a directory in place of a file": {
+			func(t *testing.T, f *fixture) {
+				if err := os.MkdirAll(filepath.Join(f.machine.Root, "etc/kbnode/token"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			},
+			Options{Adopt: true, Force: true, DockerRestart: true}, []string{"/etc/kbnode/token "},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			if c.prepare != nil {
+				c.prepare(t, f)
+			}
+			before, ran := tree(t, f.machine.Root), f.running()
+			_, err := Apply(t.Context(), f.machine, &f.first, c.options)
+			if diff := cmp.Diff(c.want, refusedFor(t, err)); diff != "" {
+				t.Errorf("refused (-want +got):\n%s", diff)
+			}
+			f.checkEqual(t, before, ran)
+		})
+	}
+}
+
+func (f *fixture) write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(f.machine.Root, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestForceReplacesWhatWasChangedByHand(t *testing.T) {
+	f := newFixture(t)
+	before, ran := tree(t, f.machine.Root), f.running()
+	f.mustApply(t, &f.first)
+	after := f.tree(t)
+	f.write(t, "etc/kbnode/slots.yml", "mine\n")
+	if _, err := Apply(t.Context(), f.machine, &f.first, Options{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(after, f.tree(t)); diff != "" {
+		t.Errorf("after --force (-want +got):\n%s", diff)
+	}
+	f.checkRunning(t, &f.first)
+	f.mustUndo(t)
+	f.checkEqual(t, before, ran)
+}
+
+// Undo lists all that was changed by hand, and changes nothing; with leave it
+// brings back what was there first.
+func TestUndoRefusesWhatWasChangedByHand(t *testing.T) {
+	f := newFixture(t)
+	before, ran := tree(t, f.machine.Root), f.running()
+	f.mustApply(t, &f.first)
+	f.write(t, "etc/docker/daemon.json", "{\"mine\": 1}\n")
+	f.write(t, "etc/kbnode/token", "theirs")
+	changed, runs := tree(t, f.machine.Root), f.running()
+	_, err := Undo(t.Context(), f.machine, UndoOptions{})
+	if diff := cmp.Diff([]string{"/etc/kbnode/token --force", "/etc/docker/daemon.json --force"}, refusedFor(t, err)); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+	f.checkEqual(t, changed, runs)
+	if _, err := Undo(t.Context(), f.machine, UndoOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	f.checkEqual(t, before, ran)
+}
+
+// What a slot wrote stays without --purge, and nobody's but root's; with it, no
+// trace is left.
+func TestUndoAndData(t *testing.T) {
+	for _, purge := range []bool{false, true} {
+		t.Run(fmt.Sprintf("purge=%t", purge), func(t *testing.T) {
+			f := newFixture(t)
+			before := tree(t, f.machine.Root)
+			f.mustApply(t, &f.first)
+			f.write(t, "var/lib/kbnode/slots/gpu0/tmp/result", "1")
+			f.write(t, "var/lib/kbnode/pins.yml", "version: 1")
+			if _, err := Undo(t.Context(), f.machine, UndoOptions{Purge: purge}); err != nil {
+				t.Fatal(err)
+			}
+			after := tree(t, f.machine.Root)
+			if purge {
+				if diff := cmp.Diff(before, after); diff != "" {
+					t.Errorf("after --purge (-before +after):\n%s", diff)
+				}
+				return
+			}
+			var kept []string
+			for _, name := range slices.Sorted(maps.Keys(after)) {
+				if before[name] == "" {
+					kept = append(kept, name)
+				}
+			}
+			want := []string{"var/lib/kbnode", "var/lib/kbnode/pins.yml", "var/lib/kbnode/slots", "var/lib/kbnode/slots/gpu0", "var/lib/kbnode/slots/gpu0/tmp", "var/lib/kbnode/slots/gpu0/tmp/result"}
+			if diff := cmp.Diff(want, kept); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+			if got := after["var/lib/kbnode/slots/gpu0"]; f.machine.Owners && got != "drwx------ 0:0" {
+				t.Errorf("the slot's directory is %s", got)
+			}
+			// It is no hindrance for the next apply.
+			f.mustApply(t, &f.first)
+			f.checkRunning(t, &f.first)
+		})
+	}
+}
+
+// A unit file that systemd does not take ends apply before anything is changed.
+func TestMisspeltUnits(t *testing.T) {
+	f := newFixture(t)
+	before, ran := tree(t, f.machine.Root), f.running()
+	f.first.Files[4].Content = []byte("[Service]\nMisspelt=1\n")
+	if _, err := f.apply(&f.first); err == nil || !strings.Contains(err.Error(), "nothing was changed:\n  kbnode-agent@.service:2: Unknown key") {
+		t.Errorf("error %v", err)
+	}
+	f.checkEqual(t, before, ran)
+}
+
+// Agents are told once to stop, all by one call; one that does not start keeps no
+// other from it, and starts with the next apply.
+func TestAgents(t *testing.T) {
+	f := newFixture(t)
+	f.mustApply(t, &f.first)
+	more := f.set("version: 1 # new\n", strings.Repeat("a", 40), "gpu0", "gpu1")
+	stops := 0
+	f.systemd.fail = func(verb, unit string) error {
+		if verb == "stop" {
+			stops++
+		}
+		if verb == "start" && strings.Contains(unit, "gpu0") {
+			return errors.New("its GPU is gone")
+		}
+		return nil
+	}
+	_, err := f.apply(&more)
+	if err == nil || !strings.Contains(err.Error(), "its GPU is gone") {
+		t.Errorf("error %v", err)
+	}
+	is := f.systemd.state()
+	for _, slot := range []string{"gpu0", "gpu1"} {
+		if n := is.Stops["kbnode-agent@"+slot+".service"]; n != 1 {
+			t.Errorf("%s was told to stop %d times", slot, n)
+		}
+	}
+	if is.Active["kbnode-agent@gpu1.service"] == "" {
+		t.Error("gpu1 does not run, because gpu0 does not")
+	}
+	f.systemd.fail = nil
+	f.mustApply(t, &more)
+	f.checkRunning(t, &more)
+}
+
+// A slot that vanished leaves nothing, and the other one is not touched.
+func TestVanishedSlot(t *testing.T) {
+	f := newFixture(t)
+	f.mustApply(t, &f.first)
+	f.write(t, "var/lib/kbnode/slots/gpu1/tmp/left", "1")
+	less := f.set("version: 1\n", strings.Repeat("a", 40), "gpu0")
+	f.mustApply(t, &less)
+	for name, line := range tree(t, f.machine.Root) {
+		if !strings.HasPrefix(name, "var/lib/kbnode/ledger") && strings.Contains(name+line, "gpu1") {
+			t.Errorf("left: %s %s", name, line)
+		}
+	}
+	if n := f.systemd.state().Stops["kbnode-agent@gpu0.service"]; n != 0 {
+		t.Errorf("gpu0 was stopped %d times", n)
+	}
+	f.checkRunning(t, &less)
+}
+
+// A slice ends what is in it: the agent has to have ended its job before.
+func TestSlicesStopLast(t *testing.T) {
+	f := newFixture(t)
+	f.mustApply(t, &f.first)
+	less := f.set("version: 1\n", strings.Repeat("a", 40), "gpu0")
+	f.mustApply(t, &less)
+	f.mustUndo(t)
+	is := f.systemd.state()
+	for _, unit := range []string{"kbnode-gpu0.slice", "kbnode-gpu1.slice"} {
+		if is.Stops[unit] != 1 {
+			t.Errorf("%s was stopped %d times", unit, is.Stops[unit])
+		}
+	}
+}
+
+// Whoever has to undo once more can: the program goes last.
+func TestUndoRemovesItselfLast(t *testing.T) {
+	f := newFixture(t)
+	f.mustApply(t, &f.first)
+	f.machine.Step = func(what string) error {
+		last := what == "before undoing /usr/bin/kbnode" || strings.HasPrefix(what, "before the end of ")
+		if !last && !exists(filepath.Join(f.machine.Root, "usr/bin/kbnode")) {
+			t.Errorf("%s, kbnode is gone", what)
+		}
+		return nil
+	}
+	f.mustUndo(t)
+	if exists(filepath.Join(f.machine.Root, "usr/bin/kbnode")) {
+		t.Error("kbnode is still there")
+	}
+}
+
+func TestOneApplyAtATime(t *testing.T) {
+	f := newFixture(t)
+	f.machine.Step = func(string) error {
+		_, err := Undo(context.Background(), fixtureAt(f.dir).machine, UndoOptions{})
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("held by kbnode apply, process %d", os.Getpid())) {
+			t.Errorf("an Undo beside the Apply: %v", err)
+		}
+		f.machine.Step = nil
+		return nil
+	}
+	f.mustApply(t, &f.first)
+	if _, err := os.Lstat(filepath.Join(f.machine.Root, lockPath)); err == nil {
+		t.Error("the lock is still there")
+	}
+}
+
+// A program or a repository that is not the right one is not installed.
+func TestSources(t *testing.T) {
+	f := newFixture(t)
+	f.first.Copies[0].SHA256 = strings.Repeat("0", 64)
+	if _, err := f.apply(&f.first); err == nil || !strings.Contains(err.Error(), "got SHA-256") {
+		t.Errorf("error %v", err)
+	}
+	if content, err := os.ReadFile(filepath.Join(f.machine.Root, "usr/bin/agent")); err != nil || string(content) != "an old one" {
+		t.Errorf("the program is %q, %v", content, err)
+	}
+	f = newFixture(t)
+	f.first.Clones[0].Commit = strings.Repeat("c", 40)
+	if _, err := f.apply(&f.first); err == nil || !strings.Contains(err.Error(), "got commit") {
+		t.Errorf("error %v", err)
+	}
+	if exists(filepath.Join(f.machine.Root, "var/lib/kbnode/plugins/docker")) {
+		t.Error("the repository is there")
+	}
+}
+
+// A ledger that another kbnode wrote is left alone.
+func TestForeignLedger(t *testing.T) {
+	for _, journal := range []string{"{\"version\":7}\n", "{\"version\":1}\nnot a record\n"} {
+		f := newFixture(t)
+		f.mustApply(t, &f.first)
+		f.write(t, strings.TrimPrefix(journalPath, "/"), journal)
+		before := tree(t, f.machine.Root)
+		if _, err := f.apply(&f.second); err == nil || !strings.Contains(err.Error(), journalPath) {
+			t.Errorf("Apply: %v", err)
+		}
+		if _, err := Undo(t.Context(), f.machine, UndoOptions{}); err == nil {
+			t.Error("Undo found nothing wrong")
+		}
+		if diff := cmp.Diff(before, tree(t, f.machine.Root)); diff != "" {
+			t.Errorf("changed (-before +after):\n%s", diff)
+		}
+	}
+}
+
+// Adopting stops older agents, tightens their files, and is kept by later applies.
+func TestAdopt(t *testing.T) {
+	f := newFixture(t)
+	f.first.Off, f.first.Units = nil, f.first.Units[1:]
+	cfg := "etc/buildkite-agent/buildkite-agent-gpu0.cfg"
+	if err := os.MkdirAll(filepath.Join(f.machine.Root, filepath.Dir(cfg)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f.write(t, cfg, "name=\"gpu-0\"\ntoken=\"bkct_old\"\n")
+	if err := os.Chmod(filepath.Join(f.machine.Root, cfg), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before, ran := tree(t, f.machine.Root), f.running()
+	seeds, err := f.machine.Seeds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&Seeds{Units: []string{oldAgent}, Configs: []string{"/" + cfg}, Token: []byte("bkct_old")}, seeds); diff != "" {
+		t.Fatalf("Seeds (-want +got):\n%s", diff)
+	}
+	var want resource.Set
+	if want.Off, want.Files, err = f.machine.Takes(seeds); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		did, err := Apply(t.Context(), f.machine, &want, Options{Adopt: true, Partial: true})
+		if err != nil || (len(did) > 0) != (i == 0) {
+			t.Fatalf("adopting, time %d: %v, %v", i+1, did, err)
+		}
+	}
+	is := f.systemd.state()
+	if _, runs := is.Active[oldAgent]; runs || exists(f.systemd.link(oldAgent)) || !strings.HasPrefix(tree(t, f.machine.Root)[cfg], "-rw------- ") {
+		t.Errorf("after adopting: running %t, enabled %t, %s", runs, exists(f.systemd.link(oldAgent)), tree(t, f.machine.Root)[cfg])
+	}
+	f.first.Off, f.first.Files = want.Off, append(f.first.Files, want.Files...)
+	f.mustApply(t, &f.first)
+	f.mustUndo(t)
+	f.checkEqual(t, before, ran)
+}
+
+// Whatever a machine is asked to be, one after the other: the second apply of each
+// does nothing, and undo brings back what was there.
+func TestAnySets(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		f := newFixture(t)
+		before, ran := tree(t, f.machine.Root), f.running()
+		for range 1 + r.IntN(4) {
+			s := f.anySet(r)
+			for _, u := range s.Units {
+				f.systemd.uses[u.Name] = u.Uses
+			}
+			if r.IntN(3) == 0 {
+				n := 1 + r.IntN(40)
+				f.machine.Step = func(string) error {
+					if n--; n == 0 {
+						return errCrash
+					}
+					return nil
+				}
+				if _, err := f.apply(&s); err != nil && !errors.Is(err, errCrash) {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				f.machine.Step = nil
+				continue
+			}
+			f.mustApply(t, &s)
+			if again := f.mustApply(t, &s); len(again) > 0 {
+				t.Fatalf("seed %d: the second Apply did %+v", seed, again)
+			}
+			f.checkSet(t, &s)
+		}
+		f.mustUndo(t)
+		if f.checkEqual(t, before, ran); t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// anySet is some of a set, with content of its own.
+func (f *fixture) anySet(r *rand.Rand) resource.Set {
+	slots := []string{"gpu0", "gpu1", "gpu2", "cpu0"}
+	r.Shuffle(len(slots), func(i, j int) { slots[i], slots[j] = slots[j], slots[i] })
+	s := f.set(fmt.Sprintf("version: %d\n", r.IntN(3)), strings.Repeat(string(rune('a'+r.IntN(3))), 40), slots[:r.IntN(5)]...)
+	some := func(n int) int { return max(0, n-r.IntN(3)) }
+	s.Copies, s.Clones = s.Copies[:some(len(s.Copies))], s.Clones[:some(len(s.Clones))]
+	units := s.Files[4:] // without them nothing starts
+	s.Files = slices.Concat(s.Files[:some(4)], units)
+	for i := range s.Files {
+		if r.IntN(4) == 0 && s.Files[i].Marked {
+			s.Files[i].Mode = 0o640
+		}
+	}
+	return s
+}
+
+// checkSet checks that what a set names is there.
+func (f *fixture) checkSet(t *testing.T, s *resource.Set) {
+	t.Helper()
+	for _, file := range s.Files {
+		content, err := os.ReadFile(filepath.Join(f.machine.Root, file.Path))
+		if err != nil || string(content) != string(file.Bytes()) {
+			t.Errorf("%s is %q, %v", file.Path, content, err)
+		}
+	}
+	for _, u := range s.Units {
+		if _, runs := f.running()[u.Name]; !runs {
+			t.Errorf("%s does not run", u.Name)
+		}
+	}
+}

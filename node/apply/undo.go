@@ -1,0 +1,337 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/resource"
+)
+
+// UndoOptions say what Undo has leave for.
+type UndoOptions struct {
+	Purge         bool // what slots have written goes as well
+	Force         bool // what was changed by hand goes as well
+	DockerRestart bool
+	Drain         time.Duration // as in Options
+	Log           func(string)
+}
+
+// Undo makes the machine what it was before the first Apply. It reports whether
+// there was anything to undo.
+//
+// Errors: a [RefusedError], when nothing was changed. After any other error, Undo
+// goes on where it ended.
+func Undo(ctx context.Context, m *Machine, o UndoOptions) (bool, error) {
+	unlock, err := m.Lock("undo")
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	w := &work{m: m, options: Options{Force: o.Force, DockerRestart: o.DockerRestart, Drain: o.Drain, Log: o.Log}}
+	if w.ledger, err = m.readLedger(); err != nil {
+		return false, err
+	}
+	defer w.ledger.close()
+	if len(w.ledger.things) == 0 {
+		return false, w.closeLedger(o.Purge)
+	}
+	if err := w.ledger.sweep(); err != nil {
+		return true, err
+	}
+	if w.have, err = m.observe(ctx, &resource.Set{}, w.ledger); err != nil {
+		return true, err
+	}
+	if w.accounts, err = m.accounts(); err != nil {
+		return true, err
+	}
+	if conflicts := w.changedByHand(); len(conflicts) > 0 && !o.Force {
+		return true, &RefusedError{conflicts}
+	}
+	if err := w.undo(ctx, o.Purge); err != nil {
+		return true, err
+	}
+	return true, w.closeLedger(o.Purge)
+}
+
+// changedByHand lists what is neither as kbnode left it nor as it was before.
+func (w *work) changedByHand() []resource.Conflict {
+	var all []resource.Conflict
+	for _, t := range w.ledger.things {
+		have, ok := w.have.Nodes[t.Name]
+		if !ok || len(t.wrote) == 0 || t.Kind == resource.KindFile && resource.Owned(have.Content) {
+			continue
+		}
+		if is := have.Fingerprint(); slices.Contains(t.wrote, is) || is == t.Prior.fingerprint() {
+			continue
+		}
+		all = append(all, resource.Conflict{Kind: t.Kind, Name: t.Name, Why: "changed by hand since kbnode wrote it", Flag: resource.FlagForce})
+	}
+	return all
+}
+
+// undo goes backwards: units stop, then everything is as it was, then what ran
+// before runs again. The program itself goes last.
+func (w *work) undo(ctx context.Context, purge bool) error {
+	if err := w.undoUnits(ctx, w.toStop()); err != nil {
+		return err
+	}
+	var self []*thing
+	for _, t := range slices.Backward(w.ledger.things) {
+		switch {
+		case isUnit(t.Kind):
+		case t.Kind == resource.KindCopy && t.Name == w.m.Self:
+			self = append(self, t)
+		default:
+			if err := w.undoThing(ctx, t, purge); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.m.step("before the reload"); err != nil {
+		return err
+	}
+	if err := w.m.Systemd.Reload(ctx); err != nil {
+		return err
+	}
+	if err := w.tidyRun(); err != nil {
+		return err
+	}
+	if err := w.undoUnits(ctx, w.toStart()); err != nil {
+		return err
+	}
+	for _, t := range self {
+		if err := w.undoThing(ctx, t, purge); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isUnit(kind string) bool { return kind == resource.KindUnit || kind == resource.KindOff }
+
+// eachUnit calls f with the units of the ledger, and adds what it says is to be
+// done with them.
+func (w *work) eachUnit(actions []resource.Action, f func(t *thing, is resource.UnitState) (verb string)) []resource.Action {
+	for _, t := range w.ledger.things {
+		if !isUnit(t.Kind) {
+			continue
+		}
+		if verb := f(t, w.have.Units[t.Name]); verb != "" {
+			actions = append(actions, resource.Action{Kind: t.Kind, Verb: verb, Name: t.Name, Drain: t.Drain, Asks: t.Asks})
+		}
+	}
+	return actions
+}
+
+// toStop are the units that did not run or were not enabled before.
+func (w *work) toStop() (actions []resource.Action) {
+	for _, drain := range []bool{true, false} { // slices last: their end would be that of containers
+		actions = w.eachUnit(actions, func(t *thing, is resource.UnitState) string {
+			if t.Drain == drain && is.Active && !t.Prior.Active && !t.Asks {
+				return resource.Stop
+			}
+			return ""
+		})
+	}
+	return w.eachUnit(actions, func(t *thing, is resource.UnitState) string {
+		if is.Found && is.Enabled && !t.Prior.Enabled {
+			return resource.Disable
+		}
+		return ""
+	})
+}
+
+// toStart are the units that ran or were enabled before, and docker, if its
+// settings were not its own.
+func (w *work) toStart() []resource.Action {
+	actions := w.eachUnit(nil, func(t *thing, is resource.UnitState) string {
+		if !is.Enabled && t.Prior.Enabled {
+			return resource.Enable
+		}
+		return ""
+	})
+	return w.eachUnit(actions, func(t *thing, is resource.UnitState) string {
+		stale := slices.ContainsFunc(t.Uses, func(name string) bool { return w.ledger.find(resource.KindFile, name) != nil })
+		switch {
+		case t.Asks && is.Active && stale && w.options.DockerRestart:
+			return resource.Restart
+		case t.Asks && is.Active && stale:
+			w.log("%s runs on with what it read before; restart it when it suits you", t.Name)
+		case !is.Active && t.Prior.Active:
+			return resource.Start
+		}
+		return ""
+	})
+}
+
+func (w *work) undoThing(ctx context.Context, t *thing, purge bool) error {
+	if err := w.m.step("before undoing " + t.Name); err != nil {
+		return err
+	}
+	if err := w.giveBack(ctx, t, purge); err != nil {
+		return fmt.Errorf("undoing %s %s: %w", t.Kind, t.Name, err)
+	}
+	return nil
+}
+
+// tidyRun removes the directories that systemd made for sockets and leaves. What
+// else lies in /run/kbnode is another service's.
+func (w *work) tidyRun() error {
+	run := w.m.path(node.RunDir)
+	entries, err := os.ReadDir(run)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		dir := filepath.Join(run, e.Name())
+		if err := os.Remove(filepath.Join(dir, "docker.sock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if _, err := w.m.removeDir(dir); err != nil {
+			return err
+		}
+	}
+	_, err = w.m.removeDir(run)
+	return err
+}
+
+// undoUnits starts and stops; those of one verb at once.
+func (w *work) undoUnits(ctx context.Context, back []resource.Action) error {
+	for len(back) > 0 {
+		n := slices.IndexFunc(back, func(a resource.Action) bool { return !together(&back[0], &a) })
+		if n < 0 {
+			n = len(back)
+		}
+		var names []string
+		for _, a := range back[:n] {
+			names = append(names, a.Name)
+			w.log("%s", a.Line())
+		}
+		if err := w.m.step("before undoing " + back[0].Name); err != nil {
+			return err
+		}
+		s := w.m.Systemd
+		do := map[string]func(context.Context, []string) error{
+			resource.Stop: w.stop, resource.Disable: s.Disable, resource.Enable: s.Enable, resource.Start: s.Start, resource.Restart: s.Restart,
+		}[back[0].Verb]
+		if err := do(ctx, names); err != nil {
+			return fmt.Errorf("%s %s: %w", back[0].Verb, strings.Join(names, " "), err)
+		}
+		back = back[n:]
+	}
+	return nil
+}
+
+// giveBack makes one thing what it was before. With purge, a directory goes with
+// what others wrote there.
+func (w *work) giveBack(ctx context.Context, t *thing, purge bool) error {
+	name := w.m.path(t.Name)
+	verb := resource.Remove
+	if !t.Prior.Absent {
+		verb = resource.Restore
+	}
+	w.log("%s %s %s", verb, t.Kind, t.Name)
+	switch {
+	case t.Kind == resource.KindUser:
+		return w.giveBackUser(ctx, t)
+	case t.Kind == resource.KindDir && t.Prior.Absent:
+		return w.giveBackDir(t, purge)
+	case t.Kind == resource.KindDir:
+		return w.m.setDir(name, t.Prior.Mode, t.Prior.UID, t.Prior.GID)
+	case t.Prior.Absent:
+		return w.m.remove(name)
+	case t.Prior.Type == "link":
+		return w.m.setLink(name, t.Prior.Target)
+	}
+	content, err := os.ReadFile(w.m.path(priorDir + "/" + t.Prior.SHA256))
+	if err != nil {
+		return err
+	}
+	return w.m.writeFile(name, content, t.Prior.Mode, t.Prior.UID, t.Prior.GID)
+}
+
+func (w *work) giveBackUser(ctx context.Context, t *thing) error {
+	a, err := w.m.accounts()
+	if err != nil {
+		return err
+	}
+	_, user := a.users[t.Name]
+	_, group := a.groups[t.Name]
+	if !t.Prior.Absent || !user && !group {
+		return nil
+	}
+	return w.m.Users.Remove(ctx, t.Name)
+}
+
+// giveBackDir removes a directory. One that somebody wrote to stays, and is
+// root's then, as its user goes.
+func (w *work) giveBackDir(t *thing, purge bool) error {
+	name := w.m.path(t.Name)
+	if purge && t.Name != ledgerOwn && ours(t.Name) {
+		return w.m.remove(name)
+	}
+	kept, err := w.m.removeDir(name)
+	if err != nil || !kept || t.Name == ledgerOwn {
+		return err
+	}
+	w.log("kept %s, for it is not empty", t.Name)
+	if info, err := os.Lstat(name); err != nil || !info.IsDir() || isRoot(info) {
+		return err
+	}
+	return w.m.setDir(name, 0o700, 0, 0)
+}
+
+func isRoot(info fs.FileInfo) bool {
+	uid, _ := ids(info)
+	return uid == 0
+}
+
+// ours reports whether nobody but kbnode and its slots writes below a directory.
+// The vendor's own files may lie in /etc/kbnode.
+func ours(name string) bool {
+	return strings.HasPrefix(name, ledgerOwn+"/") || name == node.RunDir || strings.HasPrefix(name, node.RunDir+"/")
+}
+
+// closeLedger ends the ledger: the journal first, without which the rest is
+// nothing.
+func (w *work) closeLedger(purge bool) error {
+	w.ledger.close()
+	if !w.m.NoSync {
+		unix.Sync() // what systemd and useradd wrote
+	}
+	for _, name := range []string{journalPath, node.LedgerDir} {
+		if err := w.m.step("before the end of " + name); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(w.m.path(name)); err != nil {
+			return err
+		}
+	}
+	own := w.m.path(ledgerOwn)
+	if _, err := os.Lstat(own); err != nil {
+		return nil
+	}
+	if purge {
+		return w.m.remove(own)
+	}
+	if _, err := w.m.removeDir(own); err != nil {
+		return err
+	}
+	return w.m.syncDir(filepath.Dir(own))
+}

@@ -1,0 +1,211 @@
+package doctor
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/node"
+)
+
+// info is what is asked of the engine.
+type info struct {
+	ServerVersion  string
+	CgroupDriver   string
+	CDISpecDirs    []string
+	DefaultRuntime string
+	DockerRootDir  string
+}
+
+// dockerInfo asks the engine about itself, once. Zero when there is no answer, or
+// no slot that needs one.
+func (r *run) dockerInfo() info {
+	if r.docker == nil {
+		r.docker = &info{}
+		if r.anyDocker() {
+			_ = r.ask("/info", nil, r.docker) // no answer is said by the check of the engine
+		}
+	}
+	return *r.docker
+}
+
+// ask asks the engine for at most some seconds.
+func (r *run) ask(path string, query url.Values, into any) error {
+	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
+	defer cancel()
+	return r.m.Engine(ctx, r.c.Docker.Socket, path, query, into)
+}
+
+func (r *run) engine() {
+	switch {
+	case !r.anyDocker():
+	case r.stat(r.c.Docker.Socket) == nil:
+		r.fail("systemctl start docker", "no docker engine listens at %s", r.c.Docker.Socket)
+	case r.dockerInfo().ServerVersion == "":
+		r.fail("systemctl restart docker; journalctl -u docker", "the docker engine at %s does not answer", r.c.Docker.Socket)
+	}
+}
+
+func (r *run) engineSocket() {
+	if !r.anyDocker() {
+		return
+	}
+	info, err := os.Stat(r.path(r.c.Docker.Socket))
+	if err != nil {
+		return // said by the check of the engine
+	}
+	if info.Mode().Perm()&0o006 != 0 {
+		r.fail("chmod 0660 "+r.c.Docker.Socket, "%s has mode %04o: every job on the host is root with it", r.c.Docker.Socket, info.Mode().Perm())
+	}
+}
+
+func (r *run) engineCgroup() {
+	if !r.anyDocker() {
+		return
+	}
+	switch driver := r.dockerInfo().CgroupDriver; driver {
+	case "systemd":
+	case "":
+		r.skip("the engine does not say")
+	default:
+		r.fail(`put "exec-opts": ["native.cgroupdriver=systemd"] into `+node.DaemonJSON+"; systemctl restart docker",
+			"the engine's cgroup driver is %s, want systemd: it cannot put containers into slices", driver)
+	}
+}
+
+// usesCDI reports whether some slot's device is given by a CDI name.
+func (r *run) usesCDI() bool {
+	return len(r.cdiNames()) > 0
+}
+
+func (r *run) cdiNames() []string {
+	var names []string
+	for _, s := range r.c.Slots {
+		for _, d := range s.Devices {
+			if d.CDI != "" && s.Platform == "docker" {
+				names = append(names, d.CDI)
+			}
+		}
+	}
+	return names
+}
+
+func (r *run) engineCDI() {
+	if !r.usesCDI() {
+		return
+	}
+	switch info := r.dockerInfo(); {
+	case info.ServerVersion == "":
+		r.skip("the engine does not say")
+	case len(info.CDISpecDirs) == 0:
+		r.fail("kbnode apply FILE --allow-docker-restart", `the engine gives no devices by name: want "features": {"cdi": true} in %s, or docker 28.2`, node.DaemonJSON)
+	}
+}
+
+func (r *run) toolkit() {
+	if !r.anyDocker() {
+		return
+	}
+	if runtime := r.dockerInfo().DefaultRuntime; strings.Contains(runtime, "nvidia") {
+		r.fail("nvidia-ctk runtime configure --runtime=docker --set-as-default=false; systemctl restart docker",
+			"the engine's default runtime is %s: an image's NVIDIA_VISIBLE_DEVICES then picks GPUs, and collides with CDI", runtime)
+	}
+}
+
+// cdiDirs are where engines look for CDI specs. Of a name in both, the one in the
+// later directory counts; of a name twice in one, none does.
+//
+// Source: the CDI specification, "CDI JSON Specification", and
+// cncf-tags/container-device-interface, pkg/cdi/cache.go.
+var cdiDirs = []string{node.CDIDir, "/var/run/cdi"}
+
+// cdiDevices looks for each device's name in the specs on disk.
+func (r *run) cdiDevices() {
+	if !r.usesCDI() {
+		return
+	}
+	have := map[string][]string{} // the files, by device
+	for _, dir := range cdiDirs {
+		files, _ := filepath.Glob(r.path(dir + "/*"))
+		for _, file := range files {
+			if ext := filepath.Ext(file); ext != ".json" && ext != ".yaml" {
+				continue // engines read no other
+			}
+			body, err := os.ReadFile(file)
+			if err != nil {
+				continue
+			}
+			var spec struct {
+				Kind    string `yaml:"kind"`
+				Devices []struct {
+					Name string `yaml:"name"`
+				} `yaml:"devices"`
+			}
+			if err := yaml.Unmarshal(body, &spec); err != nil {
+				r.fail("nvidia-ctk cdi generate --output "+file, "%s is no CDI spec: %v", file, err)
+				continue
+			}
+			for _, d := range spec.Devices {
+				name := spec.Kind + "=" + d.Name
+				have[name] = append(have[name], file)
+			}
+		}
+	}
+	for _, want := range r.cdiNames() {
+		if i := slices.IndexFunc(have[want], func(file string) bool {
+			return slices.ContainsFunc(have[want], func(other string) bool { return other != file && filepath.Dir(other) == filepath.Dir(file) })
+		}); i >= 0 {
+			r.fail("rm "+have[want][i]+", or what is beside it", "%s names %s, and so does another spec in that directory: the engine takes neither, containers with it do not start", have[want][i], want)
+		}
+		if len(have[want]) == 0 {
+			r.fail("nvidia-ctk cdi generate --output "+node.CDIDir+"/nvidia.yaml", "no CDI spec names %s: containers with it do not start", want)
+		}
+	}
+}
+
+// hasVendor reports whether some slot has devices of the vendor.
+func (r *run) hasVendor(vendor string) bool {
+	return slices.ContainsFunc(r.c.Slots, func(s node.Slot) bool {
+		return slices.ContainsFunc(s.Devices, func(d node.Device) bool { return d.Vendor == vendor })
+	})
+}
+
+func (r *run) driver() {
+	if r.hasVendor("amd") && r.stat("/dev/kfd") == nil {
+		r.fail("modprobe amdgpu; dmesg | grep amdgpu", "no /dev/kfd: AMD's driver is not loaded")
+	}
+	if !r.hasVendor("nvidia") {
+		return
+	}
+	if r.stat("/proc/driver/nvidia/version") == nil {
+		r.fail("modprobe nvidia; dmesg | grep -i nvrm", "no /proc/driver/nvidia/version: NVIDIA's driver is not loaded")
+		return
+	}
+	smi, ok := r.m.Look("nvidia-smi")
+	if !ok {
+		r.warn("install NVIDIA's driver utilities", "no nvidia-smi: the GPUs' health cannot be asked")
+		return
+	}
+	// Plain nvidia-smi exits 0 with errors in its table: ask for a field.
+	out, err := r.program(smi, "--query-gpu=uuid", "--format=csv,noheader")
+	if err != nil {
+		r.fail("nvidia-smi; dmesg | grep -i nvrm", "nvidia-smi: %v", err)
+		return
+	}
+	// Driver and library of different versions: the usual end of an upgrade without a reboot.
+	if strings.Contains(out, "mismatch") {
+		r.fail("reboot", "nvidia-smi: %s", out)
+	}
+}
+
+func (r *run) nouveau() {
+	if r.hasVendor("nvidia") && r.stat("/sys/module/nouveau") != nil {
+		r.fail("blacklist nouveau in /etc/modprobe.d, and reboot", "the kernel has loaded nouveau, which takes NVIDIA's GPUs")
+	}
+}

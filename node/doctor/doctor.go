@@ -1,0 +1,227 @@
+// Package doctor says what is wrong with a node, why, and which command mends it.
+//
+// It reads: files, systemd, the engine, drivers. It changes nothing, and it knows
+// nothing of queue files: what the machine should be stands in its config.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/runner/device"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// A State says how a check ended.
+type State string
+
+const (
+	OK      State = "ok"
+	Warning State = "warning" // jobs run; something should be looked at
+	Failure State = "failure" // jobs do not run, or not as promised
+	Skipped State = "skipped" // could not be checked; the text says why
+)
+
+// A Result is what one check says, of the machine or of one slot.
+type Result struct {
+	Code  string `json:"code"`           // stable, "slice-limits"
+	Slot  string `json:"slot,omitempty"` // empty: the machine
+	State State  `json:"state"`
+	Text  string `json:"text"`          // one line: what was found, what is wanted
+	Fix   string `json:"fix,omitempty"` // the command that mends it, or what to do
+}
+
+// A User is what the machine knows of an account.
+type User struct {
+	UID, GID int
+	Groups   []string
+}
+
+// A Machine is how a machine is read. Tests bring another.
+type Machine struct {
+	Root string // "" means "/"
+	// Run runs a program and returns its standard output. The error carries what it
+	// printed on standard error.
+	Run  func(ctx context.Context, name string, args ...string) ([]byte, error)
+	Look func(name string) (path string, ok bool) // on PATH
+	User func(name string) (User, error)          // an account
+	// Engine asks the docker engine at a socket for a path of its API.
+	Engine func(ctx context.Context, socket, path string, query url.Values, into any) error
+	Get    func(ctx context.Context, url string) (status int, body []byte, err error)
+	Device device.Machine             // for health
+	Root0  bool                       // this process is root
+	Inside func(slot *node.Slot) bool // this process is in the slot's slice
+	// Owner returns the numbers of a file's owner and group; nil: those of the system.
+	Owner func(info fs.FileInfo) (uid, gid int)
+	Owned func(path string, body []byte) (ours, unchanged bool) // by the mark of its first line
+}
+
+// Options say what to check.
+type Options struct {
+	Slot      string // one slot and what it depends on; empty: all
+	Preflight bool   // what must hold before an agent starts, in under two seconds
+}
+
+// Run makes all checks and returns their results in a fixed order: the machine's,
+// then each slot's. A config that is missing or wrong is the caller's to report.
+func Run(ctx context.Context, m Machine, c *node.Config, o Options) []Result {
+	if m.Root == "" {
+		m.Root = "/"
+	}
+	if m.Owner == nil {
+		m.Owner = owner
+	}
+	r := &run{ctx: ctx, m: m, c: c}
+	for _, check := range machineChecks {
+		if check.preflight || !o.Preflight {
+			r.one(check.code, nil, func() { check.of(r) })
+		}
+	}
+	for i := range c.Slots {
+		slot := &c.Slots[i]
+		if o.Slot != "" && slot.Name != o.Slot {
+			continue
+		}
+		for _, check := range slotChecks {
+			if check.preflight || !o.Preflight {
+				r.one(check.code, slot, func() { check.of(r, slot) })
+			}
+		}
+	}
+	return r.results
+}
+
+// Worst is the worst state among results: Failure, Warning or OK.
+func Worst(results []Result) State {
+	worst := OK
+	for _, r := range results {
+		switch {
+		case r.State == Failure:
+			return Failure
+		case r.State == Warning:
+			worst = Warning
+		}
+	}
+	return worst
+}
+
+type machineCheck struct {
+	code      string
+	preflight bool
+	of        func(*run)
+}
+
+type slotCheck struct {
+	code      string
+	preflight bool
+	of        func(*run, *node.Slot)
+}
+
+// A run is one examination.
+type run struct {
+	ctx     context.Context
+	m       Machine
+	c       *node.Config
+	results []Result
+	code    string
+	slot    *node.Slot
+
+	docker *info // what the engine says of itself; nil: not asked yet
+}
+
+// one makes one check. A check that says nothing found nothing wrong.
+func (r *run) one(code string, slot *node.Slot, of func()) {
+	r.code, r.slot = code, slot
+	before := len(r.results)
+	of()
+	if len(r.results) == before {
+		r.say(OK, "", "%s", about[code])
+	}
+}
+
+func (r *run) say(state State, fix, format string, args ...any) {
+	result := Result{Code: r.code, State: state, Text: text.Line(fmt.Sprintf(format, args...), 400), Fix: fix}
+	if r.slot != nil {
+		result.Slot = r.slot.Name
+	}
+	r.results = append(r.results, result)
+}
+
+func (r *run) fail(fix, format string, args ...any) { r.say(Failure, fix, format, args...) }
+func (r *run) warn(fix, format string, args ...any) { r.say(Warning, fix, format, args...) }
+func (r *run) skip(format string, args ...any)      { r.say(Skipped, "", format, args...) }
+
+func (r *run) path(name string) string { return filepath.Join(r.m.Root, name) }
+
+// read returns a file's text, "" when it cannot be read.
+func (r *run) read(name string) string {
+	b, err := os.ReadFile(r.path(name))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// stat returns what is at a path, nil when there is nothing to be seen.
+func (r *run) stat(name string) fs.FileInfo {
+	info, err := os.Lstat(r.path(name))
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+// program runs a program for at most some seconds.
+func (r *run) program(name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
+	defer cancel()
+	out, err := r.m.Run(ctx, name, args...)
+	return strings.TrimSpace(string(out)), err
+}
+
+// unit returns properties of a unit as systemd has them.
+func (r *run) unit(name string, properties ...string) (map[string]string, error) {
+	out, err := r.program("systemctl", "show", "--no-pager", "--property="+strings.Join(properties, ","), name)
+	if err != nil {
+		return nil, err
+	}
+	return Properties(out), nil
+}
+
+// Properties reads what systemctl show prints: a line for each, NAME=VALUE.
+func Properties(shown string) map[string]string {
+	values := map[string]string{}
+	for line := range strings.Lines(shown) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			values[key] = value
+		}
+	}
+	return values
+}
+
+// anyDocker reports whether some slot starts containers.
+func (r *run) anyDocker() bool {
+	for i := range r.c.Slots {
+		if r.c.Slots[i].Platform == "docker" {
+			return true
+		}
+	}
+	return false
+}
+
+// Drift lists the files that were changed since kbnode wrote them, one result each.
+func Drift(ctx context.Context, m Machine, c *node.Config) []Result {
+	if m.Root == "" {
+		m.Root = "/"
+	}
+	r := &run{ctx: ctx, m: m, c: c}
+	r.files()
+	return r.results
+}

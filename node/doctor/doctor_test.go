@@ -1,0 +1,381 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/runner/device"
+)
+
+// A world is a machine below a directory, with programs that answer from tables.
+type world struct {
+	t      *testing.T
+	root   string
+	config *node.Config
+
+	programs map[string]string // by the command line's beginning
+	engine   map[string]string // docker's answers by path
+	pages    map[string]string // by URL; none: no connection
+	groups   []string          // of the slots' users
+	noUser   bool
+	changed  bool // files that kbnode wrote were changed
+	inside   bool
+}
+
+const uuid = "GPU-00000000-feed-beef-cafe-000000000000"
+
+// healthy is a machine with nothing wrong. Its one slot has an NVIDIA GPU whose
+// device node is an ordinary file.
+func healthy(t *testing.T) *world {
+	t.Helper()
+	slot := node.Slot{
+		Name: "gpu0", User: "kbagent-gpu0", Queue: "h100", Tags: []string{"queue=h100"}, GPUType: "H100_BK", Platform: "docker",
+		Devices: []node.Device{{Vendor: "nvidia", UUID: uuid, CDI: "nvidia.com/gpu=" + uuid, Nodes: []string{"/dev/nvidia7", "/dev/nvidiactl"}}},
+		CPUs:    "1", MemoryBytes: 1 << 30, SliceBytes: 1<<30 + 256<<20, Pids: 1000, SlicePids: 1100,
+		Images: []string{"runner:1"}, HealthPort: 39300, Timeout: time.Minute,
+	}
+	w := &world{t: t, root: t.TempDir(), config: &node.Config{
+		Version: 1, Node: "n", Vendor: "v", Program: "/usr/bin/kbnode", Agent: node.Agent{Path: "/usr/bin/buildkite-agent", Version: "3.138.0"},
+		Docker: node.Docker{Socket: "/run/docker.sock", CLI: "/usr/bin/docker"}, PluginCommit: node.PluginCommit, Slots: []node.Slot{slot},
+	}}
+	for name, body := range map[string]string{
+		"/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n", "/proc/meminfo": "MemTotal: 16000000 kB\nSwapTotal: 0 kB\n",
+		node.TokenPath: "not a token\n", node.ConfigPath: "# kbnode\n", "/usr/bin/buildkite-agent": "", "/run/docker.sock": "", "/dev/nvidia7": "", "/dev/nvidiactl": "",
+		node.HooksDir + "/pre-bootstrap": "#!/bin/sh\n", node.HooksDir + "/environment": "#!/bin/sh\n", node.HooksDir + "/pre-artifact": "#!/bin/sh\n",
+		node.PluginDir + "/hooks/command": "#!/bin/bash\n", node.PluginDir + "/.git/HEAD": node.PluginCommit + "\n",
+		"/proc/driver/nvidia/version": "NVRM version\n", "/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\ndevices: [{name: " + uuid + "}]\n",
+		slot.ProxySocket():                          "",
+		slot.CgroupDir() + "/memory.max":            fmt.Sprintln(slot.SliceBytes),
+		slot.CgroupDir() + "/pids.max":              "1100\n",
+		slot.CgroupDir() + "/cpuset.cpus.effective": "1\n",
+		slot.CgroupDir() + "/memory.swap.max":       "0\n",
+	} {
+		w.write(name, body)
+	}
+	for _, name := range []string{"/usr/bin/buildkite-agent", node.HooksDir + "/pre-bootstrap", node.HooksDir + "/environment", node.HooksDir + "/pre-artifact"} {
+		w.chmod(name, 0o755)
+	}
+	for _, name := range []string{node.TokenPath, slot.ProxySocket()} {
+		w.chmod(name, 0o600)
+	}
+	w.chmod("/run/docker.sock", 0o660)
+	for _, dir := range []string{slot.Dir(), slot.TempDir()} {
+		if err := os.MkdirAll(w.path(dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.chmod(slot.Dir(), 0o700)
+	pins, err := yaml.Marshal(node.Pins{Version: 1, Images: map[string]node.Pin{"runner:1": {ID: "sha256:1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write(node.PinsPath, string(pins))
+	w.programs = map[string]string{
+		"systemctl --version": "systemd 257 (257.13)\n",
+		"systemctl show --no-pager --property=LoadState,UnitFileState,ActiveState kbnode-agents.target": "LoadState=loaded\nUnitFileState=enabled\nActiveState=active\n",
+		"systemctl show --no-pager --property=ActiveState kbnode-check.timer":                           "ActiveState=active\n",
+		"systemctl show --no-pager --property=FragmentPath":                                             fmt.Sprintf("FragmentPath=/etc/systemd/system/kbnode-gpu0.slice\nMemoryMax=%d\nTasksMax=1100\nDevicePolicy=closed\nNeedDaemonReload=no\n", slot.SliceBytes),
+		"systemctl show --no-pager --property=LoadState,ActiveState,SubState":                           "LoadState=loaded\nActiveState=active\nSubState=running\nNRestarts=0\nNeedDaemonReload=no\n",
+		"nvidia-smi": uuid + "\n",
+	}
+	w.engine = map[string]string{
+		"/info":                 `{"ServerVersion": "26.1.5", "CgroupDriver": "systemd", "CDISpecDirs": ["/etc/cdi"], "DefaultRuntime": "runc", "DockerRootDir": "/var/lib/kbnode"}`,
+		"/images/sha256:1/json": "{}", "/containers/json": "[]",
+	}
+	w.pages = map[string]string{
+		"https://agent.buildkite.com/v3/":    "{}",
+		"http://127.0.0.1:39300/status.json": `{"health":"ok","aggregate_status":"idle","workers":[{"status":"idle"}]}`,
+	}
+	return w
+}
+
+func (w *world) path(name string) string { return filepath.Join(w.root, name) }
+
+func (w *world) write(name, body string) {
+	w.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(w.path(name)), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(w.path(name), []byte(body), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) chmod(name string, mode os.FileMode) {
+	w.t.Helper()
+	if err := os.Chmod(w.path(name), mode); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) remove(name string) {
+	w.t.Helper()
+	if err := os.RemoveAll(w.path(name)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// program answers from the table.
+func (w *world) program(_ context.Context, name string, args ...string) ([]byte, error) {
+	line := strings.Join(append([]string{filepath.Base(name)}, args...), " ")
+	for prefix, answer := range w.programs {
+		if strings.HasPrefix(line, prefix) {
+			return []byte(answer), nil
+		}
+	}
+	return nil, fmt.Errorf("no answer to %q", line)
+}
+
+// ask answers for docker.
+func (w *world) ask(_ context.Context, _, path string, _ url.Values, into any) error {
+	answer, ok := w.engine[path]
+	if !ok {
+		return errors.New("the engine says 404")
+	}
+	return json.Unmarshal([]byte(answer), into)
+}
+
+func (w *world) examine(o Options) []Result {
+	uid, gid := os.Getuid(), os.Getgid()
+	return Run(context.Background(), Machine{
+		Root: w.root, Run: w.program, Engine: w.ask, Look: func(name string) (string, bool) { return "/usr/bin/" + name, true },
+		User: func(name string) (User, error) {
+			if w.noUser {
+				return User{}, errors.New("unknown user " + name)
+			}
+			return User{UID: uid, GID: gid, Groups: w.groups}, nil
+		},
+		Get: func(_ context.Context, url string) (int, []byte, error) {
+			body, ok := w.pages[url]
+			if !ok {
+				return 0, nil, errors.New("connection refused")
+			}
+			return 200, []byte(body), nil
+		},
+		Device: device.Machine{Root: w.root, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: time.Minute, SMI: w.path("/nvidia-smi"), Settle: time.Millisecond},
+		Root0:  true, Inside: func(*node.Slot) bool { return w.inside },
+		Owned: func(name string, body []byte) (bool, bool) {
+			return strings.HasPrefix(string(body), "# kbnode"), !w.changed
+		},
+		Owner: func(info os.FileInfo) (int, int) {
+			u, g := owner(info)
+			if u == uid && info.Mode().Perm()&0o077 != 0 { // what is not a slot's is root's here
+				return 0, 0
+			}
+			if info.Name() == "token" {
+				return 0, 0
+			}
+			return u, g
+		},
+	}, w.config, o)
+}
+
+// smi is a stand-in for NVIDIA's tool as a program, for health asks it itself.
+func (w *world) smi(script string) {
+	w.t.Helper()
+	w.write("/nvidia-smi", "#!/bin/sh\n"+script)
+	w.chmod("/nvidia-smi", 0o755)
+}
+
+// answering prints as many fields as it was asked for.
+const answering = `for a in "$@"; do case $a in --query-gpu=*) fields=${a#*=} ;; esac; done
+line=
+for f in $(echo "$fields" | tr , ' '); do
+	case $f in index) v=0 ;; uuid) v=` + uuid + ` ;; name) v="NVIDIA H100" ;; *) v='[N/A]' ;; esac
+	line="$line${line:+, }$v"
+done
+echo "$line"
+`
+
+func bad(results []Result) (codes []string) {
+	for _, r := range results {
+		if r.State == Failure || r.State == Warning {
+			codes = append(codes, r.Code)
+		}
+	}
+	return codes
+}
+
+func TestHealthyMachineHasNothingWrong(t *testing.T) {
+	w := healthy(t)
+	w.smi(answering)
+	results := w.examine(Options{})
+	for _, r := range results {
+		if r.State != OK && r.Code != "slice-devices" {
+			t.Errorf("%+v, want it to be in order", r)
+		}
+		if r.State == OK && r.Text == "" {
+			t.Errorf("%s says nothing", r.Code)
+		}
+	}
+	if want := len(machineChecks) + len(slotChecks); len(results) != want {
+		t.Errorf("%d results, want %d", len(results), want)
+	}
+}
+
+// Each fault is found by the check that is about it, and by no other.
+func TestFaultsAreFound(t *testing.T) {
+	slot := node.Slot{Name: "gpu0"}
+	for name, fault := range map[string]struct {
+		inject func(*world)
+		code   string
+	}{
+		"token is gone":             {func(w *world) { w.remove(node.TokenPath) }, "token"},
+		"token is empty":            {func(w *world) { w.write(node.TokenPath, ""); w.chmod(node.TokenPath, 0o600) }, "token"},
+		"everybody reads the token": {func(w *world) { w.chmod(node.TokenPath, 0o644) }, "token"},
+		"hook is gone":              {func(w *world) { w.remove(node.HooksDir + "/pre-bootstrap") }, "hooks"},
+		"hook without #!": {func(w *world) {
+			w.write(node.HooksDir+"/environment", "exit 0\n")
+			w.chmod(node.HooksDir+"/environment", 0o755)
+		}, "hooks"},
+		"hook from Windows": {func(w *world) {
+			w.write(node.HooksDir+"/environment", "#!/bin/sh\r\n")
+			w.chmod(node.HooksDir+"/environment", 0o755)
+		}, "hooks"},
+		"hook cannot be run":            {func(w *world) { w.chmod(node.HooksDir+"/environment", 0o644) }, "hooks"},
+		"everybody writes hooks":        {func(w *world) { w.chmod(node.HooksDir+"/environment", 0o777) }, "hooks"},
+		"no agent":                      {func(w *world) { w.remove("/usr/bin/buildkite-agent") }, "agent-program"},
+		"no plugin":                     {func(w *world) { w.remove(node.PluginDir + "/hooks") }, "plugin"},
+		"another plugin":                {func(w *world) { w.write(node.PluginDir+"/.git/HEAD", strings.Repeat("0", 40)+"\n") }, "plugin"},
+		"cgroup v1":                     {func(w *world) { w.remove("/sys/fs/cgroup/cgroup.controllers") }, "cgroup"},
+		"no memory controller":          {func(w *world) { w.write("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu pids\n") }, "cgroup"},
+		"old systemd":                   {func(w *world) { w.programs["systemctl --version"] = "systemd 247 (247.3)\n" }, "systemd"},
+		"too little memory":             {func(w *world) { w.write("/proc/meminfo", "MemTotal: 1000000 kB\n") }, "memory"},
+		"swap":                          {func(w *world) { w.write("/proc/meminfo", "MemTotal: 16000000 kB\nSwapTotal: 1000 kB\n") }, "swap"},
+		"file changed by hand":          {func(w *world) { w.changed = true }, "files"},
+		"engine without systemd driver": {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], `"systemd"`, `"cgroupfs"`, 1) }, "docker-cgroup"},
+		"engine without CDI":            {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], `["/etc/cdi"]`, `[]`, 1) }, "docker-cdi"},
+		"socket for everybody":          {func(w *world) { w.chmod("/run/docker.sock", 0o666) }, "docker-socket"},
+		"NVIDIA as default runtime":     {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], `"runc"`, `"nvidia"`, 1) }, "toolkit"},
+		"two CDI specs of one device": {func(w *world) {
+			w.write("/etc/cdi/old.json", `{"kind": "nvidia.com/gpu", "devices": [{"name": "`+uuid+`"}]}`)
+		}, "cdi-devices"},
+		"no CDI name":    {func(w *world) { w.write("/etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\ndevices: [{name: all}]\n") }, "cdi-devices"},
+		"no driver":      {func(w *world) { w.remove("/proc/driver/nvidia/version") }, "driver"},
+		"nouveau":        {func(w *world) { w.write("/sys/module/nouveau/x", "") }, "nouveau"},
+		"engine is down": {func(w *world) { delete(w.engine, "/info") }, "docker"},
+		"no network":     {func(w *world) { delete(w.pages, "https://agent.buildkite.com/v3/") }, "endpoint"},
+		"target not enabled": {func(w *world) {
+			w.programs["systemctl show --no-pager --property=LoadState,UnitFileState,ActiveState kbnode-agents.target"] = "LoadState=loaded\nUnitFileState=disabled\n"
+		}, "target"},
+		"timer is off": {func(w *world) {
+			w.programs["systemctl show --no-pager --property=ActiveState kbnode-check.timer"] = "ActiveState=inactive\n"
+		}, "timers"},
+		"user in group docker":    {func(w *world) { w.groups = []string{"kbagent-gpu0", "docker"} }, "agent-group"},
+		"no directory":            {func(w *world) { w.remove(slot.TempDir()) }, "directories"},
+		"directory for everybody": {func(w *world) { w.chmod(slot.TempDir(), 0o700|0o055) }, "directories"},
+		"paused":                  {func(w *world) { w.write(slot.Paused(), "fan\n") }, "paused"},
+		"slice without a file": {func(w *world) {
+			w.programs["systemctl show --no-pager --property=FragmentPath"] = "FragmentPath=\nMemoryMax=infinity\n"
+		}, "slice"},
+		"slice without limits":     {func(w *world) { w.write(slot.CgroupDir()+"/memory.max", "max\n") }, "slice-limits"},
+		"slice with all cores":     {func(w *world) { w.write(slot.CgroupDir()+"/cpuset.cpus.effective", "0-11\n") }, "slice-limits"},
+		"another's device opens":   {func(w *world) { w.inside = true; w.addNeighbour() }, "slice-devices"},
+		"device node is gone":      {func(w *world) { w.remove("/dev/nvidia7") }, "device"},
+		"driver lost the device":   {func(w *world) { w.smi(strings.ReplaceAll(answering, uuid, "GPU-another")) }, "device"},
+		"proxy's socket is gone":   {func(w *world) { w.remove(slot.ProxySocket()) }, "proxy"},
+		"no image is pinned":       {func(w *world) { w.remove(node.PinsPath) }, "image"},
+		"the pinned image is gone": {func(w *world) { delete(w.engine, "/images/sha256:1/json") }, "image"},
+		"leftovers":                {func(w *world) { w.engine["/containers/json"] = `[{"Id": "0123456789ab"}]` }, "leftovers"},
+		"agent is down": {func(w *world) {
+			w.programs["systemctl show --no-pager --property=LoadState,ActiveState,SubState"] = "LoadState=loaded\nActiveState=failed\nSubState=failed\nResult=exit-code\nNRestarts=6\n"
+		}, "agent-unit"},
+		"agent starts again and again": {func(w *world) {
+			w.programs["systemctl show --no-pager --property=LoadState,ActiveState,SubState"] = "LoadState=loaded\nActiveState=active\nNRestarts=40\n"
+		}, "agent-unit"},
+		"agent is not in the dashboard": {func(w *world) {
+			w.pages["http://127.0.0.1:39300/status.json"] = `{"health":"failing","aggregate_status":"idle"}`
+		}, "agent-health"},
+		"agent does not answer": {func(w *world) { delete(w.pages, "http://127.0.0.1:39300/status.json") }, "agent-health"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := healthy(t)
+			w.smi(answering)
+			fault.inject(w)
+			results := w.examine(Options{})
+			codes := bad(results)
+			if len(codes) == 0 {
+				t.Fatal("nothing was found")
+			}
+			for _, code := range codes {
+				if code != fault.code {
+					t.Errorf("found %q, want %q only", codes, fault.code)
+				}
+			}
+			for _, r := range results {
+				if (r.State == Failure || r.State == Warning) && r.Fix == "" {
+					t.Errorf("%s: nothing says what mends it: %s", r.Code, r.Text)
+				}
+			}
+		})
+	}
+}
+
+// Of a paused slot nobody says that its agent runs and is connected.
+func TestPausedSlotHasNoAgent(t *testing.T) {
+	w := healthy(t)
+	w.smi(answering)
+	w.write(w.config.Slots[0].Paused(), "fan\n")
+	w.programs["systemctl show --no-pager --property=LoadState,ActiveState,SubState"] = "LoadState=loaded\nActiveState=inactive\nNRestarts=0\n"
+	delete(w.pages, "http://127.0.0.1:39300/status.json")
+	got := map[string]Result{}
+	for _, r := range w.examine(Options{}) {
+		got[r.Code] = r
+	}
+	if r := got["agent-unit"]; r.State != OK || r.Text != "no agent runs: the slot is paused" {
+		t.Errorf("agent-unit: %s, %q", r.State, r.Text)
+	}
+	if r := got["agent-health"]; r.State != Skipped || r.Text != "the slot is paused" {
+		t.Errorf("agent-health: %s, %q", r.State, r.Text)
+	}
+}
+
+// addNeighbour adds a slot whose device node opens from here.
+func (w *world) addNeighbour() {
+	other := w.config.Slots[0]
+	other.Name = "gpu1"
+	w.write("/dev/nvidia6", "")
+	other.Devices = []node.Device{{Vendor: "nvidia", UUID: uuid, Nodes: []string{"/dev/nvidia6"}}}
+	w.config.Slots[0].Name = "gpu0"
+	w.config.Slots = append(w.config.Slots, other)
+	for _, dir := range []string{other.Dir(), other.TempDir()} {
+		if err := os.MkdirAll(w.path(dir), 0o700); err != nil {
+			w.t.Fatal(err)
+		}
+		w.chmod(dir, 0o700)
+	}
+	w.write(other.ProxySocket(), "")
+	w.chmod(other.ProxySocket(), 0o600)
+	for name, body := range map[string]string{"memory.max": fmt.Sprint(other.SliceBytes), "pids.max": "1100", "cpuset.cpus.effective": "1", "memory.swap.max": "0"} {
+		w.write(other.CgroupDir()+"/"+name, body)
+	}
+}
+
+// A preflight asks no network and no engine's list, and is about one slot.
+func TestPreflightIsAboutItsSlot(t *testing.T) {
+	w := healthy(t)
+	w.smi(answering)
+	w.addNeighbour()
+	delete(w.pages, "https://agent.buildkite.com/v3/")
+	w.remove((&node.Slot{Name: "gpu1"}).TempDir())
+	results := w.examine(Options{Slot: "gpu0", Preflight: true})
+	if got := bad(results); len(got) != 0 {
+		t.Errorf("found %q, want nothing: another slot's faults keep nobody from starting", got)
+	}
+	for _, r := range results {
+		if r.Slot == "gpu1" {
+			t.Errorf("%+v: is about another slot", r)
+		}
+	}
+}

@@ -1,0 +1,317 @@
+package doctor
+
+import (
+	"bufio"
+	"cmp"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpu-mode/kbgen/node"
+)
+
+// Least is what the machine needs, here and for each job.
+const (
+	leastSystemd = 249     // units as kbnode writes them
+	leastDisk    = 5 << 30 // bytes
+	leastInodes  = 250_000 // files
+)
+
+// machineChecks are those of the machine, in the order in which they depend on
+// each other.
+var machineChecks = []machineCheck{
+	{"root", true, (*run).root},
+	{"systemd", false, (*run).systemd},
+	{"cgroup", true, (*run).cgroup},
+	{"memory", false, (*run).memory},
+	{"swap", false, (*run).swap},
+	{"disk", true, (*run).disk},
+	{"config-mode", false, (*run).configMode},
+	{"files", false, (*run).files},
+	{"token", true, (*run).token},
+	{"hooks", true, (*run).hooks},
+	{"agent-program", true, (*run).agentProgram},
+	{"plugin", true, (*run).plugin},
+	{"docker", true, (*run).engine},
+	{"docker-socket", false, (*run).engineSocket},
+	{"docker-cgroup", false, (*run).engineCgroup},
+	{"docker-cdi", false, (*run).engineCDI},
+	{"toolkit", false, (*run).toolkit},
+	{"cdi-devices", false, (*run).cdiDevices},
+	{"driver", false, (*run).driver},
+	{"nouveau", false, (*run).nouveau},
+	{"endpoint", false, (*run).endpoint},
+	{"foreign-agents", false, (*run).foreignAgents},
+	{"target", false, (*run).target},
+	{"timers", false, (*run).timers},
+}
+
+// about says what each check that finds nothing wrong has shown.
+var about = map[string]string{
+	"root": "runs as root", "systemd": "systemd is new enough", "cgroup": "cgroup v2 with cpuset, memory and pids",
+	"memory": "the slots' memory is there", "swap": "no swap that jobs could use", "disk": "enough room for images and jobs",
+	"config-mode": "root alone can change the config", "files": "no file that kbnode wrote was changed", "token": "the token is root's alone",
+	"hooks": "the hooks are root's, and can be run", "agent-program": "the agent is there", "plugin": "the docker plugin is there, pinned, and root's",
+	"docker": "the engine answers", "docker-socket": "nobody but root has the engine's socket", "docker-cgroup": "the engine puts containers where slices are",
+	"docker-cdi": "the engine gives devices by name (CDI)", "toolkit": "no default runtime hands out GPUs", "cdi-devices": "each device has a CDI name",
+	"driver": "the driver answers", "nouveau": "nouveau is not loaded", "endpoint": "the agent API can be reached",
+	"foreign-agents": "no other agent works here", "target": "the agents start at boot", "timers": "the machine is looked after each minute",
+
+	"user": "has its user", "directories": "its directories are its user's alone", "paused": "takes jobs", "slice": "its slice is what was planned",
+	"slice-limits": "its limits are in force", "slice-devices": "opens its own devices and no other's", "device": "its devices are in order",
+	"proxy": "its docker socket is its user's alone", "image": "its images are there", "agent-unit": "its agent runs",
+	"agent-health": "its agent is connected", "agent-group": "its user is in no group that rules the machine", "leftovers": "nothing is left of earlier jobs",
+}
+
+func (r *run) root() {
+	if !r.m.Root0 {
+		r.fail("sudo kbnode doctor", "not root: files of root's, units and other processes cannot be read")
+	}
+}
+
+func (r *run) systemd() {
+	out, err := r.program("systemctl", "--version")
+	if err != nil {
+		r.fail("boot this machine with systemd", "systemctl does not answer: %v", err)
+		return
+	}
+	fields := strings.Fields(out)
+	if len(fields) < 2 {
+		r.skip("systemctl --version printed %q", out)
+		return
+	}
+	if v, err := strconv.Atoi(fields[1]); err == nil && v < leastSystemd {
+		r.fail("a distribution with systemd 249 or newer: Debian 12, Ubuntu 22.04, RHEL 9", "got systemd %d, want %d or newer", v, leastSystemd)
+	}
+}
+
+func (r *run) cgroup() {
+	controllers := strings.Fields(r.read("/sys/fs/cgroup/cgroup.controllers"))
+	if len(controllers) == 0 {
+		r.fail("boot with systemd.unified_cgroup_hierarchy=1", "no cgroup v2 at /sys/fs/cgroup: slices would limit nothing")
+		return
+	}
+	for _, want := range []string{"cpuset", "memory", "pids"} {
+		if !slices.Contains(controllers, want) {
+			r.fail("boot without cgroup_disable="+want, "got the controllers %s, want %s too", strings.Join(controllers, " "), want)
+		}
+	}
+}
+
+// meminfo returns a line of /proc/meminfo in bytes.
+func (r *run) meminfo(name string) int64 {
+	for line := range strings.Lines(r.read("/proc/meminfo") + "\n") {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			kib, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+func (r *run) memory() {
+	var sum int64
+	for _, s := range r.c.Slots {
+		sum += s.SliceBytes
+	}
+	if total := r.meminfo("MemTotal"); total > 0 && sum > total {
+		r.fail("kbnode plan FILE", "the slots may use %d MiB, and the machine has %d", sum>>20, total>>20)
+	}
+}
+
+func (r *run) swap() {
+	if n := r.meminfo("SwapTotal"); n > 0 && len(r.c.Slots) > 0 {
+		r.warn("swapoff -a, and take swap out of /etc/fstab", "%d MiB of swap: jobs may not use it, but the agents' neighbours may, and times suffer", n>>20)
+	}
+}
+
+func (r *run) disk() {
+	for _, dir := range []string{node.SlotsDir, cmp.Or(r.dockerInfo().DockerRootDir, node.SlotsDir)} {
+		var fs unix.Statfs_t
+		if err := unix.Statfs(r.path(dir), &fs); err != nil {
+			r.fail("kbnode apply FILE", "%s: %v", dir, err)
+			return
+		}
+		if free := int64(fs.Bavail) * fs.Bsize; free < leastDisk {
+			r.fail("kbnode image gc", "%s: %d MiB free, want at least %d", dir, free>>20, leastDisk>>20)
+			return
+		}
+		if fs.Files > 0 && fs.Ffree < leastInodes {
+			r.fail("kbnode image gc", "%s: room for %d files, want at least %d", dir, fs.Ffree, leastInodes)
+			return
+		}
+	}
+}
+
+// rootsAlone reports a path that somebody else than root can change.
+func (r *run) rootsAlone(name string) {
+	info := r.stat(name)
+	if info == nil {
+		r.fail("kbnode apply FILE", "%s is not there", name)
+		return
+	}
+	if uid, _ := r.m.Owner(info); uid != 0 || info.Mode().Perm()&0o022 != 0 {
+		r.fail("kbnode apply FILE", "%s: owner %d, mode %04o; want root's, and nobody else's to write", name, uid, info.Mode().Perm())
+	}
+}
+
+func (r *run) configMode() {
+	for _, name := range []string{filepath.Dir(node.ConfigPath), node.ConfigPath} {
+		r.rootsAlone(name)
+	}
+}
+
+// files looks at every file that carries kbnode's mark.
+func (r *run) files() {
+	for _, dir := range []string{filepath.Dir(node.ConfigPath), node.UnitDir} {
+		_ = filepath.WalkDir(r.path(dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return nil
+			}
+			body, err := os.ReadFile(path)
+			if err != nil {
+				return nil
+			}
+			name := "/" + strings.TrimPrefix(strings.TrimPrefix(path, r.m.Root), "/")
+			if ours, unchanged := r.m.Owned(name, body); ours && !unchanged {
+				r.fail("kbnode apply FILE --force", "%s was changed since kbnode wrote it", name)
+			}
+			return nil
+		})
+	}
+}
+
+func (r *run) token() {
+	info := r.stat(node.TokenPath)
+	switch {
+	case info == nil:
+		r.fail("kbnode apply FILE --token-file TOKEN", "%s is not there: no agent can register", node.TokenPath)
+		return
+	case info.Size() == 0:
+		r.fail("kbnode apply FILE --token-file TOKEN", "%s is empty", node.TokenPath)
+	}
+	if uid, _ := r.m.Owner(info); uid != 0 || info.Mode().Perm()&0o077 != 0 {
+		r.fail("chown root:root "+node.TokenPath+"; chmod 0600 "+node.TokenPath, "%s: owner %d, mode %04o: others than root can read the token", node.TokenPath, uid, info.Mode().Perm())
+	}
+}
+
+func (r *run) hooks() {
+	r.rootsAlone(node.HooksDir)
+	for _, hook := range []string{"pre-bootstrap", "environment", "pre-artifact"} {
+		name := node.HooksDir + "/" + hook
+		r.rootsAlone(name)
+		info := r.stat(name)
+		if info == nil {
+			continue
+		}
+		if info.Mode().Perm()&0o111 == 0 {
+			r.fail("kbnode apply FILE", "%s cannot be run: mode %04o", name, info.Mode().Perm())
+		}
+		f, err := os.Open(r.path(name))
+		if err != nil {
+			continue
+		}
+		first, _ := bufio.NewReader(f).ReadString('\n')
+		f.Close()
+		switch {
+		case strings.Contains(first, "\r"):
+			r.fail("kbnode apply FILE --force", "%s has lines that end as on Windows", name)
+		case !strings.HasPrefix(first, "#!"):
+			r.fail("kbnode apply FILE --force", "%s has no #! line: the agent would run it by another shell, or refuse the job", name)
+		}
+	}
+}
+
+func (r *run) agentProgram() {
+	info, err := os.Stat(r.path(r.c.Agent.Path))
+	if err != nil || info.Mode()&0o111 == 0 {
+		r.fail("kbnode apply FILE --agent PROGRAM --agent-sha256 HEX", "no buildkite-agent at %s", r.c.Agent.Path)
+	}
+}
+
+func (r *run) plugin() {
+	if !r.anyDocker() {
+		return
+	}
+	dir := node.PluginDir
+	if r.stat(dir+"/hooks/command") == nil {
+		r.fail("kbnode apply FILE", "no docker plugin at %s", dir)
+		return
+	}
+	r.rootsAlone(dir)
+	r.rootsAlone(dir + "/hooks/command")
+	head := r.read(dir + "/.git/HEAD")
+	if ref, ok := strings.CutPrefix(head, "ref: "); ok {
+		head = r.read(dir + "/.git/" + ref)
+	}
+	if head != r.c.PluginCommit {
+		r.fail("kbnode apply FILE --force", "%s is at commit %.12s, want %.12s, %s", dir, head, r.c.PluginCommit, node.PluginVersion)
+	}
+}
+
+func (r *run) endpoint() {
+	url := cmp.Or(r.c.Endpoint, "https://agent.buildkite.com/v3")
+	status, _, err := r.m.Get(r.ctx, strings.TrimSuffix(url, "/")+"/")
+	switch {
+	case err != nil:
+		r.fail("curl -v "+url, "%s cannot be reached: %v", url, err)
+	case status >= 500:
+		r.warn("curl -v "+url, "%s answers with status %d", url, status)
+	}
+}
+
+// foreignAgents looks for agents that kbnode does not run: they take jobs of the
+// same queues, or use the same GPUs.
+func (r *run) foreignAgents() {
+	procs, _ := filepath.Glob(r.path("/proc/[0-9]*"))
+	users := map[int]bool{}
+	for _, s := range r.c.Slots {
+		if u, err := r.m.User(s.User); err == nil {
+			users[u.UID] = true
+		}
+	}
+	for _, proc := range procs {
+		args, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+		if err != nil {
+			continue
+		}
+		argv := strings.Split(string(args), "\x00")
+		if len(argv) < 2 || filepath.Base(argv[0]) != "buildkite-agent" || argv[1] != "start" {
+			continue
+		}
+		info, err := os.Stat(proc)
+		if err != nil {
+			continue
+		}
+		if uid, _ := r.m.Owner(info); !users[uid] {
+			r.fail("kbnode adopt", "process %s is an agent that kbnode does not run: it may take this machine's jobs", filepath.Base(proc))
+		}
+	}
+}
+
+func (r *run) target() {
+	u, err := r.unit("kbnode-agents.target", "LoadState", "UnitFileState", "ActiveState")
+	switch {
+	case err != nil:
+		r.skip("systemctl: %v", err)
+	case u["LoadState"] != "loaded":
+		r.fail("kbnode apply FILE", "there is no kbnode-agents.target")
+	case u["UnitFileState"] != "enabled":
+		r.fail("systemctl enable kbnode-agents.target", "kbnode-agents.target is %s: no agent starts at boot", cmp.Or(u["UnitFileState"], "not enabled"))
+	}
+}
+
+func (r *run) timers() {
+	u, err := r.unit("kbnode-check.timer", "ActiveState")
+	switch {
+	case err != nil:
+		r.skip("systemctl: %v", err)
+	case u["ActiveState"] != "active":
+		r.fail("systemctl enable --now kbnode-check.timer", "kbnode-check.timer is %s: a GPU that fails between jobs is found late", u["ActiveState"])
+	}
+}

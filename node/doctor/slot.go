@@ -1,0 +1,318 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/health"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// slotChecks are those of each slot.
+var slotChecks = []slotCheck{
+	{"user", true, (*run).user},
+	{"agent-group", false, (*run).agentGroup},
+	{"directories", true, (*run).directories},
+	{"paused", false, (*run).paused},
+	{"slice", true, (*run).slice},
+	{"slice-limits", true, (*run).sliceLimits},
+	{"slice-devices", true, (*run).sliceDevices},
+	{"device", true, (*run).device},
+	{"proxy", true, (*run).proxy},
+	{"image", true, (*run).image},
+	{"leftovers", false, (*run).leftovers},
+	{"agent-unit", false, (*run).agentUnit},
+	{"agent-health", false, (*run).agentHealth},
+}
+
+func (r *run) user(s *node.Slot) {
+	if _, err := r.m.User(s.User); err != nil {
+		r.fail("kbnode apply FILE", "no user %s: %v", s.User, err)
+	}
+}
+
+// agentGroup looks for groups that are as good as root.
+func (r *run) agentGroup(s *node.Slot) {
+	u, err := r.m.User(s.User)
+	if err != nil {
+		return // said by the check of the user
+	}
+	for _, group := range u.Groups {
+		if slices.Contains([]string{"root", "docker", "sudo", "wheel", "adm", "disk", "lxd"}, group) {
+			r.fail("gpasswd -d "+s.User+" "+group, "%s is in group %s, which rules this machine", s.User, group)
+		}
+	}
+}
+
+func (r *run) directories(s *node.Slot) {
+	u, err := r.m.User(s.User)
+	if err != nil {
+		return
+	}
+	for _, dir := range []string{s.Dir(), s.TempDir()} {
+		info := r.stat(dir)
+		if info == nil || !info.IsDir() {
+			r.fail("kbnode apply FILE", "no directory %s: the agent takes jobs and drops them", dir)
+			continue
+		}
+		if uid, _ := r.m.Owner(info); uid != u.UID || info.Mode().Perm()&0o077 != 0 {
+			r.fail(fmt.Sprintf("chown %s %s; chmod 0700 %s", s.User, dir, dir), "%s: owner %d, mode %04o; want owner %d, 0700", dir, uid, info.Mode().Perm(), u.UID)
+		}
+	}
+}
+
+func (r *run) paused(s *node.Slot) {
+	if r.stat(s.Paused()) != nil {
+		r.warn("kbnode resume "+s.Name, "takes no jobs: %s", cmp.Or(text.Line(r.read(s.Paused()), 200), "no reason given"))
+	}
+}
+
+// slice compares what systemd has with what was planned: a slice that nobody has
+// written limits nothing, and systemd makes one for any name.
+func (r *run) slice(s *node.Slot) {
+	u, err := r.unit(s.Slice(), "FragmentPath", "MemoryMax", "TasksMax", "DevicePolicy", "AllowedCPUs", "NeedDaemonReload")
+	if err != nil {
+		r.skip("systemctl: %v", err)
+		return
+	}
+	switch {
+	case u["FragmentPath"] == "":
+		r.fail("kbnode apply FILE", "no file of %s: the slice has no limits", s.Slice())
+	case u["NeedDaemonReload"] == "yes":
+		r.fail("systemctl daemon-reload", "%s was changed, and systemd has not read it again", s.Slice())
+	case u["MemoryMax"] != strconv.FormatInt(s.SliceBytes, 10):
+		r.fail("kbnode apply FILE", "%s: MemoryMax is %s, want %d", s.Slice(), u["MemoryMax"], s.SliceBytes)
+	case u["TasksMax"] != strconv.Itoa(s.SlicePids):
+		r.fail("kbnode apply FILE", "%s: TasksMax is %s, want %d", s.Slice(), u["TasksMax"], s.SlicePids)
+	case u["DevicePolicy"] != "closed":
+		r.fail("kbnode apply FILE", "%s: DevicePolicy is %s, want closed: its jobs can open every GPU", s.Slice(), u["DevicePolicy"])
+	}
+}
+
+// sliceLimits reads what the kernel enforces. A slice without a running unit has
+// no cgroup; the agent's start makes it.
+func (r *run) sliceLimits(s *node.Slot) {
+	dir := s.CgroupDir()
+	if r.stat(dir) == nil {
+		if r.stat(s.Paused()) == nil {
+			r.warn("systemctl start "+s.Unit(), "its slice is not active: no agent runs in it")
+		}
+		return
+	}
+	// What somebody set by hand outlives a reload: it is set back by hand as well.
+	back := func(property, value string) string {
+		return "systemctl set-property --runtime " + s.Slice() + " " + property + "=" + value
+	}
+	for _, limit := range []struct{ file, property, want string }{
+		{"memory.max", "MemoryMax", strconv.FormatInt(s.SliceBytes, 10)},
+		{"pids.max", "TasksMax", strconv.Itoa(s.SlicePids)},
+		{"cpuset.cpus.effective", "AllowedCPUs", s.CPUs},
+		{"memory.swap.max", "MemorySwapMax", "0"},
+	} {
+		got := r.read(dir + "/" + limit.file)
+		if got == "" && limit.file == "memory.swap.max" {
+			continue // a kernel without swap accounting, on which there is none to limit
+		}
+		if got != limit.want {
+			r.fail(back(limit.property, limit.want), "its slice's %s is %s, want %s", limit.file, cmp.Or(got, "not there"), limit.want)
+		}
+	}
+}
+
+// sliceDevices tries the devices from inside the slice, where a preflight runs.
+func (r *run) sliceDevices(s *node.Slot) {
+	if r.m.Inside == nil || !r.m.Inside(s) {
+		if len(s.Devices) > 0 {
+			r.skip("tried from inside the slice only: the agent's start does, and kbnode verify")
+		}
+		return
+	}
+	r.fault(health.Confined(r.m.Root, s, r.c.Slots))
+}
+
+// Fit reports whether a slot's devices are fit for a job. A device that the slot's
+// own job uses is.
+func Fit(ctx context.Context, m Machine, s *node.Slot) error {
+	err := health.Check(ctx, s, m.Device)
+	var f *health.Fault
+	if errors.As(err, &f) && f.Code == health.CodeDeviceBusy {
+		if r := (&run{ctx: ctx, m: m}); r.running(s) {
+			return nil
+		}
+	}
+	return err
+}
+
+func (r *run) device(s *node.Slot) {
+	r.fault(health.Check(r.ctx, s, r.m.Device))
+}
+
+// fixes are what mends a device's fault.
+var fixes = map[string]string{
+	health.CodeNodeMissing:  "systemctl restart kbnode-prepare.service",
+	health.CodeDriver:       "nvidia-smi; dmesg | grep -i -e nvrm -e amdgpu; reboot",
+	health.CodeDeviceGone:   "dmesg | grep -i xid; reboot; where it stays away, take it out of the queue file",
+	health.CodeDeviceFault:  "nvidia-smi --gpu-reset -i UUID, with the slot drained",
+	health.CodeDeviceBusy:   "end the process that uses it",
+	health.CodeOwnDenied:    "systemctl restart kbnode-prepare.service",
+	health.CodeOthersOpened: "kbnode apply FILE; systemctl daemon-reload",
+}
+
+func (r *run) fault(err error) {
+	var f *health.Fault
+	switch {
+	case err == nil:
+	case errors.As(err, &f) && f.Code == health.CodeDeviceBusy && r.running(r.slot):
+		r.say(OK, "", "its devices are used by its own job")
+	case errors.As(err, &f):
+		r.fail(fixes[f.Code], "%s: %s", f.Code, f.Text)
+	default:
+		r.skip("%v", err)
+	}
+}
+
+// An AgentStatus is what an agent says of itself.
+type AgentStatus struct {
+	Health  string `json:"health"`           // "ok"
+	State   string `json:"aggregate_status"` // "idle", "busy"
+	Workers []struct {
+		Status string `json:"status"`
+		Job    string `json:"current_job_id"`
+	} `json:"workers"`
+}
+
+// AskAgent asks the slot's agent.
+func AskAgent(ctx context.Context, m Machine, s *node.Slot) (*AgentStatus, error) {
+	code, body, err := m.Get(ctx, fmt.Sprintf("http://127.0.0.1:%d/status.json", s.HealthPort))
+	if err != nil {
+		return nil, err
+	}
+	var st AgentStatus
+	if err := json.Unmarshal(body, &st); err != nil {
+		return nil, fmt.Errorf("status %d: %w", code, err)
+	}
+	return &st, nil
+}
+
+// running reports whether the slot's agent has a job.
+func (r *run) running(s *node.Slot) bool {
+	st, err := AskAgent(r.ctx, r.m, s)
+	return err == nil && st.State == "busy"
+}
+
+func (r *run) proxy(s *node.Slot) {
+	if s.Platform != "docker" {
+		return
+	}
+	info := r.stat(s.ProxySocket())
+	if info == nil {
+		r.fail("systemctl start kbnode-proxy@"+s.Name+".socket", "no socket at %s: no container can be started", s.ProxySocket())
+		return
+	}
+	u, err := r.m.User(s.User)
+	if err != nil {
+		return
+	}
+	if uid, _ := r.m.Owner(info); uid != u.UID || info.Mode().Perm()&0o077 != 0 {
+		r.fail("systemctl restart kbnode-proxy@"+s.Name+".socket", "%s: owner %d, mode %04o; want owner %d, 0600", s.ProxySocket(), uid, info.Mode().Perm(), u.UID)
+	}
+}
+
+func (r *run) image(s *node.Slot) {
+	if s.Platform != "docker" {
+		return
+	}
+	var pins node.Pins
+	body, err := os.ReadFile(r.path(node.PinsPath))
+	if err == nil {
+		err = yaml.Unmarshal(body, &pins)
+	}
+	if err != nil && !os.IsNotExist(err) {
+		r.fail("kbnode image update --all", "%s: %v", node.PinsPath, err)
+		return
+	}
+	pinned := 0
+	for _, ref := range s.Images {
+		pin, ok := pins.Images[ref]
+		if !ok {
+			continue
+		}
+		pinned++
+		if r.dockerInfo().ServerVersion == "" {
+			continue // said by the check of the engine
+		}
+		if err := r.ask("/images/"+pin.ID+"/json", nil, &struct{}{}); err != nil {
+			r.fail("kbnode image update "+ref, "the engine has no image %.19s, which %s stands for: %v", pin.ID, ref, err)
+		}
+	}
+	if pinned == 0 {
+		r.fail("kbnode image update --all", "none of its images is pinned: every step would be refused")
+	}
+}
+
+// VerifyDropIn is there while kbnode verify has the slot's agent.
+func VerifyDropIn(s *node.Slot) string {
+	return "/run/systemd/system/" + s.Unit() + ".d/50-kbnode-verify.conf"
+}
+
+// leftovers are containers of the slot without a job.
+func (r *run) leftovers(s *node.Slot) {
+	if s.Platform != "docker" || r.dockerInfo().ServerVersion == "" || r.running(s) {
+		return
+	}
+	var left []struct{ ID string }
+	query := url.Values{"all": {"1"}, "filters": {`{"label":[` + strconv.Quote(s.Label()) + `]}`}}
+	if err := r.ask("/containers/json", query, &left); err != nil {
+		r.skip("%v", err)
+	} else if len(left) > 0 {
+		r.warn("kbnode reap --slot "+s.Name, "%d containers of earlier jobs are there: the next job removes them", len(left))
+	}
+}
+
+func (r *run) agentUnit(s *node.Slot) {
+	u, err := r.unit(s.Unit(), "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "NeedDaemonReload")
+	if err != nil {
+		r.skip("systemctl: %v", err)
+		return
+	}
+	restarts, _ := strconv.Atoi(u["NRestarts"])
+	switch {
+	case u["LoadState"] != "loaded":
+		r.fail("kbnode apply FILE", "there is no %s", s.Unit())
+	case r.stat(VerifyDropIn(s)) != nil:
+		r.warn("kbnode verify", "its agent is turned to kbnode verify's stand-in: one that runs, or one that was ended by force")
+	case u["NeedDaemonReload"] == "yes":
+		r.fail("systemctl daemon-reload", "%s was changed, and systemd has not read it again", s.Unit())
+	case u["ActiveState"] == "active" && restarts > 5:
+		r.warn("journalctl -u "+s.Unit(), "its agent was started again %d times", restarts)
+	case u["ActiveState"] == "active":
+	case r.stat(s.Paused()) != nil:
+		r.say(OK, "", "no agent runs: the slot is paused")
+	default:
+		r.fail("journalctl -u "+s.Unit()+"; systemctl start "+s.Unit(), "its agent is %s (%s, %s)", u["ActiveState"], u["SubState"], u["Result"])
+	}
+}
+
+func (r *run) agentHealth(s *node.Slot) {
+	if r.stat(s.Paused()) != nil {
+		r.skip("the slot is paused")
+		return
+	}
+	st, err := AskAgent(r.ctx, r.m, s)
+	switch {
+	case err != nil:
+		r.fail("journalctl -u "+s.Unit(), "its agent does not answer on port %d: %v", s.HealthPort, err)
+	case st.Health != "ok":
+		r.fail("journalctl -u "+s.Unit(), "its agent says %q of its connection: it is not in Buildkite's list, or its queue is not there", st.Health)
+	}
+}

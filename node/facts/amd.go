@@ -1,0 +1,76 @@
+package facts
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// amd reads KFD's topology. An entry without a render node is a processor; each
+// other one is a GPU, or a partition of one, whose UUID is then the card's. What
+// names a partition is its render node, and its PCI address with the partition's
+// number for a function. Minors need not begin at 128.
+func (r *reader) amd() {
+	index := 0
+	for _, dir := range r.glob("sys/class/kfd/kfd/topology/nodes/[0-9]*") {
+		values := properties(r.file(dir + "/properties"))
+		minor := int(values["drm_render_minor"])
+		if minor == 0 {
+			continue
+		}
+		node := fmt.Sprintf("/dev/dri/renderD%d", minor)
+		at := values["location_id"]
+		g := GPU{
+			Vendor: AMD, Index: index, Minor: minor, Nodes: []string{"/dev/kfd", node},
+			PCI:  fmt.Sprintf("%04x:%02x:%02x.%d", values["domain"], at>>8&0xff, at>>3&0x1f, at&7),
+			Name: r.line(fmt.Sprintf("sys/class/drm/renderD%d/device/product_name", minor)),
+		}
+		// A partition is no PCI function of its own: the card's answers for it.
+		card := g.PCI[:len(g.PCI)-1] + "0"
+		g.Node = r.number("sys/bus/pci/devices/"+g.PCI+"/numa_node", r.number("sys/bus/pci/devices/"+card+"/numa_node", -1))
+		if id := values["unique_id"]; id != 0 {
+			g.UUID = fmt.Sprintf("GPU-%016x", id)
+		}
+		for _, n := range g.Nodes {
+			gid, open, ok := r.Group(n)
+			if !ok {
+				r.unread("%s: it is not there, although the driver lists the GPU", n)
+			} else if !open && gid > 0 && !slices.Contains(g.Groups, gid) {
+				g.Groups = append(g.Groups, gid)
+			}
+		}
+		r.GPUs = append(r.GPUs, g)
+		index++
+	}
+}
+
+// properties reads lines of "name number".
+func properties(file string) map[string]uint64 {
+	values := map[string]uint64{}
+	for line := range strings.Lines(file) {
+		name, number, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if v, err := strconv.ParseUint(number, 10, 64); err == nil {
+			values[name] = v
+		}
+	}
+	return values
+}
+
+// googlePCI is Google's number among PCI vendors.
+const googlePCI = "0x1ae0"
+
+// tpu lists TPU chips: /dev/accel<n> on older machines, /dev/vfio/<group> with
+// /dev/vfio/vfio on newer ones, where a PCI device must be Google's, as a VFIO
+// group alone may be anything.
+func (r *reader) tpu() {
+	nodes, common := r.glob("dev/accel[0-9]*"), []string(nil)
+	if len(nodes) == 0 && slices.ContainsFunc(r.glob("sys/bus/pci/devices/*/vendor"), func(f string) bool { return r.line(f) == googlePCI }) {
+		nodes, common = r.glob("dev/vfio/[0-9]*"), []string{"/dev/vfio/vfio"}
+	}
+	for i, node := range nodes {
+		r.GPUs = append(r.GPUs, GPU{
+			Vendor: Google, Index: i, Name: "TPU", Minor: trailingNumber(node), Node: -1, Nodes: append([]string{node}, common...),
+		})
+	}
+}

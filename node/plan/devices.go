@@ -1,0 +1,149 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/facts"
+)
+
+// devices finds what the queue file names, and refuses a device in two slots.
+func (m *maker) devices() {
+	taken := map[string]string{}
+	for _, s := range m.slots {
+		if s.row.GPUs == 0 {
+			continue
+		}
+		numa := []int{}
+		for _, name := range s.agent.Devices {
+			d, gpu, err := m.device(s, name)
+			if err != nil {
+				m.wrong("%s: %v", s.Name, err)
+				continue
+			}
+			key := d.Vendor + " " + d.Nodes[0] + d.UUID + d.PCI
+			if other, ok := taken[key]; ok {
+				m.wrong("%s: device %s is %s's already", s.Name, name, other)
+				continue
+			}
+			taken[key] = s.Name
+			s.Devices = append(s.Devices, d)
+			for _, g := range gpu.Groups {
+				if !slices.Contains(s.Groups, g) {
+					s.Groups = append(s.Groups, g)
+				}
+			}
+			numa = append(numa, gpu.Node)
+		}
+		if len(numa) > 0 && slices.Min(numa) == slices.Max(numa) {
+			s.numa = numa[0]
+		}
+		if s.numa >= 0 && !slices.ContainsFunc(m.Facts.CPUs, func(c facts.CPU) bool { return c.Node == s.numa }) {
+			s.numa = -1 // a node without processors
+		}
+	}
+}
+
+// device finds one by index, UUID or PCI address.
+func (m *maker) device(s *slot, name string) (node.Device, *facts.GPU, error) {
+	for i := range m.Facts.GPUs {
+		g := &m.Facts.GPUs[i]
+		if g.Vendor != s.row.Vendor {
+			continue
+		}
+		for k := range g.Instances {
+			if in := &g.Instances[k]; strings.EqualFold(in.UUID, name) {
+				return m.instance(g, in), g, nil
+			}
+		}
+		if name != strconv.Itoa(g.Index) && !strings.EqualFold(g.PCI, name) && !strings.EqualFold(g.UUID, name) {
+			continue
+		}
+		d, err := m.whole(s, g, name)
+		return d, g, err
+	}
+	return node.Device{}, nil, fmt.Errorf("got device %q, want one of %s's on this machine: %s", name, s.row.Vendor, m.list(s.row.Vendor))
+}
+
+// alwaysNVIDIA are the common nodes that every program opens. The driver makes
+// some of them with the first use.
+var alwaysNVIDIA = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
+
+func (m *maker) commonNodes() []string {
+	all := slices.Clone(alwaysNVIDIA)
+	for _, n := range m.Facts.Common {
+		if !slices.Contains(all, n) {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+func (m *maker) instance(g *facts.GPU, in *facts.Instance) node.Device {
+	return node.Device{
+		Vendor: g.Vendor, UUID: in.UUID, PCI: g.PCI,
+		Nodes: slices.Concat(g.Nodes, in.Nodes, m.commonNodes()),
+	}
+}
+
+func (m *maker) whole(s *slot, g *facts.GPU, name string) (node.Device, error) {
+	d := node.Device{Vendor: g.Vendor, UUID: g.UUID, PCI: g.PCI, Nodes: g.Nodes}
+	switch g.Vendor {
+	case facts.NVIDIA:
+		switch {
+		case g.MIG:
+			return d, fmt.Errorf("GPU %s is in MIG mode, where no job can use it whole: name its instances by UUID: %s", name, m.list(g.Vendor))
+		case g.UUID == "":
+			return d, fmt.Errorf("GPU %s: its driver tells no UUID; nvidia-smi -L wakes it", name)
+		case s.row.Slice != "":
+			return d, fmt.Errorf("got GPU %s, want a MIG instance, %s, as %s is a part of a GPU", name, s.row.Slice, s.row.Name)
+		}
+		d.Nodes = slices.Concat(g.Nodes, m.commonNodes())
+	case facts.AMD:
+		if strings.EqualFold(name, g.UUID) && m.partitions(g.UUID) > 1 {
+			return d, fmt.Errorf("got UUID %s, want an index or a PCI address: %d partitions of the card have that UUID", name, m.partitions(g.UUID))
+		}
+	}
+	return d, nil
+}
+
+// partitions counts the devices of one UUID.
+func (m *maker) partitions(uuid string) int {
+	n := 0
+	for i := range m.Facts.GPUs {
+		if m.Facts.GPUs[i].UUID == uuid {
+			n++
+		}
+	}
+	return n
+}
+
+// list names the devices of one vendor, as a queue file may.
+func (m *maker) list(vendor string) string {
+	var names []string
+	for i := range m.Facts.GPUs {
+		g := &m.Facts.GPUs[i]
+		switch {
+		case g.Vendor != vendor:
+		case g.MIG:
+			for _, in := range g.Instances {
+				if in.UUID != "" {
+					names = append(names, in.UUID)
+				}
+			}
+		case vendor == facts.NVIDIA && g.UUID != "":
+			names = append(names, fmt.Sprintf("%d (%s)", g.Index, g.UUID))
+		case g.PCI != "":
+			names = append(names, fmt.Sprintf("%d (%s)", g.Index, g.PCI))
+		default:
+			names = append(names, strconv.Itoa(g.Index))
+		}
+	}
+	if len(names) == 0 {
+		return "it has none"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,203 @@
+package plan
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/facts"
+	"github.com/gpu-mode/kbgen/node/resource"
+)
+
+// firstCDI is the first engine that has CDI; from 28.2 on it is on by default.
+const firstCDI = 25
+
+const cdiKind = "nvidia.com/gpu"
+
+// ownSpec is the CDI spec that kbnode writes where NVIDIA's tool is not there.
+const ownSpec = node.CDIDir + "/kbnode-nvidia.yaml"
+
+// engine looks at docker, and at how containers get NVIDIA's devices. AMD's are
+// given as device nodes and need nothing.
+func (m *maker) engine() {
+	if !m.any(Docker) {
+		return
+	}
+	d := m.Facts.Docker
+	if d == nil {
+		m.missing(m.dockerPackage("jobs run in containers"))
+		d = &facts.Docker{}
+	} else if d.Version == "" {
+		m.missing(Missing{What: "a running docker engine", Why: "docker info gives no answer", Command: "systemctl start docker.service"})
+	}
+	if d.CgroupDriver != "" && d.CgroupDriver != "systemd" {
+		m.missing(Missing{
+			What: "docker's systemd cgroup driver", Why: "with " + d.CgroupDriver + " no container can be put into a slice",
+			Command: `put "exec-opts": ["native.cgroupdriver=systemd"] into ` + node.DaemonJSON + " and restart docker",
+		})
+	}
+	if _, ok := m.Facts.Tools["git"]; !ok {
+		m.missing(m.packages("git", "the docker plugin is fetched with it", "git"))
+	}
+	if slices.ContainsFunc(m.slots, func(s *slot) bool { return s.usesCDI() }) {
+		m.cdi(d)
+	}
+}
+
+func (s *slot) usesCDI() bool {
+	return s.Platform == Docker && slices.ContainsFunc(s.Devices, func(d node.Device) bool { return d.Vendor == facts.NVIDIA })
+}
+
+// cdi names the devices of slots, and sees to it that the names mean something.
+func (m *maker) cdi(engine *facts.Docker) {
+	if engine.Version != "" && major(engine.Version) < firstCDI {
+		x := m.newerDocker()
+		x.Why = fmt.Sprintf("version %s cannot give a container one GPU by its UUID (CDI)", engine.Version)
+		m.missing(x)
+	}
+	var unnamed []string
+	for _, s := range m.slots {
+		if !s.usesCDI() {
+			continue
+		}
+		for i := range s.Devices {
+			d := &s.Devices[i]
+			d.CDI = cdiKind + "=" + d.UUID
+			if !m.named(d.UUID) {
+				unnamed = append(unnamed, d.UUID)
+			}
+		}
+	}
+	_, tool := m.Facts.Tools["nvidia-ctk"]
+	switch {
+	case len(unnamed) == 0:
+	case tool:
+		m.missing(Missing{
+			What: "a CDI spec that names GPUs by UUID", Why: "no file in /etc/cdi or /var/run/cdi has " + unnamed[0],
+			Command: "nvidia-ctk cdi generate --device-name-strategy=uuid --output=" + node.CDIDir + "/nvidia.yaml",
+		})
+	case len(m.Facts.Libraries) == 0:
+		m.missing(Missing{
+			What: "NVIDIA's libraries", Why: "the loader's cache has no libcuda.so.1 for containers to use",
+			Command: "install the driver's libraries, then run ldconfig",
+		})
+	default:
+		m.note("there is no nvidia-ctk: the devices of containers are named in %s", ownSpec)
+		m.plan.Set.Files = append(m.plan.Set.Files, file(ownSpec, 0o644, m.spec()))
+	}
+}
+
+// named reports whether a spec that is not kbnode's names a device.
+func (m *maker) named(uuid string) bool {
+	return slices.ContainsFunc(m.Facts.CDI, func(s facts.CDISpec) bool {
+		return s.Kind == cdiKind && s.Path != ownSpec && slices.Contains(s.Devices, uuid)
+	})
+}
+
+// major is the number that a version begins with, 0 for none.
+func major(version string) int {
+	first, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	n, _ := strconv.Atoi(first)
+	return n
+}
+
+// daemonJSON switches CDI on where the engine has it and keeps it off. A file in
+// which it is on stays part of the plan.
+func (m *maker) daemonJSON() error {
+	d := m.Facts.Docker
+	if d == nil || !slices.ContainsFunc(m.slots, (*slot).usesCDI) {
+		return nil
+	}
+	var all map[string]json.RawMessage
+	if strings.TrimSpace(d.DaemonJSON) != "" {
+		if err := json.Unmarshal([]byte(d.DaemonJSON), &all); err != nil {
+			return fmt.Errorf("%s: %w", node.DaemonJSON, err)
+		}
+	}
+	features := map[string]json.RawMessage{}
+	if raw := all["features"]; len(raw) > 0 {
+		if err := json.Unmarshal(raw, &features); err != nil {
+			return fmt.Errorf("%s: features: %w", node.DaemonJSON, err)
+		}
+	}
+	content := []byte(d.DaemonJSON)
+	if string(features["cdi"]) != "true" {
+		if d.Version == "" || major(d.Version) < firstCDI || len(d.CDIDirs) > 0 {
+			return nil
+		}
+		features["cdi"] = json.RawMessage("true")
+		raw, err := json.Marshal(features)
+		if err != nil {
+			return err
+		}
+		if all == nil {
+			all = map[string]json.RawMessage{}
+		}
+		all["features"] = raw
+		var out bytes.Buffer
+		enc := json.NewEncoder(&out)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(all); err != nil {
+			return err
+		}
+		content = out.Bytes()
+		m.note("docker's CDI is off: it is switched on in %s, for which docker restarts%s", node.DaemonJSON, m.restartCost())
+	}
+	m.plan.Set.Files = append(m.plan.Set.Files, resource.File{
+		Path: node.DaemonJSON, Mode: 0o644, Owner: "root", Group: "root", Content: content, Foreign: true,
+	})
+	return nil
+}
+
+// restartCost says what a restart of the engine does to containers.
+func (m *maker) restartCost() string {
+	switch d := m.Facts.Docker; {
+	case d.LiveRestore:
+		return "; live-restore keeps containers running"
+	case d.Running > 0:
+		return fmt.Sprintf(" and stops %d containers", d.Running)
+	}
+	return ""
+}
+
+// findAgent sees whether the machine has an agent that kbnode can set up.
+func (m *maker) findAgent() {
+	a := m.agent()
+	var number [2]int
+	fmt.Sscanf(a.Version, "%d.%d", &number[0], &number[1])
+	switch {
+	case m.Facts.Agent == nil && m.AgentFrom == "":
+		x := m.packages("buildkite-agent", "it takes the jobs; its package is in Buildkite's repository, or name a file with --agent", "buildkite-agent")
+		m.missing(x)
+	case number[0] == 0:
+		m.wrong("%s: it does not say its version; want 3.122 to 4", a.Path)
+	case number[0] < 3, number[0] == 3 && number[1] < 122, number[0] > 4:
+		m.wrong("%s: got version %s, want 3.122 to 4", a.Path, a.Version)
+	}
+	if m.Facts.Agent != nil && m.AgentFrom != "" && m.Facts.Agent.Path != AgentPath {
+		m.note("%s is there and is used; the given one is not installed", m.Facts.Agent.Path)
+	}
+	if m.any(Host) && m.Facts.Tools["kbrun"] == "" {
+		m.note("there is no kbrun on PATH, which slots without containers start for each job")
+	}
+}
+
+// agent is the one that the slots run.
+func (m *maker) agent() node.Agent {
+	switch a := m.Facts.Agent; {
+	case a != nil && (m.AgentFrom == "" || a.Path != AgentPath):
+		return node.Agent{Path: a.Path, Version: a.Version}
+	case m.AgentFrom != "":
+		return node.Agent{Path: AgentPath, Version: m.AgentVersion}
+	}
+	return node.Agent{Path: "/usr/bin/buildkite-agent"}
+}
+
+// agentMajor decides which settings its config may have.
+func (m *maker) agentMajor() int { return cmp.Or(major(m.agent().Version), 3) }

@@ -1,0 +1,293 @@
+// Package plan turns what a machine is, a vendor's queue file and the table of
+// GPU types into what the machine should have: slots, and the files, users and
+// units that keep them apart. It is pure: it reads no file, no clock and no
+// environment, and changes nothing.
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/facts"
+	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/schema/near"
+	"github.com/gpu-mode/kbgen/schema/queuefile"
+)
+
+// A Row is what the table of GPU types says of one.
+type Row struct {
+	Name     string // "H100_BK"
+	Vendor   string // of the GPU: "nvidia", "amd", "google", "none"
+	Slice    string // the part of a GPU that a job gets; "" is whole GPUs
+	Platform string // "docker" or "host"
+	Queue    string
+	Image    string // docker: what its steps name
+
+	GPUs, CPUs, MemoryGiB, ShmGiB int // promised to one job
+
+	Timeout  time.Duration
+	Commands []string // host: what its steps may run, each whole
+}
+
+// What runs a job.
+const (
+	Docker = "docker"
+	Host   = "host"
+)
+
+// An Input is all that a plan depends on.
+type Input struct {
+	Facts *facts.Facts
+	// File is free of errors, by itself and against the table.
+	File *queuefile.File
+	Node string         // which of the file's nodes this machine is
+	Rows map[string]Row // by GPU type
+
+	Endpoint string // of the agent API; empty: Buildkite's
+	// Program is where kbnode is to be; empty: [DefaultProgram]. ProgramFrom is the
+	// file that is installed there, with its hash; empty: it is there.
+	Program, ProgramFrom, ProgramSHA256 string
+	// Release is kbnode's version. Proxies run on with the program that they were
+	// started from: another release has all agents start again.
+	Release string
+	// AgentFrom is a buildkite-agent to install where the machine has none, of this
+	// version and hash.
+	AgentFrom, AgentSHA256, AgentVersion string
+	PluginFrom                           string   // URL or directory; empty: [DefaultPlugin]
+	PluginCommit                         string   // another one than [node.PluginCommit]
+	VerificationJWKS                     string   // a file of public keys; steps must be signed with one of them
+	Repositories                         []string // that jobs may belong to, as Buildkite has them; none: any
+	AllowSmall                           bool     // a machine that keeps no row's promise, as in tests
+	Pids                                 int      // of a job; 0: [DefaultPids]
+}
+
+// Defaults of an [Input].
+const (
+	DefaultProgram = "/usr/bin/kbnode"
+	DefaultPlugin  = "https://github.com/buildkite-plugins/docker-buildkite-plugin"
+	DefaultPids    = 4096
+
+	// AgentPath is where a given agent is installed.
+	AgentPath = "/usr/local/bin/buildkite-agent"
+)
+
+// What agent, hooks and the docker CLI need beside a job.
+const (
+	agentBytes = 256 << 20
+	agentPids  = 256
+)
+
+// firstPort is that of the first slot's agent, on loopback.
+const firstPort = 39300
+
+// A Plan is what a machine should have.
+type Plan struct {
+	Config node.Config
+	Set    resource.Set
+	// Notes say what is odd and goes on nevertheless.
+	Notes []string
+	// Missing is what the machine must have first.
+	Missing []Missing
+}
+
+// A Missing is something that kbnode does not make.
+type Missing struct {
+	What    string `json:"what"`
+	Why     string `json:"why"`
+	Command string `json:"command"` // mends it
+	Package bool   `json:"package"` // Command installs packages of the distribution
+}
+
+// A maker makes one plan.
+type maker struct {
+	Input
+	node  *queuefile.Node
+	plan  *Plan
+	slots []*slot
+	errs  []error
+}
+
+// A slot is one while it is planned.
+type slot struct {
+	node.Slot
+	row   Row
+	agent queuefile.Agent
+	share queuefile.Share
+	numa  int // of its devices; -1: any
+}
+
+// Make plans a node.
+//
+// Errors: all that is wrong, joined, one line each.
+func Make(in Input) (*Plan, error) {
+	in.Program = cmp.Or(in.Program, DefaultProgram)
+	in.PluginFrom = cmp.Or(in.PluginFrom, DefaultPlugin)
+	in.PluginCommit = cmp.Or(in.PluginCommit, node.PluginCommit)
+	in.Pids = cmp.Or(in.Pids, DefaultPids)
+	m := &maker{Input: in, plan: &Plan{}}
+	if !m.findNode() {
+		return nil, errors.Join(m.errs...)
+	}
+	m.system()
+	m.makeSlots()
+	m.devices()
+	m.cores()
+	m.memory()
+	m.promises()
+	m.engine()
+	m.findAgent()
+	if len(m.errs) > 0 {
+		return nil, errors.Join(m.errs...)
+	}
+	m.config()
+	if err := m.resources(); err != nil {
+		return nil, err
+	}
+	return m.plan, nil
+}
+
+func (m *maker) wrong(format string, args ...any) {
+	m.errs = append(m.errs, fmt.Errorf(format, args...))
+}
+
+func (m *maker) note(format string, args ...any) {
+	m.plan.Notes = append(m.plan.Notes, fmt.Sprintf(format, args...))
+}
+
+func (m *maker) missing(x Missing) { m.plan.Missing = append(m.plan.Missing, x) }
+
+func (m *maker) findNode() bool {
+	var names []string
+	for i := range m.File.Nodes {
+		if m.File.Nodes[i].Name == m.Node {
+			m.node = &m.File.Nodes[i]
+			return true
+		}
+		names = append(names, m.File.Nodes[i].Name)
+	}
+	m.wrong("node: got %q, want one of the queue file: %s", m.Node, near.Perhaps(m.Node, names))
+	return false
+}
+
+// leastSystemd has LoadCredential= and ProtectProc=.
+const leastSystemd = 247
+
+func (m *maker) system() {
+	f := m.Facts
+	if f.Systemd < leastSystemd {
+		m.wrong("systemd: got %d, want %d or later: it sets up slices and tokens", f.Systemd, leastSystemd)
+	}
+	if f.Cgroup.Version != 2 {
+		m.wrong("control groups: got version %d, want 2: boot with systemd.unified_cgroup_hierarchy=1", f.Cgroup.Version)
+	}
+	for _, c := range []string{"cpuset", "memory", "pids"} {
+		if f.Cgroup.Version == 2 && !slices.Contains(f.Cgroup.Controllers, c) {
+			m.wrong("control groups: got the controllers %s, want %s as well", strings.Join(f.Cgroup.Controllers, ", "), c)
+		}
+	}
+	if i := slices.IndexFunc(f.Seeds, func(file string) bool { return strings.HasPrefix(file, node.UnitDir) }); i >= 0 {
+		m.note("an older set-up is there, %s: kbnode adopt takes it over", f.Seeds[i])
+	}
+}
+
+// makeSlots makes a slot for each agent that the file promises for this node.
+func (m *maker) makeSlots() {
+	gpus, cpus := 0, 0
+	for _, a := range m.File.Agents() {
+		if a.Node != m.Node {
+			continue
+		}
+		row, ok := m.Rows[a.GPUType]
+		switch {
+		case !ok:
+			m.wrong("%s: GPU type %q is not in kbgen's table", a.Path, a.GPUType)
+			continue
+		case row.Platform != Docker && row.Platform != Host:
+			m.wrong("%s: GPU type %s runs on %s, want docker or host: kbnode sets up machines", a.Path, row.Name, row.Platform)
+			continue
+		}
+		s := &slot{row: row, agent: a, share: m.share(a), numa: -1}
+		if row.GPUs > 0 {
+			s.Name = fmt.Sprintf("gpu%d", gpus)
+			gpus++
+		} else {
+			s.Name = fmt.Sprintf("cpu%d", cpus)
+			cpus++
+		}
+		m.fill(s)
+		m.slots = append(m.slots, s)
+	}
+	if len(m.slots) == 0 && len(m.errs) == 0 {
+		m.wrong("node %q: got no agent in the queue file, want at least one", m.Node)
+	}
+}
+
+// fill sets what follows from row and file alone.
+func (m *maker) fill(s *slot) {
+	s.User = "kbagent-" + s.Name
+	s.Queue, s.Tags, s.GPUType, s.Platform = s.agent.Queue, s.agent.Tags, s.row.Name, s.row.Platform
+	s.MemoryBytes = int64(s.share.MemoryGiB) << 30
+	s.SliceBytes = s.MemoryBytes + agentBytes
+	s.Pids, s.SlicePids = m.Pids, m.Pids+agentPids
+	s.Timeout = s.row.Timeout
+	s.HealthPort = firstPort + len(m.slots)
+	switch {
+	case s.Platform == Host:
+		s.Commands = s.row.Commands
+	case s.row.Image == "":
+		m.wrong("%s: GPU type %s names no image", s.agent.Path, s.row.Name)
+	default:
+		s.Images = []string{s.row.Image}
+	}
+}
+
+// share is that of an agent's group.
+func (m *maker) share(a queuefile.Agent) queuefile.Share {
+	var i, j int
+	fmt.Sscanf(a.Path, "nodes[%d].gpus[%d]", &i, &j)
+	return m.File.Nodes[i].GPUs[j].Agent
+}
+
+// promises compares each slot with what its row promises to submitters.
+func (m *maker) promises() {
+	for _, s := range m.slots {
+		for _, p := range []struct {
+			what      string
+			got, want int
+		}{{"CPUs", s.share.CPUs, s.row.CPUs}, {"GiB of memory", s.share.MemoryGiB, s.row.MemoryGiB}} {
+			switch {
+			case p.got <= 0:
+				m.wrong("%s: got %d %s, want at least 1", s.Name, p.got, p.what)
+			case p.got >= p.want:
+			case m.AllowSmall:
+				m.note("%s: %d %s, where %s promises %d to its jobs", s.Name, p.got, p.what, s.row.Name, p.want)
+			default:
+				m.wrong("%s: got %d %s, want at least %d, which %s promises to its jobs", s.Name, p.got, p.what, p.want, s.row.Name)
+			}
+		}
+	}
+}
+
+// config is what stays on the machine.
+func (m *maker) config() {
+	c := &m.plan.Config
+	c.Version, c.Node, c.Vendor, c.Endpoint, c.Program = node.Version, m.Node, m.File.Vendor, m.Endpoint, m.Program
+	c.Agent = m.agent()
+	if d := m.Facts.Docker; d != nil && m.any(Docker) {
+		c.Docker = node.Docker{Socket: cmp.Or(d.Socket, "/run/docker.sock"), CLI: d.CLI}
+		c.PluginCommit = m.PluginCommit
+	}
+	for _, s := range m.slots {
+		c.Slots = append(c.Slots, s.Slot)
+	}
+}
+
+// any reports whether some slot is of a platform.
+func (m *maker) any(platform string) bool {
+	return slices.ContainsFunc(m.slots, func(s *slot) bool { return s.Platform == platform })
+}

@@ -1,0 +1,174 @@
+package proxy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+const labelKey = node.SlotLabel
+
+// A refused error is what a job is told that asked for what it cannot have.
+type refused string
+
+func (r refused) Error() string { return string(r) }
+
+func refusal(format string, args ...any) error { return refused(fmt.Sprintf(format, args...)) }
+
+// build makes the container's settings from the slot's and, where a step has a
+// say, from what was asked.
+//
+// Errors: one line for a job's log, which names the option and what is allowed.
+func (p *Proxy) build(a *asked) (*given, error) {
+	if err := a.forbidden(); err != nil {
+		return nil, err
+	}
+	image, err := p.pinned(a.Image)
+	if err != nil {
+		return nil, err
+	}
+	g := &given{
+		Image: image, User: fmt.Sprintf("%d:%d", p.UID, p.GID),
+		Entrypoint: a.Entrypoint, Cmd: a.Cmd, Env: environment(a.Env), Labels: p.labels(a.Labels),
+		AttachStdin: a.AttachStdin, AttachStdout: a.AttachStdout, AttachStderr: a.AttachStderr,
+		Tty: a.Tty, OpenStdin: a.OpenStdin, StdinOnce: a.StdinOnce,
+		StopSignal: a.StopSignal, StopTimeout: a.StopTimeout,
+		Healthcheck: healthcheck{Test: []string{"NONE"}},
+		HostConfig:  p.limits(),
+	}
+	h, asks := &g.HostConfig, &a.HostConfig
+	h.AutoRemove, h.Init = asks.AutoRemove, asks.Init
+	h.ShmSize = min(max(asks.ShmSize, 0), p.Slot.MemoryBytes)
+	if h.Ulimits, err = ulimits(asks.Ulimits); err != nil {
+		return nil, err
+	}
+	if h.Tmpfs, err = tmpfs(asks.Tmpfs, p.Slot.MemoryBytes); err != nil {
+		return nil, err
+	}
+	if h.Mounts, err = p.mounts(asks); err != nil {
+		return nil, err
+	}
+	if a.WorkingDir != "" {
+		if err := target(a.WorkingDir); err != nil {
+			return nil, refusal("workdir %s: %v", text.Quote(a.WorkingDir), err)
+		}
+		g.WorkingDir = a.WorkingDir
+	}
+	return g, nil
+}
+
+// limits are the settings that are the slot's alone.
+func (p *Proxy) limits() givenHost {
+	s := p.Slot
+	h := givenHost{
+		CgroupParent: s.Slice(), CpusetCpus: s.CPUs, CpusetMems: s.MemoryNodes,
+		Memory: s.MemoryBytes, MemorySwap: s.MemoryBytes, PidsLimit: int64(s.Pids),
+		ReadonlyRootfs: true, CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"},
+		NetworkMode: "none", IpcMode: "private", CgroupnsMode: "private",
+		LogConfig: logConfig{Type: "none"}, RestartPolicy: restartPolicy{Name: "no"},
+	}
+	var names []string
+	for _, d := range s.Devices {
+		if d.CDI != "" {
+			names = append(names, d.CDI)
+			continue
+		}
+		for _, path := range d.Nodes {
+			one := device{PathOnHost: path, PathInContainer: path, CgroupPermissions: "rw"}
+			if !slices.Contains(h.Devices, one) { // /dev/kfd is every device's
+				h.Devices = append(h.Devices, one)
+			}
+		}
+	}
+	if len(names) > 0 {
+		h.DeviceRequests = []deviceRequest{{Driver: "cdi", DeviceIDs: names}}
+	}
+	for _, id := range s.Groups {
+		h.GroupAdd = append(h.GroupAdd, strconv.Itoa(id))
+	}
+	return h
+}
+
+// forbidden returns the first thing that no step of ours says.
+func (a *asked) forbidden() error {
+	h := &a.HostConfig
+	for _, rule := range []struct {
+		broken bool
+		option string
+		why    string
+	}{
+		{h.Privileged, "--privileged", "a container has no privileges"},
+		{!slices.Contains([]string{"", "private"}, h.PidMode), "--pid " + text.Quote(h.PidMode), "a container has a pid namespace of its own"},
+		{!slices.Contains([]string{"", "private", "shareable", "none"}, h.IpcMode), "--ipc " + text.Quote(h.IpcMode), "a container has an ipc namespace of its own"},
+		{!slices.Contains([]string{"", "private"}, h.UTSMode), "--uts " + text.Quote(h.UTSMode), "a container has a uts namespace of its own"},
+		{h.UsernsMode != "", "--userns " + text.Quote(h.UsernsMode), "the node decides that"},
+		{!slices.Contains([]string{"", "private"}, h.CgroupnsMode), "--cgroupns " + text.Quote(h.CgroupnsMode), "a container has a cgroup namespace of its own"},
+		{!slices.Contains([]string{"", "none", "default"}, h.NetworkMode), "--network " + text.Quote(h.NetworkMode), "want none"},
+		{len(h.PortBindings) > 0 || h.PublishAllPorts, "--publish", "there is no network"},
+		{len(h.DeviceRequests) > 0, "--gpus", "a container gets the slot's devices"},
+		{len(h.Devices) > 0, "--device", "a container gets the slot's devices"},
+		{len(h.DeviceCgroupRules) > 0, "--device-cgroup-rule", "a container gets the slot's devices"},
+		{len(h.GroupAdd) > 0, "--group-add", "a container gets the groups of the slot's devices"},
+		{len(h.CapAdd) > 0, "--cap-add", "a container has no capabilities"},
+		{h.MaskedPaths != nil || h.ReadonlyPaths != nil, "--security-opt systempaths", "want no-new-privileges"},
+		{h.Runtime != "", "--runtime " + text.Quote(h.Runtime), "the node decides that"},
+		{h.CgroupParent != "" || h.Cgroup != "", "--cgroup-parent", "a container runs in the slot's slice"},
+		{len(h.Sysctls) > 0, "--sysctl", "the node decides that"},
+		{len(h.StorageOpt) > 0, "--storage-opt", "the node decides that"},
+		{len(h.VolumesFrom) > 0, "--volumes-from", "want only the job's directory"},
+		{len(a.Volumes) > 0, "--volume without a directory", "want only the job's directory"},
+		{len(h.Links) > 0, "--link", "there is no network"},
+		{!slices.Contains([]string{"", "no"}, h.RestartPolicy.Name), "--restart", "want no"},
+	} {
+		if rule.broken {
+			return refusal("%s: not allowed here: %s", rule.option, rule.why)
+		}
+	}
+	for _, option := range h.SecurityOpt {
+		if !slices.Contains([]string{"no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"}, option) {
+			return refusal("--security-opt %s: not allowed here: want no-new-privileges", text.Quote(option))
+		}
+	}
+	if a.StopTimeout != nil && (*a.StopTimeout < 0 || *a.StopTimeout > 300) {
+		return refusal("--stop-timeout %d: want 0 to 300 seconds", *a.StopTimeout)
+	}
+	return nil
+}
+
+// environment keeps the variables that a step of ours passes. A name without a
+// value takes the variable out of the image's environment.
+func environment(asks []string) []string {
+	// Said to NVIDIA's and AMD's own runtimes where one of them is the engine's
+	// default: images ask them for all devices by these names.
+	out := []string{"NVIDIA_VISIBLE_DEVICES=void", "AMD_VISIBLE_DEVICES=void"}
+	for _, entry := range asks {
+		name, _, _ := strings.Cut(entry, "=")
+		if Passes(name) {
+			out = append(out, entry)
+		}
+	}
+	return out
+}
+
+// Passes reports whether a variable of a job's goes into its container.
+func Passes(name string) bool {
+	return strings.HasPrefix(name, schema.EnvPrefix) ||
+		slices.Contains([]string{schema.EnvOldPayload, schema.EnvOldQueue, "TPU_SKIP_MDS_QUERY"}, name)
+}
+
+// labels keeps those by which the docker plugin finds its containers.
+func (p *Proxy) labels(asks map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range asks {
+		if strings.HasPrefix(key, "com.buildkite.") {
+			out[key] = value
+		}
+	}
+	out[labelKey] = p.Slot.Name
+	return out
+}

@@ -1,0 +1,140 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/node/engine"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// maxBody bounds a create: sixteen chunks of a payload are 1.5 MiB.
+const maxBody = 4 << 20
+
+// create makes the container that the slot gives for what was asked, after whatever
+// the last job left behind is gone. The engine is asked in its newest version: in
+// old ones some settings have another default, and a create has none of them.
+func (p *Proxy) create(w http.ResponseWriter, c *call) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, c.Body, maxBody))
+	if err != nil {
+		refuse(w, http.StatusRequestEntityTooLarge, "creating a container: got more than %d bytes", maxBody)
+		return
+	}
+	var a asked
+	if err := json.Unmarshal(raw, &a); err != nil {
+		refuse(w, http.StatusBadRequest, "creating a container: got a request that is not docker's: %s", shape(err))
+		return
+	}
+	g, err := p.build(&a)
+	if err != nil {
+		p.Log("refused: %v", err)
+		refuse(w, http.StatusForbidden, "%v", err)
+		return
+	}
+	p.creating.Lock()
+	defer p.creating.Unlock()
+	if err := p.clear(c.Context()); err != nil {
+		if _, said := errors.AsType[*engine.Error](err); said {
+			p.Stuck(c.Context(), err)
+		}
+		refuse(w, http.StatusInternalServerError, "removing what the last job left: %v", err)
+		return
+	}
+	var made struct {
+		ID       string `json:"Id"`
+		Warnings []string
+	}
+	switch err := p.engine.Do(c.Context(), http.MethodPost, "/containers/create", nil, g, &made); {
+	case err == nil:
+		p.Log("created container %.12s of image %s", made.ID, a.Image)
+		answer(w, http.StatusCreated, made)
+	case engine.Is(err, http.StatusNotFound): // would make the client pull
+		refuse(w, http.StatusInternalServerError, "image %s is pinned to %s, which the engine does not have any more: kbnode image update %s", a.Image, g.Image, a.Image)
+	default:
+		refuse(w, http.StatusInternalServerError, "creating the container: %v", err)
+	}
+}
+
+// shape says what is wrong with JSON and quotes none of it.
+func shape(err error) string {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return "field " + text.Line(e.Field, 100) + " is a " + text.Line(strings.Fields(e.Value + " ?")[0], 20)
+	}
+	return "no JSON object"
+}
+
+// clear removes the slot's containers and waits until all that is to be done after
+// them is done.
+func (p *Proxy) clear(ctx context.Context) error {
+	n, err := p.engine.Reap(ctx, p.Slot.Label())
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		p.Log("removed %d containers that were left", n)
+	}
+	return p.wait(ctx)
+}
+
+// watch calls Ended when the container has ended, once, however often it is started.
+func (p *Proxy) watch(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.watched[id] != nil {
+		return
+	}
+	done := make(chan struct{})
+	p.watched[id] = done
+	go func() { // ends with the container
+		defer close(done)
+		p.awaitEnd(id)
+		ctx, cancel := context.WithTimeout(context.Background(), endedTime)
+		defer cancel()
+		if err := p.Ended(ctx); err != nil {
+			p.Log("after container %.12s: %v", id, err)
+		}
+	}()
+}
+
+// awaitEnd returns when the container runs no more. An engine that is restarted
+// may keep it running, so that no answer is none.
+func (p *Proxy) awaitEnd(id string) {
+	for range 300 {
+		status, err := p.engine.Wait(context.Background(), id, "not-running")
+		if _, said := errors.AsType[*engine.Error](err); err == nil || said {
+			p.Log("container %.12s has ended with %d", id, status)
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	p.Log("container %.12s: the engine does not answer any more", id)
+}
+
+// wait returns when Ended has returned for every container that was started.
+func (p *Proxy) wait(ctx context.Context) error {
+	for {
+		p.mu.Lock()
+		var id string
+		var done chan struct{}
+		for id, done = range p.watched {
+			break
+		}
+		p.mu.Unlock()
+		if done == nil {
+			return nil
+		}
+		select {
+		case <-done:
+			p.mu.Lock()
+			delete(p.watched, id)
+			p.mu.Unlock()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

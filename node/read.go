@@ -1,0 +1,112 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema/near"
+)
+
+// maxFile bounds config and pins, in bytes.
+const maxFile = 1 << 20
+
+// ErrNotSetUp is returned where kbnode apply has not run.
+var ErrNotSetUp = errors.New("this machine was not set up: there is no " + ConfigPath + "; kbnode apply FILE sets it up")
+
+// ReadConfig reads [ConfigPath] below root. The error is [ErrNotSetUp] when there
+// is no such file.
+func ReadConfig(root string) (*Config, error) {
+	var c Config
+	err := readYAML(filepath.Join(root, ConfigPath), &c)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, ErrNotSetUp
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", ConfigPath, err)
+	case c.Version != Version:
+		return nil, fmt.Errorf("%s: version: got %d, want %d: it was written by another kbnode; kbnode apply FILE writes it again", ConfigPath, c.Version, Version)
+	}
+	return &c, nil
+}
+
+// ReadPins reads [PinsPath] below root. A machine without one has no pins.
+func ReadPins(root string) (*Pins, error) {
+	p := Pins{Version: Version, Images: map[string]Pin{}}
+	err := readYAML(filepath.Join(root, PinsPath), &p)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &p, nil
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", PinsPath, err)
+	case p.Version != Version:
+		return nil, fmt.Errorf("%s: version: got %d, want %d", PinsPath, p.Version, Version)
+	}
+	if p.Images == nil {
+		p.Images = map[string]Pin{}
+	}
+	return &p, nil
+}
+
+func readYAML(path string, into any) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	body, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return err
+	}
+	if len(body) > maxFile {
+		return fmt.Errorf("got more than %d bytes", maxFile)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(body))
+	dec.KnownFields(true)
+	if err := dec.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// Slot returns the slot of a name.
+func (c *Config) Slot(name string) (*Slot, error) {
+	var names []string
+	for i := range c.Slots {
+		if c.Slots[i].Name == name {
+			return &c.Slots[i], nil
+		}
+		names = append(names, c.Slots[i].Name)
+	}
+	return nil, fmt.Errorf("slot: got %q, want %s", name, near.Perhaps(name, names))
+}
+
+// Pick returns the slots of these names, all of them for no name.
+func (c *Config) Pick(names []string) ([]*Slot, error) {
+	var picked []*Slot
+	for i := range c.Slots {
+		if len(names) == 0 {
+			picked = append(picked, &c.Slots[i])
+		}
+	}
+	var wrong []string
+	for _, name := range names {
+		s, err := c.Slot(name)
+		if err != nil {
+			wrong = append(wrong, err.Error())
+			continue
+		}
+		picked = append(picked, s)
+	}
+	if len(wrong) > 0 {
+		return nil, errors.New(strings.Join(wrong, "; "))
+	}
+	return picked, nil
+}

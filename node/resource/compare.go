@@ -1,0 +1,225 @@
+package resource
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/node"
+)
+
+// comparison is one run of Compare.
+type comparison struct {
+	want      Set
+	have      State
+	made      map[string]*Made // by kind and name
+	wanted    map[string]bool  // by kind and name
+	changed   map[string]bool  // paths that change
+	unitFiles bool             // one of systemd's changes
+	conflicts []Conflict
+
+	make, stops, disables, removes, last, enables, starts []Action
+}
+
+func key(kind, name string) string { return kind + " " + name }
+
+// Compare says what has to be done so that a machine has what it should, in the
+// order in which it has to be: units that must not run meanwhile are stopped,
+// what is wanted no longer goes, users, directories and files are made, systemd
+// reads its files again, units start. What the conflicts forbid is among the
+// actions: who has leave for them may do all.
+func Compare(want Set, have State) ([]Action, []Conflict) {
+	c := &comparison{want: want, have: have, made: map[string]*Made{}, wanted: map[string]bool{}, changed: map[string]bool{}}
+	for i := range have.Made {
+		c.made[key(have.Made[i].Kind, have.Made[i].Name)] = &have.Made[i]
+	}
+	c.users()
+	c.dirs()
+	c.contents()
+	c.vanished()
+	c.units()
+	actions := slices.Concat(c.stops, c.disables, c.removes, c.make, c.enables)
+	if c.unitFiles || len(c.disables)+len(c.enables) > 0 || slices.Contains(have.Pending, KindReload) {
+		actions = append(actions, Action{Kind: KindReload, Verb: Reload, Name: "systemd"})
+	}
+	return slices.Concat(actions, c.starts, c.last), c.conflicts
+}
+
+func (c *comparison) add(a Action) {
+	c.make = append(c.make, a)
+	c.touched(a.Name)
+}
+
+// touched notes that the content of a path changes.
+func (c *comparison) touched(name string) {
+	c.changed[name] = true
+	if strings.HasPrefix(name, node.UnitDir+"/") {
+		c.unitFiles = true
+	}
+}
+
+func (c *comparison) conflict(kind, name, flag, format string, args ...any) {
+	c.conflicts = append(c.conflicts, Conflict{Kind: kind, Name: name, Why: fmt.Sprintf(format, args...), Flag: flag})
+}
+
+func (c *comparison) users() {
+	for _, u := range c.want.Users {
+		c.wanted[key(KindUser, u.Name)] = true
+		groups, ok := c.have.Users[u.Name]
+		a := Action{Kind: KindUser, Name: u.Name, want: u}
+		switch lacks := without(u.Groups, groups); {
+		case !ok:
+			a.Verb, a.Why = Make, "a system user that cannot log in"
+		case len(lacks) > 0:
+			a.Verb, a.Why = Change, "not in "+strings.Join(lacks, ", ")
+		default:
+			continue
+		}
+		c.make = append(c.make, a)
+	}
+}
+
+func without(all, these []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(these, s) })
+}
+
+// dirs compares directories, and those that others lie in and nobody named.
+func (c *comparison) dirs() {
+	for _, d := range c.want.Dirs {
+		c.wanted[key(KindDir, d.Path)] = true
+	}
+	for _, d := range c.want.Dirs {
+		c.parents(d.Path)
+		c.dir(d)
+	}
+}
+
+func (c *comparison) dir(d Dir) {
+	have, ok := c.have.Nodes[d.Path]
+	a := Action{Kind: KindDir, Name: d.Path, want: d}
+	switch why := differs(have, Node{Mode: d.Mode, Owner: d.Owner, Group: d.Group}); {
+	case !ok:
+		a.Verb = Make
+	case have.Type != "dir":
+		c.conflict(KindDir, d.Path, "", "got a %s, want a directory", have.Type)
+		return
+	case why != "":
+		a.Verb, a.Why = Change, why
+	default:
+		return
+	}
+	c.make = append(c.make, a)
+}
+
+// parents sees to the directories that a path lies in: root's, 0755.
+func (c *comparison) parents(name string) {
+	parent := path.Dir(name)
+	if parent == "/" || c.wanted[key(KindDir, parent)] {
+		return
+	}
+	_, ok := c.have.Nodes[parent]
+	if made := c.made[key(KindDir, parent)]; ok && made == nil {
+		return
+	}
+	c.wanted[key(KindDir, parent)] = true
+	c.parents(parent)
+	c.dir(Dir{Path: parent, Mode: 0o755, Owner: "root", Group: "root"})
+}
+
+// differs says what is not as wanted of mode and owner.
+func differs(have, want Node) string {
+	var why []string
+	if mode := Mode(want.Mode); have.Mode != mode {
+		why = append(why, fmt.Sprintf("mode %s, want %s", octal(have.Mode), octal(mode)))
+	}
+	if have.Owner != want.Owner || have.Group != want.Group {
+		why = append(why, fmt.Sprintf("of %s:%s, want %s:%s", have.Owner, have.Group, want.Owner, want.Group))
+	}
+	return strings.Join(why, ", ")
+}
+
+// contents compares what lies in directories, in the order of the Set.
+func (c *comparison) contents() {
+	for _, p := range c.want.Copies {
+		c.content(KindCopy, p.Path, Node{Type: "file", Mode: p.Mode, Owner: "root", Group: "root", SHA256: p.SHA256}, p)
+	}
+	for _, p := range c.want.Clones {
+		c.content(KindClone, p.Path, Node{Type: "dir", Commit: p.Commit}, p)
+	}
+	for _, f := range c.want.Files {
+		content := f.Bytes()
+		c.content(KindFile, f.Path, Node{Type: "file", Mode: f.Mode, Owner: f.Owner, Group: f.Group, SHA256: Hash(content), Content: content}, f)
+	}
+}
+
+func (c *comparison) content(kind, name string, want Node, thing any) {
+	c.wanted[key(kind, name)] = true
+	c.parents(name)
+	have, ok := c.have.Nodes[name]
+	a := Action{Kind: kind, Name: name, want: thing}
+	if !ok {
+		a.Verb = Make
+		c.add(c.diff(a, have, want))
+		return
+	}
+	if have.Type != want.Type {
+		c.conflict(kind, name, "", "got a %s, want a %s: move it away", have.Type, want.Type)
+		return
+	}
+	same := have.Fingerprint() == want.Fingerprint()
+	a.Verb = Change
+	if want.Type == "file" {
+		a.Why = differs(have, want)
+	}
+	switch {
+	case same && a.Why == "":
+	case same:
+		c.make = append(c.make, a)
+	default:
+		c.mayReplace(kind, name, have, thing)
+		c.add(c.diff(a, have, want))
+	}
+}
+
+// mayReplace notes a conflict where what is there is not ours, or not as we left
+// it.
+func (c *comparison) mayReplace(kind, name string, have Node, thing any) {
+	made := c.made[key(kind, name)]
+	f, isFile := thing.(File)
+	switch {
+	case isFile && f.Foreign:
+	case kind == KindFile && Owned(have.Content):
+	case made != nil && slices.Contains(made.Wrote, have.Fingerprint()):
+	case made != nil || kind == KindFile && Marked(have.Content):
+		c.conflict(kind, name, FlagForce, "changed by hand since kbnode wrote it")
+	case kind == KindClone:
+		c.conflict(kind, name, "", "got another directory, want %s: move it away", have.Type)
+	default:
+		c.conflict(kind, name, FlagAdopt, "there already, and not kbnode's")
+	}
+}
+
+// vanished are the things of the ledger that are wanted no longer. What lies on
+// others goes first.
+func (c *comparison) vanished() {
+	for _, m := range slices.Backward(c.have.Made) {
+		if c.wanted[key(m.Kind, m.Name)] {
+			continue
+		}
+		a := Action{Kind: m.Kind, Verb: Remove, Name: m.Name, Why: "wanted no longer"}
+		if !m.Absent {
+			a.Verb = Restore
+		}
+		switch m.Kind {
+		case KindUser, KindDir:
+			c.last = append(c.last, a)
+		case KindCopy, KindClone, KindFile:
+			if have, ok := c.have.Nodes[m.Name]; ok && !slices.Contains(m.Wrote, have.Fingerprint()) && !(m.Kind == KindFile && Owned(have.Content)) {
+				c.conflict(m.Kind, m.Name, FlagForce, "wanted no longer, but changed by hand since kbnode wrote it")
+			}
+			c.removes = append(c.removes, a)
+			c.touched(m.Name)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+// Package resource says what a machine should have: users, directories, files,
+// units. It compares that with what the machine has, and says what would have to
+// be done. It touches nothing; package apply does.
+package resource
+
+import "io/fs"
+
+// A Set is what a machine should have, in the order in which it is made.
+type Set struct {
+	Users  []User
+	Dirs   []Dir
+	Copies []Copy
+	Clones []Clone
+	Files  []File
+	Units  []Unit
+	// Off are units of others that must neither run nor start at boot: agents that
+	// would use the same devices.
+	Off []string
+}
+
+// A User is a system user that cannot log in, with a group of its own name.
+type User struct {
+	Name   string   `json:"name"`
+	Home   string   `json:"home"` // not made with it
+	Groups []string `json:"groups,omitempty"`
+}
+
+// A Dir is a directory. Its content is not looked at.
+type Dir struct {
+	Path  string      `json:"path"`
+	Mode  fs.FileMode `json:"mode"` // with sticky and set-group bits
+	Owner string      `json:"owner"`
+	Group string      `json:"group"`
+}
+
+// A File is a regular file, whole.
+type File struct {
+	Path    string      `json:"path"`
+	Mode    fs.FileMode `json:"mode"`
+	Owner   string      `json:"owner"`
+	Group   string      `json:"group"`
+	Content []byte      `json:"-"`
+	// Marked files carry a line with the hash of the rest, by which kbnode knows its
+	// own ones: Mark puts it there. Unmarked ones, the token and what is merged into
+	// somebody else's file, are known by the ledger alone.
+	Marked bool `json:"marked"`
+	// Secret content is never shown, not even hashed.
+	Secret bool `json:"secret,omitempty"`
+	// Foreign is a file of somebody else's that ours is merged into: it may be there
+	// before, and its content then is that of Content already.
+	Foreign bool `json:"foreign,omitempty"`
+}
+
+// A Unit is a unit of systemd's and the state it should be in.
+type Unit struct {
+	Name    string `json:"name"`
+	Enabled bool   `json:"enabled"`
+	Active  bool   `json:"active"`
+	// Uses are the files whose change makes a restart of the unit necessary.
+	Uses []string `json:"uses,omitempty"`
+	// Drain: the unit is an agent, which ends its job before it stops.
+	Drain bool `json:"drain,omitempty"`
+	// Asks: a restart touches others' work (docker), and is done with leave only.
+	Asks bool `json:"asks,omitempty"`
+}
+
+// A Copy is a program that is installed from a file: the agent, kbnode itself.
+type Copy struct {
+	Path   string      `json:"path"`
+	From   string      `json:"from"`
+	SHA256 string      `json:"sha256"` // of From, in hex
+	Mode   fs.FileMode `json:"mode"`
+}
+
+// A Clone is a git repository at one commit, detached: the docker plugin.
+type Clone struct {
+	Path   string `json:"path"`
+	From   string `json:"from"` // URL or directory
+	Ref    string `json:"ref"`  // a tag, "v5.13.0"
+	Commit string `json:"commit"`
+}

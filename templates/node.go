@@ -1,0 +1,146 @@
+package templates
+
+import (
+	"embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+//go:embed node
+var nodeFiles embed.FS
+
+// A Node is a machine of a vendor's, as the units of kbnode see it. The units are
+// the same for all slots.
+type Node struct {
+	Program string // kbnode, "/usr/bin/kbnode"
+	Agent   string // buildkite-agent, "/usr/bin/buildkite-agent"
+	// Systemd is its version: 253 opens the token for the agent, older ones hand it
+	// to kbnode run-agent.
+	Systemd int
+	Stop    time.Duration // what the last job may take when an agent is stopped
+	Docker  bool          // some slot has docker
+}
+
+// A NodeFile is a file that all slots of a node share.
+type NodeFile struct{ Name, Content string }
+
+// openFile is the first systemd that has OpenFile=, and delegateSubgroup that with
+// DelegateSubgroup=.
+const (
+	openFile         = 253
+	delegateSubgroup = 254
+)
+
+var slotName = text.Pattern(`^[A-Za-z0-9_-]{1,64}$`)
+
+// Units returns kbnode's units, in an order in which each may refer to the ones
+// before it.
+//
+// Errors: *[PlaceholderError].
+func (n *Node) Units() ([]NodeFile, error) {
+	names := []string{"kbnode-prepare.service", "kbnode-agents.target", "kbnode-agent@.service", "kbnode-check.service", "kbnode-check.timer"}
+	if n.Docker {
+		names = append(names, "kbnode-proxy@.socket", "kbnode-proxy@.service", "kbnode-image.service", "kbnode-image.timer")
+	}
+	return n.files("", names)
+}
+
+// Hooks returns the agents' hooks. They are scripts.
+//
+// Errors: *[PlaceholderError].
+func (n *Node) Hooks() ([]NodeFile, error) {
+	return n.files("hooks/", []string{"pre-bootstrap", "environment", "pre-artifact", "agent-startup"})
+}
+
+func (n *Node) files(dir string, names []string) ([]NodeFile, error) {
+	const what = "kbnode's units"
+	for _, p := range []struct{ name, path string }{{"program", n.Program}, {"agent", n.Agent}} {
+		if err := fits(what, p.name, p.path, pathPattern, "an absolute path"); err != nil {
+			return nil, err
+		}
+	}
+	start := n.Agent + " start --config /etc/kbnode/%i/agent.cfg --token fd://3"
+	token := "OpenFile=/etc/kbnode/token:token:read-only"
+	if n.Systemd < openFile {
+		start, token = n.Program+" run-agent --slot %i", "LoadCredential=token:/etc/kbnode/token"
+	}
+	var out []NodeFile
+	for _, name := range names {
+		body, err := nodeFill(dir+name, "@KBNODE@", n.Program, "@START@", start, "@TOKEN@", token,
+			"@STOP@", strconv.Itoa(int(n.Stop.Seconds())))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, NodeFile{name, body})
+	}
+	return out, nil
+}
+
+// HostDropIn is the drop-in for the agent of a slot without containers, whose
+// user needs these numeric groups.
+func (n *Node) HostDropIn(groups []int) (string, error) {
+	var supplementary, delegate string
+	if len(groups) > 0 {
+		supplementary = "SupplementaryGroups=" + strings.Trim(fmt.Sprint(groups), "[]") + "\n"
+	}
+	if n.Systemd >= delegateSubgroup { // kbrun makes a control group beside the agent's for each submission
+		delegate = "Delegate=memory pids\nDelegateSubgroup=agent\n"
+	}
+	body, err := nodeFill("host.conf", "@GROUPS@", supplementary, "@DELEGATE@\n", delegate)
+	return body, err
+}
+
+// A NodeSlice is a slot's limits.
+type NodeSlice struct {
+	Slot, GPUType string
+	CPUs          string // "0-7,64-71"
+	MemoryNodes   string // "0"; empty: all
+	MemoryBytes   int64
+	Pids          int
+	Nodes         []string // device nodes, which its jobs may read and write, and not make
+}
+
+var cpuList = text.Pattern(`^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`)
+
+// Unit returns kbnode-<slot>.slice.
+//
+// Errors: *[PlaceholderError].
+func (s *NodeSlice) Unit() (string, error) {
+	const what = "a slot's slice"
+	for _, p := range []struct{ name, got, want string }{{"slot", s.Slot, "letters, digits, - and _"}, {"GPU type", s.GPUType, "letters, digits, - and _"}} {
+		if err := fits(what, p.name, p.got, slotName, p.want); err != nil {
+			return "", err
+		}
+	}
+	if err := fits(what, "CPUs", s.CPUs, cpuList, "a list of numbers"); err != nil {
+		return "", err
+	}
+	nodes := ""
+	if s.MemoryNodes != "" {
+		if err := fits(what, "memory nodes", s.MemoryNodes, cpuList, "a list of numbers"); err != nil {
+			return "", err
+		}
+		nodes = "AllowedMemoryNodes=" + s.MemoryNodes + "\n"
+	}
+	var devices strings.Builder
+	for _, n := range s.Nodes {
+		if err := fits(what, "device node", n, pathPattern, "an absolute path"); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&devices, "DeviceAllow=%s rw\n", n)
+	}
+	return nodeFill("slot.slice", "@SLOT@", s.Slot, "@GPUTYPE@", s.GPUType, "@CPUS@", s.CPUs, "@NODES@", nodes,
+		"@MEMORY@", strconv.FormatInt(s.MemoryBytes, 10), "@PIDS@", strconv.Itoa(s.Pids), "@DEVICES@\n", devices.String())
+}
+
+func nodeFill(name string, pairs ...string) (string, error) {
+	body, err := nodeFiles.ReadFile("node/" + name)
+	if err != nil {
+		return "", err
+	}
+	return strings.NewReplacer(pairs...).Replace(string(body)), nil
+}
