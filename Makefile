@@ -5,12 +5,12 @@ GO ?= go
 BIN := $(CURDIR)/bin
 COMMANDS := kbgen kbgen-secret kbrun kblaunch kbserve kbnode kblocal
 # Packages that rewrite their goldens with -update.
-GOLDEN := ./generator ./schema ./schema/pipeline ./schema/queuefile ./templates ./verdict ./schema/published ./server/api ./cmd/kbgen ./cmd/kbgen-secret ./cmd/kblaunch ./cmd/kbnode ./cmd/kbrun ./cmd/kbserve ./runner/plan
+GOLDEN := ./generator ./schema ./schema/pipeline ./schema/queuefile ./templates ./verdict ./schema/published ./server/api ./cmd/kbgen ./cmd/kbgen-secret ./cmd/kblaunch ./cmd/kbnode ./cmd/kbrun ./cmd/kbserve ./node/facts ./node/plan ./runner/plan
 FUZZTIME ?= 20s
-# NVML's header calls half of itself deprecated; that is not news here.
+# NVML's header calls half of itself deprecated, which concerns nobody here.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 
-.PHONY: all build agent plugins demo serve test test-slow attacks gpu-test docker-test check golden bench fuzz release clean need
+.PHONY: all build agent plugins demo serve test test-slow attacks gpu-test docker-test node-test check golden bench fuzz release clean need
 
 all: build plugins
 
@@ -67,7 +67,15 @@ gpu-test: need
 
 # Steps and agents in containers, on a docker engine of the test's own. Needs root.
 docker-test: build agent
-	path=$$(sh tools/docker.sh) && PATH=$$path KBGEN_DOCKER_TESTS=1 $(GO) test -count=1 -v -run '^TestDocker' ./e2e
+	path=$$(sh tools/docker.sh) && PATH=$$path KBGEN_DOCKER_TESTS=1 $(GO) test -count=1 -v -run '^TestDocker' ./e2e ./node/proxy ./node/image ./cmd/kbnode
+
+# A booted machine (QEMU, systemd, docker) that kbnode sets up, from plan to undo.
+# Needs root; the machine is built once, into ~/.cache/kbgen-guest. KBGEN_NODE_CUTS: at how many places an apply is cut from power (10).
+# NODE: which tests, or parts of them.
+NODE ?= ^TestNode
+node-test: build agent
+	sh tools/guest/build.sh
+	KBGEN_NODE_TESTS=1 $(GO) test -count=1 -timeout 80m -v -run '$(NODE)' ./e2e
 
 # What a reviewer would run first.
 check: need

@@ -106,7 +106,7 @@ build() {
 		CGO_ENABLED=0 GOWORK=off go build -C "$here/buildkite-agent" -v -mod=readonly -buildvcs=false -trimpath \
 			-ldflags "-s -w -X $module/version.buildNumber=kbgen$sum" -o "$made" "$module"
 	) >"$made.log" 2>&1 </dev/null || status=$?
-	kill "$watcher" 2>/dev/null || :
+	kill -KILL "$watcher" 2>/dev/null || : # a shell that has just forked may lose another signal, and would be waited for without end
 	wait "$watcher" 2>/dev/null || :
 	if [ "$status" != 0 ]; then
 		why=$(grep -v '^go: downloading ' "$made.log" | grep -v '^#' | grep '[ :]' | head -n 1 || :)

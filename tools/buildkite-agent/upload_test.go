@@ -194,7 +194,7 @@ func TestArtifactUpload(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newArtifactServer(t)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, bin, append(slices.Concat([]string{"artifact", "upload"}, tc.flags), tc.pattern)...)
 			cmd.Dir = work
@@ -229,7 +229,7 @@ func TestArtifactUpload(t *testing.T) {
 func TestArtifactUploadRefusesPattern(t *testing.T) {
 	bin := binary(t)
 	s := newArtifactServer(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bin, "artifact", "upload", "{a,b")
 	cmd.Dir = files(t, "a")
