@@ -167,6 +167,7 @@ func newNodeRig(t *testing.T) *nodeRig {
 	r.start("bootstrap", 1)
 	g := r.guest
 	g.script("run.sh", "--host", g.dir, r.port(r.URL()), strconv.Itoa(artifacts))
+	r.reached()
 	g.script(filepath.Join("gpus", "gpus.sh"), g.dir, "8")
 	plugin := filepath.Join(t.TempDir(), "docker-buildkite-plugin")
 	servePlugin(t, plugin)
@@ -183,6 +184,32 @@ func newNodeRig(t *testing.T) *nodeRig {
 	g.file("/root/token", r.AgentToken()+"\n")
 	g.file(r.queue, queueFileOfEight())
 	return r
+}
+
+// reached waits until a request from the guest reaches the stand-in: what passes
+// connections on is a service of the guest, of which a boot that is emulated may
+// leave one that never passes any. It is started again then, and the log says so.
+func (r *nodeRig) reached() {
+	g := r.guest
+	g.t.Helper()
+	for tries := 1; ; tries++ {
+		said, _, status := g.try("curl -sS -m 60 -o /dev/null " + r.URL() + "/v3/ping 2>&1")
+		if status == 0 {
+			return
+		}
+		g.t.Logf("try %d: the guest does not reach the stand-in: %s\n%s", tries, said, r.passing())
+		if tries == 4 {
+			g.t.Fatal("the guest does not reach the stand-in")
+		}
+		g.run("systemctl restart host@" + r.port(r.URL()) + ".service")
+	}
+}
+
+// passing describes what passes the guest's connections on to the stand-in.
+func (r *nodeRig) passing() string {
+	unit := "'host@" + r.port(r.URL()) + ".*'"
+	out, _, _ := r.guest.try("systemctl --no-pager status " + unit + "; journalctl -b --no-pager -n 20 -u " + unit + "; systemctl --no-pager list-jobs; ss -tn; ip -br addr; uptime")
+	return out
 }
 
 // kbrunNVML is kbrun with NVML, as releases have it.

@@ -159,7 +159,7 @@ func (r *nodeRig) agents(n int) {
 	defer cancel()
 	if err := r.AwaitAgents(ctx, n+1); err != nil { // and the one of the bootstrap step
 		out, _, _ := r.guest.try("systemctl --no-pager --failed; journalctl --no-pager -n 60 -u 'kbnode-*'")
-		r.t.Fatalf("%v\n%s", err, out)
+		r.t.Fatalf("%v\n%s\n%s", err, out, r.passing())
 	}
 }
 
@@ -564,6 +564,7 @@ func (r *nodeRig) reboot(t *testing.T) {
 	g.script("boot.sh", "--cut", g.dir)
 	g.script("boot.sh", "--again", g.dir)
 	g.script(filepath.Join("gpus", "gpus.sh"), "--after-boot", g.dir)
+	r.reached()
 	r.agents(8)
 	j, log := r.job(t, nodeStep{slot: "gpu3", command: describe})
 	if text := described(t, j, log); !strings.Contains(text, "/dev/nvidia4") {
