@@ -48,3 +48,6 @@ func (k *Kbserve) Compose() (string, error) {
 	}
 	return fill("kbserve/compose.yml", "@LISTEN@", k.Listen, "@IMAGE@", k.Image, "@CONFIG@", k.Config)
 }
+
+// KbserveDockerfile returns the recipe of kbserve's image.
+func KbserveDockerfile() (string, error) { return fill("kbserve/kbserve.Dockerfile") }

@@ -24,6 +24,7 @@ func TestKbserveTexts(t *testing.T) {
 	}{
 		"service": {(*Kbserve).Service, []string{"ExecStart=/bin/true serve --config ${CREDENTIALS_DIRECTORY}/kbserve.env\n", "LoadCredential=kbserve.env:/etc/kbserve/kbserve.env\n", "Type=notify\n", "Requires=kbserve.socket\n"}},
 		"socket":  {(*Kbserve).SocketUnit, []string{"ListenStream=127.0.0.1:8080\n"}},
+		"image":   {func(*Kbserve) (string, error) { return KbserveDockerfile() }, []string{"COPY kbserve /usr/bin/kbserve\n", "USER 65532:65532\n"}},
 		"compose": {(*Kbserve).Compose, []string{"image: kbserve:v1.2.3\n", `ports: ["127.0.0.1:8080:8080"]`, "env_file: [/etc/kbserve/kbserve.env]"}},
 	} {
 		text, err := tt.make(k)

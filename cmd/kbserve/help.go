@@ -53,17 +53,20 @@ variables only: BUILDKITE_API_TOKEN, KBSERVE_ADMIN_TOKEN, KBSERVE_WEBHOOK_TOKEN,
   KBSERVE_ANNOUNCE_URL, KBSERVE_{GITHUB,DISCORD}_CLIENT_{ID,SECRET}` + databaseHelp + `
 example: kbserve serve --config /etc/kbserve/kbserve.env
 `,
-	"unit": `usage: kbserve unit [--socket | --compose] [flag ...]
+	"unit": `usage: kbserve unit [--socket | --compose | --dockerfile] [flag ...]
 
 prints kbserve.service, or kbserve.socket, which keeps the listener over
-restarts, or a compose file with PostgreSQL. The unit keeps its SQLite file,
-if it has one, below /var/lib/kbserve: KBSERVE_DATABASE=sqlite:kbserve.db.
+restarts, or a compose file with PostgreSQL, or the recipe of its image; both
+say first how they are used. The unit keeps its SQLite file, if it has one,
+below /var/lib/kbserve: KBSERVE_DATABASE=sqlite:kbserve.db.
 
   --config FILE        lines NAME=value (default /etc/kbserve/kbserve.env)
   --listen ADDRESS     of the socket, or on the machine (default 127.0.0.1:8080)
   --program FILE       kbserve (default: this file)
   --image NAME         of the container (default kbserve:latest)
-  --socket, --compose  the socket unit; the compose file
+  --socket             the socket unit
+  --compose            the compose file
+  --dockerfile         the image's recipe
 
 example:
   kbserve unit >/etc/systemd/system/kbserve.service

@@ -10,12 +10,13 @@ import (
 )
 
 type unitCmd struct {
-	Config  string `default:"/etc/kbserve/kbserve.env"`
-	Listen  string `default:"127.0.0.1:8080"`
-	Program string
-	Image   string `default:"kbserve:latest"`
-	Socket  bool   `xor:"what"`
-	Compose bool   `xor:"what"`
+	Config     string `default:"/etc/kbserve/kbserve.env"`
+	Listen     string `default:"127.0.0.1:8080"`
+	Program    string
+	Image      string `default:"kbserve:latest"`
+	Socket     bool   `xor:"what"`
+	Compose    bool   `xor:"what"`
+	Dockerfile bool   `xor:"what"`
 }
 
 func (c *unitCmd) Run(_ context.Context, env *cli.Env) error {
@@ -28,10 +29,13 @@ func (c *unitCmd) Run(_ context.Context, env *cli.Env) error {
 	}
 	k := &templates.Kbserve{Program: c.Program, Config: c.Config, Listen: c.Listen, Image: c.Image}
 	text := k.Service
-	if c.Socket {
+	switch {
+	case c.Socket:
 		text = k.SocketUnit
-	} else if c.Compose {
+	case c.Compose:
 		text = k.Compose
+	case c.Dockerfile:
+		text = templates.KbserveDockerfile
 	}
 	out, err := text()
 	if err != nil {

@@ -36,17 +36,27 @@ type Server struct {
 	names    atomic.Int64
 }
 
+// Programs is the directory of the newest server's programs on this machine.
+//
+// Errors: [ErrNone].
+func Programs() (string, error) {
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	if len(found) == 0 {
+		return "", ErrNone
+	}
+	return filepath.Dir(found[len(found)-1]), nil
+}
+
 // Start makes a cluster and starts a server on it. Its writes are not forced to
 // the disk, unless durable is set.
 //
 // Errors: [ErrNone].
 func Start(durable bool) (*Server, error) {
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	if len(found) == 0 {
-		return nil, ErrNone
+	bin, err := Programs()
+	if err != nil {
+		return nil, err
 	}
-	s := &Server{bin: filepath.Dir(found[len(found)-1]), ended: make(chan error, 1)}
-	var err error
+	s := &Server{bin: bin, ended: make(chan error, 1)}
 	if s.dir, err = os.MkdirTemp("/tmp", "pgtest-"); err != nil { // a socket's path is short
 		return nil, err
 	}
