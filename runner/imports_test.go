@@ -144,7 +144,7 @@ func BenchmarkLeaderboard(b *testing.B) {
 	u := r.users[0]
 	u.bin = venv.programs + ":"
 	passed := []string{schema.OutcomePassed}
-	a := usualAttack{Name: "torch_honest", Tries: "answers with tensors", Mode: schema.ModeLeaderboard, Torch: true, Legacy: passed, Isolated: passed, limit: 60}
+	a := usualAttack{Name: "torch_honest", Tries: "answers with tensors", Mode: schema.ModeLeaderboard, Torch: true, Legacy: passed, Isolated: passed}
 	took, used, imports := map[string]time.Duration{}, map[string]time.Duration{}, map[string]int{}
 	for b.Loop() {
 		for _, harness := range schema.Harnesses() {
