@@ -23,20 +23,10 @@ func median(d []time.Duration) float64 {
 	return float64(d[len(d)/2].Microseconds()) / 1000
 }
 
-// standIn starts the stand-in for a benchmark, without a log.
-func standIn(b *testing.B, queues map[string]int) *local.Server {
+// benchStandIn starts the stand-in for a benchmark with agents, without a log.
+func benchStandIn(b *testing.B, queues map[string]int) *local.Server {
 	b.Helper()
-	s, err := local.Start(local.Options{Dir: b.TempDir(), AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			b.Error(err)
-		}
-	})
+	s := startStandIn(b, local.Options{Dir: b.TempDir(), AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ()})
 	n := 0
 	for queue, count := range queues {
 		if err := s.StartAgents(queue, count); err != nil {
@@ -55,7 +45,7 @@ func standIn(b *testing.B, queues map[string]int) *local.Server {
 // BenchmarkSubmit measures kblaunch submit from start to exit, less the time
 // the evaluation's job ran. Budget: 1 s.
 func BenchmarkSubmit(b *testing.B) {
-	s := standIn(b, map[string]int{"bootstrap": 1, "cpu": 1})
+	s := benchStandIn(b, map[string]int{"bootstrap": 1, "cpu": 1})
 	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: kbgen.Bootstrap, SkipCheckout: true}); err != nil {
 		b.Fatal(err)
 	}
@@ -81,7 +71,7 @@ func BenchmarkSubmit(b *testing.B) {
 // knows nothing yet, and with forty in flight at once. Budgets: 5, and about 1.1
 // where thousands come in an hour.
 func BenchmarkCalls(b *testing.B) {
-	s := standIn(b, map[string]int{"bootstrap": 1, "cpu": 1})
+	s := benchStandIn(b, map[string]int{"bootstrap": 1, "cpu": 1})
 	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: kbgen.Bootstrap, SkipCheckout: true}); err != nil {
 		b.Fatal(err)
 	}
@@ -186,7 +176,7 @@ func BenchmarkSealed(b *testing.B) {
 // BenchmarkPickUp measures the time from a job being ready to its agent
 // having accepted it, and from there to its end, for `true` without checkout.
 func BenchmarkPickUp(b *testing.B) {
-	s := standIn(b, map[string]int{"default": 1})
+	s := benchStandIn(b, map[string]int{"default": 1})
 	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "p", Configuration: "steps: [{command: 'true'}]", SkipCheckout: true}); err != nil {
 		b.Fatal(err)
 	}
@@ -210,7 +200,7 @@ func BenchmarkPickUp(b *testing.B) {
 
 // BenchmarkManyJobs runs 300 jobs of one build on four agents.
 func BenchmarkManyJobs(b *testing.B) {
-	s := standIn(b, map[string]int{"default": 4})
+	s := benchStandIn(b, map[string]int{"default": 4})
 	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "p", Configuration: "steps: [{command: 'true', parallelism: 300}]", SkipCheckout: true}); err != nil {
 		b.Fatal(err)
 	}

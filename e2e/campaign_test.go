@@ -129,17 +129,7 @@ func evaluators(t *testing.T, dir string, agents int, o local.Options) *local.Se
 	}
 	o.Dir, o.AgentBinary, o.AgentPath, o.AgentEnv = filepath.Join(dir, "state"), agent, []string{filepath.Join(dir, "bin"), bin, filepath.Dir(agent)}, os.Environ()
 	o.Heartbeat, o.CancelGrace, o.LostAfter = time.Second, 2*time.Second, patience
-	s, err := local.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			t.Errorf("closing the stand-in: %v", err)
-		}
-	})
+	s := startStandIn(t, o)
 	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: campaignSteps, SkipCheckout: true}); err != nil {
 		t.Fatal(err)
 	}

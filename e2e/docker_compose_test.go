@@ -84,20 +84,9 @@ func newComposeRig(t *testing.T, e *dockerEngine, compose []string) *composeRig 
 	t.Helper()
 	r := &composeRig{docker: e, compose: compose, file: filepath.Join(e.dir, "compose.yml")}
 	r.t, r.dir = t, t.TempDir()
-	var err error
-	r.Server, err = local.Start(local.Options{
+	r.Server = startStandIn(t, local.Options{
 		Dir: r.dir, AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ(), Heartbeat: time.Second,
 		Log: func(format string, args ...any) { t.Logf("stand-in: "+format, args...) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := r.Close(ctx); err != nil {
-			t.Errorf("closing the stand-in: %v", err)
-		}
 	})
 	context := t.TempDir()
 	if err := os.WriteFile(filepath.Join(context, "Dockerfile"), r.kbnode(t, "--dockerfile"), 0o644); err != nil {

@@ -33,20 +33,9 @@ func newDockerRig(t *testing.T, e *dockerEngine) *dockerRig {
 	t.Helper()
 	r := &dockerRig{engine: e, steps: filepath.Join(e.dir, "steps.yml")}
 	r.t, r.dir = t, t.TempDir()
-	var err error
-	r.Server, err = local.Start(local.Options{
+	r.Server = startStandIn(t, local.Options{
 		Dir: r.dir, AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ(), Heartbeat: time.Second,
 		Log: func(format string, args ...any) { t.Logf("stand-in: "+format, args...) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := r.Close(ctx); err != nil {
-			t.Errorf("closing the stand-in: %v", err)
-		}
 	})
 	bootstrap := "steps: [{key: bootstrap, command: \"buildkite-agent pipeline upload " + r.steps + "\", agents: {queue: bootstrap}}]"
 	if _, err := r.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: bootstrap, SkipCheckout: true}); err != nil {

@@ -144,22 +144,11 @@ func newNodeRig(t *testing.T) *nodeRig {
 	t.Helper()
 	r := &nodeRig{guest: bootGuest(t, 12, 14000), queue: "/root/node.yml"}
 	r.t, r.dir = t, t.TempDir()
-	var err error
 	artifacts := freePort(t)
-	r.Server, err = local.Start(local.Options{
+	r.Server = startStandIn(t, local.Options{
 		ArtifactPort: artifacts, // the guest reaches what it knows the number of
 		Dir:          r.dir, AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ(), Heartbeat: 5 * time.Second, LostAfter: 5 * time.Minute,
 		Log: func(format string, args ...any) { t.Logf("stand-in: "+format, args...) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := r.Close(ctx); err != nil {
-			t.Errorf("closing the stand-in: %v", err)
-		}
 	})
 	if _, err := r.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: kbgen.Bootstrap, SkipCheckout: true}); err != nil {
 		t.Fatal(err)

@@ -105,6 +105,23 @@ type rig struct {
 	agents int // started so far
 }
 
+// startStandIn starts a stand-in, which is closed with the test.
+func startStandIn(t testing.TB, opts local.Options) *local.Server {
+	t.Helper()
+	s, err := local.Start(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			t.Errorf("closing the stand-in: %v", err)
+		}
+	})
+	return s
+}
+
 // newRig starts the stand-in with one agent on queue bootstrap and one on cpu.
 func newRig(t *testing.T, change ...func(*local.Options)) *rig {
 	t.Helper()
@@ -117,22 +134,16 @@ func newRig(t *testing.T, change ...func(*local.Options)) *rig {
 	for _, fn := range change {
 		fn(&opts)
 	}
-	s, err := local.Start(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Server = s
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			t.Errorf("closing the stand-in: %v", err)
+	t.Cleanup(func() { // after it was closed
+		if r.Server == nil {
+			return
 		}
-		if n := s.Leaks(); n != 0 {
+		if n := r.Leaks(); n != 0 {
 			t.Errorf("%d requests carried a token to the artifact host", n)
 		}
 	})
-	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: kbgen.Bootstrap, SkipCheckout: true}); err != nil {
+	r.Server = startStandIn(t, opts)
+	if _, err := r.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: kbgen.Bootstrap, SkipCheckout: true}); err != nil {
 		t.Fatal(err)
 	}
 	r.start("bootstrap", 1)

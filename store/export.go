@@ -48,7 +48,7 @@ type exportedVerdict struct {
 
 // Export writes one state of the database as JSON lines, a submission each, by id:
 // of one board, or of all with "". It has no seed, no CLI id and nothing of a
-// secret run but whether it passed; code only on demand.
+// secret run but whether it passed; code only if asked for.
 //
 // Errors: [ErrNotFound] for a board that does not exist.
 func (s *Store) Export(ctx context.Context, w io.Writer, board string, code bool) (count int, err error) {

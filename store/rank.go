@@ -6,7 +6,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// A Policy is what a board demands of a submission that ranks, beyond
+// A Policy is what a board requires of a submission that ranks, beyond
 // Kernelbot's rule. The zero Policy is that rule alone.
 type Policy struct {
 	Harness     string // schema.HarnessIsolated, or "" for any

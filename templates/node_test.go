@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/agenttest"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -204,15 +205,7 @@ func TestAgentConfig(t *testing.T) {
 
 // The agent says which settings it has.
 func TestAgentHasTheSettings(t *testing.T) {
-	agent, err := exec.LookPath("buildkite-agent")
-	if err != nil {
-		if agent, err = filepath.Abs("../bin/buildkite-agent"); err == nil {
-			_, err = os.Stat(agent)
-		}
-	}
-	if err != nil {
-		t.Skip("NOT RUN: no buildkite-agent on PATH or in bin")
-	}
+	agent := agenttest.Binary(t)
 	version, _ := exec.Command(agent, "--version").Output()
 	help, err := exec.Command(agent, "start", "--help").Output()
 	if err != nil {

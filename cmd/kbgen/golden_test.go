@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/internal/agenttest"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
@@ -205,7 +206,7 @@ func TestSameBytesElsewhere(t *testing.T) {
 
 // The real agent takes every golden without a warning.
 func TestGoldensPassTheAgent(t *testing.T) {
-	path := realAgent(t)
+	path := agenttest.Binary(t)
 	// One process takes many documents in one stream; keys may repeat between
 	// them, since nothing is sent.
 	var names []string
@@ -240,22 +241,4 @@ func TestGoldensPassTheAgent(t *testing.T) {
 	if n != len(names) || strings.Contains(strings.ToLower(said.String()), "warn") {
 		t.Errorf("the agent printed %d pipelines, want %d, and said:\n%s", n, len(names), &said)
 	}
-}
-
-// realAgent finds the agent that tools/agent.sh built or found on PATH, where
-// testscript's own stands first.
-func realAgent(t *testing.T) string {
-	t.Helper()
-	built, err := filepath.Abs("../../bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range append([]string{built}, filepath.SplitList(os.Getenv("PATH"))...) {
-		path := filepath.Join(dir, "buildkite-agent")
-		if out, err := exec.Command(path, "--version").Output(); err == nil && strings.HasPrefix(string(out), "buildkite-agent version ") {
-			return path
-		}
-	}
-	t.Skip("no buildkite-agent in bin or on PATH, run: make agent")
-	return ""
 }

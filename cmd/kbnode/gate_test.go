@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/agenttest"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	nodeconfig "github.com/gpu-mode/kbgen/node"
@@ -23,23 +24,6 @@ import (
 
 // patience bounds every wait.
 const patience = 5 * time.Minute
-
-// realAgent finds the agent that tools/agent.sh built or found on PATH.
-func realAgent(t *testing.T) string {
-	t.Helper()
-	built, err := filepath.Abs("../../bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range append([]string{built}, filepath.SplitList(os.Getenv("PATH"))...) {
-		path := filepath.Join(dir, "buildkite-agent")
-		if out, err := exec.Command(path, "--version").Output(); err == nil && strings.HasPrefix(string(out), "buildkite-agent version ") {
-			return path
-		}
-	}
-	t.Skip("NOT RUN: no buildkite-agent in bin or on PATH, run: make agent")
-	return ""
-}
 
 // A gateRig is a stand-in for Buildkite with two real agents, one on a slot of each
 // platform. Without settings they hold nothing back: what is refused, the gate
@@ -60,7 +44,7 @@ const gateImage = "ghcr.io/gpu-mode/kbgen-runner:0.1.0-cuda"
 // newGateRig starts it; settings are more lines of the agents' configuration.
 func newGateRig(t *testing.T, settings ...string) *gateRig {
 	t.Helper()
-	agent := realAgent(t)
+	agent := agenttest.Binary(t)
 	kbnode, err := exec.LookPath("kbnode") // this test, by another name
 	if err != nil {
 		t.Fatal(err)

@@ -16,22 +16,6 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// agentBinary finds a real buildkite-agent, in bin or on PATH.
-func agentBinary(t *testing.T) string {
-	t.Helper()
-	built, err := filepath.Abs("../../bin/buildkite-agent")
-	if err == nil {
-		if _, err := os.Stat(built); err == nil {
-			return built
-		}
-	}
-	onPath, err := exec.LookPath("buildkite-agent")
-	if err != nil {
-		t.Skip("no buildkite-agent in bin or on PATH: run tools/agent.sh to build one")
-	}
-	return onPath
-}
-
 // An agentProcess is one buildkite-agent, with one worker or several.
 type agentProcess struct {
 	cmd    *exec.Cmd

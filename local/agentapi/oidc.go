@@ -111,7 +111,7 @@ func (a *API) issueToken(c *call) (any, error) {
 }
 
 // claims says what a job is: who it is, what every token says of it, and what
-// one says on demand.
+// one says only if asked to.
 func (a *API) claims(j engine.Job) (subject string, always, optional map[string]any, err error) {
 	b, err := a.engine.BuildByID(j.BuildID)
 	if err != nil {

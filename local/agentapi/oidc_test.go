@@ -52,7 +52,7 @@ func TestOIDCTokens(t *testing.T) {
 		}
 	}
 	if p, _ := w.engine.Pipeline(b.Pipeline); claims["pipeline_id"] != p.ID || claims["queue_id"] == nil || claims["build_id"] != nil {
-		t.Errorf("claims on demand: %v", claims)
+		t.Errorf("claims to be asked for: %v", claims)
 	}
 	if life := id.Expiry.Sub(id.IssuedAt); life != time.Minute {
 		t.Errorf("the token lives %s, want a minute", life)

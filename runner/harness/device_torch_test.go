@@ -14,7 +14,7 @@ func TestDeviceOfTorch(t *testing.T) {
 import types
 
 SIZE = 32 << 20
-holes = [(1000, 64 << 20), (1000, 64 << 20), (5000, 32 << 20)]  # segments that allocations fall into
+gaps = [(1000, 64 << 20), (1000, 64 << 20), (5000, 32 << 20)]  # segments that allocations fall into
 TOLD = (0, b"\x00h\xff" * 22, SIZE, 0, b"/torch_1_2", 3, b"e" * 64, True)
 calls = []
 
@@ -58,7 +58,7 @@ def zeros(size, dtype, device):
 
 cuda = types.SimpleNamespace(
     init=lambda: calls.append("init"), empty_cache=lambda: None,
-    memory_snapshot=lambda: [{"address": a, "total_size": s} for a, s in holes],
+    memory_snapshot=lambda: [{"address": a, "total_size": s} for a, s in gaps],
 )
 sys.modules["torch"] = types.SimpleNamespace(
     cuda=cuda, zeros=zeros, uint8="uint8", empty=lambda *a, **k: Tensor(9), UntypedStorage=Storage,

@@ -11,7 +11,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// A GPUType is what a row of the table of GPU types demands of machines.
+// A GPUType is what a row of the table of GPU types requires of machines.
 type GPUType struct {
 	Name      string // "H100_BK"
 	Maker     string // of the GPU: "nvidia", "amd", …; "none" where there is none

@@ -138,7 +138,7 @@ type Board struct {
 	Ranked      int       `json:"ranked"`      // places on all GPU types
 }
 
-// A Policy is what a board demands beyond Kernelbot's rule.
+// A Policy is what a board requires beyond Kernelbot's rule.
 type Policy struct {
 	Harness     string `json:"harness"`      // isolated; empty: any
 	Sandbox     string `json:"sandbox"`      // the least level; empty: any
