@@ -93,7 +93,7 @@ func newComposeRig(t *testing.T, e *dockerEngine, compose []string) *composeRig 
 		t.Fatal(err)
 	}
 	copyFile(t, agent, filepath.Join(context, "buildkite-agent"))
-	e.run("build", "--network", "none", "--build-arg", "BASE="+dockerImage, "--tag", agentImage, context)
+	e.Run("build", "--network", "none", "--build-arg", "BASE="+dockerImage, "--tag", agentImage, context)
 
 	hooks := filepath.Join(e.dir, "hooks")
 	if err := os.Mkdir(hooks, 0o755); err != nil {
@@ -156,7 +156,7 @@ func (r *composeRig) unit(t *testing.T, name, slot string) *exec.Cmd {
 	}
 	words := slices.Concat(r.compose, strings.Fields(strings.ReplaceAll(args, "%i", slot)))
 	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Env = r.docker.command().Env
+	cmd.Env = r.docker.Command().Env
 	return cmd
 }
 
@@ -197,7 +197,7 @@ func (r *composeRig) ended(t *testing.T, s *slotRun, slot string) {
 	if out, err := r.unit(t, "ExecStopPost", slot).CombinedOutput(); err != nil {
 		t.Errorf("ExecStopPost: %v\n%s", err, out)
 	}
-	if ids := r.docker.run("ps", "--all", "--quiet"); ids != "" {
+	if ids := r.docker.Run("ps", "--all", "--quiet"); ids != "" {
 		t.Errorf("containers are left: %s", ids)
 	}
 }
@@ -283,7 +283,7 @@ func (r *composeRig) look(t *testing.T) (engine.Build, func() jobView) {
 // docker compose itself reads the file, and finds in it what was meant.
 func (r *composeRig) config(t *testing.T) {
 	cmd := exec.Command(r.compose[0], append(r.compose[1:], "--file", r.file, "config", "--format", "json")...)
-	cmd.Env = r.docker.command().Env
+	cmd.Env = r.docker.Command().Env
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("docker compose config: %v", err)
@@ -360,11 +360,11 @@ func (r *composeRig) twoJobs(t *testing.T) {
 // in vain.
 func (r *composeRig) tokenOfRoot(t *testing.T) {
 	t.Helper()
-	id := r.docker.run("ps", "--quiet")
-	if got := r.docker.run("exec", id, "cat", "/run/secrets/agent-token"); got != r.AgentToken() {
+	id := r.docker.Run("ps", "--quiet")
+	if got := r.docker.Run("exec", id, "cat", "/run/secrets/agent-token"); got != r.AgentToken() {
 		t.Errorf("root in the container reads %q, want the token", got)
 	}
-	if text := r.docker.run("inspect", id); strings.Contains(text, r.AgentToken()) {
+	if text := r.docker.Run("inspect", id); strings.Contains(text, r.AgentToken()) {
 		t.Error("docker inspect shows the token")
 	}
 }
@@ -488,7 +488,7 @@ func (r *composeRig) stop(t *testing.T) {
 		b, err := r.Engine.BuildByID(b.ID)
 		return err == nil && b.Jobs[0].State == engine.JobRunning
 	})
-	id := r.docker.run("ps", "--quiet")                           // there is one, now that a job runs in it
+	id := r.docker.Run("ps", "--quiet")                           // there is one, now that a job runs in it
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil { // as systemd does
 		t.Fatal(err)
 	}
@@ -497,7 +497,7 @@ func (r *composeRig) stop(t *testing.T) {
 			return a.Name == "cpu-01-gpu1" && a.State == engine.AgentStopping
 		})
 	})
-	r.docker.run("exec", "--user", fmt.Sprint(slotUser+1), id, "touch", "/builds/go")
+	r.docker.Run("exec", "--user", fmt.Sprint(slotUser+1), id, "touch", "/builds/go")
 	job, log := (&rig{Server: r.Server, t: t, dir: r.dir}).ended(b)
 	if *job.ExitStatus != 0 || !strings.Contains(log, "finished") {
 		t.Errorf("the job ended with %d:\n%s", *job.ExitStatus, log)

@@ -17,32 +17,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/dockertest"
 	"github.com/gpu-mode/kbgen/templates"
 )
-
-// dockerTests is the variable that asks for the tests with a real docker
-// engine: they need root, start daemons and, the first time, fetch packages.
-const dockerTests = "KBGEN_DOCKER_TESTS"
 
 // needDocker skips the test where it cannot run, and says why.
 func needDocker(t *testing.T) {
 	t.Helper()
-	if os.Getenv(dockerTests) != "1" {
-		t.Skipf("%s is not 1: make docker-test sets it", dockerTests)
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("a docker engine of the test's own needs root")
-	}
-	for _, name := range []string{"dockerd", "containerd", "runc", "docker-init", "docker", "git"} {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("no %s on PATH: see tools/docker.sh", name)
-		}
+	dockertest.Need(t, os.Getenv(dockertest.Variable))
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("NOT RUN: no git on PATH")
 	}
 }
 
 // A dockerEngine is a docker daemon with its own socket, storage and control
 // groups, which leaves nothing behind.
 type dockerEngine struct {
+	dockertest.Client
 	t      *testing.T
 	dir    string // everything of it; readable by other users
 	cgroup string // parent of its containers, "/kbgen-docker-1234"
@@ -55,7 +46,7 @@ func startDocker(t *testing.T) *dockerEngine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &dockerEngine{t: t, dir: dir, cgroup: fmt.Sprintf("/kbgen-docker-%d", os.Getpid())}
+	e := &dockerEngine{Client: dockertest.Client{T: t, Host: "unix://" + filepath.Join(dir, "docker.sock"), Config: dir}, t: t, dir: dir, cgroup: fmt.Sprintf("/kbgen-docker-%d", os.Getpid())}
 	t.Cleanup(e.stop)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -66,7 +57,7 @@ func startDocker(t *testing.T) *dockerEngine {
 	}
 	args := []string{
 		"--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "exec"),
-		"--pidfile", filepath.Join(dir, "dockerd.pid"), "--host", e.host(), "--cgroup-parent", e.cgroup,
+		"--pidfile", filepath.Join(dir, "dockerd.pid"), "--host", e.Host, "--cgroup-parent", e.cgroup,
 		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false",
 		"--storage-driver", e.storage(), "--init-path", init,
 	}
@@ -89,7 +80,7 @@ func startDocker(t *testing.T) *dockerEngine {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		if err := e.command("version").Run(); err == nil {
+		if err := e.Command("version").Run(); err == nil {
 			return e
 		}
 		if time.Now().After(deadline) {
@@ -98,8 +89,6 @@ func startDocker(t *testing.T) *dockerEngine {
 		}
 	}
 }
-
-func (e *dockerEngine) host() string { return "unix://" + filepath.Join(e.dir, "docker.sock") }
 
 // storage is overlay2 where an overlay can be mounted, else the slow driver
 // that works everywhere.
@@ -137,33 +126,14 @@ func mayRaiseLimits(t *testing.T) bool {
 	return caps&(1<<sysResource) != 0
 }
 
-// command is a docker command for this daemon.
-func (e *dockerEngine) command(args ...string) *exec.Cmd {
-	cmd := exec.Command("docker", args...)
-	cmd.Env = append(os.Environ(), "DOCKER_HOST="+e.host(), "DOCKER_CONFIG="+e.dir, "DOCKER_BUILDKIT=0")
-	return cmd
-}
-
-// run runs a docker command that must succeed and returns its stdout.
-func (e *dockerEngine) run(args ...string) string {
-	e.t.Helper()
-	cmd := e.command(args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		e.t.Fatalf("docker %s: %v\n%s%s", strings.Join(args, " "), err, stdout.String(), stderr.String())
-	}
-	return strings.TrimSpace(stdout.String())
-}
-
 // stop ends the daemon and what it started, and fails the test when anything
 // is left that the daemon should have taken away itself.
 func (e *dockerEngine) stop() {
 	if e.cmd != nil && e.cmd.Process != nil {
-		ids, _ := e.command("ps", "--all", "--quiet").Output()
+		ids, _ := e.Command("ps", "--all", "--quiet").Output()
 		for _, id := range strings.Fields(string(ids)) {
 			e.t.Errorf("container %s outlived its job", id)
-			_ = e.command("rm", "--force", id).Run() // the daemon kills it as it ends
+			_ = e.Command("rm", "--force", id).Run() // the daemon kills it as it ends
 		}
 		_ = e.cmd.Process.Signal(syscall.SIGTERM)
 		gone := make(chan error, 1)
@@ -234,7 +204,7 @@ func (e *dockerEngine) mounts() []string {
 // with the kbrun under test, on a base of Debian's packages.
 func (e *dockerEngine) runnerImage(name string) {
 	e.t.Helper()
-	e.run("import", rootfs(e.t), "kbgen-base:bookworm")
+	e.Run("import", rootfs(e.t), "kbgen-base:bookworm")
 	image, err := templates.NewRunner(templates.CPU)
 	if err != nil {
 		e.t.Fatal(err)
@@ -249,7 +219,7 @@ func (e *dockerEngine) runnerImage(name string) {
 		e.t.Fatal(err)
 	}
 	copyFile(e.t, filepath.Join(bin, "kbrun"), filepath.Join(dir, "kbrun"))
-	e.run("build", "--network", "none", "--tag", name, dir)
+	e.Run("build", "--network", "none", "--tag", name, dir)
 }
 
 // rootfs returns the tar of the CPU image's base. Making it takes a minute and

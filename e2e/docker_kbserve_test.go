@@ -70,7 +70,7 @@ func TestDockerKbserve(t *testing.T) {
 	copyFile(t, program, filepath.Join(dir, "kbserve"))
 	port := freePort(t)
 	sh(fmt.Sprintf("%[1]s unit --dockerfile >Dockerfile; %[1]s unit --compose --config %s --listen 127.0.0.1:%d >compose.yml", program, config, port))
-	e.run("build", "--network", "none", "--build-arg", "BASE=kbgen-base:bookworm", "--tag", "kbserve:latest", dir)
+	e.Run("build", "--network", "none", "--build-arg", "BASE=kbgen-base:bookworm", "--tag", "kbserve:latest", dir)
 
 	// The commands of the file's head, but the last.
 	text, err := os.ReadFile(filepath.Join(dir, "compose.yml"))
@@ -90,7 +90,7 @@ func TestDockerKbserve(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command(compose[0], slices.Concat(compose[1:], []string{"--project-name", "competition", "--ansi", "never"}, args)...)
 		cmd.Dir = dir
-		cmd.Env = e.command().Env
+		cmd.Env = e.Command().Env
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Run(); err != nil {
@@ -124,7 +124,7 @@ func TestDockerKbserve(t *testing.T) {
 		}
 	}
 	ready()
-	if n := e.run("inspect", "--format", "{{.RestartCount}}", "competition-kbserve-1"); n != "0" {
+	if n := e.Run("inspect", "--format", "{{.RestartCount}}", "competition-kbserve-1"); n != "0" {
 		t.Errorf("kbserve was started before its database was: %s more times", n)
 	}
 	docker("exec", "-T", "kbserve", "kbserve", "db", "check")
@@ -149,17 +149,17 @@ func TestDockerKbserve(t *testing.T) {
 		t.Fatalf("the password has %d characters: %v", len(password), err)
 	}
 	for _, name := range []string{"competition-kbserve-1", "competition-postgres-1"} {
-		if strings.Contains(e.run("inspect", name), string(password)) {
+		if strings.Contains(e.Run("inspect", name), string(password)) {
 			t.Errorf("who may inspect %s reads the password", name)
 		}
 	}
 	if strings.Contains(docker("logs"), string(password)) || strings.Contains(docker("logs"), "token-of-this-test") {
 		t.Error("a secret is in the logs")
 	}
-	if out, err := e.command("exec", "competition-kbserve-1", "cat", "/run/secrets/postgres-password").CombinedOutput(); err == nil {
+	if out, err := e.Command("exec", "competition-kbserve-1", "cat", "/run/secrets/postgres-password").CombinedOutput(); err == nil {
 		t.Errorf("kbserve has the database's own secret: %d bytes", len(out))
 	}
-	if _, err := e.command("exec", "competition-kbserve-1", "touch", "/usr/bin/x").CombinedOutput(); err == nil {
+	if _, err := e.Command("exec", "competition-kbserve-1", "touch", "/usr/bin/x").CombinedOutput(); err == nil {
 		t.Error("kbserve's container can be written to")
 	}
 }
@@ -172,7 +172,7 @@ func postgresImage(t *testing.T, e *dockerEngine, name string) {
 	if err != nil {
 		t.Skipf("NOT RUN: %v", err)
 	}
-	e.run("import", rootfs(t), "kbgen-base:bookworm")
+	e.Run("import", rootfs(t), "kbgen-base:bookworm")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "entry"), []byte(postgresEntry), 0o755); err != nil {
 		t.Fatal(err)
@@ -190,5 +190,5 @@ func postgresImage(t *testing.T, e *dockerEngine, name string) {
 	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(recipe), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	e.run("build", "--network", "none", "--tag", name, dir)
+	e.Run("build", "--network", "none", "--tag", name, dir)
 }

@@ -83,7 +83,7 @@ func (r *dockerRig) startAgent() {
 		"--bootstrap-script", binary+" bootstrap --no-job-api", "--no-ssh-keyscan", "--no-color")
 	cmd.Env = []string{
 		"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "LANG=C.UTF-8",
-		"DOCKER_HOST=" + r.engine.host(), "DOCKER_CONFIG=" + filepath.Join(dir, "home"),
+		"DOCKER_HOST=" + r.engine.Host, "DOCKER_CONFIG=" + filepath.Join(dir, "home"),
 		"BUILDKITE_AGENT_TOKEN=" + r.AgentToken(), "BUILDKITE_AGENT_ENDPOINT=" + r.URL() + "/v3",
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://" + filepath.Join(dir, "plugin") + "/.insteadOf",
 		"GIT_CONFIG_VALUE_0=https://github.com/buildkite-plugins/",

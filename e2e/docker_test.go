@@ -201,7 +201,7 @@ func (r *dockerRig) cancel(t *testing.T) {
 	if b.State != engine.BuildCanceled {
 		t.Errorf("the build is %s, want canceled", b.State)
 	}
-	if ids := r.engine.run("ps", "--all", "--quiet"); ids != "" {
+	if ids := r.engine.Run("ps", "--all", "--quiet"); ids != "" {
 		t.Errorf("containers outlived the job: %s", ids)
 	}
 	text := r.artifact(t, j)

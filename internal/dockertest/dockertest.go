@@ -23,18 +23,24 @@ const Variable = "KBGEN_DOCKER_TESTS"
 // patience bounds every wait.
 const patience = 5 * time.Minute
 
-// An Engine is a running daemon.
-type Engine struct {
-	t    testing.TB
-	dir  string
-	cmd  *exec.Cmd
-	Host string // "unix:///…"
+// A Client speaks to an engine.
+type Client struct {
+	T      testing.TB
+	Host   string // "unix:///…"
+	Config string // the directory of the client's own settings
 }
 
-// Start starts an engine, or skips the test where there can be none, or where asked,
-// the value of [Variable], is not "1". Containers without a parent of their own go
-// below a control group of the engine's.
-func Start(t testing.TB, asked string) *Engine {
+// An Engine is a running daemon.
+type Engine struct {
+	Client
+	t   testing.TB
+	dir string
+	cmd *exec.Cmd
+}
+
+// Need skips the test where no engine can be started, or where [Variable] is not "1"
+// in asked, and says why.
+func Need(t testing.TB, asked string) {
 	t.Helper()
 	if asked != "1" {
 		t.Skipf("NOT RUN: %s is not 1: make docker-test sets it", Variable)
@@ -47,11 +53,19 @@ func Start(t testing.TB, asked string) *Engine {
 			t.Skipf("NOT RUN: no %s on PATH: see tools/docker.sh", name)
 		}
 	}
+}
+
+// Start starts an engine, or skips the test where there can be none, or where asked,
+// the value of [Variable], is not "1". Containers without a parent of their own go
+// below a control group of the engine's.
+func Start(t testing.TB, asked string) *Engine {
+	t.Helper()
+	Need(t, asked)
 	dir, err := os.MkdirTemp("", "kbd-") // short: sockets lie in it
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Engine{t: t, dir: dir, Host: "unix://" + filepath.Join(dir, "docker.sock")}
+	e := &Engine{Client: Client{t, "unix://" + filepath.Join(dir, "docker.sock"), dir}, t: t, dir: dir}
 	t.Cleanup(e.stop)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -107,23 +121,23 @@ func (e *Engine) start() {
 func (e *Engine) group() string { return "/kbgen-docker-" + strconv.Itoa(os.Getpid()) }
 
 // Command is a docker command for this engine.
-func (e *Engine) Command(args ...string) *exec.Cmd { return e.CommandAt(e.Host, args...) }
+func (c Client) Command(args ...string) *exec.Cmd { return c.CommandAt(c.Host, args...) }
 
 // CommandAt is a docker command for another socket, such as a proxy's.
-func (e *Engine) CommandAt(host string, args ...string) *exec.Cmd {
+func (c Client) CommandAt(host string, args ...string) *exec.Cmd {
 	cmd := exec.Command("docker", args...)
-	cmd.Env = append(cmd.Environ(), "DOCKER_HOST="+host, "DOCKER_CONFIG="+e.dir, "DOCKER_BUILDKIT=0")
+	cmd.Env = append(cmd.Environ(), "DOCKER_HOST="+host, "DOCKER_CONFIG="+c.Config, "DOCKER_BUILDKIT=0")
 	return cmd
 }
 
 // Run runs a docker command that must succeed and returns its stdout.
-func (e *Engine) Run(args ...string) string {
-	e.t.Helper()
-	cmd := e.Command(args...)
+func (c Client) Run(args ...string) string {
+	c.T.Helper()
+	cmd := c.Command(args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		e.t.Fatalf("docker %s: %v\n%s%s", strings.Join(args, " "), err, stdout.String(), stderr.String())
+		c.T.Fatalf("docker %s: %v\n%s%s", strings.Join(args, " "), err, stdout.String(), stderr.String())
 	}
 	return strings.TrimSpace(stdout.String())
 }
