@@ -205,7 +205,7 @@ func TestAgentConfig(t *testing.T) {
 
 // The agent says which settings it has.
 func TestAgentHasTheSettings(t *testing.T) {
-	agent := agenttest.Binary(t)
+	agent := agenttest.Binary(t, os.Getenv("PATH"))
 	version, _ := exec.Command(agent, "--version").Output()
 	help, err := exec.Command(agent, "start", "--help").Output()
 	if err != nil {

@@ -206,7 +206,7 @@ func TestSameBytesElsewhere(t *testing.T) {
 
 // The real agent takes every golden without a warning.
 func TestGoldensPassTheAgent(t *testing.T) {
-	path := agenttest.Binary(t)
+	path := agenttest.Binary(t, os.Getenv("PATH"))
 	// One process takes many documents in one stream; keys may repeat between
 	// them, since nothing is sent.
 	var names []string

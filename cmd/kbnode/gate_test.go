@@ -44,7 +44,7 @@ const gateImage = "ghcr.io/gpu-mode/kbgen-runner:0.1.0-cuda"
 // newGateRig starts it; settings are more lines of the agents' configuration.
 func newGateRig(t *testing.T, settings ...string) *gateRig {
 	t.Helper()
-	agent := agenttest.Binary(t)
+	agent := agenttest.Binary(t, os.Getenv("PATH"))
 	kbnode, err := exec.LookPath("kbnode") // this test, by another name
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func copyProgram(t *testing.T, from, to string) {
 func newDockerSlot(t *testing.T, e *dockertest.Engine) *gateRig {
 	t.Helper()
 	r := &gateRig{t: t, root: filepath.Join(e.Dir(), "r"), agent: filepath.Join(e.Dir(), "buildkite-agent"), as: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	copyProgram(t, agenttest.Binary(t), r.agent)
+	copyProgram(t, agenttest.Binary(t, os.Getenv("PATH")), r.agent)
 	r.kbnode = filepath.Join(e.Dir(), "kbnode")
 	build := exec.Command("go", "build", "-o", r.kbnode, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
