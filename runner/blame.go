@@ -62,7 +62,7 @@ func (r *phaseRun) runControl(ctx context.Context) (*judge.Control, error) {
 	if err := errors.Join(control.write(), writeCases(p.CasesFile(), p.Cases)); err != nil {
 		return nil, err
 	}
-	seen, err := control.harness(ctx, p.Test)
+	seen, err := control.command(ctx, p.Test)
 	if err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func wait(ctx context.Context, process *sandbox.Process, limit time.Duration, se
 	select {
 	case err := <-gone:
 		used()
-		seen.ExitCode, seen.Duration, seen.OutOfMemory = state.Exit, state.Wall, state.OutOfMemory
+		seen.ExitCode, seen.Duration, seen.OutOfMemory = state.Exit, state.Wall, state.OutOfMemory || state.OOMKills > 0
 		return err
 	case <-timeout:
 		seen.How = judge.TimedOut

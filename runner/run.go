@@ -124,7 +124,7 @@ func (r *phaseRun) test(ctx context.Context) error {
 	if r.p.Timed() {
 		r.watch.Begin()
 	}
-	seen, err := r.harness(ctx, r.p.Test)
+	seen, err := r.command(ctx, r.p.Test)
 	if r.p.Timed() {
 		r.ambiguous = r.watch.End(context.WithoutCancel(ctx), r.p.Name)
 	}
@@ -152,17 +152,6 @@ func (r *phaseRun) readProfile(ctx context.Context) (err error) {
 		err = stopped(ctx)
 	}
 	return err
-}
-
-// harness runs the command of a harness, and notices when the kernel ended
-// something meanwhile for want of memory.
-func (r *phaseRun) harness(ctx context.Context, c *plan.Command) (*judge.Process, error) {
-	killed := sandbox.OOMKills()
-	seen, err := r.command(ctx, c)
-	if err == nil && sandbox.OOMKills() > killed {
-		seen.OutOfMemory = true
-	}
-	return seen, err
 }
 
 // diskFull is how a phase ends that has no room for the runner's files: it is

@@ -2,6 +2,8 @@ package harness
 
 import (
 	"errors"
+	"io"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -80,6 +82,48 @@ func TestCallsThatWentOn(t *testing.T) {
 	}
 }
 
+// A worker's end is no want of memory because the kernel ended somebody else on
+// the machine for that meanwhile.
+func TestStrangersMemory(t *testing.T) {
+	const hangsUp = "import gc\n[x.socket.close() for x in gc.get_objects() if type(x).__name__ == 'Channel']\ntime.sleep(3600)"
+	for _, body := range []string{hangsUp, "os.kill(os.getpid(), 9)"} {
+		p := addPayload(preamble+"\n"+body, ints("n", 4, "seed", 1))
+		s := mustOpen(t, "", p)
+		ph := planOf(p, s)
+		w, err := s.startWorker(t.Context(), &ph)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, alone := s.parent.sandbox.OOMKills(); !alone {
+			t.Skip("no control group can be made here: nobody can tell who was ended")
+		}
+		endStranger(t, s)
+		if err := w.load(t.Context(), schema.CompileLimit); !errors.Is(err, io.EOF) {
+			t.Errorf("loading it: %v", err)
+		}
+		if err := w.end(t.Context()); err != nil || w.outOfMemory || w.status != -9 || w.swept != (body == hangsUp) {
+			t.Errorf("%q: out of memory %v, swept %v, status %d, error %v", body, w.outOfMemory, w.swept, w.status, err)
+		}
+	}
+}
+
+// endStranger has the kernel end a program for want of memory in a sandbox of its
+// own.
+func endStranger(t *testing.T, s *Session) {
+	t.Helper()
+	usual := s.o.Sandbox
+	s.o.Sandbox.Limits.Memory = 200 << 20
+	stranger, err := s.openSandboxed("stranger", program{python: "hog = []\nwhile True: hog.append(bytearray(b'x' * (10 << 20)))"}, false, nil, directories(filepath.Join(t.TempDir(), "stranger")))
+	s.o.Sandbox = usual
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-stranger.gone
+	if err := stranger.close(); err != nil || !stranger.state.OutOfMemory {
+		t.Fatalf("the stranger: %+v, %v", stranger.state, err)
+	}
+}
+
 // Whatever a worker says on its channel or does to it is its own fault, ends the
 // run at once and costs the next phase nothing.
 func TestHostileWorkers(t *testing.T) {
@@ -130,6 +174,8 @@ def give(count):
 		{"many that are", "give(253)", schema.OutcomeForged, "test 1: the worker's answer is malformed", true},
 		{"one that nobody reads", "give(1)", schema.OutcomeWrong, "got tuple", false},
 		{"a dimension that costs hours to walk", "done(); speak(b'V' + struct.pack('<HBQQBBBBBBHqqqqq', 1, 0, 0, 16, 9, 1, 8, 0, 0, 2, 0, 0, 1 << 62, 0, 0, 1))", schema.OutcomeWrong, "elements in one dimension", false},
+		{"hangs up", "channel().close(); time.sleep(3600)", schema.OutcomeKilled, "test 0: the process hung up on the judge, and was ended", false},
+		{"kills itself", "os.kill(os.getpid(), 9)", schema.OutcomeKilled, "test 0: the process was killed by signal 9 (killed)", false},
 		{"stops what it comes from", "os.kill(os.getppid(), signal.SIGSTOP); return data[0][:3]", schema.OutcomeWrong, "got 3 elements", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {

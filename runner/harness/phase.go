@@ -363,8 +363,10 @@ func (r *phaseRun) gone(where string) {
 	status := r.w.status
 	r.run.Process.ExitCode = status
 	switch {
-	case r.w.outOfMemory():
+	case r.w.outOfMemory:
 		r.outcome(schema.OutcomeOutOfMemory, "%s: the kernel ended the process for want of memory", where)
+	case r.w.swept:
+		r.outcome(schema.OutcomeKilled, "%s: the process hung up on the judge, and was ended", where)
 	case status < 0:
 		r.outcome(schema.OutcomeKilled, "%s: the process was killed by signal %d (%s)", where, -status, syscall.Signal(-status))
 	default:

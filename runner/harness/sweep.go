@@ -71,7 +71,7 @@ func turns(pids []int) map[string]string {
 
 // wentOn reports whether one of them has gone on, while the worker lives.
 func (w *worker) wentOn(stood map[string]string) bool {
-	if s := state("/proc/" + strconv.Itoa(w.pid)); s == 0 || s == 'Z' || s == 'X' {
+	if !w.alive() {
 		return false // it was killed, which is told elsewhere
 	}
 	for thread, before := range stood {
@@ -80,6 +80,11 @@ func (w *worker) wentOn(stood map[string]string) bool {
 		}
 	}
 	return false
+}
+
+func (w *worker) alive() bool {
+	s := state("/proc/" + strconv.Itoa(w.pid))
+	return s != 0 && s != 'Z' && s != 'X'
 }
 
 // state is the letter of a process or thread in its directory in /proc, 0 when
@@ -167,12 +172,15 @@ func (s *Session) bury() {
 // Error: something cannot be killed, or the parent is gone.
 func (w *worker) end(ctx context.Context) error {
 	w.starvation = starvation("/proc/"+strconv.Itoa(w.pid)+"/schedstat", w.begun)
-	if w.link.ended() { // it is about to be gone by itself: let it
+	if w.link.ended() || w.left() { // it is about to be gone by itself: let it
 		w.learn(context.WithoutCancel(ctx), leaveLimit)
 	}
+	lived := !w.ended && w.alive()
 	w.link.hangUp()
 	err := w.s.sweep()
 	w.learn(context.WithoutCancel(ctx), killLimit)
+	w.swept = lived && w.status == -int(syscall.SIGKILL)
+	w.outOfMemory = w.wantedMemory()
 	w.release()
 	w.s.clean(ctx)
 	return err
@@ -323,10 +331,14 @@ func emptyDirectory(dir string) error {
 	return err
 }
 
-// outOfMemory reports whether the kernel, or the sandbox where no control group
-// counts, ended the worker for want of memory.
-func (w *worker) outOfMemory() bool {
-	if w.status == -int(syscall.SIGKILL) && sandbox.OOMKills() > w.killed {
+// wantedMemory reports whether the kernel, or the sandbox where no control group
+// counts, ended the worker for want of memory. A count with strangers in it says
+// nothing of a worker that the sweep has ended.
+func (w *worker) wantedMemory() bool {
+	if w.status != -int(syscall.SIGKILL) {
+		return false
+	}
+	if n, alone := w.s.parent.sandbox.OOMKills(); n > w.killed && (alone || !w.swept) {
 		return true
 	}
 	select {

@@ -49,7 +49,9 @@ type worker struct {
 	status       int           // then: its exit status, or the negative number of a signal
 	user, system time.Duration // then: processor time
 	peak         int64         // then: resident memory, bytes
-	killed       int64         // by the kernel for want of memory, when it began
+	killed       int64         // for want of memory before it began, see [sandbox.Sandbox.OOMKills]
+	outOfMemory  bool          // then: the kernel, or the sandbox, ended it for want of memory
+	swept        bool          // then: it hung up on the judge, which ended it
 	begun        time.Time
 	// starvation is which part of its life it has waited for a core.
 	starvation float64
@@ -113,7 +115,8 @@ func (w *worker) start(ctx context.Context, p *plan.Phase) error {
 	if err != nil || string(hello) != "H" {
 		return errors.Join(err, &brokenError{"worker", "did not start"})
 	}
-	w.pid, w.begun, w.killed = pid, time.Now(), sandbox.OOMKills()
+	w.pid, w.begun = pid, time.Now()
+	w.killed, _ = w.s.parent.sandbox.OOMKills()
 	w.watch = stopwatch{release: w.page.flag(lineRelease), done: w.page.flag(lineDone), gone: func() bool { return w.link.ready() || w.left() }}
 	return nil
 }

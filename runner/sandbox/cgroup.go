@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ type group struct {
 	fd     *os.File // version 2: the directory, for starting processes in it
 	memory string   // the directory that limits memory, "" when none does
 	why    string   // why memory is not limited here
+
+	counter string // the file that counts whom the kernel has ended for want of memory
 }
 
 // groupPrefix stands before the runner's process number and the time.
@@ -30,6 +33,7 @@ const groupPrefix = "kbrun-"
 // is left out, and why says so.
 func newGroup(l Limits) *group {
 	g := &group{why: "no control group with a memory controller can be made"}
+	defer g.count()
 	data, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		g.why = err.Error()
@@ -135,29 +139,11 @@ func write(dir, file, text string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(text), 0)
 }
 
-// outOfMemory counts the processes that the kernel killed at the limit.
-func (g *group) outOfMemory() int {
-	file := "memory.oom_control"
-	if g.fd != nil {
-		file = "memory.events"
-	}
-	if g.memory == "" {
-		return 0
-	}
-	data, _ := os.ReadFile(filepath.Join(g.memory, file))
-	for line := range strings.Lines(string(data)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {
-			n, _ := strconv.Atoi(value) // the kernel writes numbers
-			return n
-		}
-	}
-	return 0
-}
-
 // leave gives up a group of version 2 in which this user may start nothing.
 func (g *group) leave(err error) {
 	g.fd.Close()
 	g.fd, g.memory, g.why = nil, "", "control group: starting a process in it: "+err.Error()
+	g.count()
 }
 
 // removeLimit is how long a group may stay busy after its last process.
@@ -184,25 +170,9 @@ func (g *group) remove() error {
 // memoryBounded reports whether the group that this process is in, which may be
 // a whole container, has a limit on memory of its own.
 func memoryBounded() bool {
-	data, _ := os.ReadFile("/proc/self/cgroup")
-	for line := range strings.Lines(string(data)) {
-		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) != 3 {
-			continue
-		}
-		switch fields[1] {
-		case "":
-			if bounded(filepath.Join("/sys/fs/cgroup", fields[2]), "memory.max") {
-				return true
-			}
-		case "memory": // inside of a container the path is the host's
-			if bounded(filepath.Join("/sys/fs/cgroup/memory", fields[2]), "memory.limit_in_bytes") ||
-				bounded("/sys/fs/cgroup/memory", "memory.limit_in_bytes") {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(ownGroups(), func(dir string) bool {
+		return bounded(dir, "memory.max") || bounded(dir, "memory.limit_in_bytes")
+	})
 }
 
 // bounded reports whether the file holds a number below the machine's memory.

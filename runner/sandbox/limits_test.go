@@ -134,6 +134,52 @@ while True:
 	})
 }
 
+// Whom the kernel ends elsewhere on the machine is no matter of this sandbox's.
+func TestStrangersMemory(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		bomb := newBench(t, Options{Limits: Limits{Memory: 100 << 20}}, candidates()[0])
+		if bomb.sandbox.group.memory == "" {
+			t.Skip("no control group can be made here: " + bomb.sandbox.group.why)
+		}
+		beside := func() State {
+			r, w, err := os.Pipe()
+			must(t, err)
+			defer w.Close()
+			process, err := b.sandbox.Start(Command{
+				Path: "/usr/bin/python3", Args: []string{"python3", "-c", "import os; os.read(3, 1); os.kill(os.getpid(), 9)"},
+				Dir: b.dirs.Work, Directories: b.dirs, Files: []*os.File{r},
+			})
+			r.Close()
+			if err != nil {
+				t.Skipf("this machine refuses it: %v", err)
+			}
+			_, state := bomb.python(t, `
+hog = []
+while True: hog.append(bytearray(b"x" * (10 << 20)))
+`)
+			if state.Exit != -9 || !state.OutOfMemory || state.OOMKills < 1 {
+				t.Errorf("the bomb: %+v", state)
+			}
+			w.Close()
+			state, err = process.Wait()
+			must(t, err)
+			return state
+		}
+		if state := beside(); state.Exit != -9 || state.OutOfMemory || state.OOMKills != 0 {
+			t.Errorf("beside it: %+v", state)
+		}
+		// Without a group it cannot be told apart, and nobody says that it can.
+		must(t, b.sandbox.group.remove())
+		b.sandbox.group = &group{why: "taken away", counter: "/proc/vmstat"}
+		if state := beside(); state.Exit != -9 || state.OutOfMemory || state.OOMKills < 1 {
+			t.Errorf("beside it, without a group: %+v", state)
+		}
+		if _, alone := b.sandbox.OOMKills(); alone {
+			t.Error("it says that it counts its own alone")
+		}
+	})
+}
+
 func TestNothingSurvives(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		if b.means == schema.MeansProcess {

@@ -1,25 +1,71 @@
 package sandbox
 
 import (
-	"bufio"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
 
-// OOMKills counts the processes that the kernel has ended for want of memory
-// since the machine started, in whatever group; 0 when it does not say.
-func OOMKills() int64 {
-	f, err := os.Open("/proc/vmstat")
-	if err != nil {
-		return 0
+// OOMKills counts the processes that the kernel has ended for want of memory:
+// the sandbox's own, which alone says, as its control group does. Where it has no
+// group, strangers are among them: those of this process's group or, where that
+// does not count, of the machine.
+func (s *Sandbox) OOMKills() (n int64, alone bool) {
+	n, _ = readOOMKills(s.group.counter)
+	return n, s.group.memory != ""
+}
+
+// count chooses the file that counts for the group, once: two counts of
+// different files say nothing together.
+func (g *group) count() {
+	dirs := []string{g.memory}
+	if g.memory == "" {
+		dirs = ownGroups()
 	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if count, ok := strings.CutPrefix(lines.Text(), "oom_kill "); ok {
-			n, _ := strconv.ParseInt(count, 10, 64)
-			return n
+	for _, dir := range dirs {
+		for _, name := range []string{"memory.events", "memory.oom_control"} {
+			g.counter = filepath.Join(dir, name)
+			if _, ok := readOOMKills(g.counter); ok {
+				return
+			}
 		}
 	}
-	return 0
+	g.counter = "/proc/vmstat"
+}
+
+// ownGroups are the directories of this process's control group that may count
+// memory, by version 2 and by version 1; inside of a container that one is where
+// its hierarchy is mounted.
+func ownGroups() (dirs []string) {
+	data, _ := os.ReadFile("/proc/self/cgroup")
+	for line := range strings.Lines(string(data)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		switch fields[1] {
+		case "":
+			dirs = append(dirs, filepath.Join("/sys/fs/cgroup", fields[2]))
+		case "memory":
+			dirs = append(dirs, filepath.Join("/sys/fs/cgroup/memory", fields[2]), "/sys/fs/cgroup/memory")
+		}
+	}
+	return dirs
+}
+
+// readOOMKills reads the number after "oom_kill", a word that the counters of
+// both versions and of the machine have in common (Linux 4.13).
+func readOOMKills(file string) (int64, bool) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(data)) {
+		if count, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {
+			n, err := strconv.ParseInt(count, 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
 }

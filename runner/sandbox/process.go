@@ -41,8 +41,8 @@ type Process struct {
 	status   *os.File
 	lines    *json.Decoder
 	begun    time.Time
-	inside   bool // the program has a process above it in its sandbox
-	oom      int
+	inside   bool  // the program has a process above it in its sandbox
+	oom      int64 // killed for want of memory before it began
 }
 
 // A State is how a program ended.
@@ -51,7 +51,8 @@ type State struct {
 	Wall         time.Duration // from the program's start, not the sandbox's
 	User, System time.Duration // with the children it waited for
 	MaxRSS       int64         // bytes, of the largest process
-	OutOfMemory  bool          // something in the sandbox was killed at its memory limit
+	OutOfMemory  bool          // something in the sandbox was killed for want of memory, or at its limit
+	OOMKills     int64         // processes killed for want of memory meanwhile, see [Sandbox.OOMKills]
 }
 
 // A StartError says that the sandbox was built and its program cannot be
@@ -154,7 +155,8 @@ func (p *Process) unless(got *schema.Sandbox, err error, c Command) (*Process, *
 
 // enter has the sandbox run the program, if it has the level that it must have.
 func (p *Process) enter(means string, c Command) (*schema.Sandbox, error) {
-	p.oom, p.begun = p.sandbox.group.outOfMemory(), time.Now()
+	p.begun = time.Now()
+	p.oom, _ = p.sandbox.OOMKills()
 	err := sendRequest(p.requests, c)
 	p.requests.Close()
 	var first message
@@ -306,7 +308,9 @@ func (p *Process) Wait() (State, error) {
 		return State{}, errors.New("the system tells nothing about an ended process")
 	}
 	s := State{Exit: exitOf(ws), Wall: wall, User: time.Duration(used.Utime.Nano()), System: time.Duration(used.Stime.Nano()), MaxRSS: used.Maxrss << 10}
-	s.OutOfMemory = p.sandbox.group.outOfMemory() > p.oom
+	kills, alone := p.sandbox.OOMKills()
+	s.OOMKills = kills - p.oom
+	s.OutOfMemory = alone && s.OOMKills > 0
 	if !p.inside {
 		return s, nil
 	}
