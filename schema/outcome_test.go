@@ -113,6 +113,9 @@ an outcome of its own:
 | it hangs | ` + "`timeout`" + ` |
 | its report cannot be true | ` + "`forged`" + `, ` + "`inconsistent`" + ` |
 
+What the kernel ends elsewhere on the machine for want of memory, as in another slot, is not the submission's: its sandbox counts its own. Where kbrun can make
+no control group it asks the one that it is in, then the machine; there a submission that kills itself at such a moment reads ` + "`out-of-memory`" + `.
+
 A submission can print any text, a traceback of another file among it. What is read from its output chooses only between outcomes
 that are the submission's fault.
 
