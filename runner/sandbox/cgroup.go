@@ -34,27 +34,42 @@ const groupPrefix = "kbrun-"
 func newGroup(l Limits) *group {
 	g := &group{why: "no control group with a memory controller can be made"}
 	defer g.count()
-	data, err := os.ReadFile("/proc/self/cgroup")
+	own, err := memberships()
 	if err != nil {
 		g.why = err.Error()
 		return g
 	}
 	name := fmt.Sprintf("%s%d-%d", groupPrefix, os.Getpid(), time.Now().UnixNano())
-	for line := range strings.Lines(string(data)) {
-		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) != 3 {
-			continue
-		}
-		switch fields[1] {
+	for _, m := range own {
+		switch m.controllers {
 		case "":
-			g.unified(fields[2], name, l)
+			g.unified(m.path, name, l)
 		case "memory":
-			g.legacy("memory", fields[2], name, "memory.limit_in_bytes", l.Memory)
+			g.legacy("memory", m.path, name, "memory.limit_in_bytes", l.Memory)
 		case "pids":
-			g.legacy("pids", fields[2], name, "pids.max", int64(l.Processes))
+			g.legacy("pids", m.path, name, "pids.max", int64(l.Processes))
 		}
 	}
 	return g
+}
+
+// A membership is the control group of this process in one hierarchy.
+type membership struct {
+	controllers string // "memory" under version 1, "" under version 2
+	path        string // below the hierarchy's mount; inside of a container it may be the host's
+}
+
+// memberships reads /proc/self/cgroup, whose lines are "4:memory:/a/group".
+//
+// Error: it cannot be read.
+func memberships() (own []membership, err error) {
+	data, err := os.ReadFile("/proc/self/cgroup")
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.SplitN(strings.TrimSpace(line), ":", 3); len(fields) == 3 {
+			own = append(own, membership{fields[1], fields[2]})
+		}
+	}
+	return own, err
 }
 
 // legacy makes a directory in one hierarchy of version 1.

@@ -38,17 +38,13 @@ func (g *group) count() {
 // memory, by version 2 and by version 1; inside of a container that one is where
 // its hierarchy is mounted.
 func ownGroups() (dirs []string) {
-	data, _ := os.ReadFile("/proc/self/cgroup")
-	for line := range strings.Lines(string(data)) {
-		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(fields) != 3 {
-			continue
-		}
-		switch fields[1] {
+	own, _ := memberships() // none: nothing counts
+	for _, m := range own {
+		switch m.controllers {
 		case "":
-			dirs = append(dirs, filepath.Join("/sys/fs/cgroup", fields[2]))
+			dirs = append(dirs, filepath.Join("/sys/fs/cgroup", m.path))
 		case "memory":
-			dirs = append(dirs, filepath.Join("/sys/fs/cgroup/memory", fields[2]), "/sys/fs/cgroup/memory")
+			dirs = append(dirs, filepath.Join("/sys/fs/cgroup/memory", m.path), "/sys/fs/cgroup/memory")
 		}
 	}
 	return dirs
