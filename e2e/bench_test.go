@@ -14,6 +14,7 @@ import (
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/localtest"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/secrets"
 )
@@ -26,7 +27,7 @@ func median(d []time.Duration) float64 {
 // benchStandIn starts the stand-in for a benchmark with agents, without a log.
 func benchStandIn(b *testing.B, queues map[string]int) *local.Server {
 	b.Helper()
-	s := startStandIn(b, local.Options{Dir: b.TempDir(), AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ()})
+	s := localtest.Start(b, local.Options{Dir: b.TempDir(), AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ()})
 	n := 0
 	for queue, count := range queues {
 		if err := s.StartAgents(queue, count); err != nil {
@@ -114,11 +115,7 @@ func tinySubmission() launcher.Submission {
 // and kbrun's time for reading a payload, with and without, in turn.
 func BenchmarkSealed(b *testing.B) {
 	dir := b.TempDir()
-	s, err := local.Start(local.Options{Dir: dir, AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { s.Close(context.Background()) })
+	s := localtest.Start(b, local.Options{Dir: dir, AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ()})
 	p, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: kbgen.Bootstrap, SkipCheckout: true})
 	if err != nil {
 		b.Fatal(err)

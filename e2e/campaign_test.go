@@ -21,6 +21,7 @@ import (
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/fault"
+	"github.com/gpu-mode/kbgen/local/localtest"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -129,7 +130,7 @@ func evaluators(t *testing.T, dir string, agents int, o local.Options) *local.Se
 	}
 	o.Dir, o.AgentBinary, o.AgentPath, o.AgentEnv = filepath.Join(dir, "state"), agent, []string{filepath.Join(dir, "bin"), bin, filepath.Dir(agent)}, os.Environ()
 	o.Heartbeat, o.CancelGrace, o.LostAfter = time.Second, 2*time.Second, patience
-	s := startStandIn(t, o)
+	s := localtest.Start(t, o)
 	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: campaignSteps, SkipCheckout: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/gpu-mode/kbgen"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/localtest"
 )
 
 const (
@@ -84,7 +85,7 @@ func newComposeRig(t *testing.T, e *dockerEngine, compose []string) *composeRig 
 	t.Helper()
 	r := &composeRig{docker: e, compose: compose, file: filepath.Join(e.dir, "compose.yml")}
 	r.t, r.dir = t, t.TempDir()
-	r.Server = startStandIn(t, local.Options{
+	r.Server = localtest.Start(t, local.Options{
 		Dir: r.dir, AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ(), Heartbeat: time.Second,
 		Log: func(format string, args ...any) { t.Logf("stand-in: "+format, args...) },
 	})

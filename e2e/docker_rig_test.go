@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/localtest"
 )
 
 // pluginDir is the variable that names a git repository with the real docker
@@ -33,7 +34,7 @@ func newDockerRig(t *testing.T, e *dockerEngine) *dockerRig {
 	t.Helper()
 	r := &dockerRig{engine: e, steps: filepath.Join(e.dir, "steps.yml")}
 	r.t, r.dir = t, t.TempDir()
-	r.Server = startStandIn(t, local.Options{
+	r.Server = localtest.Start(t, local.Options{
 		Dir: r.dir, AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ(), Heartbeat: time.Second,
 		Log: func(format string, args ...any) { t.Logf("stand-in: "+format, args...) },
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/gpu-mode/kbgen"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/localtest"
 )
 
 // nodeTests is the variable that asks for tests on a booted machine.
@@ -145,7 +146,7 @@ func newNodeRig(t *testing.T) *nodeRig {
 	r := &nodeRig{guest: bootGuest(t, 12, 14000), queue: "/root/node.yml"}
 	r.t, r.dir = t, t.TempDir()
 	artifacts := freePort(t)
-	r.Server = startStandIn(t, local.Options{
+	r.Server = localtest.Start(t, local.Options{
 		ArtifactPort: artifacts, // the guest reaches what it knows the number of
 		Dir:          r.dir, AgentBinary: agent, AgentPath: []string{bin}, AgentEnv: os.Environ(), Heartbeat: 5 * time.Second, LostAfter: 5 * time.Minute,
 		Log: func(format string, args ...any) { t.Logf("stand-in: "+format, args...) },

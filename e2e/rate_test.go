@@ -12,6 +12,7 @@ import (
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/localtest"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -21,18 +22,12 @@ import (
 func TestSlowFourThousandAnHour(t *testing.T) {
 	needSlow(t)
 	const submissions, perHour, machines = 200, 4000, 60
-	s, err := local.Start(local.Options{Dir: t.TempDir(), RateLimits: true, UserLimit: 200})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := localtest.Start(t, local.Options{Dir: t.TempDir(), RateLimits: true, UserLimit: 200})
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	t.Cleanup(func() {
 		stop()
 		group.Wait()
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
 	})
 	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: campaignSteps, SkipCheckout: true}); err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ import (
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/fault"
+	"github.com/gpu-mode/kbgen/local/localtest"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -105,23 +106,6 @@ type rig struct {
 	agents int // started so far
 }
 
-// startStandIn starts a stand-in, which is closed with the test.
-func startStandIn(t testing.TB, opts local.Options) *local.Server {
-	t.Helper()
-	s, err := local.Start(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			t.Errorf("closing the stand-in: %v", err)
-		}
-	})
-	return s
-}
-
 // newRig starts the stand-in with one agent on queue bootstrap and one on cpu.
 func newRig(t *testing.T, change ...func(*local.Options)) *rig {
 	t.Helper()
@@ -142,7 +126,7 @@ func newRig(t *testing.T, change ...func(*local.Options)) *rig {
 			t.Errorf("%d requests carried a token to the artifact host", n)
 		}
 	})
-	r.Server = startStandIn(t, opts)
+	r.Server = localtest.Start(t, opts)
 	if _, err := r.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: kbgen.Bootstrap, SkipCheckout: true}); err != nil {
 		t.Fatal(err)
 	}

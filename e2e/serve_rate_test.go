@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/localtest"
 	"github.com/gpu-mode/kbgen/local/webhook"
 )
 
@@ -47,18 +48,12 @@ func serveAtRate(t *testing.T, hooks bool, lost int, most float64) {
 			return webhook.Plan{Lose: lost > 0 && events%lost == 0}
 		}}
 	}
-	s, err := local.Start(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := localtest.Start(t, options)
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	t.Cleanup(func() {
 		stop()
 		group.Wait()
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
 	})
 	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: campaignSteps, SkipCheckout: true}); err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/internal/popcorn"
 	"github.com/gpu-mode/kbgen/local"
+	"github.com/gpu-mode/kbgen/local/localtest"
 	"github.com/gpu-mode/kbgen/local/webhook"
 )
 
@@ -159,16 +160,7 @@ func hammered(t *testing.T, address string, do func()) {
 // idleStandIn is one that nobody submits to.
 func idleStandIn(t *testing.T) *local.Server {
 	t.Helper()
-	s, err := local.Start(local.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return localtest.Start(t, local.Options{Dir: t.TempDir()})
 }
 
 // SIGHUP starts the next process, which takes the listener over: nobody is turned

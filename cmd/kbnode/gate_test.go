@@ -17,6 +17,7 @@ import (
 	"github.com/gpu-mode/kbgen/internal/agenttest"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/localtest"
 	nodeconfig "github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/templates"
@@ -96,17 +97,7 @@ func (r *gateRig) start(slots ...string) {
 		}
 	}
 	r.servePlugin()
-	r.Server, err = local.Start(local.Options{Dir: r.path("local"), AgentEnv: os.Environ(), Heartbeat: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := r.Close(ctx); err != nil {
-			t.Errorf("closing the stand-in: %v", err)
-		}
-	})
+	r.Server = localtest.Start(t, local.Options{Dir: r.path("local"), AgentEnv: os.Environ(), Heartbeat: time.Second})
 }
 
 // connected waits for n agents.

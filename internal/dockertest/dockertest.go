@@ -33,7 +33,6 @@ type Client struct {
 // An Engine is a running daemon.
 type Engine struct {
 	Client
-	t   testing.TB
 	dir string
 	cmd *exec.Cmd
 }
@@ -65,7 +64,7 @@ func Start(t testing.TB, asked string) *Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Engine{Client: Client{t, "unix://" + filepath.Join(dir, "docker.sock"), dir}, t: t, dir: dir}
+	e := &Engine{Client: Client{t, "unix://" + filepath.Join(dir, "docker.sock"), dir}, dir: dir}
 	t.Cleanup(e.stop)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -81,7 +80,7 @@ func (e *Engine) Socket() string { return strings.TrimPrefix(e.Host, "unix://") 
 func (e *Engine) Dir() string { return e.dir }
 
 func (e *Engine) start() {
-	t := e.t
+	t := e.T
 	t.Helper()
 	init, err := exec.LookPath("docker-init")
 	if err != nil {
@@ -145,10 +144,10 @@ func (c Client) Run(args ...string) string {
 // Import makes an image that holds one static program, which is its shell as well,
 // with these changes as Dockerfiles spell them, and returns its ID.
 func (e *Engine) Import(name, program string, changes ...string) string {
-	e.t.Helper()
+	e.T.Helper()
 	body, err := os.ReadFile(program)
 	if err != nil {
-		e.t.Fatal(err)
+		e.T.Fatal(err)
 	}
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
@@ -161,7 +160,7 @@ func (e *Engine) Import(name, program string, changes ...string) string {
 		err = errors.Join(err, err2)
 	}
 	if err := errors.Join(err, w.Close()); err != nil {
-		e.t.Fatal(err)
+		e.T.Fatal(err)
 	}
 	args := []string{"import"}
 	for _, c := range changes {
@@ -171,7 +170,7 @@ func (e *Engine) Import(name, program string, changes ...string) string {
 	cmd.Stdin = &archive
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		e.t.Fatalf("docker import: %v\n%s", err, out)
+		e.T.Fatalf("docker import: %v\n%s", err, out)
 	}
 	return strings.TrimSpace(string(out))
 }
@@ -202,7 +201,7 @@ func (e *Engine) stop() {
 		select {
 		case <-gone:
 		case <-time.After(patience):
-			e.t.Errorf("dockerd did not end within %s of SIGTERM", patience)
+			e.T.Errorf("dockerd did not end within %s of SIGTERM", patience)
 			_ = e.cmd.Process.Kill()
 			<-gone
 		}
@@ -215,7 +214,7 @@ func (e *Engine) stop() {
 	}
 	e.RemoveGroup(e.group())
 	if err := os.RemoveAll(e.dir); err != nil {
-		e.t.Errorf("removing what the engine stored: %v", err)
+		e.T.Errorf("removing what the engine stored: %v", err)
 	}
 }
 
@@ -224,7 +223,7 @@ func (e *Engine) RemoveGroup(name string) {
 	groups, _ := filepath.Glob("/sys/fs/cgroup/*/" + strings.TrimPrefix(name, "/"))
 	for _, dir := range append(groups, filepath.Join("/sys/fs/cgroup", name)) {
 		if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, syscall.ENOENT) {
-			e.t.Errorf("removing control group %s: %v", dir, err)
+			e.T.Errorf("removing control group %s: %v", dir, err)
 		}
 	}
 }

@@ -82,9 +82,10 @@ func (w *worker) wentOn(stood map[string]string) bool {
 	return false
 }
 
+// alive reports whether there is more of the worker than its entry in /proc.
 func (w *worker) alive() bool {
 	s := state("/proc/" + strconv.Itoa(w.pid))
-	return s != 0 && s != 'Z' && s != 'X'
+	return s != 0 && !dead(s)
 }
 
 // state is the letter of a process or thread in its directory in /proc, 0 when
@@ -124,7 +125,7 @@ func thaw(pids []int) {
 // foreign lists the living processes of the worker's.
 func (s *Session) foreign() (pids []int) {
 	for _, d := range s.workers() {
-		if !dead(d) {
+		if !dead(d.State) {
 			pids = append(pids, d.PID)
 		}
 	}
@@ -151,8 +152,9 @@ func (s *Session) workers() []sandbox.Descendant {
 	return slices.DeleteFunc(sandbox.Descendants(from), func(d sandbox.Descendant) bool { return ours[d.PID] })
 }
 
-// dead reports whether nothing of a process is left but its entry in /proc.
-func dead(d sandbox.Descendant) bool { return d.State == 'Z' || d.State == 'X' }
+// dead reports whether nothing of a process in this state is left but its entry in
+// /proc.
+func dead(state byte) bool { return state == 'Z' || state == 'X' }
 
 // bury waits for the dead that were handed to this process: their names could be
 // read as long as nobody does.
@@ -161,7 +163,7 @@ func (s *Session) bury() {
 		return
 	}
 	for _, d := range s.workers() {
-		if dead(d) && d.Parent == os.Getpid() && d.PID != s.parent.process.PID() { // for which somebody waits
+		if dead(d.State) && d.Parent == os.Getpid() && d.PID != s.parent.process.PID() { // for which somebody waits
 			unix.Wait4(d.PID, nil, unix.WNOHANG|unix.WALL, nil)
 		}
 	}

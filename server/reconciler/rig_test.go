@@ -16,6 +16,7 @@ import (
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/localtest"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server/servertest"
@@ -88,15 +89,7 @@ func (a *api) wrap(next http.Handler) http.Handler {
 func newRig(t *testing.T, s *store.Store, change func(*Options)) *rig {
 	t.Helper()
 	servertest.Save(t, s, servertest.Board("sort"))
-	standIn, err := local.Start(local.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := standIn.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	standIn := localtest.Start(t, local.Options{Dir: t.TempDir()})
 	if _, err := standIn.Engine.CreatePipeline(engine.Pipeline{Slug: "kernelbot", Configuration: steps, SkipCheckout: true}); err != nil {
 		t.Fatal(err)
 	}
