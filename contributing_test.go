@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 // Every recipe of CONTRIBUTING.md is followed in a copy of the repository, block
@@ -17,9 +19,7 @@ func TestRecipes(t *testing.T) { followRecipes(t, false) }
 
 // The commands of recipes that take minutes.
 func TestSlowRecipes(t *testing.T) {
-	if os.Getenv("KBGEN_SLOW_TESTS") != "1" {
-		t.Skip("proves time/size: make test-slow")
-	}
+	testenv.NeedSlow(t)
 	followRecipes(t, true)
 }
 

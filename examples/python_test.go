@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -128,7 +129,7 @@ func run(t *testing.T, e Example, mode, name string) *schema.Result {
 
 // Runs alone, as its timings are compared.
 func TestSlowIsSlower(t *testing.T) {
-	needsQuiet(t)
+	testenv.NeedSlow(t)
 	for _, e := range List() {
 		t.Run(e.Name, func(t *testing.T) {
 			var faults []string
@@ -170,7 +171,7 @@ func number(t *testing.T, r *schema.Result, key string) float64 {
 // The figures of the tasks' own benchmarks are far above what the harness can
 // tell apart.
 func TestSlowBenchmarksAreAboveTheResolution(t *testing.T) {
-	needsQuiet(t)
+	testenv.NeedSlow(t)
 	for _, e := range List() {
 		r := run(t, e, schema.ModeBenchmark, "right")
 		wantOutcome(t, r, schema.OutcomePassed, "")

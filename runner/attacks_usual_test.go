@@ -11,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -80,9 +81,7 @@ func TestAttacksOnHarnesses(t *testing.T) {
 // TestSlowAttacksOnFreshInterpreters does so where the interpreter cannot be
 // forked: the same holds.
 func TestSlowAttacksOnFreshInterpreters(t *testing.T) {
-	if os.Getenv("KBGEN_SLOW_TESTS") == "" {
-		t.Skip("runs the corpus again: make test-slow")
-	}
+	testenv.NeedSlow(t)
 	testAttacksOnHarnesses(t, "--no-preload")
 }
 

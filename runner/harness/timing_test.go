@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -93,7 +94,7 @@ func TestNoFigureIsFinerThanTheResolution(t *testing.T) {
 // add. The call without work is measured beside each figure, for how long it
 // takes is the machine's own: 20 µs here, 60 on a slower or a busier one.
 func TestSlowFiguresAreTheWork(t *testing.T) {
-	needsQuiet(t)
+	testenv.NeedSlow(t)
 	for _, work := range []time.Duration{200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond} {
 		allowed := 0.01*float64(work) + float64(30*time.Microsecond)
 		off, measurable := 0.0, false
