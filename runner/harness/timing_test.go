@@ -51,7 +51,8 @@ func measured(t *testing.T, text string) *schema.Measurement {
 
 // No figure is below the work, however busy the machine: the floor is a
 // microsecond at most, and a liar gains no more.
-func TestNoCallIsShorterThanItsWork(t *testing.T) {
+func TestSlowNoCallIsShorterThanItsWork(t *testing.T) {
+	testenv.NeedSlow(t)
 	for _, tt := range []struct {
 		work time.Duration
 		lie  string
@@ -73,7 +74,8 @@ func TestNoCallIsShorterThanItsWork(t *testing.T) {
 
 // A kernel that does nothing is as fast as can be told, and no faster; and no
 // liar is found in it.
-func TestNoFigureIsFinerThanTheResolution(t *testing.T) {
+func TestSlowNoFigureIsFinerThanTheResolution(t *testing.T) {
+	testenv.NeedSlow(t)
 	p := addPayload(right, ints("n", 1, "seed", 1))
 	p.Sources[1].Text = "def generate_input(n, seed):\n    return n\n\n\ndef check_implementation(data, output):\n    return output == data, 'other'\n"
 	s := mustOpen(t, "", p)
