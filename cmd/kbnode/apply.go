@@ -15,6 +15,7 @@ import (
 	"github.com/gpu-mode/kbgen/node/apply"
 	"github.com/gpu-mode/kbgen/node/plan"
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -137,7 +138,7 @@ func lacking(missing []plan.Missing) error {
 // install runs a package manager, whose words go to the terminal.
 func install(ctx context.Context, command string) error {
 	c := exec.CommandContext(ctx, "/bin/sh", "-c", command)
-	c.Env = append(systemEnviron(), "DEBIAN_FRONTEND=noninteractive")
+	c.Env = append(system.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	c.Stdout, c.Stderr = os.Stderr, os.Stderr
 	return c.Run()
 }

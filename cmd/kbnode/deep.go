@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -44,7 +45,7 @@ type trial struct {
 func deep(ctx context.Context, config *node.Config, slots []*node.Slot) []doctor.Result {
 	ctx, cancel := context.WithTimeout(ctx, deepLimit)
 	defer cancel()
-	slots, all := idle(ctx, host(), slots)
+	slots, all := idle(ctx, doctor.Host(), slots)
 	var trials []*trial
 	for _, s := range slots {
 		trials = append(trials, &trial{slot: s})
@@ -110,7 +111,7 @@ func (t *trial) launch(ctx context.Context, config *node.Config) error {
 	if err != nil {
 		return err
 	}
-	u, err := account(t.slot.User)
+	u, err := system.LookupUser(t.slot.User)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (t *trial) launch(ctx context.Context, config *node.Config) error {
 	args = append(args, t.slot.Images[at], "/bin/sh", "-c",
 		`ls -d /dev/nvidia[0-9]* /dev/dri/renderD* /dev/accel* 2>/dev/null; (`+"\n"+script+"\n); echo "+endOfScript+"$?; read _ || true")
 	t.cmd = exec.CommandContext(ctx, config.Docker.CLI, args...)
-	t.cmd.Env = append(systemEnviron(), "DOCKER_HOST=unix://"+t.slot.ProxySocket(), "HOME="+t.slot.Dir())
+	t.cmd.Env = append(system.Environ(), "DOCKER_HOST=unix://"+t.slot.ProxySocket(), "HOME="+t.slot.Dir())
 	t.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}}
 	t.cmd.Dir = "/"
 	t.cmd.WaitDelay = 10 * time.Second
@@ -275,7 +276,7 @@ func (t *trial) outside(ctx context.Context, config *node.Config) {
 		}
 	}
 	id := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(scopes[0]), "docker-"), ".scope")
-	out, err := runProgram(ctx, config.Docker.CLI, "--host", "unix://"+config.Docker.Socket, "inspect", "--format",
+	out, err := system.Run(ctx, config.Docker.CLI, "--host", "unix://"+config.Docker.Socket, "inspect", "--format",
 		"{{.HostConfig.Privileged}} {{.HostConfig.NetworkMode}} {{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CgroupParent}}", id)
 	if want := "false none true " + t.slot.Slice(); err != nil || strings.TrimSpace(string(out)) != want {
 		t.failed("outside", "the engine says %q of its container, want %q (%v)", strings.TrimSpace(string(out)), want, err)

@@ -3,16 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/url"
-	"os"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
-	"github.com/gpu-mode/kbgen/node/engine"
-	"github.com/gpu-mode/kbgen/node/resource"
 )
 
 // doctorCmd says what is wrong with this machine.
@@ -57,7 +52,7 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 		ctx, cancel = context.WithTimeout(ctx, preflightLimit)
 		defer cancel()
 	}
-	d := diagnosis{Node: config.Node, Checks: doctor.Run(ctx, host(), config, doctor.Options{Slot: c.Slot, Preflight: c.Preflight})}
+	d := diagnosis{Node: config.Node, Checks: doctor.Run(ctx, doctor.Host(), config, doctor.Options{Slot: c.Slot, Preflight: c.Preflight})}
 	if c.Deep {
 		d.Checks = append(d.Checks, deep(ctx, config, slots)...)
 	}
@@ -106,15 +101,4 @@ func (d *diagnosis) print(env *cli.Env, all bool) {
 	}
 	fmt.Fprintf(env.Stdout, "%d checks: %d in order, %d failed, %d to look at, %d not made\n",
 		len(d.Checks), count[doctor.OK], count[doctor.Failure], count[doctor.Warning], count[doctor.Skipped])
-}
-
-// host is this machine as doctor reads it.
-func host() doctor.Machine {
-	return doctor.Machine{
-		Root: "/", Run: runProgram, Engine: func(ctx context.Context, socket, path string, query url.Values, into any) error {
-			return engine.New(socket).Do(ctx, http.MethodGet, path, query, nil, into)
-		},
-		Look: look, User: account, Get: get, Device: devices(),
-		Root0: os.Geteuid() == 0, Inside: inside, Owned: func(_ string, body []byte) (ours, unchanged bool) { return resource.Marked(body), resource.Owned(body) },
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -51,7 +52,7 @@ func (c *drainCmd) Run(ctx context.Context, env *cli.Env) error {
 		stopping, cancel = context.WithTimeout(ctx, c.Timeout)
 	}
 	defer cancel()
-	if _, err := runProgram(stopping, "systemctl", args...); err != nil {
+	if _, err := system.Run(stopping, "systemctl", args...); err != nil {
 		if ctx.Err() == nil && stopping.Err() != nil {
 			return fmt.Errorf("after %v jobs still run on %s; they end, and no further one starts: kbnode status", c.Timeout, strings.Join(busy(ctx, slots), ", "))
 		}
@@ -71,7 +72,7 @@ func (c *drainCmd) Run(ctx context.Context, env *cli.Env) error {
 func busy(ctx context.Context, slots []*node.Slot) []string {
 	var names []string
 	for _, s := range slots {
-		if out, err := runProgram(context.WithoutCancel(ctx), "systemctl", "show", "--property=ActiveState", "--value", s.Unit()); err != nil || strings.TrimSpace(string(out)) != "inactive" {
+		if out, err := system.Run(context.WithoutCancel(ctx), "systemctl", "show", "--property=ActiveState", "--value", s.Unit()); err != nil || strings.TrimSpace(string(out)) != "inactive" {
 			names = append(names, s.Name)
 		}
 	}
@@ -97,11 +98,11 @@ func (c *resumeCmd) Run(ctx context.Context, env *cli.Env) error {
 		if err := os.Remove(s.Paused()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if _, err := runProgram(ctx, "systemctl", "reset-failed", s.Unit()); err != nil && !strings.Contains(err.Error(), "not loaded") {
+		if _, err := system.Run(ctx, "systemctl", "reset-failed", s.Unit()); err != nil && !strings.Contains(err.Error(), "not loaded") {
 			return err
 		}
 		// The unit's own preflight decides whether the agent may start.
-		if _, err := runProgram(ctx, "systemctl", "start", s.Unit()); err != nil {
+		if _, err := system.Run(ctx, "systemctl", "start", s.Unit()); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w; kbnode doctor --slot %s or journalctl -u %s says why", s.Name, err, s.Name, s.Unit()))
 			continue
 		}
@@ -148,7 +149,7 @@ func pause(s *node.Slot, reason string) error {
 func unfit(ctx context.Context, s *node.Slot, why error) error {
 	paused := pause(s, "health: "+why.Error())
 	// Also where no reason could be written: a full disk must not feed a broken GPU.
-	_, err := runProgram(ctx, "systemctl", "stop", "--no-block", s.Unit())
+	_, err := system.Run(ctx, "systemctl", "stop", "--no-block", s.Unit())
 	return errors.Join(paused, err)
 }
 
@@ -162,7 +163,7 @@ func (c *watchCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	m := host()
+	m := doctor.Host()
 	// At once: a driver that hangs keeps each of them for its whole limit.
 	why := make([]error, len(config.Slots))
 	var looking sync.WaitGroup
@@ -179,7 +180,7 @@ func (c *watchCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	var failed []error
 	if len(stop) > 2 { // who paused a slot may have been ended before it stopped the agent; now, before somebody resumes it
-		_, err := runProgram(ctx, "systemctl", stop...)
+		_, err := system.Run(ctx, "systemctl", stop...)
 		failed = append(failed, err)
 	}
 	looking.Wait()

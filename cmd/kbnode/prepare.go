@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/system"
 )
 
 // prepareCmd waits until the drivers have made the slots' device nodes. A slice
@@ -75,7 +76,7 @@ func askForNodes(ctx context.Context, config *node.Config) {
 		return
 	}
 	for _, command := range [][]string{{"nvidia-modprobe", "-c0", "-u"}, {"nvidia-smi", "-L"}} {
-		_, _ = runProgram(ctx, command[0], command[1:]...) // what is missing afterwards is said
+		_, _ = system.Run(ctx, command[0], command[1:]...) // what is missing afterwards is said
 	}
 }
 
@@ -84,12 +85,12 @@ func askForNodes(ctx context.Context, config *node.Config) {
 func reloadSlices(ctx context.Context, slots []*node.Slot) error {
 	var errs []error
 	for _, s := range slots {
-		out, err := runProgram(ctx, "systemctl", "show", "--property=ActiveState", "--value", s.Slice())
+		out, err := system.Run(ctx, "systemctl", "show", "--property=ActiveState", "--value", s.Slice())
 		if err != nil {
 			errs = append(errs, err)
 		}
 		if strings.TrimSpace(string(out)) == "active" {
-			_, err := runProgram(ctx, "systemctl", "daemon-reload")
+			_, err := system.Run(ctx, "systemctl", "daemon-reload")
 			return errors.Join(append(errs, err)...)
 		}
 	}

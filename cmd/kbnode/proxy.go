@@ -20,6 +20,7 @@ import (
 	"github.com/gpu-mode/kbgen/node/doctor"
 	"github.com/gpu-mode/kbgen/node/engine"
 	"github.com/gpu-mode/kbgen/node/proxy"
+	"github.com/gpu-mode/kbgen/node/system"
 )
 
 // slotFlags say which slot a command is for.
@@ -92,7 +93,7 @@ func (c *proxyCmd) checkHealth(ctx context.Context, s *node.Slot) error {
 	if len(s.Devices) == 0 || c.Root != "/" {
 		return nil
 	}
-	err := broken(ctx, lookAgain, func(ctx context.Context) error { return doctor.Fit(ctx, host(), s) })
+	err := broken(ctx, lookAgain, func(ctx context.Context) error { return doctor.Fit(ctx, doctor.Host(), s) })
 	if err == nil {
 		return nil
 	}
@@ -133,7 +134,7 @@ func (c *proxyCmd) serve(ctx context.Context, l net.Listener, p *proxy.Proxy, lo
 
 // userOf is the slot's user and its group.
 func userOf(s *node.Slot) (uid, gid int, err error) {
-	u, err := account(s.User)
+	u, err := system.LookupUser(s.User)
 	if err != nil {
 		return 0, 0, fmt.Errorf("slot %s: %w", s.Name, err)
 	}

@@ -50,7 +50,7 @@ func (c *statusCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	st, err := readStatus(ctx, host(), config)
+	st, err := readStatus(ctx, doctor.Host(), config)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/apply"
 	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -151,7 +152,7 @@ func (v *verification) units(ctx context.Context, verb ...string) error {
 	for _, s := range v.slots {
 		verb = append(verb, s.Unit())
 	}
-	_, err := runProgram(ctx, "systemctl", verb...)
+	_, err := system.Run(ctx, "systemctl", verb...)
 	return err
 }
 
@@ -178,7 +179,7 @@ func (v *verification) divert(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := runProgram(ctx, "systemctl", "daemon-reload"); err != nil {
+	if _, err := system.Run(ctx, "systemctl", "daemon-reload"); err != nil {
 		return err
 	}
 	if err := v.units(ctx, "start"); err != nil {
@@ -235,7 +236,7 @@ func dropVerify(ctx context.Context, slots []*node.Slot) (away []*node.Slot, err
 		}
 	}
 	if len(away) > 0 {
-		_, err := runProgram(ctx, "systemctl", "daemon-reload")
+		_, err := system.Run(ctx, "systemctl", "daemon-reload")
 		errs = append(errs, err)
 	}
 	return away, errors.Join(errs...)
