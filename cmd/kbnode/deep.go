@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/status"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -78,7 +79,7 @@ func idle(ctx context.Context, m doctor.Machine, slots []*node.Slot) (free []*no
 		if s.Platform != "docker" {
 			continue
 		}
-		if state, job := agentState(ctx, m, s, "active"); state == "busy" {
+		if state, job := status.Agent(ctx, m, s, "active"); state == "busy" {
 			busy = append(busy, doctor.Result{Code: "container", Slot: s.Name, State: doctor.Skipped, Text: text.Line("not tried, for it has a job: "+job, 200), Fix: "kbnode drain " + s.Name})
 			continue
 		}

@@ -58,7 +58,7 @@ func (f *imageFlags) manager(env *cli.Env) (*image.Manager, []image.Status, erro
 	}
 	return &image.Manager{
 		Engine: engine.New(socket), Root: f.Root, Smoke: image.SmokeCommand, Now: time.Now,
-		Log: func(format string, args ...any) { fmt.Fprintf(env.Stderr, "kbnode: "+format+"\n", args...) },
+		Log: logger(env),
 	}, all, nil
 }
 

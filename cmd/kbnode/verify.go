@@ -68,9 +68,7 @@ func (c *verifyCmd) Run(ctx context.Context, env *cli.Env) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	v := &verification{config: config, log: func(format string, args ...any) {
-		fmt.Fprintf(env.Stderr, "kbnode: "+format+"\n", args...)
-	}}
+	v := &verification{config: config, log: logger(env)}
 	var d diagnosis
 	if v.slots, d.Checks = provable("/", slots, pins); len(v.slots) > 0 {
 		results, err := v.run(ctx)

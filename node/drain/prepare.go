@@ -1,36 +1,27 @@
-package main
+package drain
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/system"
 )
 
-// prepareCmd waits until the drivers have made the slots' device nodes. A slice
-// that starts before drops what it was to allow, in silence.
-type prepareCmd struct {
-	Wait time.Duration `default:"2m"`
-}
-
-func (c *prepareCmd) Run(ctx context.Context, env *cli.Env) error {
-	config, err := node.ReadConfig("/")
-	if err != nil {
-		return err
-	}
+// AwaitDevices waits for at most limit until the drivers have made the slots' device
+// nodes, then makes systemd read the slices again. A slice that starts before drops
+// what it was to allow, in silence.
+func AwaitDevices(ctx context.Context, config *node.Config, limit time.Duration, log func(format string, args ...any)) error {
 	all, err := config.Pick(nil)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Wait)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for asked := false; ; asked = true {
 		missing := missingNodes(config)
@@ -44,7 +35,7 @@ func (c *prepareCmd) Run(ctx context.Context, env *cli.Env) error {
 		select {
 		case <-ctx.Done():
 			// The other slots can work: their agents' preflight tells them apart.
-			fmt.Fprintf(env.Stderr, "kbnode: after %v there is no %s\n", c.Wait, strings.Join(missing, ", no "))
+			log("after %v there is no %s", limit, strings.Join(missing, ", no "))
 			return reloadSlices(context.WithoutCancel(ctx), all)
 		case <-time.After(200 * time.Millisecond):
 		}
