@@ -16,6 +16,7 @@ import (
 	"github.com/gpu-mode/kbgen/node/plan"
 	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/node/system"
+	"github.com/gpu-mode/kbgen/node/trial"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -38,7 +39,7 @@ func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := wantRoot(m); err != nil {
 		return err
 	}
-	if err := endVerify(ctx, m); err != nil {
+	if err := trial.Restore(ctx, m); err != nil {
 		return err
 	}
 	token, err := c.anyToken(env, m)
@@ -251,7 +252,7 @@ func (c *undoCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := wantRoot(m); err != nil {
 		return err
 	}
-	if err := endVerify(ctx, m); err != nil {
+	if err := trial.Restore(ctx, m); err != nil {
 		return err
 	}
 	done, err := apply.Undo(ctx, m, apply.UndoOptions{

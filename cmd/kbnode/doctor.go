@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/trial"
 )
 
 // doctorCmd says what is wrong with this machine.
@@ -54,14 +57,14 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	d := diagnosis{Node: config.Node, Checks: doctor.Run(ctx, doctor.Host(), config, doctor.Options{Slot: c.Slot, Preflight: c.Preflight})}
 	if c.Deep {
-		d.Checks = append(d.Checks, deep(ctx, config, slots)...)
+		d.Checks = append(d.Checks, trial.Containers(ctx, config, slots)...)
 	}
 	if c.Submit {
-		more, err := submitted(ctx, env, config, c.Slot)
+		client, err := submitter(env)
 		if err != nil {
 			return err
 		}
-		d.Checks = append(d.Checks, more...)
+		d.Checks = append(d.Checks, trial.Submit(ctx, client, config, c.Slot)...)
 	}
 	d.OK = doctor.Worst(d.Checks) != doctor.Failure
 	if c.JSON {
@@ -79,6 +82,22 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 		err = fmt.Errorf("%d of %d checks failed", failures, len(d.Checks))
 	}
 	return err
+}
+
+// submitter returns the client that doctor --submit uses, as kblaunch's variables say.
+func submitter(env *cli.Env) (*launcher.Client, error) {
+	token := env.Getenv("BUILDKITE_API_TOKEN")
+	if token == "" {
+		return nil, cli.Usagef("--submit: BUILDKITE_API_TOKEN is not set; want a token with write_builds, read_builds and read_artifacts")
+	}
+	client, err := launcher.New(launcher.Options{
+		BaseURL: cmp.Or(env.Getenv("KBLAUNCH_API_URL"), "https://api.buildkite.com/"), Token: token,
+		Org: cmp.Or(env.Getenv("BUILDKITE_ORG"), "gpu-mode"), Pipeline: cmp.Or(env.Getenv("BUILDKITE_PIPELINE"), "kernelbot"), UserAgent: "kbnode/" + cli.Version(),
+	})
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	return client, nil
 }
 
 // print writes a line for each result that is not as it should be, or for all, with
