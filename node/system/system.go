@@ -17,13 +17,13 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// searchPath is where kbnode looks for programs, whatever PATH it was started with.
-const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// SearchPath is where kbnode looks for programs, whatever PATH it was started with.
+const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // Environ is the environment of the programs that kbnode starts: what a
 // person or a job has set must not change what they say.
 func Environ() []string {
-	return []string{"PATH=" + searchPath, "LC_ALL=C.UTF-8", "HOME=/root", "SYSTEMD_COLORS=0", "SYSTEMD_PAGER="}
+	return []string{"PATH=" + SearchPath, "LC_ALL=C.UTF-8", "HOME=/root", "SYSTEMD_COLORS=0", "SYSTEMD_PAGER="}
 }
 
 // Look finds a program.
@@ -31,7 +31,7 @@ func Look(name string) (path string, ok bool) {
 	if strings.Contains(name, "/") {
 		return name, executable(name)
 	}
-	for _, dir := range filepath.SplitList(searchPath) {
+	for _, dir := range filepath.SplitList(SearchPath) {
 		if path := filepath.Join(dir, name); executable(path) {
 			return path, true
 		}
@@ -49,7 +49,7 @@ func executable(path string) bool {
 func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	path, ok := Look(name)
 	if !ok {
-		return nil, fmt.Errorf("no %s on %s", name, searchPath)
+		return nil, fmt.Errorf("no %s on %s", name, SearchPath)
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = Environ()

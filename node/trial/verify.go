@@ -18,8 +18,6 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/generator"
-	"github.com/gpu-mode/kbgen/local"
-	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/apply"
 	"github.com/gpu-mode/kbgen/node/doctor"
@@ -40,12 +38,16 @@ func Verify(ctx context.Context, config *node.Config, slots []*node.Slot, log fu
 	if err != nil {
 		return nil, 0, err
 	}
+	program, err := kblocal()
+	if err != nil {
+		return nil, 0, err
+	}
 	unlock, err := (&apply.Machine{Root: "/"}).Lock("verify")
 	if err != nil {
 		return nil, 0, err
 	}
 	defer unlock()
-	v := &verification{config: config, log: log}
+	v := &verification{config: config, log: log, program: program}
 	if v.slots, results = provable("/", slots, pins); len(v.slots) == 0 {
 		return results, 0, nil
 	}
@@ -75,8 +77,11 @@ type verification struct {
 	slots  []*node.Slot
 	log    func(format string, args ...any)
 
-	server  *local.Server
-	results []doctor.Result
+	program   string // kblocal
+	server    *standIn
+	pipelines map[string]string // files by the stand-in's names
+	trials    []*slotTrial
+	results   []doctor.Result
 }
 
 // run drains the slots, turns their agents to a stand-in, has each take its jobs,
@@ -88,18 +93,22 @@ func (v *verification) run(ctx context.Context) (results []doctor.Result, err er
 		return nil, err
 	}
 	v.results = append(v.results, Containers(ctx, v.config, v.slots)...)
+	if err := errors.Join(os.RemoveAll(verifyDir), os.MkdirAll(verifyDir, 0o700)); err != nil { // of one that was ended by force
+		return nil, err
+	}
+	for _, s := range v.slots {
+		v.trials = append(v.trials, &slotTrial{v: v, slot: s})
+	}
 	if err := v.divert(ctx); err != nil {
 		return nil, err
 	}
 	v.log("running jobs on %d slots at once", len(v.slots))
 	var wait sync.WaitGroup
-	trials := make([]*slotTrial, len(v.slots))
-	for i, s := range v.slots {
-		trials[i] = &slotTrial{v: v, slot: s}
-		wait.Go(func() { trials[i].run(ctx) })
+	for _, t := range v.trials {
+		wait.Go(func() { t.run(ctx) })
 	}
 	wait.Wait()
-	for _, t := range trials {
+	for _, t := range v.trials {
 		v.results = append(v.results, t.results...)
 	}
 	return v.results, nil
@@ -115,22 +124,36 @@ func (v *verification) units(ctx context.Context, verb ...string) error {
 }
 
 // divert starts the stand-in and the slots' agents on it.
-func (v *verification) divert(ctx context.Context) error {
-	if err := errors.Join(os.RemoveAll(verifyDir), os.MkdirAll(verifyDir, 0o700)); err != nil { // of one that was ended by force
-		return err
+func (v *verification) divert(ctx context.Context) (err error) {
+	v.pipelines = map[string]string{}
+	for _, t := range v.trials {
+		names := []string{"evaluate"}
+		if t.slot.Platform == "docker" {
+			names = append(names, "isolation")
+		}
+		for _, name := range names {
+			steps, err := t.steps(name)
+			if err != nil {
+				t.add("job-"+name, doctor.Failure, "%v", err)
+				continue
+			}
+			file := filepath.Join(verifyDir, t.slug(name)+".yml")
+			if err := os.WriteFile(file, []byte(steps), 0o600); err != nil {
+				return err
+			}
+			v.pipelines[t.slug(name)] = file
+		}
 	}
-	var err error
-	v.server, err = local.Start(local.Options{Dir: filepath.Join(verifyDir, "stand-in"), LostAfter: 5 * time.Minute})
-	if err != nil {
+	if v.server, err = startStandIn(ctx, v.program, v.config.Agent.Path, filepath.Join(verifyDir, "stand-in"), v.pipelines); err != nil {
 		return err
 	}
 	token := filepath.Join(verifyDir, "token")
-	if err := os.WriteFile(token, []byte(v.server.AgentToken()+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(token, []byte(v.server.agentToken+"\n"), 0o600); err != nil {
 		return err
 	}
 	dropIn := "# kbnode verify: removed when it ends\n[Service]\n" +
 		"OpenFile=\nOpenFile=" + token + ":token:read-only\nLoadCredential=token:" + token + "\n" +
-		"Environment=BUILDKITE_AGENT_ENDPOINT=" + v.server.URL() + "/v3\n"
+		"Environment=BUILDKITE_AGENT_ENDPOINT=" + v.server.url + "v3\n"
 	for _, s := range v.slots { // one for all would turn away whichever else starts again meanwhile
 		name := doctor.VerifyDropIn(s)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(dropIn), 0o644)); err != nil {
@@ -143,7 +166,7 @@ func (v *verification) divert(ctx context.Context) error {
 	if err := v.units(ctx, "start"); err != nil {
 		return fmt.Errorf("the agents do not start: %w; kbnode doctor says why", err)
 	}
-	if err := v.server.AwaitAgents(ctx, len(v.slots)); err != nil {
+	if err := v.server.awaitAgents(ctx, len(v.slots)); err != nil {
 		return fmt.Errorf("%w; journalctl -u 'kbnode-agent@*'", err)
 	}
 	return nil
@@ -172,7 +195,7 @@ func (v *verification) restore(ctx context.Context) error {
 			_, err := dropVerify(ctx, v.slots)
 			return err
 		})
-		step(v.server.Close)
+		step(v.server.close)
 		step(func(context.Context) error { return os.RemoveAll(verifyDir) })
 	}
 	step(func(ctx context.Context) error { return v.units(ctx, start...) })
@@ -239,20 +262,20 @@ func (t *slotTrial) add(code string, state doctor.State, format string, args ...
 // containers, try what they must not be able to do.
 func (t *slotTrial) run(ctx context.Context) {
 	if t.slot.Platform == "docker" {
-		t.build(ctx, "isolation", "", func(b engine.Build, j engine.Job) {
-			if j.State != engine.JobPassed {
-				t.add("job-isolation", doctor.Failure, "kbgen's isolation step ended %s: %s", j.State, t.faults(j))
+		t.build(ctx, "isolation", "", func(b build, j job) {
+			if j.State != "passed" {
+				t.add("job-isolation", doctor.Failure, "kbgen's isolation step ended %s: %s", j.State, t.faults(ctx, j))
 				return
 			}
 			t.add("job-isolation", doctor.OK, "kbgen's isolation step passed, started by its agent and the docker plugin")
 		})
 	}
 	for _, trial := range submissions {
-		t.build(ctx, "evaluate", trial.code, func(b engine.Build, j engine.Job) {
-			result, err := t.result(b)
+		t.build(ctx, "evaluate", trial.code, func(b build, j job) {
+			result, err := t.result(ctx, b)
 			switch {
 			case err != nil:
-				t.add("job-"+trial.name, doctor.Failure, "no result.json of a %s submission: %v; its job ended %s: %s", trial.name, err, j.State, t.faults(j))
+				t.add("job-"+trial.name, doctor.Failure, "no result.json of a %s submission: %v; its job ended %s: %s", trial.name, err, j.State, t.faults(ctx, j))
 			case result.Outcome.Name != trial.want:
 				t.add("job-"+trial.name, doctor.Failure, "a %s submission ended as %s, want %s", trial.name, outcomeOf(result), trial.want)
 			default:
@@ -270,49 +293,43 @@ func outcomeOf(r *schema.Result) string {
 }
 
 // build runs one of kbgen's pipelines on the slot and hands over its job.
-func (t *slotTrial) build(ctx context.Context, pipeline, code string, then func(engine.Build, engine.Job)) {
+func (t *slotTrial) build(ctx context.Context, pipeline, code string, then func(build, job)) {
+	if t.v.pipelines[t.slug(pipeline)] == "" {
+		return // it could not be rendered, which is a result already
+	}
 	b, j, err := t.job(ctx, pipeline, code)
 	if err != nil {
 		t.add("job-"+pipeline, doctor.Failure, "%v", err)
 		return
 	}
-	if j.AgentName != t.v.config.Node+"-"+t.slot.Name {
-		t.add("job-"+pipeline, doctor.Failure, "agent %q took its job, want %q", j.AgentName, t.v.config.Node+"-"+t.slot.Name)
+	if want := t.v.config.Node + "-" + t.slot.Name; j.Agent.Name != want {
+		t.add("job-"+pipeline, doctor.Failure, "agent %q took its job, want %q", j.Agent.Name, want)
 		return
 	}
 	then(b, j)
 }
 
-func (t *slotTrial) job(ctx context.Context, pipeline, code string) (engine.Build, engine.Job, error) {
-	var none engine.Job
-	steps, err := t.steps(pipeline)
-	if err != nil {
-		return engine.Build{}, none, err
-	}
-	slug := strings.ToLower(t.slot.Name) + "-" + strconv.Itoa(len(t.v.server.Engine.Pipelines()))
-	if _, err := t.v.server.Engine.CreatePipeline(engine.Pipeline{Slug: slug, Configuration: steps, SkipCheckout: true}); err != nil {
-		return engine.Build{}, none, err
-	}
-	env := map[string]string{schema.EnvRunID: slug}
+// slug names a pipeline of the slot.
+func (t *slotTrial) slug(pipeline string) string {
+	return strings.ToLower(t.slot.Name) + "-" + pipeline
+}
+
+func (t *slotTrial) job(ctx context.Context, pipeline, code string) (b build, j job, err error) {
+	env := map[string]string{schema.EnvRunID: t.slug(pipeline)}
 	if code != "" {
 		p, err := payload(code)
 		if err != nil {
-			return engine.Build{}, none, err
+			return b, j, err
 		}
 		if env[schema.EnvPayload], err = p.Encode(); err != nil {
-			return engine.Build{}, none, err
+			return b, j, err
 		}
 	}
-	b, err := t.v.server.Engine.CreateBuild(slug, engine.NewBuild{Message: "kbnode verify", Env: env})
-	if err != nil {
-		return engine.Build{}, none, err
+	if b, err = t.v.server.run(ctx, t.slug(pipeline), env); err != nil {
+		return b, j, fmt.Errorf("pipeline %s: %w", pipeline, err)
 	}
-	if b, err = t.v.server.Engine.Wait(ctx, b.ID); err != nil {
-		return b, none, fmt.Errorf("pipeline %s: %w", pipeline, err)
-	}
-	at := slices.IndexFunc(b.Jobs, func(j engine.Job) bool { return strings.HasPrefix(j.StepKey, pipeline) })
-	if at < 0 {
-		return b, none, fmt.Errorf("pipeline %s made no job", pipeline)
+	if !slices.ContainsFunc(b.Jobs, func(j job) bool { return strings.HasPrefix(j.StepKey, pipeline) }) {
+		return b, j, fmt.Errorf("pipeline %s made no job", pipeline)
 	}
 	return b, b.Jobs[len(b.Jobs)-1], nil
 }
@@ -346,38 +363,25 @@ func (t *slotTrial) steps(name string) (string, error) {
 }
 
 // result reads what the build's job delivered.
-func (t *slotTrial) result(b engine.Build) (*schema.Result, error) {
-	all, err := t.v.server.Engine.BuildArtifacts(b.ID, false)
+func (t *slotTrial) result(ctx context.Context, b build) (*schema.Result, error) {
+	body, err := t.v.server.artifact(ctx, b, "result.json")
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range all {
-		if a.Path != "result.json" || a.State != engine.ArtifactFinished {
-			continue
-		}
-		body, err := os.ReadFile(t.v.server.Engine.ArtifactFile(a.ID))
-		if err != nil {
-			return nil, err
-		}
-		if !json.Valid(body) {
-			return nil, errors.New("result.json is no JSON")
-		}
-		return schema.DecodeResult(body)
+	if !json.Valid(body) {
+		return nil, errors.New("result.json is not JSON")
 	}
-	return nil, errors.New("no such artifact")
+	return schema.DecodeResult(body)
 }
 
-// faults are the lines of a job's log that say what is wrong: those of the
+// faults returns the lines of a job's log that say what is wrong: those of the
 // isolation script, else the last ones.
-func (t *slotTrial) faults(j engine.Job) string {
-	f, err := t.v.server.Engine.Log(j.ID)
+func (t *slotTrial) faults(ctx context.Context, j job) string {
+	log, err := t.v.server.log(ctx, j)
 	if err != nil {
 		return "no log"
 	}
-	defer f.Close()
-	body := make([]byte, 1<<20)
-	n, _ := f.Read(body)
-	lines := strings.Split(strings.TrimSpace(text.Lines(string(body[:n]))), "\n")
+	lines := strings.Split(strings.TrimSpace(text.Lines(string(log))), "\n")
 	var bad []string
 	for _, line := range lines {
 		if _, rest, ok := strings.Cut(line, "FAIL "); ok {
