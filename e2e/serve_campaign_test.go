@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/fault"
@@ -44,7 +45,7 @@ func TestServeCampaign(t *testing.T) {
 }
 
 func TestSlowServeCampaign(t *testing.T) {
-	needSlow(t)
+	testenv.NeedSlow(t)
 	submissions := number(t, campaignRuns, 300)
 	for _, p := range []crashPlan{
 		{"SQLite", 1, submissions, 15, false},

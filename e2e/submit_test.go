@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema"
@@ -83,7 +84,7 @@ func (r *rig) verdicts(t *testing.T) {
 
 // A submission that hangs costs little more than its limit.
 func TestSlowHangingEndsInTime(t *testing.T) {
-	needSlow(t)
+	testenv.NeedSlow(t)
 	r := newRig(t)
 	task := impatientTask(t)
 	start := time.Now()
