@@ -8,8 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gpu-mode/kbgen/internal/agenttest"
-	"github.com/gpu-mode/kbgen/internal/dockertest"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 // kblocal takes builds from verify, and verify gets their jobs, logs and artifacts.
@@ -17,14 +16,14 @@ func TestStandInRunsABuild(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NOT RUN: starts kblocal and an agent")
 	}
-	agent := agenttest.Binary(t, os.Getenv("PATH"))
+	agent := testenv.Agent(t, os.Getenv("PATH"))
 	dir := t.TempDir()
 	file := filepath.Join(dir, "steps.yml")
 	steps := "steps:\n  - key: probe\n    command: echo run-$$KERNELBOT_RUN_ID; echo content > result.json\n    artifact_paths: [result.json]\n    agents: {queue: gpu}\n"
 	if err := os.WriteFile(file, []byte(steps), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := startStandIn(t.Context(), dockertest.Program(t, "kblocal", "../../cmd/kblocal"), agent, filepath.Join(dir, "stand-in"), map[string]string{"gpu0-probe": file})
+	s, err := startStandIn(t.Context(), filepath.Join(testenv.Commands(t), "kblocal"), agent, filepath.Join(dir, "stand-in"), map[string]string{"gpu0-probe": file})
 	if err != nil {
 		t.Fatal(err)
 	}
