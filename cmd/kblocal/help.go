@@ -121,6 +121,7 @@ const serveHelp = `  --queue NAME=N         N agents on queue NAME, may be repea
   --org SLUG             organization (gpu-mode)
   --rate-limits          count REST calls and answer 429 as the service does
   --scopes LIST          scopes of the API token, as read_builds,write_builds (all)
+  --lost-after DURATION  of silence, and an agent is lost (30s)
   --lenient              ignore unknown members of request bodies
   --webhook URL          post build.* and job.* events there
   --webhook-secret TEXT  key of their signature (KBLOCAL_WEBHOOK_SECRET)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gpu-mode/kbgen"
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -39,6 +40,7 @@ type serveFlags struct {
 	WebhookCopies int      `default:"1"`
 	Fault         []string `sep:"none"`
 	Scopes        []string
+	LostAfter     time.Duration `default:"30s"`
 }
 
 // A queueFlag asks for agents.
@@ -123,7 +125,7 @@ func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) 
 		return nil, err
 	}
 	opts := local.Options{
-		Port: f.Port, ArtifactPort: f.ArtifactPort, Listen: f.Listen, Hosts: f.Reach, Organization: f.Org, RateLimits: f.RateLimits, Lenient: f.Lenient, Scopes: f.Scopes,
+		Port: f.Port, ArtifactPort: f.ArtifactPort, Listen: f.Listen, Hosts: f.Reach, Organization: f.Org, RateLimits: f.RateLimits, Lenient: f.Lenient, Scopes: f.Scopes, LostAfter: f.LostAfter,
 		Log: func(format string, args ...any) { fmt.Fprintf(events, "kblocal: "+format+"\n", args...) },
 	}
 	if f.Webhook != "" {
