@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -320,7 +321,7 @@ func canRetry(j *engine.Job, b *engine.Build) bool {
 func (p *pages) artifactRows(artifacts []engine.Artifact, b *engine.Build) []artifactRow {
 	var out []artifactRow
 	for _, a := range artifacts {
-		row := artifactRow{Path: text.Line(a.Path, 500), Page: p.artifactPath(&a), Size: size(a.Size), SHA256: a.SHA256, State: artifactState(a.State)}
+		row := artifactRow{Path: text.Line(a.Path, 500), Page: p.artifactPath(&a), Size: format.Size(a.Size), SHA256: a.SHA256, State: artifactState(a.State)}
 		if a.State == engine.ArtifactFinished && p.opts.Blob != nil {
 			row.URL = p.opts.Blob.DownloadURL(a.ID)
 		}

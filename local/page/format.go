@@ -1,11 +1,11 @@
 package page
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -105,35 +105,9 @@ func between(from, to, now time.Time) span {
 	case from.IsZero():
 		return span{}
 	case to.IsZero():
-		return span{Text: elapsed(now.Sub(from)), Since: from.UnixMilli()}
+		return span{Text: format.Elapsed(now.Sub(from)), Since: from.UnixMilli()}
 	}
-	return span{Text: duration(to.Sub(from))}
-}
-
-// duration formats a finished duration: "45 ms", "1.2 s", "3 m 04 s",
-// "2 h 05 m", "3 d 04 h". It never rounds up.
-func duration(d time.Duration) string {
-	if d = max(d, 0); d < time.Second {
-		return fmt.Sprintf("%d ms", d/time.Millisecond)
-	}
-	if d < time.Minute {
-		return fmt.Sprintf("%d.%d s", d/time.Second, d%time.Second/(100*time.Millisecond))
-	}
-	return elapsed(d)
-}
-
-// elapsed formats a duration that still grows, in whole seconds.
-func elapsed(d time.Duration) string {
-	s := int64(max(d, 0) / time.Second)
-	switch {
-	case s < 60:
-		return fmt.Sprintf("%d s", s)
-	case s < 60*60:
-		return fmt.Sprintf("%d m %02d s", s/60, s%60)
-	case s < 24*60*60:
-		return fmt.Sprintf("%d h %02d m", s/3600, s/60%60)
-	}
-	return fmt.Sprintf("%d d %02d h", s/86400, s/3600%24)
+	return span{Text: format.Duration(to.Sub(from))}
 }
 
 // A moment is a point in time as the page shows it.
@@ -153,18 +127,6 @@ func (p *pages) moment(t time.Time) moment {
 		layout = "15:04:05"
 	}
 	return moment{local.Format(layout), t.UTC().Format(time.RFC3339Nano), local.Format("2006-01-02 15:04:05.000 MST")}
-}
-
-// size formats a number of bytes: "812 B", "1.4 KiB", "20.0 MiB".
-func size(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	f, unit := float64(n)/1024, 0
-	for units := "KMGT"; f >= 1023.95 && unit < len(units)-1; unit++ {
-		f /= 1024
-	}
-	return fmt.Sprintf("%.1f %ciB", f, "KMGT"[unit])
 }
 
 // firstLine is the first line of s that is not blank, at most limit runes.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -64,11 +65,11 @@ func (p *pages) job(r *http.Request) (*frame, error) {
 		Facts:     p.jobFacts(&j),
 		Artifacts: p.artifactRows(artifacts, &b),
 		Log:       log,
-		LogSize:   size(j.LogSize),
+		LogSize:   format.Size(j.LogSize),
 		Running:   !j.State.Finished(),
 	}
 	if shown < j.LogSize {
-		c.LogShown = size(shown)
+		c.LogShown = format.Size(shown)
 	}
 	if p.mayAct(r) && canRetry(&j, &b) {
 		c.RetryPath = path + "/retry"
@@ -96,7 +97,7 @@ func (p *pages) jobFacts(j *engine.Job) []fact {
 		{Name: "Finished", Time: p.moment(j.FinishedAt)},
 	}
 	if j.Timeout > 0 {
-		facts = append(facts, fact{Name: "Timeout", Text: elapsed(j.Timeout)})
+		facts = append(facts, fact{Name: "Timeout", Text: format.Elapsed(j.Timeout)})
 	}
 	if j.Priority != 0 {
 		facts = append(facts, fact{Name: "Priority", Text: strconv.Itoa(j.Priority)})

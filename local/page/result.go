@@ -6,12 +6,12 @@ import (
 	"math"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/verdict"
 )
@@ -108,7 +108,7 @@ func (p *pages) subjectOf(b *engine.Build) subject {
 		}
 		s.Verdict = outcomeState(v.Outcome)
 		if v.Score != nil {
-			s.Score = nanoseconds(v.Score.Seconds * 1e9)
+			s.Score = format.Score(v.Score.Seconds)
 		}
 		break
 	}
@@ -176,7 +176,7 @@ func (p *pages) resultViews(b *engine.Build) []resultView {
 	for i, v := range all {
 		view := resultView{Path: p.artifactPath(&files[i]), Verdict: outcomeState(v.Outcome), Words: v.Words()}
 		if v.Score != nil {
-			view.Score = nanoseconds(v.Score.Seconds * 1e9)
+			view.Score = format.Score(v.Score.Seconds)
 		}
 		view.Facts = slices.DeleteFunc([]fact{
 			{Name: "GPU type", Text: text.Line(v.GPUType, 100)},
@@ -198,7 +198,7 @@ func (p *pages) resultViews(b *engine.Build) []resultView {
 }
 
 func runOf(r *verdict.Run) runView {
-	view := runView{Name: text.Line(r.Name, 60), Time: fmt.Sprintf("%.2f s", r.Seconds), Output: text.Shorten(text.Lines(r.Output), 4000)}
+	view := runView{Name: text.Line(r.Name, 60), Time: format.Duration(format.Seconds(r.Seconds)), Output: text.Shorten(text.Lines(r.Output), 4000)}
 	switch r.Status {
 	case verdict.Passed:
 		view.State = newState(r.Status, "good", "tick")
@@ -224,7 +224,7 @@ func runOf(r *verdict.Run) runView {
 func caseOf(c *verdict.Case) caseView {
 	view := caseView{
 		Key: text.Line(c.Key, 60), Spec: text.Line(c.Spec, 200), Message: text.Shorten(text.Lines(c.Message), 1000),
-		Mean: written(c.Mean), Err: written(c.Err), Best: written(c.Best), Worst: written(c.Worst),
+		Mean: verdict.Time(c.Mean), Err: verdict.Time(c.Err), Best: verdict.Time(c.Best), Worst: verdict.Time(c.Worst),
 	}
 	switch {
 	case c.Passed():
@@ -269,38 +269,7 @@ func chart(samples []float64) (points, low, high string) {
 		}
 		fmt.Fprintf(&b, "%.1f,%.1f ", float64(i)*chartWidth/float64(n-1), y)
 	}
-	return strings.TrimSpace(b.String()), nanoseconds(least), nanoseconds(most)
-}
-
-// written shows nanoseconds as a tester wrote them, and anything else as it is.
-func written(ns string) string {
-	v, err := strconv.ParseFloat(ns, 64)
-	if ns == "" || err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-		return text.Line(ns, 40)
-	}
-	return nanoseconds(v)
-}
-
-// nanoseconds shows a time with three digits: "12.3 µs".
-func nanoseconds(ns float64) string {
-	unit, name := 1.0, "ns"
-	for _, u := range []struct {
-		unit float64
-		name string
-	}{{1e3, "µs"}, {1e6, "ms"}, {1e9, "s"}} {
-		if math.Abs(ns) >= u.unit {
-			unit, name = u.unit, u.name
-		}
-	}
-	v := ns / unit
-	digits := 2
-	switch {
-	case math.Abs(v) >= 100:
-		digits = 0
-	case math.Abs(v) >= 10:
-		digits = 1
-	}
-	return strconv.FormatFloat(v, 'f', digits, 64) + " " + name
+	return strings.TrimSpace(b.String()), format.Time(least), format.Time(most)
 }
 
 // heading is what a build is called on its own page.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
@@ -101,8 +102,8 @@ func (s *site) fillNumbers(r *request, page *adminPage) error {
 		return err
 	}
 	page.Totals = []total{
-		{"Users", thousands(stats.Users)}, {"Submissions", thousands(stats.Submissions)}, {"In the last hour", thousands(stats.Hour)},
-		{"In the last day", thousands(stats.Day)}, {"Runs under way", thousands(stats.Runs)},
+		{"Users", format.Number(stats.Users)}, {"Submissions", format.Number(stats.Submissions)}, {"In the last hour", format.Number(stats.Hour)},
+		{"In the last day", format.Number(stats.Day)}, {"Runs under way", format.Number(stats.Runs)},
 	}
 	boards, err := s.Backend.Boards(r.Context(), r.viewer)
 	if err != nil {
@@ -117,7 +118,7 @@ func (s *site) fillNumbers(r *request, page *adminPage) error {
 		line := boardNumbers{Key: b.Name, Name: name(b.Name), Path: boardPath(b.Name, ""), Invites: "/admin?invites=" + url.QueryEscape(b.Name) + "#invites",
 			Deadline: deadline(b.Deadline, r.now), IsOpen: r.now.Before(b.Deadline), Hidden: b.Visibility == store.Closed}
 		if n := numbers[b.Name]; n != nil {
-			line.Users, line.Submissions, line.Hour, line.Day, line.Open = thousands(n.Users), thousands(n.Submissions), thousands(n.Hour), thousands(n.Day), thousands(n.Open)
+			line.Users, line.Submissions, line.Hour, line.Day, line.Open = format.Number(n.Users), format.Number(n.Submissions), format.Number(n.Hour), format.Number(n.Day), format.Number(n.Open)
 			line.Statuses, line.Modes = tally(n.Statuses), tally(n.Modes)
 		}
 		page.Boards = append(page.Boards, line)
@@ -130,7 +131,7 @@ func tally(numbers map[string]int) string {
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(numbers)) {
 		if word := modeWord(key); numbers[key] > 0 && word != "" {
-			parts = append(parts, thousands(numbers[key])+" "+strings.ReplaceAll(word, "_", " "))
+			parts = append(parts, format.Number(numbers[key])+" "+strings.ReplaceAll(word, "_", " "))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -232,7 +233,7 @@ func (s *site) administer(r *request) (said string, codes []string, err error) {
 		return "User " + text.Line(user, maxName) + " may submit again.", nil, err
 	case "rejudge":
 		n, err := s.Backend.Rejudge(ctx, v, board)
-		return count(n, "submission") + " of " + name(board) + " will be judged once more.", nil, err
+		return format.Count(n, "submission") + " of " + name(board) + " will be judged once more.", nil, err
 	case "close":
 		return name(board) + " is closed.", nil, s.Backend.CloseBoard(ctx, v, board)
 	case "invite":
@@ -242,7 +243,7 @@ func (s *site) administer(r *request) (said string, codes []string, err error) {
 		}
 		boards := strings.FieldsFunc(board, func(c rune) bool { return c == ',' || c == ' ' })
 		codes, err := s.Backend.NewInvites(ctx, v, boards, n)
-		return count(len(codes), "invite") + " to " + text.Line(strings.Join(boards, ", "), 200) + ". They are listed below as well.", codes, err
+		return format.Count(len(codes), "invite") + " to " + text.Line(strings.Join(boards, ", "), 200) + ". They are listed below as well.", codes, err
 	case "revoke":
 		return "The invite is gone.", nil, s.Backend.RevokeInvite(ctx, v, r.PostFormValue("code"))
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -187,7 +188,7 @@ func interval(low, high *float64) string {
 	if low == nil || high == nil {
 		return ""
 	}
-	return microseconds(*low) + "–" + microseconds(*high)
+	return format.Microseconds(*low) + "–" + format.Microseconds(*high)
 }
 
 // pageNumber is the page of a list that a request asks for, from 1.
@@ -243,7 +244,7 @@ func (s *site) fillQueue(r *request, _ *store.Board, gpu string, page *boardPage
 		}
 		q := newQueue(&line[i], r, i)
 		page.Off = q.Off
-		page.Queue = fmt.Sprintf("%s running, %s waiting", thousands(q.Running), thousands(q.Waiting))
+		page.Queue = fmt.Sprintf("%s running, %s waiting", format.Number(q.Running), format.Number(q.Waiting))
 		if q.Expected != "" {
 			page.Queue += "; a new one begins " + q.Expected
 		}

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/verdict"
 )
@@ -39,12 +39,10 @@ func machine(r *schema.Result) (out []term) {
 		add("Image", v.Image)
 	}
 	if t := r.Timing; t != nil && t.Total > 0 {
-		add("Took", lasted(seconds(t.Total))+" in all")
+		add("Took", format.Duration(format.Seconds(t.Total))+" in all")
 	}
 	return out
 }
-
-func seconds(s float64) time.Duration { return time.Duration(min(s, 1e6) * float64(time.Second)) }
 
 func prefixed(before, s string) string {
 	if s == "" {

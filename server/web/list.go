@@ -1,6 +1,7 @@
 package web
 
 import (
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
 )
@@ -34,7 +35,7 @@ func newListed(all []store.Listed, r *request) []listed {
 		}
 		for _, v := range l.Verdicts {
 			if v.Score != nil {
-				out[i].Score = microseconds(*v.Score)
+				out[i].Score = format.Microseconds(*v.Score)
 			}
 			if v.Reason != "" && l.Done {
 				out[i].Reason = sentence(v.Reason)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/server/backend"
 )
 
@@ -53,7 +54,7 @@ func (s *site) queue(r *request) error {
 func newQueue(g *backend.GPUStatus, r *request, i int) gpuQueue {
 	q := gpuQueue{gpuLine: newLine(g), ID: fmt.Sprintf("gpu-%d", i), Off: sentence(g.Off), Machines: machines(g), Hidden: max(g.Running+g.Waiting-len(g.Runs), 0)}
 	if g.Typical > 0 {
-		q.Typical = lasted(g.Typical)
+		q.Typical = format.Duration(g.Typical)
 	}
 	if g.Off == "" && (!g.Known || g.Agents > 0) {
 		if q.Expected = about(expected(g, g.Waiting)); q.Expected != "" {
@@ -106,12 +107,12 @@ func machines(g *backend.GPUStatus) string {
 	if !g.Known {
 		return "not known"
 	}
-	words := count(g.Agents, "machine")
+	words := format.Count(g.Agents, "machine")
 	if g.Busy > 0 {
-		words += fmt.Sprintf(", %s busy", thousands(g.Busy))
+		words += fmt.Sprintf(", %s busy", format.Number(g.Busy))
 	}
 	if g.Paused > 0 {
-		words += fmt.Sprintf(", %s more paused", thousands(g.Paused))
+		words += fmt.Sprintf(", %s more paused", format.Number(g.Paused))
 	}
 	return words
 }

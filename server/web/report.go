@@ -3,14 +3,13 @@ package web
 import (
 	"fmt"
 	"html/template"
-	"math"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/web/chart"
 	"github.com/gpu-mode/kbgen/store"
@@ -115,7 +114,7 @@ func block(s string, limit int) string {
 func newPhase(run *verdict.Run, result *schema.Result, id string, charts *int) phase {
 	p := phase{ID: id, Name: modeWord(text.Line(run.Name, maxName)), State: phaseState(run.Status), Output: tail(run.Output, maxOutput)}
 	if run.Seconds > 0 {
-		p.Lasted = lasted(time.Duration(math.Min(run.Seconds, 1e6) * float64(time.Second)))
+		p.Lasted = format.Duration(format.Seconds(run.Seconds))
 	}
 	for i := range run.Cases {
 		c := &run.Cases[i]
@@ -161,13 +160,13 @@ func measurementOf(r *schema.Result, phase, key string) *schema.Measurement {
 func newCase(c *verdict.Case, m *schema.Measurement, id string, charts *int) caseLine {
 	line := caseLine{
 		Key: text.Line(c.Key, maxName), Spec: text.Line(c.Spec, 300), State: caseState(c), Message: block(c.Message, maxMessage), Profile: block(c.Profile, maxOutput),
-		Mean: reported(c.Mean), Err: reported(c.Err), Best: reported(c.Best), Worst: reported(c.Worst), Samples: len(c.Samples),
+		Mean: verdict.Time(c.Mean), Err: verdict.Time(c.Err), Best: verdict.Time(c.Best), Worst: verdict.Time(c.Worst), Samples: len(c.Samples),
 	}
 	if m != nil && m.Interval[1] > 0 {
-		line.Interval = nanoseconds(m.Interval[0]) + " – " + nanoseconds(m.Interval[1])
+		line.Interval = format.Time(m.Interval[0]) + " – " + format.Time(m.Interval[1])
 	}
 	if m != nil && m.Floor > 0 {
-		line.Floor = nanoseconds(m.Floor)
+		line.Floor = format.Time(m.Floor)
 	}
 	if m != nil && m.Overlaps {
 		line.Remark = "One call was worked on during another."
@@ -197,16 +196,4 @@ func unitOf(ns float64) (unit string, per float64) {
 		return "µs", 1e3
 	}
 	return "ns", 1
-}
-
-// reported is a number of nanoseconds as a tester wrote it; "" for none.
-func reported(s string) string {
-	if s == "" {
-		return ""
-	}
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		return text.Line(s, 30)
-	}
-	return nanoseconds(v)
 }

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/server/httpx"
@@ -126,7 +127,7 @@ func (s *site) form(act func(*request) error) func(*request) error {
 		var large *http.MaxBytesError
 		switch {
 		case errors.As(err, &large):
-			return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("That is too much: a file may have %s bytes.", thousands(store.MaxCode))}
+			return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("That is too much: a file may have %s bytes.", format.Number(store.MaxCode))}
 		case err != nil:
 			return &refusal{http.StatusBadRequest, "The form could not be read."}
 		case !r.viewer.Known():

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
 )
@@ -125,16 +126,16 @@ func newLeaders(b *backend.Leading) []gpuLeaders {
 func newLeader(e *store.Entry, first float64) leader {
 	return leader{
 		Rank: rank(e), User: name(e.User), UserPath: userPath(e.UserID),
-		Score: microseconds(e.Score), Path: submissionPath(e.SubmissionID), Share: share(e.Score, first),
+		Score: format.Microseconds(e.Score), Path: submissionPath(e.SubmissionID), Share: share(e.Score, first),
 	}
 }
 
 // rank writes a rank; one that is shared begins with "=".
 func rank(e *store.Entry) string {
 	if e.Tied {
-		return "=" + thousands(e.Rank)
+		return "=" + format.Number(e.Rank)
 	}
-	return thousands(e.Rank)
+	return format.Number(e.Rank)
 }
 
 // share is how fast a score is beside the first, in percent.

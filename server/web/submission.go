@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
@@ -120,7 +121,7 @@ func newSubmission(sub *backend.Submission, board *store.Board, r *request) *sub
 	for _, v := range sub.Verdicts {
 		line := ranked{GPU: name(v.GPU), Path: boardPath(sub.Board, v.GPU), Ranks: v.Ranks, Reason: sentence(v.Reason), Interval: interval(v.Low, v.High)}
 		if v.Score != nil {
-			line.Score = microseconds(*v.Score)
+			line.Score = format.Microseconds(*v.Score)
 		}
 		p.Ranks = p.Ranks || v.Ranks
 		if v.Reason != "" && strings.Contains(sub.Job.Error, "does not rank") {
@@ -179,8 +180,8 @@ func stages(sub *backend.Submission, now time.Time) (way []stage, where string) 
 	}
 	where = "It is the next to run on " + name(w.GPU) + "."
 	if w.Place > 0 {
-		way[1].Note = count(w.Place, "run") + " ahead"
-		where = count(w.Place, "run") + " for " + name(w.GPU) + " go before it."
+		way[1].Note = format.Count(w.Place, "run") + " ahead"
+		where = format.Count(w.Place, "run") + " for " + name(w.GPU) + " go before it."
 		if w.Place == 1 {
 			where = "1 run for " + name(w.GPU) + " goes before it."
 		}
@@ -197,10 +198,10 @@ func newRun(run *store.PolledRun) runRow {
 		row.State = state{"passed", "good"}
 	}
 	if run.Score != nil {
-		row.Score = microseconds(*run.Score)
+		row.Score = format.Microseconds(*run.Score)
 	}
 	if d := run.End.Sub(run.Start); d > 0 && !run.Secret {
-		row.Lasted = lasted(d)
+		row.Lasted = format.Duration(d)
 	}
 	return row
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -78,7 +79,7 @@ func limitWords(limits []store.Limit) string {
 			words = append(words, fmt.Sprintf("no %s%s", kind, on))
 			continue
 		}
-		words = append(words, fmt.Sprintf("%s %s an hour%s", thousands(l.PerHour), kind, on))
+		words = append(words, fmt.Sprintf("%s %s an hour%s", format.Number(l.PerHour), kind, on))
 	}
 	return sentence("for each user " + strings.Join(words, "; "))
 }

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/server/backend"
 )
 
@@ -77,7 +78,7 @@ func New(opts Options) http.Handler {
 	if s.assets, err = newAssets(); err != nil {
 		panic(err) // a fault of the build: what is embedded cannot be read
 	}
-	functions := template.FuncMap{"asset": s.assets.path, "inc": func(i int) int { return i + 1 }, "count": count}
+	functions := template.FuncMap{"asset": s.assets.path, "inc": func(i int) int { return i + 1 }, "count": format.Count}
 	for _, page := range []string{"start", "board", "submission", "log", "queue", "user", "admin", "login", "error"} {
 		s.templates[page] = template.Must(template.New(page).Funcs(functions).
 			ParseFS(templateFiles, "templates/frame.html", "templates/parts.html", "templates/"+page+".html"))
