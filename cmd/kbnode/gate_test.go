@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpu-mode/kbgen/internal/agenttest"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/localtest"
@@ -45,7 +45,7 @@ const gateImage = "ghcr.io/gpu-mode/kbgen-runner:0.1.0-cuda"
 // newGateRig starts it; settings are more lines of the agents' configuration.
 func newGateRig(t *testing.T, settings ...string) *gateRig {
 	t.Helper()
-	agent := agenttest.Binary(t, os.Getenv("PATH"))
+	agent := testenv.Agent(t, os.Getenv("PATH"))
 	kbnode, err := exec.LookPath("kbnode") // this test, by another name
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gpu-mode/kbgen/internal/agenttest"
 	"github.com/gpu-mode/kbgen/internal/dockertest"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 // nobody is a user that every machine has.
@@ -34,13 +34,9 @@ func copyProgram(t *testing.T, from, to string) {
 func newDockerSlot(t *testing.T, e *dockertest.Engine) *gateRig {
 	t.Helper()
 	r := &gateRig{t: t, root: filepath.Join(e.Dir(), "r"), agent: filepath.Join(e.Dir(), "buildkite-agent"), as: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	copyProgram(t, agenttest.Binary(t, os.Getenv("PATH")), r.agent)
+	copyProgram(t, testenv.Agent(t, os.Getenv("PATH")), r.agent)
 	r.kbnode = filepath.Join(e.Dir(), "kbnode")
-	build := exec.Command("go", "build", "-o", r.kbnode, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building kbnode: %v\n%s", err, out)
-	}
+	copyProgram(t, filepath.Join(testenv.Commands(t), "kbnode"), r.kbnode)
 	docker, err := exec.LookPath("docker")
 	if err != nil {
 		t.Fatal(err)
