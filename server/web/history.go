@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/gpu-mode/kbgen/schema/format"
-	"github.com/gpu-mode/kbgen/server/web/chart"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict/view/chart"
 )
 
 func (s *site) fillHistory(r *request, b *store.Board, gpu string, page *boardPage) error {

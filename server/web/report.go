@@ -11,9 +11,9 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
-	"github.com/gpu-mode/kbgen/server/web/chart"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/verdict"
+	"github.com/gpu-mode/kbgen/verdict/view/chart"
 )
 
 const (
