@@ -16,6 +16,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // Bounds on what of an artifact is shown, bytes.
@@ -28,7 +29,7 @@ const (
 type artifactPage struct {
 	Path     string
 	Name     string
-	State    state
+	State    view.State
 	Facts    []fact
 	Download string // empty: nothing to fetch
 	Image    string // path of the image
@@ -198,7 +199,7 @@ func (l buildLinks) artifact(name string) (page, image string, ok bool) {
 	return "", "", false
 }
 
-func artifactState(s engine.ArtifactState) state {
+func artifactState(s engine.ArtifactState) view.State {
 	switch s {
 	case engine.ArtifactFinished:
 		return newState(string(s), "good", "tick")

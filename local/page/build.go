@@ -12,6 +12,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // buildPage is one build.
@@ -21,9 +22,9 @@ type buildPage struct {
 	Pipeline    link
 	Heading     string // what it is about, else the first line of the message
 	Message     string // the message, or its other lines
-	State       state
+	State       view.State
 	Subject     subject
-	Results     []resultView
+	Results     []report
 	Timeline    *timeline // nil before anything has started
 	Notify      []string
 	Facts       []fact
@@ -43,7 +44,7 @@ type buildPage struct {
 type fact struct {
 	Name string
 	Text string
-	Time moment
+	Time view.Moment
 	Span span
 	Path string // makes Text a link
 }
@@ -52,7 +53,7 @@ type annotation struct {
 	Context string
 	Style   string // "info", "success", "warning", "error" or ""
 	Body    template.HTML
-	Updated moment
+	Updated view.Moment
 }
 
 // A section is a run of jobs that share a group, or that have none.
@@ -70,7 +71,7 @@ type jobRow struct {
 	Label      string
 	Note       string // what else is to be said: attempt, reason
 	Superseded bool   // replaced by a retry
-	State      state
+	State      view.State
 	Duration   span
 	Wait       span // from ready to started
 	Agent      string
@@ -83,7 +84,7 @@ type artifactRow struct {
 	Page   string // where it is shown
 	URL    string // empty: nothing to fetch
 	Size   string
-	State  state
+	State  view.State
 	Job    link
 	SHA256 string
 }
@@ -107,7 +108,7 @@ func (p *pages) build(r *http.Request) (*frame, error) {
 		Heading:     about.heading(&b),
 		State:       buildState(&b, about),
 		Subject:     about,
-		Results:     p.resultViews(&b),
+		Results:     p.reports(&b),
 		Timeline:    p.timeline(&b),
 		Facts:       p.buildFacts(&b),
 		EnvNames:    slices.Sorted(maps.Keys(b.Env)),

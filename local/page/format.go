@@ -7,23 +7,16 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
-// A state is a state as the page shows it: in words, with a mark and a colour
-// that only repeat what the words say.
-type state struct {
-	Text string
-	Tone string // class: good, bad, warn, busy, idle, gone
-	Mark string // class of the mark before the words: tick, cross, dot, ring, dash
-}
-
-func newState(name, tone, mark string) state {
-	return state{strings.ReplaceAll(name, "_", " "), tone, mark}
+func newState(name, tone, mark string) view.State {
+	return view.State{Text: strings.ReplaceAll(name, "_", " "), Tone: tone, Mark: mark}
 }
 
 // buildState is neutral about a build that did its work when the verdict is not
 // a good one: "passed" is the machines' word, not the judge's.
-func buildState(b *engine.Build, about subject) state {
+func buildState(b *engine.Build, about subject) view.State {
 	s := b.State
 	if b.Blocked {
 		return newState("blocked", "warn", "dash")
@@ -50,7 +43,7 @@ func buildState(b *engine.Build, about subject) state {
 	return newState(string(s), "idle", "ring")
 }
 
-func jobState(j *engine.Job) state {
+func jobState(j *engine.Job) view.State {
 	s := string(j.State)
 	switch j.State {
 	case engine.JobPassed, engine.JobUnblocked:
@@ -76,7 +69,7 @@ func jobState(j *engine.Job) state {
 	return newState(s, "idle", "ring")
 }
 
-func agentState(a *engine.Agent) state {
+func agentState(a *engine.Agent) view.State {
 	s := string(a.State)
 	switch {
 	case a.State == engine.AgentLost:
@@ -110,23 +103,17 @@ func between(from, to, now time.Time) span {
 	return span{Text: format.Duration(to.Sub(from))}
 }
 
-// A moment is a point in time as the page shows it.
-type moment struct {
-	Text string // "16:04:05" today, "21 Nov 16:04" before; empty: never
-	ISO  string // for the datetime attribute
-	Full string
-}
-
-func (p *pages) moment(t time.Time) moment {
+// moment shows a point in time: "16:04:05" today, "21 Nov 16:04" before.
+func (p *pages) moment(t time.Time) view.Moment {
 	if t.IsZero() {
-		return moment{}
+		return view.Moment{}
 	}
 	local, now := t.In(p.opts.Location), p.engine.Now().In(p.opts.Location)
 	layout := "2 Jan 15:04"
 	if local.YearDay() == now.YearDay() && local.Year() == now.Year() {
 		layout = "15:04:05"
 	}
-	return moment{local.Format(layout), t.UTC().Format(time.RFC3339Nano), local.Format("2006-01-02 15:04:05.000 MST")}
+	return view.Moment{Text: local.Format(layout), ISO: t.UTC().Format(time.RFC3339Nano), Full: local.Format("2006-01-02 15:04:05.000 MST")}
 }
 
 // firstLine is the first line of s that is not blank, at most limit runes.

@@ -12,6 +12,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // jobPage is one job with its log.
@@ -20,7 +21,7 @@ type jobPage struct {
 	Group     string
 	Path      string
 	Build     link
-	State     state
+	State     view.State
 	Note      string
 	Facts     []fact
 	RetryPath string // empty: it cannot be retried

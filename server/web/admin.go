@@ -14,6 +14,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 const (
@@ -59,7 +60,7 @@ type stuck struct {
 	Path, Board, GPU, Mode string
 	Submission             int64
 	State                  string
-	Since                  moment
+	Since                  view.Moment
 	Owner                  string
 	Build                  int64
 	Secret                 bool
@@ -74,7 +75,7 @@ type userLine struct {
 type invite struct {
 	Code, Boards   string
 	User, UserPath string
-	Created        moment
+	Created        view.Moment
 }
 
 func (s *site) admin(r *request) error { return s.showAdmin(r, http.StatusOK, "", nil) }
@@ -130,7 +131,7 @@ func (s *site) fillNumbers(r *request, page *adminPage) error {
 func tally(numbers map[string]int) string {
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(numbers)) {
-		if word := modeWord(key); numbers[key] > 0 && word != "" {
+		if word := view.Mode(key); numbers[key] > 0 && word != "" {
 			parts = append(parts, format.Number(numbers[key])+" "+strings.ReplaceAll(word, "_", " "))
 		}
 	}
@@ -151,7 +152,7 @@ func (s *site) fillStuck(r *request, page *adminPage) error {
 			state = "nothing planned"
 		}
 		page.Stuck = append(page.Stuck, stuck{Path: submissionPath(one.Submission), Submission: one.Submission, Board: name(one.Board), GPU: text.Line(one.GPU, maxName),
-			Mode: modeWord(one.Mode), State: state, Since: newMoment(one.Changed, r.now), Owner: text.Line(one.LeaseOwner, maxName), Build: one.BuildNumber, Secret: one.Secret})
+			Mode: view.Mode(one.Mode), State: state, Since: newMoment(one.Changed, r.now), Owner: text.Line(one.LeaseOwner, maxName), Build: one.BuildNumber, Secret: one.Secret})
 	}
 	return nil
 }

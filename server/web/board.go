@@ -11,6 +11,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 const (
@@ -39,7 +40,7 @@ type boardPage struct {
 
 	Description template.HTML
 	Templates   []download
-	Terms       []term // what holds on the board
+	Terms       []view.Term // what holds on the board
 
 	Queue    string // what waits for this GPU type, one sentence
 	Off      string // why nothing runs there
@@ -61,7 +62,7 @@ type row struct {
 	leader
 	Interval          string // "41.100–42.000"; "": none
 	Difference, Slow  string
-	When              moment
+	When              view.Moment
 	File              string
 	First, Mine, Ties bool
 }
@@ -80,15 +81,13 @@ type pages struct {
 
 // A step is one improvement, for the table beside the chart.
 type step struct {
-	When        moment
+	When        view.Moment
 	User        string
 	Score, Path string
 	Gain        string
 }
 
 type download struct{ Language, Path, File, Size string }
-
-type term struct{ Name, Text string }
 
 // A submitForm hands in a file.
 type submitForm struct {

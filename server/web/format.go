@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // maxName is how much of a foreign name a page shows, in runes.
@@ -81,19 +82,13 @@ func about(d time.Duration) string {
 	return "about " + spell(d.Round(5*time.Minute))
 }
 
-// A moment is a point in time as a page shows it, in UTC.
-type moment struct {
-	Text string // "3 minutes ago", "12 Nov 16:04", "12 Nov 2025"; "": never
-	ISO  string // for the datetime attribute
-	Full string
-}
-
-func newMoment(t, now time.Time) moment {
+// newMoment shows a point in time in UTC: "3 min ago", "12 Nov 16:04", "12 Nov 2025".
+func newMoment(t, now time.Time) view.Moment {
 	if t.IsZero() {
-		return moment{}
+		return view.Moment{}
 	}
 	t, now = t.UTC(), now.UTC()
-	m := moment{ISO: t.Format(time.RFC3339), Full: t.Format("2 January 2006, 15:04:05 UTC")}
+	m := view.Moment{ISO: t.Format(time.RFC3339), Full: t.Format("2 January 2006, 15:04:05 UTC")}
 	switch ago := now.Sub(t); {
 	case ago >= 0 && ago < 10*time.Second:
 		m.Text = "just now"

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 func TestWords(t *testing.T) {
@@ -18,7 +19,7 @@ func TestWords(t *testing.T) {
 		{deadline(now.Add(49*time.Hour), now), "closes in 2 days 1 hour"}, {deadline(now.Add(-time.Minute), now), "closed 1 minute ago"},
 		{newMoment(now.Add(-3*time.Minute), now).Text, "3 min ago"}, {newMoment(now, now).Text, "just now"}, {newMoment(now.Add(-48*time.Hour), now).Text, "20 Nov 12:00"},
 		{newMoment(now.Add(-400*24*time.Hour), now).Text, "18 Oct 2025"}, {newMoment(time.Time{}, now).Text, ""},
-		{name("  \u202e "), "(no name)"}, {sentence("got 3"), "Got 3."}, {sentence("Why?"), "Why?"},
+		{name("  \u202e "), "(no name)"}, {view.Sentence("got 3"), "Got 3."}, {view.Sentence("Why?"), "Why?"},
 		{shell("matmul"), "matmul"}, {shell("it's $(here)"), `'it'\''s $(here)'`},
 		{plainName("../../etc/passwd"), "_.._etc_passwd"}, {plainName("a b\"c.py"), "a_b_c.py"}, {plainName("…"), "submission.txt"},
 		{summary("# Title\n\n`Sort` **these** numbers.\nMore", 40), "Sort these numbers."},

@@ -1,4 +1,4 @@
-package web
+package view
 
 import (
 	"fmt"
@@ -13,11 +13,11 @@ import (
 
 // machine says what an evaluation ran on. Names of hosts and numbers of devices are
 // the vendor's business and not told.
-func machine(r *schema.Result) (out []term) {
+func machine(r *schema.Result) (out []Term) {
 	add := func(name string, parts ...string) {
 		parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
 		if words := text.Line(strings.Join(parts, ", "), 300); words != "" {
-			out = append(out, term{name, words})
+			out = append(out, Term{name, words})
 		}
 	}
 	gpu := r.System.GPU
@@ -102,10 +102,10 @@ func throttled(all []schema.Sampling) string {
 
 // trust says how far a result can be believed: who judged, what the submission was
 // kept from, and who could write the report.
-func trust(r *schema.Result, v *verdict.Verdict) (out []term) {
+func trust(r *schema.Result, v *verdict.Verdict) (out []Term) {
 	add := func(name, words string) {
 		if words = text.Line(words, 600); words != "" {
-			out = append(out, term{name, words})
+			out = append(out, Term{name, words})
 		}
 	}
 	if h := r.Harness; h != nil {
