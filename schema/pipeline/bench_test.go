@@ -72,7 +72,7 @@ func BenchmarkValidate(b *testing.B) {
 		doc := steps(n)
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				if err := Validate(doc); err != nil {
+				if err := validate(doc); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -85,7 +85,7 @@ func BenchmarkValidateCold(b *testing.B) {
 	doc := steps(1)
 	for b.Loop() {
 		compiled = jsonschema.New(format)
-		if err := Validate(doc); err != nil {
+		if err := validate(doc); err != nil {
 			b.Fatal(err)
 		}
 	}
