@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpu-mode/kbgen/schema/jsonschema"
+	"github.com/gpu-mode/kbgen/schema/validation"
 )
 
 // steps returns a document of n steps as kbgen writes them.
@@ -84,7 +84,7 @@ func BenchmarkValidate(b *testing.B) {
 func BenchmarkValidateCold(b *testing.B) {
 	doc := steps(1)
 	for b.Loop() {
-		compiled = jsonschema.New(format)
+		compiled = validation.New(format)
 		if err := validate(doc); err != nil {
 			b.Fatal(err)
 		}
