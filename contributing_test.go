@@ -8,22 +8,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
-// Every recipe of CONTRIBUTING.md is followed in a copy of the repository, block
-// by block: edits are made, commands are run and must do what their comment
-// says, and the goldens that a recipe forgets are missed by its last command.
+// TestRecipes applies the edits of every recipe of CONTRIBUTING.md to a copy of the
+// repository, so that a recipe whose place in a file has changed is found.
+// TestSlowRecipes also runs the commands, which must do what their comment says. A
+// recipe's last command fails if the recipe forgets a golden.
 func TestRecipes(t *testing.T) { followRecipes(t, false) }
 
-// The commands of recipes that take minutes.
 func TestSlowRecipes(t *testing.T) {
-	if os.Getenv("KBGEN_SLOW_TESTS") != "1" {
-		t.Skip("proves time/size: make test-slow")
-	}
+	testenv.NeedSlow(t)
 	followRecipes(t, true)
 }
 
-func followRecipes(t *testing.T, slowToo bool) {
+func followRecipes(t *testing.T, run bool) {
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip("recipes need make")
 	}
@@ -36,7 +36,7 @@ func followRecipes(t *testing.T, slowToo bool) {
 	dir := copyOfTree(t)
 	for _, r := range all {
 		t.Run(r.title, func(t *testing.T) {
-			r.follow(t, dir, slowToo)
+			r.follow(t, dir, run)
 		})
 		shell(t, dir, "git reset -q --hard && git clean -fdq") // what is ignored stays: bin/
 	}
@@ -92,10 +92,7 @@ func recipes(t *testing.T) []recipe {
 	return all
 }
 
-// slowCommands begin the commands that only make test-slow runs.
-var slowCommands = []string{"make attacks", "make test", "make check", "make docker-test", "go test ./e2e"}
-
-func (r recipe) follow(t *testing.T, dir string, slowToo bool) {
+func (r recipe) follow(t *testing.T, dir string, run bool) {
 	failed, edited, last := 0, 0, ""
 	for _, b := range r.blocks {
 		switch b.language {
@@ -105,14 +102,13 @@ func (r recipe) follow(t *testing.T, dir string, slowToo bool) {
 		case "sh":
 			for _, line := range strings.Split(strings.TrimSpace(b.text), "\n") {
 				command, comment, _ := strings.Cut(line, "  # ")
-				if last = command; !slowToo && slices.ContainsFunc(slowCommands, func(slow string) bool { return strings.HasPrefix(command, slow) }) {
-					t.Logf("not run, it takes minutes: %s", command)
-					continue
-				}
+				last = command
 				if strings.HasPrefix(comment, "fails: ") {
 					failed++
 				}
-				try(t, dir, command, comment)
+				if run {
+					try(t, dir, command, comment)
+				}
 			}
 		default:
 			t.Errorf("a block of the language %q, want diff or sh", b.language)

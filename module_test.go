@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
 )
@@ -18,10 +19,14 @@ import (
 // The version under which the test publishes what is tracked.
 var published = module.Version{Path: "github.com/gpu-mode/kbgen", Version: "v0.0.1"}
 
-// What is tracked, or about to be, makes a module that a module proxy can serve, and go install
-// builds every command out of it: no file name that the format forbids, no
-// directory that it leaves out, nothing outside the module that is needed.
-func TestModuleCanBeInstalled(t *testing.T) {
+// TestModuleZip checks that the tracked files, and those about to be, make a module
+// that a module proxy can serve: the format refuses no name and omits no directory.
+func TestModuleZip(t *testing.T) { publish(t, t.TempDir()) }
+
+// TestSlowModuleCanBeInstalled builds every command with go install from such a
+// module, so that nothing outside the module is needed.
+func TestSlowModuleCanBeInstalled(t *testing.T) {
+	testenv.NeedSlow(t)
 	dir := t.TempDir()
 	proxy := filepath.Join(dir, "proxy")
 	publish(t, proxy)

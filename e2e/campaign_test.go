@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
@@ -74,7 +75,7 @@ func TestCampaign(t *testing.T) {
 }
 
 func TestSlowCampaign(t *testing.T) {
-	needSlow(t)
+	testenv.NeedSlow(t)
 	campaign(t, number(t, campaignRuns, 2000))
 }
 

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 // marked lists the processes whose environment names dir: agents, and what
@@ -191,7 +193,7 @@ func TestAgentsDieWithKblocal(t *testing.T) {
 
 // A launcher whose stand-in is dead gives up when its time is over.
 func TestSlowLauncherGivesUp(t *testing.T) {
-	needSlow(t)
+	testenv.NeedSlow(t)
 	u := startUp(t)
 	launcher := u.launchHanging("--timeout", "5s", "--queue-timeout", "10s")
 	if err := u.cmd.Process.Kill(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
@@ -20,7 +21,7 @@ import (
 // limit of an organization, in real time: 3 minutes. The machines are of the
 // engine's own, each evaluation takes 20 to 40 s of doing nothing.
 func TestSlowFourThousandAnHour(t *testing.T) {
-	needSlow(t)
+	testenv.NeedSlow(t)
 	const submissions, perHour, machines = 200, 4000, 60
 	s := localtest.Start(t, local.Options{Dir: t.TempDir(), RateLimits: true, UserLimit: 200})
 	ctx, stop := context.WithCancel(t.Context())

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/fault"
@@ -33,17 +34,6 @@ import (
 // patience bounds every wait. It is longer than a busy machine needs for
 // anything here.
 const patience = 5 * time.Minute
-
-// slowTests is the variable that asks for tests which prove a time.
-const slowTests = "KBGEN_SLOW_TESTS"
-
-// needSlow skips a test that proves a time, unless such are asked for.
-func needSlow(t *testing.T) {
-	t.Helper()
-	if os.Getenv(slowTests) != "1" {
-		t.Skip("proves time: make test-slow")
-	}
-}
 
 var (
 	root  string // of the repository
@@ -74,15 +64,8 @@ func run(m *testing.M) int {
 	if root, err = filepath.Abs(".."); err != nil {
 		return fail("finding the repository", err)
 	}
-	if bin, err = os.MkdirTemp("", "kbgen-e2e-"); err != nil {
-		return fail("making a directory", err)
-	}
-	defer os.RemoveAll(bin)
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", bin+"/", "./cmd/kbgen", "./cmd/kbgen-secret", "./cmd/kbrun", "./cmd/kblaunch", "./cmd/kbnode", "./cmd/kblocal", "./cmd/kbserve", "./tools/popcorn")
-	build.Dir = root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fail("building the commands", fmt.Errorf("%w\n%s", err, out))
+	if bin, err = testenv.BuildCommands(); err != nil {
+		return fail("building the commands", err)
 	}
 	find := exec.Command("sh", filepath.Join(root, "tools", "agent.sh"))
 	find.Stderr = os.Stderr

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/localtest"
@@ -23,7 +24,7 @@ import (
 // kbserve and the rate limit of an organization, in real time: with events, without,
 // and with events of which every third is lost. The three run side by side.
 func TestSlowServeFourThousandAnHour(t *testing.T) {
-	needSlow(t)
+	testenv.NeedSlow(t)
 	for _, tt := range []struct {
 		name  string
 		hooks bool

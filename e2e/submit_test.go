@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema"
@@ -68,7 +69,7 @@ func (r *rig) verdicts(t *testing.T) {
 			t.Errorf("outcome %q, want %q", result.Outcome.Name, schema.OutcomeTimeout)
 		}
 	})
-	submit("leaderboard", []string{"vectoradd_py", "right", "--mode", "leaderboard", "--json"}, func(t *testing.T, s output) {
+	submit("leaderboard", of("right.py", "--mode", "leaderboard", "--json"), func(t *testing.T, s output) {
 		s.want(t, 0)
 		result := onlyResult(t, s.stdout)
 		var runs []string
@@ -83,7 +84,7 @@ func (r *rig) verdicts(t *testing.T) {
 
 // A submission that hangs costs little more than its limit.
 func TestSlowHangingEndsInTime(t *testing.T) {
-	needSlow(t)
+	testenv.NeedSlow(t)
 	r := newRig(t)
 	task := impatientTask(t)
 	start := time.Now()

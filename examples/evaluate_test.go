@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpu-mode/kbgen/internal/interpreter"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
@@ -71,7 +71,7 @@ func evaluate(t *testing.T, p *schema.Payload) *schema.Result {
 	if p.Lang == schema.LangCUDA {
 		path = needNvcc(t)
 	} else {
-		path = interpreter.Path(t)
+		path = testenv.PythonPath(t)
 	}
 	cmd.Env = append(os.Environ(), "PATH="+path, "TMPDIR="+t.TempDir())
 	if err := cmd.Run(); err != nil {

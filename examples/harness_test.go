@@ -2,7 +2,6 @@ package examples
 
 import (
 	"io/fs"
-	"os"
 	"path"
 	"regexp"
 	"strconv"
@@ -50,15 +49,6 @@ func submission(t *testing.T, e Example, name string) string {
 
 // startLimit is when a kbrun is taken to hang.
 const startLimit = 8 * time.Minute
-
-// needsQuiet skips a test that proves times: who else computes here changes
-// them.
-func needsQuiet(t *testing.T) {
-	t.Helper()
-	if os.Getenv("KBGEN_SLOW_TESTS") != "1" {
-		t.Skip("proves time/size: make test-slow")
-	}
-}
 
 // expectFigures holds the figures of case n against each other.
 func expectFigures(t *testing.T, report map[string]string, n string) {

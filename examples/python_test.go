@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -33,7 +34,19 @@ func wantOf(e Example, name, mode string) string {
 	return schema.OutcomeWrong
 }
 
+// TestVerdicts judges every submission of every example in test mode, and in the
+// other modes those that only a clock reveals. TestSlowVerdicts judges all in every
+// mode.
 func TestVerdicts(t *testing.T) {
+	testVerdicts(t, func(mode, want string) bool { return mode == schema.ModeTest || want == schema.OutcomeForged })
+}
+
+func TestSlowVerdicts(t *testing.T) {
+	testenv.NeedSlow(t)
+	testVerdicts(t, func(mode, _ string) bool { return mode != schema.ModeTest })
+}
+
+func testVerdicts(t *testing.T, include func(mode, want string) bool) {
 	for _, e := range List() {
 		for _, mode := range []string{schema.ModeTest, schema.ModeBenchmark, schema.ModeLeaderboard} {
 			for _, file := range e.Submissions {
@@ -41,6 +54,9 @@ func TestVerdicts(t *testing.T) {
 				want := wantOf(e, name, mode)
 				if want == schema.OutcomePassed && mode == schema.ModeLeaderboard {
 					continue // see TestSlowIsSlower
+				}
+				if !include(mode, want) {
+					continue
 				}
 				t.Run(e.Name+"/"+mode+"/"+name, func(t *testing.T) {
 					if mode == schema.ModeTest {
@@ -128,7 +144,7 @@ func run(t *testing.T, e Example, mode, name string) *schema.Result {
 
 // Runs alone, as its timings are compared.
 func TestSlowIsSlower(t *testing.T) {
-	needsQuiet(t)
+	testenv.NeedSlow(t)
 	for _, e := range List() {
 		t.Run(e.Name, func(t *testing.T) {
 			var faults []string
@@ -170,7 +186,7 @@ func number(t *testing.T, r *schema.Result, key string) float64 {
 // The figures of the tasks' own benchmarks are far above what the harness can
 // tell apart.
 func TestSlowBenchmarksAreAboveTheResolution(t *testing.T) {
-	needsQuiet(t)
+	testenv.NeedSlow(t)
 	for _, e := range List() {
 		r := run(t, e, schema.ModeBenchmark, "right")
 		wantOutcome(t, r, schema.OutcomePassed, "")

@@ -11,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -20,7 +21,7 @@ type usualAttack struct {
 	Legacy, Isolated, Forbidden []string
 	Takes                       float64
 	Torch, Secret               bool
-	Control, Both               bool
+	Control, Both, Quick        bool
 
 	imports string // put before the task's reference
 }
@@ -67,26 +68,28 @@ func TestUsualManifestIsWhole(t *testing.T) {
 	}
 }
 
-// TestAttacksOnHarnesses runs every program under both harnesses: what is
-// expected of the one that checks itself is written down, and nothing passes the
-// isolated one but what is honest, in no less than the time that it takes.
+// TestAttacksOnHarnesses runs the quick programs under both harnesses. The manifest
+// says what to expect of the harness that checks itself. Under the isolated harness
+// only honest programs pass, in no less than the time of their work.
 func TestAttacksOnHarnesses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs a hundred processes")
-	}
-	testAttacksOnHarnesses(t)
+	testAttacksOnHarnesses(t, quickUsual)
 }
 
-// TestSlowAttacksOnFreshInterpreters does so where the interpreter cannot be
-// forked: the same holds.
+func quickUsual(u user, a usualAttack) bool { return a.Quick && !(u.second && a.Control) }
+
+func TestSlowAttacksOnHarnesses(t *testing.T) {
+	testenv.NeedSlow(t)
+	testAttacksOnHarnesses(t, func(user, usualAttack) bool { return true })
+}
+
+// TestSlowAttacksOnFreshInterpreters checks the same if the interpreter cannot be
+// forked. What differs there is how a phase starts, so the quick programs are enough.
 func TestSlowAttacksOnFreshInterpreters(t *testing.T) {
-	if os.Getenv("KBGEN_SLOW_TESTS") == "" {
-		t.Skip("runs the corpus again: make test-slow")
-	}
-	testAttacksOnHarnesses(t, "--no-preload")
+	testenv.NeedSlow(t)
+	testAttacksOnHarnesses(t, quickUsual, "--no-preload")
 }
 
-func testAttacksOnHarnesses(t *testing.T, flags ...string) {
+func testAttacksOnHarnesses(t *testing.T, include func(user, usualAttack) bool, flags ...string) {
 	r := newRange(t)
 	for i := range r.users {
 		r.users[i].flags = append(r.users[i].flags, flags...)
@@ -94,7 +97,7 @@ func testAttacksOnHarnesses(t *testing.T, flags ...string) {
 	torch := exec.Command("/usr/bin/python3", "-c", "import torch").Run() == nil
 	for _, u := range r.users {
 		for _, a := range readUsual(t) {
-			if u.second && !a.Both {
+			if u.second && !a.Both || !include(u, a) {
 				continue
 			}
 			t.Run(u.name+"/"+a.Name, func(t *testing.T) {

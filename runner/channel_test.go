@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpu-mode/kbgen/internal/interpreter"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner/capture"
 	"github.com/gpu-mode/kbgen/runner/judge"
 	"github.com/gpu-mode/kbgen/runner/plan"
@@ -22,7 +22,7 @@ import (
 // runPython runs main.py with that text; through harness.py or plainly.
 func runPython(t *testing.T, text string, harness bool) (*judge.Process, *plan.Command) {
 	t.Helper()
-	environ := []string{"PATH=" + interpreter.Path(t)}
+	environ := []string{"PATH=" + testenv.PythonPath(t)}
 	sb, dirs := isolated(t, environ)
 	if err := os.WriteFile(filepath.Join(dirs.Work, "main.py"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)

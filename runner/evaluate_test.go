@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpu-mode/kbgen/internal/interpreter"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -178,7 +178,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skipf("mounting a small disk: %v", err)
 	}
 	t.Cleanup(func() { unix.Unmount(dir, 0) })
-	job := Job{Environ: append(os.Environ(), "PATH="+interpreter.Path(t)), WorkDir: dir}
+	job := Job{Environ: append(os.Environ(), "PATH="+testenv.PythonPath(t)), WorkDir: dir}
 	fill := "\nif __name__ == '__main__':\n    with open(os.path.expanduser('~/fill'), 'wb', 0) as f:\n        while True: f.write(bytes(1 << 20))\n"
 	job.Payload = with(pythonPayload("return True"), fill)
 	r := Evaluate(context.Background(), job)

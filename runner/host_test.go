@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpu-mode/kbgen/internal/interpreter"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner/plan"
 )
 
@@ -21,7 +21,7 @@ func pythonSays(t *testing.T, expr string, words any) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(interpreter.Program(t), "-I", "-c", "import json,platform,shlex,sys\nwords=json.loads(sys.argv[1])\nprint(json.dumps("+expr+"))", string(in)).Output()
+	out, err := exec.Command(testenv.Python(t), "-I", "-c", "import json,platform,shlex,sys\nwords=json.loads(sys.argv[1])\nprint(json.dumps("+expr+"))", string(in)).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

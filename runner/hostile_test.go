@@ -3,12 +3,12 @@ package runner
 import (
 	"context"
 	_ "embed"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -97,9 +97,7 @@ func TestLongReport(t *testing.T) {
 }
 
 func TestSlowHugeOutputKeepsMemoryFlat(t *testing.T) {
-	if os.Getenv("KBGEN_SLOW_TESTS") != "1" {
-		t.Skip("proves time/size: make test-slow")
-	}
+	testenv.NeedSlow(t)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	r := evaluatePayload(t, pythonPayload(`for _ in range(150): os.write(1, b"0123456789abcde\n" * 65536)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gpu-mode/kbgen/internal/interpreter"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -31,7 +31,7 @@ func programs(t *testing.T, scripts map[string]string) []string {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"PATH=" + dir + ":" + interpreter.Path(t)}
+	return []string{"PATH=" + dir + ":" + testenv.PythonPath(t)}
 }
 
 // standInSMI shows two GPUs that nobody uses.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpu-mode/kbgen/internal/interpreter"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -59,7 +59,7 @@ func evaluatePayload(t *testing.T, p *schema.Payload) *schema.Result {
 func evaluateJob(t *testing.T, ctx context.Context, job Job) *schema.Result {
 	t.Helper()
 	base := slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "PATH=") }) // a program may find the first of two
-	job.Environ, job.WorkDir = append(append(base, "PATH="+interpreter.Path(t)), job.Environ...), t.TempDir()
+	job.Environ, job.WorkDir = append(append(base, "PATH="+testenv.PythonPath(t)), job.Environ...), t.TempDir()
 	r := Evaluate(ctx, job)
 	if left := sandbox.Descendants(os.Getpid()); len(left) > 0 {
 		t.Errorf("processes left: %s", fmt.Sprint(left))

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpu-mode/kbgen/internal/agenttest"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -205,7 +205,7 @@ func TestAgentConfig(t *testing.T) {
 
 // The agent says which settings it has.
 func TestAgentHasTheSettings(t *testing.T) {
-	agent := agenttest.Binary(t, os.Getenv("PATH"))
+	agent := testenv.Agent(t, os.Getenv("PATH"))
 	version, _ := exec.Command(agent, "--version").Output()
 	help, err := exec.Command(agent, "start", "--help").Output()
 	if err != nil {

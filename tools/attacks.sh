@@ -10,7 +10,7 @@ out=$(mktemp)
 trap 'rm -f "$out"' EXIT
 status=0
 cd runner # there go test prints what a test that passes prints
-"$go" test -count=1 -timeout 40m -run '^(TestManifestIsWhole|TestUsualManifestIsWhole|TestAttacks|TestAttacksOnHarnesses|TestHostilePayloads)$' -table >"$out" 2>&1 || status=$?
+KBGEN_SLOW_TESTS=1 "$go" test -count=1 -timeout 40m -run '^(TestManifestIsWhole|TestUsualManifestIsWhole|TestSlowAttacks|TestSlowAttacksOnHarnesses|TestHostilePayloads)$' -table >"$out" 2>&1 || status=$?
 cat "$out"
 count() { awk -v w="$1" '$1 != "AS" && $0 ~ "  " w {n++} END {print n+0}' "$out"; }
 echo "$(count 'held *$') held, $(count 'passed *$') honest passed, $(count 'OPEN *$') open, $(count 'NEEDS') not tried, $(count 'ambiguous *$') ambiguous, $(count 'FAILED *$') failed"

@@ -13,7 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/internal/agenttest"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
@@ -206,7 +206,7 @@ func TestSameBytesElsewhere(t *testing.T) {
 
 // The real agent takes every golden without a warning.
 func TestGoldensPassTheAgent(t *testing.T) {
-	path := agenttest.Binary(t, os.Getenv("PATH"))
+	path := testenv.Agent(t, os.Getenv("PATH"))
 	// One process takes many documents in one stream; keys may repeat between
 	// them, since nothing is sent.
 	var names []string

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gpu-mode/kbgen/internal/agenttest"
 	"github.com/gpu-mode/kbgen/internal/dockertest"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 // nobody is a user that every machine has.
@@ -34,13 +34,9 @@ func copyProgram(t *testing.T, from, to string) {
 func newDockerSlot(t *testing.T, e *dockertest.Engine) *gateRig {
 	t.Helper()
 	r := &gateRig{t: t, root: filepath.Join(e.Dir(), "r"), agent: filepath.Join(e.Dir(), "buildkite-agent"), as: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	copyProgram(t, agenttest.Binary(t, os.Getenv("PATH")), r.agent)
+	copyProgram(t, testenv.Agent(t, os.Getenv("PATH")), r.agent)
 	r.kbnode = filepath.Join(e.Dir(), "kbnode")
-	build := exec.Command("go", "build", "-o", r.kbnode, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building kbnode: %v\n%s", err, out)
-	}
+	copyProgram(t, filepath.Join(testenv.Commands(t), "kbnode"), r.kbnode)
 	docker, err := exec.LookPath("docker")
 	if err != nil {
 		t.Fatal(err)
@@ -118,8 +114,8 @@ func TestDockerSlot(t *testing.T) {
 				t.Errorf("the job's log lacks %q", want)
 			}
 		}
-		if status(j) != 7 || strings.Contains(log, "KERNELBOT_MODE=") || strings.Contains(log, "ACCESS_TOKEN=") {
-			t.Errorf("exit status %d, want 7 and none but the step's variables:\n%s", status(j), log)
+		if exitStatus(j) != 7 || strings.Contains(log, "KERNELBOT_MODE=") || strings.Contains(log, "ACCESS_TOKEN=") {
+			t.Errorf("exit status %d, want 7 and none but the step's variables:\n%s", exitStatus(j), log)
 		}
 		all, err := r.Engine.JobArtifacts(j.ID)
 		if err != nil || len(all) != 1 {
@@ -132,8 +128,8 @@ func TestDockerSlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		j, log := r.job("unpinned", dockerStep(""), nil)
-		if want := "kbnode: image \"" + gateImage + "\": none is pinned on this node: kbnode image update " + gateImage; status(j) == 0 || !strings.Contains(log, want) {
-			t.Errorf("exit status %d, want %q in the log:\n%s", status(j), want, log)
+		if want := "kbnode: image \"" + gateImage + "\": none is pinned on this node: kbnode image update " + gateImage; exitStatus(j) == 0 || !strings.Contains(log, want) {
+			t.Errorf("exit status %d, want %q in the log:\n%s", exitStatus(j), want, log)
 		}
 		if err := os.Rename(r.path("pins"), r.path("var/lib/kbnode/pins.yml")); err != nil {
 			t.Fatal(err)

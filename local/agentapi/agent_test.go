@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpu-mode/kbgen/internal/agenttest"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
@@ -76,7 +76,7 @@ test "$(buildkite-agent step get outcome --step artifacts)" = passed
 
 func TestRealAgent(t *testing.T) {
 	t.Parallel()
-	binary := agenttest.Binary(t, os.Getenv("PATH"))
+	binary := testenv.Agent(t, os.Getenv("PATH"))
 	w := newRigWith(t, engine.Options{Minute: time.Second}, &clock{real: true}, Options{PutThreshold: 1000})
 	w.startAgent(binary, "--spawn", "2")
 	w.streaming("default", 2)
@@ -169,7 +169,7 @@ func TestRealAgent(t *testing.T) {
 // enough, and is run again by another one.
 func TestKilledAgent(t *testing.T) {
 	t.Parallel()
-	binary := agenttest.Binary(t, os.Getenv("PATH"))
+	binary := testenv.Agent(t, os.Getenv("PATH"))
 	const lostAfter = 24 * time.Hour // by the engine's clock
 	w := newRigWith(t, engine.Options{LostAfter: lostAfter}, &clock{real: true}, Options{})
 	dir := scripts(t, map[string]string{"once.sh": `
@@ -196,10 +196,8 @@ fi
 
 // An agent on a stream takes a job in far less time than one that polls.
 func TestSlowPickUp(t *testing.T) {
-	if os.Getenv("KBGEN_SLOW_TESTS") != "1" {
-		t.Skip("proves time: make test-slow")
-	}
-	binary := agenttest.Binary(t, os.Getenv("PATH"))
+	testenv.NeedSlow(t)
+	binary := testenv.Agent(t, os.Getenv("PATH"))
 	w := newRigWith(t, engine.Options{}, &clock{real: true}, Options{})
 	w.startAgent(binary, "--spawn", "2")
 	w.streaming("default", 2)
@@ -223,7 +221,7 @@ func TestSlowPickUp(t *testing.T) {
 // the next.
 func TestRealAgentOverShortStreams(t *testing.T) {
 	t.Parallel()
-	binary := agenttest.Binary(t, os.Getenv("PATH"))
+	binary := testenv.Agent(t, os.Getenv("PATH"))
 	w := newRigWith(t, engine.Options{}, &clock{real: true}, Options{StreamLimit: 200 * time.Millisecond})
 	p := w.startAgent(binary, "--ping-mode", "stream-only")
 	for range 3 {

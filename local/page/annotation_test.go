@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 // files are the artifacts of a build.
@@ -90,7 +92,7 @@ func TestEmojiInLabels(t *testing.T) {
 
 // A large body must not hold a page up, whatever is in it.
 func TestSlowAnnotationTime(t *testing.T) {
-	needSlow(t, "time")
+	testenv.NeedSlow(t)
 	for _, unit := range []string{"[", "**", "`", "[a](", "**a `b [c](", "|-", "- \n", "> ", "#", "http://", "|\n|-\n", "```\n", "<", "<a ", ":", "&", "<details>", "![", "*a_", "    a\n", "- ", "+ ", "1. ", "~~a", ":a:", "[a]: b\n", "[^1]", "<b>", "\\", "a|b\n", "*a_\n", "*a_\n\n"} {
 		began := time.Now()
 		renderAnnotation(strings.Repeat(unit, (256<<10)/len(unit)), someFiles)

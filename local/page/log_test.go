@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 func mustRender(t *testing.T, log string, openLast bool) logView {
@@ -116,7 +118,7 @@ func TestHugeControls(t *testing.T) {
 // Many short lines must not cost a screen's row of memory each.
 // A large log does not take the machine's memory.
 func TestSlowLogMemory(t *testing.T) {
-	needSlow(t, "size")
+	testenv.NeedSlow(t)
 	log := strings.Repeat("x\n", maxRendered/2)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

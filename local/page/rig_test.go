@@ -4,7 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -20,14 +19,6 @@ const key = "the-key"
 
 // patience bounds every wait; only a hang reaches it.
 const patience = 5 * time.Minute
-
-// needSlow skips a test that proves a time or a size, unless such are asked for.
-func needSlow(t *testing.T, proves string) {
-	t.Helper()
-	if os.Getenv("KBGEN_SLOW_TESTS") != "1" {
-		t.Skipf("proves %s: make test-slow", proves)
-	}
-}
 
 // A rig is an engine with its pages, and agents that the test plays.
 type rig struct {

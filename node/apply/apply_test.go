@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/node/resource"
 )
 
@@ -273,7 +274,7 @@ func TestCrashes(t *testing.T) {
 			t.Logf("%d steps", n)
 			for i := 1; i <= n; i++ {
 				for _, again := range []bool{true, false} {
-					if os.Getenv("KBGEN_SLOW_TESTS") != "1" && again == (i%2 == 0) {
+					if !testenv.Slow() && again == (i%2 == 0) {
 						continue // the neighbours have it
 					}
 					f := newFixture(t)
@@ -316,7 +317,7 @@ func TestKills(t *testing.T) {
 	}
 	after := f.tree(t)
 	every := 5 // TestCrashes has all of them
-	if os.Getenv("KBGEN_SLOW_TESTS") == "1" {
+	if testenv.Slow() {
 		every = 1
 	}
 	for i := 1; i <= n; i += every {

@@ -6,12 +6,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 // A kernel that works on several inputs of a batch at once is found by the slope,
 // an honest one is not. What somebody else computes meanwhile is played by doing
 // nothing: three of four calls find their work done.
-func TestOverlapOfCallsIsFound(t *testing.T) {
+func TestSlowOverlapOfCallsIsFound(t *testing.T) {
+	testenv.NeedSlow(t)
 	const lie = `
     caller = sys._getframe(1).f_locals
     if caller["mode"] == 2 and [item is data for item in caller["data"]].index(True) % 4:

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner/judge"
 	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
@@ -145,7 +146,7 @@ func TestDeviceTensors(t *testing.T) {
 		name := "forked"
 		if fresh {
 			name = "fresh interpreters"
-			if testing.Short() {
+			if !testenv.Slow() {
 				continue
 			}
 		}
@@ -173,9 +174,10 @@ func TestDeviceTensors(t *testing.T) {
 	}
 }
 
-// TestDeviceTimes: strict calls, batches and probes on the device, and the
+// TestSlowDeviceTimes: strict calls, batches and probes on the device, and the
 // judge's part in each.
-func TestDeviceTimes(t *testing.T) {
+func TestSlowDeviceTimes(t *testing.T) {
+	testenv.NeedSlow(t)
 	s, err := openOnDevice(t, "", devicePayload(2000), nil)
 	must(t, err)
 	outcome, words, run := judged(t, s, schema.ModeBenchmark, onDevice[1].text)
@@ -261,9 +263,10 @@ def custom_kernel(data):
 	}
 }
 
-// TestDeviceTrial: where memory cannot be shared, Open says so and why, before
+// TestSlowDeviceTrial: where memory cannot be shared, Open says so and why, before
 // there is a submission.
-func TestDeviceTrial(t *testing.T) {
+func TestSlowDeviceTrial(t *testing.T) {
+	testenv.NeedSlow(t)
 	const open = `        return self.mapped(size, descriptors)
 
     def mapped`

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpu-mode/kbgen/internal/interpreter"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner/judge"
 	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
@@ -18,15 +18,6 @@ import (
 func TestMain(m *testing.M) {
 	sandbox.Main()
 	os.Exit(m.Run())
-}
-
-// needsQuiet skips a test that proves times: who else computes here changes
-// them.
-func needsQuiet(t *testing.T) {
-	t.Helper()
-	if os.Getenv("KBGEN_SLOW_TESTS") != "1" {
-		t.Skip("proves time/size: make test-slow")
-	}
 }
 
 // addReference is a task: two arrays, their sum.
@@ -87,7 +78,7 @@ var sessions int
 // open starts a session that ends with the test, and what Open said.
 func open(t *testing.T, variant string, p *schema.Payload) (*Session, error) {
 	t.Helper()
-	python := interpreter.Program(t)
+	python := testenv.Python(t)
 	dir, err := os.MkdirTemp("", "kbharness-")
 	if err != nil {
 		t.Fatal(err)

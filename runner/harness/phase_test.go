@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -61,7 +62,8 @@ func TestSubmissionThatCannotBeImported(t *testing.T) {
 // What is written before an exception ends the run is what the task's own tester
 // would have written. Source: the published eval.py files, where they import the
 // submission and what they warm up with.
-func TestReportsOfRunsThatEnd(t *testing.T) {
+func TestSlowReportsOfRunsThatEnd(t *testing.T) {
+	testenv.NeedSlow(t)
 	cases := []schema.Case{ints("n", 4, "seed", 1), ints("n", 5, "seed", 2)}
 	const raises, second = "def custom_kernel(data):\n    1 / 0\n", right + "\nright = custom_kernel\n\ndef custom_kernel(data):\n    return right(data) if len(data[0]) == 4 else 1 / 0\n"
 	for variant, want := range map[string][]string{ // import fails, in test mode; first case raises; second does, in leaderboard mode

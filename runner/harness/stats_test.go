@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -118,7 +119,8 @@ benchmark.1.err: 0.0
 }
 
 // What is written and in which order differs by variant, and is the tester's.
-func TestReportsOfVariants(t *testing.T) {
+func TestSlowReportsOfVariants(t *testing.T) {
+	testenv.NeedSlow(t)
 	wrong := "def custom_kernel(data):\n    return data[0]\n"
 	const figures = "benchmark.0.runs benchmark.0.mean benchmark.0.std benchmark.0.err"
 	for _, tt := range []struct {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -50,7 +51,8 @@ func measured(t *testing.T, text string) *schema.Measurement {
 
 // No figure is below the work, however busy the machine: the floor is a
 // microsecond at most, and a liar gains no more.
-func TestNoCallIsShorterThanItsWork(t *testing.T) {
+func TestSlowNoCallIsShorterThanItsWork(t *testing.T) {
+	testenv.NeedSlow(t)
 	for _, tt := range []struct {
 		work time.Duration
 		lie  string
@@ -72,7 +74,8 @@ func TestNoCallIsShorterThanItsWork(t *testing.T) {
 
 // A kernel that does nothing is as fast as can be told, and no faster; and no
 // liar is found in it.
-func TestNoFigureIsFinerThanTheResolution(t *testing.T) {
+func TestSlowNoFigureIsFinerThanTheResolution(t *testing.T) {
+	testenv.NeedSlow(t)
 	p := addPayload(right, ints("n", 1, "seed", 1))
 	p.Sources[1].Text = "def generate_input(n, seed):\n    return n\n\n\ndef check_implementation(data, output):\n    return output == data, 'other'\n"
 	s := mustOpen(t, "", p)
@@ -93,7 +96,7 @@ func TestNoFigureIsFinerThanTheResolution(t *testing.T) {
 // add. The call without work is measured beside each figure, for how long it
 // takes is the machine's own: 20 µs here, 60 on a slower or a busier one.
 func TestSlowFiguresAreTheWork(t *testing.T) {
-	needsQuiet(t)
+	testenv.NeedSlow(t)
 	for _, work := range []time.Duration{200 * time.Microsecond, time.Millisecond, 5 * time.Millisecond} {
 		allowed := 0.01*float64(work) + float64(30*time.Microsecond)
 		off, measurable := 0.0, false

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpu-mode/kbgen/internal/interpreter"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 // pack writes little-endian values and raw bytes one after the other.
@@ -234,7 +234,7 @@ const channelHead = "import sys\nexec(sys.argv[3])\n"
 // encoded are messages that channel.py made of random trees.
 func encoded(t testing.TB, seed, count int, more []string) (messages [][]byte, answers []string) {
 	t.Helper()
-	cmd := exec.Command(interpreter.Program(t), "-I", "-c", encoder, fmt.Sprint(seed), fmt.Sprint(count), channelPy)
+	cmd := exec.Command(testenv.Python(t), "-I", "-c", encoder, fmt.Sprint(seed), fmt.Sprint(count), channelPy)
 	cmd.Stdin = strings.NewReader(strings.Join(more, "\n"))
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

@@ -14,6 +14,7 @@ import (
 	"github.com/buildkite/go-pipeline/warning"
 	"gopkg.in/yaml.v3"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -108,9 +109,7 @@ func stepsOnly(stream []byte) []byte {
 func TestAgreesWithAgentParser(t *testing.T) { agreeWithAgentParser(t, 20_000) }
 
 func TestSlowAgreesWithAgentParser(t *testing.T) {
-	if os.Getenv("KBGEN_SLOW_TESTS") == "" {
-		t.Skip("a million documents: make test-slow")
-	}
+	testenv.NeedSlow(t)
 	agreeWithAgentParser(t, 1_000_000)
 }
 

@@ -1,0 +1,112 @@
+// Package testenv finds or builds what tests run: the commands of this repository,
+// a real buildkite-agent and python3. It also says which tests a run includes.
+// Programs do not use it.
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// Slow reports whether this run includes the slow tests, which `make test-slow`
+// runs: the tests that bound a time or a size, the whole attack matrix, and the
+// campaigns.
+func Slow() bool { return os.Getenv("KBGEN_SLOW_TESTS") == "1" }
+
+// NeedSlow skips a test whose name starts with TestSlow unless Slow.
+func NeedSlow(t testing.TB) {
+	t.Helper()
+	if !Slow() {
+		t.Skip("slow test, run: make test-slow")
+	}
+}
+
+// Root returns the repository's absolute path.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// Agent returns the path of the buildkite-agent that tools/agent.sh built, or of
+// one in path, the value of PATH. It passes over a program of that name that does
+// not report an agent's version. It skips the test if there is none.
+func Agent(t testing.TB, path string) string {
+	t.Helper()
+	for _, dir := range append([]string{filepath.Join(Root(), "bin")}, filepath.SplitList(path)...) {
+		agent := filepath.Join(dir, "buildkite-agent")
+		if out, err := exec.Command(agent, "--version").Output(); err == nil && strings.HasPrefix(string(out), "buildkite-agent version ") {
+			return agent
+		}
+	}
+	t.Skip("NOT RUN: no buildkite-agent in bin or on PATH, run: make agent")
+	return ""
+}
+
+// Commands returns a directory with this repository's commands, built from the
+// present sources. All packages share it.
+func Commands(t testing.TB) string {
+	t.Helper()
+	dir, err := BuildCommands()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// BuildCommands is Commands for a TestMain. Test binaries that run at the same
+// time take turns, and a command that is up to date is not linked again.
+var BuildCommands = sync.OnceValues(func() (string, error) {
+	root := Root()
+	bin := filepath.Join(root, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(bin, ".commands.lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	build := exec.Command("make", "-s", "commands")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("make commands: %w\n%s", err, out)
+	}
+	return bin, nil
+})
+
+// interpreter asks python3 for its own path and PATH. The script of a version
+// manager in its place would triple the time of every run.
+var interpreter = sync.OnceValue(func() (found struct{ program, path string }) {
+	out, err := exec.Command("python3", "-I", "-c", "import os, sys; print(sys.executable, os.environ['PATH'], sep='\\n')").Output()
+	if err == nil {
+		found.program, found.path, _ = strings.Cut(strings.TrimSpace(string(out)), "\n")
+	}
+	return found
+})
+
+// Python returns the path of the real interpreter. It skips the test if there is
+// none.
+func Python(t testing.TB) string {
+	t.Helper()
+	if interpreter().program == "" {
+		t.Skip("NOT RUN: python3 is missing")
+	}
+	return interpreter().program
+}
+
+// PythonPath returns a PATH whose first directory holds the real interpreter. It
+// skips the test if there is none.
+func PythonPath(t testing.TB) string {
+	t.Helper()
+	return filepath.Dir(Python(t)) + ":" + interpreter().path
+}
