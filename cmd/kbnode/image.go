@@ -11,7 +11,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
-	"github.com/gpu-mode/kbgen/node/engine"
+	"github.com/gpu-mode/kbgen/node/docker"
 	"github.com/gpu-mode/kbgen/node/image"
 	"github.com/gpu-mode/kbgen/node/system"
 )
@@ -57,7 +57,7 @@ func (f *imageFlags) manager(env *cli.Env) (*image.Manager, []image.Status, erro
 		}
 	}
 	return &image.Manager{
-		Engine: engine.New(socket), Root: f.Root, Smoke: image.SmokeCommand, Now: time.Now,
+		Engine: docker.New(socket), Root: f.Root, Smoke: image.SmokeCommand, Now: time.Now,
 		Log: logger(env),
 	}, all, nil
 }

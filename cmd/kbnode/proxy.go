@@ -17,8 +17,8 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/docker"
 	"github.com/gpu-mode/kbgen/node/drain"
-	"github.com/gpu-mode/kbgen/node/engine"
 	"github.com/gpu-mode/kbgen/node/proxy"
 	"github.com/gpu-mode/kbgen/node/system"
 )
@@ -149,7 +149,7 @@ func (c *reapCmd) Run(ctx context.Context, env *cli.Env) error {
 		// The unit's stop waits for this, and an engine that hangs says nothing.
 		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 		defer cancel()
-		n, err := engine.New(c.Engine).Reap(ctx, s.Label())
+		n, err := docker.New(c.Engine).Reap(ctx, s.Label())
 		if err != nil {
 			faults = append(faults, fmt.Errorf("slot %s: %w", s.Name, err))
 		}

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpu-mode/kbgen/node/engine"
+	"github.com/gpu-mode/kbgen/node/docker"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -198,7 +198,7 @@ func (m *Manager) Status(ctx context.Context, s *Status) error {
 		return nil
 	}
 	d, err := m.inspect(ctx, s.ID)
-	if engine.Is(err, http.StatusNotFound) {
+	if docker.Is(err, http.StatusNotFound) {
 		return nil
 	}
 	s.Present, s.Bytes = err == nil, d.Size

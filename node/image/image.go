@@ -26,7 +26,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/node"
-	"github.com/gpu-mode/kbgen/node/engine"
+	"github.com/gpu-mode/kbgen/node/docker"
 )
 
 // tagged is the repository whose tags keep pinned images from being pruned as
@@ -38,7 +38,7 @@ var SmokeCommand = []string{"/bin/sh", "-e", "-c", "exec kbrun doctor --allow-we
 
 // A Manager keeps the pins of a machine.
 type Manager struct {
-	Engine *engine.Client
+	Engine *docker.Client
 	Root   string // below which [node.PinsPath] lies, "/"
 	// LeastFree is how much room the engine's disk must have before a pull, in bytes.
 	LeastFree int64
@@ -98,7 +98,7 @@ func (m *Manager) Update(ctx context.Context, ref string, local, held bool) (cha
 			}
 		}
 		got, err := m.inspect(ctx, ref)
-		if engine.Is(err, http.StatusNotFound) {
+		if docker.Is(err, http.StatusNotFound) {
 			return fmt.Errorf("image %s: the engine has none: docker load or docker pull it, or leave --local out", ref)
 		}
 		if err != nil {
@@ -219,10 +219,10 @@ func (m *Manager) remove(ctx context.Context, id string) (bool, error) {
 	for _, name := range []string{tagged + ":" + tag(id), id} {
 		err := m.Engine.Do(ctx, http.MethodDelete, "/images/"+name, nil, nil, nil)
 		switch {
-		case engine.Is(err, http.StatusConflict):
+		case docker.Is(err, http.StatusConflict):
 			m.Log("%s stays: it is in use", Short(id))
 			return false, nil
-		case err != nil && !engine.Is(err, http.StatusNotFound):
+		case err != nil && !docker.Is(err, http.StatusNotFound):
 			return false, fmt.Errorf("removing image %s: %w", Short(id), err)
 		}
 	}

@@ -14,12 +14,12 @@ import (
 
 	"github.com/gpu-mode/kbgen/internal/dockertest"
 	"github.com/gpu-mode/kbgen/node"
-	"github.com/gpu-mode/kbgen/node/engine"
+	"github.com/gpu-mode/kbgen/node/docker"
 )
 
 func manager(t *testing.T, socket string) *Manager {
 	return &Manager{
-		Engine: engine.New(socket), Root: t.TempDir(), Smoke: []string{"/probe", "status=CapEff"}, Log: t.Logf,
+		Engine: docker.New(socket), Root: t.TempDir(), Smoke: []string{"/probe", "status=CapEff"}, Log: t.Logf,
 		Now: func() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) },
 	}
 }
