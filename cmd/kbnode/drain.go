@@ -103,6 +103,15 @@ func (c *prepareCmd) Run(ctx context.Context, env *cli.Env) error {
 	return drain.AwaitDevices(ctx, config, c.Wait, logger(env))
 }
 
+// usage gives errors of wrong usage, as package node has them, their exit status.
+func usage(err error) error {
+	var wrong *node.UsageError
+	if errors.As(err, &wrong) {
+		return &cli.UsageError{Err: err}
+	}
+	return err
+}
+
 // logger returns a function that prints a line on stderr.
 func logger(env *cli.Env) func(format string, args ...any) {
 	return func(format string, args ...any) { fmt.Fprintf(env.Stderr, "kbnode: "+format+"\n", args...) }

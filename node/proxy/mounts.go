@@ -19,8 +19,6 @@ import (
 // Source: buildkite-agent, internal/job, v3.138.0.
 var jobDir = regexp.MustCompile(`^buildkite-job-[a-zA-Z0-9-]{1,100}$`)
 
-// IsJobDir reports whether a name is that of a job's directory.
-func IsJobDir(name string) bool { return jobDir.MatchString(name) }
 
 // mounts are the directories that the container gets of the machine: the job's.
 func (p *Proxy) mounts(h *askedHost) ([]mount, error) {
@@ -45,7 +43,7 @@ func (p *Proxy) mounts(h *askedHost) ([]mount, error) {
 		said := text.Quote(b.said)
 		name := path.Base(b.source)
 		switch {
-		case b.source != path.Join(p.TempDir, name) || !IsJobDir(name):
+		case b.source != path.Join(p.TempDir, name) || !jobDir.MatchString(name):
 			return nil, refusal("volume %s: only the job's directory", said)
 		case b.mode != "" && b.mode != "rw":
 			return nil, refusal("volume %s: only the job's directory, rw", said)
