@@ -19,7 +19,6 @@ import (
 // Source: buildkite-agent, internal/job, v3.138.0.
 var jobDir = regexp.MustCompile(`^buildkite-job-[a-zA-Z0-9-]{1,100}$`)
 
-
 // mounts are the directories that the container gets of the machine: the job's.
 func (p *Proxy) mounts(h *askedHost) ([]mount, error) {
 	type bind struct{ said, source, target, mode string }
