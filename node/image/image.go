@@ -122,6 +122,30 @@ func (m *Manager) Update(ctx context.Context, ref string, local, held bool) (cha
 	return changed, err
 }
 
+// UpdateEach updates references, which must be among those in all, and goes on after
+// one that fails. It reports whether one has an image now that had none before. Local
+// and held are those of [Manager.Update]; with held, an image that was loaded by hand
+// is looked for with the engine only, because no registry has it.
+func (m *Manager) UpdateEach(ctx context.Context, all []Status, refs []string, local, held bool) (first bool, err error) {
+	var faults []error
+	for _, ref := range refs {
+		at := slices.IndexFunc(all, func(s Status) bool { return s.Reference == ref })
+		if at < 0 {
+			faults = append(faults, node.Usagef("image %q: no slot's step may name it, have %q", ref, References(all)))
+			continue
+		}
+		now := all[at]
+		byHand := held && now.ID != "" && now.Digest == ""
+		changed, err := m.Update(ctx, ref, local || byHand, held)
+		faults = append(faults, err)
+		if err == nil && !changed {
+			m.Log("%s: nothing to do", ref)
+		}
+		first = first || changed && now.ID == ""
+	}
+	return first, errors.Join(faults...)
+}
+
 // take tries an image and pins it. One that does not work is left to Collect if it
 // was pulled, and the pin stays.
 func (m *Manager) take(ctx context.Context, pins *node.Pins, ref string, got description, local bool) error {
@@ -211,6 +235,9 @@ func (m *Manager) Collect(ctx context.Context, refs []string) (removed []string,
 		}
 		return errors.Join(faults...)
 	})
+	for _, id := range removed {
+		m.Log("removed image %s", Short(id))
+	}
 	return removed, err
 }
 
