@@ -38,6 +38,7 @@ var layers = []struct {
 	{"server/servertest", []string{"schema", "store", "server/backend", "internal/pgtest"}},
 	{"server", []string{"schema", "secrets", "pipelines", "verdict", "launcher", "store"}},
 	{"templates", []string{"schema"}},
+	{"node/setup", []string{"schema", "pipelines", "node"}},
 	{"node/trial", []string{"schema", "pipelines", "generator", "launcher", "node"}}, // tries a machine with what kbgen writes
 	{"node", []string{"schema", "secrets", "templates", "runner/device"}},
 	{"examples", nil},

@@ -6,6 +6,7 @@
 //   - gate, proxy and image stand between a job and the machine
 //   - system runs the programs of the machine, docker asks the engine
 //   - health says how a slot's devices are, doctor what is wrong and how to mend it
+//   - setup carries out plan, apply and adopt
 //   - trial starts jobs and containers that prove what a machine promises
 //   - status says what slots do now, drain takes them out of use and back
 //   - broker hands out secrets

@@ -13,3 +13,12 @@ func (e *UsageError) Unwrap() error { return e.Err }
 func Usagef(format string, args ...any) error {
 	return &UsageError{fmt.Errorf(format, args...)}
 }
+
+// A HintError carries a command to type next.
+type HintError struct {
+	Err  error
+	Hint string
+}
+
+func (e *HintError) Error() string { return e.Err.Error() }
+func (e *HintError) Unwrap() error { return e.Err }

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/node/setup"
 	"github.com/gpu-mode/kbgen/pipelines"
-	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/near"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
 	"github.com/gpu-mode/kbgen/templates"
@@ -64,7 +63,7 @@ func (c *composeCmd) Run(_ context.Context, env *cli.Env) error {
 
 // compose renders the compose file of one node.
 func (c *composeCmd) compose(env *cli.Env) ([]byte, error) {
-	file, err := readQueueFile(c.QueueFile)
+	file, _, err := setup.ReadQueueFile(c.QueueFile, false)
 	if err != nil {
 		return nil, err
 	}
@@ -76,37 +75,6 @@ func (c *composeCmd) compose(env *cli.Env) ([]byte, error) {
 		Node: c.Node, Agents: agents, CDI: c.CDI, Token: c.Token, Hooks: c.Hooks, Broker: c.Broker, BrokerGroup: c.BrokerGroup,
 		Endpoint: c.Endpoint, HostNetwork: c.HostNetwork, Drain: c.Drain,
 	}.Render()
-}
-
-// readQueueFile reads a queue file without errors. The error is the first of them.
-func readQueueFile(path string) (*queuefile.File, error) {
-	file, _, err := readQueueFileOf(path, false)
-	return file, err
-}
-
-// readQueueFileOf reads one whose machines may be smaller than they should. What
-// they lack is returned then, a line each.
-func readQueueFileOf(path string, allowSmall bool) (file *queuefile.File, small []string, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	doc, err := io.ReadAll(io.LimitReader(f, queuefile.MaxSize+1))
-	if err != nil {
-		return nil, nil, err
-	}
-	file, faults := queuefile.Decode(path, doc)
-	for _, fault := range append(faults, queuefile.Check([]*queuefile.File{file}, pipelines.Fleet.Requirements())...) {
-		switch {
-		case fault.Severity != schema.SeverityError:
-		case allowSmall && file.Small(fault):
-			small = append(small, fault.Error())
-		default:
-			return nil, nil, fmt.Errorf("%w (kbgen vendor check lists all)", fault)
-		}
-	}
-	return file, small, nil
 }
 
 // agents are those of the node, with the images asked for. What the vendor

@@ -103,11 +103,15 @@ func (c *prepareCmd) Run(ctx context.Context, env *cli.Env) error {
 	return drain.AwaitDevices(ctx, config, c.Wait, logger(env))
 }
 
-// usage gives errors of wrong usage, as package node has them, their exit status.
-func usage(err error) error {
-	var wrong *node.UsageError
-	if errors.As(err, &wrong) {
-		return &cli.UsageError{Err: err}
+// public turns errors of package node into those that the command line knows.
+func public(err error) error {
+	var usage *node.UsageError
+	if errors.As(err, &usage) {
+		err = &cli.UsageError{Err: err}
+	}
+	var hint *node.HintError
+	if errors.As(err, &hint) {
+		err = &cli.HintError{Err: err, Hint: hint.Hint}
 	}
 	return err
 }

@@ -120,7 +120,7 @@ func (c *imageUpdateCmd) Run(ctx context.Context, env *cli.Env) error {
 		_, failed := m.Collect(ctx, c.References)
 		err = errors.Join(err, failed)
 	}
-	return usage(err)
+	return public(err)
 }
 
 type imageRollbackCmd struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node/plan"
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/node/setup"
 )
 
 // exitChanges is kbnode plan's status when there is something to do.
@@ -33,36 +34,36 @@ type nodePlan struct {
 func (c *planCmd) Run(ctx context.Context, env *cli.Env) error {
 	token, err := c.token(env, false)
 	if err != nil {
-		return err
+		return public(err)
 	}
-	p, err := c.plan(ctx, env, token)
+	p, err := c.target.target().Plan(ctx, token, logger(env))
 	if err != nil {
-		return err
+		return public(err)
 	}
 	if c.JSON {
-		err = cli.PrintJSON(env.Stdout, p.public())
+		err = cli.PrintJSON(env.Stdout, document(p))
 	} else {
-		err = p.print(env.Stdout)
+		err = printPlan(p, env.Stdout)
 	}
-	if err == nil && len(p.actions)+len(p.Missing) > 0 {
+	if err == nil && len(p.Actions)+len(p.Missing) > 0 {
 		return &cli.ExitError{Status: exitChanges}
 	}
 	return err
 }
 
-func (p *planned) public() *nodePlan {
-	public := &nodePlan{
-		Node: p.Config.Node, Slots: []string{}, Actions: append([]resource.Action{}, p.actions...), Conflicts: append([]resource.Conflict{}, p.conflicts...),
+func document(p *setup.Plan) *nodePlan {
+	d := &nodePlan{
+		Node: p.Config.Node, Slots: []string{}, Actions: append([]resource.Action{}, p.Actions...), Conflicts: append([]resource.Conflict{}, p.Conflicts...),
 		Missing: append([]plan.Missing{}, p.Missing...), Notes: append([]string{}, p.Notes...),
 	}
 	for i := range p.Config.Slots {
-		public.Slots = append(public.Slots, p.Config.Slots[i].Name)
+		d.Slots = append(d.Slots, p.Config.Slots[i].Name)
 	}
-	return public
+	return d
 }
 
-// print says it for people.
-func (p *planned) print(out io.Writer) error {
+// printPlan prints a plan for people.
+func printPlan(p *setup.Plan, out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "node %s: %s\n", p.Config.Node, slotNames(p))
 	for _, note := range p.Notes {
@@ -71,10 +72,10 @@ func (p *planned) print(out io.Writer) error {
 	for _, m := range p.Missing {
 		fmt.Fprintf(&b, "missing: %s: %s\n  %s\n", m.What, m.Why, m.Command)
 	}
-	for _, c := range p.conflicts {
+	for _, c := range p.Conflicts {
 		fmt.Fprintf(&b, "refused: %s\n", c)
 	}
-	for _, a := range p.actions {
+	for _, a := range p.Actions {
 		fmt.Fprintf(&b, "%s\n", worded(&a))
 		for line := range strings.Lines(a.Diff) {
 			fmt.Fprintf(&b, "    %s", line)
@@ -83,13 +84,13 @@ func (p *planned) print(out io.Writer) error {
 			b.WriteByte('\n')
 		}
 	}
-	switch restarts := p.restarts(); {
-	case len(p.actions) == 0:
+	switch units := restarts(p); {
+	case len(p.Actions) == 0:
 		b.WriteString("nothing to do\n")
-	case len(restarts) > 0:
-		fmt.Fprintf(&b, "%s; restarts %s\n", counted(p.actions), strings.Join(restarts, ", "))
+	case len(units) > 0:
+		fmt.Fprintf(&b, "%s; restarts %s\n", counted(p.Actions), strings.Join(units, ", "))
 	default:
-		fmt.Fprintf(&b, "%s; restarts nothing\n", counted(p.actions))
+		fmt.Fprintf(&b, "%s; restarts nothing\n", counted(p.Actions))
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
@@ -108,9 +109,9 @@ func worded(a *resource.Action) string {
 }
 
 // restarts are the units that run now and will have been stopped.
-func (p *planned) restarts() []string {
+func restarts(p *setup.Plan) []string {
 	var names []string
-	for _, a := range p.actions {
+	for _, a := range p.Actions {
 		if a.Verb == resource.Restart || a.Verb == resource.Stop {
 			names = append(names, a.Name)
 		}
@@ -146,7 +147,7 @@ func counted(actions []resource.Action) string {
 	return strings.Join(kinds, ", ")
 }
 
-func slotNames(p *planned) string {
+func slotNames(p *setup.Plan) string {
 	var names []string
 	for i := range p.Config.Slots {
 		s := &p.Config.Slots[i]

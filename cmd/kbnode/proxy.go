@@ -75,7 +75,7 @@ func (c *proxyCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	l, err := proxy.Listen(c.Socket)
 	if err != nil {
-		return usage(err)
+		return public(err)
 	}
 	return p.Serve(ctx, l, logger)
 }

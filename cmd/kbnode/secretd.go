@@ -41,7 +41,7 @@ func (c *secretdCmd) Run(ctx context.Context, env *cli.Env) error {
 	b.Log = slog.New(slog.NewTextHandler(env.Stderr, nil))
 	l, err := s.Listen()
 	if err != nil {
-		return usage(err)
+		return public(err)
 	}
 	b.Log.Info("answering", "socket", l.Addr().String(), "keys", len(b.Keys))
 	return b.Serve(ctx, l)
