@@ -211,7 +211,7 @@ func (m *maker) makeSlots() {
 			m.wrong("%s: GPU type %s runs on %s, want docker or host: kbnode sets up machines", a.Path, row.Name, row.Platform)
 			continue
 		}
-		s := &slot{row: row, agent: a, share: m.share(a), numa: -1}
+		s := &slot{row: row, agent: a, share: a.Share, numa: -1}
 		if row.GPUs > 0 {
 			s.Name = fmt.Sprintf("gpu%d", gpus)
 			gpus++
@@ -244,13 +244,6 @@ func (m *maker) fill(s *slot) {
 	default:
 		s.Images = []string{s.row.Image}
 	}
-}
-
-// share is that of an agent's group.
-func (m *maker) share(a queuefile.Agent) queuefile.Share {
-	var i, j int
-	fmt.Sscanf(a.Path, "nodes[%d].gpus[%d]", &i, &j)
-	return m.File.Nodes[i].GPUs[j].Agent
 }
 
 // promises compares each slot with what its row promises to submitters.
