@@ -94,7 +94,7 @@ func unfinished(err error) error {
 
 // conclude says what was done, what runs now, and what comes next.
 func (c *applyCmd) conclude(ctx context.Context, env *cli.Env, p *setup.Plan, did []resource.Action) error {
-	fmt.Fprintf(env.Stdout, "changed: %s\n", counted(did))
+	fmt.Fprintf(env.Stdout, "changed: %s\n", resource.Summary(did))
 	if p.Machine.Root != "/" {
 		_, err := fmt.Fprintf(env.Stdout, "below %s, where nothing runs\n", c.Root)
 		return err
@@ -129,7 +129,7 @@ func (c *adoptCmd) Run(ctx context.Context, env *cli.Env) error {
 	case len(did) == 0:
 		_, err = fmt.Fprintln(env.Stdout, "nothing to do")
 	default:
-		_, err = fmt.Fprintf(env.Stdout, "taken over: %s\nnext: sudo kbnode apply FILE\n", counted(did))
+		_, err = fmt.Fprintf(env.Stdout, "taken over: %s\nnext: sudo kbnode apply FILE\n", resource.Summary(did))
 	}
 	return err
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/drain"
+	"github.com/gpu-mode/kbgen/node/gate"
 	"github.com/gpu-mode/kbgen/node/proxy"
 	"github.com/gpu-mode/kbgen/node/system"
 )
@@ -99,4 +101,25 @@ func (c *reapCmd) Run(ctx context.Context, env *cli.Env) error {
 		fmt.Fprintf(env.Stderr, "kbnode: slot %s: %d containers were left by its jobs\n", s.Name, n)
 	}
 	return err
+}
+
+// runAgentCmd becomes a slot's agent where systemd cannot open the token for it.
+type runAgentCmd struct {
+	Slot string `required:"" placeholder:"NAME"`
+}
+
+func (c *runAgentCmd) Run(_ context.Context, env *cli.Env) error {
+	config, err := node.ReadConfig("/")
+	if err != nil {
+		return err
+	}
+	slot, err := config.Slot(c.Slot)
+	if err != nil {
+		return err
+	}
+	argv, err := gate.AgentCommand(config, slot, env.Getenv("CREDENTIALS_DIRECTORY"))
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w", argv[0], syscall.Exec(argv[0], argv, env.Environ()))
 }
