@@ -5,19 +5,26 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 // The worked examples: one page for each role, replayed from its first line to
 // its last in a repository of its own, which begins with the examples and
 // goldens in it.
 func TestRolePages(t *testing.T) {
-	for page, least := range map[string]int{
-		"docs/maintainers.md":      8,
-		"docs/backend.md":          5,
-		"docs/vendors.md":          3,
-		"docs/pipeline-authors.md": 8,
-		"docs/competitors.md":      6,
-	} {
+	replayPages(t, map[string]int{"docs/maintainers.md": 8, "docs/vendors.md": 3, "docs/pipeline-authors.md": 8})
+}
+
+// TestSlowRolePages replays the pages whose submissions are timed.
+func TestSlowRolePages(t *testing.T) {
+	testenv.NeedSlow(t)
+	replayPages(t, map[string]int{"docs/backend.md": 5, "docs/competitors.md": 6})
+}
+
+// replayPages replays pages, each of which has at least so many commands.
+func replayPages(t *testing.T, pages map[string]int) {
+	for page, least := range pages {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/internal/popcorn"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/localtest"
 	"github.com/gpu-mode/kbgen/local/webhook"
@@ -26,13 +27,20 @@ import (
 
 // A submission goes by popcorn-cli's protocol through kbserve, Buildkite's stand-in,
 // a real agent and kbrun, and ranks; one that crashes does not. Events tell of the ends.
-func TestServeFromSubmissionToRank(t *testing.T) {
+func TestServeFromSubmissionToRank(t *testing.T) { serveFromSubmissionToRank(t, "SQLite") }
+
+func TestSlowServeFromSubmissionToRank(t *testing.T) {
+	testenv.NeedSlow(t)
+	serveFromSubmissionToRank(t, "PostgreSQL")
+}
+
+func serveFromSubmissionToRank(t *testing.T, databases ...string) {
 	t.Parallel()
 	address := freeAddress(t)
 	r := newRig(t, func(o *local.Options) {
 		o.Webhook = &webhook.Options{URL: "http://" + address + "/webhooks/buildkite", Token: webhookToken}
 	})
-	for _, kind := range []string{"SQLite", "PostgreSQL"} {
+	for _, kind := range databases {
 		t.Run(kind, func(t *testing.T) {
 			b := newBackendRig(t, r.Server, kind)
 			b.user("1001")

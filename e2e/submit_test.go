@@ -69,7 +69,7 @@ func (r *rig) verdicts(t *testing.T) {
 			t.Errorf("outcome %q, want %q", result.Outcome.Name, schema.OutcomeTimeout)
 		}
 	})
-	submit("leaderboard", []string{"vectoradd_py", "right", "--mode", "leaderboard", "--json"}, func(t *testing.T, s output) {
+	submit("leaderboard", of("right.py", "--mode", "leaderboard", "--json"), func(t *testing.T, s output) {
 		s.want(t, 0)
 		result := onlyResult(t, s.stdout)
 		var runs []string

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/schema/format"
 )
 
 // A Comparison is what differs between two sets of pipelines, by file. A change
@@ -83,26 +85,19 @@ func (c Comparison) Differs() bool { return c.Changed > 0 }
 // Summary is one line: "1 change in 36 of 52 files".
 func (c Comparison) Summary() string {
 	if !c.Differs() {
-		return fmt.Sprintf("no change in %s", plural(c.Files, "file"))
+		return fmt.Sprintf("no change in %s", format.Count(c.Files, "file"))
 	}
 	var parts []string
 	if n := len(c.Changes); n > 0 {
-		parts = append(parts, fmt.Sprintf("%s in %d of %s", plural(n, "change"), c.Changed-len(c.Added)-len(c.Removed), plural(c.Files, "file")))
+		parts = append(parts, fmt.Sprintf("%s in %d of %s", format.Count(n, "change"), c.Changed-len(c.Added)-len(c.Removed), format.Count(c.Files, "file")))
 	}
 	if n := len(c.Added); n > 0 {
-		parts = append(parts, plural(n, "file")+" added")
+		parts = append(parts, format.Count(n, "file")+" added")
 	}
 	if n := len(c.Removed); n > 0 {
-		parts = append(parts, plural(n, "file")+" removed")
+		parts = append(parts, format.Count(n, "file")+" removed")
 	}
 	return strings.Join(parts, ", ")
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Files lists the files that have the change, each once, in order.

@@ -2,12 +2,12 @@ package verdict
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -89,8 +89,7 @@ func (v *Verdict) closing() (facts []fact) {
 	case v.NoScore != "":
 		facts = append(facts, fact{"no score", v.NoScore})
 	case v.Score != nil:
-		s := v.Score.Seconds
-		facts = append(facts, fact{fmt.Sprintf("score %s s = %s (%s)", decimal(s), formatTime(s*1e9, 0), v.Score.Ranking), ""})
+		facts = append(facts, fact{fmt.Sprintf("score %s (%s)", format.Score(v.Score.Seconds), v.Score.Ranking), ""})
 	}
 	if v.Device != "" {
 		facts = append(facts, fact{"device", v.Device})
@@ -120,19 +119,6 @@ func (v *Verdict) closing() (facts []fact) {
 		facts = append(facts, fact{"what you can do: " + n, ""})
 	}
 	return facts
-}
-
-// decimal gives seconds with six digits that count, and no exponent.
-func decimal(s float64) string {
-	digits := 6
-	if s > 0 {
-		digits = max(0, 5-int(math.Floor(math.Log10(s))))
-	}
-	text := strconv.FormatFloat(s, 'f', digits, 64)
-	if strings.Contains(text, ".") {
-		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
-	}
-	return text
 }
 
 // shown is a fact on one line, its foreign text made fit by clean.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -70,9 +71,12 @@ func (c *Case) writeText(b *strings.Builder) {
 // times are a benchmark's mean with its error, the best, the worst, and a chart
 // of the samples where there are some.
 func (c *Case) times() string {
-	words := "⏱ " + timeText(c.Mean, c.Err)
+	words := "⏱ " + Time(c.Mean)
+	if e := nanoseconds(c.Err); e != nil && *e != 0 {
+		words += " ± " + format.Time(*e)
+	}
 	if c.Best != "" && c.Worst != "" {
-		words += "  ⚡ " + timeText(c.Best, "") + " 🐌 " + timeText(c.Worst, "")
+		words += "  ⚡ " + Time(c.Best) + " 🐌 " + Time(c.Worst)
 	}
 	if drawn := chart(c.Samples); drawn != "" {
 		words += "  " + drawn
@@ -80,46 +84,13 @@ func (c *Case) times() string {
 	return words
 }
 
-// timeText formats nanoseconds as testers write them.
-func timeText(ns, err string) string {
-	v, parseErr := strconv.ParseFloat(ns, 64)
-	if parseErr != nil {
-		return text.Line(ns, maxLine)
+// Time formats nanoseconds as a tester wrote them, and any other text as it is.
+func Time(ns string) string {
+	v, err := strconv.ParseFloat(ns, 64)
+	if ns == "" || err != nil {
+		return text.Line(ns, 40)
 	}
-	e, _ := strconv.ParseFloat(err, 64)
-	return formatTime(v, e)
-}
-
-// formatTime gives nanoseconds, and their error unless it is 0, the unit and
-// the digits of Kernelbot's reports.
-//
-// Source: gpu-mode/kernelbot, src/libkernelbot/utils.py, format_time.
-func formatTime(ns, err float64) string {
-	scale, unit := 1.0, "ns"
-	switch {
-	case ns > 2_000_000:
-		scale, unit = 1e6, "ms"
-	case ns > 2000:
-		scale, unit = 1e3, "µs"
-	}
-	v, e := ns/scale, err/scale
-	digits := 0
-	switch {
-	case v < 1:
-		digits = -1 // as many as it takes
-	case v < 10:
-		digits = 2
-	case v < 100:
-		digits = 1
-	}
-	text := strconv.FormatFloat(v, 'f', digits, 64)
-	if e == 0 {
-		return text + " " + unit
-	}
-	if digits >= 0 {
-		digits++
-	}
-	return fmt.Sprintf("%s ± %s %s", text, strconv.FormatFloat(e, 'f', digits, 64), unit)
+	return format.Time(v)
 }
 
 // writeQuote indents foreign text. Its lines keep their own indentation, which

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
 
@@ -58,7 +59,7 @@ func (c *checkCommand) Run(_ context.Context, env *cli.Env) error {
 	}
 	if failed > 0 {
 		return &cli.ExitError{Status: exitFindings, Err: fmt.Errorf("checking %s: %s of severity %s or worse",
-			count(len(c.Files), "file"), count(failed, "finding"), least)}
+			format.Count(len(c.Files), "file"), format.Count(failed, "finding"), least)}
 	}
 	return nil
 }
@@ -176,11 +177,4 @@ func (c *checkCommand) listRules(env *cli.Env) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/generator"
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema/format"
 )
 
 // planCmd prints what a pipeline would start, and what that may cost.
@@ -54,7 +55,7 @@ func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	jobs := counted(len(plan), "job")
+	jobs := format.Count(len(plan), "job")
 	if skipped > 0 {
 		jobs = fmt.Sprintf("%d of %s", len(plan)-skipped, jobs)
 	}

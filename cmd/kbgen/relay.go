@@ -12,6 +12,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -57,7 +58,7 @@ func (c *uploadCmd) relayed(env *cli.Env) (key string, err error) {
 		return "", err
 	}
 	if p.Name != "evaluate" || len(r.GPUs) != 1 || !r.Selection.All() {
-		return "", cli.Usagef("--relay: got pipeline %s with %s, want evaluate with one, all of it: there is one result to show", p.Name, count(len(r.GPUs), "GPU type"))
+		return "", cli.Usagef("--relay: got pipeline %s with %s, want evaluate with one, all of it: there is one result to show", p.Name, format.Count(len(r.GPUs), "GPU type"))
 	}
 	steps, err := p.Steps(r)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -154,18 +155,11 @@ func summary(f *queuefile.File) string {
 			queues = append(queues, a.Queue)
 		}
 	}
-	text := counted(len(f.Nodes), "node")
+	text := format.Count(len(f.Nodes), "node")
 	for _, q := range queues {
-		text += fmt.Sprintf("; %s on %s", counted(agents[q], "agent"), q)
+		text += fmt.Sprintf("; %s on %s", format.Count(agents[q], "agent"), q)
 	}
 	return text
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // live lets kblaunch, which speaks Buildkite's REST API, compare the files

@@ -15,6 +15,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/verdict"
 )
@@ -254,7 +255,7 @@ func (out *compareJSON) write(w io.Writer) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.Spec, c.Old, c.New, d)
 	}
 	if g := out.Geomean; g != nil {
-		fmt.Fprintf(table, "geomean\t%s\t%s\t%+.2f%%\n", nanoseconds(g.OldNS), nanoseconds(g.NewNS), g.Percent)
+		fmt.Fprintf(table, "geomean\t%s\t%s\t%+.2f%%\n", format.Time(g.OldNS), format.Time(g.NewNS), g.Percent)
 	}
 	if err := table.Flush(); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/perf/benchmath"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/verdict"
 )
 
@@ -85,24 +86,9 @@ func (t *timeJSON) String() string {
 		return "-"
 	}
 	wide := max(t.High/t.NS-1, 1-t.Low/t.NS) * 100
-	s := fmt.Sprintf("%s ± %.0f%%", nanoseconds(t.NS), wide)
+	s := fmt.Sprintf("%s ± %.0f%%", format.Time(t.NS), wide)
 	if t.Samples > 0 {
 		s += fmt.Sprintf(" n=%d", t.Samples)
 	}
 	return s
-}
-
-// nanoseconds gives a time four digits that count.
-func nanoseconds(ns float64) string {
-	for _, u := range []struct {
-		scale float64
-		name  string
-	}{{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}, {1, "ns"}} {
-		if ns >= u.scale || u.scale == 1 {
-			v := ns / u.scale
-			digits := max(0, 3-int(math.Floor(math.Log10(max(v, 1e-3)))))
-			return strconv.FormatFloat(v, 'f', min(digits, 4), 64) + " " + u.name
-		}
-	}
-	return ""
 }

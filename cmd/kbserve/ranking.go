@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
 )
@@ -62,7 +63,7 @@ func (c *showCmd) Run(ctx context.Context, env *cli.Env) error {
 				if e.Tied {
 					rank += "="
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%.3f µs\t%s\t%d\n", rank, text.Line(e.UserName, 60), text.Line(e.UserID, 20), e.Score*1e6, e.Time.Format("2006-01-02 15:04"), e.Submission)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", rank, text.Line(e.UserName, 60), text.Line(e.UserID, 20), format.Score(e.Score), e.Time.Format("2006-01-02 15:04"), e.Submission)
 			}
 			if err := w.Flush(); err != nil {
 				return err

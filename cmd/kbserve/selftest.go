@@ -14,6 +14,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/examples"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
@@ -173,7 +174,7 @@ func (x *selftest) verifyRank(ctx context.Context) error {
 	if total != 1 || page[0].SubmissionID != x.id || page[0].Rank != 1 || !(page[0].Score > 0) {
 		return fmt.Errorf("board %s: submission %d does not rank as the first and only one", x.board, x.id)
 	}
-	x.say("ranked   %.3f µs", page[0].Score*1e6)
+	x.say("ranked   %s", format.Score(page[0].Score))
 	return nil
 }
 

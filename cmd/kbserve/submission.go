@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
 )
@@ -89,7 +90,7 @@ func rankWords(all []listedVerdict) string {
 	for i, v := range all {
 		word := v.GPU + ": " + v.Reason
 		if v.Ranks && v.Score != nil {
-			word = fmt.Sprintf("%s: %.3f µs", v.GPU, *v.Score*1e6)
+			word = v.GPU + ": " + format.Score(*v.Score)
 		}
 		if i == 0 {
 			words = word
@@ -192,7 +193,7 @@ func (x *shownSubmission) print(env *cli.Env) {
 			passed = "passed"
 		}
 		if r.Score != nil {
-			passed += fmt.Sprintf(", %.3f µs", *r.Score*1e6)
+			passed += ", " + format.Score(*r.Score)
 		}
 		fmt.Fprintf(w, "run\t%s %s %s: %s, %.1f s\n", text.Line(r.GPU, 100), public[r.Secret], text.Line(r.Mode, 40), passed, r.End.Sub(r.Start).Seconds())
 	}

@@ -14,7 +14,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // Bounds on what of an artifact is shown, bytes.
@@ -27,7 +29,7 @@ const (
 type artifactPage struct {
 	Path     string
 	Name     string
-	State    state
+	State    view.State
 	Facts    []fact
 	Download string // empty: nothing to fetch
 	Image    string // path of the image
@@ -60,7 +62,7 @@ func (p *pages) artifact(r *http.Request) (*frame, error) {
 	}
 	c := &artifactPage{Path: text.Line(a.Path, 500), Name: text.Line(path.Base(a.Path), 200), State: artifactState(a.State)}
 	c.Facts = slices.DeleteFunc([]fact{
-		{Name: "Size", Text: size(a.Size)},
+		{Name: "Size", Text: format.Size(a.Size)},
 		{Name: "Type", Text: text.Line(a.ContentType, 100)},
 		{Name: "Created", Time: p.moment(a.CreatedAt)},
 		{Name: "SHA-256", Text: text.Line(a.SHA256, 64)},
@@ -111,7 +113,7 @@ func (p *pages) preview(c *artifactPage, a *engine.Artifact) {
 	}
 	lines := strings.Split(strings.TrimSuffix(text.Lines(string(data)), "\n"), "\n")
 	if !whole {
-		c.Cut = size(maxPreview)
+		c.Cut = format.Size(maxPreview)
 		lines = lines[:max(1, len(lines)-1)] // the last one is cut
 	}
 	c.Lines = lines
@@ -197,7 +199,7 @@ func (l buildLinks) artifact(name string) (page, image string, ok bool) {
 	return "", "", false
 }
 
-func artifactState(s engine.ArtifactState) state {
+func artifactState(s engine.ArtifactState) view.State {
 	switch s {
 	case engine.ArtifactFinished:
 		return newState(string(s), "good", "tick")

@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // buildPage is one build.
@@ -20,9 +22,9 @@ type buildPage struct {
 	Pipeline    link
 	Heading     string // what it is about, else the first line of the message
 	Message     string // the message, or its other lines
-	State       state
+	State       view.State
 	Subject     subject
-	Results     []resultView
+	Results     []report
 	Timeline    *timeline // nil before anything has started
 	Notify      []string
 	Facts       []fact
@@ -42,7 +44,7 @@ type buildPage struct {
 type fact struct {
 	Name string
 	Text string
-	Time moment
+	Time view.Moment
 	Span span
 	Path string // makes Text a link
 }
@@ -51,7 +53,7 @@ type annotation struct {
 	Context string
 	Style   string // "info", "success", "warning", "error" or ""
 	Body    template.HTML
-	Updated moment
+	Updated view.Moment
 }
 
 // A section is a run of jobs that share a group, or that have none.
@@ -69,7 +71,7 @@ type jobRow struct {
 	Label      string
 	Note       string // what else is to be said: attempt, reason
 	Superseded bool   // replaced by a retry
-	State      state
+	State      view.State
 	Duration   span
 	Wait       span // from ready to started
 	Agent      string
@@ -82,7 +84,7 @@ type artifactRow struct {
 	Page   string // where it is shown
 	URL    string // empty: nothing to fetch
 	Size   string
-	State  state
+	State  view.State
 	Job    link
 	SHA256 string
 }
@@ -106,7 +108,7 @@ func (p *pages) build(r *http.Request) (*frame, error) {
 		Heading:     about.heading(&b),
 		State:       buildState(&b, about),
 		Subject:     about,
-		Results:     p.resultViews(&b),
+		Results:     p.reports(&b),
 		Timeline:    p.timeline(&b),
 		Facts:       p.buildFacts(&b),
 		EnvNames:    slices.Sorted(maps.Keys(b.Env)),
@@ -320,7 +322,7 @@ func canRetry(j *engine.Job, b *engine.Build) bool {
 func (p *pages) artifactRows(artifacts []engine.Artifact, b *engine.Build) []artifactRow {
 	var out []artifactRow
 	for _, a := range artifacts {
-		row := artifactRow{Path: text.Line(a.Path, 500), Page: p.artifactPath(&a), Size: size(a.Size), SHA256: a.SHA256, State: artifactState(a.State)}
+		row := artifactRow{Path: text.Line(a.Path, 500), Page: p.artifactPath(&a), Size: format.Size(a.Size), SHA256: a.SHA256, State: artifactState(a.State)}
 		if a.State == engine.ArtifactFinished && p.opts.Blob != nil {
 			row.URL = p.opts.Blob.DownloadURL(a.ID)
 		}

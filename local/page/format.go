@@ -1,29 +1,22 @@
 package page
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
-// A state is a state as the page shows it: in words, with a mark and a colour
-// that only repeat what the words say.
-type state struct {
-	Text string
-	Tone string // class: good, bad, warn, busy, idle, gone
-	Mark string // class of the mark before the words: tick, cross, dot, ring, dash
-}
-
-func newState(name, tone, mark string) state {
-	return state{strings.ReplaceAll(name, "_", " "), tone, mark}
+func newState(name, tone, mark string) view.State {
+	return view.State{Text: strings.ReplaceAll(name, "_", " "), Tone: tone, Mark: mark}
 }
 
 // buildState is neutral about a build that did its work when the verdict is not
 // a good one: "passed" is the machines' word, not the judge's.
-func buildState(b *engine.Build, about subject) state {
+func buildState(b *engine.Build, about subject) view.State {
 	s := b.State
 	if b.Blocked {
 		return newState("blocked", "warn", "dash")
@@ -50,7 +43,7 @@ func buildState(b *engine.Build, about subject) state {
 	return newState(string(s), "idle", "ring")
 }
 
-func jobState(j *engine.Job) state {
+func jobState(j *engine.Job) view.State {
 	s := string(j.State)
 	switch j.State {
 	case engine.JobPassed, engine.JobUnblocked:
@@ -76,7 +69,7 @@ func jobState(j *engine.Job) state {
 	return newState(s, "idle", "ring")
 }
 
-func agentState(a *engine.Agent) state {
+func agentState(a *engine.Agent) view.State {
 	s := string(a.State)
 	switch {
 	case a.State == engine.AgentLost:
@@ -105,66 +98,22 @@ func between(from, to, now time.Time) span {
 	case from.IsZero():
 		return span{}
 	case to.IsZero():
-		return span{Text: elapsed(now.Sub(from)), Since: from.UnixMilli()}
+		return span{Text: format.Elapsed(now.Sub(from)), Since: from.UnixMilli()}
 	}
-	return span{Text: duration(to.Sub(from))}
+	return span{Text: format.Duration(to.Sub(from))}
 }
 
-// duration formats a finished duration: "45 ms", "1.2 s", "3 m 04 s",
-// "2 h 05 m", "3 d 04 h". It never rounds up.
-func duration(d time.Duration) string {
-	if d = max(d, 0); d < time.Second {
-		return fmt.Sprintf("%d ms", d/time.Millisecond)
-	}
-	if d < time.Minute {
-		return fmt.Sprintf("%d.%d s", d/time.Second, d%time.Second/(100*time.Millisecond))
-	}
-	return elapsed(d)
-}
-
-// elapsed formats a duration that still grows, in whole seconds.
-func elapsed(d time.Duration) string {
-	s := int64(max(d, 0) / time.Second)
-	switch {
-	case s < 60:
-		return fmt.Sprintf("%d s", s)
-	case s < 60*60:
-		return fmt.Sprintf("%d m %02d s", s/60, s%60)
-	case s < 24*60*60:
-		return fmt.Sprintf("%d h %02d m", s/3600, s/60%60)
-	}
-	return fmt.Sprintf("%d d %02d h", s/86400, s/3600%24)
-}
-
-// A moment is a point in time as the page shows it.
-type moment struct {
-	Text string // "16:04:05" today, "21 Nov 16:04" before; empty: never
-	ISO  string // for the datetime attribute
-	Full string
-}
-
-func (p *pages) moment(t time.Time) moment {
+// moment shows a point in time: "16:04:05" today, "21 Nov 16:04" before.
+func (p *pages) moment(t time.Time) view.Moment {
 	if t.IsZero() {
-		return moment{}
+		return view.Moment{}
 	}
 	local, now := t.In(p.opts.Location), p.engine.Now().In(p.opts.Location)
 	layout := "2 Jan 15:04"
 	if local.YearDay() == now.YearDay() && local.Year() == now.Year() {
 		layout = "15:04:05"
 	}
-	return moment{local.Format(layout), t.UTC().Format(time.RFC3339Nano), local.Format("2006-01-02 15:04:05.000 MST")}
-}
-
-// size formats a number of bytes: "812 B", "1.4 KiB", "20.0 MiB".
-func size(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	f, unit := float64(n)/1024, 0
-	for units := "KMGT"; f >= 1023.95 && unit < len(units)-1; unit++ {
-		f /= 1024
-	}
-	return fmt.Sprintf("%.1f %ciB", f, "KMGT"[unit])
+	return view.Moment{Text: local.Format(layout), ISO: t.UTC().Format(time.RFC3339Nano), Full: local.Format("2006-01-02 15:04:05.000 MST")}
 }
 
 // firstLine is the first line of s that is not blank, at most limit runes.

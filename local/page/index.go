@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // perPage is how many builds one page of the list shows.
@@ -41,15 +42,15 @@ type buildRow struct {
 	Title    string // what it is about, else its message
 	Message  string // when it is not the title
 	Branch   string
-	State    state
+	State    view.State
 	Subject  subject
 	Duration span
-	Created  moment
+	Created  view.Moment
 }
 
 type agentRow struct {
 	Name, Queue string
-	State       state
+	State       view.State
 	Note        string // why it is paused
 	Host        string
 	Version     string
@@ -58,7 +59,7 @@ type agentRow struct {
 
 type queueRow struct {
 	Key             string
-	State           state
+	State           view.State
 	Note            string
 	Agents          int // connected
 	Waiting, Active int // jobs: ready for an agent, held by one

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // jobPage is one job with its log.
@@ -19,7 +21,7 @@ type jobPage struct {
 	Group     string
 	Path      string
 	Build     link
-	State     state
+	State     view.State
 	Note      string
 	Facts     []fact
 	RetryPath string // empty: it cannot be retried
@@ -64,11 +66,11 @@ func (p *pages) job(r *http.Request) (*frame, error) {
 		Facts:     p.jobFacts(&j),
 		Artifacts: p.artifactRows(artifacts, &b),
 		Log:       log,
-		LogSize:   size(j.LogSize),
+		LogSize:   format.Size(j.LogSize),
 		Running:   !j.State.Finished(),
 	}
 	if shown < j.LogSize {
-		c.LogShown = size(shown)
+		c.LogShown = format.Size(shown)
 	}
 	if p.mayAct(r) && canRetry(&j, &b) {
 		c.RetryPath = path + "/retry"
@@ -96,7 +98,7 @@ func (p *pages) jobFacts(j *engine.Job) []fact {
 		{Name: "Finished", Time: p.moment(j.FinishedAt)},
 	}
 	if j.Timeout > 0 {
-		facts = append(facts, fact{Name: "Timeout", Text: elapsed(j.Timeout)})
+		facts = append(facts, fact{Name: "Timeout", Text: format.Elapsed(j.Timeout)})
 	}
 	if j.Priority != 0 {
 		facts = append(facts, fact{Name: "Priority", Text: strconv.Itoa(j.Priority)})

@@ -12,6 +12,7 @@ import (
 
 	terminal "github.com/buildkite/terminal-to-html/v3"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -189,7 +190,7 @@ func (g *grouper) close(at time.Time) {
 	last.Lines = template.HTML(g.lines.String()) // the terminal's HTML, see safeTags
 	g.lines.Reset()
 	if g.clock(last.at) != "" && g.clock(at) != "" {
-		last.Duration = duration(at.Sub(last.at))
+		last.Duration = format.Duration(at.Sub(last.at))
 	}
 }
 

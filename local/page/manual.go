@@ -6,6 +6,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/steps"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // manual is a block or input step as the page shows it.
@@ -15,7 +16,7 @@ type manual struct {
 	Path   string // where the answers go; empty: there is nothing to answer now
 	Fields []field
 	By     string // who answered
-	At     moment
+	At     view.Moment
 }
 
 // A field is one question. Radio, Check and Select say how it is put.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 //go:embed templates/*.html
@@ -48,10 +49,10 @@ type Options struct {
 
 // pages holds what the handlers share.
 type pages struct {
-	engine    *engine.Engine
-	opts      Options
-	templates map[string]*template.Template // by name of the page
-	verdicts  verdicts
+	engine      *engine.Engine
+	opts        Options
+	templates   map[string]*template.Template // by name of the page
+	resultFiles resultFiles
 }
 
 // New returns the handler of the pages. It answers on loopback names only, and
@@ -68,7 +69,7 @@ func New(e *engine.Engine, opts Options) http.Handler {
 	}
 	p := &pages{engine: e, opts: opts, templates: map[string]*template.Template{}}
 	for _, name := range []string{"index", "build", "job", "artifact", "error"} {
-		p.templates[name] = template.Must(template.New(name).Funcs(template.FuncMap{"inc": func(i int) int { return i + 1 }}).
+		p.templates[name] = template.Must(view.NewTemplate(name).Funcs(template.FuncMap{"inc": func(i int) int { return i + 1 }}).
 			ParseFS(templateFiles, "templates/frame.html", "templates/"+name+".html"))
 	}
 	return guard(opts.Hosts, p.routes())
@@ -108,6 +109,7 @@ func (p *pages) routes() http.Handler {
 	}
 	mux.HandleFunc("GET "+EnterPath, p.enter)
 	mux.HandleFunc("GET /assets/terminal.css", terminalStyle)
+	mux.HandleFunc("GET /assets/report.css", reportStyle)
 	mux.HandleFunc("GET /assets/{file}", p.asset)
 	return mux
 }

@@ -3,17 +3,18 @@ package page
 import (
 	"cmp"
 	"fmt"
-	"math"
+	"net/http"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/verdict"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // maxResult bounds a result that is read for a page, bytes. Larger ones hold a
@@ -24,51 +25,58 @@ const maxResult = 8 << 20
 // which mode, and what came of it. Launchers say it in meta-data, kbrun in its
 // result.
 type subject struct {
-	Title   string // "sort_py · right.py · test on CPU_BK"; empty: nobody says
-	Verdict state  // empty Text: there is none
-	Score   string // "12.3 µs"
+	Title   string     // "sort_py · right.py · test on CPU_BK"; empty: nobody says
+	Verdict view.State // empty Text: there is none
+	Score   string     // "12.3 µs"
 }
 
-// verdicts remembers what results say: an artifact never changes.
-type verdicts struct {
+// A resultFile is a result and what it means.
+type resultFile struct {
+	result  *schema.Result
+	verdict *verdict.Verdict
+}
+
+// resultFiles caches results: an artifact never changes.
+type resultFiles struct {
 	mu   sync.Mutex
-	seen map[string]*verdict.Verdict // by artifact; nil: not a result
+	seen map[string]*resultFile // by artifact; nil: not a result
 }
 
-// of reads the result in an artifact, nil when there is none.
-func (v *verdicts) of(e *engine.Engine, a *engine.Artifact) *verdict.Verdict {
+// read returns the result in an artifact, nil if the artifact is not a
+// result.
+func (c *resultFiles) read(e *engine.Engine, a *engine.Artifact) *resultFile {
 	if a.State != engine.ArtifactFinished || path.Base(a.Path) != "result.json" || a.Size > maxResult {
 		return nil
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if known, ok := v.seen[a.ID]; ok {
-		return known
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cached, ok := c.seen[a.ID]; ok {
+		return cached
 	}
-	var out *verdict.Verdict
-	if data, whole, err := readStart(e.ArtifactFile(a.ID), maxResult); err == nil && whole {
+	var out *resultFile
+	if data, complete, err := readStart(e.ArtifactFile(a.ID), maxResult); err == nil && complete {
 		if r, err := schema.DecodeResult(data); err == nil {
-			out = verdict.OfRanked(r, schema.RankGeom)
+			out = &resultFile{r, verdict.OfRanked(r, schema.RankGeom)}
 		}
 	}
-	if v.seen == nil || len(v.seen) > 1000 {
-		v.seen = map[string]*verdict.Verdict{}
+	if c.seen == nil || len(c.seen) > 100 {
+		c.seen = map[string]*resultFile{}
 	}
-	v.seen[a.ID] = out
+	c.seen[a.ID] = out
 	return out
 }
 
-// results are the verdicts of a build, by artifact, oldest first.
-func (p *pages) results(b *engine.Build) ([]engine.Artifact, []*verdict.Verdict) {
+// results returns the results of a build and their artifacts, oldest first.
+func (p *pages) results(b *engine.Build) ([]engine.Artifact, []*resultFile) {
 	artifacts, err := p.engine.BuildArtifacts(b.ID, false)
 	if err != nil {
 		return nil, nil
 	}
 	var files []engine.Artifact
-	var out []*verdict.Verdict
+	var out []*resultFile
 	for i := range artifacts {
-		if v := p.verdicts.of(p.engine, &artifacts[i]); v != nil {
-			files, out = append(files, artifacts[i]), append(out, v)
+		if e := p.resultFiles.read(p.engine, &artifacts[i]); e != nil {
+			files, out = append(files, artifacts[i]), append(out, e)
 		}
 	}
 	return files, out
@@ -102,13 +110,14 @@ func (p *pages) subjectOf(b *engine.Build) subject {
 	}
 	s.Score = said("score:"+runID, "score")
 	_, all := p.results(b)
-	for _, v := range slices.Backward(all) {
+	for _, e := range slices.Backward(all) {
+		v := e.verdict
 		if runID != "" && v.RunID != "" && v.RunID != runID {
 			continue
 		}
 		s.Verdict = outcomeState(v.Outcome)
 		if v.Score != nil {
-			s.Score = nanoseconds(v.Score.Seconds * 1e9)
+			s.Score = format.Score(v.Score.Seconds)
 		}
 		break
 	}
@@ -125,182 +134,47 @@ func outcomeNamed(name string) schema.Outcome {
 	return schema.Outcome{Name: name}
 }
 
-// outcomeState shows an outcome: a pass, what the submitter has to change, and
-// what is the fault of something else.
-func outcomeState(o schema.Outcome) state {
-	name := text.Line(o.Name, 60)
-	switch o.Fault {
-	case schema.FaultNone:
-		return newState("correct", "good", "tick")
-	case schema.FaultSubmission:
-		return newState(strings.ReplaceAll(name, "-", " "), "bad", "cross")
+// outcomeState shows an outcome. A pass is "correct", because "passed" is a
+// state of the build.
+func outcomeState(o schema.Outcome) view.State {
+	s := view.OutcomeState(o)
+	if o.Fault == schema.FaultNone {
+		s.Text = "correct"
 	}
-	return newState(strings.ReplaceAll(name, "-", " "), "warn", "dash")
+	return s
 }
 
-// A resultView is one result on the page of its build.
-type resultView struct {
-	Path    string // of the artifact's page
-	Verdict state
-	Words   string
-	Score   string
-	Facts   []fact
-	Runs    []runView
+// A report is one result on the page of its build.
+type report struct {
+	view.Report
+	Path  string // of the artifact's page
+	Score string
+	Facts []fact
 }
 
-type runView struct {
-	Name   string
-	State  state
-	Time   string
-	Passed int
-	Cases  []caseView
-	More   int // cases that are not shown
-	Output string
-}
-
-type caseView struct {
-	Key, Spec, Message     string
-	State                  state // empty Text for one that was timed
-	Mean, Err, Best, Worst string
-	Chart                  string // points of a line, "0,10 4,3 …"
-	Samples                int
-	ChartLow, ChartHigh    string
-}
-
-// maxCases bounds the cases of one phase on a page.
-const maxCases = 100
-
-func (p *pages) resultViews(b *engine.Build) []resultView {
+func (p *pages) reports(b *engine.Build) (out []report) {
 	files, all := p.results(b)
-	var out []resultView
-	for i, v := range all {
-		view := resultView{Path: p.artifactPath(&files[i]), Verdict: outcomeState(v.Outcome), Words: v.Words()}
-		if v.Score != nil {
-			view.Score = nanoseconds(v.Score.Seconds * 1e9)
+	var builder view.Builder
+	for i, e := range all {
+		r := report{Report: builder.Report(e.result, e.verdict), Path: p.artifactPath(&files[i])}
+		r.State = outcomeState(e.verdict.Outcome)
+		if s := e.verdict.Score; s != nil {
+			r.Score = format.Score(s.Seconds)
 		}
-		view.Facts = slices.DeleteFunc([]fact{
-			{Name: "GPU type", Text: text.Line(v.GPUType, 100)},
-			{Name: "Device", Text: text.Line(v.Device, 100)},
-			{Name: "Run", Text: text.Line(v.RunID, 100)},
+		r.Facts = slices.DeleteFunc([]fact{
+			{Name: "GPU type", Text: text.Line(e.verdict.GPUType, 100)},
+			{Name: "Run", Text: text.Line(e.verdict.RunID, 100)},
 		}, fact.empty)
-		for _, why := range v.Ambiguous {
-			view.Facts = append(view.Facts, fact{Name: "Ambiguous", Text: text.Line(why, 200)})
-		}
-		if v.SelfChecked && v.Passed {
-			view.Facts = append(view.Facts, fact{Name: "Note", Text: schema.SelfCheckedText})
-		}
-		for j := range v.Runs {
-			view.Runs = append(view.Runs, runOf(&v.Runs[j]))
-		}
-		out = append(out, view)
+		out = append(out, r)
 	}
 	return out
 }
 
-func runOf(r *verdict.Run) runView {
-	view := runView{Name: text.Line(r.Name, 60), Time: fmt.Sprintf("%.2f s", r.Seconds), Output: text.Shorten(text.Lines(r.Output), 4000)}
-	switch r.Status {
-	case verdict.Passed:
-		view.State = newState(r.Status, "good", "tick")
-	case verdict.NotRun:
-		view.State, view.Time = newState("not run", "gone", "dash"), ""
-	default:
-		view.State = newState(strings.ReplaceAll(r.Status, "-", " "), "bad", "cross")
-	}
-	for i := range r.Cases {
-		c := &r.Cases[i]
-		if c.Passed() {
-			view.Passed++
-		}
-		if len(view.Cases) == maxCases {
-			view.More++
-			continue
-		}
-		view.Cases = append(view.Cases, caseOf(c))
-	}
-	return view
-}
-
-func caseOf(c *verdict.Case) caseView {
-	view := caseView{
-		Key: text.Line(c.Key, 60), Spec: text.Line(c.Spec, 200), Message: text.Shorten(text.Lines(c.Message), 1000),
-		Mean: written(c.Mean), Err: written(c.Err), Best: written(c.Best), Worst: written(c.Worst),
-	}
-	switch {
-	case c.Passed():
-		view.State = newState("pass", "good", "tick")
-	case c.Status != "":
-		view.State = newState(text.Line(c.Status, 30), "bad", "cross")
-	}
-	view.Chart, view.ChartLow, view.ChartHigh = chart(c.Samples)
-	view.Samples = len(c.Samples)
-	return view
-}
-
-// chartPoints bounds the points of a chart, chartWidth and chartHeight are its
-// size in its own units.
-const (
-	chartPoints = 120
-	chartWidth  = 240
-	chartHeight = 36
-)
-
-// chart draws samples, in nanoseconds, as the points of a line: each the mean of
-// its share. Two samples are the least there is to see.
-func chart(samples []float64) (points, low, high string) {
-	samples = slices.DeleteFunc(slices.Clone(samples), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) || v < 0 })
-	if len(samples) < 2 {
-		return "", "", ""
-	}
-	n := min(len(samples), chartPoints)
-	values := make([]float64, n)
-	for i := range values {
-		share := samples[i*len(samples)/n : (i+1)*len(samples)/n]
-		for _, v := range share {
-			values[i] += v / float64(len(share))
-		}
-	}
-	least, most := slices.Min(values), slices.Max(values)
-	var b strings.Builder
-	for i, v := range values {
-		y := float64(chartHeight) / 2
-		if most > least {
-			y = 2 + (chartHeight-4)*(1-(v-least)/(most-least))
-		}
-		fmt.Fprintf(&b, "%.1f,%.1f ", float64(i)*chartWidth/float64(n-1), y)
-	}
-	return strings.TrimSpace(b.String()), nanoseconds(least), nanoseconds(most)
-}
-
-// written shows nanoseconds as a tester wrote them, and anything else as it is.
-func written(ns string) string {
-	v, err := strconv.ParseFloat(ns, 64)
-	if ns == "" || err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-		return text.Line(ns, 40)
-	}
-	return nanoseconds(v)
-}
-
-// nanoseconds shows a time with three digits: "12.3 µs".
-func nanoseconds(ns float64) string {
-	unit, name := 1.0, "ns"
-	for _, u := range []struct {
-		unit float64
-		name string
-	}{{1e3, "µs"}, {1e6, "ms"}, {1e9, "s"}} {
-		if math.Abs(ns) >= u.unit {
-			unit, name = u.unit, u.name
-		}
-	}
-	v := ns / unit
-	digits := 2
-	switch {
-	case math.Abs(v) >= 100:
-		digits = 0
-	case math.Abs(v) >= 10:
-		digits = 1
-	}
-	return strconv.FormatFloat(v, 'f', digits, 64) + " " + name
+// reportStyle serves the style sheet of reports.
+func reportStyle(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/css; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	_, _ = w.Write(view.Style) // the client may have left
 }
 
 // heading is what a build is called on its own page.

@@ -98,10 +98,10 @@ func TestBuildsAreToldApart(t *testing.T) {
 	w.create("kernelbot", engine.NewBuild{Message: "a third"})
 	index := w.get("/")
 	wants(t, "index", index, "vectoradd_py · right.py · leaderboard on B200_BK", "vectoradd_py · wrong.py", `<span class="state good tick">correct</span>`,
-		`<span class="state bad cross">wrong</span>`, "41.8 µs", "a third")
+		`<span class="state bad cross">wrong</span>`, "41.834 µs", "a third")
 	right, wrong := w.get("/gpu-mode/kernelbot/builds/1"), w.get("/gpu-mode/kernelbot/builds/2")
-	wants(t, "right", right, "<title>correct 41.8 µs: vectoradd_py · right.py · leaderboard on B200_BK · kernelbot #1",
-		`<span class="state good tick">passed</span>`, "🚀 Evaluate", "size: 16777216; seed: 1", "<strong>41.8 µs</strong> ± 61.5 ns", "best 40.9 µs", `<polyline points="0.0,`, `aria-label="100 samples from`, "2 cases passed")
+	wants(t, "right", right, "<title>correct 41.834 µs: vectoradd_py · right.py · leaderboard on B200_BK · kernelbot #1",
+		`<span class="state good tick">passed</span>`, "🚀 Evaluate", "size: 16777216; seed: 1", `<strong class="time">41.834 µs</strong> <span class="quiet">± 61.5 ns</span>`, "best 40.911 µs", `<svg class="chart strip"`, "100 samples from", "2 cases passed")
 	wants(t, "wrong", wrong, "<title>wrong: vectoradd_py · wrong.py", `<span class="state idle ring">passed</span>`, "&lt;xss&gt;mismatch at 17\nexpected 3.0, got 2.5")
 	if strings.Contains(wrong, `<h1>vectoradd_py · wrong.py · leaderboard on B200_BK</h1>`+"\n"+`<span class="state good`) || strings.Contains(wrong, "state good tick\">passed</span>\n<div class=\"actions\"") {
 		t.Error("a wrong answer is shown in green")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/schema/format"
 )
 
 // A timeline shows when the jobs of a build waited and ran.
@@ -46,7 +47,7 @@ func (p *pages) timeline(b *engine.Build) *timeline {
 	percent := func(d time.Duration) string {
 		return fmt.Sprintf("%.3f%%", min(max(100*float64(d)/float64(whole), 0), 100))
 	}
-	out := &timeline{Total: duration(whole)}
+	out := &timeline{Total: format.Duration(whole)}
 	for i := range b.Jobs {
 		j := &b.Jobs[i]
 		if j.Type != engine.TypeScript && j.Type != engine.TypeTrigger || j.RunnableAt.IsZero() {
@@ -67,13 +68,13 @@ func (p *pages) timeline(b *engine.Build) *timeline {
 			Label: withEmoji(j.Name(b.Env)), Path: p.jobPath(j), Tone: jobState(j).Tone,
 			WaitAt: percent(j.RunnableAt.Sub(begin)), WaitWidth: percent(started.Sub(j.RunnableAt)),
 			RunAt: percent(started.Sub(begin)), RunWidth: percent(finished.Sub(started)),
-			Words: "waited " + duration(started.Sub(j.RunnableAt)),
+			Words: "waited " + format.Duration(started.Sub(j.RunnableAt)),
 		}
 		if j.Type == engine.TypeTrigger {
 			row.Path = p.buildPath(b.Pipeline, b.Number)
 		}
 		if !j.StartedAt.IsZero() {
-			row.Words += ", ran " + duration(finished.Sub(started))
+			row.Words += ", ran " + format.Duration(finished.Sub(started))
 		}
 		out.Rows = append(out.Rows, row)
 	}
@@ -89,7 +90,7 @@ func (p *pages) timeline(b *engine.Build) *timeline {
 // tickText is finer than duration, since a quarter of little is less.
 func tickText(d time.Duration) string {
 	if d > 0 && d < time.Second {
-		return nanoseconds(float64(d))
+		return format.Time(float64(d))
 	}
-	return duration(d)
+	return format.Duration(d)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/near"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -70,7 +71,7 @@ func (c *checker) count() []*schema.Finding {
 		return nil
 	}
 	r := &report{File: c.lastReport.File}
-	r.note(c.lastQueue, said(counted(len(c.queues), "queue")+" in all"),
+	r.note(c.lastQueue, said(format.Count(len(c.queues), "queue")+" in all"),
 		"few: a cluster has %d unless Buildkite raises that, and one for each GPU type would do", queueLimit)
 	return r.faults
 }
@@ -303,8 +304,8 @@ func (c *checker) network(r *report, node int) {
 	switch {
 	case got == 0 || gpus == 0:
 	case got < gpus*needNetwork.least:
-		r.tooSmall(at, got, "at least %d: %d for each of %s", gpus*needNetwork.least, needNetwork.least, counted(gpus, "GPU"))
+		r.tooSmall(at, got, "at least %d: %d for each of %s", gpus*needNetwork.least, needNetwork.least, format.Count(gpus, "GPU"))
 	case got < gpus*needNetwork.better:
-		r.note(at, got, "%d, which is recommended: %d for each of %s", gpus*needNetwork.better, needNetwork.better, counted(gpus, "GPU"))
+		r.note(at, got, "%d, which is recommended: %d for each of %s", gpus*needNetwork.better, needNetwork.better, format.Count(gpus, "GPU"))
 	}
 }

@@ -1,8 +1,7 @@
 package queuefile
 
 import (
-	"fmt"
-
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -65,17 +64,10 @@ func (r *report) checkSums(p path, n *Node) {
 	}
 	sum := func(what string, has, given, host int) {
 		if has > 0 && given > 0 && has < given+host {
-			r.tooSmall(p.to("machine", what), has, "at least %d: %d for %s and %d for the machine itself", given+host, given, counted(agents, "agent"), host)
+			r.tooSmall(p.to("machine", what), has, "at least %d: %d for %s and %d for the machine itself", given+host, given, format.Count(agents, "agent"), host)
 		}
 	}
 	sum("cpus", n.Machine.CPUs, cpus, HostCPUs)
 	sum("memory_gib", n.Machine.MemoryGiB, memory, HostMemoryGiB(n.Machine.MemoryGiB))
 	sum("disk_gb", n.Machine.DiskGB, disk, HostDiskGB)
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -65,7 +65,7 @@ func Decode(name string, doc []byte) (*File, []*schema.Finding) {
 	}
 	r.root.Decode(r.File) // what has the wrong type is reported already, and stays 0
 	if gpus := r.gpus(); gpus > MaxGPUs {
-		r.wrong(path{"nodes"}, said(counted(gpus, "GPU")), "at most %d in one file", MaxGPUs)
+		r.wrong(path{"nodes"}, said(fmt.Sprintf("%d GPUs", gpus)), "at most %d in one file", MaxGPUs)
 		return nil, sorted(r.faults)
 	}
 	r.consistent()

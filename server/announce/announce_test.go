@@ -137,20 +137,20 @@ func TestLeadersAreAnnounced(t *testing.T) {
 			r.rank("sort", "3", "cat", 999_000)
 			r.rank("sort", "4", "dan", 999_900)
 			r.start()
-			r.expect("bob leads sort on H100 with 950.1 µs\nann is second on sort on H100 with 990.0 µs\ncat is third on sort on H100 with 999.0 µs")
+			r.expect("bob leads sort on H100 with 950.120 µs\nann is second on sort on H100 with 990.000 µs\ncat is third on sort on H100 with 999.000 µs")
 			r.rank("closed", "9", "nobody", 0.5)
 			r.rank("sort", "1", "ann", 912_300)
-			r.expect("ann leads sort on H100 with 912.3 µs (was bob with 950.1 µs)")
+			r.expect("ann leads sort on H100 with 912.300 µs (was bob with 950.120 µs)")
 			fastest := r.rank("sort", "1", "ann", 912_280)
 			r.expect("ann leads sort on H100 with 912.280 µs (was 912.300 µs)")
 			r.rank("sort", "5", "@everyone `x`\nhttp://b.example", 980_000)
-			r.expect("\\@everyone \\`x\\` http\\:\\/\\/b\\.example is third on sort on H100 with 980.0 µs")
+			r.expect("\\@everyone \\`x\\` http\\:\\/\\/b\\.example is third on sort on H100 with 980.000 µs")
 			r.rank("sort", "2", "bob", 912_290)
-			r.expect("bob is second on sort on H100 with 912.3 µs")
+			r.expect("bob is second on sort on H100 with 912.290 µs")
 			if err := r.store.MarkHacked(context.Background(), fastest, "no"); err != nil {
 				t.Fatal(err)
 			}
-			r.expect("bob leads sort on H100 with 912.3 µs")
+			r.expect("bob leads sort on H100 with 912.290 µs")
 		})
 	}
 }
@@ -169,21 +169,21 @@ func TestAMessageIsPostedAgain(t *testing.T) {
 	})
 	r.start()
 	r.rank("sort", "1", "ann", 5000)
-	r.expect("ann leads sort on H100 with 5.0 µs")
-	r.expect("ann leads sort on H100 with 5.0 µs")
-	r.expect("ann leads sort on H100 with 5.0 µs")
+	r.expect("ann leads sort on H100 with 5.000 µs")
+	r.expect("ann leads sort on H100 with 5.000 µs")
+	r.expect("ann leads sort on H100 with 5.000 µs")
 	if after := next.Sub(limited); after < 250*time.Millisecond {
 		t.Errorf("the next try came after %s, want 250ms", after)
 	}
-	r.expect("ann leads sort on H100 with 5.0 µs")
+	r.expect("ann leads sort on H100 with 5.000 µs")
 	r.answers(status(404))
 	r.rank("sort", "1", "ann", 4000)
-	r.expect("ann leads sort on H100 with 4.0 µs (was 5.0 µs)")
+	r.expect("ann leads sort on H100 with 4.000 µs (was 5.000 µs)")
 	r.answers(status(302, "Location", "http://127.0.0.1:1/elsewhere"))
 	r.rank("sort", "1", "ann", 3000)
-	r.expect("ann leads sort on H100 with 3.0 µs (was 4.0 µs)")
+	r.expect("ann leads sort on H100 with 3.000 µs (was 4.000 µs)")
 	r.rank("sort", "1", "ann", 2000)
-	r.expect("ann leads sort on H100 with 2.0 µs (was 3.0 µs)")
+	r.expect("ann leads sort on H100 with 2.000 µs (was 3.000 µs)")
 }
 
 // What is marked as hacked while its message waits is not posted again.
@@ -197,9 +197,9 @@ func TestAHackIsNotAnnounced(t *testing.T) {
 		w.WriteHeader(500)
 	})
 	r.start()
-	r.expect("ann leads sort on H100 with 5.0 µs")
+	r.expect("ann leads sort on H100 with 5.000 µs")
 	r.rank("sort", "2", "bob", 6000)
-	r.expect("bob leads sort on H100 with 6.0 µs")
+	r.expect("bob leads sort on H100 with 6.000 µs")
 }
 
 // A message to nobody is given up, and stops with the server.
@@ -242,19 +242,19 @@ func (c tell) Write(b []byte) (int, error) {
 
 func TestForms(t *testing.T) {
 	leader := store.Leader{UserID: "7", Score: 1.5, Rank: 1, Tied: true}
-	if got, want := slack.words(line{board: "a_b", gpu: "H100_BK", leader: leader}), "user 7 shares the lead of a_b on H100_BK with 1.500 s"; got != want {
+	if got, want := slack.words(line{board: "a_b", gpu: "H100_BK", leader: leader}), "user 7 shares the lead of a_b on H100_BK with 1500000.000 µs"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	leader = store.Leader{UserID: "7", User: "<!channel> & *bold*", Score: 0.25, Rank: 2}
 	body, err := slack.encode(slack.words(line{board: "b", gpu: "H100_BK", leader: leader}))
-	want := `{"mrkdwn":false,"text":"\u0026lt;!channel\u0026gt; \u0026amp; *bold* is second on b on H100_BK with 250.0 ms","unfurl_links":false,"unfurl_media":false}`
+	want := `{"mrkdwn":false,"text":"\u0026lt;!channel\u0026gt; \u0026amp; *bold* is second on b on H100_BK with 250000.000 µs","unfurl_links":false,"unfurl_media":false}`
 	if err != nil || string(body) != want {
 		t.Errorf("got %s, %v; want %s", body, err, want)
 	}
 	leader.User = "_" + strings.Repeat("*", 100)
 	body, err = discord.encode(discord.words(line{board: "b", gpu: "H100_BK", leader: leader}))
 	want = `{"allowed_mentions":{"parse":[]},"content":"\\_` + strings.Repeat(`\\*`, 20)
-	if err != nil || !strings.HasPrefix(string(body), want) || !strings.HasSuffix(string(body), ` is second on b on H100\\_BK with 250.0 ms","flags":4}`) || len(body) > 300 {
+	if err != nil || !strings.HasPrefix(string(body), want) || !strings.HasSuffix(string(body), ` is second on b on H100\\_BK with 250000.000 µs","flags":4}`) || len(body) > 300 {
 		t.Errorf("got %s, %v; want %s", body, err, want)
 	}
 	many := make([]line, 100)

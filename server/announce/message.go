@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
 )
@@ -78,7 +79,7 @@ func (f form) name(l store.Leader) string {
 }
 
 // words are the line as it is posted: "ann leads vectoradd on H100_BK with
-// 912.3 µs (was bob with 950.1 µs)".
+// 912.300 µs (was bob with 950.100 µs)".
 func (f form) words(l line) string {
 	does := "is third on"
 	switch {
@@ -89,28 +90,14 @@ func (f form) words(l line) string {
 	case l.leader.Rank == 2:
 		does = "is second on"
 	}
-	score, was := figure(l.leader.Score, 1), ""
+	score, was := format.Score(l.leader.Score), ""
 	if l.was != nil {
-		before := figure(l.was.Score, 1)
-		if before == score {
-			score, before = figure(l.leader.Score, 3), figure(l.was.Score, 3)
-		}
-		was = " (was " + before + ")"
+		was = " (was " + format.Score(l.was.Score) + ")"
 		if l.was.UserID != l.leader.UserID {
-			was = " (was " + f.name(*l.was) + " with " + before + ")"
+			was = " (was " + f.name(*l.was) + " with " + format.Score(l.was.Score) + ")"
 		}
 	}
 	return fmt.Sprintf("%s %s %s on %s with %s%s", f.name(l.leader), does, f.escape(l.board), f.escape(l.gpu), score, was)
-}
-
-func figure(seconds float64, digits int) string {
-	switch {
-	case seconds >= 1:
-		return fmt.Sprintf("%.*f s", digits+2, seconds)
-	case seconds >= 0.1:
-		return fmt.Sprintf("%.*f ms", digits, seconds*1e3)
-	}
-	return fmt.Sprintf("%.*f µs", digits, seconds*1e6)
 }
 
 // message joins the lines that fit into one message: the first n, at least one.

@@ -10,9 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 const (
@@ -58,7 +60,7 @@ type stuck struct {
 	Path, Board, GPU, Mode string
 	Submission             int64
 	State                  string
-	Since                  moment
+	Since                  view.Moment
 	Owner                  string
 	Build                  int64
 	Secret                 bool
@@ -73,7 +75,7 @@ type userLine struct {
 type invite struct {
 	Code, Boards   string
 	User, UserPath string
-	Created        moment
+	Created        view.Moment
 }
 
 func (s *site) admin(r *request) error { return s.showAdmin(r, http.StatusOK, "", nil) }
@@ -101,8 +103,8 @@ func (s *site) fillNumbers(r *request, page *adminPage) error {
 		return err
 	}
 	page.Totals = []total{
-		{"Users", thousands(stats.Users)}, {"Submissions", thousands(stats.Submissions)}, {"In the last hour", thousands(stats.Hour)},
-		{"In the last day", thousands(stats.Day)}, {"Runs under way", thousands(stats.Runs)},
+		{"Users", format.Number(stats.Users)}, {"Submissions", format.Number(stats.Submissions)}, {"In the last hour", format.Number(stats.Hour)},
+		{"In the last day", format.Number(stats.Day)}, {"Runs under way", format.Number(stats.Runs)},
 	}
 	boards, err := s.Backend.Boards(r.Context(), r.viewer)
 	if err != nil {
@@ -117,7 +119,7 @@ func (s *site) fillNumbers(r *request, page *adminPage) error {
 		line := boardNumbers{Key: b.Name, Name: name(b.Name), Path: boardPath(b.Name, ""), Invites: "/admin?invites=" + url.QueryEscape(b.Name) + "#invites",
 			Deadline: deadline(b.Deadline, r.now), IsOpen: r.now.Before(b.Deadline), Hidden: b.Visibility == store.Closed}
 		if n := numbers[b.Name]; n != nil {
-			line.Users, line.Submissions, line.Hour, line.Day, line.Open = thousands(n.Users), thousands(n.Submissions), thousands(n.Hour), thousands(n.Day), thousands(n.Open)
+			line.Users, line.Submissions, line.Hour, line.Day, line.Open = format.Number(n.Users), format.Number(n.Submissions), format.Number(n.Hour), format.Number(n.Day), format.Number(n.Open)
 			line.Statuses, line.Modes = tally(n.Statuses), tally(n.Modes)
 		}
 		page.Boards = append(page.Boards, line)
@@ -129,8 +131,8 @@ func (s *site) fillNumbers(r *request, page *adminPage) error {
 func tally(numbers map[string]int) string {
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(numbers)) {
-		if word := modeWord(key); numbers[key] > 0 && word != "" {
-			parts = append(parts, thousands(numbers[key])+" "+strings.ReplaceAll(word, "_", " "))
+		if word := view.Mode(key); numbers[key] > 0 && word != "" {
+			parts = append(parts, format.Number(numbers[key])+" "+strings.ReplaceAll(word, "_", " "))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -150,7 +152,7 @@ func (s *site) fillStuck(r *request, page *adminPage) error {
 			state = "nothing planned"
 		}
 		page.Stuck = append(page.Stuck, stuck{Path: submissionPath(one.Submission), Submission: one.Submission, Board: name(one.Board), GPU: text.Line(one.GPU, maxName),
-			Mode: modeWord(one.Mode), State: state, Since: newMoment(one.Changed, r.now), Owner: text.Line(one.LeaseOwner, maxName), Build: one.BuildNumber, Secret: one.Secret})
+			Mode: view.Mode(one.Mode), State: state, Since: newMoment(one.Changed, r.now), Owner: text.Line(one.LeaseOwner, maxName), Build: one.BuildNumber, Secret: one.Secret})
 	}
 	return nil
 }
@@ -232,7 +234,7 @@ func (s *site) administer(r *request) (said string, codes []string, err error) {
 		return "User " + text.Line(user, maxName) + " may submit again.", nil, err
 	case "rejudge":
 		n, err := s.Backend.Rejudge(ctx, v, board)
-		return count(n, "submission") + " of " + name(board) + " will be judged once more.", nil, err
+		return format.Count(n, "submission") + " of " + name(board) + " will be judged once more.", nil, err
 	case "close":
 		return name(board) + " is closed.", nil, s.Backend.CloseBoard(ctx, v, board)
 	case "invite":
@@ -242,7 +244,7 @@ func (s *site) administer(r *request) (said string, codes []string, err error) {
 		}
 		boards := strings.FieldsFunc(board, func(c rune) bool { return c == ',' || c == ' ' })
 		codes, err := s.Backend.NewInvites(ctx, v, boards, n)
-		return count(len(codes), "invite") + " to " + text.Line(strings.Join(boards, ", "), 200) + ". They are listed below as well.", codes, err
+		return format.Count(len(codes), "invite") + " to " + text.Line(strings.Join(boards, ", "), 200) + ". They are listed below as well.", codes, err
 	case "revoke":
 		return "The invite is gone.", nil, s.Backend.RevokeInvite(ctx, v, r.PostFormValue("code"))
 	}

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 //go:embed assets
@@ -42,14 +44,20 @@ func newAssets() (*assets, error) {
 		if err != nil {
 			return nil, err
 		}
-		sum := sha256.Sum256(content)
-		digest := hex.EncodeToString(sum[:6])
-		stem, ext, _ := strings.Cut(e.Name(), ".")
-		at := path.Join("/assets", stem+"."+digest+"."+ext)
-		a.byPath[at] = asset{content, mime.TypeByExtension("." + ext), `"` + digest + `"`}
-		a.paths[e.Name()] = at
+		a.add(e.Name(), content)
 	}
+	a.add("report.css", view.Style)
 	return a, nil
+}
+
+// add adds a file; its name in a page's template is name.
+func (a *assets) add(name string, content []byte) {
+	sum := sha256.Sum256(content)
+	digest := hex.EncodeToString(sum[:6])
+	stem, ext, _ := strings.Cut(name, ".")
+	at := path.Join("/assets", stem+"."+digest+"."+ext)
+	a.byPath[at] = asset{content, mime.TypeByExtension("." + ext), `"` + digest + `"`}
+	a.paths[name] = at
 }
 
 // path returns where a file is; a name that is not there fails the template.

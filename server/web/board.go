@@ -9,7 +9,9 @@ import (
 	"strconv"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 const (
@@ -38,7 +40,7 @@ type boardPage struct {
 
 	Description template.HTML
 	Templates   []download
-	Terms       []term // what holds on the board
+	Terms       []view.Term // what holds on the board
 
 	Queue    string // what waits for this GPU type, one sentence
 	Off      string // why nothing runs there
@@ -60,7 +62,7 @@ type row struct {
 	leader
 	Interval          string // "41.100–42.000"; "": none
 	Difference, Slow  string
-	When              moment
+	When              view.Moment
 	File              string
 	First, Mine, Ties bool
 }
@@ -79,15 +81,13 @@ type pages struct {
 
 // A step is one improvement, for the table beside the chart.
 type step struct {
-	When        moment
+	When        view.Moment
 	User        string
 	Score, Path string
 	Gain        string
 }
 
 type download struct{ Language, Path, File, Size string }
-
-type term struct{ Name, Text string }
 
 // A submitForm hands in a file.
 type submitForm struct {
@@ -187,7 +187,7 @@ func interval(low, high *float64) string {
 	if low == nil || high == nil {
 		return ""
 	}
-	return microseconds(*low) + "–" + microseconds(*high)
+	return format.Microseconds(*low) + "–" + format.Microseconds(*high)
 }
 
 // pageNumber is the page of a list that a request asks for, from 1.
@@ -243,7 +243,7 @@ func (s *site) fillQueue(r *request, _ *store.Board, gpu string, page *boardPage
 		}
 		q := newQueue(&line[i], r, i)
 		page.Off = q.Off
-		page.Queue = fmt.Sprintf("%s running, %s waiting", thousands(q.Running), thousands(q.Waiting))
+		page.Queue = fmt.Sprintf("%s running, %s waiting", format.Number(q.Running), format.Number(q.Waiting))
 		if q.Expected != "" {
 			page.Queue += "; a new one begins " + q.Expected
 		}

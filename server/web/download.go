@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
 )
@@ -15,7 +16,7 @@ func (p *boardPage) fillTemplates(b *store.Board) {
 	}
 	for i, t := range b.Task.Templates {
 		p.Templates = append(p.Templates, download{
-			Language: name(t.Language), Path: fmt.Sprintf("/templates/%s/%d", b.Name, i), File: templateFile(t.Language), Size: size(len(t.Text)),
+			Language: name(t.Language), Path: fmt.Sprintf("/templates/%s/%d", b.Name, i), File: templateFile(t.Language), Size: format.Size(int64(len(t.Text))),
 		})
 	}
 }

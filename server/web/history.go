@@ -3,8 +3,9 @@ package web
 import (
 	"fmt"
 
-	"github.com/gpu-mode/kbgen/server/web/chart"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict/view/chart"
 )
 
 func (s *site) fillHistory(r *request, b *store.Board, gpu string, page *boardPage) error {
@@ -26,7 +27,7 @@ func (s *site) fillHistory(r *request, b *store.Board, gpu string, page *boardPa
 	}
 	page.Chart = h.SVG()
 	for i := len(best) - 1; i >= 0 && len(page.Steps) < maxSteps; i-- {
-		line := step{When: newMoment(best[i].Time, r.now), User: name(best[i].User), Score: microseconds(best[i].Score), Path: submissionPath(best[i].SubmissionID)}
+		line := step{When: newMoment(best[i].Time, r.now), User: name(best[i].User), Score: format.Microseconds(best[i].Score), Path: submissionPath(best[i].SubmissionID)}
 		if i > 0 && best[i-1].Score > 0 {
 			line.Gain = fmt.Sprintf("−%.1f %%", 100*(1-best[i].Score/best[i-1].Score))
 		}
@@ -38,7 +39,7 @@ func (s *site) fillHistory(r *request, b *store.Board, gpu string, page *boardPa
 func points(steps []store.Step) []chart.Point {
 	out := make([]chart.Point, len(steps))
 	for i, s := range steps {
-		out[i] = chart.Point{Time: s.Time, Value: s.Score * 1e6, Label: fmt.Sprintf("%s µs, %s, %s", microseconds(s.Score), name(s.User), s.Time.UTC().Format("2 Jan 2006 15:04"))}
+		out[i] = chart.Point{Time: s.Time, Value: s.Score * 1e6, Label: fmt.Sprintf("%s µs, %s, %s", format.Microseconds(s.Score), name(s.User), s.Time.UTC().Format("2 Jan 2006 15:04"))}
 	}
 	return out
 }

@@ -1,8 +1,10 @@
 package web
 
 import (
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // A listed submission is one line of somebody's own list.
@@ -15,8 +17,8 @@ type listed struct {
 	GPU, Mode    string
 	User         string // "" on a page that is about one user
 	UserPath     string
-	When         moment
-	State        state
+	When         view.Moment
+	State        view.State
 	Score        string
 	Reason       string // why it does not rank, or failed
 	Finished     bool
@@ -29,28 +31,20 @@ func newListed(all []store.Listed, r *request) []listed {
 		l := &all[i]
 		out[i] = listed{
 			ID: l.ID, Path: submissionPath(l.ID), Board: name(l.Board), BoardPath: boardPath(l.Board, l.GPU), File: name(l.FileName),
-			GPU: text.Line(l.GPU, maxName), Mode: modeWord(l.Mode),
+			GPU: text.Line(l.GPU, maxName), Mode: view.Mode(l.Mode),
 			When: newMoment(l.Time, r.now), State: listedState(l), Finished: l.Done, HasPublicRun: len(l.Runs) > 0,
 		}
 		for _, v := range l.Verdicts {
 			if v.Score != nil {
-				out[i].Score = microseconds(*v.Score)
+				out[i].Score = format.Microseconds(*v.Score)
 			}
 			if v.Reason != "" && l.Done {
-				out[i].Reason = sentence(v.Reason)
+				out[i].Reason = view.Sentence(v.Reason)
 			}
 		}
 		if out[i].Reason == "" {
-			out[i].Reason = sentence(l.Job.Error)
+			out[i].Reason = view.Sentence(l.Job.Error)
 		}
 	}
 	return out
-}
-
-// modeWord is a mode as pages call it.
-func modeWord(mode string) string {
-	if mode == "leaderboard" {
-		return "ranked"
-	}
-	return text.Line(mode, maxName)
 }

@@ -137,7 +137,7 @@ func TestSubmissionWithoutReport(t *testing.T) {
 func TestQueue(t *testing.T) {
 	w := newWorld(t)
 	page := w.get(alice, "/queue")
-	has(t, "the queue", page, "about 1 minute", "not known", "No vendor serves this queue yet.", `class="tag">you<`, submissionPath(w.waiting), "1 min 13 s")
+	has(t, "the queue", page, "about 1 minute", "not known", "No vendor serves this queue yet.", `class="tag">you<`, submissionPath(w.waiting), "1 m 13 s")
 	lacks(t, "the queue", page, fmt.Sprintf(`href="%s"`, submissionPath(w.running)))
 	w.queue.fail = http.ErrServerClosed
 	a := w.do("", "GET", "/queue", nil, nil)

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 type queuePage struct{ GPUs []gpuQueue }
@@ -33,7 +35,7 @@ type queued struct {
 	BoardPath string
 	Mode      string
 	Runs      int // of the submission, one behind the other
-	Since     moment
+	Since     view.Moment
 	Expected  string
 }
 
@@ -51,9 +53,9 @@ func (s *site) queue(r *request) error {
 }
 
 func newQueue(g *backend.GPUStatus, r *request, i int) gpuQueue {
-	q := gpuQueue{gpuLine: newLine(g), ID: fmt.Sprintf("gpu-%d", i), Off: sentence(g.Off), Machines: machines(g), Hidden: max(g.Running+g.Waiting-len(g.Runs), 0)}
+	q := gpuQueue{gpuLine: newLine(g), ID: fmt.Sprintf("gpu-%d", i), Off: view.Sentence(g.Off), Machines: machines(g), Hidden: max(g.Running+g.Waiting-len(g.Runs), 0)}
 	if g.Typical > 0 {
-		q.Typical = lasted(g.Typical)
+		q.Typical = format.Duration(g.Typical)
 	}
 	if g.Off == "" && (!g.Known || g.Agents > 0) {
 		if q.Expected = about(expected(g, g.Waiting)); q.Expected != "" {
@@ -72,7 +74,7 @@ func newQueue(g *backend.GPUStatus, r *request, i int) gpuQueue {
 			q.Runs[len(q.Runs)-1].Runs++
 			continue
 		}
-		line := queued{Running: run.Running, ID: run.Submission, Board: name(run.Board), BoardPath: boardPath(run.Board, g.GPU), Mode: modeWord(run.Mode),
+		line := queued{Running: run.Running, ID: run.Submission, Board: name(run.Board), BoardPath: boardPath(run.Board, g.GPU), Mode: view.Mode(run.Mode),
 			Runs: 1, Since: newMoment(run.Since, r.now), Mine: r.viewer.ID != "" && run.UserID == r.viewer.ID}
 		if line.Mine || r.viewer.Admin {
 			line.Path = submissionPath(run.Submission)
@@ -106,12 +108,12 @@ func machines(g *backend.GPUStatus) string {
 	if !g.Known {
 		return "not known"
 	}
-	words := count(g.Agents, "machine")
+	words := format.Count(g.Agents, "machine")
 	if g.Busy > 0 {
-		words += fmt.Sprintf(", %s busy", thousands(g.Busy))
+		words += fmt.Sprintf(", %s busy", format.Number(g.Busy))
 	}
 	if g.Paused > 0 {
-		words += fmt.Sprintf(", %s more paused", thousands(g.Paused))
+		words += fmt.Sprintf(", %s more paused", format.Number(g.Paused))
 	}
 	return words
 }

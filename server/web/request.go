@@ -15,10 +15,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // A request is one request and who sent it.
@@ -126,7 +127,7 @@ func (s *site) form(act func(*request) error) func(*request) error {
 		var large *http.MaxBytesError
 		switch {
 		case errors.As(err, &large):
-			return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("That is too much: a file may have %s bytes.", thousands(store.MaxCode))}
+			return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("That is too much: a file may have %s bytes.", format.Number(store.MaxCode))}
 		case err != nil:
 			return &refusal{http.StatusBadRequest, "The form could not be read."}
 		case !r.viewer.Known():
@@ -232,7 +233,7 @@ func (s *site) explain(r *request, err error) (status int, words string) {
 		if refused.RetryAfter > 0 {
 			r.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(refused.RetryAfter.Seconds()))))
 		}
-		return status, sentence(refused.Text)
+		return status, view.Sentence(refused.Text)
 	case errors.Is(err, store.ErrNotFound):
 		return http.StatusNotFound, "There is no such page, or it is not for you."
 	case errors.Is(err, backend.ErrForbidden):
@@ -254,22 +255,6 @@ func refusedStatus(why store.Why) int {
 		return http.StatusTooManyRequests
 	}
 	return http.StatusBadRequest
-}
-
-// sentence makes a sentence of an error's text.
-func sentence(s string) string {
-	s = text.Line(s, 400)
-	if s == "" {
-		return ""
-	}
-	first := []rune(s)
-	if 'a' <= first[0] && first[0] <= 'z' {
-		first[0] -= 'a' - 'A'
-	}
-	if last := first[len(first)-1]; last != '.' && last != '?' && last != '!' && last != '…' {
-		return string(first) + "."
-	}
-	return string(first)
 }
 
 // see sends the browser on to another page after a form.

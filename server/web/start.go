@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 const (
@@ -24,7 +26,7 @@ type startPage struct {
 type boardCard struct {
 	Name, Path, Summary string
 	Deadline            string // in words
-	Closes              moment
+	Closes              view.Moment
 	Submissions         int
 	Invited             bool // only with an invite
 	GPUs                []gpuLeaders
@@ -45,7 +47,7 @@ type leader struct {
 // A gpuLine is the queue of one GPU type in one line.
 type gpuLine struct {
 	GPU              string
-	State            state
+	State            view.State
 	Running, Waiting int
 	Note             string
 }
@@ -125,16 +127,16 @@ func newLeaders(b *backend.Leading) []gpuLeaders {
 func newLeader(e *store.Entry, first float64) leader {
 	return leader{
 		Rank: rank(e), User: name(e.User), UserPath: userPath(e.UserID),
-		Score: microseconds(e.Score), Path: submissionPath(e.SubmissionID), Share: share(e.Score, first),
+		Score: format.Microseconds(e.Score), Path: submissionPath(e.SubmissionID), Share: share(e.Score, first),
 	}
 }
 
 // rank writes a rank; one that is shared begins with "=".
 func rank(e *store.Entry) string {
 	if e.Tied {
-		return "=" + thousands(e.Rank)
+		return "=" + format.Number(e.Rank)
 	}
-	return thousands(e.Rank)
+	return format.Number(e.Rank)
 }
 
 // share is how fast a score is beside the first, in percent.
@@ -149,15 +151,15 @@ func newLine(g *backend.GPUStatus) gpuLine {
 	l := gpuLine{GPU: name(g.GPU), Running: g.Running, Waiting: g.Waiting}
 	switch {
 	case g.Off != "":
-		l.State = state{"off", "warn"}
+		l.State = view.State{Text: "off", Tone: "warn"}
 	case g.Known && g.Agents == 0:
-		l.State = state{"no machine", "bad"}
+		l.State = view.State{Text: "no machine", Tone: "bad"}
 	case g.Running > 0:
-		l.State = state{"running", "busy"}
+		l.State = view.State{Text: "running", Tone: "busy"}
 	case g.Waiting > 0:
-		l.State = state{"waiting", "busy"}
+		l.State = view.State{Text: "waiting", Tone: "busy"}
 	default:
-		l.State = state{"free", "good"}
+		l.State = view.State{Text: "free", Tone: "good"}
 	}
 	return l
 }

@@ -4,13 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 const (
@@ -24,8 +28,8 @@ type submissionPage struct {
 	Board, BoardPath  string
 	File, GPU, Mode   string
 	User, UserPath    string
-	When              moment
-	State             state
+	When              view.Moment
+	State             view.State
 	Own, Admin        bool
 	Stages            []stage
 	Wait              string // where it stands, one sentence
@@ -58,11 +62,18 @@ type ranked struct {
 	Score, Interval string
 }
 
+// A report is what one evaluation said.
+type report struct {
+	view.Report
+	GPU     string
+	LogPath string
+}
+
 // A runRow is one row of runs.
 type runRow struct {
 	Mode, GPU string
 	Secret    bool
-	State     state
+	State     view.State
 	Score     string
 	Lasted    string
 	Machine   string
@@ -105,10 +116,10 @@ func (s *site) submission(r *request) error {
 func newSubmission(sub *backend.Submission, board *store.Board, r *request) *submissionPage {
 	open := len(sub.Open) > 0
 	p := &submissionPage{
-		ID: sub.ID, Path: submissionPath(sub.ID), Board: name(sub.Board), File: name(sub.FileName), Mode: modeWord(sub.Mode),
+		ID: sub.ID, Path: submissionPath(sub.ID), Board: name(sub.Board), File: name(sub.FileName), Mode: view.Mode(sub.Mode),
 		GPU: name(gpuOf(sub)), UserPath: userPath(sub.UserID), When: newMoment(sub.Time, r.now),
 		State: jobState(sub.Job.Status, sub.Done, sub.Hacked, sub.Wait != nil && !sub.Wait.Running),
-		Own:   sub.Own, Admin: r.viewer.Admin, Error: sentence(sub.Job.Error), BoardKnown: board != nil,
+		Own:   sub.Own, Admin: r.viewer.Admin, Error: view.Sentence(sub.Job.Error), BoardKnown: board != nil,
 	}
 	if gpuOf(sub) == "" {
 		p.GPU = ""
@@ -118,9 +129,9 @@ func newSubmission(sub *backend.Submission, board *store.Board, r *request) *sub
 		p.Stages, p.Wait = stages(sub, r.now)
 	}
 	for _, v := range sub.Verdicts {
-		line := ranked{GPU: name(v.GPU), Path: boardPath(sub.Board, v.GPU), Ranks: v.Ranks, Reason: sentence(v.Reason), Interval: interval(v.Low, v.High)}
+		line := ranked{GPU: name(v.GPU), Path: boardPath(sub.Board, v.GPU), Ranks: v.Ranks, Reason: view.Sentence(v.Reason), Interval: interval(v.Low, v.High)}
 		if v.Score != nil {
-			line.Score = microseconds(*v.Score)
+			line.Score = format.Microseconds(*v.Score)
 		}
 		p.Ranks = p.Ranks || v.Ranks
 		if v.Reason != "" && strings.Contains(sub.Job.Error, "does not rank") {
@@ -130,10 +141,10 @@ func newSubmission(sub *backend.Submission, board *store.Board, r *request) *sub
 			p.Verdicts = append(p.Verdicts, line)
 		}
 	}
-	charts := 0
+	var builder view.Builder
 	for i := range sub.Reports {
 		if sub.Reports[i].Result != nil {
-			p.Reports = append(p.Reports, newReport(&sub.Reports[i], i, &charts))
+			p.Reports = append(p.Reports, newReport(&sub.Reports[i], &builder))
 		}
 	}
 	for i := range sub.Runs {
@@ -179,8 +190,8 @@ func stages(sub *backend.Submission, now time.Time) (way []stage, where string) 
 	}
 	where = "It is the next to run on " + name(w.GPU) + "."
 	if w.Place > 0 {
-		way[1].Note = count(w.Place, "run") + " ahead"
-		where = count(w.Place, "run") + " for " + name(w.GPU) + " go before it."
+		way[1].Note = format.Count(w.Place, "run") + " ahead"
+		where = format.Count(w.Place, "run") + " for " + name(w.GPU) + " go before it."
 		if w.Place == 1 {
 			where = "1 run for " + name(w.GPU) + " goes before it."
 		}
@@ -191,16 +202,20 @@ func stages(sub *backend.Submission, now time.Time) (way []stage, where string) 
 	return way, where
 }
 
+func newReport(in *store.Report, b *view.Builder) report {
+	return report{b.Report(in.Result, verdict.Of(in.Result)), name(in.GPU), "?run=" + url.QueryEscape(in.RunID)}
+}
+
 func newRun(run *store.PolledRun) runRow {
-	row := runRow{Mode: modeWord(run.Mode), GPU: name(run.Runner), Secret: run.Secret, State: state{"failed", "bad"}, Machine: machineOf(run.System)}
+	row := runRow{Mode: view.Mode(run.Mode), GPU: name(run.Runner), Secret: run.Secret, State: view.State{Text: "failed", Tone: "bad"}, Machine: machineOf(run.System)}
 	if run.Passed {
-		row.State = state{"passed", "good"}
+		row.State = view.State{Text: "passed", Tone: "good"}
 	}
 	if run.Score != nil {
-		row.Score = microseconds(*run.Score)
+		row.Score = format.Microseconds(*run.Score)
 	}
 	if d := run.End.Sub(run.Start); d > 0 && !run.Secret {
-		row.Lasted = lasted(d)
+		row.Lasted = format.Duration(d)
 	}
 	return row
 }

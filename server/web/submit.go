@@ -15,6 +15,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // submit takes a file from a board's form. What is refused is said above the form.
@@ -63,7 +64,7 @@ var modes = []option{
 
 func (p *boardPage) fillForm(r *request, b *store.Board, gpu, problem string) {
 	f := &p.Form
-	f.Path, f.Problem = boardPath(b.Name, "")+"#submit", sentence(problem) // so that a refusal is in sight
+	f.Path, f.Problem = boardPath(b.Name, "")+"#submit", view.Sentence(problem) // so that a refusal is in sight
 	if r.viewer.ID == "" {
 		f.LogIn = "/login?next=" + url.QueryEscape(boardPath(b.Name, gpu))
 	}

@@ -5,12 +5,14 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // fillTerms says what holds on a board.
 func (s *site) fillTerms(r *request, b *store.Board, _ string, page *boardPage) error {
-	add := func(name, text string) { page.Terms = append(page.Terms, term{name, text}) }
+	add := func(name, text string) { page.Terms = append(page.Terms, view.Term{Name: name, Text: text}) }
 	add("Deadline", b.Deadline.UTC().Format("2 January 2006, 15:04 UTC"))
 	limits, err := s.Backend.Limits(r.Context(), r.viewer, b.Name)
 	if err != nil {
@@ -78,7 +80,7 @@ func limitWords(limits []store.Limit) string {
 			words = append(words, fmt.Sprintf("no %s%s", kind, on))
 			continue
 		}
-		words = append(words, fmt.Sprintf("%s %s an hour%s", thousands(l.PerHour), kind, on))
+		words = append(words, fmt.Sprintf("%s %s an hour%s", format.Number(l.PerHour), kind, on))
 	}
-	return sentence("for each user " + strings.Join(words, "; "))
+	return view.Sentence("for each user " + strings.Join(words, "; "))
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
@@ -55,7 +56,7 @@ func (s *site) showUser(r *request, cliID, said string) error {
 	for i := range profile.Ranks {
 		p := &profile.Ranks[i]
 		page.Ranks = append(page.Ranks, userRank{Board: name(p.Board), GPU: name(p.GPU), Path: boardPath(p.Board, p.GPU), Rank: rank(&p.Entry), Of: p.Of,
-			Score: microseconds(p.Score), Submission: submissionPath(p.SubmissionID), Best: p.Rank == 1})
+			Score: format.Microseconds(p.Score), Submission: submissionPath(p.SubmissionID), Best: p.Rank == 1})
 	}
 	if page.List = page.Self || r.viewer.Admin; page.List {
 		if err := s.fillList(r, &page, id); err != nil {

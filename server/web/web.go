@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // Identity says who asks; package identity has one.
@@ -77,9 +78,9 @@ func New(opts Options) http.Handler {
 	if s.assets, err = newAssets(); err != nil {
 		panic(err) // a fault of the build: what is embedded cannot be read
 	}
-	functions := template.FuncMap{"asset": s.assets.path, "inc": func(i int) int { return i + 1 }, "count": count}
+	functions := template.FuncMap{"asset": s.assets.path, "inc": func(i int) int { return i + 1 }}
 	for _, page := range []string{"start", "board", "submission", "log", "queue", "user", "admin", "login", "error"} {
-		s.templates[page] = template.Must(template.New(page).Funcs(functions).
+		s.templates[page] = template.Must(view.NewTemplate(page).Funcs(functions).
 			ParseFS(templateFiles, "templates/frame.html", "templates/parts.html", "templates/"+page+".html"))
 	}
 	return s.guard(s.routes())

@@ -1,23 +1,23 @@
-package web
+package view
 
 import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/verdict"
 )
 
 // machine says what an evaluation ran on. Names of hosts and numbers of devices are
 // the vendor's business and not told.
-func machine(r *schema.Result) (out []term) {
+func machine(r *schema.Result) (out []Term) {
 	add := func(name string, parts ...string) {
 		parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
 		if words := text.Line(strings.Join(parts, ", "), 300); words != "" {
-			out = append(out, term{name, words})
+			out = append(out, Term{name, words})
 		}
 	}
 	gpu := r.System.GPU
@@ -39,12 +39,10 @@ func machine(r *schema.Result) (out []term) {
 		add("Image", v.Image)
 	}
 	if t := r.Timing; t != nil && t.Total > 0 {
-		add("Took", lasted(seconds(t.Total))+" in all")
+		add("Took", format.Duration(format.Seconds(t.Total))+" in all")
 	}
 	return out
 }
-
-func seconds(s float64) time.Duration { return time.Duration(min(s, 1e6) * float64(time.Second)) }
 
 func prefixed(before, s string) string {
 	if s == "" {
@@ -104,10 +102,10 @@ func throttled(all []schema.Sampling) string {
 
 // trust says how far a result can be believed: who judged, what the submission was
 // kept from, and who could write the report.
-func trust(r *schema.Result, v *verdict.Verdict) (out []term) {
+func trust(r *schema.Result, v *verdict.Verdict) (out []Term) {
 	add := func(name, words string) {
 		if words = text.Line(words, 600); words != "" {
-			out = append(out, term{name, words})
+			out = append(out, Term{name, words})
 		}
 	}
 	if h := r.Harness; h != nil {

@@ -1,63 +1,61 @@
-package web
+package view
 
 import (
 	"fmt"
 	"html/template"
-	"math"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
-	"github.com/gpu-mode/kbgen/server/web/chart"
-	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/verdict"
+	"github.com/gpu-mode/kbgen/verdict/view/chart"
 )
 
 const (
+	maxName    = 60  // runes of a name
 	maxCases   = 100 // of a phase that a page shows
 	maxCharts  = 40  // on one page
 	maxMessage = 2_000
 	maxOutput  = 8_000
 )
 
-// A report is what one evaluation said.
-type report struct {
-	GPU       string
-	State     state
+// A Report is what one evaluation said.
+type Report struct {
+	State     State
 	Words     string
 	Next      string
 	Where     string // "submission.py, line 12"
-	Quotes    []quote
-	Phases    []phase
-	Machine   []term
-	Trust     []term
+	Quotes    []Quote
+	Phases    []Phase
+	Machine   []Term
+	Trust     []Term
 	Ambiguous []string
-	LogPath   string
 }
 
-// A quote is foreign text of several lines.
-type quote struct{ Name, Text string }
+// A Quote is a text of the submission or the tester, of several lines.
+type Quote struct{ Name, Text string }
 
-type phase struct {
+// A Phase is one phase of the evaluation.
+type Phase struct {
 	ID      string // of its element
 	Name    string
-	State   state
+	State   State
 	Lasted  string
 	Passed  int
-	Cases   []caseLine
-	More    int
+	Cases   []Case
+	More    int // cases that are not shown
 	Output  string
 	HasTime bool
 	Open    bool
 }
 
-type caseLine struct {
+// A Case is one test or benchmark.
+type Case struct {
 	Key, Spec     string
-	State         state
+	State         State // empty for a benchmark that was timed
 	Mean, Err     string
 	Best, Worst   string
 	Interval      string
@@ -68,26 +66,27 @@ type caseLine struct {
 	Floor, Remark string
 }
 
-// newReport reads a report. charts counts those on the page so far.
-func newReport(in *store.Report, number int, charts *int) report {
-	v := verdict.Of(in.Result)
-	out := report{
-		GPU: name(in.GPU), State: verdictState(v), Words: sentence(v.Words()), Next: verdict.Next(v.Outcome),
-		LogPath: "?run=" + url.QueryEscape(in.RunID),
-	}
+// A Builder makes the reports of one page, which share a number of charts and
+// have elements of their own.
+type Builder struct{ reports, charts int }
+
+// Report presents a result, whose verdict is v.
+func (b *Builder) Report(r *schema.Result, v *verdict.Verdict) Report {
+	out := Report{State: OutcomeState(v.Outcome), Words: Sentence(v.Words()), Next: verdict.Next(v.Outcome)}
 	for _, d := range v.Ambiguous {
-		out.Ambiguous = append(out.Ambiguous, sentence(d))
+		out.Ambiguous = append(out.Ambiguous, Sentence(d))
 	}
 	out.explain(v.Explanation)
 	for i := range v.Runs {
-		out.Phases = append(out.Phases, newPhase(&v.Runs[i], in.Result, fmt.Sprintf("r%dp%d", number, i), charts))
+		out.Phases = append(out.Phases, b.phase(&v.Runs[i], r, fmt.Sprintf("r%dp%d", b.reports, i)))
 	}
-	out.Machine = machine(in.Result)
-	out.Trust = trust(in.Result, v)
+	out.Machine = machine(r)
+	out.Trust = trust(r, v)
+	b.reports++
 	return out
 }
 
-func (p *report) explain(e *schema.Explanation) {
+func (p *Report) explain(e *schema.Explanation) {
 	if e == nil {
 		return
 	}
@@ -97,7 +96,7 @@ func (p *report) explain(e *schema.Explanation) {
 			p.Where += ", line " + strconv.Itoa(e.Line)
 		}
 	}
-	for _, q := range []quote{
+	for _, q := range []Quote{
 		{"Line", e.Source}, {"Error", e.Error}, {"Traceback", strings.Join(e.Traceback, "\n")}, {"Expected", e.Expected}, {"Got", e.Got},
 		{"Printed", e.Printed}, {"Left out", e.Withheld},
 	} {
@@ -112,10 +111,10 @@ func block(s string, limit int) string {
 	return strings.TrimRight(text.Shorten(text.Lines(s), limit), "\n ")
 }
 
-func newPhase(run *verdict.Run, result *schema.Result, id string, charts *int) phase {
-	p := phase{ID: id, Name: modeWord(text.Line(run.Name, maxName)), State: phaseState(run.Status), Output: tail(run.Output, maxOutput)}
+func (b *Builder) phase(run *verdict.Run, result *schema.Result, id string) Phase {
+	p := Phase{ID: id, Name: Mode(run.Name), State: phaseState(run.Status), Output: tail(run.Output, maxOutput)}
 	if run.Seconds > 0 {
-		p.Lasted = lasted(time.Duration(math.Min(run.Seconds, 1e6) * float64(time.Second)))
+		p.Lasted = format.Duration(format.Seconds(run.Seconds))
 	}
 	for i := range run.Cases {
 		c := &run.Cases[i]
@@ -126,7 +125,7 @@ func newPhase(run *verdict.Run, result *schema.Result, id string, charts *int) p
 			p.More++
 			continue
 		}
-		line := newCase(c, measurementOf(result, run.Name, c.Key), id+"c"+strconv.Itoa(i), charts)
+		line := b.testCase(c, measurementOf(result, run.Name, c.Key), id+"c"+strconv.Itoa(i))
 		p.HasTime = p.HasTime || line.Mean != ""
 		p.Cases = append(p.Cases, line)
 	}
@@ -158,24 +157,24 @@ func measurementOf(r *schema.Result, phase, key string) *schema.Measurement {
 	return nil
 }
 
-func newCase(c *verdict.Case, m *schema.Measurement, id string, charts *int) caseLine {
-	line := caseLine{
+func (b *Builder) testCase(c *verdict.Case, m *schema.Measurement, id string) Case {
+	line := Case{
 		Key: text.Line(c.Key, maxName), Spec: text.Line(c.Spec, 300), State: caseState(c), Message: block(c.Message, maxMessage), Profile: block(c.Profile, maxOutput),
-		Mean: reported(c.Mean), Err: reported(c.Err), Best: reported(c.Best), Worst: reported(c.Worst), Samples: len(c.Samples),
+		Mean: verdict.Time(c.Mean), Err: verdict.Time(c.Err), Best: verdict.Time(c.Best), Worst: verdict.Time(c.Worst), Samples: len(c.Samples),
 	}
 	if m != nil && m.Interval[1] > 0 {
-		line.Interval = nanoseconds(m.Interval[0]) + " – " + nanoseconds(m.Interval[1])
+		line.Interval = format.Time(m.Interval[0]) + " – " + format.Time(m.Interval[1])
 	}
 	if m != nil && m.Floor > 0 {
-		line.Floor = nanoseconds(m.Floor)
+		line.Floor = format.Time(m.Floor)
 	}
 	if m != nil && m.Overlaps {
 		line.Remark = "One call was worked on during another."
 	}
-	if *charts >= maxCharts || len(c.Samples) < 2 {
+	if b.charts >= maxCharts || len(c.Samples) < 2 {
 		return line
 	}
-	*charts++
+	b.charts++
 	unit, per := unitOf(slices.Max(c.Samples))
 	samples := make([]float64, len(c.Samples))
 	for i, v := range c.Samples {
@@ -197,16 +196,4 @@ func unitOf(ns float64) (unit string, per float64) {
 		return "µs", 1e3
 	}
 	return "ns", 1
-}
-
-// reported is a number of nanoseconds as a tester wrote it; "" for none.
-func reported(s string) string {
-	if s == "" {
-		return ""
-	}
-	v, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		return text.Line(s, 30)
-	}
-	return nanoseconds(v)
 }
