@@ -15,9 +15,9 @@
 package node
 
 import (
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/node/cpulist"
 )
 
 // Where kbnode keeps things. Everything but the slots' own directories is root's.
@@ -130,20 +130,11 @@ type Pin struct {
 
 // Cores is how many processors CPUs names, 0 when it cannot be read.
 func (s *Slot) Cores() int {
-	n := 0
-	for part := range strings.SplitSeq(s.CPUs, ",") {
-		first, last, ok := strings.Cut(part, "-")
-		if !ok {
-			last = first
-		}
-		from, err1 := strconv.Atoi(first)
-		to, err2 := strconv.Atoi(last)
-		if err1 != nil || err2 != nil || to < from {
-			return 0
-		}
-		n += to - from + 1
+	cpus, err := cpulist.Parse(s.CPUs)
+	if err != nil {
+		return 0
 	}
-	return n
+	return len(cpus)
 }
 
 // Dir is the slot's own directory, Home of its user.

@@ -3,10 +3,12 @@ package gate
 import (
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/cpulist"
 )
 
 // page is the size that the kernel rounds memory limits to.
@@ -57,38 +59,15 @@ func read(fsys fs.FS, name string) (string, error) {
 
 // subset reports whether all of the processors in got, at least one, are in all.
 func subset(got, all string) (bool, error) {
-	a, err := processors(got)
+	a, err := cpulist.Parse(got)
 	if err != nil || len(a) == 0 {
 		return false, err
 	}
-	b, err := processors(all)
-	for n := range a {
-		if !b[n] {
+	b, err := cpulist.Parse(all)
+	for _, n := range a {
+		if !slices.Contains(b, n) {
 			return false, err
 		}
 	}
 	return true, err
-}
-
-// processors reads a list as the kernel writes it: "0-7,64-71".
-func processors(list string) (map[int]bool, error) {
-	out := map[int]bool{}
-	if list == "" {
-		return out, nil
-	}
-	for part := range strings.SplitSeq(list, ",") {
-		first, last, ok := strings.Cut(part, "-")
-		if !ok {
-			last = first
-		}
-		from, err1 := strconv.ParseUint(first, 10, 16)
-		to, err2 := strconv.ParseUint(last, 10, 16)
-		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("got processors %q", part)
-		}
-		for n := from; n <= to; n++ {
-			out[int(n)] = true
-		}
-	}
-	return out, nil
 }
