@@ -85,7 +85,7 @@ var notHere = map[string][]string{
 }
 
 // pure are the parts that touch no environment, file, clock or network.
-var pure = []string{"generator", "pipelines", "verdict", "secrets", "node/plan", "node/cpulist", "runner/plan", "runner/judge", "runner/explain", "schema/jsonschema", "schema/pipeline", "schema/queuefile", "schema/text", "schema/format", "schema/token"}
+var pure = []string{"generator", "pipelines", "verdict", "secrets", "node/plan", "node/cpulist", "node/limits", "runner/plan", "runner/judge", "runner/explain", "schema/jsonschema", "schema/pipeline", "schema/queuefile", "schema/text", "schema/format", "schema/token"}
 
 type pkg struct {
 	ImportPath string

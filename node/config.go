@@ -3,6 +3,7 @@
 //
 //   - facts reads the machine, plan turns facts and a queue file into what the
 //     machine should have, resource compares that with what it has, apply changes it
+//   - limits says what a job and its slice may use, cpulist reads lists of processors
 //   - gate, proxy and image stand between a job and the machine
 //   - system runs the programs of the machine, docker asks the engine
 //   - health says how a slot's devices are, doctor what is wrong and how to mend it

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/system"
 )
 
@@ -48,7 +49,7 @@ func Admit(root string, config *node.Config, s *node.Slot, file string) error {
 	if err := Decide(config, s.Name, job); err != nil {
 		return &Refusal{err}
 	}
-	if err := Limits(os.DirFS(root), s); err != nil {
+	if err := limits.Check(os.DirFS(root), s); err != nil {
 		return &UnfitError{s.Name, err}
 	}
 	return nil

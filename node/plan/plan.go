@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/facts"
+	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/schema/near"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
@@ -74,12 +75,6 @@ const (
 
 	// AgentPath is where a given agent is installed.
 	AgentPath = "/usr/local/bin/buildkite-agent"
-)
-
-// What agent, hooks and the docker CLI need beside a job.
-const (
-	agentBytes = 256 << 20
-	agentPids  = 256
 )
 
 // firstPort is that of the first slot's agent, on loopback.
@@ -231,9 +226,7 @@ func (m *maker) makeSlots() {
 func (m *maker) fill(s *slot) {
 	s.User = "kbagent-" + s.Name
 	s.Queue, s.Tags, s.GPUType, s.Platform = s.agent.Queue, s.agent.Tags, s.row.Name, s.row.Platform
-	s.MemoryBytes = int64(s.share.MemoryGiB) << 30
-	s.SliceBytes = s.MemoryBytes + agentBytes
-	s.Pids, s.SlicePids = m.Pids, m.Pids+agentPids
+	limits.Set(&s.Slot, s.share.MemoryGiB, m.Pids)
 	s.Timeout = s.row.Timeout
 	s.HealthPort = firstPort + len(m.slots)
 	switch {

@@ -3,10 +3,10 @@ package proxy
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -64,34 +64,12 @@ func (p *Proxy) build(a *asked) (*given, error) {
 
 // limits are the settings that are the slot's alone.
 func (p *Proxy) limits() givenHost {
-	s := p.Slot
-	h := givenHost{
-		CgroupParent: s.Slice(), CpusetCpus: s.CPUs, CpusetMems: s.MemoryNodes,
-		Memory: s.MemoryBytes, MemorySwap: s.MemoryBytes, PidsLimit: int64(s.Pids),
+	return givenHost{
+		Container:      limits.NewContainer(p.Slot),
 		ReadonlyRootfs: true, CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"},
 		NetworkMode: "none", IpcMode: "private", CgroupnsMode: "private",
 		LogConfig: logConfig{Type: "none"}, RestartPolicy: restartPolicy{Name: "no"},
 	}
-	var names []string
-	for _, d := range s.Devices {
-		if d.CDI != "" {
-			names = append(names, d.CDI)
-			continue
-		}
-		for _, path := range d.Nodes {
-			one := device{PathOnHost: path, PathInContainer: path, CgroupPermissions: "rw"}
-			if !slices.Contains(h.Devices, one) { // /dev/kfd is every device's
-				h.Devices = append(h.Devices, one)
-			}
-		}
-	}
-	if len(names) > 0 {
-		h.DeviceRequests = []deviceRequest{{Driver: "cdi", DeviceIDs: names}}
-	}
-	for _, id := range s.Groups {
-		h.GroupAdd = append(h.GroupAdd, strconv.Itoa(id))
-	}
-	return h
 }
 
 // forbidden returns the first thing that no step of ours says.
