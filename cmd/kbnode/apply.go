@@ -85,7 +85,7 @@ func (c *applyCmd) anyToken(env *cli.Env, m *apply.Machine) ([]byte, error) {
 
 // unfinished says how to go on after an error, where something was changed.
 func unfinished(err error) error {
-	var refused *apply.RefusedError
+	var refused *apply.Refusal
 	if errors.As(err, &refused) || strings.Contains(err.Error(), "nothing was changed") {
 		return err
 	}
@@ -154,7 +154,7 @@ func (c *undoCmd) Run(ctx context.Context, env *cli.Env) error {
 	done, err := apply.Undo(ctx, m, apply.UndoOptions{
 		Purge: c.Purge, Force: c.Force, DockerRestart: c.AllowDockerRestart, Drain: c.Drain, Log: progress(env),
 	})
-	var refused *apply.RefusedError
+	var refused *apply.Refusal
 	switch {
 	case errors.As(err, &refused):
 		return err

@@ -13,13 +13,6 @@ import (
 
 const labelKey = node.SlotLabel
 
-// A refused error is what a job is told that asked for what it cannot have.
-type refused string
-
-func (r refused) Error() string { return string(r) }
-
-func refusal(format string, args ...any) error { return refused(fmt.Sprintf(format, args...)) }
-
 // build makes the container's settings from the slot's and, where a step has a
 // say, from what was asked.
 //
@@ -55,7 +48,7 @@ func (p *Proxy) build(a *asked) (*given, error) {
 	}
 	if a.WorkingDir != "" {
 		if err := target(a.WorkingDir); err != nil {
-			return nil, refusal("workdir %s: %v", text.Quote(a.WorkingDir), err)
+			return nil, fmt.Errorf("workdir %s: %v", text.Quote(a.WorkingDir), err)
 		}
 		g.WorkingDir = a.WorkingDir
 	}
@@ -104,16 +97,16 @@ func (a *asked) forbidden() error {
 		{!slices.Contains([]string{"", "no"}, h.RestartPolicy.Name), "--restart", "want no"},
 	} {
 		if rule.broken {
-			return refusal("%s: not allowed here: %s", rule.option, rule.why)
+			return fmt.Errorf("%s: not allowed here: %s", rule.option, rule.why)
 		}
 	}
 	for _, option := range h.SecurityOpt {
 		if !slices.Contains([]string{"no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"}, option) {
-			return refusal("--security-opt %s: not allowed here: want no-new-privileges", text.Quote(option))
+			return fmt.Errorf("--security-opt %s: not allowed here: want no-new-privileges", text.Quote(option))
 		}
 	}
 	if a.StopTimeout != nil && (*a.StopTimeout < 0 || *a.StopTimeout > 300) {
-		return refusal("--stop-timeout %d: want 0 to 300 seconds", *a.StopTimeout)
+		return fmt.Errorf("--stop-timeout %d: want 0 to 300 seconds", *a.StopTimeout)
 	}
 	return nil
 }

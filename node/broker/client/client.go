@@ -69,7 +69,7 @@ var errHungUp = errors.New("it hung up")
 
 // Get asks the broker at socket.
 //
-// Errors: *[refused.Error]; [ErrNoBroker].
+// Errors: *[refused.Refusal]; [ErrNoBroker].
 func Get(ctx context.Context, socket string, r Request) ([]byte, error) {
 	r.Version = 1
 	line, err := json.Marshal(r)
@@ -112,7 +112,7 @@ func ask(ctx context.Context, socket, name string, line []byte) ([]byte, error) 
 		return nil, fmt.Errorf("%w: its answer is not JSON", ErrNoBroker)
 	}
 	if got.Refused != "" {
-		return nil, &refused.Error{Name: name, Reason: got.Refused, Detail: got.Detail}
+		return nil, &refused.Refusal{Name: name, Reason: got.Refused, Detail: got.Detail}
 	}
 	if len(got.Value) == 0 {
 		return nil, fmt.Errorf("%w: its answer holds no value", ErrNoBroker)
