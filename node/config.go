@@ -145,12 +145,12 @@ func (s *Slot) Dir() string { return SlotsDir + "/" + s.Name }
 // it, "buildkite-job-...", and what its container may mount.
 func (s *Slot) TempDir() string { return s.Dir() + "/tmp" }
 
-// RuntimeDir is the RuntimeDirectory= of the agent's unit: it is new with each
+// runtimeDir is the RuntimeDirectory= of the agent's unit: it is new with each
 // start of the agent, and the slot's user's.
-func (s *Slot) RuntimeDir() string { return "/run/kbnode-agent-" + s.Name }
+func (s *Slot) runtimeDir() string { return "/run/kbnode-agent-" + s.Name }
 
 // PluginsPath is the agent's plugins-path.
-func (s *Slot) PluginsPath() string { return s.RuntimeDir() + "/plugins" }
+func (s *Slot) PluginsPath() string { return s.runtimeDir() + "/plugins" }
 
 // Slice is the unit that holds the slot's limits.
 func (s *Slot) Slice() string { return "kbnode-" + s.Name + ".slice" }

@@ -77,7 +77,7 @@ func Apply(ctx context.Context, m *Machine, want *resource.Set, o Options) ([]re
 	if w.have, err = m.observe(ctx, want, w.ledger); err != nil {
 		return nil, err
 	}
-	actions, conflicts := Compare(want, w.have, o)
+	actions, conflicts := compare(want, w.have, o)
 	if refused := o.Refused(actions, conflicts); len(refused) > 0 {
 		return nil, &Refusal{refused}
 	}
@@ -102,8 +102,8 @@ func Apply(ctx context.Context, m *Machine, want *resource.Set, o Options) ([]re
 	return actions, nil
 }
 
-// Compare is resource.Compare for a Set that may not be all.
-func Compare(want *resource.Set, have resource.State, o Options) ([]resource.Action, []resource.Conflict) {
+// compare is resource.Compare for a Set that may not be all.
+func compare(want *resource.Set, have resource.State, o Options) ([]resource.Action, []resource.Conflict) {
 	if !o.Partial {
 		return resource.Compare(*want, have)
 	}

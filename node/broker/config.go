@@ -59,7 +59,7 @@ func Configure(file, credentials string, open bool) (*Broker, string, error) {
 	}
 	b := &Broker{Now: time.Now}
 	var about strings.Builder
-	if b.Policy, err = config.policy(&about); err != nil {
+	if b.policy, err = config.policy(&about); err != nil {
 		return nil, "", err
 	}
 	if open && config.Host != nil {
@@ -98,7 +98,7 @@ func Configure(file, credentials string, open bool) (*Broker, string, error) {
 	return b, about.String(), nil
 }
 
-func (c *config) policy(about io.Writer) (Policy, error) {
+func (c *config) policy(about io.Writer) (policy, error) {
 	switch {
 	case (c.OIDC == nil) == (c.Host == nil):
 		return nil, errors.New("got not exactly one of oidc and host")
@@ -108,7 +108,7 @@ func (c *config) policy(about io.Writer) (Policy, error) {
 			o.Audience = client.Audience
 		}
 		if o.Issuer == "" {
-			o.Issuer = Issuer
+			o.Issuer = defaultIssuer
 		}
 		if !strings.HasPrefix(o.Issuer, "https://") && !strings.HasPrefix(o.Issuer, "http://127.0.0.1:") {
 			return nil, fmt.Errorf("oidc: issuer: got %s, want https://…: whoever answers for it decides who is believed", text.Quote(o.Issuer))
@@ -122,7 +122,7 @@ func (c *config) policy(about io.Writer) (Policy, error) {
 			}
 		}
 		fmt.Fprintf(about, "believed: tokens of %s for %s, organizations %s\n", o.Issuer, o.Audience, strings.Join(o.Organizations, ", "))
-		return NewOIDC(o.Issuer, o.Audience, o.Organizations, time.Now), nil
+		return newOIDC(o.Issuer, o.Audience, o.Organizations, time.Now), nil
 	}
 	for _, id := range append([]string{c.Host.Organization}, c.Host.Pipelines...) {
 		if !secrets.IsUUID(id) {
@@ -134,7 +134,7 @@ func (c *config) policy(about io.Writer) (Policy, error) {
 	}
 	fmt.Fprintf(about, "believed: whatever runs here, as pipelines %s of organization %s; this trusts what Buildkite tells the agent\n",
 		strings.Join(c.Host.Pipelines, ", "), c.Host.Organization)
-	return &Host{Organization: c.Host.Organization, Pipelines: c.Host.Pipelines}, nil
+	return &hostPolicy{Organization: c.Host.Organization, Pipelines: c.Host.Pipelines}, nil
 }
 
 // place is where a file of the config lies: systemd's credentials come first.

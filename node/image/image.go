@@ -47,11 +47,11 @@ type Manager struct {
 	Log       func(format string, args ...any)
 }
 
-// ErrBusy says that another process changes the pins.
-var ErrBusy = errors.New("another kbnode image is at work")
+// errBusy says that another process changes the pins.
+var errBusy = errors.New("another kbnode image is at work")
 
 // change calls f with the pins and writes what it leaves of them. Nobody else
-// changes them meanwhile: [ErrBusy].
+// changes them meanwhile: [errBusy].
 func (m *Manager) change(f func(*node.Pins) error) error {
 	path := filepath.Join(m.Root, node.PinsPath)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -63,7 +63,7 @@ func (m *Manager) change(f func(*node.Pins) error) error {
 	}
 	defer lock.Close() // which unlocks it
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return ErrBusy
+		return errBusy
 	} else if err != nil {
 		return fmt.Errorf("locking %s: %w", lock.Name(), err)
 	}
@@ -83,11 +83,11 @@ func (m *Manager) change(f func(*node.Pins) error) error {
 // option, of a path or of a query.
 var reference = regexp.MustCompile(`^[a-z0-9][a-zA-Z0-9_./:-]{0,200}(@sha256:[0-9a-f]{64})?$`)
 
-// Update pulls the reference, or with local takes what the engine calls so, tries
+// update pulls the reference, or with local takes what the engine calls so, tries
 // the image, and pins it. It reports whether another image runs from now on. An
 // image that does not work changes nothing. Held keeps an image that rollback went
 // back from where it is.
-func (m *Manager) Update(ctx context.Context, ref string, local, held bool) (changed bool, err error) {
+func (m *Manager) update(ctx context.Context, ref string, local, held bool) (changed bool, err error) {
 	if !reference.MatchString(ref) {
 		return false, fmt.Errorf("image: got %q, want name:tag or name@sha256:…", ref)
 	}
@@ -124,7 +124,7 @@ func (m *Manager) Update(ctx context.Context, ref string, local, held bool) (cha
 
 // UpdateEach updates references, which must be among those in all, and goes on after
 // one that fails. It reports whether one has an image now that had none before. Local
-// and held are those of [Manager.Update]; with held, an image that was loaded by hand
+// and held are those of [Manager.update]; with held, an image that was loaded by hand
 // is looked for with the engine only, because no registry has it.
 func (m *Manager) UpdateEach(ctx context.Context, all []Status, refs []string, local, held bool) (first bool, err error) {
 	var faults []error
@@ -136,7 +136,7 @@ func (m *Manager) UpdateEach(ctx context.Context, all []Status, refs []string, l
 		}
 		now := all[at]
 		byHand := held && now.ID != "" && now.Digest == ""
-		changed, err := m.Update(ctx, ref, local || byHand, held)
+		changed, err := m.update(ctx, ref, local || byHand, held)
 		faults = append(faults, err)
 		if err == nil && !changed {
 			m.Log("%s: nothing to do", ref)

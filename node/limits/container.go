@@ -45,7 +45,7 @@ func NewContainer(s *node.Slot) Container {
 			unnamed.Devices = append(unnamed.Devices, d)
 		}
 	}
-	for _, path := range Nodes(&unnamed) {
+	for _, path := range deviceNodes(&unnamed) {
 		c.Devices = append(c.Devices, Device{PathOnHost: path, PathInContainer: path, CgroupPermissions: "rw"})
 	}
 	if len(names) > 0 {

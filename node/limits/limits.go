@@ -29,8 +29,8 @@ func Set(s *node.Slot, memoryGiB, pids int) {
 	s.Pids, s.SlicePids = pids, pids+agentPids
 }
 
-// Nodes returns the device nodes that a job may open, each once.
-func Nodes(s *node.Slot) []string {
+// deviceNodes returns the device nodes that a job may open, each once.
+func deviceNodes(s *node.Slot) []string {
 	var nodes []string
 	for _, d := range s.Devices {
 		for _, path := range d.Nodes {
@@ -45,7 +45,7 @@ func Nodes(s *node.Slot) []string {
 // Unit returns the unit of the slot's slice.
 func Unit(s *node.Slot) (string, error) {
 	return (&templates.NodeSlice{
-		Slot: s.Name, GPUType: s.GPUType, CPUs: s.CPUs, MemoryNodes: s.MemoryNodes, MemoryBytes: s.SliceBytes, Pids: s.SlicePids, Nodes: Nodes(s),
+		Slot: s.Name, GPUType: s.GPUType, CPUs: s.CPUs, MemoryNodes: s.MemoryNodes, MemoryBytes: s.SliceBytes, Pids: s.SlicePids, Nodes: deviceNodes(s),
 	}).Unit()
 }
 

@@ -59,22 +59,22 @@ type Input struct {
 	// AgentFrom is a buildkite-agent to install where the machine has none, of this
 	// version and hash.
 	AgentFrom, AgentSHA256, AgentVersion string
-	PluginFrom                           string   // URL or directory; empty: [DefaultPlugin]
+	PluginFrom                           string   // URL or directory; empty: [defaultPlugin]
 	PluginCommit                         string   // another one than [node.PluginCommit]
 	VerificationJWKS                     string   // a file of public keys; steps must be signed with one of them
 	Repositories                         []string // that jobs may belong to, as Buildkite has them; none: any
 	AllowSmall                           bool     // a machine that keeps no row's promise, as in tests
-	Pids                                 int      // of a job; 0: [DefaultPids]
+	Pids                                 int      // of a job; 0: [defaultPids]
 }
 
 // Defaults of an [Input].
 const (
 	DefaultProgram = "/usr/bin/kbnode"
-	DefaultPlugin  = "https://github.com/buildkite-plugins/docker-buildkite-plugin"
-	DefaultPids    = 4096
+	defaultPlugin  = "https://github.com/buildkite-plugins/docker-buildkite-plugin"
+	defaultPids    = 4096
 
-	// AgentPath is where a given agent is installed.
-	AgentPath = "/usr/local/bin/buildkite-agent"
+	// agentPath is where a given agent is installed.
+	agentPath = "/usr/local/bin/buildkite-agent"
 )
 
 // firstPort is that of the first slot's agent, on loopback.
@@ -121,9 +121,9 @@ type slot struct {
 // Errors: all that is wrong, joined, one line each.
 func Make(in Input) (*Plan, error) {
 	in.Program = cmp.Or(in.Program, DefaultProgram)
-	in.PluginFrom = cmp.Or(in.PluginFrom, DefaultPlugin)
+	in.PluginFrom = cmp.Or(in.PluginFrom, defaultPlugin)
 	in.PluginCommit = cmp.Or(in.PluginCommit, node.PluginCommit)
-	in.Pids = cmp.Or(in.Pids, DefaultPids)
+	in.Pids = cmp.Or(in.Pids, defaultPids)
 	m := &maker{Input: in, plan: &Plan{}}
 	if !m.findNode() {
 		return nil, errors.Join(m.errs...)

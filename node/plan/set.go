@@ -73,8 +73,8 @@ func (m *maker) programs() {
 	if m.ProgramFrom != "" {
 		set.Copies = append(set.Copies, resource.Copy{Path: m.Program, From: m.ProgramFrom, SHA256: m.ProgramSHA256, Mode: 0o755})
 	}
-	if m.AgentFrom != "" && m.plan.Config.Agent.Path == AgentPath {
-		set.Copies = append(set.Copies, resource.Copy{Path: AgentPath, From: m.AgentFrom, SHA256: m.AgentSHA256, Mode: 0o755})
+	if m.AgentFrom != "" && m.plan.Config.Agent.Path == agentPath {
+		set.Copies = append(set.Copies, resource.Copy{Path: agentPath, From: m.AgentFrom, SHA256: m.AgentSHA256, Mode: 0o755})
 	}
 	if m.any(Docker) {
 		set.Clones = append(set.Clones, resource.Clone{Path: node.PluginDir, From: m.PluginFrom, Ref: node.PluginVersion, Commit: m.PluginCommit})

@@ -92,9 +92,6 @@ func New(o Options) (*Proxy, error) {
 	return p, nil
 }
 
-// Wait returns when Ended has returned for every container that was started.
-func (p *Proxy) Wait(ctx context.Context) error { return p.wait(ctx) }
-
 // refuse answers as the engine does. The docker command prints the message, and so
 // it stands in the job's log.
 func refuse(w http.ResponseWriter, status int, format string, args ...any) {

@@ -34,7 +34,7 @@ func TokenClaims() []string { return []string{"organization_id", "pipeline_id", 
 // a token.
 const (
 	MaxRequest  = schema.MaxChunks*schema.MaxInline + 64<<10
-	MaxResponse = schema.MaxChunks*schema.MaxInline + 64<<10
+	maxResponse = schema.MaxChunks*schema.MaxInline + 64<<10
 )
 
 // A Request asks for one value. It is one line of JSON.
@@ -100,7 +100,7 @@ func ask(ctx context.Context, socket, name string, line []byte) ([]byte, error) 
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	_, unsent := conn.Write(line) // who refuses early may have said why
-	answer, err := bufio.NewReader(io.LimitReader(conn, MaxResponse)).ReadBytes('\n')
+	answer, err := bufio.NewReader(io.LimitReader(conn, maxResponse)).ReadBytes('\n')
 	if err = errors.Join(unsent, err); len(answer) == 0 && ctx.Err() == nil {
 		return nil, fmt.Errorf("%w: %w: %w", ErrNoBroker, errHungUp, err)
 	}
