@@ -38,6 +38,7 @@ var layers = []struct {
 	{"server/servertest", []string{"schema", "store", "server/backend", "internal/pgtest"}},
 	{"server", []string{"schema", "secrets", "pipelines", "verdict", "launcher", "store"}},
 	{"templates", []string{"schema"}},
+	{"node/setup", []string{"schema", "pipelines", "node"}},
 	{"node/trial", []string{"schema", "pipelines", "generator", "launcher", "node"}}, // tries a machine with what kbgen writes
 	{"node", []string{"schema", "secrets", "templates", "runner/device"}},
 	{"examples", nil},
@@ -82,7 +83,7 @@ var notHere = map[string][]string{
 }
 
 // pure are the parts that touch no environment, file, clock or network.
-var pure = []string{"generator", "pipelines", "verdict", "secrets", "node/plan", "runner/plan", "runner/judge", "runner/explain", "schema/pipeline", "schema/queuefile", "schema/text", "schema/format", "schema/token", "schema/validation"}
+var pure = []string{"generator", "pipelines", "verdict", "secrets", "node/plan", "node/cpulist", "node/limits", "runner/plan", "runner/judge", "runner/explain", "schema/pipeline", "schema/queuefile", "schema/text", "schema/format", "schema/token", "schema/validation"}
 
 type pkg struct {
 	ImportPath string

@@ -41,7 +41,7 @@ func main() {
 // A release is what is being made.
 type release struct {
 	root, out string
-	version   string    // "v1.2.3"
+	version   string // "v1.2.3"
 	archs     []string
 	date      time.Time // of the commit: the age of every file in it
 	log       io.Writer
