@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // announcedTop is how many entries of a ranking an announcement is about.
@@ -123,12 +124,12 @@ func (s *Store) leaders(ctx context.Context, on querier, board string, of boardG
 	if err != nil {
 		return nil, err
 	}
-	ranking, err := s.rankings.get(of, version, func() ([]Entry, int64, error) {
+	entries, err := s.rankings.get(of, version, func() ([]ranking.Entry, int64, error) {
 		list, err := s.ranking(ctx, on, of)
 		return list, version, err
 	})
 	top := []Leader{}
-	for _, e := range ranking[:min(announcedTop, len(ranking))] {
+	for _, e := range entries[:min(announcedTop, len(entries))] {
 		top = append(top, Leader{UserID: e.UserID, User: e.User, Score: e.Score, Submission: e.SubmissionID, Rank: e.Rank, Tied: e.Tied})
 	}
 	return top, err

@@ -13,6 +13,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // Visibilities of a board.
@@ -30,9 +31,9 @@ type Board struct {
 	GPUs        []string // GPU types, sorted when read
 	Visibility  string   // "" is Public
 
-	Task   *task.Task // nil when listed
-	Policy *Policy    // nil leaves what is there
-	Limits []Limit    // nil leaves what is there; nil when listed
+	Task   *task.Task      // nil when listed
+	Policy *ranking.Policy // nil leaves what is there
+	Limits []Limit         // nil leaves what is there; nil when listed
 
 	// ShowCode says when others see code: CodeNever or CodeAfter the deadline; ""
 	// leaves what is there, of Reuse too. Reuse says that whoever submits the same
@@ -102,7 +103,7 @@ func (b *Board) check() error {
 		if p.Harness != "" && p.Harness != schema.HarnessIsolated {
 			fault("harness: got %s, want %s or none", text.Quote(p.Harness), schema.HarnessIsolated)
 		}
-		if p.Sandbox != "" && level(p.Sandbox) < 0 {
+		if p.Sandbox != "" && !slices.Contains(schema.SandboxLevels(), p.Sandbox) {
 			fault("sandbox: got %s, want one of %s", text.Quote(p.Sandbox), strings.Join(schema.SandboxLevels(), ", "))
 		}
 	}
@@ -205,7 +206,7 @@ func (s *Store) Boards(ctx context.Context) (boards []Board, err error) {
 // boardRows reads the rows of all boards, and their versions.
 func (s *Store) boardRows(ctx context.Context, on querier) (boards []Board, versions []int64, err error) {
 	err = s.each(ctx, on, func(rows *sql.Rows) error {
-		b := Board{Policy: &Policy{}}
+		b := Board{Policy: &ranking.Policy{}}
 		var deadline stamp
 		var version int64
 		err := rows.Scan(&b.ID, &b.Name, &deadline, &b.Description, &b.Visibility, &b.Policy.Harness, &b.Policy.Sandbox, &b.Policy.ClearTiming, &b.Policy.Ties, &b.ShowCode, &b.Reuse, &version)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // fill makes a board with some rankings, failures and a closed one beside it.
@@ -23,7 +24,7 @@ func fill(t *testing.T, s *Store) {
 	t.Helper()
 	ctx := context.Background()
 	b := testBoard("sort")
-	b.Limits, b.Policy = []Limit{{Category: schema.ModeTest, PerHour: 100}, {GPU: "H100", Category: schema.ModeTest, PerHour: 50}}, &Policy{Ties: true}
+	b.Limits, b.Policy = []Limit{{Category: schema.ModeTest, PerHour: 100}, {GPU: "H100", Category: schema.ModeTest, PerHour: 50}}, &ranking.Policy{Ties: true}
 	save(t, s, b, testBoard("other"))
 	for i := range 12 {
 		in := submission("sort", []string{"H100", "B200"}[i%2], fmt.Sprint(i%5+1))

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"maps"
 	"slices"
+
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // A judged submission is everything that [Judge] says of it.
@@ -12,21 +14,21 @@ type judged struct {
 	id       int64
 	board    int64
 	user     string
-	verdicts []Verdict
+	verdicts []ranking.Decision
 }
 
 // found is what is read of one submission before it is judged.
 type found struct {
 	judged
-	policy Policy
-	base   Facts
+	policy ranking.Policy
+	base   ranking.Facts
 	ranked bool
-	gpus   map[string]*Facts
+	gpus   map[string]*ranking.Facts
 }
 
-func (f *found) on(gpu string) *Facts {
+func (f *found) on(gpu string) *ranking.Facts {
 	if f.gpus[gpu] == nil {
-		f.gpus[gpu] = &Facts{}
+		f.gpus[gpu] = &ranking.Facts{}
 	}
 	return f.gpus[gpu]
 }
@@ -37,7 +39,7 @@ func (f *found) judge() judged {
 		for _, gpu := range slices.Sorted(maps.Keys(f.gpus)) {
 			facts := *f.gpus[gpu]
 			facts.Hacked, facts.Late = f.base.Hacked, f.base.Late
-			v := Judge(f.policy, facts)
+			v := ranking.Decide(f.policy, facts)
 			v.GPU = gpu
 			f.verdicts = append(f.verdicts, v)
 		}
@@ -49,7 +51,7 @@ func (f *found) judge() judged {
 func (s *Store) facts(ctx context.Context, on querier, first, last int64) (out []judged, err error) {
 	all := map[int64]*found{}
 	err = s.each(ctx, on, func(rows *sql.Rows) error {
-		f := &found{gpus: map[string]*Facts{}}
+		f := &found{gpus: map[string]*ranking.Facts{}}
 		var gpu string
 		err := rows.Scan(&f.id, &f.board, &f.user, &f.base.Hacked, &f.base.Late, &f.ranked, &gpu, &f.policy.Harness, &f.policy.Sandbox, &f.policy.ClearTiming)
 		if gpu != "" {
@@ -81,8 +83,8 @@ func (s *Store) runFacts(ctx context.Context, on querier, all map[int64]*found, 
 	return s.each(ctx, on, func(rows *sql.Rows) error {
 		var id int64
 		var gpu string
-		var r RunFact
-		var j Judging
+		var r ranking.Run
+		var j ranking.Judging
 		var harness sql.NullString
 		err := rows.Scan(&id, &gpu, &r.Mode, &r.Secret, &r.Passed, &r.Score, &harness, &j.SelfChecked, &j.Sandbox, &j.Ambiguous, &j.Low, &j.High)
 		f := all[id]

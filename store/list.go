@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // maxListed is how many submissions one [Query] returns at most, and listed how
@@ -35,8 +37,8 @@ type Listed struct {
 	Time         time.Time
 	Done, Hacked bool
 	Job          Job
-	Runs         []ListedRun // public runs that passed
-	Verdicts     []Verdict   // of a ranked submission, by GPU type
+	Runs         []ListedRun        // public runs that passed
+	Verdicts     []ranking.Decision // of a ranked submission, by GPU type
 }
 
 // A ListedRun is one public run that passed.
@@ -123,7 +125,7 @@ func (s *Store) listRuns(ctx context.Context, on querier, list []Listed) error {
 	these := "(" + strings.Join(marks, ", ") + ")"
 	err := s.each(ctx, on, func(rows *sql.Rows) error {
 		var id int64
-		var v Verdict
+		var v ranking.Decision
 		err := rows.Scan(&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High)
 		byID[id].Verdicts = append(byID[id].Verdicts, v)
 		return err
@@ -137,7 +139,7 @@ func (s *Store) listRuns(ctx context.Context, on querier, list []Listed) error {
 		err := rows.Scan(&id, &r.GPU, &r.Score)
 		l := byID[id]
 		for _, v := range l.Verdicts {
-			r.Ranks = r.Ranks || v.Ranks && v.GPU == r.GPU && r.Score != nil && same(v.Score, r.Score)
+			r.Ranks = r.Ranks || v.Ranks && v.GPU == r.GPU && r.Score != nil && v.Score != nil && *v.Score == *r.Score
 		}
 		l.Runs = append(l.Runs, r)
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 var steps = flag.Int("steps", 1000, "random steps of TestStandingsFollowTheRuns")
@@ -92,7 +93,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 	bothShared(t, func(t *testing.T, s, other *Store) {
 		ctx := context.Background()
 		strict := testBoard("strict")
-		strict.Policy = &Policy{Harness: schema.HarnessIsolated}
+		strict.Policy = &ranking.Policy{Harness: schema.HarnessIsolated}
 		save(t, s, testBoard("plain"), strict)
 		boards, gpus := []string{"plain", "strict"}, []string{"H100", "B200"}
 		isolated := true
@@ -163,7 +164,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 					err = renamed(s, other, fmt.Sprint(1000+rnd.IntN(12)))
 				case "policy":
 					isolated = !isolated
-					strict.Policy = &Policy{}
+					strict.Policy = &ranking.Policy{}
 					if isolated {
 						strict.Policy.Harness = schema.HarnessIsolated
 					}

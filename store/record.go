@@ -9,6 +9,8 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/ranking"
+	"github.com/gpu-mode/kbgen/verdict"
 )
 
 // Statuses of a submission's job, as Kernelbot and its clients know them.
@@ -195,9 +197,11 @@ func (s *Store) insertRuns(ctx context.Context, tx *sql.Tx, submission int64, gp
 		passed, figure := run.Run != nil && run.Run.Passed, sql.NullString{}
 		judging := judgingOf(r)
 		if run.Name == schema.ModeLeaderboard {
-			if v := score(rankingBy, run.Run); v != nil {
-				figure = sql.NullString{Valid: true, String: strconv.FormatFloat(*v, 'g', -1, 64)}
-				judging.Low, judging.High = interval(rankingBy, run.Run, r.Measurements)
+			if v, err := verdict.RunScore(run.Run, rankingBy); err == nil {
+				figure = sql.NullString{Valid: true, String: strconv.FormatFloat(v, 'g', -1, 64)}
+				if low, high, ok := verdict.Interval(run.Run, r.Measurements, rankingBy); ok {
+					judging.Low, judging.High = &low, &high
+				}
 			}
 		}
 		var id int64
@@ -216,8 +220,8 @@ func (s *Store) insertRuns(ctx context.Context, tx *sql.Tx, submission int64, gp
 	return nil
 }
 
-func judgingOf(r *schema.Result) Judging {
-	j := Judging{SelfChecked: r.SelfChecked, Ambiguous: len(r.Ambiguous) > 0}
+func judgingOf(r *schema.Result) ranking.Judging {
+	j := ranking.Judging{SelfChecked: r.SelfChecked, Ambiguous: len(r.Ambiguous) > 0}
 	if r.Harness != nil {
 		j.Harness = text.Line(r.Harness.Name, 40)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // SaveOptions say how far [Store.SaveBoards] goes.
@@ -247,7 +248,7 @@ func (s *Store) saveSettings(ctx context.Context, tx *sql.Tx, id int64, b *Board
 
 // settings are the row of ours beside a board's.
 type settings struct {
-	Policy
+	ranking.Policy
 	harness  string // of the task
 	ShowCode string
 	Reuse    bool

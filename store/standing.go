@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // A place is one user's on one GPU type of one board.
@@ -30,9 +32,9 @@ func (s *Store) judge(ctx context.Context, tx *sql.Tx, submission int64) error {
 	j := list[0]
 	affected := map[place]bool{}
 	changed := false
-	compare := func(gpu string, before, now Verdict) {
-		changed = changed || !before.is(now)
-		if (before.Ranks || now.Ranks) && !before.is(now) {
+	compare := func(gpu string, before, now ranking.Decision) {
+		changed = changed || !before.Equal(now)
+		if (before.Ranks || now.Ranks) && !before.Equal(now) {
 			affected[place{j.board, gpu, j.user}] = true
 		}
 	}
@@ -41,7 +43,7 @@ func (s *Store) judge(ctx context.Context, tx *sql.Tx, submission int64) error {
 		delete(old, key{submission, v.GPU})
 	}
 	for k, v := range old {
-		compare(k.gpu, v, Verdict{})
+		compare(k.gpu, v, ranking.Decision{})
 	}
 	if !changed {
 		return nil
@@ -53,11 +55,6 @@ func (s *Store) judge(ctx context.Context, tx *sql.Tx, submission int64) error {
 		return err
 	}
 	return s.standings(ctx, tx, affected)
-}
-
-// is reports whether two verdicts are the same.
-func (v Verdict) is(o Verdict) bool {
-	return v.GPU == o.GPU && v.Ranks == o.Ranks && v.Reason == o.Reason && same(v.Score, o.Score) && same(v.Low, o.Low) && same(v.High, o.High)
 }
 
 // places are those that the submission ranks in.

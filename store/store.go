@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpu-mode/kbgen/store/ranking"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -31,7 +32,7 @@ type Store struct {
 	config    *pgx.ConnConfig // PostgreSQL: for a connection that listens
 	listeners listeners       // SQLite: this process's listeners
 
-	rankings  versioned[Entry]
+	rankings  versioned[ranking.Entry]
 	histories versioned[Step]
 	counts    counts
 

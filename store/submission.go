@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // A Polled submission is what its owner may see of it, but for the scores of
@@ -25,8 +26,8 @@ type Polled struct {
 	Code     string
 	Job      Job
 	Runs     []PolledRun
-	Open     []PlannedRun // what has not finished; without lease
-	Verdicts []Verdict    // of a ranked submission, by GPU type
+	Open     []PlannedRun       // what has not finished; without lease
+	Verdicts []ranking.Decision // of a ranked submission, by GPU type
 }
 
 // A Job is how far a submission is.

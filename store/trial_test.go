@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // everything is each row of each table there is, by table.
@@ -76,7 +77,7 @@ func TestATestIsRemoved(t *testing.T) {
 
 		name := TestPrefix + "1"
 		b := testBoard(name)
-		b.Limits, b.Policy, b.ShowCode = []Limit{{Category: schema.ModeTest, PerHour: 9}, {GPU: "H100", Category: schema.ModeTest, PerHour: 9}}, &Policy{Ties: true}, CodeNever
+		b.Limits, b.Policy, b.ShowCode = []Limit{{Category: schema.ModeTest, PerHour: 9}, {GPU: "H100", Category: schema.ModeTest, PerHour: 9}}, &ranking.Policy{Ties: true}, CodeNever
 		save(t, s, b)
 		user, cliID, err := s.NewTestUser(ctx)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 type submissionCmd struct {
@@ -76,7 +77,7 @@ func (c *submissionListCmd) Run(ctx context.Context, env *cli.Env) error {
 	})
 }
 
-func verdicts(all []store.Verdict) []listedVerdict {
+func verdicts(all []ranking.Decision) []listedVerdict {
 	list := []listedVerdict{}
 	for _, v := range all {
 		list = append(list, listedVerdict{v.GPU, v.Ranks, v.Reason, v.Score})

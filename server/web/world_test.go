@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // A world is a competition in full swing.
@@ -81,7 +82,7 @@ func (w *world) fill() {
 		w.login(fmt.Sprint(101+i), n)
 	}
 	matmul := board("matmul", "B200", "H100", "MI300")
-	matmul.Policy = &store.Policy{Harness: schema.HarnessIsolated, Sandbox: schema.SandboxPartial, ClearTiming: true, Ties: true}
+	matmul.Policy = &ranking.Policy{Harness: schema.HarnessIsolated, Sandbox: schema.SandboxPartial, ClearTiming: true, Ties: true}
 	matmul.Limits = []store.Limit{{Category: schema.ModeLeaderboard, PerHour: 60}, {GPU: "B200", Category: schema.ModeTest, PerHour: 200}}
 	sort := board("sort-v2", "H100", "A100")
 	sort.Deadline, sort.Description = time.Now().Add(31*time.Hour), "Sort 32-bit numbers, whatever their order was."
