@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/gpu-mode/kbgen/store/queue"
 )
 
 // States of a planned run, in their order. From creating on there may be a build
@@ -31,7 +33,7 @@ type PlannedRun struct {
 	Board      string
 	GPU, Mode  string
 	Secret     bool
-	Priority   int // smaller goes first, see [PriorityBulk]
+	Priority   int // smaller goes first, see [queue.PriorityBulk]
 
 	State       string
 	BuildNumber int64 // 0: not known
@@ -137,7 +139,7 @@ func (s *Store) next(ctx context.Context, tx *sql.Tx, n int, room map[string]int
 // user's runs on a GPU type in a band, the first n are enough: a long line is not read
 // as a whole.
 func (s *Store) waiting(ctx context.Context, tx *sql.Tx, n int, left map[string]int, now time.Time) (waiting []PlannedRun, err error) {
-	args, only := []any{stamp{now}, n, PriorityBulk}, ""
+	args, only := []any{stamp{now}, n, queue.PriorityBulk}, ""
 	for gpu, places := range left {
 		if places > 0 {
 			args = append(args, gpu)

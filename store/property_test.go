@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/queue"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
@@ -159,7 +160,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 						what, err = "not again", nil
 					}
 				case "all again":
-					_, err = s.PlanBoard(ctx, boards[rnd.IntN(2)], PriorityBulk)
+					_, err = s.PlanBoard(ctx, boards[rnd.IntN(2)], queue.PriorityBulk)
 				case "rename":
 					err = renamed(s, other, fmt.Sprint(1000+rnd.IntN(12)))
 				case "policy":
