@@ -34,7 +34,7 @@ func TestSaveBoards(t *testing.T) {
 			}
 		}
 		var kept string
-		if err := s.row(ctx, s.read, `SELECT CAST(task AS text) FROM lb.leaderboard`).Scan(&kept); err != nil {
+		if err := s.db.Row(ctx, s.db.Read, `SELECT CAST(task AS text) FROM lb.leaderboard`).Scan(&kept); err != nil {
 			t.Fatal(err)
 		}
 		var task map[string]any

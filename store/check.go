@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
@@ -55,7 +56,7 @@ func (s *Store) Check(ctx context.Context) (faults []string, err error) {
 			{`SELECT leaderboard_id, gpu, user_id, submission_id FROM (` + bestVerdicts + ` EXCEPT SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM own.standing) d ORDER BY 1, 2, 3`, "missing"},
 			{`SELECT leaderboard_id, gpu, user_id, submission_id FROM (SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM own.standing EXCEPT ` + bestVerdicts + `) d ORDER BY 1, 2, 3`, "kept, and should not be"},
 		} {
-			err := s.each(ctx, tx, func(rows *sql.Rows) error {
+			err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 				var p place
 				var id int64
 				err := rows.Scan(&p.board, &p.gpu, &p.user, &id)
@@ -76,9 +77,9 @@ type key struct {
 	gpu string
 }
 
-func (s *Store) kept(ctx context.Context, on querier, first, last int64) (map[key]ranking.Decision, error) {
+func (s *Store) kept(ctx context.Context, on database.Querier, first, last int64) (map[key]ranking.Decision, error) {
 	kept := map[key]ranking.Decision{}
-	return kept, s.each(ctx, on, func(rows *sql.Rows) error {
+	return kept, s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var id int64
 		var v ranking.Decision
 		err := rows.Scan(&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High)
@@ -88,7 +89,7 @@ func (s *Store) kept(ctx context.Context, on querier, first, last int64) (map[ke
 }
 
 // verdicts are those of one submission, by GPU type.
-func (s *Store) verdicts(ctx context.Context, on querier, submission int64) ([]ranking.Decision, error) {
+func (s *Store) verdicts(ctx context.Context, on database.Querier, submission int64) ([]ranking.Decision, error) {
 	kept, err := s.kept(ctx, on, submission, submission)
 	list := slices.Collect(maps.Values(kept))
 	slices.SortFunc(list, func(a, b ranking.Decision) int { return strings.Compare(a.GPU, b.GPU) })

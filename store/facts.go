@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
@@ -48,9 +49,9 @@ func (f *found) judge() judged {
 }
 
 // facts reads the submissions from first to last and judges them.
-func (s *Store) facts(ctx context.Context, on querier, first, last int64) (out []judged, err error) {
+func (s *Store) facts(ctx context.Context, on database.Querier, first, last int64) (out []judged, err error) {
 	all := map[int64]*found{}
-	err = s.each(ctx, on, func(rows *sql.Rows) error {
+	err = s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		f := &found{gpus: map[string]*ranking.Facts{}}
 		var gpu string
 		err := rows.Scan(&f.id, &f.board, &f.user, &f.base.Hacked, &f.base.Late, &f.ranked, &gpu, &f.policy.Harness, &f.policy.Sandbox, &f.policy.ClearTiming)
@@ -79,8 +80,8 @@ func (s *Store) facts(ctx context.Context, on querier, first, last int64) (out [
 }
 
 // runFacts adds the rows of runs.
-func (s *Store) runFacts(ctx context.Context, on querier, all map[int64]*found, first, last int64) error {
-	return s.each(ctx, on, func(rows *sql.Rows) error {
+func (s *Store) runFacts(ctx context.Context, on database.Querier, all map[int64]*found, first, last int64) error {
+	return s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var id int64
 		var gpu string
 		var r ranking.Run
@@ -103,8 +104,8 @@ func (s *Store) runFacts(ctx context.Context, on querier, all map[int64]*found, 
 }
 
 // openFacts adds what is planned and has not finished.
-func (s *Store) openFacts(ctx context.Context, on querier, all map[int64]*found, first, last int64) error {
-	return s.each(ctx, on, func(rows *sql.Rows) error {
+func (s *Store) openFacts(ctx context.Context, on database.Querier, all map[int64]*found, first, last int64) error {
+	return s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var id int64
 		var gpu string
 		var secret bool

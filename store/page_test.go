@@ -72,7 +72,7 @@ func TestARankingIsKeptUntilItChanges(t *testing.T) {
 		strict.Policy = &ranking.Policy{}
 		save(t, writes, strict)
 		expect("no policy", "1 1 bob", "bob 300,")
-		if _, err := writes.exec(ctx, writes.write, `UPDATE own.standing SET score = 9`); err != nil {
+		if _, err := writes.db.Exec(ctx, writes.db.Write, `UPDATE own.standing SET score = 9`); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := writes.Rebuild(ctx); err != nil {

@@ -39,7 +39,7 @@ func kernelbot(t *testing.T, s *Store, board, gpu string, isolated bool) []ranke
 			AND EXISTS (SELECT 1 FROM lb.runs x JOIN own.run_evidence e ON e.run_id = x.id WHERE x.submission_id = s.id AND x.runner = r.runner AND x.secret AND x.passed AND x.mode = 'leaderboard' AND e.harness = 'isolated' AND NOT e.self_checked)`
 	}
 	var list []ranked
-	err := s.each(context.Background(), s.read, func(rows *sql.Rows) error {
+	err := s.db.Each(context.Background(), s.db.Read, func(rows *sql.Rows) error {
 		var r ranked
 		err := rows.Scan(&r.user, &r.score, &r.rank)
 		list = append(list, r)
@@ -206,7 +206,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 			t.Errorf("Check says %q, %v", faults, err)
 		}
 		before := ours(t, s, "plain", "H100")
-		if _, err := s.exec(ctx, s.write, `UPDATE own.standing SET score = score * 2`); err != nil {
+		if _, err := s.db.Exec(ctx, s.db.Write, `UPDATE own.standing SET score = score * 2`); err != nil {
 			t.Fatal(err)
 		}
 		if faults, err := s.Check(ctx); err != nil || len(faults) == 0 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/gpu-mode/kbgen/store/queue"
 )
 
@@ -21,7 +22,7 @@ const plannedColumns = `p.run_id, p.submission_id, s.user_id, l.name, p.gpu, p.m
 const plannedFrom = ` FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id JOIN lb.leaderboard l ON l.id = s.leaderboard_id `
 
 func (p *PlannedRun) scan(rows interface{ Scan(...any) error }) error {
-	var created, changed, started stamp
+	var created, changed, started database.Stamp
 	err := rows.Scan(&p.RunID, &p.Submission, &p.UserID, &p.Board, &p.GPU, &p.Mode, &p.Secret, &p.Priority, &p.State, &p.BuildNumber, &p.BuildID, &p.Fence, &created, &changed, &started)
 	p.Created, p.Changed, p.Started = created.Time, changed.Time, started.Time
 	return err
@@ -33,7 +34,7 @@ func (s *Store) Line(ctx context.Context) (line []PlannedRun, err error) {
 	err = s.snapshot(ctx, "reading the line", func(tx *sql.Tx) error {
 		var waiting []PlannedRun
 		line = nil
-		err := s.each(ctx, tx, func(rows *sql.Rows) error {
+		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 			var p PlannedRun
 			err := p.scan(rows)
 			if p.State == StatePlanned {
@@ -54,23 +55,23 @@ func (s *Store) Line(ctx context.Context) (line []PlannedRun, err error) {
 }
 
 // begun counts the runs that each user began on each GPU type within the last hour.
-func (s *Store) begun(ctx context.Context, on querier, now time.Time) (map[queue.Share]int, error) {
+func (s *Store) begun(ctx context.Context, on database.Querier, now time.Time) (map[queue.Share]int, error) {
 	begun := map[queue.Share]int{}
-	return begun, s.each(ctx, on, func(rows *sql.Rows) error {
+	return begun, s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var of queue.Share
 		var n int
 		err := rows.Scan(&of.User, &of.GPU, &n)
 		begun[of] = n
 		return err
-	}, `SELECT s.user_id, p.gpu, count(*) FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id WHERE p.started_at > $1 GROUP BY 1, 2`, stamp{now.Add(-queue.ShareWindow)})
+	}, `SELECT s.user_id, p.gpu, count(*) FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id WHERE p.started_at > $1 GROUP BY 1, 2`, database.Stamp{Time: now.Add(-queue.ShareWindow)})
 }
 
 // Typical returns how long runs on a GPU type in a mode took lately, from their
 // beginning to their result, in the middle of the last 50; 0 when there were none.
 func (s *Store) Typical(ctx context.Context, gpu, mode string) (time.Duration, error) {
 	var took []time.Duration
-	err := s.each(ctx, s.read, func(rows *sql.Rows) error {
-		var began, ended stamp
+	err := s.db.Each(ctx, s.db.Read, func(rows *sql.Rows) error {
+		var began, ended database.Stamp
 		err := rows.Scan(&began, &ended)
 		took = append(took, ended.Sub(began.Time))
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // No more is under way on a GPU type than there is room for, over all claimers.
@@ -76,7 +77,7 @@ func TestClaimKeepsToTheRoom(t *testing.T) {
 func reportOf(t *testing.T, s *Store, runID string) []byte {
 	t.Helper()
 	var body []byte
-	if err := s.row(context.Background(), s.read, `SELECT body FROM own.report WHERE run_id = $1`, runID).Scan(&body); err != nil {
+	if err := s.db.Row(context.Background(), s.db.Read, `SELECT body FROM own.report WHERE run_id = $1`, runID).Scan(&body); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := unpack(body)
@@ -116,7 +117,7 @@ func TestCancelSubmission(t *testing.T) {
 		}
 		_, err = s.CancelSubmission(ctx, out.ID, "again")
 		refusal(t, err, Finished, "has finished")
-		if s.kind == sqlite { // PostgreSQL's listener may have connected too late
+		if s.db.Kind == database.SQLite { // PostgreSQL's listener may have connected too late
 			if got := <-signals; got != submissionSignal(out.ID) {
 				t.Errorf("the first signal is %+v", got)
 			}

@@ -27,7 +27,7 @@ type boardCmd struct {
 }
 
 type createCmd struct {
-	database    `embed:""`
+	place       `embed:""`
 	Name        string   `arg:""`
 	Task        string   `arg:""`
 	Deadline    string   `required:""`
@@ -97,8 +97,8 @@ func parseLimit(flag, s string) (store.Limit, error) {
 }
 
 type listCmd struct {
-	database `embed:""`
-	JSON     bool `name:"json"`
+	place `embed:""`
+	JSON  bool `name:"json"`
 }
 
 // listed is a board in --json.
@@ -163,8 +163,8 @@ func policyWords(p ranking.Policy) string {
 }
 
 type closeCmd struct {
-	database `embed:""`
-	Name     string `arg:""`
+	place `embed:""`
+	Name  string `arg:""`
 }
 
 func (c *closeCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -174,9 +174,9 @@ func (c *closeCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type deleteCmd struct {
-	database `embed:""`
-	Name     string `arg:""`
-	Force    bool
+	place `embed:""`
+	Name  string `arg:""`
+	Force bool
 }
 
 func (c *deleteCmd) Run(ctx context.Context, env *cli.Env) error {

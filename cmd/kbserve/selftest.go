@@ -22,7 +22,7 @@ import (
 )
 
 type selftestCmd struct {
-	database `embed:""`
+	place    `embed:""`
 	URL      string        `name:"url" var:"KBSERVE_URL" default:"http://127.0.0.1:8080"`
 	GPU      string        `name:"gpu"`
 	Mode     string        `default:"leaderboard"`

@@ -25,6 +25,7 @@ import (
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/server/identity"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
@@ -141,7 +142,7 @@ func (q *lineQueue) Log(context.Context, store.PlannedRun) (string, error) { ret
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kb.db")
-	if _, _, err := store.Migrate(t.Context(), "sqlite:"+file); err != nil {
+	if _, _, err := database.Migrate(t.Context(), "sqlite:"+file); err != nil {
 		t.Fatal(err)
 	}
 	return rigOn(t, file)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
@@ -56,7 +57,7 @@ func newWorld(t testing.TB) *world {
 func makeWorld(t testing.TB) (world, []byte) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kb.db")
-	if _, _, err := store.Migrate(t.Context(), "sqlite:"+file); err != nil {
+	if _, _, err := database.Migrate(t.Context(), "sqlite:"+file); err != nil {
 		t.Fatal(err)
 	}
 	s, err := store.Open(t.Context(), "sqlite:"+file)
