@@ -38,6 +38,7 @@ var layers = []struct {
 	{"server/servertest", []string{"schema", "store", "server/backend", "internal/pgtest"}},
 	{"server", []string{"schema", "secrets", "pipelines", "verdict", "launcher", "store"}},
 	{"templates", []string{"schema"}},
+	{"node/trial", []string{"schema", "pipelines", "generator", "launcher", "node"}}, // tries a machine with what kbgen writes
 	{"node", []string{"schema", "secrets", "templates", "runner/device"}},
 	{"examples", nil},
 
@@ -57,6 +58,7 @@ var layers = []struct {
 
 	{"tools/popcorn", []string{"internal/popcorn"}}, // the demo's client
 	{"cmd/internal", []string{"schema", "secrets"}},
+	{"cmd/kbnode", []string{"schema", "secrets", "pipelines", "launcher", "templates", "node", "cmd/internal"}},
 	{"cmd", []string{"schema", "secrets", "pipelines", "generator", "runner", "verdict", "launcher", "store", "server", "templates", "node", "examples", "local"}},
 }
 
@@ -77,6 +79,7 @@ var onlyHere = map[string]string{
 var notHere = map[string][]string{
 	"cmd/kbgen":   {"net/http", "github.com/google/go-cmp", "github.com/buildkite/go-pipeline", "github.com/xeipuuv/gojsonschema"},
 	"cmd/kbserve": {"go.opentelemetry.io", "google.golang.org/grpc"},                     // only with the tag otel
+	"cmd/kbnode":  {ours + "local"},                                                      // kbnode verify starts kblocal
 	"cmd/kbrun":   {"net/http", "filippo.io", "golang.org/x/crypto", "gopkg.in/yaml.v3"}, // it asks the node's broker, and opens nothing itself
 }
 

@@ -166,7 +166,7 @@ func newNodeRig(t *testing.T) *nodeRig {
 		t.Fatal(err)
 	}
 	r.commit = strings.TrimSpace(string(out))
-	g.put("/usr/bin", filepath.Join(bin, "kbnode"), filepath.Join(bin, "kbrun"), agent)
+	g.put("/usr/bin", filepath.Join(bin, "kbnode"), filepath.Join(bin, "kblocal"), filepath.Join(bin, "kbrun"), agent)
 	g.put("/usr/bin", kbrunNVML(t)) // asks the GPUs in one process, where the tool takes one for each answer
 	g.put("/root", plugin)
 	g.put("/root/image", filepath.Join(bin, "kbrun"))

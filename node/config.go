@@ -4,7 +4,10 @@
 //   - facts reads the machine, plan turns facts and a queue file into what the
 //     machine should have, resource compares that with what it has, apply changes it
 //   - gate, proxy and image stand between a job and the machine
+//   - system runs the programs of the machine, engine asks docker
 //   - health says how a slot's devices are, doctor what is wrong and how to mend it
+//   - trial starts jobs and containers that prove what a machine promises
+//   - status says what slots do now, drain takes them out of use and back
 //   - broker hands out secrets
 //
 // This package starts nothing and changes nothing.

@@ -72,13 +72,13 @@ func (a agentSettings) String() string {
 // kblocal up, maybe from a guest or a container that knows this machine by another
 // name.
 type agentCmd struct {
-	Dir   string `var:"KBLOCAL_DIR"`
-	Host  string
-	Queue string `default:"cpu"`
-	Tag   []string
-	Name  string
-	Spawn int    `default:"1"`
-	Base  string `default:"/var/lib/buildkite-agent"`
+	Dir   string   `var:"KBLOCAL_DIR" placeholder:"DIR" help:"state directory of the running kblocal up"`
+	Host  string   `placeholder:"HOST" help:"how the agent reaches this machine, as 10.0.2.2 from a QEMU guest; default 127.0.0.1"`
+	Queue string   `default:"cpu" placeholder:"NAME" help:"queue of the agent"`
+	Tag   []string `placeholder:"KEY=VALUE" help:"a further tag; may be repeated"`
+	Name  string   `placeholder:"NAME" help:"name of the agent; default its host's name"`
+	Spawn int      `default:"1" placeholder:"N" help:"how many agents the process runs"`
+	Base  string   `default:"/var/lib/buildkite-agent" placeholder:"DIR" help:"where the agent keeps checkouts, hooks and plugins"`
 }
 
 func (c *agentCmd) Run(_ context.Context, env *cli.Env) error {

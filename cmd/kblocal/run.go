@@ -18,23 +18,23 @@ import (
 
 type runCmd struct {
 	stateFlags `embed:""`
-	File       string   `arg:""`
-	Env        []string `sep:"none"`
-	EnvFile    []string `sep:"none"`
-	Here       bool
-	Step       []string `sep:"none"`
-	List       bool
-	DryRun     bool
-	Watch      bool
-	Host       []string
-	Unblock    []string `sep:"none"`
-	Field      []string `sep:"none"`
-	Agents     int      `default:"2"`
-	Branch     string
-	Message    string
-	Timeout    time.Duration
-	JSON       bool `name:"json"`
-	Quiet      bool
+	File       string        `arg:""`
+	Env        []string      `sep:"none" placeholder:"NAME=VALUE" help:"a variable of the build; may be repeated"`
+	EnvFile    []string      `sep:"none" placeholder:"FILE" help:"lines NAME=VALUE, or NAME to pass on; --env beats them"`
+	Here       bool          `help:"run jobs in this directory instead of a checkout"`
+	Step       []string      `sep:"none" placeholder:"KEY" help:"run only this step, the others are skipped; may be repeated"`
+	List       bool          `help:"list the steps and run nothing"`
+	DryRun     bool          `help:"print the pipeline as it would be uploaded and run nothing"`
+	Watch      bool          `help:"run again whenever FILE changes, until interrupted"`
+	Host       []string      `placeholder:"docker" help:"run steps of the docker plugin ON THIS MACHINE, without it"`
+	Unblock    []string      `sep:"none" placeholder:"KEY" help:"answer the block or input step KEY ; '*' answers all"`
+	Field      []string      `sep:"none" placeholder:"KEY=VALUE" help:"the answer to a field of such a step; may be repeated"`
+	Agents     int           `default:"2" placeholder:"N" help:"agents per queue"`
+	Branch     string        `placeholder:"NAME" help:"branch of the build; default the current one, else main"`
+	Message    string        `placeholder:"TEXT" help:"message of the build"`
+	Timeout    time.Duration `placeholder:"D" help:"cancel the build after D, as 90s or 10m; default never"`
+	JSON       bool          `name:"json" help:"print the build as the REST API shows it; logs go to stderr"`
+	Quiet      bool          `help:"no job logs"`
 }
 
 // uploader is the first step of every run. The agent reads the file as it

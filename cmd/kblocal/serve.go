@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gpu-mode/kbgen"
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -23,22 +24,23 @@ import (
 // serveFlags are common to up and exec.
 type serveFlags struct {
 	stateFlags    `embed:""`
-	Queue         []string
-	Agents        int `default:"-1"`
-	Pipeline      []string
-	Checkout      bool
-	Port          int
-	ArtifactPort  int
-	Listen        string `default:"127.0.0.1"`
-	Reach         []string
-	Org           string `default:"gpu-mode"`
-	RateLimits    bool
-	Lenient       bool
-	Webhook       string
-	WebhookSecret string   `var:"KBLOCAL_WEBHOOK_SECRET"`
-	WebhookCopies int      `default:"1"`
-	Fault         []string `sep:"none"`
-	Scopes        []string
+	Queue         []string      `placeholder:"NAME=N" help:"N agents on queue NAME; may be repeated; default bootstrap=1 and cpu=1"`
+	Agents        int           `default:"-1" placeholder:"N" help:"agents of each queue without an N; 0 starts none"`
+	Pipeline      []string      `placeholder:"SLUG=FILE" help:"a pipeline with the steps of FILE; may be repeated; default kernelbot, whose step runs kbgen upload evaluate"`
+	Checkout      bool          `help:"jobs get a checkout of this git repository's HEAD"`
+	Port          int           `placeholder:"N" help:"port of the APIs and the page; default a free one"`
+	ArtifactPort  int           `placeholder:"N" help:"port of the artifact store; default a free one"`
+	Listen        string        `default:"127.0.0.1" placeholder:"ADDRESS" help:"the address to listen on, if other machines must reach it"`
+	Reach         []string      `placeholder:"NAME" help:"a host name by which browsers reach the page; may be repeated"`
+	Org           string        `default:"gpu-mode" placeholder:"SLUG" help:"slug of the organization"`
+	RateLimits    bool          `help:"count REST calls and answer 429 as the service does"`
+	Lenient       bool          `help:"ignore unknown members of request bodies"`
+	Webhook       string        `placeholder:"URL" help:"post build.* and job.* events there"`
+	WebhookSecret string        `var:"KBLOCAL_WEBHOOK_SECRET" placeholder:"TEXT" help:"key of the events' signature"`
+	WebhookCopies int           `default:"1" placeholder:"N" help:"how many times each event is posted"`
+	Fault         []string      `sep:"none" placeholder:"RULE" help:"a fault to inject; such as 'GET /v2/* status=500 count=2'; may be repeated"`
+	Scopes        []string      `placeholder:"LIST" help:"scopes of the API token, as read_builds,write_builds; default all"`
+	LostAfter     time.Duration `default:"30s" placeholder:"DURATION" help:"declare an agent lost after so long without a sign of it"`
 }
 
 // A queueFlag asks for agents.
@@ -123,7 +125,7 @@ func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) 
 		return nil, err
 	}
 	opts := local.Options{
-		Port: f.Port, ArtifactPort: f.ArtifactPort, Listen: f.Listen, Hosts: f.Reach, Organization: f.Org, RateLimits: f.RateLimits, Lenient: f.Lenient, Scopes: f.Scopes,
+		Port: f.Port, ArtifactPort: f.ArtifactPort, Listen: f.Listen, Hosts: f.Reach, Organization: f.Org, RateLimits: f.RateLimits, Lenient: f.Lenient, Scopes: f.Scopes, LostAfter: f.LostAfter,
 		Log: func(format string, args ...any) { fmt.Fprintf(events, "kblocal: "+format+"\n", args...) },
 	}
 	if f.Webhook != "" {
@@ -211,7 +213,7 @@ func (s *session) printPage(w io.Writer) {
 
 type execCmd struct {
 	serveFlags `embed:""`
-	Verbose    bool
+	Verbose    bool     `help:"show what happens on stderr"`
 	Command    []string `arg:"" passthrough:""`
 }
 

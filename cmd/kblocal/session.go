@@ -131,10 +131,10 @@ func (s *session) printBuild(ctx context.Context, b engine.Build, out io.Writer)
 
 // stateFlags are common to all commands.
 type stateFlags struct {
-	Dir     string
-	Agent   string `var:"KBLOCAL_AGENT"`
-	Plugins string
-	Secrets []string `name:"secrets-file" sep:"none"`
+	Dir     string   `placeholder:"DIR" help:"keep state, logs and artifacts in DIR; default a temporary directory"`
+	Agent   string   `var:"KBLOCAL_AGENT" placeholder:"PATH" help:"the buildkite-agent to use; default the one beside kblocal, else on PATH"`
+	Plugins string   `placeholder:"DIR" help:"take plugins from DIR/NAME and DIR/OWNER/NAME, git clones, or from DIR/NAME@VERSION; default bin/plugins beside kblocal"`
+	Secrets []string `name:"secrets-file" sep:"none" placeholder:"F" help:"the secret store: lines as of --env-file, never shown"`
 }
 
 // open starts the stand-in without agents.

@@ -15,6 +15,8 @@ import (
 	"github.com/gpu-mode/kbgen/node/apply"
 	"github.com/gpu-mode/kbgen/node/plan"
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/node/system"
+	"github.com/gpu-mode/kbgen/node/trial"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -37,7 +39,7 @@ func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := wantRoot(m); err != nil {
 		return err
 	}
-	if err := endVerify(ctx, m); err != nil {
+	if err := trial.Restore(ctx, m); err != nil {
 		return err
 	}
 	token, err := c.anyToken(env, m)
@@ -137,7 +139,7 @@ func lacking(missing []plan.Missing) error {
 // install runs a package manager, whose words go to the terminal.
 func install(ctx context.Context, command string) error {
 	c := exec.CommandContext(ctx, "/bin/sh", "-c", command)
-	c.Env = append(systemEnviron(), "DEBIAN_FRONTEND=noninteractive")
+	c.Env = append(system.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	c.Stdout, c.Stderr = os.Stderr, os.Stderr
 	return c.Run()
 }
@@ -250,7 +252,7 @@ func (c *undoCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := wantRoot(m); err != nil {
 		return err
 	}
-	if err := endVerify(ctx, m); err != nil {
+	if err := trial.Restore(ctx, m); err != nil {
 		return err
 	}
 	done, err := apply.Undo(ctx, m, apply.UndoOptions{

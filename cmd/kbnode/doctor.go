@@ -1,18 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"net/http"
-	"net/url"
-	"os"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
-	"github.com/gpu-mode/kbgen/node/engine"
-	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/node/trial"
 )
 
 // doctorCmd says what is wrong with this machine.
@@ -57,16 +55,16 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 		ctx, cancel = context.WithTimeout(ctx, preflightLimit)
 		defer cancel()
 	}
-	d := diagnosis{Node: config.Node, Checks: doctor.Run(ctx, host(), config, doctor.Options{Slot: c.Slot, Preflight: c.Preflight})}
+	d := diagnosis{Node: config.Node, Checks: doctor.Run(ctx, doctor.Host(), config, doctor.Options{Slot: c.Slot, Preflight: c.Preflight})}
 	if c.Deep {
-		d.Checks = append(d.Checks, deep(ctx, config, slots)...)
+		d.Checks = append(d.Checks, trial.Containers(ctx, config, slots)...)
 	}
 	if c.Submit {
-		more, err := submitted(ctx, env, config, c.Slot)
+		client, err := submitter(env)
 		if err != nil {
 			return err
 		}
-		d.Checks = append(d.Checks, more...)
+		d.Checks = append(d.Checks, trial.Submit(ctx, client, config, c.Slot)...)
 	}
 	d.OK = doctor.Worst(d.Checks) != doctor.Failure
 	if c.JSON {
@@ -84,6 +82,22 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 		err = fmt.Errorf("%d of %d checks failed", failures, len(d.Checks))
 	}
 	return err
+}
+
+// submitter returns the client that doctor --submit uses, as kblaunch's variables say.
+func submitter(env *cli.Env) (*launcher.Client, error) {
+	token := env.Getenv("BUILDKITE_API_TOKEN")
+	if token == "" {
+		return nil, cli.Usagef("--submit: BUILDKITE_API_TOKEN is not set; want a token with write_builds, read_builds and read_artifacts")
+	}
+	client, err := launcher.New(launcher.Options{
+		BaseURL: cmp.Or(env.Getenv("KBLAUNCH_API_URL"), "https://api.buildkite.com/"), Token: token,
+		Org: cmp.Or(env.Getenv("BUILDKITE_ORG"), "gpu-mode"), Pipeline: cmp.Or(env.Getenv("BUILDKITE_PIPELINE"), "kernelbot"), UserAgent: "kbnode/" + cli.Version(),
+	})
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	return client, nil
 }
 
 // print writes a line for each result that is not as it should be, or for all, with
@@ -106,15 +120,4 @@ func (d *diagnosis) print(env *cli.Env, all bool) {
 	}
 	fmt.Fprintf(env.Stdout, "%d checks: %d in order, %d failed, %d to look at, %d not made\n",
 		len(d.Checks), count[doctor.OK], count[doctor.Failure], count[doctor.Warning], count[doctor.Skipped])
-}
-
-// host is this machine as doctor reads it.
-func host() doctor.Machine {
-	return doctor.Machine{
-		Root: "/", Run: runProgram, Engine: func(ctx context.Context, socket, path string, query url.Values, into any) error {
-			return engine.New(socket).Do(ctx, http.MethodGet, path, query, nil, into)
-		},
-		Look: look, User: account, Get: get, Device: devices(),
-		Root0: os.Geteuid() == 0, Inside: inside, Owned: func(_ string, body []byte) (ours, unchanged bool) { return resource.Marked(body), resource.Owned(body) },
-	}
 }

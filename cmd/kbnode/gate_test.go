@@ -231,8 +231,8 @@ func (r *gateRig) built(slug string, env map[string]string) (engine.Job, string)
 	return b.Jobs[0], string(text)
 }
 
-// status is a job's exit status, -2 for one without.
-func status(j engine.Job) int {
+// exitStatus is a job's exit status, -2 for one without.
+func exitStatus(j engine.Job) int {
 	if j.ExitStatus == nil {
 		return -2
 	}
@@ -260,8 +260,8 @@ func TestGateOfRealAgent(t *testing.T) {
 	r := newGateRig(t)
 	t.Run("docker", func(t *testing.T) {
 		j, log := r.job("docker", dockerStep(""), nil)
-		if status(j) != 0 {
-			t.Fatalf("exit status %d, %s:\n%s", status(j), j.SignalReason, log)
+		if exitStatus(j) != 0 {
+			t.Fatalf("exit status %d, %s:\n%s", exitStatus(j), j.SignalReason, log)
 		}
 		for _, want := range []string{
 			"docker run ", "docker sees HOME=" + r.path("var/lib/kbnode/slots/gpu0"), "docker sees KERNELBOT_GPU=X",
@@ -281,8 +281,8 @@ func TestGateOfRealAgent(t *testing.T) {
 	})
 	t.Run("host", func(t *testing.T) {
 		j, log := r.job("host", hostStep, map[string]string{"KERNELBOT_MODE": "test"})
-		if status(j) != 0 || !strings.Contains(log, "KERNELBOT_MODE=test") || strings.Contains(log, "GORACE=") || !strings.Contains(log, "PWD="+r.path("var/lib/kbnode/slots/host0/tmp/buildkite-job-")) {
-			t.Errorf("exit status %d, %s:\n%s", status(j), j.SignalReason, log)
+		if exitStatus(j) != 0 || !strings.Contains(log, "KERNELBOT_MODE=test") || strings.Contains(log, "GORACE=") || !strings.Contains(log, "PWD="+r.path("var/lib/kbnode/slots/host0/tmp/buildkite-job-")) {
+			t.Errorf("exit status %d, %s:\n%s", exitStatus(j), j.SignalReason, log)
 		}
 	})
 	// As after a power cut: the server still has an agent of the name, and gives another.
@@ -292,8 +292,8 @@ func TestGateOfRealAgent(t *testing.T) {
 		}
 		r.startAgent("gpu0", "gpu")
 		j, log := r.job("docker-by-another-name", dockerStep(""), nil)
-		if status(j) != 0 || !strings.Contains(log, "docker run ") || !strings.Contains(log, "/plugins/n-gpu0-2/") {
-			t.Errorf("exit status %d, %s:\n%s", status(j), j.SignalReason, log)
+		if exitStatus(j) != 0 || !strings.Contains(log, "docker run ") || !strings.Contains(log, "/plugins/n-gpu0-2/") {
+			t.Errorf("exit status %d, %s:\n%s", exitStatus(j), j.SignalReason, log)
 		}
 	})
 	evil := r.path("evil")
@@ -317,8 +317,8 @@ func TestGateOfRealAgent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, log := r.job(name, c.step, c.env)
-			if status(j) != schema.ExitConfig || !strings.Contains(log, c.want) {
-				t.Errorf("exit status %d, reason %q; want %d, and %q in the log:\n%s", status(j), j.SignalReason, schema.ExitConfig, c.want, log)
+			if exitStatus(j) != schema.ExitConfig || !strings.Contains(log, c.want) {
+				t.Errorf("exit status %d, reason %q; want %d, and %q in the log:\n%s", exitStatus(j), j.SignalReason, schema.ExitConfig, c.want, log)
 			}
 		})
 	}
@@ -328,15 +328,15 @@ func TestGateOfRealAgent(t *testing.T) {
 	t.Run("no limits", func(t *testing.T) {
 		r.write("sys/fs/cgroup/kbnode.slice/kbnode-host0.slice/memory.max", "max\n")
 		j, log := r.job("unlimited", hostStep, nil)
-		if want := "slot host0 is not fit for a job: kbnode-host0.slice: memory.max: got max, want 1000000"; status(j) != schema.ExitTempFail || !strings.Contains(log, want) {
-			t.Errorf("exit status %d; want %d, and %q in the log:\n%s", status(j), schema.ExitTempFail, want, log)
+		if want := "slot host0 is not fit for a job: kbnode-host0.slice: memory.max: got max, want 1000000"; exitStatus(j) != schema.ExitTempFail || !strings.Contains(log, want) {
+			t.Errorf("exit status %d; want %d, and %q in the log:\n%s", exitStatus(j), schema.ExitTempFail, want, log)
 		}
 	})
 	// The hook refuses by itself where the configuration names another bootstrap.
 	t.Run("other bootstrap", func(t *testing.T) {
 		r.write("etc/kbnode/host0/agent.cfg", "bootstrap-script=\"/usr/bin/other\"\n")
 		if j, log := r.job("other-bootstrap", hostStep, map[string]string{"PATH": "/evil"}); j.SignalReason != "agent_refused" {
-			t.Errorf("exit status %d, reason %q, want agent_refused:\n%s", status(j), j.SignalReason, log)
+			t.Errorf("exit status %d, reason %q, want agent_refused:\n%s", exitStatus(j), j.SignalReason, log)
 		}
 	})
 }
@@ -357,8 +357,8 @@ func TestGateWithNodeSettings(t *testing.T) {
 	r := newGateRig(t, nodeSettings...)
 	for slug, step := range map[string]string{"docker": dockerStep(""), "host": hostStep} {
 		j, log := r.job(slug, step, nil)
-		if want := "PWD=" + r.path("var/lib/kbnode/slots/"); status(j) != 0 || !strings.Contains(log, want) || !strings.Contains(log, "/tmp/buildkite-job-") {
-			t.Errorf("%s: exit status %d, want 0 and a directory of the job's own:\n%s", slug, status(j), log)
+		if want := "PWD=" + r.path("var/lib/kbnode/slots/"); exitStatus(j) != 0 || !strings.Contains(log, want) || !strings.Contains(log, "/tmp/buildkite-job-") {
+			t.Errorf("%s: exit status %d, want 0 and a directory of the job's own:\n%s", slug, exitStatus(j), log)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -372,8 +372,8 @@ func TestGateWithNodeSettings(t *testing.T) {
 		"privileged": {dockerStep(", privileged: true"), nil, "privileged"},
 		"command":    {"  - {command: id, agents: {queue: host}}\n", nil, `command: got "id"`},
 	} {
-		if j, log := r.job(name, c.step, c.env); status(j) == 0 || !strings.Contains(log, c.want) {
-			t.Errorf("%s: exit status %d, want %q in the log:\n%s", name, status(j), c.want, log)
+		if j, log := r.job(name, c.step, c.env); exitStatus(j) == 0 || !strings.Contains(log, c.want) {
+			t.Errorf("%s: exit status %d, want %q in the log:\n%s", name, exitStatus(j), c.want, log)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/engine"
 	"github.com/gpu-mode/kbgen/node/image"
+	"github.com/gpu-mode/kbgen/node/system"
 )
 
 // imageCmds are about which image runs where a step names a reference.
@@ -57,7 +58,7 @@ func (f *imageFlags) manager(env *cli.Env) (*image.Manager, []image.Status, erro
 	}
 	return &image.Manager{
 		Engine: engine.New(socket), Root: f.Root, Smoke: image.SmokeCommand, Now: time.Now,
-		Log: func(format string, args ...any) { fmt.Fprintf(env.Stderr, "kbnode: "+format+"\n", args...) },
+		Log: logger(env),
 	}, all, nil
 }
 
@@ -173,7 +174,7 @@ func startWaiting(ctx context.Context) error {
 			args = append(args, config.Slots[i].Unit())
 		}
 	}
-	if _, err := runProgram(ctx, "systemctl", args...); err != nil {
+	if _, err := system.Run(ctx, "systemctl", args...); err != nil {
 		return fmt.Errorf("the image is there, and agents do not start: %w; kbnode doctor says why", err)
 	}
 	return nil

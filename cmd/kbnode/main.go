@@ -285,9 +285,9 @@ each take the steps that kbgen writes, and turns the agents back:
   evaluation  a right and a wrong submission; both get their verdict, and
               result.json arrives
 
-A slot that is paused is not tried. Nothing is sent to Buildkite. Ended by
-force, it leaves the agents turned away until the next verify, apply or reboot;
-doctor says so.
+A slot that is paused is not tried. Nothing is sent to Buildkite: the stand-in
+is kblocal, from beside kbnode or from PATH. Ended by force, it leaves the
+agents turned away until the next verify, apply or reboot; doctor says so.
 
   --timeout DURATION   for all of it (default 20m)
   --json               schema/published/node-doctor.json

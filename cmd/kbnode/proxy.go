@@ -17,9 +17,10 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
-	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/drain"
 	"github.com/gpu-mode/kbgen/node/engine"
 	"github.com/gpu-mode/kbgen/node/proxy"
+	"github.com/gpu-mode/kbgen/node/system"
 )
 
 // slotFlags say which slot a command is for.
@@ -64,13 +65,18 @@ func (c *proxyCmd) Run(ctx context.Context, env *cli.Env) error {
 	logger := log.New(env.Stderr, "", 0) // the journal has the time
 	p, err := proxy.New(proxy.Options{
 		Slot: s, UID: uid, GID: gid, Engine: c.Engine, TempDir: filepath.Join(c.Root, s.TempDir()),
-		Pins:  func() (*node.Pins, error) { return node.ReadPins(c.Root) },
-		Ended: func(ctx context.Context) error { return c.checkHealth(ctx, s) },
+		Pins: func() (*node.Pins, error) { return node.ReadPins(c.Root) },
+		Ended: func(ctx context.Context) error {
+			if c.Root != "/" {
+				return nil
+			}
+			return drain.CheckDevices(ctx, s)
+		},
 		Stuck: func(ctx context.Context, why error) {
 			if c.Root != "/" {
 				return
 			}
-			if err := unfit(context.WithoutCancel(ctx), s, why); err != nil {
+			if err := drain.Retire(context.WithoutCancel(ctx), s, why); err != nil {
 				logger.Print(err)
 			}
 		},
@@ -84,19 +90,6 @@ func (c *proxyCmd) Run(ctx context.Context, env *cli.Env) error {
 		return err
 	}
 	return c.serve(ctx, l, p, logger)
-}
-
-// checkHealth looks after the slot's devices when a container has ended. A slot
-// that is not fit takes no further job.
-func (c *proxyCmd) checkHealth(ctx context.Context, s *node.Slot) error {
-	if len(s.Devices) == 0 || c.Root != "/" {
-		return nil
-	}
-	err := broken(ctx, lookAgain, func(ctx context.Context) error { return doctor.Fit(ctx, host(), s) })
-	if err == nil {
-		return nil
-	}
-	return errors.Join(err, unfit(ctx, s, err))
 }
 
 // listen takes the socket that systemd made, or makes one for this user alone.
@@ -133,7 +126,7 @@ func (c *proxyCmd) serve(ctx context.Context, l net.Listener, p *proxy.Proxy, lo
 
 // userOf is the slot's user and its group.
 func userOf(s *node.Slot) (uid, gid int, err error) {
-	u, err := account(s.User)
+	u, err := system.LookupUser(s.User)
 	if err != nil {
 		return 0, 0, fmt.Errorf("slot %s: %w", s.Name, err)
 	}

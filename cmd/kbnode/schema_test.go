@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/gpu-mode/kbgen/internal/schematest"
+	"github.com/gpu-mode/kbgen/node/status"
 )
 
 // What --json prints is what its published schema says.
 func TestPublishedSchemas(t *testing.T) {
 	for _, d := range []schematest.Document{
-		{Name: "node-status", Title: "kbnode status --json: what each slot of a machine does", Type: reflect.TypeFor[nodeStatus]()},
+		{Name: "node-status", Title: "kbnode status --json: what each slot of a machine does", Type: reflect.TypeFor[status.Node]()},
 		{Name: "node-doctor", Title: "kbnode doctor --json and kbnode verify --json: what was checked, and what is wrong", Type: reflect.TypeFor[diagnosis]()},
 		{Name: "node-plan", Title: "kbnode plan --json: what kbnode apply would change on a machine", Type: reflect.TypeFor[nodePlan]()},
 		{Name: "node-images", Title: "kbnode image status --json: which image runs where a step names a reference", Type: reflect.TypeFor[nodeImages]()},

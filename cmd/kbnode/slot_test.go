@@ -114,8 +114,8 @@ func TestDockerSlot(t *testing.T) {
 				t.Errorf("the job's log lacks %q", want)
 			}
 		}
-		if status(j) != 7 || strings.Contains(log, "KERNELBOT_MODE=") || strings.Contains(log, "ACCESS_TOKEN=") {
-			t.Errorf("exit status %d, want 7 and none but the step's variables:\n%s", status(j), log)
+		if exitStatus(j) != 7 || strings.Contains(log, "KERNELBOT_MODE=") || strings.Contains(log, "ACCESS_TOKEN=") {
+			t.Errorf("exit status %d, want 7 and none but the step's variables:\n%s", exitStatus(j), log)
 		}
 		all, err := r.Engine.JobArtifacts(j.ID)
 		if err != nil || len(all) != 1 {
@@ -128,8 +128,8 @@ func TestDockerSlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		j, log := r.job("unpinned", dockerStep(""), nil)
-		if want := "kbnode: image \"" + gateImage + "\": none is pinned on this node: kbnode image update " + gateImage; status(j) == 0 || !strings.Contains(log, want) {
-			t.Errorf("exit status %d, want %q in the log:\n%s", status(j), want, log)
+		if want := "kbnode: image \"" + gateImage + "\": none is pinned on this node: kbnode image update " + gateImage; exitStatus(j) == 0 || !strings.Contains(log, want) {
+			t.Errorf("exit status %d, want %q in the log:\n%s", exitStatus(j), want, log)
 		}
 		if err := os.Rename(r.path("pins"), r.path("var/lib/kbnode/pins.yml")); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node/apply"
 	"github.com/gpu-mode/kbgen/node/plan"
+	"github.com/gpu-mode/kbgen/node/system"
 )
 
 // jwksPath is where agents find the keys of signed steps.
@@ -77,7 +78,7 @@ func (t *target) agent(ctx context.Context, in *plan.Input) error {
 	if sum != strings.ToLower(t.AgentSHA256) {
 		return cli.Usagef("--agent: %s: got SHA-256 %s, want %s", t.Agent, sum, t.AgentSHA256)
 	}
-	out, err := runProgram(ctx, from, "--version")
+	out, err := system.Run(ctx, from, "--version")
 	if err != nil {
 		return fmt.Errorf("--agent: %s: %w", t.Agent, err)
 	}

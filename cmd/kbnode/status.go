@@ -1,20 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
-	"sync"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
-	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/node/status"
 )
 
 // statusCmd says what the slots do now.
@@ -22,35 +16,12 @@ type statusCmd struct {
 	JSON bool `name:"json"`
 }
 
-// nodeStatus is --json of status.
-type nodeStatus struct {
-	Node   string       `json:"node"`
-	Vendor string       `json:"vendor"`
-	Slots  []slotStatus `json:"slots"`
-	Drift  []string     `json:"drift" jsonschema:"files that were changed since kbnode wrote them"`
-}
-
-type slotStatus struct {
-	Name     string   `json:"name"`
-	Queue    string   `json:"queue"`
-	GPUType  string   `json:"gpu_type"`
-	Tags     []string `json:"tags" jsonschema:"what its agent registers with"`
-	State    string   `json:"state" jsonschema:"idle, busy, paused, starting, stopping or down"`
-	Reason   string   `json:"reason,omitempty" jsonschema:"why it is paused"`
-	Job      string   `json:"job,omitempty" jsonschema:"id of the job that runs"`
-	Since    string   `json:"since,omitempty" jsonschema:"when its agent was started, RFC 3339"`
-	Restarts int      `json:"restarts" jsonschema:"of its agent, by systemd"`
-	Device   string   `json:"device" jsonschema:"ok, none, or what is wrong with it"`
-	Images   []string `json:"images" jsonschema:"ids of the images that its steps run in"`
-	Memory   int64    `json:"memory_bytes" jsonschema:"that its slice uses now"`
-}
-
 func (c *statusCmd) Run(ctx context.Context, env *cli.Env) error {
 	config, err := node.ReadConfig("/")
 	if err != nil {
 		return err
 	}
-	st, err := readStatus(ctx, host(), config)
+	st, err := status.Read(ctx, doctor.Host(), config)
 	if err != nil {
 		return err
 	}
@@ -59,7 +30,7 @@ func (c *statusCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	fmt.Fprintf(env.Stdout, "%-8s %-12s %-9s %-9s %-36s %s\n", "SLOT", "QUEUE", "STATE", "RESTARTS", "JOB", "DEVICE")
 	for _, s := range st.Slots {
-		fmt.Fprintf(env.Stdout, "%-8s %-12s %-9s %-9d %-36s %s\n", s.Name, s.Queue, s.State, s.Restarts, dash(s.Job), s.Device)
+		fmt.Fprintf(env.Stdout, "%-8s %-12s %-9s %-9d %-36s %s\n", s.Name, s.Queue, s.State, s.Restarts, cmp.Or(s.Job, "-"), s.Device)
 		if s.Reason != "" {
 			fmt.Fprintf(env.Stdout, "         %s\n", s.Reason)
 		}
@@ -68,132 +39,4 @@ func (c *statusCmd) Run(ctx context.Context, env *cli.Env) error {
 		fmt.Fprintf(env.Stdout, "changed by hand: %s\n", name)
 	}
 	return nil
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-// readStatus asks systemd, the agents and the drivers.
-func readStatus(ctx context.Context, m doctor.Machine, config *node.Config) (*nodeStatus, error) {
-	pins, err := node.ReadPins(m.Root)
-	if err != nil {
-		return nil, err
-	}
-	st := &nodeStatus{Node: config.Node, Vendor: config.Vendor, Slots: make([]slotStatus, len(config.Slots)), Drift: []string{}}
-	var reading sync.WaitGroup
-	for i := range config.Slots { // at once: a driver that hangs keeps each of them for its whole limit
-		reading.Go(func() { st.Slots[i] = readSlot(ctx, m, &config.Slots[i], pins) })
-	}
-	reading.Wait()
-	for _, r := range doctor.Drift(ctx, m, config) {
-		st.Drift = append(st.Drift, r.Text)
-	}
-	return st, nil
-}
-
-func readSlot(ctx context.Context, m doctor.Machine, s *node.Slot, pins *node.Pins) slotStatus {
-	st := slotStatus{Name: s.Name, Queue: s.Queue, GPUType: s.GPUType, Tags: s.Tags, Device: "ok", Images: []string{}}
-	if len(s.Devices) == 0 {
-		st.Device = "none"
-	} else if err := doctor.Fit(ctx, m, s); err != nil {
-		st.Device = text.Line(err.Error(), 200)
-	}
-	for _, ref := range s.Images {
-		if pin, ok := pins.Images[ref]; ok {
-			st.Images = append(st.Images, pin.ID)
-		}
-	}
-	if body, err := os.ReadFile(s.CgroupDir() + "/memory.current"); err == nil {
-		st.Memory, _ = strconv.ParseInt(strings.TrimSpace(string(body)), 10, 64)
-	}
-	unit := unitState(ctx, m, s.Unit())
-	st.Restarts, _ = strconv.Atoi(unit["NRestarts"])
-	if at, err := time.Parse("Mon 2006-01-02 15:04:05 MST", unit["ActiveEnterTimestamp"]); err == nil && unit["ActiveState"] == "active" {
-		st.Since = at.UTC().Format(time.RFC3339)
-	}
-	st.State, st.Job = agentState(ctx, m, s, unit["ActiveState"])
-	if body, err := os.ReadFile(s.Paused()); err == nil {
-		st.Reason = text.Line(string(body), 300)
-		if st.State == "down" || st.State == "idle" {
-			st.State = "paused"
-		}
-	}
-	return st
-}
-
-// agentState says what the slot's agent does, and which job it has.
-func agentState(ctx context.Context, m doctor.Machine, s *node.Slot, unit string) (state, job string) {
-	switch unit {
-	case "active", "deactivating":
-	case "activating":
-		return "starting", ""
-	default:
-		return "down", ""
-	}
-	said, err := doctor.AskAgent(ctx, m, s)
-	switch {
-	case err != nil && unit == "active":
-		return "starting", ""
-	case err == nil && len(said.Workers) > 0:
-		job = said.Workers[0].Job
-	}
-	switch {
-	case unit == "deactivating":
-		return "stopping", job
-	case err == nil && said.State == "busy":
-		return "busy", job
-	}
-	return "idle", job
-}
-
-func unitState(ctx context.Context, m doctor.Machine, unit string) map[string]string {
-	out, err := m.Run(ctx, "systemctl", "show", "--no-pager", "--timestamp=utc", "--property=ActiveState,NRestarts,ActiveEnterTimestamp", unit)
-	if err != nil {
-		return nil
-	}
-	return doctor.Properties(string(out))
-}
-
-// writeMetrics writes what Prometheus' node exporter reads from its textfile
-// directory.
-func writeMetrics(ctx context.Context, m doctor.Machine, config *node.Config, path string) error {
-	st, err := readStatus(ctx, m, config)
-	if err != nil {
-		return err
-	}
-	registry := prometheus.NewRegistry()
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kbnode_" + name, Help: help}, labels)
-		registry.MustRegister(g)
-		return g
-	}
-	state := gauge("slot_state", "1 for the state that the slot is in.", "slot", "queue", "gpu_type", "state")
-	healthy := gauge("slot_device_healthy", "1 when the slot's devices are fit for a job.", "slot")
-	restarts := gauge("slot_agent_restarts", "How often systemd started the slot's agent again.", "slot")
-	memory := gauge("slot_memory_bytes", "Memory that the slot's slice uses.", "slot")
-	image := gauge("slot_image_info", "1 for the images that the slot's steps run in.", "slot", "image")
-	gauge("drift_files", "Files that were changed since kbnode wrote them.").WithLabelValues().Set(float64(len(st.Drift)))
-	for _, s := range st.Slots {
-		for _, name := range []string{"idle", "busy", "paused", "starting", "stopping", "down"} {
-			state.WithLabelValues(s.Name, s.Queue, s.GPUType, name).Set(truth(s.State == name))
-		}
-		healthy.WithLabelValues(s.Name).Set(truth(s.Device == "ok" || s.Device == "none"))
-		restarts.WithLabelValues(s.Name).Set(float64(s.Restarts))
-		memory.WithLabelValues(s.Name).Set(float64(s.Memory))
-		for _, id := range s.Images {
-			image.WithLabelValues(s.Name, id).Set(1)
-		}
-	}
-	return prometheus.WriteToTextfile(path, registry) // beside it, then renamed
-}
-
-func truth(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -235,7 +235,7 @@ func (t *target) input(ctx context.Context) (in *plan.Input, small []string, err
 // facts are this machine's, or those that kbnode facts wrote down.
 func (t *target) facts(ctx context.Context) (*facts.Facts, error) {
 	if t.Facts == "" {
-		return facts.Read(ctx, factsMachine(t.Root))
+		return facts.Read(ctx, facts.Host(t.Root))
 	}
 	raw, err := os.ReadFile(t.Facts)
 	if err != nil {

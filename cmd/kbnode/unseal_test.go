@@ -90,8 +90,8 @@ func TestSealedPayloadOfContainer(t *testing.T) {
 			t.Fatal(err)
 		}
 		j, log := r.built(slug, env)
-		if status(j) != 0 {
-			t.Errorf("%s: exit status %d:\n%s", slug, status(j), log)
+		if exitStatus(j) != 0 {
+			t.Errorf("%s: exit status %d:\n%s", slug, exitStatus(j), log)
 		}
 		seen := map[string]string{}
 		for line := range strings.Lines(log) {

@@ -22,11 +22,7 @@ Usage:
   kbrun doctor [options]
 
 Options:
-  --json                print JSON
-  --sandbox LEVEL       KERNELBOT_SANDBOX; the level needed, as for evaluate:
-                        none, partial or full; default partial
-  --sandbox-read PATHS  KERNELBOT_SANDBOX_READ, as for evaluate
-  --allow-weak-sandbox  take whatever can be had
+{options}
 
 Stdout: the machine, each means of building a sandbox here, what it lacks, and
 the one that evaluate would take.
@@ -41,7 +37,7 @@ Example:
 `
 
 type doctorCmd struct {
-	JSON bool
+	JSON bool `help:"print JSON"`
 	sandboxFlags
 	exposed error
 }

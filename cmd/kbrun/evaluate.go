@@ -15,12 +15,12 @@ import (
 )
 
 type evaluateCmd struct {
-	PayloadFile string
-	Out         string `default:"result.json"`
-	RunID       string `var:"KERNELBOT_RUN_ID"`
-	Secret      bool
-	NoPreload   bool
-	Deadline    time.Duration `var:"KERNELBOT_DEADLINE"`
+	PayloadFile string        `placeholder:"FILE" help:"read the payload from FILE, \"-\" is stdin: as encoded for Buildkite, or its JSON; default: KERNELBOT_PAYLOAD, or KERNELBOT_PAYLOAD_0 and on with _CHUNKS and _SHA256, or SUBMISSION_PAYLOAD"`
+	Out         string        `default:"result.json" placeholder:"FILE" help:"the file to write the result to"`
+	RunID       string        `var:"KERNELBOT_RUN_ID" placeholder:"ID" help:"the id of the run; default in a Buildkite job build-BUILDKITE_BUILD_ID.BUILDKITE_STEP_ID"`
+	Secret      bool          `help:"judge the build's second run: KERNELBOT_SECRET_PAYLOAD (or _0 and on) and KERNELBOT_SECRET_RUN_ID"`
+	NoPreload   bool          `help:"start an interpreter for every phase, instead of forking one that has already imported the task's modules"`
+	Deadline    time.Duration `var:"KERNELBOT_DEADLINE" placeholder:"TIME" help:"end the evaluation so long after the start, as 14m; default 30s less than BUILDKITE_TIMEOUT. kbrun exits 15s later in any case"`
 	exposed     error
 	deviceFlags
 	placeFlags

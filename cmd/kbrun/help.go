@@ -24,49 +24,7 @@ Usage:
   kbrun evaluate [options]
 
 Options:
-  --payload-file FILE  read the payload from FILE, "-" is stdin: as encoded for
-                       Buildkite, or its JSON
-                       default: KERNELBOT_PAYLOAD, or KERNELBOT_PAYLOAD_0 and on
-                       with _CHUNKS and _SHA256, or SUBMISSION_PAYLOAD
-  --broker SOCKET      KERNELBOT_BROKER; of the node's kbnode secretd, which opens
-                       a sealed payload (kbsec1:...) for the job of its run;
-                       default /run/kbnode/secretd.sock
-  --secret             judge the build's second run: KERNELBOT_SECRET_PAYLOAD
-                       (or _0 and on) and KERNELBOT_SECRET_RUN_ID
-  --out FILE           where the result goes; default result.json
-  --run-id ID          KERNELBOT_RUN_ID; in a Buildkite job default
-                       build-BUILDKITE_BUILD_ID.BUILDKITE_STEP_ID
-  --deadline TIME      KERNELBOT_DEADLINE; the evaluation ends by then, counted
-                       from the start, like 14m; default 30s less than
-                       BUILDKITE_TIMEOUT. 15s later kbrun ends without it
-  --gpu-vendor NAME    KERNELBOT_GPU_VENDOR; nvidia, amd or google: do not start
-                       without such a device; none: start whatever state the
-                       machine's devices are in; by default any will do, but
-                       not a broken or a busy one
-  --gpu-count N        KERNELBOT_GPU_COUNT; so many of them; default 1
-  --gpu-name NAMES     KERNELBOT_GPU_NAME; what the driver must call each of them:
-                       patterns with | between, where * is any text, as in
-                       'NVIDIA A100-*|NVIDIA A100 *'
-  --gpu-arch NAME      KERNELBOT_GPU_ARCH; their architecture, like 90 or gfx942
-  --gpu-memory-gib N   KERNELBOT_GPU_MEMORY_GIB; the least memory of each
-  --gpu-type NAME      KERNELBOT_STEP_GPU, else KERNELBOT_GPU; for the result. A
-                       build whose KERNELBOT_GPU names another ends with 75
-  --queue NAME         KERNELBOT_STEP_QUEUE, else KERNELBOT_QUEUE, GPU_QUEUE; the
-                       same of the queue
-  --allow-shared-gpu   start although somebody else uses the GPU, and do not call
-                       its times ambiguous for that
-  --sandbox LEVEL      KERNELBOT_SANDBOX; none, partial or full: how well a
-                       submission must be isolated here, or the job ends with 75;
-                       default partial. kbrun doctor shows what can be had
-  --sandbox-read PATHS KERNELBOT_SANDBOX_READ; files and directories, separated by
-                       colons, that a submission may read beyond the system's,
-                       PATH, and the installations of python3 and nvcc
-  --no-preload         start an interpreter for every phase, instead of forking one
-                       that has imported the task's modules
-  --allow-weak-sandbox run a submission in whatever can be had
-  --retain DIR         KERNELBOT_RETAIN; where a result stays that could not be
-                       uploaded, for the job's next try on this machine; none:
-                       nowhere; default .kbrun-results in BUILDKITE_BUILD_PATH
+{options}
 
 Stdout is for people: Buildkite log groups, one line per test, the verdict.
 The submission sees none of these variables, nor any other that is not on an
@@ -108,9 +66,10 @@ FILE holds a payload as encoded for Buildkite, or its JSON; "-" is stdin.
 
   decode  print what it asks for, without sources and seed. Without FILE, the
           payload that KERNELBOT_PAYLOAD or its kin carry
-    --sources  print the files' texts as well
-    --json     print the whole payload as JSON instead, the seed too
   encode  check it and print it as KERNELBOT_PAYLOAD wants it; default stdin
+
+Options of decode:
+{options decode}
 
 Exit status:
   0   done

@@ -2,11 +2,11 @@ package main
 
 import (
 	"encoding/base64"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/clitest"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
@@ -29,10 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestScripts(t *testing.T) {
-	out, err := exec.Command("python3", "-I", "-c", "import os, sys; print(os.path.dirname(sys.executable))").Output()
-	if err != nil {
-		t.Skip("python3 is not installed")
-	}
+	python := testenv.Python(t)
 	tester, err := os.ReadFile("../../runner/testdata/eval.py")
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +41,14 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("GORACE", "atexit_sleep_ms=0") // a second for each process else
-			e.Setenv("PATH", e.Getenv("PATH")+":"+strings.TrimSpace(string(out))+":/usr/bin:/bin")
+			kbrun, _, _ := strings.Cut(e.Getenv("PATH"), ":")
+			e.Setenv("PATH", e.Getenv("PATH")+":"+filepath.Dir(python)+":/usr/bin:/bin")
+			// The machine may have a real agent, even beside python3.
+			bare := filepath.Join(e.WorkDir, "without-agent")
+			e.Setenv("WITHOUT_AGENT", kbrun+":"+bare)
+			if err := errors.Join(os.Mkdir(bare, 0o755), os.Symlink(python, filepath.Join(bare, "python3"))); err != nil {
+				return err
+			}
 			return os.WriteFile(filepath.Join(e.WorkDir, "eval.py"), tester, 0o644)
 		},
 		Condition: func(name string) (bool, error) {

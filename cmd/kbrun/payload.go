@@ -63,8 +63,8 @@ type payloadCmd struct {
 
 type decodeCmd struct {
 	File    string `arg:"" optional:""`
-	JSON    bool
-	Sources bool
+	JSON    bool   `help:"print the whole payload as JSON instead, the seed too"`
+	Sources bool   `help:"print the files' texts as well"`
 }
 
 // Run prints what a payload asks for. Sources and the seed are a competitor's

@@ -42,7 +42,7 @@ const (
 )
 
 type retainFlags struct {
-	Retain string `var:"KERNELBOT_RETAIN"`
+	Retain string `var:"KERNELBOT_RETAIN" placeholder:"DIR" help:"where to store a result that could not be uploaded, for the job's next try on this machine, or none; default .kbrun-results in BUILDKITE_BUILD_PATH"`
 }
 
 // retainNone is what switches keeping off.

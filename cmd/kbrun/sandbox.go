@@ -9,9 +9,9 @@ import (
 
 // sandboxFlags say how strong a sandbox has to be, and what it shows.
 type sandboxFlags struct {
-	Sandbox          string `var:"KERNELBOT_SANDBOX" enum:"none,partial,full" default:"partial"`
-	SandboxRead      string `var:"KERNELBOT_SANDBOX_READ"`
-	AllowWeakSandbox bool
+	Sandbox          string `var:"KERNELBOT_SANDBOX" enum:"none,partial,full" default:"partial" placeholder:"LEVEL" help:"none, partial or full: how well a submission must be isolated here, or the job ends with 75. kbrun doctor shows what this machine offers"`
+	SandboxRead      string `var:"KERNELBOT_SANDBOX_READ" placeholder:"PATHS" help:"files and directories, separated by colons, that a submission may read beyond the system's, PATH, and the installations of python3 and nvcc"`
+	AllowWeakSandbox bool   `help:"run a submission in whatever sandbox this machine offers"`
 }
 
 // level is the one without which nothing runs. A step of kbgen's always says it,

@@ -21,7 +21,7 @@ import (
 // that a payload takes which came unsealed.
 
 type brokerFlags struct {
-	Broker string `var:"KERNELBOT_BROKER" default:"/run/kbnode/secretd.sock"`
+	Broker string `var:"KERNELBOT_BROKER" default:"/run/kbnode/secretd.sock" placeholder:"SOCKET" help:"the socket of the node's kbnode secretd, which opens a sealed payload (kbsec1:...) for the job of its run"`
 }
 
 // openLimit bounds each of the two calls that open a payload.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -38,12 +39,6 @@ type Result struct {
 	Fix   string `json:"fix,omitempty"` // the command that mends it, or what to do
 }
 
-// A User is what the machine knows of an account.
-type User struct {
-	UID, GID int
-	Groups   []string
-}
-
 // A Machine is how a machine is read. Tests bring another.
 type Machine struct {
 	Root string // "" means "/"
@@ -51,7 +46,7 @@ type Machine struct {
 	// printed on standard error.
 	Run  func(ctx context.Context, name string, args ...string) ([]byte, error)
 	Look func(name string) (path string, ok bool) // on PATH
-	User func(name string) (User, error)          // an account
+	User func(name string) (system.User, error)   // an account
 	// Engine asks the docker engine at a socket for a path of its API.
 	Engine func(ctx context.Context, socket, path string, query url.Values, into any) error
 	Get    func(ctx context.Context, url string) (status int, body []byte, err error)

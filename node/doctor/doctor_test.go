@@ -15,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/runner/device"
 )
 
@@ -150,11 +151,11 @@ func (w *world) examine(o Options) []Result {
 	uid, gid := os.Getuid(), os.Getgid()
 	return Run(context.Background(), Machine{
 		Root: w.root, Run: w.program, Engine: w.ask, Look: func(name string) (string, bool) { return "/usr/bin/" + name, true },
-		User: func(name string) (User, error) {
+		User: func(name string) (system.User, error) {
 			if w.noUser {
-				return User{}, errors.New("unknown user " + name)
+				return system.User{}, errors.New("unknown user " + name)
 			}
-			return User{UID: uid, GID: gid, Groups: w.groups}, nil
+			return system.User{UID: uid, GID: gid, Groups: w.groups}, nil
 		},
 		Get: func(_ context.Context, url string) (int, []byte, error) {
 			body, ok := w.pages[url]

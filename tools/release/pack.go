@@ -136,6 +136,9 @@ func (r *release) info(p packaged, bin, shared, arch string) (*nfpm.Info, error)
 			continue
 		}
 		add(filepath.Join(bin, name), "/usr/bin/"+name, 0o755)
+		if name == "kbnode" { // kbnode verify starts it; its place in PATH is the tools' package's
+			add(filepath.Join(bin, "kblocal"), "/usr/lib/"+p.name+"/kblocal", 0o755)
+		}
 		for from, to := range map[string]string{
 			"man/" + name + ".1":            "/usr/share/man/man1/" + name + ".1",
 			"completions/" + name + ".bash": "/usr/share/bash-completion/completions/" + name,

@@ -128,7 +128,7 @@ func unpacked(t *testing.T, debs []string) {
 	versions(t, bin, func(name string) ([]byte, error) {
 		return exec.Command(filepath.Join(bin, name), "--version").CombinedOutput()
 	})
-	for _, path := range []string{"usr/share/man/man1/kbgen.1", "usr/share/bash-completion/completions/kblaunch", "usr/share/doc/kbgen-node/kbrun-nvml.txt", "usr/share/doc/kbgen-tools/CHANGELOG.md"} {
+	for _, path := range []string{"usr/share/man/man1/kbgen.1", "usr/share/bash-completion/completions/kblaunch", "usr/share/doc/kbgen-node/kbrun-nvml.txt", "usr/lib/kbgen-node/kblocal", "usr/share/doc/kbgen-tools/CHANGELOG.md"} {
 		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
 			t.Error(err)
 		}

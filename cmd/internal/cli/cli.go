@@ -1,6 +1,6 @@
 // Package cli is what the commands share: flags through kong,
-// variables through an injected lookup, hand-laid help pages, the words of an
-// error and the exit status. It knows nothing about what a command does.
+// variables through an injected lookup, help pages, the words of an error and the
+// exit status. It knows nothing about what a command does.
 package cli
 
 import (
@@ -64,8 +64,10 @@ func (e *Env) Getenv(name string) string {
 // from that variable when it is absent from the command line; the tag's
 // default comes last.
 //
-// Help holds the hand-laid pages: "" is the program's, "submit" (or
-// "payload decode") a command's.
+// Help holds the pages: "" is the program's, "submit" (or "payload decode") a
+// command's. A line {options} in a page stands for the option lines of its command,
+// {options decode} for those of the command's command decode. They are made from the
+// flags' tags: help says what a flag does, placeholder names its value.
 //
 // Values says what may stand behind a flag ("--gpu") or as the argument of a
 // name ("pipeline"), where the grammar lists no choices itself.
@@ -287,8 +289,9 @@ func (p Program) page(kctx *kong.Context) string {
 		}
 	}
 	for n := len(words); n > 0; n-- {
-		if page, ok := p.Help[strings.Join(words[:n], " ")]; ok {
-			return page
+		command := strings.Join(words[:n], " ")
+		if page, ok := p.Help[command]; ok {
+			return p.expand(command, page)
 		}
 	}
 	return p.Help[""]

@@ -78,11 +78,7 @@ func (p Program) wordsOf(t reflect.Type) []string {
 				words = append(words, values()...)
 			}
 		default:
-			flag := name(f)
-			if _, negatable := f.Tag.Lookup("negatable"); negatable {
-				flag = "no-" + flag
-			}
-			words = append(words, "--"+flag)
+			words = append(words, flagName(f))
 		}
 	}
 	return words

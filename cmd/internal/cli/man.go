@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -17,9 +18,20 @@ func (p Program) man(w io.Writer) error {
 	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s", verbatim(rest))
 	for _, command := range slices.Sorted(maps.Keys(p.Help)) {
 		if command != "" {
-			fmt.Fprintf(&b, ".SH %s\n%s", strings.ToUpper(p.Name+" "+command), verbatim(p.Help[command]))
+			fmt.Fprintf(&b, ".SH %s\n%s", strings.ToUpper(p.Name+" "+command), verbatim(optionsLine.ReplaceAllString(p.Help[command], "  see OPTIONS\n")))
 		}
 	}
+	b.WriteString(".SH OPTIONS\n")
+	p.leaves("", reflect.TypeOf(p.Grammar).Elem(), func(command string, t reflect.Type, hidden bool) {
+		list := options(t)
+		if hidden || len(list) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, ".SS %s %s\n", p.Name, command)
+		for _, o := range list {
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(o.form), roff(o.text))
+		}
+	})
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -32,9 +32,11 @@ func (p Program) Undocumented() []string {
 		if !regexp.MustCompile(`(?i)`+called).MatchString(page) || !strings.Contains(page, words[len(words)-1]) {
 			faults = append(faults, fmt.Sprintf("the help page of %s does not show how it is called", command))
 		}
-		for _, word := range p.wordsOf(t) {
-			if strings.HasPrefix(word, "--") && word != "--help" && !strings.Contains(page, word) && !named(page, word) {
-				faults = append(faults, fmt.Sprintf("the help page of %s does not name %s", command, word))
+		page = p.expand(strings.Join(words[:at+1], " "), page)
+		for _, o := range options(t) {
+			flag, _, _ := strings.Cut(o.form, " ")
+			if !strings.Contains(page, flag) {
+				faults = append(faults, fmt.Sprintf("the help page of %s does not name %s", command, flag))
 			}
 		}
 	})
@@ -44,12 +46,6 @@ func (p Program) Undocumented() []string {
 		}
 	}
 	return faults
-}
-
-// named reports whether a page has the flag in a list of the form "--mode,
-// --run-id" with its dashes; a negatable flag is known by either form.
-func named(page, flag string) bool {
-	return strings.Contains(page, "--"+strings.TrimPrefix(flag, "--no-"))
 }
 
 // leaves calls f for every command, groups of commands included.

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"bufio"
@@ -19,6 +19,8 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/status"
+	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -26,8 +28,8 @@ import (
 // deepLimit bounds one slot's container, its start included.
 const deepLimit = 5 * time.Minute
 
-// A trial is one container in a slot, as a job would start it.
-type trial struct {
+// A containerTrial is one container in a slot, as a job would start it.
+type containerTrial struct {
 	slot *node.Slot
 	dir  string // the job's directory
 	cmd  *exec.Cmd
@@ -38,16 +40,16 @@ type trial struct {
 	results []doctor.Result
 }
 
-// deep starts a container in every slot that has some, all at once, through the
+// Containers starts a container in every slot that has some, all at once, through the
 // slot's own proxy and as the slot's own user, and has the isolation step's script
 // tried in it. While all of them run, what the kernel enforces is read from outside.
-func deep(ctx context.Context, config *node.Config, slots []*node.Slot) []doctor.Result {
+func Containers(ctx context.Context, config *node.Config, slots []*node.Slot) []doctor.Result {
 	ctx, cancel := context.WithTimeout(ctx, deepLimit)
 	defer cancel()
-	slots, all := idle(ctx, host(), slots)
-	var trials []*trial
+	slots, all := idle(ctx, doctor.Host(), slots)
+	var trials []*containerTrial
 	for _, s := range slots {
-		trials = append(trials, &trial{slot: s})
+		trials = append(trials, &containerTrial{slot: s})
 	}
 	var running sync.WaitGroup
 	for _, t := range trials {
@@ -77,7 +79,7 @@ func idle(ctx context.Context, m doctor.Machine, slots []*node.Slot) (free []*no
 		if s.Platform != "docker" {
 			continue
 		}
-		if state, job := agentState(ctx, m, s, "active"); state == "busy" {
+		if state, job := status.Agent(ctx, m, s, "active"); state == "busy" {
 			busy = append(busy, doctor.Result{Code: "container", Slot: s.Name, State: doctor.Skipped, Text: text.Line("not tried, for it has a job: "+job, 200), Fix: "kbnode drain " + s.Name})
 			continue
 		}
@@ -86,11 +88,11 @@ func idle(ctx context.Context, m doctor.Machine, slots []*node.Slot) (free []*no
 	return free, busy
 }
 
-func (t *trial) add(code string, state doctor.State, fix, format string, args ...any) {
+func (t *containerTrial) add(code string, state doctor.State, fix, format string, args ...any) {
 	t.results = append(t.results, doctor.Result{Code: code, Slot: t.slot.Name, State: state, Text: text.Line(fmt.Sprintf(format, args...), 400), Fix: fix})
 }
 
-func (t *trial) failed(code string, format string, args ...any) {
+func (t *containerTrial) failed(code string, format string, args ...any) {
 	t.add(code, doctor.Failure, "kbnode apply FILE; journalctl -u kbnode-proxy@"+t.slot.Name, format, args...)
 }
 
@@ -98,19 +100,19 @@ func (t *trial) failed(code string, format string, args ...any) {
 const endOfScript = "kbnode-trial-status="
 
 // start starts the container and reads what it says, up to the script's end.
-func (t *trial) start(ctx context.Context, config *node.Config) {
+func (t *containerTrial) start(ctx context.Context, config *node.Config) {
 	if err := t.launch(ctx, config); err != nil {
 		t.end = err
 		t.failed("container", "no container started: %v", err)
 	}
 }
 
-func (t *trial) launch(ctx context.Context, config *node.Config) error {
+func (t *containerTrial) launch(ctx context.Context, config *node.Config) error {
 	script, env, err := isolationScript(t.slot)
 	if err != nil {
 		return err
 	}
-	u, err := account(t.slot.User)
+	u, err := system.LookupUser(t.slot.User)
 	if err != nil {
 		return err
 	}
@@ -137,7 +139,7 @@ func (t *trial) launch(ctx context.Context, config *node.Config) error {
 	args = append(args, t.slot.Images[at], "/bin/sh", "-c",
 		`ls -d /dev/nvidia[0-9]* /dev/dri/renderD* /dev/accel* 2>/dev/null; (`+"\n"+script+"\n); echo "+endOfScript+"$?; read _ || true")
 	t.cmd = exec.CommandContext(ctx, config.Docker.CLI, args...)
-	t.cmd.Env = append(systemEnviron(), "DOCKER_HOST=unix://"+t.slot.ProxySocket(), "HOME="+t.slot.Dir())
+	t.cmd.Env = append(system.Environ(), "DOCKER_HOST=unix://"+t.slot.ProxySocket(), "HOME="+t.slot.Dir())
 	t.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}}
 	t.cmd.Dir = "/"
 	t.cmd.WaitDelay = 10 * time.Second
@@ -168,7 +170,7 @@ func isolationScript(s *node.Slot) (script string, env []pipelines.Var, err erro
 }
 
 // listen runs the command until the script has ended.
-func (t *trial) listen() error {
+func (t *containerTrial) listen() error {
 	in, err := t.cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -199,7 +201,7 @@ func (t *trial) listen() error {
 }
 
 // inside judges what the script said.
-func (t *trial) inside(status string) {
+func (t *containerTrial) inside(status string) {
 	bad := 0
 	for _, line := range t.said {
 		if what, ok := strings.CutPrefix(line, "FAIL "); ok {
@@ -233,7 +235,7 @@ func (t *trial) inside(status string) {
 var deviceOfOne = regexp.MustCompile(`^/dev/(nvidia[0-9]+|dri/renderD[0-9]+|accel[0-9]+)$`)
 
 // nodes are the device nodes that the container listed.
-func (t *trial) nodes() []string {
+func (t *containerTrial) nodes() []string {
 	var nodes []string
 	for _, line := range t.said {
 		if deviceOfOne.MatchString(line) {
@@ -252,7 +254,7 @@ func listed(names []string) string {
 }
 
 // outside reads what the kernel enforces on the container that runs.
-func (t *trial) outside(ctx context.Context, config *node.Config) {
+func (t *containerTrial) outside(ctx context.Context, config *node.Config) {
 	dir := t.slot.CgroupDir()
 	scopes, err := filepath.Glob(dir + "/docker-*.scope")
 	if err != nil || len(scopes) != 1 {
@@ -275,7 +277,7 @@ func (t *trial) outside(ctx context.Context, config *node.Config) {
 		}
 	}
 	id := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(scopes[0]), "docker-"), ".scope")
-	out, err := runProgram(ctx, config.Docker.CLI, "--host", "unix://"+config.Docker.Socket, "inspect", "--format",
+	out, err := system.Run(ctx, config.Docker.CLI, "--host", "unix://"+config.Docker.Socket, "inspect", "--format",
 		"{{.HostConfig.Privileged}} {{.HostConfig.NetworkMode}} {{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CgroupParent}}", id)
 	if want := "false none true " + t.slot.Slice(); err != nil || strings.TrimSpace(string(out)) != want {
 		t.failed("outside", "the engine says %q of its container, want %q (%v)", strings.TrimSpace(string(out)), want, err)
@@ -286,8 +288,8 @@ func (t *trial) outside(ctx context.Context, config *node.Config) {
 }
 
 // distinct finds devices that two slots see at once.
-func distinct(trials []*trial) {
-	whose := map[string]*trial{}
+func distinct(trials []*containerTrial) {
+	whose := map[string]*containerTrial{}
 	for _, t := range trials {
 		for _, n := range t.nodes() {
 			if other, ok := whose[n]; ok {
@@ -299,7 +301,7 @@ func distinct(trials []*trial) {
 }
 
 // stop ends the container and removes the job's directory.
-func (t *trial) stop() {
+func (t *containerTrial) stop() {
 	if t.in != nil {
 		t.in.Close()
 	}

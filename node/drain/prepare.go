@@ -1,35 +1,27 @@
-package main
+package drain
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/system"
 )
 
-// prepareCmd waits until the drivers have made the slots' device nodes. A slice
-// that starts before drops what it was to allow, in silence.
-type prepareCmd struct {
-	Wait time.Duration `default:"2m"`
-}
-
-func (c *prepareCmd) Run(ctx context.Context, env *cli.Env) error {
-	config, err := node.ReadConfig("/")
-	if err != nil {
-		return err
-	}
+// AwaitDevices waits for at most limit until the drivers have made the slots' device
+// nodes, then makes systemd read the slices again. A slice that starts before drops
+// what it was to allow, in silence.
+func AwaitDevices(ctx context.Context, config *node.Config, limit time.Duration, log func(format string, args ...any)) error {
 	all, err := config.Pick(nil)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Wait)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for asked := false; ; asked = true {
 		missing := missingNodes(config)
@@ -43,7 +35,7 @@ func (c *prepareCmd) Run(ctx context.Context, env *cli.Env) error {
 		select {
 		case <-ctx.Done():
 			// The other slots can work: their agents' preflight tells them apart.
-			fmt.Fprintf(env.Stderr, "kbnode: after %v there is no %s\n", c.Wait, strings.Join(missing, ", no "))
+			log("after %v there is no %s", limit, strings.Join(missing, ", no "))
 			return reloadSlices(context.WithoutCancel(ctx), all)
 		case <-time.After(200 * time.Millisecond):
 		}
@@ -75,7 +67,7 @@ func askForNodes(ctx context.Context, config *node.Config) {
 		return
 	}
 	for _, command := range [][]string{{"nvidia-modprobe", "-c0", "-u"}, {"nvidia-smi", "-L"}} {
-		_, _ = runProgram(ctx, command[0], command[1:]...) // what is missing afterwards is said
+		_, _ = system.Run(ctx, command[0], command[1:]...) // what is missing afterwards is said
 	}
 }
 
@@ -84,12 +76,12 @@ func askForNodes(ctx context.Context, config *node.Config) {
 func reloadSlices(ctx context.Context, slots []*node.Slot) error {
 	var errs []error
 	for _, s := range slots {
-		out, err := runProgram(ctx, "systemctl", "show", "--property=ActiveState", "--value", s.Slice())
+		out, err := system.Run(ctx, "systemctl", "show", "--property=ActiveState", "--value", s.Slice())
 		if err != nil {
 			errs = append(errs, err)
 		}
 		if strings.TrimSpace(string(out)) == "active" {
-			_, err := runProgram(ctx, "systemctl", "daemon-reload")
+			_, err := system.Run(ctx, "systemctl", "daemon-reload")
 			return errors.Join(append(errs, err)...)
 		}
 	}

@@ -1,6 +1,8 @@
-package main
+package trial
 
 import (
+	_ "embed"
+
 	"cmp"
 	"context"
 	"fmt"
@@ -8,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
@@ -16,24 +17,10 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// submitted has a right and a wrong submission judged through Buildkite itself, on
-// each queue that the slots serve. Which of a queue's machines takes them is
-// Buildkite's choice; the result says whose it was.
-func submitted(ctx context.Context, env *cli.Env, config *node.Config, only string) ([]doctor.Result, error) {
-	variable := func(name, otherwise string) string {
-		return cmp.Or(env.Getenv(name), otherwise)
-	}
-	token := variable("BUILDKITE_API_TOKEN", "")
-	if token == "" {
-		return nil, cli.Usagef("--submit: BUILDKITE_API_TOKEN is not set; want a token with write_builds, read_builds and read_artifacts")
-	}
-	client, err := launcher.New(launcher.Options{
-		BaseURL: variable("KBLAUNCH_API_URL", "https://api.buildkite.com/"), Token: token,
-		Org: variable("BUILDKITE_ORG", "gpu-mode"), Pipeline: variable("BUILDKITE_PIPELINE", "kernelbot"), UserAgent: "kbnode/" + cli.Version(),
-	})
-	if err != nil {
-		return nil, &cli.UsageError{Err: err}
-	}
+// Submit has a right and a wrong submission judged through Buildkite itself, on each
+// queue that the slots serve; those of the slot only, unless that is "". Which of a
+// queue's machines takes them is Buildkite's choice; the result says whose it was.
+func Submit(ctx context.Context, client *launcher.Client, config *node.Config, only string) []doctor.Result {
 	var slots []*node.Slot // one for each queue
 	for i := range config.Slots {
 		s := &config.Slots[i]
@@ -45,16 +32,16 @@ func submitted(ctx context.Context, env *cli.Env, config *node.Config, only stri
 	results := make([]doctor.Result, 2*len(slots))
 	var wait sync.WaitGroup
 	for i, s := range slots {
-		for k, trial := range trials {
+		for k, trial := range submissions {
 			wait.Go(func() { results[2*i+k] = submitOne(ctx, client, s, trial) })
 		}
 	}
 	wait.Wait()
-	return results, nil
+	return results
 }
 
 // submitOne submits once and compares the verdict.
-func submitOne(ctx context.Context, client *launcher.Client, s *node.Slot, trial trialSubmission) doctor.Result {
+func submitOne(ctx context.Context, client *launcher.Client, s *node.Slot, trial submission) doctor.Result {
 	r := doctor.Result{Code: "submit-" + trial.name, Slot: s.Name, State: doctor.Failure, Fix: "kbnode status; kblaunch queues --check FILE"}
 	p, err := payload(trial.code)
 	if err != nil {
@@ -76,10 +63,23 @@ func submitOne(ctx context.Context, client *launcher.Client, s *node.Slot, trial
 	return r
 }
 
-// A trialSubmission is code whose verdict is known.
-type trialSubmission struct{ name, code, want string }
+// A submission is code whose verdict is known.
+type submission struct{ name, code, want string }
 
-var trials = []trialSubmission{
+var submissions = []submission{
 	{"right", "def custom_kernel(n):\n    return n\n", schema.OutcomePassed},
 	{"wrong", "def custom_kernel(n):\n    return n + 1\n", schema.OutcomeWrong},
+}
+
+//go:embed harness.py
+var harness string
+
+// payload packs a submission for a task whose harness wants nothing but python3.
+func payload(code string) (*schema.Payload, error) {
+	p := &schema.Payload{
+		Main: "harness.py", Lang: schema.LangPython, Mode: schema.ModeTest, Benchmarks: []schema.Case{},
+		Tests:   []schema.Case{{{Name: "n", Value: schema.IntValue(1)}}, {{Name: "n", Value: schema.IntValue(2)}}},
+		Sources: schema.Files{{Name: "submission.py", Text: code}, {Name: "harness.py", Text: harness}},
+	}
+	return p, p.Validate()
 }

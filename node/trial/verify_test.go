@@ -1,16 +1,12 @@
-package main
+package trial
 
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
 )
@@ -36,38 +32,6 @@ func TestVerifyTriesSlotsWhoseAgentsStart(t *testing.T) {
 	}
 }
 
-func TestBrokenTakesTwoLooks(t *testing.T) {
-	fault := errors.New("the driver shows no device")
-	for _, c := range []struct {
-		name  string
-		looks []error
-		want  error
-	}{
-		{"in order", []error{nil}, nil},
-		{"once", []error{fault, nil}, nil},
-		{"twice", []error{fault, fault}, fault},
-	} {
-		looks := 0
-		got := broken(t.Context(), 0, func(context.Context) error { looks++; return c.looks[looks-1] })
-		if got != c.want || looks != len(c.looks) {
-			t.Errorf("%s: got %v after %d looks, want %v after %d", c.name, got, looks, c.want, len(c.looks))
-		}
-	}
-	// systemd ends nvidia-smi and who asked it at once.
-	for at := 1; at <= 2; at++ {
-		ctx, cancel := context.WithCancel(t.Context())
-		looks := 0
-		if err := broken(ctx, 0, func(context.Context) error {
-			if looks++; looks == at {
-				cancel()
-			}
-			return fault
-		}); err != nil {
-			t.Errorf("ended in look %d: %v, want no fault", at, err)
-		}
-	}
-}
-
 // A slot's proxy removes a container before it makes another.
 func TestDeepLeavesJobsAlone(t *testing.T) {
 	m := doctor.Machine{Get: func(_ context.Context, url string) (int, []byte, error) {
@@ -90,29 +54,5 @@ func TestDeepLeavesJobsAlone(t *testing.T) {
 	}
 	if len(busy) != 1 || busy[0].Slot != "gpu0" || busy[0].State != doctor.Skipped {
 		t.Errorf("got %+v, want gpu0 skipped", busy)
-	}
-}
-
-// An agent's stop would wait for its last minute.
-func TestReapWaitsForNoEngineThatHangs(t *testing.T) {
-	root := t.TempDir()
-	config := filepath.Join(root, node.ConfigPath)
-	slots := "version: 1\nslots: [{name: gpu0, platform: docker}]\n"
-	if err := errors.Join(os.MkdirAll(filepath.Dir(config), 0o755), os.WriteFile(config, []byte(slots), 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "kbr-") // short: a socket lies in it
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	l, err := net.Listen("unix", filepath.Join(dir, "s")) // nobody answers
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	c := reapCmd{slotFlags{Slot: "gpu0", Engine: filepath.Join(dir, "s"), Root: root}, time.Millisecond}
-	if err := c.Run(t.Context(), &cli.Env{Stderr: io.Discard}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 }

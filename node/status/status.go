@@ -1,0 +1,122 @@
+// Package status says what the slots of a machine do now. It asks systemd, the
+// agents and the drivers, and changes nothing.
+package status
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// A Node is what kbnode status --json prints.
+type Node struct {
+	Node   string   `json:"node"`
+	Vendor string   `json:"vendor"`
+	Slots  []Slot   `json:"slots"`
+	Drift  []string `json:"drift" jsonschema:"files that were changed since kbnode wrote them"`
+}
+
+// A Slot is the state of one slot.
+type Slot struct {
+	Name     string   `json:"name"`
+	Queue    string   `json:"queue"`
+	GPUType  string   `json:"gpu_type"`
+	Tags     []string `json:"tags" jsonschema:"what its agent registers with"`
+	State    string   `json:"state" jsonschema:"idle, busy, paused, starting, stopping or down"`
+	Reason   string   `json:"reason,omitempty" jsonschema:"why it is paused"`
+	Job      string   `json:"job,omitempty" jsonschema:"id of the job that runs"`
+	Since    string   `json:"since,omitempty" jsonschema:"when its agent was started, RFC 3339"`
+	Restarts int      `json:"restarts" jsonschema:"of its agent, by systemd"`
+	Device   string   `json:"device" jsonschema:"ok, none, or what is wrong with it"`
+	Images   []string `json:"images" jsonschema:"ids of the images that its steps run in"`
+	Memory   int64    `json:"memory_bytes" jsonschema:"that its slice uses now"`
+}
+
+// Read asks systemd, the agents and the drivers.
+func Read(ctx context.Context, m doctor.Machine, config *node.Config) (*Node, error) {
+	pins, err := node.ReadPins(m.Root)
+	if err != nil {
+		return nil, err
+	}
+	st := &Node{Node: config.Node, Vendor: config.Vendor, Slots: make([]Slot, len(config.Slots)), Drift: []string{}}
+	var reading sync.WaitGroup
+	for i := range config.Slots { // at once: a driver that hangs keeps each of them for its whole limit
+		reading.Go(func() { st.Slots[i] = readSlot(ctx, m, &config.Slots[i], pins) })
+	}
+	reading.Wait()
+	for _, r := range doctor.Drift(ctx, m, config) {
+		st.Drift = append(st.Drift, r.Text)
+	}
+	return st, nil
+}
+
+func readSlot(ctx context.Context, m doctor.Machine, s *node.Slot, pins *node.Pins) Slot {
+	st := Slot{Name: s.Name, Queue: s.Queue, GPUType: s.GPUType, Tags: s.Tags, Device: "ok", Images: []string{}}
+	if len(s.Devices) == 0 {
+		st.Device = "none"
+	} else if err := doctor.Fit(ctx, m, s); err != nil {
+		st.Device = text.Line(err.Error(), 200)
+	}
+	for _, ref := range s.Images {
+		if pin, ok := pins.Images[ref]; ok {
+			st.Images = append(st.Images, pin.ID)
+		}
+	}
+	if body, err := os.ReadFile(s.CgroupDir() + "/memory.current"); err == nil {
+		st.Memory, _ = strconv.ParseInt(strings.TrimSpace(string(body)), 10, 64)
+	}
+	unit := unitState(ctx, m, s.Unit())
+	st.Restarts, _ = strconv.Atoi(unit["NRestarts"])
+	if at, err := time.Parse("Mon 2006-01-02 15:04:05 MST", unit["ActiveEnterTimestamp"]); err == nil && unit["ActiveState"] == "active" {
+		st.Since = at.UTC().Format(time.RFC3339)
+	}
+	st.State, st.Job = Agent(ctx, m, s, unit["ActiveState"])
+	if body, err := os.ReadFile(s.Paused()); err == nil {
+		st.Reason = text.Line(string(body), 300)
+		if st.State == "down" || st.State == "idle" {
+			st.State = "paused"
+		}
+	}
+	return st
+}
+
+// Agent returns what the slot's agent does, and its job. The argument unit is the
+// ActiveState of its unit.
+func Agent(ctx context.Context, m doctor.Machine, s *node.Slot, unit string) (state, job string) {
+	switch unit {
+	case "active", "deactivating":
+	case "activating":
+		return "starting", ""
+	default:
+		return "down", ""
+	}
+	said, err := doctor.AskAgent(ctx, m, s)
+	switch {
+	case err != nil && unit == "active":
+		return "starting", ""
+	case err == nil && len(said.Workers) > 0:
+		job = said.Workers[0].Job
+	}
+	switch {
+	case unit == "deactivating":
+		return "stopping", job
+	case err == nil && said.State == "busy":
+		return "busy", job
+	}
+	return "idle", job
+}
+
+func unitState(ctx context.Context, m doctor.Machine, unit string) map[string]string {
+	out, err := m.Run(ctx, "systemctl", "show", "--no-pager", "--timestamp=utc", "--property=ActiveState,NRestarts,ActiveEnterTimestamp", unit)
+	if err != nil {
+		return nil
+	}
+	return doctor.Properties(string(out))
+}

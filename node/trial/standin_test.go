@@ -1,0 +1,70 @@
+package trial
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gpu-mode/kbgen/internal/testenv"
+)
+
+// kblocal takes builds from verify, and verify gets their jobs, logs and artifacts.
+func TestStandInRunsABuild(t *testing.T) {
+	if testing.Short() {
+		t.Skip("NOT RUN: starts kblocal and an agent")
+	}
+	agent := testenv.Agent(t, os.Getenv("PATH"))
+	dir := t.TempDir()
+	file := filepath.Join(dir, "steps.yml")
+	steps := "steps:\n  - key: probe\n    command: echo run-$$KERNELBOT_RUN_ID; echo content > result.json\n    artifact_paths: [result.json]\n    agents: {queue: gpu}\n"
+	if err := os.WriteFile(file, []byte(steps), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := startStandIn(t.Context(), filepath.Join(testenv.Commands(t), "kblocal"), agent, filepath.Join(dir, "stand-in"), map[string]string{"gpu0-probe": file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(agent, "start", "--name", "n-gpu0", "--tags", "queue=gpu", "--endpoint", s.url+"v3", "--token", s.agentToken, "--build-path", filepath.Join(dir, "builds"), "--no-color")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.awaitAgents(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.run(t.Context(), "gpu0-probe", map[string]string{"KERNELBOT_RUN_ID": "r1"})
+	if err != nil || b.State != "passed" || len(b.Jobs) != 1 || b.Jobs[0].StepKey != "probe" || b.Jobs[0].Agent.Name != "n-gpu0" {
+		t.Fatalf("got %+v, %v, want a build that passed on n-gpu0", b, err)
+	}
+	if log, err := s.log(t.Context(), b.Jobs[0]); err != nil || !strings.Contains(string(log), "run-r1") {
+		t.Errorf("log: %.300s, %v", log, err)
+	}
+	if content, err := s.artifact(t.Context(), b, "result.json"); err != nil || string(content) != "content\n" {
+		t.Errorf("result.json: %q, %v", content, err)
+	}
+	if _, err := s.artifact(t.Context(), b, "other.json"); err == nil {
+		t.Error("other.json: no error")
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	_ = cmd.Wait()
+	if err := s.close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A kblocal that does not serve says why.
+func TestStandInThatFails(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "kblocal")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho 'kblocal: error: no room' >&2; exit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := startStandIn(t.Context(), program, "agent", filepath.Join(dir, "stand-in"), nil)
+	if err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("got %v, want kblocal's reason", err)
+	}
+}

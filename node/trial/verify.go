@@ -1,0 +1,395 @@
+// Package trial proves a machine by trying it: in containers that it starts itself,
+// with jobs of a stand-in for Buildkite, and through Buildkite. It knows what kbgen
+// writes for a slot; it decides nothing about real jobs.
+package trial
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpu-mode/kbgen/generator"
+	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/apply"
+	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/system"
+	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
+// verifyDir holds the files of a verification, in /run, so that a reboot ends it.
+const verifyDir = node.RunDir + "-verify"
+
+// Verify proves the machine with jobs: the slots' own agents take the steps that
+// kbgen writes, from a stand-in for Buildkite on this machine. It returns how many
+// of the slots were tried.
+func Verify(ctx context.Context, config *node.Config, slots []*node.Slot, log func(format string, args ...any)) (results []doctor.Result, tried int, err error) {
+	pins, err := node.ReadPins("/")
+	if err != nil {
+		return nil, 0, err
+	}
+	program, err := kblocal()
+	if err != nil {
+		return nil, 0, err
+	}
+	unlock, err := (&apply.Machine{Root: "/"}).Lock("verify")
+	if err != nil {
+		return nil, 0, err
+	}
+	defer unlock()
+	v := &verification{config: config, log: log, program: program}
+	if v.slots, results = provable("/", slots, pins); len(v.slots) == 0 {
+		return results, 0, nil
+	}
+	proved, err := v.run(ctx)
+	return append(results, proved...), len(v.slots), err
+}
+
+// provable are the slots whose agents start, and a result for each of the others:
+// nobody would come for its jobs.
+func provable(root string, slots []*node.Slot, pins *node.Pins) (can []*node.Slot, cannot []doctor.Result) {
+	for _, s := range slots {
+		pinned := slices.ContainsFunc(s.Images, func(ref string) bool { return pins.Images[ref].ID != "" })
+		if _, err := os.Stat(filepath.Join(root, s.Paused())); err == nil {
+			cannot = append(cannot, doctor.Result{Code: "paused", Slot: s.Name, State: doctor.Skipped, Text: "not tried, for it takes no jobs", Fix: "kbnode resume " + s.Name})
+		} else if s.Platform == "docker" && !pinned {
+			cannot = append(cannot, doctor.Result{Code: "image", Slot: s.Name, State: doctor.Failure, Text: "none of its images is pinned: every step would be refused", Fix: "kbnode image update --all"})
+		} else {
+			can = append(can, s)
+		}
+	}
+	return can, cannot
+}
+
+// A verification is one run of verify.
+type verification struct {
+	config *node.Config
+	slots  []*node.Slot
+	log    func(format string, args ...any)
+
+	program   string // kblocal
+	server    *standIn
+	pipelines map[string]string // files by the stand-in's names
+	trials    []*slotTrial
+	results   []doctor.Result
+}
+
+// run drains the slots, turns their agents to a stand-in, has each take its jobs,
+// all at once, and turns them back, whatever has happened.
+func (v *verification) run(ctx context.Context) (results []doctor.Result, err error) {
+	v.log("draining %d slots", len(v.slots))
+	defer func() { err = errors.Join(err, v.restore(context.WithoutCancel(ctx))) }()
+	if err := v.units(ctx, "stop"); err != nil {
+		return nil, err
+	}
+	v.results = append(v.results, Containers(ctx, v.config, v.slots)...)
+	if err := errors.Join(os.RemoveAll(verifyDir), os.MkdirAll(verifyDir, 0o700)); err != nil { // of one that was ended by force
+		return nil, err
+	}
+	for _, s := range v.slots {
+		v.trials = append(v.trials, &slotTrial{v: v, slot: s})
+	}
+	if err := v.divert(ctx); err != nil {
+		return nil, err
+	}
+	v.log("running jobs on %d slots at once", len(v.slots))
+	var wait sync.WaitGroup
+	for _, t := range v.trials {
+		wait.Go(func() { t.run(ctx) })
+	}
+	wait.Wait()
+	for _, t := range v.trials {
+		v.results = append(v.results, t.results...)
+	}
+	return v.results, nil
+}
+
+// units does something with the agents of all slots, at once.
+func (v *verification) units(ctx context.Context, verb ...string) error {
+	for _, s := range v.slots {
+		verb = append(verb, s.Unit())
+	}
+	_, err := system.Run(ctx, "systemctl", verb...)
+	return err
+}
+
+// divert starts the stand-in and the slots' agents on it.
+func (v *verification) divert(ctx context.Context) (err error) {
+	v.pipelines = map[string]string{}
+	for _, t := range v.trials {
+		names := []string{"evaluate"}
+		if t.slot.Platform == "docker" {
+			names = append(names, "isolation")
+		}
+		for _, name := range names {
+			steps, err := t.steps(name)
+			if err != nil {
+				t.add("job-"+name, doctor.Failure, "%v", err)
+				continue
+			}
+			file := filepath.Join(verifyDir, t.slug(name)+".yml")
+			if err := os.WriteFile(file, []byte(steps), 0o600); err != nil {
+				return err
+			}
+			v.pipelines[t.slug(name)] = file
+		}
+	}
+	if v.server, err = startStandIn(ctx, v.program, v.config.Agent.Path, filepath.Join(verifyDir, "stand-in"), v.pipelines); err != nil {
+		return err
+	}
+	token := filepath.Join(verifyDir, "token")
+	if err := os.WriteFile(token, []byte(v.server.agentToken+"\n"), 0o600); err != nil {
+		return err
+	}
+	dropIn := "# kbnode verify: removed when it ends\n[Service]\n" +
+		"OpenFile=\nOpenFile=" + token + ":token:read-only\nLoadCredential=token:" + token + "\n" +
+		"Environment=BUILDKITE_AGENT_ENDPOINT=" + v.server.url + "v3\n"
+	for _, s := range v.slots { // one for all would turn away whichever else starts again meanwhile
+		name := doctor.VerifyDropIn(s)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(dropIn), 0o644)); err != nil {
+			return err
+		}
+	}
+	if _, err := system.Run(ctx, "systemctl", "daemon-reload"); err != nil {
+		return err
+	}
+	if err := v.units(ctx, "start"); err != nil {
+		return fmt.Errorf("the agents do not start: %w; kbnode doctor says why", err)
+	}
+	if err := v.server.awaitAgents(ctx, len(v.slots)); err != nil {
+		return fmt.Errorf("%w; journalctl -u 'kbnode-agent@*'", err)
+	}
+	return nil
+}
+
+// restoreLimit bounds each step of the way back.
+const restoreLimit = 5 * time.Minute
+
+// restore turns the agents back to where their config says, and starts them. One
+// that still has a job starts when that has ended.
+func (v *verification) restore(ctx context.Context) error {
+	var errs []error
+	step := func(what func(context.Context) error) bool {
+		ctx, cancel := context.WithTimeout(ctx, restoreLimit)
+		defer cancel()
+		err := what(ctx)
+		errs = append(errs, err)
+		return err == nil
+	}
+	start := []string{"start", "--no-block"}
+	if v.server != nil {
+		if step(func(ctx context.Context) error { return v.units(ctx, "stop") }) {
+			start = start[:1]
+		}
+		step(func(ctx context.Context) error {
+			_, err := dropVerify(ctx, v.slots)
+			return err
+		})
+		step(v.server.close)
+		step(func(context.Context) error { return os.RemoveAll(verifyDir) })
+	}
+	step(func(ctx context.Context) error { return v.units(ctx, start...) })
+	return errors.Join(errs...)
+}
+
+// dropVerify has systemd forget that agents were turned away, and returns whose
+// were.
+func dropVerify(ctx context.Context, slots []*node.Slot) (away []*node.Slot, err error) {
+	var errs []error
+	for _, s := range slots {
+		name := doctor.VerifyDropIn(s)
+		switch err := os.Remove(name); {
+		case err == nil:
+			away = append(away, s)
+			_ = os.Remove(filepath.Dir(name)) // unless somebody else has something there
+		case !errors.Is(err, fs.ErrNotExist):
+			errs = append(errs, err)
+		}
+	}
+	if len(away) > 0 {
+		_, err := system.Run(ctx, "systemctl", "daemon-reload")
+		errs = append(errs, err)
+	}
+	return away, errors.Join(errs...)
+}
+
+// Restore turns back the agents that a verify left turned away when it was ended
+// by force. One that runs is left alone.
+func Restore(ctx context.Context, m *apply.Machine) error {
+	config, err := node.ReadConfig(m.Root)
+	if m.Root != "/" || err != nil {
+		return nil // nothing was set up
+	}
+	unlock, err := m.Lock("apply")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	slots, err := config.Pick(nil)
+	if err != nil {
+		return err
+	}
+	away, err := dropVerify(ctx, slots)
+	if err != nil || len(away) == 0 {
+		return err
+	}
+	return (&verification{slots: away}).units(ctx, "try-restart", "--no-block")
+}
+
+// A slotTrial is one slot's jobs.
+type slotTrial struct {
+	v       *verification
+	slot    *node.Slot
+	results []doctor.Result
+}
+
+func (t *slotTrial) add(code string, state doctor.State, format string, args ...any) {
+	t.results = append(t.results, doctor.Result{Code: code, Slot: t.slot.Name, State: state, Text: text.Line(fmt.Sprintf(format, args...), 400),
+		Fix: map[bool]string{true: "journalctl -u " + t.slot.Unit(), false: ""}[state == doctor.Failure]})
+}
+
+// run has the slot judge a right and a wrong submission, and, where its jobs are
+// containers, try what they must not be able to do.
+func (t *slotTrial) run(ctx context.Context) {
+	if t.slot.Platform == "docker" {
+		t.build(ctx, "isolation", "", func(b build, j job) {
+			if j.State != "passed" {
+				t.add("job-isolation", doctor.Failure, "kbgen's isolation step ended %s: %s", j.State, t.faults(ctx, j))
+				return
+			}
+			t.add("job-isolation", doctor.OK, "kbgen's isolation step passed, started by its agent and the docker plugin")
+		})
+	}
+	for _, trial := range submissions {
+		t.build(ctx, "evaluate", trial.code, func(b build, j job) {
+			result, err := t.result(ctx, b)
+			switch {
+			case err != nil:
+				t.add("job-"+trial.name, doctor.Failure, "no result.json of a %s submission: %v; its job ended %s: %s", trial.name, err, j.State, t.faults(ctx, j))
+			case result.Outcome.Name != trial.want:
+				t.add("job-"+trial.name, doctor.Failure, "a %s submission ended as %s, want %s", trial.name, outcomeOf(result), trial.want)
+			default:
+				t.add("job-"+trial.name, doctor.OK, "judged a %s submission, and its result.json arrived", trial.name)
+			}
+		})
+	}
+}
+
+func outcomeOf(r *schema.Result) string {
+	if r.Outcome.Name == "" {
+		return "nothing"
+	}
+	return r.Outcome.Name + ": " + r.Outcome.Text
+}
+
+// build runs one of kbgen's pipelines on the slot and hands over its job.
+func (t *slotTrial) build(ctx context.Context, pipeline, code string, then func(build, job)) {
+	if t.v.pipelines[t.slug(pipeline)] == "" {
+		return // it could not be rendered, which is a result already
+	}
+	b, j, err := t.job(ctx, pipeline, code)
+	if err != nil {
+		t.add("job-"+pipeline, doctor.Failure, "%v", err)
+		return
+	}
+	if want := t.v.config.Node + "-" + t.slot.Name; j.Agent.Name != want {
+		t.add("job-"+pipeline, doctor.Failure, "agent %q took its job, want %q", j.Agent.Name, want)
+		return
+	}
+	then(b, j)
+}
+
+// slug names a pipeline of the slot.
+func (t *slotTrial) slug(pipeline string) string {
+	return strings.ToLower(t.slot.Name) + "-" + pipeline
+}
+
+func (t *slotTrial) job(ctx context.Context, pipeline, code string) (b build, j job, err error) {
+	env := map[string]string{schema.EnvRunID: t.slug(pipeline)}
+	if code != "" {
+		p, err := payload(code)
+		if err != nil {
+			return b, j, err
+		}
+		if env[schema.EnvPayload], err = p.Encode(); err != nil {
+			return b, j, err
+		}
+	}
+	if b, err = t.v.server.run(ctx, t.slug(pipeline), env); err != nil {
+		return b, j, fmt.Errorf("pipeline %s: %w", pipeline, err)
+	}
+	if !slices.ContainsFunc(b.Jobs, func(j job) bool { return strings.HasPrefix(j.StepKey, pipeline) }) {
+		return b, j, fmt.Errorf("pipeline %s made no job", pipeline)
+	}
+	return b, b.Jobs[len(b.Jobs)-1], nil
+}
+
+// steps renders a pipeline for the slot's GPU type, for this slot's agent alone.
+func (t *slotTrial) steps(name string) (string, error) {
+	row, err := pipelines.Fleet.Lookup(t.slot.GPUType)
+	if row.Name == "" {
+		return "", err
+	}
+	row.Off, row.CPUs, row.MemoryGiB = "", max(1, t.slot.Cores()), max(1, int(t.slot.MemoryBytes>>30))
+	p, err := pipelines.Find(name)
+	if err != nil {
+		return "", err
+	}
+	doc, err := generator.Render(p, pipelines.Request{GPUs: []pipelines.GPUType{row}, Run: pipelines.Run{Mode: schema.ModeTest}}, generator.YAML)
+	if err != nil {
+		return "", err
+	}
+	queue := "      queue: " + row.Queue + "\n"
+	mine := "      queue: " + strconv.Quote(t.slot.Queue) + "\n"
+	for _, tag := range t.slot.Tags {
+		if key, value, _ := strings.Cut(tag, "="); key != "queue" {
+			mine += "      " + key + ": " + strconv.Quote(value) + "\n"
+		}
+	}
+	if !strings.Contains(string(doc), queue) {
+		return "", fmt.Errorf("pipeline %s: no %q in the step", name, strings.TrimSpace(queue))
+	}
+	return strings.ReplaceAll(string(doc), queue, mine), nil
+}
+
+// result reads what the build's job delivered.
+func (t *slotTrial) result(ctx context.Context, b build) (*schema.Result, error) {
+	body, err := t.v.server.artifact(ctx, b, "result.json")
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid(body) {
+		return nil, errors.New("result.json is not JSON")
+	}
+	return schema.DecodeResult(body)
+}
+
+// faults returns the lines of a job's log that say what is wrong: those of the
+// isolation script, else the last ones.
+func (t *slotTrial) faults(ctx context.Context, j job) string {
+	log, err := t.v.server.log(ctx, j)
+	if err != nil {
+		return "no log"
+	}
+	lines := strings.Split(strings.TrimSpace(text.Lines(string(log))), "\n")
+	var bad []string
+	for _, line := range lines {
+		if _, rest, ok := strings.Cut(line, "FAIL "); ok {
+			bad = append(bad, rest)
+		}
+	}
+	if len(bad) == 0 {
+		bad = lines[max(0, len(lines)-3):]
+	}
+	return strings.Join(bad, " / ")
+}
