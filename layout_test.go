@@ -34,7 +34,7 @@ var layers = []struct {
 	{"runner", []string{"schema", "secrets"}},
 	{"verdict", []string{"schema"}},
 	{"launcher", []string{"schema"}},
-	{"store", []string{"schema"}},
+	{"store", []string{"schema", "verdict"}},
 	{"server/servertest", []string{"schema", "store", "server/backend", "internal/pgtest"}},
 	{"server", []string{"schema", "secrets", "pipelines", "verdict", "launcher", "store"}},
 	{"templates", []string{"schema"}},
@@ -83,7 +83,7 @@ var notHere = map[string][]string{
 }
 
 // pure are the parts that touch no environment, file, clock or network.
-var pure = []string{"generator", "pipelines", "verdict", "secrets", "node/plan", "node/cpulist", "node/limits", "runner/plan", "runner/judge", "runner/explain", "schema/pipeline", "schema/queuefile", "schema/text", "schema/format", "schema/token", "schema/validation"}
+var pure = []string{"generator", "pipelines", "verdict", "store/ranking", "store/queue", "secrets", "node/plan", "node/cpulist", "node/limits", "runner/plan", "runner/judge", "runner/explain", "schema/pipeline", "schema/queuefile", "schema/text", "schema/format", "schema/token", "schema/validation"}
 
 type pkg struct {
 	ImportPath string
