@@ -243,21 +243,15 @@ func (w *work) units(ctx context.Context, actions []resource.Action) error {
 			return err
 		}
 	}
-	s := w.m.Systemd
-	switch actions[0].Verb {
-	case resource.Enable:
-		return s.Enable(ctx, names)
-	case resource.Disable:
-		return s.Disable(ctx, names)
-	case resource.Stop:
+	verb := actions[0].Verb
+	if verb == resource.Stop {
 		return w.stop(ctx, names)
-	case resource.Start:
-		if err := s.Start(ctx, names); err != nil {
-			return &StartError{err}
-		}
-		return w.pay(names...)
 	}
-	if err := s.Restart(ctx, names); err != nil {
+	err := w.m.Systemd.Do(ctx, verb, names)
+	if verb != resource.Start && verb != resource.Restart {
+		return err
+	}
+	if err != nil {
 		return &StartError{err}
 	}
 	return w.pay(names...)
@@ -271,7 +265,7 @@ func (w *work) stop(ctx context.Context, names []string) error {
 		waiting, cancel = context.WithTimeout(ctx, w.options.Drain)
 		defer cancel()
 	}
-	err := w.m.Systemd.Stop(waiting, names)
+	err := w.m.Systemd.Do(waiting, resource.Stop, names)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 		return fmt.Errorf("still at work after %s: they take no new job, and end after theirs; try again then", w.options.Drain)
 	}
