@@ -274,7 +274,7 @@ func (w *work) giveBackUser(ctx context.Context, t *thing) error {
 // root's then, as its user goes.
 func (w *work) giveBackDir(t *thing, purge bool) error {
 	name := w.m.path(t.Name)
-	if purge && t.Name != ledgerOwn && ours(t.Name) {
+	if purge && t.Name != ledgerOwn && managed(t.Name) {
 		return w.m.remove(name)
 	}
 	kept, err := w.m.removeDir(name)
@@ -293,9 +293,9 @@ func isRoot(info fs.FileInfo) bool {
 	return uid == 0
 }
 
-// ours reports whether nobody but kbnode and its slots writes below a directory.
+// managed reports whether nobody but kbnode and its slots writes below a directory.
 // The vendor's own files may lie in /etc/kbnode.
-func ours(name string) bool {
+func managed(name string) bool {
 	return strings.HasPrefix(name, ledgerOwn+"/") || name == node.RunDir || strings.HasPrefix(name, node.RunDir+"/")
 }
 
