@@ -23,7 +23,7 @@ func refusal(t *testing.T, err error, why Why, words string) {
 
 func count(t *testing.T, s *Store, table string) (n int) {
 	t.Helper()
-	if err := s.row(context.Background(), s.read, "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+	if err := s.db.Row(context.Background(), s.db.Read, "SELECT count(*) FROM "+table).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n

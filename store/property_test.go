@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/queue"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 var steps = flag.Int("steps", 1000, "random steps of TestStandingsFollowTheRuns")
@@ -37,7 +39,7 @@ func kernelbot(t *testing.T, s *Store, board, gpu string, isolated bool) []ranke
 			AND EXISTS (SELECT 1 FROM lb.runs x JOIN own.run_evidence e ON e.run_id = x.id WHERE x.submission_id = s.id AND x.runner = r.runner AND x.secret AND x.passed AND x.mode = 'leaderboard' AND e.harness = 'isolated' AND NOT e.self_checked)`
 	}
 	var list []ranked
-	err := s.each(context.Background(), s.read, func(rows *sql.Rows) error {
+	err := s.db.Each(context.Background(), s.db.Read, func(rows *sql.Rows) error {
 		var r ranked
 		err := rows.Scan(&r.user, &r.score, &r.rank)
 		list = append(list, r)
@@ -92,7 +94,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 	bothShared(t, func(t *testing.T, s, other *Store) {
 		ctx := context.Background()
 		strict := testBoard("strict")
-		strict.Policy = &Policy{Harness: schema.HarnessIsolated}
+		strict.Policy = &ranking.Policy{Harness: schema.HarnessIsolated}
 		save(t, s, testBoard("plain"), strict)
 		boards, gpus := []string{"plain", "strict"}, []string{"H100", "B200"}
 		isolated := true
@@ -158,12 +160,12 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 						what, err = "not again", nil
 					}
 				case "all again":
-					_, err = s.PlanBoard(ctx, boards[rnd.IntN(2)], PriorityBulk)
+					_, err = s.PlanBoard(ctx, boards[rnd.IntN(2)], queue.PriorityBulk)
 				case "rename":
 					err = renamed(s, other, fmt.Sprint(1000+rnd.IntN(12)))
 				case "policy":
 					isolated = !isolated
-					strict.Policy = &Policy{}
+					strict.Policy = &ranking.Policy{}
 					if isolated {
 						strict.Policy.Harness = schema.HarnessIsolated
 					}
@@ -204,7 +206,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 			t.Errorf("Check says %q, %v", faults, err)
 		}
 		before := ours(t, s, "plain", "H100")
-		if _, err := s.exec(ctx, s.write, `UPDATE own.standing SET score = score * 2`); err != nil {
+		if _, err := s.db.Exec(ctx, s.db.Write, `UPDATE own.standing SET score = score * 2`); err != nil {
 			t.Fatal(err)
 		}
 		if faults, err := s.Check(ctx); err != nil || len(faults) == 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/queue"
 )
 
 // Everything here is for admins: others get [ErrForbidden].
@@ -53,7 +54,7 @@ func (b *Backend) Rejudge(ctx context.Context, v Viewer, board string) (n int, e
 	if err := v.admin("rejudging a board"); err != nil {
 		return 0, err
 	}
-	n, err = b.o.Store.PlanBoard(ctx, strings.ToLower(board), store.PriorityBulk)
+	n, err = b.o.Store.PlanBoard(ctx, strings.ToLower(board), queue.PriorityBulk)
 	if n > 0 {
 		b.o.Queue.Wake()
 	}

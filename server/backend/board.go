@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // sees reports whether a viewer may see a board.
@@ -77,7 +78,7 @@ func (b *Backend) boardOn(ctx context.Context, v Viewer, name, gpu string) (*sto
 // entries (0: all), and how many there are in all.
 //
 // Errors: [store.ErrNotFound], [*store.Refused].
-func (b *Backend) Ranking(ctx context.Context, v Viewer, board, gpu string, limit, offset int) ([]store.Entry, int, error) {
+func (b *Backend) Ranking(ctx context.Context, v Viewer, board, gpu string, limit, offset int) ([]ranking.Entry, int, error) {
 	found, err := b.boardOn(ctx, v, board, gpu)
 	if err != nil {
 		return nil, 0, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // A Submission is what one viewer may see of one.
@@ -58,7 +59,7 @@ func (b *Backend) Submission(ctx context.Context, v Viewer, id int64) (*Submissi
 
 // foreign leaves what others may see.
 func (b *Backend) foreign(ctx context.Context, v Viewer, s *Submission) (*Submission, error) {
-	ranks := slices.ContainsFunc(s.Verdicts, func(v store.Verdict) bool { return v.Ranks })
+	ranks := slices.ContainsFunc(s.Verdicts, func(v ranking.Decision) bool { return v.Ranks })
 	if !s.Done || s.Hacked || !ranks {
 		return nil, missing(s.ID)
 	}

@@ -25,6 +25,8 @@ import (
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/server/identity"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // patience is how long a test waits for what has to come.
@@ -140,7 +142,7 @@ func (q *lineQueue) Log(context.Context, store.PlannedRun) (string, error) { ret
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kb.db")
-	if _, _, err := store.Migrate(t.Context(), "sqlite:"+file); err != nil {
+	if _, _, err := database.Migrate(t.Context(), "sqlite:"+file); err != nil {
 		t.Fatal(err)
 	}
 	return rigOn(t, file)
@@ -303,7 +305,7 @@ const description = "Multiply two matrices of half-precision numbers.\n\n## Shap
 
 func board(name string, gpus ...string) store.Board {
 	return store.Board{
-		Name: name, Deadline: time.Now().Add(9*24*time.Hour + 5*time.Hour), Description: description, GPUs: gpus, Policy: &store.Policy{}, Visibility: store.Public, ShowCode: store.CodeAfter,
+		Name: name, Deadline: time.Now().Add(9*24*time.Hour + 5*time.Hour), Description: description, GPUs: gpus, Policy: &ranking.Policy{}, Visibility: store.Public, ShowCode: store.CodeAfter,
 		Task: &task.Task{
 			Lang: schema.LangPython, Config: task.Config{Main: "eval.py"}, RankingBy: schema.RankGeom, Description: description,
 			Files:      []task.File{{Name: "submission.py", Submission: true}, {Name: "eval.py", Text: "print(1)\n"}},

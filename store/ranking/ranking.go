@@ -1,7 +1,11 @@
-package store
+// Package ranking holds the rules of a leaderboard: which submission ranks, with
+// which score, and at which rank. It is pure; it knows no database.
+package ranking
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -15,8 +19,8 @@ type Policy struct {
 	Ties        bool   // overlapping intervals share a rank
 }
 
-// A RunFact is what [Judge] needs of one row of runs.
-type RunFact struct {
+// A Run is what [Decide] needs of one row of runs.
+type Run struct {
 	Mode    string
 	Secret  bool
 	Passed  bool
@@ -39,11 +43,11 @@ type Facts struct {
 	Late   bool // accepted after the deadline
 
 	PublicOpen, SecretOpen bool // a planned run has not finished
-	Runs                   []RunFact
+	Runs                   []Run
 }
 
-// A Verdict says whether a submission ranks on a GPU type, and why not.
-type Verdict struct {
+// A Decision says whether a submission ranks on a GPU type, and why not.
+type Decision struct {
 	GPU       string
 	Ranks     bool
 	Reason    string   // one line; "" when it ranks
@@ -51,11 +55,11 @@ type Verdict struct {
 	Low, High *float64
 }
 
-// Judge is the ranking rule. A submission ranks with its best public run that
+// Decide is the ranking rule. A submission ranks with its best public run that
 // has a score and passed, when a secret leaderboard run of it passed and none
 // failed, and the board's policy holds for the public run and the secret one.
-func Judge(p Policy, f Facts) Verdict {
-	var best, refused, failed *RunFact
+func Decide(p Policy, f Facts) Decision {
+	var best, refused, failed *Run
 	why, secretWhy := "", ""
 	secretPassed, secretFailed, secretGood := false, false, false
 	for i := range f.Runs {
@@ -88,7 +92,7 @@ func Judge(p Policy, f Facts) Verdict {
 	if shown == nil {
 		shown = refused
 	}
-	var v Verdict
+	var v Decision
 	if shown != nil {
 		v.Score = shown.Score
 		if shown.Judging != nil {
@@ -148,19 +152,25 @@ func orUnknown(s string) string {
 }
 
 // level is the place of a sandbox level, -1 for none.
-func level(name string) int {
-	for i, l := range schema.SandboxLevels() {
-		if l == name {
-			return i
-		}
-	}
-	return -1
+func level(name string) int { return slices.Index(schema.SandboxLevels(), name) }
+
+// An Entry is one line of a ranking.
+type Entry struct {
+	Rank         int
+	Tied         bool
+	Score        float64  // seconds
+	Low, High    *float64 // 95 % interval, seconds; nil: none
+	SubmissionID int64
+	FileName     string
+	Time         time.Time
+	UserID, User string
 }
 
-// ranks numbers entries that are in order of their score. Equal scores share a
-// rank and the next one skips, as in Kernelbot. With ties, whoever's interval
-// reaches into that of a group's first shares its rank.
-func ranks(entries []Entry, ties bool) {
+// Number gives entries, which are in order of their score, their ranks. Equal
+// scores share a rank and the next rank is skipped, as in Kernelbot. With ties, an
+// entry also shares the rank of a group if its interval reaches into that of the
+// group's first entry.
+func Number(entries []Entry, ties bool) {
 	first := 0
 	for i := range entries {
 		e, head := &entries[i], &entries[first]
@@ -177,3 +187,10 @@ func ranks(entries []Entry, ties bool) {
 		}
 	}
 }
+
+// Equal reports whether two decisions are the same.
+func (v Decision) Equal(o Decision) bool {
+	return v.GPU == o.GPU && v.Ranks == o.Ranks && v.Reason == o.Reason && equal(v.Score, o.Score) && equal(v.Low, o.Low) && equal(v.High, o.High)
+}
+
+func equal(a, b *float64) bool { return a == b || a != nil && b != nil && *a == *b }

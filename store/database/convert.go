@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -13,24 +13,23 @@ import (
 var booleans = []string{"cli_valid", "is_banned", "done", "secret", "passed", "late", "clear_timing", "ties", "self_checked", "ambiguous", "reuse"}
 
 // Convert copies everything from a SQLite store into an empty PostgreSQL one, with
-// its ids, in one transaction, and makes the standings there. It returns the
-// number of rows by table.
-func Convert(ctx context.Context, from, to *Store) (rows map[string]int64, err error) {
-	if from.kind != sqlite || to.kind != postgres {
-		return nil, fmt.Errorf("converting: got %s to %s, want SQLite to PostgreSQL", from.kind, to.kind)
+// its ids, in one transaction. It returns the number of rows by table.
+func Convert(ctx context.Context, from, to *DB) (rows map[string]int64, err error) {
+	if from.Kind != SQLite || to.Kind != Postgres {
+		return nil, fmt.Errorf("converting: got %s to %s, want SQLite to PostgreSQL", from.Kind, to.Kind)
 	}
 	rows = map[string]int64{}
-	err = from.snapshot(ctx, "converting", func(source *sql.Tx) error {
-		return to.change(ctx, "converting", func(target *sql.Tx) error {
+	err = from.Snapshot(ctx, func(source *sql.Tx) error {
+		return to.Change(ctx, func(target *sql.Tx) error {
 			clear(rows)
 			var used bool
-			if err := to.row(ctx, target, `SELECT EXISTS (SELECT 1 FROM lb.leaderboard) OR EXISTS (SELECT 1 FROM lb.user_info) OR EXISTS (SELECT 1 FROM lb.code_files)`).Scan(&used); err != nil {
+			if err := to.Row(ctx, target, `SELECT EXISTS (SELECT 1 FROM lb.leaderboard) OR EXISTS (SELECT 1 FROM lb.user_info) OR EXISTS (SELECT 1 FROM lb.code_files)`).Scan(&used); err != nil {
 				return err
 			}
 			if used {
 				return fmt.Errorf("the PostgreSQL database holds boards or users, want an empty one")
 			}
-			if _, err := to.exec(ctx, target, `DELETE FROM own.installation`); err != nil {
+			if _, err := to.Exec(ctx, target, `DELETE FROM own.installation`); err != nil {
 				return err
 			}
 			for _, table := range tables {
@@ -40,28 +39,28 @@ func Convert(ctx context.Context, from, to *Store) (rows map[string]int64, err e
 				}
 				n, err := copyTable(ctx, from, to, source, target, table.name, columns)
 				if err != nil {
-					return fmt.Errorf("table %s: %w", to.q(table.name), err)
+					return fmt.Errorf("table %s: %w", to.Q(table.name), err)
 				}
-				rows[to.q(table.name)] = n
+				rows[to.Q(table.name)] = n
 				if table.serial {
-					if _, err := to.exec(ctx, target, fmt.Sprintf(`SELECT setval(pg_get_serial_sequence('%s', 'id'), (SELECT coalesce(max(id), 0) + 1 FROM %[1]s), false)`, to.q(table.name))); err != nil {
-						return fmt.Errorf("table %s: %w", to.q(table.name), err)
+					if _, err := to.Exec(ctx, target, fmt.Sprintf(`SELECT setval(pg_get_serial_sequence('%s', 'id'), (SELECT coalesce(max(id), 0) + 1 FROM %[1]s), false)`, to.Q(table.name))); err != nil {
+						return fmt.Errorf("table %s: %w", to.Q(table.name), err)
 					}
 				}
 			}
 			return nil
 		})
 	})
-	if err == nil {
-		_, err = to.Rebuild(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("converting: %w", err)
 	}
-	return rows, err
+	return rows, nil
 }
 
 // copyBytes is about how much is sent in one statement.
 const copyBytes = 4 << 20
 
-func copyTable(ctx context.Context, from, to *Store, source, target *sql.Tx, table string, columns []string) (count int64, err error) {
+func copyTable(ctx context.Context, from, to *DB, source, target *sql.Tx, table string, columns []string) (count int64, err error) {
 	var values []string
 	var args []any
 	size := 0
@@ -69,12 +68,12 @@ func copyTable(ctx context.Context, from, to *Store, source, target *sql.Tx, tab
 		if len(values) == 0 {
 			return nil
 		}
-		n, err := to.exec(ctx, target, "INSERT INTO "+table+" ("+strings.Join(columns, ", ")+") VALUES "+strings.Join(values, ", "), args...)
+		n, err := to.Exec(ctx, target, "INSERT INTO "+table+" ("+strings.Join(columns, ", ")+") VALUES "+strings.Join(values, ", "), args...)
 		count += n
 		values, args, size = nil, nil, 0
 		return err
 	}
-	err = from.each(ctx, source, func(rows *sql.Rows) error {
+	err = from.Each(ctx, source, func(rows *sql.Rows) error {
 		row, into := make([]any, len(columns)), make([]any, len(columns))
 		for i := range row {
 			into[i] = &row[i]

@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 // writing. The file has its name once all of it is there, and is its owner's alone.
 //
 // Errors: a PostgreSQL store, whose own tools do that; a file that exists.
-func (s *Store) Backup(ctx context.Context, file string) error {
-	if s.kind != sqlite {
+func (d *DB) Backup(ctx context.Context, file string) error {
+	if d.Kind != SQLite {
 		return errors.New("backing up: the database is PostgreSQL: use pg_dump")
 	}
 	if _, err := os.Lstat(file); err == nil {
@@ -29,7 +29,7 @@ func (s *Store) Backup(ctx context.Context, file string) error {
 	defer os.RemoveAll(dir)
 	part := filepath.Join(dir, "part")
 	// VACUUM is no write to this database, and not allowed where nothing may be written.
-	if _, err := s.exec(ctx, s.write, `VACUUM INTO $1`, part); err != nil {
+	if _, err := d.Exec(ctx, d.Write, `VACUUM INTO $1`, part); err != nil {
 		return fmt.Errorf("backing up: %w", err)
 	}
 	if err := os.Chmod(part, 0o600); err != nil {

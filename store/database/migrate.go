@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -8,11 +8,12 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
-	"github.com/gpu-mode/kbgen/store/migrations"
+	"github.com/gpu-mode/kbgen/store/database/migrations"
 )
 
 // Migrate makes the tables, or brings them up to this program's version. A
@@ -22,17 +23,17 @@ import (
 // Errors: a database that is newer than this program; tables of Kernelbot's that
 // lack a column.
 func Migrate(ctx context.Context, url string) (before, after int64, err error) {
-	s, err := connect(ctx, url, true)
+	d, err := connect(ctx, url, true)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer s.Close()
-	if s.kind == postgres {
-		if _, err := s.exec(ctx, s.write, `CREATE SCHEMA IF NOT EXISTS kbserve`); err != nil && !strings.Contains(err.Error(), "23505") { // somebody else just did
+	defer d.Close()
+	if d.Kind == Postgres {
+		if _, err := d.Exec(ctx, d.Write, `CREATE SCHEMA IF NOT EXISTS kbserve`); err != nil && !strings.Contains(err.Error(), "23505") { // somebody else just did
 			return 0, 0, fmt.Errorf("migrating: %w", err)
 		}
 	}
-	p, err := s.provider()
+	p, err := d.provider()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -41,7 +42,7 @@ func Migrate(ctx context.Context, url string) (before, after int64, err error) {
 		return 0, 0, fmt.Errorf("migrating: %w", err)
 	}
 	if before > newest {
-		return before, before, s.versionError(before, newest)
+		return before, before, d.versionError(before, newest)
 	}
 	// PostgreSQL has a lock for this. With SQLite, whoever comes second fails on the
 	// first table that is there, and finds less to do the next time.
@@ -50,23 +51,23 @@ func Migrate(ctx context.Context, url string) (before, after int64, err error) {
 		if err == nil {
 			break
 		}
-		if s.kind == postgres || try == 5 {
+		if d.Kind == Postgres || try == 5 {
 			return before, before, fmt.Errorf("migrating: %w", err)
 		}
 	}
-	if err := s.columns(ctx); err != nil {
+	if err := d.columns(ctx); err != nil {
 		return before, newest, err
 	}
-	return before, newest, s.change(ctx, "migrating", func(tx *sql.Tx) error {
-		_, err := s.exec(ctx, tx, `INSERT INTO own.installation (one, id, created_at) VALUES (1, $1, $2) ON CONFLICT (one) DO NOTHING`, newID(), stamp{s.now()})
+	return before, newest, d.Change(ctx, func(tx *sql.Tx) error {
+		_, err := d.Exec(ctx, tx, `INSERT INTO own.installation (one, id, created_at) VALUES (1, $1, $2) ON CONFLICT (one) DO NOTHING`, NewID(), Stamp{time.Now()})
 		return err
 	})
 }
 
-func (s *Store) provider() (*goose.Provider, error) {
+func (d *DB) provider() (*goose.Provider, error) {
 	folder, dialect, table := "sqlite", goose.DialectSQLite3, "kbserve_goose_version"
 	options := []goose.ProviderOption{}
-	if s.kind == postgres {
+	if d.Kind == Postgres {
 		folder, dialect, table = "postgres", goose.DialectPostgres, "kbserve.goose_version"
 		locker, err := lock.NewPostgresSessionLocker()
 		if err != nil {
@@ -78,12 +79,12 @@ func (s *Store) provider() (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return goose.NewProvider(dialect, s.write, files, append(options, goose.WithTableName(table))...)
+	return goose.NewProvider(dialect, d.Write, files, append(options, goose.WithTableName(table))...)
 }
 
 // upToDate checks the version and Kernelbot's columns, without changing anything.
-func (s *Store) upToDate(ctx context.Context) error {
-	p, err := s.provider()
+func (d *DB) upToDate(ctx context.Context) error {
+	p, err := d.provider()
 	if err != nil {
 		return err
 	}
@@ -91,18 +92,18 @@ func (s *Store) upToDate(ctx context.Context) error {
 	for _, source := range p.ListSources() {
 		wanted = max(wanted, source.Version)
 	}
-	table := s.names.Replace("own.goose_version")
-	known, err := s.exists(ctx, table)
+	table := d.names.Replace("own.goose_version")
+	known, err := d.exists(ctx, table)
 	if err == nil && known {
-		err = s.row(ctx, s.read, `SELECT coalesce(max(version_id), 0) FROM own.goose_version WHERE is_applied`).Scan(&version)
+		err = d.Row(ctx, d.Read, `SELECT coalesce(max(version_id), 0) FROM own.goose_version WHERE is_applied`).Scan(&version)
 	}
 	if err != nil {
 		return fmt.Errorf("reading the database's version: %w", err)
 	}
 	if version != wanted {
-		return s.versionError(version, wanted)
+		return d.versionError(version, wanted)
 	}
-	return s.columns(ctx)
+	return d.columns(ctx)
 }
 
 // A VersionError is a database that this program cannot use as it is.
@@ -112,14 +113,14 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("the database has version %d, want %d", e.Got, e.Want)
 }
 
-func (s *Store) versionError(got, want int64) error { return &VersionError{got, want} }
+func (d *DB) versionError(got, want int64) error { return &VersionError{got, want} }
 
-func (s *Store) exists(ctx context.Context, table string) (found bool, err error) {
+func (d *DB) exists(ctx context.Context, table string) (found bool, err error) {
 	statement := `SELECT count(*) > 0 FROM sqlite_master WHERE name = $1`
-	if s.kind == postgres {
+	if d.Kind == Postgres {
 		statement = `SELECT to_regclass($1) IS NOT NULL`
 	}
-	err = s.row(ctx, s.read, statement, table).Scan(&found)
+	err = d.Row(ctx, d.Read, statement, table).Scan(&found)
 	return found, err
 }
 
@@ -155,21 +156,21 @@ var tables = []struct {
 }
 
 // columns checks that every column is there that this program uses.
-func (s *Store) columns(ctx context.Context) error {
+func (d *DB) columns(ctx context.Context) error {
 	var faults []error
 	for _, table := range tables {
-		rows, err := s.read.QueryContext(ctx, s.q("SELECT * FROM "+table.name+" LIMIT 0"))
+		rows, err := d.Read.QueryContext(ctx, d.Q("SELECT * FROM "+table.name+" LIMIT 0"))
 		if err != nil {
-			return fmt.Errorf("looking at table %s: %w", s.q(table.name), err)
+			return fmt.Errorf("looking at table %s: %w", d.Q(table.name), err)
 		}
 		have, err := rows.Columns()
 		rows.Close()
 		if err != nil {
-			return fmt.Errorf("looking at table %s: %w", s.q(table.name), err)
+			return fmt.Errorf("looking at table %s: %w", d.Q(table.name), err)
 		}
 		for _, column := range table.columns {
 			if !slices.Contains(have, column) {
-				faults = append(faults, fmt.Errorf("table %s: got no column %s, want it as Kernelbot's migrations make it", s.q(table.name), column))
+				faults = append(faults, fmt.Errorf("table %s: got no column %s, want it as Kernelbot's migrations make it", d.Q(table.name), column))
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package store
+package database
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const maxConns = 16
 
 // connect opens the database without looking at its version. Only with create is
 // a file made that does not exist.
-func connect(ctx context.Context, address string, create bool) (*Store, error) {
+func connect(ctx context.Context, address string, create bool) (*DB, error) {
 	scheme, rest, _ := strings.Cut(address, ":")
 	switch scheme {
 	case "sqlite":
@@ -34,7 +34,7 @@ func connect(ctx context.Context, address string, create bool) (*Store, error) {
 	return nil, fmt.Errorf("opening the database: got no address this program knows, want sqlite:FILE or postgres://USER@HOST/NAME")
 }
 
-func connectSQLite(ctx context.Context, file string, create bool) (*Store, error) {
+func connectSQLite(ctx context.Context, file string, create bool) (*DB, error) {
 	if file == "" || strings.ContainsAny(file, "?\x00") {
 		return nil, fmt.Errorf("opening the database: got %q, want sqlite:FILE", "sqlite:"+file)
 	}
@@ -75,16 +75,16 @@ func connectSQLite(ctx context.Context, file string, create bool) (*Store, error
 		}
 		return db, err
 	}
-	s := &Store{kind: sqlite, now: time.Now, names: strings.NewReplacer("lb.", "", "own.", "kbserve_", "{lock}", "", "{lock but for references}", "", "{skip locked}", "")}
+	d := &DB{Kind: SQLite, names: strings.NewReplacer("lb.", "", "own.", "kbserve_", "{lock}", "", "{lock but for references}", "", "{skip locked}", "")}
 	var err error
-	if s.write, err = open(1, url.Values{"_txlock": {"immediate"}}); err != nil {
+	if d.Write, err = open(1, url.Values{"_txlock": {"immediate"}}); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", file, err)
 	}
-	if s.read, err = open(8, url.Values{"_pragma": {"query_only(1)"}}); err != nil {
-		s.write.Close()
+	if d.Read, err = open(8, url.Values{"_pragma": {"query_only(1)"}}); err != nil {
+		d.Write.Close()
 		return nil, fmt.Errorf("opening %s: %w", file, err)
 	}
-	return s, nil
+	return d, nil
 }
 
 // busy reports whether somebody else holds a lock on the file.
@@ -100,7 +100,7 @@ func refusedBySQLite(err error) bool {
 	return errors.As(err, &fault) && slices.Contains([]int{18, 19, 20}, fault.Code()&0xff)
 }
 
-func connectPostgres(ctx context.Context, address string) (*Store, error) {
+func connectPostgres(ctx context.Context, address string) (*DB, error) {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: its address cannot be used, want postgres://USER@HOST/NAME") // the cause may quote it
@@ -113,19 +113,8 @@ func connectPostgres(ctx context.Context, address string) (*Store, error) {
 		db.Close()
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
-	return &Store{
-		kind: postgres, now: time.Now, config: config, write: db, read: db,
+	return &DB{
+		Kind: Postgres, Config: config, Write: db, Read: db,
 		names: strings.NewReplacer("lb.", "leaderboard.", "own.", "kbserve.", "{lock}", "FOR UPDATE", "{lock but for references}", "FOR NO KEY UPDATE", "{skip locked}", "FOR UPDATE SKIP LOCKED"),
 	}, nil
-}
-
-// clock is the time that leases are counted in: the database's own where several
-// machines share it.
-func (s *Store) clock(ctx context.Context, on querier) (time.Time, error) {
-	if s.kind == sqlite {
-		return s.now(), nil
-	}
-	var t stamp
-	err := s.row(ctx, on, `SELECT clock_timestamp()`).Scan(&t)
-	return t.Time, err
 }
