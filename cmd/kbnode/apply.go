@@ -151,9 +151,7 @@ func (c *undoCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := trial.Restore(ctx, m); err != nil {
 		return err
 	}
-	done, err := apply.Undo(ctx, m, apply.UndoOptions{
-		Purge: c.Purge, Force: c.Force, DockerRestart: c.AllowDockerRestart, Drain: c.Drain, Log: progress(env),
-	})
+	done, err := apply.Undo(ctx, m, apply.Options{Force: c.Force, DockerRestart: c.AllowDockerRestart, Drain: c.Drain, Log: progress(env)}, c.Purge)
 	var refused *apply.Refusal
 	switch {
 	case errors.As(err, &refused):

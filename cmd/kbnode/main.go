@@ -1,5 +1,6 @@
-// Kbnode looks after a vendor's GPU node. What stands of it so far is the broker
-// of secrets and the files for agents in containers.
+// Kbnode makes each GPU of a vendor's machine an isolated Buildkite agent, checks it
+// and looks after it. Its commands parse flags, call a package below node and print;
+// go doc of package node lists those packages.
 package main
 
 import (
