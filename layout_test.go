@@ -38,6 +38,7 @@ var layers = []struct {
 	{"server/servertest", []string{"schema", "store", "server/backend", "internal/pgtest"}},
 	{"server", []string{"schema", "secrets", "pipelines", "verdict", "launcher", "store"}},
 	{"templates", []string{"schema"}},
+	{"node/setup", []string{"schema", "pipelines", "node"}},
 	{"node/trial", []string{"schema", "pipelines", "generator", "launcher", "node"}}, // tries a machine with what kbgen writes
 	{"node", []string{"schema", "secrets", "templates", "runner/device"}},
 	{"examples", nil},
@@ -73,18 +74,16 @@ var onlyHere = map[string]string{
 	"database/sql":                         "store",
 }
 
-// notHere says which packages a program must not bring along: they would cost
-// every start of kbgen more than the work it does for one step, and kbrun its
-// size.
+// notHere says which packages a program must not link, because it has no use for
+// them or must stay small.
 var notHere = map[string][]string{
-	"cmd/kbgen":   {"net/http", "github.com/google/go-cmp", "github.com/buildkite/go-pipeline", "github.com/xeipuuv/gojsonschema"},
-	"cmd/kbserve": {"go.opentelemetry.io", "google.golang.org/grpc"},                     // only with the tag otel
-	"cmd/kbnode":  {ours + "local"},                                                      // kbnode verify starts kblocal
-	"cmd/kbrun":   {"net/http", "filippo.io", "golang.org/x/crypto", "gopkg.in/yaml.v3"}, // it asks the node's broker, and opens nothing itself
+	"cmd/kbserve": {"go.opentelemetry.io", "google.golang.org/grpc"},                                                        // only with the tag otel
+	"cmd/kbnode":  {ours + "local"},                                                                                         // kbnode verify starts kblocal
+	"cmd/kbrun":   {"net/http", "filippo.io", "golang.org/x/crypto", "gopkg.in/yaml.v3", "github.com/xeipuuv/gojsonschema"}, // it asks the node's broker, and opens nothing itself
 }
 
 // pure are the parts that touch no environment, file, clock or network.
-var pure = []string{"generator", "pipelines", "verdict", "store/ranking", "store/queue", "secrets", "node/plan", "runner/plan", "runner/judge", "runner/explain", "schema/jsonschema", "schema/pipeline", "schema/queuefile", "schema/text", "schema/format", "schema/token"}
+var pure = []string{"generator", "pipelines", "verdict", "store/ranking", "store/queue", "secrets", "node/plan", "node/cpulist", "node/limits", "runner/plan", "runner/judge", "runner/explain", "schema/pipeline", "schema/queuefile", "schema/text", "schema/format", "schema/token", "schema/validation"}
 
 type pkg struct {
 	ImportPath string

@@ -17,10 +17,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
-
-// The agent's own parser is not linked into kbgen. Here it reads whatever kbgen
-// renders, and says what interpolation makes of it.
 
 // parseAsAgent reads a document as the agent does. Its warnings are errors.
 func parseAsAgent(doc []byte) (*agentparser.Pipeline, error) {
@@ -172,4 +170,27 @@ func TestScenarioFaults(t *testing.T) {
 			t.Errorf("ParseScenario(%s, %q) = %v, want %q", tt.file, tt.text, err, tt.want)
 		}
 	}
+}
+
+// variables is an environment to interpolate with: empty, or one in which
+// every name has a value that breaks whatever it gets into.
+type variables struct{ hostile bool }
+
+func (v variables) Get(string) (string, bool) {
+	if v.hostile {
+		return "$(hostile) ${HOSTILE} \"'\n- !!hostile {", true
+	}
+	return "", false
+}
+
+func (v variables) String() string {
+	if v.hostile {
+		return "a hostile environment"
+	}
+	return "an empty environment"
+}
+
+func valid(doc []byte) bool {
+	_, err := pipeline.Parse(doc)
+	return err == nil
 }

@@ -13,7 +13,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/pipelines"
-	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
 
 func TestUnknownVendorHasNoDefault(t *testing.T) {
@@ -211,8 +210,8 @@ func FuzzDollarSigns(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		out, err := render(nil, wild(text), nil, YAML)
 		switch {
-		case err == nil && pipeline.Validate(out) != nil:
-			t.Errorf("render(%q) gave what Validate refuses", text)
+		case err == nil && !valid(out):
+			t.Errorf("render(%q) gave what schema/pipeline refuses", text)
 		case err != nil && strings.Contains(err.Error(), "changes the pipeline"):
 			t.Errorf("render(%q) = %v", text, err)
 		case err != nil && out != nil:
@@ -247,23 +246,27 @@ func TestCheckIsAbleToFail(t *testing.T) {
 		{"default value", "echo ${X:-y}", "echo y", "${X:-y} is replaced when the pipeline is uploaded"},
 		{"other text", "echo a", "echo b", "steps[0].command does not read as wanted"},
 		{"number for text", "1", "1", "got 1, want text"},
-		{"a step more", "a\n  - key: b\n    command: b", "a", "wrote 2 steps, want 1"},
+		{"a step more", "a\n  - key: b\n    label: b\n    command: b\n    timeout_in_minutes: 5\n    agents: {queue: q}", "a", "pipeline.steps does not read as wanted"},
 		{"a key more", "a\n    branches: b", "a", "does not read as wanted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := check(nil, doc(tt.out), steps(tt.steps), YAML)
+			err := check(nil, doc(tt.out), steps(tt.steps))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("check(%q, %q) = %v, want %q", tt.out, tt.steps, err, tt.want)
 			}
 		})
 	}
 	for _, tt := range []struct{ name, out, steps, want string }{
-		{"variable in an empty environment", "echo $HOME", "echo $HOME", "an empty environment changes"},
-		{"default value", "echo ${X:-y}", "echo y", "a hostile environment changes"},
-		{"broken expansion", "echo ${5}", "echo ${5}", "interpolating with an empty environment"},
+		{"variable in an empty environment", "echo $HOME", "echo $HOME", "it replaces $HOME"},
+		{"default value", "echo ${X:-y}", "echo y", "it replaces $X"},
+		{"broken expansion", "echo ${5}", "echo ${5}", "interpolating: "},
 	} {
 		t.Run("interpolation: "+tt.name, func(t *testing.T) {
-			err := interpolates(doc(tt.out), steps(tt.steps))
+			p, err := parseAsAgent(doc(tt.out))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = interpolates(p, steps(tt.steps))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("interpolates(%q, %q) = %v, want %q", tt.out, tt.steps, err, tt.want)
 			}
@@ -275,8 +278,8 @@ func TestCheckIsAbleToFail(t *testing.T) {
 		{"what the agent's parser warns of", "steps:\n  - {key: a, label: 2026-01-01, command: a, timeout_in_minutes: 5, agents: {queue: q}}\n", "KB007"},
 		{"what the agent's parser refuses", "secrets: [{key: ''}]\nsteps:\n  - {key: a, label: a, command: a, timeout_in_minutes: 5, agents: {queue: q}}\n", "KB801"},
 	} {
-		if err := examine(nil, []byte(tt.out), nil); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("examine(%s) = %v, want %q", tt.name, err, tt.want)
+		if err := check(nil, []byte(tt.out), nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("check(%s) = %v, want %q", tt.name, err, tt.want)
 		}
 	}
 	if check := new(CheckError); !errors.As(error(&CheckError{errors.New("x")}), &check) {

@@ -68,7 +68,7 @@ func program(b *testing.B, dir, name string, args ...string) string {
 // the ratio of processor time to the empty program's, and how much of it goes
 // into making packages ready (init).
 //
-// Budgets: 5, 12 and 30 ms for 1, 100 and 500 steps; 2.5 times the empty
+// Budgets of processor time: 8, 50 and 200 ms for 1, 100 and 500 steps; 6 times the empty
 // program for one.
 func BenchmarkStart(b *testing.B) {
 	dir := b.TempDir()

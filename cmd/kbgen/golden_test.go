@@ -129,7 +129,7 @@ func documents(t *testing.T) map[string][]byte {
 // themselves.
 func TestGoldensAreValid(t *testing.T) {
 	for name, doc := range documents(t) {
-		if err := pipeline.Validate(doc); err != nil {
+		if _, err := pipeline.Parse(doc); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -154,7 +154,7 @@ func TestBootstrapPipeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pipeline.Validate(doc); err != nil {
+	if _, err := pipeline.Parse(doc); err != nil {
 		t.Errorf("Validate = %v", err)
 	}
 	p, err := agentparser.Parse(bytes.NewReader(doc))

@@ -23,13 +23,6 @@ type doctorCmd struct {
 	JSON      bool `name:"json"`
 }
 
-// diagnosis is --json of doctor.
-type diagnosis struct {
-	OK     bool            `json:"ok"` // no failure; warnings may be there
-	Node   string          `json:"node"`
-	Checks []doctor.Result `json:"checks"`
-}
-
 // preflightLimit bounds what keeps an agent from starting. A driver that takes
 // longer to answer is a fault of its own.
 const preflightLimit = time.Minute
@@ -55,7 +48,7 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 		ctx, cancel = context.WithTimeout(ctx, preflightLimit)
 		defer cancel()
 	}
-	d := diagnosis{Node: config.Node, Checks: doctor.Run(ctx, doctor.Host(), config, doctor.Options{Slot: c.Slot, Preflight: c.Preflight})}
+	d := doctor.Diagnosis{Node: config.Node, Checks: doctor.Run(ctx, doctor.Host(), config, doctor.Options{Slot: c.Slot, Preflight: c.Preflight})}
 	if c.Deep {
 		d.Checks = append(d.Checks, trial.Containers(ctx, config, slots)...)
 	}
@@ -70,16 +63,10 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.JSON {
 		err = cli.PrintJSON(env.Stdout, d)
 	} else {
-		d.print(env, c.All)
+		d.Write(env.Stdout, c.All)
 	}
 	if err == nil && !d.OK {
-		failures := 0
-		for _, r := range d.Checks {
-			if r.State == doctor.Failure {
-				failures++
-			}
-		}
-		err = fmt.Errorf("%d of %d checks failed", failures, len(d.Checks))
+		err = fmt.Errorf("%d of %d checks failed", d.Count(doctor.Failure), len(d.Checks))
 	}
 	return err
 }
@@ -98,26 +85,4 @@ func submitter(env *cli.Env) (*launcher.Client, error) {
 		return nil, &cli.UsageError{Err: err}
 	}
 	return client, nil
-}
-
-// print writes a line for each result that is not as it should be, or for all, with
-// its remedy below, and how many there are.
-func (d *diagnosis) print(env *cli.Env, all bool) {
-	count := map[doctor.State]int{}
-	for _, r := range d.Checks {
-		count[r.State]++
-		if !all && (r.State == doctor.OK || r.State == doctor.Skipped) {
-			continue
-		}
-		where := d.Node
-		if r.Slot != "" {
-			where = r.Slot
-		}
-		fmt.Fprintf(env.Stdout, "%-8s %-8s %-16s %s\n", r.State, where, r.Code, r.Text)
-		if r.Fix != "" {
-			fmt.Fprintf(env.Stdout, "%-8s %-8s %-16s mend: %s\n", "", "", "", r.Fix)
-		}
-	}
-	fmt.Fprintf(env.Stdout, "%d checks: %d in order, %d failed, %d to look at, %d not made\n",
-		len(d.Checks), count[doctor.OK], count[doctor.Failure], count[doctor.Warning], count[doctor.Skipped])
 }

@@ -103,6 +103,19 @@ func (c *prepareCmd) Run(ctx context.Context, env *cli.Env) error {
 	return drain.AwaitDevices(ctx, config, c.Wait, logger(env))
 }
 
+// public turns errors of package node into those that the command line knows.
+func public(err error) error {
+	var usage *node.UsageError
+	if errors.As(err, &usage) {
+		err = &cli.UsageError{Err: err}
+	}
+	var hint *node.HintError
+	if errors.As(err, &hint) {
+		err = &cli.HintError{Err: err, Hint: hint.Hint}
+	}
+	return err
+}
+
 // logger returns a function that prints a line on stderr.
 func logger(env *cli.Env) func(format string, args ...any) {
 	return func(format string, args ...any) { fmt.Fprintf(env.Stderr, "kbnode: "+format+"\n", args...) }

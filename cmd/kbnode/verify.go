@@ -43,11 +43,11 @@ func (c *verifyCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	d := diagnosis{Node: config.Node, OK: tried > 0 && doctor.Worst(results) != doctor.Failure, Checks: results}
+	d := doctor.Diagnosis{Node: config.Node, OK: tried > 0 && doctor.Worst(results) != doctor.Failure, Checks: results}
 	if c.JSON {
 		err = cli.PrintJSON(env.Stdout, d)
 	} else {
-		d.print(env, true)
+		d.Write(env.Stdout, true)
 	}
 	switch {
 	case err != nil || d.OK:

@@ -26,12 +26,12 @@ type Options struct {
 	Log     func(string) // a line for each thing that is done; nil: none
 }
 
-// A RefusedError lists what stands in the way. Nothing was changed.
-type RefusedError struct {
+// A Refusal lists what stands in the way. Nothing was changed.
+type Refusal struct {
 	Conflicts []resource.Conflict
 }
 
-func (e *RefusedError) Error() string {
+func (e *Refusal) Error() string {
 	lines := make([]string, len(e.Conflicts))
 	for i, c := range e.Conflicts {
 		lines[i] = c.String()
@@ -57,7 +57,7 @@ func (w *work) log(format string, args ...any) {
 // Apply makes a machine what the Set says, and returns what it did; nothing where
 // nothing was to be done.
 //
-// Errors: a [RefusedError] and those of the checks before, when nothing was
+// Errors: a [Refusal] and those of the checks before, when nothing was
 // changed; a [StartError], when all was done. After any other error, Apply goes on
 // where it ended, and Undo goes back.
 func Apply(ctx context.Context, m *Machine, want *resource.Set, o Options) ([]resource.Action, error) {
@@ -77,9 +77,9 @@ func Apply(ctx context.Context, m *Machine, want *resource.Set, o Options) ([]re
 	if w.have, err = m.observe(ctx, want, w.ledger); err != nil {
 		return nil, err
 	}
-	actions, conflicts := Compare(want, w.have, o)
+	actions, conflicts := compare(want, w.have, o)
 	if refused := o.Refused(actions, conflicts); len(refused) > 0 {
-		return nil, &RefusedError{refused}
+		return nil, &Refusal{refused}
 	}
 	if len(actions) == 0 {
 		return nil, nil
@@ -102,8 +102,8 @@ func Apply(ctx context.Context, m *Machine, want *resource.Set, o Options) ([]re
 	return actions, nil
 }
 
-// Compare is resource.Compare for a Set that may not be all.
-func Compare(want *resource.Set, have resource.State, o Options) ([]resource.Action, []resource.Conflict) {
+// compare is resource.Compare for a Set that may not be all.
+func compare(want *resource.Set, have resource.State, o Options) ([]resource.Action, []resource.Conflict) {
 	if !o.Partial {
 		return resource.Compare(*want, have)
 	}

@@ -20,7 +20,7 @@ import (
 // refusedFor are the names that an error refuses for.
 func refusedFor(t *testing.T, err error) []string {
 	t.Helper()
-	var refused *RefusedError
+	var refused *Refusal
 	if !errors.As(err, &refused) {
 		t.Fatalf("error %v, want a refusal", err)
 	}

@@ -29,7 +29,7 @@ type UndoOptions struct {
 // Undo makes the machine what it was before the first Apply. It reports whether
 // there was anything to undo.
 //
-// Errors: a [RefusedError], when nothing was changed. After any other error, Undo
+// Errors: a [Refusal], when nothing was changed. After any other error, Undo
 // goes on where it ended.
 func Undo(ctx context.Context, m *Machine, o UndoOptions) (bool, error) {
 	unlock, err := m.Lock("undo")
@@ -55,7 +55,7 @@ func Undo(ctx context.Context, m *Machine, o UndoOptions) (bool, error) {
 		return true, err
 	}
 	if conflicts := w.changedByHand(); len(conflicts) > 0 && !o.Force {
-		return true, &RefusedError{conflicts}
+		return true, &Refusal{conflicts}
 	}
 	if err := w.undo(ctx, o.Purge); err != nil {
 		return true, err

@@ -25,7 +25,7 @@ func Environ(c *node.Config, s *node.Slot, root string, environ []string) []stri
 	below := func(name string) string { return path.Join(root, name) }
 	out := []string{
 		"PATH=" + strings.Join(searchPath(c), ":"),
-		"HOME=" + below(s.Dir()), "TMPDIR=" + below(s.TempDir()), "KBNODE_SLOT=" + s.Name,
+		"HOME=" + below(s.Dir()), "TMPDIR=" + below(s.TempDir()), SlotVariable + "=" + s.Name,
 		// The plugin's clone is root's, and git asks.
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=" + below(node.PluginDir),
 		"GIT_TERMINAL_PROMPT=0", "BUILDKITE_PLUGINS_PATH=" + below(s.PluginsPath()),

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/status"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/pipelines"
@@ -269,11 +269,9 @@ func (t *containerTrial) outside(ctx context.Context, config *node.Config) {
 		return strings.TrimSpace(string(body))
 	}
 	before := len(t.results)
-	for _, limit := range []struct{ name, want string }{
-		{"memory.max", strconv.FormatInt(t.slot.MemoryBytes, 10)}, {"pids.max", strconv.Itoa(t.slot.Pids)}, {"cpuset.cpus.effective", t.slot.CPUs},
-	} {
-		if got := read(limit.name); got != limit.want {
-			t.failed("outside", "its container's %s is %s, want %s", limit.name, got, limit.want)
+	for _, limit := range limits.Job(t.slot) {
+		if got := read(limit.File); got != limit.Want {
+			t.failed("outside", "its container's %s is %s, want %s", limit.File, got, limit.Want)
 		}
 	}
 	id := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(scopes[0]), "docker-"), ".scope")

@@ -103,8 +103,9 @@ func stepsOnly(stream []byte) []byte {
 	}
 }
 
-// What we say of the agent's parser is what it says itself: of every document
-// of the corpora and of thousands of broken variants, in both directions.
+// Check reports KB801 and KB802 exactly if the agent's parser refuses or warns
+// about the text: for every document of the corpora and thousands of broken
+// variants.
 func TestAgreesWithAgentParser(t *testing.T) { agreeWithAgentParser(t, 20_000) }
 
 func TestSlowAgreesWithAgentParser(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpu-mode/kbgen/schema/jsonschema"
+	"github.com/gpu-mode/kbgen/schema/validation"
 )
 
 // steps returns a document of n steps as kbgen writes them.
@@ -72,7 +72,7 @@ func BenchmarkValidate(b *testing.B) {
 		doc := steps(n)
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				if err := Validate(doc); err != nil {
+				if err := validate(doc); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -84,8 +84,8 @@ func BenchmarkValidate(b *testing.B) {
 func BenchmarkValidateCold(b *testing.B) {
 	doc := steps(1)
 	for b.Loop() {
-		compiled = jsonschema.New(format)
-		if err := Validate(doc); err != nil {
+		compiled = validation.New(format)
+		if err := validate(doc); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	agentparser "github.com/buildkite/go-pipeline"
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -33,6 +34,8 @@ type document struct {
 	root  *yaml.Node // a mapping; a bare list of steps is wrapped into one
 	path  string     // "" or "document 2: "
 	steps []*step    // in order, those of groups behind their group
+
+	parsed *agentparser.Pipeline // by the agent's parser; nil if the format has faults
 }
 
 // report adds a finding about a node, unless the rule is off.
@@ -64,7 +67,7 @@ func (c *checker) on(rule string) bool {
 }
 
 // stream checks every document and then what holds for all of them.
-func (c *checker) stream(text []byte) []*yaml.Node {
+func (c *checker) stream(text []byte) {
 	c.text = text
 	roots, ok := c.decode(text)
 	for i, root := range roots {
@@ -81,7 +84,6 @@ func (c *checker) stream(text []byte) []*yaml.Node {
 			c.agent(d)
 		}
 	}
-	return roots
 }
 
 // document checks what lies within one document.

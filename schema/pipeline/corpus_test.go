@@ -91,8 +91,8 @@ func TestCorpus(t *testing.T) {
 				t.Errorf("%s is right, Check = %v", path, findings)
 			case dir == "wrong" && worst == Off:
 				t.Errorf("%s is wrong, Check found nothing", path)
-			case opts.Strict && (Validate(text) == nil) != (worst < Error):
-				t.Errorf("%s: Validate = %v, but the worst that Check found is %s", path, Validate(text), worst)
+			case opts.Strict && (validate(text) == nil) != (worst < Error):
+				t.Errorf("%s: Parse = %v, but the worst that Check found is %s", path, validate(text), worst)
 			}
 		}
 		golden(t, filepath.Join("testdata", "corpus", dir+".txt"), got.String())

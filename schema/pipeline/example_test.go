@@ -23,9 +23,9 @@ func ExampleCheck() {
 	// 6:17: info: steps[0] (test).depends_on: no step of this stream has the key "biuld" [KB105]
 }
 
-// Validate holds a stream against the strict subset that kbgen writes.
-func ExampleValidate() {
-	err := pipeline.Validate([]byte("steps:\n- command: make\n  agents: {queue: cpu}\n  timeout_in_minutes: \"10\"\n"))
+// Parse checks a stream against the strict subset that kbgen writes.
+func ExampleParse() {
+	_, err := pipeline.Parse([]byte("steps:\n- command: make\n  agents: {queue: cpu}\n  timeout_in_minutes: \"10\"\n"))
 	fmt.Println(err)
 	// Output:
 	// line 4: steps[0].timeout_in_minutes: got "10", want a whole number [KB017]

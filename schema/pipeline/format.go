@@ -2,14 +2,17 @@ package pipeline
 
 import (
 	_ "embed"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/gpu-mode/kbgen/schema/jsonschema"
+	"github.com/gpu-mode/kbgen/schema/validation"
 )
 
 //go:embed format.json
@@ -19,8 +22,53 @@ var format []byte
 // step, and "document" for what encloses them.
 func Schema() []byte { return slices.Clone(format) }
 
-// compiled is the format, compiled as far as steps need it.
-var compiled = jsonschema.New(format)
+// compiled is the format, of which only the definitions that steps need are
+// compiled.
+var compiled = validation.New(format)
+
+// A shape is what messages need of one part of the format.
+type shape struct {
+	Ref        string            `json:"$ref"`
+	Properties map[string]*shape `json:"properties"`
+	Items      json.RawMessage   `json:"items"`
+	Additional json.RawMessage   `json:"additionalProperties"` // a shape or a boolean
+}
+
+var shapes = sync.OnceValue(func() map[string]*shape {
+	var all struct {
+		Definitions map[string]*shape `json:"definitions"`
+	}
+	if err := json.Unmarshal(format, &all); err != nil {
+		panic(fmt.Sprintf("format.json: %v", err)) // a fault of ours; every test meets it
+	}
+	return all.Definitions
+})
+
+// properties lists the keys that a definition has at a path, sorted.
+func properties(definition string, path []string) []string {
+	at := shapes()[definition]
+	for {
+		switch {
+		case at == nil:
+			return nil
+		case at.Ref != "":
+			at = shapes()[strings.TrimPrefix(at.Ref, "#/definitions/")]
+			continue
+		case len(path) == 0:
+			return slices.Sorted(maps.Keys(at.Properties))
+		}
+		next, ok := at.Properties[path[0]]
+		if !ok {
+			raw := at.Additional
+			if _, err := strconv.Atoi(path[0]); err == nil {
+				raw = at.Items
+			}
+			next = nil
+			_ = json.Unmarshal(raw, &next) // a boolean has no properties
+		}
+		at, path = next, path[1:]
+	}
+}
 
 // schema checks n by one definition of the format. One definition per type of
 // step gives one finding per mistake, where a choice of definitions would
@@ -73,12 +121,12 @@ func locate(n *yaml.Node, segments []string, path string) (*yaml.Node, string) {
 
 // describe says which rule a schema error breaks, what was there and what is
 // wanted.
-func describe(definition string, e jsonschema.Error, at *yaml.Node) (rule, text string) {
+func describe(definition string, e validation.Error, at *yaml.Node) (rule, text string) {
 	segments := e.Path
 	name := lastName(segments)
 	switch e.Keyword {
 	case "additionalProperties":
-		return "KB011", unknownKey(e.Property, compiled.Properties(definition, segments))
+		return "KB011", unknownKey(e.Property, properties(definition, segments))
 	case "required":
 		return "KB013", fmt.Sprintf("missing key %q", e.Property)
 	case "dependencies":

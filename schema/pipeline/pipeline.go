@@ -2,7 +2,7 @@
 // only shows once they run.
 //
 // [Check] applies every rule to any pipeline and reports what it finds with
-// line and column. [Validate] holds a document against the strict subset that
+// line and column. [Parse] holds documents against the strict subset that
 // kbgen writes: numbers as numbers, plugins as a list of one-key mappings with
 // a pinned version, nothing null, no anchors, nothing that the upload would
 // still replace.
@@ -21,6 +21,7 @@ import (
 	"errors"
 	"slices"
 
+	agentparser "github.com/buildkite/go-pipeline"
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -51,37 +52,44 @@ func Check(stream []byte, opts Options) []schema.Finding {
 	return findings
 }
 
-func check(stream []byte, opts Options) ([]schema.Finding, []*yaml.Node) {
+func check(stream []byte, opts Options) ([]schema.Finding, []*document) {
 	c := &checker{opts: opts, keys: map[string]*step{}, severities: severities(opts)}
-	roots := c.stream(stream)
+	c.stream(stream)
 	c.allow(stream)
 	slices.SortStableFunc(c.findings, func(a, b schema.Finding) int {
 		return cmp.Or(
 			cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
 			cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Text, b.Text))
 	})
-	return slices.Compact(c.findings), roots
+	return slices.Compact(c.findings), c.documents
 }
 
-// Validate holds a stream of documents against the strict subset that kbgen
+// A Document is one document of a valid stream.
+type Document struct {
+	Root     *yaml.Node            // a mapping
+	Pipeline *agentparser.Pipeline // parsed by the agent's own parser, not interpolated
+}
+
+// Parse checks a stream of documents against the strict subset that kbgen
 // writes.
 //
 // Errors: each [schema.Finding] of severity [Error], joined, in the order of the text.
-func Validate(stream []byte) error {
-	_, err := Parse(stream)
-	return err
-}
-
-// Parse validates as [Validate] does and returns the root of each document.
-func Parse(stream []byte) ([]*yaml.Node, error) {
-	findings, roots := check(stream, Options{Strict: true})
+func Parse(stream []byte) ([]Document, error) {
+	findings, checked := check(stream, Options{Strict: true})
 	var faults []error
 	for _, f := range findings {
 		if f.Severity == Error {
 			faults = append(faults, &f)
 		}
 	}
-	return roots, errors.Join(faults...)
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	documents := make([]Document, len(checked))
+	for i, d := range checked {
+		documents[i] = Document{Root: d.root, Pipeline: d.parsed}
+	}
+	return documents, nil
 }
 
 // severities lists what each rule's findings count, in the order of rules.

@@ -45,8 +45,8 @@ func TestValidateAccepts(t *testing.T) {
 		"long key":    oneStep("command: a\nkey: " + strings.Repeat("k", 100)),
 		"for the job": oneStep("command: echo $$A \\$B $(date) $?"),
 	} {
-		if err := Validate([]byte(doc)); err != nil {
-			t.Errorf("%s: Validate = %v, want nil for\n%s", name, err, doc)
+		if err := validate([]byte(doc)); err != nil {
+			t.Errorf("%s: Parse = %v, want nil for\n%s", name, err, doc)
 		}
 	}
 }
@@ -89,13 +89,13 @@ func TestValidateRefuses(t *testing.T) {
 		{"too many steps", "steps:\n" + strings.Repeat("  - wait\n", 501), "got 501 jobs, want at most 500"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := Validate([]byte(tt.doc))
+			err := validate([]byte(tt.doc))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Fatalf("Validate = %v\nwant it to contain %s\nfor\n%s", err, tt.want, tt.doc)
+				t.Fatalf("Parse = %v\nwant it to contain %s\nfor\n%s", err, tt.want, tt.doc)
 			}
 			var finding *schema.Finding
 			if !errors.As(err, &finding) {
-				t.Errorf("Validate = %T, want a *schema.Finding within", err)
+				t.Errorf("Parse = %T, want a *schema.Finding within", err)
 			}
 		})
 	}
@@ -110,7 +110,7 @@ line 9: steps[1] (?): unknown key "soft_fale", nearest is "soft_fail" [KB011]
 line 10: steps[1] (?).key: got "?", want letters, digits, _ - . : and comma [KB018]
 line 12: steps[2]: a step without a type, want command, plugins, wait, block, input, trigger or group [KB010]`
 	for range 50 { // gojsonschema reports in the order of a map
-		if got := Validate(doc).Error(); got != want {
+		if got := validate(doc).Error(); got != want {
 			t.Fatalf("Validate =\n%s\nwant\n%s", got, want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 // A step is one entry of a list of steps.
 type step struct {
 	node     *yaml.Node // the mapping; of a scalar step, the scalar
+	source   *yaml.Node // as the document has it
 	path     string     // "steps[0] (key)"
 	kind     string     // definition of the format; "" when it has none
 	key      string
@@ -60,7 +61,7 @@ func (c *checker) collect(d *document, list *yaml.Node, path string, parent *ste
 		return // the enclosing definition has said so
 	}
 	for i, n := range list.Content {
-		s := &step{node: n, path: index(path, i), parent: parent, document: d}
+		s := &step{node: n, source: n, path: index(path, i), parent: parent, document: d}
 		outer := c.unnest(s)
 		d.steps = append(d.steps, s)
 		if parent != nil {

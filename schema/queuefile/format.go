@@ -1,6 +1,7 @@
 package queuefile
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -13,8 +14,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/schema"
-	"github.com/gpu-mode/kbgen/schema/jsonschema"
 	"github.com/gpu-mode/kbgen/schema/near"
+	"github.com/gpu-mode/kbgen/schema/validation"
 )
 
 // Schema is the JSON Schema (draft 7) of queue files. The description of each
@@ -24,7 +25,7 @@ import (
 var Schema []byte
 
 // compiled is read when the first file is: most runs of kbgen read none.
-var compiled = jsonschema.New(Schema)
+var compiled = validation.New(Schema)
 
 // A part of the schema, as far as faults need it.
 type part struct {
@@ -61,8 +62,8 @@ func described(p path) *part {
 // validate reports what the schema does not allow; false when there is nothing
 // below to look at.
 func (r *report) validate() bool {
-	var document any
-	if err := r.root.Decode(&document); err != nil {
+	document, err := r.document()
+	if err != nil {
 		r.wrong(nil, said("no queue file: "+err.Error()), "one")
 		return false
 	}
@@ -77,11 +78,26 @@ func (r *report) validate() bool {
 	return isMap
 }
 
+// document returns the file as JSON values, with numbers as json.Number.
+func (r *report) document() (document any, err error) {
+	var tree any
+	if err := r.root.Decode(&tree); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(tree)
+	if err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	return document, dec.Decode(&document)
+}
+
 // which are the three ways to say which GPUs.
 var which = []string{"count", "indexes", "uuids"}
 
 // explain puts a violation of the schema into our words.
-func (r *report) explain(fault jsonschema.Error) {
+func (r *report) explain(fault validation.Error) {
 	p := pathOf(fault.Path)
 	n := r.at(p)
 	property := fault.Property

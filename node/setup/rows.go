@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"strings"
@@ -10,8 +10,8 @@ import (
 // stepsOfRows are the pipelines whose steps go to a row's agents.
 var stepsOfRows = []string{"evaluate", "smoke", "isolation"}
 
-// planRows are kbgen's rows as a plan needs them.
-func planRows() (map[string]plan.Row, error) {
+// Rows returns kbgen's rows as a plan needs them.
+func Rows() (map[string]plan.Row, error) {
 	rows := map[string]plan.Row{}
 	for _, g := range pipelines.Fleet {
 		commands, err := rowCommands(g)

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"bytes"
@@ -16,9 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/schema/token"
@@ -30,30 +28,29 @@ const (
 	buildkiteAgents = "https://agent.buildkite.com/v3"
 )
 
-// token takes the agents' registration token from where the flags say, else from
-// the machine, else from who sits at the terminal. Nil: it is nowhere.
-func (t *target) token(env *cli.Env, ask bool) ([]byte, error) {
+// Token takes the agents' registration token from a file or an inherited descriptor,
+// else from the machine below root, else from ask. Nil: there is none.
+func Token(root, file string, fd *int, ask func() ([]byte, error)) ([]byte, error) {
 	var raw []byte
 	var err error
-	from := t.TokenFile
+	from := file
 	switch {
-	case t.TokenFile != "":
-		raw, err = readSmall(t.TokenFile)
-	case t.TokenFD != nil:
-		from = fmt.Sprintf("descriptor %d", *t.TokenFD)
-		if raw, err = readDescriptor(*t.TokenFD); err != nil {
+	case file != "":
+		raw, err = readSmall(file)
+	case fd != nil:
+		from = fmt.Sprintf("descriptor %d", *fd)
+		if raw, err = readDescriptor(*fd); err != nil {
 			return nil, err
 		}
 	default:
 		from = node.TokenPath
-		raw, err = readSmall(filepath.Join(t.Root, node.TokenPath))
+		raw, err = readSmall(filepath.Join(root, node.TokenPath))
 		if errors.Is(err, fs.ErrNotExist) {
-			raw, err, from = nil, nil, "the terminal"
-			if f, ok := env.Stdin.(*os.File); ok && ask && term.IsTerminal(int(f.Fd())) {
-				raw, err = askToken(env, f)
-			} else {
+			if ask == nil {
 				return nil, nil
 			}
+			from = "the terminal"
+			raw, err = ask()
 		}
 	}
 	if err != nil {
@@ -61,7 +58,7 @@ func (t *target) token(env *cli.Env, ask bool) ([]byte, error) {
 	}
 	raw = bytes.TrimSpace(raw)
 	if why := notToken(raw); why != "" {
-		return nil, cli.Usagef("the agents' token, from %s: got %s, want an agent token of the cluster; nothing was changed", from, why)
+		return nil, node.Usagef("the agents' token, from %s: got %s, want an agent token of the cluster; nothing was changed", from, why)
 	}
 	return raw, nil
 }
@@ -71,7 +68,7 @@ func (t *target) token(env *cli.Env, ask bool) ([]byte, error) {
 func readDescriptor(fd int) ([]byte, error) {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 {
-		return nil, cli.Usagef("--token-fd: got %d, which is not open", fd)
+		return nil, node.Usagef("--token-fd: got %d, which is not open", fd)
 	}
 	f := os.NewFile(uintptr(fd), "the agents' token")
 	defer f.Close()
@@ -85,16 +82,6 @@ func readSmall(name string) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, maxToken+1))
-}
-
-func askToken(env *cli.Env, terminal *os.File) ([]byte, error) {
-	fmt.Fprint(env.Stderr, "Agent token of the cluster (not shown): ")
-	raw, err := term.ReadPassword(int(terminal.Fd()))
-	fmt.Fprintln(env.Stderr)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return raw, err
 }
 
 // notToken says what a text is that cannot be an agent's token; "" if it can.
@@ -119,13 +106,13 @@ func notToken(raw []byte) string {
 	return ""
 }
 
-// checkToken asks the agent API whether it takes the token. It registers nothing:
+// CheckToken asks the agent API whether it takes the token. It registers nothing:
 // what a token is can be asked with it alone. A service that cannot say so does not
-// stand in the way.
-func checkToken(ctx context.Context, env *cli.Env, endpoint string, raw []byte) error {
+// stand in the way, which note and debug are told.
+func CheckToken(ctx context.Context, endpoint string, raw []byte, note, debug func(format string, args ...any)) error {
 	endpoint = strings.TrimSuffix(cmp.Or(endpoint, buildkiteAgents), "/")
 	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return cli.Usagef("--endpoint: got %s, want an http or https URL", text.Quote(endpoint))
+		return node.Usagef("--endpoint: got %s, want an http or https URL", text.Quote(endpoint))
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -136,7 +123,7 @@ func checkToken(ctx context.Context, env *cli.Env, endpoint string, raw []byte) 
 	r.Header.Set("Authorization", "Token "+string(raw))
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
-		fmt.Fprintf(env.Stderr, "kbnode: note: the token is not checked, for %s does not answer: %s\n", endpoint, text.Line(err.Error(), 200))
+		note("note: the token is not checked, for %s does not answer: %s", endpoint, text.Line(err.Error(), 200))
 		return nil
 	}
 	defer answer.Body.Close()
@@ -145,7 +132,7 @@ func checkToken(ctx context.Context, env *cli.Env, endpoint string, raw []byte) 
 		return fmt.Errorf("%s refuses the agents' token (status %d); nothing was changed", endpoint, answer.StatusCode)
 	case http.StatusOK:
 	default:
-		env.Debugf("%s/token: status %d: the token is not checked", endpoint, answer.StatusCode)
+		debug("%s/token: status %d: the token is not checked", endpoint, answer.StatusCode)
 	}
 	return nil
 }

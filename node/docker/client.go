@@ -1,11 +1,11 @@
-// Package engine speaks the few calls of docker's HTTP API that a node needs: find
+// Package docker speaks the few calls of docker's HTTP API that a node needs: find
 // the containers of a slot, look at one, remove them, run a probe, pull an image.
 // The client that docker publishes can do all of them, and costs every start of
 // kbnode, of which there are several per job, more than they take. It knows
 // nothing of slots.
 //
 // Source: docs.docker.com/reference/api/engine, versions 1.41 to 1.51.
-package engine
+package docker
 
 import (
 	"bytes"

@@ -1,18 +1,22 @@
-package main
+package setup
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/apply"
 	"github.com/gpu-mode/kbgen/node/plan"
 	"github.com/gpu-mode/kbgen/node/system"
+	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
 // jwksPath is where agents find the keys of signed steps.
@@ -28,12 +32,12 @@ func publicKeys(name string) ([]byte, error) {
 		Keys []map[string]any `json:"keys"`
 	}
 	if err := json.Unmarshal(raw, &set); err != nil || len(set.Keys) == 0 {
-		return nil, cli.Usagef("--verification-jwks: %s: got no JSON with at least one key in \"keys\"", name)
+		return nil, node.Usagef("--verification-jwks: %s: got no JSON with at least one key in \"keys\"", name)
 	}
 	for i, k := range set.Keys {
 		for _, private := range []string{"d", "k", "p", "q"} {
 			if _, ok := k[private]; ok {
-				return nil, cli.Usagef("--verification-jwks: %s: keys[%d]: got a private key, want public ones: all on the machine can read them", name, i)
+				return nil, node.Usagef("--verification-jwks: %s: keys[%d]: got a private key, want public ones: all on the machine can read them", name, i)
 			}
 		}
 	}
@@ -41,7 +45,7 @@ func publicKeys(name string) ([]byte, error) {
 }
 
 // program is this one, which the units run.
-func (t *target) program(in *plan.Input) (err error) {
+func program(in *plan.Input) (err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -60,12 +64,12 @@ var (
 )
 
 // agent is the one that is given, which must be what its hash says.
-func (t *target) agent(ctx context.Context, in *plan.Input) error {
+func (t *Target) agent(ctx context.Context, in *plan.Input) error {
 	switch {
 	case t.Agent == "" && t.AgentSHA256 == "":
 		return nil
 	case t.Agent == "" || !isSHA256.MatchString(t.AgentSHA256):
-		return cli.Usagef("--agent and --agent-sha256: got %q and %q, want a file and the 64 hexadecimal digits of its hash", t.Agent, t.AgentSHA256)
+		return node.Usagef("--agent and --agent-sha256: got %q and %q, want a file and the 64 hexadecimal digits of its hash", t.Agent, t.AgentSHA256)
 	}
 	from, err := filepath.Abs(t.Agent)
 	if err != nil {
@@ -76,7 +80,7 @@ func (t *target) agent(ctx context.Context, in *plan.Input) error {
 		return err
 	}
 	if sum != strings.ToLower(t.AgentSHA256) {
-		return cli.Usagef("--agent: %s: got SHA-256 %s, want %s", t.Agent, sum, t.AgentSHA256)
+		return node.Usagef("--agent: %s: got SHA-256 %s, want %s", t.Agent, sum, t.AgentSHA256)
 	}
 	out, err := system.Run(ctx, from, "--version")
 	if err != nil {
@@ -84,8 +88,34 @@ func (t *target) agent(ctx context.Context, in *plan.Input) error {
 	}
 	version := agentVersion.FindSubmatch(out)
 	if version == nil {
-		return cli.Usagef("--agent: %s: got a program that does not say it is buildkite-agent", t.Agent)
+		return node.Usagef("--agent: %s: got a program that does not say it is buildkite-agent", t.Agent)
 	}
 	in.AgentFrom, in.AgentSHA256, in.AgentVersion = from, sum, string(version[1])
 	return nil
+}
+
+// ReadQueueFile reads a queue file that [queuefile.Check] finds no error in. The error
+// is the first of them. If allowSmall is set, machines may be smaller than they should
+// be; what they lack is returned, a line each.
+func ReadQueueFile(path string, allowSmall bool) (file *queuefile.File, small []string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	doc, err := io.ReadAll(io.LimitReader(f, queuefile.MaxSize+1))
+	if err != nil {
+		return nil, nil, err
+	}
+	file, faults := queuefile.Decode(path, doc)
+	for _, fault := range append(faults, queuefile.Check([]*queuefile.File{file}, pipelines.Fleet.Requirements())...) {
+		switch {
+		case fault.Severity != schema.SeverityError:
+		case allowSmall && file.Small(fault):
+			small = append(small, fault.Error())
+		default:
+			return nil, nil, fmt.Errorf("%w (kbgen vendor check lists all)", fault)
+		}
+	}
+	return file, small, nil
 }

@@ -1,39 +1,23 @@
-package main
+package gate
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
+	"golang.org/x/sys/unix"
 )
 
-// runAgentCmd becomes a slot's agent where systemd is older than 253 and cannot
-// open the token for it.
-type runAgentCmd struct {
-	Slot string `required:"" placeholder:"NAME"`
-}
-
-func (c *runAgentCmd) Run(_ context.Context, env *cli.Env) error {
-	config, err := node.ReadConfig("/")
+// AgentCommand returns the command line of a slot's agent where systemd is older than
+// 253 and cannot open the token for it. It opens the token below credentials, the
+// directory of LoadCredential=.
+func AgentCommand(config *node.Config, slot *node.Slot, credentials string) ([]string, error) {
+	token, err := openToken(credentials)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	slot, err := config.Slot(c.Slot)
-	if err != nil {
-		return err
-	}
-	token, err := openToken(env.Getenv("CREDENTIALS_DIRECTORY"))
-	if err != nil {
-		return err
-	}
-	argv := agentArgs(config, slot, token)
-	return fmt.Errorf("%s: %w", argv[0], syscall.Exec(argv[0], argv, env.Environ()))
+	return agentArgs(config, slot, token), nil
 }
 
 // openToken opens the credential, which outlives an exec. A descriptor shows

@@ -1,4 +1,4 @@
-package engine
+package docker
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"net/url"
 )
 
-// A Container is what is asked of one.
-type Container struct {
+// A container is what is asked of one.
+type container struct {
 	ID     string
 	Labels map[string]string
 }
@@ -24,9 +24,9 @@ func Filter(filters map[string][]string) url.Values {
 	return url.Values{"filters": {string(raw)}}
 }
 
-// Labelled lists the containers with a label, "key=value", those that have ended
+// labelled lists the containers with a label, "key=value", those that have ended
 // as well.
-func (c *Client) Labelled(ctx context.Context, label string) ([]Container, error) {
+func (c *Client) labelled(ctx context.Context, label string) ([]container, error) {
 	query := Filter(map[string][]string{"label": {label}})
 	query.Set("all", "1")
 	var all []struct {
@@ -36,15 +36,15 @@ func (c *Client) Labelled(ctx context.Context, label string) ([]Container, error
 	if err := c.Do(ctx, http.MethodGet, "/containers/json", query, nil, &all); err != nil {
 		return nil, err
 	}
-	var out []Container
+	var out []container
 	for _, one := range all {
-		out = append(out, Container(one))
+		out = append(out, container(one))
 	}
 	return out, nil
 }
 
 // Inspect looks at the container with an ID, the beginning of one, or a name.
-func (c *Client) Inspect(ctx context.Context, name string) (Container, error) {
+func (c *Client) Inspect(ctx context.Context, name string) (container, error) {
 	var one struct {
 		ID     string `json:"Id"`
 		Config struct {
@@ -52,9 +52,9 @@ func (c *Client) Inspect(ctx context.Context, name string) (Container, error) {
 		}
 	}
 	if err := c.Do(ctx, http.MethodGet, "/containers/"+name+"/json", nil, nil, &one); err != nil {
-		return Container{}, err
+		return container{}, err
 	}
-	return Container{ID: one.ID, Labels: one.Config.Labels}, nil
+	return container{ID: one.ID, Labels: one.Config.Labels}, nil
 }
 
 // Wait waits for what condition says, "not-running", "next-exit" or "removed", and
@@ -80,7 +80,7 @@ func (c *Client) Remove(ctx context.Context, id string) error {
 
 // Reap removes all containers with a label and returns how many there were.
 func (c *Client) Reap(ctx context.Context, label string) (int, error) {
-	all, err := c.Labelled(ctx, label)
+	all, err := c.labelled(ctx, label)
 	if err != nil {
 		return 0, err
 	}

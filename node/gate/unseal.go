@@ -1,4 +1,4 @@
-package main
+package gate
 
 import (
 	"context"
@@ -9,16 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/agent"
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/broker/client"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/secrets/refused"
 )
 
-// unsealLimit bounds each of the two calls that open a payload.
-const unsealLimit = 30 * time.Second
+// UnsealLimit bounds each of the two calls that open a payload.
+const UnsealLimit = 30 * time.Second
 
 // carrierNames are the commands for which a payload is opened, with the names of the
 // variables that carry it: what pipeline evaluate runs, letter for letter. Any other
@@ -33,32 +30,34 @@ var carrierNames = map[string]func(string) string{
 	},
 }
 
-// unsealed is a job's environment in which a sealed payload is as it was. The job's
+// A TokenSource asks the agent for a token of the job that runs in an environment.
+type TokenSource func(ctx context.Context, environ []string) (string, error)
+
+// Unseal returns a job's environment in which a sealed payload is as it was. The job's
 // container has neither a broker to ask nor the agent to prove who it is; here are
 // both, and nothing of a submission. What the broker refuses is said in the
 // payload's place, so that kbrun writes it into the result. Whatever else goes wrong
-// leaves the payload sealed: kbrun then says that this machine opens none, and the
-// job is tried on another.
-func unsealed(ctx context.Context, env *cli.Env, c *node.Config, socket string, environ []string) []string {
+// is the error, and leaves the payload sealed: kbrun then says that this machine opens
+// none, and the job is tried on another.
+func Unseal(ctx context.Context, socket string, environ []string, token TokenSource) ([]string, error) {
 	command, _ := entry(environ, "BUILDKITE_COMMAND")
 	name := carrierNames[command]
 	if name == nil {
-		return environ
+		return environ, nil
 	}
 	lookup := func(carrier string) (string, bool) { return entry(environ, name(carrier)) }
 	sealed, err := schema.FindPayload(lookup)
 	if err != nil || !strings.HasPrefix(sealed, schema.SealedPrefix) {
-		return environ // kbrun says what is wrong with it
+		return environ, nil // kbrun says what is wrong with it
 	}
 	run, _ := lookup(schema.EnvRunID)
-	text, err := open(ctx, c, socket, environ, sealed, run)
+	text, err := open(ctx, socket, environ, token, sealed, run)
 	var carriers map[string]string
 	if err == nil {
 		carriers, err = schema.ReplacePayload(lookup, text)
 	}
 	if err != nil {
-		fmt.Fprintf(env.Stderr, "kbnode: the payload stays sealed: %v\n", err)
-		return environ
+		return environ, err
 	}
 	environ = slices.Clone(environ)
 	for i, pair := range environ {
@@ -69,25 +68,24 @@ func unsealed(ctx context.Context, env *cli.Env, c *node.Config, socket string, 
 			}
 		}
 	}
-	return environ
+	return environ, nil
 }
 
 // open asks the broker. A refusal is an answer.
 //
 // Errors: [os.ErrNotExist] without a broker; [client.ErrNoBroker]; no token.
-func open(ctx context.Context, c *node.Config, socket string, environ []string, sealed, run string) (string, error) {
+func open(ctx context.Context, socket string, environ []string, token TokenSource, sealed, run string) (string, error) {
 	if _, err := os.Stat(socket); err != nil {
 		return "", fmt.Errorf("this node has no broker: %w", err)
 	}
-	a := agent.Agent{Path: c.Agent.Path, Environ: schema.WithoutPayload(slices.Clone(environ))}
-	token, err := a.Token(ctx, unsealLimit, client.Audience, client.TokenClaims()...)
+	proof, err := token(ctx, environ)
 	if err != nil {
 		return "", err
 	}
-	ask, stop := context.WithTimeout(ctx, unsealLimit)
+	ask, stop := context.WithTimeout(ctx, UnsealLimit)
 	defer stop()
-	value, err := client.Get(ask, socket, client.Request{Name: schema.SealedPayloadName, Run: run, Envelope: sealed, Token: token})
-	if why := (*refused.Error)(nil); errors.As(err, &why) {
+	value, err := client.Get(ask, socket, client.Request{Name: schema.SealedPayloadName, Run: run, Envelope: sealed, Token: proof})
+	if why := (*refused.Refusal)(nil); errors.As(err, &why) {
 		return schema.RefusedPrefix + string(why.Reason) + ":" + why.Detail, nil
 	}
 	return schema.OpenedPrefix + string(value), err
