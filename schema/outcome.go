@@ -78,9 +78,9 @@ type Cause int
 // Causes.
 const (
 	CauseOther  Cause = iota // nothing that changes the details
-	CauseAnswer       // a case failed its check: the first failure and both values are shown
-	CauseTime         // a time limit: cases that did not run lacked time
-	CauseReport       // the report cannot be believed, so nothing that it says is shown
+	CauseAnswer              // a case failed its check: the first failure and both values are shown
+	CauseTime                // a time limit: cases that did not run lacked time
+	CauseReport              // the report cannot be believed, so nothing that it says is shown
 )
 
 // A Disclosure says whether the text of an outcome may be shown after a run with a
