@@ -234,11 +234,7 @@ func (a *api) admit(c *call, rt route) error {
 		return &failure{http.StatusForbidden, "this is for admins"}
 	}
 	if c.who.Cookie && c.Method != http.MethodGet && c.Method != http.MethodHead {
-		// The form's field is not looked for: it would take the body away.
-		if c.Header.Get(identity.CSRFHeader) == "" {
-			return identity.ErrCSRF
-		}
-		return a.o.Identity.CheckCSRF(c.Request)
+		return a.o.Identity.CheckOrigin(c.Request)
 	}
 	return nil
 }
@@ -288,7 +284,7 @@ func (a *api) refuse(c *call, rt route, err error) {
 		httpx.Error(c.w, http.StatusNotFound, err.Error())
 	case errors.Is(err, backend.ErrForbidden) && !c.who.Known():
 		httpx.Error(c.w, http.StatusUnauthorized, err.Error())
-	case errors.Is(err, backend.ErrForbidden), errors.Is(err, identity.ErrCSRF):
+	case errors.Is(err, backend.ErrForbidden), errors.Is(err, identity.ErrCrossOrigin):
 		httpx.Error(c.w, http.StatusForbidden, err.Error())
 	case errors.Is(err, identity.ErrCredentials):
 		httpx.Error(c.w, http.StatusUnauthorized, err.Error())

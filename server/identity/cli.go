@@ -90,36 +90,35 @@ func (i *Identity) returnedCLI(w http.ResponseWriter, r *http.Request) {
 }
 
 // pending returns what this browser is asked to confirm.
-func (i *Identity) pending(r *http.Request) (cookie string, asked pending, err error) {
-	cookie = i.cookie(r, confirmCookie)
-	if err := i.open("confirm", cookie, &asked); err != nil {
-		return "", pending{}, err
+func (i *Identity) pending(r *http.Request) (asked pending, err error) {
+	if err := i.open("confirm", i.cookie(r, confirmCookie), &asked); err != nil {
+		return pending{}, err
 	}
 	if i.o.Now().After(time.Unix(asked.Until, 0)) {
-		return "", pending{}, errState
+		return pending{}, errState
 	}
-	return cookie, asked, nil
+	return asked, nil
 }
 
 // askCLI shows what would be attached to what.
 func (i *Identity) askCLI(w http.ResponseWriter, r *http.Request) {
-	cookie, asked, err := i.pending(r)
+	asked, err := i.pending(r)
 	if err != nil {
 		i.problem(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
 	i.page(w, http.StatusOK, confirmPage, map[string]any{"Account": asked.Name, "ID": asked.ID, "Provider": asked.Provider, "Reset": asked.Reset,
-		"First": asked.CLIID[:4], "Last": asked.CLIID[len(asked.CLIID)-4:], "Field": CSRFField, "Token": i.token(cookie)})
+		"First": asked.CLIID[:4], "Last": asked.CLIID[len(asked.CLIID)-4:]})
 }
 
 // confirmCLI attaches the id, and answers as Kernelbot does.
 func (i *Identity) confirmCLI(w http.ResponseWriter, r *http.Request) {
-	cookie, asked, err := i.pending(r)
+	asked, err := i.pending(r)
 	if err != nil {
 		i.problem(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
-	if err := i.checkToken(r, cookie); err != nil {
+	if err := i.CheckOrigin(r); err != nil {
 		i.problem(w, r, http.StatusForbidden, err.Error())
 		return
 	}
