@@ -109,8 +109,8 @@ func (c *applyCmd) conclude(ctx context.Context, env *cli.Env, p *setup.Plan, di
 
 // adoptCmd takes over what older scripts set up.
 type adoptCmd struct {
-	Drain time.Duration `default:"0" placeholder:"DURATION"`
-	Root  string        `default:"/" placeholder:"DIR"`
+	Drain time.Duration `default:"0" placeholder:"DURATION" help:"how long to wait for running jobs; 0: as long as they take"`
+	Root  string        `default:"/" placeholder:"DIR" help:"change the files below DIR, and stop nothing"`
 }
 
 func (c *adoptCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -136,11 +136,11 @@ func (c *adoptCmd) Run(ctx context.Context, env *cli.Env) error {
 
 // undoCmd makes the machine what it was.
 type undoCmd struct {
-	Purge              bool
-	Force              bool
-	AllowDockerRestart bool
-	Drain              time.Duration `default:"0" placeholder:"DURATION"`
-	Root               string        `default:"/" placeholder:"DIR"`
+	Purge              bool          `help:"remove what slots left on the disk as well"`
+	Force              bool          `help:"remove files that were changed by hand as well"`
+	AllowDockerRestart bool          `help:"restart docker, so that it forgets its settings at once"`
+	Drain              time.Duration `default:"0" placeholder:"DURATION" help:"how long to wait for running jobs; 0: as long as they take"`
+	Root               string        `default:"/" placeholder:"DIR" help:"change the files below DIR, and stop nothing"`
 }
 
 func (c *undoCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -151,9 +151,7 @@ func (c *undoCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := trial.Restore(ctx, m); err != nil {
 		return err
 	}
-	done, err := apply.Undo(ctx, m, apply.UndoOptions{
-		Purge: c.Purge, Force: c.Force, DockerRestart: c.AllowDockerRestart, Drain: c.Drain, Log: progress(env),
-	})
+	done, err := apply.Undo(ctx, m, apply.Options{Force: c.Force, DockerRestart: c.AllowDockerRestart, Drain: c.Drain, Log: progress(env)}, c.Purge)
 	var refused *apply.Refusal
 	switch {
 	case errors.As(err, &refused):

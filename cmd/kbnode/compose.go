@@ -18,19 +18,19 @@ type composeCmd struct {
 	QueueFile string `arg:"" optional:"" name:"file"`
 	Node      string `arg:"" optional:"" name:"node"`
 
-	Image       []string      `placeholder:"[SLOT=]IMAGE" sep:"none"`
-	CDI         bool          `name:"cdi"`
-	Token       string        `default:"/etc/kbnode/agent-token" placeholder:"FILE"`
-	Hooks       string        `default:"/etc/kbnode/hooks" placeholder:"DIR"`
-	Broker      string        `placeholder:"SOCKET"`
-	BrokerGroup int           `placeholder:"GID"`
-	Endpoint    string        `placeholder:"URL"`
-	HostNetwork bool          `name:"host-network"`
-	Drain       time.Duration `default:"1h"`
-	Pids        int           `default:"4096" placeholder:"N"`
-	Unit        bool
-	File        string `default:"/etc/kbnode/compose.yml" placeholder:"FILE"`
-	Dockerfile  bool
+	Image       []string      `placeholder:"[SLOT=]IMAGE" sep:"none" help:"the image of all slots, or of one; see --dockerfile; may be repeated"`
+	CDI         bool          `name:"cdi" help:"name devices by CDI, nvidia.com/gpu=UUID"`
+	Token       string        `default:"/etc/kbnode/agent-token" placeholder:"FILE" help:"the file with the registration token; only root may read it (0600)"`
+	Hooks       string        `default:"/etc/kbnode/hooks" placeholder:"DIR" help:"the directory of the agent's hooks, which root owns"`
+	Broker      string        `placeholder:"SOCKET" help:"the socket of kbnode secretd; it turns on the agent's job API, which kbgen secret get needs"`
+	BrokerGroup int           `placeholder:"GID" help:"the number of the group that may ask the broker"`
+	Endpoint    string        `placeholder:"URL" help:"the URL of the agent API; default Buildkite's"`
+	HostNetwork bool          `name:"host-network" help:"let jobs reach what listens on the node; for tests"`
+	Drain       time.Duration `default:"1h" placeholder:"DURATION" help:"how long the last job may run after an agent is stopped"`
+	Pids        int           `default:"4096" placeholder:"N" help:"the limit of processes and threads of a slot"`
+	Unit        bool          `help:"print agent@.service for --file, with --drain"`
+	File        string        `default:"/etc/kbnode/compose.yml" placeholder:"FILE" help:"the place of the compose file"`
+	Dockerfile  bool          `help:"print a Dockerfile that adds the agent to any base image"`
 }
 
 func (c *composeCmd) Run(_ context.Context, env *cli.Env) error {

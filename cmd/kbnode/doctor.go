@@ -15,12 +15,12 @@ import (
 
 // doctorCmd says what is wrong with this machine.
 type doctorCmd struct {
-	Slot      string `placeholder:"NAME"`
-	Preflight bool
-	Deep      bool
-	Submit    bool
-	All       bool
-	JSON      bool `name:"json"`
+	Slot      string `placeholder:"NAME" help:"check only this slot and what it depends on"`
+	Preflight bool   `help:"check what must hold before an agent starts, in two seconds; the agents' units run it inside the slot's slice"`
+	Deep      bool   `help:"start a container in every slot at once, try in it what a submission must not be able to do, and read its limits from outside; a slot that has a job is left alone"`
+	Submit    bool   `help:"have a right and a wrong submission judged through Buildkite; needs BUILDKITE_API_TOKEN, _ORG and _PIPELINE, as kblaunch does"`
+	All       bool   `help:"also list the checks that passed"`
+	JSON      bool   `name:"json" help:"print one JSON document; schema: schema/published/node-doctor.json"`
 }
 
 // preflightLimit bounds what keeps an agent from starting. A driver that takes

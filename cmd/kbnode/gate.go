@@ -18,7 +18,7 @@ import (
 
 // gateCmd decides about a job, in the hook pre-bootstrap.
 type gateCmd struct {
-	Root string `default:"/" placeholder:"DIR"`
+	Root string `default:"/" placeholder:"DIR" help:"the config and /sys lie below DIR; for tests"`
 }
 
 func (c *gateCmd) Run(_ context.Context, env *cli.Env) error {
@@ -51,7 +51,7 @@ func statusOf(err error) error {
 
 // bootstrapCmd becomes the agent's bootstrap.
 type bootstrapCmd struct {
-	Root string `default:"/" placeholder:"DIR"`
+	Root string `default:"/" placeholder:"DIR" help:"the config and the slot lie below DIR; for tests"`
 }
 
 func (c *bootstrapCmd) Run(ctx context.Context, env *cli.Env) error {

@@ -25,8 +25,8 @@ type imageCmds struct {
 
 // imageFlags say which machine's images.
 type imageFlags struct {
-	Engine string `placeholder:"PATH"`
-	Root   string `default:"/" placeholder:"DIR"`
+	Engine string `placeholder:"PATH" help:"the engine's socket; default the config's"`
+	Root   string `default:"/" placeholder:"DIR" help:"the config and pins lie below DIR; for tests"`
 }
 
 // manager is what keeps the pins, with a status for each reference of the slots'.
@@ -51,7 +51,7 @@ func (f *imageFlags) manager(env *cli.Env) (*image.Manager, []image.Status, erro
 
 type imageStatusCmd struct {
 	imageFlags
-	JSON bool `name:"json"`
+	JSON bool `name:"json" help:"print one JSON document; schema: schema/published/node-images.json"`
 }
 
 // nodeImages is --json of image status.
@@ -95,9 +95,9 @@ func printImages(w io.Writer, all []image.Status) error {
 type imageUpdateCmd struct {
 	imageFlags
 	References []string `arg:"" optional:"" name:"reference"`
-	All        bool
-	Local      bool
-	Free       int64 `default:"20" placeholder:"GIB"`
+	All        bool     `help:"update every reference of the slots, then run gc; skip images that rollback left and those taken with --local"`
+	Local      bool     `help:"pull nothing, take the image that the engine has under this name"`
+	Free       int64    `default:"20" placeholder:"GIB" help:"the free space that the engine's disk must keep"`
 }
 
 func (c *imageUpdateCmd) Run(ctx context.Context, env *cli.Env) error {

@@ -13,7 +13,7 @@ const exitChanges = 2
 // planCmd says what apply would do.
 type planCmd struct {
 	target
-	JSON bool `name:"json"`
+	JSON bool `name:"json" help:"print one JSON document; schema: schema/published/node-plan.json"`
 }
 
 func (c *planCmd) Run(ctx context.Context, env *cli.Env) error {

@@ -19,9 +19,9 @@ import (
 
 // slotFlags say which slot a command is for.
 type slotFlags struct {
-	Slot   string `required:"" placeholder:"NAME"`
-	Engine string `placeholder:"PATH"`
-	Root   string `default:"/" placeholder:"DIR"`
+	Slot   string `required:"" placeholder:"NAME" help:"the slot"`
+	Engine string `placeholder:"PATH" help:"the engine's socket; default the config's"`
+	Root   string `default:"/" placeholder:"DIR" help:"the config, pins and slots lie below DIR; for tests"`
 }
 
 // find returns the slot, whose engine is in Engine afterwards.
@@ -37,7 +37,7 @@ func (f *slotFlags) find() (*node.Slot, error) {
 // proxyCmd is a slot's docker socket.
 type proxyCmd struct {
 	slotFlags
-	Socket string `placeholder:"PATH"`
+	Socket string `placeholder:"PATH" help:"listen on PATH instead; only its owner may connect"`
 }
 
 func (c *proxyCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -85,7 +85,7 @@ func (c *proxyCmd) Run(ctx context.Context, env *cli.Env) error {
 // reapCmd removes what a slot's jobs left behind.
 type reapCmd struct {
 	slotFlags
-	Timeout time.Duration `default:"2m" placeholder:"DURATION"`
+	Timeout time.Duration `default:"2m" placeholder:"DURATION" help:"how long to wait for the engine"`
 }
 
 func (c *reapCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -105,7 +105,7 @@ func (c *reapCmd) Run(ctx context.Context, env *cli.Env) error {
 
 // runAgentCmd becomes a slot's agent where systemd cannot open the token for it.
 type runAgentCmd struct {
-	Slot string `required:"" placeholder:"NAME"`
+	Slot string `required:"" placeholder:"NAME" help:"the slot"`
 }
 
 func (c *runAgentCmd) Run(_ context.Context, env *cli.Env) error {

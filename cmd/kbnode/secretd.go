@@ -14,15 +14,15 @@ import (
 
 // secretdCmd is the broker of secrets.
 type secretdCmd struct {
-	Config string `default:"/etc/kbnode/secretd.yml" placeholder:"FILE"`
-	Socket string `default:"/run/kbnode/secretd.sock" placeholder:"PATH"`
-	Group  string `placeholder:"NAME" xor:"who"`
-	Any    bool   `name:"any-user" xor:"who"`
-	Check  bool   `xor:"way"`
+	Config string `default:"/etc/kbnode/secretd.yml" placeholder:"FILE" help:"the config"`
+	Socket string `default:"/run/kbnode/secretd.sock" placeholder:"PATH" help:"the socket to listen on, for the members of --group"`
+	Group  string `placeholder:"NAME" xor:"who" help:"the group whose members may ask; default the group of the process"`
+	Any    bool   `name:"any-user" xor:"who" help:"let any user ask; needs oidc, not host. For slots, whose users share no group"`
+	Check  bool   `xor:"way" help:"read config and keys, describe them, and exit"`
 
-	Unit       bool   `xor:"way"`
-	SocketUnit bool   `xor:"way"`
-	Credential string `placeholder:"FILE"`
+	Unit       bool   `xor:"way" help:"print kbnode-secretd.service for --config, and exit"`
+	SocketUnit bool   `xor:"way" help:"print kbnode-secretd.socket for --socket and --group, and exit"`
+	Credential string `placeholder:"FILE" help:"with --unit: a key encrypted by systemd-creds for this machine; the config calls it secret.key"`
 }
 
 func (c *secretdCmd) Run(ctx context.Context, env *cli.Env) error {

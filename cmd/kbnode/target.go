@@ -15,25 +15,25 @@ import (
 
 // target are the flags that plan and apply share.
 type target struct {
-	File               string `arg:"" name:"file"`
-	Node               string `placeholder:"NAME"`
-	Endpoint           string `placeholder:"URL"`
-	TokenFile          string `placeholder:"FILE" xor:"token"`
-	TokenFD            *int   `name:"token-fd" placeholder:"N" xor:"token"`
-	AllowSmall         bool
-	Agent              string `placeholder:"FILE"`
-	AgentSHA256        string `name:"agent-sha256" placeholder:"HEX"`
-	Plugin             string `placeholder:"URL"`
-	PluginCommit       string `placeholder:"HEX"`
-	VerificationJWKS   string `name:"verification-jwks" placeholder:"FILE"`
-	Adopt              bool
-	Force              bool
-	AllowDockerRestart bool
-	InstallPackages    bool
-	Drain              time.Duration `default:"0" placeholder:"DURATION"`
+	File               string        `arg:"" name:"file"`
+	Node               string        `placeholder:"NAME" help:"the node of the queue file; default the host's name"`
+	Endpoint           string        `placeholder:"URL" help:"the URL of the agent API; default Buildkite's"`
+	TokenFile          string        `placeholder:"FILE" xor:"token" help:"a file with the cluster's agent token; default the token used before, else a prompt"`
+	TokenFD            *int          `name:"token-fd" placeholder:"N" xor:"token" help:"a file descriptor to read the token from"`
+	AllowSmall         bool          `help:"report a machine smaller than its row promises as a note; for tests"`
+	Agent              string        `placeholder:"FILE" help:"the buildkite-agent to install"`
+	AgentSHA256        string        `name:"agent-sha256" placeholder:"HEX" help:"the SHA-256 of that file"`
+	Plugin             string        `placeholder:"URL" help:"the docker plugin's repository, or a directory"`
+	PluginCommit       string        `placeholder:"HEX" help:"the commit of a fork of the plugin; kbnode knows that of v5.13.0"`
+	VerificationJWKS   string        `name:"verification-jwks" placeholder:"FILE" help:"a file of keys; steps must be signed by one of them"`
+	Adopt              bool          `help:"replace files that kbnode does not manage, and the agents of older scripts"`
+	Force              bool          `help:"replace files that were changed by hand"`
+	AllowDockerRestart bool          `help:"let apply restart docker, which ends containers unless live-restore is on"`
+	InstallPackages    bool          `help:"install the distribution's packages that plan names"`
+	Drain              time.Duration `default:"0" placeholder:"DURATION" help:"how long to wait for running jobs; 0: as long as they take"`
 
-	Facts string `placeholder:"FILE"`
-	Root  string `default:"/" placeholder:"DIR"`
+	Facts string `placeholder:"FILE" help:"with --root: a file with what kbnode facts printed on another machine"`
+	Root  string `default:"/" placeholder:"DIR" help:"change the files below DIR, and start nothing"`
 }
 
 func (t *target) target() *setup.Target {

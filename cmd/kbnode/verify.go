@@ -17,8 +17,8 @@ import (
 // verifyCmd proves the machine with jobs.
 type verifyCmd struct {
 	Slots   []string      `arg:"" optional:"" name:"slot"`
-	Timeout time.Duration `default:"20m"`
-	JSON    bool          `name:"json"`
+	Timeout time.Duration `default:"20m" placeholder:"DURATION" help:"how long the whole verification may take"`
+	JSON    bool          `name:"json" help:"print one JSON document; schema: schema/published/node-doctor.json"`
 }
 
 func (c *verifyCmd) Run(ctx context.Context, env *cli.Env) error {

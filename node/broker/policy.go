@@ -156,8 +156,8 @@ func (p *hostPolicy) Allow(s *secrets.Secret, name string, now time.Time, j aske
 
 // AllowOld reports whether all that may run here may have them.
 func (p *hostPolicy) AllowOld(pipelines []string, _ asker) error {
-	for _, own := range p.Pipelines {
-		if !slices.Contains(pipelines, own) {
+	for _, id := range p.Pipelines {
+		if !slices.Contains(pipelines, id) {
 			return noOldFormats
 		}
 	}

@@ -40,9 +40,9 @@ func (s *Socket) Listen() (net.Listener, error) {
 		}
 		os.Remove(s.Path) // of a broker that was killed
 	}
-	old := syscall.Umask(0o117)
+	mask := syscall.Umask(0o117)
 	l, err := net.Listen("unix", s.Path)
-	syscall.Umask(old)
+	syscall.Umask(mask)
 	if err == nil && s.Any {
 		err = os.Chmod(s.Path, 0o666)
 	}

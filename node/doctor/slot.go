@@ -173,7 +173,7 @@ func (r *run) fault(err error) {
 	switch {
 	case err == nil:
 	case errors.As(err, &f) && f.Code == health.CodeDeviceBusy && r.running(r.slot):
-		r.say(OK, "", "its devices are used by its own job")
+		r.report(OK, "", "its devices are used by its own job")
 	case errors.As(err, &f):
 		r.fail(fixes[f.Code], "%s: %s", f.Code, f.Text)
 	default:
@@ -297,7 +297,7 @@ func (r *run) agentUnit(s *node.Slot) {
 		r.warn("journalctl -u "+s.Unit(), "its agent was started again %d times", restarts)
 	case u["ActiveState"] == "active":
 	case r.stat(s.Paused()) != nil:
-		r.say(OK, "", "no agent runs: the slot is paused")
+		r.report(OK, "", "no agent runs: the slot is paused")
 	default:
 		r.fail("journalctl -u "+s.Unit()+"; systemctl start "+s.Unit(), "its agent is %s (%s, %s)", u["ActiveState"], u["SubState"], u["Result"])
 	}

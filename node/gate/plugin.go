@@ -52,11 +52,11 @@ func offerPlugin(s *node.Slot, root, agent string) error {
 	if err := os.RemoveAll(all); err != nil {
 		return err
 	}
-	own := filepath.Join(all, agent)
-	if err := os.MkdirAll(own, 0o700); err != nil {
+	dir := filepath.Join(all, agent)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return os.Symlink(filepath.Join(root, node.PluginDir), filepath.Join(own, cloneName))
+	return os.Symlink(filepath.Join(root, node.PluginDir), filepath.Join(dir, cloneName))
 }
 
 // plugins checks that the job uses the pinned docker plugin as kbgen does.

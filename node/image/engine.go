@@ -150,13 +150,13 @@ func (m *Manager) try(ctx context.Context, d description) error {
 		return fmt.Errorf("its trial: %w", err)
 	}
 	if status != 0 {
-		return fmt.Errorf("%q in it ends with %d: %s", strings.Join(m.Smoke, " "), status, m.said(ctx, made.ID))
+		return fmt.Errorf("%q in it ends with %d: %s", strings.Join(m.Smoke, " "), status, m.logs(ctx, made.ID))
 	}
 	return nil
 }
 
-// said is the end of what a container has printed.
-func (m *Manager) said(ctx context.Context, id string) string {
+// logs is the end of what a container has printed.
+func (m *Manager) logs(ctx context.Context, id string) string {
 	answer, err := m.Engine.Open(ctx, http.MethodGet, "/containers/"+id+"/logs", url.Values{"stdout": {"1"}, "stderr": {"1"}, "tail": {"5"}}, nil)
 	if err != nil {
 		return err.Error()

@@ -21,7 +21,7 @@ var jobDir = regexp.MustCompile(`^buildkite-job-[a-zA-Z0-9-]{1,100}$`)
 
 // mounts are the directories that the container gets of the machine: the job's.
 func (p *Proxy) mounts(h *askedHost) ([]mount, error) {
-	type bind struct{ said, source, target, mode string }
+	type bind struct{ text, source, target, mode string }
 	var all []bind
 	for _, said := range h.Binds {
 		parts := append(strings.Split(said, ":"), "", "")
@@ -39,7 +39,7 @@ func (p *Proxy) mounts(h *askedHost) ([]mount, error) {
 	}
 	var out []mount
 	for _, b := range all {
-		said := text.Quote(b.said)
+		said := text.Quote(b.text)
 		name := path.Base(b.source)
 		switch {
 		case b.source != path.Join(p.TempDir, name) || !jobDir.MatchString(name):

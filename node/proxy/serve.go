@@ -26,9 +26,9 @@ func Listen(socket string) (net.Listener, error) {
 		}
 		return handed[0], nil
 	}
-	old := syscall.Umask(0o177)
+	mask := syscall.Umask(0o177)
 	l, err := net.Listen("unix", socket)
-	syscall.Umask(old)
+	syscall.Umask(mask)
 	if err != nil {
 		return nil, fmt.Errorf("--socket: %w", err)
 	}
