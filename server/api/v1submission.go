@@ -240,7 +240,7 @@ func reports(c *call) (any, error) {
 		return nil, err
 	}
 	if !s.Own && !c.who.Admin {
-		return nil, &failure{http.StatusForbidden, "the reports of a submission are its owner's"}
+		return nil, &refusal{http.StatusForbidden, "the reports of a submission are its owner's"}
 	}
 	out := Reports{[]Report{}}
 	for _, r := range s.Reports {

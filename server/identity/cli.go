@@ -123,7 +123,7 @@ func (i *Identity) confirmCLI(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	i.setCookie(w, confirmCookie, "", 0)
-	var refused *store.Refused
+	var refused *store.Refusal
 	switch err := i.o.Store.FinishLogin(r.Context(), asked.CLIID, asked.Provider, asked.ID, asked.Name, asked.Reset); {
 	case errors.Is(err, store.ErrNotFound):
 		i.problem(w, r, http.StatusBadRequest, "this CLI id is unknown or was used; run popcorn-cli register again")

@@ -222,7 +222,7 @@ var headings = map[int]string{
 // explain finds the status and the words for an error.
 func (s *site) explain(r *request, err error) (status int, words string) {
 	var own *refusal
-	var refused *store.Refused
+	var refused *store.Refusal
 	switch {
 	case errors.As(err, &own):
 		return own.status, own.text
