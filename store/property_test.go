@@ -148,7 +148,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 				}
 				var out Accepted
 				out, err = s.Accept(ctx, in)
-				var refused *Refused
+				var refused *Refusal
 				if errors.As(err, &refused) && refused.Why == Banned {
 					what, err = "refuse", nil
 				} else {
@@ -183,13 +183,13 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 					}
 				case "cancel":
 					_, err = s.CancelSubmission(ctx, submissions[i], "nobody wants it")
-					var refused *Refused
+					var refused *Refusal
 					if errors.As(err, &refused) && refused.Why == Finished {
 						what, err = "finished", nil
 					}
 				case "again":
 					err = s.Plan(ctx, submissions[i], append(gpus, "")[rnd.IntN(3)], 0)
-					var refused *Refused
+					var refused *Refusal
 					if errors.As(err, &refused) {
 						what, err = "not again", nil
 					}
