@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -86,6 +87,18 @@ func (c *Config) Slot(name string) (*Slot, error) {
 		names = append(names, c.Slots[i].Name)
 	}
 	return nil, fmt.Errorf("slot: got %q, want %s", name, near.Perhaps(name, names))
+}
+
+// UsesDocker reports whether some slot starts containers.
+func (c *Config) UsesDocker() bool {
+	return slices.ContainsFunc(c.Slots, func(s Slot) bool { return s.Platform == "docker" })
+}
+
+// HasVendor reports whether some slot has devices of a vendor.
+func (c *Config) HasVendor(vendor string) bool {
+	return slices.ContainsFunc(c.Slots, func(s Slot) bool {
+		return slices.ContainsFunc(s.Devices, func(d Device) bool { return d.Vendor == vendor })
+	})
 }
 
 // Pick returns the slots of these names, all of them for no name.

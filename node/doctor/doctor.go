@@ -207,16 +207,6 @@ func Properties(shown string) map[string]string {
 	return values
 }
 
-// anyDocker reports whether some slot starts containers.
-func (r *run) anyDocker() bool {
-	for i := range r.c.Slots {
-		if r.c.Slots[i].Platform == "docker" {
-			return true
-		}
-	}
-	return false
-}
-
 // Drift lists the files that were changed since kbnode wrote them, one result each.
 func Drift(ctx context.Context, m Machine, c *node.Config) []Result {
 	if m.Root == "" {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -30,22 +31,28 @@ func Stop(ctx context.Context, slots []*node.Slot, reason string, wait bool, lim
 			return err
 		}
 	}
-	args := []string{"stop"}
+	verb := []string{"stop"}
 	if !wait {
-		args = append(args, "--no-block")
-	}
-	for _, s := range slots {
-		args = append(args, s.Unit())
+		verb = append(verb, "--no-block")
 	}
 	stopping, cancel := ctx, context.CancelFunc(func() {})
 	if limit > 0 {
 		stopping, cancel = context.WithTimeout(ctx, limit)
 	}
 	defer cancel()
-	_, err := system.Run(stopping, "systemctl", args...)
+	err := Agents(stopping, slots, verb...)
 	if err != nil && ctx.Err() == nil && stopping.Err() != nil {
 		return fmt.Errorf("after %v jobs still run on %s; they end, and no further one starts: kbnode status", limit, strings.Join(busy(ctx, slots), ", "))
 	}
+	return err
+}
+
+// Agents does something with the agents of slots, at once: "stop", "--no-block".
+func Agents(ctx context.Context, slots []*node.Slot, verb ...string) error {
+	for _, s := range slots {
+		verb = append(verb, s.Unit())
+	}
+	_, err := system.Run(ctx, "systemctl", verb...)
 	return err
 }
 
@@ -109,13 +116,13 @@ func StartAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"start"}
+	var slots []*node.Slot
 	for i := range config.Slots {
 		if config.Slots[i].Platform == "docker" {
-			args = append(args, config.Slots[i].Unit())
+			slots = append(slots, &config.Slots[i])
 		}
 	}
-	if _, err := system.Run(ctx, "systemctl", args...); err != nil {
+	if err := Agents(ctx, slots, "start"); err != nil {
 		return fmt.Errorf("the image is there, and agents do not start: %w; kbnode doctor says why", err)
 	}
 	return nil
@@ -126,8 +133,7 @@ func StartAgents(ctx context.Context) error {
 func Retire(ctx context.Context, s *node.Slot, why error) error {
 	paused := pause(s, "health: "+why.Error())
 	// Also where no reason could be written: a full disk must not feed a broken GPU.
-	_, err := system.Run(ctx, "systemctl", "stop", "--no-block", s.Unit())
-	return errors.Join(paused, err)
+	return errors.Join(paused, Agents(ctx, []*node.Slot{s}, "stop", "--no-block"))
 }
 
 // Watch takes the slots out of use whose devices are not in order, and stops the
@@ -137,11 +143,11 @@ func Watch(ctx context.Context, config *node.Config, log func(format string, arg
 	// At once: a driver that hangs keeps each of them for its whole limit.
 	why := make([]error, len(config.Slots))
 	var looking sync.WaitGroup
-	stop := []string{"stop", "--no-block"}
+	var paused []*node.Slot
 	for i := range config.Slots {
 		s := &config.Slots[i]
 		if _, err := os.Stat(s.Paused()); err == nil {
-			stop = append(stop, s.Unit())
+			paused = append(paused, s)
 			continue
 		}
 		looking.Go(func() {
@@ -149,9 +155,8 @@ func Watch(ctx context.Context, config *node.Config, log func(format string, arg
 		})
 	}
 	var failed []error
-	if len(stop) > 2 { // who paused a slot may have been ended before it stopped the agent; now, before somebody resumes it
-		_, err := system.Run(ctx, "systemctl", stop...)
-		failed = append(failed, err)
+	if len(paused) > 0 { // who paused a slot may have been ended before it stopped the agent; now, before somebody resumes it
+		failed = append(failed, Agents(ctx, paused, "stop", "--no-block"))
 	}
 	looking.Wait()
 	for i, err := range why {
@@ -230,12 +235,10 @@ func AwaitDevices(ctx context.Context, config *node.Config, limit time.Duration,
 // missingNodes are the slots' device nodes that are not there.
 func missingNodes(config *node.Config) []string {
 	var missing []string
-	for _, s := range config.Slots {
-		for _, d := range s.Devices {
-			for _, n := range d.Nodes {
-				if info, err := os.Stat(n); (err != nil || info.Mode()&fs.ModeCharDevice == 0) && !slices.Contains(missing, n) {
-					missing = append(missing, n)
-				}
+	for i := range config.Slots {
+		for _, n := range limits.Nodes(&config.Slots[i]) {
+			if info, err := os.Stat(n); (err != nil || info.Mode()&fs.ModeCharDevice == 0) && !slices.Contains(missing, n) {
+				missing = append(missing, n)
 			}
 		}
 	}
@@ -245,9 +248,7 @@ func missingNodes(config *node.Config) []string {
 // askForNodes has NVIDIA's driver make its nodes: they come with the first use,
 // not with the module.
 func askForNodes(ctx context.Context, config *node.Config) {
-	if !slices.ContainsFunc(config.Slots, func(s node.Slot) bool {
-		return slices.ContainsFunc(s.Devices, func(d node.Device) bool { return d.Vendor == "nvidia" })
-	}) {
+	if !config.HasVendor("nvidia") {
 		return
 	}
 	for _, command := range [][]string{{"nvidia-modprobe", "-c0", "-u"}, {"nvidia-smi", "-L"}} {

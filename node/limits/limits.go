@@ -33,8 +33,8 @@ func Set(s *node.Slot, memoryGiB, pids int) {
 	s.Pids, s.SlicePids = pids, pids+agentPids
 }
 
-// deviceNodes returns the device nodes that a job may open, each once.
-func deviceNodes(s *node.Slot) []string {
+// Nodes returns the device nodes that a job may open, each once.
+func Nodes(s *node.Slot) []string {
 	var nodes []string
 	for _, d := range s.Devices {
 		for _, path := range d.Nodes {
@@ -49,7 +49,7 @@ func deviceNodes(s *node.Slot) []string {
 // Unit returns the unit of the slot's slice.
 func Unit(s *node.Slot) (string, error) {
 	return (&templates.NodeSlice{
-		Slot: s.Name, GPUType: s.GPUType, CPUs: s.CPUs, MemoryNodes: s.MemoryNodes, MemoryBytes: s.SliceBytes, Pids: s.SlicePids, Nodes: deviceNodes(s),
+		Slot: s.Name, GPUType: s.GPUType, CPUs: s.CPUs, MemoryNodes: s.MemoryNodes, MemoryBytes: s.SliceBytes, Pids: s.SlicePids, Nodes: Nodes(s),
 	}).Unit()
 }
 
@@ -159,7 +159,7 @@ func NewContainer(s *node.Slot) Container {
 			unnamed.Devices = append(unnamed.Devices, d)
 		}
 	}
-	for _, path := range deviceNodes(&unnamed) {
+	for _, path := range Nodes(&unnamed) {
 		c.Devices = append(c.Devices, Device{PathOnHost: path, PathInContainer: path, CgroupPermissions: "rw"})
 	}
 	if len(names) > 0 {
