@@ -21,11 +21,10 @@ import (
 type accounts struct {
 	users  map[string][2]int // uid, gid
 	groups map[string]int
-	member map[string][]string // groups by user's name, sorted
 }
 
 func (m *Machine) accounts() (*accounts, error) {
-	a := &accounts{users: map[string][2]int{}, groups: map[string]int{}, member: map[string][]string{}}
+	a := &accounts{users: map[string][2]int{}, groups: map[string]int{}}
 	err := m.table("/etc/passwd", func(f []string) {
 		uid, err := strconv.Atoi(field(f, 2))
 		gid, err2 := strconv.Atoi(field(f, 3))
@@ -37,20 +36,10 @@ func (m *Machine) accounts() (*accounts, error) {
 		return nil, err
 	}
 	err = m.table("/etc/group", func(f []string) {
-		gid, err := strconv.Atoi(field(f, 2))
-		if err != nil {
-			return
-		}
-		a.groups[f[0]] = gid
-		for name := range strings.SplitSeq(field(f, 3), ",") {
-			if name != "" {
-				a.member[name] = append(a.member[name], f[0])
-			}
+		if gid, err := strconv.Atoi(field(f, 2)); err == nil {
+			a.groups[f[0]] = gid
 		}
 	})
-	for _, groups := range a.member {
-		slices.Sort(groups)
-	}
 	// A root directory that nobody has set up yet has root all the same.
 	if _, ok := a.users["root"]; !ok {
 		a.users["root"] = [2]int{0, 0}
@@ -127,10 +116,7 @@ type Useradd struct {
 }
 
 // Add makes a system user that cannot log in, with a group of its own.
-func (u *Useradd) Add(ctx context.Context, user resource.User, exists bool) error {
-	if exists {
-		return u.run(ctx, "usermod", "--append", "--groups", strings.Join(user.Groups, ","), "--", user.Name)
-	}
+func (u *Useradd) Add(ctx context.Context, user resource.User) error {
 	a, err := (&Machine{Root: u.Root}).accounts()
 	if err != nil {
 		return err
@@ -138,9 +124,6 @@ func (u *Useradd) Add(ctx context.Context, user resource.User, exists bool) erro
 	args := []string{"--system", "--user-group", "--no-create-home", "--home-dir", user.Home, "--shell", "/usr/sbin/nologin"}
 	if _, ok := a.groups[user.Name]; ok { // left by one that ended early
 		args = append([]string{"--gid", user.Name, "--system"}, args[2:]...)
-	}
-	if len(user.Groups) > 0 {
-		args = append(args, "--groups", strings.Join(user.Groups, ","))
 	}
 	return u.run(ctx, "useradd", append(args, "--", user.Name)...)
 }

@@ -59,8 +59,7 @@ type Systemd interface {
 // Users changes a system's users. Who is there stands in /etc/passwd and
 // /etc/group.
 type Users interface {
-	// Add makes a user, or puts one that is there into groups.
-	Add(ctx context.Context, u resource.User, exists bool) error
+	Add(ctx context.Context, u resource.User) error
 	Remove(ctx context.Context, name string) error
 }
 

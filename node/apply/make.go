@@ -58,11 +58,14 @@ func (w *work) ids(owner, group string) (uid, gid int, err error) {
 
 func (w *work) user(ctx context.Context, u resource.User) error {
 	_, exists := w.accounts.users[u.Name]
-	p := &prior{Absent: !exists, Groups: w.accounts.member[u.Name]}
+	p := &prior{Absent: !exists}
 	if err := w.ledger.note(record{Kind: resource.KindUser, Name: u.Name, Prior: p}); err != nil {
 		return err
 	}
-	if err := w.m.Users.Add(ctx, u, exists); err != nil {
+	if exists {
+		return nil
+	}
+	if err := w.m.Users.Add(ctx, u); err != nil {
 		return err
 	}
 	var err error

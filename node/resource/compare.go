@@ -70,22 +70,10 @@ func (c *comparison) conflict(kind, name, flag, format string, args ...any) {
 func (c *comparison) users() {
 	for _, u := range c.want.Users {
 		c.wanted[key(KindUser, u.Name)] = true
-		groups, ok := c.have.Users[u.Name]
-		a := Action{Kind: KindUser, Name: u.Name, want: u}
-		switch lacks := without(u.Groups, groups); {
-		case !ok:
-			a.Verb, a.Why = Make, "a system user that cannot log in"
-		case len(lacks) > 0:
-			a.Verb, a.Why = Change, "not in "+strings.Join(lacks, ", ")
-		default:
-			continue
+		if !c.have.Users[u.Name] {
+			c.make = append(c.make, Action{Kind: KindUser, Verb: Make, Name: u.Name, Why: "a system user that cannot log in", want: u})
 		}
-		c.make = append(c.make, a)
 	}
-}
-
-func without(all, these []string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(these, s) })
 }
 
 // dirs compares directories, and those that others lie in and nobody named.

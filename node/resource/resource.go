@@ -24,9 +24,8 @@ type Set struct {
 
 // A User is a system user that cannot log in, with a group of its own name.
 type User struct {
-	Name   string   `json:"name"`
-	Home   string   `json:"home"` // not made with it
-	Groups []string `json:"groups,omitempty"`
+	Name string `json:"name"`
+	Home string `json:"home"` // not made with it
 }
 
 // A Dir is a directory. Its content is not looked at.

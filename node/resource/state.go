@@ -22,8 +22,8 @@ const (
 
 // A State is what a machine has of the things that a Set or the ledger names.
 type State struct {
-	Users map[string][]string // groups besides its own, sorted, by the user's name
-	Nodes map[string]Node     // by path; nothing is there: no entry
+	Users map[string]bool // those that are there, by name
+	Nodes map[string]Node // by path; nothing is there: no entry
 	Units map[string]UnitState
 	Made  []Made // what the ledger says, oldest first
 	// Pending is what an apply that ended early still owed: units to be restarted,

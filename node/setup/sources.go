@@ -50,7 +50,7 @@ func program(in *plan.Input) (err error) {
 	if err != nil {
 		return err
 	}
-	if self, err = filepath.EvalSymlinks(self); err != nil || self == plan.DefaultProgram {
+	if self, err = filepath.EvalSymlinks(self); err != nil || self == plan.Program {
 		return err
 	}
 	in.ProgramFrom = self
