@@ -46,10 +46,10 @@ var layers = []struct {
 	// The engine knows nobody; what stands on it does not know each other.
 	{"local/engine", []string{"schema", "local/steps", "local/condition", "local/glob"}},
 	{"local/agentapi", []string{"schema", "local/engine", "local/blob"}},
-	{"local/restapi", []string{"schema", "local/engine", "local/resource", "local/glob"}},
+	{"local/restapi", []string{"schema", "local/engine", "local/document", "local/glob"}},
 	{"local/page", []string{"schema", "verdict", "local/engine", "local/steps"}},
-	{"local/webhook", []string{"schema", "local/engine", "local/resource"}},
-	{"local/resource", []string{"local/engine"}},
+	{"local/notice", []string{"schema", "local/engine", "local/document"}},
+	{"local/document", []string{"local/engine"}},
 	{"local/blob", []string{"local/engine"}},
 	{"local/fault", []string{"local/glob"}},
 	{"local/condition", []string{"schema"}},

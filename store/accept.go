@@ -69,7 +69,7 @@ var (
 // Accept stores a submission with its code, job status and planned runs: all of
 // it or nothing. When it returns, nothing of it can be lost.
 //
-// Errors: [*Refused].
+// Errors: [*Refusal].
 func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err error) {
 	if err := in.check(); err != nil {
 		return out, err
@@ -133,7 +133,7 @@ func (s *Store) plan(ctx context.Context, tx *sql.Tx, in *Submission, submission
 // check looks at what needs no database, and brings names into their kept form.
 func (in *Submission) check() error {
 	refuse := func(format string, args ...any) error {
-		return &Refused{Why: Invalid, Text: fmt.Sprintf(format, args...)}
+		return &Refusal{Why: Invalid, Text: fmt.Sprintf(format, args...)}
 	}
 	if slash := strings.LastIndexAny(in.FileName, `/\`); slash >= 0 {
 		in.FileName = in.FileName[slash+1:]
@@ -194,13 +194,13 @@ func (s *Store) admit(ctx context.Context, tx *sql.Tx, in *Submission) (board in
 		return 0, false, err
 	}
 	if banned {
-		return 0, false, &Refused{Why: Banned, Text: "you may not submit here any more"}
+		return 0, false, &Refusal{Why: Banned, Text: "you may not submit here any more"}
 	}
 	var deadline database.Stamp
 	var visibility string
 	err = s.db.Row(ctx, tx, `SELECT id, deadline, visibility FROM lb.leaderboard WHERE name = $1`, in.Board).Scan(&board, &deadline, &visibility)
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, false, &Refused{Why: UnknownBoard, Text: fmt.Sprintf("unknown board %s", text.Quote(text.Shorten(in.Board, 100)))}
+		return 0, false, &Refusal{Why: UnknownBoard, Text: fmt.Sprintf("unknown board %s", text.Quote(text.Shorten(in.Board, 100)))}
 	} else if err != nil {
 		return 0, false, err
 	}
@@ -209,7 +209,7 @@ func (s *Store) admit(ctx context.Context, tx *sql.Tx, in *Submission) (board in
 		return 0, false, err
 	}
 	if !slices.Contains(gpus, in.GPU) {
-		return 0, false, &Refused{Why: UnknownGPU, Text: fmt.Sprintf("GPU %s: board %s has %s", text.Quote(text.Shorten(in.GPU, 100)), in.Board, strings.Join(gpus, ", "))}
+		return 0, false, &Refusal{Why: UnknownGPU, Text: fmt.Sprintf("GPU %s: board %s has %s", text.Quote(text.Shorten(in.GPU, 100)), in.Board, strings.Join(gpus, ", "))}
 	}
 	if visibility != Public && !in.AnyTime {
 		var invited bool
@@ -218,11 +218,11 @@ func (s *Store) admit(ctx context.Context, tx *sql.Tx, in *Submission) (board in
 			return 0, false, err
 		}
 		if !invited {
-			return 0, false, &Refused{Why: NotInvited, Text: fmt.Sprintf("board %s is closed, and you have no invite to it", in.Board)}
+			return 0, false, &Refusal{Why: NotInvited, Text: fmt.Sprintf("board %s is closed, and you have no invite to it", in.Board)}
 		}
 	}
 	if late = in.Time.After(deadline.Time); late && !in.AnyTime {
-		return 0, false, &Refused{Why: AfterDeadline, Text: fmt.Sprintf("the deadline of board %s was %s", in.Board, deadline.Format(time.RFC3339))}
+		return 0, false, &Refusal{Why: AfterDeadline, Text: fmt.Sprintf("the deadline of board %s was %s", in.Board, deadline.Format(time.RFC3339))}
 	}
 	if in.NoLimits {
 		return board, late, nil
@@ -260,7 +260,7 @@ func (s *Store) limits(ctx context.Context, tx *sql.Tx, board int64, in *Submiss
 		if count > 0 {
 			wait = max(oldest.Sub(hour), time.Second).Round(time.Second)
 		}
-		return &Refused{Why: OverLimit, RetryAfter: wait,
+		return &Refusal{Why: OverLimit, RetryAfter: wait,
 			Text: fmt.Sprintf("limit reached: %d of %d %s submissions %s; try again in %d s", count, most, kind, limit.what, int(wait.Seconds()))}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 // failed, for the reason why. What it has results of stays. It returns the runs
 // that may have builds, for whoever cancels those.
 //
-// Errors: [ErrNotFound]; [*Refused] with Finished when nothing was open.
+// Errors: [ErrNotFound]; [*Refusal] with Finished when nothing was open.
 func (s *Store) CancelSubmission(ctx context.Context, id int64, why string) (builds []PlannedRun, err error) {
 	err = s.change(ctx, fmt.Sprintf("cancelling submission %d", id), func(tx *sql.Tx) error {
 		if err := s.lockOwner(ctx, tx, id); err != nil {
@@ -34,7 +34,7 @@ func (s *Store) CancelSubmission(ctx context.Context, id int64, why string) (bui
 			return err
 		}
 		if open == 0 {
-			return &Refused{Why: Finished, Text: fmt.Sprintf("submission %d has finished", id)}
+			return &Refusal{Why: Finished, Text: fmt.Sprintf("submission %d has finished", id)}
 		}
 		now := database.Stamp{Time: s.now()}
 		if _, err := s.db.Exec(ctx, tx, `UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1

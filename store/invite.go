@@ -26,10 +26,10 @@ type Invite struct {
 
 // NewInvites makes n codes, each of which lets one user onto all of the boards.
 //
-// Errors: [*Refused] with UnknownBoard or Invalid.
+// Errors: [*Refusal] with UnknownBoard or Invalid.
 func (s *Store) NewInvites(ctx context.Context, boards []string, n int) (codes []string, err error) {
 	if n < 1 || n > maxInvites || len(boards) == 0 {
-		return nil, &Refused{Why: Invalid, Text: fmt.Sprintf("invites: got %d for %d boards, want 1 to %d for at least one", n, len(boards), maxInvites)}
+		return nil, &Refusal{Why: Invalid, Text: fmt.Sprintf("invites: got %d for %d boards, want 1 to %d for at least one", n, len(boards), maxInvites)}
 	}
 	err = s.change(ctx, "making invites", func(tx *sql.Tx) error {
 		codes = nil
@@ -67,11 +67,11 @@ func (s *Store) NewInvites(ctx context.Context, boards []string, n int) (codes [
 
 // boardID is the id of a board that a request names.
 //
-// Errors: [*Refused] with UnknownBoard.
+// Errors: [*Refusal] with UnknownBoard.
 func (s *Store) boardID(ctx context.Context, on database.Querier, name string) (id int64, err error) {
 	err = s.db.Row(ctx, on, `SELECT id FROM lb.leaderboard WHERE name = $1`, name).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = &Refused{Why: UnknownBoard, Text: fmt.Sprintf("unknown board %s", text.Quote(text.Shorten(name, 100)))}
+		err = &Refusal{Why: UnknownBoard, Text: fmt.Sprintf("unknown board %s", text.Quote(text.Shorten(name, 100)))}
 	}
 	return id, err
 }
@@ -79,7 +79,7 @@ func (s *Store) boardID(ctx context.Context, on database.Querier, name string) (
 // ClaimInvite gives an invite to a user and returns its boards. The same user may
 // claim it again.
 //
-// Errors: [*Refused] with UnknownInvite, InviteTaken or UnknownUser.
+// Errors: [*Refusal] with UnknownInvite, InviteTaken or UnknownUser.
 func (s *Store) ClaimInvite(ctx context.Context, code, userID string) (boards []string, err error) {
 	err = s.change(ctx, "claiming an invite", func(tx *sql.Tx) error {
 		if err := s.known(ctx, tx, userID); err != nil {
@@ -90,7 +90,7 @@ func (s *Store) ClaimInvite(ctx context.Context, code, userID string) (boards []
 		err := s.db.Row(ctx, tx, `SELECT id, coalesce(user_id, '') FROM lb.leaderboard_invite WHERE code = $1 {lock}`, code).Scan(&id, &owner)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			return &Refused{Why: UnknownInvite, Text: "this invite is not known"}
+			return &Refusal{Why: UnknownInvite, Text: "this invite is not known"}
 		case err != nil:
 			return err
 		case owner == "":
@@ -98,7 +98,7 @@ func (s *Store) ClaimInvite(ctx context.Context, code, userID string) (boards []
 				return err
 			}
 		case owner != userID:
-			return &Refused{Why: InviteTaken, Text: "somebody else has used this invite"}
+			return &Refusal{Why: InviteTaken, Text: "somebody else has used this invite"}
 		}
 		boards = nil
 		return s.db.Each(ctx, tx, func(rows *sql.Rows) error {
@@ -116,7 +116,7 @@ func (s *Store) ClaimInvite(ctx context.Context, code, userID string) (boards []
 
 // Invites lists the invites to a board, or all with "", the oldest first.
 //
-// Errors: [*Refused] with UnknownBoard.
+// Errors: [*Refusal] with UnknownBoard.
 func (s *Store) Invites(ctx context.Context, board string) (invites []Invite, err error) {
 	err = s.snapshot(ctx, "listing invites", func(tx *sql.Tx) error {
 		invites = nil

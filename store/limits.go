@@ -13,7 +13,7 @@ import (
 
 // SetLimits puts these limits in the place of all that a board has.
 //
-// Errors: [ErrNotFound]; [*Refused] with Invalid or UnknownGPU.
+// Errors: [ErrNotFound]; [*Refusal] with Invalid or UnknownGPU.
 func (s *Store) SetLimits(ctx context.Context, board string, limits []Limit) error {
 	return s.change(ctx, "setting the limits of board "+text.Quote(board), func(tx *sql.Tx) error {
 		var id int64
@@ -26,10 +26,10 @@ func (s *Store) SetLimits(ctx context.Context, board string, limits []Limit) err
 		}
 		for i, l := range limits {
 			if why := l.fault(gpus); why != "" {
-				return &Refused{Why: Invalid, Text: fmt.Sprintf("limit %s: %s", l, why)}
+				return &Refusal{Why: Invalid, Text: fmt.Sprintf("limit %s: %s", l, why)}
 			}
 			if slices.ContainsFunc(limits[:i], func(o Limit) bool { return o.GPU == l.GPU && o.Category == l.Category }) {
-				return &Refused{Why: Invalid, Text: fmt.Sprintf("limit %s: it is there twice", l)}
+				return &Refusal{Why: Invalid, Text: fmt.Sprintf("limit %s: it is there twice", l)}
 			}
 		}
 		if err := s.saveLimits(ctx, tx, id, limits); err != nil {

@@ -52,7 +52,7 @@ type ListedRun struct {
 // Submissions lists submissions, the newest first.
 func (s *Store) Submissions(ctx context.Context, q Query) (list []Listed, err error) {
 	if q.Limit < 0 || q.Offset < 0 || q.Before < 0 {
-		return nil, &Refused{Why: Invalid, Text: fmt.Sprintf("list: got limit %d, offset %d and before %d, want 0 or more", q.Limit, q.Offset, q.Before)}
+		return nil, &Refusal{Why: Invalid, Text: fmt.Sprintf("list: got limit %d, offset %d and before %d, want 0 or more", q.Limit, q.Offset, q.Before)}
 	}
 	if q.Limit == 0 {
 		q.Limit = listed

@@ -40,7 +40,7 @@ func (s *Store) BeginLogin(ctx context.Context, provider string) (cliID string, 
 // FinishLogin makes a CLI id that [Store.BeginLogin] returned the user's, who is
 // made or renamed. With reset it takes the place of the one they have.
 //
-// Errors: [ErrNotFound] for a CLI id that is not known, or used; [*Refused] with
+// Errors: [ErrNotFound] for a CLI id that is not known, or used; [*Refusal] with
 // HasCLIID.
 func (s *Store) FinishLogin(ctx context.Context, cliID, provider, userID, name string, reset bool) error {
 	if err := checkUserID(userID); err != nil {
@@ -66,7 +66,7 @@ func (s *Store) FinishLogin(ctx context.Context, cliID, provider, userID, name s
 			return err
 		}
 		if has && !reset {
-			return &Refused{Why: HasCLIID, Text: "you have a CLI id already; register again to replace it"}
+			return &Refusal{Why: HasCLIID, Text: "you have a CLI id already; register again to replace it"}
 		}
 		_, err = s.db.Exec(ctx, tx, `UPDATE lb.user_info SET cli_id = $2, cli_valid = true, cli_auth_provider = $3 WHERE id = $1`, userID, hashedID(cliID), text.Line(provider, 40))
 		return err
@@ -106,7 +106,7 @@ func (s *Store) user(ctx context.Context, where string, args ...any) (u User, er
 
 func checkUserID(id string) error {
 	if !userID.MatchString(id) {
-		return &Refused{Why: Invalid, Text: fmt.Sprintf("user id: got %s, want 1 to 20 decimal digits", text.Quote(text.Shorten(id, 40)))}
+		return &Refusal{Why: Invalid, Text: fmt.Sprintf("user id: got %s, want 1 to 20 decimal digits", text.Quote(text.Shorten(id, 40)))}
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func checkUserID(id string) error {
 func (s *Store) known(ctx context.Context, tx *sql.Tx, id string) error {
 	_, err := s.lockUser(ctx, tx, id)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = &Refused{Why: UnknownUser, Text: fmt.Sprintf("unknown user %s", text.Quote(text.Shorten(id, 40)))}
+		err = &Refusal{Why: UnknownUser, Text: fmt.Sprintf("unknown user %s", text.Quote(text.Shorten(id, 40)))}
 	}
 	return err
 }

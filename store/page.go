@@ -16,7 +16,7 @@ import (
 // Errors: [ErrNotFound] for a board that does not exist.
 func (s *Store) Page(ctx context.Context, board, gpu string, limit, offset int) (entries []ranking.Entry, total int, err error) {
 	if limit < 0 || offset < 0 {
-		return nil, 0, &Refused{Why: Invalid, Text: fmt.Sprintf("page: got limit %d and offset %d, want 0 or more", limit, offset)}
+		return nil, 0, &Refusal{Why: Invalid, Text: fmt.Sprintf("page: got limit %d and offset %d, want 0 or more", limit, offset)}
 	}
 	all, err := latest(ctx, s, &s.rankings, board, gpu, s.ranking)
 	if err != nil {

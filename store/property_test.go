@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/store/queue"
@@ -87,6 +88,39 @@ func ours(t *testing.T, s *Store, board, gpu string) []ranked {
 	return list
 }
 
+// checkCache compares the cached lists of a ranking with its rows, whatever they
+// show: see versioned for what invalidates them.
+func checkCache(t *testing.T, s *Store, board, gpu, what string) {
+	t.Helper()
+	ctx := t.Context()
+	entries, _, err := s.Page(ctx, board, gpu, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := s.History(ctx, board, gpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _, err := s.version(ctx, s.db.Read, board)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEntries, err := s.ranking(ctx, s.db.Read, boardGPU{id, gpu})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSteps, err := s.steps(ctx, s.db.Read, boardGPU{id, gpu}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wantEntries, entries, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%s: the cached ranking of %s on %s is out of date (-rows +cached):\n%s", what, board, gpu, diff)
+	}
+	if diff := cmp.Diff(wantSteps, steps, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%s: the cached history of %s on %s is out of date (-rows +cached):\n%s", what, board, gpu, diff)
+	}
+}
+
 // After every random step the kept standings are what a plain query over the runs
 // says, on a board with Kernelbot's rule and on one with a policy that comes and
 // goes; and so another instance shows them, which keeps what it has read.
@@ -114,7 +148,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 				}
 				var out Accepted
 				out, err = s.Accept(ctx, in)
-				var refused *Refused
+				var refused *Refusal
 				if errors.As(err, &refused) && refused.Why == Banned {
 					what, err = "refuse", nil
 				} else {
@@ -149,13 +183,13 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 					}
 				case "cancel":
 					_, err = s.CancelSubmission(ctx, submissions[i], "nobody wants it")
-					var refused *Refused
+					var refused *Refusal
 					if errors.As(err, &refused) && refused.Why == Finished {
 						what, err = "finished", nil
 					}
 				case "again":
 					err = s.Plan(ctx, submissions[i], append(gpus, "")[rnd.IntN(3)], 0)
-					var refused *Refused
+					var refused *Refusal
 					if errors.As(err, &refused) {
 						what, err = "not again", nil
 					}
@@ -190,6 +224,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 						t.Fatalf("step %d, %s: standings of %s on %s (-plain query +kept):\n%s", step, what, board, gpu, diff)
 					}
 					most = max(most, len(got))
+					checkCache(t, other, board, gpu, fmt.Sprintf("step %d, %s", step, what))
 				}
 			}
 		}

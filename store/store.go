@@ -68,7 +68,7 @@ func (s *Store) Installation(ctx context.Context) (id string, err error) {
 
 // wrap says what was being done. A refusal speaks for itself.
 func wrap(what string, err error) error {
-	var refused *Refused
+	var refused *Refusal
 	switch {
 	case err == nil, errors.As(err, &refused):
 		return err

@@ -36,14 +36,14 @@ func (s *Store) NewTestUser(ctx context.Context) (id, cliID string, err error) {
 // handed in, invites to nothing else, and test users; those who are named, too,
 // where they have no submission elsewhere. What was there before is untouched.
 //
-// Errors: [*Refused] for another board or user.
+// Errors: [*Refusal] for another board or user.
 func (s *Store) RemoveTest(ctx context.Context, board string, users ...string) error {
 	if !strings.HasPrefix(board, TestPrefix) {
-		return &Refused{Why: Invalid, Text: fmt.Sprintf("board %s: want a name that begins with %s", text.Quote(text.Shorten(board, 100)), TestPrefix)}
+		return &Refusal{Why: Invalid, Text: fmt.Sprintf("board %s: want a name that begins with %s", text.Quote(text.Shorten(board, 100)), TestPrefix)}
 	}
 	for _, id := range users {
 		if len(id) != 20 || !strings.HasPrefix(id, testUsers) {
-			return &Refused{Why: Invalid, Text: fmt.Sprintf("user %s: want one that was made for a test", text.Quote(text.Shorten(id, 40)))}
+			return &Refusal{Why: Invalid, Text: fmt.Sprintf("user %s: want one that was made for a test", text.Quote(text.Shorten(id, 40)))}
 		}
 	}
 	defer s.counts.forget()

@@ -52,7 +52,7 @@ func (s *Store) PlannedRuns(ctx context.Context, submission int64) (runs []Plann
 // Plan plans a further evaluation of a submission that is done, on gpu or, with
 // "", where it was evaluated before. Its runs count beside those there are.
 //
-// Errors: [ErrNotFound]; [*Refused] for one that is not done, or that nobody may
+// Errors: [ErrNotFound]; [*Refusal] for one that is not done, or that nobody may
 // evaluate any more.
 func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority int) error {
 	return s.change(ctx, fmt.Sprintf("planning runs of submission %d", submission), func(tx *sql.Tx) error {
@@ -73,11 +73,11 @@ func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority
 		}
 		switch {
 		case !done:
-			return &Refused{Why: Invalid, Text: fmt.Sprintf("submission %d has not finished", submission)}
+			return &Refusal{Why: Invalid, Text: fmt.Sprintf("submission %d has not finished", submission)}
 		case hacked:
-			return &Refused{Why: Invalid, Text: fmt.Sprintf("submission %d is marked as hacked", submission)}
+			return &Refusal{Why: Invalid, Text: fmt.Sprintf("submission %d is marked as hacked", submission)}
 		case gpu == "" || mode == "":
-			return &Refused{Why: Invalid, Text: fmt.Sprintf("submission %d: it is not known what it was for", submission)}
+			return &Refusal{Why: Invalid, Text: fmt.Sprintf("submission %d: it is not known what it was for", submission)}
 		}
 		if err := s.planAgain(ctx, tx, []again{{submission, gpu, mode}}, priority, againBeside); err != nil {
 			return err

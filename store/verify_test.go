@@ -18,7 +18,7 @@ func TestPlanAddsAnEvaluation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var refused *Refused
+		var refused *Refusal
 		if err := s.Plan(ctx, a.ID, "", 100); !errors.As(err, &refused) {
 			t.Errorf("Plan of a submission that has not finished: %v", err)
 		}

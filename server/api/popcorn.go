@@ -171,7 +171,7 @@ func poll(c *call) (any, error) {
 		return nil, err
 	}
 	if !s.Own && !c.who.Admin {
-		return nil, &failure{http.StatusForbidden, "this submission is somebody else's"}
+		return nil, &refusal{http.StatusForbidden, "this submission is somebody else's"}
 	}
 	return pollOf(s), nil
 }
@@ -270,7 +270,7 @@ func join(c *call, strict bool) ([]string, error) {
 		return nil, err
 	}
 	if in.Code == "" || len(in.Code) > 200 {
-		return nil, &failure{http.StatusBadRequest, "code: want an invite's"}
+		return nil, &refusal{http.StatusBadRequest, "code: want an invite's"}
 	}
 	return c.back().Join(c.ctx(), c.viewer(), in.Code)
 }

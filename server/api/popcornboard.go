@@ -123,5 +123,5 @@ func runnerQueue(c *call) (any, error) {
 		}
 		return q, nil
 	}
-	return nil, &failure{http.StatusNotFound, "no board has this GPU type"}
+	return nil, &refusal{http.StatusNotFound, "no board has this GPU type"}
 }

@@ -36,18 +36,18 @@ type Submissions struct {
 }
 
 type ListedSubmission struct {
-	ID       int64     `json:"id"`
-	Board    string    `json:"board"`
-	FileName string    `json:"file_name"`
-	GPU      string    `json:"gpu"`
-	Mode     string    `json:"mode"`
-	UserID   string    `json:"user_id"`
-	User     string    `json:"user"`
-	Time     time.Time `json:"time"`
-	Done     bool      `json:"done"`
-	Hacked   bool      `json:"hacked"`
-	Status   string    `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
-	Error    string    `json:"error"`
+	ID       int64      `json:"id"`
+	Board    string     `json:"board"`
+	FileName string     `json:"file_name"`
+	GPU      string     `json:"gpu"`
+	Mode     string     `json:"mode"`
+	UserID   string     `json:"user_id"`
+	User     string     `json:"user"`
+	Time     time.Time  `json:"time"`
+	Done     bool       `json:"done"`
+	Hacked   bool       `json:"hacked"`
+	Status   string     `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
+	Error    string     `json:"error"`
 	Verdicts []Decision `json:"verdicts"` // of a ranked one, by GPU type
 }
 
@@ -148,21 +148,21 @@ func done(c *call, err error) (any, error) {
 
 // A Submission is what you may see of one. What others may not see is empty.
 type Submission struct {
-	ID       int64     `json:"id"`
-	Board    string    `json:"board"`
-	FileName string    `json:"file_name"`
-	Mode     string    `json:"mode"`
-	UserID   string    `json:"user_id"`
-	Own      bool      `json:"own"`
-	Time     time.Time `json:"time"`
-	Done     bool      `json:"done"`
-	Hacked   bool      `json:"hacked"`
-	Status   string    `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
-	Error    string    `json:"error"`
-	Code     *string   `json:"code"` // null: it is not shown to you
-	Wait     *Wait     `json:"wait"` // null: nothing of it waits or runs
+	ID       int64      `json:"id"`
+	Board    string     `json:"board"`
+	FileName string     `json:"file_name"`
+	Mode     string     `json:"mode"`
+	UserID   string     `json:"user_id"`
+	Own      bool       `json:"own"`
+	Time     time.Time  `json:"time"`
+	Done     bool       `json:"done"`
+	Hacked   bool       `json:"hacked"`
+	Status   string     `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
+	Error    string     `json:"error"`
+	Code     *string    `json:"code"` // null: it is not shown to you
+	Wait     *Wait      `json:"wait"` // null: nothing of it waits or runs
 	Verdicts []Decision `json:"verdicts"`
-	Runs     []Run     `json:"runs"`
+	Runs     []Run      `json:"runs"`
 }
 
 // A Run is one phase of an evaluation. Of a secret one score and times are for
@@ -240,7 +240,7 @@ func reports(c *call) (any, error) {
 		return nil, err
 	}
 	if !s.Own && !c.who.Admin {
-		return nil, &failure{http.StatusForbidden, "the reports of a submission are its owner's"}
+		return nil, &refusal{http.StatusForbidden, "the reports of a submission are its owner's"}
 	}
 	out := Reports{[]Report{}}
 	for _, r := range s.Reports {

@@ -1,4 +1,4 @@
-package resource_test
+package document_test
 
 import (
 	"encoding/json"
@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/gpu-mode/kbgen/local/document"
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 func ExampleView() {
@@ -21,7 +21,7 @@ func ExampleView() {
 		panic(err)
 	}
 	defer e.Close()
-	view := resource.NewView(e, "http://127.0.0.1:7777")
+	view := document.NewView(e, "http://127.0.0.1:7777")
 	text, err := json.MarshalIndent(view.Annotation(engine.Annotation{
 		ID: "a1", Context: "verdict", Style: "success", Priority: 3, Body: "passed",
 		CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC),

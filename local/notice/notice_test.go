@@ -1,4 +1,4 @@
-package webhook_test
+package notice_test
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/buildkite/go-buildkite/v3/buildkite"
 
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/webhook"
+	"github.com/gpu-mode/kbgen/local/notice"
 )
 
 const secret = "webhook-token"
@@ -109,13 +109,13 @@ func (w *rig) ok(err error) {
 	}
 }
 
-func (w *rig) start(opts webhook.Options) *webhook.Sender {
+func (w *rig) start(opts notice.Options) *notice.Sender {
 	w.Helper()
 	opts.URL, opts.Token, opts.Client = w.url+"/hook", secret, w.client
 	if opts.BaseURL == nil {
 		opts.BaseURL = func() string { return "http://kb.example" }
 	}
-	s, err := webhook.Start(w.engine, opts)
+	s, err := notice.Start(w.engine, opts)
 	w.ok(err)
 	w.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -126,7 +126,7 @@ func (w *rig) start(opts webhook.Options) *webhook.Sender {
 }
 
 // closeNow delivers what there is.
-func (w *rig) closeNow(s *webhook.Sender) {
+func (w *rig) closeNow(s *notice.Sender) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -170,7 +170,7 @@ func (w *rig) received() []post {
 
 func TestEvents(t *testing.T) {
 	w := newRig(t, nil)
-	s := w.start(webhook.Options{Workers: 1})
+	s := w.start(notice.Options{Workers: 1})
 	b := w.build()
 	w.run()
 	w.closeNow(s)
@@ -212,7 +212,7 @@ func TestEvents(t *testing.T) {
 	if agent := bodies["agent.connected"]["agent"].(map[string]any); agent["name"] != "a" || bodies["agent.connected"]["build"] != nil {
 		t.Errorf("agent.connected = %v", bodies["agent.connected"])
 	}
-	if got := s.Stats(); got != (webhook.Stats{Sent: len(want)}) {
+	if got := s.Stats(); got != (notice.Stats{Sent: len(want)}) {
 		t.Errorf("Stats = %+v, want %d sent", got, len(want))
 	}
 }
@@ -230,7 +230,7 @@ func mustJSON(t *testing.T, v any) []byte {
 func TestSignature(t *testing.T) {
 	w := newRig(t, nil)
 	at := time.Unix(1_700_000_000, 0)
-	s := w.start(webhook.Options{Events: []string{"build.scheduled"}, Now: func() time.Time { return at }})
+	s := w.start(notice.Options{Events: []string{"build.scheduled"}, Now: func() time.Time { return at }})
 	w.build()
 	w.closeNow(s)
 	posts := w.received()
@@ -252,7 +252,7 @@ func TestSignature(t *testing.T) {
 
 func TestClearToken(t *testing.T) {
 	w := newRig(t, nil)
-	s := w.start(webhook.Options{Clear: true, Events: []string{"build.scheduled"}})
+	s := w.start(notice.Options{Clear: true, Events: []string{"build.scheduled"}})
 	w.build()
 	w.closeNow(s)
 	h := (<-w.posts).header
@@ -265,10 +265,10 @@ func TestPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newBubbleRig(t, false)
 		const delay = 700 * time.Millisecond
-		s := w.start(webhook.Options{
+		s := w.start(notice.Options{
 			Events: []string{"build.scheduled", "build.running", "build.finished"},
-			Plan: func(event string) webhook.Plan {
-				return map[string]webhook.Plan{
+			Plan: func(event string) notice.Plan {
+				return map[string]notice.Plan{
 					"build.scheduled": {Delay: delay},
 					"build.running":   {Lose: true},
 					"build.finished":  {Copies: 2},
@@ -295,7 +295,7 @@ func TestPlan(t *testing.T) {
 		check("at its end", "build.scheduled")
 		w.closeNow(s)
 		check("afterwards")
-		if got := s.Stats(); got != (webhook.Stats{Sent: 4, Dropped: 1}) {
+		if got := s.Stats(); got != (notice.Stats{Sent: 4, Dropped: 1}) {
 			t.Errorf("Stats = %+v, want 4 sent, 1 dropped", got)
 		}
 	})
@@ -308,10 +308,10 @@ func TestOneAttempt(t *testing.T) {
 				rw.Header().Set("Location", "/elsewhere")
 				rw.WriteHeader(status)
 			})
-			s := w.start(webhook.Options{Events: []string{"build.scheduled"}})
+			s := w.start(notice.Options{Events: []string{"build.scheduled"}})
 			w.build()
 			w.closeNow(s)
-			if got, stats := len(w.received()), s.Stats(); got != 1 || stats != (webhook.Stats{Failed: 1}) {
+			if got, stats := len(w.received()), s.Stats(); got != 1 || stats != (notice.Stats{Failed: 1}) {
 				t.Errorf("%d requests, %+v, want one that failed", got, stats)
 			}
 		})
@@ -322,7 +322,7 @@ func TestOneAttempt(t *testing.T) {
 func TestStuckReceiver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newBubbleRig(t, true)
-		s := w.start(webhook.Options{Events: []string{"build.scheduled"}, Workers: 1, Backlog: 2, Timeout: time.Hour})
+		s := w.start(notice.Options{Events: []string{"build.scheduled"}, Workers: 1, Backlog: 2, Timeout: time.Hour})
 		w.build()
 		<-w.posts // the worker is busy
 		for range 5 {
@@ -333,7 +333,7 @@ func TestStuckReceiver(t *testing.T) {
 		if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Close = %v, want deadline exceeded", err)
 		}
-		if got := s.Stats(); got != (webhook.Stats{Failed: 1, Dropped: 5}) {
+		if got := s.Stats(); got != (notice.Stats{Failed: 1, Dropped: 5}) {
 			t.Errorf("Stats = %+v, want 1 failed, 3 over the backlog and 2 too late", got)
 		}
 		w.build()
@@ -348,16 +348,16 @@ func TestStuckReceiver(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newBubbleRig(t, true)
-		s := w.start(webhook.Options{Events: []string{"build.scheduled"}, Timeout: 20 * time.Millisecond})
+		s := w.start(notice.Options{Events: []string{"build.scheduled"}, Timeout: 20 * time.Millisecond})
 		w.build()
 		time.Sleep(20*time.Millisecond - time.Nanosecond)
 		synctest.Wait()
-		if got := s.Stats(); got != (webhook.Stats{}) {
+		if got := s.Stats(); got != (notice.Stats{}) {
 			t.Errorf("Stats before the timeout = %+v, want none", got)
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if got := s.Stats(); got != (webhook.Stats{Failed: 1}) {
+		if got := s.Stats(); got != (notice.Stats{Failed: 1}) {
 			t.Errorf("Stats = %+v, want 1 failed", got)
 		}
 		w.closeNow(s)
@@ -366,10 +366,10 @@ func TestTimeout(t *testing.T) {
 
 func TestStartRefuses(t *testing.T) {
 	w := newRig(t, nil)
-	for _, opts := range []webhook.Options{
+	for _, opts := range []notice.Options{
 		{Token: "t"}, {URL: "ftp://x", Token: "t"}, {URL: "http://", Token: "t"}, {URL: "http://user:pass@x/%zz", Token: "t"}, {URL: w.url}, {URL: w.url, Token: "t", Workers: -1},
 	} {
-		s, err := webhook.Start(w.engine, opts)
+		s, err := notice.Start(w.engine, opts)
 		if err == nil {
 			_ = s.Close(context.Background())
 		}

@@ -1,11 +1,11 @@
-// Package webhook posts what happens in the stand-in's engine to a URL, as
+// Package notice posts what happens in the stand-in's engine to a URL, as
 // Buildkite's notification services do: one attempt per event, signed or with
 // a token, in no guaranteed order. Tests may have events doubled, delayed or
 // lost.
 //
 // Source: Buildkite's webhook reference (buildkite/docs,
 // pages/apis/webhooks/pipelines).
-package webhook
+package notice
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package resource
+package document
 
 import "github.com/gpu-mode/kbgen/local/engine"
 

@@ -1,4 +1,4 @@
-package webhook
+package notice
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpu-mode/kbgen/local/document"
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // Header names of a delivery.
@@ -42,11 +42,11 @@ func (s *Sender) body(ev engine.Event) ([]byte, error) {
 	if s.opts.BaseURL != nil {
 		base = strings.TrimRight(s.opts.BaseURL(), "/")
 	}
-	view := resource.NewView(s.engine, base)
+	view := document.NewView(s.engine, base)
 	view.OldTimes = true
 	out := payload{Event: ev.Name}
 	if ev.Build != nil {
-		build := view.Build(ev.Build, resource.BuildFields{})
+		build := view.Build(ev.Build, document.BuildFields{})
 		out.Build, out.Sender = &build, view.Person(ev.Build.Creator)
 		if p, err := s.engine.Pipeline(ev.Build.Pipeline); err == nil { // it may be gone
 			out.Pipeline = view.Pipeline(p)
@@ -141,9 +141,9 @@ func (s *Sender) deliver(d delivery) error {
 // Body fields of an event. A build has no jobs here.
 type payload struct {
 	Event    string             `json:"event"`
-	Build    *resource.Build    `json:"build,omitempty"`
-	Job      *resource.Job      `json:"job,omitempty"`
-	Agent    *resource.Agent    `json:"agent,omitempty"`
-	Pipeline *resource.Pipeline `json:"pipeline,omitempty"`
-	Sender   *resource.Person   `json:"sender"`
+	Build    *document.Build    `json:"build,omitempty"`
+	Job      *document.Job      `json:"job,omitempty"`
+	Agent    *document.Agent    `json:"agent,omitempty"`
+	Pipeline *document.Pipeline `json:"pipeline,omitempty"`
+	Sender   *document.Person   `json:"sender"`
 }

@@ -1,10 +1,10 @@
-// Package resource shows the stand-in's builds, jobs, agents and what belongs
+// Package document shows the stand-in's builds, jobs, agents and what belongs
 // to them as JSON, in the form that Buildkite's REST API v2 and its webhooks
 // share. It decides nothing and serves nothing.
 //
 // Source: Buildkite's REST API reference (buildkite/docs, pages/apis/rest_api)
 // and what buildkite/go-buildkite v3.13.0 decodes.
-package resource
+package document
 
 import (
 	"encoding/base64"

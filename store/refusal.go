@@ -2,7 +2,7 @@ package store
 
 import "time"
 
-// Why says what a [Refused] is about, for whoever turns it into a status.
+// Why says what a [Refusal] is about, for whoever turns it into a status.
 type Why int
 
 const (
@@ -20,11 +20,11 @@ const (
 	InviteTaken   // by somebody else
 )
 
-// A Refused is a request that was understood and is not done. Nothing was stored.
-type Refused struct {
+// A Refusal is a request that was understood and is not done. Nothing was stored.
+type Refusal struct {
 	Why        Why
 	Text       string        // one line for the user
 	RetryAfter time.Duration // of OverLimit
 }
 
-func (r *Refused) Error() string { return r.Text }
+func (r *Refusal) Error() string { return r.Text }
