@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gpu-mode/kbgen/internal/schematest"
+	"github.com/gpu-mode/kbgen/server/diagnosis"
 )
 
 // What list --json prints is what its published schema says.
@@ -18,7 +19,7 @@ func TestPublishedSchemas(t *testing.T) {
 		{Name: "submissions", Title: "kbserve submission list --json: submissions, the newest first", Type: reflect.TypeFor[[]Submission]()},
 		{Name: "submission-record", Title: "kbserve submission show --json: one submission and its runs", Type: reflect.TypeFor[shownSubmission]()},
 		{Name: "stats", Title: "kbserve stats --json: numbers of all boards", Type: reflect.TypeFor[listedStats]()},
-		{Name: "diagnosis", Title: "kbserve doctor --json: what is stuck or wrong, and what to do", Type: reflect.TypeFor[diagnosis]()},
+		{Name: "diagnosis", Title: "kbserve doctor --json: what is stuck or wrong, and what to do", Type: reflect.TypeFor[diagnosis.Diagnosis]()},
 	} {
 		schematest.CheckFilled(t, d, *update, nil)
 	}
