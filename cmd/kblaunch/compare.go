@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -56,16 +55,10 @@ func (c *compareCmd) Run(ctx context.Context, env *cli.Env) error {
 // readResult reads a result.json, or what submit --json printed of one run; nil
 // when there is no such file.
 func readResult(name string) (*schema.Result, error) {
-	f, err := os.Open(name)
+	data, err := readFile(name, schema.MaxResult)
 	if os.IsNotExist(err) {
 		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, schema.MaxResult+1))
-	if err != nil {
+	} else if err != nil {
 		return nil, err
 	}
 	var doc documentJSON
