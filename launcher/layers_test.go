@@ -19,7 +19,7 @@ var layers = []string{
 	"quota estimate hint lifecycle run",         // what is known of the API's limit, of past builds, and of one run
 	"request transport retry",                   // one request
 	"list queues joblog cancel artifact",        // what the API has
-	"inspect inline noresult create submission", // builds
+	"inspect overview inline noresult create submission", // builds
 	"watcher poll loop",                         // the shared polling
 	"wait collect submit",                       // one run from its creation to its result
 	"client",

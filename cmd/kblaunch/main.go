@@ -42,12 +42,14 @@ func program() cli.Program {
 				return queues
 			},
 			"--state": states,
-			"task": func() (names []string) {
-				for _, e := range examples.List() {
-					names = append(names, e.Name)
-				}
-				return names
-			},
+			"task":    exampleNames,
 		},
 	}
+}
+
+func exampleNames() (names []string) {
+	for _, e := range examples.List() {
+		names = append(names, e.Name)
+	}
+	return names
 }

@@ -1,4 +1,4 @@
-package main
+package selftest
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -60,7 +59,7 @@ func (x *selftest) wait(ctx context.Context) error {
 		err := x.ask(ctx, "GET", fmt.Sprintf("/user/submissions/%d", x.id), "", nil, &answer)
 		switch {
 		case ctx.Err() != nil:
-			return cli.WithHint(fmt.Errorf("submission %d is not over after %v", x.id, x.Timeout), "kbserve doctor --age 1m")
+			return &Error{fmt.Errorf("submission %d is not over after %v", x.id, x.Timeout), "kbserve doctor --age 1m"}
 		case err != nil:
 			return err
 		case answer.Done:
@@ -80,7 +79,7 @@ func (x *selftest) ask(ctx context.Context, method, path, contentType string, bo
 	what := method + " " + path
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(x.URL, "/")+path, body)
 	if err != nil {
-		return cli.Usagef("--url: got %s, want http://HOST:PORT or https://HOST", text.Quote(text.Shorten(x.URL, 200)))
+		return fmt.Errorf("URL: got %s, want http://HOST:PORT or https://HOST", text.Quote(text.Shorten(x.URL, 200)))
 	}
 	request.Header.Set("X-Popcorn-Cli-Id", x.cliID)
 	if contentType != "" {
@@ -88,7 +87,7 @@ func (x *selftest) ask(ctx context.Context, method, path, contentType string, bo
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return cli.WithHint(fmt.Errorf("%s: %s", what, text.Line(err.Error(), 300)), "kbserve serve")
+		return &Error{fmt.Errorf("%s: %s", what, text.Line(err.Error(), 300)), "kbserve serve"}
 	}
 	defer response.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
