@@ -45,11 +45,3 @@ func (s *Store) EndSession(ctx context.Context, token string) error {
 		return err
 	})
 }
-
-// EndSessions ends all sessions of a user.
-func (s *Store) EndSessions(ctx context.Context, userID string) error {
-	return s.change(ctx, "ending a user's sessions", func(tx *sql.Tx) error {
-		_, err := s.db.Exec(ctx, tx, `DELETE FROM own.session WHERE user_id = $1`, userID)
-		return err
-	})
-}

@@ -9,20 +9,19 @@ import (
 
 // A listed submission is one line of somebody's own list.
 type listed struct {
-	ID           int64
-	Path         string
-	Board        string
-	BoardPath    string
-	File         string
-	GPU, Mode    string
-	User         string // "" on a page that is about one user
-	UserPath     string
-	When         view.Moment
-	State        view.State
-	Score        string
-	Reason       string // why it does not rank, or failed
-	Finished     bool
-	HasPublicRun bool
+	ID        int64
+	Path      string
+	Board     string
+	BoardPath string
+	File      string
+	GPU, Mode string
+	User      string // "" on a page that is about one user
+	UserPath  string
+	When      view.Moment
+	State     view.State
+	Score     string
+	Reason    string // why it does not rank, or failed
+	Finished  bool
 }
 
 func newListed(all []store.Listed, r *request) []listed {
@@ -32,7 +31,7 @@ func newListed(all []store.Listed, r *request) []listed {
 		out[i] = listed{
 			ID: l.ID, Path: submissionPath(l.ID), Board: name(l.Board), BoardPath: boardPath(l.Board, l.GPU), File: name(l.FileName),
 			GPU: text.Line(l.GPU, maxName), Mode: view.Mode(l.Mode),
-			When: newMoment(l.Time, r.now), State: listedState(l), Finished: l.Done, HasPublicRun: len(l.Runs) > 0,
+			When: newMoment(l.Time, r.now), State: listedState(l), Finished: l.Done,
 		}
 		for _, v := range l.Verdicts {
 			if v.Score != nil {
