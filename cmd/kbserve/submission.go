@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -138,4 +141,44 @@ type submissionHackedCmd struct {
 
 func (c *submissionHackedCmd) Run(ctx context.Context, env *cli.Env) error {
 	return c.with(ctx, func(s *store.Store) error { return s.MarkHacked(ctx, c.ID, c.Why) })
+}
+
+type statsCmd struct {
+	place `embed:""`
+	JSON  bool `name:"json"`
+}
+
+func (c *statsCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		all, err := listing.Numbers(ctx, s)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return cli.PrintJSON(env.Stdout, all)
+		}
+		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "BOARD\tUSERS\tSUBMISSIONS\tHOUR\tDAY\tOPEN RUNS\tSTATUSES\tMODES")
+		for _, b := range all.Boards {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", text.Line(b.Board, 100), b.Users, b.Submissions, b.Hour, b.Day, b.Open, numbers(b.Statuses), numbers(b.Modes))
+		}
+		fmt.Fprintf(w, "all\t%d\t%d\t%d\t%d\t%d\t\t\n", all.Users, all.Submissions, all.Hour, all.Day, all.Open)
+		return w.Flush()
+	})
+}
+
+// numbers are counts by their names, "failed 3, succeeded 8".
+func numbers(counts map[string]int) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		words = append(words, fmt.Sprintf("%s %d", named(name), counts[name]))
+	}
+	return strings.Join(words, ", ")
+}
+
+func named(name string) string {
+	if name == "" {
+		return "none"
+	}
+	return text.Line(name, 40)
 }
