@@ -33,7 +33,7 @@ median() {
 }
 
 echo "-- sizes, stripped"
-for name in kbgen kbgen-secret kbrun kbrun-nvml kblaunch kbserve kbnode kblocal; do
+for name in kbgen kbrun kbrun-nvml kblaunch kbserve kbnode kblocal; do
 	printf '%-10s %5.1f MB\n' "$name" "$(wc -c <"bin/$name" | awk '{print $1 / 1e6}')"
 done
 echo "-- kbgen from start to end, beside an empty program; kbrun over bare Python"

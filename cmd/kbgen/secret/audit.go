@@ -1,4 +1,4 @@
-package main
+package secret
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/secrets"
-	"github.com/gpu-mode/kbgen/secrets/legacy"
+	"github.com/gpu-mode/kbgen/secrets/inventory"
 )
 
 // auditCmd lists what is sealed, for whom, since when and until when.
@@ -29,21 +29,6 @@ type auditCmd struct {
 	JSON          bool
 
 	now clock
-}
-
-// audited is one value as --json prints it.
-type audited struct {
-	File       string   `json:"file"`
-	Line       int      `json:"line"`
-	Name       string   `json:"name"`
-	Format     string   `json:"format"`
-	KeyID      string   `json:"kid,omitempty"`
-	Issued     string   `json:"issued,omitempty"` // days
-	Expires    string   `json:"expires,omitempty"`
-	AgeDays    *int     `json:"age_days,omitempty"`
-	Passphrase *int     `json:"passphrase_bytes,omitempty"` // that count, of the old formats
-	Opened     bool     `json:"opened"`                     // with a key; else it is the file's word
-	Problems   []string `json:"problems"`
 }
 
 // usualFiles are looked at when none is named.
@@ -64,25 +49,22 @@ func (c *auditCmd) Run(_ context.Context, env *cli.Env) error {
 			return cli.WithHint(cli.Usagef("got no file, and there is none in .buildkite"), "kbgen secret audit FILE...")
 		}
 	}
-	a := auditor{now: c.now().UTC(), within: time.Duration(c.Within) * 24 * time.Hour}
+	a := inventory.Auditor{Now: c.now().UTC(), Within: time.Duration(c.Within) * 24 * time.Hour}
 	var err error
-	if a.keys, err = privateKeys(env, c.Key); err != nil {
+	if a.Keys, err = readKeys(env, c.Key, c.RepositoryKey); err != nil {
 		return err
 	}
-	if a.repository, err = repositoryKey(env, a.keys, c.RepositoryKey); err != nil {
+	if a.Current, err = currentKeyID(c.Recipients, a.Now); err != nil {
 		return err
 	}
-	if a.current, err = currentKeyID(c.Recipients, a.now); err != nil {
-		return err
-	}
-	all, problems := []audited{}, 0
+	all, problems := []inventory.Audit{}, 0
 	for _, file := range files {
-		texts, err := scan(env, file)
+		values, err := scan(env, file)
 		if err != nil {
 			return err
 		}
-		for _, t := range texts {
-			r := a.audit(t)
+		for _, v := range values {
+			r := a.Audit(v)
 			problems += len(r.Problems)
 			all = append(all, r)
 		}
@@ -115,88 +97,7 @@ func currentKeyID(file string, now time.Time) (string, error) {
 	return rs.KeyID(), nil
 }
 
-type auditor struct {
-	keys       []*secrets.PrivateKey
-	repository []byte
-	current    string
-	now        time.Time
-	within     time.Duration
-}
-
-func (a *auditor) audit(t sealedText) audited {
-	r := audited{File: t.file, Line: t.line, Name: t.name, Format: t.format, Problems: []string{}}
-	problem := func(format string, args ...any) { r.Problems = append(r.Problems, fmt.Sprintf(format, args...)) }
-	if err := secrets.CheckName(t.name); err != nil {
-		problem("%v", err)
-	}
-	if t.format != "kbsec1" {
-		a.old(t, &r, problem)
-		return r
-	}
-	var expires time.Time
-	if t.entry != nil {
-		r.KeyID, expires = t.entry.KeyID, t.entry.Expires
-		r.dates(t.entry.Issued, expires, a.now)
-	}
-	if len(a.keys) > 0 {
-		s, err := secrets.Open(t.text, secrets.Identities(a.keys))
-		if err != nil {
-			problem("%v", err)
-		} else {
-			if t.entry != nil && (s.KeyID != t.entry.KeyID || s.Expires.UTC().Format(time.DateOnly) != r.Expires || s.Issued.UTC().Format(time.DateOnly) != r.Issued) {
-				problem("the file says something else than what is sealed")
-			}
-			if s.Name != t.name {
-				problem("sealed as %s: no node hands it out under this name", s.Name)
-			}
-			r.Opened, r.KeyID, expires = true, s.KeyID, s.Expires
-			r.dates(s.Issued, s.Expires, a.now)
-		}
-	}
-	switch {
-	case expires.IsZero():
-	case !a.now.Before(expires):
-		problem("expired")
-	case expires.Sub(a.now) < a.within:
-		problem("ends in %d days", int(expires.Sub(a.now)/(24*time.Hour)))
-	}
-	if a.current != "" && r.KeyID != "" && r.KeyID != a.current {
-		problem("sealed for other keys than %s: rekey", a.current)
-	}
-	return r
-}
-
-// old is what can be said of a value in an old format: that it is one.
-func (a *auditor) old(t sealedText, r *audited, problem func(string, ...any)) {
-	problem("bound to no pipeline, ends never: migrate")
-	if len(a.keys) == 0 {
-		return
-	}
-	v, err := openLegacy(a.keys, a.repository, t.text)
-	if err != nil {
-		problem("%v", err)
-		return
-	}
-	r.Opened, r.Format = true, string(v.Format)
-	if v.Format != legacy.V0 {
-		r.Passphrase = &v.Passphrase
-	}
-	if v.Weak() {
-		problem("passphrase of %d bytes: count the value as public and replace it", v.Passphrase)
-	}
-}
-
-func (r *audited) dates(issued, expires, now time.Time) {
-	if !issued.IsZero() {
-		days := int(now.Sub(issued) / (24 * time.Hour))
-		r.Issued, r.AgeDays = issued.UTC().Format(time.DateOnly), &days
-	}
-	if !expires.IsZero() {
-		r.Expires = expires.UTC().Format(time.DateOnly)
-	}
-}
-
-func (c *auditCmd) print(w io.Writer, all []audited, files int) error {
+func (c *auditCmd) print(w io.Writer, all []inventory.Audit, files int) error {
 	if c.JSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")

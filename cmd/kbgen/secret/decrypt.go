@@ -1,17 +1,16 @@
-package main
+package secret
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/secrets"
-	"github.com/gpu-mode/kbgen/secrets/legacy"
+	"github.com/gpu-mode/kbgen/secrets/inventory"
 )
 
 // decryptCmd opens one value with a private key and prints it, byte for byte.
@@ -25,7 +24,7 @@ type decryptCmd struct {
 }
 
 func (c *decryptCmd) Run(_ context.Context, env *cli.Env) error {
-	keys, err := privateKeys(env, c.Key)
+	keys, err := readKeys(env, c.Key, c.RepositoryKey)
 	if err != nil {
 		return err
 	}
@@ -48,7 +47,7 @@ func (c *decryptCmd) Run(_ context.Context, env *cli.Env) error {
 
 // sealed is the text to open: of a store's entry, or all that a file holds.
 func (c *decryptCmd) sealed(env *cli.Env) (string, error) {
-	if isStore(c.File) {
+	if inventory.IsStore(c.File) {
 		if c.Name == "" {
 			return "", cli.Usagef("--name: got none, want which secret of %s", c.File)
 		}
@@ -69,12 +68,6 @@ func (c *decryptCmd) sealed(env *cli.Env) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// isStore reports whether a file is a store, by its name.
-func isStore(file string) bool {
-	name := filepath.Base(file)
-	return strings.HasSuffix(name, ".kb.yaml") || strings.HasSuffix(name, ".kb.yml")
-}
-
 func names(s *secrets.Store) string {
 	var all []string
 	for _, e := range s.Entries {
@@ -88,15 +81,15 @@ func names(s *secrets.Store) string {
 
 // open says on stderr what a value is bound to. Who holds the key may read it
 // whatever it is bound to; a node's broker hands it to nobody then.
-func (c *decryptCmd) open(env *cli.Env, keys []*secrets.PrivateKey, sealed string) ([]byte, error) {
-	s, err := secrets.Open(sealed, secrets.Identities(keys))
+func (c *decryptCmd) open(env *cli.Env, keys inventory.Keys, sealed string) ([]byte, error) {
+	s, err := secrets.Open(sealed, secrets.Identities(keys.Private))
 	if err != nil {
 		return nil, err
 	}
 	if c.Name != "" && s.Name != c.Name {
 		return nil, &secrets.Refusal{Name: c.Name, Reason: secrets.Renamed, Detail: "it was sealed as " + s.Name}
 	}
-	fmt.Fprintf(env.Stderr, "kbgen-secret: %s: sealed for %s%s, organization %s, pipelines %s, ends %s%s\n", s.Name, s.KeyID, by(s),
+	fmt.Fprintf(env.Stderr, "kbgen: %s: sealed for %s%s, organization %s, pipelines %s, ends %s%s\n", s.Name, s.KeyID, by(s),
 		s.Organization, strings.Join(s.Pipelines, ", "), s.Expires.Format(time.DateOnly), passed(s, c.now()))
 	return s.Value, nil
 }
@@ -115,68 +108,19 @@ func passed(s *secrets.Secret, now time.Time) string {
 	return " (expired)"
 }
 
-func (c *decryptCmd) openLegacy(env *cli.Env, keys []*secrets.PrivateKey, sealed string) ([]byte, error) {
-	repository, err := repositoryKey(env, keys, c.RepositoryKey)
+func (c *decryptCmd) openLegacy(env *cli.Env, keys inventory.Keys, sealed string) ([]byte, error) {
+	v, err := keys.OpenLegacy(sealed)
 	if err != nil {
-		return nil, err
+		return nil, usage(err)
 	}
-	v, err := openLegacy(keys, repository, sealed)
-	if err != nil {
-		return nil, err
-	}
-	fmt.Fprintf(env.Stderr, "kbgen-secret: format %s%s; bound to nothing. kbgen secret migrate makes kbsec1 of it\n", v.Format, weakness(v))
+	fmt.Fprintf(env.Stderr, "kbgen: format %s%s; bound to nothing. kbgen secret migrate makes kbsec1 of it\n", v.Format, inventory.Weakness(v))
 	return v.Text, nil
 }
 
-// weakness says how much of the key counts where it is little.
-func weakness(v *legacy.Value) string {
-	if !v.Weak() {
-		return ""
+// usage makes wrong usage of errors that another command line mends.
+func usage(err error) error {
+	if errors.Is(err, inventory.ErrFormat) || errors.Is(err, inventory.ErrRepositoryKey) {
+		return &cli.UsageError{Err: err}
 	}
-	return fmt.Sprintf(", its passphrase has %d bytes only: count the value as public and replace it", v.Passphrase)
-}
-
-// openLegacy tries every RSA key.
-func openLegacy(keys []*secrets.PrivateKey, repository []byte, sealed string) (*legacy.Value, error) {
-	format, err := legacy.Detect(sealed)
-	if err != nil {
-		return nil, &cli.UsageError{Err: fmt.Errorf("got neither %s… nor an old format: %w", secrets.Prefix, err)}
-	}
-	if format == legacy.Variable {
-		if repository == nil {
-			return nil, cli.Usagef("got a cryptic variable, want --repository-key, too: .buildkite/cryptic_repo_keys/repo_key.…")
-		}
-		return legacy.OpenVariable(repository, sealed)
-	}
-	err = errors.New("got no RSA key, want secrets.private.key: the old formats know no other")
-	for _, k := range keys {
-		if k.RSA == nil {
-			continue
-		}
-		var v *legacy.Value
-		if v, err = legacy.Open(k.RSA, sealed); err == nil {
-			return v, nil
-		}
-	}
-	return nil, err
-}
-
-// repositoryKey opens cryptic's key of a repository, nil when there is none.
-func repositoryKey(env *cli.Env, keys []*secrets.PrivateKey, file string) ([]byte, error) {
-	if file == "" {
-		return nil, nil
-	}
-	sealed, err := readFile(env, file)
-	if err != nil {
-		return nil, &cli.UsageError{Err: err}
-	}
-	for _, k := range keys {
-		if k.RSA == nil {
-			continue
-		}
-		if key, err := legacy.OpenRepositoryKey(k.RSA, sealed); err == nil {
-			return key, nil
-		}
-	}
-	return nil, fmt.Errorf("%s: %w", file, legacy.ErrOpen)
+	return err
 }

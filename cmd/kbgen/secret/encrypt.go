@@ -1,4 +1,4 @@
-package main
+package secret
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/secrets"
+	"github.com/gpu-mode/kbgen/secrets/inventory"
 	"github.com/gpu-mode/kbgen/secrets/legacy"
 )
 
@@ -37,37 +38,28 @@ type sealingFlags struct {
 	Sign       string   `placeholder:"FILE"`
 }
 
-// A sealer seals secrets for one set of recipients.
-type sealer struct {
-	recipients secrets.Recipients
-	template   secrets.Secret // but for name, value and binding
-	sign       func(*secrets.Secret)
-}
-
-func (f sealingFlags) sealer(env *cli.Env, now time.Time) (*sealer, error) {
+func (f sealingFlags) sealer(env *cli.Env, now time.Time) (*secrets.Sealer, error) {
 	now = now.UTC().Truncate(time.Second)
-	s := &sealer{template: secrets.Secret{Issued: now, Expires: now.Add(secrets.DefaultLife), By: f.By}}
+	s := &secrets.Sealer{Template: secrets.Secret{Issued: now, Expires: now.Add(secrets.DefaultLife), By: f.By}}
 	var err error
 	if f.Expires != "" {
-		if s.template.Expires, err = time.Parse(time.DateOnly, f.Expires); err != nil || !s.template.Expires.After(now) {
+		if s.Template.Expires, err = time.Parse(time.DateOnly, f.Expires); err != nil || !s.Template.Expires.After(now) {
 			return nil, cli.Usagef("--expires: got %q, want a day to come, as %s", f.Expires, now.AddDate(1, 0, 0).Format(time.DateOnly))
 		}
 	}
 	if f.NotBefore != "" {
-		if s.template.NotBefore, err = time.Parse(time.DateOnly, f.NotBefore); err != nil {
+		if s.Template.NotBefore, err = time.Parse(time.DateOnly, f.NotBefore); err != nil {
 			return nil, cli.Usagef("--not-before: got %q, want a day as %s", f.NotBefore, now.Format(time.DateOnly))
 		}
 	}
-	if s.recipients, err = f.readRecipients(env, now); err != nil {
+	if s.Recipients, err = f.readRecipients(env, now); err != nil {
 		return nil, err
 	}
-	s.template.KeyID = s.recipients.KeyID()
+	s.Template.KeyID = s.Recipients.KeyID()
 	if f.Sign != "" {
-		key, err := signingKey(env, f.Sign)
-		if err != nil {
+		if s.SigningKey, err = signingKey(env, f.Sign); err != nil {
 			return nil, err
 		}
-		s.sign = func(secret *secrets.Secret) { secret.Sign(key) }
 	}
 	return s, nil
 }
@@ -104,23 +96,6 @@ func current(rs secrets.Recipients, where string, now time.Time) (secrets.Recipi
 	return rs, nil
 }
 
-// seal seals one value.
-func (s *sealer) seal(name string, value []byte, b secrets.Binding) (*secrets.Secret, string, error) {
-	secret := s.template
-	secret.Name, secret.Value, secret.Binding = name, value, b
-	return s.reseal(&secret)
-}
-
-// reseal seals a whole secret for the recipients.
-func (s *sealer) reseal(secret *secrets.Secret) (*secrets.Secret, string, error) {
-	secret.KeyID, secret.Signature = s.template.KeyID, nil
-	if s.sign != nil {
-		s.sign(secret)
-	}
-	text, err := secrets.Seal(secret, s.recipients.Keys())
-	return secret, text, err
-}
-
 // encryptCmd seals a value and prints what to paste, or puts it into a store.
 type encryptCmd struct {
 	Name string `arg:""`
@@ -149,7 +124,7 @@ func (c *encryptCmd) Run(_ context.Context, env *cli.Env) error {
 		return err
 	}
 	// Before anybody is asked for a value, all else must be right.
-	trial := sealer.template
+	trial := sealer.Template
 	trial.Name, trial.Value, trial.Binding = c.Name, []byte("x"), c.binding()
 	if err := trial.Validate(); err != nil {
 		return &cli.UsageError{Err: err}
@@ -164,7 +139,7 @@ func (c *encryptCmd) Run(_ context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	secret, text, err := sealer.seal(c.Name, value, c.binding())
+	secret, text, err := sealer.Seal(c.Name, value, c.binding())
 	if err != nil {
 		return err
 	}
@@ -180,7 +155,7 @@ func (c *encryptCmd) Run(_ context.Context, env *cli.Env) error {
 	if replaced {
 		what = "replaced"
 	}
-	fmt.Fprintf(env.Stderr, "kbgen-secret: %s: %s %s, sealed for %s, ends %s\n", c.Store, c.Name, what, secret.KeyID, secret.Expires.Format(time.DateOnly))
+	fmt.Fprintf(env.Stderr, "kbgen: %s: %s %s, sealed for %s, ends %s\n", c.Store, c.Name, what, secret.KeyID, secret.Expires.Format(time.DateOnly))
 	return nil
 }
 
@@ -205,9 +180,9 @@ func (c *encryptCmd) legacy(env *cli.Env) error {
 	if err != nil {
 		return fmt.Errorf("encrypting %s: %w", c.Name, err)
 	}
-	name := "SECRET_" + c.Name
+	name := inventory.LegacyPrefix + c.Name
 	if schema.RedactedName(name) {
-		fmt.Fprintf(env.Stderr, "kbgen-secret: note: agents from version 4 on refuse to upload a pipeline that sets %s; kbsec1 is free of that\n", name)
+		fmt.Fprintf(env.Stderr, "kbgen: note: agents from version 4 on refuse to upload a pipeline that sets %s; kbsec1 is free of that\n", name)
 	}
 	return snippet(env.Stdout, "v1: bound to no pipeline, ends never", name, sealed)
 }

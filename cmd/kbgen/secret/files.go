@@ -1,4 +1,4 @@
-package main
+package secret
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/secrets"
+	"github.com/gpu-mode/kbgen/secrets/inventory"
 )
 
 // maxFile bounds what is read of any file, bytes.
@@ -63,19 +64,43 @@ func writeFile(name string, content []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// privateKeys reads the keys of all files.
-func privateKeys(env *cli.Env, files []string) ([]*secrets.PrivateKey, error) {
-	var all []*secrets.PrivateKey
+// readKeys reads the private keys of all files, and cryptic's key of a
+// repository if there is a file of it.
+func readKeys(env *cli.Env, files []string, repository string) (inventory.Keys, error) {
+	var all inventory.Keys
 	for _, name := range files {
 		text, err := readFile(env, name)
 		if err != nil {
-			return nil, &cli.UsageError{Err: err}
+			return all, &cli.UsageError{Err: err}
 		}
 		keys, err := secrets.ParsePrivateKeys(text)
 		if err != nil {
-			return nil, cli.Usagef("%s: %w", name, err)
+			return all, cli.Usagef("%s: %w", name, err)
 		}
-		all = append(all, keys...)
+		all.Private = append(all.Private, keys...)
+	}
+	if repository == "" {
+		return all, nil
+	}
+	sealed, err := readFile(env, repository)
+	if err != nil {
+		return all, &cli.UsageError{Err: err}
+	}
+	if err := all.AddRepository(sealed); err != nil {
+		return all, fmt.Errorf("%s: %w", repository, err)
+	}
+	return all, nil
+}
+
+// scan finds the sealed values of a store or of a pipeline.
+func scan(env *cli.Env, file string) ([]inventory.Value, error) {
+	content, err := readFile(env, file)
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	all, err := inventory.Scan(file, content)
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
 	}
 	return all, nil
 }

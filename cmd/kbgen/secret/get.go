@@ -1,4 +1,4 @@
-package main
+package secret
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node/broker/client"
 	"github.com/gpu-mode/kbgen/secrets"
+	"github.com/gpu-mode/kbgen/secrets/inventory"
 )
 
 // Limits of one call.
@@ -90,9 +91,9 @@ func (c *getCmd) Run(ctx context.Context, env *cli.Env) error {
 // envelope is the step's variable, else the repository's store.
 func (c *getCmd) envelope(env *cli.Env) (string, error) {
 	if c.Old {
-		text := env.Getenv(juliaPrefix + c.Name)
+		text := env.Getenv(inventory.LegacyPrefix + c.Name)
 		if text == "" {
-			return "", cli.Usagef("%s: got no variable %s%s", c.Name, juliaPrefix, c.Name)
+			return "", cli.Usagef("%s: got no variable %s%s", c.Name, inventory.LegacyPrefix, c.Name)
 		}
 		return text, nil
 	}

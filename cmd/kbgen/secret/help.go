@@ -1,4 +1,4 @@
-package main
+package secret
 
 const bindingOptions = `  --org UUID           the organization; required
   --pipeline UUID      whose jobs may have the value; required, may be repeated
@@ -21,8 +21,9 @@ const oldKeyOptions = `  --key FILE           a private key, lines AGE-SECRET-KE
   --repository-key FILE   cryptic's repo_key.…, for its variables
 `
 
-var help = map[string]string{
-	"": `kbgen secret seals values for the vendors' nodes. What it seals can lie in a
+// Help holds the pages, by the name of the command in kbgen.
+var Help = map[string]string{
+	"secret": `kbgen secret seals values for the vendors' nodes. What it seals can lie in a
 public repository: only a node can open it, for the steps that were named.
 
 usage:
@@ -47,7 +48,7 @@ example:
   kbgen secret encrypt CODECOV_TOKEN --org $ORG --pipeline $PIPELINE \
     --store .buildkite/secrets.kb.yaml
 `,
-	"get": `usage: kbgen secret get NAME [options] [-- COMMAND...]
+	"secret get": `usage: kbgen secret get NAME [options] [-- COMMAND...]
 
 In a step: takes the envelope from the variable NAME_KBSEC, else from the store,
 and asks the node's broker, kbnode secretd, to open it. Who the step is, the
@@ -71,7 +72,7 @@ exit status: 0 done, 1 refused or failed, 2 wrong usage; COMMAND's own
 example:
   kbgen secret get NPM_TOKEN -- sh -c 'npm-publish --token-file "$NPM_TOKEN_FILE"'
 `,
-	"hook": `usage: kbgen secret hook environment|pre-command --allow UUID=REPOSITORY...
+	"secret hook": `usage: kbgen secret hook environment|pre-command --allow UUID=REPOSITORY...
 
 Prints an agent hook for nodes whose pipelines carry SECRET_* in the old formats.
 
@@ -93,7 +94,7 @@ The broker must allow the pipelines, too (old: in its config).
 example:
   kbgen secret hook environment --allow $ID=https://github.com/a/b > environment
 `,
-	"keygen": `usage: kbgen secret keygen --out FILE [options]
+	"secret keygen": `usage: kbgen secret keygen --out FILE [options]
        kbgen secret keygen --existing FILE [--name NAME]
 
 Makes a private key, readable by its owner alone, and prints the line for
@@ -109,7 +110,7 @@ Makes a private key, readable by its owner alone, and prints the line for
 example, as root on a node:
   kbgen secret keygen --name lab-2026 --out /etc/kbnode/secret.key
 `,
-	"encrypt": `usage: kbgen secret encrypt NAME [options]
+	"secret encrypt": `usage: kbgen secret encrypt NAME [options]
 
 Seals a value. Prints a snippet for a step, or puts it into a store.
 
@@ -123,7 +124,7 @@ Seals a value. Prints a snippet for a step, or puts it into a store.
 example:
   printf %s "$TOKEN" | kbgen secret encrypt A_TOKEN --org $ORG --pipeline $ID
 `,
-	"decrypt": `usage: kbgen secret decrypt [FILE] --key FILE [options]
+	"secret decrypt": `usage: kbgen secret decrypt [FILE] --key FILE [options]
 
 Opens one value and prints it, byte for byte. FILE holds the sealed text, in
 kbsec1 or an old format, or is a store (*.kb.yaml); default: standard input.
@@ -133,7 +134,7 @@ kbsec1 or an old format, or is a store (*.kb.yaml); default: standard input.
 example:
   kbgen secret decrypt .buildkite/secrets.kb.yaml --name NPM_TOKEN --key node.key
 `,
-	"rekey": `usage: kbgen secret rekey [STORE] --key FILE [options]
+	"secret rekey": `usage: kbgen secret rekey [STORE] --key FILE [options]
 
 Seals the values of a store (default .buildkite/secrets.kb.yaml) for the
 recipients that are in use today. Bindings and days stay. With one value that
@@ -150,7 +151,7 @@ values themselves.
 example:
   kbgen secret rekey --key old.key
 `,
-	"audit": `usage: kbgen secret audit [FILE...] [options]
+	"secret audit": `usage: kbgen secret audit [FILE...] [options]
 
 Lists sealed values of stores and pipelines (default: those in .buildkite):
 format, for whom, age, end, and what is wrong with them. Without a key it
@@ -166,7 +167,7 @@ exit status: 0 no problems, 2 wrong usage, 3 problems
 example:
   kbgen secret audit --key node.key
 `,
-	"migrate": `usage: kbgen secret migrate FILE... --key FILE [options]
+	"secret migrate": `usage: kbgen secret migrate FILE... --key FILE [options]
 
 Puts the values that pipelines hold in the old formats (SECRET_*,
 CRYPTIC_ADHOC_SECRET_*, variables of the plugin cryptic) into a store, sealed
@@ -178,7 +179,7 @@ example:
   kbgen secret migrate .buildkite/pipeline.yml --key secrets.private.key \
     --org $ORG --pipeline $PIPELINE
 `,
-	"lint": `usage: kbgen secret lint FILE...
+	"secret lint": `usage: kbgen secret lint FILE...
 
 Applies the rules of kbgen check that are about secrets, strictly.
 

@@ -1,4 +1,4 @@
-package main
+package secret
 
 import (
 	"context"
@@ -21,7 +21,7 @@ const today = "2026-11-22"
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"kbgen-secret": func() {
+		"kbgen": func() {
 			day := os.Getenv("TODAY")
 			if day == "" {
 				day = today
@@ -37,13 +37,20 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// program is kbgen with its command secret alone.
+func program(now clock) cli.Program {
+	return cli.Program{Name: "kbgen", Help: Help, Grammar: &struct {
+		Secret Commands `cmd:""`
+	}{New(now)}}
+}
+
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
-			legacy, err := filepath.Abs("../../secrets/legacy/testdata")
+			legacy, err := filepath.Abs("../../../secrets/legacy/testdata")
 			env.Setenv("LEGACY", legacy)
 			env.Setenv("ORG", "0190aaaa-0000-4000-8000-000000000001")
 			env.Setenv("PIPELINE", "0190aaaa-0000-4000-8000-000000000002")
@@ -66,7 +73,7 @@ func mode(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func TestHelpFitsAScreen(t *testing.T) {
-	for name, page := range help {
+	for name, page := range Help {
 		lines := strings.Split(strings.TrimSuffix(page, "\n"), "\n")
 		if len(lines) > 32 {
 			t.Errorf("help page %q has %d lines, want at most 32", name, len(lines))

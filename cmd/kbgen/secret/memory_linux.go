@@ -1,4 +1,4 @@
-package main
+package secret
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ func memoryDirectory(env *cli.Env) (string, error) {
 		if parent == "" || unix.Statfs(parent, &fs) != nil || fs.Type != unix.TMPFS_MAGIC {
 			continue
 		}
-		if dir, err := os.MkdirTemp(parent, "kbgen-secret-*"); err == nil { // mode 0700
+		if dir, err := os.MkdirTemp(parent, "kbgen-*"); err == nil { // mode 0700
 			return dir, nil
 		}
 	}

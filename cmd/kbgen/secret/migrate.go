@@ -1,11 +1,11 @@
-package main
+package secret
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/secrets/inventory"
 )
 
 // migrateCmd makes a store of the values that pipelines hold in the old formats.
@@ -21,11 +21,7 @@ type migrateCmd struct {
 }
 
 func (c *migrateCmd) Run(_ context.Context, env *cli.Env) error {
-	keys, err := privateKeys(env, c.Key)
-	if err != nil {
-		return err
-	}
-	repository, err := repositoryKey(env, keys, c.RepositoryKey)
+	keys, err := readKeys(env, c.Key, c.RepositoryKey)
 	if err != nil {
 		return err
 	}
@@ -37,48 +33,19 @@ func (c *migrateCmd) Run(_ context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	var faults []error
-	var report []string
-	done := map[string]string{} // where each name was found, and its value
-	values := map[string]string{}
+	var values []inventory.Value
 	for _, file := range c.Files {
-		texts, err := scan(env, file)
+		found, err := scan(env, file)
 		if err != nil {
 			return err
 		}
-		for _, t := range texts {
-			if t.format == "kbsec1" {
-				continue
-			}
-			v, err := openLegacy(keys, repository, t.text)
-			if err != nil {
-				faults = append(faults, fmt.Errorf("%s: %w", t, err))
-				continue
-			}
-			if first, again := done[t.name]; again {
-				if values[t.name] != string(v.Text) {
-					faults = append(faults, fmt.Errorf("%s: got another value than %s has, want one of them under another name", t, first))
-				}
-				continue
-			}
-			if _, there := store.Lookup(t.name); there {
-				faults = append(faults, fmt.Errorf("%s: %s has it already", t, c.Store))
-				continue
-			}
-			secret, text, err := sealer.seal(t.name, v.Text, c.binding())
-			if err != nil {
-				faults = append(faults, fmt.Errorf("%s: %w", t, err))
-				continue
-			}
-			store.Set(secret, text)
-			done[t.name], values[t.name] = fmt.Sprintf("%s:%d", t.file, t.line), string(v.Text)
-			report = append(report, fmt.Sprintf("%s: %s, now in %s%s", t, v.Format, c.Store, weakness(v)))
-		}
+		values = append(values, found...)
 	}
-	if err := errors.Join(faults...); err != nil {
-		return cli.WithHint(err, "nothing was written")
+	report, err := keys.Migrate(values, sealer, c.binding(), store, c.Store)
+	if err != nil {
+		return cli.WithHint(usage(err), "nothing was written")
 	}
-	if len(done) == 0 {
+	if len(report) == 0 {
 		return cli.Usagef("got no value in an old format in %d files", len(c.Files))
 	}
 	if err := writeStore(c.Store, store); err != nil {
@@ -87,7 +54,7 @@ func (c *migrateCmd) Run(_ context.Context, env *cli.Env) error {
 	for _, line := range report {
 		fmt.Fprintln(env.Stdout, line)
 	}
-	fmt.Fprintf(env.Stderr, "kbgen-secret: %s: %d added, sealed for %s; now take the old variables out of the pipelines, and ask the steps for the new ones: %s\n",
-		c.Store, len(done), sealer.template.KeyID, "kbgen secret get NAME")
+	fmt.Fprintf(env.Stderr, "kbgen: %s: %d added, sealed for %s; now take the old variables out of the pipelines, and ask the steps for the new ones: %s\n",
+		c.Store, len(report), sealer.Template.KeyID, "kbgen secret get NAME")
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package secret
 
 import (
 	"flag"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpu-mode/kbgen/internal/schematest"
+	"github.com/gpu-mode/kbgen/secrets/inventory"
 )
 
 var update = flag.Bool("update", false, "rewrite the published schema")
@@ -13,7 +14,7 @@ var update = flag.Bool("update", false, "rewrite the published schema")
 // What audit --json prints is what its published schema says.
 func TestPublishedSchema(t *testing.T) {
 	schematest.CheckFilled(t, schematest.Document{
-		Name: "audit", Title: "kbgen secret audit --json: sealed values, and what is wrong with them", Type: reflect.TypeFor[[]audited](),
+		Name: "audit", Title: "kbgen secret audit --json: sealed values, and what is wrong with them", Type: reflect.TypeFor[[]inventory.Audit](),
 	}, *update, nil)
 }
 

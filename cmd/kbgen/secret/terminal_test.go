@@ -1,4 +1,4 @@
-package main
+package secret
 
 import (
 	"bufio"
@@ -54,7 +54,7 @@ func TestTypedValues(t *testing.T) {
 			us, theirs := terminal(t)
 			dir := t.TempDir()
 			run := func(args ...string) *exec.Cmd {
-				cmd := exec.Command("kbgen-secret", args...) // this test, which testscript.Main has put on PATH under the program's name
+				cmd := exec.Command("kbgen", append([]string{"secret"}, args...)...) // this test, which testscript.Main has put on PATH under the program's name
 				cmd.Dir, cmd.Env = dir, append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 				return cmd
 			}

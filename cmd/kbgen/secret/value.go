@@ -1,4 +1,4 @@
-package main
+package secret
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func readValue(env *cli.Env, name, file string) ([]byte, error) {
 		return nil, cli.Usagef("the value of %s: got %d bytes, want 1 to %d", name, len(value), secrets.MaxValue)
 	}
 	if file == "-" && bytes.HasSuffix(value, []byte("\n")) && bytes.Count(value, []byte("\n")) == 1 {
-		fmt.Fprintf(env.Stderr, "kbgen-secret: note: the value ends in a line end, which is sealed with it; printf %%s has none\n")
+		fmt.Fprintf(env.Stderr, "kbgen: note: the value ends in a line end, which is sealed with it; printf %%s has none\n")
 	}
 	return value, nil
 }
