@@ -13,7 +13,7 @@ export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 # How the commands are built, and what the script tests run.
 BUILD := $(GO) build -trimpath -ldflags '-s -w' -o $(BIN)/
 
-.PHONY: all build commands agent plugins demo serve test race test-slow attacks gpu-test docker-test node-test check golden bench fuzz release clean need
+.PHONY: all build commands agent plugins demo serve test race test-slow attacks gpu-test docker-test node-test node-test-ci check golden bench fuzz release clean need
 
 all: build plugins
 
@@ -62,8 +62,8 @@ race: build agent
 	$(GO) test -race -timeout 30m -skip '^TestAttacks' -gcflags modernc.org/sqlite/lib=-race=false $(RACE)
 	$(GO) test -race -tags otel -run 'Span|Traced' ./server/trace ./server/reconciler
 
-# What takes minutes: proofs of time and size (one package after the other, so that none disturbs another), releases built and installed,
-# fault campaigns.
+# The tests that bound a time or a size, one package after the other so that none
+# disturbs another; the whole attack matrix; campaigns; releases built and installed.
 test-slow: build agent
 	KBGEN_SLOW_TESTS=1 $(GO) test -count=1 -p 1 -timeout 40m -run '^TestSlow' ./...
 	KBGEN_SLOW_TESTS=1 $(GO) -C tools/release test -count=1 -timeout 40m -v .
@@ -88,6 +88,11 @@ NODE ?= ^TestNode
 node-test: build agent
 	sh tools/guest/build.sh
 	KBGEN_NODE_TESTS=1 $(GO) test -count=1 -timeout 80m -v -run '$(NODE)' ./e2e
+
+# The parts of node-test for which CI has time. It says what it does not run.
+NODE_CI := plan_and_apply|own_device|hostile_steps|undo
+node-test-ci: build agent
+	@GO="$(GO)" NODE_CI='$(NODE_CI)' sh tools/node-ci.sh
 
 # What a reviewer would run first.
 check: need

@@ -34,10 +34,11 @@ var layers = []struct {
 	{"runner", []string{"schema", "secrets"}},
 	{"verdict", []string{"schema"}},
 	{"launcher", []string{"schema"}},
-	{"store", []string{"schema"}},
+	{"store", []string{"schema", "verdict"}},
 	{"server/servertest", []string{"schema", "store", "server/backend", "internal/pgtest"}},
 	{"server", []string{"schema", "secrets", "pipelines", "verdict", "launcher", "store"}},
 	{"templates", []string{"schema"}},
+	{"node/setup", []string{"schema", "pipelines", "node"}},
 	{"node/trial", []string{"schema", "pipelines", "generator", "launcher", "node"}}, // tries a machine with what kbgen writes
 	{"node", []string{"schema", "secrets", "templates", "runner/device"}},
 	{"examples", nil},
@@ -45,10 +46,10 @@ var layers = []struct {
 	// The engine knows nobody; what stands on it does not know each other.
 	{"local/engine", []string{"schema", "local/steps", "local/condition", "local/glob"}},
 	{"local/agentapi", []string{"schema", "local/engine", "local/blob"}},
-	{"local/restapi", []string{"schema", "local/engine", "local/resource", "local/glob"}},
+	{"local/restapi", []string{"schema", "local/engine", "local/document", "local/glob"}},
 	{"local/page", []string{"schema", "verdict", "local/engine", "local/steps"}},
-	{"local/webhook", []string{"schema", "local/engine", "local/resource"}},
-	{"local/resource", []string{"local/engine"}},
+	{"local/notice", []string{"schema", "local/engine", "local/document"}},
+	{"local/document", []string{"local/engine"}},
 	{"local/blob", []string{"local/engine"}},
 	{"local/fault", []string{"local/glob"}},
 	{"local/condition", []string{"schema"}},
@@ -82,7 +83,7 @@ var notHere = map[string][]string{
 }
 
 // pure are the parts that touch no environment, file, clock or network.
-var pure = []string{"generator", "pipelines", "verdict", "secrets", "node/plan", "runner/plan", "runner/judge", "runner/explain", "schema/pipeline", "schema/queuefile", "schema/text", "schema/format", "schema/token", "schema/validation"}
+var pure = []string{"generator", "pipelines", "verdict", "store/ranking", "store/queue", "secrets", "node/plan", "node/cpulist", "node/limits", "runner/plan", "runner/judge", "runner/explain", "schema/pipeline", "schema/queuefile", "schema/text", "schema/format", "schema/token", "schema/validation"}
 
 type pkg struct {
 	ImportPath string

@@ -17,7 +17,7 @@ import (
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/fault"
-	"github.com/gpu-mode/kbgen/local/webhook"
+	"github.com/gpu-mode/kbgen/local/notice"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/store"
 )
@@ -99,18 +99,18 @@ func crashCampaign(t *testing.T, p crashPlan) {
 func (c *crasher) start(t *testing.T, dir, hook string, seed uint64) *local.Server {
 	t.Helper()
 	events := rand.New(rand.NewPCG(seed, 10))
-	hooks := &webhook.Options{URL: hook, Token: webhookToken, Timeout: 2 * time.Second}
+	hooks := &notice.Options{URL: hook, Token: webhookToken, Timeout: 2 * time.Second}
 	if c.trouble {
-		hooks.Plan = func(string) webhook.Plan {
+		hooks.Plan = func(string) notice.Plan {
 			switch events.IntN(6) {
 			case 0:
-				return webhook.Plan{Lose: true}
+				return notice.Plan{Lose: true}
 			case 1:
-				return webhook.Plan{Copies: 2}
+				return notice.Plan{Copies: 2}
 			case 2:
-				return webhook.Plan{Delay: time.Duration(events.IntN(8000)) * time.Millisecond}
+				return notice.Plan{Delay: time.Duration(events.IntN(8000)) * time.Millisecond}
 			}
-			return webhook.Plan{}
+			return notice.Plan{}
 		}
 	}
 	return evaluators(t, dir, 8, local.Options{Webhook: hooks, Slog: slog.New(slog.DiscardHandler)})

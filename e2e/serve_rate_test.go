@@ -17,7 +17,7 @@ import (
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/localtest"
-	"github.com/gpu-mode/kbgen/local/webhook"
+	"github.com/gpu-mode/kbgen/local/notice"
 )
 
 // Two hundred submissions at 4,000 an hour, by popcorn-cli's protocol through one
@@ -44,9 +44,9 @@ func serveAtRate(t *testing.T, hooks bool, lost int, most float64) {
 	options := local.Options{Dir: t.TempDir(), RateLimits: true, UserLimit: 200}
 	if hooks {
 		events := 0
-		options.Webhook = &webhook.Options{URL: "http://" + address + "/webhooks/buildkite", Token: webhookToken, Events: []string{"build.finished"}, Plan: func(string) webhook.Plan {
+		options.Webhook = &notice.Options{URL: "http://" + address + "/webhooks/buildkite", Token: webhookToken, Events: []string{"build.finished"}, Plan: func(string) notice.Plan {
 			events++
-			return webhook.Plan{Lose: lost > 0 && events%lost == 0}
+			return notice.Plan{Lose: lost > 0 && events%lost == 0}
 		}}
 	}
 	s := localtest.Start(t, options)

@@ -22,7 +22,7 @@ import (
 	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/localtest"
-	"github.com/gpu-mode/kbgen/local/webhook"
+	"github.com/gpu-mode/kbgen/local/notice"
 )
 
 // A submission goes by popcorn-cli's protocol through kbserve, Buildkite's stand-in,
@@ -38,7 +38,7 @@ func serveFromSubmissionToRank(t *testing.T, databases ...string) {
 	t.Parallel()
 	address := freeAddress(t)
 	r := newRig(t, func(o *local.Options) {
-		o.Webhook = &webhook.Options{URL: "http://" + address + "/webhooks/buildkite", Token: webhookToken}
+		o.Webhook = &notice.Options{URL: "http://" + address + "/webhooks/buildkite", Token: webhookToken}
 	})
 	for _, kind := range databases {
 		t.Run(kind, func(t *testing.T) {

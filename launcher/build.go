@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -132,3 +133,43 @@ func (j *Job) describe() string {
 	}
 	return s.String()
 }
+
+// RunID is the id of the run that the build was made for, "" when it was made
+// for none. Whoever may make builds writes their meta-data: what is no run id
+// counts for none.
+func (b *Build) RunID() string {
+	if id, _ := b.MetaData[metaRunID].(string); runIDPattern.MatchString(id) {
+		return id
+	}
+	return ""
+}
+
+// GPU and Queue are what the build was made for, Mode how it judges; each "" when
+// it does not say, and printable.
+func (b *Build) GPU() string { return b.word(metaGPU) }
+
+func (b *Build) Queue() string { return b.word(metaQueue) }
+
+func (b *Build) Mode() string { return b.word(metaMode) }
+
+func (b *Build) word(key string) string {
+	s, _ := b.MetaData[key].(string)
+	return text.Line(s, 60)
+}
+
+var (
+	namePattern  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,60}$`)
+	runIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$`)
+)
+
+// What the launcher writes into a build's meta-data.
+const (
+	metaRunID    = "run_id"
+	metaGPU      = "gpu"
+	metaQueue    = "queue"
+	metaMode     = "mode"
+	metaRanking  = "ranking"
+	metaTask     = "task" // what people tell builds apart by
+	metaFile     = "file"
+	metaLauncher = "launcher" // the installation
+)

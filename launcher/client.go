@@ -2,8 +2,6 @@ package launcher
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -176,22 +173,6 @@ func checkSlug(what, s string) error {
 	return nil
 }
 
-// buildPath returns the path of one build, or of something below it. Ids come
-// from the API's answers, and a strange one must not turn into another path.
-func (c *Client) buildPath(number int, parts ...string) (string, error) {
-	if number <= 0 {
-		return "", fmt.Errorf("build number: got %d, want 1 or more", number)
-	}
-	path := c.path + "/builds/" + strconv.Itoa(number)
-	for _, p := range parts {
-		if !idPattern.MatchString(p) {
-			return "", fmt.Errorf("build %d: got the id %q from the API, want letters, digits and -", number, p)
-		}
-		path += "/" + url.PathEscape(p)
-	}
-	return path, nil
-}
-
 // pause waits for d or for the end of ctx.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
@@ -202,10 +183,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-func randomHex(n int) string {
-	b := make([]byte, n)
-	rand.Read(b) // never fails
-	return hex.EncodeToString(b)
 }

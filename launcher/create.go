@@ -5,9 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
@@ -17,25 +15,6 @@ import (
 // DefaultListingDelay is far more than builds were ever seen to take until they
 // show in listings.
 const DefaultListingDelay = 30 * time.Second
-
-// What the launcher writes into a build's meta-data.
-const (
-	metaRunID    = "run_id"
-	metaGPU      = "gpu"
-	metaQueue    = "queue"
-	metaMode     = "mode"
-	metaRanking  = "ranking"
-	metaTask     = "task" // what people tell builds apart by
-	metaFile     = "file"
-	metaLauncher = "launcher" // the installation
-)
-
-// notSent reports whether a create certainly did not reach the API.
-func notSent(err error) bool {
-	var limited *RateLimitError
-	var op *net.OpError
-	return errors.As(err, &limited) || errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
-}
 
 // refused reports whether the API said no, or is not the API.
 func refused(err error) bool {
@@ -160,36 +139,6 @@ func (c *Client) keepFirst(ctx context.Context, runID string, since time.Time, b
 		c.cancelOthers(ctx, []Build{*b})
 	}
 	return &found[0]
-}
-
-// builds is lookup, until it is answered or ctx ends.
-func (c *Client) builds(ctx context.Context, runID string, since time.Time) (found []Build, err error) {
-	err = c.persist(ctx, "looking for the build of a run", func() error {
-		found, err = c.lookup(ctx, runID, since)
-		return err
-	})
-	return found, err
-}
-
-// lookup lists the builds of one run that were made after since, the oldest
-// first.
-func (c *Client) lookup(ctx context.Context, runID string, since time.Time) ([]Build, error) {
-	q := url.Values{
-		"meta_data[" + metaRunID + "]": {runID},
-		"exclude_jobs":                 {"true"},
-		"exclude_pipeline":             {"true"},
-	}
-	if !since.IsZero() {
-		q.Set("created_from", since.UTC().Format(time.RFC3339))
-	}
-	builds, err := c.list(withUse(ctx, useLookup), q)
-	if err != nil {
-		return nil, err
-	}
-	// Whether the filter matches parts of values is not documented.
-	builds = slices.DeleteFunc(builds, func(b Build) bool { return b.MetaData[metaRunID] != runID })
-	slices.SortFunc(builds, func(a, b Build) int { return a.Number - b.Number })
-	return builds, nil
 }
 
 // keepOne chooses among the builds of one run, the oldest first: the first that

@@ -21,4 +21,8 @@
 // It knows no GPU types, reads no environment and prints nothing, and it never
 // decides a verdict: that is in result.json, whatever colour the build has.
 // Payloads appear in none of its errors, events and log lines.
+//
+// Its files form layers, and calls go down only: values; the limits and what is
+// known of builds and of a run; one request; what the API has; builds; the shared
+// polling; one run from its creation to its result. layers_test.go lists them.
 package launcher

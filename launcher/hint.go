@@ -2,30 +2,6 @@ package launcher
 
 import "time"
 
-// Hint says that somebody, such as a webhook, believes a build to be over. It is
-// asked about as soon as polls may come, and by nothing else is a hint believed: a
-// false one costs a request. A build that nobody collects here is no matter.
-//
-// Where hints came for the builds that ended lately, polls wait for them, and a
-// build without a hint is asked about each minute.
-func (c *Client) Hint(number int) {
-	w := c.watcher
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.hints.came(number)
-	now := time.Now()
-	for r := range w.runs {
-		if r.number != number || !r.hintedAt.IsZero() {
-			continue
-		}
-		r.hintedAt = now
-		if soonest := r.created.Add(r.asked + hintPause); r.asked > 0 && soonest.After(now) {
-			r.hintedAt = soonest // one after the other
-		}
-		w.rouse()
-	}
-}
-
 const (
 	hintPause   = 2 * time.Second // at least, between two questions about one build because of hints
 	hintedSweep = time.Minute     // between two questions about a build whose end a hint is to tell
@@ -77,13 +53,15 @@ func (h *hints) trusted() bool {
 	return true
 }
 
-// due is when a run is asked about that is to be asked about at the time of at.
-func (h *hints) due(r *run, at time.Time) time.Time {
+// due is when the next question about a build is due that would be due at at
+// without hints: hintedAt is when a hint wants it asked, zero for none, and last
+// when it was asked last.
+func (h *hints) due(hintedAt, last, at time.Time) time.Time {
 	switch {
-	case !r.hintedAt.IsZero():
-		return r.hintedAt
+	case !hintedAt.IsZero():
+		return hintedAt
 	case h.trusted():
-		if sweep := r.created.Add(r.asked + hintedSweep); sweep.After(at) {
+		if sweep := last.Add(hintedSweep); sweep.After(at) {
 			return sweep
 		}
 	}

@@ -92,27 +92,6 @@ func (c *Client) Retry(ctx context.Context, number int) (int, error) {
 // Evaluation returns the job that judges on a queue, nil when there is none yet.
 func (b *Build) Evaluation(queue string) *Job { return b.evaluation(queue) }
 
-// RunID is the id of the run that the build was made for, "" when it was made
-// for none. Whoever may make builds writes their meta-data: what is no run id
-// counts for none.
-func (b *Build) RunID() string {
-	if id, _ := b.MetaData[metaRunID].(string); runIDPattern.MatchString(id) {
-		return id
-	}
-	return ""
-}
-
-// GPU and Queue are what the build was made for, Mode how it judges; each "" when
-// it does not say, and printable.
-func (b *Build) GPU() string   { return b.word(metaGPU) }
-func (b *Build) Queue() string { return b.word(metaQueue) }
-func (b *Build) Mode() string  { return b.word(metaMode) }
-
-func (b *Build) word(key string) string {
-	s, _ := b.MetaData[key].(string)
-	return text.Line(s, 60)
-}
-
 // ValidRunID reports whether a run may have this id: up to 200 letters, digits,
 // dots, colons, - and _, of which the first is a letter or a digit.
 func ValidRunID(id string) bool { return runIDPattern.MatchString(id) }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"time"
 )
 
 const (
@@ -145,4 +147,34 @@ func (c *Client) Builds(ctx context.Context, query Query) ([]Build, error) {
 		kept = kept[:query.Limit]
 	}
 	return kept, err
+}
+
+// builds is lookup, until it is answered or ctx ends.
+func (c *Client) builds(ctx context.Context, runID string, since time.Time) (found []Build, err error) {
+	err = c.persist(ctx, "looking for the build of a run", func() error {
+		found, err = c.lookup(ctx, runID, since)
+		return err
+	})
+	return found, err
+}
+
+// lookup lists the builds of one run that were made after since, the oldest
+// first.
+func (c *Client) lookup(ctx context.Context, runID string, since time.Time) ([]Build, error) {
+	q := url.Values{
+		"meta_data[" + metaRunID + "]": {runID},
+		"exclude_jobs":                 {"true"},
+		"exclude_pipeline":             {"true"},
+	}
+	if !since.IsZero() {
+		q.Set("created_from", since.UTC().Format(time.RFC3339))
+	}
+	builds, err := c.list(withUse(ctx, useLookup), q)
+	if err != nil {
+		return nil, err
+	}
+	// Whether the filter matches parts of values is not documented.
+	builds = slices.DeleteFunc(builds, func(b Build) bool { return b.MetaData[metaRunID] != runID })
+	slices.SortFunc(builds, func(a, b Build) int { return a.Number - b.Number })
+	return builds, nil
 }

@@ -276,3 +276,19 @@ func (q *quota) scale() float64 {
 	defer q.mu.Unlock()
 	return max(float64(defaultLimit)/float64(q.limit), 1)
 }
+
+// retryAfter reads the header of that name, which is seconds or a date; 0
+// without one.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := h.Get("Retry-After")
+	if text == "" {
+		return 0
+	}
+	var d time.Duration
+	if seconds, err := strconv.Atoi(text); err == nil {
+		d = time.Duration(min(seconds, int(maxRetryAfter/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		d = at.Sub(now)
+	}
+	return min(max(d, 0), maxRetryAfter)
+}

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -128,4 +130,27 @@ func permanent(err error) bool {
 
 func permanentStatus(s int) bool {
 	return s >= 400 && s < 500 && s != http.StatusRequestTimeout && s != http.StatusTooManyRequests
+}
+
+// buildPath returns the path of one build, or of something below it. Ids come
+// from the API's answers, and a strange one must not turn into another path.
+func (c *Client) buildPath(number int, parts ...string) (string, error) {
+	if number <= 0 {
+		return "", fmt.Errorf("build number: got %d, want 1 or more", number)
+	}
+	path := c.path + "/builds/" + strconv.Itoa(number)
+	for _, p := range parts {
+		if !idPattern.MatchString(p) {
+			return "", fmt.Errorf("build %d: got the id %q from the API, want letters, digits and -", number, p)
+		}
+		path += "/" + url.PathEscape(p)
+	}
+	return path, nil
+}
+
+// notSent reports whether a create certainly did not reach the API.
+func notSent(err error) bool {
+	var limited *RateLimitError
+	var op *net.OpError
+	return errors.As(err, &limited) || errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
 }

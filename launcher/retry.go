@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"strconv"
 	"time"
 )
 
@@ -115,20 +113,4 @@ func interrupted(ended, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w; the last answer: %w", ended, err)
-}
-
-// retryAfter reads the header of that name, which is seconds or a date; 0
-// without one.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	text := h.Get("Retry-After")
-	if text == "" {
-		return 0
-	}
-	var d time.Duration
-	if seconds, err := strconv.Atoi(text); err == nil {
-		d = time.Duration(min(seconds, int(maxRetryAfter/time.Second))) * time.Second
-	} else if at, err := http.ParseTime(text); err == nil {
-		d = at.Sub(now)
-	}
-	return min(max(d, 0), maxRetryAfter)
 }

@@ -66,114 +66,12 @@ func newWatcher(c *Client) *watcher {
 	return &watcher{c: c, wake: make(chan struct{}, 1), runs: map[*run]bool{}, recalled: map[kind]bool{}}
 }
 
-// add begins to watch a build; remove must follow. The loop runs for as long
-// as there are runs.
-func (w *watcher) add(r *Run, b *Build, life *lifecycle) *run {
-	now := time.Now()
-	one := &run{
-		number: b.Number, kind: kind{r.Queue, r.Mode}, gpu: r.GPU, life: life, updates: make(chan update, 1),
-		created: r.Created, made: moment(b.CreatedAt), started: -1, absentAt: now.Add(firstAbsence),
-	}
-	if one.created.IsZero() || one.created.After(now) {
-		one.created = now
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.runs) == 0 {
-		var ctx context.Context
-		ctx, w.stop = context.WithCancel(context.Background())
-		w.ended, w.opened = time.Time{}, now
-		go w.loop(withUse(ctx, usePoll))
-	}
-	w.runs[one] = true
-	w.rouse()
-	return one
-}
-
-func (w *watcher) remove(r *run) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.runs, r)
-	if len(w.runs) == 0 && w.stop != nil {
-		w.stop()
-		w.stop = nil
-	}
-	w.rouse()
-}
-
-// postpone says that a run absent from the listings is not over after all.
-func (w *watcher) postpone(r *run) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r.hold = min(max(2*r.hold, time.Second), maxHold)
-	r.absentAt = time.Now().Add(r.hold)
-	w.rouse()
-}
-
 // rouse makes the loop work out anew when to poll.
 func (w *watcher) rouse() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
-}
-
-// loop polls until its ctx ends, which is when no run is left.
-func (w *watcher) loop(ctx context.Context) {
-	for last := (time.Time{}); w.sleep(ctx, last); last = time.Now() {
-		err := w.c.insist(ctx, "polling", func() error { return w.poll(ctx) })
-		if err != nil && ctx.Err() == nil {
-			for _, r := range w.polled() {
-				w.deliver(r, update{err: err})
-			}
-		}
-	}
-}
-
-// sleep waits until the next poll after last is due, which a new run may make
-// earlier; false when ctx has ended.
-func (w *watcher) sleep(ctx context.Context, last time.Time) bool {
-	for {
-		wait := time.Hour // until something changes
-		if due, any := w.due(last); any {
-			wait = time.Until(due)
-		}
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return false
-		case <-t.C:
-			return ctx.Err() == nil
-		case <-w.wake:
-			t.Stop()
-		}
-	}
-}
-
-// due is when the next poll is; false when nothing has to be asked about.
-func (w *watcher) due(last time.Time) (time.Time, bool) {
-	runs := w.polled()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var due time.Time
-	for i, r := range runs {
-		at := w.hints.due(r, r.created.Add(w.c.known.next(r.kind, r.asked, r.started)))
-		if i == 0 || at.Before(due) {
-			due = at
-		}
-	}
-	if soonest := last.Add(w.spacing(len(runs))); due.Before(soonest) {
-		due = soonest
-	}
-	return due, len(runs) > 0
-}
-
-// spacing is the least time between two polls: a result that many share the
-// finding of may wait a little. It grows where the limit is small.
-func (w *watcher) spacing(runs int) time.Duration {
-	d := min(max(time.Duration(runs)*perRun, leastSpacing), mostSpacing)
-	return time.Duration(float64(d) * w.c.quota.scale())
 }
 
 // polled returns the runs that have to be asked about.
@@ -215,4 +113,28 @@ func (w *watcher) deliver(r *run, u update) {
 	default:
 	}
 	r.updates <- u // mu is held by every sender
+}
+
+// Hint says that somebody, such as a webhook, believes a build to be over. It is
+// asked about as soon as polls may come, and by nothing else is a hint believed: a
+// false one costs a request. A build that nobody collects here is no matter.
+//
+// Where hints came for the builds that ended lately, polls wait for them, and a
+// build without a hint is asked about each minute.
+func (c *Client) Hint(number int) {
+	w := c.watcher
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hints.came(number)
+	now := time.Now()
+	for r := range w.runs {
+		if r.number != number || !r.hintedAt.IsZero() {
+			continue
+		}
+		r.hintedAt = now
+		if soonest := r.created.Add(r.asked + hintPause); r.asked > 0 && soonest.After(now) {
+			r.hintedAt = soonest // one after the other
+		}
+		w.rouse()
+	}
 }

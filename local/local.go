@@ -26,10 +26,10 @@ import (
 	"github.com/gpu-mode/kbgen/local/blob"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/fault"
+	"github.com/gpu-mode/kbgen/local/notice"
 	"github.com/gpu-mode/kbgen/local/page"
 	"github.com/gpu-mode/kbgen/local/restapi"
 	"github.com/gpu-mode/kbgen/local/spawn"
-	"github.com/gpu-mode/kbgen/local/webhook"
 )
 
 // Options configure a [Server]. Zero fields take the defaults named.
@@ -43,11 +43,11 @@ type Options struct {
 	Version      string   // shown on the page
 	PageHint     string   // where a person finds [Server.PageURL], shown on the page to others
 
-	RateLimits  bool             // count REST calls and answer 429 as the service does
-	UserLimit   int              // with RateLimits: calls of one user a minute, 50
-	Scopes      []string         // of the API token; nil: all of [restapi.Scopes]
-	Lenient     bool             // ignore unknown members of request bodies
-	Webhook     *webhook.Options // where to post events; BaseURL is filled in
+	RateLimits  bool            // count REST calls and answer 429 as the service does
+	UserLimit   int             // with RateLimits: calls of one user a minute, 50
+	Scopes      []string        // of the API token; nil: all of [restapi.Scopes]
+	Lenient     bool            // ignore unknown members of request bodies
+	Webhook     *notice.Options // where to post events; BaseURL is filled in
 	Faults      []fault.Rule
 	Heartbeat   time.Duration // told to agents, whole seconds, 10 s
 	LostAfter   time.Duration // silence after which an agent is lost, 30 s
@@ -77,7 +77,7 @@ type Server struct {
 	pageKey    string
 	blob       *blob.Store
 	agents     *agentapi.API
-	hooks      *webhook.Sender // nil without a webhook
+	hooks      *notice.Sender // nil without a webhook
 	servers    []*http.Server
 	serving    sync.WaitGroup
 	live       context.Context // of requests that last, such as the page's events
@@ -187,7 +187,7 @@ func (s *Server) assemble(blobs net.Addr) error {
 	if s.opts.Webhook != nil {
 		hook := *s.opts.Webhook
 		hook.BaseURL = s.URL
-		if s.hooks, err = webhook.Start(s.Engine, hook); err != nil {
+		if s.hooks, err = notice.Start(s.Engine, hook); err != nil {
 			return errors.Join(err, s.scratch.remove())
 		}
 	}
@@ -297,9 +297,9 @@ func (s *Server) Scratch() []string { return []string{s.scratch.temp, s.scratch.
 func (s *Server) Leaks() int { return s.blob.Leaks() }
 
 // Webhooks counts what became of events; zero without a webhook.
-func (s *Server) Webhooks() webhook.Stats {
+func (s *Server) Webhooks() notice.Stats {
 	if s.hooks == nil {
-		return webhook.Stats{}
+		return notice.Stats{}
 	}
 	return s.hooks.Stats()
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/fault"
-	"github.com/gpu-mode/kbgen/local/webhook"
+	"github.com/gpu-mode/kbgen/local/notice"
 )
 
 // patience bounds every wait; only a hang reaches it.
@@ -138,7 +138,7 @@ func TestWebhook(t *testing.T) {
 	got := make(chan http.Header, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }))
 	defer receiver.Close()
-	s := start(t, Options{Webhook: &webhook.Options{URL: receiver.URL, Token: "shared"}})
+	s := start(t, Options{Webhook: &notice.Options{URL: receiver.URL, Token: "shared"}})
 	if _, err := s.Engine.CreatePipeline(engine.Pipeline{Slug: "p", Configuration: "steps: [{command: 'true'}]"}); err != nil {
 		t.Fatal(err)
 	}

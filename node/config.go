@@ -3,9 +3,11 @@
 //
 //   - facts reads the machine, plan turns facts and a queue file into what the
 //     machine should have, resource compares that with what it has, apply changes it
+//   - limits says what a job and its slice may use, cpulist reads lists of processors
 //   - gate, proxy and image stand between a job and the machine
-//   - system runs the programs of the machine, engine asks docker
+//   - system runs the programs of the machine, docker asks the engine
 //   - health says how a slot's devices are, doctor what is wrong and how to mend it
+//   - setup carries out plan, apply and adopt
 //   - trial starts jobs and containers that prove what a machine promises
 //   - status says what slots do now, drain takes them out of use and back
 //   - broker hands out secrets
@@ -14,9 +16,9 @@
 package node
 
 import (
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/node/cpulist"
 )
 
 // Where kbnode keeps things. Everything but the slots' own directories is root's.
@@ -129,20 +131,11 @@ type Pin struct {
 
 // Cores is how many processors CPUs names, 0 when it cannot be read.
 func (s *Slot) Cores() int {
-	n := 0
-	for part := range strings.SplitSeq(s.CPUs, ",") {
-		first, last, ok := strings.Cut(part, "-")
-		if !ok {
-			last = first
-		}
-		from, err1 := strconv.Atoi(first)
-		to, err2 := strconv.Atoi(last)
-		if err1 != nil || err2 != nil || to < from {
-			return 0
-		}
-		n += to - from + 1
+	cpus, err := cpulist.Parse(s.CPUs)
+	if err != nil {
+		return 0
 	}
-	return n
+	return len(cpus)
 }
 
 // Dir is the slot's own directory, Home of its user.
@@ -152,12 +145,12 @@ func (s *Slot) Dir() string { return SlotsDir + "/" + s.Name }
 // it, "buildkite-job-...", and what its container may mount.
 func (s *Slot) TempDir() string { return s.Dir() + "/tmp" }
 
-// RuntimeDir is the RuntimeDirectory= of the agent's unit: it is new with each
+// runtimeDir is the RuntimeDirectory= of the agent's unit: it is new with each
 // start of the agent, and the slot's user's.
-func (s *Slot) RuntimeDir() string { return "/run/kbnode-agent-" + s.Name }
+func (s *Slot) runtimeDir() string { return "/run/kbnode-agent-" + s.Name }
 
 // PluginsPath is the agent's plugins-path.
-func (s *Slot) PluginsPath() string { return s.RuntimeDir() + "/plugins" }
+func (s *Slot) PluginsPath() string { return s.runtimeDir() + "/plugins" }
 
 // Slice is the unit that holds the slot's limits.
 func (s *Slot) Slice() string { return "kbnode-" + s.Name + ".slice" }

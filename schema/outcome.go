@@ -72,53 +72,156 @@ const (
 	OutcomeCanceled      = "canceled"
 )
 
-// Outcomes lists every outcome there is. Text holds the words used when the
-// runner has nothing more exact to say. docs/outcomes.md is made from it.
-func Outcomes() []Outcome {
-	outcome := func(name, fault string, retry bool, text string) Outcome {
-		return Outcome{Name: name, Fault: fault, Retry: retry, Text: text}
-	}
-	return []Outcome{
-		outcome(OutcomePassed, FaultNone, false, "every phase passed"),
+// A Cause says what decided an outcome, if the details shown depend on it.
+type Cause int
 
-		outcome(OutcomeWrong, FaultSubmission, false, "a case failed its check: the answer is wrong"),
-		outcome(OutcomeRecheckFailed, FaultSubmission, false, "the answers passed the tests and were wrong when they were checked again while being timed"),
-		outcome(OutcomeSyntaxError, FaultSubmission, false, "the submission is not valid Python"),
-		outcome(OutcomeMissingModule, FaultSubmission, false, "the submission imports a module that the image does not have"),
-		outcome(OutcomeException, FaultSubmission, false, "the submission raised an exception"),
-		outcome(OutcomeExited, FaultSubmission, false, "the submission ended its own process"),
-		outcome(OutcomeCrashed, FaultSubmission, false, "the program ended with an error before it had a verdict"),
-		outcome(OutcomeKilled, FaultSubmission, false, "the program was ended by a signal, like a segmentation fault"),
-		outcome(OutcomeOutOfMemory, FaultSubmission, false, "the program wanted more memory than a job may have"),
-		outcome(OutcomeOutOfDisk, FaultSubmission, false, "the program filled the disk that a job has"),
-		outcome(OutcomeTimeout, FaultSubmission, false, "a phase passed its time limit"),
-		outcome(OutcomeNoVerdict, FaultSubmission, false, "the program ended well and without a verdict, as if it had left early"),
-		outcome(OutcomeInconsistent, FaultSubmission, false, "the report contradicts itself"),
-		outcome(OutcomeForged, FaultSubmission, false, "the report does not agree with what the judge saw happen"),
-		outcome(OutcomeReportTooLong, FaultSubmission, false, "the report is longer than allowed"),
-		outcome(OutcomeOutputTooLong, FaultSubmission, false, "the program printed more than allowed"),
-		outcome(OutcomeCompileFailed, FaultSubmission, false, "the submission does not compile"),
-		outcome(OutcomeCompileTime, FaultSubmission, false, "compiling took longer than its limit"),
-		outcome(OutcomeOutOfTime, FaultSubmission, false, "the job's whole time ran out before the last phase ended"),
+// Causes.
+const (
+	CauseOther  Cause = iota // nothing that changes the details
+	CauseAnswer              // a case failed its check: the first failure and both values are shown
+	CauseTime                // a time limit: cases that did not run lacked time
+	CauseReport              // the report cannot be believed, so nothing that it says is shown
+)
 
-		outcome(OutcomeHarness, FaultTask, false, "the task's own harness did not work; this is not the submission's fault"),
-		outcome(OutcomeBadPayload, FaultLauncher, false, "the payload cannot be used"),
-		outcome(OutcomeUnsupported, FaultLauncher, false, "this machine or runner cannot do what the payload asks"),
+// A Disclosure says whether the text of an outcome may be shown after a run with a
+// secret seed.
+type Disclosure int
 
-		outcome(OutcomeNoCompiler, FaultMachine, true, "the machine has no working compiler for this submission"),
-		outcome(OutcomeNoProfiler, FaultMachine, true, "the machine has no working profiler"),
-		outcome(OutcomeAmbiguous, FaultMachine, true, "the machine was too busy to measure times that hold"),
-		outcome(OutcomeWrongMachine, FaultMachine, true, "the machine is not of the GPU type that the job is for"),
-		outcome(OutcomeGPUMissing, FaultMachine, true, "the machine shows no GPU"),
-		outcome(OutcomeGPUUnhealthy, FaultMachine, true, "the machine's GPU is not healthy"),
-		outcome(OutcomeGPUBusy, FaultMachine, true, "another process uses the machine's GPU"),
-		outcome(OutcomeWeakSandbox, FaultMachine, true, "the machine cannot shut a submission in as its GPU type requires"),
-		outcome(OutcomeDiskFull, FaultMachine, true, "the machine's disk is full"),
-		outcome(OutcomeMachine, FaultMachine, true, "the machine could not run the evaluation"),
-		outcome(OutcomeRunner, FaultRunner, true, "the judge itself failed; this is a bug in kbrun"),
-		outcome(OutcomeCanceled, FaultOperator, true, "the job was ended from outside"),
-	}
+// Disclosures.
+const (
+	Withheld Disclosure = iota // replaced by the row's text: a submission may have chosen its words
+	Shown                      // made of limits and exit statuses
+)
+
+// An outcomeRow is all that follows from an outcome.
+type outcomeRow struct {
+	Outcome
+	cause      Cause
+	disclosure Disclosure
+	next       string // what the reader can do, in one sentence
 }
+
+// What the reader can do about several outcomes.
+const (
+	tellOperator = "Nothing in your code: tell whoever runs the competition."
+	tellAuthor   = "Nothing: tell the task's author. Your submission was not judged."
+	otherMachine = "Nothing: the job is run again on another machine. Your submission was not judged."
+	runAgain     = "Nothing: the job is run again. Your submission was not judged."
+	submitAgain  = "Submit again if you did not end it yourself."
+	correct      = "Correct the submission, and submit again."
+)
+
+// outcomes has one row for each outcome. Another machine is tried only if the fault
+// is the machine's, the runner's or the operator's.
+var outcomes = func() []outcomeRow {
+	row := func(name, fault string, cause Cause, disclosure Disclosure, text, next string) outcomeRow {
+		retry := fault == FaultMachine || fault == FaultRunner || fault == FaultOperator
+		return outcomeRow{Outcome{Name: name, Fault: fault, Retry: retry, Text: text}, cause, disclosure, next}
+	}
+	return []outcomeRow{
+		row(OutcomePassed, FaultNone, CauseOther, Withheld, "every phase passed",
+			""),
+		row(OutcomeWrong, FaultSubmission, CauseAnswer, Withheld, "a case failed its check: the answer is wrong",
+			"Compare your answer with the reference for the case that failed, and submit again."),
+		row(OutcomeRecheckFailed, FaultSubmission, CauseAnswer, Withheld, "the answers passed the tests and were wrong when they were checked again while being timed",
+			"Look for what depends on earlier calls: the answer has to be right for new inputs every time, also while it is timed."),
+		row(OutcomeSyntaxError, FaultSubmission, CauseOther, Withheld, "the submission is not valid Python",
+			"Correct the line shown, and submit again."),
+		row(OutcomeMissingModule, FaultSubmission, CauseOther, Withheld, "the submission imports a module that the image does not have",
+			"Use the modules that the task's image has, or ask its author to add this one."),
+		row(OutcomeException, FaultSubmission, CauseOther, Withheld, "the submission raised an exception",
+			"Correct what the line shown raises, and submit again."),
+		row(OutcomeExited, FaultSubmission, CauseOther, Withheld, "the submission ended its own process",
+			"Return from custom_kernel: a submission must not end its process."),
+		row(OutcomeCrashed, FaultSubmission, CauseOther, Withheld, "the program ended with an error before it had a verdict",
+			"Check the type, shape and number of what you return, and what your submission prints before it ends."),
+		row(OutcomeKilled, FaultSubmission, CauseOther, Withheld, "the program was ended by a signal, like a segmentation fault",
+			"Look for accesses beyond an array's end: try the case with a memory checker, and submit again."),
+		row(OutcomeOutOfMemory, FaultSubmission, CauseOther, Withheld, "the program wanted more memory than a job may have",
+			"Use less memory in the case shown: free what you keep between calls, or work in pieces."),
+		row(OutcomeOutOfDisk, FaultSubmission, CauseOther, Withheld, "the program filled the disk that a job has",
+			"Write less: a job's disk is small, and build caches count."),
+		row(OutcomeTimeout, FaultSubmission, CauseTime, Shown, "a phase passed its time limit",
+			"Look for what waits or never ends; if it is only slow, make it faster, for the limit holds for all cases together."),
+		row(OutcomeNoVerdict, FaultSubmission, CauseOther, Withheld, "the program ended well and without a verdict, as if it had left early",
+			"Return from custom_kernel: a submission must not end its process."),
+		row(OutcomeInconsistent, FaultSubmission, CauseReport, Withheld, "the report contradicts itself",
+			"Leave the report to the harness: nothing else may write it."),
+		row(OutcomeForged, FaultSubmission, CauseReport, Withheld, "the report does not agree with what the judge saw happen",
+			"Leave the report to the harness: nothing else may write it."),
+		row(OutcomeReportTooLong, FaultSubmission, CauseReport, Withheld, "the report is longer than allowed",
+			"Keep what you print and raise short: the report has a limit."),
+		row(OutcomeOutputTooLong, FaultSubmission, CauseReport, Withheld, "the program printed more than allowed",
+			"Print less."),
+		row(OutcomeCompileFailed, FaultSubmission, CauseOther, Shown, "the submission does not compile",
+			"Correct the compiler's first error, and submit again."),
+		row(OutcomeCompileTime, FaultSubmission, CauseOther, Shown, "compiling took longer than its limit",
+			"Make the code smaller: fewer templates and variants compile faster."),
+		row(OutcomeOutOfTime, FaultSubmission, CauseTime, Shown, "the job's whole time ran out before the last phase ended",
+			"Make it faster, or ask the task's author for more time: the limits of all phases together were too long for the job."),
+		row(OutcomeHarness, FaultTask, CauseOther, Withheld, "the task's own harness did not work; this is not the submission's fault",
+			tellAuthor),
+		row(OutcomeBadPayload, FaultLauncher, CauseOther, Withheld, "the payload cannot be used",
+			tellOperator),
+		row(OutcomeUnsupported, FaultLauncher, CauseOther, Withheld, "this machine or runner cannot do what the payload asks",
+			tellOperator),
+		row(OutcomeNoCompiler, FaultMachine, CauseOther, Shown, "the machine has no working compiler for this submission",
+			otherMachine),
+		row(OutcomeNoProfiler, FaultMachine, CauseOther, Withheld, "the machine has no working profiler",
+			otherMachine),
+		row(OutcomeAmbiguous, FaultMachine, CauseOther, Withheld, "the machine was too busy to measure times that hold",
+			otherMachine),
+		row(OutcomeWrongMachine, FaultMachine, CauseOther, Withheld, "the machine is not of the GPU type that the job is for",
+			otherMachine),
+		row(OutcomeGPUMissing, FaultMachine, CauseOther, Withheld, "the machine shows no GPU",
+			otherMachine),
+		row(OutcomeGPUUnhealthy, FaultMachine, CauseOther, Withheld, "the machine's GPU is not healthy",
+			otherMachine),
+		row(OutcomeGPUBusy, FaultMachine, CauseOther, Withheld, "another process uses the machine's GPU",
+			otherMachine),
+		row(OutcomeWeakSandbox, FaultMachine, CauseOther, Withheld, "the machine cannot shut a submission in as its GPU type requires",
+			otherMachine),
+		row(OutcomeDiskFull, FaultMachine, CauseOther, Withheld, "the machine's disk is full",
+			otherMachine),
+		row(OutcomeMachine, FaultMachine, CauseOther, Withheld, "the machine could not run the evaluation",
+			otherMachine),
+		row(OutcomeRunner, FaultRunner, CauseOther, Withheld, "the judge itself failed; this is a bug in kbrun",
+			runAgain),
+		row(OutcomeCanceled, FaultOperator, CauseOther, Withheld, "the job was ended from outside",
+			submitAgain),
+	}
+}()
+
+// Outcomes lists every outcome. Text holds the words used if the runner has nothing
+// more exact to say. docs/outcomes.md is made from it.
+func Outcomes() []Outcome {
+	list := make([]Outcome, len(outcomes))
+	for i, r := range outcomes {
+		list[i] = r.Outcome
+	}
+	return list
+}
+
+// row returns the outcome's row. An outcome of a later version has one made from its
+// fault.
+func (o Outcome) row() outcomeRow {
+	for _, r := range outcomes {
+		if r.Name == o.Name {
+			return r
+		}
+	}
+	next := map[string]string{FaultSubmission: correct, FaultTask: tellAuthor, FaultLauncher: tellOperator, FaultMachine: otherMachine, FaultRunner: runAgain, FaultOperator: submitAgain}
+	return outcomeRow{Outcome: o, next: next[o.Fault]}
+}
+
+// Cause returns what decided the outcome.
+func (o Outcome) Cause() Cause { return o.row().cause }
+
+// Disclosure returns whether Text may be shown after a run with a secret seed.
+func (o Outcome) Disclosure() Disclosure { return o.row().disclosure }
+
+// Next returns what the reader can do, in one sentence; "" if there is nothing to do.
+func (o Outcome) Next() string { return o.row().next }
 
 // NewOutcome returns the outcome of that name with words in place of its usual
 // ones, unless words is empty. A name that is not in [Outcomes] is a fault of

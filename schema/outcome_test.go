@@ -34,6 +34,22 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// Every outcome but a pass says what its reader can do.
+func TestNext(t *testing.T) {
+	for _, o := range Outcomes() {
+		next := o.Next()
+		if (next == "") != (o.Name == OutcomePassed) || strings.Contains(next, "\n") {
+			t.Errorf("%s: Next() = %q", o.Name, next)
+		}
+		if o.Fault == FaultSubmission && strings.Contains(next, "not judged") {
+			t.Errorf("%s: Next() = %q", o.Name, next)
+		}
+	}
+	if (Outcome{Name: "of tomorrow", Fault: FaultMachine}).Next() == "" {
+		t.Error("an outcome of a later version says nothing")
+	}
+}
+
 // docs/outcomes.md is written from the table, with -update.
 func TestOutcomesAreDocumented(t *testing.T) {
 	file := filepath.Join("..", "docs", "outcomes.md")

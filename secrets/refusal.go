@@ -9,7 +9,7 @@ import (
 // Reasons and refusals are those of package refused.
 type (
 	Reason  = refused.Reason
-	Refusal = refused.Error
+	Refusal = refused.Refusal
 )
 
 const (

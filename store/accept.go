@@ -18,6 +18,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // MaxCode is the size of a submission's file, in bytes, as in Kernelbot.
@@ -68,7 +69,7 @@ var (
 // Accept stores a submission with its code, job status and planned runs: all of
 // it or nothing. When it returns, nothing of it can be lost.
 //
-// Errors: [*Refused].
+// Errors: [*Refusal].
 func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err error) {
 	if err := in.check(); err != nil {
 		return out, err
@@ -83,13 +84,13 @@ func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err er
 		if err != nil {
 			return err
 		}
-		err = s.row(ctx, tx, `INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time, mode_category) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id`,
-			board, in.FileName, in.UserID, code, stamp{in.Time}, category(in.Mode)).Scan(&out.ID)
+		err = s.db.Row(ctx, tx, `INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time, mode_category) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id`,
+			board, in.FileName, in.UserID, code, database.Stamp{Time: in.Time}, category(in.Mode)).Scan(&out.ID)
 		if err != nil {
 			return err
 		}
-		now := stamp{s.now()}
-		err = s.row(ctx, tx, `INSERT INTO lb.submission_job_status (submission_id, status, created_at, last_heartbeat) VALUES ($1, $2, $3, $3) RETURNING id`,
+		now := database.Stamp{Time: s.now()}
+		err = s.db.Row(ctx, tx, `INSERT INTO lb.submission_job_status (submission_id, status, created_at, last_heartbeat) VALUES ($1, $2, $3, $3) RETURNING id`,
 			out.ID, StatusPending, now).Scan(&out.JobStatusID)
 		if err != nil {
 			return err
@@ -98,7 +99,7 @@ func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err er
 		if err != nil {
 			return err
 		}
-		if _, err = s.exec(ctx, tx, `INSERT INTO own.accepted (submission_id, gpu, mode, late, task) VALUES ($1, $2, $3, $4, $5)`, out.ID, in.GPU, in.Mode, late, digest); err != nil {
+		if _, err = s.db.Exec(ctx, tx, `INSERT INTO own.accepted (submission_id, gpu, mode, late, task) VALUES ($1, $2, $3, $4, $5)`, out.ID, in.GPU, in.Mode, late, digest); err != nil {
 			return err
 		}
 		if reused, err := s.reuse(ctx, tx, &in, out.ID, board, code, digest); err != nil || reused != "" {
@@ -117,9 +118,9 @@ func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err er
 }
 
 // plan plans the runs of a submission that is new.
-func (s *Store) plan(ctx context.Context, tx *sql.Tx, in *Submission, submission int64, now stamp) (ids []string, err error) {
+func (s *Store) plan(ctx context.Context, tx *sql.Tx, in *Submission, submission int64, now database.Stamp) (ids []string, err error) {
 	for _, run := range in.Runs {
-		_, err := s.exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8)`,
+		_, err := s.db.Exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8)`,
 			run.ID, submission, in.GPU, in.Mode, run.Secret, in.Priority, StatePlanned, now)
 		if err != nil {
 			return nil, err
@@ -132,7 +133,7 @@ func (s *Store) plan(ctx context.Context, tx *sql.Tx, in *Submission, submission
 // check looks at what needs no database, and brings names into their kept form.
 func (in *Submission) check() error {
 	refuse := func(format string, args ...any) error {
-		return &Refused{Why: Invalid, Text: fmt.Sprintf(format, args...)}
+		return &Refusal{Why: Invalid, Text: fmt.Sprintf(format, args...)}
 	}
 	if slash := strings.LastIndexAny(in.FileName, `/\`); slash >= 0 {
 		in.FileName = in.FileName[slash+1:]
@@ -165,7 +166,7 @@ func (in *Submission) check() error {
 	}
 	for i := range in.Runs {
 		if in.Runs[i].ID == "" {
-			in.Runs[i].ID = newID()
+			in.Runs[i].ID = database.NewID()
 		}
 		if !hexadec.MatchString(in.Runs[i].ID) {
 			return refuse("run id: want 8 to 64 letters, digits, - or _")
@@ -193,13 +194,13 @@ func (s *Store) admit(ctx context.Context, tx *sql.Tx, in *Submission) (board in
 		return 0, false, err
 	}
 	if banned {
-		return 0, false, &Refused{Why: Banned, Text: "you may not submit here any more"}
+		return 0, false, &Refusal{Why: Banned, Text: "you may not submit here any more"}
 	}
-	var deadline stamp
+	var deadline database.Stamp
 	var visibility string
-	err = s.row(ctx, tx, `SELECT id, deadline, visibility FROM lb.leaderboard WHERE name = $1`, in.Board).Scan(&board, &deadline, &visibility)
+	err = s.db.Row(ctx, tx, `SELECT id, deadline, visibility FROM lb.leaderboard WHERE name = $1`, in.Board).Scan(&board, &deadline, &visibility)
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, false, &Refused{Why: UnknownBoard, Text: fmt.Sprintf("unknown board %s", text.Quote(text.Shorten(in.Board, 100)))}
+		return 0, false, &Refusal{Why: UnknownBoard, Text: fmt.Sprintf("unknown board %s", text.Quote(text.Shorten(in.Board, 100)))}
 	} else if err != nil {
 		return 0, false, err
 	}
@@ -208,20 +209,20 @@ func (s *Store) admit(ctx context.Context, tx *sql.Tx, in *Submission) (board in
 		return 0, false, err
 	}
 	if !slices.Contains(gpus, in.GPU) {
-		return 0, false, &Refused{Why: UnknownGPU, Text: fmt.Sprintf("GPU %s: board %s has %s", text.Quote(text.Shorten(in.GPU, 100)), in.Board, strings.Join(gpus, ", "))}
+		return 0, false, &Refusal{Why: UnknownGPU, Text: fmt.Sprintf("GPU %s: board %s has %s", text.Quote(text.Shorten(in.GPU, 100)), in.Board, strings.Join(gpus, ", "))}
 	}
 	if visibility != Public && !in.AnyTime {
 		var invited bool
-		err := s.row(ctx, tx, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board).Scan(&invited)
+		err := s.db.Row(ctx, tx, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board).Scan(&invited)
 		if err != nil {
 			return 0, false, err
 		}
 		if !invited {
-			return 0, false, &Refused{Why: NotInvited, Text: fmt.Sprintf("board %s is closed, and you have no invite to it", in.Board)}
+			return 0, false, &Refusal{Why: NotInvited, Text: fmt.Sprintf("board %s is closed, and you have no invite to it", in.Board)}
 		}
 	}
 	if late = in.Time.After(deadline.Time); late && !in.AnyTime {
-		return 0, false, &Refused{Why: AfterDeadline, Text: fmt.Sprintf("the deadline of board %s was %s", in.Board, deadline.Format(time.RFC3339))}
+		return 0, false, &Refusal{Why: AfterDeadline, Text: fmt.Sprintf("the deadline of board %s was %s", in.Board, deadline.Format(time.RFC3339))}
 	}
 	if in.NoLimits {
 		return board, late, nil
@@ -238,17 +239,17 @@ func (s *Store) limits(ctx context.Context, tx *sql.Tx, board int64, in *Submiss
 		{`SELECT per_hour FROM own.gpu_limit WHERE leaderboard_id = $1 AND mode_category = $2 AND gpu = $3`, in.GPU, "an hour on " + in.GPU},
 	} {
 		var most int
-		err := s.row(ctx, tx, limit.most, board, kind, limit.gpu).Scan(&most)
+		err := s.db.Row(ctx, tx, limit.most, board, kind, limit.gpu).Scan(&most)
 		if errors.Is(err, sql.ErrNoRows) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		var oldest stamp
+		var oldest database.Stamp
 		var count int
-		err = s.row(ctx, tx, `SELECT count(*), min(s.submission_time) FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id
+		err = s.db.Row(ctx, tx, `SELECT count(*), min(s.submission_time) FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id
 			WHERE s.user_id = $1 AND s.leaderboard_id = $2 AND s.mode_category = $3 AND s.submission_time > $4 AND ($5 = '' OR a.gpu = $5)`,
-			in.UserID, board, kind, stamp{hour}, limit.gpu).Scan(&count, &oldest)
+			in.UserID, board, kind, database.Stamp{Time: hour}, limit.gpu).Scan(&count, &oldest)
 		if err != nil {
 			return err
 		}
@@ -259,7 +260,7 @@ func (s *Store) limits(ctx context.Context, tx *sql.Tx, board int64, in *Submiss
 		if count > 0 {
 			wait = max(oldest.Sub(hour), time.Second).Round(time.Second)
 		}
-		return &Refused{Why: OverLimit, RetryAfter: wait,
+		return &Refusal{Why: OverLimit, RetryAfter: wait,
 			Text: fmt.Sprintf("limit reached: %d of %d %s submissions %s; try again in %d s", count, most, kind, limit.what, int(wait.Seconds()))}
 	}
 	return nil
@@ -270,18 +271,18 @@ func (s *Store) limits(ctx context.Context, tx *sql.Tx, board int64, in *Submiss
 func (s *Store) keepCode(ctx context.Context, tx *sql.Tx, code []byte) (id int64, err error) {
 	sum := sha256.Sum256(code)
 	hash := hex.EncodeToString(sum[:])
-	if s.kind == sqlite {
-		_, err = s.exec(ctx, tx, `INSERT INTO lb.code_files (code, hash) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING`, code, hash)
+	if s.db.Kind == database.SQLite {
+		_, err = s.db.Exec(ctx, tx, `INSERT INTO lb.code_files (code, hash) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING`, code, hash)
 	} else { // its hash is generated; looked for first, as a conflict burns an id
-		err = s.row(ctx, tx, `SELECT id FROM lb.code_files WHERE hash = $1`, hash).Scan(&id)
+		err = s.db.Row(ctx, tx, `SELECT id FROM lb.code_files WHERE hash = $1`, hash).Scan(&id)
 		if err == nil || !errors.Is(err, sql.ErrNoRows) {
 			return id, err
 		}
-		_, err = s.exec(ctx, tx, `INSERT INTO lb.code_files (code) VALUES ($1) ON CONFLICT (hash) DO NOTHING`, code)
+		_, err = s.db.Exec(ctx, tx, `INSERT INTO lb.code_files (code) VALUES ($1) ON CONFLICT (hash) DO NOTHING`, code)
 	}
 	if err != nil {
 		return 0, err
 	}
-	err = s.row(ctx, tx, `SELECT id FROM lb.code_files WHERE hash = $1`, hash).Scan(&id)
+	err = s.db.Row(ctx, tx, `SELECT id FROM lb.code_files WHERE hash = $1`, hash).Scan(&id)
 	return id, err
 }

@@ -15,7 +15,7 @@ import (
 
 func refusal(t *testing.T, err error, why Why, words string) {
 	t.Helper()
-	var refused *Refused
+	var refused *Refusal
 	if !errors.As(err, &refused) || refused.Why != why || !strings.Contains(refused.Text, words) || strings.Contains(refused.Text, "\n") {
 		t.Errorf("got %v (%T), want a refusal %d with %q on one line", err, err, why, words)
 	}
@@ -23,7 +23,7 @@ func refusal(t *testing.T, err error, why Why, words string) {
 
 func count(t *testing.T, s *Store, table string) (n int) {
 	t.Helper()
-	if err := s.row(context.Background(), s.read, "SELECT count(*) FROM "+table).Scan(&n); err != nil {
+	if err := s.db.Row(context.Background(), s.db.Read, "SELECT count(*) FROM "+table).Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -131,7 +131,7 @@ func TestLimitsAreCountedWithTheInsert(t *testing.T) {
 		for range 12 {
 			wait.Go(func() {
 				_, err := s.Accept(ctx, submission("sort", "H100", "7"))
-				var refused *Refused
+				var refused *Refusal
 				mu.Lock()
 				defer mu.Unlock()
 				switch {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // announcedTop is how many entries of a ranking an announcement is about.
@@ -46,11 +48,11 @@ func (s *Store) Announce(ctx context.Context, board string) (changes []Announcem
 		changes = nil
 		var id int64
 		var visibility string
-		if err := s.row(ctx, tx, `SELECT id, visibility FROM lb.leaderboard WHERE name = $1`, board).Scan(&id, &visibility); err != nil {
+		if err := s.db.Row(ctx, tx, `SELECT id, visibility FROM lb.leaderboard WHERE name = $1`, board).Scan(&id, &visibility); err != nil {
 			return err
 		}
 		if visibility != Public { // when it is made public, nobody is told of its ranking
-			_, err := s.exec(ctx, tx, `DELETE FROM own.announced WHERE leaderboard_id = $1`, id)
+			_, err := s.db.Exec(ctx, tx, `DELETE FROM own.announced WHERE leaderboard_id = $1`, id)
 			return err
 		}
 		gpus, err := s.gpus(ctx, tx, id)
@@ -78,12 +80,12 @@ func (s *Store) Announce(ctx context.Context, board string) (changes []Announcem
 // the ranking after it has locked the row, so that of two, the later one sees the
 // later ranking.
 func (s *Store) claimAnnouncement(ctx context.Context, tx *sql.Tx, board string, of boardGPU) (*Announcement, error) {
-	first, err := s.exec(ctx, tx, `INSERT INTO own.announced (leaderboard_id, gpu, top) VALUES ($1, $2, '[]') ON CONFLICT (leaderboard_id, gpu) DO NOTHING`, of.board, of.gpu)
+	first, err := s.db.Exec(ctx, tx, `INSERT INTO own.announced (leaderboard_id, gpu, top) VALUES ($1, $2, '[]') ON CONFLICT (leaderboard_id, gpu) DO NOTHING`, of.board, of.gpu)
 	if err != nil {
 		return nil, err
 	}
 	var kept string
-	if err := s.row(ctx, tx, `SELECT top FROM own.announced WHERE leaderboard_id = $1 AND gpu = $2 {lock}`, of.board, of.gpu).Scan(&kept); err != nil {
+	if err := s.db.Row(ctx, tx, `SELECT top FROM own.announced WHERE leaderboard_id = $1 AND gpu = $2 {lock}`, of.board, of.gpu).Scan(&kept); err != nil {
 		return nil, err
 	}
 	c := &Announcement{Board: board, GPU: of.gpu}
@@ -109,7 +111,7 @@ func (s *Store) claimAnnouncement(ctx context.Context, tx *sql.Tx, board string,
 	}
 	top, err := json.Marshal(c.Now)
 	if err == nil {
-		_, err = s.exec(ctx, tx, `UPDATE own.announced SET top = $3 WHERE leaderboard_id = $1 AND gpu = $2`, of.board, of.gpu, string(top))
+		_, err = s.db.Exec(ctx, tx, `UPDATE own.announced SET top = $3 WHERE leaderboard_id = $1 AND gpu = $2`, of.board, of.gpu, string(top))
 	}
 	if err != nil || first > 0 {
 		return nil, err
@@ -118,17 +120,17 @@ func (s *Store) claimAnnouncement(ctx context.Context, tx *sql.Tx, board string,
 }
 
 // leaders are the first three of a ranking.
-func (s *Store) leaders(ctx context.Context, on querier, board string, of boardGPU) ([]Leader, error) {
+func (s *Store) leaders(ctx context.Context, on database.Querier, board string, of boardGPU) ([]Leader, error) {
 	_, version, err := s.version(ctx, on, board)
 	if err != nil {
 		return nil, err
 	}
-	ranking, err := s.rankings.get(of, version, func() ([]Entry, int64, error) {
+	entries, err := s.rankings.get(of, version, func() ([]ranking.Entry, int64, error) {
 		list, err := s.ranking(ctx, on, of)
 		return list, version, err
 	})
 	top := []Leader{}
-	for _, e := range ranking[:min(announcedTop, len(ranking))] {
+	for _, e := range entries[:min(announcedTop, len(entries))] {
 		top = append(top, Leader{UserID: e.UserID, User: e.User, Score: e.Score, Submission: e.SubmissionID, Rank: e.Rank, Tied: e.Tied})
 	}
 	return top, err
@@ -136,12 +138,12 @@ func (s *Store) leaders(ctx context.Context, on querier, board string, of boardG
 
 // RanksPublicly reports whether a submission ranks on a GPU type of a public board.
 func (s *Store) RanksPublicly(ctx context.Context, gpu string, submission int64) (bool, error) {
-	ranks, err := s.ranks(ctx, s.read, gpu, submission)
+	ranks, err := s.ranks(ctx, s.db.Read, gpu, submission)
 	return ranks, wrap("looking whether a submission ranks", err)
 }
 
-func (s *Store) ranks(ctx context.Context, on querier, gpu string, submission int64) (ranks bool, err error) {
-	err = s.row(ctx, on, `SELECT EXISTS (SELECT 1 FROM own.verdict v JOIN lb.leaderboard l ON l.id = v.leaderboard_id WHERE v.submission_id = $1 AND v.gpu = $2 AND v.ranks AND l.visibility = $3)`,
+func (s *Store) ranks(ctx context.Context, on database.Querier, gpu string, submission int64) (ranks bool, err error) {
+	err = s.db.Row(ctx, on, `SELECT EXISTS (SELECT 1 FROM own.verdict v JOIN lb.leaderboard l ON l.id = v.leaderboard_id WHERE v.submission_id = $1 AND v.gpu = $2 AND v.ranks AND l.visibility = $3)`,
 		submission, gpu, Public).Scan(&ranks)
 	return ranks, err
 }

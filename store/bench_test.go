@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // pollers is how many clients ask at once, as the design's budget has it.
@@ -43,7 +44,7 @@ func synthetic(b *testing.B, s *Store, n int) int {
 				}
 				values, args = append(values, "("+strings.Join(placeholders, ",")+")"), append(args, row...)
 			}
-			if _, err := s.exec(ctx, s.write, "INSERT INTO "+table+" ("+columns+") VALUES "+strings.Join(values, ","), args...); err != nil {
+			if _, err := s.db.Exec(ctx, s.db.Write, "INSERT INTO "+table+" ("+columns+") VALUES "+strings.Join(values, ","), args...); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -77,7 +78,7 @@ func synthetic(b *testing.B, s *Store, n int) int {
 		if ranked {
 			mode = schema.ModeLeaderboard
 		}
-		at := stamp{begin.Add(time.Duration(count) * time.Second)}
+		at := database.Stamp{Time: begin.Add(time.Duration(count) * time.Second)}
 		subs = append(subs, []any{board, "submission.py", fmt.Sprint(1000 + rnd.IntN(2000)), code, at, true, mode})
 		run := func(mode string, secret bool, score any) {
 			runs = append(runs, []any{count, at, at, mode, secret, "H100", score, true, text, `{"check": "pass"}`, "{}"})
@@ -101,8 +102,8 @@ func synthetic(b *testing.B, s *Store, n int) int {
 		b.Fatal(err)
 	}
 	b.Logf("%d runs of %d submissions, rebuilt in %v", made, count, time.Since(began).Round(time.Millisecond))
-	if s.kind == postgres {
-		if _, err := s.write.ExecContext(ctx, "ANALYZE"); err != nil {
+	if s.db.Kind == database.Postgres {
+		if _, err := s.db.Write.ExecContext(ctx, "ANALYZE"); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -154,7 +155,7 @@ func BenchmarkStore(b *testing.B) {
 			b.Run("board-after-a-change", func(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
-					if _, err := s.exec(ctx, s.write, `UPDATE own.board SET version = version + 1`); err != nil {
+					if _, err := s.db.Exec(ctx, s.db.Write, `UPDATE own.board SET version = version + 1`); err != nil {
 						b.Fatal(err)
 					}
 					b.StartTimer()

@@ -13,6 +13,8 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // Visibilities of a board.
@@ -30,9 +32,9 @@ type Board struct {
 	GPUs        []string // GPU types, sorted when read
 	Visibility  string   // "" is Public
 
-	Task   *task.Task // nil when listed
-	Policy *Policy    // nil leaves what is there
-	Limits []Limit    // nil leaves what is there; nil when listed
+	Task   *task.Task      // nil when listed
+	Policy *ranking.Policy // nil leaves what is there
+	Limits []Limit         // nil leaves what is there; nil when listed
 
 	// ShowCode says when others see code: CodeNever or CodeAfter the deadline; ""
 	// leaves what is there, of Reuse too. Reuse says that whoever submits the same
@@ -102,7 +104,7 @@ func (b *Board) check() error {
 		if p.Harness != "" && p.Harness != schema.HarnessIsolated {
 			fault("harness: got %s, want %s or none", text.Quote(p.Harness), schema.HarnessIsolated)
 		}
-		if p.Sandbox != "" && level(p.Sandbox) < 0 {
+		if p.Sandbox != "" && !slices.Contains(schema.SandboxLevels(), p.Sandbox) {
 			fault("sandbox: got %s, want one of %s", text.Quote(p.Sandbox), strings.Join(schema.SandboxLevels(), ", "))
 		}
 	}
@@ -120,10 +122,10 @@ func (b *Board) check() error {
 func (s *Store) Board(ctx context.Context, name string) (*Board, error) {
 	b := &Board{Name: name}
 	err := s.snapshot(ctx, "reading board "+text.Quote(text.Shorten(name, 100)), func(tx *sql.Tx) error {
-		var deadline stamp
+		var deadline database.Stamp
 		var column string
 		var version int64
-		err := s.row(ctx, tx, `SELECT l.id, l.deadline, l.description, l.visibility, CAST(l.task AS text), coalesce(b.version, 0)
+		err := s.db.Row(ctx, tx, `SELECT l.id, l.deadline, l.description, l.visibility, CAST(l.task AS text), coalesce(b.version, 0)
 			FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.name = $1`, name).Scan(&b.ID, &deadline, &b.Description, &b.Visibility, &column, &version)
 		if err != nil {
 			return err
@@ -152,7 +154,7 @@ func (s *Store) Board(ctx context.Context, name string) (*Board, error) {
 }
 
 // readTask reads a board's settings and its task, which stands in several tables.
-func (s *Store) readTask(ctx context.Context, on querier, b *Board, column string) error {
+func (s *Store) readTask(ctx context.Context, on database.Querier, b *Board, column string) error {
 	set, err := s.settings(ctx, on, b.ID)
 	if err != nil {
 		return err
@@ -162,7 +164,7 @@ func (s *Store) readTask(ctx context.Context, on querier, b *Board, column strin
 		return err
 	}
 	b.Task.Description, b.Task.GPUs = b.Description, b.GPUs
-	return s.each(ctx, on, func(rows *sql.Rows) error {
+	return s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var t task.Template
 		err := rows.Scan(&t.Language, &t.Text)
 		b.Task.Templates = append(b.Task.Templates, t)
@@ -179,7 +181,7 @@ func (s *Store) Boards(ctx context.Context) (boards []Board, err error) {
 			return err
 		}
 		gpus := map[int64][]string{}
-		err := s.each(ctx, tx, func(rows *sql.Rows) error {
+		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 			var id int64
 			var gpu string
 			err := rows.Scan(&id, &gpu)
@@ -203,10 +205,10 @@ func (s *Store) Boards(ctx context.Context) (boards []Board, err error) {
 }
 
 // boardRows reads the rows of all boards, and their versions.
-func (s *Store) boardRows(ctx context.Context, on querier) (boards []Board, versions []int64, err error) {
-	err = s.each(ctx, on, func(rows *sql.Rows) error {
-		b := Board{Policy: &Policy{}}
-		var deadline stamp
+func (s *Store) boardRows(ctx context.Context, on database.Querier) (boards []Board, versions []int64, err error) {
+	err = s.db.Each(ctx, on, func(rows *sql.Rows) error {
+		b := Board{Policy: &ranking.Policy{}}
+		var deadline database.Stamp
 		var version int64
 		err := rows.Scan(&b.ID, &b.Name, &deadline, &b.Description, &b.Visibility, &b.Policy.Harness, &b.Policy.Sandbox, &b.Policy.ClearTiming, &b.Policy.Ties, &b.ShowCode, &b.Reuse, &version)
 		b.Deadline = deadline.Time
@@ -217,8 +219,8 @@ func (s *Store) boardRows(ctx context.Context, on querier) (boards []Board, vers
 	return boards, versions, err
 }
 
-func (s *Store) gpus(ctx context.Context, on querier, board int64) ([]string, error) {
-	gpus, err := values[string](ctx, s, on, `SELECT gpu_type FROM lb.gpu_type WHERE leaderboard_id = $1`, board)
+func (s *Store) gpus(ctx context.Context, on database.Querier, board int64) ([]string, error) {
+	gpus, err := database.Values[string](ctx, s.db, on, `SELECT gpu_type FROM lb.gpu_type WHERE leaderboard_id = $1`, board)
 	slices.Sort(gpus)
 	return gpus, err
 }
@@ -228,7 +230,7 @@ func (s *Store) gpus(ctx context.Context, on querier, board int64) ([]string, er
 // Errors: [ErrNotFound].
 func (s *Store) CloseBoard(ctx context.Context, name string, at time.Time) error {
 	return s.change(ctx, "closing board "+text.Quote(name), func(tx *sql.Tx) error {
-		n, err := s.exec(ctx, tx, `UPDATE lb.leaderboard SET deadline = CASE WHEN deadline < $2 THEN deadline ELSE $2 END WHERE name = $1`, name, stamp{at})
+		n, err := s.db.Exec(ctx, tx, `UPDATE lb.leaderboard SET deadline = CASE WHEN deadline < $2 THEN deadline ELSE $2 END WHERE name = $1`, name, database.Stamp{Time: at})
 		if err == nil && n == 0 {
 			err = ErrNotFound
 		}
@@ -246,13 +248,13 @@ func (s *Store) CloseBoard(ctx context.Context, name string, at time.Time) error
 func (s *Store) DeleteBoard(ctx context.Context, name string, force bool) (submissions int, err error) {
 	err = s.change(ctx, "deleting board "+text.Quote(name), func(tx *sql.Tx) error {
 		var id int64
-		if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, name).Scan(&id); err != nil {
+		if err := s.db.Row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, name).Scan(&id); err != nil {
 			return err
 		}
 		if err := s.lockWhole(ctx, tx, id); err != nil {
 			return err
 		}
-		if err := s.row(ctx, tx, `SELECT count(*) FROM lb.submission WHERE leaderboard_id = $1`, id).Scan(&submissions); err != nil {
+		if err := s.db.Row(ctx, tx, `SELECT count(*) FROM lb.submission WHERE leaderboard_id = $1`, id).Scan(&submissions); err != nil {
 			return err
 		}
 		if submissions > 0 && !force {
@@ -274,7 +276,7 @@ func (s *Store) deleteBoard(ctx context.Context, tx *sql.Tx, id int64) error {
 		`DELETE FROM lb.templates WHERE leaderboard_id = $1`,
 		`DELETE FROM lb.leaderboard WHERE id = $1`,
 	} {
-		if _, err := s.exec(ctx, tx, statement, id); err != nil {
+		if _, err := s.db.Exec(ctx, tx, statement, id); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 func TestSaveBoards(t *testing.T) {
@@ -33,7 +34,7 @@ func TestSaveBoards(t *testing.T) {
 			}
 		}
 		var kept string
-		if err := s.row(ctx, s.read, `SELECT CAST(task AS text) FROM lb.leaderboard`).Scan(&kept); err != nil {
+		if err := s.db.Row(ctx, s.db.Read, `SELECT CAST(task AS text) FROM lb.leaderboard`).Scan(&kept); err != nil {
 			t.Fatal(err)
 		}
 		var task map[string]any
@@ -68,14 +69,14 @@ func TestSaveBoards(t *testing.T) {
 		if n := count(t, s, "lb.leaderboard"); n != 1 {
 			t.Errorf("%d boards after a refusal, want 1", n)
 		}
-		b.Policy = &Policy{Harness: schema.HarnessIsolated}
+		b.Policy = &ranking.Policy{Harness: schema.HarnessIsolated}
 		if got := saved(SaveOptions{Force: true}, b); got != "changed files,policy" {
 			t.Errorf("SaveBoards says %q", got)
 		}
 		if page, _, err := s.Page(ctx, "sort", "H100", 0, 0); err != nil || len(page) != 0 {
 			t.Errorf("a stricter policy leaves %v, %v", page, err)
 		}
-		b.Policy = &Policy{}
+		b.Policy = &ranking.Policy{}
 		saved(SaveOptions{}, b)
 		if page, _, err := s.Page(ctx, "sort", "H100", 0, 0); err != nil || len(page) != 1 {
 			t.Errorf("without the policy: %v, %v", page, err)
@@ -120,7 +121,7 @@ func TestBoardsThatAreRefused(t *testing.T) {
 		func(b *Board) { b.Name = "Sort" }, func(b *Board) { b.Name = "a/b" }, func(b *Board) { b.Name = "" },
 		func(b *Board) { b.Deadline = time.Time{} }, func(b *Board) { b.GPUs = nil }, func(b *Board) { b.GPUs = []string{"A", "A"} },
 		func(b *Board) { b.GPUs = []string{"A/B"} }, func(b *Board) { b.Visibility = "secret" }, func(b *Board) { b.Task = nil },
-		func(b *Board) { b.Description = "\x00" }, func(b *Board) { b.Policy = &Policy{Harness: "legacy"} }, func(b *Board) { b.Policy = &Policy{Sandbox: "x"} },
+		func(b *Board) { b.Description = "\x00" }, func(b *Board) { b.Policy = &ranking.Policy{Harness: "legacy"} }, func(b *Board) { b.Policy = &ranking.Policy{Sandbox: "x"} },
 		func(b *Board) { b.Limits = []Limit{{Category: "profile", PerHour: 1}} }, func(b *Board) { b.Limits = []Limit{{Category: "test", PerHour: -1}} },
 		func(b *Board) { b.Limits = []Limit{{Category: "test", GPU: "T4", PerHour: 1}} },
 	} {
@@ -138,7 +139,7 @@ func TestABoardIsReadAsItWasSaved(t *testing.T) {
 		b := testBoard("sort")
 		b.Visibility, b.ShowCode, b.Reuse = Closed, CodeNever, true
 		b.Task.Harness, b.Task.MultiGPU = schema.HarnessIsolated, true
-		b.Policy = &Policy{Harness: schema.HarnessIsolated, Ties: true}
+		b.Policy = &ranking.Policy{Harness: schema.HarnessIsolated, Ties: true}
 		b.Limits = []Limit{{Category: schema.ModeTest, PerHour: 3}, {GPU: "B200", Category: schema.ModeLeaderboard, PerHour: 1}}
 		save(t, s, b)
 		read := func() *Board {
@@ -163,7 +164,7 @@ func TestABoardIsReadAsItWasSaved(t *testing.T) {
 		if got := read(); got.ShowCode != CodeNever || !got.Reuse || !got.Policy.Ties || len(got.Limits) != 2 {
 			t.Errorf("after saving it without settings, Board = %+v", got)
 		}
-		b.ShowCode, b.Task.Harness, b.Limits, b.Policy = CodeAfter, "", []Limit{}, &Policy{Harness: schema.HarnessIsolated, Ties: true}
+		b.ShowCode, b.Task.Harness, b.Limits, b.Policy = CodeAfter, "", []Limit{}, &ranking.Policy{Harness: schema.HarnessIsolated, Ties: true}
 		changes, err := s.SaveBoards(ctx, []Board{b}, SaveOptions{})
 		if err != nil || strings.Join(changes[0].Parts, " ") != "limits task_harness show_code reuse" {
 			t.Errorf("SaveBoards = %+v, %v", changes, err)
@@ -176,7 +177,7 @@ func TestABoardIsReadAsItWasSaved(t *testing.T) {
 		}
 		save(t, s, testBoard("plain"))
 		list, err := s.Boards(ctx)
-		if err != nil || len(list) != 2 || list[0].Name != "plain" || list[0].ShowCode != CodeAfter || list[0].Reuse || *list[0].Policy != (Policy{}) || !list[1].Policy.Ties {
+		if err != nil || len(list) != 2 || list[0].Name != "plain" || list[0].ShowCode != CodeAfter || list[0].Reuse || *list[0].Policy != (ranking.Policy{}) || !list[1].Policy.Ties {
 			t.Errorf("Boards = %+v, %v", list, err)
 		}
 	})

@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // CancelSubmission ends what of a submission has not finished: its status is
 // failed, for the reason why. What it has results of stays. It returns the runs
 // that may have builds, for whoever cancels those.
 //
-// Errors: [ErrNotFound]; [*Refused] with Finished when nothing was open.
+// Errors: [ErrNotFound]; [*Refusal] with Finished when nothing was open.
 func (s *Store) CancelSubmission(ctx context.Context, id int64, why string) (builds []PlannedRun, err error) {
 	err = s.change(ctx, fmt.Sprintf("cancelling submission %d", id), func(tx *sql.Tx) error {
 		if err := s.lockOwner(ctx, tx, id); err != nil {
@@ -20,7 +21,7 @@ func (s *Store) CancelSubmission(ctx context.Context, id int64, why string) (bui
 		}
 		builds = nil
 		open := 0
-		err := s.each(ctx, tx, func(rows *sql.Rows) error {
+		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 			var p PlannedRun
 			err := p.scan(rows)
 			if p.State != StatePlanned {
@@ -33,15 +34,15 @@ func (s *Store) CancelSubmission(ctx context.Context, id int64, why string) (bui
 			return err
 		}
 		if open == 0 {
-			return &Refused{Why: Finished, Text: fmt.Sprintf("submission %d has finished", id)}
+			return &Refusal{Why: Finished, Text: fmt.Sprintf("submission %d has finished", id)}
 		}
-		now := stamp{s.now()}
-		if _, err := s.exec(ctx, tx, `UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1
+		now := database.Stamp{Time: s.now()}
+		if _, err := s.db.Exec(ctx, tx, `UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1
 			AND EXISTS (SELECT 1 FROM own.planned_run WHERE submission_id = $1 AND state <> 'finished' AND again = '')`, id, text.Line(why, maxError)); err != nil {
 			return err
 		}
 		// The fence makes whoever works on them stop.
-		if _, err := s.exec(ctx, tx, `UPDATE own.planned_run SET state = 'finished', outcome = 'failed', fence = fence + 1, changed_at = $2 WHERE submission_id = $1 AND state <> 'finished'`, id, now); err != nil {
+		if _, err := s.db.Exec(ctx, tx, `UPDATE own.planned_run SET state = 'finished', outcome = 'failed', fence = fence + 1, changed_at = $2 WHERE submission_id = $1 AND state <> 'finished'`, id, now); err != nil {
 			return err
 		}
 		if err := s.judge(ctx, tx, id); err != nil {

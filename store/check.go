@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // maxFaults is how many differences [Store.Check] lists.
@@ -37,7 +39,7 @@ func (s *Store) Check(ctx context.Context) (faults []string, err error) {
 				for _, v := range j.verdicts {
 					got, ok := kept[key{j.id, v.GPU}]
 					delete(kept, key{j.id, v.GPU})
-					if !ok || !got.is(v) {
+					if !ok || !got.Equal(v) {
 						fault("submission %d on %s: the kept verdict is %s, want %s", j.id, v.GPU, verdictWords(got, ok), verdictWords(v, true))
 					}
 				}
@@ -54,7 +56,7 @@ func (s *Store) Check(ctx context.Context) (faults []string, err error) {
 			{`SELECT leaderboard_id, gpu, user_id, submission_id FROM (` + bestVerdicts + ` EXCEPT SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM own.standing) d ORDER BY 1, 2, 3`, "missing"},
 			{`SELECT leaderboard_id, gpu, user_id, submission_id FROM (SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM own.standing EXCEPT ` + bestVerdicts + `) d ORDER BY 1, 2, 3`, "kept, and should not be"},
 		} {
-			err := s.each(ctx, tx, func(rows *sql.Rows) error {
+			err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 				var p place
 				var id int64
 				err := rows.Scan(&p.board, &p.gpu, &p.user, &id)
@@ -75,11 +77,11 @@ type key struct {
 	gpu string
 }
 
-func (s *Store) kept(ctx context.Context, on querier, first, last int64) (map[key]Verdict, error) {
-	kept := map[key]Verdict{}
-	return kept, s.each(ctx, on, func(rows *sql.Rows) error {
+func (s *Store) kept(ctx context.Context, on database.Querier, first, last int64) (map[key]ranking.Decision, error) {
+	kept := map[key]ranking.Decision{}
+	return kept, s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var id int64
-		var v Verdict
+		var v ranking.Decision
 		err := rows.Scan(&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High)
 		kept[key{id, v.GPU}] = v
 		return err
@@ -87,16 +89,14 @@ func (s *Store) kept(ctx context.Context, on querier, first, last int64) (map[ke
 }
 
 // verdicts are those of one submission, by GPU type.
-func (s *Store) verdicts(ctx context.Context, on querier, submission int64) ([]Verdict, error) {
+func (s *Store) verdicts(ctx context.Context, on database.Querier, submission int64) ([]ranking.Decision, error) {
 	kept, err := s.kept(ctx, on, submission, submission)
 	list := slices.Collect(maps.Values(kept))
-	slices.SortFunc(list, func(a, b Verdict) int { return strings.Compare(a.GPU, b.GPU) })
+	slices.SortFunc(list, func(a, b ranking.Decision) int { return strings.Compare(a.GPU, b.GPU) })
 	return list, err
 }
 
-func same(a, b *float64) bool { return a == b || a != nil && b != nil && *a == *b }
-
-func verdictWords(v Verdict, there bool) string {
+func verdictWords(v ranking.Decision, there bool) string {
 	switch {
 	case !there:
 		return "missing"

@@ -132,7 +132,7 @@ func TestABoardIsDeletedWhileOthersWork(t *testing.T) {
 						in := submission("sort", "H100", fmt.Sprint(10+w))
 						in.Code = fmt.Appendf(in.Code, "%d %d %d", round, w, i)
 						_, err := s.Accept(ctx, in)
-						var refused *Refused
+						var refused *Refusal
 						if errors.As(err, &refused) && refused.Why == UnknownBoard {
 							continue
 						} else if err != nil {

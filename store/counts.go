@@ -6,6 +6,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // counts are how many submissions and standings each board has. At a million runs
@@ -42,7 +44,7 @@ func (c *counts) forget() {
 }
 
 // submissions returns how many each board has.
-func (s *Store) submissions(ctx context.Context, on querier) (map[int64]int, error) {
+func (s *Store) submissions(ctx context.Context, on database.Querier) (map[int64]int, error) {
 	old, upTo, err := s.counted(ctx, on)
 	if err != nil {
 		return nil, err
@@ -54,7 +56,7 @@ func (s *Store) submissions(ctx context.Context, on querier) (map[int64]int, err
 
 // counted returns the submissions up to an id, by board. While one makes that anew,
 // the others take what is there; where nothing is, they wait.
-func (s *Store) counted(ctx context.Context, on querier) (old map[int64]int, upTo int64, err error) {
+func (s *Store) counted(ctx context.Context, on database.Querier) (old map[int64]int, upTo int64, err error) {
 	c := &s.counts
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,9 +83,9 @@ func (s *Store) counted(ctx context.Context, on querier) (old map[int64]int, upT
 	return c.old, c.upTo, nil
 }
 
-func (s *Store) count(ctx context.Context, on querier) (old map[int64]int, upTo int64, err error) {
+func (s *Store) count(ctx context.Context, on database.Querier) (old map[int64]int, upTo int64, err error) {
 	old = map[int64]int{}
-	if err = s.row(ctx, on, `SELECT coalesce(max(id), 0) FROM lb.submission`).Scan(&upTo); err == nil {
+	if err = s.db.Row(ctx, on, `SELECT coalesce(max(id), 0) FROM lb.submission`).Scan(&upTo); err == nil {
 		upTo -= countMargin
 		err = s.countInto(ctx, on, old, `SELECT leaderboard_id, count(*) FROM lb.submission WHERE id <= $1 GROUP BY leaderboard_id`, upTo)
 	}
@@ -91,7 +93,7 @@ func (s *Store) count(ctx context.Context, on querier) (old map[int64]int, upTo 
 }
 
 // ranked returns how many standings a board has at this version.
-func (s *Store) ranked(ctx context.Context, on querier, board, version int64) (int, error) {
+func (s *Store) ranked(ctx context.Context, on database.Querier, board, version int64) (int, error) {
 	c := &s.counts
 	c.mu.Lock()
 	kept, ok := c.ranks[board]
@@ -100,7 +102,7 @@ func (s *Store) ranked(ctx context.Context, on querier, board, version int64) (i
 		return kept.ranked, nil
 	}
 	kept.version = version
-	if err := s.row(ctx, on, `SELECT count(*) FROM own.standing WHERE leaderboard_id = $1`, board).Scan(&kept.ranked); err != nil {
+	if err := s.db.Row(ctx, on, `SELECT count(*) FROM own.standing WHERE leaderboard_id = $1`, board).Scan(&kept.ranked); err != nil {
 		return 0, err
 	}
 	c.mu.Lock()
@@ -112,8 +114,8 @@ func (s *Store) ranked(ctx context.Context, on querier, board, version int64) (i
 	return kept.ranked, nil
 }
 
-func (s *Store) countInto(ctx context.Context, on querier, into map[int64]int, statement string, args ...any) error {
-	return s.each(ctx, on, func(rows *sql.Rows) error {
+func (s *Store) countInto(ctx context.Context, on database.Querier, into map[int64]int, statement string, args ...any) error {
+	return s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var board int64
 		var n int
 		err := rows.Scan(&board, &n)

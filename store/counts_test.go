@@ -41,7 +41,7 @@ func TestSubmissionsAreCounted(t *testing.T) {
 		expect("one", other, 1, 0)
 		err := s.change(ctx, "copying", func(tx *sql.Tx) error {
 			for range countMargin + 100 {
-				if _, err := s.exec(ctx, tx, `INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time) SELECT leaderboard_id, file_name, user_id, code_id, submission_time FROM lb.submission WHERE id = 1`); err != nil {
+				if _, err := s.db.Exec(ctx, tx, `INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time) SELECT leaderboard_id, file_name, user_id, code_id, submission_time FROM lb.submission WHERE id = 1`); err != nil {
 					return err
 				}
 			}

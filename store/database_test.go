@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // fill makes a board with some rankings, failures and a closed one beside it.
@@ -23,7 +24,7 @@ func fill(t *testing.T, s *Store) {
 	t.Helper()
 	ctx := context.Background()
 	b := testBoard("sort")
-	b.Limits, b.Policy = []Limit{{Category: schema.ModeTest, PerHour: 100}, {GPU: "H100", Category: schema.ModeTest, PerHour: 50}}, &Policy{Ties: true}
+	b.Limits, b.Policy = []Limit{{Category: schema.ModeTest, PerHour: 100}, {GPU: "H100", Category: schema.ModeTest, PerHour: 50}}, &ranking.Policy{Ties: true}
 	save(t, s, b, testBoard("other"))
 	for i := range 12 {
 		in := submission("sort", []string{"H100", "B200"}[i%2], fmt.Sprint(i%5+1))
@@ -64,7 +65,7 @@ func TestConvert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := from.exec(ctx, from.write, `INSERT INTO lb.draft_code (leaderboard_id, user_id, code) VALUES (1, '3', $1)`, []byte{0, 1, 0xff}); err != nil {
+	if _, err := from.db.Exec(ctx, from.db.Write, `INSERT INTO lb.draft_code (leaderboard_id, user_id, code) VALUES (1, '3', $1)`, []byte{0, 1, 0xff}); err != nil {
 		t.Fatal(err)
 	}
 	in := submission("sort", "H100", "3")
@@ -85,7 +86,7 @@ func TestConvert(t *testing.T) {
 		t.Fatal(err)
 	}
 	var draft []byte
-	if err := to.row(ctx, to.read, `SELECT code FROM lb.draft_code WHERE user_id = '3' AND type = 'general'`).Scan(&draft); err != nil || string(draft) != "\x00\x01\xff" {
+	if err := to.db.Row(ctx, to.db.Read, `SELECT code FROM lb.draft_code WHERE user_id = '3' AND type = 'general'`).Scan(&draft); err != nil || string(draft) != "\x00\x01\xff" {
 		t.Errorf("a draft became %q, %v", draft, err)
 	}
 	if got, err := to.Board(ctx, "closed"); err != nil || got.ShowCode != CodeNever || !got.Reuse || got.Task.Harness != schema.HarnessIsolated {
@@ -148,7 +149,7 @@ func TestExport(t *testing.T) {
 		ctx := context.Background()
 		fill(t, s)
 		var seed string
-		if err := s.row(ctx, s.read, `SELECT CAST(secret_seed AS text) FROM lb.leaderboard WHERE name = 'sort'`).Scan(&seed); err != nil {
+		if err := s.db.Row(ctx, s.db.Read, `SELECT CAST(secret_seed AS text) FROM lb.leaderboard WHERE name = 'sort'`).Scan(&seed); err != nil {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
@@ -199,7 +200,7 @@ func TestOpen(t *testing.T) {
 			var wait sync.WaitGroup
 			for range 3 {
 				wait.Go(func() {
-					if _, _, err := Migrate(ctx, url); err != nil {
+					if _, _, err := database.Migrate(ctx, url); err != nil {
 						t.Errorf("Migrate, three at once: %v", err)
 					}
 				})
@@ -213,14 +214,14 @@ func TestOpen(t *testing.T) {
 			if n := count(t, s, "own.installation"); n != 1 {
 				t.Errorf("%d installations", n)
 			}
-			if _, err := s.exec(ctx, s.write, `INSERT INTO own.goose_version (version_id, is_applied) VALUES (99, true)`); err != nil {
+			if _, err := s.db.Exec(ctx, s.db.Write, `INSERT INTO own.goose_version (version_id, is_applied) VALUES (99, true)`); err != nil {
 				t.Fatal(err)
 			}
-			var version *VersionError
+			var version *database.VersionError
 			if _, err := Open(ctx, url); !errors.As(err, &version) || version.Got != 99 {
 				t.Errorf("Open of version 99: %v", err)
 			}
-			if _, _, err := Migrate(ctx, url); !errors.As(err, &version) {
+			if _, _, err := database.Migrate(ctx, url); !errors.As(err, &version) {
 				t.Errorf("Migrate of version 99: %v", err)
 			}
 		})
@@ -232,7 +233,7 @@ func TestOpen(t *testing.T) {
 func TestMigrateOnKernelbotsDatabase(t *testing.T) {
 	ctx := context.Background()
 	url := postgresURL(t)
-	made, err := os.ReadFile("migrations/postgres/00001_leaderboard.sql")
+	made, err := os.ReadFile("database/migrations/postgres/00001_leaderboard.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +271,7 @@ func TestMigrateOnKernelbotsDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	var kept string
-	if err := s.row(ctx, s.read, `SELECT cli_id FROM lb.user_info WHERE id = '1'`).Scan(&kept); err != nil || strings.Contains(kept, id) {
+	if err := s.db.Row(ctx, s.db.Read, `SELECT cli_id FROM lb.user_info WHERE id = '1'`).Scan(&kept); err != nil || strings.Contains(kept, id) {
 		t.Errorf("the database keeps %q of the CLI id, %v", kept, err)
 	}
 	for _, tried := range []string{"clear-id", kept, ""} {
@@ -284,45 +285,6 @@ func TestMigrateOnKernelbotsDatabase(t *testing.T) {
 	run(`ALTER TABLE leaderboard.runs DROP COLUMN meta`)
 	if _, err := Open(ctx, url); err == nil || !strings.Contains(err.Error(), "leaderboard.runs: got no column meta") {
 		t.Errorf("Open without a column: %v", err)
-	}
-}
-
-// What is copied is every column of every table, but what is made anew: so that a
-// migration which adds one is not forgotten.
-func TestConvertKnowsEveryColumn(t *testing.T) {
-	ctx := context.Background()
-	s := migrated(t, sqliteURL(t))
-	known := map[string]bool{}
-	for _, table := range tables {
-		for _, column := range table.columns {
-			known[s.q(table.name)+"."+column] = true
-		}
-	}
-	made := []string{"kbserve_verdict", "kbserve_standing", "kbserve_goose_version", "sqlite_sequence"} // by Rebuild, Migrate and SQLite
-	columns, err := values[string](ctx, s, s.read, `SELECT m.name || '.' || c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'`)
-	if err != nil || len(columns) < 100 {
-		t.Fatalf("%d columns, %v", len(columns), err)
-	}
-	for _, column := range columns {
-		table, _, _ := strings.Cut(column, ".")
-		if !known[column] && !slices.Contains(made, table) && column != "code_files.old_code" { // Kernelbot has emptied it
-			t.Errorf("column %s is not copied", column)
-		}
-	}
-}
-
-// Columns that SQLite keeps as 0 and 1 are those that PostgreSQL has as boolean.
-func TestConvertKnowsBooleans(t *testing.T) {
-	ctx := context.Background()
-	s := migrated(t, postgresURL(t))
-	want, err := values[string](ctx, s, s.read, `SELECT DISTINCT column_name FROM information_schema.columns WHERE data_type = 'boolean' AND table_schema IN ('leaderboard', 'kbserve') AND table_name NOT IN ('goose_version', 'verdict', 'standing')`)
-	if err != nil || len(want) < 5 {
-		t.Fatalf("boolean columns %v, %v", want, err)
-	}
-	for _, column := range want {
-		if !slices.Contains(booleans, column) {
-			t.Errorf("column %s is a boolean and not copied as one", column)
-		}
 	}
 }
 
@@ -353,7 +315,7 @@ func TestEverybodyConnectsAgain(t *testing.T) {
 	}
 	told()
 	for range 3 {
-		if _, err := s.exec(ctx, s.write, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
+		if _, err := s.db.Exec(ctx, s.db.Write, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
 			t.Fatal(err)
 		}
 		for len(signals) > 0 {

@@ -25,7 +25,7 @@ func (s *Store) Evaluation(ctx context.Context, p PlannedRun) (*Evaluation, erro
 	var column, harness string
 	var seed int64
 	var code []byte
-	err := s.row(ctx, s.read, `SELECT CAST(l.task AS text), coalesce(b.task_harness, ''), l.secret_seed, s.file_name, c.code, coalesce(u.user_name, '')
+	err := s.db.Row(ctx, s.db.Read, `SELECT CAST(l.task AS text), coalesce(b.task_harness, ''), l.secret_seed, s.file_name, c.code, coalesce(u.user_name, '')
 		FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id JOIN lb.user_info u ON u.id = s.user_id
 		LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE s.id = $1`, p.Submission).
 		Scan(&column, &harness, &seed, &e.File.Name, &code, &e.UserName)
@@ -44,7 +44,7 @@ func (s *Store) Evaluation(ctx context.Context, p PlannedRun) (*Evaluation, erro
 
 // GPUs lists the GPU types that any board has, by name.
 func (s *Store) GPUs(ctx context.Context) (gpus []string, err error) {
-	err = s.each(ctx, s.read, func(rows *sql.Rows) error {
+	err = s.db.Each(ctx, s.db.Read, func(rows *sql.Rows) error {
 		var gpu string
 		err := rows.Scan(&gpu)
 		gpus = append(gpus, gpu)

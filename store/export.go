@@ -62,12 +62,12 @@ func (s *Store) export(ctx context.Context, board string, code bool, write func(
 	err = s.snapshot(ctx, "exporting", func(tx *sql.Tx) error {
 		if board != "" {
 			var id int64
-			if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
+			if err := s.db.Row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
 				return err
 			}
 		}
 		var ids []int64
-		err := s.each(ctx, tx, func(rows *sql.Rows) error {
+		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 			var id int64
 			err := rows.Scan(&id)
 			ids = append(ids, id)

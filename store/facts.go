@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"maps"
 	"slices"
+
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // A judged submission is everything that [Judge] says of it.
@@ -12,21 +15,21 @@ type judged struct {
 	id       int64
 	board    int64
 	user     string
-	verdicts []Verdict
+	verdicts []ranking.Decision
 }
 
 // found is what is read of one submission before it is judged.
 type found struct {
 	judged
-	policy Policy
-	base   Facts
+	policy ranking.Policy
+	base   ranking.Facts
 	ranked bool
-	gpus   map[string]*Facts
+	gpus   map[string]*ranking.Facts
 }
 
-func (f *found) on(gpu string) *Facts {
+func (f *found) on(gpu string) *ranking.Facts {
 	if f.gpus[gpu] == nil {
-		f.gpus[gpu] = &Facts{}
+		f.gpus[gpu] = &ranking.Facts{}
 	}
 	return f.gpus[gpu]
 }
@@ -37,7 +40,7 @@ func (f *found) judge() judged {
 		for _, gpu := range slices.Sorted(maps.Keys(f.gpus)) {
 			facts := *f.gpus[gpu]
 			facts.Hacked, facts.Late = f.base.Hacked, f.base.Late
-			v := Judge(f.policy, facts)
+			v := ranking.Decide(f.policy, facts)
 			v.GPU = gpu
 			f.verdicts = append(f.verdicts, v)
 		}
@@ -46,10 +49,10 @@ func (f *found) judge() judged {
 }
 
 // facts reads the submissions from first to last and judges them.
-func (s *Store) facts(ctx context.Context, on querier, first, last int64) (out []judged, err error) {
+func (s *Store) facts(ctx context.Context, on database.Querier, first, last int64) (out []judged, err error) {
 	all := map[int64]*found{}
-	err = s.each(ctx, on, func(rows *sql.Rows) error {
-		f := &found{gpus: map[string]*Facts{}}
+	err = s.db.Each(ctx, on, func(rows *sql.Rows) error {
+		f := &found{gpus: map[string]*ranking.Facts{}}
 		var gpu string
 		err := rows.Scan(&f.id, &f.board, &f.user, &f.base.Hacked, &f.base.Late, &f.ranked, &gpu, &f.policy.Harness, &f.policy.Sandbox, &f.policy.ClearTiming)
 		if gpu != "" {
@@ -77,12 +80,12 @@ func (s *Store) facts(ctx context.Context, on querier, first, last int64) (out [
 }
 
 // runFacts adds the rows of runs.
-func (s *Store) runFacts(ctx context.Context, on querier, all map[int64]*found, first, last int64) error {
-	return s.each(ctx, on, func(rows *sql.Rows) error {
+func (s *Store) runFacts(ctx context.Context, on database.Querier, all map[int64]*found, first, last int64) error {
+	return s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var id int64
 		var gpu string
-		var r RunFact
-		var j Judging
+		var r ranking.Run
+		var j ranking.Judging
 		var harness sql.NullString
 		err := rows.Scan(&id, &gpu, &r.Mode, &r.Secret, &r.Passed, &r.Score, &harness, &j.SelfChecked, &j.Sandbox, &j.Ambiguous, &j.Low, &j.High)
 		f := all[id]
@@ -101,8 +104,8 @@ func (s *Store) runFacts(ctx context.Context, on querier, all map[int64]*found, 
 }
 
 // openFacts adds what is planned and has not finished.
-func (s *Store) openFacts(ctx context.Context, on querier, all map[int64]*found, first, last int64) error {
-	return s.each(ctx, on, func(rows *sql.Rows) error {
+func (s *Store) openFacts(ctx context.Context, on database.Querier, all map[int64]*found, first, last int64) error {
+	return s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var id int64
 		var gpu string
 		var secret bool

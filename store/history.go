@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"slices"
 	"time"
+
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // A Step is one improvement of a best score.
@@ -20,7 +22,7 @@ type Step struct {
 //
 // Errors: [ErrNotFound] for a board that does not exist.
 func (s *Store) History(ctx context.Context, board, gpu string) ([]Step, error) {
-	steps, err := latest(ctx, s, &s.histories, board, gpu, func(ctx context.Context, on querier, of boardGPU) ([]Step, error) {
+	steps, err := latest(ctx, s, &s.histories, board, gpu, func(ctx context.Context, on database.Querier, of boardGPU) ([]Step, error) {
 		return s.steps(ctx, on, of, "")
 	})
 	return slices.Clone(steps), wrap("reading the history of a board", err)
@@ -42,14 +44,14 @@ func (s *Store) UserHistory(ctx context.Context, board, gpu, userID string) (ste
 	return steps, err
 }
 
-func (s *Store) steps(ctx context.Context, on querier, of boardGPU, userID string) (steps []Step, err error) {
+func (s *Store) steps(ctx context.Context, on database.Querier, of boardGPU, userID string) (steps []Step, err error) {
 	who, args := "", []any{of.board, of.gpu}
 	if userID != "" {
 		who, args = " AND v.user_id = $3", append(args, userID)
 	}
-	err = s.each(ctx, on, func(rows *sql.Rows) error {
+	err = s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var step Step
-		var at stamp
+		var at database.Stamp
 		err := rows.Scan(&at, &step.Score, &step.UserID, &step.User, &step.SubmissionID)
 		step.Time = at.Time
 		steps = append(steps, step)
@@ -66,6 +68,6 @@ func (s *Store) steps(ctx context.Context, on querier, of boardGPU, userID strin
 //
 // Errors: [ErrNotFound] for a board that does not exist.
 func (s *Store) Count(ctx context.Context, board, gpu string) (count int, err error) {
-	err = s.row(ctx, s.read, `SELECT (SELECT count(*) FROM own.standing t WHERE t.leaderboard_id = l.id AND t.gpu = $2) FROM lb.leaderboard l WHERE l.name = $1`, board, gpu).Scan(&count)
+	err = s.db.Row(ctx, s.db.Read, `SELECT (SELECT count(*) FROM own.standing t WHERE t.leaderboard_id = l.id AND t.gpu = $2) FROM lb.leaderboard l WHERE l.name = $1`, board, gpu).Scan(&count)
 	return count, wrap("counting who ranks", err)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"time"
+
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 const settingHook = "webhook seen"
@@ -11,8 +13,8 @@ const settingHook = "webhook seen"
 // SawEvent keeps that an event of Buildkite's came at the time of at.
 func (s *Store) SawEvent(ctx context.Context, at time.Time) error {
 	return s.change(ctx, "keeping when an event came", func(tx *sql.Tx) error {
-		_, err := s.exec(ctx, tx, `INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`,
-			settingHook, at.UTC().Format(stampLayout))
+		_, err := s.db.Exec(ctx, tx, `INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`,
+			settingHook, database.Stamp{Time: at})
 		return err
 	})
 }
@@ -26,12 +28,14 @@ func (s *Store) Events(ctx context.Context) (event, finished time.Time, err erro
 			return err
 		}
 		if value != "" {
-			if event, err = time.Parse(stampLayout, value); err != nil {
+			var at database.Stamp
+			if err := at.Scan(value); err != nil {
 				return err
 			}
+			event = at.Time
 		}
-		var last stamp
-		err = s.row(ctx, tx, `SELECT max(finished_at) FROM own.planned_run`).Scan(&last)
+		var last database.Stamp
+		err = s.db.Row(ctx, tx, `SELECT max(finished_at) FROM own.planned_run`).Scan(&last)
 		finished = last.Time
 		return err
 	})

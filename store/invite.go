@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // maxInvites is how many codes are made at a time.
@@ -25,10 +26,10 @@ type Invite struct {
 
 // NewInvites makes n codes, each of which lets one user onto all of the boards.
 //
-// Errors: [*Refused] with UnknownBoard or Invalid.
+// Errors: [*Refusal] with UnknownBoard or Invalid.
 func (s *Store) NewInvites(ctx context.Context, boards []string, n int) (codes []string, err error) {
 	if n < 1 || n > maxInvites || len(boards) == 0 {
-		return nil, &Refused{Why: Invalid, Text: fmt.Sprintf("invites: got %d for %d boards, want 1 to %d for at least one", n, len(boards), maxInvites)}
+		return nil, &Refusal{Why: Invalid, Text: fmt.Sprintf("invites: got %d for %d boards, want 1 to %d for at least one", n, len(boards), maxInvites)}
 	}
 	err = s.change(ctx, "making invites", func(tx *sql.Tx) error {
 		codes = nil
@@ -43,14 +44,14 @@ func (s *Store) NewInvites(ctx context.Context, boards []string, n int) (codes [
 			}
 		}
 		for range n {
-			code := newID()
+			code := database.NewID()
 			var invite int64
-			err := s.row(ctx, tx, `INSERT INTO lb.leaderboard_invite (code, created_at) VALUES ($1, $2) RETURNING id`, code, stamp{s.now()}).Scan(&invite)
+			err := s.db.Row(ctx, tx, `INSERT INTO lb.leaderboard_invite (code, created_at) VALUES ($1, $2) RETURNING id`, code, database.Stamp{Time: s.now()}).Scan(&invite)
 			if err != nil {
 				return err
 			}
 			for _, id := range ids {
-				if _, err := s.exec(ctx, tx, `INSERT INTO lb.leaderboard_invite_scope (invite_id, leaderboard_id) VALUES ($1, $2)`, invite, id); err != nil {
+				if _, err := s.db.Exec(ctx, tx, `INSERT INTO lb.leaderboard_invite_scope (invite_id, leaderboard_id) VALUES ($1, $2)`, invite, id); err != nil {
 					return err
 				}
 			}
@@ -66,11 +67,11 @@ func (s *Store) NewInvites(ctx context.Context, boards []string, n int) (codes [
 
 // boardID is the id of a board that a request names.
 //
-// Errors: [*Refused] with UnknownBoard.
-func (s *Store) boardID(ctx context.Context, on querier, name string) (id int64, err error) {
-	err = s.row(ctx, on, `SELECT id FROM lb.leaderboard WHERE name = $1`, name).Scan(&id)
+// Errors: [*Refusal] with UnknownBoard.
+func (s *Store) boardID(ctx context.Context, on database.Querier, name string) (id int64, err error) {
+	err = s.db.Row(ctx, on, `SELECT id FROM lb.leaderboard WHERE name = $1`, name).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = &Refused{Why: UnknownBoard, Text: fmt.Sprintf("unknown board %s", text.Quote(text.Shorten(name, 100)))}
+		err = &Refusal{Why: UnknownBoard, Text: fmt.Sprintf("unknown board %s", text.Quote(text.Shorten(name, 100)))}
 	}
 	return id, err
 }
@@ -78,7 +79,7 @@ func (s *Store) boardID(ctx context.Context, on querier, name string) (id int64,
 // ClaimInvite gives an invite to a user and returns its boards. The same user may
 // claim it again.
 //
-// Errors: [*Refused] with UnknownInvite, InviteTaken or UnknownUser.
+// Errors: [*Refusal] with UnknownInvite, InviteTaken or UnknownUser.
 func (s *Store) ClaimInvite(ctx context.Context, code, userID string) (boards []string, err error) {
 	err = s.change(ctx, "claiming an invite", func(tx *sql.Tx) error {
 		if err := s.known(ctx, tx, userID); err != nil {
@@ -86,21 +87,21 @@ func (s *Store) ClaimInvite(ctx context.Context, code, userID string) (boards []
 		}
 		var id int64
 		var owner string
-		err := s.row(ctx, tx, `SELECT id, coalesce(user_id, '') FROM lb.leaderboard_invite WHERE code = $1 {lock}`, code).Scan(&id, &owner)
+		err := s.db.Row(ctx, tx, `SELECT id, coalesce(user_id, '') FROM lb.leaderboard_invite WHERE code = $1 {lock}`, code).Scan(&id, &owner)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
-			return &Refused{Why: UnknownInvite, Text: "this invite is not known"}
+			return &Refusal{Why: UnknownInvite, Text: "this invite is not known"}
 		case err != nil:
 			return err
 		case owner == "":
-			if _, err := s.exec(ctx, tx, `UPDATE lb.leaderboard_invite SET user_id = $2, claimed_at = $3 WHERE id = $1`, id, userID, stamp{s.now()}); err != nil {
+			if _, err := s.db.Exec(ctx, tx, `UPDATE lb.leaderboard_invite SET user_id = $2, claimed_at = $3 WHERE id = $1`, id, userID, database.Stamp{Time: s.now()}); err != nil {
 				return err
 			}
 		case owner != userID:
-			return &Refused{Why: InviteTaken, Text: "somebody else has used this invite"}
+			return &Refusal{Why: InviteTaken, Text: "somebody else has used this invite"}
 		}
 		boards = nil
-		return s.each(ctx, tx, func(rows *sql.Rows) error {
+		return s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 			var name string
 			err := rows.Scan(&name)
 			boards = append(boards, name)
@@ -115,7 +116,7 @@ func (s *Store) ClaimInvite(ctx context.Context, code, userID string) (boards []
 
 // Invites lists the invites to a board, or all with "", the oldest first.
 //
-// Errors: [*Refused] with UnknownBoard.
+// Errors: [*Refusal] with UnknownBoard.
 func (s *Store) Invites(ctx context.Context, board string) (invites []Invite, err error) {
 	err = s.snapshot(ctx, "listing invites", func(tx *sql.Tx) error {
 		invites = nil
@@ -125,11 +126,11 @@ func (s *Store) Invites(ctx context.Context, board string) (invites []Invite, er
 			}
 		}
 		places := map[int64]int{}
-		return s.each(ctx, tx, func(rows *sql.Rows) error {
+		return s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 			var id int64
 			var i Invite
 			var name string
-			var created, claimed stamp
+			var created, claimed database.Stamp
 			if err := rows.Scan(&id, &i.Code, &i.UserID, &i.User, &created, &claimed, &name); err != nil {
 				return err
 			}
@@ -157,7 +158,7 @@ func (s *Store) Invites(ctx context.Context, board string) (invites []Invite, er
 // Errors: [ErrNotFound].
 func (s *Store) RevokeInvite(ctx context.Context, code string) error {
 	return s.change(ctx, "revoking an invite", func(tx *sql.Tx) error {
-		n, err := s.exec(ctx, tx, `DELETE FROM lb.leaderboard_invite WHERE code = $1`, code)
+		n, err := s.db.Exec(ctx, tx, `DELETE FROM lb.leaderboard_invite WHERE code = $1`, code)
 		if err == nil && n == 0 {
 			err = ErrNotFound
 		}
@@ -170,7 +171,7 @@ func (s *Store) RevokeInvite(ctx context.Context, code string) error {
 //
 // Errors: [ErrNotFound] for a board that does not exist.
 func (s *Store) Allowed(ctx context.Context, board, userID string) (allowed bool, err error) {
-	err = s.row(ctx, s.read, `SELECT l.visibility = 'public' OR EXISTS (SELECT 1 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id
+	err = s.db.Row(ctx, s.db.Read, `SELECT l.visibility = 'public' OR EXISTS (SELECT 1 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id
 		WHERE i.user_id = $2 AND c.leaderboard_id = l.id) FROM lb.leaderboard l WHERE l.name = $1`, board, userID).Scan(&allowed)
 	return allowed, wrap("looking at a board", err)
 }

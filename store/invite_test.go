@@ -100,7 +100,7 @@ func TestAnInviteIsForOne(t *testing.T) {
 			}
 			wait.Go(func() {
 				_, err := s.ClaimInvite(ctx, codes[0], user)
-				var refused *Refused
+				var refused *Refusal
 				if err != nil && (!errors.As(err, &refused) || refused.Why != InviteTaken) {
 					t.Error(err)
 				}

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"time"
+
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/queue"
 )
 
 // States of a planned run, in their order. From creating on there may be a build
@@ -31,7 +34,7 @@ type PlannedRun struct {
 	Board      string
 	GPU, Mode  string
 	Secret     bool
-	Priority   int // smaller goes first, see [PriorityBulk]
+	Priority   int // smaller goes first, see [queue.PriorityBulk]
 
 	State       string
 	BuildNumber int64 // 0: not known
@@ -52,8 +55,8 @@ type PlannedRun struct {
 func (s *Store) Claim(ctx context.Context, owner string, n int, room map[string]int, hold time.Duration) (claimed []PlannedRun, err error) {
 	err = s.change(ctx, "claiming planned runs", func(tx *sql.Tx) error {
 		claimed = nil
-		if s.kind == postgres { // two that count what is under way would both take the last place
-			if _, err := s.exec(ctx, tx, `SELECT pg_advisory_xact_lock($1)`, claimLock); err != nil {
+		if s.db.Kind == database.Postgres { // two that count what is under way would both take the last place
+			if _, err := s.db.Exec(ctx, tx, `SELECT pg_advisory_xact_lock($1)`, claimLock); err != nil {
 				return err
 			}
 		}
@@ -61,12 +64,12 @@ func (s *Store) Claim(ctx context.Context, owner string, n int, room map[string]
 		if err != nil {
 			return err
 		}
-		err = s.each(ctx, tx, func(rows *sql.Rows) error {
+		err = s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 			var p PlannedRun
 			err := p.scan(rows)
 			claimed = append(claimed, p)
 			return err
-		}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.state IN ('creating', 'running') AND p.free_at <= $1 ORDER BY p.started_at, p.run_id LIMIT $2`, stamp{now}, n)
+		}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.state IN ('creating', 'running') AND p.free_at <= $1 ORDER BY p.started_at, p.run_id LIMIT $2`, database.Stamp{Time: now}, n)
 		if err != nil {
 			return err
 		}
@@ -81,7 +84,7 @@ func (s *Store) Claim(ctx context.Context, owner string, n int, room map[string]
 			p := &claimed[i]
 			p.Fence++
 			p.Until = now.Add(hold)
-			if _, err := s.exec(ctx, tx, `UPDATE own.planned_run SET fence = $2, lease_owner = $3, free_at = $4, changed_at = $5 WHERE run_id = $1`, p.RunID, p.Fence, owner, stamp{p.Until}, stamp{s.now()}); err != nil {
+			if _, err := s.db.Exec(ctx, tx, `UPDATE own.planned_run SET fence = $2, lease_owner = $3, free_at = $4, changed_at = $5 WHERE run_id = $1`, p.RunID, p.Fence, owner, database.Stamp{Time: p.Until}, database.Stamp{Time: s.now()}); err != nil {
 				return err
 			}
 		}
@@ -98,7 +101,7 @@ const claimLock = 0x6b62736572766501 // of those who claim, among PostgreSQL's a
 // next chooses among the runs that wait.
 func (s *Store) next(ctx context.Context, tx *sql.Tx, n int, room map[string]int, now time.Time) (chosen []PlannedRun, err error) {
 	left := maps.Clone(room)
-	err = s.each(ctx, tx, func(rows *sql.Rows) error {
+	err = s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 		var gpu string
 		var under int
 		err := rows.Scan(&gpu, &under)
@@ -106,7 +109,7 @@ func (s *Store) next(ctx context.Context, tx *sql.Tx, n int, room map[string]int
 			left[gpu] -= under
 		}
 		return err
-	}, `SELECT gpu, count(*) FROM own.planned_run WHERE state IN ('creating', 'running') OR state = 'planned' AND free_at > $1 GROUP BY gpu`, stamp{now})
+	}, `SELECT gpu, count(*) FROM own.planned_run WHERE state IN ('creating', 'running') OR state = 'planned' AND free_at > $1 GROUP BY gpu`, database.Stamp{Time: now})
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +140,7 @@ func (s *Store) next(ctx context.Context, tx *sql.Tx, n int, room map[string]int
 // user's runs on a GPU type in a band, the first n are enough: a long line is not read
 // as a whole.
 func (s *Store) waiting(ctx context.Context, tx *sql.Tx, n int, left map[string]int, now time.Time) (waiting []PlannedRun, err error) {
-	args, only := []any{stamp{now}, n, PriorityBulk}, ""
+	args, only := []any{database.Stamp{Time: now}, n, queue.PriorityBulk}, ""
 	for gpu, places := range left {
 		if places > 0 {
 			args = append(args, gpu)
@@ -149,7 +152,7 @@ func (s *Store) waiting(ctx context.Context, tx *sql.Tx, n int, left map[string]
 	} else if only != "" {
 		only = " AND w.gpu IN (" + only[2:] + ")"
 	}
-	err = s.each(ctx, tx, func(rows *sql.Rows) error {
+	err = s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 		var p PlannedRun
 		err := p.scan(rows)
 		waiting = append(waiting, p)
@@ -167,11 +170,11 @@ func (s *Store) waiting(ctx context.Context, tx *sql.Tx, n int, left map[string]
 // Errors of this and the following methods: [ErrLeaseLost].
 func (s *Store) Creating(ctx context.Context, p PlannedRun) error {
 	return s.change(ctx, "marking a run as creating", func(tx *sql.Tx) error {
-		if err := s.held(ctx, tx, p, `state = 'creating', changed_at = $3, started_at = coalesce(started_at, $3)`, stamp{s.now()}); err != nil {
+		if err := s.held(ctx, tx, p, `state = 'creating', changed_at = $3, started_at = coalesce(started_at, $3)`, database.Stamp{Time: s.now()}); err != nil {
 			return err
 		}
-		_, err := s.exec(ctx, tx, `UPDATE lb.submission_job_status SET status = $2, last_heartbeat = $3 WHERE submission_id = $1 AND status IN ('initial', 'pending')`,
-			p.Submission, StatusRunning, stamp{s.now()})
+		_, err := s.db.Exec(ctx, tx, `UPDATE lb.submission_job_status SET status = $2, last_heartbeat = $3 WHERE submission_id = $1 AND status IN ('initial', 'pending')`,
+			p.Submission, StatusRunning, database.Stamp{Time: s.now()})
 		if err != nil {
 			return err
 		}
@@ -182,7 +185,7 @@ func (s *Store) Creating(ctx context.Context, p PlannedRun) error {
 // Built keeps the build that was made or found for the run.
 func (s *Store) Built(ctx context.Context, p PlannedRun, number int64, id string) error {
 	return s.change(ctx, "keeping a run's build", func(tx *sql.Tx) error {
-		if err := s.held(ctx, tx, p, `state = 'running', changed_at = $3, build_number = $4, build_id = $5`, stamp{s.now()}, number, id); err != nil {
+		if err := s.held(ctx, tx, p, `state = 'running', changed_at = $3, build_number = $4, build_id = $5`, database.Stamp{Time: s.now()}, number, id); err != nil {
 			return err
 		}
 		return s.tell(ctx, tx, submissionSignal(p.Submission))
@@ -200,10 +203,10 @@ func (s *Store) Renew(ctx context.Context, p PlannedRun, hold time.Duration) err
 		if err != nil {
 			return err
 		}
-		if err := s.held(ctx, tx, p, `free_at = $3`, stamp{now.Add(hold)}); err != nil {
+		if err := s.held(ctx, tx, p, `free_at = $3`, database.Stamp{Time: now.Add(hold)}); err != nil {
 			return err
 		}
-		_, err = s.exec(ctx, tx, `UPDATE lb.submission_job_status SET last_heartbeat = $2 WHERE submission_id = $1 AND status IN ('pending', 'running')`, p.Submission, stamp{now})
+		_, err = s.db.Exec(ctx, tx, `UPDATE lb.submission_job_status SET last_heartbeat = $2 WHERE submission_id = $1 AND status IN ('pending', 'running')`, p.Submission, database.Stamp{Time: now})
 		if err != nil || hold > 0 {
 			return err
 		}
@@ -215,7 +218,7 @@ func (s *Store) Renew(ctx context.Context, p PlannedRun, hold time.Duration) err
 // not the clock: as long as nobody else has claimed the run, its holder may end
 // what it began.
 func (s *Store) held(ctx context.Context, tx *sql.Tx, p PlannedRun, set string, args ...any) error {
-	n, err := s.exec(ctx, tx, `UPDATE own.planned_run SET `+set+` WHERE run_id = $1 AND fence = $2 AND state <> 'finished'`,
+	n, err := s.db.Exec(ctx, tx, `UPDATE own.planned_run SET `+set+` WHERE run_id = $1 AND fence = $2 AND state <> 'finished'`,
 		append([]any{p.RunID, p.Fence}, args...)...)
 	if err == nil && n == 0 {
 		err = ErrLeaseLost

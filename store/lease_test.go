@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // Several claimers at once get every run once.
@@ -141,7 +142,7 @@ func TestHowSubmissionsEnd(t *testing.T) {
 	both(t, func(t *testing.T, s *Store) {
 		ctx := context.Background()
 		strict := testBoard("strict")
-		strict.Policy = &Policy{Harness: schema.HarnessIsolated}
+		strict.Policy = &ranking.Policy{Harness: schema.HarnessIsolated}
 		save(t, s, testBoard("sort"), strict)
 		for i, tt := range []struct {
 			name, board, mode string

@@ -8,15 +8,16 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // SetLimits puts these limits in the place of all that a board has.
 //
-// Errors: [ErrNotFound]; [*Refused] with Invalid or UnknownGPU.
+// Errors: [ErrNotFound]; [*Refusal] with Invalid or UnknownGPU.
 func (s *Store) SetLimits(ctx context.Context, board string, limits []Limit) error {
 	return s.change(ctx, "setting the limits of board "+text.Quote(board), func(tx *sql.Tx) error {
 		var id int64
-		if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
+		if err := s.db.Row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
 			return err
 		}
 		gpus, err := s.gpus(ctx, tx, id)
@@ -25,10 +26,10 @@ func (s *Store) SetLimits(ctx context.Context, board string, limits []Limit) err
 		}
 		for i, l := range limits {
 			if why := l.fault(gpus); why != "" {
-				return &Refused{Why: Invalid, Text: fmt.Sprintf("limit %s: %s", l, why)}
+				return &Refusal{Why: Invalid, Text: fmt.Sprintf("limit %s: %s", l, why)}
 			}
 			if slices.ContainsFunc(limits[:i], func(o Limit) bool { return o.GPU == l.GPU && o.Category == l.Category }) {
-				return &Refused{Why: Invalid, Text: fmt.Sprintf("limit %s: it is there twice", l)}
+				return &Refusal{Why: Invalid, Text: fmt.Sprintf("limit %s: it is there twice", l)}
 			}
 		}
 		if err := s.saveLimits(ctx, tx, id, limits); err != nil {
@@ -62,16 +63,16 @@ func (l Limit) fault(gpus []string) string {
 
 func (s *Store) saveLimits(ctx context.Context, tx *sql.Tx, board int64, limits []Limit) error {
 	for _, statement := range []string{`DELETE FROM lb.rate_limit WHERE leaderboard_id = $1`, `DELETE FROM own.gpu_limit WHERE leaderboard_id = $1`} {
-		if _, err := s.exec(ctx, tx, statement, board); err != nil {
+		if _, err := s.db.Exec(ctx, tx, statement, board); err != nil {
 			return err
 		}
 	}
 	for _, l := range limits {
 		var err error
 		if l.GPU == "" {
-			_, err = s.exec(ctx, tx, `INSERT INTO lb.rate_limit (leaderboard_id, mode_category, max_submissions_per_hour) VALUES ($1, $2, $3)`, board, l.Category, l.PerHour)
+			_, err = s.db.Exec(ctx, tx, `INSERT INTO lb.rate_limit (leaderboard_id, mode_category, max_submissions_per_hour) VALUES ($1, $2, $3)`, board, l.Category, l.PerHour)
 		} else {
-			_, err = s.exec(ctx, tx, `INSERT INTO own.gpu_limit (leaderboard_id, gpu, mode_category, per_hour) VALUES ($1, $2, $3, $4)`, board, l.GPU, l.Category, l.PerHour)
+			_, err = s.db.Exec(ctx, tx, `INSERT INTO own.gpu_limit (leaderboard_id, gpu, mode_category, per_hour) VALUES ($1, $2, $3, $4)`, board, l.GPU, l.Category, l.PerHour)
 		}
 		if err != nil {
 			return err
@@ -86,7 +87,7 @@ func (s *Store) saveLimits(ctx context.Context, tx *sql.Tx, board int64, limits 
 func (s *Store) Limits(ctx context.Context, board string) (limits []Limit, err error) {
 	err = s.snapshot(ctx, "reading the limits of board "+text.Quote(board), func(tx *sql.Tx) error {
 		var id int64
-		if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
+		if err := s.db.Row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
 			return err
 		}
 		limits, err = s.readLimits(ctx, tx, id)
@@ -95,8 +96,8 @@ func (s *Store) Limits(ctx context.Context, board string) (limits []Limit, err e
 	return limits, err
 }
 
-func (s *Store) readLimits(ctx context.Context, on querier, board int64) (limits []Limit, err error) {
-	err = s.each(ctx, on, func(rows *sql.Rows) error {
+func (s *Store) readLimits(ctx context.Context, on database.Querier, board int64) (limits []Limit, err error) {
+	err = s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var l Limit
 		err := rows.Scan(&l.GPU, &l.Category, &l.PerHour)
 		limits = append(limits, l)

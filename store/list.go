@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // maxListed is how many submissions one [Query] returns at most, and listed how
@@ -35,8 +38,8 @@ type Listed struct {
 	Time         time.Time
 	Done, Hacked bool
 	Job          Job
-	Runs         []ListedRun // public runs that passed
-	Verdicts     []Verdict   // of a ranked submission, by GPU type
+	Runs         []ListedRun        // public runs that passed
+	Verdicts     []ranking.Decision // of a ranked submission, by GPU type
 }
 
 // A ListedRun is one public run that passed.
@@ -49,7 +52,7 @@ type ListedRun struct {
 // Submissions lists submissions, the newest first.
 func (s *Store) Submissions(ctx context.Context, q Query) (list []Listed, err error) {
 	if q.Limit < 0 || q.Offset < 0 || q.Before < 0 {
-		return nil, &Refused{Why: Invalid, Text: fmt.Sprintf("list: got limit %d, offset %d and before %d, want 0 or more", q.Limit, q.Offset, q.Before)}
+		return nil, &Refusal{Why: Invalid, Text: fmt.Sprintf("list: got limit %d, offset %d and before %d, want 0 or more", q.Limit, q.Offset, q.Before)}
 	}
 	if q.Limit == 0 {
 		q.Limit = listed
@@ -59,9 +62,9 @@ func (s *Store) Submissions(ctx context.Context, q Query) (list []Listed, err er
 		list = nil
 		where, args := q.where()
 		n := len(args)
-		err := s.each(ctx, tx, func(rows *sql.Rows) error {
+		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 			var l Listed
-			var at, heartbeat stamp
+			var at, heartbeat database.Stamp
 			err := rows.Scan(&l.ID, &l.Board, &l.FileName, &l.GPU, &l.Mode, &l.UserID, &l.User, &at, &l.Done, &l.Hacked, &l.Job.Status, &l.Job.Error, &heartbeat)
 			l.Time, l.Job.Heartbeat = at.Time, heartbeat.Time
 			list = append(list, l)
@@ -113,7 +116,7 @@ func (q Query) where() (clause string, args []any) {
 }
 
 // listRuns adds runs and verdicts to a list, in two statements for all of it.
-func (s *Store) listRuns(ctx context.Context, on querier, list []Listed) error {
+func (s *Store) listRuns(ctx context.Context, on database.Querier, list []Listed) error {
 	byID := make(map[int64]*Listed, len(list))
 	marks, args := make([]string, len(list)), make([]any, len(list))
 	for i := range list {
@@ -121,9 +124,9 @@ func (s *Store) listRuns(ctx context.Context, on querier, list []Listed) error {
 		marks[i], args[i] = "$"+strconv.Itoa(i+1), list[i].ID
 	}
 	these := "(" + strings.Join(marks, ", ") + ")"
-	err := s.each(ctx, on, func(rows *sql.Rows) error {
+	err := s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var id int64
-		var v Verdict
+		var v ranking.Decision
 		err := rows.Scan(&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High)
 		byID[id].Verdicts = append(byID[id].Verdicts, v)
 		return err
@@ -131,13 +134,13 @@ func (s *Store) listRuns(ctx context.Context, on querier, list []Listed) error {
 	if err != nil {
 		return err
 	}
-	return s.each(ctx, on, func(rows *sql.Rows) error {
+	return s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var id int64
 		var r ListedRun
 		err := rows.Scan(&id, &r.GPU, &r.Score)
 		l := byID[id]
 		for _, v := range l.Verdicts {
-			r.Ranks = r.Ranks || v.Ranks && v.GPU == r.GPU && r.Score != nil && same(v.Score, r.Score)
+			r.Ranks = r.Ranks || v.Ranks && v.GPU == r.GPU && r.Score != nil && v.Score != nil && *v.Score == *r.Score
 		}
 		l.Runs = append(l.Runs, r)
 		return err

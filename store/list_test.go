@@ -188,7 +188,7 @@ func TestReports(t *testing.T) {
 		if reports, err := s.Reports(ctx, 99); err != nil || len(reports) != 0 {
 			t.Errorf("Reports of no submission = %v, %v", reports, err)
 		}
-		if _, err := s.exec(ctx, s.write, `UPDATE own.report SET body = $1`, []byte("x")); err != nil {
+		if _, err := s.db.Exec(ctx, s.db.Write, `UPDATE own.report SET body = $1`, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Reports(ctx, out.ID); err == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // loginTime is how long a CLI's log-in may take.
@@ -18,16 +19,16 @@ const loginTime = 24 * time.Hour
 // form temp_… that [Store.FinishLogin] takes away. Those that nobody finished
 // within a day are removed on the way.
 func (s *Store) BeginLogin(ctx context.Context, provider string) (cliID string, err error) {
-	cliID = newID()
+	cliID = database.NewID()
 	err = s.change(ctx, "beginning a log-in", func(tx *sql.Tx) error {
 		now := s.now()
-		_, err := s.exec(ctx, tx, `DELETE FROM lb.user_info WHERE substr(id, 1, 5) = 'temp_' AND NOT cli_valid AND cli_id LIKE 'sha256:%' AND created_at < $1`, stamp{now.Add(-loginTime)})
+		_, err := s.db.Exec(ctx, tx, `DELETE FROM lb.user_info WHERE substr(id, 1, 5) = 'temp_' AND NOT cli_valid AND cli_id LIKE 'sha256:%' AND created_at < $1`, database.Stamp{Time: now.Add(-loginTime)})
 		if err != nil {
 			return err
 		}
-		name := "temp_" + newID()
-		_, err = s.exec(ctx, tx, `INSERT INTO lb.user_info (id, user_name, cli_id, cli_valid, cli_auth_provider, created_at) VALUES ($1, $1, $2, false, $3, $4)`,
-			name, hashedID(cliID), text.Line(provider, 40), stamp{now})
+		name := "temp_" + database.NewID()
+		_, err = s.db.Exec(ctx, tx, `INSERT INTO lb.user_info (id, user_name, cli_id, cli_valid, cli_auth_provider, created_at) VALUES ($1, $1, $2, false, $3, $4)`,
+			name, hashedID(cliID), text.Line(provider, 40), database.Stamp{Time: now})
 		return err
 	})
 	if err != nil {
@@ -39,15 +40,15 @@ func (s *Store) BeginLogin(ctx context.Context, provider string) (cliID string, 
 // FinishLogin makes a CLI id that [Store.BeginLogin] returned the user's, who is
 // made or renamed. With reset it takes the place of the one they have.
 //
-// Errors: [ErrNotFound] for a CLI id that is not known, or used; [*Refused] with
+// Errors: [ErrNotFound] for a CLI id that is not known, or used; [*Refusal] with
 // HasCLIID.
 func (s *Store) FinishLogin(ctx context.Context, cliID, provider, userID, name string, reset bool) error {
 	if err := checkUserID(userID); err != nil {
 		return err
 	}
 	return s.change(ctx, "finishing a log-in", func(tx *sql.Tx) error {
-		n, err := s.exec(ctx, tx, `DELETE FROM lb.user_info WHERE cli_id = $1 AND NOT cli_valid AND substr(id, 1, 5) = 'temp_' AND created_at >= $2`,
-			hashedID(cliID), stamp{s.now().Add(-loginTime)})
+		n, err := s.db.Exec(ctx, tx, `DELETE FROM lb.user_info WHERE cli_id = $1 AND NOT cli_valid AND substr(id, 1, 5) = 'temp_' AND created_at >= $2`,
+			hashedID(cliID), database.Stamp{Time: s.now().Add(-loginTime)})
 		if err != nil {
 			return err
 		}
@@ -61,13 +62,13 @@ func (s *Store) FinishLogin(ctx context.Context, cliID, provider, userID, name s
 			return err
 		}
 		var has bool
-		if err := s.row(ctx, tx, `SELECT coalesce(cli_valid, false) FROM lb.user_info WHERE id = $1`, userID).Scan(&has); err != nil {
+		if err := s.db.Row(ctx, tx, `SELECT coalesce(cli_valid, false) FROM lb.user_info WHERE id = $1`, userID).Scan(&has); err != nil {
 			return err
 		}
 		if has && !reset {
-			return &Refused{Why: HasCLIID, Text: "you have a CLI id already; register again to replace it"}
+			return &Refusal{Why: HasCLIID, Text: "you have a CLI id already; register again to replace it"}
 		}
-		_, err = s.exec(ctx, tx, `UPDATE lb.user_info SET cli_id = $2, cli_valid = true, cli_auth_provider = $3 WHERE id = $1`, userID, hashedID(cliID), text.Line(provider, 40))
+		_, err = s.db.Exec(ctx, tx, `UPDATE lb.user_info SET cli_id = $2, cli_valid = true, cli_auth_provider = $3 WHERE id = $1`, userID, hashedID(cliID), text.Line(provider, 40))
 		return err
 	})
 }
@@ -81,7 +82,7 @@ func (s *Store) LogIn(ctx context.Context, provider, userID, name string) (User,
 		if err := s.upsertUser(ctx, tx, userID, text.Line(name, maxName)); err != nil {
 			return err
 		}
-		_, err := s.exec(ctx, tx, `UPDATE lb.user_info SET cli_auth_provider = $2 WHERE id = $1 AND cli_auth_provider IS NULL`, userID, text.Line(provider, 40))
+		_, err := s.db.Exec(ctx, tx, `UPDATE lb.user_info SET cli_auth_provider = $2 WHERE id = $1 AND cli_auth_provider IS NULL`, userID, text.Line(provider, 40))
 		return err
 	})
 	if err != nil {
@@ -98,14 +99,14 @@ func (s *Store) User(ctx context.Context, id string) (User, error) {
 }
 
 func (s *Store) user(ctx context.Context, where string, args ...any) (u User, err error) {
-	err = s.row(ctx, s.read, `SELECT u.id, coalesce(u.user_name, ''), u.is_banned, coalesce(u.cli_valid, false), (SELECT count(*) FROM lb.submission s WHERE s.user_id = u.id)
+	err = s.db.Row(ctx, s.db.Read, `SELECT u.id, coalesce(u.user_name, ''), u.is_banned, coalesce(u.cli_valid, false), (SELECT count(*) FROM lb.submission s WHERE s.user_id = u.id)
 		FROM lb.user_info u WHERE `+where, args...).Scan(&u.ID, &u.Name, &u.Banned, &u.CLI, &u.Submissions)
 	return u, wrap("reading a user", err)
 }
 
 func checkUserID(id string) error {
 	if !userID.MatchString(id) {
-		return &Refused{Why: Invalid, Text: fmt.Sprintf("user id: got %s, want 1 to 20 decimal digits", text.Quote(text.Shorten(id, 40)))}
+		return &Refusal{Why: Invalid, Text: fmt.Sprintf("user id: got %s, want 1 to 20 decimal digits", text.Quote(text.Shorten(id, 40)))}
 	}
 	return nil
 }
@@ -114,7 +115,7 @@ func checkUserID(id string) error {
 func (s *Store) known(ctx context.Context, tx *sql.Tx, id string) error {
 	_, err := s.lockUser(ctx, tx, id)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = &Refused{Why: UnknownUser, Text: fmt.Sprintf("unknown user %s", text.Quote(text.Shorten(id, 40)))}
+		err = &Refusal{Why: UnknownUser, Text: fmt.Sprintf("unknown user %s", text.Quote(text.Shorten(id, 40)))}
 	}
 	return err
 }

@@ -46,7 +46,7 @@ func TestSessions(t *testing.T) {
 		}
 		expect("7 ann", "7 ann", "8 ann")
 		var kept string
-		if err := s.row(ctx, s.read, `SELECT min(hash) FROM own.session`).Scan(&kept); err != nil || whose(kept) != "" || whose("") != "" {
+		if err := s.db.Row(ctx, s.db.Read, `SELECT min(hash) FROM own.session`).Scan(&kept); err != nil || whose(kept) != "" || whose("") != "" {
 			t.Errorf("what the database keeps opens a session, %v", err)
 		}
 		if err := s.EndSession(ctx, tokens[0]); err != nil {

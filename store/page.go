@@ -5,28 +5,18 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"time"
-)
 
-// An Entry is one line of a board.
-type Entry struct {
-	Rank         int
-	Tied         bool
-	Score        float64  // seconds
-	Low, High    *float64 // 95 % interval, seconds; nil: none
-	SubmissionID int64
-	FileName     string
-	Time         time.Time
-	UserID, User string
-}
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
+)
 
 // Page returns the board's ranking on a GPU type from offset on, at most limit
 // entries, and how many there are in all. limit 0 is all of them.
 //
 // Errors: [ErrNotFound] for a board that does not exist.
-func (s *Store) Page(ctx context.Context, board, gpu string, limit, offset int) (entries []Entry, total int, err error) {
+func (s *Store) Page(ctx context.Context, board, gpu string, limit, offset int) (entries []ranking.Entry, total int, err error) {
 	if limit < 0 || offset < 0 {
-		return nil, 0, &Refused{Why: Invalid, Text: fmt.Sprintf("page: got limit %d and offset %d, want 0 or more", limit, offset)}
+		return nil, 0, &Refusal{Why: Invalid, Text: fmt.Sprintf("page: got limit %d and offset %d, want 0 or more", limit, offset)}
 	}
 	all, err := latest(ctx, s, &s.rankings, board, gpu, s.ranking)
 	if err != nil {
@@ -41,8 +31,8 @@ func (s *Store) Page(ctx context.Context, board, gpu string, limit, offset int) 
 }
 
 // latest returns what is made of a ranking, from what is kept where that is as new.
-func latest[T any](ctx context.Context, s *Store, kept *versioned[T], board, gpu string, read func(context.Context, querier, boardGPU) ([]T, error)) ([]T, error) {
-	id, version, err := s.version(ctx, s.read, board)
+func latest[T any](ctx context.Context, s *Store, kept *versioned[T], board, gpu string, read func(context.Context, database.Querier, boardGPU) ([]T, error)) ([]T, error) {
+	id, version, err := s.version(ctx, s.db.Read, board)
 	if err != nil {
 		return nil, err
 	}
@@ -60,21 +50,21 @@ func latest[T any](ctx context.Context, s *Store, kept *versioned[T], board, gpu
 }
 
 // version rises with each change of what is shown of a board's ranking.
-func (s *Store) version(ctx context.Context, on querier, board string) (id, version int64, err error) {
-	err = s.row(ctx, on, `SELECT l.id, coalesce(b.version, 0) FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.name = $1`, board).Scan(&id, &version)
+func (s *Store) version(ctx context.Context, on database.Querier, board string) (id, version int64, err error) {
+	err = s.db.Row(ctx, on, `SELECT l.id, coalesce(b.version, 0) FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.name = $1`, board).Scan(&id, &version)
 	return id, version, err
 }
 
 // ranking is all of a board's on a GPU type.
-func (s *Store) ranking(ctx context.Context, on querier, of boardGPU) (entries []Entry, err error) {
+func (s *Store) ranking(ctx context.Context, on database.Querier, of boardGPU) (entries []ranking.Entry, err error) {
 	set, err := s.settings(ctx, on, of.board)
 	if err != nil {
 		return nil, err
 	}
 	// Not joined: of many submissions, PostgreSQL would read all of them to do so.
-	err = s.each(ctx, on, func(rows *sql.Rows) error {
-		var e Entry
-		var at stamp
+	err = s.db.Each(ctx, on, func(rows *sql.Rows) error {
+		var e ranking.Entry
+		var at database.Stamp
 		err := rows.Scan(&e.SubmissionID, &e.UserID, &e.Score, &e.Low, &e.High, &e.FileName, &at, &e.User)
 		e.Time = at.Time
 		entries = append(entries, e)
@@ -83,6 +73,6 @@ func (s *Store) ranking(ctx context.Context, on querier, of boardGPU) (entries [
 			coalesce(u.user_name, '')
 		FROM own.standing t JOIN lb.user_info u ON u.id = t.user_id
 		WHERE t.leaderboard_id = $1 AND t.gpu = $2 ORDER BY t.score, t.submission_id`, of.board, of.gpu)
-	ranks(entries, set.Ties)
+	ranking.Number(entries, set.Ties)
 	return entries, err
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // What one instance keeps of a ranking is old as soon as another has changed it.
@@ -65,13 +66,13 @@ func TestARankingIsKeptUntilItChanges(t *testing.T) {
 		}
 		expect("a late failure", "1 1 bob", "bob 300,")
 		strict := testBoard("sort")
-		strict.Policy = &Policy{Sandbox: schema.SandboxFull}
+		strict.Policy = &ranking.Policy{Sandbox: schema.SandboxFull}
 		save(t, writes, strict)
 		expect("a policy", "0", "")
-		strict.Policy = &Policy{}
+		strict.Policy = &ranking.Policy{}
 		save(t, writes, strict)
 		expect("no policy", "1 1 bob", "bob 300,")
-		if _, err := writes.exec(ctx, writes.write, `UPDATE own.standing SET score = 9`); err != nil {
+		if _, err := writes.db.Exec(ctx, writes.db.Write, `UPDATE own.standing SET score = 9`); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := writes.Rebuild(ctx); err != nil {

@@ -22,7 +22,7 @@ func TestParquet(t *testing.T) {
 		const copies = 1100 // of a submission, more than a row group
 		err := s.change(ctx, "copying", func(tx *sql.Tx) error {
 			for range copies {
-				if _, err := s.exec(ctx, tx, `INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time) SELECT leaderboard_id, file_name, user_id, code_id, submission_time FROM lb.submission WHERE id = 1`); err != nil {
+				if _, err := s.db.Exec(ctx, tx, `INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time) SELECT leaderboard_id, file_name, user_id, code_id, submission_time FROM lb.submission WHERE id = 1`); err != nil {
 					return err
 				}
 			}

@@ -12,8 +12,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/queue"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 var steps = flag.Int("steps", 1000, "random steps of TestStandingsFollowTheRuns")
@@ -37,7 +40,7 @@ func kernelbot(t *testing.T, s *Store, board, gpu string, isolated bool) []ranke
 			AND EXISTS (SELECT 1 FROM lb.runs x JOIN own.run_evidence e ON e.run_id = x.id WHERE x.submission_id = s.id AND x.runner = r.runner AND x.secret AND x.passed AND x.mode = 'leaderboard' AND e.harness = 'isolated' AND NOT e.self_checked)`
 	}
 	var list []ranked
-	err := s.each(context.Background(), s.read, func(rows *sql.Rows) error {
+	err := s.db.Each(context.Background(), s.db.Read, func(rows *sql.Rows) error {
 		var r ranked
 		err := rows.Scan(&r.user, &r.score, &r.rank)
 		list = append(list, r)
@@ -85,6 +88,39 @@ func ours(t *testing.T, s *Store, board, gpu string) []ranked {
 	return list
 }
 
+// checkCache compares the cached lists of a ranking with its rows, whatever they
+// show: see versioned for what invalidates them.
+func checkCache(t *testing.T, s *Store, board, gpu, what string) {
+	t.Helper()
+	ctx := t.Context()
+	entries, _, err := s.Page(ctx, board, gpu, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := s.History(ctx, board, gpu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _, err := s.version(ctx, s.db.Read, board)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEntries, err := s.ranking(ctx, s.db.Read, boardGPU{id, gpu})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSteps, err := s.steps(ctx, s.db.Read, boardGPU{id, gpu}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wantEntries, entries, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%s: the cached ranking of %s on %s is out of date (-rows +cached):\n%s", what, board, gpu, diff)
+	}
+	if diff := cmp.Diff(wantSteps, steps, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%s: the cached history of %s on %s is out of date (-rows +cached):\n%s", what, board, gpu, diff)
+	}
+}
+
 // After every random step the kept standings are what a plain query over the runs
 // says, on a board with Kernelbot's rule and on one with a policy that comes and
 // goes; and so another instance shows them, which keeps what it has read.
@@ -92,7 +128,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 	bothShared(t, func(t *testing.T, s, other *Store) {
 		ctx := context.Background()
 		strict := testBoard("strict")
-		strict.Policy = &Policy{Harness: schema.HarnessIsolated}
+		strict.Policy = &ranking.Policy{Harness: schema.HarnessIsolated}
 		save(t, s, testBoard("plain"), strict)
 		boards, gpus := []string{"plain", "strict"}, []string{"H100", "B200"}
 		isolated := true
@@ -112,7 +148,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 				}
 				var out Accepted
 				out, err = s.Accept(ctx, in)
-				var refused *Refused
+				var refused *Refusal
 				if errors.As(err, &refused) && refused.Why == Banned {
 					what, err = "refuse", nil
 				} else {
@@ -147,23 +183,23 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 					}
 				case "cancel":
 					_, err = s.CancelSubmission(ctx, submissions[i], "nobody wants it")
-					var refused *Refused
+					var refused *Refusal
 					if errors.As(err, &refused) && refused.Why == Finished {
 						what, err = "finished", nil
 					}
 				case "again":
 					err = s.Plan(ctx, submissions[i], append(gpus, "")[rnd.IntN(3)], 0)
-					var refused *Refused
+					var refused *Refusal
 					if errors.As(err, &refused) {
 						what, err = "not again", nil
 					}
 				case "all again":
-					_, err = s.PlanBoard(ctx, boards[rnd.IntN(2)], PriorityBulk)
+					_, err = s.PlanBoard(ctx, boards[rnd.IntN(2)], queue.PriorityBulk)
 				case "rename":
 					err = renamed(s, other, fmt.Sprint(1000+rnd.IntN(12)))
 				case "policy":
 					isolated = !isolated
-					strict.Policy = &Policy{}
+					strict.Policy = &ranking.Policy{}
 					if isolated {
 						strict.Policy.Harness = schema.HarnessIsolated
 					}
@@ -188,6 +224,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 						t.Fatalf("step %d, %s: standings of %s on %s (-plain query +kept):\n%s", step, what, board, gpu, diff)
 					}
 					most = max(most, len(got))
+					checkCache(t, other, board, gpu, fmt.Sprintf("step %d, %s", step, what))
 				}
 			}
 		}
@@ -204,7 +241,7 @@ func TestStandingsFollowTheRuns(t *testing.T) {
 			t.Errorf("Check says %q, %v", faults, err)
 		}
 		before := ours(t, s, "plain", "H100")
-		if _, err := s.exec(ctx, s.write, `UPDATE own.standing SET score = score * 2`); err != nil {
+		if _, err := s.db.Exec(ctx, s.db.Write, `UPDATE own.standing SET score = score * 2`); err != nil {
 			t.Fatal(err)
 		}
 		if faults, err := s.Check(ctx); err != nil || len(faults) == 0 {

@@ -9,6 +9,9 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
+	"github.com/gpu-mode/kbgen/verdict"
 )
 
 // Statuses of a submission's job, as Kernelbot and its clients know them.
@@ -48,15 +51,15 @@ func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result, raw 
 			return err
 		}
 		var board int64
-		if err := s.row(ctx, tx, `SELECT leaderboard_id FROM lb.submission WHERE id = $1`, p.Submission).Scan(&board); err != nil {
+		if err := s.db.Row(ctx, tx, `SELECT leaderboard_id FROM lb.submission WHERE id = $1`, p.Submission).Scan(&board); err != nil {
 			return err
 		}
 		digest, err := s.taskDigest(ctx, tx, board)
 		if err != nil {
 			return err
 		}
-		_, err = s.exec(ctx, tx, `INSERT INTO own.report (run_id, submission_id, body, task, created_at) VALUES ($1, $2, $3, $4, $5)`,
-			p.RunID, p.Submission, pack(raw), digest, stamp{s.now()})
+		_, err = s.db.Exec(ctx, tx, `INSERT INTO own.report (run_id, submission_id, body, task, created_at) VALUES ($1, $2, $3, $4, $5)`,
+			p.RunID, p.Submission, pack(raw), digest, database.Stamp{Time: s.now()})
 		return err
 	})
 }
@@ -75,7 +78,7 @@ func (s *Store) Fail(ctx context.Context, p PlannedRun, status, why string) erro
 		why = "the secret evaluation did not work" // its words may tell cases
 	}
 	return s.end(ctx, p, "ending a planned run", status, func(tx *sql.Tx) error {
-		_, err := s.exec(ctx, tx, `UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1
+		_, err := s.db.Exec(ctx, tx, `UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1
 			AND EXISTS (SELECT 1 FROM own.planned_run WHERE run_id = $3 AND again = '')`, p.Submission, why+" ("+p.GPU+")", p.RunID)
 		return err
 	})
@@ -87,7 +90,7 @@ func (s *Store) end(ctx context.Context, p PlannedRun, what, outcome string, kee
 		if err := s.lockOwner(ctx, tx, p.Submission); err != nil {
 			return err
 		}
-		if err := s.held(ctx, tx, p, `state = 'finished', outcome = $3, changed_at = $4, finished_at = $4`, outcome, stamp{s.now()}); err != nil {
+		if err := s.held(ctx, tx, p, `state = 'finished', outcome = $3, changed_at = $4, finished_at = $4`, outcome, database.Stamp{Time: s.now()}); err != nil {
 			return err
 		}
 		if err := keep(tx); err != nil {
@@ -105,14 +108,14 @@ func (s *Store) end(ctx context.Context, p PlannedRun, what, outcome string, kee
 // Errors: sql.ErrNoRows when the submission is gone.
 func (s *Store) lockOwner(ctx context.Context, tx *sql.Tx, submission int64) error {
 	var user string
-	if err := s.row(ctx, tx, `SELECT user_id FROM lb.submission WHERE id = $1`, submission).Scan(&user); err != nil {
+	if err := s.db.Row(ctx, tx, `SELECT user_id FROM lb.submission WHERE id = $1`, submission).Scan(&user); err != nil {
 		return err
 	}
 	if _, err := s.lockUser(ctx, tx, user); err != nil {
 		return err
 	}
 	// Whoever held the lock may have deleted it.
-	return s.row(ctx, tx, `SELECT user_id FROM lb.submission WHERE id = $1`, submission).Scan(&user)
+	return s.db.Row(ctx, tx, `SELECT user_id FROM lb.submission WHERE id = $1`, submission).Scan(&user)
 }
 
 // finish marks the submission as done when none of its planned runs is open.
@@ -123,7 +126,7 @@ func (s *Store) finish(ctx context.Context, tx *sql.Tx, submission int64) error 
 	var open, failed, late int
 	// Further evaluations do not fail a submission by not working, and make up for
 	// first ones that did not.
-	err := s.row(ctx, tx, `SELECT count(CASE WHEN state <> 'finished' THEN 1 END), count(CASE WHEN counts AND outcome = 'failed' THEN 1 END), count(CASE WHEN counts AND outcome = 'timed_out' THEN 1 END)
+	err := s.db.Row(ctx, tx, `SELECT count(CASE WHEN state <> 'finished' THEN 1 END), count(CASE WHEN counts AND outcome = 'failed' THEN 1 END), count(CASE WHEN counts AND outcome = 'timed_out' THEN 1 END)
 		FROM (SELECT p.state, p.outcome, p.again = '' AND NOT EXISTS (SELECT 1 FROM own.planned_run q WHERE q.submission_id = p.submission_id AND q.gpu = p.gpu AND q.secret = p.secret
 			AND q.again <> '' AND q.state = 'finished' AND q.outcome = '') AS counts FROM own.planned_run p WHERE p.submission_id = $1) r`, submission).Scan(&open, &failed, &late)
 	if err != nil || open > 0 {
@@ -148,10 +151,10 @@ func (s *Store) finish(ctx context.Context, tx *sql.Tx, submission int64) error 
 		}
 	}
 	// A submission that was marked as hacked stays so.
-	_, err = s.exec(ctx, tx, `UPDATE lb.submission_job_status SET status = $2, error = CASE WHEN $5 THEN NULL ELSE coalesce(error, $3) END, last_heartbeat = $4 WHERE submission_id = $1 AND coalesce(status, '') <> 'hacked'`,
-		submission, status, why, stamp{s.now()}, status == StatusSucceeded)
+	_, err = s.db.Exec(ctx, tx, `UPDATE lb.submission_job_status SET status = $2, error = CASE WHEN $5 THEN NULL ELSE coalesce(error, $3) END, last_heartbeat = $4 WHERE submission_id = $1 AND coalesce(status, '') <> 'hacked'`,
+		submission, status, why, database.Stamp{Time: s.now()}, status == StatusSucceeded)
 	if err == nil {
-		_, err = s.exec(ctx, tx, `UPDATE lb.submission SET done = true WHERE id = $1`, submission)
+		_, err = s.db.Exec(ctx, tx, `UPDATE lb.submission SET done = true WHERE id = $1`, submission)
 	}
 	return err
 }
@@ -176,10 +179,10 @@ func (s *Store) Verify(ctx context.Context, submission int64, gpu string, secret
 func (s *Store) insertRuns(ctx context.Context, tx *sql.Tx, submission int64, gpu string, secret bool, r *schema.Result) error {
 	var rankingBy string
 	statement := `SELECT coalesce(json_extract(l.task, '$.ranking_by'), '') FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`
-	if s.kind == postgres {
+	if s.db.Kind == database.Postgres {
 		statement = `SELECT coalesce(l.task->>'ranking_by', '') FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`
 	}
-	if err := s.row(ctx, tx, statement, submission).Scan(&rankingBy); err != nil {
+	if err := s.db.Row(ctx, tx, statement, submission).Scan(&rankingBy); err != nil {
 		return err
 	}
 	system, err := column(map[string]any{"gpu": clean(r.System.GPU), "device_count": r.System.DeviceCount, "cpu": clean(r.System.CPU),
@@ -195,19 +198,21 @@ func (s *Store) insertRuns(ctx context.Context, tx *sql.Tx, submission int64, gp
 		passed, figure := run.Run != nil && run.Run.Passed, sql.NullString{}
 		judging := judgingOf(r)
 		if run.Name == schema.ModeLeaderboard {
-			if v := score(rankingBy, run.Run); v != nil {
-				figure = sql.NullString{Valid: true, String: strconv.FormatFloat(*v, 'g', -1, 64)}
-				judging.Low, judging.High = interval(rankingBy, run.Run, r.Measurements)
+			if v, err := verdict.RunScore(run.Run, rankingBy); err == nil {
+				figure = sql.NullString{Valid: true, String: strconv.FormatFloat(v, 'g', -1, 64)}
+				if low, high, ok := verdict.Interval(run.Run, r.Measurements, rankingBy); ok {
+					judging.Low, judging.High = &low, &high
+				}
 			}
 		}
 		var id int64
-		err = s.row(ctx, tx, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
+		err = s.db.Row(ctx, tx, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id`,
-			submission, stamp{run.Start}, stamp{run.End}, text.Line(run.Name, 40), secret, gpu, figure, passed, compilation, meta, report, system).Scan(&id)
+			submission, database.Stamp{Time: run.Start}, database.Stamp{Time: run.End}, text.Line(run.Name, 40), secret, gpu, figure, passed, compilation, meta, report, system).Scan(&id)
 		if err != nil {
 			return err
 		}
-		_, err = s.exec(ctx, tx, `INSERT INTO own.run_evidence (run_id, harness, self_checked, sandbox, ambiguous, low, high) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		_, err = s.db.Exec(ctx, tx, `INSERT INTO own.run_evidence (run_id, harness, self_checked, sandbox, ambiguous, low, high) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 			id, judging.Harness, judging.SelfChecked, judging.Sandbox, judging.Ambiguous, judging.Low, judging.High)
 		if err != nil {
 			return err
@@ -216,8 +221,8 @@ func (s *Store) insertRuns(ctx context.Context, tx *sql.Tx, submission int64, gp
 	return nil
 }
 
-func judgingOf(r *schema.Result) Judging {
-	j := Judging{SelfChecked: r.SelfChecked, Ambiguous: len(r.Ambiguous) > 0}
+func judgingOf(r *schema.Result) ranking.Judging {
+	j := ranking.Judging{SelfChecked: r.SelfChecked, Ambiguous: len(r.Ambiguous) > 0}
 	if r.Harness != nil {
 		j.Harness = text.Line(r.Harness.Name, 40)
 	}

@@ -19,7 +19,7 @@ type Report struct {
 // Reports returns the reports of a submission's public runs, the oldest first; none
 // of rows that Kernelbot wrote.
 func (s *Store) Reports(ctx context.Context, submission int64) (reports []Report, err error) {
-	err = s.each(ctx, s.read, func(rows *sql.Rows) error {
+	err = s.db.Each(ctx, s.db.Read, func(rows *sql.Rows) error {
 		var r Report
 		var body []byte
 		if err := rows.Scan(&r.RunID, &r.GPU, &body); err != nil {

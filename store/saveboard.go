@@ -13,6 +13,8 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // SaveOptions say how far [Store.SaveBoards] goes.
@@ -74,7 +76,7 @@ func (s *Store) saveBoard(ctx context.Context, tx *sql.Tx, b *Board, opts SaveOp
 		b.Visibility = Public
 	}
 	var id int64
-	err = s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1 {lock but for references}`, b.Name).Scan(&id)
+	err = s.db.Row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1 {lock but for references}`, b.Name).Scan(&id)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		c.What = "created"
@@ -105,16 +107,16 @@ func (s *Store) insertBoard(ctx context.Context, tx *sql.Tx, b *Board, column st
 	if err != nil {
 		return 0, err
 	}
-	err = s.row(ctx, tx, `INSERT INTO lb.leaderboard (name, deadline, task, creator_id, forum_id, secret_seed, description, visibility) VALUES ($1, $2, $3, -1, -1, $4, $5, $6) RETURNING id`,
-		b.Name, stamp{b.Deadline}, column, seed.Int64(), b.Description, b.Visibility).Scan(&id)
+	err = s.db.Row(ctx, tx, `INSERT INTO lb.leaderboard (name, deadline, task, creator_id, forum_id, secret_seed, description, visibility) VALUES ($1, $2, $3, -1, -1, $4, $5, $6) RETURNING id`,
+		b.Name, database.Stamp{Time: b.Deadline}, column, seed.Int64(), b.Description, b.Visibility).Scan(&id)
 	return id, err
 }
 
 // updateBoard brings the board's own row to what is wanted and says what differed.
 func (s *Store) updateBoard(ctx context.Context, tx *sql.Tx, id int64, b *Board, column string, force bool) (parts []string, err error) {
-	var deadline stamp
+	var deadline database.Stamp
 	var kept, description, visibility string
-	err = s.row(ctx, tx, `SELECT deadline, CAST(task AS text), description, visibility FROM lb.leaderboard WHERE id = $1`, id).Scan(&deadline, &kept, &description, &visibility)
+	err = s.db.Row(ctx, tx, `SELECT deadline, CAST(task AS text), description, visibility FROM lb.leaderboard WHERE id = $1`, id).Scan(&deadline, &kept, &description, &visibility)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +125,7 @@ func (s *Store) updateBoard(ctx context.Context, tx *sql.Tx, id int64, b *Board,
 		return nil, err
 	}
 	var used bool
-	if err := s.row(ctx, tx, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id).Scan(&used); err != nil {
+	if err := s.db.Row(ctx, tx, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id).Scan(&used); err != nil {
 		return nil, err
 	}
 	if used && len(hard) > 0 && !force {
@@ -140,7 +142,7 @@ func (s *Store) updateBoard(ctx context.Context, tx *sql.Tx, id int64, b *Board,
 		parts = append(parts, "visibility")
 	}
 	if len(parts) > 0 {
-		_, err = s.exec(ctx, tx, `UPDATE lb.leaderboard SET deadline = $2, task = $3, description = $4, visibility = $5 WHERE id = $1`, id, stamp{b.Deadline}, column, b.Description, b.Visibility)
+		_, err = s.db.Exec(ctx, tx, `UPDATE lb.leaderboard SET deadline = $2, task = $3, description = $4, visibility = $5 WHERE id = $1`, id, database.Stamp{Time: b.Deadline}, column, b.Description, b.Visibility)
 	}
 	return parts, err
 }
@@ -149,7 +151,7 @@ func (s *Store) updateBoard(ctx context.Context, tx *sql.Tx, id int64, b *Board,
 func (s *Store) saveParts(ctx context.Context, tx *sql.Tx, id int64, b *Board) (changed []string, err error) {
 	do := func(statement string, args ...any) {
 		if err == nil {
-			_, err = s.exec(ctx, tx, statement, append([]any{id}, args...)...)
+			_, err = s.db.Exec(ctx, tx, statement, append([]any{id}, args...)...)
 		}
 	}
 	have, err := s.gpus(ctx, tx, id)
@@ -189,9 +191,9 @@ func (s *Store) saveParts(ctx context.Context, tx *sql.Tx, id int64, b *Board) (
 	return append(changed, more...), err
 }
 
-func (s *Store) templatesDiffer(ctx context.Context, on querier, board int64, wanted []task.Template) (bool, error) {
+func (s *Store) templatesDiffer(ctx context.Context, on database.Querier, board int64, wanted []task.Template) (bool, error) {
 	have := map[string]string{}
-	err := s.each(ctx, on, func(rows *sql.Rows) error {
+	err := s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var lang, code string
 		err := rows.Scan(&lang, &code)
 		have[lang] = code
@@ -235,7 +237,7 @@ func (s *Store) saveSettings(ctx context.Context, tx *sql.Tx, id int64, b *Board
 	if len(changed) == 0 {
 		return nil, nil
 	}
-	_, err = s.exec(ctx, tx, `INSERT INTO own.board (leaderboard_id, harness, sandbox, clear_timing, ties, task_harness, show_code, reuse, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1)
+	_, err = s.db.Exec(ctx, tx, `INSERT INTO own.board (leaderboard_id, harness, sandbox, clear_timing, ties, task_harness, show_code, reuse, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1)
 		ON CONFLICT (leaderboard_id) DO UPDATE SET harness = excluded.harness, sandbox = excluded.sandbox, clear_timing = excluded.clear_timing, ties = excluded.ties,
 			task_harness = excluded.task_harness, show_code = excluded.show_code, reuse = excluded.reuse, version = own.board.version + 1`,
 		id, wanted.Harness, wanted.Sandbox, wanted.ClearTiming, wanted.Ties, wanted.harness, wanted.ShowCode, wanted.Reuse)
@@ -247,15 +249,15 @@ func (s *Store) saveSettings(ctx context.Context, tx *sql.Tx, id int64, b *Board
 
 // settings are the row of ours beside a board's.
 type settings struct {
-	Policy
+	ranking.Policy
 	harness  string // of the task
 	ShowCode string
 	Reuse    bool
 }
 
-func (s *Store) settings(ctx context.Context, on querier, id int64) (settings, error) {
+func (s *Store) settings(ctx context.Context, on database.Querier, id int64) (settings, error) {
 	x := settings{ShowCode: CodeAfter}
-	err := s.row(ctx, on, `SELECT harness, sandbox, clear_timing, ties, task_harness, show_code, reuse FROM own.board WHERE leaderboard_id = $1`, id).
+	err := s.db.Row(ctx, on, `SELECT harness, sandbox, clear_timing, ties, task_harness, show_code, reuse FROM own.board WHERE leaderboard_id = $1`, id).
 		Scan(&x.Harness, &x.Sandbox, &x.ClearTiming, &x.Ties, &x.harness, &x.ShowCode, &x.Reuse)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
@@ -266,35 +268,35 @@ func (s *Store) settings(ctx context.Context, on querier, id int64) (settings, e
 // lockOwners locks everybody who has submitted to a board, in one order for all
 // who do so.
 func (s *Store) lockOwners(ctx context.Context, tx *sql.Tx, board int64) (ids []string, err error) {
-	return values[string](ctx, s, tx, `SELECT id FROM lb.user_info WHERE id IN (SELECT user_id FROM lb.submission WHERE leaderboard_id = $1) ORDER BY id {lock}`, board)
+	return database.Values[string](ctx, s.db, tx, `SELECT id FROM lb.user_info WHERE id IN (SELECT user_id FROM lb.submission WHERE leaderboard_id = $1) ORDER BY id {lock}`, board)
 }
 
 // lockWhole locks a board that is about to go, so that nobody submits to it or
 // records a result: first its users, as all others do, then itself.
 //
-// Errors: errAgain when a new user came between the two.
+// Errors: database.ErrConflict when a new user came between the two.
 func (s *Store) lockWhole(ctx context.Context, tx *sql.Tx, board int64) error {
 	locked, err := s.lockOwners(ctx, tx, board)
-	if err != nil || s.kind == sqlite {
+	if err != nil || s.db.Kind == database.SQLite {
 		return err
 	}
 	var id int64
-	if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE id = $1 {lock}`, board).Scan(&id); err != nil {
+	if err := s.db.Row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE id = $1 {lock}`, board).Scan(&id); err != nil {
 		return err
 	}
 	var now int
-	if err := s.row(ctx, tx, `SELECT count(DISTINCT user_id) FROM lb.submission WHERE leaderboard_id = $1`, board).Scan(&now); err != nil {
+	if err := s.db.Row(ctx, tx, `SELECT count(DISTINCT user_id) FROM lb.submission WHERE leaderboard_id = $1`, board).Scan(&now); err != nil {
 		return err
 	}
 	if now != len(locked) {
-		return errAgain
+		return database.ErrConflict
 	}
 	return nil
 }
 
 // rejudge applies a board's policy to what it has. The caller has locked the users.
 func (s *Store) rejudge(ctx context.Context, tx *sql.Tx, board int64) error {
-	ids, err := values[int64](ctx, s, tx, `SELECT id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY id`, board)
+	ids, err := database.Values[int64](ctx, s.db, tx, `SELECT id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY id`, board)
 	for i := 0; err == nil && i < len(ids); i++ {
 		err = s.judge(ctx, tx, ids[i])
 	}

@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // Names in own.setting. Those of [Store.Secret] begin with secretPrefix.
@@ -18,7 +20,7 @@ const (
 // Accepting reports whether submissions are taken: they are, unless an admin has
 // said otherwise.
 func (s *Store) Accepting(ctx context.Context) (bool, error) {
-	value, err := s.setting(ctx, s.read, settingAccepting)
+	value, err := s.setting(ctx, s.db.Read, settingAccepting)
 	return value != "no", wrap("reading whether submissions are taken", err)
 }
 
@@ -29,7 +31,7 @@ func (s *Store) SetAccepting(ctx context.Context, accepting bool) error {
 		value = "no"
 	}
 	return s.change(ctx, "saying whether submissions are taken", func(tx *sql.Tx) error {
-		_, err := s.exec(ctx, tx, `INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingAccepting, value)
+		_, err := s.db.Exec(ctx, tx, `INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingAccepting, value)
 		return err
 	})
 }
@@ -38,7 +40,7 @@ func (s *Store) SetAccepting(ctx context.Context, accepting bool) error {
 // asked for first, and the same for all instances and restarts.
 func (s *Store) Secret(ctx context.Context, name string) (secret []byte, err error) {
 	what := "reading a kept secret"
-	value, err := s.setting(ctx, s.read, secretPrefix+name)
+	value, err := s.setting(ctx, s.db.Read, secretPrefix+name)
 	if err != nil {
 		return nil, wrap(what, err)
 	}
@@ -46,7 +48,7 @@ func (s *Store) Secret(ctx context.Context, name string) (secret []byte, err err
 		err = s.change(ctx, "keeping a secret", func(tx *sql.Tx) error {
 			var b [32]byte
 			rand.Read(b[:]) // never fails
-			_, err := s.exec(ctx, tx, `INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, secretPrefix+name, hex.EncodeToString(b[:]))
+			_, err := s.db.Exec(ctx, tx, `INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, secretPrefix+name, hex.EncodeToString(b[:]))
 			if err != nil {
 				return err
 			}
@@ -65,8 +67,8 @@ func (s *Store) Secret(ctx context.Context, name string) (secret []byte, err err
 }
 
 // setting is a kept value, "" for none.
-func (s *Store) setting(ctx context.Context, on querier, name string) (value string, err error) {
-	err = s.row(ctx, on, `SELECT value FROM own.setting WHERE name = $1`, name).Scan(&value)
+func (s *Store) setting(ctx context.Context, on database.Querier, name string) (value string, err error) {
+	err = s.db.Row(ctx, on, `SELECT value FROM own.setting WHERE name = $1`, name).Scan(&value)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -74,7 +75,7 @@ func (l *listeners) send(signals ...Signal) {
 // ctx ends. With SQLite those are the ones of this process.
 func (s *Store) Signals(ctx context.Context) <-chan Signal {
 	c := make(chan Signal, listenerRoom)
-	if s.kind == postgres {
+	if s.db.Kind == database.Postgres {
 		go s.listen(ctx, c)
 		return c
 	}
@@ -100,7 +101,7 @@ const signalChannel = "kbserve"
 func (s *Store) listen(ctx context.Context, c chan<- Signal) {
 	defer close(c)
 	for ctx.Err() == nil {
-		conn, err := pgx.ConnectConfig(ctx, s.config)
+		conn, err := pgx.ConnectConfig(ctx, s.db.Config)
 		if err == nil {
 			_, err = conn.Exec(ctx, "LISTEN "+signalChannel)
 			for err == nil {
@@ -128,24 +129,24 @@ func (s *Store) listen(ctx context.Context, c chan<- Signal) {
 
 // Signal tells everybody who listens, at once.
 func (s *Store) Signal(ctx context.Context, signal Signal) error {
-	if s.kind == sqlite {
+	if s.db.Kind == database.SQLite {
 		s.listeners.send(signal)
 		return nil
 	}
-	return wrap("sending a signal", s.notify(ctx, s.write, signal))
+	return wrap("sending a signal", s.notify(ctx, s.db.Write, signal))
 }
 
-func (s *Store) notify(ctx context.Context, on querier, signal Signal) error {
+func (s *Store) notify(ctx context.Context, on database.Querier, signal Signal) error {
 	body, err := json.Marshal(signal)
 	if err == nil {
-		_, err = s.exec(ctx, on, `SELECT pg_notify($1, $2)`, signalChannel, string(body))
+		_, err = s.db.Exec(ctx, on, `SELECT pg_notify($1, $2)`, signalChannel, string(body))
 	}
 	return err
 }
 
 // tell sends signals when the transaction is committed, and not otherwise.
 func (s *Store) tell(ctx context.Context, tx *sql.Tx, signals ...Signal) error {
-	if s.kind == sqlite {
+	if s.db.Kind == database.SQLite {
 		s.listeners.tell(tx, signals)
 		return nil
 	}

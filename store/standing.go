@@ -7,6 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // A place is one user's on one GPU type of one board.
@@ -30,9 +33,9 @@ func (s *Store) judge(ctx context.Context, tx *sql.Tx, submission int64) error {
 	j := list[0]
 	affected := map[place]bool{}
 	changed := false
-	compare := func(gpu string, before, now Verdict) {
-		changed = changed || !before.is(now)
-		if (before.Ranks || now.Ranks) && !before.is(now) {
+	compare := func(gpu string, before, now ranking.Decision) {
+		changed = changed || !before.Equal(now)
+		if (before.Ranks || now.Ranks) && !before.Equal(now) {
 			affected[place{j.board, gpu, j.user}] = true
 		}
 	}
@@ -41,12 +44,12 @@ func (s *Store) judge(ctx context.Context, tx *sql.Tx, submission int64) error {
 		delete(old, key{submission, v.GPU})
 	}
 	for k, v := range old {
-		compare(k.gpu, v, Verdict{})
+		compare(k.gpu, v, ranking.Decision{})
 	}
 	if !changed {
 		return nil
 	}
-	if _, err := s.exec(ctx, tx, `DELETE FROM own.verdict WHERE submission_id = $1`, submission); err != nil {
+	if _, err := s.db.Exec(ctx, tx, `DELETE FROM own.verdict WHERE submission_id = $1`, submission); err != nil {
 		return err
 	}
 	if err := s.insertVerdicts(ctx, tx, list); err != nil {
@@ -55,15 +58,10 @@ func (s *Store) judge(ctx context.Context, tx *sql.Tx, submission int64) error {
 	return s.standings(ctx, tx, affected)
 }
 
-// is reports whether two verdicts are the same.
-func (v Verdict) is(o Verdict) bool {
-	return v.GPU == o.GPU && v.Ranks == o.Ranks && v.Reason == o.Reason && same(v.Score, o.Score) && same(v.Low, o.Low) && same(v.High, o.High)
-}
-
 // places are those that the submission ranks in.
 func (s *Store) places(ctx context.Context, tx *sql.Tx, submission int64) (map[place]bool, error) {
 	found := map[place]bool{}
-	return found, s.each(ctx, tx, func(rows *sql.Rows) error {
+	return found, s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 		var p place
 		err := rows.Scan(&p.board, &p.gpu, &p.user)
 		found[p] = true
@@ -79,7 +77,7 @@ func (s *Store) insertVerdicts(ctx context.Context, tx *sql.Tx, list []judged) e
 		if len(values) == 0 {
 			return nil
 		}
-		_, err := s.exec(ctx, tx, `INSERT INTO own.verdict (submission_id, gpu, leaderboard_id, user_id, ranks, reason, score, low, high) VALUES `+strings.Join(values, ", "), args...)
+		_, err := s.db.Exec(ctx, tx, `INSERT INTO own.verdict (submission_id, gpu, leaderboard_id, user_id, ranks, reason, score, low, high) VALUES `+strings.Join(values, ", "), args...)
 		values, args = values[:0], args[:0]
 		return err
 	}
@@ -103,10 +101,10 @@ func (s *Store) insertVerdicts(ctx context.Context, tx *sql.Tx, list []judged) e
 // old from then on.
 func (s *Store) standings(ctx context.Context, tx *sql.Tx, affected map[place]bool) error {
 	for p := range affected {
-		if _, err := s.exec(ctx, tx, `DELETE FROM own.standing WHERE leaderboard_id = $1 AND gpu = $2 AND user_id = $3`, p.board, p.gpu, p.user); err != nil {
+		if _, err := s.db.Exec(ctx, tx, `DELETE FROM own.standing WHERE leaderboard_id = $1 AND gpu = $2 AND user_id = $3`, p.board, p.gpu, p.user); err != nil {
 			return err
 		}
-		if _, err := s.exec(ctx, tx, `INSERT INTO own.standing (leaderboard_id, gpu, user_id, submission_id, score, low, high)
+		if _, err := s.db.Exec(ctx, tx, `INSERT INTO own.standing (leaderboard_id, gpu, user_id, submission_id, score, low, high)
 			SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM own.verdict
 			WHERE ranks AND leaderboard_id = $1 AND gpu = $2 AND user_id = $3 ORDER BY score, submission_id LIMIT 1`, p.board, p.gpu, p.user); err != nil {
 			return err
@@ -129,7 +127,7 @@ func (s *Store) standings(ctx context.Context, tx *sql.Tx, affected map[place]bo
 // last that a transaction locks, so that two of them do not wait for each other.
 func (s *Store) moved(ctx context.Context, tx *sql.Tx, which string, args ...any) error {
 	var signals []Signal
-	err := s.each(ctx, tx, func(rows *sql.Rows) error {
+	err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 		signal := Signal{Kind: SignalBoard}
 		err := rows.Scan(&signal.ID)
 		signals = append(signals, signal)
@@ -138,7 +136,7 @@ func (s *Store) moved(ctx context.Context, tx *sql.Tx, which string, args ...any
 	if err != nil || len(signals) == 0 {
 		return err
 	}
-	_, err = s.exec(ctx, tx, `INSERT INTO own.board (leaderboard_id, version) SELECT l.id, 1 FROM lb.leaderboard l WHERE `+which+` ORDER BY l.id
+	_, err = s.db.Exec(ctx, tx, `INSERT INTO own.board (leaderboard_id, version) SELECT l.id, 1 FROM lb.leaderboard l WHERE `+which+` ORDER BY l.id
 		ON CONFLICT (leaderboard_id) DO UPDATE SET version = own.board.version + 1`, args...)
 	if err != nil {
 		return err
@@ -153,13 +151,13 @@ const batch = 1000
 // how many standings there are. Others wait with their changes until it is done.
 func (s *Store) Rebuild(ctx context.Context) (count int64, err error) {
 	err = s.change(ctx, "rebuilding the standings", func(tx *sql.Tx) error {
-		if s.kind == postgres {
-			if _, err := s.exec(ctx, tx, `LOCK TABLE own.verdict, own.standing IN EXCLUSIVE MODE`); err != nil {
+		if s.db.Kind == database.Postgres {
+			if _, err := s.db.Exec(ctx, tx, `LOCK TABLE own.verdict, own.standing IN EXCLUSIVE MODE`); err != nil {
 				return err
 			}
 		}
 		for _, statement := range []string{`DELETE FROM own.standing`, `DELETE FROM own.verdict`} {
-			if _, err := s.exec(ctx, tx, statement); err != nil {
+			if _, err := s.db.Exec(ctx, tx, statement); err != nil {
 				return err
 			}
 		}
@@ -167,7 +165,7 @@ func (s *Store) Rebuild(ctx context.Context) (count int64, err error) {
 		if err != nil {
 			return err
 		}
-		count, err = s.exec(ctx, tx, `INSERT INTO own.standing (leaderboard_id, gpu, user_id, submission_id, score, low, high) `+bestVerdicts)
+		count, err = s.db.Exec(ctx, tx, `INSERT INTO own.standing (leaderboard_id, gpu, user_id, submission_id, score, low, high) `+bestVerdicts)
 		if err != nil {
 			return err
 		}
@@ -180,9 +178,9 @@ const bestVerdicts = `SELECT leaderboard_id, gpu, user_id, submission_id, score,
 	SELECT v.*, row_number() OVER (PARTITION BY leaderboard_id, gpu, user_id ORDER BY score, submission_id) AS place FROM own.verdict v WHERE ranks) best WHERE place = 1`
 
 // all judges every submission, a batch at a time.
-func (s *Store) all(ctx context.Context, on querier, do func([]judged) error) error {
+func (s *Store) all(ctx context.Context, on database.Querier, do func([]judged) error) error {
 	var last int64
-	if err := s.row(ctx, on, `SELECT coalesce(max(id), 0) FROM lb.submission`).Scan(&last); err != nil {
+	if err := s.db.Row(ctx, on, `SELECT coalesce(max(id), 0) FROM lb.submission`).Scan(&last); err != nil {
 		return err
 	}
 	for first := int64(1); first <= last; first += batch {

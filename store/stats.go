@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"time"
+
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // Stats are the numbers of all boards.
@@ -32,7 +34,7 @@ func (s *Store) Stats(ctx context.Context) (all Stats, err error) {
 		all = Stats{}
 		var ids []int64
 		places := map[int64]int{}
-		err := s.each(ctx, tx, func(rows *sql.Rows) error {
+		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 			var id int64
 			b := BoardStats{Statuses: map[string]int{}, Modes: map[string]int{}}
 			err := rows.Scan(&id, &b.Board, &b.Users)
@@ -43,11 +45,11 @@ func (s *Store) Stats(ctx context.Context) (all Stats, err error) {
 		if err != nil {
 			return err
 		}
-		if err := s.row(ctx, tx, `SELECT count(DISTINCT user_id) FROM lb.submission`).Scan(&all.Users); err != nil {
+		if err := s.db.Row(ctx, tx, `SELECT count(DISTINCT user_id) FROM lb.submission`).Scan(&all.Users); err != nil {
 			return err
 		}
 		now := s.now()
-		err = s.each(ctx, tx, func(rows *sql.Rows) error {
+		err = s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 			var id int64
 			var status, mode string
 			var n, hour, day int
@@ -64,11 +66,11 @@ func (s *Store) Stats(ctx context.Context) (all Stats, err error) {
 		}, `SELECT s.leaderboard_id, CASE WHEN s.status = 'hacked' THEN 'hacked' ELSE coalesce(j.status, '') END, coalesce(a.mode, s.mode_category, ''),
 				count(*), count(CASE WHEN s.submission_time > $1 THEN 1 END), count(CASE WHEN s.submission_time > $2 THEN 1 END)
 			FROM lb.submission s LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id LEFT JOIN own.accepted a ON a.submission_id = s.id GROUP BY 1, 2, 3`,
-			stamp{now.Add(-time.Hour)}, stamp{now.Add(-24 * time.Hour)})
+			database.Stamp{Time: now.Add(-time.Hour)}, database.Stamp{Time: now.Add(-24 * time.Hour)})
 		if err != nil {
 			return err
 		}
-		err = s.each(ctx, tx, func(rows *sql.Rows) error {
+		err = s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 			var id int64
 			var open int
 			err := rows.Scan(&id, &open)

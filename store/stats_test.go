@@ -58,7 +58,7 @@ func TestStuck(t *testing.T) {
 		if err := s.Built(ctx, claimed[0], 41, "uuid"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.exec(ctx, s.write, `DELETE FROM own.planned_run WHERE submission_id = 3`); err != nil { // as Kernelbot leaves them
+		if _, err := s.db.Exec(ctx, s.db.Write, `DELETE FROM own.planned_run WHERE submission_id = 3`); err != nil { // as Kernelbot leaves them
 			t.Fatal(err)
 		}
 		if list, err := s.Stuck(ctx, time.Hour); err != nil || len(list) != 0 {

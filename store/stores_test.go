@@ -11,6 +11,7 @@ import (
 	"github.com/gpu-mode/kbgen/internal/pgtest"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // server is the PostgreSQL of this package's tests.
@@ -60,7 +61,7 @@ func bothShared(t *testing.T, test func(t *testing.T, s, other *Store)) {
 
 func migrated(t testing.TB, url string) *Store {
 	t.Helper()
-	if _, _, err := Migrate(context.Background(), url); err != nil {
+	if _, _, err := database.Migrate(context.Background(), url); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Open(context.Background(), url)

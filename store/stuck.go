@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"time"
+
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // A Stuck run has not finished for long. Without a run's id it is a submission that
@@ -28,10 +30,10 @@ type Stuck struct {
 func (s *Store) Stuck(ctx context.Context, age time.Duration) (list []Stuck, err error) {
 	err = s.snapshot(ctx, "looking for what is stuck", func(tx *sql.Tx) error {
 		list = nil
-		before := stamp{s.now().Add(-age)}
-		return s.each(ctx, tx, func(rows *sql.Rows) error {
+		before := database.Stamp{Time: s.now().Add(-age)}
+		return s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 			var x Stuck
-			var deadline, until, created, changed stamp
+			var deadline, until, created, changed database.Stamp
 			err := rows.Scan(&x.RunID, &x.Submission, &x.Board, &deadline, &x.GPU, &x.Mode, &x.Secret, &x.State, &x.BuildNumber, &x.LeaseOwner, &until, &created, &changed)
 			x.Deadline, x.Until, x.Created, x.Changed = deadline.Time, until.Time, created.Time, changed.Time
 			list = append(list, x)

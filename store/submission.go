@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // A Polled submission is what its owner may see of it, but for the scores of
@@ -25,8 +27,8 @@ type Polled struct {
 	Code     string
 	Job      Job
 	Runs     []PolledRun
-	Open     []PlannedRun // what has not finished; without lease
-	Verdicts []Verdict    // of a ranked submission, by GPU type
+	Open     []PlannedRun       // what has not finished; without lease
+	Verdicts []ranking.Decision // of a ranked submission, by GPU type
 }
 
 // A Job is how far a submission is.
@@ -66,9 +68,9 @@ func (s *Store) Poll(ctx context.Context, id int64) (p *Polled, err error) {
 
 func (s *Store) poll(ctx context.Context, tx *sql.Tx, id int64) (*Polled, error) {
 	p := &Polled{ID: id}
-	var at, heartbeat stamp
+	var at, heartbeat database.Stamp
 	var code []byte
-	err := s.row(ctx, tx, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
+	err := s.db.Row(ctx, tx, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
 		FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id
 		LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id WHERE s.id = $1`, id).
 		Scan(&p.BoardID, &p.Board, &p.FileName, &p.UserID, &p.Mode, &at, &p.Done, &p.Hacked, &code, &p.Job.Status, &p.Job.Error, &heartbeat)
@@ -86,9 +88,9 @@ func (s *Store) poll(ctx context.Context, tx *sql.Tx, id int64) (*Polled, error)
 }
 
 func (s *Store) pollRuns(ctx context.Context, tx *sql.Tx, p *Polled) error {
-	return s.each(ctx, tx, func(rows *sql.Rows) error {
+	return s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 		var r PolledRun
-		var start, end stamp
+		var start, end database.Stamp
 		err := rows.Scan(&start, &end, &r.Mode, &r.Secret, &r.Runner, &r.Score, &r.Passed, (*[]byte)(&r.Compilation), (*[]byte)(&r.Meta), (*[]byte)(&r.Result), (*[]byte)(&r.System))
 		r.Start, r.End = start.Time, end.Time
 		if r.Secret {
@@ -101,7 +103,7 @@ func (s *Store) pollRuns(ctx context.Context, tx *sql.Tx, p *Polled) error {
 }
 
 func (s *Store) pollOpen(ctx context.Context, tx *sql.Tx, p *Polled) error {
-	return s.each(ctx, tx, func(rows *sql.Rows) error {
+	return s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 		var o PlannedRun
 		err := o.scan(rows)
 		p.Open = append(p.Open, o)
@@ -128,7 +130,7 @@ func (s *Store) Delete(ctx context.Context, id int64) error {
 			return err
 		}
 		for _, statement := range []string{`DELETE FROM lb.runs WHERE submission_id = $1`, `DELETE FROM lb.submission WHERE id = $1`} {
-			if _, err := s.exec(ctx, tx, statement, id); err != nil {
+			if _, err := s.db.Exec(ctx, tx, statement, id); err != nil {
 				return err
 			}
 		}
@@ -148,14 +150,14 @@ func (s *Store) MarkHacked(ctx context.Context, id int64, why string) error {
 		if err := s.lockOwner(ctx, tx, id); err != nil {
 			return err
 		}
-		now := stamp{s.now()}
-		if _, err := s.exec(ctx, tx, `UPDATE own.planned_run SET state = 'finished', changed_at = $2 WHERE submission_id = $1 AND state <> 'finished'`, id, now); err != nil {
+		now := database.Stamp{Time: s.now()}
+		if _, err := s.db.Exec(ctx, tx, `UPDATE own.planned_run SET state = 'finished', changed_at = $2 WHERE submission_id = $1 AND state <> 'finished'`, id, now); err != nil {
 			return err
 		}
-		if _, err := s.exec(ctx, tx, `UPDATE lb.submission SET done = true, status = 'hacked' WHERE id = $1`, id); err != nil {
+		if _, err := s.db.Exec(ctx, tx, `UPDATE lb.submission SET done = true, status = 'hacked' WHERE id = $1`, id); err != nil {
 			return err
 		}
-		_, err := s.exec(ctx, tx, `INSERT INTO lb.submission_job_status (submission_id, status, error, created_at) VALUES ($1, 'hacked', $2, $3)
+		_, err := s.db.Exec(ctx, tx, `INSERT INTO lb.submission_job_status (submission_id, status, error, created_at) VALUES ($1, 'hacked', $2, $3)
 			ON CONFLICT (submission_id) DO UPDATE SET status = 'hacked', error = excluded.error`, id, text.Line(why, maxError), now)
 		if err != nil {
 			return err
@@ -172,7 +174,7 @@ func (s *Store) MarkHacked(ctx context.Context, id int64, why string) error {
 }
 
 // boardOf is the name of a submission's board.
-func (s *Store) boardOf(ctx context.Context, on querier, submission int64) (name string, err error) {
-	err = s.row(ctx, on, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission).Scan(&name)
+func (s *Store) boardOf(ctx context.Context, on database.Querier, submission int64) (name string, err error) {
+	err = s.db.Row(ctx, on, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission).Scan(&name)
 	return name, err
 }

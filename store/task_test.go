@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // kept is what a board's row has of a task.
@@ -133,7 +134,7 @@ func TestATaskComesBackFromTheDatabase(t *testing.T) {
 		ctx := context.Background()
 		save(t, s, testBoard("sort"))
 		var column string
-		if err := s.row(ctx, s.read, `SELECT CAST(task AS text) FROM lb.leaderboard`).Scan(&column); err != nil {
+		if err := s.db.Row(ctx, s.db.Read, `SELECT CAST(task AS text) FROM lb.leaderboard`).Scan(&column); err != nil {
 			t.Fatal(err)
 		}
 		want := kept(testTask())
@@ -144,7 +145,7 @@ func TestATaskComesBackFromTheDatabase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.kind == postgres { // jsonb has an order of its own
+		if s.db.Kind == database.Postgres { // jsonb has an order of its own
 			got.Files[0], got.Files[1] = got.Files[1], got.Files[0]
 		}
 		if !reflect.DeepEqual(got, want) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // TestPrefix begins the names of boards that [Store.RemoveTest] removes.
@@ -35,20 +36,20 @@ func (s *Store) NewTestUser(ctx context.Context) (id, cliID string, err error) {
 // handed in, invites to nothing else, and test users; those who are named, too,
 // where they have no submission elsewhere. What was there before is untouched.
 //
-// Errors: [*Refused] for another board or user.
+// Errors: [*Refusal] for another board or user.
 func (s *Store) RemoveTest(ctx context.Context, board string, users ...string) error {
 	if !strings.HasPrefix(board, TestPrefix) {
-		return &Refused{Why: Invalid, Text: fmt.Sprintf("board %s: want a name that begins with %s", text.Quote(text.Shorten(board, 100)), TestPrefix)}
+		return &Refusal{Why: Invalid, Text: fmt.Sprintf("board %s: want a name that begins with %s", text.Quote(text.Shorten(board, 100)), TestPrefix)}
 	}
 	for _, id := range users {
 		if len(id) != 20 || !strings.HasPrefix(id, testUsers) {
-			return &Refused{Why: Invalid, Text: fmt.Sprintf("user %s: want one that was made for a test", text.Quote(text.Shorten(id, 40)))}
+			return &Refusal{Why: Invalid, Text: fmt.Sprintf("user %s: want one that was made for a test", text.Quote(text.Shorten(id, 40)))}
 		}
 	}
 	defer s.counts.forget()
 	return s.change(ctx, "removing a test", func(tx *sql.Tx) error {
 		var id int64
-		if err := s.row(ctx, tx, `SELECT coalesce(max(id), 0) FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
+		if err := s.db.Row(ctx, tx, `SELECT coalesce(max(id), 0) FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
 			return err
 		}
 		made := slices.Clone(users)
@@ -60,7 +61,7 @@ func (s *Store) RemoveTest(ctx context.Context, board string, users ...string) e
 			made = append(made, more...)
 		}
 		for _, user := range made {
-			_, err := s.exec(ctx, tx, `DELETE FROM lb.user_info WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM lb.submission WHERE user_id = $1) AND NOT EXISTS (SELECT 1 FROM lb.leaderboard_invite WHERE user_id = $1)`, user)
+			_, err := s.db.Exec(ctx, tx, `DELETE FROM lb.user_info WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM lb.submission WHERE user_id = $1) AND NOT EXISTS (SELECT 1 FROM lb.leaderboard_invite WHERE user_id = $1)`, user)
 			if err != nil {
 				return err
 			}
@@ -75,22 +76,22 @@ func (s *Store) removeTestBoard(ctx context.Context, tx *sql.Tx, id int64) (user
 	if err := s.lockWhole(ctx, tx, id); err != nil {
 		return nil, err
 	}
-	users, err = values[string](ctx, s, tx, `SELECT id FROM lb.user_info WHERE length(id) = 20 AND substr(id, 1, 2) = '`+testUsers+`' AND (id IN (SELECT user_id FROM lb.submission WHERE leaderboard_id = $1)
+	users, err = database.Values[string](ctx, s.db, tx, `SELECT id FROM lb.user_info WHERE length(id) = 20 AND substr(id, 1, 2) = '`+testUsers+`' AND (id IN (SELECT user_id FROM lb.submission WHERE leaderboard_id = $1)
 		OR id IN (SELECT i.user_id FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE c.leaderboard_id = $1)) ORDER BY id`, id)
 	if err != nil {
 		return nil, err
 	}
-	codes, err := values[int64](ctx, s, tx, `SELECT DISTINCT code_id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY code_id`, id)
+	codes, err := database.Values[int64](ctx, s.db, tx, `SELECT DISTINCT code_id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY code_id`, id)
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.exec(ctx, tx, `DELETE FROM lb.leaderboard_invite WHERE id IN (SELECT invite_id FROM lb.leaderboard_invite_scope WHERE leaderboard_id = $1)
+	_, err = s.db.Exec(ctx, tx, `DELETE FROM lb.leaderboard_invite WHERE id IN (SELECT invite_id FROM lb.leaderboard_invite_scope WHERE leaderboard_id = $1)
 		AND id NOT IN (SELECT invite_id FROM lb.leaderboard_invite_scope WHERE leaderboard_id <> $1)`, id)
 	if err == nil {
 		err = s.deleteBoard(ctx, tx, id)
 	}
 	for i := 0; err == nil && i < len(codes); i++ {
-		_, err = s.exec(ctx, tx, `DELETE FROM lb.code_files WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM lb.submission WHERE code_id = $1)`, codes[i])
+		_, err = s.db.Exec(ctx, tx, `DELETE FROM lb.code_files WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM lb.submission WHERE code_id = $1)`, codes[i])
 	}
 	return users, err
 }

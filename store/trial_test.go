@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // everything is each row of each table there is, by table.
@@ -17,11 +19,11 @@ func everything(t *testing.T, s *Store) map[string][]string {
 	t.Helper()
 	ctx := context.Background()
 	statement := `SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'sqlite_sequence'`
-	if s.kind == postgres {
+	if s.db.Kind == database.Postgres {
 		statement = `SELECT table_schema || '.' || table_name FROM information_schema.tables WHERE table_schema IN ('leaderboard', 'kbserve', 'public')`
 	}
 	all := map[string][]string{}
-	err := s.each(ctx, s.read, func(rows *sql.Rows) error {
+	err := s.db.Each(ctx, s.db.Read, func(rows *sql.Rows) error {
 		var name string
 		err := rows.Scan(&name)
 		all[name] = nil
@@ -31,7 +33,7 @@ func everything(t *testing.T, s *Store) map[string][]string {
 		t.Fatal(err)
 	}
 	for table := range all {
-		err := s.each(ctx, s.read, func(rows *sql.Rows) error {
+		err := s.db.Each(ctx, s.db.Read, func(rows *sql.Rows) error {
 			columns, err := rows.Columns()
 			if err != nil {
 				return err
@@ -70,13 +72,13 @@ func TestATestIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := everything(t, s)
-		if len(before) < 25 || len(before[s.q("lb.submission")]) != 13 {
-			t.Fatalf("%d tables, %d submissions", len(before), len(before[s.q("lb.submission")]))
+		if len(before) < 25 || len(before[s.db.Q("lb.submission")]) != 13 {
+			t.Fatalf("%d tables, %d submissions", len(before), len(before[s.db.Q("lb.submission")]))
 		}
 
 		name := TestPrefix + "1"
 		b := testBoard(name)
-		b.Limits, b.Policy, b.ShowCode = []Limit{{Category: schema.ModeTest, PerHour: 9}, {GPU: "H100", Category: schema.ModeTest, PerHour: 9}}, &Policy{Ties: true}, CodeNever
+		b.Limits, b.Policy, b.ShowCode = []Limit{{Category: schema.ModeTest, PerHour: 9}, {GPU: "H100", Category: schema.ModeTest, PerHour: 9}}, &ranking.Policy{Ties: true}, CodeNever
 		save(t, s, b)
 		user, cliID, err := s.NewTestUser(ctx)
 		if err != nil {

@@ -4,104 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/database"
 )
-
-// simulate runs machines that each take the next run in turn, beside a user who
-// always has runs of the most urgent class waiting if flood is set. It returns how
-// long the others' runs waited.
-func simulate(machines int, job time.Duration, arrivals []PlannedRun, flood bool) (waits []time.Duration) {
-	begin := arrivals[0].Created
-	free := make([]time.Time, machines)
-	type began struct {
-		share
-		at time.Time
-	}
-	var history []began
-	var waiting []PlannedRun
-	for total := len(arrivals); len(waits) < total; {
-		slices.SortFunc(free, time.Time.Compare)
-		now := free[0]
-		if now.Before(begin) {
-			now = begin
-		}
-		if len(waiting) == 0 && !flood && arrivals[0].Created.After(now) {
-			now = arrivals[0].Created
-		}
-		for len(arrivals) > 0 && !arrivals[0].Created.After(now) {
-			waiting, arrivals = append(waiting, arrivals[0]), arrivals[1:]
-		}
-		counts := map[share]int{}
-		for _, b := range history {
-			if b.at.After(now.Add(-shareWindow)) {
-				counts[b.share]++
-			}
-		}
-		if flood { // one is enough to see which goes first
-			waiting = append(waiting, PlannedRun{RunID: "h", UserID: "heavy", GPU: "H100", Created: begin})
-		}
-		order := inTurn(waiting, counts)
-		next := order[0]
-		waiting = slices.DeleteFunc(order[1:], func(p PlannedRun) bool { return p.UserID == "heavy" })
-		history = append(history, began{share{next.UserID, next.GPU}, now})
-		free[0] = now.Add(job)
-		if next.UserID != "heavy" {
-			waits = append(waits, now.Sub(next.Created))
-		}
-	}
-	slices.Sort(waits)
-	return waits
-}
-
-// A flood of more urgent work delays its own user: the light users' 95th percentile
-// moves by one job at most. They are of one class here: among themselves, what is
-// more urgent overtakes.
-func TestAFloodMovesOthersByOneJob(t *testing.T) {
-	const job = time.Minute
-	for _, machines := range []int{1, 3} {
-		for seed := range uint64(5) {
-			rnd := rand.New(rand.NewPCG(seed, 1))
-			at := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-			var light []PlannedRun
-			for i := range 300 {
-				at = at.Add(time.Duration(rnd.ExpFloat64() * float64(job) * 2.2 / float64(machines)))
-				light = append(light, PlannedRun{RunID: fmt.Sprintf("l%03d", i), UserID: fmt.Sprint(rnd.IntN(25)), GPU: "H100", Priority: 1, Created: at})
-			}
-			quiet, flooded := simulate(machines, job, light, false), simulate(machines, job, light, true)
-			p := func(w []time.Duration) time.Duration { return w[len(w)*95/100] }
-			t.Logf("%d machines, seed %d: 95th percentile %s alone, %s beside the flood", machines, seed, p(quiet), p(flooded))
-			if moved := p(flooded) - p(quiet); moved > job {
-				t.Errorf("%d machines, seed %d: the 95th percentile moved by %s, want at most one job of %s", machines, seed, moved, job)
-			}
-		}
-	}
-}
-
-// Urgent work first and bulk last, whoever it belongs to; a class before another
-// only among users with equal shares.
-func TestTurns(t *testing.T) {
-	at := time.Now()
-	run := func(id, user string, priority, second int) PlannedRun {
-		return PlannedRun{RunID: id, UserID: user, GPU: "H100", Priority: priority, Created: at.Add(time.Duration(second) * time.Second)}
-	}
-	waiting := []PlannedRun{
-		run("bulk", "a", PriorityBulk, 0), run("a-ranked", "a", 2, 1), run("a-test", "a", 0, 2), run("b-ranked", "b", 2, 3),
-		run("c-test", "c", 0, 4), run("urgent", "a", -1, 5), run("a-more", "a", 0, 6),
-	}
-	var got []string
-	for _, p := range inTurn(waiting, map[share]int{{"c", "H100"}: 5, {"a", "B200"}: 9}) {
-		got = append(got, p.RunID)
-	}
-	want := []string{"urgent", "a-test", "a-more", "a-ranked", "b-ranked", "c-test", "bulk"}
-	if !slices.Equal(got, want) {
-		t.Errorf("the order is %v, want %v", got, want)
-	}
-}
 
 // No more is under way on a GPU type than there is room for, over all claimers.
 func TestClaimKeepsToTheRoom(t *testing.T) {
@@ -168,7 +77,7 @@ func TestClaimKeepsToTheRoom(t *testing.T) {
 func reportOf(t *testing.T, s *Store, runID string) []byte {
 	t.Helper()
 	var body []byte
-	if err := s.row(context.Background(), s.read, `SELECT body FROM own.report WHERE run_id = $1`, runID).Scan(&body); err != nil {
+	if err := s.db.Row(context.Background(), s.db.Read, `SELECT body FROM own.report WHERE run_id = $1`, runID).Scan(&body); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := unpack(body)
@@ -208,7 +117,7 @@ func TestCancelSubmission(t *testing.T) {
 		}
 		_, err = s.CancelSubmission(ctx, out.ID, "again")
 		refusal(t, err, Finished, "has finished")
-		if s.kind == sqlite { // PostgreSQL's listener may have connected too late
+		if s.db.Kind == database.SQLite { // PostgreSQL's listener may have connected too late
 			if got := <-signals; got != submissionSignal(out.ID) {
 				t.Errorf("the first signal is %+v", got)
 			}

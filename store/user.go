@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // A User is somebody who submits.
@@ -26,11 +27,11 @@ func hashedID(id string) string {
 
 // upsertUser makes the user's row, or renames it; rankings show the new name.
 func (s *Store) upsertUser(ctx context.Context, tx *sql.Tx, id, name string) error {
-	n, err := s.exec(ctx, tx, `INSERT INTO lb.user_info (id, user_name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, name)
+	n, err := s.db.Exec(ctx, tx, `INSERT INTO lb.user_info (id, user_name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, name)
 	if err != nil || n > 0 || name == "" {
 		return err
 	}
-	n, err = s.exec(ctx, tx, `UPDATE lb.user_info SET user_name = $2 WHERE id = $1 AND user_name IS DISTINCT FROM $2`, id, name)
+	n, err = s.db.Exec(ctx, tx, `UPDATE lb.user_info SET user_name = $2 WHERE id = $1 AND user_name IS DISTINCT FROM $2`, id, name)
 	if err != nil || n == 0 {
 		return err
 	}
@@ -40,7 +41,7 @@ func (s *Store) upsertUser(ctx context.Context, tx *sql.Tx, id, name string) err
 // lockUser makes everything that may change the user's standings wait for this
 // transaction.
 func (s *Store) lockUser(ctx context.Context, tx *sql.Tx, id string) (banned bool, err error) {
-	err = s.row(ctx, tx, `SELECT is_banned FROM lb.user_info WHERE id = $1 {lock}`, id).Scan(&banned)
+	err = s.db.Row(ctx, tx, `SELECT is_banned FROM lb.user_info WHERE id = $1 {lock}`, id).Scan(&banned)
 	return banned, err
 }
 
@@ -51,12 +52,12 @@ func (s *Store) NewCLIID(ctx context.Context, id, name string) (cliID string, er
 	if err := checkUserID(id); err != nil {
 		return "", err
 	}
-	cliID = newID()
+	cliID = database.NewID()
 	return cliID, s.change(ctx, "making a CLI id", func(tx *sql.Tx) error {
 		if err := s.upsertUser(ctx, tx, id, name); err != nil {
 			return err
 		}
-		_, err := s.exec(ctx, tx, `UPDATE lb.user_info SET cli_id = $2, cli_valid = true, cli_auth_provider = 'kbserve' WHERE id = $1`, id, hashedID(cliID))
+		_, err := s.db.Exec(ctx, tx, `UPDATE lb.user_info SET cli_id = $2, cli_valid = true, cli_auth_provider = 'kbserve' WHERE id = $1`, id, hashedID(cliID))
 		return err
 	})
 }
@@ -65,7 +66,7 @@ func (s *Store) NewCLIID(ctx context.Context, id, name string) (cliID string, er
 //
 // Errors: [ErrNotFound].
 func (s *Store) UserByCLIID(ctx context.Context, cliID string) (u User, err error) {
-	err = s.row(ctx, s.read, `SELECT id, coalesce(user_name, ''), is_banned FROM lb.user_info WHERE cli_valid AND (cli_id = $1 OR cli_id = $2 AND cli_id NOT LIKE 'sha256:%')`,
+	err = s.db.Row(ctx, s.db.Read, `SELECT id, coalesce(user_name, ''), is_banned FROM lb.user_info WHERE cli_valid AND (cli_id = $1 OR cli_id = $2 AND cli_id NOT LIKE 'sha256:%')`,
 		hashedID(cliID), cliID).Scan(&u.ID, &u.Name, &u.Banned)
 	u.CLI = true
 	return u, wrap("looking for a user", err)
@@ -77,7 +78,7 @@ func (s *Store) UserByCLIID(ctx context.Context, cliID string) (u User, err erro
 // Errors: [ErrNotFound].
 func (s *Store) Ban(ctx context.Context, id string, banned bool) error {
 	return s.change(ctx, "banning user "+text.Line(id, 40), func(tx *sql.Tx) error {
-		n, err := s.exec(ctx, tx, `UPDATE lb.user_info SET is_banned = $2 WHERE id = $1`, id, banned)
+		n, err := s.db.Exec(ctx, tx, `UPDATE lb.user_info SET is_banned = $2 WHERE id = $1`, id, banned)
 		if err == nil && n == 0 {
 			err = ErrNotFound
 		}
@@ -87,7 +88,7 @@ func (s *Store) Ban(ctx context.Context, id string, banned bool) error {
 
 // Users lists who is known, by id, without log-ins that nobody finished.
 func (s *Store) Users(ctx context.Context) (users []User, err error) {
-	err = s.each(ctx, s.read, func(rows *sql.Rows) error {
+	err = s.db.Each(ctx, s.db.Read, func(rows *sql.Rows) error {
 		var u User
 		err := rows.Scan(&u.ID, &u.Name, &u.Banned, &u.CLI, &u.Submissions)
 		users = append(users, u)

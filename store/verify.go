@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // Target returns the GPU type and mode that a submission was handed in for. Of
@@ -24,12 +25,12 @@ func (s *Store) Target(ctx context.Context, submission int64) (gpu, mode string,
 
 func (s *Store) target(ctx context.Context, tx *sql.Tx, submission int64) (gpu, mode string, err error) {
 	var kind string
-	err = s.row(ctx, tx, `SELECT coalesce(a.gpu, ''), coalesce(a.mode, ''), coalesce(s.mode_category, '') FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id WHERE s.id = $1`, submission).
+	err = s.db.Row(ctx, tx, `SELECT coalesce(a.gpu, ''), coalesce(a.mode, ''), coalesce(s.mode_category, '') FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id WHERE s.id = $1`, submission).
 		Scan(&gpu, &mode, &kind)
 	if err != nil || gpu != "" {
 		return gpu, mode, err
 	}
-	err = s.row(ctx, tx, `SELECT coalesce(min(runner), ''), coalesce(min(mode), '') FROM lb.runs WHERE submission_id = $1`, submission).Scan(&gpu, &mode)
+	err = s.db.Row(ctx, tx, `SELECT coalesce(min(runner), ''), coalesce(min(mode), '') FROM lb.runs WHERE submission_id = $1`, submission).Scan(&gpu, &mode)
 	if kind == schema.ModeLeaderboard {
 		mode = kind // its first row is of another phase
 	}
@@ -39,7 +40,7 @@ func (s *Store) target(ctx context.Context, tx *sql.Tx, submission int64) (gpu, 
 // PlannedRuns lists what was planned for a submission, finished or not, the public
 // ones first and of those the latest.
 func (s *Store) PlannedRuns(ctx context.Context, submission int64) (runs []PlannedRun, err error) {
-	err = s.each(ctx, s.read, func(rows *sql.Rows) error {
+	err = s.db.Each(ctx, s.db.Read, func(rows *sql.Rows) error {
 		var p PlannedRun
 		err := p.scan(rows)
 		runs = append(runs, p)
@@ -51,7 +52,7 @@ func (s *Store) PlannedRuns(ctx context.Context, submission int64) (runs []Plann
 // Plan plans a further evaluation of a submission that is done, on gpu or, with
 // "", where it was evaluated before. Its runs count beside those there are.
 //
-// Errors: [ErrNotFound]; [*Refused] for one that is not done, or that nobody may
+// Errors: [ErrNotFound]; [*Refusal] for one that is not done, or that nobody may
 // evaluate any more.
 func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority int) error {
 	return s.change(ctx, fmt.Sprintf("planning runs of submission %d", submission), func(tx *sql.Tx) error {
@@ -59,7 +60,7 @@ func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority
 			return err
 		}
 		var done, hacked bool
-		err := s.row(ctx, tx, `SELECT coalesce(s.done, false) AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = s.id AND p.state <> 'finished'), coalesce(s.status, '') = 'hacked' FROM lb.submission s WHERE s.id = $1`, submission).Scan(&done, &hacked)
+		err := s.db.Row(ctx, tx, `SELECT coalesce(s.done, false) AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = s.id AND p.state <> 'finished'), coalesce(s.status, '') = 'hacked' FROM lb.submission s WHERE s.id = $1`, submission).Scan(&done, &hacked)
 		if err != nil {
 			return err
 		}
@@ -72,11 +73,11 @@ func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority
 		}
 		switch {
 		case !done:
-			return &Refused{Why: Invalid, Text: fmt.Sprintf("submission %d has not finished", submission)}
+			return &Refusal{Why: Invalid, Text: fmt.Sprintf("submission %d has not finished", submission)}
 		case hacked:
-			return &Refused{Why: Invalid, Text: fmt.Sprintf("submission %d is marked as hacked", submission)}
+			return &Refusal{Why: Invalid, Text: fmt.Sprintf("submission %d is marked as hacked", submission)}
 		case gpu == "" || mode == "":
-			return &Refused{Why: Invalid, Text: fmt.Sprintf("submission %d: it is not known what it was for", submission)}
+			return &Refusal{Why: Invalid, Text: fmt.Sprintf("submission %d: it is not known what it was for", submission)}
 		}
 		if err := s.planAgain(ctx, tx, []again{{submission, gpu, mode}}, priority, againBeside); err != nil {
 			return err
@@ -97,11 +98,11 @@ func (s *Store) PlanBoard(ctx context.Context, board string, priority int) (coun
 	err = s.change(ctx, "planning runs of a board", func(tx *sql.Tx) error {
 		count = 0
 		var id int64
-		if err := s.row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
+		if err := s.db.Row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
 			return err
 		}
 		var all []again
-		err := s.each(ctx, tx, func(rows *sql.Rows) error {
+		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
 			a := again{mode: schema.ModeLeaderboard}
 			err := rows.Scan(&a.submission, &a.gpu)
 			all = append(all, a)
@@ -136,7 +137,7 @@ type again struct {
 
 // planAgain inserts the runs of further evaluations, many in one statement.
 func (s *Store) planAgain(ctx context.Context, tx *sql.Tx, all []again, priority int, kind string) error {
-	now := stamp{s.now()}
+	now := database.Stamp{Time: s.now()}
 	for part := range slices.Chunk(all, 250) {
 		var values []string
 		args := []any{now, priority, kind}
@@ -147,10 +148,10 @@ func (s *Store) planAgain(ctx context.Context, tx *sql.Tx, all []again, priority
 				}
 				n := len(args)
 				values = append(values, fmt.Sprintf("($%d, $%d, $%d, $%d, $%d, $2, 'planned', $1, $1, $1, $3)", n+1, n+2, n+3, n+4, n+5))
-				args = append(args, newID(), a.submission, a.gpu, a.mode, secret)
+				args = append(args, database.NewID(), a.submission, a.gpu, a.mode, secret)
 			}
 		}
-		if _, err := s.exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, again) VALUES `+strings.Join(values, ", "), args...); err != nil {
+		if _, err := s.db.Exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, again) VALUES `+strings.Join(values, ", "), args...); err != nil {
 			return err
 		}
 	}
@@ -161,7 +162,7 @@ func (s *Store) planAgain(ctx context.Context, tx *sql.Tx, all []again, priority
 // same submission on the same GPU type, public or secret as it is. It is called
 // before they are written.
 func (s *Store) replace(ctx context.Context, tx *sql.Tx, p PlannedRun) error {
-	_, err := s.exec(ctx, tx, `DELETE FROM lb.runs WHERE submission_id = $1 AND runner = $2 AND secret = $3
+	_, err := s.db.Exec(ctx, tx, `DELETE FROM lb.runs WHERE submission_id = $1 AND runner = $2 AND secret = $3
 		AND EXISTS (SELECT 1 FROM own.planned_run WHERE run_id = $4 AND again = $5)`, p.Submission, p.GPU, p.Secret, p.RunID, againInstead)
 	return err
 }

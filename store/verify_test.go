@@ -18,7 +18,7 @@ func TestPlanAddsAnEvaluation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var refused *Refused
+		var refused *Refusal
 		if err := s.Plan(ctx, a.ID, "", 100); !errors.As(err, &refused) {
 			t.Errorf("Plan of a submission that has not finished: %v", err)
 		}
@@ -146,7 +146,7 @@ func TestTarget(t *testing.T) {
 			if gpu, mode, err := s.Target(ctx, a.ID); gpu != "B200" || mode != schema.ModeLeaderboard || err != nil {
 				t.Errorf("Target (accepted by us: %t) = %q, %q, %v", known, gpu, mode, err)
 			}
-			if _, err := s.exec(ctx, s.write, `DELETE FROM own.accepted`); err != nil { // as Kernelbot leaves it
+			if _, err := s.db.Exec(ctx, s.db.Write, `DELETE FROM own.accepted`); err != nil { // as Kernelbot leaves it
 				t.Fatal(err)
 			}
 		}

@@ -2,9 +2,21 @@ package store
 
 import "sync"
 
-// versioned keeps what was made of a board's rows on a GPU type for as long as the
-// board's version is the same, whoever changes it: the version is read each time,
-// and rises in the transaction of each change.
+// versioned caches lists that are made of a board's ranking on a GPU type.
+//
+// One rule says when a list is out of date: when the version of its board
+// (own.board.version) is higher than the list's. The version is read for each use,
+// so that it does not matter which instance makes a change. Whatever changes a
+// value that a cached list shows must call [Store.moved] in the same transaction:
+//
+//   - a decision that ranks, and with it a standing: Store.judge, Store.Rebuild
+//   - a user's name: Store.upsertUser
+//   - the policy of a board: Store.saveSettings
+//
+// The file name and the time of a submission never change. A new field of
+// [ranking.Entry] or [Step] needs a new line here if any of these does not cover
+// it, such as a number of tries, which rises without a standing that moves.
+// TestStandingsFollowTheRuns compares cached lists with the rows after each change.
 type versioned[T any] struct {
 	mu    sync.Mutex
 	lists map[boardGPU]*versionedList[T]

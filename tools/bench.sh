@@ -1,6 +1,7 @@
 #!/bin/sh
-# bench.sh prints figures: sizes, the times of tools and of whole submissions,
-# and the packages' benchmarks. It passes whatever they are.
+# bench.sh prints figures: the time of each package's tests, sizes, the times of
+# tools and of whole submissions, and the packages' benchmarks. It passes whatever
+# they are.
 #
 # Everything is built before anything is measured. A benchmark that compares
 # runs its programs in turn and reports medians; of the others, which run three
@@ -32,6 +33,8 @@ median() {
 		END { if (n) print line[int((n + 1) / 2)] }'
 }
 
+echo "-- seconds of each package's tests, the slowest first"
+"$go" test -count=1 -p 1 ./... 2>&1 | awk '$1 == "ok" || $1 == "FAIL" && NF == 3 {sub(/s$/, "", $3); printf "%8.1f  %s%s\n", $3, $2, $1 == "ok" ? "" : " (failed)"}' | sort -rn
 echo "-- sizes, stripped"
 for name in kbgen kbrun kbrun-nvml kblaunch kbserve kbnode kblocal; do
 	printf '%-10s %5.1f MB\n' "$name" "$(wc -c <"bin/$name" | awk '{print $1 / 1e6}')"

@@ -115,7 +115,7 @@ func (v *Verdict) closing() (facts []fact) {
 	if over := len(v.Ambiguous) - maxAmbiguous; over > 0 {
 		facts = append(facts, fact{fmt.Sprintf("and %d more ambiguous", over), ""})
 	}
-	if n := Next(v.Outcome); n != "" {
+	if n := v.Outcome.Next(); n != "" {
 		facts = append(facts, fact{"what you can do: " + n, ""})
 	}
 	return facts

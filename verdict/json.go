@@ -79,7 +79,7 @@ func (v Verdict) MarshalJSON() ([]byte, error) {
 		Outcome: outcomeJSON{o.Name, o.Fault, o.Retry, text.Lines(o.Text), o.Phase},
 		NoScore: v.NoScore, Runs: []runJSON{},
 	}
-	out.SelfChecked, out.Device, out.Next = v.SelfChecked, text.Lines(v.Device), Next(o)
+	out.SelfChecked, out.Device, out.Next = v.SelfChecked, text.Lines(v.Device), o.Next()
 	if v.SelfChecked && v.Passed {
 		out.SelfCheckedText = schema.SelfCheckedText
 	}

@@ -88,23 +88,3 @@ func TestChart(t *testing.T) {
 		t.Errorf("chart of 1000 samples = %q", got)
 	}
 }
-
-// Every outcome that is no pass says what its reader can do.
-func TestNext(t *testing.T) {
-	for _, o := range schema.Outcomes() {
-		if got := Next(o); (got == "") != (o.Name == schema.OutcomePassed) || strings.Contains(got, "\n") {
-			t.Errorf("Next(%s) = %q", o.Name, got)
-		}
-		if judged := o.Fault == schema.FaultSubmission; judged && strings.Contains(Next(o), "not judged") {
-			t.Errorf("Next(%s) = %q", o.Name, Next(o))
-		}
-	}
-	for name := range next {
-		if schema.NewOutcome(name, "").Name != name {
-			t.Errorf("no outcome is called %q", name)
-		}
-	}
-	if got := Next(schema.Outcome{Name: "of tomorrow", Fault: schema.FaultMachine}); got == "" {
-		t.Error("an unknown outcome says nothing")
-	}
-}

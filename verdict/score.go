@@ -25,29 +25,66 @@ var ErrNoScore = errors.New("no score: no leaderboard run that passed")
 // Source: gpu-mode/kernelbot, src/libkernelbot/submission.py, compute_score.
 func Score(r *schema.Result, ranking string) (float64, error) {
 	run := r.Runs.Get(schema.ModeLeaderboard)
-	if run == nil || run.Run == nil || !run.Run.Success || !run.Run.Passed {
+	if run == nil {
 		return 0, ErrNoScore
 	}
-	means, err := seconds(run.Run.Result)
+	return RunScore(run.Run, ranking)
+}
+
+// RunScore is [Score] of a leaderboard run; nil is one that did not happen.
+func RunScore(run *schema.RunResult, ranking string) (float64, error) {
+	if run == nil || !run.Success || !run.Passed {
+		return 0, ErrNoScore
+	}
+	means, err := seconds(run.Result)
 	if err != nil {
 		return 0, fmt.Errorf("score: %w", err)
 	}
+	return combine(means, ranking)
+}
+
+// combine makes one figure of the seconds of several benchmarks.
+func combine(seconds []float64, ranking string) (float64, error) {
 	switch ranking {
 	case schema.RankLast, "":
-		if len(means) != 1 {
-			return 0, fmt.Errorf("score: got %d benchmarks, want one with ranking by last", len(means))
+		if len(seconds) != 1 {
+			return 0, fmt.Errorf("score: got %d benchmarks, want one with ranking by last", len(seconds))
 		}
-		return means[0], nil
+		return seconds[0], nil
 	case schema.RankMean:
 		sum := 0.0
-		for _, m := range means {
-			sum += m
+		for _, s := range seconds {
+			sum += s
 		}
-		return sum / float64(len(means)), nil
+		return sum / float64(len(seconds)), nil
 	case schema.RankGeom:
-		return geometricMean(means), nil
+		return geometricMean(seconds), nil
 	}
 	return 0, fmt.Errorf("score: got ranking %q, want one of %q", ranking, schema.Rankings())
+}
+
+// Interval returns the 95 % interval of a leaderboard run's score, if every
+// benchmark of the run has one.
+func Interval(run *schema.RunResult, measured []schema.Measurement, ranking string) (low, high float64, ok bool) {
+	count, _ := run.Result.Get("benchmark-count")
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 1 || n > len(run.Result) {
+		return 0, 0, false
+	}
+	lows, highs := make([]float64, n), make([]float64, n)
+	found := 0
+	for _, m := range measured {
+		if m.Phase == schema.ModeLeaderboard && m.Case >= 0 && m.Case < n && lows[m.Case] == 0 && 0 < m.Interval[0] && m.Interval[0] <= m.Interval[1] {
+			lows[m.Case], highs[m.Case] = m.Interval[0]/1e9, m.Interval[1]/1e9
+			found++
+		}
+	}
+	if found < n {
+		return 0, 0, false
+	}
+	low, err = combine(lows, ranking)
+	high, _ = combine(highs, ranking) // fails as the one above
+	return low, high, err == nil
 }
 
 // seconds reads the benchmarks' means, which testers write in nanoseconds.

@@ -71,3 +71,40 @@ func TestScoreRefusals(t *testing.T) {
 		}
 	}
 }
+
+// The figures are those of the contract's example.
+func TestRunScore(t *testing.T) {
+	run := func(means ...string) *schema.RunResult {
+		r := &schema.RunResult{Success: true, Passed: true, Result: schema.Report{{Key: "benchmark-count", Value: fmt.Sprint(len(means))}}}
+		for i, m := range means {
+			r.Result = append(r.Result, schema.Entry{Key: fmt.Sprintf("benchmark.%d.mean", i), Value: m})
+		}
+		return r
+	}
+	long := make([]string, 60)
+	for i := range long {
+		long[i] = "100"
+	}
+	for _, tt := range []struct {
+		by   string
+		run  *schema.RunResult
+		want float64
+	}{
+		{"last", run("1500000.5"), 0.0015000005},
+		{"mean", run("1500000.5", "6000000"), 0.00375000025},
+		{"geom", run("1500000.5", "6000000"), 0.0030000005},
+		{"geom", run(long...), 1e-7}, // the product underflows
+		{"last", run("1", "2"), -1},
+		{"mean", run("0"), -1}, {"mean", run("NaN"), -1}, {"mean", run("-1"), -1}, {"mean", run("Inf"), -1}, {"mean", run("x"), -1}, {"mean", run(), -1},
+	} {
+		got, err := RunScore(tt.run, tt.by)
+		if (err == nil) != (tt.want >= 0) || err == nil && math.Abs(got-tt.want) > 1e-9*tt.want+1e-15 {
+			t.Errorf("RunScore by %s = %v, %v, want %g", tt.by, got, err, tt.want)
+		}
+	}
+	huge := run("1")
+	huge.Result[0].Value = "99999999999"
+	if got, err := RunScore(huge, "mean"); err == nil {
+		t.Errorf("the score of a report that lacks its benchmarks = %v", got)
+	}
+}

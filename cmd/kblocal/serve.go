@@ -18,7 +18,7 @@ import (
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/fault"
-	"github.com/gpu-mode/kbgen/local/webhook"
+	"github.com/gpu-mode/kbgen/local/notice"
 )
 
 // serveFlags are common to up and exec.
@@ -130,9 +130,9 @@ func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) 
 	}
 	if f.Webhook != "" {
 		copies := f.WebhookCopies - 1
-		opts.Webhook = &webhook.Options{
+		opts.Webhook = &notice.Options{
 			URL: f.Webhook, Token: f.WebhookSecret,
-			Plan: func(string) webhook.Plan { return webhook.Plan{Copies: copies} },
+			Plan: func(string) notice.Plan { return notice.Plan{Copies: copies} },
 		}
 	}
 	for _, text := range f.Fault {

@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/pipelines"
-	"github.com/gpu-mode/kbgen/schema"
-	"github.com/gpu-mode/kbgen/schema/near"
-	"github.com/gpu-mode/kbgen/schema/queuefile"
+	"github.com/gpu-mode/kbgen/node/plan"
+	"github.com/gpu-mode/kbgen/node/setup"
 	"github.com/gpu-mode/kbgen/templates"
 )
 
@@ -21,19 +18,19 @@ type composeCmd struct {
 	QueueFile string `arg:"" optional:"" name:"file"`
 	Node      string `arg:"" optional:"" name:"node"`
 
-	Image       []string      `placeholder:"[SLOT=]IMAGE" sep:"none"`
-	CDI         bool          `name:"cdi"`
-	Token       string        `default:"/etc/kbnode/agent-token" placeholder:"FILE"`
-	Hooks       string        `default:"/etc/kbnode/hooks" placeholder:"DIR"`
-	Broker      string        `placeholder:"SOCKET"`
-	BrokerGroup int           `placeholder:"GID"`
-	Endpoint    string        `placeholder:"URL"`
-	HostNetwork bool          `name:"host-network"`
-	Drain       time.Duration `default:"1h"`
-	Pids        int           `default:"4096" placeholder:"N"`
-	Unit        bool
-	File        string `default:"/etc/kbnode/compose.yml" placeholder:"FILE"`
-	Dockerfile  bool
+	Image       []string      `placeholder:"[SLOT=]IMAGE" sep:"none" help:"the image of all slots, or of one; see --dockerfile; may be repeated"`
+	CDI         bool          `name:"cdi" help:"name devices by CDI, nvidia.com/gpu=UUID"`
+	Token       string        `default:"/etc/kbnode/agent-token" placeholder:"FILE" help:"the file with the registration token; only root may read it (0600)"`
+	Hooks       string        `default:"/etc/kbnode/hooks" placeholder:"DIR" help:"the directory of the agent's hooks, which root owns"`
+	Broker      string        `placeholder:"SOCKET" help:"the socket of kbnode secretd; it turns on the agent's job API, which kbgen secret get needs"`
+	BrokerGroup int           `placeholder:"GID" help:"the number of the group that may ask the broker"`
+	Endpoint    string        `placeholder:"URL" help:"the URL of the agent API; default Buildkite's"`
+	HostNetwork bool          `name:"host-network" help:"let jobs reach what listens on the node; for tests"`
+	Drain       time.Duration `default:"1h" placeholder:"DURATION" help:"how long the last job may run after an agent is stopped"`
+	Pids        int           `default:"4096" placeholder:"N" help:"the limit of processes and threads of a slot"`
+	Unit        bool          `help:"print agent@.service for --file, with --drain"`
+	File        string        `default:"/etc/kbnode/compose.yml" placeholder:"FILE" help:"the place of the compose file"`
+	Dockerfile  bool          `help:"print a Dockerfile that adds the agent to any base image"`
 }
 
 func (c *composeCmd) Run(_ context.Context, env *cli.Env) error {
@@ -64,11 +61,23 @@ func (c *composeCmd) Run(_ context.Context, env *cli.Env) error {
 
 // compose renders the compose file of one node.
 func (c *composeCmd) compose(env *cli.Env) ([]byte, error) {
-	file, err := readQueueFile(c.QueueFile)
+	file, _, err := setup.ReadQueueFile(c.QueueFile, false)
 	if err != nil {
 		return nil, err
 	}
-	agents, err := c.agents(env, file)
+	rows, err := setup.Rows()
+	if err != nil {
+		return nil, err
+	}
+	images, all, err := c.images()
+	if err != nil {
+		return nil, err
+	}
+	containers := plan.Containers{File: file, Node: c.Node, Rows: rows, Images: images, Image: all, Pids: c.Pids}
+	agents, notes, err := containers.Agents()
+	for _, note := range notes {
+		fmt.Fprintf(env.Stderr, "kbnode: note: %s\n", note)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -76,92 +85,6 @@ func (c *composeCmd) compose(env *cli.Env) ([]byte, error) {
 		Node: c.Node, Agents: agents, CDI: c.CDI, Token: c.Token, Hooks: c.Hooks, Broker: c.Broker, BrokerGroup: c.BrokerGroup,
 		Endpoint: c.Endpoint, HostNetwork: c.HostNetwork, Drain: c.Drain,
 	}.Render()
-}
-
-// readQueueFile reads a queue file without errors. The error is the first of them.
-func readQueueFile(path string) (*queuefile.File, error) {
-	file, _, err := readQueueFileOf(path, false)
-	return file, err
-}
-
-// readQueueFileOf reads one whose machines may be smaller than they should. What
-// they lack is returned then, a line each.
-func readQueueFileOf(path string, allowSmall bool) (file *queuefile.File, small []string, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	doc, err := io.ReadAll(io.LimitReader(f, queuefile.MaxSize+1))
-	if err != nil {
-		return nil, nil, err
-	}
-	file, faults := queuefile.Decode(path, doc)
-	for _, fault := range append(faults, queuefile.Check([]*queuefile.File{file}, pipelines.Fleet.Requirements())...) {
-		switch {
-		case fault.Severity != schema.SeverityError:
-		case allowSmall && file.Small(fault):
-			small = append(small, fault.Error())
-		default:
-			return nil, nil, fmt.Errorf("%w (kbgen vendor check lists all)", fault)
-		}
-	}
-	return file, small, nil
-}
-
-// agents are those of the node, with the images asked for. What the vendor
-// should know of them is told on stderr.
-func (c *composeCmd) agents(env *cli.Env, file *queuefile.File) ([]templates.ContainerAgent, error) {
-	images, all, err := c.images()
-	if err != nil {
-		return nil, err
-	}
-	shares := map[string]queuefile.Share{} // by the path of a group
-	var nodes []string
-	for i := range file.Nodes {
-		nodes = append(nodes, file.Nodes[i].Name)
-		for j := range file.Nodes[i].GPUs {
-			shares[fmt.Sprintf("nodes[%d].gpus[%d]", i, j)] = file.Nodes[i].GPUs[j].Agent
-		}
-	}
-	var agents []templates.ContainerAgent
-	told := map[string]bool{}
-	for _, a := range file.Agents() {
-		if a.Node != c.Node {
-			continue
-		}
-		row, err := pipelines.Fleet.Lookup(a.GPUType)
-		if row.Name == "" {
-			return nil, err // Check knows the type; only a row that is off is an error with a row
-		}
-		slot := fmt.Sprintf("gpu%d", len(agents))
-		image, ok := images[slot]
-		if delete(images, slot); !ok {
-			image = all
-		}
-		if image == "" {
-			return nil, fmt.Errorf("--image: got none for %s", slot)
-		}
-		devices, err := containerDevices(&row, &a)
-		if err != nil {
-			return nil, err
-		}
-		if row.Platform == pipelines.Docker && !told[row.Name] {
-			told[row.Name] = true
-			fmt.Fprintf(env.Stderr, "kbnode: note: steps for %s start a container of their own and need an agent that has docker; these have none\n", row.Name)
-		}
-		share := shares[a.Path]
-		agents = append(agents, templates.ContainerAgent{
-			Slot: slot, Image: image, Tags: a.Tags, Devices: devices, CPUs: share.CPUs, MemoryGiB: share.MemoryGiB, Pids: c.Pids,
-		})
-	}
-	if len(agents) == 0 {
-		return nil, fmt.Errorf("%s: got no node %q, want %s", file.Name(), c.Node, near.Perhaps(c.Node, nodes))
-	}
-	for slot := range images {
-		return nil, fmt.Errorf("--image: got one for %q, want a slot from gpu0 to gpu%d", slot, len(agents)-1)
-	}
-	return agents, nil
 }
 
 // images reads --image: by slot, and the one for all others.
@@ -181,18 +104,4 @@ func (c *composeCmd) images() (bySlot map[string]string, all string, err error) 
 		}
 	}
 	return bySlot, all, nil
-}
-
-// containerDevices are the UUIDs that an agent's container asks for.
-func containerDevices(row *pipelines.GPUType, a *queuefile.Agent) ([]string, error) {
-	byUUID := strings.HasPrefix(a.Tags[len(a.Tags)-1], "gpu-uuid=")
-	switch {
-	case row.Vendor == pipelines.NoGPU:
-		return nil, nil
-	case row.Vendor != pipelines.NVIDIA:
-		return nil, fmt.Errorf("%s: got %s, want NVIDIA's GPUs or none: what a container of another maker's needs is not in a queue file", a.Path, row.Name)
-	case !byUUID:
-		return nil, fmt.Errorf("%s: got count or indexes, want uuids: an index names another GPU after one has failed", a.Path)
-	}
-	return a.Devices, nil
 }

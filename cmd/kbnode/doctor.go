@@ -15,19 +15,12 @@ import (
 
 // doctorCmd says what is wrong with this machine.
 type doctorCmd struct {
-	Slot      string `placeholder:"NAME"`
-	Preflight bool
-	Deep      bool
-	Submit    bool
-	All       bool
-	JSON      bool `name:"json"`
-}
-
-// diagnosis is --json of doctor.
-type diagnosis struct {
-	OK     bool            `json:"ok"` // no failure; warnings may be there
-	Node   string          `json:"node"`
-	Checks []doctor.Result `json:"checks"`
+	Slot      string `placeholder:"NAME" help:"check only this slot and what it depends on"`
+	Preflight bool   `help:"check what must hold before an agent starts, in two seconds; the agents' units run it inside the slot's slice"`
+	Deep      bool   `help:"start a container in every slot at once, try in it what a submission must not be able to do, and read its limits from outside; a slot that has a job is left alone"`
+	Submit    bool   `help:"have a right and a wrong submission judged through Buildkite; needs BUILDKITE_API_TOKEN, _ORG and _PIPELINE, as kblaunch does"`
+	All       bool   `help:"also list the checks that passed"`
+	JSON      bool   `name:"json" help:"print one JSON document; schema: schema/published/node-doctor.json"`
 }
 
 // preflightLimit bounds what keeps an agent from starting. A driver that takes
@@ -55,7 +48,7 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 		ctx, cancel = context.WithTimeout(ctx, preflightLimit)
 		defer cancel()
 	}
-	d := diagnosis{Node: config.Node, Checks: doctor.Run(ctx, doctor.Host(), config, doctor.Options{Slot: c.Slot, Preflight: c.Preflight})}
+	d := doctor.Diagnosis{Node: config.Node, Checks: doctor.Run(ctx, doctor.Host(), config, doctor.Options{Slot: c.Slot, Preflight: c.Preflight})}
 	if c.Deep {
 		d.Checks = append(d.Checks, trial.Containers(ctx, config, slots)...)
 	}
@@ -70,16 +63,10 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.JSON {
 		err = cli.PrintJSON(env.Stdout, d)
 	} else {
-		d.print(env, c.All)
+		d.Write(env.Stdout, c.All)
 	}
 	if err == nil && !d.OK {
-		failures := 0
-		for _, r := range d.Checks {
-			if r.State == doctor.Failure {
-				failures++
-			}
-		}
-		err = fmt.Errorf("%d of %d checks failed", failures, len(d.Checks))
+		err = fmt.Errorf("%d of %d checks failed", d.Count(doctor.Failure), len(d.Checks))
 	}
 	return err
 }
@@ -98,26 +85,4 @@ func submitter(env *cli.Env) (*launcher.Client, error) {
 		return nil, &cli.UsageError{Err: err}
 	}
 	return client, nil
-}
-
-// print writes a line for each result that is not as it should be, or for all, with
-// its remedy below, and how many there are.
-func (d *diagnosis) print(env *cli.Env, all bool) {
-	count := map[doctor.State]int{}
-	for _, r := range d.Checks {
-		count[r.State]++
-		if !all && (r.State == doctor.OK || r.State == doctor.Skipped) {
-			continue
-		}
-		where := d.Node
-		if r.Slot != "" {
-			where = r.Slot
-		}
-		fmt.Fprintf(env.Stdout, "%-8s %-8s %-16s %s\n", r.State, where, r.Code, r.Text)
-		if r.Fix != "" {
-			fmt.Fprintf(env.Stdout, "%-8s %-8s %-16s mend: %s\n", "", "", "", r.Fix)
-		}
-	}
-	fmt.Fprintf(env.Stdout, "%d checks: %d in order, %d failed, %d to look at, %d not made\n",
-		len(d.Checks), count[doctor.OK], count[doctor.Failure], count[doctor.Warning], count[doctor.Skipped])
 }

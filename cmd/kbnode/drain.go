@@ -18,9 +18,9 @@ import (
 // drainCmd keeps slots from taking jobs.
 type drainCmd struct {
 	Slots   []string      `arg:"" optional:"" name:"slot"`
-	Reason  string        `default:"drained by hand" placeholder:"TEXT"`
-	Timeout time.Duration `default:"0" placeholder:"DURATION"`
-	NoWait  bool
+	Reason  string        `default:"drained by hand" placeholder:"TEXT" help:"the reason that status and doctor show"`
+	Timeout time.Duration `default:"0" placeholder:"DURATION" help:"stop waiting after that long and exit 1, while the jobs go on; 0: wait for the last job"`
+	NoWait  bool          `help:"do not wait for the jobs"`
 }
 
 func (c *drainCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -75,7 +75,7 @@ func picked(names []string) ([]*node.Slot, error) {
 
 // watchCmd looks after the slots between jobs; a timer starts it each minute.
 type watchCmd struct {
-	TextFile string `placeholder:"FILE"`
+	TextFile string `placeholder:"FILE" help:"the file for the figures; its name ends in .prom"`
 }
 
 func (c *watchCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -92,7 +92,7 @@ func (c *watchCmd) Run(ctx context.Context, env *cli.Env) error {
 
 // prepareCmd waits until the drivers have made the slots' device nodes.
 type prepareCmd struct {
-	Wait time.Duration `default:"2m"`
+	Wait time.Duration `default:"2m" placeholder:"DURATION" help:"how long to wait at most"`
 }
 
 func (c *prepareCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -101,6 +101,19 @@ func (c *prepareCmd) Run(ctx context.Context, env *cli.Env) error {
 		return err
 	}
 	return drain.AwaitDevices(ctx, config, c.Wait, logger(env))
+}
+
+// public turns errors of package node into those that the command line knows.
+func public(err error) error {
+	var usage *node.UsageError
+	if errors.As(err, &usage) {
+		err = &cli.UsageError{Err: err}
+	}
+	var hint *node.HintError
+	if errors.As(err, &hint) {
+		err = &cli.HintError{Err: err, Hint: hint.Hint}
+	}
+	return err
 }
 
 // logger returns a function that prints a line on stderr.

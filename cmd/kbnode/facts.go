@@ -9,7 +9,7 @@ import (
 
 // factsCmd prints what the machine is.
 type factsCmd struct {
-	Root string `placeholder:"DIR"`
+	Root string `placeholder:"DIR" help:"read the files below DIR, and ask no program"`
 }
 
 func (c *factsCmd) Run(ctx context.Context, env *cli.Env) error {

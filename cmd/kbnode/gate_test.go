@@ -19,6 +19,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/localtest"
 	nodeconfig "github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/gate"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/templates"
 )
@@ -177,7 +178,7 @@ func (r *gateRig) startAgent(slot, queue string) *exec.Cmd {
 	r.write("etc/kbnode/"+slot+"/agent.cfg", fmt.Sprintf("bootstrap-script=\"%s bootstrap --root %s\"\n%s\n", r.kbnode, r.root, strings.Join(r.settings, "\n")))
 	cmd := exec.Command(r.agent, "start", "--config", r.path("etc/kbnode/"+slot+"/agent.cfg"), "--name", "n-"+slot, "--tags", "queue="+queue, "--no-color", "--no-ssh-keyscan",
 		"--build-path", r.path("var/lib/kbnode/slots/"+slot+"/builds"), "--hooks-path", r.path("hooks"), "--plugins-path", filepath.Join(runtime, "plugins"), "--sockets-path", sockets)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.root, "LANG=C.UTF-8", "TMPDIR=" + r.path("var/lib/kbnode/slots/"+slot+"/tmp"), slotVariable + "=" + slot,
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.root, "LANG=C.UTF-8", "TMPDIR=" + r.path("var/lib/kbnode/slots/"+slot+"/tmp"), gate.SlotVariable + "=" + slot,
 		"GORACE=atexit_sleep_ms=0", "BUILDKITE_AGENT_TOKEN=" + r.AgentToken(), "BUILDKITE_AGENT_ENDPOINT=" + r.URL() + "/v3"}
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log

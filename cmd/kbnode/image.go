@@ -6,14 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
-	"github.com/gpu-mode/kbgen/node/engine"
+	"github.com/gpu-mode/kbgen/node/docker"
+	"github.com/gpu-mode/kbgen/node/drain"
 	"github.com/gpu-mode/kbgen/node/image"
-	"github.com/gpu-mode/kbgen/node/system"
 )
 
 // imageCmds are about which image runs where a step names a reference.
@@ -26,8 +25,8 @@ type imageCmds struct {
 
 // imageFlags say which machine's images.
 type imageFlags struct {
-	Engine string `placeholder:"PATH"`
-	Root   string `default:"/" placeholder:"DIR"`
+	Engine string `placeholder:"PATH" help:"the engine's socket; default the config's"`
+	Root   string `default:"/" placeholder:"DIR" help:"the config and pins lie below DIR; for tests"`
 }
 
 // manager is what keeps the pins, with a status for each reference of the slots'.
@@ -44,35 +43,15 @@ func (f *imageFlags) manager(env *cli.Env) (*image.Manager, []image.Status, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []image.Status
-	for _, s := range config.Slots {
-		for _, ref := range s.Images {
-			at := slices.IndexFunc(all, func(one image.Status) bool { return one.Reference == ref })
-			if at < 0 {
-				p := pins.Images[ref]
-				all = append(all, image.Status{Reference: ref, ID: p.ID, Digest: p.Digest, Previous: p.Previous, Held: p.Held, At: p.At})
-				at = len(all) - 1
-			}
-			all[at].Slots = append(all[at].Slots, s.Name)
-		}
-	}
 	return &image.Manager{
-		Engine: engine.New(socket), Root: f.Root, Smoke: image.SmokeCommand, Now: time.Now,
+		Engine: docker.New(socket), Root: f.Root, Smoke: image.SmokeCommand, Now: time.Now,
 		Log: logger(env),
-	}, all, nil
-}
-
-func references(all []image.Status) []string {
-	var out []string
-	for _, one := range all {
-		out = append(out, one.Reference)
-	}
-	return out
+	}, image.List(config, pins), nil
 }
 
 type imageStatusCmd struct {
 	imageFlags
-	JSON bool `name:"json"`
+	JSON bool `name:"json" help:"print one JSON document; schema: schema/published/node-images.json"`
 }
 
 // nodeImages is --json of image status.
@@ -116,9 +95,9 @@ func printImages(w io.Writer, all []image.Status) error {
 type imageUpdateCmd struct {
 	imageFlags
 	References []string `arg:"" optional:"" name:"reference"`
-	All        bool
-	Local      bool
-	Free       int64 `default:"20" placeholder:"GIB"`
+	All        bool     `help:"update every reference of the slots, then run gc; skip images that rollback left and those taken with --local"`
+	Local      bool     `help:"pull nothing, take the image that the engine has under this name"`
+	Free       int64    `default:"20" placeholder:"GIB" help:"the free space that the engine's disk must keep"`
 }
 
 func (c *imageUpdateCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -130,54 +109,18 @@ func (c *imageUpdateCmd) Run(ctx context.Context, env *cli.Env) error {
 		return err
 	}
 	m.LeastFree = c.Free << 30
-	known := references(all)
 	if c.All {
-		c.References = known
+		c.References = image.References(all)
 	}
-	var faults []error
-	first := false // a reference has an image that had none
-	for _, ref := range c.References {
-		if !slices.Contains(known, ref) {
-			faults = append(faults, cli.Usagef("image %q: no slot's step may name it, have %q", ref, known))
-			continue
-		}
-		now := all[slices.Index(known, ref)]
-		byHand := c.All && now.ID != "" && now.Digest == "" // no registry has it
-		changed, err := m.Update(ctx, ref, c.Local || byHand, c.All)
-		faults = append(faults, err)
-		if err == nil && !changed {
-			m.Log("%s: nothing to do", ref)
-		}
-		first = first || changed && now.ID == ""
-	}
+	first, err := m.UpdateEach(ctx, all, c.References, c.Local, c.All)
 	if first && c.Root == "/" {
-		faults = append(faults, startWaiting(ctx))
+		err = errors.Join(err, drain.StartAgents(ctx))
 	}
 	if c.All { // what the images before last held is needed now
-		removed, err := m.Collect(ctx, known)
-		faults = append(faults, err)
-		logRemoved(m, removed)
+		_, failed := m.Collect(ctx, c.References)
+		err = errors.Join(err, failed)
 	}
-	return errors.Join(faults...)
-}
-
-// startWaiting starts the agents that waited for an image. One that is paused stays
-// so: its unit's condition sees to it.
-func startWaiting(ctx context.Context) error {
-	config, err := node.ReadConfig("/")
-	if err != nil {
-		return err
-	}
-	args := []string{"start"}
-	for i := range config.Slots {
-		if config.Slots[i].Platform == "docker" {
-			args = append(args, config.Slots[i].Unit())
-		}
-	}
-	if _, err := system.Run(ctx, "systemctl", args...); err != nil {
-		return fmt.Errorf("the image is there, and agents do not start: %w; kbnode doctor says why", err)
-	}
-	return nil
+	return public(err)
 }
 
 type imageRollbackCmd struct {
@@ -200,13 +143,6 @@ func (c *imageGCCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	removed, err := m.Collect(ctx, references(all))
-	logRemoved(m, removed)
+	_, err = m.Collect(ctx, image.References(all))
 	return err
-}
-
-func logRemoved(m *image.Manager, removed []string) {
-	for _, id := range removed {
-		m.Log("removed image %s", image.Short(id))
-	}
 }

@@ -1,5 +1,6 @@
-// Kbnode looks after a vendor's GPU node. What stands of it so far is the broker
-// of secrets and the files for agents in containers.
+// Kbnode makes each GPU of a vendor's machine an isolated Buildkite agent, checks it
+// and looks after it. Its commands parse flags, call a package below node and print;
+// go doc of package node lists those packages.
 package main
 
 import (
@@ -71,14 +72,11 @@ running jobs, tries it, and pins its ID: the next job has it, no agent is
 restarted, and one that fails its trial changes nothing. Two images of a
 reference stay. The timer kbnode-image updates all once a day.
 
-  --all                every reference of the slots', then gc; leaves alone what
-                       rollback went back from, and pulls none that was taken
-                       with --local
-  --local              pull nothing: what the engine calls so
-  --free GIB           what the engine's disk must have left (default 20)
-  --json               one document; schema: schema/published/node-images.json
-  --engine PATH        the engine's socket (default: the config's)
-  --root DIR           the config and pins lie below DIR; for tests
+status:
+{options status}
+
+update:
+{options update}
 
 gc removes what kbnode pulled and no reference needs.
 
@@ -97,7 +95,7 @@ docker plugin, with the settings that are the step's, and an image of the
 slot's. A host slot takes the commands of its rows. No job sets PATH, BASH_ENV,
 BUILDKITE_PLUGIN_* and the like. The slot's slice must have its limits.
 
-  --root DIR           the config and /sys lie below DIR; for tests
+{options}
 
 exit status: 0 it may run, 1 it may not; the reason is on stderr
 example:
@@ -113,7 +111,7 @@ agents' configuration names it as bootstrap-script. The slot is KBNODE_SLOT's,
 and the user must be that slot's. Of a slot with containers it also opens the
 sealed payload of a submission, by kbnode secretd.
 
-  --root DIR           the config and the slot lie below DIR; for tests
+{options}
 
 exit status: the job's; 78 it is refused, 75 the slot is not fit for it
 example:
@@ -128,10 +126,7 @@ and nothing else of the machine. What the last job left is removed before a
 container is made. What a slot may not do is answered with the reason, which
 stands in the job's log.
 
-  --slot NAME          whose proxy it is
-  --socket PATH        listen there instead; only its owner may connect
-  --engine PATH        the engine's socket (default: the config's)
-  --root DIR           the config, pins and slots lie below DIR; for tests
+{options}
 
 example:
   kbnode proxy --slot gpu0
@@ -141,10 +136,7 @@ example:
 Removes the containers that jobs of a slot left behind, and the directories of
 jobs that have ended. The agents' units run it when they have stopped.
 
-  --slot NAME          whose containers
-  --timeout DURATION   for the engine (default 2m)
-  --engine PATH        the engine's socket (default: the config's)
-  --root DIR           the config and slots lie below DIR; for tests
+{options}
 
 example:
   kbnode reap --slot gpu0
@@ -155,14 +147,7 @@ Prints what kbnode apply would do to this machine with the same flags: users,
 directories, files as diffs, units, what restarts, what is missing or refused.
 It changes nothing. The token is not needed, and never shown.
 
-  --node NAME, --endpoint URL, --token-file FILE, --token-fd N, --agent FILE,
-  --agent-sha256 HEX, --plugin URL, --plugin-commit HEX,
-  --verification-jwks FILE, --allow-small,
-  --adopt, --force, --allow-docker-restart, --install-packages, --drain DURATION
-                       see kbnode apply --help
-  --facts FILE         what kbnode facts printed on another machine
-  --root DIR           plan for the files below DIR
-  --json               as JSON (schema/published/node-plan.json)
+{options}
 
 exit status: 0 nothing to do, 1 failed, 2 changes, or something is missing;
 wrong usage is 2 as well, with "kbnode: error:" on stderr and nothing on stdout
@@ -176,23 +161,7 @@ Makes each GPU of this machine an agent, as FILE, a queue file, says: what
 kbnode plan prints. Agents end their jobs before they stop. Done a second time
 it changes nothing; ended early, it goes on; kbnode undo goes back.
 
-  --node NAME              of the queue file (default: the host's name)
-  --endpoint URL           of the agent API (default: Buildkite's)
-  --token-file FILE        with the cluster's agent token; without: the one that
-  --token-fd N             was used before, or a prompt. Never an argument
-  --agent FILE             the buildkite-agent to install
-  --agent-sha256 HEX       its hash
-  --plugin URL             the docker plugin's repository, or a directory
-  --plugin-commit HEX      of a fork of it; kbnode knows v5.13.0's
-  --verification-jwks FILE steps must be signed by a key in it
-  --allow-small            less than the row promises is a note, for tests
-  --adopt                  replace files of others, and older scripts' agents
-  --force                  replace what was changed by hand
-  --allow-docker-restart   which ends containers unless live-restore is on
-  --install-packages       the distribution's, as plan names them
-  --drain DURATION         wait for jobs (default 0: as long as they take)
-  --root DIR               do it below DIR, and start nothing
-  --facts FILE             with --root: what kbnode facts printed elsewhere
+{options}
 
 example:
   sudo kbnode apply h100-01.yml --node h100-01 --token-file token
@@ -204,11 +173,7 @@ their jobs and stop, files have their old content, mode and owner, or are gone,
 what ran before runs again. What was changed by hand since is listed, and then
 nothing is done.
 
-  --purge                  what slots left on the disk goes as well
-  --force                  so does what was changed by hand
-  --allow-docker-restart   so that docker forgets its settings at once
-  --drain DURATION         wait for jobs (default 0: as long as they take)
-  --root DIR               do it below DIR, and stop nothing
+{options}
 
 example:
   sudo kbnode undo --purge
@@ -220,8 +185,7 @@ buildkite-agent-gpuN and buildkite-agent@gpuN end their jobs, stop, and start at
 boot no more; files with their token become root's alone; the token is kept for
 kbnode apply. Their files stay where they are. kbnode undo brings all back.
 
-  --drain DURATION         wait for jobs (default 0: as long as they take)
-  --root DIR               do it below DIR, and stop nothing
+{options}
 
 example:
   sudo kbnode adopt && sudo kbnode apply h100-01.yml
@@ -235,7 +199,7 @@ Kernelbot's older scripts have set up. What could not be read is in "unread".
 
 It changes nothing. As root it sees more: docker, for one.
 
-  --root DIR           read the files below DIR, and ask no program
+{options}
 
 example:
   sudo kbnode facts | less
@@ -246,8 +210,7 @@ Says what each slot does: idle, busy, paused, starting, stopping or down; its
 job, how often its agent was started again, whether its device is in order, and
 which of kbnode's files somebody has changed.
 
-  --json               one document, with tags, images, memory; schema:
-                       schema/published/node-status.json
+{options}
 
 example:
   kbnode status --json | jq '.slots[] | select(.state == "paused")'
@@ -257,17 +220,7 @@ example:
 
 Says what is wrong with this machine or a slot, and the command that mends it.
 
-  --slot NAME          this slot and what it depends on
-  --preflight          what must hold before an agent starts, in two seconds;
-                       the agents' units run it, inside the slot's slice
-  --deep               start a container in every slot at once, try in it what
-                       a submission must not be able to do, and read its limits
-                       from outside; a slot that has a job is left alone
-  --submit             have a right and a wrong submission judged through
-                       Buildkite; BUILDKITE_API_TOKEN, _ORG, _PIPELINE, as
-                       kblaunch has them
-  --all                name what is in order too
-  --json               schema/published/node-doctor.json
+{options}
 
 exit status: 0 nothing is wrong (warnings may stand there), 1 something is
 example:
@@ -289,8 +242,7 @@ A slot that is paused is not tried. Nothing is sent to Buildkite: the stand-in
 is kblocal, from beside kbnode or from PATH. Ended by force, it leaves the
 agents turned away until the next verify, apply or reboot; doctor says so.
 
-  --timeout DURATION   for all of it (default 20m)
-  --json               schema/published/node-doctor.json
+{options}
 
 exit status: 0 all is as promised, 1 it is not
 example:
@@ -301,11 +253,7 @@ example:
 Has slots end the job in hand and take no other, all slots for no name. They
 stay so over reboots, until kbnode resume.
 
-  --reason TEXT        what status and doctor say of it
-                       (default "drained by hand")
-  --timeout DURATION   stop waiting after that long: the jobs go on, exit 1
-                       (default: as long as the last job takes)
-  --no-wait            do not wait for the jobs
+{options}
 
 example:
   kbnode drain gpu3 --reason "fan exchange"
@@ -323,7 +271,7 @@ example:
 For kbnode-prepare.service: waits until the drivers have made the device nodes
 of all slots, then has systemd read the slices again.
 
-  --wait DURATION      at most (default 2m)
+{options}
 
 example:
   kbnode prepare
@@ -333,7 +281,7 @@ example:
 For kbnode-agent@.service where systemd is older than 253: opens the token that
 LoadCredential= brought, and becomes the slot's agent.
 
-  --slot NAME          whose agent
+{options}
 
 example:
   kbnode run-agent --slot gpu0
@@ -343,7 +291,7 @@ example:
 For kbnode-check.service: takes slots out of use whose devices are not in order,
 with the reason, and writes figures for Prometheus' node exporter.
 
-  --text-file FILE     where; a name that ends in .prom
+{options}
 
 example:
   kbnode watch --text-file /var/lib/prometheus/node-exporter/kbnode.prom
@@ -355,16 +303,7 @@ Answers steps that ask for a secret (kbgen secret get). Runs as root with the
 node's private keys, on the socket that systemd hands over, else on PATH. Logs
 who asked for what and what was decided, never a value.
 
-  --config FILE        (default /etc/kbnode/secretd.yml)
-  --socket PATH        (default /run/kbnode/secretd.sock); for the group --group
-  --group NAME         who may ask (default: the group of the process)
-  --any-user           any user may ask: with oidc, not with host. For slots,
-                       whose users share no group
-  --check              read config and keys, say what they are, and end
-  --unit               print kbnode-secretd.service for --config, and end
-  --credential FILE    with --unit: a key encrypted by systemd-creds for this
-                       machine; the config calls it secret.key
-  --socket-unit        print kbnode-secretd.socket for --socket, --group
+{options}
 
 The config, YAML:
   version: 1
@@ -391,22 +330,7 @@ agent in a container for each slot, gpu0 and up. An agent takes one job and
 ends; agent@.service (--unit) makes the next container. A job can read neither
 the agent's token nor a docker socket, and writes to memory only.
 
-  --image [SLOT=]IMAGE for all slots, or for one; see --dockerfile
-  --cdi                devices by CDI name, nvidia.com/gpu=UUID
-  --token FILE         the registration token, of root alone (0600)
-                       (default /etc/kbnode/agent-token)
-  --hooks DIR          the agent's hooks, of root (default /etc/kbnode/hooks)
-  --broker SOCKET      of kbnode secretd. The agent's job API is on then, which
-                       kbgen secret get needs; without it, it is off
-  --broker-group GID   the number of the group that may ask it
-  --endpoint URL       of the agent API (default: Buildkite's)
-  --host-network       jobs reach what listens on the node; for tests
-  --pids N             processes and threads of a slot (default 4096)
-  --drain DURATION     for the last job, once told to stop (default 1h)
-  --unit               print agent@.service for --file, with --drain
-  --file FILE          where the compose file will be
-                       (default /etc/kbnode/compose.yml)
-  --dockerfile         print the recipe of an agent's image on any base
+{options}
 
 NVIDIA's GPUs need UUIDs in the queue file. AMD's cannot be given yet: a queue
 file does not tell their render nodes.

@@ -13,7 +13,7 @@ import (
 
 // statusCmd says what the slots do now.
 type statusCmd struct {
-	JSON bool `name:"json"`
+	JSON bool `name:"json" help:"print one JSON document, with tags, images, memory; schema: schema/published/node-status.json"`
 }
 
 func (c *statusCmd) Run(ctx context.Context, env *cli.Env) error {

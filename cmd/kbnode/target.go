@@ -1,251 +1,74 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/apply"
-	"github.com/gpu-mode/kbgen/node/facts"
-	"github.com/gpu-mode/kbgen/node/plan"
-	"github.com/gpu-mode/kbgen/node/resource"
-	"github.com/gpu-mode/kbgen/schema/near"
-	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/node/setup"
+	"golang.org/x/term"
 )
 
-// target is what plan and apply are told of the machine.
+// target are the flags that plan and apply share.
 type target struct {
-	File               string `arg:"" name:"file"`
-	Node               string `placeholder:"NAME"`
-	Endpoint           string `placeholder:"URL"`
-	TokenFile          string `placeholder:"FILE" xor:"token"`
-	TokenFD            *int   `name:"token-fd" placeholder:"N" xor:"token"`
-	AllowSmall         bool
-	Agent              string `placeholder:"FILE"`
-	AgentSHA256        string `name:"agent-sha256" placeholder:"HEX"`
-	Plugin             string `placeholder:"URL"`
-	PluginCommit       string `placeholder:"HEX"`
-	VerificationJWKS   string `name:"verification-jwks" placeholder:"FILE"`
-	Adopt              bool
-	Force              bool
-	AllowDockerRestart bool
-	InstallPackages    bool
-	Drain              time.Duration `default:"0" placeholder:"DURATION"`
+	File               string        `arg:"" name:"file"`
+	Node               string        `placeholder:"NAME" help:"the node of the queue file; default the host's name"`
+	Endpoint           string        `placeholder:"URL" help:"the URL of the agent API; default Buildkite's"`
+	TokenFile          string        `placeholder:"FILE" xor:"token" help:"a file with the cluster's agent token; default the token used before, else a prompt"`
+	TokenFD            *int          `name:"token-fd" placeholder:"N" xor:"token" help:"a file descriptor to read the token from"`
+	AllowSmall         bool          `help:"report a machine smaller than its row promises as a note; for tests"`
+	Agent              string        `placeholder:"FILE" help:"the buildkite-agent to install"`
+	AgentSHA256        string        `name:"agent-sha256" placeholder:"HEX" help:"the SHA-256 of that file"`
+	Plugin             string        `placeholder:"URL" help:"the docker plugin's repository, or a directory"`
+	PluginCommit       string        `placeholder:"HEX" help:"the commit of a fork of the plugin; kbnode knows that of v5.13.0"`
+	VerificationJWKS   string        `name:"verification-jwks" placeholder:"FILE" help:"a file of keys; steps must be signed by one of them"`
+	Adopt              bool          `help:"replace files that kbnode does not manage, and the agents of older scripts"`
+	Force              bool          `help:"replace files that were changed by hand"`
+	AllowDockerRestart bool          `help:"let apply restart docker, which ends containers unless live-restore is on"`
+	InstallPackages    bool          `help:"install the distribution's packages that plan names"`
+	Drain              time.Duration `default:"0" placeholder:"DURATION" help:"how long to wait for running jobs; 0: as long as they take"`
 
-	Facts string `placeholder:"FILE"`
-	Root  string `default:"/" placeholder:"DIR"`
+	Facts string `placeholder:"FILE" help:"with --root: a file with what kbnode facts printed on another machine"`
+	Root  string `default:"/" placeholder:"DIR" help:"change the files below DIR, and start nothing"`
 }
 
-// options are what there is leave for.
-func (t *target) options() apply.Options {
-	return apply.Options{Adopt: t.Adopt, Force: t.Force, DockerRestart: t.AllowDockerRestart, Drain: t.Drain}
-}
-
-// machineAt is the machine, or what lies below a directory.
-func machineAt(root string, env *cli.Env) (*apply.Machine, error) {
-	root, err := filepath.Abs(root)
-	if err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	note := func(line string) { fmt.Fprintf(env.Stderr, "kbnode: %s\n", line) }
-	return &apply.Machine{
-		Root: root, Systemd: &apply.Systemctl{Root: root, Log: note}, Users: &apply.Useradd{Root: root},
-		Git: apply.Git, Owners: os.Geteuid() == 0, Self: strings.TrimPrefix(self, strings.TrimSuffix(root, "/")),
-	}, nil
-}
-
-// wantRoot refuses where somebody else's machine would be changed halfway.
-func wantRoot(m *apply.Machine) error {
-	if m.Root == "/" && os.Geteuid() != 0 {
-		return errors.New("want root: sudo kbnode")
-	}
-	return nil
-}
-
-// planned is a plan, and what it means for the machine as it is.
-type planned struct {
-	*plan.Plan
-	machine   *apply.Machine
-	actions   []resource.Action
-	conflicts []resource.Conflict
-}
-
-// plan reads the machine and compares. Token is what the agents register with;
-// nil: it is not known yet.
-func (t *target) plan(ctx context.Context, env *cli.Env, token []byte) (*planned, error) {
-	m, err := machineAt(t.Root, env)
-	if err != nil {
-		return nil, err
-	}
-	in, small, err := t.input(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p := &planned{machine: m}
-	if p.Plan, err = plan.Make(*in); err != nil {
-		return nil, err
-	}
-	p.Notes = slices.Concat(small, p.Notes)
-	p.addShared(node.TokenPath, 0o600, token)
-	if t.VerificationJWKS != "" {
-		keys, err := publicKeys(t.VerificationJWKS)
-		if err != nil {
-			return nil, err
-		}
-		p.addShared(jwksPath, 0o644, keys)
-	}
-	if m.Root != "/" { // nothing runs there
-		for i := range p.Set.Units {
-			p.Set.Units[i].Active = false
-		}
-	}
-	if err := p.takeOver(ctx, t.options()); err != nil {
-		return nil, readable(err)
-	}
-	return p, nil
-}
-
-// takeOver looks at what is there, and adds what of older scripts has to go.
-func (p *planned) takeOver(ctx context.Context, o apply.Options) error {
-	seeds, err := p.machine.Seeds()
-	if err != nil {
-		return err
-	}
-	off, files, err := p.machine.Takes(seeds)
-	if err != nil {
-		return err
-	}
-	p.Set.Off = append(p.Set.Off, off...)
-	made, err := p.machine.Made()
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		if o.Adopt || slices.ContainsFunc(made, func(m resource.Made) bool { return m.Name == f.Path }) {
-			p.Set.Files = append(p.Set.Files, f)
-		}
-	}
-	if err := p.keepPrograms(made); err != nil {
-		return err
-	}
-	have, err := p.machine.Observe(ctx, &p.Set)
-	if err != nil {
-		return err
-	}
-	var conflicts []resource.Conflict
-	p.actions, conflicts = resource.Compare(p.Set, have)
-	p.conflicts = o.Refused(p.actions, conflicts)
-	if slices.ContainsFunc(p.actions, dropsVerification) {
-		p.Notes = append(p.Notes, "steps had to be signed so far, and need not be any more: --verification-jwks is not given")
-	}
-	return nil
-}
-
-// dropsVerification reports whether an agent that wanted signed steps wants none.
-func dropsVerification(a resource.Action) bool {
-	const key = "verification-jwks-file="
-	return strings.Contains(a.Diff, "\n-"+key) && !strings.Contains(a.Diff, "\n+"+key)
-}
-
-// keepPrograms leaves programs that kbnode installed before, and that the plan
-// finds there now.
-func (p *planned) keepPrograms(made []resource.Made) error {
-	for _, m := range made {
-		uses := m.Name == p.Config.Program || m.Name == p.Config.Agent.Path
-		named := slices.ContainsFunc(p.Set.Copies, func(c resource.Copy) bool { return c.Path == m.Name })
-		if m.Kind != resource.KindCopy || !uses || named {
-			continue
-		}
-		from := filepath.Join(p.machine.Root, m.Name)
-		sum, err := apply.HashFile(from)
-		if err != nil {
-			return fmt.Errorf("the program that kbnode installed: %w: name its file again", err)
-		}
-		p.Set.Copies = append(p.Set.Copies, resource.Copy{Path: m.Name, From: from, SHA256: sum, Mode: 0o755})
-	}
-	return nil
-}
-
-// addShared adds a file that all agents read, and start again for: the token, and
-// the keys of signed steps. The token is the one that not everybody may read.
-func (p *planned) addShared(path string, mode fs.FileMode, content []byte) {
-	p.Set.Files = append(p.Set.Files, resource.File{Path: path, Mode: mode, Owner: "root", Group: "root", Content: content, Secret: mode == 0o600})
-	for i := range p.Set.Units {
-		if u := &p.Set.Units[i]; u.Drain && !slices.Contains(u.Uses, path) {
-			u.Uses = append(u.Uses, path)
-		}
+func (t *target) target() *setup.Target {
+	return &setup.Target{
+		File: t.File, Node: t.Node, Endpoint: t.Endpoint, AllowSmall: t.AllowSmall, Agent: t.Agent, AgentSHA256: t.AgentSHA256,
+		Plugin: t.Plugin, PluginCommit: t.PluginCommit, VerificationJWKS: t.VerificationJWKS, Facts: t.Facts, Root: t.Root, Release: cli.Version(),
+		Options: apply.Options{Adopt: t.Adopt, Force: t.Force, DockerRestart: t.AllowDockerRestart, Drain: t.Drain},
 	}
 }
 
-// readable says what mends an error of permission.
-func readable(err error) error {
-	if errors.Is(err, fs.ErrPermission) {
-		return cli.WithHint(err, "as root it can be read: sudo kbnode")
+// token takes the agents' token from where the flags say, else from the machine, else
+// from the terminal if ask is set.
+func (t *target) token(env *cli.Env, ask bool) ([]byte, error) {
+	var prompt func() ([]byte, error)
+	if f, ok := env.Stdin.(*os.File); ok && ask && term.IsTerminal(int(f.Fd())) {
+		prompt = func() ([]byte, error) { return askToken(env, f) }
 	}
-	return err
+	return setup.Token(t.Root, t.TokenFile, t.TokenFD, prompt)
 }
 
-// input is what the plan depends on.
-func (t *target) input(ctx context.Context) (in *plan.Input, small []string, err error) {
-	in = &plan.Input{
-		Node: t.Node, Endpoint: t.Endpoint, PluginFrom: t.Plugin, PluginCommit: t.PluginCommit, AllowSmall: t.AllowSmall, Release: cli.Version(),
+func askToken(env *cli.Env, terminal *os.File) ([]byte, error) {
+	fmt.Fprint(env.Stderr, "Agent token of the cluster (not shown): ")
+	raw, err := term.ReadPassword(int(terminal.Fd()))
+	fmt.Fprintln(env.Stderr)
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
-	if t.VerificationJWKS != "" {
-		in.VerificationJWKS = jwksPath
-	}
-	if in.File, small, err = readQueueFileOf(t.File, t.AllowSmall); err != nil {
-		return nil, nil, err
-	}
-	if in.Facts, err = t.facts(ctx); err != nil {
-		return nil, nil, err
-	}
-	if in.Node == "" {
-		in.Node, _, _ = strings.Cut(in.Facts.Hostname, ".")
-	}
-	var names []string
-	for i := range in.File.Nodes {
-		names = append(names, in.File.Nodes[i].Name)
-	}
-	if !slices.Contains(names, in.Node) {
-		return nil, nil, cli.Usagef("--node: got %s, want one of the queue file: %s", text.Quote(in.Node), near.Perhaps(in.Node, names))
-	}
-	if in.Rows, err = planRows(); err != nil {
-		return nil, nil, err
-	}
-	if err := t.agent(ctx, in); err != nil {
-		return nil, nil, err
-	}
-	return in, small, t.program(in)
+	return raw, err
 }
 
-// facts are this machine's, or those that kbnode facts wrote down.
-func (t *target) facts(ctx context.Context) (*facts.Facts, error) {
-	if t.Facts == "" {
-		return facts.Read(ctx, facts.Host(t.Root))
+// machine returns the machine below root, which only root may change.
+func machine(root string, env *cli.Env) (*apply.Machine, error) {
+	m, err := setup.Machine(root, logger(env))
+	if err == nil && m.Root == "/" && os.Geteuid() != 0 {
+		err = errors.New("want root: sudo kbnode")
 	}
-	raw, err := os.ReadFile(t.Facts)
-	if err != nil {
-		return nil, err
-	}
-	f := &facts.Facts{}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(f); err != nil {
-		return nil, cli.Usagef("--facts: %s: got what kbnode facts does not print: %s", t.Facts, text.Line(err.Error(), 200))
-	}
-	return f, nil
+	return m, err
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/node/broker/client"
-	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/secrets"
 )
@@ -148,34 +147,6 @@ func TestSealedPayloadOfContainer(t *testing.T) {
 	lookup, log = sees("one", "exec kbrun evaluate", map[string]string{schema.EnvRunID: "run-1", schema.EnvPayload: one})
 	if got, _ := lookup(schema.EnvPayload); got != one || !strings.Contains(log, "the payload stays sealed: this node has no broker") {
 		t.Errorf("without a broker: got %.60q:\n%s", got, log)
-	}
-}
-
-// What kbgen has a container run is what payloads are opened for.
-func TestCommandsThatArePayloadsOpenedFor(t *testing.T) {
-	p, err := pipelines.Find("evaluate")
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]bool{}
-	for _, g := range pipelines.Fleet.On() {
-		if g.Platform != pipelines.Docker {
-			continue
-		}
-		steps, err := p.Steps(pipelines.Request{GPUs: pipelines.Table{g}, Secret: &pipelines.Run{ID: "second"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range steps {
-			command := strings.Join(s.Command, "\n")
-			if carrierNames[command] == nil {
-				t.Errorf("%s runs %q", s.Key, command)
-			}
-			seen[command] = true
-		}
-	}
-	if len(seen) != len(carrierNames) {
-		t.Errorf("got %d commands, want %d", len(seen), len(carrierNames))
 	}
 }
 

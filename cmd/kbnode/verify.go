@@ -17,8 +17,8 @@ import (
 // verifyCmd proves the machine with jobs.
 type verifyCmd struct {
 	Slots   []string      `arg:"" optional:"" name:"slot"`
-	Timeout time.Duration `default:"20m"`
-	JSON    bool          `name:"json"`
+	Timeout time.Duration `default:"20m" placeholder:"DURATION" help:"how long the whole verification may take"`
+	JSON    bool          `name:"json" help:"print one JSON document; schema: schema/published/node-doctor.json"`
 }
 
 func (c *verifyCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -43,11 +43,11 @@ func (c *verifyCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	d := diagnosis{Node: config.Node, OK: tried > 0 && doctor.Worst(results) != doctor.Failure, Checks: results}
+	d := doctor.Diagnosis{Node: config.Node, OK: tried > 0 && doctor.Worst(results) != doctor.Failure, Checks: results}
 	if c.JSON {
 		err = cli.PrintJSON(env.Stdout, d)
 	} else {
-		d.print(env, true)
+		d.Write(env.Stdout, true)
 	}
 	switch {
 	case err != nil || d.OK:

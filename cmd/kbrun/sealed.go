@@ -38,7 +38,7 @@ type opener func(sealed string) (string, error)
 
 // opener opens them for the run, in the job's time.
 //
-// Errors: *[refused.Error], [client.ErrNoBroker], [errToken]; what is kept of the
+// Errors: *[refused.Refusal], [client.ErrNoBroker], [errToken]; what is kept of the
 // payload is in none.
 func (f *brokerFlags) opener(ctx context.Context, env *cli.Env, clock clock, runID string) opener {
 	return func(sealed string) (string, error) {
@@ -47,7 +47,7 @@ func (f *brokerFlags) opener(ctx context.Context, env *cli.Env, clock clock, run
 		}
 		if why, ok := strings.CutPrefix(sealed, schema.RefusedPrefix); ok {
 			reason, detail, _ := strings.Cut(why, ":")
-			return "", fmt.Errorf("opening the payload: %w", &refused.Error{Name: schema.SealedPayloadName, Reason: refused.Reason(reason), Detail: detail})
+			return "", fmt.Errorf("opening the payload: %w", &refused.Refusal{Name: schema.SealedPayloadName, Reason: refused.Reason(reason), Detail: detail})
 		}
 		request := client.Request{Name: schema.SealedPayloadName, Run: runID, Envelope: sealed}
 		if agent.Missing(env.Getenv) == "" { // else the broker has to know the job by itself, or refuses
@@ -119,7 +119,7 @@ func withoutNames(r *schema.Result, p *schema.Payload) {
 // open: this one has no broker, not the key, or cannot prove its job. Whatever
 // else is refused, the payload was made wrongly, and no machine opens it.
 func sealedElsewhere(err error) bool {
-	if why := (*refused.Error)(nil); errors.As(err, &why) {
+	if why := (*refused.Refusal)(nil); errors.As(err, &why) {
 		return why.Reason == refused.UnknownRecipient || why.Reason == refused.Unproved || why.Reason == refused.Busy
 	}
 	return errors.Is(err, client.ErrNoBroker) || errors.Is(err, errToken)

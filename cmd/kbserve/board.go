@@ -14,6 +14,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 type boardCmd struct {
@@ -26,7 +27,7 @@ type boardCmd struct {
 }
 
 type createCmd struct {
-	database    `embed:""`
+	place       `embed:""`
 	Name        string   `arg:""`
 	Task        string   `arg:""`
 	Deadline    string   `required:""`
@@ -51,7 +52,7 @@ func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
 		return err
 	}
 	b := store.Board{Name: c.Name, Deadline: deadline, Description: t.Description, GPUs: c.GPU, Task: t, ShowCode: c.ShowCode, Reuse: c.Reuse,
-		Policy: &store.Policy{Harness: c.Harness, Sandbox: c.Sandbox, ClearTiming: c.ClearTiming, Ties: c.Ties}}
+		Policy: &ranking.Policy{Harness: c.Harness, Sandbox: c.Sandbox, ClearTiming: c.ClearTiming, Ties: c.Ties}}
 	if len(b.GPUs) == 0 {
 		b.GPUs = t.GPUs
 	}
@@ -96,8 +97,8 @@ func parseLimit(flag, s string) (store.Limit, error) {
 }
 
 type listCmd struct {
-	database `embed:""`
-	JSON     bool `name:"json"`
+	place `embed:""`
+	JSON  bool `name:"json"`
 }
 
 // listed is a board in --json.
@@ -144,7 +145,7 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 // policyWords is what a board requires beyond Kernelbot's rule, "all" for nothing.
-func policyWords(p store.Policy) string {
+func policyWords(p ranking.Policy) string {
 	var words []string
 	if p.Harness != "" {
 		words = append(words, "harness "+p.Harness)
@@ -162,8 +163,8 @@ func policyWords(p store.Policy) string {
 }
 
 type closeCmd struct {
-	database `embed:""`
-	Name     string `arg:""`
+	place `embed:""`
+	Name  string `arg:""`
 }
 
 func (c *closeCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -173,9 +174,9 @@ func (c *closeCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type deleteCmd struct {
-	database `embed:""`
-	Name     string `arg:""`
-	Force    bool
+	place `embed:""`
+	Name  string `arg:""`
+	Force bool
 }
 
 func (c *deleteCmd) Run(ctx context.Context, env *cli.Env) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 type dbCmd struct {
@@ -26,11 +27,11 @@ type dbCmd struct {
 }
 
 type migrateCmd struct {
-	database `embed:""`
+	place `embed:""`
 }
 
 func (c *migrateCmd) Run(ctx context.Context, env *cli.Env) error {
-	before, after, err := store.Migrate(ctx, c.Database)
+	before, after, err := database.Migrate(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (c *migrateCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type checkCmd struct {
-	database `embed:""`
+	place `embed:""`
 }
 
 func (c *checkCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -64,7 +65,7 @@ func (c *checkCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type rebuildCmd struct {
-	database `embed:""`
+	place `embed:""`
 }
 
 func (c *rebuildCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -78,8 +79,8 @@ func (c *rebuildCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type convertCmd struct {
-	database `embed:""`
-	To       string `arg:""`
+	place `embed:""`
+	To    string `arg:""`
 }
 
 func (c *convertCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -100,11 +101,11 @@ func (c *convertCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type exportCmd struct {
-	database `embed:""`
-	Board    string
-	Code     bool
-	Format   string `default:"json"`
-	Out      string
+	place  `embed:""`
+	Board  string
+	Code   bool
+	Format string `default:"json"`
+	Out    string
 }
 
 func (c *exportCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -148,8 +149,8 @@ func whole(name string, write func(io.Writer) error) error {
 }
 
 type backupCmd struct {
-	database `embed:""`
-	File     string `arg:""`
+	place `embed:""`
+	File  string `arg:""`
 }
 
 func (c *backupCmd) Run(ctx context.Context, _ *cli.Env) error {

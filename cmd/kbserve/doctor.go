@@ -14,7 +14,7 @@ import (
 )
 
 type doctorCmd struct {
-	database  `embed:""`
+	place     `embed:""`
 	buildkite `embed:""`
 	Age       time.Duration `default:"30m"`
 	JSON      bool          `name:"json"`

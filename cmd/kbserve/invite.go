@@ -19,9 +19,9 @@ type inviteCmd struct {
 }
 
 type inviteCreateCmd struct {
-	database `embed:""`
-	Boards   []string `arg:"" name:"board"`
-	Number   int      `short:"n" default:"1"`
+	place  `embed:""`
+	Boards []string `arg:"" name:"board"`
+	Number int      `short:"n" default:"1"`
 }
 
 func (c *inviteCreateCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -35,9 +35,9 @@ func (c *inviteCreateCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type inviteListCmd struct {
-	database `embed:""`
-	Board    string `arg:"" optional:""`
-	JSON     bool   `name:"json"`
+	place `embed:""`
+	Board string `arg:"" optional:""`
+	JSON  bool   `name:"json"`
 }
 
 // listedInvite is an invite in --json.
@@ -81,8 +81,8 @@ func (c *inviteListCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type inviteRevokeCmd struct {
-	database `embed:""`
-	Code     string `arg:""`
+	place `embed:""`
+	Code  string `arg:""`
 }
 
 func (c *inviteRevokeCmd) Run(ctx context.Context, env *cli.Env) error {

@@ -16,9 +16,9 @@ type limitsCmd struct {
 }
 
 type limitsShowCmd struct {
-	database `embed:""`
-	Board    string `arg:""`
-	JSON     bool   `name:"json"`
+	place `embed:""`
+	Board string `arg:""`
+	JSON  bool   `name:"json"`
 }
 
 // listedLimit is a limit in --json.
@@ -55,9 +55,9 @@ func (c *limitsShowCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type limitsSetCmd struct {
-	database `embed:""`
-	Board    string   `arg:""`
-	Limits   []string `arg:"" optional:"" name:"limit"`
+	place  `embed:""`
+	Board  string   `arg:""`
+	Limits []string `arg:"" optional:"" name:"limit"`
 }
 
 func (c *limitsSetCmd) Run(ctx context.Context, env *cli.Env) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 func main() { os.Exit(cli.Main(program())) }
@@ -32,14 +33,14 @@ func program() cli.Program {
 	return cli.Program{Name: "kbserve", Grammar: &grammar{}, Help: help, Prepare: configured}
 }
 
-// database is where a command works.
-type database struct {
+// A place is where a command works.
+type place struct {
 	Database string `var:"KBSERVE_DATABASE" default:"sqlite:kbserve.db"`
 	Config   string `var:"KBSERVE_CONFIG"` // read by configured, before anything else
 }
 
 // with opens the database for do.
-func (d database) with(ctx context.Context, do func(*store.Store) error) error {
+func (d place) with(ctx context.Context, do func(*store.Store) error) error {
 	s, err := open(ctx, d.Database)
 	if err != nil {
 		return err
@@ -49,7 +50,7 @@ func (d database) with(ctx context.Context, do func(*store.Store) error) error {
 
 func open(ctx context.Context, url string) (*store.Store, error) {
 	s, err := store.Open(ctx, url)
-	var version *store.VersionError
+	var version *database.VersionError
 	if errors.As(err, &version) && version.Got < version.Want || errors.Is(err, fs.ErrNotExist) {
 		err = cli.WithHint(err, "kbserve db migrate")
 	}

@@ -14,11 +14,11 @@ import (
 )
 
 type showCmd struct {
-	database `embed:""`
-	Name     string `arg:""`
-	GPU      string `name:"gpu"`
-	Limit    int    `default:"20"`
-	JSON     bool   `name:"json"`
+	place `embed:""`
+	Name  string `arg:""`
+	GPU   string `name:"gpu"`
+	Limit int    `default:"20"`
+	JSON  bool   `name:"json"`
 }
 
 // A Ranking is one GPU type's in --json.

@@ -18,10 +18,11 @@ import (
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 type selftestCmd struct {
-	database `embed:""`
+	place    `embed:""`
 	URL      string        `name:"url" var:"KBSERVE_URL" default:"http://127.0.0.1:8080"`
 	GPU      string        `name:"gpu"`
 	Mode     string        `default:"leaderboard"`
@@ -117,7 +118,7 @@ func (x *selftest) run(ctx context.Context, t *task.Task) (err error) {
 
 // prepare makes the board, a user and their invite.
 func (x *selftest) prepare(ctx context.Context, t *task.Task) (err error) {
-	b := store.Board{Name: x.board, Deadline: time.Now().Add(7 * 24 * time.Hour), Description: t.Description, GPUs: []string{x.GPU}, Visibility: store.Closed, Task: t, Policy: &store.Policy{}, ShowCode: store.CodeNever}
+	b := store.Board{Name: x.board, Deadline: time.Now().Add(7 * 24 * time.Hour), Description: t.Description, GPUs: []string{x.GPU}, Visibility: store.Closed, Task: t, Policy: &ranking.Policy{}, ShowCode: store.CodeNever}
 	if _, err := x.store.SaveBoards(ctx, []store.Board{b}, store.SaveOptions{New: true}); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // small is kbserve's server, with an evaluation at each poll in the builds' place.
@@ -65,7 +66,7 @@ func selftested(t *testing.T, passed bool, args ...string) (status int, out stri
 	t.Helper()
 	ctx := context.Background()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "kb.db")
-	if _, _, err := store.Migrate(ctx, url); err != nil {
+	if _, _, err := database.Migrate(ctx, url); err != nil {
 		t.Fatal(err)
 	}
 	s, err := store.Open(ctx, url)

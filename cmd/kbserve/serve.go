@@ -21,6 +21,7 @@ import (
 	"github.com/gpu-mode/kbgen/server/reconciler"
 	"github.com/gpu-mode/kbgen/server/trace"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // Variables with secrets, which have no flags.
@@ -34,15 +35,15 @@ const (
 )
 
 type serveCmd struct {
-	database `embed:""`
-	Listen   []string `var:"KBSERVE_LISTEN" default:"127.0.0.1:8080" sep:","`
-	Metrics  string   `var:"KBSERVE_METRICS"`
-	PIDFile  string   `name:"pid-file" var:"KBSERVE_PID_FILE"`
-	URL      string   `name:"url" var:"KBSERVE_URL"`
-	Name     string   `var:"KBSERVE_NAME"`
-	Admin    []string `var:"KBSERVE_ADMINS" sep:","`
-	Proxy    []string `var:"KBSERVE_PROXIES" sep:","`
-	Rate     float64  `var:"KBSERVE_RATE" default:"10"`
+	place   `embed:""`
+	Listen  []string `var:"KBSERVE_LISTEN" default:"127.0.0.1:8080" sep:","`
+	Metrics string   `var:"KBSERVE_METRICS"`
+	PIDFile string   `name:"pid-file" var:"KBSERVE_PID_FILE"`
+	URL     string   `name:"url" var:"KBSERVE_URL"`
+	Name    string   `var:"KBSERVE_NAME"`
+	Admin   []string `var:"KBSERVE_ADMINS" sep:","`
+	Proxy   []string `var:"KBSERVE_PROXIES" sep:","`
+	Rate    float64  `var:"KBSERVE_RATE" default:"10"`
 
 	buildkite `embed:""`
 	Branch    string `var:"KBSERVE_BRANCH"`
@@ -90,7 +91,7 @@ func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	defer endTraces()
 	if c.Migrate {
-		if _, _, err := store.Migrate(ctx, c.Database); err != nil {
+		if _, _, err := database.Migrate(ctx, c.Database); err != nil {
 			return err
 		}
 	}

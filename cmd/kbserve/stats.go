@@ -14,8 +14,8 @@ import (
 )
 
 type statsCmd struct {
-	database `embed:""`
-	JSON     bool `name:"json"`
+	place `embed:""`
+	JSON  bool `name:"json"`
 }
 
 // listedStats is --json.

@@ -10,6 +10,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 type submissionCmd struct {
@@ -20,14 +21,14 @@ type submissionCmd struct {
 }
 
 type submissionListCmd struct {
-	database `embed:""`
-	User     string
-	Board    string
-	GPU      string `name:"gpu"`
-	Status   string
-	Before   int64
-	Limit    int  `default:"50"`
-	JSON     bool `name:"json"`
+	place  `embed:""`
+	User   string
+	Board  string
+	GPU    string `name:"gpu"`
+	Status string
+	Before int64
+	Limit  int  `default:"50"`
+	JSON   bool `name:"json"`
 }
 
 // A Submission is one in --json.
@@ -76,7 +77,7 @@ func (c *submissionListCmd) Run(ctx context.Context, env *cli.Env) error {
 	})
 }
 
-func verdicts(all []store.Verdict) []listedVerdict {
+func verdicts(all []ranking.Decision) []listedVerdict {
 	list := []listedVerdict{}
 	for _, v := range all {
 		list = append(list, listedVerdict{v.GPU, v.Ranks, v.Reason, v.Score})
@@ -102,10 +103,10 @@ func rankWords(all []listedVerdict) string {
 }
 
 type submissionShowCmd struct {
-	database `embed:""`
-	ID       int64 `arg:""`
-	Code     bool
-	JSON     bool `name:"json"`
+	place `embed:""`
+	ID    int64 `arg:""`
+	Code  bool
+	JSON  bool `name:"json"`
 }
 
 // shownSubmission is one submission in --json.
@@ -203,8 +204,8 @@ func (x *shownSubmission) print(env *cli.Env) {
 }
 
 type submissionDeleteCmd struct {
-	database `embed:""`
-	ID       int64 `arg:""`
+	place `embed:""`
+	ID    int64 `arg:""`
 }
 
 func (c *submissionDeleteCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -212,9 +213,9 @@ func (c *submissionDeleteCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type submissionHackedCmd struct {
-	database `embed:""`
-	ID       int64  `arg:""`
-	Why      string `required:""`
+	place `embed:""`
+	ID    int64  `arg:""`
+	Why   string `required:""`
 }
 
 func (c *submissionHackedCmd) Run(ctx context.Context, env *cli.Env) error {

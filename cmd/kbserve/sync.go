@@ -19,10 +19,10 @@ import (
 )
 
 type syncCmd struct {
-	database `embed:""`
-	Files    []string `arg:"" name:"file"`
-	Force    bool
-	DryRun   bool
+	place  `embed:""`
+	Files  []string `arg:"" name:"file"`
+	Force  bool
+	DryRun bool
 }
 
 // A competition is one of Kernelbot's problems/*.yaml.

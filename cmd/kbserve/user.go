@@ -22,9 +22,9 @@ type userCmd struct {
 }
 
 type userCreateCmd struct {
-	database `embed:""`
-	ID       string `arg:""`
-	Name     string
+	place `embed:""`
+	ID    string `arg:""`
+	Name  string
 }
 
 func (c *userCreateCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -38,9 +38,9 @@ func (c *userCreateCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type userLoginCmd struct {
-	database `embed:""`
-	ID       string `arg:""`
-	URL      string `name:"url" var:"KBSERVE_URL" default:"http://127.0.0.1:8080"`
+	place `embed:""`
+	ID    string `arg:""`
+	URL   string `name:"url" var:"KBSERVE_URL" default:"http://127.0.0.1:8080"`
 }
 
 // Run prints a link that logs one browser in.
@@ -58,8 +58,8 @@ func (c *userLoginCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type userListCmd struct {
-	database `embed:""`
-	JSON     bool `name:"json"`
+	place `embed:""`
+	JSON  bool `name:"json"`
 }
 
 // listedUser is a user in --json.
@@ -101,8 +101,8 @@ func (c *userListCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type userBanCmd struct {
-	database `embed:""`
-	ID       string `arg:""`
+	place `embed:""`
+	ID    string `arg:""`
 }
 
 func (c *userBanCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -110,8 +110,8 @@ func (c *userBanCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type userUnbanCmd struct {
-	database `embed:""`
-	ID       string `arg:""`
+	place `embed:""`
+	ID    string `arg:""`
 }
 
 func (c *userUnbanCmd) Run(ctx context.Context, env *cli.Env) error {

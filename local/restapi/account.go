@@ -3,7 +3,7 @@ package restapi
 import (
 	"time"
 
-	"github.com/gpu-mode/kbgen/local/resource"
+	"github.com/gpu-mode/kbgen/local/document"
 )
 
 func (c *call) meta() error {
@@ -15,9 +15,9 @@ type accessToken struct {
 	UUID        string             `json:"uuid"`
 	Scopes      []string           `json:"scopes"`
 	Description string             `json:"description"`
-	CreatedAt   resource.Timestamp `json:"created_at"`
-	ExpiresAt   resource.Timestamp `json:"expires_at"`
-	User        *resource.Person   `json:"user"`
+	CreatedAt   document.Timestamp `json:"created_at"`
+	ExpiresAt   document.Timestamp `json:"expires_at"`
+	User        *document.Person   `json:"user"`
 }
 
 func (c *call) accessToken() error {
@@ -35,7 +35,7 @@ func (c *call) user() error {
 }
 
 func (c *call) organizations() error {
-	all, err := page(c, []resource.Organization{c.view.Organization()})
+	all, err := page(c, []document.Organization{c.view.Organization()})
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ type quota struct {
 	Limit    int                `json:"limit"`
 	Current  int                `json:"current"`
 	Reset    int                `json:"reset"` // seconds
-	ResetAt  resource.Timestamp `json:"reset_at"`
+	ResetAt  document.Timestamp `json:"reset_at"`
 	Enforced bool               `json:"enforced"`
 }
 

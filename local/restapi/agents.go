@@ -3,8 +3,8 @@ package restapi
 import (
 	"slices"
 
+	"github.com/gpu-mode/kbgen/local/document"
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // listAgents lists connected and stopping agents only, as the service does.
@@ -20,7 +20,7 @@ func (c *call) listAgents() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(render(agents, func(a engine.Agent) resource.Agent { return c.view.Agent(&a) }))
+	return c.ok(render(agents, func(a engine.Agent) document.Agent { return c.view.Agent(&a) }))
 }
 
 func (c *call) getAgent() error {

@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpu-mode/kbgen/local/document"
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // Options configure the handler of [New].
@@ -101,14 +101,14 @@ type call struct {
 	w    http.ResponseWriter
 	r    *http.Request
 	who  *credential
-	view *resource.View
+	view *document.View
 }
 
 // ServeHTTP refuses what every endpoint refuses, then routes.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.opts.Logger.Debug("rest", "method", r.Method, "path", r.URL.Path)
 	c := &call{api: a, w: w, r: r}
-	c.view = resource.NewView(a.engine, c.base())
+	c.view = document.NewView(a.engine, c.base())
 	switch {
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0:
 		c.answer(http.StatusForbidden, message("a GET request must not have a body"))
@@ -147,7 +147,7 @@ type handler func(c *call) error
 func (a *api) handle(pattern, scope string, h handler) {
 	a.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		c := &call{api: a, w: w, r: r}
-		c.view = resource.NewView(a.engine, c.base())
+		c.view = document.NewView(a.engine, c.base())
 		if r.URL.Path != metaPath && !c.authenticate() { // who was counted is not known here
 			c.unauthorized()
 			return

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpu-mode/kbgen/local/document"
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // build returns the build that the path names, by its number.
@@ -42,7 +42,7 @@ func (c *call) createBuild() error {
 	if err != nil {
 		return err
 	}
-	c.answer(http.StatusCreated, c.view.Build(&b, resource.BuildFields{Jobs: true, Pipeline: true}))
+	c.answer(http.StatusCreated, c.view.Build(&b, document.BuildFields{Jobs: true, Pipeline: true}))
 	return nil
 }
 
@@ -96,8 +96,8 @@ func (c *call) getBuild() error {
 
 // buildFields reads which parts of builds to show. Superseded attempts are hidden
 // by default.
-func buildFields(q url.Values) resource.BuildFields {
-	return resource.BuildFields{Jobs: !isTrue(q, "exclude_jobs"), Pipeline: !isTrue(q, "exclude_pipeline"), Retried: isTrue(q, "include_retried_jobs")}
+func buildFields(q url.Values) document.BuildFields {
+	return document.BuildFields{Jobs: !isTrue(q, "exclude_jobs"), Pipeline: !isTrue(q, "exclude_pipeline"), Retried: isTrue(q, "include_retried_jobs")}
 }
 
 func isTrue(q url.Values, name string) bool {
@@ -127,7 +127,7 @@ func (c *call) listBuilds() error {
 		return err
 	}
 	fields := buildFields(q)
-	return c.ok(render(builds, func(b engine.Build) resource.Build { return c.view.Build(&b, fields) }))
+	return c.ok(render(builds, func(b engine.Build) document.Build { return c.view.Build(&b, fields) }))
 }
 
 // finished is a name for several states. Blocked builds have one of them.
@@ -187,7 +187,7 @@ func (c *call) cancelBuild() error {
 	if b, err = c.engine.CancelBuild(b.Pipeline, b.Number); err != nil {
 		return err
 	}
-	return c.ok(c.view.Build(&b, resource.BuildFields{Jobs: true, Pipeline: true}))
+	return c.ok(c.view.Build(&b, document.BuildFields{Jobs: true, Pipeline: true}))
 }
 
 func (c *call) rebuild() error {
@@ -198,7 +198,7 @@ func (c *call) rebuild() error {
 	if b, err = c.engine.Rebuild(b.Pipeline, b.Number, c.who.user); err != nil {
 		return err
 	}
-	return c.ok(c.view.Build(&b, resource.BuildFields{Jobs: true, Pipeline: true}))
+	return c.ok(c.view.Build(&b, document.BuildFields{Jobs: true, Pipeline: true}))
 }
 
 // retryStates are the states retry_failed_jobs takes. The stand-in has no
@@ -233,7 +233,7 @@ func (c *call) retryFailedJobs() error {
 	if err != nil {
 		return err
 	}
-	out := c.view.Build(&b, resource.BuildFields{Jobs: true, Pipeline: true})
+	out := c.view.Build(&b, document.BuildFields{Jobs: true, Pipeline: true})
 	out.RetriedJobsCount = &count
 	c.answer(http.StatusAccepted, out)
 	return nil

@@ -3,8 +3,8 @@ package restapi
 import (
 	"net/http"
 
+	"github.com/gpu-mode/kbgen/local/document"
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // inCluster checks the cluster that the path names.
@@ -16,7 +16,7 @@ func (c *call) inCluster() error {
 }
 
 func (c *call) listClusters() error {
-	clusters, err := page(c, []resource.Cluster{c.view.Cluster()})
+	clusters, err := page(c, []document.Cluster{c.view.Cluster()})
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/local/document"
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // job returns the job that the path names, which must belong to the path's
@@ -135,7 +135,7 @@ var jobStates = []string{
 // A jobPage is one page of a listing with cursors. A cursor is the id of the
 // job at the edge of a page.
 type jobPage struct {
-	Items []resource.Job    `json:"items"`
+	Items []document.Job    `json:"items"`
 	Links map[string]string `json:"links"`
 }
 
@@ -189,7 +189,7 @@ func (c *call) listJobs() error {
 func (c *call) jobPage(all []engine.Job, from, to int, shown func(engine.Job) int, link func(cursor, id string) string) jobPage {
 	hidden := func(j engine.Job) bool { return shown(j) == 0 }
 	out := jobPage{
-		Items: render(slices.DeleteFunc(slices.Clone(all[from:to]), hidden), func(j engine.Job) resource.Job { return c.view.Job(&j) }),
+		Items: render(slices.DeleteFunc(slices.Clone(all[from:to]), hidden), func(j engine.Job) document.Job { return c.view.Job(&j) }),
 		Links: map[string]string{"self": link("", "")},
 	}
 	visible := func(j engine.Job) bool { return shown(j) == 1 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/local/document"
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/resource"
 )
 
 // pipelineSettings are kept for clients that read them back. The stand-in does
@@ -19,7 +19,7 @@ type pipelineSettings struct {
 }
 
 // details shows a pipeline with its details and kept settings.
-func (c *call) details(p engine.Pipeline) *resource.Pipeline {
+func (c *call) details(p engine.Pipeline) *document.Pipeline {
 	out := c.view.PipelineWithDetails(p)
 	c.mu.Lock()
 	kept := c.settings[p.ID]

@@ -26,12 +26,12 @@ type Options struct {
 	Log     func(string) // a line for each thing that is done; nil: none
 }
 
-// A RefusedError lists what stands in the way. Nothing was changed.
-type RefusedError struct {
+// A Refusal lists what stands in the way. Nothing was changed.
+type Refusal struct {
 	Conflicts []resource.Conflict
 }
 
-func (e *RefusedError) Error() string {
+func (e *Refusal) Error() string {
 	lines := make([]string, len(e.Conflicts))
 	for i, c := range e.Conflicts {
 		lines[i] = c.String()
@@ -57,7 +57,7 @@ func (w *work) log(format string, args ...any) {
 // Apply makes a machine what the Set says, and returns what it did; nothing where
 // nothing was to be done.
 //
-// Errors: a [RefusedError] and those of the checks before, when nothing was
+// Errors: a [Refusal] and those of the checks before, when nothing was
 // changed; a [StartError], when all was done. After any other error, Apply goes on
 // where it ended, and Undo goes back.
 func Apply(ctx context.Context, m *Machine, want *resource.Set, o Options) ([]resource.Action, error) {
@@ -77,9 +77,9 @@ func Apply(ctx context.Context, m *Machine, want *resource.Set, o Options) ([]re
 	if w.have, err = m.observe(ctx, want, w.ledger); err != nil {
 		return nil, err
 	}
-	actions, conflicts := Compare(want, w.have, o)
+	actions, conflicts := compare(want, w.have, o)
 	if refused := o.Refused(actions, conflicts); len(refused) > 0 {
-		return nil, &RefusedError{refused}
+		return nil, &Refusal{refused}
 	}
 	if len(actions) == 0 {
 		return nil, nil
@@ -90,20 +90,20 @@ func Apply(ctx context.Context, m *Machine, want *resource.Set, o Options) ([]re
 	if w.accounts, err = m.accounts(); err != nil {
 		return nil, err
 	}
-	if err := w.owe(actions); err != nil {
+	if err := w.notePending(actions); err != nil {
 		return nil, err
 	}
 	if err := w.all(ctx, actions); err != nil {
 		return actions, err
 	}
 	if len(w.ledger.pending) > 0 { // of units that are wanted no longer
-		return actions, w.ledger.write(&record{Paid: slices.Clone(w.ledger.pending)})
+		return actions, w.ledger.write(&record{Cleared: slices.Clone(w.ledger.pending)})
 	}
 	return actions, nil
 }
 
-// Compare is resource.Compare for a Set that may not be all.
-func Compare(want *resource.Set, have resource.State, o Options) ([]resource.Action, []resource.Conflict) {
+// compare is resource.Compare for a Set that may not be all.
+func compare(want *resource.Set, have resource.State, o Options) ([]resource.Action, []resource.Conflict) {
 	if !o.Partial {
 		return resource.Compare(*want, have)
 	}
@@ -117,36 +117,36 @@ func Compare(want *resource.Set, have resource.State, o Options) ([]resource.Act
 
 // Refused are the conflicts that the options give no leave for.
 func (o Options) Refused(actions []resource.Action, conflicts []resource.Conflict) []resource.Conflict {
-	left := slices.DeleteFunc(slices.Clone(conflicts), func(c resource.Conflict) bool {
+	rest := slices.DeleteFunc(slices.Clone(conflicts), func(c resource.Conflict) bool {
 		return c.Flag == resource.FlagAdopt && o.Adopt || c.Flag == resource.FlagForce && o.Force
 	})
 	for _, a := range actions {
 		if a.Asks && !o.DockerRestart {
-			left = append(left, resource.Conflict{
+			rest = append(rest, resource.Conflict{
 				Kind: a.Kind, Name: a.Name, Flag: "--allow-docker-restart",
 				Why: fmt.Sprintf("would %s (%s), which stops every container on the machine unless live-restore is on", a.Verb, a.Why),
 			})
 		}
 	}
-	return left
+	return rest
 }
 
-// owe notes what has to follow once the first file has changed.
-func (w *work) owe(actions []resource.Action) error {
-	var owes []string
+// notePending notes what has to follow once the first file has changed.
+func (w *work) notePending(actions []resource.Action) error {
+	var follow []string
 	for _, a := range actions {
 		switch {
 		case a.Verb == resource.Reload:
-			owes = append(owes, resource.KindReload)
+			follow = append(follow, resource.KindReload)
 		case a.Verb == resource.Restart:
-			owes = append(owes, a.Name)
+			follow = append(follow, a.Name)
 		}
 	}
-	owes = slices.DeleteFunc(owes, func(s string) bool { return slices.Contains(w.ledger.pending, s) })
-	if len(owes) == 0 {
+	follow = slices.DeleteFunc(follow, func(s string) bool { return slices.Contains(w.ledger.pending, s) })
+	if len(follow) == 0 {
 		return nil
 	}
-	return w.ledger.write(&record{Owes: owes})
+	return w.ledger.write(&record{Pending: follow})
 }
 
 // all does one action after the other; neighbours that are units, at once. Units
@@ -168,7 +168,7 @@ func (w *work) all(ctx context.Context, actions []resource.Action) error {
 		for _, a := range actions[:n] {
 			w.log("%s", a.Line())
 		}
-		if err := w.one(ctx, actions[:n]); err != nil {
+		if err := w.do(ctx, actions[:n]); err != nil {
 			var unit *StartError
 			if !errors.As(err, &unit) {
 				return errors.Join(append(faults, fmt.Errorf("%s: %w", what, err))...)
@@ -194,7 +194,7 @@ func together(a, b *resource.Action) bool {
 	return units(a) && units(b) && a.Verb == b.Verb && a.Asks == b.Asks && a.Verb != resource.Remove && (a.Verb != resource.Stop || a.Drain == b.Drain)
 }
 
-func (w *work) one(ctx context.Context, actions []resource.Action) error {
+func (w *work) do(ctx context.Context, actions []resource.Action) error {
 	a := &actions[0]
 	switch a.Kind {
 	case resource.KindUnit, resource.KindOff:
@@ -206,7 +206,7 @@ func (w *work) one(ctx context.Context, actions []resource.Action) error {
 		if err := w.m.Systemd.Reload(ctx); err != nil {
 			return err
 		}
-		return w.pay(resource.KindReload)
+		return w.clearPending(resource.KindReload)
 	}
 	if a.Verb == resource.Remove || a.Verb == resource.Restore {
 		if err := w.giveBack(ctx, w.ledger.find(a.Kind, a.Name), true); err != nil {
@@ -217,12 +217,12 @@ func (w *work) one(ctx context.Context, actions []resource.Action) error {
 	return w.make(ctx, a)
 }
 
-func (w *work) pay(names ...string) error {
+func (w *work) clearPending(names ...string) error {
 	names = slices.DeleteFunc(names, func(s string) bool { return !slices.Contains(w.ledger.pending, s) })
 	if len(names) == 0 {
 		return nil
 	}
-	return w.ledger.write(&record{Paid: names})
+	return w.ledger.write(&record{Cleared: names})
 }
 
 // units does one call of systemd's.
@@ -243,24 +243,18 @@ func (w *work) units(ctx context.Context, actions []resource.Action) error {
 			return err
 		}
 	}
-	s := w.m.Systemd
-	switch actions[0].Verb {
-	case resource.Enable:
-		return s.Enable(ctx, names)
-	case resource.Disable:
-		return s.Disable(ctx, names)
-	case resource.Stop:
+	verb := actions[0].Verb
+	if verb == resource.Stop {
 		return w.stop(ctx, names)
-	case resource.Start:
-		if err := s.Start(ctx, names); err != nil {
-			return &StartError{err}
-		}
-		return w.pay(names...)
 	}
-	if err := s.Restart(ctx, names); err != nil {
+	err := w.m.Systemd.Do(ctx, verb, names)
+	if verb != resource.Start && verb != resource.Restart {
+		return err
+	}
+	if err != nil {
 		return &StartError{err}
 	}
-	return w.pay(names...)
+	return w.clearPending(names...)
 }
 
 // stop waits for jobs as long as it may.
@@ -271,7 +265,7 @@ func (w *work) stop(ctx context.Context, names []string) error {
 		waiting, cancel = context.WithTimeout(ctx, w.options.Drain)
 		defer cancel()
 	}
-	err := w.m.Systemd.Stop(waiting, names)
+	err := w.m.Systemd.Do(waiting, resource.Stop, names)
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 		return fmt.Errorf("still at work after %s: they take no new job, and end after theirs; try again then", w.options.Drain)
 	}

@@ -53,7 +53,7 @@ func newFixture(t *testing.T) *fixture {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(os.MkdirAll(filepath.Join(root, "var/lib"), 0o755), f.systemd.Reload(t.Context()), f.systemd.Enable(t.Context(), []string{oldAgent}), f.systemd.Start(t.Context(), []string{docker, oldAgent})); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(root, "var/lib"), 0o755), f.systemd.Reload(t.Context()), f.systemd.Do(t.Context(), "enable", []string{oldAgent}), f.systemd.Do(t.Context(), "start", []string{docker, oldAgent})); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -135,7 +135,7 @@ func (f *fixture) mustApply(t *testing.T, s *resource.Set) []resource.Action {
 
 func (f *fixture) mustUndo(t *testing.T) {
 	t.Helper()
-	if _, err := Undo(t.Context(), f.machine, UndoOptions{}); err != nil {
+	if _, err := Undo(t.Context(), f.machine, Options{}, false); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -188,7 +188,7 @@ func TestUndoLeavesTheTreeEqual(t *testing.T) {
 	f.mustApply(t, &f.second)
 	f.mustUndo(t)
 	f.checkEqual(t, before, ran)
-	if done, err := Undo(t.Context(), f.machine, UndoOptions{}); done || err != nil {
+	if done, err := Undo(t.Context(), f.machine, Options{}, false); done || err != nil {
 		t.Errorf("a second Undo = %t, %v", done, err)
 	}
 }
@@ -250,7 +250,7 @@ func TestCrashes(t *testing.T) {
 		}
 	}
 	undo := func(f *fixture) error {
-		_, err := Undo(context.Background(), f.machine, UndoOptions{})
+		_, err := Undo(context.Background(), f.machine, Options{}, false)
 		return err
 	}
 	first, second := func(f *fixture) *resource.Set { return &f.first }, func(f *fixture) *resource.Set { return &f.second }

@@ -40,7 +40,7 @@ func BenchmarkApply(b *testing.B) {
 		if _, err := f.apply(&f.first); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := Undo(context.Background(), f.machine, UndoOptions{}); err != nil {
+		if _, err := Undo(context.Background(), f.machine, Options{}, false); err != nil {
 			b.Fatal(err)
 		}
 	}

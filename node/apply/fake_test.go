@@ -101,6 +101,10 @@ func (s *fakeSystemd) States(_ context.Context, units []string) (map[string]reso
 	return states, nil
 }
 
+func (s *fakeSystemd) Do(_ context.Context, verb string, units []string) error {
+	return map[string]func([]string) error{"enable": s.enable, "disable": s.disable, "start": s.start, "stop": s.stop, "restart": s.restart}[verb](units)
+}
+
 func (s *fakeSystemd) Reload(context.Context) error {
 	is := s.state()
 	is.Loaded = map[string]string{}
@@ -134,7 +138,7 @@ func (s *fakeSystemd) each(verb string, units []string, f func(is *fakeState, un
 	return errors.Join(faults...)
 }
 
-func (s *fakeSystemd) Enable(_ context.Context, units []string) error {
+func (s *fakeSystemd) enable(units []string) error {
 	return s.each("enable", units, func(_ *fakeState, u string) error {
 		file := s.unitFile(u)
 		if file == "" {
@@ -150,7 +154,7 @@ func (s *fakeSystemd) Enable(_ context.Context, units []string) error {
 	})
 }
 
-func (s *fakeSystemd) Disable(_ context.Context, units []string) error {
+func (s *fakeSystemd) disable(units []string) error {
 	return s.each("disable", units, func(_ *fakeState, u string) error {
 		if strings.HasSuffix(u, ".slice") {
 			return errors.New("it has no [Install]")
@@ -161,11 +165,11 @@ func (s *fakeSystemd) Disable(_ context.Context, units []string) error {
 	})
 }
 
-func (s *fakeSystemd) Start(_ context.Context, units []string) error {
-	return s.each("start", units, s.start)
+func (s *fakeSystemd) start(units []string) error {
+	return s.each("start", units, s.startUnit)
 }
 
-func (s *fakeSystemd) start(is *fakeState, u string) error {
+func (s *fakeSystemd) startUnit(is *fakeState, u string) error {
 	if _, ok := is.Active[u]; ok {
 		return nil
 	}
@@ -180,7 +184,7 @@ func (s *fakeSystemd) start(is *fakeState, u string) error {
 	return nil
 }
 
-func (s *fakeSystemd) Stop(_ context.Context, units []string) error {
+func (s *fakeSystemd) stop(units []string) error {
 	return s.each("stop", units, func(is *fakeState, u string) error {
 		if _, ok := is.Active[u]; !ok {
 			return nil
@@ -196,10 +200,10 @@ func (s *fakeSystemd) Stop(_ context.Context, units []string) error {
 	})
 }
 
-func (s *fakeSystemd) Restart(_ context.Context, units []string) error {
+func (s *fakeSystemd) restart(units []string) error {
 	return s.each("restart", units, func(is *fakeState, u string) error {
 		delete(is.Active, u)
-		return s.start(is, u)
+		return s.startUnit(is, u)
 	})
 }
 

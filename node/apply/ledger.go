@@ -49,9 +49,9 @@ type record struct {
 	Drain bool     `json:"drain,omitempty"`
 	Asks  bool     `json:"asks,omitempty"`
 	Uses  []string `json:"uses,omitempty"`
-	// Owes are restarts and reloads that are to come; Paid says that they came.
-	Owes []string `json:"owes,omitempty"`
-	Paid []string `json:"paid,omitempty"`
+	// Pending are restarts and reloads that are to come; Cleared says that they came.
+	Pending []string `json:"owes,omitempty"`
+	Cleared []string `json:"paid,omitempty"`
 }
 
 // thing is what the ledger knows of one.
@@ -65,7 +65,7 @@ type ledger struct {
 	things  []*thing // oldest first
 	pending []string
 	file    *os.File // open for more; nil: nothing was written yet
-	whole   int64    // length of the journal up to its last whole line
+	length  int64    // length of the journal up to its last whole line
 	failed  error    // of a write, after which there is no other
 }
 
@@ -80,9 +80,9 @@ func (m *Machine) readLedger() (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.whole = int64(bytes.LastIndexByte(raw, '\n') + 1)
+	l.length = int64(bytes.LastIndexByte(raw, '\n') + 1)
 	n := 0
-	for line := range bytes.Lines(raw[:l.whole]) {
+	for line := range bytes.Lines(raw[:l.length]) {
 		n++
 		var r record
 		if err := json.Unmarshal(line, &r); err != nil {
@@ -107,8 +107,8 @@ func (l *ledger) find(kind, name string) *thing {
 
 // take adds a record to what is known.
 func (l *ledger) take(r *record) {
-	l.pending = append(l.pending, r.Owes...)
-	l.pending = slices.DeleteFunc(l.pending, func(s string) bool { return slices.Contains(r.Paid, s) })
+	l.pending = append(l.pending, r.Pending...)
+	l.pending = slices.DeleteFunc(l.pending, func(s string) bool { return slices.Contains(r.Cleared, s) })
 	if r.Kind == "" {
 		return
 	}
@@ -151,15 +151,15 @@ func (l *ledger) line(r *record) error {
 	line = append(line, '\n')
 	half := len(line) / 2
 	if _, err := l.file.Write(line[:half]); err != nil {
-		return errors.Join(err, l.file.Truncate(l.whole))
+		return errors.Join(err, l.file.Truncate(l.length))
 	}
 	if err := l.m.step("journal, in the middle of a line"); err != nil {
 		return err
 	}
 	if _, err := l.file.Write(line[half:]); err != nil {
-		return errors.Join(err, l.file.Truncate(l.whole)) // a full disk: what it has stays readable
+		return errors.Join(err, l.file.Truncate(l.length)) // a full disk: what it has stays readable
 	}
-	l.whole += int64(len(line))
+	l.length += int64(len(line))
 	return l.m.sync(l.file)
 }
 
@@ -188,7 +188,7 @@ func (l *ledger) open() error {
 	if err != nil {
 		return err
 	}
-	if err := f.Truncate(l.whole); err != nil {
+	if err := f.Truncate(l.length); err != nil {
 		f.Close()
 		return err
 	}
@@ -197,7 +197,7 @@ func (l *ledger) open() error {
 		return err
 	}
 	l.file = f
-	if l.whole > 0 {
+	if l.length > 0 {
 		return nil
 	}
 	return l.line(&record{Version: node.Version})

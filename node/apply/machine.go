@@ -42,14 +42,10 @@ type Systemd interface {
 	States(ctx context.Context, units []string) (map[string]resource.UnitState, error)
 	// Reload makes it read its files again.
 	Reload(ctx context.Context) error
-	// Enable and Disable change what starts at boot, and do not reload.
-	Enable(ctx context.Context, units []string) error
-	Disable(ctx context.Context, units []string) error
-	// Start, Stop and Restart return when all of the units are what is asked. Stop
-	// asks a unit that stops already no second time.
-	Start(ctx context.Context, units []string) error
-	Stop(ctx context.Context, units []string) error
-	Restart(ctx context.Context, units []string) error
+	// Do does one of package resource's verbs for units. Enable and Disable change what
+	// starts at boot, and do not reload. The others return when all of the units are
+	// what is asked. Stop asks a unit that stops already no second time.
+	Do(ctx context.Context, verb string, units []string) error
 	// Verify says what is wrong with the unit files in a directory: their names and
 	// lines.
 	Verify(ctx context.Context, dir string, names []string) ([]string, error)

@@ -111,7 +111,7 @@ func (o *observer) node(name, kind, owner, group string) {
 		o.err = err
 		return
 	}
-	n := o.of(info, owner, group)
+	n := o.describe(info, owner, group)
 	switch {
 	case n.Type == "link":
 		n.Target, o.err = os.Readlink(o.m.path(name))
@@ -132,11 +132,11 @@ func (o *observer) parent(name string) {
 		return
 	}
 	if info, err := os.Stat(o.m.path(name)); err == nil {
-		o.state.Nodes[name] = o.of(info, "root", "root")
+		o.state.Nodes[name] = o.describe(info, "root", "root")
 	}
 }
 
-func (o *observer) of(info fs.FileInfo, owner, group string) resource.Node {
+func (o *observer) describe(info fs.FileInfo, owner, group string) resource.Node {
 	n := resource.Node{Type: typeOf(info.Mode()), Mode: permissions(info.Mode()), Owner: owner, Group: group}
 	if o.m.Owners {
 		uid, gid := ids(info)

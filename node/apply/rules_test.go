@@ -20,7 +20,7 @@ import (
 // refusedFor are the names that an error refuses for.
 func refusedFor(t *testing.T, err error) []string {
 	t.Helper()
-	var refused *RefusedError
+	var refused *Refusal
 	if !errors.As(err, &refused) {
 		t.Fatalf("error %v, want a refusal", err)
 	}
@@ -109,12 +109,12 @@ func TestUndoRefusesWhatWasChangedByHand(t *testing.T) {
 	f.write(t, "etc/docker/daemon.json", "{\"mine\": 1}\n")
 	f.write(t, "etc/kbnode/token", "theirs")
 	changed, runs := tree(t, f.machine.Root), f.running()
-	_, err := Undo(t.Context(), f.machine, UndoOptions{})
+	_, err := Undo(t.Context(), f.machine, Options{}, false)
 	if diff := cmp.Diff([]string{"/etc/kbnode/token --force", "/etc/docker/daemon.json --force"}, refusedFor(t, err)); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
 	f.checkEqual(t, changed, runs)
-	if _, err := Undo(t.Context(), f.machine, UndoOptions{Force: true}); err != nil {
+	if _, err := Undo(t.Context(), f.machine, Options{Force: true}, false); err != nil {
 		t.Fatal(err)
 	}
 	f.checkEqual(t, before, ran)
@@ -130,7 +130,7 @@ func TestUndoAndData(t *testing.T) {
 			f.mustApply(t, &f.first)
 			f.write(t, "var/lib/kbnode/slots/gpu0/tmp/result", "1")
 			f.write(t, "var/lib/kbnode/pins.yml", "version: 1")
-			if _, err := Undo(t.Context(), f.machine, UndoOptions{Purge: purge}); err != nil {
+			if _, err := Undo(t.Context(), f.machine, Options{}, purge); err != nil {
 				t.Fatal(err)
 			}
 			after := tree(t, f.machine.Root)
@@ -258,7 +258,7 @@ func TestUndoRemovesItselfLast(t *testing.T) {
 func TestOneApplyAtATime(t *testing.T) {
 	f := newFixture(t)
 	f.machine.Step = func(string) error {
-		_, err := Undo(context.Background(), fixtureAt(f.dir).machine, UndoOptions{})
+		_, err := Undo(context.Background(), fixtureAt(f.dir).machine, Options{}, false)
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("held by kbnode apply, process %d", os.Getpid())) {
 			t.Errorf("an Undo beside the Apply: %v", err)
 		}
@@ -301,7 +301,7 @@ func TestForeignLedger(t *testing.T) {
 		if _, err := f.apply(&f.second); err == nil || !strings.Contains(err.Error(), journalPath) {
 			t.Errorf("Apply: %v", err)
 		}
-		if _, err := Undo(t.Context(), f.machine, UndoOptions{}); err == nil {
+		if _, err := Undo(t.Context(), f.machine, Options{}, false); err == nil {
 			t.Error("Undo found nothing wrong")
 		}
 		if diff := cmp.Diff(before, tree(t, f.machine.Root)); diff != "" {

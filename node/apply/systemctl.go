@@ -96,14 +96,6 @@ func (s *Systemctl) run(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-func (s *Systemctl) now(ctx context.Context, verb string, units []string) error {
-	if s.offline() {
-		return nil
-	}
-	_, err := s.run(ctx, append([]string{verb, "--"}, units...)...)
-	return err
-}
-
 // Reload is systemctl daemon-reload.
 func (s *Systemctl) Reload(ctx context.Context) error {
 	if s.offline() {
@@ -113,34 +105,20 @@ func (s *Systemctl) Reload(ctx context.Context) error {
 	return err
 }
 
-func (s *Systemctl) Start(ctx context.Context, units []string) error {
-	if !s.offline() {
+// Do starts, stops, restarts, enables or disables units.
+func (s *Systemctl) Do(ctx context.Context, verb string, units []string) error {
+	args := []string{verb}
+	switch {
+	case verb == resource.Enable || verb == resource.Disable:
+		args = append(args, "--quiet", "--no-reload")
+		if s.offline() {
+			args = append(args, "--root="+s.Root)
+		}
+	case s.offline():
+		return nil
+	case verb == resource.Start:
 		// One that failed too often does not start else. What never ran is not known.
 		_, _ = s.run(ctx, append([]string{"reset-failed", "--"}, units...)...)
-	}
-	return s.now(ctx, "start", units)
-}
-
-func (s *Systemctl) Stop(ctx context.Context, units []string) error {
-	return s.now(ctx, "stop", units)
-}
-
-func (s *Systemctl) Restart(ctx context.Context, units []string) error {
-	return s.now(ctx, "restart", units)
-}
-
-func (s *Systemctl) Enable(ctx context.Context, units []string) error {
-	return s.enable(ctx, "enable", units)
-}
-
-func (s *Systemctl) Disable(ctx context.Context, units []string) error {
-	return s.enable(ctx, "disable", units)
-}
-
-func (s *Systemctl) enable(ctx context.Context, verb string, units []string) error {
-	args := []string{verb, "--quiet", "--no-reload"}
-	if s.offline() {
-		args = append(args, "--root="+s.Root)
 	}
 	_, err := s.run(ctx, append(append(args, "--"), units...)...)
 	return err

@@ -90,12 +90,12 @@ func TestSystemctlFails(t *testing.T) {
 	dir := t.TempDir()
 	program(t, dir, "systemctl", "case \"$3\" in stop) exec sleep 600;; reset-failed) exit 1;; esac\necho 'Job for x failed.' >&2\nexit 1\n")
 	s := &Systemctl{Root: "/"}
-	if err := s.Start(t.Context(), []string{"x"}); err == nil || !strings.Contains(err.Error(), "Job for x failed.") {
+	if err := s.Do(t.Context(), "start", []string{"x"}); err == nil || !strings.Contains(err.Error(), "Job for x failed.") {
 		t.Errorf("Start: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := s.Stop(ctx, []string{"x"}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := s.Do(ctx, "stop", []string{"x"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Stop: %v", err)
 	}
 	w := &work{m: &Machine{Systemd: s}, options: Options{Drain: time.Millisecond}}
@@ -112,7 +112,7 @@ func TestOffline(t *testing.T) {
 	if _, err := s.States(t.Context(), []string{"x.service"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.Enable(t.Context(), []string{"x"}), s.Start(t.Context(), []string{"x"}), s.Stop(t.Context(), []string{"x"}), s.Restart(t.Context(), []string{"x"}), s.Reload(t.Context())); err != nil {
+	if err := errors.Join(s.Do(t.Context(), "enable", []string{"x"}), s.Do(t.Context(), "start", []string{"x"}), s.Do(t.Context(), "stop", []string{"x"}), s.Do(t.Context(), "restart", []string{"x"}), s.Reload(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	calls, err := os.ReadFile(filepath.Join(dir, "calls"))

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,33 +16,24 @@ import (
 	"github.com/gpu-mode/kbgen/node/resource"
 )
 
-// UndoOptions say what Undo has leave for.
-type UndoOptions struct {
-	Purge         bool // what slots have written goes as well
-	Force         bool // what was changed by hand goes as well
-	DockerRestart bool
-	Drain         time.Duration // as in Options
-	Log           func(string)
-}
-
-// Undo makes the machine what it was before the first Apply. It reports whether
-// there was anything to undo.
+// Undo makes the machine what it was before the first Apply. With purge, what slots
+// have written goes as well. It reports whether there was anything to undo.
 //
-// Errors: a [RefusedError], when nothing was changed. After any other error, Undo
+// Errors: a [Refusal], when nothing was changed. After any other error, Undo
 // goes on where it ended.
-func Undo(ctx context.Context, m *Machine, o UndoOptions) (bool, error) {
+func Undo(ctx context.Context, m *Machine, o Options, purge bool) (bool, error) {
 	unlock, err := m.Lock("undo")
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
-	w := &work{m: m, options: Options{Force: o.Force, DockerRestart: o.DockerRestart, Drain: o.Drain, Log: o.Log}}
+	w := &work{m: m, options: o}
 	if w.ledger, err = m.readLedger(); err != nil {
 		return false, err
 	}
 	defer w.ledger.close()
 	if len(w.ledger.things) == 0 {
-		return false, w.closeLedger(o.Purge)
+		return false, w.closeLedger(purge)
 	}
 	if err := w.ledger.sweep(); err != nil {
 		return true, err
@@ -55,12 +45,12 @@ func Undo(ctx context.Context, m *Machine, o UndoOptions) (bool, error) {
 		return true, err
 	}
 	if conflicts := w.changedByHand(); len(conflicts) > 0 && !o.Force {
-		return true, &RefusedError{conflicts}
+		return true, &Refusal{conflicts}
 	}
-	if err := w.undo(ctx, o.Purge); err != nil {
+	if err := w.undo(ctx, purge); err != nil {
 		return true, err
 	}
-	return true, w.closeLedger(o.Purge)
+	return true, w.closeLedger(purge)
 }
 
 // changedByHand lists what is neither as kbnode left it nor as it was before.
@@ -226,12 +216,13 @@ func (w *work) undoUnits(ctx context.Context, back []resource.Action) error {
 		if err := w.m.step("before undoing " + back[0].Name); err != nil {
 			return err
 		}
-		s := w.m.Systemd
-		do := map[string]func(context.Context, []string) error{
-			resource.Stop: w.stop, resource.Disable: s.Disable, resource.Enable: s.Enable, resource.Start: s.Start, resource.Restart: s.Restart,
-		}[back[0].Verb]
-		if err := do(ctx, names); err != nil {
-			return fmt.Errorf("%s %s: %w", back[0].Verb, strings.Join(names, " "), err)
+		verb := back[0].Verb
+		do := func() error { return w.m.Systemd.Do(ctx, verb, names) }
+		if verb == resource.Stop {
+			do = func() error { return w.stop(ctx, names) }
+		}
+		if err := do(); err != nil {
+			return fmt.Errorf("%s %s: %w", verb, strings.Join(names, " "), err)
 		}
 		back = back[n:]
 	}
@@ -283,7 +274,7 @@ func (w *work) giveBackUser(ctx context.Context, t *thing) error {
 // root's then, as its user goes.
 func (w *work) giveBackDir(t *thing, purge bool) error {
 	name := w.m.path(t.Name)
-	if purge && t.Name != ledgerOwn && ours(t.Name) {
+	if purge && t.Name != ledgerOwn && managed(t.Name) {
 		return w.m.remove(name)
 	}
 	kept, err := w.m.removeDir(name)
@@ -302,9 +293,9 @@ func isRoot(info fs.FileInfo) bool {
 	return uid == 0
 }
 
-// ours reports whether nobody but kbnode and its slots writes below a directory.
+// managed reports whether nobody but kbnode and its slots writes below a directory.
 // The vendor's own files may lie in /etc/kbnode.
-func ours(name string) bool {
+func managed(name string) bool {
 	return strings.HasPrefix(name, ledgerOwn+"/") || name == node.RunDir || strings.HasPrefix(name, node.RunDir+"/")
 }
 

@@ -29,7 +29,7 @@ const (
 // A Broker answers on a socket. All fields but Signers and Old are required.
 type Broker struct {
 	Keys    []*secrets.PrivateKey
-	Policy  Policy
+	policy  policy
 	Signers []ed25519.PublicKey // nil: envelopes need no signature
 	Old     []string            // UUIDs of the pipelines for which it opens the old formats
 	Now     func() time.Time
@@ -112,10 +112,10 @@ func (b *Broker) talk(ctx context.Context, conn net.Conn) {
 
 // open finds out who asks before it opens anything: a stranger learns nothing
 // of an envelope, not even whether this node can open it.
-func (b *Broker) open(ctx context.Context, r client.Request) ([]byte, Job, error) {
-	job, err := b.Policy.Identify(ctx, r.Token)
+func (b *Broker) open(ctx context.Context, r client.Request) ([]byte, asker, error) {
+	job, err := b.policy.Identify(ctx, r.Token)
 	if err != nil {
-		return nil, Job{}, err
+		return nil, asker{}, err
 	}
 	if r.Old {
 		value, err := b.openOld(r, job)
@@ -134,15 +134,15 @@ func (b *Broker) open(ctx context.Context, r client.Request) ([]byte, Job, error
 			return nil, job, err
 		}
 	}
-	if err := b.Policy.Allow(s, r.Name, b.Now(), job); err != nil {
+	if err := b.policy.Allow(s, r.Name, b.Now(), job); err != nil {
 		return nil, job, err
 	}
 	return s.Value, job, nil
 }
 
 // openOld opens a text in an old format.
-func (b *Broker) openOld(r client.Request, job Job) ([]byte, error) {
-	if err := b.Policy.AllowOld(b.Old, job); err != nil {
+func (b *Broker) openOld(r client.Request, job asker) ([]byte, error) {
+	if err := b.policy.AllowOld(b.Old, job); err != nil {
 		return nil, err
 	}
 	if err := secrets.CheckName(r.Name); err != nil {

@@ -54,7 +54,7 @@ func serve(t *testing.T, change ...func(*Broker)) (socket, envelope string, log 
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	log = &record{}
 	b := &Broker{
-		Keys: []*secrets.PrivateKey{key}, Policy: &Host{organization, []string{pipeline}},
+		Keys: []*secrets.PrivateKey{key}, policy: &hostPolicy{organization, []string{pipeline}},
 		Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(log, nil)),
 	}
 	for _, c := range change {
@@ -183,13 +183,13 @@ func TestHostPolicy(t *testing.T) {
 	s := &secrets.Secret{Name: "A", Expires: now.Add(time.Hour), Binding: secrets.Binding{Organization: organization, Pipelines: []string{pipeline}}}
 	for _, tt := range []struct {
 		what string
-		host Host
+		host hostPolicy
 		ok   bool
 	}{
-		{"its pipeline alone", Host{organization, []string{pipeline}}, true},
-		{"another pipeline beside", Host{organization, []string{pipeline, second}}, false},
-		{"another organization", Host{second, []string{pipeline}}, false},
-		{"no pipeline", Host{organization, nil}, false},
+		{"its pipeline alone", hostPolicy{organization, []string{pipeline}}, true},
+		{"another pipeline beside", hostPolicy{organization, []string{pipeline, second}}, false},
+		{"another organization", hostPolicy{second, []string{pipeline}}, false},
+		{"no pipeline", hostPolicy{organization, nil}, false},
 	} {
 		j, err := tt.host.Identify(t.Context(), "whatever the job says")
 		if err == nil {

@@ -76,7 +76,7 @@ func Run(ctx context.Context, m Machine, c *node.Config, o Options) []Result {
 	r := &run{ctx: ctx, m: m, c: c}
 	for _, check := range machineChecks {
 		if check.preflight || !o.Preflight {
-			r.one(check.code, nil, func() { check.of(r) })
+			r.check(check.code, nil, func() { check.run(r) })
 		}
 	}
 	for i := range c.Slots {
@@ -86,7 +86,7 @@ func Run(ctx context.Context, m Machine, c *node.Config, o Options) []Result {
 		}
 		for _, check := range slotChecks {
 			if check.preflight || !o.Preflight {
-				r.one(check.code, slot, func() { check.of(r, slot) })
+				r.check(check.code, slot, func() { check.run(r, slot) })
 			}
 		}
 	}
@@ -110,13 +110,13 @@ func Worst(results []Result) State {
 type machineCheck struct {
 	code      string
 	preflight bool
-	of        func(*run)
+	run       func(*run)
 }
 
 type slotCheck struct {
 	code      string
 	preflight bool
-	of        func(*run, *node.Slot)
+	run       func(*run, *node.Slot)
 }
 
 // A run is one examination.
@@ -131,17 +131,17 @@ type run struct {
 	docker *info // what the engine says of itself; nil: not asked yet
 }
 
-// one makes one check. A check that says nothing found nothing wrong.
-func (r *run) one(code string, slot *node.Slot, of func()) {
+// check makes one check. A check that says nothing found nothing wrong.
+func (r *run) check(code string, slot *node.Slot, of func()) {
 	r.code, r.slot = code, slot
 	before := len(r.results)
 	of()
 	if len(r.results) == before {
-		r.say(OK, "", "%s", about[code])
+		r.report(OK, "", "%s", about[code])
 	}
 }
 
-func (r *run) say(state State, fix, format string, args ...any) {
+func (r *run) report(state State, fix, format string, args ...any) {
 	result := Result{Code: r.code, State: state, Text: text.Line(fmt.Sprintf(format, args...), 400), Fix: fix}
 	if r.slot != nil {
 		result.Slot = r.slot.Name
@@ -149,9 +149,9 @@ func (r *run) say(state State, fix, format string, args ...any) {
 	r.results = append(r.results, result)
 }
 
-func (r *run) fail(fix, format string, args ...any) { r.say(Failure, fix, format, args...) }
-func (r *run) warn(fix, format string, args ...any) { r.say(Warning, fix, format, args...) }
-func (r *run) skip(format string, args ...any)      { r.say(Skipped, "", format, args...) }
+func (r *run) fail(fix, format string, args ...any) { r.report(Failure, fix, format, args...) }
+func (r *run) warn(fix, format string, args ...any) { r.report(Warning, fix, format, args...) }
+func (r *run) skip(format string, args ...any)      { r.report(Skipped, "", format, args...) }
 
 func (r *run) path(name string) string { return filepath.Join(r.m.Root, name) }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/node"
-	"github.com/gpu-mode/kbgen/node/engine"
+	"github.com/gpu-mode/kbgen/node/docker"
 	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/runner/device"
@@ -21,7 +21,7 @@ import (
 func Host() Machine {
 	return Machine{
 		Root: "/", Run: system.Run, Engine: func(ctx context.Context, socket, path string, query url.Values, into any) error {
-			return engine.New(socket).Do(ctx, http.MethodGet, path, query, nil, into)
+			return docker.New(socket).Do(ctx, http.MethodGet, path, query, nil, into)
 		},
 		Look: system.Look, User: system.LookupUser, Get: get, Device: devices(),
 		Root0: os.Geteuid() == 0, Inside: inside, Owned: func(_ string, body []byte) (ours, unchanged bool) { return resource.Marked(body), resource.Owned(body) },

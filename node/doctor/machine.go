@@ -178,7 +178,7 @@ func (r *run) files() {
 				return nil
 			}
 			name := "/" + strings.TrimPrefix(strings.TrimPrefix(path, r.m.Root), "/")
-			if ours, unchanged := r.m.Owned(name, body); ours && !unchanged {
+			if marked, unchanged := r.m.Owned(name, body); marked && !unchanged {
 				r.fail("kbnode apply FILE --force", "%s was changed since kbnode wrote it", name)
 			}
 			return nil

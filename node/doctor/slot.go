@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/health"
+	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -90,12 +91,16 @@ func (r *run) slice(s *node.Slot) {
 		r.fail("kbnode apply FILE", "no file of %s: the slice has no limits", s.Slice())
 	case u["NeedDaemonReload"] == "yes":
 		r.fail("systemctl daemon-reload", "%s was changed, and systemd has not read it again", s.Slice())
-	case u["MemoryMax"] != strconv.FormatInt(s.SliceBytes, 10):
-		r.fail("kbnode apply FILE", "%s: MemoryMax is %s, want %d", s.Slice(), u["MemoryMax"], s.SliceBytes)
-	case u["TasksMax"] != strconv.Itoa(s.SlicePids):
-		r.fail("kbnode apply FILE", "%s: TasksMax is %s, want %d", s.Slice(), u["TasksMax"], s.SlicePids)
-	case u["DevicePolicy"] != "closed":
-		r.fail("kbnode apply FILE", "%s: DevicePolicy is %s, want closed: its jobs can open every GPU", s.Slice(), u["DevicePolicy"])
+	default:
+		for _, limit := range limits.Slice(s) {
+			if got := u[limit.Property]; (limit.Property == "MemoryMax" || limit.Property == "TasksMax") && got != limit.Want {
+				r.fail("kbnode apply FILE", "%s: %s is %s, want %s", s.Slice(), limit.Property, got, limit.Want)
+				return
+			}
+		}
+		if u["DevicePolicy"] != "closed" {
+			r.fail("kbnode apply FILE", "%s: DevicePolicy is %s, want closed: its jobs can open every GPU", s.Slice(), u["DevicePolicy"])
+		}
 	}
 }
 
@@ -113,18 +118,13 @@ func (r *run) sliceLimits(s *node.Slot) {
 	back := func(property, value string) string {
 		return "systemctl set-property --runtime " + s.Slice() + " " + property + "=" + value
 	}
-	for _, limit := range []struct{ file, property, want string }{
-		{"memory.max", "MemoryMax", strconv.FormatInt(s.SliceBytes, 10)},
-		{"pids.max", "TasksMax", strconv.Itoa(s.SlicePids)},
-		{"cpuset.cpus.effective", "AllowedCPUs", s.CPUs},
-		{"memory.swap.max", "MemorySwapMax", "0"},
-	} {
-		got := r.read(dir + "/" + limit.file)
-		if got == "" && limit.file == "memory.swap.max" {
-			continue // a kernel without swap accounting, on which there is none to limit
+	for _, limit := range limits.Slice(s) {
+		got := r.read(dir + "/" + limit.File)
+		if got == "" && limit.Optional {
+			continue
 		}
-		if got != limit.want {
-			r.fail(back(limit.property, limit.want), "its slice's %s is %s, want %s", limit.file, cmp.Or(got, "not there"), limit.want)
+		if got != limit.Want {
+			r.fail(back(limit.Property, limit.Want), "its slice's %s is %s, want %s", limit.File, cmp.Or(got, "not there"), limit.Want)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (r *run) fault(err error) {
 	switch {
 	case err == nil:
 	case errors.As(err, &f) && f.Code == health.CodeDeviceBusy && r.running(r.slot):
-		r.say(OK, "", "its devices are used by its own job")
+		r.report(OK, "", "its devices are used by its own job")
 	case errors.As(err, &f):
 		r.fail(fixes[f.Code], "%s: %s", f.Code, f.Text)
 	default:
@@ -297,7 +297,7 @@ func (r *run) agentUnit(s *node.Slot) {
 		r.warn("journalctl -u "+s.Unit(), "its agent was started again %d times", restarts)
 	case u["ActiveState"] == "active":
 	case r.stat(s.Paused()) != nil:
-		r.say(OK, "", "no agent runs: the slot is paused")
+		r.report(OK, "", "no agent runs: the slot is paused")
 	default:
 		r.fail("journalctl -u "+s.Unit()+"; systemctl start "+s.Unit(), "its agent is %s (%s, %s)", u["ActiveState"], u["SubState"], u["Result"])
 	}

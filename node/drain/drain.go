@@ -99,6 +99,25 @@ func pause(s *node.Slot, reason string) error {
 	return errors.Join(err, f.Close())
 }
 
+// StartAgents starts the agents of slots with containers, which wait for their first
+// image. An agent that is paused stays so: its unit's condition sees to it.
+func StartAgents(ctx context.Context) error {
+	config, err := node.ReadConfig("/")
+	if err != nil {
+		return err
+	}
+	args := []string{"start"}
+	for i := range config.Slots {
+		if config.Slots[i].Platform == "docker" {
+			args = append(args, config.Slots[i].Unit())
+		}
+	}
+	if _, err := system.Run(ctx, "systemctl", args...); err != nil {
+		return fmt.Errorf("the image is there, and agents do not start: %w; kbnode doctor says why", err)
+	}
+	return nil
+}
+
 // Retire takes a slot out of use because of its devices. The agent ends the job in
 // hand and takes no other.
 func Retire(ctx context.Context, s *node.Slot, why error) error {

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/gpu-mode/kbgen/node/cpulist"
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
@@ -87,13 +87,13 @@ func (f *fixture) topology(t *testing.T, line string) {
 			}
 			for _, id := range siblings {
 				at := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", id)
-				f.write(t, at+"topology/thread_siblings_list", FormatList(siblings)+"\n")
+				f.write(t, at+"topology/thread_siblings_list", cpulist.Format(siblings)+"\n")
 				f.write(t, at+"topology/physical_package_id", fmt.Sprintln(node))
 			}
 			list = append(list, siblings...)
 		}
 		at := fmt.Sprintf("sys/devices/system/node/node%d/", node)
-		f.write(t, at+"cpulist", FormatList(list)+"\n")
+		f.write(t, at+"cpulist", cpulist.Format(list)+"\n")
 		f.write(t, at+"meminfo", fmt.Sprintf("Node %d MemTotal:  %d kB\n", node, memory/nodes<<20))
 	}
 	f.write(t, "proc/meminfo", fmt.Sprintf("MemTotal:  %d kB\nMemFree: 1 kB\nSwapTotal:  8388604 kB\n", memory<<20))
@@ -228,18 +228,5 @@ func TestThePackageOfTheAgentIsNoSeed(t *testing.T) {
 	facts, err := Read(t.Context(), f.machine())
 	if err != nil || len(facts.Seeds) > 0 {
 		t.Errorf("seeds: %v, %v", facts.Seeds, err)
-	}
-}
-
-func TestList(t *testing.T) {
-	for text, want := range map[string][]int{
-		"0-3,8-9": {0, 1, 2, 3, 8, 9}, "5": {5}, "": nil, "x,2": {2}, "1-9999999": nil,
-	} {
-		if got := List(text); !slices.Equal(got, want) {
-			t.Errorf("List(%q) = %v, want %v", text, got, want)
-		}
-	}
-	if got := FormatList([]int{9, 0, 1, 2, 8, 5}); got != "0-2,5,8-9" {
-		t.Errorf("FormatList = %q", got)
 	}
 }

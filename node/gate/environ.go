@@ -12,10 +12,10 @@ import (
 // systemPath is where a job's hooks and the agent find programs.
 var systemPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
-// kept are names, or with "*" beginnings of names, that a bootstrap needs of the
+// inherited are names, or with "*" beginnings of names, that a bootstrap needs of the
 // environment the agent gives it. BASH_ENV, ENV, LD_PRELOAD, functions of shells
 // and everything else is gone.
-var kept = []string{"BUILDKITE", "BUILDKITE_*", "CI", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
+var inherited = []string{"BUILDKITE", "BUILDKITE_*", "CI", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 
 // Environ is the environment of a slot's bootstrap, made from the one that the agent
 // gave it. A job's variables lie on top of the unit's there, so that what is the
@@ -25,7 +25,7 @@ func Environ(c *node.Config, s *node.Slot, root string, environ []string) []stri
 	below := func(name string) string { return path.Join(root, name) }
 	out := []string{
 		"PATH=" + strings.Join(searchPath(c), ":"),
-		"HOME=" + below(s.Dir()), "TMPDIR=" + below(s.TempDir()), "KBNODE_SLOT=" + s.Name,
+		"HOME=" + below(s.Dir()), "TMPDIR=" + below(s.TempDir()), SlotVariable + "=" + s.Name,
 		// The plugin's clone is root's, and git asks.
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=" + below(node.PluginDir),
 		"GIT_TERMINAL_PROMPT=0", "BUILDKITE_PLUGINS_PATH=" + below(s.PluginsPath()),
@@ -36,7 +36,7 @@ func Environ(c *node.Config, s *node.Slot, root string, environ []string) []stri
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
 		plugin := strings.HasPrefix(name, "BUILDKITE_PLUGIN_") && name != "BUILDKITE_PLUGIN_VALIDATION"
-		if !plugin && name != "BUILDKITE_PLUGINS_PATH" && shell(name) && (is(kept, name) || proxy.Passes(name)) {
+		if !plugin && name != "BUILDKITE_PLUGINS_PATH" && shell(name) && (matches(inherited, name) || proxy.Passes(name)) {
 			out = append(out, entry)
 		}
 	}

@@ -78,16 +78,16 @@ func command(s *node.Slot, env map[string]string) error {
 	return nil
 }
 
-// own are variables that Buildkite sends besides those that begin with BUILDKITE_.
-var own = []string{"BUILDKITE", "CI"}
+// standard are variables that Buildkite sends besides those that begin with BUILDKITE_.
+var standard = []string{"BUILDKITE", "CI"}
 
-// nodes are names, or with "*" beginnings of names, of variables that change what
+// reserved are names, or with "*" beginnings of names, of variables that change what
 // the agent, a hook or the docker plugin does to the machine. A name that Buildkite
 // itself sends is not among them.
 //
 // Source: buildkite-agent v3.138.0, internal/job/config.go and
 // clicommand/bootstrap.go; the docker plugin v5.13.0.
-var nodes = []string{
+var reserved = []string{
 	"BUILDKITE_PLUGIN_*", "BUILDKITE_AGENT_JOB_API_*", "BUILDKITE_AGENT_BINARY_PATH", "BUILDKITE_AGENT_ACCESS_TOKEN", "BUILDKITE_AGENT_TOKEN",
 	"BUILDKITE_AGENT_NO_*", "BUILDKITE_BUILD_CHECKOUT_PATH", "BUILDKITE_REPO_MIRROR", "BUILDKITE_OIDC_TMPDIR", "BUILDKITE_NO_*", "BUILDKITE_BOOTSTRAP_*",
 	"BUILDKITE_CONTAINER_*", "BUILDKITE_KUBERNETES_*", "BUILDKITE_AGENT_PROFILE",
@@ -130,16 +130,16 @@ func variable(name, value string, agent4 bool) error {
 		return fmt.Errorf("variable %s: got %s, want a repository's address", name, text.Quote(value))
 	case slices.Contains(parts, name) && !part.MatchString(value):
 		return fmt.Errorf("variable %s: got %s, want letters, digits, -, _ and dots between", name, text.Quote(value))
-	case is(nodes, name), is(overridden, name) && !agent4:
+	case matches(reserved, name), matches(overridden, name) && !agent4:
 		return refused
-	case strings.HasPrefix(name, "BUILDKITE_") || slices.Contains(own, name) || proxy.Passes(name):
+	case strings.HasPrefix(name, "BUILDKITE_") || slices.Contains(standard, name) || proxy.Passes(name):
 		return nil
 	}
 	return refused
 }
 
-// is reports whether a name is one of patterns, or begins as one with "*" does.
-func is(patterns []string, name string) bool {
+// matches reports whether a name is one of patterns, or begins as one with "*" does.
+func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		begin, open := strings.CutSuffix(p, "*")
 		return p == name || open && strings.HasPrefix(name, begin)

@@ -33,11 +33,18 @@ var cloneName = strings.NewReplacer("/", "-", ".", "-").Replace(node.PluginSourc
 // give. Where one of that name is still connected, after a power cut, the server
 // gives another. The directory is the slot's user's, so it is made anew for each job.
 //
-// Errors: a name that is none of a directory; [fs.PathError].
+// Errors: [*UnfitError].
 func OfferPlugin(s *node.Slot, root, agent string) error {
 	if s.Platform != platformDocker {
 		return nil
 	}
+	if err := offerPlugin(s, root, agent); err != nil {
+		return &UnfitError{s.Name, fmt.Errorf("the docker plugin: %w", err)}
+	}
+	return nil
+}
+
+func offerPlugin(s *node.Slot, root, agent string) error {
 	if agent == "." || agent != filepath.Base(agent) || !filepath.IsLocal(agent) {
 		return fmt.Errorf("agent's name: got %s, want a name for a directory", text.Quote(agent))
 	}
@@ -45,11 +52,11 @@ func OfferPlugin(s *node.Slot, root, agent string) error {
 	if err := os.RemoveAll(all); err != nil {
 		return err
 	}
-	own := filepath.Join(all, agent)
-	if err := os.MkdirAll(own, 0o700); err != nil {
+	dir := filepath.Join(all, agent)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return os.Symlink(filepath.Join(root, node.PluginDir), filepath.Join(own, cloneName))
+	return os.Symlink(filepath.Join(root, node.PluginDir), filepath.Join(dir, cloneName))
 }
 
 // plugins checks that the job uses the pinned docker plugin as kbgen does.

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpu-mode/kbgen/node/engine"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -151,13 +150,13 @@ func (m *Manager) try(ctx context.Context, d description) error {
 		return fmt.Errorf("its trial: %w", err)
 	}
 	if status != 0 {
-		return fmt.Errorf("%q in it ends with %d: %s", strings.Join(m.Smoke, " "), status, m.said(ctx, made.ID))
+		return fmt.Errorf("%q in it ends with %d: %s", strings.Join(m.Smoke, " "), status, m.logs(ctx, made.ID))
 	}
 	return nil
 }
 
-// said is the end of what a container has printed.
-func (m *Manager) said(ctx context.Context, id string) string {
+// logs is the end of what a container has printed.
+func (m *Manager) logs(ctx context.Context, id string) string {
 	answer, err := m.Engine.Open(ctx, http.MethodGet, "/containers/"+id+"/logs", url.Values{"stdout": {"1"}, "stderr": {"1"}, "tail": {"5"}}, nil)
 	if err != nil {
 		return err.Error()
@@ -177,30 +176,4 @@ func (m *Manager) said(ctx context.Context, id string) string {
 		}
 	}
 	return text.Line(string(all), 300)
-}
-
-// A Status is how a reference stands.
-type Status struct {
-	Reference string    `json:"reference" jsonschema:"as steps write it"`
-	ID        string    `json:"id" jsonschema:"of the image that runs for it, empty when none is pinned"`
-	Digest    string    `json:"digest" jsonschema:"the registry's name of it, empty for one that was loaded by hand"`
-	Previous  string    `json:"previous" jsonschema:"the ID that rollback goes back to, or empty"`
-	Held      string    `json:"held" jsonschema:"an ID that the timer does not take, for rollback went back from it"`
-	At        time.Time `json:"at" jsonschema:"since when"`
-	Present   bool      `json:"present" jsonschema:"whether the engine has the image"`
-	Bytes     int64     `json:"bytes" jsonschema:"its size, 0 when it is not there"`
-	Slots     []string  `json:"slots" jsonschema:"whose steps may name it"`
-}
-
-// Status says how a reference stands, as the pins and the engine have it.
-func (m *Manager) Status(ctx context.Context, s *Status) error {
-	if s.ID == "" {
-		return nil
-	}
-	d, err := m.inspect(ctx, s.ID)
-	if engine.Is(err, http.StatusNotFound) {
-		return nil
-	}
-	s.Present, s.Bytes = err == nil, d.Size
-	return err
 }

@@ -26,7 +26,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/node"
-	"github.com/gpu-mode/kbgen/node/engine"
+	"github.com/gpu-mode/kbgen/node/docker"
 )
 
 // tagged is the repository whose tags keep pinned images from being pruned as
@@ -38,7 +38,7 @@ var SmokeCommand = []string{"/bin/sh", "-e", "-c", "exec kbrun doctor --allow-we
 
 // A Manager keeps the pins of a machine.
 type Manager struct {
-	Engine *engine.Client
+	Engine *docker.Client
 	Root   string // below which [node.PinsPath] lies, "/"
 	// LeastFree is how much room the engine's disk must have before a pull, in bytes.
 	LeastFree int64
@@ -47,11 +47,11 @@ type Manager struct {
 	Log       func(format string, args ...any)
 }
 
-// ErrBusy says that another process changes the pins.
-var ErrBusy = errors.New("another kbnode image is at work")
+// errBusy says that another process changes the pins.
+var errBusy = errors.New("another kbnode image is at work")
 
 // change calls f with the pins and writes what it leaves of them. Nobody else
-// changes them meanwhile: [ErrBusy].
+// changes them meanwhile: [errBusy].
 func (m *Manager) change(f func(*node.Pins) error) error {
 	path := filepath.Join(m.Root, node.PinsPath)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -63,7 +63,7 @@ func (m *Manager) change(f func(*node.Pins) error) error {
 	}
 	defer lock.Close() // which unlocks it
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return ErrBusy
+		return errBusy
 	} else if err != nil {
 		return fmt.Errorf("locking %s: %w", lock.Name(), err)
 	}
@@ -83,11 +83,11 @@ func (m *Manager) change(f func(*node.Pins) error) error {
 // option, of a path or of a query.
 var reference = regexp.MustCompile(`^[a-z0-9][a-zA-Z0-9_./:-]{0,200}(@sha256:[0-9a-f]{64})?$`)
 
-// Update pulls the reference, or with local takes what the engine calls so, tries
+// update pulls the reference, or with local takes what the engine calls so, tries
 // the image, and pins it. It reports whether another image runs from now on. An
 // image that does not work changes nothing. Held keeps an image that rollback went
 // back from where it is.
-func (m *Manager) Update(ctx context.Context, ref string, local, held bool) (changed bool, err error) {
+func (m *Manager) update(ctx context.Context, ref string, local, held bool) (changed bool, err error) {
 	if !reference.MatchString(ref) {
 		return false, fmt.Errorf("image: got %q, want name:tag or name@sha256:…", ref)
 	}
@@ -98,7 +98,7 @@ func (m *Manager) Update(ctx context.Context, ref string, local, held bool) (cha
 			}
 		}
 		got, err := m.inspect(ctx, ref)
-		if engine.Is(err, http.StatusNotFound) {
+		if docker.Is(err, http.StatusNotFound) {
 			return fmt.Errorf("image %s: the engine has none: docker load or docker pull it, or leave --local out", ref)
 		}
 		if err != nil {
@@ -120,6 +120,30 @@ func (m *Manager) Update(ctx context.Context, ref string, local, held bool) (cha
 		return nil
 	})
 	return changed, err
+}
+
+// UpdateEach updates references, which must be among those in all, and goes on after
+// one that fails. It reports whether one has an image now that had none before. Local
+// and held are those of [Manager.update]; with held, an image that was loaded by hand
+// is looked for with the engine only, because no registry has it.
+func (m *Manager) UpdateEach(ctx context.Context, all []Status, refs []string, local, held bool) (first bool, err error) {
+	var faults []error
+	for _, ref := range refs {
+		at := slices.IndexFunc(all, func(s Status) bool { return s.Reference == ref })
+		if at < 0 {
+			faults = append(faults, node.Usagef("image %q: no slot's step may name it, have %q", ref, References(all)))
+			continue
+		}
+		now := all[at]
+		byHand := held && now.ID != "" && now.Digest == ""
+		changed, err := m.update(ctx, ref, local || byHand, held)
+		faults = append(faults, err)
+		if err == nil && !changed {
+			m.Log("%s: nothing to do", ref)
+		}
+		first = first || changed && now.ID == ""
+	}
+	return first, errors.Join(faults...)
 }
 
 // take tries an image and pins it. One that does not work is left to Collect if it
@@ -211,6 +235,9 @@ func (m *Manager) Collect(ctx context.Context, refs []string) (removed []string,
 		}
 		return errors.Join(faults...)
 	})
+	for _, id := range removed {
+		m.Log("removed image %s", Short(id))
+	}
 	return removed, err
 }
 
@@ -219,10 +246,10 @@ func (m *Manager) remove(ctx context.Context, id string) (bool, error) {
 	for _, name := range []string{tagged + ":" + tag(id), id} {
 		err := m.Engine.Do(ctx, http.MethodDelete, "/images/"+name, nil, nil, nil)
 		switch {
-		case engine.Is(err, http.StatusConflict):
+		case docker.Is(err, http.StatusConflict):
 			m.Log("%s stays: it is in use", Short(id))
 			return false, nil
-		case err != nil && !engine.Is(err, http.StatusNotFound):
+		case err != nil && !docker.Is(err, http.StatusNotFound):
 			return false, fmt.Errorf("removing image %s: %w", Short(id), err)
 		}
 	}

@@ -14,12 +14,12 @@ import (
 
 	"github.com/gpu-mode/kbgen/internal/dockertest"
 	"github.com/gpu-mode/kbgen/node"
-	"github.com/gpu-mode/kbgen/node/engine"
+	"github.com/gpu-mode/kbgen/node/docker"
 )
 
 func manager(t *testing.T, socket string) *Manager {
 	return &Manager{
-		Engine: engine.New(socket), Root: t.TempDir(), Smoke: []string{"/probe", "status=CapEff"}, Log: t.Logf,
+		Engine: docker.New(socket), Root: t.TempDir(), Smoke: []string{"/probe", "status=CapEff"}, Log: t.Logf,
 		Now: func() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) },
 	}
 }
@@ -48,7 +48,7 @@ func TestDockerImages(t *testing.T) {
 	ref := registry.Addr + "/runner:1"
 	update := func(held bool) bool {
 		t.Helper()
-		changed, err := m.Update(t.Context(), ref, false, held)
+		changed, err := m.update(t.Context(), ref, false, held)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestDockerImages(t *testing.T) {
 	} {
 		smoke, least := m.Smoke, m.LeastFree
 		broken()
-		changed, err := m.Update(t.Context(), ref, false, false)
+		changed, err := m.update(t.Context(), ref, false, false)
 		if err == nil || changed || !strings.Contains(err.Error(), want) || m.pin(t, ref).ID != one {
 			t.Errorf("changed %t, %v; want %q and the pin as it was", changed, err, want)
 		}
@@ -89,10 +89,10 @@ func TestDockerImages(t *testing.T) {
 	if left := e.Run("ps", "--all", "--quiet"); left != "" {
 		t.Errorf("containers are left: %s", left)
 	}
-	if _, err := m.Update(t.Context(), registry.Addr+"/runner:none", false, false); err == nil || !strings.Contains(err.Error(), "pulling "+registry.Addr+"/runner:none: ") {
+	if _, err := m.update(t.Context(), registry.Addr+"/runner:none", false, false); err == nil || !strings.Contains(err.Error(), "pulling "+registry.Addr+"/runner:none: ") {
 		t.Errorf("a tag that is none: %v", err)
 	}
-	if _, err := m.Update(t.Context(), "nobody/has:this", true, false); err == nil || !strings.Contains(err.Error(), "the engine has none: docker load") {
+	if _, err := m.update(t.Context(), "nobody/has:this", true, false); err == nil || !strings.Contains(err.Error(), "the engine has none: docker load") {
 		t.Errorf("an image that is not here: %v", err)
 	}
 
@@ -138,7 +138,7 @@ func TestDockerImages(t *testing.T) {
 	}
 	// What the vendor loaded is the vendor's; what no slot names is not needed.
 	local := e.Import("loaded:1", dockertest.Program(t, "probe", "../proxy/testdata/probe/main.go"))
-	if changed, err := m.Update(t.Context(), "loaded:1", true, false); err != nil || !changed || m.pin(t, "loaded:1").Digest != "" {
+	if changed, err := m.update(t.Context(), "loaded:1", true, false); err != nil || !changed || m.pin(t, "loaded:1").Digest != "" {
 		t.Errorf("local: changed %t, %v, pin %+v", changed, err, m.pin(t, "loaded:1"))
 	}
 	if _, err := m.Collect(t.Context(), nil); err != nil || has(two) || has(three) || !has(local) {
@@ -150,7 +150,7 @@ func TestDockerImages(t *testing.T) {
 func TestOneAtATime(t *testing.T) {
 	m := manager(t, "/nonexistent")
 	err := m.change(func(*node.Pins) error { return m.Rollback(t.Context(), "x:1") })
-	if !errors.Is(err, ErrBusy) {
+	if !errors.Is(err, errBusy) {
 		t.Errorf("a change within a change: %v, want ErrBusy", err)
 	}
 	if err := m.Rollback(t.Context(), "x:1"); err == nil || err.Error() != "image x:1: none is pinned" {
@@ -192,7 +192,7 @@ func TestReferences(t *testing.T) {
 		}
 	}
 	for _, ref := range []string{"", "-x", "/x", "a b", "a@sha256:1", "a?b=c", "a#b", "../x"} {
-		if _, err := manager(t, "/nonexistent").Update(t.Context(), ref, true, false); err == nil || !strings.HasPrefix(err.Error(), "image: got ") {
+		if _, err := manager(t, "/nonexistent").update(t.Context(), ref, true, false); err == nil || !strings.HasPrefix(err.Error(), "image: got ") {
 			t.Errorf("Update(%q): %v, want that it is none", ref, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/gpu-mode/kbgen/node/cpulist"
 	"github.com/gpu-mode/kbgen/node/facts"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
@@ -65,14 +66,14 @@ func (m *maker) give(free pool, s *slot) {
 		return
 	}
 	if s.numa >= 0 && !slices.Equal(nodes, []int{s.numa}) {
-		m.note("%s: its GPU is at NUMA node %d, whose cores are taken; it gets some of node %s", s.Name, s.numa, facts.FormatList(nodes))
+		m.note("%s: its GPU is at NUMA node %d, whose cores are taken; it gets some of node %s", s.Name, s.numa, cpulist.Format(nodes))
 	}
 	if len(cpus) > s.share.CPUs {
 		m.note("%s: %d CPUs instead of %d: cores are not divided", s.Name, len(cpus), s.share.CPUs)
 	}
-	s.CPUs = facts.FormatList(cpus)
+	s.CPUs = cpulist.Format(cpus)
 	if len(nodes) == 1 && len(m.Facts.NUMANodes) > 1 {
-		s.MemoryNodes = facts.FormatList(nodes)
+		s.MemoryNodes = cpulist.Format(nodes)
 	}
 }
 
@@ -191,7 +192,7 @@ func (m *maker) memory() {
 		return
 	}
 	for _, n := range m.Facts.NUMANodes {
-		name := facts.FormatList([]int{n.ID})
+		name := cpulist.Format([]int{n.ID})
 		if onNode[name] <= n.MemoryBytes {
 			continue
 		}

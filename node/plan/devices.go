@@ -62,7 +62,7 @@ func (m *maker) device(s *slot, name string) (node.Device, *facts.GPU, error) {
 		if name != strconv.Itoa(g.Index) && !strings.EqualFold(g.PCI, name) && !strings.EqualFold(g.UUID, name) {
 			continue
 		}
-		d, err := m.whole(s, g, name)
+		d, err := m.wholeGPU(s, g, name)
 		return d, g, err
 	}
 	return node.Device{}, nil, fmt.Errorf("got device %q, want one of %s's on this machine: %s", name, s.row.Vendor, m.list(s.row.Vendor))
@@ -89,7 +89,7 @@ func (m *maker) instance(g *facts.GPU, in *facts.Instance) node.Device {
 	}
 }
 
-func (m *maker) whole(s *slot, g *facts.GPU, name string) (node.Device, error) {
+func (m *maker) wholeGPU(s *slot, g *facts.GPU, name string) (node.Device, error) {
 	d := node.Device{Vendor: g.Vendor, UUID: g.UUID, PCI: g.PCI, Nodes: g.Nodes}
 	switch g.Vendor {
 	case facts.NVIDIA:

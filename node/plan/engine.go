@@ -180,7 +180,7 @@ func (m *maker) findAgent() {
 	case number[0] < 3, number[0] == 3 && number[1] < 122, number[0] > 4:
 		m.wrong("%s: got version %s, want 3.122 to 4", a.Path, a.Version)
 	}
-	if m.Facts.Agent != nil && m.AgentFrom != "" && m.Facts.Agent.Path != AgentPath {
+	if m.Facts.Agent != nil && m.AgentFrom != "" && m.Facts.Agent.Path != agentPath {
 		m.note("%s is there and is used; the given one is not installed", m.Facts.Agent.Path)
 	}
 	if m.any(Host) && m.Facts.Tools["kbrun"] == "" {
@@ -191,10 +191,10 @@ func (m *maker) findAgent() {
 // agent is the one that the slots run.
 func (m *maker) agent() node.Agent {
 	switch a := m.Facts.Agent; {
-	case a != nil && (m.AgentFrom == "" || a.Path != AgentPath):
+	case a != nil && (m.AgentFrom == "" || a.Path != agentPath):
 		return node.Agent{Path: a.Path, Version: a.Version}
 	case m.AgentFrom != "":
-		return node.Agent{Path: AgentPath, Version: m.AgentVersion}
+		return node.Agent{Path: agentPath, Version: m.AgentVersion}
 	}
 	return node.Agent{Path: "/usr/bin/buildkite-agent"}
 }

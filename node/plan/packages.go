@@ -75,9 +75,9 @@ func (m *maker) newerDocker() Missing {
 // dockerName is what docker's repository calls the distribution.
 func (m *maker) dockerName() string {
 	d := m.Facts.Distribution
-	for _, known := range []string{"debian", "ubuntu", "rhel", "fedora", "centos"} {
-		if d.ID == known {
-			return known
+	for _, id := range []string{"debian", "ubuntu", "rhel", "fedora", "centos"} {
+		if d.ID == id {
+			return id
 		}
 	}
 	if slices.Contains(d.Like, "ubuntu") {

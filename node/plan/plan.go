@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/facts"
+	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/schema/near"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
@@ -58,28 +59,22 @@ type Input struct {
 	// AgentFrom is a buildkite-agent to install where the machine has none, of this
 	// version and hash.
 	AgentFrom, AgentSHA256, AgentVersion string
-	PluginFrom                           string   // URL or directory; empty: [DefaultPlugin]
+	PluginFrom                           string   // URL or directory; empty: [defaultPlugin]
 	PluginCommit                         string   // another one than [node.PluginCommit]
 	VerificationJWKS                     string   // a file of public keys; steps must be signed with one of them
 	Repositories                         []string // that jobs may belong to, as Buildkite has them; none: any
 	AllowSmall                           bool     // a machine that keeps no row's promise, as in tests
-	Pids                                 int      // of a job; 0: [DefaultPids]
+	Pids                                 int      // of a job; 0: [defaultPids]
 }
 
 // Defaults of an [Input].
 const (
 	DefaultProgram = "/usr/bin/kbnode"
-	DefaultPlugin  = "https://github.com/buildkite-plugins/docker-buildkite-plugin"
-	DefaultPids    = 4096
+	defaultPlugin  = "https://github.com/buildkite-plugins/docker-buildkite-plugin"
+	defaultPids    = 4096
 
-	// AgentPath is where a given agent is installed.
-	AgentPath = "/usr/local/bin/buildkite-agent"
-)
-
-// What agent, hooks and the docker CLI need beside a job.
-const (
-	agentBytes = 256 << 20
-	agentPids  = 256
+	// agentPath is where a given agent is installed.
+	agentPath = "/usr/local/bin/buildkite-agent"
 )
 
 // firstPort is that of the first slot's agent, on loopback.
@@ -126,9 +121,9 @@ type slot struct {
 // Errors: all that is wrong, joined, one line each.
 func Make(in Input) (*Plan, error) {
 	in.Program = cmp.Or(in.Program, DefaultProgram)
-	in.PluginFrom = cmp.Or(in.PluginFrom, DefaultPlugin)
+	in.PluginFrom = cmp.Or(in.PluginFrom, defaultPlugin)
 	in.PluginCommit = cmp.Or(in.PluginCommit, node.PluginCommit)
-	in.Pids = cmp.Or(in.Pids, DefaultPids)
+	in.Pids = cmp.Or(in.Pids, defaultPids)
 	m := &maker{Input: in, plan: &Plan{}}
 	if !m.findNode() {
 		return nil, errors.Join(m.errs...)
@@ -211,7 +206,7 @@ func (m *maker) makeSlots() {
 			m.wrong("%s: GPU type %s runs on %s, want docker or host: kbnode sets up machines", a.Path, row.Name, row.Platform)
 			continue
 		}
-		s := &slot{row: row, agent: a, share: m.share(a), numa: -1}
+		s := &slot{row: row, agent: a, share: a.Share, numa: -1}
 		if row.GPUs > 0 {
 			s.Name = fmt.Sprintf("gpu%d", gpus)
 			gpus++
@@ -231,9 +226,7 @@ func (m *maker) makeSlots() {
 func (m *maker) fill(s *slot) {
 	s.User = "kbagent-" + s.Name
 	s.Queue, s.Tags, s.GPUType, s.Platform = s.agent.Queue, s.agent.Tags, s.row.Name, s.row.Platform
-	s.MemoryBytes = int64(s.share.MemoryGiB) << 30
-	s.SliceBytes = s.MemoryBytes + agentBytes
-	s.Pids, s.SlicePids = m.Pids, m.Pids+agentPids
+	limits.Set(&s.Slot, s.share.MemoryGiB, m.Pids)
 	s.Timeout = s.row.Timeout
 	s.HealthPort = firstPort + len(m.slots)
 	switch {
@@ -244,13 +237,6 @@ func (m *maker) fill(s *slot) {
 	default:
 		s.Images = []string{s.row.Image}
 	}
-}
-
-// share is that of an agent's group.
-func (m *maker) share(a queuefile.Agent) queuefile.Share {
-	var i, j int
-	fmt.Sscanf(a.Path, "nodes[%d].gpus[%d]", &i, &j)
-	return m.File.Nodes[i].GPUs[j].Agent
 }
 
 // promises compares each slot with what its row promises to submitters.

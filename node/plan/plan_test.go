@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/cpulist"
 	"github.com/gpu-mode/kbgen/node/facts"
 	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/schema"
@@ -151,7 +152,7 @@ func TestSlotsShareNothing(t *testing.T) {
 			}
 			cores, nodes, ports := map[int]string{}, map[string]string{}, map[int]string{}
 			for _, s := range p.Config.Slots {
-				cpus := facts.List(s.CPUs)
+				cpus, _ := cpulist.Parse(s.CPUs)
 				for _, id := range cpus {
 					if other, ok := cores[core[id]]; ok && other != s.Name {
 						t.Errorf("core %d is of %s and %s", core[id], other, s.Name)

@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/templates"
 )
@@ -72,8 +73,8 @@ func (m *maker) programs() {
 	if m.ProgramFrom != "" {
 		set.Copies = append(set.Copies, resource.Copy{Path: m.Program, From: m.ProgramFrom, SHA256: m.ProgramSHA256, Mode: 0o755})
 	}
-	if m.AgentFrom != "" && m.plan.Config.Agent.Path == AgentPath {
-		set.Copies = append(set.Copies, resource.Copy{Path: AgentPath, From: m.AgentFrom, SHA256: m.AgentSHA256, Mode: 0o755})
+	if m.AgentFrom != "" && m.plan.Config.Agent.Path == agentPath {
+		set.Copies = append(set.Copies, resource.Copy{Path: agentPath, From: m.AgentFrom, SHA256: m.AgentSHA256, Mode: 0o755})
 	}
 	if m.any(Docker) {
 		set.Clones = append(set.Clones, resource.Clone{Path: node.PluginDir, From: m.PluginFrom, Ref: node.PluginVersion, Commit: m.PluginCommit})
@@ -133,17 +134,7 @@ func (m *maker) slotFiles(n *templates.Node, s *slot) error {
 	for _, d := range []string{"", "/tmp", "/builds", "/context"} {
 		m.dir(s.Dir()+d, 0o700, s.User, s.User)
 	}
-	var nodes []string
-	for _, d := range s.Devices {
-		for _, path := range d.Nodes {
-			if !slices.Contains(nodes, path) {
-				nodes = append(nodes, path)
-			}
-		}
-	}
-	slice, err := (&templates.NodeSlice{
-		Slot: s.Name, GPUType: s.GPUType, CPUs: s.CPUs, MemoryNodes: s.MemoryNodes, MemoryBytes: s.SliceBytes, Pids: s.SlicePids, Nodes: nodes,
-	}).Unit()
+	slice, err := limits.Unit(&s.Slot)
 	if err != nil {
 		return err
 	}

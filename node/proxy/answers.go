@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -56,15 +57,15 @@ func (p *Proxy) image(w http.ResponseWriter, c *call) {
 // pinned is the image's ID that runs for a reference as a step writes it.
 func (p *Proxy) pinned(reference string) (string, error) {
 	if !slices.Contains(p.Slot.Images, reference) {
-		return "", refusal("image %s: want one of %q", text.Quote(reference), p.Slot.Images)
+		return "", fmt.Errorf("image %s: want one of %q", text.Quote(reference), p.Slot.Images)
 	}
 	pins, err := p.Pins()
 	if err != nil {
-		return "", refusal("image %s: reading the pins: %v", text.Quote(reference), err)
+		return "", fmt.Errorf("image %s: reading the pins: %v", text.Quote(reference), err)
 	}
 	id := pins.Images[reference].ID
 	if !strings.HasPrefix(id, "sha256:") {
-		return "", refusal("image %s: none is pinned on this node: kbnode image update %s", text.Quote(reference), reference)
+		return "", fmt.Errorf("image %s: none is pinned on this node: kbnode image update %s", text.Quote(reference), reference)
 	}
 	return id, nil
 }

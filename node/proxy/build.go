@@ -3,22 +3,15 @@ package proxy
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 const labelKey = node.SlotLabel
-
-// A refused error is what a job is told that asked for what it cannot have.
-type refused string
-
-func (r refused) Error() string { return string(r) }
-
-func refusal(format string, args ...any) error { return refused(fmt.Sprintf(format, args...)) }
 
 // build makes the container's settings from the slot's and, where a step has a
 // say, from what was asked.
@@ -55,7 +48,7 @@ func (p *Proxy) build(a *asked) (*given, error) {
 	}
 	if a.WorkingDir != "" {
 		if err := target(a.WorkingDir); err != nil {
-			return nil, refusal("workdir %s: %v", text.Quote(a.WorkingDir), err)
+			return nil, fmt.Errorf("workdir %s: %v", text.Quote(a.WorkingDir), err)
 		}
 		g.WorkingDir = a.WorkingDir
 	}
@@ -64,34 +57,12 @@ func (p *Proxy) build(a *asked) (*given, error) {
 
 // limits are the settings that are the slot's alone.
 func (p *Proxy) limits() givenHost {
-	s := p.Slot
-	h := givenHost{
-		CgroupParent: s.Slice(), CpusetCpus: s.CPUs, CpusetMems: s.MemoryNodes,
-		Memory: s.MemoryBytes, MemorySwap: s.MemoryBytes, PidsLimit: int64(s.Pids),
+	return givenHost{
+		Container:      limits.NewContainer(p.Slot),
 		ReadonlyRootfs: true, CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"},
 		NetworkMode: "none", IpcMode: "private", CgroupnsMode: "private",
 		LogConfig: logConfig{Type: "none"}, RestartPolicy: restartPolicy{Name: "no"},
 	}
-	var names []string
-	for _, d := range s.Devices {
-		if d.CDI != "" {
-			names = append(names, d.CDI)
-			continue
-		}
-		for _, path := range d.Nodes {
-			one := device{PathOnHost: path, PathInContainer: path, CgroupPermissions: "rw"}
-			if !slices.Contains(h.Devices, one) { // /dev/kfd is every device's
-				h.Devices = append(h.Devices, one)
-			}
-		}
-	}
-	if len(names) > 0 {
-		h.DeviceRequests = []deviceRequest{{Driver: "cdi", DeviceIDs: names}}
-	}
-	for _, id := range s.Groups {
-		h.GroupAdd = append(h.GroupAdd, strconv.Itoa(id))
-	}
-	return h
 }
 
 // forbidden returns the first thing that no step of ours says.
@@ -126,16 +97,16 @@ func (a *asked) forbidden() error {
 		{!slices.Contains([]string{"", "no"}, h.RestartPolicy.Name), "--restart", "want no"},
 	} {
 		if rule.broken {
-			return refusal("%s: not allowed here: %s", rule.option, rule.why)
+			return fmt.Errorf("%s: not allowed here: %s", rule.option, rule.why)
 		}
 	}
 	for _, option := range h.SecurityOpt {
 		if !slices.Contains([]string{"no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"}, option) {
-			return refusal("--security-opt %s: not allowed here: want no-new-privileges", text.Quote(option))
+			return fmt.Errorf("--security-opt %s: not allowed here: want no-new-privileges", text.Quote(option))
 		}
 	}
 	if a.StopTimeout != nil && (*a.StopTimeout < 0 || *a.StopTimeout > 300) {
-		return refusal("--stop-timeout %d: want 0 to 300 seconds", *a.StopTimeout)
+		return fmt.Errorf("--stop-timeout %d: want 0 to 300 seconds", *a.StopTimeout)
 	}
 	return nil
 }

@@ -1,5 +1,7 @@
 package proxy
 
+import "github.com/gpu-mode/kbgen/node/limits"
+
 // asked is what is looked at in the body of a create. A setting that is not here
 // is dropped, whatever it is.
 type asked struct {
@@ -83,15 +85,7 @@ type given struct {
 type healthcheck struct{ Test []string }
 
 type givenHost struct {
-	CgroupParent   string
-	CpusetCpus     string
-	CpusetMems     string `json:",omitempty"`
-	Memory         int64
-	MemorySwap     int64
-	PidsLimit      int64
-	DeviceRequests []deviceRequest `json:",omitempty"`
-	Devices        []device        `json:",omitempty"`
-	GroupAdd       []string        `json:",omitempty"`
+	limits.Container
 
 	Privileged     bool
 	ReadonlyRootfs bool
@@ -110,13 +104,6 @@ type givenHost struct {
 	AutoRemove bool
 	Init       *bool `json:",omitempty"`
 }
-
-type deviceRequest struct {
-	Driver    string
-	DeviceIDs []string
-}
-
-type device struct{ PathOnHost, PathInContainer, CgroupPermissions string }
 
 type ulimit struct {
 	Name       string

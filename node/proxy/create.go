@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/node/engine"
+	"github.com/gpu-mode/kbgen/node/docker"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -39,7 +39,7 @@ func (p *Proxy) create(w http.ResponseWriter, c *call) {
 	p.creating.Lock()
 	defer p.creating.Unlock()
 	if err := p.clear(c.Context()); err != nil {
-		if _, said := errors.AsType[*engine.Error](err); said {
+		if _, said := errors.AsType[*docker.Error](err); said {
 			p.Stuck(c.Context(), err)
 		}
 		refuse(w, http.StatusInternalServerError, "removing what the last job left: %v", err)
@@ -53,7 +53,7 @@ func (p *Proxy) create(w http.ResponseWriter, c *call) {
 	case err == nil:
 		p.Log("created container %.12s of image %s", made.ID, a.Image)
 		answer(w, http.StatusCreated, made)
-	case engine.Is(err, http.StatusNotFound): // would make the client pull
+	case docker.Is(err, http.StatusNotFound): // would make the client pull
 		refuse(w, http.StatusInternalServerError, "image %s is pinned to %s, which the engine does not have any more: kbnode image update %s", a.Image, g.Image, a.Image)
 	default:
 		refuse(w, http.StatusInternalServerError, "creating the container: %v", err)
@@ -106,7 +106,7 @@ func (p *Proxy) watch(id string) {
 func (p *Proxy) awaitEnd(id string) {
 	for range 300 {
 		status, err := p.engine.Wait(context.Background(), id, "not-running")
-		if _, said := errors.AsType[*engine.Error](err); err == nil || said {
+		if _, said := errors.AsType[*docker.Error](err); err == nil || said {
 			p.Log("container %.12s has ended with %d", id, status)
 			return
 		}

@@ -162,7 +162,7 @@ func TestDockerBehindTheProxy(t *testing.T) {
 	})
 	t.Run("two slots", func(t *testing.T) { twoSlots(t, r, other) })
 	for slot, want := range map[*slotRig]int32{r: 1, other: 2} {
-		if err := slot.proxy.Wait(t.Context()); err != nil {
+		if err := slot.proxy.wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if n := slot.ended.Load(); n != want {

@@ -19,12 +19,9 @@ import (
 // Source: buildkite-agent, internal/job, v3.138.0.
 var jobDir = regexp.MustCompile(`^buildkite-job-[a-zA-Z0-9-]{1,100}$`)
 
-// IsJobDir reports whether a name is that of a job's directory.
-func IsJobDir(name string) bool { return jobDir.MatchString(name) }
-
 // mounts are the directories that the container gets of the machine: the job's.
 func (p *Proxy) mounts(h *askedHost) ([]mount, error) {
-	type bind struct{ said, source, target, mode string }
+	type bind struct{ text, source, target, mode string }
 	var all []bind
 	for _, said := range h.Binds {
 		parts := append(strings.Split(said, ":"), "", "")
@@ -42,19 +39,19 @@ func (p *Proxy) mounts(h *askedHost) ([]mount, error) {
 	}
 	var out []mount
 	for _, b := range all {
-		said := text.Quote(b.said)
+		said := text.Quote(b.text)
 		name := path.Base(b.source)
 		switch {
-		case b.source != path.Join(p.TempDir, name) || !IsJobDir(name):
-			return nil, refusal("volume %s: only the job's directory", said)
+		case b.source != path.Join(p.TempDir, name) || !jobDir.MatchString(name):
+			return nil, fmt.Errorf("volume %s: only the job's directory", said)
 		case b.mode != "" && b.mode != "rw":
-			return nil, refusal("volume %s: only the job's directory, rw", said)
+			return nil, fmt.Errorf("volume %s: only the job's directory, rw", said)
 		}
 		if err := target(b.target); err != nil {
-			return nil, refusal("volume %s: %v", said, err)
+			return nil, fmt.Errorf("volume %s: %v", said, err)
 		}
 		if err := p.real(b.source); err != nil {
-			return nil, refusal("volume %s: only the job's directory: %v", said, err)
+			return nil, fmt.Errorf("volume %s: only the job's directory: %v", said, err)
 		}
 		out = append(out, mount{Type: "bind", Source: b.source, Target: b.target})
 	}
@@ -118,7 +115,7 @@ func tmpfs(asks map[string]string, most int64) (map[string]string, error) {
 	out := map[string]string{}
 	for at, options := range asks {
 		if !slices.Contains([]string{"/tmp", "/var/tmp", "/run"}, at) {
-			return nil, refusal("--tmpfs %s: want /tmp, /var/tmp or /run", text.Quote(at))
+			return nil, fmt.Errorf("--tmpfs %s: want /tmp, /var/tmp or /run", text.Quote(at))
 		}
 		exec, mode, size := "noexec", "1777", most
 		for option := range strings.SplitSeq(options, ",") {
@@ -139,7 +136,7 @@ func tmpfs(asks map[string]string, most int64) (map[string]string, error) {
 				err = strconv.ErrSyntax
 			}
 			if err != nil {
-				return nil, refusal("--tmpfs %s: option %s: want rw, exec, noexec, nosuid, nodev, size=N or mode=N", at, text.Quote(option))
+				return nil, fmt.Errorf("--tmpfs %s: option %s: want rw, exec, noexec, nosuid, nodev, size=N or mode=N", at, text.Quote(option))
 			}
 		}
 		out[at] = fmt.Sprintf("rw,nosuid,nodev,%s,size=%d,mode=%s", exec, size, mode)
@@ -181,10 +178,10 @@ func ulimits(asks []ulimit) ([]ulimit, error) {
 		case "stack":
 			bad, want = u.Soft < -1 || u.Hard < -1, "-1 or a number of bytes"
 		default:
-			return nil, refusal("--ulimit %s: want memlock, core, nofile or stack", text.Quote(u.Name))
+			return nil, fmt.Errorf("--ulimit %s: want memlock, core, nofile or stack", text.Quote(u.Name))
 		}
 		if bad {
-			return nil, refusal("--ulimit %s: got %d:%d, want %s", u.Name, u.Soft, u.Hard, want)
+			return nil, fmt.Errorf("--ulimit %s: got %d:%d, want %s", u.Name, u.Soft, u.Hard, want)
 		}
 	}
 	return asks, nil

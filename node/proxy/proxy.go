@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/node"
-	"github.com/gpu-mode/kbgen/node/engine"
+	"github.com/gpu-mode/kbgen/node/docker"
 )
 
 // endedTime bounds what is done after a container has ended; the next one waits
@@ -49,7 +49,7 @@ type Options struct {
 // A Proxy answers one slot's agent. It is an http.Handler.
 type Proxy struct {
 	Options
-	engine  *engine.Client
+	engine  *docker.Client
 	forward *httputil.ReverseProxy
 
 	creating sync.Mutex // held for one create at a time
@@ -80,7 +80,7 @@ func New(o Options) (*Proxy, error) {
 	if o.Log == nil {
 		o.Log = func(string, ...any) {}
 	}
-	p := &Proxy{Options: o, engine: engine.New(o.Engine), watched: map[string]chan struct{}{}}
+	p := &Proxy{Options: o, engine: docker.New(o.Engine), watched: map[string]chan struct{}{}}
 	p.forward = &httputil.ReverseProxy{
 		Rewrite:       func(*httputil.ProxyRequest) {}, // pass has made the request
 		Transport:     p.engine.Transport(),
@@ -91,9 +91,6 @@ func New(o Options) (*Proxy, error) {
 	}
 	return p, nil
 }
-
-// Wait returns when Ended has returned for every container that was started.
-func (p *Proxy) Wait(ctx context.Context) error { return p.wait(ctx) }
 
 // refuse answers as the engine does. The docker command prints the message, and so
 // it stands in the job's log.

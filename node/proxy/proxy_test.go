@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/limits"
 )
 
 // rendered is what docker's client sends for a step as kbgen writes it.
@@ -83,7 +84,10 @@ func TestDeviceNodes(t *testing.T) {
 	if err := json.Unmarshal(r.body("/containers/create"), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := []device{{"/dev/kfd", "/dev/kfd", "rw"}, {"/dev/dri/renderD128", "/dev/dri/renderD128", "rw"}, {"/dev/dri/renderD129", "/dev/dri/renderD129", "rw"}}
+	var want []limits.Device
+	for _, path := range []string{"/dev/kfd", "/dev/dri/renderD128", "/dev/dri/renderD129"} {
+		want = append(want, limits.Device{PathOnHost: path, PathInContainer: path, CgroupPermissions: "rw"})
+	}
 	if diff := cmp.Diff(want, got.HostConfig.Devices); diff != "" || got.HostConfig.DeviceRequests != nil {
 		t.Errorf("devices (-want +got):\n%s; requests %v", diff, got.HostConfig.DeviceRequests)
 	}
@@ -396,7 +400,7 @@ func FuzzCreate(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	limits := p.limits()
+	own := p.limits()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var a asked
 		if json.Unmarshal(body, &a) != nil {
@@ -427,7 +431,7 @@ func FuzzCreate(f *testing.F) {
 			t.Errorf("shm-size %d", h.ShmSize)
 		}
 		h.Mounts, h.Tmpfs, h.ShmSize, h.Ulimits, h.AutoRemove, h.Init = nil, nil, 0, nil, false, nil
-		if diff := cmp.Diff(limits, h); diff != "" {
+		if diff := cmp.Diff(own, h); diff != "" {
 			t.Errorf("the slot's own settings (-want +got):\n%s", diff)
 		}
 	})

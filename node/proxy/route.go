@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpu-mode/kbgen/node/engine"
+	"github.com/gpu-mode/kbgen/node/docker"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -121,7 +121,7 @@ func (p *Proxy) owned(w http.ResponseWriter, c *call) (string, bool) {
 	switch {
 	case err == nil && found.Labels[labelKey] == p.Slot.Name:
 		return found.ID, true
-	case err == nil || engine.Is(err, http.StatusNotFound):
+	case err == nil || docker.Is(err, http.StatusNotFound):
 		answer(w, http.StatusNotFound, map[string]string{"message": "No such container: " + c.name})
 	default:
 		refuse(w, http.StatusBadGateway, "looking for container %s: %v", c.name, err)
@@ -147,7 +147,7 @@ func (p *Proxy) list(w http.ResponseWriter, c *call) {
 		}
 	}
 	asked["label"] = append(asked["label"], p.Slot.Label())
-	maps.Copy(c.query, engine.Filter(asked))
+	maps.Copy(c.query, docker.Filter(asked))
 	p.pass(w, c)
 }
 

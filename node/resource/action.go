@@ -2,6 +2,7 @@ package resource
 
 import (
 	"fmt"
+	"strings"
 )
 
 // Verbs of actions.
@@ -72,3 +73,31 @@ const (
 	FlagAdopt = "--adopt"
 	FlagForce = "--force"
 )
+
+// Summary sums actions up: "2 users, 3 files".
+func Summary(actions []Action) string {
+	var kinds []string
+	n := map[string]int{}
+	for _, a := range actions {
+		kind := a.Kind
+		switch kind {
+		case KindOff:
+			kind = KindUnit
+		case KindReload:
+			continue
+		}
+		if n[kind] == 0 {
+			kinds = append(kinds, kind)
+		}
+		n[kind]++
+	}
+	words := map[string][2]string{KindDir: {"directory", "directories"}, KindCopy: {"copy", "copies"}}
+	for i, kind := range kinds {
+		word, ok := words[kind]
+		if !ok {
+			word = [2]string{kind, kind + "s"}
+		}
+		kinds[i] = fmt.Sprintf("%d %s", n[kind], word[min(n[kind], 2)-1])
+	}
+	return strings.Join(kinds, ", ")
+}

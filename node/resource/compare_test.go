@@ -128,7 +128,7 @@ func TestChanges(t *testing.T) {
 		},
 		"ours of another time, ledger lost": {
 			func(_ *Set, have *State) {
-				write(have, "/etc/kbnode/slots.yml", string(Mark([]byte("old\n"))))
+				write(have, "/etc/kbnode/slots.yml", string(mark([]byte("old\n"))))
 				have.Made = nil
 			},
 			[]string{stop, "file change /etc/kbnode/slots.yml", timer, start}, nil,

@@ -8,10 +8,10 @@ import (
 
 const markStart = "# kbnode sha256:"
 
-// Mark puts the line into a file by which kbnode knows its own ones: the hash of
+// mark puts the line into a file by which kbnode knows its own ones: the hash of
 // all other lines. It is the first line, of a script the second. Content that has
 // a mark gets a new one.
-func Mark(content []byte) []byte {
+func mark(content []byte) []byte {
 	rest, _, _ := unmark(content)
 	head, tail := shebang(rest)
 	sum := sha256.Sum256(rest)

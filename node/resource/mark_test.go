@@ -8,11 +8,11 @@ import (
 
 func TestMarks(t *testing.T) {
 	for _, content := range []string{"", "a: 1\n", "no end of line", "#!/bin/sh\nexec true\n", "#!/bin/sh", "# kbnode sha256:old\nrest\n"} {
-		marked := Mark([]byte(content))
+		marked := mark([]byte(content))
 		if !Owned(marked) || !Marked(marked) {
 			t.Errorf("Mark(%q) = %q, which is not Owned", content, marked)
 		}
-		if again := Mark(marked); !bytes.Equal(again, marked) {
+		if again := mark(marked); !bytes.Equal(again, marked) {
 			t.Errorf("Mark(%q) = %q, want the same", marked, again)
 		}
 		for i := range marked {
@@ -29,7 +29,7 @@ func TestMarks(t *testing.T) {
 	if Owned([]byte("a: 1\n")) || Marked([]byte("#!/bin/sh\n")) {
 		t.Error("a file without a mark counts as ours")
 	}
-	if script := string(Mark([]byte("#!/bin/sh\ntrue\n"))); !strings.HasPrefix(script, "#!/bin/sh\n# kbnode sha256:") {
+	if script := string(mark([]byte("#!/bin/sh\ntrue\n"))); !strings.HasPrefix(script, "#!/bin/sh\n# kbnode sha256:") {
 		t.Errorf("the mark of a script: %q", script)
 	}
 }

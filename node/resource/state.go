@@ -81,7 +81,7 @@ func (n Node) Fingerprint() string {
 // Bytes is what stands in the file, with its mark.
 func (f *File) Bytes() []byte {
 	if f.Marked && !Owned(f.Content) {
-		return Mark(f.Content)
+		return mark(f.Content)
 	}
 	return f.Content
 }

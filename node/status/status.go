@@ -97,17 +97,17 @@ func Agent(ctx context.Context, m doctor.Machine, s *node.Slot, unit string) (st
 	default:
 		return "down", ""
 	}
-	said, err := doctor.AskAgent(ctx, m, s)
+	agent, err := doctor.AskAgent(ctx, m, s)
 	switch {
 	case err != nil && unit == "active":
 		return "starting", ""
-	case err == nil && len(said.Workers) > 0:
-		job = said.Workers[0].Job
+	case err == nil && len(agent.Workers) > 0:
+		job = agent.Workers[0].Job
 	}
 	switch {
 	case unit == "deactivating":
 		return "stopping", job
-	case err == nil && said.State == "busy":
+	case err == nil && agent.State == "busy":
 		return "busy", job
 	}
 	return "idle", job

@@ -58,11 +58,11 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
-		said := text.Line(lines[len(lines)-1], 300)
-		if said == "" {
-			said = err.Error()
+		message := text.Line(lines[len(lines)-1], 300)
+		if message == "" {
+			message = err.Error()
 		}
-		return out.Bytes(), fmt.Errorf("%s: %s", filepath.Base(name), said)
+		return out.Bytes(), fmt.Errorf("%s: %s", filepath.Base(name), message)
 	}
 	return out.Bytes(), nil
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/status"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/pipelines"
@@ -30,12 +30,12 @@ const deepLimit = 5 * time.Minute
 
 // A containerTrial is one container in a slot, as a job would start it.
 type containerTrial struct {
-	slot *node.Slot
-	dir  string // the job's directory
-	cmd  *exec.Cmd
-	in   io.Closer // once closed, the container ends
-	said []string  // what the isolation script printed
-	end  error
+	slot   *node.Slot
+	dir    string // the job's directory
+	cmd    *exec.Cmd
+	in     io.Closer // once closed, the container ends
+	output []string  // what the isolation script printed
+	end    error
 
 	results []doctor.Result
 }
@@ -189,7 +189,7 @@ func (t *containerTrial) listen() error {
 	for lines.Scan() {
 		status, ok := strings.CutPrefix(lines.Text(), endOfScript)
 		if !ok {
-			t.said = append(t.said, lines.Text())
+			t.output = append(t.output, lines.Text())
 			continue
 		}
 		go io.Copy(io.Discard, out)
@@ -203,7 +203,7 @@ func (t *containerTrial) listen() error {
 // inside judges what the script said.
 func (t *containerTrial) inside(status string) {
 	bad := 0
-	for _, line := range t.said {
+	for _, line := range t.output {
 		if what, ok := strings.CutPrefix(line, "FAIL "); ok {
 			bad++
 			t.failed("inside", "in a container: %s", what)
@@ -237,7 +237,7 @@ var deviceOfOne = regexp.MustCompile(`^/dev/(nvidia[0-9]+|dri/renderD[0-9]+|acce
 // nodes are the device nodes that the container listed.
 func (t *containerTrial) nodes() []string {
 	var nodes []string
-	for _, line := range t.said {
+	for _, line := range t.output {
 		if deviceOfOne.MatchString(line) {
 			nodes = append(nodes, line)
 		}
@@ -269,11 +269,9 @@ func (t *containerTrial) outside(ctx context.Context, config *node.Config) {
 		return strings.TrimSpace(string(body))
 	}
 	before := len(t.results)
-	for _, limit := range []struct{ name, want string }{
-		{"memory.max", strconv.FormatInt(t.slot.MemoryBytes, 10)}, {"pids.max", strconv.Itoa(t.slot.Pids)}, {"cpuset.cpus.effective", t.slot.CPUs},
-	} {
-		if got := read(limit.name); got != limit.want {
-			t.failed("outside", "its container's %s is %s, want %s", limit.name, got, limit.want)
+	for _, limit := range limits.Job(t.slot) {
+		if got := read(limit.File); got != limit.Want {
+			t.failed("outside", "its container's %s is %s, want %s", limit.File, got, limit.Want)
 		}
 	}
 	id := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(scopes[0]), "docker-"), ".scope")

@@ -79,8 +79,8 @@ func startStandIn(ctx context.Context, program, agent, dir string, pipelines map
 	s.apiToken, s.agentToken = exports["BUILDKITE_API_TOKEN"], exports["BUILDKITE_AGENT_TOKEN"]
 	if s.agentToken == "" {
 		err := s.cmd.Wait()
-		said, _ := os.ReadFile(log.Name())
-		return nil, fmt.Errorf("kblocal does not serve: %w: %s", errors.Join(ctx.Err(), err), text.Line(string(said), 300))
+		output, _ := os.ReadFile(log.Name())
+		return nil, fmt.Errorf("kblocal does not serve: %w: %s", errors.Join(ctx.Err(), err), text.Line(string(output), 300))
 	}
 	return s, nil
 }

@@ -9,15 +9,17 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// Batches are calls made in one go: how many calls they have, and how many
-// batches of each size are made.
+// A batch is several calls made in one go. Single calls are timed apart, so a kernel
+// could leave work of one call to be done during the next pause. In a batch there is
+// no pause. batchRuns batches of each size are made, in an order that a submission
+// cannot foresee.
 const batchRuns = 5
 
 func batchSizes() []int { return []int{1, 8, 16} }
 
-// Bounds of batches: how long one may take, as more is disturbed by others; how
-// much memory its inputs may need, in bytes; and which part of a case's time all
-// may take, and at most, where many have to wait for a core.
+// Bounds of batches: the time of one, because longer ones are interrupted more often;
+// the memory of its inputs, in bytes; and the part of a case's time that all of them
+// may take, at most batchMost on a machine where many calls wait for a core.
 const (
 	batchTime  = 4 * time.Millisecond
 	batchBytes = 16 << 20
@@ -25,9 +27,9 @@ const (
 	batchMost  = 5 * time.Second
 )
 
-// A kernel is faster in a batch than alone, where its caches are cold: by as much
-// as warmth and, beyond that, a quarter of a quick single call. Measured on Python,
-// the coldest of all: up to 30 µs and a sixth.
+// warmth is how much faster a call is in a batch because its caches are warm, beside a
+// quarter of a quick single call. Measured with Python, which gains most: up to 30 µs
+// and a sixth.
 const warmth = 30 * time.Microsecond
 
 const batchBusy = "too many calls had to wait for a core"
@@ -50,8 +52,14 @@ func (b *batched) enter(m *schema.Measurement, single []float64) {
 	m.Overlaps = overlaps(percentile(slices.Clone(single), 25), slope, m.Resolution)
 }
 
-// overlaps reports whether a call more in a batch takes less than a quick single
-// one by more than chance (Student's 95 %), warm caches and the resolution explain.
+// overlaps reports whether one more call in a batch takes less time than a quick single
+// call (the first quartile) by more than chance, warm caches and the resolution
+// explain:
+//
+//	slope + t₉₅ · slope.err < ¾ · single − warmth − resolution
+//
+// Then the submission works on one call during another. It gains nothing, because the
+// figure is that of single calls, so this is reported and not punished.
 func overlaps(single float64, slope stats, resolution float64) bool {
 	return slope.mean+student95(slope.runs-1)*slope.err < single*3/4-float64(warmth)-resolution
 }
@@ -130,7 +138,8 @@ func (m *measuring) affordable() []int {
 	return sizes
 }
 
-// slopeOf is the slope of the line through points by least squares.
+// slopeOf returns the slope of the line through points by least squares: the time of
+// one more call. Costs of a batch as a whole do not change it.
 func slopeOf(x []int, y []float64) float64 {
 	var meanX, meanY, over, under float64
 	for i := range x {

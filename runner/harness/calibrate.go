@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// calibrate takes the time of empty calls before there is a submission: what a
-// hand-over takes with a worker in Python, released and thawed. Those that had to
-// wait for a core do not count: no figure may be finer than what is seen here, so
-// that a crowd would take the place of every figure.
+// calibrate times empty calls before the submission is loaded, so that no code of the
+// submission can influence them. They give the resolution and the strict floor of the
+// phase. Calls that had to wait for a core are left out: on a busy machine they would
+// raise the resolution, and a figure below the resolution counts as the resolution.
 //
 // Errors: *ambiguousError, and those of a worker that breaks.
 func (r *phaseRun) calibrate(ctx context.Context) error {
@@ -47,15 +47,25 @@ func (r *phaseRun) early(ctx context.Context, err error) error {
 	return &brokenError{"worker", "failed before there was a submission: " + err.Error()}
 }
 
-// resolution is how far a single figure can be off: what the worker's own end of
-// a hand-over takes, at its slowest but one in ten, beyond the floor.
+// resolution is how far a single figure can be off: the 90th percentile of an empty
+// call less the floor, at least 100 ns,
+//
+//	resolution = max(p90(echo) − floor, 100 ns)
+//
+// An empty call contains the worker's own part of a hand-over, which the floor does
+// not. A submission can shorten that part, so a time below it proves nothing and is
+// reported as the resolution.
 func (r *phaseRun) resolution() time.Duration {
 	return max(percentile(slices.Clone(r.echo), 90)-r.s.floor, 100*time.Nanosecond)
 }
 
-// strictFloor is what a hand-over with a thaw takes on average, and noise how far
-// that can be off: three standard errors. Where too few were seen nothing is taken
-// off, as nothing may be that is not known.
+// strictFloor returns the floor of strict calls and how far it can be off,
+//
+//	floor = mean(strict echo), noise = 3 · standard error
+//
+// It is a mean and not a minimum because a thaw takes a different time each time and
+// strict calls are compared by their mean. With fewer than minStrict empty calls
+// nothing is subtracted: a score must never be better because of an unknown floor.
 func (r *phaseRun) strictFloor() (floor, noise time.Duration) {
 	if len(r.strictEcho) < minStrict {
 		return 0, roughSpread
@@ -68,7 +78,8 @@ func (r *phaseRun) strictFloor() (floor, noise time.Duration) {
 	return time.Duration(s.mean), time.Duration(3 * s.err)
 }
 
-// strictSpread is how far that goes.
+// strictSpread is how much thaws differ: p90 − p10 of the strict empty calls, at least
+// 20 µs.
 func (r *phaseRun) strictSpread() time.Duration {
 	if len(r.strictEcho) < minStrict {
 		return roughSpread

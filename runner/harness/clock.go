@@ -79,10 +79,15 @@ var oneCore = runtime.NumCPU() < 2
 // mostFloor is the longest hand-over between two sockets of a machine.
 const mostFloor = time.Microsecond
 
-// nativeFloor is what a hand-over takes there and back between two threads of
-// this process, which do what the worker's end does, and nothing else: the least
-// of many, as nobody is faster. A machine too busy to show it gets mostFloor:
-// what is taken off a figure must never be somebody else's doing.
+// nativeFloor returns the time of a hand-over there and back between two threads of
+// this process, the minimum of 400,
+//
+//	floor = min(min(round trips), mostFloor)
+//
+// Every call contains one hand-over, so the floor is subtracted from every figure. No
+// worker can hand over faster than two threads do that only wait for each other, so
+// the minimum subtracts nothing that belongs to the kernel. On a busy machine the
+// floor is capped at mostFloor, so that noise is never subtracted from a score.
 func nativeFloor() (time.Duration, error) {
 	page, err := newMemory("floor", pageSize)
 	if err != nil {

@@ -17,7 +17,9 @@ const (
 	// minRuns is the least number of counted calls that make a figure, and of
 	// strict ones that make the other.
 	minRuns, minStrict = 3, 3
-	// strictOneIn is how many calls there are to one strict one.
+	// strictOneIn: one call in five, chosen at random, is strict. The worker is frozen
+	// while its input is copied in, so that it cannot begin before the clock starts. A
+	// strict call costs a thaw, so not all are strict. See peeked.
 	strictOneIn = 5
 	// warmUps are calls that are checked and not counted.
 	warmUps = 2
@@ -41,8 +43,13 @@ const (
 	// memoryLimit is what kbrun may hold before a collection is worth its time.
 	memoryLimit = 32 << 20
 
-	// delayAllowed is how long the two sides of a call may have waited for a
-	// core; where the shortest call is long, it is a delayPart-th of that.
+	// A call is left out if its two sides waited for a core for longer than
+	//
+	//	max(delayAllowed, shortest call / delayPart)
+	//
+	// in the kernel's accounts (schedstat). Such a call shows the machine's load and
+	// not the kernel's time. The bound follows the shortest call, because a delay of 2 %
+	// does not change a ranking, and not the call itself, because a delayed call is long.
 	delayAllowed, delayPart = 60 * time.Microsecond, 50
 
 	// maxProbes is how many places of an output are read when it is called done.
@@ -333,7 +340,7 @@ func (m *measuring) count(a attempt, strict bool) error {
 	} else if m.shortest == 0 || a.took < m.shortest {
 		m.shortest = a.took
 	}
-	// What is shorter than the resolution is not told apart from it.
+	// figure = max(time − floor, resolution)
 	ns := float64(max(a.took-floor, m.r.resolution()))
 	m.sum += ns
 	if strict {
@@ -369,8 +376,9 @@ func (m *measuring) enough(took time.Duration) bool {
 	return len(m.fast) >= m.sampling.repeats || s.err < m.sampling.err*s.mean || m.sum > float64(m.sampling.total)
 }
 
-// finish returns the figures: of the calls that were released at once, unless
-// those that could not peek took clearly longer.
+// finish returns the figures of the calls that were released at once, or those of the
+// strict calls if the submission peeked. With too few of either the outcome is
+// ambiguous: a worker could delay all calls of a kind, so that they are left out.
 func (m *measuring) finish() (stats, error) {
 	r := m.r
 	if len(m.fast) < minRuns {
@@ -379,7 +387,7 @@ func (m *measuring) finish() (stats, error) {
 		}
 		return stats{}, &ambiguousError{len(m.fast), m.leftOut, minRuns}
 	}
-	if len(m.strict) < minStrict { // a worker could have itself delayed whenever it is frozen
+	if len(m.strict) < minStrict {
 		return stats{}, &ambiguousError{len(m.strict), m.leftOut, minStrict}
 	}
 	s := figuresOf(m.fast)
@@ -400,8 +408,15 @@ func (m *measuring) finish() (stats, error) {
 }
 
 // peeked reports whether calls that could see their input early were faster than
-// those that could not: on average by more than chance and the noise of a thaw
-// explain, or some of them by more than a thaw ever takes.
+// strict ones, which could not. Either they are faster on average by more than chance
+// and the noise of a thaw explain,
+//
+//	strict.mean − fast.mean > noise + 3 · √(fast.err² + strict.err²)
+//
+// or the best of them is faster than any strict call by more than a quarter and the
+// spread of thaws, which finds a kernel that peeks in a few calls only:
+//
+//	fast.best < ¾ · strict.best − spread
 func peeked(fast, strict stats, noise, spread float64) bool {
 	onAverage := strict.mean-fast.mean > noise+3*math.Hypot(fast.err, strict.err)
 	return onAverage || fast.best < strict.best*3/4-spread

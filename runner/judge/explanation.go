@@ -24,7 +24,7 @@ func explanation(p *plan.Phase, seen *Process, o *schema.Outcome) *schema.Explan
 	switch {
 	case found:
 		x = explain.Exception(r, own(p))
-	case o.Name == schema.OutcomeWrong || o.Name == schema.OutcomeRecheckFailed:
+	case o.Cause() == schema.CauseAnswer:
 		message := failureMessage(report)
 		x.Error = explain.Line(message)
 		x.Expected, x.Got = explain.Compared(message)
@@ -62,9 +62,8 @@ func failureMessage(report schema.Report) string {
 // which the report says nothing: a case under way has its spec there, but for
 // harnesses that write it afterwards in leaderboard mode.
 func notRun(p *plan.Phase, report schema.Report, o *schema.Outcome) []schema.NotRun {
-	switch o.Name {
-	case schema.OutcomeInconsistent, schema.OutcomeForged, schema.OutcomeReportTooLong, schema.OutcomeOutputTooLong:
-		return nil // nothing that the report says counts
+	if o.Cause() == schema.CauseReport {
+		return nil
 	}
 	e := newExpectation(p.Mode, p.Cases)
 	reached, failed := 0, -1
@@ -85,7 +84,7 @@ func notRun(p *plan.Phase, report schema.Report, o *schema.Outcome) []schema.Not
 	}
 	why := "the program ended in an earlier case"
 	switch {
-	case o.Name == schema.OutcomeTimeout || o.Name == schema.OutcomeOutOfTime:
+	case o.Cause() == schema.CauseTime:
 		why = "the time ran out in an earlier case"
 	case failed >= 0 && failed == reached-1:
 		why = fmt.Sprintf("%s.%d failed", e.kind(), failed)
@@ -93,7 +92,7 @@ func notRun(p *plan.Phase, report schema.Report, o *schema.Outcome) []schema.Not
 		reached++ // the one under way
 	case reached == 0:
 		why = "the program ended before its first case"
-		if o.Name == schema.OutcomeTimeout || o.Name == schema.OutcomeOutOfTime {
+		if o.Cause() == schema.CauseTime {
 			why = "the time ran out before the first case"
 		}
 	}

@@ -44,14 +44,13 @@ func (v *Verdict) withholdText(run *schema.RunResult, test *Process) {
 	if o == nil {
 		return
 	}
-	switch o.Name {
-	case schema.OutcomeTimeout, schema.OutcomeOutOfTime, schema.OutcomeCompileFailed, schema.OutcomeCompileTime, schema.OutcomeNoCompiler:
-		return // limits and exit statuses
+	if o.Disclosure() == schema.Shown {
+		return
 	}
 	words := schema.NewOutcome(o.Name, "").Text
 	switch {
 	case run == nil:
-	case o.Name == schema.OutcomeWrong || o.Name == schema.OutcomeRecheckFailed:
+	case o.Cause() == schema.CauseAnswer:
 		if failure := failedCase(run.Result); failure != "" {
 			words = failure
 		}

@@ -81,6 +81,7 @@ type Agent struct {
 	Devices []string // indexes, or UUIDs where the file gives them
 	Tags    []string // "key=value", what the agent registers with; the queue first
 
+	Share        Share  // of the machine, its group's
 	Path         string // of its group, "nodes[0].gpus[1]"
 	Line, Column int
 }
@@ -119,8 +120,8 @@ func (f *File) agents(node, group int) []Agent {
 		queue := f.queue(n, g, index)
 		all = append(all, Agent{
 			Node: n.Name, GPUType: g.Type, Queue: queue, Devices: devices[i : i+per],
-			Tags: []string{"queue=" + queue, "gpu=" + g.Type, "vendor=" + f.Vendor, "node=" + n.Name, tag + "=" + devices[i]},
-			Path: p.String(), Line: at.Line, Column: at.Column,
+			Tags:  []string{"queue=" + queue, "gpu=" + g.Type, "vendor=" + f.Vendor, "node=" + n.Name, tag + "=" + devices[i]},
+			Share: g.Agent, Path: p.String(), Line: at.Line, Column: at.Column,
 		})
 	}
 	return all

@@ -29,14 +29,14 @@ const (
 	Busy     Reason = "busy"     // the broker cannot find out now; ask again
 )
 
-// An Error is a value that is not handed out. Its text names no value.
-type Error struct {
+// A Refusal is a value that is not handed out. Its text names no value.
+type Refusal struct {
 	Name   string // of the secret, "" when it is not known
 	Reason Reason
 	Detail string // what was found and what is wanted
 }
 
-func (e *Error) Error() string {
+func (e *Refusal) Error() string {
 	s := string(e.Reason)
 	if e.Detail != "" {
 		s += ": " + e.Detail

@@ -111,7 +111,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.mux.ServeHTTP(w, r)
 		return
 	}
-	seen := &refusal{header: http.Header{}}
+	seen := &unrouted{header: http.Header{}}
 	h.ServeHTTP(seen, r)
 	allow := seen.header.Get("Allow")
 	switch {
@@ -136,12 +136,12 @@ func aPagesForm(r *http.Request) bool {
 	return !slices.Contains(schema.Modes(), mode) && r.Header.Get(identity.HeaderCLI) == "" && r.Header.Get("Authorization") == ""
 }
 
-// A refusal is what the mux says about a request that has no route.
-type refusal struct{ header http.Header }
+// unrouted takes what the mux says about a request that has no route.
+type unrouted struct{ header http.Header }
 
-func (r *refusal) Header() http.Header         { return r.header }
-func (r *refusal) Write(b []byte) (int, error) { return len(b), nil }
-func (r *refusal) WriteHeader(int)             {}
+func (r *unrouted) Header() http.Header         { return r.header }
+func (r *unrouted) Write(b []byte) (int, error) { return len(b), nil }
+func (r *unrouted) WriteHeader(int)             {}
 
 // A call is one request on its way through a route.
 type call struct {
@@ -210,7 +210,7 @@ func (a *api) handler(rt route) http.HandlerFunc {
 // admit finds out who asks and whether they may ask at all.
 func (a *api) admit(c *call, rt route) error {
 	if _, err := url.ParseQuery(c.URL.RawQuery); err != nil {
-		return &failure{http.StatusBadRequest, "query: it cannot be read"}
+		return &refusal{http.StatusBadRequest, "query: it cannot be read"}
 	}
 	var err error
 	if c.who, err = a.o.Identity.Who(c.Request); err != nil {
@@ -225,31 +225,27 @@ func (a *api) admit(c *call, rt route) error {
 	}
 	switch {
 	case rt.needs == user && c.who.ID == "" && !rt.own:
-		return &failure{http.StatusBadRequest, "want the header " + identity.HeaderCLI + "; popcorn-cli register makes one"}
+		return &refusal{http.StatusBadRequest, "want the header " + identity.HeaderCLI + "; popcorn-cli register makes one"}
 	case rt.needs == user && c.who.ID == "", rt.needs == known && !c.who.Known():
-		return &failure{http.StatusUnauthorized, "want somebody who is logged in, or the header " + identity.HeaderCLI}
+		return &refusal{http.StatusUnauthorized, "want somebody who is logged in, or the header " + identity.HeaderCLI}
 	case rt.needs == admin && !c.who.Known():
-		return &failure{http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN"}
+		return &refusal{http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN"}
 	case rt.needs == admin && !c.who.Admin:
-		return &failure{http.StatusForbidden, "this is for admins"}
+		return &refusal{http.StatusForbidden, "this is for admins"}
 	}
 	if c.who.Cookie && c.Method != http.MethodGet && c.Method != http.MethodHead {
-		// The form's field is not looked for: it would take the body away.
-		if c.Header.Get(identity.CSRFHeader) == "" {
-			return identity.ErrCSRF
-		}
-		return a.o.Identity.CheckCSRF(c.Request)
+		return a.o.Identity.CheckOrigin(c.Request)
 	}
 	return nil
 }
 
-// A failure is an answer that says no.
-type failure struct {
+// A refusal is an answer that says no.
+type refusal struct {
 	status int
 	detail string
 }
 
-func (f *failure) Error() string { return f.detail }
+func (f *refusal) Error() string { return f.detail }
 
 // A slower is a client that asks too often.
 type slower struct{ wait time.Duration }
@@ -265,8 +261,8 @@ var statuses = map[store.Why]int{
 
 // refuse answers with an error. What is our own fault is logged, and not told.
 func (a *api) refuse(c *call, rt route, err error) {
-	var refused *store.Refused
-	var failed *failure
+	var refused *store.Refusal
+	var failed *refusal
 	var fields *fieldErrors
 	var slow *slower
 	var large *http.MaxBytesError
@@ -288,7 +284,7 @@ func (a *api) refuse(c *call, rt route, err error) {
 		httpx.Error(c.w, http.StatusNotFound, err.Error())
 	case errors.Is(err, backend.ErrForbidden) && !c.who.Known():
 		httpx.Error(c.w, http.StatusUnauthorized, err.Error())
-	case errors.Is(err, backend.ErrForbidden), errors.Is(err, identity.ErrCSRF):
+	case errors.Is(err, backend.ErrForbidden), errors.Is(err, identity.ErrCrossOrigin):
 		httpx.Error(c.w, http.StatusForbidden, err.Error())
 	case errors.Is(err, identity.ErrCredentials):
 		httpx.Error(c.w, http.StatusUnauthorized, err.Error())

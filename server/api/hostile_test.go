@@ -191,7 +191,7 @@ func TestHostileRequests(t *testing.T) {
 		{"a state that nobody signed", "", "GET", "/auth/web/github?code=x&state=AAAA.AAAA", nil},
 		{"a CLI's state of nobody's", "", "GET", "/auth/cli/github?code=x&state=AAAA", nil},
 		{"no code", "", "GET", "/auth/cli/github?state=eyJjbGlfaWQiOiIwMTIzNDU2Nzg5YWJjZGVmIn0", nil},
-		{"confirming nothing", "", "POST", "/auth/cli/confirm", form{"application/x-www-form-urlencoded", "csrf=x"}},
+		{"confirming nothing", "", "POST", "/auth/cli/confirm", form{"application/x-www-form-urlencoded", "x=y"}},
 		{"logging out nobody", "", "POST", "/auth/logout", nil},
 	} {
 		u, err := url.Parse(r.URL)

@@ -124,7 +124,7 @@ func describe(t *testing.T) object {
 		"components": object{"schemas": c.made, "securitySchemes": object{
 			"cli":     object{"type": "apiKey", "in": "header", "name": identity.HeaderCLI},
 			"admin":   object{"type": "http", "scheme": "bearer"},
-			"session": object{"type": "apiKey", "in": "cookie", "name": "__Host-kbserve_session", "description": "a browser's; what changes something needs the header " + identity.CSRFHeader},
+			"session": object{"type": "apiKey", "in": "cookie", "name": "__Host-kbserve_session", "description": "a browser's; what changes something must be sent by a page of this server"},
 		}},
 	}
 }

@@ -50,7 +50,7 @@ func popcornRoutes() []route {
 		{pattern: "POST /user/join", about: "Use an invite to closed boards.", needs: user, body: is[JoinRequest](), answer: is[Joined](), do: popcornJoin},
 		{pattern: "GET /leaderboards", about: "List the boards that you may see.", answer: is[[]Leaderboard](), do: leaderboards},
 		{pattern: "GET /gpus/{board}", about: "List a board's GPU types.", answer: is[[]string](), do: gpus},
-		{pattern: "GET /submissions/{board}/{gpu}", about: "The ranking of a board on a GPU type.", query: []param{{"limit", "integer", "all without"}, {"offset", "integer", "0"}}, answer: is[[]RankedSubmission](), do: ranking},
+		{pattern: "GET /submissions/{board}/{gpu}", about: "The ranking of a board on a GPU type.", query: []param{{"limit", "integer", "all without"}, {"offset", "integer", "0"}}, answer: is[[]RankedSubmission](), do: popcornRanking},
 		{pattern: "GET /submission_count/{board}/{gpu}", about: "How many users rank on a GPU type.", query: []param{{"user_id", "string", "1 or 0: whether this user ranks"}}, answer: is[Counted](), do: count},
 		{pattern: "GET /runner_queue/{gpu}", about: "What waits for a GPU type.", answer: is[RunnerQueue](), do: runnerQueue},
 	}
@@ -171,7 +171,7 @@ func poll(c *call) (any, error) {
 		return nil, err
 	}
 	if !s.Own && !c.who.Admin {
-		return nil, &failure{http.StatusForbidden, "this submission is somebody else's"}
+		return nil, &refusal{http.StatusForbidden, "this submission is somebody else's"}
 	}
 	return pollOf(s), nil
 }
@@ -270,7 +270,7 @@ func join(c *call, strict bool) ([]string, error) {
 		return nil, err
 	}
 	if in.Code == "" || len(in.Code) > 200 {
-		return nil, &failure{http.StatusBadRequest, "code: want an invite's"}
+		return nil, &refusal{http.StatusBadRequest, "code: want an invite's"}
 	}
 	return c.back().Join(c.ctx(), c.viewer(), in.Code)
 }

@@ -36,7 +36,7 @@ func popcornAdminRoutes() []route {
 	for pattern, instead := range map[string]string{"POST /admin/leaderboards": "kbserve board create", "POST /admin/update-problems": "kbserve board sync", "POST /admin/export-hf": "kbserve db export"} {
 		admins = append(admins, route{pattern: pattern, about: "Not done here: " + instead + ".", status: http.StatusNotImplemented, answer: is[httpx.Problem](),
 			do: func(*call) (any, error) {
-				return nil, &failure{http.StatusNotImplemented, "this is done on the server: " + instead}
+				return nil, &refusal{http.StatusNotImplemented, "this is done on the server: " + instead}
 			}})
 	}
 	for i := range admins {
@@ -188,7 +188,7 @@ func adminVisibility(c *call) (any, error) {
 		return nil, err
 	}
 	if in.Visibility != store.Public && in.Visibility != store.Closed {
-		return nil, &failure{http.StatusBadRequest, "visibility: want public or closed"}
+		return nil, &refusal{http.StatusBadRequest, "visibility: want public or closed"}
 	}
 	return VisibilitySet{"ok", c.board(), in.Visibility}, c.back().SetVisibility(c.ctx(), c.viewer(), c.board(), in.Visibility)
 }
@@ -229,7 +229,7 @@ func adminRateLimits(c *call) (any, error) {
 
 func category(name string) error {
 	if name != schema.ModeTest && name != schema.ModeLeaderboard {
-		return &failure{http.StatusBadRequest, "mode_category: want test or leaderboard"}
+		return &refusal{http.StatusBadRequest, "mode_category: want test or leaderboard"}
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func adminSetRateLimit(c *call) (any, error) {
 		return nil, err
 	}
 	if in.MaxSubmissionsPerHour < 0 || in.MaxSubmissionsPerHour > 1e6 {
-		return nil, &failure{http.StatusBadRequest, "max_submissions_per_hour: want 0 to 1000000"}
+		return nil, &refusal{http.StatusBadRequest, "max_submissions_per_hour: want 0 to 1000000"}
 	}
 	limit := store.Limit{Category: in.ModeCategory, PerHour: in.MaxSubmissionsPerHour}
 	return RateLimitSet{"ok", in}, changeLimit(c, in.ModeCategory, &limit)

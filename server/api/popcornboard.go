@@ -64,7 +64,7 @@ type RankedSubmission struct {
 	GPUType         string  `json:"gpu_type"`
 }
 
-func ranking(c *call) (any, error) {
+func popcornRanking(c *call) (any, error) {
 	limit, err := c.number("limit", 0, 0, 1<<31-1)
 	if err != nil {
 		return nil, err
@@ -123,5 +123,5 @@ func runnerQueue(c *call) (any, error) {
 		}
 		return q, nil
 	}
-	return nil, &failure{http.StatusNotFound, "no board has this GPU type"}
+	return nil, &refusal{http.StatusNotFound, "no board has this GPU type"}
 }

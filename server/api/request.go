@@ -58,7 +58,7 @@ func (c *call) number(name string, usual, least, most int) (int, error) {
 	case len(values) != 1 || err != nil:
 		return 0, fieldError("query", name, "int_parsing", "want one whole number")
 	case n < least || n > most:
-		return 0, &failure{http.StatusBadRequest, name + ": got " + strconv.Itoa(n) + ", want " + strconv.Itoa(least) + " to " + strconv.Itoa(most)}
+		return 0, &refusal{http.StatusBadRequest, name + ": got " + strconv.Itoa(n) + ", want " + strconv.Itoa(least) + " to " + strconv.Itoa(most)}
 	}
 	return n, nil
 }
@@ -82,7 +82,7 @@ func (c *call) yes(name string) (bool, error) {
 // json reads the body. Kernelbot's routes take members that they do not know.
 func (c *call) json(into any, strict bool) error {
 	if kind, _, err := mime.ParseMediaType(c.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return &failure{http.StatusUnsupportedMediaType, "Content-Type: want application/json"}
+		return &refusal{http.StatusUnsupportedMediaType, "Content-Type: want application/json"}
 	}
 	dec := json.NewDecoder(c.Body)
 	if strict {
@@ -106,7 +106,7 @@ func badJSON(err error) error {
 	if err != nil {
 		what = text.Line(err.Error(), 200)
 	}
-	return &failure{http.StatusBadRequest, "body: want one JSON object: " + what}
+	return &refusal{http.StatusBadRequest, "body: want one JSON object: " + what}
 }
 
 // maxParts is how many parts a form may have, and maxPartHead how many bytes each
@@ -143,7 +143,7 @@ func (c *call) file() (*file, error) {
 			return nil, badForm(err)
 		}
 		if n >= maxParts || headLength(part.Header) > maxPartHead {
-			return nil, &failure{http.StatusBadRequest, "form: want at most " + strconv.Itoa(maxParts) + " parts, each with few headers"}
+			return nil, &refusal{http.StatusBadRequest, "form: want at most " + strconv.Itoa(maxParts) + " parts, each with few headers"}
 		}
 		if part.FormName() != "file" {
 			continue
@@ -159,7 +159,7 @@ func (c *call) file() (*file, error) {
 			return nil, badForm(err)
 		}
 		if len(code) > store.MaxCode {
-			return nil, &failure{http.StatusRequestEntityTooLarge, "file: want at most " + strconv.Itoa(store.MaxCode) + " bytes"}
+			return nil, &refusal{http.StatusRequestEntityTooLarge, "file: want at most " + strconv.Itoa(store.MaxCode) + " bytes"}
 		}
 		found = &file{part.FileName(), code}
 	}
@@ -181,5 +181,5 @@ func badForm(err error) error {
 	if errors.As(err, &large) {
 		return err
 	}
-	return &failure{http.StatusBadRequest, "form: it cannot be read"}
+	return &refusal{http.StatusBadRequest, "form: it cannot be read"}
 }

@@ -124,7 +124,7 @@ func submitAndWait(c *call) (any, error) {
 }
 
 // errStopping ends streams.
-var errStopping = &failure{http.StatusServiceUnavailable, "this server is about to restart"}
+var errStopping = &refusal{http.StatusServiceUnavailable, "this server is about to restart"}
 
 // lookAgain is how often a stream looks for itself: signals may get lost.
 const lookAgain = 5 * time.Second

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 func submissionRoutes() []route {
@@ -35,23 +36,23 @@ type Submissions struct {
 }
 
 type ListedSubmission struct {
-	ID       int64     `json:"id"`
-	Board    string    `json:"board"`
-	FileName string    `json:"file_name"`
-	GPU      string    `json:"gpu"`
-	Mode     string    `json:"mode"`
-	UserID   string    `json:"user_id"`
-	User     string    `json:"user"`
-	Time     time.Time `json:"time"`
-	Done     bool      `json:"done"`
-	Hacked   bool      `json:"hacked"`
-	Status   string    `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
-	Error    string    `json:"error"`
-	Verdicts []Verdict `json:"verdicts"` // of a ranked one, by GPU type
+	ID       int64      `json:"id"`
+	Board    string     `json:"board"`
+	FileName string     `json:"file_name"`
+	GPU      string     `json:"gpu"`
+	Mode     string     `json:"mode"`
+	UserID   string     `json:"user_id"`
+	User     string     `json:"user"`
+	Time     time.Time  `json:"time"`
+	Done     bool       `json:"done"`
+	Hacked   bool       `json:"hacked"`
+	Status   string     `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
+	Error    string     `json:"error"`
+	Verdicts []Decision `json:"verdicts"` // of a ranked one, by GPU type
 }
 
-// A Verdict says whether a submission ranks on a GPU type, and why not.
-type Verdict struct {
+// A Decision says whether a submission ranks on a GPU type, and why not.
+type Decision struct {
 	GPU    string   `json:"gpu"`
 	Ranks  bool     `json:"ranks"`
 	Reason string   `json:"reason"` // empty when it ranks
@@ -60,10 +61,10 @@ type Verdict struct {
 	High   *float64 `json:"high"`
 }
 
-func verdictsOf(all []store.Verdict) []Verdict {
-	out := []Verdict{}
+func decisions(all []ranking.Decision) []Decision {
+	out := []Decision{}
 	for _, v := range all {
-		out = append(out, Verdict{v.GPU, v.Ranks, v.Reason, v.Score, v.Low, v.High})
+		out = append(out, Decision{v.GPU, v.Ranks, v.Reason, v.Score, v.Low, v.High})
 	}
 	return out
 }
@@ -80,7 +81,7 @@ func submissions(c *call) (any, error) {
 	all, err := c.back().Mine(c.ctx(), c.viewer(), store.Query{UserID: c.word("user"), Board: lower(c.word("board")), GPU: c.word("gpu"), Status: c.word("status"), Before: int64(before), Limit: limit})
 	out := Submissions{[]ListedSubmission{}}
 	for _, l := range all {
-		out.Submissions = append(out.Submissions, ListedSubmission{l.ID, l.Board, l.FileName, l.GPU, l.Mode, l.UserID, l.User, l.Time.UTC(), l.Done, l.Hacked, l.Job.Status, l.Job.Error, verdictsOf(l.Verdicts)})
+		out.Submissions = append(out.Submissions, ListedSubmission{l.ID, l.Board, l.FileName, l.GPU, l.Mode, l.UserID, l.User, l.Time.UTC(), l.Done, l.Hacked, l.Job.Status, l.Job.Error, decisions(l.Verdicts)})
 	}
 	return out, err
 }
@@ -147,21 +148,21 @@ func done(c *call, err error) (any, error) {
 
 // A Submission is what you may see of one. What others may not see is empty.
 type Submission struct {
-	ID       int64     `json:"id"`
-	Board    string    `json:"board"`
-	FileName string    `json:"file_name"`
-	Mode     string    `json:"mode"`
-	UserID   string    `json:"user_id"`
-	Own      bool      `json:"own"`
-	Time     time.Time `json:"time"`
-	Done     bool      `json:"done"`
-	Hacked   bool      `json:"hacked"`
-	Status   string    `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
-	Error    string    `json:"error"`
-	Code     *string   `json:"code"` // null: it is not shown to you
-	Wait     *Wait     `json:"wait"` // null: nothing of it waits or runs
-	Verdicts []Verdict `json:"verdicts"`
-	Runs     []Run     `json:"runs"`
+	ID       int64      `json:"id"`
+	Board    string     `json:"board"`
+	FileName string     `json:"file_name"`
+	Mode     string     `json:"mode"`
+	UserID   string     `json:"user_id"`
+	Own      bool       `json:"own"`
+	Time     time.Time  `json:"time"`
+	Done     bool       `json:"done"`
+	Hacked   bool       `json:"hacked"`
+	Status   string     `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
+	Error    string     `json:"error"`
+	Code     *string    `json:"code"` // null: it is not shown to you
+	Wait     *Wait      `json:"wait"` // null: nothing of it waits or runs
+	Verdicts []Decision `json:"verdicts"`
+	Runs     []Run      `json:"runs"`
 }
 
 // A Run is one phase of an evaluation. Of a secret one score and times are for
@@ -178,7 +179,7 @@ type Run struct {
 
 func submissionOf(s *backend.Submission) Submission {
 	out := Submission{ID: s.ID, Board: s.Board, FileName: s.FileName, Mode: s.Mode, UserID: s.UserID, Own: s.Own, Time: s.Time.UTC(), Done: s.Done, Hacked: s.Hacked, Status: s.Job.Status, Error: s.Job.Error,
-		Wait: waitOf(s.Wait), Verdicts: verdictsOf(s.Verdicts), Runs: []Run{}}
+		Wait: waitOf(s.Wait), Verdicts: decisions(s.Verdicts), Runs: []Run{}}
 	if s.ShowCode {
 		out.Code = &s.Code
 	}
@@ -239,7 +240,7 @@ func reports(c *call) (any, error) {
 		return nil, err
 	}
 	if !s.Own && !c.who.Admin {
-		return nil, &failure{http.StatusForbidden, "the reports of a submission are its owner's"}
+		return nil, &refusal{http.StatusForbidden, "the reports of a submission are its owner's"}
 	}
 	out := Reports{[]Report{}}
 	for _, r := range s.Reports {

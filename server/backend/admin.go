@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/queue"
 )
 
 // Everything here is for admins: others get [ErrForbidden].
@@ -23,7 +24,7 @@ func (v Viewer) admin(what string) error {
 // Verify plans one more evaluation of a submission that is done; gpu "" is the GPU
 // type that it was for. What ranks changes with its results.
 //
-// Errors: [store.ErrNotFound]; [*store.Refused] when it is not done.
+// Errors: [store.ErrNotFound]; [*store.Refusal] when it is not done.
 func (b *Backend) Verify(ctx context.Context, v Viewer, id int64, gpu string) error {
 	if err := v.admin("verifying a submission"); err != nil {
 		return err
@@ -53,7 +54,7 @@ func (b *Backend) Rejudge(ctx context.Context, v Viewer, board string) (n int, e
 	if err := v.admin("rejudging a board"); err != nil {
 		return 0, err
 	}
-	n, err = b.o.Store.PlanBoard(ctx, strings.ToLower(board), store.PriorityBulk)
+	n, err = b.o.Store.PlanBoard(ctx, strings.ToLower(board), queue.PriorityBulk)
 	if n > 0 {
 		b.o.Queue.Wake()
 	}
@@ -67,7 +68,7 @@ func (b *Backend) MarkHacked(ctx context.Context, v Viewer, id int64, why string
 	if err := v.admin("marking a submission as hacked"); err != nil {
 		return err
 	}
-	var refused *store.Refused
+	var refused *store.Refusal
 	if err := b.cancel(ctx, id, "marked as hacked"); err != nil && !errors.As(err, &refused) {
 		return err
 	}
@@ -114,7 +115,7 @@ func (b *Backend) Users(ctx context.Context, v Viewer) ([]store.User, error) {
 
 // NewInvites makes n codes, each of which lets one user into the boards.
 //
-// Errors: [store.ErrNotFound] for a board; [*store.Refused].
+// Errors: [store.ErrNotFound] for a board; [*store.Refusal].
 func (b *Backend) NewInvites(ctx context.Context, v Viewer, boards []string, n int) ([]string, error) {
 	if err := v.admin("making invites"); err != nil {
 		return nil, err
@@ -162,7 +163,7 @@ func (b *Backend) Limits(ctx context.Context, v Viewer, board string) ([]store.L
 
 // SetLimits sets all of a board's limits at once.
 //
-// Errors: [store.ErrNotFound], [*store.Refused].
+// Errors: [store.ErrNotFound], [*store.Refusal].
 func (b *Backend) SetLimits(ctx context.Context, v Viewer, board string, limits []store.Limit) error {
 	if err := v.admin("setting limits"); err != nil {
 		return err
@@ -192,7 +193,7 @@ func (b *Backend) DeleteBoard(ctx context.Context, v Viewer, board string, force
 
 // SetVisibility makes a board public or closed.
 //
-// Errors: [store.ErrNotFound], [*store.Refused].
+// Errors: [store.ErrNotFound], [*store.Refusal].
 func (b *Backend) SetVisibility(ctx context.Context, v Viewer, board, visibility string) error {
 	if err := v.admin("setting a board's visibility"); err != nil {
 		return err

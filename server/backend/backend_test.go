@@ -56,7 +56,7 @@ func (r *rig) submit(t *testing.T, v backend.Viewer, req backend.Request) int64 
 
 // why returns what a refusal is about, -1 for anything else.
 func why(err error) store.Why {
-	var refused *store.Refused
+	var refused *store.Refusal
 	if errors.As(err, &refused) {
 		return refused.Why
 	}
@@ -163,7 +163,7 @@ func TestDeadlineAndLimits(t *testing.T) {
 		if _, err := r.Rerun(ctx, ann, id); err != nil {
 			t.Errorf("Rerun within the limit: %v", err)
 		}
-		var refused *store.Refused
+		var refused *store.Refusal
 		if _, err := r.Rerun(ctx, ann, id); !errors.As(err, &refused) || refused.Why != store.OverLimit || refused.RetryAfter <= 0 {
 			t.Errorf("Rerun beyond the limit: %v", err)
 		}

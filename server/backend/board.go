@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // sees reports whether a viewer may see a board.
@@ -76,8 +77,8 @@ func (b *Backend) boardOn(ctx context.Context, v Viewer, name, gpu string) (*sto
 // Ranking returns a board's ranking on a GPU type from offset on, at most limit
 // entries (0: all), and how many there are in all.
 //
-// Errors: [store.ErrNotFound], [*store.Refused].
-func (b *Backend) Ranking(ctx context.Context, v Viewer, board, gpu string, limit, offset int) ([]store.Entry, int, error) {
+// Errors: [store.ErrNotFound], [*store.Refusal].
+func (b *Backend) Ranking(ctx context.Context, v Viewer, board, gpu string, limit, offset int) ([]ranking.Entry, int, error) {
 	found, err := b.boardOn(ctx, v, board, gpu)
 	if err != nil {
 		return nil, 0, err
@@ -87,7 +88,7 @@ func (b *Backend) Ranking(ctx context.Context, v Viewer, board, gpu string, limi
 
 // Count returns how many users rank on a GPU type.
 //
-// Errors: [store.ErrNotFound], [*store.Refused].
+// Errors: [store.ErrNotFound], [*store.Refusal].
 func (b *Backend) Count(ctx context.Context, v Viewer, board, gpu string) (int, error) {
 	found, err := b.boardOn(ctx, v, board, gpu)
 	if err != nil {
@@ -98,7 +99,7 @@ func (b *Backend) Count(ctx context.Context, v Viewer, board, gpu string) (int, 
 
 // History returns how the best score of a board fell over time, oldest first.
 //
-// Errors: [store.ErrNotFound], [*store.Refused].
+// Errors: [store.ErrNotFound], [*store.Refusal].
 func (b *Backend) History(ctx context.Context, v Viewer, board, gpu string) ([]store.Step, error) {
 	found, err := b.boardOn(ctx, v, board, gpu)
 	if err != nil {
@@ -110,7 +111,7 @@ func (b *Backend) History(ctx context.Context, v Viewer, board, gpu string) ([]s
 // UserHistory returns how the best score of one user fell over time. What ranks is
 // public, so anybody who sees the board may ask.
 //
-// Errors: [store.ErrNotFound], [*store.Refused].
+// Errors: [store.ErrNotFound], [*store.Refusal].
 func (b *Backend) UserHistory(ctx context.Context, v Viewer, board, gpu, user string) ([]store.Step, error) {
 	found, err := b.boardOn(ctx, v, board, gpu)
 	if err != nil {
@@ -141,7 +142,7 @@ func (b *Backend) Line(ctx context.Context, v Viewer) ([]GPUStatus, error) {
 
 // Join lets the viewer into the boards that an invite is for, and returns them.
 //
-// Errors: [ErrForbidden] for somebody who is not a user; [*store.Refused].
+// Errors: [ErrForbidden] for somebody who is not a user; [*store.Refusal].
 func (b *Backend) Join(ctx context.Context, v Viewer, code string) ([]string, error) {
 	if v.ID == "" {
 		return nil, fmt.Errorf("joining without being logged in: %w", ErrForbidden)

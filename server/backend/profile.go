@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // A Profile is what everybody may know of a user.
@@ -18,7 +19,7 @@ type Profile struct {
 
 // A Rank is where a user stands on one GPU type of a board.
 type Rank struct {
-	store.Entry
+	ranking.Entry
 	Board, GPU string
 	Of         int // users who rank there
 }
@@ -45,7 +46,7 @@ func (b *Backend) Profile(ctx context.Context, v Viewer, id string) (*Profile, e
 			} else if err != nil {
 				return nil, err
 			}
-			if at := slices.IndexFunc(entries, func(e store.Entry) bool { return e.UserID == id }); at >= 0 {
+			if at := slices.IndexFunc(entries, func(e ranking.Entry) bool { return e.UserID == id }); at >= 0 {
 				p.Ranks = append(p.Ranks, Rank{entries[at], board.Name, gpu, total})
 			}
 		}
@@ -65,7 +66,7 @@ type Leading struct {
 // Leaders are the first of a ranking.
 type Leaders struct {
 	GPU     string
-	Entries []store.Entry
+	Entries []ranking.Entry
 	Of      int // users who rank there
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // A Submission is what one viewer may see of one.
@@ -58,7 +59,7 @@ func (b *Backend) Submission(ctx context.Context, v Viewer, id int64) (*Submissi
 
 // foreign leaves what others may see.
 func (b *Backend) foreign(ctx context.Context, v Viewer, s *Submission) (*Submission, error) {
-	ranks := slices.ContainsFunc(s.Verdicts, func(v store.Verdict) bool { return v.Ranks })
+	ranks := slices.ContainsFunc(s.Verdicts, func(v ranking.Decision) bool { return v.Ranks })
 	if !s.Done || s.Hacked || !ranks {
 		return nil, missing(s.ID)
 	}
@@ -115,7 +116,7 @@ func (b *Backend) own(ctx context.Context, v Viewer, id int64) (*store.Polled, e
 
 // Cancel ends what has not finished of a submission.
 //
-// Errors: [store.ErrNotFound], [ErrForbidden]; [*store.Refused] when it has
+// Errors: [store.ErrNotFound], [ErrForbidden]; [*store.Refusal] when it has
 // finished.
 func (b *Backend) Cancel(ctx context.Context, v Viewer, id int64) error {
 	p, err := b.own(ctx, v, id)
@@ -141,7 +142,7 @@ func (b *Backend) cancel(ctx context.Context, id int64, why string) error {
 // counts against a limit stays until it no longer does: otherwise deleting would
 // give the allowance back.
 //
-// Errors: [store.ErrNotFound], [ErrForbidden], [*store.Refused].
+// Errors: [store.ErrNotFound], [ErrForbidden], [*store.Refusal].
 func (b *Backend) Delete(ctx context.Context, v Viewer, id int64) error {
 	p, err := b.own(ctx, v, id)
 	if err != nil {
@@ -153,11 +154,11 @@ func (b *Backend) Delete(ctx context.Context, v Viewer, id int64) error {
 			return err
 		}
 		if len(limits) > 0 {
-			return &store.Refused{Why: store.OverLimit, RetryAfter: counts.Round(time.Second),
+			return &store.Refusal{Why: store.OverLimit, RetryAfter: counts.Round(time.Second),
 				Text: fmt.Sprintf("submission %d counts against the limits of board %s; it can be deleted in %d s", id, p.Board, int(counts.Seconds())+1)}
 		}
 	}
-	var refused *store.Refused
+	var refused *store.Refusal
 	if err := b.cancel(ctx, id, "deleted"); err != nil && !errors.As(err, &refused) {
 		return err
 	}
@@ -193,7 +194,7 @@ func (b *Backend) Log(ctx context.Context, v Viewer, id int64, runID string) (st
 // Mine lists the viewer's own submissions, newest first. An admin may ask for
 // anybody's, and for all with no user.
 //
-// Errors: [ErrForbidden], [*store.Refused].
+// Errors: [ErrForbidden], [*store.Refusal].
 func (b *Backend) Mine(ctx context.Context, v Viewer, q store.Query) ([]store.Listed, error) {
 	switch {
 	case !v.Known():

@@ -31,7 +31,7 @@ type Receipt struct{ ID, JobStatusID int64 }
 // evaluated. An admin may submit after the deadline, to closed boards and beyond
 // the limits.
 //
-// Errors: [ErrForbidden] for somebody who is not a user; [*store.Refused].
+// Errors: [ErrForbidden] for somebody who is not a user; [*store.Refusal].
 func (b *Backend) Submit(ctx context.Context, v Viewer, r Request) (*Receipt, error) {
 	if v.ID == "" {
 		return nil, fmt.Errorf("submitting without being logged in: %w", ErrForbidden)
@@ -118,7 +118,7 @@ func (b *Backend) open(ctx context.Context, v Viewer) error {
 // Rerun hands in the code of a submission once more, for its user: as a new
 // submission, which the deadline and the limits hold for unless an admin asks.
 //
-// Errors: [store.ErrNotFound], [ErrForbidden], [*store.Refused].
+// Errors: [store.ErrNotFound], [ErrForbidden], [*store.Refusal].
 func (b *Backend) Rerun(ctx context.Context, v Viewer, id int64) (*Receipt, error) {
 	p, err := b.own(ctx, v, id)
 	if err != nil {
@@ -138,6 +138,6 @@ func (b *Backend) Rerun(ctx context.Context, v Viewer, id int64) (*Receipt, erro
 		Code: []byte(p.Code), AnyTime: v.Admin, NoLimits: v.Admin, Fresh: true})
 }
 
-func refuse(why store.Why, format string, args ...any) *store.Refused {
-	return &store.Refused{Why: why, Text: fmt.Sprintf(format, args...)}
+func refuse(why store.Why, format string, args ...any) *store.Refusal {
+	return &store.Refusal{Why: why, Text: fmt.Sprintf(format, args...)}
 }

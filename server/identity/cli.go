@@ -90,41 +90,40 @@ func (i *Identity) returnedCLI(w http.ResponseWriter, r *http.Request) {
 }
 
 // pending returns what this browser is asked to confirm.
-func (i *Identity) pending(r *http.Request) (cookie string, asked pending, err error) {
-	cookie = i.cookie(r, confirmCookie)
-	if err := i.open("confirm", cookie, &asked); err != nil {
-		return "", pending{}, err
+func (i *Identity) pending(r *http.Request) (asked pending, err error) {
+	if err := i.open("confirm", i.cookie(r, confirmCookie), &asked); err != nil {
+		return pending{}, err
 	}
 	if i.o.Now().After(time.Unix(asked.Until, 0)) {
-		return "", pending{}, errState
+		return pending{}, errState
 	}
-	return cookie, asked, nil
+	return asked, nil
 }
 
 // askCLI shows what would be attached to what.
 func (i *Identity) askCLI(w http.ResponseWriter, r *http.Request) {
-	cookie, asked, err := i.pending(r)
+	asked, err := i.pending(r)
 	if err != nil {
 		i.problem(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
 	i.page(w, http.StatusOK, confirmPage, map[string]any{"Account": asked.Name, "ID": asked.ID, "Provider": asked.Provider, "Reset": asked.Reset,
-		"First": asked.CLIID[:4], "Last": asked.CLIID[len(asked.CLIID)-4:], "Field": CSRFField, "Token": i.token(cookie)})
+		"First": asked.CLIID[:4], "Last": asked.CLIID[len(asked.CLIID)-4:]})
 }
 
 // confirmCLI attaches the id, and answers as Kernelbot does.
 func (i *Identity) confirmCLI(w http.ResponseWriter, r *http.Request) {
-	cookie, asked, err := i.pending(r)
+	asked, err := i.pending(r)
 	if err != nil {
 		i.problem(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
-	if err := i.checkToken(r, cookie); err != nil {
+	if err := i.CheckOrigin(r); err != nil {
 		i.problem(w, r, http.StatusForbidden, err.Error())
 		return
 	}
 	i.setCookie(w, confirmCookie, "", 0)
-	var refused *store.Refused
+	var refused *store.Refusal
 	switch err := i.o.Store.FinishLogin(r.Context(), asked.CLIID, asked.Provider, asked.ID, asked.Name, asked.Reset); {
 	case errors.Is(err, store.ErrNotFound):
 		i.problem(w, r, http.StatusBadRequest, "this CLI id is unknown or was used; run popcorn-cli register again")

@@ -7,12 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"testing"
 )
-
-var formToken = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
 
 // popcorn-cli's log-in, as it runs it: an id, a browser, a person who says yes.
 func TestCLILogsIn(t *testing.T) {
@@ -38,17 +35,16 @@ func TestCLILogsIn(t *testing.T) {
 	if _, err := r.s.UserByCLIID(ctx, id); err == nil {
 		t.Error("the id counts before anybody has confirmed it")
 	}
-	token := formToken.FindStringSubmatch(page)[1]
-	for name, form := range map[string]url.Values{"none": {}, "wrong": {CSRFField: {token + "x"}}} {
-		if status, _ := post(t, c, r.site.URL+"/auth/cli/confirm", form); status != http.StatusForbidden {
-			t.Errorf("confirming with token %s: %d, want 403", name, status)
+	for _, header := range crossOrigin {
+		if status := postFrom(t, c, r.site.URL+"/auth/cli/confirm", header); status != http.StatusForbidden {
+			t.Errorf("confirming with %s: %d, want 403", header, status)
 		}
 	}
-	if status, _ := post(t, browser(t), r.site.URL+"/auth/cli/confirm", url.Values{CSRFField: {token}}); status != http.StatusBadRequest {
+	if status, _ := post(t, browser(t), r.site.URL+"/auth/cli/confirm", nil); status != http.StatusBadRequest {
 		t.Errorf("confirming in another browser: %d, want 400", status)
 	}
 	plain := &http.Client{Jar: c.Jar} // not a browser: gets Kernelbot's answer
-	status, body := post(t, plain, r.site.URL+"/auth/cli/confirm", url.Values{CSRFField: {token}})
+	status, body := post(t, plain, r.site.URL+"/auth/cli/confirm", nil)
 	var answer map[string]any
 	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || answer["status"] != "success" || answer["user_id"] != "7" || answer["user_name"] != "ann" || answer["is_reset"] != false || answer["message"] == "" {
 		t.Errorf("confirming = %d %s, want Kernelbot's answer", status, body)
@@ -56,20 +52,20 @@ func TestCLILogsIn(t *testing.T) {
 	if u, err := r.s.UserByCLIID(ctx, id); err != nil || u.ID != "7" {
 		t.Errorf("the id is %+v's, %v, want ann's", u, err)
 	}
-	if status, _ := post(t, plain, r.site.URL+"/auth/cli/confirm", url.Values{CSRFField: {token}}); status != http.StatusBadRequest {
+	if status, _ := post(t, plain, r.site.URL+"/auth/cli/confirm", nil); status != http.StatusBadRequest {
 		t.Errorf("confirming once more: %d, want 400", status)
 	}
 
-	confirm := func(c *http.Client, page string) (int, string) {
-		return post(t, c, r.site.URL+"/auth/cli/confirm", url.Values{CSRFField: {formToken.FindStringSubmatch(page)[1]}})
+	confirm := func(c *http.Client) (int, string) {
+		return post(t, c, r.site.URL+"/auth/cli/confirm", nil)
 	}
 	second := begin()
 	_, page = open(c, second, false)
-	if status, body := confirm(c, page); status != http.StatusConflict {
+	if status, body := confirm(c); status != http.StatusConflict {
 		t.Errorf("a second id without reset: %d %s, want 409", status, body)
 	}
 	_, page = open(c, second, true)
-	if status, body := confirm(c, page); status != http.StatusOK || !strings.Contains(body, "ann") {
+	if status, body := confirm(c); status != http.StatusOK || !strings.Contains(body, "ann") {
 		t.Errorf("a second id with reset: %d %s", status, body)
 	}
 	if _, err := r.s.UserByCLIID(ctx, id); err == nil {
@@ -77,7 +73,7 @@ func TestCLILogsIn(t *testing.T) {
 	}
 	for name, id := range map[string]string{"one that was used": second, "one that we did not make": "0123456789abcdef"} {
 		_, page = open(c, id, true)
-		if status, body := confirm(c, page); status != http.StatusBadRequest {
+		if status, body := confirm(c); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s, want 400", name, status, body)
 		}
 	}

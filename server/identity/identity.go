@@ -106,7 +106,7 @@ func New(o Options) (*Identity, error) {
 type Who struct {
 	backend.Viewer
 	CLI    bool // by a CLI id
-	Cookie bool // by a browser's session alone: what changes something needs a token, see [Identity.CheckCSRF]
+	Cookie bool // by a browser's session alone: what changes something must pass [Identity.CheckOrigin]
 }
 
 // Who returns who sent a request; nobody is no error. An admin's token and a CLI id

@@ -40,8 +40,8 @@ func (i *Identity) askLink(w http.ResponseWriter, r *http.Request) {
 
 // useLink logs the browser in; the link is worth nothing after that.
 func (i *Identity) useLink(w http.ResponseWriter, r *http.Request) {
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
-		i.problem(w, r, http.StatusForbidden, ErrCSRF.Error())
+	if err := i.CheckOrigin(r); err != nil {
+		i.problem(w, r, http.StatusForbidden, err.Error())
 		return
 	}
 	token := r.PostFormValue(LinkField)

@@ -135,11 +135,16 @@ func (i *Identity) code(w http.ResponseWriter, r *http.Request, p *Provider) (st
 
 // logout ends a browser's session.
 func (i *Identity) logout(w http.ResponseWriter, r *http.Request) {
-	if err := i.CheckCSRF(r); err != nil {
+	if err := i.CheckOrigin(r); err != nil {
 		i.problem(w, r, http.StatusForbidden, err.Error())
 		return
 	}
-	if err := i.o.Store.EndSession(r.Context(), i.cookie(r, sessionCookie)); err != nil {
+	session := i.cookie(r, sessionCookie)
+	if session == "" {
+		i.problem(w, r, http.StatusForbidden, "you are not logged in")
+		return
+	}
+	if err := i.o.Store.EndSession(r.Context(), session); err != nil {
 		i.o.Log.Error("log-out", "error", err)
 		i.problem(w, r, http.StatusInternalServerError, "logging out did not work; try again")
 		return

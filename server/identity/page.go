@@ -20,7 +20,7 @@ var (
 <p>A popcorn-cli whose id begins with <code>{{.First}}</code> and ends with <code>{{.Last}}</code> asks to submit in this name.
 {{if .Reset}}The id that you have now stops working.{{end}}</p>
 <p>Did you start this yourself, in a terminal, a moment ago? The id stands in <code>~/.popcorn.yaml</code> there. If somebody sent you a link, close this page.</p>
-<form method="post" action="/auth/cli/confirm"><input type="hidden" name="{{.Field}}" value="{{.Token}}"><button>Yes, that is my terminal</button></form>
+<form method="post" action="/auth/cli/confirm"><button>Yes, that is my terminal</button></form>
 `))
 	donePage = template.Must(template.New("done").Parse(head + `<title>Done</title>
 <h1>Done</h1>

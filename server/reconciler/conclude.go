@@ -10,6 +10,7 @@ import (
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // record stores a result. One that cannot be stored as it is ends the run as well.
@@ -25,7 +26,7 @@ func (w *work) record(ctx context.Context, report *launcher.Report) end {
 	switch {
 	case tooLarge != nil:
 		return w.fail(ctx, store.StatusFailed, tooLarge.Error())
-	case store.Unstorable(err):
+	case database.Unstorable(err):
 		w.r.o.Log.Error("a result that the database does not take", "run", w.p.RunID, "error", err)
 		return w.fail(ctx, store.StatusFailed, "its result cannot be kept")
 	case errors.Is(err, store.ErrNotFound): // the submission was deleted

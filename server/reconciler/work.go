@@ -16,6 +16,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/trace"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // work is one run in the hands of this process.
@@ -240,7 +241,7 @@ func (w *work) disown(ctx context.Context, run *launcher.Run) {
 func (w *work) insist(ctx context.Context, do func() error) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := do()
-		if err == nil || errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrNotFound) || store.Unstorable(err) || ctx.Err() != nil {
+		if err == nil || errors.Is(err, store.ErrLeaseLost) || errors.Is(err, store.ErrNotFound) || database.Unstorable(err) || ctx.Err() != nil {
 			return err
 		}
 		w.r.o.Log.Warn("the database", "run", w.p.RunID, "error", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // Stores are the kinds of store, for a test that runs on each.
@@ -49,7 +50,7 @@ func Main(m *testing.M) {
 
 func open(t testing.TB, url string) *store.Store {
 	t.Helper()
-	if _, _, err := store.Migrate(context.Background(), url); err != nil {
+	if _, _, err := database.Migrate(context.Background(), url); err != nil {
 		t.Fatal(err)
 	}
 	s, err := store.Open(context.Background(), url)

@@ -11,6 +11,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
@@ -165,7 +166,7 @@ func (s *site) fillRanking(r *request, b *store.Board, gpu string, page *boardPa
 	if at > 1 && len(all) > 0 {
 		first = all[0].Score
 	}
-	if i := slices.IndexFunc(all, func(e store.Entry) bool { return r.viewer.ID != "" && e.UserID == r.viewer.ID }); i >= 0 {
+	if i := slices.IndexFunc(all, func(e ranking.Entry) bool { return r.viewer.ID != "" && e.UserID == r.viewer.ID }); i >= 0 {
 		page.Place = &place{rank(&all[i]), fmt.Sprintf("%s?page=%d#ranking", boardPath(b.Name, gpu), i/pageSize+1), i/pageSize+1 == at}
 	}
 	page.Rows = make([]row, len(entries))
@@ -175,7 +176,7 @@ func (s *site) fillRanking(r *request, b *store.Board, gpu string, page *boardPa
 	return nil
 }
 
-func newRow(e *store.Entry, first float64, r *request) row {
+func newRow(e *ranking.Entry, first float64, r *request) row {
 	out := row{leader: newLeader(e, first), When: newMoment(e.Time, r.now), File: name(e.FileName), Interval: interval(e.Low, e.High),
 		First: e.Rank == 1, Mine: r.viewer.ID != "" && e.UserID == r.viewer.ID, Ties: e.Tied}
 	out.Difference, out.Slow = behind(e.Score, first)

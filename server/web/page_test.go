@@ -201,8 +201,7 @@ func TestAdmin(t *testing.T) {
 		}
 	}
 	act("no submissions are taken", url.Values{"do": {"stop"}})
-	token := w.token(alice, "/b/matmul/H100")
-	if a := w.upload(alice, "matmul", token, "a.py", "x = 1\n", map[string]string{"gpu": "H100", "mode": "test"}); a.StatusCode != 400 || !strings.Contains(a.body, "No submissions are taken at the moment.") {
+	if a := w.upload(alice, "matmul", "a.py", "x = 1\n", map[string]string{"gpu": "H100", "mode": "test"}); a.StatusCode != 400 || !strings.Contains(a.body, "No submissions are taken at the moment.") {
 		t.Errorf("submitting while it is stopped: %d", a.StatusCode)
 	}
 	act("submissions are taken", url.Values{"do": {"accept"}})
@@ -232,9 +231,8 @@ func TestAdmin(t *testing.T) {
 
 func TestSubmit(t *testing.T) {
 	w := newWorld(t)
-	token := w.token(alice, "/b/matmul/H100")
 	fields := func() map[string]string { return map[string]string{"gpu": "B200", "mode": "test"} }
-	a := w.upload(alice, "matmul", token, "mine.py", "def custom_kernel(data):\n    return data\n", fields())
+	a := w.upload(alice, "matmul", "mine.py", "def custom_kernel(data):\n    return data\n", fields())
 	if a.StatusCode != 303 {
 		t.Fatalf("submitting: %d\n%.2000s", a.StatusCode, a.body)
 	}
@@ -255,11 +253,11 @@ func TestSubmit(t *testing.T) {
 		{"too much", "matmul", "a.py", strings.Repeat("x", store.MaxCode+1), fields(), 400, ""},
 		{"far too much", "matmul", "a.py", strings.Repeat("x", 2*store.MaxCode), fields(), 413, "1,000,000"},
 	} {
-		as, token := alice, token
+		as := alice
 		if c.board == "secret-lab" {
-			as, token = bob, w.token(bob, "/b/matmul")
+			as = bob
 		}
-		a := w.upload(as, c.board, token, c.file, c.code, c.fields)
+		a := w.upload(as, c.board, c.file, c.code, c.fields)
 		if a.StatusCode != c.want || !strings.Contains(a.body, c.text) {
 			t.Errorf("%s: %d, want %d and %q\n%.400s", c.what, a.StatusCode, c.want, c.text, a.body)
 		}
@@ -268,7 +266,7 @@ func TestSubmit(t *testing.T) {
 	limited.Limits = []store.Limit{{Category: schema.ModeTest, PerHour: 1}}
 	w.save(limited)
 	for _, want := range []int{303, 429} {
-		a = w.upload(alice, "limited", token, "a.py", "x=1\n", map[string]string{"gpu": "H100", "mode": "test"})
+		a = w.upload(alice, "limited", "a.py", "x=1\n", map[string]string{"gpu": "H100", "mode": "test"})
 		if a.StatusCode != want {
 			t.Errorf("with a limit of one: %d, want %d", a.StatusCode, want)
 		}

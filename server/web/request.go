@@ -42,7 +42,6 @@ type frame struct {
 	Site     string // these are filled in by render
 	Viewer   backend.Viewer
 	Self     string // path of the viewer's own page; "" without
-	Token    string
 	LogIn    string // path, for nobody
 	Year     int
 	Accepted bool
@@ -132,8 +131,8 @@ func (s *site) form(act func(*request) error) func(*request) error {
 			return &refusal{http.StatusBadRequest, "The form could not be read."}
 		case !r.viewer.Known():
 			return &refusal{http.StatusForbidden, "You are not logged in."}
-		case s.Identity.CheckCSRF(r.Request) != nil:
-			return &refusal{http.StatusForbidden, "The form is too old, or was not made for you. Go back, load the page again and send it once more."}
+		case s.Identity.CheckOrigin(r.Request) != nil:
+			return &refusal{http.StatusForbidden, "The form was not sent by a page of ours. Load the page again and send it once more."}
 		}
 		return act(r)
 	}
@@ -143,7 +142,6 @@ func (s *site) form(act func(*request) error) func(*request) error {
 func (s *site) render(r *request, status int, f frame) error {
 	f.Site, f.Viewer, f.Year = s.Name, r.viewer, r.now.Year()
 	if r.viewer.Known() {
-		f.Token = s.Identity.CSRFToken(r.Request)
 	} else {
 		f.LogIn = logInFrom(r)
 	}
@@ -224,7 +222,7 @@ var headings = map[int]string{
 // explain finds the status and the words for an error.
 func (s *site) explain(r *request, err error) (status int, words string) {
 	var own *refusal
-	var refused *store.Refused
+	var refused *store.Refusal
 	switch {
 	case errors.As(err, &own):
 		return own.status, own.text

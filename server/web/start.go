@@ -7,6 +7,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
@@ -124,7 +125,7 @@ func newLeaders(b *backend.Leading) []gpuLeaders {
 	return out
 }
 
-func newLeader(e *store.Entry, first float64) leader {
+func newLeader(e *ranking.Entry, first float64) leader {
 	return leader{
 		Rank: rank(e), User: name(e.User), UserPath: userPath(e.UserID),
 		Score: format.Microseconds(e.Score), Path: submissionPath(e.SubmissionID), Share: share(e.Score, first),
@@ -132,7 +133,7 @@ func newLeader(e *store.Entry, first float64) leader {
 }
 
 // rank writes a rank; one that is shared begins with "=".
-func rank(e *store.Entry) string {
+func rank(e *ranking.Entry) string {
 	if e.Tied {
 		return "=" + format.Number(e.Rank)
 	}

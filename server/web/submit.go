@@ -25,7 +25,7 @@ func (s *site) submit(r *request) error {
 		return s.showBoard(r, http.StatusBadRequest, err.Error())
 	}
 	receipt, err := s.Backend.Submit(r.Context(), r.viewer, in)
-	var refused *store.Refused
+	var refused *store.Refusal
 	switch {
 	case errors.As(err, &refused) && refused.Why != store.UnknownBoard:
 		if refused.RetryAfter > 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
@@ -25,7 +26,7 @@ func (s *site) fillTerms(r *request, b *store.Board, _ string, page *boardPage) 
 	}
 	p := b.Policy
 	if p == nil {
-		p = &store.Policy{}
+		p = &ranking.Policy{}
 	}
 	if p.Harness == schema.HarnessIsolated {
 		add("Judge", "Only runs that a separate judge timed and checked: the submission holds neither the answers nor the clock.")

@@ -25,10 +25,8 @@ import (
 type Identity interface {
 	// Viewer returns who sent a request; the zero Viewer is nobody.
 	Viewer(r *http.Request) backend.Viewer
-	// CSRFToken returns what the forms of a page carry, in the field "csrf".
-	CSRFToken(r *http.Request) string
-	// CheckCSRF returns an error for a request that no page of ours sent.
-	CheckCSRF(r *http.Request) error
+	// CheckOrigin returns an error for a request that a page of another site sent.
+	CheckOrigin(r *http.Request) error
 	// Providers are the names of who vouches for users.
 	Providers() []string
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // A world is a competition in full swing.
@@ -55,7 +57,7 @@ func newWorld(t testing.TB) *world {
 func makeWorld(t testing.TB) (world, []byte) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kb.db")
-	if _, _, err := store.Migrate(t.Context(), "sqlite:"+file); err != nil {
+	if _, _, err := database.Migrate(t.Context(), "sqlite:"+file); err != nil {
 		t.Fatal(err)
 	}
 	s, err := store.Open(t.Context(), "sqlite:"+file)
@@ -81,7 +83,7 @@ func (w *world) fill() {
 		w.login(fmt.Sprint(101+i), n)
 	}
 	matmul := board("matmul", "B200", "H100", "MI300")
-	matmul.Policy = &store.Policy{Harness: schema.HarnessIsolated, Sandbox: schema.SandboxPartial, ClearTiming: true, Ties: true}
+	matmul.Policy = &ranking.Policy{Harness: schema.HarnessIsolated, Sandbox: schema.SandboxPartial, ClearTiming: true, Ties: true}
 	matmul.Limits = []store.Limit{{Category: schema.ModeLeaderboard, PerHour: 60}, {GPU: "B200", Category: schema.ModeTest, PerHour: 200}}
 	sort := board("sort-v2", "H100", "A100")
 	sort.Deadline, sort.Description = time.Now().Add(31*time.Hour), "Sort 32-bit numbers, whatever their order was."

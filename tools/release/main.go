@@ -32,7 +32,7 @@ func main() {
 	root := flag.String("root", "../..", "the repository")
 	out := flag.String("out", "../../dist", "where the release is put; replaced when it is there")
 	flag.Parse()
-	if err := run(*root, *out, *version, os.Stdout); err != nil {
+	if err := run(*root, *out, *version, architectures, os.Stdout); err != nil {
 		fmt.Fprintf(os.Stderr, "release: error: %v\n", err)
 		os.Exit(1)
 	}
@@ -41,13 +41,18 @@ func main() {
 // A release is what is being made.
 type release struct {
 	root, out string
-	version   string    // "v1.2.3"
+	version   string // "v1.2.3"
+	archs     []string
 	date      time.Time // of the commit: the age of every file in it
 	log       io.Writer
 }
 
-func run(root, out, version string, log io.Writer) (err error) {
-	r := &release{version: version, log: log}
+// architectures are those of a release, as Go names them.
+var architectures = []string{"amd64", "arm64"}
+
+// run makes the release for archs, among which this machine's must be.
+func run(root, out, version string, archs []string, log io.Writer) (err error) {
+	r := &release{version: version, archs: archs, log: log}
 	if r.root, err = filepath.Abs(root); err != nil {
 		return err
 	}
@@ -76,7 +81,7 @@ func run(root, out, version string, log io.Writer) (err error) {
 
 func (r *release) make() error {
 	stage := filepath.Join(r.out, "stage")
-	for _, arch := range []string{"amd64", "arm64"} {
+	for _, arch := range r.archs {
 		if err := r.build(filepath.Join(stage, arch), arch); err != nil {
 			return err
 		}
@@ -85,7 +90,7 @@ func (r *release) make() error {
 	if err := r.describe(shared, filepath.Join(stage, hostArch())); err != nil {
 		return err
 	}
-	for _, arch := range []string{"amd64", "arm64"} {
+	for _, arch := range r.archs {
 		if err := r.archive(filepath.Join(stage, arch), shared, arch); err != nil {
 			return err
 		}

@@ -72,7 +72,7 @@ type Builder struct{ reports, charts int }
 
 // Report presents a result, whose verdict is v.
 func (b *Builder) Report(r *schema.Result, v *verdict.Verdict) Report {
-	out := Report{State: OutcomeState(v.Outcome), Words: Sentence(v.Words()), Next: verdict.Next(v.Outcome)}
+	out := Report{State: OutcomeState(v.Outcome), Words: Sentence(v.Words()), Next: v.Outcome.Next()}
 	for _, d := range v.Ambiguous {
 		out.Ambiguous = append(out.Ambiguous, Sentence(d))
 	}

@@ -34,7 +34,7 @@ func TokenClaims() []string { return []string{"organization_id", "pipeline_id", 
 // a token.
 const (
 	MaxRequest  = schema.MaxChunks*schema.MaxInline + 64<<10
-	MaxResponse = schema.MaxChunks*schema.MaxInline + 64<<10
+	maxResponse = schema.MaxChunks*schema.MaxInline + 64<<10
 )
 
 // A Request asks for one value. It is one line of JSON.
@@ -69,7 +69,7 @@ var errHungUp = errors.New("it hung up")
 
 // Get asks the broker at socket.
 //
-// Errors: *[refused.Error]; [ErrNoBroker].
+// Errors: *[refused.Refusal]; [ErrNoBroker].
 func Get(ctx context.Context, socket string, r Request) ([]byte, error) {
 	r.Version = 1
 	line, err := json.Marshal(r)
@@ -100,7 +100,7 @@ func ask(ctx context.Context, socket, name string, line []byte) ([]byte, error) 
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	_, unsent := conn.Write(line) // who refuses early may have said why
-	answer, err := bufio.NewReader(io.LimitReader(conn, MaxResponse)).ReadBytes('\n')
+	answer, err := bufio.NewReader(io.LimitReader(conn, maxResponse)).ReadBytes('\n')
 	if err = errors.Join(unsent, err); len(answer) == 0 && ctx.Err() == nil {
 		return nil, fmt.Errorf("%w: %w: %w", ErrNoBroker, errHungUp, err)
 	}
@@ -112,7 +112,7 @@ func ask(ctx context.Context, socket, name string, line []byte) ([]byte, error) 
 		return nil, fmt.Errorf("%w: its answer is not JSON", ErrNoBroker)
 	}
 	if got.Refused != "" {
-		return nil, &refused.Error{Name: name, Reason: got.Refused, Detail: got.Detail}
+		return nil, &refused.Refusal{Name: name, Reason: got.Refused, Detail: got.Detail}
 	}
 	if len(got.Value) == 0 {
 		return nil, fmt.Errorf("%w: its answer holds no value", ErrNoBroker)

@@ -1,0 +1,194 @@
+package broker
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gpu-mode/kbgen/node/broker/client"
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/secrets"
+	"gopkg.in/yaml.v3"
+)
+
+// config is what a broker is configured by.
+type config struct {
+	Version int      `yaml:"version"`
+	Keys    []string `yaml:"keys"`
+	OIDC    *struct {
+		Organizations []string `yaml:"organizations"`
+		Audience      string   `yaml:"audience"`
+		Issuer        string   `yaml:"issuer"`
+	} `yaml:"oidc"`
+	Host *struct {
+		Organization string   `yaml:"organization"`
+		Pipelines    []string `yaml:"pipelines"`
+	} `yaml:"host"`
+	Signers []string `yaml:"signers"`
+	Old     struct {
+		Pipelines []string `yaml:"pipelines"`
+	} `yaml:"old"`
+}
+
+// Configure makes the broker that a config file describes, and says what it is. The
+// files that the config names are looked for in the directory credentials, unless
+// that is "", and then beside the config. With open, any user of the machine may ask.
+func Configure(file, credentials string, open bool) (*Broker, string, error) {
+	place := func(name string) string { return place(name, credentials, filepath.Dir(file)) }
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, "", errors.Unwrap(err)
+	}
+	var config config
+	d := yaml.NewDecoder(bytes.NewReader(raw))
+	d.KnownFields(true)
+	if err := d.Decode(&config); err != nil {
+		return nil, "", fmt.Errorf("got a config that cannot be read: %s", text.Line(err.Error(), 300))
+	}
+	if config.Version != 1 {
+		return nil, "", fmt.Errorf("version: got %d, want 1", config.Version)
+	}
+	b := &Broker{Now: time.Now}
+	var about strings.Builder
+	if b.policy, err = config.policy(&about); err != nil {
+		return nil, "", err
+	}
+	if open && config.Host != nil {
+		return nil, "", errors.New("host: got a socket that any user of the machine may ask at: want oidc, by which a job proves who it is, or --group")
+	}
+	for _, id := range config.Old.Pipelines {
+		if !secrets.IsUUID(id) {
+			return nil, "", fmt.Errorf("old: pipelines: got %s, want UUIDs in small letters", text.Quote(id))
+		}
+		fmt.Fprintf(&about, "old formats: for pipeline %s\n", id)
+	}
+	b.Old = config.Old.Pipelines
+	if len(config.Keys) == 0 {
+		return nil, "", errors.New("keys: got none, want at least one file")
+	}
+	for _, name := range config.Keys {
+		path := place(name)
+		keys, err := readKeys(path)
+		if err != nil {
+			return nil, "", fmt.Errorf("keys: %s: %w", path, err)
+		}
+		for _, k := range keys {
+			fmt.Fprintf(&about, "key: %s, %s: %s\n", path, k.Kind, text.Shorten(k.Public.Text, 40))
+		}
+		b.Keys = append(b.Keys, keys...)
+	}
+	for _, name := range config.Signers {
+		path := place(name)
+		key, err := readSigner(path)
+		if err != nil {
+			return nil, "", fmt.Errorf("signers: %s: %w", path, err)
+		}
+		fmt.Fprintf(&about, "signer: %s\n", path)
+		b.Signers = append(b.Signers, key)
+	}
+	return b, about.String(), nil
+}
+
+func (c *config) policy(about io.Writer) (policy, error) {
+	switch {
+	case (c.OIDC == nil) == (c.Host == nil):
+		return nil, errors.New("got not exactly one of oidc and host")
+	case c.OIDC != nil:
+		o := c.OIDC
+		if o.Audience == "" {
+			o.Audience = client.Audience
+		}
+		if o.Issuer == "" {
+			o.Issuer = defaultIssuer
+		}
+		if !strings.HasPrefix(o.Issuer, "https://") && !strings.HasPrefix(o.Issuer, "http://127.0.0.1:") {
+			return nil, fmt.Errorf("oidc: issuer: got %s, want https://…: whoever answers for it decides who is believed", text.Quote(o.Issuer))
+		}
+		if len(o.Organizations) == 0 {
+			return nil, errors.New("oidc: organizations: got none: all of Buildkite signs with the same keys")
+		}
+		for _, id := range o.Organizations {
+			if !secrets.IsUUID(id) {
+				return nil, fmt.Errorf("oidc: organizations: got %s, want a UUID in small letters", text.Quote(id))
+			}
+		}
+		fmt.Fprintf(about, "believed: tokens of %s for %s, organizations %s\n", o.Issuer, o.Audience, strings.Join(o.Organizations, ", "))
+		return newOIDC(o.Issuer, o.Audience, o.Organizations, time.Now), nil
+	}
+	for _, id := range append([]string{c.Host.Organization}, c.Host.Pipelines...) {
+		if !secrets.IsUUID(id) {
+			return nil, fmt.Errorf("host: got %s, want UUIDs in small letters", text.Quote(id))
+		}
+	}
+	if len(c.Host.Pipelines) == 0 {
+		return nil, errors.New("host: pipelines: got none")
+	}
+	fmt.Fprintf(about, "believed: whatever runs here, as pipelines %s of organization %s; this trusts what Buildkite tells the agent\n",
+		strings.Join(c.Host.Pipelines, ", "), c.Host.Organization)
+	return &hostPolicy{Organization: c.Host.Organization, Pipelines: c.Host.Pipelines}, nil
+}
+
+// place is where a file of the config lies: systemd's credentials come first.
+func place(name, credentials, beside string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	if credentials != "" {
+		path := filepath.Join(credentials, name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return filepath.Join(beside, name)
+}
+
+// readKeys reads private keys that nobody else can read: a job's user that could
+// would need no
+func readKeys(path string) ([]*secrets.PrivateKey, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	if info.Mode().Perm()&0o077 != 0 || int(owner) != os.Geteuid() {
+		return nil, fmt.Errorf("got a file of user %d with mode %04o, want one of user %d that nobody else can read (0600)", owner, info.Mode().Perm(), os.Geteuid())
+	}
+	content, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	return secrets.ParsePrivateKeys(content)
+}
+
+func readSigner(path string) (ed25519.PublicKey, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	b, _ := pem.Decode(content)
+	if b == nil || b.Type != "PUBLIC KEY" {
+		return nil, errors.New("got no PEM block PUBLIC KEY")
+	}
+	key, err := x509.ParsePKIXPublicKey(b.Bytes)
+	if err != nil {
+		return nil, errors.New("got a PEM block PUBLIC KEY that is none")
+	}
+	if key, ok := key.(ed25519.PublicKey); ok {
+		return key, nil
+	}
+	return nil, fmt.Errorf("got a %T, want an Ed25519 key", key)
+}

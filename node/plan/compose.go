@@ -1,0 +1,81 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/node/facts"
+	"github.com/gpu-mode/kbgen/schema/near"
+	"github.com/gpu-mode/kbgen/schema/queuefile"
+	"github.com/gpu-mode/kbgen/templates"
+)
+
+// Containers are the agents in containers that stand for a machine.
+type Containers struct {
+	File   *queuefile.File   // free of errors
+	Node   string            // which of the file's nodes the machine is
+	Rows   map[string]Row    // by GPU type
+	Images map[string]string // by slot
+	Image  string            // of the other slots
+	Pids   int               // of a slot: processes and threads
+}
+
+// Agents returns an agent for each slot, and notes for the vendor to read.
+func (c *Containers) Agents() (agents []templates.ContainerAgent, notes []string, err error) {
+	images := maps.Clone(c.Images)
+	var nodes []string
+	for i := range c.File.Nodes {
+		nodes = append(nodes, c.File.Nodes[i].Name)
+	}
+	for _, a := range c.File.Agents() {
+		if a.Node != c.Node {
+			continue
+		}
+		row, ok := c.Rows[a.GPUType]
+		if !ok {
+			return nil, notes, fmt.Errorf("%s: GPU type %q is not in kbgen's table", a.Path, a.GPUType)
+		}
+		slot := fmt.Sprintf("gpu%d", len(agents))
+		image, ok := images[slot]
+		if delete(images, slot); !ok {
+			image = c.Image
+		}
+		if image == "" {
+			return nil, notes, fmt.Errorf("--image: got none for %s", slot)
+		}
+		devices, err := containerDevices(&row, &a)
+		if err != nil {
+			return nil, notes, err
+		}
+		note := "steps for " + row.Name + " start a container of their own and need an agent that has docker; these have none"
+		if row.Platform == Docker && !slices.Contains(notes, note) {
+			notes = append(notes, note)
+		}
+		agents = append(agents, templates.ContainerAgent{
+			Slot: slot, Image: image, Tags: a.Tags, Devices: devices, CPUs: a.Share.CPUs, MemoryGiB: a.Share.MemoryGiB, Pids: c.Pids,
+		})
+	}
+	if len(agents) == 0 {
+		return nil, notes, fmt.Errorf("%s: got no node %q, want %s", c.File.Name(), c.Node, near.Perhaps(c.Node, nodes))
+	}
+	for slot := range images {
+		return nil, notes, fmt.Errorf("--image: got one for %q, want a slot from gpu0 to gpu%d", slot, len(agents)-1)
+	}
+	return agents, notes, nil
+}
+
+// containerDevices are the UUIDs that an agent's container asks for.
+func containerDevices(row *Row, a *queuefile.Agent) ([]string, error) {
+	byUUID := strings.HasPrefix(a.Tags[len(a.Tags)-1], "gpu-uuid=")
+	switch {
+	case row.Vendor == "none":
+		return nil, nil
+	case row.Vendor != facts.NVIDIA:
+		return nil, fmt.Errorf("%s: got %s, want NVIDIA's GPUs or none: what a container of another maker's needs is not in a queue file", a.Path, row.Name)
+	case !byUUID:
+		return nil, fmt.Errorf("%s: got count or indexes, want uuids: an index names another GPU after one has failed", a.Path)
+	}
+	return a.Devices, nil
+}
