@@ -49,7 +49,6 @@ serve: build agent
 # What people run before every commit: every package, with the real agent.
 test: build agent
 	$(GO) test -timeout 20m ./...
-	$(GO) -C tools/zzglob test ./...
 	agent=$$(sh tools/agent.sh) && $(GO) -C tools/buildkite-agent test -mod=readonly . -agent "$$agent"
 	sh tools/agent_test.sh
 
