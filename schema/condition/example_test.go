@@ -3,7 +3,7 @@ package condition_test
 import (
 	"fmt"
 
-	"github.com/gpu-mode/kbgen/local/condition"
+	"github.com/gpu-mode/kbgen/schema/condition"
 )
 
 func ExampleEval() {
