@@ -1,4 +1,5 @@
-// Package condition evaluates the if expressions of steps as Buildkite does:
+// Package condition checks and evaluates the if expressions of steps as
+// Buildkite does:
 //
 //	build.branch == "main" && build.message !~ /skip/i // and comments
 //
@@ -6,13 +7,17 @@
 // quotes, whole numbers, true, false, null, regular expressions, dotted
 // variables, and the functions build.env and env. && binds tighter than ||,
 // comparisons tighter than both. What Buildkite's server accepts beyond its
-// documentation (a ? b : c, $NAME, lists in brackets) is refused with a reason.
+// documentation (a ? b : c, $NAME, lists in brackets) cannot be evaluated here
+// and is not checked.
 //
 // Source: buildkite/docs, pages/pipelines/configure/conditionals.md; for
 // precedence, null and type rules also buildkite/conditional.
 package condition
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Vars are what an expression may read.
 type Vars struct {
@@ -31,6 +36,10 @@ type Error struct {
 	Line   int // from 1
 	Column int // in characters, from 1
 	Reason string
+
+	Offset int    // of the part, bytes from the beginning
+	Name   string // the variable or function, if no such thing exists
+	local  bool   // a limit of this package, not of Buildkite's
 }
 
 func (e *Error) Error() string {
@@ -56,6 +65,27 @@ func Eval(expr string, vars Vars) (bool, error) {
 	if p.tok.kind == tokenEnd {
 		return false, p.errorf(p.tok.at, "got no expression")
 	}
+	return p.outcome()
+}
+
+// Check returns what Buildkite refuses in an expression whatever its variables
+// hold, nil if there is nothing: broken syntax, and names that do not exist. It
+// passes over the rest of an expression that Eval cannot read but Buildkite can.
+// In a notification's condition names that begin with "step." exist too.
+func Check(expr string, notification bool) *Error {
+	p := &parser{lexer: lexer{src: expr}, unvalued: true, notification: notification}
+	err := p.next()
+	if err == nil && p.tok.kind != tokenEnd {
+		_, err = p.outcome()
+	}
+	if fault := new(Error); errors.As(err, &fault) && !fault.local {
+		return fault
+	}
+	return nil
+}
+
+// outcome reads the whole expression.
+func (p *parser) outcome() (bool, error) {
 	at := p.tok.at
 	v, err := p.or()
 	if err != nil {
@@ -64,7 +94,7 @@ func Eval(expr string, vars Vars) (bool, error) {
 	if p.tok.kind != tokenEnd {
 		return false, p.unexpected("an operator or the end")
 	}
-	if v.kind != kindBool {
+	if v.kind != kindBool && v.kind != kindAny {
 		return false, p.errorf(at, "the expression is %s, want true or false", v.kind)
 	}
 	return v.flag, nil

@@ -188,3 +188,39 @@ func FuzzEval(f *testing.F) {
 		}
 	})
 }
+
+func TestCheck(t *testing.T) {
+	const a, b = "build.branch", "build.tag"
+	for expr, want := range map[string]string{
+		"": "", "true": "", b: "", "!" + b: "", a + " == " + b: "", a + "==" + b + "&&" + a + "!=" + b: "",
+		"(" + a + " || " + b + ") && !(" + a + ")": "", a + " =~ /x[/]y/i": "", a + " !~ /x\\/y/": "", a + ` == "it's"`: "",
+		a + ` == 'say "x"'`: "", "build.pull_request.labels includes 'b'": "", "// only a comment": "", a + " // comment (": "",
+		`env("X") == build.env('Y')`: "", a + ` == "$BRANCH"`: "", a + ` == $BRANCH`: "", a + " =~ /(?=x)/": "", `["a"] includes ` + a: "",
+		a + " = " + b:                   `"=" is not an operator`,
+		a + " & " + b:                   `"&" is not an operator`,
+		a + " | " + b:                   `"|" is not an operator`,
+		a + " ==":                       "got the end",
+		"== " + a:                       `got "=="`,
+		"(" + a:                         "got the end",
+		a + ")":                         `got ")"`,
+		a + " < 1":                      "numbers can be compared",
+		a + " =~ /x":                    "the regular expression has no end",
+		a + ` == "b`:                    "the string has no end",
+		a + " && && " + b:               `got "&&"`,
+		a + " !":                        `got "!"`,
+		"()":                            `got ")"`,
+		`"a"`:                           "the expression is a string",
+		`build.brnch == "main"`:         "column 1: there is no variable build.brnch, did you mean build.branch?",
+		a + " == 'x' && build.tga":      "column 24: there is no variable build.tga, did you mean build.tag or build.id?",
+		`step.outcome == "hard_failed"`: "in conditions of notifications only",
+		`buildenv("X") == "x"`:          "there is no function buildenv",
+	} {
+		fault := Check(expr, false)
+		if (fault == nil) != (want == "") || fault != nil && !strings.Contains(fault.Error(), want) {
+			t.Errorf("Check(%q) = %v, want %q", expr, fault, want)
+		}
+	}
+	if fault := Check(`step.outcome == "hard_failed" && pipeline.started_failing`, true); fault != nil {
+		t.Errorf("Check of a notification's condition = %v, want nil", fault)
+	}
+}

@@ -45,12 +45,9 @@ type lexer struct {
 // operators are tried in order, longer ones first.
 var operators = []string{"==", "!=", "=~", "!~", "&&", "||", "!", "(", ")", ","}
 
-// refusals are texts that people write and the stand-in does not take.
+// refusals are texts that people write and Buildkite does not take.
 var refusals = []struct{ text, reason string }{
 	{"@>", `"@>" is not an operator of Buildkite's, use includes`},
-	{"?", "kblocal does not implement a ? b : c"},
-	{"[", "kblocal does not implement lists in brackets, compare one by one"},
-	{"$", "kblocal does not implement $ in conditions, use build.env"},
 	{"=", `"=" is not an operator, use ==`},
 	{"&", `"&" is not an operator, use &&`},
 	{"|", `"|" is not an operator, use ||`},
@@ -58,6 +55,13 @@ var refusals = []struct{ text, reason string }{
 	{">", "numbers can be compared by == and != only"},
 	{"-", "numbers are whole and have no sign"},
 	{"/*", "comments begin with // only"},
+}
+
+// limits are texts that Buildkite takes and this package does not.
+var limits = []struct{ text, reason string }{
+	{"?", "a ? b : c"},
+	{"[", "lists in brackets, compare one by one"},
+	{"$", "$ in conditions, use build.env"},
 }
 
 // scan returns the next token.
@@ -77,6 +81,11 @@ func (l *lexer) scan() (token, error) {
 	for _, no := range refusals {
 		if strings.HasPrefix(rest, no.text) {
 			return token{}, l.errorf(at, "%s", no.reason)
+		}
+	}
+	for _, no := range limits {
+		if strings.HasPrefix(rest, no.text) {
+			return token{}, l.unsupported(at, no.reason)
 		}
 	}
 	switch c := rest[0]; {
@@ -141,7 +150,7 @@ func (l *lexer) quoted(quote byte) (token, error) {
 			return token{kind: tokenString, text: text.String(), at: at}, nil
 		case '$':
 			if quote == '"' {
-				return token{}, l.errorf(i, "kblocal does not implement $ in double quotes, use single ones or build.env")
+				return token{}, l.unsupported(i, "$ in double quotes, use single ones or build.env")
 			}
 			text.WriteByte(c)
 		case '\\':
@@ -161,9 +170,10 @@ func (l *lexer) quoted(quote byte) (token, error) {
 func (l *lexer) regexp() (token, error) {
 	at := l.pos
 	var text strings.Builder
+	class := false // in brackets a slash is a slash
 	for i := at + 1; i < len(l.src); i++ {
 		switch c := l.src[i]; {
-		case c == '/':
+		case c == '/' && !class:
 			l.pos = i + 1
 			return token{kind: tokenRegexp, text: text.String(), flags: l.take(isNameByte), at: at}, nil
 		case c == '\n':
@@ -175,6 +185,7 @@ func (l *lexer) regexp() (token, error) {
 			}
 			text.WriteByte(l.src[i])
 		default:
+			class = c == '[' || class && c != ']'
 			text.WriteByte(c)
 		}
 	}
@@ -185,5 +196,17 @@ func (l *lexer) errorf(at int, format string, args ...any) *Error {
 	before := l.src[:at]
 	line := strings.Count(before, "\n")
 	before = before[strings.LastIndexByte(before, '\n')+1:]
-	return &Error{Line: line + 1, Column: utf8.RuneCountInString(before) + 1, Reason: fmt.Sprintf(format, args...)}
+	return &Error{Line: line + 1, Column: utf8.RuneCountInString(before) + 1, Offset: at, Reason: fmt.Sprintf(format, args...)}
 }
+
+// unsupported is the error for what Buildkite takes and this package does not.
+func (l *lexer) unsupported(at int, reason string) *Error {
+	err := l.errorf(at, "kblocal does not implement %s", reason)
+	err.local = true
+	return err
+}
+
+// A localError is a limit of this package.
+type localError struct{ reason string }
+
+func (e *localError) Error() string { return e.reason }

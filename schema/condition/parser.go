@@ -1,6 +1,8 @@
 package condition
 
 import (
+	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +17,9 @@ type parser struct {
 	vars  Vars
 	tok   token
 	depth int
+
+	unvalued     bool // see [Check]: variables have names and no values
+	notification bool
 }
 
 func (p *parser) next() (err error) {
@@ -63,7 +68,7 @@ func (p *parser) logical(op string, operand func() (value, error)) (value, error
 }
 
 func (p *parser) logicalOperand(op string, at int, v value) error {
-	if v.kind != kindBool {
+	if v.kind != kindBool && v.kind != kindAny {
 		return p.errorf(at, "got %s beside %s, want true or false", v.kind, op)
 	}
 	return nil
@@ -100,6 +105,10 @@ func (p *parser) comparison() (value, error) {
 		if err != nil {
 			return value{}, err
 		}
+		if left.kind == kindAny || right.kind == kindAny {
+			left = value{kind: kindAny}
+			continue
+		}
 		ok, err := compare(left, right)
 		if err != nil {
 			return value{}, p.errorf(op.at, "%s: %v", op.text, err)
@@ -126,6 +135,9 @@ func (p *parser) unary() (value, error) {
 	v, err := p.unary()
 	if err != nil {
 		return value{}, err
+	}
+	if v.kind == kindAny {
+		return v, nil
 	}
 	if v.kind != kindBool && v.kind != kindNull {
 		return value{}, p.errorf(at, "got %s after !, want true or false", v.kind)
@@ -168,7 +180,9 @@ func (p *parser) operand() (value, error) {
 	case tokenRegexp:
 		re, err := compile(tok.text, tok.flags)
 		if err != nil {
-			return value{}, p.errorf(tok.at, "%v", err)
+			fault := p.errorf(tok.at, "%v", err)
+			fault.local = errors.As(err, new(*localError))
+			return value{}, fault
 		}
 		return value{kind: kindRegexp, re: re}, nil
 	}
@@ -206,9 +220,15 @@ func (p *parser) name(tok token) (value, error) {
 	if p.is(tokenOperator, "(") {
 		return p.call(tok)
 	}
+	if p.unvalued {
+		if !slices.Contains(Variables, tok.text) && !(p.notification && notificationName(tok.text)) {
+			return value{}, p.unknown(tok, Variables)
+		}
+		return value{kind: kindAny}, nil
+	}
 	v, ok := p.vars.Values[tok.text]
 	if !ok {
-		return value{}, p.errorf(tok.at, "%s", p.unknown(tok.text))
+		return value{}, p.unknown(tok, slices.Collect(maps.Keys(p.vars.Values)))
 	}
 	out, err := valueOf(v)
 	if err != nil {
@@ -217,25 +237,32 @@ func (p *parser) name(tok token) (value, error) {
 	return out, nil
 }
 
-// unknown says that there is no such variable, and which ones are like it.
-func (p *parser) unknown(name string) string {
-	if name == "env" || name == "build.env" {
-		return name + ` is a function, use ` + name + `("NAME")`
+// notificationName reports whether a variable exists in notifications only.
+func notificationName(name string) bool {
+	return strings.HasPrefix(name, "step.") || name == "pipeline.started_passing" || name == "pipeline.started_failing"
+}
+
+// unknown is the error for a variable that does not exist.
+func (p *parser) unknown(tok token, known []string) *Error {
+	name := tok.text
+	reason := "there is no variable " + name + nearest(name, known)
+	switch {
+	case name == "env" || name == "build.env":
+		reason = name + ` is a function, use ` + name + `("NAME")`
+	case strings.HasPrefix(name, "step."):
+		reason = name + ": step variables exist in conditions of notifications only"
 	}
-	if strings.HasPrefix(name, "step.") {
-		return name + ": step variables exist in conditions of notifications only"
-	}
-	var names []string
-	for have := range p.vars.Values {
-		names = append(names, have)
-	}
-	return "there is no variable " + name + nearest(name, names)
+	err := p.errorf(tok.at, "%s", reason)
+	err.Name = name
+	return err
 }
 
 // call evaluates a function.
 func (p *parser) call(fn token) (value, error) {
 	if fn.text != "env" && fn.text != "build.env" {
-		return value{}, p.errorf(fn.at, "there is no function %s, have build.env and env", fn.text)
+		err := p.errorf(fn.at, "there is no function %s, have build.env and env", fn.text)
+		err.Name = fn.text
+		return value{}, err
 	}
 	if err := p.next(); err != nil {
 		return value{}, err
@@ -250,6 +277,9 @@ func (p *parser) call(fn token) (value, error) {
 	if !p.is(tokenOperator, ")") {
 		return value{}, p.unexpected(`")"`)
 	}
+	if p.unvalued {
+		return value{kind: kindAny}, p.next()
+	}
 	v, err := p.vars.env(arg.text)
 	if err != nil {
 		return value{}, p.errorf(arg.at, "%v", err)
@@ -263,7 +293,7 @@ func (p *parser) call(fn token) (value, error) {
 // nearest lists the names most like a wrong one, as the end of a sentence.
 func nearest(name string, names []string) string {
 	limit := max(2, len(name)/3)
-	slices.Sort(names)
+	names = slices.Sorted(slices.Values(names))
 	var close []string
 	for _, have := range names {
 		if last := have[strings.LastIndexByte(have, '.')+1:]; near.Distance(name, have) <= limit || last == name {

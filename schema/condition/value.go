@@ -17,10 +17,11 @@ const (
 	kindString
 	kindList
 	kindRegexp
+	kindAny // of a variable whose value is not known
 )
 
 func (k kind) String() string {
-	return [...]string{"null", "true or false", "a number", "a string", "a list", "a regular expression"}[k]
+	return [...]string{"null", "true or false", "a number", "a string", "a list", "a regular expression", "any value"}[k]
 }
 
 // A value is one operand; the field of its kind is set.
@@ -118,7 +119,7 @@ func compile(pattern, flags string) (*regexp.Regexp, error) {
 	}
 	re, err := regexp.Compile(pattern)
 	if bad, ok := err.(*syntax.Error); ok {
-		return nil, fmt.Errorf("kblocal cannot match this regular expression: %s: %q", bad.Code, bad.Expr)
+		return nil, &localError{fmt.Sprintf("kblocal cannot match this regular expression: %s: %q", bad.Code, bad.Expr)}
 	}
 	return re, err
 }
