@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -88,6 +89,18 @@ func (c *Config) Slot(name string) (*Slot, error) {
 	return nil, fmt.Errorf("slot: got %q, want %s", name, near.Perhaps(name, names))
 }
 
+// UsesDocker reports whether some slot starts containers.
+func (c *Config) UsesDocker() bool {
+	return slices.ContainsFunc(c.Slots, func(s Slot) bool { return s.Platform == "docker" })
+}
+
+// HasVendor reports whether some slot has devices of a vendor.
+func (c *Config) HasVendor(vendor string) bool {
+	return slices.ContainsFunc(c.Slots, func(s Slot) bool {
+		return slices.ContainsFunc(s.Devices, func(d Device) bool { return d.Vendor == vendor })
+	})
+}
+
 // Pick returns the slots of these names, all of them for no name.
 func (c *Config) Pick(names []string) ([]*Slot, error) {
 	var picked []*Slot
@@ -110,3 +123,24 @@ func (c *Config) Pick(names []string) ([]*Slot, error) {
 	}
 	return picked, nil
 }
+
+// A UsageError says that what the caller of kbnode asks for is wrong, and not the
+// machine. Commands end with the exit status of wrong usage then.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Usagef makes a [*UsageError].
+func Usagef(format string, args ...any) error {
+	return &UsageError{fmt.Errorf(format, args...)}
+}
+
+// A HintError carries a command to type next.
+type HintError struct {
+	Err  error
+	Hint string
+}
+
+func (e *HintError) Error() string { return e.Err.Error() }
+func (e *HintError) Unwrap() error { return e.Err }

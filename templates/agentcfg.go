@@ -11,21 +11,17 @@ import (
 
 // An AgentConfig is what the agent of one slot is started with, its token apart.
 type AgentConfig struct {
-	Major    int    // of the agent, 3 or 4
-	Name     string // "<node>-<slot>"
-	Slot     string
-	Tags     []string // "key=value"
-	Endpoint string   // empty: Buildkite's
-	Program  string   // kbnode
-	Docker   bool     // jobs run in containers; else the agent starts them itself
-	// Plugin is the only one that jobs may name, "github.com/...#v5.13.0", and
-	// Repositories are those that they may belong to; none: any. Nothing is ever
-	// fetched from one.
-	Plugin       string
-	Repositories []string
-	JWKS         string // a file of public keys for signed steps; empty: they are not signed
-	HealthPort   int
-	CancelSecs   int // from the signal to the end of a cancelled job
+	Major      int    // of the agent, 3 or 4
+	Name       string // "<node>-<slot>"
+	Slot       string
+	Tags       []string // "key=value"
+	Endpoint   string   // empty: Buildkite's
+	Program    string   // kbnode
+	Docker     bool     // jobs run in containers; else the agent starts them itself
+	Plugin     string   // the only one that jobs may name, "github.com/...#v5.13.0"
+	JWKS       string   // a file of public keys for signed steps; empty: they are not signed
+	HealthPort int
+	CancelSecs int // from the signal to the end of a cancelled job
 }
 
 // agentKeys are the settings that kbnode writes, by the agent's majors that have
@@ -133,13 +129,6 @@ func (a *AgentConfig) jobs(c *cfg) {
 	c.flag("no-ssh-keyscan", true)
 	if a.Docker {
 		c.set("allowed-plugins", anchored(a.Plugin))
-	}
-	if len(a.Repositories) > 0 {
-		var patterns []string
-		for _, r := range a.Repositories {
-			patterns = append(patterns, anchored(r))
-		}
-		c.set("allowed-repositories", strings.Join(patterns, ","))
 	}
 	c.flag("enable-environment-variable-allowlist", true)
 	c.set("allowed-environment-variables", strings.Join(AllowedVariables(), ","))

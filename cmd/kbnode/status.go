@@ -8,6 +8,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/facts"
 	"github.com/gpu-mode/kbgen/node/status"
 )
 
@@ -39,4 +40,17 @@ func (c *statusCmd) Run(ctx context.Context, env *cli.Env) error {
 		fmt.Fprintf(env.Stdout, "changed by hand: %s\n", name)
 	}
 	return nil
+}
+
+// factsCmd prints what the machine is.
+type factsCmd struct {
+	Root string `placeholder:"DIR" help:"read the files below DIR, and ask no program"`
+}
+
+func (c *factsCmd) Run(ctx context.Context, env *cli.Env) error {
+	f, err := facts.Read(ctx, facts.Host(c.Root))
+	if err != nil {
+		return err
+	}
+	return cli.PrintJSON(env.Stdout, f)
 }

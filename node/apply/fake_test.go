@@ -237,20 +237,11 @@ func (u *fakeUsers) rewrite(name string, f func(lines []string) []string) error 
 	return os.Rename(file+".new", file)
 }
 
-func (u *fakeUsers) Add(_ context.Context, user resource.User, exists bool) error {
+func (u *fakeUsers) Add(_ context.Context, user resource.User) error {
 	err := u.rewrite("group", func(lines []string) []string {
-		for i := range lines {
-			if f := strings.Split(lines[i], ":"); slices.Contains(user.Groups, f[0]) {
-				f[3] = strings.Trim(f[3]+","+user.Name, ",")
-				lines[i] = strings.Join(f, ":")
-			}
-		}
-		if exists {
-			return lines
-		}
 		return append(lines, fmt.Sprintf("%s:x:%d:", user.Name, 64000+len(lines)))
 	})
-	if err != nil || exists {
+	if err != nil {
 		return err
 	}
 	return u.rewrite("passwd", func(lines []string) []string {

@@ -31,7 +31,6 @@ type prior struct {
 	GID     int         `json:"gid,omitempty"`
 	SHA256  string      `json:"sha256,omitempty"` // of a file's content, which is in priorDir
 	Target  string      `json:"target,omitempty"`
-	Groups  []string    `json:"groups,omitempty"`
 	Enabled bool        `json:"enabled,omitempty"`
 	Active  bool        `json:"active,omitempty"`
 }

@@ -52,7 +52,7 @@ func (m *Machine) observe(ctx context.Context, want *resource.Set, l *ledger) (r
 		return resource.State{}, err
 	}
 	o := &observer{m: m, accounts: a, state: resource.State{
-		Users: map[string][]string{}, Nodes: map[string]resource.Node{}, Made: l.made(), Pending: l.pending,
+		Users: map[string]bool{}, Nodes: map[string]resource.Node{}, Made: l.made(), Pending: l.pending,
 	}}
 	for _, u := range want.Users {
 		o.user(u.Name)
@@ -90,9 +90,7 @@ func (m *Machine) observe(ctx context.Context, want *resource.Set, l *ledger) (r
 }
 
 func (o *observer) user(name string) {
-	if _, ok := o.accounts.users[name]; ok {
-		o.state.Users[name] = o.accounts.member[name]
-	}
+	_, o.state.Users[name] = o.accounts.users[name]
 }
 
 // node looks at a path and at the directories that it lies in.

@@ -79,14 +79,14 @@ func TestRealUsers(t *testing.T) {
 	}
 	f := newFixture(t)
 	f.machine.Users = &Useradd{Root: f.machine.Root}
-	s := resource.Set{Users: []resource.User{{Name: "kbagent-gpu0", Home: "/var/lib/kbnode/slots/gpu0", Groups: []string{"render"}}}}
+	s := resource.Set{Users: []resource.User{{Name: "kbagent-gpu0", Home: "/var/lib/kbnode/slots/gpu0"}}}
 	f.mustApply(t, &s)
 	a, err := f.machine.accounts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id, ok := a.users["kbagent-gpu0"]; !ok || id[0] == 0 || a.groups["kbagent-gpu0"] != id[1] || len(a.member["kbagent-gpu0"]) != 1 {
-		t.Errorf("the user is %v, its group %d, others %v", id, a.groups["kbagent-gpu0"], a.member["kbagent-gpu0"])
+	if id, ok := a.users["kbagent-gpu0"]; !ok || id[0] == 0 || a.groups["kbagent-gpu0"] != id[1] {
+		t.Errorf("the user is %v, its group %d", id, a.groups["kbagent-gpu0"])
 	}
 	if did := f.mustApply(t, &s); len(did) > 0 {
 		t.Errorf("a second time: %+v", did)

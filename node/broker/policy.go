@@ -15,8 +15,7 @@ import (
 // An asker is the job that asks, as far as it is believed.
 type asker struct {
 	secrets.Claims
-	ID    string // "" where nothing proves it
-	Agent string
+	ID string // "" where nothing proves it
 }
 
 // A policy says what is believed of a job that asks.
@@ -80,7 +79,6 @@ func (p *oidcPolicy) Identify(ctx context.Context, token string) (asker, error) 
 		Tag          string `json:"build_tag"`
 		Source       string `json:"build_source"`
 		Job          string `json:"job_id"`
-		Agent        string `json:"agent_id"`
 	}
 	if err := id.Claims(&c); err != nil {
 		return asker{}, &secrets.Refusal{Reason: refused.Unproved, Detail: "the token's claims cannot be read"}
@@ -95,7 +93,7 @@ func (p *oidcPolicy) Identify(ctx context.Context, token string) (asker, error) 
 	if c.Tag != "" {
 		ref = "refs/tags/" + c.Tag
 	}
-	return asker{secrets.Claims{Organization: c.Organization, Pipeline: c.Pipeline, Queue: c.Queue, Step: c.Step, Ref: ref, Source: c.Source}, c.Job, c.Agent}, nil
+	return asker{secrets.Claims{Organization: c.Organization, Pipeline: c.Pipeline, Queue: c.Queue, Step: c.Step, Ref: ref, Source: c.Source}, c.Job}, nil
 }
 
 // Allow compares the envelope's bindings with the token's claims.

@@ -9,12 +9,6 @@ import (
 	"net/url"
 )
 
-// A container is what is asked of one.
-type container struct {
-	ID     string
-	Labels map[string]string
-}
-
 // Filter is the engine's spelling of filters: name to values.
 func Filter(filters map[string][]string) url.Values {
 	raw, err := json.Marshal(filters)
@@ -24,37 +18,16 @@ func Filter(filters map[string][]string) url.Values {
 	return url.Values{"filters": {string(raw)}}
 }
 
-// labelled lists the containers with a label, "key=value", those that have ended
-// as well.
-func (c *Client) labelled(ctx context.Context, label string) ([]container, error) {
-	query := Filter(map[string][]string{"label": {label}})
-	query.Set("all", "1")
-	var all []struct {
-		ID     string            `json:"Id"`
-		Labels map[string]string `json:"Labels"`
-	}
-	if err := c.Do(ctx, http.MethodGet, "/containers/json", query, nil, &all); err != nil {
-		return nil, err
-	}
-	var out []container
-	for _, one := range all {
-		out = append(out, container(one))
-	}
-	return out, nil
-}
-
 // Inspect looks at the container with an ID, the beginning of one, or a name.
-func (c *Client) Inspect(ctx context.Context, name string) (container, error) {
+func (c *Client) Inspect(ctx context.Context, name string) (id string, labels map[string]string, err error) {
 	var one struct {
 		ID     string `json:"Id"`
 		Config struct {
 			Labels map[string]string
 		}
 	}
-	if err := c.Do(ctx, http.MethodGet, "/containers/"+name+"/json", nil, nil, &one); err != nil {
-		return container{}, err
-	}
-	return container{ID: one.ID, Labels: one.Config.Labels}, nil
+	err = c.Do(ctx, http.MethodGet, "/containers/"+name+"/json", nil, nil, &one)
+	return one.ID, one.Config.Labels, err
 }
 
 // Wait waits for what condition says, "not-running", "next-exit" or "removed", and
@@ -78,10 +51,15 @@ func (c *Client) Remove(ctx context.Context, id string) error {
 	return nil
 }
 
-// Reap removes all containers with a label and returns how many there were.
+// Reap removes all containers with a label, "key=value", those that have ended as
+// well, and returns how many there were.
 func (c *Client) Reap(ctx context.Context, label string) (int, error) {
-	all, err := c.labelled(ctx, label)
-	if err != nil {
+	query := Filter(map[string][]string{"label": {label}})
+	query.Set("all", "1")
+	var all []struct {
+		ID string `json:"Id"`
+	}
+	if err := c.Do(ctx, http.MethodGet, "/containers/json", query, nil, &all); err != nil {
 		return 0, err
 	}
 	var faults []error

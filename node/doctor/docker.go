@@ -28,7 +28,7 @@ type info struct {
 func (r *run) dockerInfo() info {
 	if r.docker == nil {
 		r.docker = &info{}
-		if r.anyDocker() {
+		if r.c.UsesDocker() {
 			_ = r.ask("/info", nil, r.docker) // no answer is said by the check of the engine
 		}
 	}
@@ -44,7 +44,7 @@ func (r *run) ask(path string, query url.Values, into any) error {
 
 func (r *run) engine() {
 	switch {
-	case !r.anyDocker():
+	case !r.c.UsesDocker():
 	case r.stat(r.c.Docker.Socket) == nil:
 		r.fail("systemctl start docker", "no docker engine listens at %s", r.c.Docker.Socket)
 	case r.dockerInfo().ServerVersion == "":
@@ -53,7 +53,7 @@ func (r *run) engine() {
 }
 
 func (r *run) engineSocket() {
-	if !r.anyDocker() {
+	if !r.c.UsesDocker() {
 		return
 	}
 	info, err := os.Stat(r.path(r.c.Docker.Socket))
@@ -66,7 +66,7 @@ func (r *run) engineSocket() {
 }
 
 func (r *run) engineCgroup() {
-	if !r.anyDocker() {
+	if !r.c.UsesDocker() {
 		return
 	}
 	switch driver := r.dockerInfo().CgroupDriver; driver {
@@ -109,7 +109,7 @@ func (r *run) engineCDI() {
 }
 
 func (r *run) toolkit() {
-	if !r.anyDocker() {
+	if !r.c.UsesDocker() {
 		return
 	}
 	if runtime := r.dockerInfo().DefaultRuntime; strings.Contains(runtime, "nvidia") {
@@ -169,18 +169,11 @@ func (r *run) cdiDevices() {
 	}
 }
 
-// hasVendor reports whether some slot has devices of the vendor.
-func (r *run) hasVendor(vendor string) bool {
-	return slices.ContainsFunc(r.c.Slots, func(s node.Slot) bool {
-		return slices.ContainsFunc(s.Devices, func(d node.Device) bool { return d.Vendor == vendor })
-	})
-}
-
 func (r *run) driver() {
-	if r.hasVendor("amd") && r.stat("/dev/kfd") == nil {
+	if r.c.HasVendor("amd") && r.stat("/dev/kfd") == nil {
 		r.fail("modprobe amdgpu; dmesg | grep amdgpu", "no /dev/kfd: AMD's driver is not loaded")
 	}
-	if !r.hasVendor("nvidia") {
+	if !r.c.HasVendor("nvidia") {
 		return
 	}
 	if r.stat("/proc/driver/nvidia/version") == nil {
@@ -205,7 +198,7 @@ func (r *run) driver() {
 }
 
 func (r *run) nouveau() {
-	if r.hasVendor("nvidia") && r.stat("/sys/module/nouveau") != nil {
+	if r.c.HasVendor("nvidia") && r.stat("/sys/module/nouveau") != nil {
 		r.fail("blacklist nouveau in /etc/modprobe.d, and reboot", "the kernel has loaded nouveau, which takes NVIDIA's GPUs")
 	}
 }

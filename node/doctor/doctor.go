@@ -7,14 +7,20 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/docker"
+	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -201,16 +207,6 @@ func Properties(shown string) map[string]string {
 	return values
 }
 
-// anyDocker reports whether some slot starts containers.
-func (r *run) anyDocker() bool {
-	for i := range r.c.Slots {
-		if r.c.Slots[i].Platform == "docker" {
-			return true
-		}
-	}
-	return false
-}
-
 // Drift lists the files that were changed since kbnode wrote them, one result each.
 func Drift(ctx context.Context, m Machine, c *node.Config) []Result {
 	if m.Root == "" {
@@ -219,4 +215,105 @@ func Drift(ctx context.Context, m Machine, c *node.Config) []Result {
 	r := &run{ctx: ctx, m: m, c: c}
 	r.files()
 	return r.results
+}
+
+// owner returns the numbers of a file's owner and group; -1 where they are not known.
+func owner(info fs.FileInfo) (uid, gid int) {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(s.Uid), int(s.Gid)
+	}
+	return -1, -1
+}
+
+// A Diagnosis is what kbnode doctor --json prints.
+type Diagnosis struct {
+	OK     bool     `json:"ok"` // no failure; warnings may be there
+	Node   string   `json:"node"`
+	Checks []Result `json:"checks"`
+}
+
+// Count returns how many checks ended in a state.
+func (d *Diagnosis) Count(state State) int {
+	n := 0
+	for _, r := range d.Checks {
+		if r.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+// Write prints a line for each result that is not as it should be, or for all, with
+// its remedy below, and how many there are.
+func (d *Diagnosis) Write(w io.Writer, all bool) {
+	for _, r := range d.Checks {
+		if !all && (r.State == OK || r.State == Skipped) {
+			continue
+		}
+		where := d.Node
+		if r.Slot != "" {
+			where = r.Slot
+		}
+		fmt.Fprintf(w, "%-8s %-8s %-16s %s\n", r.State, where, r.Code, r.Text)
+		if r.Fix != "" {
+			fmt.Fprintf(w, "%-8s %-8s %-16s mend: %s\n", "", "", "", r.Fix)
+		}
+	}
+	fmt.Fprintf(w, "%d checks: %d in order, %d failed, %d to look at, %d not made\n",
+		len(d.Checks), d.Count(OK), d.Count(Failure), d.Count(Warning), d.Count(Skipped))
+}
+
+// Host returns the machine that this process runs on.
+func Host() Machine {
+	return Machine{
+		Root: "/", Run: system.Run, Engine: func(ctx context.Context, socket, path string, query url.Values, into any) error {
+			return docker.New(socket).Do(ctx, http.MethodGet, path, query, nil, into)
+		},
+		Look: system.Look, User: system.LookupUser, Get: get, Device: devices(),
+		Root0: os.Geteuid() == 0, Inside: inside, Owned: func(_ string, body []byte) (ours, unchanged bool) { return resource.Marked(body), resource.Owned(body) },
+	}
+}
+
+// get asks a web address, for a few seconds at most.
+func get(ctx context.Context, url string) (status int, body []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return resp.StatusCode, body, err
+}
+
+// devices is how drivers are asked here.
+func devices() device.Machine {
+	m := device.Machine{Root: "/", Environ: system.Environ(), Limit: 30 * time.Second}
+	if path, ok := system.Look("kbrun-nvml"); ok {
+		m.Probe = []string{path, "device-probe"}
+	}
+	if path, ok := system.Look("nvidia-smi"); ok {
+		m.SMI = path
+	}
+	return m
+}
+
+// inside reports whether this process is in the slot's slice.
+func inside(slot *node.Slot) bool {
+	body, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(body)) {
+		_, path, _ := strings.Cut(strings.TrimSpace(line), "::")
+		if slices.Contains(strings.Split(path, "/"), slot.Slice()) {
+			return true
+		}
+	}
+	return false
 }

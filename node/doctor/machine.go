@@ -235,7 +235,7 @@ func (r *run) agentProgram() {
 }
 
 func (r *run) plugin() {
-	if !r.anyDocker() {
+	if !r.c.UsesDocker() {
 		return
 	}
 	dir := node.PluginDir

@@ -7,11 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
-
-	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/health"
@@ -232,13 +229,9 @@ func (r *run) image(s *node.Slot) {
 	if s.Platform != "docker" {
 		return
 	}
-	var pins node.Pins
-	body, err := os.ReadFile(r.path(node.PinsPath))
-	if err == nil {
-		err = yaml.Unmarshal(body, &pins)
-	}
-	if err != nil && !os.IsNotExist(err) {
-		r.fail("kbnode image update --all", "%s: %v", node.PinsPath, err)
+	pins, err := node.ReadPins(r.m.Root)
+	if err != nil {
+		r.fail("kbnode image update --all", "%v", err)
 		return
 	}
 	pinned := 0

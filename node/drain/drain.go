@@ -10,10 +10,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -27,22 +31,28 @@ func Stop(ctx context.Context, slots []*node.Slot, reason string, wait bool, lim
 			return err
 		}
 	}
-	args := []string{"stop"}
+	verb := []string{"stop"}
 	if !wait {
-		args = append(args, "--no-block")
-	}
-	for _, s := range slots {
-		args = append(args, s.Unit())
+		verb = append(verb, "--no-block")
 	}
 	stopping, cancel := ctx, context.CancelFunc(func() {})
 	if limit > 0 {
 		stopping, cancel = context.WithTimeout(ctx, limit)
 	}
 	defer cancel()
-	_, err := system.Run(stopping, "systemctl", args...)
+	err := Agents(stopping, slots, verb...)
 	if err != nil && ctx.Err() == nil && stopping.Err() != nil {
 		return fmt.Errorf("after %v jobs still run on %s; they end, and no further one starts: kbnode status", limit, strings.Join(busy(ctx, slots), ", "))
 	}
+	return err
+}
+
+// Agents does something with the agents of slots, at once: "stop", "--no-block".
+func Agents(ctx context.Context, slots []*node.Slot, verb ...string) error {
+	for _, s := range slots {
+		verb = append(verb, s.Unit())
+	}
+	_, err := system.Run(ctx, "systemctl", verb...)
 	return err
 }
 
@@ -106,13 +116,13 @@ func StartAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"start"}
+	var slots []*node.Slot
 	for i := range config.Slots {
 		if config.Slots[i].Platform == "docker" {
-			args = append(args, config.Slots[i].Unit())
+			slots = append(slots, &config.Slots[i])
 		}
 	}
-	if _, err := system.Run(ctx, "systemctl", args...); err != nil {
+	if err := Agents(ctx, slots, "start"); err != nil {
 		return fmt.Errorf("the image is there, and agents do not start: %w; kbnode doctor says why", err)
 	}
 	return nil
@@ -123,6 +133,142 @@ func StartAgents(ctx context.Context) error {
 func Retire(ctx context.Context, s *node.Slot, why error) error {
 	paused := pause(s, "health: "+why.Error())
 	// Also where no reason could be written: a full disk must not feed a broken GPU.
-	_, err := system.Run(ctx, "systemctl", "stop", "--no-block", s.Unit())
-	return errors.Join(paused, err)
+	return errors.Join(paused, Agents(ctx, []*node.Slot{s}, "stop", "--no-block"))
+}
+
+// Watch takes the slots out of use whose devices are not in order, and stops the
+// agents of those that are paused.
+func Watch(ctx context.Context, config *node.Config, log func(format string, args ...any)) error {
+	m := doctor.Host()
+	// At once: a driver that hangs keeps each of them for its whole limit.
+	why := make([]error, len(config.Slots))
+	var looking sync.WaitGroup
+	var paused []*node.Slot
+	for i := range config.Slots {
+		s := &config.Slots[i]
+		if _, err := os.Stat(s.Paused()); err == nil {
+			paused = append(paused, s)
+			continue
+		}
+		looking.Go(func() {
+			why[i] = broken(ctx, lookAgain, func(ctx context.Context) error { return doctor.Fit(ctx, m, s) })
+		})
+	}
+	var failed []error
+	if len(paused) > 0 { // who paused a slot may have been ended before it stopped the agent; now, before somebody resumes it
+		failed = append(failed, Agents(ctx, paused, "stop", "--no-block"))
+	}
+	looking.Wait()
+	for i, err := range why {
+		if s := &config.Slots[i]; err != nil {
+			log("%s takes no further jobs: %v", s.Name, err)
+			failed = append(failed, Retire(ctx, s, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// CheckDevices looks after a slot's devices between two jobs. A slot that is not fit
+// is taken out of use, and the error says why.
+func CheckDevices(ctx context.Context, s *node.Slot) error {
+	if len(s.Devices) == 0 {
+		return nil
+	}
+	err := broken(ctx, lookAgain, func(ctx context.Context) error { return doctor.Fit(ctx, doctor.Host(), s) })
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, Retire(ctx, s, err))
+}
+
+// lookAgain is the time between two looks at devices that are not in order.
+const lookAgain = 3 * time.Second
+
+// broken is why devices are not fit for a job, when a second look says so as well.
+// One driver's answer that did not come takes no slot out of use for good. Nor does
+// the end of this process: systemd ends the programs that it asks together with it.
+func broken(ctx context.Context, again time.Duration, fit func(context.Context) error) error {
+	if fit(ctx) == nil {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(again):
+	}
+	if err := fit(ctx); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// AwaitDevices waits for at most limit until the drivers have made the slots' device
+// nodes, then makes systemd read the slices again. A slice that starts before drops
+// what it was to allow, in silence.
+func AwaitDevices(ctx context.Context, config *node.Config, limit time.Duration, log func(format string, args ...any)) error {
+	all, err := config.Pick(nil)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for asked := false; ; asked = true {
+		missing := missingNodes(config)
+		if len(missing) == 0 {
+			break
+		}
+		if !asked {
+			askForNodes(ctx, config)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			// The other slots can work: their agents' preflight tells them apart.
+			log("after %v there is no %s", limit, strings.Join(missing, ", no "))
+			return reloadSlices(context.WithoutCancel(ctx), all)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	return reloadSlices(ctx, all)
+}
+
+// missingNodes are the slots' device nodes that are not there.
+func missingNodes(config *node.Config) []string {
+	var missing []string
+	for i := range config.Slots {
+		for _, n := range limits.Nodes(&config.Slots[i]) {
+			if info, err := os.Stat(n); (err != nil || info.Mode()&fs.ModeCharDevice == 0) && !slices.Contains(missing, n) {
+				missing = append(missing, n)
+			}
+		}
+	}
+	return missing
+}
+
+// askForNodes has NVIDIA's driver make its nodes: they come with the first use,
+// not with the module.
+func askForNodes(ctx context.Context, config *node.Config) {
+	if !config.HasVendor("nvidia") {
+		return
+	}
+	for _, command := range [][]string{{"nvidia-modprobe", "-c0", "-u"}, {"nvidia-smi", "-L"}} {
+		_, _ = system.Run(ctx, command[0], command[1:]...) // what is missing afterwards is said
+	}
+}
+
+// reloadSlices makes systemd read DeviceAllow= again where a slice was there
+// before its nodes, or while one of them was away.
+func reloadSlices(ctx context.Context, slots []*node.Slot) error {
+	var errs []error
+	for _, s := range slots {
+		out, err := system.Run(ctx, "systemctl", "show", "--property=ActiveState", "--value", s.Slice())
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if strings.TrimSpace(string(out)) == "active" {
+			_, err := system.Run(ctx, "systemctl", "daemon-reload")
+			return errors.Join(append(errs, err)...)
+		}
+	}
+	return errors.Join(errs...)
 }

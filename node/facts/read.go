@@ -2,6 +2,7 @@ package facts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -11,7 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
+	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -258,4 +261,29 @@ func (m Machine) statGroup(path string) (gid int, open, ok bool) {
 		return 0, false, false
 	}
 	return int(st.Gid), info.Mode()&0o006 == 0o006, true
+}
+
+// askLimit bounds one question: nvidia-smi takes seconds where it must load the driver.
+const askLimit = 30 * time.Second
+
+// Host returns this machine, or the files of another below root, whose programs
+// are not asked: they would speak of this one.
+func Host(root string) Machine {
+	if root != "" && root != "/" {
+		return Machine{
+			Root: root,
+			Run: func(context.Context, string, ...string) ([]byte, error) {
+				return nil, errors.New("not asked, for --root")
+			},
+			Look: func(string) (string, bool) { return "", false },
+		}
+	}
+	return Machine{
+		Look: system.Look,
+		Run: func(ctx context.Context, name string, args ...string) ([]byte, error) {
+			ctx, cancel := context.WithTimeout(ctx, askLimit)
+			defer cancel()
+			return system.Run(ctx, name, args...)
+		},
+	}
 }

@@ -50,28 +50,25 @@ type Input struct {
 	Rows map[string]Row // by GPU type
 
 	Endpoint string // of the agent API; empty: Buildkite's
-	// Program is where kbnode is to be; empty: [DefaultProgram]. ProgramFrom is the
-	// file that is installed there, with its hash; empty: it is there.
-	Program, ProgramFrom, ProgramSHA256 string
+	// ProgramFrom is the kbnode that is installed, with its hash; empty: it is there.
+	ProgramFrom, ProgramSHA256 string
 	// Release is kbnode's version. Proxies run on with the program that they were
 	// started from: another release has all agents start again.
 	Release string
 	// AgentFrom is a buildkite-agent to install where the machine has none, of this
 	// version and hash.
 	AgentFrom, AgentSHA256, AgentVersion string
-	PluginFrom                           string   // URL or directory; empty: [defaultPlugin]
-	PluginCommit                         string   // another one than [node.PluginCommit]
-	VerificationJWKS                     string   // a file of public keys; steps must be signed with one of them
-	Repositories                         []string // that jobs may belong to, as Buildkite has them; none: any
-	AllowSmall                           bool     // a machine that keeps no row's promise, as in tests
-	Pids                                 int      // of a job; 0: [defaultPids]
+	PluginFrom                           string // URL or directory; empty: [defaultPlugin]
+	PluginCommit                         string // another one than [node.PluginCommit]
+	VerificationJWKS                     string // a file of public keys; steps must be signed with one of them
+	AllowSmall                           bool   // a machine that keeps no row's promise, as in tests
 }
 
 // Defaults of an [Input].
 const (
-	DefaultProgram = "/usr/bin/kbnode"
-	defaultPlugin  = "https://github.com/buildkite-plugins/docker-buildkite-plugin"
-	defaultPids    = 4096
+	Program       = "/usr/bin/kbnode" // where kbnode is
+	defaultPlugin = "https://github.com/buildkite-plugins/docker-buildkite-plugin"
+	jobPids       = 4096 // processes and threads of a job
 
 	// agentPath is where a given agent is installed.
 	agentPath = "/usr/local/bin/buildkite-agent"
@@ -120,10 +117,8 @@ type slot struct {
 //
 // Errors: all that is wrong, joined, one line each.
 func Make(in Input) (*Plan, error) {
-	in.Program = cmp.Or(in.Program, DefaultProgram)
 	in.PluginFrom = cmp.Or(in.PluginFrom, defaultPlugin)
 	in.PluginCommit = cmp.Or(in.PluginCommit, node.PluginCommit)
-	in.Pids = cmp.Or(in.Pids, defaultPids)
 	m := &maker{Input: in, plan: &Plan{}}
 	if !m.findNode() {
 		return nil, errors.Join(m.errs...)
@@ -226,7 +221,7 @@ func (m *maker) makeSlots() {
 func (m *maker) fill(s *slot) {
 	s.User = "kbagent-" + s.Name
 	s.Queue, s.Tags, s.GPUType, s.Platform = s.agent.Queue, s.agent.Tags, s.row.Name, s.row.Platform
-	limits.Set(&s.Slot, s.share.MemoryGiB, m.Pids)
+	limits.Set(&s.Slot, s.share.MemoryGiB, jobPids)
 	s.Timeout = s.row.Timeout
 	s.HealthPort = firstPort + len(m.slots)
 	switch {
@@ -262,7 +257,7 @@ func (m *maker) promises() {
 // config is what stays on the machine.
 func (m *maker) config() {
 	c := &m.plan.Config
-	c.Version, c.Node, c.Vendor, c.Endpoint, c.Program = node.Version, m.Node, m.File.Vendor, m.Endpoint, m.Program
+	c.Version, c.Node, c.Vendor, c.Endpoint, c.Program = node.Version, m.Node, m.File.Vendor, m.Endpoint, Program
 	c.Agent = m.agent()
 	if d := m.Facts.Docker; d != nil && m.any(Docker) {
 		c.Docker = node.Docker{Socket: cmp.Or(d.Socket, "/run/docker.sock"), CLI: d.CLI}

@@ -117,7 +117,7 @@ func text(p *Plan) string {
 	}
 	s := &p.Set
 	for _, u := range s.Users {
-		fmt.Fprintln(&b, "user", u.Name, u.Home, u.Groups)
+		fmt.Fprintln(&b, "user", u.Name, u.Home)
 	}
 	for _, d := range s.Dirs {
 		fmt.Fprintln(&b, "dir", d.Mode, d.Owner, d.Group, d.Path)

@@ -62,7 +62,7 @@ func (m *maker) templates() *templates.Node {
 		longest = max(longest, s.Timeout)
 	}
 	return &templates.Node{
-		Program: m.Program, Agent: m.plan.Config.Agent.Path, Systemd: m.Facts.Systemd,
+		Program: Program, Agent: m.plan.Config.Agent.Path, Systemd: m.Facts.Systemd,
 		Stop: longest + stopExtra, Docker: m.any(Docker),
 	}
 }
@@ -71,7 +71,7 @@ func (m *maker) templates() *templates.Node {
 func (m *maker) programs() {
 	set := &m.plan.Set
 	if m.ProgramFrom != "" {
-		set.Copies = append(set.Copies, resource.Copy{Path: m.Program, From: m.ProgramFrom, SHA256: m.ProgramSHA256, Mode: 0o755})
+		set.Copies = append(set.Copies, resource.Copy{Path: Program, From: m.ProgramFrom, SHA256: m.ProgramSHA256, Mode: 0o755})
 	}
 	if m.AgentFrom != "" && m.plan.Config.Agent.Path == agentPath {
 		set.Copies = append(set.Copies, resource.Copy{Path: agentPath, From: m.AgentFrom, SHA256: m.AgentSHA256, Mode: 0o755})
@@ -140,8 +140,8 @@ func (m *maker) slotFiles(n *templates.Node, s *slot) error {
 	}
 	m.add(node.UnitDir+"/"+s.Slice(), 0o644, slice)
 	config, err := (&templates.AgentConfig{
-		Major: m.agentMajor(), Name: m.agentName(s), Slot: s.Name, Tags: s.Tags, Endpoint: m.Endpoint, Program: m.Program,
-		Docker: s.Platform == Docker, Plugin: node.PluginSource + "#" + node.PluginVersion, Repositories: m.Repositories,
+		Major: m.agentMajor(), Name: m.agentName(s), Slot: s.Name, Tags: s.Tags, Endpoint: m.Endpoint, Program: Program,
+		Docker: s.Platform == Docker, Plugin: node.PluginSource + "#" + node.PluginVersion,
 		JWKS: m.VerificationJWKS, HealthPort: s.HealthPort, CancelSecs: cancelSecs,
 	}).File()
 	if err != nil {
@@ -180,7 +180,7 @@ func (m *maker) units(n *templates.Node) {
 		if s.Platform == Docker {
 			socket := "kbnode-proxy@" + s.Name + ".socket"
 			m.unit(resource.Unit{Name: socket, Enabled: true, Active: true, Uses: []string{path("kbnode-proxy@.socket")}})
-			uses = append(uses, path("kbnode-proxy@.service"), m.Program)
+			uses = append(uses, path("kbnode-proxy@.service"), Program)
 		} else {
 			uses = append(uses, dropInDir(s)+"/host.conf")
 		}

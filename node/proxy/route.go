@@ -117,10 +117,10 @@ func (p *Proxy) container(w http.ResponseWriter, c *call) {
 
 // owned is the ID of the container that a call names. Another slot's is not there.
 func (p *Proxy) owned(w http.ResponseWriter, c *call) (string, bool) {
-	found, err := p.engine.Inspect(c.Context(), c.name)
+	id, labels, err := p.engine.Inspect(c.Context(), c.name)
 	switch {
-	case err == nil && found.Labels[labelKey] == p.Slot.Name:
-		return found.ID, true
+	case err == nil && labels[labelKey] == p.Slot.Name:
+		return id, true
 	case err == nil || docker.Is(err, http.StatusNotFound):
 		answer(w, http.StatusNotFound, map[string]string{"message": "No such container: " + c.name})
 	default:

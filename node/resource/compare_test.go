@@ -9,7 +9,7 @@ import (
 // set is a small node: one slot with what it needs.
 func set() Set {
 	return Set{
-		Users:  []User{{Name: "kbagent-gpu0", Home: "/var/lib/kbnode/slots/gpu0", Groups: []string{"render"}}},
+		Users:  []User{{Name: "kbagent-gpu0", Home: "/var/lib/kbnode/slots/gpu0"}},
 		Dirs:   []Dir{{Path: "/etc/kbnode", Mode: 0o755, Owner: "root", Group: "root"}},
 		Copies: []Copy{{Path: "/usr/bin/agent", From: "/tmp/agent", SHA256: strings.Repeat("a", 64), Mode: 0o755}},
 		Clones: []Clone{{Path: "/var/lib/kbnode/plugins/docker", From: "/src", Ref: "v1", Commit: strings.Repeat("b", 40)}},
@@ -30,13 +30,13 @@ func set() Set {
 
 // done is the state of a machine after all that a set asks for.
 func done(s *Set) State {
-	is := State{Users: map[string][]string{}, Nodes: map[string]Node{}, Units: map[string]UnitState{}}
+	is := State{Users: map[string]bool{}, Nodes: map[string]Node{}, Units: map[string]UnitState{}}
 	made := func(kind, name string, n Node) {
 		is.Nodes[name] = n
 		is.Made = append(is.Made, Made{Kind: kind, Name: name, Absent: true, Wrote: []string{n.Fingerprint()}})
 	}
 	for _, u := range s.Users {
-		is.Users[u.Name] = u.Groups
+		is.Users[u.Name] = true
 		is.Made = append(is.Made, Made{Kind: KindUser, Name: u.Name, Absent: true})
 	}
 	for _, name := range []string{"/etc", "/etc/docker", "/etc/systemd/system", "/usr/bin", "/var/lib", "/var/lib/kbnode/plugins"} {
@@ -197,9 +197,9 @@ func TestChanges(t *testing.T) {
 			},
 			[]string{"copy remove /usr/bin/agent"}, []string{"/usr/bin/agent --force"},
 		},
-		"a group": {
-			func(_ *Set, have *State) { have.Users["kbagent-gpu0"] = nil },
-			[]string{"user change kbagent-gpu0"}, nil,
+		"a user that is gone": {
+			func(_ *Set, have *State) { delete(have.Users, "kbagent-gpu0") },
+			[]string{"user make kbagent-gpu0"}, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -21,8 +22,8 @@ const (
 
 // A State is what a machine has of the things that a Set or the ledger names.
 type State struct {
-	Users map[string][]string // groups besides its own, sorted, by the user's name
-	Nodes map[string]Node     // by path; nothing is there: no entry
+	Users map[string]bool // those that are there, by name
+	Nodes map[string]Node // by path; nothing is there: no entry
 	Units map[string]UnitState
 	Made  []Made // what the ledger says, oldest first
 	// Pending is what an apply that ended early still owed: units to be restarted,
@@ -112,4 +113,55 @@ func octal(mode fs.FileMode) string {
 		}
 	}
 	return fmt.Sprintf("%04o", uint32(n))
+}
+
+const markStart = "# kbnode sha256:"
+
+// mark puts the line into a file by which kbnode knows its own ones: the hash of
+// all other lines. It is the first line, of a script the second. Content that has
+// a mark gets a new one.
+func mark(content []byte) []byte {
+	rest, _, _ := unmark(content)
+	head, tail := shebang(rest)
+	sum := sha256.Sum256(rest)
+	marked := make([]byte, 0, len(rest)+len(markStart)+2*sha256.Size+1)
+	marked = append(marked, head...)
+	marked = append(marked, markStart...)
+	marked = hex.AppendEncode(marked, sum[:])
+	return append(append(marked, '\n'), tail...)
+}
+
+// Owned reports whether the content was written by kbnode and is as it wrote it.
+func Owned(content []byte) bool {
+	rest, mark, ok := unmark(content)
+	sum := sha256.Sum256(rest)
+	return ok && mark == hex.EncodeToString(sum[:])
+}
+
+// Marked reports whether the content was written by kbnode, changed since or not.
+func Marked(content []byte) bool {
+	_, _, ok := unmark(content)
+	return ok
+}
+
+// unmark takes the mark out.
+func unmark(content []byte) (rest []byte, mark string, ok bool) {
+	head, tail := shebang(content)
+	line, after, ok := bytes.Cut(tail, []byte("\n"))
+	if !ok || !bytes.HasPrefix(line, []byte(markStart)) {
+		return content, "", false
+	}
+	return append(bytes.Clone(head), after...), string(line[len(markStart):]), true
+}
+
+// shebang splits a script after its first line.
+func shebang(content []byte) (head, tail []byte) {
+	if !bytes.HasPrefix(content, []byte("#!")) {
+		return nil, content
+	}
+	end := bytes.IndexByte(content, '\n') + 1
+	if end == 0 {
+		return nil, content
+	}
+	return content[:end], content[end:]
 }

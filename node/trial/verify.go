@@ -21,6 +21,7 @@ import (
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/apply"
 	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/drain"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
@@ -89,7 +90,7 @@ type verification struct {
 func (v *verification) run(ctx context.Context) (results []doctor.Result, err error) {
 	v.log("draining %d slots", len(v.slots))
 	defer func() { err = errors.Join(err, v.restore(context.WithoutCancel(ctx))) }()
-	if err := v.units(ctx, "stop"); err != nil {
+	if err := drain.Agents(ctx, v.slots, "stop"); err != nil {
 		return nil, err
 	}
 	v.results = append(v.results, Containers(ctx, v.config, v.slots)...)
@@ -112,15 +113,6 @@ func (v *verification) run(ctx context.Context) (results []doctor.Result, err er
 		v.results = append(v.results, t.results...)
 	}
 	return v.results, nil
-}
-
-// units does something with the agents of all slots, at once.
-func (v *verification) units(ctx context.Context, verb ...string) error {
-	for _, s := range v.slots {
-		verb = append(verb, s.Unit())
-	}
-	_, err := system.Run(ctx, "systemctl", verb...)
-	return err
 }
 
 // divert starts the stand-in and the slots' agents on it.
@@ -163,7 +155,7 @@ func (v *verification) divert(ctx context.Context) (err error) {
 	if _, err := system.Run(ctx, "systemctl", "daemon-reload"); err != nil {
 		return err
 	}
-	if err := v.units(ctx, "start"); err != nil {
+	if err := drain.Agents(ctx, v.slots, "start"); err != nil {
 		return fmt.Errorf("the agents do not start: %w; kbnode doctor says why", err)
 	}
 	if err := v.server.awaitAgents(ctx, len(v.slots)); err != nil {
@@ -188,17 +180,14 @@ func (v *verification) restore(ctx context.Context) error {
 	}
 	start := []string{"start", "--no-block"}
 	if v.server != nil {
-		if step(func(ctx context.Context) error { return v.units(ctx, "stop") }) {
+		if step(func(ctx context.Context) error { return drain.Agents(ctx, v.slots, "stop") }) {
 			start = start[:1]
 		}
-		step(func(ctx context.Context) error {
-			_, err := dropVerify(ctx, v.slots)
-			return err
-		})
+		step(func(ctx context.Context) error { _, err := dropVerify(ctx, v.slots); return err })
 		step(v.server.close)
 		step(func(context.Context) error { return os.RemoveAll(verifyDir) })
 	}
-	step(func(ctx context.Context) error { return v.units(ctx, start...) })
+	step(func(ctx context.Context) error { return drain.Agents(ctx, v.slots, start...) })
 	return errors.Join(errs...)
 }
 
@@ -243,7 +232,7 @@ func Restore(ctx context.Context, m *apply.Machine) error {
 	if err != nil || len(away) == 0 {
 		return err
 	}
-	return (&verification{slots: away}).units(ctx, "try-restart", "--no-block")
+	return drain.Agents(ctx, away, "try-restart", "--no-block")
 }
 
 // A slotTrial is one slot's jobs.
