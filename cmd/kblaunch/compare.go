@@ -17,7 +17,7 @@ import (
 type compareCmd struct {
 	Older string `arg:"" name:"old"`
 	Newer string `arg:"" name:"new"`
-	JSON  bool   `name:"json"`
+	JSON  bool   `name:"json" help:"print JSON (kbgen schema compare)"`
 	clientFlags
 }
 

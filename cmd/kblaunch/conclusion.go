@@ -92,8 +92,8 @@ func (e *conclusion) status() int {
 
 // outputFlags say in which form a command prints.
 type outputFlags struct {
-	JSON   bool `name:"json" xor:"form"`
-	Events bool `xor:"form"`
+	JSON   bool `name:"json" xor:"form" help:"print one document, however a run ends (kbgen schema submission)"`
+	Events bool `xor:"form" help:"print JSON lines: phases as they come, then the conclusions"`
 }
 
 // What --json prints, and each line of --events.

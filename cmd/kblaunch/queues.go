@@ -17,11 +17,11 @@ import (
 
 // queuesCmd shows what is connected, or compares it with queue files.
 type queuesCmd struct {
-	Check []string `placeholder:"FILE"`
-	JSON  bool
+	Check []string `placeholder:"FILE" help:"a queue file to compare; may be repeated"`
+	JSON  bool     `help:"print an array (kbgen schema agents), with --check the findings"`
 
-	Org string `var:"BUILDKITE_ORG" default:"gpu-mode"`
-	API string `name:"api" var:"KBLAUNCH_API_URL" default:"https://api.buildkite.com/"`
+	Org string `var:"BUILDKITE_ORG" default:"gpu-mode" placeholder:"SLUG" help:"slug of the organization"`
+	API string `name:"api" var:"KBLAUNCH_API_URL" default:"https://api.buildkite.com/" placeholder:"URL" help:"the address of the REST API"`
 }
 
 func (c *queuesCmd) Run(ctx context.Context, env *cli.Env) error {

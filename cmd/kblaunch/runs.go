@@ -24,8 +24,8 @@ type watchCmd struct {
 	Runs []string `arg:"" name:"run"`
 	outputFlags
 	clientFlags
-	Timeout      time.Duration `default:"30m"`
-	QueueTimeout time.Duration `default:"30m"`
+	Timeout      time.Duration `default:"30m" placeholder:"D" help:"the longest run on the machine"`
+	QueueTimeout time.Duration `default:"30m" placeholder:"D" help:"the longest wait for a machine"`
 }
 
 func (c *watchCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -74,7 +74,7 @@ func collect(ctx context.Context, client *launcher.Client, runs []*launcher.Run,
 // resultCmd prints the result of a run that is over.
 type resultCmd struct {
 	Run_ string `arg:"" name:"run"`
-	JSON bool   `name:"json"`
+	JSON bool   `name:"json" help:"print result.json as it came"`
 	clientFlags
 }
 
@@ -96,12 +96,12 @@ func (c *resultCmd) Run(ctx context.Context, env *cli.Env) error {
 
 // listCmd lists builds that launchers made.
 type listCmd struct {
-	State []string      `placeholder:"STATE"`
-	GPU   string        `name:"gpu"`
-	Since time.Duration `default:"24h"`
-	Mine  bool
-	Limit int  `default:"30"`
-	JSON  bool `name:"json"`
+	State []string      `placeholder:"STATE" help:"scheduled, running, passed, failed, canceled or finished; may be repeated"`
+	GPU   string        `name:"gpu" placeholder:"NAME" help:"only this GPU type"`
+	Since time.Duration `default:"24h" placeholder:"D" help:"only builds at most this old; 0 for any age"`
+	Mine  bool          `help:"only builds made by this user on this machine"`
+	Limit int           `default:"30" placeholder:"N" help:"look at so many of the newest builds, at most 1000"`
+	JSON  bool          `name:"json" help:"print an array (kbgen schema builds)"`
 	clientFlags
 }
 
@@ -168,7 +168,7 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 // logCmd prints the logs of a run's jobs.
 type logCmd struct {
 	Run_ string `arg:"" name:"run"`
-	All  bool
+	All  bool   `help:"print the log of every job, each below its name"`
 	clientFlags
 }
 
@@ -241,11 +241,11 @@ func (c *cancelCmd) Run(ctx context.Context, env *cli.Env) error {
 // retryCmd starts what did not pass of a run again, and waits.
 type retryCmd struct {
 	Run_   string `arg:"" name:"run"`
-	Detach bool
+	Detach bool   `help:"do not wait for the end"`
 	outputFlags
 	clientFlags
-	Timeout      time.Duration `default:"30m"`
-	QueueTimeout time.Duration `default:"30m"`
+	Timeout      time.Duration `default:"30m" placeholder:"D" help:"the longest run on the machine"`
+	QueueTimeout time.Duration `default:"30m" placeholder:"D" help:"the longest wait for a machine"`
 }
 
 func (c *retryCmd) Run(ctx context.Context, env *cli.Env) error {

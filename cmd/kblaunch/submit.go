@@ -18,24 +18,24 @@ type submitCmd struct {
 	Task       string `arg:""`
 	Submission string `arg:"" optional:""`
 
-	GPU   []string `name:"gpu" placeholder:"NAME"`
-	Queue string
-	Mode  string `enum:"test,benchmark,profile,leaderboard,private" default:"test"`
-	RunID string `name:"run-id"`
+	GPU   []string `name:"gpu" placeholder:"NAME" help:"GPU type (kbgen gpus); for several repeat it, or A,B"`
+	Queue string   `placeholder:"NAME" help:"a vendor's own queue, such as nebius-h100-0, which says the GPU type"`
+	Mode  string   `enum:"test,benchmark,profile,leaderboard,private" default:"test" placeholder:"MODE" help:"test, benchmark, profile, leaderboard or private"`
+	RunID string   `name:"run-id" placeholder:"ID" help:"the id of the run; if it has a build already, wait for that build and make none; with several GPU types each run gets ID-NAME"`
 
-	Detach bool `xor:"way"`
-	DryRun bool `xor:"way" name:"dry-run"`
+	Detach bool `xor:"way" help:"print the run id once there is a build, and exit"`
+	DryRun bool `xor:"way" name:"dry-run" help:"print what would be sent, without a token"`
 	outputFlags
-	Timing bool
+	Timing bool `help:"print where the time went"`
 
-	Seal string `var:"KBLAUNCH_SEAL" placeholder:"FILE"`
+	Seal string `var:"KBLAUNCH_SEAL" placeholder:"FILE" help:"seal the payload for the recipients in FILE"`
 
-	Timeout      time.Duration
-	QueueTimeout time.Duration `default:"30m"`
+	Timeout      time.Duration `placeholder:"D" help:"the longest run on the machine; default 30m"`
+	QueueTimeout time.Duration `default:"30m" placeholder:"D" help:"the longest wait for a machine"`
 
 	clientFlags
-	Branch string `default:"main"`
-	Commit string `default:"HEAD"`
+	Branch string `default:"main" help:"branch of the build"`
+	Commit string `default:"HEAD" help:"commit of the build"`
 }
 
 // Run submits and prints. A submission that did not pass is an exit status alone.

@@ -100,10 +100,10 @@ func (c *convertCmd) Run(ctx context.Context, env *cli.Env) error {
 
 type exportCmd struct {
 	place  `embed:""`
-	Board  string
-	Code   bool
-	Format string `default:"json"`
-	Out    string
+	Board  string `placeholder:"NAME" help:"export only this board"`
+	Code   bool   `help:"include the submissions' text"`
+	Format string `default:"json" placeholder:"FORMAT" help:"json, or parquet, which needs --out"`
+	Out    string `placeholder:"FILE" help:"the file to write; it appears when it is complete"`
 }
 
 func (c *exportCmd) Run(ctx context.Context, env *cli.Env) error {

@@ -14,8 +14,8 @@ import (
 type doctorCmd struct {
 	place     `embed:""`
 	buildkite `embed:""`
-	Age       time.Duration `default:"30m"`
-	JSON      bool          `name:"json"`
+	Age       time.Duration `default:"30m" placeholder:"TIME" help:"report submissions that have waited for at least so long"`
+	JSON      bool          `name:"json" help:"print JSON"`
 }
 
 func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {

@@ -19,7 +19,7 @@ type limitsCmd struct {
 type limitsShowCmd struct {
 	place `embed:""`
 	Board string `arg:""`
-	JSON  bool   `name:"json"`
+	JSON  bool   `name:"json" help:"print JSON"`
 }
 
 func (c *limitsShowCmd) Run(ctx context.Context, env *cli.Env) error {

@@ -37,8 +37,8 @@ func program() cli.Program {
 
 // A place is where a command works.
 type place struct {
-	Database string `var:"KBSERVE_DATABASE" default:"sqlite:kbserve.db"`
-	Config   string `var:"KBSERVE_CONFIG"` // read by configured, before anything else
+	Database string `var:"KBSERVE_DATABASE" default:"sqlite:kbserve.db" placeholder:"URL" help:"sqlite:FILE or postgres://USER@HOST/DB; put a password into the variable or PGPASSFILE, because other users can see command lines"`
+	Config   string `var:"KBSERVE_CONFIG" placeholder:"FILE" help:"a file with lines NAME=value, which the environment overrides"` // read by configured, before anything else
 }
 
 // with opens the database for do.
@@ -60,13 +60,13 @@ func open(ctx context.Context, url string) (*store.Store, error) {
 }
 
 type unitCmd struct {
-	Config     string `default:"/etc/kbserve/kbserve.env"`
-	Listen     string `default:"127.0.0.1:8080"`
-	Program    string
-	Image      string `default:"kbserve:latest"`
-	Socket     bool   `xor:"what"`
-	Compose    bool   `xor:"what"`
-	Dockerfile bool   `xor:"what"`
+	Config     string `default:"/etc/kbserve/kbserve.env" placeholder:"FILE" help:"a file with lines NAME=value"`
+	Listen     string `default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"the address of the socket, or on the machine"`
+	Program    string `placeholder:"FILE" help:"the path of kbserve; default this program"`
+	Image      string `default:"kbserve:latest" placeholder:"NAME" help:"the image of the container"`
+	Socket     bool   `xor:"what" help:"print the socket unit"`
+	Compose    bool   `xor:"what" help:"print the compose file"`
+	Dockerfile bool   `xor:"what" help:"print the image's recipe"`
 }
 
 func (c *unitCmd) Run(_ context.Context, env *cli.Env) error {

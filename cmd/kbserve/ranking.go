@@ -16,9 +16,9 @@ import (
 type showCmd struct {
 	place `embed:""`
 	Name  string `arg:""`
-	GPU   string `name:"gpu"`
-	Limit int    `default:"20"`
-	JSON  bool   `name:"json"`
+	GPU   string `name:"gpu" placeholder:"NAME" help:"only this GPU type"`
+	Limit int    `default:"20" placeholder:"N" help:"so many entries of each GPU type; 0 for all"`
+	JSON  bool   `name:"json" help:"print a list, one object for each GPU type"`
 }
 
 func (c *showCmd) Run(ctx context.Context, env *cli.Env) error {

@@ -15,14 +15,14 @@ import (
 
 type selftestCmd struct {
 	place    `embed:""`
-	URL      string        `name:"url" var:"KBSERVE_URL" default:"http://127.0.0.1:8080"`
-	GPU      string        `name:"gpu"`
-	Mode     string        `default:"leaderboard"`
-	Task     string        `default:"vectoradd_py"`
-	Timeout  time.Duration `default:"30m"`
+	URL      string        `name:"url" var:"KBSERVE_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"the address of the server"`
+	GPU      string        `name:"gpu" placeholder:"NAME" help:"the GPU type"`
+	Mode     string        `default:"leaderboard" placeholder:"MODE" help:"test, benchmark, profile or leaderboard"`
+	Task     string        `default:"vectoradd_py" placeholder:"NAME" help:"an example, see kblaunch examples"`
+	Timeout  time.Duration `default:"30m" placeholder:"TIME" help:"how long the test may take"`
 	Interval time.Duration `default:"2s" hidden:""` // between two looks
-	Cleanup  bool
-	Remove   string
+	Cleanup  bool          `help:"remove all rows that the test made, even if it failed"`
+	Remove   string        `placeholder:"BOARD" help:"remove the rows of an earlier selftest"`
 }
 
 func (c *selftestCmd) Run(ctx context.Context, env *cli.Env) error {

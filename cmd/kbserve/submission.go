@@ -25,13 +25,13 @@ type submissionCmd struct {
 
 type submissionListCmd struct {
 	place  `embed:""`
-	User   string
-	Board  string
-	GPU    string `name:"gpu"`
-	Status string
-	Before int64
-	Limit  int  `default:"50"`
-	JSON   bool `name:"json"`
+	User   string `placeholder:"ID" help:"only submissions of this user"`
+	Board  string `help:"only this board"`
+	GPU    string `name:"gpu" help:"only this GPU type"`
+	Status string `placeholder:"STATUS" help:"pending, running, succeeded, failed, timed_out or hacked"`
+	Before int64  `placeholder:"ID" help:"only submissions older than this one"`
+	Limit  int    `default:"50" placeholder:"N" help:"at most so many"`
+	JSON   bool   `name:"json" help:"print JSON"`
 }
 
 func (c *submissionListCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -72,8 +72,8 @@ func rankWords(all []listing.Decision) string {
 type submissionShowCmd struct {
 	place `embed:""`
 	ID    int64 `arg:""`
-	Code  bool
-	JSON  bool `name:"json"`
+	Code  bool  `help:"print the text, and nothing else without --json"`
+	JSON  bool  `name:"json" help:"print JSON"`
 }
 
 func (c *submissionShowCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -136,7 +136,7 @@ func (c *submissionDeleteCmd) Run(ctx context.Context, env *cli.Env) error {
 type submissionHackedCmd struct {
 	place `embed:""`
 	ID    int64  `arg:""`
-	Why   string `required:""`
+	Why   string `required:"" placeholder:"TEXT" help:"what its owner is told"`
 }
 
 func (c *submissionHackedCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -145,7 +145,7 @@ func (c *submissionHackedCmd) Run(ctx context.Context, env *cli.Env) error {
 
 type statsCmd struct {
 	place `embed:""`
-	JSON  bool `name:"json"`
+	JSON  bool `name:"json" help:"print JSON"`
 }
 
 func (c *statsCmd) Run(ctx context.Context, env *cli.Env) error {

@@ -14,8 +14,8 @@ import (
 type syncCmd struct {
 	place  `embed:""`
 	Files  []string `arg:"" name:"file"`
-	Force  bool
-	DryRun bool
+	Force  bool     `help:"also change what makes earlier results incomparable"`
+	DryRun bool     `help:"print what would change"`
 }
 
 func (c *syncCmd) Run(ctx context.Context, env *cli.Env) error {
