@@ -262,7 +262,7 @@ func (m *Machine) finish(f *os.File, mode fs.FileMode, uid, gid int) error {
 			return err
 		}
 	}
-	if err := f.Chmod(resource.Mode(mode)); err != nil { // after the owner: a change of that takes bits away
+	if err := f.Chmod(mode); err != nil { // after the owner: a change of that takes bits away
 		return err
 	}
 	return m.sync(f)

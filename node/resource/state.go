@@ -93,17 +93,6 @@ func Hash(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Mode is a mode with its sticky and set-ID bits as package fs has them, also
-// where they were written as chmod takes them (0o1770).
-func Mode(mode fs.FileMode) fs.FileMode {
-	for bit, is := range map[fs.FileMode]fs.FileMode{0o1000: fs.ModeSticky, 0o2000: fs.ModeSetgid, 0o4000: fs.ModeSetuid} {
-		if mode&bit != 0 {
-			mode = mode&^bit | is
-		}
-	}
-	return mode
-}
-
 // octal is a mode as chmod takes it.
 func octal(mode fs.FileMode) string {
 	n := mode.Perm()
