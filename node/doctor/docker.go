@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/facts"
 )
 
 // info is what is asked of the engine.
@@ -118,43 +117,22 @@ func (r *run) toolkit() {
 	}
 }
 
-// cdiDirs are where engines look for CDI specs. Of a name in both, the one in the
-// later directory counts; of a name twice in one, none does.
+// cdiDevices looks for each device's name in the specs on disk. Of a name in both of
+// the engine's directories, the one in the later directory counts; of a name twice in
+// one, none does.
 //
 // Source: the CDI specification, "CDI JSON Specification", and
 // cncf-tags/container-device-interface, pkg/cdi/cache.go.
-var cdiDirs = []string{node.CDIDir, "/var/run/cdi"}
-
-// cdiDevices looks for each device's name in the specs on disk.
 func (r *run) cdiDevices() {
 	if !r.usesCDI() {
 		return
 	}
 	have := map[string][]string{} // the files, by device
-	for _, dir := range cdiDirs {
-		files, _ := filepath.Glob(r.path(dir + "/*"))
-		for _, file := range files {
-			if ext := filepath.Ext(file); ext != ".json" && ext != ".yaml" {
-				continue // engines read no other
-			}
-			body, err := os.ReadFile(file)
-			if err != nil {
-				continue
-			}
-			var spec struct {
-				Kind    string `yaml:"kind"`
-				Devices []struct {
-					Name string `yaml:"name"`
-				} `yaml:"devices"`
-			}
-			if err := yaml.Unmarshal(body, &spec); err != nil {
-				r.fail("nvidia-ctk cdi generate --output "+file, "%s is no CDI spec: %v", file, err)
-				continue
-			}
-			for _, d := range spec.Devices {
-				name := spec.Kind + "=" + d.Name
-				have[name] = append(have[name], file)
-			}
+	for _, spec := range facts.CDISpecs(r.m.Root, func(file string, err error) {
+		r.fail("nvidia-ctk cdi generate --output "+file, "%s is no CDI spec: %v", file, err)
+	}) {
+		for _, d := range spec.Devices {
+			have[spec.Kind+"="+d] = append(have[spec.Kind+"="+d], spec.Path)
 		}
 	}
 	for _, want := range r.cdiNames() {

@@ -99,20 +99,6 @@ func Run(ctx context.Context, m Machine, c *node.Config, o Options) []Result {
 	return r.results
 }
 
-// Worst is the worst state among results: Failure, Warning or OK.
-func Worst(results []Result) State {
-	worst := OK
-	for _, r := range results {
-		switch {
-		case r.State == Failure:
-			return Failure
-		case r.State == Warning:
-			worst = Warning
-		}
-	}
-	return worst
-}
-
 type machineCheck struct {
 	code      string
 	preflight bool

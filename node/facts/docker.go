@@ -46,15 +46,18 @@ func (r *reader) docker(ctx context.Context) {
 	d.CDIDirs = append(d.CDIDirs, info.CDISpecDirs...)
 }
 
-// cdi reads the specs where an engine looks for them.
-func (r *reader) cdi() {
+// CDISpecs reads the specs of a machine below root where an engine looks for them.
+// It calls fault for a file that is not one.
+func CDISpecs(root string, fault func(file string, err error)) []CDISpec {
+	r := &reader{Machine: Machine{Root: root}}
 	var files []string
 	for _, dir := range []string{"etc/cdi", "var/run/cdi"} {
-		for _, ext := range []string{"*.json", "*.yaml"} {
+		for _, ext := range []string{"*.json", "*.yaml"} { // engines read no other
 			files = append(files, r.glob(path.Join(dir, ext))...)
 		}
 	}
 	slices.Sort(files)
+	specs := []CDISpec{}
 	for _, file := range files {
 		var spec struct {
 			Kind    string `yaml:"kind"`
@@ -63,13 +66,14 @@ func (r *reader) cdi() {
 			} `yaml:"devices"`
 		}
 		if err := yaml.Unmarshal([]byte(r.file(file)), &spec); err != nil { // JSON is YAML
-			r.unread("%s: %v", file, err)
+			fault(file, err)
 			continue
 		}
 		s := CDISpec{Path: file, Kind: spec.Kind, Devices: []string{}}
 		for _, d := range spec.Devices {
 			s.Devices = append(s.Devices, d.Name)
 		}
-		r.CDI = append(r.CDI, s)
+		specs = append(specs, s)
 	}
+	return specs
 }

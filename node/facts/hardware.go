@@ -85,7 +85,7 @@ func (r *reader) processors() {
 		for _, cpu := range r.list(dir + "/cpulist") {
 			nodeOf[cpu] = id
 		}
-		r.NUMANodes = append(r.NUMANodes, NUMANode{id, kibibytes(r.file(dir+"/meminfo"), "MemTotal:")})
+		r.NUMANodes = append(r.NUMANodes, NUMANode{id, Kibibytes(r.file(dir+"/meminfo"), "MemTotal:")})
 	}
 	for _, dir := range r.glob("sys/devices/system/cpu/cpu[0-9]*") {
 		id := trailingNumber(dir)
@@ -100,14 +100,14 @@ func (r *reader) processors() {
 
 func (r *reader) memory() {
 	info := r.file("proc/meminfo")
-	r.MemoryBytes, r.SwapBytes = kibibytes(info, "MemTotal:"), kibibytes(info, "SwapTotal:")
+	r.MemoryBytes, r.SwapBytes = Kibibytes(info, "MemTotal:"), Kibibytes(info, "SwapTotal:")
 	if len(r.NUMANodes) == 0 { // a kernel without NUMA
 		r.NUMANodes = append(r.NUMANodes, NUMANode{0, r.MemoryBytes})
 	}
 }
 
-// kibibytes finds "NAME 123 kB" in a file such as /proc/meminfo, in bytes.
-func kibibytes(file, name string) int64 {
+// Kibibytes finds "NAME 123 kB" in a file such as /proc/meminfo, in bytes.
+func Kibibytes(file, name string) int64 {
 	_, rest, _ := strings.Cut(file, name)
 	line, _, _ := strings.Cut(rest, "\n")
 	f := strings.Fields(line)
