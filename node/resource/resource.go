@@ -110,12 +110,9 @@ type Action struct {
 	// Asks: it touches others' work, and is done with leave only.
 	Asks bool `json:"asks,omitempty"`
 
-	want any // the User, Dir, Copy, Clone or File that it makes
+	// Want is the User, Dir, Copy, Clone, File or Unit that the action makes, or nil.
+	Want any `json:"-"`
 }
-
-// Wants is the User, Dir, Copy, Clone or File that the action makes; nil
-// where it makes none.
-func (a *Action) Wants() any { return a.want }
 
 // Line says the action for people.
 func (a *Action) Line() string {

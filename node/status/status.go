@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -120,7 +121,7 @@ func unitState(ctx context.Context, m doctor.Machine, unit string) map[string]st
 	if err != nil {
 		return nil
 	}
-	return doctor.Properties(string(out))
+	return system.Properties(string(out))
 }
 
 // WriteMetrics writes what Prometheus' node exporter reads from its textfile
