@@ -78,11 +78,7 @@ func (r *run) engineCgroup() {
 	}
 }
 
-// usesCDI reports whether some slot's device is given by a CDI name.
-func (r *run) usesCDI() bool {
-	return len(r.cdiNames()) > 0
-}
-
+// cdiNames returns the CDI names of the slots' devices.
 func (r *run) cdiNames() []string {
 	var names []string
 	for _, s := range r.c.Slots {
@@ -96,7 +92,7 @@ func (r *run) cdiNames() []string {
 }
 
 func (r *run) engineCDI() {
-	if !r.usesCDI() {
+	if len(r.cdiNames()) == 0 {
 		return
 	}
 	switch info := r.dockerInfo(); {
@@ -124,7 +120,7 @@ func (r *run) toolkit() {
 // Source: the CDI specification, "CDI JSON Specification", and
 // cncf-tags/container-device-interface, pkg/cdi/cache.go.
 func (r *run) cdiDevices() {
-	if !r.usesCDI() {
+	if len(r.cdiNames()) == 0 {
 		return
 	}
 	have := map[string][]string{} // the files, by device

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/cpulist"
 	"github.com/gpu-mode/kbgen/node/doctor"
 	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/status"
@@ -168,8 +169,8 @@ func pipelineOn(s *node.Slot, pipeline string) (p pipelines.Pipeline, r pipeline
 		return p, r, err
 	}
 	row.Off, row.MemoryGiB = "", max(1, int(s.MemoryBytes>>30))
-	if cores := s.Cores(); cores > 0 {
-		row.CPUs = cores
+	if cpus, err := cpulist.Parse(s.CPUs); err == nil && len(cpus) > 0 {
+		row.CPUs = len(cpus)
 	}
 	r = pipelines.Request{GPUs: []pipelines.GPUType{row}}
 	p, err = pipelines.Find(pipeline)
