@@ -95,7 +95,7 @@ func once(ctx context.Context, slot *node.Slot, m device.Machine) error {
 		found, ok := find(report, want)
 		switch {
 		case !ok && len(report.Devices) == 0:
-			return fault(CodeDriver, "%s: the driver shows no device, want %s%s", slot.Name, name(want), because(report.Faults))
+			return fault(CodeDriver, "%s: the driver shows no device, want %s", slot.Name, strings.TrimSuffix(name(want)+": "+strings.Join(report.Faults, "; "), ": "))
 		case !ok:
 			return fault(CodeDeviceGone, "%s: the driver shows %d devices, and %s is none of them", slot.Name, len(report.Devices), name(want))
 		}
@@ -109,13 +109,6 @@ func once(ctx context.Context, slot *node.Slot, m device.Machine) error {
 	default:
 		return fault(CodeDeviceFault, "%s: %s", slot.Name, text)
 	}
-}
-
-func because(faults []string) string {
-	if len(faults) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(faults, "; ")
 }
 
 // name is what people know the device by.
