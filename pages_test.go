@@ -18,6 +18,22 @@ const (
 	architecture = "docs/architecture.md"
 )
 
+// The map lists every top-level directory, and the pages that people read first link
+// to it.
+func TestMapIsComplete(t *testing.T) {
+	page := readPage(t, architecture)
+	for _, name := range trackedFiles(t) {
+		if dir, _, below := strings.Cut(name, "/"); below && !strings.Contains(page, "`"+dir+"/`") {
+			t.Errorf("%s does not list %s/, which has %s", architecture, dir, name)
+		}
+	}
+	for _, from := range []string{"README.md", contributing} {
+		if !strings.Contains(readPage(t, from), "]("+architecture+")") {
+			t.Errorf("%s does not link to %s", from, architecture)
+		}
+	}
+}
+
 func trackedFiles(t *testing.T) []string {
 	t.Helper()
 	return strings.Split(strings.TrimSuffix(goOutput(t, "git", "ls-files", "-z"), "\x00"), "\x00")

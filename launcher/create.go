@@ -12,9 +12,9 @@ import (
 	"github.com/buildkite/go-buildkite/v3/buildkite"
 )
 
-// DefaultListingDelay is far more than builds were ever seen to take until they
+// defaultListingDelay is far more than builds were ever seen to take until they
 // show in listings.
-const DefaultListingDelay = 30 * time.Second
+const defaultListingDelay = 30 * time.Second
 
 // refused reports whether the API said no, or is not the API.
 func refused(err error) bool {

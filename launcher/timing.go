@@ -11,14 +11,14 @@ type Span struct {
 	Note     string // what happens in it
 }
 
-// Spans says where the time of a submission went: the stretches in their order
+// spans says where the time of a submission went: the stretches in their order
 // and the total last. Jobs are timed by Buildkite's clock, the evaluation's
 // phases by the machine's, the rest by ours; only times of one clock are
 // subtracted, but for the command's, which is its agent's.
 //
-// command is when the first job's command began, see [Client.CommandAt]; zero:
+// command is when the first job's command began, see [Client.commandAt]; zero:
 // unknown.
-func (r *Report) Spans(command time.Time) []Span {
+func (r *Report) spans(command time.Time) []Span {
 	var spans []Span
 	add := func(name string, d time.Duration, note string) { spans = append(spans, Span{name, d, note}) }
 	l := r.Timeline

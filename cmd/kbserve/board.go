@@ -13,6 +13,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/competition"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
@@ -43,7 +44,7 @@ type createCmd struct {
 }
 
 func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
-	deadline, ok := parseDeadline(c.Deadline)
+	deadline, ok := competition.ParseDeadline(c.Deadline)
 	if !ok {
 		return cli.Usagef("--deadline: got %s, want 2026-12-31, 2026-12-31T18:00 or 2026-12-31T18:00:00+01:00", text.Quote(c.Deadline))
 	}
@@ -73,16 +74,6 @@ func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
 		}
 		return err
 	})
-}
-
-// parseDeadline reads Kernelbot's forms, and RFC 3339; UTC without a zone.
-func parseDeadline(s string) (time.Time, bool) {
-	for _, layout := range []string{"2006-01-02 15:04", "2006-01-02T15:04", time.DateOnly, time.RFC3339} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t.UTC(), true
-		}
-	}
-	return time.Time{}, false
 }
 
 // parseLimit reads category=N or category@GPU=N.

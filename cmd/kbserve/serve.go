@@ -18,6 +18,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server"
 	"github.com/gpu-mode/kbgen/server/identity"
+	"github.com/gpu-mode/kbgen/server/listener"
 	"github.com/gpu-mode/kbgen/server/reconciler"
 	"github.com/gpu-mode/kbgen/server/trace"
 	"github.com/gpu-mode/kbgen/store"
@@ -83,7 +84,7 @@ func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := c.check(env); err != nil {
 		return err
 	}
-	hangup := hangups()
+	hangup := listener.Hangups()
 	log := logger(env.Stderr, c.LogFormat, env.Debug)
 	endTraces, err := traces(ctx, env, log)
 	if err != nil {
@@ -96,19 +97,19 @@ func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
 		}
 	}
 	return c.with(ctx, func(s *store.Store) error {
-		listening, err := listen(c.Listen, c.Metrics)
+		sockets, err := listener.Listen(c.Listen, c.Metrics)
 		if err != nil {
 			return err
 		}
-		defer listening.close()
-		srv, err := c.server(ctx, env, s, listening.url(), log)
+		defer sockets.Close()
+		srv, err := c.server(ctx, env, s, sockets.URL(), log)
 		if err != nil {
 			return err
 		}
-		ctx, stop := listening.context(ctx, hangup, log)
+		ctx, stop := sockets.Context(ctx, hangup, log)
 		defer stop()
-		log.Info("serving", "url", c.publicURL(listening.url()), "database", s.Kind(), "version", cli.Version())
-		err = srv.Serve(ctx, listening.pages, listening.metrics, func() error { return listening.ready(c.PIDFile, log) })
+		log.Info("serving", "url", c.publicURL(sockets.URL()), "database", s.Kind(), "version", cli.Version())
+		err = srv.Serve(ctx, sockets.Pages, sockets.Metrics, func() error { return sockets.Ready(c.PIDFile, log) })
 		log.Info("stopped")
 		return err
 	})
