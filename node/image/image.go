@@ -265,9 +265,6 @@ func (m *Manager) keep(ctx context.Context, id string) error {
 	return nil
 }
 
-// tag is an image's in [tagged].
-func tag(id string) string { return Short(id) }
-
 // Short is the beginning of an image's ID, as docker shows it.
 func Short(id string) string {
 	id = strings.TrimPrefix(id, "sha256:")
