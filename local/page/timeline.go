@@ -40,14 +40,14 @@ func (p *pages) timeline(b *engine.Build) *timeline {
 			end = at
 		}
 	}
-	whole := end.Sub(begin)
-	if whole <= 0 {
+	length := end.Sub(begin)
+	if length <= 0 {
 		return nil
 	}
 	percent := func(d time.Duration) string {
-		return fmt.Sprintf("%.3f%%", min(max(100*float64(d)/float64(whole), 0), 100))
+		return fmt.Sprintf("%.3f%%", min(max(100*float64(d)/float64(length), 0), 100))
 	}
-	out := &timeline{Total: format.Duration(whole)}
+	out := &timeline{Total: format.Duration(length)}
 	for i := range b.Jobs {
 		j := &b.Jobs[i]
 		if j.Type != engine.TypeScript && j.Type != engine.TypeTrigger || j.RunnableAt.IsZero() {
@@ -82,7 +82,7 @@ func (p *pages) timeline(b *engine.Build) *timeline {
 		return nil
 	}
 	for i := range 5 {
-		out.Ticks = append(out.Ticks, tick{At: fmt.Sprintf("%d%%", 25*i), Text: tickText(whole * time.Duration(i) / 4)})
+		out.Ticks = append(out.Ticks, tick{At: fmt.Sprintf("%d%%", 25*i), Text: tickText(length * time.Duration(i) / 4)})
 	}
 	return out
 }
