@@ -44,7 +44,7 @@ var layers = []struct {
 	{"examples", nil},
 
 	// The engine knows nobody; what stands on it does not know each other.
-	{"local/engine", []string{"schema", "local/steps", "local/condition", "local/glob"}},
+	{"local/engine", []string{"schema", "local/steps", "local/glob"}},
 	{"local/agentapi", []string{"schema", "local/engine", "local/blob"}},
 	{"local/restapi", []string{"schema", "local/engine", "local/document", "local/glob"}},
 	{"local/page", []string{"schema", "verdict", "local/engine", "local/steps"}},
@@ -52,7 +52,6 @@ var layers = []struct {
 	{"local/document", []string{"local/engine"}},
 	{"local/blob", []string{"local/engine"}},
 	{"local/fault", []string{"local/glob"}},
-	{"local/condition", []string{"schema"}},
 	{"local/steps", []string{"schema"}},
 	{"local/spawn", []string{"schema"}},
 	{"local", []string{"schema"}},

@@ -57,7 +57,7 @@ func (r *nodeRig) step(t *testing.T, name string, part func(t *testing.T)) {
 // A restart of kbserve turns nobody away.
 func (r *nodeRig) services(t *testing.T) {
 	g := r.guest
-	g.put("/usr/bin", filepath.Join(bin, "kbserve"), filepath.Join(bin, "kbgen"), filepath.Join(bin, "kbgen-secret"))
+	g.put("/usr/bin", filepath.Join(bin, "kbserve"), filepath.Join(bin, "kbgen"))
 	g.file("/root/services.sh", servicesScript)
 	out := g.run("sh /root/services.sh 2>&1")
 	for _, want := range []string{"200 of 200\n", "by the socket: 200\n", "broker: active\n", "broker with a credential: active\n"} {
@@ -103,7 +103,7 @@ systemctl daemon-reload
 systemctl restart kbnode-secretd.service
 echo "broker with a credential: $(systemctl is-active kbnode-secretd.service)"
 systemctl stop kbserve.socket kbserve kbnode-secretd.socket kbnode-secretd.service
-rm -rf /etc/kbserve /etc/kbnode /run/kbnode /etc/systemd/system/kbserve.* /etc/systemd/system/kbnode-secretd.* /usr/bin/kbserve /usr/bin/kbgen /usr/bin/kbgen-secret /var/lib/private/kbserve /var/lib/kbserve
+rm -rf /etc/kbserve /etc/kbnode /run/kbnode /etc/systemd/system/kbserve.* /etc/systemd/system/kbnode-secretd.* /usr/bin/kbserve /usr/bin/kbgen /var/lib/private/kbserve /var/lib/kbserve
 systemctl daemon-reload
 `
 

@@ -55,8 +55,8 @@ made=$bin/.buildkite-agent.$$
 
 # sources prints all that decides what the pinned binary is.
 sources() {
-	cat "$here"/buildkite-agent/go.mod "$here"/buildkite-agent/go.sum "$here"/zzglob/go.mod "$here"/ec2/go.mod
-	for f in "$here"/zzglob/*.go "$here"/ec2/*.go "$here"/ec2/types/*.go; do
+	cat "$here"/buildkite-agent/go.mod "$here"/buildkite-agent/go.sum "$here"/ec2/go.mod
+	for f in "$here"/ec2/*.go "$here"/ec2/types/*.go; do
 		case $f in
 		*_test.go) ;;
 		*) cat "$f" ;;

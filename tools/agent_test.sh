@@ -16,7 +16,7 @@ failures=0
 fresh() {
 	rm -rf -- "$repo" "$work/path" "$work/system"
 	mkdir -p "$repo/tools" "$work/path" "$work/system"
-	cp -R "$here/agent.sh" "$here/buildkite-agent" "$here/zzglob" "$here/ec2" "$repo/tools/"
+	cp -R "$here/agent.sh" "$here/buildkite-agent" "$here/ec2" "$repo/tools/"
 	for c in awk cat chmod cksum cut date dirname grep head mkdir mv rm sed sh sleep; do
 		ln -s "$(command -v "$c")" "$work/system/$c"
 	done
@@ -110,7 +110,7 @@ expect "bin/ has another version: built" 0 "$built" "building buildkite-agent 3.
 run
 expect "the second call" 0 "$built"
 check "does not build again" "$(calls)" 1
-echo '// changed' >>"$repo/tools/zzglob/walk.go"
+echo '// changed' >>"$repo/tools/ec2/ec2.go"
 run
 expect "a call after the stand-in changed" 0 "$built"
 check "builds again" "$(calls)" 2

@@ -36,7 +36,7 @@ median() {
 echo "-- seconds of each package's tests, the slowest first"
 "$go" test -count=1 -p 1 ./... 2>&1 | awk '$1 == "ok" || $1 == "FAIL" && NF == 3 {sub(/s$/, "", $3); printf "%8.1f  %s%s\n", $3, $2, $1 == "ok" ? "" : " (failed)"}' | sort -rn
 echo "-- sizes, stripped"
-for name in kbgen kbgen-secret kbrun kbrun-nvml kblaunch kbserve kbnode kblocal; do
+for name in kbgen kbrun kbrun-nvml kblaunch kbserve kbnode kblocal; do
 	printf '%-10s %5.1f MB\n' "$name" "$(wc -c <"bin/$name" | awk '{print $1 / 1e6}')"
 done
 echo "-- kbgen from start to end, beside an empty program; kbrun over bare Python"

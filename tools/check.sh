@@ -19,17 +19,15 @@ unformatted() {
 }
 staticcheck() {
 	"$go" -C tools/staticcheck build -o "$PWD/bin/staticcheck" honnef.co/go/tools/cmd/staticcheck &&
-		bin/staticcheck ./... && (cd tools/zzglob && ../../bin/staticcheck ./...) && (cd tools/ec2 && ../../bin/staticcheck ./...) && (cd tools/release && ../../bin/staticcheck ./...)
+		bin/staticcheck ./... && (cd tools/ec2 && ../../bin/staticcheck ./...) && (cd tools/release && ../../bin/staticcheck ./...)
 }
 mkdir -p bin
 step gofmt unformatted
 step 'go mod tidy' "$go" mod tidy -diff
-step 'go mod tidy (tools/zzglob)' "$go" -C tools/zzglob mod tidy -diff
 step 'go mod tidy (tools/ec2)' "$go" -C tools/ec2 mod tidy -diff
 step 'go mod tidy (tools/release)' "$go" -C tools/release mod tidy -diff
 step 'go vet' "$go" vet ./...
 step 'go vet (otel)' "$go" vet -tags otel ./server/... ./cmd/kbserve
-step 'go vet (tools)' "$go" -C tools/zzglob vet ./...
 step 'go vet (tools)' "$go" -C tools/ec2 vet ./...
 step 'go vet (tools)' "$go" -C tools/release vet ./...
 step staticcheck staticcheck

@@ -172,13 +172,6 @@ exit status: 0 done, 2 wrong usage
 example:
   kbgen completion bash > /etc/bash_completion.d/kbgen
 `,
-	"secret": `usage: kbgen secret COMMAND [options]
-
-Seals values so that only the vendors' nodes can read them. Runs kbgen-secret,
-which lies beside kbgen or on PATH; kbgen secret --help lists its commands.
-
-exit status: that of kbgen-secret; 1 when it is not there
-`,
 	"vendor": helpVendor,
 }
 

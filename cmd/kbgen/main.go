@@ -5,15 +5,17 @@ package main
 import (
 	"context"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/term"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/cmd/kbgen/secret"
 	"github.com/gpu-mode/kbgen/pipelines"
 )
 
@@ -25,48 +27,50 @@ var values = map[string]func() []string{
 	"step":     stepKeys,
 }
 
-// waits reports whether a command line waits for other programs, to end them
-// with itself. The others end at a signal without being told, whatever they
-// compute, and listening for one takes a tenth of their time.
-func waits(args []string) bool {
-	return len(args) > 0 && (args[0] == "upload" || args[0] == "vendor" && slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--live") }))
-}
+// endGrace is how long a command may take to end after a signal, which has ended
+// the programs that it waits for.
+const endGrace = grace + time.Second
 
 func main() {
-	os.Exit(start())
-}
-
-func start() int {
-	ctx := context.Background()
-	if waits(os.Args[1:]) {
-		var stop context.CancelFunc
-		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-		context.AfterFunc(ctx, stop) // a second signal ends it as it is
-		defer stop()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ended := make(chan int, 1)
+	go func() { ended <- run(ctx, cli.Process()) }()
+	select {
+	case status := <-ended:
+		os.Exit(status)
+	case <-ctx.Done():
 	}
-	return run(ctx, cli.Process())
+	stop() // a second signal ends it at once
+	select {
+	case status := <-ended:
+		os.Exit(status)
+	case <-time.After(endGrace): // it reads a terminal or a pipe
+		os.Exit(128 + int(syscall.SIGTERM))
+	}
 }
 
 // commands is the grammar of the command line.
 type commands struct {
-	Render  renderCmd      `cmd:""`
-	Upload  uploadCmd      `cmd:""`
-	Plan    planCmd        `cmd:""`
-	Diff    diffCmd        `cmd:""`
-	Check   checkCommand   `cmd:""`
-	Golden  goldenCmd      `cmd:""`
-	Explain explainCmd     `cmd:""`
-	GPUs    listGPUs       `cmd:"" name:"gpus"`
-	Kinds   listKinds      `cmd:""`
-	Queues  listQueues     `cmd:""`
-	Image   imageCmd       `cmd:""`
-	Schema  schemaCmd      `cmd:""`
-	Vendor  vendorCommands `cmd:""`
-	Secret  secretCmd      `cmd:"" passthrough:""`
+	Render  renderCmd       `cmd:""`
+	Upload  uploadCmd       `cmd:""`
+	Plan    planCmd         `cmd:""`
+	Diff    diffCmd         `cmd:""`
+	Check   checkCommand    `cmd:""`
+	Golden  goldenCmd       `cmd:""`
+	Explain explainCmd      `cmd:""`
+	GPUs    listGPUs        `cmd:"" name:"gpus"`
+	Kinds   listKinds       `cmd:""`
+	Queues  listQueues      `cmd:""`
+	Image   imageCmd        `cmd:""`
+	Schema  schemaCmd       `cmd:""`
+	Vendor  vendorCommands  `cmd:""`
+	Secret  secret.Commands `cmd:""`
 }
 
 func kbgen() cli.Program {
-	return cli.Program{Name: "kbgen", Grammar: &commands{}, Help: help, Values: values}
+	pages := maps.Clone(help)
+	maps.Copy(pages, secret.Help)
+	return cli.Program{Name: "kbgen", Grammar: &commands{Secret: secret.New(time.Now)}, Help: pages, Values: values}
 }
 
 // refused is what stands on stdout instead of a pipeline when there is none.

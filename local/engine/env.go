@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/local/condition"
+	"github.com/gpu-mode/kbgen/schema/condition"
 )
 
 // jobEnv is the environment a job's agent gets: pipeline settings, then the

@@ -1,6 +1,11 @@
 package engine
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	"github.com/gpu-mode/kbgen/schema/condition"
+)
 
 func TestJobEnv(t *testing.T) {
 	e, err := New(Options{Dir: t.TempDir()})
@@ -47,5 +52,15 @@ func TestJobEnv(t *testing.T) {
 	check("after its end", "w")
 	if _, err := e.JobEnv("none"); err == nil {
 		t.Error("JobEnv(none) = nil error, want No job found")
+	}
+}
+
+// schema/condition knows every variable that conditions can read here.
+func TestConditionVariables(t *testing.T) {
+	e := &Engine{}
+	for name := range e.conditionVars(&build{pipeline: &pipeline{}, root: &scope{}}).Values {
+		if !slices.Contains(condition.Variables, name) {
+			t.Errorf("condition.Variables lacks %s", name)
+		}
 	}
 }

@@ -197,7 +197,7 @@ or for a whole step when it stands above or behind the step's first line:
           privileged: true # kbgen:allow KB205 the profiler needs performance counters
 ` + "```" + `
 
-The syntax of conditions is checked, not what they say. Settings are checked of the plugins docker,
+The syntax of conditions and the names in them are checked. Settings are checked of the plugins docker,
 docker-compose, docker-login, artifacts and kubernetes, at the versions in
 schema/pipeline/plugintable.go.
 `

@@ -210,23 +210,6 @@ func TestNoInterpolation(t *testing.T) {
 	}
 }
 
-func TestConditions(t *testing.T) {
-	for condition, right := range map[string]bool{
-		"": true, "true": true, "build.tag": true, "!build.tag": true, "a == b": true, "a==b&&c!=d": true,
-		"(a || b) && !(c)": true, "a =~ /x[/]y/i": true, "a !~ /x\\/y/": true, `a == "it's"`: true, `a == 'say "x"'`: true,
-		"a includes 'b'": true, "a == /* b": true, "// only a comment": true, "a // comment (": true,
-		"a = b": false, "a & b": false, "a | b": false, "a ==": false, "== a": false, "(a": false, "a)": false, "a < 1": false,
-		"a =~ /x": false, `a == "b`: false, "a && && b": false, "a !": false, "()": true,
-	} {
-		if strings.Contains(condition, "/*") {
-			continue // not part of the language, and not of this test
-		}
-		if fault := conditionFault(condition); (fault == "") != right {
-			t.Errorf("conditionFault(%q) = %q, want right = %t", condition, fault, right)
-		}
-	}
-}
-
 func TestAliasesThatMultiplyEnd(t *testing.T) {
 	var doc strings.Builder
 	doc.WriteString("a: &a [x, x, x, x, x, x, x, x, x, x]\n")

@@ -82,7 +82,7 @@ var rules = [...]Rule{
 	{"KB019", "half a concurrency", Error, Error,
 		"Write concurrency and concurrency_group together. concurrency_method needs both."},
 	{"KB020", "broken condition", Error, Error,
-		"Close quotes, regular expressions and parentheses in `if`, and use the operators == != =~ !~ && || ! and includes. This rule knows the syntax, not the variables."},
+		"Close quotes, regular expressions and parentheses in `if`, and use the operators == != =~ !~ && || ! and includes."},
 	{"KB021", "misspelt queue", Error, Error,
 		"Write `queue` to choose a queue. Every other name is a tag that an agent must have, and a job that no agent has the tag for waits for ever."},
 	{"KB022", "if beside branches", Warning, Error,
@@ -91,6 +91,9 @@ var rules = [...]Rule{
 		"Name in {{matrix.…}} a dimension that the step's matrix has. Others stay in the text as they are, or Buildkite refuses the upload."},
 	{"KB024", "command null", Error, Error,
 		"Write a command, or a plugin that runs one. A job with neither ends before it has done anything."},
+
+	{"KB025", "unknown name in a condition", Warning, Error,
+		"Use variables that conditions have, such as build.branch, and the functions build.env and env. Buildkite refuses the upload otherwise."},
 
 	{"KB101", "key of two steps", Error, Error,
 		"Make every key the only one in the build, over all documents. Buildkite refuses the second upload."},

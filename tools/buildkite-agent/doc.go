@@ -3,8 +3,8 @@
 // module beside the product's so that the agent's dependencies stay out of it.
 //
 // One of those dependencies, drjosh.dev/zzglob, is served by a host that not
-// every module proxy mirrors; ../zzglob stands in for it. Another, the AWS SDK's
-// EC2 package, takes 2.8 GB to compile for one call that nobody makes here;
+// every module proxy mirrors, so go.mod takes it from its repository. Another,
+// the AWS SDK's EC2 package, takes 2.8 GB to compile for one call that nobody makes here;
 // ../ec2 stands in for it. Everything else in
 // the binary is Buildkite's: github.com/buildkite/agent/v3, MIT licence.
 //

@@ -63,7 +63,6 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/sts v1.45.4 // indirect
 	github.com/aws/smithy-go v1.27.7 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/bmatcuk/doublestar/v4 v4.10.4 // indirect
 	github.com/brunoscheufler/aws-ecs-metadata-go v0.0.0-20221221133751-67e37ae746cd // indirect
 	github.com/buildkite/agent/v3 v3.138.0 // indirect
 	github.com/buildkite/go-pipeline v0.18.0 // indirect
@@ -201,7 +200,7 @@ require (
 
 tool github.com/buildkite/agent/v3
 
-replace drjosh.dev/zzglob => ../zzglob
+replace drjosh.dev/zzglob => github.com/DrJosh9000/zzglob v0.4.3
 
 // One compile of 2.8 GB for a call that is never made here; see its package comment.
 replace github.com/aws/aws-sdk-go-v2/service/ec2 => ../ec2

@@ -87,7 +87,7 @@ func onNode(command string) bool { return slices.Contains(nodeCommands, command)
 
 var packagesMade = []packaged{
 	{"kbgen-node", "judge kernel submissions on a GPU machine\nkbrun for the machines that vendors lend: statically linked, and with NVML\n(kbrun-nvml) where a driver is; kbnode sets the machine up, one isolated agent for each GPU.", onNode},
-	{"kbgen-tools", "pipelines, builds and verdicts of kernel competitions\nkbgen renders checked Buildkite pipelines, kblaunch starts builds and fetches\ntheir results, kblocal stands in for Buildkite on loopback, kbgen-secret seals\nvalues for nodes, kbserve keeps boards and standings.",
+	{"kbgen-tools", "pipelines, builds and verdicts of kernel competitions\nkbgen renders checked Buildkite pipelines and seals values for nodes, kblaunch\nstarts builds and fetches their results, kblocal stands in for Buildkite on\nloopback, kbserve keeps boards and standings.",
 		func(command string) bool { return !onNode(command) }},
 }
 

@@ -27,8 +27,7 @@ func (p Program) Undocumented() []string {
 			faults = append(faults, fmt.Sprintf("%s has no help page", command))
 			return
 		}
-		// "kbgen-secret" says "kbgen secret", as people call it.
-		called := strings.ReplaceAll(p.Name, "-", "[- ]") + " (" + strings.Join(words, "|") + "|[|])+"
+		called := p.Name + " (" + strings.Join(words, "|") + "|[|])+"
 		if !regexp.MustCompile(`(?i)`+called).MatchString(page) || !strings.Contains(page, words[len(words)-1]) {
 			faults = append(faults, fmt.Sprintf("the help page of %s does not show how it is called", command))
 		}

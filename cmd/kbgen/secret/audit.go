@@ -1,0 +1,139 @@
+package secret
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/secrets"
+	"github.com/gpu-mode/kbgen/secrets/inventory"
+)
+
+// auditCmd lists what is sealed, for whom, since when and until when.
+type auditCmd struct {
+	Files         []string `arg:"" optional:"" name:"file"`
+	Key           []string `placeholder:"FILE"`
+	RepositoryKey string   `name:"repository-key" placeholder:"FILE"`
+	Recipients    string   `default:".buildkite/kbgen/recipients.txt" placeholder:"FILE"`
+	Within        int      `default:"30" placeholder:"DAYS"`
+	JSON          bool
+
+	now clock
+}
+
+// usualFiles are looked at when none is named.
+var usualFiles = []string{secrets.StoreFile, ".buildkite/*.yml", ".buildkite/*.yaml"}
+
+func (c *auditCmd) Run(_ context.Context, env *cli.Env) error {
+	files := c.Files
+	if len(files) == 0 {
+		for _, pattern := range usualFiles {
+			found, _ := filepath.Glob(pattern) // the patterns are well formed
+			for _, f := range found {
+				if !slices.Contains(files, f) {
+					files = append(files, f)
+				}
+			}
+		}
+		if files == nil {
+			return cli.WithHint(cli.Usagef("got no file, and there is none in .buildkite"), "kbgen secret audit FILE...")
+		}
+	}
+	a := inventory.Auditor{Now: c.now().UTC(), Within: time.Duration(c.Within) * 24 * time.Hour}
+	var err error
+	if a.Keys, err = readKeys(env, c.Key, c.RepositoryKey); err != nil {
+		return err
+	}
+	if a.Current, err = currentKeyID(c.Recipients, a.Now); err != nil {
+		return err
+	}
+	all, problems := []inventory.Audit{}, 0
+	for _, file := range files {
+		values, err := scan(env, file)
+		if err != nil {
+			return err
+		}
+		for _, v := range values {
+			r := a.Audit(v)
+			problems += len(r.Problems)
+			all = append(all, r)
+		}
+	}
+	if err := c.print(env.Stdout, all, len(files)); err != nil {
+		return err
+	}
+	if problems > 0 {
+		return &cli.ExitError{Status: exitFindings}
+	}
+	return nil
+}
+
+// currentKeyID is the recipients' of today, "" where no file says so.
+func currentKeyID(file string, now time.Time) (string, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", &cli.UsageError{Err: err}
+	}
+	rs, err := secrets.ParseRecipients(string(text))
+	if err == nil {
+		rs, err = rs.Current(now)
+	}
+	if err != nil {
+		return "", cli.Usagef("%s: %w", file, err)
+	}
+	return rs.KeyID(), nil
+}
+
+func (c *auditCmd) print(w io.Writer, all []inventory.Audit, files int) error {
+	if c.JSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(all)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	problems := 0
+	if len(all) > 0 {
+		fmt.Fprintln(table, "NAME\tFORMAT\tSEALED FOR\tAGE\tENDS\tPLACE\tPROBLEMS")
+	}
+	for _, r := range all {
+		format, age := r.Format, "-"
+		if r.Passphrase != nil {
+			format += fmt.Sprintf(" (%d bytes)", *r.Passphrase)
+		}
+		if r.AgeDays != nil {
+			age = fmt.Sprintf("%d d", *r.AgeDays)
+		}
+		said := strings.Join(r.Problems, "; ")
+		if said == "" {
+			said = "none"
+		} else {
+			problems++
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s:%d\t%s\n", r.Name, format, orDash(r.KeyID), age, orDash(r.Expires), r.File, r.Line, said)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%d secrets in %d files, %d with problems\n", len(all), files, problems)
+	return err
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

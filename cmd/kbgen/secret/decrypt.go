@@ -1,0 +1,126 @@
+package secret
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/secrets"
+	"github.com/gpu-mode/kbgen/secrets/inventory"
+)
+
+// decryptCmd opens one value with a private key and prints it, byte for byte.
+type decryptCmd struct {
+	File          string   `arg:"" optional:"" default:"-"`
+	Key           []string `required:"" placeholder:"FILE"`
+	Name          string   `placeholder:"NAME"`
+	RepositoryKey string   `name:"repository-key" placeholder:"FILE"`
+
+	now clock
+}
+
+func (c *decryptCmd) Run(_ context.Context, env *cli.Env) error {
+	keys, err := readKeys(env, c.Key, c.RepositoryKey)
+	if err != nil {
+		return err
+	}
+	sealed, err := c.sealed(env)
+	if err != nil {
+		return err
+	}
+	var value []byte
+	if secrets.IsEnvelope(sealed) {
+		value, err = c.open(env, keys, sealed)
+	} else {
+		value, err = c.openLegacy(env, keys, sealed)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = env.Stdout.Write(value)
+	return err
+}
+
+// sealed is the text to open: of a store's entry, or all that a file holds.
+func (c *decryptCmd) sealed(env *cli.Env) (string, error) {
+	if inventory.IsStore(c.File) {
+		if c.Name == "" {
+			return "", cli.Usagef("--name: got none, want which secret of %s", c.File)
+		}
+		store, err := readStore(env, c.File, false)
+		if err != nil {
+			return "", err
+		}
+		e, ok := store.Lookup(c.Name)
+		if !ok {
+			return "", cli.Usagef("--name: got %s, have %s", text.Quote(c.Name), names(store))
+		}
+		return e.Envelope, nil
+	}
+	b, err := readFile(env, c.File)
+	if err != nil {
+		return "", &cli.UsageError{Err: err}
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+func names(s *secrets.Store) string {
+	var all []string
+	for _, e := range s.Entries {
+		all = append(all, e.Name)
+	}
+	if all == nil {
+		return "none"
+	}
+	return strings.Join(all, ", ")
+}
+
+// open says on stderr what a value is bound to. Who holds the key may read it
+// whatever it is bound to; a node's broker hands it to nobody then.
+func (c *decryptCmd) open(env *cli.Env, keys inventory.Keys, sealed string) ([]byte, error) {
+	s, err := secrets.Open(sealed, secrets.Identities(keys.Private))
+	if err != nil {
+		return nil, err
+	}
+	if c.Name != "" && s.Name != c.Name {
+		return nil, &secrets.Refusal{Name: c.Name, Reason: secrets.Renamed, Detail: "it was sealed as " + s.Name}
+	}
+	fmt.Fprintf(env.Stderr, "kbgen: %s: sealed for %s%s, organization %s, pipelines %s, ends %s%s\n", s.Name, s.KeyID, by(s),
+		s.Organization, strings.Join(s.Pipelines, ", "), s.Expires.Format(time.DateOnly), passed(s, c.now()))
+	return s.Value, nil
+}
+
+func by(s *secrets.Secret) string {
+	if s.By == "" {
+		return ""
+	}
+	return " by " + s.By
+}
+
+func passed(s *secrets.Secret, now time.Time) string {
+	if now.Before(s.Expires) {
+		return ""
+	}
+	return " (expired)"
+}
+
+func (c *decryptCmd) openLegacy(env *cli.Env, keys inventory.Keys, sealed string) ([]byte, error) {
+	v, err := keys.OpenLegacy(sealed)
+	if err != nil {
+		return nil, usage(err)
+	}
+	fmt.Fprintf(env.Stderr, "kbgen: format %s%s; bound to nothing. kbgen secret migrate makes kbsec1 of it\n", v.Format, inventory.Weakness(v))
+	return v.Text, nil
+}
+
+// usage makes wrong usage of errors that another command line mends.
+func usage(err error) error {
+	if errors.Is(err, inventory.ErrFormat) || errors.Is(err, inventory.ErrRepositoryKey) {
+		return &cli.UsageError{Err: err}
+	}
+	return err
+}

@@ -1,0 +1,194 @@
+package secret
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/secrets"
+	"github.com/gpu-mode/kbgen/secrets/inventory"
+	"github.com/gpu-mode/kbgen/secrets/legacy"
+)
+
+// bindingFlags say who may have a value.
+type bindingFlags struct {
+	Org      string   `placeholder:"UUID"`
+	Pipeline []string `placeholder:"UUID"`
+	Queue    []string `placeholder:"UUID"`
+	Step     []string `placeholder:"KEY"`
+	Ref      []string `placeholder:"REF"`
+	Source   []string `placeholder:"NAME"`
+}
+
+func (f bindingFlags) binding() secrets.Binding {
+	return secrets.Binding{Organization: f.Org, Pipelines: f.Pipeline, Queues: f.Queue, Steps: f.Step, Refs: f.Ref, Sources: f.Source}
+}
+
+// sealingFlags say for whom, until when and by whom.
+type sealingFlags struct {
+	Recipients string   `default:".buildkite/kbgen/recipients.txt" placeholder:"FILE"`
+	Recipient  []string `placeholder:"KEY"`
+	Expires    string   `placeholder:"DAY"`
+	NotBefore  string   `name:"not-before" placeholder:"DAY"`
+	By         string   `placeholder:"TEXT"`
+	Sign       string   `placeholder:"FILE"`
+}
+
+func (f sealingFlags) sealer(env *cli.Env, now time.Time) (*secrets.Sealer, error) {
+	now = now.UTC().Truncate(time.Second)
+	s := &secrets.Sealer{Template: secrets.Secret{Issued: now, Expires: now.Add(secrets.DefaultLife), By: f.By}}
+	var err error
+	if f.Expires != "" {
+		if s.Template.Expires, err = time.Parse(time.DateOnly, f.Expires); err != nil || !s.Template.Expires.After(now) {
+			return nil, cli.Usagef("--expires: got %q, want a day to come, as %s", f.Expires, now.AddDate(1, 0, 0).Format(time.DateOnly))
+		}
+	}
+	if f.NotBefore != "" {
+		if s.Template.NotBefore, err = time.Parse(time.DateOnly, f.NotBefore); err != nil {
+			return nil, cli.Usagef("--not-before: got %q, want a day as %s", f.NotBefore, now.Format(time.DateOnly))
+		}
+	}
+	if s.Recipients, err = f.readRecipients(env, now); err != nil {
+		return nil, err
+	}
+	s.Template.KeyID = s.Recipients.KeyID()
+	if f.Sign != "" {
+		if s.SigningKey, err = signingKey(env, f.Sign); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// readRecipients are the keys of the command line, else of the file.
+func (f sealingFlags) readRecipients(env *cli.Env, now time.Time) (secrets.Recipients, error) {
+	if len(f.Recipient) > 0 {
+		var rs secrets.Recipients
+		for i, text := range f.Recipient {
+			key, err := secrets.ParsePublicKey(text)
+			if err != nil {
+				return nil, cli.Usagef("--recipient: %w", err)
+			}
+			rs = append(rs, secrets.Recipient{Name: fmt.Sprintf("key-%d", i+1), Added: now, Key: key})
+		}
+		return current(rs, "--recipient", now)
+	}
+	text, err := readFile(env, f.Recipients)
+	if err != nil {
+		return nil, cli.WithHint(&cli.UsageError{Err: err}, "say for whom: --recipients FILE, or --recipient KEY")
+	}
+	rs, err := secrets.ParseRecipients(string(text))
+	if err != nil {
+		return nil, cli.Usagef("%s: %w", f.Recipients, err)
+	}
+	return current(rs, f.Recipients, now)
+}
+
+func current(rs secrets.Recipients, where string, now time.Time) (secrets.Recipients, error) {
+	rs, err := rs.Current(now)
+	if err != nil {
+		return nil, cli.Usagef("%s: %w", where, err)
+	}
+	return rs, nil
+}
+
+// encryptCmd seals a value and prints what to paste, or puts it into a store.
+type encryptCmd struct {
+	Name string `arg:""`
+	File string `placeholder:"PATH"`
+	bindingFlags
+	sealingFlags
+	Store  string `placeholder:"FILE"`
+	Format string `enum:"kbsec1,v1" default:"kbsec1"`
+	Key    string `placeholder:"FILE"`
+
+	now clock
+}
+
+func (c *encryptCmd) Run(_ context.Context, env *cli.Env) error {
+	if err := secrets.CheckName(c.Name); err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	if c.Format == "v1" {
+		return c.legacy(env)
+	}
+	if c.Key != "" {
+		return cli.Usagef("--key is for --format v1; kbsec1 takes --recipients or --recipient")
+	}
+	sealer, err := c.sealer(env, c.now())
+	if err != nil {
+		return err
+	}
+	// Before anybody is asked for a value, all else must be right.
+	trial := sealer.Template
+	trial.Name, trial.Value, trial.Binding = c.Name, []byte("x"), c.binding()
+	if err := trial.Validate(); err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	var store *secrets.Store
+	if c.Store != "" {
+		if store, err = readStore(env, c.Store, true); err != nil {
+			return err
+		}
+	}
+	value, err := readValue(env, c.Name, c.File)
+	if err != nil {
+		return err
+	}
+	secret, text, err := sealer.Seal(c.Name, value, c.binding())
+	if err != nil {
+		return err
+	}
+	if store == nil {
+		return snippet(env.Stdout, fmt.Sprintf("sealed for %s, ends %s", secret.KeyID, secret.Expires.Format(time.DateOnly)), c.Name+secrets.Suffix, text)
+	}
+	_, replaced := store.Lookup(c.Name)
+	store.Set(secret, text)
+	if err := writeStore(c.Store, store); err != nil {
+		return err
+	}
+	what := "added"
+	if replaced {
+		what = "replaced"
+	}
+	fmt.Fprintf(env.Stderr, "kbgen: %s: %s %s, sealed for %s, ends %s\n", c.Store, c.Name, what, secret.KeyID, secret.Expires.Format(time.DateOnly))
+	return nil
+}
+
+// legacy writes the form that hosts with the old hook read.
+func (c *encryptCmd) legacy(env *cli.Env) error {
+	if c.Key == "" || c.Store != "" || c.Sign != "" || len(c.Pipeline) > 0 {
+		return cli.Usagef("--format v1 takes --key secrets.public.key and knows no store, no signature and no pipeline")
+	}
+	text, err := readFile(env, c.Key)
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	key, err := legacy.ParsePublicKey(text)
+	if err != nil {
+		return cli.Usagef("%s: %w", c.Key, err)
+	}
+	value, err := readValue(env, c.Name, c.File)
+	if err != nil {
+		return err
+	}
+	sealed, err := legacy.SealV1(rand.Reader, key, value)
+	if err != nil {
+		return fmt.Errorf("encrypting %s: %w", c.Name, err)
+	}
+	name := inventory.LegacyPrefix + c.Name
+	if schema.RedactedName(name) {
+		fmt.Fprintf(env.Stderr, "kbgen: note: agents from version 4 on refuse to upload a pipeline that sets %s; kbsec1 is free of that\n", name)
+	}
+	return snippet(env.Stdout, "v1: bound to no pipeline, ends never", name, sealed)
+}
+
+// snippet prints what to paste into a step.
+func snippet(w io.Writer, about, name, text string) error {
+	_, err := fmt.Fprintf(w, "# %s\nenv:\n  %s: %q\n", about, name, text)
+	return err
+}
