@@ -36,7 +36,7 @@ var layers = []struct {
 	{"launcher", []string{"schema"}},
 	{"store", []string{"schema", "verdict"}},
 	{"server/servertest", []string{"schema", "store", "server/backend", "internal/pgtest"}},
-	{"server", []string{"schema", "secrets", "pipelines", "verdict", "launcher", "store"}},
+	{"server", []string{"schema", "secrets", "pipelines", "verdict", "launcher", "store", "examples"}},
 	{"templates", []string{"schema"}},
 	{"node/setup", []string{"schema", "pipelines", "node"}},
 	{"node/trial", []string{"schema", "pipelines", "generator", "launcher", "node"}}, // tries a machine with what kbgen writes

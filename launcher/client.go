@@ -34,7 +34,7 @@ type Options struct {
 	Installation string
 
 	// ListingDelay is after how long a new build is sure to be found in
-	// listings; 0: [DefaultListingDelay]. Buildkite does not say.
+	// listings; 0: [defaultListingDelay]. Buildkite does not say.
 	ListingDelay time.Duration
 
 	// Log takes what is odd but not worth failing for, such as a build state
@@ -96,7 +96,7 @@ func newClient(o Options, api, store http.RoundTripper) (*Client, error) {
 		return nil, fmt.Errorf("installation: got %q, want 1 to 60 letters, digits, - and _", c.id)
 	}
 	if c.delay <= 0 {
-		c.delay = DefaultListingDelay
+		c.delay = defaultListingDelay
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)

@@ -146,7 +146,7 @@ func TestUncertainCreateWaitsForTheListing(t *testing.T) {
 	for _, tt := range []struct {
 		late   time.Duration
 		builds int
-	}{{DefaultListingDelay - 2*time.Second, 1}, {DefaultListingDelay + 10*time.Second, 2}} {
+	}{{defaultListingDelay - 2*time.Second, 1}, {defaultListingDelay + 10*time.Second, 2}} {
 		bubble(t, func(t *testing.T, f *fake) {
 			begun := time.Now()
 			f.onCreate = func(b *fakeBuild) {

@@ -50,11 +50,21 @@ func (c *Client) rawTail(ctx context.Context, number int, job string, size int) 
 // in Unix milliseconds.
 var commandLine = regexp.MustCompile(`\x1b_bk;t=([0-9]+)\x07~~~ Running (?:commands|script)`)
 
-// CommandAt returns when a job's command began, by the agent's clock, as its
+// Spans returns where the time of a run went. Without the log of its bootstrap, such
+// as without the scope read_build_logs, it is less exact.
+func (c *Client) Spans(ctx context.Context, r *Report) []Span {
+	var began time.Time
+	if jobs := r.Timeline.Jobs; len(jobs) >= 2 {
+		began, _ = c.commandAt(ctx, r.Build, jobs[0].ID)
+	}
+	return r.spans(began)
+}
+
+// commandAt returns when a job's command began, by the agent's clock, as its
 // log says. The log must be short: only its last 64 KiB are read.
 //
 // Errors: the API's (the scope is read_build_logs); a log that does not say.
-func (c *Client) CommandAt(ctx context.Context, number int, job string) (time.Time, error) {
+func (c *Client) commandAt(ctx context.Context, number int, job string) (time.Time, error) {
 	tail, err := c.rawTail(ctx, number, job, 64<<10)
 	if err != nil {
 		return time.Time{}, err

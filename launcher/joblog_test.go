@@ -11,13 +11,13 @@ func TestCommandAtReadsTheLogsTimeStamps(t *testing.T) {
 	b := &fakeBuild{number: 1, state: "passed"}
 	f.builds = []*fakeBuild{b}
 	b.log = "\x1b_bk;t=1795285000100\x07~~~ Preparing working directory\r\n\x1b_bk;t=1795285000123\x07~~~ Running commands\r\n\x1b_bk;t=1795285000200\x07hello\r\n"
-	at, err := f.client().CommandAt(t.Context(), 1, "job-0")
+	at, err := f.client().commandAt(t.Context(), 1, "job-0")
 	if want := time.UnixMilli(1795285000123); err != nil || !at.Equal(want) {
-		t.Errorf("CommandAt = %v, %v, want %v", at, err, want)
+		t.Errorf("commandAt = %v, %v, want %v", at, err, want)
 	}
 	b.log = "no stamps"
-	if at, err := f.client().CommandAt(t.Context(), 1, "job-0"); err == nil {
-		t.Errorf("CommandAt of a log without stamps = %v, want an error", at)
+	if at, err := f.client().commandAt(t.Context(), 1, "job-0"); err == nil {
+		t.Errorf("commandAt of a log without stamps = %v, want an error", at)
 	}
 }
 

@@ -247,7 +247,7 @@ func TestAttemptedCreate(t *testing.T) {
 			if err != nil || run.Build != 1 || len(f.builds) != 1 {
 				t.Fatalf("Create: got %+v, %v and %d builds, want one", run, err, len(f.builds))
 			}
-			if took := time.Since(attempted); !made && (took < DefaultListingDelay || took > DefaultListingDelay+10*time.Second) {
+			if took := time.Since(attempted); !made && (took < defaultListingDelay || took > defaultListingDelay+10*time.Second) {
 				t.Errorf("made again after %s, want the listing delay to pass first", took)
 			}
 			late := time.Now()

@@ -17,8 +17,6 @@ package node
 
 import (
 	"time"
-
-	"github.com/gpu-mode/kbgen/node/cpulist"
 )
 
 // Where kbnode keeps things. Everything but the slots' own directories is root's.
@@ -127,15 +125,6 @@ type Pin struct {
 	Held string `yaml:"held,omitempty"`
 	// Old are IDs from before Previous that kbnode pulled and gc is to remove.
 	Old []string `yaml:"old,omitempty"`
-}
-
-// Cores is how many processors CPUs names, 0 when it cannot be read.
-func (s *Slot) Cores() int {
-	cpus, err := cpulist.Parse(s.CPUs)
-	if err != nil {
-		return 0
-	}
-	return len(cpus)
 }
 
 // Dir is the slot's own directory, Home of its user.

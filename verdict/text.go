@@ -2,9 +2,12 @@ package verdict
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -25,10 +28,10 @@ func (v *Verdict) Text() string {
 	} else if !v.Judged {
 		mark = "❗"
 	}
-	line := func(foreign string) string { return text.Line(foreign, maxLine) }
+	line := func(quoted string) string { return text.Line(quoted, maxLine) }
 	fmt.Fprintf(&b, "%s %s\n", mark, v.Words())
 	for _, f := range v.explained() {
-		fmt.Fprintf(&b, "   %s\n", f.shown(line))
+		fmt.Fprintf(&b, "   %s\n", f.render(line))
 	}
 	for i := range v.Runs {
 		v.Runs[i].writeText(&b)
@@ -36,7 +39,7 @@ func (v *Verdict) Text() string {
 	if closing := v.closing(); len(closing) > 0 {
 		b.WriteString("\n")
 		for _, f := range closing {
-			fmt.Fprintf(&b, "%s\n", f.shown(line))
+			fmt.Fprintf(&b, "%s\n", f.render(line))
 		}
 	}
 	return b.String()
@@ -109,4 +112,46 @@ func writeQuote(b *strings.Builder, s string) {
 		line = text.Shorten(strings.ReplaceAll(line, "\t", " "), maxLine)
 		fmt.Fprintf(b, "     > %s\n", strings.TrimRight(line, " "))
 	}
+}
+
+// chartWidth is how many characters a chart has at most.
+const chartWidth = 32
+
+var bars = []rune("▁▂▃▄▅▆▇█")
+
+// chart draws times as one line, in the order they were taken: each character
+// is the mean of its share, the lowest bar the least and the highest the most.
+// Below two samples there is nothing to see.
+func chart(samples []float64) string {
+	samples = slices.DeleteFunc(slices.Clone(samples), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
+	if len(samples) < 2 {
+		return ""
+	}
+	columns := make([]float64, min(len(samples), chartWidth))
+	for i := range columns {
+		share := samples[i*len(samples)/len(columns) : (i+1)*len(samples)/len(columns)]
+		for _, v := range share {
+			columns[i] += v / float64(len(share))
+		}
+	}
+	least, most := slices.Min(columns), slices.Max(columns)
+	var b strings.Builder
+	for _, v := range columns {
+		at := 0
+		if most > least {
+			at = int(math.Round((v/2 - least/2) / (most/2 - least/2) * float64(len(bars)-1))) // halves: no overflow
+		}
+		b.WriteRune(bars[min(max(at, 0), len(bars)-1)])
+	}
+	return b.String()
+}
+
+// samplesOf returns the samples of a phase's case, nil when it has none.
+func samplesOf(all []schema.Measurement, phase string, number int) []float64 {
+	for _, m := range all {
+		if m.Phase == phase && m.Case == number {
+			return m.Samples
+		}
+	}
+	return nil
 }

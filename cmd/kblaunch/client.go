@@ -21,9 +21,9 @@ const tokenVar = "BUILDKITE_API_TOKEN"
 
 // clientFlags say where the builds are.
 type clientFlags struct {
-	Org      string `var:"BUILDKITE_ORG" default:"gpu-mode"`
-	Pipeline string `var:"BUILDKITE_PIPELINE" default:"kernelbot"`
-	API      string `name:"api" var:"KBLAUNCH_API_URL" default:"https://api.buildkite.com/"`
+	Org      string `var:"BUILDKITE_ORG" default:"gpu-mode" placeholder:"SLUG" help:"slug of the organization"`
+	Pipeline string `var:"BUILDKITE_PIPELINE" default:"kernelbot" placeholder:"SLUG" help:"slug of the pipeline"`
+	API      string `name:"api" var:"KBLAUNCH_API_URL" default:"https://api.buildkite.com/" placeholder:"URL" help:"the address of the REST API"`
 }
 
 // client makes a client for whoever runs this, with the token of the

@@ -92,8 +92,8 @@ func (e *conclusion) status() int {
 
 // outputFlags say in which form a command prints.
 type outputFlags struct {
-	JSON   bool `name:"json" xor:"form"`
-	Events bool `xor:"form"`
+	JSON   bool `name:"json" xor:"form" help:"print one document, however a run ends (kbgen schema submission)"`
+	Events bool `xor:"form" help:"print JSON lines: phases as they come, then the conclusions"`
 }
 
 // What --json prints, and each line of --events.
@@ -183,7 +183,6 @@ func (e *conclusion) json(ctx context.Context) runJSON {
 type output struct {
 	env   *cli.Env
 	flags *outputFlags
-	plan  []plannedJSON
 	began time.Time
 	lost  error // the first event that could not be written
 }
@@ -243,13 +242,11 @@ func (o *output) end(ctx context.Context, all []*conclusion) error {
 	}
 	var errs []error
 	for _, e := range all {
-		var err error
-		switch v := e.verdict(); {
-		case e.err != nil:
-			err = e.err
-		case v != nil && !v.Judged:
+		err := e.err
+		if v := e.verdict(); err == nil && v != nil && !v.Judged {
 			err = e.unjudged()
-		default:
+		}
+		if err == nil {
 			continue
 		}
 		o.logOf(e)
@@ -313,15 +310,12 @@ func (o *output) logOf(e *conclusion) {
 	}
 }
 
-// planned takes one submission of a dry run.
-func (o *output) planned(p plannedJSON) { o.plan = append(o.plan, p) }
-
-// flushPlan prints what a dry run would send.
-func (o *output) flushPlan() error {
+// dryRun prints what would be sent.
+func (o *output) dryRun(plan []plannedJSON) error {
 	if o.flags.JSON || o.flags.Events {
-		return cli.PrintJSON(o.env.Stdout, dryRunJSON{o.plan})
+		return cli.PrintJSON(o.env.Stdout, dryRunJSON{plan})
 	}
-	for _, p := range o.plan {
+	for _, p := range plan {
 		sealed := ""
 		if p.Sealed {
 			sealed = ", sealed"

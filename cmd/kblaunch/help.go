@@ -1,18 +1,5 @@
 package main
 
-const clientOptions = `  --org SLUG            BUILDKITE_ORG; default gpu-mode
-  --pipeline SLUG       BUILDKITE_PIPELINE; default kernelbot
-  --api URL             KBLAUNCH_API_URL; default https://api.buildkite.com/
-`
-
-const outputOptions = `  --json                one document, however a run ends (kbgen schema submission)
-  --events              JSON lines: phases as they come, then the conclusions
-`
-
-const waitOptions = `  --timeout D           longest run on the machine; default 30m
-  --queue-timeout D     longest wait for a machine; default 30m
-`
-
 const statuses = `exit status:
   0  the submission passed; with several, all did
   1  one did not: wrong, crashed, too slow, does not compile, ...
@@ -58,22 +45,7 @@ may say where it belongs in the comment that it begins with:
   #!POPCORN gpus NAME...
 
 options:
-  --gpu NAME            GPU type (kbgen gpus); again, or A,B, for several
-  --queue NAME          a vendor's own queue, nebius-h100-0; says the GPU type
-  --mode MODE           test (default), benchmark, profile, leaderboard, private
-  --run-id ID           the run's id: with one that has a build, that is awaited
-                        and none made, also after kblaunch was killed; with
-                        several GPU types each gets ID-NAME
-  --detach              print the run id once there is a build, and end
-  --dry-run             say what would be sent, without a token
-` + outputOptions + `  --timing              print a table of phases and REST calls to stderr
-  --seal FILE           KBLAUNCH_SEAL; seal the payload for the queues that FILE
-                        names, so that only their nodes read it: docs/secrets.md
-  --timeout D           longest run on the machine, like 20m;
-                        default: the GPU type's own limit and a minute
-  --queue-timeout D     longest wait for a machine, bootstrap included;
-                        default 30m
-` + clientOptions + `  --branch NAME, --commit REV   of the pipeline's repository; main, HEAD
+{options}
 
 The API token is read from BUILDKITE_API_TOKEN only. It needs the scopes
 write_builds, read_builds and read_artifacts; with read_build_logs a build
@@ -90,7 +62,8 @@ Waits for runs that were made before, by --detach or by somebody else, and
 prints their verdicts as submit does. Ctrl-C ends the waiting, not the runs.
 
 options:
-` + outputOptions + waitOptions + clientOptions + `
+{options}
+
 ` + statuses + `
 example:
   kblaunch watch 4711
@@ -101,14 +74,8 @@ Lists the builds that launchers made, the newest first: state, outcome of the
 run, GPU type, mode, age, run id.
 
 options:
-  --state STATE         scheduled, running, passed, failed, canceled, finished;
-                        again for several
-  --gpu NAME            GPU type
-  --since D             how old at most; default 24h, 0 for any age
-  --mine                made by me on this machine
-  --limit N             look at so many of the newest; default 30, at most 1000
-  --json                an array (kbgen schema builds)
-` + clientOptions + `
+{options}
+
 exit status: 0 done, 2 wrong usage, 3 trouble
 `,
 	"result": `usage: kblaunch result RUN [options]
@@ -116,8 +83,8 @@ exit status: 0 done, 2 wrong usage, 3 trouble
 Prints the verdict of a run that is over.
 
 options:
-  --json                result.json as it came, instead
-` + clientOptions + `
+{options}
+
 ` + statuses,
 	"log": `usage: kblaunch log RUN [options]
 
@@ -125,8 +92,8 @@ Prints what the job that judges has printed, as far as it is; without one that
 has begun, the logs of the jobs before it. Needs the scope read_build_logs.
 
 options:
-  --all                 of every job, each below its name
-` + clientOptions + `
+{options}
+
 exit status: 0 done, 2 wrong usage, 3 trouble
 `,
 	"cancel": `usage: kblaunch cancel RUN... [options]
@@ -134,7 +101,8 @@ exit status: 0 done, 2 wrong usage, 3 trouble
 Cancels builds. One that is over stays as it is, and that is said.
 
 options:
-` + clientOptions + `
+{options}
+
 exit status: 0 done, 2 wrong usage, 3 trouble
 `,
 	"retry": `usage: kblaunch retry RUN [options]
@@ -145,8 +113,8 @@ submission that was judged, or whose build was canceled, is not judged again so:
 submit it anew, under another run id.
 
 options:
-  --detach              do not wait
-` + outputOptions + waitOptions + clientOptions + `
+{options}
+
 ` + statuses,
 	"compare": `usage: kblaunch compare OLD NEW [options]
 
@@ -156,8 +124,8 @@ harness kept no samples, by the errors of the means). OLD and NEW are files
 (result.json, or what submit --json printed), builds, or run ids.
 
 options:
-  --json                the same as JSON (kbgen schema compare)
-` + clientOptions + `
+{options}
+
 exit status: 0 done, 2 wrong usage, 3 nothing to compare
 
 example:
@@ -179,10 +147,7 @@ or has other tags, two agents on one GPU. kbgen vendor check says whether the
 files themselves are right.
 
 options:
-  --check FILE          a queue file; again for several
-  --json                an array: kbgen schema agents, with --check findings
-  --org SLUG            BUILDKITE_ORG; default gpu-mode
-  --api URL             KBLAUNCH_API_URL; default https://api.buildkite.com/
+{options}
 
 The API token is read from BUILDKITE_API_TOKEN only. It needs the scopes
 read_clusters and read_agents.

@@ -17,11 +17,11 @@ import (
 
 // queuesCmd shows what is connected, or compares it with queue files.
 type queuesCmd struct {
-	Check []string `placeholder:"FILE"`
-	JSON  bool
+	Check []string `placeholder:"FILE" help:"a queue file to compare; may be repeated"`
+	JSON  bool     `help:"print an array (kbgen schema agents), with --check the findings"`
 
-	Org string `var:"BUILDKITE_ORG" default:"gpu-mode"`
-	API string `name:"api" var:"KBLAUNCH_API_URL" default:"https://api.buildkite.com/"`
+	Org string `var:"BUILDKITE_ORG" default:"gpu-mode" placeholder:"SLUG" help:"slug of the organization"`
+	API string `name:"api" var:"KBLAUNCH_API_URL" default:"https://api.buildkite.com/" placeholder:"URL" help:"the address of the REST API"`
 }
 
 func (c *queuesCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -46,16 +46,12 @@ func (c *queuesCmd) Run(ctx context.Context, env *cli.Env) error {
 		return withoutQueues(err)
 	}
 	if len(files) == 0 {
-		return c.list(env.Stdout, live.List())
+		if c.JSON {
+			return cli.PrintJSON(env.Stdout, live.List())
+		}
+		return fleet.WriteTable(env.Stdout, live.List())
 	}
 	return c.compare(env.Stdout, live.Compare(files))
-}
-
-func (c *queuesCmd) list(w io.Writer, queues []fleet.Queue) error {
-	if c.JSON {
-		return cli.PrintJSON(w, queues)
-	}
-	return fleet.WriteTable(w, queues)
 }
 
 func (c *queuesCmd) compare(w io.Writer, found fleet.Comparison) error {
@@ -71,12 +67,11 @@ func (c *queuesCmd) compare(w io.Writer, found fleet.Comparison) error {
 	return err
 }
 
-// readQueueFiles reads files that are free of errors. What kbgen's table of
-// GPU types says of them is for kbgen vendor check.
+// readQueueFiles reads files that are free of errors.
 func readQueueFiles(names []string) ([]*queuefile.File, error) {
 	var files []*queuefile.File
 	for _, name := range names {
-		doc, err := readQueueFile(name)
+		doc, err := readFile(name, queuefile.MaxSize)
 		if err != nil {
 			return nil, err
 		}
@@ -89,13 +84,14 @@ func readQueueFiles(names []string) ([]*queuefile.File, error) {
 	return files, nil
 }
 
-func readQueueFile(name string) ([]byte, error) {
+// readFile reads at most one byte more than limit.
+func readFile(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, queuefile.MaxSize+1))
+	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
 // withoutQueues is the error of a run that got no answer: trouble.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/launcher/progress"
 	"github.com/gpu-mode/kbgen/pipelines"
-	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -24,8 +24,8 @@ type watchCmd struct {
 	Runs []string `arg:"" name:"run"`
 	outputFlags
 	clientFlags
-	Timeout      time.Duration `default:"30m"`
-	QueueTimeout time.Duration `default:"30m"`
+	Timeout      time.Duration `default:"30m" placeholder:"D" help:"the longest run on the machine"`
+	QueueTimeout time.Duration `default:"30m" placeholder:"D" help:"the longest wait for a machine"`
 }
 
 func (c *watchCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -43,18 +43,23 @@ func (c *watchCmd) Run(ctx context.Context, env *cli.Env) error {
 		run.QueueTimeout, run.RunTimeout = c.QueueTimeout, c.Timeout
 		runs = append(runs, run)
 	}
-	show := newProgress(ctx, env.Stderr, client, out, len(runs))
-	conclusions := collect(ctx, client, runs, show.event)
-	show.stop()
-	return out.end(ctx, conclusions)
+	return out.follow(ctx, client, runs)
+}
+
+// follow waits for runs, shows where they are, and prints how they ended.
+func (o *output) follow(ctx context.Context, client *launcher.Client, runs []*launcher.Run) error {
+	show := progress.New(ctx, o.env.Stderr, client, o.event, len(runs))
+	conclusions := collect(ctx, client, runs, show.Event)
+	show.Stop()
+	return o.end(ctx, conclusions)
 }
 
 // collect waits for all runs; their builds go on when ctx ends.
-func collect(ctx context.Context, client *launcher.Client, runs []*launcher.Run, progress func(launcher.Event)) []*conclusion {
+func collect(ctx context.Context, client *launcher.Client, runs []*launcher.Run, show func(launcher.Event)) []*conclusion {
 	conclusions := make([]*conclusion, len(runs))
 	var over sync.WaitGroup
 	for i, run := range runs {
-		run.Progress = progress
+		run.Progress = show
 		over.Go(func() {
 			e := &conclusion{gpu: run.GPU, queue: run.Queue, mode: run.Mode, ranking: run.Ranking, runID: run.ID, build: run.Build, url: run.BuildURL}
 			e.report, e.err = client.Collect(ctx, run)
@@ -69,7 +74,7 @@ func collect(ctx context.Context, client *launcher.Client, runs []*launcher.Run,
 // resultCmd prints the result of a run that is over.
 type resultCmd struct {
 	Run_ string `arg:"" name:"run"`
-	JSON bool   `name:"json"`
+	JSON bool   `name:"json" help:"print result.json as it came"`
 	clientFlags
 }
 
@@ -91,27 +96,13 @@ func (c *resultCmd) Run(ctx context.Context, env *cli.Env) error {
 
 // listCmd lists builds that launchers made.
 type listCmd struct {
-	State []string      `placeholder:"STATE"`
-	GPU   string        `name:"gpu"`
-	Since time.Duration `default:"24h"`
-	Mine  bool
-	Limit int  `default:"30"`
-	JSON  bool `name:"json"`
+	State []string      `placeholder:"STATE" help:"scheduled, running, passed, failed, canceled or finished; may be repeated"`
+	GPU   string        `name:"gpu" placeholder:"NAME" help:"only this GPU type"`
+	Since time.Duration `default:"24h" placeholder:"D" help:"only builds at most this old; 0 for any age"`
+	Mine  bool          `help:"only builds made by this user on this machine"`
+	Limit int           `default:"30" placeholder:"N" help:"look at so many of the newest builds, at most 1000"`
+	JSON  bool          `name:"json" help:"print an array (kbgen schema builds)"`
 	clientFlags
-}
-
-// listedJSON is a build as list --json prints it.
-type listedJSON struct {
-	Build    int    `json:"build"`
-	BuildURL string `json:"build_url"`
-	State    string `json:"state" jsonschema:"Buildkite's word; says nothing about the submission"`
-	Outcome  string `json:"outcome,omitempty" jsonschema:"of the run, once it has one"`
-	RunID    string `json:"run_id"`
-	GPUType  string `json:"gpu_type"`
-	Queue    string `json:"queue"`
-	Mode     string `json:"mode"`
-	Created  string `json:"created" jsonschema:"RFC 3339"`
-	Finished string `json:"finished,omitempty" jsonschema:"RFC 3339"`
 }
 
 const maxListed = 1000
@@ -155,22 +146,13 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return trouble(ctx, err)
 	}
-	list := []listedJSON{}
+	list := []launcher.Overview{}
 	for i := range found {
 		b := &found[i]
 		if b.RunID() == "" || b.CreatedAt != nil && c.Since > 0 && time.Since(b.CreatedAt.Time) > c.Since {
 			continue // made by somebody else than a launcher, or long ago
 		}
-		l := listedJSON{Build: b.Number, BuildURL: b.WebURL, State: text.Line(b.State, 40), RunID: b.RunID(), GPUType: b.GPU(), Queue: b.Queue(), Mode: b.Mode()}
-		outcome, _ := b.MetaData[schema.MetaOutcome(l.RunID)].(string)
-		l.Outcome = text.Line(outcome, 40)
-		if b.CreatedAt != nil {
-			l.Created = b.CreatedAt.UTC().Format(time.RFC3339)
-		}
-		if b.FinishedAt != nil {
-			l.Finished = b.FinishedAt.UTC().Format(time.RFC3339)
-		}
-		list = append(list, l)
+		list = append(list, b.Overview())
 	}
 	if c.JSON {
 		return cli.PrintJSON(env.Stdout, list)
@@ -186,7 +168,7 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 // logCmd prints the logs of a run's jobs.
 type logCmd struct {
 	Run_ string `arg:"" name:"run"`
-	All  bool
+	All  bool   `help:"print the log of every job, each below its name"`
 	clientFlags
 }
 
@@ -259,11 +241,11 @@ func (c *cancelCmd) Run(ctx context.Context, env *cli.Env) error {
 // retryCmd starts what did not pass of a run again, and waits.
 type retryCmd struct {
 	Run_   string `arg:"" name:"run"`
-	Detach bool
+	Detach bool   `help:"do not wait for the end"`
 	outputFlags
 	clientFlags
-	Timeout      time.Duration `default:"30m"`
-	QueueTimeout time.Duration `default:"30m"`
+	Timeout      time.Duration `default:"30m" placeholder:"D" help:"the longest run on the machine"`
+	QueueTimeout time.Duration `default:"30m" placeholder:"D" help:"the longest wait for a machine"`
 }
 
 func (c *retryCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -289,8 +271,5 @@ func (c *retryCmd) Run(ctx context.Context, env *cli.Env) error {
 		return out.failed(ctx, c.Run_, trouble(ctx, err))
 	}
 	run.QueueTimeout, run.RunTimeout = c.QueueTimeout, c.Timeout
-	show := newProgress(ctx, env.Stderr, client, out, 1)
-	conclusions := collect(ctx, client, []*launcher.Run{run}, show.event)
-	show.stop()
-	return out.end(ctx, conclusions)
+	return out.follow(ctx, client, []*launcher.Run{run})
 }

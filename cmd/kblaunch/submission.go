@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,9 +17,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
-
-// maxSubmission is Kernelbot's own limit, in bytes.
-const maxSubmission = 1_000_000
 
 // A job is one evaluation of a submission: on one GPU type.
 type job struct {
@@ -48,9 +44,9 @@ func (s *submitCmd) jobs(env *cli.Env) ([]job, error) {
 	}
 	var all []job
 	for _, row := range rows {
-		var arch *string
-		if row.Arch != "" {
-			arch = &row.Arch
+		arch := &row.Arch
+		if row.Arch == "" {
+			arch = nil
 		}
 		payload, err := t.Payload(file, s.Mode, arch, nil)
 		if err != nil {
@@ -126,7 +122,7 @@ func (s *submitCmd) read(env *cli.Env) (*task.Task, schema.File, error) {
 			return nil, schema.File{}, cli.WithHint(fmt.Errorf("got %q alone, want a task and a submission, or a file that names its task", s.Submission), "kblaunch submit --help")
 		}
 	}
-	file, err := openSubmission(env.Stdin, s.Submission, ".py")
+	file, err := task.OpenSubmission(env.Stdin, s.Submission, ".py")
 	if err != nil {
 		return nil, file, err
 	}
@@ -161,7 +157,7 @@ func (s *submitCmd) readBoth(env *cli.Env, name string) (*task.Task, schema.File
 		extension = ".cu"
 	}
 	if _, err := os.Stat(s.Submission); err == nil || s.Submission == "-" || example == nil {
-		file, err := openSubmission(env.Stdin, s.Submission, extension)
+		file, err := task.OpenSubmission(env.Stdin, s.Submission, extension)
 		return t, file, err
 	}
 	path, err := example.Submission(s.Submission)
@@ -173,7 +169,7 @@ func (s *submitCmd) readBoth(env *cli.Env, name string) (*task.Task, schema.File
 		return nil, schema.File{}, err
 	}
 	defer f.Close()
-	file, err := readSubmission(f, path)
+	file, err := task.ReadSubmission(f, path)
 	return t, file, err
 }
 
@@ -185,41 +181,8 @@ func findTask(name string) (*task.Task, *examples.Example, error) {
 	}
 	example, ok := examples.Find(name)
 	if !ok {
-		var have []string
-		for _, e := range examples.List() {
-			have = append(have, e.Name)
-		}
-		return nil, nil, fmt.Errorf("task: got %q, want a folder with a %s or one of the examples %q", name, task.FileName, have)
+		return nil, nil, fmt.Errorf("task: got %q, want a folder with a %s or one of the examples %q", name, task.FileName, exampleNames())
 	}
 	t, err := task.Load(examples.FS(), example.Dir)
 	return t, &example, err
-}
-
-func readSubmission(r io.Reader, name string) (schema.File, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxSubmission+1))
-	switch {
-	case err != nil:
-		return schema.File{}, fmt.Errorf("submission: %w", err)
-	case len(data) == 0:
-		return schema.File{}, fmt.Errorf("submission %s is empty", name)
-	case len(data) > maxSubmission:
-		return schema.File{}, fmt.Errorf("submission %s: more than %d bytes", name, maxSubmission)
-	case strings.ToValidUTF8(string(data), "") != string(data):
-		return schema.File{}, fmt.Errorf("submission %s is not UTF-8 text", name)
-	}
-	return schema.File{Name: name, Text: string(data)}, nil
-}
-
-// openSubmission reads a file, or standard input for "-", which gets a name with
-// the extension.
-func openSubmission(stdin io.Reader, name, extension string) (schema.File, error) {
-	if name == "-" {
-		return readSubmission(stdin, "stdin"+extension)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return schema.File{}, fmt.Errorf("submission: %w", err)
-	}
-	defer f.Close()
-	return readSubmission(f, name)
 }

@@ -11,34 +11,34 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/cmd/internal/seal"
 	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/launcher/progress"
 )
 
 type submitCmd struct {
 	Task       string `arg:""`
 	Submission string `arg:"" optional:""`
 
-	GPU   []string `name:"gpu" placeholder:"NAME"`
-	Queue string
-	Mode  string `enum:"test,benchmark,profile,leaderboard,private" default:"test"`
-	RunID string `name:"run-id"`
+	GPU   []string `name:"gpu" placeholder:"NAME" help:"GPU type (kbgen gpus); for several repeat it, or A,B"`
+	Queue string   `placeholder:"NAME" help:"a vendor's own queue, such as nebius-h100-0, which says the GPU type"`
+	Mode  string   `enum:"test,benchmark,profile,leaderboard,private" default:"test" placeholder:"MODE" help:"test, benchmark, profile, leaderboard or private"`
+	RunID string   `name:"run-id" placeholder:"ID" help:"the id of the run; if it has a build already, wait for that build and make none; with several GPU types each run gets ID-NAME"`
 
-	Detach bool `xor:"way"`
-	DryRun bool `xor:"way" name:"dry-run"`
+	Detach bool `xor:"way" help:"print the run id once there is a build, and exit"`
+	DryRun bool `xor:"way" name:"dry-run" help:"print what would be sent, without a token"`
 	outputFlags
-	Timing bool
+	Timing bool `help:"print where the time went"`
 
-	Seal string `var:"KBLAUNCH_SEAL" placeholder:"FILE"`
+	Seal string `var:"KBLAUNCH_SEAL" placeholder:"FILE" help:"seal the payload for the recipients in FILE"`
 
-	Timeout      time.Duration
-	QueueTimeout time.Duration `default:"30m"`
+	Timeout      time.Duration `placeholder:"D" help:"the longest run on the machine; default 30m"`
+	QueueTimeout time.Duration `default:"30m" placeholder:"D" help:"the longest wait for a machine"`
 
 	clientFlags
-	Branch string `default:"main"`
-	Commit string `default:"HEAD"`
+	Branch string `default:"main" help:"branch of the build"`
+	Commit string `default:"HEAD" help:"commit of the build"`
 }
 
-// Run submits and prints. A submission that did not pass is an exit status
-// without an error: everything has been said on stdout.
+// Run submits and prints. A submission that did not pass is an exit status alone.
 func (s *submitCmd) Run(ctx context.Context, env *cli.Env) error {
 	if s.Timeout < 0 || s.QueueTimeout < 0 {
 		return cli.Usagef("timeouts: got one below zero")
@@ -66,15 +66,15 @@ func (s *submitCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	show := newProgress(ctx, env.Stderr, client, out, len(submissions))
+	show := progress.New(ctx, env.Stderr, client, out.event, len(submissions))
 	conclusions := make([]*conclusion, len(submissions))
 	var over sync.WaitGroup
 	for i, sub := range submissions {
-		sub.Progress = show.event
+		sub.Progress = show.Event
 		over.Go(func() { conclusions[i] = s.one(ctx, client, sub) })
 	}
 	over.Wait()
-	show.stop()
+	show.Stop()
 	for _, e := range conclusions {
 		e.note(env.Stderr)
 		if s.Timing && e.report != nil {
@@ -114,40 +114,27 @@ func (s *submitCmd) one(ctx context.Context, client *launcher.Client, sub launch
 
 // dryRun says what would be sent, and sends nothing.
 func (s *submitCmd) dryRun(env *cli.Env, out *output, all []launcher.Submission) error {
+	var plan []plannedJSON
 	for _, sub := range all {
 		encoded, err := sub.Payload.Encode()
 		if err != nil {
 			return &cli.UsageError{Err: err}
 		}
-		out.planned(plannedJSON{
+		plan = append(plan, plannedJSON{
 			GPUType: sub.GPU, Queue: sub.Queue, Mode: sub.Payload.Mode, RunID: sub.RunID, PayloadBytes: len(encoded), Sealed: sub.Seal != nil,
 			Organization: s.Org, Pipeline: s.Pipeline, Branch: sub.Branch, Commit: sub.Commit,
 		})
 	}
-	return out.flushPlan()
+	return out.dryRun(plan)
 }
 
 // printTiming prints where the time of a submission went, and its REST calls.
 func printTiming(ctx context.Context, w io.Writer, client *launcher.Client, report *launcher.Report) {
 	calls := client.Calls() // without the one for the table itself
-	for _, span := range report.Spans(commandAt(ctx, client, report)) {
+	for _, span := range client.Spans(ctx, report) {
 		fmt.Fprintf(w, "%-10s %8.3f s  %s\n", span.Name, span.Duration.Seconds(), span.Note)
 	}
 	fmt.Fprintf(w, "REST calls: %s\n", calls)
-}
-
-// commandAt asks when the bootstrap's command began; zero when that cannot be
-// had, as without the scope read_build_logs.
-func commandAt(ctx context.Context, client *launcher.Client, report *launcher.Report) time.Time {
-	jobs := report.Timeline.Jobs
-	if len(jobs) < 2 {
-		return time.Time{}
-	}
-	at, err := client.CommandAt(ctx, report.Build, jobs[0].ID)
-	if err != nil {
-		return time.Time{}
-	}
-	return at
 }
 
 // seal returns what seals this submission, nil when nobody asks for it.

@@ -63,7 +63,7 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 		}
 		d.Checks = append(d.Checks, trial.Submit(ctx, client, config, c.Slot)...)
 	}
-	d.OK = doctor.Worst(d.Checks) != doctor.Failure
+	d.OK = d.Count(doctor.Failure) == 0
 	if c.JSON {
 		err = cli.PrintJSON(env.Stdout, d)
 	} else {
@@ -120,7 +120,8 @@ func (c *verifyCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	d := doctor.Diagnosis{Node: config.Node, OK: tried > 0 && doctor.Worst(results) != doctor.Failure, Checks: results}
+	d := doctor.Diagnosis{Node: config.Node, Checks: results}
+	d.OK = tried > 0 && d.Count(doctor.Failure) == 0
 	if c.JSON {
 		err = cli.PrintJSON(env.Stdout, d)
 	} else {

@@ -13,6 +13,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/competition"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
@@ -30,20 +31,20 @@ type createCmd struct {
 	place       `embed:""`
 	Name        string   `arg:""`
 	Task        string   `arg:""`
-	Deadline    string   `required:""`
-	GPU         []string `name:"gpu" sep:"none"`
-	Closed      bool
-	Limit       []string `sep:"none"`
-	Harness     string
-	Sandbox     string
-	ClearTiming bool
-	Ties        bool
-	ShowCode    string `default:"after"`
-	Reuse       bool
+	Deadline    string   `required:"" placeholder:"TIME" help:"2026-12-31 or 2026-12-31T18:00, in UTC unless it has a zone; a date alone means its first minute"`
+	GPU         []string `name:"gpu" sep:"none" placeholder:"NAME" help:"a GPU type; may be repeated; default the task's"`
+	Closed      bool     `help:"only users with an invite may submit"`
+	Limit       []string `sep:"none" placeholder:"LIMIT" help:"a user's submissions per hour; may be repeated: leaderboard=10, test=60 (every other mode), test@B200_BK=5"`
+	Harness     string   `placeholder:"NAME" help:"isolated: only submissions that this harness judged rank"`
+	Sandbox     string   `placeholder:"LEVEL" help:"none, partial or full: the weakest sandbox with which a submission ranks"`
+	ClearTiming bool     `help:"submissions with ambiguous timing do not rank"`
+	Ties        bool     `help:"submissions whose intervals overlap share a rank"`
+	ShowCode    string   `default:"after" placeholder:"WHEN" help:"when other users may see code: never, or after the deadline"`
+	Reuse       bool     `help:"answer a text that was judged before with its result"`
 }
 
 func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
-	deadline, ok := parseDeadline(c.Deadline)
+	deadline, ok := competition.ParseDeadline(c.Deadline)
 	if !ok {
 		return cli.Usagef("--deadline: got %s, want 2026-12-31, 2026-12-31T18:00 or 2026-12-31T18:00:00+01:00", text.Quote(c.Deadline))
 	}
@@ -75,16 +76,6 @@ func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
 	})
 }
 
-// parseDeadline reads Kernelbot's forms, and RFC 3339; UTC without a zone.
-func parseDeadline(s string) (time.Time, bool) {
-	for _, layout := range []string{"2006-01-02 15:04", "2006-01-02T15:04", time.DateOnly, time.RFC3339} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t.UTC(), true
-		}
-	}
-	return time.Time{}, false
-}
-
 // parseLimit reads category=N or category@GPU=N.
 func parseLimit(flag, s string) (store.Limit, error) {
 	what, number, _ := strings.Cut(s, "=")
@@ -98,23 +89,23 @@ func parseLimit(flag, s string) (store.Limit, error) {
 
 type listCmd struct {
 	place `embed:""`
-	JSON  bool `name:"json"`
+	JSON  bool `name:"json" help:"print JSON"`
 }
 
 // listed is a board in --json.
 type listed struct {
 	Name        string    `json:"name"`
-	Deadline    time.Time `json:"deadline"`
+	Deadline    time.Time `json:"deadline" help:"2026-12-31 or 2026-12-31T18:00, in UTC unless it has a zone; a date alone means its first minute"`
 	GPUs        []string  `json:"gpu_types"`
 	Visibility  string    `json:"visibility"`
 	Submissions int       `json:"submissions"`
 	Standings   int       `json:"standings"`
-	Harness     string    `json:"harness"`
-	Sandbox     string    `json:"sandbox"`
-	ClearTiming bool      `json:"clear_timing"`
-	Ties        bool      `json:"ties"`
-	ShowCode    string    `json:"show_code"` // never or after (the deadline)
-	Reuse       bool      `json:"reuse"`
+	Harness     string    `json:"harness" placeholder:"NAME" help:"isolated: only submissions that this harness judged rank"`
+	Sandbox     string    `json:"sandbox" help:"none, partial or full: the weakest sandbox with which a submission ranks"`
+	ClearTiming bool      `json:"clear_timing" help:"submissions with ambiguous timing do not rank"`
+	Ties        bool      `json:"ties" help:"submissions whose intervals overlap share a rank"`
+	ShowCode    string    `json:"show_code" help:"when other users may see code: never, or after the deadline"` // never or after (the deadline)
+	Reuse       bool      `json:"reuse" help:"answer a text that was judged before with its result"`
 }
 
 func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -176,7 +167,7 @@ func (c *closeCmd) Run(ctx context.Context, env *cli.Env) error {
 type deleteCmd struct {
 	place `embed:""`
 	Name  string `arg:""`
-	Force bool
+	Force bool   `help:"delete the board with all its submissions"`
 }
 
 func (c *deleteCmd) Run(ctx context.Context, env *cli.Env) error {

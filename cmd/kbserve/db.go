@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
+	"github.com/google/renameio/v2"
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
@@ -102,10 +100,10 @@ func (c *convertCmd) Run(ctx context.Context, env *cli.Env) error {
 
 type exportCmd struct {
 	place  `embed:""`
-	Board  string
-	Code   bool
-	Format string `default:"json"`
-	Out    string
+	Board  string `placeholder:"NAME" help:"export only this board"`
+	Code   bool   `help:"include the submissions' text"`
+	Format string `default:"json" placeholder:"FORMAT" help:"json, or parquet, which needs --out"`
+	Out    string `placeholder:"FILE" help:"the file to write; it appears when it is complete"`
 }
 
 func (c *exportCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -125,27 +123,17 @@ func (c *exportCmd) Run(ctx context.Context, env *cli.Env) error {
 			_, err := export(ctx, out, c.Board, c.Code)
 			return errors.Join(err, out.Flush())
 		}
-		return whole(c.Out, func(w io.Writer) error {
-			_, err := export(ctx, w, c.Board, c.Code)
+		file, err := renameio.NewPendingFile(c.Out, renameio.WithPermissions(0o600))
+		if err != nil {
 			return err
-		})
+		}
+		defer file.Cleanup()
+		out := bufio.NewWriter(file)
+		if _, err := export(ctx, out, c.Board, c.Code); err != nil {
+			return err
+		}
+		return errors.Join(out.Flush(), file.CloseAtomicallyReplace())
 	})
-}
-
-// whole writes a file under its name once all of it is there.
-func whole(name string, write func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	out := bufio.NewWriter(f)
-	if err = errors.Join(write(out), out.Flush(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }
 
 type backupCmd struct {

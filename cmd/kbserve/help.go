@@ -1,12 +1,5 @@
 package main
 
-const databaseHelp = `
-  --database URL       KBSERVE_DATABASE; sqlite:FILE or postgres://USER@HOST/DB
-                       (default sqlite:kbserve.db). A password belongs into the
-                       variable or PGPASSFILE: others see command lines
-  --config FILE        KBSERVE_CONFIG; lines NAME=value, below the environment
-`
-
 var help = map[string]string{
 	"": `kbserve is the backend of a kernel competition: submissions in, ranked scores
 out.
@@ -24,7 +17,10 @@ usage:
   kbserve completion SHELL     for bash, zsh or fish
   kbserve man                  all help pages, for man(1)
   kbserve COMMAND --help | kbserve --version
-` + databaseHelp + `
+
+Commands that use the database take --database URL (KBSERVE_DATABASE) and
+--config FILE (KBSERVE_CONFIG).
+
 exit status: 0 done, 1 failed, 2 wrong usage
 `,
 	"serve": `usage: kbserve serve [flag ...]
@@ -32,25 +28,11 @@ exit status: 0 done, 1 failed, 2 wrong usage
 answers popcorn-cli, /api/v1, pages, /webhooks/buildkite, /health and /ready.
 SIGTERM ends it, builds go on; SIGHUP hands over to a new process.
 
-  --listen ADDRESS     KBSERVE_LISTEN (127.0.0.1:8080); repeat, or commas
-  --metrics ADDRESS    KBSERVE_METRICS; Prometheus reads /metrics there
-  --url URL            KBSERVE_URL, as clients reach it (that of --listen)
-  --name TEXT          KBSERVE_NAME, of the competition
-  --admin ID           KBSERVE_ADMINS, users who are admins
-  --proxy NETWORK      KBSERVE_PROXIES, whose X-Forwarded-For counts
-  --rate N             KBSERVE_RATE (10), requests a second of a client; 0: any
-  --org, --pipeline    BUILDKITE_ORG (gpu-mode), BUILDKITE_PIPELINE (kernelbot)
-  --branch, --commit   KBSERVE_BRANCH (main), KBSERVE_COMMIT (HEAD)
-  --api URL            KBSERVE_API_URL (https://api.buildkite.com/)
-  --seal FILE          KBSERVE_SEAL; seals payloads, as kblaunch submit --seal
-  --room N             KBSERVE_ROOM (8), builds where machines are not known
-  --lease, --listing-delay        KBSERVE_LEASE (30s), ..LISTING_DELAY (30s)
-  --pid-file FILE      KBSERVE_PID_FILE, of the process that answers
-  --queue-timeout, --run-timeout  KBSERVE_QUEUE_TIMEOUT (6h), ..RUN_TIMEOUT (1h)
-  --migrate            KBSERVE_MIGRATE=true; updates the database first
-  --log-format FORMAT  KBSERVE_LOG_FORMAT; text or json
+{options}
+
 variables only: BUILDKITE_API_TOKEN, KBSERVE_ADMIN_TOKEN, KBSERVE_WEBHOOK_TOKEN,
-  KBSERVE_ANNOUNCE_URL, KBSERVE_{GITHUB,DISCORD}_CLIENT_{ID,SECRET}` + databaseHelp + `
+  KBSERVE_ANNOUNCE_URL, KBSERVE_{GITHUB,DISCORD}_CLIENT_{ID,SECRET}
+
 example: kbserve serve --config /etc/kbserve/kbserve.env
 `,
 	"unit": `usage: kbserve unit [--socket | --compose | --dockerfile] [flag ...]
@@ -60,13 +42,7 @@ restarts, or a compose file with PostgreSQL, or the recipe of its image; both
 say first how they are used. The unit keeps its SQLite file, if it has one,
 below /var/lib/kbserve: KBSERVE_DATABASE=sqlite:kbserve.db.
 
-  --config FILE        lines NAME=value (default /etc/kbserve/kbserve.env)
-  --listen ADDRESS     of the socket, or on the machine (default 127.0.0.1:8080)
-  --program FILE       kbserve (default: this file)
-  --image NAME         of the container (default kbserve:latest)
-  --socket             the socket unit
-  --compose            the compose file
-  --dockerfile         the image's recipe
+{options}
 
 example:
   kbserve unit >/etc/systemd/system/kbserve.service
@@ -90,11 +66,8 @@ convert wants TO migrated and empty; ids stay. Nobody may write meanwhile.
 export prints JSON lines, a submission each: runs, verdicts and why something
 does not rank; of a secret run only whether it passed. Never a seed or a CLI id.
 
-  --board NAME         of this board alone
-  --code               with the submissions' text
-  --format FORMAT      json, or parquet, which wants --out (default json)
-  --out FILE           where to; it is there when all of it is
-` + databaseHelp + `
+{options export}
+
 example:
   kbserve db migrate && kbserve db check
 `,
@@ -111,11 +84,11 @@ them or none; files, config, lang and benchmarks of a board that has submissions
 stay as they are without --force. close makes now the deadline.
 
 sync:
-  --force              change also what makes earlier results incomparable
-  --dry-run            say what would change
+{options sync}
+
 delete:
-  --force              with all its submissions
-` + databaseHelp + `
+{options delete}
+
 example:
   kbserve board sync problems/*.yaml --dry-run
 `,
@@ -123,20 +96,8 @@ example:
 
 makes one board from a folder with a task.yml.
 
-  --deadline TIME      2026-12-31, 2026-12-31T18:00 or with a zone; UTC without.
-                       A date alone is its first minute
-  --gpu NAME           a GPU type; repeat (default: the task's)
-  --closed             for users with an invite
-  --limit LIMIT        a user's submissions per hour, repeat: leaderboard=10,
-                       test=60 (every other mode), test@B200_BK=5
-  --harness isolated   only submissions that this harness judged rank
-  --sandbox LEVEL      none, partial or full: the least that ranks
-  --clear-timing       ambiguous timing does not rank
-  --ties               overlapping intervals share a rank
-  --show-code WHEN     when others see code: never, or after the deadline
-                       (default after)
-  --reuse              the same text again gets the result that is there
-` + databaseHelp + `
+{options}
+
 example:
   kbserve board create add tasks/add --deadline 2026-12-31 --gpu H100_BK
 `,
@@ -145,10 +106,8 @@ example:
 prints who ranks on a board: rank (= where it is shared), user, score, when, and the
 submission. The same rule decides here as in the API and on the pages.
 
-  --gpu NAME           on this GPU type alone
-  --limit N            so many of each GPU type; 0 is all (default 20)
-  --json               a list, one object for each GPU type
-` + databaseHelp + `
+{options}
+
 example:
   kbserve board show vectoradd --gpu H100_BK
 `,
@@ -162,7 +121,9 @@ place of all that the board has, and none at all without any:
   test=60              those of every other mode
   test@B200_BK=5       on one GPU type
   leaderboard=0        none are taken
-` + databaseHelp + `
+
+{options show}
+
 example:
   kbserve limits set add leaderboard=10 test=60 test@B200_BK=5
 `,
@@ -174,8 +135,12 @@ create prints codes, one a line; each lets the one user who claims it onto all
 of the boards. Whoever claimed a code that is revoked loses what it gave; what
 they have submitted stays.
 
-  -n N, --number N     how many codes (default 1)
-` + databaseHelp + `
+create:
+{options create}
+
+list:
+{options list}
+
 example:
   kbserve invite create finals -n 20
 `,
@@ -192,9 +157,15 @@ what they have keeps its rank.
 login prints a link that logs one browser in as the user, once, within ten
 minutes: for admins, and where there is no log-in through GitHub or Discord.
 
-  --url URL            KBSERVE_URL, as browsers reach the server
-                       (default http://127.0.0.1:8080)
-` + databaseHelp + `
+create:
+{options create}
+
+login:
+{options login}
+
+list:
+{options list}
+
 example:
   kbserve user create 184017 --name ann
 `,
@@ -208,16 +179,14 @@ runs; hacked keeps it and takes it out of the ranking. The user's next best
 ranks in its place.
 
 list, the newest first:
-  --user ID            of one user
-  --board NAME, --gpu NAME
-  --status STATUS      pending, running, succeeded, failed, timed_out or hacked
-  --before ID          older than this one
-  --limit N            at most so many (default 50)
+{options list}
+
 show:
-  --code               its text, and nothing else without --json
+{options show}
+
 hacked:
-  --why TEXT           what its owner is told
-` + databaseHelp + `
+{options hacked}
+
 example:
   kbserve submission list --board add --status failed
 `,
@@ -226,7 +195,9 @@ example:
 prints numbers of each board: users who have submitted, submissions in all, of
 the last hour and day, by status and by mode, and evaluations that have not
 finished.
-` + databaseHelp + `
+
+{options}
+
 example:
   kbserve stats
 `,
@@ -245,10 +216,8 @@ exits with 1 when it finds something:
   machines        a GPU type of an open board that no agent serves; asked with
                   BUILDKITE_API_TOKEN (scope read_agents)
 
-  --age TIME           how old such a submission is at least (default 30m)
-  --org, --pipeline    BUILDKITE_ORG (gpu-mode), BUILDKITE_PIPELINE (kernelbot)
-  --api URL            KBSERVE_API_URL (https://api.buildkite.com/)
-` + databaseHelp + `
+{options}
+
 example:
   kbserve doctor --age 2h
 `,
@@ -260,15 +229,8 @@ its own, a user and an invite; then the server, the build and the evaluation of
 an example; then it looks at the rows that must be there, and at the rank. It
 wants a server that runs on the same database, and agents for the GPU type.
 
-  --gpu NAME           the GPU type
-  --cleanup            take away all rows that it made, also when it failed
-  --remove BOARD       take away those of an earlier selftest
-  --url URL            KBSERVE_URL; the server (default http://127.0.0.1:8080)
-  --mode MODE          test, benchmark, profile or (the default) leaderboard
-  --task NAME          an example, see kblaunch examples (default vectoradd_py)
-  --timeout TIME       how long it may take (default 30m)
-  --interval TIME      between two looks (default 2s)
-` + databaseHelp + `
+{options}
+
 example:
   kbserve selftest --gpu H100_BK --cleanup
 `,

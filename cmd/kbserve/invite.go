@@ -21,7 +21,7 @@ type inviteCmd struct {
 type inviteCreateCmd struct {
 	place  `embed:""`
 	Boards []string `arg:"" name:"board"`
-	Number int      `short:"n" default:"1"`
+	Number int      `short:"n" default:"1" placeholder:"N" help:"how many codes to make"`
 }
 
 func (c *inviteCreateCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -37,7 +37,7 @@ func (c *inviteCreateCmd) Run(ctx context.Context, env *cli.Env) error {
 type inviteListCmd struct {
 	place `embed:""`
 	Board string `arg:"" optional:""`
-	JSON  bool   `name:"json"`
+	JSON  bool   `name:"json" help:"print JSON"`
 }
 
 // listedInvite is an invite in --json.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/listing"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -18,28 +19,17 @@ type limitsCmd struct {
 type limitsShowCmd struct {
 	place `embed:""`
 	Board string `arg:""`
-	JSON  bool   `name:"json"`
-}
-
-// listedLimit is a limit in --json.
-type listedLimit struct {
-	GPU      string `json:"gpu_type"` // "" is all of the board's together
-	Category string `json:"category"`
-	PerHour  int    `json:"per_hour"`
+	JSON  bool   `name:"json" help:"print JSON"`
 }
 
 func (c *limitsShowCmd) Run(ctx context.Context, env *cli.Env) error {
 	return c.with(ctx, func(s *store.Store) error {
-		limits, err := s.Limits(ctx, c.Board)
+		limits, err := listing.Limits(ctx, s, c.Board)
 		if err != nil {
 			return err
 		}
 		if c.JSON {
-			list := []listedLimit{}
-			for _, l := range limits {
-				list = append(list, listedLimit(l))
-			}
-			return cli.PrintJSON(env.Stdout, list)
+			return cli.PrintJSON(env.Stdout, limits)
 		}
 		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "SUBMISSIONS\tGPU\tAN HOUR")

@@ -5,12 +5,14 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/database"
+	"github.com/gpu-mode/kbgen/templates"
 )
 
 func main() { os.Exit(cli.Main(program())) }
@@ -35,8 +37,8 @@ func program() cli.Program {
 
 // A place is where a command works.
 type place struct {
-	Database string `var:"KBSERVE_DATABASE" default:"sqlite:kbserve.db"`
-	Config   string `var:"KBSERVE_CONFIG"` // read by configured, before anything else
+	Database string `var:"KBSERVE_DATABASE" default:"sqlite:kbserve.db" placeholder:"URL" help:"sqlite:FILE or postgres://USER@HOST/DB; put a password into the variable or PGPASSFILE, because other users can see command lines"`
+	Config   string `var:"KBSERVE_CONFIG" placeholder:"FILE" help:"a file with lines NAME=value, which the environment overrides"` // read by configured, before anything else
 }
 
 // with opens the database for do.
@@ -55,4 +57,40 @@ func open(ctx context.Context, url string) (*store.Store, error) {
 		err = cli.WithHint(err, "kbserve db migrate")
 	}
 	return s, err
+}
+
+type unitCmd struct {
+	Config     string `default:"/etc/kbserve/kbserve.env" placeholder:"FILE" help:"a file with lines NAME=value"`
+	Listen     string `default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"the address of the socket, or on the machine"`
+	Program    string `placeholder:"FILE" help:"the path of kbserve; default this program"`
+	Image      string `default:"kbserve:latest" placeholder:"NAME" help:"the image of the container"`
+	Socket     bool   `xor:"what" help:"print the socket unit"`
+	Compose    bool   `xor:"what" help:"print the compose file"`
+	Dockerfile bool   `xor:"what" help:"print the image's recipe"`
+}
+
+func (c *unitCmd) Run(_ context.Context, env *cli.Env) error {
+	if c.Program == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		c.Program = self
+	}
+	k := &templates.Kbserve{Program: c.Program, Config: c.Config, Listen: c.Listen, Image: c.Image}
+	text := k.Service
+	switch {
+	case c.Socket:
+		text = k.SocketUnit
+	case c.Compose:
+		text = k.Compose
+	case c.Dockerfile:
+		text = templates.KbserveDockerfile
+	}
+	out, err := text()
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	_, err = io.WriteString(env.Stdout, out)
+	return err
 }

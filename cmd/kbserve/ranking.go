@@ -5,39 +5,20 @@ import (
 	"fmt"
 	"strconv"
 	"text/tabwriter"
-	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/listing"
 	"github.com/gpu-mode/kbgen/store"
 )
 
 type showCmd struct {
 	place `embed:""`
 	Name  string `arg:""`
-	GPU   string `name:"gpu"`
-	Limit int    `default:"20"`
-	JSON  bool   `name:"json"`
-}
-
-// A Ranking is one GPU type's in --json.
-type Ranking struct {
-	GPU     string   `json:"gpu_type"`
-	Total   int      `json:"total"`   // who ranks, listed here or not
-	Entries []Ranked `json:"entries"` // in order
-}
-
-// A Ranked is one line of a ranking.
-type Ranked struct {
-	Rank       int       `json:"rank"`
-	Tied       bool      `json:"tied"`
-	Score      float64   `json:"score"` // seconds
-	Submission int64     `json:"submission_id"`
-	FileName   string    `json:"file_name"`
-	Time       time.Time `json:"submission_time"`
-	UserID     string    `json:"user_id"`
-	UserName   string    `json:"user_name"`
+	GPU   string `name:"gpu" placeholder:"NAME" help:"only this GPU type"`
+	Limit int    `default:"20" placeholder:"N" help:"so many entries of each GPU type; 0 for all"`
+	JSON  bool   `name:"json" help:"print a list, one object for each GPU type"`
 }
 
 func (c *showCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -45,7 +26,7 @@ func (c *showCmd) Run(ctx context.Context, env *cli.Env) error {
 		return cli.Usagef("--limit: got %d, want 0 for all, or more", c.Limit)
 	}
 	return c.with(ctx, func(s *store.Store) error {
-		all, err := c.rankings(ctx, s)
+		all, err := listing.Rankings(ctx, s, c.Name, c.GPU, c.Limit)
 		if err != nil {
 			return err
 		}
@@ -71,29 +52,4 @@ func (c *showCmd) Run(ctx context.Context, env *cli.Env) error {
 		}
 		return nil
 	})
-}
-
-// rankings are those of one GPU type, or of all that the board has.
-func (c *showCmd) rankings(ctx context.Context, s *store.Store) ([]Ranking, error) {
-	b, err := s.Board(ctx, c.Name)
-	if err != nil {
-		return nil, err
-	}
-	gpus := b.GPUs
-	if c.GPU != "" {
-		gpus = []string{c.GPU}
-	}
-	all := []Ranking{}
-	for _, gpu := range gpus {
-		entries, total, err := s.Page(ctx, c.Name, gpu, c.Limit, 0)
-		if err != nil {
-			return nil, err
-		}
-		r := Ranking{GPU: gpu, Total: total, Entries: []Ranked{}}
-		for _, e := range entries {
-			r.Entries = append(r.Entries, Ranked{e.Rank, e.Tied, e.Score, e.SubmissionID, e.FileName, e.Time, e.UserID, e.User})
-		}
-		all = append(all, r)
-	}
-	return all, nil
 }

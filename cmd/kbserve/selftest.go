@@ -2,35 +2,27 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"io/fs"
-	"path"
-	"strings"
+	"net/url"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/examples"
-	"github.com/gpu-mode/kbgen/schema"
-	"github.com/gpu-mode/kbgen/schema/format"
-	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/selftest"
 	"github.com/gpu-mode/kbgen/store"
-	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 type selftestCmd struct {
 	place    `embed:""`
-	URL      string        `name:"url" var:"KBSERVE_URL" default:"http://127.0.0.1:8080"`
-	GPU      string        `name:"gpu"`
-	Mode     string        `default:"leaderboard"`
-	Task     string        `default:"vectoradd_py"`
-	Timeout  time.Duration `default:"30m"`
+	URL      string        `name:"url" var:"KBSERVE_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"the address of the server"`
+	GPU      string        `name:"gpu" placeholder:"NAME" help:"the GPU type"`
+	Mode     string        `default:"leaderboard" placeholder:"MODE" help:"test, benchmark, profile or leaderboard"`
+	Task     string        `default:"vectoradd_py" placeholder:"NAME" help:"an example, see kblaunch examples"`
+	Timeout  time.Duration `default:"30m" placeholder:"TIME" help:"how long the test may take"`
 	Interval time.Duration `default:"2s" hidden:""` // between two looks
-	Cleanup  bool
-	Remove   string
+	Cleanup  bool          `help:"remove all rows that the test made, even if it failed"`
+	Remove   string        `placeholder:"BOARD" help:"remove the rows of an earlier selftest"`
 }
 
 func (c *selftestCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -43,155 +35,20 @@ func (c *selftestCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.Timeout <= 0 || c.Interval <= 0 {
 		return cli.Usagef("--timeout: got %v, want more than 0", c.Timeout)
 	}
-	t, file, err := exampleTask(c.Task)
-	if err != nil {
-		return err
+	if _, ok := examples.Find(c.Task); !ok {
+		return cli.Usagef("--task: got %s, want the name of an example, see kblaunch examples", text.Quote(c.Task))
+	}
+	if _, err := url.Parse(c.URL); err != nil {
+		return cli.Usagef("--url: got %s, want http://HOST:PORT or https://HOST", text.Quote(text.Shorten(c.URL, 200)))
 	}
 	return c.with(ctx, func(s *store.Store) error {
-		x := &selftest{selftestCmd: c, env: env, store: s, file: file}
-		return x.run(ctx, t)
+		err := selftest.Run(ctx, selftest.Options{
+			Store: s, URL: c.URL, GPU: c.GPU, Mode: c.Mode, Task: c.Task, Timeout: c.Timeout, Interval: c.Interval, Cleanup: c.Cleanup, Out: env.Stdout, Err: env.Stderr,
+		})
+		var hinted *selftest.Error
+		if errors.As(err, &hinted) {
+			return cli.WithHint(err, "%s", hinted.Hint)
+		}
+		return err
 	})
-}
-
-// exampleTask is one of the tasks that come with the program, and the submission to
-// it that is right.
-func exampleTask(name string) (*task.Task, schema.File, error) {
-	example, ok := examples.Find(name)
-	if !ok {
-		return nil, schema.File{}, cli.Usagef("--task: got %s, want the name of an example, see kblaunch examples", text.Quote(name))
-	}
-	t, err := task.Load(examples.FS(), example.Dir)
-	if err != nil {
-		return nil, schema.File{}, err
-	}
-	for _, submission := range example.Submissions {
-		if strings.HasPrefix(submission, "right.") {
-			code, err := fs.ReadFile(examples.FS(), path.Join(example.Dir, "submissions", submission))
-			return t, schema.File{Name: submission, Text: string(code)}, err
-		}
-	}
-	return nil, schema.File{}, fmt.Errorf("example %s has no submission that is right", name)
-}
-
-// A selftest is one passage of a submission through everything.
-type selftest struct {
-	*selftestCmd
-	env   *cli.Env
-	store *store.Store
-	file  schema.File
-
-	board, user, cliID string
-	id                 int64
-}
-
-func (x *selftest) say(format string, args ...any) { fmt.Fprintf(x.env.Stdout, format+"\n", args...) }
-
-func (x *selftest) run(ctx context.Context, t *task.Task) (err error) {
-	var random [6]byte
-	rand.Read(random[:]) // never fails
-	x.board = store.TestPrefix + hex.EncodeToString(random[:])
-	defer func() {
-		if x.user == "" {
-			return
-		}
-		if x.Cleanup {
-			err = errors.Join(err, x.remove(context.WithoutCancel(ctx)))
-		} else {
-			fmt.Fprintf(x.env.Stderr, "kbserve: note: its rows stay; kbserve selftest --remove %s takes them away\n", x.board)
-		}
-	}()
-	if err := x.prepare(ctx, t); err != nil {
-		return err
-	}
-	x.say("made     board %s, closed, with one invite", x.board)
-	if x.id, err = x.submit(ctx); err != nil {
-		return err
-	}
-	x.say("accepted submission %d by %s", x.id, text.Line(x.URL, 200))
-	began := time.Now()
-	if err := x.wait(ctx); err != nil {
-		return err
-	}
-	x.say("finished after %v", time.Since(began).Round(time.Second))
-	return x.verify(ctx)
-}
-
-// prepare makes the board, a user and their invite.
-func (x *selftest) prepare(ctx context.Context, t *task.Task) (err error) {
-	b := store.Board{Name: x.board, Deadline: time.Now().Add(7 * 24 * time.Hour), Description: t.Description, GPUs: []string{x.GPU}, Visibility: store.Closed, Task: t, Policy: &ranking.Policy{}, ShowCode: store.CodeNever}
-	if _, err := x.store.SaveBoards(ctx, []store.Board{b}, store.SaveOptions{New: true}); err != nil {
-		return err
-	}
-	if x.user, x.cliID, err = x.store.NewTestUser(ctx); err != nil {
-		return err
-	}
-	codes, err := x.store.NewInvites(ctx, []string{x.board}, 1)
-	if err == nil {
-		_, err = x.store.ClaimInvite(ctx, codes[0], x.user)
-	}
-	return err
-}
-
-// verify looks at the rows that must be there.
-func (x *selftest) verify(ctx context.Context) error {
-	p, err := x.store.Poll(ctx, x.id)
-	if err != nil {
-		return err
-	}
-	if p.Job.Status != store.StatusSucceeded || !p.Done {
-		return cli.WithHint(fmt.Errorf("submission %d ended as %s: %s", x.id, p.Job.Status, text.Line(p.Job.Error, 300)), "kbserve submission show %d", x.id)
-	}
-	if p.Code != x.file.Text || p.UserID != x.user || p.Board != x.board {
-		return fmt.Errorf("submission %d: its row is not what was sent", x.id)
-	}
-	want := map[string]int{schema.ModeTest: 1, schema.ModeBenchmark: 2, schema.ModeLeaderboard: 6}[x.Mode]
-	if x.Mode == schema.ModeProfile {
-		want = len(p.Runs)
-	}
-	if len(p.Runs) != want || len(p.Runs) == 0 {
-		return fmt.Errorf("submission %d: got %d runs, want %d", x.id, len(p.Runs), want)
-	}
-	for _, r := range p.Runs {
-		if !r.Passed || r.Runner != x.GPU || !r.Secret && len(r.System) < len(`{"gpu":""}`) || r.Start.IsZero() || r.End.Before(r.Start) {
-			return fmt.Errorf("submission %d: its run %s on %s has not passed, or lacks what was reported", x.id, r.Mode, text.Line(r.Runner, 100))
-		}
-	}
-	reports, err := x.store.Reports(ctx, x.id)
-	if err != nil {
-		return err
-	}
-	x.say("stored   runs: %d, reports: %d", len(p.Runs), len(reports))
-	if x.Mode != schema.ModeLeaderboard {
-		return nil
-	}
-	return x.verifyRank(ctx)
-}
-
-func (x *selftest) verifyRank(ctx context.Context) error {
-	page, total, err := x.store.Page(ctx, x.board, x.GPU, 0, 0)
-	if err != nil {
-		return err
-	}
-	if total != 1 || page[0].SubmissionID != x.id || page[0].Rank != 1 || !(page[0].Score > 0) {
-		return fmt.Errorf("board %s: submission %d does not rank as the first and only one", x.board, x.id)
-	}
-	x.say("ranked   %s", format.Score(page[0].Score))
-	return nil
-}
-
-// remove takes away what the test made, and looks that it is gone.
-func (x *selftest) remove(ctx context.Context) error {
-	if err := x.store.RemoveTest(ctx, x.board, x.user); err != nil {
-		return err
-	}
-	_, boardErr := x.store.Board(ctx, x.board)
-	_, userErr := x.store.User(ctx, x.user)
-	_, submissionErr := x.store.Poll(ctx, x.id)
-	for _, err := range []error{boardErr, userErr, submissionErr} {
-		if !errors.Is(err, store.ErrNotFound) {
-			return fmt.Errorf("rows of the test are left: %v", err)
-		}
-	}
-	x.say("removed  everything that the test made")
-	return nil
 }

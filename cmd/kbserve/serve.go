@@ -18,6 +18,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server"
 	"github.com/gpu-mode/kbgen/server/identity"
+	"github.com/gpu-mode/kbgen/server/listener"
 	"github.com/gpu-mode/kbgen/server/reconciler"
 	"github.com/gpu-mode/kbgen/server/trace"
 	"github.com/gpu-mode/kbgen/store"
@@ -36,35 +37,35 @@ const (
 
 type serveCmd struct {
 	place   `embed:""`
-	Listen  []string `var:"KBSERVE_LISTEN" default:"127.0.0.1:8080" sep:","`
-	Metrics string   `var:"KBSERVE_METRICS"`
-	PIDFile string   `name:"pid-file" var:"KBSERVE_PID_FILE"`
-	URL     string   `name:"url" var:"KBSERVE_URL"`
-	Name    string   `var:"KBSERVE_NAME"`
-	Admin   []string `var:"KBSERVE_ADMINS" sep:","`
-	Proxy   []string `var:"KBSERVE_PROXIES" sep:","`
-	Rate    float64  `var:"KBSERVE_RATE" default:"10"`
+	Listen  []string `var:"KBSERVE_LISTEN" default:"127.0.0.1:8080" sep:"," placeholder:"ADDRESS" help:"an address to listen on; for several repeat it, or use commas"`
+	Metrics string   `var:"KBSERVE_METRICS" placeholder:"ADDRESS" help:"an address at which Prometheus reads /metrics"`
+	PIDFile string   `name:"pid-file" var:"KBSERVE_PID_FILE" placeholder:"FILE" help:"a file for the id of the process that answers"`
+	URL     string   `name:"url" var:"KBSERVE_URL" placeholder:"URL" help:"the address that clients use; default that of --listen"`
+	Name    string   `var:"KBSERVE_NAME" placeholder:"TEXT" help:"the name of the competition"`
+	Admin   []string `var:"KBSERVE_ADMINS" sep:"," placeholder:"ID" help:"a user who is an admin; may be repeated"`
+	Proxy   []string `var:"KBSERVE_PROXIES" sep:"," placeholder:"NETWORK" help:"a network whose X-Forwarded-For is believed; may be repeated"`
+	Rate    float64  `var:"KBSERVE_RATE" default:"10" placeholder:"N" help:"requests a second that one client may make; 0: no limit"`
 
 	buildkite `embed:""`
-	Branch    string `var:"KBSERVE_BRANCH"`
-	Commit    string `var:"KBSERVE_COMMIT"`
-	Seal      string `var:"KBSERVE_SEAL"`
+	Branch    string `var:"KBSERVE_BRANCH" help:"branch of the builds; default main"`
+	Commit    string `var:"KBSERVE_COMMIT" help:"commit of the builds; default HEAD"`
+	Seal      string `var:"KBSERVE_SEAL" placeholder:"FILE" help:"seal payloads for the recipients in FILE, as kblaunch submit --seal does"`
 
-	Lease        time.Duration `var:"KBSERVE_LEASE" default:"30s"`
-	ListingDelay time.Duration `var:"KBSERVE_LISTING_DELAY" default:"30s"`
-	QueueTimeout time.Duration `var:"KBSERVE_QUEUE_TIMEOUT" default:"6h"`
-	RunTimeout   time.Duration `var:"KBSERVE_RUN_TIMEOUT" default:"1h"`
-	Room         int           `var:"KBSERVE_ROOM" default:"8"`
+	Lease        time.Duration `var:"KBSERVE_LEASE" default:"30s" help:"how long an instance owns a run without renewing"`
+	ListingDelay time.Duration `var:"KBSERVE_LISTING_DELAY" default:"30s" help:"how far Buildkite's listing of builds may lag behind"`
+	QueueTimeout time.Duration `var:"KBSERVE_QUEUE_TIMEOUT" default:"6h" help:"the longest wait for a machine"`
+	RunTimeout   time.Duration `var:"KBSERVE_RUN_TIMEOUT" default:"1h" help:"the longest run on the machine"`
+	Room         int           `var:"KBSERVE_ROOM" default:"8" placeholder:"N" help:"how many builds to start if the machines are not known"`
 
-	Migrate   bool   `var:"KBSERVE_MIGRATE"`
-	LogFormat string `var:"KBSERVE_LOG_FORMAT" default:"text" enum:"text,json"`
+	Migrate   bool   `var:"KBSERVE_MIGRATE" help:"update the database before serving"`
+	LogFormat string `var:"KBSERVE_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"text or json"`
 }
 
 // buildkite is where builds are made.
 type buildkite struct {
-	Org      string `var:"BUILDKITE_ORG" default:"gpu-mode"`
-	Pipeline string `var:"BUILDKITE_PIPELINE" default:"kernelbot"`
-	API      string `name:"api" var:"KBSERVE_API_URL" default:"https://api.buildkite.com/"`
+	Org      string `var:"BUILDKITE_ORG" default:"gpu-mode" help:"slug of the organization"`
+	Pipeline string `var:"BUILDKITE_PIPELINE" default:"kernelbot" help:"slug of the pipeline"`
+	API      string `name:"api" var:"KBSERVE_API_URL" default:"https://api.buildkite.com/" placeholder:"URL" help:"the address of the REST API"`
 }
 
 // client makes a client with the token of the environment.
@@ -83,7 +84,7 @@ func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := c.check(env); err != nil {
 		return err
 	}
-	hangup := hangups()
+	hangup := listener.Hangups()
 	log := logger(env.Stderr, c.LogFormat, env.Debug)
 	endTraces, err := traces(ctx, env, log)
 	if err != nil {
@@ -96,19 +97,19 @@ func (c *serveCmd) Run(ctx context.Context, env *cli.Env) error {
 		}
 	}
 	return c.with(ctx, func(s *store.Store) error {
-		listening, err := listen(c.Listen, c.Metrics)
+		sockets, err := listener.Listen(c.Listen, c.Metrics)
 		if err != nil {
 			return err
 		}
-		defer listening.close()
-		srv, err := c.server(ctx, env, s, listening.url(), log)
+		defer sockets.Close()
+		srv, err := c.server(ctx, env, s, sockets.URL(), log)
 		if err != nil {
 			return err
 		}
-		ctx, stop := listening.context(ctx, hangup, log)
+		ctx, stop := sockets.Context(ctx, hangup, log)
 		defer stop()
-		log.Info("serving", "url", c.publicURL(listening.url()), "database", s.Kind(), "version", cli.Version())
-		err = srv.Serve(ctx, listening.pages, listening.metrics, func() error { return listening.ready(c.PIDFile, log) })
+		log.Info("serving", "url", c.publicURL(sockets.URL()), "database", s.Kind(), "version", cli.Version())
+		err = srv.Serve(ctx, sockets.Pages, sockets.Metrics, func() error { return sockets.Ready(c.PIDFile, log) })
 		log.Info("stopped")
 		return err
 	})

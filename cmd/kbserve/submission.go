@@ -3,14 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/listing"
 	"github.com/gpu-mode/kbgen/store"
-	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 type submissionCmd struct {
@@ -22,48 +25,20 @@ type submissionCmd struct {
 
 type submissionListCmd struct {
 	place  `embed:""`
-	User   string
-	Board  string
-	GPU    string `name:"gpu"`
-	Status string
-	Before int64
-	Limit  int  `default:"50"`
-	JSON   bool `name:"json"`
-}
-
-// A Submission is one in --json.
-type Submission struct {
-	ID       int64           `json:"id"`
-	Board    string          `json:"board"`
-	FileName string          `json:"file_name"`
-	GPU      string          `json:"gpu_type"` // "" when Kernelbot accepted it, and mode, too
-	Mode     string          `json:"mode"`
-	UserID   string          `json:"user_id"`
-	UserName string          `json:"user_name"`
-	Time     time.Time       `json:"submission_time"`
-	Done     bool            `json:"done"`
-	Hacked   bool            `json:"hacked"`
-	Status   string          `json:"status"`
-	Error    string          `json:"error"`
-	Verdicts []listedVerdict `json:"verdicts"`
-}
-
-type listedVerdict struct {
-	GPU    string   `json:"gpu_type"`
-	Ranks  bool     `json:"ranks"`
-	Reason string   `json:"reason"` // "" when it ranks
-	Score  *float64 `json:"score"`  // seconds
+	User   string `placeholder:"ID" help:"only submissions of this user"`
+	Board  string `help:"only this board"`
+	GPU    string `name:"gpu" help:"only this GPU type"`
+	Status string `placeholder:"STATUS" help:"pending, running, succeeded, failed, timed_out or hacked"`
+	Before int64  `placeholder:"ID" help:"only submissions older than this one"`
+	Limit  int    `default:"50" placeholder:"N" help:"at most so many"`
+	JSON   bool   `name:"json" help:"print JSON"`
 }
 
 func (c *submissionListCmd) Run(ctx context.Context, env *cli.Env) error {
 	return c.with(ctx, func(s *store.Store) error {
-		found, err := s.Submissions(ctx, store.Query{UserID: c.User, Board: c.Board, GPU: c.GPU, Status: c.Status, Before: c.Before, Limit: c.Limit})
+		list, err := listing.Submissions(ctx, s, store.Query{UserID: c.User, Board: c.Board, GPU: c.GPU, Status: c.Status, Before: c.Before, Limit: c.Limit})
 		if err != nil {
 			return err
-		}
-		list := []Submission{}
-		for _, l := range found {
-			list = append(list, Submission{l.ID, l.Board, l.FileName, l.GPU, l.Mode, l.UserID, l.User, l.Time, l.Done, l.Hacked, l.Job.Status, l.Job.Error, verdicts(l.Verdicts)})
 		}
 		if c.JSON {
 			return cli.PrintJSON(env.Stdout, list)
@@ -77,16 +52,8 @@ func (c *submissionListCmd) Run(ctx context.Context, env *cli.Env) error {
 	})
 }
 
-func verdicts(all []ranking.Decision) []listedVerdict {
-	list := []listedVerdict{}
-	for _, v := range all {
-		list = append(list, listedVerdict{v.GPU, v.Ranks, v.Reason, v.Score})
-	}
-	return list
-}
-
 // rankWords says where a submission ranks, or why not.
-func rankWords(all []listedVerdict) string {
+func rankWords(all []listing.Decision) string {
 	words := "-"
 	for i, v := range all {
 		word := v.GPU + ": " + v.Reason
@@ -105,74 +72,28 @@ func rankWords(all []listedVerdict) string {
 type submissionShowCmd struct {
 	place `embed:""`
 	ID    int64 `arg:""`
-	Code  bool
-	JSON  bool `name:"json"`
-}
-
-// shownSubmission is one submission in --json.
-type shownSubmission struct {
-	Submission
-	Runs []shownRun `json:"runs"`
-	Open []openRun  `json:"open_runs"`
-	Code *string    `json:"code,omitempty"` // with --code
-}
-
-type shownRun struct {
-	GPU    string    `json:"gpu_type"`
-	Mode   string    `json:"mode"`
-	Secret bool      `json:"secret"`
-	Passed bool      `json:"passed"`
-	Score  *float64  `json:"score"` // seconds
-	Start  time.Time `json:"start_time"`
-	End    time.Time `json:"end_time"`
-}
-
-type openRun struct {
-	RunID       string `json:"run_id"`
-	GPU         string `json:"gpu_type"`
-	Mode        string `json:"mode"`
-	Secret      bool   `json:"secret"`
-	State       string `json:"state"`
-	BuildNumber int64  `json:"build_number"` // 0: not known
+	Code  bool  `help:"print the text, and nothing else without --json"`
+	JSON  bool  `name:"json" help:"print JSON"`
 }
 
 func (c *submissionShowCmd) Run(ctx context.Context, env *cli.Env) error {
 	return c.with(ctx, func(s *store.Store) error {
-		p, err := s.Poll(ctx, c.ID)
+		found, err := listing.Show(ctx, s, c.ID)
 		if err != nil {
 			return err
 		}
-		u, err := s.User(ctx, p.UserID)
-		if err != nil {
-			return err
-		}
-		found := shown(p, u.Name)
-		if c.Code {
-			found.Code = &p.Code
+		if !c.Code {
+			found.Code = nil
 		}
 		if c.JSON {
 			return cli.PrintJSON(env.Stdout, found)
 		}
-		found.print(env)
+		printSubmission(env, found)
 		return nil
 	})
 }
 
-func shown(p *store.Polled, user string) shownSubmission {
-	x := shownSubmission{Runs: []shownRun{}, Open: []openRun{}, Submission: Submission{ID: p.ID, Board: p.Board, FileName: p.FileName, Mode: p.Mode, UserID: p.UserID, UserName: user,
-		Time: p.Time, Done: p.Done, Hacked: p.Hacked, Status: p.Job.Status, Error: p.Job.Error, Verdicts: verdicts(p.Verdicts)}}
-	for _, r := range p.Runs {
-		x.Runs = append(x.Runs, shownRun{r.Runner, r.Mode, r.Secret, r.Passed, r.Score, r.Start, r.End})
-		x.GPU = r.Runner
-	}
-	for _, r := range p.Open {
-		x.Open = append(x.Open, openRun{r.RunID, r.GPU, r.Mode, r.Secret, r.State, r.BuildNumber})
-		x.GPU = r.GPU
-	}
-	return x
-}
-
-func (x *shownSubmission) print(env *cli.Env) {
+func printSubmission(env *cli.Env, x *listing.Details) {
 	if x.Code != nil {
 		fmt.Fprint(env.Stdout, *x.Code)
 		return
@@ -215,9 +136,49 @@ func (c *submissionDeleteCmd) Run(ctx context.Context, env *cli.Env) error {
 type submissionHackedCmd struct {
 	place `embed:""`
 	ID    int64  `arg:""`
-	Why   string `required:""`
+	Why   string `required:"" placeholder:"TEXT" help:"what its owner is told"`
 }
 
 func (c *submissionHackedCmd) Run(ctx context.Context, env *cli.Env) error {
 	return c.with(ctx, func(s *store.Store) error { return s.MarkHacked(ctx, c.ID, c.Why) })
+}
+
+type statsCmd struct {
+	place `embed:""`
+	JSON  bool `name:"json" help:"print JSON"`
+}
+
+func (c *statsCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		all, err := listing.Numbers(ctx, s)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return cli.PrintJSON(env.Stdout, all)
+		}
+		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "BOARD\tUSERS\tSUBMISSIONS\tHOUR\tDAY\tOPEN RUNS\tSTATUSES\tMODES")
+		for _, b := range all.Boards {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", text.Line(b.Board, 100), b.Users, b.Submissions, b.Hour, b.Day, b.Open, numbers(b.Statuses), numbers(b.Modes))
+		}
+		fmt.Fprintf(w, "all\t%d\t%d\t%d\t%d\t%d\t\t\n", all.Users, all.Submissions, all.Hour, all.Day, all.Open)
+		return w.Flush()
+	})
+}
+
+// numbers are counts by their names, "failed 3, succeeded 8".
+func numbers(counts map[string]int) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		words = append(words, fmt.Sprintf("%s %d", named(name), counts[name]))
+	}
+	return strings.Join(words, ", ")
+}
+
+func named(name string) string {
+	if name == "" {
+		return "none"
+	}
+	return text.Line(name, 40)
 }

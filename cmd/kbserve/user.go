@@ -24,7 +24,7 @@ type userCmd struct {
 type userCreateCmd struct {
 	place `embed:""`
 	ID    string `arg:""`
-	Name  string
+	Name  string `placeholder:"TEXT" help:"the name that boards show"`
 }
 
 func (c *userCreateCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -40,7 +40,7 @@ func (c *userCreateCmd) Run(ctx context.Context, env *cli.Env) error {
 type userLoginCmd struct {
 	place `embed:""`
 	ID    string `arg:""`
-	URL   string `name:"url" var:"KBSERVE_URL" default:"http://127.0.0.1:8080"`
+	URL   string `name:"url" var:"KBSERVE_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"the address that browsers use"`
 }
 
 // Run prints a link that logs one browser in.
@@ -59,13 +59,13 @@ func (c *userLoginCmd) Run(ctx context.Context, env *cli.Env) error {
 
 type userListCmd struct {
 	place `embed:""`
-	JSON  bool `name:"json"`
+	JSON  bool `name:"json" help:"print JSON"`
 }
 
 // listedUser is a user in --json.
 type listedUser struct {
 	ID          string `json:"id"`
-	Name        string `json:"name"`
+	Name        string `json:"name" placeholder:"TEXT" help:"the name that boards show"`
 	Banned      bool   `json:"banned"`
 	CLI         bool   `json:"cli"` // may submit through the CLI
 	Submissions int    `json:"submissions"`

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"html"
 	"path"
 
 	"github.com/gpu-mode/kbgen/local/engine"
@@ -30,5 +31,26 @@ func (v *View) Artifact(a engine.Artifact) Artifact {
 		ID: a.ID, JobID: a.JobID, URL: url, DownloadURL: url + "/download", State: string(a.State),
 		Path: a.Path, Dirname: path.Dir(a.Path), Filename: path.Base(a.Path),
 		MimeType: a.ContentType, FileSize: a.Size, SHA1: a.SHA1,
+	}
+}
+
+// An Annotation is an annotation as JSON.
+type Annotation struct {
+	ID        string    `json:"id"`
+	Context   string    `json:"context"`
+	Style     *string   `json:"style"`
+	Scope     string    `json:"scope"` // "build" always
+	Priority  int       `json:"priority"`
+	BodyHTML  string    `json:"body_html"` // the body escaped: the stand-in renders no Markdown here
+	CreatedAt Timestamp `json:"created_at"`
+	UpdatedAt Timestamp `json:"updated_at"`
+}
+
+// Annotation shows an annotation.
+func (v *View) Annotation(a engine.Annotation) Annotation {
+	return Annotation{
+		ID: a.ID, Context: a.Context, Style: orNull(a.Style), Scope: "build", Priority: a.Priority,
+		BodyHTML:  "<p>" + html.EscapeString(a.Body) + "</p>\n",
+		CreatedAt: v.Time(a.CreatedAt), UpdatedAt: v.Time(a.UpdatedAt),
 	}
 }

@@ -30,13 +30,13 @@ type Build struct {
 	StartedAt    Timestamp         `json:"started_at"`
 	FailingAt    Timestamp         `json:"failing_at"`
 	FinishedAt   Timestamp         `json:"finished_at"`
-	RebuiltFrom  *BuildRef         `json:"rebuilt_from"`
-	PullRequest  *PullRequest      `json:"pull_request"`
-	Triggered    *TriggeredFrom    `json:"triggered_from"`
+	RebuiltFrom  *buildRef         `json:"rebuilt_from"`
+	PullRequest  *pullRequest      `json:"pull_request"`
+	Triggered    *triggeredFrom    `json:"triggered_from"`
 	ClusterID    string            `json:"cluster_id"`
 
 	Jobs           *[]Job          `json:"jobs,omitempty"`
-	JobStateCounts *JobStateCounts `json:"job_state_counts,omitempty"`
+	JobStateCounts *jobStateCounts `json:"job_state_counts,omitempty"`
 	Pipeline       *Pipeline       `json:"pipeline,omitempty"`
 
 	// RetriedJobsCount is in the answer to retry_failed_jobs only.
@@ -44,30 +44,30 @@ type Build struct {
 }
 
 // A BuildRef is the build another one was made from.
-type BuildRef struct {
+type buildRef struct {
 	ID     string `json:"id"`
 	Number int    `json:"number"`
 	URL    string `json:"url"`
 }
 
 // A TriggeredFrom is the build whose trigger step started another one.
-type TriggeredFrom struct {
+type triggeredFrom struct {
 	BuildID     string `json:"build_id"`
 	BuildNumber int    `json:"build_number"`
 	Pipeline    string `json:"build_pipeline_slug"`
 }
 
 // A PullRequest is what a build was created with.
-type PullRequest struct {
+type pullRequest struct {
 	ID         string   `json:"id"` // the number, in decimal
 	Base       *string  `json:"base"`
 	Repository *string  `json:"repository"`
 	Labels     []string `json:"labels"`
 }
 
-// JobStateCounts counts all jobs of a build, superseded attempts and waiters
+// jobStateCounts counts all jobs of a build, superseded attempts and waiters
 // too.
-type JobStateCounts struct {
+type jobStateCounts struct {
 	Total  int            `json:"total"`
 	States map[string]int `json:"states"`
 }
@@ -95,13 +95,13 @@ func (v *View) Build(b *engine.Build, fields BuildFields) Build {
 		ClusterID: engine.ClusterID,
 	}
 	if from := b.RebuiltFrom; from != nil {
-		out.RebuiltFrom = &BuildRef{ID: from.ID, Number: from.Number, URL: v.buildURL(b.Pipeline, from.Number)}
+		out.RebuiltFrom = &buildRef{ID: from.ID, Number: from.Number, URL: v.buildURL(b.Pipeline, from.Number)}
 	}
 	if from := b.TriggeredFrom; from != nil {
-		out.Triggered = &TriggeredFrom{from.BuildID, from.Number, from.Pipeline}
+		out.Triggered = &triggeredFrom{from.BuildID, from.Number, from.Pipeline}
 	}
 	if b.PullRequestID != 0 {
-		out.PullRequest = &PullRequest{
+		out.PullRequest = &pullRequest{
 			ID: strconv.Itoa(b.PullRequestID), Base: orNull(b.PullRequestBase),
 			Repository: orNull(b.PullRequestRepo), Labels: append([]string{}, b.PullRequestLabels...),
 		}
@@ -131,8 +131,8 @@ func (v *View) jobs(all []engine.Job, fields BuildFields) []Job {
 	return out
 }
 
-func countStates(jobs []engine.Job) *JobStateCounts {
-	counts := &JobStateCounts{Total: len(jobs), States: map[string]int{}}
+func countStates(jobs []engine.Job) *jobStateCounts {
+	counts := &jobStateCounts{Total: len(jobs), States: map[string]int{}}
 	for i := range jobs {
 		counts.States[string(jobs[i].State)]++
 	}

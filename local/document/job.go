@@ -8,20 +8,20 @@ import (
 
 // A Job is a job as JSON. A waiter has the first fields only.
 type Job struct {
-	ID        string   `json:"id"`
-	GraphQLID string   `json:"graphql_id"`
-	Type      string   `json:"type"` // "script", "waiter", "manual" or "trigger"
-	Name      *string  `json:"name"`
-	Label     *string  `json:"label"`
-	StepKey   *string  `json:"step_key"`
-	Step      JobStep  `json:"step"`
-	GroupKey  *string  `json:"group_key"`
-	Group     *string  `json:"group_label"`
-	Priority  Priority `json:"priority"`
-	Rules     []string `json:"agent_query_rules"`
-	State     string   `json:"state"`
-	BuildURL  string   `json:"build_url"`
-	WebURL    string   `json:"web_url"`
+	ID        string       `json:"id"`
+	GraphQLID string       `json:"graphql_id"`
+	Type      string       `json:"type"` // "script", "waiter", "manual" or "trigger"
+	Name      *string      `json:"name"`
+	Label     *string      `json:"label"`
+	StepKey   *string      `json:"step_key"`
+	Step      jobStep      `json:"step"`
+	GroupKey  *string      `json:"group_key"`
+	Group     *string      `json:"group_label"`
+	Priority  priorityJSON `json:"priority"`
+	Rules     []string     `json:"agent_query_rules"`
+	State     string       `json:"state"`
+	BuildURL  string       `json:"build_url"`
+	WebURL    string       `json:"web_url"`
 
 	LogURL        *string `json:"log_url"`
 	RawLogURL     *string `json:"raw_log_url"`
@@ -46,7 +46,7 @@ type Job struct {
 	Retried        bool         `json:"retried"`
 	RetriedInJobID *string      `json:"retried_in_job_id"`
 	RetriesCount   int          `json:"retries_count"`
-	RetrySource    *RetrySource `json:"retry_source"`
+	RetrySource    *retrySource `json:"retry_source"`
 	RetryType      *string      `json:"retry_type"`
 
 	ParallelGroupIndex *int              `json:"parallel_group_index"`
@@ -61,7 +61,7 @@ type Job struct {
 
 	// Of trigger steps.
 	Async     *bool           `json:"async,omitempty"`
-	Triggered *TriggeredBuild `json:"triggered_build,omitempty"`
+	Triggered *triggeredBuild `json:"triggered_build,omitempty"`
 
 	ClusterID       string  `json:"cluster_id"`
 	ClusterURL      string  `json:"cluster_url"`
@@ -70,24 +70,24 @@ type Job struct {
 }
 
 // A JobStep is the step a job is an attempt at.
-type JobStep struct {
+type jobStep struct {
 	ID        string  `json:"id"`
 	Signature *string `json:"signature"` // always null
 }
 
 // A Priority wraps a job's priority.
-type Priority struct {
+type priorityJSON struct {
 	Number int `json:"number"`
 }
 
 // A RetrySource is the job that another one replaced.
-type RetrySource struct {
+type retrySource struct {
 	JobID     string `json:"job_id"`
 	RetryType string `json:"retry_type"`
 }
 
 // A TriggeredBuild is what a trigger step started.
-type TriggeredBuild struct {
+type triggeredBuild struct {
 	ID     string `json:"id"`
 	Number int    `json:"number"`
 	URL    string `json:"url"`
@@ -108,8 +108,8 @@ func (v *View) Job(j *engine.Job) Job {
 func (v *View) jobAlone(j *engine.Job) Job {
 	out := Job{
 		ID: j.ID, GraphQLID: graphQLID("Job", j.ID), Type: j.Type,
-		Name: orNull(j.Label), Label: orNull(j.Label), StepKey: orNull(j.StepKey), Step: JobStep{ID: j.StepID},
-		GroupKey: orNull(j.GroupKey), Group: orNull(j.GroupLabel), Priority: Priority{Number: j.Priority},
+		Name: orNull(j.Label), Label: orNull(j.Label), StepKey: orNull(j.StepKey), Step: jobStep{ID: j.StepID},
+		GroupKey: orNull(j.GroupKey), Group: orNull(j.GroupLabel), Priority: priorityJSON{Number: j.Priority},
 		Rules: append([]string{}, j.Rules...), State: string(j.State),
 		BuildURL: v.buildURL(j.Pipeline, j.Number), WebURL: v.buildPage(j.Pipeline, j.Number) + "#" + j.ID,
 		SoftFailed: j.SoftFailed, ExitStatus: j.ExitStatus,
@@ -121,7 +121,7 @@ func (v *View) jobAlone(j *engine.Job) Job {
 		ClusterID: engine.ClusterID, ClusterURL: v.clusterURL(),
 	}
 	if j.RetryOf != "" {
-		out.RetrySource = &RetrySource{JobID: j.RetryOf, RetryType: j.RetryType}
+		out.RetrySource = &retrySource{JobID: j.RetryOf, RetryType: j.RetryType}
 	}
 	if j.ParallelTotal > 0 {
 		out.ParallelGroupIndex, out.ParallelGroupTotal = &j.ParallelIndex, &j.ParallelTotal
@@ -138,7 +138,7 @@ func (v *View) jobAlone(j *engine.Job) Job {
 			out.Async = &j.Step.Trigger.Async
 		}
 		if t := j.Triggered; t != nil {
-			out.Triggered = &TriggeredBuild{ID: t.BuildID, Number: t.Number, URL: v.buildURL(t.Pipeline, t.Number), WebURL: v.buildPage(t.Pipeline, t.Number)}
+			out.Triggered = &triggeredBuild{ID: t.BuildID, Number: t.Number, URL: v.buildURL(t.Pipeline, t.Number), WebURL: v.buildPage(t.Pipeline, t.Number)}
 		}
 	}
 	return out

@@ -8,39 +8,39 @@ import (
 
 // A Pipeline is a pipeline as JSON. A build's has no details.
 type Pipeline struct {
-	ID                   string    `json:"id"`
-	GraphQLID            string    `json:"graphql_id"`
-	URL                  string    `json:"url"`
-	WebURL               string    `json:"web_url"`
-	Name                 string    `json:"name"`
-	Slug                 string    `json:"slug"`
-	Description          *string   `json:"description"`
-	Repository           string    `json:"repository"`
-	DefaultBranch        string    `json:"default_branch"`
-	ClusterID            string    `json:"cluster_id"`
-	ClusterURL           string    `json:"cluster_url"`
-	Provider             Provider  `json:"provider"`
-	BranchConfiguration  *string   `json:"branch_configuration"` // always null
-	SkipQueued           bool      `json:"skip_queued_branch_builds"`
-	SkipQueuedFilter     *string   `json:"skip_queued_branch_builds_filter"`
-	CancelRunning        bool      `json:"cancel_running_branch_builds"`
-	CancelRunningFilter  *string   `json:"cancel_running_branch_builds_filter"`
-	AllowRebuilds        bool      `json:"allow_rebuilds"` // always true
-	DefaultTimeout       *int      `json:"default_command_step_timeout"`
-	MaximumTimeout       *int      `json:"maximum_command_step_timeout"`
-	Visibility           string    `json:"visibility"`
-	Tags                 []string  `json:"tags"`
-	BuildsURL            string    `json:"builds_url"`
-	BadgeURL             string    `json:"badge_url"`
-	CreatedAt            Timestamp `json:"created_at"`
-	CreatedBy            *Person   `json:"created_by"`  // always null
-	ArchivedAt           Timestamp `json:"archived_at"` // always null
-	PipelineTemplateUUID *string   `json:"pipeline_template_uuid"`
-	*PipelineDetails
+	ID                   string       `json:"id"`
+	GraphQLID            string       `json:"graphql_id"`
+	URL                  string       `json:"url"`
+	WebURL               string       `json:"web_url"`
+	Name                 string       `json:"name"`
+	Slug                 string       `json:"slug"`
+	Description          *string      `json:"description"`
+	Repository           string       `json:"repository"`
+	DefaultBranch        string       `json:"default_branch"`
+	ClusterID            string       `json:"cluster_id"`
+	ClusterURL           string       `json:"cluster_url"`
+	Provider             providerJSON `json:"provider"`
+	BranchConfiguration  *string      `json:"branch_configuration"` // always null
+	SkipQueued           bool         `json:"skip_queued_branch_builds"`
+	SkipQueuedFilter     *string      `json:"skip_queued_branch_builds_filter"`
+	CancelRunning        bool         `json:"cancel_running_branch_builds"`
+	CancelRunningFilter  *string      `json:"cancel_running_branch_builds_filter"`
+	AllowRebuilds        bool         `json:"allow_rebuilds"` // always true
+	DefaultTimeout       *int         `json:"default_command_step_timeout"`
+	MaximumTimeout       *int         `json:"maximum_command_step_timeout"`
+	Visibility           string       `json:"visibility"`
+	Tags                 []string     `json:"tags"`
+	BuildsURL            string       `json:"builds_url"`
+	BadgeURL             string       `json:"badge_url"`
+	CreatedAt            Timestamp    `json:"created_at"`
+	CreatedBy            *Person      `json:"created_by"`  // always null
+	ArchivedAt           Timestamp    `json:"archived_at"` // always null
+	PipelineTemplateUUID *string      `json:"pipeline_template_uuid"`
+	*pipelineDetails
 }
 
-// PipelineDetails are the fields of a pipeline that a build's does not have.
-type PipelineDetails struct {
+// pipelineDetails are the fields of a pipeline that a build's does not have.
+type pipelineDetails struct {
 	Env             map[string]string `json:"env"`
 	Configuration   string            `json:"configuration"` // YAML
 	Steps           []struct{}        `json:"steps"`         // always empty: the configuration says it
@@ -53,7 +53,7 @@ type PipelineDetails struct {
 
 // A Provider is where a pipeline's repository lies. Settings must be there:
 // go-buildkite cannot decode a pipeline without it.
-type Provider struct {
+type providerJSON struct {
 	ID         string   `json:"id"`
 	WebhookURL *string  `json:"webhook_url"`
 	Settings   struct{} `json:"settings"`
@@ -71,7 +71,7 @@ func (v *View) Pipeline(p engine.Pipeline) *Pipeline {
 		WebURL: v.base + "/" + v.engine.Organization() + "/" + p.Slug,
 		Name:   p.Name, Slug: p.Slug, Description: orNull(p.Description), Repository: p.Repository,
 		DefaultBranch: p.DefaultBranch, ClusterID: engine.ClusterID, ClusterURL: v.clusterURL(),
-		Provider: Provider{ID: provider}, AllowRebuilds: true, Visibility: "private", Tags: []string{},
+		Provider: providerJSON{ID: provider}, AllowRebuilds: true, Visibility: "private", Tags: []string{},
 		BuildsURL: url + "/builds", BadgeURL: v.base + "/badge/" + p.ID + ".svg", CreatedAt: v.Time(p.CreatedAt),
 	}
 }
@@ -92,7 +92,7 @@ func (v *View) pipelineOf(slug string) *Pipeline {
 // and their jobs counted.
 func (v *View) PipelineWithDetails(p engine.Pipeline) *Pipeline {
 	out := v.Pipeline(p)
-	d := &PipelineDetails{Env: notNil(p.Env), Configuration: p.Configuration, Steps: []struct{}{}}
+	d := &pipelineDetails{Env: notNil(p.Env), Configuration: p.Configuration, Steps: []struct{}{}}
 	unfinished := []engine.BuildState{engine.BuildScheduled, engine.BuildRunning, engine.BuildFailing, engine.BuildCanceling}
 	for _, b := range v.engine.Builds(engine.BuildFilter{Pipeline: p.Slug, States: unfinished}) {
 		if b.State == engine.BuildScheduled {
@@ -111,6 +111,6 @@ func (v *View) PipelineWithDetails(p engine.Pipeline) *Pipeline {
 			}
 		}
 	}
-	out.PipelineDetails = d
+	out.pipelineDetails = d
 	return out
 }

@@ -2,8 +2,12 @@ package page
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/steps"
+	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
 // What the buttons do. Each handler returns the path of the page to show next.
@@ -69,4 +73,74 @@ func (p *pages) unblockJob(r *http.Request) (string, error) {
 		return p.buildPath(b.Pipeline, b.Number), err
 	}
 	return "", notFound("Build %d has no such job.", b.Number)
+}
+
+// manual is a block or input step as the page shows it.
+type manual struct {
+	Prompt string
+	Submit string // of the button
+	Path   string // where the answers go; empty: there is nothing to answer now
+	Fields []field
+	By     string // who answered
+	At     view.Moment
+}
+
+// A field is one question. Radio, Check and Select say how it is put.
+type field struct {
+	ID, Key, Label, Hint string
+	Required             bool
+	Value                string
+	Radio, Check, Select bool
+	Options              []choice
+}
+
+type choice struct {
+	Label, Value, Hint string
+	Chosen             bool
+}
+
+// fewOptions is how many choices of one are buttons; more are a list.
+const fewOptions = 6
+
+func (p *pages) manual(j *engine.Job, acts bool) *manual {
+	m := &manual{Submit: "Continue", By: text.Line(j.Unblocker.Name, 100), At: p.moment(j.UnblockedAt)}
+	if j.Step == nil {
+		return m
+	}
+	m.Prompt = withEmoji(text.Shorten(text.Lines(j.Step.Prompt), 1000))
+	if j.Step.Submit != "" {
+		m.Submit = withEmoji(text.Line(j.Step.Submit, 100))
+	}
+	if j.State != engine.JobBlocked || !acts {
+		return m
+	}
+	m.Path = p.jobPath(j) + "/unblock"
+	for i := range j.Step.Fields {
+		m.Fields = append(m.Fields, fieldOf(j, &j.Step.Fields[i]))
+	}
+	return m
+}
+
+func fieldOf(j *engine.Job, f *steps.Field) field {
+	out := field{
+		ID: "f-" + j.ID + "-" + f.Key, Key: f.Key, Label: withEmoji(text.Line(f.Label, 200)), Hint: withEmoji(text.Line(f.Hint, 300)),
+		Required: f.Required, Check: f.Multiple,
+	}
+	if out.Label == "" {
+		out.Label = f.Key
+	}
+	if f.Options == nil {
+		if len(f.Default) > 0 {
+			out.Value = f.Default[0]
+		}
+		return out
+	}
+	out.Radio = !f.Multiple && len(f.Options) <= fewOptions
+	out.Select = !f.Multiple && !out.Radio
+	for _, o := range f.Options {
+		out.Options = append(out.Options, choice{
+			Label: withEmoji(text.Line(o.Label, 200)), Value: o.Value, Hint: withEmoji(text.Line(o.Hint, 200)), Chosen: slices.Contains(f.Default, o.Value),
+		})
+	}
+	return out
 }

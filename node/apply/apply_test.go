@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -108,7 +109,7 @@ func (f *fixture) set(config, commit string, slots ...string) resource.Set {
 	for _, slot := range slots {
 		user, dir := "kbagent-"+slot, "/var/lib/kbnode/slots/"+slot
 		s.Users = append(s.Users, resource.User{Name: user, Home: dir})
-		s.Dirs = append(s.Dirs, resource.Dir{Path: dir, Mode: 0o700, Owner: user, Group: user}, resource.Dir{Path: dir + "/tmp", Mode: 0o1770, Owner: user, Group: user})
+		s.Dirs = append(s.Dirs, resource.Dir{Path: dir, Mode: 0o700, Owner: user, Group: user}, resource.Dir{Path: dir + "/tmp", Mode: fs.ModeSticky | 0o770, Owner: user, Group: user})
 		s.Files = append(s.Files, resource.File{Path: "/etc/systemd/system/kbnode-" + slot + ".slice", Mode: 0o644, Owner: "root", Group: "root", Content: []byte("[Slice]\n"), Marked: true})
 		s.Units = append(s.Units, resource.Unit{Name: "kbnode-" + slot + ".slice", Active: true}, resource.Unit{
 			Name: "kbnode-agent@" + slot + ".service", Enabled: true, Active: true, Drain: true,

@@ -21,7 +21,7 @@ import (
 // make makes or changes one thing.
 func (w *work) make(ctx context.Context, a *resource.Action) error {
 	name := w.m.path(a.Name)
-	switch want := a.Wants().(type) {
+	switch want := a.Want().(type) {
 	case resource.User:
 		return w.user(ctx, want)
 	case resource.Dir:
@@ -262,7 +262,7 @@ func (m *Machine) finish(f *os.File, mode fs.FileMode, uid, gid int) error {
 			return err
 		}
 	}
-	if err := f.Chmod(resource.Mode(mode)); err != nil { // after the owner: a change of that takes bits away
+	if err := f.Chmod(mode); err != nil { // after the owner: a change of that takes bits away
 		return err
 	}
 	return m.sync(f)

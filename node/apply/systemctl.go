@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -55,11 +56,7 @@ func (s *Systemctl) States(ctx context.Context, units []string) (map[string]reso
 		return nil, fmt.Errorf("systemctl show: got %d units, want %d", len(blocks), len(units))
 	}
 	for i, block := range blocks {
-		p := map[string]string{}
-		for line := range strings.Lines(block) {
-			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			p[name] = value
-		}
+		p := system.Properties(block)
 		is := resource.UnitState{Found: p["LoadState"] != "not-found"}
 		is.Enabled, is.Static = unitFile(p["UnitFileState"])
 		is.Active = p["ActiveState"] != "inactive" && p["ActiveState"] != "failed"

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/facts"
 )
 
 // info is what is asked of the engine.
@@ -79,11 +78,7 @@ func (r *run) engineCgroup() {
 	}
 }
 
-// usesCDI reports whether some slot's device is given by a CDI name.
-func (r *run) usesCDI() bool {
-	return len(r.cdiNames()) > 0
-}
-
+// cdiNames returns the CDI names of the slots' devices.
 func (r *run) cdiNames() []string {
 	var names []string
 	for _, s := range r.c.Slots {
@@ -97,7 +92,7 @@ func (r *run) cdiNames() []string {
 }
 
 func (r *run) engineCDI() {
-	if !r.usesCDI() {
+	if len(r.cdiNames()) == 0 {
 		return
 	}
 	switch info := r.dockerInfo(); {
@@ -118,43 +113,22 @@ func (r *run) toolkit() {
 	}
 }
 
-// cdiDirs are where engines look for CDI specs. Of a name in both, the one in the
-// later directory counts; of a name twice in one, none does.
+// cdiDevices looks for each device's name in the specs on disk. Of a name in both of
+// the engine's directories, the one in the later directory counts; of a name twice in
+// one, none does.
 //
 // Source: the CDI specification, "CDI JSON Specification", and
 // cncf-tags/container-device-interface, pkg/cdi/cache.go.
-var cdiDirs = []string{node.CDIDir, "/var/run/cdi"}
-
-// cdiDevices looks for each device's name in the specs on disk.
 func (r *run) cdiDevices() {
-	if !r.usesCDI() {
+	if len(r.cdiNames()) == 0 {
 		return
 	}
 	have := map[string][]string{} // the files, by device
-	for _, dir := range cdiDirs {
-		files, _ := filepath.Glob(r.path(dir + "/*"))
-		for _, file := range files {
-			if ext := filepath.Ext(file); ext != ".json" && ext != ".yaml" {
-				continue // engines read no other
-			}
-			body, err := os.ReadFile(file)
-			if err != nil {
-				continue
-			}
-			var spec struct {
-				Kind    string `yaml:"kind"`
-				Devices []struct {
-					Name string `yaml:"name"`
-				} `yaml:"devices"`
-			}
-			if err := yaml.Unmarshal(body, &spec); err != nil {
-				r.fail("nvidia-ctk cdi generate --output "+file, "%s is no CDI spec: %v", file, err)
-				continue
-			}
-			for _, d := range spec.Devices {
-				name := spec.Kind + "=" + d.Name
-				have[name] = append(have[name], file)
-			}
+	for _, spec := range facts.CDISpecs(r.m.Root, func(file string, err error) {
+		r.fail("nvidia-ctk cdi generate --output "+file, "%s is no CDI spec: %v", file, err)
+	}) {
+		for _, d := range spec.Devices {
+			have[spec.Kind+"="+d] = append(have[spec.Kind+"="+d], spec.Path)
 		}
 	}
 	for _, want := range r.cdiNames() {

@@ -47,7 +47,7 @@ type Result struct {
 
 // A Machine is how a machine is read. Tests bring another.
 type Machine struct {
-	Root string // "" means "/"
+	Root string // "/"
 	// Run runs a program and returns its standard output. The error carries what it
 	// printed on standard error.
 	Run  func(ctx context.Context, name string, args ...string) ([]byte, error)
@@ -59,7 +59,7 @@ type Machine struct {
 	Device device.Machine             // for health
 	Root0  bool                       // this process is root
 	Inside func(slot *node.Slot) bool // this process is in the slot's slice
-	// Owner returns the numbers of a file's owner and group; nil: those of the system.
+	// Owner returns the numbers of a file's owner and group.
 	Owner func(info fs.FileInfo) (uid, gid int)
 	Owned func(path string, body []byte) (ours, unchanged bool) // by the mark of its first line
 }
@@ -73,12 +73,6 @@ type Options struct {
 // Run makes all checks and returns their results in a fixed order: the machine's,
 // then each slot's. A config that is missing or wrong is the caller's to report.
 func Run(ctx context.Context, m Machine, c *node.Config, o Options) []Result {
-	if m.Root == "" {
-		m.Root = "/"
-	}
-	if m.Owner == nil {
-		m.Owner = owner
-	}
 	r := &run{ctx: ctx, m: m, c: c}
 	for _, check := range machineChecks {
 		if check.preflight || !o.Preflight {
@@ -97,20 +91,6 @@ func Run(ctx context.Context, m Machine, c *node.Config, o Options) []Result {
 		}
 	}
 	return r.results
-}
-
-// Worst is the worst state among results: Failure, Warning or OK.
-func Worst(results []Result) State {
-	worst := OK
-	for _, r := range results {
-		switch {
-		case r.State == Failure:
-			return Failure
-		case r.State == Warning:
-			worst = Warning
-		}
-	}
-	return worst
 }
 
 type machineCheck struct {
@@ -193,25 +173,11 @@ func (r *run) unit(name string, properties ...string) (map[string]string, error)
 	if err != nil {
 		return nil, err
 	}
-	return Properties(out), nil
-}
-
-// Properties reads what systemctl show prints: a line for each, NAME=VALUE.
-func Properties(shown string) map[string]string {
-	values := map[string]string{}
-	for line := range strings.Lines(shown) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			values[key] = value
-		}
-	}
-	return values
+	return system.Properties(out), nil
 }
 
 // Drift lists the files that were changed since kbnode wrote them, one result each.
 func Drift(ctx context.Context, m Machine, c *node.Config) []Result {
-	if m.Root == "" {
-		m.Root = "/"
-	}
 	r := &run{ctx: ctx, m: m, c: c}
 	r.files()
 	return r.results
@@ -269,7 +235,7 @@ func Host() Machine {
 		Root: "/", Run: system.Run, Engine: func(ctx context.Context, socket, path string, query url.Values, into any) error {
 			return docker.New(socket).Do(ctx, http.MethodGet, path, query, nil, into)
 		},
-		Look: system.Look, User: system.LookupUser, Get: get, Device: devices(),
+		Look: system.Look, User: system.LookupUser, Get: get, Owner: owner, Device: devices(),
 		Root0: os.Geteuid() == 0, Inside: inside, Owned: func(_ string, body []byte) (ours, unchanged bool) { return resource.Marked(body), resource.Owned(body) },
 	}
 }

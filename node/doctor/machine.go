@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/facts"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -104,29 +105,18 @@ func (r *run) cgroup() {
 	}
 }
 
-// meminfo returns a line of /proc/meminfo in bytes.
-func (r *run) meminfo(name string) int64 {
-	for line := range strings.Lines(r.read("/proc/meminfo") + "\n") {
-		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			kib, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return kib << 10
-		}
-	}
-	return 0
-}
-
 func (r *run) memory() {
 	var sum int64
 	for _, s := range r.c.Slots {
 		sum += s.SliceBytes
 	}
-	if total := r.meminfo("MemTotal"); total > 0 && sum > total {
+	if total := facts.Kibibytes(r.read("/proc/meminfo"), "MemTotal:"); total > 0 && sum > total {
 		r.fail("kbnode plan FILE", "the slots may use %d MiB, and the machine has %d", sum>>20, total>>20)
 	}
 }
 
 func (r *run) swap() {
-	if n := r.meminfo("SwapTotal"); n > 0 && len(r.c.Slots) > 0 {
+	if n := facts.Kibibytes(r.read("/proc/meminfo"), "SwapTotal:"); n > 0 && len(r.c.Slots) > 0 {
 		r.warn("swapoff -a, and take swap out of /etc/fstab", "%d MiB of swap: jobs may not use it, but the agents' neighbours may, and times suffer", n>>20)
 	}
 }

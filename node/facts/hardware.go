@@ -1,10 +1,15 @@
 package facts
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
+
+	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/node/cpulist"
 )
@@ -85,7 +90,7 @@ func (r *reader) processors() {
 		for _, cpu := range r.list(dir + "/cpulist") {
 			nodeOf[cpu] = id
 		}
-		r.NUMANodes = append(r.NUMANodes, NUMANode{id, kibibytes(r.file(dir+"/meminfo"), "MemTotal:")})
+		r.NUMANodes = append(r.NUMANodes, NUMANode{id, Kibibytes(r.file(dir+"/meminfo"), "MemTotal:")})
 	}
 	for _, dir := range r.glob("sys/devices/system/cpu/cpu[0-9]*") {
 		id := trailingNumber(dir)
@@ -100,14 +105,14 @@ func (r *reader) processors() {
 
 func (r *reader) memory() {
 	info := r.file("proc/meminfo")
-	r.MemoryBytes, r.SwapBytes = kibibytes(info, "MemTotal:"), kibibytes(info, "SwapTotal:")
+	r.MemoryBytes, r.SwapBytes = Kibibytes(info, "MemTotal:"), Kibibytes(info, "SwapTotal:")
 	if len(r.NUMANodes) == 0 { // a kernel without NUMA
 		r.NUMANodes = append(r.NUMANodes, NUMANode{0, r.MemoryBytes})
 	}
 }
 
-// kibibytes finds "NAME 123 kB" in a file such as /proc/meminfo, in bytes.
-func kibibytes(file, name string) int64 {
+// Kibibytes finds "NAME 123 kB" in a file such as /proc/meminfo, in bytes.
+func Kibibytes(file, name string) int64 {
 	_, rest, _ := strings.Cut(file, name)
 	line, _, _ := strings.Cut(rest, "\n")
 	f := strings.Fields(line)
@@ -122,4 +127,73 @@ func kibibytes(file, name string) int64 {
 func (r *reader) list(name string) []int {
 	numbers, _ := cpulist.Parse(r.line(name))
 	return numbers
+}
+
+func (r *reader) docker(ctx context.Context) {
+	cli, ok := r.Tools["docker"]
+	if !ok {
+		return
+	}
+	d := &Docker{CLI: cli, CDIDirs: []string{}, DaemonJSON: r.file("etc/docker/daemon.json")}
+	r.Docker = d
+	for _, socket := range []string{"/run/docker.sock", "/var/run/docker.sock"} {
+		if d.Socket == "" && r.there(socket) {
+			d.Socket = socket
+		}
+	}
+	out := r.run(ctx, cli, "info", "--format", "{{json .}}")
+	if out == "" {
+		return
+	}
+	var info struct {
+		ServerVersion      string
+		CgroupDriver       string
+		CDISpecDirs        []string
+		LiveRestoreEnabled bool
+		DockerRootDir      string
+		ContainersRunning  int
+		ServerErrors       []string
+	}
+	if err := json.Unmarshal([]byte(out), &info); err != nil {
+		r.unread("docker info: %v", err)
+		return
+	}
+	for _, e := range info.ServerErrors { // docker info ends with 0 then
+		r.unread("docker info: %s", e)
+	}
+	d.Version, d.CgroupDriver, d.LiveRestore = info.ServerVersion, info.CgroupDriver, info.LiveRestoreEnabled
+	d.Root, d.Running = info.DockerRootDir, info.ContainersRunning
+	d.CDIDirs = append(d.CDIDirs, info.CDISpecDirs...)
+}
+
+// CDISpecs reads the specs of a machine below root where an engine looks for them.
+// It calls fault for a file that is not one.
+func CDISpecs(root string, fault func(file string, err error)) []CDISpec {
+	r := &reader{Machine: Machine{Root: root}}
+	var files []string
+	for _, dir := range []string{"etc/cdi", "var/run/cdi"} {
+		for _, ext := range []string{"*.json", "*.yaml"} { // engines read no other
+			files = append(files, r.glob(path.Join(dir, ext))...)
+		}
+	}
+	slices.Sort(files)
+	specs := []CDISpec{}
+	for _, file := range files {
+		var spec struct {
+			Kind    string `yaml:"kind"`
+			Devices []struct {
+				Name string `yaml:"name"`
+			} `yaml:"devices"`
+		}
+		if err := yaml.Unmarshal([]byte(r.file(file)), &spec); err != nil { // JSON is YAML
+			fault(file, err)
+			continue
+		}
+		s := CDISpec{Path: file, Kind: spec.Kind, Devices: []string{}}
+		for _, d := range spec.Devices {
+			s.Devices = append(s.Devices, d.Name)
+		}
+		specs = append(specs, s)
+	}
+	return specs
 }

@@ -47,7 +47,7 @@ func Read(ctx context.Context, m Machine) (*Facts, error) {
 		m.Group = m.statGroup
 	}
 	r := &reader{m, &Facts{
-		Disks: []Disk{}, GPUs: []GPU{}, Common: []string{}, Libraries: []string{}, CDI: []CDISpec{},
+		Disks: []Disk{}, GPUs: []GPU{}, Common: []string{}, Libraries: []string{},
 		Tools: map[string]string{}, Units: []string{}, Seeds: []string{}, Unread: []string{},
 	}}
 	r.tools()
@@ -57,7 +57,7 @@ func Read(ctx context.Context, m Machine) (*Facts, error) {
 	r.nvidia(ctx)
 	r.amd()
 	r.tpu()
-	r.cdi()
+	r.CDI = CDISpecs(r.Root, func(file string, err error) { r.unread("%s: %v", file, err) })
 	r.docker(ctx)
 	r.agent(ctx)
 	r.disks(ctx)

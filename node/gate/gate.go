@@ -16,12 +16,14 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/proxy"
+	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -163,9 +165,6 @@ func artifacts(paths string) error {
 	return nil
 }
 
-// systemPath is where a job's hooks and the agent find programs.
-var systemPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
-
 // inherited are names, or with "*" beginnings of names, that a bootstrap needs of the
 // environment the agent gives it. BASH_ENV, ENV, LD_PRELOAD, functions of shells
 // and everything else is gone.
@@ -215,7 +214,7 @@ func searchPath(c *node.Config) []string {
 		}
 	}
 	add(path.Dir(c.Docker.CLI))
-	for _, dir := range systemPath {
+	for _, dir := range filepath.SplitList(system.SearchPath) {
 		add(dir)
 	}
 	add(path.Dir(c.Agent.Path))

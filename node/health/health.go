@@ -12,12 +12,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -54,14 +56,12 @@ func Check(ctx context.Context, slot *node.Slot, m device.Machine) error {
 	if m.Root == "" {
 		m.Root = "/"
 	}
-	for _, d := range slot.Devices {
-		for _, name := range d.Nodes {
-			switch info, err := os.Stat(filepath.Join(m.Root, name)); {
-			case errors.Is(err, fs.ErrNotExist):
-				return fault(CodeNodeMissing, "%s: there is no %s", slot.Name, name)
-			case err == nil && m.Root == "/" && info.Mode()&fs.ModeCharDevice == 0: // some tool's redirection made it
-				return fault(CodeNodeMissing, "%s: %s is a file and no device node", slot.Name, name)
-			}
+	for _, name := range limits.Nodes(slot) {
+		switch info, err := os.Stat(filepath.Join(m.Root, name)); {
+		case errors.Is(err, fs.ErrNotExist):
+			return fault(CodeNodeMissing, "%s: there is no %s", slot.Name, name)
+		case err == nil && m.Root == "/" && info.Mode()&fs.ModeCharDevice == 0: // some tool's redirection made it
+			return fault(CodeNodeMissing, "%s: %s is a file and no device node", slot.Name, name)
 		}
 	}
 	if len(slot.Devices) == 0 {
@@ -95,7 +95,7 @@ func once(ctx context.Context, slot *node.Slot, m device.Machine) error {
 		found, ok := find(report, want)
 		switch {
 		case !ok && len(report.Devices) == 0:
-			return fault(CodeDriver, "%s: the driver shows no device, want %s%s", slot.Name, name(want), because(report.Faults))
+			return fault(CodeDriver, "%s: the driver shows no device, want %s", slot.Name, strings.TrimSuffix(name(want)+": "+strings.Join(report.Faults, "; "), ": "))
 		case !ok:
 			return fault(CodeDeviceGone, "%s: the driver shows %d devices, and %s is none of them", slot.Name, len(report.Devices), name(want))
 		}
@@ -109,13 +109,6 @@ func once(ctx context.Context, slot *node.Slot, m device.Machine) error {
 	default:
 		return fault(CodeDeviceFault, "%s: %s", slot.Name, text)
 	}
-}
-
-func because(faults []string) string {
-	if len(faults) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(faults, "; ")
 }
 
 // name is what people know the device by.
@@ -139,12 +132,8 @@ func find(r *schema.DeviceReport, want node.Device) (schema.Device, bool) {
 			return d, true
 		case want.UUID == "" && want.PCI != "" && strings.EqualFold(d.PCI, want.PCI):
 			return d, true
-		case want.UUID == "" && d.Node != "":
-			for _, n := range want.Nodes {
-				if n == d.Node {
-					return d, true
-				}
-			}
+		case want.UUID == "" && slices.Contains(want.Nodes, d.Node):
+			return d, true
 		}
 	}
 	if strings.HasPrefix(want.UUID, "MIG-") && len(r.Devices) > 0 && r.Source != device.SourceNVML {
@@ -160,27 +149,19 @@ func find(r *schema.DeviceReport, want node.Device) (schema.Device, bool) {
 // The device cgroup answers before the driver does: EPERM is its refusal, and
 // anything else means that it let the call through.
 func Confined(root string, slot *node.Slot, others []node.Slot) error {
-	own := map[string]bool{}
-	for _, d := range slot.Devices {
-		for _, n := range d.Nodes {
-			own[n] = true
-			if err := open(root, n); errors.Is(err, unix.EPERM) {
-				return fault(CodeOwnDenied, "%s: its slice does not let %s through", slot.Name, n)
-			}
+	nodes := limits.Nodes(slot)
+	for _, n := range nodes {
+		if err := open(root, n); errors.Is(err, unix.EPERM) {
+			return fault(CodeOwnDenied, "%s: its slice does not let %s through", slot.Name, n)
 		}
 	}
-	for _, other := range others {
-		if other.Name == slot.Name {
-			continue
-		}
-		for _, d := range other.Devices {
-			for _, n := range d.Nodes {
-				if own[n] || shared(n) {
-					continue
-				}
-				if err := open(root, n); !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOENT) {
-					return fault(CodeOthersOpened, "%s: its slice lets %s through, which is %s's", slot.Name, n, other.Name)
-				}
+	for i := range others {
+		for _, n := range limits.Nodes(&others[i]) {
+			if slices.Contains(nodes, n) || shared(n) {
+				continue
+			}
+			if err := open(root, n); !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOENT) {
+				return fault(CodeOthersOpened, "%s: its slice lets %s through, which is %s's", slot.Name, n, others[i].Name)
 			}
 		}
 	}
@@ -189,11 +170,7 @@ func Confined(root string, slot *node.Slot, others []node.Slot) error {
 
 // shared reports whether a device node serves all devices of a vendor.
 func shared(name string) bool {
-	switch name {
-	case "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/kfd", "/dev/vfio/vfio":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/kfd", "/dev/vfio/vfio"}, name)
 }
 
 // open opens a device node and closes it again. It does not wait for a device

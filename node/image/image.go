@@ -243,7 +243,7 @@ func (m *Manager) Collect(ctx context.Context, refs []string) (removed []string,
 
 // remove removes an image unless a container or another name has it.
 func (m *Manager) remove(ctx context.Context, id string) (bool, error) {
-	for _, name := range []string{tagged + ":" + tag(id), id} {
+	for _, name := range []string{tagged + ":" + Short(id), id} {
 		err := m.Engine.Do(ctx, http.MethodDelete, "/images/"+name, nil, nil, nil)
 		switch {
 		case docker.Is(err, http.StatusConflict):
@@ -258,15 +258,12 @@ func (m *Manager) remove(ctx context.Context, id string) (bool, error) {
 
 // keep gives an image a name of ours, so that no prune takes it.
 func (m *Manager) keep(ctx context.Context, id string) error {
-	err := m.Engine.Do(ctx, http.MethodPost, "/images/"+id+"/tag", url.Values{"repo": {tagged}, "tag": {tag(id)}}, nil, nil)
+	err := m.Engine.Do(ctx, http.MethodPost, "/images/"+id+"/tag", url.Values{"repo": {tagged}, "tag": {Short(id)}}, nil, nil)
 	if err != nil {
 		return fmt.Errorf("naming image %s: %w", Short(id), err)
 	}
 	return nil
 }
-
-// tag is an image's in [tagged].
-func tag(id string) string { return Short(id) }
 
 // Short is the beginning of an image's ID, as docker shows it.
 func Short(id string) string {

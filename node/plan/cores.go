@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -149,7 +148,9 @@ func (p pool) take(s *slot) (cpus, nodes []int) {
 	if first < 0 { // no node has enough: some of the GPU's own come first
 		first = s.numa
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(btoi(a != first), btoi(b != first)) })
+	if i := slices.Index(order, first); i > 0 {
+		order = slices.Insert(slices.Delete(order, i, i+1), 0, first)
+	}
 	for _, node := range order {
 		for len(cpus) < s.share.CPUs && len(p[node]) > 0 {
 			cpus = append(cpus, p[node][0].cpus...)
@@ -161,13 +162,6 @@ func (p pool) take(s *slot) (cpus, nodes []int) {
 	}
 	slices.Sort(nodes)
 	return cpus, nodes
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // smallHostBytes is what a machine of a test keeps.

@@ -99,7 +99,6 @@ type Missing struct {
 // A maker makes one plan.
 type maker struct {
 	Input
-	node  *queuefile.Node
 	plan  *Plan
 	slots []*slot
 	errs  []error
@@ -120,10 +119,14 @@ type slot struct {
 func Make(in Input) (*Plan, error) {
 	in.PluginFrom = cmp.Or(in.PluginFrom, defaultPlugin)
 	in.PluginCommit = cmp.Or(in.PluginCommit, schema.PluginCommit)
-	m := &maker{Input: in, plan: &Plan{}}
-	if !m.findNode() {
-		return nil, errors.Join(m.errs...)
+	var names []string
+	for _, n := range in.File.Nodes {
+		names = append(names, n.Name)
 	}
+	if !slices.Contains(names, in.Node) {
+		return nil, fmt.Errorf("node: got %q, want one of the queue file: %s", in.Node, near.Perhaps(in.Node, names))
+	}
+	m := &maker{Input: in, plan: &Plan{}}
 	m.system()
 	m.makeSlots()
 	m.devices()
@@ -151,19 +154,6 @@ func (m *maker) note(format string, args ...any) {
 }
 
 func (m *maker) missing(x Missing) { m.plan.Missing = append(m.plan.Missing, x) }
-
-func (m *maker) findNode() bool {
-	var names []string
-	for i := range m.File.Nodes {
-		if m.File.Nodes[i].Name == m.Node {
-			m.node = &m.File.Nodes[i]
-			return true
-		}
-		names = append(names, m.File.Nodes[i].Name)
-	}
-	m.wrong("node: got %q, want one of the queue file: %s", m.Node, near.Perhaps(m.Node, names))
-	return false
-}
 
 // leastSystemd has LoadCredential= and ProtectProc=.
 const leastSystemd = 247

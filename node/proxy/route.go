@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/docker"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -119,7 +120,7 @@ func (p *Proxy) container(w http.ResponseWriter, c *call) {
 func (p *Proxy) owned(w http.ResponseWriter, c *call) (string, bool) {
 	id, labels, err := p.engine.Inspect(c.Context(), c.name)
 	switch {
-	case err == nil && labels[labelKey] == p.Slot.Name:
+	case err == nil && labels[node.SlotLabel] == p.Slot.Name:
 		return id, true
 	case err == nil || docker.Is(err, http.StatusNotFound):
 		answer(w, http.StatusNotFound, map[string]string{"message": "No such container: " + c.name})

@@ -123,8 +123,8 @@ func (c *comparison) parents(name string) {
 // differs says what is not as wanted of mode and owner.
 func differs(have, want Node) string {
 	var why []string
-	if mode := Mode(want.Mode); have.Mode != mode {
-		why = append(why, fmt.Sprintf("mode %s, want %s", octal(have.Mode), octal(mode)))
+	if have.Mode != want.Mode {
+		why = append(why, fmt.Sprintf("mode %s, want %s", octal(have.Mode), octal(want.Mode)))
 	}
 	if have.Owner != want.Owner || have.Group != want.Group {
 		why = append(why, fmt.Sprintf("of %s:%s, want %s:%s", have.Owner, have.Group, want.Owner, want.Group))

@@ -255,7 +255,11 @@ func (p *Plan) Document() *Document {
 // Write prints the plan for people.
 func (p *Plan) Write(out io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "node %s: %s\n", p.Config.Node, p.slotNames())
+	var slots []string
+	for _, s := range p.Config.Slots {
+		slots = append(slots, fmt.Sprintf("%s (%s)", s.Name, s.GPUType))
+	}
+	fmt.Fprintf(&b, "node %s: %s\n", p.Config.Node, strings.Join(slots, ", "))
 	for _, note := range p.Notes {
 		fmt.Fprintf(&b, "note: %s\n", note)
 	}
@@ -307,13 +311,4 @@ func (p *Plan) restarts() []string {
 		}
 	}
 	return names
-}
-
-func (p *Plan) slotNames() string {
-	var names []string
-	for i := range p.Config.Slots {
-		s := &p.Config.Slots[i]
-		names = append(names, fmt.Sprintf("%s (%s)", s.Name, s.GPUType))
-	}
-	return strings.Join(names, ", ")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/doctor"
+	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -120,7 +121,7 @@ func unitState(ctx context.Context, m doctor.Machine, unit string) map[string]st
 	if err != nil {
 		return nil
 	}
-	return doctor.Properties(string(out))
+	return system.Properties(string(out))
 }
 
 // WriteMetrics writes what Prometheus' node exporter reads from its textfile
@@ -142,11 +143,12 @@ func WriteMetrics(ctx context.Context, m doctor.Machine, config *node.Config, pa
 	memory := gauge("slot_memory_bytes", "Memory that the slot's slice uses.", "slot")
 	image := gauge("slot_image_info", "1 for the images that the slot's steps run in.", "slot", "image")
 	gauge("drift_files", "Files that were changed since kbnode wrote them.").WithLabelValues().Set(float64(len(st.Drift)))
+	truth := map[bool]float64{true: 1}
 	for _, s := range st.Slots {
 		for _, name := range []string{"idle", "busy", "paused", "starting", "stopping", "down"} {
-			state.WithLabelValues(s.Name, s.Queue, s.GPUType, name).Set(truth(s.State == name))
+			state.WithLabelValues(s.Name, s.Queue, s.GPUType, name).Set(truth[s.State == name])
 		}
-		healthy.WithLabelValues(s.Name).Set(truth(s.Device == "ok" || s.Device == "none"))
+		healthy.WithLabelValues(s.Name).Set(truth[s.Device == "ok" || s.Device == "none"])
 		restarts.WithLabelValues(s.Name).Set(float64(s.Restarts))
 		memory.WithLabelValues(s.Name).Set(float64(s.Memory))
 		for _, id := range s.Images {
@@ -154,11 +156,4 @@ func WriteMetrics(ctx context.Context, m doctor.Machine, config *node.Config, pa
 		}
 	}
 	return prometheus.WriteToTextfile(path, registry) // beside it, then renamed
-}
-
-func truth(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -97,3 +97,14 @@ func LookupUser(name string) (User, error) {
 	}
 	return found, nil
 }
+
+// Properties reads what systemctl show prints: a line for each, NAME=VALUE.
+func Properties(shown string) map[string]string {
+	values := map[string]string{}
+	for line := range strings.Lines(shown) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			values[key] = value
+		}
+	}
+	return values
+}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/cpulist"
 	"github.com/gpu-mode/kbgen/node/doctor"
 	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/status"
@@ -149,24 +150,31 @@ func (t *containerTrial) launch(ctx context.Context, config *node.Config) error 
 // isolationScript is what kbgen's isolation step runs on the slot's GPU type, with
 // the slot's own numbers of cores and memory.
 func isolationScript(s *node.Slot) (script string, env []pipelines.Var, err error) {
-	row, err := pipelines.Fleet.Lookup(s.GPUType)
-	if row.Name == "" {
-		return "", nil, err
-	}
-	row.Off = "" // a machine is tried before anything is sent to it
-	if cores := s.Cores(); cores > 0 {
-		row.CPUs = cores
-	}
-	row.MemoryGiB = max(1, int(s.MemoryBytes>>30))
-	p, err := pipelines.Find("isolation")
+	p, request, err := pipelineOn(s, "isolation")
 	if err != nil {
 		return "", nil, err
 	}
-	steps, err := p.Steps(pipelines.Request{GPUs: []pipelines.GPUType{row}})
+	steps, err := p.Steps(request)
 	if err != nil {
 		return "", nil, err
 	}
 	return strings.Join(steps[0].Command, "\n"), steps[0].Env, nil
+}
+
+// pipelineOn returns a pipeline, and a request for it on the slot's GPU type, with the slot's
+// own numbers of cores and memory. A machine is tried before its row is on.
+func pipelineOn(s *node.Slot, pipeline string) (p pipelines.Pipeline, r pipelines.Request, err error) {
+	row, err := pipelines.Fleet.Lookup(s.GPUType)
+	if row.Name == "" {
+		return p, r, err
+	}
+	row.Off, row.MemoryGiB = "", max(1, int(s.MemoryBytes>>30))
+	if cpus, err := cpulist.Parse(s.CPUs); err == nil && len(cpus) > 0 {
+		row.CPUs = len(cpus)
+	}
+	r = pipelines.Request{GPUs: []pipelines.GPUType{row}}
+	p, err = pipelines.Find(pipeline)
+	return p, r, err
 }
 
 // listen runs the command until the script has ended.

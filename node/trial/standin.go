@@ -123,7 +123,9 @@ func (s *standIn) run(ctx context.Context, pipeline string, env map[string]strin
 	err := s.call(ctx, http.MethodPost, s.url+"v2/organizations/"+s.org+"/pipelines/"+pipeline+"/builds", in, &b)
 	for err == nil && slices.Contains([]string{"creating", "scheduled", "running", "failing", "canceling"}, b.State) {
 		if err = pause(ctx); err == nil {
-			err = s.call(ctx, http.MethodGet, b.URL+"?include_retried_jobs=true", nil, &b)
+			url := b.URL + "?include_retried_jobs=true"
+			b = build{} // what is null in an answer leaves a field as it is
+			err = s.call(ctx, http.MethodGet, url, nil, &b)
 		}
 	}
 	return b, err

@@ -23,7 +23,6 @@ import (
 	"github.com/gpu-mode/kbgen/node/doctor"
 	"github.com/gpu-mode/kbgen/node/drain"
 	"github.com/gpu-mode/kbgen/node/system"
-	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -325,20 +324,16 @@ func (t *slotTrial) job(ctx context.Context, pipeline, code string) (b build, j 
 
 // steps renders a pipeline for the slot's GPU type, for this slot's agent alone.
 func (t *slotTrial) steps(name string) (string, error) {
-	row, err := pipelines.Fleet.Lookup(t.slot.GPUType)
-	if row.Name == "" {
-		return "", err
-	}
-	row.Off, row.CPUs, row.MemoryGiB = "", max(1, t.slot.Cores()), max(1, int(t.slot.MemoryBytes>>30))
-	p, err := pipelines.Find(name)
+	p, request, err := pipelineOn(t.slot, name)
 	if err != nil {
 		return "", err
 	}
-	doc, err := generator.Render(p, pipelines.Request{GPUs: []pipelines.GPUType{row}, Run: pipelines.Run{Mode: schema.ModeTest}}, generator.YAML)
+	request.Run.Mode = schema.ModeTest
+	doc, err := generator.Render(p, request, generator.YAML)
 	if err != nil {
 		return "", err
 	}
-	queue := "      queue: " + row.Queue + "\n"
+	queue := "      queue: " + request.GPUs[0].Queue + "\n"
 	mine := "      queue: " + strconv.Quote(t.slot.Queue) + "\n"
 	for _, tag := range t.slot.Tags {
 		if key, value, _ := strings.Cut(tag, "="); key != "queue" {

@@ -211,23 +211,32 @@ func (c *components) schema(t reflect.Type) any {
 	return object{"type": t.Kind().String()}
 }
 
+// component is what the document calls a type: boardJSON is Board.
+func component(name string) string {
+	name = strings.TrimSuffix(name, "JSON")
+	if rest, ok := strings.CutPrefix(name, "gpu"); ok {
+		return "GPU" + rest
+	}
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
 // ref returns a reference to a type of ours, which is described once.
 func (c *components) ref(t reflect.Type) object {
-	to := object{"$ref": "#/components/schemas/" + t.Name()}
-	if c.made[t.Name()] != nil {
+	to := object{"$ref": "#/components/schemas/" + component(t.Name())}
+	if c.made[component(t.Name())] != nil {
 		return to
 	}
-	c.made[t.Name()] = object{} // against a circle
+	c.made[component(t.Name())] = object{} // against a circle
 	types := map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[json.RawMessage](): {}, reflect.TypeFor[time.Time](): {Type: "string", Format: "date-time"}}
 	c.nested(t, types)
 	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: types})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	s.Description, s.AdditionalProperties = c.comments[t.Name()], nil
+	s.Description, s.AdditionalProperties = strings.ReplaceAll(c.comments[t.Name()], t.Name(), component(t.Name())), nil
 	listsAreThere(s)
 	c.describe(t, s)
-	c.made[t.Name()] = s
+	c.made[component(t.Name())] = s
 	return to
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -41,24 +42,24 @@ const streamPattern = "POST /{board}/{gpu}/{mode}"
 
 func popcornRoutes() []route {
 	return []route{
-		{pattern: "POST /submission/{board}/{gpu}/{mode}", about: "Hand in a file; it is evaluated while you ask how far it is.", needs: user, upload: true, status: http.StatusAccepted, answer: is[Accepted](), do: submit},
-		{pattern: "POST /admin/submission/{board}/{gpu}/{mode}", about: "Hand in a file after the deadline, with the admin's token and a CLI id.", needs: admin, upload: true, status: http.StatusAccepted, answer: is[Accepted](), do: submit},
+		{pattern: "POST /submission/{board}/{gpu}/{mode}", about: "Hand in a file; it is evaluated while you ask how far it is.", needs: user, upload: true, status: http.StatusAccepted, answer: reflect.TypeFor[acceptedJSON](), do: submit},
+		{pattern: "POST /admin/submission/{board}/{gpu}/{mode}", about: "Hand in a file after the deadline, with the admin's token and a CLI id.", needs: admin, upload: true, status: http.StatusAccepted, answer: reflect.TypeFor[acceptedJSON](), do: submit},
 		{pattern: streamPattern, about: "Hand in a file and wait for its result: events status, then one event result or error. Leaving does not lose the submission.", needs: user, upload: true, stream: true, media: eventStream, do: submitAndWait},
-		{pattern: "GET /user/submissions", about: "List your submissions, newest first.", needs: user, query: []param{{"leaderboard", "string", "of this board alone"}, {"limit", "integer", "1 to 100; 50"}, {"offset", "integer", "0"}}, answer: is[[]MySubmission](), do: mySubmissions},
-		{pattern: "GET /user/submissions/{id}", about: "Read a submission of yours, and how far it is.", needs: user, answer: is[Poll](), do: poll},
-		{pattern: "DELETE /user/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: user, answer: is[Deleted](), do: deleteSubmission},
-		{pattern: "POST /user/join", about: "Use an invite to closed boards.", needs: user, body: is[JoinRequest](), answer: is[Joined](), do: popcornJoin},
-		{pattern: "GET /leaderboards", about: "List the boards that you may see.", answer: is[[]Leaderboard](), do: leaderboards},
-		{pattern: "GET /gpus/{board}", about: "List a board's GPU types.", answer: is[[]string](), do: gpus},
-		{pattern: "GET /submissions/{board}/{gpu}", about: "The ranking of a board on a GPU type.", query: []param{{"limit", "integer", "all without"}, {"offset", "integer", "0"}}, answer: is[[]RankedSubmission](), do: popcornRanking},
-		{pattern: "GET /submission_count/{board}/{gpu}", about: "How many users rank on a GPU type.", query: []param{{"user_id", "string", "1 or 0: whether this user ranks"}}, answer: is[Counted](), do: count},
-		{pattern: "GET /runner_queue/{gpu}", about: "What waits for a GPU type.", answer: is[RunnerQueue](), do: runnerQueue},
+		{pattern: "GET /user/submissions", about: "List your submissions, newest first.", needs: user, query: []param{{"leaderboard", "string", "of this board alone"}, {"limit", "integer", "1 to 100; 50"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[[]mySubmissionJSON](), do: mySubmissions},
+		{pattern: "GET /user/submissions/{id}", about: "Read a submission of yours, and how far it is.", needs: user, answer: reflect.TypeFor[pollJSON](), do: poll},
+		{pattern: "DELETE /user/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: user, answer: reflect.TypeFor[deletedJSON](), do: deleteSubmission},
+		{pattern: "POST /user/join", about: "Use an invite to closed boards.", needs: user, body: reflect.TypeFor[joinRequestJSON](), answer: reflect.TypeFor[joinedJSON](), do: popcornJoin},
+		{pattern: "GET /leaderboards", about: "List the boards that you may see.", answer: reflect.TypeFor[[]leaderboardJSON](), do: leaderboards},
+		{pattern: "GET /gpus/{board}", about: "List a board's GPU types.", answer: reflect.TypeFor[[]string](), do: gpus},
+		{pattern: "GET /submissions/{board}/{gpu}", about: "The ranking of a board on a GPU type.", query: []param{{"limit", "integer", "all without"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[[]RankedSubmission](), do: popcornRanking},
+		{pattern: "GET /submission_count/{board}/{gpu}", about: "How many users rank on a GPU type.", query: []param{{"user_id", "string", "1 or 0: whether this user ranks"}}, answer: reflect.TypeFor[countedJSON](), do: count},
+		{pattern: "GET /runner_queue/{gpu}", about: "What waits for a GPU type.", answer: reflect.TypeFor[runnerQueueJSON](), do: runnerQueue},
 	}
 }
 
 // A RunnerQueue says what waits for a GPU type, or in a poll what goes before the
 // submission.
-type RunnerQueue struct {
+type runnerQueueJSON struct {
 	Runner           string   `json:"runner"`
 	GPU              string   `json:"gpu"`
 	QueuedJobs       *int     `json:"queued_jobs"`
@@ -73,11 +74,11 @@ type RunnerQueue struct {
 // runner is what the queue is called to users.
 const runner = "Buildkite"
 
-func queueOf(w *backend.Wait) *RunnerQueue {
+func queueOf(w *backend.Wait) *runnerQueueJSON {
 	if w == nil {
 		return nil
 	}
-	q := &RunnerQueue{Runner: runner, GPU: w.GPU, Status: "available", Running: &w.Running}
+	q := &runnerQueueJSON{Runner: runner, GPU: w.GPU, Status: "available", Running: &w.Running}
 	if !w.Running {
 		q.QueuedJobs = &w.Place
 	}
@@ -88,14 +89,14 @@ func queueOf(w *backend.Wait) *RunnerQueue {
 	return q
 }
 
-// Accepted says that a submission is kept and will be evaluated.
-type Accepted struct {
-	Details     AcceptedIDs  `json:"details"`
-	RunnerQueue *RunnerQueue `json:"runner_queue"`
-	Status      string       `json:"status"` // accepted
+// acceptedJSON says that a submission is kept and will be evaluated.
+type acceptedJSON struct {
+	Details     acceptedIDsJSON  `json:"details"`
+	RunnerQueue *runnerQueueJSON `json:"runner_queue"`
+	Status      string           `json:"status"` // accepted
 }
 
-type AcceptedIDs struct {
+type acceptedIDsJSON struct {
 	ID          int64 `json:"id"`
 	JobStatusID int64 `json:"job_status_id"`
 }
@@ -119,8 +120,8 @@ func submit(c *call) (any, error) {
 
 // accepted answers for a submission that is kept: whatever goes wrong from here on,
 // the client gets its id.
-func accepted(c *call, receipt *backend.Receipt) Accepted {
-	a := Accepted{Details: AcceptedIDs{receipt.ID, receipt.JobStatusID}, Status: "accepted"}
+func accepted(c *call, receipt *backend.Receipt) acceptedJSON {
+	a := acceptedJSON{Details: acceptedIDsJSON{receipt.ID, receipt.JobStatusID}, Status: "accepted"}
 	if s, err := c.back().Submission(c.ctx(), c.viewer(), receipt.ID); err == nil {
 		a.RunnerQueue = queueOf(s.Wait)
 	}
@@ -128,21 +129,21 @@ func accepted(c *call, receipt *backend.Receipt) Accepted {
 }
 
 // A Poll is one submission as its owner sees it.
-type Poll struct {
-	ID              int64        `json:"id"`
-	LeaderboardID   int64        `json:"leaderboard_id"`
-	LeaderboardName string       `json:"leaderboard_name"`
-	FileName        string       `json:"file_name"`
-	UserID          string       `json:"user_id"`
-	SubmissionTime  string       `json:"submission_time"`
-	Done            bool         `json:"done"`
-	Code            string       `json:"code"`
-	Runs            []PollRun    `json:"runs"`
-	Job             PollJob      `json:"job"`
-	RunnerQueue     *RunnerQueue `json:"runner_queue"`
+type pollJSON struct {
+	ID              int64            `json:"id"`
+	LeaderboardID   int64            `json:"leaderboard_id"`
+	LeaderboardName string           `json:"leaderboard_name"`
+	FileName        string           `json:"file_name"`
+	UserID          string           `json:"user_id"`
+	SubmissionTime  string           `json:"submission_time"`
+	Done            bool             `json:"done"`
+	Code            string           `json:"code"`
+	Runs            []pollRunJSON    `json:"runs"`
+	Job             pollJobJSON      `json:"job"`
+	RunnerQueue     *runnerQueueJSON `json:"runner_queue"`
 }
 
-type PollJob struct {
+type pollJobJSON struct {
 	Status        *string `json:"status"`
 	Error         *string `json:"error"`
 	LastHeartbeat *string `json:"last_heartbeat"`
@@ -150,7 +151,7 @@ type PollJob struct {
 
 // A PollRun is one row of a submission. Of a secret one score is null for everybody
 // but admins, and its times are the same whole minute.
-type PollRun struct {
+type pollRunJSON struct {
 	StartTime string          `json:"start_time"`
 	EndTime   string          `json:"end_time"`
 	Mode      string          `json:"mode"`
@@ -176,11 +177,11 @@ func poll(c *call) (any, error) {
 	return pollOf(s), nil
 }
 
-func pollOf(s *backend.Submission) Poll {
-	p := Poll{ID: s.ID, LeaderboardID: s.BoardID, LeaderboardName: s.Board, FileName: s.FileName, UserID: s.UserID, SubmissionTime: stamp(s.Time), Done: s.Done, Code: s.Code, Runs: []PollRun{},
-		Job: PollJob{stringOrNil(s.Job.Status), stringOrNil(s.Job.Error), stampOrNil(s.Job.Heartbeat)}, RunnerQueue: queueOf(s.Wait)}
+func pollOf(s *backend.Submission) pollJSON {
+	p := pollJSON{ID: s.ID, LeaderboardID: s.BoardID, LeaderboardName: s.Board, FileName: s.FileName, UserID: s.UserID, SubmissionTime: stamp(s.Time), Done: s.Done, Code: s.Code, Runs: []pollRunJSON{},
+		Job: pollJobJSON{stringOrNil(s.Job.Status), stringOrNil(s.Job.Error), stampOrNil(s.Job.Heartbeat)}, RunnerQueue: queueOf(s.Wait)}
 	for _, r := range s.Runs {
-		run := PollRun{StartTime: stamp(r.Start), EndTime: stamp(r.End), Mode: r.Mode, Secret: r.Secret, Runner: r.Runner, Score: r.Score, Passed: r.Passed}
+		run := pollRunJSON{StartTime: stamp(r.Start), EndTime: stamp(r.End), Mode: r.Mode, Secret: r.Secret, Runner: r.Runner, Score: r.Score, Passed: r.Passed}
 		if !r.Secret && (r.Mode == schema.ModeTest || r.Mode == schema.ModeBenchmark) {
 			run.Result = r.Result
 		}
@@ -190,16 +191,16 @@ func pollOf(s *backend.Submission) Poll {
 }
 
 // A MySubmission is one line of a user's list.
-type MySubmission struct {
-	ID              int64     `json:"id"`
-	LeaderboardName string    `json:"leaderboard_name"`
-	FileName        string    `json:"file_name"`
-	SubmissionTime  string    `json:"submission_time"`
-	Done            bool      `json:"done"`
-	Runs            []RunLine `json:"runs"` // of what ranks
+type mySubmissionJSON struct {
+	ID              int64         `json:"id"`
+	LeaderboardName string        `json:"leaderboard_name"`
+	FileName        string        `json:"file_name"`
+	SubmissionTime  string        `json:"submission_time"`
+	Done            bool          `json:"done"`
+	Runs            []runLineJSON `json:"runs"` // of what ranks
 }
 
-type RunLine struct {
+type runLineJSON struct {
 	GPUType string   `json:"gpu_type"`
 	Score   *float64 `json:"score"`
 }
@@ -217,16 +218,16 @@ func mySubmissions(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []MySubmission{}
+	all := []mySubmissionJSON{}
 	for _, l := range list {
-		m := MySubmission{ID: l.ID, LeaderboardName: l.Board, FileName: l.FileName, SubmissionTime: stamp(l.Time), Done: l.Done, Runs: []RunLine{}}
+		m := mySubmissionJSON{ID: l.ID, LeaderboardName: l.Board, FileName: l.FileName, SubmissionTime: stamp(l.Time), Done: l.Done, Runs: []runLineJSON{}}
 		ranks := map[string]bool{}
 		for _, v := range l.Verdicts {
 			ranks[v.GPU] = v.Ranks
 		}
 		for _, r := range l.Runs {
 			if ranks[r.GPU] {
-				m.Runs = append(m.Runs, RunLine{r.GPU, r.Score})
+				m.Runs = append(m.Runs, runLineJSON{r.GPU, r.Score})
 			}
 		}
 		all = append(all, m)
@@ -234,7 +235,7 @@ func mySubmissions(c *call) (any, error) {
 	return all, nil
 }
 
-type Deleted struct {
+type deletedJSON struct {
 	Status       string `json:"status"` // ok
 	SubmissionID int64  `json:"submission_id"`
 }
@@ -247,25 +248,25 @@ func deleteSubmission(c *call) (any, error) {
 	if err := c.back().Delete(c.ctx(), c.viewer(), id); err != nil {
 		return nil, err
 	}
-	return Deleted{"ok", id}, nil
+	return deletedJSON{"ok", id}, nil
 }
 
-type JoinRequest struct {
+type joinRequestJSON struct {
 	Code string `json:"code"`
 }
 
-type Joined struct {
+type joinedJSON struct {
 	Status       string   `json:"status"` // ok
 	Leaderboards []string `json:"leaderboards"`
 }
 
 func popcornJoin(c *call) (any, error) {
 	boards, err := join(c, false)
-	return Joined{"ok", boards}, err
+	return joinedJSON{"ok", boards}, err
 }
 
 func join(c *call, strict bool) ([]string, error) {
-	var in JoinRequest
+	var in joinRequestJSON
 	if err := c.json(&in, strict); err != nil {
 		return nil, err
 	}

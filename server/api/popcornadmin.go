@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -14,27 +15,27 @@ func lower(s string) string { return strings.ToLower(s) }
 
 func popcornAdminRoutes() []route {
 	admins := []route{
-		{pattern: "POST /admin/start", about: "Take submissions.", answer: is[Jobs](), do: func(c *call) (any, error) { return setAccepting(c, true) }},
-		{pattern: "POST /admin/stop", about: "Take no more submissions.", answer: is[Jobs](), do: func(c *call) (any, error) { return setAccepting(c, false) }},
-		{pattern: "GET /admin/stats", about: "Count submissions.", query: []param{{"last_day_only", "boolean", "of the last 24 hours"}, {"leaderboard_name", "string", "of this board alone"}}, answer: is[AdminStats](), do: adminStats},
-		{pattern: "GET /admin/submissions/{id}", about: "Read anybody's submission.", answer: is[AdminSubmission](), do: adminSubmission},
-		{pattern: "DELETE /admin/submissions/{id}", about: "Delete anybody's submission.", answer: is[Deleted](), do: deleteSubmission},
-		{pattern: "DELETE /admin/leaderboards/{board}", about: "Delete a board.", query: []param{{"force", "boolean", "also one that has submissions"}}, answer: is[BoardDeleted](), do: adminDeleteBoard},
-		{pattern: "GET /admin/leaderboards/{board}/submissions", about: "List the ids of a board's submissions, newest first.", query: []param{{"limit", "integer", "1 to 1000; 100"}, {"offset", "integer", "0"}}, answer: is[BoardSubmissions](), do: adminBoardSubmissions},
-		{pattern: "POST /admin/leaderboards/{board}/visibility", about: "Make a board public or closed.", body: is[Visibility](), answer: is[VisibilitySet](), do: adminVisibility},
-		{pattern: "GET /admin/leaderboards/{board}/rate-limits", about: "List a board's limits.", answer: is[RateLimits](), do: adminRateLimits},
-		{pattern: "PUT /admin/leaderboards/{board}/rate-limits", about: "Set one of a board's limits.", body: is[RateLimit](), answer: is[RateLimitSet](), do: adminSetRateLimit},
-		{pattern: "DELETE /admin/leaderboards/{board}/rate-limits/{category}", about: "Remove one of a board's limits.", answer: is[RateLimitGone](), do: adminDeleteRateLimit},
-		{pattern: "POST /admin/invites", about: "Make invites to closed boards.", body: is[InviteRequest](), answer: is[InvitesMade](), do: adminMakeInvites},
-		{pattern: "GET /admin/leaderboards/{board}/invites", about: "List the invites to a board.", answer: is[BoardInvites](), do: adminInvites},
-		{pattern: "DELETE /admin/invites/{code}", about: "Take an invite back.", answer: is[InviteRevoked](), do: adminRevoke},
-		{pattern: "POST /admin/ban/{user}", about: "Stop a user from submitting.", answer: is[Banned](), do: func(c *call) (any, error) { return ban(c, true) }},
-		{pattern: "DELETE /admin/ban/{user}", about: "Let a user submit again.", answer: is[Banned](), do: func(c *call) (any, error) { return ban(c, false) }},
+		{pattern: "POST /admin/start", about: "Take submissions.", answer: reflect.TypeFor[jobsJSON](), do: func(c *call) (any, error) { return setAccepting(c, true) }},
+		{pattern: "POST /admin/stop", about: "Take no more submissions.", answer: reflect.TypeFor[jobsJSON](), do: func(c *call) (any, error) { return setAccepting(c, false) }},
+		{pattern: "GET /admin/stats", about: "Count submissions.", query: []param{{"last_day_only", "boolean", "of the last 24 hours"}, {"leaderboard_name", "string", "of this board alone"}}, answer: reflect.TypeFor[adminStatsJSON](), do: adminStats},
+		{pattern: "GET /admin/submissions/{id}", about: "Read anybody's submission.", answer: reflect.TypeFor[adminSubmissionJSON](), do: adminSubmission},
+		{pattern: "DELETE /admin/submissions/{id}", about: "Delete anybody's submission.", answer: reflect.TypeFor[deletedJSON](), do: deleteSubmission},
+		{pattern: "DELETE /admin/leaderboards/{board}", about: "Delete a board.", query: []param{{"force", "boolean", "also one that has submissions"}}, answer: reflect.TypeFor[boardDeletedJSON](), do: adminDeleteBoard},
+		{pattern: "GET /admin/leaderboards/{board}/submissions", about: "List the ids of a board's submissions, newest first.", query: []param{{"limit", "integer", "1 to 1000; 100"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[boardSubmissionsJSON](), do: adminBoardSubmissions},
+		{pattern: "POST /admin/leaderboards/{board}/visibility", about: "Make a board public or closed.", body: reflect.TypeFor[visibilityJSON](), answer: reflect.TypeFor[visibilitySetJSON](), do: adminVisibility},
+		{pattern: "GET /admin/leaderboards/{board}/rate-limits", about: "List a board's limits.", answer: reflect.TypeFor[rateLimitsJSON](), do: adminRateLimits},
+		{pattern: "PUT /admin/leaderboards/{board}/rate-limits", about: "Set one of a board's limits.", body: reflect.TypeFor[rateLimitJSON](), answer: reflect.TypeFor[rateLimitSetJSON](), do: adminSetRateLimit},
+		{pattern: "DELETE /admin/leaderboards/{board}/rate-limits/{category}", about: "Remove one of a board's limits.", answer: reflect.TypeFor[rateLimitGoneJSON](), do: adminDeleteRateLimit},
+		{pattern: "POST /admin/invites", about: "Make invites to closed boards.", body: reflect.TypeFor[inviteRequestJSON](), answer: reflect.TypeFor[invitesMadeJSON](), do: adminMakeInvites},
+		{pattern: "GET /admin/leaderboards/{board}/invites", about: "List the invites to a board.", answer: reflect.TypeFor[boardInvitesJSON](), do: adminInvites},
+		{pattern: "DELETE /admin/invites/{code}", about: "Take an invite back.", answer: reflect.TypeFor[inviteRevokedJSON](), do: adminRevoke},
+		{pattern: "POST /admin/ban/{user}", about: "Stop a user from submitting.", answer: reflect.TypeFor[bannedJSON](), do: func(c *call) (any, error) { return ban(c, true) }},
+		{pattern: "DELETE /admin/ban/{user}", about: "Let a user submit again.", answer: reflect.TypeFor[bannedJSON](), do: func(c *call) (any, error) { return ban(c, false) }},
 	}
 	// What Kernelbot does with its own disk or with others' servers is done here with
 	// kbserve, by who runs it.
 	for pattern, instead := range map[string]string{"POST /admin/leaderboards": "kbserve board create", "POST /admin/update-problems": "kbserve board sync", "POST /admin/export-hf": "kbserve db export"} {
-		admins = append(admins, route{pattern: pattern, about: "Not done here: " + instead + ".", status: http.StatusNotImplemented, answer: is[httpx.Problem](),
+		admins = append(admins, route{pattern: pattern, about: "Not done here: " + instead + ".", status: http.StatusNotImplemented, answer: reflect.TypeFor[httpx.Problem](),
 			do: func(*call) (any, error) {
 				return nil, &refusal{http.StatusNotImplemented, "this is done on the server: " + instead}
 			}})
@@ -46,16 +47,16 @@ func popcornAdminRoutes() []route {
 	return admins
 }
 
-type Jobs struct {
+type jobsJSON struct {
 	Status      string `json:"status"` // ok
 	AcceptsJobs bool   `json:"accepts_jobs"`
 }
 
 func setAccepting(c *call, on bool) (any, error) {
-	return Jobs{"ok", on}, c.back().SetAccepting(c.ctx(), c.viewer(), on)
+	return jobsJSON{"ok", on}, c.back().SetAccepting(c.ctx(), c.viewer(), on)
 }
 
-type AdminStats struct {
+type adminStatsJSON struct {
 	Status string         `json:"status"` // ok
 	Stats  map[string]int `json:"stats"`
 }
@@ -96,28 +97,28 @@ func adminStats(c *call) (any, error) {
 	if board == "" && !day {
 		stats["num_users"] = s.Users
 	}
-	return AdminStats{"ok", stats}, nil
+	return adminStatsJSON{"ok", stats}, nil
 }
 
 // An AdminSubmission is a submission as Kernelbot shows it to admins.
-type AdminSubmission struct {
-	Status     string             `json:"status"` // ok
-	Submission AdminSubmissionRow `json:"submission"`
+type adminSubmissionJSON struct {
+	Status     string                 `json:"status"` // ok
+	Submission adminSubmissionRowJSON `json:"submission"`
 }
 
-type AdminSubmissionRow struct {
-	SubmissionID    int64     `json:"submission_id"`
-	LeaderboardID   int64     `json:"leaderboard_id"`
-	LeaderboardName string    `json:"leaderboard_name"`
-	FileName        string    `json:"file_name"`
-	UserID          string    `json:"user_id"`
-	SubmissionTime  string    `json:"submission_time"`
-	Done            bool      `json:"done"`
-	Code            string    `json:"code"`
-	Runs            []PollRun `json:"runs"`
-	JobStatus       *string   `json:"job_status"`
-	JobError        *string   `json:"job_error"`
-	JobHeartbeat    *string   `json:"job_last_heartbeat"`
+type adminSubmissionRowJSON struct {
+	SubmissionID    int64         `json:"submission_id"`
+	LeaderboardID   int64         `json:"leaderboard_id"`
+	LeaderboardName string        `json:"leaderboard_name"`
+	FileName        string        `json:"file_name"`
+	UserID          string        `json:"user_id"`
+	SubmissionTime  string        `json:"submission_time"`
+	Done            bool          `json:"done"`
+	Code            string        `json:"code"`
+	Runs            []pollRunJSON `json:"runs"`
+	JobStatus       *string       `json:"job_status"`
+	JobError        *string       `json:"job_error"`
+	JobHeartbeat    *string       `json:"job_last_heartbeat"`
 }
 
 func adminSubmission(c *call) (any, error) {
@@ -125,11 +126,11 @@ func adminSubmission(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := answer.(Poll)
-	return AdminSubmission{"ok", AdminSubmissionRow{p.ID, p.LeaderboardID, p.LeaderboardName, p.FileName, p.UserID, p.SubmissionTime, p.Done, p.Code, p.Runs, p.Job.Status, p.Job.Error, p.Job.LastHeartbeat}}, nil
+	p := answer.(pollJSON)
+	return adminSubmissionJSON{"ok", adminSubmissionRowJSON{p.ID, p.LeaderboardID, p.LeaderboardName, p.FileName, p.UserID, p.SubmissionTime, p.Done, p.Code, p.Runs, p.Job.Status, p.Job.Error, p.Job.LastHeartbeat}}, nil
 }
 
-type BoardDeleted struct {
+type boardDeletedJSON struct {
 	Status      string `json:"status"` // ok
 	Leaderboard string `json:"leaderboard"`
 	Force       bool   `json:"force"`
@@ -141,10 +142,10 @@ func adminDeleteBoard(c *call) (any, error) {
 		return nil, err
 	}
 	_, err = c.back().DeleteBoard(c.ctx(), c.viewer(), c.board(), force)
-	return BoardDeleted{"ok", c.board(), force}, err
+	return boardDeletedJSON{"ok", c.board(), force}, err
 }
 
-type BoardSubmissions struct {
+type boardSubmissionsJSON struct {
 	Status        string  `json:"status"` // ok
 	Leaderboard   string  `json:"leaderboard"`
 	Limit         int     `json:"limit"`
@@ -169,48 +170,48 @@ func adminBoardSubmissions(c *call) (any, error) {
 	for _, l := range all {
 		ids = append(ids, l.ID)
 	}
-	return BoardSubmissions{"ok", c.board(), limit, offset, ids}, err
+	return boardSubmissionsJSON{"ok", c.board(), limit, offset, ids}, err
 }
 
-type Visibility struct {
+type visibilityJSON struct {
 	Visibility string `json:"visibility"` // public or closed
 }
 
-type VisibilitySet struct {
+type visibilitySetJSON struct {
 	Status      string `json:"status"` // ok
 	Leaderboard string `json:"leaderboard"`
 	Visibility  string `json:"visibility"`
 }
 
 func adminVisibility(c *call) (any, error) {
-	var in Visibility
+	var in visibilityJSON
 	if err := c.json(&in, false); err != nil {
 		return nil, err
 	}
 	if in.Visibility != store.Public && in.Visibility != store.Closed {
 		return nil, &refusal{http.StatusBadRequest, "visibility: want public or closed"}
 	}
-	return VisibilitySet{"ok", c.board(), in.Visibility}, c.back().SetVisibility(c.ctx(), c.viewer(), c.board(), in.Visibility)
+	return visibilitySetJSON{"ok", c.board(), in.Visibility}, c.back().SetVisibility(c.ctx(), c.viewer(), c.board(), in.Visibility)
 }
 
 // A RateLimit bounds one user's submissions to a board in an hour.
-type RateLimit struct {
+type rateLimitJSON struct {
 	ModeCategory          string `json:"mode_category"` // test, which is every mode but leaderboard, or leaderboard
 	MaxSubmissionsPerHour int    `json:"max_submissions_per_hour"`
 }
 
-type RateLimits struct {
-	Status      string      `json:"status"` // ok
-	Leaderboard string      `json:"leaderboard"`
-	RateLimits  []RateLimit `json:"rate_limits"`
+type rateLimitsJSON struct {
+	Status      string          `json:"status"` // ok
+	Leaderboard string          `json:"leaderboard"`
+	RateLimits  []rateLimitJSON `json:"rate_limits"`
 }
 
-type RateLimitSet struct {
-	Status    string    `json:"status"` // ok
-	RateLimit RateLimit `json:"rate_limit"`
+type rateLimitSetJSON struct {
+	Status    string        `json:"status"` // ok
+	RateLimit rateLimitJSON `json:"rate_limit"`
 }
 
-type RateLimitGone struct {
+type rateLimitGoneJSON struct {
 	Status       string `json:"status"` // ok
 	Leaderboard  string `json:"leaderboard"`
 	ModeCategory string `json:"mode_category"`
@@ -218,13 +219,13 @@ type RateLimitGone struct {
 
 func adminRateLimits(c *call) (any, error) {
 	limits, err := c.back().Limits(c.ctx(), c.viewer(), c.board())
-	all := []RateLimit{}
+	all := []rateLimitJSON{}
 	for _, l := range limits {
 		if l.GPU == "" {
-			all = append(all, RateLimit{l.Category, l.PerHour})
+			all = append(all, rateLimitJSON{l.Category, l.PerHour})
 		}
 	}
-	return RateLimits{"ok", c.board(), all}, err
+	return rateLimitsJSON{"ok", c.board(), all}, err
 }
 
 func category(name string) error {
@@ -235,7 +236,7 @@ func category(name string) error {
 }
 
 func adminSetRateLimit(c *call) (any, error) {
-	in := RateLimit{MaxSubmissionsPerHour: -1}
+	in := rateLimitJSON{MaxSubmissionsPerHour: -1}
 	if err := c.json(&in, false); err != nil {
 		return nil, err
 	}
@@ -246,7 +247,7 @@ func adminSetRateLimit(c *call) (any, error) {
 		return nil, &refusal{http.StatusBadRequest, "max_submissions_per_hour: want 0 to 1000000"}
 	}
 	limit := store.Limit{Category: in.ModeCategory, PerHour: in.MaxSubmissionsPerHour}
-	return RateLimitSet{"ok", in}, changeLimit(c, in.ModeCategory, &limit)
+	return rateLimitSetJSON{"ok", in}, changeLimit(c, in.ModeCategory, &limit)
 }
 
 func adminDeleteRateLimit(c *call) (any, error) {
@@ -254,7 +255,7 @@ func adminDeleteRateLimit(c *call) (any, error) {
 	if err := category(name); err != nil {
 		return nil, err
 	}
-	return RateLimitGone{"ok", c.board(), name}, changeLimit(c, name, nil)
+	return rateLimitGoneJSON{"ok", c.board(), name}, changeLimit(c, name, nil)
 }
 
 // changeLimit puts a limit of the whole board in the place of the one there is.
@@ -271,20 +272,20 @@ func changeLimit(c *call, category string, limit *store.Limit) error {
 }
 
 // An InviteRequest asks for invites to one board or several.
-type InviteRequest struct {
+type inviteRequestJSON struct {
 	Leaderboards []string `json:"leaderboards,omitempty"`
 	Leaderboard  string   `json:"leaderboard,omitempty"`
 	Count        int      `json:"count"`
 }
 
-type InvitesMade struct {
+type invitesMadeJSON struct {
 	Status       string   `json:"status"` // ok
 	Leaderboards []string `json:"leaderboards"`
 	Codes        []string `json:"codes"`
 }
 
 func adminMakeInvites(c *call) (any, error) {
-	var in InviteRequest
+	var in inviteRequestJSON
 	if err := c.json(&in, false); err != nil {
 		return nil, err
 	}
@@ -292,16 +293,16 @@ func adminMakeInvites(c *call) (any, error) {
 		in.Leaderboards = []string{in.Leaderboard}
 	}
 	codes, err := c.back().NewInvites(c.ctx(), c.viewer(), in.Leaderboards, in.Count)
-	return InvitesMade{"ok", list(in.Leaderboards), list(codes)}, err
+	return invitesMadeJSON{"ok", list(in.Leaderboards), list(codes)}, err
 }
 
-type BoardInvites struct {
-	Status      string      `json:"status"` // ok
-	Leaderboard string      `json:"leaderboard"`
-	Invites     []InviteRow `json:"invites"`
+type boardInvitesJSON struct {
+	Status      string          `json:"status"` // ok
+	Leaderboard string          `json:"leaderboard"`
+	Invites     []inviteRowJSON `json:"invites"`
 }
 
-type InviteRow struct {
+type inviteRowJSON struct {
 	Code      string  `json:"code"`
 	UserID    *string `json:"user_id"`
 	UserName  *string `json:"user_name"`
@@ -311,24 +312,24 @@ type InviteRow struct {
 
 func adminInvites(c *call) (any, error) {
 	invites, err := c.back().Invites(c.ctx(), c.viewer(), c.board())
-	rows := []InviteRow{}
+	rows := []inviteRowJSON{}
 	for _, i := range invites {
-		rows = append(rows, InviteRow{i.Code, stringOrNil(i.UserID), stringOrNil(i.User), stamp(i.Created), stampOrNil(i.Claimed)})
+		rows = append(rows, inviteRowJSON{i.Code, stringOrNil(i.UserID), stringOrNil(i.User), stamp(i.Created), stampOrNil(i.Claimed)})
 	}
-	return BoardInvites{"ok", c.board(), rows}, err
+	return boardInvitesJSON{"ok", c.board(), rows}, err
 }
 
-type InviteRevoked struct {
+type inviteRevokedJSON struct {
 	Status string `json:"status"` // ok
 	Code   string `json:"code"`
 }
 
 func adminRevoke(c *call) (any, error) {
 	code := c.PathValue("code")
-	return InviteRevoked{"ok", code}, c.back().RevokeInvite(c.ctx(), c.viewer(), code)
+	return inviteRevokedJSON{"ok", code}, c.back().RevokeInvite(c.ctx(), c.viewer(), code)
 }
 
-type Banned struct {
+type bannedJSON struct {
 	Status string `json:"status"` // ok
 	UserID string `json:"user_id"`
 	Banned bool   `json:"banned"`
@@ -336,5 +337,5 @@ type Banned struct {
 
 func ban(c *call, banned bool) (any, error) {
 	id := c.PathValue("user")
-	return Banned{"ok", id, banned}, c.back().Ban(c.ctx(), c.viewer(), id, banned)
+	return bannedJSON{"ok", id, banned}, c.back().Ban(c.ctx(), c.viewer(), id, banned)
 }

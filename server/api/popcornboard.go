@@ -7,19 +7,19 @@ import (
 
 // A Leaderboard is a board without what is secret in it. Kernelbot's task holds all
 // files; here it has the description, which clients look for.
-type Leaderboard struct {
-	ID          int64           `json:"id"`
-	Name        string          `json:"name"`
-	Deadline    string          `json:"deadline"`
-	Task        LeaderboardTask `json:"task"`
-	GPUTypes    []string        `json:"gpu_types"`
-	CreatorID   int64           `json:"creator_id"`
-	ForumID     int64           `json:"forum_id"`
-	Description string          `json:"description"`
-	Visibility  string          `json:"visibility"`
+type leaderboardJSON struct {
+	ID          int64               `json:"id"`
+	Name        string              `json:"name"`
+	Deadline    string              `json:"deadline"`
+	Task        leaderboardTaskJSON `json:"task"`
+	GPUTypes    []string            `json:"gpu_types"`
+	CreatorID   int64               `json:"creator_id"`
+	ForumID     int64               `json:"forum_id"`
+	Description string              `json:"description"`
+	Visibility  string              `json:"visibility"`
 }
 
-type LeaderboardTask struct {
+type leaderboardTaskJSON struct {
 	Description string `json:"description"`
 }
 
@@ -28,9 +28,9 @@ func leaderboards(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := []Leaderboard{}
+	all := []leaderboardJSON{}
 	for _, b := range boards {
-		all = append(all, Leaderboard{ID: b.ID, Name: b.Name, Deadline: stamp(b.Deadline), Task: LeaderboardTask{b.Description}, GPUTypes: list(b.GPUs), CreatorID: -1, ForumID: -1, Description: b.Description, Visibility: b.Visibility})
+		all = append(all, leaderboardJSON{ID: b.ID, Name: b.Name, Deadline: stamp(b.Deadline), Task: leaderboardTaskJSON{b.Description}, GPUTypes: list(b.GPUs), CreatorID: -1, ForumID: -1, Description: b.Description, Visibility: b.Visibility})
 	}
 	return all, nil
 }
@@ -91,17 +91,17 @@ func numberOr(s string) any {
 	return s
 }
 
-type Counted struct {
+type countedJSON struct {
 	Count int `json:"count"`
 }
 
 func count(c *call) (any, error) {
 	if id := c.word("user_id"); id != "" {
 		steps, err := c.back().UserHistory(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"), id)
-		return Counted{min(1, len(steps))}, err
+		return countedJSON{min(1, len(steps))}, err
 	}
 	n, err := c.back().Count(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"))
-	return Counted{n}, err
+	return countedJSON{n}, err
 }
 
 func runnerQueue(c *call) (any, error) {
@@ -113,7 +113,7 @@ func runnerQueue(c *call) (any, error) {
 		if g.GPU != c.PathValue("gpu") {
 			continue
 		}
-		q := RunnerQueue{Runner: runner, GPU: g.GPU, QueuedJobs: &g.Waiting, RunningJobs: &g.Running, Status: "available", Error: stringOrNil(g.Off)}
+		q := runnerQueueJSON{Runner: runner, GPU: g.GPU, QueuedJobs: &g.Waiting, RunningJobs: &g.Running, Status: "available", Error: stringOrNil(g.Off)}
 		if g.Off != "" {
 			q.Status = "unavailable"
 		}

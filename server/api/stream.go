@@ -72,18 +72,18 @@ func (s *stream) write(text string) error {
 }
 
 // StreamStatus, StreamResult and StreamError are the data of Kernelbot's events.
-type StreamStatus struct {
+type streamStatusJSON struct {
 	Status      string  `json:"status"`       // processing
 	ElapsedTime float64 `json:"elapsed_time"` // seconds
 }
 
-type StreamResult struct {
+type streamResultJSON struct {
 	Status  string            `json:"status"`  // success
 	Results []json.RawMessage `json:"results"` // result.json of each evaluation, the public ones first
 	Reports []string          `json:"reports"` // the same for people
 }
 
-type StreamError struct {
+type streamErrorJSON struct {
 	Status string `json:"status"` // error
 	Detail string `json:"detail"`
 }
@@ -106,7 +106,7 @@ func submitAndWait(c *call) (any, error) {
 	}
 	begun := time.Now()
 	beat := func() error {
-		return s.send("status", StreamStatus{"processing", time.Since(begun).Round(time.Millisecond).Seconds()})
+		return s.send("status", streamStatusJSON{"processing", time.Since(begun).Round(time.Millisecond).Seconds()})
 	}
 	if beat() != nil {
 		return nil, nil
@@ -118,7 +118,7 @@ func submitAndWait(c *call) (any, error) {
 		return true, s.send("result", c.result(sub))
 	})
 	if err != nil && c.ctx().Err() == nil {
-		s.send("error", StreamError{"error", fmt.Sprintf("%v; submission %d goes on, ask for it later", err, receipt.ID)})
+		s.send("error", streamErrorJSON{"error", fmt.Sprintf("%v; submission %d goes on, ask for it later", err, receipt.ID)})
 	}
 	return nil, nil
 }
@@ -165,8 +165,8 @@ func (c *call) follow(id int64, beat func() error, show func(*backend.Submission
 }
 
 // result is what Kernelbot sends at the end.
-func (c *call) result(s *backend.Submission) StreamResult {
-	r := StreamResult{Status: "success", Results: []json.RawMessage{}, Reports: []string{}}
+func (c *call) result(s *backend.Submission) streamResultJSON {
+	r := streamResultJSON{Status: "success", Results: []json.RawMessage{}, Reports: []string{}}
 	ranking := c.rankingBy(s.Board)
 	for _, rep := range s.Reports {
 		var compact bytes.Buffer

@@ -3,6 +3,7 @@ package api
 import (
 	_ "embed"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -19,9 +20,9 @@ func ownRoutes() []route {
 	routes := append(boardRoutes(), submissionRoutes()...)
 	routes = append(routes, adminRoutes()...)
 	routes = append(routes,
-		route{pattern: "GET /api/v1/queue", about: "What runs and what waits, by GPU type.", answer: is[Queue](), do: queue},
-		route{pattern: "GET /api/v1/me", about: "Who you are here.", answer: is[Me](), do: me},
-		route{pattern: "POST /api/v1/join", about: "Use an invite to closed boards.", needs: user, body: is[JoinRequest](), answer: is[BoardNames](), do: joinBoards},
+		route{pattern: "GET /api/v1/queue", about: "What runs and what waits, by GPU type.", answer: reflect.TypeFor[queueJSON](), do: queue},
+		route{pattern: "GET /api/v1/me", about: "Who you are here.", answer: reflect.TypeFor[Me](), do: me},
+		route{pattern: "POST /api/v1/join", about: "Use an invite to closed boards.", needs: user, body: reflect.TypeFor[joinRequestJSON](), answer: reflect.TypeFor[boardNamesJSON](), do: joinBoards},
 		route{pattern: "GET /api/v1/openapi.json", about: "This description.", media: "application/json", do: func(c *call) (any, error) {
 			c.header("Content-Type", "application/json")
 			c.header("Cache-Control", "public, max-age=300")
@@ -34,27 +35,27 @@ func ownRoutes() []route {
 	return routes
 }
 
-// Queue is what runs and what waits.
-type Queue struct {
-	GPUs []GPULine `json:"gpus"`
+// queueJSON is what runs and what waits.
+type queueJSON struct {
+	GPUs []gpuLineJSON `json:"gpus"`
 }
 
 // A GPULine is the line of one GPU type.
-type GPULine struct {
-	GPU            string      `json:"gpu"`
-	Queue          string      `json:"queue"`           // Buildkite's; empty: the GPU type is not known to it
-	Off            string      `json:"off"`             // why nothing is sent there; empty: something is
-	Agents         *int        `json:"agents"`          // machines that are connected and not paused; null: not known
-	Busy           *int        `json:"busy"`            // those of them with a job
-	Paused         *int        `json:"paused"`          // machines that take nothing
-	Waiting        int         `json:"waiting"`         // runs of this competition
-	Running        int         `json:"running"`         // runs of this competition
-	TypicalSeconds *float64    `json:"typical_seconds"` // what a run took lately, in the middle; null: not known
-	Runs           []QueuedRun `json:"runs"`            // those that run, then those that wait in their order; of boards that you may see
+type gpuLineJSON struct {
+	GPU            string          `json:"gpu"`
+	Queue          string          `json:"queue"`           // Buildkite's; empty: the GPU type is not known to it
+	Off            string          `json:"off"`             // why nothing is sent there; empty: something is
+	Agents         *int            `json:"agents"`          // machines that are connected and not paused; null: not known
+	Busy           *int            `json:"busy"`            // those of them with a job
+	Paused         *int            `json:"paused"`          // machines that take nothing
+	Waiting        int             `json:"waiting"`         // runs of this competition
+	Running        int             `json:"running"`         // runs of this competition
+	TypicalSeconds *float64        `json:"typical_seconds"` // what a run took lately, in the middle; null: not known
+	Runs           []queuedRunJSON `json:"runs"`            // those that run, then those that wait in their order; of boards that you may see
 }
 
 // A QueuedRun is one run in a line.
-type QueuedRun struct {
+type queuedRunJSON struct {
 	SubmissionID int64     `json:"submission_id"`
 	UserID       string    `json:"user_id"`
 	Board        string    `json:"board"`
@@ -69,14 +70,14 @@ func queue(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := Queue{GPUs: []GPULine{}}
+	q := queueJSON{GPUs: []gpuLineJSON{}}
 	for _, l := range lines {
-		g := GPULine{GPU: l.GPU, Queue: l.Queue, Off: l.Off, Waiting: l.Waiting, Running: l.Running, TypicalSeconds: seconds(l.Typical), Runs: []QueuedRun{}}
+		g := gpuLineJSON{GPU: l.GPU, Queue: l.Queue, Off: l.Off, Waiting: l.Waiting, Running: l.Running, TypicalSeconds: seconds(l.Typical), Runs: []queuedRunJSON{}}
 		if l.Known {
 			g.Agents, g.Busy, g.Paused = &l.Agents, &l.Busy, &l.Paused
 		}
 		for _, r := range l.Runs {
-			g.Runs = append(g.Runs, QueuedRun{r.Submission, r.UserID, r.Board, r.Mode, r.Secret, r.Running, r.Since.UTC()})
+			g.Runs = append(g.Runs, queuedRunJSON{r.Submission, r.UserID, r.Board, r.Mode, r.Secret, r.Running, r.Since.UTC()})
 		}
 		q.GPUs = append(q.GPUs, g)
 	}
@@ -100,46 +101,46 @@ type Me struct {
 
 func me(c *call) (any, error) { return Me{c.who.ID, c.who.Name, c.who.Admin}, nil }
 
-type BoardNames struct {
+type boardNamesJSON struct {
 	Boards []string `json:"boards"`
 }
 
 func joinBoards(c *call) (any, error) {
 	boards, err := join(c, true)
-	return BoardNames{list(boards)}, err
+	return boardNamesJSON{list(boards)}, err
 }
 
 func boardRoutes() []route {
 	page := []param{{"gpu", "string", "the GPU type"}, {"limit", "integer", "1 to 1000; 100"}, {"offset", "integer", "0"}}
 	return []route{
-		{pattern: "GET /api/v1/boards", about: "List the boards that you may see.", answer: is[Boards](), do: boards},
-		{pattern: "GET /api/v1/boards/{board}", about: "Read a board: its task, templates and limits.", answer: is[BoardDetail](), do: board},
-		{pattern: "GET /api/v1/boards/{board}/ranking", about: "The ranking on a GPU type.", query: page, answer: is[Ranking](), do: boardRanking},
-		{pattern: "GET /api/v1/boards/{board}/history", about: "How the best score on a GPU type fell over time; with user, that user's.", query: []param{{"gpu", "string", "the GPU type"}, {"user", "string", "a user's id"}}, answer: is[History](), do: boardHistory},
+		{pattern: "GET /api/v1/boards", about: "List the boards that you may see.", answer: reflect.TypeFor[boardsJSON](), do: boards},
+		{pattern: "GET /api/v1/boards/{board}", about: "Read a board: its task, templates and limits.", answer: reflect.TypeFor[boardDetailJSON](), do: board},
+		{pattern: "GET /api/v1/boards/{board}/ranking", about: "The ranking on a GPU type.", query: page, answer: reflect.TypeFor[rankingJSON](), do: boardRanking},
+		{pattern: "GET /api/v1/boards/{board}/history", about: "How the best score on a GPU type fell over time; with user, that user's.", query: []param{{"gpu", "string", "the GPU type"}, {"user", "string", "a user's id"}}, answer: reflect.TypeFor[historyJSON](), do: boardHistory},
 	}
 }
 
-type Boards struct {
-	Boards []Board `json:"boards"`
+type boardsJSON struct {
+	Boards []boardJSON `json:"boards"`
 }
 
 // A Board is one leaderboard.
-type Board struct {
-	ID          int64     `json:"id"`
-	Name        string    `json:"name"`
-	Deadline    time.Time `json:"deadline"`
-	Open        bool      `json:"open"` // the deadline is not over
-	Description string    `json:"description"`
-	GPUs        []string  `json:"gpus"`
-	Visibility  string    `json:"visibility"`  // public or closed
-	ShowCode    string    `json:"show_code"`   // when others see code: never, or after the deadline
-	Policy      Policy    `json:"policy"`      // what a submission that ranks needs
-	Submissions int       `json:"submissions"` // of all users
-	Ranked      int       `json:"ranked"`      // places on all GPU types
+type boardJSON struct {
+	ID          int64      `json:"id"`
+	Name        string     `json:"name"`
+	Deadline    time.Time  `json:"deadline"`
+	Open        bool       `json:"open"` // the deadline is not over
+	Description string     `json:"description"`
+	GPUs        []string   `json:"gpus"`
+	Visibility  string     `json:"visibility"`  // public or closed
+	ShowCode    string     `json:"show_code"`   // when others see code: never, or after the deadline
+	Policy      policyJSON `json:"policy"`      // what a submission that ranks needs
+	Submissions int        `json:"submissions"` // of all users
+	Ranked      int        `json:"ranked"`      // places on all GPU types
 }
 
 // A Policy is what a board requires beyond Kernelbot's rule.
-type Policy struct {
+type policyJSON struct {
 	Harness     string `json:"harness"`      // isolated; empty: any
 	Sandbox     string `json:"sandbox"`      // the least level; empty: any
 	ClearTiming bool   `json:"clear_timing"` // no timing that may not be the submission's own doing
@@ -147,39 +148,39 @@ type Policy struct {
 }
 
 // A BoardDetail is a board with what one needs to submit to it.
-type BoardDetail struct {
-	Board
-	Lang       string     `json:"lang"`
-	RankingBy  string     `json:"ranking_by"`
-	Templates  []Template `json:"templates"`
-	Tests      []string   `json:"tests"`      // the public cases
-	Benchmarks []string   `json:"benchmarks"` // the public cases
-	Limits     []Limit    `json:"limits"`
+type boardDetailJSON struct {
+	boardJSON
+	Lang       string         `json:"lang"`
+	RankingBy  string         `json:"ranking_by"`
+	Templates  []templateJSON `json:"templates"`
+	Tests      []string       `json:"tests"`      // the public cases
+	Benchmarks []string       `json:"benchmarks"` // the public cases
+	Limits     []limitJSON    `json:"limits"`
 }
 
-type Template struct {
+type templateJSON struct {
 	Language string `json:"language"`
 	Text     string `json:"text"`
 }
 
 // A Limit bounds one user's submissions in an hour.
-type Limit struct {
+type limitJSON struct {
 	GPU      string `json:"gpu"`      // empty: of the whole board
 	Category string `json:"category"` // test, which is every mode but leaderboard, or leaderboard
 	PerHour  int    `json:"per_hour"` // 0 closes the category
 }
 
-func boardOf(b *store.Board) Board {
-	out := Board{ID: b.ID, Name: b.Name, Deadline: b.Deadline.UTC(), Open: time.Now().Before(b.Deadline), Description: b.Description, GPUs: list(b.GPUs), Visibility: b.Visibility, ShowCode: b.ShowCode, Submissions: b.Submissions, Ranked: b.Ranked}
+func boardOf(b *store.Board) boardJSON {
+	out := boardJSON{ID: b.ID, Name: b.Name, Deadline: b.Deadline.UTC(), Open: time.Now().Before(b.Deadline), Description: b.Description, GPUs: list(b.GPUs), Visibility: b.Visibility, ShowCode: b.ShowCode, Submissions: b.Submissions, Ranked: b.Ranked}
 	if p := b.Policy; p != nil {
-		out.Policy = Policy{p.Harness, p.Sandbox, p.ClearTiming, p.Ties}
+		out.Policy = policyJSON{p.Harness, p.Sandbox, p.ClearTiming, p.Ties}
 	}
 	return out
 }
 
 func boards(c *call) (any, error) {
 	all, err := c.back().Boards(c.ctx(), c.viewer())
-	out := Boards{[]Board{}}
+	out := boardsJSON{[]boardJSON{}}
 	for i := range all {
 		out.Boards = append(out.Boards, boardOf(&all[i]))
 	}
@@ -195,11 +196,11 @@ func board(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := BoardDetail{Board: boardOf(b), Templates: []Template{}, Tests: []string{}, Benchmarks: []string{}, Limits: limitsOf(limits)}
+	d := boardDetailJSON{boardJSON: boardOf(b), Templates: []templateJSON{}, Tests: []string{}, Benchmarks: []string{}, Limits: limitsOf(limits)}
 	if t := b.Task; t != nil {
 		d.Lang, d.RankingBy = t.Lang, t.RankingBy
 		for _, template := range t.Templates {
-			d.Templates = append(d.Templates, Template{template.Language, template.Text})
+			d.Templates = append(d.Templates, templateJSON{template.Language, template.Text})
 		}
 		for _, cases := range []struct {
 			from []schema.Case
@@ -213,21 +214,21 @@ func board(c *call) (any, error) {
 	return d, nil
 }
 
-func limitsOf(limits []store.Limit) []Limit {
-	out := []Limit{}
+func limitsOf(limits []store.Limit) []limitJSON {
+	out := []limitJSON{}
 	for _, l := range limits {
-		out = append(out, Limit{l.GPU, l.Category, l.PerHour})
+		out = append(out, limitJSON{l.GPU, l.Category, l.PerHour})
 	}
 	return out
 }
 
 // A Ranking is one page of a board on a GPU type.
-type Ranking struct {
-	Entries []Entry `json:"entries"`
-	Total   int     `json:"total"`
+type rankingJSON struct {
+	Entries []entryJSON `json:"entries"`
+	Total   int         `json:"total"`
 }
 
-type Entry struct {
+type entryJSON struct {
 	Rank         int       `json:"rank"`
 	Tied         bool      `json:"tied"`  // shares its rank
 	Score        float64   `json:"score"` // seconds
@@ -250,19 +251,19 @@ func boardRanking(c *call) (any, error) {
 		return nil, err
 	}
 	entries, total, err := c.back().Ranking(c.ctx(), c.viewer(), c.board(), c.word("gpu"), limit, offset)
-	out := Ranking{[]Entry{}, total}
+	out := rankingJSON{[]entryJSON{}, total}
 	for _, e := range entries {
-		out.Entries = append(out.Entries, Entry{e.Rank, e.Tied, e.Score, e.Low, e.High, e.SubmissionID, e.FileName, e.Time.UTC(), e.UserID, e.User})
+		out.Entries = append(out.Entries, entryJSON{e.Rank, e.Tied, e.Score, e.Low, e.High, e.SubmissionID, e.FileName, e.Time.UTC(), e.UserID, e.User})
 	}
 	return out, err
 }
 
-type History struct {
-	Steps []Step `json:"steps"` // oldest first
+type historyJSON struct {
+	Steps []stepJSON `json:"steps"` // oldest first
 }
 
 // A Step is one improvement.
-type Step struct {
+type stepJSON struct {
 	Time         time.Time `json:"time"`
 	Score        float64   `json:"score"` // seconds
 	UserID       string    `json:"user_id"`
@@ -278,27 +279,27 @@ func boardHistory(c *call) (any, error) {
 	} else {
 		steps, err = c.back().History(c.ctx(), c.viewer(), c.board(), c.word("gpu"))
 	}
-	out := History{[]Step{}}
+	out := historyJSON{[]stepJSON{}}
 	for _, s := range steps {
-		out.Steps = append(out.Steps, Step{s.Time.UTC(), s.Score, s.UserID, s.User, s.SubmissionID})
+		out.Steps = append(out.Steps, stepJSON{s.Time.UTC(), s.Score, s.UserID, s.User, s.SubmissionID})
 	}
 	return out, err
 }
 
 func adminRoutes() []route {
 	admins := []route{
-		{pattern: "GET /api/v1/admin/stats", about: "Count submissions.", answer: is[Stats](), do: stats},
-		{pattern: "GET /api/v1/admin/users", about: "List who is known.", answer: is[Users](), do: users},
-		{pattern: "PUT /api/v1/admin/users/{user}/banned", about: "Stop a user from submitting, or let them again.", body: is[BanRequest](), status: http.StatusNoContent, do: banUser},
-		{pattern: "POST /api/v1/admin/submissions/{id}/hacked", about: "Take a submission out of the ranking, with the reason.", body: is[HackedRequest](), status: http.StatusNoContent, do: markHacked},
-		{pattern: "POST /api/v1/admin/submissions/{id}/verify", about: "Evaluate a submission that is done once more; its results count beside the others.", body: is[VerifyRequest](), status: http.StatusNoContent, do: verifyAgain},
-		{pattern: "POST /api/v1/admin/boards/{board}/rejudge", about: "Evaluate everything that ranks once more, as after a change of the task; the results take the others' place.", answer: is[Rejudged](), do: rejudge},
+		{pattern: "GET /api/v1/admin/stats", about: "Count submissions.", answer: reflect.TypeFor[statsJSON](), do: stats},
+		{pattern: "GET /api/v1/admin/users", about: "List who is known.", answer: reflect.TypeFor[usersJSON](), do: users},
+		{pattern: "PUT /api/v1/admin/users/{user}/banned", about: "Stop a user from submitting, or let them again.", body: reflect.TypeFor[banRequestJSON](), status: http.StatusNoContent, do: banUser},
+		{pattern: "POST /api/v1/admin/submissions/{id}/hacked", about: "Take a submission out of the ranking, with the reason.", body: reflect.TypeFor[hackedRequestJSON](), status: http.StatusNoContent, do: markHacked},
+		{pattern: "POST /api/v1/admin/submissions/{id}/verify", about: "Evaluate a submission that is done once more; its results count beside the others.", body: reflect.TypeFor[verifyRequestJSON](), status: http.StatusNoContent, do: verifyAgain},
+		{pattern: "POST /api/v1/admin/boards/{board}/rejudge", about: "Evaluate everything that ranks once more, as after a change of the task; the results take the others' place.", answer: reflect.TypeFor[rejudgedJSON](), do: rejudge},
 		{pattern: "POST /api/v1/admin/boards/{board}/close", about: "End a board now.", status: http.StatusNoContent, do: closeBoard},
-		{pattern: "PUT /api/v1/admin/boards/{board}/limits", about: "Set all of a board's limits.", body: is[LimitList](), status: http.StatusNoContent, do: setLimits},
-		{pattern: "GET /api/v1/admin/accepting", about: "Whether submissions are taken.", answer: is[Accepting](), do: accepting},
-		{pattern: "PUT /api/v1/admin/accepting", about: "Stop submissions on all instances, or start them again.", body: is[Accepting](), answer: is[Accepting](), do: putAccepting},
-		{pattern: "GET /api/v1/admin/invites", about: "List invites.", query: []param{{"board", "string", "to this board alone"}}, answer: is[Invites](), do: invites},
-		{pattern: "POST /api/v1/admin/invites", about: "Make invites, each for one user to all of the boards.", body: is[NewInvites](), answer: is[InviteCodes](), do: newInvites},
+		{pattern: "PUT /api/v1/admin/boards/{board}/limits", about: "Set all of a board's limits.", body: reflect.TypeFor[limitListJSON](), status: http.StatusNoContent, do: setLimits},
+		{pattern: "GET /api/v1/admin/accepting", about: "Whether submissions are taken.", answer: reflect.TypeFor[acceptingJSON](), do: accepting},
+		{pattern: "PUT /api/v1/admin/accepting", about: "Stop submissions on all instances, or start them again.", body: reflect.TypeFor[acceptingJSON](), answer: reflect.TypeFor[acceptingJSON](), do: putAccepting},
+		{pattern: "GET /api/v1/admin/invites", about: "List invites.", query: []param{{"board", "string", "to this board alone"}}, answer: reflect.TypeFor[invitesJSON](), do: invites},
+		{pattern: "POST /api/v1/admin/invites", about: "Make invites, each for one user to all of the boards.", body: reflect.TypeFor[newInvitesJSON](), answer: reflect.TypeFor[inviteCodesJSON](), do: newInvites},
 		{pattern: "DELETE /api/v1/admin/invites/{code}", about: "Take an invite back, and the access of who used it.", status: http.StatusNoContent, do: revokeInvite},
 	}
 	for i := range admins {
@@ -308,9 +309,9 @@ func adminRoutes() []route {
 }
 
 // waitOf is where a submission stands.
-func waitOf(w *backend.Wait) *Wait {
+func waitOf(w *backend.Wait) *waitJSON {
 	if w == nil {
 		return nil
 	}
-	return &Wait{w.GPU, w.Place, w.Running, seconds(w.Expected)}
+	return &waitJSON{w.GPU, w.Place, w.Running, seconds(w.Expected)}
 }

@@ -6,17 +6,17 @@ import (
 	"github.com/gpu-mode/kbgen/store"
 )
 
-// Stats are the numbers of all boards.
-type Stats struct {
-	Users       int          `json:"users"` // who have submitted
-	Submissions int          `json:"submissions"`
-	Hour        int          `json:"hour"` // submissions of the last hour
-	Day         int          `json:"day"`  // submissions of the last 24 hours
-	Open        int          `json:"open"` // runs that have not finished
-	Boards      []BoardStats `json:"boards"`
+// statsJSON are the numbers of all boards.
+type statsJSON struct {
+	Users       int              `json:"users"` // who have submitted
+	Submissions int              `json:"submissions"`
+	Hour        int              `json:"hour"` // submissions of the last hour
+	Day         int              `json:"day"`  // submissions of the last 24 hours
+	Open        int              `json:"open"` // runs that have not finished
+	Boards      []boardStatsJSON `json:"boards"`
 }
 
-type BoardStats struct {
+type boardStatsJSON struct {
 	Board       string         `json:"board"`
 	Users       int            `json:"users"`
 	Submissions int            `json:"submissions"`
@@ -29,18 +29,18 @@ type BoardStats struct {
 
 func stats(c *call) (any, error) {
 	s, err := c.back().Stats(c.ctx(), c.viewer())
-	out := Stats{s.Users, s.Submissions, s.Hour, s.Day, s.Runs, []BoardStats{}}
+	out := statsJSON{s.Users, s.Submissions, s.Hour, s.Day, s.Runs, []boardStatsJSON{}}
 	for _, b := range s.Boards {
-		out.Boards = append(out.Boards, BoardStats{b.Board, b.Users, b.Submissions, b.Hour, b.Day, b.Open, b.Statuses, b.Modes})
+		out.Boards = append(out.Boards, boardStatsJSON{b.Board, b.Users, b.Submissions, b.Hour, b.Day, b.Open, b.Statuses, b.Modes})
 	}
 	return out, err
 }
 
-type Users struct {
-	Users []User `json:"users"`
+type usersJSON struct {
+	Users []userJSON `json:"users"`
 }
 
-type User struct {
+type userJSON struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
 	Banned      bool   `json:"banned"`
@@ -50,26 +50,26 @@ type User struct {
 
 func users(c *call) (any, error) {
 	all, err := c.back().Users(c.ctx(), c.viewer())
-	out := Users{[]User{}}
+	out := usersJSON{[]userJSON{}}
 	for _, u := range all {
-		out.Users = append(out.Users, User{u.ID, u.Name, u.Banned, u.CLI, u.Submissions})
+		out.Users = append(out.Users, userJSON{u.ID, u.Name, u.Banned, u.CLI, u.Submissions})
 	}
 	return out, err
 }
 
-type BanRequest struct {
+type banRequestJSON struct {
 	Banned bool `json:"banned"`
 }
 
 func banUser(c *call) (any, error) {
-	var in BanRequest
+	var in banRequestJSON
 	if err := c.json(&in, true); err != nil {
 		return nil, err
 	}
 	return done(c, c.back().Ban(c.ctx(), c.viewer(), c.PathValue("user"), in.Banned))
 }
 
-type HackedRequest struct {
+type hackedRequestJSON struct {
 	Why string `json:"why"` // for its owner
 }
 
@@ -78,14 +78,14 @@ func markHacked(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var in HackedRequest
+	var in hackedRequestJSON
 	if err := c.json(&in, true); err != nil {
 		return nil, err
 	}
 	return done(c, c.back().MarkHacked(c.ctx(), c.viewer(), id, in.Why))
 }
 
-type VerifyRequest struct {
+type verifyRequestJSON struct {
 	GPU string `json:"gpu,omitempty"` // empty: the one that it was for
 }
 
@@ -94,32 +94,32 @@ func verifyAgain(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var in VerifyRequest
+	var in verifyRequestJSON
 	if err := c.json(&in, true); err != nil {
 		return nil, err
 	}
 	return done(c, c.back().Verify(c.ctx(), c.viewer(), id, in.GPU))
 }
 
-type Rejudged struct {
+type rejudgedJSON struct {
 	Submissions int `json:"submissions"` // that are evaluated again, each GPU type counted
 }
 
 func rejudge(c *call) (any, error) {
 	n, err := c.back().Rejudge(c.ctx(), c.viewer(), c.board())
-	return Rejudged{n}, err
+	return rejudgedJSON{n}, err
 }
 
 func closeBoard(c *call) (any, error) {
 	return done(c, c.back().CloseBoard(c.ctx(), c.viewer(), c.board()))
 }
 
-type LimitList struct {
-	Limits []Limit `json:"limits"`
+type limitListJSON struct {
+	Limits []limitJSON `json:"limits"`
 }
 
 func setLimits(c *call) (any, error) {
-	var in LimitList
+	var in limitListJSON
 	if err := c.json(&in, true); err != nil {
 		return nil, err
 	}
@@ -130,29 +130,29 @@ func setLimits(c *call) (any, error) {
 	return done(c, c.back().SetLimits(c.ctx(), c.viewer(), c.board(), limits))
 }
 
-type Accepting struct {
+type acceptingJSON struct {
 	Accepting bool `json:"accepting"`
 }
 
 func accepting(c *call) (any, error) {
 	on, err := c.back().Accepting(c.ctx())
-	return Accepting{on}, err
+	return acceptingJSON{on}, err
 }
 
 func putAccepting(c *call) (any, error) {
-	var in Accepting
+	var in acceptingJSON
 	if err := c.json(&in, true); err != nil {
 		return nil, err
 	}
 	return in, c.back().SetAccepting(c.ctx(), c.viewer(), in.Accepting)
 }
 
-type Invites struct {
-	Invites []Invite `json:"invites"`
+type invitesJSON struct {
+	Invites []inviteJSON `json:"invites"`
 }
 
 // An Invite lets the one user who uses it onto closed boards.
-type Invite struct {
+type inviteJSON struct {
 	Code    string     `json:"code"`
 	Boards  []string   `json:"boards"`
 	UserID  string     `json:"user_id"` // empty until it is used
@@ -163,9 +163,9 @@ type Invite struct {
 
 func invites(c *call) (any, error) {
 	all, err := c.back().Invites(c.ctx(), c.viewer(), c.word("board"))
-	out := Invites{[]Invite{}}
+	out := invitesJSON{[]inviteJSON{}}
 	for _, i := range all {
-		one := Invite{Code: i.Code, Boards: list(i.Boards), UserID: i.UserID, User: i.User, Created: i.Created.UTC()}
+		one := inviteJSON{Code: i.Code, Boards: list(i.Boards), UserID: i.UserID, User: i.User, Created: i.Created.UTC()}
 		if !i.Claimed.IsZero() {
 			at := i.Claimed.UTC()
 			one.Used = &at
@@ -175,22 +175,22 @@ func invites(c *call) (any, error) {
 	return out, err
 }
 
-type NewInvites struct {
+type newInvitesJSON struct {
 	Boards []string `json:"boards"`
 	Count  int      `json:"count"` // 1 to 1000
 }
 
-type InviteCodes struct {
+type inviteCodesJSON struct {
 	Codes []string `json:"codes"`
 }
 
 func newInvites(c *call) (any, error) {
-	var in NewInvites
+	var in newInvitesJSON
 	if err := c.json(&in, true); err != nil {
 		return nil, err
 	}
 	codes, err := c.back().NewInvites(c.ctx(), c.viewer(), in.Boards, in.Count)
-	return InviteCodes{list(codes)}, err
+	return inviteCodesJSON{list(codes)}, err
 }
 
 func revokeInvite(c *call) (any, error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/gpu-mode/kbgen/server/backend"
@@ -16,43 +17,43 @@ func submissionRoutes() []route {
 	return []route{
 		{pattern: "GET /api/v1/submissions", about: "List your submissions, newest first; an admin everybody's.", needs: known,
 			query:  []param{{"board", "string", "of this board alone"}, {"gpu", "string", "for this GPU type alone"}, {"status", "string", "with this status alone"}, {"user", "string", "of this user; for admins"}, {"before", "integer", "only ids below it, for the next page"}, {"limit", "integer", "1 to 1000; 50"}},
-			answer: is[Submissions](), do: submissions},
+			answer: reflect.TypeFor[submissionsJSON](), do: submissions},
 		{pattern: "POST /api/v1/submissions", about: "Hand in a file. What the query leaves out, the file's !POPCORN lines say.", needs: user, upload: true, status: http.StatusAccepted,
 			query:  []param{{"board", "string", "the board"}, {"gpu", "string", "the GPU type"}, {"mode", "string", "test, benchmark, profile or leaderboard"}},
-			answer: is[Receipt](), do: newSubmission},
-		{pattern: "GET /api/v1/submissions/{id}", about: "Read a submission: your own, or one that ranks.", answer: is[Submission](), do: readSubmission},
+			answer: reflect.TypeFor[Receipt](), do: newSubmission},
+		{pattern: "GET /api/v1/submissions/{id}", about: "Read a submission: your own, or one that ranks.", answer: reflect.TypeFor[Submission](), do: readSubmission},
 		{pattern: "DELETE /api/v1/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: known, status: http.StatusNoContent, do: func(c *call) (any, error) { return act(c, c.back().Delete) }},
 		{pattern: "POST /api/v1/submissions/{id}/cancel", about: "End what has not finished of a submission of yours.", needs: known, status: http.StatusNoContent, do: func(c *call) (any, error) { return act(c, c.back().Cancel) }},
-		{pattern: "POST /api/v1/submissions/{id}/rerun", about: "Hand in the same code again, as a new submission.", needs: known, status: http.StatusAccepted, answer: is[Receipt](), do: rerun},
+		{pattern: "POST /api/v1/submissions/{id}/rerun", about: "Hand in the same code again, as a new submission.", needs: known, status: http.StatusAccepted, answer: reflect.TypeFor[Receipt](), do: rerun},
 		{pattern: "GET /api/v1/submissions/{id}/log", about: "The log of an evaluation of yours.", needs: known, query: []param{{"run", "string", "a run's id; the first public one without"}}, media: "text/plain; charset=utf-8", do: readLog},
-		{pattern: "GET /api/v1/submissions/{id}/reports", about: "The result.json of each public evaluation of yours.", needs: known, answer: is[Reports](), do: reports},
+		{pattern: "GET /api/v1/submissions/{id}/reports", about: "The result.json of each public evaluation of yours.", needs: known, answer: reflect.TypeFor[reportsJSON](), do: reports},
 		{pattern: "GET /api/v1/submissions/{id}/events", about: "The submission again whenever it changes: events submission, then one event done.", stream: true, media: eventStream, do: submissionEvents},
 	}
 }
 
-// Submissions is one page of a list; the next begins before its last id.
-type Submissions struct {
-	Submissions []ListedSubmission `json:"submissions"`
+// submissionsJSON is one page of a list; the next begins before its last id.
+type submissionsJSON struct {
+	Submissions []listedSubmissionJSON `json:"submissions"`
 }
 
-type ListedSubmission struct {
-	ID       int64      `json:"id"`
-	Board    string     `json:"board"`
-	FileName string     `json:"file_name"`
-	GPU      string     `json:"gpu"`
-	Mode     string     `json:"mode"`
-	UserID   string     `json:"user_id"`
-	User     string     `json:"user"`
-	Time     time.Time  `json:"time"`
-	Done     bool       `json:"done"`
-	Hacked   bool       `json:"hacked"`
-	Status   string     `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
-	Error    string     `json:"error"`
-	Verdicts []Decision `json:"verdicts"` // of a ranked one, by GPU type
+type listedSubmissionJSON struct {
+	ID       int64          `json:"id"`
+	Board    string         `json:"board"`
+	FileName string         `json:"file_name"`
+	GPU      string         `json:"gpu"`
+	Mode     string         `json:"mode"`
+	UserID   string         `json:"user_id"`
+	User     string         `json:"user"`
+	Time     time.Time      `json:"time"`
+	Done     bool           `json:"done"`
+	Hacked   bool           `json:"hacked"`
+	Status   string         `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
+	Error    string         `json:"error"`
+	Verdicts []decisionJSON `json:"verdicts"` // of a ranked one, by GPU type
 }
 
 // A Decision says whether a submission ranks on a GPU type, and why not.
-type Decision struct {
+type decisionJSON struct {
 	GPU    string   `json:"gpu"`
 	Ranks  bool     `json:"ranks"`
 	Reason string   `json:"reason"` // empty when it ranks
@@ -61,10 +62,10 @@ type Decision struct {
 	High   *float64 `json:"high"`
 }
 
-func decisions(all []ranking.Decision) []Decision {
-	out := []Decision{}
+func decisions(all []ranking.Decision) []decisionJSON {
+	out := []decisionJSON{}
 	for _, v := range all {
-		out = append(out, Decision{v.GPU, v.Ranks, v.Reason, v.Score, v.Low, v.High})
+		out = append(out, decisionJSON{v.GPU, v.Ranks, v.Reason, v.Score, v.Low, v.High})
 	}
 	return out
 }
@@ -79,21 +80,21 @@ func submissions(c *call) (any, error) {
 		return nil, err
 	}
 	all, err := c.back().Mine(c.ctx(), c.viewer(), store.Query{UserID: c.word("user"), Board: lower(c.word("board")), GPU: c.word("gpu"), Status: c.word("status"), Before: int64(before), Limit: limit})
-	out := Submissions{[]ListedSubmission{}}
+	out := submissionsJSON{[]listedSubmissionJSON{}}
 	for _, l := range all {
-		out.Submissions = append(out.Submissions, ListedSubmission{l.ID, l.Board, l.FileName, l.GPU, l.Mode, l.UserID, l.User, l.Time.UTC(), l.Done, l.Hacked, l.Job.Status, l.Job.Error, decisions(l.Verdicts)})
+		out.Submissions = append(out.Submissions, listedSubmissionJSON{l.ID, l.Board, l.FileName, l.GPU, l.Mode, l.UserID, l.User, l.Time.UTC(), l.Done, l.Hacked, l.Job.Status, l.Job.Error, decisions(l.Verdicts)})
 	}
 	return out, err
 }
 
 // A Receipt says under which id a submission is kept, and where it stands.
 type Receipt struct {
-	ID   int64 `json:"id"`
-	Wait *Wait `json:"wait"`
+	ID   int64     `json:"id"`
+	Wait *waitJSON `json:"wait"`
 }
 
 // A Wait says where a submission stands in the line of its GPU type.
-type Wait struct {
+type waitJSON struct {
 	GPU             string   `json:"gpu"`
 	Place           int      `json:"place"` // runs that go before its first; 0: none, or it runs
 	Running         bool     `json:"running"`
@@ -148,26 +149,26 @@ func done(c *call, err error) (any, error) {
 
 // A Submission is what you may see of one. What others may not see is empty.
 type Submission struct {
-	ID       int64      `json:"id"`
-	Board    string     `json:"board"`
-	FileName string     `json:"file_name"`
-	Mode     string     `json:"mode"`
-	UserID   string     `json:"user_id"`
-	Own      bool       `json:"own"`
-	Time     time.Time  `json:"time"`
-	Done     bool       `json:"done"`
-	Hacked   bool       `json:"hacked"`
-	Status   string     `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
-	Error    string     `json:"error"`
-	Code     *string    `json:"code"` // null: it is not shown to you
-	Wait     *Wait      `json:"wait"` // null: nothing of it waits or runs
-	Verdicts []Decision `json:"verdicts"`
-	Runs     []Run      `json:"runs"`
+	ID       int64          `json:"id"`
+	Board    string         `json:"board"`
+	FileName string         `json:"file_name"`
+	Mode     string         `json:"mode"`
+	UserID   string         `json:"user_id"`
+	Own      bool           `json:"own"`
+	Time     time.Time      `json:"time"`
+	Done     bool           `json:"done"`
+	Hacked   bool           `json:"hacked"`
+	Status   string         `json:"status"` // pending, running, succeeded (the machinery worked), failed, timed_out or hacked
+	Error    string         `json:"error"`
+	Code     *string        `json:"code"` // null: it is not shown to you
+	Wait     *waitJSON      `json:"wait"` // null: nothing of it waits or runs
+	Verdicts []decisionJSON `json:"verdicts"`
+	Runs     []runJSON      `json:"runs"`
 }
 
 // A Run is one phase of an evaluation. Of a secret one score and times are for
 // admins: a submission could use them to tell what it read.
-type Run struct {
+type runJSON struct {
 	Mode   string    `json:"mode"`
 	GPU    string    `json:"gpu"`
 	Secret bool      `json:"secret"`
@@ -179,12 +180,12 @@ type Run struct {
 
 func submissionOf(s *backend.Submission) Submission {
 	out := Submission{ID: s.ID, Board: s.Board, FileName: s.FileName, Mode: s.Mode, UserID: s.UserID, Own: s.Own, Time: s.Time.UTC(), Done: s.Done, Hacked: s.Hacked, Status: s.Job.Status, Error: s.Job.Error,
-		Wait: waitOf(s.Wait), Verdicts: decisions(s.Verdicts), Runs: []Run{}}
+		Wait: waitOf(s.Wait), Verdicts: decisions(s.Verdicts), Runs: []runJSON{}}
 	if s.ShowCode {
 		out.Code = &s.Code
 	}
 	for _, r := range s.Runs {
-		out.Runs = append(out.Runs, Run{r.Mode, r.Runner, r.Secret, r.Passed, r.Score, r.Start.UTC(), r.End.UTC()})
+		out.Runs = append(out.Runs, runJSON{r.Mode, r.Runner, r.Secret, r.Passed, r.Score, r.Start.UTC(), r.End.UTC()})
 	}
 	return out
 }
@@ -222,12 +223,12 @@ func readLog(c *call) (any, error) {
 	return nil, nil
 }
 
-type Reports struct {
-	Reports []Report `json:"reports"`
+type reportsJSON struct {
+	Reports []reportJSON `json:"reports"`
 }
 
 // A Report is what one evaluation reported.
-type Report struct {
+type reportJSON struct {
 	RunID  string          `json:"run_id"`
 	GPU    string          `json:"gpu"`
 	Text   string          `json:"text"`   // for people
@@ -242,9 +243,9 @@ func reports(c *call) (any, error) {
 	if !s.Own && !c.who.Admin {
 		return nil, &refusal{http.StatusForbidden, "the reports of a submission are its owner's"}
 	}
-	out := Reports{[]Report{}}
+	out := reportsJSON{[]reportJSON{}}
 	for _, r := range s.Reports {
-		out.Reports = append(out.Reports, Report{r.RunID, r.GPU, report(r.GPU, s.Mode, r.Result, c.rankingBy(s.Board)), r.Raw})
+		out.Reports = append(out.Reports, reportJSON{r.RunID, r.GPU, report(r.GPU, s.Mode, r.Result, c.rankingBy(s.Board)), r.Raw})
 	}
 	return out, nil
 }
@@ -292,7 +293,7 @@ func submissionEvents(c *call) (any, error) {
 		return event == "done", s.send(event, now)
 	})
 	if err != nil && c.ctx().Err() == nil {
-		s.send("error", StreamError{"error", "this stream has ended; ask again"})
+		s.send("error", streamErrorJSON{"error", "this stream has ended; ask again"})
 	}
 	return nil, nil
 }

@@ -12,8 +12,8 @@ import (
 
 // Rates of a [Limiter] that says nothing else. popcorn-cli asks every 5 s.
 const (
-	DefaultPerSecond = 10
-	DefaultBurst     = 60
+	defaultPerSecond = 10
+	defaultBurst     = 60
 )
 
 // addressFactor is how much more an address may ask than one client: many people
@@ -90,10 +90,10 @@ func (l *Limiter) bucket(name string, factor float64) *rate.Limiter {
 	}
 	perSecond, burst := l.PerSecond, l.Burst
 	if perSecond == 0 {
-		perSecond = DefaultPerSecond
+		perSecond = defaultPerSecond
 	}
 	if burst == 0 {
-		burst = DefaultBurst
+		burst = defaultBurst
 	}
 	b := &bucket{name, rate.NewLimiter(rate.Limit(perSecond*factor), int(math.Ceil(float64(burst)*factor)))}
 	l.buckets[name] = l.recent.PushFront(b)

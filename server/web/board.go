@@ -1,18 +1,21 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/ranking"
 	"github.com/gpu-mode/kbgen/verdict/view"
+	"github.com/gpu-mode/kbgen/verdict/view/chart"
 )
 
 const (
@@ -250,4 +253,136 @@ func (s *site) fillQueue(r *request, _ *store.Board, gpu string, page *boardPage
 		}
 	}
 	return nil
+}
+
+func (s *site) fillHistory(r *request, b *store.Board, gpu string, page *boardPage) error {
+	best, err := s.Backend.History(r.Context(), r.viewer, b.Name, gpu)
+	if err != nil {
+		return err
+	}
+	until := r.now
+	if b.Deadline.Before(until) {
+		until = b.Deadline
+	}
+	h := chart.History{ID: "best", Title: "Best score of " + page.Name + " on " + page.GPU, Unit: "µs", Points: points(best), Until: until}
+	if r.viewer.ID != "" {
+		own, err := s.Backend.UserHistory(r.Context(), r.viewer, b.Name, gpu, r.viewer.ID)
+		if err != nil {
+			return err
+		}
+		h.Own = points(own)
+	}
+	page.Chart = h.SVG()
+	for i := len(best) - 1; i >= 0 && len(page.Steps) < maxSteps; i-- {
+		line := step{When: newMoment(best[i].Time, r.now), User: name(best[i].User), Score: format.Microseconds(best[i].Score), Path: submissionPath(best[i].SubmissionID)}
+		if i > 0 && best[i-1].Score > 0 {
+			line.Gain = fmt.Sprintf("−%.1f %%", 100*(1-best[i].Score/best[i-1].Score))
+		}
+		page.Steps = append(page.Steps, line)
+	}
+	return nil
+}
+
+func points(steps []store.Step) []chart.Point {
+	out := make([]chart.Point, len(steps))
+	for i, s := range steps {
+		out[i] = chart.Point{Time: s.Time, Value: s.Score * 1e6, Label: fmt.Sprintf("%s µs, %s, %s", format.Microseconds(s.Score), name(s.User), s.Time.UTC().Format("2 Jan 2006 15:04"))}
+	}
+	return out
+}
+
+// firstGPUs are shown before all others, in this order.
+var firstGPUs = []string{"B200", "H100", "MI300", "A100", "L4", "T4"}
+
+// orderGPUs sorts GPU types: those that people look for first, then the others by
+// name. A name with something behind it, B200_BK, belongs to the shorter one.
+func orderGPUs(gpus []string) []string {
+	out := slices.Clone(gpus)
+	slices.SortStableFunc(out, func(a, b string) int {
+		return cmp.Or(cmp.Compare(placeOf(a), placeOf(b)), cmp.Compare(a, b))
+	})
+	return out
+}
+
+func placeOf(gpu string) int {
+	stem, _, _ := strings.Cut(gpu, "_")
+	if at := slices.Index(firstGPUs, strings.ToUpper(stem)); at >= 0 {
+		return at
+	}
+	return len(firstGPUs)
+}
+
+// fillTerms says what holds on a board.
+func (s *site) fillTerms(r *request, b *store.Board, _ string, page *boardPage) error {
+	add := func(name, text string) { page.Terms = append(page.Terms, view.Term{Name: name, Text: text}) }
+	add("Deadline", b.Deadline.UTC().Format("2 January 2006, 15:04 UTC"))
+	limits, err := s.Backend.Limits(r.Context(), r.viewer, b.Name)
+	if err != nil {
+		return err
+	}
+	add("Limits", limitWords(limits))
+	if b.Task != nil {
+		add("Language", languages[b.Task.Lang])
+		add("Score", rankings[b.Task.RankingBy])
+	}
+	p := b.Policy
+	if p == nil {
+		p = &ranking.Policy{}
+	}
+	if p.Harness == schema.HarnessIsolated {
+		add("Judge", "Only runs that a separate judge timed and checked: the submission holds neither the answers nor the clock.")
+	} else {
+		add("Judge", "The harness that the task brings, or a separate judge.")
+	}
+	switch p.Sandbox {
+	case schema.SandboxFull:
+		add("Sandbox", "Full: no network, no other processes, its own files only.")
+	case schema.SandboxPartial:
+		add("Sandbox", "At least partial: no privileges, no secrets, limits on what it starts.")
+	default:
+		add("Sandbox", "Any that the machine has; what it was is shown beside each result.")
+	}
+	if p.ClearTiming {
+		add("Timing", "Only clear runs: not where the GPU was slowed down or somebody else was on it.")
+	}
+	if p.Ties {
+		add("Ties", "Scores whose 95 % intervals overlap share a rank.")
+	} else {
+		add("Ties", "Equal scores share a rank.")
+	}
+	if b.Visibility == store.Closed {
+		add("Access", "With an invite.")
+	}
+	return nil
+}
+
+var languages = map[string]string{schema.LangPython: "Python", schema.LangCUDA: "CUDA C++"}
+
+var rankings = map[string]string{
+	schema.RankLast: "The time of the last benchmark; lower is better.",
+	schema.RankMean: "The mean time over all benchmarks; lower is better.",
+	schema.RankGeom: "The geometric mean of the times of all benchmarks; lower is better.",
+}
+
+func limitWords(limits []store.Limit) string {
+	if len(limits) == 0 {
+		return "None."
+	}
+	var words []string
+	for _, l := range limits {
+		kind := "ranked submissions"
+		if l.Category == schema.ModeTest {
+			kind = "tests, benchmarks and profiles"
+		}
+		on := ""
+		if l.GPU != "" {
+			on = " on " + name(l.GPU)
+		}
+		if l.PerHour == 0 {
+			words = append(words, fmt.Sprintf("no %s%s", kind, on))
+			continue
+		}
+		words = append(words, fmt.Sprintf("%s %s an hour%s", format.Number(l.PerHour), kind, on))
+	}
+	return view.Sentence("for each user " + strings.Join(words, "; "))
 }

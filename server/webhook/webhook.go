@@ -27,8 +27,8 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// MaxBody is the largest event that is read, in bytes: a build carries its payload.
-const MaxBody = 4 << 20
+// maxBody is the largest event that is read, in bytes: a build carries its payload.
+const maxBody = 4 << 20
 
 const (
 	readTime = 10 * time.Second // to read an event
@@ -113,11 +113,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) take(w http.ResponseWriter, r *http.Request) (int, error) {
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTime)) // not supported by a test's recorder
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return http.StatusRequestEntityTooLarge, fmt.Errorf("the event is larger than %d bytes", MaxBody)
+		return http.StatusRequestEntityTooLarge, fmt.Errorf("the event is larger than %d bytes", maxBody)
 	case err != nil:
 		return http.StatusBadRequest, errors.New("the event could not be read")
 	}

@@ -144,10 +144,10 @@ func TestLargeEvents(t *testing.T) {
 		return head + strings.Repeat("x", size-len(head)-len(tail)) + tail
 	}
 	s := newSite(token)
-	if got := s.post("X-Buildkite-Token", token, fill(MaxBody)); got != 204 || len(s.hints) != 1 {
+	if got := s.post("X-Buildkite-Token", token, fill(maxBody)); got != 204 || len(s.hints) != 1 {
 		t.Errorf("the largest event: %d, hints %q", got, s.hints)
 	}
-	if got := s.post("X-Buildkite-Token", token, fill(MaxBody+1)); got != 413 || len(s.hints) != 1 {
+	if got := s.post("X-Buildkite-Token", token, fill(maxBody+1)); got != 413 || len(s.hints) != 1 {
 		t.Errorf("a larger one: %d, hints %q", got, s.hints)
 	}
 }

@@ -28,7 +28,7 @@ func options(t reflect.Type) []option {
 		default:
 			o := option{form: flagName(f), text: f.Tag.Get("help")}
 			if f.Type.Kind() != reflect.Bool {
-				o.form += " " + cmp.Or(f.Tag.Get("placeholder"), strings.ToUpper(kebab(f.Name)))
+				o.form += " " + cmp.Or(f.Tag.Get("placeholder"), placeholders[f.Type.String()], "TEXT")
 			}
 			if value := f.Tag.Get("default"); value != "" && value != "-1" { // -1: the command finds out
 				o.text += "; default " + value
@@ -41,6 +41,9 @@ func options(t reflect.Type) []option {
 	}
 	return list
 }
+
+// placeholders name values by their type, in flags without the tag placeholder.
+var placeholders = map[string]string{"time.Duration": "DURATION", "int": "N", "int64": "N", "*int": "N", "float64": "N"}
 
 // flagName returns "--out", or "--no-preload" for a flag that can be negated.
 func flagName(f reflect.StructField) string {

@@ -18,9 +18,9 @@ import (
 	"strings"
 )
 
-// MaxPoints is how many points a chart draws at most; of more it draws a share
+// maxPoints is how many points a chart draws at most; of more it draws a share
 // that keeps the first, the last and each stretch's least and most.
-const MaxPoints = 400
+const maxPoints = 400
 
 // A canvas is an SVG that grows.
 type canvas struct {

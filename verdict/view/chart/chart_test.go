@@ -90,7 +90,7 @@ func TestOddNumbers(t *testing.T) {
 			if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") || strings.Contains(svg, "<script") {
 				t.Errorf("%.300s", svg)
 			}
-			if strings.Count(svg, "<circle") > 2*MaxPoints || len(svg) > 400_000 {
+			if strings.Count(svg, "<circle") > 2*maxPoints || len(svg) > 400_000 {
 				t.Errorf("%d bytes, %d dots", len(svg), strings.Count(svg, "<circle"))
 			}
 			wellFormed(t, svg)

@@ -82,10 +82,10 @@ func usable(points []Point) []Point {
 			out = append(out, p)
 		}
 	}
-	if n := len(out); n > MaxPoints {
-		kept := make([]Point, MaxPoints)
+	if n := len(out); n > maxPoints {
+		kept := make([]Point, maxPoints)
 		for i := range kept {
-			kept[i] = out[i*(n-1)/(MaxPoints-1)]
+			kept[i] = out[i*(n-1)/(maxPoints-1)]
 		}
 		out = kept
 	}

@@ -52,16 +52,16 @@ type sample struct {
 
 // thin keeps at most MaxPoints samples: of each stretch the least and the most.
 func thin(all []float64) []sample {
-	if len(all) <= MaxPoints {
+	if len(all) <= maxPoints {
 		out := make([]sample, len(all))
 		for i, v := range all {
 			out[i] = sample{i, v}
 		}
 		return out
 	}
-	out := make([]sample, 0, MaxPoints)
-	for i := range MaxPoints / 2 {
-		from, to := i*len(all)/(MaxPoints/2), (i+1)*len(all)/(MaxPoints/2)
+	out := make([]sample, 0, maxPoints)
+	for i := range maxPoints / 2 {
+		from, to := i*len(all)/(maxPoints/2), (i+1)*len(all)/(maxPoints/2)
 		low, high := from, from
 		for j := from; j < to; j++ {
 			if all[j] < all[low] {

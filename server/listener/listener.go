@@ -1,4 +1,5 @@
-package main
+// Package listener opens a server's sockets so that they outlive the process.
+package listener
 
 import (
 	"context"
@@ -17,34 +18,34 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// listening is where a server answers. Its clients give up at the first connection
+// Sockets are where a server answers. Its clients give up at the first connection
 // that is refused, so a listener outlives the process: systemd keeps it, or it is
 // handed to the next process, which SIGHUP starts from the program's file.
-type listening struct {
-	pages, metrics []net.Listener
+type Sockets struct {
+	Pages, Metrics []net.Listener
 	upgrader       *tableflip.Upgrader // nil with systemd's sockets
 }
 
 // upgradeTime is how long a new process has to get ready.
 const upgradeTime = time.Minute
 
-// listen takes systemd's sockets, or opens the addresses. A socket that systemd
+// Listen takes systemd's sockets, or opens the addresses. A socket that systemd
 // calls "metrics" is for metrics.
-func listen(addresses []string, metrics string) (*listening, error) {
-	l := &listening{}
+func Listen(addresses []string, metrics string) (*Sockets, error) {
+	l := &Sockets{}
 	named, err := activation.ListenersWithNames()
 	if err != nil {
 		return nil, fmt.Errorf("systemd's sockets: %w", err)
 	}
 	for name, sockets := range named {
 		if name == "metrics" {
-			l.metrics = append(l.metrics, sockets...)
+			l.Metrics = append(l.Metrics, sockets...)
 		} else {
-			l.pages = append(l.pages, sockets...)
+			l.Pages = append(l.Pages, sockets...)
 		}
 	}
 	open := net.Listen
-	if len(l.pages) == 0 {
+	if len(l.Pages) == 0 {
 		if l.upgrader, err = tableflip.New(tableflip.Options{UpgradeTimeout: upgradeTime}); err != nil {
 			return nil, fmt.Errorf("taking listeners over: %w", err)
 		}
@@ -52,30 +53,30 @@ func listen(addresses []string, metrics string) (*listening, error) {
 		for _, address := range addresses {
 			socket, err := open("tcp", address)
 			if err != nil {
-				l.close()
+				l.Close()
 				return nil, fmt.Errorf("--listen: %w", err)
 			}
-			l.pages = append(l.pages, socket)
+			l.Pages = append(l.Pages, socket)
 		}
 	}
-	if metrics != "" && len(l.metrics) == 0 {
+	if metrics != "" && len(l.Metrics) == 0 {
 		socket, err := open("tcp", metrics)
 		if err != nil {
-			l.close()
+			l.Close()
 			return nil, fmt.Errorf("--metrics: %w", err)
 		}
-		l.metrics = append(l.metrics, socket)
+		l.Metrics = append(l.Metrics, socket)
 	}
-	if len(l.pages) == 0 {
-		l.close()
+	if len(l.Pages) == 0 {
+		l.Close()
 		return nil, fmt.Errorf("no address to listen on")
 	}
 	return l, nil
 }
 
-// url is how this machine reaches the server.
-func (l *listening) url() string {
-	address, ok := l.pages[0].Addr().(*net.TCPAddr)
+// URL is how this machine reaches the server.
+func (l *Sockets) URL() string {
+	address, ok := l.Pages[0].Addr().(*net.TCPAddr)
 	if !ok {
 		return "http://localhost"
 	}
@@ -85,9 +86,9 @@ func (l *listening) url() string {
 	return "http://" + address.String()
 }
 
-// ready tells the process before this one, and systemd, that this one answers. pidFile,
+// Ready tells the process before this one, and systemd, that this one answers. pidFile,
 // if not "", holds its id from here on.
-func (l *listening) ready(pidFile string, log *slog.Logger) error {
+func (l *Sockets) Ready(pidFile string, log *slog.Logger) error {
 	if pidFile != "" {
 		if err := renameio.WriteFile(pidFile, []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
 			return fmt.Errorf("--pid-file: %w", err)
@@ -102,16 +103,16 @@ func (l *listening) ready(pidFile string, log *slog.Logger) error {
 	return nil
 }
 
-// hangups takes SIGHUPs from here on, which would end the process otherwise.
-func hangups() chan os.Signal {
+// Hangups takes SIGHUPs from here on, which would end the process otherwise.
+func Hangups() chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
 	return c
 }
 
-// context ends when ctx does, or when another process has taken over, which SIGHUP
+// Context ends when ctx does, or when another process has taken over, which SIGHUP
 // asks for.
-func (l *listening) context(ctx context.Context, hangup chan os.Signal, log *slog.Logger) (context.Context, context.CancelFunc) {
+func (l *Sockets) Context(ctx context.Context, hangup chan os.Signal, log *slog.Logger) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithCancel(ctx)
 	if l.upgrader == nil {
 		return ctx, stop
@@ -165,11 +166,12 @@ func tooEarly(err error) bool {
 	return text == "process is not ready yet" || text == "parent hasn't exited"
 }
 
-func (l *listening) close() {
+// Close closes the sockets.
+func (l *Sockets) Close() {
 	if l.upgrader != nil {
 		l.upgrader.Stop()
 	}
-	for _, socket := range append(l.pages, l.metrics...) {
+	for _, socket := range append(l.Pages, l.Metrics...) {
 		socket.Close()
 	}
 }

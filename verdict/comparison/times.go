@@ -1,4 +1,4 @@
-package main
+package comparison
 
 import (
 	"fmt"
@@ -21,20 +21,20 @@ const (
 
 // timeOf is a case's time with its confidence interval: of the samples, else of
 // the mean and the error that the tester wrote. Nil when it was not timed.
-func timeOf(c *verdict.Case) *timeJSON {
+func timeOf(c *verdict.Case) *Time {
 	if s := samples(c); len(s) > 0 {
 		sum := benchmath.AssumeNothing.Summary(benchmath.NewSample(s, &benchmath.DefaultThresholds), confidence)
 		low, high := sum.Lo, sum.Hi
 		if math.IsInf(low, 0) || math.IsInf(high, 0) { // too few for an interval
 			low, high = s[0], s[len(s)-1]
 		}
-		return &timeJSON{NS: sum.Center, Low: low, High: high, Samples: len(s)}
+		return &Time{NS: sum.Center, Low: low, High: high, Samples: len(s)}
 	}
 	mean, e, ok := figures(c)
 	if !ok {
 		return nil
 	}
-	return &timeJSON{NS: mean, Low: max(0, mean-1.96*e), High: mean + 1.96*e}
+	return &Time{NS: mean, Low: max(0, mean-1.96*e), High: mean + 1.96*e}
 }
 
 // isTime reports whether a number may be a time in nanoseconds: more than a
@@ -60,8 +60,8 @@ func figures(c *verdict.Case) (mean, err float64, ok bool) {
 
 // delta tests whether two cases differ: by ranks where both have samples, else
 // by the errors of their means. The warnings say why it can find none.
-func delta(older, newer *verdict.Case, a, b *timeJSON) (d *deltaJSON, warnings []error) {
-	d = &deltaJSON{Percent: (b.NS/a.NS - 1) * 100}
+func delta(older, newer *verdict.Case, a, b *Time) (d *Delta, warnings []error) {
+	d = &Delta{Percent: (b.NS/a.NS - 1) * 100}
 	x, y := samples(older), samples(newer)
 	if len(x) > 0 && len(y) > 0 {
 		t := &benchmath.DefaultThresholds
@@ -81,7 +81,7 @@ func delta(older, newer *verdict.Case, a, b *timeJSON) (d *deltaJSON, warnings [
 }
 
 // String is the time and how far the interval reaches, as benchstat shows it.
-func (t *timeJSON) String() string {
+func (t *Time) String() string {
 	if t == nil {
 		return "-"
 	}

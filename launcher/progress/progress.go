@@ -1,4 +1,5 @@
-package main
+// Package progress shows a person where runs are while they are waited for.
+package progress
 
 import (
 	"context"
@@ -28,15 +29,15 @@ const (
 	logPause  = 10 * time.Second // between two looks at a running job's log
 )
 
-// progress shows where runs are: on a terminal one line that is kept up to date,
+// A Progress shows where runs are: on a terminal one line that is kept up to date,
 // with the place in the queue and the last line of the log; elsewhere only that
 // nobody serves a queue, which waiting does not mend.
-type progress struct {
+type Progress struct {
 	stderr   io.Writer
 	terminal bool
 	width    int
 	client   *launcher.Client
-	out      *output // gets the events too
+	report   func(launcher.Event) // gets the changes too
 	ctx      context.Context
 	end      context.CancelFunc
 	over     sync.WaitGroup
@@ -57,9 +58,10 @@ type seen struct {
 	where  string    // what came of it
 }
 
-// newProgress begins; stop must follow, and ends its goroutine.
-func newProgress(ctx context.Context, stderr io.Writer, client *launcher.Client, out *output, runs int) *progress {
-	p := &progress{stderr: stderr, client: client, out: out, total: runs, runs: map[string]*seen{}, warned: map[string]bool{}, width: 80}
+// New begins; [Progress.Stop] must follow, and ends its goroutine. report gets each
+// event that changes something.
+func New(ctx context.Context, stderr io.Writer, client *launcher.Client, report func(launcher.Event), runs int) *Progress {
+	p := &Progress{stderr: stderr, client: client, report: report, total: runs, runs: map[string]*seen{}, warned: map[string]bool{}, width: 80}
 	p.ctx, p.end = context.WithCancel(ctx)
 	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		p.terminal = true
@@ -72,7 +74,7 @@ func newProgress(ctx context.Context, stderr io.Writer, client *launcher.Client,
 }
 
 // watch draws the line anew each second, and looks after runs that wait.
-func (p *progress) watch() {
+func (p *Progress) watch() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -88,8 +90,8 @@ func (p *progress) watch() {
 	}
 }
 
-// event takes what the launcher saw of a run. It does not block.
-func (p *progress) event(e launcher.Event) {
+// Event takes what the launcher saw of a run. It does not block.
+func (p *Progress) Event(e launcher.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.runs[e.RunID]
@@ -99,7 +101,7 @@ func (p *progress) event(e launcher.Event) {
 		p.order = append(p.order, e.RunID)
 	}
 	if s.Phase != e.Phase || s.Build != e.Build || s.State != e.State {
-		p.out.event(e)
+		p.report(e)
 	}
 	if s.Phase != e.Phase {
 		s.where = ""
@@ -112,7 +114,7 @@ func (p *progress) event(e launcher.Event) {
 }
 
 // look asks about one run that waits, or on a terminal runs, for some time.
-func (p *progress) look() {
+func (p *Progress) look() {
 	p.mu.Lock()
 	now := time.Now()
 	var run string
@@ -146,7 +148,7 @@ func (p *progress) look() {
 }
 
 // where asks how a run stands beyond its state. What cannot be had is left out.
-func (p *progress) where(e launcher.Event) (where, queue string, unserved bool) {
+func (p *Progress) where(e launcher.Event) (where, queue string, unserved bool) {
 	run, err := p.client.Open(p.ctx, e.Build)
 	if err != nil {
 		return "", "", false
@@ -183,7 +185,7 @@ func (p *progress) where(e launcher.Event) (where, queue string, unserved bool) 
 }
 
 // draw writes the line over the one before it. p.mu is held.
-func (p *progress) draw() {
+func (p *Progress) draw() {
 	if !p.terminal || len(p.order) == 0 {
 		return
 	}
@@ -191,7 +193,7 @@ func (p *progress) draw() {
 }
 
 // words are the line. p.mu is held.
-func (p *progress) words() string {
+func (p *Progress) words() string {
 	if p.total > 1 {
 		phases := map[launcher.Phase]int{}
 		longest := time.Duration(0)
@@ -216,14 +218,14 @@ func (p *progress) words() string {
 	return line
 }
 
-func (p *progress) wipe() {
+func (p *Progress) wipe() {
 	if p.terminal {
 		fmt.Fprint(p.stderr, "\r\x1b[K")
 	}
 }
 
-// stop ends the goroutine and wipes the line.
-func (p *progress) stop() {
+// Stop ends the goroutine and wipes the line.
+func (p *Progress) Stop() {
 	p.end()
 	p.over.Wait()
 	p.wipe()
