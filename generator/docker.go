@@ -10,9 +10,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// dockerSource pins the docker plugin. Before v5.12.0 a failed image pull ends
-// with exit status 0: a green job without a result.
-const dockerSource = "docker#v5.13.0"
+const dockerSource = "docker#" + schema.PluginVersion
 
 // dockerPlugin says how the container of a step is started, in printed order.
 // What is not here is never written. Above all: privileged, pid, ipc, userns,

@@ -164,10 +164,3 @@ func (s *Slot) Paused() string { return PausedDir + "/" + s.Name }
 
 // SlotLabel is the key of [Slot.Label].
 const SlotLabel = "kbnode.slot"
-
-// The plugin that gates, proxies and plans agree on.
-const (
-	PluginSource  = "github.com/buildkite-plugins/docker-buildkite-plugin"
-	PluginVersion = "v5.13.0" // generator/docker.go writes the same
-	PluginCommit  = "a9d13a0be3f15c37a66337a8ddc024870285e2cd"
-)

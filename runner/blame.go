@@ -23,7 +23,7 @@ import (
 //
 // Errors: the job was canceled, or the machine cannot run the control. Neither
 // is the submission's fault.
-func (r *phaseRun) blame(ctx context.Context, v *judge.Verdict) error {
+func (r *phaseRun) blame(ctx context.Context, v *judge.Judgment) error {
 	if r.control == nil {
 		control, err := r.runControl(ctx)
 		if err != nil {

@@ -191,7 +191,7 @@ func (e *evaluation) timeFor(took time.Duration) bool {
 // An attempted phase is one that ran, and what it came to.
 type attempted struct {
 	*phaseRun
-	verdict judge.Verdict
+	verdict judge.Judgment
 	eval    schema.EvalResult
 }
 

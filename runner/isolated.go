@@ -91,7 +91,7 @@ func (e *evaluation) openSession(ctx context.Context, env []string) error {
 }
 
 // isolated has the isolated harness judge a phase.
-func (r *phaseRun) isolated(ctx context.Context) (judge.Verdict, error) {
+func (r *phaseRun) isolated(ctx context.Context) (judge.Judgment, error) {
 	if r.p.Test == nil { // machine or payload do not allow it
 		return judge.Phase(r.p, &r.seen), nil
 	}
@@ -102,7 +102,7 @@ func (r *phaseRun) isolated(ctx context.Context) (judge.Verdict, error) {
 			err = noChannel(cannot)
 		}
 		if err != nil {
-			return judge.Verdict{}, err
+			return judge.Judgment{}, err
 		}
 		if !goesOn {
 			return judge.Phase(r.p, &r.seen), nil
@@ -120,14 +120,14 @@ func (r *phaseRun) isolated(ctx context.Context) (judge.Verdict, error) {
 		err = outcomef(schema.OutcomeHarness, "%s", broken)
 	}
 	if err != nil {
-		return judge.Verdict{}, err
+		return judge.Judgment{}, err
 	}
 	if run.Load.Marked {
 		r.seen.WarmUp = &run.Load
 	}
 	r.seen.Test, r.table = &run.Process, run.Table
 	if err := r.readProfile(ctx); err != nil {
-		return judge.Verdict{}, err
+		return judge.Judgment{}, err
 	}
 	own := *r.p
 	own.Variant = nil // its main file does not run

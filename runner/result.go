@@ -37,7 +37,7 @@ func finish(r *schema.Result, start time.Time, err error) {
 
 // add enters a phase: its evidence, and under Kernelbot's keys what it came to,
 // if it got as far as a run.
-func (e *evaluation) add(r *phaseRun, v judge.Verdict, eval schema.EvalResult) {
+func (e *evaluation) add(r *phaseRun, v judge.Judgment, eval schema.EvalResult) {
 	timing := schema.PhaseTiming{
 		Name: r.p.Name, Write: r.writing.Seconds(),
 		WarmUp: used(r.seen.WarmUp), Compile: used(r.seen.Compile), Run: used(r.seen.Test),

@@ -24,7 +24,7 @@ func IsEnvelope(text string) bool { return strings.HasPrefix(text, Prefix) }
 // Shape: [Prefix], then an age file in base64url without padding; the file holds
 // one JSON object in canonical form (RFC 8785).
 //
-// Size: at most [MaxEnvelope] bytes, [MaxPayloadEnvelope] of a payload. A token of 36 characters takes 550 with an
+// Size: at most [maxEnvelope] bytes, [maxPayloadEnvelope] of a payload. A token of 36 characters takes 550 with an
 // X25519 key, 900 with an RSA key, 2,500 with a hybrid key.
 //
 // Errors: [Secret.Validate]'s; recipients of both kinds, hybrid and others.
@@ -44,9 +44,9 @@ func Seal(s *Secret, recipients []age.Recipient) (string, error) {
 		return "", fmt.Errorf("sealing %s: %w", s.Name, err)
 	}
 	text := Prefix + base64.RawURLEncoding.EncodeToString(file.Bytes())
-	most := MaxEnvelope
+	most := maxEnvelope
 	if s.Run != "" {
-		most = MaxPayloadEnvelope
+		most = maxPayloadEnvelope
 	}
 	if len(text) > most {
 		return "", refusal(s.Name, TooLarge, "got an envelope of %d bytes, want at most %d: fewer recipients or bindings", len(text), most)
@@ -59,7 +59,7 @@ func Seal(s *Secret, recipients []age.Recipient) (string, error) {
 //
 // Errors: *[Refusal], with [Malformed], [TooLarge], [UnknownRecipient] or [Altered].
 func Open(text string, identities []age.Identity) (*Secret, error) {
-	return open(text, identities, MaxEnvelope)
+	return open(text, identities, maxEnvelope)
 }
 
 func open(text string, identities []age.Identity, most int) (*Secret, error) {

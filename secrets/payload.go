@@ -8,15 +8,15 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// PayloadName is the name under which submissions are sealed, and nothing else:
+// payloadName is the name under which submissions are sealed, and nothing else:
 // what has it is bound to a run, and what is bound to a run has it.
-const PayloadName = schema.SealedPayloadName
+const payloadName = schema.SealedPayloadName
 
 // Limits of sealed payloads: what a build's variables carry, and what of it is
 // left when the envelope is taken away.
 const (
-	MaxPayloadEnvelope = schema.MaxChunks * schema.MaxInline // characters
-	MaxPayload         = MaxPayloadEnvelope/4*3 - 16<<10     // bytes of the encoded payload
+	maxPayloadEnvelope = schema.MaxChunks * schema.MaxInline // characters
+	maxPayload         = maxPayloadEnvelope/4*3 - 16<<10     // bytes of the encoded payload
 )
 
 // SealPayload seals an encoded payload for one run, until the run can have
@@ -27,11 +27,11 @@ func SealPayload(encoded, run string, b Binding, to Recipients, now time.Time, l
 	now = now.UTC().Truncate(time.Second)
 	b.Run = run
 	return Seal(&Secret{
-		Name: PayloadName, Value: []byte(encoded), Binding: b, Issued: now, Expires: now.Add(life), KeyID: to.KeyID(),
+		Name: payloadName, Value: []byte(encoded), Binding: b, Issued: now, Expires: now.Add(life), KeyID: to.KeyID(),
 	}, to.Keys())
 }
 
-// OpenPayload is [Open] for envelopes of up to [MaxPayloadEnvelope] characters.
+// OpenPayload is [Open] for envelopes of up to [maxPayloadEnvelope] characters.
 func OpenPayload(text string, identities []age.Identity) (*Secret, error) {
-	return open(text, identities, MaxPayloadEnvelope)
+	return open(text, identities, maxPayloadEnvelope)
 }

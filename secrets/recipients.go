@@ -14,12 +14,8 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// RecipientsFile is where a repository keeps the public keys that its secrets
-// are sealed for.
-const RecipientsFile = ".buildkite/kbgen/recipients.txt"
-
-// MaxRecipients bounds a recipients file.
-const MaxRecipients = 64
+// maxRecipients bounds a recipients file.
+const maxRecipients = 64
 
 // A Recipient is one line of a recipients file: a public key with a name and
 // its days.
@@ -59,8 +55,8 @@ func ParseRecipients(file string) (Recipients, error) {
 		}
 		all = append(all, *r)
 	}
-	if len(all) > MaxRecipients {
-		faults = append(faults, fmt.Errorf("got %d keys, want at most %d", len(all), MaxRecipients))
+	if len(all) > maxRecipients {
+		faults = append(faults, fmt.Errorf("got %d keys, want at most %d", len(all), maxRecipients))
 	}
 	return all, errors.Join(faults...)
 }

@@ -15,8 +15,8 @@ import (
 // Limits.
 const (
 	MaxValue    = 32 << 10  // bytes of a value: what Buildkite takes as a secret
-	MaxEnvelope = 127 << 10 // bytes of an envelope's text: Linux takes 128 KiB as one variable, with its name
-	MaxBindings = 64        // entries of each list of a [Binding]
+	maxEnvelope = 127 << 10 // bytes of an envelope's text: Linux takes 128 KiB as one variable, with its name
+	maxBindings = 64        // entries of each list of a [Binding]
 )
 
 // maxRun bounds a run's id, as kbrun does.
@@ -28,7 +28,7 @@ const DefaultLife = 365 * 24 * time.Hour
 // A Secret is a value and what it is bound to.
 type Secret struct {
 	Name  string // as [CheckName] wants it
-	Value []byte // any bytes, 1 to MaxValue; of one bound to a run, 1 to MaxPayload
+	Value []byte // any bytes, 1 to MaxValue; of one bound to a run, 1 to maxPayload
 	Binding
 
 	NotBefore time.Time // zero: from Issued on
@@ -88,14 +88,14 @@ func (s *Secret) Validate() error {
 	}
 	most := MaxValue
 	if s.Run != "" {
-		most = MaxPayload
+		most = maxPayload
 	}
 	if n := len(s.Value); n == 0 || n > most {
 		fault("value: got %d bytes, want 1 to %d", n, most)
 	}
 	switch {
-	case (s.Name == PayloadName) != (s.Run != ""):
-		fault("run: got %s under the name %s, want a run's id under the name %s and no other", text.Quote(s.Run), s.Name, PayloadName)
+	case (s.Name == payloadName) != (s.Run != ""):
+		fault("run: got %s under the name %s, want a run's id under the name %s and no other", text.Quote(s.Run), s.Name, payloadName)
 	case s.Run != "" && s.Run != text.Line(s.Run, maxRun):
 		fault("run: got %s, want at most %d printable characters", text.Quote(s.Run), maxRun)
 	}
@@ -116,8 +116,8 @@ func (s *Secret) Validate() error {
 		{"refs", `whole refs, "refs/heads/main"`, s.Refs, func(r string) bool { return strings.HasPrefix(r, "refs/") && printable(r) }},
 		{"sources", strings.Join(sources, ", "), s.Sources, func(v string) bool { return slices.Contains(sources, v) }},
 	} {
-		if len(list.values) > MaxBindings {
-			fault("%s: got %d, want at most %d", list.name, len(list.values), MaxBindings)
+		if len(list.values) > maxBindings {
+			fault("%s: got %d, want at most %d", list.name, len(list.values), maxBindings)
 		}
 		for _, v := range list.values {
 			if !list.ok(v) {

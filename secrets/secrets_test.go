@@ -180,7 +180,7 @@ func TestRefusals(t *testing.T) {
 		{"a line end within", text[:100] + "\n" + text[100:], mine, "CODECOV_TOKEN", now, claims, Malformed, "base64url"},
 		{"padded", text + "=", mine, "CODECOV_TOKEN", now, claims, Malformed, "base64url"},
 		{"empty", Prefix, mine, "CODECOV_TOKEN", now, claims, Altered, "header"},
-		{"long", Prefix + strings.Repeat("A", MaxEnvelope), mine, "CODECOV_TOKEN", now, claims, TooLarge, "at most"},
+		{"long", Prefix + strings.Repeat("A", maxEnvelope), mine, "CODECOV_TOKEN", now, claims, TooLarge, "at most"},
 	} {
 		err := allow(tt.text, tt.keys, tt.name, tt.now, tt.claims)
 		if reason(err) != tt.want || (err == nil) != (tt.want == "") {
@@ -245,7 +245,7 @@ func TestForeignObjects(t *testing.T) {
 		"an array":            "[]",
 		"nothing":             "",
 		"nesting":             strings.Repeat("[", 100_000),
-		"much":                `{"value":"` + strings.Repeat("x", MaxEnvelope) + `"}`,
+		"much":                `{"value":"` + strings.Repeat("x", maxEnvelope) + `"}`,
 	} {
 		s, err := Open(seal(object), Identities([]*PrivateKey{k}))
 		if s != nil || (reason(err) != Malformed && reason(err) != TooLarge) {
@@ -523,9 +523,9 @@ func TestPayloads(t *testing.T) {
 	k := key(t, X25519)
 	to := Recipients{{Name: "lab-2026", Added: issued, Key: k.Public}}
 	b := sample(canary).Binding
-	long := canary + strings.Repeat("x", MaxPayload-len(canary))
+	long := canary + strings.Repeat("x", maxPayload-len(canary))
 	text, err := SealPayload(long, "sub-1-B200-77", b, to, issued, time.Hour)
-	if err != nil || len(text) > MaxPayloadEnvelope {
+	if err != nil || len(text) > maxPayloadEnvelope {
 		t.Fatalf("%d characters, %v", len(text), err)
 	}
 	if _, err := Open(text, Identities([]*PrivateKey{k})); reason(err) != TooLarge {
@@ -538,21 +538,21 @@ func TestPayloads(t *testing.T) {
 	for run, want := range map[string]Reason{"sub-1-B200-77": "", "sub-1-B200-78": WrongRun, "": WrongRun} {
 		c := claims
 		c.Run = run
-		if err := s.Allow(PayloadName, issued, c); reason(err) != want {
+		if err := s.Allow(payloadName, issued, c); reason(err) != want {
 			t.Errorf("run %q: %v, want %q", run, err, want)
 		}
 	}
 	c := claims
 	c.Run = "sub-1-B200-77"
-	if err := s.Allow(PayloadName, issued.Add(time.Hour), c); reason(err) != Expired {
+	if err := s.Allow(payloadName, issued.Add(time.Hour), c); reason(err) != Expired {
 		t.Errorf("an hour later: %v", err)
 	}
 	for what, bad := range map[string]*Secret{
-		"a payload of no run":   {Name: PayloadName},
+		"a payload of no run":   {Name: payloadName},
 		"a token of a run":      {Name: "NPM_TOKEN", Binding: Binding{Run: "sub-1"}},
-		"a run of a line end":   {Name: PayloadName, Binding: Binding{Run: "sub\n1"}},
-		"a run of 201 letters":  {Name: PayloadName, Binding: Binding{Run: strings.Repeat("r", 201)}},
-		"a payload of too much": {Name: PayloadName, Binding: Binding{Run: "r"}, Value: []byte(long + "x")},
+		"a run of a line end":   {Name: payloadName, Binding: Binding{Run: "sub\n1"}},
+		"a run of 201 letters":  {Name: payloadName, Binding: Binding{Run: strings.Repeat("r", 201)}},
+		"a payload of too much": {Name: payloadName, Binding: Binding{Run: "r"}, Value: []byte(long + "x")},
 	} {
 		run := bad.Run
 		good := sample(canary)

@@ -16,8 +16,8 @@ import (
 // StoreFile is where a repository keeps its envelopes.
 const StoreFile = ".buildkite/secrets.kb.yaml"
 
-// MaxStore bounds a store file, bytes.
-const MaxStore = 4 << 20
+// maxStore bounds a store file, bytes.
+const maxStore = 4 << 20
 
 // An Entry is one secret of a store file.
 type Entry struct {
@@ -62,8 +62,8 @@ func NewStore() *Store {
 //
 // Errors name the line, all of them joined; none quotes an envelope.
 func ParseStore(file []byte) (*Store, error) {
-	if len(file) > MaxStore {
-		return nil, fmt.Errorf("got %d bytes, want at most %d", len(file), MaxStore)
+	if len(file) > maxStore {
+		return nil, fmt.Errorf("got %d bytes, want at most %d", len(file), maxStore)
 	}
 	var root yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(file))
@@ -135,7 +135,7 @@ func parseEntry(key, value *yaml.Node) (*Entry, error) {
 			e.Expires, err = time.Parse(time.DateOnly, v.Value)
 		case "envelope":
 			e.Envelope = v.Value
-			_, err = envelopeFile(v.Value, MaxEnvelope)
+			_, err = envelopeFile(v.Value, maxEnvelope)
 		default:
 			err = errors.New("want kid, issued, expires or envelope")
 		}
@@ -204,8 +204,8 @@ func (s *Store) Encode() ([]byte, error) {
 	if err := e.Encode(s.root); err != nil {
 		return nil, fmt.Errorf("encoding the store: %w", err)
 	}
-	if b.Len() > MaxStore {
-		return nil, fmt.Errorf("got %d bytes, want at most %d", b.Len(), MaxStore)
+	if b.Len() > maxStore {
+		return nil, fmt.Errorf("got %d bytes, want at most %d", b.Len(), maxStore)
 	}
 	return b.Bytes(), nil
 }

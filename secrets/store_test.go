@@ -68,7 +68,7 @@ func TestParseStoreRefuses(t *testing.T) {
 		"line 7: CODECOV_TOKEN: envelope: malformed":       strings.Replace(good, Prefix, "kbsec2:", 1),
 		"line 7: CODECOV_TOKEN: value: want":               strings.Replace(good, "envelope:", "value:", 1),
 		"more than one document":                           good + "---\n" + good,
-		"at most 4194304":                                  good + "#" + strings.Repeat("x", MaxStore),
+		"at most 4194304":                                  good + "#" + strings.Repeat("x", maxStore),
 	} {
 		_, err := ParseStore([]byte(file))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), envelope[20:60]) {

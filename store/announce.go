@@ -79,20 +79,20 @@ func (s *Store) Announce(ctx context.Context, board string) (changes []Announcem
 // claimAnnouncement makes what is announced of a ranking what it is now. It reads
 // the ranking after it has locked the row, so that of two, the later one sees the
 // later ranking.
-func (s *Store) claimAnnouncement(ctx context.Context, tx *sql.Tx, board string, of boardGPU) (*Announcement, error) {
-	first, err := s.db.Exec(ctx, tx, `INSERT INTO own.announced (leaderboard_id, gpu, top) VALUES ($1, $2, '[]') ON CONFLICT (leaderboard_id, gpu) DO NOTHING`, of.board, of.gpu)
+func (s *Store) claimAnnouncement(ctx context.Context, tx *sql.Tx, board string, target boardGPU) (*Announcement, error) {
+	first, err := s.db.Exec(ctx, tx, `INSERT INTO own.announced (leaderboard_id, gpu, top) VALUES ($1, $2, '[]') ON CONFLICT (leaderboard_id, gpu) DO NOTHING`, target.board, target.gpu)
 	if err != nil {
 		return nil, err
 	}
-	var kept string
-	if err := s.db.Row(ctx, tx, `SELECT top FROM own.announced WHERE leaderboard_id = $1 AND gpu = $2 {lock}`, of.board, of.gpu).Scan(&kept); err != nil {
+	var cached string
+	if err := s.db.Row(ctx, tx, `SELECT top FROM own.announced WHERE leaderboard_id = $1 AND gpu = $2 {lock}`, target.board, target.gpu).Scan(&cached); err != nil {
 		return nil, err
 	}
-	c := &Announcement{Board: board, GPU: of.gpu}
-	if err := json.Unmarshal([]byte(kept), &c.Before); err != nil {
-		return nil, fmt.Errorf("what was announced on %s: %w", of.gpu, err)
+	c := &Announcement{Board: board, GPU: target.gpu}
+	if err := json.Unmarshal([]byte(cached), &c.Before); err != nil {
+		return nil, fmt.Errorf("what was announced on %s: %w", target.gpu, err)
 	}
-	if c.Now, err = s.leaders(ctx, tx, board, of); err != nil {
+	if c.Now, err = s.leaders(ctx, tx, board, target); err != nil {
 		return nil, err
 	}
 	same := len(c.Before) == len(c.Now)
@@ -103,7 +103,7 @@ func (s *Store) claimAnnouncement(ctx context.Context, tx *sql.Tx, board string,
 		return nil, nil
 	}
 	for i := range c.Before {
-		ranks, err := s.ranks(ctx, tx, of.gpu, c.Before[i].Submission)
+		ranks, err := s.ranks(ctx, tx, target.gpu, c.Before[i].Submission)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func (s *Store) claimAnnouncement(ctx context.Context, tx *sql.Tx, board string,
 	}
 	top, err := json.Marshal(c.Now)
 	if err == nil {
-		_, err = s.db.Exec(ctx, tx, `UPDATE own.announced SET top = $3 WHERE leaderboard_id = $1 AND gpu = $2`, of.board, of.gpu, string(top))
+		_, err = s.db.Exec(ctx, tx, `UPDATE own.announced SET top = $3 WHERE leaderboard_id = $1 AND gpu = $2`, target.board, target.gpu, string(top))
 	}
 	if err != nil || first > 0 {
 		return nil, err
@@ -120,13 +120,13 @@ func (s *Store) claimAnnouncement(ctx context.Context, tx *sql.Tx, board string,
 }
 
 // leaders are the first three of a ranking.
-func (s *Store) leaders(ctx context.Context, on database.Querier, board string, of boardGPU) ([]Leader, error) {
+func (s *Store) leaders(ctx context.Context, on database.Querier, board string, target boardGPU) ([]Leader, error) {
 	_, version, err := s.version(ctx, on, board)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := s.rankings.get(of, version, func() ([]ranking.Entry, int64, error) {
-		list, err := s.ranking(ctx, on, of)
+	entries, err := s.rankings.get(target, version, func() ([]ranking.Entry, int64, error) {
+		list, err := s.ranking(ctx, on, target)
 		return list, version, err
 	})
 	top := []Leader{}

@@ -92,21 +92,21 @@ func TestAnnounce(t *testing.T) {
 		}
 
 		var mu sync.Mutex
-		var told int
+		var take int
 		var both sync.WaitGroup
 		for _, s := range []*Store{s, other, s, other} {
 			both.Go(func() {
 				changes, err := s.Announce(ctx, "sort")
 				mu.Lock()
 				defer mu.Unlock()
-				if told += len(changes); err != nil {
+				if take += len(changes); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		both.Wait()
-		if told != 1 {
-			t.Errorf("of four at once, %d got the change", told)
+		if take != 1 {
+			t.Errorf("of four at once, %d got the change", take)
 		}
 		if _, err := s.Announce(ctx, "none"); !errors.Is(err, ErrNotFound) {
 			t.Errorf("a board that is not there: %v", err)

@@ -31,20 +31,20 @@ func (s *Store) Check(ctx context.Context) (faults []string, err error) {
 			if len(list) == 0 {
 				return nil
 			}
-			kept, err := s.kept(ctx, tx, list[0].id, list[len(list)-1].id)
+			stored, err := s.stored(ctx, tx, list[0].id, list[len(list)-1].id)
 			if err != nil {
 				return err
 			}
 			for _, j := range list {
 				for _, v := range j.verdicts {
-					got, ok := kept[key{j.id, v.GPU}]
-					delete(kept, key{j.id, v.GPU})
+					got, ok := stored[key{j.id, v.GPU}]
+					delete(stored, key{j.id, v.GPU})
 					if !ok || !got.Equal(v) {
 						fault("submission %d on %s: the kept verdict is %s, want %s", j.id, v.GPU, verdictWords(got, ok), verdictWords(v, true))
 					}
 				}
 			}
-			for k := range kept {
+			for k := range stored {
 				fault("submission %d on %s: a verdict is kept, want none", k.id, k.gpu)
 			}
 			return nil
@@ -77,21 +77,21 @@ type key struct {
 	gpu string
 }
 
-func (s *Store) kept(ctx context.Context, on database.Querier, first, last int64) (map[key]ranking.Decision, error) {
-	kept := map[key]ranking.Decision{}
-	return kept, s.db.Each(ctx, on, func(rows *sql.Rows) error {
+func (s *Store) stored(ctx context.Context, on database.Querier, first, last int64) (map[key]ranking.Decision, error) {
+	stored := map[key]ranking.Decision{}
+	return stored, s.db.Each(ctx, on, func(rows *sql.Rows) error {
 		var id int64
 		var v ranking.Decision
 		err := rows.Scan(&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High)
-		kept[key{id, v.GPU}] = v
+		stored[key{id, v.GPU}] = v
 		return err
 	}, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id BETWEEN $1 AND $2`, first, last)
 }
 
 // verdicts are those of one submission, by GPU type.
 func (s *Store) verdicts(ctx context.Context, on database.Querier, submission int64) ([]ranking.Decision, error) {
-	kept, err := s.kept(ctx, on, submission, submission)
-	list := slices.Collect(maps.Values(kept))
+	stored, err := s.stored(ctx, on, submission, submission)
+	list := slices.Collect(maps.Values(stored))
 	slices.SortFunc(list, func(a, b ranking.Decision) int { return strings.Compare(a.GPU, b.GPU) })
 	return list, err
 }

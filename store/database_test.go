@@ -295,7 +295,7 @@ func TestEverybodyConnectsAgain(t *testing.T) {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	signals := s.Signals(ctx)
-	told := func() {
+	take := func() {
 		t.Helper()
 		again := time.NewTicker(50 * time.Millisecond)
 		defer again.Stop()
@@ -313,7 +313,7 @@ func TestEverybodyConnectsAgain(t *testing.T) {
 			}
 		}
 	}
-	told()
+	take()
 	for range 3 {
 		if _, err := s.db.Exec(ctx, s.db.Write, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil {
 			t.Fatal(err)
@@ -321,7 +321,7 @@ func TestEverybodyConnectsAgain(t *testing.T) {
 		for len(signals) > 0 {
 			<-signals
 		}
-		told()
+		take()
 		if _, err := s.Claim(ctx, "a", 1, nil, time.Minute); err != nil {
 			t.Errorf("the first claim after the connections ended: %v", err)
 		}

@@ -31,19 +31,20 @@ func (s *Store) Page(ctx context.Context, board, gpu string, limit, offset int) 
 	return slices.Clone(entries), total, nil
 }
 
-// latest returns what is made of a ranking, from what is kept where that is as new.
-func latest[T any](ctx context.Context, s *Store, kept *versioned[T], board, gpu string, read func(context.Context, database.Querier, boardGPU) ([]T, error)) ([]T, error) {
+// latest returns a list that is made of a ranking, from the cache if its version is
+// current.
+func latest[T any](ctx context.Context, s *Store, cached *versioned[T], board, gpu string, read func(context.Context, database.Querier, boardGPU) ([]T, error)) ([]T, error) {
 	id, version, err := s.version(ctx, s.db.Read, board)
 	if err != nil {
 		return nil, err
 	}
-	of := boardGPU{id, gpu}
-	return kept.get(of, version, func() (list []T, seen int64, err error) {
+	target := boardGPU{id, gpu}
+	return cached.get(target, version, func() (list []T, seen int64, err error) {
 		err = s.snapshot(ctx, "from its rows", func(tx *sql.Tx) error {
 			if _, seen, err = s.version(ctx, tx, board); err != nil {
 				return err
 			}
-			list, err = read(ctx, tx, of)
+			list, err = read(ctx, tx, target)
 			return err
 		})
 		return list, seen, err
@@ -57,8 +58,8 @@ func (s *Store) version(ctx context.Context, on database.Querier, board string) 
 }
 
 // ranking is all of a board's on a GPU type.
-func (s *Store) ranking(ctx context.Context, on database.Querier, of boardGPU) (entries []ranking.Entry, err error) {
-	set, err := s.settings(ctx, on, of.board)
+func (s *Store) ranking(ctx context.Context, on database.Querier, target boardGPU) (entries []ranking.Entry, err error) {
+	set, err := s.settings(ctx, on, target.board)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (s *Store) ranking(ctx context.Context, on database.Querier, of boardGPU) (
 	}, `SELECT t.submission_id, t.user_id, t.score, t.low, t.high, (SELECT s.file_name FROM lb.submission s WHERE s.id = t.submission_id), (SELECT s.submission_time FROM lb.submission s WHERE s.id = t.submission_id),
 			coalesce(u.user_name, '')
 		FROM own.standing t JOIN lb.user_info u ON u.id = t.user_id
-		WHERE t.leaderboard_id = $1 AND t.gpu = $2 ORDER BY t.score, t.submission_id`, of.board, of.gpu)
+		WHERE t.leaderboard_id = $1 AND t.gpu = $2 ORDER BY t.score, t.submission_id`, target.board, target.gpu)
 	ranking.Number(entries, set.Ties)
 	return entries, err
 }
@@ -91,8 +92,8 @@ type Step struct {
 //
 // Errors: [ErrNotFound] for a board that does not exist.
 func (s *Store) History(ctx context.Context, board, gpu string) ([]Step, error) {
-	steps, err := latest(ctx, s, &s.histories, board, gpu, func(ctx context.Context, on database.Querier, of boardGPU) ([]Step, error) {
-		return s.steps(ctx, on, of, "")
+	steps, err := latest(ctx, s, &s.histories, board, gpu, func(ctx context.Context, on database.Querier, target boardGPU) ([]Step, error) {
+		return s.steps(ctx, on, target, "")
 	})
 	return slices.Clone(steps), wrap("reading the history of a board", err)
 }
@@ -113,8 +114,8 @@ func (s *Store) UserHistory(ctx context.Context, board, gpu, userID string) (ste
 	return steps, err
 }
 
-func (s *Store) steps(ctx context.Context, on database.Querier, of boardGPU, userID string) (steps []Step, err error) {
-	who, args := "", []any{of.board, of.gpu}
+func (s *Store) steps(ctx context.Context, on database.Querier, target boardGPU, userID string) (steps []Step, err error) {
+	who, args := "", []any{target.board, target.gpu}
 	if userID != "" {
 		who, args = " AND v.user_id = $3", append(args, userID)
 	}

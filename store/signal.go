@@ -36,7 +36,7 @@ type listeners struct {
 	pending map[*sql.Tx][]Signal
 }
 
-// tell keeps signals until told asks for them.
+// tell keeps signals until take asks for them.
 func (l *listeners) tell(tx *sql.Tx, signals []Signal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,8 +46,8 @@ func (l *listeners) tell(tx *sql.Tx, signals []Signal) {
 	l.pending[tx] = append(l.pending[tx], signals...)
 }
 
-// told returns what a transaction tells, and forgets it.
-func (l *listeners) told(tx *sql.Tx) []Signal {
+// take returns the signals that a transaction left, and removes them.
+func (l *listeners) take(tx *sql.Tx) []Signal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	signals := l.pending[tx]

@@ -22,7 +22,7 @@ type place struct {
 // judge writes what holds for a submission now, and its user's standings. The
 // caller has locked the user.
 func (s *Store) judge(ctx context.Context, tx *sql.Tx, submission int64) error {
-	old, err := s.kept(ctx, tx, submission, submission)
+	old, err := s.stored(ctx, tx, submission, submission)
 	if err != nil {
 		return err
 	}

@@ -176,13 +176,13 @@ func (s *Store) count(ctx context.Context, on database.Querier) (old map[int64]i
 func (s *Store) ranked(ctx context.Context, on database.Querier, board, version int64) (int, error) {
 	c := &s.counts
 	c.mu.Lock()
-	kept, ok := c.ranks[board]
+	cached, ok := c.ranks[board]
 	c.mu.Unlock()
-	if ok && kept.version == version {
-		return kept.ranked, nil
+	if ok && cached.version == version {
+		return cached.ranked, nil
 	}
-	kept.version = version
-	if err := s.db.Row(ctx, on, `SELECT count(*) FROM own.standing WHERE leaderboard_id = $1`, board).Scan(&kept.ranked); err != nil {
+	cached.version = version
+	if err := s.db.Row(ctx, on, `SELECT count(*) FROM own.standing WHERE leaderboard_id = $1`, board).Scan(&cached.ranked); err != nil {
 		return 0, err
 	}
 	c.mu.Lock()
@@ -190,8 +190,8 @@ func (s *Store) ranked(ctx context.Context, on database.Querier, board, version 
 	if c.ranks == nil {
 		c.ranks = map[int64]boardCount{}
 	}
-	c.ranks[board] = kept
-	return kept.ranked, nil
+	c.ranks[board] = cached
+	return cached.ranked, nil
 }
 
 func (s *Store) countInto(ctx context.Context, on database.Querier, into map[int64]int, statement string, args ...any) error {

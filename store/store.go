@@ -84,7 +84,7 @@ func (s *Store) change(ctx context.Context, what string, do func(tx *sql.Tx) err
 	var signals []Signal
 	err := s.db.Change(ctx, func(tx *sql.Tx) error {
 		err := do(tx)
-		signals = s.listeners.told(tx)
+		signals = s.listeners.take(tx)
 		return err
 	})
 	if err == nil {

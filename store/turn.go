@@ -58,10 +58,10 @@ func (s *Store) Line(ctx context.Context) (line []PlannedRun, err error) {
 func (s *Store) begun(ctx context.Context, on database.Querier, now time.Time) (map[queue.Share]int, error) {
 	begun := map[queue.Share]int{}
 	return begun, s.db.Each(ctx, on, func(rows *sql.Rows) error {
-		var of queue.Share
+		var target queue.Share
 		var n int
-		err := rows.Scan(&of.User, &of.GPU, &n)
-		begun[of] = n
+		err := rows.Scan(&target.User, &target.GPU, &n)
+		begun[target] = n
 		return err
 	}, `SELECT s.user_id, p.gpu, count(*) FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id WHERE p.started_at > $1 GROUP BY 1, 2`, database.Stamp{Time: now.Add(-queue.ShareWindow)})
 }

@@ -156,7 +156,7 @@ func TestSignalsOfATransactionThatIsUndone(t *testing.T) {
 	signals := s.Signals(t.Context())
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	told, undone := make(chan struct{}), make(chan struct{})
+	take, undone := make(chan struct{}), make(chan struct{})
 	next := make(chan error, 1)
 	err := s.change(ctx, "the first", func(tx *sql.Tx) error {
 		if err := s.tell(ctx, tx, Signal{Kind: SignalHint, ID: "first"}); err != nil {
@@ -166,12 +166,12 @@ func TestSignalsOfATransactionThatIsUndone(t *testing.T) {
 		go func() {
 			next <- s.change(t.Context(), "the next", func(tx *sql.Tx) error {
 				err := s.tell(t.Context(), tx, Signal{Kind: SignalHint, ID: "next"})
-				close(told)
+				close(take)
 				<-undone
 				return err
 			})
 		}()
-		<-told
+		<-take
 		return s.tell(ctx, tx, Signal{Kind: SignalHint, ID: "late"})
 	})
 	close(undone)

@@ -29,29 +29,29 @@ type boardGPU struct {
 }
 
 type versionedList[T any] struct {
-	mu      sync.Mutex // held by whoever makes it; the others wait for that
+	mu      sync.Mutex // held while the list is made
 	version int64
 	list    []T
 }
 
-// maxVersioned is how many lists are kept; there are fewer in any competition.
+// maxVersioned is how many lists are cached; no competition has more.
 const maxVersioned = 512
 
-// get returns the list of a ranking, which make makes when what is kept is older
-// than version, together with the version that it saw. Callers do not change it.
-func (c *versioned[T]) get(of boardGPU, version int64, make func() ([]T, int64, error)) ([]T, error) {
-	kept := c.at(of)
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
-	if kept.list != nil && kept.version >= version {
-		return kept.list, nil
+// get returns the list of a ranking, from the cache if that has the version. Otherwise
+// make makes it and returns the version that it saw. Callers must not change the list.
+func (c *versioned[T]) get(target boardGPU, version int64, make func() ([]T, int64, error)) ([]T, error) {
+	cached := c.at(target)
+	cached.mu.Lock()
+	defer cached.mu.Unlock()
+	if cached.list != nil && cached.version >= version {
+		return cached.list, nil
 	}
 	list, seen, err := make()
 	if err != nil || len(list) == 0 { // an empty one is made quickly, and of names that somebody invents there are many
-		c.drop(of)
+		c.drop(target)
 		return nil, err
 	}
-	kept.list, kept.version = list, seen
+	cached.list, cached.version = list, seen
 	return list, nil
 }
 

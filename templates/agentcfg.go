@@ -50,9 +50,9 @@ var redacted = []string{
 	"*_PASSWORD", "*_SECRET", "*_TOKEN", "*_PRIVATE_KEY", "*_SSH_KEY", "*_ACCESS_KEY", "*_SECRET_KEY", "*_CONNECTION_STRING", "*_API_KEY",
 }
 
-// AllowedVariables are the patterns of the variables that a job may carry beside
+// allowedVariables are the patterns of the variables that a job may carry beside
 // Buildkite's own: those of package schema.
-func AllowedVariables() []string {
+func allowedVariables() []string {
 	return []string{"^" + schema.EnvPrefix + "[A-Z0-9_]+$", "^" + schema.EnvOldPayload + "$", "^" + schema.EnvOldQueue + "$", "^TPU_SKIP_MDS_QUERY$"}
 }
 
@@ -131,7 +131,7 @@ func (a *AgentConfig) jobs(c *cfg) {
 		c.set("allowed-plugins", anchored(a.Plugin))
 	}
 	c.flag("enable-environment-variable-allowlist", true)
-	c.set("allowed-environment-variables", strings.Join(AllowedVariables(), ","))
+	c.set("allowed-environment-variables", strings.Join(allowedVariables(), ","))
 	if a.JWKS != "" {
 		c.set("verification-jwks-file", a.JWKS)
 		c.set("verification-failure-behavior", "block")

@@ -231,7 +231,7 @@ func TestAgentHasTheSettings(t *testing.T) {
 // start does not.
 func TestAllowedVariables(t *testing.T) {
 	allowed := func(name string) bool {
-		return slices.ContainsFunc(AllowedVariables(), func(p string) bool { return regexp.MustCompile(p).MatchString(name) })
+		return slices.ContainsFunc(allowedVariables(), func(p string) bool { return regexp.MustCompile(p).MatchString(name) })
 	}
 	names := []string{
 		schema.EnvPayload, schema.EnvPayloadChunk(12), schema.EnvPayloadChunks, schema.EnvPayloadSHA256, schema.EnvRunID, schema.EnvGPU, schema.EnvQueue,

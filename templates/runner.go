@@ -24,8 +24,8 @@ const (
 	CPU  RunnerKind = "cpu"  // python only: tests, and tasks without a GPU
 )
 
-// RunnerKinds lists every kind there is.
-func RunnerKinds() []RunnerKind { return []RunnerKind{CUDA, ROCm, CPU} }
+// runnerKinds lists every kind there is.
+func runnerKinds() []RunnerKind { return []RunnerKind{CUDA, ROCm, CPU} }
 
 // A Runner says what goes into a runner image: the machine in which a
 // container step judges submissions. The zero fields of [NewRunner]'s value
@@ -67,7 +67,7 @@ func NewRunner(kind RunnerKind) (Runner, error) {
 	case CPU:
 		return Runner{Kind: CPU}, nil
 	}
-	return Runner{}, fmt.Errorf("runner image %q: unknown kind, have %q", kind, RunnerKinds())
+	return Runner{}, fmt.Errorf("runner image %q: unknown kind, have %q", kind, runnerKinds())
 }
 
 var (
@@ -85,8 +85,8 @@ var (
 // [PlaceholderError].
 func (r Runner) Validate() error {
 	what := "runner image " + string(r.Kind)
-	if !slices.Contains(RunnerKinds(), r.Kind) {
-		return &PlaceholderError{what, "Kind", string(r.Kind), fmt.Sprintf("one of %q", RunnerKinds())}
+	if !slices.Contains(runnerKinds(), r.Kind) {
+		return &PlaceholderError{what, "Kind", string(r.Kind), fmt.Sprintf("one of %q", runnerKinds())}
 	}
 	faults := []error{
 		fits(what, "Version", r.Version, versionPattern, "letters, digits, dots, +, - and _"),

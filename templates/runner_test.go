@@ -31,7 +31,7 @@ func runnerOf(t *testing.T, kind RunnerKind) Runner {
 }
 
 func TestRunnerGoldens(t *testing.T) {
-	for _, kind := range RunnerKinds() {
+	for _, kind := range runnerKinds() {
 		t.Run(string(kind), func(t *testing.T) {
 			r := runnerOf(t, kind)
 			if kind == ROCm { // one golden shows the optional placeholders
@@ -61,7 +61,7 @@ func TestRunnerGoldens(t *testing.T) {
 // What must hold of every image, whatever its golden says.
 func TestRunnerImagesAreSafe(t *testing.T) {
 	secret := regexp.MustCompile(`(?i)token|secret|password|api_key|credential|--mount=type=ssh`)
-	for _, kind := range RunnerKinds() {
+	for _, kind := range runnerKinds() {
 		text, err := runnerOf(t, kind).Dockerfile()
 		if err != nil {
 			t.Fatal(err)

@@ -28,8 +28,8 @@ type Allowed struct {
 	Repository string // as BUILDKITE_REPO has it, in every letter
 }
 
-// SecretHooks are the names of the hooks there are.
-var SecretHooks = []string{"environment", "pre-command"}
+// secretHooks are the names of the hooks there are.
+var secretHooks = []string{"environment", "pre-command"}
 
 var (
 	hookUUID       = text.Pattern(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
@@ -70,7 +70,7 @@ func (h SecretHook) Render() (string, error) {
 	}
 	body, err := hookFiles.ReadFile("hooks/" + h.Name + ".sh")
 	if err != nil {
-		return "", &PlaceholderError{"hook", "name", h.Name, strings.Join(SecretHooks, " or ")}
+		return "", &PlaceholderError{"hook", "name", h.Name, strings.Join(secretHooks, " or ")}
 	}
 	return strings.NewReplacer("@ALLOW@", allow.String(), " @FLAGS@", flags, "@UNTRUSTED@", schema.EnvUntrusted).Replace(string(body)), nil
 }

@@ -12,14 +12,16 @@
 set -eu
 
 name=docker-buildkite-plugin
-version=v5.13.0 # as generator/docker.go
-commit=a9d13a0be3f15c37a66337a8ddc024870285e2cd
 from=${KBGEN_PLUGINS_FROM:-https://github.com/buildkite-plugins}/$name
 
 say() { printf 'tools/plugins.sh: %s\n' "$*" >&2; }
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 dir=$(dirname -- "$here")/bin/plugins
+# pinned prints a constant of schema/plugin.go.
+pinned() { sed -n "s/^.*$1 *= \"\([^\"]*\)\".*/\1/p" "$here/../schema/plugin.go"; }
+version=$(pinned PluginVersion)
+commit=$(pinned PluginCommit)
 target=$dir/$name
 
 at() { git -C "$1" rev-parse --verify --quiet "$version^{commit}" 2>/dev/null || :; }

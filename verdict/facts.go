@@ -11,9 +11,10 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// A fact is one line of a verdict: words of ours, then foreign text, which each
-// form makes harmless in its own way. Either may be empty.
-type fact struct{ ours, foreign string }
+// A fact is one line of a verdict: a label of ours, then text that testers or
+// submissions wrote, which each form makes harmless in its own way. Either may be
+// empty.
+type fact struct{ label, quoted string }
 
 // Bounds on what is shown of an explanation.
 const (
@@ -30,9 +31,9 @@ func (v *Verdict) explained() (facts []fact) {
 	if x.File != "" {
 		facts = append(facts, fact{"at", x.File + ":" + strconv.Itoa(x.Line)})
 	}
-	add := func(ours, foreign string) {
-		if foreign != "" {
-			facts = append(facts, fact{ours, foreign})
+	add := func(label, quoted string) {
+		if quoted != "" {
+			facts = append(facts, fact{label, quoted})
 		}
 	}
 	add("line", x.Source)
@@ -121,15 +122,15 @@ func (v *Verdict) closing() (facts []fact) {
 	return facts
 }
 
-// shown is a fact on one line, its foreign text made fit by clean.
-func (f fact) shown(clean func(string) string) string {
+// render returns a fact on one line; clean makes its quoted text fit for the form.
+func (f fact) render(clean func(string) string) string {
 	switch {
-	case f.foreign == "":
-		return f.ours
-	case f.ours == "":
-		return clean(f.foreign)
+	case f.quoted == "":
+		return f.label
+	case f.label == "":
+		return clean(f.quoted)
 	}
-	return f.ours + ": " + clean(f.foreign)
+	return f.label + ": " + clean(f.quoted)
 }
 
 // device names what the job ran on: its GPU, else its processor.

@@ -20,14 +20,14 @@ const (
 // each case that has samples. No line begins with foreign text, which could open
 // or close a group.
 func (v *Verdict) Log() string {
-	line := func(foreign string) string { return text.Line(foreign, maxLogLine) }
+	line := func(quoted string) string { return text.Line(quoted, maxLogLine) }
 	var b strings.Builder
 	fmt.Fprintf(&b, "+++ Verdict: %s\n  %s\n", line(v.Outcome.Name), line(v.Outcome.Text))
 	if v.GPUType != "" || v.Queue != "" {
 		fmt.Fprintf(&b, "  for GPU type %s, queue %s\n", orNone(v.GPUType), orNone(v.Queue))
 	}
 	for _, f := range v.explained() {
-		fmt.Fprintf(&b, "  %s\n", f.shown(line))
+		fmt.Fprintf(&b, "  %s\n", f.render(line))
 	}
 	charts := 0
 	for i := range v.Runs {
@@ -39,7 +39,7 @@ func (v *Verdict) Log() string {
 		}
 	}
 	for _, f := range v.closing() {
-		fmt.Fprintf(&b, "  %s\n", f.shown(line))
+		fmt.Fprintf(&b, "  %s\n", f.render(line))
 	}
 	return b.String()
 }

@@ -28,7 +28,7 @@ func (v *Verdict) Markdown() string {
 			if i == 0 {
 				b.WriteString("\n") // a list of its own
 			}
-			fmt.Fprintf(&b, "- %s\n", f.shown(code))
+			fmt.Fprintf(&b, "- %s\n", f.render(code))
 		}
 	}
 	list(v.explained())
@@ -42,7 +42,7 @@ func (v *Verdict) Markdown() string {
 // facts are a phase and its cases. The first line tells how it came out, and
 // counts those that passed.
 func (r *Run) facts() []fact {
-	passed, shown := 0, []fact{}
+	passed, lines := 0, []fact{}
 	for i := range r.Cases {
 		c := &r.Cases[i]
 		switch {
@@ -53,21 +53,21 @@ func (r *Run) facts() []fact {
 			if c.Message != "" {
 				words += ": " + c.Message
 			}
-			shown = append(shown, fact{"❌ " + c.Key, words})
+			lines = append(lines, fact{"❌ " + c.Key, words})
 		case c.Profile == "" && c.Mean != "" && nanoseconds(c.Mean) == nil: // no number: foreign text
-			shown = append(shown, fact{c.Key, c.Spec + ": " + c.Mean})
+			lines = append(lines, fact{c.Key, c.Spec + ": " + c.Mean})
 		case c.Profile == "" && c.Mean != "":
-			shown = append(shown, fact{c.Key + " " + c.bounded().times(), c.Spec})
+			lines = append(lines, fact{c.Key + " " + c.bounded().times(), c.Spec})
 		}
 	}
-	if over := len(shown) - maxMarkdownCases; over > 0 {
-		shown = append(shown[:maxMarkdownCases:maxMarkdownCases], fact{fmt.Sprintf("and %d more cases", over), ""})
+	if over := len(lines) - maxMarkdownCases; over > 0 {
+		lines = append(lines[:maxMarkdownCases:maxMarkdownCases], fact{fmt.Sprintf("and %d more cases", over), ""})
 	}
 	words := r.words()
 	if passed > 0 {
 		words += fmt.Sprintf(", %d passed", passed)
 	}
-	return append([]fact{{words, r.Name}}, shown...)
+	return append([]fact{{words, r.Name}}, lines...)
 }
 
 // bounded is the case with those of its times left out that are no numbers: the

@@ -13,7 +13,7 @@ import (
 // ErrNoScore is a result without a leaderboard run that passed.
 var ErrNoScore = errors.New("no score: no leaderboard run that passed")
 
-// Score returns the seconds that rank a result, lower is better, under one of
+// score returns the seconds that rank a result, lower is better, under one of
 // [schema.Rankings] ("" is last).
 //
 // The geometric mean is Kernelbot's to the last bit while its product of
@@ -23,7 +23,7 @@ var ErrNoScore = errors.New("no score: no leaderboard run that passed")
 // Errors: [ErrNoScore]; a report whose benchmarks cannot be used.
 //
 // Source: gpu-mode/kernelbot, src/libkernelbot/submission.py, compute_score.
-func Score(r *schema.Result, ranking string) (float64, error) {
+func score(r *schema.Result, ranking string) (float64, error) {
 	run := r.Runs.Get(schema.ModeLeaderboard)
 	if run == nil {
 		return 0, ErrNoScore
@@ -31,7 +31,7 @@ func Score(r *schema.Result, ranking string) (float64, error) {
 	return RunScore(run.Run, ranking)
 }
 
-// RunScore is [Score] of a leaderboard run; nil is one that did not happen.
+// RunScore is score of a leaderboard run; nil is one that did not happen.
 func RunScore(run *schema.RunResult, ranking string) (float64, error) {
 	if run == nil || !run.Success || !run.Passed {
 		return 0, ErrNoScore

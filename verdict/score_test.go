@@ -37,13 +37,13 @@ func TestScore(t *testing.T) {
 		{"geom", ranked("1500000.5", "6000000"), math.Pow(0.0015000005*0.006, 1.0/2)},
 		{"geom", ranked("1e6", "2e6", "4e6"), math.Pow(0.001*0.002*0.004, 1.0/3)},
 	} {
-		got, err := Score(tt.result, tt.ranking)
+		got, err := score(tt.result, tt.ranking)
 		if err != nil || got != tt.want {
 			t.Errorf("Score by %q: got %v, %v, want %v", tt.ranking, got, err, tt.want)
 		}
 	}
 	// Kernelbot's product underflows here and scores 0.
-	if got, err := Score(ranked(tiny...), "geom"); err != nil || math.Abs(got/1e-7-1) > 1e-12 {
+	if got, err := score(ranked(tiny...), "geom"); err != nil || math.Abs(got/1e-7-1) > 1e-12 {
 		t.Errorf("Score of 60 times 100 ns: got %v, %v, want 1e-07", got, err)
 	}
 }
@@ -53,7 +53,7 @@ func TestScoreRefusals(t *testing.T) {
 	failed := ranked("1")
 	failed.Runs[0].Run.Passed = false
 	for _, r := range []*schema.Result{{}, failed, {Runs: schema.Runs{{Name: "leaderboard"}}}} {
-		if _, err := Score(r, "last"); !errors.Is(err, ErrNoScore) {
+		if _, err := score(r, "last"); !errors.Is(err, ErrNoScore) {
 			t.Errorf("Score without a passed leaderboard run: got %v, want ErrNoScore", err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestScoreRefusals(t *testing.T) {
 		`got ""`:           ranked(""),
 		`benchmark-count`:  ranked(),
 	} {
-		if _, err := Score(r, "last"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := score(r, "last"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Score: got %v, want %q", err, want)
 		}
 	}

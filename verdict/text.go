@@ -28,10 +28,10 @@ func (v *Verdict) Text() string {
 	} else if !v.Judged {
 		mark = "❗"
 	}
-	line := func(foreign string) string { return text.Line(foreign, maxLine) }
+	line := func(quoted string) string { return text.Line(quoted, maxLine) }
 	fmt.Fprintf(&b, "%s %s\n", mark, v.Words())
 	for _, f := range v.explained() {
-		fmt.Fprintf(&b, "   %s\n", f.shown(line))
+		fmt.Fprintf(&b, "   %s\n", f.render(line))
 	}
 	for i := range v.Runs {
 		v.Runs[i].writeText(&b)
@@ -39,7 +39,7 @@ func (v *Verdict) Text() string {
 	if closing := v.closing(); len(closing) > 0 {
 		b.WriteString("\n")
 		for _, f := range closing {
-			fmt.Fprintf(&b, "%s\n", f.shown(line))
+			fmt.Fprintf(&b, "%s\n", f.render(line))
 		}
 	}
 	return b.String()

@@ -71,7 +71,7 @@ func OfRanked(r *schema.Result, ranking string) *Verdict {
 	if ranking == "" {
 		ranking = schema.RankLast
 	}
-	switch seconds, err := Score(r, ranking); {
+	switch seconds, err := score(r, ranking); {
 	case err == nil:
 		v.Score = &Ranked{Seconds: seconds, Ranking: ranking}
 	case !errors.Is(err, ErrNoScore):

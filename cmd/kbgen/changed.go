@@ -12,10 +12,10 @@ import (
 
 // selectionFlags say which steps of a pipeline run; the others are skipped.
 type selectionFlags struct {
-	Only         []string `placeholder:"KEY"`
-	Tag          []string `placeholder:"TAG"`
-	ChangedSince string   `placeholder:"REVISION"`
-	ChangedFiles string   `placeholder:"FILE"`
+	Only         []string `placeholder:"KEY" help:"only this step and what it depends on, the rest is skipped; PREFIX* for several; may be repeated"`
+	Tag          []string `placeholder:"TAG" help:"only steps with this tag and what they depend on; may be repeated"`
+	ChangedSince string   `placeholder:"REVISION" help:"only steps whose files changed since this revision"`
+	ChangedFiles string   `placeholder:"FILE" help:"only steps whose files are listed in FILE, one a line; - is stdin"`
 
 	read   *pipelines.Selection // once: a list may come on standard input
 	within context.Context      // of a command that answers signals itself; nil: signals end the process

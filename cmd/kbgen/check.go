@@ -24,14 +24,14 @@ const maxCheckedBytes = 64 << 20
 // checkCommand applies the rules to pipelines, whoever wrote them.
 type checkCommand struct {
 	Files           []string `arg:"" optional:"" name:"file"`
-	JSON            bool     `xor:"form"`
-	GitHub          bool     `name:"github" xor:"form"`
-	Severity        string   `default:"error"`
-	Ignore          []string `placeholder:"RULE"`
-	Strict          bool
-	Complete        bool
-	NoInterpolation bool `name:"no-interpolation"`
-	Rules           bool
+	JSON            bool     `xor:"form" help:"print an array (kbgen schema findings) instead of lines FILE:LINE:COLUMN: SEVERITY: message [RULE]"`
+	GitHub          bool     `name:"github" xor:"form" help:"print annotations of a GitHub workflow"`
+	Severity        string   `default:"error" placeholder:"SEVERITY" help:"the lowest severity that fails: error, warning or info. Warnings are always shown, info only if asked for"`
+	Ignore          []string `placeholder:"RULE" help:"ignore a rule; may be repeated, or KB201,KB202"`
+	Strict          bool     `help:"apply what kbgen itself keeps to: one form for everything, nothing left to replace, policies as errors"`
+	Complete        bool     `help:"nothing else is uploaded: a dependency on a step outside the file is a warning, as in .buildkite/pipeline.yml"`
+	NoInterpolation bool     `name:"no-interpolation" help:"the pipeline is uploaded with --no-interpolation"`
+	Rules           bool     `help:"list the rules with their severity and that of --strict; with --json see kbgen schema rules"`
 }
 
 func (c *checkCommand) Run(_ context.Context, env *cli.Env) error {

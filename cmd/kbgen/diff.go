@@ -19,9 +19,9 @@ import (
 type diffCmd struct {
 	Older    string `arg:"" name:"old"`
 	Newer    string `arg:"" name:"new" optional:""`
-	Dir      string `default:"testdata/golden"`
-	JSON     bool   `xor:"form"`
-	Markdown bool   `xor:"form"`
+	Dir      string `default:"testdata/golden" placeholder:"DIR" help:"the goldens to compare"`
+	JSON     bool   `xor:"form" help:"print JSON (kbgen schema diff)"`
+	Markdown bool   `xor:"form" help:"print a table, for a comment on a pull request"`
 }
 
 // maxDocument bounds a file that is read, bytes.

@@ -21,8 +21,8 @@ import (
 // with testdata/golden, or rewrites it. See [generator.ParseScenario].
 type goldenCmd struct {
 	Pipelines []string `arg:"" optional:"" name:"pipeline"`
-	Update    bool
-	Dir       string `default:"testdata"`
+	Update    bool     `help:"rewrite them; refused if CI is true. make golden also rewrites what the tests of other packages compare with"`
+	Dir       string   `default:"testdata" placeholder:"DIR" help:"the directory of scenarios and goldens"`
 }
 
 func (c *goldenCmd) Run(_ context.Context, env *cli.Env) error {

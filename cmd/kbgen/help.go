@@ -36,18 +36,10 @@ example, the first step of a build:
 
 Renders a pipeline (default: evaluate), checks it, hands it to the job's agent.
 A retried job leaves out what an earlier one has uploaded.
-` + requestOptions + `  --relay              wait for the evaluation and show its result.json and exit
-                       status as this job's, which needs a queue of its own
-  --expect-version V   fail when this is not kbgen V
-  --agent PATH         not the job's, or PATH's, buildkite-agent
-  --dry-run            print the pipeline instead; needs no job and no agent
-  --max-jobs N         jobs in one document, further ones follow (default 500)
-  --replace            drop the build's steps that have not begun
-  --allow-empty        nothing to do is no error with --gpu ALL
-  --no-artifact        do not keep pipeline.yml as an artifact of this job
-  --metrics FILE       write what was done, as OpenMetrics
-  --jwks-file PATH, --jwks-key-id ID, --signing-aws-kms-key ID,
-  --signing-gcp-kms-key ID   sign the steps: handed to the agent
+
+options:
+{options}
+
 exit status: 0 uploaded, 1 failed, 2 wrong usage, 3 a check failed, 5 refused
 `,
 	"render": `usage: kbgen render PIPELINE [options]
@@ -55,11 +47,8 @@ exit status: 0 uploaded, 1 failed, 2 wrong usage, 3 a check failed, 5 refused
 Renders a pipeline, checks it, and prints it for "buildkite-agent pipeline
 upload" with interpolation, the agent's default.
 
-` + requestOptions + `  --format yaml|json   json is safer in a pipe: cut short, it parses nowhere
-  --max-jobs N         jobs in one document, further ones follow (default 500)
-  --static, --relay    bootstrap only: for launchers that look for the result in
-                       a build's first job, which judges, or waits and shows it
-  --expect-version V   bootstrap only: insist on kbgen V (default: this release)
+options:
+{options}
 
 stdout: the pipeline. When kbgen fails and stdout is not a terminal: one line
 that the agent refuses, so that a pipe without pipefail fails as well.
@@ -73,7 +62,8 @@ example:
 Prints a table of the steps: key, queue, GPU type, timeout, tries and
 GPU-minutes in the worst case, image.
 
-` + requestOptions + `  --json               the same as JSON
+options:
+{options}
 
 exit status: 0 done, 1 failed, 2 wrong usage
 `,
@@ -83,7 +73,9 @@ Says for each value of a step which layer decided it: product, vendor, row,
 kind, pipeline, command line; later ones beat earlier ones. Looks through all
 pipelines and all GPU types, those switched off included.
 
-` + requestOptions + `
+options:
+{options}
+
 exit status: 0 done, 1 failed, 2 wrong usage
 
 example:
@@ -97,8 +89,7 @@ Compares what two pipelines mean, step by step and value by value: two files
 Order of steps, comments and quotes do not count. A change that many goldens
 share is told once.
 
-  --markdown           a table, for a comment on a pull request
-  --json               see kbgen schema diff
+{options}
 
 stdout: "+" added, "-" removed, else old → new
 exit status: 0 the same, 1 different or failed, 2 wrong usage
@@ -112,8 +103,7 @@ Renders every scenario (testdata/scenarios/PIPELINE.NAME.env) and compares with
 testdata/golden/PIPELINE/GPU.yml, or GPU.NAME.yml. Missing goldens and those of
 no scenario are faults as well.
 
-  --update   rewrite them; refused when $CI is true. make golden does this, and
-             rewrites what the other packages' tests compare with
+{options}
 
 exit status: 0 the same, 1 failed, 2 wrong usage, 4 different
 `,
@@ -122,17 +112,23 @@ exit status: 0 the same, 1 failed, 2 wrong usage, 4 different
 Lists the GPU types, one line each, in the order in which ALL renders them.
 With --json all of each row (kbgen schema gpus).
 
+{options}
+
 exit status: 0 done, 2 wrong usage
 `,
 	"kinds": `usage: kbgen kinds [--json]
 
 Lists the kinds of steps, and the pipelines made of them.
 
+{options}
+
 exit status: 0 done, 2 wrong usage
 `,
 	"queues": `usage: kbgen queues [--json]
 
 Lists the queues that steps are sent to, and what each serves.
+
+{options}
 
 exit status: 0 done, 2 wrong usage
 `,
@@ -156,7 +152,7 @@ Prints a JSON Schema: of pipelines (the default) as kbgen check checks them, one
 definition for each type of step; of result.json, task.yml, queue files, the
 payload; and of what commands print with --json.
 
-  --list               all documents that have one
+{options}
 
 exit status: 0 done, 2 wrong usage
 
@@ -174,18 +170,3 @@ example:
 `,
 	"vendor": helpVendor,
 }
-
-const requestOptions = `options:
-  --gpu NAME           GPU type; again, or NAME,NAME, for several; ALL for each
-                       (default $KERNELBOT_GPU, else the one whose queue is
-                       $KERNELBOT_QUEUE or $GPU_QUEUE; all set must agree)
-  --include-off        GPU types that are switched off as well
-  --image REF          replaces the rows' image; pinned ($KERNELBOT_IMAGE)
-  --image-policy P     of one that a build may not name: row (default), refuse
-  --payload-chunks N, --mode, --run-id, --user, --timeout-seconds
-                       of the run ($KERNELBOT_PAYLOAD_CHUNKS, _MODE, _RUN_ID;
-                       a second, secret run: $KERNELBOT_SECRET_RUN_ID)
-  --registry-secret S  pipeline image pushes with S, [buildkite:|kbsec1:]NAME
-  --only KEY|PREFIX*, --tag TAG, --changed-since REVISION, --changed-files FILE
-                       some steps, with what they depend on; the rest is skipped
-`

@@ -11,7 +11,7 @@ import (
 // imageCmd prints the Dockerfile of a runner image, or what it is built on.
 type imageCmd struct {
 	Kind string `arg:"" enum:"cuda,rocm,cpu,rootfs"`
-	Base bool
+	Base bool   `help:"print the image that it is built on"`
 }
 
 // cpuBase is what the script of kbgen image rootfs makes, as its help page has

@@ -10,7 +10,9 @@ import (
 )
 
 // listGPUs prints the table of GPU types.
-type listGPUs struct{ JSON bool }
+type listGPUs struct {
+	JSON bool `help:"print JSON"`
+}
 
 func (c *listGPUs) Run(_ context.Context, env *cli.Env) error {
 	if c.JSON {
@@ -40,7 +42,9 @@ func state(g pipelines.GPUType) string {
 }
 
 // listKinds prints the step kinds and the pipelines made of them.
-type listKinds struct{ JSON bool }
+type listKinds struct {
+	JSON bool `help:"print JSON"`
+}
 
 func (c *listKinds) Run(_ context.Context, env *cli.Env) error {
 	if c.JSON {
@@ -67,7 +71,9 @@ type queue struct {
 }
 
 // listQueues prints every queue that some pipeline sends steps to.
-type listQueues struct{ JSON bool }
+type listQueues struct {
+	JSON bool `help:"print JSON"`
+}
 
 func (c *listQueues) Run(_ context.Context, env *cli.Env) error {
 	var queues []queue

@@ -17,7 +17,7 @@ import (
 // planCmd prints what a pipeline would start, and what that may cost.
 type planCmd struct {
 	pipelineFlags
-	JSON bool
+	JSON bool `help:"print JSON (kbgen schema plan)"`
 }
 
 func (c *planCmd) Run(_ context.Context, env *cli.Env) error {

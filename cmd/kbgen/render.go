@@ -13,9 +13,9 @@ import (
 type renderCmd struct {
 	pipelineFlags
 	bootstrapFlags
-	Format  string `enum:"yaml,json" default:"yaml"`
-	MaxJobs *int   `name:"max-jobs"` // nil: as many as Buildkite takes
-	Static  bool
+	Format  string `enum:"yaml,json" default:"yaml" placeholder:"FORMAT" help:"yaml or json; json is safer in a pipe, because a truncated document does not parse"`
+	MaxJobs *int   `name:"max-jobs" placeholder:"N" help:"jobs in one document, further ones follow; default 500"` // nil: as many as Buildkite takes
+	Static  bool   `help:"bootstrap only: one step that judges, for launchers that look for the result in a build's first job"`
 }
 
 func (c *renderCmd) Run(_ context.Context, env *cli.Env) error {

@@ -18,16 +18,16 @@ type pipelineFlags struct {
 
 // requestFlags say what the build is for, see [pipelines.NewRequest].
 type requestFlags struct {
-	GPU           []string `name:"gpu" placeholder:"NAME"`
-	IncludeOff    bool     `name:"include-off"`
-	Image         *string
-	ImagePolicy   string `name:"image-policy" enum:"row,refuse" default:"row"`
-	PayloadChunks *int
-	Mode          *string
-	RunID         *string `name:"run-id"`
-	User          *string
-	Seconds       *string `name:"timeout-seconds"`
-	Registry      string  `name:"registry-secret" placeholder:"[STORE:]NAME"`
+	GPU           []string `name:"gpu" placeholder:"NAME" help:"a GPU type; may be repeated, or NAME,NAME; ALL for each; default KERNELBOT_GPU, else the type whose queue is KERNELBOT_QUEUE or GPU_QUEUE; all that are set must agree"`
+	IncludeOff    bool     `name:"include-off" help:"also render GPU types that are switched off"`
+	Image         *string  `placeholder:"REF" help:"use this pinned image instead of the row's; default KERNELBOT_IMAGE"`
+	ImagePolicy   string   `name:"image-policy" enum:"row,refuse" default:"row" placeholder:"POLICY" help:"if a build names an image that it may not: row uses the row's image, refuse fails"`
+	PayloadChunks *int     `placeholder:"N" help:"the number of payload variables; default KERNELBOT_PAYLOAD_CHUNKS"`
+	Mode          *string  `placeholder:"MODE" help:"the mode of the run; default KERNELBOT_MODE"`
+	RunID         *string  `name:"run-id" placeholder:"ID" help:"the id of the run; default KERNELBOT_RUN_ID. KERNELBOT_SECRET_RUN_ID asks for a second, secret run"`
+	User          *string  `placeholder:"NAME" help:"the user whose run it is"`
+	Seconds       *string  `name:"timeout-seconds" placeholder:"N" help:"the time that the run may take"`
+	Registry      string   `name:"registry-secret" placeholder:"[STORE:]NAME" help:"the secret with which pipeline image pushes, [buildkite:|kbsec1:]NAME"`
 	selectionFlags
 
 	bootstrap bootstrapFlags   // of commands that have them
@@ -37,8 +37,8 @@ type requestFlags struct {
 
 // bootstrapFlags are about the step that renders the others.
 type bootstrapFlags struct {
-	Relay         bool
-	ExpectVersion string `placeholder:"VERSION"`
+	Relay         bool   `help:"wait for the evaluation and show its result.json and exit status as those of this job, which needs a queue of its own"`
+	ExpectVersion string `placeholder:"VERSION" help:"fail unless this is kbgen VERSION"`
 }
 
 // find returns the pipeline asked for.

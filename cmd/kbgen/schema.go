@@ -18,7 +18,7 @@ import (
 // schemaCmd prints a JSON Schema.
 type schemaCmd struct {
 	Name string `arg:"" optional:"" name:"document" default:"pipeline"`
-	List bool
+	List bool   `help:"list all documents that have a schema"`
 }
 
 // checkedFormats are the schemas that kbgen itself checks by.

@@ -25,18 +25,18 @@ import (
 type uploadCmd struct {
 	pipelineFlags
 	bootstrapFlags
-	DryRun     bool   `name:"dry-run"`
-	Agent      string `placeholder:"PATH"`
-	MaxJobs    *int   `name:"max-jobs"`
-	Replace    bool
-	AllowEmpty bool   `name:"allow-empty"`
-	Artifact   bool   `default:"true" negatable:""`
-	Metrics    string `placeholder:"FILE"`
+	DryRun     bool   `name:"dry-run" help:"print the pipeline instead; needs no job and no agent"`
+	Agent      string `placeholder:"PATH" help:"the buildkite-agent to use; default the job's, else the one on PATH"`
+	MaxJobs    *int   `name:"max-jobs" placeholder:"N" help:"jobs in one document, further ones follow; default 500"`
+	Replace    bool   `help:"drop the build's steps that have not begun"`
+	AllowEmpty bool   `name:"allow-empty" help:"with --gpu ALL: nothing to do is not an error"`
+	Artifact   bool   `default:"true" negatable:"" help:"do not store pipeline.yml as an artifact of this job"`
+	Metrics    string `placeholder:"FILE" help:"write what was done, as OpenMetrics"`
 
-	JWKSFile string `name:"jwks-file" placeholder:"PATH"`
-	JWKSKey  string `name:"jwks-key-id" placeholder:"ID"`
-	AWSKMS   string `name:"signing-aws-kms-key" placeholder:"ID"`
-	GCPKMS   string `name:"signing-gcp-kms-key" placeholder:"ID"`
+	JWKSFile string `name:"jwks-file" placeholder:"PATH" help:"sign the steps: handed to the agent"`
+	JWKSKey  string `name:"jwks-key-id" placeholder:"ID" help:"the key to sign with: handed to the agent"`
+	AWSKMS   string `name:"signing-aws-kms-key" placeholder:"ID" help:"an AWS KMS key to sign with: handed to the agent"`
+	GCPKMS   string `name:"signing-gcp-kms-key" placeholder:"ID" help:"a GCP KMS key to sign with: handed to the agent"`
 }
 
 func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {

@@ -31,10 +31,10 @@ type vendorCommands struct {
 
 // vendorInit prints a queue file to start from.
 type vendorInit struct {
-	GPU    string `name:"gpu" required:"" placeholder:"NAME"`
-	Vendor string `default:"example"`
-	Node   string `default:"node-1"`
-	Count  *int
+	GPU    string `name:"gpu" required:"" placeholder:"NAME" help:"a GPU type (kbgen gpus lists them)"`
+	Vendor string `default:"example" placeholder:"NAME" help:"who lends, in lower case"`
+	Node   string `default:"node-1" placeholder:"NAME" help:"the machine's name"`
+	Count  *int   `placeholder:"N" help:"GPUs of the machine; default those of one job"`
 }
 
 var namePattern = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
@@ -68,8 +68,8 @@ func (c *vendorInit) Run(_ context.Context, env *cli.Env) error {
 // vendorCheck explains every fault of queue files.
 type vendorCheck struct {
 	Files []string `arg:"" name:"file"`
-	JSON  bool
-	Live  bool
+	JSON  bool     `help:"print an array of faults (kbgen schema findings) instead of lines"`
+	Live  bool     `help:"then ask Buildkite for the queues and agents, with kblaunch queues --check FILE; needs BUILDKITE_API_TOKEN (read_clusters, read_agents)"`
 }
 
 func (c *vendorCheck) Run(ctx context.Context, env *cli.Env) error {

@@ -136,6 +136,8 @@ example:
 Lists the tasks that come with kblaunch: name, language, submissions, and what
 to do. Any of them serves as TASK.
 
+{options}
+
 exit status: 0 done, 2 wrong usage
 `,
 	"queues": `usage: kblaunch queues [--check FILE]...

@@ -58,7 +58,9 @@ func exampleNames() (names []string) {
 	return names
 }
 
-type examplesCmd struct{ JSON bool }
+type examplesCmd struct {
+	JSON bool `help:"print JSON"`
+}
 
 // exampleJSON is an example as --json prints it.
 type exampleJSON struct {

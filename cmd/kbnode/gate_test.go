@@ -18,7 +18,6 @@ import (
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/localtest"
-	nodeconfig "github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/gate"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/templates"
@@ -135,7 +134,7 @@ func (r *gateRig) script(name, text string) {
 func (r *gateRig) servePlugin() {
 	dir := r.path("var/lib/kbnode/plugins/docker")
 	if from := os.Getenv("KBGEN_DOCKER_PLUGIN_DIR"); from != "" { // the real one
-		if out, err := exec.Command("git", "-c", "safe.directory=*", "-c", "advice.detachedHead=false", "clone", "--quiet", "--branch", nodeconfig.PluginVersion, from, dir).CombinedOutput(); err != nil {
+		if out, err := exec.Command("git", "-c", "safe.directory=*", "-c", "advice.detachedHead=false", "clone", "--quiet", "--branch", schema.PluginVersion, from, dir).CombinedOutput(); err != nil {
 			r.t.Fatalf("git clone: %v\n%s", err, out)
 		}
 		return
@@ -143,7 +142,7 @@ func (r *gateRig) servePlugin() {
 	if err := os.CopyFS(dir, os.DirFS("../../e2e/testdata/docker/plugin")); err != nil {
 		r.t.Fatal(err)
 	}
-	for _, args := range [][]string{{"init", "--quiet"}, {"add", "--all"}, {"commit", "--quiet", "--message", "stand-in"}, {"tag", nodeconfig.PluginVersion}} {
+	for _, args := range [][]string{{"init", "--quiet"}, {"add", "--all"}, {"commit", "--quiet", "--message", "stand-in"}, {"tag", schema.PluginVersion}} {
 		cmd := exec.Command("git", append([]string{"-c", "user.name=kbgen", "-c", "user.email=kbgen@localhost", "-c", "safe.directory=*"}, args...)...)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {

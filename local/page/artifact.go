@@ -90,7 +90,7 @@ func (p *pages) artifact(r *http.Request) (*frame, error) {
 
 // preview shows text as lines and images as such.
 func (p *pages) preview(c *artifactPage, a *engine.Artifact) {
-	data, whole, err := readStart(p.engine.ArtifactFile(a.ID), maxPreview)
+	data, complete, err := readStart(p.engine.ArtifactFile(a.ID), maxPreview)
 	switch {
 	case err != nil:
 		c.None = "Its bytes are not here."
@@ -101,18 +101,18 @@ func (p *pages) preview(c *artifactPage, a *engine.Artifact) {
 	case a.Size == 0:
 		c.None = "It is empty."
 		return
-	case !isText(data, whole):
+	case !isText(data, complete):
 		c.None = "It is no text and no image that a browser shows."
 		return
 	}
-	if whole && (strings.HasSuffix(a.Path, ".json") || a.ContentType == "application/json") {
+	if complete && (strings.HasSuffix(a.Path, ".json") || a.ContentType == "application/json") {
 		var pretty bytes.Buffer
 		if json.Indent(&pretty, data, "", "  ") == nil && pretty.Len() < 4*maxPreview {
 			data = pretty.Bytes()
 		}
 	}
 	lines := strings.Split(strings.TrimSuffix(text.Lines(string(data)), "\n"), "\n")
-	if !whole {
+	if !complete {
 		c.Cut = format.Size(maxPreview)
 		lines = lines[:max(1, len(lines)-1)] // the last one is cut
 	}
@@ -120,7 +120,7 @@ func (p *pages) preview(c *artifactPage, a *engine.Artifact) {
 }
 
 // readStart reads at most limit bytes of a file, and reports whether that is all.
-func readStart(file string, limit int64) (data []byte, whole bool, err error) {
+func readStart(file string, limit int64) (data []byte, complete bool, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, false, err
@@ -143,8 +143,8 @@ func imageType(data []byte) string {
 	return ""
 }
 
-func isText(data []byte, whole bool) bool {
-	if !whole && len(data) > utf8.UTFMax {
+func isText(data []byte, complete bool) bool {
+	if !complete && len(data) > utf8.UTFMax {
 		data = data[:len(data)-utf8.UTFMax] // a character may be cut
 		for len(data) > 0 && !utf8.RuneStart(data[len(data)-1]) {
 			data = data[:len(data)-1]
@@ -164,8 +164,8 @@ func (p *pages) image(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, err)
 		return
 	}
-	data, whole, err := readStart(p.engine.ArtifactFile(a.ID), maxImage)
-	if errors.Is(err, os.ErrNotExist) || err == nil && (!whole || imageType(data) == "" || a.State != engine.ArtifactFinished) {
+	data, complete, err := readStart(p.engine.ArtifactFile(a.ID), maxImage)
+	if errors.Is(err, os.ErrNotExist) || err == nil && (!complete || imageType(data) == "" || a.State != engine.ArtifactFinished) {
 		err = notFound("This artifact is no image.")
 	}
 	if err != nil {

@@ -84,7 +84,7 @@ func (p *pages) results(b *engine.Build) ([]engine.Artifact, []*resultFile) {
 
 // subjectOf says what a build is about.
 func (p *pages) subjectOf(b *engine.Build) subject {
-	said := func(names ...string) string {
+	metadata := func(names ...string) string {
 		for _, name := range names {
 			if value := text.Line(b.MetaData[name], 100); value != "" {
 				return value
@@ -93,12 +93,12 @@ func (p *pages) subjectOf(b *engine.Build) subject {
 		return ""
 	}
 	var s subject
-	where := said("mode")
-	if gpu := said("gpu", "queue"); gpu != "" {
+	where := metadata("mode")
+	if gpu := metadata("gpu", "queue"); gpu != "" {
 		where = strings.TrimSpace(where + " on " + gpu)
 	}
 	var parts []string
-	for _, part := range []string{said("task"), said("file"), where} {
+	for _, part := range []string{metadata("task"), metadata("file"), where} {
 		if part != "" {
 			parts = append(parts, part)
 		}
@@ -108,7 +108,7 @@ func (p *pages) subjectOf(b *engine.Build) subject {
 	if name := text.Line(b.MetaData["outcome:"+runID], 60); name != "" {
 		s.Verdict = outcomeState(outcomeNamed(name))
 	}
-	s.Score = said("score:"+runID, "score")
+	s.Score = metadata("score:"+runID, "score")
 	_, all := p.results(b)
 	for _, e := range slices.Backward(all) {
 		v := e.verdict

@@ -8,8 +8,8 @@ import (
 
 // Limits of automatic retries, per rule.
 const (
-	DefaultRetryLimit = 2
-	MaxRetryLimit     = 10
+	defaultRetryLimit = 2
+	maxRetryLimit     = 10
 )
 
 func retry(raw json.RawMessage) (Retry, error) {
@@ -40,7 +40,7 @@ func automatic(raw json.RawMessage) ([]RetryRule, error) {
 		if !on {
 			return nil, nil
 		}
-		return []RetryRule{{AnyStatus: true, Limit: DefaultRetryLimit}}, nil
+		return []RetryRule{{AnyStatus: true, Limit: defaultRetryLimit}}, nil
 	}
 	if jsonType(raw) == "an object" {
 		rule, err := retryRule(raw)
@@ -66,7 +66,7 @@ func retryRule(raw json.RawMessage) (RetryRule, error) {
 	if err != nil {
 		return RetryRule{}, err
 	}
-	rule := RetryRule{Limit: DefaultRetryLimit}
+	rule := RetryRule{Limit: defaultRetryLimit}
 	for name, value := range fields {
 		switch name {
 		case "exit_status":
@@ -79,7 +79,7 @@ func retryRule(raw json.RawMessage) (RetryRule, error) {
 		case "signal_reason":
 			rule.SignalReasons, err = words(value)
 		case "limit":
-			rule.Limit, err = wholeNumber(value, 0, MaxRetryLimit)
+			rule.Limit, err = wholeNumber(value, 0, maxRetryLimit)
 		default:
 			return RetryRule{}, unknownProperty(name, "retry rule", []string{"exit_status", "signal", "signal_reason", "limit"})
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/runner/device"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // A world is a machine below a directory, with programs that answer from tables.
@@ -48,13 +49,13 @@ func healthy(t *testing.T) *world {
 	}
 	w := &world{t: t, root: t.TempDir(), config: &node.Config{
 		Version: 1, Node: "n", Vendor: "v", Program: "/usr/bin/kbnode", Agent: node.Agent{Path: "/usr/bin/buildkite-agent", Version: "3.138.0"},
-		Docker: node.Docker{Socket: "/run/docker.sock", CLI: "/usr/bin/docker"}, PluginCommit: node.PluginCommit, Slots: []node.Slot{slot},
+		Docker: node.Docker{Socket: "/run/docker.sock", CLI: "/usr/bin/docker"}, PluginCommit: schema.PluginCommit, Slots: []node.Slot{slot},
 	}}
 	for name, body := range map[string]string{
 		"/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n", "/proc/meminfo": "MemTotal: 16000000 kB\nSwapTotal: 0 kB\n",
 		node.TokenPath: "not a token\n", node.ConfigPath: "# kbnode\n", "/usr/bin/buildkite-agent": "", "/run/docker.sock": "", "/dev/nvidia7": "", "/dev/nvidiactl": "",
 		node.HooksDir + "/pre-bootstrap": "#!/bin/sh\n", node.HooksDir + "/environment": "#!/bin/sh\n", node.HooksDir + "/pre-artifact": "#!/bin/sh\n",
-		node.PluginDir + "/hooks/command": "#!/bin/bash\n", node.PluginDir + "/.git/HEAD": node.PluginCommit + "\n",
+		node.PluginDir + "/hooks/command": "#!/bin/bash\n", node.PluginDir + "/.git/HEAD": schema.PluginCommit + "\n",
 		"/proc/driver/nvidia/version": "NVRM version\n", "/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\ndevices: [{name: " + uuid + "}]\n",
 		slot.ProxySocket():                          "",
 		slot.CgroupDir() + "/memory.max":            fmt.Sprintln(slot.SliceBytes),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/facts"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // Least is what the machine needs, here and for each job.
@@ -240,7 +241,7 @@ func (r *run) plugin() {
 		head = r.read(dir + "/.git/" + ref)
 	}
 	if head != r.c.PluginCommit {
-		r.fail("kbnode apply FILE --force", "%s is at commit %.12s, want %.12s, %s", dir, head, r.c.PluginCommit, node.PluginVersion)
+		r.fail("kbnode apply FILE --force", "%s is at commit %.12s, want %.12s, %s", dir, head, r.c.PluginCommit, schema.PluginVersion)
 	}
 }
 

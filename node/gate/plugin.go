@@ -15,18 +15,19 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/proxy"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // sources are the spellings of the one plugin: what the agent uploads, and what a
 // step in Buildkite's settings says.
 var sources = []string{
-	node.PluginSource + "#" + node.PluginVersion,
-	"docker#" + node.PluginVersion,
+	schema.PluginSource + "#" + schema.PluginVersion,
+	"docker#" + schema.PluginVersion,
 }
 
 // cloneName is what the agent calls the directory of the plugin's clone.
-var cloneName = strings.NewReplacer("/", "-", ".", "-").Replace(node.PluginSource + "-" + node.PluginVersion)
+var cloneName = strings.NewReplacer("/", "-", ".", "-").Replace(schema.PluginSource + "-" + schema.PluginVersion)
 
 // OfferPlugin puts the vendored plugin where the agent's bootstrap looks for a clone
 // of it: a directory that is called by the agent's name, which is the server's to

@@ -16,6 +16,7 @@ import (
 	"github.com/gpu-mode/kbgen/node/facts"
 	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/near"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
@@ -59,7 +60,7 @@ type Input struct {
 	// version and hash.
 	AgentFrom, AgentSHA256, AgentVersion string
 	PluginFrom                           string // URL or directory; empty: [defaultPlugin]
-	PluginCommit                         string // another one than [node.PluginCommit]
+	PluginCommit                         string // another one than [schema.PluginCommit]
 	VerificationJWKS                     string // a file of public keys; steps must be signed with one of them
 	AllowSmall                           bool   // a machine that keeps no row's promise, as in tests
 }
@@ -117,7 +118,7 @@ type slot struct {
 // Errors: all that is wrong, joined, one line each.
 func Make(in Input) (*Plan, error) {
 	in.PluginFrom = cmp.Or(in.PluginFrom, defaultPlugin)
-	in.PluginCommit = cmp.Or(in.PluginCommit, node.PluginCommit)
+	in.PluginCommit = cmp.Or(in.PluginCommit, schema.PluginCommit)
 	var names []string
 	for _, n := range in.File.Nodes {
 		names = append(names, n.Name)

@@ -12,6 +12,7 @@ import (
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/templates"
 )
 
@@ -77,7 +78,7 @@ func (m *maker) programs() {
 		set.Copies = append(set.Copies, resource.Copy{Path: agentPath, From: m.AgentFrom, SHA256: m.AgentSHA256, Mode: 0o755})
 	}
 	if m.any(Docker) {
-		set.Clones = append(set.Clones, resource.Clone{Path: node.PluginDir, From: m.PluginFrom, Ref: node.PluginVersion, Commit: m.PluginCommit})
+		set.Clones = append(set.Clones, resource.Clone{Path: node.PluginDir, From: m.PluginFrom, Ref: schema.PluginVersion, Commit: m.PluginCommit})
 	}
 }
 
@@ -141,7 +142,7 @@ func (m *maker) slotFiles(n *templates.Node, s *slot) error {
 	m.add(node.UnitDir+"/"+s.Slice(), 0o644, slice)
 	config, err := (&templates.AgentConfig{
 		Major: m.agentMajor(), Name: m.agentName(s), Slot: s.Name, Tags: s.Tags, Endpoint: m.Endpoint, Program: Program,
-		Docker: s.Platform == Docker, Plugin: node.PluginSource + "#" + node.PluginVersion,
+		Docker: s.Platform == Docker, Plugin: schema.PluginSource + "#" + schema.PluginVersion,
 		JWKS: m.VerificationJWKS, HealthPort: s.HealthPort, CancelSecs: cancelSecs,
 	}).File()
 	if err != nil {

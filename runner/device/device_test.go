@@ -191,7 +191,7 @@ func TestProbesThatFail(t *testing.T) {
 
 func TestDriverThatHangs(t *testing.T) {
 	m := acting(t, "driver hangs")
-	p, err := Start(context.Background(), m.Probe, m.Environ)
+	p, err := start(context.Background(), m.Probe, m.Environ)
 	if err != nil {
 		t.Fatal(err)
 	}

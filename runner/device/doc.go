@@ -4,7 +4,7 @@
 //
 // NVIDIA's library is loaded in a process of its own, because a broken driver may
 // hang or end whoever calls it, and a library that is too old ends the process
-// from within. [Serve] is that process's work; [Probe] and [Start] start it. Only
+// from within. [Serve] is that process's work; [Probe] and start start it. Only
 // a build with cgo has NVML inside. Without it [Serve] answers [ErrNoDriver], and
 // nvidia-smi is read instead. AMD's devices are read from KFD's topology and
 // sysfs, TPU chips from their device nodes; both without a process.

@@ -39,10 +39,10 @@ type Prober struct {
 	closed bool
 }
 
-// Start starts a probing process that is no child of this one: argv starts the
+// start starts a probing process that is no child of this one: argv starts the
 // real one and ends (see [Detach]). A caller that ends all of its own children
 // does not end it. It ends with this process, whose descriptor it reads from.
-func Start(ctx context.Context, argv, environ []string) (*Prober, error) {
+func start(ctx context.Context, argv, environ []string) (*Prober, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Args[0] = "kbrun" // whatever the file is called
 	cmd.Env, cmd.Dir = environ, "/"
@@ -73,7 +73,7 @@ func Start(ctx context.Context, argv, environ []string) (*Prober, error) {
 
 // Detach starts argv with this process's input and output, in a session of its
 // own, writes its process number to the output, and leaves it running. This is
-// the work of the first of the two processes of [Start].
+// the work of the first of the two processes of start.
 func Detach(argv, environ []string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Args[0] = "kbrun"

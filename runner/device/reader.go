@@ -74,10 +74,10 @@ func reasons(bits uint64) []string {
 	return names
 }
 
-// Disturbs reports whether a reason makes a timing the machine's doing rather
+// disturbs reports whether a reason makes a timing the machine's doing rather
 // than the program's. A power cap is not among them: every dense kernel meets
 // it, on every machine of the kind.
-func Disturbs(reason string) bool {
+func disturbs(reason string) bool {
 	switch reason {
 	case reasonSWThermal, reasonHWThermal, reasonHWSlowdown, reasonPowerBrake:
 		return true

@@ -135,7 +135,7 @@ func (w *Watch) readSMI(ctx context.Context) (report *schema.DeviceReport, err e
 
 // ask starts the probing process and keeps it when it works.
 func (w *Watch) ask(ctx context.Context) (*schema.DeviceReport, error) {
-	probe, err := Start(ctx, w.machine.Probe, w.machine.Environ)
+	probe, err := start(ctx, w.machine.Probe, w.machine.Environ)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (w *Watch) disturbed(s schema.Sampling) []string {
 	}
 	var out []string
 	for _, c := range s.Throttle {
-		if Disturbs(c.Reason) {
+		if disturbs(c.Reason) {
 			out = append(out, fmt.Sprintf("%s: device %d was slowed down (%s) in %d of %d samples", s.Phase, s.Index, c.Reason, c.Samples, s.Samples))
 		}
 	}

@@ -34,7 +34,7 @@ type Control struct {
 //
 // Everything that this goes by can be made up. So it decides no more than
 // whether a control run is made.
-func NeedsControl(p *plan.Phase, s *Seen, v *Verdict) bool {
+func NeedsControl(p *plan.Phase, s *Seen, v *Judgment) bool {
 	if p.Compile != nil || s.Test == nil || v.Outcome == nil {
 		return false
 	}
@@ -69,7 +69,7 @@ func NeedsControl(p *plan.Phase, s *Seen, v *Verdict) bool {
 // Nothing of the submission is in a control: its files, directories and process
 // are new, and the submission's processes are gone. What it says is therefore
 // the task's word or the machine's.
-func Blame(p *plan.Phase, s *Seen, v *Verdict, c *Control) {
+func Blame(p *plan.Phase, s *Seen, v *Judgment, c *Control) {
 	seen := c.Process
 	report, _ := parseReport(seen.Report.Decoded())
 	_, decided := report.Get("check")
@@ -111,7 +111,7 @@ func Blame(p *plan.Phase, s *Seen, v *Verdict, c *Control) {
 }
 
 // blame takes the fault from the submission.
-func (v *Verdict) blame(name, words string) {
+func (v *Judgment) blame(name, words string) {
 	v.Outcome = schema.Outcomef(name, "%s", words)
 	x := &schema.Explanation{Error: explain.Line(words)}
 	if v.Explanation != nil {

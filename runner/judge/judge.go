@@ -14,8 +14,8 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// A Verdict is what a phase came to.
-type Verdict struct {
+// A Judgment is what the judge makes of one phase: its run, its outcome, its explanation.
+type Judgment struct {
 	Compilation *schema.CompileResult // nil: nothing was compiled
 	Run         *schema.RunResult     // nil: the harness did not run to an end
 	Outcome     *schema.Outcome       // nil: a plain pass, or not decided here
@@ -37,7 +37,7 @@ type Verdict struct {
 // no verdict: the caller knows why.
 //
 // With a secret seed, it holds nothing that could tell it; see withhold.
-func Phase(p *plan.Phase, s *Seen) (v Verdict) {
+func Phase(p *plan.Phase, s *Seen) (v Judgment) {
 	defer func() { v.withhold(p, s.Test) }()
 	switch {
 	case p.Compile != nil:
@@ -74,7 +74,7 @@ func Phase(p *plan.Phase, s *Seen) (v Verdict) {
 
 // compile judges the compiler. A failure leaves a stand-in run beside the
 // compilation: Kernelbot's store cannot take a run that is null.
-func (v *Verdict) compile(p *plan.Phase, s *Seen) {
+func (v *Judgment) compile(p *plan.Phase, s *Seen) {
 	if s.Version == nil {
 		return
 	}
@@ -106,7 +106,7 @@ func (v *Verdict) compile(p *plan.Phase, s *Seen) {
 	v.notCompiled(compiled)
 }
 
-func (v *Verdict) notCompiled(c *schema.CompileResult) {
+func (v *Judgment) notCompiled(c *schema.CompileResult) {
 	v.Compilation = c
 	v.Run = &schema.RunResult{Command: c.Command, ExitCode: c.ExitCode}
 }

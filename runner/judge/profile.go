@@ -19,7 +19,7 @@ func ProfilerWorked(p *plan.Phase, test *Process) bool {
 
 // profile replaces the outcome by the profiler's fault if there is one, and
 // otherwise adds what the profiler printed to the report.
-func (v *Verdict) profile(p *plan.Phase, s *Seen) {
+func (v *Judgment) profile(p *plan.Phase, s *Seen) {
 	if p.Profile == nil {
 		return
 	}

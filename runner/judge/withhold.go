@@ -15,7 +15,7 @@ import (
 // what either prints, raises or reports goes to whoever reads the result. What
 // stays are the runner's own words, numbers of cases that were sent, their
 // verdicts, and a passing run's figures.
-func (v *Verdict) withhold(p *plan.Phase, test *Process) {
+func (v *Judgment) withhold(p *plan.Phase, test *Process) {
 	if p.Test == nil || p.Test.Seed == nil {
 		return
 	}
@@ -39,7 +39,7 @@ func (v *Verdict) withhold(p *plan.Phase, test *Process) {
 }
 
 // withholdText puts the outcome's text together anew from what may be told.
-func (v *Verdict) withholdText(run *schema.RunResult, test *Process) {
+func (v *Judgment) withholdText(run *schema.RunResult, test *Process) {
 	o := v.Outcome
 	if o == nil {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// Limits bound a sandbox. Zero means the value of [DefaultLimits].
+// Limits bound a sandbox. Zero means the value of defaultLimits.
 type Limits struct {
 	Processes int   // with threads, in the whole sandbox
 	OpenFiles int   // per process
@@ -20,9 +20,9 @@ type Limits struct {
 	Memory    int64 // bytes, in the whole sandbox, tmpfs included
 }
 
-// DefaultLimits are generous: they stop a bomb, not an honest program with
+// defaultLimits are generous: they stop a bomb, not an honest program with
 // thousands of threads.
-func DefaultLimits() Limits {
+func defaultLimits() Limits {
 	return Limits{Processes: 4096, OpenFiles: 16384, FileSize: 16 << 30, Memory: totalMemory() / 10 * 9}
 }
 
@@ -145,7 +145,7 @@ func Open(o Options) (*Sandbox, error) {
 }
 
 func (l Limits) orDefault() Limits {
-	d := DefaultLimits()
+	d := defaultLimits()
 	if l.Processes == 0 {
 		l.Processes = d.Processes
 	}

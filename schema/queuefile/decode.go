@@ -18,9 +18,9 @@ import (
 // MaxSize is how long a queue file may be, in bytes.
 const MaxSize = 1 << 20
 
-// MaxGPUs is how many GPUs one file may name, or agents where there are none:
+// maxGPUs is how many GPUs one file may name, or agents where there are none:
 // far more than anybody lends, and few enough to compare each with each.
-const MaxGPUs = 8192
+const maxGPUs = 8192
 
 // gpus counts what the file's groups stand for, without listing it.
 func (f *File) gpus() int {
@@ -64,8 +64,8 @@ func Decode(name string, doc []byte) (*File, []*schema.Finding) {
 		return nil, sorted(r.faults)
 	}
 	r.root.Decode(r.File) // what has the wrong type is reported already, and stays 0
-	if gpus := r.gpus(); gpus > MaxGPUs {
-		r.wrong(path{"nodes"}, said(fmt.Sprintf("%d GPUs", gpus)), "at most %d in one file", MaxGPUs)
+	if gpus := r.gpus(); gpus > maxGPUs {
+		r.wrong(path{"nodes"}, said(fmt.Sprintf("%d GPUs", gpus)), "at most %d in one file", maxGPUs)
 		return nil, sorted(r.faults)
 	}
 	r.consistent()

@@ -46,7 +46,7 @@ func Sample(row GPUType, vendor, node string, count int) string {
 	line("    machine:", "all of it, the host's own share included")
 	line(fmt.Sprintf("      cpus: %d", agents*share.CPUs+HostCPUs), fmt.Sprintf("cores; %d stay with the host", HostCPUs))
 	line(fmt.Sprintf("      memory_gib: %d", memory), fmt.Sprintf("GiB; 1/32, at least 4, stays with the host: here %d", HostMemoryGiB(memory)))
-	line(fmt.Sprintf("      disk_gb: %d", agents*share.DiskGB+HostDiskGB), fmt.Sprintf("GB; %d stay with the host and the images", HostDiskGB))
+	line(fmt.Sprintf("      disk_gb: %d", agents*share.DiskGB+hostDiskGB), fmt.Sprintf("GB; %d stay with the host and the images", hostDiskGB))
 	line(fmt.Sprintf("      network_mbps: %d", max(1, units)*needNetwork.better), "Mbps, what the machine can download")
 	line("    gpus:", "one entry for each GPU type")
 	line("      - type: "+row.Name, "kbgen gpus lists them")

@@ -22,8 +22,8 @@ const (
 	Variable Format = "cryptic variable" // C, under a key of the repository
 )
 
-// MaxText bounds an encrypted text, bytes: what Linux takes as one variable.
-const MaxText = 128 << 10
+// maxText bounds an encrypted text, bytes: what Linux takes as one variable.
+const maxText = 128 << 10
 
 // ErrOpen is every way in which a value does not open: another key, a changed
 // text, broken padding. They are not told apart, since whoever could tell them
@@ -39,24 +39,24 @@ type Value struct {
 	Text   []byte // without the one line end that the tools append
 
 	// Passphrase is how many bytes of the key file count, 0 for [V0], which has
-	// none. 64 for the tool's own v1. A value with fewer than [WeakPassphrase]
+	// none. 64 for the tool's own v1. A value with fewer than [weakPassphrase]
 	// can be found by trying and counts as public.
 	Passphrase int
 }
 
-// WeakPassphrase is the least number of random bytes that nobody tries through.
-const WeakPassphrase = 16
+// weakPassphrase is the least number of random bytes that nobody tries through.
+const weakPassphrase = 16
 
 // Weak reports whether the value can be found without the key.
-func (v *Value) Weak() bool { return v.Format != V0 && v.Passphrase < WeakPassphrase }
+func (v *Value) Weak() bool { return v.Format != V0 && v.Passphrase < weakPassphrase }
 
 // parts are the two blocks of a text; key is nil for [Variable], container for
 // [V0].
 type parts struct{ key, container []byte }
 
 func split(text string) (parts, error) {
-	if len(text) > MaxText {
-		return parts{}, fmt.Errorf("got %d bytes, want at most %d: %w", len(text), MaxText, ErrFormat)
+	if len(text) > maxText {
+		return parts{}, fmt.Errorf("got %d bytes, want at most %d: %w", len(text), maxText, ErrFormat)
 	}
 	first, second, two := strings.Cut(strings.TrimSpace(text), ";")
 	head, err := base64.StdEncoding.Strict().DecodeString(first)
@@ -135,12 +135,6 @@ func OpenVariable(repositoryKey []byte, text string) (*Value, error) {
 	return openValue(Variable, repositoryKey, p.container)
 }
 
-// OpenFile decrypts a file that cryptic's encrypt_file wrote: a container, no
-// base64. Nothing is cut from its end.
-func OpenFile(repositoryKey, file []byte) ([]byte, error) {
-	return openContainer(Passphrase(repositoryKey), file)
-}
-
 // OpenRepositoryKey opens the content of cryptic's repo_key.<fingerprint>.
 func OpenRepositoryKey(key *rsa.PrivateKey, file []byte) ([]byte, error) {
 	return openBlock(key, file)
@@ -182,7 +176,7 @@ func isBase64Lines(keyFile []byte) bool {
 // openssl drops nothing.
 //
 // Errors: a key below 1,024 bits, a value that would end in NUL or pass
-// [MaxText].
+// [maxText].
 func SealV1(random io.Reader, key *rsa.PublicKey, value []byte) (string, error) {
 	secret := make([]byte, 48)
 	if _, err := io.ReadFull(random, secret); err != nil {
@@ -199,8 +193,8 @@ func SealV1(random io.Reader, key *rsa.PublicKey, value []byte) (string, error) 
 		return "", err
 	}
 	text := base64.StdEncoding.EncodeToString(head) + ";" + base64.StdEncoding.EncodeToString(container)
-	if len(text) > MaxText {
-		return "", fmt.Errorf("got a value of %d bytes, want one that is at most %d encrypted", len(value), MaxText)
+	if len(text) > maxText {
+		return "", fmt.Errorf("got a value of %d bytes, want one that is at most %d encrypted", len(value), maxText)
 	}
 	return text, nil
 }

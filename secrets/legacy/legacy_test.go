@@ -61,7 +61,8 @@ func TestOpenWithARepositoryKey(t *testing.T) {
 	if err != nil || string(v.Text) != "hunter2" || v.Format != Variable || v.Passphrase != 128 || v.Weak() {
 		t.Errorf("variable: got %+v, %v", v, err)
 	}
-	file, err := OpenFile(key, read(t, "file.encrypted"))
+	// A file of cryptic's encrypt_file is a container without base64.
+	file, err := openContainer(Passphrase(key), read(t, "file.encrypted"))
 	if err != nil || string(file) != "line 1\nline 2\n" {
 		t.Errorf("file: got %q, %v, want both lines with their ends", file, err)
 	}
@@ -133,7 +134,7 @@ func TestOneAnswerForEveryFault(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", what, err, ErrOpen)
 		}
 	}
-	for _, text := range []string{"", ";", "x", "AAAA", "hunter2", "!!!!;!!!!", head + ";AAAA", head + ";", strings.Repeat("A", MaxText+4), head + "\n" + head} {
+	for _, text := range []string{"", ";", "x", "AAAA", "hunter2", "!!!!;!!!!", head + ";AAAA", head + ";", strings.Repeat("A", maxText+4), head + "\n" + head} {
 		if _, err := Open(key, text); !errors.Is(err, ErrFormat) {
 			t.Errorf("Open(%.20q): got %v, want %v", text, err, ErrFormat)
 		}
@@ -152,7 +153,7 @@ func TestSealV1(t *testing.T) {
 			t.Errorf("Open(SealV1(%.20q)): got %+v, %v", value, got, err)
 		}
 	}
-	if _, err := SealV1(rand.Reader, &key.PublicKey, make([]byte, MaxText)); err == nil {
+	if _, err := SealV1(rand.Reader, &key.PublicKey, make([]byte, maxText)); err == nil {
 		t.Error("a value that no variable can carry was sealed")
 	}
 }

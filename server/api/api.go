@@ -338,8 +338,6 @@ type param struct {
 	about string
 }
 
-func is[T any]() reflect.Type { return reflect.TypeFor[T]() }
-
 func (a *api) routes() []route {
 	return append(append(popcornRoutes(), popcornAdminRoutes()...), ownRoutes()...)
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -41,18 +42,18 @@ const streamPattern = "POST /{board}/{gpu}/{mode}"
 
 func popcornRoutes() []route {
 	return []route{
-		{pattern: "POST /submission/{board}/{gpu}/{mode}", about: "Hand in a file; it is evaluated while you ask how far it is.", needs: user, upload: true, status: http.StatusAccepted, answer: is[acceptedJSON](), do: submit},
-		{pattern: "POST /admin/submission/{board}/{gpu}/{mode}", about: "Hand in a file after the deadline, with the admin's token and a CLI id.", needs: admin, upload: true, status: http.StatusAccepted, answer: is[acceptedJSON](), do: submit},
+		{pattern: "POST /submission/{board}/{gpu}/{mode}", about: "Hand in a file; it is evaluated while you ask how far it is.", needs: user, upload: true, status: http.StatusAccepted, answer: reflect.TypeFor[acceptedJSON](), do: submit},
+		{pattern: "POST /admin/submission/{board}/{gpu}/{mode}", about: "Hand in a file after the deadline, with the admin's token and a CLI id.", needs: admin, upload: true, status: http.StatusAccepted, answer: reflect.TypeFor[acceptedJSON](), do: submit},
 		{pattern: streamPattern, about: "Hand in a file and wait for its result: events status, then one event result or error. Leaving does not lose the submission.", needs: user, upload: true, stream: true, media: eventStream, do: submitAndWait},
-		{pattern: "GET /user/submissions", about: "List your submissions, newest first.", needs: user, query: []param{{"leaderboard", "string", "of this board alone"}, {"limit", "integer", "1 to 100; 50"}, {"offset", "integer", "0"}}, answer: is[[]mySubmissionJSON](), do: mySubmissions},
-		{pattern: "GET /user/submissions/{id}", about: "Read a submission of yours, and how far it is.", needs: user, answer: is[pollJSON](), do: poll},
-		{pattern: "DELETE /user/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: user, answer: is[deletedJSON](), do: deleteSubmission},
-		{pattern: "POST /user/join", about: "Use an invite to closed boards.", needs: user, body: is[joinRequestJSON](), answer: is[joinedJSON](), do: popcornJoin},
-		{pattern: "GET /leaderboards", about: "List the boards that you may see.", answer: is[[]leaderboardJSON](), do: leaderboards},
-		{pattern: "GET /gpus/{board}", about: "List a board's GPU types.", answer: is[[]string](), do: gpus},
-		{pattern: "GET /submissions/{board}/{gpu}", about: "The ranking of a board on a GPU type.", query: []param{{"limit", "integer", "all without"}, {"offset", "integer", "0"}}, answer: is[[]RankedSubmission](), do: popcornRanking},
-		{pattern: "GET /submission_count/{board}/{gpu}", about: "How many users rank on a GPU type.", query: []param{{"user_id", "string", "1 or 0: whether this user ranks"}}, answer: is[countedJSON](), do: count},
-		{pattern: "GET /runner_queue/{gpu}", about: "What waits for a GPU type.", answer: is[runnerQueueJSON](), do: runnerQueue},
+		{pattern: "GET /user/submissions", about: "List your submissions, newest first.", needs: user, query: []param{{"leaderboard", "string", "of this board alone"}, {"limit", "integer", "1 to 100; 50"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[[]mySubmissionJSON](), do: mySubmissions},
+		{pattern: "GET /user/submissions/{id}", about: "Read a submission of yours, and how far it is.", needs: user, answer: reflect.TypeFor[pollJSON](), do: poll},
+		{pattern: "DELETE /user/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: user, answer: reflect.TypeFor[deletedJSON](), do: deleteSubmission},
+		{pattern: "POST /user/join", about: "Use an invite to closed boards.", needs: user, body: reflect.TypeFor[joinRequestJSON](), answer: reflect.TypeFor[joinedJSON](), do: popcornJoin},
+		{pattern: "GET /leaderboards", about: "List the boards that you may see.", answer: reflect.TypeFor[[]leaderboardJSON](), do: leaderboards},
+		{pattern: "GET /gpus/{board}", about: "List a board's GPU types.", answer: reflect.TypeFor[[]string](), do: gpus},
+		{pattern: "GET /submissions/{board}/{gpu}", about: "The ranking of a board on a GPU type.", query: []param{{"limit", "integer", "all without"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[[]RankedSubmission](), do: popcornRanking},
+		{pattern: "GET /submission_count/{board}/{gpu}", about: "How many users rank on a GPU type.", query: []param{{"user_id", "string", "1 or 0: whether this user ranks"}}, answer: reflect.TypeFor[countedJSON](), do: count},
+		{pattern: "GET /runner_queue/{gpu}", about: "What waits for a GPU type.", answer: reflect.TypeFor[runnerQueueJSON](), do: runnerQueue},
 	}
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -14,27 +15,27 @@ func lower(s string) string { return strings.ToLower(s) }
 
 func popcornAdminRoutes() []route {
 	admins := []route{
-		{pattern: "POST /admin/start", about: "Take submissions.", answer: is[jobsJSON](), do: func(c *call) (any, error) { return setAccepting(c, true) }},
-		{pattern: "POST /admin/stop", about: "Take no more submissions.", answer: is[jobsJSON](), do: func(c *call) (any, error) { return setAccepting(c, false) }},
-		{pattern: "GET /admin/stats", about: "Count submissions.", query: []param{{"last_day_only", "boolean", "of the last 24 hours"}, {"leaderboard_name", "string", "of this board alone"}}, answer: is[adminStatsJSON](), do: adminStats},
-		{pattern: "GET /admin/submissions/{id}", about: "Read anybody's submission.", answer: is[adminSubmissionJSON](), do: adminSubmission},
-		{pattern: "DELETE /admin/submissions/{id}", about: "Delete anybody's submission.", answer: is[deletedJSON](), do: deleteSubmission},
-		{pattern: "DELETE /admin/leaderboards/{board}", about: "Delete a board.", query: []param{{"force", "boolean", "also one that has submissions"}}, answer: is[boardDeletedJSON](), do: adminDeleteBoard},
-		{pattern: "GET /admin/leaderboards/{board}/submissions", about: "List the ids of a board's submissions, newest first.", query: []param{{"limit", "integer", "1 to 1000; 100"}, {"offset", "integer", "0"}}, answer: is[boardSubmissionsJSON](), do: adminBoardSubmissions},
-		{pattern: "POST /admin/leaderboards/{board}/visibility", about: "Make a board public or closed.", body: is[visibilityJSON](), answer: is[visibilitySetJSON](), do: adminVisibility},
-		{pattern: "GET /admin/leaderboards/{board}/rate-limits", about: "List a board's limits.", answer: is[rateLimitsJSON](), do: adminRateLimits},
-		{pattern: "PUT /admin/leaderboards/{board}/rate-limits", about: "Set one of a board's limits.", body: is[rateLimitJSON](), answer: is[rateLimitSetJSON](), do: adminSetRateLimit},
-		{pattern: "DELETE /admin/leaderboards/{board}/rate-limits/{category}", about: "Remove one of a board's limits.", answer: is[rateLimitGoneJSON](), do: adminDeleteRateLimit},
-		{pattern: "POST /admin/invites", about: "Make invites to closed boards.", body: is[inviteRequestJSON](), answer: is[invitesMadeJSON](), do: adminMakeInvites},
-		{pattern: "GET /admin/leaderboards/{board}/invites", about: "List the invites to a board.", answer: is[boardInvitesJSON](), do: adminInvites},
-		{pattern: "DELETE /admin/invites/{code}", about: "Take an invite back.", answer: is[inviteRevokedJSON](), do: adminRevoke},
-		{pattern: "POST /admin/ban/{user}", about: "Stop a user from submitting.", answer: is[bannedJSON](), do: func(c *call) (any, error) { return ban(c, true) }},
-		{pattern: "DELETE /admin/ban/{user}", about: "Let a user submit again.", answer: is[bannedJSON](), do: func(c *call) (any, error) { return ban(c, false) }},
+		{pattern: "POST /admin/start", about: "Take submissions.", answer: reflect.TypeFor[jobsJSON](), do: func(c *call) (any, error) { return setAccepting(c, true) }},
+		{pattern: "POST /admin/stop", about: "Take no more submissions.", answer: reflect.TypeFor[jobsJSON](), do: func(c *call) (any, error) { return setAccepting(c, false) }},
+		{pattern: "GET /admin/stats", about: "Count submissions.", query: []param{{"last_day_only", "boolean", "of the last 24 hours"}, {"leaderboard_name", "string", "of this board alone"}}, answer: reflect.TypeFor[adminStatsJSON](), do: adminStats},
+		{pattern: "GET /admin/submissions/{id}", about: "Read anybody's submission.", answer: reflect.TypeFor[adminSubmissionJSON](), do: adminSubmission},
+		{pattern: "DELETE /admin/submissions/{id}", about: "Delete anybody's submission.", answer: reflect.TypeFor[deletedJSON](), do: deleteSubmission},
+		{pattern: "DELETE /admin/leaderboards/{board}", about: "Delete a board.", query: []param{{"force", "boolean", "also one that has submissions"}}, answer: reflect.TypeFor[boardDeletedJSON](), do: adminDeleteBoard},
+		{pattern: "GET /admin/leaderboards/{board}/submissions", about: "List the ids of a board's submissions, newest first.", query: []param{{"limit", "integer", "1 to 1000; 100"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[boardSubmissionsJSON](), do: adminBoardSubmissions},
+		{pattern: "POST /admin/leaderboards/{board}/visibility", about: "Make a board public or closed.", body: reflect.TypeFor[visibilityJSON](), answer: reflect.TypeFor[visibilitySetJSON](), do: adminVisibility},
+		{pattern: "GET /admin/leaderboards/{board}/rate-limits", about: "List a board's limits.", answer: reflect.TypeFor[rateLimitsJSON](), do: adminRateLimits},
+		{pattern: "PUT /admin/leaderboards/{board}/rate-limits", about: "Set one of a board's limits.", body: reflect.TypeFor[rateLimitJSON](), answer: reflect.TypeFor[rateLimitSetJSON](), do: adminSetRateLimit},
+		{pattern: "DELETE /admin/leaderboards/{board}/rate-limits/{category}", about: "Remove one of a board's limits.", answer: reflect.TypeFor[rateLimitGoneJSON](), do: adminDeleteRateLimit},
+		{pattern: "POST /admin/invites", about: "Make invites to closed boards.", body: reflect.TypeFor[inviteRequestJSON](), answer: reflect.TypeFor[invitesMadeJSON](), do: adminMakeInvites},
+		{pattern: "GET /admin/leaderboards/{board}/invites", about: "List the invites to a board.", answer: reflect.TypeFor[boardInvitesJSON](), do: adminInvites},
+		{pattern: "DELETE /admin/invites/{code}", about: "Take an invite back.", answer: reflect.TypeFor[inviteRevokedJSON](), do: adminRevoke},
+		{pattern: "POST /admin/ban/{user}", about: "Stop a user from submitting.", answer: reflect.TypeFor[bannedJSON](), do: func(c *call) (any, error) { return ban(c, true) }},
+		{pattern: "DELETE /admin/ban/{user}", about: "Let a user submit again.", answer: reflect.TypeFor[bannedJSON](), do: func(c *call) (any, error) { return ban(c, false) }},
 	}
 	// What Kernelbot does with its own disk or with others' servers is done here with
 	// kbserve, by who runs it.
 	for pattern, instead := range map[string]string{"POST /admin/leaderboards": "kbserve board create", "POST /admin/update-problems": "kbserve board sync", "POST /admin/export-hf": "kbserve db export"} {
-		admins = append(admins, route{pattern: pattern, about: "Not done here: " + instead + ".", status: http.StatusNotImplemented, answer: is[httpx.Problem](),
+		admins = append(admins, route{pattern: pattern, about: "Not done here: " + instead + ".", status: http.StatusNotImplemented, answer: reflect.TypeFor[httpx.Problem](),
 			do: func(*call) (any, error) {
 				return nil, &refusal{http.StatusNotImplemented, "this is done on the server: " + instead}
 			}})

@@ -3,6 +3,7 @@ package api
 import (
 	_ "embed"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -19,9 +20,9 @@ func ownRoutes() []route {
 	routes := append(boardRoutes(), submissionRoutes()...)
 	routes = append(routes, adminRoutes()...)
 	routes = append(routes,
-		route{pattern: "GET /api/v1/queue", about: "What runs and what waits, by GPU type.", answer: is[queueJSON](), do: queue},
-		route{pattern: "GET /api/v1/me", about: "Who you are here.", answer: is[Me](), do: me},
-		route{pattern: "POST /api/v1/join", about: "Use an invite to closed boards.", needs: user, body: is[joinRequestJSON](), answer: is[boardNamesJSON](), do: joinBoards},
+		route{pattern: "GET /api/v1/queue", about: "What runs and what waits, by GPU type.", answer: reflect.TypeFor[queueJSON](), do: queue},
+		route{pattern: "GET /api/v1/me", about: "Who you are here.", answer: reflect.TypeFor[Me](), do: me},
+		route{pattern: "POST /api/v1/join", about: "Use an invite to closed boards.", needs: user, body: reflect.TypeFor[joinRequestJSON](), answer: reflect.TypeFor[boardNamesJSON](), do: joinBoards},
 		route{pattern: "GET /api/v1/openapi.json", about: "This description.", media: "application/json", do: func(c *call) (any, error) {
 			c.header("Content-Type", "application/json")
 			c.header("Cache-Control", "public, max-age=300")
@@ -112,10 +113,10 @@ func joinBoards(c *call) (any, error) {
 func boardRoutes() []route {
 	page := []param{{"gpu", "string", "the GPU type"}, {"limit", "integer", "1 to 1000; 100"}, {"offset", "integer", "0"}}
 	return []route{
-		{pattern: "GET /api/v1/boards", about: "List the boards that you may see.", answer: is[boardsJSON](), do: boards},
-		{pattern: "GET /api/v1/boards/{board}", about: "Read a board: its task, templates and limits.", answer: is[boardDetailJSON](), do: board},
-		{pattern: "GET /api/v1/boards/{board}/ranking", about: "The ranking on a GPU type.", query: page, answer: is[rankingJSON](), do: boardRanking},
-		{pattern: "GET /api/v1/boards/{board}/history", about: "How the best score on a GPU type fell over time; with user, that user's.", query: []param{{"gpu", "string", "the GPU type"}, {"user", "string", "a user's id"}}, answer: is[historyJSON](), do: boardHistory},
+		{pattern: "GET /api/v1/boards", about: "List the boards that you may see.", answer: reflect.TypeFor[boardsJSON](), do: boards},
+		{pattern: "GET /api/v1/boards/{board}", about: "Read a board: its task, templates and limits.", answer: reflect.TypeFor[boardDetailJSON](), do: board},
+		{pattern: "GET /api/v1/boards/{board}/ranking", about: "The ranking on a GPU type.", query: page, answer: reflect.TypeFor[rankingJSON](), do: boardRanking},
+		{pattern: "GET /api/v1/boards/{board}/history", about: "How the best score on a GPU type fell over time; with user, that user's.", query: []param{{"gpu", "string", "the GPU type"}, {"user", "string", "a user's id"}}, answer: reflect.TypeFor[historyJSON](), do: boardHistory},
 	}
 }
 
@@ -287,18 +288,18 @@ func boardHistory(c *call) (any, error) {
 
 func adminRoutes() []route {
 	admins := []route{
-		{pattern: "GET /api/v1/admin/stats", about: "Count submissions.", answer: is[statsJSON](), do: stats},
-		{pattern: "GET /api/v1/admin/users", about: "List who is known.", answer: is[usersJSON](), do: users},
-		{pattern: "PUT /api/v1/admin/users/{user}/banned", about: "Stop a user from submitting, or let them again.", body: is[banRequestJSON](), status: http.StatusNoContent, do: banUser},
-		{pattern: "POST /api/v1/admin/submissions/{id}/hacked", about: "Take a submission out of the ranking, with the reason.", body: is[hackedRequestJSON](), status: http.StatusNoContent, do: markHacked},
-		{pattern: "POST /api/v1/admin/submissions/{id}/verify", about: "Evaluate a submission that is done once more; its results count beside the others.", body: is[verifyRequestJSON](), status: http.StatusNoContent, do: verifyAgain},
-		{pattern: "POST /api/v1/admin/boards/{board}/rejudge", about: "Evaluate everything that ranks once more, as after a change of the task; the results take the others' place.", answer: is[rejudgedJSON](), do: rejudge},
+		{pattern: "GET /api/v1/admin/stats", about: "Count submissions.", answer: reflect.TypeFor[statsJSON](), do: stats},
+		{pattern: "GET /api/v1/admin/users", about: "List who is known.", answer: reflect.TypeFor[usersJSON](), do: users},
+		{pattern: "PUT /api/v1/admin/users/{user}/banned", about: "Stop a user from submitting, or let them again.", body: reflect.TypeFor[banRequestJSON](), status: http.StatusNoContent, do: banUser},
+		{pattern: "POST /api/v1/admin/submissions/{id}/hacked", about: "Take a submission out of the ranking, with the reason.", body: reflect.TypeFor[hackedRequestJSON](), status: http.StatusNoContent, do: markHacked},
+		{pattern: "POST /api/v1/admin/submissions/{id}/verify", about: "Evaluate a submission that is done once more; its results count beside the others.", body: reflect.TypeFor[verifyRequestJSON](), status: http.StatusNoContent, do: verifyAgain},
+		{pattern: "POST /api/v1/admin/boards/{board}/rejudge", about: "Evaluate everything that ranks once more, as after a change of the task; the results take the others' place.", answer: reflect.TypeFor[rejudgedJSON](), do: rejudge},
 		{pattern: "POST /api/v1/admin/boards/{board}/close", about: "End a board now.", status: http.StatusNoContent, do: closeBoard},
-		{pattern: "PUT /api/v1/admin/boards/{board}/limits", about: "Set all of a board's limits.", body: is[limitListJSON](), status: http.StatusNoContent, do: setLimits},
-		{pattern: "GET /api/v1/admin/accepting", about: "Whether submissions are taken.", answer: is[acceptingJSON](), do: accepting},
-		{pattern: "PUT /api/v1/admin/accepting", about: "Stop submissions on all instances, or start them again.", body: is[acceptingJSON](), answer: is[acceptingJSON](), do: putAccepting},
-		{pattern: "GET /api/v1/admin/invites", about: "List invites.", query: []param{{"board", "string", "to this board alone"}}, answer: is[invitesJSON](), do: invites},
-		{pattern: "POST /api/v1/admin/invites", about: "Make invites, each for one user to all of the boards.", body: is[newInvitesJSON](), answer: is[inviteCodesJSON](), do: newInvites},
+		{pattern: "PUT /api/v1/admin/boards/{board}/limits", about: "Set all of a board's limits.", body: reflect.TypeFor[limitListJSON](), status: http.StatusNoContent, do: setLimits},
+		{pattern: "GET /api/v1/admin/accepting", about: "Whether submissions are taken.", answer: reflect.TypeFor[acceptingJSON](), do: accepting},
+		{pattern: "PUT /api/v1/admin/accepting", about: "Stop submissions on all instances, or start them again.", body: reflect.TypeFor[acceptingJSON](), answer: reflect.TypeFor[acceptingJSON](), do: putAccepting},
+		{pattern: "GET /api/v1/admin/invites", about: "List invites.", query: []param{{"board", "string", "to this board alone"}}, answer: reflect.TypeFor[invitesJSON](), do: invites},
+		{pattern: "POST /api/v1/admin/invites", about: "Make invites, each for one user to all of the boards.", body: reflect.TypeFor[newInvitesJSON](), answer: reflect.TypeFor[inviteCodesJSON](), do: newInvites},
 		{pattern: "DELETE /api/v1/admin/invites/{code}", about: "Take an invite back, and the access of who used it.", status: http.StatusNoContent, do: revokeInvite},
 	}
 	for i := range admins {

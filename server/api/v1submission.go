@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/gpu-mode/kbgen/server/backend"
@@ -16,16 +17,16 @@ func submissionRoutes() []route {
 	return []route{
 		{pattern: "GET /api/v1/submissions", about: "List your submissions, newest first; an admin everybody's.", needs: known,
 			query:  []param{{"board", "string", "of this board alone"}, {"gpu", "string", "for this GPU type alone"}, {"status", "string", "with this status alone"}, {"user", "string", "of this user; for admins"}, {"before", "integer", "only ids below it, for the next page"}, {"limit", "integer", "1 to 1000; 50"}},
-			answer: is[submissionsJSON](), do: submissions},
+			answer: reflect.TypeFor[submissionsJSON](), do: submissions},
 		{pattern: "POST /api/v1/submissions", about: "Hand in a file. What the query leaves out, the file's !POPCORN lines say.", needs: user, upload: true, status: http.StatusAccepted,
 			query:  []param{{"board", "string", "the board"}, {"gpu", "string", "the GPU type"}, {"mode", "string", "test, benchmark, profile or leaderboard"}},
-			answer: is[Receipt](), do: newSubmission},
-		{pattern: "GET /api/v1/submissions/{id}", about: "Read a submission: your own, or one that ranks.", answer: is[Submission](), do: readSubmission},
+			answer: reflect.TypeFor[Receipt](), do: newSubmission},
+		{pattern: "GET /api/v1/submissions/{id}", about: "Read a submission: your own, or one that ranks.", answer: reflect.TypeFor[Submission](), do: readSubmission},
 		{pattern: "DELETE /api/v1/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: known, status: http.StatusNoContent, do: func(c *call) (any, error) { return act(c, c.back().Delete) }},
 		{pattern: "POST /api/v1/submissions/{id}/cancel", about: "End what has not finished of a submission of yours.", needs: known, status: http.StatusNoContent, do: func(c *call) (any, error) { return act(c, c.back().Cancel) }},
-		{pattern: "POST /api/v1/submissions/{id}/rerun", about: "Hand in the same code again, as a new submission.", needs: known, status: http.StatusAccepted, answer: is[Receipt](), do: rerun},
+		{pattern: "POST /api/v1/submissions/{id}/rerun", about: "Hand in the same code again, as a new submission.", needs: known, status: http.StatusAccepted, answer: reflect.TypeFor[Receipt](), do: rerun},
 		{pattern: "GET /api/v1/submissions/{id}/log", about: "The log of an evaluation of yours.", needs: known, query: []param{{"run", "string", "a run's id; the first public one without"}}, media: "text/plain; charset=utf-8", do: readLog},
-		{pattern: "GET /api/v1/submissions/{id}/reports", about: "The result.json of each public evaluation of yours.", needs: known, answer: is[reportsJSON](), do: reports},
+		{pattern: "GET /api/v1/submissions/{id}/reports", about: "The result.json of each public evaluation of yours.", needs: known, answer: reflect.TypeFor[reportsJSON](), do: reports},
 		{pattern: "GET /api/v1/submissions/{id}/events", about: "The submission again whenever it changes: events submission, then one event done.", stream: true, media: eventStream, do: submissionEvents},
 	}
 }

@@ -15,7 +15,7 @@ type hub struct {
 
 // Watch returns a channel that gets a value after each change of one thing, several
 // at once being one, until stop is called.
-func (b *Backend) Watch(of store.Signal) (changed <-chan struct{}, stop func()) {
+func (b *Backend) Watch(signal store.Signal) (changed <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	h := &b.hub
 	h.mu.Lock()
@@ -23,27 +23,27 @@ func (b *Backend) Watch(of store.Signal) (changed <-chan struct{}, stop func()) 
 	if h.watchers == nil {
 		h.watchers = map[store.Signal]map[chan struct{}]bool{}
 	}
-	if h.watchers[of] == nil {
-		h.watchers[of] = map[chan struct{}]bool{}
+	if h.watchers[signal] == nil {
+		h.watchers[signal] = map[chan struct{}]bool{}
 	}
-	h.watchers[of][c] = true
+	h.watchers[signal][c] = true
 	return c, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.watchers[of], c)
-		if len(h.watchers[of]) == 0 {
-			delete(h.watchers, of)
+		delete(h.watchers[signal], c)
+		if len(h.watchers[signal]) == 0 {
+			delete(h.watchers, signal)
 		}
 	}
 }
 
 // Changed wakes those who watch what a signal is about. Whoever reads the store's
 // signals calls it.
-func (b *Backend) Changed(of store.Signal) {
+func (b *Backend) Changed(signal store.Signal) {
 	h := &b.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for c := range h.watchers[of] {
+	for c := range h.watchers[signal] {
 		select {
 		case c <- struct{}{}:
 		default:

@@ -36,7 +36,7 @@ func (b *Backend) Submission(ctx context.Context, v Viewer, id int64) (*Submissi
 	}
 	s := &Submission{Polled: p, Own: v.owns(p.UserID)}
 	if !s.Own && !v.Admin {
-		return b.foreign(ctx, v, s)
+		return b.redactForOthers(ctx, v, s)
 	}
 	s.ShowCode = true
 	if !v.Admin {
@@ -57,8 +57,8 @@ func (b *Backend) Submission(ctx context.Context, v Viewer, id int64) (*Submissi
 	return s, nil
 }
 
-// foreign leaves what others may see.
-func (b *Backend) foreign(ctx context.Context, v Viewer, s *Submission) (*Submission, error) {
+// redactForOthers removes the fields that only the owner may see.
+func (b *Backend) redactForOthers(ctx context.Context, v Viewer, s *Submission) (*Submission, error) {
 	ranks := slices.ContainsFunc(s.Verdicts, func(v ranking.Decision) bool { return v.Ranks })
 	if !s.Done || s.Hacked || !ranks {
 		return nil, missing(s.ID)
@@ -108,7 +108,7 @@ func (b *Backend) own(ctx context.Context, v Viewer, id int64) (*store.Polled, e
 	if v.owns(p.UserID) || v.Admin {
 		return p, nil
 	}
-	if _, err := b.foreign(ctx, v, &Submission{Polled: p}); err != nil {
+	if _, err := b.redactForOthers(ctx, v, &Submission{Polled: p}); err != nil {
 		return nil, err
 	}
 	return nil, fmt.Errorf("submission %d is somebody else's: %w", id, ErrForbidden)

@@ -82,38 +82,38 @@ func (i *Identity) returnedCLI(w http.ResponseWriter, r *http.Request) {
 		i.trouble(w, r, p, err)
 		return
 	}
-	asked := pending{CLIID: s.CLIID, Provider: p.Name, ID: who.id, Name: who.name, Reset: s.Reset, Until: i.o.Now().Add(stateLife).Unix()}
-	i.setCookie(w, confirmCookie, i.seal("confirm", asked), stateLife)
+	confirmation := pending{CLIID: s.CLIID, Provider: p.Name, ID: who.id, Name: who.name, Reset: s.Reset, Until: i.o.Now().Add(stateLife).Unix()}
+	i.setCookie(w, confirmCookie, i.seal("confirm", confirmation), stateLife)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	http.Redirect(w, r, "/auth/cli/confirm", http.StatusSeeOther) // away from an address that holds the id
 }
 
 // pending returns what this browser is asked to confirm.
-func (i *Identity) pending(r *http.Request) (asked pending, err error) {
-	if err := i.open("confirm", i.cookie(r, confirmCookie), &asked); err != nil {
+func (i *Identity) pending(r *http.Request) (confirmation pending, err error) {
+	if err := i.open("confirm", i.cookie(r, confirmCookie), &confirmation); err != nil {
 		return pending{}, err
 	}
-	if i.o.Now().After(time.Unix(asked.Until, 0)) {
+	if i.o.Now().After(time.Unix(confirmation.Until, 0)) {
 		return pending{}, errState
 	}
-	return asked, nil
+	return confirmation, nil
 }
 
 // askCLI shows what would be attached to what.
 func (i *Identity) askCLI(w http.ResponseWriter, r *http.Request) {
-	asked, err := i.pending(r)
+	confirmation, err := i.pending(r)
 	if err != nil {
 		i.problem(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
-	i.page(w, http.StatusOK, confirmPage, map[string]any{"Account": asked.Name, "ID": asked.ID, "Provider": asked.Provider, "Reset": asked.Reset,
-		"First": asked.CLIID[:4], "Last": asked.CLIID[len(asked.CLIID)-4:]})
+	i.page(w, http.StatusOK, confirmPage, map[string]any{"Account": confirmation.Name, "ID": confirmation.ID, "Provider": confirmation.Provider, "Reset": confirmation.Reset,
+		"First": confirmation.CLIID[:4], "Last": confirmation.CLIID[len(confirmation.CLIID)-4:]})
 }
 
 // confirmCLI attaches the id, and answers as Kernelbot does.
 func (i *Identity) confirmCLI(w http.ResponseWriter, r *http.Request) {
-	asked, err := i.pending(r)
+	confirmation, err := i.pending(r)
 	if err != nil {
 		i.problem(w, r, http.StatusBadRequest, err.Error())
 		return
@@ -124,18 +124,18 @@ func (i *Identity) confirmCLI(w http.ResponseWriter, r *http.Request) {
 	}
 	i.setCookie(w, confirmCookie, "", 0)
 	var refused *store.Refusal
-	switch err := i.o.Store.FinishLogin(r.Context(), asked.CLIID, asked.Provider, asked.ID, asked.Name, asked.Reset); {
+	switch err := i.o.Store.FinishLogin(r.Context(), confirmation.CLIID, confirmation.Provider, confirmation.ID, confirmation.Name, confirmation.Reset); {
 	case errors.Is(err, store.ErrNotFound):
 		i.problem(w, r, http.StatusBadRequest, "this CLI id is unknown or was used; run popcorn-cli register again")
 	case errors.As(err, &refused):
 		i.problem(w, r, http.StatusConflict, refused.Text)
 	case err != nil:
-		i.o.Log.Error("a CLI's log-in", "provider", asked.Provider, "error", err)
+		i.o.Log.Error("a CLI's log-in", "provider", confirmation.Provider, "error", err)
 		i.problem(w, r, http.StatusInternalServerError, "logging in did not work; try again")
 	case wantsPage(r):
-		i.page(w, http.StatusOK, donePage, map[string]any{"Account": asked.Name})
+		i.page(w, http.StatusOK, donePage, map[string]any{"Account": confirmation.Name})
 	default:
-		answer(w, http.StatusOK, map[string]any{"status": "success", "message": "popcorn-cli may submit for " + asked.Name + " now",
-			"user_id": asked.ID, "user_name": asked.Name, "is_reset": asked.Reset})
+		answer(w, http.StatusOK, map[string]any{"status": "success", "message": "popcorn-cli may submit for " + confirmation.Name + " now",
+			"user_id": confirmation.ID, "user_name": confirmation.Name, "is_reset": confirmation.Reset})
 	}
 }

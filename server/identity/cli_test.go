@@ -60,11 +60,11 @@ func TestCLILogsIn(t *testing.T) {
 		return post(t, c, r.site.URL+"/auth/cli/confirm", nil)
 	}
 	second := begin()
-	_, page = open(c, second, false)
+	open(c, second, false)
 	if status, body := confirm(c); status != http.StatusConflict {
 		t.Errorf("a second id without reset: %d %s, want 409", status, body)
 	}
-	_, page = open(c, second, true)
+	open(c, second, true)
 	if status, body := confirm(c); status != http.StatusOK || !strings.Contains(body, "ann") {
 		t.Errorf("a second id with reset: %d %s", status, body)
 	}
@@ -72,7 +72,7 @@ func TestCLILogsIn(t *testing.T) {
 		t.Error("the first id still counts after a reset")
 	}
 	for name, id := range map[string]string{"one that was used": second, "one that we did not make": "0123456789abcdef"} {
-		_, page = open(c, id, true)
+		open(c, id, true)
 		if status, body := confirm(c); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s, want 400", name, status, body)
 		}

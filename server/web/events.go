@@ -50,14 +50,14 @@ func (s *site) queueEvents(r *request) error {
 
 // stream sends a server-sent event whenever something has changed, and now and then
 // one without. The client loads the page again to see what.
-func (s *site) stream(r *request, of store.Signal) error {
+func (s *site) stream(r *request, signal store.Signal) error {
 	if s.streams.Add(1) > maxStreams {
 		s.streams.Add(-1)
 		r.w.Header().Set("Retry-After", "60")
 		return &refusal{http.StatusServiceUnavailable, "Too many pages are being followed at the moment."}
 	}
 	defer s.streams.Add(-1)
-	changed, stop := s.Backend.Watch(of)
+	changed, stop := s.Backend.Watch(signal)
 	defer stop()
 	h := r.w.Header()
 	h.Set("Content-Type", "text/event-stream")

@@ -88,15 +88,15 @@ func Decide(p Policy, f Facts) Decision {
 			failed = r
 		}
 	}
-	shown := best
-	if shown == nil {
-		shown = refused
+	public := best
+	if public == nil {
+		public = refused
 	}
 	var v Decision
-	if shown != nil {
-		v.Score = shown.Score
-		if shown.Judging != nil {
-			v.Low, v.High = shown.Judging.Low, shown.Judging.High
+	if public != nil {
+		v.Score = public.Score
+		if public.Judging != nil {
+			v.Low, v.High = public.Judging.Low, public.Judging.High
 		}
 	}
 	switch {
@@ -106,11 +106,11 @@ func Decide(p Policy, f Facts) Decision {
 		v.Reason = "after the deadline"
 	case secretFailed:
 		v.Reason = "secret run failed"
-	case shown == nil && f.PublicOpen:
+	case public == nil && f.PublicOpen:
 		v.Reason = "public run not finished"
-	case shown == nil && failed != nil:
+	case public == nil && failed != nil:
 		v.Reason = "public run failed"
-	case shown == nil:
+	case public == nil:
 		v.Reason = "no public run with a score"
 	case !secretPassed && f.SecretOpen:
 		v.Reason = "secret run not finished"

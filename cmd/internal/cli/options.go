@@ -30,7 +30,7 @@ func options(t reflect.Type) []option {
 			if f.Type.Kind() != reflect.Bool {
 				o.form += " " + cmp.Or(f.Tag.Get("placeholder"), placeholders[f.Type.String()], "TEXT")
 			}
-			if value := f.Tag.Get("default"); value != "" && value != "-1" { // -1: the command finds out
+			if value := f.Tag.Get("default"); value != "" && value != "-1" && value != "true" { // -1: the command finds out
 				o.text += "; default " + value
 			}
 			if name := f.Tag.Get("var"); name != "" {

@@ -37,6 +37,9 @@ func (p Program) Undocumented() []string {
 			if !strings.Contains(page, flag) {
 				faults = append(faults, fmt.Sprintf("the help page of %s does not name %s", command, flag))
 			}
+			if o.text == "" || o.text[0] == ';' {
+				faults = append(faults, fmt.Sprintf("%s: %s has no text, want the tag help", command, flag))
+			}
 		}
 	})
 	for page := range p.Help {

@@ -22,11 +22,11 @@ import (
 // auditCmd lists what is sealed, for whom, since when and until when.
 type auditCmd struct {
 	Files         []string `arg:"" optional:"" name:"file"`
-	Key           []string `placeholder:"FILE"`
-	RepositoryKey string   `name:"repository-key" placeholder:"FILE"`
-	Recipients    string   `default:".buildkite/kbgen/recipients.txt" placeholder:"FILE"`
-	Within        int      `default:"30" placeholder:"DAYS"`
-	JSON          bool
+	Key           []string `placeholder:"FILE" help:"a private key, lines AGE-SECRET-KEY-… or RSA in PEM; may be repeated"`
+	RepositoryKey string   `name:"repository-key" placeholder:"FILE" help:"cryptic's repo_key.…, for its variables"`
+	Recipients    string   `default:".buildkite/kbgen/recipients.txt" placeholder:"FILE" help:"the file of keys that are in use"`
+	Within        int      `default:"30" placeholder:"DAYS" help:"report what expires within so many days"`
+	JSON          bool     `help:"print an array (kbgen schema audit)"`
 
 	now clock
 }

@@ -16,9 +16,9 @@ import (
 // decryptCmd opens one value with a private key and prints it, byte for byte.
 type decryptCmd struct {
 	File          string   `arg:"" optional:"" default:"-"`
-	Key           []string `required:"" placeholder:"FILE"`
-	Name          string   `placeholder:"NAME"`
-	RepositoryKey string   `name:"repository-key" placeholder:"FILE"`
+	Key           []string `required:"" placeholder:"FILE" help:"a private key, lines AGE-SECRET-KEY-… or RSA in PEM; may be repeated"`
+	Name          string   `placeholder:"NAME" help:"which value of a store; another text must have this name"`
+	RepositoryKey string   `name:"repository-key" placeholder:"FILE" help:"cryptic's repo_key.…, for its variables"`
 
 	now clock
 }

@@ -16,12 +16,12 @@ import (
 
 // bindingFlags say who may have a value.
 type bindingFlags struct {
-	Org      string   `placeholder:"UUID"`
-	Pipeline []string `placeholder:"UUID"`
-	Queue    []string `placeholder:"UUID"`
-	Step     []string `placeholder:"KEY"`
-	Ref      []string `placeholder:"REF"`
-	Source   []string `placeholder:"NAME"`
+	Org      string   `placeholder:"UUID" help:"the organization; required"`
+	Pipeline []string `placeholder:"UUID" help:"the pipeline whose jobs may have the value; required; may be repeated"`
+	Queue    []string `placeholder:"UUID" help:"only this cluster queue; may be repeated; default any"`
+	Step     []string `placeholder:"KEY" help:"only this step; may be repeated; default any"`
+	Ref      []string `placeholder:"REF" help:"only this whole ref, such as refs/heads/main; may be repeated; default any"`
+	Source   []string `placeholder:"NAME" help:"only this source of builds; may be repeated; default any"`
 }
 
 func (f bindingFlags) binding() secrets.Binding {
@@ -30,12 +30,12 @@ func (f bindingFlags) binding() secrets.Binding {
 
 // sealingFlags say for whom, until when and by whom.
 type sealingFlags struct {
-	Recipients string   `default:".buildkite/kbgen/recipients.txt" placeholder:"FILE"`
-	Recipient  []string `placeholder:"KEY"`
-	Expires    string   `placeholder:"DAY"`
-	NotBefore  string   `name:"not-before" placeholder:"DAY"`
-	By         string   `placeholder:"TEXT"`
-	Sign       string   `placeholder:"FILE"`
+	Recipients string   `default:".buildkite/kbgen/recipients.txt" placeholder:"FILE" help:"the file of keys to seal for"`
+	Recipient  []string `placeholder:"KEY" help:"a key age1pq1…, age1… or ssh-rsa … instead of the file; may be repeated"`
+	Expires    string   `placeholder:"DAY" help:"the last day, such as 2027-12-31; default a year from now"`
+	NotBefore  string   `name:"not-before" placeholder:"DAY" help:"the first day; default today"`
+	By         string   `placeholder:"TEXT" help:"who seals it, shown to whoever opens it"`
+	Sign       string   `placeholder:"FILE" help:"sign with an Ed25519 key in PEM"`
 }
 
 func (f sealingFlags) sealer(env *cli.Env, now time.Time) (*secrets.Sealer, error) {
@@ -99,12 +99,12 @@ func current(rs secrets.Recipients, where string, now time.Time) (secrets.Recipi
 // encryptCmd seals a value and prints what to paste, or puts it into a store.
 type encryptCmd struct {
 	Name string `arg:""`
-	File string `placeholder:"PATH"`
+	File string `placeholder:"PATH" help:"a file with the value, byte for byte; default the terminal, without echo, or standard input"`
 	bindingFlags
 	sealingFlags
-	Store  string `placeholder:"FILE"`
-	Format string `enum:"kbsec1,v1" default:"kbsec1"`
-	Key    string `placeholder:"FILE"`
+	Store  string `placeholder:"FILE" help:"put the value there, usually .buildkite/secrets.kb.yaml; comments and order of the file stay"`
+	Format string `enum:"kbsec1,v1" default:"kbsec1" placeholder:"FORMAT" help:"kbsec1, or v1 for hosts with the old hook: SECRET_NAME, bound to nothing"`
+	Key    string `placeholder:"FILE" help:"with --format v1: the secrets.public.key of the hosts"`
 
 	now clock
 }

@@ -29,13 +29,13 @@ const (
 type getCmd struct {
 	Name     string   `arg:""`
 	Command  []string `arg:"" optional:""`
-	Store    string   `default:".buildkite/secrets.kb.yaml" placeholder:"FILE"`
-	Socket   string   `var:"KERNELBOT_BROKER" default:"/run/kbnode/secretd.sock" placeholder:"PATH"`
-	Audience string   `default:"kbnode"`
-	FD       int      `name:"fd" default:"1" placeholder:"N"`
-	Old      bool
-	NoToken  bool `name:"no-token"`
-	NoRedact bool `name:"no-redaction"`
+	Store    string   `default:".buildkite/secrets.kb.yaml" placeholder:"FILE" help:"the store of sealed values"`
+	Socket   string   `var:"KERNELBOT_BROKER" default:"/run/kbnode/secretd.sock" placeholder:"PATH" help:"the broker's socket"`
+	Audience string   `default:"kbnode" placeholder:"TEXT" help:"the audience of the token"`
+	FD       int      `name:"fd" default:"1" placeholder:"N" help:"the file descriptor to write the value to"`
+	Old      bool     `help:"take the text from SECRET_NAME, in an old format"`
+	NoToken  bool     `name:"no-token" help:"for nodes whose broker asks for no token"`
+	NoRedact bool     `name:"no-redaction" help:"do not tell the agent which texts to redact"`
 }
 
 func (c *getCmd) Run(ctx context.Context, env *cli.Env) error {

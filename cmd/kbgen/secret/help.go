@@ -1,26 +1,5 @@
 package secret
 
-const bindingOptions = `  --org UUID           the organization; required
-  --pipeline UUID      whose jobs may have the value; required, may be repeated
-  --queue UUID, --step KEY, --ref REF, --source NAME   only these cluster
-                       queues, steps, whole refs (refs/heads/main), sources of
-                       builds; may be repeated (default: any)
-`
-
-const sealingOptions = `  --recipients FILE    for whose keys (default .buildkite/kbgen/recipients.txt)
-  --recipient KEY      age1pq1…, age1… or ssh-rsa …, instead of the file; may
-                       be repeated
-  --expires DAY        2027-12-31 (default: a year from now)
-  --not-before DAY     the first day (default: today)
-  --by TEXT            who seals it, for whoever opens it
-  --sign FILE          sign with an Ed25519 key in PEM
-`
-
-const oldKeyOptions = `  --key FILE           a private key, lines AGE-SECRET-KEY-… or RSA in PEM; may
-                       be repeated
-  --repository-key FILE   cryptic's repo_key.…, for its variables
-`
-
 // Help holds the pages, by the name of the command in kbgen.
 var Help = map[string]string{
 	"secret": `kbgen secret seals values for the vendors' nodes. What it seals can lie in a
@@ -58,14 +37,7 @@ must not stand in the log: the value, its lines, its base64 and URL forms.
 Prints the value, byte for byte. With a COMMAND it runs that instead, with the
 value in a file in memory that NAME_FILE names, and takes the file away.
 
-  --store FILE         (default .buildkite/secrets.kb.yaml)
-  --fd N               write the value there (default 1)
-  --socket PATH        the broker's (default /run/kbnode/secretd.sock, or
-                       $KERNELBOT_BROKER)
-  --audience TEXT      whom the token is for (default kbnode)
-  --old                take the text from SECRET_NAME, in an old format
-  --no-token           for nodes whose broker asks for none
-  --no-redaction       do not tell the agent
+{options}
 
 exit status: 0 done, 1 refused or failed, 2 wrong usage; COMMAND's own
 
@@ -84,10 +56,7 @@ Prints an agent hook for nodes whose pipelines carry SECRET_* in the old formats
                        from steps that have such secrets: whoever holds it reads
                        the whole environment and runs code in the next hook
 
-  --allow UUID=REPOSITORY   a pipeline and the repository it builds, as
-                       BUILDKITE_REPO has it; may be repeated
-  --socket PATH        the broker's (default /run/kbnode/secretd.sock)
-  --no-token           the broker asks for no token
+{options}
 
 The broker must allow the pipelines, too (old: in its config).
 
@@ -100,12 +69,7 @@ example:
 Makes a private key, readable by its owner alone, and prints the line for
 .buildkite/kbgen/recipients.txt. A file that is there is never replaced.
 
-  --out FILE           where the private key goes
-  --existing FILE      make none: print the line of this key, private or public,
-                       also RSA in PEM
-  --name NAME          what the key is called (default: node)
-  --kind hybrid|x25519   hybrid (default) also withstands quantum computers;
-                       x25519 makes shorter texts. They do not go together
+{options}
 
 example, as root on a node:
   kbgen secret keygen --name lab-2026 --out /etc/kbnode/secret.key
@@ -114,12 +78,7 @@ example, as root on a node:
 
 Seals a value. Prints a snippet for a step, or puts it into a store.
 
-  --file PATH          the value, byte for byte (default: the terminal, without
-                       showing it, or standard input, byte for byte)
-` + bindingOptions + sealingOptions + `  --store FILE         put it there, usually .buildkite/secrets.kb.yaml; comments
-                       and order of the file stay
-  --format v1 --key FILE   for hosts with the old hook: SECRET_NAME under their
-                       secrets.public.key, bound to nothing
+{options}
 
 example:
   printf %s "$TOKEN" | kbgen secret encrypt A_TOKEN --org $ORG --pipeline $ID
@@ -129,7 +88,7 @@ example:
 Opens one value and prints it, byte for byte. FILE holds the sealed text, in
 kbsec1 or an old format, or is a store (*.kb.yaml); default: standard input.
 
-` + oldKeyOptions + `  --name NAME          which one of a store; another text must have this name
+{options}
 
 example:
   kbgen secret decrypt .buildkite/secrets.kb.yaml --name NPM_TOKEN --key node.key
@@ -140,10 +99,7 @@ Seals the values of a store (default .buildkite/secrets.kb.yaml) for the
 recipients that are in use today. Bindings and days stay. With one value that
 does not open, nothing is written.
 
-  --key FILE           a private key that opens them; may be repeated
-  --recipients FILE    for whose keys (default .buildkite/kbgen/recipients.txt)
-  --all                also those that are sealed for these recipients already
-  --sign FILE          sign them anew; a signature is lost otherwise
+{options}
 
 Whoever could read the old text still can. When a key was lost, replace the
 values themselves.
@@ -157,10 +113,7 @@ Lists sealed values of stores and pipelines (default: those in .buildkite):
 format, for whom, age, end, and what is wrong with them. Without a key it
 believes what the store says.
 
-` + oldKeyOptions + `  --recipients FILE    whose keys are in use (default
-                       .buildkite/kbgen/recipients.txt)
-  --within DAYS        what ends so soon is a problem (default 30)
-  --json               an array (kbgen schema audit)
+{options}
 
 exit status: 0 no problems, 2 wrong usage, 3 problems
 
@@ -173,8 +126,8 @@ Puts the values that pipelines hold in the old formats (SECRET_*,
 CRYPTIC_ADHOC_SECRET_*, variables of the plugin cryptic) into a store, sealed
 anew. The pipelines stay as they are. All of them, or none.
 
-` + oldKeyOptions + `  --store FILE         (default .buildkite/secrets.kb.yaml)
-` + bindingOptions + sealingOptions + `
+{options}
+
 example:
   kbgen secret migrate .buildkite/pipeline.yml --key secrets.private.key \
     --org $ORG --pipeline $PIPELINE

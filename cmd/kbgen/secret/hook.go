@@ -12,9 +12,9 @@ import (
 // hookCmd prints an agent's hook for the old formats.
 type hookCmd struct {
 	Name    string   `arg:""`
-	Allow   []string `placeholder:"UUID=REPOSITORY" sep:"none"`
-	Socket  string   `placeholder:"PATH"`
-	NoToken bool     `name:"no-token"`
+	Allow   []string `placeholder:"UUID=REPOSITORY" sep:"none" help:"a pipeline and the repository it builds, as BUILDKITE_REPO has it; may be repeated"`
+	Socket  string   `placeholder:"PATH" help:"the broker's socket; default /run/kbnode/secretd.sock"`
+	NoToken bool     `name:"no-token" help:"the broker asks for no token"`
 }
 
 func (c *hookCmd) Run(_ context.Context, env *cli.Env) error {

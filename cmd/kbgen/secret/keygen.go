@@ -14,10 +14,10 @@ import (
 
 // keygenCmd makes a node's key, or shows the public half of one.
 type keygenCmd struct {
-	Out      string `placeholder:"FILE" xor:"key"`
-	Existing string `placeholder:"FILE" xor:"key"`
-	Name     string `default:"node"`
-	Kind     string `enum:"hybrid,x25519" default:"hybrid"`
+	Out      string `placeholder:"FILE" xor:"key" help:"the file for the private key"`
+	Existing string `placeholder:"FILE" xor:"key" help:"make none: print the line of this key, private or public, also RSA in PEM"`
+	Name     string `default:"node" placeholder:"NAME" help:"the name of the key"`
+	Kind     string `enum:"hybrid,x25519" default:"hybrid" placeholder:"KIND" help:"hybrid also withstands quantum computers, x25519 makes shorter texts; the two do not go together"`
 
 	now clock
 }

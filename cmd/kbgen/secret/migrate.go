@@ -11,9 +11,9 @@ import (
 // migrateCmd makes a store of the values that pipelines hold in the old formats.
 type migrateCmd struct {
 	Files         []string `arg:"" name:"file"`
-	Key           []string `required:"" placeholder:"FILE"`
-	RepositoryKey string   `name:"repository-key" placeholder:"FILE"`
-	Store         string   `default:".buildkite/secrets.kb.yaml" placeholder:"FILE"`
+	Key           []string `required:"" placeholder:"FILE" help:"a private key, lines AGE-SECRET-KEY-… or RSA in PEM; may be repeated"`
+	RepositoryKey string   `name:"repository-key" placeholder:"FILE" help:"cryptic's repo_key.…, for its variables"`
+	Store         string   `default:".buildkite/secrets.kb.yaml" placeholder:"FILE" help:"the store to put the values into"`
 	bindingFlags
 	sealingFlags
 

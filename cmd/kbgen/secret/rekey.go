@@ -10,10 +10,10 @@ import (
 // rekeyCmd seals a store's values for the recipients of today.
 type rekeyCmd struct {
 	Store      string   `arg:"" optional:"" default:".buildkite/secrets.kb.yaml"`
-	Key        []string `required:"" placeholder:"FILE"`
-	Recipients string   `default:".buildkite/kbgen/recipients.txt" placeholder:"FILE"`
-	All        bool
-	Sign       string `placeholder:"FILE"`
+	Key        []string `required:"" placeholder:"FILE" help:"a private key that opens the values; may be repeated"`
+	Recipients string   `default:".buildkite/kbgen/recipients.txt" placeholder:"FILE" help:"the file of keys to seal for"`
+	All        bool     `help:"also seal anew what is sealed for these recipients already"`
+	Sign       string   `placeholder:"FILE" help:"sign the values anew; a signature is lost otherwise"`
 
 	now clock
 }
