@@ -28,7 +28,7 @@ func followRecipes(t *testing.T, run bool) {
 		t.Skip("recipes need make")
 	}
 	all := recipes(t)
-	for _, want := range []string{"Add a GPU type", "Add a step kind", "Add a pipeline rule", "Add an outcome", "Add an attack", "Add a retry rule", "Add an API endpoint", "Add a migration"} {
+	for _, want := range []string{"Add a GPU type", "Add a step kind", "Add a pipeline rule", "Add an outcome", "Add an attack", "Add a retry rule", "Add a page column", "Add an API endpoint", "Add a migration", "Add a node resource", "Add a slot limit"} {
 		if !slices.ContainsFunc(all, func(r recipe) bool { return r.title == want }) {
 			t.Errorf("%s has no recipe %q", contributing, want)
 		}
