@@ -76,7 +76,7 @@ func TestCampaign(t *testing.T) {
 
 func TestSlowCampaign(t *testing.T) {
 	testenv.NeedSlow(t)
-	campaign(t, number(t, campaignRuns, 2000))
+	campaign(t, number(t, campaignRuns, 1000))
 }
 
 // number reads a variable of the environment.

@@ -22,6 +22,7 @@ import (
 // engine's own, each evaluation takes 20 to 40 s of doing nothing.
 func TestSlowFourThousandAnHour(t *testing.T) {
 	testenv.NeedSlow(t)
+	t.Parallel() // beside those through kbserve: it waits most of its time
 	const submissions, perHour, machines = 200, 4000, 60
 	s := localtest.Start(t, local.Options{Dir: t.TempDir(), RateLimits: true, UserLimit: 200})
 	ctx, stop := context.WithCancel(t.Context())

@@ -25,6 +25,7 @@ import (
 // and with events of which every third is lost. The three run side by side.
 func TestSlowServeFourThousandAnHour(t *testing.T) {
 	testenv.NeedSlow(t)
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		hooks bool

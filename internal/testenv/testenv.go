@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,11 +27,22 @@ func NeedSlow(t testing.TB) {
 	}
 }
 
-// Root returns the repository's absolute path.
-func Root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
-}
+// start is the directory in which the test binary was started: its package's.
+var start, _ = os.Getwd()
+
+// Root returns the repository's absolute path: the nearest directory above the
+// package's with a Makefile. Compiled-in paths do not serve, because -trimpath
+// shortens them.
+var Root = sync.OnceValue(func() string {
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "Makefile")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			panic("no Makefile above " + start)
+		}
+	}
+})
 
 // Agent returns the path of the buildkite-agent that tools/agent.sh built, or of
 // one in path, the value of PATH. It passes over a program of that name that does
