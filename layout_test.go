@@ -33,6 +33,7 @@ var layers = []struct {
 	{"generator", []string{"schema", "pipelines"}},
 	{"runner", []string{"schema", "secrets"}},
 	{"verdict", []string{"schema"}},
+	{"launcher/seal", []string{"schema", "secrets"}}, // kblaunch and kbserve read the same file
 	{"launcher", []string{"schema"}},
 	{"store", []string{"schema", "verdict"}},
 	{"server/servertest", []string{"schema", "store", "server/backend", "internal/pgtest"}},
@@ -58,7 +59,7 @@ var layers = []struct {
 
 	{"tools/popcorn", []string{"internal/popcorn"}}, // the demo's client
 	{"cmd/internal", []string{"schema", "secrets"}},
-	{"cmd/kbnode", []string{"schema", "secrets", "pipelines", "launcher", "templates", "node", "cmd/internal"}},
+	{"cmd/kbnode", []string{"schema", "secrets", "pipelines", "launcher", "templates", "node", "runner/agent", "cmd/internal"}},
 	{"cmd", []string{"schema", "secrets", "pipelines", "generator", "runner", "verdict", "launcher", "store", "server", "templates", "node", "examples", "local"}},
 }
 

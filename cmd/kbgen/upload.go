@@ -13,10 +13,10 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/agent"
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/generator"
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/runner/agent"
 	"github.com/gpu-mode/kbgen/schema"
 )
 

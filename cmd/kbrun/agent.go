@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/agent"
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/runner/agent"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/verdict"
 )

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/agent"
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node/broker/client"
+	"github.com/gpu-mode/kbgen/runner/agent"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/secrets/refused"
 )
