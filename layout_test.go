@@ -31,6 +31,7 @@ var layers = []struct {
 	{"secrets", []string{"schema"}},
 	{"pipelines", []string{"schema"}},
 	{"generator", []string{"schema", "pipelines"}},
+	{"runner/job", []string{"schema", "secrets", "verdict", "runner", "node/broker/client"}}, // what kbrun does around the judging
 	{"runner", []string{"schema", "secrets"}},
 	{"verdict", []string{"schema"}},
 	{"launcher/seal", []string{"schema", "secrets"}}, // kblaunch and kbserve read the same file
