@@ -56,6 +56,7 @@ var layers = []struct {
 	{"local/fault", []string{"local/glob"}},
 	{"local/steps", []string{"schema"}},
 	{"local/spawn", []string{"schema"}},
+	{"local/session", []string{"schema", "local", "local/engine", "local/spawn", "local/steps"}}, // what kblocal's commands do
 	{"local", []string{"schema"}},
 
 	{"tools/popcorn", []string{"internal/popcorn"}}, // the demo's client

@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"context"
@@ -6,16 +6,17 @@ import (
 	"strings"
 )
 
-// A repository is the git repository of the working directory; dir is empty
+// A Repository is the git repository of the working directory; Dir is empty
 // when there is none with a commit.
-type repository struct {
-	dir    string
-	commit string
-	branch string
-	dirty  bool // has changes that a checkout will not have
+type Repository struct {
+	Dir    string
+	Commit string
+	Branch string
+	Dirty  bool // has changes that a checkout will not have
 }
 
-func findRepository(ctx context.Context) repository {
+// FindRepository asks git.
+func FindRepository(ctx context.Context) Repository {
 	git := func(args ...string) string {
 		out, err := exec.CommandContext(ctx, "git", args...).Output()
 		if err != nil {
@@ -23,13 +24,13 @@ func findRepository(ctx context.Context) repository {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	r := repository{dir: git("rev-parse", "--show-toplevel"), commit: git("rev-parse", "--verify", "HEAD"), branch: "main"}
-	if r.dir == "" || r.commit == "" {
-		return repository{branch: "main"}
+	r := Repository{Dir: git("rev-parse", "--show-toplevel"), Commit: git("rev-parse", "--verify", "HEAD"), Branch: "main"}
+	if r.Dir == "" || r.Commit == "" {
+		return Repository{Branch: "main"}
 	}
 	if name := git("symbolic-ref", "--short", "HEAD"); name != "" {
-		r.branch = name
+		r.Branch = name
 	}
-	r.dirty = git("status", "--porcelain") != ""
+	r.Dirty = git("status", "--porcelain") != ""
 	return r
 }

@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"context"
@@ -9,33 +9,33 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-type runCmd struct {
-	stateFlags `embed:""`
-	File       string        `arg:""`
-	Env        []string      `sep:"none" placeholder:"NAME=VALUE" help:"a variable of the build; may be repeated"`
-	EnvFile    []string      `sep:"none" placeholder:"FILE" help:"lines NAME=VALUE, or NAME to pass on; --env beats them"`
-	Here       bool          `help:"run jobs in this directory instead of a checkout"`
-	Step       []string      `sep:"none" placeholder:"KEY" help:"run only this step, the others are skipped; may be repeated"`
-	List       bool          `help:"list the steps and run nothing"`
-	DryRun     bool          `help:"print the pipeline as it would be uploaded and run nothing"`
-	Watch      bool          `help:"run again whenever FILE changes, until interrupted"`
-	Host       []string      `placeholder:"docker" help:"run steps of the docker plugin ON THIS MACHINE, without it"`
-	Unblock    []string      `sep:"none" placeholder:"KEY" help:"answer the block or input step KEY ; '*' answers all"`
-	Field      []string      `sep:"none" placeholder:"KEY=VALUE" help:"the answer to a field of such a step; may be repeated"`
-	Agents     int           `default:"2" placeholder:"N" help:"agents per queue"`
-	Branch     string        `placeholder:"NAME" help:"branch of the build; default the current one, else main"`
-	Message    string        `placeholder:"TEXT" help:"message of the build"`
-	Timeout    time.Duration `placeholder:"D" help:"cancel the build after D, as 90s or 10m; default never"`
-	JSON       bool          `name:"json" help:"print the build as the REST API shows it; logs go to stderr"`
-	Quiet      bool          `help:"no job logs"`
+// A Run runs the pipeline of a file in a session.
+type Run struct {
+	*Session
+	File            string
+	Here            bool     // jobs run in the working directory
+	Step            []string // run only these; nil: all
+	OnHost          bool     // steps of the docker plugin run without it
+	Agents          int      // per queue
+	Branch, Message string   // "": the repository's, and one that names the file
+	Shown           Shown
+
+	Stdout, Stderr io.Writer
+
+	// Vars reads the build's variables; Unblock answers the step that a build
+	// waits for; Print, when not nil, prints the build as the REST API shows it,
+	// and what happens goes to Stderr.
+	Vars    func() (map[string]string, error)
+	Unblock func(engine.Build) error
+	Print   func(build any) error
 }
+
+// ErrNotPassed is a build that ended otherwise, or waits.
+var ErrNotPassed = errors.New("the build has not passed")
 
 // uploader is the first step of every run. The agent reads the file as it
 // would in a bootstrap step.
@@ -48,73 +48,38 @@ const uploader = `steps:
 // maxPipeline bounds what is read as a pipeline, bytes.
 const maxPipeline = 64 << 20
 
-func (c *runCmd) Run(ctx context.Context, env *cli.Env) (err error) {
-	if c.Agents < 1 || c.Agents > 64 {
-		return cli.Usagef("--agents %d: want 1 to 64", c.Agents)
-	}
-	for _, plugin := range c.Host {
-		if plugin != "docker" {
-			return cli.Usagef("--host %q: want docker, the one plugin whose steps can run without it", plugin)
-		}
-	}
-	if c.Watch && c.File == "-" {
-		return cli.Usagef("--watch: want a file, standard input does not change")
-	}
-	vars, err := c.variables(env)
-	if err != nil {
-		return err
-	}
-	text, err := c.read(env.Stdin)
-	if err != nil {
-		return err
-	}
-	if c.List || c.DryRun {
-		return c.preview(ctx, env, text, vars)
-	}
-	if c.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("not done after %s", c.Timeout))
-		defer cancel()
-	}
-	s, err := c.open(env, local.Options{
-		Log: func(format string, args ...any) { fmt.Fprintf(env.Stderr, "kblocal: "+format+"\n", args...) },
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	if c.Watch {
-		return c.rerun(ctx, env, s, text)
-	}
-	return c.once(ctx, env, s, text, vars)
-}
-
-// once runs the pipeline and says with its error how that ended.
-func (c *runCmd) once(ctx context.Context, env *cli.Env, s *session, text []byte, vars map[string]string) error {
-	vars["KBLOCAL_PIPELINE"] = filepath.Join(s.dir, "pipeline.yml")
+// Once runs the pipeline and says with its error how that ended.
+//
+// Error: [ErrNotPassed] among them.
+func (r *Run) Once(ctx context.Context, text []byte, vars map[string]string) error {
+	vars["KBLOCAL_PIPELINE"] = filepath.Join(r.Dir, "pipeline.yml")
 	if err := os.WriteFile(vars["KBLOCAL_PIPELINE"], text, 0o600); err != nil {
 		return err
 	}
-	b, err := c.build(ctx, env, s, vars)
+	b, err := r.build(ctx, vars)
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		if err := s.printBuild(ctx, b, env.Stdout); err != nil {
+	if r.Print != nil {
+		document, err := r.document(ctx, b)
+		if err == nil {
+			err = r.Print(document)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	if b.State != engine.BuildPassed || b.Blocked {
-		return &cli.ExitError{Status: cli.ExitFailed}
+		return ErrNotPassed
 	}
 	return nil
 }
 
-// read returns the pipeline's text.
-func (c *runCmd) read(stdin io.Reader) ([]byte, error) {
+// Read returns the text of the pipeline in file, "-" being stdin.
+func Read(file string, stdin io.Reader) ([]byte, error) {
 	in := stdin
-	if c.File != "-" {
-		f, err := os.Open(c.File)
+	if file != "-" {
+		f, err := os.Open(file)
 		if err != nil {
 			return nil, err
 		}
@@ -134,30 +99,30 @@ func (c *runCmd) read(stdin io.Reader) ([]byte, error) {
 }
 
 // build runs the build to its end and shows what happens.
-func (c *runCmd) build(ctx context.Context, env *cli.Env, s *session, vars map[string]string) (engine.Build, error) {
-	p, in, err := c.describe(ctx, env, vars)
+func (r *Run) build(ctx context.Context, vars map[string]string) (engine.Build, error) {
+	p, in, err := r.describe(ctx, vars)
 	if err != nil {
 		return engine.Build{}, err
 	}
-	if _, err := s.Engine.Pipeline(p.Slug); err != nil { // the first run
-		if _, err := s.Engine.CreatePipeline(p); err != nil {
+	if _, err := r.Engine.Pipeline(p.Slug); err != nil { // the first run
+		if _, err := r.Engine.CreatePipeline(p); err != nil {
 			return engine.Build{}, err
 		}
 	}
-	out := env.Stdout
-	if c.JSON {
-		out = env.Stderr
+	out := r.Stdout
+	if r.Print != nil {
+		out = r.Stderr
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var watchers sync.WaitGroup
-	f := newFollower(s.Engine, out, showing(env, follow{logs: !c.Quiet, one: true}))
-	watchers.Go(func() { f.run(watching) })
+	f := NewFollower(r.Engine, out, r.Shown)
+	watchers.Go(func() { f.Run(watching) })
 	missing := make(chan error, 1)
-	watchers.Go(func() { missing <- s.startMissing(watching, c.Agents) })
+	watchers.Go(func() { missing <- r.startMissing(watching, r.Agents) })
 	defer watchers.Wait()
 	defer stop()
 
-	b, err := s.Engine.CreateBuild(p.Slug, in)
+	b, err := r.Engine.CreateBuild(p.Slug, in)
 	if err != nil {
 		return engine.Build{}, err
 	}
@@ -168,52 +133,52 @@ func (c *runCmd) build(ctx context.Context, env *cli.Env, s *session, vars map[s
 			abort(err)
 		}
 	})
-	done, err := s.Engine.Wait(waiting, b.ID)
+	done, err := r.Engine.Wait(waiting, b.ID)
 	for err == nil && done.Blocked {
-		if err := c.unblock(env, s, done); err != nil {
-			return c.giveUp(s, b, err)
+		if err := r.Unblock(done); err != nil {
+			return r.giveUp(b, err)
 		}
-		done, err = s.Engine.Wait(waiting, b.ID)
+		done, err = r.Engine.Wait(waiting, b.ID)
 	}
 	if err != nil {
-		return c.giveUp(s, b, context.Cause(waiting))
+		return r.giveUp(b, context.Cause(waiting))
 	}
-	f.drain(b.ID)
+	f.Drain(b.ID)
 	return done, nil
 }
 
 // giveUp cancels a build that is not waited for any more.
-func (c *runCmd) giveUp(s *session, b engine.Build, cause error) (engine.Build, error) {
-	_, err := s.Engine.CancelBuild(b.Pipeline, b.Number)
+func (r *Run) giveUp(b engine.Build, cause error) (engine.Build, error) {
+	_, err := r.Engine.CancelBuild(b.Pipeline, b.Number)
 	return b, errors.Join(fmt.Errorf("build canceled: %w", cause), err)
 }
 
 // describe makes the pipeline and the build of this directory.
-func (c *runCmd) describe(ctx context.Context, env *cli.Env, vars map[string]string) (engine.Pipeline, engine.NewBuild, error) {
-	repo := findRepository(ctx)
-	p := engine.Pipeline{Slug: "local", Configuration: uploader, Repository: repo.dir, DefaultBranch: repo.branch}
+func (r *Run) describe(ctx context.Context, vars map[string]string) (engine.Pipeline, engine.NewBuild, error) {
+	repo := FindRepository(ctx)
+	p := engine.Pipeline{Slug: "local", Configuration: uploader, Repository: repo.Dir, DefaultBranch: repo.Branch}
 	in := engine.NewBuild{
-		Commit: repo.commit, Branch: c.Branch, Message: c.Message, Source: "ui", Env: vars,
-		Select: c.Step, OnHost: len(c.Host) > 0,
+		Commit: repo.Commit, Branch: r.Branch, Message: r.Message, Source: "ui", Env: vars,
+		Select: r.Step, OnHost: r.OnHost,
 	}
 	if in.Branch == "" {
-		in.Branch = repo.branch
+		in.Branch = repo.Branch
 	}
 	if in.Message == "" {
-		in.Message = "kblocal run " + c.File
+		in.Message = "kblocal run " + r.File
 	}
 	switch {
-	case c.Here:
+	case r.Here:
 		dir, err := os.Getwd()
 		if err != nil {
 			return p, in, err
 		}
 		p.SkipCheckout, p.CheckoutPath = true, dir
-	case repo.dir == "":
-		fmt.Fprintln(env.Stderr, "kblocal: note: no git repository here, jobs start in an empty directory; --here runs them in this one")
+	case repo.Dir == "":
+		fmt.Fprintln(r.Stderr, "kblocal: note: no git repository here, jobs start in an empty directory; --here runs them in this one")
 		p.SkipCheckout = true
-	case repo.dirty:
-		fmt.Fprintln(env.Stderr, "kblocal: note: uncommitted changes are not in the jobs' checkout; --here runs them in this directory")
+	case repo.Dirty:
+		fmt.Fprintln(r.Stderr, "kblocal: note: uncommitted changes are not in the jobs' checkout; --here runs them in this directory")
 	}
 	return p, in, nil
 }

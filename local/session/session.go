@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"context"
@@ -13,28 +13,27 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// stopTime bounds the clean shutdown of agents and their jobs.
-const stopTime = time.Minute
+// StopTime bounds the clean shutdown of agents and their jobs.
+const StopTime = time.Minute
 
-// A session is a running stand-in with what belongs to it.
-type session struct {
+// A Session is a running stand-in with what belongs to it.
+type Session struct {
 	*local.Server
 	watch  *watch
-	dir    string
-	remove bool // the directory, at the end
+	Dir    string // of its state
+	remove bool   // the directory, at the end
 }
 
-// close stops everything and removes a temporary directory.
-func (s *session) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+// Close stops everything and removes a temporary directory.
+func (s *Session) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), StopTime)
 	defer cancel()
-	err := errors.Join(s.Close(ctx), s.watch.stop())
-	for _, secret := range []string{s.pageFile(), s.agentConfig()} {
+	err := errors.Join(s.Server.Close(ctx), s.watch.stop())
+	for _, secret := range []string{s.PageFile(), s.AgentConfig()} {
 		if e := os.Remove(secret); e != nil && !errors.Is(e, os.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
@@ -42,17 +41,24 @@ func (s *session) close() error {
 	return errors.Join(err, s.removeDir())
 }
 
-// pageFile holds the page's address with buttons.
-func (s *session) pageFile() string { return filepath.Join(s.dir, "page.url") }
+// PageFile holds the page's address with buttons.
+func (s *Session) PageFile() string { return filepath.Join(s.Dir, "page.url") }
 
-func (s *session) removeDir() error {
+func (s *Session) removeDir() error {
 	if !s.remove {
 		return nil
 	}
-	return os.RemoveAll(s.dir)
+	return os.RemoveAll(s.Dir)
 }
 
-func (s *session) populate(ctx context.Context, pipelines []engine.Pipeline, queues []queueFlag) error {
+// Queue asks for agents.
+type Queue struct {
+	Name  string
+	Count int
+}
+
+// Populate makes the pipelines and starts the agents.
+func (s *Session) Populate(ctx context.Context, pipelines []engine.Pipeline, queues []Queue) error {
 	for _, p := range pipelines {
 		if _, err := s.Engine.CreatePipeline(p); err != nil {
 			return fmt.Errorf("pipeline %s: %w", p.Slug, err)
@@ -60,16 +66,16 @@ func (s *session) populate(ctx context.Context, pipelines []engine.Pipeline, que
 	}
 	total := 0
 	for _, q := range queues {
-		if err := s.StartAgents(q.name, q.count); err != nil {
+		if err := s.StartAgents(q.Name, q.Count); err != nil {
 			return err
 		}
-		total += q.count
+		total += q.Count
 	}
 	return s.AwaitAgents(ctx, total)
 }
 
-// exports lists the variables a launcher needs.
-func (s *session) exports(slug string) []string {
+// Exports lists the variables a launcher needs.
+func (s *Session) Exports(slug string) []string {
 	return []string{
 		"KBLAUNCH_API_URL=" + s.URL() + "/",
 		"BUILDKITE_API_TOKEN=" + s.APIToken(),
@@ -80,7 +86,7 @@ func (s *session) exports(slug string) []string {
 
 // startMissing starts count agents for every queue that a job asks for and no
 // agent serves, until ctx ends.
-func (s *session) startMissing(ctx context.Context, count int) error {
+func (s *Session) startMissing(ctx context.Context, count int) error {
 	sub := s.Engine.Subscribe()
 	defer sub.Close()
 	for {
@@ -108,78 +114,60 @@ func (s *session) startMissing(ctx context.Context, count int) error {
 	}
 }
 
-// printBuild prints the build as the REST API shows it.
-func (s *session) printBuild(ctx context.Context, b engine.Build, out io.Writer) error {
+// document is the build as the REST API shows it.
+func (s *Session) document(ctx context.Context, b engine.Build) (map[string]any, error) {
 	url := fmt.Sprintf("%s/v2/organizations/%s/pipelines/%s/builds/%d?include_retried_jobs=true",
 		s.URL(), s.Engine.Organization(), b.Pipeline, b.Number)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+s.APIToken())
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	var build map[string]any
 	if err := json.NewDecoder(resp.Body).Decode(&build); err != nil {
-		return fmt.Errorf("reading the build: %w", err)
+		return nil, fmt.Errorf("reading the build: %w", err)
 	}
-	return cli.PrintJSON(out, build)
+	return build, nil
 }
 
-// stateFlags are common to all commands.
-type stateFlags struct {
-	Dir     string   `placeholder:"DIR" help:"keep state, logs and artifacts in DIR; default a temporary directory"`
-	Agent   string   `var:"KBLOCAL_AGENT" placeholder:"PATH" help:"the buildkite-agent to use; default the one beside kblocal, else on PATH"`
-	Plugins string   `placeholder:"DIR" help:"take plugins from DIR/NAME and DIR/OWNER/NAME, git clones, or from DIR/NAME@VERSION; default bin/plugins beside kblocal"`
-	Secrets []string `name:"secrets-file" sep:"none" placeholder:"F" help:"the secret store: lines as of --env-file, never shown"`
-}
-
-// open starts the stand-in without agents.
-func (f *stateFlags) open(env *cli.Env, opts local.Options) (*session, error) {
-	s := &session{dir: f.Dir}
+// Open starts the stand-in without agents. Its state lies in dir, "" for a
+// temporary directory; what else there is to say of it, opts do.
+func Open(dir string, opts local.Options) (*Session, error) {
+	s := &Session{Dir: dir}
 	var err error
-	if s.dir == "" {
+	if s.Dir == "" {
 		s.remove = true
-		if s.dir, err = os.MkdirTemp("", "kblocal-"); err == nil {
-			err = os.Chmod(s.dir, 0o711) // the jobs' temporary files lie in it, see package local
+		if s.Dir, err = os.MkdirTemp("", "kblocal-"); err == nil {
+			err = os.Chmod(s.Dir, 0o711) // the jobs' temporary files lie in it, see package local
 		}
 	} else {
-		s.dir, err = filepath.Abs(s.dir)
+		s.Dir, err = filepath.Abs(s.Dir)
 	}
 	if err != nil {
 		return nil, err
 	}
-	opts.Dir = s.dir
-	opts.PageHint = "the address in " + s.pageFile() + " has buttons"
-	opts.Version = cli.Version()
-	opts.AgentEnv = env.Environ()
-	if opts.AgentBinary, err = f.agent(env); err != nil {
-		return nil, errors.Join(err, s.removeDir())
-	}
+	opts.Dir = s.Dir
+	opts.PageHint = "the address in " + s.PageFile() + " has buttons"
 	if self, err := os.Executable(); err == nil {
 		opts.AgentPath = []string{filepath.Dir(self)} // kbgen and kbrun lie beside
-	}
-	if opts.Secrets, err = f.secrets(env); err != nil {
-		return nil, errors.Join(err, s.removeDir())
-	}
-	if opts.Plugins, err = f.plugins(); err != nil {
-		return nil, errors.Join(err, s.removeDir())
 	}
 	if s.Server, err = local.Start(opts); err != nil {
 		return nil, errors.Join(err, s.removeDir())
 	}
 	remove := s.Scratch()
 	if s.remove {
-		remove = append(remove, s.dir)
+		remove = append(remove, s.Dir)
 	}
 	if s.watch, err = startWatch(s.Marker(), remove); err != nil {
-		return nil, errors.Join(err, s.Close(context.Background()))
+		return nil, errors.Join(err, s.Server.Close(context.Background()))
 	}
-	if err := errors.Join(writeSecret(s.pageFile(), s.PageURL()+"\n"), s.writeAgentConfig()); err != nil {
-		return nil, errors.Join(err, s.close())
+	if err := errors.Join(writeSecret(s.PageFile(), s.PageURL()+"\n"), s.writeAgentConfig()); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -193,10 +181,16 @@ func writeSecret(path, text string) error {
 	return os.WriteFile(path, []byte(text), 0o600)
 }
 
-// agent finds the buildkite-agent binary.
-func (f *stateFlags) agent(env *cli.Env) (string, error) {
-	if f.Agent != "" {
-		path, err := exec.LookPath(f.Agent)
+// ErrNoAgent is a machine without an agent that could be found.
+var ErrNoAgent = errors.New("no buildkite-agent beside kblocal or on PATH")
+
+// FindAgent finds the buildkite-agent binary: the one named, the one beside this
+// program, or that on the path, as PATH has it.
+//
+// Error: [ErrNoAgent] among them.
+func FindAgent(named, searched string) (string, error) {
+	if named != "" {
+		path, err := exec.LookPath(named)
 		if err == nil {
 			path, err = filepath.Abs(path)
 		}
@@ -207,20 +201,19 @@ func (f *stateFlags) agent(env *cli.Env) (string, error) {
 			return path, nil
 		}
 	}
-	for _, dir := range filepath.SplitList(env.Getenv("PATH")) {
+	for _, dir := range filepath.SplitList(searched) {
 		if path := filepath.Join(dir, "buildkite-agent"); executable(path) {
 			return path, nil
 		}
 	}
-	return "", cli.WithHint(errors.New("no buildkite-agent beside kblocal or on PATH"),
-		"make agent builds one, --agent PATH names one")
+	return "", ErrNoAgent
 }
 
-// plugins is the directory with plugins: the one named, or that which make puts
+// Plugins is the directory with plugins: the one named, or that which make puts
 // beside kblocal.
-func (f *stateFlags) plugins() (string, error) {
-	if f.Plugins != "" {
-		return filepath.Abs(f.Plugins)
+func Plugins(named string) (string, error) {
+	if named != "" {
+		return filepath.Abs(named)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -236,4 +229,14 @@ func (f *stateFlags) plugins() (string, error) {
 func executable(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// PrintPage says where the page is. Its address with buttons is a secret, for a
+// person's eyes: a log gets the name of the file that has it.
+func (s *Session) PrintPage(w io.Writer) {
+	if terminal(w) {
+		fmt.Fprintf(w, "kblocal: page %s\n", s.PageURL())
+		return
+	}
+	fmt.Fprintf(w, "kblocal: page %s/, with buttons at the address in %s\n", s.URL(), s.PageFile())
 }
