@@ -31,8 +31,10 @@ var layers = []struct {
 	{"secrets", []string{"schema"}},
 	{"pipelines", []string{"schema"}},
 	{"generator", []string{"schema", "pipelines"}},
+	{"runner/job", []string{"schema", "secrets", "verdict", "runner", "node/broker/client"}}, // what kbrun does around the judging
 	{"runner", []string{"schema", "secrets"}},
 	{"verdict", []string{"schema"}},
+	{"launcher/seal", []string{"schema", "secrets"}}, // kblaunch and kbserve read the same file
 	{"launcher", []string{"schema"}},
 	{"store", []string{"schema", "verdict"}},
 	{"server/servertest", []string{"schema", "store", "server/backend", "internal/pgtest"}},
@@ -54,11 +56,12 @@ var layers = []struct {
 	{"local/fault", []string{"local/glob"}},
 	{"local/steps", []string{"schema"}},
 	{"local/spawn", []string{"schema"}},
+	{"local/session", []string{"schema", "local", "local/engine", "local/spawn", "local/steps"}}, // what kblocal's commands do
 	{"local", []string{"schema"}},
 
 	{"tools/popcorn", []string{"internal/popcorn"}}, // the demo's client
 	{"cmd/internal", []string{"schema", "secrets"}},
-	{"cmd/kbnode", []string{"schema", "secrets", "pipelines", "launcher", "templates", "node", "cmd/internal"}},
+	{"cmd/kbnode", []string{"schema", "secrets", "pipelines", "launcher", "templates", "node", "runner/agent", "cmd/internal"}},
 	{"cmd", []string{"schema", "secrets", "pipelines", "generator", "runner", "verdict", "launcher", "store", "server", "templates", "node", "examples", "local"}},
 }
 

@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -97,4 +98,24 @@ func (e *explainer) origin(path string) pipelines.Origin {
 func holds(outer, path string) bool {
 	rest, ok := strings.CutPrefix(path, outer)
 	return ok && (outer == "" || rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// ExplainStep explains the step with the key, see [Explain]; without values, keys
+// are those that the pipeline has. A selection that finds nothing in it is no error.
+func ExplainStep(p pipelines.Pipeline, r pipelines.Request, key string) (values []Value, keys []string, err error) {
+	plan, err := Plan(p, r)
+	if err != nil {
+		if errors.As(err, new(*pipelines.UnknownError)) { // a selection of another pipeline's
+			return nil, nil, nil
+		}
+		return nil, nil, err
+	}
+	for _, s := range plan {
+		keys = append(keys, s.Key)
+		if s.Key == key {
+			values, err := Explain(p, r, key)
+			return values, nil, err
+		}
+	}
+	return nil, keys, nil
 }

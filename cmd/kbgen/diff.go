@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/generator"
+	"github.com/gpu-mode/kbgen/generator/comparison"
 )
 
 // diffCmd compares what two pipelines mean: two files, or every golden of a
@@ -45,17 +46,17 @@ func (c *diffCmd) print(w io.Writer, compared generator.Comparison) error {
 	var b bytes.Buffer
 	switch {
 	case c.JSON:
-		if err := cli.PrintJSON(&b, comparisonAsJSON(compared)); err != nil {
+		if err := cli.PrintJSON(&b, comparison.New(compared)); err != nil {
 			return err
 		}
 	case c.Markdown:
-		printMarkdown(&b, compared)
+		comparison.Markdown(&b, compared)
 	case c.Newer != "":
 		for _, change := range compared.Changes {
 			fmt.Fprintln(&b, change.In())
 		}
 	default:
-		printComparison(&b, compared)
+		comparison.Print(&b, compared)
 		fmt.Fprintln(&b, compared.Summary())
 	}
 	_, err := w.Write(b.Bytes())

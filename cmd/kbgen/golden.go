@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/generator"
+	"github.com/gpu-mode/kbgen/generator/comparison"
 	"github.com/gpu-mode/kbgen/pipelines"
 )
 
@@ -65,7 +66,7 @@ func (c *goldenCmd) Run(_ context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	printComparison(env.Stdout, compared)
+	comparison.Print(env.Stdout, compared)
 	if drift > 0 && !c.Update {
 		return cli.WithHint(&cli.ExitError{Status: exitDrift, Err: fmt.Errorf("%d of %d goldens are not what is rendered", drift, len(want))},
 			"kbgen golden --update rewrites them; look at the diff")

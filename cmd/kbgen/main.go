@@ -17,6 +17,7 @@ import (
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/cmd/kbgen/secret"
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/runner/upload"
 )
 
 // values are what completion knows beyond the grammar.
@@ -29,7 +30,7 @@ var values = map[string]func() []string{
 
 // endGrace is how long a command may take to end after a signal, which has ended
 // the programs that it waits for.
-const endGrace = grace + time.Second
+const endGrace = upload.Grace + time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

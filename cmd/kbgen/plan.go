@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -124,7 +123,7 @@ func (c *explainCmd) values(env *cli.Env, key string) ([]generator.Value, error)
 			for _, g := range r.GPUs {
 				one := r
 				one.GPUs = pipelines.Table{g}
-				values, found, err := explain(p, one, key)
+				values, found, err := generator.ExplainStep(p, one, key)
 				if err != nil || values != nil {
 					return values, err
 				}
@@ -134,7 +133,7 @@ func (c *explainCmd) values(env *cli.Env, key string) ([]generator.Value, error)
 				continue
 			}
 		}
-		values, found, err := explain(p, r, key)
+		values, found, err := generator.ExplainStep(p, r, key)
 		if err != nil || values != nil {
 			return values, err
 		}
@@ -176,22 +175,4 @@ func unique(list []string) []string {
 		}
 	}
 	return out
-}
-
-func explain(p pipelines.Pipeline, r pipelines.Request, key string) (values []generator.Value, keys []string, err error) {
-	plan, err := generator.Plan(p, r)
-	if err != nil {
-		if errors.As(err, new(*cli.UsageError)) || errors.As(err, new(*pipelines.UnknownError)) { // a selection of another pipeline's
-			return nil, nil, nil
-		}
-		return nil, nil, err
-	}
-	for _, s := range plan {
-		keys = append(keys, s.Key)
-		if s.Key == key {
-			values, err := generator.Explain(p, r, key)
-			return values, nil, err
-		}
-	}
-	return nil, keys, nil
 }

@@ -68,7 +68,7 @@ func (f *requestFlags) request(p pipelines.Pipeline, env *cli.Env) (pipelines.Re
 	}
 	version := ""
 	if p.Name == "bootstrap" {
-		version = expected(f.bootstrap.ExpectVersion, cli.Version())
+		version = generator.Expected(f.bootstrap.ExpectVersion, cli.Version())
 	}
 	r, err := pipelines.NewRequest(p, pipelines.Choice{
 		GPUs: f.GPU, Image: f.Image, PayloadChunks: f.PayloadChunks, Mode: f.Mode, RunID: f.RunID,

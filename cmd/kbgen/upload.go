@@ -1,23 +1,20 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"gopkg.in/yaml.v3"
-
-	"github.com/gpu-mode/kbgen/cmd/internal/agent"
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/generator"
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/runner/agent"
+	"github.com/gpu-mode/kbgen/runner/upload"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 )
 
 // uploadCmd renders a pipeline and hands it to the agent: the same bytes that
@@ -44,19 +41,19 @@ func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
 		c.Pipeline = "evaluate"
 	}
 	c.bootstrap, c.within = c.bootstrapFlags, ctx
-	if err := asExpected(c.ExpectVersion, cli.Version()); err != nil {
-		return err
+	if err := generator.Expect(c.ExpectVersion, cli.Version()); err != nil {
+		return cli.WithHint(err, "install %[1]s on the bootstrap machines (go install github.com/gpu-mode/kbgen/cmd/kbgen@%[1]s), or paste into the pipeline's settings what \"kbgen render bootstrap\" of %[2]s prints", c.ExpectVersion, cli.Version())
 	}
 	if c.Pipeline == "evaluate" && schema.Idle(env.LookupEnv) {
 		return c.idle(ctx, env)
 	}
-	var m metrics
+	var m upload.Metrics
 	begun := time.Now()
 	documents, err := c.documents(env)
 	if err != nil || len(documents) == 0 {
 		return err
 	}
-	m.rendering = time.Since(begun)
+	m.Rendering = time.Since(begun)
 	step := ""
 	if c.Relay {
 		if step, err = c.relayed(env); err != nil {
@@ -76,7 +73,7 @@ func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
 		return err
 	}
 	if n := env.Getenv("BUILDKITE_RETRY_COUNT"); n != "" && n != "0" {
-		if documents, err = a.missing(ctx, documents); err != nil {
+		if documents, err = a.Missing(ctx, documents); err != nil {
 			return err
 		}
 	}
@@ -87,20 +84,24 @@ func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	c.keepMetrics(env, &m)
 	if c.Relay {
-		return relay{a, step}.run(ctx)
+		err := upload.Relay{Uploader: a, Step: step}.Run(ctx)
+		if ended := (*upload.EndError)(nil); errors.As(err, &ended) {
+			return &cli.ExitError{Status: ended.Status, Err: err}
+		}
+		return err
 	}
 	return nil
 }
 
 // keepMetrics writes what the upload did, where it is asked for. The steps are
 // there: what goes wrong is a warning.
-func (c *uploadCmd) keepMetrics(env *cli.Env, m *metrics) {
+func (c *uploadCmd) keepMetrics(env *cli.Env, m *upload.Metrics) {
 	if c.Metrics == "" {
 		return
 	}
-	err := m.count(c, env)
+	err := c.count(env, m)
 	if err == nil {
-		err = m.write(c.Metrics)
+		err = m.Write(c.Metrics)
 	}
 	if err != nil {
 		fmt.Fprintf(env.Stderr, "kbgen: warning: writing the metrics: %v\n", err)
@@ -108,25 +109,29 @@ func (c *uploadCmd) keepMetrics(env *cli.Env, m *metrics) {
 }
 
 // hand uploads documents, and then shows what people ask about later.
-func (c *uploadCmd) hand(ctx context.Context, a uploader, documents [][]byte, m *metrics) error {
+func (c *uploadCmd) hand(ctx context.Context, a upload.Uploader, documents [][]byte, m *upload.Metrics) error {
 	begun := time.Now()
-	if err := a.upload(ctx, c.agentFlags(), generator.Join(documents)); err != nil {
+	err := a.Upload(ctx, c.agentFlags(), generator.Join(documents))
+	if errors.Is(err, upload.ErrRefused) {
+		return &cli.ExitError{Status: exitRefused, Err: err}
+	}
+	if err != nil {
 		return err
 	}
-	m.handover, m.documents = time.Since(begun), len(documents)
+	m.Handover, m.Documents = time.Since(begun), len(documents)
 	for _, n := range c.notes {
-		a.annotate(ctx, "warning", n)
+		a.Annotate(ctx, "warning", n.About, n.Text)
 	}
 	if c.Artifact {
-		a.keep(ctx, generator.Join(documents))
+		a.Keep(ctx, generator.Join(documents))
 	}
 	return nil
 }
 
 // uploader finds the agent of this job.
-func (c *uploadCmd) uploader(env *cli.Env) (a uploader, err error) {
+func (c *uploadCmd) uploader(env *cli.Env) (a upload.Uploader, err error) {
 	path, err := findAgent(c.Agent, env)
-	return uploader{agent.Agent{Path: path, Environ: env.Environ()}, env}, err
+	return upload.Uploader{Agent: agent.Agent{Path: path, Environ: env.Environ()}, Stdout: env.Stdout, Stderr: env.Stderr}, err
 }
 
 // idle ends the job of a build that carries nothing to judge, and says so on its
@@ -141,7 +146,7 @@ func (c *uploadCmd) idle(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return nil // the log has it
 	}
-	a.annotate(ctx, "info", n)
+	a.Annotate(ctx, "info", n.About, n.Text)
 	return nil
 }
 
@@ -188,81 +193,67 @@ func findAgent(named string, env *cli.Env) (string, error) {
 	return path, cli.WithHint(err, "--agent PATH")
 }
 
-// grace is what a cancelled agent gets to end: half of what it gives a job.
-const grace = 5 * time.Second
-
-// An uploader hands documents to the agent of this job.
-type uploader struct {
-	agent.Agent
-	env *cli.Env
-}
-
-// upload hands pipeline to the agent on its standard input and waits. The
-// agent says by itself what goes wrong.
-func (a uploader) upload(ctx context.Context, flags []string, pipeline []byte) error {
-	cmd := a.Command(ctx, grace, append([]string{"pipeline", "upload"}, flags...)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(pipeline), a.env.Stdout, a.env.Stderr
-	err := cmd.Run()
-	var exited *exec.ExitError
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("uploading the pipeline: %w", ctx.Err())
-	case errors.As(err, &exited) && exited.Exited():
-		return &cli.ExitError{Status: exitRefused, Err: fmt.Errorf("uploading the pipeline: the agent ended with %w", err)}
-	default:
-		return fmt.Errorf("uploading the pipeline with %s: %w", a.Path, err)
-	}
-}
-
-// missing leaves out what an earlier attempt of this job has uploaded: a
-// document whose first step the build already has. Asked only in a retried
-// job. When Buildkite cannot say, the document stays: a second upload of a
-// step's key is refused there.
-func (a uploader) missing(ctx context.Context, documents [][]byte) ([][]byte, error) {
-	var rest [][]byte
-	for _, doc := range documents {
-		key, err := firstKey(doc)
-		if err != nil {
-			return nil, err
-		}
-		if err := a.Command(ctx, grace, "step", "get", "id", "--step", key).Run(); err != nil {
-			rest = append(rest, doc)
-			continue
-		}
-		fmt.Fprintf(a.env.Stderr, "kbgen: note: an earlier attempt of this job has uploaded step %s, not uploading it again\n", key)
-	}
-	return rest, ctx.Err()
-}
-
-func firstKey(doc []byte) (string, error) {
-	var head struct {
-		Steps []struct {
-			Key string `yaml:"key"`
-		} `yaml:"steps"`
-	}
-	if err := yaml.Unmarshal(doc, &head); err != nil || len(head.Steps) == 0 {
-		return "", fmt.Errorf("reading back the pipeline: %w", err)
-	}
-	return head.Steps[0].Key, nil
-}
-
-// keepLimit bounds what the build does not wait for: its steps are there.
-const keepLimit = 30 * time.Second
-
-// keep uploads the text as an artifact of this job, so that people see later
-// what was uploaded. Steps run already; what goes wrong here is a warning.
-func (a uploader) keep(ctx context.Context, pipeline []byte) {
-	dir, err := os.MkdirTemp("", "kbgen-")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		err = os.WriteFile(filepath.Join(dir, "pipeline.yml"), pipeline, 0o600)
-	}
-	if err == nil {
-		err = a.Call(ctx, keepLimit, dir, "", "artifact", "upload", "pipeline.yml")
-	}
+// count adds the steps of the pipeline that is asked for.
+func (c *uploadCmd) count(env *cli.Env, m *upload.Metrics) error {
+	p, err := c.find()
 	if err != nil {
-		fmt.Fprintf(a.env.Stderr, "kbgen: warning: keeping the pipeline as an artifact: %v\n", err)
+		return err
 	}
+	r, err := c.request(p, env)
+	if err != nil {
+		return err
+	}
+	plan, err := generator.Plan(p, r)
+	for _, s := range plan {
+		if s.Skip == "" {
+			m.Selected++
+		} else {
+			m.Skipped++
+		}
+	}
+	m.Pipeline = p.Name
+	return err
+}
+
+// say prints what the build asked for and does not get.
+func say(env *cli.Env, notes []pipelines.Note) {
+	for _, n := range notes {
+		fmt.Fprintf(env.Stderr, "kbgen: note: %s\n", n.Text)
+	}
+}
+
+// relayed returns what --relay waits for, before anything is uploaded.
+//
+// Error: there is not one evaluation; or the job's own agent would have to take
+// it, which may be the only one of its queue.
+func (c *uploadCmd) relayed(env *cli.Env) (key string, err error) {
+	p, err := c.find()
+	if err != nil {
+		return "", err
+	}
+	r, err := c.request(p, env)
+	if err != nil {
+		return "", err
+	}
+	if p.Name != "evaluate" || len(r.GPUs) != 1 || !r.Selection.All() {
+		return "", cli.Usagef("--relay: got pipeline %s with %s, want evaluate with one, all of it: there is one result to show", p.Name, format.Count(len(r.GPUs), "GPU type"))
+	}
+	steps, err := p.Steps(r)
+	if err != nil {
+		return "", err
+	}
+	here := env.Getenv("BUILDKITE_AGENT_META_DATA_QUEUE")
+	if on := steps[0].On.Queue; here == on {
+		return "", cli.WithHint(fmt.Errorf("--relay: this job holds an agent of queue %s, on which its evaluation would wait", on),
+			"run this step on a queue of its own, such as %q, with an agent for each evaluation that may be waited for", bootstrapQueue())
+	}
+	return steps[0].Key, nil
+}
+
+func bootstrapQueue() string {
+	host, err := pipelines.ServiceQueues.Lookup("BOOTSTRAP")
+	if err != nil {
+		return "bootstrap" // a test holds it there
+	}
+	return host.Queue
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/cmd/internal/seal"
 	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/launcher/progress"
+	"github.com/gpu-mode/kbgen/launcher/seal"
 )
 
 type submitCmd struct {

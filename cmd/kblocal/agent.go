@@ -1,72 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/local/session"
 )
-
-// agentConfig is the file with which an agent of one's own is started. It holds
-// the registration token, so that no command line and no log has to.
-func (s *session) agentConfig() string { return filepath.Join(s.dir, agentConfigName) }
-
-const agentConfigName = "buildkite-agent.cfg"
-
-// agentExports lists the variables for agents of one's own.
-func (s *session) agentExports() []string {
-	return []string{
-		"KBLOCAL_DIR=" + s.dir,
-		"BUILDKITE_AGENT_ENDPOINT=" + s.URL() + "/v3",
-		"BUILDKITE_AGENT_TOKEN=" + s.AgentToken(),
-	}
-}
-
-func (s *session) writeAgentConfig() error {
-	return writeSecret(s.agentConfig(), agentSettings{
-		token: s.AgentToken(), endpoint: s.URL() + "/v3", dir: filepath.Join(s.dir, "own"),
-	}.String())
-}
-
-// agentSettings are what an agent needs to work for a stand-in.
-type agentSettings struct {
-	token, endpoint string
-	name, tags      string // empty: the agent's own defaults
-	dir             string // for its checkouts, hooks and plugins
-	spawn           int    // 0: one
-}
-
-// String is the agent's configuration file.
-func (a agentSettings) String() string {
-	var b strings.Builder
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&b, "%s=%s\n", name, strconv.Quote(value))
-		}
-	}
-	b.WriteString("# buildkite-agent start --config THIS_FILE, works for a kblocal while that runs\n")
-	line("token", a.token)
-	line("endpoint", a.endpoint)
-	line("name", a.name)
-	line("tags", a.tags)
-	if a.spawn > 1 {
-		line("spawn", strconv.Itoa(a.spawn))
-	}
-	line("build-path", filepath.Join(a.dir, "builds"))
-	line("hooks-path", filepath.Join(a.dir, "hooks"))
-	line("plugins-path", filepath.Join(a.dir, "plugins"))
-	b.WriteString("no-ssh-keyscan=true\n")
-	return b.String()
-}
 
 // agentCmd prints the configuration of an agent that works for a running
 // kblocal up, maybe from a guest or a container that knows this machine by another
@@ -90,7 +36,7 @@ func (c *agentCmd) Run(_ context.Context, env *cli.Env) error {
 	case c.Queue == "" || strings.ContainsAny(c.Queue, ",= "):
 		return cli.Usagef("--queue %q: want the name of a queue", c.Queue)
 	}
-	own, err := readAgentConfig(filepath.Join(c.Dir, agentConfigName))
+	own, err := session.ReadAgentConfig(filepath.Join(c.Dir, session.AgentConfigName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return cli.WithHint(fmt.Errorf("no kblocal is serving from %s", c.Dir), "kblocal up --dir %s", c.Dir)
 	}
@@ -99,7 +45,7 @@ func (c *agentCmd) Run(_ context.Context, env *cli.Env) error {
 	}
 	endpoint, err := url.Parse(own["endpoint"])
 	if err != nil || endpoint.Host == "" {
-		return fmt.Errorf("%s: it names no endpoint", filepath.Join(c.Dir, agentConfigName))
+		return fmt.Errorf("%s: it names no endpoint", filepath.Join(c.Dir, session.AgentConfigName))
 	}
 	if c.Host != "" {
 		if strings.ContainsAny(c.Host, "/@ ") {
@@ -107,27 +53,9 @@ func (c *agentCmd) Run(_ context.Context, env *cli.Env) error {
 		}
 		endpoint.Host = net.JoinHostPort(strings.Trim(c.Host, "[]"), endpoint.Port())
 	}
-	_, err = fmt.Fprint(env.Stdout, agentSettings{
-		token: own["token"], endpoint: endpoint.String(), name: c.Name, spawn: c.Spawn, dir: c.Base,
-		tags: strings.Join(append([]string{"queue=" + c.Queue}, c.Tag...), ","),
+	_, err = fmt.Fprint(env.Stdout, session.AgentSettings{
+		Token: own["token"], Endpoint: endpoint.String(), Name: c.Name, Spawn: c.Spawn, Dir: c.Base,
+		Tags: strings.Join(append([]string{"queue=" + c.Queue}, c.Tag...), ","),
 	})
 	return err
-}
-
-// readAgentConfig reads the file that a session has written.
-func readAgentConfig(path string) (map[string]string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	out := map[string]string{}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		name, quoted, _ := strings.Cut(lines.Text(), "=")
-		if value, err := strconv.Unquote(quoted); err == nil {
-			out[name] = value
-		}
-	}
-	return out, lines.Err()
 }

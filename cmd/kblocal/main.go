@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/local/session"
 )
 
 func main() {
@@ -24,7 +25,17 @@ func run(ctx context.Context, env *cli.Env) int {
 		Exec  execCmd  `cmd:""`
 		Run   runCmd   `cmd:""`
 		Agent agentCmd `cmd:""`
-		Watch watchCmd `cmd:"" hidden:""` // see watch.go
+		Watch watchCmd `cmd:"" hidden:""`
 	}
 	return cli.Program{Name: "kblocal", Grammar: &grammar, Help: help}.Run(ctx, env)
+}
+
+// watchCmd is the process that outlives a kblocal which was killed.
+type watchCmd struct {
+	Marker string   `arg:""`
+	Remove []string `arg:"" optional:""`
+}
+
+func (c *watchCmd) Run(_ context.Context, env *cli.Env) error {
+	return session.Watch(env.Stdin, c.Marker, c.Remove)
 }

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/session"
+	"github.com/gpu-mode/kbgen/local/steps"
 )
 
 type runCmd struct {
@@ -37,17 +35,6 @@ type runCmd struct {
 	Quiet      bool          `help:"no job logs"`
 }
 
-// uploader is the first step of every run. The agent reads the file as it
-// would in a bootstrap step.
-const uploader = `steps:
-  - key: kblocal-upload
-    label: upload
-    command: buildkite-agent pipeline upload "$$KBLOCAL_PIPELINE"
-`
-
-// maxPipeline bounds what is read as a pipeline, bytes.
-const maxPipeline = 64 << 20
-
 func (c *runCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 	if c.Agents < 1 || c.Agents > 64 {
 		return cli.Usagef("--agents %d: want 1 to 64", c.Agents)
@@ -64,12 +51,16 @@ func (c *runCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 	if err != nil {
 		return err
 	}
-	text, err := c.read(env.Stdin)
+	text, err := session.Read(c.File, env.Stdin)
 	if err != nil {
 		return err
 	}
 	if c.List || c.DryRun {
-		return c.preview(ctx, env, text, vars)
+		agent, err := c.agent(env)
+		if err != nil {
+			return err
+		}
+		return session.Preview{Agent: agent, Environ: env.Environ(), Vars: vars, YAML: c.DryRun}.Print(ctx, env.Stdout, text)
 	}
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -82,138 +73,45 @@ func (c *runCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	if c.Watch {
-		return c.rerun(ctx, env, s, text)
-	}
-	return c.once(ctx, env, s, text, vars)
-}
-
-// once runs the pipeline and says with its error how that ended.
-func (c *runCmd) once(ctx context.Context, env *cli.Env, s *session, text []byte, vars map[string]string) error {
-	vars["KBLOCAL_PIPELINE"] = filepath.Join(s.dir, "pipeline.yml")
-	if err := os.WriteFile(vars["KBLOCAL_PIPELINE"], text, 0o600); err != nil {
-		return err
-	}
-	b, err := c.build(ctx, env, s, vars)
-	if err != nil {
-		return err
+	defer func() { err = errors.Join(err, s.Close()) }()
+	r := session.Run{
+		Session: s, File: c.File, Here: c.Here, Step: c.Step, OnHost: len(c.Host) > 0, Agents: c.Agents, Branch: c.Branch, Message: c.Message,
+		Shown:  session.Shown{Logs: !c.Quiet, One: true, Plain: plain(env)},
+		Stdout: env.Stdout, Stderr: env.Stderr,
+		Vars:    func() (map[string]string, error) { return c.variables(env) }, // an --env-file may have changed, too
+		Unblock: func(b engine.Build) error { return c.unblock(env, s, b) },
 	}
 	if c.JSON {
-		if err := s.printBuild(ctx, b, env.Stdout); err != nil {
-			return err
-		}
+		r.Print = func(build any) error { return cli.PrintJSON(env.Stdout, build) }
 	}
-	if b.State != engine.BuildPassed || b.Blocked {
+	if c.Watch {
+		err = r.Rerun(ctx, text)
+	} else {
+		err = r.Once(ctx, text, vars)
+	}
+	if errors.Is(err, session.ErrNotPassed) {
 		return &cli.ExitError{Status: cli.ExitFailed}
 	}
-	return nil
+	return err
 }
 
-// read returns the pipeline's text.
-func (c *runCmd) read(stdin io.Reader) ([]byte, error) {
-	in := stdin
-	if c.File != "-" {
-		f, err := os.Open(c.File)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	text, err := io.ReadAll(io.LimitReader(in, maxPipeline+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("reading the pipeline: %w", err)
-	case len(text) > maxPipeline:
-		return nil, fmt.Errorf("the pipeline has more than %d bytes", maxPipeline)
-	case strings.TrimSpace(string(text)) == "":
-		return nil, errors.New("the pipeline is empty: whatever should have written it failed")
-	}
-	return text, nil
-}
-
-// build runs the build to its end and shows what happens.
-func (c *runCmd) build(ctx context.Context, env *cli.Env, s *session, vars map[string]string) (engine.Build, error) {
-	p, in, err := c.describe(ctx, env, vars)
-	if err != nil {
-		return engine.Build{}, err
-	}
-	if _, err := s.Engine.Pipeline(p.Slug); err != nil { // the first run
-		if _, err := s.Engine.CreatePipeline(p); err != nil {
-			return engine.Build{}, err
+// variables are the build's: of the files, in order, and over them --env.
+func (c *runCmd) variables(env *cli.Env) (map[string]string, error) {
+	out := map[string]string{}
+	for _, file := range c.EnvFile {
+		if err := session.ReadEnvFile(out, file, env.LookupEnv); err != nil {
+			return nil, fmt.Errorf("--env-file: %w", err)
 		}
 	}
-	out := env.Stdout
-	if c.JSON {
-		out = env.Stderr
-	}
-	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var watchers sync.WaitGroup
-	f := newFollower(s.Engine, out, showing(env, follow{logs: !c.Quiet, one: true}))
-	watchers.Go(func() { f.run(watching) })
-	missing := make(chan error, 1)
-	watchers.Go(func() { missing <- s.startMissing(watching, c.Agents) })
-	defer watchers.Wait()
-	defer stop()
-
-	b, err := s.Engine.CreateBuild(p.Slug, in)
-	if err != nil {
-		return engine.Build{}, err
-	}
-	waiting, abort := context.WithCancelCause(ctx)
-	defer abort(nil)
-	watchers.Go(func() {
-		if err := <-missing; err != nil {
-			abort(err)
+	for _, item := range c.Env {
+		name, value, ok := strings.Cut(item, "=")
+		if !ok || name == "" {
+			return nil, cli.Usagef("--env %q: want NAME=VALUE", item)
 		}
-	})
-	done, err := s.Engine.Wait(waiting, b.ID)
-	for err == nil && done.Blocked {
-		if err := c.unblock(env, s, done); err != nil {
-			return c.giveUp(s, b, err)
-		}
-		done, err = s.Engine.Wait(waiting, b.ID)
+		out[name] = value
 	}
-	if err != nil {
-		return c.giveUp(s, b, context.Cause(waiting))
+	if err := steps.CheckEnv(out); err != nil {
+		return nil, cli.Usagef("--env: %v", err)
 	}
-	f.drain(b.ID)
-	return done, nil
-}
-
-// giveUp cancels a build that is not waited for any more.
-func (c *runCmd) giveUp(s *session, b engine.Build, cause error) (engine.Build, error) {
-	_, err := s.Engine.CancelBuild(b.Pipeline, b.Number)
-	return b, errors.Join(fmt.Errorf("build canceled: %w", cause), err)
-}
-
-// describe makes the pipeline and the build of this directory.
-func (c *runCmd) describe(ctx context.Context, env *cli.Env, vars map[string]string) (engine.Pipeline, engine.NewBuild, error) {
-	repo := findRepository(ctx)
-	p := engine.Pipeline{Slug: "local", Configuration: uploader, Repository: repo.dir, DefaultBranch: repo.branch}
-	in := engine.NewBuild{
-		Commit: repo.commit, Branch: c.Branch, Message: c.Message, Source: "ui", Env: vars,
-		Select: c.Step, OnHost: len(c.Host) > 0,
-	}
-	if in.Branch == "" {
-		in.Branch = repo.branch
-	}
-	if in.Message == "" {
-		in.Message = "kblocal run " + c.File
-	}
-	switch {
-	case c.Here:
-		dir, err := os.Getwd()
-		if err != nil {
-			return p, in, err
-		}
-		p.SkipCheckout, p.CheckoutPath = true, dir
-	case repo.dir == "":
-		fmt.Fprintln(env.Stderr, "kblocal: note: no git repository here, jobs start in an empty directory; --here runs them in this one")
-		p.SkipCheckout = true
-	case repo.dirty:
-		fmt.Fprintln(env.Stderr, "kblocal: note: uncommitted changes are not in the jobs' checkout; --here runs them in this directory")
-	}
-	return p, in, nil
+	return out, nil
 }

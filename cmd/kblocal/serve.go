@@ -19,6 +19,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/fault"
 	"github.com/gpu-mode/kbgen/local/notice"
+	"github.com/gpu-mode/kbgen/local/session"
 )
 
 // serveFlags are common to up and exec.
@@ -43,13 +44,7 @@ type serveFlags struct {
 	LostAfter     time.Duration `default:"30s" placeholder:"DURATION" help:"declare an agent lost after so long without a sign of it"`
 }
 
-// A queueFlag asks for agents.
-type queueFlag struct {
-	name  string
-	count int
-}
-
-func (f *serveFlags) queues() ([]queueFlag, error) {
+func (f *serveFlags) queues() ([]session.Queue, error) {
 	if f.Agents < -1 || f.Agents > 64 {
 		return nil, cli.Usagef("--agents %d: want 0 to 64", f.Agents)
 	}
@@ -66,7 +61,7 @@ func (f *serveFlags) queues() ([]queueFlag, error) {
 			list = []string{"bootstrap", "cpu"}
 		}
 	}
-	var out []queueFlag
+	var out []session.Queue
 	for _, item := range list {
 		name, n, given := strings.Cut(item, "=")
 		count, err := strconv.Atoi(n)
@@ -76,12 +71,12 @@ func (f *serveFlags) queues() ([]queueFlag, error) {
 		if name == "" || err != nil || count < 1 || count > 64 {
 			return nil, cli.Usagef("--queue %q: want NAME=N with N from 1 to 64", item)
 		}
-		out = append(out, queueFlag{name, count})
+		out = append(out, session.Queue{Name: name, Count: count})
 	}
 	return out, nil
 }
 
-func (f *serveFlags) pipelines(repo repository) ([]engine.Pipeline, error) {
+func (f *serveFlags) pipelines(repo session.Repository) ([]engine.Pipeline, error) {
 	if len(f.Pipeline) == 0 {
 		return []engine.Pipeline{f.pipeline("kernelbot", kbgen.Bootstrap, repo)}, nil
 	}
@@ -100,15 +95,15 @@ func (f *serveFlags) pipelines(repo repository) ([]engine.Pipeline, error) {
 	return out, nil
 }
 
-func (f *serveFlags) pipeline(slug, yaml string, repo repository) engine.Pipeline {
+func (f *serveFlags) pipeline(slug, yaml string, repo session.Repository) engine.Pipeline {
 	return engine.Pipeline{
-		Slug: slug, Configuration: yaml, Repository: repo.dir, DefaultBranch: repo.branch,
+		Slug: slug, Configuration: yaml, Repository: repo.Dir, DefaultBranch: repo.Branch,
 		SkipCheckout: !f.Checkout,
 	}
 }
 
 // start opens the stand-in with pipelines and connected agents.
-func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) (*session, error) {
+func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) (*session.Session, error) {
 	queues, err := f.queues()
 	if err != nil {
 		return nil, err
@@ -116,8 +111,8 @@ func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) 
 	if err := f.address(env.Stderr); err != nil {
 		return nil, err
 	}
-	repo := findRepository(ctx)
-	if f.Checkout && repo.dir == "" {
+	repo := session.FindRepository(ctx)
+	if f.Checkout && repo.Dir == "" {
 		return nil, cli.Usagef("--checkout: this is no git repository with a commit")
 	}
 	pipelines, err := f.pipelines(repo)
@@ -146,8 +141,8 @@ func (f *serveFlags) start(ctx context.Context, env *cli.Env, events io.Writer) 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.populate(ctx, pipelines, queues); err != nil {
-		return nil, errors.Join(err, s.close())
+	if err := s.Populate(ctx, pipelines, queues); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -182,33 +177,23 @@ func (c *upCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	s.printPage(env.Stderr)
-	for _, line := range s.exports(s.Engine.Pipelines()[0].Slug) {
+	defer func() { err = errors.Join(err, s.Close()) }()
+	s.PrintPage(env.Stderr)
+	for _, line := range s.Exports(s.Engine.Pipelines()[0].Slug) {
 		fmt.Fprintf(env.Stdout, "export %s\n", line)
 	}
-	for _, line := range s.agentExports() {
+	for _, line := range s.AgentExports() {
 		fmt.Fprintf(env.Stdout, "export %s\n", line)
 	}
 	if len(s.Engine.Agents()) == 0 {
-		fmt.Fprintf(env.Stderr, "kblocal: serving without agents; start your own: buildkite-agent start --config %s --tags queue=cpu\n", s.agentConfig())
+		fmt.Fprintf(env.Stderr, "kblocal: serving without agents; start your own: buildkite-agent start --config %s --tags queue=cpu\n", s.AgentConfig())
 	} else {
 		fmt.Fprintf(env.Stderr, "kblocal: serving, agents connected; interrupt to stop\n")
 	}
-	f := newFollower(s.Engine, env.Stderr, showing(env, follow{logs: true}))
-	f.run(ctx)
+	f := session.NewFollower(s.Engine, env.Stderr, session.Shown{Logs: true, Plain: plain(env)})
+	f.Run(ctx)
 	fmt.Fprintf(env.Stderr, "kblocal: stopping\n")
 	return nil
-}
-
-// printPage says where the page is. Its address with buttons is a secret, for a
-// person's eyes: a log gets the name of the file that has it.
-func (s *session) printPage(w io.Writer) {
-	if terminal(w) {
-		fmt.Fprintf(w, "kblocal: page %s\n", s.PageURL())
-		return
-	}
-	fmt.Fprintf(w, "kblocal: page %s/, with buttons at the address in %s\n", s.URL(), s.pageFile())
 }
 
 type execCmd struct {
@@ -233,20 +218,20 @@ func (c *execCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.Close()) }()
 	if c.Verbose {
 		watching, stop := context.WithCancel(ctx)
-		f := newFollower(s.Engine, env.Stderr, showing(env, follow{logs: true}))
+		f := session.NewFollower(s.Engine, env.Stderr, session.Shown{Logs: true, Plain: plain(env)})
 		var done sync.WaitGroup
-		done.Go(func() { f.run(watching) })
+		done.Go(func() { f.Run(watching) })
 		defer done.Wait()
 		defer stop()
 	}
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = stopTime
+	cmd.WaitDelay = session.StopTime
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = env.Stdin, env.Stdout, env.Stderr
-	cmd.Env = append(env.Environ(), s.exports(s.Engine.Pipelines()[0].Slug)...)
+	cmd.Env = append(env.Environ(), s.Exports(s.Engine.Pipelines()[0].Slug)...)
 	err = cmd.Run()
 	var ended *exec.ExitError
 	if errors.As(err, &ended) && ended.ExitCode() > 0 {

@@ -7,10 +7,11 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/session"
 )
 
 // unblock answers the step that a build waits for, when --unblock names it.
-func (c *runCmd) unblock(env *cli.Env, s *session, b engine.Build) error {
+func (c *runCmd) unblock(env *cli.Env, s *session.Session, b engine.Build) error {
 	fields := map[string][]string{}
 	for _, item := range c.Field {
 		key, value, ok := strings.Cut(item, "=")

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/agent"
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/broker/client"
@@ -20,6 +19,7 @@ import (
 	"github.com/gpu-mode/kbgen/node/plan"
 	"github.com/gpu-mode/kbgen/node/proxy"
 	"github.com/gpu-mode/kbgen/node/system"
+	"github.com/gpu-mode/kbgen/runner/agent"
 	"github.com/gpu-mode/kbgen/schema"
 )
 

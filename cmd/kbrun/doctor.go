@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/runner"
+	"github.com/gpu-mode/kbgen/runner/job"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -134,12 +135,12 @@ func (d *diagnosis) text() string {
 	}
 	for _, tried := range d.Means {
 		if tried.Sandbox == nil {
-			line(tried.Means, "refused: %s", shown(tried.Refused))
+			line(tried.Means, "refused: %s", job.Shown(tried.Refused))
 			continue
 		}
 		line(tried.Means, "%s", tried.Sandbox.Level)
 		for _, missing := range tried.Sandbox.Missing {
-			line("", "without %s: %s", missing.Name, shown(missing.Why))
+			line("", "without %s: %s", missing.Name, job.Shown(missing.Why))
 		}
 	}
 	verdict := fmt.Sprintf("level %q is needed, and cannot be had", d.Needed)

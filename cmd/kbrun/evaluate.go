@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strings"
-	"syscall"
+	"path/filepath"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/runner"
+	"github.com/gpu-mode/kbgen/runner/job"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -29,109 +27,41 @@ type evaluateCmd struct {
 	brokerFlags
 }
 
-// Run evaluates and exits by the outcome. A result is written whatever
-// happens after the command line was understood.
+// Run evaluates and exits by the outcome.
 func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.PayloadFile == "" && !c.Secret && c.RunID == "" && schema.Idle(env.LookupEnv) {
-		return c.idle(env)
+		return ended(job.Idle(c.Out, env.Stdout), cli.ExitFailed)
 	}
-	clock := newClock(time.Now(), c.Deadline, env)
-	lookup := env.LookupEnv
-	if c.Secret {
-		lookup = secretLookup(env.LookupEnv)
-		c.RunID, _ = lookup(schema.EnvRunID)
+	j := job.Job{
+		Env:         job.Env{Lookup: env.LookupEnv, Environ: env.Environ, Stdin: env.Stdin, Stdout: env.Stdout, Stderr: env.Stderr},
+		PayloadFile: c.PayloadFile, Out: c.Out, RunID: c.RunID, Secret: c.Secret, NoPreload: c.NoPreload, Deadline: c.Deadline, Exposed: c.exposed,
+		Devices: machine(), Sandbox: c.level(), Retain: c.directory(env), Broker: c.Broker, Version: cli.Version(),
 	}
-	idErr := c.checkRunID(env)
-	file, err := newResultFile(c.Out, c.RunID)
-	if usage := (*cli.UsageError)(nil); err != nil && !errors.As(err, &usage) {
-		return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
-	} else if err != nil {
-		return err
-	}
-	log := newLogger(env.Stdout)
-	var wrong string
-	c.GPUType, c.Queue, wrong = c.place(env)
-	job := &evaluateJob{env: env, lookup: lookup, log: log, clock: clock, idErr: idErr}
-	if uploads(env, c.Out) {
-		job.keeper = c.keeper(env)
-	}
-	result, trusted := guarded(ctx, clock, c.RunID, env.Stderr, func(ctx context.Context) *schema.Result {
-		if wrong != "" {
-			return blank(c.RunID, schema.OutcomeWrongMachine, wrong)
-		}
-		return c.evaluate(ctx, job)
-	})
-	result.GPUType, result.Queue = c.GPUType, c.Queue
-	if trusted && !result.Retained && job.key != nil { // first of all: what follows may be cut off
-		if err := job.keeper.keep(*job.key, result); err != nil {
-			warn(env, err)
-		}
-	}
-	if err := file.write(result); err != nil {
-		return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
-	}
-	log.verdict(result)
-	if trusted { // the calls to Buildkite have the job's token
-		if err := publish(ctx, env, clock, c.Out, result, log.of(result)); err != nil {
-			return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
-		}
-		if job.key != nil {
-			job.keeper.forget(*job.key)
-		}
+	j.SandboxRead, j.SandboxHide = c.paths(env)
+	c.GPUType, c.Queue, j.Misplaced = c.place(env)
+	j.GPUType, j.Queue = c.GPUType, c.Queue
+	j.Requirements, j.Asked = c.requirements(c.GPUType), c.asked()
+	result, err := j.Run(ctx)
+	if err != nil {
+		return ended(err, schema.ExitTempFail)
 	}
 	if status := result.Outcome.ExitStatus(); status != 0 {
-		return &cli.ExitError{Status: status, Err: fmt.Errorf("%s: %s", result.Outcome.Name, shown(result.Outcome.Text))}
+		return &cli.ExitError{Status: status, Err: fmt.Errorf("%s: %s", result.Outcome.Name, job.Shown(result.Outcome.Text))}
 	}
 	return nil
 }
 
-// idle ends a job of a build that nobody launched with a payload: a push to a
-// pipeline whose one step judges. There is nothing to judge, and no result; an
-// older one must not pass for one of this build.
-func (c *evaluateCmd) idle(env *cli.Env) error {
-	if err := clearResult(c.Out); err != nil {
-		return err
-	}
-	fmt.Fprintln(env.Stdout, "+++ Nothing to judge: a push or a pull request made this build, and it carries no payload")
-	return nil
-}
-
-// secretLookup finds the variables of a build's second run, which have the
-// names of the first with KERNELBOT_SECRET_ in front.
-func secretLookup(lookup func(string) (string, bool)) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		rest, ok := strings.CutPrefix(name, schema.EnvPrefix)
-		if !ok {
-			return "", false // older names have no second run
-		}
-		return lookup(schema.EnvSecretPrefix + rest)
-	}
-}
-
-// An evaluateJob is what one run of evaluate works with.
-type evaluateJob struct {
-	env    *cli.Env
-	lookup func(string) (string, bool)
-	log    logger
-	clock  clock
-	idErr  error
-	keeper *keeper  // nil: nothing is kept
-	key    *keptKey // nil: there is no payload
-}
-
-// keeper opens the directory of kept results, nil without one. Why there is
-// none is said once, and is no fault: the result is then all there is.
-func (c *evaluateCmd) keeper(env *cli.Env) *keeper {
-	dir := c.directory(env)
-	if dir == "" {
+// ended gives an error its exit status: that of wrong usage when the result
+// cannot lie where it was asked for.
+func ended(err error, status int) error {
+	var directory *job.DirectoryError
+	switch {
+	case err == nil:
 		return nil
+	case errors.As(err, &directory):
+		return &cli.UsageError{Err: err}
 	}
-	k, err := openKeeper(dir)
-	if err != nil {
-		warn(env, err)
-		return nil
-	}
-	return k
+	return &cli.ExitError{Status: status, Err: err}
 }
 
 // asked is what the job asks of the machine: another job with the same payload
@@ -144,95 +74,24 @@ func (c *evaluateCmd) asked() any {
 	}{c.deviceFlags, c.placeFlags, c.sandboxFlags}
 }
 
-func (c *evaluateCmd) evaluate(ctx context.Context, job *evaluateJob) *schema.Result {
-	env, lookup, log, clock, idErr := job.env, job.lookup, job.log, job.clock, job.idErr
-	if c.exposed != nil {
-		return blank(c.RunID, schema.OutcomeMachine, c.exposed.Error())
-	}
-	begun := time.Now()
-	err := idErr // first: a sealed payload opens for a run
-	var payload *schema.Payload
-	open, wasSealed := c.opener(ctx, env, clock, c.RunID), false
-	if err == nil {
-		payload, err = readPayload(c.PayloadFile, env.Stdin, lookup, func(sealed string) (string, error) {
-			wasSealed = true
-			return open(sealed)
-		})
-	}
-	switch {
-	case ctx.Err() != nil && sealedElsewhere(err):
-		return blank(c.RunID, schema.OutcomeCanceled, "")
-	case machineFault(err), sealedElsewhere(err):
-		return blank(c.RunID, schema.OutcomeMachine, err.Error())
-	case err != nil:
-		return blank(c.RunID, schema.OutcomeBadPayload, err.Error())
-	}
-	decoded := time.Since(begun)
-	log.start(c.RunID, payload)
-	if c.RunID != "" {
-		job.key = &keptKey{RunID: c.RunID, Payload: digestOf([]byte(payload.JSON())), Asked: c.asked(), Image: env.Getenv(schema.EnvImage)}
-		if kept := job.keeper.find(*job.key); kept != nil {
-			kept.Retained = true
-			log.retained()
-			return kept
-		}
-	}
-	log.budget(payload, clock)
-	read, hide := c.paths(env)
-	if dir := c.directory(env); dir != "" {
-		hide = append(hide, dir)
-	}
-	hide = append(hide, c.Broker)
-	result := runner.Evaluate(ctx, runner.Job{
-		Sandbox: c.level(), SandboxRead: read, SandboxHide: hide,
-		FreshInterpreters: c.NoPreload,
-		Payload:           payload,
-		RunID:             c.RunID,
-		Environ:           env.Environ(),
-		WorkDir:           env.Getenv("TMPDIR"),
-		Deadline:          clock.deadline,
-		Start:             clock.start,
-		Decode:            decoded,
-		Version:           cli.Version(),
-		Image:             env.Getenv(schema.EnvImage),
-		Devices:           machine(),
-		Requirements:      c.requirements(c.GPUType),
-		Progress:          log.phase,
-	})
-	if wasSealed {
-		withoutNames(result, payload)
-	}
-	return result
+type retainFlags struct {
+	Retain string `var:"KERNELBOT_RETAIN" placeholder:"DIR" help:"where to store a result that could not be uploaded, for the job's next try on this machine, or none; default .kbrun-results in BUILDKITE_BUILD_PATH"`
 }
 
-// machineFault reports whether err is about what the machine lacks.
-func machineFault(err error) bool {
-	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO} {
-		if errors.Is(err, errno) {
-			return true
-		}
+// directory is where results are kept: what was asked for, or a place in the
+// agent's own directory of builds; "" when nothing is to be kept.
+func (f *retainFlags) directory(env *cli.Env) string {
+	switch builds := env.Getenv("BUILDKITE_BUILD_PATH"); {
+	case f.Retain == job.RetainNone:
+		return ""
+	case f.Retain != "":
+		return f.Retain
+	case builds != "":
+		return filepath.Join(builds, ".kbrun-results")
 	}
-	return false
+	return ""
 }
 
-// checkRunID refuses a run id that could not name an annotation and a meta-data
-// key, and a job without one: its result could not be told from another's. A
-// job whose launcher gives none, as Kernelbot's first one, gets one of its build
-// and step.
-func (c *evaluateCmd) checkRunID(env *cli.Env) error {
-	if build := env.Getenv(schema.EnvBuildID); c.RunID == "" && !c.Secret && build != "" {
-		c.RunID = schema.DerivedRunID(build, env.Getenv(schema.EnvStepID))
-	}
-	if c.RunID == "" {
-		if _, job := env.LookupEnv("BUILDKITE_JOB_ID"); job {
-			return errors.New("KERNELBOT_RUN_ID is not set, want the run's id in a Buildkite job")
-		}
-		return nil
-	}
-	if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$`).MatchString(c.RunID) {
-		id := c.RunID
-		c.RunID = ""
-		return fmt.Errorf("run id: got %.60q, want up to 200 letters, digits, dots, colons, dashes and underscores", id)
-	}
-	return nil
+type brokerFlags struct {
+	Broker string `var:"KERNELBOT_BROKER" default:"/run/kbnode/secretd.sock" placeholder:"SOCKET" help:"the socket of the node's kbnode secretd, which opens a sealed payload (kbsec1:...) for the job of its run"`
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/runner/job"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -22,11 +23,11 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	signal.Notify(make(chan os.Signal, 1), ignored...)
-	vars, err := hideEnviron(os.Args)
+	vars, err := job.HideEnviron(os.Args, os.Environ())
 	return program(err).Run(ctx, &cli.Env{
 		Args:      os.Args[1:],
-		LookupEnv: vars.lookup,
-		Environ:   vars.list,
+		LookupEnv: vars.Lookup,
+		Environ:   vars.List,
 		Stdin:     os.Stdin,
 		Stdout:    os.Stdout,
 		Stderr:    os.Stderr,

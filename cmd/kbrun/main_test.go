@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"flag"
@@ -139,25 +140,33 @@ func outcome(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func TestShown(t *testing.T) {
-	for in, want := range map[string]string{
-		"a\nb":                   "a b",
-		"\x1b]1338;url=x\ac":     "c",
-		"\x00\u202eabc\u200b":    "abc",
-		strings.Repeat("é", 301): strings.Repeat("é", 300) + "…",
-	} {
-		if got := shown(in); got != want {
-			t.Errorf("shown(%q) = %q, want %q", in, got, want)
+// kept COUNT DIR: so many results are kept there, and nothing else is.
+func kept(ts *testscript.TestScript, neg bool, args []string) {
+	entries, err := os.ReadDir(ts.MkAbs(args[1]))
+	ts.Check(err)
+	for _, e := range entries {
+		info, err := e.Info()
+		ts.Check(err)
+		if !strings.HasSuffix(e.Name(), ".kept") || info.Mode() != 0o600 {
+			ts.Fatalf("%s: %s", e.Name(), info.Mode())
 		}
+	}
+	if fmt.Sprint(len(entries)) != args[0] {
+		ts.Fatalf("%d results are kept, want %s", len(entries), args[0])
 	}
 }
 
-func TestEnvironLookup(t *testing.T) {
-	e := environ{"A=1", "B=", "A=2", "", "odd"}
-	for name, want := range map[string]string{"A": "2 true", "B": " true", "C": " false", "odd": " false"} {
-		v, ok := e.lookup(name)
-		if got := fmt.Sprint(v, " ", ok); got != want {
-			t.Errorf("lookup(%q) = %q, want %q", name, got, want)
+// cmpdir DIR DIR compares files.
+func cmpdir(ts *testscript.TestScript, neg bool, args []string) {
+	files, err := filepath.Glob(filepath.Join(ts.MkAbs(args[0]), "*"))
+	ts.Check(err)
+	for _, file := range files {
+		want, err := os.ReadFile(file)
+		ts.Check(err)
+		got, err := os.ReadFile(filepath.Join(ts.MkAbs(args[1]), filepath.Base(file)))
+		ts.Check(err)
+		if !bytes.Equal(got, want) {
+			ts.Fatalf("%s changed", filepath.Base(file))
 		}
 	}
 }

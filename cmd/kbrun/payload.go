@@ -5,56 +5,13 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/runner/job"
 	"github.com/gpu-mode/kbgen/schema"
 )
-
-// maxPayloadFile is the limit on a payload's file, in bytes.
-const maxPayloadFile = 16 << 20
-
-// readPayload decodes the payload in file, "-" being stdin, as encoded or as
-// JSON; without a file the one that the environment carries. What is sealed is
-// opened by open; nil opens nothing.
-func readPayload(file string, stdin io.Reader, lookup func(string) (string, bool), open opener) (*schema.Payload, error) {
-	if file == "" {
-		encoded, err := schema.FindPayload(lookup)
-		if err != nil {
-			return nil, err
-		}
-		return decodePayload(encoded, open)
-	}
-	in := stdin
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, fmt.Errorf("reading the payload: %w", err)
-		}
-		defer f.Close()
-		in = f
-	}
-	data, err := io.ReadAll(io.LimitReader(in, maxPayloadFile+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("reading the payload: %w", err)
-	case len(data) > maxPayloadFile:
-		return nil, fmt.Errorf("payload file: more than %d bytes", maxPayloadFile)
-	case strings.HasPrefix(strings.TrimSpace(string(data[:min(len(data), 100)])), "{"):
-		return schema.ParsePayload(data)
-	}
-	return decodePayload(string(data), open)
-}
-
-func decodePayload(encoded string, open opener) (*schema.Payload, error) {
-	plain, err := opened(encoded, open)
-	if err != nil {
-		return nil, err
-	}
-	return schema.DecodePayload(plain)
-}
 
 type payloadCmd struct {
 	Decode decodeCmd `cmd:""`
@@ -70,7 +27,7 @@ type decodeCmd struct {
 // Run prints what a payload asks for. Sources and the seed are a competitor's
 // and a competition's secrets: they are printed only when asked for.
 func (c *decodeCmd) Run(_ context.Context, env *cli.Env) error {
-	p, err := readPayload(c.File, env.Stdin, env.LookupEnv, nil)
+	p, err := job.ReadPayload(c.File, env.Stdin, env.LookupEnv, nil)
 	if err != nil {
 		return err
 	}
@@ -93,24 +50,24 @@ func summary(w io.Writer, p *schema.Payload) {
 	}
 	line("lang", "%s", p.Lang)
 	if p.Main != "" {
-		line("main", "%s", shown(p.Main))
+		line("main", "%s", job.Shown(p.Main))
 	}
 	line("mode", "%s", p.Mode)
 	if p.Arch != nil {
-		line("arch", "%s", shown(*p.Arch))
+		line("arch", "%s", job.Shown(*p.Arch))
 	}
 	line("ranking", "%s", p.RankingBy)
 	line("seed", "%s", yesNo(p.Seed != nil, "set", "none"))
 	line("multi-gpu", "%s", yesNo(p.MultiGPU, "yes", "no"))
 	line("limits", "test %s, benchmark %s, ranked %s", limit(p.TestTimeout), limit(p.BenchmarkTimeout), limit(p.RankedTimeout))
 	for _, f := range slices.Concat(p.Sources, p.Headers) {
-		line("file", "%s, %d bytes, sha256 %x", shown(f.Name), len(f.Text), sha256.Sum256([]byte(f.Text)))
+		line("file", "%s, %d bytes, sha256 %x", job.Shown(f.Name), len(f.Text), sha256.Sum256([]byte(f.Text)))
 	}
 	for i, c := range p.Tests {
-		line(fmt.Sprintf("test %d", i), "%s", shown(c.Text()))
+		line(fmt.Sprintf("test %d", i), "%s", job.Shown(c.Text()))
 	}
 	for i, c := range p.Benchmarks {
-		line(fmt.Sprintf("bench %d", i), "%s", shown(c.Text()))
+		line(fmt.Sprintf("bench %d", i), "%s", job.Shown(c.Text()))
 	}
 }
 
@@ -134,7 +91,7 @@ type encodeCmd struct {
 
 // Run prints a payload as a launcher would send it, on one line.
 func (c *encodeCmd) Run(_ context.Context, env *cli.Env) error {
-	p, err := readPayload(c.File, env.Stdin, env.LookupEnv, nil)
+	p, err := job.ReadPayload(c.File, env.Stdin, env.LookupEnv, nil)
 	if err != nil {
 		return err
 	}

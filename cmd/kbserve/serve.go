@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/cmd/internal/seal"
 	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/launcher/seal"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server"

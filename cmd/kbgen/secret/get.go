@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/agent"
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node/broker/client"
+	"github.com/gpu-mode/kbgen/runner/agent"
 	"github.com/gpu-mode/kbgen/secrets"
 	"github.com/gpu-mode/kbgen/secrets/inventory"
 )

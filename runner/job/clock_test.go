@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -25,7 +24,7 @@ func TestClockNests(t *testing.T) {
 		{20 * time.Minute, "15", 14*time.Minute + 30*time.Second},
 		{7 * time.Minute, "", 7 * time.Minute},
 	} {
-		env := &cli.Env{LookupEnv: func(string) (string, bool) { return tt.timeout, tt.timeout != "" }}
+		env := Env{Lookup: func(string) (string, bool) { return tt.timeout, tt.timeout != "" }}
 		c := newClock(start, tt.limit, env)
 		if tt.deadline == 0 {
 			if c != (clock{start: start}) || c.left(time.Hour) != time.Hour {

@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"bytes"
@@ -7,31 +7,28 @@ import (
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 )
 
 // watchPeriod is how often --watch looks at the file. Editors replace files, so
 // what counts is the content.
 const watchPeriod = 250 * time.Millisecond
 
-// rerun runs the pipeline whenever its file has changed, until interrupted, and
+// Rerun runs the pipeline whenever its file has changed, until interrupted, and
 // ends as the last run did.
-func (c *runCmd) rerun(ctx context.Context, env *cli.Env, s *session, text []byte) error {
+func (r *Run) Rerun(ctx context.Context, text []byte) error {
 	for {
-		vars, err := c.variables(env) // an --env-file may have changed, too
+		vars, err := r.Vars() // an --env-file may have changed, too
 		if err == nil {
-			err = c.once(ctx, env, s, text, vars)
+			err = r.Once(ctx, text, vars)
 		}
-		var ended *cli.ExitError
 		switch {
 		case ctx.Err() != nil:
 			return err
-		case err != nil && !errors.As(err, &ended):
-			fmt.Fprintf(env.Stderr, "kblocal: error: %v\n", err)
+		case err != nil && !errors.Is(err, ErrNotPassed):
+			fmt.Fprintf(r.Stderr, "kblocal: error: %v\n", err)
 		}
-		fmt.Fprintf(env.Stderr, "kblocal: watching %s, interrupt to stop\n", c.File)
-		next, changed := c.awaitChange(ctx, text)
+		fmt.Fprintf(r.Stderr, "kblocal: watching %s, interrupt to stop\n", r.File)
+		next, changed := r.awaitChange(ctx, text)
 		if !changed {
 			return err
 		}
@@ -40,7 +37,7 @@ func (c *runCmd) rerun(ctx context.Context, env *cli.Env, s *session, text []byt
 }
 
 // awaitChange returns the file's next content, and false when ctx ends before.
-func (c *runCmd) awaitChange(ctx context.Context, text []byte) ([]byte, bool) {
+func (r *Run) awaitChange(ctx context.Context, text []byte) ([]byte, bool) {
 	ticker := time.NewTicker(watchPeriod)
 	defer ticker.Stop()
 	for {
@@ -50,7 +47,7 @@ func (c *runCmd) awaitChange(ctx context.Context, text []byte) ([]byte, bool) {
 			return nil, false
 		}
 		// A file that is missing or empty is being written.
-		next, err := os.ReadFile(c.File)
+		next, err := os.ReadFile(r.File)
 		if err == nil && len(bytes.TrimSpace(next)) > 0 && !bytes.Equal(next, text) {
 			return next, true
 		}

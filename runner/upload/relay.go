@@ -1,4 +1,4 @@
-package main
+package upload
 
 import (
 	"context"
@@ -9,23 +9,29 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
-	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// A relay waits in the job that uploads for the one evaluation of its build, and
+// A Relay waits in the job that uploads for the one evaluation of its build, and
 // hands that job's result on as a file of its own. Launchers that look for the
 // result in a build's first job, as Kernelbot's own, find it there.
 //
 // The job keeps its agent all the while. The agents of its queue are how many
 // evaluations can be waited for at once; the evaluation needs another queue.
-type relay struct {
-	uploader
-	step string // key
+type Relay struct {
+	Uploader
+	Step string // key
 }
+
+// An EndError is an evaluation that did not end well: its job ends as that one did.
+type EndError struct {
+	Status int // of the job
+	Err    error
+}
+
+func (e *EndError) Error() string { return e.Err.Error() }
+func (e *EndError) Unwrap() error { return e.Err }
 
 const (
 	resultFile = "result.json"
@@ -44,47 +50,13 @@ const (
 	relayTries = 5
 )
 
-// relayed returns what --relay waits for, before anything is uploaded.
+// Run waits, shows the result, and ends as the evaluation's job did.
 //
-// Error: there is not one evaluation; or the job's own agent would have to take
-// it, which may be the only one of its queue.
-func (c *uploadCmd) relayed(env *cli.Env) (key string, err error) {
-	p, err := c.find()
-	if err != nil {
-		return "", err
-	}
-	r, err := c.request(p, env)
-	if err != nil {
-		return "", err
-	}
-	if p.Name != "evaluate" || len(r.GPUs) != 1 || !r.Selection.All() {
-		return "", cli.Usagef("--relay: got pipeline %s with %s, want evaluate with one, all of it: there is one result to show", p.Name, format.Count(len(r.GPUs), "GPU type"))
-	}
-	steps, err := p.Steps(r)
-	if err != nil {
-		return "", err
-	}
-	here := env.Getenv("BUILDKITE_AGENT_META_DATA_QUEUE")
-	if on := steps[0].On.Queue; here == on {
-		return "", cli.WithHint(fmt.Errorf("--relay: this job holds an agent of queue %s, on which its evaluation would wait", on),
-			"run this step on a queue of its own, such as %q, with an agent for each evaluation that may be waited for", bootstrapQueue())
-	}
-	return steps[0].Key, nil
-}
-
-func bootstrapQueue() string {
-	host, err := pipelines.ServiceQueues.Lookup("BOOTSTRAP")
-	if err != nil {
-		return "bootstrap" // a test holds it there
-	}
-	return host.Queue
-}
-
-// run waits, shows the result, and ends as the evaluation's job did.
-func (r relay) run(ctx context.Context) error {
-	fmt.Fprintf(r.env.Stderr, "kbgen: waiting for step %s, whose result this job will show as its own\n", r.step)
+// Error: *[EndError] among them.
+func (r Relay) Run(ctx context.Context) error {
+	fmt.Fprintf(r.Stderr, "kbgen: waiting for step %s, whose result this job will show as its own\n", r.Step)
 	if err := r.wait(ctx); err != nil {
-		return fmt.Errorf("waiting for step %s: %w", r.step, err)
+		return fmt.Errorf("waiting for step %s: %w", r.Step, err)
 	}
 	dir, err := os.MkdirTemp("", "kbgen-relay-")
 	if err != nil {
@@ -97,26 +69,26 @@ func (r relay) run(ctx context.Context) error {
 		tries = 2 // there may be none
 	}
 	// The latest attempt's, since the agent leaves out retried jobs.
-	if err := r.again(ctx, tries, dir, "artifact", "download", resultFile, ".", "--step", r.step); err != nil {
+	if err := r.again(ctx, tries, dir, "artifact", "download", resultFile, ".", "--step", r.Step); err != nil {
 		if asked == nil && outcome == "passed" {
-			return fmt.Errorf("step %s has passed and left no result: %w", r.step, err)
+			return fmt.Errorf("step %s has passed and left no result: %w", r.Step, err)
 		}
-		return fmt.Errorf("step %s left no result, its outcome is %q: %w", r.step, outcome, err)
+		return fmt.Errorf("step %s left no result, its outcome is %q: %w", r.Step, outcome, err)
 	}
 	result, err := readResult(filepath.Join(dir, resultFile))
 	if err != nil {
-		return fmt.Errorf("the result of step %s: %w", r.step, err)
+		return fmt.Errorf("the result of step %s: %w", r.Step, err)
 	}
 	if err := r.again(ctx, relayTries, dir, "artifact", "upload", resultFile); err != nil {
-		return fmt.Errorf("showing the result of step %s: %w", r.step, err)
+		return fmt.Errorf("showing the result of step %s: %w", r.Step, err)
 	}
 	name := text.Line(result.Outcome.Name, 60)
-	fmt.Fprintf(r.env.Stderr, "kbgen: step %s ended: %s\n", r.step, name)
+	fmt.Fprintf(r.Stderr, "kbgen: step %s ended: %s\n", r.Step, name)
 	switch status := result.Outcome.ExitStatus(); {
 	case status != 0:
-		return &cli.ExitError{Status: status, Err: fmt.Errorf("step %s: %s", r.step, name)}
+		return &EndError{Status: status, Err: fmt.Errorf("step %s: %s", r.Step, name)}
 	case asked == nil && outcome != "passed":
-		return fmt.Errorf("step %s has a verdict, and its outcome is %q", r.step, outcome)
+		return fmt.Errorf("step %s has a verdict, and its outcome is %q", r.Step, outcome)
 	}
 	return nil
 }
@@ -124,13 +96,13 @@ func (r relay) run(ctx context.Context) error {
 // again runs a command of the agent until it works, up to tries times.
 //
 // Error: that of the last try.
-func (r relay) again(ctx context.Context, tries int, dir string, args ...string) error {
+func (r Relay) again(ctx context.Context, tries int, dir string, args ...string) error {
 	for pause := relayFirst; ; pause *= 2 {
 		err := r.Call(ctx, relayFetch, dir, "", args...)
 		if tries--; err == nil || tries == 0 || ctx.Err() != nil {
 			return err
 		}
-		fmt.Fprintf(r.env.Stderr, "kbgen: warning: %v; trying again in %s\n", err, pause)
+		fmt.Fprintf(r.Stderr, "kbgen: warning: %v; trying again in %s\n", err, pause)
 		select {
 		case <-ctx.Done():
 			return err
@@ -140,7 +112,7 @@ func (r relay) again(ctx context.Context, tries int, dir string, args ...string)
 }
 
 // wait returns once the step has ended, all its tries included.
-func (r relay) wait(ctx context.Context) error {
+func (r Relay) wait(ctx context.Context) error {
 	heard, said := time.Now(), ""
 	for pause := relayFirst; ; pause = min(2*pause, relayMost) {
 		state, err := r.get(ctx, "state")
@@ -155,7 +127,7 @@ func (r relay) wait(ctx context.Context) error {
 			return fmt.Errorf("nobody has said its state for %s: %w", relayDeaf, err)
 		case err.Error() != said:
 			said = err.Error()
-			fmt.Fprintf(r.env.Stderr, "kbgen: warning: asking for the state of step %s: %v\n", r.step, err)
+			fmt.Fprintf(r.Stderr, "kbgen: warning: asking for the state of step %s: %v\n", r.Step, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -177,10 +149,10 @@ func ended(state string) bool {
 }
 
 // get asks for an attribute of the step.
-func (r relay) get(ctx context.Context, attribute string) (string, error) {
+func (r Relay) get(ctx context.Context, attribute string) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, relayCall)
 	defer stop()
-	out, err := r.Command(ctx, grace, "step", "get", attribute, "--step", r.step).Output()
+	out, err := r.Command(ctx, Grace, "step", "get", attribute, "--step", r.Step).Output()
 	return strings.TrimSpace(string(out)), err
 }
 

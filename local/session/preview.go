@@ -1,31 +1,35 @@
-package main
+package session
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/local/steps"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// preview shows what an upload of the pipeline would bring, checked as an upload
+// A Preview shows what an upload of the pipeline would bring, checked as an upload
 // is. Nothing runs.
-func (c *runCmd) preview(ctx context.Context, env *cli.Env, pipeline []byte, vars map[string]string) error {
-	agent, err := c.agent(env)
-	if err != nil {
-		return err
-	}
+type Preview struct {
+	Agent   string            // path
+	Environ []string          // of the agent
+	Vars    map[string]string // of the build
+	YAML    bool              // the pipeline as it would be uploaded, not a list of its steps
+}
+
+// Print writes it for the pipeline.
+func (p Preview) Print(ctx context.Context, out io.Writer, pipeline []byte) error {
 	dry := func(format string) ([]byte, error) {
-		cmd := exec.CommandContext(ctx, agent, "pipeline", "upload", "--dry-run", "--format", format, "--log-level", "error", "--no-color")
-		cmd.Env = append(env.Environ(), "BUILDKITE_AGENT_ACCESS_TOKEN=none", "BUILDKITE_JOB_ID=none")
-		for name, value := range vars {
+		cmd := exec.CommandContext(ctx, p.Agent, "pipeline", "upload", "--dry-run", "--format", format, "--log-level", "error", "--no-color")
+		cmd.Env = append(slices.Clone(p.Environ), "BUILDKITE_AGENT_ACCESS_TOKEN=none", "BUILDKITE_JOB_ID=none")
+		for name, value := range p.Vars {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 		cmd.Stdin = bytes.NewReader(pipeline)
@@ -45,17 +49,17 @@ func (c *runCmd) preview(ctx context.Context, env *cli.Env, pipeline []byte, var
 	if err != nil {
 		return err
 	}
-	if c.DryRun {
-		out, err := dry("yaml")
+	if p.YAML {
+		text, err := dry("yaml")
 		if err != nil {
 			return err
 		}
-		_, err = env.Stdout.Write(out)
+		_, err = out.Write(text)
 		return err
 	}
-	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KEY\tKIND\tJOBS\tQUEUE\tAFTER\tWHAT")
-	doc.Walk(func(s *steps.Step) { listStep(w, s, doc, vars) })
+	doc.Walk(func(s *steps.Step) { listStep(w, s, doc, p.Vars) })
 	return errors.Join(w.Flush())
 }
 

@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"bytes"
@@ -13,23 +13,15 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// follow says what a follower shows.
-type follow struct {
-	logs bool
-	one  bool // one build only: lines do not name it
-
-	plain bool // no colours, as the environment asks for with NO_COLOR
-}
-
-// showing is what a command's follower shows.
-func showing(env *cli.Env, f follow) follow {
-	f.plain = env.Getenv("NO_COLOR") != ""
-	return f
+// Shown says what a follower shows.
+type Shown struct {
+	Logs  bool
+	One   bool // one build only: lines do not name it
+	Plain bool // no colours
 }
 
 // terminal reports whether w is one that shows colours.
@@ -38,12 +30,12 @@ func terminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// A follower prints what happens to builds, one line per event.
-type follower struct {
+// A Follower prints what happens to builds, one line per event.
+type Follower struct {
 	engine *engine.Engine
 	out    io.Writer
 	sub    *engine.Subscription
-	show   follow
+	show   Shown
 	plain  bool // no colours
 
 	mu   sync.Mutex
@@ -58,15 +50,15 @@ type tail struct {
 	rest   []byte // an unfinished line
 }
 
-// newFollower subscribes at once, so that nothing from now on is missed.
-func newFollower(e *engine.Engine, out io.Writer, show follow) *follower {
-	f := &follower{engine: e, out: out, sub: e.Subscribe(), show: show, plain: show.plain || !terminal(out), jobs: map[string]*tail{}, over: map[string]bool{}}
+// NewFollower subscribes at once, so that nothing from now on is missed.
+func NewFollower(e *engine.Engine, out io.Writer, show Shown) *Follower {
+	f := &Follower{engine: e, out: out, sub: e.Subscribe(), show: show, plain: show.Plain || !terminal(out), jobs: map[string]*tail{}, over: map[string]bool{}}
 	f.idle = sync.NewCond(&f.mu)
 	return f
 }
 
-// run prints until ctx ends.
-func (f *follower) run(ctx context.Context) {
+// Run prints until ctx ends.
+func (f *Follower) Run(ctx context.Context) {
 	defer f.sub.Close()
 	for {
 		ev, err := f.sub.Next(ctx)
@@ -83,8 +75,8 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// drain waits until the end of a build has been shown.
-func (f *follower) drain(buildID string) {
+// Drain waits until the end of a build has been shown.
+func (f *Follower) Drain(buildID string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for !f.over[buildID] {
@@ -92,10 +84,10 @@ func (f *follower) drain(buildID string) {
 	}
 }
 
-func (f *follower) event(ev engine.Event) {
+func (f *Follower) event(ev engine.Event) {
 	switch ev.Name {
 	case engine.EventBuildScheduled, engine.EventBuildRunning, engine.EventBuildFailing:
-		if !f.show.one {
+		if !f.show.One {
 			f.line("build %d %s", ev.Build.Number, ev.Build.State)
 		}
 	case engine.EventBuildFinished, engine.EventBuildSkipped:
@@ -111,14 +103,14 @@ func (f *follower) event(ev engine.Event) {
 	case engine.EventBuildBlocked:
 		f.line("%s waits for somebody to unblock it%s", f.name(ev), prompt(ev.Job))
 	case engine.EventJobLog:
-		if f.show.logs {
+		if f.show.Logs {
 			f.log(ev, false)
 		}
 	case engine.EventJobFinished:
 		if ev.Job.Type != engine.TypeScript {
 			return
 		}
-		if f.show.logs {
+		if f.show.Logs {
 			f.log(ev, true)
 		}
 		f.line("%s %s", f.name(ev), howEnded(ev.Job))
@@ -161,21 +153,21 @@ const (
 )
 
 // line shows what happened. Names and reasons in it were written by others.
-func (f *follower) line(format string, args ...any) {
+func (f *Follower) line(format string, args ...any) {
 	fmt.Fprintln(f.out, text.Line(fmt.Sprintf(format, args...), maxLine))
 }
 
 // name is what lines call the job of an event.
-func (f *follower) name(ev engine.Event) string {
+func (f *Follower) name(ev engine.Event) string {
 	name := ev.Job.ShortName(ev.Build.Env)
-	if f.show.one {
+	if f.show.One {
 		return "[" + name + "]"
 	}
 	return fmt.Sprintf("[%d %s]", ev.Build.Number, name)
 }
 
 // log shows the new complete lines of a job's log; at its end the rest, too.
-func (f *follower) log(ev engine.Event, last bool) {
+func (f *Follower) log(ev engine.Event, last bool) {
 	t := f.jobs[ev.Job.ID]
 	if t == nil {
 		t = &tail{}
@@ -206,7 +198,7 @@ func (f *follower) log(ev engine.Event, last bool) {
 
 // logLine shows one line of a log: its text, its tabs and, on a terminal, its
 // colours. Time stamps of the agent and whatever else is not text vanish.
-func (f *follower) logLine(ev engine.Event, line []byte) {
+func (f *Follower) logLine(ev engine.Event, line []byte) {
 	clean := text.Coloured
 	if f.plain {
 		clean = text.Lines
@@ -221,7 +213,7 @@ func (f *follower) logLine(ev engine.Event, line []byte) {
 // no git repository. The log on the page keeps it.
 var noRepository = regexp.MustCompile(`WARN.*Error running git rev-parse "[^"]*": exit status 128`)
 
-func (f *follower) withoutCheckout(pipeline string) bool {
+func (f *Follower) withoutCheckout(pipeline string) bool {
 	p, err := f.engine.Pipeline(pipeline)
 	return err == nil && p.SkipCheckout
 }
@@ -234,7 +226,7 @@ func prompt(j *engine.Job) string {
 	return ": " + j.Step.Prompt
 }
 
-func (f *follower) read(jobID string, from, to int64) ([]byte, error) {
+func (f *Follower) read(jobID string, from, to int64) ([]byte, error) {
 	log, err := f.engine.Log(jobID)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
-package main
+package job
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,41 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rogpeppe/go-internal/testscript"
-
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// kept COUNT DIR: so many results are kept there, and nothing else is.
-func kept(ts *testscript.TestScript, neg bool, args []string) {
-	entries, err := os.ReadDir(ts.MkAbs(args[1]))
-	ts.Check(err)
-	for _, e := range entries {
-		info, err := e.Info()
-		ts.Check(err)
-		if !strings.HasSuffix(e.Name(), keptSuffix) || info.Mode() != 0o600 {
-			ts.Fatalf("%s: %s", e.Name(), info.Mode())
-		}
-	}
-	if fmt.Sprint(len(entries)) != args[0] {
-		ts.Fatalf("%d results are kept, want %s", len(entries), args[0])
-	}
-}
-
-// cmpdir DIR DIR compares files.
-func cmpdir(ts *testscript.TestScript, neg bool, args []string) {
-	files, err := filepath.Glob(filepath.Join(ts.MkAbs(args[0]), "*"))
-	ts.Check(err)
-	for _, file := range files {
-		want, err := os.ReadFile(file)
-		ts.Check(err)
-		got, err := os.ReadFile(filepath.Join(ts.MkAbs(args[1]), filepath.Base(file)))
-		ts.Check(err)
-		if !bytes.Equal(got, want) {
-			ts.Fatalf("%s changed", filepath.Base(file))
-		}
-	}
-}
+// asked is what a job asks of the machine.
+type asked struct{ GPUVendor string }
 
 func testKeeper(t *testing.T) *keeper {
 	t.Helper()
@@ -67,7 +36,7 @@ func passedResult(id string) *schema.Result {
 
 func TestKeeper(t *testing.T) {
 	k := testKeeper(t)
-	key := keptKey{RunID: "a", Payload: "p", Asked: deviceFlags{GPUVendor: "nvidia"}}
+	key := keptKey{RunID: "a", Payload: "p", Asked: asked{GPUVendor: "nvidia"}}
 	if r := k.find(key); r != nil {
 		t.Errorf("find before keep = %+v", r)
 	}
@@ -78,10 +47,10 @@ func TestKeeper(t *testing.T) {
 		t.Errorf("find = %+v", r)
 	}
 	for _, other := range []keptKey{
-		{RunID: "b", Payload: "p", Asked: deviceFlags{GPUVendor: "nvidia"}},
-		{RunID: "a", Payload: "q", Asked: deviceFlags{GPUVendor: "nvidia"}},
-		{RunID: "a", Payload: "p", Asked: deviceFlags{GPUVendor: "amd"}},
-		{RunID: "a", Payload: "p", Asked: deviceFlags{GPUVendor: "nvidia"}, Image: "i"},
+		{RunID: "b", Payload: "p", Asked: asked{GPUVendor: "nvidia"}},
+		{RunID: "a", Payload: "q", Asked: asked{GPUVendor: "nvidia"}},
+		{RunID: "a", Payload: "p", Asked: asked{GPUVendor: "amd"}},
+		{RunID: "a", Payload: "p", Asked: asked{GPUVendor: "nvidia"}, Image: "i"},
 	} {
 		if r := k.find(other); r != nil {
 			t.Errorf("find(%+v) = %+v", other, r)

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -12,8 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/agent"
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/runner/agent"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/verdict"
 )
@@ -27,7 +26,7 @@ const (
 )
 
 // uploads reports whether this is a job whose result kbrun itself hands over.
-func uploads(env *cli.Env, out string) bool {
+func uploads(env Env, out string) bool {
 	return agent.Missing(env.Getenv) == "" && !slices.Contains(strings.Split(env.Getenv("BUILDKITE_ARTIFACT_PATHS"), ";"), filepath.Base(out))
 }
 
@@ -40,7 +39,7 @@ func uploads(env *cli.Env, out string) bool {
 // evaluation, costs more.
 //
 // Error: the artifact could not be uploaded. Anything else is a warning.
-func publish(ctx context.Context, env *cli.Env, clock clock, out string, result *schema.Result, v *verdict.Verdict) error {
+func publish(ctx context.Context, env Env, clock clock, out string, result *schema.Result, v *verdict.Verdict) error {
 	if agent.Missing(env.Getenv) != "" {
 		return nil
 	}
@@ -103,6 +102,6 @@ func inlineResult(out, job string) (string, bool) {
 }
 
 // warn says what did not work and changes nothing.
-func warn(env *cli.Env, err error) {
+func warn(env Env, err error) {
 	fmt.Fprintf(env.Stderr, "kbrun: warning: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 }

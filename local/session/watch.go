@@ -1,7 +1,6 @@
-package main
+package session
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -9,30 +8,24 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/local/spawn"
 )
 
-// watchCmd is the process that outlives a kblocal which was killed: an agent
-// without its server would try to report for minutes. It waits until its
-// standard input ends, which it does with kblocal, kills what carries the marker,
+// Watch is the process that outlives a kblocal which was killed: an agent
+// without its server would try to report for minutes. It waits until alive, its
+// standard input, ends, which it does with kblocal, kills what carries the marker,
 // and removes what lies in the way of nobody but holds payloads.
-type watchCmd struct {
-	Marker string   `arg:""`
-	Remove []string `arg:"" optional:""`
-}
-
-func (c *watchCmd) Run(_ context.Context, env *cli.Env) error {
+func Watch(alive io.Reader, marker string, remove []string) error {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // for kblocal, which cleans up
-	_, err := io.Copy(io.Discard, env.Stdin)
-	spawn.Kill(c.Marker)
-	for _, dir := range c.Remove {
+	_, err := io.Copy(io.Discard, alive)
+	spawn.Kill(marker)
+	for _, dir := range remove {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	return err
 }
 
-// A watch is a running watchCmd.
+// A watch is a running [Watch], which kblocal watch is.
 type watch struct {
 	cmd   *exec.Cmd
 	alive io.Closer // its standard input

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"fmt"
@@ -72,5 +72,5 @@ func (l logger) verdict(r *schema.Result) {
 // lineLimit is how much of a foreign text a line shows, in characters.
 const lineLimit = 300
 
-// shown is foreign text as one line for a terminal and a log.
-func shown(s string) string { return text.Line(s, lineLimit) }
+// Shown is foreign text as one line for a terminal and a log.
+func Shown(s string) string { return text.Line(s, lineLimit) }

@@ -1,16 +1,16 @@
-package main
+package upload
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/agent"
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/runner/agent"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -46,8 +46,8 @@ esac
 `, 0o755)
 	var stderr bytes.Buffer
 	environ := []string{"PATH=" + os.Getenv("PATH"), "DIR=" + dir, "OUTCOME=" + outcome}
-	r := relay{uploader{agent.Agent{Path: filepath.Join(dir, "buildkite-agent"), Environ: environ}, &cli.Env{Stderr: &stderr}}, "evaluate-h100"}
-	err = r.run(ctx)
+	r := Relay{Uploader{agent.Agent{Path: filepath.Join(dir, "buildkite-agent"), Environ: environ}, io.Discard, &stderr}, "evaluate-h100"}
+	err = r.Run(ctx)
 	data, readErr := os.ReadFile(filepath.Join(dir, "uploaded"))
 	if readErr != nil && !errors.Is(readErr, os.ErrNotExist) {
 		t.Fatal(readErr)
@@ -90,7 +90,7 @@ func TestRelay(t *testing.T) {
 			if err != nil {
 				status = 1
 			}
-			if ended := new(cli.ExitError); errors.As(err, &ended) {
+			if ended := new(EndError); errors.As(err, &ended) {
 				status = ended.Status
 			}
 			if status != tt.status || err != nil && !strings.Contains(err.Error(), tt.says) {

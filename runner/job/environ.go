@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"bytes"
@@ -14,12 +14,14 @@ import (
 	"github.com/gpu-mode/kbgen/runner/plan"
 )
 
-// environ is the environment as it was before it was hidden.
-type environ []string
+// Environ is the environment as it was before it was hidden.
+type Environ []string
 
-func (e environ) list() []string { return slices.Clone(e) }
+// List returns all of it.
+func (e Environ) List() []string { return slices.Clone(e) }
 
-func (e environ) lookup(name string) (string, bool) {
+// Lookup finds a variable.
+func (e Environ) Lookup(name string) (string, bool) {
 	for _, pair := range slices.Backward(e) {
 		if v, ok := strings.CutPrefix(pair, name+"="); ok {
 			return v, true
@@ -28,7 +30,7 @@ func (e environ) lookup(name string) (string, bool) {
 	return "", false
 }
 
-// hideEnviron takes payload and tokens out of /proc/<pid>/environ, which shows
+// HideEnviron takes payload and tokens out of /proc/<pid>/environ, which shows
 // the environment a program was started with and which a submission of the
 // same user can read, and closes this process to others. What this process
 // starts inherits no more than what a submission may see. Only evaluate runs
@@ -36,8 +38,7 @@ func (e environ) lookup(name string) (string, bool) {
 //
 // Error: it could not; nothing foreign may run then. The environment is
 // returned all the same.
-func hideEnviron(args []string) (environ, error) {
-	env := os.Environ()
+func HideEnviron(args, env []string) (Environ, error) {
 	if len(args) < 2 || args[1] != "evaluate" && args[1] != "doctor" {
 		return env, nil
 	}

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -58,13 +57,20 @@ func blank(runID, outcome, text string) *schema.Result {
 	return r
 }
 
+// A DirectoryError is a directory where the result should go.
+type DirectoryError struct{ Path string }
+
+func (e *DirectoryError) Error() string {
+	return fmt.Sprintf("--out: %s is a directory, want a file", e.Path)
+}
+
 func clearResult(out string) error {
 	info, err := os.Lstat(out)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err == nil && info.IsDir() {
-		return cli.Usagef("--out: %s is a directory, want a file", out)
+		return &DirectoryError{out}
 	}
 	if err := os.Remove(out); err != nil {
 		return fmt.Errorf("removing the older result: %w", err)

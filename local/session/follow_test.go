@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ func TestLogLinesLeaveTextAndColours(t *testing.T) {
 	} {
 		for _, plain := range []bool{false, true} {
 			var out bytes.Buffer
-			f := &follower{out: &out, plain: plain, show: follow{one: true}}
+			f := &Follower{out: &out, plain: plain, show: Shown{One: true}}
 			f.logLine(engine.Event{Build: &engine.Build{}, Job: &engine.Job{Label: "a\x1b[2Jb\u009bm"}}, []byte(tt.line))
 			want := "[ab] " + tt.coloured + "\n"
 			if plain {

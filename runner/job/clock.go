@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -30,7 +29,7 @@ type clock struct{ start, deadline, late, end time.Time }
 
 // newClock takes the deadline that was asked for, or the step's timeout in
 // minutes, "false" without one, whichever is first.
-func newClock(start time.Time, limit time.Duration, env *cli.Env) clock {
+func newClock(start time.Time, limit time.Duration, env Env) clock {
 	c := clock{start: start}
 	if minutes, err := strconv.Atoi(env.Getenv("BUILDKITE_TIMEOUT")); err == nil && minutes > 0 {
 		step := time.Duration(minutes)*time.Minute - deadlineMargin
@@ -79,7 +78,7 @@ func guarded(ctx context.Context, c clock, runID string, stderr io.Writer, judge
 	go func() { // ends with judge, or with the process
 		defer func() {
 			if p := recover(); p != nil {
-				fmt.Fprintf(stderr, "kbrun: panic: %s\n%s", shown(fmt.Sprint(p)), debug.Stack())
+				fmt.Fprintf(stderr, "kbrun: panic: %s\n%s", Shown(fmt.Sprint(p)), debug.Stack())
 				done <- nil
 			}
 		}()

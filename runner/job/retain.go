@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"bytes"
@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -41,26 +40,8 @@ const (
 	partialAge  = time.Hour // nobody writes for that long
 )
 
-type retainFlags struct {
-	Retain string `var:"KERNELBOT_RETAIN" placeholder:"DIR" help:"where to store a result that could not be uploaded, for the job's next try on this machine, or none; default .kbrun-results in BUILDKITE_BUILD_PATH"`
-}
-
-// retainNone is what switches keeping off.
-const retainNone = "none"
-
-// directory is where results are kept: what was asked for, or a place in the
-// agent's own directory of builds; "" when nothing is to be kept.
-func (f *retainFlags) directory(env *cli.Env) string {
-	switch builds := env.Getenv("BUILDKITE_BUILD_PATH"); {
-	case f.Retain == retainNone:
-		return ""
-	case f.Retain != "":
-		return f.Retain
-	case builds != "":
-		return filepath.Join(builds, ".kbrun-results")
-	}
-	return ""
-}
+// RetainNone is what switches keeping off.
+const RetainNone = "none"
 
 // A keeper keeps results in one directory. A nil keeper keeps nothing.
 type keeper struct {
@@ -74,7 +55,7 @@ type keeper struct {
 // Error: results cannot be kept there safely, and why.
 func openKeeper(dir string) (*keeper, error) {
 	if !filepath.IsAbs(dir) {
-		return nil, fmt.Errorf("keeping results: got %q, want an absolute path or %q", dir, retainNone)
+		return nil, fmt.Errorf("keeping results: got %q, want an absolute path or %q", dir, RetainNone)
 	}
 	if !sandbox.FilesShut() {
 		return nil, errors.New("keeping results: a submission runs as kbrun's own user here, and the kernel has no Landlock")

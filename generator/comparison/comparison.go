@@ -1,4 +1,6 @@
-package main
+// Package comparison shows what differs between pipelines: for people, as a comment
+// of a pull request, and as JSON.
+package comparison
 
 import (
 	"fmt"
@@ -12,9 +14,9 @@ import (
 // namedFiles is how many files a heading names before it counts the rest.
 const namedFiles = 3
 
-// printComparison prints what differs for people: changes below the files that
+// Print prints what differs for people: changes below the files that
 // have them.
-func printComparison(w io.Writer, c generator.Comparison) {
+func Print(w io.Writer, c generator.Comparison) {
 	heading := ""
 	for _, change := range c.Changes {
 		if h := where(change.Files()); h != heading {
@@ -39,8 +41,8 @@ func where(files []string) string {
 	return fmt.Sprintf("%d files: %s and %d more", len(files), text.Line(strings.Join(files[:namedFiles], ", "), 300), len(files)-namedFiles)
 }
 
-// printMarkdown prints what differs as a comment of a pull request.
-func printMarkdown(w io.Writer, c generator.Comparison) {
+// Markdown prints what differs as a comment of a pull request.
+func Markdown(w io.Writer, c generator.Comparison) {
 	fmt.Fprintf(w, "**%s**\n", c.Summary())
 	if len(c.Changes) > 0 {
 		fmt.Fprint(w, "\n| where | what | before | after |\n|---|---|---|---|\n")
@@ -89,36 +91,37 @@ func code(s string) string {
 	return fence + s + fence
 }
 
-// The JSON form of a comparison. Values stand as a pipeline in JSON has them,
+// The JSON form of a comparison, see [New]. Values stand as a pipeline in JSON has them,
 // text in quotes; "" is a value that is not there.
 type (
-	comparisonJSON struct {
-		Files        int          `json:"files" jsonschema:"pipelines compared"`
-		FilesChanged int          `json:"files_changed" jsonschema:"of them, those that mean something else now, are new, or are gone"`
-		Added        []string     `json:"added" jsonschema:"files"`
-		Removed      []string     `json:"removed" jsonschema:"files"`
-		Changes      []changeJSON `json:"changes" jsonschema:"each change once, with all places that have it"`
+	Document struct {
+		Files        int      `json:"files" jsonschema:"pipelines compared"`
+		FilesChanged int      `json:"files_changed" jsonschema:"of them, those that mean something else now, are new, or are gone"`
+		Added        []string `json:"added" jsonschema:"files"`
+		Removed      []string `json:"removed" jsonschema:"files"`
+		Changes      []Change `json:"changes" jsonschema:"each change once, with all places that have it"`
 	}
-	changeJSON struct {
-		Kind   string      `json:"kind" jsonschema:"added, removed or changed"`
-		Path   string      `json:"path" jsonschema:"within the step, plugins.docker.memory; empty for a whole step"`
-		Old    string      `json:"old" jsonschema:"as JSON writes it; empty when it was not there"`
-		New    string      `json:"new" jsonschema:"as JSON writes it; empty when it is gone"`
-		Places []placeJSON `json:"places"`
+	Change struct {
+		Kind   string  `json:"kind" jsonschema:"added, removed or changed"`
+		Path   string  `json:"path" jsonschema:"within the step, plugins.docker.memory; empty for a whole step"`
+		Old    string  `json:"old" jsonschema:"as JSON writes it; empty when it was not there"`
+		New    string  `json:"new" jsonschema:"as JSON writes it; empty when it is gone"`
+		Places []Place `json:"places"`
 	}
-	placeJSON struct {
+	Place struct {
 		File string `json:"file" jsonschema:"empty when two files were given"`
 		Step string `json:"step" jsonschema:"its key, or steps[3] without one; empty above the steps"`
 	}
 )
 
-func comparisonAsJSON(c generator.Comparison) comparisonJSON {
-	out := comparisonJSON{
-		Files: c.Files, FilesChanged: c.Changed, Changes: []changeJSON{},
+// New is the JSON form.
+func New(c generator.Comparison) Document {
+	out := Document{
+		Files: c.Files, FilesChanged: c.Changed, Changes: []Change{},
 		Added: append([]string{}, c.Added...), Removed: append([]string{}, c.Removed...),
 	}
 	for _, s := range c.Changes {
-		change := changeJSON{Kind: "changed", Path: s.Path, Old: s.Old, New: s.New}
+		change := Change{Kind: "changed", Path: s.Path, Old: s.Old, New: s.New}
 		switch {
 		case s.Old == "":
 			change.Kind = "added"
@@ -126,7 +129,7 @@ func comparisonAsJSON(c generator.Comparison) comparisonJSON {
 			change.Kind = "removed"
 		}
 		for _, p := range s.Places {
-			change.Places = append(change.Places, placeJSON{p.File, p.Step})
+			change.Places = append(change.Places, Place{p.File, p.Step})
 		}
 		out.Changes = append(out.Changes, change)
 	}

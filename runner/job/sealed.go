@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/agent"
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node/broker/client"
+	"github.com/gpu-mode/kbgen/runner/agent"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/secrets/refused"
 )
@@ -19,10 +18,6 @@ import (
 // key. That happens before anything of the submission is anywhere; the plain
 // text is in this process's memory, which nobody may look into, and goes the way
 // that a payload takes which came unsealed.
-
-type brokerFlags struct {
-	Broker string `var:"KERNELBOT_BROKER" default:"/run/kbnode/secretd.sock" placeholder:"SOCKET" help:"the socket of the node's kbnode secretd, which opens a sealed payload (kbsec1:...) for the job of its run"`
-}
 
 // openLimit bounds each of the two calls that open a payload.
 const openLimit = 60 * time.Second
@@ -33,14 +28,14 @@ var errToken = errors.New("the job could not prove who it is")
 // errSealed is a sealed payload where nobody can open one.
 var errSealed = errors.New("the payload is sealed: evaluate opens it in the job of its run, by the node's broker")
 
-// An opener opens sealed payloads.
-type opener func(sealed string) (string, error)
+// An Opener opens sealed payloads.
+type Opener func(sealed string) (string, error)
 
-// opener opens them for the run, in the job's time.
+// newOpener returns what opens them for the run by a broker's socket, in the job's time.
 //
 // Errors: *[refused.Refusal], [client.ErrNoBroker], [errToken]; what is kept of the
 // payload is in none.
-func (f *brokerFlags) opener(ctx context.Context, env *cli.Env, clock clock, runID string) opener {
+func newOpener(ctx context.Context, env Env, clock clock, broker, runID string) Opener {
 	return func(sealed string) (string, error) {
 		if plain, ok := strings.CutPrefix(sealed, schema.OpenedPrefix); ok { // by the machine, before this container
 			return plain, nil
@@ -62,7 +57,7 @@ func (f *brokerFlags) opener(ctx context.Context, env *cli.Env, clock clock, run
 		}
 		ask, stop := context.WithTimeout(ctx, clock.left(openLimit))
 		defer stop()
-		value, err := client.Get(ask, f.Broker, request)
+		value, err := client.Get(ask, broker, request)
 		if err != nil {
 			return "", fmt.Errorf("opening the payload: %w", err)
 		}
@@ -71,7 +66,7 @@ func (f *brokerFlags) opener(ctx context.Context, env *cli.Env, clock clock, run
 }
 
 // opened is an encoded payload as it was before it was sealed, if it was.
-func opened(encoded string, open opener) (string, error) {
+func opened(encoded string, open Opener) (string, error) {
 	switch encoded = strings.TrimSpace(encoded); {
 	case !sealed(encoded):
 		return encoded, nil

@@ -1,0 +1,243 @@
+// Package job is what kbrun evaluate does as a job of a build: it finds the
+// payload, has package runner judge it in the time that the step has, and hands
+// the result over, whatever happens.
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gpu-mode/kbgen/runner"
+	"github.com/gpu-mode/kbgen/runner/device"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// An Env is the outside world: the environment as it was before it was hidden,
+// and streams.
+type Env struct {
+	Lookup         func(string) (string, bool)
+	Environ        func() []string
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// Getenv returns the variable's value, "" when it is unset.
+func (e Env) Getenv(name string) string {
+	v, _ := e.Lookup(name)
+	return v
+}
+
+// A Job judges one payload.
+type Job struct {
+	Env         Env
+	PayloadFile string // "-" is stdin; "": the environment carries the payload
+	Out         string // the file of the result
+	RunID       string
+	Secret      bool // the build's second run
+	NoPreload   bool
+	Deadline    time.Duration // 0: the step's timeout alone
+	Exposed     error         // why the environment could not be hidden
+
+	GPUType, Queue string
+	Misplaced      string // why this is not what the build asks for
+	Devices        device.Machine
+	Requirements   device.Requirements
+
+	Sandbox                  string // level
+	SandboxRead, SandboxHide []string
+	Asked                    any    // of the machine: another job that asks for something else is judged by itself
+	Retain                   string // directory, "": nothing is kept
+	Broker                   string // socket
+	Version                  string
+
+	lookup func(string) (string, bool)
+	log    logger
+	clock  clock
+	idErr  error
+	keeper *keeper  // nil: nothing is kept
+	key    *keptKey // nil: there is no payload
+}
+
+// Run evaluates, and hands the result over. A result is written whatever
+// happens.
+//
+// Errors: *[DirectoryError]; or the result could not be written or uploaded.
+func (j *Job) Run(ctx context.Context) (*schema.Result, error) {
+	env := j.Env
+	j.clock = newClock(time.Now(), j.Deadline, env)
+	j.lookup = env.Lookup
+	if j.Secret {
+		j.lookup = secretLookup(env.Lookup)
+		j.RunID, _ = j.lookup(schema.EnvRunID)
+	}
+	j.idErr = j.checkRunID()
+	file, err := newResultFile(j.Out, j.RunID)
+	if err != nil {
+		return nil, err
+	}
+	j.log = newLogger(env.Stdout)
+	if uploads(env, j.Out) {
+		j.keeper = j.openKeeper()
+	}
+	result, trusted := guarded(ctx, j.clock, j.RunID, env.Stderr, func(ctx context.Context) *schema.Result {
+		if j.Misplaced != "" {
+			return blank(j.RunID, schema.OutcomeWrongMachine, j.Misplaced)
+		}
+		return j.evaluate(ctx)
+	})
+	result.GPUType, result.Queue = j.GPUType, j.Queue
+	if trusted && !result.Retained && j.key != nil { // first of all: what follows may be cut off
+		if err := j.keeper.keep(*j.key, result); err != nil {
+			warn(env, err)
+		}
+	}
+	if err := file.write(result); err != nil {
+		return nil, err
+	}
+	j.log.verdict(result)
+	if trusted { // the calls to Buildkite have the job's token
+		if err := publish(ctx, env, j.clock, j.Out, result, j.log.of(result)); err != nil {
+			return nil, err
+		}
+		if j.key != nil {
+			j.keeper.forget(*j.key)
+		}
+	}
+	return result, nil
+}
+
+// Idle ends a job of a build that nobody launched with a payload: a push to a
+// pipeline whose one step judges. There is nothing to judge, and no result; an
+// older one, at out, must not pass for one of this build.
+func Idle(out string, say io.Writer) error {
+	if err := clearResult(out); err != nil {
+		return err
+	}
+	fmt.Fprintln(say, "+++ Nothing to judge: a push or a pull request made this build, and it carries no payload")
+	return nil
+}
+
+// secretLookup finds the variables of a build's second run, which have the
+// names of the first with KERNELBOT_SECRET_ in front.
+func secretLookup(lookup func(string) (string, bool)) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		rest, ok := strings.CutPrefix(name, schema.EnvPrefix)
+		if !ok {
+			return "", false // older names have no second run
+		}
+		return lookup(schema.EnvSecretPrefix + rest)
+	}
+}
+
+// openKeeper opens the directory of kept results, nil without one. Why there is
+// none is said once, and is no fault: the result is then all there is.
+func (j *Job) openKeeper() *keeper {
+	if j.Retain == "" {
+		return nil
+	}
+	k, err := openKeeper(j.Retain)
+	if err != nil {
+		warn(j.Env, err)
+		return nil
+	}
+	return k
+}
+
+func (j *Job) evaluate(ctx context.Context) *schema.Result {
+	env, log, clock := j.Env, j.log, j.clock
+	if j.Exposed != nil {
+		return blank(j.RunID, schema.OutcomeMachine, j.Exposed.Error())
+	}
+	begun := time.Now()
+	err := j.idErr // first: a sealed payload opens for a run
+	var payload *schema.Payload
+	open, wasSealed := newOpener(ctx, env, clock, j.Broker, j.RunID), false
+	if err == nil {
+		payload, err = ReadPayload(j.PayloadFile, env.Stdin, j.lookup, func(sealed string) (string, error) {
+			wasSealed = true
+			return open(sealed)
+		})
+	}
+	switch {
+	case ctx.Err() != nil && sealedElsewhere(err):
+		return blank(j.RunID, schema.OutcomeCanceled, "")
+	case machineFault(err), sealedElsewhere(err):
+		return blank(j.RunID, schema.OutcomeMachine, err.Error())
+	case err != nil:
+		return blank(j.RunID, schema.OutcomeBadPayload, err.Error())
+	}
+	decoded := time.Since(begun)
+	log.start(j.RunID, payload)
+	if j.RunID != "" {
+		j.key = &keptKey{RunID: j.RunID, Payload: digestOf([]byte(payload.JSON())), Asked: j.Asked, Image: env.Getenv(schema.EnvImage)}
+		if kept := j.keeper.find(*j.key); kept != nil {
+			kept.Retained = true
+			log.retained()
+			return kept
+		}
+	}
+	log.budget(payload, clock)
+	hide := j.SandboxHide
+	if j.Retain != "" {
+		hide = append(hide, j.Retain)
+	}
+	hide = append(hide, j.Broker)
+	result := runner.Evaluate(ctx, runner.Job{
+		Sandbox: j.Sandbox, SandboxRead: j.SandboxRead, SandboxHide: hide,
+		FreshInterpreters: j.NoPreload,
+		Payload:           payload,
+		RunID:             j.RunID,
+		Environ:           env.Environ(),
+		WorkDir:           env.Getenv("TMPDIR"),
+		Deadline:          clock.deadline,
+		Start:             clock.start,
+		Decode:            decoded,
+		Version:           j.Version,
+		Image:             env.Getenv(schema.EnvImage),
+		Devices:           j.Devices,
+		Requirements:      j.Requirements,
+		Progress:          log.phase,
+	})
+	if wasSealed {
+		withoutNames(result, payload)
+	}
+	return result
+}
+
+// machineFault reports whether err is about what the machine lacks.
+func machineFault(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkRunID refuses a run id that could not name an annotation and a meta-data
+// key, and a job without one: its result could not be told from another's. A
+// job whose launcher gives none, as Kernelbot's first one, gets one of its build
+// and step.
+func (j *Job) checkRunID() error {
+	if build := j.Env.Getenv(schema.EnvBuildID); j.RunID == "" && !j.Secret && build != "" {
+		j.RunID = schema.DerivedRunID(build, j.Env.Getenv(schema.EnvStepID))
+	}
+	if j.RunID == "" {
+		if _, job := j.Env.Lookup("BUILDKITE_JOB_ID"); job {
+			return errors.New("KERNELBOT_RUN_ID is not set, want the run's id in a Buildkite job")
+		}
+		return nil
+	}
+	if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$`).MatchString(j.RunID) {
+		id := j.RunID
+		j.RunID = ""
+		return fmt.Errorf("run id: got %.60q, want up to 200 letters, digits, dots, colons, dashes and underscores", id)
+	}
+	return nil
+}
