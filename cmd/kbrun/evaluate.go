@@ -38,7 +38,7 @@ func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 		Devices: machine(), Sandbox: c.level(), Retain: c.directory(env), Broker: c.Broker, Version: cli.Version(),
 	}
 	j.SandboxRead, j.SandboxHide = c.paths(env)
-	c.GPUType, c.Queue, j.Misplaced = c.place(env)
+	c.GPUType, c.Queue, j.Misplaced = job.Place{GPUType: c.GPUType, Queue: c.Queue}.In(j.Env)
 	j.GPUType, j.Queue = c.GPUType, c.Queue
 	j.Requirements, j.Asked = c.requirements(c.GPUType), c.asked()
 	result, err := j.Run(ctx)

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
-	"regexp"
 	"strings"
 
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -41,47 +37,4 @@ func (f *deviceFlags) requirements(gpuType string) device.Requirements {
 type placeFlags struct {
 	GPUType string `name:"gpu-type" var:"KERNELBOT_STEP_GPU" placeholder:"NAME" help:"the GPU type for the result; default KERNELBOT_GPU. A build whose KERNELBOT_GPU names another type ends with 75"`
 	Queue   string `var:"KERNELBOT_STEP_QUEUE" placeholder:"NAME" help:"the queue for the result; default KERNELBOT_QUEUE, else GPU_QUEUE. A build that names another queue ends with 75"`
-}
-
-var (
-	gpuTypeForm = regexp.MustCompile(`^[A-Za-z0-9_]{1,60}$`)
-	queueForm   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
-)
-
-// place returns the GPU type and the queue that the job runs for, each "" when
-// nobody says, and why that is not what its build asks for; "" when it is.
-//
-// A step made for one build says it in the build's own variables. One that serves
-// every build has names of its own for it, and the build's variables say what its
-// launcher wants: a build for another type has come to the wrong queue.
-func (f *placeFlags) place(env *cli.Env) (gpuType, queue, wrong string) {
-	wantGPU := env.Getenv(schema.EnvGPU)
-	wantQueue := cmp.Or(env.Getenv(schema.EnvQueue), env.Getenv(schema.EnvOldQueue))
-	gpuType, queue = formed(cmp.Or(f.GPUType, wantGPU), gpuTypeForm), formed(cmp.Or(f.Queue, wantQueue), queueForm)
-	switch {
-	case f.GPUType != "" && wantGPU != "" && !among(wantGPU, f.GPUType):
-		wrong = fmt.Sprintf("the build asks for GPU type %.60q, and its step serves %.60q", wantGPU, f.GPUType)
-	case f.Queue != "" && wantQueue != "" && wantQueue != f.Queue:
-		wrong = fmt.Sprintf("the build asks for queue %.80q, and its step serves %.80q", wantQueue, f.Queue)
-	}
-	return gpuType, queue, wrong
-}
-
-// formed is a value that has the form, else "": a list of types is no type.
-func formed(value string, form *regexp.Regexp) string {
-	if !form.MatchString(value) {
-		return ""
-	}
-	return value
-}
-
-// among reports whether a list with commas names the type. Types are found
-// without case.
-func among(list, name string) bool {
-	for one := range strings.SplitSeq(list, ",") {
-		if strings.EqualFold(strings.TrimSpace(one), name) {
-			return true
-		}
-	}
-	return false
 }

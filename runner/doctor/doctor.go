@@ -1,0 +1,114 @@
+// Package doctor says how a machine can isolate a submission.
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/gpu-mode/kbgen/runner"
+	"github.com/gpu-mode/kbgen/runner/sandbox"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/text"
+	"golang.org/x/sys/unix"
+)
+
+// lineLimit is how much of a foreign text a line shows, in characters.
+const lineLimit = 300
+
+// A Diagnosis is what was found.
+type Diagnosis struct {
+	OK      bool              `json:"ok"`
+	Needed  string            `json:"needed"` // level
+	Best    *schema.Sandbox   `json:"sandbox"`
+	Means   []Attempt         `json:"means"`
+	Machine sandbox.Machine   `json:"machine"`
+	Tools   map[string]string `json:"tools"` // path by name, "" when it is not on PATH
+}
+
+// An Attempt is one means.
+type Attempt struct {
+	Means   string          `json:"means"`
+	Sandbox *schema.Sandbox `json:"sandbox,omitempty"`
+	Refused string          `json:"refused,omitempty"`
+}
+
+// Examine builds a sandbox by every means, in a directory of its own below that of
+// the options, and tells which one an evaluation would take.
+func Examine(o sandbox.Options) (d *Diagnosis, err error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(o.Dir, "kbrun-doctor-")
+	if err != nil {
+		return nil, fmt.Errorf("making a directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	o.Dir = dir
+	sb, err := sandbox.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if closeErr := sb.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	d = &Diagnosis{Needed: o.Minimum, Machine: sb.Machine(), Tools: map[string]string{}}
+	for _, a := range sb.Probe() {
+		d.Means = append(d.Means, Attempt{a.Means, a.Got, a.Why})
+		if d.Best == nil && a.Got != nil && a.Got.AtLeast(d.Needed) {
+			d.Best, d.OK = a.Got, true // the one that evaluate would take
+		}
+	}
+	for _, name := range []string{"python3", "nvcc", "hipcc", "nvidia-smi", "rocm-smi"} {
+		d.Tools[name], _ = runner.LookPath(name, o.Environ) // "" when it is not there
+	}
+	return d, nil
+}
+
+// Text is the diagnosis for people.
+func (d *Diagnosis) Text() string {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-16s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	m := d.Machine
+	line("user", "%d", m.User)
+	line("kernel", "%s", m.Kernel)
+	line("landlock", "version %d", m.Landlock)
+	line("memory", "%d MiB for a submission, %s", m.Memory>>20, map[bool]string{true: "by a control group", false: "no control group"}[m.Group])
+	line("devices", "%s", orNone(m.Devices))
+	for _, name := range []string{"python3", "nvcc", "hipcc", "nvidia-smi", "rocm-smi"} {
+		if d.Tools[name] != "" {
+			line(name, "%s", d.Tools[name])
+		}
+	}
+	for _, tried := range d.Means {
+		if tried.Sandbox == nil {
+			line(tried.Means, "refused: %s", text.Line(tried.Refused, lineLimit))
+			continue
+		}
+		line(tried.Means, "%s", tried.Sandbox.Level)
+		for _, missing := range tried.Sandbox.Missing {
+			line("", "without %s: %s", missing.Name, text.Line(missing.Why, lineLimit))
+		}
+	}
+	verdict := fmt.Sprintf("level %q is needed, and cannot be had", d.Needed)
+	if d.OK {
+		verdict = fmt.Sprintf("%s (%q is needed)", sandbox.Words(d.Best), d.Needed)
+	}
+	line("sandbox", "%s", verdict)
+	b.WriteString("\nWhat each guard says of a submission:\n")
+	for _, g := range schema.Guards() {
+		line("  "+g.Name, "%s", g.Text)
+	}
+	return b.String()
+}
+
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, " ")
+}
