@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/near"
+	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
 
 // refused names what Buildkite offers and the stand-in does not.
@@ -21,6 +24,9 @@ var refused = map[string]string{
 // Errors name the step ("steps[2].steps[0]"), what it got and what it wants;
 // they are for the person who wrote the pipeline.
 func Parse(data []byte) (*Document, error) {
+	if err := check(data); err != nil {
+		return nil, err
+	}
 	fields, err := object(data)
 	if err != nil {
 		return nil, fmt.Errorf("pipeline: %w", err)
@@ -69,6 +75,31 @@ func Parse(data []byte) (*Document, error) {
 		return nil, err
 	}
 	return doc, nil
+}
+
+// backend lists the rules of package pipeline for what Buildkite refuses at an
+// upload. Other rules are advice, and a build shows what comes of it.
+var backend = []string{"KB001", "KB004", "KB010", "KB011", "KB012", "KB013", "KB018", "KB019", "KB101", "KB301", "KB304", "KB305", "KB306", "KB307"}
+
+// lenient matches findings of these rules that the stand-in takes: an option
+// without a label, a matrix whose adjustments bring the values, and a queue
+// whose variable was empty.
+var lenient = regexp.MustCompile(`\.options\[\d+\]: missing key "label"|\.matrix\.setup: got a mapping without members|agents\.queue: got "", want the name`)
+
+// check holds a document against the format of every pipeline.
+//
+// Errors: what is wrong, all on one line.
+func check(data []byte) error {
+	var faults []string
+	for _, f := range pipeline.Check(data, pipeline.Options{NoInterpolation: true}) {
+		if f.Severity == pipeline.Error && slices.Contains(backend, f.Rule) && !lenient.MatchString(f.Message()) {
+			faults = append(faults, f.Message())
+		}
+	}
+	if len(faults) > 0 {
+		return errors.New(strings.Join(faults, "; "))
+	}
+	return nil
 }
 
 func parseSteps(raw json.RawMessage, path string, groups bool) ([]*Step, error) {
