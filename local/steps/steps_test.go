@@ -119,6 +119,18 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// Text that YAML writes differently reaches the same rules.
+func TestParseText(t *testing.T) {
+	for _, text := range []string{"a\x7fb", "a\u0085b\u009fc\uffff", `\ud83d\ude00\/`, `\ud800`} {
+		if _, err := Parse([]byte("{\"steps\":\n\t[\n\t{\"command\"\n\t:\n\t\"" + text + "\"}]}")); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if _, err := Parse([]byte(`{"steps":[{"command":"` + text + `","oops":1}]}`)); err == nil || !strings.Contains(err.Error(), "[KB011]") {
+			t.Errorf("%q beside an unknown key: got %v, want KB011", text, err)
+		}
+	}
+}
+
 func TestRetryRuleMatches(t *testing.T) {
 	for _, tt := range []struct {
 		rule           string
