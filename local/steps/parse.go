@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpu-mode/kbgen/schema"
-	"github.com/gpu-mode/kbgen/schema/near"
 	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
 
@@ -43,7 +41,7 @@ func Parse(data []byte) (*Document, error) {
 		case "agents":
 			doc.Agents, err = agentRules(raw)
 		case "steps":
-			doc.Steps, err = parseSteps(raw, "steps", true)
+			doc.Steps, err = parseSteps(raw, "steps")
 			if err != nil {
 				return nil, err
 			}
@@ -52,28 +50,17 @@ func Parse(data []byte) (*Document, error) {
 		case "secrets":
 			shared, err = secrets(raw)
 		default:
-			// Any other name may hold what anchors are taken from, unless it looks
-			// like a mistake.
-			known := []string{"env", "agents", "steps", "notify", "secrets"}
-			if slices.ContainsFunc(known, func(k string) bool { return near.Distance(name, k) < 3 }) || refused[name] != "" {
-				return nil, fmt.Errorf("pipeline: %w", unknownProperty(name, "pipeline", known))
+			// Any other name may hold what anchors are taken from.
+			if reason, ok := refused[name]; ok {
+				return nil, fmt.Errorf("pipeline: %s is not supported by kblocal: %s", name, reason)
 			}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("pipeline: %s: %w", name, err)
 		}
 	}
-	if len(doc.Steps) == 0 {
-		return nil, errors.New("pipeline: steps: got none, want at least one")
-	}
 	if err := doc.inherit(shared); err != nil {
 		return nil, fmt.Errorf("pipeline: secrets: %w", err)
-	}
-	if n := doc.Jobs(); n > schema.MaxJobsPerUpload {
-		return nil, fmt.Errorf("pipeline: got %d jobs, want at most %d per upload", n, schema.MaxJobsPerUpload)
-	}
-	if err := uniqueKeys(doc); err != nil {
-		return nil, err
 	}
 	return doc, nil
 }
@@ -120,7 +107,7 @@ func check(data []byte) error {
 	return nil
 }
 
-func parseSteps(raw json.RawMessage, path string, groups bool) ([]*Step, error) {
+func parseSteps(raw json.RawMessage, path string) ([]*Step, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return nil, fmt.Errorf("%s: got %s, want a list of steps", path, jsonType(raw))
@@ -128,7 +115,7 @@ func parseSteps(raw json.RawMessage, path string, groups bool) ([]*Step, error) 
 	out := make([]*Step, 0, len(list))
 	for i, item := range list {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		s, err := parseStep(item, at, groups)
+		s, err := parseStep(item, at)
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +124,7 @@ func parseSteps(raw json.RawMessage, path string, groups bool) ([]*Step, error) 
 	return out, nil
 }
 
-func parseStep(raw json.RawMessage, at string, groups bool) (*Step, error) {
+func parseStep(raw json.RawMessage, at string) (*Step, error) {
 	var word string
 	if json.Unmarshal(raw, &word) == nil {
 		switch word {
@@ -158,9 +145,6 @@ func parseStep(raw json.RawMessage, at string, groups bool) (*Step, error) {
 	if s.Kind, err = kind(fields); err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
-	if s.Kind == Group && !groups {
-		return nil, fmt.Errorf("%s: a group in a group is not allowed", at)
-	}
 	known := stepProperties[s.Kind]
 	for _, name := range slices.Sorted(keys(fields)) {
 		if reason, ok := refused[name]; ok && s.Kind == Command {
@@ -168,13 +152,13 @@ func parseStep(raw json.RawMessage, at string, groups bool) (*Step, error) {
 		}
 		set, ok := known[name]
 		if !ok {
-			return nil, fmt.Errorf("%s: %w", at, unknownProperty(name, string(s.Kind)+" step", slices.Collect(keys(known))))
+			return nil, fmt.Errorf("%s: %w", at, unknownProperty(name, string(s.Kind)+" step"))
 		}
 		if jsonType(fields[name]) == "null" && !slices.Contains(nullMeans, name) {
 			continue // as if it were not there
 		}
 		if name == "steps" {
-			if s.Steps, err = parseSteps(fields[name], at+".steps", false); err != nil {
+			if s.Steps, err = parseSteps(fields[name], at+".steps"); err != nil {
 				return nil, err
 			}
 			continue
@@ -221,34 +205,7 @@ func kind(fields map[string]json.RawMessage) (Kind, error) {
 	return "", errors.New("got a step without command, plugins, wait, block, input, trigger or group")
 }
 
-func uniqueKeys(doc *Document) error {
-	seen := map[string]bool{}
-	var err error
-	doc.Walk(func(s *Step) {
-		if s.Key != "" && seen[s.Key] && err == nil {
-			err = fmt.Errorf("pipeline: key %q is used by two steps", s.Key)
-		}
-		seen[s.Key] = true
-	})
-	return err
-}
-
-// unknownProperty is the error for an unknown property; it names the nearest
-// known one.
-func unknownProperty(name, where string, known []string) error {
-	if reason, ok := refused[name]; ok {
-		return fmt.Errorf("%s is not supported by kblocal: %s", name, reason)
-	}
-	msg := fmt.Sprintf("%q is not a property of a %s", name, where)
-	slices.Sort(known)
-	best, distance := "", 3
-	for _, k := range known {
-		if d := near.Distance(name, k); d < distance {
-			best, distance = k, d
-		}
-	}
-	if best != "" {
-		msg += fmt.Sprintf(", did you mean %q?", best)
-	}
-	return errors.New(msg)
+// unknownProperty is the error for a property that the stand-in does not have.
+func unknownProperty(name, where string) error {
+	return fmt.Errorf("%s of a %s is not supported by kblocal", name, where)
 }

@@ -79,7 +79,7 @@ func TestParseRefuses(t *testing.T) {
 		{`{"command":"x","env":{"A=B":"1"}}`, `steps[0].env: got the name "A=B", want the name of a variable: letters, digits and _ [KB012]`},
 		{`{"command":"x","env":{"A":"1\u0000"}}`, `steps[0]: env: A: got a NUL in the value, which no environment can hold`},
 		{`{"command":"x","env":{"":"1"}}`, `steps[0].env: got the name "", want the name of a variable: letters, digits and _ [KB012]`},
-		{`{"command":"x","timeout":5}`, `steps[0]: "timeout" is not a property of a command step`},
+		{`{"command":"x","timeout":5}`, `steps[0]: timeout of a command step is not supported by kblocal`},
 		{`{"command":"x","artifact_path":"y"}`, `steps[0]: unknown key "artifact_path", nearest is "artifact_paths" [KB011]`},
 		{`{"command":"x","key":"k","timeout_in_minutes":"15m"}`, `steps[0] (k).timeout_in_minutes: got "15m", want a whole number of minutes, at least 1 [KB012]`},
 		{`{"command":"x","timeout_in_minutes":0}`, `steps[0].timeout_in_minutes: got 0, want a whole number of minutes, at least 1 [KB012]`},
