@@ -66,7 +66,7 @@ func TestRunOutcomes(t *testing.T) {
 	}{
 		{name: "a failing step", pipeline: "steps: [{command: 'echo no; exit 7', key: a}]", status: 1, stdout: "[a] failed after"},
 		{name: "env and interpolation", pipeline: "steps: [{command: 'echo $WHO and $$WHO', key: a}]", args: []string{"--env", "WHO=me"}, stdout: "[a] me and me"},
-		{name: "a refused step", pipeline: "steps: [{command: x, soft_file: true}]", status: 1, stdout: "[kblocal-upload] upload refused, nothing of it runs:\n[kblocal-upload]   steps[0]: \"soft_file\" is not a property of a command step, did you mean \"soft_fail\"?\n"},
+		{name: "a refused step", pipeline: "steps: [{command: x, soft_file: true}]", status: 1, stdout: "[kblocal-upload] upload refused, nothing of it runs:\n[kblocal-upload]   steps[0]: unknown key \"soft_file\", nearest is \"soft_fail\" [KB011]\n"},
 		{name: "a block nobody answers", pipeline: "steps: [{block: ok}]", status: 1, stdout: "[ok] waits for somebody", stderr: `--unblock "ok" goes on`},
 		{name: "a block with fields", pipeline: "steps: [{block: ok, key: gate, prompt: sure, fields: [{text: T, key: who}]}, {command: 'buildkite-agent meta-data get who', key: a}]", args: []string{"--unblock", "gate", "--field", "who=m,e"}, stdout: "[a] m,e"},
 		{name: "an answer that is missing", pipeline: "steps: [{block: ok, fields: [{text: T, key: who}]}]", args: []string{"--unblock", "*"}, status: 1, stderr: "field who: an answer is required"},

@@ -183,7 +183,7 @@ func TestUpload(t *testing.T) {
 	wantError(t, upload("3", `{"steps":[{"command":"x","key":"two"}]}`), Invalid, `"two" has already been used`)
 	wantError(t, upload("4", `{"steps":[{"command":"x","depends_on":"nobody"}]}`), Invalid, `"nobody"`)
 	wantError(t, upload("5", `{"steps":[{"command":"x","if":"build.nothing =="}]}`), Invalid, "if:")
-	wantError(t, upload("6", `{"steps":[{"comand":"x","plugins":[]}]}`), Invalid, `did you mean "command"?`)
+	wantError(t, upload("6", `{"steps":[{"comand":"x","plugins":[]}]}`), Invalid, `nearest is "command"`)
 	equal(t, "order", states(w.get(b)), "up=running one=scheduled two=scheduled three=waiting last=waiting")
 	w.finish(up, 0)
 	equal(t, "ran", w.run(nil), "[one two three last]")

@@ -58,7 +58,7 @@ func dependency(raw json.RawMessage) (Dependency, error) {
 		case "allow_failure":
 			dep.AllowFailure, err = truth(value)
 		default:
-			err = unknownProperty(name, "dependency", []string{"step", "allow_failure"})
+			err = unknownProperty(name, "dependency")
 		}
 		if err != nil {
 			return Dependency{}, err

@@ -27,5 +27,5 @@ func ExampleParse() {
 	// command "bench" []
 	// 4 jobs, as the upload limit counts them
 	// true
-	// steps[0]: "comand" is not a property of a command step, did you mean "command"?
+	// steps[0] (test): unknown key "comand", nearest is "command" [KB011]
 }

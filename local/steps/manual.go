@@ -112,7 +112,7 @@ func readField(raw json.RawMessage) (Field, error) {
 		case name == "options" && isSelect:
 			f.Options, err = options(value)
 		default:
-			err = unknownProperty(name, "field", []string{"text", "select", "key", "hint", "required", "default", "format", "multiple", "options"})
+			err = unknownProperty(name, "field")
 		}
 		if err != nil {
 			return f, fmt.Errorf("%s: %w", name, err)

@@ -68,7 +68,7 @@ func readMatrix(raw json.RawMessage) (*matrix, error) {
 		case "adjustments":
 			m.adjustments, err = adjustments(fields[name])
 		default:
-			err = unknownProperty(name, "matrix", []string{"setup", "adjustments"})
+			err = unknownProperty(name, "matrix")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -178,7 +178,7 @@ func readAdjustment(raw json.RawMessage) (adjustment, error) {
 			soft, err = softFail(fields[name])
 			out.softFail = &soft
 		default:
-			err = unknownProperty(name, "matrix adjustment", []string{"with", "skip", "soft_fail"})
+			err = unknownProperty(name, "matrix adjustment")
 		}
 		if err != nil {
 			return out, fmt.Errorf("%s: %w", name, err)

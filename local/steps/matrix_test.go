@@ -23,15 +23,15 @@ func TestMatrix(t *testing.T) {
 		{`"command":"{{matrix.nope}}","matrix":["a"]`, "steps[0]: command: {{matrix.nope}} names no dimension of the matrix"},
 		{`"command":"x","matrix":{"setup":{"a":["1"]},"adjustments":[{"with":{"b":"1"}}]}`, `steps[0]: matrix: adjustments[0]: with: "b" is no dimension, have ["a"]`},
 		{`"command":"x","matrix":{"setup":{"a":["1"],"b":["1"]},"adjustments":[{"with":{"b":"1"}}]}`, `steps[0]: matrix: adjustments[0]: with: got 1 dimensions, want all of ["a" "b"]`},
-		{`"command":"x","matrix":{"setup":{"a":["1"]},"adjustments":[{"skip":true}]}`, `steps[0]: matrix: adjustments: [0]: with: missing`},
-		{`"command":"x","matrix":{"adjustments":[]}`, `steps[0]: matrix: setup: missing`},
-		{`"command":"x","matrix":[]`, `steps[0]: matrix: got no combination, want at least one`},
+		{`"command":"x","matrix":{"setup":{"a":["1"]},"adjustments":[{"skip":true}]}`, `steps[0].matrix.adjustments[0]: missing key "with" [KB013]`},
+		{`"command":"x","matrix":{"adjustments":[]}`, `steps[0].matrix: missing key "setup" [KB013]`},
+		{`"command":"x","matrix":[]`, `steps[0].matrix: got a list without members, want at least one [KB012]`},
 		{`"command":"x","matrix":` + list(26), `steps[0]: matrix: got 26 values, want at most 25`},
-		{`"command":"x","matrix":{"setup":{"a":` + list(25) + `,"b":` + list(25) + `,"c":` + list(25) + `}}`, `steps[0]: matrix: got more than 2000 jobs, want at most 50`},
+		{`"command":"x","matrix":{"setup":{"a":` + list(25) + `,"b":` + list(25) + `,"c":` + list(25) + `}}`, `steps: got 15625 jobs, want at most 500 in one upload [KB301]`},
 		{`"command":"x","matrix":{"setup":{"a":` + list(8) + `,"b":` + list(8) + `}}`, `steps[0]: matrix: got 64 jobs, want at most 50`},
 		{`"command":"x","matrix":["` + strings.Repeat("x", 129) + `"]`, `steps[0]: matrix: [0]: got a value of 129 bytes, want at most 128`},
 		{`"command":"x","parallelism":2,"matrix":["a"]`, `steps[0]: matrix: not beside parallelism`},
-		{`"command":"x","matrix":[["a"]]`, `steps[0]: matrix: [0]: got a list, want a string`},
+		{`"command":"x","matrix":[["a"]]`, `steps[0].matrix[0]: got a list, want a list of values, or a mapping with setup [KB012]`},
 	} {
 		doc, err := Parse([]byte(`{"steps":[{` + tt.step + `}]}`))
 		got := fmt.Sprint(err)

@@ -25,7 +25,7 @@ func retry(raw json.RawMessage) (Retry, error) {
 		case "manual":
 			err = manual(&out, value)
 		default:
-			return Retry{}, unknownProperty(name, "retry", []string{"automatic", "manual"})
+			return Retry{}, unknownProperty(name, "retry")
 		}
 		if err != nil {
 			return Retry{}, fmt.Errorf("%s: %w", name, err)
@@ -81,7 +81,7 @@ func retryRule(raw json.RawMessage) (RetryRule, error) {
 		case "limit":
 			rule.Limit, err = wholeNumber(value, 0, maxRetryLimit)
 		default:
-			return RetryRule{}, unknownProperty(name, "retry rule", []string{"exit_status", "signal", "signal_reason", "limit"})
+			return RetryRule{}, unknownProperty(name, "retry rule")
 		}
 		if err != nil {
 			return RetryRule{}, fmt.Errorf("%s: %w", name, err)
@@ -119,7 +119,7 @@ func manual(out *Retry, raw json.RawMessage) error {
 				return fmt.Errorf("reason: %w", err)
 			}
 		default:
-			return unknownProperty(name, "manual retry", []string{"allowed", "permit_on_passed", "reason"})
+			return unknownProperty(name, "manual retry")
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func softFail(raw json.RawMessage) (SoftFail, error) {
 	for i, item := range list {
 		for name, value := range item {
 			if name != "exit_status" {
-				return SoftFail{}, fmt.Errorf("[%d]: %w", i, unknownProperty(name, "soft_fail rule", []string{"exit_status"}))
+				return SoftFail{}, fmt.Errorf("[%d]: %w", i, unknownProperty(name, "soft_fail rule"))
 			}
 			any, statuses, err := exitStatuses(value)
 			if err != nil {

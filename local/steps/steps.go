@@ -124,8 +124,6 @@ func (d *Document) Jobs() int {
 
 var keyPattern = regexp.MustCompile(`^[A-Za-z0-9_.:,-]{1,100}$`)
 
-var uuidPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-
 // named adds the step's own name to an error's path.
 func (s *Step) named() string {
 	switch {
@@ -143,10 +141,6 @@ func (s *Step) check(at string) error {
 	switch {
 	case s.Key != "" && !keyPattern.MatchString(s.Key):
 		return fmt.Errorf("%s: key: got %q, want at most 100 letters, digits, _ - : . and comma", at, s.Key)
-	case uuidPattern.MatchString(s.Key):
-		return fmt.Errorf("%s: key: got %q, which looks like a UUID", at, s.Key)
-	case s.Kind == Group && len(s.Steps) == 0:
-		return fmt.Errorf("%s: steps: a group needs at least one step", at)
 	case s.Kind == TriggerStep && s.triggers().Pipeline == "":
 		return fmt.Errorf("%s: trigger: got no pipeline", at)
 	case s.matrix != nil && s.Parallelism > 0:

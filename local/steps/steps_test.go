@@ -64,42 +64,42 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	long := strings.Repeat("x", 101)
 	for _, tt := range []struct{ step, want string }{
-		{`{"comand":"x"}`, `steps[0]: got a step without command, plugins, wait, block, input, trigger or group`},
-		{`"stop"`, `steps[0]: got "stop", want a step, "wait", "block" or "input"`},
-		{`{"trigger":""}`, `steps[0]: trigger: got no pipeline`},
-		{`{"trigger":"p","build":{"env":{"A=B":"x"}}}`, `steps[0]: build: got the name "A=B", want one without "=" and NUL`},
-		{`{"trigger":"p","build":{"steps":[]}}`, `steps[0]: build: steps: "steps" is not a property of a triggered build`},
-		{`{"block":"b","blocked_state":"red"}`, `steps[0] ("b"): blocked_state: got "red", want passed, failed or running`},
-		{`{"block":"b","fields":[{"text":"t"}]}`, `steps[0] ("b"): fields: [0]: key: got "", want letters, digits, slashes, dashes and underscores`},
+		{`{"comand":"x"}`, `steps[0]: a step without a type, want command, plugins, wait, block, input, trigger or group; nearest to "comand" is "command" [KB010]`},
+		{`"stop"`, `steps[0]: got "stop", want a mapping, or wait, block or input [KB010]`},
+		{`{"trigger":""}`, `steps[0].trigger: got "", want the slug of a pipeline [KB012]`},
+		{`{"trigger":"p","build":{"env":{"A=B":"x"}}}`, `steps[0].build.env: got the name "A=B", want the name of a variable: letters, digits and _ [KB012]`},
+		{`{"trigger":"p","build":{"steps":[]}}`, `steps[0].build: unknown key "steps" [KB011]`},
+		{`{"block":"b","blocked_state":"red"}`, `steps[0].blocked_state: got "red", want passed, failed or running [KB012]`},
+		{`{"block":"b","fields":[{"text":"t"}]}`, `steps[0].fields[0]: missing key "key" [KB013]`},
 		{`{"block":"b","fields":[{"key":"k"}]}`, `steps[0] ("b"): fields: [0]: want either text or select`},
 		{`{"block":"b","fields":[{"select":"s","key":"k"}]}`, `steps[0] ("b"): fields: [0]: options: a select needs at least one`},
 		{`{"block":"b","fields":[{"text":"t","key":"k","format":"("}]}`, `steps[0] ("b"): fields: [0]: format: got "(", which is no regular expression kblocal can use`},
 		{`{"block":"b","fields":[{"text":"t","key":"k"},{"text":"t","key":"k"}]}`, `steps[0] ("b"): fields: [1]: key "k" is used by two fields`},
-		{`{"command":"x","notify":"slack"}`, `steps[0]: notify: got a string, want a list`},
-		{`{"command":"x","env":{"A=B":"1"}}`, `steps[0]: env: got the name "A=B", want one without "=" and NUL`},
+		{`{"command":"x","notify":"slack"}`, `steps[0].notify: got "slack", want a list of services, each as a mapping [KB012]`},
+		{`{"command":"x","env":{"A=B":"1"}}`, `steps[0].env: got the name "A=B", want the name of a variable: letters, digits and _ [KB012]`},
 		{`{"command":"x","env":{"A":"1\u0000"}}`, `steps[0]: env: A: got a NUL in the value, which no environment can hold`},
-		{`{"command":"x","env":{"":"1"}}`, `steps[0]: env: got a variable without a name`},
-		{`{"command":"x","timeout":5}`, `steps[0]: "timeout" is not a property of a command step`},
-		{`{"command":"x","artifact_path":"y"}`, `steps[0]: "artifact_path" is not a property of a command step, did you mean "artifact_paths"?`},
-		{`{"command":"x","key":"k","timeout_in_minutes":"15m"}`, `steps[0] (key "k"): timeout_in_minutes: got "15m", want a whole number`},
-		{`{"command":"x","timeout_in_minutes":0}`, `steps[0]: timeout_in_minutes: got 0, want 1 to 1048576`},
+		{`{"command":"x","env":{"":"1"}}`, `steps[0].env: got the name "", want the name of a variable: letters, digits and _ [KB012]`},
+		{`{"command":"x","timeout":5}`, `steps[0]: timeout of a command step is not supported by kblocal`},
+		{`{"command":"x","artifact_path":"y"}`, `steps[0]: unknown key "artifact_path", nearest is "artifact_paths" [KB011]`},
+		{`{"command":"x","key":"k","timeout_in_minutes":"15m"}`, `steps[0] (k).timeout_in_minutes: got "15m", want a whole number of minutes, at least 1 [KB012]`},
+		{`{"command":"x","timeout_in_minutes":0}`, `steps[0].timeout_in_minutes: got 0, want a whole number of minutes, at least 1 [KB012]`},
 		{`{"command":"x","env":{"N":1}}`, `steps[0]: env: N: got a number, want a string`},
-		{`{"command":"x","key":"a b"}`, `steps[0] (key "a b"): key: got "a b", want at most 100 letters, digits, _ - : . and comma`},
-		{`{"command":"x","key":"` + long + `"}`, `steps[0] (key "` + long + `"): key: got "` + long + `", want at most 100 letters, digits, _ - : . and comma`},
-		{`{"command":"x","key":"0190c0de-0000-4000-8000-000000000001"}`, `steps[0] (key "0190c0de-0000-4000-8000-000000000001"): key: got "0190c0de-0000-4000-8000-000000000001", which looks like a UUID`},
-		{`{"command":"x","concurrency":1}`, `steps[0]: concurrency_group: missing beside concurrency`},
-		{`{"command":"x","concurrency_group":"g"}`, `steps[0]: concurrency: got 0 beside concurrency_group, want at least 1`},
-		{`{"command":"x","skip":"` + long + `"}`, `steps[0]: skip: got a reason of 101 characters, want at most 70`},
-		{`{"command":"x","retry":{"automatic":[{"exit_status":-1},{"limit":11}]}}`, `steps[0]: retry: automatic: [1]: limit: got 11, want 0 to 10`},
-		{`{"command":"x","retry":{"automatic":{"exit_code":1}}}`, `steps[0]: retry: automatic: "exit_code" is not a property of a retry rule`},
+		{`{"command":"x","key":"a b"}`, `steps[0] (a b).key: got "a b", want letters, digits, _ - . : and comma [KB018]`},
+		{`{"command":"x","key":"` + long + `"}`, `steps[0] (` + long[:40] + `…).key: got 101 characters, want at most 100 [KB304]`},
+		{`{"command":"x","key":"0190c0de-0000-4000-8000-000000000001"}`, `steps[0] (0190c0de-0000-4000-8000-000000000001).key: got "0190c0de-0000-4000-8000-000000000001", want a key unlike a UUID [KB018]`},
+		{`{"command":"x","concurrency":1}`, `steps[0]: got concurrency, want concurrency_group beside it [KB019]`},
+		{`{"command":"x","concurrency_group":"g"}`, `steps[0]: got concurrency_group, want concurrency beside it [KB019]`},
+		{`{"command":"x","skip":"` + long + `"}`, `steps[0].skip: got 101 characters, want at most 70 [KB305]`},
+		{`{"command":"x","retry":{"automatic":[{"exit_status":-1},{"limit":11}]}}`, `steps[0].retry.automatic[1].limit: got 11, want 0 to 10 [KB307]`},
+		{`{"command":"x","retry":{"automatic":{"exit_code":1}}}`, `steps[0].retry.automatic: unknown key "exit_code" [KB011]`},
 		{`{"command":"x","plugins":{"docker":null}}`, `steps[0]: plugins: got an object, want a list of one-key objects`},
-		{`{"command":"x","agents":["queue"]}`, `steps[0]: agents: got rule "queue", want key=value`},
-		{`{"command":"x","depends_on":[{"key":"a"}]}`, `steps[0]: depends_on: [0]: "key" is not a property of a dependency`},
+		{`{"command":"x","agents":["queue"]}`, `steps[0].agents[0]: got "queue", want text, a number or a boolean [KB012]`},
+		{`{"command":"x","depends_on":[{"key":"a"}]}`, `steps[0].depends_on[0]: missing key "step" [KB013]; steps[0].depends_on[0]: unknown key "key" [KB011]`},
 		{`{"command":"x","checkout":{"depth":1}}`, `steps[0]: checkout: depth is not supported by kblocal, only skip, submodules and lfs`},
-		{`{"group":"g","steps":[]}`, `steps[0] ("g"): steps: a group needs at least one step`},
-		{`{"group":"g","steps":[{"group":"h","steps":[]}]}`, `steps[0].steps[0]: a group in a group is not allowed`},
-		{`{"group":"g","steps":[{"command":"x","oops":1}]}`, `steps[0].steps[0]: "oops" is not a property of a command step`},
-		{`7`, `steps[0]: got a number, want an object`},
+		{`{"group":"g","steps":[]}`, `steps[0].steps: got a list without members, want at least one [KB012]`},
+		{`{"group":"g","steps":[{"group":"h","steps":[]}]}`, `steps[0].steps[0]: got a group in a group, want one level [KB012]; steps[0].steps[0].steps: got a list without members, want at least one [KB012]`},
+		{`{"group":"g","steps":[{"command":"x","oops":1}]}`, `steps[0].steps[0]: unknown key "oops" [KB011]`},
+		{`7`, `steps[0]: got 7, want a mapping, or wait, block or input [KB010]`},
 	} {
 		_, err := Parse([]byte(`{"steps":[` + tt.step + `]}`))
 		if err == nil || err.Error() != tt.want {
@@ -107,14 +107,26 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ doc, want string }{
-		{`[]`, `pipeline: got a list, want an object`},
-		{`{"steps":[]}`, `pipeline: steps: got none, want at least one`},
-		{`{"stepz":[]}`, `pipeline: "stepz" is not a property of a pipeline, did you mean "steps"?`},
-		{`{"steps":[{"command":"x","key":"k"},{"command":"y","key":"k"}]}`, `pipeline: key "k" is used by two steps`},
-		{`{"steps":[{"command":"x","parallelism":499},"wait","wait"]}`, `pipeline: got 501 jobs, want at most 500 per upload`},
+		{`[]`, `steps: got a list without members, want at least one [KB012]`},
+		{`{"steps":[]}`, `steps: got a list without members, want at least one [KB012]`},
+		{`{"stepz":[]}`, `missing key "steps" [KB013]; stepz: unknown key "stepz", nearest is "steps" [KB011]`},
+		{`{"steps":[{"command":"x","key":"k"},{"command":"y","key":"k"}]}`, `steps[1] (k).key: got "k", which is the key of steps[0] (k) (line 1) too, want a unique key [KB101]`},
+		{`{"steps":[{"command":"x","parallelism":499},"wait","wait"]}`, `steps: got 501 jobs, want at most 500 in one upload [KB301]`},
 	} {
 		if _, err := Parse([]byte(tt.doc)); err == nil || err.Error() != tt.want {
 			t.Errorf("Parse(%s)\n got %v\nwant %s", tt.doc, err, tt.want)
+		}
+	}
+}
+
+// Text that YAML writes differently reaches the same rules.
+func TestParseText(t *testing.T) {
+	for _, text := range []string{"a\x7fb", "a\u0085b\u009fc\uffff", `\ud83d\ude00\/`, `\ud800`} {
+		if _, err := Parse([]byte("{\"steps\":\n\t[\n\t{\"command\"\n\t:\n\t\"" + text + "\"}]}")); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if _, err := Parse([]byte(`{"steps":[{"command":"` + text + `","oops":1}]}`)); err == nil || !strings.Contains(err.Error(), "[KB011]") {
+			t.Errorf("%q beside an unknown key: got %v, want KB011", text, err)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func triggered(s *Step, raw json.RawMessage) error {
 		case "meta_data":
 			t.MetaData, err = scalarMap(value)
 		default:
-			err = unknownProperty(name, "triggered build", []string{"message", "commit", "branch", "env", "meta_data"})
+			err = unknownProperty(name, "triggered build")
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
