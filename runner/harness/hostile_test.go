@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -179,6 +180,9 @@ def give(count):
 		{"stops what it comes from", "os.kill(os.getppid(), signal.SIGSTOP); return data[0][:3]", schema.OutcomeWrong, "got 3 elements", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if strings.HasPrefix(test.body, "give(") {
+				needGuards(t, s, schema.GuardNetwork) // without a network of its own it has no loopback
+			}
 			p := addPayload(right, p.Tests[:1]...)
 			if test.twice {
 				p.Tests = append(p.Tests, ints("n", 5, "seed", 2))

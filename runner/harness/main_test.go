@@ -104,6 +104,20 @@ func open(t *testing.T, variant string, p *schema.Payload) (*Session, error) {
 	return s, err
 }
 
+// needGuards skips a test for which the sandbox of this machine is too weak.
+func needGuards(t *testing.T, s *Session, guards ...string) {
+	t.Helper()
+	report := s.Report()
+	if report == nil {
+		t.Fatal("no sandbox yet")
+	}
+	for _, guard := range guards {
+		if !slices.Contains(report.Held, guard) {
+			t.Skipf("NOT RUN: the sandbox here lacks %q", guard)
+		}
+	}
+}
+
 func mustOpen(t *testing.T, variant string, p *schema.Payload) *Session {
 	t.Helper()
 	s, err := open(t, variant, p)

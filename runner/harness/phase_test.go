@@ -143,6 +143,7 @@ def custom_kernel(data):
 func TestWorkerCannotLookIntoTheJudge(t *testing.T) {
 	p := addPayload(right, ints("n", 4, "seed", 1))
 	s := mustOpen(t, "", p)
+	needGuards(t, s, schema.GuardProcesses)
 	phase(t, s, schema.ModeTest, lookAround, p).want(t, schema.OutcomePassed, "")
 }
 
@@ -155,6 +156,7 @@ func TestFolderCannotShadowModules(t *testing.T) {
 		p.Sources = append(p.Sources, schema.File{Name: name + ".py", Text: "raise SystemExit('shadowed')\n"})
 	}
 	s := mustOpen(t, "", p)
+	needGuards(t, s, schema.GuardProcesses) // with namespaces, it has a /tmp of its own
 	leaves := `
 import os
 

@@ -81,7 +81,38 @@ func onEachWith(t *testing.T, o Options, f func(t *testing.T, b *bench)) {
 		t.Skip("/usr/bin/python3 is not installed")
 	}
 	for _, means := range candidates() {
-		t.Run(means, func(t *testing.T) { f(t, newBench(t, o, means)) })
+		t.Run(means, func(t *testing.T) {
+			needMeans(t, means)
+			f(t, newBench(t, o, means))
+		})
+	}
+}
+
+// refusals are what this machine said to each means, nil where it can be had.
+var refusals = map[string]error{}
+
+// needMeans skips a test of means that this machine refuses, such as user
+// namespaces in a container.
+func needMeans(t *testing.T, means string) {
+	t.Helper()
+	if _, tried := refusals[means]; !tried {
+		b := newBench(t, Options{}, means)
+		process, err := b.sandbox.Start(Command{Path: "/bin/true", Args: []string{"true"}, Dir: b.dirs.Work, Directories: b.dirs})
+		if err == nil {
+			_, err = process.Wait()
+			must(t, err)
+		}
+		var weak *WeakError
+		if !errors.As(err, &weak) || weak.Best != nil {
+			err = nil // the test itself will meet it
+		}
+		refusals[means] = err
+		if means == schema.MeansProcess {
+			endChildren(t)
+		}
+	}
+	if err := refusals[means]; err != nil {
+		t.Skipf("NOT RUN: this machine refuses it: %v", err)
 	}
 }
 
