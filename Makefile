@@ -46,9 +46,10 @@ demo: build agent
 serve: build agent
 	@sh tools/demo.sh serve
 
-# What people run before every commit: every package, with the real agent.
+# What people run before every commit: every package, with the real agent. Many
+# tests wait, so more packages run at once than there are cores.
 test: build agent
-	$(GO) test -timeout 20m ./...
+	$(GO) test -p 4 -timeout 20m ./...
 	agent=$$(sh tools/agent.sh) && $(GO) -C tools/buildkite-agent test -mod=readonly . -agent "$$agent"
 	sh tools/agent_test.sh
 
