@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 func TestInlineResult(t *testing.T) {
@@ -76,7 +78,8 @@ func manyRuns(n int) []byte {
 
 // Decoding takes time in proportion to the size: ten times the runs must not
 // take a hundred times as long.
-func TestDecodingIsLinear(t *testing.T) {
+func TestSlowDecodingIsLinear(t *testing.T) {
+	testenv.NeedSlow(t)
 	least := func(n int) time.Duration {
 		data, best := manyRuns(n), time.Hour
 		for range 3 {
