@@ -47,9 +47,10 @@ serve: build agent
 	@sh tools/demo.sh serve
 
 # What people run before every commit: every package, with the real agent. Many
-# tests wait, so more packages run at once than there are cores.
+# tests wait, so more packages run at once than there are cores, and the package
+# whose tests wait the longest begins first.
 test: build agent
-	$(GO) test -p 4 -timeout 20m ./...
+	$(GO) test -p 4 -timeout 20m ./runner ./...
 	agent=$$(sh tools/agent.sh) && $(GO) -C tools/buildkite-agent test -mod=readonly . -agent "$$agent"
 	sh tools/agent_test.sh
 
