@@ -71,7 +71,7 @@ var (
 
 func TestCampaign(t *testing.T) {
 	t.Parallel()
-	campaign(t, 80)
+	campaign(t, 24)
 }
 
 func TestSlowCampaign(t *testing.T) {

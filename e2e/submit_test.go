@@ -176,21 +176,38 @@ func (r *rig) evaluation() (engine.Job, bool) {
 	return engine.Job{}, false
 }
 
-// Whatever the service answers on a bad day costs time, not results.
+// A failed request of the launcher costs time, but never the result. One request of
+// each kind fails here: creating, polling, fetching.
 func TestFaults(t *testing.T) {
+	faults(t, false)
+}
+
+// Every kind of request fails in every way.
+func TestSlowFaults(t *testing.T) {
+	testenv.NeedSlow(t)
+	faults(t, true)
+}
+
+func faults(t *testing.T, all bool) {
 	t.Parallel()
 	// Without its meta-data a result is fetched as an artifact.
 	const apart = "POST /v3/jobs/*/data/set status=404"
-	for _, tt := range []struct{ name, rule string }{
-		{"create answers 500", "POST /v2/organizations/*/pipelines/*/builds status=500 count=1"},
-		{"create is dropped after it was made", "POST /v2/organizations/*/pipelines/*/builds drop_after count=1"},
-		{"create is cut", "POST /v2/organizations/*/pipelines/*/builds cut=40 count=1"},
-		{"create is limited", "POST /v2/organizations/*/pipelines/*/builds rate_limit=rest:1 count=1"},
-		{"polls answer 500", "GET /v2/organizations/*/pipelines/*/builds/* status=500 count=3"},
-		{"polls are cut", "GET /v2/organizations/*/pipelines/*/builds/* cut=100 count=2"},
-		{"the list of artifacts answers 502", "GET /v2/organizations/*/pipelines/*/builds/*/artifacts status=502 count=5"},
-		{"the artifact is dropped", "GET /v2/organizations/*/pipelines/*/builds/*/jobs/*/artifacts/*/download drop count=2"},
+	for _, tt := range []struct {
+		name, rule string
+		quick      bool
+	}{
+		{"create answers 500", "POST /v2/organizations/*/pipelines/*/builds status=500 count=1", false},
+		{"create is dropped after it was made", "POST /v2/organizations/*/pipelines/*/builds drop_after count=1", true},
+		{"create is cut", "POST /v2/organizations/*/pipelines/*/builds cut=40 count=1", false},
+		{"create is limited", "POST /v2/organizations/*/pipelines/*/builds rate_limit=rest:1 count=1", false},
+		{"polls answer 500", "GET /v2/organizations/*/pipelines/*/builds/* status=500 count=3", true},
+		{"polls are cut", "GET /v2/organizations/*/pipelines/*/builds/* cut=100 count=2", false},
+		{"the list of artifacts answers 502", "GET /v2/organizations/*/pipelines/*/builds/*/artifacts status=502 count=5", false},
+		{"the artifact is dropped", "GET /v2/organizations/*/pipelines/*/builds/*/jobs/*/artifacts/*/download drop count=2", true},
 	} {
+		if !all && !tt.quick {
+			continue
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -216,30 +233,42 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// The agent's calls have bad days, too.
+// Answers to an agent's calls before and after the job are lost.
 func TestAgentFaults(t *testing.T) {
+	agentFaults(t, false)
+}
+
+// Every call of an agent fails.
+func TestSlowAgentFaults(t *testing.T) {
+	testenv.NeedSlow(t)
+	agentFaults(t, true)
+}
+
+func agentFaults(t *testing.T, all bool) {
 	t.Parallel()
-	for _, tt := range []struct{ name, rule string }{
-		{"start answers 500", "PUT /v3/jobs/*/start status=500 count=1"},
-		{"the answer to accept is lost", "PUT /v3/jobs/*/accept drop_after count=2"},
-		{"the answer to accept is cut", "PUT /v3/jobs/*/accept cut=100 count=1"},
-		{"accept arrives twice", "PUT /v3/jobs/*/accept duplicate"},
-		{"the answers to start are lost", "PUT /v3/jobs/*/start drop_after count=2"},
-		{"the answers to uploads are lost", "POST /v3/jobs/*/pipelines drop_after count=1"},
-		{"the answers to finish are lost", "PUT /v3/jobs/*/finish drop_after count=2"},
-		{"artifact creation answers 429", "POST /v3/jobs/*/artifacts status=429 count=1"},
-		{"log chunks answer 500", "POST /v3/jobs/*/chunks status=500 count=1"},
+	for _, tt := range []struct {
+		name, rule string
+		quick      bool
+	}{
+		{"start answers 500", "PUT /v3/jobs/*/start status=500 count=1", false},
+		{"the answer to accept is lost", "PUT /v3/jobs/*/accept drop_after count=2", true},
+		{"the answer to accept is cut", "PUT /v3/jobs/*/accept cut=100 count=1", false},
+		{"accept arrives twice", "PUT /v3/jobs/*/accept duplicate", false},
+		{"the answers to start are lost", "PUT /v3/jobs/*/start drop_after count=2", false},
+		{"the answers to uploads are lost", "POST /v3/jobs/*/pipelines drop_after count=1", false},
+		{"the answers to finish are lost", "PUT /v3/jobs/*/finish drop_after count=2", true},
+		{"artifact creation answers 429", "POST /v3/jobs/*/artifacts status=429 count=1", false},
+		{"log chunks answer 500", "POST /v3/jobs/*/chunks status=500 count=1", false},
 	} {
+		if !all && !tt.quick {
+			continue
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.addFault(tt.rule)
 			r.submit("right.py", "--mode", "test").want(t, 0, "passed")
-			hits := r.Faults.List()[0].Hits
-			if strings.HasPrefix(tt.name, "polls") {
-				hits += r.Faults.List()[1].Hits
-			}
-			if hits == 0 {
+			if r.Faults.List()[0].Hits == 0 {
 				t.Errorf("rule %q was never met", tt.rule)
 			}
 		})

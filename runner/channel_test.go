@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +42,16 @@ func runPython(t *testing.T, text string, harness bool) (*judge.Process, *plan.C
 
 // What a harness may look at is the same in both, and so is how it ends.
 func TestHarnessRunsAsPythonWouldRunIt(t *testing.T) {
+	runsAsPython(t, "to the end", "exit with text", "exception")
+}
+
+func TestSlowHarnessRunsAsPythonWouldRunIt(t *testing.T) {
+	testenv.NeedSlow(t)
+	runsAsPython(t)
+}
+
+// runsAsPython tries the ends named, or all.
+func runsAsPython(t *testing.T, names ...string) {
 	const look = `
 import multiprocessing, os, sys
 def double(n):
@@ -57,6 +68,9 @@ if __name__ == "__main__":
 		"exception": "    raise KeyError('x')\n", "syntax": "    )\n", "interrupt": "    raise KeyboardInterrupt\n",
 		"at exit": "    import atexit; atexit.register(print, 'left'); 1 / 0\n",
 	} {
+		if names != nil && !slices.Contains(names, name) {
+			continue
+		}
 		want, plain := runPython(t, look+end, false)
 		got, c := runPython(t, look+end, true)
 		dirs := regexp.MustCompile(`/[^ "']*/main\.py`)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -92,6 +93,12 @@ func opens(t testing.TB, file string) func() int {
 	}
 }
 
+// heavyHonest is the honest program, whose task imports a heavy module.
+var heavyHonest = usualAttack{
+	Name: "honest", Tries: "answers rightly", Mode: schema.ModeLeaderboard, imports: "import triton\n",
+	Legacy: []string{schema.OutcomePassed}, Isolated: []string{schema.OutcomePassed},
+}
+
 // TestHeavyModulesAreImportedTwice: once by the judge, once for all workers. A
 // harness of a task's own does it anew in every process of every phase.
 func TestHeavyModulesAreImportedTwice(t *testing.T) {
@@ -99,8 +106,7 @@ func TestHeavyModulesAreImportedTwice(t *testing.T) {
 	u := r.users[0]
 	bin, count := heavyModule(t, r)
 	u.bin = bin + ":"
-	passed := []string{schema.OutcomePassed}
-	a := usualAttack{Name: "honest", Tries: "answers rightly", Mode: schema.ModeLeaderboard, Legacy: passed, Isolated: passed, imports: "import triton\n"}
+	a := heavyHonest
 	result := r.shotUsual(t, u, a, schema.HarnessIsolated)
 	if got := count(); got != 2 || len(result.Harness.Preloaded) != 1 {
 		t.Errorf("%q: imported %d times in %d phases, want 2", result.Harness.Preloaded, got, len(result.Runs))
@@ -109,8 +115,16 @@ func TestHeavyModulesAreImportedTwice(t *testing.T) {
 	if got := count(); got < 6 {
 		t.Errorf("the harness that checks itself imported %d times, where every phase has two processes: this test sees nothing", got)
 	}
-	u.flags = append(u.flags, "--no-preload")
-	result = r.shotUsual(t, u, a, schema.HarnessIsolated)
+}
+
+// TestSlowModulesNotPreloaded imports the module in each process that needs it.
+func TestSlowModulesNotPreloaded(t *testing.T) {
+	testenv.NeedSlow(t)
+	r := newRange(t)
+	u := r.users[0]
+	bin, count := heavyModule(t, r)
+	u.bin, u.flags = bin+":", append(u.flags, "--no-preload")
+	result := r.shotUsual(t, u, heavyHonest, schema.HarnessIsolated)
 	if got := count(); got != 4 || result.Harness.NotPreloaded == "" {
 		t.Errorf("not preloaded (%s): imported %d times, want 4", result.Harness.NotPreloaded, got)
 	}

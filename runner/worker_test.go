@@ -2,9 +2,11 @@ package runner
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -42,6 +44,16 @@ func pooledPayload(context, workers, call, submission string) *schema.Payload {
 
 // A worker that leaves is noticed: an end at the limit has another outcome.
 func TestWorkerThatLeaves(t *testing.T) {
+	workerThatLeaves(t, "os._exit", "SIGKILL, forked", "on the second case", "one of two", "while it owes nothing")
+}
+
+func TestSlowWorkerThatLeaves(t *testing.T) {
+	testenv.NeedSlow(t)
+	workerThatLeaves(t)
+}
+
+// workerThatLeaves tries the ways named, or all.
+func workerThatLeaves(t *testing.T, names ...string) {
 	const apply = "pool.apply(call, (spec,))"
 	for _, tt := range []struct{ name, context, workers, call, body, outcome, text string }{
 		{"os._exit", "spawn", "1", apply, "os._exit(3)", schema.OutcomeExited, "the worker that ran the submission ended with status 3"},
@@ -59,6 +71,9 @@ func TestWorkerThatLeaves(t *testing.T) {
 		{"while it owes nothing", "spawn", "1", "pool.apply(call, (spec,)) and (pool._pool[0].kill(), True)[1]", "pass", schema.OutcomeKilled, "was killed by signal 9"},
 		{"a little later", "spawn", "1", "pool.apply(call, (spec,)) and (__import__('time').sleep(1), True)[1]", "import threading; threading.Timer(0.2, os._exit, [2]).start()", schema.OutcomeExited, "ended with status 2"},
 	} {
+		if names != nil && !slices.Contains(names, tt.name) {
+			continue
+		}
 		p := pooledPayload(tt.context, tt.workers, tt.call, "import os, subprocess, sys\n\ndef size(spec):\n    return int(spec.split(': ')[1])\n\ndef kernel(spec):\n    print('begun', flush=True)\n    "+tt.body+"\n    return True\n")
 		r := evaluatePayload(t, p)
 		wantOutcome(t, r, tt.outcome, tt.text)
@@ -74,8 +89,18 @@ func TestWorkerThatLeaves(t *testing.T) {
 // Honest pools end workers and begin others, and are idle and closed in every
 // way: nothing of this is a worker that left.
 func TestHonestPools(t *testing.T) {
+	honestPools(t, 3)
+}
+
+func TestSlowHonestPools(t *testing.T) {
+	testenv.NeedSlow(t)
+	honestPools(t, 7)
+}
+
+// honestPools tries the first pools.
+func honestPools(t *testing.T, first int) {
 	const honest = "import os, subprocess\n\ndef kernel(spec):\n    subprocess.run(['true'])\n    return subprocess.run(['sh', '-c', 'exit 3']).returncode == 3\n"
-	for _, tt := range []struct{ context, workers, call string }{
+	for i, tt := range []struct{ context, workers, call string }{
 		{"spawn", "1", "pool.apply(call, (spec,))"},
 		{"fork", "3", "all(pool.map(call, [spec] * 10))"},
 		{"spawn", "1, maxtasksperchild=1", "all(pool.apply(call, (spec,)) for _ in range(3))"},
@@ -84,6 +109,9 @@ func TestHonestPools(t *testing.T) {
 		{"spawn", "1", "pool.apply(call, (spec,)) and (i == 0 or (pool.close(), pool.join()) != 0)"},
 		{"spawn", "1", "pool.apply(call, (spec,)) and (i == 0 or (pool.apply_async(call, (spec,)), pool.terminate()) != 0)"},
 	} {
+		if i == first {
+			break
+		}
 		r := evaluatePayload(t, pooledPayload(tt.context, tt.workers, tt.call, honest))
 		wantOutcome(t, r, schema.OutcomePassed, "")
 		if t.Failed() {

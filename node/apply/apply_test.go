@@ -234,6 +234,16 @@ func (f *fixture) crashAt(t *testing.T, n int, run func() error) (where string) 
 // Wherever an apply ends, the next one makes the same of it, and undo the machine
 // as it was. So with an undo.
 func TestCrashes(t *testing.T) {
+	testCrashes(t, 4)
+}
+
+func TestSlowCrashes(t *testing.T) {
+	testenv.NeedSlow(t)
+	testCrashes(t, 1)
+}
+
+// testCrashes ends a run at each step that every divides.
+func testCrashes(t *testing.T, every int) {
 	type run struct {
 		name  string
 		setup func(*fixture) error
@@ -273,10 +283,10 @@ func TestCrashes(t *testing.T) {
 			whole.mustApply(t, r.want(whole))
 			after := whole.tree(t)
 			t.Logf("%d steps", n)
-			for i := 1; i <= n; i++ {
+			for i := every; i <= n; i += every {
 				for _, again := range []bool{true, false} {
-					if !testenv.Slow() && again == (i%2 == 0) {
-						continue // the neighbours have it
+					if every > 1 && again == (i/every%2 == 0) {
+						continue // the next step has it
 					}
 					f := newFixture(t)
 					if err := r.setup(f); err != nil {
@@ -311,16 +321,21 @@ func TestKills(t *testing.T) {
 		killed(t, dir)
 		return
 	}
+	testKills(t, 12)
+}
+
+func TestSlowKills(t *testing.T) {
+	testenv.NeedSlow(t)
+	testKills(t, 1)
+}
+
+func testKills(t *testing.T, every int) {
 	f := newFixture(t)
 	n, err := f.steps(func() error { _, err := f.apply(&f.first); return err })
 	if err != nil {
 		t.Fatal(err)
 	}
 	after := f.tree(t)
-	every := 5 // TestCrashes has all of them
-	if testenv.Slow() {
-		every = 1
-	}
 	for i := 1; i <= n; i += every {
 		f := newFixture(t)
 		before, ran := tree(t, f.machine.Root), f.running()

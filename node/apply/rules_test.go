@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/node/resource"
 )
 
@@ -353,7 +354,16 @@ func TestAdopt(t *testing.T) {
 // Whatever a machine is asked to be, one after the other: the second apply of each
 // does nothing, and undo brings back what was there.
 func TestAnySets(t *testing.T) {
-	for seed := range uint64(60) {
+	testAnySets(t, 15)
+}
+
+func TestSlowAnySets(t *testing.T) {
+	testenv.NeedSlow(t)
+	testAnySets(t, 60)
+}
+
+func testAnySets(t *testing.T, seeds uint64) {
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1))
 		f := newFixture(t)
 		before, ran := tree(t, f.machine.Root), f.running()

@@ -142,33 +142,31 @@ func judged(t *testing.T, s *Session, mode, submission string) (outcome, words s
 }
 
 func TestDeviceTensors(t *testing.T) {
-	for _, fresh := range []bool{false, true} {
-		name := "forked"
-		if fresh {
-			name = "fresh interpreters"
-			if !testenv.Slow() {
-				continue
-			}
+	deviceTensors(t, false)
+}
+
+func TestSlowDeviceTensorsOfFreshInterpreters(t *testing.T) {
+	testenv.NeedSlow(t)
+	deviceTensors(t, true)
+}
+
+func deviceTensors(t *testing.T, fresh bool) {
+	s, err := openOnDevice(t, "", devicePayload(2000, 2001), func(o *Options) { o.Fresh = fresh })
+	must(t, err)
+	if !s.onDevice || s.device[0] == nil || s.device[1] == nil {
+		t.Fatal("the inputs are not on the device")
+	}
+	for i, k := range onDevice {
+		if fresh && i > 1 && k.outcome != schema.OutcomeForged {
+			continue
 		}
-		t.Run(name, func(t *testing.T) {
-			s, err := openOnDevice(t, "", devicePayload(2000, 2001), func(o *Options) { o.Fresh = fresh })
-			must(t, err)
-			if !s.onDevice || s.device[0] == nil || s.device[1] == nil {
-				t.Fatal("the inputs are not on the device")
+		t.Run(k.name, func(t *testing.T) {
+			outcome, words, _ := judged(t, s, schema.ModeTest, k.text)
+			for n := 0; n < 30 && k.outcome == schema.OutcomeForged && outcome == schema.OutcomePassed; n++ {
+				outcome, words, _ = judged(t, s, schema.ModeTest, k.text)
 			}
-			for i, k := range onDevice {
-				if fresh && i > 1 && k.outcome != schema.OutcomeForged {
-					continue
-				}
-				t.Run(k.name, func(t *testing.T) {
-					outcome, words, _ := judged(t, s, schema.ModeTest, k.text)
-					for n := 0; n < 30 && k.outcome == schema.OutcomeForged && outcome == schema.OutcomePassed; n++ {
-						outcome, words, _ = judged(t, s, schema.ModeTest, k.text)
-					}
-					if outcome != k.outcome || !strings.Contains(words, k.words) {
-						t.Errorf("%s: %s, want %s with %q", outcome, words, k.outcome, k.words)
-					}
-				})
+			if outcome != k.outcome || !strings.Contains(words, k.words) {
+				t.Errorf("%s: %s, want %s with %q", outcome, words, k.outcome, k.words)
 			}
 		})
 	}

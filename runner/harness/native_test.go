@@ -156,8 +156,10 @@ func judgedNative(t *testing.T, s *Session, mode, body string) (outcome, words s
 	return schema.OutcomePassed, string(run.Process.Report.Head), run
 }
 
-// nativeKinds are kernels, and what becomes of each wherever its arrays lie.
-var nativeKinds = []struct{ name, body, outcome, words string }{
+// A nativeKind is a kernel, and what becomes of it wherever its arrays lie.
+type nativeKind struct{ name, body, outcome, words string }
+
+var nativeKinds = []nativeKind{
 	{"right", nativeRight, schema.OutcomePassed, ""},
 	{"wrong", nativeRight + " if (n > 1999) out[1999]++;", schema.OutcomeWrong, "value 1999 differs"},
 	{"wrong in the second output", nativeRight + " index[5] = 6;", schema.OutcomeWrong, "index 5 differs"},
@@ -168,6 +170,16 @@ var nativeKinds = []struct{ name, body, outcome, words string }{
 }
 
 func TestNative(t *testing.T) {
+	native(t, nativeKinds[:2], nativeKinds[1:4])
+}
+
+// TestSlowNative compiles and judges every kind on the host and on the device.
+func TestSlowNative(t *testing.T) {
+	testenv.NeedSlow(t)
+	native(t, nativeKinds, nativeKinds)
+}
+
+func native(t *testing.T, onHost, onDevice []nativeKind) {
 	for name, device := range map[string]string{"host": nativeFile(deviceFile), "device": standInDevice} {
 		t.Run(name, func(t *testing.T) {
 			p := nativePayload(2000, 2001, 0, 3)
@@ -176,9 +188,9 @@ func TestNative(t *testing.T) {
 			if s.onDevice != (name == "device") {
 				t.Fatalf("the inputs are on the device: %v", s.onDevice)
 			}
-			kinds := nativeKinds
-			if name == "host" && !testenv.Slow() {
-				kinds = kinds[:2] // each is compiled; the device has them all
+			kinds := onDevice
+			if name == "host" {
+				kinds = onHost
 			}
 			for _, k := range kinds {
 				if outcome, words, _ := judgedNative(t, s, schema.ModeTest, k.body); outcome != k.outcome || !strings.Contains(words, k.words) {

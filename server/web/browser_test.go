@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/gpu-mode/kbgen/internal/browsertest"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 // A browser is one tab at the pages.
@@ -75,6 +76,17 @@ const sticking = `[...document.querySelectorAll("main *, header *")].filter(e =>
 
 // Every page fits every window, in both colour schemes, and can be read.
 func TestPagesInABrowser(t *testing.T) {
+	pagesInABrowser(t, map[int64][]string{390: {"dark"}, 1280: {"light"}})
+}
+
+// TestSlowPagesInABrowser looks at every page in all widths and colour schemes.
+func TestSlowPagesInABrowser(t *testing.T) {
+	testenv.NeedSlow(t)
+	both := []string{"light", "dark"}
+	pagesInABrowser(t, map[int64][]string{390: both, 1280: both, 1920: both})
+}
+
+func pagesInABrowser(t *testing.T, looks map[int64][]string) {
 	browsertest.Find(t)
 	w := newWorld(t)
 	b := w.open(t)
@@ -87,8 +99,8 @@ func TestPagesInABrowser(t *testing.T) {
 		{"error", "", "/nothing"},
 	} {
 		b.as(w.rig, page.as)
-		for _, width := range []int64{390, 1280, 1920} {
-			for _, scheme := range []string{"light", "dark"} {
+		for width, schemes := range looks {
+			for _, scheme := range schemes {
 				look := fmt.Sprintf("%s-%d-%s", page.name, width, scheme)
 				b.size(width, scheme)
 				b.Visit(page.path)
