@@ -134,7 +134,7 @@ func (v *View) jobAlone(j *engine.Job) Job {
 		blocked, url, at := j.State == engine.JobBlocked, v.JobURL(j)+"/unblock", v.Time(j.UnblockedAt)
 		out.UnblockedBy, out.UnblockedAt, out.Unblockable, out.UnblockURL = v.Person(j.Unblocker), &at, &blocked, &url
 	case engine.TypeTrigger:
-		if j.Step != nil && j.Step.Trigger != nil {
+		if j.Step != nil && j.Step.Trigger.Pipeline != "" {
 			out.Async = &j.Step.Trigger.Async
 		}
 		if t := j.Triggered; t != nil {

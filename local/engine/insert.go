@@ -178,11 +178,11 @@ func (in *insertion) exclusion(def *steps.Step, vars condition.Vars) (string, er
 	if len(def.On) > 0 && !in.build.IgnoreBranchFilters && !branchMatches(def.On, in.build.Branch) {
 		return "its branches do not include " + in.build.Branch, nil
 	}
-	if def.Skip != nil {
-		if *def.Skip == "" {
+	if def.Skip.On {
+		if def.Skip.Reason == "" {
 			return skipped, nil
 		}
-		return skipped + ": " + *def.Skip, nil
+		return skipped + ": " + def.Skip.Reason, nil
 	}
 	return "", nil
 }
@@ -231,9 +231,9 @@ func (in *insertion) variant(n *node, v *steps.Variant) {
 	j.Rules = withQueue(v.Step.Agents, in.agents)
 	j.Queue = queueOf(j.Rules)
 	in.engine.queue(j.Queue)
-	if v.Skip != nil && !j.State.Finished() {
+	if v.Skip.On && !j.State.Finished() {
 		in.engine.leaveGroup(j)
-		j.State, j.BrokenReason, j.FinishedAt = JobSkipped, *v.Skip, in.engine.now()
+		j.State, j.BrokenReason, j.FinishedAt = JobSkipped, v.Skip.Reason, in.engine.now()
 	}
 }
 
