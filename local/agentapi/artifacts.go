@@ -40,23 +40,19 @@ type action struct {
 
 // createArtifacts announces a batch. A batch repeated with its id is answered
 // as the first time.
-func (a *API) createArtifacts(c *call) (any, error) {
-	var body struct {
-		ID                 string `json:"id"`
-		UploadDestination  string `json:"upload_destination"`
-		MultipartSupported bool   `json:"multipart_supported"`
-		Artifacts          []struct {
-			Path         string `json:"path"`
-			AbsolutePath string `json:"absolute_path"`
-			FileSize     int64  `json:"file_size"`
-			SHA1         string `json:"sha1sum"`
-			SHA256       string `json:"sha256sum"`
-			ContentType  string `json:"content_type"`
-		} `json:"artifacts"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) createArtifacts(c *call, body struct {
+	ID                 string `json:"id"`
+	UploadDestination  string `json:"upload_destination"`
+	MultipartSupported bool   `json:"multipart_supported"`
+	Artifacts          []struct {
+		Path         string `json:"path"`
+		AbsolutePath string `json:"absolute_path"`
+		FileSize     int64  `json:"file_size"`
+		SHA1         string `json:"sha1sum"`
+		SHA256       string `json:"sha256sum"`
+		ContentType  string `json:"content_type"`
+	} `json:"artifacts"`
+}) (any, error) {
 	if n := len(body.Artifacts); n < 1 || n > maxBatch {
 		return nil, unusable("artifacts: got %d, want 1 to %d in a batch", n, maxBatch)
 	}
@@ -111,16 +107,12 @@ func (a *API) instructions(links Links, artifact engine.Artifact, multipart bool
 
 // updateArtifacts takes an agent's report on its uploads. It refuses that a file
 // has been uploaded whose bytes never came.
-func (a *API) updateArtifacts(c *call) (any, error) {
-	var body struct {
-		Artifacts []struct {
-			ID    string `json:"id"`
-			State string `json:"state"`
-		} `json:"artifacts"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) updateArtifacts(c *call, body struct {
+	Artifacts []struct {
+		ID    string `json:"id"`
+		State string `json:"state"`
+	} `json:"artifacts"`
+}) (any, error) {
 	for _, artifact := range body.Artifacts {
 		state := engine.ArtifactState(artifact.State)
 		if state == engine.ArtifactFinished {

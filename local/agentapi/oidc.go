@@ -64,11 +64,7 @@ type wishes struct {
 // issueToken answers with a token for the job that asks.
 //
 // Source: Buildkite's documentation of OIDC tokens, claims and optional claims.
-func (a *API) issueToken(c *call) (any, error) {
-	var w wishes
-	if err := c.decode(&w); err != nil {
-		return nil, err
-	}
+func (a *API) issueToken(c *call, w wishes) (any, error) {
 	life := time.Duration(w.Lifetime) * time.Second
 	switch {
 	case a.opts.Issuer == "":

@@ -163,6 +163,17 @@ func (a *api) handle(pattern, scope string, h handler) {
 	})
 }
 
+// with makes the handler of what is asked of one thing that the path names.
+func with[T any](find func(*call) (T, error), serve func(*call, T) error) handler {
+	return func(c *call) error {
+		found, err := find(c)
+		if err != nil {
+			return err
+		}
+		return serve(c, found)
+	}
+}
+
 // allowed checks the token's scope and the organization in the path.
 func (c *call) allowed(scope string) error {
 	if scope != "" && !c.who.has(scope) {
