@@ -26,9 +26,7 @@ func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []
 	in := insertion{engine: e, build: b, uploader: uploader, agents: doc.Agents, env: doc.Env, at: e.now()}
 	if uploader != nil {
 		in.env = cloneMap(uploader.topEnv)
-		for name, value := range doc.Env {
-			in.env[name] = value
-		}
+		maps.Copy(in.env, doc.Env)
 		in.at = uploader.ScheduledAt
 	}
 	if err := in.acceptsSelection(doc); err != nil {
@@ -225,7 +223,7 @@ func (in *insertion) adopt(n *node) {
 func (in *insertion) variant(n *node, v *steps.Variant) {
 	j := in.job(n, TypeScript, 0)
 	j.Step, j.Label, j.Matrix = v.Step, v.Step.Label, v.Values
-	if in.build.onHost {
+	if in.build.OnHost {
 		j.Step, j.HostImage = v.Step.OnHost()
 	}
 	j.Rules = withQueue(v.Step.Agents, in.agents)
@@ -251,7 +249,7 @@ func (in *insertion) job(n *node, kind string, index int) *job {
 		build: b, node: n, seq: e.seq, topEnv: in.env,
 		ruleCounts: make([]int, len(def.Retry.Automatic)),
 	}
-	if b.onHost {
+	if b.OnHost {
 		j.Step, j.HostImage = def.OnHost()
 	}
 	j.Timeout = def.Timeout / time.Minute * e.opts.Minute
