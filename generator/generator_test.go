@@ -338,3 +338,13 @@ func TestSecretsOfSteps(t *testing.T) {
 		t.Errorf("a submission's step with a secret: %v", err)
 	}
 }
+
+// get returns the value of a mapping's name, nil when it has none.
+func (n *node) get(name string) *node {
+	for i, have := range n.names {
+		if have == name {
+			return &n.items[i]
+		}
+	}
+	return nil
+}
