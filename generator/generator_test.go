@@ -287,7 +287,7 @@ func TestCheckIsAbleToFail(t *testing.T) {
 	}
 }
 
-// check takes a shortcut for documents without a dollar sign. This is why it may.
+// Interpolation changes nothing in texts without a dollar sign.
 func TestInterpolationLeavesOtherTextAlone(t *testing.T) {
 	for _, text := range []string{`\`, `\\`, `\x\\y\\\z`, "`x`", "{{matrix}}", "a\\\nb", "%", "é\u2028", "#{x}"} {
 		doc, err := write(documentOf(wild(text)), nil, YAML)
