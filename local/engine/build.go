@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpu-mode/kbgen/local/glob"
+	"github.com/gpu-mode/kbgen/schema/glob"
 )
 
 // A BuildState is a build's state as REST v2 spells it.

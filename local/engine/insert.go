@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/local/glob"
 	"github.com/gpu-mode/kbgen/local/steps"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/condition"
+	"github.com/gpu-mode/kbgen/schema/glob"
 )
 
 // insert adds a document's steps to a build: behind the uploader's step and all

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/local/glob"
+	"github.com/gpu-mode/kbgen/schema/glob"
 )
 
 // A Rule says what to do to which requests. It has at most one of the actions

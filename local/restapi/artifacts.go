@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/glob"
+	"github.com/gpu-mode/kbgen/schema/glob"
 )
 
 // buildArtifacts lists those of superseded attempts too: whether the service
