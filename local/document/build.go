@@ -114,7 +114,9 @@ func (v *View) Build(b *engine.Build, fields BuildFields) Build {
 		out.JobStateCounts = countStates(b.Jobs)
 	}
 	if fields.Pipeline {
-		out.Pipeline = v.pipelineOf(b.Pipeline)
+		if p, err := v.engine.Pipeline(b.Pipeline); err == nil { // it may be gone
+			out.Pipeline = v.Pipeline(p)
+		}
 	}
 	return out
 }

@@ -97,7 +97,7 @@ type triggeredBuild struct {
 // Job shows a job with the agent that has or had it.
 func (v *View) Job(j *engine.Job) Job {
 	out := v.jobAlone(j)
-	if a, ok := v.agentOf(j.AgentID); ok {
+	if a, err := v.engine.Agent(j.AgentID); err == nil {
 		agent := v.agentAlone(&a)
 		out.Agent = &agent
 	}

@@ -119,7 +119,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.meter.describe(w.Header())
 		c.unauthorized()
 	default:
-		if over := a.meter.count(c.who.user.ID, w.Header()); over != nil {
+		if over := a.meter.count(c.who.User.ID, w.Header()); over != nil {
 			c.answer(http.StatusTooManyRequests, over)
 			return
 		}

@@ -50,13 +50,13 @@ func (c *call) createBuild() error {
 // are not among them; they come from the pipeline.
 func (c *call) newBuild() (engine.NewBuild, error) {
 	f := c.form()
-	in := engine.NewBuild{Source: "api", Creator: c.who.user}
+	in := engine.NewBuild{Source: "api", Creator: c.who.User}
 	in.Commit, in.Branch = required(f, "commit"), required(f, "branch")
 	in.Message, _ = take[string](f, "message")
 	author, _ := take[struct{ Username, Name, Email string }](f, "author")
 	in.Author = engine.Person{Username: author.Username, Name: author.Name, Email: author.Email}
 	if in.Author == (engine.Person{}) {
-		in.Author = c.who.user
+		in.Author = c.who.User
 	}
 	in.Env, in.MetaData = stringMap(f, "env"), stringMap(f, "meta_data")
 	for _, value := range in.MetaData {
@@ -181,7 +181,7 @@ func (c *call) cancelBuild(b engine.Build) error {
 }
 
 func (c *call) rebuild(b engine.Build) error {
-	return c.showBuild(c.engine.Rebuild(b.Pipeline, b.Number, c.who.user))
+	return c.showBuild(c.engine.Rebuild(b.Pipeline, b.Number, c.who.User))
 }
 
 // retryStates are the states retry_failed_jobs takes. The stand-in has no

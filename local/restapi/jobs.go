@@ -78,7 +78,7 @@ func (c *call) unblockJob(j engine.Job) error {
 			f.refuse("fields", "invalid")
 		}
 	}
-	who := c.who.user
+	who := c.who.User
 	if id, named := take[string](f, "unblocker"); named && id != who.ID {
 		return invalid("Unblocker is not a valid user id for this organization")
 	}
