@@ -344,7 +344,6 @@ func (e *Engine) end(j *job, state JobState) {
 	e.leaveGroup(j)
 	e.unready(j)
 	e.setJob(j, state)
-	e.logs.finish(&j.log)
 	e.publish(EventJobFinished, j.build, j, nil)
 }
 
