@@ -20,24 +20,10 @@ type registerReply struct {
 	Tags              []string `json:"meta_data"`
 }
 
-func (a *API) register(c *call, body struct {
-	Name               string   `json:"name"`
-	Hostname           string   `json:"hostname"`
-	OS                 string   `json:"os"`
-	Arch               string   `json:"arch"`
-	Version            string   `json:"version"`
-	Build              string   `json:"build"`
-	PID                int      `json:"pid"`
-	Priority           string   `json:"priority"`
-	Tags               []string `json:"meta_data"`
-	IgnoreInDispatches bool     `json:"ignore_in_dispatches"`
-}) (any, error) {
-	ip, _, _ := net.SplitHostPort(c.RemoteAddr)
-	agent, token, err := a.engine.Register(engine.AgentInfo{
-		Name: body.Name, Hostname: body.Hostname, OS: body.OS, Arch: body.Arch,
-		Version: body.Version, Build: body.Build, PID: body.PID, Priority: body.Priority,
-		Tags: body.Tags, IP: ip, UserAgent: c.UserAgent(), OutOfDispatch: body.IgnoreInDispatches,
-	})
+func (a *API) register(c *call, info engine.AgentInfo) (any, error) {
+	info.IP, _, _ = net.SplitHostPort(c.RemoteAddr)
+	info.UserAgent = c.UserAgent()
+	agent, token, err := a.engine.Register(info)
 	if err != nil {
 		return nil, err
 	}

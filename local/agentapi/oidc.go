@@ -126,9 +126,6 @@ func (a *API) claims(j engine.Job) (subject string, always, optional map[string]
 		"organization_slug": a.engine.Organization(), "pipeline_slug": j.Pipeline, "build_number": b.Number, "build_branch": b.Branch,
 		"build_commit": b.Commit, "step_key": j.StepKey, "job_id": j.ID, "agent_id": j.AgentID, "build_source": b.Source, "runner_environment": "self-hosted",
 	}
-	if b.Tag != "" {
-		ref, always["build_tag"] = "refs/tags/"+b.Tag, b.Tag
-	}
 	optional = map[string]any{
 		"organization_id": engine.OrganizationID, "pipeline_id": p.ID, "build_id": b.ID,
 		"cluster_id": engine.ClusterID, "cluster_name": engine.ClusterName, "queue_key": agent.Queue,

@@ -52,7 +52,6 @@ type Build struct {
 	NewBuild
 
 	State                BuildState
-	Tag                  string
 	RebuiltFrom          *BuildRef
 	TriggeredFrom        *Trigger     // the build whose trigger step started this one; nil: none
 	Blocked              bool         // waits for a person; State is what its block step makes of it

@@ -71,7 +71,7 @@ func (e *Engine) buildEnv(b *build) map[string]string {
 		"BUILDKITE_MESSAGE":                 b.Message,
 		"BUILDKITE_SOURCE":                  b.Source,
 		"BUILDKITE_BRANCH":                  b.Branch,
-		"BUILDKITE_TAG":                     b.Tag,
+		"BUILDKITE_TAG":                     "",
 		"BUILDKITE_COMMIT":                  b.Commit,
 		"BUILDKITE_BUILD_CREATOR":           b.Creator.Name,
 		"BUILDKITE_BUILD_CREATOR_EMAIL":     b.Creator.Email,
@@ -194,7 +194,7 @@ func (e *Engine) conditionVars(b *build) condition.Vars {
 		"build.commit":  b.Commit,
 		"build.message": b.Message,
 		"build.source":  b.Source,
-		"build.tag":     orNil(b.Tag),
+		"build.tag":     nil,
 		"build.state":   string(b.State),
 
 		"build.author.name":   orNil(cmp.Or(b.Author.Name, b.Creator.Name)),
