@@ -29,9 +29,8 @@ func (a *API) register(c *call, info engine.AgentInfo) (any, error) {
 	}
 	return registerReply{
 		ID: agent.ID, Name: agent.Name, AccessToken: token, Tags: agent.Tags,
-		PingInterval:      a.opts.PingInterval,
-		HeartbeatInterval: a.opts.HeartbeatInterval,
-		JobStatusInterval: a.opts.JobStatusInterval,
+		PingInterval: 1, HeartbeatInterval: a.opts.HeartbeatInterval,
+		JobStatusInterval: 1, // how soon a cancel is noticed
 	}, nil
 }
 

@@ -38,19 +38,15 @@ type Options struct {
 	// all.
 	LinksAt func(host string) Links
 
-	// Told to agents, whole seconds: an agent that reads 0 panics.
-	PingInterval      int // 1
-	HeartbeatInterval int // 60
-	JobStatusInterval int // 1; how soon a cancel is noticed
+	HeartbeatInterval int // told to agents, whole seconds, 60: an agent that reads 0 panics
 
 	// StreamLimit is how long a stream lasts before it is ended in good order,
 	// 50 seconds: the agent would cut it after 60.
 	StreamLimit time.Duration
 
 	// Artifacts are uploaded as a form. Agents that support multi-part uploads
-	// use one plain PUT instead: with PutUploads for every file, without it for
-	// files larger than PutThreshold bytes, if that is not 0.
-	PutUploads   bool
+	// use one plain PUT instead for files larger than PutThreshold bytes, if that
+	// is not 0.
 	PutThreshold int64
 
 	// Issuer is the URL that tokens name as theirs, below which DiscoveryPath and
@@ -81,9 +77,9 @@ type API struct {
 
 // New makes the API of an engine.
 func New(e *engine.Engine, opts Options) *API {
-	opts.PingInterval = atLeastOne(opts.PingInterval, 1)
-	opts.HeartbeatInterval = atLeastOne(opts.HeartbeatInterval, 60)
-	opts.JobStatusInterval = atLeastOne(opts.JobStatusInterval, 1)
+	if opts.HeartbeatInterval < 1 {
+		opts.HeartbeatInterval = 60
+	}
 	if opts.StreamLimit <= 0 {
 		opts.StreamLimit = 50 * time.Second
 	}
@@ -102,13 +98,6 @@ func New(e *engine.Engine, opts Options) *API {
 	a.life, a.end = context.WithCancel(context.Background())
 	a.routes()
 	return a
-}
-
-func atLeastOne(n, fallback int) int {
-	if n < 1 {
-		return fallback
-	}
-	return n
 }
 
 // Close ends all streams; agents go over to polling. Call it before

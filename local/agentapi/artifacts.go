@@ -79,8 +79,7 @@ func (a *API) createArtifacts(c *call, body struct {
 }
 
 func (a *API) instructions(links Links, artifact engine.Artifact, multipart bool) (instructions, error) {
-	large := a.opts.PutThreshold > 0 && artifact.Size > a.opts.PutThreshold
-	if multipart && (a.opts.PutUploads || large) {
+	if multipart && a.opts.PutThreshold > 0 && artifact.Size > a.opts.PutThreshold {
 		return instructions{Actions: []action{{URL: links.UploadPut(artifact.ID), Method: "PUT", PartNumber: 1}}}, nil
 	}
 	target, err := url.Parse(links.UploadForm(artifact.ID))
