@@ -12,7 +12,6 @@ package restapi
 import (
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,11 +21,6 @@ import (
 
 // Options configure the handler of [New].
 type Options struct {
-	// BaseURL is the origin that URLs in answers start with,
-	// "http://127.0.0.1:7777", no slash at the end. Nil takes http and the
-	// request's Host.
-	BaseURL func() string
-
 	// Tokens may call the API; without any, every call is refused.
 	Tokens []Token
 
@@ -132,13 +126,9 @@ func (c *call) unauthorized() {
 	c.answer(http.StatusUnauthorized, message("Authentication required: send a valid API access token as Authorization: Bearer"))
 }
 
-// base is the origin of URLs in answers.
-func (c *call) base() string {
-	if c.opts.BaseURL != nil {
-		return strings.TrimRight(c.opts.BaseURL(), "/")
-	}
-	return "http://" + c.r.Host
-}
+// base is the origin of URLs in answers: the host that the caller reached. It
+// takes the token to get one, so a forged name misleads nobody but its author.
+func (c *call) base() string { return "http://" + c.r.Host }
 
 // A handler answers one endpoint; the error it returns becomes the answer.
 type handler func(c *call) error
