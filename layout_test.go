@@ -46,14 +46,14 @@ var layers = []struct {
 	{"examples", nil},
 
 	// The engine knows nobody; what stands on it does not know each other.
-	{"local/engine", []string{"schema", "local/steps", "local/glob"}},
+	{"local/engine", []string{"schema", "local/steps"}},
 	{"local/agentapi", []string{"schema", "local/engine", "local/blob"}},
-	{"local/restapi", []string{"schema", "local/engine", "local/document", "local/glob"}},
+	{"local/restapi", []string{"schema", "local/engine", "local/document"}},
 	{"local/page", []string{"schema", "verdict", "local/engine", "local/steps"}},
 	{"local/notice", []string{"schema", "local/engine", "local/document"}},
 	{"local/document", []string{"local/engine"}},
 	{"local/blob", []string{"local/engine"}},
-	{"local/fault", []string{"local/glob"}},
+	{"local/fault", []string{"schema"}},
 	{"local/steps", []string{"schema"}},
 	{"local/spawn", []string{"schema"}},
 	{"local/session", []string{"schema", "local", "local/engine", "local/spawn", "local/steps"}}, // what kblocal's commands do

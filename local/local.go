@@ -207,8 +207,6 @@ func (s *Server) routes() http.Handler {
 	served.HandleFunc("GET "+agentapi.DiscoveryPath, s.agents.ServeDiscovery)
 	served.HandleFunc("GET "+agentapi.KeysPath, s.agents.ServeKeys)
 	served.Handle("/v2/", restapi.New(s.Engine, restapi.Options{
-		// Without a BaseURL, answers name the host that the caller reached. It takes
-		// the token to get one, so a forged name misleads nobody but its author.
 		Blob: s.blob, BlobAt: func(host string) restapi.Blob { return s.blob.At(host) }, Lenient: s.opts.Lenient, RateLimits: limits, Logger: s.opts.Slog,
 		Tokens: []restapi.Token{{Value: s.apiToken, Scopes: s.opts.Scopes, User: engine.Person{Name: "kblocal", Email: "kblocal@localhost"}}},
 	}))

@@ -44,7 +44,7 @@ func imageRefusal(ref string, rows []GPUType) string {
 		name = name[:at]
 	}
 	for part := range strings.SplitSeq(name, "/") {
-		if !begins(part, smalls+digits) { // neither "..", nor nothing
+		if part == "" || !strings.Contains(smalls+digits, part[:1]) { // neither "..", nor nothing
 			return "is no name of an image"
 		}
 	}

@@ -103,8 +103,8 @@ func (t Table) lookupOwnQueue(queue string) (found GPUType, err error) {
 		return found, nil
 	}
 	name := queue
-	if rest, index, ok := cutLast(queue, "-"); ok && made(index, digits) {
-		name = rest
+	if i := strings.LastIndexByte(queue, '-'); i >= 0 && made(queue[i+1:], digits) {
+		name = queue[:i]
 	}
 	longest := 0
 	for _, g := range t {

@@ -155,7 +155,7 @@ func (p Pipeline) Steps(r Request) ([]CommandStep, error) {
 	}
 	steps := p.steps(r)
 	for i := range steps {
-		steps[i].note(p, r)
+		steps[i].note(r)
 		steps[i].tag()
 		steps[i].prioritize(r.Source)
 	}
@@ -163,7 +163,7 @@ func (p Pipeline) Steps(r Request) ([]CommandStep, error) {
 }
 
 // note adds the origins that every step of a pipeline has.
-func (s *CommandStep) note(p Pipeline, r Request) {
+func (s *CommandStep) note(r Request) {
 	own := s.Origins
 	s.Origins = nil
 	s.from("", ByKind, s.Kind)

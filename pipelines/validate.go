@@ -30,7 +30,6 @@ const (
 	// is the limit of a queue as well.
 	maxQueue = 80
 	maxClass = 63 // of a Kubernetes label
-	maxTag   = 128
 
 	maxDeviceName  = 80 // NVML's own buffer has 96
 	maxDeviceNames = 8

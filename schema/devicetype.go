@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gpu-mode/kbgen/schema/glob"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
@@ -54,7 +55,7 @@ func (t DeviceType) Mismatch(d Device) string {
 
 func (t DeviceType) named(name string) bool {
 	for _, pattern := range t.Names {
-		if slice(pattern) == slice(name) && matches(strings.ToLower(pattern), strings.ToLower(name)) {
+		if slice(pattern) == slice(name) && glob.Match(strings.ToLower(pattern), strings.ToLower(name)) {
 			return true
 		}
 	}
@@ -63,27 +64,3 @@ func (t DeviceType) named(name string) bool {
 
 // slice reports whether a name is that of a part of a GPU.
 func slice(name string) bool { return strings.Contains(strings.ToLower(name), " mig ") }
-
-// matches reports whether name is what a pattern says: text, and stars that
-// stand for any.
-func matches(pattern, name string) bool {
-	first, rest, starred := strings.Cut(pattern, "*")
-	if !starred {
-		return name == pattern
-	}
-	name, ok := strings.CutPrefix(name, first)
-	if !ok {
-		return false
-	}
-	for {
-		part, more, starred := strings.Cut(rest, "*")
-		if !starred {
-			return strings.HasSuffix(name, part)
-		}
-		at := strings.Index(name, part) // the first is the best: what follows has the most left
-		if at < 0 {
-			return false
-		}
-		name, rest = name[at+len(part):], more
-	}
-}

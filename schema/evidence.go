@@ -224,54 +224,33 @@ func (n *node) clean() {
 // evidence reads the parts that are there. A part of another form is somebody
 // else's key of the same name, and is left out.
 func evidence(root *node) Evidence {
-	var e Evidence
-	read := func(key string, into any) bool {
-		n, ok := root.get(key)
-		if !ok || n.kind == kindNull {
-			return false
-		}
-		var b strings.Builder
-		writeJSON(&b, n)
-		return json.Unmarshal([]byte(b.String()), into) == nil
+	return Evidence{
+		GPUType:      part[string](root, "gpu_type"),
+		Queue:        part[string](root, "queue"),
+		Timing:       part[*Timing](root, "timing"),
+		Device:       part[*DeviceReport](root, "device"),
+		Versions:     part[*Versions](root, "versions"),
+		Sandbox:      part[*Sandbox](root, "sandbox"),
+		Harness:      part[*HarnessReport](root, "harness"),
+		Measurements: part[[]Measurement](root, "measurements"),
+		Explanation:  part[*Explanation](root, "explanation"),
+		Ambiguous:    part[[]string](root, "ambiguous"),
+		SharedJudge:  part[bool](root, "shared_judge"),
+		SelfChecked:  part[bool](root, "self_checked"),
+		Retained:     part[bool](root, "retained"),
 	}
-	if !read("gpu_type", &e.GPUType) {
-		e.GPUType = ""
+}
+
+// part reads one of them; the zero value is none.
+func part[T any](root *node, key string) (value T) {
+	n, ok := root.get(key)
+	if !ok {
+		return value
 	}
-	if !read("queue", &e.Queue) {
-		e.Queue = ""
+	var b strings.Builder
+	writeJSON(&b, n)
+	if json.Unmarshal([]byte(b.String()), &value) != nil {
+		return *new(T)
 	}
-	if t := new(Timing); read("timing", t) {
-		e.Timing = t
-	}
-	if d := new(DeviceReport); read("device", d) {
-		e.Device = d
-	}
-	if v := new(Versions); read("versions", v) {
-		e.Versions = v
-	}
-	if s := new(Sandbox); read("sandbox", s) {
-		e.Sandbox = s
-	}
-	if h := new(HarnessReport); read("harness", h) {
-		e.Harness = h
-	}
-	if !read("measurements", &e.Measurements) {
-		e.Measurements = nil
-	}
-	if x := new(Explanation); read("explanation", x) {
-		e.Explanation = x
-	}
-	if !read("ambiguous", &e.Ambiguous) {
-		e.Ambiguous = nil
-	}
-	if !read("shared_judge", &e.SharedJudge) {
-		e.SharedJudge = false
-	}
-	if !read("self_checked", &e.SelfChecked) {
-		e.SelfChecked = false
-	}
-	if !read("retained", &e.Retained) {
-		e.Retained = false
-	}
-	return e
+	return value
 }

@@ -64,8 +64,8 @@ func (d *fields) strs(key string) []string {
 	return list
 }
 
-func (d *fields) int(key string, needed bool) int64 {
-	v := d.get(key, needed, kindNumber)
+func (d *fields) int(key string) int64 {
+	v := d.get(key, true, kindNumber)
 	if v == nil {
 		return 0
 	}
@@ -165,7 +165,7 @@ func (d *fields) seed() *int64 {
 	if d.null("seed") {
 		return nil
 	}
-	n := d.int("seed", true)
+	n := d.int("seed")
 	return &n
 }
 

@@ -185,7 +185,7 @@ func (p *Payload) validateNames() (faults []error) {
 		seen[f.Name] = true
 	}
 	for _, d := range p.Defines {
-		if !identifier(d.Name) {
+		if !identifier().MatchString(d.Name) {
 			faults = append(faults, &Finding{Path: "payload: defines", Got: "the name " + text.Quote(d.Name), Want: "an identifier"})
 		}
 	}
@@ -221,12 +221,4 @@ func plainName(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= 255 && !strings.ContainsAny(name, "/\x00") && !strings.HasPrefix(name, "-")
 }
 
-func identifier(name string) bool {
-	for i, r := range name {
-		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-		if !letter && (i == 0 || r < '0' || r > '9') {
-			return false
-		}
-	}
-	return name != ""
-}
+var identifier = text.Pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)

@@ -87,7 +87,7 @@ func (d *fields) system() SystemInfo {
 		Platform: d.str("platform", false), Torch: d.str("torch", false), Hostname: d.str("hostname", false),
 	}
 	if _, ok := d.node.get("device_count"); ok {
-		s.DeviceCount = int(d.int("device_count", true))
+		s.DeviceCount = int(d.int("device_count"))
 	}
 	return s
 }
@@ -140,14 +140,14 @@ func (d *fields) compilation() *CompileResult {
 	return &CompileResult{
 		NvccFound: d.bool("nvcc_found", true), NvccVersion: d.str("nvcc_version", true), Success: d.bool("success", true),
 		Command: d.str("command", true), Stdout: d.str("stdout", true), Stderr: d.str("stderr", true),
-		ExitCode: int(d.int("exit_code", true)),
+		ExitCode: int(d.int("exit_code")),
 	}
 }
 
 func (d *fields) run() *RunResult {
 	return &RunResult{
 		Success: d.bool("success", true), Passed: d.bool("passed", true), Command: d.str("command", true),
-		Stdout: d.str("stdout", true), Stderr: d.str("stderr", true), ExitCode: int(d.int("exit_code", true)),
+		Stdout: d.str("stdout", true), Stderr: d.str("stderr", true), ExitCode: int(d.int("exit_code")),
 		Duration: d.float("duration", true), Result: d.report(),
 	}
 }

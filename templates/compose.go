@@ -132,8 +132,8 @@ func (c Compose) Validate() error {
 type (
 	composeFile struct {
 		Name     string                    `yaml:"name"`
-		Services mapping[composeService]   `yaml:"services"`
-		Networks mapping[struct{}]         `yaml:"networks,omitempty"`
+		Services map[string]composeService `yaml:"services"` // yaml.v3 writes gpu2 before gpu10
+		Networks map[string]struct{}       `yaml:"networks,omitempty"`
 		Secrets  map[string]*composeSecret `yaml:"secrets"`
 	}
 	composeSecret struct {
@@ -194,32 +194,6 @@ type (
 	}
 )
 
-// A mapping keeps the order of its keys: gpu2 stands before gpu10.
-type mapping[V any] []struct {
-	key   string
-	value V
-}
-
-func (m *mapping[V]) add(key string, value V) {
-	*m = append(*m, struct {
-		key   string
-		value V
-	}{key, value})
-}
-
-// MarshalYAML implements [yaml.Marshaler].
-func (m mapping[V]) MarshalYAML() (any, error) {
-	n := &yaml.Node{Kind: yaml.MappingNode}
-	for _, pair := range m {
-		key, value := &yaml.Node{}, &yaml.Node{}
-		if err := errors.Join(key.Encode(pair.key), value.Encode(pair.value)); err != nil {
-			return nil, err
-		}
-		n.Content = append(n.Content, key, value)
-	}
-	return n, nil
-}
-
 const composeHead = `# One Buildkite agent in a container for each slot of node %s.
 # Made by: kbnode compose. An agent ends with its job; agent@.service
 # (kbnode compose --unit) makes the next container.
@@ -232,11 +206,14 @@ func (c Compose) Render() ([]byte, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	file := composeFile{Name: "kbnode", Secrets: map[string]*composeSecret{"agent-token": {File: c.Token}}}
+	file := composeFile{
+		Name: "kbnode", Services: map[string]composeService{}, Networks: map[string]struct{}{},
+		Secrets: map[string]*composeSecret{"agent-token": {File: c.Token}},
+	}
 	for i, a := range c.Agents {
-		file.Services.add(a.Slot, c.service(a, firstJobUser+i))
+		file.Services[a.Slot] = c.service(a, firstJobUser+i)
 		if !c.HostNetwork {
-			file.Networks.add(a.Slot, struct{}{})
+			file.Networks[a.Slot] = struct{}{}
 		}
 	}
 	var out bytes.Buffer

@@ -5,7 +5,9 @@ package popcorn
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -41,8 +43,9 @@ func (e *Ended) Error() string { return "submission " + e.Status + ": " + e.Deta
 
 // A Queue is what the client prints while it waits.
 type Queue struct {
-	Runner, GPU string
-	Jobs        *int64
+	Runner string `json:"runner"`
+	GPU    string `json:"gpu"`
+	Jobs   *int64 `json:"queued_jobs"`
 }
 
 // An Accepted is the answer to a submission.
@@ -53,42 +56,56 @@ type Accepted struct {
 
 // A Run is one row of a submission's result.
 type Run struct {
-	Mode, Runner       string
-	Secret, Passed     bool
-	Score              *float64
-	StartTime, EndTime string
+	Mode      string `json:"mode"`
+	Runner    string `json:"runner"`
+	Secret    bool   `json:"secret"`
+	Passed    bool   `json:"passed"`
+	Score     *Score `json:"score"`
+	StartTime string `json:"start_time"`
+	EndTime   string `json:"end_time"`
 }
 
 // A Submission is what a poll says.
 type Submission struct {
-	ID                                                  int64
-	LeaderboardID                                       int64
-	Leaderboard, FileName, UserID, SubmissionTime, Code string
-	Done                                                bool
-	JobStatus, JobError                                 string
-	Runs                                                []Run
-	Queue                                               *Queue
+	ID             int64  `json:"id"`
+	LeaderboardID  int64  `json:"leaderboard_id"`
+	Leaderboard    string `json:"leaderboard_name"`
+	FileName       string `json:"file_name"`
+	UserID         string `json:"user_id"`
+	SubmissionTime string `json:"submission_time"`
+	Code           string `json:"code"`
+	Done           bool   `json:"done"`
+	JobStatus      string `json:"-"`
+	JobError       string `json:"-"`
+	Runs           []Run  `json:"runs"`
+	Queue          *Queue `json:"runner_queue"`
 }
 
 // A Listed is one line of a user's list.
 type Listed struct {
-	ID                                    int64
-	Leaderboard, FileName, SubmissionTime string
-	Done                                  bool
-	Runs                                  []Run // Runner and Score alone
+	ID             int64  `json:"id"`
+	Leaderboard    string `json:"leaderboard_name"`
+	FileName       string `json:"file_name"`
+	SubmissionTime string `json:"submission_time"`
+	Done           bool   `json:"done"`
+	Runs           []struct {
+		Runner string `json:"gpu_type"`
+		Score  *Score `json:"score"`
+	} `json:"runs"`
 }
 
 // A Leaderboard is one line of the list of boards.
 type Leaderboard struct {
-	Name, Description string
-	GPUs              []string
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	GPUs        []string `json:"gpu_types"`
 }
 
 // A Result is what the event stream ends with.
 type Result struct {
-	Statuses int // events before it
-	Results  []map[string]any
-	Reports  []string
+	Statuses int              `json:"-"` // events before it
+	Results  []map[string]any `json:"results"`
+	Reports  []string         `json:"reports"`
 }
 
 // Submit hands in a file. Board and mode go out in lower case, the GPU type as it
@@ -98,18 +115,20 @@ func (c *Client) Submit(ctx context.Context, board, gpu, mode, fileName string, 
 	if err != nil {
 		return nil, err
 	}
-	v, err := decode(resp)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, err
 	}
-	s := newShape(v)
-	s.word("status", "accepted")
-	s.number(s.object("details"), "job_status_id")
-	a := &Accepted{ID: s.number(s.object("details"), "id"), Queue: s.queue("runner_queue")}
-	if resp.StatusCode != http.StatusAccepted {
-		s.fault("status %d, want 202", resp.StatusCode)
+	var answer struct {
+		Details struct{ ID int64 }
+		Queue   *Queue `json:"runner_queue"`
 	}
-	return a, s.err()
+	err = read("accepted", body, &answer)
+	if resp.StatusCode != http.StatusAccepted {
+		err = errors.Join(err, fmt.Errorf("status %d, want 202", resp.StatusCode))
+	}
+	return &Accepted{answer.Details.ID, answer.Queue}, err
 }
 
 // Run is the client's submit command: it hands in and asks until there is a result.
@@ -152,133 +171,65 @@ func (c *Client) Wait(ctx context.Context, id int64) (*Submission, error) {
 
 // Submission polls once.
 func (c *Client) Submission(ctx context.Context, id int64) (*Submission, error) {
-	v, err := c.call(ctx, http.MethodGet, "/user/submissions/"+strconv.FormatInt(id, 10), nil, false)
-	if err != nil {
-		return nil, err
+	var answer struct {
+		Submission
+		Job struct{ Status, Error string }
 	}
-	s := newShape(v)
-	out := &Submission{ID: s.number(s.top, "id"), LeaderboardID: s.number(s.top, "leaderboard_id"), Leaderboard: s.text(s.top, "leaderboard_name"), FileName: s.text(s.top, "file_name"),
-		UserID: s.text(s.top, "user_id"), SubmissionTime: s.time(s.top, "submission_time"), Done: s.yes(s.top, "done"), Code: s.text(s.top, "code"), Queue: s.queue("runner_queue")}
-	job := s.object("job")
-	out.JobStatus, out.JobError = s.textOrNull(job, "status"), s.textOrNull(job, "error")
-	s.textOrNull(job, "last_heartbeat")
-	for _, r := range s.list(s.top, "runs") {
-		run := Run{Mode: s.text(r, "mode"), Runner: s.text(r, "runner"), Secret: s.yes(r, "secret"), Passed: s.yes(r, "passed"), Score: s.score(r), StartTime: s.time(r, "start_time"), EndTime: s.time(r, "end_time")}
-		if _, there := r["result"]; there && run.Secret {
-			s.fault("a secret run has a result")
-		}
-		out.Runs = append(out.Runs, run)
+	err := c.get(ctx, "submission", "/user/submissions/"+strconv.FormatInt(id, 10), &answer)
+	out := &answer.Submission
+	out.JobStatus, out.JobError = answer.Job.Status, answer.Job.Error
+	if err == nil && out.ID != id {
+		err = fmt.Errorf("id: got %d, want %d", out.ID, id)
 	}
-	if out.ID != id {
-		s.fault("id: got %d, want %d", out.ID, id)
-	}
-	return out, s.err()
+	return out, err
 }
 
 // Submissions lists the user's submissions; limit 0 leaves it to the server.
-func (c *Client) Submissions(ctx context.Context, board string, limit, offset int) ([]Listed, error) {
+func (c *Client) Submissions(ctx context.Context, board string, limit, offset int) (list []Listed, err error) {
 	path, sep := "/user/submissions", "?"
-	for _, p := range []struct{ name, value string }{{"leaderboard", board}, {"limit", positive(limit)}, {"offset", positive(offset)}} {
-		if p.value != "" {
+	for _, p := range []struct{ name, value string }{{"leaderboard", board}, {"limit", strconv.Itoa(limit)}, {"offset", strconv.Itoa(offset)}} {
+		if p.value != "" && p.value != "0" {
 			path, sep = path+sep+p.name+"="+p.value, "&"
 		}
 	}
-	v, err := c.call(ctx, http.MethodGet, path, nil, false)
-	if err != nil {
-		return nil, err
-	}
-	s := newShape(map[string]any{"list": v})
-	out := []Listed{}
-	for _, l := range s.list(s.top, "list") {
-		one := Listed{ID: s.number(l, "id"), Leaderboard: s.text(l, "leaderboard_name"), FileName: s.text(l, "file_name"), SubmissionTime: s.time(l, "submission_time"), Done: s.yes(l, "done")}
-		for _, r := range s.list(l, "runs") {
-			one.Runs = append(one.Runs, Run{Runner: s.text(r, "gpu_type"), Score: s.score(r)})
-		}
-		out = append(out, one)
-	}
-	return out, s.err()
-}
-
-func positive(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
+	err = c.get(ctx, "submissions", path, &list)
+	return list, err
 }
 
 // Delete deletes a submission.
 func (c *Client) Delete(ctx context.Context, id int64) error {
-	v, err := c.call(ctx, http.MethodDelete, "/user/submissions/"+strconv.FormatInt(id, 10), nil, false)
-	if err != nil {
-		return err
-	}
-	s := newShape(v)
-	s.word("status", "ok")
-	s.number(s.top, "submission_id")
-	return s.err()
+	return c.call(ctx, "deleted", http.MethodDelete, "/user/submissions/"+strconv.FormatInt(id, 10), nil, false, new(any))
 }
 
 // Join uses an invite.
 func (c *Client) Join(ctx context.Context, code string) (boards []string, err error) {
-	v, err := c.call(ctx, http.MethodPost, "/user/join", map[string]string{"code": code}, false)
-	if err != nil {
-		return nil, err
-	}
-	s := newShape(v)
-	s.word("status", "ok")
-	return s.texts(s.top, "leaderboards"), s.err()
+	var answer struct{ Leaderboards []string }
+	err = c.call(ctx, "joined", http.MethodPost, "/user/join", map[string]string{"code": code}, false, &answer)
+	return answer.Leaderboards, err
 }
 
 // Leaderboards lists the boards.
-func (c *Client) Leaderboards(ctx context.Context) ([]Leaderboard, error) {
-	v, err := c.call(ctx, http.MethodGet, "/leaderboards", nil, false)
-	if err != nil {
-		return nil, err
-	}
-	s := newShape(map[string]any{"list": v})
-	out := []Leaderboard{}
-	for _, l := range s.list(s.top, "list") {
-		if _, is := l["task"].(map[string]any); !is {
-			s.fault("task: got %T, want an object", l["task"])
-		}
-		if _, there := l["secret_seed"]; there {
-			s.fault("secret_seed is there")
-		}
-		s.number(l, "id")
-		s.time(l, "deadline")
-		out = append(out, Leaderboard{s.text(l, "name"), s.text(l, "description"), s.texts(l, "gpu_types")})
-	}
-	return out, s.err()
+func (c *Client) Leaderboards(ctx context.Context) (list []Leaderboard, err error) {
+	err = c.get(ctx, "leaderboards", "/leaderboards", &list)
+	return list, err
 }
 
 // GPUs lists a board's GPU types.
-func (c *Client) GPUs(ctx context.Context, board string) ([]string, error) {
-	v, err := c.call(ctx, http.MethodGet, "/gpus/"+board, nil, false)
-	if err != nil {
-		return nil, err
-	}
-	s := newShape(map[string]any{"list": v})
-	return s.texts(s.top, "list"), s.err()
+func (c *Client) GPUs(ctx context.Context, board string) (list []string, err error) {
+	err = c.get(ctx, "texts", "/gpus/"+board, &list)
+	return list, err
 }
 
 // Init begins a log-in and returns the id that the client keeps.
 func (c *Client) Init(ctx context.Context, provider string) (string, error) {
-	v, err := c.call(ctx, http.MethodGet, "/auth/init?provider="+provider, nil, false)
-	if err != nil {
-		return "", err
-	}
-	s := newShape(v)
-	return s.text(s.top, "state"), s.err()
+	var answer struct{ State string }
+	err := c.get(ctx, "login", "/auth/init?provider="+provider, &answer)
+	return answer.State, err
 }
 
 // Admin calls one of the admin's routes; body nil is none. Each answers
 // {"status": "ok", …}.
-func (c *Client) Admin(ctx context.Context, method, path string, body any) (map[string]any, error) {
-	v, err := c.call(ctx, method, path, body, true)
-	if err != nil {
-		return nil, err
-	}
-	s := newShape(v)
-	s.word("status", "ok")
-	return s.top, s.err()
+func (c *Client) Admin(ctx context.Context, method, path string, body any) (answer map[string]any, err error) {
+	err = c.call(ctx, "done", method, path, body, true, &answer)
+	return answer, err
 }

@@ -32,27 +32,37 @@ func (c *Client) upload(ctx context.Context, path, fileName string, code []byte)
 	return c.do(req, false)
 }
 
-func (c *Client) call(ctx context.Context, method, path string, body any, admin bool) (any, error) {
+func (c *Client) get(ctx context.Context, shape, path string, into any) error {
+	return c.call(ctx, shape, http.MethodGet, path, nil, false, into)
+}
+
+// call sends body as JSON, unless it is nil, and reads an answer of that shape.
+func (c *Client) call(ctx context.Context, shape, method, path string, body any, admin bool, into any) error {
 	var reader io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		reader = bytes.NewReader(text)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, c.URL+path, reader)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := c.do(req, admin)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return decode(resp)
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	return read(shape, answer, into)
 }
 
 func (c *Client) do(req *http.Request, admin bool) (*http.Response, error) {
@@ -90,16 +100,4 @@ func (c *Client) do(req *http.Request, admin bool) (*http.Response, error) {
 		return nil, fmt.Errorf("status %d without a detail: the client has nothing to print", resp.StatusCode)
 	}
 	return nil, r
-}
-
-func decode(resp *http.Response) (v any, err error) {
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil {
-		err = json.Unmarshal(body, &v)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("an answer with status %d that is no JSON: %w", resp.StatusCode, err)
-	}
-	return v, nil
 }

@@ -3,7 +3,6 @@ package popcorn
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -45,39 +44,18 @@ func (c *Client) Stream(ctx context.Context, board, gpu, mode, fileName string, 
 }
 
 func (r *Result) read(event, data string) (over bool, err error) {
-	var v any
-	if err := json.Unmarshal([]byte(data), &v); err != nil {
-		return true, fmt.Errorf("event %s: %w", event, err)
-	}
-	s := newShape(v)
 	switch event {
 	case "status":
-		s.word("status", "processing")
-		if _, is := s.top["elapsed_time"].(float64); !is {
-			s.fault("elapsed_time: got %T, want a number", s.top["elapsed_time"])
-		}
 		r.Statuses++
-		return false, s.err()
+		return false, read(event, []byte(data), new(any))
 	case "error":
-		s.word("status", "error")
-		return true, firstOf(s.err(), &Ended{"error", s.text(s.top, "detail")})
-	case "result":
-		s.word("status", "success")
-		r.Reports = s.texts(s.top, "reports")
-		for _, full := range s.list(s.top, "results") {
-			s.fullResult(full)
-			r.Results = append(r.Results, full)
+		var answer Ended
+		if err := read(event, []byte(data), &answer); err != nil {
+			return true, err
 		}
-		return true, s.err()
+		return true, &answer
+	case "result":
+		return true, read(event, []byte(data), r)
 	}
 	return true, fmt.Errorf("an event %q, which the client does not know", event)
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

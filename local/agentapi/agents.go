@@ -20,36 +20,17 @@ type registerReply struct {
 	Tags              []string `json:"meta_data"`
 }
 
-func (a *API) register(c *call) (any, error) {
-	var body struct {
-		Name               string   `json:"name"`
-		Hostname           string   `json:"hostname"`
-		OS                 string   `json:"os"`
-		Arch               string   `json:"arch"`
-		Version            string   `json:"version"`
-		Build              string   `json:"build"`
-		PID                int      `json:"pid"`
-		Priority           string   `json:"priority"`
-		Tags               []string `json:"meta_data"`
-		IgnoreInDispatches bool     `json:"ignore_in_dispatches"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
-	ip, _, _ := net.SplitHostPort(c.RemoteAddr)
-	agent, token, err := a.engine.Register(engine.AgentInfo{
-		Name: body.Name, Hostname: body.Hostname, OS: body.OS, Arch: body.Arch,
-		Version: body.Version, Build: body.Build, PID: body.PID, Priority: body.Priority,
-		Tags: body.Tags, IP: ip, UserAgent: c.UserAgent(), OutOfDispatch: body.IgnoreInDispatches,
-	})
+func (a *API) register(c *call, info engine.AgentInfo) (any, error) {
+	info.IP, _, _ = net.SplitHostPort(c.RemoteAddr)
+	info.UserAgent = c.UserAgent()
+	agent, token, err := a.engine.Register(info)
 	if err != nil {
 		return nil, err
 	}
 	return registerReply{
 		ID: agent.ID, Name: agent.Name, AccessToken: token, Tags: agent.Tags,
-		PingInterval:      a.opts.PingInterval,
-		HeartbeatInterval: a.opts.HeartbeatInterval,
-		JobStatusInterval: a.opts.JobStatusInterval,
+		PingInterval: 1, HeartbeatInterval: a.opts.HeartbeatInterval,
+		JobStatusInterval: 1, // how soon a cancel is noticed
 	}, nil
 }
 
@@ -57,14 +38,10 @@ func (a *API) connect(c *call) (any, error) { return nil, a.engine.Connect(c.age
 
 func (a *API) disconnect(c *call) (any, error) { return nil, a.engine.Disconnect(c.agent.ID) }
 
-func (a *API) heartbeat(c *call) (any, error) {
-	var body struct {
-		SentAt     string `json:"sent_at"`
-		ReceivedAt string `json:"received_at"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) heartbeat(c *call, body struct {
+	SentAt     string `json:"sent_at"`
+	ReceivedAt string `json:"received_at"`
+}) (any, error) {
 	body.ReceivedAt = a.engine.Now().Format(time.RFC3339Nano)
 	return body, a.engine.Heartbeat(c.agent.ID)
 }
@@ -95,27 +72,19 @@ func (a *API) ping(c *call) (any, error) {
 
 // stop announces that a worker is about to end; from a job, it asks for the end
 // of the job's worker.
-func (a *API) stop(c *call) (any, error) {
-	var body struct {
-		Force bool `json:"force"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) stop(c *call, body struct {
+	Force bool `json:"force"`
+}) (any, error) {
 	if c.kind == session {
 		return nil, a.engine.Stopping(c.agent.ID)
 	}
 	return nil, a.engine.StopAgent(c.agentID(), body.Force)
 }
 
-func (a *API) pause(c *call) (any, error) {
-	var body struct {
-		Note             string `json:"note"`
-		TimeoutInMinutes int    `json:"timeout_in_minutes"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) pause(c *call, body struct {
+	Note             string `json:"note"`
+	TimeoutInMinutes int    `json:"timeout_in_minutes"`
+}) (any, error) {
 	if body.TimeoutInMinutes != 0 {
 		return nil, unusable("kblocal does not implement timeout_in_minutes of a pause")
 	}

@@ -2,18 +2,14 @@ package agentapi
 
 import "github.com/gpu-mode/kbgen/local/engine"
 
-func (a *API) annotate(c *call) (any, error) {
-	var body struct {
-		Body     string `json:"body"`
-		Context  string `json:"context"`
-		Style    string `json:"style"`
-		Append   bool   `json:"append"`
-		Priority int    `json:"priority"`
-		Scope    string `json:"scope"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) annotate(c *call, body struct {
+	Body     string `json:"body"`
+	Context  string `json:"context"`
+	Style    string `json:"style"`
+	Append   bool   `json:"append"`
+	Priority int    `json:"priority"`
+	Scope    string `json:"scope"`
+}) (any, error) {
 	if err := buildScope(body.Scope); err != nil {
 		return nil, err
 	}

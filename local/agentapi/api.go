@@ -38,19 +38,15 @@ type Options struct {
 	// all.
 	LinksAt func(host string) Links
 
-	// Told to agents, whole seconds: an agent that reads 0 panics.
-	PingInterval      int // 1
-	HeartbeatInterval int // 60
-	JobStatusInterval int // 1; how soon a cancel is noticed
+	HeartbeatInterval int // told to agents, whole seconds, 60: an agent that reads 0 panics
 
 	// StreamLimit is how long a stream lasts before it is ended in good order,
 	// 50 seconds: the agent would cut it after 60.
 	StreamLimit time.Duration
 
 	// Artifacts are uploaded as a form. Agents that support multi-part uploads
-	// use one plain PUT instead: with PutUploads for every file, without it for
-	// files larger than PutThreshold bytes, if that is not 0.
-	PutUploads   bool
+	// use one plain PUT instead for files larger than PutThreshold bytes, if that
+	// is not 0.
 	PutThreshold int64
 
 	// Issuer is the URL that tokens name as theirs, below which DiscoveryPath and
@@ -81,9 +77,9 @@ type API struct {
 
 // New makes the API of an engine.
 func New(e *engine.Engine, opts Options) *API {
-	opts.PingInterval = atLeastOne(opts.PingInterval, 1)
-	opts.HeartbeatInterval = atLeastOne(opts.HeartbeatInterval, 60)
-	opts.JobStatusInterval = atLeastOne(opts.JobStatusInterval, 1)
+	if opts.HeartbeatInterval < 1 {
+		opts.HeartbeatInterval = 60
+	}
 	if opts.StreamLimit <= 0 {
 		opts.StreamLimit = 50 * time.Second
 	}
@@ -102,13 +98,6 @@ func New(e *engine.Engine, opts Options) *API {
 	a.life, a.end = context.WithCancel(context.Background())
 	a.routes()
 	return a
-}
-
-func atLeastOne(n, fallback int) int {
-	if n < 1 {
-		return fallback
-	}
-	return n
 }
 
 // Close ends all streams; agents go over to polling. Call it before
@@ -143,35 +132,35 @@ func (a *API) routes() {
 		tokens kinds
 		serve  handler
 	}{
-		"POST /v3/register":   {registration, a.register},
+		"POST /v3/register":   {registration, with(a.register)},
 		"POST /v3/connect":    {session, a.connect},
 		"POST /v3/disconnect": {session, a.disconnect},
-		"POST /v3/heartbeat":  {session, a.heartbeat},
+		"POST /v3/heartbeat":  {session, with(a.heartbeat)},
 		"GET /v3/ping":        {session, a.ping},
-		"POST /v3/stop":       {session | jobToken, a.stop},
-		"POST /v3/pause":      {session | jobToken, a.pause},
+		"POST /v3/stop":       {session | jobToken, with(a.stop)},
+		"POST /v3/pause":      {session | jobToken, with(a.pause)},
 		"POST /v3/resume":     {session | jobToken, a.resume},
 		"GET /v3/token":       {registration | session | jobToken, a.token},
 
 		"PUT /v3/jobs/{id}/accept":           {session, a.accept},
 		"PUT /v3/jobs/{id}/acquire":          {session, a.acquire},
-		"PUT /v3/jobs/{job}/start":           {jobToken, a.start},
+		"PUT /v3/jobs/{job}/start":           {jobToken, with(a.start)},
 		"GET /v3/jobs/{job}":                 {jobToken, a.jobState},
-		"PUT /v3/jobs/{job}":                 {jobToken, a.updateJob},
+		"PUT /v3/jobs/{job}":                 {jobToken, with(a.updateJob)},
 		"POST /v3/jobs/{job}/chunks":         {jobToken, a.chunk},
 		"POST /v3/jobs/{job}/header_times":   {jobToken, a.headerTimes},
-		"PUT /v3/jobs/{job}/finish":          {jobToken, a.finish},
-		"PUT /v3/jobs/{job}/promise_failure": {jobToken, a.promiseFailure},
+		"PUT /v3/jobs/{job}/finish":          {jobToken, with(a.finish)},
+		"PUT /v3/jobs/{job}/promise_failure": {jobToken, with(a.promiseFailure)},
 
 		"POST /v3/jobs/{job}/pipelines":       {jobToken, a.uploadPipeline},
 		"GET /v3/jobs/{job}/pipelines/{uuid}": {jobToken, a.uploadStatus},
 
-		"POST /v3/jobs/{job}/artifacts":           {jobToken, a.createArtifacts},
-		"PUT /v3/jobs/{job}/artifacts":            {jobToken, a.updateArtifacts},
+		"POST /v3/jobs/{job}/artifacts":           {jobToken, with(a.createArtifacts)},
+		"PUT /v3/jobs/{job}/artifacts":            {jobToken, with(a.updateArtifacts)},
 		"GET /v3/builds/{build}/artifacts/search": {jobToken, a.searchArtifacts},
 
-		"POST /v3/jobs/{job}/data/set":        {jobToken, a.setData},
-		"POST /v3/jobs/{job}/data/set-batch":  {jobToken, a.setDataBatch},
+		"POST /v3/jobs/{job}/data/set":        {jobToken, with(a.setData)},
+		"POST /v3/jobs/{job}/data/set-batch":  {jobToken, with(a.setDataBatch)},
 		"POST /v3/jobs/{job}/data/get":        {jobToken, a.getData},
 		"POST /v3/jobs/{job}/data/exists":     {jobToken, a.dataExists},
 		"POST /v3/jobs/{job}/data/keys":       {jobToken, a.dataKeys},
@@ -179,16 +168,16 @@ func (a *API) routes() {
 		"POST /v3/builds/{build}/data/exists": {jobToken, a.dataExists},
 		"POST /v3/builds/{build}/data/keys":   {jobToken, a.dataKeys},
 
-		"POST /v3/jobs/{job}/annotations":             {jobToken, a.annotate},
+		"POST /v3/jobs/{job}/annotations":             {jobToken, with(a.annotate)},
 		"DELETE /v3/jobs/{job}/annotations/{context}": {jobToken, a.removeAnnotation},
 
-		"POST /v3/steps/{step}/export":   {jobToken, a.exportStep},
-		"PUT /v3/steps/{step}":           {jobToken, a.updateStep},
-		"POST /v3/steps/{step}/cancel":   {jobToken, a.cancelStep},
+		"POST /v3/steps/{step}/export":   {jobToken, with(a.exportStep)},
+		"PUT /v3/steps/{step}":           {jobToken, with(a.updateStep)},
+		"POST /v3/steps/{step}/cancel":   {jobToken, with(a.cancelStep)},
 		"POST /v3/builds/{build}/cancel": {jobToken, a.cancelBuild},
 
 		"GET /v3/jobs/{job}/secrets":                  {jobToken, a.secret},
-		"POST /v3/jobs/{job}/oidc/tokens":             {jobToken, a.issueToken},
+		"POST /v3/jobs/{job}/oidc/tokens":             {jobToken, with(a.issueToken)},
 		"POST /v3/jobs/{job}/repository_access_token": {jobToken, unimplemented("it has no repository provider")},
 		"/v3/cache_registries/":                       {jobToken | session, unimplemented("it has no cache registries")},
 	} {
@@ -215,6 +204,17 @@ type call struct {
 
 // A handler answers with what becomes the JSON body, nil for {}.
 type handler func(c *call) (any, error)
+
+// with makes the handler of a call that takes a JSON body.
+func with[T any](serve func(c *call, body T) (any, error)) handler {
+	return func(c *call) (any, error) {
+		var body T
+		if err := c.decode(&body); err != nil {
+			return nil, err
+		}
+		return serve(c, body)
+	}
+}
 
 // noContent is the answer 204.
 type noContent struct{}

@@ -40,37 +40,21 @@ type action struct {
 
 // createArtifacts announces a batch. A batch repeated with its id is answered
 // as the first time.
-func (a *API) createArtifacts(c *call) (any, error) {
-	var body struct {
-		ID                 string `json:"id"`
-		UploadDestination  string `json:"upload_destination"`
-		MultipartSupported bool   `json:"multipart_supported"`
-		Artifacts          []struct {
-			Path         string `json:"path"`
-			AbsolutePath string `json:"absolute_path"`
-			FileSize     int64  `json:"file_size"`
-			SHA1         string `json:"sha1sum"`
-			SHA256       string `json:"sha256sum"`
-			ContentType  string `json:"content_type"`
-		} `json:"artifacts"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) createArtifacts(c *call, body struct {
+	ID                 string               `json:"id"`
+	UploadDestination  string               `json:"upload_destination"`
+	MultipartSupported bool                 `json:"multipart_supported"`
+	Artifacts          []engine.NewArtifact `json:"artifacts"`
+}) (any, error) {
 	if n := len(body.Artifacts); n < 1 || n > maxBatch {
 		return nil, unusable("artifacts: got %d, want 1 to %d in a batch", n, maxBatch)
 	}
 	if body.UploadDestination != "" {
 		return nil, unusable("kblocal does not implement upload destinations, it stores artifacts itself")
 	}
-	files := make([]engine.NewArtifact, len(body.Artifacts))
 	for i, f := range body.Artifacts {
-		if f.Path == "" || f.FileSize < 0 || f.FileSize > maxFile {
-			return nil, unusable("artifacts[%d]: got path %q and %d bytes, want a path and 0 to %d bytes", i, f.Path, f.FileSize, int64(maxFile))
-		}
-		files[i] = engine.NewArtifact{
-			Path: f.Path, AbsolutePath: f.AbsolutePath, ContentType: f.ContentType,
-			Size: f.FileSize, SHA1: f.SHA1, SHA256: f.SHA256,
+		if f.Path == "" || f.Size < 0 || f.Size > maxFile {
+			return nil, unusable("artifacts[%d]: got path %q and %d bytes, want a path and 0 to %d bytes", i, f.Path, f.Size, int64(maxFile))
 		}
 	}
 	a.mu.Lock()
@@ -79,7 +63,7 @@ func (a *API) createArtifacts(c *call) (any, error) {
 	if before, ok := a.batches[batch]; ok && body.ID != "" {
 		return before, nil
 	}
-	created, err := a.engine.AddArtifacts(c.job.ID, body.UploadDestination, files)
+	created, err := a.engine.AddArtifacts(c.job.ID, body.Artifacts)
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +79,7 @@ func (a *API) createArtifacts(c *call) (any, error) {
 }
 
 func (a *API) instructions(links Links, artifact engine.Artifact, multipart bool) (instructions, error) {
-	large := a.opts.PutThreshold > 0 && artifact.Size > a.opts.PutThreshold
-	if multipart && (a.opts.PutUploads || large) {
+	if multipart && a.opts.PutThreshold > 0 && artifact.Size > a.opts.PutThreshold {
 		return instructions{Actions: []action{{URL: links.UploadPut(artifact.ID), Method: "PUT", PartNumber: 1}}}, nil
 	}
 	target, err := url.Parse(links.UploadForm(artifact.ID))
@@ -111,16 +94,12 @@ func (a *API) instructions(links Links, artifact engine.Artifact, multipart bool
 
 // updateArtifacts takes an agent's report on its uploads. It refuses that a file
 // has been uploaded whose bytes never came.
-func (a *API) updateArtifacts(c *call) (any, error) {
-	var body struct {
-		Artifacts []struct {
-			ID    string `json:"id"`
-			State string `json:"state"`
-		} `json:"artifacts"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) updateArtifacts(c *call, body struct {
+	Artifacts []struct {
+		ID    string `json:"id"`
+		State string `json:"state"`
+	} `json:"artifacts"`
+}) (any, error) {
 	for _, artifact := range body.Artifacts {
 		state := engine.ArtifactState(artifact.State)
 		if state == engine.ArtifactFinished {
@@ -144,7 +123,7 @@ type foundArtifact struct {
 	JobID       string    `json:"job_id"`
 	CreatedAt   time.Time `json:"created_at"`
 	URL         string    `json:"url"`
-	Destination string    `json:"upload_destination"`
+	Destination string    `json:"upload_destination"` // always empty
 }
 
 func (a *API) searchArtifacts(c *call) (any, error) {
@@ -161,7 +140,7 @@ func (a *API) searchArtifacts(c *call) (any, error) {
 	for i, f := range found {
 		out[i] = foundArtifact{
 			ID: f.ID, Path: f.Path, FileSize: f.Size, SHA1: f.SHA1, SHA256: f.SHA256, JobID: f.JobID,
-			CreatedAt: f.CreatedAt, URL: links.DownloadURL(f.ID), Destination: f.Destination,
+			CreatedAt: f.CreatedAt, URL: links.DownloadURL(f.ID),
 		}
 	}
 	return out, nil

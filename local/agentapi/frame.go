@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
@@ -20,70 +22,51 @@ func frameOf(o engine.Order) []byte {
 	var message []byte
 	switch o.Action {
 	case engine.ActionJob:
-		job := appendField(nil, 1, []byte(o.JobID))
-		message = appendField(nil, fieldJob, appendField(nil, 1, job))
+		message = field(fieldJob, field(1, field(1, []byte(o.JobID))))
 	case engine.ActionPause:
-		message = appendField(nil, fieldPause, appendText(nil, 1, o.Reason))
+		message = field(fieldPause, reason(o))
 	case engine.ActionDisconnect:
-		message = appendField(nil, fieldDisconnect, appendText(nil, 1, o.Reason))
+		message = field(fieldDisconnect, reason(o))
 	default:
-		message = appendField(nil, fieldResume, nil)
+		message = field(fieldResume, nil)
 	}
 	frame := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
 	return append(frame, message...)
 }
 
-// lengthDelimited is the wire type of texts and messages.
-const lengthDelimited = 2
-
-func appendField(b []byte, number int, payload []byte) []byte {
-	b = append(b, byte(number<<3|lengthDelimited))
-	b = binary.AppendUvarint(b, uint64(len(payload)))
-	return append(b, payload...)
+// field encodes a text or message.
+func field(number protowire.Number, payload []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), payload)
 }
 
-// appendText leaves an empty text out, as protobuf does.
-func appendText(b []byte, number int, s string) []byte {
-	if s == "" {
-		return b
+// reason leaves an empty text out, as protobuf does.
+func reason(o engine.Order) []byte {
+	if o.Reason == "" {
+		return nil
 	}
-	return appendField(b, number, []byte(s))
+	return field(1, []byte(o.Reason))
 }
 
 var errFrame = errors.New("the body is not one uncompressed gRPC message with an agent id")
 
 // agentIDOf decodes the request of a stream: one frame around {1: agent id}.
-// Fields it does not know are passed over when they are length-delimited or
-// varints.
+// Fields it does not know are passed over.
 func agentIDOf(body []byte) (string, error) {
 	if len(body) < 5 || body[0] != 0 || int64(binary.BigEndian.Uint32(body[1:])) != int64(len(body)-5) {
 		return "", errFrame
 	}
 	id := ""
 	for rest := body[5:]; len(rest) > 0; {
-		tag, n := binary.Uvarint(rest)
-		if n <= 0 {
+		number, kind, n := protowire.ConsumeField(rest)
+		if n < 0 {
 			return "", errFrame
+		}
+		if number == 1 && kind == protowire.BytesType {
+			_, _, tag := protowire.ConsumeTag(rest)
+			value, _ := protowire.ConsumeBytes(rest[tag:])
+			id = string(value)
 		}
 		rest = rest[n:]
-		value, n := binary.Uvarint(rest)
-		if n <= 0 {
-			return "", errFrame
-		}
-		rest = rest[n:]
-		switch tag & 7 {
-		case 0: // a varint
-		case lengthDelimited:
-			if value > uint64(len(rest)) {
-				return "", errFrame
-			}
-			if tag>>3 == 1 {
-				id = string(rest[:value])
-			}
-			rest = rest[value:]
-		default:
-			return "", errFrame
-		}
 	}
 	if id == "" {
 		return "", errFrame

@@ -46,13 +46,9 @@ func (a *API) acquire(c *call) (any, error) {
 	return replyOf(a.engine.Acquire(c.agent.ID, c.PathValue("id")))
 }
 
-func (a *API) start(c *call) (any, error) {
-	var body struct {
-		StartedAt string `json:"started_at"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) start(c *call, body struct {
+	StartedAt string `json:"started_at"`
+}) (any, error) {
 	at, err := timestamp("started_at", body.StartedAt)
 	if err != nil {
 		return nil, err
@@ -67,11 +63,7 @@ func (a *API) jobState(c *call) (any, error) {
 }
 
 // updateJob changes the one attribute there is, timeout_in_minutes.
-func (a *API) updateJob(c *call) (any, error) {
-	var attributes map[string]string
-	if err := c.decode(&attributes); err != nil {
-		return nil, err
-	}
+func (a *API) updateJob(c *call, attributes map[string]string) (any, error) {
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		if name != "timeout_in_minutes" {
 			return nil, unusable("job attribute %q cannot be updated, want timeout_in_minutes", name)
@@ -90,18 +82,14 @@ func (a *API) updateJob(c *call) (any, error) {
 	return jobRef{c.job.ID}, nil
 }
 
-func (a *API) finish(c *call) (any, error) {
-	var body struct {
-		ExitStatus   string `json:"exit_status"` // a string, "-1" too
-		Signal       string `json:"signal"`
-		SignalReason string `json:"signal_reason"`
-		FinishedAt   string `json:"finished_at"`
-		ChunksFailed int    `json:"chunks_failed_count"`
-		Leave        bool   `json:"ignore_agent_in_dispatches"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) finish(c *call, body struct {
+	ExitStatus   string `json:"exit_status"` // a string, "-1" too
+	Signal       string `json:"signal"`
+	SignalReason string `json:"signal_reason"`
+	FinishedAt   string `json:"finished_at"`
+	ChunksFailed int    `json:"chunks_failed_count"`
+	Leave        bool   `json:"ignore_agent_in_dispatches"`
+}) (any, error) {
 	status, err := strconv.Atoi(body.ExitStatus)
 	if err != nil {
 		return nil, unusable("exit_status: got %q, want a whole number as a string", body.ExitStatus)
@@ -118,14 +106,10 @@ func (a *API) finish(c *call) (any, error) {
 
 // promiseFailure accepts a job's announcement that it will fail, and does nothing
 // before the job ends.
-func (a *API) promiseFailure(c *call) (any, error) {
-	var body struct {
-		ExitStatus int    `json:"exit_status"`
-		Reason     string `json:"reason"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) promiseFailure(c *call, body struct {
+	ExitStatus int    `json:"exit_status"`
+	Reason     string `json:"reason"`
+}) (any, error) {
 	if body.ExitStatus < 1 {
 		return nil, unusable("exit_status: got %d, want at least 1", body.ExitStatus)
 	}

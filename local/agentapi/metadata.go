@@ -8,21 +8,13 @@ type datum struct {
 	Value string `json:"value"`
 }
 
-func (a *API) setData(c *call) (any, error) {
-	var body datum
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) setData(c *call, body datum) (any, error) {
 	return nil, a.engine.SetMetaData(c.job.BuildID, map[string]string{body.Key: body.Value})
 }
 
-func (a *API) setDataBatch(c *call) (any, error) {
-	var body struct {
-		Items []datum `json:"items"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) setDataBatch(c *call, body struct {
+	Items []datum `json:"items"`
+}) (any, error) {
 	if len(body.Items) == 0 {
 		return nil, unusable("items: got none, want at least one")
 	}

@@ -64,11 +64,7 @@ type wishes struct {
 // issueToken answers with a token for the job that asks.
 //
 // Source: Buildkite's documentation of OIDC tokens, claims and optional claims.
-func (a *API) issueToken(c *call) (any, error) {
-	var w wishes
-	if err := c.decode(&w); err != nil {
-		return nil, err
-	}
+func (a *API) issueToken(c *call, w wishes) (any, error) {
 	life := time.Duration(w.Lifetime) * time.Second
 	switch {
 	case a.opts.Issuer == "":
@@ -129,9 +125,6 @@ func (a *API) claims(j engine.Job) (subject string, always, optional map[string]
 	always = map[string]any{
 		"organization_slug": a.engine.Organization(), "pipeline_slug": j.Pipeline, "build_number": b.Number, "build_branch": b.Branch,
 		"build_commit": b.Commit, "step_key": j.StepKey, "job_id": j.ID, "agent_id": j.AgentID, "build_source": b.Source, "runner_environment": "self-hosted",
-	}
-	if b.Tag != "" {
-		ref, always["build_tag"] = "refs/tags/"+b.Tag, b.Tag
 	}
 	optional = map[string]any{
 		"organization_id": engine.OrganizationID, "pipeline_id": p.ID, "build_id": b.ID,

@@ -12,15 +12,11 @@ var stepAttributes = []string{"agents", "command", "id", "key", "label", "outcom
 
 // exportStep answers `buildkite-agent step get`: one attribute, or the whole
 // step. Format is "" for text or "json".
-func (a *API) exportStep(c *call) (any, error) {
-	var body struct {
-		Attribute string `json:"attribute"`
-		Build     string `json:"build_id"`
-		Format    string `json:"format"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) exportStep(c *call, body struct {
+	Attribute string `json:"attribute"`
+	Build     string `json:"build_id"`
+	Format    string `json:"format"`
+}) (any, error) {
 	switch {
 	case body.Format != "" && body.Format != "json":
 		return nil, unusable("format: got %q, want json", body.Format)
@@ -80,17 +76,13 @@ func stepValue(name, text string) any {
 
 // updateStep answers `buildkite-agent step update`; one repeated with its id
 // is done once.
-func (a *API) updateStep(c *call) (any, error) {
-	var body struct {
-		IdempotencyUUID string `json:"idempotency_uuid"`
-		Build           string `json:"build_id"`
-		Attribute       string `json:"attribute"`
-		Value           string `json:"value"`
-		Append          bool   `json:"append"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) updateStep(c *call, body struct {
+	IdempotencyUUID string `json:"idempotency_uuid"`
+	Build           string `json:"build_id"`
+	Attribute       string `json:"attribute"`
+	Value           string `json:"value"`
+	Append          bool   `json:"append"`
+}) (any, error) {
 	if err := ownBuild(c, body.Build); err != nil {
 		return nil, err
 	}
@@ -108,14 +100,10 @@ func (a *API) updateStep(c *call) (any, error) {
 	return nil, nil
 }
 
-func (a *API) cancelStep(c *call) (any, error) {
-	var body struct {
-		Build string `json:"build_id"`
-		Force bool   `json:"force"`
-	}
-	if err := c.decode(&body); err != nil {
-		return nil, err
-	}
+func (a *API) cancelStep(c *call, body struct {
+	Build string `json:"build_id"`
+	Force bool   `json:"force"`
+}) (any, error) {
 	if body.Force {
 		return nil, unusable("kblocal does not implement step cancel --force")
 	}

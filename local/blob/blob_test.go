@@ -54,7 +54,7 @@ func newRig(t *testing.T) *rig {
 
 func (w *rig) announce(t *testing.T, a engine.NewArtifact) string {
 	t.Helper()
-	got, err := w.engine.AddArtifacts(w.job, "", []engine.NewArtifact{a})
+	got, err := w.engine.AddArtifacts(w.job, []engine.NewArtifact{a})
 	if err != nil {
 		t.Fatal(err)
 	}

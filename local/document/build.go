@@ -19,7 +19,7 @@ type Build struct {
 	Message      string            `json:"message"`
 	Commit       string            `json:"commit"`
 	Branch       string            `json:"branch"`
-	Tag          *string           `json:"tag"`
+	Tag          *string           `json:"tag"` // always null
 	Source       string            `json:"source"`
 	Author       *Person           `json:"author"`
 	Creator      *Person           `json:"creator"`
@@ -87,7 +87,7 @@ func (v *View) Build(b *engine.Build, fields BuildFields) Build {
 		ID: b.ID, GraphQLID: graphQLID("Build", b.ID),
 		URL: v.buildURL(b.Pipeline, b.Number), WebURL: v.buildPage(b.Pipeline, b.Number),
 		Number: b.Number, State: string(b.State), Blocked: b.Blocked,
-		Message: b.Message, Commit: b.Commit, Branch: b.Branch, Tag: orNull(b.Tag), Source: b.Source,
+		Message: b.Message, Commit: b.Commit, Branch: b.Branch, Source: b.Source,
 		Author: v.Person(b.Author), Creator: v.Person(b.Creator),
 		Env: notNil(b.Env), MetaData: notNil(b.MetaData),
 		CreatedAt: v.Time(b.CreatedAt), ScheduledAt: v.Time(b.ScheduledAt), StartedAt: v.Time(b.StartedAt),
@@ -114,7 +114,9 @@ func (v *View) Build(b *engine.Build, fields BuildFields) Build {
 		out.JobStateCounts = countStates(b.Jobs)
 	}
 	if fields.Pipeline {
-		out.Pipeline = v.pipelineOf(b.Pipeline)
+		if p, err := v.engine.Pipeline(b.Pipeline); err == nil { // it may be gone
+			out.Pipeline = v.Pipeline(p)
+		}
 	}
 	return out
 }

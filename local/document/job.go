@@ -97,7 +97,7 @@ type triggeredBuild struct {
 // Job shows a job with the agent that has or had it.
 func (v *View) Job(j *engine.Job) Job {
 	out := v.jobAlone(j)
-	if a, ok := v.agentOf(j.AgentID); ok {
+	if a, err := v.engine.Agent(j.AgentID); err == nil {
 		agent := v.agentAlone(&a)
 		out.Agent = &agent
 	}
@@ -134,7 +134,7 @@ func (v *View) jobAlone(j *engine.Job) Job {
 		blocked, url, at := j.State == engine.JobBlocked, v.JobURL(j)+"/unblock", v.Time(j.UnblockedAt)
 		out.UnblockedBy, out.UnblockedAt, out.Unblockable, out.UnblockURL = v.Person(j.Unblocker), &at, &blocked, &url
 	case engine.TypeTrigger:
-		if j.Step != nil && j.Step.Trigger != nil {
+		if j.Step != nil && j.Step.Trigger.Pipeline != "" {
 			out.Async = &j.Step.Trigger.Async
 		}
 		if t := j.Triggered; t != nil {

@@ -76,18 +76,6 @@ func (v *View) Pipeline(p engine.Pipeline) *Pipeline {
 	}
 }
 
-// pipelineOf looks a pipeline up by its slug; nil when it is gone.
-func (v *View) pipelineOf(slug string) *Pipeline {
-	shown, ok := v.pipelines[slug]
-	if !ok {
-		if p, err := v.engine.Pipeline(slug); err == nil {
-			shown = v.Pipeline(p)
-		}
-		v.pipelines[slug] = shown
-	}
-	return shown
-}
-
 // PipelineWithDetails shows a pipeline by itself, with its unfinished builds
 // and their jobs counted.
 func (v *View) PipelineWithDetails(p engine.Pipeline) *Pipeline {

@@ -14,26 +14,19 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// A View turns the engine's values into resources. It looks up each agent,
-// queue and pipeline once and remembers it, so make a new View for each answer.
-// It is not safe for concurrent use.
+// A View turns the engine's values into resources.
 type View struct {
 	// OldTimes writes times as "2006-01-02 15:04:05 UTC", as many webhook
 	// payloads do.
 	OldTimes bool
 
-	engine    *engine.Engine
-	base      string
-	queues    map[string]string // key to id
-	agents    map[string]engine.Agent
-	pipelines map[string]*Pipeline
+	engine *engine.Engine
+	base   string
 }
 
 // NewView makes a view whose URLs begin with base, an origin without a slash at
 // its end.
-func NewView(e *engine.Engine, base string) *View {
-	return &View{engine: e, base: base, agents: map[string]engine.Agent{}, pipelines: map[string]*Pipeline{}}
-}
+func NewView(e *engine.Engine, base string) *View { return &View{engine: e, base: base} }
 
 // A Timestamp is written with milliseconds in UTC, and as null when it is not
 // set.
@@ -95,27 +88,12 @@ func (v *View) clusterPage() string {
 
 // QueueID is the id of the queue with a key, "" when there is none.
 func (v *View) QueueID(key string) string {
-	if id, ok := v.queues[key]; ok {
-		return id
-	}
-	v.queues = map[string]string{}
 	for _, q := range v.engine.Queues() {
-		v.queues[q.Key] = q.ID
-	}
-	return v.queues[key]
-}
-
-// agentOf looks up an agent.
-func (v *View) agentOf(id string) (engine.Agent, bool) {
-	a, ok := v.agents[id]
-	if !ok {
-		var err error
-		if a, err = v.engine.Agent(id); err != nil {
-			return engine.Agent{}, false
+		if q.Key == key {
+			return q.ID
 		}
-		v.agents[id] = a
 	}
-	return a, true
+	return ""
 }
 
 // A Person is a creator, an author or a webhook's sender.

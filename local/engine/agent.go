@@ -24,20 +24,19 @@ const (
 
 // AgentInfo is what an agent says of itself when it registers.
 type AgentInfo struct {
-	Name     string
-	Hostname string
-	OS       string
-	Arch     string
-	Version  string
-	Build    string
-	PID      int
-	Tags     []string // "key=value"
-	Priority string
-	IP       string
-	// UserAgent of the register call.
-	UserAgent string
+	Name      string   `json:"name"`
+	Hostname  string   `json:"hostname"`
+	OS        string   `json:"os"`
+	Arch      string   `json:"arch"`
+	Version   string   `json:"version"`
+	Build     string   `json:"build"`
+	PID       int      `json:"pid"`
+	Tags      []string `json:"meta_data"` // "key=value"
+	Priority  string   `json:"priority"`
+	IP        string   `json:"-"`
+	UserAgent string   `json:"-"` // of the register call
 	// OutOfDispatch marks an agent that only acquires one job.
-	OutOfDispatch bool
+	OutOfDispatch bool `json:"ignore_in_dispatches"`
 }
 
 // An Agent is one registered worker. Agents handed out by [Engine] are copies.

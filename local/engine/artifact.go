@@ -29,25 +29,19 @@ type Artifact struct {
 	Pipeline string
 	Number   int // the build's
 
-	Path         string // relative to the job's working directory, "/"-separated
-	AbsolutePath string
-	ContentType  string
-	Size         int64 // as announced by the agent, bytes
-	SHA1         string
-	SHA256       string
-	Destination  string // upload_destination
-	State        ArtifactState
-	CreatedAt    time.Time
+	NewArtifact
+	State     ArtifactState
+	CreatedAt time.Time
 }
 
-// A NewArtifact announces one file of a batch.
+// A NewArtifact announces one file of a batch, as agents do.
 type NewArtifact struct {
-	Path         string
-	AbsolutePath string
-	ContentType  string
-	Size         int64
-	SHA1         string
-	SHA256       string
+	Path         string `json:"path"` // relative to the job's working directory, "/"-separated
+	AbsolutePath string `json:"absolute_path"`
+	ContentType  string `json:"content_type"`
+	Size         int64  `json:"file_size"` // bytes
+	SHA1         string `json:"sha1sum"`
+	SHA256       string `json:"sha256sum"`
 }
 
 // An ArtifactQuery is what `buildkite-agent artifact search` asks.
@@ -60,7 +54,7 @@ type ArtifactQuery struct {
 }
 
 // AddArtifacts announces files a job is about to upload, in order.
-func (e *Engine) AddArtifacts(jobID, destination string, files []NewArtifact) ([]Artifact, error) {
+func (e *Engine) AddArtifacts(jobID string, files []NewArtifact) ([]Artifact, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	j, err := e.findJob(jobID)
@@ -69,11 +63,10 @@ func (e *Engine) AddArtifacts(jobID, destination string, files []NewArtifact) ([
 	}
 	out := make([]Artifact, 0, len(files))
 	for _, f := range files {
+		f.Path = filepath.ToSlash(f.Path)
 		a := &Artifact{
 			ID: newID(), JobID: j.ID, BuildID: j.BuildID, Pipeline: j.Pipeline, Number: j.Number,
-			Path: filepath.ToSlash(f.Path), AbsolutePath: f.AbsolutePath, ContentType: f.ContentType,
-			Size: f.Size, SHA1: f.SHA1, SHA256: f.SHA256, Destination: destination,
-			State: ArtifactNew, CreatedAt: e.now(),
+			NewArtifact: f, State: ArtifactNew, CreatedAt: e.now(),
 		}
 		e.artifacts[a.ID] = a
 		e.order = append(e.order, a)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpu-mode/kbgen/local/glob"
+	"github.com/gpu-mode/kbgen/schema/glob"
 )
 
 // A BuildState is a build's state as REST v2 spells it.
@@ -47,23 +47,11 @@ type Build struct {
 	Number   int    // grows per pipeline, from 1
 	Pipeline string // slug
 
-	State          BuildState
-	Message        string
-	Commit, Branch string
-	Tag            string
-	Source         string // "api", "ui", ...
-	Author         Person
-	Creator        Person
+	// NewBuild is what the build was created with. Commit, Branch and Source have
+	// their defaults; MetaData grows.
+	NewBuild
 
-	Env      map[string]string // as the build was created with; never changed
-	MetaData map[string]string
-
-	CleanCheckout        bool
-	IgnoreBranchFilters  bool
-	PullRequestID        int // 0: none
-	PullRequestBase      string
-	PullRequestRepo      string
-	PullRequestLabels    []string
+	State                BuildState
 	RebuiltFrom          *BuildRef
 	TriggeredFrom        *Trigger     // the build whose trigger step started this one; nil: none
 	Blocked              bool         // waits for a person; State is what its block step makes of it
@@ -136,8 +124,6 @@ type build struct {
 	jobs     []*job           // in creation order
 	uploads  map[string]error // by job and uuid, so that a repeated upload is applied once
 
-	selected  []string
-	onHost    bool
 	cause     *job   // of the trigger step that waits for this build; nil: none does
 	family    *int   // how many builds came of the first one, shared by all of them
 	depth     int    // how many builds triggered each other before this one

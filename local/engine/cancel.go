@@ -7,33 +7,22 @@ import "slices"
 func (e *Engine) CancelBuild(slug string, number int) (Build, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, err := e.findBuild(slug, number)
-	if err != nil {
-		return Build{}, err
-	}
-	if err := e.cancelBuild(b); err != nil {
-		return Build{}, err
-	}
-	return b.snapshot(), nil
+	return e.cancelBuild(e.findBuild(slug, number))
 }
 
 // CancelBuildByID is [Engine.CancelBuild] for `buildkite-agent build cancel`.
 func (e *Engine) CancelBuildByID(id string) (Build, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, err := e.findBuildByID(id)
+	return e.cancelBuild(e.findBuildByID(id))
+}
+
+func (e *Engine) cancelBuild(b *build, err error) (Build, error) {
 	if err != nil {
 		return Build{}, err
 	}
-	if err := e.cancelBuild(b); err != nil {
-		return Build{}, err
-	}
-	return b.snapshot(), nil
-}
-
-func (e *Engine) cancelBuild(b *build) error {
 	if b.Over() || b.canceling {
-		return refuse(Invalid, "Build can't be canceled because it's already %s", b.State)
+		return Build{}, refuse(Invalid, "Build can't be canceled because it's already %s", b.State)
 	}
 	b.canceling = true
 	for _, j := range slices.Clone(b.jobs) {
@@ -43,7 +32,7 @@ func (e *Engine) cancelBuild(b *build) error {
 	}
 	e.advance(b)
 	e.dispatch()
-	return nil
+	return b.snapshot(), nil
 }
 
 // cancelJob ends a job that no agent has accepted. For any other it sets the

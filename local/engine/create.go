@@ -1,5 +1,10 @@
 package engine
 
+import (
+	"cmp"
+	"maps"
+)
+
 // CreateBuild starts a build of a pipeline.
 func (e *Engine) CreateBuild(slug string, in NewBuild) (Build, error) {
 	e.mu.Lock()
@@ -23,40 +28,24 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 	now := e.now()
 	b := &build{
 		Build: Build{
-			ID: newID(), Number: p.builds + 1, Pipeline: slug,
-			Message: in.Message, Commit: in.Commit, Branch: in.Branch,
-			Source: in.Source, Author: in.Author, Creator: in.Creator,
-			Env: cloneMap(in.Env), MetaData: cloneMap(in.MetaData),
-			CleanCheckout: in.CleanCheckout, IgnoreBranchFilters: in.IgnoreBranchFilters,
-			PullRequestID: in.PullRequestID, PullRequestBase: in.PullRequestBase,
-			PullRequestRepo: in.PullRequestRepo, PullRequestLabels: in.PullRequestLabels,
-			RebuiltFrom: in.rebuiltFrom,
-			CreatedAt:   now, ScheduledAt: now,
+			ID: newID(), Number: p.builds + 1, Pipeline: slug, NewBuild: in,
+			RebuiltFrom: in.rebuiltFrom, CreatedAt: now, ScheduledAt: now,
 		},
-		pipeline: p, selected: in.Select, onHost: in.OnHost,
-		root:    &scope{},
-		keys:    map[string]*node{},
-		uploads: map[string]error{},
+		pipeline: p,
+		root:     &scope{},
+		keys:     map[string]*node{},
+		uploads:  map[string]error{},
 	}
+	b.Env, b.MetaData = cloneMap(in.Env), cloneMap(in.MetaData)
+	b.Commit, b.Branch, b.Source = cmp.Or(in.Commit, "HEAD"), cmp.Or(in.Branch, p.DefaultBranch), cmp.Or(in.Source, "api")
 	b.family = new(int)
 	if from := in.triggeredFrom; from != nil {
 		b.family = from.build.family
 		b.TriggeredFrom = &Trigger{BuildID: from.BuildID, Pipeline: from.Pipeline, Number: from.Number}
 		b.depth = from.build.depth + 1
 	}
-	if b.Commit == "" {
-		b.Commit = "HEAD"
-	}
-	if b.Branch == "" {
-		b.Branch = p.DefaultBranch
-	}
-	if b.Source == "" {
-		b.Source = "api"
-	}
 	env := cloneMap(p.Env)
-	for name, value := range b.Env {
-		env[name] = value
-	}
+	maps.Copy(env, b.Env)
 	doc, err := parseConfiguration(p.Configuration, e.interpolation(b, env))
 	if err != nil {
 		return nil, refuse(Invalid, "%v", err)
@@ -82,14 +71,10 @@ func (e *Engine) Rebuild(slug string, number int, creator Person) (Build, error)
 	if err != nil {
 		return Build{}, err
 	}
-	again, err := e.createBuild(slug, NewBuild{
-		Message: b.Message, Commit: b.Commit, Branch: b.Branch, Source: b.Source,
-		Author: b.Author, Creator: creator, Env: b.Env,
-		CleanCheckout: b.CleanCheckout, IgnoreBranchFilters: b.IgnoreBranchFilters,
-		PullRequestID: b.PullRequestID, PullRequestBase: b.PullRequestBase,
-		PullRequestRepo: b.PullRequestRepo, PullRequestLabels: b.PullRequestLabels,
-		rebuiltFrom: &BuildRef{ID: b.ID, Number: b.Number},
-	})
+	in := b.NewBuild
+	in.Creator, in.MetaData, in.Select, in.OnHost = creator, nil, nil, false
+	in.rebuiltFrom, in.triggeredFrom = &BuildRef{ID: b.ID, Number: b.Number}, nil
+	again, err := e.createBuild(slug, in)
 	if err != nil {
 		return Build{}, err
 	}

@@ -11,7 +11,7 @@ import (
 type concurrencyGroup struct{ members []*job }
 
 func (e *Engine) joinGroup(j *job) {
-	if j.Step.Concurrency == nil {
+	if j.Step.Concurrency.Group == "" {
 		return
 	}
 	g := e.groups[j.Step.Concurrency.Group]
@@ -23,7 +23,7 @@ func (e *Engine) joinGroup(j *job) {
 }
 
 func (e *Engine) leaveGroup(j *job) {
-	if j.Step.Concurrency == nil {
+	if j.Step.Concurrency.Group == "" {
 		return
 	}
 	g := e.groups[j.Step.Concurrency.Group]
@@ -38,7 +38,7 @@ func (e *Engine) leaveGroup(j *job) {
 // become ready.
 func (e *Engine) admits(j *job) bool {
 	limit := j.Step.Concurrency
-	if limit == nil {
+	if limit.Group == "" {
 		return true
 	}
 	members := e.groups[limit.Group].members

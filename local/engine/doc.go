@@ -10,14 +10,8 @@
 //
 // [Engine] has one mutex, and it guards everything: the maps of the engine, and
 // every build, node, job, agent, stream, queue and artifact that is reachable
-// from them. Two small locks stand below it:
-//
-//   - Subscription.mu guards the events that wait in one subscription.
-//   - logStore.mu guards the set of open log files. (How much of a log has come
-//     is in its job, under the engine's lock.)
-//
-// Order: the engine's lock first, then one of the small ones. The small ones are
-// never held together, and whoever holds one takes no other lock.
+// from them. Below it stands Subscription.mu, which guards the events that wait in
+// one subscription: whoever holds it takes no other lock.
 //
 // Exported methods take the engine's lock, and none calls another that does.
 // Unexported ones are called with the lock held and never touch it, but for

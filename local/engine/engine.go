@@ -25,7 +25,6 @@ type Options struct {
 // An Engine is the backend. Make it with [New], end it with [Engine.Close].
 type Engine struct {
 	opts Options
-	logs *logStore
 
 	mu        sync.Mutex
 	pipelines map[string]*pipeline
@@ -66,7 +65,6 @@ func New(opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		opts:      opts,
-		logs:      &logStore{dir: filepath.Join(opts.Dir, "logs")},
 		pipelines: map[string]*pipeline{},
 		byID:      map[string]*build{},
 		jobs:      map[string]*job{},
@@ -85,11 +83,11 @@ func New(opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// Close stops the clock and closes log files. Nothing is deleted.
+// Close stops the clock. Nothing is deleted.
 func (e *Engine) Close() error {
 	close(e.stop)
 	<-e.stopped
-	return e.logs.close()
+	return nil
 }
 
 // Organization is the slug of the only organization.

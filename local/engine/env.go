@@ -13,10 +13,11 @@ import (
 	"github.com/gpu-mode/kbgen/schema/condition"
 )
 
-// jobEnv is the environment a job's agent gets: pipeline settings, then the
+// jobEnv is the environment of a job on an agent: pipeline settings, then the
 // build's env, then the env of the upload that brought the step, then the
-// step's, and over all of them the standard variables.
-func (e *Engine) jobEnv(j *job) map[string]string {
+// step's, and over all of them the standard variables. Without an agent those that
+// tell of it are missing.
+func (e *Engine) jobEnv(j *job, a *agent) map[string]string {
 	b := j.build
 	env := cloneMap(b.pipeline.Env)
 	maps.Copy(env, b.Env)
@@ -24,13 +25,16 @@ func (e *Engine) jobEnv(j *job) map[string]string {
 	maps.Copy(env, j.Step.Env)
 	maps.Copy(env, e.buildEnv(b))
 	maps.Copy(env, e.stepEnv(j))
-	for _, tag := range j.agent.Tags {
+	if a == nil {
+		return env
+	}
+	for _, tag := range a.Tags {
 		key, value, _ := strings.Cut(tag, "=")
 		env["BUILDKITE_AGENT_META_DATA_"+envName(key)] = value
 	}
-	env["BUILDKITE_AGENT_META_DATA_QUEUE"] = j.agent.Queue
-	env["BUILDKITE_AGENT_ID"] = j.agent.ID
-	env["BUILDKITE_AGENT_NAME"] = j.agent.Name
+	env["BUILDKITE_AGENT_META_DATA_QUEUE"] = a.Queue
+	env["BUILDKITE_AGENT_ID"] = a.ID
+	env["BUILDKITE_AGENT_NAME"] = a.Name
 	return env
 }
 
@@ -67,7 +71,7 @@ func (e *Engine) buildEnv(b *build) map[string]string {
 		"BUILDKITE_MESSAGE":                 b.Message,
 		"BUILDKITE_SOURCE":                  b.Source,
 		"BUILDKITE_BRANCH":                  b.Branch,
-		"BUILDKITE_TAG":                     b.Tag,
+		"BUILDKITE_TAG":                     "",
 		"BUILDKITE_COMMIT":                  b.Commit,
 		"BUILDKITE_BUILD_CREATOR":           b.Creator.Name,
 		"BUILDKITE_BUILD_CREATOR_EMAIL":     b.Creator.Email,
@@ -190,7 +194,7 @@ func (e *Engine) conditionVars(b *build) condition.Vars {
 		"build.commit":  b.Commit,
 		"build.message": b.Message,
 		"build.source":  b.Source,
-		"build.tag":     orNil(b.Tag),
+		"build.tag":     nil,
 		"build.state":   string(b.State),
 
 		"build.author.name":   orNil(cmp.Or(b.Author.Name, b.Creator.Name)),
@@ -239,19 +243,5 @@ func (e *Engine) JobEnv(jobID string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j.agent != nil {
-		return e.jobEnv(j), nil
-	}
-	if a, ok := e.agents[j.AgentID]; ok { // it had the job
-		ended := *j
-		ended.agent = a
-		return e.jobEnv(&ended), nil
-	}
-	env := cloneMap(j.build.pipeline.Env)
-	maps.Copy(env, j.build.Env)
-	maps.Copy(env, j.topEnv)
-	maps.Copy(env, j.Step.Env)
-	maps.Copy(env, e.buildEnv(j.build))
-	maps.Copy(env, e.stepEnv(j))
-	return env, nil
+	return e.jobEnv(j, e.agents[j.AgentID]), nil
 }

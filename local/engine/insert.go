@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/local/glob"
 	"github.com/gpu-mode/kbgen/local/steps"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/condition"
+	"github.com/gpu-mode/kbgen/schema/glob"
 )
 
 // insert adds a document's steps to a build: behind the uploader's step and all
@@ -26,9 +26,7 @@ func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []
 	in := insertion{engine: e, build: b, uploader: uploader, agents: doc.Agents, env: doc.Env, at: e.now()}
 	if uploader != nil {
 		in.env = cloneMap(uploader.topEnv)
-		for name, value := range doc.Env {
-			in.env[name] = value
-		}
+		maps.Copy(in.env, doc.Env)
 		in.at = uploader.ScheduledAt
 	}
 	if err := in.acceptsSelection(doc); err != nil {
@@ -178,11 +176,11 @@ func (in *insertion) exclusion(def *steps.Step, vars condition.Vars) (string, er
 	if len(def.On) > 0 && !in.build.IgnoreBranchFilters && !branchMatches(def.On, in.build.Branch) {
 		return "its branches do not include " + in.build.Branch, nil
 	}
-	if def.Skip != nil {
-		if *def.Skip == "" {
+	if def.Skip.On {
+		if def.Skip.Reason == "" {
 			return skipped, nil
 		}
-		return skipped + ": " + *def.Skip, nil
+		return skipped + ": " + def.Skip.Reason, nil
 	}
 	return "", nil
 }
@@ -225,15 +223,15 @@ func (in *insertion) adopt(n *node) {
 func (in *insertion) variant(n *node, v *steps.Variant) {
 	j := in.job(n, TypeScript, 0)
 	j.Step, j.Label, j.Matrix = v.Step, v.Step.Label, v.Values
-	if in.build.onHost {
+	if in.build.OnHost {
 		j.Step, j.HostImage = v.Step.OnHost()
 	}
 	j.Rules = withQueue(v.Step.Agents, in.agents)
 	j.Queue = queueOf(j.Rules)
 	in.engine.queue(j.Queue)
-	if v.Skip != nil && !j.State.Finished() {
+	if v.Skip.On && !j.State.Finished() {
 		in.engine.leaveGroup(j)
-		j.State, j.BrokenReason, j.FinishedAt = JobSkipped, *v.Skip, in.engine.now()
+		j.State, j.BrokenReason, j.FinishedAt = JobSkipped, v.Skip.Reason, in.engine.now()
 	}
 }
 
@@ -251,7 +249,7 @@ func (in *insertion) job(n *node, kind string, index int) *job {
 		build: b, node: n, seq: e.seq, topEnv: in.env,
 		ruleCounts: make([]int, len(def.Retry.Automatic)),
 	}
-	if b.onHost {
+	if b.OnHost {
 		j.Step, j.HostImage = def.OnHost()
 	}
 	j.Timeout = def.Timeout / time.Minute * e.opts.Minute

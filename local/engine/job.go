@@ -221,7 +221,7 @@ func (e *Engine) Accept(agentID, jobID string) (Accepted, error) {
 		return Accepted{}, refuse(Invalid, "Job is %s, not assigned to this agent", j.State)
 	case j.State != JobAssigned:
 		j.heardAt = e.now()
-		return Accepted{Job: j.snapshot(), Env: e.jobEnv(j), Token: j.token}, nil
+		return Accepted{Job: j.snapshot(), Env: e.jobEnv(j, j.agent), Token: j.token}, nil
 	}
 	return e.accept(j), nil
 }
@@ -243,7 +243,7 @@ func (e *Engine) Acquire(agentID, jobID string) (Accepted, error) {
 		return Accepted{}, refuse(Locked, "Job is %s", j.State)
 	case j.agent == a && j.State.Held() && j.State != JobAssigned: // the answer was lost
 		j.heardAt = e.now()
-		return Accepted{Job: j.snapshot(), Env: e.jobEnv(j), Token: j.token}, nil
+		return Accepted{Job: j.snapshot(), Env: e.jobEnv(j, j.agent), Token: j.token}, nil
 	case j.State != JobScheduled || a.job != nil:
 		return Accepted{}, refuse(Invalid, "Job is %s and cannot be acquired", j.State)
 	}
@@ -256,7 +256,7 @@ func (e *Engine) accept(j *job) Accepted {
 	j.heardAt = j.AcceptedAt
 	j.token = NewToken("bkaj_")
 	e.tokens[j.token] = j
-	env := e.jobEnv(j)
+	env := e.jobEnv(j, j.agent)
 	e.setJob(j, JobAccepted)
 	return Accepted{Job: j.snapshot(), Env: env, Token: j.token}
 }
@@ -344,7 +344,6 @@ func (e *Engine) end(j *job, state JobState) {
 	e.leaveGroup(j)
 	e.unready(j)
 	e.setJob(j, state)
-	e.logs.finish(&j.log)
 	e.publish(EventJobFinished, j.build, j, nil)
 }
 

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 )
 
 // Limits of a job's log, bytes, as agents are told. A log of [MaxLog] is the
@@ -19,52 +18,10 @@ const (
 type logState struct {
 	contiguous int64           // bytes from the start without a gap
 	pending    map[int64]int64 // later chunks: offset to end
-	file       *os.File        // open while the job runs
 }
 
-// A logStore keeps a file per job.
-type logStore struct {
-	dir  string
-	mu   sync.Mutex
-	open map[*os.File]struct{}
-}
-
-func (s *logStore) path(jobID string) string { return filepath.Join(s.dir, jobID+".log") }
-
-func (s *logStore) create(jobID string) (*os.File, error) {
-	f, err := os.OpenFile(s.path(jobID), os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = map[*os.File]struct{}{}
-	}
-	s.open[f] = struct{}{}
-	return f, nil
-}
-
-func (s *logStore) finish(l *logState) {
-	if l.file == nil {
-		return
-	}
-	s.mu.Lock()
-	delete(s.open, l.file)
-	s.mu.Unlock()
-	_ = l.file.Close() // every write was checked
-	l.file = nil
-}
-
-func (s *logStore) close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var errs []error
-	for f := range s.open {
-		errs = append(errs, f.Close())
-	}
-	s.open = nil
-	return errors.Join(errs...)
+func (e *Engine) logPath(jobID string) string {
+	return filepath.Join(e.opts.Dir, "logs", jobID+".log")
 }
 
 // WriteLog stores a chunk of a job's log at its offset. Chunks may come out of
@@ -83,12 +40,12 @@ func (e *Engine) WriteLog(jobID string, offset int64, data []byte) error {
 	case !j.State.Held() || j.State == JobAssigned:
 		return refuse(Invalid, "Job is %s and takes no log", j.State)
 	}
-	if j.log.file == nil {
-		if j.log.file, err = e.logs.create(jobID); err != nil {
-			return err
-		}
+	f, err := os.OpenFile(e.logPath(jobID), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
 	}
-	if _, err := j.log.file.WriteAt(data, offset); err != nil {
+	_, err = f.WriteAt(data, offset)
+	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	if j.log.add(offset, end) {
@@ -130,7 +87,7 @@ func (e *Engine) Log(jobID string) (io.ReadSeekCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(e.logs.path(jobID))
+	f, err := os.Open(e.logPath(jobID))
 	if errors.Is(err, os.ErrNotExist) {
 		return emptyLog{}, nil
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"time"
 )
@@ -34,11 +35,13 @@ func (e *Engine) Queues() []Queue {
 	return out
 }
 
+var queueKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+
 // CreateQueue adds a queue.
 func (e *Engine) CreateQueue(key, description string) (Queue, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !slugKey(key) {
+	if !queueKey.MatchString(key) {
 		return Queue{}, &Error{Kind: Invalid, Message: "Validation failed", Fields: []FieldError{{Field: "key", Code: "invalid"}}}
 	}
 	if _, ok := e.queues[key]; ok {
@@ -48,16 +51,6 @@ func (e *Engine) CreateQueue(key, description string) (Queue, error) {
 	q.Description = description
 	e.publish(EventQueueChanged, nil, nil, nil)
 	return *q, nil
-}
-
-// slugKey reports whether key is a queue key: letters, digits, "-" and "_",
-// at most 100 of them.
-func slugKey(key string) bool {
-	ok := key != "" && len(key) <= 100
-	for _, r := range key {
-		ok = ok && (r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
-	}
-	return ok
 }
 
 // PauseQueue stops the dispatch of a queue's jobs.

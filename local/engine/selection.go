@@ -15,7 +15,7 @@ func names(selected []string, s *steps.Step) bool {
 // pipeline's own configuration stay: they upload the others. So do waits, and
 // groups for what lies in them.
 func (in *insertion) selects(n *node) bool {
-	selected := in.build.selected
+	selected := in.build.Select
 	if len(selected) == 0 || in.uploader == nil || n.def.Kind == steps.Wait || n.def.Kind == steps.Group {
 		return true
 	}
@@ -25,12 +25,12 @@ func (in *insertion) selects(n *node) bool {
 
 // acceptsSelection refuses a first upload of which nothing is selected.
 func (in *insertion) acceptsSelection(doc *steps.Document) error {
-	if in.uploader == nil || len(in.build.selected) == 0 || len(in.build.uploads) > 0 {
+	if in.uploader == nil || len(in.build.Select) == 0 || len(in.build.uploads) > 0 {
 		return nil
 	}
 	found, have := false, []string{}
 	doc.Walk(func(s *steps.Step) {
-		found = found || names(in.build.selected, s)
+		found = found || names(in.build.Select, s)
 		if s.Key != "" {
 			have = append(have, s.Key)
 		}
@@ -38,5 +38,5 @@ func (in *insertion) acceptsSelection(doc *steps.Document) error {
 	if found {
 		return nil
 	}
-	return refuse(Invalid, "no step has the key or label %q, have the keys %q", in.build.selected, have)
+	return refuse(Invalid, "no step has the key or label %q, have the keys %q", in.build.Select, have)
 }

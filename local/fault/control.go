@@ -9,90 +9,31 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
-	"time"
 )
-
-// ruleJSON is the JSON form of a rule.
-type ruleJSON struct {
-	Rule      string         `json:"rule,omitempty"` // the text form; excludes all the others
-	Method    string         `json:"method,omitempty"`
-	Path      string         `json:"path,omitempty"`
-	After     int            `json:"after,omitempty"`
-	Count     int            `json:"count,omitempty"`
-	Latency   string         `json:"latency,omitempty"` // "200ms"
-	Status    int            `json:"status,omitempty"`
-	Body      string         `json:"body,omitempty"`
-	Drop      bool           `json:"drop,omitempty"`
-	DropAfter bool           `json:"drop_after,omitempty"`
-	Cut       int            `json:"cut,omitempty"`
-	RateLimit *rateLimitJSON `json:"rate_limit,omitempty"`
-	Duplicate bool           `json:"duplicate,omitempty"`
-}
-
-type rateLimitJSON struct {
-	Scope string `json:"scope"`
-	Reset int    `json:"reset"` // seconds
-}
 
 // UnmarshalJSON reads the JSON form, or {"rule": "the text form"}. Unknown
 // members are refused. Errors about the rule wrap [ErrRule].
 func (r *Rule) UnmarshalJSON(data []byte) error {
-	var in ruleJSON
+	type members Rule
+	var in struct {
+		Text string `json:"rule"` // excludes all the others
+		members
+	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&in); err != nil {
 		return fmt.Errorf("%w: %w", ErrRule, err)
 	}
-	if in.Rule != "" {
-		if in != (ruleJSON{Rule: in.Rule}) {
-			return fmt.Errorf("%w: rule excludes all other members", ErrRule)
-		}
-		parsed, err := Parse(in.Rule)
-		*r = parsed
-		return err
+	*r = Rule(in.members)
+	if in.Text == "" {
+		return r.Validate()
 	}
-	*r = Rule{
-		Method: in.Method, Path: in.Path, After: in.After, Count: in.Count, Status: in.Status, Body: in.Body,
-		Drop: in.Drop, DropAfter: in.DropAfter, Cut: in.Cut, Duplicate: in.Duplicate,
+	if *r != (Rule{}) {
+		return fmt.Errorf("%w: rule excludes all other members", ErrRule)
 	}
-	if in.RateLimit != nil {
-		r.RateLimit = &RateLimit{Scope: in.RateLimit.Scope, Reset: in.RateLimit.Reset}
-	}
-	if in.Latency != "" {
-		var err error
-		if r.Latency, err = time.ParseDuration(in.Latency); err != nil {
-			return fmt.Errorf("%w: latency: got %q, want a duration such as 200ms", ErrRule, in.Latency)
-		}
-	}
-	return r.Validate()
-}
-
-// MarshalJSON writes the JSON form.
-func (r Rule) MarshalJSON() ([]byte, error) {
-	out := ruleJSON{
-		Method: r.Method, Path: r.Path, After: r.After, Count: r.Count, Status: r.Status, Body: r.Body,
-		Drop: r.Drop, DropAfter: r.DropAfter, Cut: r.Cut, Duplicate: r.Duplicate,
-	}
-	if r.Latency != 0 {
-		out.Latency = r.Latency.String()
-	}
-	if r.RateLimit != nil {
-		out.RateLimit = &rateLimitJSON{Scope: r.RateLimit.Scope, Reset: r.RateLimit.Reset}
-	}
-	return json.Marshal(out)
-}
-
-// An entryJSON is a rule in an answer of the control endpoint.
-type entryJSON struct {
-	ID      int    `json:"id"`
-	Text    string `json:"text"`
-	Rule    Rule   `json:"rule"`
-	Matched int    `json:"matched"`
-	Hits    int    `json:"hits"`
-}
-
-func (e Entry) json() entryJSON {
-	return entryJSON{ID: e.ID, Text: e.Rule.String(), Rule: e.Rule, Matched: e.Matched, Hits: e.Hits}
+	var err error
+	*r, err = Parse(in.Text)
+	return err
 }
 
 // Control serves the rules at one path: GET lists them, POST adds one, DELETE
@@ -117,11 +58,7 @@ func (in *Injector) Control() http.Handler {
 }
 
 func (in *Injector) list(w http.ResponseWriter) {
-	out := []entryJSON{}
-	for _, e := range in.List() {
-		out = append(out, e.json())
-	}
-	answer(w, http.StatusOK, out)
+	answer(w, http.StatusOK, in.List())
 }
 
 const maxRule = 1 << 20 // bytes of a rule's JSON
@@ -150,7 +87,7 @@ func (in *Injector) post(w http.ResponseWriter, r *http.Request) {
 		say(w, http.StatusUnprocessableEntity, err.Error())
 		return
 	}
-	answer(w, http.StatusCreated, Entry{ID: id, Rule: rule}.json())
+	answer(w, http.StatusCreated, Entry{ID: id, Text: rule.String(), Rule: rule})
 }
 
 func (in *Injector) remove(w http.ResponseWriter, r *http.Request) {

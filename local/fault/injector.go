@@ -19,22 +19,16 @@ import (
 type Injector struct {
 	mu    sync.Mutex
 	next  int
-	rules []*entry
-}
-
-type entry struct {
-	id      int
-	rule    Rule
-	matched int
-	hits    int
+	rules []*Entry
 }
 
 // An Entry is a rule with its counters.
 type Entry struct {
-	ID      int
-	Rule    Rule
-	Matched int // requests the rule is about, whether it acted or not
-	Hits    int // requests it acted on
+	ID      int    `json:"id"`
+	Text    string `json:"text"`
+	Rule    Rule   `json:"rule"`
+	Matched int    `json:"matched"` // requests the rule is about, whether it acted or not
+	Hits    int    `json:"hits"`    // requests it acted on
 }
 
 // Add puts a rule behind the others and returns its id. Of the rules that are
@@ -47,7 +41,7 @@ func (in *Injector) Add(r Rule) (int, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.next++
-	in.rules = append(in.rules, &entry{id: in.next, rule: r})
+	in.rules = append(in.rules, &Entry{ID: in.next, Text: r.String(), Rule: r})
 	return in.next, nil
 }
 
@@ -56,7 +50,7 @@ func (in *Injector) Remove(id int) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	before := len(in.rules)
-	in.rules = slices.DeleteFunc(in.rules, func(e *entry) bool { return e.id == id })
+	in.rules = slices.DeleteFunc(in.rules, func(e *Entry) bool { return e.ID == id })
 	return len(in.rules) < before
 }
 
@@ -73,7 +67,7 @@ func (in *Injector) List() []Entry {
 	defer in.mu.Unlock()
 	out := make([]Entry, len(in.rules))
 	for i, e := range in.rules {
-		out[i] = Entry{ID: e.id, Rule: e.rule, Matched: e.matched, Hits: e.hits}
+		out[i] = *e
 	}
 	return out
 }
@@ -83,15 +77,15 @@ func (in *Injector) pick(r *http.Request) (Rule, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, e := range in.rules {
-		if !e.rule.matches(r) {
+		if !e.Rule.matches(r) {
 			continue
 		}
-		e.matched++
-		if e.matched <= e.rule.After || e.rule.Count > 0 && e.hits >= e.rule.Count {
+		e.Matched++
+		if e.Matched <= e.Rule.After || e.Rule.Count > 0 && e.Hits >= e.Rule.Count {
 			continue
 		}
-		e.hits++
-		return e.rule, true
+		e.Hits++
+		return e.Rule, true
 	}
 	return Rule{}, false
 }
@@ -117,7 +111,7 @@ const maxReplay = 64 << 20
 
 func (r *Rule) act(w http.ResponseWriter, req *http.Request, next http.Handler) {
 	if r.Latency > 0 {
-		timer := time.NewTimer(r.Latency)
+		timer := time.NewTimer(time.Duration(r.Latency))
 		defer timer.Stop()
 		select {
 		case <-timer.C:

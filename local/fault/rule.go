@@ -10,39 +10,57 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/local/glob"
+	"github.com/gpu-mode/kbgen/schema/glob"
 )
 
 // A Rule says what to do to which requests. It has at most one of the actions
 // Status or Body, Drop, DropAfter, Cut, RateLimit and Duplicate; Latency goes
 // with any of them or stands alone.
 type Rule struct {
-	Method string // "POST"; empty is any
-	Path   string // "*" stands for any run of characters, slashes too
+	Method string `json:"method,omitempty"` // "POST"; empty is any
+	Path   string `json:"path,omitempty"`   // "*" stands for any run of characters, slashes too
 
-	After int // matching requests that are left alone first
-	Count int // requests acted on after those; 0: all
+	After int `json:"after,omitempty"` // matching requests that are left alone first
+	Count int `json:"count,omitempty"` // requests acted on after those; 0: all
 
-	Latency time.Duration // before anything else; at most [MaxLatency]
+	Latency Latency `json:"latency,omitempty"` // before anything else; at most [MaxLatency]
 
-	Status int    // answered instead of the handler; 200 with a Body alone
-	Body   string // a JSON message when empty; HTML when it begins with "<"
+	Status int    `json:"status,omitempty"` // answered instead of the handler; 200 with a Body alone
+	Body   string `json:"body,omitempty"`   // a JSON message when empty; HTML when it begins with "<"
 
-	Drop      bool // the connection is closed without an answer
-	DropAfter bool // the handler runs, then the connection is closed without an answer
-	Cut       int  // bytes of the body that are sent before the connection is closed; 0: off
-	RateLimit *RateLimit
-	Duplicate bool // the handler runs twice; the second answer is sent
+	Drop      bool       `json:"drop,omitempty"`       // the connection is closed without an answer
+	DropAfter bool       `json:"drop_after,omitempty"` // the handler runs, then the connection is closed without an answer
+	Cut       int        `json:"cut,omitempty"`        // bytes of the body that are sent before the connection is closed; 0: off
+	RateLimit *RateLimit `json:"rate_limit,omitempty"`
+	Duplicate bool       `json:"duplicate,omitempty"` // the handler runs twice; the second answer is sent
 }
 
 // A RateLimit is answered as 429 in the form of Buildkite's REST API.
 type RateLimit struct {
-	Scope string // "rest" or "rest_user"
-	Reset int    // seconds
+	Scope string `json:"scope"` // "rest" or "rest_user"
+	Reset int    `json:"reset"` // seconds
+}
+
+// Latency is written "200ms".
+type Latency time.Duration
+
+func (l Latency) String() string { return time.Duration(l).String() }
+
+// MarshalText writes it.
+func (l Latency) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads it.
+func (l *Latency) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("latency: got %q, want a duration such as 200ms", text)
+	}
+	*l = Latency(d)
+	return nil
 }
 
 // MaxLatency bounds what a rule may wait.
-const MaxLatency = 10 * time.Minute
+const MaxLatency = Latency(10 * time.Minute)
 
 // ErrRule is in every error about a rule that cannot be used.
 var ErrRule = errors.New("fault rule")

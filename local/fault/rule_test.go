@@ -13,7 +13,7 @@ import (
 
 func TestParse(t *testing.T) {
 	for text, want := range map[string]fault.Rule{
-		"POST /v2/*/builds status=500 count=2 latency=200ms": {Method: "POST", Path: "/v2/*/builds", Status: 500, Count: 2, Latency: 200 * time.Millisecond},
+		"POST /v2/*/builds status=500 count=2 latency=200ms": {Method: "POST", Path: "/v2/*/builds", Status: 500, Count: 2, Latency: fault.Latency(200 * time.Millisecond)},
 		"  /x\tdrop_after  after=3":                          {Path: "/x", DropAfter: true, After: 3},
 		"* duplicate=true drop=false":                        {Path: "*", Duplicate: true},
 		`/x body="a \"b\" <c>\n"`:                            {Path: "/x", Body: "a \"b\" <c>\n"},

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Parse reads the text form of a rule:
@@ -60,9 +59,7 @@ func (r *Rule) set(name, value string, hasValue bool) (err error) {
 			return fmt.Errorf("%s: got %q, want a whole number", name, value)
 		}
 	case name == "latency":
-		if r.Latency, err = time.ParseDuration(value); err != nil {
-			return fmt.Errorf("latency: got %q, want a duration such as 200ms", value)
-		}
+		return r.Latency.UnmarshalText([]byte(value))
 	case name == "body":
 		if r.Body, err = unquote(value); err != nil {
 			return fmt.Errorf("body: got %s, want a string in double quotes as Go writes it", value)

@@ -12,30 +12,29 @@ import (
 
 // What the buttons do. Each handler returns the path of the page to show next.
 
-func (p *pages) cancelBuild(r *http.Request) (string, error) {
-	b, err := p.findBuild(r)
-	if err != nil {
-		return "", err
-	}
-	_, err = p.engine.CancelBuild(b.Pipeline, b.Number)
+// onBuild acts on the build that the request's path names.
+func (p *pages) onBuild(act func(*http.Request, *engine.Build) (string, error)) http.HandlerFunc {
+	return p.act(func(r *http.Request) (string, error) {
+		b, err := p.findBuild(r)
+		if err != nil {
+			return "", err
+		}
+		return act(r, &b)
+	})
+}
+
+func (p *pages) cancelBuild(_ *http.Request, b *engine.Build) (string, error) {
+	_, err := p.engine.CancelBuild(b.Pipeline, b.Number)
 	return p.buildPath(b.Pipeline, b.Number), err
 }
 
-func (p *pages) rebuild(r *http.Request) (string, error) {
-	b, err := p.findBuild(r)
-	if err != nil {
-		return "", err
-	}
+func (p *pages) rebuild(_ *http.Request, b *engine.Build) (string, error) {
 	again, err := p.engine.Rebuild(b.Pipeline, b.Number, b.Creator)
 	return p.buildPath(b.Pipeline, again.Number), err
 }
 
-func (p *pages) retryFailed(r *http.Request) (string, error) {
-	b, err := p.findBuild(r)
-	if err != nil {
-		return "", err
-	}
-	_, _, err = p.engine.RetryFailedJobs(b.Pipeline, b.Number, nil)
+func (p *pages) retryFailed(_ *http.Request, b *engine.Build) (string, error) {
+	_, _, err := p.engine.RetryFailedJobs(b.Pipeline, b.Number, nil)
 	return p.buildPath(b.Pipeline, b.Number), err
 }
 
@@ -51,11 +50,7 @@ func (p *pages) retryJob(r *http.Request) (string, error) {
 // maxForm bounds the answers to a block step, bytes.
 const maxForm = 1 << 20
 
-func (p *pages) unblockJob(r *http.Request) (string, error) {
-	b, err := p.findBuild(r)
-	if err != nil {
-		return "", err
-	}
+func (p *pages) unblockJob(r *http.Request, b *engine.Build) (string, error) {
 	r.Body = http.MaxBytesReader(nil, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		return "", &refusal{http.StatusBadRequest, "The answers cannot be read."}

@@ -165,7 +165,6 @@ func (p *pages) buildFacts(b *engine.Build) []fact {
 		{Name: "Finished", Time: p.moment(b.FinishedAt)},
 		{Name: "Commit", Text: text.Line(b.Commit, 100)},
 		{Name: "Branch", Text: text.Line(b.Branch, 100)},
-		{Name: "Tag", Text: text.Line(b.Tag, 100)},
 		{Name: "Source", Text: b.Source},
 		{Name: "Creator", Text: text.Line(cmp.Or(b.Creator.Name, b.Creator.Email), 100)},
 	}

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -24,49 +25,49 @@ func buildState(b *engine.Build, about subject) view.State {
 	if s == engine.BuildPassed && about.Verdict.Text != "" && about.Verdict.Tone != "good" {
 		return newState(string(s), "idle", "ring")
 	}
-	switch s {
-	case engine.BuildPassed:
-		return newState(string(s), "good", "tick")
-	case engine.BuildFailed:
-		return newState(string(s), "bad", "cross")
-	case engine.BuildFailing:
-		return newState(string(s), "bad", "dot")
-	case engine.BuildRunning:
-		return newState(string(s), "busy", "dot")
-	case engine.BuildCanceling:
-		return newState(string(s), "warn", "dot")
-	case engine.BuildCanceled:
-		return newState(string(s), "warn", "cross")
-	case engine.BuildNotRun:
-		return newState(string(s), "gone", "dash")
-	}
-	return newState(string(s), "idle", "ring")
+	return stateOf(string(s), buildLooks[s])
+}
+
+// A look is the tone of a state and its mark.
+type look struct{ tone, mark string }
+
+// stateOf shows a state; one without a look has not begun.
+func stateOf(name string, how look) view.State {
+	return newState(name, cmp.Or(how.tone, "idle"), cmp.Or(how.mark, "ring"))
+}
+
+var buildLooks = map[engine.BuildState]look{
+	engine.BuildPassed:    {"good", "tick"},
+	engine.BuildFailed:    {"bad", "cross"},
+	engine.BuildFailing:   {"bad", "dot"},
+	engine.BuildRunning:   {"busy", "dot"},
+	engine.BuildCanceling: {"warn", "dot"},
+	engine.BuildCanceled:  {"warn", "cross"},
+	engine.BuildNotRun:    {"gone", "dash"},
+}
+
+var jobLooks = map[engine.JobState]look{
+	engine.JobPassed:        {"good", "tick"},
+	engine.JobUnblocked:     {"good", "tick"},
+	engine.JobBlocked:       {"warn", "dash"},
+	engine.JobFailed:        {"bad", "cross"},
+	engine.JobTimedOut:      {"bad", "cross"},
+	engine.JobWaitingFailed: {"bad", "dash"},
+	engine.JobCanceled:      {"warn", "cross"},
+	engine.JobCanceling:     {"warn", "dot"},
+	engine.JobTimingOut:     {"warn", "dot"},
+	engine.JobAssigned:      {"busy", "dot"},
+	engine.JobAccepted:      {"busy", "dot"},
+	engine.JobRunning:       {"busy", "dot"},
+	engine.JobSkipped:       {"gone", "dash"},
+	engine.JobBroken:        {"gone", "dash"},
 }
 
 func jobState(j *engine.Job) view.State {
-	s := string(j.State)
-	switch j.State {
-	case engine.JobPassed, engine.JobUnblocked:
-		return newState(s, "good", "tick")
-	case engine.JobBlocked:
-		return newState(s, "warn", "dash")
-	case engine.JobFailed, engine.JobTimedOut:
-		if j.SoftFailed {
-			return newState("soft_"+s, "warn", "cross")
-		}
-		return newState(s, "bad", "cross")
-	case engine.JobWaitingFailed:
-		return newState(s, "bad", "dash")
-	case engine.JobCanceled:
-		return newState(s, "warn", "cross")
-	case engine.JobCanceling, engine.JobTimingOut:
-		return newState(s, "warn", "dot")
-	case engine.JobAssigned, engine.JobAccepted, engine.JobRunning:
-		return newState(s, "busy", "dot")
-	case engine.JobSkipped, engine.JobBroken:
-		return newState(s, "gone", "dash")
+	if j.SoftFailed && (j.State == engine.JobFailed || j.State == engine.JobTimedOut) {
+		return newState("soft_"+string(j.State), "warn", "cross")
 	}
-	return newState(s, "idle", "ring")
+	return stateOf(string(j.State), jobLooks[j.State])
 }
 
 func agentState(a *engine.Agent) view.State {

@@ -98,15 +98,11 @@ func (p *pages) routes() http.Handler {
 	mux.HandleFunc("GET "+job+"/events", p.jobEvents)
 	mux.HandleFunc("GET "+job+"/log.txt", p.rawLog)
 	mux.HandleFunc("GET "+artifact+"/image", p.image)
-	for pattern, act := range map[string]func(*http.Request) (string, error){
-		"POST " + build + "/cancel":  p.cancelBuild,
-		"POST " + build + "/rebuild": p.rebuild,
-		"POST " + build + "/retry":   p.retryFailed,
-		"POST " + job + "/retry":     p.retryJob,
-		"POST " + job + "/unblock":   p.unblockJob,
-	} {
-		mux.HandleFunc(pattern, p.act(act))
-	}
+	mux.HandleFunc("POST "+build+"/cancel", p.onBuild(p.cancelBuild))
+	mux.HandleFunc("POST "+build+"/rebuild", p.onBuild(p.rebuild))
+	mux.HandleFunc("POST "+build+"/retry", p.onBuild(p.retryFailed))
+	mux.HandleFunc("POST "+job+"/retry", p.act(p.retryJob))
+	mux.HandleFunc("POST "+job+"/unblock", p.onBuild(p.unblockJob))
 	mux.HandleFunc("GET "+EnterPath, p.enter)
 	mux.HandleFunc("GET /assets/terminal.css", terminalStyle)
 	mux.HandleFunc("GET /assets/report.css", reportStyle)

@@ -18,7 +18,7 @@ import (
 // store uploads an artifact with its bytes.
 func (w *rig) store(j engine.Job, path, contentType string, data []byte) engine.Artifact {
 	w.t.Helper()
-	as := must[[]engine.Artifact](w.t)(w.engine.AddArtifacts(j.ID, "", []engine.NewArtifact{{Path: path, ContentType: contentType, Size: int64(len(data))}}))
+	as := must[[]engine.Artifact](w.t)(w.engine.AddArtifacts(j.ID, []engine.NewArtifact{{Path: path, ContentType: contentType, Size: int64(len(data))}}))
 	w.ok(os.WriteFile(w.engine.ArtifactFile(as[0].ID), data, 0o600))
 	w.ok(w.engine.SetArtifactState(j.ID, as[0].ID, engine.ArtifactFinished))
 	return must[engine.Artifact](w.t)(w.engine.Artifact(as[0].ID))

@@ -130,7 +130,7 @@ func (w *rig) finish(j engine.Job, status int) {
 // upload announces one artifact and finishes it.
 func (w *rig) upload(j engine.Job, path string, bytes int64) engine.Artifact {
 	w.t.Helper()
-	as := must[[]engine.Artifact](w.t)(w.engine.AddArtifacts(j.ID, "", []engine.NewArtifact{{Path: path, Size: bytes, SHA256: strings.Repeat("ab", 32)}}))
+	as := must[[]engine.Artifact](w.t)(w.engine.AddArtifacts(j.ID, []engine.NewArtifact{{Path: path, Size: bytes, SHA256: strings.Repeat("ab", 32)}}))
 	w.ok(w.engine.SetArtifactState(j.ID, as[0].ID, engine.ArtifactFinished))
 	return as[0]
 }

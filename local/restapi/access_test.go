@@ -223,13 +223,3 @@ func TestUnknownEndpoints(t *testing.T) {
 		}
 	}
 }
-
-func TestBaseURL(t *testing.T) {
-	w := newRig(t, oneStep, func(o *restapi.Options) { o.BaseURL = func() string { return "https://kb.example/" } })
-	w.build(engine.NewBuild{})
-	w.build(engine.NewBuild{})
-	got := w.want(200, "GET", pipe+"/builds?per_page=1", "")
-	if !strings.HasPrefix(got.header.Get("Link"), "<https://kb.example/v2/") || !strings.Contains(got.body, `"web_url":"https://kb.example/gpu-mode/eval/builds/2"`) {
-		t.Errorf("Link %s, body %s, want URLs of the base", got.header.Get("Link"), got.body)
-	}
-}

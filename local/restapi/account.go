@@ -22,14 +22,14 @@ type accessToken struct {
 
 func (c *call) accessToken() error {
 	return c.ok(accessToken{
-		UUID: c.who.id, Scopes: append([]string{}, c.who.scopes...), Description: c.who.description,
-		CreatedAt: c.view.Time(c.who.created), ExpiresAt: c.view.Time(c.who.expires), User: c.view.Person(c.who.user),
+		UUID: c.who.id, Scopes: append([]string{}, c.who.Scopes...), Description: c.who.Description,
+		CreatedAt: c.view.Time(c.who.CreatedAt), ExpiresAt: c.view.Time(c.who.ExpiresAt), User: c.view.Person(c.who.User),
 	})
 }
 
 func (c *call) user() error {
-	p := c.view.Person(c.who.user)
-	at := c.view.Time(c.who.created)
+	p := c.view.Person(c.who.User)
+	at := c.view.Time(c.who.CreatedAt)
 	p.CreatedAt = &at
 	return c.ok(p)
 }

@@ -16,11 +16,7 @@ func (c *call) listAgents() error {
 			differs("name", a.Name) || differs("hostname", a.Hostname) || differs("version", a.Version) ||
 			differs("cluster_queue_id", c.view.QueueID(a.Queue))
 	})
-	agents, err := page(c, agents)
-	if err != nil {
-		return err
-	}
-	return c.ok(render(agents, func(a engine.Agent) document.Agent { return c.view.Agent(&a) }))
+	return listing(c, agents, func(a engine.Agent) document.Agent { return c.view.Agent(&a) })
 }
 
 func (c *call) getAgent() error {
@@ -34,26 +30,17 @@ func (c *call) getAgent() error {
 // stopAgent cancels the agent's job unless told otherwise, as the service
 // does.
 func (c *call) stopAgent() error {
-	f, err := c.form()
-	if err != nil {
-		return err
-	}
+	f := c.form()
 	force, given := take[bool](f, "force")
 	if err := c.check(f); err != nil {
 		return err
 	}
-	if err := c.engine.StopAgent(c.r.PathValue("agent"), force || !given); err != nil {
-		return err
-	}
-	return c.noContent()
+	return c.noContent(c.engine.StopAgent(c.r.PathValue("agent"), force || !given))
 }
 
 // pauseAgent refuses a timeout: the engine ends no pause.
 func (c *call) pauseAgent() error {
-	f, err := c.form()
-	if err != nil {
-		return err
-	}
+	f := c.form()
 	note, _ := take[string](f, "note")
 	if _, given := take[int](f, "timeout_in_minutes"); given {
 		return invalid("kblocal does not end pauses by itself: leave timeout_in_minutes out",
@@ -62,15 +49,9 @@ func (c *call) pauseAgent() error {
 	if err := c.check(f); err != nil {
 		return err
 	}
-	if err := c.engine.PauseAgent(c.r.PathValue("agent"), note); err != nil {
-		return err
-	}
-	return c.noContent()
+	return c.noContent(c.engine.PauseAgent(c.r.PathValue("agent"), note))
 }
 
 func (c *call) resumeAgent() error {
-	if err := c.engine.ResumeAgent(c.r.PathValue("agent")); err != nil {
-		return err
-	}
-	return c.noContent()
+	return c.noContent(c.engine.ResumeAgent(c.r.PathValue("agent")))
 }

@@ -28,22 +28,11 @@ func (c *call) listAnnotations() error {
 		}
 		all = slices.DeleteFunc(b.Annotations, func(a engine.Annotation) bool { return a.JobID != j.ID })
 	}
-	shown, err := page(c, all)
-	if err != nil {
-		return err
-	}
-	return c.ok(render(shown, c.view.Annotation))
+	return listing(c, all, c.view.Annotation)
 }
 
-func (c *call) annotate() error {
-	b, err := c.build()
-	if err != nil {
-		return err
-	}
-	f, err := c.form()
-	if err != nil {
-		return err
-	}
+func (c *call) annotate(b engine.Build) error {
+	f := c.form()
 	a := engine.Annotation{Body: required(f, "body")}
 	a.Context, _ = take[string](f, "context")
 	a.Style, _ = take[string](f, "style")
@@ -52,7 +41,8 @@ func (c *call) annotate() error {
 	if err := c.check(f); err != nil {
 		return err
 	}
-	if a, err = c.engine.Annotate(b.ID, a, appendBody); err != nil {
+	a, err := c.engine.Annotate(b.ID, a, appendBody)
+	if err != nil {
 		return err
 	}
 	c.answer(http.StatusCreated, c.view.Annotation(a))
@@ -60,17 +50,10 @@ func (c *call) annotate() error {
 }
 
 // removeAnnotation takes an id only; the engine would take a context as well.
-func (c *call) removeAnnotation() error {
-	b, err := c.build()
-	if err != nil {
-		return err
-	}
+func (c *call) removeAnnotation(b engine.Build) error {
 	id := c.r.PathValue("annotation")
 	if !slices.ContainsFunc(b.Annotations, func(a engine.Annotation) bool { return a.ID == id }) {
 		return notFound("No annotation found")
 	}
-	if err := c.engine.RemoveAnnotation(b.ID, id); err != nil {
-		return err
-	}
-	return c.noContent()
+	return c.noContent(c.engine.RemoveAnnotation(b.ID, id))
 }

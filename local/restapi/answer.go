@@ -25,7 +25,11 @@ func (c *call) ok(body any) error {
 	return nil
 }
 
-func (c *call) noContent() error {
+// noContent answers a call that has done something, or could not.
+func (c *call) noContent(err error) error {
+	if err != nil {
+		return err
+	}
 	c.w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -12,7 +12,6 @@ package restapi
 import (
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,11 +21,6 @@ import (
 
 // Options configure the handler of [New].
 type Options struct {
-	// BaseURL is the origin that URLs in answers start with,
-	// "http://127.0.0.1:7777", no slash at the end. Nil takes http and the
-	// request's Host.
-	BaseURL func() string
-
 	// Tokens may call the API; without any, every call is refused.
 	Tokens []Token
 
@@ -119,7 +113,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.meter.describe(w.Header())
 		c.unauthorized()
 	default:
-		if over := a.meter.count(c.who.user.ID, w.Header()); over != nil {
+		if over := a.meter.count(c.who.User.ID, w.Header()); over != nil {
 			c.answer(http.StatusTooManyRequests, over)
 			return
 		}
@@ -132,13 +126,9 @@ func (c *call) unauthorized() {
 	c.answer(http.StatusUnauthorized, message("Authentication required: send a valid API access token as Authorization: Bearer"))
 }
 
-// base is the origin of URLs in answers.
-func (c *call) base() string {
-	if c.opts.BaseURL != nil {
-		return strings.TrimRight(c.opts.BaseURL(), "/")
-	}
-	return "http://" + c.r.Host
-}
+// base is the origin of URLs in answers: the host that the caller reached. It
+// takes the token to get one, so a forged name misleads nobody but its author.
+func (c *call) base() string { return "http://" + c.r.Host }
 
 // A handler answers one endpoint; the error it returns becomes the answer.
 type handler func(c *call) error
@@ -161,6 +151,17 @@ func (a *api) handle(pattern, scope string, h handler) {
 			c.fail(err)
 		}
 	})
+}
+
+// with makes the handler of what is asked of one thing that the path names.
+func with[T any](find func(*call) (T, error), serve func(*call, T) error) handler {
+	return func(c *call) error {
+		found, err := find(c)
+		if err != nil {
+			return err
+		}
+		return serve(c, found)
+	}
 }
 
 // allowed checks the token's scope and the organization in the path.

@@ -7,40 +7,27 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/local/engine"
-	"github.com/gpu-mode/kbgen/local/glob"
+	"github.com/gpu-mode/kbgen/schema/glob"
 )
 
 // buildArtifacts lists those of superseded attempts too: whether the service
 // does is not documented, and clients must cope.
-func (c *call) buildArtifacts() error {
-	b, err := c.build()
-	if err != nil {
-		return err
-	}
-	all, err := c.engine.BuildArtifacts(b.ID, true)
-	if err != nil {
-		return err
-	}
-	return c.listArtifacts(all)
+func (c *call) buildArtifacts(b engine.Build) error {
+	return c.listArtifacts(c.engine.BuildArtifacts(b.ID, true))
 }
 
-func (c *call) jobArtifacts() error {
-	j, err := c.job()
-	if err != nil {
-		return err
-	}
-	all, err := c.engine.JobArtifacts(j.ID)
-	if err != nil {
-		return err
-	}
-	return c.listArtifacts(all)
+func (c *call) jobArtifacts(j engine.Job) error {
+	return c.listArtifacts(c.engine.JobArtifacts(j.ID))
 }
 
 var artifactStates = []string{"new", "error", "finished", "deleted", "expired"}
 
 // listArtifacts applies the filters: state, and path, where "*" stands for any
 // run of characters.
-func (c *call) listArtifacts(all []engine.Artifact) error {
+func (c *call) listArtifacts(all []engine.Artifact, err error) error {
+	if err != nil {
+		return err
+	}
 	q := c.r.URL.Query()
 	state, pattern := q.Get("state"), q.Get("path")
 	if state != "" && !slices.Contains(artifactStates, state) {
@@ -49,11 +36,7 @@ func (c *call) listArtifacts(all []engine.Artifact) error {
 	all = slices.DeleteFunc(all, func(a engine.Artifact) bool {
 		return state != "" && state != string(a.State) || pattern != "" && !glob.Match(pattern, a.Path)
 	})
-	shown, err := page(c, all)
-	if err != nil {
-		return err
-	}
-	return c.ok(render(shown, c.view.Artifact))
+	return listing(c, all, c.view.Artifact)
 }
 
 // artifact returns the artifact that the path names, which must be the job's.
@@ -72,11 +55,7 @@ func (c *call) artifact() (engine.Artifact, error) {
 	return a, nil
 }
 
-func (c *call) getArtifact() error {
-	a, err := c.artifact()
-	if err != nil {
-		return err
-	}
+func (c *call) getArtifact(a engine.Artifact) error {
 	return c.ok(c.view.Artifact(a))
 }
 
@@ -102,13 +81,6 @@ func (c *call) downloadArtifact() error {
 	return nil
 }
 
-func (c *call) deleteArtifact() error {
-	a, err := c.artifact()
-	if err != nil {
-		return err
-	}
-	if err := c.engine.DeleteArtifact(a.ID); err != nil {
-		return err
-	}
-	return c.noContent()
+func (c *call) deleteArtifact(a engine.Artifact) error {
+	return c.noContent(c.engine.DeleteArtifact(a.ID))
 }

@@ -49,17 +49,14 @@ func (c *call) createBuild() error {
 // newBuild reads the body of a create: exactly the documented fields. Steps
 // are not among them; they come from the pipeline.
 func (c *call) newBuild() (engine.NewBuild, error) {
-	f, err := c.form()
-	if err != nil {
-		return engine.NewBuild{}, err
-	}
-	in := engine.NewBuild{Source: "api", Creator: c.who.user}
+	f := c.form()
+	in := engine.NewBuild{Source: "api", Creator: c.who.User}
 	in.Commit, in.Branch = required(f, "commit"), required(f, "branch")
 	in.Message, _ = take[string](f, "message")
 	author, _ := take[struct{ Username, Name, Email string }](f, "author")
 	in.Author = engine.Person{Username: author.Username, Name: author.Name, Email: author.Email}
 	if in.Author == (engine.Person{}) {
-		in.Author = c.who.user
+		in.Author = c.who.User
 	}
 	in.Env, in.MetaData = stringMap(f, "env"), stringMap(f, "meta_data")
 	for _, value := range in.MetaData {
@@ -77,11 +74,7 @@ func (c *call) newBuild() (engine.NewBuild, error) {
 	return in, c.check(f)
 }
 
-func (c *call) getBuild() error {
-	b, err := c.build()
-	if err != nil {
-		return err
-	}
+func (c *call) getBuild(b engine.Build) error {
 	q := c.r.URL.Query()
 	fields := buildFields(q)
 	fields.Counts = true
@@ -122,12 +115,8 @@ func (c *call) listBuilds() error {
 		}
 		filter.Pipeline = slug
 	}
-	builds, err := page(c, c.engine.Builds(filter))
-	if err != nil {
-		return err
-	}
 	fields := buildFields(q)
-	return c.ok(render(builds, func(b engine.Build) document.Build { return c.view.Build(&b, fields) }))
+	return listing(c, c.engine.Builds(filter), func(b engine.Build) document.Build { return c.view.Build(&b, fields) })
 }
 
 // finished is a name for several states. Blocked builds have one of them.
@@ -179,41 +168,28 @@ func readTime(q url.Values, name string, at *time.Time) error {
 	return invalid(name + ": got " + strconv.Quote(text) + ", want an ISO 8601 time")
 }
 
-func (c *call) cancelBuild() error {
-	b, err := c.build()
+// showBuild answers with a build that a call has changed, or why it has not.
+func (c *call) showBuild(b engine.Build, err error) error {
 	if err != nil {
-		return err
-	}
-	if b, err = c.engine.CancelBuild(b.Pipeline, b.Number); err != nil {
 		return err
 	}
 	return c.ok(c.view.Build(&b, document.BuildFields{Jobs: true, Pipeline: true}))
 }
 
-func (c *call) rebuild() error {
-	b, err := c.build()
-	if err != nil {
-		return err
-	}
-	if b, err = c.engine.Rebuild(b.Pipeline, b.Number, c.who.user); err != nil {
-		return err
-	}
-	return c.ok(c.view.Build(&b, document.BuildFields{Jobs: true, Pipeline: true}))
+func (c *call) cancelBuild(b engine.Build) error {
+	return c.showBuild(c.engine.CancelBuild(b.Pipeline, b.Number))
+}
+
+func (c *call) rebuild(b engine.Build) error {
+	return c.showBuild(c.engine.Rebuild(b.Pipeline, b.Number, c.who.User))
 }
 
 // retryStates are the states retry_failed_jobs takes. The stand-in has no
 // expired jobs, and no way to tell soft failures from others here.
 var retryStates = []string{"canceled", "expired", "failed", "soft_failed", "timed_out"}
 
-func (c *call) retryFailedJobs() error {
-	b, err := c.build()
-	if err != nil {
-		return err
-	}
-	f, err := c.form()
-	if err != nil {
-		return err
-	}
+func (c *call) retryFailedJobs(b engine.Build) error {
+	f := c.form()
 	names, _ := take[[]string](f, "states")
 	if err := c.check(f); err != nil {
 		return err

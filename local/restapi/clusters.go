@@ -34,11 +34,7 @@ func (c *call) listQueues() error {
 	if err := c.inCluster(); err != nil {
 		return err
 	}
-	queues, err := page(c, c.engine.Queues())
-	if err != nil {
-		return err
-	}
-	return c.ok(render(queues, c.view.Queue))
+	return listing(c, c.engine.Queues(), c.view.Queue)
 }
 
 // queue returns the queue that the path names.
@@ -54,22 +50,21 @@ func (c *call) queue() (engine.Queue, error) {
 	return engine.Queue{}, notFound("No queue found")
 }
 
-func (c *call) getQueue() error {
-	q, err := c.queue()
+// showQueue answers with a queue, or why there is none.
+func (c *call) showQueue(q engine.Queue, err error) error {
 	if err != nil {
 		return err
 	}
 	return c.ok(c.view.Queue(q))
 }
 
+func (c *call) getQueue() error { return c.showQueue(c.queue()) }
+
 func (c *call) createQueue() error {
 	if err := c.inCluster(); err != nil {
 		return err
 	}
-	f, err := c.form()
-	if err != nil {
-		return err
-	}
+	f := c.form()
 	key := required(f, "key")
 	description, _ := take[string](f, "description")
 	if err := c.check(f); err != nil {
@@ -85,15 +80,8 @@ func (c *call) createQueue() error {
 
 // pauseQueue takes the note under both keys: the documentation shows one in
 // its example and the other in its table.
-func (c *call) pauseQueue() error {
-	q, err := c.queue()
-	if err != nil {
-		return err
-	}
-	f, err := c.form()
-	if err != nil {
-		return err
-	}
+func (c *call) pauseQueue(q engine.Queue) error {
+	f := c.form()
 	note, given := take[string](f, "dispatch_paused_note")
 	if other, _ := take[string](f, "note"); !given {
 		note = other
@@ -101,19 +89,9 @@ func (c *call) pauseQueue() error {
 	if err := c.check(f); err != nil {
 		return err
 	}
-	if q, err = c.engine.PauseQueue(q.ID, note); err != nil {
-		return err
-	}
-	return c.ok(c.view.Queue(q))
+	return c.showQueue(c.engine.PauseQueue(q.ID, note))
 }
 
-func (c *call) resumeQueue() error {
-	q, err := c.queue()
-	if err != nil {
-		return err
-	}
-	if q, err = c.engine.ResumeQueue(q.ID); err != nil {
-		return err
-	}
-	return c.ok(c.view.Queue(q))
+func (c *call) resumeQueue(q engine.Queue) error {
+	return c.showQueue(c.engine.ResumeQueue(q.ID))
 }

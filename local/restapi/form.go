@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,26 +17,24 @@ import (
 type form struct {
 	left  map[string]json.RawMessage
 	wrong []engine.FieldError
+	err   error // the body is not an object, or larger than [maxBody]
 }
 
-// form reads the body; none at all is an empty object. Errors: not an object,
-// or larger than [maxBody].
-func (c *call) form() (*form, error) {
+// form reads the body; none at all is an empty object. [call.check] reports what
+// is wrong with it.
+func (c *call) form() *form {
+	f := &form{}
 	data, err := io.ReadAll(c.r.Body)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, err
+		f.err = err
 	case err != nil:
-		return nil, badRequest("The request body ends early")
-	case len(data) == 0:
-		return &form{}, nil
+		f.err = badRequest("The request body ends early")
+	case len(data) > 0 && json.Unmarshal(data, &f.left) != nil:
+		f.err = badRequest("The request body is not a JSON object")
 	}
-	f := &form{}
-	if err := json.Unmarshal(data, &f.left); err != nil {
-		return nil, badRequest("The request body is not a JSON object")
-	}
-	return f, nil
+	return f
 }
 
 // take removes a field from the form; absent and null are the same. A value
@@ -88,13 +87,11 @@ func (f *form) refused(field string) bool {
 // check returns what is wrong with the form: fields refused so far and, unless
 // the API is lenient, fields that no caller took.
 func (c *call) check(f *form) error {
+	if f.err != nil {
+		return f.err
+	}
 	if !c.opts.Lenient {
-		var unknown []string
-		for name := range f.left {
-			unknown = append(unknown, name)
-		}
-		slices.Sort(unknown)
-		for _, name := range unknown {
+		for _, name := range slices.Sorted(maps.Keys(f.left)) {
 			f.refuse(name, "unknown")
 		}
 	}

@@ -30,59 +30,36 @@ func (c *call) job() (engine.Job, error) {
 	return j, nil
 }
 
-func (c *call) getJob() error {
-	j, err := c.job()
+// showJob answers with a job, or why there is none.
+func (c *call) showJob(j engine.Job, err error) error {
 	if err != nil {
 		return err
 	}
 	return c.ok(c.view.Job(&j))
 }
 
-func (c *call) retryJob() error {
-	j, err := c.job()
-	if err != nil {
-		return err
-	}
-	next, err := c.engine.RetryJob(j.ID)
-	if err != nil {
-		return err
-	}
-	return c.ok(c.view.Job(&next))
+func (c *call) getJob() error { return c.showJob(c.job()) }
+
+func (c *call) retryJob(j engine.Job) error {
+	return c.showJob(c.engine.RetryJob(j.ID))
 }
 
-func (c *call) reprioritizeJob() error {
-	j, err := c.job()
-	if err != nil {
-		return err
-	}
-	f, err := c.form()
-	if err != nil {
-		return err
-	}
+func (c *call) reprioritizeJob(j engine.Job) error {
+	f := c.form()
 	priority, given := take[int](f, "priority")
-	if !given {
+	if f.err == nil && !given {
 		return badRequest("Priority must be an integer")
 	}
 	if err := c.check(f); err != nil {
 		return err
 	}
-	if j, err = c.engine.Reprioritize(j.ID, priority); err != nil {
-		return err
-	}
-	return c.ok(c.view.Job(&j))
+	return c.showJob(c.engine.Reprioritize(j.ID, priority))
 }
 
 // unblockJob answers a block or input step. Several choices of a select come as a
 // list.
-func (c *call) unblockJob() error {
-	j, err := c.job()
-	if err != nil {
-		return err
-	}
-	f, err := c.form()
-	if err != nil {
-		return err
-	}
+func (c *call) unblockJob(j engine.Job) error {
+	f := c.form()
 	given, _ := take[map[string]any](f, "fields")
 	answers := map[string][]string{}
 	for key, value := range given {
@@ -101,24 +78,17 @@ func (c *call) unblockJob() error {
 			f.refuse("fields", "invalid")
 		}
 	}
-	who := c.who.user
+	who := c.who.User
 	if id, named := take[string](f, "unblocker"); named && id != who.ID {
 		return invalid("Unblocker is not a valid user id for this organization")
 	}
 	if err := c.check(f); err != nil {
 		return err
 	}
-	if j, err = c.engine.Unblock(j.ID, answers, who); err != nil {
-		return err
-	}
-	return c.ok(c.view.Job(&j))
+	return c.showJob(c.engine.Unblock(j.ID, answers, who))
 }
 
-func (c *call) jobEnv() error {
-	j, err := c.job()
-	if err != nil {
-		return err
-	}
+func (c *call) jobEnv(j engine.Job) error {
 	env, err := c.engine.JobEnv(j.ID)
 	if err != nil {
 		return err
@@ -139,11 +109,7 @@ type jobPage struct {
 	Links map[string]string `json:"links"`
 }
 
-func (c *call) listJobs() error {
-	b, err := c.build()
-	if err != nil {
-		return err
-	}
+func (c *call) listJobs(b engine.Build) error {
 	q := c.r.URL.Query()
 	shown, err := jobFilter(q)
 	if err != nil {

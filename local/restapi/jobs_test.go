@@ -225,7 +225,7 @@ func TestArtifacts(t *testing.T) {
 	w := newRig(t, oneStep, nil)
 	w.build(engine.NewBuild{})
 	id := w.take(w.agent("a"))
-	files, err := w.engine.AddArtifacts(id, "", []engine.NewArtifact{
+	files, err := w.engine.AddArtifacts(id, []engine.NewArtifact{
 		{Path: "result.json", ContentType: "application/json", Size: 12, SHA1: "0a"}, {Path: "out/profile.json", Size: 1}, {Path: "late.txt"},
 	})
 	w.ok(err)
@@ -271,7 +271,7 @@ func TestDownloadWithoutBlob(t *testing.T) {
 	w := newRig(t, oneStep, func(o *restapi.Options) { o.Blob = nil })
 	w.build(engine.NewBuild{})
 	id := w.take(w.agent("a"))
-	files, err := w.engine.AddArtifacts(id, "", []engine.NewArtifact{{Path: "x"}})
+	files, err := w.engine.AddArtifacts(id, []engine.NewArtifact{{Path: "x"}})
 	w.ok(err)
 	w.ok(w.engine.SetArtifactState(id, files[0].ID, engine.ArtifactFinished))
 	w.want(422, "GET", orgURL+"/jobs/"+id+"/artifacts/"+files[0].ID+"/download", "")

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	terminal "github.com/buildkite/terminal-to-html/v3"
+
+	"github.com/gpu-mode/kbgen/local/engine"
 )
 
 // maxHTML is how much of a log's end is rendered as HTML, bytes.
@@ -22,11 +24,7 @@ var suffixRange = regexp.MustCompile(`^bytes=-([0-9]{1,18})$`)
 // log answers a job's log as JSON, as raw text or as HTML, chosen by the
 // path's extension or the Accept header. It ends where the log has grown to
 // without a gap. HEAD gives the size of the raw text in every format.
-func (c *call) log() error {
-	j, err := c.job()
-	if err != nil {
-		return err
-	}
+func (c *call) log(j engine.Job) error {
 	file, err := c.engine.Log(j.ID)
 	if err != nil {
 		return err

@@ -55,6 +55,15 @@ func page[T any](c *call, all []T) ([]T, error) {
 	return all[from:min(from+size, len(all))], nil
 }
 
+// listing answers with the page asked for.
+func listing[T, S any](c *call, all []T, show func(T) S) error {
+	shown, err := page(c, all)
+	if err != nil {
+		return err
+	}
+	return c.ok(render(shown, show))
+}
+
 // render shows the engine's values as resources. An empty list is [], not null.
 func render[T, S any](all []T, show func(T) S) []S {
 	out := make([]S, len(all))

@@ -35,11 +35,7 @@ func (c *call) listPipelines() error {
 	pipelines := slices.DeleteFunc(c.engine.Pipelines(), func(p engine.Pipeline) bool {
 		return !strings.Contains(strings.ToLower(p.Name), name) || !strings.Contains(p.Repository, repository)
 	})
-	pipelines, err := page(c, pipelines)
-	if err != nil {
-		return err
-	}
-	return c.ok(render(pipelines, c.details))
+	return listing(c, pipelines, c.details)
 }
 
 func (c *call) getPipeline() error {
@@ -51,10 +47,7 @@ func (c *call) getPipeline() error {
 }
 
 func (c *call) createPipeline() error {
-	f, err := c.form()
-	if err != nil {
-		return err
-	}
+	f := c.form()
 	var p engine.Pipeline
 	p.Name, p.Repository, p.Configuration = required(f, "name"), required(f, "repository"), required(f, "configuration")
 	p.Slug, _ = take[string](f, "slug")
@@ -64,7 +57,8 @@ func (c *call) createPipeline() error {
 		return err
 	}
 	change(&p)
-	if p, err = c.engine.CreatePipeline(p); err != nil {
+	p, err := c.engine.CreatePipeline(p)
+	if err != nil {
 		return err
 	}
 	c.keep(p.ID, settings)
@@ -78,10 +72,7 @@ func (c *call) updatePipeline() error {
 	if _, err := c.engine.Pipeline(slug); err != nil {
 		return err
 	}
-	f, err := c.form()
-	if err != nil {
-		return err
-	}
+	f := c.form()
 	name, named := take[string](f, "name")
 	repository, moved := take[string](f, "repository")
 	configuration, configured := take[string](f, "configuration")
@@ -171,5 +162,5 @@ func (c *call) deletePipeline() error {
 	c.mu.Lock()
 	delete(c.settings, p.ID)
 	c.mu.Unlock()
-	return c.noContent()
+	return c.noContent(nil)
 }

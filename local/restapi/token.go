@@ -1,6 +1,7 @@
 package restapi
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"slices"
@@ -31,13 +32,9 @@ var Scopes = []string{
 
 // credential is a token as it is looked up: by the hash of its value.
 type credential struct {
-	sum         [sha256.Size]byte
-	id          string
-	scopes      []string
-	user        engine.Person
-	description string
-	created     time.Time
-	expires     time.Time
+	Token // with the defaults
+	sum   [sha256.Size]byte
+	id    string
 }
 
 func credentials(tokens []Token) []credential {
@@ -46,28 +43,22 @@ func credentials(tokens []Token) []credential {
 		if t.Value == "" {
 			continue
 		}
-		c := credential{
-			sum: sha256.Sum256([]byte(t.Value)), id: uuid.NewString(), scopes: t.Scopes, user: t.User,
-			description: t.Description, created: t.CreatedAt, expires: t.ExpiresAt,
+		c := credential{Token: t, sum: sha256.Sum256([]byte(t.Value)), id: uuid.NewString()}
+		c.Value = ""
+		if c.Scopes == nil {
+			c.Scopes = Scopes
 		}
-		if c.scopes == nil {
-			c.scopes = Scopes
-		}
-		if c.user.Name == "" {
-			c.user.Name = "kblocal"
-		}
-		if c.user.ID == "" {
-			c.user.ID = uuid.NewSHA1(uuid.NameSpaceURL, []byte("kblocal:user:"+c.user.Name)).String()
-		}
-		if c.created.IsZero() {
-			c.created = time.Now()
+		c.User.Name = cmp.Or(c.User.Name, "kblocal")
+		c.User.ID = cmp.Or(c.User.ID, uuid.NewSHA1(uuid.NameSpaceURL, []byte("kblocal:user:"+c.User.Name)).String())
+		if c.CreatedAt.IsZero() {
+			c.CreatedAt = time.Now()
 		}
 		out = append(out, c)
 	}
 	return out
 }
 
-func (c *credential) has(scope string) bool { return slices.Contains(c.scopes, scope) }
+func (c *credential) has(scope string) bool { return slices.Contains(c.Scopes, scope) }
 
 // authenticate finds the request's token. It compares all tokens, even after a
 // match, so that the time it takes reveals nothing.
@@ -80,7 +71,7 @@ func (c *call) authenticate() bool {
 			c.who = t
 		}
 	}
-	expired := c.who != nil && !c.who.expires.IsZero() && !c.opts.Now().Before(c.who.expires)
+	expired := c.who != nil && !c.who.ExpiresAt.IsZero() && !c.opts.Now().Before(c.who.ExpiresAt)
 	if !strings.EqualFold(scheme, "Bearer") || expired {
 		c.who = nil
 	}

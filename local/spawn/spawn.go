@@ -156,13 +156,6 @@ func (p *Pool) wait(proc *process) bool {
 	return true
 }
 
-// PID is the process id of the agent process, 0 while there is none.
-func (p *Pool) PID() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pid
-}
-
 func (p *Pool) set(pid int) {
 	p.mu.Lock()
 	p.pid = pid

@@ -151,3 +151,10 @@ func TestStartRefuses(t *testing.T) {
 		t.Errorf("Start = %v, want an error that names the queue", err)
 	}
 }
+
+// PID is the process id of the agent process, 0 while there is none.
+func (p *Pool) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pid
+}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -60,111 +59,70 @@ func (f *Field) choices() string {
 	return strings.Join(out, ", ")
 }
 
-// readFields reads the fields of a block or input step.
-func readFields(raw json.RawMessage) ([]Field, error) {
+// formFields are those of a block or input step.
+type formFields []Field
+
+func (f *formFields) UnmarshalJSON(raw []byte) error {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("got %s, want a list of fields", jsonType(raw))
+		return err
 	}
-	seen := map[string]bool{}
-	out := make([]Field, len(list))
+	*f = make(formFields, len(list))
 	for i, item := range list {
-		var err error
-		if out[i], err = readField(item); err != nil {
-			return nil, fmt.Errorf("[%d]: %w", i, err)
+		field := &(*f)[i]
+		if err := json.Unmarshal(item, field); err != nil {
+			return fmt.Errorf("[%d]: %w", i, err)
 		}
-		if seen[out[i].Key] {
-			return nil, fmt.Errorf("[%d]: key %q is used by two fields", i, out[i].Key)
+		if slices.ContainsFunc((*f)[:i], func(other Field) bool { return other.Key == field.Key }) {
+			return fmt.Errorf("[%d]: key %q is used by two fields", i, field.Key)
 		}
-		seen[out[i].Key] = true
 	}
-	return out, nil
+	return nil
 }
 
-func readField(raw json.RawMessage) (Field, error) {
-	fields, err := object(raw)
-	if err != nil {
-		return Field{}, err
+// UnmarshalJSON reads a text or select field.
+func (f *Field) UnmarshalJSON(raw []byte) error {
+	in := struct {
+		Text, Select *scalar
+		Key, Format  string
+		Hint         scalar
+		Required     flag
+		Multiple     flag
+		Default      words
+		Options      []struct{ Label, Value, Hint scalar }
+	}{Required: true}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return err
 	}
-	f := Field{Required: true}
-	_, isSelect := fields["select"]
-	_, isText := fields["text"]
-	if isSelect == isText {
-		return f, errors.New("want either text or select")
-	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		value := fields[name]
-		switch {
-		case name == "text" || name == "select":
-			f.Label, err = text(value)
-		case name == "key":
-			f.Key, err = text(value)
-		case name == "hint":
-			f.Hint, err = text(value)
-		case name == "required":
-			f.Required, err = truth(value)
-		case name == "default":
-			f.Default, err = words(value)
-		case name == "format" && isText:
-			f.Format, err = format(value)
-		case name == "multiple" && isSelect:
-			f.Multiple, err = truth(value)
-		case name == "options" && isSelect:
-			f.Options, err = options(value)
-		default:
-			err = unknownProperty(name, "field")
-		}
-		if err != nil {
-			return f, fmt.Errorf("%s: %w", name, err)
-		}
+	label := in.Text
+	if in.Select != nil {
+		label = in.Select
 	}
 	switch {
-	case !fieldKey.MatchString(f.Key):
-		return f, fmt.Errorf("key: got %q, want letters, digits, slashes, dashes and underscores", f.Key)
-	case isSelect && len(f.Options) == 0:
-		return f, errors.New("options: a select needs at least one")
+	case (in.Text == nil) == (in.Select == nil):
+		return errors.New("want either text or select")
+	case !fieldKey.MatchString(in.Key):
+		return fmt.Errorf("key: got %q, want letters, digits, slashes, dashes and underscores", in.Key)
+	case in.Select != nil && len(in.Options) == 0:
+		return errors.New("options: a select needs at least one")
+	case in.Select != nil && in.Format != "":
+		return unknownProperty("format", "select field")
+	case in.Text != nil && (in.Options != nil || bool(in.Multiple)):
+		return unknownProperty("options", "text field")
 	}
-	return f, nil
-}
-
-// format anchors the expression: the whole answer must match.
-func format(raw json.RawMessage) (*regexp.Regexp, error) {
-	expr, err := text(raw)
-	if err != nil {
-		return nil, err
-	}
-	re, err := regexp.Compile("^(?:" + expr + ")$")
-	if err != nil {
-		return nil, fmt.Errorf("got %q, which is no regular expression kblocal can use", expr)
-	}
-	return re, nil
-}
-
-func options(raw json.RawMessage) ([]Option, error) {
-	var list []struct {
-		Label, Value, Hint string
-		Required           *bool
-	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("got %s, want a list of {label, value}", jsonType(raw))
-	}
-	out := make([]Option, len(list))
-	for i, o := range list {
-		if o.Value == "" {
-			return nil, fmt.Errorf("[%d]: value: missing", i)
-		}
+	*f = Field{Key: in.Key, Label: string(*label), Hint: string(in.Hint), Required: bool(in.Required), Default: in.Default, Multiple: bool(in.Multiple)}
+	for _, o := range in.Options {
 		if o.Label == "" {
 			o.Label = o.Value
 		}
-		out[i] = Option{o.Label, o.Value, o.Hint}
+		f.Options = append(f.Options, Option{string(o.Label), string(o.Value), string(o.Hint)})
 	}
-	return out, nil
-}
-
-func blockedState(raw json.RawMessage) (string, error) {
-	state, err := text(raw)
-	if err == nil && state != "passed" && state != "failed" && state != "running" {
-		err = fmt.Errorf("got %q, want passed, failed or running", state)
+	if in.Format == "" {
+		return nil
 	}
-	return state, err
+	var err error // the whole answer must match
+	if f.Format, err = regexp.Compile("^(?:" + in.Format + ")$"); err != nil {
+		return fmt.Errorf("format: got %q, which is no regular expression kblocal can use", in.Format)
+	}
+	return nil
 }

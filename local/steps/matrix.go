@@ -26,7 +26,7 @@ const (
 type Variant struct {
 	Values map[string]string // by dimension; "" names the only one of a list
 	Step   *Step             // a copy; it shares what a matrix leaves alone
-	Skip   *string           // the reason, maybe empty; nil: it runs
+	Skip   Skip
 }
 
 // Name lists the values in the order of their dimensions: "linux, amd64".
@@ -38,184 +38,85 @@ func (v *Variant) Name() string {
 	return strings.Join(out, ", ")
 }
 
-// A matrix is as written, before it is expanded.
+// A matrix is as written, before it is expanded: a list of values, or {setup,
+// adjustments}.
 type matrix struct {
-	setup       map[string][]string
-	adjustments []adjustment
+	Setup       dimensions
+	Adjustments []adjustment
 }
 
-type adjustment struct {
-	with     map[string]string
-	skip     *string
-	softFail *SoftFail
-}
-
-// readMatrix reads a list of values, or {setup, adjustments}.
-func readMatrix(raw json.RawMessage) (*matrix, error) {
+func (m *matrix) UnmarshalJSON(raw []byte) error {
 	if jsonType(raw) == "a list" {
-		list, err := elements(raw)
-		return &matrix{setup: map[string][]string{"": list}}, err
+		return json.Unmarshal(raw, &m.Setup)
 	}
-	fields, err := object(raw)
-	if err != nil {
-		return nil, fmt.Errorf("got %s, want a list of values or {setup, adjustments}", jsonType(raw))
+	type object matrix
+	if err := json.Unmarshal(raw, (*object)(m)); err != nil {
+		return err
 	}
-	m := &matrix{}
-	for _, name := range slices.Sorted(keys(fields)) {
-		switch name {
-		case "setup":
-			m.setup, err = setup(fields[name])
-		case "adjustments":
-			m.adjustments, err = adjustments(fields[name])
-		default:
-			err = unknownProperty(name, "matrix")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
+	if len(m.Adjustments) > maxAdjustments {
+		return fmt.Errorf("adjustments: got %d, want at most %d", len(m.Adjustments), maxAdjustments)
 	}
-	if len(m.setup) == 0 {
-		return nil, errors.New("setup: missing")
-	}
-	return m, nil
+	return nil
 }
 
-func setup(raw json.RawMessage) (map[string][]string, error) {
-	if jsonType(raw) == "a list" {
-		list, err := elements(raw)
-		return map[string][]string{"": list}, err
-	}
-	fields, err := object(raw)
-	if err != nil {
-		return nil, err
-	}
-	if len(fields) > maxDimensions {
-		return nil, fmt.Errorf("got %d dimensions, want at most %d", len(fields), maxDimensions)
-	}
-	out := map[string][]string{}
-	for _, name := range slices.Sorted(keys(fields)) {
-		if !dimensionName.MatchString(name) {
-			return nil, fmt.Errorf("dimension %q: want letters, digits, _, - and dots", name)
-		}
-		if jsonType(fields[name]) == "null" {
-			out[name] = nil // adjustments bring the values
-			continue
-		}
-		if out[name], err = elements(fields[name]); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return out, nil
-}
+// dimensions are the lists that a matrix multiplies. The only one of a list has
+// the name "". One without values gets them from adjustments.
+type dimensions map[string]words
 
 var dimensionName = regexp.MustCompile(`^[\w.-]{1,128}$`)
 
-// elements reads the values of one dimension, scalars all.
-func elements(raw json.RawMessage) ([]string, error) {
-	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("got %s, want a list of values", jsonType(raw))
+func (d *dimensions) UnmarshalJSON(raw []byte) error {
+	if jsonType(raw) == "a list" {
+		raw = slices.Concat([]byte(`{"":`), raw, []byte("}"))
 	}
-	if len(list) > maxElements {
-		return nil, fmt.Errorf("got %d values, want at most %d", len(list), maxElements)
+	if err := json.Unmarshal(raw, (*map[string]words)(d)); err != nil {
+		return err
 	}
-	out := make([]string, len(list))
-	for i, item := range list {
-		value, err := scalar(item)
-		if err != nil {
-			return nil, fmt.Errorf("[%d]: %w", i, err)
+	if len(*d) > maxDimensions {
+		return fmt.Errorf("setup: got %d dimensions, want at most %d", len(*d), maxDimensions)
+	}
+	for name, list := range *d {
+		if len(list) > maxElements {
+			return fmt.Errorf("got %d values, want at most %d", len(list), maxElements)
 		}
-		out[i] = value
+		if name != "" && !dimensionName.MatchString(name) {
+			return fmt.Errorf("dimension %q: want letters, digits, _, - and dots", name)
+		}
+		for i, value := range list {
+			if len(value) > maxElement {
+				return fmt.Errorf("[%d]: got a value of %d bytes, want at most %d", i, len(value), maxElement)
+			}
+		}
 	}
-	return out, nil
+	return nil
 }
 
-// scalar reads a string, number or boolean as text.
-func scalar(raw json.RawMessage) (string, error) {
-	value, err := text(raw)
-	switch jsonType(raw) {
-	case "a number", "a boolean":
-		value, err = string(bytes.TrimSpace(raw)), nil
-	}
-	if err == nil && len(value) > maxElement {
-		err = fmt.Errorf("got a value of %d bytes, want at most %d", len(value), maxElement)
-	}
-	return value, err
+// An adjustment is about one permutation.
+type adjustment struct {
+	With     permutation
+	Skip     Skip
+	SoftFail *SoftFail `json:"soft_fail"`
 }
 
-func adjustments(raw json.RawMessage) ([]adjustment, error) {
-	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("got %s, want a list", jsonType(raw))
-	}
-	if len(list) > maxAdjustments {
-		return nil, fmt.Errorf("got %d, want at most %d", len(list), maxAdjustments)
-	}
-	out := make([]adjustment, len(list))
-	for i, item := range list {
-		var err error
-		if out[i], err = readAdjustment(item); err != nil {
-			return nil, fmt.Errorf("[%d]: %w", i, err)
-		}
-	}
-	return out, nil
-}
+// A permutation has a value of each dimension, or of the only dimension there is.
+type permutation map[string]string
 
-func readAdjustment(raw json.RawMessage) (adjustment, error) {
-	fields, err := object(raw)
-	if err != nil {
-		return adjustment{}, err
+func (p *permutation) UnmarshalJSON(raw []byte) error {
+	var only scalar
+	if json.Unmarshal(raw, &only) == nil {
+		*p = permutation{"": string(only)}
+		return nil
 	}
-	var out adjustment
-	for _, name := range slices.Sorted(keys(fields)) {
-		switch name {
-		case "with":
-			out.with, err = permutation(fields[name])
-		case "skip":
-			out.skip, err = skip(fields[name])
-		case "soft_fail":
-			var soft SoftFail
-			soft, err = softFail(fields[name])
-			out.softFail = &soft
-		default:
-			err = unknownProperty(name, "matrix adjustment")
-		}
-		if err != nil {
-			return out, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	if out.with == nil {
-		return out, errors.New("with: missing")
-	}
-	return out, nil
-}
-
-// permutation reads the values of one permutation: {dimension: value}, or a value of
-// the only dimension there is.
-func permutation(raw json.RawMessage) (map[string]string, error) {
-	if value, err := scalar(raw); err == nil {
-		return map[string]string{"": value}, nil
-	}
-	fields, err := object(raw)
-	if err != nil {
-		return nil, fmt.Errorf("got %s, want {dimension: value}", jsonType(raw))
-	}
-	out := map[string]string{}
-	for _, name := range slices.Sorted(keys(fields)) {
-		if out[name], err = scalar(fields[name]); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return out, nil
+	return json.Unmarshal(raw, (*pairs)(p))
 }
 
 // permutations lists every combination, the last dimension changing fastest, then
 // those that adjustments add. Limits hold before anything is multiplied.
 func (m *matrix) permutations() ([]map[string]string, error) {
-	dimensions := slices.Sorted(maps.Keys(m.setup))
+	dimensions := slices.Sorted(maps.Keys(m.Setup))
 	total := 1
 	for _, name := range dimensions {
-		if total *= len(m.setup[name]); total > maxCombinations {
+		if total *= len(m.Setup[name]); total > maxCombinations {
 			return nil, fmt.Errorf("got more than %d jobs, want at most %d", maxCombinations, maxVariants)
 		}
 	}
@@ -223,7 +124,7 @@ func (m *matrix) permutations() ([]map[string]string, error) {
 	for _, name := range dimensions {
 		var next []map[string]string
 		for _, so := range out {
-			for _, value := range m.setup[name] {
+			for _, value := range m.Setup[name] {
 				one := maps.Clone(so)
 				one[name] = value
 				next = append(next, one)
@@ -231,17 +132,17 @@ func (m *matrix) permutations() ([]map[string]string, error) {
 		}
 		out = next
 	}
-	for i, a := range m.adjustments {
-		for name := range a.with {
-			if _, known := m.setup[name]; !known {
+	for i, a := range m.Adjustments {
+		for name := range a.With {
+			if _, known := m.Setup[name]; !known {
 				return nil, fmt.Errorf("adjustments[%d]: with: %q is no dimension, have %q", i, name, dimensions)
 			}
 		}
-		if len(a.with) != len(dimensions) {
-			return nil, fmt.Errorf("adjustments[%d]: with: got %d dimensions, want all of %q", i, len(a.with), dimensions)
+		if len(a.With) != len(dimensions) {
+			return nil, fmt.Errorf("adjustments[%d]: with: got %d dimensions, want all of %q", i, len(a.With), dimensions)
 		}
-		if !slices.ContainsFunc(out, func(p map[string]string) bool { return maps.Equal(p, a.with) }) {
-			out = append(out, a.with)
+		if !slices.ContainsFunc(out, func(p map[string]string) bool { return maps.Equal(p, a.With) }) {
+			out = append(out, a.With)
 		}
 	}
 	if n := len(out) - m.skipped(); n > maxVariants {
@@ -256,16 +157,17 @@ func (m *matrix) permutations() ([]map[string]string, error) {
 // skipped counts the combinations that run nowhere.
 func (m *matrix) skipped() int {
 	combinations := map[string]bool{}
-	for _, a := range m.adjustments {
-		if a.skip != nil {
-			combinations[fmt.Sprintf("%q", a.with)] = true
+	for _, a := range m.Adjustments {
+		if a.Skip.On {
+			combinations[fmt.Sprintf("%q", a.With)] = true
 		}
 	}
 	return len(combinations)
 }
 
 // expand makes the step's variants.
-func (s *Step) expand(m *matrix) error {
+func (s *Step) expand() error {
+	m := s.matrix
 	all, err := m.permutations()
 	if err != nil {
 		return fmt.Errorf("matrix: %w", err)
@@ -273,15 +175,15 @@ func (s *Step) expand(m *matrix) error {
 	for _, values := range all {
 		v := Variant{Values: values}
 		one := *s
-		for _, a := range m.adjustments {
-			if !maps.Equal(a.with, values) {
+		for _, a := range m.Adjustments {
+			if !maps.Equal(a.With, values) {
 				continue
 			}
-			if a.skip != nil {
-				v.Skip = a.skip
+			if a.Skip.On {
+				v.Skip = a.Skip
 			}
-			if a.softFail != nil {
-				one.SoftFail = *a.softFail
+			if a.SoftFail != nil {
+				one.SoftFail = *a.SoftFail
 			}
 		}
 		if err := one.fill(values); err != nil {
@@ -296,48 +198,46 @@ func (s *Step) expand(m *matrix) error {
 
 var matrixToken = regexp.MustCompile(`\{\{\s*matrix(?:\.([\w.-]+))?\s*\}\}`)
 
+// filled are the properties that may hold values of a matrix.
+var filled = []string{"command", "commands", "label", "name", "env", "agents", "artifact_paths", "plugins"}
+
 // fill puts the values of a permutation into what may hold them.
-func (s *Step) fill(values map[string]string) (err error) {
-	fill := func(where, text string) string {
-		return matrixToken.ReplaceAllStringFunc(text, func(token string) string {
-			value, known := values[matrixToken.FindStringSubmatch(token)[1]]
-			if !known && err == nil {
-				err = fmt.Errorf("%s: %s names no dimension of the matrix", where, token)
-			}
-			return value
-		})
+func (s *Step) fill(values map[string]string) error {
+	var properties map[string]json.RawMessage
+	if err := json.Unmarshal(s.JSON, &properties); err != nil {
+		return err
 	}
-	s.Command, s.Label = fill("command", s.Command), fill("label", s.Label)
-	env := make(map[string]string, len(s.Env))
-	for name, value := range s.Env {
-		env[fill("env", name)] = fill("env", value)
-	}
-	if s.Env != nil {
-		s.Env = env
-	}
-	each := func(where string, list []string) []string {
-		out := slices.Clone(list)
-		for i := range out {
-			out[i] = fill(where, out[i])
-		}
-		return out
-	}
-	s.Agents, s.ArtifactPaths = each("agents", s.Agents), each("artifact_paths", s.ArtifactPaths)
-	s.Plugins = slices.Clone(s.Plugins)
-	for i, raw := range s.Plugins {
-		var plugin any
-		dec := json.NewDecoder(bytes.NewReader(raw))
+	s.Env, s.Agents, s.ArtifactPaths, s.Plugins = nil, nil, nil, nil
+	targets := s.properties()
+	for _, name := range filled {
+		var value any
+		dec := json.NewDecoder(bytes.NewReader(properties[name]))
 		dec.UseNumber()
-		if err := dec.Decode(&plugin); err != nil {
-			return fmt.Errorf("plugins[%d]: %w", i, err)
+		if dec.Decode(&value) != nil || value == nil {
+			continue
 		}
-		filled, encodeErr := json.Marshal(fillValue(plugin, func(text string) string { return fill("plugins", text) }))
-		if encodeErr != nil {
-			return fmt.Errorf("plugins[%d]: %w", i, encodeErr)
+		var unknown string
+		value = fillValue(value, func(text string) string {
+			return matrixToken.ReplaceAllStringFunc(text, func(token string) string {
+				value, known := values[matrixToken.FindStringSubmatch(token)[1]]
+				if !known {
+					unknown = token
+				}
+				return value
+			})
+		})
+		if unknown != "" {
+			return fmt.Errorf("%s: %s names no dimension of the matrix", name, unknown)
 		}
-		s.Plugins[i] = filled
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := json.Unmarshal(raw, targets[name]); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 	}
-	return err
+	return nil
 }
 
 // fillValue applies fn to every string of a JSON value, names included.

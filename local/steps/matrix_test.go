@@ -39,8 +39,8 @@ func TestMatrix(t *testing.T) {
 			var out []string
 			for _, v := range doc.Steps[0].Variants {
 				s := v.Step.Command
-				if v.Skip != nil {
-					s = strings.TrimSpace(s + " skipped " + *v.Skip)
+				if v.Skip.On {
+					s = strings.TrimSpace(s + " skipped " + v.Skip.Reason)
 				}
 				if v.Step.SoftFail.All {
 					s += " soft"

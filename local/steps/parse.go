@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,40 +27,32 @@ func Parse(data []byte) (*Document, error) {
 	if err := check(data); err != nil {
 		return nil, err
 	}
-	fields, err := object(data)
-	if err != nil {
+	var top struct {
+		Env     environ
+		Agents  agentRules
+		Steps   []json.RawMessage
+		Notify  []json.RawMessage
+		Secrets secrets
+
+		Cache, Image any
+	}
+	if jsonType(data) == "a list" {
+		data = slices.Concat([]byte(`{"steps":`), data, []byte("}"))
+	}
+	if err := json.Unmarshal(data, &top); err != nil {
 		return nil, fmt.Errorf("pipeline: %w", err)
 	}
-	doc := &Document{}
-	var shared []Secret
-	for _, name := range slices.Sorted(keys(fields)) {
-		raw := fields[name]
-		var err error
-		switch name {
-		case "env":
-			doc.Env, err = stringMap(raw)
-		case "agents":
-			doc.Agents, err = agentRules(raw)
-		case "steps":
-			doc.Steps, err = parseSteps(raw, "steps")
-			if err != nil {
-				return nil, err
-			}
-		case "notify":
-			doc.Notify, err = notifications(raw)
-		case "secrets":
-			shared, err = secrets(raw)
-		default:
-			// Any other name may hold what anchors are taken from.
-			if reason, ok := refused[name]; ok {
-				return nil, fmt.Errorf("pipeline: %s is not supported by kblocal: %s", name, reason)
-			}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("pipeline: %s: %w", name, err)
+	for name, value := range map[string]any{"cache": top.Cache, "image": top.Image} {
+		if value != nil {
+			return nil, fmt.Errorf("pipeline: %s is not supported by kblocal: %s", name, refused[name])
 		}
 	}
-	if err := doc.inherit(shared); err != nil {
+	doc := &Document{Env: top.Env, Agents: top.Agents, Notify: top.Notify}
+	var err error
+	if doc.Steps, err = parseSteps(top.Steps, "steps"); err != nil {
+		return nil, err
+	}
+	if err := doc.inherit(top.Secrets); err != nil {
 		return nil, fmt.Errorf("pipeline: secrets: %w", err)
 	}
 	return doc, nil
@@ -107,15 +100,10 @@ func check(data []byte) error {
 	return nil
 }
 
-func parseSteps(raw json.RawMessage, path string) ([]*Step, error) {
-	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("%s: got %s, want a list of steps", path, jsonType(raw))
-	}
+func parseSteps(list []json.RawMessage, path string) ([]*Step, error) {
 	out := make([]*Step, 0, len(list))
 	for i, item := range list {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		s, err := parseStep(item, at)
+		s, err := parseStep(item, fmt.Sprintf("%s[%d]", path, i))
 		if err != nil {
 			return nil, err
 		}
@@ -125,84 +113,72 @@ func parseSteps(raw json.RawMessage, path string) ([]*Step, error) {
 }
 
 func parseStep(raw json.RawMessage, at string) (*Step, error) {
+	s := &Step{JSON: raw}
 	var word string
 	if json.Unmarshal(raw, &word) == nil {
-		switch word {
-		case "wait", "waiter":
-			return &Step{Kind: Wait, JSON: raw}, nil
-		case "block", "manual":
-			return &Step{Kind: Block, JSON: raw}, nil
-		case "input":
-			return &Step{Kind: Input, JSON: raw}, nil
-		}
-		return nil, fmt.Errorf("%s: got %q, want a step, \"wait\", \"block\" or \"input\"", at, word)
+		s.Kind = kinds[word]
+		return s, nil
 	}
-	fields, err := object(raw)
-	if err != nil {
+	var properties map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &properties); err != nil {
 		return nil, fmt.Errorf("%s: %w", at, err)
 	}
-	s := &Step{JSON: raw}
-	if s.Kind, err = kind(fields); err != nil {
-		return nil, fmt.Errorf("%s: %w", at, err)
-	}
-	known := stepProperties[s.Kind]
-	for _, name := range slices.Sorted(keys(fields)) {
-		if reason, ok := refused[name]; ok && s.Kind == Command {
+	s.Kind = kindOf(properties)
+	targets := s.properties()
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		value := properties[name]
+		if reason, ok := refused[name]; ok {
 			return nil, fmt.Errorf("%s: %s is not supported by kblocal: %s", at, name, reason)
 		}
-		set, ok := known[name]
-		if !ok {
+		target, ok := targets[name]
+		if !ok || s.Kind == Block && name == "input" || s.Kind == Input && name == "block" {
 			return nil, fmt.Errorf("%s: %w", at, unknownProperty(name, string(s.Kind)+" step"))
 		}
-		if jsonType(fields[name]) == "null" && !slices.Contains(nullMeans, name) {
+		if jsonType(value) == "null" && name != "depends_on" {
 			continue // as if it were not there
 		}
-		if name == "steps" {
-			if s.Steps, err = parseSteps(fields[name], at+".steps"); err != nil {
-				return nil, err
-			}
+		if target == nil {
 			continue
 		}
-		if err := set(s, fields[name]); err != nil {
+		if err := json.Unmarshal(value, target); err != nil {
 			return nil, fmt.Errorf("%s%s: %s: %w", at, s.named(), name, err)
 		}
 	}
-	return s, s.check(at)
+	if err := s.complete(); err != nil {
+		return nil, fmt.Errorf("%s%s: %w", at, s.named(), err)
+	}
+	if s.Kind == Group {
+		var inner []json.RawMessage
+		err := json.Unmarshal(properties["steps"], &inner)
+		if err != nil {
+			return nil, fmt.Errorf("%s.steps: %w", at, err)
+		}
+		s.Steps, err = parseSteps(inner, at+".steps")
+		return s, err
+	}
+	return s, nil
 }
 
-// nullMeans are properties of which null says something.
-var nullMeans = []string{"depends_on", "steps"}
+// kinds are what the property type, a step of one word, or the property that
+// makes a step's kind may say.
+var kinds = map[string]Kind{
+	"script": Command, "command": Command, "commands": Command, "plugins": Command, "wait": Wait, "waiter": Wait,
+	"group": Group, "block": Block, "manual": Block, "input": Input, "trigger": TriggerStep,
+}
 
-// kind returns a step's kind, which its properties decide.
-func kind(fields map[string]json.RawMessage) (Kind, error) {
-	if raw, ok := fields["type"]; ok {
+// kindOf returns a step's kind, which its properties decide.
+func kindOf(properties map[string]json.RawMessage) Kind {
+	if raw, ok := properties["type"]; ok {
 		var t string
 		_ = json.Unmarshal(raw, &t)
-		switch t {
-		case "script", "command", "commands":
-			return Command, nil
-		case "wait", "waiter":
-			return Wait, nil
-		case "group":
-			return Group, nil
-		case "block", "manual":
-			return Block, nil
-		case "input":
-			return Input, nil
-		case "trigger":
-			return TriggerStep, nil
-		}
-		return "", fmt.Errorf("type: got %s, want \"command\", \"wait\", \"block\", \"input\", \"trigger\" or \"group\"", raw)
+		return kinds[t]
 	}
-	for _, k := range []struct {
-		name string
-		kind Kind
-	}{{"wait", Wait}, {"waiter", Wait}, {"group", Group}, {"block", Block}, {"input", Input}, {"trigger", TriggerStep}, {"command", Command}, {"commands", Command}, {"plugins", Command}} {
-		if _, ok := fields[k.name]; ok {
-			return k.kind, nil
+	for _, name := range []string{"wait", "waiter", "group", "block", "input", "trigger", "command", "commands", "plugins"} {
+		if _, ok := properties[name]; ok {
+			return kinds[name]
 		}
 	}
-	return "", errors.New("got a step without command, plugins, wait, block, input, trigger or group")
+	return ""
 }
 
 // unknownProperty is the error for a property that the stand-in does not have.

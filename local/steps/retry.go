@@ -2,128 +2,12 @@ package steps
 
 import (
 	"encoding/json"
-	"fmt"
+	"slices"
 	"strings"
 )
 
-// Limits of automatic retries, per rule.
-const (
-	defaultRetryLimit = 2
-	maxRetryLimit     = 10
-)
-
-func retry(raw json.RawMessage) (Retry, error) {
-	fields, err := object(raw)
-	if err != nil {
-		return Retry{}, err
-	}
-	var out Retry
-	for name, value := range fields {
-		switch name {
-		case "automatic":
-			out.Automatic, err = automatic(value)
-		case "manual":
-			err = manual(&out, value)
-		default:
-			return Retry{}, unknownProperty(name, "retry")
-		}
-		if err != nil {
-			return Retry{}, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return out, nil
-}
-
-// automatic reads true, one rule or a list of rules.
-func automatic(raw json.RawMessage) ([]RetryRule, error) {
-	if on, err := truth(raw); err == nil {
-		if !on {
-			return nil, nil
-		}
-		return []RetryRule{{AnyStatus: true, Limit: defaultRetryLimit}}, nil
-	}
-	if jsonType(raw) == "an object" {
-		rule, err := retryRule(raw)
-		return []RetryRule{rule}, err
-	}
-	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("got %s, want true, false, a rule or a list of rules", jsonType(raw))
-	}
-	out := make([]RetryRule, 0, len(list))
-	for i, item := range list {
-		rule, err := retryRule(item)
-		if err != nil {
-			return nil, fmt.Errorf("[%d]: %w", i, err)
-		}
-		out = append(out, rule)
-	}
-	return out, nil
-}
-
-func retryRule(raw json.RawMessage) (RetryRule, error) {
-	fields, err := object(raw)
-	if err != nil {
-		return RetryRule{}, err
-	}
-	rule := RetryRule{Limit: defaultRetryLimit}
-	for name, value := range fields {
-		switch name {
-		case "exit_status":
-			rule.AnyStatus, rule.Statuses, err = exitStatuses(value)
-		case "signal":
-			rule.Signals, err = words(value)
-			for i, s := range rule.Signals {
-				rule.Signals[i] = trimSignal(s)
-			}
-		case "signal_reason":
-			rule.SignalReasons, err = words(value)
-		case "limit":
-			rule.Limit, err = wholeNumber(value, 0, maxRetryLimit)
-		default:
-			return RetryRule{}, unknownProperty(name, "retry rule")
-		}
-		if err != nil {
-			return RetryRule{}, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	if !rule.AnyStatus && rule.Statuses == nil && rule.Signals == nil && rule.SignalReasons == nil {
-		rule.AnyStatus = true // {limit: n} alone
-	}
-	return rule, nil
-}
-
-func manual(out *Retry, raw json.RawMessage) error {
-	if allowed, err := truth(raw); err == nil {
-		out.ManualDenied = !allowed
-		return nil
-	}
-	fields, err := object(raw)
-	if err != nil {
-		return err
-	}
-	for name, value := range fields {
-		switch name {
-		case "allowed":
-			allowed, err := truth(value)
-			if err != nil {
-				return fmt.Errorf("allowed: %w", err)
-			}
-			out.ManualDenied = !allowed
-		case "permit_on_passed":
-			if out.PermitOnPassed, err = truth(value); err != nil {
-				return fmt.Errorf("permit_on_passed: %w", err)
-			}
-		case "reason":
-			if out.ManualReason, err = text(value); err != nil {
-				return fmt.Errorf("reason: %w", err)
-			}
-		default:
-			return unknownProperty(name, "manual retry")
-		}
-	}
-	return nil
-}
+// defaultRetryLimit is the limit of an automatic retry rule without one.
+const defaultRetryLimit = 2
 
 // Retry says who may retry a job of the step.
 type Retry struct {
@@ -132,6 +16,44 @@ type Retry struct {
 	ManualDenied   bool
 	ManualReason   string
 	PermitOnPassed bool
+}
+
+// UnmarshalJSON reads {automatic, manual}, each of which may be a boolean.
+func (r *Retry) UnmarshalJSON(raw []byte) error {
+	var fields struct{ Automatic, Manual json.RawMessage }
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return err
+	}
+	var on flag
+	switch kind := jsonType(fields.Automatic); {
+	case kind == "nothing" || kind == "null":
+	case json.Unmarshal(fields.Automatic, &on) == nil:
+		if on {
+			r.Automatic = []RetryRule{{AnyStatus: true, Limit: defaultRetryLimit}}
+		}
+	default:
+		if kind == "an object" {
+			fields.Automatic = slices.Concat([]byte("["), fields.Automatic, []byte("]"))
+		}
+		if err := json.Unmarshal(fields.Automatic, &r.Automatic); err != nil {
+			return err
+		}
+	}
+	if kind := jsonType(fields.Manual); kind == "nothing" || kind == "null" {
+		return nil
+	}
+	if json.Unmarshal(fields.Manual, &on) == nil {
+		r.ManualDenied = bool(!on)
+		return nil
+	}
+	manual := struct {
+		Allowed        flag
+		PermitOnPassed flag `json:"permit_on_passed"`
+		Reason         scalar
+	}{Allowed: true}
+	err := json.Unmarshal(fields.Manual, &manual)
+	r.ManualDenied, r.PermitOnPassed, r.ManualReason = bool(!manual.Allowed), bool(manual.PermitOnPassed), string(manual.Reason)
+	return err
 }
 
 // A RetryRule matches ended jobs. Empty lists match everything but success.
@@ -143,6 +65,27 @@ type RetryRule struct {
 	Limit         int      // 0 to 10
 }
 
+// UnmarshalJSON reads one rule; {limit: n} alone is about any status.
+func (r *RetryRule) UnmarshalJSON(raw []byte) error {
+	rule := struct {
+		ExitStatus    exitStatus `json:"exit_status"`
+		Signal        words
+		SignalReasons words `json:"signal_reason"`
+		Limit         number
+	}{Limit: defaultRetryLimit}
+	if err := json.Unmarshal(raw, &rule); err != nil {
+		return err
+	}
+	for i, s := range rule.Signal {
+		rule.Signal[i] = trimSignal(s)
+	}
+	*r = RetryRule{rule.ExitStatus.any, rule.ExitStatus.list, rule.Signal, rule.SignalReasons, int(rule.Limit)}
+	if r.Statuses == nil && r.Signals == nil && r.SignalReasons == nil {
+		r.AnyStatus = true
+	}
+	return nil
+}
+
 // Matches reports whether the rule covers a job that ended like this. signal
 // may carry "SIG" or not.
 func (r RetryRule) Matches(status int, signal, signalReason string) bool {
@@ -151,14 +94,8 @@ func (r RetryRule) Matches(status int, signal, signalReason string) bool {
 		if status < 1 || status > 255 {
 			return false
 		}
-	case len(r.Statuses) > 0:
-		found := false
-		for _, s := range r.Statuses {
-			found = found || s == status
-		}
-		if !found {
-			return false
-		}
+	case len(r.Statuses) > 0 && !slices.Contains(r.Statuses, status):
+		return false
 	}
 	return status != 0 &&
 		matchWord(r.Signals, trimSignal(signal), "NONE") &&
@@ -168,15 +105,64 @@ func (r RetryRule) Matches(status int, signal, signalReason string) bool {
 // matchWord reports whether got is among want, of which none is stated when it
 // is empty. "*" stands for any word, absent for there being none.
 func matchWord(want []string, got, absent string) bool {
-	if len(want) == 0 {
-		return true
+	if got == "" {
+		return len(want) == 0 || slices.Contains(want, absent)
 	}
-	for _, w := range want {
-		if got != "" && (w == got || w == "*") || got == "" && w == absent {
-			return true
-		}
-	}
-	return false
+	return len(want) == 0 || slices.Contains(want, got) || slices.Contains(want, "*")
 }
 
 func trimSignal(s string) string { return strings.TrimPrefix(strings.ToUpper(s), "SIG") }
+
+// SoftFail says which exit statuses do not fail a build.
+type SoftFail struct {
+	All      bool
+	Statuses []int
+}
+
+// Allows reports whether a job that ended with status fails softly.
+func (s SoftFail) Allows(status int) bool {
+	return s.All && status != 0 || !s.All && slices.Contains(s.Statuses, status)
+}
+
+// UnmarshalJSON reads true, false or a list of {exit_status}.
+func (s *SoftFail) UnmarshalJSON(raw []byte) error {
+	if jsonType(raw) != "a list" {
+		return json.Unmarshal(raw, (*flag)(&s.All))
+	}
+	var list []struct {
+		ExitStatus exitStatus `json:"exit_status"`
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return err
+	}
+	for _, rule := range list {
+		s.All = s.All || rule.ExitStatus.any
+		s.Statuses = append(s.Statuses, rule.ExitStatus.list...)
+	}
+	return nil
+}
+
+// An exitStatus is "*", a number or a list of numbers.
+type exitStatus struct {
+	any  bool
+	list []int
+}
+
+func (e *exitStatus) UnmarshalJSON(raw []byte) error {
+	var list words
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return err
+	}
+	for _, item := range list {
+		if item == "*" {
+			e.any = true
+			continue
+		}
+		n, err := scalar(item).number()
+		if err != nil {
+			return err
+		}
+		e.list = append(e.list, int(n))
+	}
+	return nil
+}

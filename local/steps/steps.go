@@ -11,7 +11,6 @@ package steps
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"time"
 )
 
@@ -64,12 +63,12 @@ type Step struct {
 	Parallelism   int // 0: one plain job; n: n jobs with an index
 	Priority      int
 	Timeout       time.Duration // 0: none
-	Skip          *string       // the reason, maybe empty; nil: not skipped
+	Skip          Skip
 	SoftFail      SoftFail
 	Retry         Retry
-	Concurrency   *Concurrency
+	Concurrency   Concurrency // no Group: none
 	Checkout      Checkout
-	Secrets       []Secret
+	secrets       secrets
 
 	CancelOnBuildFailing bool
 
@@ -83,7 +82,7 @@ type Step struct {
 	Fields       []Field
 	BlockedState string // of the build: "passed" when empty, "failed", "running"
 
-	Trigger *Trigger // of trigger steps
+	Trigger Trigger // of trigger steps
 
 	Notify []json.RawMessage // recorded, never sent
 
@@ -96,13 +95,6 @@ type Concurrency struct {
 	Group string
 	Limit int
 	Eager bool // false: strictly in the order of creation
-}
-
-// Checkout holds the checkout settings that reach a job's environment.
-type Checkout struct {
-	Skip       *bool
-	Submodules *bool
-	LFS        *bool
 }
 
 // Walk calls fn for every step, those in groups behind their group.
@@ -122,8 +114,6 @@ func (d *Document) Jobs() int {
 	return n
 }
 
-var keyPattern = regexp.MustCompile(`^[A-Za-z0-9_.:,-]{1,100}$`)
-
 // named adds the step's own name to an error's path.
 func (s *Step) named() string {
 	switch {
@@ -133,27 +123,4 @@ func (s *Step) named() string {
 		return fmt.Sprintf(" (%q)", s.Label)
 	}
 	return ""
-}
-
-// check holds the rules that need more than one property.
-func (s *Step) check(at string) error {
-	at += s.named()
-	switch {
-	case s.Key != "" && !keyPattern.MatchString(s.Key):
-		return fmt.Errorf("%s: key: got %q, want at most 100 letters, digits, _ - : . and comma", at, s.Key)
-	case s.Kind == TriggerStep && s.triggers().Pipeline == "":
-		return fmt.Errorf("%s: trigger: got no pipeline", at)
-	case s.matrix != nil && s.Parallelism > 0:
-		return fmt.Errorf("%s: matrix: not beside parallelism", at)
-	case s.Concurrency != nil && s.Concurrency.Group == "":
-		return fmt.Errorf("%s: concurrency_group: missing beside concurrency", at)
-	case s.Concurrency != nil && s.Concurrency.Limit < 1:
-		return fmt.Errorf("%s: concurrency: got %d beside concurrency_group, want at least 1", at, s.Concurrency.Limit)
-	}
-	if s.matrix != nil {
-		if err := s.expand(s.matrix); err != nil {
-			return fmt.Errorf("%s: %w", at, err)
-		}
-	}
-	return nil
 }

@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 		{"timeout", cmp.Diff(c.Timeout, 15*time.Minute)},
 		{"branches", cmp.Diff(c.On, []string{"main", "release/*"})},
 		{"depends_on", cmp.Diff(c.DependsOn, []Dependency{{Key: "a"}, {Key: "b", AllowFailure: true}})},
-		{"concurrency", cmp.Diff(c.Concurrency, &Concurrency{Group: "g", Limit: 2, Eager: true})},
+		{"concurrency", cmp.Diff(c.Concurrency, Concurrency{Group: "g", Limit: 2, Eager: true})},
 		{"checkout", cmp.Diff(c.Checkout, Checkout{Skip: &yes})},
 		{"retry", cmp.Diff(c.Retry, Retry{ManualDenied: true, Automatic: []RetryRule{
 			{Statuses: []int{-1}, SignalReasons: []string{"none"}, Limit: 1},
@@ -55,8 +55,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s (-got +want):\n%s", tt.name, tt.diff)
 		}
 	}
-	if c.Skip != nil {
-		t.Errorf("skip: false gave %q", *c.Skip)
+	if c.Skip.On {
+		t.Errorf("skip: false gave %q", c.Skip.Reason)
 	}
 }
 

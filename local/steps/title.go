@@ -22,7 +22,7 @@ func (s *Step) Title(env map[string]string) string {
 func (s *Step) Does(env map[string]string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(withoutValues(s.Command, env)), "\n")
 	triggered := ""
-	if s.Trigger != nil {
+	if s.Trigger.Pipeline != "" {
 		triggered = "trigger " + s.Trigger.Pipeline
 	}
 	waits := map[Kind]string{Block: "block", Input: "input", Wait: "wait"}[s.Kind]

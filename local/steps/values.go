@@ -5,23 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 )
-
-// object reads a JSON object into its members.
-func object(raw json.RawMessage) (map[string]json.RawMessage, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
-		return nil, fmt.Errorf("got %s, want an object", jsonType(raw))
-	}
-	return fields, nil
-}
-
-func keys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
 
 // jsonType names the JSON type of raw without quoting it.
 func jsonType(raw json.RawMessage) string {
@@ -44,66 +32,119 @@ func jsonType(raw json.RawMessage) string {
 	return "a number"
 }
 
-func text(raw json.RawMessage) (string, error) {
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil || jsonType(raw) == "null" {
-		return "", fmt.Errorf("got %s, want a string", jsonType(raw))
+// A scalar is a string, number or boolean, as text.
+type scalar string
+
+func (s *scalar) UnmarshalJSON(raw []byte) error {
+	switch kind := jsonType(raw); kind {
+	case "a string":
+		return json.Unmarshal(raw, (*string)(s))
+	case "a number", "a boolean":
+		*s = scalar(raw)
+		return nil
+	default:
+		return fmt.Errorf("got %s, want a string", kind)
 	}
-	return s, nil
 }
 
-func truth(raw json.RawMessage) (bool, error) {
-	switch string(bytes.TrimSpace(raw)) {
+// A flag is true or false, also in quotes: a variable that an upload fills in
+// leaves text.
+type flag bool
+
+func (f *flag) UnmarshalJSON(raw []byte) error {
+	switch string(raw) {
 	case "true", `"true"`:
-		return true, nil
+		*f = true
 	case "false", `"false"`:
-		return false, nil
+		*f = false
+	default:
+		return fmt.Errorf("got %s, want true or false", jsonType(raw))
 	}
-	return false, fmt.Errorf("got %s, want true or false", jsonType(raw))
+	return nil
 }
 
-// wholeNumber reads a number, also one in quotes: a variable that an upload fills
-// in leaves text.
-func wholeNumber(raw json.RawMessage, low, high int) (int, error) {
-	if word, err := text(raw); err == nil && word != "" && strings.Trim(word, "-0123456789") == "" {
-		raw = json.RawMessage(word)
+// A number is a whole number, also in quotes.
+type number int
+
+func (n *number) UnmarshalJSON(raw []byte) (err error) {
+	var text scalar
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return fmt.Errorf("got %s, want a whole number", jsonType(raw))
 	}
-	n, err := strconv.Atoi(string(bytes.TrimSpace(raw)))
-	if err != nil {
-		return 0, fmt.Errorf("got %s, want a whole number", describe(raw))
-	}
-	if n < low || n > high {
-		return 0, fmt.Errorf("got %d, want %d to %d", n, low, high)
-	}
-	return n, nil
+	*n, err = text.number()
+	return err
 }
 
-// describe quotes short scalars, which a person must see to find them.
-func describe(raw json.RawMessage) string {
-	raw = bytes.TrimSpace(raw)
-	if jsonType(raw) == "an object" || jsonType(raw) == "a list" || len(raw) > 40 {
-		return jsonType(raw)
+func (s scalar) number() (number, error) {
+	n, err := strconv.Atoi(string(s))
+	if err != nil || int64(n) != int64(int32(n)) {
+		return 0, fmt.Errorf("got %.40q, want a whole number", string(s))
 	}
-	return string(raw)
+	return number(n), nil
 }
 
-// stringMap reads env. The agent turns every value into a string, so another
-// type means that something else wrote the document.
-func stringMap(raw json.RawMessage) (map[string]string, error) {
-	if jsonType(raw) == "null" {
-		return nil, nil
+// words are a scalar or a list of scalars.
+type words []string
+
+func (w *words) UnmarshalJSON(raw []byte) error {
+	switch jsonType(raw) {
+	case "null":
+		return nil
+	case "a list":
+	default:
+		raw = slices.Concat([]byte("["), raw, []byte("]"))
 	}
-	fields, err := object(raw)
-	if err != nil {
-		return nil, err
+	var list []scalar
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return fmt.Errorf("%w or a list of strings", err)
 	}
-	out := make(map[string]string, len(fields))
+	for _, item := range list {
+		*w = append(*w, string(item))
+	}
+	return nil
+}
+
+// environ is an env. The agent turns every value into a string, so another type
+// means that something else wrote the document.
+type environ map[string]string
+
+func (e *environ) UnmarshalJSON(raw []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return err
+	}
+	*e = make(environ, len(fields))
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if out[name], err = text(fields[name]); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+		value := fields[name]
+		if jsonType(value) != "a string" {
+			return fmt.Errorf("%s: got %s, want a string", name, jsonType(value))
 		}
+		var text string
+		if err := json.Unmarshal(value, &text); err != nil {
+			return err
+		}
+		(*e)[name] = text
 	}
-	return out, CheckEnv(out)
+	return CheckEnv(*e)
+}
+
+// pairs map names to scalars, or null for the empty text: the agent normalizes
+// only the env of command steps.
+type pairs map[string]string
+
+func (p *pairs) UnmarshalJSON(raw []byte) error {
+	var fields map[string]*scalar
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return err
+	}
+	*p = make(pairs, len(fields))
+	for name, value := range fields {
+		if value == nil {
+			value = new(scalar)
+		}
+		(*p)[name] = string(*value)
+	}
+	return nil
 }
 
 // CheckEnv refuses what no process environment can hold: a variable without a
@@ -120,19 +161,4 @@ func CheckEnv(env map[string]string) error {
 		}
 	}
 	return nil
-}
-
-// words reads a string or a list of strings.
-func words(raw json.RawMessage) ([]string, error) {
-	if jsonType(raw) == "null" {
-		return nil, nil
-	}
-	if one, err := text(raw); err == nil {
-		return []string{one}, nil
-	}
-	var list []string
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("got %s, want a string or a list of strings", jsonType(raw))
-	}
-	return list, nil
 }

@@ -27,8 +27,8 @@ func (p *parser) next() (err error) {
 	return err
 }
 
-func (p *parser) is(kind tokenKind, text string) bool {
-	return p.tok.kind == kind && p.tok.text == text
+func (p *parser) is(operator string) bool {
+	return p.tok.kind == tokenOperator && p.tok.text == operator
 }
 
 func (p *parser) unexpected(want string) error {
@@ -43,7 +43,7 @@ func (p *parser) and() (value, error) { return p.logical("&&", p.comparison) }
 func (p *parser) logical(op string, operand func() (value, error)) (value, error) {
 	at := p.tok.at
 	left, err := operand()
-	for err == nil && p.is(tokenOperator, op) {
+	for err == nil && p.is(op) {
 		if err = p.logicalOperand(op, at, left); err != nil {
 			break
 		}
@@ -121,7 +121,7 @@ func (p *parser) comparison() (value, error) {
 // unary reads a value and the ! before it. !null is true, as for a draft that
 // is no pull request.
 func (p *parser) unary() (value, error) {
-	if !p.is(tokenOperator, "!") {
+	if !p.is("!") {
 		return p.operand()
 	}
 	at := p.tok.at
@@ -201,7 +201,7 @@ func (p *parser) parenthesis() (value, error) {
 	if err != nil {
 		return value{}, err
 	}
-	if !p.is(tokenOperator, ")") {
+	if !p.is(")") {
 		return value{}, p.unexpected(`")"`)
 	}
 	return v, p.next()
@@ -217,7 +217,7 @@ func (p *parser) name(tok token) (value, error) {
 	case "includes":
 		return value{}, p.errorf(tok.at, "includes stands between a list and a string")
 	}
-	if p.is(tokenOperator, "(") {
+	if p.is("(") {
 		return p.call(tok)
 	}
 	if p.unvalued {
@@ -274,7 +274,7 @@ func (p *parser) call(fn token) (value, error) {
 	if err := p.next(); err != nil {
 		return value{}, err
 	}
-	if !p.is(tokenOperator, ")") {
+	if !p.is(")") {
 		return value{}, p.unexpected(`")"`)
 	}
 	if p.unvalued {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"strconv"
-	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -19,8 +18,6 @@ const maxNodes = 1_000_000
 
 // refusal begins the line that kbgen prints in place of a pipeline.
 const refusal = "@kbgen:"
-
-var yamlErrorLine = text.Pattern(`^line (\d+): `)
 
 // decode reads a stream of documents into trees without aliases and merges,
 // and reports what two readers could understand differently. The positions of
@@ -51,7 +48,7 @@ func (c *checker) decode(stream []byte) (roots []*yaml.Node, ok bool) {
 			continue
 		}
 		r := resolver{c: c}
-		if r.inspect(root, "", 0); r.aliases {
+		if r.inspect(root, ""); r.aliases {
 			if root = r.resolve(root); r.broken {
 				c.report("KB004", root, "", "an alias that contains itself, or aliases that make more than %d nodes", maxNodes)
 				return roots, false
@@ -63,17 +60,13 @@ func (c *checker) decode(stream []byte) (roots []*yaml.Node, ok bool) {
 
 // notYAML reports what the YAML reader stumbled over.
 func (c *checker) notYAML(stream []byte, err error) {
-	at, text := schema.Finding{}, strings.TrimPrefix(err.Error(), "yaml: ")
-	if m := yamlErrorLine().FindStringSubmatch(text); m != nil {
-		at.Line, _ = strconv.Atoi(m[1])
-		at.Column = 1
-		text = text[len(m[0]):]
-	}
+	line, words := text.YAMLError(err)
+	at := schema.Finding{Line: line, Column: min(1, line)}
 	if i := bytes.Index(stream, []byte(refusal)); i == 0 || i > 0 && stream[i-1] == '\n' {
 		at.Line, at.Column = bytes.Count(stream[:i], []byte("\n"))+1, 1
-		text = "this is the line that kbgen leaves when it fails: look for its error in the log"
+		words = "this is the line that kbgen leaves when it fails: look for its error in the log"
 	}
-	c.add("KB002", at, "not YAML: %s", text)
+	c.add("KB002", at, "not YAML: %s", words)
 }
 
 // A resolver replaces aliases and merges by what they stand for.
@@ -87,7 +80,7 @@ type resolver struct {
 
 // inspect reports keys written twice, and what the strict subset does not
 // have, depth first.
-func (r *resolver) inspect(n *yaml.Node, path string, depth int) {
+func (r *resolver) inspect(n *yaml.Node, path string) {
 	if n.Anchor != "" {
 		r.c.report("KB005", n, path, "anchor &%s, want the text written out", n.Anchor)
 	}
@@ -97,10 +90,10 @@ func (r *resolver) inspect(n *yaml.Node, path string, depth int) {
 		r.c.report("KB005", n, path, "alias *%s, want the text written out", n.Value)
 	case yaml.SequenceNode:
 		for i, item := range n.Content {
-			r.inspect(item, index(path, i), depth+1)
+			r.inspect(item, index(path, i))
 		}
 	case yaml.MappingNode:
-		r.inspectMapping(n, path, depth)
+		r.inspectMapping(n, path)
 	case yaml.ScalarNode:
 		switch tag := n.ShortTag(); tag {
 		case "!!str", "!!bool", "!!int", "!!float":
@@ -112,7 +105,7 @@ func (r *resolver) inspect(n *yaml.Node, path string, depth int) {
 	}
 }
 
-func (r *resolver) inspectMapping(n *yaml.Node, path string, depth int) {
+func (r *resolver) inspectMapping(n *yaml.Node, path string) {
 	seen := make(map[string]bool, len(n.Content)/2)
 	for i := 0; i < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
@@ -120,7 +113,7 @@ func (r *resolver) inspectMapping(n *yaml.Node, path string, depth int) {
 		case key.ShortTag() == "!!merge":
 			r.aliases = true
 			r.c.report("KB005", key, path, "merge <<, want the keys written out")
-			r.inspect(value, path, depth+1)
+			r.inspect(value, path)
 			continue
 		case key.Kind == yaml.AliasNode:
 			r.aliases = true
@@ -134,7 +127,7 @@ func (r *resolver) inspectMapping(n *yaml.Node, path string, depth int) {
 		if value.ShortTag() == "!!null" && (key.Value == "wait" || key.Value == "waiter") {
 			continue // the usual way to write a wait step
 		}
-		r.inspect(value, join(path, key.Value), depth+1)
+		r.inspect(value, join(path, key.Value))
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // policy checks what every good command step has, whatever it runs.
@@ -56,21 +58,13 @@ func (c *checker) image(n *yaml.Node, path string) {
 	if image == "" || isVariable(image) || strings.Contains(image, "@sha256:") {
 		return
 	}
-	tag := imageTag(image)
-	switch {
-	case tag == "":
+	switch tag := imageTag().FindStringSubmatch(image); {
+	case tag == nil:
 		c.report("KB204", n, path, "got %s without a tag, want a digest or a tag", quote(image))
-	case tag == "latest":
+	case tag[1] == "latest":
 		c.report("KB204", n, path, "got %s, want a digest or a tag other than latest", quote(image))
 	}
 }
 
-// imageTag returns the tag of an image reference, "" when it has none.
-func imageTag(image string) string {
-	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
-	tag := image[strings.LastIndexByte(image, ':')+1:]
-	if tag == image || strings.Trim(tag, letters+".-") != "" || strings.IndexAny(tag, letters) != 0 {
-		return ""
-	}
-	return tag
-}
+// imageTag finds the tag of an image reference.
+var imageTag = text.Pattern(`:([A-Za-z0-9_][A-Za-z0-9_.-]*)$`)

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -299,16 +298,12 @@ func (c *checker) subsetAgents(n *yaml.Node, path string) {
 		c.report("KB017", n, path, "got %s, want a mapping", kindName(n))
 		return
 	}
-	if queue := child(n, "queue"); queue != nil && !queueName(queue.Value) {
+	if queue := child(n, "queue"); queue != nil && !queueName().MatchString(queue.Value) {
 		c.report("KB012", queue, path+".queue", "got %s, want the name of a queue: letters, digits, - and _", kindName(queue))
 	}
 }
 
-func queueName(s string) bool {
-	return s != "" && len(s) <= 100 && !slices.ContainsFunc([]byte(s), func(b byte) bool {
-		return !(b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '-' || b == '_')
-	})
-}
+var queueName = text.Pattern(`^[A-Za-z0-9_-]{1,100}$`)
 
 func (c *checker) subsetPlugins(n *yaml.Node, path string) {
 	if n.Kind != yaml.SequenceNode {

@@ -53,8 +53,8 @@ func Decode(name string, doc []byte) (*File, []*schema.Finding) {
 	case errors.Is(err, io.EOF):
 		return unreadable(1, "an empty file", "a queue file; kbgen vendor init writes one")
 	case err != nil:
-		line, text := yamlError(err)
-		return unreadable(line, "no YAML: "+text, "a queue file")
+		line, words := text.YAMLError(err)
+		return unreadable(max(1, line), "no YAML: "+words, "a queue file")
 	}
 	r := &report{File: &File{name: name, root: tree.Content[0], bad: map[string]bool{}}}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
@@ -70,19 +70,6 @@ func Decode(name string, doc []byte) (*File, []*schema.Finding) {
 	}
 	r.consistent()
 	return r.File, sorted(r.faults)
-}
-
-// yamlError takes the line out of yaml.v3's words.
-func yamlError(err error) (line int, text string) {
-	text = strings.TrimPrefix(err.Error(), "yaml: ")
-	if rest, ok := strings.CutPrefix(text, "line "); ok {
-		if number, words, ok := strings.Cut(rest, ": "); ok {
-			if n, err := strconv.Atoi(number); err == nil {
-				return n, words
-			}
-		}
-	}
-	return 1, text
 }
 
 // inspect reports what no schema can see, and drops repeated and odd keys. It

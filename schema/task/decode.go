@@ -70,32 +70,20 @@ func parseExtension(text, file string) (harness string, err error) {
 }
 
 // document reads the one document of a file.
-func (d *decoder) document(text, want string) (*yaml.Node, error) {
-	dec := yaml.NewDecoder(strings.NewReader(text))
+func (d *decoder) document(source, want string) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(strings.NewReader(source))
 	var doc yaml.Node
 	switch err := dec.Decode(&doc); {
 	case errors.Is(err, io.EOF):
 		return nil, &schema.Finding{File: d.file, Line: 1, Text: "the file is empty, want " + want}
 	case err != nil:
-		return nil, syntaxFault(d.file, err)
+		line, words := text.YAMLError(err)
+		return nil, &schema.Finding{File: d.file, Line: max(1, line), Text: "not YAML: " + words}
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		d.fault(&doc, "more than one document in the file")
 	}
 	return doc.Content[0], nil
-}
-
-// syntaxFault takes the line out of yaml.v3's words.
-func syntaxFault(file string, err error) *schema.Finding {
-	text, line := strings.TrimPrefix(err.Error(), "yaml: "), 1
-	if rest, ok := strings.CutPrefix(text, "line "); ok {
-		if number, words, ok := strings.Cut(rest, ": "); ok {
-			if n, err := strconv.Atoi(number); err == nil {
-				text, line = words, n
-			}
-		}
-	}
-	return &schema.Finding{File: file, Line: line, Text: "not YAML: " + text}
 }
 
 func (d *decoder) task(n *yaml.Node, harness string) *Task {

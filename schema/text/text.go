@@ -7,6 +7,7 @@ package text
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode"
@@ -110,4 +111,16 @@ var colour = Pattern(`\x1b\[[0-9;:]*m`)
 // if expr is none; a test meets every pattern.
 func Pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
+
+// YAMLError takes the line out of an error of yaml.v3's, 0 if it names none.
+func YAMLError(err error) (line int, words string) {
+	words = strings.TrimPrefix(err.Error(), "yaml: ")
+	if rest, ok := strings.CutPrefix(words, "line "); ok {
+		number, rest, found := strings.Cut(rest, ": ")
+		if n, err := strconv.Atoi(number); found && err == nil {
+			return n, rest
+		}
+	}
+	return 0, words
 }

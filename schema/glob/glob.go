@@ -1,5 +1,6 @@
 // Package glob matches names in which "*" stands for any run of characters,
-// slashes too, and nothing else is special: branches, and paths of requests.
+// slashes too, and nothing else is special: branches, paths of requests, names of
+// devices.
 package glob
 
 import "strings"

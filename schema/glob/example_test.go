@@ -3,7 +3,7 @@ package glob_test
 import (
 	"fmt"
 
-	"github.com/gpu-mode/kbgen/local/glob"
+	"github.com/gpu-mode/kbgen/schema/glob"
 )
 
 func ExampleMatch() {
