@@ -2,14 +2,12 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
-	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
@@ -25,16 +23,13 @@ func (s *Store) Check(ctx context.Context) (faults []string, err error) {
 			faults = append(faults, fmt.Sprintf(format, args...))
 		}
 	}
-	err = s.snapshot(ctx, "checking the standings", func(tx *sql.Tx) error {
+	err = s.snapshot(ctx, "checking the standings", func(t *tx) {
 		faults = nil
-		err := s.all(ctx, tx, func(list []judged) error {
+		t.all(func(list []judged) {
 			if len(list) == 0 {
-				return nil
+				return
 			}
-			stored, err := s.stored(ctx, tx, list[0].id, list[len(list)-1].id)
-			if err != nil {
-				return err
-			}
+			stored := t.stored(list[0].id, list[len(list)-1].id)
 			for _, j := range list {
 				for _, v := range j.verdicts {
 					got, ok := stored[key{j.id, v.GPU}]
@@ -47,27 +42,17 @@ func (s *Store) Check(ctx context.Context) (faults []string, err error) {
 			for k := range stored {
 				fault("submission %d on %s: a verdict is kept, want none", k.id, k.gpu)
 			}
-			return nil
 		})
-		if err != nil {
-			return err
-		}
 		for _, way := range []struct{ statement, words string }{
 			{`SELECT leaderboard_id, gpu, user_id, submission_id FROM (` + bestVerdicts + ` EXCEPT SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM own.standing) d ORDER BY 1, 2, 3`, "missing"},
 			{`SELECT leaderboard_id, gpu, user_id, submission_id FROM (SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM own.standing EXCEPT ` + bestVerdicts + `) d ORDER BY 1, 2, 3`, "kept, and should not be"},
 		} {
-			err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-				var p place
-				var id int64
-				err := rows.Scan(&p.board, &p.gpu, &p.user, &id)
+			var p place
+			var id int64
+			t.each(to{&p.board, &p.gpu, &p.user, &id}, func() {
 				fault("standing of user %s on %s of board %d (submission %d): %s", p.user, p.gpu, p.board, id, way.words)
-				return err
 			}, way.statement)
-			if err != nil {
-				return err
-			}
 		}
-		return nil
 	})
 	return faults, err
 }
@@ -77,23 +62,19 @@ type key struct {
 	gpu string
 }
 
-func (s *Store) stored(ctx context.Context, on database.Querier, first, last int64) (map[key]ranking.Decision, error) {
+func (t *tx) stored(first, last int64) map[key]ranking.Decision {
 	stored := map[key]ranking.Decision{}
-	return stored, s.db.Each(ctx, on, func(rows *sql.Rows) error {
-		var id int64
-		var v ranking.Decision
-		err := rows.Scan(&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High)
-		stored[key{id, v.GPU}] = v
-		return err
-	}, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id BETWEEN $1 AND $2`, first, last)
+	var id int64
+	var v ranking.Decision
+	t.each(to{&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High}, func() { stored[key{id, v.GPU}] = v }, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id BETWEEN $1 AND $2`, first, last)
+	return stored
 }
 
 // verdicts are those of one submission, by GPU type.
-func (s *Store) verdicts(ctx context.Context, on database.Querier, submission int64) ([]ranking.Decision, error) {
-	stored, err := s.stored(ctx, on, submission, submission)
-	list := slices.Collect(maps.Values(stored))
+func (t *tx) verdicts(submission int64) []ranking.Decision {
+	list := slices.Collect(maps.Values(t.stored(submission, submission)))
 	slices.SortFunc(list, func(a, b ranking.Decision) int { return strings.Compare(a.GPU, b.GPU) })
-	return list, err
+	return list
 }
 
 func verdictWords(v ranking.Decision, there bool) string {

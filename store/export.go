@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"io"
 	"time"
@@ -59,35 +58,21 @@ func (s *Store) Export(ctx context.Context, w io.Writer, board string, code bool
 
 // export calls write for each submission, on one state of the database.
 func (s *Store) export(ctx context.Context, board string, code bool, write func(*exported) error) (count int, err error) {
-	err = s.snapshot(ctx, "exporting", func(tx *sql.Tx) error {
+	err = s.snapshot(ctx, "exporting", func(t *tx) {
 		if board != "" {
-			var id int64
-			if err := s.db.Row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
-				return err
-			}
+			t.named(board)
 		}
-		var ids []int64
-		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-			var id int64
-			err := rows.Scan(&id)
-			ids = append(ids, id)
-			return err
-		}, `SELECT s.id FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE $1 = '' OR l.name = $1 ORDER BY s.id`, board)
-		if err != nil {
-			return err
-		}
-		for _, id := range ids {
-			p, err := s.poll(ctx, tx, id)
-			if err != nil {
-				return err
+		for _, id := range values[int64](t, `SELECT s.id FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE $1 = '' OR l.name = $1 ORDER BY s.id`, board) {
+			p := t.poll(id)
+			if t.err == nil {
+				e := line(p, code)
+				t.err = write(&e)
 			}
-			e := line(p, code)
-			if err := write(&e); err != nil {
-				return err
+			if t.err != nil {
+				return
 			}
 			count++
 		}
-		return nil
 	})
 	return count, err
 }

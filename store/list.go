@@ -2,13 +2,11 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
@@ -58,31 +56,21 @@ func (s *Store) Submissions(ctx context.Context, q Query) (list []Listed, err er
 		q.Limit = listed
 	}
 	q.Limit = min(q.Limit, maxListed)
-	err = s.snapshot(ctx, "listing submissions", func(tx *sql.Tx) error {
+	err = s.snapshot(ctx, "listing submissions", func(t *tx) {
 		list = nil
 		where, args := q.where()
 		n := len(args)
-		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-			var l Listed
-			var at, heartbeat database.Stamp
-			err := rows.Scan(&l.ID, &l.Board, &l.FileName, &l.GPU, &l.Mode, &l.UserID, &l.User, &at, &l.Done, &l.Hacked, &l.Job.Status, &l.Job.Error, &heartbeat)
-			l.Time, l.Job.Heartbeat = at.Time, heartbeat.Time
-			list = append(list, l)
-			return err
-		}, `SELECT s.id, l.name, s.file_name, coalesce(a.gpu, ''), coalesce(a.mode, ''), s.user_id, coalesce(u.user_name, ''), s.submission_time, coalesce(s.done, false),
+		var l Listed
+		t.each(to{&l.ID, &l.Board, &l.FileName, &l.GPU, &l.Mode, &l.UserID, &l.User, &l.Time, &l.Done, &l.Hacked, &l.Job.Status, &l.Job.Error, &l.Job.Heartbeat}, func() { list = append(list, l) }, `SELECT s.id, l.name, s.file_name, coalesce(a.gpu, ''), coalesce(a.mode, ''), s.user_id, coalesce(u.user_name, ''), s.submission_time, coalesce(s.done, false),
 				s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
 			FROM (SELECT s.id FROM lb.submission s`+where+fmt.Sprintf(` ORDER BY s.id DESC LIMIT $%d OFFSET $%d) f`, n+1, n+2)+`
 			JOIN lb.submission s ON s.id = f.id JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.user_info u ON u.id = s.user_id
 			LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id ORDER BY s.id DESC`, append(args, q.Limit, q.Offset)...)
-		if err != nil || len(list) == 0 {
-			return err
+		if len(list) > 0 {
+			t.listRuns(list)
 		}
-		return s.listRuns(ctx, tx, list)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
+	return list, err
 }
 
 // where is what stands behind the table of submissions, s, to find those asked for.
@@ -116,7 +104,7 @@ func (q Query) where() (clause string, args []any) {
 }
 
 // listRuns adds runs and verdicts to a list, in two statements for all of it.
-func (s *Store) listRuns(ctx context.Context, on database.Querier, list []Listed) error {
+func (t *tx) listRuns(list []Listed) {
 	byID := make(map[int64]*Listed, len(list))
 	marks, args := make([]string, len(list)), make([]any, len(list))
 	for i := range list {
@@ -124,25 +112,16 @@ func (s *Store) listRuns(ctx context.Context, on database.Querier, list []Listed
 		marks[i], args[i] = "$"+strconv.Itoa(i+1), list[i].ID
 	}
 	these := "(" + strings.Join(marks, ", ") + ")"
-	err := s.db.Each(ctx, on, func(rows *sql.Rows) error {
-		var id int64
-		var v ranking.Decision
-		err := rows.Scan(&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High)
-		byID[id].Verdicts = append(byID[id].Verdicts, v)
-		return err
-	}, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id IN `+these+` ORDER BY submission_id, gpu`, args...)
-	if err != nil {
-		return err
-	}
-	return s.db.Each(ctx, on, func(rows *sql.Rows) error {
-		var id int64
-		var r ListedRun
-		err := rows.Scan(&id, &r.GPU, &r.Score)
+	var id int64
+	var v ranking.Decision
+	t.each(to{&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High}, func() { byID[id].Verdicts = append(byID[id].Verdicts, v) }, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id IN `+these+` ORDER BY submission_id, gpu`, args...)
+	var r ListedRun
+	t.each(to{&id, &r.GPU, &r.Score}, func() {
 		l := byID[id]
+		r.Ranks = false
 		for _, v := range l.Verdicts {
 			r.Ranks = r.Ranks || v.Ranks && v.GPU == r.GPU && r.Score != nil && v.Score != nil && *v.Score == *r.Score
 		}
 		l.Runs = append(l.Runs, r)
-		return err
 	}, `SELECT submission_id, runner, CAST(score AS double precision) FROM lb.runs WHERE NOT secret AND passed AND submission_id IN `+these+` ORDER BY submission_id, id`, args...)
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"io"
@@ -20,13 +19,10 @@ func TestParquet(t *testing.T) {
 		ctx := context.Background()
 		fill(t, s)
 		const copies = 1100 // of a submission, more than a row group
-		err := s.change(ctx, "copying", func(tx *sql.Tx) error {
+		err := s.change(ctx, "copying", func(t *tx) {
 			for range copies {
-				if _, err := s.db.Exec(ctx, tx, `INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time) SELECT leaderboard_id, file_name, user_id, code_id, submission_time FROM lb.submission WHERE id = 1`); err != nil {
-					return err
-				}
+				t.exec(`INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time) SELECT leaderboard_id, file_name, user_id, code_id, submission_time FROM lb.submission WHERE id = 1`)
 			}
-			return nil
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/zlib"
 	"context"
-	"database/sql"
 	"fmt"
 	"io"
 
@@ -23,20 +22,18 @@ type Report struct {
 // Reports returns the reports of a submission's public runs, the oldest first; none
 // of rows that Kernelbot wrote.
 func (s *Store) Reports(ctx context.Context, submission int64) (reports []Report, err error) {
-	err = s.db.Each(ctx, s.db.Read, func(rows *sql.Rows) error {
+	err = s.read(ctx, fmt.Sprintf("reading the reports of submission %d", submission), func(t *tx) {
 		var r Report
 		var body []byte
-		if err := rows.Scan(&r.RunID, &r.GPU, &body); err != nil {
-			return err
-		}
-		if r.Raw, err = unpack(body); err == nil {
-			r.Result, err = schema.DecodeResult(r.Raw)
-		}
-		reports = append(reports, r)
-		return err
-	}, `SELECT r.run_id, p.gpu, r.body FROM own.report r JOIN own.planned_run p ON p.run_id = r.run_id WHERE r.submission_id = $1 AND NOT p.secret ORDER BY r.created_at, r.run_id`, submission)
+		t.each(to{&r.RunID, &r.GPU, &body}, func() {
+			if r.Raw, t.err = unpack(body); t.err == nil {
+				r.Result, t.err = schema.DecodeResult(r.Raw)
+			}
+			reports = append(reports, r)
+		}, `SELECT r.run_id, p.gpu, r.body FROM own.report r JOIN own.planned_run p ON p.run_id = r.run_id WHERE r.submission_id = $1 AND NOT p.secret ORDER BY r.created_at, r.run_id`, submission)
+	})
 	if err != nil {
-		return nil, wrap(fmt.Sprintf("reading the reports of submission %d", submission), err)
+		return nil, err
 	}
 	return reports, nil
 }
@@ -58,12 +55,13 @@ func (s *Store) Evaluation(ctx context.Context, p PlannedRun) (*Evaluation, erro
 	var column, harness string
 	var seed int64
 	var code []byte
-	err := s.db.Row(ctx, s.db.Read, `SELECT CAST(l.task AS text), coalesce(b.task_harness, ''), l.secret_seed, s.file_name, c.code, coalesce(u.user_name, '')
-		FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id JOIN lb.user_info u ON u.id = s.user_id
-		LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE s.id = $1`, p.Submission).
-		Scan(&column, &harness, &seed, &e.File.Name, &code, &e.UserName)
+	err := s.read(ctx, "reading what a run evaluates", func(t *tx) {
+		t.get(to{&column, &harness, &seed, &e.File.Name, &code, &e.UserName}, `SELECT CAST(l.task AS text), coalesce(b.task_harness, ''), l.secret_seed, s.file_name, c.code, coalesce(u.user_name, '')
+			FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id JOIN lb.user_info u ON u.id = s.user_id
+			LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE s.id = $1`, p.Submission)
+	})
 	if err != nil {
-		return nil, wrap("reading what a run evaluates", err)
+		return nil, err
 	}
 	if e.Task, err = taskFrom(column, harness); err != nil {
 		return nil, wrap("reading the task of board "+p.Board, err)
@@ -77,13 +75,10 @@ func (s *Store) Evaluation(ctx context.Context, p PlannedRun) (*Evaluation, erro
 
 // GPUs lists the GPU types that any board has, by name.
 func (s *Store) GPUs(ctx context.Context) (gpus []string, err error) {
-	err = s.db.Each(ctx, s.db.Read, func(rows *sql.Rows) error {
-		var gpu string
-		err := rows.Scan(&gpu)
-		gpus = append(gpus, gpu)
-		return err
-	}, `SELECT DISTINCT gpu_type FROM lb.gpu_type ORDER BY gpu_type`)
-	return gpus, wrap("listing GPU types", err)
+	err = s.read(ctx, "listing GPU types", func(t *tx) {
+		gpus = values[string](t, `SELECT DISTINCT gpu_type FROM lb.gpu_type ORDER BY gpu_type`)
+	})
+	return gpus, err
 }
 
 // pack compresses a document for a column.

@@ -3,13 +3,9 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // Names in own.setting. Those of [Store.Secret] begin with secretPrefix.
@@ -20,9 +16,9 @@ const (
 
 // Accepting reports whether submissions are taken: they are, unless an admin has
 // said otherwise.
-func (s *Store) Accepting(ctx context.Context) (bool, error) {
-	value, err := s.setting(ctx, s.db.Read, settingAccepting)
-	return value != "no", wrap("reading whether submissions are taken", err)
+func (s *Store) Accepting(ctx context.Context) (accepting bool, err error) {
+	err = s.read(ctx, "reading whether submissions are taken", func(t *tx) { accepting = t.setting(settingAccepting) != "no" })
+	return accepting, err
 }
 
 // SetAccepting says for all instances whether submissions are taken.
@@ -31,9 +27,8 @@ func (s *Store) SetAccepting(ctx context.Context, accepting bool) error {
 	if !accepting {
 		value = "no"
 	}
-	return s.change(ctx, "saying whether submissions are taken", func(tx *sql.Tx) error {
-		_, err := s.db.Exec(ctx, tx, `INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingAccepting, value)
-		return err
+	return s.change(ctx, "saying whether submissions are taken", func(t *tx) {
+		t.exec(`INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingAccepting, value)
 	})
 }
 
@@ -41,24 +36,18 @@ func (s *Store) SetAccepting(ctx context.Context, accepting bool) error {
 // asked for first, and the same for all instances and restarts.
 func (s *Store) Secret(ctx context.Context, name string) (secret []byte, err error) {
 	what := "reading a kept secret"
-	value, err := s.setting(ctx, s.db.Read, secretPrefix+name)
-	if err != nil {
-		return nil, wrap(what, err)
-	}
-	if value == "" {
-		err = s.change(ctx, "keeping a secret", func(tx *sql.Tx) error {
+	var value string
+	err = s.read(ctx, what, func(t *tx) { value = t.setting(secretPrefix + name) })
+	if err == nil && value == "" {
+		err = s.change(ctx, "keeping a secret", func(t *tx) {
 			var b [32]byte
 			rand.Read(b[:]) // never fails
-			_, err := s.db.Exec(ctx, tx, `INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, secretPrefix+name, hex.EncodeToString(b[:]))
-			if err != nil {
-				return err
-			}
-			value, err = s.setting(ctx, tx, secretPrefix+name) // of two at once, the first
-			return err
+			t.exec(`INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, secretPrefix+name, hex.EncodeToString(b[:]))
+			value = t.setting(secretPrefix + name) // of two at once, the first
 		})
-		if err != nil {
-			return nil, err
-		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	secret, err = hex.DecodeString(value)
 	if err != nil || len(secret) != 32 {
@@ -68,44 +57,27 @@ func (s *Store) Secret(ctx context.Context, name string) (secret []byte, err err
 }
 
 // setting is a kept value, "" for none.
-func (s *Store) setting(ctx context.Context, on database.Querier, name string) (value string, err error) {
-	err = s.db.Row(ctx, on, `SELECT value FROM own.setting WHERE name = $1`, name).Scan(&value)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return value, err
+func (t *tx) setting(name string) (value string) {
+	t.find(to{&value}, `SELECT value FROM own.setting WHERE name = $1`, name)
+	return value
 }
 
 const settingHook = "webhook seen"
 
 // SawEvent keeps that an event of Buildkite's came at the time of at.
 func (s *Store) SawEvent(ctx context.Context, at time.Time) error {
-	return s.change(ctx, "keeping when an event came", func(tx *sql.Tx) error {
-		_, err := s.db.Exec(ctx, tx, `INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`,
-			settingHook, database.Stamp{Time: at})
-		return err
+	return s.change(ctx, "keeping when an event came", func(t *tx) {
+		t.exec(`INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`,
+			settingHook, at)
 	})
 }
 
 // Events returns when an event of Buildkite's came last, and when a run finished
 // last; zero: none ever did.
 func (s *Store) Events(ctx context.Context) (event, finished time.Time, err error) {
-	err = s.snapshot(ctx, "reading when events came", func(tx *sql.Tx) error {
-		value, err := s.setting(ctx, tx, settingHook)
-		if err != nil {
-			return err
-		}
-		if value != "" {
-			var at database.Stamp
-			if err := at.Scan(value); err != nil {
-				return err
-			}
-			event = at.Time
-		}
-		var last database.Stamp
-		err = s.db.Row(ctx, tx, `SELECT max(finished_at) FROM own.planned_run`).Scan(&last)
-		finished = last.Time
-		return err
+	err = s.snapshot(ctx, "reading when events came", func(t *tx) {
+		t.find(to{&event}, `SELECT value FROM own.setting WHERE name = $1`, settingHook)
+		t.get(to{&finished}, `SELECT max(finished_at) FROM own.planned_run`)
 	})
 	return event, finished, err
 }

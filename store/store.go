@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -62,49 +61,25 @@ func Convert(ctx context.Context, from, to *Store) (map[string]int64, error) {
 // Installation is the id of this database, made when it was migrated first. It
 // survives restarts and is the same for all instances.
 func (s *Store) Installation(ctx context.Context) (id string, err error) {
-	err = s.db.Row(ctx, s.db.Read, `SELECT id FROM own.installation`).Scan(&id)
-	return id, wrap("reading the installation id", err)
+	err = s.read(ctx, "reading the installation id", func(t *tx) { t.get(to{&id}, `SELECT id FROM own.installation`) })
+	return id, err
 }
 
 // wrap says what was being done. A refusal speaks for itself.
 func wrap(what string, err error) error {
 	var refused *Refusal
-	switch {
-	case err == nil, errors.As(err, &refused):
+	if err == nil || errors.As(err, &refused) {
 		return err
-	case errors.Is(err, sql.ErrNoRows):
-		return fmt.Errorf("%s: %w", what, ErrNotFound)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// change runs do in a transaction, see [database.DB.Change], and sends the signals
-// that it left once the transaction is committed.
-func (s *Store) change(ctx context.Context, what string, do func(tx *sql.Tx) error) error {
-	var signals []Signal
-	err := s.db.Change(ctx, func(tx *sql.Tx) error {
-		err := do(tx)
-		signals = s.listeners.take(tx)
-		return err
-	})
-	if err == nil {
-		s.listeners.send(signals...)
-	}
-	return wrap(what, err)
-}
-
-// snapshot runs do on one state of the database.
-func (s *Store) snapshot(ctx context.Context, what string, do func(tx *sql.Tx) error) error {
-	return wrap(what, s.db.Snapshot(ctx, do))
-}
-
 // clock is the time that leases are counted in: the database's own if several
 // machines share it.
-func (s *Store) clock(ctx context.Context, on database.Querier) (time.Time, error) {
-	if s.db.Kind == database.SQLite {
-		return s.now(), nil
+func (t *tx) clock() (now time.Time) {
+	if t.db.Kind == database.SQLite {
+		return t.now()
 	}
-	var t database.Stamp
-	err := s.db.Row(ctx, on, `SELECT clock_timestamp()`).Scan(&t)
-	return t.Time, err
+	t.get(to{&now}, `SELECT clock_timestamp()`)
+	return now
 }

@@ -2,11 +2,9 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 	"time"
 
-	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/gpu-mode/kbgen/store/queue"
 )
 
@@ -21,63 +19,48 @@ const plannedColumns = `p.run_id, p.submission_id, s.user_id, l.name, p.gpu, p.m
 
 const plannedFrom = ` FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id JOIN lb.leaderboard l ON l.id = s.leaderboard_id `
 
-func (p *PlannedRun) scan(rows interface{ Scan(...any) error }) error {
-	var created, changed, started database.Stamp
-	err := rows.Scan(&p.RunID, &p.Submission, &p.UserID, &p.Board, &p.GPU, &p.Mode, &p.Secret, &p.Priority, &p.State, &p.BuildNumber, &p.BuildID, &p.Fence, &created, &changed, &started)
-	p.Created, p.Changed, p.Started = created.Time, changed.Time, started.Time
-	return err
+func (p *PlannedRun) columns() to {
+	return to{&p.RunID, &p.Submission, &p.UserID, &p.Board, &p.GPU, &p.Mode, &p.Secret, &p.Priority, &p.State, &p.BuildNumber, &p.BuildID, &p.Fence, &p.Created, &p.Changed, &p.Started}
 }
 
 // Line lists everything that has not finished: what was begun, the oldest first,
 // and then what waits, in the order in which it goes on its GPU type.
 func (s *Store) Line(ctx context.Context) (line []PlannedRun, err error) {
-	err = s.snapshot(ctx, "reading the line", func(tx *sql.Tx) error {
+	err = s.snapshot(ctx, "reading the line", func(t *tx) {
 		var waiting []PlannedRun
 		line = nil
-		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-			var p PlannedRun
-			err := p.scan(rows)
+		var p PlannedRun
+		t.each(p.columns(), func() {
 			if p.State == StatePlanned {
 				waiting = append(waiting, p)
 			} else {
 				line = append(line, p)
 			}
-			return err
 		}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.state <> 'finished' ORDER BY p.started_at, p.run_id`)
-		if err != nil {
-			return err
-		}
-		begun, err := s.begun(ctx, tx, s.now())
-		line = append(line, inTurn(waiting, begun)...)
-		return err
+		line = append(line, inTurn(waiting, t.begun(s.now()))...)
 	})
 	return line, err
 }
 
 // begun counts the runs that each user began on each GPU type within the last hour.
-func (s *Store) begun(ctx context.Context, on database.Querier, now time.Time) (map[queue.Share]int, error) {
+func (t *tx) begun(now time.Time) map[queue.Share]int {
 	begun := map[queue.Share]int{}
-	return begun, s.db.Each(ctx, on, func(rows *sql.Rows) error {
-		var target queue.Share
-		var n int
-		err := rows.Scan(&target.User, &target.GPU, &n)
-		begun[target] = n
-		return err
-	}, `SELECT s.user_id, p.gpu, count(*) FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id WHERE p.started_at > $1 GROUP BY 1, 2`, database.Stamp{Time: now.Add(-queue.ShareWindow)})
+	var target queue.Share
+	var n int
+	t.each(to{&target.User, &target.GPU, &n}, func() { begun[target] = n }, `SELECT s.user_id, p.gpu, count(*) FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id WHERE p.started_at > $1 GROUP BY 1, 2`, now.Add(-queue.ShareWindow))
+	return begun
 }
 
 // Typical returns how long runs on a GPU type in a mode took lately, from their
 // beginning to their result, in the middle of the last 50; 0 when there were none.
 func (s *Store) Typical(ctx context.Context, gpu, mode string) (time.Duration, error) {
 	var took []time.Duration
-	err := s.db.Each(ctx, s.db.Read, func(rows *sql.Rows) error {
-		var began, ended database.Stamp
-		err := rows.Scan(&began, &ended)
-		took = append(took, ended.Sub(began.Time))
-		return err
-	}, `SELECT started_at, finished_at FROM own.planned_run WHERE gpu = $1 AND mode = $2 AND finished_at IS NOT NULL AND started_at IS NOT NULL ORDER BY finished_at DESC LIMIT 50`, gpu, mode)
+	err := s.read(ctx, "reading how long runs took", func(t *tx) {
+		var began, ended time.Time
+		t.each(to{&began, &ended}, func() { took = append(took, ended.Sub(began)) }, `SELECT started_at, finished_at FROM own.planned_run WHERE gpu = $1 AND mode = $2 AND finished_at IS NOT NULL AND started_at IS NOT NULL ORDER BY finished_at DESC LIMIT 50`, gpu, mode)
+	})
 	if err != nil || len(took) == 0 {
-		return 0, wrap("reading how long runs took", err)
+		return 0, err
 	}
 	slices.Sort(took)
 	return took[len(took)/2], nil
@@ -103,24 +86,17 @@ type Stuck struct {
 
 // Stuck lists what is older than age and has not finished, the oldest first.
 func (s *Store) Stuck(ctx context.Context, age time.Duration) (list []Stuck, err error) {
-	err = s.snapshot(ctx, "looking for what is stuck", func(tx *sql.Tx) error {
+	err = s.snapshot(ctx, "looking for what is stuck", func(t *tx) {
 		list = nil
-		before := database.Stamp{Time: s.now().Add(-age)}
-		return s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-			var x Stuck
-			var deadline, until, created, changed database.Stamp
-			err := rows.Scan(&x.RunID, &x.Submission, &x.Board, &deadline, &x.GPU, &x.Mode, &x.Secret, &x.State, &x.BuildNumber, &x.LeaseOwner, &until, &created, &changed)
-			x.Deadline, x.Until, x.Created, x.Changed = deadline.Time, until.Time, created.Time, changed.Time
-			list = append(list, x)
-			return err
-		}, `SELECT p.run_id, s.id, l.name, l.deadline, p.gpu, p.mode, p.secret, p.state, p.build_number, p.lease_owner, p.free_at, p.created_at, p.changed_at
+		var x Stuck
+		t.each(to{&x.RunID, &x.Submission, &x.Board, &x.Deadline, &x.GPU, &x.Mode, &x.Secret, &x.State, &x.BuildNumber, &x.LeaseOwner, &x.Until, &x.Created, &x.Changed}, func() { list = append(list, x) }, `SELECT p.run_id, s.id, l.name, l.deadline, p.gpu, p.mode, p.secret, p.state, p.build_number, p.lease_owner, p.free_at, p.created_at, p.changed_at
 			FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id JOIN lb.leaderboard l ON l.id = s.leaderboard_id
 			WHERE p.state <> 'finished' AND p.created_at < $1
 			UNION ALL
 			SELECT '', s.id, l.name, l.deadline, coalesce(a.gpu, ''), coalesce(a.mode, s.mode_category, ''), false, '', 0, '', s.submission_time, s.submission_time, coalesce(j.last_heartbeat, s.submission_time)
 			FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id
 			WHERE NOT coalesce(s.done, false) AND s.submission_time < $1 AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = s.id AND p.state <> 'finished')
-			ORDER BY 12, 1, 2`, before)
+			ORDER BY 12, 1, 2`, s.now().Add(-age))
 	})
 	return list, err
 }

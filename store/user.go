@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -18,6 +17,10 @@ type User struct {
 	Submissions int
 }
 
+const userColumns = `SELECT u.id, coalesce(u.user_name, ''), u.is_banned, coalesce(u.cli_valid, false), (SELECT count(*) FROM lb.submission s WHERE s.user_id = u.id) FROM lb.user_info u WHERE `
+
+func (u *User) columns() to { return to{&u.ID, &u.Name, &u.Banned, &u.CLI, &u.Submissions} }
+
 // hashedID is what is kept of a CLI id: who reads the database can submit for
 // nobody. Kernelbot's own rows hold the id itself.
 func hashedID(id string) string {
@@ -26,23 +29,23 @@ func hashedID(id string) string {
 }
 
 // upsertUser makes the user's row, or renames it; rankings show the new name.
-func (s *Store) upsertUser(ctx context.Context, tx *sql.Tx, id, name string) error {
-	n, err := s.db.Exec(ctx, tx, `INSERT INTO lb.user_info (id, user_name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, name)
-	if err != nil || n > 0 || name == "" {
-		return err
+func (t *tx) upsertUser(id, name string) {
+	if t.exec(`INSERT INTO lb.user_info (id, user_name) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, name) > 0 || name == "" {
+		return
 	}
-	n, err = s.db.Exec(ctx, tx, `UPDATE lb.user_info SET user_name = $2 WHERE id = $1 AND user_name IS DISTINCT FROM $2`, id, name)
-	if err != nil || n == 0 {
-		return err
+	if t.exec(`UPDATE lb.user_info SET user_name = $2 WHERE id = $1 AND user_name IS DISTINCT FROM $2`, id, name) == 0 {
+		return
 	}
-	return s.moved(ctx, tx, `l.id IN (SELECT s.leaderboard_id FROM lb.submission s WHERE s.user_id = $1)`, id)
+	t.moved(`l.id IN (SELECT s.leaderboard_id FROM lb.submission s WHERE s.user_id = $1)`, id)
 }
+
+const lockUser = `SELECT is_banned FROM lb.user_info WHERE id = $1 {lock}`
 
 // lockUser makes everything that may change the user's standings wait for this
 // transaction.
-func (s *Store) lockUser(ctx context.Context, tx *sql.Tx, id string) (banned bool, err error) {
-	err = s.db.Row(ctx, tx, `SELECT is_banned FROM lb.user_info WHERE id = $1 {lock}`, id).Scan(&banned)
-	return banned, err
+func (t *tx) lockUser(id string) (banned bool) {
+	t.get(to{&banned}, lockUser, id)
+	return banned
 }
 
 // NewCLIID gives a user, who is made when new, a CLI id, in place of any that was
@@ -53,12 +56,9 @@ func (s *Store) NewCLIID(ctx context.Context, id, name string) (cliID string, er
 		return "", err
 	}
 	cliID = database.NewID()
-	return cliID, s.change(ctx, "making a CLI id", func(tx *sql.Tx) error {
-		if err := s.upsertUser(ctx, tx, id, name); err != nil {
-			return err
-		}
-		_, err := s.db.Exec(ctx, tx, `UPDATE lb.user_info SET cli_id = $2, cli_valid = true, cli_auth_provider = 'kbserve' WHERE id = $1`, id, hashedID(cliID))
-		return err
+	return cliID, s.change(ctx, "making a CLI id", func(t *tx) {
+		t.upsertUser(id, name)
+		t.exec(`UPDATE lb.user_info SET cli_id = $2, cli_valid = true, cli_auth_provider = 'kbserve' WHERE id = $1`, id, hashedID(cliID))
 	})
 }
 
@@ -66,10 +66,12 @@ func (s *Store) NewCLIID(ctx context.Context, id, name string) (cliID string, er
 //
 // Errors: [ErrNotFound].
 func (s *Store) UserByCLIID(ctx context.Context, cliID string) (u User, err error) {
-	err = s.db.Row(ctx, s.db.Read, `SELECT id, coalesce(user_name, ''), is_banned FROM lb.user_info WHERE cli_valid AND (cli_id = $1 OR cli_id = $2 AND cli_id NOT LIKE 'sha256:%')`,
-		hashedID(cliID), cliID).Scan(&u.ID, &u.Name, &u.Banned)
 	u.CLI = true
-	return u, wrap("looking for a user", err)
+	err = s.read(ctx, "looking for a user", func(t *tx) {
+		t.get(to{&u.ID, &u.Name, &u.Banned}, `SELECT id, coalesce(user_name, ''), is_banned FROM lb.user_info WHERE cli_valid AND (cli_id = $1 OR cli_id = $2 AND cli_id NOT LIKE 'sha256:%')`,
+			hashedID(cliID), cliID)
+	})
+	return u, err
 }
 
 // Ban stops a user from submitting, or lets them again. What they have keeps its
@@ -77,22 +79,18 @@ func (s *Store) UserByCLIID(ctx context.Context, cliID string) (u User, err erro
 //
 // Errors: [ErrNotFound].
 func (s *Store) Ban(ctx context.Context, id string, banned bool) error {
-	return s.change(ctx, "banning user "+text.Line(id, 40), func(tx *sql.Tx) error {
-		n, err := s.db.Exec(ctx, tx, `UPDATE lb.user_info SET is_banned = $2 WHERE id = $1`, id, banned)
-		if err == nil && n == 0 {
-			err = ErrNotFound
+	return s.change(ctx, "banning user "+text.Line(id, 40), func(t *tx) {
+		if t.exec(`UPDATE lb.user_info SET is_banned = $2 WHERE id = $1`, id, banned) == 0 {
+			t.fail(ErrNotFound)
 		}
-		return err
 	})
 }
 
 // Users lists who is known, by id, without log-ins that nobody finished.
 func (s *Store) Users(ctx context.Context) (users []User, err error) {
-	err = s.db.Each(ctx, s.db.Read, func(rows *sql.Rows) error {
+	err = s.read(ctx, "listing users", func(t *tx) {
 		var u User
-		err := rows.Scan(&u.ID, &u.Name, &u.Banned, &u.CLI, &u.Submissions)
-		users = append(users, u)
-		return err
-	}, `SELECT u.id, coalesce(u.user_name, ''), u.is_banned, coalesce(u.cli_valid, false), (SELECT count(*) FROM lb.submission s WHERE s.user_id = u.id) FROM lb.user_info u WHERE substr(u.id, 1, 5) <> 'temp_' ORDER BY u.id`)
-	return users, wrap("listing users", err)
+		t.each(u.columns(), func() { users = append(users, u) }, userColumns+`substr(u.id, 1, 5) <> 'temp_' ORDER BY u.id`)
+	})
+	return users, err
 }

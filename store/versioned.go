@@ -7,11 +7,11 @@ import "sync"
 // One rule says when a list is out of date: when the version of its board
 // (own.board.version) is higher than the list's. The version is read for each use,
 // so that it does not matter which instance makes a change. Whatever changes a
-// value that a cached list shows must call [Store.moved] in the same transaction:
+// value that a cached list shows must call [tx.moved] in the same transaction:
 //
-//   - a decision that ranks, and with it a standing: Store.judge, Store.Rebuild
-//   - a user's name: Store.upsertUser
-//   - the policy of a board: Store.saveSettings
+//   - a decision that ranks, and with it a standing: tx.judge, Store.Rebuild
+//   - a user's name: tx.upsertUser
+//   - the policy of a board: tx.saveSettings
 //
 // The file name and the time of a submission never change. A new field of
 // [ranking.Entry] or [Step] needs a new line here if any of these does not cover
