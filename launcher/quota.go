@@ -1,9 +1,10 @@
 package launcher
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -62,16 +63,15 @@ type quota struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	limit   int       // requests per window
-	answers int       // that there were
-	tokens  float64   // in the bucket
-	at      time.Time // when tokens was right
-	free    int       // what the server said is left, smaller family, less what was sent since
-	until   time.Time // how long free is worth anything
-	last    time.Time // when the last request was admitted
-	flight  int       // requests that were sent and not answered
-	waiting tickets
-	seq     int         // of the last ticket
+	limit   int         // requests per window
+	answers int         // that there were
+	tokens  float64     // in the bucket
+	at      time.Time   // when tokens was right
+	free    int         // what the server said is left, smaller family, less what was sent since
+	until   time.Time   // how long free is worth anything
+	last    time.Time   // when the last request was admitted
+	flight  int         // requests that were sent and not answered
+	waiting []*ticket   // in order of arrival
 	turns   int         // admissions since the least use had its turn
 	alarm   *time.Timer // of the next admission; nil: none is due
 }
@@ -86,52 +86,20 @@ func burst(limit int) float64 { return max(burstShare*float64(limit), 1) }
 // A ticket is a request that waits to be admitted.
 type ticket struct {
 	use     use
-	seq     int // order of arrival
-	index   int // in the heap, -1: admitted
 	allowed chan struct{}
 }
 
-// tickets is a heap: the more important use first, within a use the first to
-// come.
-type tickets []*ticket
+// byUse puts the more important use first.
+func byUse(a, b *ticket) int { return cmp.Compare(a.use, b.use) }
 
-func (t tickets) Len() int { return len(t) }
-
-func (t tickets) Less(i, j int) bool {
-	if t[i].use != t[j].use {
-		return t[i].use < t[j].use
+// remove takes a ticket out of the line, and reports whether it was in it. q.mu is
+// held.
+func (q *quota) remove(t *ticket) bool {
+	at := slices.Index(q.waiting, t)
+	if at >= 0 {
+		q.waiting = slices.Delete(q.waiting, at, at+1)
 	}
-	return t[i].seq < t[j].seq
-}
-
-func (t tickets) Swap(i, j int) {
-	t[i], t[j] = t[j], t[i]
-	t[i].index, t[j].index = i, j
-}
-
-func (t *tickets) Push(x any) {
-	one := x.(*ticket)
-	one.index = len(*t)
-	*t = append(*t, one)
-}
-
-func (t *tickets) Pop() any {
-	one := (*t)[len(*t)-1]
-	*t = (*t)[:len(*t)-1]
-	one.index = -1
-	return one
-}
-
-// least is the ticket that would come last but for the order of arrival within
-// its use.
-func (t tickets) least() *ticket {
-	found := t[0]
-	for _, one := range t {
-		if one.use > found.use || one.use == found.use && one.seq < found.seq {
-			found = one
-		}
-	}
-	return found
+	return at >= 0
 }
 
 // admit waits for a request's turn. A cancellation does not wait: it frees a
@@ -145,9 +113,8 @@ func (q *quota) admit(ctx context.Context, u use) error {
 		q.mu.Unlock()
 		return nil
 	}
-	q.seq++
-	t := &ticket{use: u, seq: q.seq, allowed: make(chan struct{})}
-	heap.Push(&q.waiting, t)
+	t := &ticket{use: u, allowed: make(chan struct{})}
+	q.waiting = append(q.waiting, t)
 	q.serve()
 	q.mu.Unlock()
 	select {
@@ -157,10 +124,9 @@ func (q *quota) admit(ctx context.Context, u use) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if t.index < 0 { // admitted in this moment
+	if !q.remove(t) { // admitted in this moment
 		return nil
 	}
-	heap.Remove(&q.waiting, t.index)
 	return ctx.Err()
 }
 
@@ -180,11 +146,11 @@ func (q *quota) serve() {
 			})
 			return
 		}
-		next := q.waiting[0]
+		next := slices.MinFunc(q.waiting, byUse) // of equal ones the first
 		if q.turns++; q.turns >= fairTurn {
-			q.turns, next = 0, q.waiting.least()
+			q.turns, next = 0, slices.MaxFunc(q.waiting, byUse)
 		}
-		heap.Remove(&q.waiting, next.index)
+		q.remove(next)
 		q.spend(now)
 		close(next.allowed)
 	}

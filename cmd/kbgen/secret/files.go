@@ -3,10 +3,11 @@ package secret
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/google/renameio/v2"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/secrets"
@@ -18,23 +19,7 @@ const maxFile = 8 << 20
 
 // readFile reads a file, or standard input for "-".
 func readFile(env *cli.Env, name string) ([]byte, error) {
-	in := env.Stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	b, err := io.ReadAll(io.LimitReader(in, maxFile+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("reading %s: %w", name, err)
-	case len(b) > maxFile:
-		return nil, fmt.Errorf("%s: got more than %d bytes", name, maxFile)
-	}
-	return b, nil
+	return cli.ReadInput(env.Stdin, name, maxFile)
 }
 
 // writeFile puts a file in place at once, so that nobody ever reads half of it.
@@ -42,23 +27,10 @@ func readFile(env *cli.Env, name string) ([]byte, error) {
 func writeFile(name string, content []byte, mode fs.FileMode) error {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target
-	}
-	if info, err := os.Stat(name); err == nil {
-		mode = info.Mode().Perm()
 	} else if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".kbgen-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		os.Remove(f.Name())
+	if err := renameio.WriteFile(name, content, mode, renameio.WithExistingPermissions()); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
 	return nil
