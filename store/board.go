@@ -53,9 +53,9 @@ const (
 
 // A Limit bounds one user's submissions per hour.
 type Limit struct {
-	GPU      string // "" is all of the board's together
-	Category string // schema.ModeTest, which is every mode but ranked ones, or schema.ModeLeaderboard
-	PerHour  int    // 0 closes the category
+	GPU      string `json:"gpu_type"` // "" is all of the board's together
+	Category string `json:"category"` // schema.ModeTest, which is every mode but ranked ones, or schema.ModeLeaderboard
+	PerHour  int    `json:"per_hour"` // 0 closes the category
 }
 
 // A Change is what [Store.SaveBoards] does to one board.

@@ -9,28 +9,30 @@ import (
 
 // Stats are the numbers of all boards.
 type Stats struct {
-	Users       int // who have submitted
-	Submissions int
-	Runs        int // planned runs that have not finished
-	Hour, Day   int // submissions of the last hour and of the last 24
-	Boards      []BoardStats
+	Users       int          `json:"users"` // who have submitted
+	Submissions int          `json:"submissions"`
+	Hour        int          `json:"submissions_last_hour"`
+	Day         int          `json:"submissions_last_day"` // of the last 24 hours
+	Runs        int          `json:"open_runs"`            // planned runs that have not finished
+	Boards      []BoardStats `json:"boards"`
 }
 
 // BoardStats are the numbers of one board.
 type BoardStats struct {
-	Board       string
-	Users       int
-	Submissions int
-	Statuses    map[string]int // submissions by their job's status; "" for none
-	Modes       map[string]int // by mode; of those that Kernelbot accepted, by its category
-	Hour, Day   int
-	Open        int // planned runs that have not finished
+	Board       string         `json:"board"`
+	Users       int            `json:"users"`
+	Submissions int            `json:"submissions"`
+	Statuses    map[string]int `json:"by_status"` // submissions by their job's status; "" for none
+	Modes       map[string]int `json:"by_mode"`   // by mode; of those that Kernelbot accepted, by its category
+	Hour        int            `json:"submissions_last_hour"`
+	Day         int            `json:"submissions_last_day"`
+	Open        int            `json:"open_runs"` // planned runs that have not finished
 }
 
 // Stats counts, on one state of the database. It reads every submission's row.
 func (s *Store) Stats(ctx context.Context) (all Stats, err error) {
 	err = s.snapshot(ctx, "counting", func(t *tx) {
-		all = Stats{}
+		all = Stats{Boards: []BoardStats{}}
 		places := map[int64]int{}
 		var id int64
 		var board BoardStats

@@ -11,10 +11,11 @@ import (
 
 // A User is somebody who submits.
 type User struct {
-	ID, Name    string
-	Banned      bool
-	CLI         bool // has a CLI id
-	Submissions int
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Banned      bool   `json:"banned"`
+	CLI         bool   `json:"cli"` // has a CLI id, and may submit through the CLI
+	Submissions int    `json:"submissions"`
 }
 
 const userColumns = `SELECT u.id, coalesce(u.user_name, ''), u.is_banned, coalesce(u.cli_valid, false), (SELECT count(*) FROM lb.submission s WHERE s.user_id = u.id) FROM lb.user_info u WHERE `

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"text/tabwriter"
@@ -21,15 +22,12 @@ func (c *listGPUs) Run(_ context.Context, env *cli.Env) error {
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tQUEUE\tVENDOR\tARCH\tGPUS\tCPUS\tMEMORY\tPLATFORM\tTIMEOUT\tSTATE")
 	for _, g := range pipelines.Fleet {
-		arch, gpus := g.Arch, fmt.Sprint(g.GPUs)
-		if arch == "" {
-			arch = "-"
-		}
+		gpus := fmt.Sprint(g.GPUs)
 		if g.Slice != "" {
 			gpus += " × " + g.Slice
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d GiB\t%s\t%.0f min\t%s\n",
-			g.Name, g.Queue, g.Vendor, arch, gpus, g.CPUs, g.MemoryGiB, g.Platform, g.Timeout.Minutes(), state(g))
+			g.Name, g.Queue, g.Vendor, cmp.Or(g.Arch, "-"), gpus, g.CPUs, g.MemoryGiB, g.Platform, g.Timeout.Minutes(), state(g))
 	}
 	return w.Flush()
 }
@@ -82,13 +80,7 @@ func (c *listQueues) Run(_ context.Context, env *cli.Env) error {
 			queues = append(queues, queue{g.Queue, g.Name, g.Platform, g.Off})
 		}
 	}
-	if c.JSON {
-		return cli.PrintJSON(env.Stdout, queues)
-	}
-	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "QUEUE\tSERVES\tPLATFORM\tSTATE")
-	for _, q := range queues {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", q.Queue, q.Serves, q.Platform, state(pipelines.GPUType{Off: q.Off}))
-	}
-	return w.Flush()
+	return cli.PrintList(env.Stdout, c.JSON, queues, "QUEUE\tSERVES\tPLATFORM\tSTATE", func(q queue) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%s", q.Queue, q.Serves, q.Platform, state(pipelines.GPUType{Off: q.Off}))
+	})
 }

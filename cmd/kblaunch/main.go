@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/examples"
@@ -72,17 +71,11 @@ type exampleJSON struct {
 
 // Run lists the examples.
 func (c *examplesCmd) Run(_ context.Context, env *cli.Env) error {
-	if c.JSON {
-		list := []exampleJSON{}
-		for _, e := range examples.List() {
-			list = append(list, exampleJSON{e.Name, e.Lang, e.Submissions, e.Description})
-		}
-		return cli.PrintJSON(env.Stdout, list)
-	}
-	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TASK\tLANG\tSUBMISSIONS\tDESCRIPTION")
+	var list []exampleJSON
 	for _, e := range examples.List() {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", e.Name, e.Lang, strings.Join(e.Submissions, " "), e.Description)
+		list = append(list, exampleJSON{e.Name, e.Lang, e.Submissions, e.Description})
 	}
-	return w.Flush()
+	return cli.PrintList(env.Stdout, c.JSON, list, "TASK\tLANG\tSUBMISSIONS\tDESCRIPTION", func(e exampleJSON) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%s", e.Name, e.Lang, strings.Join(e.Submissions, " "), e.Description)
+	})
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -146,7 +145,7 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return trouble(ctx, err)
 	}
-	list := []launcher.Overview{}
+	var list []launcher.Overview
 	for i := range found {
 		b := &found[i]
 		if b.RunID() == "" || b.CreatedAt != nil && c.Since > 0 && time.Since(b.CreatedAt.Time) > c.Since {
@@ -154,15 +153,9 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 		}
 		list = append(list, b.Overview())
 	}
-	if c.JSON {
-		return cli.PrintJSON(env.Stdout, list)
-	}
-	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "BUILD\tSTATE\tOUTCOME\tGPU TYPE\tMODE\tCREATED\tRUN")
-	for _, l := range list {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Build, l.State, cmp.Or(l.Outcome, "-"), cmp.Or(l.GPUType, "-"), cmp.Or(l.Mode, "-"), l.Created, l.RunID)
-	}
-	return w.Flush()
+	return cli.PrintList(env.Stdout, c.JSON, list, "BUILD\tSTATE\tOUTCOME\tGPU TYPE\tMODE\tCREATED\tRUN", func(l launcher.Overview) string {
+		return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s", l.Build, l.State, cmp.Or(l.Outcome, "-"), cmp.Or(l.GPUType, "-"), cmp.Or(l.Mode, "-"), l.Created, l.RunID)
+	})
 }
 
 // logCmd prints the logs of a run's jobs.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -114,29 +113,23 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			list := []listed{}
-			for _, b := range boards {
-				list = append(list, listed{b.Name, b.Deadline, append([]string{}, b.GPUs...), b.Visibility, b.Submissions, b.Ranked, b.Policy.Harness, b.Policy.Sandbox, b.Policy.ClearTiming, b.Policy.Ties, b.ShowCode, b.Reuse})
-			}
-			return cli.PrintJSON(env.Stdout, list)
-		}
-		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "NAME\tDEADLINE\tSTATE\tSUBMISSIONS\tSTANDINGS\tGPUS\tRANKS")
+		var list []listed
 		for _, b := range boards {
+			list = append(list, listed{b.Name, b.Deadline, append([]string{}, b.GPUs...), b.Visibility, b.Submissions, b.Ranked, b.Policy.Harness, b.Policy.Sandbox, b.Policy.ClearTiming, b.Policy.Ties, b.ShowCode, b.Reuse})
+		}
+		return cli.PrintList(env.Stdout, c.JSON, list, "NAME\tDEADLINE\tSTATE\tSUBMISSIONS\tSTANDINGS\tGPUS\tRANKS", func(b listed) string {
 			state := b.Visibility
 			if time.Now().After(b.Deadline) {
 				state = "over"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", text.Line(b.Name, 100), b.Deadline.Format("2006-01-02 15:04"), state, b.Submissions, b.Ranked,
-				text.Line(strings.Join(b.GPUs, ","), 200), policyWords(*b.Policy))
-		}
-		return w.Flush()
+			return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%s\t%s", text.Line(b.Name, 100), b.Deadline.Format("2006-01-02 15:04"), state, b.Submissions, b.Standings,
+				text.Line(strings.Join(b.GPUs, ","), 200), b.requirements())
+		})
 	})
 }
 
-// policyWords is what a board requires beyond Kernelbot's rule, "all" for nothing.
-func policyWords(p ranking.Policy) string {
+// requirements are what a board requires beyond Kernelbot's rule, "all" for nothing.
+func (p *listed) requirements() string {
 	var words []string
 	if p.Harness != "" {
 		words = append(words, "harness "+p.Harness)

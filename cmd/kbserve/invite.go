@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -56,27 +55,21 @@ func (c *inviteListCmd) Run(ctx context.Context, env *cli.Env) error {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			list := []listedInvite{}
-			for _, i := range invites {
-				l := listedInvite{Code: i.Code, Boards: append([]string{}, i.Boards...), UserID: i.UserID, UserName: i.User, Created: i.Created}
-				if !i.Claimed.IsZero() {
-					l.Claimed = &i.Claimed
-				}
-				list = append(list, l)
-			}
-			return cli.PrintJSON(env.Stdout, list)
-		}
-		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "CODE\tMADE\tCLAIMED BY\tBOARDS")
+		var list []listedInvite
 		for _, i := range invites {
+			l := listedInvite{Code: i.Code, Boards: append([]string{}, i.Boards...), UserID: i.UserID, UserName: i.User, Created: i.Created}
+			if !i.Claimed.IsZero() {
+				l.Claimed = &i.Claimed
+			}
+			list = append(list, l)
+		}
+		return cli.PrintList(env.Stdout, c.JSON, list, "CODE\tMADE\tCLAIMED BY\tBOARDS", func(i listedInvite) string {
 			by := "-"
 			if i.UserID != "" {
-				by = strings.TrimSpace(text.Line(i.UserID, 40) + " " + text.Line(i.User, 60))
+				by = strings.TrimSpace(text.Line(i.UserID, 40) + " " + text.Line(i.UserName, 60))
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", text.Line(i.Code, 80), i.Created.Format("2006-01-02"), by, text.Line(strings.Join(i.Boards, ","), 200))
-		}
-		return w.Flush()
+			return fmt.Sprintf("%s\t%s\t%s\t%s", text.Line(i.Code, 80), i.Created.Format("2006-01-02"), by, text.Line(strings.Join(i.Boards, ","), 200))
+		})
 	})
 }
 

@@ -1,13 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema/text"
-	"github.com/gpu-mode/kbgen/server/listing"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -24,23 +23,13 @@ type limitsShowCmd struct {
 
 func (c *limitsShowCmd) Run(ctx context.Context, env *cli.Env) error {
 	return c.with(ctx, func(s *store.Store) error {
-		limits, err := listing.Limits(ctx, s, c.Board)
+		limits, err := s.Limits(ctx, c.Board)
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			return cli.PrintJSON(env.Stdout, limits)
-		}
-		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "SUBMISSIONS\tGPU\tAN HOUR")
-		for _, l := range limits {
-			gpu := "all"
-			if l.GPU != "" {
-				gpu = text.Line(l.GPU, 100)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%d\n", l.Category, gpu, l.PerHour)
-		}
-		return w.Flush()
+		return cli.PrintList(env.Stdout, c.JSON, limits, "SUBMISSIONS\tGPU\tAN HOUR", func(l store.Limit) string {
+			return fmt.Sprintf("%s\t%s\t%d", l.Category, cmp.Or(text.Line(l.GPU, 100), "all"), l.PerHour)
+		})
 	})
 }
 

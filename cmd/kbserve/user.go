@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -62,31 +61,13 @@ type userListCmd struct {
 	JSON  bool `name:"json" help:"print JSON"`
 }
 
-// listedUser is a user in --json.
-type listedUser struct {
-	ID          string `json:"id"`
-	Name        string `json:"name" placeholder:"TEXT" help:"the name that boards show"`
-	Banned      bool   `json:"banned"`
-	CLI         bool   `json:"cli"` // may submit through the CLI
-	Submissions int    `json:"submissions"`
-}
-
 func (c *userListCmd) Run(ctx context.Context, env *cli.Env) error {
 	return c.with(ctx, func(s *store.Store) error {
 		users, err := s.Users(ctx)
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			list := []listedUser{}
-			for _, u := range users {
-				list = append(list, listedUser(u))
-			}
-			return cli.PrintJSON(env.Stdout, list)
-		}
-		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "ID\tNAME\tSTATE\tSUBMISSIONS")
-		for _, u := range users {
+		return cli.PrintList(env.Stdout, c.JSON, users, "ID\tNAME\tSTATE\tSUBMISSIONS", func(u store.User) string {
 			state := "no CLI id"
 			if u.CLI {
 				state = "may submit"
@@ -94,9 +75,8 @@ func (c *userListCmd) Run(ctx context.Context, env *cli.Env) error {
 			if u.Banned {
 				state = "banned"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", text.Line(u.ID, 40), text.Line(u.Name, 60), state, u.Submissions)
-		}
-		return w.Flush()
+			return fmt.Sprintf("%s\t%s\t%s\t%d", text.Line(u.ID, 40), text.Line(u.Name, 60), state, u.Submissions)
+		})
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"text/tabwriter"
 )
 
 // Main runs a program as this process, which an interrupt or SIGTERM asks to end,
@@ -36,6 +37,20 @@ func PrintJSON(w io.Writer, v any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+// PrintList prints a list as JSON, or as a table: a heading, and a row for each
+// element, with tabs between the columns.
+func PrintList[T any](w io.Writer, asJSON bool, list []T, heading string, row func(T) string) error {
+	if asJSON {
+		return PrintJSON(w, append([]T{}, list...))
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, heading)
+	for _, one := range list {
+		fmt.Fprintln(table, row(one))
+	}
+	return table.Flush()
 }
 
 // ReadInput reads a file, or standard input for "-", of at most limit bytes.

@@ -1,8 +1,8 @@
 package secret
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -99,9 +99,7 @@ func currentKeyID(file string, now time.Time) (string, error) {
 
 func (c *auditCmd) print(w io.Writer, all []inventory.Audit, files int) error {
 	if c.JSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(all)
+		return cli.PrintJSON(w, all)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	problems := 0
@@ -116,24 +114,14 @@ func (c *auditCmd) print(w io.Writer, all []inventory.Audit, files int) error {
 		if r.AgeDays != nil {
 			age = fmt.Sprintf("%d d", *r.AgeDays)
 		}
-		said := strings.Join(r.Problems, "; ")
-		if said == "" {
-			said = "none"
-		} else {
+		if len(r.Problems) > 0 {
 			problems++
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s:%d\t%s\n", r.Name, format, orDash(r.KeyID), age, orDash(r.Expires), r.File, r.Line, said)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s:%d\t%s\n", r.Name, format, cmp.Or(r.KeyID, "-"), age, cmp.Or(r.Expires, "-"), r.File, r.Line, cmp.Or(strings.Join(r.Problems, "; "), "none"))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "%d secrets in %d files, %d with problems\n", len(all), files, problems)
 	return err
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
