@@ -150,6 +150,7 @@ type call struct {
 	w   http.ResponseWriter
 	who identity.Who
 	api *api
+	own bool // the route is ours
 }
 
 func (c *call) ctx() context.Context     { return c.Request.Context() }
@@ -192,7 +193,7 @@ func (a *api) handler(rt route) http.HandlerFunc {
 			limit = maxUpload
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
-		c := &call{Request: r, w: w, api: a}
+		c := &call{Request: r, w: w, api: a, own: rt.own}
 		if err := a.admit(c, rt); err != nil {
 			a.refuse(c, rt, err)
 			return

@@ -46,9 +46,9 @@ func popcornRoutes() []route {
 		{pattern: "POST /admin/submission/{board}/{gpu}/{mode}", about: "Hand in a file after the deadline, with the admin's token and a CLI id.", needs: admin, upload: true, status: http.StatusAccepted, answer: reflect.TypeFor[acceptedJSON](), do: submit},
 		{pattern: streamPattern, about: "Hand in a file and wait for its result: events status, then one event result or error. Leaving does not lose the submission.", needs: user, upload: true, stream: true, media: eventStream, do: submitAndWait},
 		{pattern: "GET /user/submissions", about: "List your submissions, newest first.", needs: user, query: []param{{"leaderboard", "string", "of this board alone"}, {"limit", "integer", "1 to 100; 50"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[[]mySubmissionJSON](), do: mySubmissions},
-		{pattern: "GET /user/submissions/{id}", about: "Read a submission of yours, and how far it is.", needs: user, answer: reflect.TypeFor[pollJSON](), do: poll},
-		{pattern: "DELETE /user/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: user, answer: reflect.TypeFor[deletedJSON](), do: deleteSubmission},
-		{pattern: "POST /user/join", about: "Use an invite to closed boards.", needs: user, body: reflect.TypeFor[joinRequestJSON](), answer: reflect.TypeFor[joinedJSON](), do: popcornJoin},
+		{pattern: "GET /user/submissions/{id}", about: "Read a submission of yours, and how far it is.", needs: user, answer: reflect.TypeFor[pollJSON](), do: withID(poll)},
+		{pattern: "DELETE /user/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: user, answer: reflect.TypeFor[deletedJSON](), do: withID(deleteSubmission)},
+		{pattern: "POST /user/join", about: "Use an invite to closed boards.", needs: user, body: reflect.TypeFor[joinRequestJSON](), answer: reflect.TypeFor[joinedJSON](), do: withBody(popcornJoin)},
 		{pattern: "GET /leaderboards", about: "List the boards that you may see.", answer: reflect.TypeFor[[]leaderboardJSON](), do: leaderboards},
 		{pattern: "GET /gpus/{board}", about: "List a board's GPU types.", answer: reflect.TypeFor[[]string](), do: gpus},
 		{pattern: "GET /submissions/{board}/{gpu}", about: "The ranking of a board on a GPU type.", query: []param{{"limit", "integer", "all without"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[[]RankedSubmission](), do: popcornRanking},
@@ -162,11 +162,7 @@ type pollRunJSON struct {
 	Result    json.RawMessage `json:"result,omitempty"` // of public tests and benchmarks
 }
 
-func poll(c *call) (any, error) {
-	id, err := c.id()
-	if err != nil {
-		return nil, err
-	}
+func poll(c *call, id int64) (any, error) {
 	s, err := c.back().Submission(c.ctx(), c.viewer(), id)
 	if err != nil {
 		return nil, err
@@ -240,11 +236,7 @@ type deletedJSON struct {
 	SubmissionID int64  `json:"submission_id"`
 }
 
-func deleteSubmission(c *call) (any, error) {
-	id, err := c.id()
-	if err != nil {
-		return nil, err
-	}
+func deleteSubmission(c *call, id int64) (any, error) {
 	if err := c.back().Delete(c.ctx(), c.viewer(), id); err != nil {
 		return nil, err
 	}
@@ -260,16 +252,12 @@ type joinedJSON struct {
 	Leaderboards []string `json:"leaderboards"`
 }
 
-func popcornJoin(c *call) (any, error) {
-	boards, err := join(c, false)
+func popcornJoin(c *call, in joinRequestJSON) (any, error) {
+	boards, err := join(c, in)
 	return joinedJSON{"ok", boards}, err
 }
 
-func join(c *call, strict bool) ([]string, error) {
-	var in joinRequestJSON
-	if err := c.json(&in, strict); err != nil {
-		return nil, err
-	}
+func join(c *call, in joinRequestJSON) ([]string, error) {
 	if in.Code == "" || len(in.Code) > 200 {
 		return nil, &refusal{http.StatusBadRequest, "code: want an invite's"}
 	}

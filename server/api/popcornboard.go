@@ -3,6 +3,9 @@ package api
 import (
 	"net/http"
 	"strconv"
+
+	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // A Leaderboard is a board without what is secret in it. Kernelbot's task holds all
@@ -25,14 +28,9 @@ type leaderboardTaskJSON struct {
 
 func leaderboards(c *call) (any, error) {
 	boards, err := c.back().Boards(c.ctx(), c.viewer())
-	if err != nil {
-		return nil, err
-	}
-	all := []leaderboardJSON{}
-	for _, b := range boards {
-		all = append(all, leaderboardJSON{ID: b.ID, Name: b.Name, Deadline: stamp(b.Deadline), Task: leaderboardTaskJSON{b.Description}, GPUTypes: list(b.GPUs), CreatorID: -1, ForumID: -1, Description: b.Description, Visibility: b.Visibility})
-	}
-	return all, nil
+	return mapped(boards, func(b store.Board) leaderboardJSON {
+		return leaderboardJSON{ID: b.ID, Name: b.Name, Deadline: stamp(b.Deadline), Task: leaderboardTaskJSON{b.Description}, GPUTypes: list(b.GPUs), CreatorID: -1, ForumID: -1, Description: b.Description, Visibility: b.Visibility}
+	}), err
 }
 
 // list is a slice that JSON writes as a list, empty or not.
@@ -74,14 +72,9 @@ func popcornRanking(c *call) (any, error) {
 		return nil, err
 	}
 	entries, _, err := c.back().Ranking(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"), limit, offset)
-	if err != nil {
-		return nil, err
-	}
-	all := []RankedSubmission{}
-	for _, e := range entries {
-		all = append(all, RankedSubmission{e.SubmissionID, e.Rank, e.FileName, stamp(e.Time), e.Score, c.board(), numberOr(e.UserID), e.User, c.PathValue("gpu")})
-	}
-	return all, nil
+	return mapped(entries, func(e ranking.Entry) RankedSubmission {
+		return RankedSubmission{e.SubmissionID, e.Rank, e.FileName, stamp(e.Time), e.Score, c.board(), numberOr(e.UserID), e.User, c.PathValue("gpu")}
+	}), err
 }
 
 func numberOr(s string) any {
