@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -83,3 +84,157 @@ func (t *tx) clock() (now time.Time) {
 	t.get(to{&now}, `SELECT clock_timestamp()`)
 	return now
 }
+
+// A tx is a transaction, or a connection that only reads, as the store's functions
+// use it. It keeps the first error and runs no statement after one, so that a
+// function looks at err only where it does something else than run statements. What
+// follows an error is undone with the transaction.
+type tx struct {
+	*Store
+	ctx     context.Context
+	on      database.Querier
+	err     error
+	signals []Signal // SQLite: sent once the transaction is committed
+}
+
+// fail ends the transaction with err, unless it has failed before.
+func (t *tx) fail(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+// refuse ends the transaction with a [Refusal].
+func (t *tx) refuse(why Why, format string, args ...any) {
+	t.fail(&Refusal{Why: why, Text: fmt.Sprintf(format, args...)})
+}
+
+// exec runs a statement and returns how many rows it changed. A time among args is
+// kept as [database.Stamp].
+func (t *tx) exec(statement string, args ...any) (n int64) {
+	if t.err == nil {
+		n, t.err = t.db.Exec(t.ctx, t.on, statement, stamped(args)...)
+	}
+	return n
+}
+
+// to are pointers to what the columns of a row are read into.
+type to []any
+
+// find reads the row of a query for at most one, and reports whether there is one.
+func (t *tx) find(into to, statement string, args ...any) bool {
+	if t.err != nil {
+		return false
+	}
+	err := t.db.Row(t.ctx, t.on, statement, stamped(args)...).Scan(stamped(into)...)
+	if !errors.Is(err, sql.ErrNoRows) {
+		t.err = err
+	}
+	return err == nil
+}
+
+// get reads the row of a query. Without one, the transaction fails with
+// [ErrNotFound].
+func (t *tx) get(into to, statement string, args ...any) {
+	if !t.find(into, statement, args...) {
+		t.fail(ErrNotFound)
+	}
+}
+
+// each reads the rows of a query, one after the other into the same variables, and
+// calls do after each.
+func (t *tx) each(into to, do func(), statement string, args ...any) {
+	if t.err != nil {
+		return
+	}
+	into = stamped(into)
+	t.err = t.db.Each(t.ctx, t.on, func(rows *sql.Rows) error {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		do()
+		return t.err
+	}, statement, stamped(args)...)
+}
+
+// values reads the one column of a query.
+func values[T any](t *tx, statement string, args ...any) (all []T) {
+	var v T
+	t.each(to{&v}, func() { all = append(all, v) }, statement, args...)
+	return all
+}
+
+// stamped puts [database.Stamp] in the place of times.
+func stamped(values []any) []any {
+	out := make([]any, len(values))
+	for i, v := range values {
+		switch at := v.(type) {
+		case time.Time:
+			out[i] = database.Stamp(at)
+		case *time.Time:
+			out[i] = (*database.Stamp)(at)
+		default:
+			out[i] = v
+		}
+	}
+	return out
+}
+
+// change runs do in a transaction, see [database.DB.Change], and sends the signals
+// that it left once the transaction is committed.
+func (s *Store) change(ctx context.Context, what string, do func(*tx)) error {
+	var signals []Signal
+	err := s.db.Change(ctx, func(on *sql.Tx) error {
+		t := &tx{Store: s, ctx: ctx, on: on}
+		do(t)
+		signals = t.signals
+		return t.err
+	})
+	if err == nil {
+		s.listeners.send(signals...)
+	}
+	return wrap(what, err)
+}
+
+// snapshot runs do on one state of the database.
+func (s *Store) snapshot(ctx context.Context, what string, do func(*tx)) error {
+	return wrap(what, s.db.Snapshot(ctx, func(on *sql.Tx) error {
+		t := &tx{Store: s, ctx: ctx, on: on}
+		do(t)
+		return t.err
+	}))
+}
+
+// read runs do, which has one query, without a transaction.
+func (s *Store) read(ctx context.Context, what string, do func(*tx)) error {
+	t := &tx{Store: s, ctx: ctx, on: s.db.Read}
+	do(t)
+	return wrap(what, t.err)
+}
+
+// Why says what a [Refusal] is about, for whoever turns it into a status.
+type Why int
+
+const (
+	Invalid      Why = iota // the request itself cannot be used
+	UnknownBoard            //
+	UnknownGPU              // not one of the board's
+	UnknownUser             //
+	Banned                  // the user
+	NotInvited              // to a closed board
+	AfterDeadline
+	OverLimit     // RetryAfter says when it may be tried again
+	Finished      // what was to be stopped
+	HasCLIID      // and nobody said that it may be replaced
+	UnknownInvite //
+	InviteTaken   // by somebody else
+)
+
+// A Refusal is a request that was understood and is not done. Nothing was stored.
+type Refusal struct {
+	Why        Why
+	Text       string        // one line for the user
+	RetryAfter time.Duration // of OverLimit
+}
+
+func (r *Refusal) Error() string { return r.Text }

@@ -3,11 +3,20 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/generator"
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema/near"
+	"github.com/gpu-mode/kbgen/schema/pipeline"
+	"github.com/gpu-mode/kbgen/schema/published"
+	"github.com/gpu-mode/kbgen/schema/queuefile"
+	"github.com/gpu-mode/kbgen/templates"
 )
 
 // listGPUs prints the table of GPU types.
@@ -83,4 +92,171 @@ func (c *listQueues) Run(_ context.Context, env *cli.Env) error {
 	return cli.PrintList(env.Stdout, c.JSON, queues, "QUEUE\tSERVES\tPLATFORM\tSTATE", func(q queue) string {
 		return fmt.Sprintf("%s\t%s\t%s\t%s", q.Queue, q.Serves, q.Platform, state(pipelines.GPUType{Off: q.Off}))
 	})
+}
+
+// What --json prints, one type each; kbgen schema publishes their schemas. Names
+// are in snake case and carry their unit.
+type (
+	gpuTypeJSON struct {
+		Name           string              `json:"name" jsonschema:"as submitters write it, H100_BK"`
+		Vendor         pipelines.Vendor    `json:"vendor" jsonschema:"none, nvidia, amd or google"`
+		Arch           string              `json:"arch,omitempty" jsonschema:"what nvcc is given after sm_, 90a; NVIDIA only"`
+		Queue          string              `json:"queue"`
+		GPUs           int                 `json:"gpus" jsonschema:"devices that one job gets"`
+		Slice          string              `json:"slice,omitempty" jsonschema:"part of one GPU, as MIG names it"`
+		CPUs           int                 `json:"cpus" jsonschema:"whole cores that one job gets"`
+		MemoryGiB      int                 `json:"memory_gib" jsonschema:"host memory that one job gets"`
+		Platform       pipelines.Platform  `json:"platform" jsonschema:"host, docker or kubernetes"`
+		Image          string              `json:"image,omitempty" jsonschema:"of the runner; none on a host"`
+		Isolation      pipelines.Isolation `json:"isolation" jsonschema:"node or step: who gives a job its devices and limits"`
+		Sandbox        string              `json:"sandbox" jsonschema:"the least sandbox that a submission runs in: none, partial or full"`
+		TimeoutSeconds int                 `json:"timeout_seconds" jsonschema:"of one job, from start to finish"`
+		Device         *deviceTypeJSON     `json:"device,omitempty" jsonschema:"how each device is known"`
+		Off            string              `json:"off,omitempty" jsonschema:"why nothing may be sent there now"`
+	}
+	deviceTypeJSON struct {
+		Names     []string `json:"names" jsonschema:"patterns; one of them has to match"`
+		Arch      string   `json:"arch,omitempty" jsonschema:"compute capability without its point, or gfx architecture"`
+		MemoryGiB int      `json:"memory_gib,omitempty" jsonschema:"the least"`
+	}
+
+	kindsJSON struct {
+		Kinds     []namedJSON `json:"kinds"`
+		Pipelines []namedJSON `json:"pipelines"`
+	}
+	namedJSON struct {
+		Name  string `json:"name"`
+		About string `json:"about" jsonschema:"one line"`
+	}
+
+	plannedStepJSON struct {
+		Key            string `json:"key"`
+		Kind           string `json:"kind"`
+		Queue          string `json:"queue"`
+		GPUType        string `json:"gpu_type" jsonschema:"or the helper machine"`
+		Image          string `json:"image,omitempty" jsonschema:"none outside containers"`
+		TimeoutMinutes int    `json:"timeout_minutes"`
+		Tries          int    `json:"tries" jsonschema:"starts in the worst case"`
+		GPUs           int    `json:"gpus" jsonschema:"devices of one job"`
+		GPUMinutes     int    `json:"gpu_minutes" jsonschema:"in the worst case: devices, timeout and tries multiplied"`
+	}
+)
+
+func gpuTypesAsJSON(table pipelines.Table) []gpuTypeJSON {
+	rows := []gpuTypeJSON{}
+	for _, g := range table {
+		row := gpuTypeJSON{
+			Name: g.Name, Vendor: g.Vendor, Arch: g.Arch, Queue: g.Queue, GPUs: g.GPUs, Slice: g.Slice, CPUs: g.CPUs, MemoryGiB: g.MemoryGiB,
+			Platform: g.Platform, Image: g.Image, Isolation: g.Isolation, Sandbox: g.LeastSandbox(), TimeoutSeconds: int(g.Timeout.Seconds()), Off: g.Off,
+		}
+		if d := g.Device; len(d.Names) > 0 {
+			row.Device = &deviceTypeJSON{d.Names, d.Arch, d.MemoryGiB}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func kindsAsJSON() kindsJSON {
+	var out kindsJSON
+	for _, k := range pipelines.Kinds {
+		out.Kinds = append(out.Kinds, namedJSON{k.Name, k.About})
+	}
+	for _, p := range pipelines.Pipelines {
+		out.Pipelines = append(out.Pipelines, namedJSON{p.Name, p.About})
+	}
+	return out
+}
+
+func planAsJSON(plan []generator.PlannedStep) []plannedStepJSON {
+	steps := []plannedStepJSON{}
+	for _, s := range plan {
+		steps = append(steps, plannedStepJSON{s.Key, s.Kind, s.Queue, s.GPU, s.Image, s.Minutes, s.Tries, s.GPUs, s.GPUMinutes()})
+	}
+	return steps
+}
+
+// imageCmd prints the Dockerfile of a runner image, or what it is built on.
+type imageCmd struct {
+	Kind string `arg:"" enum:"cuda,rocm,cpu,rootfs"`
+	Base bool   `help:"print the image that it is built on"`
+}
+
+// cpuBase is what the script of kbgen image rootfs makes, as its help page has
+// it imported.
+const cpuBase = "kbgen-base:1"
+
+func (c *imageCmd) Run(_ context.Context, env *cli.Env) error {
+	if c.Kind == "rootfs" {
+		script, err := templates.Rootfs()
+		if err != nil {
+			return err
+		}
+		_, err = env.Stdout.Write(script)
+		return err
+	}
+	r, err := templates.NewRunner(templates.RunnerKind(c.Kind))
+	if err != nil {
+		return err
+	}
+	if r.Kind == templates.CPU {
+		r.Base = cpuBase
+	}
+	if c.Base {
+		fmt.Fprintln(env.Stdout, r.Base)
+		return nil
+	}
+	r.Version = cli.Version()
+	text, err := r.Dockerfile()
+	if err != nil {
+		return err
+	}
+	_, err = env.Stdout.Write(text)
+	return err
+}
+
+// schemaCmd prints a JSON Schema.
+type schemaCmd struct {
+	Name string `arg:"" optional:"" name:"document" default:"pipeline"`
+	List bool   `help:"list all documents that have a schema"`
+}
+
+// checkedFormats are the schemas that kbgen itself checks by.
+var checkedFormats = map[string]func() []byte{"pipeline": pipeline.Schema, "queue-file": func() []byte { return queuefile.Schema }}
+
+// schemaNames lists every schema there is.
+func schemaNames() []string {
+	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(checkedFormats)), published.Names()...)))
+}
+
+func (c *schemaCmd) Run(_ context.Context, env *cli.Env) error {
+	if c.List {
+		return c.list(env)
+	}
+	text, known := schemaOf(c.Name)
+	if !known {
+		return cli.WithHint(cli.Usagef("no schema of %q%s", c.Name, near.Clause(c.Name, schemaNames())), "kbgen schema --list")
+	}
+	_, err := env.Stdout.Write(text)
+	return err
+}
+
+func schemaOf(name string) ([]byte, bool) {
+	if get, ok := checkedFormats[name]; ok {
+		return get(), true
+	}
+	return published.Get(name)
+}
+
+func (c *schemaCmd) list(env *cli.Env) error {
+	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+	for _, name := range schemaNames() {
+		text, _ := schemaOf(name)
+		var head struct{ Title string }
+		if err := json.Unmarshal(text, &head); err != nil {
+			return fmt.Errorf("the schema of %s: %w", name, err)
+		}
+		fmt.Fprintf(w, "%s\t%s\n", name, head.Title)
+	}
+	return w.Flush()
 }
