@@ -9,11 +9,9 @@ package backend
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -35,11 +33,6 @@ var ErrForbidden = errors.New("not allowed")
 type Options struct {
 	Store *store.Store
 	Queue Queue
-	Fleet pipelines.Table
-	Log   *slog.Logger // nil: nowhere
-
-	// Signing is a key of 32 bytes that all instances share.
-	Signing []byte
 }
 
 // A Backend may be used from many goroutines.
@@ -49,12 +42,7 @@ type Backend struct {
 }
 
 // New makes a backend. Its pages learn of changes once Run is called.
-func New(o Options) *Backend {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	return &Backend{o: o}
-}
+func New(o Options) *Backend { return &Backend{o: o} }
 
 // Queue is what runs at Buildkite and what waits for it.
 type Queue interface {

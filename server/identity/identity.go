@@ -48,7 +48,7 @@ var ErrCredentials = errors.New("unknown or expired credentials")
 // Options are what an Identity stands on.
 type Options struct {
 	Store   *store.Store
-	Signing []byte // the backend's: 32 bytes that all instances share
+	Signing []byte // 32 bytes that all instances share
 
 	// PublicURL is how browsers reach this server, https://HOST. With https, cookies
 	// are for that host and for https alone.

@@ -85,21 +85,34 @@ var digits = regexp.MustCompile(`^[1-9][0-9]{0,19}$`)
 // errCode is a code that a provider does not know, or not any more.
 var errCode = errors.New("the code was not taken")
 
-// trouble logs and answers what account returns.
-func (i *Identity) trouble(w http.ResponseWriter, r *http.Request, p *Provider, err error) {
-	i.o.Log.Warn("log-in", "provider", p.Name, "error", err)
-	status := http.StatusBadGateway
-	if errors.Is(err, errCode) {
-		status = http.StatusBadRequest
+// account returns whose account the browser brings a code for.
+//
+// Errors: [*refusal]; they quote nothing that the provider sent but its error's name.
+func (i *Identity) account(r *http.Request, p *Provider, redirect string, opts ...oauth2.AuthCodeOption) (account, error) {
+	if problem := r.FormValue("error"); problem != "" {
+		return account{}, &refusal{http.StatusForbidden, p.Name + " says: " + text.Line(problem, 60)}
 	}
-	i.problem(w, r, status, err.Error())
+	code := r.FormValue("code")
+	if code == "" || len(code) > 2048 {
+		return account{}, &refusal{http.StatusBadRequest, "code: want what " + p.Name + " sends"}
+	}
+	who, err := i.exchange(r.Context(), p, redirect, code, opts...)
+	if err != nil {
+		i.o.Log.Warn("log-in", "provider", p.Name, "error", err)
+		status := http.StatusBadGateway
+		if errors.Is(err, errCode) {
+			status = http.StatusBadRequest
+		}
+		return account{}, &refusal{status, err.Error()}
+	}
+	return who, nil
 }
 
-// account exchanges a code and asks whose it is. The provider's token is used for
+// exchange exchanges a code and asks whose it is. The provider's token is used for
 // that and forgotten.
 //
-// Errors: errCode; they quote nothing that the provider sent but its error's name.
-func (i *Identity) account(ctx context.Context, p *Provider, redirect, code string, opts ...oauth2.AuthCodeOption) (account, error) {
+// Errors: errCode.
+func (i *Identity) exchange(ctx context.Context, p *Provider, redirect, code string, opts ...oauth2.AuthCodeOption) (account, error) {
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, i.o.Client)
 	token, err := p.config(redirect).Exchange(ctx, code, opts...)
 	if err != nil {

@@ -53,7 +53,7 @@ type boardNumbers struct {
 	Hour, Day, Open        string
 	Statuses, Modes        string
 	Deadline               string
-	IsOpen, Closed, Hidden bool
+	IsOpen, Hidden         bool
 }
 
 type stuck struct {

@@ -39,12 +39,11 @@ type frame struct {
 	Refresh int    // without a script, load again after so many seconds; 0: never
 	Content any
 
-	Site     string // these are filled in by render
-	Viewer   backend.Viewer
-	Self     string // path of the viewer's own page; "" without
-	LogIn    string // path, for nobody
-	Year     int
-	Accepted bool
+	Site   string // these are filled in by render
+	Viewer backend.Viewer
+	Self   string // path of the viewer's own page; "" without
+	LogIn  string // path, for nobody
+	Year   int
 }
 
 // A refusal is an error that a page of ours tells.
@@ -141,8 +140,7 @@ func (s *site) form(act func(*request) error) func(*request) error {
 // render writes a whole page or, when the template fails, none of it.
 func (s *site) render(r *request, status int, f frame) error {
 	f.Site, f.Viewer, f.Year = s.Name, r.viewer, r.now.Year()
-	if r.viewer.Known() {
-	} else {
+	if !r.viewer.Known() {
 		f.LogIn = logInFrom(r)
 	}
 	if r.viewer.ID != "" {
