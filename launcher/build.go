@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -114,10 +115,7 @@ func moment(t *buildkite.Timestamp) time.Time {
 // describe words a job for an error: name, state and how it ended.
 func (j *Job) describe() string {
 	var s strings.Builder
-	name := j.StepKey
-	if name == "" {
-		name = text.Line(j.Name, 60)
-	}
+	name := cmp.Or(j.StepKey, text.Line(j.Name, 60))
 	fmt.Fprintf(&s, "%s %s", name, j.State)
 	if j.ExitStatus != nil {
 		fmt.Fprintf(&s, ", exit status %d", *j.ExitStatus)

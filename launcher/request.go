@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,10 +90,7 @@ func (c *Client) explain(req *http.Request, resp *buildkite.Response, body *byte
 // refusal words an error body: {"message", "errors": [{"field", "code"}]}.
 func refusal(r *buildkite.ErrorResponse) string {
 	if r.Message == "" {
-		t := r.Response.Header.Get("Content-Type")
-		if t == "" {
-			t = "nothing"
-		}
+		t := cmp.Or(r.Response.Header.Get("Content-Type"), "nothing")
 		return fmt.Sprintf("no message, the body is %s of %d bytes", text.Line(t, 60), len(r.RawBody))
 	}
 	var details struct {

@@ -5,6 +5,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,9 +74,7 @@ const signingKey = "signing key"
 
 // New puts a server together. It makes no request but to the database.
 func New(ctx context.Context, o Options) (*Server, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	signing, err := o.Store.Secret(ctx, signingKey)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -140,9 +141,7 @@ func (in *Submission) check() error {
 		}
 	}
 	for i := range in.Runs {
-		if in.Runs[i].ID == "" {
-			in.Runs[i].ID = database.NewID()
-		}
+		in.Runs[i].ID = cmp.Or(in.Runs[i].ID, database.NewID())
 		if !hexadec.MatchString(in.Runs[i].ID) {
 			return refuse("run id: want 8 to 64 letters, digits, - or _")
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"compress/zlib"
 	"context"
 	"encoding/json"
@@ -66,9 +67,7 @@ func (s *Store) Fail(ctx context.Context, p PlannedRun, status, why string) erro
 		return fmt.Errorf("ending a planned run: status: got %q, want failed or timed_out", status)
 	}
 	why = text.Line(why, maxError)
-	if why == "" {
-		why = "the evaluation did not work"
-	}
+	why = cmp.Or(why, "the evaluation did not work")
 	if p.Secret {
 		why = "the secret evaluation did not work" // its words may tell cases
 	}

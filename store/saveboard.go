@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -70,9 +71,7 @@ func (t *tx) saveBoard(b *Board, opts SaveOptions) Change {
 		t.fail(err)
 		return c
 	}
-	if b.Visibility == "" {
-		b.Visibility = Public
-	}
+	b.Visibility = cmp.Or(b.Visibility, Public)
 	var id int64
 	switch found := t.find(to{&id}, `SELECT id FROM lb.leaderboard WHERE name = $1 {lock but for references}`, b.Name); {
 	case !found:

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -203,9 +204,7 @@ func (s *Store) Submissions(ctx context.Context, q Query) (list []Listed, err er
 	if q.Limit < 0 || q.Offset < 0 || q.Before < 0 {
 		return nil, &Refusal{Why: Invalid, Text: fmt.Sprintf("list: got limit %d, offset %d and before %d, want 0 or more", q.Limit, q.Offset, q.Before)}
 	}
-	if q.Limit == 0 {
-		q.Limit = listed
-	}
+	q.Limit = cmp.Or(q.Limit, listed)
 	q.Limit = min(q.Limit, maxListed)
 	err = s.snapshot(ctx, "listing submissions", func(t *tx) {
 		list = nil

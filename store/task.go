@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -28,10 +29,7 @@ func taskColumn(t *task.Task) (string, error) {
 	if t.Seed != nil {
 		seed = schema.IntValue(*t.Seed)
 	}
-	rankingBy := t.RankingBy
-	if rankingBy == "" {
-		rankingBy = schema.RankLast
-	}
+	rankingBy := cmp.Or(t.RankingBy, schema.RankLast)
 	members := []schema.Param{
 		{Name: "lang", Value: schema.StringValue(t.Lang)},
 		{Name: "files", Value: schema.ObjectValue(files)},

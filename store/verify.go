@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -55,9 +56,7 @@ func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority
 		var done, hacked bool
 		t.get(to{&done, &hacked}, `SELECT coalesce(s.done, false) AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = s.id AND p.state <> 'finished'), coalesce(s.status, '') = 'hacked' FROM lb.submission s WHERE s.id = $1`, submission)
 		where, mode := t.target(submission)
-		if gpu == "" {
-			gpu = where
-		}
+		gpu = cmp.Or(gpu, where)
 		switch {
 		case !done:
 			t.refuse(Invalid, "submission %d has not finished", submission)

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -107,8 +108,6 @@ func (v *Verdict) Style() string {
 
 func code(s string) string {
 	s = strings.ReplaceAll(text.Line(s, maxLogLine), "`", "'")
-	if s == "" {
-		s = "-" // two backticks alone would begin a longer span
-	}
+	s = cmp.Or(s, "-") // two backticks alone would begin a longer span
 	return "`" + s + "`"
 }

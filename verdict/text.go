@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -172,7 +173,7 @@ func (v *Verdict) Log() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "+++ Verdict: %s\n  %s\n", line(v.Outcome.Name), line(v.Outcome.Text))
 	if v.GPUType != "" || v.Queue != "" {
-		fmt.Fprintf(&b, "  for GPU type %s, queue %s\n", orNone(v.GPUType), orNone(v.Queue))
+		fmt.Fprintf(&b, "  for GPU type %s, queue %s\n", cmp.Or(line(v.GPUType), "not named"), cmp.Or(line(v.Queue), "not named"))
 	}
 	for _, f := range v.explained() {
 		fmt.Fprintf(&b, "  %s\n", f.render(line))
@@ -190,13 +191,6 @@ func (v *Verdict) Log() string {
 		fmt.Fprintf(&b, "  %s\n", f.render(line))
 	}
 	return b.String()
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "not named"
-	}
-	return text.Line(s, maxLogLine)
 }
 
 // PhaseLog is one phase for the log of its job: a line for each case under its

@@ -12,6 +12,7 @@
 package verdict
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -84,9 +85,7 @@ func Of(r *schema.Result) *Verdict {
 // ("" is last).
 func OfRanked(r *schema.Result, ranking string) *Verdict {
 	v := Of(r)
-	if ranking == "" {
-		ranking = schema.RankLast
-	}
+	ranking = cmp.Or(ranking, schema.RankLast)
 	switch seconds, err := score(r, ranking); {
 	case err == nil:
 		v.Score = &Ranked{Seconds: seconds, Ranking: ranking}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,7 @@ type uploadCmd struct {
 }
 
 func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
-	if c.Pipeline == "" {
-		c.Pipeline = "evaluate"
-	}
+	c.Pipeline = cmp.Or(c.Pipeline, "evaluate")
 	c.bootstrap, c.within = c.bootstrapFlags, ctx
 	if err := generator.Expect(c.ExpectVersion, cli.Version()); err != nil {
 		return cli.WithHint(err, "install %[1]s on the bootstrap machines (go install github.com/gpu-mode/kbgen/cmd/kbgen@%[1]s), or paste into the pipeline's settings what \"kbgen render bootstrap\" of %[2]s prints", c.ExpectVersion, cli.Version())

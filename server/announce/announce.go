@@ -7,6 +7,7 @@ package announce
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,9 +70,7 @@ func New(o Options) (*Announcer, error) {
 			*d.of = d.value
 		}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	a := &Announcer{o: o, form: discord, wake: make(chan struct{}, 1), changed: map[string]bool{}}
 	if host := u.Hostname(); host == "slack.com" || strings.HasSuffix(host, ".slack.com") {
 		a.form = slack
@@ -312,10 +311,7 @@ func escapeDiscord(s string) string {
 const maxName = 40 // runes of a user's name
 
 func (f form) name(l store.Leader) string {
-	name := text.Line(l.User, maxName)
-	if name == "" {
-		name = "user " + l.UserID
-	}
+	name := cmp.Or(text.Line(l.User, maxName), "user "+l.UserID)
 	return f.escape(name)
 }
 

@@ -6,6 +6,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -74,12 +75,8 @@ type api struct {
 
 // New makes the handler. [httpx.Wrap] belongs around it.
 func New(o Options) http.Handler {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Beat == 0 {
-		o.Beat = 15 * time.Second
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Beat = cmp.Or(o.Beat, 15*time.Second)
 	a := &api{o: o, mux: http.NewServeMux(), streams: map[string]int{}}
 	for _, r := range a.routes() {
 		a.mux.HandleFunc(r.pattern, a.handler(r))
@@ -325,12 +322,7 @@ type route struct {
 	do      func(*call) (any, error)
 }
 
-func (r route) success() int {
-	if r.status == 0 {
-		return http.StatusOK
-	}
-	return r.status
-}
+func (r route) success() int { return cmp.Or(r.status, http.StatusOK) }
 
 // A param is one value in a query.
 type param struct {

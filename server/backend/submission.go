@@ -207,9 +207,6 @@ func (b *Backend) Mine(ctx context.Context, v Viewer, q store.Query) ([]store.Li
 	case !v.Admin:
 		q.UserID = v.ID
 	}
-	if q.Limit < 0 || q.Offset < 0 || q.Before < 0 {
-		return nil, refuse(store.Invalid, "page: got limit %d, offset %d and before %d, want 0 or more", q.Limit, q.Offset, q.Before)
-	}
 	return b.o.Store.Submissions(ctx, q)
 }
 

@@ -6,6 +6,7 @@
 package httpx
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/rand"
@@ -17,6 +18,7 @@ import (
 	"net/netip"
 	"path"
 	"regexp"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -78,9 +80,7 @@ var sane = regexp.MustCompile(`^[A-Za-z0-9._-]{8,64}$`)
 
 // Wrap puts a handler into what every request gets.
 func Wrap(h http.Handler, o Options) http.Handler {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		id := r.Header.Get("X-Request-Id")
@@ -99,7 +99,7 @@ func Wrap(h http.Handler, o Options) http.Handler {
 		defer func() {
 			broke := recover()
 			if broke != nil && broke != http.ErrAbortHandler {
-				o.Log.Error("a handler broke", "request", id, "route", n.route, "what", kindOf(broke), "stack", string(debug.Stack()))
+				o.Log.Error("a handler broke", "request", id, "route", n.route, "what", PanicKind(broke), "stack", string(debug.Stack()))
 				if seen.status == 0 {
 					Error(seen, http.StatusInternalServerError, "internal error; request "+id)
 				}
@@ -128,13 +128,11 @@ func Wrap(h http.Handler, o Options) http.Handler {
 	})
 }
 
-// kindOf says what a panic was about without its words, which may hold anything,
+// PanicKind says what a panic was about without its words, which may hold anything,
 // unless they are the runtime's.
-func kindOf(broke any) string {
-	if err, ok := broke.(interface{ RuntimeError() }); ok {
-		if err, ok := err.(error); ok {
-			return err.Error()
-		}
+func PanicKind(broke any) string {
+	if err, ok := broke.(runtime.Error); ok {
+		return err.Error()
 	}
 	return "panic"
 }
@@ -204,9 +202,7 @@ func (w *recorder) WriteHeader(status int) {
 }
 
 func (w *recorder) Write(b []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.status = cmp.Or(w.status, http.StatusOK)
 	n, err := w.ResponseWriter.Write(b)
 	w.bytes += int64(n)
 	return n, err
@@ -328,12 +324,8 @@ func (l *Limiter) bucket(name string, factor float64) *rate.Limiter {
 		return e.Value.(*bucket).limit
 	}
 	perSecond, burst := l.PerSecond, l.Burst
-	if perSecond == 0 {
-		perSecond = defaultPerSecond
-	}
-	if burst == 0 {
-		burst = defaultBurst
-	}
+	perSecond = cmp.Or(perSecond, defaultPerSecond)
+	burst = cmp.Or(burst, defaultBurst)
 	b := &bucket{name, rate.NewLimiter(rate.Limit(perSecond*factor), int(math.Ceil(float64(burst)*factor)))}
 	l.buckets[name] = l.recent.PushFront(b)
 	if l.recent.Len() > maxClients {

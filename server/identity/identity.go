@@ -21,10 +21,10 @@
 package identity
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -91,9 +92,7 @@ func New(o Options) (*Identity, error) {
 			return nil, err
 		}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -278,15 +277,7 @@ func (i *Identity) problem(w http.ResponseWriter, r *http.Request, status int, w
 		i.page(w, status, problemPage, map[string]any{"Text": what})
 		return
 	}
-	answer(w, status, map[string]any{"detail": what})
+	httpx.JSON(w, status, map[string]any{"detail": what})
 }
 
 func wantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
-
-func answer(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(v) // fails when the client has left
-}

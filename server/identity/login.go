@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -225,16 +226,16 @@ type pending struct {
 func (i *Identity) beginCLI(w http.ResponseWriter, r *http.Request) error {
 	p, found := i.provider(r.FormValue("provider"))
 	if !found {
-		answer(w, http.StatusBadRequest, map[string]any{"detail": "provider: want one of " + i.choices()})
+		httpx.JSON(w, http.StatusBadRequest, map[string]any{"detail": "provider: want one of " + i.choices()})
 		return nil
 	}
 	id, err := i.o.Store.BeginLogin(r.Context(), p.Name)
 	if err != nil {
 		i.o.Log.Error("beginning a CLI's log-in", "error", err)
-		answer(w, http.StatusInternalServerError, map[string]any{"detail": "beginning a log-in did not work; try again"})
+		httpx.JSON(w, http.StatusInternalServerError, map[string]any{"detail": "beginning a log-in did not work; try again"})
 		return nil
 	}
-	answer(w, http.StatusOK, map[string]any{"state": id})
+	httpx.JSON(w, http.StatusOK, map[string]any{"state": id})
 	return nil
 }
 
@@ -325,7 +326,7 @@ func (i *Identity) confirmCLI(w http.ResponseWriter, r *http.Request) error {
 	case wantsPage(r):
 		i.page(w, http.StatusOK, donePage, map[string]any{"Account": confirmation.Name})
 	default:
-		answer(w, http.StatusOK, map[string]any{"status": "success", "message": "popcorn-cli may submit for " + confirmation.Name + " now",
+		httpx.JSON(w, http.StatusOK, map[string]any{"status": "success", "message": "popcorn-cli may submit for " + confirmation.Name + " now",
 			"user_id": confirmation.ID, "user_name": confirmation.Name, "is_reset": confirmation.Reset})
 	}
 	return nil

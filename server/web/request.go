@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -10,7 +11,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -87,7 +87,7 @@ func (s *site) answer(fn func(*request) error) http.HandlerFunc {
 			case p == http.ErrAbortHandler:
 				panic(p)
 			case p != nil:
-				s.fail(r, fmt.Errorf("%s\n%s", kindOf(p), debug.Stack()))
+				s.fail(r, fmt.Errorf("%s\n%s", httpx.PanicKind(p), debug.Stack()))
 			}
 		}()
 		r.viewer = s.Identity.Viewer(in)
@@ -96,15 +96,6 @@ func (s *site) answer(fn func(*request) error) http.HandlerFunc {
 			s.fail(r, err)
 		}
 	}
-}
-
-// kindOf says what a panic was about without its words, which may hold anything,
-// unless they are the runtime's.
-func kindOf(p any) string {
-	if err, ok := p.(runtime.Error); ok {
-		return err.Error()
-	}
-	return "panic"
 }
 
 // maxForm bounds the body of a form that has no file.
@@ -189,9 +180,7 @@ func (s *site) fail(r *request, err error) {
 		return // the client has left
 	}
 	page := errorPage{Status: status, Heading: headings[status], Text: words}
-	if page.Heading == "" {
-		page.Heading = http.StatusText(status)
-	}
+	page.Heading = cmp.Or(page.Heading, http.StatusText(status))
 	id := r.w.Header().Get(requestID)
 	if status >= 500 {
 		page.Request = id

@@ -202,9 +202,7 @@ func newListed(all []store.Listed, r *request) []listed {
 				out[i].Reason = view.Sentence(v.Reason)
 			}
 		}
-		if out[i].Reason == "" {
-			out[i].Reason = view.Sentence(l.Job.Error)
-		}
+		out[i].Reason = cmp.Or(out[i].Reason, view.Sentence(l.Job.Error))
 	}
 	return out
 }

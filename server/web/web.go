@@ -9,6 +9,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -69,12 +70,8 @@ type site struct {
 // A stream of events lasts until its client leaves or its request's context ends:
 // to stop a server, cancel its base context.
 func New(opts Options) http.Handler {
-	if opts.Name == "" {
-		opts.Name = "Kernel competition"
-	}
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
+	opts.Name = cmp.Or(opts.Name, "Kernel competition")
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}

@@ -10,6 +10,7 @@
 package chart
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"html/template"
@@ -96,12 +97,7 @@ func newScale(values []float64) scale {
 		return scale{least / room, most * room, true}
 	}
 	room := (most/2 - least/2) * 0.16 // halves: no overflow
-	if room == 0 {
-		room = math.Abs(most) * 0.05
-	}
-	if room == 0 {
-		room = 1
-	}
+	room = cmp.Or(room, math.Abs(most)*0.05, 1)
 	low := least - room
 	if least >= 0 {
 		low = max(low, 0)
