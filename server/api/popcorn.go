@@ -204,11 +204,7 @@ type runLineJSON struct {
 }
 
 func mySubmissions(c *call) (any, error) {
-	limit, err := c.number("limit", 50, 1, 100)
-	if err != nil {
-		return nil, err
-	}
-	offset, err := c.number("offset", 0, 0, 1<<31-1)
+	limit, offset, err := c.page(50, 1, 100)
 	if err != nil {
 		return nil, err
 	}
@@ -321,11 +317,7 @@ type RankedSubmission struct {
 }
 
 func popcornRanking(c *call) (any, error) {
-	limit, err := c.number("limit", 0, 0, 1<<31-1)
-	if err != nil {
-		return nil, err
-	}
-	offset, err := c.number("offset", 0, 0, 1<<31-1)
+	limit, offset, err := c.page(0, 0, 1<<31-1)
 	if err != nil {
 		return nil, err
 	}

@@ -153,11 +153,7 @@ type boardSubmissionsJSON struct {
 }
 
 func adminBoardSubmissions(c *call) (any, error) {
-	limit, err := c.number("limit", 100, 1, 1000)
-	if err != nil {
-		return nil, err
-	}
-	offset, err := c.number("offset", 0, 0, 1<<31-1)
+	limit, offset, err := c.page(100, 1, 1000)
 	if err != nil {
 		return nil, err
 	}

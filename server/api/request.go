@@ -95,6 +95,14 @@ func (c *call) number(name string, usual, least, most int) (int, error) {
 	return n, nil
 }
 
+// page reads limit and offset from the query.
+func (c *call) page(usual, least, most int) (limit, offset int, err error) {
+	if limit, err = c.number("limit", usual, least, most); err == nil {
+		offset, err = c.number("offset", 0, 0, 1<<31-1)
+	}
+	return limit, offset, err
+}
+
 // word reads a text from the query; of several it is the first.
 func (c *call) word(name string) string { return c.values().Get(name) }
 
