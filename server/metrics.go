@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/server/reconciler"
@@ -54,10 +53,6 @@ func newMetrics(s *Server) *metrics {
 	counter("kbserve_webhook_hints_total", "Events that told of a build's end.", func() float64 { return float64(s.webhook.Stats().Hints) })
 	counter("kbserve_webhook_refused_total", "Events that were refused.", func() float64 { return float64(s.webhook.Stats().Refused) })
 	return m
-}
-
-func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
 // observe counts what the reconciler tells.

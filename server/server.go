@@ -28,6 +28,7 @@ import (
 	"github.com/gpu-mode/kbgen/server/web"
 	"github.com/gpu-mode/kbgen/server/webhook"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Options are what a server stands on.
@@ -113,7 +114,9 @@ func (s *Server) Handler() http.Handler { return s.handler }
 
 // Metrics answers with what Prometheus reads. It is for an address that strangers
 // do not reach.
-func (s *Server) Metrics() http.Handler { return s.metrics.handler() }
+func (s *Server) Metrics() http.Handler {
+	return promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})
+}
 
 // signal hands a signal of the store's to those who work beside the handler.
 func (s *Server) signal(signal store.Signal) {

@@ -48,7 +48,9 @@ func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result, raw 
 		return s.Fail(ctx, p, StatusFailed, r.Error)
 	}
 	return s.end(ctx, p, "recording a result", "", func(t *tx) {
-		t.replace(p)
+		// The results of a re-evaluation may take the place of those there are.
+		t.exec(`DELETE FROM lb.runs WHERE submission_id = $1 AND runner = $2 AND secret = $3
+			AND EXISTS (SELECT 1 FROM own.planned_run WHERE run_id = $4 AND again = $5)`, p.Submission, p.GPU, p.Secret, p.RunID, againInstead)
 		t.insertRuns(p.Submission, p.GPU, p.Secret, r)
 		if p.Secret || raw == nil {
 			return

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -108,11 +109,7 @@ func changedKeys(old, wanted string) (hard, soft []string, err error) {
 			return nil, nil, fmt.Errorf("reading a task that is kept: %w", err)
 		}
 	}
-	differ := func(name string) bool {
-		x, _ := json.Marshal(a[name])
-		y, _ := json.Marshal(b[name])
-		return !bytes.Equal(x, y)
-	}
+	differ := func(name string) bool { return !reflect.DeepEqual(a[name], b[name]) }
 	for _, name := range frozen {
 		if differ(name) {
 			hard = append(hard, name)

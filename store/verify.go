@@ -122,11 +122,3 @@ func (t *tx) planAgain(all []again, priority int, kind string) {
 		t.exec(`INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, again) VALUES `+strings.Join(values, ", "), args...)
 	}
 }
-
-// replace removes the rows whose place the results of a planned run take: of the
-// same submission on the same GPU type, public or secret as it is. It is called
-// before they are written.
-func (t *tx) replace(p PlannedRun) {
-	t.exec(`DELETE FROM lb.runs WHERE submission_id = $1 AND runner = $2 AND secret = $3
-		AND EXISTS (SELECT 1 FROM own.planned_run WHERE run_id = $4 AND again = $5)`, p.Submission, p.GPU, p.Secret, p.RunID, againInstead)
-}

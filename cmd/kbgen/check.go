@@ -43,7 +43,7 @@ func (c *checkCommand) Run(_ context.Context, env *cli.Env) error {
 		return cli.Usagef("--severity %s: want error, warning or info", c.Severity)
 	}
 	for _, id := range c.Ignore {
-		if !knownRule(id) {
+		if !slices.ContainsFunc(pipeline.Rules(), func(r pipeline.Rule) bool { return r.ID == id }) {
 			return cli.WithHint(cli.Usagef("--ignore %s: there is no such rule", id), "kbgen check --rules lists them")
 		}
 	}
@@ -96,10 +96,6 @@ func isFirst(name string) bool {
 		return true
 	}
 	return stem == "buildkite" && base != stem
-}
-
-func knownRule(id string) bool {
-	return slices.ContainsFunc(pipeline.Rules(), func(r pipeline.Rule) bool { return r.ID == id })
 }
 
 func (c *checkCommand) print(w io.Writer, found []schema.Finding) error {

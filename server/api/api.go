@@ -100,7 +100,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(pattern, "/auth/init") {
 				cost = initCost
 			}
-			if wait := a.o.Limit.AskFor(httpx.Network(httpx.Client(r.Context())), cost); wait > 0 {
+			if wait := a.o.Limit.Ask(httpx.Network(httpx.Client(r.Context())), cost); wait > 0 {
 				httpx.TooMany(w, wait)
 				return
 			}
@@ -213,13 +213,13 @@ func (a *api) admit(c *call, rt route) error {
 	}
 	var err error
 	if c.who, err = a.o.Identity.Who(c.Request); err != nil {
-		if wait := a.o.Limit.Ask(httpx.Network(httpx.Client(c.ctx()))); wait > 0 {
+		if wait := a.o.Limit.Ask(httpx.Network(httpx.Client(c.ctx())), 1); wait > 0 {
 			return &slower{wait}
 		}
 		return err
 	}
 	httpx.Note(c.ctx(), rt.pattern, c.who.ID)
-	if wait := a.o.Limit.Ask(c.client()); wait > 0 {
+	if wait := a.o.Limit.Ask(c.client(), 1); wait > 0 {
 		return &slower{wait}
 	}
 	switch {

@@ -274,12 +274,9 @@ type bucket struct {
 	limit *rate.Limiter
 }
 
-// Ask takes one request from a client's allowance, and returns how long the client
-// must wait when there is none; 0: it may go on.
-func (l *Limiter) Ask(client string) time.Duration { return l.ask(client, 1, 1) }
-
-// AskFor is Ask for something that costs as much as n requests.
-func (l *Limiter) AskFor(client string, n int) time.Duration { return l.ask(client, 1, n) }
+// Ask takes n requests from a client's allowance, and returns how long the client
+// must wait when there are none; 0: it may go on.
+func (l *Limiter) Ask(client string, n int) time.Duration { return l.ask(client, 1, n) }
 
 // address counts what comes from an address before anybody knows who it is.
 func (l *Limiter) address(a netip.Addr) time.Duration {
