@@ -77,10 +77,10 @@ func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err er
 		out = Accepted{}
 		board, late := t.admit(&in)
 		code := t.keepCode(in.Code)
-		t.get(to{&out.ID}, `INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time, mode_category) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id`,
+		t.get(dest{&out.ID}, `INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time, mode_category) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id`,
 			board, in.FileName, in.UserID, code, in.Time, category(in.Mode))
 		now := s.now()
-		t.get(to{&out.JobStatusID}, `INSERT INTO lb.submission_job_status (submission_id, status, created_at, last_heartbeat) VALUES ($1, $2, $3, $3) RETURNING id`,
+		t.get(dest{&out.JobStatusID}, `INSERT INTO lb.submission_job_status (submission_id, status, created_at, last_heartbeat) VALUES ($1, $2, $3, $3) RETURNING id`,
 			out.ID, StatusPending, now)
 		digest := t.taskDigest(board)
 		t.exec(`INSERT INTO own.accepted (submission_id, gpu, mode, late, task) VALUES ($1, $2, $3, $4, $5)`, out.ID, in.GPU, in.Mode, late, digest)
@@ -167,13 +167,13 @@ func (t *tx) admit(in *Submission) (board int64, late bool) {
 	board = t.boardID(in.Board)
 	var deadline time.Time
 	var visibility string
-	t.get(to{&deadline, &visibility}, `SELECT deadline, visibility FROM lb.leaderboard WHERE id = $1`, board)
+	t.get(dest{&deadline, &visibility}, `SELECT deadline, visibility FROM lb.leaderboard WHERE id = $1`, board)
 	if gpus := t.gpus(board); !slices.Contains(gpus, in.GPU) {
 		t.refuse(UnknownGPU, "GPU %s: board %s has %s", text.Quote(text.Shorten(in.GPU, 100)), in.Board, strings.Join(gpus, ", "))
 	}
 	if visibility != Public && !in.AnyTime {
 		var invited bool
-		t.get(to{&invited}, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board)
+		t.get(dest{&invited}, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board)
 		if !invited {
 			t.refuse(NotInvited, "board %s is closed, and you have no invite to it", in.Board)
 		}
@@ -196,12 +196,12 @@ func (t *tx) limits(board int64, in *Submission) {
 		{`SELECT per_hour FROM own.gpu_limit WHERE leaderboard_id = $1 AND mode_category = $2 AND gpu = $3`, in.GPU, "an hour on " + in.GPU},
 	} {
 		var most int
-		if !t.find(to{&most}, limit.most, board, kind, limit.gpu) {
+		if !t.find(dest{&most}, limit.most, board, kind, limit.gpu) {
 			continue
 		}
 		var oldest time.Time
 		var count int
-		t.get(to{&count, &oldest}, `SELECT count(*), min(s.submission_time) FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id
+		t.get(dest{&count, &oldest}, `SELECT count(*), min(s.submission_time) FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id
 			WHERE s.user_id = $1 AND s.leaderboard_id = $2 AND s.mode_category = $3 AND s.submission_time > $4 AND ($5 = '' OR a.gpu = $5)`,
 			in.UserID, board, kind, hour, limit.gpu)
 		if count < most {
@@ -224,12 +224,12 @@ func (t *tx) keepCode(code []byte) (id int64) {
 	if t.db.Kind == database.SQLite {
 		t.exec(`INSERT INTO lb.code_files (code, hash) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING`, code, hash)
 	} else { // its hash is generated; looked for first, as a conflict burns an id
-		if t.find(to{&id}, `SELECT id FROM lb.code_files WHERE hash = $1`, hash) {
+		if t.find(dest{&id}, `SELECT id FROM lb.code_files WHERE hash = $1`, hash) {
 			return id
 		}
 		t.exec(`INSERT INTO lb.code_files (code) VALUES ($1) ON CONFLICT (hash) DO NOTHING`, code)
 	}
-	t.get(to{&id}, `SELECT id FROM lb.code_files WHERE hash = $1`, hash)
+	t.get(dest{&id}, `SELECT id FROM lb.code_files WHERE hash = $1`, hash)
 	return id
 }
 
@@ -240,7 +240,7 @@ const reuseTime = 24 * time.Hour
 // taskDigest names a board's task as it is now, with what judges it.
 func (t *tx) taskDigest(board int64) string {
 	var text, harness string
-	t.get(to{&text, &harness}, `SELECT CAST(l.task AS text), coalesce(b.task_harness, '') FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.id = $1`, board)
+	t.get(dest{&text, &harness}, `SELECT CAST(l.task AS text), coalesce(b.task_harness, '') FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.id = $1`, board)
 	sum := sha256.Sum256([]byte(harness + "\x00" + text))
 	return hex.EncodeToString(sum[:])
 }
@@ -255,7 +255,7 @@ func (t *tx) reuse(in *Submission, id, board, code int64, digest string) (runID 
 	}
 	var from int64
 	var old string
-	if !t.find(to{&from, &old}, `SELECT s.id, p.run_id FROM lb.submission s JOIN own.board b ON b.leaderboard_id = s.leaderboard_id JOIN own.accepted a ON a.submission_id = s.id
+	if !t.find(dest{&from, &old}, `SELECT s.id, p.run_id FROM lb.submission s JOIN own.board b ON b.leaderboard_id = s.leaderboard_id JOIN own.accepted a ON a.submission_id = s.id
 		JOIN lb.submission_job_status j ON j.submission_id = s.id JOIN own.planned_run p ON p.submission_id = s.id JOIN own.report r ON r.run_id = p.run_id
 		WHERE b.reuse AND s.leaderboard_id = $1 AND s.code_id = $2 AND a.gpu = $3 AND a.mode = 'test' AND a.task = $4 AND r.task = $4 AND s.submission_time > $5
 			AND s.done AND coalesce(s.status, '') <> 'hacked' AND j.status = 'succeeded' AND p.state = 'finished' AND p.outcome = '' AND p.again = '' AND NOT p.secret
@@ -276,7 +276,7 @@ func (t *tx) reuse(in *Submission, id, board, code int64, digest string) (runID 
 func (t *tx) copyRuns(from, target int64, gpu string) {
 	for _, id := range values[int64](t, `SELECT id FROM lb.runs WHERE submission_id = $1 AND runner = $2 AND NOT secret ORDER BY id`, from, gpu) {
 		var made int64
-		t.get(to{&made}, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
+		t.get(dest{&made}, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
 			SELECT $1, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info FROM lb.runs WHERE id = $2 RETURNING id`, target, id)
 		t.exec(`INSERT INTO own.run_evidence (run_id, harness, self_checked, sandbox, ambiguous, low, high)
 			SELECT $1, harness, self_checked, sandbox, ambiguous, low, high FROM own.run_evidence WHERE run_id = $2`, made, id)

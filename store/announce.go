@@ -47,7 +47,7 @@ func (s *Store) Announce(ctx context.Context, board string) (changes []Announcem
 		changes = nil
 		var id int64
 		var visibility string
-		t.get(to{&id, &visibility}, `SELECT id, visibility FROM lb.leaderboard WHERE name = $1`, board)
+		t.get(dest{&id, &visibility}, `SELECT id, visibility FROM lb.leaderboard WHERE name = $1`, board)
 		if visibility != Public { // when it is made public, nobody is told of its ranking
 			t.exec(`DELETE FROM own.announced WHERE leaderboard_id = $1`, id)
 			return
@@ -67,7 +67,7 @@ func (s *Store) Announce(ctx context.Context, board string) (changes []Announcem
 func (t *tx) claimAnnouncement(board string, target boardGPU) *Announcement {
 	first := t.exec(`INSERT INTO own.announced (leaderboard_id, gpu, top) VALUES ($1, $2, '[]') ON CONFLICT (leaderboard_id, gpu) DO NOTHING`, target.board, target.gpu)
 	var cached string
-	t.get(to{&cached}, `SELECT top FROM own.announced WHERE leaderboard_id = $1 AND gpu = $2 {lock}`, target.board, target.gpu)
+	t.get(dest{&cached}, `SELECT top FROM own.announced WHERE leaderboard_id = $1 AND gpu = $2 {lock}`, target.board, target.gpu)
 	c := &Announcement{Board: board, GPU: target.gpu, Now: t.leaders(board, target)}
 	if t.err != nil {
 		return nil
@@ -117,7 +117,7 @@ func (s *Store) RanksPublicly(ctx context.Context, gpu string, submission int64)
 }
 
 func (t *tx) ranks(gpu string, submission int64) (ranks bool) {
-	t.get(to{&ranks}, `SELECT EXISTS (SELECT 1 FROM own.verdict v JOIN lb.leaderboard l ON l.id = v.leaderboard_id WHERE v.submission_id = $1 AND v.gpu = $2 AND v.ranks AND l.visibility = $3)`,
+	t.get(dest{&ranks}, `SELECT EXISTS (SELECT 1 FROM own.verdict v JOIN lb.leaderboard l ON l.id = v.leaderboard_id WHERE v.submission_id = $1 AND v.gpu = $2 AND v.ranks AND l.visibility = $3)`,
 		submission, gpu, Public)
 	return ranks
 }

@@ -122,7 +122,7 @@ func (s *Store) Board(ctx context.Context, name string) (*Board, error) {
 	err := s.snapshot(ctx, "reading board "+text.Quote(text.Shorten(name, 100)), func(t *tx) {
 		var column string
 		var version int64
-		t.get(to{&b.ID, &b.Deadline, &b.Description, &b.Visibility, &column, &version}, `SELECT l.id, l.deadline, l.description, l.visibility, CAST(l.task AS text), coalesce(b.version, 0)
+		t.get(dest{&b.ID, &b.Deadline, &b.Description, &b.Visibility, &column, &version}, `SELECT l.id, l.deadline, l.description, l.visibility, CAST(l.task AS text), coalesce(b.version, 0)
 			FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.name = $1`, name)
 		b.GPUs = t.gpus(b.ID)
 		t.readTask(b, column)
@@ -148,7 +148,7 @@ func (t *tx) readTask(b *Board, column string) {
 	}
 	b.Task.Description, b.Task.GPUs = b.Description, b.GPUs
 	var template task.Template
-	t.each(to{&template.Language, &template.Text}, func() { b.Task.Templates = append(b.Task.Templates, template) }, `SELECT lang, code FROM lb.templates WHERE leaderboard_id = $1 ORDER BY id`, b.ID)
+	t.each(dest{&template.Language, &template.Text}, func() { b.Task.Templates = append(b.Task.Templates, template) }, `SELECT lang, code FROM lb.templates WHERE leaderboard_id = $1 ORDER BY id`, b.ID)
 }
 
 // Boards lists all boards by name. How many submissions they have may be as of some
@@ -160,7 +160,7 @@ func (s *Store) Boards(ctx context.Context) (boards []Board, err error) {
 		gpus := map[int64][]string{}
 		var id int64
 		var gpu string
-		t.each(to{&id, &gpu}, func() { gpus[id] = append(gpus[id], gpu) }, `SELECT leaderboard_id, gpu_type FROM lb.gpu_type`)
+		t.each(dest{&id, &gpu}, func() { gpus[id] = append(gpus[id], gpu) }, `SELECT leaderboard_id, gpu_type FROM lb.gpu_type`)
 		submissions := t.submissions()
 		for i := range boards {
 			b := &boards[i]
@@ -175,7 +175,7 @@ func (t *tx) boardRows() (boards []Board, versions []int64) {
 	var b Board
 	var policy ranking.Policy
 	var version int64
-	t.each(to{&b.ID, &b.Name, &b.Deadline, &b.Description, &b.Visibility, &policy.Harness, &policy.Sandbox, &policy.ClearTiming, &policy.Ties, &b.ShowCode, &b.Reuse, &version}, func() {
+	t.each(dest{&b.ID, &b.Name, &b.Deadline, &b.Description, &b.Visibility, &policy.Harness, &policy.Sandbox, &policy.ClearTiming, &policy.Ties, &b.ShowCode, &b.Reuse, &version}, func() {
 		own := policy
 		b.Policy = &own
 		boards, versions = append(boards, b), append(versions, version)
@@ -211,7 +211,7 @@ func (s *Store) DeleteBoard(ctx context.Context, name string, force bool) (submi
 	err = s.change(ctx, "deleting board "+text.Quote(name), func(t *tx) {
 		id := t.named(name)
 		t.lockWhole(id)
-		t.get(to{&submissions}, `SELECT count(*) FROM lb.submission WHERE leaderboard_id = $1`, id)
+		t.get(dest{&submissions}, `SELECT count(*) FROM lb.submission WHERE leaderboard_id = $1`, id)
 		if submissions > 0 && !force {
 			t.fail(fmt.Errorf("it has submissions: %d", submissions))
 		}
@@ -299,7 +299,7 @@ func (s *Store) Limits(ctx context.Context, board string) (limits []Limit, err e
 
 func (t *tx) readLimits(board int64) (limits []Limit) {
 	var l Limit
-	t.each(to{&l.GPU, &l.Category, &l.PerHour}, func() { limits = append(limits, l) }, `SELECT '' AS gpu, mode_category, max_submissions_per_hour FROM lb.rate_limit WHERE leaderboard_id = $1
+	t.each(dest{&l.GPU, &l.Category, &l.PerHour}, func() { limits = append(limits, l) }, `SELECT '' AS gpu, mode_category, max_submissions_per_hour FROM lb.rate_limit WHERE leaderboard_id = $1
 		UNION ALL SELECT gpu, mode_category, per_hour FROM own.gpu_limit WHERE leaderboard_id = $1 ORDER BY 1, 2`, board)
 	return limits
 }

@@ -81,7 +81,7 @@ func (t *tx) next(n int, room map[string]int, now time.Time) (chosen []PlannedRu
 	left := maps.Clone(room)
 	var gpu string
 	var under int
-	t.each(to{&gpu, &under}, func() {
+	t.each(dest{&gpu, &under}, func() {
 		if left != nil {
 			left[gpu] -= under
 		}
@@ -188,8 +188,8 @@ const plannedColumns = `p.run_id, p.submission_id, s.user_id, l.name, p.gpu, p.m
 
 const plannedFrom = ` FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id JOIN lb.leaderboard l ON l.id = s.leaderboard_id `
 
-func (p *PlannedRun) columns() to {
-	return to{&p.RunID, &p.Submission, &p.UserID, &p.Board, &p.GPU, &p.Mode, &p.Secret, &p.Priority, &p.State, &p.BuildNumber, &p.BuildID, &p.Fence, &p.Created, &p.Changed, &p.Started}
+func (p *PlannedRun) columns() dest {
+	return dest{&p.RunID, &p.Submission, &p.UserID, &p.Board, &p.GPU, &p.Mode, &p.Secret, &p.Priority, &p.State, &p.BuildNumber, &p.BuildID, &p.Fence, &p.Created, &p.Changed, &p.Started}
 }
 
 // Line lists everything that has not finished: what was begun, the oldest first,
@@ -216,7 +216,7 @@ func (t *tx) begun(now time.Time) map[queue.Share]int {
 	begun := map[queue.Share]int{}
 	var target queue.Share
 	var n int
-	t.each(to{&target.User, &target.GPU, &n}, func() { begun[target] = n }, `SELECT s.user_id, p.gpu, count(*) FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id WHERE p.started_at > $1 GROUP BY 1, 2`, now.Add(-queue.ShareWindow))
+	t.each(dest{&target.User, &target.GPU, &n}, func() { begun[target] = n }, `SELECT s.user_id, p.gpu, count(*) FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id WHERE p.started_at > $1 GROUP BY 1, 2`, now.Add(-queue.ShareWindow))
 	return begun
 }
 
@@ -226,7 +226,7 @@ func (s *Store) Typical(ctx context.Context, gpu, mode string) (time.Duration, e
 	var took []time.Duration
 	err := s.read(ctx, "reading how long runs took", func(t *tx) {
 		var began, ended time.Time
-		t.each(to{&began, &ended}, func() { took = append(took, ended.Sub(began)) }, `SELECT started_at, finished_at FROM own.planned_run WHERE gpu = $1 AND mode = $2 AND finished_at IS NOT NULL AND started_at IS NOT NULL ORDER BY finished_at DESC LIMIT 50`, gpu, mode)
+		t.each(dest{&began, &ended}, func() { took = append(took, ended.Sub(began)) }, `SELECT started_at, finished_at FROM own.planned_run WHERE gpu = $1 AND mode = $2 AND finished_at IS NOT NULL AND started_at IS NOT NULL ORDER BY finished_at DESC LIMIT 50`, gpu, mode)
 	})
 	if err != nil || len(took) == 0 {
 		return 0, err
@@ -258,7 +258,7 @@ func (s *Store) Stuck(ctx context.Context, age time.Duration) (list []Stuck, err
 	err = s.snapshot(ctx, "looking for what is stuck", func(t *tx) {
 		list = nil
 		var x Stuck
-		t.each(to{&x.RunID, &x.Submission, &x.Board, &x.Deadline, &x.GPU, &x.Mode, &x.Secret, &x.State, &x.BuildNumber, &x.LeaseOwner, &x.Until, &x.Created, &x.Changed}, func() { list = append(list, x) }, `SELECT p.run_id, s.id, l.name, l.deadline, p.gpu, p.mode, p.secret, p.state, p.build_number, p.lease_owner, p.free_at, p.created_at, p.changed_at
+		t.each(dest{&x.RunID, &x.Submission, &x.Board, &x.Deadline, &x.GPU, &x.Mode, &x.Secret, &x.State, &x.BuildNumber, &x.LeaseOwner, &x.Until, &x.Created, &x.Changed}, func() { list = append(list, x) }, `SELECT p.run_id, s.id, l.name, l.deadline, p.gpu, p.mode, p.secret, p.state, p.build_number, p.lease_owner, p.free_at, p.created_at, p.changed_at
 			FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id JOIN lb.leaderboard l ON l.id = s.leaderboard_id
 			WHERE p.state <> 'finished' AND p.created_at < $1
 			UNION ALL

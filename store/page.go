@@ -50,7 +50,7 @@ func latest[T any](ctx context.Context, s *Store, cached *versioned[T], board, g
 
 // version rises with each change of what is shown of a board's ranking.
 func (t *tx) version(board string) (id, version int64) {
-	t.get(to{&id, &version}, `SELECT l.id, coalesce(b.version, 0) FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.name = $1`, board)
+	t.get(dest{&id, &version}, `SELECT l.id, coalesce(b.version, 0) FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.name = $1`, board)
 	return id, version
 }
 
@@ -58,7 +58,7 @@ func (t *tx) version(board string) (id, version int64) {
 func (t *tx) ranking(target boardGPU) (entries []ranking.Entry) {
 	// Not joined: of many submissions, PostgreSQL would read all of them to do so.
 	var e ranking.Entry
-	t.each(to{&e.SubmissionID, &e.UserID, &e.Score, &e.Low, &e.High, &e.FileName, &e.Time, &e.User}, func() { entries = append(entries, e) },
+	t.each(dest{&e.SubmissionID, &e.UserID, &e.Score, &e.Low, &e.High, &e.FileName, &e.Time, &e.User}, func() { entries = append(entries, e) },
 		`SELECT t.submission_id, t.user_id, t.score, t.low, t.high, (SELECT s.file_name FROM lb.submission s WHERE s.id = t.submission_id), (SELECT s.submission_time FROM lb.submission s WHERE s.id = t.submission_id),
 			coalesce(u.user_name, '')
 		FROM own.standing t JOIN lb.user_info u ON u.id = t.user_id
@@ -102,7 +102,7 @@ func (t *tx) steps(target boardGPU, userID string) (steps []Step) {
 		who, args = " AND v.user_id = $3", append(args, userID)
 	}
 	var step Step
-	t.each(to{&step.Time, &step.Score, &step.UserID, &step.User, &step.SubmissionID}, func() { steps = append(steps, step) }, `SELECT b.submission_time, b.score, b.user_id, coalesce(u.user_name, ''), b.submission_id FROM (
+	t.each(dest{&step.Time, &step.Score, &step.UserID, &step.User, &step.SubmissionID}, func() { steps = append(steps, step) }, `SELECT b.submission_time, b.score, b.user_id, coalesce(u.user_name, ''), b.submission_id FROM (
 			SELECT s.submission_time, v.score, v.user_id, v.submission_id,
 				min(v.score) OVER (ORDER BY s.submission_time, s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS best
 			FROM own.verdict v JOIN lb.submission s ON s.id = v.submission_id WHERE v.ranks AND v.leaderboard_id = $1 AND v.gpu = $2`+who+`) b
@@ -115,7 +115,7 @@ func (t *tx) steps(target boardGPU, userID string) (steps []Step) {
 // Errors: [ErrNotFound] for a board that does not exist.
 func (s *Store) Count(ctx context.Context, board, gpu string) (count int, err error) {
 	err = s.read(ctx, "counting who ranks", func(t *tx) {
-		t.get(to{&count}, `SELECT (SELECT count(*) FROM own.standing t WHERE t.leaderboard_id = l.id AND t.gpu = $2) FROM lb.leaderboard l WHERE l.name = $1`, board, gpu)
+		t.get(dest{&count}, `SELECT (SELECT count(*) FROM own.standing t WHERE t.leaderboard_id = l.id AND t.gpu = $2) FROM lb.leaderboard l WHERE l.name = $1`, board, gpu)
 	})
 	return count, err
 }

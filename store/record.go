@@ -56,7 +56,7 @@ func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result, raw 
 			return
 		}
 		var board int64
-		t.get(to{&board}, `SELECT leaderboard_id FROM lb.submission WHERE id = $1`, p.Submission)
+		t.get(dest{&board}, `SELECT leaderboard_id FROM lb.submission WHERE id = $1`, p.Submission)
 		t.exec(`INSERT INTO own.report (run_id, submission_id, body, task, created_at) VALUES ($1, $2, $3, $4, $5)`,
 			p.RunID, p.Submission, pack(raw), t.taskDigest(board), s.now())
 	})
@@ -95,10 +95,10 @@ func (s *Store) end(ctx context.Context, p PlannedRun, what, outcome string, kee
 // Errors: [ErrNotFound] when the submission is gone.
 func (t *tx) lockOwner(submission int64) {
 	var user string
-	t.get(to{&user}, `SELECT user_id FROM lb.submission WHERE id = $1`, submission)
+	t.get(dest{&user}, `SELECT user_id FROM lb.submission WHERE id = $1`, submission)
 	t.lockUser(user)
 	// Whoever held the lock may have deleted it.
-	t.get(to{&user}, `SELECT user_id FROM lb.submission WHERE id = $1`, submission)
+	t.get(dest{&user}, `SELECT user_id FROM lb.submission WHERE id = $1`, submission)
 }
 
 // finish marks the submission as done when none of its planned runs is open.
@@ -107,7 +107,7 @@ func (t *tx) finish(submission int64) {
 	var open, failed, late int
 	// Further evaluations do not fail a submission by not working, and make up for
 	// first ones that did not.
-	t.get(to{&open, &failed, &late}, `SELECT count(CASE WHEN state <> 'finished' THEN 1 END), count(CASE WHEN counts AND outcome = 'failed' THEN 1 END), count(CASE WHEN counts AND outcome = 'timed_out' THEN 1 END)
+	t.get(dest{&open, &failed, &late}, `SELECT count(CASE WHEN state <> 'finished' THEN 1 END), count(CASE WHEN counts AND outcome = 'failed' THEN 1 END), count(CASE WHEN counts AND outcome = 'timed_out' THEN 1 END)
 		FROM (SELECT p.state, p.outcome, p.again = '' AND NOT EXISTS (SELECT 1 FROM own.planned_run q WHERE q.submission_id = p.submission_id AND q.gpu = p.gpu AND q.secret = p.secret
 			AND q.again <> '' AND q.state = 'finished' AND q.outcome = '') AS counts FROM own.planned_run p WHERE p.submission_id = $1) r`, submission)
 	if open > 0 {
@@ -153,7 +153,7 @@ func (t *tx) insertRuns(submission int64, gpu string, secret bool, r *schema.Res
 	if t.db.Kind == database.Postgres {
 		statement = `SELECT coalesce(l.task->>'ranking_by', '') FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`
 	}
-	t.get(to{&rankingBy}, statement, submission)
+	t.get(dest{&rankingBy}, statement, submission)
 	system := t.column(map[string]any{"gpu": clean(r.System.GPU), "device_count": r.System.DeviceCount, "cpu": clean(r.System.CPU),
 		"runtime": clean(r.System.Runtime), "platform": clean(r.System.Platform), "torch": clean(r.System.Torch), "hostname": clean(r.System.Hostname)})
 	for _, run := range r.Runs {
@@ -171,7 +171,7 @@ func (t *tx) insertRuns(submission int64, gpu string, secret bool, r *schema.Res
 			}
 		}
 		var id int64
-		t.get(to{&id}, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
+		t.get(dest{&id}, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id`,
 			submission, run.Start, run.End, text.Line(run.Name, 40), secret, gpu, figure, passed, compilation, meta, report, system)
 		t.exec(`INSERT INTO own.run_evidence (run_id, harness, self_checked, sandbox, ambiguous, low, high) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
@@ -249,7 +249,7 @@ func (s *Store) Reports(ctx context.Context, submission int64) (reports []Report
 	err = s.read(ctx, fmt.Sprintf("reading the reports of submission %d", submission), func(t *tx) {
 		var r Report
 		var body []byte
-		t.each(to{&r.RunID, &r.GPU, &body}, func() {
+		t.each(dest{&r.RunID, &r.GPU, &body}, func() {
 			if r.Raw, t.err = unpack(body); t.err == nil {
 				r.Result, t.err = schema.DecodeResult(r.Raw)
 			}
@@ -280,7 +280,7 @@ func (s *Store) Evaluation(ctx context.Context, p PlannedRun) (*Evaluation, erro
 	var seed int64
 	var code []byte
 	err := s.read(ctx, "reading what a run evaluates", func(t *tx) {
-		t.get(to{&column, &harness, &seed, &e.File.Name, &code, &e.UserName}, `SELECT CAST(l.task AS text), coalesce(b.task_harness, ''), l.secret_seed, s.file_name, c.code, coalesce(u.user_name, '')
+		t.get(dest{&column, &harness, &seed, &e.File.Name, &code, &e.UserName}, `SELECT CAST(l.task AS text), coalesce(b.task_harness, ''), l.secret_seed, s.file_name, c.code, coalesce(u.user_name, '')
 			FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id JOIN lb.user_info u ON u.id = s.user_id
 			LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE s.id = $1`, p.Submission)
 	})

@@ -73,7 +73,7 @@ func (t *tx) saveBoard(b *Board, opts SaveOptions) Change {
 	}
 	b.Visibility = cmp.Or(b.Visibility, Public)
 	var id int64
-	switch found := t.find(to{&id}, `SELECT id FROM lb.leaderboard WHERE name = $1 {lock but for references}`, b.Name); {
+	switch found := t.find(dest{&id}, `SELECT id FROM lb.leaderboard WHERE name = $1 {lock but for references}`, b.Name); {
 	case !found:
 		c.What = "created"
 		id = t.insertBoard(b, column)
@@ -99,7 +99,7 @@ func (t *tx) insertBoard(b *Board, column string) (id int64) {
 		t.fail(err)
 		return 0
 	}
-	t.get(to{&id}, `INSERT INTO lb.leaderboard (name, deadline, task, creator_id, forum_id, secret_seed, description, visibility) VALUES ($1, $2, $3, -1, -1, $4, $5, $6) RETURNING id`,
+	t.get(dest{&id}, `INSERT INTO lb.leaderboard (name, deadline, task, creator_id, forum_id, secret_seed, description, visibility) VALUES ($1, $2, $3, -1, -1, $4, $5, $6) RETURNING id`,
 		b.Name, b.Deadline, column, seed.Int64(), b.Description, b.Visibility)
 	return id
 }
@@ -108,7 +108,7 @@ func (t *tx) insertBoard(b *Board, column string) (id int64) {
 func (t *tx) updateBoard(id int64, b *Board, column string, force bool) (parts []string) {
 	var deadline time.Time
 	var kept, description, visibility string
-	t.get(to{&deadline, &kept, &description, &visibility}, `SELECT deadline, CAST(task AS text), description, visibility FROM lb.leaderboard WHERE id = $1`, id)
+	t.get(dest{&deadline, &kept, &description, &visibility}, `SELECT deadline, CAST(task AS text), description, visibility FROM lb.leaderboard WHERE id = $1`, id)
 	if t.err != nil {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (t *tx) updateBoard(id int64, b *Board, column string, force bool) (parts [
 		return nil
 	}
 	var used bool
-	t.get(to{&used}, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id)
+	t.get(dest{&used}, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id)
 	if used && len(hard) > 0 && !force {
 		t.fail(fmt.Errorf("%s would change, and it has submissions: their results could not be compared any more", strings.Join(hard, ", ")))
 	}
@@ -167,7 +167,7 @@ func (t *tx) saveParts(id int64, b *Board) (changed []string) {
 func (t *tx) templatesDiffer(board int64, wanted []task.Template) bool {
 	have := map[string]string{}
 	var lang, code string
-	t.each(to{&lang, &code}, func() { have[lang] = code }, `SELECT lang, code FROM lb.templates WHERE leaderboard_id = $1`, board)
+	t.each(dest{&lang, &code}, func() { have[lang] = code }, `SELECT lang, code FROM lb.templates WHERE leaderboard_id = $1`, board)
 	differ := len(have) != len(wanted)
 	for _, t := range wanted {
 		differ = differ || have[t.Language] != t.Text
@@ -223,7 +223,7 @@ type settings struct {
 
 func (t *tx) settings(id int64) settings {
 	x := settings{ShowCode: CodeAfter}
-	t.find(to{&x.Harness, &x.Sandbox, &x.ClearTiming, &x.Ties, &x.harness, &x.ShowCode, &x.Reuse}, `SELECT harness, sandbox, clear_timing, ties, task_harness, show_code, reuse FROM own.board WHERE leaderboard_id = $1`, id)
+	t.find(dest{&x.Harness, &x.Sandbox, &x.ClearTiming, &x.Ties, &x.harness, &x.ShowCode, &x.Reuse}, `SELECT harness, sandbox, clear_timing, ties, task_harness, show_code, reuse FROM own.board WHERE leaderboard_id = $1`, id)
 	return x
 }
 
@@ -243,9 +243,9 @@ func (t *tx) lockWhole(board int64) {
 		return
 	}
 	var id int64
-	t.get(to{&id}, `SELECT id FROM lb.leaderboard WHERE id = $1 {lock}`, board)
+	t.get(dest{&id}, `SELECT id FROM lb.leaderboard WHERE id = $1 {lock}`, board)
 	var now int
-	t.get(to{&now}, `SELECT count(DISTINCT user_id) FROM lb.submission WHERE leaderboard_id = $1`, board)
+	t.get(dest{&now}, `SELECT count(DISTINCT user_id) FROM lb.submission WHERE leaderboard_id = $1`, board)
 	if now != len(locked) {
 		t.fail(database.ErrConflict)
 	}

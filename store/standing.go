@@ -55,7 +55,7 @@ func (t *tx) judge(submission int64) {
 func (t *tx) places(submission int64) map[place]bool {
 	found := map[place]bool{}
 	var p place
-	t.each(to{&p.board, &p.gpu, &p.user}, func() { found[p] = true }, `SELECT leaderboard_id, gpu, user_id FROM own.verdict WHERE ranks AND submission_id = $1`, submission)
+	t.each(dest{&p.board, &p.gpu, &p.user}, func() { found[p] = true }, `SELECT leaderboard_id, gpu, user_id FROM own.verdict WHERE ranks AND submission_id = $1`, submission)
 	return found
 }
 
@@ -108,7 +108,7 @@ func (t *tx) standings(affected map[place]bool) {
 func (t *tx) moved(which string, args ...any) {
 	var signals []Signal
 	signal := Signal{Kind: SignalBoard}
-	t.each(to{&signal.ID}, func() { signals = append(signals, signal) }, `SELECT l.name FROM lb.leaderboard l WHERE `+which, args...)
+	t.each(dest{&signal.ID}, func() { signals = append(signals, signal) }, `SELECT l.name FROM lb.leaderboard l WHERE `+which, args...)
 	if len(signals) == 0 {
 		return
 	}
@@ -142,7 +142,7 @@ const bestVerdicts = `SELECT leaderboard_id, gpu, user_id, submission_id, score,
 // all judges every submission, a batch at a time.
 func (t *tx) all(do func([]judged)) {
 	var last int64
-	t.get(to{&last}, `SELECT coalesce(max(id), 0) FROM lb.submission`)
+	t.get(dest{&last}, `SELECT coalesce(max(id), 0) FROM lb.submission`)
 	for first := int64(1); first <= last && t.err == nil; first += batch {
 		do(t.facts(first, first+batch-1))
 	}
@@ -191,7 +191,7 @@ func (t *tx) facts(first, last int64) (out []judged) {
 	all := map[int64]*found{}
 	var f found
 	var gpu string
-	t.each(to{&f.id, &f.board, &f.user, &f.base.Hacked, &f.base.Late, &f.ranked, &gpu, &f.policy.Harness, &f.policy.Sandbox, &f.policy.ClearTiming}, func() {
+	t.each(dest{&f.id, &f.board, &f.user, &f.base.Hacked, &f.base.Late, &f.ranked, &gpu, &f.policy.Harness, &f.policy.Sandbox, &f.policy.ClearTiming}, func() {
 		one := f
 		one.gpus = map[string]*ranking.Facts{}
 		if gpu != "" {
@@ -220,7 +220,7 @@ func (t *tx) runFacts(all map[int64]*found, first, last int64) {
 	var r ranking.Run
 	var j ranking.Judging
 	var harness *string
-	t.each(to{&id, &gpu, &r.Mode, &r.Secret, &r.Passed, &r.Score, &harness, &j.SelfChecked, &j.Sandbox, &j.Ambiguous, &j.Low, &j.High}, func() {
+	t.each(dest{&id, &gpu, &r.Mode, &r.Secret, &r.Passed, &r.Score, &harness, &j.SelfChecked, &j.Sandbox, &j.Ambiguous, &j.Low, &j.High}, func() {
 		f := all[id]
 		if f == nil {
 			return
@@ -242,7 +242,7 @@ func (t *tx) openFacts(all map[int64]*found, first, last int64) {
 	var id int64
 	var gpu string
 	var secret bool
-	t.each(to{&id, &gpu, &secret}, func() {
+	t.each(dest{&id, &gpu, &secret}, func() {
 		f := all[id]
 		switch {
 		case f == nil:
@@ -292,7 +292,7 @@ func (s *Store) Check(ctx context.Context) (faults []string, err error) {
 		} {
 			var p place
 			var id int64
-			t.each(to{&p.board, &p.gpu, &p.user, &id}, func() {
+			t.each(dest{&p.board, &p.gpu, &p.user, &id}, func() {
 				fault("standing of user %s on %s of board %d (submission %d): %s", p.user, p.gpu, p.board, id, way.words)
 			}, way.statement)
 		}
@@ -309,7 +309,7 @@ func (t *tx) stored(first, last int64) map[key]ranking.Decision {
 	stored := map[key]ranking.Decision{}
 	var id int64
 	var v ranking.Decision
-	t.each(to{&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High}, func() { stored[key{id, v.GPU}] = v }, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id BETWEEN $1 AND $2`, first, last)
+	t.each(dest{&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High}, func() { stored[key{id, v.GPU}] = v }, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id BETWEEN $1 AND $2`, first, last)
 	return stored
 }
 

@@ -36,16 +36,16 @@ func (s *Store) Stats(ctx context.Context) (all Stats, err error) {
 		places := map[int64]int{}
 		var id int64
 		var board BoardStats
-		t.each(to{&id, &board.Board, &board.Users}, func() {
+		t.each(dest{&id, &board.Board, &board.Users}, func() {
 			board.Statuses, board.Modes = map[string]int{}, map[string]int{}
 			places[id] = len(all.Boards)
 			all.Boards = append(all.Boards, board)
 		}, `SELECT l.id, l.name, (SELECT count(DISTINCT s.user_id) FROM lb.submission s WHERE s.leaderboard_id = l.id) FROM lb.leaderboard l ORDER BY l.name`)
-		t.get(to{&all.Users}, `SELECT count(DISTINCT user_id) FROM lb.submission`)
+		t.get(dest{&all.Users}, `SELECT count(DISTINCT user_id) FROM lb.submission`)
 		now := s.now()
 		var status, mode string
 		var n, hour, day int
-		t.each(to{&id, &status, &mode, &n, &hour, &day}, func() {
+		t.each(dest{&id, &status, &mode, &n, &hour, &day}, func() {
 			b := &all.Boards[places[id]]
 			b.Submissions += n
 			b.Statuses[status] += n
@@ -57,7 +57,7 @@ func (s *Store) Stats(ctx context.Context) (all Stats, err error) {
 			FROM lb.submission s LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id LEFT JOIN own.accepted a ON a.submission_id = s.id GROUP BY 1, 2, 3`,
 			now.Add(-time.Hour), now.Add(-24*time.Hour))
 		var open int
-		t.each(to{&id, &open}, func() { all.Boards[places[id]].Open = open }, `SELECT s.leaderboard_id, count(*) FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id WHERE p.state <> 'finished' GROUP BY 1`)
+		t.each(dest{&id, &open}, func() { all.Boards[places[id]].Open = open }, `SELECT s.leaderboard_id, count(*) FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id WHERE p.state <> 'finished' GROUP BY 1`)
 		for _, b := range all.Boards {
 			all.Submissions += b.Submissions
 			all.Runs += b.Open
@@ -139,7 +139,7 @@ func (t *tx) counted() (old map[int64]int, upTo int64) {
 }
 
 func (t *tx) count() (old map[int64]int, upTo int64) {
-	t.get(to{&upTo}, `SELECT coalesce(max(id), 0) FROM lb.submission`)
+	t.get(dest{&upTo}, `SELECT coalesce(max(id), 0) FROM lb.submission`)
 	upTo -= countMargin
 	return t.countBoards(`SELECT leaderboard_id, count(*) FROM lb.submission WHERE id <= $1 GROUP BY leaderboard_id`, upTo), upTo
 }
@@ -154,7 +154,7 @@ func (t *tx) ranked(board, version int64) int {
 		return cached.ranked
 	}
 	cached.version = version
-	t.get(to{&cached.ranked}, `SELECT count(*) FROM own.standing WHERE leaderboard_id = $1`, board)
+	t.get(dest{&cached.ranked}, `SELECT count(*) FROM own.standing WHERE leaderboard_id = $1`, board)
 	if t.err != nil {
 		return 0
 	}
@@ -172,6 +172,6 @@ func (t *tx) countBoards(statement string, upTo int64) map[int64]int {
 	counts := map[int64]int{}
 	var board int64
 	var n int
-	t.each(to{&board, &n}, func() { counts[board] = n }, statement, upTo)
+	t.each(dest{&board, &n}, func() { counts[board] = n }, statement, upTo)
 	return counts
 }

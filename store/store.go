@@ -64,7 +64,7 @@ func Convert(ctx context.Context, from, to *Store) (map[string]int64, error) {
 // Installation is the id of this database, made when it was migrated first. It
 // survives restarts and is the same for all instances.
 func (s *Store) Installation(ctx context.Context) (id string, err error) {
-	err = s.read(ctx, "reading the installation id", func(t *tx) { t.get(to{&id}, `SELECT id FROM own.installation`) })
+	err = s.read(ctx, "reading the installation id", func(t *tx) { t.get(dest{&id}, `SELECT id FROM own.installation`) })
 	return id, err
 }
 
@@ -83,7 +83,7 @@ func (t *tx) clock() (now time.Time) {
 	if t.db.Kind == database.SQLite {
 		return t.now()
 	}
-	t.get(to{&now}, `SELECT clock_timestamp()`)
+	t.get(dest{&now}, `SELECT clock_timestamp()`)
 	return now
 }
 
@@ -120,11 +120,11 @@ func (t *tx) exec(statement string, args ...any) (n int64) {
 	return n
 }
 
-// to are pointers to what the columns of a row are read into.
-type to []any
+// A dest is the list of pointers to what the columns of a row are read into.
+type dest []any
 
 // find reads the row of a query for at most one, and reports whether there is one.
-func (t *tx) find(into to, statement string, args ...any) bool {
+func (t *tx) find(into dest, statement string, args ...any) bool {
 	if t.err != nil {
 		return false
 	}
@@ -137,7 +137,7 @@ func (t *tx) find(into to, statement string, args ...any) bool {
 
 // get reads the row of a query. Without one, the transaction fails with
 // [ErrNotFound].
-func (t *tx) get(into to, statement string, args ...any) {
+func (t *tx) get(into dest, statement string, args ...any) {
 	if !t.find(into, statement, args...) {
 		t.fail(ErrNotFound)
 	}
@@ -145,7 +145,7 @@ func (t *tx) get(into to, statement string, args ...any) {
 
 // each reads the rows of a query, one after the other into the same variables, and
 // calls do after each.
-func (t *tx) each(into to, do func(), statement string, args ...any) {
+func (t *tx) each(into dest, do func(), statement string, args ...any) {
 	if t.err != nil {
 		return
 	}
@@ -162,7 +162,7 @@ func (t *tx) each(into to, do func(), statement string, args ...any) {
 // values reads the one column of a query.
 func values[T any](t *tx, statement string, args ...any) (all []T) {
 	var v T
-	t.each(to{&v}, func() { all = append(all, v) }, statement, args...)
+	t.each(dest{&v}, func() { all = append(all, v) }, statement, args...)
 	return all
 }
 
@@ -291,7 +291,7 @@ func (s *Store) Secret(ctx context.Context, name string) (secret []byte, err err
 
 // setting is a kept value, "" for none.
 func (t *tx) setting(name string) (value string) {
-	t.find(to{&value}, `SELECT value FROM own.setting WHERE name = $1`, name)
+	t.find(dest{&value}, `SELECT value FROM own.setting WHERE name = $1`, name)
 	return value
 }
 
@@ -309,8 +309,8 @@ func (s *Store) SawEvent(ctx context.Context, at time.Time) error {
 // last; zero: none ever did.
 func (s *Store) Events(ctx context.Context) (event, finished time.Time, err error) {
 	err = s.snapshot(ctx, "reading when events came", func(t *tx) {
-		t.find(to{&event}, `SELECT value FROM own.setting WHERE name = $1`, settingHook)
-		t.get(to{&finished}, `SELECT max(finished_at) FROM own.planned_run`)
+		t.find(dest{&event}, `SELECT value FROM own.setting WHERE name = $1`, settingHook)
+		t.get(dest{&finished}, `SELECT max(finished_at) FROM own.planned_run`)
 	})
 	return event, finished, err
 }

@@ -69,7 +69,7 @@ func (s *Store) Poll(ctx context.Context, id int64) (p *Polled, err error) {
 func (t *tx) poll(id int64) *Polled {
 	p := &Polled{ID: id}
 	var code []byte
-	t.get(to{&p.BoardID, &p.Board, &p.FileName, &p.UserID, &p.Mode, &p.Time, &p.Done, &p.Hacked, &code, &p.Job.Status, &p.Job.Error, &p.Job.Heartbeat}, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
+	t.get(dest{&p.BoardID, &p.Board, &p.FileName, &p.UserID, &p.Mode, &p.Time, &p.Done, &p.Hacked, &code, &p.Job.Status, &p.Job.Error, &p.Job.Heartbeat}, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
 		FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id
 		LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id WHERE s.id = $1`, id)
 	p.Code = string(code)
@@ -82,7 +82,7 @@ func (t *tx) poll(id int64) *Polled {
 
 func (t *tx) pollRuns(p *Polled) {
 	var r PolledRun
-	t.each(to{&r.Start, &r.End, &r.Mode, &r.Secret, &r.Runner, &r.Score, &r.Passed, (*[]byte)(&r.Compilation), (*[]byte)(&r.Meta), (*[]byte)(&r.Result), (*[]byte)(&r.System)}, func() {
+	t.each(dest{&r.Start, &r.End, &r.Mode, &r.Secret, &r.Runner, &r.Score, &r.Passed, (*[]byte)(&r.Compilation), (*[]byte)(&r.Meta), (*[]byte)(&r.Result), (*[]byte)(&r.System)}, func() {
 		if r.Secret {
 			r.Compilation, r.Meta, r.Result, r.System = nil, nil, nil, nil
 		}
@@ -127,7 +127,7 @@ func (s *Store) MarkHacked(ctx context.Context, id int64, why string) error {
 
 // boardOf is the name of a submission's board.
 func (t *tx) boardOf(submission int64) (name string) {
-	t.get(to{&name}, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission)
+	t.get(dest{&name}, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission)
 	return name
 }
 
@@ -211,7 +211,7 @@ func (s *Store) Submissions(ctx context.Context, q Query) (list []Listed, err er
 		where, args := q.where()
 		n := len(args)
 		var l Listed
-		t.each(to{&l.ID, &l.Board, &l.FileName, &l.GPU, &l.Mode, &l.UserID, &l.User, &l.Time, &l.Done, &l.Hacked, &l.Job.Status, &l.Job.Error, &l.Job.Heartbeat}, func() { list = append(list, l) }, `SELECT s.id, l.name, s.file_name, coalesce(a.gpu, ''), coalesce(a.mode, ''), s.user_id, coalesce(u.user_name, ''), s.submission_time, coalesce(s.done, false),
+		t.each(dest{&l.ID, &l.Board, &l.FileName, &l.GPU, &l.Mode, &l.UserID, &l.User, &l.Time, &l.Done, &l.Hacked, &l.Job.Status, &l.Job.Error, &l.Job.Heartbeat}, func() { list = append(list, l) }, `SELECT s.id, l.name, s.file_name, coalesce(a.gpu, ''), coalesce(a.mode, ''), s.user_id, coalesce(u.user_name, ''), s.submission_time, coalesce(s.done, false),
 				s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
 			FROM (SELECT s.id FROM lb.submission s`+where+fmt.Sprintf(` ORDER BY s.id DESC LIMIT $%d OFFSET $%d) f`, n+1, n+2)+`
 			JOIN lb.submission s ON s.id = f.id JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.user_info u ON u.id = s.user_id
@@ -264,9 +264,9 @@ func (t *tx) listRuns(list []Listed) {
 	these := "(" + strings.Join(marks, ", ") + ")"
 	var id int64
 	var v ranking.Decision
-	t.each(to{&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High}, func() { byID[id].Verdicts = append(byID[id].Verdicts, v) }, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id IN `+these+` ORDER BY submission_id, gpu`, args...)
+	t.each(dest{&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High}, func() { byID[id].Verdicts = append(byID[id].Verdicts, v) }, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id IN `+these+` ORDER BY submission_id, gpu`, args...)
 	var r ListedRun
-	t.each(to{&id, &r.GPU, &r.Score}, func() {
+	t.each(dest{&id, &r.GPU, &r.Score}, func() {
 		l := byID[id]
 		r.Ranks = false
 		for _, v := range l.Verdicts {

@@ -23,7 +23,7 @@ type User struct {
 
 const userColumns = `SELECT u.id, coalesce(u.user_name, ''), u.is_banned, coalesce(u.cli_valid, false), (SELECT count(*) FROM lb.submission s WHERE s.user_id = u.id) FROM lb.user_info u WHERE `
 
-func (u *User) columns() to { return to{&u.ID, &u.Name, &u.Banned, &u.CLI, &u.Submissions} }
+func (u *User) columns() dest { return dest{&u.ID, &u.Name, &u.Banned, &u.CLI, &u.Submissions} }
 
 // hashedID is what is kept of a CLI id: who reads the database can submit for
 // nobody. Kernelbot's own rows hold the id itself.
@@ -48,7 +48,7 @@ const lockUser = `SELECT is_banned FROM lb.user_info WHERE id = $1 {lock}`
 // lockUser makes everything that may change the user's standings wait for this
 // transaction.
 func (t *tx) lockUser(id string) (banned bool) {
-	t.get(to{&banned}, lockUser, id)
+	t.get(dest{&banned}, lockUser, id)
 	return banned
 }
 
@@ -72,7 +72,7 @@ func (s *Store) NewCLIID(ctx context.Context, id, name string) (cliID string, er
 func (s *Store) UserByCLIID(ctx context.Context, cliID string) (u User, err error) {
 	u.CLI = true
 	err = s.read(ctx, "looking for a user", func(t *tx) {
-		t.get(to{&u.ID, &u.Name, &u.Banned}, `SELECT id, coalesce(user_name, ''), is_banned FROM lb.user_info WHERE cli_valid AND (cli_id = $1 OR cli_id = $2 AND cli_id NOT LIKE 'sha256:%')`,
+		t.get(dest{&u.ID, &u.Name, &u.Banned}, `SELECT id, coalesce(user_name, ''), is_banned FROM lb.user_info WHERE cli_valid AND (cli_id = $1 OR cli_id = $2 AND cli_id NOT LIKE 'sha256:%')`,
 			hashedID(cliID), cliID)
 	})
 	return u, err
@@ -136,7 +136,7 @@ func (s *Store) FinishLogin(ctx context.Context, cliID, provider, userID, name s
 		t.upsertUser(userID, text.Line(name, maxName))
 		t.lockUser(userID)
 		var has bool
-		t.get(to{&has}, `SELECT coalesce(cli_valid, false) FROM lb.user_info WHERE id = $1`, userID)
+		t.get(dest{&has}, `SELECT coalesce(cli_valid, false) FROM lb.user_info WHERE id = $1`, userID)
 		if has && !reset {
 			t.refuse(HasCLIID, "you have a CLI id already; register again to replace it")
 		}
@@ -181,7 +181,7 @@ func checkUserID(id string) error {
 // known locks a user who must be there.
 func (t *tx) known(id string) {
 	var banned bool
-	if !t.find(to{&banned}, lockUser, id) {
+	if !t.find(dest{&banned}, lockUser, id) {
 		t.refuse(UnknownUser, "unknown user %s", text.Quote(text.Shorten(id, 40)))
 	}
 }
@@ -245,7 +245,7 @@ func (s *Store) NewInvites(ctx context.Context, boards []string, n int) (codes [
 		for range n {
 			code := database.NewID()
 			var invite int64
-			t.get(to{&invite}, `INSERT INTO lb.leaderboard_invite (code, created_at) VALUES ($1, $2) RETURNING id`, code, s.now())
+			t.get(dest{&invite}, `INSERT INTO lb.leaderboard_invite (code, created_at) VALUES ($1, $2) RETURNING id`, code, s.now())
 			for _, id := range ids {
 				t.exec(`INSERT INTO lb.leaderboard_invite_scope (invite_id, leaderboard_id) VALUES ($1, $2)`, invite, id)
 			}
@@ -259,7 +259,7 @@ func (s *Store) NewInvites(ctx context.Context, boards []string, n int) (codes [
 //
 // Errors: [*Refusal] with UnknownBoard.
 func (t *tx) boardID(name string) (id int64) {
-	if !t.find(to{&id}, `SELECT id FROM lb.leaderboard WHERE name = $1`, name) {
+	if !t.find(dest{&id}, `SELECT id FROM lb.leaderboard WHERE name = $1`, name) {
 		t.refuse(UnknownBoard, "unknown board %s", text.Quote(text.Shorten(name, 100)))
 	}
 	return id
@@ -269,7 +269,7 @@ func (t *tx) boardID(name string) (id int64) {
 //
 // Errors: [ErrNotFound].
 func (t *tx) named(name string) (id int64) {
-	t.get(to{&id}, `SELECT id FROM lb.leaderboard WHERE name = $1`, name)
+	t.get(dest{&id}, `SELECT id FROM lb.leaderboard WHERE name = $1`, name)
 	return id
 }
 
@@ -282,7 +282,7 @@ func (s *Store) ClaimInvite(ctx context.Context, code, userID string) (boards []
 		t.known(userID)
 		var id int64
 		var owner string
-		known := t.find(to{&id, &owner}, `SELECT id, coalesce(user_id, '') FROM lb.leaderboard_invite WHERE code = $1 {lock}`, code)
+		known := t.find(dest{&id, &owner}, `SELECT id, coalesce(user_id, '') FROM lb.leaderboard_invite WHERE code = $1 {lock}`, code)
 		switch {
 		case !known:
 			t.refuse(UnknownInvite, "this invite is not known")
@@ -309,7 +309,7 @@ func (s *Store) Invites(ctx context.Context, board string) (invites []Invite, er
 		var id int64
 		var i Invite
 		var name string
-		t.each(to{&id, &i.Code, &i.UserID, &i.User, &i.Created, &i.Claimed, &name}, func() {
+		t.each(dest{&id, &i.Code, &i.UserID, &i.User, &i.Created, &i.Claimed, &name}, func() {
 			at, ok := places[id]
 			if !ok {
 				at = len(invites)
@@ -344,7 +344,7 @@ func (s *Store) RevokeInvite(ctx context.Context, code string) error {
 // Errors: [ErrNotFound] for a board that does not exist.
 func (s *Store) Allowed(ctx context.Context, board, userID string) (allowed bool, err error) {
 	err = s.read(ctx, "looking at a board", func(t *tx) {
-		t.get(to{&allowed}, `SELECT l.visibility = 'public' OR EXISTS (SELECT 1 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id
+		t.get(dest{&allowed}, `SELECT l.visibility = 'public' OR EXISTS (SELECT 1 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id
 			WHERE i.user_id = $2 AND c.leaderboard_id = l.id) FROM lb.leaderboard l WHERE l.name = $1`, board, userID)
 	})
 	return allowed, err

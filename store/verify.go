@@ -24,11 +24,11 @@ func (s *Store) Target(ctx context.Context, submission int64) (gpu, mode string,
 
 func (t *tx) target(submission int64) (gpu, mode string) {
 	var kind string
-	t.get(to{&gpu, &mode, &kind}, `SELECT coalesce(a.gpu, ''), coalesce(a.mode, ''), coalesce(s.mode_category, '') FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id WHERE s.id = $1`, submission)
+	t.get(dest{&gpu, &mode, &kind}, `SELECT coalesce(a.gpu, ''), coalesce(a.mode, ''), coalesce(s.mode_category, '') FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id WHERE s.id = $1`, submission)
 	if gpu != "" {
 		return gpu, mode
 	}
-	t.get(to{&gpu, &mode}, `SELECT coalesce(min(runner), ''), coalesce(min(mode), '') FROM lb.runs WHERE submission_id = $1`, submission)
+	t.get(dest{&gpu, &mode}, `SELECT coalesce(min(runner), ''), coalesce(min(mode), '') FROM lb.runs WHERE submission_id = $1`, submission)
 	if kind == schema.ModeLeaderboard {
 		mode = kind // its first row is of another phase
 	}
@@ -54,7 +54,7 @@ func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority
 	return s.change(ctx, fmt.Sprintf("planning runs of submission %d", submission), func(t *tx) {
 		t.lockOwner(submission)
 		var done, hacked bool
-		t.get(to{&done, &hacked}, `SELECT coalesce(s.done, false) AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = s.id AND p.state <> 'finished'), coalesce(s.status, '') = 'hacked' FROM lb.submission s WHERE s.id = $1`, submission)
+		t.get(dest{&done, &hacked}, `SELECT coalesce(s.done, false) AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = s.id AND p.state <> 'finished'), coalesce(s.status, '') = 'hacked' FROM lb.submission s WHERE s.id = $1`, submission)
 		where, mode := t.target(submission)
 		gpu = cmp.Or(gpu, where)
 		switch {
@@ -81,7 +81,7 @@ func (s *Store) PlanBoard(ctx context.Context, board string, priority int) (coun
 		count = 0
 		var all []again
 		a := again{mode: schema.ModeLeaderboard}
-		t.each(to{&a.submission, &a.gpu}, func() { all = append(all, a) }, `SELECT v.submission_id, v.gpu FROM own.verdict v WHERE v.ranks AND v.leaderboard_id = $1
+		t.each(dest{&a.submission, &a.gpu}, func() { all = append(all, a) }, `SELECT v.submission_id, v.gpu FROM own.verdict v WHERE v.ranks AND v.leaderboard_id = $1
 			AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = v.submission_id AND p.gpu = v.gpu AND p.state <> 'finished') ORDER BY v.score, v.submission_id`, t.named(board))
 		t.planAgain(all, priority, againInstead)
 		if count = len(all); count > 0 {
