@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,18 +90,14 @@ func newClient(o Options, api, store http.RoundTripper) (*Client, error) {
 		counters: &counters{},
 		pause:    pause,
 	}
-	if c.id == "" {
-		c.id = "kblaunch-" + randomHex(6)
-	}
+	c.id = cmp.Or(c.id, "kblaunch-"+randomHex(6))
 	if !namePattern.MatchString(c.id) {
 		return nil, fmt.Errorf("installation: got %q, want 1 to 60 letters, digits, - and _", c.id)
 	}
 	if c.delay <= 0 {
 		c.delay = defaultListingDelay
 	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
+	c.log = cmp.Or(c.log, slog.New(slog.DiscardHandler))
 	c.watcher = newWatcher(c)
 	apiHTTP := &http.Client{
 		Transport: &transport{
@@ -133,9 +130,7 @@ func newClient(o Options, api, store http.RoundTripper) (*Client, error) {
 // parseBase reads the API's address. A missing final slash is added: without
 // it go-buildkite would drop the last part of the path.
 func parseBase(s string) (*url.URL, error) {
-	if s == "" {
-		s = DefaultBaseURL
-	}
+	s = cmp.Or(s, DefaultBaseURL)
 	if !strings.HasSuffix(s, "/") {
 		s += "/"
 	}

@@ -15,13 +15,13 @@ import (
 // layers are the files of this package, the lowest first: a function calls
 // functions of its own file and of lower layers only.
 var layers = []string{
-	"doc build place calls",              // values
-	"quota estimate hint lifecycle run",  // what is known of the API's limit, of past builds, and of one run
-	"request transport retry",            // one request
-	"list queues joblog artifact",        // what the API has
+	"doc build",                          // values
+	"quota estimate run",                 // what is known of the API's limit, of past builds, and of one run
+	"request transport",                  // one request
+	"list artifact",                      // what the API has
 	"inspect noresult create submission", // builds
 	"watcher poll loop",                  // the shared polling
-	"wait collect submit",                // one run from its creation to its result
+	"wait submit",                        // one run from its creation to its result
 	"client",
 }
 

@@ -1,14 +1,19 @@
 package launcher
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 const (
@@ -177,4 +182,161 @@ func (c *Client) lookup(ctx context.Context, runID string, since time.Time) ([]B
 	builds = slices.DeleteFunc(builds, func(b Build) bool { return b.MetaData[metaRunID] != runID })
 	slices.SortFunc(builds, func(a, b Build) int { return a.Number - b.Number })
 	return builds, nil
+}
+
+// A Queue is a cluster queue.
+type Queue struct {
+	ID         string
+	Key        string // what steps name, "h100"
+	Cluster    string `json:"-"`               // name of its cluster
+	Paused     bool   `json:"dispatch_paused"` // nothing is dispatched to agents
+	PausedNote string `json:"dispatch_paused_note"`
+}
+
+// Connected is the state of an agent that is there and not stopping.
+const Connected = "connected"
+
+// An Agent is an agent that Buildkite knows to be there: connected, or
+// stopping after its job.
+type Agent struct {
+	ID         string
+	Name       string
+	State      string   `json:"connection_state"` // [Connected] or "stopping"
+	Tags       []string `json:"meta_data"`        // "key=value", queue among them
+	Queue      string   // key; empty outside a cluster
+	QueueID    string   `json:"cluster_queue_id"`
+	Paused     bool     // takes no jobs
+	PausedNote string   `json:"paused_note"`
+	Job        *struct {
+		ID string
+	}
+}
+
+// Busy reports whether the agent has a job.
+func (a *Agent) Busy() bool { return a.Job != nil }
+
+// On reports whether the agent serves q. A key may exist in several clusters, so
+// ids decide where there are any.
+func (a *Agent) On(q *Queue) bool {
+	if a.QueueID != "" {
+		return a.QueueID == q.ID
+	}
+	if a.Queue != "" {
+		return a.Queue == q.Key
+	}
+	return slices.Contains(a.Tags, "queue="+q.Key)
+}
+
+// Queues lists the queues of all clusters of the organization. It takes one
+// request and one for each cluster, and the scope read_clusters.
+//
+// Errors: [APIError], 403 where the scope is missing; [RateLimitError].
+func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
+	type cluster struct{ ID, Name string }
+	ctx, stop := patient(ctx)
+	defer stop()
+	clusters, err := allOf[cluster](ctx, c, c.orgPath()+"/clusters")
+	if err != nil {
+		return nil, fmt.Errorf("listing clusters: %w", err)
+	}
+	var all []Queue
+	for _, cl := range clusters {
+		if !idPattern.MatchString(cl.ID) {
+			return nil, fmt.Errorf("listing clusters: got the id %q from the API, want letters, digits and -", text.Line(cl.ID, 60))
+		}
+		queues, err := allOf[Queue](ctx, c, c.orgPath()+"/clusters/"+cl.ID+"/queues")
+		if err != nil {
+			return nil, fmt.Errorf("listing the queues of cluster %s: %w", text.Line(cl.Name, 60), err)
+		}
+		for i := range queues {
+			queues[i].Cluster = cl.Name
+		}
+		all = append(all, queues...)
+	}
+	return all, nil
+}
+
+// Agents lists the organization's agents, connected and stopping ones: the API
+// lists no others. It takes a request for each hundred and the scope
+// read_agents.
+//
+// Errors: as for [Client.Queues].
+func (c *Client) Agents(ctx context.Context) ([]Agent, error) {
+	ctx, stop := patient(ctx)
+	defer stop()
+	agents, err := allOf[Agent](ctx, c, c.orgPath()+"/agents")
+	if err != nil {
+		return nil, fmt.Errorf("listing agents: %w", err)
+	}
+	return agents, nil
+}
+
+// orgPath returns "v2/organizations/{org}".
+func (c *Client) orgPath() string {
+	org, _, _ := strings.Cut(c.path, "/pipelines/")
+	return org
+}
+
+const logTailSize = 4096 // bytes
+
+// logTail returns the last lines of a job's log without escape sequences.
+func (c *Client) logTail(ctx context.Context, number int, job string) (string, error) {
+	tail, err := c.rawTail(ctx, number, job, logTailSize)
+	return strings.TrimSpace(text.Lines(tail)), err
+}
+
+// rawTail returns the last size bytes of a job's log as they are.
+func (c *Client) rawTail(ctx context.Context, number int, job string, size int) (string, error) {
+	path, err := c.buildPath(number, "jobs", job, "log")
+	if err != nil {
+		return "", err
+	}
+	req, err := c.api.NewRequest(http.MethodGet, path, nil)
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Accept", "text/plain")
+	req.Header.Set("Range", fmt.Sprintf("bytes=-%d", size))
+	var buf bytes.Buffer
+	resp, err := c.api.Do(req.WithContext(ctx), &buf)
+	if err != nil {
+		err = c.explain(req, resp, &buf, err)
+		if status(err) == http.StatusRequestedRangeNotSatisfiable { // empty
+			return "", nil
+		}
+		return "", err
+	}
+	tail := buf.String()
+	return tail[max(0, len(tail)-size):], nil // a server may ignore Range
+}
+
+// commandLine is the agent's line before a job's command, behind its time stamp
+// in Unix milliseconds.
+var commandLine = regexp.MustCompile(`\x1b_bk;t=([0-9]+)\x07~~~ Running (?:commands|script)`)
+
+// Spans returns where the time of a run went. Without the log of its bootstrap, such
+// as without the scope read_build_logs, it is less exact.
+func (c *Client) Spans(ctx context.Context, r *Report) []Span {
+	var began time.Time
+	if jobs := r.Timeline.Jobs; len(jobs) >= 2 {
+		began, _ = c.commandAt(ctx, r.Build, jobs[0].ID)
+	}
+	return r.spans(began)
+}
+
+// commandAt returns when a job's command began, by the agent's clock, as its
+// log says. The log must be short: only its last 64 KiB are read.
+//
+// Errors: the API's (the scope is read_build_logs); a log that does not say.
+func (c *Client) commandAt(ctx context.Context, number int, job string) (time.Time, error) {
+	tail, err := c.rawTail(ctx, number, job, 64<<10)
+	if err != nil {
+		return time.Time{}, err
+	}
+	found := commandLine.FindStringSubmatch(tail)
+	if found == nil {
+		return time.Time{}, fmt.Errorf("job %s: its log does not say when the command began", job)
+	}
+	ms, err := strconv.ParseInt(found[1], 10, 64)
+	return time.UnixMilli(ms), err
 }

@@ -1,11 +1,14 @@
 package launcher
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -62,16 +65,15 @@ type quota struct {
 	now func() time.Time
 
 	mu      sync.Mutex
-	limit   int       // requests per window
-	answers int       // that there were
-	tokens  float64   // in the bucket
-	at      time.Time // when tokens was right
-	free    int       // what the server said is left, smaller family, less what was sent since
-	until   time.Time // how long free is worth anything
-	last    time.Time // when the last request was admitted
-	flight  int       // requests that were sent and not answered
-	waiting tickets
-	seq     int         // of the last ticket
+	limit   int         // requests per window
+	answers int         // that there were
+	tokens  float64     // in the bucket
+	at      time.Time   // when tokens was right
+	free    int         // what the server said is left, smaller family, less what was sent since
+	until   time.Time   // how long free is worth anything
+	last    time.Time   // when the last request was admitted
+	flight  int         // requests that were sent and not answered
+	waiting []*ticket   // in order of arrival
 	turns   int         // admissions since the least use had its turn
 	alarm   *time.Timer // of the next admission; nil: none is due
 }
@@ -86,52 +88,20 @@ func burst(limit int) float64 { return max(burstShare*float64(limit), 1) }
 // A ticket is a request that waits to be admitted.
 type ticket struct {
 	use     use
-	seq     int // order of arrival
-	index   int // in the heap, -1: admitted
 	allowed chan struct{}
 }
 
-// tickets is a heap: the more important use first, within a use the first to
-// come.
-type tickets []*ticket
+// byUse puts the more important use first.
+func byUse(a, b *ticket) int { return cmp.Compare(a.use, b.use) }
 
-func (t tickets) Len() int { return len(t) }
-
-func (t tickets) Less(i, j int) bool {
-	if t[i].use != t[j].use {
-		return t[i].use < t[j].use
+// remove takes a ticket out of the line, and reports whether it was in it. q.mu is
+// held.
+func (q *quota) remove(t *ticket) bool {
+	at := slices.Index(q.waiting, t)
+	if at >= 0 {
+		q.waiting = slices.Delete(q.waiting, at, at+1)
 	}
-	return t[i].seq < t[j].seq
-}
-
-func (t tickets) Swap(i, j int) {
-	t[i], t[j] = t[j], t[i]
-	t[i].index, t[j].index = i, j
-}
-
-func (t *tickets) Push(x any) {
-	one := x.(*ticket)
-	one.index = len(*t)
-	*t = append(*t, one)
-}
-
-func (t *tickets) Pop() any {
-	one := (*t)[len(*t)-1]
-	*t = (*t)[:len(*t)-1]
-	one.index = -1
-	return one
-}
-
-// least is the ticket that would come last but for the order of arrival within
-// its use.
-func (t tickets) least() *ticket {
-	found := t[0]
-	for _, one := range t {
-		if one.use > found.use || one.use == found.use && one.seq < found.seq {
-			found = one
-		}
-	}
-	return found
+	return at >= 0
 }
 
 // admit waits for a request's turn. A cancellation does not wait: it frees a
@@ -145,9 +115,8 @@ func (q *quota) admit(ctx context.Context, u use) error {
 		q.mu.Unlock()
 		return nil
 	}
-	q.seq++
-	t := &ticket{use: u, seq: q.seq, allowed: make(chan struct{})}
-	heap.Push(&q.waiting, t)
+	t := &ticket{use: u, allowed: make(chan struct{})}
+	q.waiting = append(q.waiting, t)
 	q.serve()
 	q.mu.Unlock()
 	select {
@@ -157,10 +126,9 @@ func (q *quota) admit(ctx context.Context, u use) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if t.index < 0 { // admitted in this moment
+	if !q.remove(t) { // admitted in this moment
 		return nil
 	}
-	heap.Remove(&q.waiting, t.index)
 	return ctx.Err()
 }
 
@@ -180,11 +148,11 @@ func (q *quota) serve() {
 			})
 			return
 		}
-		next := q.waiting[0]
+		next := slices.MinFunc(q.waiting, byUse) // of equal ones the first
 		if q.turns++; q.turns >= fairTurn {
-			q.turns, next = 0, q.waiting.least()
+			q.turns, next = 0, slices.MaxFunc(q.waiting, byUse)
 		}
-		heap.Remove(&q.waiting, next.index)
+		q.remove(next)
 		q.spend(now)
 		close(next.allowed)
 	}
@@ -291,4 +259,65 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 		d = at.Sub(now)
 	}
 	return min(max(d, 0), maxRetryAfter)
+}
+
+// A use is what a request is for. It decides who goes first when requests are
+// short, the smaller before the greater, and where the request is counted.
+type use int
+
+const (
+	useCancel use = iota // frees a GPU
+	useCreate
+	useLookup // of a build whose creation was uncertain
+	useArtifacts
+	useDownload
+	useOther // jobs of a failed build, log tails, queues
+	usePoll  // shared by all builds that are waited for
+	uses     // how many there are
+)
+
+type useKey struct{}
+
+// withUse says what the requests made under ctx are for.
+func withUse(ctx context.Context, u use) context.Context {
+	return context.WithValue(ctx, useKey{}, u)
+}
+
+func useOf(ctx context.Context) use {
+	if u, ok := ctx.Value(useKey{}).(use); ok {
+		return u
+	}
+	return useOther
+}
+
+// Calls counts requests by what they were for: each page of a list, and each
+// repetition, is one.
+type Calls struct {
+	Total     int // everything sent to the API
+	Creates   int
+	Lookups   int // of a build whose creation was uncertain
+	Polls     int // shared by all builds that are waited for
+	Artifacts int // artifact lists
+	Downloads int // links to an artifact; the store itself is not the API
+	Others    int // cancel, jobs of a failed build, log tails
+}
+
+// counters count the requests of one client.
+type counters struct{ sent [uses]atomic.Int64 }
+
+// Calls returns what this client has sent so far.
+func (c *Client) Calls() Calls {
+	n := func(u use) int { return int(c.counters.sent[u].Load()) }
+	calls := Calls{
+		Creates: n(useCreate), Lookups: n(useLookup), Polls: n(usePoll),
+		Artifacts: n(useArtifacts), Downloads: n(useDownload), Others: n(useOther) + n(useCancel),
+	}
+	calls.Total = calls.Creates + calls.Lookups + calls.Polls + calls.Artifacts + calls.Downloads + calls.Others
+	return calls
+}
+
+// String lists the requests: "6: 1 create, 3 polls, …".
+func (n Calls) String() string {
+	return fmt.Sprintf("%d: %d create, %d polls, %d artifact lists, %d downloads, %d other",
+		n.Total, n.Creates, n.Polls, n.Artifacts, n.Downloads, n.Total-n.Creates-n.Polls-n.Artifacts-n.Downloads)
 }

@@ -94,9 +94,7 @@ type Report struct {
 
 // prepare checks s, fills in what it leaves out, and writes the request.
 func (c *Client) prepare(s Submission) (*Run, *buildkite.CreateBuild, error) {
-	if s.ID == "" {
-		s.ID = "local"
-	}
+	s.ID = cmp.Or(s.ID, "local")
 	for _, v := range []struct{ what, name string }{{"submission id", s.ID}, {"GPU type", s.GPU}, {"queue", s.Queue}} {
 		if !namePattern.MatchString(v.name) {
 			return nil, nil, fmt.Errorf("%s: got %q, want 1 to 60 letters, digits, - and _", v.what, v.name)
@@ -104,18 +102,12 @@ func (c *Client) prepare(s Submission) (*Run, *buildkite.CreateBuild, error) {
 	}
 	// One id per run: Kernelbot's own is shared by the public and the secret
 	// run of a submission.
-	if s.RunID == "" {
-		s.RunID = NewRunID(s.ID, s.GPU)
-	}
+	s.RunID = cmp.Or(s.RunID, NewRunID(s.ID, s.GPU))
 	if !runIDPattern.MatchString(s.RunID) {
 		return nil, nil, fmt.Errorf("run id: got %s, want up to 200 letters, digits, dots, colons, - and _", text.Quote(s.RunID))
 	}
-	if s.Branch == "" {
-		s.Branch = "main"
-	}
-	if s.Commit == "" {
-		s.Commit = "HEAD"
-	}
+	s.Branch = cmp.Or(s.Branch, "main")
+	s.Commit = cmp.Or(s.Commit, "HEAD")
 	if s.Payload == nil {
 		return nil, nil, errors.New("no payload")
 	}

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,9 +165,7 @@ func (w *waiter) take(u *update) {
 	url := w.build.WebURL
 	w.build = u.build
 	w.over = w.build.Over()
-	if w.build.WebURL == "" {
-		w.build.WebURL = url
-	}
+	w.build.WebURL = cmp.Or(w.build.WebURL, url)
 	if !w.build.known() && w.warned != w.build.State {
 		w.warned = w.build.State
 		w.c.log.Warn("unknown build state, waiting on", "build", w.build.Number, "state", text.Line(w.build.State, 60))

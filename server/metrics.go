@@ -1,8 +1,8 @@
 package server
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"net"
 	"net/http"
 	"strconv"
@@ -12,8 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/server/reconciler"
 )
 
@@ -55,10 +55,6 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
-func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
-}
-
 // observe counts what the reconciler tells.
 func (m *metrics) observe(e reconciler.Event) {
 	mode := e.Mode
@@ -73,9 +69,7 @@ func (m *metrics) observe(e reconciler.Event) {
 
 // request counts an answer.
 func (m *metrics) request(route string, status int, took time.Duration) {
-	if route == "" {
-		route = "other"
-	}
+	route = cmp.Or(route, "other")
 	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 	if took > 0 {
 		m.answered.WithLabelValues(route).Observe(took.Seconds())
@@ -94,7 +88,7 @@ const readyTime = 3 * time.Second
 // alive says that the process answers; a failed database is no reason to start it
 // again.
 func (h *health) alive(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, map[string]any{"status": "ok", "version": h.s.o.Version})
+	httpx.JSON(w, http.StatusOK, map[string]any{"status": "ok", "version": h.s.o.Version})
 }
 
 // ready says whether requests should be sent here.
@@ -110,14 +104,7 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 		status, body["status"] = http.StatusServiceUnavailable, "stopping"
 	}
 	body["working_on"] = h.s.reconciler.Working()
-	answer(w, status, body)
-}
-
-func answer(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(body)
+	httpx.JSON(w, status, body)
 }
 
 // A drain waits for requests that have begun. [http.Server.Shutdown] alone drops

@@ -2,11 +2,10 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -74,60 +73,36 @@ func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err er
 	if err := in.check(); err != nil {
 		return out, err
 	}
-	err = s.change(ctx, "accepting a submission", func(tx *sql.Tx) error {
+	err = s.change(ctx, "accepting a submission", func(t *tx) {
 		out = Accepted{}
-		board, late, err := s.admit(ctx, tx, &in)
-		if err != nil {
-			return err
-		}
-		code, err := s.keepCode(ctx, tx, in.Code)
-		if err != nil {
-			return err
-		}
-		err = s.db.Row(ctx, tx, `INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time, mode_category) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id`,
-			board, in.FileName, in.UserID, code, database.Stamp{Time: in.Time}, category(in.Mode)).Scan(&out.ID)
-		if err != nil {
-			return err
-		}
-		now := database.Stamp{Time: s.now()}
-		err = s.db.Row(ctx, tx, `INSERT INTO lb.submission_job_status (submission_id, status, created_at, last_heartbeat) VALUES ($1, $2, $3, $3) RETURNING id`,
-			out.ID, StatusPending, now).Scan(&out.JobStatusID)
-		if err != nil {
-			return err
-		}
-		digest, err := s.taskDigest(ctx, tx, board)
-		if err != nil {
-			return err
-		}
-		if _, err = s.db.Exec(ctx, tx, `INSERT INTO own.accepted (submission_id, gpu, mode, late, task) VALUES ($1, $2, $3, $4, $5)`, out.ID, in.GPU, in.Mode, late, digest); err != nil {
-			return err
-		}
-		if reused, err := s.reuse(ctx, tx, &in, out.ID, board, code, digest); err != nil || reused != "" {
+		board, late := t.admit(&in)
+		code := t.keepCode(in.Code)
+		t.get(dest{&out.ID}, `INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time, mode_category) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id`,
+			board, in.FileName, in.UserID, code, in.Time, category(in.Mode))
+		now := s.now()
+		t.get(dest{&out.JobStatusID}, `INSERT INTO lb.submission_job_status (submission_id, status, created_at, last_heartbeat) VALUES ($1, $2, $3, $3) RETURNING id`,
+			out.ID, StatusPending, now)
+		digest := t.taskDigest(board)
+		t.exec(`INSERT INTO own.accepted (submission_id, gpu, mode, late, task) VALUES ($1, $2, $3, $4, $5)`, out.ID, in.GPU, in.Mode, late, digest)
+		if reused := t.reuse(&in, out.ID, board, code, digest); reused != "" {
 			out.RunIDs = append(out.RunIDs, reused)
-			return err
+			return
 		}
-		if out.RunIDs, err = s.plan(ctx, tx, &in, out.ID, now); err != nil {
-			return err
-		}
-		if err := s.tell(ctx, tx, Signal{Kind: SignalPlanned}, submissionSignal(out.ID)); err != nil {
-			return err
-		}
-		return s.judge(ctx, tx, out.ID)
+		out.RunIDs = t.plan(&in, out.ID, now)
+		t.tell(Signal{Kind: SignalPlanned}, submissionSignal(out.ID))
+		t.judge(out.ID)
 	})
 	return out, err
 }
 
 // plan plans the runs of a submission that is new.
-func (s *Store) plan(ctx context.Context, tx *sql.Tx, in *Submission, submission int64, now database.Stamp) (ids []string, err error) {
+func (t *tx) plan(in *Submission, submission int64, now time.Time) (ids []string) {
 	for _, run := range in.Runs {
-		_, err := s.db.Exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8)`,
+		t.exec(`INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8)`,
 			run.ID, submission, in.GPU, in.Mode, run.Secret, in.Priority, StatePlanned, now)
-		if err != nil {
-			return nil, err
-		}
 		ids = append(ids, run.ID)
 	}
-	return ids, nil
+	return ids
 }
 
 // check looks at what needs no database, and brings names into their kept form.
@@ -139,9 +114,10 @@ func (in *Submission) check() error {
 		in.FileName = in.FileName[slash+1:]
 	}
 	in.UserName = text.Shorten(text.Line(in.UserName, maxName), maxName)
+	if err := checkUserID(in.UserID); err != nil {
+		return err
+	}
 	switch {
-	case !userID.MatchString(in.UserID):
-		return refuse("user id: got %s, want 1 to 20 decimal digits", text.Quote(text.Shorten(in.UserID, 40)))
 	case len(in.FileName) > maxName || in.FileName != text.Line(in.FileName, maxName):
 		return refuse("file name: got %d bytes or characters that cannot be printed, want a plain name of at most %d bytes", len(in.FileName), maxName)
 	case !slices.Contains(task.Extensions(), path.Ext(in.FileName)) || in.FileName == path.Ext(in.FileName):
@@ -165,9 +141,7 @@ func (in *Submission) check() error {
 		}
 	}
 	for i := range in.Runs {
-		if in.Runs[i].ID == "" {
-			in.Runs[i].ID = database.NewID()
-		}
+		in.Runs[i].ID = cmp.Or(in.Runs[i].ID, database.NewID())
 		if !hexadec.MatchString(in.Runs[i].ID) {
 			return refuse("run id: want 8 to 64 letters, digits, - or _")
 		}
@@ -185,74 +159,51 @@ func category(mode string) string {
 
 // admit checks user, board, GPU, invite, deadline and limits. It locks the user's
 // row, so that two submissions of one user are counted one after the other.
-func (s *Store) admit(ctx context.Context, tx *sql.Tx, in *Submission) (board int64, late bool, err error) {
-	if err := s.upsertUser(ctx, tx, in.UserID, in.UserName); err != nil {
-		return 0, false, err
+func (t *tx) admit(in *Submission) (board int64, late bool) {
+	t.upsertUser(in.UserID, in.UserName)
+	if t.lockUser(in.UserID) {
+		t.refuse(Banned, "you may not submit here any more")
 	}
-	banned, err := s.lockUser(ctx, tx, in.UserID)
-	if err != nil {
-		return 0, false, err
-	}
-	if banned {
-		return 0, false, &Refusal{Why: Banned, Text: "you may not submit here any more"}
-	}
-	var deadline database.Stamp
+	board = t.boardID(in.Board)
+	var deadline time.Time
 	var visibility string
-	err = s.db.Row(ctx, tx, `SELECT id, deadline, visibility FROM lb.leaderboard WHERE name = $1`, in.Board).Scan(&board, &deadline, &visibility)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, false, &Refusal{Why: UnknownBoard, Text: fmt.Sprintf("unknown board %s", text.Quote(text.Shorten(in.Board, 100)))}
-	} else if err != nil {
-		return 0, false, err
-	}
-	gpus, err := s.gpus(ctx, tx, board)
-	if err != nil {
-		return 0, false, err
-	}
-	if !slices.Contains(gpus, in.GPU) {
-		return 0, false, &Refusal{Why: UnknownGPU, Text: fmt.Sprintf("GPU %s: board %s has %s", text.Quote(text.Shorten(in.GPU, 100)), in.Board, strings.Join(gpus, ", "))}
+	t.get(dest{&deadline, &visibility}, `SELECT deadline, visibility FROM lb.leaderboard WHERE id = $1`, board)
+	if gpus := t.gpus(board); !slices.Contains(gpus, in.GPU) {
+		t.refuse(UnknownGPU, "GPU %s: board %s has %s", text.Quote(text.Shorten(in.GPU, 100)), in.Board, strings.Join(gpus, ", "))
 	}
 	if visibility != Public && !in.AnyTime {
 		var invited bool
-		err := s.db.Row(ctx, tx, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board).Scan(&invited)
-		if err != nil {
-			return 0, false, err
-		}
+		t.get(dest{&invited}, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board)
 		if !invited {
-			return 0, false, &Refusal{Why: NotInvited, Text: fmt.Sprintf("board %s is closed, and you have no invite to it", in.Board)}
+			t.refuse(NotInvited, "board %s is closed, and you have no invite to it", in.Board)
 		}
 	}
-	if late = in.Time.After(deadline.Time); late && !in.AnyTime {
-		return 0, false, &Refusal{Why: AfterDeadline, Text: fmt.Sprintf("the deadline of board %s was %s", in.Board, deadline.Format(time.RFC3339))}
+	if late = in.Time.After(deadline); late && !in.AnyTime {
+		t.refuse(AfterDeadline, "the deadline of board %s was %s", in.Board, deadline.Format(time.RFC3339))
 	}
-	if in.NoLimits {
-		return board, late, nil
+	if !in.NoLimits {
+		t.limits(board, in)
 	}
-	return board, late, s.limits(ctx, tx, board, in)
+	return board, late
 }
 
 // limits counts the user's submissions of the last hour: those of the category on
 // the board, and those for the same GPU type.
-func (s *Store) limits(ctx context.Context, tx *sql.Tx, board int64, in *Submission) error {
+func (t *tx) limits(board int64, in *Submission) {
 	kind, hour := category(in.Mode), in.Time.Add(-time.Hour)
 	for _, limit := range []struct{ most, gpu, what string }{
 		{`SELECT max_submissions_per_hour FROM lb.rate_limit WHERE leaderboard_id = $1 AND mode_category = $2 AND $3 = ''`, "", "an hour"},
 		{`SELECT per_hour FROM own.gpu_limit WHERE leaderboard_id = $1 AND mode_category = $2 AND gpu = $3`, in.GPU, "an hour on " + in.GPU},
 	} {
 		var most int
-		err := s.db.Row(ctx, tx, limit.most, board, kind, limit.gpu).Scan(&most)
-		if errors.Is(err, sql.ErrNoRows) {
+		if !t.find(dest{&most}, limit.most, board, kind, limit.gpu) {
 			continue
-		} else if err != nil {
-			return err
 		}
-		var oldest database.Stamp
+		var oldest time.Time
 		var count int
-		err = s.db.Row(ctx, tx, `SELECT count(*), min(s.submission_time) FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id
+		t.get(dest{&count, &oldest}, `SELECT count(*), min(s.submission_time) FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id
 			WHERE s.user_id = $1 AND s.leaderboard_id = $2 AND s.mode_category = $3 AND s.submission_time > $4 AND ($5 = '' OR a.gpu = $5)`,
-			in.UserID, board, kind, database.Stamp{Time: hour}, limit.gpu).Scan(&count, &oldest)
-		if err != nil {
-			return err
-		}
+			in.UserID, board, kind, hour, limit.gpu)
 		if count < most {
 			continue
 		}
@@ -260,29 +211,74 @@ func (s *Store) limits(ctx context.Context, tx *sql.Tx, board int64, in *Submiss
 		if count > 0 {
 			wait = max(oldest.Sub(hour), time.Second).Round(time.Second)
 		}
-		return &Refusal{Why: OverLimit, RetryAfter: wait,
-			Text: fmt.Sprintf("limit reached: %d of %d %s submissions %s; try again in %d s", count, most, kind, limit.what, int(wait.Seconds()))}
+		t.fail(&Refusal{Why: OverLimit, RetryAfter: wait,
+			Text: fmt.Sprintf("limit reached: %d of %d %s submissions %s; try again in %d s", count, most, kind, limit.what, int(wait.Seconds()))})
 	}
-	return nil
 }
 
 // keepCode returns the id of a file with this text, which is kept once. Two that
 // come at the same time become one.
-func (s *Store) keepCode(ctx context.Context, tx *sql.Tx, code []byte) (id int64, err error) {
+func (t *tx) keepCode(code []byte) (id int64) {
 	sum := sha256.Sum256(code)
 	hash := hex.EncodeToString(sum[:])
-	if s.db.Kind == database.SQLite {
-		_, err = s.db.Exec(ctx, tx, `INSERT INTO lb.code_files (code, hash) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING`, code, hash)
+	if t.db.Kind == database.SQLite {
+		t.exec(`INSERT INTO lb.code_files (code, hash) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING`, code, hash)
 	} else { // its hash is generated; looked for first, as a conflict burns an id
-		err = s.db.Row(ctx, tx, `SELECT id FROM lb.code_files WHERE hash = $1`, hash).Scan(&id)
-		if err == nil || !errors.Is(err, sql.ErrNoRows) {
-			return id, err
+		if t.find(dest{&id}, `SELECT id FROM lb.code_files WHERE hash = $1`, hash) {
+			return id
 		}
-		_, err = s.db.Exec(ctx, tx, `INSERT INTO lb.code_files (code) VALUES ($1) ON CONFLICT (hash) DO NOTHING`, code)
+		t.exec(`INSERT INTO lb.code_files (code) VALUES ($1) ON CONFLICT (hash) DO NOTHING`, code)
 	}
-	if err != nil {
-		return 0, err
+	t.get(dest{&id}, `SELECT id FROM lb.code_files WHERE hash = $1`, hash)
+	return id
+}
+
+// reuseTime is how old a result may be that stands for a new evaluation: machines
+// and runners change.
+const reuseTime = 24 * time.Hour
+
+// taskDigest names a board's task as it is now, with what judges it.
+func (t *tx) taskDigest(board int64) string {
+	var text, harness string
+	t.get(dest{&text, &harness}, `SELECT CAST(l.task AS text), coalesce(b.task_harness, '') FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.id = $1`, board)
+	sum := sha256.Sum256([]byte(harness + "\x00" + text))
+	return hex.EncodeToString(sum[:])
+}
+
+// reuse gives a submission in mode test, which nobody ranks by, the result that the
+// same text has on the same GPU type of the same board, if the board wants that and
+// the task was the same when that one came, when its result came, and now. It
+// returns the id of the run that stands for the one that is saved, "" for none.
+func (t *tx) reuse(in *Submission, id, board, code int64, digest string) (runID string) {
+	if in.Mode != schema.ModeTest || in.Fresh || len(in.Runs) != 1 || in.Runs[0].Secret {
+		return ""
 	}
-	err = s.db.Row(ctx, tx, `SELECT id FROM lb.code_files WHERE hash = $1`, hash).Scan(&id)
-	return id, err
+	var from int64
+	var old string
+	if !t.find(dest{&from, &old}, `SELECT s.id, p.run_id FROM lb.submission s JOIN own.board b ON b.leaderboard_id = s.leaderboard_id JOIN own.accepted a ON a.submission_id = s.id
+		JOIN lb.submission_job_status j ON j.submission_id = s.id JOIN own.planned_run p ON p.submission_id = s.id JOIN own.report r ON r.run_id = p.run_id
+		WHERE b.reuse AND s.leaderboard_id = $1 AND s.code_id = $2 AND a.gpu = $3 AND a.mode = 'test' AND a.task = $4 AND r.task = $4 AND s.submission_time > $5
+			AND s.done AND coalesce(s.status, '') <> 'hacked' AND j.status = 'succeeded' AND p.state = 'finished' AND p.outcome = '' AND p.again = '' AND NOT p.secret
+		ORDER BY s.id DESC LIMIT 1`, board, code, in.GPU, digest, t.now().Add(-reuseTime)) {
+		return ""
+	}
+	runID, now := in.Runs[0].ID, t.now()
+	// Without the times at which it began and finished: nothing ran.
+	t.exec(`INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, build_number, build_id, free_at, created_at, changed_at)
+		SELECT $1, $2, gpu, mode, secret, priority, state, build_number, build_id, $4, $4, $4 FROM own.planned_run WHERE run_id = $3`, runID, id, old, now)
+	t.exec(`INSERT INTO own.report (run_id, submission_id, body, task, created_at) SELECT $1, $2, body, task, $4 FROM own.report WHERE run_id = $3`, runID, id, old, now)
+	t.copyRuns(from, id, in.GPU)
+	t.finish(id)
+	return runID
+}
+
+// copyRuns copies the public rows that a submission has on a GPU type.
+func (t *tx) copyRuns(from, target int64, gpu string) {
+	for _, id := range values[int64](t, `SELECT id FROM lb.runs WHERE submission_id = $1 AND runner = $2 AND NOT secret ORDER BY id`, from, gpu) {
+		var made int64
+		t.get(dest{&made}, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
+			SELECT $1, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info FROM lb.runs WHERE id = $2 RETURNING id`, target, id)
+		t.exec(`INSERT INTO own.run_evidence (run_id, harness, self_checked, sandbox, ambiguous, low, high)
+			SELECT $1, harness, self_checked, sandbox, ambiguous, low, high FROM own.run_evidence WHERE run_id = $2`, made, id)
+	}
 }

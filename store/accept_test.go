@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,7 +35,7 @@ func TestAcceptRefuses(t *testing.T) {
 		past, closed := testBoard("past"), testBoard("closed")
 		past.Deadline, closed.Visibility = time.Now().Add(-time.Hour), Closed
 		save(t, s, testBoard("open"), past, closed)
-		if err := s.change(ctx, "", func(tx *sql.Tx) error { return s.upsertUser(ctx, tx, "99", "banned") }); err != nil {
+		if err := s.change(ctx, "", func(t *tx) { t.upsertUser("99", "banned") }); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Ban(ctx, "99", true); err != nil {

@@ -2,12 +2,11 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/gpu-mode/kbgen/schema/text"
-	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
@@ -44,106 +43,81 @@ func (l Leader) is(o Leader) bool {
 //
 // Errors: [ErrNotFound].
 func (s *Store) Announce(ctx context.Context, board string) (changes []Announcement, err error) {
-	err = s.change(ctx, "looking for what to announce of board "+text.Quote(board), func(tx *sql.Tx) error {
+	err = s.change(ctx, "looking for what to announce of board "+text.Quote(board), func(t *tx) {
 		changes = nil
 		var id int64
 		var visibility string
-		if err := s.db.Row(ctx, tx, `SELECT id, visibility FROM lb.leaderboard WHERE name = $1`, board).Scan(&id, &visibility); err != nil {
-			return err
-		}
+		t.get(dest{&id, &visibility}, `SELECT id, visibility FROM lb.leaderboard WHERE name = $1`, board)
 		if visibility != Public { // when it is made public, nobody is told of its ranking
-			_, err := s.db.Exec(ctx, tx, `DELETE FROM own.announced WHERE leaderboard_id = $1`, id)
-			return err
+			t.exec(`DELETE FROM own.announced WHERE leaderboard_id = $1`, id)
+			return
 		}
-		gpus, err := s.gpus(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		for _, gpu := range gpus {
-			c, err := s.claimAnnouncement(ctx, tx, board, boardGPU{id, gpu})
-			if err != nil {
-				return err
-			}
-			if c != nil {
+		for _, gpu := range t.gpus(id) {
+			if c := t.claimAnnouncement(board, boardGPU{id, gpu}); c != nil {
 				changes = append(changes, *c)
 			}
 		}
-		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return changes, nil
+	return changes, err
 }
 
 // claimAnnouncement makes what is announced of a ranking what it is now. It reads
 // the ranking after it has locked the row, so that of two, the later one sees the
 // later ranking.
-func (s *Store) claimAnnouncement(ctx context.Context, tx *sql.Tx, board string, target boardGPU) (*Announcement, error) {
-	first, err := s.db.Exec(ctx, tx, `INSERT INTO own.announced (leaderboard_id, gpu, top) VALUES ($1, $2, '[]') ON CONFLICT (leaderboard_id, gpu) DO NOTHING`, target.board, target.gpu)
-	if err != nil {
-		return nil, err
-	}
+func (t *tx) claimAnnouncement(board string, target boardGPU) *Announcement {
+	first := t.exec(`INSERT INTO own.announced (leaderboard_id, gpu, top) VALUES ($1, $2, '[]') ON CONFLICT (leaderboard_id, gpu) DO NOTHING`, target.board, target.gpu)
 	var cached string
-	if err := s.db.Row(ctx, tx, `SELECT top FROM own.announced WHERE leaderboard_id = $1 AND gpu = $2 {lock}`, target.board, target.gpu).Scan(&cached); err != nil {
-		return nil, err
+	t.get(dest{&cached}, `SELECT top FROM own.announced WHERE leaderboard_id = $1 AND gpu = $2 {lock}`, target.board, target.gpu)
+	c := &Announcement{Board: board, GPU: target.gpu, Now: t.leaders(board, target)}
+	if t.err != nil {
+		return nil
 	}
-	c := &Announcement{Board: board, GPU: target.gpu}
 	if err := json.Unmarshal([]byte(cached), &c.Before); err != nil {
-		return nil, fmt.Errorf("what was announced on %s: %w", target.gpu, err)
+		t.fail(fmt.Errorf("what was announced on %s: %w", target.gpu, err))
+		return nil
 	}
-	if c.Now, err = s.leaders(ctx, tx, board, target); err != nil {
-		return nil, err
-	}
-	same := len(c.Before) == len(c.Now)
-	for i := 0; same && i < len(c.Now); i++ {
-		same = c.Before[i].is(c.Now[i])
-	}
-	if same {
-		return nil, nil
+	if slices.EqualFunc(c.Before, c.Now, Leader.is) {
+		return nil
 	}
 	for i := range c.Before {
-		ranks, err := s.ranks(ctx, tx, target.gpu, c.Before[i].Submission)
-		if err != nil {
-			return nil, err
-		}
-		c.Before[i].Gone = !ranks
+		c.Before[i].Gone = !t.ranks(target.gpu, c.Before[i].Submission)
 	}
 	top, err := json.Marshal(c.Now)
-	if err == nil {
-		_, err = s.db.Exec(ctx, tx, `UPDATE own.announced SET top = $3 WHERE leaderboard_id = $1 AND gpu = $2`, target.board, target.gpu, string(top))
+	if err != nil {
+		t.fail(err)
 	}
-	if err != nil || first > 0 {
-		return nil, err
+	t.exec(`UPDATE own.announced SET top = $3 WHERE leaderboard_id = $1 AND gpu = $2`, target.board, target.gpu, string(top))
+	if first > 0 {
+		return nil
 	}
-	return c, nil
+	return c
 }
 
 // leaders are the first three of a ranking.
-func (s *Store) leaders(ctx context.Context, on database.Querier, board string, target boardGPU) ([]Leader, error) {
-	_, version, err := s.version(ctx, on, board)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := s.rankings.get(target, version, func() ([]ranking.Entry, int64, error) {
-		list, err := s.ranking(ctx, on, target)
-		return list, version, err
+func (t *tx) leaders(board string, target boardGPU) []Leader {
+	_, version := t.version(board)
+	entries, err := t.rankings.get(target, version, func() ([]ranking.Entry, int64, error) {
+		list := t.ranking(target)
+		return list, version, t.err
 	})
+	if err != nil {
+		t.fail(err)
+	}
 	top := []Leader{}
 	for _, e := range entries[:min(announcedTop, len(entries))] {
 		top = append(top, Leader{UserID: e.UserID, User: e.User, Score: e.Score, Submission: e.SubmissionID, Rank: e.Rank, Tied: e.Tied})
 	}
-	return top, err
+	return top
 }
 
 // RanksPublicly reports whether a submission ranks on a GPU type of a public board.
-func (s *Store) RanksPublicly(ctx context.Context, gpu string, submission int64) (bool, error) {
-	ranks, err := s.ranks(ctx, s.db.Read, gpu, submission)
-	return ranks, wrap("looking whether a submission ranks", err)
+func (s *Store) RanksPublicly(ctx context.Context, gpu string, submission int64) (ranks bool, err error) {
+	err = s.read(ctx, "looking whether a submission ranks", func(t *tx) { ranks = t.ranks(gpu, submission) })
+	return ranks, err
 }
 
-func (s *Store) ranks(ctx context.Context, on database.Querier, gpu string, submission int64) (ranks bool, err error) {
-	err = s.db.Row(ctx, on, `SELECT EXISTS (SELECT 1 FROM own.verdict v JOIN lb.leaderboard l ON l.id = v.leaderboard_id WHERE v.submission_id = $1 AND v.gpu = $2 AND v.ranks AND l.visibility = $3)`,
-		submission, gpu, Public).Scan(&ranks)
-	return ranks, err
+func (t *tx) ranks(gpu string, submission int64) (ranks bool) {
+	t.get(dest{&ranks}, `SELECT EXISTS (SELECT 1 FROM own.verdict v JOIN lb.leaderboard l ON l.id = v.leaderboard_id WHERE v.submission_id = $1 AND v.gpu = $2 AND v.ranks AND l.visibility = $3)`,
+		submission, gpu, Public)
+	return ranks
 }

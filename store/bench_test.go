@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -78,7 +77,7 @@ func synthetic(b *testing.B, s *Store, n int) int {
 		if ranked {
 			mode = schema.ModeLeaderboard
 		}
-		at := database.Stamp{Time: begin.Add(time.Duration(count) * time.Second)}
+		at := database.Stamp(begin.Add(time.Duration(count) * time.Second))
 		subs = append(subs, []any{board, "submission.py", fmt.Sprint(1000 + rnd.IntN(2000)), code, at, true, mode})
 		run := func(mode string, secret bool, score any) {
 			runs = append(runs, []any{count, at, at, mode, secret, "H100", score, true, text, `{"check": "pass"}`, "{}"})
@@ -111,10 +110,7 @@ func synthetic(b *testing.B, s *Store, n int) int {
 }
 
 func (s *Store) keepCodeForBench(ctx context.Context) (id int64, err error) {
-	err = s.change(ctx, "", func(tx *sql.Tx) error {
-		id, err = s.keepCode(ctx, tx, []byte("def custom_kernel(x): return x\n"))
-		return err
-	})
+	err = s.change(ctx, "", func(t *tx) { id = t.keepCode([]byte("def custom_kernel(x): return x\n")) })
 	return id, err
 }
 

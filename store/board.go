@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"regexp"
@@ -13,7 +12,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
-	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
@@ -55,9 +53,9 @@ const (
 
 // A Limit bounds one user's submissions per hour.
 type Limit struct {
-	GPU      string // "" is all of the board's together
-	Category string // schema.ModeTest, which is every mode but ranked ones, or schema.ModeLeaderboard
-	PerHour  int    // 0 closes the category
+	GPU      string `json:"gpu_type"` // "" is all of the board's together
+	Category string `json:"category"` // schema.ModeTest, which is every mode but ranked ones, or schema.ModeLeaderboard
+	PerHour  int    `json:"per_hour"` // 0 closes the category
 }
 
 // A Change is what [Store.SaveBoards] does to one board.
@@ -121,31 +119,16 @@ func (b *Board) check() error {
 // Errors: [ErrNotFound]; a task that cannot be read.
 func (s *Store) Board(ctx context.Context, name string) (*Board, error) {
 	b := &Board{Name: name}
-	err := s.snapshot(ctx, "reading board "+text.Quote(text.Shorten(name, 100)), func(tx *sql.Tx) error {
-		var deadline database.Stamp
+	err := s.snapshot(ctx, "reading board "+text.Quote(text.Shorten(name, 100)), func(t *tx) {
 		var column string
 		var version int64
-		err := s.db.Row(ctx, tx, `SELECT l.id, l.deadline, l.description, l.visibility, CAST(l.task AS text), coalesce(b.version, 0)
-			FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.name = $1`, name).Scan(&b.ID, &deadline, &b.Description, &b.Visibility, &column, &version)
-		if err != nil {
-			return err
-		}
-		b.Deadline = deadline.Time
-		if b.GPUs, err = s.gpus(ctx, tx, b.ID); err != nil {
-			return err
-		}
-		if err := s.readTask(ctx, tx, b, column); err != nil {
-			return err
-		}
-		if b.Limits, err = s.readLimits(ctx, tx, b.ID); err != nil {
-			return err
-		}
-		if b.Ranked, err = s.ranked(ctx, tx, b.ID, version); err != nil {
-			return err
-		}
-		submissions, err := s.submissions(ctx, tx)
-		b.Submissions = submissions[b.ID]
-		return err
+		t.get(dest{&b.ID, &b.Deadline, &b.Description, &b.Visibility, &column, &version}, `SELECT l.id, l.deadline, l.description, l.visibility, CAST(l.task AS text), coalesce(b.version, 0)
+			FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.name = $1`, name)
+		b.GPUs = t.gpus(b.ID)
+		t.readTask(b, column)
+		b.Limits = t.readLimits(b.ID)
+		b.Ranked = t.ranked(b.ID, version)
+		b.Submissions = t.submissions()[b.ID]
 	})
 	if err != nil {
 		return nil, err
@@ -154,90 +137,69 @@ func (s *Store) Board(ctx context.Context, name string) (*Board, error) {
 }
 
 // readTask reads a board's settings and its task, which stands in several tables.
-func (s *Store) readTask(ctx context.Context, on database.Querier, b *Board, column string) error {
-	set, err := s.settings(ctx, on, b.ID)
-	if err != nil {
-		return err
+func (t *tx) readTask(b *Board, column string) {
+	set := t.settings(b.ID)
+	if t.err != nil {
+		return
 	}
 	b.Policy, b.ShowCode, b.Reuse = &set.Policy, set.ShowCode, set.Reuse
-	if b.Task, err = taskFrom(column, set.harness); err != nil {
-		return err
+	if b.Task, t.err = taskFrom(column, set.harness); t.err != nil {
+		return
 	}
 	b.Task.Description, b.Task.GPUs = b.Description, b.GPUs
-	return s.db.Each(ctx, on, func(rows *sql.Rows) error {
-		var t task.Template
-		err := rows.Scan(&t.Language, &t.Text)
-		b.Task.Templates = append(b.Task.Templates, t)
-		return err
-	}, `SELECT lang, code FROM lb.templates WHERE leaderboard_id = $1 ORDER BY id`, b.ID)
+	var template task.Template
+	t.each(dest{&template.Language, &template.Text}, func() { b.Task.Templates = append(b.Task.Templates, template) }, `SELECT lang, code FROM lb.templates WHERE leaderboard_id = $1 ORDER BY id`, b.ID)
 }
 
 // Boards lists all boards by name. How many submissions they have may be as of some
 // seconds ago where another instance deleted some.
 func (s *Store) Boards(ctx context.Context) (boards []Board, err error) {
-	err = s.snapshot(ctx, "listing boards", func(tx *sql.Tx) error {
+	err = s.snapshot(ctx, "listing boards", func(t *tx) {
 		var versions []int64
-		if boards, versions, err = s.boardRows(ctx, tx); err != nil {
-			return err
-		}
+		boards, versions = t.boardRows()
 		gpus := map[int64][]string{}
-		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-			var id int64
-			var gpu string
-			err := rows.Scan(&id, &gpu)
-			gpus[id] = append(gpus[id], gpu)
-			return err
-		}, `SELECT leaderboard_id, gpu_type FROM lb.gpu_type`)
-		if err != nil {
-			return err
-		}
-		submissions, err := s.submissions(ctx, tx)
+		var id int64
+		var gpu string
+		t.each(dest{&id, &gpu}, func() { gpus[id] = append(gpus[id], gpu) }, `SELECT leaderboard_id, gpu_type FROM lb.gpu_type`)
+		submissions := t.submissions()
 		for i := range boards {
 			b := &boards[i]
-			b.GPUs, b.Submissions = slices.Sorted(slices.Values(gpus[b.ID])), submissions[b.ID]
-			if err == nil {
-				b.Ranked, err = s.ranked(ctx, tx, b.ID, versions[i])
-			}
+			b.GPUs, b.Submissions, b.Ranked = slices.Sorted(slices.Values(gpus[b.ID])), submissions[b.ID], t.ranked(b.ID, versions[i])
 		}
-		return err
 	})
 	return boards, err
 }
 
 // boardRows reads the rows of all boards, and their versions.
-func (s *Store) boardRows(ctx context.Context, on database.Querier) (boards []Board, versions []int64, err error) {
-	err = s.db.Each(ctx, on, func(rows *sql.Rows) error {
-		b := Board{Policy: &ranking.Policy{}}
-		var deadline database.Stamp
-		var version int64
-		err := rows.Scan(&b.ID, &b.Name, &deadline, &b.Description, &b.Visibility, &b.Policy.Harness, &b.Policy.Sandbox, &b.Policy.ClearTiming, &b.Policy.Ties, &b.ShowCode, &b.Reuse, &version)
-		b.Deadline = deadline.Time
+func (t *tx) boardRows() (boards []Board, versions []int64) {
+	var b Board
+	var policy ranking.Policy
+	var version int64
+	t.each(dest{&b.ID, &b.Name, &b.Deadline, &b.Description, &b.Visibility, &policy.Harness, &policy.Sandbox, &policy.ClearTiming, &policy.Ties, &b.ShowCode, &b.Reuse, &version}, func() {
+		own := policy
+		b.Policy = &own
 		boards, versions = append(boards, b), append(versions, version)
-		return err
 	}, `SELECT l.id, l.name, l.deadline, l.description, l.visibility, coalesce(b.harness, ''), coalesce(b.sandbox, ''), coalesce(b.clear_timing, false), coalesce(b.ties, false), coalesce(b.show_code, 'after'), coalesce(b.reuse, false), coalesce(b.version, 0)
 		FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id ORDER BY l.name`)
-	return boards, versions, err
+	return boards, versions
 }
 
-func (s *Store) gpus(ctx context.Context, on database.Querier, board int64) ([]string, error) {
-	gpus, err := database.Values[string](ctx, s.db, on, `SELECT gpu_type FROM lb.gpu_type WHERE leaderboard_id = $1`, board)
+func (t *tx) gpus(board int64) []string {
+	gpus := values[string](t, `SELECT gpu_type FROM lb.gpu_type WHERE leaderboard_id = $1`, board)
 	slices.Sort(gpus)
-	return gpus, err
+	return gpus
 }
 
 // CloseBoard ends a board: its deadline is at, if it is not earlier anyway.
 //
 // Errors: [ErrNotFound].
 func (s *Store) CloseBoard(ctx context.Context, name string, at time.Time) error {
-	return s.change(ctx, "closing board "+text.Quote(name), func(tx *sql.Tx) error {
-		n, err := s.db.Exec(ctx, tx, `UPDATE lb.leaderboard SET deadline = CASE WHEN deadline < $2 THEN deadline ELSE $2 END WHERE name = $1`, name, database.Stamp{Time: at})
-		if err == nil && n == 0 {
-			err = ErrNotFound
+	return s.change(ctx, "closing board "+text.Quote(name), func(t *tx) {
+		n := t.exec(`UPDATE lb.leaderboard SET deadline = CASE WHEN deadline < $2 THEN deadline ELSE $2 END WHERE name = $1`, name, at)
+		if n == 0 {
+			t.fail(ErrNotFound)
 		}
-		if err != nil {
-			return err
-		}
-		return s.tell(ctx, tx, Signal{Kind: SignalBoard, ID: name})
+		t.tell(Signal{Kind: SignalBoard, ID: name})
 	})
 }
 
@@ -246,39 +208,98 @@ func (s *Store) CloseBoard(ctx context.Context, name string, at time.Time) error
 //
 // Errors: [ErrNotFound].
 func (s *Store) DeleteBoard(ctx context.Context, name string, force bool) (submissions int, err error) {
-	err = s.change(ctx, "deleting board "+text.Quote(name), func(tx *sql.Tx) error {
-		var id int64
-		if err := s.db.Row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, name).Scan(&id); err != nil {
-			return err
-		}
-		if err := s.lockWhole(ctx, tx, id); err != nil {
-			return err
-		}
-		if err := s.db.Row(ctx, tx, `SELECT count(*) FROM lb.submission WHERE leaderboard_id = $1`, id).Scan(&submissions); err != nil {
-			return err
-		}
+	err = s.change(ctx, "deleting board "+text.Quote(name), func(t *tx) {
+		id := t.named(name)
+		t.lockWhole(id)
+		t.get(dest{&submissions}, `SELECT count(*) FROM lb.submission WHERE leaderboard_id = $1`, id)
 		if submissions > 0 && !force {
-			return fmt.Errorf("it has submissions: %d", submissions)
+			t.fail(fmt.Errorf("it has submissions: %d", submissions))
 		}
-		if err := s.deleteBoard(ctx, tx, id); err != nil {
-			return err
-		}
-		return s.tell(ctx, tx, Signal{Kind: SignalBoard, ID: name})
+		t.deleteBoard(id)
+		t.tell(Signal{Kind: SignalBoard, ID: name})
 	})
 	s.counts.forget()
 	return submissions, err
 }
 
-func (s *Store) deleteBoard(ctx context.Context, tx *sql.Tx, id int64) error {
+func (t *tx) deleteBoard(id int64) {
 	for _, statement := range []string{
 		`DELETE FROM lb.runs WHERE submission_id IN (SELECT id FROM lb.submission WHERE leaderboard_id = $1)`,
 		`DELETE FROM lb.submission WHERE leaderboard_id = $1`,
 		`DELETE FROM lb.templates WHERE leaderboard_id = $1`,
 		`DELETE FROM lb.leaderboard WHERE id = $1`,
 	} {
-		if _, err := s.db.Exec(ctx, tx, statement, id); err != nil {
-			return err
+		t.exec(statement, id)
+	}
+}
+
+// SetLimits puts these limits in the place of all that a board has.
+//
+// Errors: [ErrNotFound]; [*Refusal] with Invalid or UnknownGPU.
+func (s *Store) SetLimits(ctx context.Context, board string, limits []Limit) error {
+	return s.change(ctx, "setting the limits of board "+text.Quote(board), func(t *tx) {
+		id := t.named(board)
+		gpus := t.gpus(id)
+		for i, l := range limits {
+			if why := l.fault(gpus); why != "" {
+				t.refuse(Invalid, "limit %s: %s", l, why)
+			}
+			if slices.ContainsFunc(limits[:i], func(o Limit) bool { return o.GPU == l.GPU && o.Category == l.Category }) {
+				t.refuse(Invalid, "limit %s: it is there twice", l)
+			}
+		}
+		t.saveLimits(id, limits)
+		t.tell(Signal{Kind: SignalBoard, ID: board})
+	})
+}
+
+// String is the limit as `kbserve limits` takes it: test=6, or test@H100=6.
+func (l Limit) String() string {
+	if l.GPU != "" {
+		return fmt.Sprintf("%s@%s=%d", text.Line(l.Category, 40), text.Line(l.GPU, 100), l.PerHour)
+	}
+	return fmt.Sprintf("%s=%d", text.Line(l.Category, 40), l.PerHour)
+}
+
+// fault says what is wrong with a limit of a board that has these GPU types, ""
+// for nothing.
+func (l Limit) fault(gpus []string) string {
+	switch {
+	case l.Category != schema.ModeTest && l.Category != schema.ModeLeaderboard:
+		return fmt.Sprintf("want %s or %s", schema.ModeTest, schema.ModeLeaderboard)
+	case l.PerHour < 0 || l.PerHour > 1e6:
+		return "want 0 to 1000000 an hour"
+	case l.GPU != "" && !slices.Contains(gpus, l.GPU):
+		return "want a GPU type of the board"
+	}
+	return ""
+}
+
+func (t *tx) saveLimits(board int64, limits []Limit) {
+	t.exec(`DELETE FROM lb.rate_limit WHERE leaderboard_id = $1`, board)
+	t.exec(`DELETE FROM own.gpu_limit WHERE leaderboard_id = $1`, board)
+	for _, l := range limits {
+		if l.GPU == "" {
+			t.exec(`INSERT INTO lb.rate_limit (leaderboard_id, mode_category, max_submissions_per_hour) VALUES ($1, $2, $3)`, board, l.Category, l.PerHour)
+		} else {
+			t.exec(`INSERT INTO own.gpu_limit (leaderboard_id, gpu, mode_category, per_hour) VALUES ($1, $2, $3, $4)`, board, l.GPU, l.Category, l.PerHour)
 		}
 	}
-	return nil
+}
+
+// Limits returns the limits of a board: those of all GPU types together first.
+//
+// Errors: [ErrNotFound].
+func (s *Store) Limits(ctx context.Context, board string) (limits []Limit, err error) {
+	err = s.snapshot(ctx, "reading the limits of board "+text.Quote(board), func(t *tx) {
+		limits = t.readLimits(t.named(board))
+	})
+	return limits, err
+}
+
+func (t *tx) readLimits(board int64) (limits []Limit) {
+	var l Limit
+	t.each(dest{&l.GPU, &l.Category, &l.PerHour}, func() { limits = append(limits, l) }, `SELECT '' AS gpu, mode_category, max_submissions_per_hour FROM lb.rate_limit WHERE leaderboard_id = $1
+		UNION ALL SELECT gpu, mode_category, per_hour FROM own.gpu_limit WHERE leaderboard_id = $1 ORDER BY 1, 2`, board)
+	return limits
 }

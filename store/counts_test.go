@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"sync"
 	"testing"
 	"time"
@@ -39,13 +38,10 @@ func TestSubmissionsAreCounted(t *testing.T) {
 			}
 		}
 		expect("one", other, 1, 0)
-		err := s.change(ctx, "copying", func(tx *sql.Tx) error {
+		err := s.change(ctx, "copying", func(t *tx) {
 			for range countMargin + 100 {
-				if _, err := s.db.Exec(ctx, tx, `INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time) SELECT leaderboard_id, file_name, user_id, code_id, submission_time FROM lb.submission WHERE id = 1`); err != nil {
-					return err
-				}
+				t.exec(`INSERT INTO lb.submission (leaderboard_id, file_name, user_id, code_id, submission_time) SELECT leaderboard_id, file_name, user_id, code_id, submission_time FROM lb.submission WHERE id = 1`)
 			}
-			return nil
 		})
 		if err != nil {
 			t.Fatal(err)

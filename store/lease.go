@@ -2,10 +2,10 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/gpu-mode/kbgen/store/database"
@@ -53,75 +53,44 @@ type PlannedRun struct {
 // Of those on a GPU type, no more are taken than room says may be under way there
 // at once; nil is no bound, and a GPU type that room does not name gets none.
 func (s *Store) Claim(ctx context.Context, owner string, n int, room map[string]int, hold time.Duration) (claimed []PlannedRun, err error) {
-	err = s.change(ctx, "claiming planned runs", func(tx *sql.Tx) error {
+	err = s.change(ctx, "claiming planned runs", func(t *tx) {
 		claimed = nil
 		if s.db.Kind == database.Postgres { // two that count what is under way would both take the last place
-			if _, err := s.db.Exec(ctx, tx, `SELECT pg_advisory_xact_lock($1)`, claimLock); err != nil {
-				return err
-			}
+			t.exec(`SELECT pg_advisory_xact_lock($1)`, claimLock)
 		}
-		now, err := s.clock(ctx, tx)
-		if err != nil {
-			return err
-		}
-		err = s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-			var p PlannedRun
-			err := p.scan(rows)
-			claimed = append(claimed, p)
-			return err
-		}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.state IN ('creating', 'running') AND p.free_at <= $1 ORDER BY p.started_at, p.run_id LIMIT $2`, database.Stamp{Time: now}, n)
-		if err != nil {
-			return err
-		}
+		now := t.clock()
+		var p PlannedRun
+		t.each(p.columns(), func() { claimed = append(claimed, p) }, `SELECT `+plannedColumns+plannedFrom+`WHERE p.state IN ('creating', 'running') AND p.free_at <= $1 ORDER BY p.started_at, p.run_id LIMIT $2`, now, n)
 		if len(claimed) < n {
-			more, err := s.next(ctx, tx, n-len(claimed), room, now)
-			if err != nil {
-				return err
-			}
-			claimed = append(claimed, more...)
+			claimed = append(claimed, t.next(n-len(claimed), room, now)...)
 		}
 		for i := range claimed {
 			p := &claimed[i]
 			p.Fence++
 			p.Until = now.Add(hold)
-			if _, err := s.db.Exec(ctx, tx, `UPDATE own.planned_run SET fence = $2, lease_owner = $3, free_at = $4, changed_at = $5 WHERE run_id = $1`, p.RunID, p.Fence, owner, database.Stamp{Time: p.Until}, database.Stamp{Time: s.now()}); err != nil {
-				return err
-			}
+			t.exec(`UPDATE own.planned_run SET fence = $2, lease_owner = $3, free_at = $4, changed_at = $5 WHERE run_id = $1`, p.RunID, p.Fence, owner, p.Until, s.now())
 		}
-		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return claimed, nil
+	return claimed, err
 }
 
 const claimLock = 0x6b62736572766501 // of those who claim, among PostgreSQL's advisory locks
 
 // next chooses among the runs that wait.
-func (s *Store) next(ctx context.Context, tx *sql.Tx, n int, room map[string]int, now time.Time) (chosen []PlannedRun, err error) {
+func (t *tx) next(n int, room map[string]int, now time.Time) (chosen []PlannedRun) {
 	left := maps.Clone(room)
-	err = s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-		var gpu string
-		var under int
-		err := rows.Scan(&gpu, &under)
+	var gpu string
+	var under int
+	t.each(dest{&gpu, &under}, func() {
 		if left != nil {
 			left[gpu] -= under
 		}
-		return err
-	}, `SELECT gpu, count(*) FROM own.planned_run WHERE state IN ('creating', 'running') OR state = 'planned' AND free_at > $1 GROUP BY gpu`, database.Stamp{Time: now})
-	if err != nil {
-		return nil, err
+	}, `SELECT gpu, count(*) FROM own.planned_run WHERE state IN ('creating', 'running') OR state = 'planned' AND free_at > $1 GROUP BY gpu`, now)
+	waiting := t.waiting(n, left, now)
+	if len(waiting) == 0 {
+		return nil
 	}
-	waiting, err := s.waiting(ctx, tx, n, left, now)
-	if err != nil || len(waiting) == 0 {
-		return nil, err
-	}
-	begun, err := s.begun(ctx, tx, now)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range inTurn(waiting, begun) {
+	for _, p := range inTurn(waiting, t.begun(now)) {
 		if len(chosen) == n {
 			break
 		}
@@ -133,14 +102,14 @@ func (s *Store) next(ctx context.Context, tx *sql.Tx, n int, room map[string]int
 		}
 		chosen = append(chosen, p)
 	}
-	return chosen, nil
+	return chosen
 }
 
 // waiting reads the runs that wait on GPU types with places left, nil being all. Of one
 // user's runs on a GPU type in a band, the first n are enough: a long line is not read
 // as a whole.
-func (s *Store) waiting(ctx context.Context, tx *sql.Tx, n int, left map[string]int, now time.Time) (waiting []PlannedRun, err error) {
-	args, only := []any{database.Stamp{Time: now}, n, queue.PriorityBulk}, ""
+func (t *tx) waiting(n int, left map[string]int, now time.Time) (waiting []PlannedRun) {
+	args, only := []any{now, n, queue.PriorityBulk}, ""
 	for gpu, places := range left {
 		if places > 0 {
 			args = append(args, gpu)
@@ -148,20 +117,16 @@ func (s *Store) waiting(ctx context.Context, tx *sql.Tx, n int, left map[string]
 		}
 	}
 	if left != nil && only == "" {
-		return nil, nil
+		return nil
 	} else if only != "" {
 		only = " AND w.gpu IN (" + only[2:] + ")"
 	}
-	err = s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-		var p PlannedRun
-		err := p.scan(rows)
-		waiting = append(waiting, p)
-		return err
-	}, `SELECT `+plannedColumns+plannedFrom+`JOIN (
+	var p PlannedRun
+	t.each(p.columns(), func() { waiting = append(waiting, p) }, `SELECT `+plannedColumns+plannedFrom+`JOIN (
 			SELECT w.run_id, row_number() OVER (PARTITION BY o.user_id, w.gpu, CASE WHEN w.priority < 0 THEN 0 WHEN w.priority < $3 THEN 1 ELSE 2 END ORDER BY w.priority, w.created_at, w.run_id) AS place
 			FROM own.planned_run w JOIN lb.submission o ON o.id = w.submission_id WHERE w.state = 'planned' AND w.free_at <= $1`+only+`
 		) f ON f.run_id = p.run_id WHERE f.place <= $2`, args...)
-	return waiting, err
+	return waiting
 }
 
 // Creating says that a build is about to be made for the run, and that its
@@ -169,26 +134,19 @@ func (s *Store) waiting(ctx context.Context, tx *sql.Tx, n int, left map[string]
 //
 // Errors of this and the following methods: [ErrLeaseLost].
 func (s *Store) Creating(ctx context.Context, p PlannedRun) error {
-	return s.change(ctx, "marking a run as creating", func(tx *sql.Tx) error {
-		if err := s.held(ctx, tx, p, `state = 'creating', changed_at = $3, started_at = coalesce(started_at, $3)`, database.Stamp{Time: s.now()}); err != nil {
-			return err
-		}
-		_, err := s.db.Exec(ctx, tx, `UPDATE lb.submission_job_status SET status = $2, last_heartbeat = $3 WHERE submission_id = $1 AND status IN ('initial', 'pending')`,
-			p.Submission, StatusRunning, database.Stamp{Time: s.now()})
-		if err != nil {
-			return err
-		}
-		return s.tell(ctx, tx, submissionSignal(p.Submission))
+	return s.change(ctx, "marking a run as creating", func(t *tx) {
+		t.held(p, `state = 'creating', changed_at = $3, started_at = coalesce(started_at, $3)`, s.now())
+		t.exec(`UPDATE lb.submission_job_status SET status = $2, last_heartbeat = $3 WHERE submission_id = $1 AND status IN ('initial', 'pending')`,
+			p.Submission, StatusRunning, s.now())
+		t.tell(submissionSignal(p.Submission))
 	})
 }
 
 // Built keeps the build that was made or found for the run.
 func (s *Store) Built(ctx context.Context, p PlannedRun, number int64, id string) error {
-	return s.change(ctx, "keeping a run's build", func(tx *sql.Tx) error {
-		if err := s.held(ctx, tx, p, `state = 'running', changed_at = $3, build_number = $4, build_id = $5`, database.Stamp{Time: s.now()}, number, id); err != nil {
-			return err
-		}
-		return s.tell(ctx, tx, submissionSignal(p.Submission))
+	return s.change(ctx, "keeping a run's build", func(t *tx) {
+		t.held(p, `state = 'running', changed_at = $3, build_number = $4, build_id = $5`, s.now(), number, id)
+		t.tell(submissionSignal(p.Submission))
 	})
 }
 
@@ -198,30 +156,116 @@ func (s *Store) Renew(ctx context.Context, p PlannedRun, hold time.Duration) err
 	if hold < 0 {
 		return fmt.Errorf("renewing a lease: got %v, want 0 or more", hold)
 	}
-	return s.change(ctx, "renewing a lease", func(tx *sql.Tx) error {
-		now, err := s.clock(ctx, tx)
-		if err != nil {
-			return err
+	return s.change(ctx, "renewing a lease", func(t *tx) {
+		now := t.clock()
+		t.held(p, `free_at = $3`, now.Add(hold))
+		t.exec(`UPDATE lb.submission_job_status SET last_heartbeat = $2 WHERE submission_id = $1 AND status IN ('pending', 'running')`, p.Submission, now)
+		if hold == 0 {
+			t.tell(Signal{Kind: SignalPlanned})
 		}
-		if err := s.held(ctx, tx, p, `free_at = $3`, database.Stamp{Time: now.Add(hold)}); err != nil {
-			return err
-		}
-		_, err = s.db.Exec(ctx, tx, `UPDATE lb.submission_job_status SET last_heartbeat = $2 WHERE submission_id = $1 AND status IN ('pending', 'running')`, p.Submission, database.Stamp{Time: now})
-		if err != nil || hold > 0 {
-			return err
-		}
-		return s.tell(ctx, tx, Signal{Kind: SignalPlanned})
 	})
 }
 
 // held changes a planned run if the lease still holds; args are $3 and on. The fence is what counts,
 // not the clock: as long as nobody else has claimed the run, its holder may end
 // what it began.
-func (s *Store) held(ctx context.Context, tx *sql.Tx, p PlannedRun, set string, args ...any) error {
-	n, err := s.db.Exec(ctx, tx, `UPDATE own.planned_run SET `+set+` WHERE run_id = $1 AND fence = $2 AND state <> 'finished'`,
+func (t *tx) held(p PlannedRun, set string, args ...any) {
+	n := t.exec(`UPDATE own.planned_run SET `+set+` WHERE run_id = $1 AND fence = $2 AND state <> 'finished'`,
 		append([]any{p.RunID, p.Fence}, args...)...)
-	if err == nil && n == 0 {
-		err = ErrLeaseLost
+	if n == 0 {
+		t.fail(ErrLeaseLost)
 	}
-	return err
+}
+
+// inTurn returns runs that wait in the order in which they are to start.
+func inTurn(waiting []PlannedRun, begun map[queue.Share]int) []PlannedRun {
+	return queue.Order(waiting, func(p PlannedRun) queue.Run {
+		return queue.Run{Share: queue.Share{User: p.UserID, GPU: p.GPU}, ID: p.RunID, Priority: p.Priority, Created: p.Created}
+	}, begun)
+}
+
+const plannedColumns = `p.run_id, p.submission_id, s.user_id, l.name, p.gpu, p.mode, p.secret, p.priority, p.state, p.build_number, p.build_id, p.fence, p.created_at, p.changed_at, p.started_at`
+
+const plannedFrom = ` FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id JOIN lb.leaderboard l ON l.id = s.leaderboard_id `
+
+func (p *PlannedRun) columns() dest {
+	return dest{&p.RunID, &p.Submission, &p.UserID, &p.Board, &p.GPU, &p.Mode, &p.Secret, &p.Priority, &p.State, &p.BuildNumber, &p.BuildID, &p.Fence, &p.Created, &p.Changed, &p.Started}
+}
+
+// Line lists everything that has not finished: what was begun, the oldest first,
+// and then what waits, in the order in which it goes on its GPU type.
+func (s *Store) Line(ctx context.Context) (line []PlannedRun, err error) {
+	err = s.snapshot(ctx, "reading the line", func(t *tx) {
+		var waiting []PlannedRun
+		line = nil
+		var p PlannedRun
+		t.each(p.columns(), func() {
+			if p.State == StatePlanned {
+				waiting = append(waiting, p)
+			} else {
+				line = append(line, p)
+			}
+		}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.state <> 'finished' ORDER BY p.started_at, p.run_id`)
+		line = append(line, inTurn(waiting, t.begun(s.now()))...)
+	})
+	return line, err
+}
+
+// begun counts the runs that each user began on each GPU type within the last hour.
+func (t *tx) begun(now time.Time) map[queue.Share]int {
+	begun := map[queue.Share]int{}
+	var target queue.Share
+	var n int
+	t.each(dest{&target.User, &target.GPU, &n}, func() { begun[target] = n }, `SELECT s.user_id, p.gpu, count(*) FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id WHERE p.started_at > $1 GROUP BY 1, 2`, now.Add(-queue.ShareWindow))
+	return begun
+}
+
+// Typical returns how long runs on a GPU type in a mode took lately, from their
+// beginning to their result, in the middle of the last 50; 0 when there were none.
+func (s *Store) Typical(ctx context.Context, gpu, mode string) (time.Duration, error) {
+	var took []time.Duration
+	err := s.read(ctx, "reading how long runs took", func(t *tx) {
+		var began, ended time.Time
+		t.each(dest{&began, &ended}, func() { took = append(took, ended.Sub(began)) }, `SELECT started_at, finished_at FROM own.planned_run WHERE gpu = $1 AND mode = $2 AND finished_at IS NOT NULL AND started_at IS NOT NULL ORDER BY finished_at DESC LIMIT 50`, gpu, mode)
+	})
+	if err != nil || len(took) == 0 {
+		return 0, err
+	}
+	slices.Sort(took)
+	return took[len(took)/2], nil
+}
+
+// A Stuck run has not finished for long. Without a run's id it is a submission that
+// is not done though nothing of it is planned: nobody will end it.
+type Stuck struct {
+	RunID      string
+	Submission int64
+	Board      string
+	Deadline   time.Time // of the board
+	GPU, Mode  string
+	Secret     bool
+
+	State       string
+	BuildNumber int64 // 0: not known
+	LeaseOwner  string
+	Until       time.Time // nobody else takes the run before; in the past: its owner is gone
+	Created     time.Time // it was planned, or came
+	Changed     time.Time // of its state, or of its lease
+}
+
+// Stuck lists what is older than age and has not finished, the oldest first.
+func (s *Store) Stuck(ctx context.Context, age time.Duration) (list []Stuck, err error) {
+	err = s.snapshot(ctx, "looking for what is stuck", func(t *tx) {
+		list = nil
+		var x Stuck
+		t.each(dest{&x.RunID, &x.Submission, &x.Board, &x.Deadline, &x.GPU, &x.Mode, &x.Secret, &x.State, &x.BuildNumber, &x.LeaseOwner, &x.Until, &x.Created, &x.Changed}, func() { list = append(list, x) }, `SELECT p.run_id, s.id, l.name, l.deadline, p.gpu, p.mode, p.secret, p.state, p.build_number, p.lease_owner, p.free_at, p.created_at, p.changed_at
+			FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id JOIN lb.leaderboard l ON l.id = s.leaderboard_id
+			WHERE p.state <> 'finished' AND p.created_at < $1
+			UNION ALL
+			SELECT '', s.id, l.name, l.deadline, coalesce(a.gpu, ''), coalesce(a.mode, s.mode_category, ''), false, '', 0, '', s.submission_time, s.submission_time, coalesce(j.last_heartbeat, s.submission_time)
+			FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id
+			WHERE NOT coalesce(s.done, false) AND s.submission_time < $1 AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = s.id AND p.state <> 'finished')
+			ORDER BY 12, 1, 2`, s.now().Add(-age))
+	})
+	return list, err
 }

@@ -102,16 +102,11 @@ func checkCache(t *testing.T, s *Store, board, gpu, what string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, _, err := s.version(ctx, s.db.Read, board)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantEntries, err := s.ranking(ctx, s.db.Read, boardGPU{id, gpu})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantSteps, err := s.steps(ctx, s.db.Read, boardGPU{id, gpu}, "")
-	if err != nil {
+	rows := &tx{Store: s, ctx: ctx, on: s.db.Read}
+	id, _ := rows.version(board)
+	wantEntries := rows.ranking(boardGPU{id, gpu})
+	wantSteps := rows.steps(boardGPU{id, gpu}, "")
+	if err := rows.err; err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(wantEntries, entries, cmpopts.EquateEmpty()); diff != "" {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"strconv"
 	"sync"
@@ -29,30 +28,6 @@ type Signal struct{ Kind, ID string }
 type listeners struct {
 	mu  sync.Mutex
 	all map[chan Signal]bool
-
-	// What transactions tell when they are committed. SQLite's write one at a time,
-	// but one whose context ends is undone, and the next begins, before the first
-	// one's function has returned.
-	pending map[*sql.Tx][]Signal
-}
-
-// tell keeps signals until take asks for them.
-func (l *listeners) tell(tx *sql.Tx, signals []Signal) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.pending == nil {
-		l.pending = map[*sql.Tx][]Signal{}
-	}
-	l.pending[tx] = append(l.pending[tx], signals...)
-}
-
-// take returns the signals that a transaction left, and removes them.
-func (l *listeners) take(tx *sql.Tx) []Signal {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	signals := l.pending[tx]
-	delete(l.pending, tx)
-	return signals
 }
 
 // listenerRoom is how many signals one listener may lag behind; more are dropped.
@@ -133,29 +108,24 @@ func (s *Store) Signal(ctx context.Context, signal Signal) error {
 		s.listeners.send(signal)
 		return nil
 	}
-	return wrap("sending a signal", s.notify(ctx, s.db.Write, signal))
-}
-
-func (s *Store) notify(ctx context.Context, on database.Querier, signal Signal) error {
-	body, err := json.Marshal(signal)
-	if err == nil {
-		_, err = s.db.Exec(ctx, on, `SELECT pg_notify($1, $2)`, signalChannel, string(body))
-	}
-	return err
+	t := &tx{Store: s, ctx: ctx, on: s.db.Write}
+	t.tell(signal)
+	return wrap("sending a signal", t.err)
 }
 
 // tell sends signals when the transaction is committed, and not otherwise.
-func (s *Store) tell(ctx context.Context, tx *sql.Tx, signals ...Signal) error {
-	if s.db.Kind == database.SQLite {
-		s.listeners.tell(tx, signals)
-		return nil
+func (t *tx) tell(signals ...Signal) {
+	if t.db.Kind == database.SQLite {
+		t.signals = append(t.signals, signals...)
+		return
 	}
 	for _, signal := range signals {
-		if err := s.notify(ctx, tx, signal); err != nil {
-			return err
+		body, err := json.Marshal(signal)
+		if err != nil {
+			t.fail(err)
 		}
+		t.exec(`SELECT pg_notify($1, $2)`, signalChannel, string(body))
 	}
-	return nil
 }
 
 func submissionSignal(id int64) Signal {

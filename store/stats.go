@@ -2,90 +2,68 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"maps"
 	"sync"
 	"time"
-
-	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // Stats are the numbers of all boards.
 type Stats struct {
-	Users       int // who have submitted
-	Submissions int
-	Runs        int // planned runs that have not finished
-	Hour, Day   int // submissions of the last hour and of the last 24
-	Boards      []BoardStats
+	Users       int          `json:"users"` // who have submitted
+	Submissions int          `json:"submissions"`
+	Hour        int          `json:"submissions_last_hour"`
+	Day         int          `json:"submissions_last_day"` // of the last 24 hours
+	Runs        int          `json:"open_runs"`            // planned runs that have not finished
+	Boards      []BoardStats `json:"boards"`
 }
 
 // BoardStats are the numbers of one board.
 type BoardStats struct {
-	Board       string
-	Users       int
-	Submissions int
-	Statuses    map[string]int // submissions by their job's status; "" for none
-	Modes       map[string]int // by mode; of those that Kernelbot accepted, by its category
-	Hour, Day   int
-	Open        int // planned runs that have not finished
+	Board       string         `json:"board"`
+	Users       int            `json:"users"`
+	Submissions int            `json:"submissions"`
+	Statuses    map[string]int `json:"by_status"` // submissions by their job's status; "" for none
+	Modes       map[string]int `json:"by_mode"`   // by mode; of those that Kernelbot accepted, by its category
+	Hour        int            `json:"submissions_last_hour"`
+	Day         int            `json:"submissions_last_day"`
+	Open        int            `json:"open_runs"` // planned runs that have not finished
 }
 
 // Stats counts, on one state of the database. It reads every submission's row.
 func (s *Store) Stats(ctx context.Context) (all Stats, err error) {
-	err = s.snapshot(ctx, "counting", func(tx *sql.Tx) error {
-		all = Stats{}
-		var ids []int64
+	err = s.snapshot(ctx, "counting", func(t *tx) {
+		all = Stats{Boards: []BoardStats{}}
 		places := map[int64]int{}
-		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-			var id int64
-			b := BoardStats{Statuses: map[string]int{}, Modes: map[string]int{}}
-			err := rows.Scan(&id, &b.Board, &b.Users)
-			places[id] = len(ids)
-			ids, all.Boards = append(ids, id), append(all.Boards, b)
-			return err
+		var id int64
+		var board BoardStats
+		t.each(dest{&id, &board.Board, &board.Users}, func() {
+			board.Statuses, board.Modes = map[string]int{}, map[string]int{}
+			places[id] = len(all.Boards)
+			all.Boards = append(all.Boards, board)
 		}, `SELECT l.id, l.name, (SELECT count(DISTINCT s.user_id) FROM lb.submission s WHERE s.leaderboard_id = l.id) FROM lb.leaderboard l ORDER BY l.name`)
-		if err != nil {
-			return err
-		}
-		if err := s.db.Row(ctx, tx, `SELECT count(DISTINCT user_id) FROM lb.submission`).Scan(&all.Users); err != nil {
-			return err
-		}
+		t.get(dest{&all.Users}, `SELECT count(DISTINCT user_id) FROM lb.submission`)
 		now := s.now()
-		err = s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-			var id int64
-			var status, mode string
-			var n, hour, day int
-			if err := rows.Scan(&id, &status, &mode, &n, &hour, &day); err != nil {
-				return err
-			}
+		var status, mode string
+		var n, hour, day int
+		t.each(dest{&id, &status, &mode, &n, &hour, &day}, func() {
 			b := &all.Boards[places[id]]
 			b.Submissions += n
 			b.Statuses[status] += n
 			b.Modes[mode] += n
 			b.Hour += hour
 			b.Day += day
-			return nil
 		}, `SELECT s.leaderboard_id, CASE WHEN s.status = 'hacked' THEN 'hacked' ELSE coalesce(j.status, '') END, coalesce(a.mode, s.mode_category, ''),
 				count(*), count(CASE WHEN s.submission_time > $1 THEN 1 END), count(CASE WHEN s.submission_time > $2 THEN 1 END)
 			FROM lb.submission s LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id LEFT JOIN own.accepted a ON a.submission_id = s.id GROUP BY 1, 2, 3`,
-			database.Stamp{Time: now.Add(-time.Hour)}, database.Stamp{Time: now.Add(-24 * time.Hour)})
-		if err != nil {
-			return err
-		}
-		err = s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-			var id int64
-			var open int
-			err := rows.Scan(&id, &open)
-			all.Boards[places[id]].Open = open
-			return err
-		}, `SELECT s.leaderboard_id, count(*) FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id WHERE p.state <> 'finished' GROUP BY 1`)
+			now.Add(-time.Hour), now.Add(-24*time.Hour))
+		var open int
+		t.each(dest{&id, &open}, func() { all.Boards[places[id]].Open = open }, `SELECT s.leaderboard_id, count(*) FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id WHERE p.state <> 'finished' GROUP BY 1`)
 		for _, b := range all.Boards {
 			all.Submissions += b.Submissions
 			all.Runs += b.Open
 			all.Hour += b.Hour
 			all.Day += b.Day
 		}
-		return err
 	})
 	return all, err
 }
@@ -124,66 +102,61 @@ func (c *counts) forget() {
 }
 
 // submissions returns how many each board has.
-func (s *Store) submissions(ctx context.Context, on database.Querier) (map[int64]int, error) {
-	old, upTo, err := s.counted(ctx, on)
-	if err != nil {
-		return nil, err
-	}
+func (t *tx) submissions() map[int64]int {
+	old, upTo := t.counted()
 	all := maps.Clone(old)
 	// The plus keeps SQLite from reading all of another index to group by it.
-	return all, s.countInto(ctx, on, all, `SELECT +leaderboard_id, count(*) FROM lb.submission WHERE id > $1 GROUP BY 1`, upTo)
+	for board, n := range t.countBoards(`SELECT +leaderboard_id, count(*) FROM lb.submission WHERE id > $1 GROUP BY 1`, upTo) {
+		all[board] += n
+	}
+	return all
 }
 
 // counted returns the submissions up to an id, by board. While one makes that anew,
 // the others take what is there; where nothing is, they wait.
-func (s *Store) counted(ctx context.Context, on database.Querier) (old map[int64]int, upTo int64, err error) {
-	c := &s.counts
+func (t *tx) counted() (old map[int64]int, upTo int64) {
+	c := &t.counts
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := s.now(); c.old != nil && !c.counting && (now.Sub(c.at) > countAge || now.Before(c.at)) {
+	if now := t.now(); c.old != nil && !c.counting && (now.Sub(c.at) > countAge || now.Before(c.at)) {
 		c.counting = true
 		c.mu.Unlock()
-		old, upTo, err = s.count(ctx, on)
+		old, upTo = t.count()
 		c.mu.Lock()
 		c.counting = false
-		if err != nil {
-			return nil, 0, err
-		}
-		if c.old != nil { // nothing was deleted meanwhile
+		if t.err == nil && c.old != nil { // nothing was deleted meanwhile
 			c.at, c.old, c.upTo = now, old, upTo
 		}
 	}
 	if c.old == nil {
-		now := s.now()
-		if old, upTo, err = s.count(ctx, on); err != nil {
-			return nil, 0, err
+		now := t.now()
+		if old, upTo = t.count(); t.err != nil {
+			return old, upTo
 		}
 		c.at, c.old, c.upTo = now, old, upTo
 	}
-	return c.old, c.upTo, nil
+	return c.old, c.upTo
 }
 
-func (s *Store) count(ctx context.Context, on database.Querier) (old map[int64]int, upTo int64, err error) {
-	old = map[int64]int{}
-	if err = s.db.Row(ctx, on, `SELECT coalesce(max(id), 0) FROM lb.submission`).Scan(&upTo); err == nil {
-		upTo -= countMargin
-		err = s.countInto(ctx, on, old, `SELECT leaderboard_id, count(*) FROM lb.submission WHERE id <= $1 GROUP BY leaderboard_id`, upTo)
-	}
-	return old, upTo, err
+func (t *tx) count() (old map[int64]int, upTo int64) {
+	t.get(dest{&upTo}, `SELECT coalesce(max(id), 0) FROM lb.submission`)
+	upTo -= countMargin
+	return t.countBoards(`SELECT leaderboard_id, count(*) FROM lb.submission WHERE id <= $1 GROUP BY leaderboard_id`, upTo), upTo
 }
 
 // ranked returns how many standings a board has at this version.
-func (s *Store) ranked(ctx context.Context, on database.Querier, board, version int64) (int, error) {
-	c := &s.counts
+func (t *tx) ranked(board, version int64) int {
+	c := &t.counts
 	c.mu.Lock()
 	cached, ok := c.ranks[board]
 	c.mu.Unlock()
 	if ok && cached.version == version {
-		return cached.ranked, nil
+		return cached.ranked
 	}
 	cached.version = version
-	if err := s.db.Row(ctx, on, `SELECT count(*) FROM own.standing WHERE leaderboard_id = $1`, board).Scan(&cached.ranked); err != nil {
-		return 0, err
+	t.get(dest{&cached.ranked}, `SELECT count(*) FROM own.standing WHERE leaderboard_id = $1`, board)
+	if t.err != nil {
+		return 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,15 +164,14 @@ func (s *Store) ranked(ctx context.Context, on database.Querier, board, version 
 		c.ranks = map[int64]boardCount{}
 	}
 	c.ranks[board] = cached
-	return cached.ranked, nil
+	return cached.ranked
 }
 
-func (s *Store) countInto(ctx context.Context, on database.Querier, into map[int64]int, statement string, args ...any) error {
-	return s.db.Each(ctx, on, func(rows *sql.Rows) error {
-		var board int64
-		var n int
-		err := rows.Scan(&board, &n)
-		into[board] += n
-		return err
-	}, statement, args...)
+// countBoards reads numbers by board.
+func (t *tx) countBoards(statement string, upTo int64) map[int64]int {
+	counts := map[int64]int{}
+	var board int64
+	var n int
+	t.each(dest{&board, &n}, func() { counts[board] = n }, statement, upTo)
+	return counts
 }

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -62,30 +64,133 @@ func Convert(ctx context.Context, from, to *Store) (map[string]int64, error) {
 // Installation is the id of this database, made when it was migrated first. It
 // survives restarts and is the same for all instances.
 func (s *Store) Installation(ctx context.Context) (id string, err error) {
-	err = s.db.Row(ctx, s.db.Read, `SELECT id FROM own.installation`).Scan(&id)
-	return id, wrap("reading the installation id", err)
+	err = s.read(ctx, "reading the installation id", func(t *tx) { t.get(dest{&id}, `SELECT id FROM own.installation`) })
+	return id, err
 }
 
 // wrap says what was being done. A refusal speaks for itself.
 func wrap(what string, err error) error {
 	var refused *Refusal
-	switch {
-	case err == nil, errors.As(err, &refused):
+	if err == nil || errors.As(err, &refused) {
 		return err
-	case errors.Is(err, sql.ErrNoRows):
-		return fmt.Errorf("%s: %w", what, ErrNotFound)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
+// clock is the time that leases are counted in: the database's own if several
+// machines share it.
+func (t *tx) clock() (now time.Time) {
+	if t.db.Kind == database.SQLite {
+		return t.now()
+	}
+	t.get(dest{&now}, `SELECT clock_timestamp()`)
+	return now
+}
+
+// A tx is a transaction, or a connection that only reads, as the store's functions
+// use it. It keeps the first error and runs no statement after one, so that a
+// function looks at err only where it does something else than run statements. What
+// follows an error is undone with the transaction.
+type tx struct {
+	*Store
+	ctx     context.Context
+	on      database.Querier
+	err     error
+	signals []Signal // SQLite: sent once the transaction is committed
+}
+
+// fail ends the transaction with err, unless it has failed before.
+func (t *tx) fail(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+// refuse ends the transaction with a [Refusal].
+func (t *tx) refuse(why Why, format string, args ...any) {
+	t.fail(&Refusal{Why: why, Text: fmt.Sprintf(format, args...)})
+}
+
+// exec runs a statement and returns how many rows it changed. A time among args is
+// kept as [database.Stamp].
+func (t *tx) exec(statement string, args ...any) (n int64) {
+	if t.err == nil {
+		n, t.err = t.db.Exec(t.ctx, t.on, statement, stamped(args)...)
+	}
+	return n
+}
+
+// A dest is the list of pointers to what the columns of a row are read into.
+type dest []any
+
+// find reads the row of a query for at most one, and reports whether there is one.
+func (t *tx) find(into dest, statement string, args ...any) bool {
+	if t.err != nil {
+		return false
+	}
+	err := t.db.Row(t.ctx, t.on, statement, stamped(args)...).Scan(stamped(into)...)
+	if !errors.Is(err, sql.ErrNoRows) {
+		t.err = err
+	}
+	return err == nil
+}
+
+// get reads the row of a query. Without one, the transaction fails with
+// [ErrNotFound].
+func (t *tx) get(into dest, statement string, args ...any) {
+	if !t.find(into, statement, args...) {
+		t.fail(ErrNotFound)
+	}
+}
+
+// each reads the rows of a query, one after the other into the same variables, and
+// calls do after each.
+func (t *tx) each(into dest, do func(), statement string, args ...any) {
+	if t.err != nil {
+		return
+	}
+	into = stamped(into)
+	t.err = t.db.Each(t.ctx, t.on, func(rows *sql.Rows) error {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		do()
+		return t.err
+	}, statement, stamped(args)...)
+}
+
+// values reads the one column of a query.
+func values[T any](t *tx, statement string, args ...any) (all []T) {
+	var v T
+	t.each(dest{&v}, func() { all = append(all, v) }, statement, args...)
+	return all
+}
+
+// stamped puts [database.Stamp] in the place of times.
+func stamped(values []any) []any {
+	out := make([]any, len(values))
+	for i, v := range values {
+		switch at := v.(type) {
+		case time.Time:
+			out[i] = database.Stamp(at)
+		case *time.Time:
+			out[i] = (*database.Stamp)(at)
+		default:
+			out[i] = v
+		}
+	}
+	return out
+}
+
 // change runs do in a transaction, see [database.DB.Change], and sends the signals
 // that it left once the transaction is committed.
-func (s *Store) change(ctx context.Context, what string, do func(tx *sql.Tx) error) error {
+func (s *Store) change(ctx context.Context, what string, do func(*tx)) error {
 	var signals []Signal
-	err := s.db.Change(ctx, func(tx *sql.Tx) error {
-		err := do(tx)
-		signals = s.listeners.take(tx)
-		return err
+	err := s.db.Change(ctx, func(on *sql.Tx) error {
+		t := &tx{Store: s, ctx: ctx, on: on}
+		do(t)
+		signals = t.signals
+		return t.err
 	})
 	if err == nil {
 		s.listeners.send(signals...)
@@ -94,17 +199,118 @@ func (s *Store) change(ctx context.Context, what string, do func(tx *sql.Tx) err
 }
 
 // snapshot runs do on one state of the database.
-func (s *Store) snapshot(ctx context.Context, what string, do func(tx *sql.Tx) error) error {
-	return wrap(what, s.db.Snapshot(ctx, do))
+func (s *Store) snapshot(ctx context.Context, what string, do func(*tx)) error {
+	return wrap(what, s.db.Snapshot(ctx, func(on *sql.Tx) error {
+		t := &tx{Store: s, ctx: ctx, on: on}
+		do(t)
+		return t.err
+	}))
 }
 
-// clock is the time that leases are counted in: the database's own if several
-// machines share it.
-func (s *Store) clock(ctx context.Context, on database.Querier) (time.Time, error) {
-	if s.db.Kind == database.SQLite {
-		return s.now(), nil
+// read runs do, which has one query, without a transaction.
+func (s *Store) read(ctx context.Context, what string, do func(*tx)) error {
+	t := &tx{Store: s, ctx: ctx, on: s.db.Read}
+	do(t)
+	return wrap(what, t.err)
+}
+
+// Why says what a [Refusal] is about, for whoever turns it into a status.
+type Why int
+
+const (
+	Invalid      Why = iota // the request itself cannot be used
+	UnknownBoard            //
+	UnknownGPU              // not one of the board's
+	UnknownUser             //
+	Banned                  // the user
+	NotInvited              // to a closed board
+	AfterDeadline
+	OverLimit     // RetryAfter says when it may be tried again
+	Finished      // what was to be stopped
+	HasCLIID      // and nobody said that it may be replaced
+	UnknownInvite //
+	InviteTaken   // by somebody else
+)
+
+// A Refusal is a request that was understood and is not done. Nothing was stored.
+type Refusal struct {
+	Why        Why
+	Text       string        // one line for the user
+	RetryAfter time.Duration // of OverLimit
+}
+
+func (r *Refusal) Error() string { return r.Text }
+
+// Names in own.setting. Those of [Store.Secret] begin with secretPrefix.
+const (
+	settingAccepting = "accepting"
+	secretPrefix     = "secret:"
+)
+
+// Accepting reports whether submissions are taken: they are, unless an admin has
+// said otherwise.
+func (s *Store) Accepting(ctx context.Context) (accepting bool, err error) {
+	err = s.read(ctx, "reading whether submissions are taken", func(t *tx) { accepting = t.setting(settingAccepting) != "no" })
+	return accepting, err
+}
+
+// SetAccepting says for all instances whether submissions are taken.
+func (s *Store) SetAccepting(ctx context.Context, accepting bool) error {
+	value := "yes"
+	if !accepting {
+		value = "no"
 	}
-	var t database.Stamp
-	err := s.db.Row(ctx, on, `SELECT clock_timestamp()`).Scan(&t)
-	return t.Time, err
+	return s.change(ctx, "saying whether submissions are taken", func(t *tx) {
+		t.exec(`INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingAccepting, value)
+	})
+}
+
+// Secret returns 32 random bytes that are kept under a name: made when they are
+// asked for first, and the same for all instances and restarts.
+func (s *Store) Secret(ctx context.Context, name string) (secret []byte, err error) {
+	what := "reading a kept secret"
+	var value string
+	err = s.read(ctx, what, func(t *tx) { value = t.setting(secretPrefix + name) })
+	if err == nil && value == "" {
+		err = s.change(ctx, "keeping a secret", func(t *tx) {
+			var b [32]byte
+			rand.Read(b[:]) // never fails
+			t.exec(`INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, secretPrefix+name, hex.EncodeToString(b[:]))
+			value = t.setting(secretPrefix + name) // of two at once, the first
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	secret, err = hex.DecodeString(value)
+	if err != nil || len(secret) != 32 {
+		return nil, fmt.Errorf("%s: got something else than 32 bytes in hex", what)
+	}
+	return secret, nil
+}
+
+// setting is a kept value, "" for none.
+func (t *tx) setting(name string) (value string) {
+	t.find(dest{&value}, `SELECT value FROM own.setting WHERE name = $1`, name)
+	return value
+}
+
+const settingHook = "webhook seen"
+
+// SawEvent keeps that an event of Buildkite's came at the time of at.
+func (s *Store) SawEvent(ctx context.Context, at time.Time) error {
+	return s.change(ctx, "keeping when an event came", func(t *tx) {
+		t.exec(`INSERT INTO own.setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`,
+			settingHook, at)
+	})
+}
+
+// Events returns when an event of Buildkite's came last, and when a run finished
+// last; zero: none ever did.
+func (s *Store) Events(ctx context.Context) (event, finished time.Time, err error) {
+	err = s.snapshot(ctx, "reading when events came", func(t *tx) {
+		t.find(dest{&event}, `SELECT value FROM own.setting WHERE name = $1`, settingHook)
+		t.get(dest{&finished}, `SELECT max(finished_at) FROM own.planned_run`)
+	})
+	return event, finished, err
 }

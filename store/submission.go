@@ -1,14 +1,15 @@
 package store
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
-	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
@@ -56,9 +57,8 @@ type PolledRun struct {
 //
 // Errors: [ErrNotFound].
 func (s *Store) Poll(ctx context.Context, id int64) (p *Polled, err error) {
-	err = s.snapshot(ctx, fmt.Sprintf("reading submission %d", id), func(tx *sql.Tx) error {
-		p, err = s.poll(ctx, tx, id)
-		return err
+	err = s.snapshot(ctx, fmt.Sprintf("reading submission %d", id), func(t *tx) {
+		p = t.poll(id)
 	})
 	if err != nil {
 		return nil, err
@@ -66,49 +66,29 @@ func (s *Store) Poll(ctx context.Context, id int64) (p *Polled, err error) {
 	return p, nil
 }
 
-func (s *Store) poll(ctx context.Context, tx *sql.Tx, id int64) (*Polled, error) {
+func (t *tx) poll(id int64) *Polled {
 	p := &Polled{ID: id}
-	var at, heartbeat database.Stamp
 	var code []byte
-	err := s.db.Row(ctx, tx, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
+	t.get(dest{&p.BoardID, &p.Board, &p.FileName, &p.UserID, &p.Mode, &p.Time, &p.Done, &p.Hacked, &code, &p.Job.Status, &p.Job.Error, &p.Job.Heartbeat}, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
 		FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id
-		LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id WHERE s.id = $1`, id).
-		Scan(&p.BoardID, &p.Board, &p.FileName, &p.UserID, &p.Mode, &at, &p.Done, &p.Hacked, &code, &p.Job.Status, &p.Job.Error, &heartbeat)
-	if err != nil {
-		return nil, err
-	}
-	p.Time, p.Job.Heartbeat, p.Code = at.Time, heartbeat.Time, string(code)
-	if err := s.pollRuns(ctx, tx, p); err != nil {
-		return nil, err
-	}
-	if p.Verdicts, err = s.verdicts(ctx, tx, id); err != nil {
-		return nil, err
-	}
-	return p, s.pollOpen(ctx, tx, p)
+		LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id WHERE s.id = $1`, id)
+	p.Code = string(code)
+	t.pollRuns(p)
+	p.Verdicts = t.verdicts(id)
+	var o PlannedRun
+	t.each(o.columns(), func() { p.Open = append(p.Open, o) }, `SELECT `+plannedColumns+plannedFrom+`WHERE p.submission_id = $1 AND p.state <> 'finished' ORDER BY p.priority, p.created_at, p.run_id`, p.ID)
+	return p
 }
 
-func (s *Store) pollRuns(ctx context.Context, tx *sql.Tx, p *Polled) error {
-	return s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-		var r PolledRun
-		var start, end database.Stamp
-		err := rows.Scan(&start, &end, &r.Mode, &r.Secret, &r.Runner, &r.Score, &r.Passed, (*[]byte)(&r.Compilation), (*[]byte)(&r.Meta), (*[]byte)(&r.Result), (*[]byte)(&r.System))
-		r.Start, r.End = start.Time, end.Time
+func (t *tx) pollRuns(p *Polled) {
+	var r PolledRun
+	t.each(dest{&r.Start, &r.End, &r.Mode, &r.Secret, &r.Runner, &r.Score, &r.Passed, (*[]byte)(&r.Compilation), (*[]byte)(&r.Meta), (*[]byte)(&r.Result), (*[]byte)(&r.System)}, func() {
 		if r.Secret {
 			r.Compilation, r.Meta, r.Result, r.System = nil, nil, nil, nil
 		}
 		p.Runs = append(p.Runs, r)
-		return err
 	}, `SELECT start_time, end_time, mode, secret, runner, CAST(score AS double precision), passed, CAST(compilation AS text), CAST(meta AS text), CAST(result AS text), CAST(system_info AS text)
 		FROM lb.runs WHERE submission_id = $1 ORDER BY secret, id`, p.ID)
-}
-
-func (s *Store) pollOpen(ctx context.Context, tx *sql.Tx, p *Polled) error {
-	return s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-		var o PlannedRun
-		err := o.scan(rows)
-		p.Open = append(p.Open, o)
-		return err
-	}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.submission_id = $1 AND p.state <> 'finished' ORDER BY p.priority, p.created_at, p.run_id`, p.ID)
 }
 
 // Delete removes a submission with its runs; its code stays, as others may have
@@ -117,27 +97,14 @@ func (s *Store) pollOpen(ctx context.Context, tx *sql.Tx, p *Polled) error {
 // Errors: [ErrNotFound].
 func (s *Store) Delete(ctx context.Context, id int64) error {
 	defer s.counts.forget()
-	return s.change(ctx, fmt.Sprintf("deleting submission %d", id), func(tx *sql.Tx) error {
-		if err := s.lockOwner(ctx, tx, id); err != nil {
-			return err
-		}
-		affected, err := s.places(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		board, err := s.boardOf(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		for _, statement := range []string{`DELETE FROM lb.runs WHERE submission_id = $1`, `DELETE FROM lb.submission WHERE id = $1`} {
-			if _, err := s.db.Exec(ctx, tx, statement, id); err != nil {
-				return err
-			}
-		}
-		if err := s.standings(ctx, tx, affected); err != nil {
-			return err
-		}
-		return s.tell(ctx, tx, submissionSignal(id), Signal{Kind: SignalPlanned}, Signal{Kind: SignalBoard, ID: board})
+	return s.change(ctx, fmt.Sprintf("deleting submission %d", id), func(t *tx) {
+		t.lockOwner(id)
+		affected := t.places(id)
+		board := t.boardOf(id)
+		t.exec(`DELETE FROM lb.runs WHERE submission_id = $1`, id)
+		t.exec(`DELETE FROM lb.submission WHERE id = $1`, id)
+		t.standings(affected)
+		t.tell(submissionSignal(id), Signal{Kind: SignalPlanned}, Signal{Kind: SignalBoard, ID: board})
 	})
 }
 
@@ -146,37 +113,22 @@ func (s *Store) Delete(ctx context.Context, id int64) error {
 //
 // Errors: [ErrNotFound].
 func (s *Store) MarkHacked(ctx context.Context, id int64, why string) error {
-	return s.change(ctx, fmt.Sprintf("marking submission %d as hacked", id), func(tx *sql.Tx) error {
-		if err := s.lockOwner(ctx, tx, id); err != nil {
-			return err
-		}
-		now := database.Stamp{Time: s.now()}
-		if _, err := s.db.Exec(ctx, tx, `UPDATE own.planned_run SET state = 'finished', changed_at = $2 WHERE submission_id = $1 AND state <> 'finished'`, id, now); err != nil {
-			return err
-		}
-		if _, err := s.db.Exec(ctx, tx, `UPDATE lb.submission SET done = true, status = 'hacked' WHERE id = $1`, id); err != nil {
-			return err
-		}
-		_, err := s.db.Exec(ctx, tx, `INSERT INTO lb.submission_job_status (submission_id, status, error, created_at) VALUES ($1, 'hacked', $2, $3)
+	return s.change(ctx, fmt.Sprintf("marking submission %d as hacked", id), func(t *tx) {
+		t.lockOwner(id)
+		now := s.now()
+		t.exec(`UPDATE own.planned_run SET state = 'finished', changed_at = $2 WHERE submission_id = $1 AND state <> 'finished'`, id, now)
+		t.exec(`UPDATE lb.submission SET done = true, status = 'hacked' WHERE id = $1`, id)
+		t.exec(`INSERT INTO lb.submission_job_status (submission_id, status, error, created_at) VALUES ($1, 'hacked', $2, $3)
 			ON CONFLICT (submission_id) DO UPDATE SET status = 'hacked', error = excluded.error`, id, text.Line(why, maxError), now)
-		if err != nil {
-			return err
-		}
-		if err := s.judge(ctx, tx, id); err != nil {
-			return err
-		}
-		board, err := s.boardOf(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		return s.tell(ctx, tx, submissionSignal(id), Signal{Kind: SignalPlanned}, Signal{Kind: SignalBoard, ID: board})
+		t.judge(id)
+		t.tell(submissionSignal(id), Signal{Kind: SignalPlanned}, Signal{Kind: SignalBoard, ID: t.boardOf(id)})
 	})
 }
 
 // boardOf is the name of a submission's board.
-func (s *Store) boardOf(ctx context.Context, on database.Querier, submission int64) (name string, err error) {
-	err = s.db.Row(ctx, on, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission).Scan(&name)
-	return name, err
+func (t *tx) boardOf(submission int64) (name string) {
+	t.get(dest{&name}, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission)
+	return name
 }
 
 // CancelSubmission ends what of a submission has not finished: its status is
@@ -185,40 +137,141 @@ func (s *Store) boardOf(ctx context.Context, on database.Querier, submission int
 //
 // Errors: [ErrNotFound]; [*Refusal] with Finished when nothing was open.
 func (s *Store) CancelSubmission(ctx context.Context, id int64, why string) (builds []PlannedRun, err error) {
-	err = s.change(ctx, fmt.Sprintf("cancelling submission %d", id), func(tx *sql.Tx) error {
-		if err := s.lockOwner(ctx, tx, id); err != nil {
-			return err
-		}
+	err = s.change(ctx, fmt.Sprintf("cancelling submission %d", id), func(t *tx) {
+		t.lockOwner(id)
 		builds = nil
 		open := 0
-		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-			var p PlannedRun
-			err := p.scan(rows)
+		var p PlannedRun
+		t.each(p.columns(), func() {
 			if p.State != StatePlanned {
 				builds = append(builds, p)
 			}
 			open++
-			return err
 		}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.submission_id = $1 AND p.state <> 'finished'`, id)
-		if err != nil {
-			return err
-		}
 		if open == 0 {
-			return &Refusal{Why: Finished, Text: fmt.Sprintf("submission %d has finished", id)}
+			t.refuse(Finished, "submission %d has finished", id)
 		}
-		now := database.Stamp{Time: s.now()}
-		if _, err := s.db.Exec(ctx, tx, `UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1
-			AND EXISTS (SELECT 1 FROM own.planned_run WHERE submission_id = $1 AND state <> 'finished' AND again = '')`, id, text.Line(why, maxError)); err != nil {
-			return err
-		}
+		now := s.now()
+		t.exec(`UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1
+			AND EXISTS (SELECT 1 FROM own.planned_run WHERE submission_id = $1 AND state <> 'finished' AND again = '')`, id, text.Line(why, maxError))
 		// The fence makes whoever works on them stop.
-		if _, err := s.db.Exec(ctx, tx, `UPDATE own.planned_run SET state = 'finished', outcome = 'failed', fence = fence + 1, changed_at = $2 WHERE submission_id = $1 AND state <> 'finished'`, id, now); err != nil {
-			return err
-		}
-		if err := s.judge(ctx, tx, id); err != nil {
-			return err
-		}
-		return s.finish(ctx, tx, id)
+		t.exec(`UPDATE own.planned_run SET state = 'finished', outcome = 'failed', fence = fence + 1, changed_at = $2 WHERE submission_id = $1 AND state <> 'finished'`, id, now)
+		t.judge(id)
+		t.finish(id)
 	})
 	return builds, err
+}
+
+// maxListed is how many submissions one [Query] returns at most, and listed how
+// many when it does not say.
+const (
+	maxListed = 1000
+	listed    = 50
+)
+
+// A Query says which submissions to list. Empty fields are any.
+type Query struct {
+	UserID, Board, GPU string
+	Status             string // of the job
+
+	Before        int64 // only ids below it, for paging; 0: all
+	Offset, Limit int   // Limit 0 is 50; 1000 at most
+}
+
+// A Listed submission is one line of a list.
+type Listed struct {
+	ID           int64
+	Board        string
+	FileName     string
+	GPU, Mode    string // "" when Kernelbot accepted it
+	UserID, User string
+	Time         time.Time
+	Done, Hacked bool
+	Job          Job
+	Runs         []ListedRun        // public runs that passed
+	Verdicts     []ranking.Decision // of a ranked submission, by GPU type
+}
+
+// A ListedRun is one public run that passed.
+type ListedRun struct {
+	GPU   string
+	Score *float64 // seconds; nil but for a leaderboard run
+	Ranks bool     // the submission ranks with it
+}
+
+// Submissions lists submissions, the newest first.
+func (s *Store) Submissions(ctx context.Context, q Query) (list []Listed, err error) {
+	if q.Limit < 0 || q.Offset < 0 || q.Before < 0 {
+		return nil, &Refusal{Why: Invalid, Text: fmt.Sprintf("list: got limit %d, offset %d and before %d, want 0 or more", q.Limit, q.Offset, q.Before)}
+	}
+	q.Limit = cmp.Or(q.Limit, listed)
+	q.Limit = min(q.Limit, maxListed)
+	err = s.snapshot(ctx, "listing submissions", func(t *tx) {
+		list = nil
+		where, args := q.where()
+		n := len(args)
+		var l Listed
+		t.each(dest{&l.ID, &l.Board, &l.FileName, &l.GPU, &l.Mode, &l.UserID, &l.User, &l.Time, &l.Done, &l.Hacked, &l.Job.Status, &l.Job.Error, &l.Job.Heartbeat}, func() { list = append(list, l) }, `SELECT s.id, l.name, s.file_name, coalesce(a.gpu, ''), coalesce(a.mode, ''), s.user_id, coalesce(u.user_name, ''), s.submission_time, coalesce(s.done, false),
+				s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
+			FROM (SELECT s.id FROM lb.submission s`+where+fmt.Sprintf(` ORDER BY s.id DESC LIMIT $%d OFFSET $%d) f`, n+1, n+2)+`
+			JOIN lb.submission s ON s.id = f.id JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.user_info u ON u.id = s.user_id
+			LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id ORDER BY s.id DESC`, append(args, q.Limit, q.Offset)...)
+		if len(list) > 0 {
+			t.listRuns(list)
+		}
+	})
+	return list, err
+}
+
+// where is what stands behind the table of submissions, s, to find those asked for.
+func (q Query) where() (clause string, args []any) {
+	var parts []string
+	add := func(part string, value any) {
+		args = append(args, value)
+		parts = append(parts, strings.ReplaceAll(part, "$", "$"+strconv.Itoa(len(args))))
+	}
+	if q.UserID != "" {
+		add(`s.user_id = $`, q.UserID)
+	}
+	if q.Board != "" {
+		add(`s.leaderboard_id = (SELECT id FROM lb.leaderboard WHERE name = $)`, q.Board)
+	}
+	if q.GPU != "" {
+		clause += " LEFT JOIN own.accepted a ON a.submission_id = s.id"
+		add(`(a.gpu = $ OR EXISTS (SELECT 1 FROM lb.runs r WHERE r.submission_id = s.id AND r.runner = $))`, q.GPU)
+	}
+	if q.Status != "" {
+		clause += " LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id"
+		add(`coalesce(j.status, '') = $`, q.Status)
+	}
+	if q.Before > 0 {
+		add(`s.id < $`, q.Before)
+	}
+	if len(parts) > 0 {
+		clause += " WHERE " + strings.Join(parts, " AND ")
+	}
+	return clause, args
+}
+
+// listRuns adds runs and verdicts to a list, in two statements for all of it.
+func (t *tx) listRuns(list []Listed) {
+	byID := make(map[int64]*Listed, len(list))
+	marks, args := make([]string, len(list)), make([]any, len(list))
+	for i := range list {
+		byID[list[i].ID] = &list[i]
+		marks[i], args[i] = "$"+strconv.Itoa(i+1), list[i].ID
+	}
+	these := "(" + strings.Join(marks, ", ") + ")"
+	var id int64
+	var v ranking.Decision
+	t.each(dest{&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High}, func() { byID[id].Verdicts = append(byID[id].Verdicts, v) }, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id IN `+these+` ORDER BY submission_id, gpu`, args...)
+	var r ListedRun
+	t.each(dest{&id, &r.GPU, &r.Score}, func() {
+		l := byID[id]
+		r.Ranks = false
+		for _, v := range l.Verdicts {
+			r.Ranks = r.Ranks || v.Ranks && v.GPU == r.GPU && r.Score != nil && v.Score != nil && *v.Score == *r.Score
+		}
+		l.Runs = append(l.Runs, r)
+	}, `SELECT submission_id, runner, CAST(score AS double precision) FROM lb.runs WHERE NOT secret AND passed AND submission_id IN `+these+` ORDER BY submission_id, id`, args...)
 }

@@ -2,8 +2,10 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -28,10 +30,7 @@ func taskColumn(t *task.Task) (string, error) {
 	if t.Seed != nil {
 		seed = schema.IntValue(*t.Seed)
 	}
-	rankingBy := t.RankingBy
-	if rankingBy == "" {
-		rankingBy = schema.RankLast
-	}
+	rankingBy := cmp.Or(t.RankingBy, schema.RankLast)
 	members := []schema.Param{
 		{Name: "lang", Value: schema.StringValue(t.Lang)},
 		{Name: "files", Value: schema.ObjectValue(files)},
@@ -110,11 +109,7 @@ func changedKeys(old, wanted string) (hard, soft []string, err error) {
 			return nil, nil, fmt.Errorf("reading a task that is kept: %w", err)
 		}
 	}
-	differ := func(name string) bool {
-		x, _ := json.Marshal(a[name])
-		y, _ := json.Marshal(b[name])
-		return !bytes.Equal(x, y)
-	}
+	differ := func(name string) bool { return !reflect.DeepEqual(a[name], b[name]) }
 	for _, name := range frozen {
 		if differ(name) {
 			hard = append(hard, name)

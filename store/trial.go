@@ -3,14 +3,12 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"fmt"
 	"math/big"
 	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema/text"
-	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // TestPrefix begins the names of boards that [Store.RemoveTest] removes.
@@ -47,51 +45,32 @@ func (s *Store) RemoveTest(ctx context.Context, board string, users ...string) e
 		}
 	}
 	defer s.counts.forget()
-	return s.change(ctx, "removing a test", func(tx *sql.Tx) error {
+	return s.change(ctx, "removing a test", func(t *tx) {
 		var id int64
-		if err := s.db.Row(ctx, tx, `SELECT coalesce(max(id), 0) FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
-			return err
-		}
+		t.get(dest{&id}, `SELECT coalesce(max(id), 0) FROM lb.leaderboard WHERE name = $1`, board)
 		made := slices.Clone(users)
 		if id > 0 {
-			more, err := s.removeTestBoard(ctx, tx, id)
-			if err != nil {
-				return err
-			}
-			made = append(made, more...)
+			made = append(made, t.removeTestBoard(id)...)
 		}
 		for _, user := range made {
-			_, err := s.db.Exec(ctx, tx, `DELETE FROM lb.user_info WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM lb.submission WHERE user_id = $1) AND NOT EXISTS (SELECT 1 FROM lb.leaderboard_invite WHERE user_id = $1)`, user)
-			if err != nil {
-				return err
-			}
+			t.exec(`DELETE FROM lb.user_info WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM lb.submission WHERE user_id = $1) AND NOT EXISTS (SELECT 1 FROM lb.leaderboard_invite WHERE user_id = $1)`, user)
 		}
-		return s.tell(ctx, tx, Signal{Kind: SignalBoard, ID: board}, Signal{Kind: SignalPlanned})
+		t.tell(Signal{Kind: SignalBoard, ID: board}, Signal{Kind: SignalPlanned})
 	})
 }
 
 // removeTestBoard removes the board, and returns the test users who had to do with
 // it.
-func (s *Store) removeTestBoard(ctx context.Context, tx *sql.Tx, id int64) (users []string, err error) {
-	if err := s.lockWhole(ctx, tx, id); err != nil {
-		return nil, err
-	}
-	users, err = database.Values[string](ctx, s.db, tx, `SELECT id FROM lb.user_info WHERE length(id) = 20 AND substr(id, 1, 2) = '`+testUsers+`' AND (id IN (SELECT user_id FROM lb.submission WHERE leaderboard_id = $1)
+func (t *tx) removeTestBoard(id int64) (users []string) {
+	t.lockWhole(id)
+	users = values[string](t, `SELECT id FROM lb.user_info WHERE length(id) = 20 AND substr(id, 1, 2) = '`+testUsers+`' AND (id IN (SELECT user_id FROM lb.submission WHERE leaderboard_id = $1)
 		OR id IN (SELECT i.user_id FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE c.leaderboard_id = $1)) ORDER BY id`, id)
-	if err != nil {
-		return nil, err
-	}
-	codes, err := database.Values[int64](ctx, s.db, tx, `SELECT DISTINCT code_id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY code_id`, id)
-	if err != nil {
-		return nil, err
-	}
-	_, err = s.db.Exec(ctx, tx, `DELETE FROM lb.leaderboard_invite WHERE id IN (SELECT invite_id FROM lb.leaderboard_invite_scope WHERE leaderboard_id = $1)
+	codes := values[int64](t, `SELECT DISTINCT code_id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY code_id`, id)
+	t.exec(`DELETE FROM lb.leaderboard_invite WHERE id IN (SELECT invite_id FROM lb.leaderboard_invite_scope WHERE leaderboard_id = $1)
 		AND id NOT IN (SELECT invite_id FROM lb.leaderboard_invite_scope WHERE leaderboard_id <> $1)`, id)
-	if err == nil {
-		err = s.deleteBoard(ctx, tx, id)
+	t.deleteBoard(id)
+	for _, code := range codes {
+		t.exec(`DELETE FROM lb.code_files WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM lb.submission WHERE code_id = $1)`, code)
 	}
-	for i := 0; err == nil && i < len(codes); i++ {
-		_, err = s.db.Exec(ctx, tx, `DELETE FROM lb.code_files WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM lb.submission WHERE code_id = $1)`, codes[i])
-	}
-	return users, err
+	return users
 }

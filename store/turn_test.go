@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"testing"
@@ -158,21 +157,18 @@ func TestSignalsOfATransactionThatIsUndone(t *testing.T) {
 	defer stop()
 	take, undone := make(chan struct{}), make(chan struct{})
 	next := make(chan error, 1)
-	err := s.change(ctx, "the first", func(tx *sql.Tx) error {
-		if err := s.tell(ctx, tx, Signal{Kind: SignalHint, ID: "first"}); err != nil {
-			return err
-		}
+	err := s.change(ctx, "the first", func(first *tx) {
+		first.tell(Signal{Kind: SignalHint, ID: "first"})
 		stop()
 		go func() {
-			next <- s.change(t.Context(), "the next", func(tx *sql.Tx) error {
-				err := s.tell(t.Context(), tx, Signal{Kind: SignalHint, ID: "next"})
+			next <- s.change(t.Context(), "the next", func(later *tx) {
+				later.tell(Signal{Kind: SignalHint, ID: "next"})
 				close(take)
 				<-undone
-				return err
 			})
 		}()
 		<-take
-		return s.tell(ctx, tx, Signal{Kind: SignalHint, ID: "late"})
+		first.tell(Signal{Kind: SignalHint, ID: "late"})
 	})
 	close(undone)
 	if err == nil {

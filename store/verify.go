@@ -1,8 +1,8 @@
 package store
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,37 +16,33 @@ import (
 //
 // Errors: [ErrNotFound].
 func (s *Store) Target(ctx context.Context, submission int64) (gpu, mode string, err error) {
-	err = s.snapshot(ctx, fmt.Sprintf("reading submission %d", submission), func(tx *sql.Tx) error {
-		gpu, mode, err = s.target(ctx, tx, submission)
-		return err
+	err = s.snapshot(ctx, fmt.Sprintf("reading submission %d", submission), func(t *tx) {
+		gpu, mode = t.target(submission)
 	})
 	return gpu, mode, err
 }
 
-func (s *Store) target(ctx context.Context, tx *sql.Tx, submission int64) (gpu, mode string, err error) {
+func (t *tx) target(submission int64) (gpu, mode string) {
 	var kind string
-	err = s.db.Row(ctx, tx, `SELECT coalesce(a.gpu, ''), coalesce(a.mode, ''), coalesce(s.mode_category, '') FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id WHERE s.id = $1`, submission).
-		Scan(&gpu, &mode, &kind)
-	if err != nil || gpu != "" {
-		return gpu, mode, err
+	t.get(dest{&gpu, &mode, &kind}, `SELECT coalesce(a.gpu, ''), coalesce(a.mode, ''), coalesce(s.mode_category, '') FROM lb.submission s LEFT JOIN own.accepted a ON a.submission_id = s.id WHERE s.id = $1`, submission)
+	if gpu != "" {
+		return gpu, mode
 	}
-	err = s.db.Row(ctx, tx, `SELECT coalesce(min(runner), ''), coalesce(min(mode), '') FROM lb.runs WHERE submission_id = $1`, submission).Scan(&gpu, &mode)
+	t.get(dest{&gpu, &mode}, `SELECT coalesce(min(runner), ''), coalesce(min(mode), '') FROM lb.runs WHERE submission_id = $1`, submission)
 	if kind == schema.ModeLeaderboard {
 		mode = kind // its first row is of another phase
 	}
-	return gpu, mode, err
+	return gpu, mode
 }
 
 // PlannedRuns lists what was planned for a submission, finished or not, the public
 // ones first and of those the latest.
 func (s *Store) PlannedRuns(ctx context.Context, submission int64) (runs []PlannedRun, err error) {
-	err = s.db.Each(ctx, s.db.Read, func(rows *sql.Rows) error {
+	err = s.read(ctx, "listing planned runs", func(t *tx) {
 		var p PlannedRun
-		err := p.scan(rows)
-		runs = append(runs, p)
-		return err
-	}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.submission_id = $1 ORDER BY p.secret, p.created_at DESC, p.run_id`, submission)
-	return runs, wrap("listing planned runs", err)
+		t.each(p.columns(), func() { runs = append(runs, p) }, `SELECT `+plannedColumns+plannedFrom+`WHERE p.submission_id = $1 ORDER BY p.secret, p.created_at DESC, p.run_id`, submission)
+	})
+	return runs, err
 }
 
 // Plan plans a further evaluation of a submission that is done, on gpu or, with
@@ -55,37 +51,23 @@ func (s *Store) PlannedRuns(ctx context.Context, submission int64) (runs []Plann
 // Errors: [ErrNotFound]; [*Refusal] for one that is not done, or that nobody may
 // evaluate any more.
 func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority int) error {
-	return s.change(ctx, fmt.Sprintf("planning runs of submission %d", submission), func(tx *sql.Tx) error {
-		if err := s.lockOwner(ctx, tx, submission); err != nil {
-			return err
-		}
+	return s.change(ctx, fmt.Sprintf("planning runs of submission %d", submission), func(t *tx) {
+		t.lockOwner(submission)
 		var done, hacked bool
-		err := s.db.Row(ctx, tx, `SELECT coalesce(s.done, false) AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = s.id AND p.state <> 'finished'), coalesce(s.status, '') = 'hacked' FROM lb.submission s WHERE s.id = $1`, submission).Scan(&done, &hacked)
-		if err != nil {
-			return err
-		}
-		where, mode, err := s.target(ctx, tx, submission)
-		if err != nil {
-			return err
-		}
-		if gpu == "" {
-			gpu = where
-		}
+		t.get(dest{&done, &hacked}, `SELECT coalesce(s.done, false) AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = s.id AND p.state <> 'finished'), coalesce(s.status, '') = 'hacked' FROM lb.submission s WHERE s.id = $1`, submission)
+		where, mode := t.target(submission)
+		gpu = cmp.Or(gpu, where)
 		switch {
 		case !done:
-			return &Refusal{Why: Invalid, Text: fmt.Sprintf("submission %d has not finished", submission)}
+			t.refuse(Invalid, "submission %d has not finished", submission)
 		case hacked:
-			return &Refusal{Why: Invalid, Text: fmt.Sprintf("submission %d is marked as hacked", submission)}
+			t.refuse(Invalid, "submission %d is marked as hacked", submission)
 		case gpu == "" || mode == "":
-			return &Refusal{Why: Invalid, Text: fmt.Sprintf("submission %d: it is not known what it was for", submission)}
+			t.refuse(Invalid, "submission %d: it is not known what it was for", submission)
 		}
-		if err := s.planAgain(ctx, tx, []again{{submission, gpu, mode}}, priority, againBeside); err != nil {
-			return err
-		}
-		if err := s.judge(ctx, tx, submission); err != nil { // on another GPU type, that it waits
-			return err
-		}
-		return s.tell(ctx, tx, Signal{Kind: SignalPlanned}, Signal{SignalSubmission, fmt.Sprint(submission)})
+		t.planAgain([]again{{submission, gpu, mode}}, priority, againBeside)
+		t.judge(submission) // on another GPU type, that it waits
+		t.tell(Signal{Kind: SignalPlanned}, Signal{SignalSubmission, fmt.Sprint(submission)})
 	})
 }
 
@@ -95,30 +77,16 @@ func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority
 //
 // Errors: [ErrNotFound].
 func (s *Store) PlanBoard(ctx context.Context, board string, priority int) (count int, err error) {
-	err = s.change(ctx, "planning runs of a board", func(tx *sql.Tx) error {
+	err = s.change(ctx, "planning runs of a board", func(t *tx) {
 		count = 0
-		var id int64
-		if err := s.db.Row(ctx, tx, `SELECT id FROM lb.leaderboard WHERE name = $1`, board).Scan(&id); err != nil {
-			return err
-		}
 		var all []again
-		err := s.db.Each(ctx, tx, func(rows *sql.Rows) error {
-			a := again{mode: schema.ModeLeaderboard}
-			err := rows.Scan(&a.submission, &a.gpu)
-			all = append(all, a)
-			return err
-		}, `SELECT v.submission_id, v.gpu FROM own.verdict v WHERE v.ranks AND v.leaderboard_id = $1
-			AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = v.submission_id AND p.gpu = v.gpu AND p.state <> 'finished') ORDER BY v.score, v.submission_id`, id)
-		if err != nil {
-			return err
+		a := again{mode: schema.ModeLeaderboard}
+		t.each(dest{&a.submission, &a.gpu}, func() { all = append(all, a) }, `SELECT v.submission_id, v.gpu FROM own.verdict v WHERE v.ranks AND v.leaderboard_id = $1
+			AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = v.submission_id AND p.gpu = v.gpu AND p.state <> 'finished') ORDER BY v.score, v.submission_id`, t.named(board))
+		t.planAgain(all, priority, againInstead)
+		if count = len(all); count > 0 {
+			t.tell(Signal{Kind: SignalPlanned})
 		}
-		if err := s.planAgain(ctx, tx, all, priority, againInstead); err != nil {
-			return err
-		}
-		if count = len(all); count == 0 {
-			return nil
-		}
-		return s.tell(ctx, tx, Signal{Kind: SignalPlanned})
 	})
 	return count, err
 }
@@ -136,8 +104,8 @@ type again struct {
 }
 
 // planAgain inserts the runs of further evaluations, many in one statement.
-func (s *Store) planAgain(ctx context.Context, tx *sql.Tx, all []again, priority int, kind string) error {
-	now := database.Stamp{Time: s.now()}
+func (t *tx) planAgain(all []again, priority int, kind string) {
+	now := t.now()
 	for part := range slices.Chunk(all, 250) {
 		var values []string
 		args := []any{now, priority, kind}
@@ -151,18 +119,6 @@ func (s *Store) planAgain(ctx context.Context, tx *sql.Tx, all []again, priority
 				args = append(args, database.NewID(), a.submission, a.gpu, a.mode, secret)
 			}
 		}
-		if _, err := s.db.Exec(ctx, tx, `INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, again) VALUES `+strings.Join(values, ", "), args...); err != nil {
-			return err
-		}
+		t.exec(`INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, again) VALUES `+strings.Join(values, ", "), args...)
 	}
-	return nil
-}
-
-// replace removes the rows whose place the results of a planned run take: of the
-// same submission on the same GPU type, public or secret as it is. It is called
-// before they are written.
-func (s *Store) replace(ctx context.Context, tx *sql.Tx, p PlannedRun) error {
-	_, err := s.db.Exec(ctx, tx, `DELETE FROM lb.runs WHERE submission_id = $1 AND runner = $2 AND secret = $3
-		AND EXISTS (SELECT 1 FROM own.planned_run WHERE run_id = $4 AND again = $5)`, p.Submission, p.GPU, p.Secret, p.RunID, againInstead)
-	return err
 }

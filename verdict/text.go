@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -154,4 +155,190 @@ func samplesOf(all []schema.Measurement, phase string, number int) []float64 {
 		}
 	}
 	return nil
+}
+
+// Bounds on what a log and an annotation show of a result.
+const (
+	maxLogCases  = 200 // lines for the cases of one phase
+	maxLogLine   = 300 // runes of one foreign text
+	maxAmbiguous = 5   // timings named
+)
+
+// Log is the verdict for the log of the job that judged: a group which
+// Buildkite opens, then what [Verdict.Text] has beside the phases, and a chart of
+// each case that has samples. No line begins with foreign text, which could open
+// or close a group.
+func (v *Verdict) Log() string {
+	line := func(quoted string) string { return text.Line(quoted, maxLogLine) }
+	var b strings.Builder
+	fmt.Fprintf(&b, "+++ Verdict: %s\n  %s\n", line(v.Outcome.Name), line(v.Outcome.Text))
+	if v.GPUType != "" || v.Queue != "" {
+		fmt.Fprintf(&b, "  for GPU type %s, queue %s\n", cmp.Or(line(v.GPUType), "not named"), cmp.Or(line(v.Queue), "not named"))
+	}
+	for _, f := range v.explained() {
+		fmt.Fprintf(&b, "  %s\n", f.render(line))
+	}
+	charts := 0
+	for i := range v.Runs {
+		for _, c := range v.Runs[i].Cases {
+			if drawn := chart(c.Samples); drawn != "" && charts < maxLogCases {
+				charts++
+				fmt.Fprintf(&b, "  %s %s %s\n", line(v.Runs[i].Name), c.Key, drawn)
+			}
+		}
+	}
+	for _, f := range v.closing() {
+		fmt.Fprintf(&b, "  %s\n", f.render(line))
+	}
+	return b.String()
+}
+
+// PhaseLog is one phase for the log of its job: a line for each case under its
+// key in the report, so that it can be found there, and how the phase came out.
+func PhaseLog(name string, e *schema.EvalResult) string {
+	run := runOf(name, e)
+	switch run.Status {
+	case NotRun:
+		return "  did not run\n"
+	case CompileFailed:
+		return fmt.Sprintf("  compilation failed with status %d\n", run.ExitCode)
+	}
+	var b strings.Builder
+	for i := range run.Cases {
+		c := &run.Cases[i]
+		if i == maxLogCases {
+			b.WriteString("  more cases are in the result\n")
+			break
+		}
+		c.writeLog(&b)
+	}
+	word := "not passed"
+	if e.Run.Passed {
+		word = "passed"
+	}
+	fmt.Fprintf(&b, "  %s, exit status %d, %.2f s\n", word, run.ExitCode, run.Seconds)
+	return b.String()
+}
+
+func (c *Case) writeLog(b *strings.Builder) {
+	switch {
+	case c.Status != "":
+		fmt.Fprintf(b, "  %s %s", c.Key, text.Line(c.Status, maxLogLine))
+	case c.Mean != "":
+		fmt.Fprintf(b, "  %s %s", c.Key, c.times())
+	default: // a profile, or nothing
+		return
+	}
+	more := []string{c.Spec}
+	if !c.Passed() {
+		more = append(more, c.Message)
+	}
+	for _, m := range more {
+		if m = text.Line(m, maxLogLine); m != "" {
+			fmt.Fprintf(b, " | %s", m)
+		}
+	}
+	b.WriteString("\n")
+}
+
+// maxMarkdownCases bounds the lines for the cases of one phase.
+const maxMarkdownCases = 50
+
+// Markdown is the verdict for a Buildkite annotation: the outcome, then a list
+// of what explains it, of the phases with their cases, and of score, device and
+// harness. Foreign text stands in code spans, which nothing but a backtick ends.
+// It has at most schema.MaxAnnotation bytes.
+func (v *Verdict) Markdown() string {
+	var b strings.Builder
+	name := "**" + v.Outcome.Name + "**"
+	if !slices.ContainsFunc(schema.Outcomes(), func(o schema.Outcome) bool { return o.Name == v.Outcome.Name }) {
+		name = code(v.Outcome.Name) // foreign, like the rest
+	}
+	fmt.Fprintf(&b, "%s %s %s\n", name, code(v.RunID), code(v.Outcome.Text))
+	list := func(facts []fact) {
+		for i, f := range facts {
+			if i == 0 {
+				b.WriteString("\n") // a list of its own
+			}
+			fmt.Fprintf(&b, "- %s\n", f.render(code))
+		}
+	}
+	list(v.explained())
+	for i := range v.Runs {
+		list(v.Runs[i].facts())
+	}
+	list(v.closing())
+	return cut(b.String(), schema.MaxAnnotation)
+}
+
+// facts are a phase and its cases. The first line tells how it came out, and
+// counts those that passed.
+func (r *Run) facts() []fact {
+	passed, lines := 0, []fact{}
+	for i := range r.Cases {
+		c := &r.Cases[i]
+		switch {
+		case c.Passed():
+			passed++
+		case c.Status != "":
+			words := c.Spec
+			if c.Message != "" {
+				words += ": " + c.Message
+			}
+			lines = append(lines, fact{"❌ " + c.Key, words})
+		case c.Profile == "" && c.Mean != "" && nanoseconds(c.Mean) == nil: // no number: foreign text
+			lines = append(lines, fact{c.Key, c.Spec + ": " + c.Mean})
+		case c.Profile == "" && c.Mean != "":
+			lines = append(lines, fact{c.Key + " " + c.bounded().times(), c.Spec})
+		}
+	}
+	if over := len(lines) - maxMarkdownCases; over > 0 {
+		lines = append(lines[:maxMarkdownCases:maxMarkdownCases], fact{fmt.Sprintf("and %d more cases", over), ""})
+	}
+	words := r.words()
+	if passed > 0 {
+		words += fmt.Sprintf(", %d passed", passed)
+	}
+	return append([]fact{{words, r.Name}}, lines...)
+}
+
+// bounded is the case with those of its times left out that are no numbers: the
+// others are words of ours.
+func (c *Case) bounded() *Case {
+	own := *c
+	for _, ns := range []*string{&own.Err, &own.Best, &own.Worst} {
+		if nanoseconds(*ns) == nil {
+			*ns = ""
+		}
+	}
+	return &own
+}
+
+// cut shortens a text to whole lines within limit bytes.
+func cut(s string, limit int) string {
+	const more = "- more is in the result\n"
+	if len(s) <= limit {
+		return s
+	}
+	s = s[:limit-len(more)]
+	return s[:strings.LastIndexByte(s, '\n')+1] + more
+}
+
+// Style is the colour of the annotation, in Buildkite's words: success, error
+// where somebody has to change something, warning where another machine may
+// do.
+func (v *Verdict) Style() string {
+	switch v.Outcome.Fault {
+	case schema.FaultNone:
+		return "success"
+	case schema.FaultSubmission, schema.FaultLauncher, schema.FaultTask:
+		return "error"
+	}
+	return "warning"
+}
+
+func code(s string) string {
+	s = strings.ReplaceAll(text.Line(s, maxLogLine), "`", "'")
+	s = cmp.Or(s, "-") // two backticks alone would begin a longer span
+	return "`" + s + "`"
 }

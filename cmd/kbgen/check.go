@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -43,7 +43,7 @@ func (c *checkCommand) Run(_ context.Context, env *cli.Env) error {
 		return cli.Usagef("--severity %s: want error, warning or info", c.Severity)
 	}
 	for _, id := range c.Ignore {
-		if !knownRule(id) {
+		if !slices.ContainsFunc(pipeline.Rules(), func(r pipeline.Rule) bool { return r.ID == id }) {
 			return cli.WithHint(cli.Usagef("--ignore %s: there is no such rule", id), "kbgen check --rules lists them")
 		}
 	}
@@ -70,9 +70,9 @@ func (c *checkCommand) all(env *cli.Env, least schema.Severity) (found []schema.
 	opts := pipeline.Options{Strict: c.Strict, NoInterpolation: c.NoInterpolation, Complete: c.Complete, Ignore: c.Ignore}
 	for _, name := range c.Files {
 		opts.First = isFirst(name)
-		text, err := readPipeline(env, name)
+		text, err := cli.ReadInput(env.Stdin, name, maxCheckedBytes)
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, fmt.Errorf("reading a pipeline: %w", err)
 		}
 		for _, f := range pipeline.Check(text, opts) {
 			if f.Severity >= least {
@@ -96,35 +96,6 @@ func isFirst(name string) bool {
 		return true
 	}
 	return stem == "buildkite" && base != stem
-}
-
-func readPipeline(env *cli.Env, name string) ([]byte, error) {
-	in := env.Stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, fmt.Errorf("reading a pipeline: %w", err)
-		}
-		defer f.Close()
-		in = f
-	}
-	text, err := io.ReadAll(io.LimitReader(in, maxCheckedBytes+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("reading a pipeline: %w", err)
-	case len(text) > maxCheckedBytes:
-		return nil, fmt.Errorf("reading a pipeline: %s: more than %d bytes", name, maxCheckedBytes)
-	}
-	return text, nil
-}
-
-func knownRule(id string) bool {
-	for _, r := range pipeline.Rules() {
-		if r.ID == id {
-			return true
-		}
-	}
-	return false
 }
 
 func (c *checkCommand) print(w io.Writer, found []schema.Finding) error {

@@ -3,16 +3,21 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/generator"
 	"github.com/gpu-mode/kbgen/generator/comparison"
+	"github.com/gpu-mode/kbgen/pipelines"
 )
 
 // diffCmd compares what two pipelines mean: two files, or every golden of a
@@ -124,4 +129,139 @@ func git(ctx context.Context, env *cli.Env, args ...string) ([]byte, error) {
 		return nil, fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(said.String()))
 	}
 	return out.Bytes(), nil
+}
+
+// goldenCmd compares what is rendered for the scenarios in testdata/scenarios
+// with testdata/golden, or rewrites it. See [generator.ParseScenario].
+type goldenCmd struct {
+	Pipelines []string `arg:"" optional:"" name:"pipeline"`
+	Update    bool     `help:"rewrite them; refused if CI is true. make golden also rewrites what the tests of other packages compare with"`
+	Dir       string   `default:"testdata" placeholder:"DIR" help:"the directory of scenarios and goldens"`
+}
+
+func (c *goldenCmd) Run(_ context.Context, env *cli.Env) error {
+	if c.Update && env.Getenv("CI") == "true" {
+		return cli.Usagef("--update: not in CI, where nobody looks at the diff")
+	}
+	for _, name := range c.Pipelines {
+		if _, err := pipelines.Find(name); err != nil {
+			return asUsage(err)
+		}
+	}
+	want, err := renderGoldens(filepath.Join(c.Dir, "scenarios"), c.Pipelines)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(c.Dir, "golden")
+	have, err := readGoldens(dir, c.Pipelines)
+	if err != nil {
+		return err
+	}
+	drift := 0
+	before, after := map[string][]byte{}, map[string][]byte{}
+	all := maps.Clone(want)
+	maps.Copy(all, have)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		what, err := c.settle(filepath.Join(dir, name), have[name], want[name])
+		if err != nil {
+			return err
+		}
+		if what == "" {
+			continue
+		}
+		drift++
+		fmt.Fprintf(env.Stdout, "%s %s\n", what, name)
+		if what == "changed" {
+			before[name], after[name] = have[name], want[name]
+		}
+	}
+	compared, err := generator.Compare(before, after)
+	if err != nil {
+		return err
+	}
+	comparison.Print(env.Stdout, compared)
+	if drift > 0 && !c.Update {
+		return cli.WithHint(&cli.ExitError{Status: exitDrift, Err: fmt.Errorf("%d of %d goldens are not what is rendered", drift, len(want))},
+			"kbgen golden --update rewrites them; look at the diff")
+	}
+	if !c.Update {
+		fmt.Fprintf(env.Stdout, "%d goldens are what is rendered\n", len(want))
+	}
+	return nil
+}
+
+// settle says how a golden differs, and makes it what it should be when asked.
+func (c *goldenCmd) settle(path string, have, want []byte) (string, error) {
+	switch {
+	case want == nil:
+		if c.Update {
+			return "orphan", os.Remove(path)
+		}
+		return "orphan", nil
+	case have != nil && bytes.Equal(have, want):
+		return "", nil
+	}
+	what := "changed"
+	if have == nil {
+		what = "missing"
+	}
+	if !c.Update {
+		return what, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return what, err
+	}
+	return what, os.WriteFile(path, want, 0o644)
+}
+
+// readGoldens returns the files that are there, by slashed path below dir.
+func readGoldens(dir string, only []string) (map[string][]byte, error) {
+	found := map[string][]byte{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		if pipeline, _, _ := strings.Cut(name, "/"); len(only) > 0 && !slices.Contains(only, pipeline) {
+			return nil
+		}
+		found[name], err = os.ReadFile(path)
+		return err
+	})
+	return found, err
+}
+
+// renderGoldens renders every scenario, by the path of its golden.
+func renderGoldens(dir string, only []string) (map[string][]byte, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.env"))
+	if err != nil || len(files) == 0 {
+		return nil, errors.Join(err, fmt.Errorf("no scenarios in %s", dir))
+	}
+	goldens := map[string][]byte{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		s, err := generator.ParseScenario(filepath.Base(file), string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", dir, err)
+		}
+		if len(only) > 0 && !slices.Contains(only, s.Pipeline.Name) {
+			continue
+		}
+		for _, gpu := range s.GPUs() {
+			if goldens[s.Golden(gpu)], err = s.Render(gpu); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", file, gpu, err)
+			}
+		}
+	}
+	return goldens, nil
 }

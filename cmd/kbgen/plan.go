@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -39,16 +40,12 @@ func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
 	fmt.Fprintln(w, "KEY\tQUEUE\tGPU TYPE\tTIMEOUT\tTRIES\tGPU-MINUTES\tIMAGE")
 	total, skipped := 0, 0
 	for _, s := range plan {
-		image := s.Image
-		if image == "" {
-			image = "-"
-		}
 		key := s.Key
 		if s.Skip != "" {
 			key += " (skipped)"
 			skipped++
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d min\t%d\t%d\t%s\n", key, s.Queue, s.GPU, s.Minutes, s.Tries, s.GPUMinutes(), image)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d min\t%d\t%d\t%s\n", key, s.Queue, s.GPU, s.Minutes, s.Tries, s.GPUMinutes(), cmp.Or(s.Image, "-"))
 		total += s.GPUMinutes()
 	}
 	if err := w.Flush(); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,7 @@ type uploadCmd struct {
 }
 
 func (c *uploadCmd) Run(ctx context.Context, env *cli.Env) error {
-	if c.Pipeline == "" {
-		c.Pipeline = "evaluate"
-	}
+	c.Pipeline = cmp.Or(c.Pipeline, "evaluate")
 	c.bootstrap, c.within = c.bootstrapFlags, ctx
 	if err := generator.Expect(c.ExpectVersion, cli.Version()); err != nil {
 		return cli.WithHint(err, "install %[1]s on the bootstrap machines (go install github.com/gpu-mode/kbgen/cmd/kbgen@%[1]s), or paste into the pipeline's settings what \"kbgen render bootstrap\" of %[2]s prints", c.ExpectVersion, cli.Version())
@@ -256,4 +255,50 @@ func bootstrapQueue() string {
 		return "bootstrap" // a test holds it there
 	}
 	return host.Queue
+}
+
+// renderCmd prints a pipeline.
+type renderCmd struct {
+	pipelineFlags
+	bootstrapFlags
+	Format  string `enum:"yaml,json" default:"yaml" placeholder:"FORMAT" help:"yaml or json; json is safer in a pipe, because a truncated document does not parse"`
+	MaxJobs *int   `name:"max-jobs" placeholder:"N" help:"jobs in one document, further ones follow; default 500"` // nil: as many as Buildkite takes
+	Static  bool   `help:"bootstrap only: one step that judges, for launchers that look for the result in a build's first job"`
+}
+
+func (c *renderCmd) Run(_ context.Context, env *cli.Env) error {
+	c.bootstrap, c.static = c.bootstrapFlags, c.Static
+	documents, err := c.render(env, generator.Format(c.Format), c.MaxJobs)
+	if err != nil {
+		return err
+	}
+	if c.Format == "json" && len(documents) > 1 {
+		return cli.Usagef("--format json: got %d documents, and JSON has no way to part them: raise --max-jobs, or take yaml", len(documents))
+	}
+	if _, err := env.Stdout.Write(generator.Join(documents)); err != nil {
+		return fmt.Errorf("writing the pipeline: %w", err)
+	}
+	return nil
+}
+
+// render returns the documents of the pipeline that is asked for.
+func (f *pipelineFlags) render(env *cli.Env, format generator.Format, maxJobs *int) ([][]byte, error) {
+	jobs := schema.MaxJobsPerUpload
+	if maxJobs != nil {
+		jobs = *maxJobs
+	}
+	p, err := f.find()
+	if err != nil {
+		return nil, err
+	}
+	if jobs < 1 || jobs > schema.MaxJobsPerUpload {
+		return nil, cli.Usagef("--max-jobs %d: want 1 to %d, which Buildkite takes in one document", jobs, schema.MaxJobsPerUpload)
+	}
+	r, err := f.request(p, env)
+	if err != nil {
+		return nil, err
+	}
+	say(env, r.Notes)
+	documents, err := generator.RenderParts(p, r, format, jobs)
+	return documents, withStatus(err)
 }

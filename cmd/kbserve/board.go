@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,9 +12,11 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/competition"
+	"github.com/gpu-mode/kbgen/server/listing"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/ranking"
 )
@@ -114,29 +117,23 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			list := []listed{}
-			for _, b := range boards {
-				list = append(list, listed{b.Name, b.Deadline, append([]string{}, b.GPUs...), b.Visibility, b.Submissions, b.Ranked, b.Policy.Harness, b.Policy.Sandbox, b.Policy.ClearTiming, b.Policy.Ties, b.ShowCode, b.Reuse})
-			}
-			return cli.PrintJSON(env.Stdout, list)
-		}
-		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "NAME\tDEADLINE\tSTATE\tSUBMISSIONS\tSTANDINGS\tGPUS\tRANKS")
+		var list []listed
 		for _, b := range boards {
+			list = append(list, listed{b.Name, b.Deadline, append([]string{}, b.GPUs...), b.Visibility, b.Submissions, b.Ranked, b.Policy.Harness, b.Policy.Sandbox, b.Policy.ClearTiming, b.Policy.Ties, b.ShowCode, b.Reuse})
+		}
+		return cli.PrintList(env.Stdout, c.JSON, list, "NAME\tDEADLINE\tSTATE\tSUBMISSIONS\tSTANDINGS\tGPUS\tRANKS", func(b listed) string {
 			state := b.Visibility
 			if time.Now().After(b.Deadline) {
 				state = "over"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n", text.Line(b.Name, 100), b.Deadline.Format("2006-01-02 15:04"), state, b.Submissions, b.Ranked,
-				text.Line(strings.Join(b.GPUs, ","), 200), policyWords(*b.Policy))
-		}
-		return w.Flush()
+			return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%s\t%s", text.Line(b.Name, 100), b.Deadline.Format("2006-01-02 15:04"), state, b.Submissions, b.Standings,
+				text.Line(strings.Join(b.GPUs, ","), 200), b.requirements())
+		})
 	})
 }
 
-// policyWords is what a board requires beyond Kernelbot's rule, "all" for nothing.
-func policyWords(p ranking.Policy) string {
+// requirements are what a board requires beyond Kernelbot's rule, "all" for nothing.
+func (p *listed) requirements() string {
 	var words []string
 	if p.Harness != "" {
 		words = append(words, "harness "+p.Harness)
@@ -180,6 +177,125 @@ func (c *deleteCmd) Run(ctx context.Context, env *cli.Env) error {
 			return err
 		}
 		fmt.Fprintf(env.Stdout, "deleted %s, submissions: %d\n", c.Name, n)
+		return nil
+	})
+}
+
+type syncCmd struct {
+	place  `embed:""`
+	Files  []string `arg:"" name:"file"`
+	Force  bool     `help:"also change what makes earlier results incomparable"`
+	DryRun bool     `help:"print what would change"`
+}
+
+func (c *syncCmd) Run(ctx context.Context, env *cli.Env) error {
+	var boards []store.Board
+	var faults []error
+	for _, name := range c.Files {
+		more, err := competition.Read(name)
+		boards = append(boards, more...)
+		faults = append(faults, err)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	return c.with(ctx, func(s *store.Store) error {
+		changes, err := s.SaveBoards(ctx, boards, store.SaveOptions{Force: c.Force, DryRun: c.DryRun})
+		if err != nil {
+			return err
+		}
+		for _, change := range changes {
+			fmt.Fprintf(env.Stdout, "%s %s", change.What, change.Board)
+			if len(change.Parts) > 0 {
+				fmt.Fprintf(env.Stdout, ": %s", strings.Join(change.Parts, ", "))
+			}
+			fmt.Fprintln(env.Stdout)
+		}
+		if c.DryRun {
+			fmt.Fprintln(env.Stderr, "kbserve: note: nothing was changed")
+		}
+		return nil
+	})
+}
+
+type limitsCmd struct {
+	Show limitsShowCmd `cmd:""`
+	Set  limitsSetCmd  `cmd:""`
+}
+
+type limitsShowCmd struct {
+	place `embed:""`
+	Board string `arg:""`
+	JSON  bool   `name:"json" help:"print JSON"`
+}
+
+func (c *limitsShowCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		limits, err := s.Limits(ctx, c.Board)
+		if err != nil {
+			return err
+		}
+		return cli.PrintList(env.Stdout, c.JSON, limits, "SUBMISSIONS\tGPU\tAN HOUR", func(l store.Limit) string {
+			return fmt.Sprintf("%s\t%s\t%d", l.Category, cmp.Or(text.Line(l.GPU, 100), "all"), l.PerHour)
+		})
+	})
+}
+
+type limitsSetCmd struct {
+	place  `embed:""`
+	Board  string   `arg:""`
+	Limits []string `arg:"" optional:"" name:"limit"`
+}
+
+func (c *limitsSetCmd) Run(ctx context.Context, env *cli.Env) error {
+	var limits []store.Limit
+	for _, l := range c.Limits {
+		limit, err := parseLimit("limit", l)
+		if err != nil {
+			return err
+		}
+		limits = append(limits, limit)
+	}
+	return c.with(ctx, func(s *store.Store) error { return s.SetLimits(ctx, c.Board, limits) })
+}
+
+type showCmd struct {
+	place `embed:""`
+	Name  string `arg:""`
+	GPU   string `name:"gpu" placeholder:"NAME" help:"only this GPU type"`
+	Limit int    `default:"20" placeholder:"N" help:"so many entries of each GPU type; 0 for all"`
+	JSON  bool   `name:"json" help:"print a list, one object for each GPU type"`
+}
+
+func (c *showCmd) Run(ctx context.Context, env *cli.Env) error {
+	if c.Limit < 0 {
+		return cli.Usagef("--limit: got %d, want 0 for all, or more", c.Limit)
+	}
+	return c.with(ctx, func(s *store.Store) error {
+		all, err := listing.Rankings(ctx, s, c.Name, c.GPU, c.Limit)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return cli.PrintJSON(env.Stdout, all)
+		}
+		for i, r := range all {
+			if i > 0 {
+				fmt.Fprintln(env.Stdout)
+			}
+			fmt.Fprintf(env.Stdout, "%s on %s: %d ranked\n", text.Line(c.Name, 100), text.Line(r.GPU, 100), r.Total)
+			w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
+			for _, e := range r.Entries {
+				rank := strconv.Itoa(e.Rank)
+				if e.Tied {
+					rank += "="
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", rank, text.Line(e.UserName, 60), text.Line(e.UserID, 20), format.Score(e.Score), e.Time.Format("2006-01-02 15:04"), e.Submission)
+			}
+			if err := w.Flush(); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
 }

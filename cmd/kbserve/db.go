@@ -6,11 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
+	"time"
 
 	"github.com/google/renameio/v2"
+
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/examples"
+	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/diagnosis"
+	"github.com/gpu-mode/kbgen/server/selftest"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/database"
 )
@@ -143,4 +150,90 @@ type backupCmd struct {
 
 func (c *backupCmd) Run(ctx context.Context, _ *cli.Env) error {
 	return c.with(ctx, func(s *store.Store) error { return s.Backup(ctx, c.File) })
+}
+
+type doctorCmd struct {
+	place     `embed:""`
+	buildkite `embed:""`
+	Age       time.Duration `default:"30m" placeholder:"TIME" help:"report submissions that have waited for at least so long"`
+	JSON      bool          `name:"json" help:"print JSON"`
+}
+
+func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
+	if c.Age < 0 {
+		return cli.Usagef("--age: got %v, want 0 or more", c.Age)
+	}
+	return c.with(ctx, func(s *store.Store) error {
+		o := diagnosis.Options{Store: s, Fleet: pipelines.Fleet, Age: c.Age}
+		if env.Getenv(varToken) == "" {
+			fmt.Fprintf(env.Stderr, "kbserve: note: no %s: whether the queues have agents is not looked at\n", varToken)
+		} else {
+			var err error
+			if o.Launcher, err = c.client(env, "", 0, nil); err != nil {
+				return err
+			}
+		}
+		d, err := diagnosis.Run(ctx, o)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			err = cli.PrintJSON(env.Stdout, d)
+		} else {
+			printDiagnosis(env, d)
+		}
+		if err == nil && !d.OK {
+			err = fmt.Errorf("found: %d", len(d.Found))
+		}
+		return err
+	})
+}
+
+func printDiagnosis(env *cli.Env, d *diagnosis.Diagnosis) {
+	for _, f := range d.Found {
+		fmt.Fprintf(env.Stdout, "%s: %s\n  to do: %s\n", f.Kind, f.Text, f.ToDo)
+	}
+	if d.OK {
+		fmt.Fprintln(env.Stdout, "nothing is stuck, and the standings are what the runs say")
+	}
+}
+
+type selftestCmd struct {
+	place    `embed:""`
+	URL      string        `name:"url" var:"KBSERVE_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"the address of the server"`
+	GPU      string        `name:"gpu" placeholder:"NAME" help:"the GPU type"`
+	Mode     string        `default:"leaderboard" placeholder:"MODE" help:"test, benchmark, profile or leaderboard"`
+	Task     string        `default:"vectoradd_py" placeholder:"NAME" help:"an example, see kblaunch examples"`
+	Timeout  time.Duration `default:"30m" placeholder:"TIME" help:"how long the test may take"`
+	Interval time.Duration `default:"2s" hidden:""` // between two looks
+	Cleanup  bool          `help:"remove all rows that the test made, even if it failed"`
+	Remove   string        `placeholder:"BOARD" help:"remove the rows of an earlier selftest"`
+}
+
+func (c *selftestCmd) Run(ctx context.Context, env *cli.Env) error {
+	if c.Remove != "" {
+		return c.with(ctx, func(s *store.Store) error { return s.RemoveTest(ctx, c.Remove) })
+	}
+	if c.GPU == "" {
+		return cli.Usagef("missing flags: --gpu=STRING, or --remove=STRING")
+	}
+	if c.Timeout <= 0 || c.Interval <= 0 {
+		return cli.Usagef("--timeout: got %v, want more than 0", c.Timeout)
+	}
+	if _, ok := examples.Find(c.Task); !ok {
+		return cli.Usagef("--task: got %s, want the name of an example, see kblaunch examples", text.Quote(c.Task))
+	}
+	if _, err := url.Parse(c.URL); err != nil {
+		return cli.Usagef("--url: got %s, want http://HOST:PORT or https://HOST", text.Quote(text.Shorten(c.URL, 200)))
+	}
+	return c.with(ctx, func(s *store.Store) error {
+		err := selftest.Run(ctx, selftest.Options{
+			Store: s, URL: c.URL, GPU: c.GPU, Mode: c.Mode, Task: c.Task, Timeout: c.Timeout, Interval: c.Interval, Cleanup: c.Cleanup, Out: env.Stdout, Err: env.Stderr,
+		})
+		var hinted *selftest.Error
+		if errors.As(err, &hinted) {
+			return cli.WithHint(err, "%s", hinted.Hint)
+		}
+		return err
+	})
 }

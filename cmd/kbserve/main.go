@@ -3,13 +3,19 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
+	"strings"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/gpu-mode/kbgen/templates"
@@ -93,4 +99,93 @@ func (c *unitCmd) Run(_ context.Context, env *cli.Env) error {
 	}
 	_, err = io.WriteString(env.Stdout, out)
 	return err
+}
+
+const (
+	varConfig = "KBSERVE_CONFIG"
+	maxConfig = 1 << 20
+)
+
+// configured is the outside world with the variables of a configuration file
+// beneath those of the environment. The file is named by --config or by
+// KBSERVE_CONFIG.
+func configured(env *cli.Env) (*cli.Env, error) {
+	name := env.Getenv(varConfig)
+	for i, arg := range env.Args {
+		if arg == "--" {
+			break
+		}
+		if value, found := strings.CutPrefix(arg, "--config="); found {
+			name = value
+		} else if arg == "--config" && i+1 < len(env.Args) {
+			name = env.Args[i+1]
+		}
+	}
+	if name == "" {
+		return env, nil
+	}
+	data, err := cli.ReadInput(strings.NewReader(""), name, maxConfig)
+	if err != nil {
+		return env, &cli.UsageError{Err: fmt.Errorf("--config: %w", err)}
+	}
+	vars, err := parseConfig(data)
+	if err != nil {
+		return env, &cli.UsageError{Err: fmt.Errorf("--config: %s: %w", name, err)}
+	}
+	with := *env
+	with.LookupEnv = func(name string) (string, bool) {
+		if v, found := env.LookupEnv(name); found {
+			return v, true
+		}
+		v, found := vars[name]
+		return v, found
+	}
+	return &with, nil
+}
+
+// configNames are the variables that a file may set.
+var configName = regexp.MustCompile(`^(KBSERVE|BUILDKITE)_[A-Z0-9_]+$`)
+
+// parseConfig reads lines NAME=value, as systemd's EnvironmentFile and docker's
+// env_file do: # begins a comment line, quotes around a value are taken off.
+// No error quotes a value.
+func parseConfig(data []byte) (map[string]string, error) {
+	vars := map[string]string{}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, maxConfig)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, value, found := strings.Cut(line, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if len(value) >= 2 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0] {
+			value = value[1 : len(value)-1]
+		}
+		switch {
+		case !found:
+			return nil, fmt.Errorf("line %d: want NAME=value", n)
+		case !configName.MatchString(name):
+			return nil, fmt.Errorf("line %d: got %s, want a variable that begins with KBSERVE_ or BUILDKITE_", n, text.Quote(text.Shorten(name, 60)))
+		case strings.HasPrefix(name, "KBSERVE_") && !known(name):
+			return nil, fmt.Errorf("line %d: unknown variable %s; kbserve serve --help has those there are", n, name)
+		}
+		if _, twice := vars[name]; twice {
+			return nil, fmt.Errorf("line %d: %s was set before", n, name)
+		}
+		vars[name] = value
+	}
+	return vars, lines.Err()
+}
+
+// known reports whether the help page of serve names the variable.
+func known(name string) bool {
+	page := help["serve"]
+	for _, provider := range []string{"KBSERVE_GITHUB_", "KBSERVE_DISCORD_"} {
+		if rest, found := strings.CutPrefix(name, provider); found {
+			return rest == "CLIENT_ID" || rest == "CLIENT_SECRET"
+		}
+	}
+	return name == "KBSERVE_RUN_TIMEOUT" || name == "KBSERVE_LISTING_DELAY" || strings.Contains(page, name) && !strings.HasSuffix(name, "_")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -40,15 +41,9 @@ func (c *submissionListCmd) Run(ctx context.Context, env *cli.Env) error {
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			return cli.PrintJSON(env.Stdout, list)
-		}
-		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "ID\tTIME\tUSER\tBOARD\tGPU\tMODE\tSTATUS\tRANKS")
-		for _, l := range list {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.ID, l.Time.Format("2006-01-02 15:04"), text.Line(l.UserID, 40), text.Line(l.Board, 100), named(l.GPU), named(l.Mode), named(l.Status), rankWords(l.Verdicts))
-		}
-		return w.Flush()
+		return cli.PrintList(env.Stdout, c.JSON, list, "ID\tTIME\tUSER\tBOARD\tGPU\tMODE\tSTATUS\tRANKS", func(l listing.Submission) string {
+			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", l.ID, l.Time.Format("2006-01-02 15:04"), text.Line(l.UserID, 40), text.Line(l.Board, 100), named(l.GPU), named(l.Mode), named(l.Status), rankWords(l.Verdicts))
+		})
 	})
 }
 
@@ -150,7 +145,7 @@ type statsCmd struct {
 
 func (c *statsCmd) Run(ctx context.Context, env *cli.Env) error {
 	return c.with(ctx, func(s *store.Store) error {
-		all, err := listing.Numbers(ctx, s)
+		all, err := s.Stats(ctx)
 		if err != nil {
 			return err
 		}
@@ -162,7 +157,7 @@ func (c *statsCmd) Run(ctx context.Context, env *cli.Env) error {
 		for _, b := range all.Boards {
 			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", text.Line(b.Board, 100), b.Users, b.Submissions, b.Hour, b.Day, b.Open, numbers(b.Statuses), numbers(b.Modes))
 		}
-		fmt.Fprintf(w, "all\t%d\t%d\t%d\t%d\t%d\t\t\n", all.Users, all.Submissions, all.Hour, all.Day, all.Open)
+		fmt.Fprintf(w, "all\t%d\t%d\t%d\t%d\t%d\t\t\n", all.Users, all.Submissions, all.Hour, all.Day, all.Runs)
 		return w.Flush()
 	})
 }
@@ -176,9 +171,4 @@ func numbers(counts map[string]int) string {
 	return strings.Join(words, ", ")
 }
 
-func named(name string) string {
-	if name == "" {
-		return "none"
-	}
-	return text.Line(name, 40)
-}
+func named(name string) string { return cmp.Or(text.Line(name, 40), "none") }

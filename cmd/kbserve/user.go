@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -62,31 +61,13 @@ type userListCmd struct {
 	JSON  bool `name:"json" help:"print JSON"`
 }
 
-// listedUser is a user in --json.
-type listedUser struct {
-	ID          string `json:"id"`
-	Name        string `json:"name" placeholder:"TEXT" help:"the name that boards show"`
-	Banned      bool   `json:"banned"`
-	CLI         bool   `json:"cli"` // may submit through the CLI
-	Submissions int    `json:"submissions"`
-}
-
 func (c *userListCmd) Run(ctx context.Context, env *cli.Env) error {
 	return c.with(ctx, func(s *store.Store) error {
 		users, err := s.Users(ctx)
 		if err != nil {
 			return err
 		}
-		if c.JSON {
-			list := []listedUser{}
-			for _, u := range users {
-				list = append(list, listedUser(u))
-			}
-			return cli.PrintJSON(env.Stdout, list)
-		}
-		w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "ID\tNAME\tSTATE\tSUBMISSIONS")
-		for _, u := range users {
+		return cli.PrintList(env.Stdout, c.JSON, users, "ID\tNAME\tSTATE\tSUBMISSIONS", func(u store.User) string {
 			state := "no CLI id"
 			if u.CLI {
 				state = "may submit"
@@ -94,9 +75,8 @@ func (c *userListCmd) Run(ctx context.Context, env *cli.Env) error {
 			if u.Banned {
 				state = "banned"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", text.Line(u.ID, 40), text.Line(u.Name, 60), state, u.Submissions)
-		}
-		return w.Flush()
+			return fmt.Sprintf("%s\t%s\t%s\t%d", text.Line(u.ID, 40), text.Line(u.Name, 60), state, u.Submissions)
+		})
 	})
 }
 
@@ -116,4 +96,75 @@ type userUnbanCmd struct {
 
 func (c *userUnbanCmd) Run(ctx context.Context, env *cli.Env) error {
 	return c.with(ctx, func(s *store.Store) error { return s.Ban(ctx, c.ID, false) })
+}
+
+type inviteCmd struct {
+	Create inviteCreateCmd `cmd:""`
+	List   inviteListCmd   `cmd:""`
+	Revoke inviteRevokeCmd `cmd:""`
+}
+
+type inviteCreateCmd struct {
+	place  `embed:""`
+	Boards []string `arg:"" name:"board"`
+	Number int      `short:"n" default:"1" placeholder:"N" help:"how many codes to make"`
+}
+
+func (c *inviteCreateCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		codes, err := s.NewInvites(ctx, c.Boards, c.Number)
+		for _, code := range codes {
+			fmt.Fprintln(env.Stdout, code)
+		}
+		return err
+	})
+}
+
+type inviteListCmd struct {
+	place `embed:""`
+	Board string `arg:"" optional:""`
+	JSON  bool   `name:"json" help:"print JSON"`
+}
+
+// listedInvite is an invite in --json.
+type listedInvite struct {
+	Code     string     `json:"code"`
+	Boards   []string   `json:"boards"`
+	UserID   string     `json:"user_id"` // "" until somebody has claimed it
+	UserName string     `json:"user_name"`
+	Created  time.Time  `json:"created_at"`
+	Claimed  *time.Time `json:"claimed_at"`
+}
+
+func (c *inviteListCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error {
+		invites, err := s.Invites(ctx, c.Board)
+		if err != nil {
+			return err
+		}
+		var list []listedInvite
+		for _, i := range invites {
+			l := listedInvite{Code: i.Code, Boards: append([]string{}, i.Boards...), UserID: i.UserID, UserName: i.User, Created: i.Created}
+			if !i.Claimed.IsZero() {
+				l.Claimed = &i.Claimed
+			}
+			list = append(list, l)
+		}
+		return cli.PrintList(env.Stdout, c.JSON, list, "CODE\tMADE\tCLAIMED BY\tBOARDS", func(i listedInvite) string {
+			by := "-"
+			if i.UserID != "" {
+				by = strings.TrimSpace(text.Line(i.UserID, 40) + " " + text.Line(i.UserName, 60))
+			}
+			return fmt.Sprintf("%s\t%s\t%s\t%s", text.Line(i.Code, 80), i.Created.Format("2006-01-02"), by, text.Line(strings.Join(i.Boards, ","), 200))
+		})
+	})
+}
+
+type inviteRevokeCmd struct {
+	place `embed:""`
+	Code  string `arg:""`
+}
+
+func (c *inviteRevokeCmd) Run(ctx context.Context, env *cli.Env) error {
+	return c.with(ctx, func(s *store.Store) error { return s.RevokeInvite(ctx, c.Code) })
 }

@@ -6,18 +6,27 @@
 package announce
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
+	"github.com/gpu-mode/kbgen/schema/format"
+	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -61,9 +70,7 @@ func New(o Options) (*Announcer, error) {
 			*d.of = d.value
 		}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	a := &Announcer{o: o, form: discord, wake: make(chan struct{}, 1), changed: map[string]bool{}}
 	if host := u.Hostname(); host == "slack.com" || strings.HasSuffix(host, ".slack.com") {
 		a.form = slack
@@ -152,4 +159,192 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
+}
+
+// deliver posts lines, a message after the other.
+func (a *Announcer) deliver(ctx context.Context, lines []line) {
+	for len(lines) > 0 && ctx.Err() == nil {
+		_, n := a.form.message(lines)
+		a.insist(ctx, lines[:n])
+		lines = lines[n:]
+	}
+}
+
+// insist posts one message, and gives up after a while. Before each try it leaves
+// out what does not rank any more: that may have been marked as hacked meanwhile.
+func (a *Announcer) insist(ctx context.Context, lines []line) {
+	until := time.Now().Add(a.o.GiveUp)
+	for pause := a.o.Pause; ; pause *= 2 {
+		holding, err := a.holding(ctx, lines)
+		if err == nil && len(holding) == 0 {
+			return
+		}
+		wait := time.Duration(0)
+		if err == nil {
+			message, _ := a.form.message(holding)
+			wait, err = a.post(ctx, message)
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if next := max(wait, pause); wait < 0 || time.Now().Add(next).After(until) {
+			a.o.Log.Warn("an announcement is given up", "lines", len(holding), "error", err)
+			return
+		} else if !sleep(ctx, next) {
+			return
+		}
+	}
+}
+
+// holding are the lines about submissions that rank on a public board.
+func (a *Announcer) holding(ctx context.Context, lines []line) (left []line, err error) {
+	for _, l := range lines {
+		ranks, err := a.o.Store.RanksPublicly(ctx, l.gpu, l.leader.Submission)
+		if err == nil && ranks && l.was != nil {
+			var did bool
+			if did, err = a.o.Store.RanksPublicly(ctx, l.gpu, l.was.Submission); !did {
+				l.was = nil
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if ranks {
+			left = append(left, l)
+		}
+	}
+	return left, nil
+}
+
+// post sends one message. With an error comes how long to wait at least before the
+// next try; negative: there is to be none.
+func (a *Announcer) post(ctx context.Context, message string) (wait time.Duration, err error) {
+	body, err := a.form.encode(message)
+	if err != nil {
+		return -1, fmt.Errorf("encoding a message: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.o.URL, bytes.NewReader(body))
+	if err != nil {
+		return -1, errors.New("the webhook's address is none")
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := a.client.Do(req)
+	var quoting *url.Error
+	if errors.As(err, &quoting) {
+		err = quoting.Err // without the address
+	}
+	if err != nil {
+		return 0, fmt.Errorf("posting a message: %s", text.Line(err.Error(), 200))
+	}
+	defer resp.Body.Close()
+	io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // what it says is of no use, and the connection is
+	switch status := resp.StatusCode; {
+	case status/100 == 2:
+		return 0, nil
+	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status/100 == 5:
+		seconds, _ := strconv.ParseFloat(resp.Header.Get("Retry-After"), 64) // 0: none, or a date
+		if seconds > 0 {
+			wait = time.Duration(min(seconds, 3600) * float64(time.Second))
+		}
+		return wait, fmt.Errorf("posting a message: got status %d", status)
+	default:
+		return -1, fmt.Errorf("posting a message: got status %d", status)
+	}
+}
+
+// A line says one thing about a ranking, which holds as long as the leader has
+// their rank.
+type line struct {
+	board, gpu string
+	leader     store.Leader
+	was        *store.Leader // whom or what it replaces; nil: nobody, or not to be told
+}
+
+// linesOf are what a change is worth saying: whoever is new among the first three
+// or has become faster, and who leads now.
+func linesOf(c store.Announcement) (lines []line) {
+	for i, now := range c.Now {
+		l := line{board: c.Board, gpu: c.GPU, leader: now}
+		leads := i == 0 && (len(c.Before) == 0 || c.Before[0].UserID != now.UserID)
+		known := slices.ContainsFunc(c.Before, func(before store.Leader) bool { return before.UserID == now.UserID && now.Score >= before.Score })
+		if known && !leads {
+			continue
+		}
+		if i == 0 && len(c.Before) > 0 && !c.Before[0].Gone {
+			l.was = &c.Before[0]
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// A form is what a chat's webhook takes.
+type form struct {
+	limit  int // characters of one message
+	escape func(string) string
+	encode func(string) ([]byte, error)
+}
+
+// Source: Discord's and Slack's documentation of incoming webhooks.
+var (
+	discord = form{2000, escapeDiscord, func(message string) ([]byte, error) {
+		// Nobody is mentioned, whatever a name says, and links show no preview.
+		return json.Marshal(map[string]any{"content": message, "allowed_mentions": map[string]any{"parse": []string{}}, "flags": 1 << 2})
+	}}
+	slack = form{4000, strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace, func(message string) ([]byte, error) {
+		return json.Marshal(map[string]any{"text": message, "mrkdwn": false, "unfurl_links": false, "unfurl_media": false})
+	}}
+)
+
+// escapeDiscord takes the meaning from every character that may have one there.
+func escapeDiscord(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if strings.ContainsRune("\\`*_~|>#[]()<@:/-+.!&", r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+const maxName = 40 // runes of a user's name
+
+func (f form) name(l store.Leader) string {
+	name := cmp.Or(text.Line(l.User, maxName), "user "+l.UserID)
+	return f.escape(name)
+}
+
+// words are the line as it is posted: "ann leads vectoradd on H100_BK with
+// 912.300 µs (was bob with 950.100 µs)".
+func (f form) words(l line) string {
+	does := "is third on"
+	switch {
+	case l.leader.Rank == 1 && l.leader.Tied:
+		does = "shares the lead of"
+	case l.leader.Rank == 1:
+		does = "leads"
+	case l.leader.Rank == 2:
+		does = "is second on"
+	}
+	score, was := format.Score(l.leader.Score), ""
+	if l.was != nil {
+		was = " (was " + format.Score(l.was.Score) + ")"
+		if l.was.UserID != l.leader.UserID {
+			was = " (was " + f.name(*l.was) + " with " + format.Score(l.was.Score) + ")"
+		}
+	}
+	return fmt.Sprintf("%s %s %s on %s with %s%s", f.name(l.leader), does, f.escape(l.board), f.escape(l.gpu), score, was)
+}
+
+// message joins the lines that fit into one message: the first n, at least one.
+func (f form) message(lines []line) (message string, n int) {
+	for i, l := range lines {
+		longer := message + "\n" + f.words(l)
+		if i > 0 && utf8.RuneCountInString(longer) > f.limit {
+			break
+		}
+		message, n = longer, n+1
+	}
+	return text.Shorten(strings.TrimPrefix(message, "\n"), f.limit), n
 }

@@ -6,6 +6,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -74,12 +75,8 @@ type api struct {
 
 // New makes the handler. [httpx.Wrap] belongs around it.
 func New(o Options) http.Handler {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Beat == 0 {
-		o.Beat = 15 * time.Second
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.Beat = cmp.Or(o.Beat, 15*time.Second)
 	a := &api{o: o, mux: http.NewServeMux(), streams: map[string]int{}}
 	for _, r := range a.routes() {
 		a.mux.HandleFunc(r.pattern, a.handler(r))
@@ -103,7 +100,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(pattern, "/auth/init") {
 				cost = initCost
 			}
-			if wait := a.o.Limit.AskFor(httpx.Network(httpx.Client(r.Context())), cost); wait > 0 {
+			if wait := a.o.Limit.Ask(httpx.Network(httpx.Client(r.Context())), cost); wait > 0 {
 				httpx.TooMany(w, wait)
 				return
 			}
@@ -150,6 +147,7 @@ type call struct {
 	w   http.ResponseWriter
 	who identity.Who
 	api *api
+	own bool // the route is ours
 }
 
 func (c *call) ctx() context.Context     { return c.Request.Context() }
@@ -192,7 +190,7 @@ func (a *api) handler(rt route) http.HandlerFunc {
 			limit = maxUpload
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
-		c := &call{Request: r, w: w, api: a}
+		c := &call{Request: r, w: w, api: a, own: rt.own}
 		if err := a.admit(c, rt); err != nil {
 			a.refuse(c, rt, err)
 			return
@@ -215,13 +213,13 @@ func (a *api) admit(c *call, rt route) error {
 	}
 	var err error
 	if c.who, err = a.o.Identity.Who(c.Request); err != nil {
-		if wait := a.o.Limit.Ask(httpx.Network(httpx.Client(c.ctx()))); wait > 0 {
+		if wait := a.o.Limit.Ask(httpx.Network(httpx.Client(c.ctx())), 1); wait > 0 {
 			return &slower{wait}
 		}
 		return err
 	}
 	httpx.Note(c.ctx(), rt.pattern, c.who.ID)
-	if wait := a.o.Limit.Ask(c.client()); wait > 0 {
+	if wait := a.o.Limit.Ask(c.client(), 1); wait > 0 {
 		return &slower{wait}
 	}
 	switch {
@@ -324,12 +322,7 @@ type route struct {
 	do      func(*call) (any, error)
 }
 
-func (r route) success() int {
-	if r.status == 0 {
-		return http.StatusOK
-	}
-	return r.status
-}
+func (r route) success() int { return cmp.Or(r.status, http.StatusOK) }
 
 // A param is one value in a query.
 type param struct {

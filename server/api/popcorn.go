@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"strconv"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // The routes of this file and the next have Kernelbot's names and shapes. What they
@@ -46,9 +48,9 @@ func popcornRoutes() []route {
 		{pattern: "POST /admin/submission/{board}/{gpu}/{mode}", about: "Hand in a file after the deadline, with the admin's token and a CLI id.", needs: admin, upload: true, status: http.StatusAccepted, answer: reflect.TypeFor[acceptedJSON](), do: submit},
 		{pattern: streamPattern, about: "Hand in a file and wait for its result: events status, then one event result or error. Leaving does not lose the submission.", needs: user, upload: true, stream: true, media: eventStream, do: submitAndWait},
 		{pattern: "GET /user/submissions", about: "List your submissions, newest first.", needs: user, query: []param{{"leaderboard", "string", "of this board alone"}, {"limit", "integer", "1 to 100; 50"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[[]mySubmissionJSON](), do: mySubmissions},
-		{pattern: "GET /user/submissions/{id}", about: "Read a submission of yours, and how far it is.", needs: user, answer: reflect.TypeFor[pollJSON](), do: poll},
-		{pattern: "DELETE /user/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: user, answer: reflect.TypeFor[deletedJSON](), do: deleteSubmission},
-		{pattern: "POST /user/join", about: "Use an invite to closed boards.", needs: user, body: reflect.TypeFor[joinRequestJSON](), answer: reflect.TypeFor[joinedJSON](), do: popcornJoin},
+		{pattern: "GET /user/submissions/{id}", about: "Read a submission of yours, and how far it is.", needs: user, answer: reflect.TypeFor[pollJSON](), do: withID(poll)},
+		{pattern: "DELETE /user/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: user, answer: reflect.TypeFor[deletedJSON](), do: withID(deleteSubmission)},
+		{pattern: "POST /user/join", about: "Use an invite to closed boards.", needs: user, body: reflect.TypeFor[joinRequestJSON](), answer: reflect.TypeFor[joinedJSON](), do: withBody(popcornJoin)},
 		{pattern: "GET /leaderboards", about: "List the boards that you may see.", answer: reflect.TypeFor[[]leaderboardJSON](), do: leaderboards},
 		{pattern: "GET /gpus/{board}", about: "List a board's GPU types.", answer: reflect.TypeFor[[]string](), do: gpus},
 		{pattern: "GET /submissions/{board}/{gpu}", about: "The ranking of a board on a GPU type.", query: []param{{"limit", "integer", "all without"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[[]RankedSubmission](), do: popcornRanking},
@@ -162,11 +164,7 @@ type pollRunJSON struct {
 	Result    json.RawMessage `json:"result,omitempty"` // of public tests and benchmarks
 }
 
-func poll(c *call) (any, error) {
-	id, err := c.id()
-	if err != nil {
-		return nil, err
-	}
+func poll(c *call, id int64) (any, error) {
 	s, err := c.back().Submission(c.ctx(), c.viewer(), id)
 	if err != nil {
 		return nil, err
@@ -206,11 +204,7 @@ type runLineJSON struct {
 }
 
 func mySubmissions(c *call) (any, error) {
-	limit, err := c.number("limit", 50, 1, 100)
-	if err != nil {
-		return nil, err
-	}
-	offset, err := c.number("offset", 0, 0, 1<<31-1)
+	limit, offset, err := c.page(50, 1, 100)
 	if err != nil {
 		return nil, err
 	}
@@ -240,11 +234,7 @@ type deletedJSON struct {
 	SubmissionID int64  `json:"submission_id"`
 }
 
-func deleteSubmission(c *call) (any, error) {
-	id, err := c.id()
-	if err != nil {
-		return nil, err
-	}
+func deleteSubmission(c *call, id int64) (any, error) {
 	if err := c.back().Delete(c.ctx(), c.viewer(), id); err != nil {
 		return nil, err
 	}
@@ -260,18 +250,121 @@ type joinedJSON struct {
 	Leaderboards []string `json:"leaderboards"`
 }
 
-func popcornJoin(c *call) (any, error) {
-	boards, err := join(c, false)
+func popcornJoin(c *call, in joinRequestJSON) (any, error) {
+	boards, err := join(c, in)
 	return joinedJSON{"ok", boards}, err
 }
 
-func join(c *call, strict bool) ([]string, error) {
-	var in joinRequestJSON
-	if err := c.json(&in, strict); err != nil {
-		return nil, err
-	}
+func join(c *call, in joinRequestJSON) ([]string, error) {
 	if in.Code == "" || len(in.Code) > 200 {
 		return nil, &refusal{http.StatusBadRequest, "code: want an invite's"}
 	}
 	return c.back().Join(c.ctx(), c.viewer(), in.Code)
+}
+
+// A Leaderboard is a board without what is secret in it. Kernelbot's task holds all
+// files; here it has the description, which clients look for.
+type leaderboardJSON struct {
+	ID          int64               `json:"id"`
+	Name        string              `json:"name"`
+	Deadline    string              `json:"deadline"`
+	Task        leaderboardTaskJSON `json:"task"`
+	GPUTypes    []string            `json:"gpu_types"`
+	CreatorID   int64               `json:"creator_id"`
+	ForumID     int64               `json:"forum_id"`
+	Description string              `json:"description"`
+	Visibility  string              `json:"visibility"`
+}
+
+type leaderboardTaskJSON struct {
+	Description string `json:"description"`
+}
+
+func leaderboards(c *call) (any, error) {
+	boards, err := c.back().Boards(c.ctx(), c.viewer())
+	return mapped(boards, func(b store.Board) leaderboardJSON {
+		return leaderboardJSON{ID: b.ID, Name: b.Name, Deadline: stamp(b.Deadline), Task: leaderboardTaskJSON{b.Description}, GPUTypes: list(b.GPUs), CreatorID: -1, ForumID: -1, Description: b.Description, Visibility: b.Visibility}
+	}), err
+}
+
+// list is a slice that JSON writes as a list, empty or not.
+func list[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+func gpus(c *call) (any, error) {
+	b, err := c.back().Board(c.ctx(), c.viewer(), c.board())
+	if err != nil {
+		return nil, err
+	}
+	return list(b.GPUs), nil
+}
+
+// A RankedSubmission is one line of a ranking.
+type RankedSubmission struct {
+	SubmissionID    int64   `json:"submission_id"`
+	Rank            int     `json:"rank"`
+	SubmissionName  string  `json:"submission_name"`
+	SubmissionTime  string  `json:"submission_time"`
+	SubmissionScore float64 `json:"submission_score"` // seconds
+	LeaderboardName string  `json:"leaderboard_name"`
+	UserID          any     `json:"user_id"` // a number, as in Kernelbot, where it is one
+	UserName        string  `json:"user_name"`
+	GPUType         string  `json:"gpu_type"`
+}
+
+func popcornRanking(c *call) (any, error) {
+	limit, offset, err := c.page(0, 0, 1<<31-1)
+	if err != nil {
+		return nil, err
+	}
+	entries, _, err := c.back().Ranking(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"), limit, offset)
+	return mapped(entries, func(e ranking.Entry) RankedSubmission {
+		return RankedSubmission{e.SubmissionID, e.Rank, e.FileName, stamp(e.Time), e.Score, c.board(), numberOr(e.UserID), e.User, c.PathValue("gpu")}
+	}), err
+}
+
+func numberOr(s string) any {
+	if n, err := strconv.ParseUint(s, 10, 64); err == nil && strconv.FormatUint(n, 10) == s {
+		return n
+	}
+	return s
+}
+
+type countedJSON struct {
+	Count int `json:"count"`
+}
+
+func count(c *call) (any, error) {
+	if id := c.word("user_id"); id != "" {
+		steps, err := c.back().UserHistory(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"), id)
+		return countedJSON{min(1, len(steps))}, err
+	}
+	n, err := c.back().Count(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"))
+	return countedJSON{n}, err
+}
+
+func runnerQueue(c *call) (any, error) {
+	line, err := c.back().Line(c.ctx(), c.viewer())
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range line {
+		if g.GPU != c.PathValue("gpu") {
+			continue
+		}
+		q := runnerQueueJSON{Runner: runner, GPU: g.GPU, QueuedJobs: &g.Waiting, RunningJobs: &g.Running, Status: "available", Error: stringOrNil(g.Off)}
+		if g.Off != "" {
+			q.Status = "unavailable"
+		}
+		if g.Known {
+			free := max(0, g.Agents-g.Busy)
+			q.AvailableRunners = &free
+		}
+		return q, nil
+	}
+	return nil, &refusal{http.StatusNotFound, "no board has this GPU type"}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"reflect"
 	"slices"
@@ -18,15 +19,15 @@ func popcornAdminRoutes() []route {
 		{pattern: "POST /admin/start", about: "Take submissions.", answer: reflect.TypeFor[jobsJSON](), do: func(c *call) (any, error) { return setAccepting(c, true) }},
 		{pattern: "POST /admin/stop", about: "Take no more submissions.", answer: reflect.TypeFor[jobsJSON](), do: func(c *call) (any, error) { return setAccepting(c, false) }},
 		{pattern: "GET /admin/stats", about: "Count submissions.", query: []param{{"last_day_only", "boolean", "of the last 24 hours"}, {"leaderboard_name", "string", "of this board alone"}}, answer: reflect.TypeFor[adminStatsJSON](), do: adminStats},
-		{pattern: "GET /admin/submissions/{id}", about: "Read anybody's submission.", answer: reflect.TypeFor[adminSubmissionJSON](), do: adminSubmission},
-		{pattern: "DELETE /admin/submissions/{id}", about: "Delete anybody's submission.", answer: reflect.TypeFor[deletedJSON](), do: deleteSubmission},
+		{pattern: "GET /admin/submissions/{id}", about: "Read anybody's submission.", answer: reflect.TypeFor[adminSubmissionJSON](), do: withID(adminSubmission)},
+		{pattern: "DELETE /admin/submissions/{id}", about: "Delete anybody's submission.", answer: reflect.TypeFor[deletedJSON](), do: withID(deleteSubmission)},
 		{pattern: "DELETE /admin/leaderboards/{board}", about: "Delete a board.", query: []param{{"force", "boolean", "also one that has submissions"}}, answer: reflect.TypeFor[boardDeletedJSON](), do: adminDeleteBoard},
 		{pattern: "GET /admin/leaderboards/{board}/submissions", about: "List the ids of a board's submissions, newest first.", query: []param{{"limit", "integer", "1 to 1000; 100"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[boardSubmissionsJSON](), do: adminBoardSubmissions},
-		{pattern: "POST /admin/leaderboards/{board}/visibility", about: "Make a board public or closed.", body: reflect.TypeFor[visibilityJSON](), answer: reflect.TypeFor[visibilitySetJSON](), do: adminVisibility},
+		{pattern: "POST /admin/leaderboards/{board}/visibility", about: "Make a board public or closed.", body: reflect.TypeFor[visibilityJSON](), answer: reflect.TypeFor[visibilitySetJSON](), do: withBody(adminVisibility)},
 		{pattern: "GET /admin/leaderboards/{board}/rate-limits", about: "List a board's limits.", answer: reflect.TypeFor[rateLimitsJSON](), do: adminRateLimits},
 		{pattern: "PUT /admin/leaderboards/{board}/rate-limits", about: "Set one of a board's limits.", body: reflect.TypeFor[rateLimitJSON](), answer: reflect.TypeFor[rateLimitSetJSON](), do: adminSetRateLimit},
 		{pattern: "DELETE /admin/leaderboards/{board}/rate-limits/{category}", about: "Remove one of a board's limits.", answer: reflect.TypeFor[rateLimitGoneJSON](), do: adminDeleteRateLimit},
-		{pattern: "POST /admin/invites", about: "Make invites to closed boards.", body: reflect.TypeFor[inviteRequestJSON](), answer: reflect.TypeFor[invitesMadeJSON](), do: adminMakeInvites},
+		{pattern: "POST /admin/invites", about: "Make invites to closed boards.", body: reflect.TypeFor[inviteRequestJSON](), answer: reflect.TypeFor[invitesMadeJSON](), do: withBody(adminMakeInvites)},
 		{pattern: "GET /admin/leaderboards/{board}/invites", about: "List the invites to a board.", answer: reflect.TypeFor[boardInvitesJSON](), do: adminInvites},
 		{pattern: "DELETE /admin/invites/{code}", about: "Take an invite back.", answer: reflect.TypeFor[inviteRevokedJSON](), do: adminRevoke},
 		{pattern: "POST /admin/ban/{user}", about: "Stop a user from submitting.", answer: reflect.TypeFor[bannedJSON](), do: func(c *call) (any, error) { return ban(c, true) }},
@@ -83,9 +84,7 @@ func adminStats(c *call) (any, error) {
 		stats["num_submissions"] += b.Submissions
 		stats["runs_waiting_or_running"] += b.Open
 		for status, n := range b.Statuses {
-			if status == "" {
-				status = "unknown"
-			}
+			status = cmp.Or(status, "unknown")
 			stats["status_"+status] += n
 		}
 		for mode, n := range b.Modes {
@@ -121,8 +120,8 @@ type adminSubmissionRowJSON struct {
 	JobHeartbeat    *string       `json:"job_last_heartbeat"`
 }
 
-func adminSubmission(c *call) (any, error) {
-	answer, err := poll(c)
+func adminSubmission(c *call, id int64) (any, error) {
+	answer, err := poll(c, id)
 	if err != nil {
 		return nil, err
 	}
@@ -154,11 +153,7 @@ type boardSubmissionsJSON struct {
 }
 
 func adminBoardSubmissions(c *call) (any, error) {
-	limit, err := c.number("limit", 100, 1, 1000)
-	if err != nil {
-		return nil, err
-	}
-	offset, err := c.number("offset", 0, 0, 1<<31-1)
+	limit, offset, err := c.page(100, 1, 1000)
 	if err != nil {
 		return nil, err
 	}
@@ -166,11 +161,7 @@ func adminBoardSubmissions(c *call) (any, error) {
 		return nil, err
 	}
 	all, err := c.back().Mine(c.ctx(), c.viewer(), store.Query{Board: c.board(), Limit: limit, Offset: offset})
-	ids := []int64{}
-	for _, l := range all {
-		ids = append(ids, l.ID)
-	}
-	return boardSubmissionsJSON{"ok", c.board(), limit, offset, ids}, err
+	return boardSubmissionsJSON{"ok", c.board(), limit, offset, mapped(all, func(l store.Listed) int64 { return l.ID })}, err
 }
 
 type visibilityJSON struct {
@@ -183,14 +174,7 @@ type visibilitySetJSON struct {
 	Visibility  string `json:"visibility"`
 }
 
-func adminVisibility(c *call) (any, error) {
-	var in visibilityJSON
-	if err := c.json(&in, false); err != nil {
-		return nil, err
-	}
-	if in.Visibility != store.Public && in.Visibility != store.Closed {
-		return nil, &refusal{http.StatusBadRequest, "visibility: want public or closed"}
-	}
+func adminVisibility(c *call, in visibilityJSON) (any, error) {
 	return visibilitySetJSON{"ok", c.board(), in.Visibility}, c.back().SetVisibility(c.ctx(), c.viewer(), c.board(), in.Visibility)
 }
 
@@ -237,7 +221,7 @@ func category(name string) error {
 
 func adminSetRateLimit(c *call) (any, error) {
 	in := rateLimitJSON{MaxSubmissionsPerHour: -1}
-	if err := c.json(&in, false); err != nil {
+	if err := c.json(&in); err != nil {
 		return nil, err
 	}
 	if err := category(in.ModeCategory); err != nil {
@@ -284,11 +268,7 @@ type invitesMadeJSON struct {
 	Codes        []string `json:"codes"`
 }
 
-func adminMakeInvites(c *call) (any, error) {
-	var in inviteRequestJSON
-	if err := c.json(&in, false); err != nil {
-		return nil, err
-	}
+func adminMakeInvites(c *call, in inviteRequestJSON) (any, error) {
 	if len(in.Leaderboards) == 0 && in.Leaderboard != "" {
 		in.Leaderboards = []string{in.Leaderboard}
 	}
@@ -312,11 +292,9 @@ type inviteRowJSON struct {
 
 func adminInvites(c *call) (any, error) {
 	invites, err := c.back().Invites(c.ctx(), c.viewer(), c.board())
-	rows := []inviteRowJSON{}
-	for _, i := range invites {
-		rows = append(rows, inviteRowJSON{i.Code, stringOrNil(i.UserID), stringOrNil(i.User), stamp(i.Created), stampOrNil(i.Claimed)})
-	}
-	return boardInvitesJSON{"ok", c.board(), rows}, err
+	return boardInvitesJSON{"ok", c.board(), mapped(invites, func(i store.Invite) inviteRowJSON {
+		return inviteRowJSON{i.Code, stringOrNil(i.UserID), stringOrNil(i.User), stamp(i.Created), stampOrNil(i.Claimed)}
+	})}, err
 }
 
 type inviteRevokedJSON struct {

@@ -37,6 +37,38 @@ func fieldError(where, name, kind, msg string) error {
 	return &fieldErrors{[]FieldError{{Loc: []string{where, name}, Msg: msg, Type: kind}}}
 }
 
+// withID reads the number in the path for do.
+func withID(do func(*call, int64) (any, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		id, err := c.id()
+		if err != nil {
+			return nil, err
+		}
+		return do(c, id)
+	}
+}
+
+// withBody reads the body for do. Kernelbot's routes take members that they do not
+// know.
+func withBody[T any](do func(*call, T) (any, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		var in T
+		if err := c.json(&in); err != nil {
+			return nil, err
+		}
+		return do(c, in)
+	}
+}
+
+// mapped is a list that JSON writes as a list, empty or not.
+func mapped[S, T any](list []S, one func(S) T) []T {
+	out := make([]T, len(list))
+	for i, s := range list {
+		out[i] = one(s)
+	}
+	return out
+}
+
 // id reads the number in the path.
 func (c *call) id() (int64, error) {
 	s := c.PathValue("id")
@@ -63,6 +95,14 @@ func (c *call) number(name string, usual, least, most int) (int, error) {
 	return n, nil
 }
 
+// page reads limit and offset from the query.
+func (c *call) page(usual, least, most int) (limit, offset int, err error) {
+	if limit, err = c.number("limit", usual, least, most); err == nil {
+		offset, err = c.number("offset", 0, 0, 1<<31-1)
+	}
+	return limit, offset, err
+}
+
 // word reads a text from the query; of several it is the first.
 func (c *call) word(name string) string { return c.values().Get(name) }
 
@@ -79,13 +119,13 @@ func (c *call) yes(name string) (bool, error) {
 	return false, fieldError("query", name, "bool_parsing", "want true or false")
 }
 
-// json reads the body. Kernelbot's routes take members that they do not know.
-func (c *call) json(into any, strict bool) error {
+// json reads the body. Own routes take no members that they do not know.
+func (c *call) json(into any) error {
 	if kind, _, err := mime.ParseMediaType(c.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return &refusal{http.StatusUnsupportedMediaType, "Content-Type: want application/json"}
 	}
 	dec := json.NewDecoder(c.Body)
-	if strict {
+	if c.own {
 		dec.DisallowUnknownFields()
 	}
 	if err := dec.Decode(into); err != nil {

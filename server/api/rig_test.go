@@ -75,7 +75,7 @@ func newRig(t testing.TB, s *store.Store, change func(*api.Options)) *rig {
 	}
 	logger := slog.New(slog.NewTextHandler(r.log, nil))
 	signing := bytes.Repeat([]byte{7}, 32)
-	r.back = backend.New(backend.Options{Store: s, Queue: r.q, Signing: signing, Log: logger})
+	r.back = backend.New(backend.Options{Store: s, Queue: r.q})
 	running, end := context.WithCancel(ctx)
 	over := make(chan struct{})
 	go func() { r.back.Run(running, nil); close(over) }()

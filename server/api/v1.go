@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/task"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // openAPI describes every route. A test makes it from the routes and their types.
@@ -22,7 +24,7 @@ func ownRoutes() []route {
 	routes = append(routes,
 		route{pattern: "GET /api/v1/queue", about: "What runs and what waits, by GPU type.", answer: reflect.TypeFor[queueJSON](), do: queue},
 		route{pattern: "GET /api/v1/me", about: "Who you are here.", answer: reflect.TypeFor[Me](), do: me},
-		route{pattern: "POST /api/v1/join", about: "Use an invite to closed boards.", needs: user, body: reflect.TypeFor[joinRequestJSON](), answer: reflect.TypeFor[boardNamesJSON](), do: joinBoards},
+		route{pattern: "POST /api/v1/join", about: "Use an invite to closed boards.", needs: user, body: reflect.TypeFor[joinRequestJSON](), answer: reflect.TypeFor[boardNamesJSON](), do: withBody(joinBoards)},
 		route{pattern: "GET /api/v1/openapi.json", about: "This description.", media: "application/json", do: func(c *call) (any, error) {
 			c.header("Content-Type", "application/json")
 			c.header("Cache-Control", "public, max-age=300")
@@ -72,13 +74,13 @@ func queue(c *call) (any, error) {
 	}
 	q := queueJSON{GPUs: []gpuLineJSON{}}
 	for _, l := range lines {
-		g := gpuLineJSON{GPU: l.GPU, Queue: l.Queue, Off: l.Off, Waiting: l.Waiting, Running: l.Running, TypicalSeconds: seconds(l.Typical), Runs: []queuedRunJSON{}}
+		g := gpuLineJSON{GPU: l.GPU, Queue: l.Queue, Off: l.Off, Waiting: l.Waiting, Running: l.Running, TypicalSeconds: seconds(l.Typical)}
 		if l.Known {
 			g.Agents, g.Busy, g.Paused = &l.Agents, &l.Busy, &l.Paused
 		}
-		for _, r := range l.Runs {
-			g.Runs = append(g.Runs, queuedRunJSON{r.Submission, r.UserID, r.Board, r.Mode, r.Secret, r.Running, r.Since.UTC()})
-		}
+		g.Runs = mapped(l.Runs, func(r backend.QueuedRun) queuedRunJSON {
+			return queuedRunJSON{r.Submission, r.UserID, r.Board, r.Mode, r.Secret, r.Running, r.Since.UTC()}
+		})
 		q.GPUs = append(q.GPUs, g)
 	}
 	return q, nil
@@ -105,8 +107,8 @@ type boardNamesJSON struct {
 	Boards []string `json:"boards"`
 }
 
-func joinBoards(c *call) (any, error) {
-	boards, err := join(c, true)
+func joinBoards(c *call, in joinRequestJSON) (any, error) {
+	boards, err := join(c, in)
 	return boardNamesJSON{list(boards)}, err
 }
 
@@ -170,7 +172,7 @@ type limitJSON struct {
 	PerHour  int    `json:"per_hour"` // 0 closes the category
 }
 
-func boardOf(b *store.Board) boardJSON {
+func boardOf(b store.Board) boardJSON {
 	out := boardJSON{ID: b.ID, Name: b.Name, Deadline: b.Deadline.UTC(), Open: time.Now().Before(b.Deadline), Description: b.Description, GPUs: list(b.GPUs), Visibility: b.Visibility, ShowCode: b.ShowCode, Submissions: b.Submissions, Ranked: b.Ranked}
 	if p := b.Policy; p != nil {
 		out.Policy = policyJSON{p.Harness, p.Sandbox, p.ClearTiming, p.Ties}
@@ -180,11 +182,7 @@ func boardOf(b *store.Board) boardJSON {
 
 func boards(c *call) (any, error) {
 	all, err := c.back().Boards(c.ctx(), c.viewer())
-	out := boardsJSON{[]boardJSON{}}
-	for i := range all {
-		out.Boards = append(out.Boards, boardOf(&all[i]))
-	}
-	return out, err
+	return boardsJSON{mapped(all, boardOf)}, err
 }
 
 func board(c *call) (any, error) {
@@ -196,30 +194,11 @@ func board(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := boardDetailJSON{boardJSON: boardOf(b), Templates: []templateJSON{}, Tests: []string{}, Benchmarks: []string{}, Limits: limitsOf(limits)}
-	if t := b.Task; t != nil {
-		d.Lang, d.RankingBy = t.Lang, t.RankingBy
-		for _, template := range t.Templates {
-			d.Templates = append(d.Templates, templateJSON{template.Language, template.Text})
-		}
-		for _, cases := range []struct {
-			from []schema.Case
-			to   *[]string
-		}{{t.Tests, &d.Tests}, {t.Benchmarks, &d.Benchmarks}} {
-			for _, one := range cases.from {
-				*cases.to = append(*cases.to, one.Text())
-			}
-		}
-	}
-	return d, nil
-}
-
-func limitsOf(limits []store.Limit) []limitJSON {
-	out := []limitJSON{}
-	for _, l := range limits {
-		out = append(out, limitJSON{l.GPU, l.Category, l.PerHour})
-	}
-	return out
+	t := b.Task
+	return boardDetailJSON{boardJSON: boardOf(*b), Lang: t.Lang, RankingBy: t.RankingBy,
+		Templates: mapped(t.Templates, func(t task.Template) templateJSON { return templateJSON{t.Language, t.Text} }),
+		Tests:     mapped(t.Tests, schema.Case.Text), Benchmarks: mapped(t.Benchmarks, schema.Case.Text),
+		Limits: mapped(limits, func(l store.Limit) limitJSON { return limitJSON(l) })}, nil
 }
 
 // A Ranking is one page of a board on a GPU type.
@@ -242,20 +221,14 @@ type entryJSON struct {
 }
 
 func boardRanking(c *call) (any, error) {
-	limit, err := c.number("limit", 100, 1, 1000)
-	if err != nil {
-		return nil, err
-	}
-	offset, err := c.number("offset", 0, 0, 1<<31-1)
+	limit, offset, err := c.page(100, 1, 1000)
 	if err != nil {
 		return nil, err
 	}
 	entries, total, err := c.back().Ranking(c.ctx(), c.viewer(), c.board(), c.word("gpu"), limit, offset)
-	out := rankingJSON{[]entryJSON{}, total}
-	for _, e := range entries {
-		out.Entries = append(out.Entries, entryJSON{e.Rank, e.Tied, e.Score, e.Low, e.High, e.SubmissionID, e.FileName, e.Time.UTC(), e.UserID, e.User})
-	}
-	return out, err
+	return rankingJSON{mapped(entries, func(e ranking.Entry) entryJSON {
+		return entryJSON{e.Rank, e.Tied, e.Score, e.Low, e.High, e.SubmissionID, e.FileName, e.Time.UTC(), e.UserID, e.User}
+	}), total}, err
 }
 
 type historyJSON struct {
@@ -279,27 +252,23 @@ func boardHistory(c *call) (any, error) {
 	} else {
 		steps, err = c.back().History(c.ctx(), c.viewer(), c.board(), c.word("gpu"))
 	}
-	out := historyJSON{[]stepJSON{}}
-	for _, s := range steps {
-		out.Steps = append(out.Steps, stepJSON{s.Time.UTC(), s.Score, s.UserID, s.User, s.SubmissionID})
-	}
-	return out, err
+	return historyJSON{mapped(steps, func(s store.Step) stepJSON { return stepJSON{s.Time.UTC(), s.Score, s.UserID, s.User, s.SubmissionID} })}, err
 }
 
 func adminRoutes() []route {
 	admins := []route{
 		{pattern: "GET /api/v1/admin/stats", about: "Count submissions.", answer: reflect.TypeFor[statsJSON](), do: stats},
 		{pattern: "GET /api/v1/admin/users", about: "List who is known.", answer: reflect.TypeFor[usersJSON](), do: users},
-		{pattern: "PUT /api/v1/admin/users/{user}/banned", about: "Stop a user from submitting, or let them again.", body: reflect.TypeFor[banRequestJSON](), status: http.StatusNoContent, do: banUser},
-		{pattern: "POST /api/v1/admin/submissions/{id}/hacked", about: "Take a submission out of the ranking, with the reason.", body: reflect.TypeFor[hackedRequestJSON](), status: http.StatusNoContent, do: markHacked},
-		{pattern: "POST /api/v1/admin/submissions/{id}/verify", about: "Evaluate a submission that is done once more; its results count beside the others.", body: reflect.TypeFor[verifyRequestJSON](), status: http.StatusNoContent, do: verifyAgain},
+		{pattern: "PUT /api/v1/admin/users/{user}/banned", about: "Stop a user from submitting, or let them again.", body: reflect.TypeFor[banRequestJSON](), status: http.StatusNoContent, do: withBody(banUser)},
+		{pattern: "POST /api/v1/admin/submissions/{id}/hacked", about: "Take a submission out of the ranking, with the reason.", body: reflect.TypeFor[hackedRequestJSON](), status: http.StatusNoContent, do: withID(markHacked)},
+		{pattern: "POST /api/v1/admin/submissions/{id}/verify", about: "Evaluate a submission that is done once more; its results count beside the others.", body: reflect.TypeFor[verifyRequestJSON](), status: http.StatusNoContent, do: withID(verifyAgain)},
 		{pattern: "POST /api/v1/admin/boards/{board}/rejudge", about: "Evaluate everything that ranks once more, as after a change of the task; the results take the others' place.", answer: reflect.TypeFor[rejudgedJSON](), do: rejudge},
 		{pattern: "POST /api/v1/admin/boards/{board}/close", about: "End a board now.", status: http.StatusNoContent, do: closeBoard},
-		{pattern: "PUT /api/v1/admin/boards/{board}/limits", about: "Set all of a board's limits.", body: reflect.TypeFor[limitListJSON](), status: http.StatusNoContent, do: setLimits},
+		{pattern: "PUT /api/v1/admin/boards/{board}/limits", about: "Set all of a board's limits.", body: reflect.TypeFor[limitListJSON](), status: http.StatusNoContent, do: withBody(setLimits)},
 		{pattern: "GET /api/v1/admin/accepting", about: "Whether submissions are taken.", answer: reflect.TypeFor[acceptingJSON](), do: accepting},
-		{pattern: "PUT /api/v1/admin/accepting", about: "Stop submissions on all instances, or start them again.", body: reflect.TypeFor[acceptingJSON](), answer: reflect.TypeFor[acceptingJSON](), do: putAccepting},
+		{pattern: "PUT /api/v1/admin/accepting", about: "Stop submissions on all instances, or start them again.", body: reflect.TypeFor[acceptingJSON](), answer: reflect.TypeFor[acceptingJSON](), do: withBody(putAccepting)},
 		{pattern: "GET /api/v1/admin/invites", about: "List invites.", query: []param{{"board", "string", "to this board alone"}}, answer: reflect.TypeFor[invitesJSON](), do: invites},
-		{pattern: "POST /api/v1/admin/invites", about: "Make invites, each for one user to all of the boards.", body: reflect.TypeFor[newInvitesJSON](), answer: reflect.TypeFor[inviteCodesJSON](), do: newInvites},
+		{pattern: "POST /api/v1/admin/invites", about: "Make invites, each for one user to all of the boards.", body: reflect.TypeFor[newInvitesJSON](), answer: reflect.TypeFor[inviteCodesJSON](), do: withBody(newInvites)},
 		{pattern: "DELETE /api/v1/admin/invites/{code}", about: "Take an invite back, and the access of who used it.", status: http.StatusNoContent, do: revokeInvite},
 	}
 	for i := range admins {

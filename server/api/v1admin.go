@@ -29,11 +29,9 @@ type boardStatsJSON struct {
 
 func stats(c *call) (any, error) {
 	s, err := c.back().Stats(c.ctx(), c.viewer())
-	out := statsJSON{s.Users, s.Submissions, s.Hour, s.Day, s.Runs, []boardStatsJSON{}}
-	for _, b := range s.Boards {
-		out.Boards = append(out.Boards, boardStatsJSON{b.Board, b.Users, b.Submissions, b.Hour, b.Day, b.Open, b.Statuses, b.Modes})
-	}
-	return out, err
+	return statsJSON{s.Users, s.Submissions, s.Hour, s.Day, s.Runs, mapped(s.Boards, func(b store.BoardStats) boardStatsJSON {
+		return boardStatsJSON{b.Board, b.Users, b.Submissions, b.Hour, b.Day, b.Open, b.Statuses, b.Modes}
+	})}, err
 }
 
 type usersJSON struct {
@@ -50,22 +48,14 @@ type userJSON struct {
 
 func users(c *call) (any, error) {
 	all, err := c.back().Users(c.ctx(), c.viewer())
-	out := usersJSON{[]userJSON{}}
-	for _, u := range all {
-		out.Users = append(out.Users, userJSON{u.ID, u.Name, u.Banned, u.CLI, u.Submissions})
-	}
-	return out, err
+	return usersJSON{mapped(all, func(u store.User) userJSON { return userJSON(u) })}, err
 }
 
 type banRequestJSON struct {
 	Banned bool `json:"banned"`
 }
 
-func banUser(c *call) (any, error) {
-	var in banRequestJSON
-	if err := c.json(&in, true); err != nil {
-		return nil, err
-	}
+func banUser(c *call, in banRequestJSON) (any, error) {
 	return done(c, c.back().Ban(c.ctx(), c.viewer(), c.PathValue("user"), in.Banned))
 }
 
@@ -73,13 +63,9 @@ type hackedRequestJSON struct {
 	Why string `json:"why"` // for its owner
 }
 
-func markHacked(c *call) (any, error) {
-	id, err := c.id()
-	if err != nil {
-		return nil, err
-	}
+func markHacked(c *call, id int64) (any, error) {
 	var in hackedRequestJSON
-	if err := c.json(&in, true); err != nil {
+	if err := c.json(&in); err != nil {
 		return nil, err
 	}
 	return done(c, c.back().MarkHacked(c.ctx(), c.viewer(), id, in.Why))
@@ -89,13 +75,9 @@ type verifyRequestJSON struct {
 	GPU string `json:"gpu,omitempty"` // empty: the one that it was for
 }
 
-func verifyAgain(c *call) (any, error) {
-	id, err := c.id()
-	if err != nil {
-		return nil, err
-	}
+func verifyAgain(c *call, id int64) (any, error) {
 	var in verifyRequestJSON
-	if err := c.json(&in, true); err != nil {
+	if err := c.json(&in); err != nil {
 		return nil, err
 	}
 	return done(c, c.back().Verify(c.ctx(), c.viewer(), id, in.GPU))
@@ -118,16 +100,8 @@ type limitListJSON struct {
 	Limits []limitJSON `json:"limits"`
 }
 
-func setLimits(c *call) (any, error) {
-	var in limitListJSON
-	if err := c.json(&in, true); err != nil {
-		return nil, err
-	}
-	limits := []store.Limit{}
-	for _, l := range in.Limits {
-		limits = append(limits, store.Limit{GPU: l.GPU, Category: l.Category, PerHour: l.PerHour})
-	}
-	return done(c, c.back().SetLimits(c.ctx(), c.viewer(), c.board(), limits))
+func setLimits(c *call, in limitListJSON) (any, error) {
+	return done(c, c.back().SetLimits(c.ctx(), c.viewer(), c.board(), mapped(in.Limits, func(l limitJSON) store.Limit { return store.Limit(l) })))
 }
 
 type acceptingJSON struct {
@@ -139,11 +113,7 @@ func accepting(c *call) (any, error) {
 	return acceptingJSON{on}, err
 }
 
-func putAccepting(c *call) (any, error) {
-	var in acceptingJSON
-	if err := c.json(&in, true); err != nil {
-		return nil, err
-	}
+func putAccepting(c *call, in acceptingJSON) (any, error) {
 	return in, c.back().SetAccepting(c.ctx(), c.viewer(), in.Accepting)
 }
 
@@ -163,16 +133,14 @@ type inviteJSON struct {
 
 func invites(c *call) (any, error) {
 	all, err := c.back().Invites(c.ctx(), c.viewer(), c.word("board"))
-	out := invitesJSON{[]inviteJSON{}}
-	for _, i := range all {
+	return invitesJSON{mapped(all, func(i store.Invite) inviteJSON {
 		one := inviteJSON{Code: i.Code, Boards: list(i.Boards), UserID: i.UserID, User: i.User, Created: i.Created.UTC()}
 		if !i.Claimed.IsZero() {
 			at := i.Claimed.UTC()
 			one.Used = &at
 		}
-		out.Invites = append(out.Invites, one)
-	}
-	return out, err
+		return one
+	})}, err
 }
 
 type newInvitesJSON struct {
@@ -184,11 +152,7 @@ type inviteCodesJSON struct {
 	Codes []string `json:"codes"`
 }
 
-func newInvites(c *call) (any, error) {
-	var in newInvitesJSON
-	if err := c.json(&in, true); err != nil {
-		return nil, err
-	}
+func newInvites(c *call, in newInvitesJSON) (any, error) {
 	codes, err := c.back().NewInvites(c.ctx(), c.viewer(), in.Boards, in.Count)
 	return inviteCodesJSON{list(codes)}, err
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -21,13 +20,13 @@ func submissionRoutes() []route {
 		{pattern: "POST /api/v1/submissions", about: "Hand in a file. What the query leaves out, the file's !POPCORN lines say.", needs: user, upload: true, status: http.StatusAccepted,
 			query:  []param{{"board", "string", "the board"}, {"gpu", "string", "the GPU type"}, {"mode", "string", "test, benchmark, profile or leaderboard"}},
 			answer: reflect.TypeFor[Receipt](), do: newSubmission},
-		{pattern: "GET /api/v1/submissions/{id}", about: "Read a submission: your own, or one that ranks.", answer: reflect.TypeFor[Submission](), do: readSubmission},
-		{pattern: "DELETE /api/v1/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: known, status: http.StatusNoContent, do: func(c *call) (any, error) { return act(c, c.back().Delete) }},
-		{pattern: "POST /api/v1/submissions/{id}/cancel", about: "End what has not finished of a submission of yours.", needs: known, status: http.StatusNoContent, do: func(c *call) (any, error) { return act(c, c.back().Cancel) }},
-		{pattern: "POST /api/v1/submissions/{id}/rerun", about: "Hand in the same code again, as a new submission.", needs: known, status: http.StatusAccepted, answer: reflect.TypeFor[Receipt](), do: rerun},
-		{pattern: "GET /api/v1/submissions/{id}/log", about: "The log of an evaluation of yours.", needs: known, query: []param{{"run", "string", "a run's id; the first public one without"}}, media: "text/plain; charset=utf-8", do: readLog},
-		{pattern: "GET /api/v1/submissions/{id}/reports", about: "The result.json of each public evaluation of yours.", needs: known, answer: reflect.TypeFor[reportsJSON](), do: reports},
-		{pattern: "GET /api/v1/submissions/{id}/events", about: "The submission again whenever it changes: events submission, then one event done.", stream: true, media: eventStream, do: submissionEvents},
+		{pattern: "GET /api/v1/submissions/{id}", about: "Read a submission: your own, or one that ranks.", answer: reflect.TypeFor[Submission](), do: withID(readSubmission)},
+		{pattern: "DELETE /api/v1/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: known, status: http.StatusNoContent, do: withID(func(c *call, id int64) (any, error) { return done(c, c.back().Delete(c.ctx(), c.viewer(), id)) })},
+		{pattern: "POST /api/v1/submissions/{id}/cancel", about: "End what has not finished of a submission of yours.", needs: known, status: http.StatusNoContent, do: withID(func(c *call, id int64) (any, error) { return done(c, c.back().Cancel(c.ctx(), c.viewer(), id)) })},
+		{pattern: "POST /api/v1/submissions/{id}/rerun", about: "Hand in the same code again, as a new submission.", needs: known, status: http.StatusAccepted, answer: reflect.TypeFor[Receipt](), do: withID(rerun)},
+		{pattern: "GET /api/v1/submissions/{id}/log", about: "The log of an evaluation of yours.", needs: known, query: []param{{"run", "string", "a run's id; the first public one without"}}, media: "text/plain; charset=utf-8", do: withID(readLog)},
+		{pattern: "GET /api/v1/submissions/{id}/reports", about: "The result.json of each public evaluation of yours.", needs: known, answer: reflect.TypeFor[reportsJSON](), do: withID(reports)},
+		{pattern: "GET /api/v1/submissions/{id}/events", about: "The submission again whenever it changes: events submission, then one event done.", stream: true, media: eventStream, do: withID(submissionEvents)},
 	}
 }
 
@@ -63,11 +62,9 @@ type decisionJSON struct {
 }
 
 func decisions(all []ranking.Decision) []decisionJSON {
-	out := []decisionJSON{}
-	for _, v := range all {
-		out = append(out, decisionJSON{v.GPU, v.Ranks, v.Reason, v.Score, v.Low, v.High})
-	}
-	return out
+	return mapped(all, func(v ranking.Decision) decisionJSON {
+		return decisionJSON{v.GPU, v.Ranks, v.Reason, v.Score, v.Low, v.High}
+	})
 }
 
 func submissions(c *call) (any, error) {
@@ -80,11 +77,9 @@ func submissions(c *call) (any, error) {
 		return nil, err
 	}
 	all, err := c.back().Mine(c.ctx(), c.viewer(), store.Query{UserID: c.word("user"), Board: lower(c.word("board")), GPU: c.word("gpu"), Status: c.word("status"), Before: int64(before), Limit: limit})
-	out := submissionsJSON{[]listedSubmissionJSON{}}
-	for _, l := range all {
-		out.Submissions = append(out.Submissions, listedSubmissionJSON{l.ID, l.Board, l.FileName, l.GPU, l.Mode, l.UserID, l.User, l.Time.UTC(), l.Done, l.Hacked, l.Job.Status, l.Job.Error, decisions(l.Verdicts)})
-	}
-	return out, err
+	return submissionsJSON{mapped(all, func(l store.Listed) listedSubmissionJSON {
+		return listedSubmissionJSON{l.ID, l.Board, l.FileName, l.GPU, l.Mode, l.UserID, l.User, l.Time.UTC(), l.Done, l.Hacked, l.Job.Status, l.Job.Error, decisions(l.Verdicts)}
+	})}, err
 }
 
 // A Receipt says under which id a submission is kept, and where it stands.
@@ -121,22 +116,9 @@ func newSubmission(c *call) (any, error) {
 	return receipt(c, r, err)
 }
 
-func rerun(c *call) (any, error) {
-	id, err := c.id()
-	if err != nil {
-		return nil, err
-	}
+func rerun(c *call, id int64) (any, error) {
 	r, err := c.back().Rerun(c.ctx(), c.viewer(), id)
 	return receipt(c, r, err)
-}
-
-// act does something to a submission that has no answer.
-func act(c *call, do func(ctx context.Context, v backend.Viewer, id int64) error) (any, error) {
-	id, err := c.id()
-	if err != nil {
-		return nil, err
-	}
-	return done(c, do(c.ctx(), c.viewer(), id))
 }
 
 // done answers that there is nothing to say.
@@ -180,38 +162,24 @@ type runJSON struct {
 
 func submissionOf(s *backend.Submission) Submission {
 	out := Submission{ID: s.ID, Board: s.Board, FileName: s.FileName, Mode: s.Mode, UserID: s.UserID, Own: s.Own, Time: s.Time.UTC(), Done: s.Done, Hacked: s.Hacked, Status: s.Job.Status, Error: s.Job.Error,
-		Wait: waitOf(s.Wait), Verdicts: decisions(s.Verdicts), Runs: []runJSON{}}
+		Wait: waitOf(s.Wait), Verdicts: decisions(s.Verdicts), Runs: mapped(s.Runs, func(r store.PolledRun) runJSON {
+			return runJSON{r.Mode, r.Runner, r.Secret, r.Passed, r.Score, r.Start.UTC(), r.End.UTC()}
+		})}
 	if s.ShowCode {
 		out.Code = &s.Code
-	}
-	for _, r := range s.Runs {
-		out.Runs = append(out.Runs, runJSON{r.Mode, r.Runner, r.Secret, r.Passed, r.Score, r.Start.UTC(), r.End.UTC()})
 	}
 	return out
 }
 
-// seen reads the submission in the path.
-func seen(c *call) (*backend.Submission, error) {
-	id, err := c.id()
-	if err != nil {
-		return nil, err
-	}
-	return c.back().Submission(c.ctx(), c.viewer(), id)
-}
-
-func readSubmission(c *call) (any, error) {
-	s, err := seen(c)
+func readSubmission(c *call, id int64) (any, error) {
+	s, err := c.back().Submission(c.ctx(), c.viewer(), id)
 	if err != nil {
 		return nil, err
 	}
 	return submissionOf(s), nil
 }
 
-func readLog(c *call) (any, error) {
-	id, err := c.id()
-	if err != nil {
-		return nil, err
-	}
+func readLog(c *call, id int64) (any, error) {
 	text, err := c.back().Log(c.ctx(), c.viewer(), id, c.word("run"))
 	if err != nil {
 		return nil, err
@@ -235,19 +203,17 @@ type reportJSON struct {
 	Result json.RawMessage `json:"result"` // result.json
 }
 
-func reports(c *call) (any, error) {
-	s, err := seen(c)
+func reports(c *call, id int64) (any, error) {
+	s, err := c.back().Submission(c.ctx(), c.viewer(), id)
 	if err != nil {
 		return nil, err
 	}
 	if !s.Own && !c.who.Admin {
 		return nil, &refusal{http.StatusForbidden, "the reports of a submission are its owner's"}
 	}
-	out := reportsJSON{[]reportJSON{}}
-	for _, r := range s.Reports {
-		out.Reports = append(out.Reports, reportJSON{r.RunID, r.GPU, report(r.GPU, s.Mode, r.Result, c.rankingBy(s.Board)), r.Raw})
-	}
-	return out, nil
+	return reportsJSON{mapped(s.Reports, func(r store.Report) reportJSON {
+		return reportJSON{r.RunID, r.GPU, report(r.GPU, s.Mode, r.Result, c.rankingBy(s.Board)), r.Raw}
+	})}, nil
 }
 
 // rankingBy is how a board makes a score, "" for one that is not there.
@@ -261,12 +227,8 @@ func (c *call) rankingBy(board string) string {
 
 // submissionEvents sends the submission whenever it changed, and ends when it is
 // done.
-func submissionEvents(c *call) (any, error) {
-	if _, err := seen(c); err != nil {
-		return nil, err
-	}
-	id, err := c.id()
-	if err != nil {
+func submissionEvents(c *call, id int64) (any, error) {
+	if _, err := c.back().Submission(c.ctx(), c.viewer(), id); err != nil {
 		return nil, err
 	}
 	s, end, err := c.stream()

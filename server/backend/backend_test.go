@@ -35,7 +35,7 @@ func both(t *testing.T, test func(t *testing.T, r *rig)) {
 			dark := servertest.Board("dark")
 			dark.Visibility = store.Closed
 			servertest.Save(t, r.s, servertest.Board("sort"), dark)
-			r.Backend = backend.New(backend.Options{Store: r.s, Queue: r.q, Signing: make([]byte, 32)})
+			r.Backend = backend.New(backend.Options{Store: r.s, Queue: r.q})
 			test(t, r)
 		})
 	}

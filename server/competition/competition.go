@@ -4,6 +4,7 @@ package competition
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -53,9 +54,7 @@ func Read(name string) ([]store.Board, error) {
 	var faults []error
 	for i, p := range c.Problems {
 		at := fmt.Sprintf("%s: problems[%d]", name, i)
-		if p.Deadline == "" {
-			p.Deadline = c.Deadline
-		}
+		p.Deadline = cmp.Or(p.Deadline, c.Deadline)
 		// Kernelbot takes anything else as a year from now, which nobody means.
 		deadline, ok := ParseDeadline(p.Deadline)
 		if !ok {

@@ -6,20 +6,27 @@
 package httpx
 
 import (
+	"cmp"
+	"container/list"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/netip"
 	"path"
 	"regexp"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/time/rate"
 
 	"github.com/gpu-mode/kbgen/server/trace"
 )
@@ -73,9 +80,7 @@ var sane = regexp.MustCompile(`^[A-Za-z0-9._-]{8,64}$`)
 
 // Wrap puts a handler into what every request gets.
 func Wrap(h http.Handler, o Options) http.Handler {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		id := r.Header.Get("X-Request-Id")
@@ -94,7 +99,7 @@ func Wrap(h http.Handler, o Options) http.Handler {
 		defer func() {
 			broke := recover()
 			if broke != nil && broke != http.ErrAbortHandler {
-				o.Log.Error("a handler broke", "request", id, "route", n.route, "what", kindOf(broke), "stack", string(debug.Stack()))
+				o.Log.Error("a handler broke", "request", id, "route", n.route, "what", PanicKind(broke), "stack", string(debug.Stack()))
 				if seen.status == 0 {
 					Error(seen, http.StatusInternalServerError, "internal error; request "+id)
 				}
@@ -123,13 +128,11 @@ func Wrap(h http.Handler, o Options) http.Handler {
 	})
 }
 
-// kindOf says what a panic was about without its words, which may hold anything,
+// PanicKind says what a panic was about without its words, which may hold anything,
 // unless they are the runtime's.
-func kindOf(broke any) string {
-	if err, ok := broke.(interface{ RuntimeError() }); ok {
-		if err, ok := err.(error); ok {
-			return err.Error()
-		}
+func PanicKind(broke any) string {
+	if err, ok := broke.(runtime.Error); ok {
+		return err.Error()
 	}
 	return "panic"
 }
@@ -199,9 +202,7 @@ func (w *recorder) WriteHeader(status int) {
 }
 
 func (w *recorder) Write(b []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.status = cmp.Or(w.status, http.StatusOK)
 	n, err := w.ResponseWriter.Write(b)
 	w.bytes += int64(n)
 	return n, err
@@ -242,4 +243,92 @@ func TooMany(w http.ResponseWriter, wait time.Duration) {
 	seconds := max(1, int((wait+time.Second-1)/time.Second))
 	w.Header().Set("Retry-After", strconv.Itoa(seconds))
 	Error(w, http.StatusTooManyRequests, "too many requests; try again in "+strconv.Itoa(seconds)+" s")
+}
+
+// Rates of a [Limiter] that says nothing else. popcorn-cli asks every 5 s.
+const (
+	defaultPerSecond = 10
+	defaultBurst     = 60
+)
+
+// addressFactor is how much more an address may ask than one client: many people
+// may stand behind it.
+const addressFactor = 10
+
+// maxClients bounds the memory: of more, those who asked longest ago are forgotten,
+// which gives them their burst back.
+const maxClients = 50_000
+
+// A Limiter holds clients to a rate. The zero one has the default rates.
+type Limiter struct {
+	PerSecond float64 // of one client; 0: DefaultPerSecond, negative: no limit
+	Burst     int     // 0: DefaultBurst
+
+	mu      sync.Mutex
+	buckets map[string]*list.Element
+	recent  *list.List // of *bucket, the latest asked first
+}
+
+type bucket struct {
+	name  string
+	limit *rate.Limiter
+}
+
+// Ask takes n requests from a client's allowance, and returns how long the client
+// must wait when there are none; 0: it may go on.
+func (l *Limiter) Ask(client string, n int) time.Duration { return l.ask(client, 1, n) }
+
+// address counts what comes from an address before anybody knows who it is.
+func (l *Limiter) address(a netip.Addr) time.Duration {
+	return l.ask("from "+Network(a), addressFactor, 1)
+}
+
+// Network is an address as one client: of IPv6, the network that one gets.
+func Network(a netip.Addr) string {
+	if a.Is6() && !a.Is4In6() {
+		if p, err := a.WithZone("").Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return a.Unmap().String()
+}
+
+func (l *Limiter) ask(name string, factor float64, n int) time.Duration {
+	if l == nil || l.PerSecond < 0 {
+		return 0
+	}
+	now := time.Now()
+	bucket := l.bucket(name, factor)
+	reserved := bucket.ReserveN(now, min(n, bucket.Burst()))
+	wait := reserved.DelayFrom(now)
+	if wait > 0 {
+		reserved.CancelAt(now)
+	}
+	if wait == rate.InfDuration {
+		wait = time.Minute
+	}
+	return wait
+}
+
+func (l *Limiter) bucket(name string, factor float64) *rate.Limiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.buckets == nil {
+		l.buckets, l.recent = map[string]*list.Element{}, list.New()
+	}
+	if e, found := l.buckets[name]; found {
+		l.recent.MoveToFront(e)
+		return e.Value.(*bucket).limit
+	}
+	perSecond, burst := l.PerSecond, l.Burst
+	perSecond = cmp.Or(perSecond, defaultPerSecond)
+	burst = cmp.Or(burst, defaultBurst)
+	b := &bucket{name, rate.NewLimiter(rate.Limit(perSecond*factor), int(math.Ceil(float64(burst)*factor)))}
+	l.buckets[name] = l.recent.PushFront(b)
+	if l.recent.Len() > maxClients {
+		oldest := l.recent.Back()
+		delete(l.buckets, oldest.Value.(*bucket).name)
+		l.recent.Remove(oldest)
+	}
+	return b.limit
 }

@@ -117,14 +117,14 @@ func TestClientOf(t *testing.T) {
 func TestLimiter(t *testing.T) {
 	l := &Limiter{PerSecond: 0.001, Burst: 2}
 	for i, want := range []bool{true, true, false} {
-		if wait := l.Ask("ann"); (wait == 0) != want || wait > 2000*time.Second {
+		if wait := l.Ask("ann", 1); (wait == 0) != want || wait > 2000*time.Second {
 			t.Errorf("request %d: wait %v", i, wait)
 		}
 	}
-	if l.Ask("bob") != 0 {
+	if l.Ask("bob", 1) != 0 {
 		t.Error("one client's rate holds another back")
 	}
-	if (&Limiter{PerSecond: -1}).Ask("x") != 0 || (*Limiter)(nil).Ask("x") != 0 {
+	if (&Limiter{PerSecond: -1}).Ask("x", 1) != 0 || (*Limiter)(nil).Ask("x", 1) != 0 {
 		t.Error("no limit limits")
 	}
 	w := httptest.NewRecorder()
@@ -141,12 +141,12 @@ func TestLimiter(t *testing.T) {
 func TestLimiterForgetsTheOldest(t *testing.T) {
 	l := &Limiter{PerSecond: 0.001, Burst: 1}
 	for i := range maxClients + 100 {
-		l.Ask(fmt.Sprint(i))
+		l.Ask(fmt.Sprint(i), 1)
 	}
 	if len(l.buckets) != maxClients || l.recent.Len() != maxClients {
 		t.Errorf("%d clients are kept, want %d", len(l.buckets), maxClients)
 	}
-	if l.Ask("50099") == 0 || l.Ask("0") != 0 {
+	if l.Ask("50099", 1) == 0 || l.Ask("0", 1) != 0 {
 		t.Error("not the oldest was forgotten")
 	}
 }

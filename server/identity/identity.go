@@ -21,11 +21,13 @@
 package identity
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"html/template"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -34,6 +36,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/store"
 )
 
@@ -46,7 +49,7 @@ var ErrCredentials = errors.New("unknown or expired credentials")
 // Options are what an Identity stands on.
 type Options struct {
 	Store   *store.Store
-	Signing []byte // the backend's: 32 bytes that all instances share
+	Signing []byte // 32 bytes that all instances share
 
 	// PublicURL is how browsers reach this server, https://HOST. With https, cookies
 	// are for that host and for https alone.
@@ -89,9 +92,7 @@ func New(o Options) (*Identity, error) {
 			return nil, err
 		}
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -181,3 +182,102 @@ func (i *Identity) Providers() []string {
 	}
 	return names
 }
+
+// Names of cookies, before the prefix that https adds.
+const (
+	sessionCookie = "kbserve_session"
+	loginCookie   = "kbserve_login"   // binds a log-in that has begun to its browser
+	confirmCookie = "kbserve_confirm" // what a person is asked to confirm, sealed
+)
+
+// sessionLife is how long a browser stays logged in.
+const sessionLife = 30 * 24 * time.Hour
+
+func (i *Identity) cookieName(name string) string {
+	if i.secure {
+		return "__Host-" + name
+	}
+	return name
+}
+
+// cookie returns a cookie's value; of several with the name none.
+func (i *Identity) cookie(r *http.Request, name string) string {
+	found := r.CookiesNamed(i.cookieName(name))
+	if len(found) != 1 || len(found[0].Value) > 4096 {
+		return ""
+	}
+	return found[0].Value
+}
+
+// setCookie sets a cookie for a time; 0 removes it.
+func (i *Identity) setCookie(w http.ResponseWriter, name, value string, life time.Duration) {
+	c := &http.Cookie{Name: i.cookieName(name), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: i.secure, MaxAge: int(life.Seconds())}
+	if life == 0 {
+		c.MaxAge = -1
+	}
+	http.SetCookie(w, c)
+}
+
+// ErrCrossOrigin is a request that a page of another site sent.
+var ErrCrossOrigin = errors.New("this was not sent by a page of ours; load the page again")
+
+// CheckOrigin refuses a request that changes something and that a browser sent for
+// a page of another site.
+//
+// Errors: [ErrCrossOrigin].
+func (i *Identity) CheckOrigin(r *http.Request) error {
+	if i.origin.Check(r) != nil {
+		return ErrCrossOrigin
+	}
+	return nil
+}
+
+// head opens every page. It takes nothing from elsewhere.
+const head = `<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<style>body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}code{font-size:1.1em}button{font:inherit;padding:.4rem 1rem}</style>
+`
+
+var (
+	confirmPage = template.Must(template.New("confirm").Parse(head + `<title>Let a terminal submit for you?</title>
+<h1>Let a terminal submit for you?</h1>
+<p>You are logged in with {{.Provider}} as <strong>{{.Account}}</strong> ({{.ID}}).</p>
+<p>A popcorn-cli whose id begins with <code>{{.First}}</code> and ends with <code>{{.Last}}</code> asks to submit in this name.
+{{if .Reset}}The id that you have now stops working.{{end}}</p>
+<p>Did you start this yourself, in a terminal, a moment ago? The id stands in <code>~/.popcorn.yaml</code> there. If somebody sent you a link, close this page.</p>
+<form method="post" action="/auth/cli/confirm"><button>Yes, that is my terminal</button></form>
+`))
+	donePage = template.Must(template.New("done").Parse(head + `<title>Done</title>
+<h1>Done</h1>
+<p>popcorn-cli may submit for <strong>{{.Account}}</strong> now. You can close this page.</p>
+`))
+	problemPage = template.Must(template.New("problem").Parse(head + `<title>That did not work</title>
+<h1>That did not work</h1>
+<p>{{.Text}}</p>
+<p><a href="/">Back to the start</a></p>
+`))
+)
+
+func (i *Identity) page(w http.ResponseWriter, status int, t *template.Template, data any) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("Referrer-Policy", "same-origin") // no-referrer would make the Origin of its form null
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	if err := t.Execute(w, data); err != nil {
+		i.o.Log.Debug("writing a page", "error", err)
+	}
+}
+
+// problem answers a browser with a page and everybody else with JSON.
+func (i *Identity) problem(w http.ResponseWriter, r *http.Request, status int, what string) {
+	if wantsPage(r) {
+		i.page(w, status, problemPage, map[string]any{"Text": what})
+		return
+	}
+	httpx.JSON(w, status, map[string]any{"detail": what})
+}
+
+func wantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }

@@ -1,18 +1,26 @@
 package identity
 
 import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"html/template"
 	"net/http"
+	"regexp"
 	"strings"
+	"time"
 
 	"golang.org/x/oauth2"
 
-	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/httpx"
+	"github.com/gpu-mode/kbgen/store"
 )
 
 // A Route is one of this package's, all below /auth/.
 type Route struct {
 	Pattern, About string
-	serve          func(*Identity, http.ResponseWriter, *http.Request)
+	serve          func(*Identity, http.ResponseWriter, *http.Request) error
 }
 
 // Routes are all there are.
@@ -31,8 +39,32 @@ var Routes = []Route{
 // Register adds them to a mux.
 func (i *Identity) Register(mux *http.ServeMux) {
 	for _, route := range Routes {
-		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) { route.serve(i, w, r) })
+		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) {
+			err := route.serve(i, w, r)
+			var refused *refusal
+			if errors.As(err, &refused) {
+				i.problem(w, r, refused.status, refused.text)
+			} else if err != nil {
+				i.o.Log.Error("log-in", "route", route.Pattern, "error", err)
+				i.problem(w, r, http.StatusInternalServerError, "logging in or out did not work; try again")
+			}
+		})
 	}
+}
+
+// A refusal is an error that a browser or a program is told.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (f *refusal) Error() string { return f.text }
+
+// see sends a browser on to another page.
+func see(w http.ResponseWriter, r *http.Request, address string) error {
+	w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(w, r, address, http.StatusSeeOther)
+	return nil
 }
 
 func (i *Identity) redirectURL(kind, provider string) string {
@@ -40,17 +72,15 @@ func (i *Identity) redirectURL(kind, provider string) string {
 }
 
 // login sends a browser to a provider: GET /auth/login?provider=github&next=/path.
-func (i *Identity) login(w http.ResponseWriter, r *http.Request) {
+func (i *Identity) login(w http.ResponseWriter, r *http.Request) error {
 	p, found := i.provider(r.FormValue("provider"))
 	if !found {
-		i.problem(w, r, http.StatusBadRequest, "provider: want one of "+i.choices())
-		return
+		return &refusal{http.StatusBadRequest, "provider: want one of " + i.choices()}
 	}
 	nonce := newNonce()
 	i.setCookie(w, loginCookie, nonce, stateLife)
 	s := i.sign(state{Provider: p.Name, Browser: i.browser(nonce), Next: localPath(r.FormValue("next")), Until: i.o.Now().Add(stateLife).Unix()})
-	w.Header().Set("Cache-Control", "no-store")
-	http.Redirect(w, r, p.config(i.redirectURL("web", p.Name)).AuthCodeURL(s, oauth2.S256ChallengeOption(i.verifier(nonce))), http.StatusSeeOther)
+	return see(w, r, p.config(i.redirectURL("web", p.Name)).AuthCodeURL(s, oauth2.S256ChallengeOption(i.verifier(nonce))))
 }
 
 func (i *Identity) choices() string {
@@ -61,47 +91,32 @@ func (i *Identity) choices() string {
 }
 
 // loggedIn is where the provider sends the browser back to.
-func (i *Identity) loggedIn(w http.ResponseWriter, r *http.Request) {
+func (i *Identity) loggedIn(w http.ResponseWriter, r *http.Request) error {
 	p, found := i.provider(r.PathValue("provider"))
 	if !found {
-		i.problem(w, r, http.StatusNotFound, "there is no such provider")
-		return
+		return &refusal{http.StatusNotFound, "there is no such provider"}
 	}
 	nonce := i.cookie(r, loginCookie)
 	i.setCookie(w, loginCookie, "", 0)
 	s, err := i.verify(r.FormValue("state"), p.Name, nonce)
 	if err != nil {
-		i.problem(w, r, http.StatusBadRequest, err.Error())
-		return
+		return &refusal{http.StatusBadRequest, err.Error()}
 	}
-	code, ok := i.code(w, r, p)
-	if !ok {
-		return
-	}
-	who, err := i.account(r.Context(), p, i.redirectURL("web", p.Name), code, oauth2.VerifierOption(i.verifier(nonce)))
-	if err != nil {
-		i.trouble(w, r, p, err)
-		return
-	}
-	if err := i.startSession(w, r, p.Name, who); err != nil {
-		i.o.Log.Error("log-in", "provider", p.Name, "error", err)
-		i.problem(w, r, http.StatusInternalServerError, "logging in did not work; try again")
-		return
-	}
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	http.Redirect(w, r, s.Next, http.StatusSeeOther)
-}
-
-// startSession gives the browser a session of its own, in place of one it had: what
-// somebody may have put there before the log-in is worth nothing after it.
-func (i *Identity) startSession(w http.ResponseWriter, r *http.Request, provider string, who account) error {
-	ctx := r.Context()
-	user, err := i.o.Store.LogIn(ctx, provider, who.id, who.name)
+	who, err := i.account(r, p, i.redirectURL("web", p.Name), oauth2.VerifierOption(i.verifier(nonce)))
 	if err != nil {
 		return err
 	}
-	return i.session(w, r, user.ID)
+	// The session is one of its own, in place of one that the browser had: what
+	// somebody may have put there before the log-in is worth nothing after it.
+	user, err := i.o.Store.LogIn(r.Context(), p.Name, who.id, who.name)
+	if err == nil {
+		err = i.session(w, r, user.ID)
+	}
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	return see(w, r, s.Next)
 }
 
 func (i *Identity) session(w http.ResponseWriter, r *http.Request, user string) error {
@@ -119,39 +134,20 @@ func (i *Identity) session(w http.ResponseWriter, r *http.Request, user string) 
 	return nil
 }
 
-// code reads what a provider sent with the browser; false: it has been answered.
-func (i *Identity) code(w http.ResponseWriter, r *http.Request, p *Provider) (string, bool) {
-	if problem := r.FormValue("error"); problem != "" {
-		i.problem(w, r, http.StatusForbidden, p.Name+" says: "+text.Line(problem, 60))
-		return "", false
-	}
-	code := r.FormValue("code")
-	if code == "" || len(code) > 2048 {
-		i.problem(w, r, http.StatusBadRequest, "code: want what "+p.Name+" sends")
-		return "", false
-	}
-	return code, true
-}
-
 // logout ends a browser's session.
-func (i *Identity) logout(w http.ResponseWriter, r *http.Request) {
+func (i *Identity) logout(w http.ResponseWriter, r *http.Request) error {
 	if err := i.CheckOrigin(r); err != nil {
-		i.problem(w, r, http.StatusForbidden, err.Error())
-		return
+		return &refusal{http.StatusForbidden, err.Error()}
 	}
 	session := i.cookie(r, sessionCookie)
 	if session == "" {
-		i.problem(w, r, http.StatusForbidden, "you are not logged in")
-		return
+		return &refusal{http.StatusForbidden, "you are not logged in"}
 	}
 	if err := i.o.Store.EndSession(r.Context(), session); err != nil {
-		i.o.Log.Error("log-out", "error", err)
-		i.problem(w, r, http.StatusInternalServerError, "logging out did not work; try again")
-		return
+		return err
 	}
 	i.setCookie(w, sessionCookie, "", 0)
-	w.Header().Set("Cache-Control", "no-store")
-	http.Redirect(w, r, "/", http.StatusSeeOther)
+	return see(w, r, "/")
 }
 
 // localPath is a path on this server, "/" for anything else.
@@ -161,4 +157,177 @@ func localPath(next string) string {
 		return "/"
 	}
 	return next
+}
+
+// LinkPath is where a link leads that an operator makes for a user; LinkField names
+// its token there. LinkLife is how long it can be used, once.
+const (
+	LinkPath  = "/auth/link"
+	LinkField = "token"
+	LinkLife  = 10 * time.Minute
+)
+
+var linkPage = template.Must(template.New("link").Parse(head + `<title>Log in?</title>
+<h1>Log in as {{.Name}}?</h1>
+<p>This link logs this browser in as <strong>{{.Name}}</strong> ({{.ID}}). If somebody sent it to you whom you did not ask, close this page.</p>
+<form method="post" action="` + LinkPath + `"><input type="hidden" name="` + LinkField + `" value="{{.Token}}"><button>Log in</button></form>
+`))
+
+// askLink shows whom a link is for. Looking uses nothing up: programs look at links
+// before people do.
+func (i *Identity) askLink(w http.ResponseWriter, r *http.Request) error {
+	token := r.URL.Query().Get(LinkField)
+	user, err := i.linked(r, token)
+	if err != nil {
+		return err
+	}
+	i.page(w, http.StatusOK, linkPage, map[string]any{"Name": cmp.Or(user.Name, "user "+user.ID), "ID": user.ID, "Token": token})
+	return nil
+}
+
+// useLink logs the browser in; the link is worth nothing after that.
+func (i *Identity) useLink(w http.ResponseWriter, r *http.Request) error {
+	if err := i.CheckOrigin(r); err != nil {
+		return &refusal{http.StatusForbidden, err.Error()}
+	}
+	token := r.PostFormValue(LinkField)
+	user, err := i.linked(r, token)
+	if err == nil {
+		err = i.o.Store.EndSession(r.Context(), token)
+	}
+	if err == nil {
+		err = i.session(w, r, user.ID)
+	}
+	if err != nil {
+		return err
+	}
+	return see(w, r, "/")
+}
+
+// linked returns whose link it is.
+func (i *Identity) linked(r *http.Request, token string) (store.User, error) {
+	user, err := i.o.Store.UserBySession(r.Context(), token)
+	if errors.Is(err, store.ErrNotFound) || token == "" {
+		err = &refusal{http.StatusForbidden, "this link was used, or is older than ten minutes; ask for another"}
+	}
+	return user, err
+}
+
+// A pending is what a person is asked to confirm. Their browser keeps it, sealed.
+type pending struct {
+	CLIID    string
+	Provider string
+	ID, Name string // of the account
+	Reset    bool
+	Until    int64 // Unix seconds
+}
+
+// beginCLI hands out an id that is nobody's yet: GET /auth/init?provider=github.
+func (i *Identity) beginCLI(w http.ResponseWriter, r *http.Request) error {
+	p, found := i.provider(r.FormValue("provider"))
+	if !found {
+		httpx.JSON(w, http.StatusBadRequest, map[string]any{"detail": "provider: want one of " + i.choices()})
+		return nil
+	}
+	id, err := i.o.Store.BeginLogin(r.Context(), p.Name)
+	if err != nil {
+		i.o.Log.Error("beginning a CLI's log-in", "error", err)
+		httpx.JSON(w, http.StatusInternalServerError, map[string]any{"detail": "beginning a log-in did not work; try again"})
+		return nil
+	}
+	httpx.JSON(w, http.StatusOK, map[string]any{"state": id})
+	return nil
+}
+
+// cliState is what popcorn-cli sends through the provider.
+type cliState struct {
+	CLIID string `json:"cli_id"`
+	Reset bool   `json:"is_reset"`
+}
+
+var cliID = regexp.MustCompile(`^[A-Za-z0-9-]{16,64}$`)
+
+// parseCLIState reads the client's state: base64url of JSON, padded or not.
+//
+// Errors: errState.
+func parseCLIState(text string) (cliState, error) {
+	var s cliState
+	if len(text) > 4096 {
+		return cliState{}, errState
+	}
+	body, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(text, "="))
+	if err != nil || json.Unmarshal(body, &s) != nil || !cliID.MatchString(s.CLIID) {
+		return cliState{}, errState
+	}
+	return s, nil
+}
+
+// returnedCLI is where the provider sends the browser that popcorn-cli opened. It
+// attaches nothing yet.
+func (i *Identity) returnedCLI(w http.ResponseWriter, r *http.Request) error {
+	p, found := i.provider(r.PathValue("provider"))
+	if !found {
+		return &refusal{http.StatusNotFound, "there is no such provider"}
+	}
+	s, err := parseCLIState(r.FormValue("state"))
+	if err != nil {
+		return &refusal{http.StatusBadRequest, "state: want what popcorn-cli sends"}
+	}
+	who, err := i.account(r, p, i.redirectURL("cli", p.Name))
+	if err != nil {
+		return err
+	}
+	confirmation := pending{CLIID: s.CLIID, Provider: p.Name, ID: who.id, Name: who.name, Reset: s.Reset, Until: i.o.Now().Add(stateLife).Unix()}
+	i.setCookie(w, confirmCookie, i.seal("confirm", confirmation), stateLife)
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	return see(w, r, "/auth/cli/confirm") // away from an address that holds the id
+}
+
+// pending returns what this browser is asked to confirm.
+func (i *Identity) pending(r *http.Request) (confirmation pending, err error) {
+	if err := i.open("confirm", i.cookie(r, confirmCookie), &confirmation); err != nil {
+		return pending{}, err
+	}
+	if i.o.Now().After(time.Unix(confirmation.Until, 0)) {
+		return pending{}, errState
+	}
+	return confirmation, nil
+}
+
+// askCLI shows what would be attached to what.
+func (i *Identity) askCLI(w http.ResponseWriter, r *http.Request) error {
+	confirmation, err := i.pending(r)
+	if err != nil {
+		return &refusal{http.StatusBadRequest, err.Error()}
+	}
+	i.page(w, http.StatusOK, confirmPage, map[string]any{"Account": confirmation.Name, "ID": confirmation.ID, "Provider": confirmation.Provider, "Reset": confirmation.Reset,
+		"First": confirmation.CLIID[:4], "Last": confirmation.CLIID[len(confirmation.CLIID)-4:]})
+	return nil
+}
+
+// confirmCLI attaches the id, and answers as Kernelbot does.
+func (i *Identity) confirmCLI(w http.ResponseWriter, r *http.Request) error {
+	confirmation, err := i.pending(r)
+	if err != nil {
+		return &refusal{http.StatusBadRequest, err.Error()}
+	}
+	if err := i.CheckOrigin(r); err != nil {
+		return &refusal{http.StatusForbidden, err.Error()}
+	}
+	i.setCookie(w, confirmCookie, "", 0)
+	var refused *store.Refusal
+	switch err := i.o.Store.FinishLogin(r.Context(), confirmation.CLIID, confirmation.Provider, confirmation.ID, confirmation.Name, confirmation.Reset); {
+	case errors.Is(err, store.ErrNotFound):
+		return &refusal{http.StatusBadRequest, "this CLI id is unknown or was used; run popcorn-cli register again"}
+	case errors.As(err, &refused):
+		return &refusal{http.StatusConflict, refused.Text}
+	case err != nil:
+		return err
+	case wantsPage(r):
+		i.page(w, http.StatusOK, donePage, map[string]any{"Account": confirmation.Name})
+	default:
+		httpx.JSON(w, http.StatusOK, map[string]any{"status": "success", "message": "popcorn-cli may submit for " + confirmation.Name + " now",
+			"user_id": confirmation.ID, "user_name": confirmation.Name, "is_reset": confirmation.Reset})
+	}
+	return nil
 }

@@ -1,5 +1,5 @@
 // Package listing reads the documents that an operator lists: submissions,
-// rankings, limits and numbers. Its types are what kbserve prints with --json.
+// and rankings. Its types are what kbserve prints with --json.
 package listing
 
 import (
@@ -137,58 +137,6 @@ func Rankings(ctx context.Context, s *store.Store, board, gpu string, limit int)
 		all = append(all, r)
 	}
 	return all, nil
-}
-
-// Stats are the numbers of an installation.
-type Stats struct {
-	Users       int          `json:"users"` // who have submitted
-	Submissions int          `json:"submissions"`
-	Hour        int          `json:"submissions_last_hour"`
-	Day         int          `json:"submissions_last_day"`
-	Open        int          `json:"open_runs"`
-	Boards      []BoardStats `json:"boards"`
-}
-
-// BoardStats are the numbers of one board.
-type BoardStats struct {
-	Board       string         `json:"board"`
-	Users       int            `json:"users"`
-	Submissions int            `json:"submissions"`
-	Statuses    map[string]int `json:"by_status"`
-	Modes       map[string]int `json:"by_mode"`
-	Hour        int            `json:"submissions_last_hour"`
-	Day         int            `json:"submissions_last_day"`
-	Open        int            `json:"open_runs"`
-}
-
-// A Limit is one limit of a board.
-type Limit struct {
-	GPU      string `json:"gpu_type"` // "" is all of the board's together
-	Category string `json:"category"`
-	PerHour  int    `json:"per_hour"`
-}
-
-// Numbers reads the numbers of an installation.
-func Numbers(ctx context.Context, s *store.Store) (*Stats, error) {
-	all, err := s.Stats(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list := &Stats{Users: all.Users, Submissions: all.Submissions, Hour: all.Hour, Day: all.Day, Open: all.Runs, Boards: []BoardStats{}}
-	for _, b := range all.Boards {
-		list.Boards = append(list.Boards, BoardStats(b))
-	}
-	return list, nil
-}
-
-// Limits reads the limits of a board.
-func Limits(ctx context.Context, s *store.Store, board string) ([]Limit, error) {
-	limits, err := s.Limits(ctx, board)
-	list := []Limit{}
-	for _, l := range limits {
-		list = append(list, Limit(l))
-	}
-	return list, err
 }
 
 // Submissions lists submissions, the newest first.

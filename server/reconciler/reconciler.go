@@ -11,6 +11,7 @@
 package reconciler
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -104,9 +105,7 @@ func New(o Options) *Reconciler {
 	if o.Room <= 0 {
 		o.Room = 8
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Observe == nil {
 		o.Observe = func(Event) {}
 	}

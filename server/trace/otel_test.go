@@ -104,7 +104,7 @@ func TestSpans(t *testing.T) {
 	board := servertest.Board("sort")
 	board.GPUs = []string{pipelines.Fleet[0].Name}
 	servertest.Save(t, s, board)
-	b := backend.New(backend.Options{Store: s, Queue: &servertest.Queue{}, Fleet: pipelines.Fleet})
+	b := backend.New(backend.Options{Store: s, Queue: &servertest.Queue{}})
 	site := httptest.NewServer(httpx.Wrap(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		httpx.Note(req.Context(), "POST /submit/{board}", "7")
 		_, err := b.Submit(req.Context(), backend.Viewer{ID: "7", Name: "hush-name"}, backend.Request{Board: req.URL.Query().Get("board"), GPU: board.GPUs[0], Mode: schema.ModeTest,

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -47,13 +48,13 @@ type total struct {
 }
 
 type boardNumbers struct {
-	Key                    string // the name as it is
-	Name, Path, Invites    string
-	Users, Submissions     string
-	Hour, Day, Open        string
-	Statuses, Modes        string
-	Deadline               string
-	IsOpen, Closed, Hidden bool
+	Key                 string // the name as it is
+	Name, Path, Invites string
+	Users, Submissions  string
+	Hour, Day, Open     string
+	Statuses, Modes     string
+	Deadline            string
+	IsOpen, Hidden      bool
 }
 
 type stuck struct {
@@ -147,10 +148,7 @@ func (s *site) fillStuck(r *request, page *adminPage) error {
 		all, page.StuckMore = all[:maxStuck], len(all)-maxStuck
 	}
 	for _, one := range all {
-		state := one.State
-		if state == "" {
-			state = "nothing planned"
-		}
+		state := cmp.Or(one.State, "nothing planned")
 		page.Stuck = append(page.Stuck, stuck{Path: submissionPath(one.Submission), Submission: one.Submission, Board: name(one.Board), GPU: text.Line(one.GPU, maxName),
 			Mode: view.Mode(one.Mode), State: state, Since: newMoment(one.Changed, r.now), Owner: text.Line(one.LeaseOwner, maxName), Build: one.BuildNumber, Secret: one.Secret})
 	}

@@ -1,11 +1,25 @@
 package web
 
 import (
+	"bytes"
 	"fmt"
+	"html"
+	"html/template"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/microcosm-cc/bluemonday"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	source "github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
@@ -119,4 +133,165 @@ func deadline(t, now time.Time) string {
 		return "closed " + spell(now.Sub(t)) + " ago"
 	}
 	return "closes in " + spell(t.Sub(now))
+}
+
+// Descriptions are Markdown. HTML in it is left out, an image is a link to it, and
+// everything goes through a sanitizer at the end.
+
+const (
+	maxDescription = 100_000 // bytes that are shown
+
+	// maxMarks bounds the marks of one paragraph: the parser pairs them with each
+	// other, so that its work grows with their square.
+	maxMarks = 2_000
+)
+
+var markdown = goldmark.New(
+	goldmark.WithExtensions(extension.Table, extension.Linkify),
+	goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(tamed{}, 500))),
+)
+
+// tamed makes room for the page's own headings, and links of images.
+type tamed struct{}
+
+func (tamed) Transform(doc *ast.Document, _ source.Reader, _ parser.Context) {
+	var images []*ast.Image
+	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the function never fails
+		switch n := n.(type) {
+		case *ast.Heading:
+			if entering {
+				n.Level = 3
+			}
+		case *ast.Image:
+			if entering {
+				images = append(images, n)
+			}
+		}
+		return ast.WalkContinue, nil
+	})
+	for _, image := range images {
+		link := ast.NewLink()
+		link.Destination, link.Title = image.Destination, image.Title
+		for child := image.FirstChild(); child != nil; {
+			next := child.NextSibling()
+			link.AppendChild(link, child)
+			child = next
+		}
+		image.Parent().ReplaceChild(image.Parent(), image, link)
+	}
+}
+
+var sanitizer = func() *bluemonday.Policy {
+	p := bluemonday.NewPolicy()
+	p.AllowElements("p", "br", "hr", "h3", "strong", "em", "code", "pre", "blockquote", "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td")
+	p.AllowAttrs("href").OnElements("a")
+	p.AllowURLSchemes("http", "https")
+	p.RequireParseableURLs(true)
+	p.RequireNoFollowOnLinks(true)
+	p.RequireNoReferrerOnLinks(true)
+	return p
+}()
+
+// describe renders a task's description, which is foreign.
+func describe(markup string) template.HTML {
+	markup = text.Lines(markup)
+	if len(markup) > maxDescription {
+		markup = strings.ToValidUTF8(markup[:maxDescription], "") + "\n\n…"
+	}
+	if strings.TrimSpace(markup) == "" {
+		return ""
+	}
+	var out bytes.Buffer
+	if dear(markup) || markdown.Convert([]byte(markup), &out) != nil {
+		return template.HTML("<pre>" + html.EscapeString(markup) + "</pre>")
+	}
+	return template.HTML(sanitizer.Sanitize(out.String()))
+}
+
+// dear reports whether a paragraph would take the parser long.
+func dear(markup string) bool {
+	marks := 0
+	for line := range strings.Lines(markup) {
+		if strings.TrimSpace(line) == "" {
+			marks = 0
+			continue
+		}
+		for i := range len(line) {
+			if strings.IndexByte("*_[]>~`<!", line[i]) >= 0 {
+				marks++
+			}
+		}
+		if marks > maxMarks {
+			return true
+		}
+	}
+	return false
+}
+
+// summary is the beginning of a description on one line, without marks.
+func summary(markup string, limit int) string {
+	for line := range strings.Lines(text.Lines(markup)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "```") || strings.HasPrefix(line, "![") || strings.HasPrefix(line, "<") {
+			continue
+		}
+		return text.Line(strings.NewReplacer("`", "", "**", "", "*", "").Replace(line), limit)
+	}
+	return ""
+}
+
+func (p *boardPage) fillTemplates(b *store.Board) {
+	if b.Task == nil {
+		return
+	}
+	for i, t := range b.Task.Templates {
+		p.Templates = append(p.Templates, download{
+			Language: name(t.Language), Path: fmt.Sprintf("/templates/%s/%d", b.Name, i), File: templateFile(t.Language), Size: format.Size(int64(len(t.Text))),
+		})
+	}
+}
+
+// templateFile is the name under which a template is saved.
+func templateFile(language string) string {
+	if strings.EqualFold(language, "CUDA") || strings.EqualFold(language, "HIP") {
+		return "submission.cu"
+	}
+	return "submission.py"
+}
+
+// template answers with one of a task's templates, as a file.
+func (s *site) template(r *request) error {
+	b, err := s.Backend.Board(r.Context(), r.viewer, r.PathValue("board"))
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(r.PathValue("n"))
+	if err != nil || n < 0 || b.Task == nil || n >= len(b.Task.Templates) {
+		return store.ErrNotFound
+	}
+	r.attach(templateFile(b.Task.Templates[n].Language), b.Task.Templates[n].Text)
+	return nil
+}
+
+// attach answers with a file to save; no browser shows it as a page.
+func (r *request) attach(file, content string) {
+	h := r.w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Content-Disposition", `attachment; filename="`+plainName(file)+`"`)
+	h.Set("Cache-Control", "no-store")
+	_, _ = r.w.Write([]byte(content)) // the client may have left
+}
+
+// plainName keeps of a foreign file name what every system takes.
+func plainName(file string) string {
+	file = strings.Map(func(c rune) rune {
+		if c == '.' || c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' {
+			return c
+		}
+		return '_'
+	}, text.Shorten(file, maxName))
+	if strings.Trim(file, "._") == "" {
+		return "submission.txt"
+	}
+	return strings.TrimLeft(file, ".")
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -10,7 +11,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -39,12 +39,11 @@ type frame struct {
 	Refresh int    // without a script, load again after so many seconds; 0: never
 	Content any
 
-	Site     string // these are filled in by render
-	Viewer   backend.Viewer
-	Self     string // path of the viewer's own page; "" without
-	LogIn    string // path, for nobody
-	Year     int
-	Accepted bool
+	Site   string // these are filled in by render
+	Viewer backend.Viewer
+	Self   string // path of the viewer's own page; "" without
+	LogIn  string // path, for nobody
+	Year   int
 }
 
 // A refusal is an error that a page of ours tells.
@@ -88,7 +87,7 @@ func (s *site) answer(fn func(*request) error) http.HandlerFunc {
 			case p == http.ErrAbortHandler:
 				panic(p)
 			case p != nil:
-				s.fail(r, fmt.Errorf("%s\n%s", kindOf(p), debug.Stack()))
+				s.fail(r, fmt.Errorf("%s\n%s", httpx.PanicKind(p), debug.Stack()))
 			}
 		}()
 		r.viewer = s.Identity.Viewer(in)
@@ -97,15 +96,6 @@ func (s *site) answer(fn func(*request) error) http.HandlerFunc {
 			s.fail(r, err)
 		}
 	}
-}
-
-// kindOf says what a panic was about without its words, which may hold anything,
-// unless they are the runtime's.
-func kindOf(p any) string {
-	if err, ok := p.(runtime.Error); ok {
-		return err.Error()
-	}
-	return "panic"
 }
 
 // maxForm bounds the body of a form that has no file.
@@ -141,8 +131,7 @@ func (s *site) form(act func(*request) error) func(*request) error {
 // render writes a whole page or, when the template fails, none of it.
 func (s *site) render(r *request, status int, f frame) error {
 	f.Site, f.Viewer, f.Year = s.Name, r.viewer, r.now.Year()
-	if r.viewer.Known() {
-	} else {
+	if !r.viewer.Known() {
 		f.LogIn = logInFrom(r)
 	}
 	if r.viewer.ID != "" {
@@ -191,9 +180,7 @@ func (s *site) fail(r *request, err error) {
 		return // the client has left
 	}
 	page := errorPage{Status: status, Heading: headings[status], Text: words}
-	if page.Heading == "" {
-		page.Heading = http.StatusText(status)
-	}
+	page.Heading = cmp.Or(page.Heading, http.StatusText(status))
 	id := r.w.Header().Get(requestID)
 	if status >= 500 {
 		page.Request = id

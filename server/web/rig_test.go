@@ -158,7 +158,7 @@ func rigOn(t testing.TB, file string) *rig {
 	t.Cleanup(func() { s.Close() })
 	r := &rig{t: t, store: s, log: &lockedBuffer{}, cookies: map[string]string{}}
 	r.queue = &lineQueue{store: s, gpus: []string{"A100", "B200", "H100", "MI300"}, off: map[string]string{}}
-	r.backend = backend.New(backend.Options{Store: s, Queue: r.queue, Signing: bytes.Repeat([]byte{7}, 32)})
+	r.backend = backend.New(backend.Options{Store: s, Queue: r.queue})
 	run, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	heard := make(chan struct{})

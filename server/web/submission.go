@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -326,10 +327,7 @@ func (s *site) actOnSubmission(r *request) error {
 	case "verify":
 		err = s.Backend.Verify(ctx, r.viewer, id, r.PostFormValue("gpu"))
 	case "hacked":
-		why := text.Line(r.PostFormValue("why"), 200)
-		if why == "" {
-			why = "marked by an admin"
-		}
+		why := cmp.Or(text.Line(r.PostFormValue("why"), 200), "marked by an admin")
 		err = s.Backend.MarkHacked(ctx, r.viewer, id, why)
 	default:
 		return s.nothing(r)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -139,9 +140,7 @@ func (s *site) logIn(r *request) error {
 	page := loginPage{Known: r.viewer.Known()}
 	for _, key := range s.Identity.Providers() {
 		p := provider{providerNames[key], logInPath + "?" + url.Values{"provider": {key}, "next": {next}}.Encode()}
-		if p.Name == "" {
-			p.Name = name(key)
-		}
+		p.Name = cmp.Or(p.Name, name(key))
 		page.Providers = append(page.Providers, p)
 	}
 	return s.render(r, http.StatusOK, frame{Page: "login", Title: "Log in", Here: "login", Content: page})

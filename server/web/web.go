@@ -9,15 +9,24 @@
 package web
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
+	"mime"
 	"net/http"
+	"path"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/verdict/view"
 )
 
@@ -61,12 +70,8 @@ type site struct {
 // A stream of events lasts until its client leaves or its request's context ends:
 // to stop a server, cancel its base context.
 func New(opts Options) http.Handler {
-	if opts.Name == "" {
-		opts.Name = "Kernel competition"
-	}
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
+	opts.Name = cmp.Or(opts.Name, "Kernel competition")
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
@@ -146,4 +151,166 @@ func (s *site) asset(r *request) error {
 
 func (s *site) nothing(*request) error {
 	return &refusal{http.StatusNotFound, "There is no such page."}
+}
+
+//go:embed assets
+var assetFiles embed.FS
+
+//go:embed templates
+var templateFiles embed.FS
+
+// An asset is one file beside the pages. Its name has its digest in it, so that a
+// browser may keep it for ever.
+type asset struct {
+	content     []byte
+	contentType string
+	tag         string // ETag
+}
+
+// assets are the embedded files by their path.
+type assets struct {
+	byPath map[string]asset
+	paths  map[string]string // by the name in the directory
+}
+
+func newAssets() (*assets, error) {
+	a := &assets{byPath: map[string]asset{}, paths: map[string]string{}}
+	entries, err := assetFiles.ReadDir("assets")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		content, err := assetFiles.ReadFile("assets/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		a.add(e.Name(), content)
+	}
+	a.add("report.css", view.Style)
+	return a, nil
+}
+
+// add adds a file; its name in a page's template is name.
+func (a *assets) add(name string, content []byte) {
+	sum := sha256.Sum256(content)
+	digest := hex.EncodeToString(sum[:6])
+	stem, ext, _ := strings.Cut(name, ".")
+	at := path.Join("/assets", stem+"."+digest+"."+ext)
+	a.byPath[at] = asset{content, mime.TypeByExtension("." + ext), `"` + digest + `"`}
+	a.paths[name] = at
+}
+
+// path returns where a file is; a name that is not there fails the template.
+func (a *assets) path(name string) (string, error) {
+	if at, ok := a.paths[name]; ok {
+		return at, nil
+	}
+	return "", fmt.Errorf("there is no asset %q", name)
+}
+
+// serve answers with an asset, and reports whether there is one.
+func (a *assets) serve(w http.ResponseWriter, r *http.Request) bool {
+	file, ok := a.byPath[r.URL.Path]
+	if !ok {
+		return false
+	}
+	h := w.Header()
+	h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	h.Set("ETag", file.tag)
+	if r.Header.Get("If-None-Match") == file.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return true
+	}
+	h.Set("Content-Type", file.contentType)
+	_, _ = w.Write(file.content) // the client may have left
+	return true
+}
+
+const (
+	// calm is the shortest time between two events of one stream.
+	calm = time.Second
+
+	// beat is the longest silence of a stream. A beat makes the page load again, too:
+	// places in line change with what others hand in.
+	beat = 15 * time.Second
+
+	// sendTimeout bounds one write to a client that does not read.
+	sendTimeout = 10 * time.Second
+
+	// maxStreams bounds the streams of one instance.
+	maxStreams = 5_000
+)
+
+func (s *site) boardEvents(r *request) error {
+	b, err := s.Backend.Board(r.Context(), r.viewer, r.PathValue("board"))
+	if err != nil {
+		return err
+	}
+	return s.stream(r, store.Signal{Kind: store.SignalBoard, ID: b.Name})
+}
+
+func (s *site) submissionEvents(r *request) error {
+	id, err := submissionID(r)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Backend.Submission(r.Context(), r.viewer, id); err != nil {
+		return err
+	}
+	return s.stream(r, store.Signal{Kind: store.SignalSubmission, ID: strconv.FormatInt(id, 10)})
+}
+
+func (s *site) queueEvents(r *request) error {
+	return s.stream(r, store.Signal{Kind: store.SignalPlanned})
+}
+
+// stream sends a server-sent event whenever something has changed, and now and then
+// one without. The client loads the page again to see what.
+func (s *site) stream(r *request, signal store.Signal) error {
+	if s.streams.Add(1) > maxStreams {
+		s.streams.Add(-1)
+		r.w.Header().Set("Retry-After", "60")
+		return &refusal{http.StatusServiceUnavailable, "Too many pages are being followed at the moment."}
+	}
+	defer s.streams.Add(-1)
+	changed, stop := s.Backend.Watch(signal)
+	defer stop()
+	h := r.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // proxies that collect answers let this one through
+	out := http.NewResponseController(r.w)
+	if r.Method == http.MethodHead || !send(r.w, out, "retry: 5000\n\n") {
+		return nil
+	}
+	for {
+		event := "change"
+		select {
+		case <-r.Context().Done():
+			return nil
+		case <-changed:
+		case <-time.After(beat):
+			event = "beat"
+		}
+		if !send(r.w, out, "event: "+event+"\ndata: \n\n") {
+			return nil
+		}
+		select {
+		case <-r.Context().Done():
+			return nil
+		case <-time.After(calm):
+		}
+	}
+}
+
+// send reports whether the message went out whole.
+func send(w http.ResponseWriter, out *http.ResponseController, message string) bool {
+	err := out.SetWriteDeadline(time.Now().Add(sendTimeout))
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return false
+	}
+	if _, err := strings.NewReader(message).WriteTo(w); err != nil {
+		return false
+	}
+	return out.Flush() == nil
 }

@@ -7,6 +7,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -63,9 +64,7 @@ type Handler struct {
 
 // New makes a handler. Without a token it refuses everything.
 func New(o Options) *Handler {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return &Handler{o: o}
 }
 

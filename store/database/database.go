@@ -104,17 +104,6 @@ func (d *DB) Each(ctx context.Context, on Querier, scan func(*sql.Rows) error, s
 	return rows.Err()
 }
 
-// Values reads the one column of a query.
-func Values[T any](ctx context.Context, d *DB, on Querier, statement string, args ...any) (all []T, err error) {
-	err = d.Each(ctx, on, func(rows *sql.Rows) error {
-		var v T
-		err := rows.Scan(&v)
-		all = append(all, v)
-		return err
-	}, statement, args...)
-	return all, err
-}
-
 // conflicts are PostgreSQL's codes for what other transactions did meanwhile: a
 // deadlock, a state that is out of date, a reference to a row that has gone.
 var conflicts = []string{"40P01", "40001", "23503"}
@@ -173,25 +162,26 @@ func Unstorable(err error) bool {
 }
 
 // A Stamp is a point in time as both databases keep and order it.
-type Stamp struct{ time.Time }
+type Stamp time.Time
 
 const stampLayout = "2006-01-02 15:04:05.000000+00"
 
 func (t Stamp) Value() (driver.Value, error) {
-	return t.UTC().Format(stampLayout), nil
+	return time.Time(t).UTC().Format(stampLayout), nil
 }
 
 func (t *Stamp) Scan(v any) (err error) {
+	var at time.Time
 	switch v := v.(type) {
 	case time.Time:
-		t.Time = v.UTC()
+		at = v.UTC()
 	case string:
-		t.Time, err = time.Parse(stampLayout, v)
+		at, err = time.Parse(stampLayout, v)
 	case nil:
-		t.Time = time.Time{}
 	default:
 		err = fmt.Errorf("a time: got %T", v)
 	}
+	*t = Stamp(at)
 	return err
 }
 

@@ -59,7 +59,7 @@ func Migrate(ctx context.Context, url string) (before, after int64, err error) {
 		return before, newest, err
 	}
 	return before, newest, d.Change(ctx, func(tx *sql.Tx) error {
-		_, err := d.Exec(ctx, tx, `INSERT INTO own.installation (one, id, created_at) VALUES (1, $1, $2) ON CONFLICT (one) DO NOTHING`, NewID(), Stamp{time.Now()})
+		_, err := d.Exec(ctx, tx, `INSERT INTO own.installation (one, id, created_at) VALUES (1, $1, $2) ON CONFLICT (one) DO NOTHING`, NewID(), Stamp(time.Now()))
 		return err
 	})
 }

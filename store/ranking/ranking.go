@@ -3,6 +3,7 @@
 package ranking
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -135,20 +136,13 @@ func (p Policy) objection(j *Judging) string {
 	case p.Harness != "" && j.SelfChecked:
 		return "self-checked harness not admitted here"
 	case p.Harness != "" && j.Harness != p.Harness:
-		return fmt.Sprintf("harness %s not admitted here", orUnknown(j.Harness))
+		return fmt.Sprintf("harness %s not admitted here", cmp.Or(j.Harness, "unknown"))
 	case p.Sandbox != "" && level(j.Sandbox) < level(p.Sandbox):
-		return fmt.Sprintf("sandbox %s, and this board wants %s", orUnknown(j.Sandbox), p.Sandbox)
+		return fmt.Sprintf("sandbox %s, and this board wants %s", cmp.Or(j.Sandbox, "unknown"), p.Sandbox)
 	case p.ClearTiming && j.Ambiguous:
 		return "ambiguous timing not admitted here"
 	}
 	return ""
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
 }
 
 // level is the place of a sandbox level, -1 for none.

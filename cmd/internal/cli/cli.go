@@ -242,10 +242,7 @@ func only(grammar any, word string) any {
 	for i := range all.NumField() {
 		field := all.Type().Field(i)
 		if _, isCommand := field.Tag.Lookup("cmd"); isCommand {
-			name := field.Tag.Get("name")
-			if name == "" {
-				name = strings.ToLower(field.Name) // commands are single words
-			}
+			name := cmp.Or(field.Tag.Get("name"), strings.ToLower(field.Name)) // commands are single words
 			if name != word {
 				continue
 			}

@@ -3,8 +3,11 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
+	"maps"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -103,4 +106,105 @@ func (o option) lines() string {
 	}
 	b.WriteString(strings.TrimRight(line, " ") + "\n")
 	return b.String()
+}
+
+// Undocumented returns what the help pages leave out: commands that no page
+// names, flags that are not on the page that their --help prints, and pages of
+// no command. Each program's tests want it empty.
+func (p Program) Undocumented() []string {
+	var faults []string
+	known := map[string]bool{"": true, "completion": true}
+	p.leaves("", reflect.TypeOf(p.Grammar).Elem(), func(command string, t reflect.Type, hidden bool) {
+		known[command] = true
+		if hidden {
+			return
+		}
+		words := strings.Fields(command)
+		page, at := "", len(words)
+		for ; at > 0 && page == ""; at-- {
+			page = p.Help[strings.Join(words[:at], " ")]
+		}
+		if page == "" {
+			faults = append(faults, fmt.Sprintf("%s has no help page", command))
+			return
+		}
+		called := p.Name + " (" + strings.Join(words, "|") + "|[|])+"
+		if !regexp.MustCompile(`(?i)`+called).MatchString(page) || !strings.Contains(page, words[len(words)-1]) {
+			faults = append(faults, fmt.Sprintf("the help page of %s does not show how it is called", command))
+		}
+		page = p.expand(strings.Join(words[:at+1], " "), page)
+		for _, o := range options(t) {
+			flag, _, _ := strings.Cut(o.form, " ")
+			if !strings.Contains(page, flag) {
+				faults = append(faults, fmt.Sprintf("the help page of %s does not name %s", command, flag))
+			}
+			if o.text == "" || o.text[0] == ';' {
+				faults = append(faults, fmt.Sprintf("%s: %s has no text, want the tag help", command, flag))
+			}
+		}
+	})
+	for page := range p.Help {
+		if !known[page] {
+			faults = append(faults, fmt.Sprintf("the help page %q belongs to no command", page))
+		}
+	}
+	return faults
+}
+
+// leaves calls f for every command, groups of commands included.
+func (p Program) leaves(at string, t reflect.Type, f func(command string, t reflect.Type, hidden bool)) {
+	for field := range fields(t) {
+		if !isCommand(field) {
+			continue
+		}
+		_, hidden := field.Tag.Lookup("hidden")
+		command := strings.TrimPrefix(at+" "+name(field), " ")
+		f(command, field.Type, hidden)
+		p.leaves(command, field.Type, f)
+	}
+}
+
+// man prints the program's help pages as one page for man(1), section 1.
+func (p Program) man(w io.Writer) error {
+	var b strings.Builder
+	about, rest, _ := strings.Cut(p.Help[""], "\n")
+	fmt.Fprintf(&b, ".TH %s 1 \"\" %q\n", strings.ToUpper(p.Name), p.Name+" "+Version())
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", p.Name, roff(strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(about, p.Name+" "), "- "), ".")))
+	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s", verbatim(rest))
+	for _, command := range slices.Sorted(maps.Keys(p.Help)) {
+		if command != "" {
+			fmt.Fprintf(&b, ".SH %s\n%s", strings.ToUpper(p.Name+" "+command), verbatim(optionsLine.ReplaceAllString(p.Help[command], "  see OPTIONS\n")))
+		}
+	}
+	b.WriteString(".SH OPTIONS\n")
+	p.leaves("", reflect.TypeOf(p.Grammar).Elem(), func(command string, t reflect.Type, hidden bool) {
+		list := options(t)
+		if hidden || len(list) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, ".SS %s %s\n", p.Name, command)
+		for _, o := range list {
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(o.form), roff(o.text))
+		}
+	})
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// verbatim sets text as it stands.
+func verbatim(text string) string {
+	lines := strings.Split(strings.Trim(text, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = roff(line)
+	}
+	return ".nf\n" + strings.Join(lines, "\n") + "\n.fi\n"
+}
+
+// roff escapes what the formatter would take for its own.
+func roff(line string) string {
+	line = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(line)
+	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
+		return `\&` + line
+	}
+	return line
 }

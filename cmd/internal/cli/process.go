@@ -7,7 +7,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
+	"slices"
 	"syscall"
+	"text/tabwriter"
 )
 
 // Main runs a program as this process, which an interrupt or SIGTERM asks to end,
@@ -38,6 +41,20 @@ func PrintJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// PrintList prints a list as JSON, or as a table: a heading, and a row for each
+// element, with tabs between the columns.
+func PrintList[T any](w io.Writer, asJSON bool, list []T, heading string, row func(T) string) error {
+	if asJSON {
+		return PrintJSON(w, append([]T{}, list...))
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, heading)
+	for _, one := range list {
+		fmt.Fprintln(table, row(one))
+	}
+	return table.Flush()
+}
+
 // ReadInput reads a file, or standard input for "-", of at most limit bytes.
 func ReadInput(stdin io.Reader, name string, limit int64) ([]byte, error) {
 	in := stdin
@@ -54,4 +71,42 @@ func ReadInput(stdin io.Reader, name string, limit int64) ([]byte, error) {
 		err = fmt.Errorf("%s: more than %d bytes", name, limit)
 	}
 	return data, err
+}
+
+const debugFlag = "--debug"
+
+// debug returns env without --debug, and noted that it was asked for.
+// A command that hands its words to another program keeps them: that one has a
+// --debug of its own.
+func (p Program) debug(env *Env) *Env {
+	inner := *env
+	mine := len(env.Args)
+	if end := slices.Index(env.Args, "--"); end >= 0 {
+		mine = end
+	}
+	if mine > 0 {
+		if f, known := command(reflect.TypeOf(p.Grammar).Elem(), env.Args[0]); known {
+			if _, passes := f.Tag.Lookup("passthrough"); passes {
+				mine = 0
+			}
+		}
+	}
+	at := slices.Index(env.Args[:mine], debugFlag)
+	if at < 0 {
+		return &inner
+	}
+	own := slices.DeleteFunc(slices.Clone(env.Args[:mine]), func(arg string) bool { return arg == debugFlag })
+	inner.Args = append(own, env.Args[mine:]...)
+	inner.Debug = true
+	return &inner
+}
+
+// command returns the command of that name that a grammar has.
+func command(grammar reflect.Type, word string) (reflect.StructField, bool) {
+	for f := range fields(grammar) {
+		if isCommand(f) && name(f) == word {
+			return f, true
+		}
+	}
+	return reflect.StructField{}, false
 }

@@ -1,8 +1,8 @@
 package secret
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/pipeline"
 	"github.com/gpu-mode/kbgen/secrets"
 	"github.com/gpu-mode/kbgen/secrets/inventory"
 )
@@ -99,9 +101,7 @@ func currentKeyID(file string, now time.Time) (string, error) {
 
 func (c *auditCmd) print(w io.Writer, all []inventory.Audit, files int) error {
 	if c.JSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(all)
+		return cli.PrintJSON(w, all)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	problems := 0
@@ -116,13 +116,10 @@ func (c *auditCmd) print(w io.Writer, all []inventory.Audit, files int) error {
 		if r.AgeDays != nil {
 			age = fmt.Sprintf("%d d", *r.AgeDays)
 		}
-		said := strings.Join(r.Problems, "; ")
-		if said == "" {
-			said = "none"
-		} else {
+		if len(r.Problems) > 0 {
 			problems++
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s:%d\t%s\n", r.Name, format, orDash(r.KeyID), age, orDash(r.Expires), r.File, r.Line, said)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s:%d\t%s\n", r.Name, format, cmp.Or(r.KeyID, "-"), age, cmp.Or(r.Expires, "-"), r.File, r.Line, cmp.Or(strings.Join(r.Problems, "; "), "none"))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -131,9 +128,35 @@ func (c *auditCmd) print(w io.Writer, all []inventory.Audit, files int) error {
 	return err
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
+// secretRules begin the rules that are about secrets.
+const secretRules = "KB7"
+
+// lintCmd applies those rules of kbgen check that are about secrets.
+type lintCmd struct {
+	Files []string `arg:"" name:"file"`
+}
+
+func (c *lintCmd) Run(_ context.Context, env *cli.Env) error {
+	failed := false
+	for _, file := range c.Files {
+		text, err := readFile(env, file)
+		if err != nil {
+			return &cli.UsageError{Err: err}
+		}
+		for _, f := range pipeline.Check(text, pipeline.Options{Strict: true}) {
+			if !strings.HasPrefix(f.Rule, secretRules) && !(f.Rule == "KB002" || f.Rule == "KB001") {
+				continue
+			}
+			f.File = file
+			f.Line, f.Column = max(1, f.Line), max(1, f.Column)
+			failed = failed || f.Severity >= schema.SeverityWarning
+			if _, err := fmt.Fprintln(env.Stdout, &f); err != nil {
+				return err
+			}
+		}
 	}
-	return s
+	if failed {
+		return &cli.ExitError{Status: exitFindings}
+	}
+	return nil
 }

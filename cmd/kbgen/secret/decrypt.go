@@ -124,3 +124,97 @@ func usage(err error) error {
 	}
 	return err
 }
+
+// rekeyCmd seals a store's values for the recipients of today.
+type rekeyCmd struct {
+	Store      string   `arg:"" optional:"" default:".buildkite/secrets.kb.yaml"`
+	Key        []string `required:"" placeholder:"FILE" help:"a private key that opens the values; may be repeated"`
+	Recipients string   `default:".buildkite/kbgen/recipients.txt" placeholder:"FILE" help:"the file of keys to seal for"`
+	All        bool     `help:"also seal anew what is sealed for these recipients already"`
+	Sign       string   `placeholder:"FILE" help:"sign the values anew; a signature is lost otherwise"`
+
+	now clock
+}
+
+func (c *rekeyCmd) Run(_ context.Context, env *cli.Env) error {
+	keys, err := readKeys(env, c.Key, "")
+	if err != nil {
+		return err
+	}
+	sealer, err := sealingFlags{Recipients: c.Recipients, Sign: c.Sign}.sealer(env, c.now())
+	if err != nil {
+		return err
+	}
+	store, err := readStore(env, c.Store, false)
+	if err != nil {
+		return err
+	}
+	done, unsigned, err := keys.Rekey(store, c.Store, sealer, c.All)
+	for _, name := range unsigned {
+		fmt.Fprintf(env.Stderr, "kbgen: note: %s loses its signature; --sign makes a new one\n", name)
+	}
+	if err != nil {
+		return err
+	}
+	if done == 0 {
+		fmt.Fprintf(env.Stderr, "kbgen: %s: all of %d are sealed for %s already\n", c.Store, len(store.Entries), sealer.Template.KeyID)
+		return nil
+	}
+	if err := writeStore(c.Store, store); err != nil {
+		return err
+	}
+	fmt.Fprintf(env.Stderr, "kbgen: %s: %d of %d sealed for %s; whoever could read the old text still can: replace values that a lost key has opened\n",
+		c.Store, done, len(store.Entries), sealer.Template.KeyID)
+	return nil
+}
+
+// migrateCmd makes a store of the values that pipelines hold in the old formats.
+type migrateCmd struct {
+	Files         []string `arg:"" name:"file"`
+	Key           []string `required:"" placeholder:"FILE" help:"a private key, lines AGE-SECRET-KEY-… or RSA in PEM; may be repeated"`
+	RepositoryKey string   `name:"repository-key" placeholder:"FILE" help:"cryptic's repo_key.…, for its variables"`
+	Store         string   `default:".buildkite/secrets.kb.yaml" placeholder:"FILE" help:"the store to put the values into"`
+	bindingFlags
+	sealingFlags
+
+	now clock
+}
+
+func (c *migrateCmd) Run(_ context.Context, env *cli.Env) error {
+	keys, err := readKeys(env, c.Key, c.RepositoryKey)
+	if err != nil {
+		return err
+	}
+	sealer, err := c.sealer(env, c.now())
+	if err != nil {
+		return err
+	}
+	store, err := readStore(env, c.Store, true)
+	if err != nil {
+		return err
+	}
+	var values []inventory.Value
+	for _, file := range c.Files {
+		found, err := scan(env, file)
+		if err != nil {
+			return err
+		}
+		values = append(values, found...)
+	}
+	report, err := keys.Migrate(values, sealer, c.binding(), store, c.Store)
+	if err != nil {
+		return cli.WithHint(usage(err), "nothing was written")
+	}
+	if len(report) == 0 {
+		return cli.Usagef("got no value in an old format in %d files", len(c.Files))
+	}
+	if err := writeStore(c.Store, store); err != nil {
+		return err
+	}
+	for _, line := range report {
+		fmt.Fprintln(env.Stdout, line)
+	}
+	fmt.Fprintf(env.Stderr, "kbgen: %s: %d added, sealed for %s; now take the old variables out of the pipelines, and ask the steps for the new ones: %s\n",
+		c.Store, len(report), sealer.Template.KeyID, "kbgen secret get NAME")
+	return nil
+}

@@ -1,11 +1,19 @@
 package secret
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/schema"
@@ -191,4 +199,83 @@ func (c *encryptCmd) legacy(env *cli.Env) error {
 func snippet(w io.Writer, about, name, text string) error {
 	_, err := fmt.Fprintf(w, "# %s\nenv:\n  %s: %q\n", about, name, text)
 	return err
+}
+
+// readValue takes the value to seal: from a file, byte for byte; from a
+// terminal, without showing it; or from standard input, byte for byte.
+func readValue(env *cli.Env, name, file string) ([]byte, error) {
+	if file == "" {
+		if f, ok := env.Stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			return askValue(env, f, name)
+		}
+		file = "-"
+	}
+	value, err := readFile(env, file)
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	if len(value) == 0 || len(value) > secrets.MaxValue {
+		return nil, cli.Usagef("the value of %s: got %d bytes, want 1 to %d", name, len(value), secrets.MaxValue)
+	}
+	if file == "-" && bytes.HasSuffix(value, []byte("\n")) && bytes.Count(value, []byte("\n")) == 1 {
+		fmt.Fprintf(env.Stderr, "kbgen: note: the value ends in a line end, which is sealed with it; printf %%s has none\n")
+	}
+	return value, nil
+}
+
+// askValue asks at a terminal, twice: what nobody sees, nobody proof-reads.
+func askValue(env *cli.Env, terminal *os.File, name string) ([]byte, error) {
+	ask := func(prompt string) ([]byte, error) {
+		fmt.Fprint(env.Stderr, prompt)
+		value, err := term.ReadPassword(int(terminal.Fd()))
+		fmt.Fprintln(env.Stderr)
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return value, err
+	}
+	first, err := ask("Value of " + name + " (not shown): ")
+	if err != nil {
+		return nil, fmt.Errorf("reading the value: %w", err)
+	}
+	if len(first) == 0 {
+		return nil, cli.WithHint(cli.Usagef("the value of %s: got nothing", name), "a value of several lines comes from a file: --file PATH")
+	}
+	second, err := ask("Once more: ")
+	if err != nil {
+		return nil, fmt.Errorf("reading the value: %w", err)
+	}
+	if !bytes.Equal(first, second) {
+		return nil, cli.Usagef("the value of %s: got two different ones", name)
+	}
+	return first, nil
+}
+
+// signingKey reads an Ed25519 key in PEM, as openssl genpkey -algorithm ed25519
+// makes it.
+func signingKey(env *cli.Env, file string) (ed25519.PrivateKey, error) {
+	text, err := readFile(env, file)
+	if err != nil {
+		return nil, &cli.UsageError{Err: err}
+	}
+	key, err := parseSigningKey(text)
+	if err != nil {
+		return nil, cli.Usagef("%s: %w", file, err)
+	}
+	return key, nil
+}
+
+func parseSigningKey(text []byte) (ed25519.PrivateKey, error) {
+	b, _ := pem.Decode(text)
+	if b == nil || b.Type != "PRIVATE KEY" {
+		return nil, errors.New("got no PEM block PRIVATE KEY, want an Ed25519 key")
+	}
+	key, err := x509.ParsePKCS8PrivateKey(b.Bytes)
+	if err != nil {
+		return nil, errors.New("got a PEM block PRIVATE KEY that is none")
+	}
+	if key, ok := key.(ed25519.PrivateKey); ok {
+		return key, nil
+	}
+	return nil, errors.New("got a private key of another kind, want Ed25519")
 }
