@@ -144,36 +144,16 @@ func platform(uts *unix.Utsname, libc string) string {
 
 // libc is "glibc2.36", read from the C library's version text; "" without it.
 func libc() string {
-	const mark = "stable release version "
 	for _, pattern := range []string{"/lib/*-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib/libc.so.6"} {
 		found, _ := filepath.Glob(pattern)
 		for _, file := range found {
-			if version, ok := after(file, mark); ok {
-				return "glibc" + strings.Trim(version, ".")
+			data, _ := os.ReadFile(file)
+			if version := libcVersion.FindSubmatch(data); version != nil {
+				return "glibc" + strings.Trim(string(version[1]), ".")
 			}
 		}
 	}
 	return ""
 }
 
-// after returns the digits and dots that follow mark in a file, of which it
-// keeps nothing in memory.
-func after(file, mark string) (string, bool) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", false
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || info.Size() == 0 {
-		return "", false
-	}
-	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
-	if err != nil {
-		return "", false
-	}
-	defer unix.Munmap(data)
-	_, rest, found := bytes.Cut(data, []byte(mark))
-	end := bytes.IndexFunc(rest, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
-	return string(rest[:max(0, end)]), found
-}
+var libcVersion = regexp.MustCompile(`stable release version ([0-9.]*)`)
