@@ -322,7 +322,7 @@ func FuzzSMI(f *testing.F) {
 	f.Fuzz(func(t *testing.T, shown string) {
 		report, _ := smiReport(text.Storable(shown))
 		smiHolders(report.Devices, text.Storable(shown))
-		smiRemapped(report.Devices, shown)
+		smiPairs(report.Devices, shown, smiRemapped)
 		r := &schema.Result{Evidence: schema.Evidence{Device: report}}
 		Requirements{}.Check(r.Device, r.Device.Devices)
 		data, err := r.Encode()

@@ -1,7 +1,6 @@
 package device
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"os"
@@ -56,9 +55,10 @@ func (r *kfdReader) report() *schema.DeviceReport {
 	out := &schema.DeviceReport{Source: SourceSysfs, Vendor: AMD, Driver: readLine(filepath.Join(r.root, "sys/module/amdgpu/version"))}
 	for i, n := range r.nodes() {
 		now := r.sample(i, n)
+		memory, _ := strconv.ParseUint(readLine(filepath.Join(r.device(n), "mem_info_vram_total")), 10, 64)
 		d := schema.Device{
 			Index: i, Name: r.name(n), PCI: n.pci, Node: fmt.Sprintf("/dev/dri/renderD%d", n.minor), Arch: gfx(n.values["gfx_target_version"]),
-			MemoryBytes: r.memory(n), MaxClockSM: int(n.values["max_engine_clk_fcompute"]),
+			MemoryBytes: memory, MaxClockSM: int(n.values["max_engine_clk_fcompute"]),
 			ClockSM: now.ClockSM, ClockMemory: now.ClockMemory, Temperature: now.Temperature, PowerW: now.PowerW,
 			PowerLimitW: r.hwmon(n, "power1_cap") / 1e6, ProcessBefore: now.Processes, ECC: r.ecc(n),
 		}
@@ -132,11 +132,6 @@ func instincts() map[uint64]string {
 	}
 }
 
-func (r *kfdReader) memory(n kfdNode) uint64 {
-	total, _ := strconv.ParseUint(readLine(filepath.Join(r.device(n), "mem_info_vram_total")), 10, 64)
-	return total
-}
-
 // ecc reads the count of uncorrectable errors of the memory controller:
 // "ue: 0", "ce: 0".
 func (r *kfdReader) ecc(n kfdNode) *schema.ECC {
@@ -182,14 +177,10 @@ func gfx(version uint64) string {
 // readProperties reads lines of "name number".
 func readProperties(file string) map[string]uint64 {
 	values := map[string]uint64{}
-	f, err := os.Open(file)
-	if err != nil {
-		return values
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		name, text, _ := strings.Cut(lines.Text(), " ")
-		if v, err := strconv.ParseUint(text, 10, 64); err == nil {
+	data, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(data)) {
+		name, number, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if v, err := strconv.ParseUint(number, 10, 64); err == nil {
 			values[name] = v
 		}
 	}
@@ -198,14 +189,7 @@ func readProperties(file string) map[string]uint64 {
 
 // readLine returns a small file's first line, "" when it cannot be read.
 func readLine(file string) string {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	return text.Storable(firstLine(string(data)))
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return line
+	data, _ := os.ReadFile(file)
+	line, _, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
+	return text.Storable(line)
 }
