@@ -70,7 +70,7 @@ func (e *evaluation) openSession(ctx context.Context, env []string) error {
 		Fresh: e.job.FreshInterpreters,
 	}
 	if e.build != nil {
-		o.Programs = &e.build.programs
+		o.Programs = e.build.programs
 	} else if o.Python, err = LookPath("python3", env); err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -152,25 +151,12 @@ func callFilter(arch uint32, refused []uint32) []unix.SockFilter {
 // checkSecrets tries, from inside of the finished sandbox, to read the
 // environment of what started it: the payload may be there.
 func (i *initProcess) checkSecrets() {
-	for pid := os.Getppid(); pid > 0; pid = parent(pid) {
+	for pid := os.Getppid(); pid > 0; {
 		name := strconv.Itoa(pid)
 		if data, err := os.ReadFile("/proc/" + name + "/environ"); err == nil && len(data) > 0 {
 			i.Missing[schema.GuardSecrets] = "the environment of process " + name + " can be read"
 		}
+		process, _ := readStat(pid, make([]byte, 512))
+		pid = process.Parent // 0 at the top
 	}
-}
-
-// parent returns the process's parent, 0 at the top.
-func parent(pid int) int {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0
-	}
-	text := string(data)
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(fields) < 2 {
-		return 0
-	}
-	n, _ := strconv.Atoi(fields[1]) // 0 when it is no number
-	return n
 }

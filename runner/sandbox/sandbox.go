@@ -206,9 +206,9 @@ func (s *Sandbox) Give(path string, mode os.FileMode) error {
 
 // An Attempt is one means, tried with nothing to run.
 type Attempt struct {
-	Means string
-	Got   *schema.Sandbox // nil when the machine refuses it
-	Why   string          // why it does
+	Means   string          `json:"means"`
+	Sandbox *schema.Sandbox `json:"sandbox,omitempty"` // nil when the machine refuses it
+	Refused string          `json:"refused,omitempty"` // why it does
 }
 
 // Probe tries every means that makes sense for this user, strongest first.
@@ -217,8 +217,8 @@ func (s *Sandbox) Probe() []Attempt {
 	for _, means := range candidates() {
 		a := Attempt{Means: means}
 		_, got, err := s.try(means, Command{})
-		if a.Got = got; err != nil {
-			a.Why = err.Error()
+		if a.Sandbox = got; err != nil {
+			a.Refused = err.Error()
 		}
 		list = append(list, a)
 	}
