@@ -11,6 +11,7 @@ package explain
 
 import (
 	"path"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -83,7 +84,7 @@ func Exception(r Raised, own schema.Files) *schema.Explanation {
 			continue
 		}
 		x.File, x.Line, x.Source = Line(name), f.Line, sourceLine(source, f.Line)
-		shown := Line(name) + ":" + itoa(f.Line)
+		shown := Line(name) + ":" + strconv.Itoa(f.Line)
 		if f.Function != "" {
 			shown += " in " + text.Line(f.Function, 80)
 		}
@@ -143,9 +144,9 @@ const maxNotRun = 100
 // which were not run for one reason. Beyond a hundred the rest is one entry.
 func NotRun(kind string, first, count int, why string) (list []schema.NotRun) {
 	for i := first; i < count; i++ {
-		name := kind + "." + itoa(i)
+		name := kind + "." + strconv.Itoa(i)
 		if i-first == maxNotRun && i+1 < count {
-			return append(list, schema.NotRun{Case: name + " to " + kind + "." + itoa(count-1), Why: Line(why)})
+			return append(list, schema.NotRun{Case: name + " to " + kind + "." + strconv.Itoa(count-1), Why: Line(why)})
 		}
 		list = append(list, schema.NotRun{Case: name, Why: Line(why)})
 	}

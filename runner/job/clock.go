@@ -54,15 +54,11 @@ func (c clock) left(limit time.Duration) time.Duration {
 	return max(time.Second, min(limit, time.Until(c.end)))
 }
 
-// endlessUpload is how long an upload is tried in a job that nothing limits, and
-// which may hold the machine for ever.
-const endlessUpload = uploadLimit
-
 // lastUpload is when the last try of an upload may begin: what else is told of
 // the result needs the time after it.
 func (c clock) lastUpload() time.Time {
-	if c.end.IsZero() {
-		return time.Now().Add(endlessUpload)
+	if c.end.IsZero() { // nothing limits the job, which may hold the machine for ever
+		return time.Now().Add(uploadLimit)
 	}
 	return c.end.Add(-tellReserve)
 }

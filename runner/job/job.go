@@ -10,6 +10,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -81,9 +82,11 @@ func (j *Job) Run(ctx context.Context) (*schema.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.log = newLogger(env.Stdout)
-	if uploads(env, j.Out) {
-		j.keeper = j.openKeeper()
+	j.log = logger{env.Stdout, new(atomic.Value)}
+	if j.Retain != "" && uploads(env, j.Out) {
+		if j.keeper, err = openKeeper(j.Retain); err != nil { // no fault: the result is then all there is
+			warn(env, err)
+		}
 	}
 	result, trusted := guarded(ctx, j.clock, j.RunID, env.Stderr, func(ctx context.Context) *schema.Result {
 		if j.Misplaced != "" {
@@ -135,20 +138,6 @@ func secretLookup(lookup func(string) (string, bool)) func(string) (string, bool
 	}
 }
 
-// openKeeper opens the directory of kept results, nil without one. Why there is
-// none is said once, and is no fault: the result is then all there is.
-func (j *Job) openKeeper() *keeper {
-	if j.Retain == "" {
-		return nil
-	}
-	k, err := openKeeper(j.Retain)
-	if err != nil {
-		warn(j.Env, err)
-		return nil
-	}
-	return k
-}
-
 func (j *Job) evaluate(ctx context.Context) *schema.Result {
 	env, log, clock := j.Env, j.log, j.clock
 	if j.Exposed != nil {
@@ -178,7 +167,7 @@ func (j *Job) evaluate(ctx context.Context) *schema.Result {
 		j.key = &keptKey{RunID: j.RunID, Payload: digestOf([]byte(payload.JSON())), Asked: j.Asked, Image: env.Getenv(schema.EnvImage)}
 		if kept := j.keeper.find(*j.key); kept != nil {
 			kept.Retained = true
-			log.retained()
+			fmt.Fprintln(env.Stdout, "  an earlier try of this job judged it on this machine, and its result was kept: it is handed over now, nothing runs again")
 			return kept
 		}
 	}

@@ -65,17 +65,6 @@ func newOpener(ctx context.Context, env Env, clock clock, broker, runID string) 
 	}
 }
 
-// opened is an encoded payload as it was before it was sealed, if it was.
-func opened(encoded string, open Opener) (string, error) {
-	switch encoded = strings.TrimSpace(encoded); {
-	case !sealed(encoded):
-		return encoded, nil
-	case open == nil:
-		return "", errSealed
-	}
-	return open(encoded)
-}
-
 // sealed reports whether a payload is or was sealed.
 func sealed(encoded string) bool {
 	return strings.HasPrefix(encoded, schema.SealedPrefix) || strings.HasPrefix(encoded, schema.OpenedPrefix) || strings.HasPrefix(encoded, schema.RefusedPrefix)
