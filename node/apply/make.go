@@ -58,7 +58,7 @@ func (w *work) ids(owner, group string) (uid, gid int, err error) {
 			return 0, 0, fmt.Errorf("got no group %q", group)
 		}
 	}
-	return u[0], g, nil
+	return u, g, nil
 }
 
 func (w *work) user(ctx context.Context, u resource.User) error {

@@ -141,7 +141,7 @@ func (o *observer) describe(info fs.FileInfo, owner, group string) resource.Node
 	n := resource.Node{Type: typeOf(info.Mode()), Mode: permissions(info.Mode()), Owner: owner, Group: group}
 	if o.m.Owners {
 		uid, gid := ids(info)
-		n.Owner, n.Group = o.accounts.owner(uid, owner), o.accounts.group(gid, group)
+		n.Owner, n.Group = name(o.accounts.users, uid, owner), name(o.accounts.groups, gid, group)
 	}
 	return n
 }

@@ -282,15 +282,14 @@ func (w *work) giveBackDir(t *thing, purge bool) error {
 		return err
 	}
 	w.log("kept %s, for it is not empty", t.Name)
-	if info, err := os.Lstat(name); err != nil || !info.IsDir() || isRoot(info) {
+	info, err := os.Lstat(name)
+	if err != nil || !info.IsDir() {
 		return err
 	}
+	if uid, _ := ids(info); uid == 0 {
+		return nil
+	}
 	return w.m.setDir(name, 0o700, 0, 0)
-}
-
-func isRoot(info fs.FileInfo) bool {
-	uid, _ := ids(info)
-	return uid == 0
 }
 
 // managed reports whether nobody but kbnode and its slots writes below a directory.

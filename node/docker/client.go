@@ -112,8 +112,7 @@ func (c *Client) Open(ctx context.Context, method, path string, query url.Values
 
 // cause takes away the URL that net/http puts in front: its host is made up.
 func cause(err error) error {
-	var e *url.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
 	}
 	return err

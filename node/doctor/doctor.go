@@ -76,7 +76,7 @@ func Run(ctx context.Context, m Machine, c *node.Config, o Options) []Result {
 	r := &run{ctx: ctx, m: m, c: c}
 	for _, check := range machineChecks {
 		if check.preflight || !o.Preflight {
-			r.check(check.code, nil, func() { check.run(r) })
+			r.check(check.code, check.shown, nil, func() { check.run(r) })
 		}
 	}
 	for i := range c.Slots {
@@ -86,23 +86,19 @@ func Run(ctx context.Context, m Machine, c *node.Config, o Options) []Result {
 		}
 		for _, check := range slotChecks {
 			if check.preflight || !o.Preflight {
-				r.check(check.code, slot, func() { check.run(r, slot) })
+				r.check(check.code, check.shown, slot, func() { check.run(r, slot) })
 			}
 		}
 	}
 	return r.results
 }
 
-type machineCheck struct {
+// A check is one of the machine's or of a slot's.
+type check[F any] struct {
 	code      string
 	preflight bool
-	run       func(*run)
-}
-
-type slotCheck struct {
-	code      string
-	preflight bool
-	run       func(*run, *node.Slot)
+	run       F
+	shown     string // what it has shown when it finds nothing wrong
 }
 
 // A run is one examination.
@@ -118,12 +114,12 @@ type run struct {
 }
 
 // check makes one check. A check that says nothing found nothing wrong.
-func (r *run) check(code string, slot *node.Slot, of func()) {
+func (r *run) check(code, shown string, slot *node.Slot, of func()) {
 	r.code, r.slot = code, slot
 	before := len(r.results)
 	of()
 	if len(r.results) == before {
-		r.report(OK, "", "%s", about[code])
+		r.report(OK, "", "%s", shown)
 	}
 }
 

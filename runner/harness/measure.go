@@ -109,8 +109,7 @@ func (r *phaseRun) tryAll(ctx context.Context, cases []testCase, strict, look bo
 		return attempt{}, err
 	}
 	a, err := r.callOn(ctx, in, strict, expect)
-	var value valueError
-	if errors.As(err, &value) {
+	if value, ok := errors.AsType[valueError](err); ok {
 		return attempt{}, errors.Join(caseError(value), r.s.order(ctx, "drop", in))
 	}
 	if err != nil {
@@ -232,8 +231,7 @@ func (r *phaseRun) attemptTwice(ctx context.Context, c testCase) (note string, e
 		return first.note, nil
 	}
 	_, err = r.try(ctx, c.fresh(random), false, true, 0)
-	var wrong caseError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[caseError](err); ok {
 		return "", caseError(string(wrong) + " (with a fresh seed)")
 	}
 	return first.note, r.lateIsForged(err)

@@ -103,7 +103,7 @@ func withoutNames(r *schema.Result, p *schema.Payload) {
 // open: this one has no broker, not the key, or cannot prove its job. Whatever
 // else is refused, the payload was made wrongly, and no machine opens it.
 func sealedElsewhere(err error) bool {
-	if why := (*refused.Refusal)(nil); errors.As(err, &why) {
+	if why, ok := errors.AsType[*refused.Refusal](err); ok {
 		return why.Reason == refused.UnknownRecipient || why.Reason == refused.Unproved || why.Reason == refused.Busy
 	}
 	return errors.Is(err, client.ErrNoBroker) || errors.Is(err, errToken)
