@@ -8,6 +8,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 
+	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/secrets"
 	"github.com/gpu-mode/kbgen/secrets/refused"
 )
@@ -68,7 +69,7 @@ func (p *oidcPolicy) Identify(ctx context.Context, token string) (asker, error) 
 	case err != nil && ctx.Err() != nil:
 		return asker{}, &secrets.Refusal{Reason: refused.Busy, Detail: "the issuer's keys could not be fetched in time"}
 	case err != nil: // the library's texts quote claims of the token, never its signature
-		return asker{}, &secrets.Refusal{Reason: refused.Unproved, Detail: "the token is not believed: " + cut(err.Error())}
+		return asker{}, &secrets.Refusal{Reason: refused.Unproved, Detail: "the token is not believed: " + text.Shorten(err.Error(), 200)}
 	}
 	var c struct {
 		Organization string `json:"organization_id"`
@@ -110,13 +111,6 @@ func (p *oidcPolicy) AllowOld(pipelines []string, j asker) error {
 }
 
 var noOldFormats = &secrets.Refusal{Reason: secrets.WrongPipeline, Detail: "this node opens old formats for other pipelines only"}
-
-func cut(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "…"
-	}
-	return s
-}
 
 // hostPolicy is the policy of a node without tokens: its agent takes jobs of these
 // pipelines only (the hook pre-bootstrap refuses others), and whoever asks is

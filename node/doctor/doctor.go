@@ -79,8 +79,7 @@ func Run(ctx context.Context, m Machine, c *node.Config, o Options) []Result {
 			r.check(check.code, check.shown, nil, func() { check.run(r) })
 		}
 	}
-	for i := range c.Slots {
-		slot := &c.Slots[i]
+	for _, slot := range c.Slots {
 		if o.Slot != "" && slot.Name != o.Slot {
 			continue
 		}

@@ -30,7 +30,7 @@ type Row struct {
 	Queue    string
 	Image    string // docker: what its steps name
 
-	GPUs, CPUs, MemoryGiB, ShmGiB int // promised to one job
+	GPUs, CPUs, MemoryGiB int // promised to one job
 
 	Timeout  time.Duration
 	Commands []string // host: what its steps may run, each whole
@@ -255,7 +255,7 @@ func (m *maker) config() {
 		c.PluginCommit = m.PluginCommit
 	}
 	for _, s := range m.slots {
-		c.Slots = append(c.Slots, s.Slot)
+		c.Slots = append(c.Slots, &s.Slot)
 	}
 }
 

@@ -50,8 +50,8 @@ func Read(ctx context.Context, m doctor.Machine, config *node.Config) (*Node, er
 	}
 	st := &Node{Node: config.Node, Vendor: config.Vendor, Slots: make([]Slot, len(config.Slots)), Drift: []string{}}
 	var reading sync.WaitGroup
-	for i := range config.Slots { // at once: a driver that hangs keeps each of them for its whole limit
-		reading.Go(func() { st.Slots[i] = readSlot(ctx, m, &config.Slots[i], pins) })
+	for i, s := range config.Slots { // at once: a driver that hangs keeps each of them for its whole limit
+		reading.Go(func() { st.Slots[i] = readSlot(ctx, m, s, pins) })
 	}
 	reading.Wait()
 	for _, r := range doctor.Drift(ctx, m, config) {
