@@ -102,7 +102,12 @@ func (o *observer) node(name, kind, owner, group string) {
 		return
 	}
 	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
-		o.parent(dir)
+		if _, ok := o.state.Nodes[dir]; ok {
+			continue
+		}
+		if info, err := os.Stat(o.m.path(dir)); err == nil { // may be a link
+			o.state.Nodes[dir] = o.describe(info, "root", "root")
+		}
 	}
 	info, err := os.Lstat(o.m.path(name))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -125,16 +130,6 @@ func (o *observer) node(name, kind, owner, group string) {
 		n.Commit = detached(o.m.path(name))
 	}
 	o.state.Nodes[name] = n
-}
-
-// parent looks at a directory that something lies in. That may be a link.
-func (o *observer) parent(name string) {
-	if _, ok := o.state.Nodes[name]; ok {
-		return
-	}
-	if info, err := os.Stat(o.m.path(name)); err == nil {
-		o.state.Nodes[name] = o.describe(info, "root", "root")
-	}
 }
 
 func (o *observer) describe(info fs.FileInfo, owner, group string) resource.Node {

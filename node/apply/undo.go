@@ -274,7 +274,10 @@ func (w *work) giveBackUser(ctx context.Context, t *thing) error {
 // root's then, as its user goes.
 func (w *work) giveBackDir(t *thing, purge bool) error {
 	name := w.m.path(t.Name)
-	if purge && t.Name != ledgerOwn && managed(t.Name) {
+	// Nobody but kbnode and its slots writes there. The vendor's own files may lie in
+	// /etc/kbnode.
+	managed := strings.HasPrefix(t.Name, ledgerOwn+"/") || t.Name == node.RunDir || strings.HasPrefix(t.Name, node.RunDir+"/")
+	if purge && managed {
 		return w.m.remove(name)
 	}
 	kept, err := w.m.removeDir(name)
@@ -290,12 +293,6 @@ func (w *work) giveBackDir(t *thing, purge bool) error {
 		return nil
 	}
 	return w.m.setDir(name, 0o700, 0, 0)
-}
-
-// managed reports whether nobody but kbnode and its slots writes below a directory.
-// The vendor's own files may lie in /etc/kbnode.
-func managed(name string) bool {
-	return strings.HasPrefix(name, ledgerOwn+"/") || name == node.RunDir || strings.HasPrefix(name, node.RunDir+"/")
 }
 
 // closeLedger ends the ledger: the journal first, without which the rest is

@@ -157,7 +157,7 @@ func Confined(root string, slot *node.Slot, others []*node.Slot) error {
 	}
 	for _, other := range others {
 		for _, n := range limits.Nodes(other) {
-			if slices.Contains(nodes, n) || shared(n) {
+			if slices.Contains(nodes, n) || slices.Contains(shared, n) {
 				continue
 			}
 			if err := open(root, n); !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOENT) {
@@ -168,10 +168,8 @@ func Confined(root string, slot *node.Slot, others []*node.Slot) error {
 	return nil
 }
 
-// shared reports whether a device node serves all devices of a vendor.
-func shared(name string) bool {
-	return slices.Contains([]string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/kfd", "/dev/vfio/vfio"}, name)
-}
+// shared are device nodes that serve all devices of a vendor.
+var shared = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/kfd", "/dev/vfio/vfio"}
 
 // open opens a device node and closes it again. It does not wait for a device
 // that is in use.

@@ -113,11 +113,8 @@ type Action struct {
 	// Asks: it touches others' work, and is done with leave only.
 	Asks bool `json:"asks,omitempty"`
 
-	want any
+	Want any `json:"-"` // the User, Dir, Copy, Clone, File or Unit that the action makes, or nil
 }
-
-// Want returns the User, Dir, Copy, Clone, File or Unit that the action makes, or nil.
-func (a *Action) Want() any { return a.want }
 
 // Line says the action for people.
 func (a *Action) Line() string {

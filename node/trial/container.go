@@ -54,7 +54,11 @@ func Containers(ctx context.Context, config *node.Config, slots []*node.Slot) []
 	}
 	var running sync.WaitGroup
 	for _, t := range trials {
-		running.Go(func() { t.start(ctx, config) })
+		running.Go(func() {
+			if t.end = t.launch(ctx, config); t.end != nil {
+				t.failed("container", "no container started: %v", t.end)
+			}
+		})
 	}
 	running.Wait() // each has said all it has to say, or failed
 	for _, t := range trials {
@@ -100,14 +104,7 @@ func (t *containerTrial) failed(code string, format string, args ...any) {
 // endOfScript is what a trial prints when the script is over.
 const endOfScript = "kbnode-trial-status="
 
-// start starts the container and reads what it says, up to the script's end.
-func (t *containerTrial) start(ctx context.Context, config *node.Config) {
-	if err := t.launch(ctx, config); err != nil {
-		t.end = err
-		t.failed("container", "no container started: %v", err)
-	}
-}
-
+// launch starts the container and reads what it says, up to the script's end.
 func (t *containerTrial) launch(ctx context.Context, config *node.Config) error {
 	script, env, err := isolationScript(t.slot)
 	if err != nil {

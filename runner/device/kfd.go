@@ -111,7 +111,7 @@ func (r *kfdReader) hwmon(n kfdNode, file string) float64 {
 // boards a maker's own number: then the PCI id tells, and last KFD's own name,
 // which is no product's.
 func (r *kfdReader) name(n kfdNode) string {
-	board, known := readLine(filepath.Join(r.device(n), "product_name")), instincts()[n.values["device_id"]]
+	board, known := readLine(filepath.Join(r.device(n), "product_name")), instincts[n.values["device_id"]]
 	if known != "" && !strings.HasPrefix(strings.ToLower(board), "amd instinct ") {
 		return known
 	}
@@ -121,15 +121,13 @@ func (r *kfdReader) name(n kfdNode) string {
 // instincts are the names of AMD's accelerators by PCI device id.
 //
 // Source: libdrm, data/amdgpu.ids.
-func instincts() map[uint64]string {
-	return map[uint64]string{
-		0x738c: "AMD Instinct MI100",
-		0x7408: "AMD Instinct MI250X", 0x740c: "AMD Instinct MI250X / MI250", 0x740f: "AMD Instinct MI210", 0x7410: "AMD Instinct MI210 VF",
-		0x74a0: "AMD Instinct MI300A", 0x74a1: "AMD Instinct MI300X", 0x74b5: "AMD Instinct MI300X VF",
-		0x74a9: "AMD Instinct MI300X HF", 0x74bd: "AMD Instinct MI300X HF",
-		0x74a2: "AMD Instinct MI308X", 0x74b6: "AMD Instinct MI308X", 0x74a8: "AMD Instinct MI308X HF", 0x74a5: "AMD Instinct MI325X",
-		0x75a0: "AMD Instinct MI350X", 0x75b0: "AMD Instinct MI350X VF", 0x75a3: "AMD Instinct MI355X", 0x75b3: "AMD Instinct MI355X VF",
-	}
+var instincts = map[uint64]string{
+	0x738c: "AMD Instinct MI100",
+	0x7408: "AMD Instinct MI250X", 0x740c: "AMD Instinct MI250X / MI250", 0x740f: "AMD Instinct MI210", 0x7410: "AMD Instinct MI210 VF",
+	0x74a0: "AMD Instinct MI300A", 0x74a1: "AMD Instinct MI300X", 0x74b5: "AMD Instinct MI300X VF",
+	0x74a9: "AMD Instinct MI300X HF", 0x74bd: "AMD Instinct MI300X HF",
+	0x74a2: "AMD Instinct MI308X", 0x74b6: "AMD Instinct MI308X", 0x74a8: "AMD Instinct MI308X HF", 0x74a5: "AMD Instinct MI325X",
+	0x75a0: "AMD Instinct MI350X", 0x75b0: "AMD Instinct MI350X VF", 0x75a3: "AMD Instinct MI355X", 0x75b3: "AMD Instinct MI355X VF",
 }
 
 // ecc reads the count of uncorrectable errors of the memory controller:

@@ -16,12 +16,10 @@ import (
 )
 
 // smiFields are the columns asked of nvidia-smi, all of them old.
-func smiFields() []string {
-	return []string{
-		"index", "name", "uuid", "pci.bus_id", "driver_version", "memory.total", "clocks.sm", "clocks.mem",
-		"clocks.max.sm", "clocks.max.mem", "temperature.gpu", "power.draw", "enforced.power.limit", "compute_mode",
-		"ecc.mode.current", "ecc.errors.uncorrected.volatile.total", "clocks_throttle_reasons.active",
-	}
+var smiFields = []string{
+	"index", "name", "uuid", "pci.bus_id", "driver_version", "memory.total", "clocks.sm", "clocks.mem",
+	"clocks.max.sm", "clocks.max.mem", "temperature.gpu", "power.draw", "enforced.power.limit", "compute_mode",
+	"ecc.mode.current", "ecc.errors.uncorrected.volatile.total", "clocks_throttle_reasons.active",
 }
 
 // readSMI asks nvidia-smi, where NVML cannot be called, all of it within limit.
@@ -32,7 +30,7 @@ func readSMI(ctx context.Context, path string, environ []string, limit time.Dura
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer stop()
 	ask := func(query string) (string, error) { return runSMI(ctx, environ, limit, path, query) }
-	text, err := ask("--query-gpu=" + strings.Join(smiFields(), ","))
+	text, err := ask("--query-gpu=" + strings.Join(smiFields, ","))
 	out, odd := smiReport(text)
 	switch {
 	case len(out.Devices) > 0:
@@ -47,7 +45,7 @@ func readSMI(ctx context.Context, path string, environ []string, limit time.Dura
 	case err != nil:
 		return nil, err
 	case len(odd) > 0:
-		return nil, fmt.Errorf("nvidia-smi: got %q, want lines of %d fields", odd[0], len(smiFields()))
+		return nil, fmt.Errorf("nvidia-smi: got %q, want lines of %d fields", odd[0], len(smiFields))
 	}
 	text, err = ask("--query-compute-apps=gpu_uuid,pid,process_name,used_memory")
 	if err != nil && !tellsHolders(err) { // a device in use would pass for a free one
@@ -193,7 +191,7 @@ func smiRow(line string) ([]string, bool) {
 	for i := range fields {
 		fields[i] = strings.TrimSpace(fields[i])
 	}
-	more := len(fields) - len(smiFields())
+	more := len(fields) - len(smiFields)
 	if more < 0 {
 		return nil, false
 	}
@@ -233,7 +231,7 @@ func smiFault(row []string) string {
 		case "GPU is lost", "GPU requires reset":
 			return word
 		default:
-			switch smiFields()[i] {
+			switch smiFields[i] {
 			case "name", "uuid":
 				return word
 			case "temperature.gpu", "power.draw":

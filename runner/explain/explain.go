@@ -11,6 +11,7 @@ package explain
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -64,12 +65,8 @@ func (r *Raised) Outcome() string {
 // OutOfMemory reports whether an error's text is about memory, the machine's or
 // the device's.
 func OutOfMemory(s string) bool {
-	for _, mark := range []string{"MemoryError", "std::bad_alloc", "OutOfMemoryError", "CUDA out of memory", "HIP out of memory", "cudaErrorMemoryAllocation"} {
-		if strings.Contains(s, mark) {
-			return true
-		}
-	}
-	return false
+	marks := []string{"MemoryError", "std::bad_alloc", "OutOfMemoryError", "CUDA out of memory", "HIP out of memory", "cudaErrorMemoryAllocation"}
+	return slices.ContainsFunc(marks, func(mark string) bool { return strings.Contains(s, mark) })
 }
 
 // Exception explains an exception to the author of the files own, whose texts

@@ -169,7 +169,7 @@ func (s *Session) bury() {
 // Error: something cannot be killed, or the parent is gone.
 func (w *worker) end(ctx context.Context) error {
 	w.starvation = starvation("/proc/"+strconv.Itoa(w.pid)+"/schedstat", w.begun)
-	if w.link.ended() || w.left() { // it is about to be gone by itself: let it
+	if w.link.poll()&unix.POLLHUP != 0 || w.left() { // it is about to be gone by itself: let it
 		w.learn(context.WithoutCancel(ctx), leaveLimit)
 	}
 	lived := !w.ended && w.alive()

@@ -80,7 +80,10 @@ func guarded(ctx context.Context, c clock, runID string, stderr io.Writer, judge
 		}()
 		done <- judge(ctx)
 	}()
-	late := after(c.late)
+	var late <-chan time.Time // never ready without a deadline
+	if !c.late.IsZero() {
+		late = time.After(time.Until(c.late))
+	}
 	canceled := context.Background()
 	if ctx.Done() != nil {
 		var stop context.CancelFunc
@@ -99,12 +102,4 @@ func guarded(ctx context.Context, c clock, runID string, stderr io.Writer, judge
 	case <-canceled.Done():
 		return blank(runID, schema.OutcomeCanceled, fmt.Sprintf("the job was ended from outside, and the evaluation did not end within %s", cancelLimit)), false
 	}
-}
-
-// after is a channel that is ready at t; never when t is zero.
-func after(t time.Time) <-chan time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return time.After(time.Until(t))
 }
