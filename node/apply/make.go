@@ -214,13 +214,6 @@ func permissions(mode fs.FileMode) fs.FileMode {
 	return mode & (fs.ModePerm | fs.ModeSticky | fs.ModeSetgid | fs.ModeSetuid)
 }
 
-func ids(info fs.FileInfo) (uid, gid int) {
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(s.Uid), int(s.Gid)
-	}
-	return -1, -1
-}
-
 // writeFile puts content at a path, whole or not at all, with its mode and owner
 // from the first moment on. renameio would do the same, with a temporary file of
 // another name each time.

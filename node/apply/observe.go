@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/node/system"
 )
 
 const maxContent = 16 << 20 // of a file that is compared by its text
@@ -135,7 +136,7 @@ func (o *observer) node(name, kind, owner, group string) {
 func (o *observer) describe(info fs.FileInfo, owner, group string) resource.Node {
 	n := resource.Node{Type: typeOf(info.Mode()), Mode: permissions(info.Mode()), Owner: owner, Group: group}
 	if o.m.Owners {
-		uid, gid := ids(info)
+		uid, gid := system.Owner(info)
 		n.Owner, n.Group = name(o.accounts.users, uid, owner), name(o.accounts.groups, gid, group)
 	}
 	return n

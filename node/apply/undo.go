@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/node/system"
 )
 
 // Undo makes the machine what it was before the first Apply. With purge, what slots
@@ -289,7 +290,7 @@ func (w *work) giveBackDir(t *thing, purge bool) error {
 	if err != nil || !info.IsDir() {
 		return err
 	}
-	if uid, _ := ids(info); uid == 0 {
+	if uid, _ := system.Owner(info); uid == 0 {
 		return nil
 	}
 	return w.m.setDir(name, 0o700, 0, 0)

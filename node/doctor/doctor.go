@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gpu-mode/kbgen/node"
@@ -178,14 +177,6 @@ func Drift(ctx context.Context, m Machine, c *node.Config) []Result {
 	return r.results
 }
 
-// owner returns the numbers of a file's owner and group; -1 where they are not known.
-func owner(info fs.FileInfo) (uid, gid int) {
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(s.Uid), int(s.Gid)
-	}
-	return -1, -1
-}
-
 // A Diagnosis is what kbnode doctor --json prints.
 type Diagnosis struct {
 	OK     bool     `json:"ok"` // no failure; warnings may be there
@@ -230,7 +221,7 @@ func Host() Machine {
 		Root: "/", Run: system.Run, Engine: func(ctx context.Context, socket, path string, query url.Values, into any) error {
 			return docker.New(socket).Do(ctx, http.MethodGet, path, query, nil, into)
 		},
-		Look: system.Look, User: system.LookupUser, Get: get, Owner: owner, Device: devices(),
+		Look: system.Look, User: system.LookupUser, Get: get, Owner: system.Owner, Device: devices(),
 		Root0: os.Geteuid() == 0, Inside: inside, Owned: func(_ string, body []byte) (ours, unchanged bool) { return resource.Marked(body), resource.Owned(body) },
 	}
 }

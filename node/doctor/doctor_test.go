@@ -171,7 +171,7 @@ func (w *world) examine(o Options) []Result {
 			return strings.HasPrefix(string(body), "# kbnode"), !w.changed
 		},
 		Owner: func(info os.FileInfo) (int, int) {
-			u, g := owner(info)
+			u, g := system.Owner(info)
 			if u == uid && info.Mode().Perm()&0o077 != 0 { // what is not a slot's is root's here
 				return 0, 0
 			}

@@ -17,7 +17,6 @@ import (
 	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/schema"
-	"github.com/gpu-mode/kbgen/schema/near"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
@@ -119,13 +118,6 @@ type slot struct {
 func Make(in Input) (*Plan, error) {
 	in.PluginFrom = cmp.Or(in.PluginFrom, defaultPlugin)
 	in.PluginCommit = cmp.Or(in.PluginCommit, schema.PluginCommit)
-	var names []string
-	for _, n := range in.File.Nodes {
-		names = append(names, n.Name)
-	}
-	if !slices.Contains(names, in.Node) {
-		return nil, fmt.Errorf("node: got %q, want one of the queue file: %s", in.Node, near.Perhaps(in.Node, names))
-	}
 	m := &maker{Input: in, plan: &Plan{}}
 	m.system()
 	m.makeSlots()

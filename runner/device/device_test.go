@@ -93,7 +93,7 @@ func TestProbeIsNoChildAndEndsWithUs(t *testing.T) {
 	deadline := time.Now().Add(time.Minute)
 	for {
 		w.probe.mu.Lock()
-		n := len(w.probe.seen.devices) > 0 && w.probe.seen.devices[0].n >= 3
+		n := len(w.probe.seen.devices) > 0 && w.probe.seen.devices[0].Samples >= 3
 		w.probe.mu.Unlock()
 		if n {
 			break
