@@ -35,13 +35,11 @@ func Seal(s *Secret, recipients []age.Recipient) (string, error) {
 	}
 	var file bytes.Buffer
 	w, err := age.Encrypt(&file, recipients...)
+	if err == nil {
+		_, err = w.Write(s.encode(true))
+		err = errors.Join(err, w.Close())
+	}
 	if err != nil {
-		return "", fmt.Errorf("sealing %s: %w", s.Name, err)
-	}
-	if _, err := w.Write(s.encode(true)); err != nil {
-		return "", fmt.Errorf("sealing %s: %w", s.Name, err)
-	}
-	if err := w.Close(); err != nil {
 		return "", fmt.Errorf("sealing %s: %w", s.Name, err)
 	}
 	text := Prefix + base64.RawURLEncoding.EncodeToString(file.Bytes())
