@@ -19,21 +19,16 @@ import (
 // that adds it to a result at the end. Nothing else waits for it.
 func describeHost(env []string) (join func(*schema.SystemInfo)) {
 	found := make(chan schema.SystemInfo, 1)
-	go func() { found <- hostInfo(env) }() // reads a few files and ends
+	go func() { // reads a few files and ends; importing torch would take seconds
+		var uts unix.Utsname
+		unix.Uname(&uts)             // cannot fail with a valid pointer
+		hostname, _ := os.Hostname() // unknown is empty
+		found <- schema.SystemInfo{CPU: cpuModel(), Platform: platform(&uts, libc()), Torch: torchVersion(env), Hostname: hostname}
+	}()
 	return func(s *schema.SystemInfo) {
 		host := <-found
 		s.CPU, s.Platform, s.Torch, s.Hostname = host.CPU, host.Platform, host.Torch, host.Hostname
 	}
-}
-
-// hostInfo describes the machine without its devices and without importing
-// torch, which would take seconds: its version is read from what is installed.
-func hostInfo(env []string) schema.SystemInfo {
-	var uts unix.Utsname
-	unix.Uname(&uts) // cannot fail with a valid pointer
-	s := schema.SystemInfo{CPU: cpuModel(), Platform: platform(&uts, libc()), Torch: torchVersion(env)}
-	s.Hostname, _ = os.Hostname() // unknown is empty
-	return s
 }
 
 // cpuModel is the last "model name" of /proc/cpuinfo, or the last "vendor_id"

@@ -174,21 +174,13 @@ func (s *Secret) Allow(name string, now time.Time, c Claims) error {
 		{refused.WrongStep, c.Step, s.Steps},
 		{refused.WrongRef, c.Ref, s.Refs},
 		{refused.WrongSource, c.Source, s.Sources},
-		{refused.WrongRun, c.Run, s.runs()},
+		{refused.WrongRun, c.Run, slices.DeleteFunc([]string{s.Run}, func(run string) bool { return run == "" })},
 	} {
 		if len(b.bound) > 0 && (b.claimed == "" || !slices.Contains(b.bound, b.claimed)) {
 			return refusal(name, b.reason, "got %s, want %s", text.Quote(b.claimed), listed(b.bound))
 		}
 	}
 	return nil
-}
-
-// runs is the run as the other bindings are written.
-func (b *Binding) runs() []string {
-	if b.Run == "" {
-		return nil
-	}
-	return []string{b.Run}
 }
 
 // listed is a list for an error, the first few of it.

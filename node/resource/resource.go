@@ -113,8 +113,11 @@ type Action struct {
 	// Asks: it touches others' work, and is done with leave only.
 	Asks bool `json:"asks,omitempty"`
 
-	Want any `json:"-"` // the User, Dir, Copy, Clone, File or Unit that the action makes, or nil
+	want any
 }
+
+// Want returns the User, Dir, Copy, Clone, File or Unit that the action makes, or nil.
+func (a *Action) Want() any { return a.want }
 
 // Line says the action for people.
 func (a *Action) Line() string {

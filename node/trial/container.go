@@ -2,6 +2,7 @@ package trial
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -232,7 +233,7 @@ func (t *containerTrial) inside(status string) {
 	got := t.nodes()
 	slices.Sort(want)
 	if !slices.Equal(slices.Compact(want), got) {
-		t.failed("device-nodes", "a container sees %s, want %s", listed(got), listed(want))
+		t.failed("device-nodes", "a container sees %s, want %s", cmp.Or(strings.Join(got, " "), "no device"), cmp.Or(strings.Join(want, " "), "no device"))
 	}
 }
 
@@ -249,13 +250,6 @@ func (t *containerTrial) nodes() []string {
 	}
 	slices.Sort(nodes)
 	return nodes
-}
-
-func listed(names []string) string {
-	if len(names) == 0 {
-		return "no device"
-	}
-	return strings.Join(names, " ")
 }
 
 // outside reads what the kernel enforces on the container that runs.
