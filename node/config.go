@@ -50,8 +50,8 @@ type Config struct {
 	Agent    Agent  `yaml:"agent"`
 	Docker   Docker `yaml:"docker"`
 	// PluginCommit is where the docker plugin's clone is; empty: there is none.
-	PluginCommit string `yaml:"plugin_commit,omitempty"`
-	Slots        []Slot `yaml:"slots"`
+	PluginCommit string  `yaml:"plugin_commit,omitempty"`
+	Slots        []*Slot `yaml:"slots"`
 }
 
 // An Agent is the buildkite-agent that the slots run.
@@ -134,12 +134,9 @@ func (s *Slot) Dir() string { return SlotsDir + "/" + s.Name }
 // it, "buildkite-job-...", and what its container may mount.
 func (s *Slot) TempDir() string { return s.Dir() + "/tmp" }
 
-// runtimeDir is the RuntimeDirectory= of the agent's unit: it is new with each
-// start of the agent, and the slot's user's.
-func (s *Slot) runtimeDir() string { return "/run/kbnode-agent-" + s.Name }
-
-// PluginsPath is the agent's plugins-path.
-func (s *Slot) PluginsPath() string { return s.runtimeDir() + "/plugins" }
+// PluginsPath is the agent's plugins-path, in the RuntimeDirectory= of its unit:
+// it is new with each start of the agent, and the slot's user's.
+func (s *Slot) PluginsPath() string { return "/run/kbnode-agent-" + s.Name + "/plugins" }
 
 // Slice is the unit that holds the slot's limits.
 func (s *Slot) Slice() string { return "kbnode-" + s.Name + ".slice" }

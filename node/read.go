@@ -80,35 +80,33 @@ func readYAML(path string, into any) error {
 // Slot returns the slot of a name.
 func (c *Config) Slot(name string) (*Slot, error) {
 	var names []string
-	for i := range c.Slots {
-		if c.Slots[i].Name == name {
-			return &c.Slots[i], nil
+	for _, s := range c.Slots {
+		if s.Name == name {
+			return s, nil
 		}
-		names = append(names, c.Slots[i].Name)
+		names = append(names, s.Name)
 	}
 	return nil, fmt.Errorf("slot: got %q, want %s", name, near.Perhaps(name, names))
 }
 
 // UsesDocker reports whether some slot starts containers.
 func (c *Config) UsesDocker() bool {
-	return slices.ContainsFunc(c.Slots, func(s Slot) bool { return s.Platform == "docker" })
+	return slices.ContainsFunc(c.Slots, func(s *Slot) bool { return s.Platform == "docker" })
 }
 
 // HasVendor reports whether some slot has devices of a vendor.
 func (c *Config) HasVendor(vendor string) bool {
-	return slices.ContainsFunc(c.Slots, func(s Slot) bool {
+	return slices.ContainsFunc(c.Slots, func(s *Slot) bool {
 		return slices.ContainsFunc(s.Devices, func(d Device) bool { return d.Vendor == vendor })
 	})
 }
 
 // Pick returns the slots of these names, all of them for no name.
 func (c *Config) Pick(names []string) ([]*Slot, error) {
-	var picked []*Slot
-	for i := range c.Slots {
-		if len(names) == 0 {
-			picked = append(picked, &c.Slots[i])
-		}
+	if len(names) == 0 {
+		return c.Slots, nil
 	}
+	var picked []*Slot
 	var wrong []string
 	for _, name := range names {
 		s, err := c.Slot(name)

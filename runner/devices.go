@@ -38,7 +38,7 @@ func probeDevices(ctx context.Context, job Job, env []string, result *schema.Res
 	seen := watch.Visible()
 	if len(seen) > 0 && result.Device.Vendor != device.TPU {
 		result.System.GPU, result.System.DeviceCount = seen[0].Name, len(seen)
-		result.System.Runtime = runtimeOf(result.Device.Vendor)
+		result.System.Runtime = map[string]string{device.NVIDIA: plan.RuntimeCUDA, device.AMD: plan.RuntimeROCm}[result.Device.Vendor]
 	}
 	return watch
 }
@@ -68,17 +68,6 @@ func admit(ctx context.Context, job Job, watch *device.Watch, seen []schema.Devi
 		}
 	}
 	return nil
-}
-
-// runtimeOf is what Kernelbot calls the software of a vendor's GPUs.
-func runtimeOf(vendor string) string {
-	switch vendor {
-	case device.NVIDIA:
-		return plan.RuntimeCUDA
-	case device.AMD:
-		return plan.RuntimeROCm
-	}
-	return ""
 }
 
 // The time of the last question. A busy machine gets the first of the two; once

@@ -42,13 +42,14 @@ func writeCases(path, text string) error {
 
 // removeFiles removes what writeFiles wrote.
 func removeFiles(dir string, files schema.Files) error {
-	var first error
+	var faults []error
 	for _, f := range files {
-		if err := os.RemoveAll(filepath.Join(dir, f.Name)); err != nil && first == nil {
-			first = fmt.Errorf("removing the sources: %w", err)
-		}
+		faults = append(faults, os.RemoveAll(filepath.Join(dir, f.Name)))
 	}
-	return first
+	if err := errors.Join(faults...); err != nil {
+		return fmt.Errorf("removing the sources: %w", err)
+	}
+	return nil
 }
 
 // writeFiles creates the files in dir, which is new and empty.

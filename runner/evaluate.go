@@ -170,7 +170,8 @@ func (e *evaluation) phase(ctx context.Context, p *plan.Phase) error {
 	}
 	e.progress(p.Name, nil)
 	done, err := e.attempt(ctx, p)
-	if err == nil && len(done.ambiguous) > 0 && e.timeFor(time.Since(done.eval.Start)) {
+	timeLeft := e.job.Deadline.IsZero() || time.Until(e.job.Deadline) > 2*time.Since(done.eval.Start) // also for what comes after it
+	if err == nil && len(done.ambiguous) > 0 && timeLeft {
 		if done, err = e.attempt(ctx, p); err == nil && len(done.ambiguous) > 0 {
 			err = outcomef(schema.OutcomeAmbiguous, "measured twice, and disturbed each time: %s", done.ambiguous[0])
 		}
@@ -180,12 +181,6 @@ func (e *evaluation) phase(ctx context.Context, p *plan.Phase) error {
 		e.progress(p.Name, &done.eval)
 	}
 	return inPhase(p.Name, err)
-}
-
-// timeFor reports whether the job has time left for something that took that
-// long, and for what comes after it.
-func (e *evaluation) timeFor(took time.Duration) bool {
-	return e.job.Deadline.IsZero() || time.Until(e.job.Deadline) > 2*took
 }
 
 // An attempted phase is one that ran, and what it came to.

@@ -19,21 +19,16 @@ import (
 // that adds it to a result at the end. Nothing else waits for it.
 func describeHost(env []string) (join func(*schema.SystemInfo)) {
 	found := make(chan schema.SystemInfo, 1)
-	go func() { found <- hostInfo(env) }() // reads a few files and ends
+	go func() { // reads a few files and ends; importing torch would take seconds
+		var uts unix.Utsname
+		unix.Uname(&uts)             // cannot fail with a valid pointer
+		hostname, _ := os.Hostname() // unknown is empty
+		found <- schema.SystemInfo{CPU: cpuModel(), Platform: platform(&uts, libc()), Torch: torchVersion(env), Hostname: hostname}
+	}()
 	return func(s *schema.SystemInfo) {
 		host := <-found
 		s.CPU, s.Platform, s.Torch, s.Hostname = host.CPU, host.Platform, host.Torch, host.Hostname
 	}
-}
-
-// hostInfo describes the machine without its devices and without importing
-// torch, which would take seconds: its version is read from what is installed.
-func hostInfo(env []string) schema.SystemInfo {
-	var uts unix.Utsname
-	unix.Uname(&uts) // cannot fail with a valid pointer
-	s := schema.SystemInfo{CPU: cpuModel(), Platform: platform(&uts, libc()), Torch: torchVersion(env)}
-	s.Hostname, _ = os.Hostname() // unknown is empty
-	return s
 }
 
 // cpuModel is the last "model name" of /proc/cpuinfo, or the last "vendor_id"
@@ -144,36 +139,16 @@ func platform(uts *unix.Utsname, libc string) string {
 
 // libc is "glibc2.36", read from the C library's version text; "" without it.
 func libc() string {
-	const mark = "stable release version "
 	for _, pattern := range []string{"/lib/*-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib/libc.so.6"} {
 		found, _ := filepath.Glob(pattern)
 		for _, file := range found {
-			if version, ok := after(file, mark); ok {
-				return "glibc" + strings.Trim(version, ".")
+			data, _ := os.ReadFile(file)
+			if version := libcVersion.FindSubmatch(data); version != nil {
+				return "glibc" + strings.Trim(string(version[1]), ".")
 			}
 		}
 	}
 	return ""
 }
 
-// after returns the digits and dots that follow mark in a file, of which it
-// keeps nothing in memory.
-func after(file, mark string) (string, bool) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", false
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || info.Size() == 0 {
-		return "", false
-	}
-	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE)
-	if err != nil {
-		return "", false
-	}
-	defer unix.Munmap(data)
-	_, rest, found := bytes.Cut(data, []byte(mark))
-	end := bytes.IndexFunc(rest, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
-	return string(rest[:max(0, end)]), found
-}
+var libcVersion = regexp.MustCompile(`stable release version ([0-9.]*)`)

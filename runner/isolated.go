@@ -70,7 +70,7 @@ func (e *evaluation) openSession(ctx context.Context, env []string) error {
 		Fresh: e.job.FreshInterpreters,
 	}
 	if e.build != nil {
-		o.Programs = &e.build.programs
+		o.Programs = e.build.programs
 	} else if o.Python, err = LookPath("python3", env); err != nil {
 		return err
 	}
@@ -97,8 +97,7 @@ func (r *phaseRun) isolated(ctx context.Context) (judge.Judgment, error) {
 	}
 	if r.p.Isolated {
 		goesOn, err := r.compiled(ctx)
-		var cannot *harness.UnsupportedError
-		if errors.As(err, &cannot) {
+		if cannot, ok := errors.AsType[*harness.UnsupportedError](err); ok {
 			err = noChannel(cannot)
 		}
 		if err != nil {
@@ -115,8 +114,7 @@ func (r *phaseRun) isolated(ctx context.Context) (judge.Judgment, error) {
 	if r.p.Timed() {
 		r.ambiguous = r.watch.End(context.WithoutCancel(ctx), r.p.Name)
 	}
-	var broken *harness.TaskError
-	if errors.As(err, &broken) {
+	if broken, ok := errors.AsType[*harness.TaskError](err); ok {
 		err = outcomef(schema.OutcomeHarness, "%s", broken)
 	}
 	if err != nil {

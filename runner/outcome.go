@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"syscall"
 
 	"github.com/gpu-mode/kbgen/runner/judge"
@@ -12,12 +11,12 @@ import (
 
 // An outcomeError ends the evaluation with an outcome of its own; any other
 // error is a fault of the machine.
-type outcomeError struct{ name, text, phase string }
+type outcomeError struct{ *schema.Outcome }
 
-func (e *outcomeError) Error() string { return e.text }
+func (e outcomeError) Error() string { return e.Text }
 
 func outcomef(name, format string, args ...any) error {
-	return &outcomeError{name: name, text: fmt.Sprintf(format, args...)}
+	return outcomeError{schema.Outcomef(name, format, args...)}
 }
 
 // outcomeErr is o as an error, nil when it is nil.
@@ -25,7 +24,7 @@ func outcomeErr(o *schema.Outcome) error {
 	if o == nil {
 		return nil
 	}
-	return &outcomeError{name: o.Name, text: o.Text}
+	return outcomeError{o}
 }
 
 // inPhase says in which phase an evaluation ended.
@@ -33,20 +32,9 @@ func inPhase(name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	end := asOutcome(err)
-	return &outcomeError{end.name, name + ": " + end.text, name}
-}
-
-// asOutcome is the outcome that an error means: its own, or the machine's fault.
-func asOutcome(err error) *outcomeError {
-	var end *outcomeError
-	switch {
-	case errors.As(err, &end):
-		return end
-	case isDiskFull(err):
-		return &outcomeError{name: schema.OutcomeDiskFull, text: err.Error()}
-	}
-	return &outcomeError{name: schema.OutcomeMachine, text: err.Error()}
+	o := outcomeOf(err)
+	o.Text, o.Phase = name+": "+o.Text, name
+	return outcomeError{&o}
 }
 
 // isDiskFull reports whether err is about a disk without room.
@@ -54,15 +42,19 @@ func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// outcomeOf turns what evaluate returned into the outcome that it means.
+// outcomeOf turns what evaluate returned into the outcome that it means: its own,
+// or the machine's fault.
 func outcomeOf(err error) schema.Outcome {
-	if err == nil {
-		return schema.NewOutcome(schema.OutcomePassed, "")
+	if end, ok := errors.AsType[outcomeError](err); ok {
+		return *end.Outcome
 	}
-	end := asOutcome(err)
-	o := schema.NewOutcome(end.name, end.text)
-	o.Phase = end.phase
-	return o
+	switch {
+	case err == nil:
+		return schema.NewOutcome(schema.OutcomePassed, "")
+	case isDiskFull(err):
+		return schema.NewOutcome(schema.OutcomeDiskFull, err.Error())
+	}
+	return schema.NewOutcome(schema.OutcomeMachine, err.Error())
 }
 
 // Causes that end a phase from outside of it.

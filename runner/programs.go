@@ -144,8 +144,7 @@ func keepProgram(to, dir string) (why, err error) {
 	defer root.Close()
 	in, why := openRegular(root, plan.BuiltFile)
 	if why != nil {
-		var errno syscall.Errno
-		if errors.As(why, &errno) {
+		if errno, ok := errors.AsType[syscall.Errno](why); ok {
 			why = errno
 		}
 		return why, nil

@@ -97,18 +97,7 @@ func newTrace(limit int) *trace {
 const rawLimit = 4 * traceLimit
 
 func (t *trace) addAll(dir string, want func(name string) bool) error {
-	return eachFile(dir, func(name string, open func() (*os.File, error)) error {
-		if !want(name) {
-			return nil
-		}
-		f, err := open()
-		if err != nil {
-			t.leftOut = append(t.leftOut, name)
-			return nil
-		}
-		defer f.Close()
-		return t.add(path.Base(name), f)
-	})
+	return t.eachFile(dir, want, func(name string, f *os.File) error { return t.add(path.Base(name), f) })
 }
 
 // add packs one file, or leaves it out when it does not fit or its name is
@@ -160,17 +149,8 @@ func deflated(data []byte) ([]byte, error) {
 // join packs all files that match as one, in the order of their names.
 func (t *trace) join(dir string, want func(name string) bool) error {
 	var all bytes.Buffer
-	err := eachFile(dir, func(name string, open func() (*os.File, error)) error {
-		if !want(name) {
-			return nil
-		}
-		f, err := open()
-		if err != nil {
-			t.leftOut = append(t.leftOut, name)
-			return nil
-		}
-		defer f.Close()
-		_, err = io.Copy(&all, io.LimitReader(f, rawLimit+1-int64(all.Len())))
+	err := t.eachFile(dir, want, func(_ string, f *os.File) error {
+		_, err := io.Copy(&all, io.LimitReader(f, rawLimit+1-int64(all.Len())))
 		return err
 	})
 	if err != nil || all.Len() == 0 {
@@ -195,9 +175,9 @@ func (t *trace) bytes() ([]byte, error) {
 	return t.buf.Bytes(), nil
 }
 
-// eachFile calls do for the regular files below dir in the order of their
-// names. A dir that does not exist has none.
-func eachFile(dir string, do func(name string, open func() (*os.File, error)) error) error {
+// eachFile calls do for the regular files below dir that are wanted, in the order
+// of their names. A dir that does not exist has none.
+func (t *trace) eachFile(dir string, want func(name string) bool, do func(name string, f *os.File) error) error {
 	root, err := os.OpenRoot(dir) // refuses every way out
 	if err != nil {
 		return nil
@@ -211,7 +191,16 @@ func eachFile(dir string, do func(name string, open func() (*os.File, error)) er
 		if seen++; seen > 10*traceFiles {
 			return fs.SkipAll
 		}
-		return do(name, func() (*os.File, error) { return openRegular(root, name) })
+		if !want(name) {
+			return nil
+		}
+		f, err := openRegular(root, name)
+		if err != nil {
+			t.leftOut = append(t.leftOut, name)
+			return nil
+		}
+		defer f.Close()
+		return do(name, f)
 	})
 }
 

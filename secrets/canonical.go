@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/gpu-mode/kbgen/secrets/refused"
 )
 
 // wire is the JSON object within an envelope, its members in the order of
@@ -123,10 +125,10 @@ func decode(raw []byte) (*Secret, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&w); err != nil {
-		return nil, refusal("", Malformed, "the object within is not of this version")
+		return nil, refusal("", refused.Malformed, "the object within is not of this version")
 	}
 	if w.Version != 1 {
-		return nil, refusal("", Malformed, "version: got %d, want 1", w.Version)
+		return nil, refusal("", refused.Malformed, "version: got %d, want 1", w.Version)
 	}
 	s := &Secret{
 		Name: w.Name, KeyID: w.KeyID, By: w.By, Issued: time.Unix(w.Issued, 0).UTC(), Expires: time.Unix(w.Expires, 0).UTC(),
@@ -146,7 +148,7 @@ func decode(raw []byte) (*Secret, error) {
 		s.Signature, err = base64.StdEncoding.DecodeString(w.Signature)
 	}
 	if err != nil || !bytes.Equal(s.encode(true), raw) {
-		return nil, refusal("", Malformed, "the object within is not in its canonical form")
+		return nil, refusal("", refused.Malformed, "the object within is not in its canonical form")
 	}
 	return s, nil
 }
@@ -159,15 +161,15 @@ func (s *Secret) Sign(key ed25519.PrivateKey) { s.Signature = ed25519.Sign(key, 
 
 // Signed reports whether one of the keys has signed the secret.
 //
-// Errors: *[Refusal] with [Unsigned].
+// Errors: *[refused.Refusal] with [refused.Unsigned].
 func (s *Secret) Signed(keys []ed25519.PublicKey) error {
 	if s.Signature == nil {
-		return refusal(s.Name, Unsigned, "nobody has signed it")
+		return refusal(s.Name, refused.Unsigned, "nobody has signed it")
 	}
 	if !slices.ContainsFunc(keys, func(k ed25519.PublicKey) bool {
 		return len(k) == ed25519.PublicKeySize && ed25519.Verify(k, s.signedText(), s.Signature)
 	}) {
-		return refusal(s.Name, Unsigned, "the signature is of none of the %d keys that are trusted", len(keys))
+		return refusal(s.Name, refused.Unsigned, "the signature is of none of the %d keys that are trusted", len(keys))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/secrets/refused"
 )
 
 // Prefix begins every envelope.
@@ -34,13 +35,11 @@ func Seal(s *Secret, recipients []age.Recipient) (string, error) {
 	}
 	var file bytes.Buffer
 	w, err := age.Encrypt(&file, recipients...)
+	if err == nil {
+		_, err = w.Write(s.encode(true))
+		err = errors.Join(err, w.Close())
+	}
 	if err != nil {
-		return "", fmt.Errorf("sealing %s: %w", s.Name, err)
-	}
-	if _, err := w.Write(s.encode(true)); err != nil {
-		return "", fmt.Errorf("sealing %s: %w", s.Name, err)
-	}
-	if err := w.Close(); err != nil {
 		return "", fmt.Errorf("sealing %s: %w", s.Name, err)
 	}
 	text := Prefix + base64.RawURLEncoding.EncodeToString(file.Bytes())
@@ -49,7 +48,7 @@ func Seal(s *Secret, recipients []age.Recipient) (string, error) {
 		most = maxPayloadEnvelope
 	}
 	if len(text) > most {
-		return "", refusal(s.Name, TooLarge, "got an envelope of %d bytes, want at most %d: fewer recipients or bindings", len(text), most)
+		return "", refusal(s.Name, refused.TooLarge, "got an envelope of %d bytes, want at most %d: fewer recipients or bindings", len(text), most)
 	}
 	return text, nil
 }
@@ -57,7 +56,7 @@ func Seal(s *Secret, recipients []age.Recipient) (string, error) {
 // Open decrypts an envelope. What it says holds only when [Secret.Allow] does
 // not refuse, too.
 //
-// Errors: *[Refusal], with [Malformed], [TooLarge], [UnknownRecipient] or [Altered].
+// Errors: *[refused.Refusal], with [refused.Malformed], [refused.TooLarge], [refused.UnknownRecipient] or [refused.Altered].
 func Open(text string, identities []age.Identity) (*Secret, error) {
 	return open(text, identities, maxEnvelope)
 }
@@ -71,35 +70,35 @@ func open(text string, identities []age.Identity, most int) (*Secret, error) {
 	var unknown *age.NoIdentityMatchError
 	switch {
 	case errors.As(err, &unknown):
-		return nil, refusal("", UnknownRecipient, "it is sealed for %s; none opens with the keys here", described(unknown.StanzaTypes))
+		return nil, refusal("", refused.UnknownRecipient, "it is sealed for %s; none opens with the keys here", described(unknown.StanzaTypes))
 	case err != nil:
-		return nil, refusal("", Altered, "its header is not as it was sealed")
+		return nil, refusal("", refused.Altered, "its header is not as it was sealed")
 	}
 	raw, err := io.ReadAll(io.LimitReader(r, int64(most)))
 	if err != nil {
-		return nil, refusal("", Altered, "its content is not as it was sealed")
+		return nil, refusal("", refused.Altered, "its content is not as it was sealed")
 	}
 	s, err := decode(raw)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.Validate(); err != nil { // somebody sealed what this package would not
-		return nil, refusal("", Malformed, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return nil, refusal("", refused.Malformed, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return s, nil
 }
 
 func envelopeFile(text string, most int) ([]byte, error) {
 	if len(text) > most {
-		return nil, refusal("", TooLarge, "got an envelope of %d bytes, want at most %d", len(text), most)
+		return nil, refusal("", refused.TooLarge, "got an envelope of %d bytes, want at most %d", len(text), most)
 	}
 	encoded, ok := strings.CutPrefix(text, Prefix)
 	if !ok {
-		return nil, refusal("", Malformed, "got no %s at its beginning", Prefix)
+		return nil, refusal("", refused.Malformed, "got no %s at its beginning", Prefix)
 	}
 	file, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
 	if err != nil || strings.ContainsAny(encoded, "\r\n") { // which the decoder skips
-		return nil, refusal("", Malformed, "got what is no base64url without padding behind %s", Prefix)
+		return nil, refusal("", refused.Malformed, "got what is no base64url without padding behind %s", Prefix)
 	}
 	return file, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/secrets/refused"
 )
 
 // Limits.
@@ -152,28 +153,28 @@ func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 
 // Allow reports whether the value may be given to a job, under a name, now.
 //
-// Errors: *[Refusal].
+// Errors: *[refused.Refusal].
 func (s *Secret) Allow(name string, now time.Time, c Claims) error {
 	switch {
 	case s.Name != name:
-		return refusal(name, Renamed, "it was sealed as %s", s.Name)
+		return refusal(name, refused.Renamed, "it was sealed as %s", s.Name)
 	case now.Before(s.NotBefore):
-		return refusal(name, NotYetValid, "it begins %s", day(s.NotBefore))
+		return refusal(name, refused.NotYetValid, "it begins %s", day(s.NotBefore))
 	case !now.Before(s.Expires):
-		return refusal(name, Expired, "it ended %s; seal the value anew", day(s.Expires))
+		return refusal(name, refused.Expired, "it ended %s; seal the value anew", day(s.Expires))
 	}
 	for _, b := range []struct {
-		reason  Reason
+		reason  refused.Reason
 		claimed string
 		bound   []string
 	}{
-		{WrongOrganization, c.Organization, []string{s.Organization}},
-		{WrongPipeline, c.Pipeline, s.Pipelines},
-		{WrongQueue, c.Queue, s.Queues},
-		{WrongStep, c.Step, s.Steps},
-		{WrongRef, c.Ref, s.Refs},
-		{WrongSource, c.Source, s.Sources},
-		{WrongRun, c.Run, s.runs()},
+		{refused.WrongOrganization, c.Organization, []string{s.Organization}},
+		{refused.WrongPipeline, c.Pipeline, s.Pipelines},
+		{refused.WrongQueue, c.Queue, s.Queues},
+		{refused.WrongStep, c.Step, s.Steps},
+		{refused.WrongRef, c.Ref, s.Refs},
+		{refused.WrongSource, c.Source, s.Sources},
+		{refused.WrongRun, c.Run, slices.DeleteFunc([]string{s.Run}, func(run string) bool { return run == "" })},
 	} {
 		if len(b.bound) > 0 && (b.claimed == "" || !slices.Contains(b.bound, b.claimed)) {
 			return refusal(name, b.reason, "got %s, want %s", text.Quote(b.claimed), listed(b.bound))
@@ -182,18 +183,14 @@ func (s *Secret) Allow(name string, now time.Time, c Claims) error {
 	return nil
 }
 
-// runs is the run as the other bindings are written.
-func (b *Binding) runs() []string {
-	if b.Run == "" {
-		return nil
-	}
-	return []string{b.Run}
-}
-
 // listed is a list for an error, the first few of it.
 func listed(values []string) string {
 	if len(values) > 3 {
 		return fmt.Sprintf("%s or %d others", strings.Join(values[:3], ", "), len(values)-3)
 	}
 	return strings.Join(values, " or ")
+}
+
+func refusal(name string, reason refused.Reason, format string, args ...any) *refused.Refusal {
+	return &refused.Refusal{Name: name, Reason: reason, Detail: fmt.Sprintf(format, args...)}
 }

@@ -21,6 +21,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/secrets/refused"
 )
 
 const (
@@ -76,8 +77,8 @@ func sealed(t testing.TB, s *Secret, keys ...*PrivateKey) string {
 	return text
 }
 
-func reason(err error) Reason {
-	r := new(Refusal)
+func reason(err error) refused.Reason {
+	r := new(refused.Refusal)
 	if errors.As(err, &r) {
 		return r.Reason
 	}
@@ -156,31 +157,31 @@ func TestRefusals(t *testing.T) {
 		name   string
 		now    time.Time
 		claims Claims
-		want   Reason
+		want   refused.Reason
 		words  string
 	}{
 		{"as it should be", text, mine, "CODECOV_TOKEN", now, claims, "", ""},
-		{"another pipeline", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Pipeline = queue }), WrongPipeline, queue},
-		{"no pipeline", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Pipeline = "" }), WrongPipeline, `got ""`},
-		{"another organization", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Organization = other }), WrongOrganization, other},
-		{"another queue", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Queue = other }), WrongQueue, other},
-		{"another step", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Step = "evaluate" }), WrongStep, "want post"},
-		{"another ref", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Ref = "refs/pull/1/head" }), WrongRef, "refs/heads/main"},
-		{"another source", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Source = "webhook" }), WrongSource, "want api"},
-		{"expired", text, mine, "CODECOV_TOKEN", issued.Add(DefaultLife), claims, Expired, "2027-11-22"},
-		{"too early", text, mine, "CODECOV_TOKEN", issued, claims, NotYetValid, "2026-11-22 13:00"},
-		{"renamed", text, mine, "NPM_TOKEN", now, claims, Renamed, "sealed as CODECOV_TOKEN"},
-		{"another hybrid key", text, []*PrivateKey{key(t, Hybrid)}, "CODECOV_TOKEN", now, claims, UnknownRecipient, "one hybrid key"},
-		{"another RSA key", sealed(t, full, rsaKey), mine, "CODECOV_TOKEN", now, claims, UnknownRecipient, "one RSA key"},
-		{"last byte", flipped(len(file) - 1), mine, "CODECOV_TOKEN", now, claims, Altered, "content"},
-		{"a byte of the content", flipped(len(file) - 60), mine, "CODECOV_TOKEN", now, claims, Altered, "content"},
-		{"the first byte", flipped(0), mine, "CODECOV_TOKEN", now, claims, Altered, "header"},
-		{"cut short", Prefix + base64.RawURLEncoding.EncodeToString(file[:len(file)-5]), mine, "CODECOV_TOKEN", now, claims, Altered, "content"},
-		{"no prefix", text[1:], mine, "CODECOV_TOKEN", now, claims, Malformed, Prefix},
-		{"a line end within", text[:100] + "\n" + text[100:], mine, "CODECOV_TOKEN", now, claims, Malformed, "base64url"},
-		{"padded", text + "=", mine, "CODECOV_TOKEN", now, claims, Malformed, "base64url"},
-		{"empty", Prefix, mine, "CODECOV_TOKEN", now, claims, Altered, "header"},
-		{"long", Prefix + strings.Repeat("A", maxEnvelope), mine, "CODECOV_TOKEN", now, claims, TooLarge, "at most"},
+		{"another pipeline", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Pipeline = queue }), refused.WrongPipeline, queue},
+		{"no pipeline", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Pipeline = "" }), refused.WrongPipeline, `got ""`},
+		{"another organization", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Organization = other }), refused.WrongOrganization, other},
+		{"another queue", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Queue = other }), refused.WrongQueue, other},
+		{"another step", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Step = "evaluate" }), refused.WrongStep, "want post"},
+		{"another ref", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Ref = "refs/pull/1/head" }), refused.WrongRef, "refs/heads/main"},
+		{"another source", text, mine, "CODECOV_TOKEN", now, with(func(c *Claims) { c.Source = "webhook" }), refused.WrongSource, "want api"},
+		{"expired", text, mine, "CODECOV_TOKEN", issued.Add(DefaultLife), claims, refused.Expired, "2027-11-22"},
+		{"too early", text, mine, "CODECOV_TOKEN", issued, claims, refused.NotYetValid, "2026-11-22 13:00"},
+		{"renamed", text, mine, "NPM_TOKEN", now, claims, refused.Renamed, "sealed as CODECOV_TOKEN"},
+		{"another hybrid key", text, []*PrivateKey{key(t, Hybrid)}, "CODECOV_TOKEN", now, claims, refused.UnknownRecipient, "one hybrid key"},
+		{"another RSA key", sealed(t, full, rsaKey), mine, "CODECOV_TOKEN", now, claims, refused.UnknownRecipient, "one RSA key"},
+		{"last byte", flipped(len(file) - 1), mine, "CODECOV_TOKEN", now, claims, refused.Altered, "content"},
+		{"a byte of the content", flipped(len(file) - 60), mine, "CODECOV_TOKEN", now, claims, refused.Altered, "content"},
+		{"the first byte", flipped(0), mine, "CODECOV_TOKEN", now, claims, refused.Altered, "header"},
+		{"cut short", Prefix + base64.RawURLEncoding.EncodeToString(file[:len(file)-5]), mine, "CODECOV_TOKEN", now, claims, refused.Altered, "content"},
+		{"no prefix", text[1:], mine, "CODECOV_TOKEN", now, claims, refused.Malformed, Prefix},
+		{"a line end within", text[:100] + "\n" + text[100:], mine, "CODECOV_TOKEN", now, claims, refused.Malformed, "base64url"},
+		{"padded", text + "=", mine, "CODECOV_TOKEN", now, claims, refused.Malformed, "base64url"},
+		{"empty", Prefix, mine, "CODECOV_TOKEN", now, claims, refused.Altered, "header"},
+		{"long", Prefix + strings.Repeat("A", maxEnvelope), mine, "CODECOV_TOKEN", now, claims, refused.TooLarge, "at most"},
 	} {
 		err := allow(tt.text, tt.keys, tt.name, tt.now, tt.claims)
 		if reason(err) != tt.want || (err == nil) != (tt.want == "") {
@@ -248,7 +249,7 @@ func TestForeignObjects(t *testing.T) {
 		"much":                `{"value":"` + strings.Repeat("x", maxEnvelope) + `"}`,
 	} {
 		s, err := Open(seal(object), Identities([]*PrivateKey{k}))
-		if s != nil || (reason(err) != Malformed && reason(err) != TooLarge) {
+		if s != nil || (reason(err) != refused.Malformed && reason(err) != refused.TooLarge) {
 			t.Errorf("%s: got %v, %v, want it refused as malformed", what, s, err)
 		}
 		if err != nil && strings.Contains(err.Error(), canary) {
@@ -262,7 +263,7 @@ func TestSignatures(t *testing.T) {
 	stranger, _, _ := ed25519.GenerateKey(rand.Reader)
 	k := key(t, X25519)
 	s := sample(canary)
-	if err := s.Signed([]ed25519.PublicKey{public}); reason(err) != Unsigned {
+	if err := s.Signed([]ed25519.PublicKey{public}); reason(err) != refused.Unsigned {
 		t.Errorf("without a signature: got %v", err)
 	}
 	s.Sign(private)
@@ -273,11 +274,11 @@ func TestSignatures(t *testing.T) {
 	if err := got.Signed([]ed25519.PublicKey{stranger, public}); err != nil {
 		t.Errorf("signed: %v", err)
 	}
-	if err := got.Signed([]ed25519.PublicKey{stranger, nil}); reason(err) != Unsigned {
+	if err := got.Signed([]ed25519.PublicKey{stranger, nil}); reason(err) != refused.Unsigned {
 		t.Errorf("of a stranger: got %v", err)
 	}
 	got.Expires = got.Expires.Add(time.Hour)
-	if err := got.Signed([]ed25519.PublicKey{public}); reason(err) != Unsigned {
+	if err := got.Signed([]ed25519.PublicKey{public}); reason(err) != refused.Unsigned {
 		t.Errorf("with another day: got %v", err)
 	}
 }
@@ -528,14 +529,14 @@ func TestPayloads(t *testing.T) {
 	if err != nil || len(text) > maxPayloadEnvelope {
 		t.Fatalf("%d characters, %v", len(text), err)
 	}
-	if _, err := Open(text, Identities([]*PrivateKey{k})); reason(err) != TooLarge {
-		t.Errorf("opened as any other secret: %v, want %s", err, TooLarge)
+	if _, err := Open(text, Identities([]*PrivateKey{k})); reason(err) != refused.TooLarge {
+		t.Errorf("opened as any other secret: %v, want %s", err, refused.TooLarge)
 	}
 	s, err := OpenPayload(text, Identities([]*PrivateKey{k}))
 	if err != nil || string(s.Value) != long {
 		t.Fatalf("%d bytes, %v", len(s.Value), err)
 	}
-	for run, want := range map[string]Reason{"sub-1-B200-77": "", "sub-1-B200-78": WrongRun, "": WrongRun} {
+	for run, want := range map[string]refused.Reason{"sub-1-B200-77": "", "sub-1-B200-78": refused.WrongRun, "": refused.WrongRun} {
 		c := claims
 		c.Run = run
 		if err := s.Allow(payloadName, issued, c); reason(err) != want {
@@ -544,7 +545,7 @@ func TestPayloads(t *testing.T) {
 	}
 	c := claims
 	c.Run = "sub-1-B200-77"
-	if err := s.Allow(payloadName, issued.Add(time.Hour), c); reason(err) != Expired {
+	if err := s.Allow(payloadName, issued.Add(time.Hour), c); reason(err) != refused.Expired {
 		t.Errorf("an hour later: %v", err)
 	}
 	for what, bad := range map[string]*Secret{

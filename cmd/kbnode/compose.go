@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -34,28 +33,26 @@ type composeCmd struct {
 }
 
 func (c *composeCmd) Run(_ context.Context, env *cli.Env) error {
-	var text string
+	var body []byte
 	var err error
 	switch {
 	case c.Unit && c.Dockerfile, (c.Unit || c.Dockerfile) && c.QueueFile != "":
 		return cli.Usagef("got more than one of --unit, --dockerfile and a queue file")
 	case c.Unit:
-		text, err = templates.AgentUnit(c.File, c.Drain)
+		var unit string
+		unit, err = templates.AgentUnit(c.File, c.Drain)
+		body = []byte(unit)
 	case c.Dockerfile:
-		var body []byte
 		body, err = templates.AgentDockerfile()
-		text = string(body)
 	case c.Node == "":
 		return cli.WithHint(cli.Usagef("want a queue file and one of its nodes"), "kbnode compose --help")
 	default:
-		var body []byte
 		body, err = c.compose(env)
-		text = string(body)
 	}
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	_, err = io.WriteString(env.Stdout, text)
+	_, err = env.Stdout.Write(body)
 	return err
 }
 

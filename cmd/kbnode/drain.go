@@ -107,12 +107,10 @@ func (c *prepareCmd) Run(ctx context.Context, env *cli.Env) error {
 
 // public turns errors of package node into those that the command line knows.
 func public(err error) error {
-	var usage *node.UsageError
-	if errors.As(err, &usage) {
+	if _, ok := errors.AsType[*node.UsageError](err); ok {
 		err = &cli.UsageError{Err: err}
 	}
-	var hint *node.HintError
-	if errors.As(err, &hint) {
+	if hint, ok := errors.AsType[*node.HintError](err); ok {
 		err = &cli.HintError{Err: err, Hint: hint.Hint}
 	}
 	return err

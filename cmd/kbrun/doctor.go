@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -49,9 +48,7 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 		return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
 	}
 	if c.JSON {
-		enc := json.NewEncoder(env.Stdout)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(d)
+		err = cli.PrintJSON(env.Stdout, d)
 	} else {
 		_, err = io.WriteString(env.Stdout, d.Text())
 	}

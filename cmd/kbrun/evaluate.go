@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/runner"
 	"github.com/gpu-mode/kbgen/runner/job"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -34,8 +35,9 @@ func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	j := job.Job{
 		Env:         job.Env{Lookup: env.LookupEnv, Environ: env.Environ, Stdin: env.Stdin, Stdout: env.Stdout, Stderr: env.Stderr},
-		PayloadFile: c.PayloadFile, Out: c.Out, RunID: c.RunID, Secret: c.Secret, NoPreload: c.NoPreload, Deadline: c.Deadline, Exposed: c.exposed,
-		Devices: machine(), Sandbox: c.level(), Retain: c.directory(env), Broker: c.Broker, Version: cli.Version(),
+		PayloadFile: c.PayloadFile, Out: c.Out, Secret: c.Secret, Limit: c.Deadline, Exposed: c.exposed,
+		Retain: c.directory(env), Broker: c.Broker,
+		Job: runner.Job{RunID: c.RunID, FreshInterpreters: c.NoPreload, Devices: machine(), Sandbox: c.level(), Version: cli.Version()},
 	}
 	j.SandboxRead, j.SandboxHide = c.paths(env)
 	c.GPUType, c.Queue, j.Misplaced = job.Place{GPUType: c.GPUType, Queue: c.Queue}.In(j.Env)

@@ -1,7 +1,7 @@
 package apply
 
 import (
-	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,96 +17,46 @@ import (
 )
 
 // accounts is who is there by /etc/passwd and /etc/group.
-type accounts struct {
-	users  map[string][2]int // uid, gid
-	groups map[string]int
-}
+type accounts struct{ users, groups map[string]int }
 
 func (m *Machine) accounts() (*accounts, error) {
-	a := &accounts{users: map[string][2]int{}, groups: map[string]int{}}
-	err := m.table("/etc/passwd", func(f []string) {
-		uid, err := strconv.Atoi(field(f, 2))
-		gid, err2 := strconv.Atoi(field(f, 3))
-		if err == nil && err2 == nil {
-			a.users[f[0]] = [2]int{uid, gid}
-		}
-	})
+	users, err := m.table("/etc/passwd")
 	if err != nil {
 		return nil, err
 	}
-	err = m.table("/etc/group", func(f []string) {
-		if gid, err := strconv.Atoi(field(f, 2)); err == nil {
-			a.groups[f[0]] = gid
+	groups, err := m.table("/etc/group")
+	return &accounts{users, groups}, err
+}
+
+// table returns the numbers by name of a file with both.
+func (m *Machine) table(name string) (map[string]int, error) {
+	numbers := map[string]int{"root": 0} // also below a root directory that nobody has set up yet
+	content, err := os.ReadFile(m.path(name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for line := range strings.Lines(string(content)) {
+		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) > 2 {
+			if number, err := strconv.Atoi(f[2]); err == nil {
+				numbers[f[0]] = number
+			}
 		}
-	})
-	// A root directory that nobody has set up yet has root all the same.
-	if _, ok := a.users["root"]; !ok {
-		a.users["root"] = [2]int{0, 0}
 	}
-	if _, ok := a.groups["root"]; !ok {
-		a.groups["root"] = 0
-	}
-	return a, err
+	return numbers, nil
 }
 
-func field(f []string, i int) string {
-	if i >= len(f) {
-		return ""
-	}
-	return f[i]
-}
-
-// table calls f with the fields of each line.
-func (m *Machine) table(name string, f func([]string)) error {
-	file, err := os.Open(m.path(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20) // a group may have many members
-	for lines.Scan() {
-		f(strings.Split(lines.Text(), ":"))
-	}
-	return lines.Err()
-}
-
-// owner and group are names for numbers; where the number has several, the wanted
-// one.
-func (a *accounts) owner(uid int, want string) string {
-	if u, ok := a.users[want]; ok && u[0] == uid {
+// name is a number's; where it has several, the wanted one.
+func name(numbers map[string]int, number int, want string) string {
+	if n, ok := numbers[want]; ok && n == number {
 		return want
 	}
-	names := []string{}
-	for name, u := range a.users {
-		if u[0] == uid {
-			names = append(names, name)
+	least := ""
+	for name, n := range numbers {
+		if n == number && (least == "" || name < least) {
+			least = name
 		}
 	}
-	return first(names, uid)
-}
-
-func (a *accounts) group(gid int, want string) string {
-	if g, ok := a.groups[want]; ok && g == gid {
-		return want
-	}
-	names := []string{}
-	for name, g := range a.groups {
-		if g == gid {
-			names = append(names, name)
-		}
-	}
-	return first(names, gid)
-}
-
-func first(names []string, number int) string {
-	if len(names) == 0 {
-		return strconv.Itoa(number)
-	}
-	return slices.Min(names)
+	return cmp.Or(least, strconv.Itoa(number))
 }
 
 // Useradd is a system's users by its own commands.
@@ -130,20 +79,15 @@ func (u *Useradd) Add(ctx context.Context, user resource.User) error {
 
 // Remove removes a user and its group, which userdel leaves on some systems.
 func (u *Useradd) Remove(ctx context.Context, name string) error {
-	for _, command := range []string{"userdel", "groupdel"} {
-		a, err := (&Machine{Root: u.Root}).accounts()
+	for _, step := range [][2]string{{"/etc/passwd", "userdel"}, {"/etc/group", "groupdel"}} {
+		numbers, err := (&Machine{Root: u.Root}).table(step[0])
 		if err != nil {
 			return err
 		}
-		_, is := a.users[name]
-		if command == "groupdel" {
-			_, is = a.groups[name]
-		}
-		if !is {
-			continue
-		}
-		if err := u.run(ctx, command, "--", name); err != nil {
-			return err
+		if _, ok := numbers[name]; ok {
+			if err := u.run(ctx, step[1], "--", name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -154,8 +98,7 @@ func (u *Useradd) run(ctx context.Context, name string, args ...string) error {
 		args = append([]string{"--prefix", u.Root}, args...)
 	}
 	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil {
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) {
+		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
 			return err
 		}
 		return fmt.Errorf("%s: %w: %s", name, err, text.Line(string(out), 300))

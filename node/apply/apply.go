@@ -169,8 +169,7 @@ func (w *work) all(ctx context.Context, actions []resource.Action) error {
 			w.log("%s", a.Line())
 		}
 		if err := w.do(ctx, actions[:n]); err != nil {
-			var unit *StartError
-			if !errors.As(err, &unit) {
+			if _, ok := errors.AsType[*StartError](err); !ok {
 				return errors.Join(append(faults, fmt.Errorf("%s: %w", what, err))...)
 			}
 			faults = append(faults, err)
@@ -190,8 +189,7 @@ func (e *StartError) Unwrap() error { return e.error }
 
 // together reports whether two actions are one call of systemd's.
 func together(a, b *resource.Action) bool {
-	units := func(a *resource.Action) bool { return a.Kind == resource.KindUnit || a.Kind == resource.KindOff }
-	return units(a) && units(b) && a.Verb == b.Verb && a.Asks == b.Asks && a.Verb != resource.Remove && (a.Verb != resource.Stop || a.Drain == b.Drain)
+	return isUnit(a.Kind) && isUnit(b.Kind) && a.Verb == b.Verb && a.Asks == b.Asks && a.Verb != resource.Remove && (a.Verb != resource.Stop || a.Drain == b.Drain)
 }
 
 func (w *work) do(ctx context.Context, actions []resource.Action) error {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/node/system"
 )
 
 // fakeSystemd is a manager that behaves: it starts what it has loaded, loads when
@@ -277,7 +278,7 @@ func tree(t *testing.T, root string) map[string]string {
 		if err != nil {
 			return err
 		}
-		uid, gid := ids(info)
+		uid, gid := system.Owner(info)
 		line := fmt.Sprintf("%s %d:%d", info.Mode(), uid, gid)
 		switch {
 		case info.Mode().IsRegular():

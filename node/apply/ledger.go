@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/node/system"
 )
 
 // The ledger is a journal, a JSON object a line, and beside it what was in files
@@ -239,7 +240,7 @@ func (l *ledger) before(name string) (*prior, error) {
 	if err != nil {
 		return nil, err
 	}
-	uid, gid := ids(info)
+	uid, gid := system.Owner(info)
 	p := &prior{Type: typeOf(info.Mode()), Mode: permissions(info.Mode()), UID: uid, GID: gid}
 	switch p.Type {
 	case "link":

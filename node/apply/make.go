@@ -58,7 +58,7 @@ func (w *work) ids(owner, group string) (uid, gid int, err error) {
 			return 0, 0, fmt.Errorf("got no group %q", group)
 		}
 	}
-	return u[0], g, nil
+	return u, g, nil
 }
 
 func (w *work) user(ctx context.Context, u resource.User) error {
@@ -212,13 +212,6 @@ func typeOf(mode fs.FileMode) string {
 
 func permissions(mode fs.FileMode) fs.FileMode {
 	return mode & (fs.ModePerm | fs.ModeSticky | fs.ModeSetgid | fs.ModeSetuid)
-}
-
-func ids(info fs.FileInfo) (uid, gid int) {
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(s.Uid), int(s.Gid)
-	}
-	return -1, -1
 }
 
 // writeFile puts content at a path, whole or not at all, with its mode and owner

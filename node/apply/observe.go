@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/node/system"
 )
 
 const maxContent = 16 << 20 // of a file that is compared by its text
@@ -102,7 +103,12 @@ func (o *observer) node(name, kind, owner, group string) {
 		return
 	}
 	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
-		o.parent(dir)
+		if _, ok := o.state.Nodes[dir]; ok {
+			continue
+		}
+		if info, err := os.Stat(o.m.path(dir)); err == nil { // may be a link
+			o.state.Nodes[dir] = o.describe(info, "root", "root")
+		}
 	}
 	info, err := os.Lstat(o.m.path(name))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -127,21 +133,11 @@ func (o *observer) node(name, kind, owner, group string) {
 	o.state.Nodes[name] = n
 }
 
-// parent looks at a directory that something lies in. That may be a link.
-func (o *observer) parent(name string) {
-	if _, ok := o.state.Nodes[name]; ok {
-		return
-	}
-	if info, err := os.Stat(o.m.path(name)); err == nil {
-		o.state.Nodes[name] = o.describe(info, "root", "root")
-	}
-}
-
 func (o *observer) describe(info fs.FileInfo, owner, group string) resource.Node {
 	n := resource.Node{Type: typeOf(info.Mode()), Mode: permissions(info.Mode()), Owner: owner, Group: group}
 	if o.m.Owners {
-		uid, gid := ids(info)
-		n.Owner, n.Group = o.accounts.owner(uid, owner), o.accounts.group(gid, group)
+		uid, gid := system.Owner(info)
+		n.Owner, n.Group = name(o.accounts.users, uid, owner), name(o.accounts.groups, gid, group)
 	}
 	return n
 }

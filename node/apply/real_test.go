@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,8 +86,13 @@ func TestRealUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id, ok := a.users["kbagent-gpu0"]; !ok || id[0] == 0 || a.groups["kbagent-gpu0"] != id[1] {
-		t.Errorf("the user is %v, its group %d", id, a.groups["kbagent-gpu0"])
+	passwd, err := os.ReadFile(f.machine.path("/etc/passwd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := fmt.Sprintf(":%d:%d::/var/lib/kbnode/slots/gpu0:", a.users["kbagent-gpu0"], a.groups["kbagent-gpu0"])
+	if a.users["kbagent-gpu0"] == 0 || !strings.Contains(string(passwd), user) {
+		t.Errorf("want %s in %s", user, passwd)
 	}
 	if did := f.mustApply(t, &s); len(did) > 0 {
 		t.Errorf("a second time: %+v", did)

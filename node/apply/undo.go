@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/node/system"
 )
 
 // Undo makes the machine what it was before the first Apply. With purge, what slots
@@ -274,7 +275,10 @@ func (w *work) giveBackUser(ctx context.Context, t *thing) error {
 // root's then, as its user goes.
 func (w *work) giveBackDir(t *thing, purge bool) error {
 	name := w.m.path(t.Name)
-	if purge && t.Name != ledgerOwn && managed(t.Name) {
+	// Nobody but kbnode and its slots writes there. The vendor's own files may lie in
+	// /etc/kbnode.
+	managed := strings.HasPrefix(t.Name, ledgerOwn+"/") || t.Name == node.RunDir || strings.HasPrefix(t.Name, node.RunDir+"/")
+	if purge && managed {
 		return w.m.remove(name)
 	}
 	kept, err := w.m.removeDir(name)
@@ -282,21 +286,14 @@ func (w *work) giveBackDir(t *thing, purge bool) error {
 		return err
 	}
 	w.log("kept %s, for it is not empty", t.Name)
-	if info, err := os.Lstat(name); err != nil || !info.IsDir() || isRoot(info) {
+	info, err := os.Lstat(name)
+	if err != nil || !info.IsDir() {
 		return err
 	}
+	if uid, _ := system.Owner(info); uid == 0 {
+		return nil
+	}
 	return w.m.setDir(name, 0o700, 0, 0)
-}
-
-func isRoot(info fs.FileInfo) bool {
-	uid, _ := ids(info)
-	return uid == 0
-}
-
-// managed reports whether nobody but kbnode and its slots writes below a directory.
-// The vendor's own files may lie in /etc/kbnode.
-func managed(name string) bool {
-	return strings.HasPrefix(name, ledgerOwn+"/") || name == node.RunDir || strings.HasPrefix(name, node.RunDir+"/")
 }
 
 // closeLedger ends the ledger: the journal first, without which the rest is

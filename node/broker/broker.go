@@ -28,6 +28,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/secrets"
 	"github.com/gpu-mode/kbgen/secrets/legacy"
+	"github.com/gpu-mode/kbgen/secrets/refused"
 )
 
 // Limits of what strangers on the node may cost.
@@ -98,8 +99,8 @@ func (b *Broker) talk(ctx context.Context, conn net.Conn) {
 		err = json.Unmarshal(line, &r)
 	}
 	if err != nil || r.Version != 1 {
-		b.Log.Warn("refused", append(who, "reason", secrets.Malformed)...)
-		answer(conn, client.Response{Refused: secrets.Malformed, Detail: "got no request of version 1"})
+		b.Log.Warn("refused", append(who, "reason", refused.Malformed)...)
+		answer(conn, client.Response{Refused: refused.Malformed, Detail: "got no request of version 1"})
 		return
 	}
 	value, job, err := b.open(ctx, r)
@@ -108,12 +109,12 @@ func (b *Broker) talk(ctx context.Context, conn net.Conn) {
 		who = append(who, "run", text.Line(r.Run, 64))
 	}
 	if err != nil {
-		refused := new(secrets.Refusal)
-		if !errors.As(err, &refused) {
-			refused = &secrets.Refusal{Reason: secrets.Malformed, Detail: "the request cannot be answered"}
+		why, ok := errors.AsType[*refused.Refusal](err)
+		if !ok {
+			why = &refused.Refusal{Reason: refused.Malformed, Detail: "the request cannot be answered"}
 		}
-		b.Log.Warn("refused", append(who, "reason", refused.Reason)...)
-		answer(conn, client.Response{Refused: refused.Reason, Detail: refused.Detail})
+		b.Log.Warn("refused", append(who, "reason", why.Reason)...)
+		answer(conn, client.Response{Refused: why.Reason, Detail: why.Detail})
 		return
 	}
 	b.Log.Info("given", who...)
@@ -156,7 +157,7 @@ func (b *Broker) openOld(r client.Request, job asker) ([]byte, error) {
 		return nil, err
 	}
 	if err := secrets.CheckName(r.Name); err != nil {
-		return nil, &secrets.Refusal{Reason: secrets.Renamed, Detail: err.Error()}
+		return nil, &refused.Refusal{Reason: refused.Renamed, Detail: err.Error()}
 	}
 	err := legacy.ErrOpen
 	for _, k := range b.Keys {
@@ -169,9 +170,9 @@ func (b *Broker) openOld(r client.Request, job asker) ([]byte, error) {
 		}
 	}
 	if errors.Is(err, legacy.ErrFormat) {
-		return nil, &secrets.Refusal{Reason: secrets.Malformed, Detail: err.Error()}
+		return nil, &refused.Refusal{Reason: refused.Malformed, Detail: err.Error()}
 	}
-	return nil, &secrets.Refusal{Reason: secrets.UnknownRecipient, Detail: legacy.ErrOpen.Error()}
+	return nil, &refused.Refusal{Reason: refused.UnknownRecipient, Detail: legacy.ErrOpen.Error()}
 }
 
 func answer(conn net.Conn, r client.Response) {

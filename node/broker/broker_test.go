@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node/broker/client"
 	"github.com/gpu-mode/kbgen/secrets"
+	"github.com/gpu-mode/kbgen/secrets/refused"
 )
 
 const (
@@ -102,7 +103,7 @@ func TestGive(t *testing.T) {
 		t.Errorf("the log does not say who asked:\n%s", log)
 	}
 	_, err = client.Get(t.Context(), socket, client.Request{Name: "OTHER_TOKEN", Envelope: envelope})
-	if refused := new(secrets.Refusal); !errors.As(err, &refused) || refused.Reason != secrets.Renamed {
+	if why := new(refused.Refusal); !errors.As(err, &why) || why.Reason != refused.Renamed {
 		t.Errorf("under another name: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/pem"
@@ -111,12 +112,7 @@ func (c *config) policy(about io.Writer) (policy, error) {
 		return nil, errors.New("got not exactly one of oidc and host")
 	case c.OIDC != nil:
 		o := c.OIDC
-		if o.Audience == "" {
-			o.Audience = client.Audience
-		}
-		if o.Issuer == "" {
-			o.Issuer = defaultIssuer
-		}
+		o.Audience, o.Issuer = cmp.Or(o.Audience, client.Audience), cmp.Or(o.Issuer, defaultIssuer)
 		if !strings.HasPrefix(o.Issuer, "https://") && !strings.HasPrefix(o.Issuer, "http://127.0.0.1:") {
 			return nil, fmt.Errorf("oidc: issuer: got %s, want https://…: whoever answers for it decides who is believed", text.Quote(o.Issuer))
 		}

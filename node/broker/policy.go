@@ -8,6 +8,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 
+	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/secrets"
 	"github.com/gpu-mode/kbgen/secrets/refused"
 )
@@ -56,7 +57,7 @@ const fetchLimit = 10 * time.Second
 // Identify verifies the token.
 func (p *oidcPolicy) Identify(ctx context.Context, token string) (asker, error) {
 	if token == "" {
-		return asker{}, &secrets.Refusal{Reason: refused.Unproved, Detail: "got no token, want one of the job: buildkite-agent oidc request-token"}
+		return asker{}, &refused.Refusal{Reason: refused.Unproved, Detail: "got no token, want one of the job: buildkite-agent oidc request-token"}
 	}
 	ctx, stop := context.WithTimeout(ctx, fetchLimit)
 	defer stop()
@@ -64,11 +65,11 @@ func (p *oidcPolicy) Identify(ctx context.Context, token string) (asker, error) 
 	expired := new(oidc.TokenExpiredError)
 	switch {
 	case errors.As(err, &expired):
-		return asker{}, &secrets.Refusal{Reason: refused.Unproved, Detail: "the token has expired"}
+		return asker{}, &refused.Refusal{Reason: refused.Unproved, Detail: "the token has expired"}
 	case err != nil && ctx.Err() != nil:
-		return asker{}, &secrets.Refusal{Reason: refused.Busy, Detail: "the issuer's keys could not be fetched in time"}
+		return asker{}, &refused.Refusal{Reason: refused.Busy, Detail: "the issuer's keys could not be fetched in time"}
 	case err != nil: // the library's texts quote claims of the token, never its signature
-		return asker{}, &secrets.Refusal{Reason: refused.Unproved, Detail: "the token is not believed: " + cut(err.Error())}
+		return asker{}, &refused.Refusal{Reason: refused.Unproved, Detail: "the token is not believed: " + text.Shorten(err.Error(), 200)}
 	}
 	var c struct {
 		Organization string `json:"organization_id"`
@@ -81,13 +82,13 @@ func (p *oidcPolicy) Identify(ctx context.Context, token string) (asker, error) 
 		Job          string `json:"job_id"`
 	}
 	if err := id.Claims(&c); err != nil {
-		return asker{}, &secrets.Refusal{Reason: refused.Unproved, Detail: "the token's claims cannot be read"}
+		return asker{}, &refused.Refusal{Reason: refused.Unproved, Detail: "the token's claims cannot be read"}
 	}
 	if c.Organization == "" || c.Pipeline == "" {
-		return asker{}, &secrets.Refusal{Reason: refused.Unproved, Detail: "the token lacks organization_id or pipeline_id: request it with --claim"}
+		return asker{}, &refused.Refusal{Reason: refused.Unproved, Detail: "the token lacks organization_id or pipeline_id: request it with --claim"}
 	}
 	if !slices.Contains(p.organizations, c.Organization) {
-		return asker{}, &secrets.Refusal{Reason: secrets.WrongOrganization, Detail: "the job is of an organization that this node does not serve"}
+		return asker{}, &refused.Refusal{Reason: refused.WrongOrganization, Detail: "the job is of an organization that this node does not serve"}
 	}
 	ref := "refs/heads/" + c.Branch
 	if c.Tag != "" {
@@ -109,14 +110,7 @@ func (p *oidcPolicy) AllowOld(pipelines []string, j asker) error {
 	return nil
 }
 
-var noOldFormats = &secrets.Refusal{Reason: secrets.WrongPipeline, Detail: "this node opens old formats for other pipelines only"}
-
-func cut(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "…"
-	}
-	return s
-}
+var noOldFormats = &refused.Refusal{Reason: refused.WrongPipeline, Detail: "this node opens old formats for other pipelines only"}
 
 // hostPolicy is the policy of a node without tokens: its agent takes jobs of these
 // pipelines only (the hook pre-bootstrap refuses others), and whoever asks is
@@ -137,7 +131,7 @@ func (p *hostPolicy) Identify(context.Context, string) (asker, error) {
 // Allow reports whether all that may run here may have it.
 func (p *hostPolicy) Allow(s *secrets.Secret, name string, now time.Time, j asker) error {
 	if len(s.Queues)+len(s.Steps)+len(s.Refs)+len(s.Sources) > 0 {
-		return &secrets.Refusal{Name: name, Reason: refused.Unproved, Detail: "it is bound to queues, steps, refs or sources, which nothing proves on a node without tokens"}
+		return &refused.Refusal{Name: name, Reason: refused.Unproved, Detail: "it is bound to queues, steps, refs or sources, which nothing proves on a node without tokens"}
 	}
 	for _, pipeline := range p.Pipelines {
 		c := j.Claims
@@ -147,7 +141,7 @@ func (p *hostPolicy) Allow(s *secrets.Secret, name string, now time.Time, j aske
 		}
 	}
 	if len(p.Pipelines) == 0 {
-		return &secrets.Refusal{Name: name, Reason: refused.Unproved, Detail: "the node names no pipelines"}
+		return &refused.Refusal{Name: name, Reason: refused.Unproved, Detail: "the node names no pipelines"}
 	}
 	return nil
 }

@@ -26,14 +26,12 @@ import (
 const maxAnswer = 16 << 20
 
 // A Client asks one engine.
-type Client struct {
-	http *http.Client
-}
+type Client struct{ http.Client }
 
 // New returns a client of the engine that listens on the unix socket.
 func New(socket string) *Client {
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
-	return &Client{http: &http.Client{Transport: &http.Transport{
+	return &Client{http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", socket)
 		},
@@ -41,9 +39,6 @@ func New(socket string) *Client {
 		DisableCompression: true,
 	}}}
 }
-
-// Transport is what carries requests to the engine, whatever host they name.
-func (c *Client) Transport() http.RoundTripper { return c.http.Transport }
 
 // An Error is an answer of the engine that says no.
 type Error struct {
@@ -55,8 +50,8 @@ func (e *Error) Error() string { return fmt.Sprintf("the engine says %d: %s", e.
 
 // Is reports whether err is an answer of the engine with this status.
 func Is(err error, status int) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Status == status
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Status == status
 }
 
 // Do sends one request, in as its body when not nil, and decodes the answer into
@@ -99,24 +94,18 @@ func (c *Client) Open(ctx context.Context, method, path string, query url.Values
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.Client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("asking the engine: %w", cause(err))
+		if made, ok := errors.AsType[*url.Error](err); ok { // its URL has a host that is made up
+			err = made.Err
+		}
+		return nil, fmt.Errorf("asking the engine: %w", err)
 	}
 	if resp.StatusCode >= 400 {
 		defer resp.Body.Close()
 		return nil, refusal(resp)
 	}
 	return resp.Body, nil
-}
-
-// cause takes away the URL that net/http puts in front: its host is made up.
-func cause(err error) error {
-	var e *url.Error
-	if errors.As(err, &e) {
-		return e.Err
-	}
-	return err
 }
 
 func refusal(resp *http.Response) error {

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gpu-mode/kbgen/node"
@@ -76,33 +75,28 @@ func Run(ctx context.Context, m Machine, c *node.Config, o Options) []Result {
 	r := &run{ctx: ctx, m: m, c: c}
 	for _, check := range machineChecks {
 		if check.preflight || !o.Preflight {
-			r.check(check.code, nil, func() { check.run(r) })
+			r.check(check.code, check.shown, nil, func() { check.run(r) })
 		}
 	}
-	for i := range c.Slots {
-		slot := &c.Slots[i]
+	for _, slot := range c.Slots {
 		if o.Slot != "" && slot.Name != o.Slot {
 			continue
 		}
 		for _, check := range slotChecks {
 			if check.preflight || !o.Preflight {
-				r.check(check.code, slot, func() { check.run(r, slot) })
+				r.check(check.code, check.shown, slot, func() { check.run(r, slot) })
 			}
 		}
 	}
 	return r.results
 }
 
-type machineCheck struct {
+// A check is one of the machine's or of a slot's.
+type check[F any] struct {
 	code      string
 	preflight bool
-	run       func(*run)
-}
-
-type slotCheck struct {
-	code      string
-	preflight bool
-	run       func(*run, *node.Slot)
+	run       F
+	shown     string // what it has shown when it finds nothing wrong
 }
 
 // A run is one examination.
@@ -118,12 +112,12 @@ type run struct {
 }
 
 // check makes one check. A check that says nothing found nothing wrong.
-func (r *run) check(code string, slot *node.Slot, of func()) {
+func (r *run) check(code, shown string, slot *node.Slot, of func()) {
 	r.code, r.slot = code, slot
 	before := len(r.results)
 	of()
 	if len(r.results) == before {
-		r.report(OK, "", "%s", about[code])
+		r.report(OK, "", "%s", shown)
 	}
 }
 
@@ -183,14 +177,6 @@ func Drift(ctx context.Context, m Machine, c *node.Config) []Result {
 	return r.results
 }
 
-// owner returns the numbers of a file's owner and group; -1 where they are not known.
-func owner(info fs.FileInfo) (uid, gid int) {
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(s.Uid), int(s.Gid)
-	}
-	return -1, -1
-}
-
 // A Diagnosis is what kbnode doctor --json prints.
 type Diagnosis struct {
 	OK     bool     `json:"ok"` // no failure; warnings may be there
@@ -235,7 +221,7 @@ func Host() Machine {
 		Root: "/", Run: system.Run, Engine: func(ctx context.Context, socket, path string, query url.Values, into any) error {
 			return docker.New(socket).Do(ctx, http.MethodGet, path, query, nil, into)
 		},
-		Look: system.Look, User: system.LookupUser, Get: get, Owner: owner, Device: devices(),
+		Look: system.Look, User: system.LookupUser, Get: get, Owner: system.Owner, Device: devices(),
 		Root0: os.Geteuid() == 0, Inside: inside, Owned: func(_ string, body []byte) (ours, unchanged bool) { return resource.Marked(body), resource.Owned(body) },
 	}
 }

@@ -49,7 +49,7 @@ func healthy(t *testing.T) *world {
 	}
 	w := &world{t: t, root: t.TempDir(), config: &node.Config{
 		Version: 1, Node: "n", Vendor: "v", Program: "/usr/bin/kbnode", Agent: node.Agent{Path: "/usr/bin/buildkite-agent", Version: "3.138.0"},
-		Docker: node.Docker{Socket: "/run/docker.sock", CLI: "/usr/bin/docker"}, PluginCommit: schema.PluginCommit, Slots: []node.Slot{slot},
+		Docker: node.Docker{Socket: "/run/docker.sock", CLI: "/usr/bin/docker"}, PluginCommit: schema.PluginCommit, Slots: []*node.Slot{&slot},
 	}}
 	for name, body := range map[string]string{
 		"/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n", "/proc/meminfo": "MemTotal: 16000000 kB\nSwapTotal: 0 kB\n",
@@ -171,7 +171,7 @@ func (w *world) examine(o Options) []Result {
 			return strings.HasPrefix(string(body), "# kbnode"), !w.changed
 		},
 		Owner: func(info os.FileInfo) (int, int) {
-			u, g := owner(info)
+			u, g := system.Owner(info)
 			if u == uid && info.Mode().Perm()&0o077 != 0 { // what is not a slot's is root's here
 				return 0, 0
 			}
@@ -345,12 +345,12 @@ func TestPausedSlotHasNoAgent(t *testing.T) {
 
 // addNeighbour adds a slot whose device node opens from here.
 func (w *world) addNeighbour() {
-	other := w.config.Slots[0]
+	other := *w.config.Slots[0]
 	other.Name = "gpu1"
 	w.write("/dev/nvidia6", "")
 	other.Devices = []node.Device{{Vendor: "nvidia", UUID: uuid, Nodes: []string{"/dev/nvidia6"}}}
 	w.config.Slots[0].Name = "gpu0"
-	w.config.Slots = append(w.config.Slots, other)
+	w.config.Slots = append(w.config.Slots, &other)
 	for _, dir := range []string{other.Dir(), other.TempDir()} {
 		if err := os.MkdirAll(w.path(dir), 0o700); err != nil {
 			w.t.Fatal(err)

@@ -26,48 +26,31 @@ const (
 
 // machineChecks are those of the machine, in the order in which they depend on
 // each other.
-var machineChecks = []machineCheck{
-	{"root", true, (*run).root},
-	{"systemd", false, (*run).systemd},
-	{"cgroup", true, (*run).cgroup},
-	{"memory", false, (*run).memory},
-	{"swap", false, (*run).swap},
-	{"disk", true, (*run).disk},
-	{"config-mode", false, (*run).configMode},
-	{"files", false, (*run).files},
-	{"token", true, (*run).token},
-	{"hooks", true, (*run).hooks},
-	{"agent-program", true, (*run).agentProgram},
-	{"plugin", true, (*run).plugin},
-	{"docker", true, (*run).engine},
-	{"docker-socket", false, (*run).engineSocket},
-	{"docker-cgroup", false, (*run).engineCgroup},
-	{"docker-cdi", false, (*run).engineCDI},
-	{"toolkit", false, (*run).toolkit},
-	{"cdi-devices", false, (*run).cdiDevices},
-	{"driver", false, (*run).driver},
-	{"nouveau", false, (*run).nouveau},
-	{"endpoint", false, (*run).endpoint},
-	{"foreign-agents", false, (*run).foreignAgents},
-	{"target", false, (*run).target},
-	{"timers", false, (*run).timers},
-}
-
-// about says what each check that finds nothing wrong has shown.
-var about = map[string]string{
-	"root": "runs as root", "systemd": "systemd is new enough", "cgroup": "cgroup v2 with cpuset, memory and pids",
-	"memory": "the slots' memory is there", "swap": "no swap that jobs could use", "disk": "enough room for images and jobs",
-	"config-mode": "root alone can change the config", "files": "no file that kbnode wrote was changed", "token": "the token is root's alone",
-	"hooks": "the hooks are root's, and can be run", "agent-program": "the agent is there", "plugin": "the docker plugin is there, pinned, and root's",
-	"docker": "the engine answers", "docker-socket": "nobody but root has the engine's socket", "docker-cgroup": "the engine puts containers where slices are",
-	"docker-cdi": "the engine gives devices by name (CDI)", "toolkit": "no default runtime hands out GPUs", "cdi-devices": "each device has a CDI name",
-	"driver": "the driver answers", "nouveau": "nouveau is not loaded", "endpoint": "the agent API can be reached",
-	"foreign-agents": "no other agent works here", "target": "the agents start at boot", "timers": "the machine is looked after each minute",
-
-	"user": "has its user", "directories": "its directories are its user's alone", "paused": "takes jobs", "slice": "its slice is what was planned",
-	"slice-limits": "its limits are in force", "slice-devices": "opens its own devices and no other's", "device": "its devices are in order",
-	"proxy": "its docker socket is its user's alone", "image": "its images are there", "agent-unit": "its agent runs",
-	"agent-health": "its agent is connected", "agent-group": "its user is in no group that rules the machine", "leftovers": "nothing is left of earlier jobs",
+var machineChecks = []check[func(*run)]{
+	{"root", true, (*run).root, "runs as root"},
+	{"systemd", false, (*run).systemd, "systemd is new enough"},
+	{"cgroup", true, (*run).cgroup, "cgroup v2 with cpuset, memory and pids"},
+	{"memory", false, (*run).memory, "the slots' memory is there"},
+	{"swap", false, (*run).swap, "no swap that jobs could use"},
+	{"disk", true, (*run).disk, "enough room for images and jobs"},
+	{"config-mode", false, (*run).configMode, "root alone can change the config"},
+	{"files", false, (*run).files, "no file that kbnode wrote was changed"},
+	{"token", true, (*run).token, "the token is root's alone"},
+	{"hooks", true, (*run).hooks, "the hooks are root's, and can be run"},
+	{"agent-program", true, (*run).agentProgram, "the agent is there"},
+	{"plugin", true, (*run).plugin, "the docker plugin is there, pinned, and root's"},
+	{"docker", true, (*run).engine, "the engine answers"},
+	{"docker-socket", false, (*run).engineSocket, "nobody but root has the engine's socket"},
+	{"docker-cgroup", false, (*run).engineCgroup, "the engine puts containers where slices are"},
+	{"docker-cdi", false, (*run).engineCDI, "the engine gives devices by name (CDI)"},
+	{"toolkit", false, (*run).toolkit, "no default runtime hands out GPUs"},
+	{"cdi-devices", false, (*run).cdiDevices, "each device has a CDI name"},
+	{"driver", false, (*run).driver, "the driver answers"},
+	{"nouveau", false, (*run).nouveau, "nouveau is not loaded"},
+	{"endpoint", false, (*run).endpoint, "the agent API can be reached"},
+	{"foreign-agents", false, (*run).foreignAgents, "no other agent works here"},
+	{"target", false, (*run).target, "the agents start at boot"},
+	{"timers", false, (*run).timers, "the machine is looked after each minute"},
 }
 
 func (r *run) root() {

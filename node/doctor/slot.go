@@ -17,20 +17,20 @@ import (
 )
 
 // slotChecks are those of each slot.
-var slotChecks = []slotCheck{
-	{"user", true, (*run).user},
-	{"agent-group", false, (*run).agentGroup},
-	{"directories", true, (*run).directories},
-	{"paused", false, (*run).paused},
-	{"slice", true, (*run).slice},
-	{"slice-limits", true, (*run).sliceLimits},
-	{"slice-devices", true, (*run).sliceDevices},
-	{"device", true, (*run).device},
-	{"proxy", true, (*run).proxy},
-	{"image", true, (*run).image},
-	{"leftovers", false, (*run).leftovers},
-	{"agent-unit", false, (*run).agentUnit},
-	{"agent-health", false, (*run).agentHealth},
+var slotChecks = []check[func(*run, *node.Slot)]{
+	{"user", true, (*run).user, "has its user"},
+	{"agent-group", false, (*run).agentGroup, "its user is in no group that rules the machine"},
+	{"directories", true, (*run).directories, "its directories are its user's alone"},
+	{"paused", false, (*run).paused, "takes jobs"},
+	{"slice", true, (*run).slice, "its slice is what was planned"},
+	{"slice-limits", true, (*run).sliceLimits, "its limits are in force"},
+	{"slice-devices", true, (*run).sliceDevices, "opens its own devices and no other's"},
+	{"device", true, (*run).device, "its devices are in order"},
+	{"proxy", true, (*run).proxy, "its docker socket is its user's alone"},
+	{"image", true, (*run).image, "its images are there"},
+	{"leftovers", false, (*run).leftovers, "nothing is left of earlier jobs"},
+	{"agent-unit", false, (*run).agentUnit, "its agent runs"},
+	{"agent-health", false, (*run).agentHealth, "its agent is connected"},
 }
 
 func (r *run) user(s *node.Slot) {
@@ -141,8 +141,7 @@ func (r *run) sliceDevices(s *node.Slot) {
 // own job uses is.
 func Fit(ctx context.Context, m Machine, s *node.Slot) error {
 	err := health.Check(ctx, s, m.Device)
-	var f *health.Fault
-	if errors.As(err, &f) && f.Code == health.CodeDeviceBusy {
+	if f, ok := errors.AsType[*health.Fault](err); ok && f.Code == health.CodeDeviceBusy {
 		if r := (&run{ctx: ctx, m: m}); r.running(s) {
 			return nil
 		}

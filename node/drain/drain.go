@@ -117,9 +117,9 @@ func StartAgents(ctx context.Context) error {
 		return err
 	}
 	var slots []*node.Slot
-	for i := range config.Slots {
-		if config.Slots[i].Platform == "docker" {
-			slots = append(slots, &config.Slots[i])
+	for _, s := range config.Slots {
+		if s.Platform == "docker" {
+			slots = append(slots, s)
 		}
 	}
 	if err := Agents(ctx, slots, "start"); err != nil {
@@ -144,8 +144,7 @@ func Watch(ctx context.Context, config *node.Config, log func(format string, arg
 	why := make([]error, len(config.Slots))
 	var looking sync.WaitGroup
 	var paused []*node.Slot
-	for i := range config.Slots {
-		s := &config.Slots[i]
+	for i, s := range config.Slots {
 		if _, err := os.Stat(s.Paused()); err == nil {
 			paused = append(paused, s)
 			continue
@@ -160,7 +159,7 @@ func Watch(ctx context.Context, config *node.Config, log func(format string, arg
 	}
 	looking.Wait()
 	for i, err := range why {
-		if s := &config.Slots[i]; err != nil {
+		if s := config.Slots[i]; err != nil {
 			log("%s takes no further jobs: %v", s.Name, err)
 			failed = append(failed, Retire(ctx, s, err))
 		}
@@ -206,10 +205,6 @@ func broken(ctx context.Context, again time.Duration, fit func(context.Context) 
 // nodes, then makes systemd read the slices again. A slice that starts before drops
 // what it was to allow, in silence.
 func AwaitDevices(ctx context.Context, config *node.Config, limit time.Duration, log func(format string, args ...any)) error {
-	all, err := config.Pick(nil)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for asked := false; ; asked = true {
@@ -225,18 +220,18 @@ func AwaitDevices(ctx context.Context, config *node.Config, limit time.Duration,
 		case <-ctx.Done():
 			// The other slots can work: their agents' preflight tells them apart.
 			log("after %v there is no %s", limit, strings.Join(missing, ", no "))
-			return reloadSlices(context.WithoutCancel(ctx), all)
+			return reloadSlices(context.WithoutCancel(ctx), config.Slots)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-	return reloadSlices(ctx, all)
+	return reloadSlices(ctx, config.Slots)
 }
 
 // missingNodes are the slots' device nodes that are not there.
 func missingNodes(config *node.Config) []string {
 	var missing []string
-	for i := range config.Slots {
-		for _, n := range limits.Nodes(&config.Slots[i]) {
+	for _, s := range config.Slots {
+		for _, n := range limits.Nodes(s) {
 			if info, err := os.Stat(n); (err != nil || info.Mode()&fs.ModeCharDevice == 0) && !slices.Contains(missing, n) {
 				missing = append(missing, n)
 			}

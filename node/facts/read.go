@@ -83,11 +83,7 @@ func (r *reader) system(ctx context.Context) {
 		r.Arch = strings.TrimSpace(r.run(ctx, "uname", "-m"))
 	}
 	r.distribution()
-	if first, _, _ := strings.Cut(r.run(ctx, "systemctl", "--version"), "\n"); first != "" {
-		if f := strings.Fields(first); len(f) > 1 {
-			r.Systemd = leadingNumber(f[1])
-		}
-	}
+	fmt.Sscanf(r.run(ctx, "systemctl", "--version"), "systemd %d", &r.Systemd)
 	switch controllers := r.line("sys/fs/cgroup/cgroup.controllers"); {
 	case controllers != "":
 		r.Cgroup = Cgroup{2, strings.Fields(controllers)}
@@ -243,11 +239,6 @@ func trailingNumber(s string) int {
 	if err != nil {
 		return -1
 	}
-	return n
-}
-
-func leadingNumber(s string) int {
-	n, _ := strconv.Atoi(s[:len(s)-len(strings.TrimLeft(s, "0123456789"))])
 	return n
 }
 

@@ -218,7 +218,7 @@ func open(ctx context.Context, socket string, environ []string, token TokenSourc
 	ask, stop := context.WithTimeout(ctx, UnsealLimit)
 	defer stop()
 	value, err := client.Get(ask, socket, client.Request{Name: schema.SealedPayloadName, Run: run, Envelope: sealed, Token: proof})
-	if why := (*refused.Refusal)(nil); errors.As(err, &why) {
+	if why, ok := errors.AsType[*refused.Refusal](err); ok {
 		return schema.RefusedPrefix + string(why.Reason) + ":" + why.Detail, nil
 	}
 	return schema.OpenedPrefix + string(value), err

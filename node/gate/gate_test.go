@@ -14,7 +14,7 @@ import (
 const testImage = "ghcr.io/gpu-mode/kbgen-runner:0.1.0-cuda"
 
 func config() *node.Config {
-	return &node.Config{Program: "/usr/bin/kbnode", Agent: node.Agent{Path: "/opt/agent/buildkite-agent"}, Docker: node.Docker{CLI: "/usr/bin/docker"}, Slots: []node.Slot{
+	return &node.Config{Program: "/usr/bin/kbnode", Agent: node.Agent{Path: "/opt/agent/buildkite-agent"}, Docker: node.Docker{CLI: "/usr/bin/docker"}, Slots: []*node.Slot{
 		{Name: "gpu0", Platform: "docker", Images: []string{testImage}, CPUs: "0-3", SliceBytes: 1 << 30, SlicePids: 100},
 		{Name: "host0", Platform: "host", Commands: []string{"exec kbrun evaluate", "one\ntwo"}},
 	}}
@@ -187,14 +187,14 @@ func TestJobsThatAreRefused(t *testing.T) {
 	if err := Decide(config(), "gpu9", job()); err == nil || !strings.Contains(err.Error(), `slot: got "gpu9"`) {
 		t.Errorf("a slot that is none: %v", err)
 	}
-	if err := Decide(&node.Config{Slots: []node.Slot{{Name: "x", Platform: "vm"}}}, "x", job()); err == nil {
+	if err := Decide(&node.Config{Slots: []*node.Slot{{Name: "x", Platform: "vm"}}}, "x", job()); err == nil {
 		t.Error("a platform that is none: nil")
 	}
 }
 
 func TestEnviron(t *testing.T) {
 	c := config()
-	got := Environ(c, &c.Slots[0], "/", []string{
+	got := Environ(c, c.Slots[0], "/", []string{
 		"PATH=/evil", "HOME=/evil", "TMPDIR=/evil", "DOCKER_HOST=tcp://evil", "DOCKER_CONFIG=/evil", "GIT_CONFIG_COUNT=9", "GIT_CONFIG_KEY_1=core.fsmonitor", "GIT_SSH_COMMAND=x", "KBNODE_SLOT=gpu1",
 		"BASH_ENV=/evil", "ENV=/evil", "LD_PRELOAD=/evil", "LD_LIBRARY_PATH=/evil", "BASH_FUNC_docker%%=() { id; }", "BUILDKITE_X%%=() { id; }", "SHELLOPTS=xtrace", "PS4=$(id)", "IFS=x",
 		"BUILDKITE_PLUGIN_DOCKER_PRIVILEGED=true", "BUILDKITE_PLUGIN_VALIDATION=true", "BUILDKITE_PLUGINS_PATH=/evil", "=x", "",
@@ -209,14 +209,14 @@ func TestEnviron(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	if got := Environ(c, &c.Slots[1], "/", nil); slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "DOCKER_") }) {
+	if got := Environ(c, c.Slots[1], "/", nil); slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "DOCKER_") }) {
 		t.Errorf("a slot without containers has docker's variables: %q", got)
 	}
 }
 
 func TestOfferPlugin(t *testing.T) {
 	c, root := config(), t.TempDir()
-	s, want := &c.Slots[0], filepath.Join(root, node.PluginDir)
+	s, want := c.Slots[0], filepath.Join(root, node.PluginDir)
 	link := func(agent string) string { return filepath.Join(root, s.PluginsPath(), agent, cloneName) }
 	// What a job, or an agent of another name, left there before is gone.
 	evil := t.TempDir()
@@ -245,7 +245,7 @@ func TestOfferPlugin(t *testing.T) {
 			t.Errorf("%q is taken for a name", agent)
 		}
 	}
-	if err := OfferPlugin(&c.Slots[1], root, ""); err != nil {
+	if err := OfferPlugin(c.Slots[1], root, ""); err != nil {
 		t.Errorf("a slot without containers: %v", err)
 	}
 }
@@ -255,7 +255,7 @@ func TestOfferPlugin(t *testing.T) {
 func FuzzPlugins(f *testing.F) {
 	f.Add(plugin(sources[0], step))
 	f.Add(`[{"docker#v5.13.0":{"image":"x","privileged":null}}]`)
-	s := &config().Slots[0]
+	s := config().Slots[0]
 	f.Fuzz(func(t *testing.T, raw string) {
 		err := plugins(s, raw)
 		if err != nil {

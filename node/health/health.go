@@ -148,30 +148,28 @@ func find(r *schema.DeviceReport, want node.Device) (schema.Device, bool) {
 //
 // The device cgroup answers before the driver does: EPERM is its refusal, and
 // anything else means that it let the call through.
-func Confined(root string, slot *node.Slot, others []node.Slot) error {
+func Confined(root string, slot *node.Slot, others []*node.Slot) error {
 	nodes := limits.Nodes(slot)
 	for _, n := range nodes {
 		if err := open(root, n); errors.Is(err, unix.EPERM) {
 			return fault(CodeOwnDenied, "%s: its slice does not let %s through", slot.Name, n)
 		}
 	}
-	for i := range others {
-		for _, n := range limits.Nodes(&others[i]) {
-			if slices.Contains(nodes, n) || shared(n) {
+	for _, other := range others {
+		for _, n := range limits.Nodes(other) {
+			if slices.Contains(nodes, n) || slices.Contains(shared, n) {
 				continue
 			}
 			if err := open(root, n); !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOENT) {
-				return fault(CodeOthersOpened, "%s: its slice lets %s through, which is %s's", slot.Name, n, others[i].Name)
+				return fault(CodeOthersOpened, "%s: its slice lets %s through, which is %s's", slot.Name, n, other.Name)
 			}
 		}
 	}
 	return nil
 }
 
-// shared reports whether a device node serves all devices of a vendor.
-func shared(name string) bool {
-	return slices.Contains([]string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/kfd", "/dev/vfio/vfio"}, name)
-}
+// shared are device nodes that serve all devices of a vendor.
+var shared = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/kfd", "/dev/vfio/vfio"}
 
 // open opens a device node and closes it again. It does not wait for a device
 // that is in use.

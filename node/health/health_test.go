@@ -71,8 +71,8 @@ func TestFaultsHaveCodes(t *testing.T) {
 	}
 	want(CodeDriver, Check(context.Background(), slot, device.Machine{Root: root}))
 	other := node.Slot{Name: "gpu1", Devices: []node.Device{{Vendor: "nvidia", Nodes: []string{"/dev/nvidia1", "/dev/nvidiactl"}}}}
-	want(CodeOthersOpened, Confined(root, slot, []node.Slot{*slot, other}))
-	if err := Confined(root, slot, []node.Slot{*slot}); err != nil {
+	want(CodeOthersOpened, Confined(root, slot, []*node.Slot{slot, &other}))
+	if err := Confined(root, slot, []*node.Slot{slot}); err != nil {
 		t.Errorf("with no other slot: %v", err)
 	}
 }

@@ -60,7 +60,7 @@ func (m *maker) device(s *slot, name string) (node.Device, *facts.GPU, error) {
 		}
 		for k := range g.Instances {
 			if in := &g.Instances[k]; strings.EqualFold(in.UUID, name) {
-				return m.instance(g, in), g, nil
+				return node.Device{Vendor: g.Vendor, UUID: in.UUID, PCI: g.PCI, Nodes: slices.Concat(g.Nodes, in.Nodes, m.commonNodes())}, g, nil
 			}
 		}
 		if name != strconv.Itoa(g.Index) && !strings.EqualFold(g.PCI, name) && !strings.EqualFold(g.UUID, name) {
@@ -72,25 +72,16 @@ func (m *maker) device(s *slot, name string) (node.Device, *facts.GPU, error) {
 	return node.Device{}, nil, fmt.Errorf("got device %q, want one of %s's on this machine: %s", name, s.row.Vendor, m.list(s.row.Vendor))
 }
 
-// alwaysNVIDIA are the common nodes that every program opens. The driver makes
-// some of them with the first use.
-var alwaysNVIDIA = []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
-
+// commonNodes are those of the machine and those that every program opens. The
+// driver makes some of them with the first use.
 func (m *maker) commonNodes() []string {
-	all := slices.Clone(alwaysNVIDIA)
+	all := []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
 	for _, n := range m.Facts.Common {
 		if !slices.Contains(all, n) {
 			all = append(all, n)
 		}
 	}
 	return all
-}
-
-func (m *maker) instance(g *facts.GPU, in *facts.Instance) node.Device {
-	return node.Device{
-		Vendor: g.Vendor, UUID: in.UUID, PCI: g.PCI,
-		Nodes: slices.Concat(g.Nodes, in.Nodes, m.commonNodes()),
-	}
 }
 
 func (m *maker) wholeGPU(s *slot, g *facts.GPU, name string) (node.Device, error) {

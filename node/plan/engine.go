@@ -199,9 +199,6 @@ func (m *maker) agent() node.Agent {
 	return node.Agent{Path: "/usr/bin/buildkite-agent"}
 }
 
-// agentMajor decides which settings its config may have.
-func (m *maker) agentMajor() int { return cmp.Or(major(m.agent().Version), 3) }
-
 // A family is how distributions that are alike install packages.
 type family struct {
 	names   []string // IDs of /etc/os-release, also as ID_LIKE

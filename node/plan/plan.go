@@ -17,7 +17,6 @@ import (
 	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/schema"
-	"github.com/gpu-mode/kbgen/schema/near"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
@@ -30,7 +29,7 @@ type Row struct {
 	Queue    string
 	Image    string // docker: what its steps name
 
-	GPUs, CPUs, MemoryGiB, ShmGiB int // promised to one job
+	GPUs, CPUs, MemoryGiB int // promised to one job
 
 	Timeout  time.Duration
 	Commands []string // host: what its steps may run, each whole
@@ -119,13 +118,6 @@ type slot struct {
 func Make(in Input) (*Plan, error) {
 	in.PluginFrom = cmp.Or(in.PluginFrom, defaultPlugin)
 	in.PluginCommit = cmp.Or(in.PluginCommit, schema.PluginCommit)
-	var names []string
-	for _, n := range in.File.Nodes {
-		names = append(names, n.Name)
-	}
-	if !slices.Contains(names, in.Node) {
-		return nil, fmt.Errorf("node: got %q, want one of the queue file: %s", in.Node, near.Perhaps(in.Node, names))
-	}
 	m := &maker{Input: in, plan: &Plan{}}
 	m.system()
 	m.makeSlots()
@@ -255,7 +247,7 @@ func (m *maker) config() {
 		c.PluginCommit = m.PluginCommit
 	}
 	for _, s := range m.slots {
-		c.Slots = append(c.Slots, s.Slot)
+		c.Slots = append(c.Slots, &s.Slot)
 	}
 }
 

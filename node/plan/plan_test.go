@@ -231,7 +231,7 @@ func TestFaultsAreSaidAllAtOnce(t *testing.T) {
 		change        func(*Input)
 		want          []string
 	}{
-		{name: "unknown node", machine: "nvidia-1", change: func(in *Input) { in.Node = "a2" }, want: []string{`node: got "a2", want one of the queue file: a1 perhaps`}},
+		{name: "unknown node", machine: "nvidia-1", change: func(in *Input) { in.Node = "a2" }, want: []string{`node "a2": got no agent in the queue file`}},
 		{name: "unknown device", machine: "nvidia-8", changes: []string{"count: 8", "indexes: [0, 9]"}, want: []string{`gpu1: got device "9", want one of nvidia's on this machine: 0 (GPU-00000000-feed-beef-cafe-000000000000), 1 (`}},
 		{name: "one device twice", machine: "nvidia-1", changes: []string{"count: 1", "count: 2", "cpus: 16", "cpus: 8", "memory_gib: 64", "memory_gib: 32"},
 			change: func(in *Input) {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"io/fs"
 	"slices"
 	"strconv"
@@ -124,9 +125,6 @@ func (m *maker) sharedFiles(n *templates.Node) error {
 	return nil
 }
 
-// agentName is what a slot's agent registers as.
-func (m *maker) agentName(s *slot) string { return m.Node + "-" + s.Name }
-
 // slotFiles are one slot's own: its user, directories, limits and agent.
 func (m *maker) slotFiles(n *templates.Node, s *slot) error {
 	set := &m.plan.Set
@@ -141,7 +139,7 @@ func (m *maker) slotFiles(n *templates.Node, s *slot) error {
 	}
 	m.add(node.UnitDir+"/"+s.Slice(), 0o644, slice)
 	config, err := (&templates.AgentConfig{
-		Major: m.agentMajor(), Name: m.agentName(s), Slot: s.Name, Tags: s.Tags, Endpoint: m.Endpoint, Program: Program,
+		Major: cmp.Or(major(m.agent().Version), 3), Name: m.Node + "-" + s.Name, Slot: s.Name, Tags: s.Tags, Endpoint: m.Endpoint, Program: Program,
 		Docker: s.Platform == Docker, Plugin: schema.PluginSource + "#" + schema.PluginVersion,
 		JWKS: m.VerificationJWKS, HealthPort: s.HealthPort, CancelSecs: cancelSecs,
 	}).File()

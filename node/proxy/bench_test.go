@@ -16,7 +16,7 @@ import (
 func BenchmarkProxy(b *testing.B) {
 	r := newRig(b)
 	r.instant = true
-	direct := &http.Client{Transport: r.engine.Transport()}
+	direct := &http.Client{Transport: r.engine.Transport}
 	var there, through time.Duration
 	for b.Loop() {
 		start := time.Now()

@@ -81,7 +81,7 @@ func New(o Options) (*Proxy, error) {
 	p := &Proxy{Options: o, engine: docker.New(o.Engine), watched: map[string]chan struct{}{}}
 	p.forward = &httputil.ReverseProxy{
 		Rewrite:       func(*httputil.ProxyRequest) {}, // pass has made the request
-		Transport:     p.engine.Transport(),
+		Transport:     p.engine.Transport,
 		FlushInterval: -1, // what a container writes is passed on as it comes
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			refuse(w, http.StatusBadGateway, "the docker engine does not answer: %v", err)
@@ -93,9 +93,7 @@ func New(o Options) (*Proxy, error) {
 // refuse answers as the engine does. The docker command prints the message, and so
 // it stands in the job's log.
 func refuse(w http.ResponseWriter, status int, format string, args ...any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"message": "kbnode: " + fmt.Sprintf(format, args...)})
+	answer(w, status, map[string]string{"message": "kbnode: " + fmt.Sprintf(format, args...)})
 }
 
 func answer(w http.ResponseWriter, status int, value any) {

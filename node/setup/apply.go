@@ -112,16 +112,15 @@ func Adopt(ctx context.Context, m *apply.Machine, o apply.Options, log func(form
 // type next.
 func (p *Plan) States(ctx context.Context) (lines []string, next string, err error) {
 	var units []string
-	for i := range p.Config.Slots {
-		units = append(units, p.Config.Slots[i].Unit())
+	for _, s := range p.Config.Slots {
+		units = append(units, s.Unit())
 	}
 	states, err := p.Machine.Systemd.States(ctx, units)
 	if err != nil {
 		return nil, "", err
 	}
 	images := false
-	for i := range p.Config.Slots {
-		s := &p.Config.Slots[i]
+	for _, s := range p.Config.Slots {
 		state := "takes jobs"
 		if is := states[s.Unit()]; !is.Active {
 			state = "does not run: kbnode doctor --slot " + s.Name

@@ -246,8 +246,8 @@ func (p *Plan) Document() *Document {
 		Node: p.Config.Node, Slots: []string{}, Actions: append([]resource.Action{}, p.Actions...), Conflicts: append([]resource.Conflict{}, p.Conflicts...),
 		Missing: append([]plan.Missing{}, p.Missing...), Notes: append([]string{}, p.Notes...),
 	}
-	for i := range p.Config.Slots {
-		d.Slots = append(d.Slots, p.Config.Slots[i].Name)
+	for _, s := range p.Config.Slots {
+		d.Slots = append(d.Slots, s.Name)
 	}
 	return d
 }

@@ -142,13 +142,9 @@ func Rows() (map[string]plan.Row, error) {
 		if err != nil {
 			return nil, err
 		}
-		shm := g.ShmGiB
-		if shm == 0 {
-			shm = pipelines.DefaultShmGiB
-		}
 		rows[g.Name] = plan.Row{
 			Name: g.Name, Vendor: string(g.Vendor), Slice: g.Slice, Platform: string(g.Platform), Queue: g.Queue, Image: g.Image,
-			GPUs: g.GPUs, CPUs: g.CPUs, MemoryGiB: g.MemoryGiB, ShmGiB: shm, Timeout: g.Timeout, Commands: commands,
+			GPUs: g.GPUs, CPUs: g.CPUs, MemoryGiB: g.MemoryGiB, Timeout: g.Timeout, Commands: commands,
 		}
 	}
 	return rows, nil

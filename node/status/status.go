@@ -50,8 +50,8 @@ func Read(ctx context.Context, m doctor.Machine, config *node.Config) (*Node, er
 	}
 	st := &Node{Node: config.Node, Vendor: config.Vendor, Slots: make([]Slot, len(config.Slots)), Drift: []string{}}
 	var reading sync.WaitGroup
-	for i := range config.Slots { // at once: a driver that hangs keeps each of them for its whole limit
-		reading.Go(func() { st.Slots[i] = readSlot(ctx, m, &config.Slots[i], pins) })
+	for i, s := range config.Slots { // at once: a driver that hangs keeps each of them for its whole limit
+		reading.Go(func() { st.Slots[i] = readSlot(ctx, m, s, pins) })
 	}
 	reading.Wait()
 	for _, r := range doctor.Drift(ctx, m, config) {
@@ -75,7 +75,10 @@ func readSlot(ctx context.Context, m doctor.Machine, s *node.Slot, pins *node.Pi
 	if body, err := os.ReadFile(s.CgroupDir() + "/memory.current"); err == nil {
 		st.Memory, _ = strconv.ParseInt(strings.TrimSpace(string(body)), 10, 64)
 	}
-	unit := unitState(ctx, m, s.Unit())
+	var unit map[string]string
+	if shown, err := m.Run(ctx, "systemctl", "show", "--no-pager", "--timestamp=utc", "--property=ActiveState,NRestarts,ActiveEnterTimestamp", s.Unit()); err == nil {
+		unit = system.Properties(string(shown))
+	}
 	st.Restarts, _ = strconv.Atoi(unit["NRestarts"])
 	if at, err := time.Parse("Mon 2006-01-02 15:04:05 MST", unit["ActiveEnterTimestamp"]); err == nil && unit["ActiveState"] == "active" {
 		st.Since = at.UTC().Format(time.RFC3339)
@@ -114,14 +117,6 @@ func Agent(ctx context.Context, m doctor.Machine, s *node.Slot, unit string) (st
 		return "busy", job
 	}
 	return "idle", job
-}
-
-func unitState(ctx context.Context, m doctor.Machine, unit string) map[string]string {
-	out, err := m.Run(ctx, "systemctl", "show", "--no-pager", "--timestamp=utc", "--property=ActiveState,NRestarts,ActiveEnterTimestamp", unit)
-	if err != nil {
-		return nil
-	}
-	return system.Properties(string(out))
 }
 
 // WriteMetrics writes what Prometheus' node exporter reads from its textfile

@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -96,6 +98,14 @@ func LookupUser(name string) (User, error) {
 		}
 	}
 	return found, nil
+}
+
+// Owner returns the numbers of a file's owner and group; -1 where they are not known.
+func Owner(info fs.FileInfo) (uid, gid int) {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(s.Uid), int(s.Gid)
+	}
+	return -1, -1
 }
 
 // Properties reads what systemctl show prints: a line for each, NAME=VALUE.

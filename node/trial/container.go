@@ -2,6 +2,7 @@ package trial
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,11 @@ func Containers(ctx context.Context, config *node.Config, slots []*node.Slot) []
 	}
 	var running sync.WaitGroup
 	for _, t := range trials {
-		running.Go(func() { t.start(ctx, config) })
+		running.Go(func() {
+			if t.end = t.launch(ctx, config); t.end != nil {
+				t.failed("container", "no container started: %v", t.end)
+			}
+		})
 	}
 	running.Wait() // each has said all it has to say, or failed
 	for _, t := range trials {
@@ -100,14 +105,7 @@ func (t *containerTrial) failed(code string, format string, args ...any) {
 // endOfScript is what a trial prints when the script is over.
 const endOfScript = "kbnode-trial-status="
 
-// start starts the container and reads what it says, up to the script's end.
-func (t *containerTrial) start(ctx context.Context, config *node.Config) {
-	if err := t.launch(ctx, config); err != nil {
-		t.end = err
-		t.failed("container", "no container started: %v", err)
-	}
-}
-
+// launch starts the container and reads what it says, up to the script's end.
 func (t *containerTrial) launch(ctx context.Context, config *node.Config) error {
 	script, env, err := isolationScript(t.slot)
 	if err != nil {
@@ -235,7 +233,7 @@ func (t *containerTrial) inside(status string) {
 	got := t.nodes()
 	slices.Sort(want)
 	if !slices.Equal(slices.Compact(want), got) {
-		t.failed("device-nodes", "a container sees %s, want %s", listed(got), listed(want))
+		t.failed("device-nodes", "a container sees %s, want %s", cmp.Or(strings.Join(got, " "), "no device"), cmp.Or(strings.Join(want, " "), "no device"))
 	}
 }
 
@@ -252,13 +250,6 @@ func (t *containerTrial) nodes() []string {
 	}
 	slices.Sort(nodes)
 	return nodes
-}
-
-func listed(names []string) string {
-	if len(names) == 0 {
-		return "no device"
-	}
-	return strings.Join(names, " ")
 }
 
 // outside reads what the kernel enforces on the container that runs.

@@ -22,8 +22,7 @@ import (
 // queue's machines takes them is Buildkite's choice; the result says whose it was.
 func Submit(ctx context.Context, client *launcher.Client, config *node.Config, only string) []doctor.Result {
 	var slots []*node.Slot // one for each queue
-	for i := range config.Slots {
-		s := &config.Slots[i]
+	for _, s := range config.Slots {
 		if only != "" && s.Name != only || slices.ContainsFunc(slots, func(other *node.Slot) bool { return other.Queue == s.Queue }) {
 			continue
 		}

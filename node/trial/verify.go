@@ -223,11 +223,7 @@ func Restore(ctx context.Context, m *apply.Machine) error {
 		return err
 	}
 	defer unlock()
-	slots, err := config.Pick(nil)
-	if err != nil {
-		return err
-	}
-	away, err := dropVerify(ctx, slots)
+	away, err := dropVerify(ctx, config.Slots)
 	if err != nil || len(away) == 0 {
 		return err
 	}

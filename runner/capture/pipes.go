@@ -40,7 +40,7 @@ func (p *Pipes) Started() {
 	}
 	for i := range p.readers {
 		r, sink := p.readers[i], p.sinks[i]
-		p.group.Go(func() { drain(r, sink) })
+		p.group.Go(func() { io.Copy(sink, r) })
 	}
 }
 
@@ -71,11 +71,10 @@ func (p *Pipes) Close() {
 	p.group.Wait()
 }
 
-// drainSize is how much of an output is read at once, in bytes, and how far a
-// program may be ahead of its reader.
-const drainSize = 256 << 10
+// pipeSize is how far a program may be ahead of its reader, in bytes.
+const pipeSize = 256 << 10
 
-// OpenPipe returns the two ends of a pipe of drainSize.
+// OpenPipe returns the two ends of a pipe of pipeSize.
 func OpenPipe() (r, w *os.File, err error) {
 	r, w, err = os.Pipe()
 	if err != nil {
@@ -83,58 +82,7 @@ func OpenPipe() (r, w *os.File, err error) {
 	}
 	if c, err := r.SyscallConn(); err == nil {
 		// Refused to users who have many pipes; then the size stays as it is.
-		c.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, drainSize) })
+		c.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeSize) })
 	}
 	return r, w, nil
 }
-
-// drain writes to sink what comes from r, a pipe or a socket, until its end,
-// its deadline or its close.
-//
-// The kernel locks a pipe while it is read, so a reader that copies slows the
-// writer down. Here the pages are moved into a pipe of this process, which takes
-// no time, and copied from there.
-func drain(r *os.File, sink io.Writer) {
-	buf := make([]byte, 64<<10)
-	conn, err := r.SyscallConn()
-	if err != nil {
-		return // it is closed
-	}
-	var side [2]int
-	if err := unix.Pipe2(side[:], unix.O_CLOEXEC); err != nil {
-		io.CopyBuffer(onlyWriter{sink}, onlyReader{r}, buf)
-		return
-	}
-	defer unix.Close(side[0])
-	defer unix.Close(side[1])
-	unix.FcntlInt(uintptr(side[1]), unix.F_SETPIPE_SZ, drainSize)
-	for {
-		var n int64
-		var moving error
-		err := conn.Read(func(fd uintptr) bool {
-			n, moving = unix.Splice(int(fd), nil, side[1], nil, drainSize, unix.SPLICE_F_NONBLOCK)
-			return moving != unix.EAGAIN
-		})
-		switch {
-		case err != nil || moving == nil && n == 0:
-			return
-		case moving == unix.EINTR:
-			continue
-		case moving != nil: // a system without splice
-			io.CopyBuffer(onlyWriter{sink}, onlyReader{r}, buf)
-			return
-		}
-		for n > 0 { // they are there: this does not wait
-			got, err := unix.Read(side[0], buf[:min(n, int64(len(buf)))])
-			if err != nil && err != unix.EINTR {
-				return
-			}
-			sink.Write(buf[:max(0, got)])
-			n -= int64(max(0, got))
-		}
-	}
-}
-
-// onlyReader and onlyWriter keep io.CopyBuffer to its buffer.
-type onlyReader struct{ io.Reader }
-type onlyWriter struct{ io.Writer }

@@ -93,7 +93,7 @@ func TestProbeIsNoChildAndEndsWithUs(t *testing.T) {
 	deadline := time.Now().Add(time.Minute)
 	for {
 		w.probe.mu.Lock()
-		n := len(w.probe.seen.devices) > 0 && w.probe.seen.devices[0].n >= 3
+		n := len(w.probe.seen.devices) > 0 && w.probe.seen.devices[0].Samples >= 3
 		w.probe.mu.Unlock()
 		if n {
 			break
@@ -322,7 +322,7 @@ func FuzzSMI(f *testing.F) {
 	f.Fuzz(func(t *testing.T, shown string) {
 		report, _ := smiReport(text.Storable(shown))
 		smiHolders(report.Devices, text.Storable(shown))
-		smiRemapped(report.Devices, shown)
+		smiPairs(report.Devices, shown, smiRemapped)
 		r := &schema.Result{Evidence: schema.Evidence{Device: report}}
 		Requirements{}.Check(r.Device, r.Device.Devices)
 		data, err := r.Encode()

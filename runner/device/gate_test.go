@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -147,28 +148,29 @@ func TestInsist(t *testing.T) {
 		{"never, and slow", []error{none, none}, true, []time.Duration{1, 2}, "nothing, asked 2 times"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			const limit = 100 * time.Hour // no machine is that slow
-			var limits []time.Duration
-			at := time.Now()
-			err := insistOn(context.Background(), func() time.Time { return at }, limit, func(l time.Duration) error {
-				limits = append(limits, l/limit)
-				if tt.takes {
-					at = at.Add(l)
+			synctest.Test(t, func(t *testing.T) {
+				const limit = 100 * time.Hour // no machine is that slow
+				var limits []time.Duration
+				_, err := insist(context.Background(), limit, func(l time.Duration) (any, error) {
+					limits = append(limits, l/limit)
+					if tt.takes {
+						time.Sleep(l)
+					}
+					return nil, tt.answers[len(limits)-1]
+				})
+				said := ""
+				if err != nil {
+					said = err.Error()
 				}
-				return tt.answers[len(limits)-1]
+				if said != tt.want || !slices.Equal(limits, tt.limits) {
+					t.Errorf("insist: %q, limits %v, want %q, %v", said, limits, tt.want, tt.limits)
+				}
 			})
-			said := ""
-			if err != nil {
-				said = err.Error()
-			}
-			if said != tt.want || !slices.Equal(limits, tt.limits) {
-				t.Errorf("insist: %q, limits %v, want %q, %v", said, limits, tt.want, tt.limits)
-			}
 		})
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	n := 0
-	if err := insist(ctx, time.Hour, func(time.Duration) error { n++; stop(); return none }); err != none || n != 1 {
+	if _, err := insist(ctx, time.Hour, func(time.Duration) (any, error) { n++; stop(); return nil, none }); err != none || n != 1 {
 		t.Errorf("insist went on after the end: %v, %d times", err, n)
 	}
 }

@@ -1,7 +1,6 @@
 package device
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"os"
@@ -56,9 +55,10 @@ func (r *kfdReader) report() *schema.DeviceReport {
 	out := &schema.DeviceReport{Source: SourceSysfs, Vendor: AMD, Driver: readLine(filepath.Join(r.root, "sys/module/amdgpu/version"))}
 	for i, n := range r.nodes() {
 		now := r.sample(i, n)
+		memory, _ := strconv.ParseUint(readLine(filepath.Join(r.device(n), "mem_info_vram_total")), 10, 64)
 		d := schema.Device{
 			Index: i, Name: r.name(n), PCI: n.pci, Node: fmt.Sprintf("/dev/dri/renderD%d", n.minor), Arch: gfx(n.values["gfx_target_version"]),
-			MemoryBytes: r.memory(n), MaxClockSM: int(n.values["max_engine_clk_fcompute"]),
+			MemoryBytes: memory, MaxClockSM: int(n.values["max_engine_clk_fcompute"]),
 			ClockSM: now.ClockSM, ClockMemory: now.ClockMemory, Temperature: now.Temperature, PowerW: now.PowerW,
 			PowerLimitW: r.hwmon(n, "power1_cap") / 1e6, ProcessBefore: now.Processes, ECC: r.ecc(n),
 		}
@@ -111,7 +111,7 @@ func (r *kfdReader) hwmon(n kfdNode, file string) float64 {
 // boards a maker's own number: then the PCI id tells, and last KFD's own name,
 // which is no product's.
 func (r *kfdReader) name(n kfdNode) string {
-	board, known := readLine(filepath.Join(r.device(n), "product_name")), instincts()[n.values["device_id"]]
+	board, known := readLine(filepath.Join(r.device(n), "product_name")), instincts[n.values["device_id"]]
 	if known != "" && !strings.HasPrefix(strings.ToLower(board), "amd instinct ") {
 		return known
 	}
@@ -121,20 +121,13 @@ func (r *kfdReader) name(n kfdNode) string {
 // instincts are the names of AMD's accelerators by PCI device id.
 //
 // Source: libdrm, data/amdgpu.ids.
-func instincts() map[uint64]string {
-	return map[uint64]string{
-		0x738c: "AMD Instinct MI100",
-		0x7408: "AMD Instinct MI250X", 0x740c: "AMD Instinct MI250X / MI250", 0x740f: "AMD Instinct MI210", 0x7410: "AMD Instinct MI210 VF",
-		0x74a0: "AMD Instinct MI300A", 0x74a1: "AMD Instinct MI300X", 0x74b5: "AMD Instinct MI300X VF",
-		0x74a9: "AMD Instinct MI300X HF", 0x74bd: "AMD Instinct MI300X HF",
-		0x74a2: "AMD Instinct MI308X", 0x74b6: "AMD Instinct MI308X", 0x74a8: "AMD Instinct MI308X HF", 0x74a5: "AMD Instinct MI325X",
-		0x75a0: "AMD Instinct MI350X", 0x75b0: "AMD Instinct MI350X VF", 0x75a3: "AMD Instinct MI355X", 0x75b3: "AMD Instinct MI355X VF",
-	}
-}
-
-func (r *kfdReader) memory(n kfdNode) uint64 {
-	total, _ := strconv.ParseUint(readLine(filepath.Join(r.device(n), "mem_info_vram_total")), 10, 64)
-	return total
+var instincts = map[uint64]string{
+	0x738c: "AMD Instinct MI100",
+	0x7408: "AMD Instinct MI250X", 0x740c: "AMD Instinct MI250X / MI250", 0x740f: "AMD Instinct MI210", 0x7410: "AMD Instinct MI210 VF",
+	0x74a0: "AMD Instinct MI300A", 0x74a1: "AMD Instinct MI300X", 0x74b5: "AMD Instinct MI300X VF",
+	0x74a9: "AMD Instinct MI300X HF", 0x74bd: "AMD Instinct MI300X HF",
+	0x74a2: "AMD Instinct MI308X", 0x74b6: "AMD Instinct MI308X", 0x74a8: "AMD Instinct MI308X HF", 0x74a5: "AMD Instinct MI325X",
+	0x75a0: "AMD Instinct MI350X", 0x75b0: "AMD Instinct MI350X VF", 0x75a3: "AMD Instinct MI355X", 0x75b3: "AMD Instinct MI355X VF",
 }
 
 // ecc reads the count of uncorrectable errors of the memory controller:
@@ -182,14 +175,10 @@ func gfx(version uint64) string {
 // readProperties reads lines of "name number".
 func readProperties(file string) map[string]uint64 {
 	values := map[string]uint64{}
-	f, err := os.Open(file)
-	if err != nil {
-		return values
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		name, text, _ := strings.Cut(lines.Text(), " ")
-		if v, err := strconv.ParseUint(text, 10, 64); err == nil {
+	data, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(data)) {
+		name, number, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if v, err := strconv.ParseUint(number, 10, 64); err == nil {
 			values[name] = v
 		}
 	}
@@ -198,14 +187,7 @@ func readProperties(file string) map[string]uint64 {
 
 // readLine returns a small file's first line, "" when it cannot be read.
 func readLine(file string) string {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	return text.Storable(firstLine(string(data)))
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return line
+	data, _ := os.ReadFile(file)
+	line, _, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
+	return text.Storable(line)
 }

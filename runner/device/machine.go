@@ -1,8 +1,6 @@
 package device
 
 import (
-	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -31,15 +29,7 @@ type Machine struct {
 	OneShot bool
 }
 
-// nvidia reports whether the machine has NVIDIA's driver or its tool.
-func (m Machine) nvidia() bool { return m.SMI != "" || m.nvidiaKernel() }
-
 // nvidiaKernel reports whether the machine has the driver.
 func (m Machine) nvidiaKernel() bool {
-	for _, name := range []string{"dev/nvidiactl", "proc/driver/nvidia/version"} {
-		if _, err := os.Stat(filepath.Join(m.Root, name)); err == nil {
-			return true
-		}
-	}
-	return false
+	return m.there("/dev/nvidiactl") || m.there("/proc/driver/nvidia/version")
 }

@@ -100,7 +100,7 @@ func listed(mode fs.FileMode) string { return strings.TrimPrefix(mode.String(), 
 
 // reason is err without its path, which in tests is not the machine's.
 func reason(err error) error {
-	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
 	}
 	return err

@@ -138,6 +138,16 @@ func (a *nvmlDevice) ok(ret nvml.Return) bool {
 	return ret == nvml.SUCCESS
 }
 
+// value returns a function that is the answer, or zero where there is none.
+func value[T any](a *nvmlDevice) func(answer T, ret nvml.Return) T {
+	return func(answer T, ret nvml.Return) (v T) {
+		if a.ok(ret) {
+			v = answer
+		}
+		return v
+	}
+}
+
 // basic is ok for questions that every working device answers.
 func (a *nvmlDevice) basic(what string, ret nvml.Return) bool {
 	if a.fault == "" && ret == nvml.ERROR_UNKNOWN {
@@ -152,9 +162,7 @@ func (a *nvmlDevice) device() schema.Device {
 		Index: a.index, ECC: a.ecc(), ClockSM: now.ClockSM, ClockMemory: now.ClockMemory, Temperature: now.Temperature,
 		PowerW: now.PowerW, Throttle: now.Throttle, ProcessBefore: now.Processes,
 	}
-	if v, ret := a.self().GetName(); a.ok(ret) {
-		out.Name = text.Storable(v)
-	}
+	out.Name = text.Storable(value[string](a)(a.self().GetName()))
 	if v, ret := a.self().GetUUID(); a.basic("UUID", ret) {
 		out.UUID = v
 	}
@@ -170,24 +178,17 @@ func (a *nvmlDevice) device() schema.Device {
 	if v, ret := a.self().GetMemoryInfo(); a.basic("memory", ret) {
 		out.MemoryBytes = v.Total
 	}
-	if v, ret := a.GetMaxClockInfo(nvml.CLOCK_SM); a.ok(ret) {
-		out.MaxClockSM = int(v)
-	}
-	if v, ret := a.GetMaxClockInfo(nvml.CLOCK_MEM); a.ok(ret) {
-		out.MaxClockMem = int(v)
-	}
-	if v, ret := a.GetEnforcedPowerLimit(); a.ok(ret) {
-		out.PowerLimitW = float64(v) / 1000
-	}
+	out.MaxClockSM = int(value[uint32](a)(a.GetMaxClockInfo(nvml.CLOCK_SM)))
+	out.MaxClockMem = int(value[uint32](a)(a.GetMaxClockInfo(nvml.CLOCK_MEM)))
+	out.PowerLimitW = float64(value[uint32](a)(a.GetEnforcedPowerLimit())) / 1000
 	if v, ret := a.GetComputeMode(); a.ok(ret) {
 		out.ComputeMode = computeMode(v)
 	}
 	if v, ret := a.GetPersistenceMode(); a.ok(ret) {
-		out.Persistence = enabled(v)
+		out.Persistence = new(v == nvml.FEATURE_ENABLED)
 	}
 	if v, _, ret := a.GetMigMode(); a.ok(ret) {
-		on := v == nvml.DEVICE_MIG_ENABLE
-		out.MIG = &on
+		out.MIG = new(v == nvml.DEVICE_MIG_ENABLE)
 	}
 	return out
 }
@@ -207,14 +208,9 @@ func (a *nvmlDevice) ecc() *schema.ECC {
 		}
 	}
 	if v, ret := a.GetRetiredPagesPendingStatus(); a.ok(ret) {
-		out.RetirePending = enabled(v)
+		out.RetirePending = new(v == nvml.FEATURE_ENABLED)
 	}
 	return out
-}
-
-func enabled(s nvml.EnableState) *bool {
-	on := s == nvml.FEATURE_ENABLED
-	return &on
 }
 
 func computeMode(m nvml.ComputeMode) string {
@@ -242,20 +238,12 @@ func (r *nvmlReader) samples() []Sample {
 
 func (a *nvmlDevice) sample() Sample {
 	s := Sample{Index: a.index, Throttle: a.throttle(), Processes: a.processes()}
-	if v, ret := a.GetClockInfo(nvml.CLOCK_SM); a.ok(ret) {
-		s.ClockSM = int(v)
-	}
-	if v, ret := a.GetClockInfo(nvml.CLOCK_MEM); a.ok(ret) {
-		s.ClockMemory = int(v)
-	}
+	s.ClockSM = int(value[uint32](a)(a.GetClockInfo(nvml.CLOCK_SM)))
+	s.ClockMemory = int(value[uint32](a)(a.GetClockInfo(nvml.CLOCK_MEM)))
 	temperature, heat := a.GetTemperature(nvml.TEMPERATURE_GPU)
-	if a.ok(heat) {
-		s.Temperature = int(temperature)
-	}
+	s.Temperature = int(value[uint32](a)(temperature, heat))
 	power, ret := a.GetPowerUsage()
-	if a.ok(ret) {
-		s.PowerW = float64(power) / 1000
-	}
+	s.PowerW = float64(value[uint32](a)(power, ret)) / 1000
 	if heat == nvml.ERROR_UNKNOWN { // one of the two is missing on devices that work
 		a.basic("temperature and power", ret)
 	}

@@ -2,6 +2,7 @@ package device
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -78,11 +79,7 @@ func reasons(bits uint64) []string {
 // than the program's. A power cap is not among them: every dense kernel meets
 // it, on every machine of the kind.
 func disturbs(reason string) bool {
-	switch reason {
-	case reasonSWThermal, reasonHWThermal, reasonHWSlowdown, reasonPowerBrake:
-		return true
-	}
-	return false
+	return slices.Contains([]string{reasonSWThermal, reasonHWThermal, reasonHWSlowdown, reasonPowerBrake}, reason)
 }
 
 // modeProhibited is the compute mode of a device that takes no program.

@@ -16,12 +16,10 @@ import (
 )
 
 // smiFields are the columns asked of nvidia-smi, all of them old.
-func smiFields() []string {
-	return []string{
-		"index", "name", "uuid", "pci.bus_id", "driver_version", "memory.total", "clocks.sm", "clocks.mem",
-		"clocks.max.sm", "clocks.max.mem", "temperature.gpu", "power.draw", "enforced.power.limit", "compute_mode",
-		"ecc.mode.current", "ecc.errors.uncorrected.volatile.total", "clocks_throttle_reasons.active",
-	}
+var smiFields = []string{
+	"index", "name", "uuid", "pci.bus_id", "driver_version", "memory.total", "clocks.sm", "clocks.mem",
+	"clocks.max.sm", "clocks.max.mem", "temperature.gpu", "power.draw", "enforced.power.limit", "compute_mode",
+	"ecc.mode.current", "ecc.errors.uncorrected.volatile.total", "clocks_throttle_reasons.active",
 }
 
 // readSMI asks nvidia-smi, where NVML cannot be called, all of it within limit.
@@ -32,7 +30,7 @@ func readSMI(ctx context.Context, path string, environ []string, limit time.Dura
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer stop()
 	ask := func(query string) (string, error) { return runSMI(ctx, environ, limit, path, query) }
-	text, err := ask("--query-gpu=" + strings.Join(smiFields(), ","))
+	text, err := ask("--query-gpu=" + strings.Join(smiFields, ","))
 	out, odd := smiReport(text)
 	switch {
 	case len(out.Devices) > 0:
@@ -47,7 +45,7 @@ func readSMI(ctx context.Context, path string, environ []string, limit time.Dura
 	case err != nil:
 		return nil, err
 	case len(odd) > 0:
-		return nil, fmt.Errorf("nvidia-smi: got %q, want lines of %d fields", odd[0], len(smiFields()))
+		return nil, fmt.Errorf("nvidia-smi: got %q, want lines of %d fields", odd[0], len(smiFields))
 	}
 	text, err = ask("--query-compute-apps=gpu_uuid,pid,process_name,used_memory")
 	if err != nil && !tellsHolders(err) { // a device in use would pass for a free one
@@ -59,14 +57,14 @@ func readSMI(ctx context.Context, path string, environ []string, limit time.Dura
 	smiHolders(out.Devices, text)
 	for _, more := range []struct {
 		query string
-		enter func([]schema.Device, string)
+		enter func(d *schema.Device, first, second string)
 	}{
 		{"--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure", smiRemapped},
 		{"--query-gpu=uuid,compute_cap,mig.mode.current", smiKinds},
 	} {
 		switch text, err := ask(more.query); {
 		case err == nil:
-			more.enter(out.Devices, text)
+			smiPairs(out.Devices, text, more.enter)
 		case unanswered(err): // older drivers do not know the question, and say so
 			return nil, err
 		}
@@ -83,8 +81,8 @@ func (e *noAnswer) Unwrap() error { return e.error }
 
 // unanswered reports whether err says nothing about the machine.
 func unanswered(err error) bool {
-	none := (*noAnswer)(nil)
-	return errors.As(err, &none)
+	_, none := errors.AsType[*noAnswer](err)
+	return none
 }
 
 // tellsHolders reports whether nvidia-smi, with that error, has said who uses the
@@ -93,8 +91,8 @@ func unanswered(err error) bool {
 //
 // Source: nvidia-smi(1), return value.
 func tellsHolders(err error) bool {
-	exit := (*exec.ExitError)(nil)
-	return errors.As(err, &exit) && slices.Contains([]int{3, 4, 14, 15}, exit.ExitCode())
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return ok && slices.Contains([]int{3, 4, 14, 15}, exit.ExitCode())
 }
 
 // runSMI returns what nvidia-smi prints. When the error is an exit status, there
@@ -110,20 +108,14 @@ func runSMI(ctx context.Context, environ []string, limit time.Duration, path, qu
 	if err == nil {
 		return text.Storable(string(printed)), nil
 	}
-	if !exited(err) {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || !exit.Exited() || exit.ExitCode() == 126 || exit.ExitCode() == 127 { // those of a shell that could not start it
 		return "", &noAnswer{fmt.Errorf("nvidia-smi: %w", err)}
 	}
-	if exit := (*exec.ExitError)(nil); len(printed) == 0 && errors.As(err, &exit) {
+	if len(printed) == 0 {
 		printed = exit.Stderr
 	}
 	return text.Storable(string(printed)), fmt.Errorf("nvidia-smi: %w", err)
-}
-
-// exited reports whether err is an exit status of the program's own: 126 and 127
-// are those of a shell that could not start it.
-func exited(err error) bool {
-	exit := (*exec.ExitError)(nil)
-	return errors.As(err, &exit) && exit.Exited() && exit.ExitCode() != 126 && exit.ExitCode() != 127
 }
 
 // asks is how often a question without an answer is asked, and patience how many
@@ -133,23 +125,19 @@ const asks, patience = 3, 3
 // insist asks again while there is no answer. The first time may take one limit,
 // a later one what is left of the patience: a tool that is slow gets longer, one
 // that cannot be started is tried at once.
-func insist(ctx context.Context, limit time.Duration, ask func(limit time.Duration) error) error {
-	return insistOn(ctx, time.Now, limit, ask)
-}
-
-func insistOn(ctx context.Context, now func() time.Time, limit time.Duration, ask func(limit time.Duration) error) error {
-	end := now().Add(patience * limit)
-	err := ask(limit)
+func insist[T any](ctx context.Context, limit time.Duration, ask func(limit time.Duration) (T, error)) (T, error) {
+	end := time.Now().Add(patience * limit)
+	answer, err := ask(limit)
 	for n := 2; n <= asks && unanswered(err) && ctx.Err() == nil; n++ {
-		left := end.Sub(now()).Round(limit / 10)
+		left := time.Until(end).Round(limit / 10)
 		if left < limit { // the last time had all of it
 			break
 		}
-		if err = ask(left); unanswered(err) {
+		if answer, err = ask(left); unanswered(err) {
 			err = &noAnswer{fmt.Errorf("%w, asked %d times", err, n)}
 		}
 	}
-	return err
+	return answer, err
 }
 
 // within returns what ask returns, and gives up when ctx is done: a program that
@@ -203,7 +191,7 @@ func smiRow(line string) ([]string, bool) {
 	for i := range fields {
 		fields[i] = strings.TrimSpace(fields[i])
 	}
-	more := len(fields) - len(smiFields())
+	more := len(fields) - len(smiFields)
 	if more < 0 {
 		return nil, false
 	}
@@ -219,7 +207,7 @@ func smiDevice(row []string) (d schema.Device, driver string) {
 	d = schema.Device{
 		Index: n(0), Name: smiText(row[1]), UUID: smiText(row[2]), PCI: shortPCI(smiText(row[3])), MemoryBytes: uint64(smiNumber(row[5])) << 20,
 		ClockSM: n(6), ClockMemory: n(7), MaxClockSM: n(8), MaxClockMem: n(9), Temperature: n(10),
-		PowerW: smiNumber(row[11]), PowerLimitW: smiNumber(row[12]), ComputeMode: smiMode(smiText(row[13])),
+		PowerW: smiNumber(row[11]), PowerLimitW: smiNumber(row[12]), ComputeMode: strings.ToLower(strings.ReplaceAll(smiText(row[13]), "_", "-")),
 	}
 	if row[14] == "Enabled" || row[14] == "Disabled" {
 		d.ECC = &schema.ECC{Enabled: row[14] == "Enabled"}
@@ -243,7 +231,7 @@ func smiFault(row []string) string {
 		case "GPU is lost", "GPU requires reset":
 			return word
 		default:
-			switch smiFields()[i] {
+			switch smiFields[i] {
 			case "name", "uuid":
 				return word
 			case "temperature.gpu", "power.draw":
@@ -294,48 +282,34 @@ func smiHolders(devices []schema.Device, text string) {
 	}
 }
 
-// smiRemapped enters whether memory rows wait to be replaced, or could not be.
-func smiRemapped(devices []schema.Device, text string) {
+// smiPairs calls enter for each line "UUID, first, second" about one of the devices.
+func smiPairs(devices []schema.Device, text string, enter func(d *schema.Device, first, second string)) {
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSpace(line), ",")
-		if len(fields) != 3 {
-			continue
-		}
 		for i := range devices {
-			if d := &devices[i]; d.ECC != nil && d.UUID != "" && d.UUID == fields[0] {
-				d.ECC.RemapPending, d.ECC.RemapFailed = smiFlag(fields[1]), smiFlag(fields[2])
+			if d := &devices[i]; len(fields) == 3 && d.UUID != "" && d.UUID == fields[0] {
+				enter(d, strings.TrimSpace(fields[1]), strings.TrimSpace(fields[2]))
 			}
 		}
+	}
+}
+
+// smiRemapped enters whether memory rows wait to be replaced, or could not be.
+func smiRemapped(d *schema.Device, pending, failed string) {
+	if d.ECC != nil {
+		d.ECC.RemapPending, d.ECC.RemapFailed = smiFlag(pending), smiFlag(failed)
 	}
 }
 
 // smiKinds enters compute capability, "90" of "9.0", and whether a GPU is split.
-func smiKinds(devices []schema.Device, text string) {
-	for line := range strings.Lines(text) {
-		fields := strings.Split(strings.TrimSpace(line), ",")
-		if len(fields) != 3 {
-			continue
-		}
-		major, minor, _ := strings.Cut(strings.TrimSpace(fields[1]), ".")
-		for i := range devices {
-			d := &devices[i]
-			if d.UUID == "" || d.UUID != fields[0] {
-				continue
-			}
-			if number(major) && number(minor) {
-				d.Arch = major + minor
-			}
-			switch strings.TrimSpace(fields[2]) {
-			case "Enabled":
-				d.MIG = flag(true)
-			case "Disabled":
-				d.MIG = flag(false)
-			}
-		}
+func smiKinds(d *schema.Device, capability, split string) {
+	if major, minor, _ := strings.Cut(capability, "."); number(major) && number(minor) {
+		d.Arch = major + minor
+	}
+	if split == "Enabled" || split == "Disabled" {
+		d.MIG = new(split == "Enabled")
 	}
 }
-
-func flag(b bool) *bool { return &b }
 
 func number(s string) bool {
 	return s != "" && len(s) <= 3 && strings.Trim(s, "0123456789") == ""
@@ -343,15 +317,13 @@ func number(s string) bool {
 
 // smiFlag reads "0", "1", "No" and "Yes": drivers differ. Nil is anything else.
 func smiFlag(field string) *bool {
-	var on bool
-	switch strings.ToLower(strings.TrimSpace(field)) {
+	switch strings.ToLower(field) {
 	case "1", "yes":
-		on = true
+		return new(true)
 	case "0", "no":
-	default:
-		return nil
+		return new(false)
 	}
-	return &on
+	return nil
 }
 
 // smiNumber is 0 for "[N/A]" and its kin.
@@ -362,8 +334,6 @@ func smiNumber(s string) float64 {
 	}
 	return f
 }
-
-func smiMode(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "-")) }
 
 // shortPCI is "0000:3b:00.0" of nvidia-smi's "00000000:3B:00.0".
 func shortPCI(s string) string {

@@ -40,14 +40,14 @@ const (
 func field(pairs ...string) string {
 	row := strings.Split(otherGPU, ", ")
 	for i := 0; i < len(pairs); i += 2 {
-		row[slices.Index(smiFields(), pairs[i])] = pairs[i+1]
+		row[slices.Index(smiFields, pairs[i])] = pairs[i+1]
 	}
 	return strings.Join(row, ", ")
 }
 
 func TestSMIHealth(t *testing.T) {
 	const lost = "[GPU is lost]"
-	all := slices.Repeat([]string{lost}, len(smiFields()))
+	all := slices.Repeat([]string{lost}, len(smiFields))
 	all[0] = "1"
 	for _, tt := range []struct {
 		name, line string

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,13 +16,12 @@ const googlePCI = "0x1ae0"
 // on newer ones. Nothing else can be read of them without their library.
 func tpuReport(root string) *schema.DeviceReport {
 	out := &schema.DeviceReport{Source: SourceSysfs, Vendor: TPU}
-	accel, _ := filepath.Glob(filepath.Join(root, "dev/accel[0-9]*"))
-	slices.SortFunc(accel, byNumber)
-	nodes := accel
+	nodes, _ := filepath.Glob(filepath.Join(root, "dev/accel[0-9]*"))
 	if len(nodes) == 0 && hasTPU(root) {
 		nodes, _ = filepath.Glob(filepath.Join(root, "dev/vfio/[0-9]*"))
-		slices.SortFunc(nodes, byNumber)
 	}
+	// "accel2" before "accel10"
+	slices.SortFunc(nodes, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
 	for i, node := range nodes {
 		out.Devices = append(out.Devices, schema.Device{Index: i, Name: "TPU", Node: "/" + strings.TrimPrefix(strings.TrimPrefix(node, root), "/")})
 	}
@@ -33,12 +33,4 @@ func tpuReport(root string) *schema.DeviceReport {
 func hasTPU(root string) bool {
 	vendors, _ := filepath.Glob(filepath.Join(root, "sys/bus/pci/devices/*/vendor"))
 	return slices.ContainsFunc(vendors, func(file string) bool { return readLine(file) == googlePCI })
-}
-
-// byNumber orders "accel2" before "accel10".
-func byNumber(a, b string) int {
-	if len(a) != len(b) {
-		return len(a) - len(b)
-	}
-	return strings.Compare(a, b)
 }

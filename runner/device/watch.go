@@ -50,7 +50,7 @@ func Probe(ctx context.Context, m Machine) *Watch {
 func (w *Watch) find(ctx context.Context, vendor string) bool {
 	switch root := w.machine.Root; vendor {
 	case NVIDIA:
-		if !w.machine.nvidia() {
+		if w.machine.SMI == "" && !w.machine.nvidiaKernel() {
 			return false
 		}
 		w.nvidia(ctx)
@@ -124,13 +124,9 @@ func (w *Watch) nvidia(ctx context.Context) {
 }
 
 // readSMI asks nvidia-smi until it answers, within its patience.
-func (w *Watch) readSMI(ctx context.Context) (report *schema.DeviceReport, err error) {
+func (w *Watch) readSMI(ctx context.Context) (*schema.DeviceReport, error) {
 	m := w.machine
-	err = insist(ctx, m.Limit, func(limit time.Duration) (err error) {
-		report, err = readSMI(ctx, m.SMI, m.Environ, limit)
-		return err
-	})
-	return report, err
+	return insist(ctx, m.Limit, func(limit time.Duration) (*schema.DeviceReport, error) { return readSMI(ctx, m.SMI, m.Environ, limit) })
 }
 
 // ask starts the probing process and keeps it when it works.
@@ -139,16 +135,7 @@ func (w *Watch) ask(ctx context.Context) (*schema.DeviceReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	var report *schema.DeviceReport
-	answer := func(limit time.Duration) (err error) {
-		report, err = probe.Report(ctx, limit)
-		return err
-	}
-	if w.machine.SMI == "" {
-		err = insist(ctx, w.machine.Limit, answer)
-	} else {
-		err = answer(w.machine.Limit) // nvidia-smi is asked next
-	}
+	report, err := w.tell(ctx, probe, w.machine.SMI == "") // otherwise nvidia-smi is asked next
 	if err != nil {
 		probe.Close()
 		return nil, err
@@ -162,6 +149,14 @@ func (w *Watch) ask(ctx context.Context) (*schema.DeviceReport, error) {
 	}
 	w.probe = probe
 	return report, nil
+}
+
+// tell asks a probing process for everything, and again if it does not answer.
+func (w *Watch) tell(ctx context.Context, probe *Prober, again bool) (*schema.DeviceReport, error) {
+	if !again {
+		return probe.Report(ctx, w.machine.Limit)
+	}
+	return insist(ctx, w.machine.Limit, func(limit time.Duration) (*schema.DeviceReport, error) { return probe.Report(ctx, limit) })
 }
 
 // Begin starts sampling the devices, where that can be done.
@@ -288,10 +283,7 @@ func (w *Watch) again(ctx context.Context) (report *schema.DeviceReport, err err
 	m := w.machine
 	switch {
 	case w.probe != nil:
-		err = insist(ctx, m.Limit, func(limit time.Duration) (err error) {
-			report, err = w.probe.Report(ctx, limit)
-			return err
-		})
+		report, err = w.tell(ctx, w.probe, true)
 	case w.kfd != nil:
 		report = w.kfd.report()
 	case m.OneShot && w.report.Source == SourceNVML && len(w.report.Devices) > 0:

@@ -2,6 +2,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -16,21 +17,17 @@ import (
 // lineLimit is how much of a foreign text a line shows, in characters.
 const lineLimit = 300
 
+// tools are the programs that an evaluation may need.
+var tools = []string{"python3", "nvcc", "hipcc", "nvidia-smi", "rocm-smi"}
+
 // A Diagnosis is what was found.
 type Diagnosis struct {
 	OK      bool              `json:"ok"`
 	Needed  string            `json:"needed"` // level
 	Best    *schema.Sandbox   `json:"sandbox"`
-	Means   []Attempt         `json:"means"`
+	Means   []sandbox.Attempt `json:"means"`
 	Machine sandbox.Machine   `json:"machine"`
 	Tools   map[string]string `json:"tools"` // path by name, "" when it is not on PATH
-}
-
-// An Attempt is one means.
-type Attempt struct {
-	Means   string          `json:"means"`
-	Sandbox *schema.Sandbox `json:"sandbox,omitempty"`
-	Refused string          `json:"refused,omitempty"`
 }
 
 // Examine builds a sandbox by every means, in a directory of its own below that of
@@ -54,14 +51,13 @@ func Examine(o sandbox.Options) (d *Diagnosis, err error) {
 			err = closeErr
 		}
 	}()
-	d = &Diagnosis{Needed: o.Minimum, Machine: sb.Machine(), Tools: map[string]string{}}
-	for _, a := range sb.Probe() {
-		d.Means = append(d.Means, Attempt{a.Means, a.Got, a.Why})
-		if d.Best == nil && a.Got != nil && a.Got.AtLeast(d.Needed) {
-			d.Best, d.OK = a.Got, true // the one that evaluate would take
+	d = &Diagnosis{Needed: o.Minimum, Machine: sb.Machine(), Tools: map[string]string{}, Means: sb.Probe()}
+	for _, a := range d.Means {
+		if d.Best == nil && a.Sandbox != nil && a.Sandbox.AtLeast(d.Needed) {
+			d.Best, d.OK = a.Sandbox, true // the one that evaluate would take
 		}
 	}
-	for _, name := range []string{"python3", "nvcc", "hipcc", "nvidia-smi", "rocm-smi"} {
+	for _, name := range tools {
 		d.Tools[name], _ = runner.LookPath(name, o.Environ) // "" when it is not there
 	}
 	return d, nil
@@ -78,8 +74,8 @@ func (d *Diagnosis) Text() string {
 	line("kernel", "%s", m.Kernel)
 	line("landlock", "version %d", m.Landlock)
 	line("memory", "%d MiB for a submission, %s", m.Memory>>20, map[bool]string{true: "by a control group", false: "no control group"}[m.Group])
-	line("devices", "%s", orNone(m.Devices))
-	for _, name := range []string{"python3", "nvcc", "hipcc", "nvidia-smi", "rocm-smi"} {
+	line("devices", "%s", cmp.Or(strings.Join(m.Devices, " "), "none"))
+	for _, name := range tools {
 		if d.Tools[name] != "" {
 			line(name, "%s", d.Tools[name])
 		}
@@ -104,11 +100,4 @@ func (d *Diagnosis) Text() string {
 		line("  "+g.Name, "%s", g.Text)
 	}
 	return b.String()
-}
-
-func orNone(list []string) string {
-	if len(list) == 0 {
-		return "none"
-	}
-	return strings.Join(list, " ")
 }

@@ -11,6 +11,8 @@ package explain
 
 import (
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -63,12 +65,8 @@ func (r *Raised) Outcome() string {
 // OutOfMemory reports whether an error's text is about memory, the machine's or
 // the device's.
 func OutOfMemory(s string) bool {
-	for _, mark := range []string{"MemoryError", "std::bad_alloc", "OutOfMemoryError", "CUDA out of memory", "HIP out of memory", "cudaErrorMemoryAllocation"} {
-		if strings.Contains(s, mark) {
-			return true
-		}
-	}
-	return false
+	marks := []string{"MemoryError", "std::bad_alloc", "OutOfMemoryError", "CUDA out of memory", "HIP out of memory", "cudaErrorMemoryAllocation"}
+	return slices.ContainsFunc(marks, func(mark string) bool { return strings.Contains(s, mark) })
 }
 
 // Exception explains an exception to the author of the files own, whose texts
@@ -83,7 +81,7 @@ func Exception(r Raised, own schema.Files) *schema.Explanation {
 			continue
 		}
 		x.File, x.Line, x.Source = Line(name), f.Line, sourceLine(source, f.Line)
-		shown := Line(name) + ":" + itoa(f.Line)
+		shown := Line(name) + ":" + strconv.Itoa(f.Line)
 		if f.Function != "" {
 			shown += " in " + text.Line(f.Function, 80)
 		}
@@ -143,9 +141,9 @@ const maxNotRun = 100
 // which were not run for one reason. Beyond a hundred the rest is one entry.
 func NotRun(kind string, first, count int, why string) (list []schema.NotRun) {
 	for i := first; i < count; i++ {
-		name := kind + "." + itoa(i)
+		name := kind + "." + strconv.Itoa(i)
 		if i-first == maxNotRun && i+1 < count {
-			return append(list, schema.NotRun{Case: name + " to " + kind + "." + itoa(count-1), Why: Line(why)})
+			return append(list, schema.NotRun{Case: name + " to " + kind + "." + strconv.Itoa(count-1), Why: Line(why)})
 		}
 		list = append(list, schema.NotRun{Case: name, Why: Line(why)})
 	}

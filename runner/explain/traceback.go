@@ -107,5 +107,3 @@ func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -15,8 +15,6 @@ import (
 // cannot foresee.
 const batchRuns = 5
 
-func batchSizes() []int { return []int{1, 8, 16} }
-
 // Bounds of batches: the time of one, because longer ones are interrupted more often;
 // the memory of its inputs, in bytes; and the part of a case's time that all of them
 // may take, at most batchMost on a machine where many calls wait for a core.
@@ -118,7 +116,7 @@ func (m *measuring) batches(ctx context.Context, c testCase) error {
 
 // affordable returns the sizes within the bounds, and notes why not all are.
 func (m *measuring) affordable() []int {
-	sizes := batchSizes()
+	sizes := []int{1, 8, 16}
 	for i, k := range sizes {
 		if i == 0 {
 			continue

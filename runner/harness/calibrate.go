@@ -26,7 +26,10 @@ func (r *phaseRun) calibrate(ctx context.Context) error {
 		a, err := r.w.call(ctx, callOrder{mode: modeEcho, message: emptyTree(), strict: strict, limit: importLimit, bounds: func() bounds { return bounds{} }})
 		switch {
 		case err != nil:
-			return r.early(ctx, err)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return &brokenError{"worker", "failed before there was a submission: " + err.Error()} // the machine's fault
 		case n < 10: // the first ones are cold
 		case a.counted && a.delayed > delayAllowed:
 			leftOut++
@@ -37,14 +40,6 @@ func (r *phaseRun) calibrate(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// early words an error of a worker that has no submission yet: the machine's.
-func (r *phaseRun) early(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return &brokenError{"worker", "failed before there was a submission: " + err.Error()}
 }
 
 // resolution is how far a single figure can be off: the 90th percentile of an empty

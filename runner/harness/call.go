@@ -12,14 +12,6 @@ import (
 	"time"
 )
 
-// mode is how the kernel is called on an input.
-func (in *input) mode() int {
-	if len(in.batch) > 1 {
-		return modeBatch
-	}
-	return modeCall
-}
-
 // An answer is one output, and the time that it took.
 type answer struct {
 	tree     []byte
@@ -186,8 +178,7 @@ func (w *worker) read(a *answer, raw []byte, o callOrder) error {
 		a.tree, a.storages = append([]byte(nil), body...), storages
 		return nil
 	case 'X':
-		raised, module := decodeRaised(body)
-		return &raisedError{raised, module}
+		return raisedIn(body)
 	case 'U':
 		if told, err := decodeTexts(body); err == nil && len(told) == 1 {
 			return valueError("custom_kernel returned " + told[0] + ", want tensors, or tuples, lists and dicts of them")

@@ -104,13 +104,11 @@ func defines(source, name string) bool {
 	return false
 }
 
-// heavyModules are those worth importing before a submission is known.
-func heavyModules() []string { return []string{"torch", "triton", "numpy"} }
-
-// imports lists the heavy modules that the task's own files import.
+// imports lists the modules worth importing before a submission is known, as far
+// as the task's own files import them.
 func imports(p *schema.Payload) []string {
 	found := []string{}
-	for _, module := range heavyModules() {
+	for _, module := range []string{"torch", "triton", "numpy"} {
 		for _, name := range []string{taskFile, utilsFile, referenceFile} {
 			if text, ok := p.Sources.Get(name); ok && importsModule(text, module) {
 				found = append(found, module)

@@ -126,8 +126,7 @@ func (w *worker) onDevice(ctx context.Context, message []byte, files ...*os.File
 	case len(answer) == 1 && answer[0] == message[0]:
 		return nil
 	case len(answer) > 0 && answer[0] == 'X':
-		raised, module := decodeRaised(answer[1:])
-		return &raisedError{raised, module}
+		return raisedIn(answer[1:])
 	}
 	return errNonsense
 }
@@ -219,8 +218,7 @@ func (w *worker) exchange(ctx context.Context, arena int, at uint64, judgeWrites
 			return err
 		}
 		if answer[0] == 'X' {
-			raised, module := decodeRaised(answer[1:])
-			return &raisedError{raised, module}
+			return raisedIn(answer[1:])
 		}
 		got = answer[1:]
 	} else {

@@ -114,7 +114,7 @@ func endStranger(t *testing.T, s *Session) {
 	t.Helper()
 	usual := s.o.Sandbox
 	s.o.Sandbox.Limits.Memory = 200 << 20
-	stranger, err := s.openSandboxed("stranger", program{python: "hog = []\nwhile True: hog.append(bytearray(b'x' * (10 << 20)))"}, false, nil, directories(filepath.Join(t.TempDir(), "stranger")))
+	stranger, err := s.openSandboxed("stranger", "hog = []\nwhile True: hog.append(bytearray(b'x' * (10 << 20)))", "", false, nil, directories(filepath.Join(t.TempDir(), "stranger")))
 	s.o.Sandbox = usual
 	if err != nil {
 		t.Fatal(err)

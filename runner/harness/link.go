@@ -154,9 +154,6 @@ func (l *link) why(ctx context.Context, err error) error {
 // ready reports whether a message or the other end's end waits.
 func (l *link) ready() bool { return l.poll() != 0 }
 
-// ended reports whether the other end is gone.
-func (l *link) ended() bool { return l.poll()&unix.POLLHUP != 0 }
-
 func (l *link) poll() int16 {
 	poll := []unix.PollFd{{Events: unix.POLLIN}}
 	l.conn.Control(func(fd uintptr) { poll[0].Fd = int32(fd); unix.Poll(poll, 0) })

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -107,9 +109,8 @@ func (r *phaseRun) tryAll(ctx context.Context, cases []testCase, strict, look bo
 		return attempt{}, err
 	}
 	a, err := r.callOn(ctx, in, strict, expect)
-	var value valueError
-	if errors.As(err, &value) {
-		return attempt{}, errors.Join(caseError(value), r.s.drop(ctx, in))
+	if value, ok := errors.AsType[valueError](err); ok {
+		return attempt{}, errors.Join(caseError(value), r.s.order(ctx, "drop", in))
 	}
 	if err != nil {
 		return attempt{}, err
@@ -153,13 +154,16 @@ func (r *phaseRun) callOn(ctx context.Context, in *input, strict bool, expect ti
 	limit := max(uint64(minOutput), outputFactor*(in.size+in.onDevice))
 	for {
 		probes, watched := r.probes()
-		mode := in.mode()
-		if r.p.Profile != nil {
-			mode = profileMode(r.p.Profile)
+		mode := modeCall
+		switch {
+		case r.p.Profile != nil: // by another name, which a profiler around it looks for, or looked at from within
+			mode = cmp.Or(map[string]int{plan.ProfilerTorch: modeTorch, plan.ProfilerPython: modePython}[r.p.Profile.Profiler], modeRange)
+		case len(in.batch) > 1:
+			mode = modeBatch
 		}
 		o := callOrder{
 			mode: mode, message: in.message, strict: strict, expect: expect, limit: max(r.left(), 0), probes: probes, watched: watched,
-			fill:   func() error { return r.s.fill(ctx, in) },
+			fill:   func() error { return r.s.order(ctx, "fill", in) },
 			bounds: func() bounds { return r.w.bounds(limit) },
 		}
 		a, err := r.w.call(ctx, o)
@@ -227,8 +231,7 @@ func (r *phaseRun) attemptTwice(ctx context.Context, c testCase) (note string, e
 		return first.note, nil
 	}
 	_, err = r.try(ctx, c.fresh(random), false, true, 0)
-	var wrong caseError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[caseError](err); ok {
 		return "", caseError(string(wrong) + " (with a fresh seed)")
 	}
 	return first.note, r.lateIsForged(err)
@@ -330,7 +333,8 @@ func (m *measuring) count(a attempt, strict bool) error {
 	case a.moved:
 		m.moved++
 		return nil
-	case a.counted && a.delayed > max(delayAllowed, m.least(a.took)/delayPart):
+	case a.counted && a.delayed > max(delayAllowed, min(cmp.Or(m.shortest, a.took), a.took)/delayPart):
+		// How long a call took that was kept waiting says nothing of how long it may wait.
 		m.leftOut++
 		return nil
 	}
@@ -349,15 +353,6 @@ func (m *measuring) count(a attempt, strict bool) error {
 		m.fast = append(m.fast, ns)
 	}
 	return nil
-}
-
-// least is the shortest call so far, this one among them: how long a call took
-// that was kept waiting says nothing of how long it may wait.
-func (m *measuring) least(took time.Duration) time.Duration {
-	if m.shortest == 0 {
-		return took
-	}
-	return min(m.shortest, took)
 }
 
 // enough reports whether the case is done: as often as its rules want, exact

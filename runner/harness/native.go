@@ -59,37 +59,16 @@ func nativeFile(name string) string {
 	return string(text)
 }
 
-func (o *Options) judge() program {
-	if o.Programs != nil {
-		return program{native: o.Programs.Judge}
-	}
-	return program{python: judgePy}
-}
-
-func (o *Options) worker() program {
-	if o.Programs != nil {
-		return program{native: o.Programs.Launcher}
-	}
-	return program{python: workerPy}
-}
-
 // native reports whether judge and worker are programs.
-func (s *Session) native() bool { return s.o.Programs != nil }
+func (s *Session) native() bool { return s.o.Programs.Judge != "" }
 
-// loading is what a worker does before its first case.
-func (s *Session) loading() string {
+// loading is what a worker does before its first case, and failed that this went
+// wrong.
+func (s *Session) loading() (doing, failed string) {
 	if s.native() {
-		return "loading the submission"
+		return "loading the submission", "the submission could not be loaded"
 	}
-	return "importing " + plan.SubmissionFile
-}
-
-// notLoaded says that this went wrong.
-func (s *Session) notLoaded() string {
-	if s.native() {
-		return "the submission could not be loaded"
-	}
-	return plan.SubmissionFile + " could not be imported"
+	return "importing " + plan.SubmissionFile, plan.SubmissionFile + " could not be imported"
 }
 
 // crashed finds the task at fault where its reference ended the judge by a

@@ -119,7 +119,7 @@ func nativePayload(sizes ...int) *schema.Payload {
 
 func openNative(t *testing.T, p *schema.Payload, device string) (*Session, error) {
 	t.Helper()
-	programs := &Programs{Judge: compiled(t, plan.BuildJudge, device, ""), Launcher: compiled(t, plan.BuildLauncher, device, "")}
+	programs := Programs{Judge: compiled(t, plan.BuildJudge, device, ""), Launcher: compiled(t, plan.BuildLauncher, device, "")}
 	o := Options{Programs: programs}
 	if strings.Contains(device, "stands in") {
 		o.standIn = &standIn{memory: func(size int) (*os.File, error) {

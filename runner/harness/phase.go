@@ -275,9 +275,11 @@ func (r *phaseRun) settle(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	where := r.kind() + " " + strconv.Itoa(r.current)
-	var loading *loadError
-	if errors.As(err, &loading) {
-		where = r.s.loading()
+	first, why := r.current+1, fmt.Sprintf("%s %d ended the run", r.kind(), r.current)
+	_, loading := errors.AsType[*loadError](err)
+	if loading {
+		first = 0
+		where, why = r.s.loading()
 	}
 	var raised *raisedError
 	var ambiguous *ambiguousError
@@ -285,7 +287,7 @@ func (r *phaseRun) settle(ctx context.Context, err error) error {
 	case errors.As(err, &raised):
 		r.raised(where, raised)
 	case errors.Is(err, errSilent):
-		r.silent(where, loading != nil)
+		r.silent(where, loading)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE):
 		r.gone(where)
 	case errors.Is(err, errNonsense), errors.Is(err, errWentOn):
@@ -296,10 +298,6 @@ func (r *phaseRun) settle(ctx context.Context, err error) error {
 		r.run.Process.ExitCode = 1
 	default:
 		return err
-	}
-	first, why := r.current+1, fmt.Sprintf("%s %d ended the run", r.kind(), r.current)
-	if loading != nil {
-		first, why = 0, r.s.notLoaded()
 	}
 	r.notRun(r.kind(), first, why)
 	r.tellPrinted()
@@ -316,7 +314,7 @@ func (r *phaseRun) outcome(name, format string, args ...any) {
 // raised is an exception in the submission.
 func (r *phaseRun) raised(where string, e *raisedError) {
 	r.run.Process.ExitCode = 1
-	r.run.Explanation = explain.Exception(e.raised, r.own())
+	r.run.Explanation = explain.Exception(e.Raised, r.own())
 	words := "it raised an exception" // whose very name is the submission's choice
 	if r.s.o.Payload.Seed == nil {
 		words = r.run.Explanation.Error
@@ -324,7 +322,7 @@ func (r *phaseRun) raised(where string, e *raisedError) {
 			words = fmt.Sprintf("%s:%d: %s", x.File, x.Line, words)
 		}
 	}
-	r.outcome(e.raised.Outcome(), "%s: %s", where, words)
+	r.outcome(e.Outcome(), "%s: %s", where, words)
 }
 
 // own is the submitter's file.
@@ -343,7 +341,7 @@ func (r *phaseRun) silent(where string, loading bool) {
 	if loading {
 		limit = schema.CompileLimit
 	}
-	if r.starved() {
+	if r.w.starvation > 1.0/3 {
 		r.outcome(schema.OutcomeAmbiguous, "%s: no answer within %s, most of which the submission waited for a core", where, judge.ShownLimit(limit))
 		r.run.Process.ExitCode = 1
 		return
@@ -353,10 +351,6 @@ func (r *phaseRun) silent(where string, loading bool) {
 	r.run.Process.Duration = judge.ShownLimit(limit)
 	r.outcome(schema.OutcomeTimeout, "%s: passed the time limit of %s", where, judge.ShownLimit(limit))
 }
-
-// starved reports whether the worker has waited for a core for more than a third
-// of the time that it lived.
-func (r *phaseRun) starved() bool { return r.w.starvation > 1.0/3 }
 
 // gone is a worker that ended.
 func (r *phaseRun) gone(where string) {

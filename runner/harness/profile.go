@@ -72,18 +72,6 @@ func (r *phaseRun) askTable(ctx context.Context) error {
 	return nil
 }
 
-// profileMode is how the kernel is called on an input: under the name that a
-// profiler around it looks for, or looked at from within.
-func profileMode(p *plan.Profile) int {
-	switch p.Profiler {
-	case plan.ProfilerTorch:
-		return modeTorch
-	case plan.ProfilerPython:
-		return modePython
-	}
-	return modeRange
-}
-
 // leave lets the worker end by itself, and the profiler around it write what it
 // saw.
 //

@@ -58,18 +58,13 @@ func sampled(repeats int, total time.Duration) sampling {
 	return sampling{repeats, total, wallLimit, 0.001}
 }
 
-// common are the rules of most main files, and of tasks that bring none.
-func common() rules {
-	return rules{
-		benchmark: sampled(100, 10*time.Second), leaderboard: sampled(100, 30*time.Second),
-		combine: true, specAfter: true, lateImport: true, warmUp: true, failStatus: statusPass,
-	}
-}
-
 // rulesFor returns the rules of a known main file, ok false when it stays with
 // its own harness; "" is a task that brings none.
 func rulesFor(variant string) (r rules, ok bool) {
-	r = common()
+	r = rules{ // of most main files, and of tasks that bring none
+		benchmark: sampled(100, 10*time.Second), leaderboard: sampled(100, 30*time.Second),
+		combine: true, specAfter: true, lateImport: true, warmUp: true, failStatus: statusPass,
+	}
 	switch variant {
 	case "": // ours: within 1 %, and in seconds
 		r.typed, r.lateImport, r.warmUp = true, false, false

@@ -58,14 +58,9 @@ func directories(dir string) sandbox.Directories {
 	return sandbox.Directories{Dir: dir, Work: filepath.Join(dir, "work"), Home: filepath.Join(dir, "home"), Temp: filepath.Join(dir, "tmp")}
 }
 
-// A program is what runs in a sandbox.
-type program struct {
-	python string // its text, for the interpreter
-	native string // or the file that the compiler made
-}
-
-// openSandboxed starts one of the programs, by way of a profiler when profile says so.
-func (s *Session) openSandboxed(name string, p program, judge bool, profile *plan.Profile, dirs sandbox.Directories) (*sandboxed, error) {
+// openSandboxed starts the file native, or without one python's text in an interpreter,
+// by way of a profiler when profile says so.
+func (s *Session) openSandboxed(name, python, native string, judge bool, profile *plan.Profile, dirs sandbox.Directories) (*sandboxed, error) {
 	b := &sandboxed{name: name, output: &capture.Capture{Limit: capture.OutputHead}, gone: make(chan struct{}), dirs: dirs}
 	walls := filepath.Join(s.o.Dir, name+"-sandbox")
 	for _, d := range []string{dirs.Dir, dirs.Work, dirs.Home, dirs.Temp, walls} {
@@ -79,43 +74,44 @@ func (s *Session) openSandboxed(name string, p program, judge bool, profile *pla
 	if b.sandbox, err = sandbox.Open(o); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(b.sandbox.Prepare(b.dirs), b.start(s, p, profile)); err != nil {
+	if err := errors.Join(b.sandbox.Prepare(b.dirs), b.start(s, python, native, profile)); err != nil {
 		b.sandbox.Close()
 		return nil, err
 	}
 	return b, nil
 }
 
-func (b *sandboxed) start(s *Session, p program, profile *plan.Profile) error {
+func (b *sandboxed) start(s *Session, python, native string, profile *plan.Profile) (err error) {
 	ours, theirs, err := newLink()
 	if err != nil {
 		return err
 	}
 	defer theirs.Close()
+	defer func() {
+		if err != nil {
+			ours.close()
+			b.pipes.Close()
+		}
+	}()
 	out, err := b.pipes.Open(capture.OpenPipe, b.output)
 	if err != nil {
-		ours.close()
 		return err
 	}
 	env := append(s.o.Environ[:len(s.o.Environ):len(s.o.Environ)],
 		"HOME="+b.dirs.Home, "TMPDIR="+b.dirs.Temp, "USER=submission", "LOGNAME=submission",
 		"OPENBLAS_NUM_THREADS=1") // its threads would begin at the import, and a process with threads cannot be forked
-	program := channelPy + devicePy + s.o.standIn.program() + p.python
+	program := channelPy + devicePy + s.o.standIn.program() + python
 	path, args := s.o.Python, []string{s.o.Python, "-I", "-c", program}
-	if p.native != "" {
+	if native != "" {
 		path = filepath.Join(b.dirs.Work, "program")
 		args = []string{path}
-		if err := putProgram(path, p.native); err != nil {
-			ours.close()
-			b.pipes.Close()
+		if err := putProgram(path, native); err != nil {
 			return err
 		}
 	}
 	if profile != nil && profile.Program != "" { // profiles show the command line
 		file, err := b.profiled(profile, program)
 		if err != nil {
-			ours.close()
-			b.pipes.Close()
 			return err
 		}
 		path, args, env = profile.Path, slices.Concat(profile.Argv, []string{s.o.Python, "-I", file}), append(env, profile.Environ...)
@@ -124,8 +120,6 @@ func (b *sandboxed) start(s *Session, p program, profile *plan.Profile) error {
 		Path: path, Args: args, Env: env, Dir: b.dirs.Work, Directories: b.dirs, Stdout: out, Stderr: out, Files: []*os.File{theirs},
 	})
 	if err != nil {
-		ours.close()
-		b.pipes.Close()
 		return err
 	}
 	b.link = ours

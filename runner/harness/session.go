@@ -30,8 +30,8 @@ type Options struct {
 	Python  string          // path of the interpreter; "" with Programs
 	Environ []string        // what a submission may see
 
-	// Programs are those of a C++ task; nil: the task is in Python.
-	Programs *Programs
+	// Programs are those of a C++ task; none: the task is in Python.
+	Programs Programs
 
 	// Fresh: every phase gets an interpreter of its own, instead of a fork of one
 	// that has imported the task's modules.
@@ -122,7 +122,7 @@ func (s *Session) open(ctx context.Context) error {
 
 // openJudge starts the judge and has it load the reference and make an input.
 func (s *Session) openJudge(ctx context.Context, modules []string) (err error) {
-	if s.judge, err = s.openSandboxed("judge", s.o.judge(), true, nil, directories(filepath.Join(s.o.Dir, "judge"))); err != nil {
+	if s.judge, err = s.openSandboxed("judge", judgePy, s.o.Programs.Judge, true, nil, directories(filepath.Join(s.o.Dir, "judge"))); err != nil {
 		return err
 	}
 	for _, name := range []string{taskFile, utilsFile, referenceFile} { // those of Python
@@ -179,7 +179,7 @@ func (s *Session) tryInput(ctx context.Context) error {
 		if s.onDevice = in.onDevice > 0; s.onDevice && s.o.Payload.Harness != schema.HarnessIsolated {
 			return errUnshown
 		}
-		return s.drop(ctx, in)
+		return s.order(ctx, "drop", in)
 	}
 	return nil
 }
@@ -194,7 +194,7 @@ func (s *Session) openParent(ctx context.Context, modules []string, profile *pla
 	if profile == nil {
 		dirs = directories(filepath.Join(s.o.Dir, name))
 	}
-	if s.parent, err = s.openSandboxed(name, s.o.worker(), false, profile, dirs); err != nil {
+	if s.parent, err = s.openSandboxed(name, workerPy, s.o.Programs.Launcher, false, profile, dirs); err != nil {
 		return err
 	}
 	s.used = false
@@ -335,14 +335,9 @@ func (s *Session) makeInput(ctx context.Context, cases ...testCase) (*input, err
 	return in, nil
 }
 
-func (s *Session) drop(ctx context.Context, in *input) error {
-	_, err := s.askJudge(ctx, askLimit, map[string]any{"op": "drop", "id": in.id}, nil)
-	return err
-}
-
-// fill copies an input into the arena.
-func (s *Session) fill(ctx context.Context, in *input) error {
-	_, err := s.askJudge(ctx, askLimit, map[string]any{"op": "fill", "id": in.id}, nil)
+// order has the judge do something with an input: "drop" it, or "fill" the arena.
+func (s *Session) order(ctx context.Context, op string, in *input) error {
+	_, err := s.askJudge(ctx, askLimit, map[string]any{"op": op, "id": in.id}, nil)
 	return err
 }
 

@@ -108,12 +108,7 @@ func slicesOf(dir string) string {
 }
 
 func stopped(pids []int) bool {
-	for _, pid := range pids {
-		if !sandbox.Stopped(pid) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(pids, func(pid int) bool { return state("/proc/"+strconv.Itoa(pid)) != 'T' })
 }
 
 func thaw(pids []int) {
@@ -174,12 +169,12 @@ func (s *Session) bury() {
 // Error: something cannot be killed, or the parent is gone.
 func (w *worker) end(ctx context.Context) error {
 	w.starvation = starvation("/proc/"+strconv.Itoa(w.pid)+"/schedstat", w.begun)
-	if w.link.ended() || w.left() { // it is about to be gone by itself: let it
+	if w.link.poll()&unix.POLLHUP != 0 || w.left() { // it is about to be gone by itself: let it
 		w.learn(context.WithoutCancel(ctx), leaveLimit)
 	}
 	lived := !w.ended && w.alive()
 	w.link.hangUp()
-	err := w.s.sweep()
+	err := w.s.EndStrangers(killLimit)
 	w.learn(context.WithoutCancel(ctx), killLimit)
 	w.swept = lived && w.status == -int(syscall.SIGKILL)
 	w.outOfMemory = w.wantedMemory()
@@ -222,16 +217,11 @@ func (w *worker) learn(ctx context.Context, limit time.Duration) {
 }
 
 // EndStrangers ends every process below this one that is not of the judge's or of
-// the workers' parent, as sandbox.EndDescendants does it.
+// the workers' parent, as sandbox.EndDescendants does it: it kills what foreign
+// lists, again until there is none.
 //
 // Error: some are still there after limit.
-func (s *Session) EndStrangers(limit time.Duration) error { return s.end(limit) }
-
-// sweep kills every process of the worker's.
-func (s *Session) sweep() error { return s.end(killLimit) }
-
-// end kills what foreign lists, again until there is none.
-func (s *Session) end(limit time.Duration) error {
+func (s *Session) EndStrangers(limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		pids := s.foreign()

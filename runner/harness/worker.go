@@ -238,15 +238,17 @@ func (w *worker) left() bool {
 }
 
 // A raisedError is an exception in the submission.
-type raisedError struct {
-	raised explain.Raised
-	module string // that is missing, of a ModuleNotFoundError
+type raisedError struct{ explain.Raised }
+
+func (e *raisedError) Error() string { return e.Text() }
+
+func raisedIn(raw []byte) error {
+	raised, _ := decodeRaised(raw)
+	return &raisedError{raised}
 }
 
-func (e *raisedError) Error() string { return e.raised.Text() }
-
-// decodeRaised reads channel.py's report of an exception. It is a stranger's
-// word, and may be nonsense.
+// decodeRaised reads channel.py's report of an exception, and the module that is
+// missing if it says so. It is a stranger's word, and may be nonsense.
 func decodeRaised(raw []byte) (explain.Raised, string) {
 	told, err := decodeTexts(raw)
 	if err != nil || len(told) < 3 {
@@ -259,11 +261,10 @@ func decodeRaised(raw []byte) (explain.Raised, string) {
 			r.Frames = append(r.Frames, explain.Frame{File: frame[0], Line: line, Function: frame[2]})
 		}
 	}
-	module := told[2]
 	if r.Type != "ModuleNotFoundError" {
-		module = ""
+		return r, ""
 	}
-	return r, module
+	return r, told[2]
 }
 
 // load imports the submission, or opens its library.
@@ -277,8 +278,7 @@ func (w *worker) load(ctx context.Context, limit time.Duration) error {
 	case string(answer) == "L":
 		return nil
 	case answer[0] == 'X':
-		raised, module := decodeRaised(answer[1:])
-		return &raisedError{raised, module}
+		return raisedIn(answer[1:])
 	}
 	return errNonsense
 }

@@ -54,15 +54,11 @@ func (c clock) left(limit time.Duration) time.Duration {
 	return max(time.Second, min(limit, time.Until(c.end)))
 }
 
-// endlessUpload is how long an upload is tried in a job that nothing limits, and
-// which may hold the machine for ever.
-const endlessUpload = uploadLimit
-
 // lastUpload is when the last try of an upload may begin: what else is told of
 // the result needs the time after it.
 func (c clock) lastUpload() time.Time {
-	if c.end.IsZero() {
-		return time.Now().Add(endlessUpload)
+	if c.end.IsZero() { // nothing limits the job, which may hold the machine for ever
+		return time.Now().Add(uploadLimit)
 	}
 	return c.end.Add(-tellReserve)
 }
@@ -84,7 +80,10 @@ func guarded(ctx context.Context, c clock, runID string, stderr io.Writer, judge
 		}()
 		done <- judge(ctx)
 	}()
-	late := after(c.late)
+	var late <-chan time.Time // never ready without a deadline
+	if !c.late.IsZero() {
+		late = time.After(time.Until(c.late))
+	}
 	canceled := context.Background()
 	if ctx.Done() != nil {
 		var stop context.CancelFunc
@@ -103,12 +102,4 @@ func guarded(ctx context.Context, c clock, runID string, stderr io.Writer, judge
 	case <-canceled.Done():
 		return blank(runID, schema.OutcomeCanceled, fmt.Sprintf("the job was ended from outside, and the evaluation did not end within %s", cancelLimit)), false
 	}
-}
-
-// after is a channel that is ready at t; never when t is zero.
-func after(t time.Time) <-chan time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return time.After(time.Until(t))
 }

@@ -9,12 +9,13 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/gpu-mode/kbgen/runner"
-	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -35,26 +36,21 @@ func (e Env) Getenv(name string) string {
 
 // A Job judges one payload.
 type Job struct {
+	runner.Job // payload, environment and times are set here, and what is hidden is added to
+
 	Env         Env
-	PayloadFile string // "-" is stdin; "": the environment carries the payload
-	Out         string // the file of the result
-	RunID       string
-	Secret      bool // the build's second run
-	NoPreload   bool
-	Deadline    time.Duration // 0: the step's timeout alone
+	PayloadFile string        // "-" is stdin; "": the environment carries the payload
+	Out         string        // the file of the result
+	Secret      bool          // the build's second run
+	Limit       time.Duration // 0: the step's timeout alone
 	Exposed     error         // why the environment could not be hidden
 
 	GPUType, Queue string
 	Misplaced      string // why this is not what the build asks for
-	Devices        device.Machine
-	Requirements   device.Requirements
 
-	Sandbox                  string // level
-	SandboxRead, SandboxHide []string
-	Asked                    any    // of the machine: another job that asks for something else is judged by itself
-	Retain                   string // directory, "": nothing is kept
-	Broker                   string // socket
-	Version                  string
+	Asked  any    // of the machine: another job that asks for something else is judged by itself
+	Retain string // directory, "": nothing is kept
+	Broker string // socket
 
 	lookup func(string) (string, bool)
 	log    logger
@@ -70,7 +66,7 @@ type Job struct {
 // Errors: *[DirectoryError]; or the result could not be written or uploaded.
 func (j *Job) Run(ctx context.Context) (*schema.Result, error) {
 	env := j.Env
-	j.clock = newClock(time.Now(), j.Deadline, env)
+	j.clock = newClock(time.Now(), j.Limit, env)
 	j.lookup = env.Lookup
 	if j.Secret {
 		j.lookup = secretLookup(env.Lookup)
@@ -81,9 +77,11 @@ func (j *Job) Run(ctx context.Context) (*schema.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.log = newLogger(env.Stdout)
-	if uploads(env, j.Out) {
-		j.keeper = j.openKeeper()
+	j.log = logger{env.Stdout, new(atomic.Value)}
+	if j.Retain != "" && uploads(env, j.Out) {
+		if j.keeper, err = openKeeper(j.Retain); err != nil { // no fault: the result is then all there is
+			warn(env, err)
+		}
 	}
 	result, trusted := guarded(ctx, j.clock, j.RunID, env.Stderr, func(ctx context.Context) *schema.Result {
 		if j.Misplaced != "" {
@@ -135,20 +133,6 @@ func secretLookup(lookup func(string) (string, bool)) func(string) (string, bool
 	}
 }
 
-// openKeeper opens the directory of kept results, nil without one. Why there is
-// none is said once, and is no fault: the result is then all there is.
-func (j *Job) openKeeper() *keeper {
-	if j.Retain == "" {
-		return nil
-	}
-	k, err := openKeeper(j.Retain)
-	if err != nil {
-		warn(j.Env, err)
-		return nil
-	}
-	return k
-}
-
 func (j *Job) evaluate(ctx context.Context) *schema.Result {
 	env, log, clock := j.Env, j.log, j.clock
 	if j.Exposed != nil {
@@ -156,10 +140,9 @@ func (j *Job) evaluate(ctx context.Context) *schema.Result {
 	}
 	begun := time.Now()
 	err := j.idErr // first: a sealed payload opens for a run
-	var payload *schema.Payload
 	open, wasSealed := newOpener(ctx, env, clock, j.Broker, j.RunID), false
 	if err == nil {
-		payload, err = ReadPayload(j.PayloadFile, env.Stdin, j.lookup, func(sealed string) (string, error) {
+		j.Payload, err = ReadPayload(j.PayloadFile, env.Stdin, j.lookup, func(sealed string) (string, error) {
 			wasSealed = true
 			return open(sealed)
 		})
@@ -172,52 +155,35 @@ func (j *Job) evaluate(ctx context.Context) *schema.Result {
 	case err != nil:
 		return blank(j.RunID, schema.OutcomeBadPayload, err.Error())
 	}
-	decoded := time.Since(begun)
-	log.start(j.RunID, payload)
+	j.Decode = time.Since(begun)
+	log.start(j.RunID, j.Payload)
+	j.Image = env.Getenv(schema.EnvImage)
 	if j.RunID != "" {
-		j.key = &keptKey{RunID: j.RunID, Payload: digestOf([]byte(payload.JSON())), Asked: j.Asked, Image: env.Getenv(schema.EnvImage)}
+		j.key = &keptKey{RunID: j.RunID, Payload: digestOf([]byte(j.Payload.JSON())), Asked: j.Asked, Image: j.Image}
 		if kept := j.keeper.find(*j.key); kept != nil {
 			kept.Retained = true
-			log.retained()
+			fmt.Fprintln(env.Stdout, "  an earlier try of this job judged it on this machine, and its result was kept: it is handed over now, nothing runs again")
 			return kept
 		}
 	}
-	log.budget(payload, clock)
-	hide := j.SandboxHide
+	log.budget(j.Payload, clock)
 	if j.Retain != "" {
-		hide = append(hide, j.Retain)
+		j.SandboxHide = append(j.SandboxHide, j.Retain)
 	}
-	hide = append(hide, j.Broker)
-	result := runner.Evaluate(ctx, runner.Job{
-		Sandbox: j.Sandbox, SandboxRead: j.SandboxRead, SandboxHide: hide,
-		FreshInterpreters: j.NoPreload,
-		Payload:           payload,
-		RunID:             j.RunID,
-		Environ:           env.Environ(),
-		WorkDir:           env.Getenv("TMPDIR"),
-		Deadline:          clock.deadline,
-		Start:             clock.start,
-		Decode:            decoded,
-		Version:           j.Version,
-		Image:             env.Getenv(schema.EnvImage),
-		Devices:           j.Devices,
-		Requirements:      j.Requirements,
-		Progress:          log.phase,
-	})
+	j.SandboxHide = append(j.SandboxHide, j.Broker)
+	j.Environ, j.WorkDir = env.Environ(), env.Getenv("TMPDIR")
+	j.Start, j.Deadline, j.Progress = clock.start, clock.deadline, log.phase
+	result := runner.Evaluate(ctx, j.Job)
 	if wasSealed {
-		withoutNames(result, payload)
+		withoutNames(result, j.Payload)
 	}
 	return result
 }
 
 // machineFault reports whether err is about what the machine lacks.
 func machineFault(err error) bool {
-	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
+	errno, ok := errors.AsType[syscall.Errno](err)
+	return ok && slices.Contains([]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO}, errno)
 }
 
 // checkRunID refuses a run id that could not name an annotation and a meta-data

@@ -19,8 +19,6 @@ type logger struct {
 	ranking *atomic.Value // the payload's, a string; it may come while the verdict is written
 }
 
-func newLogger(w io.Writer) logger { return logger{w, new(atomic.Value)} }
-
 func (l logger) start(runID string, p *schema.Payload) {
 	l.ranking.Store(p.RankingBy)
 	if runID == "" {
@@ -41,11 +39,6 @@ func (l logger) budget(p *schema.Payload, c clock) {
 	case budget > have:
 		fmt.Fprintf(l.w, "  the task's limits allow %s in all; the job ends in %s\n", budget, have)
 	}
-}
-
-// retained says that nothing is judged in this job.
-func (l logger) retained() {
-	fmt.Fprintln(l.w, "  an earlier try of this job judged it on this machine, and its result was kept: it is handed over now, nothing runs again")
 }
 
 func (l logger) phase(name string, result *schema.EvalResult) {

@@ -45,9 +45,15 @@ func ReadPayload(file string, stdin io.Reader, lookup func(string) (string, bool
 }
 
 func decodePayload(encoded string, open Opener) (*schema.Payload, error) {
-	plain, err := opened(encoded, open)
-	if err != nil {
-		return nil, err
+	encoded = strings.TrimSpace(encoded)
+	if sealed(encoded) {
+		if open == nil {
+			return nil, errSealed
+		}
+		var err error
+		if encoded, err = open(encoded); err != nil {
+			return nil, err
+		}
 	}
-	return schema.DecodePayload(plain)
+	return schema.DecodePayload(encoded)
 }

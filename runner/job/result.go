@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/google/renameio/v2"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -32,16 +33,18 @@ func newResultFile(out, runID string) (*resultFile, error) {
 	if err := clearResult(out); err != nil {
 		return nil, err
 	}
-	r := &resultFile{path: out}
-	silent := blank(runID, schema.OutcomeRunner, "kbrun ended without a word: it was killed, or the machine went down")
-	if err := r.replace(silent); err != nil {
+	silent, err := blank(runID, schema.OutcomeRunner, "kbrun ended without a word: it was killed, or the machine went down").Encode()
+	if err == nil {
+		err = renameio.WriteFile(out, silent, 0o644, renameio.WithTempDir(filepath.Dir(out)), renameio.IgnoreUmask())
+	}
+	if err != nil {
 		return nil, fmt.Errorf("writing the result: %w", err)
 	}
 	f, err := os.CreateTemp(filepath.Dir(out), ".result-*")
 	if err != nil {
 		return nil, fmt.Errorf("writing the result: %w", err)
 	}
-	r.reserve = f
+	r := &resultFile{out, f}
 	err = unix.Fallocate(int(f.Fd()), 0, 0, reserveSize)
 	if err != nil && !errors.Is(err, syscall.EOPNOTSUPP) && !errors.Is(err, syscall.ENOSYS) {
 		r.drop()
@@ -135,26 +138,6 @@ func (r *resultFile) place() error {
 func (r *resultFile) drop() {
 	r.reserve.Close()
 	os.Remove(r.reserve.Name())
-}
-
-// replace writes a small result under another name and renames it.
-func (r *resultFile) replace(result *schema.Result) error {
-	data, err := result.Encode()
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(r.path), ".result-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
-		err = rename(f.Name(), r.path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }
 
 const tooLong = "the result is too long"

@@ -60,13 +60,14 @@ func openKeeper(dir string) (*keeper, error) {
 	if !sandbox.FilesShut() {
 		return nil, errors.New("keeping results: a submission runs as kbrun's own user here, and the kernel has no Landlock")
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return nil, fmt.Errorf("keeping results: %w", err)
+	err := os.MkdirAll(filepath.Dir(dir), 0o755)
+	if err == nil {
+		err = os.Mkdir(dir, 0o700)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("keeping results: %w", err)
+	var real string
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		real, err = filepath.EvalSymlinks(dir)
 	}
-	real, err := filepath.EvalSymlinks(dir)
 	if err == nil {
 		err = ownDirectory(real)
 	}
@@ -194,16 +195,15 @@ func (k *keeper) keep(key keptKey, result *schema.Result) error {
 		return errors.New("keeping the result: the submission was not kept from kbrun's files")
 	}
 	name, err := key.name()
-	if err != nil {
-		return fmt.Errorf("keeping the result: %w", err)
+	var body []byte
+	if err == nil {
+		body, err = encodeBounded(result)
 	}
-	body, err := encodeBounded(result)
-	if err != nil {
-		return fmt.Errorf("keeping the result: %w", err)
+	if err == nil {
+		k.sweep(int64(len(body)))
+		err = k.write(name, append([]byte(keptMagic+digestOf(body)+"\n"), body...))
 	}
-	k.sweep(int64(len(body)))
-	data := append([]byte(keptMagic+digestOf(body)+"\n"), body...)
-	if err := k.write(name, data); err != nil {
+	if err != nil {
 		return fmt.Errorf("keeping the result: %w", err)
 	}
 	return nil

@@ -65,17 +65,6 @@ func newOpener(ctx context.Context, env Env, clock clock, broker, runID string) 
 	}
 }
 
-// opened is an encoded payload as it was before it was sealed, if it was.
-func opened(encoded string, open Opener) (string, error) {
-	switch encoded = strings.TrimSpace(encoded); {
-	case !sealed(encoded):
-		return encoded, nil
-	case open == nil:
-		return "", errSealed
-	}
-	return open(encoded)
-}
-
 // sealed reports whether a payload is or was sealed.
 func sealed(encoded string) bool {
 	return strings.HasPrefix(encoded, schema.SealedPrefix) || strings.HasPrefix(encoded, schema.OpenedPrefix) || strings.HasPrefix(encoded, schema.RefusedPrefix)
@@ -114,7 +103,7 @@ func withoutNames(r *schema.Result, p *schema.Payload) {
 // open: this one has no broker, not the key, or cannot prove its job. Whatever
 // else is refused, the payload was made wrongly, and no machine opens it.
 func sealedElsewhere(err error) bool {
-	if why := (*refused.Refusal)(nil); errors.As(err, &why) {
+	if why, ok := errors.AsType[*refused.Refusal](err); ok {
 		return why.Reason == refused.UnknownRecipient || why.Reason == refused.Unproved || why.Reason == refused.Busy
 	}
 	return errors.Is(err, client.ErrNoBroker) || errors.Is(err, errToken)

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -177,10 +178,5 @@ var machineWords = []string{
 // MachineFault reports whether a program's errors say that the device or its
 // driver does not work.
 func MachineFault(errors string) bool {
-	for _, words := range machineWords {
-		if strings.Contains(errors, words) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(machineWords, func(words string) bool { return strings.Contains(errors, words) })
 }

@@ -26,13 +26,6 @@ const OutOfTimeText = "the job's time ran out"
 // with.
 const outputLimit = 1 << 30
 
-// test judges an ended harness: Kernelbot's run, and the outcome unless it
-// passed.
-func test(p *plan.Phase, seen *Process) (*schema.RunResult, *schema.Outcome) {
-	run, outcome := verdict(p, seen)
-	return run, exact(p, seen, run, outcome)
-}
-
 // secret reports whether no word of the harness may go further than the result:
 // it knows a secret seed, and so may the submission in it.
 func secret(p *plan.Phase) bool { return p.Test.Seed != nil }

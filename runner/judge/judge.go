@@ -64,7 +64,8 @@ func Phase(p *plan.Phase, s *Seen) (v Judgment) {
 		// A C++ harness of a task's own is linked with the submission; every known
 		// one in Python runs it itself or loads its pickles.
 		v.SharedJudge = p.Compile != nil && !p.Isolated || s.Test.Shared || p.Variant != nil
-		v.Run, v.Outcome = test(p, s.Test)
+		v.Run, v.Outcome = verdict(p, s.Test)
+		v.Outcome = exact(p, s.Test, v.Run, v.Outcome)
 		v.Explanation = explanation(p, s.Test, v.Outcome)
 		v.SelfChecked = v.SharedJudge && v.Run.Passed
 		v.profile(p, s)

@@ -13,9 +13,7 @@ const (
 
 // ncuTables are the tables that a message shows, by the names Nsight Compute
 // prints over them.
-func ncuTables() []string {
-	return []string{"GPU Throughput", "Pipe Utilization (% of active cycles)", "Warp State (All Cycles)"}
-}
+var ncuTables = []string{"GPU Throughput", "Pipe Utilization (% of active cycles)", "Warp State (All Cycles)"}
 
 // ncuHeader is the line over everything about one kernel:
 // "  void add(…) (64, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 9.0".
@@ -42,7 +40,7 @@ func filterNCU(text string) string {
 			}
 			out, keep = append(out, line), false
 		case table:
-			if keep = kernels > 0 && slices.Contains(ncuTables(), strings.TrimSpace(name)); keep {
+			if keep = kernels > 0 && slices.Contains(ncuTables, strings.TrimSpace(name)); keep {
 				out = append(out, "", line)
 			}
 		case trimmed == "" || strings.HasPrefix(trimmed, "Section:"):

@@ -44,11 +44,7 @@ func figure(key string) bool {
 
 // lineEnd holds for the characters at which Python's splitlines cuts.
 func lineEnd(r rune) bool {
-	switch r {
-	case '\n', '\r', '\v', '\f', 0x1c, 0x1d, 0x1e, 0x85, 0x2028, 0x2029:
-		return true
-	}
-	return false
+	return strings.ContainsRune("\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029", r)
 }
 
 // space holds for the characters that Python's strip removes.

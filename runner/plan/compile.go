@@ -10,9 +10,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// builtProgram is what the compiler makes, as it is called.
-const builtProgram = "./" + BuiltFile
-
 // badIncludeDir refuses a directory that does not exist for the compiler, which
 // runs in the work directory. An absolute one may exist on another machine. Of
 // the others there is only the work directory itself, as files have plain names.
@@ -25,16 +22,6 @@ func (b *builder) badIncludeDir() *schema.Outcome {
 			return schema.Outcomef(schema.OutcomeMachine, "include directory %q does not exist on this machine", dir)
 		}
 	}
-	return nil
-}
-
-// compile plans one program of all sources.
-func (b *builder) compile() *schema.Outcome {
-	if refused := b.compiler(); refused != nil {
-		return refused
-	}
-	b.ph.Compile = b.command(schema.CompileLimit, nil, b.args(b.ph.Compiler, b.m.Programs[b.ph.Compiler])...)
-	b.ph.Compile.More = true
 	return nil
 }
 
@@ -57,14 +44,6 @@ func (b *builder) compiler() *schema.Outcome {
 	return nil
 }
 
-// args is a compiler's call.
-func (b *builder) args(compiler, path string) []string {
-	if compiler == "hipcc" {
-		return b.hipccArgs(path)
-	}
-	return b.nvccArgs(path)
-}
-
 // cudaFlags returns nvcc's fixed options, made anew for every call.
 func cudaFlags() []string {
 	return strings.Fields(`--std=c++20 -DNDEBUG -Xcompiler=-Wno-psabi -Xcompiler=-fno-strict-aliasing
@@ -72,32 +51,22 @@ func cudaFlags() []string {
 		-Xnvlink=--verbose -Xptxas=--verbose -Xptxas=--warn-on-spills`)
 }
 
-// nvccArgs is nvcc's call: flags, directories, libraries, defines, sources in
-// their order, architecture, output.
-func (b *builder) nvccArgs(nvcc string) []string {
-	arch := "-arch=native"
+// args is a compiler's call: flags, directories, libraries, defines, sources in
+// their order, architecture, output. Kernelbot has none for hipcc, whose flags are
+// cudaFlags as far as clang has them: it refuses lang cu on AMD.
+func (b *builder) args(compiler, path string) []string {
+	flags, arch := cudaFlags(), "-arch=native"
 	if b.p.Arch != nil {
 		arch = fmt.Sprintf("-gencode=arch=compute_%[1]s,code=sm_%[1]s", *b.p.Arch)
 	}
-	return b.compilerArgs(nvcc, cudaFlags(), arch)
-}
-
-// hipFlags are hipcc's fixed options: cudaFlags, as far as clang has them.
-func hipFlags() []string {
-	return strings.Fields("--std=c++20 -DNDEBUG -Wno-psabi -fno-strict-aliasing -O3 -x hip")
-}
-
-// hipccArgs is hipcc's call. Kernelbot has none: it refuses lang cu on AMD.
-func (b *builder) hipccArgs(hipcc string) []string {
-	arch := "--offload-arch=native"
-	if b.p.Arch != nil {
-		arch = "--offload-arch=" + *b.p.Arch
+	if compiler == "hipcc" {
+		flags = strings.Fields("--std=c++20 -DNDEBUG -Wno-psabi -fno-strict-aliasing -O3 -x hip")
+		arch = "--offload-arch=native"
+		if b.p.Arch != nil {
+			arch = "--offload-arch=" + *b.p.Arch
+		}
 	}
-	return b.compilerArgs(hipcc, hipFlags(), arch)
-}
-
-func (b *builder) compilerArgs(compiler string, flags []string, arch string) []string {
-	argv := append([]string{compiler}, flags...)
+	argv := append([]string{path}, flags...)
 	for _, dir := range b.p.IncludeDirs {
 		argv = append(argv, "-I"+dir)
 	}

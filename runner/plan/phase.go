@@ -94,10 +94,12 @@ func (b *builder) cuda() {
 		return
 	}
 	b.ph.Files = slices.Concat(b.p.Sources, b.p.Headers)
-	if b.ph.Refused = b.compile(); b.ph.Refused != nil {
+	if b.ph.Refused = b.compiler(); b.ph.Refused != nil {
 		return
 	}
-	b.test(builtProgram)
+	b.ph.Compile = b.command(schema.CompileLimit, nil, b.args(b.ph.Compiler, b.m.Programs[b.ph.Compiler])...)
+	b.ph.Compile.More = true
+	b.test("./" + BuiltFile)
 }
 
 // test plans the harness, which argv starts.

@@ -56,10 +56,13 @@ func (b *builder) profile(argv []string) *schema.Outcome {
 	pr := &Profile{Program: program, Path: b.m.Programs[program], Dir: dir}
 	if program == ncu {
 		report := filepath.Join(dir, ncuReport)
-		pr.Profiler, pr.Argv, pr.Environ = ProfilerNCU, ncuArgs(report), []string{"POPCORN_NCU=1"}
+		pr.Profiler, pr.Environ = ProfilerNCU, []string{"POPCORN_NCU=1"}
+		pr.Argv = []string{ncu, "--set", "full", "--nvtx", "--nvtx-include", "custom_kernel/", "--import-source", "1", "-c", "10", "-o", report, "--"}
 		pr.Import = b.command(importLimit, nil, ncu, "--import", report, "--print-details", "body")
 	} else {
-		pr.Profiler, pr.Argv, pr.Environ = ProfilerROCm, rocprofArgs(dir), []string{"GPU_DUMP_CODE_OBJECT=1"}
+		pr.Profiler, pr.Environ = ProfilerROCm, []string{"GPU_DUMP_CODE_OBJECT=1"}
+		pr.Argv = append(strings.Fields(rocprof+` --log-level fatal --hip-trace --kernel-trace --rccl-trace --marker-trace --hip-trace
+			--memory-copy-trace --scratch-memory-trace --output-format pftrace csv -d`), dir, "-o", "%pid%", "--") // --hip-trace twice, as Kernelbot has it
 	}
 	b.ph.Profile, b.ph.Test = pr, b.command(b.limit(), pr.Environ, slices.Concat(pr.Argv, argv)...)
 	b.finishTest()
@@ -75,16 +78,4 @@ func (b *builder) within() string {
 		}
 	}
 	return ProfilerPython
-}
-
-// ncuArgs is Nsight Compute's call before the harness's.
-func ncuArgs(report string) []string {
-	return []string{ncu, "--set", "full", "--nvtx", "--nvtx-include", "custom_kernel/", "--import-source", "1", "-c", "10", "-o", report, "--"}
-}
-
-// rocprofArgs is rocprofv3's call before the harness's; --hip-trace stands
-// there twice in Kernelbot's, too.
-func rocprofArgs(dir string) []string {
-	return append(strings.Fields(rocprof+` --log-level fatal --hip-trace --kernel-trace --rccl-trace --marker-trace --hip-trace
-		--memory-copy-trace --scratch-memory-trace --output-format pftrace csv -d`), dir, "-o", "%pid%", "--")
 }

@@ -37,15 +37,6 @@ func variantOf(p *schema.Payload) *Variant {
 	return nil
 }
 
-// Variants returns every known variant by the SHA-256 of its main file, in hex.
-func Variants() map[string]Variant {
-	all := make(map[string]Variant, len(variants))
-	for digest, v := range variants {
-		all[digest] = v
-	}
-	return all
-}
-
 // variants are the main files that tasks of gpu-mode/reference-kernels (f83cb92)
 // are published with, and the one of gpu-mode/kernelbot's own examples
 // (4bdd839).

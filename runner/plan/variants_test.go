@@ -8,7 +8,7 @@ import (
 func TestVariants(t *testing.T) {
 	digest := regexp.MustCompile(`^[0-9a-f]{64}$`)
 	names, inProcess := map[string]bool{}, 0
-	for sum, v := range Variants() {
+	for sum, v := range variants {
 		if !digest.MatchString(sum) || v.Name == "" || v.Tasks == "" || names[v.Name] {
 			t.Errorf("%s: %+v is no digest, has no name or no tasks, or shares its name", sum, v)
 		}

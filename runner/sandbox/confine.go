@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -35,7 +35,7 @@ func (i *initProcess) confine() error {
 }
 
 // makingCalls make System V objects, see ipc.go.
-func makingCalls() []uint32 { return []uint32{unix.SYS_SHMGET, unix.SYS_SEMGET, unix.SYS_MSGGET} }
+var makingCalls = []uint32{unix.SYS_SHMGET, unix.SYS_SEMGET, unix.SYS_MSGGET}
 
 // dropCapabilities gives up all of them, or, where this process has to go on,
 // those that its children would inherit.
@@ -60,21 +60,17 @@ func dropCapabilities(all bool) error {
 
 // refusedCalls are system calls that no kernel submission needs, and through
 // which programs have broken into the kernel or out of a namespace.
-func refusedCalls() []uint32 {
-	return []uint32{
-		unix.SYS_UNSHARE, unix.SYS_SETNS,
-		unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
-		unix.SYS_BPF, unix.SYS_USERFAULTFD, unix.SYS_FANOTIFY_INIT, unix.SYS_OPEN_BY_HANDLE_AT,
-		unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
-		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_FSOPEN,
-		unix.SYS_SWAPON, unix.SYS_REBOOT, unix.SYS_ACCT, unix.SYS_QUOTACTL,
-	}
+var refusedCalls = []uint32{
+	unix.SYS_UNSHARE, unix.SYS_SETNS,
+	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
+	unix.SYS_BPF, unix.SYS_USERFAULTFD, unix.SYS_FANOTIFY_INIT, unix.SYS_OPEN_BY_HANDLE_AT,
+	unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_FSOPEN,
+	unix.SYS_SWAPON, unix.SYS_REBOOT, unix.SYS_ACCT, unix.SYS_QUOTACTL,
 }
 
 // unknownCalls answer ENOSYS, upon which programs fall back to older ones.
-func unknownCalls() []uint32 {
-	return []uint32{unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP}
-}
+var unknownCalls = []uint32{unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP}
 
 // filterCalls installs the seccomp filter. Calls of a foreign architecture
 // (32-bit, x32) are refused: their numbers mean something else. shared: so is
@@ -84,9 +80,9 @@ func filterCalls(shared bool) error {
 	if arch == 0 {
 		return fmt.Errorf("no filter for %s", runtime.GOARCH)
 	}
-	refused := refusedCalls()
+	refused := refusedCalls
 	if shared {
-		refused = append(refused, makingCalls()...)
+		refused = slices.Concat(refused, makingCalls)
 	}
 	filter := callFilter(arch, refused)
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
@@ -120,7 +116,7 @@ func callFilter(arch uint32, refused []uint32) []unix.SockFilter {
 	for _, call := range refused {
 		f = append(f, unix.SockFilter{Code: equal, Jf: 1, K: call}, unix.SockFilter{Code: give, K: refuse})
 	}
-	for _, call := range unknownCalls() {
+	for _, call := range unknownCalls {
 		f = append(f, unix.SockFilter{Code: equal, Jf: 1, K: call}, unix.SockFilter{Code: give, K: unknown})
 	}
 	for _, call := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
@@ -152,25 +148,12 @@ func callFilter(arch uint32, refused []uint32) []unix.SockFilter {
 // checkSecrets tries, from inside of the finished sandbox, to read the
 // environment of what started it: the payload may be there.
 func (i *initProcess) checkSecrets() {
-	for pid := os.Getppid(); pid > 0; pid = parent(pid) {
+	for pid := os.Getppid(); pid > 0; {
 		name := strconv.Itoa(pid)
 		if data, err := os.ReadFile("/proc/" + name + "/environ"); err == nil && len(data) > 0 {
 			i.Missing[schema.GuardSecrets] = "the environment of process " + name + " can be read"
 		}
+		process, _ := readStat(pid, make([]byte, 512))
+		pid = process.Parent // 0 at the top
 	}
-}
-
-// parent returns the process's parent, 0 at the top.
-func parent(pid int) int {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0
-	}
-	text := string(data)
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(fields) < 2 {
-		return 0
-	}
-	n, _ := strconv.Atoi(fields[1]) // 0 when it is no number
-	return n
 }

@@ -82,13 +82,6 @@ func Descendants(pid int) []Descendant {
 	return found
 }
 
-// Stopped reports whether a process stands still, by a signal.
-func Stopped(pid int) bool {
-	var buf [512]byte
-	p, ok := readStat(pid, buf[:])
-	return ok && p.State == 'T'
-}
-
 // readStat reads the beginning of /proc/<pid>/stat into buf:
 // "7 (a name) S 1 …", where the name may hold spaces and parentheses.
 func readStat(pid int, buf []byte) (Descendant, bool) {

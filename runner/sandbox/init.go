@@ -195,6 +195,10 @@ func writeSelf(file string) error {
 
 // limit sets the resource limits, which all processes of the sandbox inherit.
 func (i *initProcess) limit() error {
+	processes := uint64(i.Limits.Processes)
+	if i.Means == schema.MeansProcess && !i.ID.Own {
+		processes *= 4 // the kernel counts those of the user, whom others share
+	}
 	type resourceLimit struct {
 		resource int
 		value    uint64
@@ -203,7 +207,7 @@ func (i *initProcess) limit() error {
 		{unix.RLIMIT_CORE, 0},
 		{unix.RLIMIT_FSIZE, uint64(i.Limits.FileSize)},
 		{unix.RLIMIT_NOFILE, uint64(i.Limits.OpenFiles)},
-		{unix.RLIMIT_NPROC, i.processes()},
+		{unix.RLIMIT_NPROC, processes},
 	}
 	if i.Means == schema.MeansProcess {
 		limits = append(limits, resourceLimit{unix.RLIMIT_MSGQUEUE, 0}) // see ipc.go
@@ -224,16 +228,6 @@ func (i *initProcess) limit() error {
 		i.Missing[schema.GuardLimits] = "the number of root's processes has no limit without a control group"
 	}
 	return nil
-}
-
-// processes is the limit on processes. The kernel counts those of the user, so
-// where others share it the limit is higher.
-func (i *initProcess) processes() uint64 {
-	n := uint64(i.Limits.Processes)
-	if i.Means == schema.MeansProcess && !i.ID.Own {
-		n *= 4
-	}
-	return n
 }
 
 // changeUser makes this process the submission's user, for good.

@@ -53,7 +53,11 @@ func landlockABI() int {
 // landlock does for files, processes and TCP what namespaces would do, as far
 // as the kernel's version of Landlock can.
 func (i *initProcess) landlock() {
-	i.withoutNamespaces()
+	// The guards that a process cannot set for itself.
+	i.Missing[schema.GuardProcesses] = "no process namespace"
+	if !alone() { // a container without a network has no way out
+		i.Missing[schema.GuardNetwork] = "no network namespace; TCP alone can be closed"
+	}
 	abi := landlockABI()
 	err := errors.New("the kernel has no Landlock")
 	if abi > 0 {
@@ -66,15 +70,6 @@ func (i *initProcess) landlock() {
 	if (err != nil || abi < 6) && !i.ID.Own { // another user cannot signal the runner anyway
 		i.Missing[schema.GuardSignals] = fmt.Sprintf("the same user and no signal scope: Landlock version %d, want 6", abi)
 	}
-}
-
-// withoutNamespaces notes the guards that a process cannot set for itself.
-func (i *initProcess) withoutNamespaces() {
-	i.Missing[schema.GuardProcesses] = "no process namespace"
-	if alone() {
-		return // the container has no way out
-	}
-	i.Missing[schema.GuardNetwork] = "no network namespace; TCP alone can be closed"
 }
 
 // alone reports whether this machine, or container, has no network device but

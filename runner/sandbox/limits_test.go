@@ -283,7 +283,7 @@ func TestStaleGroupsAreRemoved(t *testing.T) {
 	stale := filepath.Join(filepath.Dir(b.sandbox.group.memory), groupPrefix+strconv.Itoa(gone.Process.Pid)+"-1")
 	must(t, os.Mkdir(stale, 0o755))
 	must(t, b.sandbox.group.remove())
-	b.sandbox.group = newGroup(defaultLimits())
+	b.sandbox.group = newGroup(Limits{}.orDefault())
 	if _, err := os.Stat(stale); err == nil {
 		t.Errorf("%s is still there", stale)
 	}

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +13,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// Limits bound a sandbox. Zero means the value of defaultLimits.
+// Limits bound a sandbox. Zero means the value of orDefault.
 type Limits struct {
 	Processes int   // with threads, in the whole sandbox
 	OpenFiles int   // per process
@@ -20,10 +21,13 @@ type Limits struct {
 	Memory    int64 // bytes, in the whole sandbox, tmpfs included
 }
 
-// defaultLimits are generous: they stop a bomb, not an honest program with
-// thousands of threads.
-func defaultLimits() Limits {
-	return Limits{Processes: 4096, OpenFiles: 16384, FileSize: 16 << 30, Memory: totalMemory() / 10 * 9}
+// orDefault is generous: it stops a bomb, not an honest program with thousands of
+// threads.
+func (l Limits) orDefault() Limits {
+	return Limits{
+		Processes: cmp.Or(l.Processes, 4096), OpenFiles: cmp.Or(l.OpenFiles, 16384),
+		FileSize: cmp.Or(l.FileSize, 16<<30), Memory: cmp.Or(l.Memory, totalMemory()/10*9),
+	}
 }
 
 func totalMemory() int64 {
@@ -144,23 +148,6 @@ func Open(o Options) (*Sandbox, error) {
 	return s, nil
 }
 
-func (l Limits) orDefault() Limits {
-	d := defaultLimits()
-	if l.Processes == 0 {
-		l.Processes = d.Processes
-	}
-	if l.OpenFiles == 0 {
-		l.OpenFiles = d.OpenFiles
-	}
-	if l.FileSize == 0 {
-		l.FileSize = d.FileSize
-	}
-	if l.Memory == 0 {
-		l.Memory = d.Memory
-	}
-	return l
-}
-
 // candidates lists the means worth trying. Whether the kernel lets them be is
 // seen by trying: its settings are too many to foretell.
 func candidates() []string {
@@ -206,9 +193,9 @@ func (s *Sandbox) Give(path string, mode os.FileMode) error {
 
 // An Attempt is one means, tried with nothing to run.
 type Attempt struct {
-	Means string
-	Got   *schema.Sandbox // nil when the machine refuses it
-	Why   string          // why it does
+	Means   string          `json:"means"`
+	Sandbox *schema.Sandbox `json:"sandbox,omitempty"` // nil when the machine refuses it
+	Refused string          `json:"refused,omitempty"` // why it does
 }
 
 // Probe tries every means that makes sense for this user, strongest first.
@@ -217,8 +204,8 @@ func (s *Sandbox) Probe() []Attempt {
 	for _, means := range candidates() {
 		a := Attempt{Means: means}
 		_, got, err := s.try(means, Command{})
-		if a.Got = got; err != nil {
-			a.Why = err.Error()
+		if a.Sandbox = got; err != nil {
+			a.Refused = err.Error()
 		}
 		list = append(list, a)
 	}
@@ -250,36 +237,25 @@ func (s *Sandbox) Close() error {
 // Sweep removes what programs that have ended left in places that the sandbox
 // shares with the machine, as far as a user of its own tells them apart.
 func (s *Sandbox) Sweep() {
-	s.sweepShm()
-	if s.sharesIPC() && s.id.Own {
-		if err := sweepIPC(s.id.UID); err != nil {
-			s.Survived(err)
-		}
+	if s.report == nil || s.report.Means != schema.MeansProcess || !s.id.Own {
+		return
 	}
-}
-
-// sharesIPC reports whether a sandbox had none of its own of what outlives
-// processes.
-func (s *Sandbox) sharesIPC() bool {
-	return s.report != nil && s.report.Means == schema.MeansProcess
+	sweepShm(s.id.UID)
+	if err := sweepIPC(s.id.UID); err != nil {
+		s.Survived(err)
+	}
 }
 
 // sweepShm removes what a sandbox without a /dev/shm of its own put there. That
 // can be told by an identity that no other job has; under the runner's own,
 // files there may belong to anybody's programs and stay. A container takes its
 // /dev/shm with it.
-func (s *Sandbox) sweepShm() {
-	if !s.sharesIPC() || !s.id.Own {
-		return
-	}
-	entries, err := os.ReadDir("/dev/shm")
-	if err != nil {
-		return
-	}
+func sweepShm(uid int) {
+	entries, _ := os.ReadDir("/dev/shm")
 	for _, e := range entries {
 		var st unix.Stat_t
 		path := "/dev/shm/" + e.Name()
-		if unix.Lstat(path, &st) == nil && int(st.Uid) == s.id.UID {
+		if unix.Lstat(path, &st) == nil && int(st.Uid) == uid {
 			os.RemoveAll(path)
 		}
 	}

@@ -29,24 +29,20 @@ type mount struct {
 }
 
 // systemRoots lists what every program may need; what is missing is left out.
-func systemRoots() []string {
-	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/sys", "/run/opengl-driver"}
-}
+var systemRoots = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/sys", "/run/opengl-driver"}
 
 // hidden lists what lies below the system's directories and is nobody's
 // business but the machine's.
-func hidden() []string {
-	return []string{
-		"/etc/buildkite-agent", "/etc/ssh", "/etc/ssl/private", "/etc/docker", "/etc/kubernetes",
-		"/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d",
-		"/usr/local/etc/buildkite-agent", "/opt/buildkite-agent",
-	}
+var hidden = []string{
+	"/etc/buildkite-agent", "/etc/ssh", "/etc/ssl/private", "/etc/docker", "/etc/kubernetes",
+	"/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d",
+	"/usr/local/etc/buildkite-agent", "/opt/buildkite-agent",
 }
 
 // system lists the mounts that all processes of the job share, parents first.
 func (s *Sandbox) system() []mount {
 	var list []mount
-	for _, root := range systemRoots() {
+	for _, root := range systemRoots {
 		info, err := os.Lstat(root)
 		switch {
 		case err != nil:
@@ -61,7 +57,7 @@ func (s *Sandbox) system() []mount {
 	for _, path := range s.reads() {
 		list = append(list, readMounts(path, list)...)
 	}
-	for _, path := range slices.Concat(hidden(), s.o.Hide) {
+	for _, path := range slices.Concat(hidden, s.o.Hide) {
 		if real, err := filepath.EvalSymlinks(path); err == nil && filepath.IsAbs(path) && filepath.Dir(real) != "/" {
 			list = append(list, mount{Kind: kindHide, Target: real})
 		}
@@ -95,7 +91,7 @@ func devices() []mount {
 		{Kind: kindLink, Source: "/proc/self/fd/1", Target: "/dev/stdout"},
 		{Kind: kindLink, Source: "/proc/self/fd/2", Target: "/dev/stderr"},
 	}
-	for _, path := range slices.Concat(plainDevices(), gpuDevices()) {
+	for _, path := range slices.Concat(plainDevices, gpuDevices()) {
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
@@ -108,9 +104,7 @@ func devices() []mount {
 	return list
 }
 
-func plainDevices() []string {
-	return []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
-}
+var plainDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
 // readMounts makes path readable unless something in list does so already.
 func readMounts(path string, list []mount) []mount {

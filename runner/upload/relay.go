@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -141,11 +142,7 @@ func (r Relay) wait(ctx context.Context) error {
 // waiting, ready, running or failing, and one in a state that we do not know,
 // may still run.
 func ended(state string) bool {
-	switch state {
-	case "finished", "ignored", "canceled", "skipped", "broken":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"finished", "ignored", "canceled", "skipped", "broken"}, state)
 }
 
 // get asks for an attribute of the step.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/gpu-mode/kbgen/secrets"
+	"github.com/gpu-mode/kbgen/secrets/refused"
 )
 
 // Migrate seals the values in old formats anew and puts them into a store,
@@ -57,7 +58,7 @@ func (k *Keys) Rekey(store *secrets.Store, file string, to *secrets.Sealer, all 
 	for _, e := range store.Entries {
 		secret, err := secrets.Open(e.Envelope, secrets.Identities(k.Private))
 		if err == nil && secret.Name != e.Name {
-			err = &secrets.Refusal{Reason: secrets.Renamed, Detail: "it was sealed as " + secret.Name}
+			err = &refused.Refusal{Reason: refused.Renamed, Detail: "it was sealed as " + secret.Name}
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s:%d: %s: %w", file, e.Line, e.Name, err))

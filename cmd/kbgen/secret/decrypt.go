@@ -11,6 +11,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/secrets"
 	"github.com/gpu-mode/kbgen/secrets/inventory"
+	"github.com/gpu-mode/kbgen/secrets/refused"
 )
 
 // decryptCmd opens one value with a private key and prints it, byte for byte.
@@ -87,7 +88,7 @@ func (c *decryptCmd) open(env *cli.Env, keys inventory.Keys, sealed string) ([]b
 		return nil, err
 	}
 	if c.Name != "" && s.Name != c.Name {
-		return nil, &secrets.Refusal{Name: c.Name, Reason: secrets.Renamed, Detail: "it was sealed as " + s.Name}
+		return nil, &refused.Refusal{Name: c.Name, Reason: refused.Renamed, Detail: "it was sealed as " + s.Name}
 	}
 	fmt.Fprintf(env.Stderr, "kbgen: %s: sealed for %s%s, organization %s, pipelines %s, ends %s%s\n", s.Name, s.KeyID, by(s),
 		s.Organization, strings.Join(s.Pipelines, ", "), s.Expires.Format(time.DateOnly), passed(s, c.now()))
