@@ -26,6 +26,9 @@ func check(before, out []byte, want []node) error {
 		return err
 	}
 	document := documents[len(documents)-1]
+	if bytes.IndexByte(out, '$') < 0 { // interpolation leaves text without a dollar sign alone
+		return sameSteps(document.Root, want)
+	}
 	escaped, err := documentOf(want).escaped("pipeline")
 	if err != nil {
 		return err

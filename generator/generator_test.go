@@ -287,7 +287,7 @@ func TestCheckIsAbleToFail(t *testing.T) {
 	}
 }
 
-// Interpolation changes nothing in texts without a dollar sign.
+// check takes a shortcut for documents without a dollar sign. This is why it may.
 func TestInterpolationLeavesOtherTextAlone(t *testing.T) {
 	for _, text := range []string{`\`, `\\`, `\x\\y\\\z`, "`x`", "{{matrix}}", "a\\\nb", "%", "é\u2028", "#{x}"} {
 		doc, err := write(documentOf(wild(text)), nil, YAML)
@@ -337,14 +337,4 @@ func TestSecretsOfSteps(t *testing.T) {
 	if _, err := command(steps[0]); err == nil || !strings.Contains(err.Error(), "runs a submission") {
 		t.Errorf("a submission's step with a secret: %v", err)
 	}
-}
-
-// get returns the value of a mapping's name, nil when it has none.
-func (n *node) get(name string) *node {
-	for i, have := range n.names {
-		if have == name {
-			return &n.items[i]
-		}
-	}
-	return nil
 }

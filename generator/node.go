@@ -55,6 +55,29 @@ func nums(values []int) node {
 	return n
 }
 
+// get returns the value of a mapping's name, nil when it has none.
+func (n *node) get(name string) *node {
+	for i, have := range n.names {
+		if have == name {
+			return &n.items[i]
+		}
+	}
+	return nil
+}
+
+// has reports whether any text in the tree holds b.
+func (n *node) has(b byte) bool {
+	if n.kind == text && strings.IndexByte(n.text, b) >= 0 {
+		return true
+	}
+	for i := range n.items {
+		if n.kind == mapping && strings.IndexByte(n.names[i], b) >= 0 || n.items[i].has(b) {
+			return true
+		}
+	}
+	return false
+}
+
 // escaped returns the tree with every dollar sign in it doubled, names
 // included, so that one interpolation gives back the text as it was.
 //

@@ -113,9 +113,14 @@ func uniqueKeys(steps []pipelines.CommandStep) error {
 // render writes steps down, escaped for one interpolation, and checks what it
 // wrote. Before is the stream of documents that come first.
 func render(before []byte, steps []node, comment []string, f Format) ([]byte, error) {
-	escaped, err := documentOf(steps).escaped("pipeline")
-	if err != nil {
-		return nil, fmt.Errorf("escaping the pipeline: %w", err)
+	doc := node{kind: mapping}
+	doc.set("steps", node{kind: list, items: steps})
+	escaped := doc
+	if doc.has('$') {
+		var err error
+		if escaped, err = doc.escaped("pipeline"); err != nil {
+			return nil, fmt.Errorf("escaping the pipeline: %w", err)
+		}
 	}
 	out, err := write(escaped, comment, f)
 	if err != nil {
