@@ -111,7 +111,7 @@ func TestRealAgent(t *testing.T) {
 		w := w.in(t)
 		b := w.build(`steps: [{key: long, command: sleep 600}]`)
 		w.isRunning(b, "long")
-		if _, err := w.engine.CancelBuild(b.Pipeline, b.Number); err != nil {
+		if _, err := w.engine.CancelBuild(b.ID); err != nil {
 			t.Fatal(err)
 		}
 		b = w.ended(b, engine.BuildCanceled)

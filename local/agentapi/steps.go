@@ -115,7 +115,7 @@ func (a *API) cancelStep(c *call, body struct {
 }
 
 func (a *API) cancelBuild(c *call) (any, error) {
-	b, err := a.engine.CancelBuildByID(c.job.BuildID)
+	b, err := a.engine.CancelBuild(c.job.BuildID)
 	return map[string]string{"uuid": b.ID}, err
 }
 

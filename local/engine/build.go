@@ -165,39 +165,23 @@ func (b *build) ordered() []*job {
 func (e *Engine) Build(slug string, number int) (Build, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, err := e.findBuild(slug, number)
-	if err != nil {
-		return Build{}, err
+	for _, b := range slices.Backward(e.builds) {
+		if b.Pipeline == slug && b.Number == number {
+			return b.snapshot(), nil
+		}
 	}
-	return b.snapshot(), nil
+	return Build{}, refuse(NotFound, "No build found")
 }
 
 // BuildByID returns one build by its UUID.
 func (e *Engine) BuildByID(id string) (Build, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	b, err := e.findBuildByID(id)
-	if err != nil {
-		return Build{}, err
-	}
-	return b.snapshot(), nil
+	return query(e, e.findBuildByID, id, func(b *build) (Build, error) {
+		return b.snapshot(), nil
+	})
 }
 
 func (e *Engine) findBuildByID(id string) (*build, error) {
-	b, ok := e.byID[id]
-	if !ok {
-		return nil, refuse(NotFound, "No build found")
-	}
-	return b, nil
-}
-
-func (e *Engine) findBuild(slug string, number int) (*build, error) {
-	for _, b := range slices.Backward(e.builds) {
-		if b.Pipeline == slug && b.Number == number {
-			return b, nil
-		}
-	}
-	return nil, refuse(NotFound, "No build found")
+	return lookUp(e.byID, id, "No build found")
 }
 
 // Builds returns the builds that pass the filter, newest first.

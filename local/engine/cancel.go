@@ -4,35 +4,21 @@ import "slices"
 
 // CancelBuild cancels every job that has not ended. A job that an agent has ends
 // when the agent has stopped it.
-func (e *Engine) CancelBuild(slug string, number int) (Build, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.cancelBuild(e.findBuild(slug, number))
-}
-
-// CancelBuildByID is [Engine.CancelBuild] for `buildkite-agent build cancel`.
-func (e *Engine) CancelBuildByID(id string) (Build, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.cancelBuild(e.findBuildByID(id))
-}
-
-func (e *Engine) cancelBuild(b *build, err error) (Build, error) {
-	if err != nil {
-		return Build{}, err
-	}
-	if b.Over() || b.canceling {
-		return Build{}, refuse(Invalid, "Build can't be canceled because it's already %s", b.State)
-	}
-	b.canceling = true
-	for _, j := range slices.Clone(b.jobs) {
-		if !j.State.Finished() {
-			e.cancelJob(j)
+func (e *Engine) CancelBuild(id string) (Build, error) {
+	return query(e, e.findBuildByID, id, func(b *build) (Build, error) {
+		if b.Over() || b.canceling {
+			return Build{}, refuse(Invalid, "Build can't be canceled because it's already %s", b.State)
 		}
-	}
-	e.advance(b)
-	e.dispatch()
-	return b.snapshot(), nil
+		b.canceling = true
+		for _, j := range slices.Clone(b.jobs) {
+			if !j.State.Finished() {
+				e.cancelJob(j)
+			}
+		}
+		e.advance(b)
+		e.dispatch()
+		return b.snapshot(), nil
+	})
 }
 
 // cancelJob ends a job that no agent has accepted. For any other it sets the
@@ -51,20 +37,20 @@ func (e *Engine) cancelJob(j *job) {
 
 // CancelStep cancels the jobs of a step, named by its id or key.
 func (e *Engine) CancelStep(buildID, step string) (string, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n, b, err := e.findStep(buildID, step)
-	if err != nil {
-		return "", err
-	}
-	for _, j := range slices.Clone(n.jobs) {
-		if !j.State.Finished() {
-			e.cancelJob(j)
+	return query(e, e.findBuildByID, buildID, func(b *build) (string, error) {
+		n, err := b.step(step)
+		if err != nil {
+			return "", err
 		}
-	}
-	e.advance(b)
-	e.dispatch()
-	return n.id, nil
+		for _, j := range slices.Clone(n.jobs) {
+			if !j.State.Finished() {
+				e.cancelJob(j)
+			}
+		}
+		e.advance(b)
+		e.dispatch()
+		return n.id, nil
+	})
 }
 
 // cancelOnFailing cancels the jobs with cancel_on_build_failing once their build

@@ -113,3 +113,29 @@ func cloneMap(m map[string]string) map[string]string {
 	}
 	return maps.Clone(m)
 }
+
+// change acts on what find finds for a key, with the lock held.
+func change[T any](e *Engine, find func(key string) (T, error), key string, act func(T) error) error {
+	_, err := query(e, find, key, func(found T) (struct{}, error) { return struct{}{}, act(found) })
+	return err
+}
+
+// query answers a question about what find finds for a key, with the lock held.
+func query[T, R any](e *Engine, find func(key string) (T, error), key string, ask func(T) (R, error)) (R, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	found, err := find(key)
+	if err != nil {
+		return *new(R), err
+	}
+	return ask(found)
+}
+
+// lookUp is the value of a key, or the refusal of one that there is not.
+func lookUp[T any](all map[string]*T, key, refusal string) (*T, error) {
+	found, ok := all[key]
+	if !ok {
+		return nil, refuse(NotFound, "%s", refusal)
+	}
+	return found, nil
+}

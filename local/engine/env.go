@@ -237,11 +237,7 @@ func (e *Engine) conditionVars(b *build) condition.Vars {
 // Before an agent has the job, the variables that tell of the agent are
 // missing.
 func (e *Engine) JobEnv(jobID string) (map[string]string, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, err := e.findJob(jobID)
-	if err != nil {
-		return nil, err
-	}
-	return e.jobEnv(j, e.agents[j.AgentID]), nil
+	return query(e, e.findJob, jobID, func(j *job) (map[string]string, error) {
+		return e.jobEnv(j, e.agents[j.AgentID]), nil
+	})
 }

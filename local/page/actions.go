@@ -24,17 +24,17 @@ func (p *pages) onBuild(act func(*http.Request, *engine.Build) (string, error)) 
 }
 
 func (p *pages) cancelBuild(_ *http.Request, b *engine.Build) (string, error) {
-	_, err := p.engine.CancelBuild(b.Pipeline, b.Number)
+	_, err := p.engine.CancelBuild(b.ID)
 	return p.buildPath(b.Pipeline, b.Number), err
 }
 
 func (p *pages) rebuild(_ *http.Request, b *engine.Build) (string, error) {
-	again, err := p.engine.Rebuild(b.Pipeline, b.Number, b.Creator)
+	again, err := p.engine.Rebuild(b.ID, b.Creator)
 	return p.buildPath(b.Pipeline, again.Number), err
 }
 
 func (p *pages) retryFailed(_ *http.Request, b *engine.Build) (string, error) {
-	_, _, err := p.engine.RetryFailedJobs(b.Pipeline, b.Number, nil)
+	_, _, err := p.engine.RetryFailedJobs(b.ID, nil)
 	return p.buildPath(b.Pipeline, b.Number), err
 }
 

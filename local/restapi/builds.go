@@ -177,11 +177,11 @@ func (c *call) showBuild(b engine.Build, err error) error {
 }
 
 func (c *call) cancelBuild(b engine.Build) error {
-	return c.showBuild(c.engine.CancelBuild(b.Pipeline, b.Number))
+	return c.showBuild(c.engine.CancelBuild(b.ID))
 }
 
 func (c *call) rebuild(b engine.Build) error {
-	return c.showBuild(c.engine.Rebuild(b.Pipeline, b.Number, c.who.User))
+	return c.showBuild(c.engine.Rebuild(b.ID, c.who.User))
 }
 
 // retryStates are the states retry_failed_jobs takes. The stand-in has no
@@ -205,7 +205,7 @@ func (c *call) retryFailedJobs(b engine.Build) error {
 			states = append(states, engine.JobState(name))
 		}
 	}
-	b, count, err := c.engine.RetryFailedJobs(b.Pipeline, b.Number, states)
+	b, count, err := c.engine.RetryFailedJobs(b.ID, states)
 	if err != nil {
 		return err
 	}

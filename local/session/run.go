@@ -149,7 +149,7 @@ func (r *Run) build(ctx context.Context, vars map[string]string) (engine.Build, 
 
 // giveUp cancels a build that is not waited for any more.
 func (r *Run) giveUp(b engine.Build, cause error) (engine.Build, error) {
-	_, err := r.Engine.CancelBuild(b.Pipeline, b.Number)
+	_, err := r.Engine.CancelBuild(b.ID)
 	return b, errors.Join(fmt.Errorf("build canceled: %w", cause), err)
 }
 
