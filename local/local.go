@@ -5,6 +5,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -139,21 +140,11 @@ func Start(opts Options) (*Server, error) {
 }
 
 func setDefaults(opts *Options) {
-	if opts.Organization == "" {
-		opts.Organization = "gpu-mode"
-	}
-	if opts.Listen == "" {
-		opts.Listen = "127.0.0.1"
-	}
-	if opts.Heartbeat == 0 {
-		opts.Heartbeat = 10 * time.Second
-	}
-	if opts.LostAfter == 0 {
-		opts.LostAfter = 30 * time.Second
-	}
-	if opts.CancelGrace == 0 {
-		opts.CancelGrace = 10 * time.Second
-	}
+	opts.Organization = cmp.Or(opts.Organization, "gpu-mode")
+	opts.Listen = cmp.Or(opts.Listen, "127.0.0.1")
+	opts.Heartbeat = cmp.Or(opts.Heartbeat, 10*time.Second)
+	opts.LostAfter = cmp.Or(opts.LostAfter, 30*time.Second)
+	opts.CancelGrace = cmp.Or(opts.CancelGrace, 10*time.Second)
 	if opts.Log == nil {
 		opts.Log = func(string, ...any) {}
 	}

@@ -9,6 +9,7 @@
 package agentapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -86,9 +87,7 @@ func New(e *engine.Engine, opts Options) *API {
 	if opts.LinksAt == nil {
 		opts.LinksAt = func(string) Links { return opts.Blob }
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	a := &API{
 		engine: e, opts: opts, mux: http.NewServeMux(),
 		uploads: map[string]error{},
@@ -279,7 +278,7 @@ func (a *API) fail(w http.ResponseWriter, err error) {
 	case errors.As(err, &own):
 		status, message, retryAfter = own.status, own.message, own.retryAfter
 	case errors.As(err, &refused):
-		status, message, fields = refused.Kind.Status(), refused.Message, refused.Fields
+		status, message, fields = int(refused.Kind), refused.Message, refused.Fields
 		if refused.Kind == engine.Locked {
 			retryAfter = 1
 		}

@@ -103,9 +103,7 @@ func (e *Engine) Register(info AgentInfo) (Agent, string, error) {
 }
 
 func (e *Engine) uniqueName(name string) string {
-	if name == "" {
-		name = "agent"
-	}
+	name = cmp.Or(name, "agent")
 	taken := func(name string) bool {
 		for _, a := range e.agents {
 			if a.Name == name && (a.State == AgentConnected || a.State == AgentStopping || a.State == AgentNeverConnected) {

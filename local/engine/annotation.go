@@ -25,9 +25,7 @@ const maxAnnotation = 1 << 20
 // body is added to what is there; an empty style keeps the one there.
 func (e *Engine) Annotate(buildID string, a Annotation, appendBody bool) (Annotation, error) {
 	return query(e, e.findBuildByID, buildID, func(b *build) (Annotation, error) {
-		if a.Context == "" {
-			a.Context = "default"
-		}
+		a.Context = cmp.Or(a.Context, "default")
 		if err := checkAnnotation(&a); err != nil {
 			return Annotation{}, err
 		}
@@ -35,9 +33,7 @@ func (e *Engine) Annotate(buildID string, a Annotation, appendBody bool) (Annota
 		at := slices.IndexFunc(b.Annotations, func(have Annotation) bool { return have.Context == a.Context })
 		if at < 0 {
 			a.ID, a.CreatedAt, a.UpdatedAt = newID(), now, now
-			if a.Priority == 0 {
-				a.Priority = 3
-			}
+			a.Priority = cmp.Or(a.Priority, 3)
 			b.Annotations = append(b.Annotations, a)
 			e.publish(EventBuildAnnotation, b, nil, nil)
 			return a, nil

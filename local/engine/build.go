@@ -25,11 +25,7 @@ const (
 
 // Terminal reports whether the build has ended. A retried job reopens it.
 func (s BuildState) Terminal() bool {
-	switch s {
-	case BuildPassed, BuildFailed, BuildCanceled, BuildNotRun:
-		return true
-	}
-	return false
+	return slices.Contains([]BuildState{BuildPassed, BuildFailed, BuildCanceled, BuildNotRun}, s)
 }
 
 // A Person is an author or creator.
@@ -148,16 +144,7 @@ func (b *build) snapshot() Build {
 // ordered returns the build's jobs in the order of their steps.
 func (b *build) ordered() []*job {
 	out := make([]*job, 0, len(b.jobs))
-	var walk func(s *scope)
-	walk = func(s *scope) {
-		for _, n := range s.nodes {
-			out = append(out, n.jobs...)
-			if n.children != nil {
-				walk(n.children)
-			}
-		}
-	}
-	walk(b.root)
+	b.root.walk(func(n *node) { out = append(out, n.jobs...) })
 	return out
 }
 

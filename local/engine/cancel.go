@@ -10,27 +10,27 @@ func (e *Engine) CancelBuild(id string) (Build, error) {
 			return Build{}, refuse(Invalid, "Build can't be canceled because it's already %s", b.State)
 		}
 		b.canceling = true
-		for _, j := range slices.Clone(b.jobs) {
-			if !j.State.Finished() {
-				e.cancelJob(j)
-			}
-		}
+		e.cancelJobs(b.jobs)
 		e.advance(b)
 		e.dispatch()
 		return b.snapshot(), nil
 	})
 }
 
+func (e *Engine) cancelJobs(jobs []*job) {
+	for _, j := range slices.Clone(jobs) {
+		if !j.State.Finished() {
+			e.cancelJob(j)
+		}
+	}
+}
+
 // cancelJob ends a job that no agent has accepted. For any other it sets the
 // state, which the agent reads about once a second.
 func (e *Engine) cancelJob(j *job) {
-	switch {
-	case j.Type != TypeScript: // no agent has to be told
-		e.end(j, JobCanceled)
-	case j.State == JobAccepted || j.State == JobRunning || j.State == JobTimingOut:
+	if j.Type == TypeScript && j.State.Held() && j.State != JobAssigned {
 		e.setJob(j, JobCanceling)
-	case j.State == JobCanceling:
-	default:
+	} else { // no agent has to be told
 		e.end(j, JobCanceled)
 	}
 }
@@ -42,11 +42,7 @@ func (e *Engine) CancelStep(buildID, step string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		for _, j := range slices.Clone(n.jobs) {
-			if !j.State.Finished() {
-				e.cancelJob(j)
-			}
-		}
+		e.cancelJobs(n.jobs)
 		e.advance(b)
 		e.dispatch()
 		return n.id, nil

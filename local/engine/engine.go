@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"path/filepath"
@@ -52,12 +53,10 @@ func New(opts Options) (*Engine, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if opts.Organization == "" {
-		opts.Organization = "gpu-mode"
-	}
-	setDefault(&opts.Minute, time.Minute)
-	setDefault(&opts.LostAfter, 3*time.Minute)
-	setDefault(&opts.AcceptAfter, 2*time.Second)
+	opts.Organization = cmp.Or(opts.Organization, "gpu-mode")
+	opts.Minute = cmp.Or(opts.Minute, time.Minute)
+	opts.LostAfter = cmp.Or(opts.LostAfter, 3*time.Minute)
+	opts.AcceptAfter = cmp.Or(opts.AcceptAfter, 2*time.Second)
 	for _, dir := range []string{"logs", "artifacts"} {
 		if err := os.MkdirAll(filepath.Join(opts.Dir, dir), 0o700); err != nil {
 			return nil, err
@@ -100,12 +99,6 @@ func (e *Engine) Now() time.Time { return e.now() }
 func (e *Engine) now() time.Time { return e.opts.Now().UTC().Truncate(time.Microsecond) }
 
 func newID() string { return uuid.NewString() }
-
-func setDefault(d *time.Duration, value time.Duration) {
-	if *d == 0 {
-		*d = value
-	}
-}
 
 func cloneMap(m map[string]string) map[string]string {
 	if m == nil {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/steps"
@@ -34,20 +35,12 @@ const (
 // Finished reports whether the job has ended. A manual retry may reopen one that
 // is waiting_failed.
 func (s JobState) Finished() bool {
-	switch s {
-	case JobPassed, JobFailed, JobCanceled, JobTimedOut, JobSkipped, JobBroken, JobWaitingFailed, JobUnblocked:
-		return true
-	}
-	return false
+	return slices.Contains([]JobState{JobPassed, JobFailed, JobCanceled, JobTimedOut, JobSkipped, JobBroken, JobWaitingFailed, JobUnblocked}, s)
 }
 
 // Held reports whether an agent has the job.
 func (s JobState) Held() bool {
-	switch s {
-	case JobAssigned, JobAccepted, JobRunning, JobCanceling, JobTimingOut:
-		return true
-	}
-	return false
+	return slices.Contains([]JobState{JobAssigned, JobAccepted, JobRunning, JobCanceling, JobTimingOut}, s)
 }
 
 // Job types of REST v2.
@@ -336,11 +329,7 @@ func (e *Engine) setJob(j *job, state JobState) {
 
 // hardFailed reports whether an ended job fails its build.
 func (j *job) hardFailed() bool {
-	switch j.State {
-	case JobFailed, JobTimedOut, JobCanceled, JobWaitingFailed:
-		return !j.SoftFailed
-	}
-	return false
+	return !j.SoftFailed && slices.Contains([]JobState{JobFailed, JobTimedOut, JobCanceled, JobWaitingFailed}, j.State)
 }
 
 // UpdateJob answers `buildkite-agent job update timeout_in_minutes`.

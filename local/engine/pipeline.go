@@ -42,15 +42,9 @@ var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
 
 // CreatePipeline adds a pipeline; an empty slug is made of the name.
 func (e *Engine) CreatePipeline(p Pipeline) (Pipeline, error) {
-	if p.Slug == "" {
-		p.Slug = strings.Trim(notSlug.ReplaceAllString(strings.ToLower(p.Name), "-"), "-")
-	}
-	if p.Name == "" {
-		p.Name = p.Slug
-	}
-	if p.DefaultBranch == "" {
-		p.DefaultBranch = "main"
-	}
+	p.Slug = cmp.Or(p.Slug, strings.Trim(notSlug.ReplaceAllString(strings.ToLower(p.Name), "-"), "-"))
+	p.Name = cmp.Or(p.Name, p.Slug)
+	p.DefaultBranch = cmp.Or(p.DefaultBranch, "main")
 	if len(p.Slug) > 100 || !slugPattern.MatchString(p.Slug) {
 		return Pipeline{}, &Error{Kind: Invalid, Message: "Validation failed", Fields: []FieldError{{Field: "slug", Code: "invalid"}}}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -78,11 +79,7 @@ func (e *Engine) manualRetry(j *job) (*job, error) {
 	case j.build.canceling:
 		return nil, refuse(Invalid, "Jobs of a canceled build cannot be retried")
 	case retry.ManualDenied:
-		reason := retry.ManualReason
-		if reason == "" {
-			reason = "The step does not allow manual retries"
-		}
-		return nil, refuse(Invalid, "%s", reason)
+		return nil, refuse(Invalid, "%s", cmp.Or(retry.ManualReason, "The step does not allow manual retries"))
 	}
 	next := e.attempt(j, "manual")
 	next.ruleCounts = make([]int, len(next.ruleCounts))

@@ -8,6 +8,7 @@
 package notice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,27 +132,17 @@ func (o *Options) complete() error {
 	case o.Timeout < 0 || o.Workers < 0 || o.Backlog < 0:
 		return fmt.Errorf("webhook: got timeout %v, %d workers, backlog %d, want none below 0", o.Timeout, o.Workers, o.Backlog)
 	}
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
-	}
-	if o.Workers == 0 {
-		o.Workers = 4
-	}
-	if o.Backlog == 0 {
-		o.Backlog = 1000
-	}
-	if o.Client == nil {
-		o.Client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	}
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.Workers = cmp.Or(o.Workers, 4)
+	o.Backlog = cmp.Or(o.Backlog, 1000)
+	o.Client = cmp.Or(o.Client, &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }})
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Plan == nil {
 		o.Plan = func(string) Plan { return Plan{} }
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 
@@ -121,9 +122,7 @@ func fieldOf(j *engine.Job, f *steps.Field) field {
 		ID: "f-" + j.ID + "-" + f.Key, Key: f.Key, Label: withEmoji(text.Line(f.Label, 200)), Hint: withEmoji(text.Line(f.Hint, 300)),
 		Required: f.Required, Check: f.Multiple,
 	}
-	if out.Label == "" {
-		out.Label = f.Key
-	}
+	out.Label = cmp.Or(out.Label, f.Key)
 	if f.Options == nil {
 		if len(f.Default) > 0 {
 			out.Value = f.Default[0]

@@ -9,6 +9,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -61,12 +62,8 @@ type pages struct {
 // A stream of events lasts until its client leaves or its request's context
 // ends. To stop a server, cancel its base context or close its connections.
 func New(e *engine.Engine, opts Options) http.Handler {
-	if opts.Location == nil {
-		opts.Location = time.Local
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Location = cmp.Or(opts.Location, time.Local)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	p := &pages{engine: e, opts: opts, templates: map[string]*template.Template{}}
 	for _, name := range []string{"index", "build", "job", "artifact", "error"} {
 		p.templates[name] = template.Must(view.NewTemplate(name).Funcs(template.FuncMap{"inc": func(i int) int { return i + 1 }}).
@@ -184,7 +181,7 @@ func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var own *refusal
 	switch {
 	case errors.As(err, &refused):
-		page.Status, page.Message = refused.Kind.Status(), refused.Message
+		page.Status, page.Message = int(refused.Kind), refused.Message
 	case errors.As(err, &own):
 		page.Status, page.Message = own.status, own.message
 	default:

@@ -65,7 +65,7 @@ func (c *call) fail(err error) {
 	case errors.As(err, &mine):
 		c.answer(mine.status, mine.body)
 	case errors.As(err, &theirs):
-		c.answer(theirs.Kind.Status(), messageBody{Message: theirs.Message, Errors: theirs.Fields})
+		c.answer(int(theirs.Kind), messageBody{Message: theirs.Message, Errors: theirs.Fields})
 	case errors.As(err, &tooLarge):
 		c.answer(http.StatusRequestEntityTooLarge, message("The request body is too large"))
 	default:

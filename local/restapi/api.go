@@ -10,6 +10,7 @@
 package restapi
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -74,9 +75,7 @@ func New(e *engine.Engine, opts Options) http.Handler {
 	if opts.Now == nil {
 		opts.Now = e.Now
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	a := &api{
 		engine:   e,
 		opts:     opts,

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,12 +162,8 @@ func (r *Run) describe(ctx context.Context, vars map[string]string) (engine.Pipe
 		Commit: repo.Commit, Branch: r.Branch, Message: r.Message, Source: "ui", Env: vars,
 		Select: r.Step, OnHost: r.OnHost,
 	}
-	if in.Branch == "" {
-		in.Branch = repo.Branch
-	}
-	if in.Message == "" {
-		in.Message = "kblocal run " + r.File
-	}
+	in.Branch = cmp.Or(in.Branch, repo.Branch)
+	in.Message = cmp.Or(in.Message, "kblocal run "+r.File)
 	switch {
 	case r.Here:
 		dir, err := os.Getwd()
