@@ -179,14 +179,15 @@ func (e *Engine) interpolation(b *build, env map[string]string) map[string]strin
 	return env
 }
 
+func orNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
 // conditionVars are what the if of a step may read.
 func (e *Engine) conditionVars(b *build) condition.Vars {
-	orNil := func(s string) any {
-		if s == "" {
-			return nil
-		}
-		return s
-	}
 	values := map[string]any{
 		"build.id":      b.ID,
 		"build.number":  float64(b.Number),

@@ -3,7 +3,6 @@ package engine
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/gpu-mode/kbgen/local/steps"
 )
@@ -127,35 +126,18 @@ func (b *build) step(step string) (*node, error) {
 	return found, nil
 }
 
-// StepAttribute answers `buildkite-agent step get`: an attribute of a step, as
-// text.
-func (e *Engine) StepAttribute(buildID, step, attribute string) (string, error) {
-	return query(e, e.findBuildByID, buildID, func(b *build) (string, error) {
+// StepAttributes answers `buildkite-agent step get`: what there is to know of a
+// step, in the types that its JSON has.
+func (e *Engine) StepAttributes(buildID, step string) (map[string]any, error) {
+	return query(e, e.findBuildByID, buildID, func(b *build) (map[string]any, error) {
 		n, err := b.step(step)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		switch attribute {
-		case "id":
-			return n.id, nil
-		case "key":
-			return n.def.Key, nil
-		case "label":
-			return n.label, nil
-		case "command":
-			return n.def.Command, nil
-		case "type":
-			return string(n.def.Kind), nil
-		case "outcome":
-			return n.outcome(), nil
-		case "state":
-			return n.stateName(), nil
-		case "priority":
-			return strconv.Itoa(n.last().Priority), nil
-		case "agents":
-			return strings.Join(n.last().Rules, "\n"), nil
-		}
-		return "", refuse(Invalid, "step attribute %q is not supported by kblocal, want agents, command, id, key, label, outcome, priority, state or type", attribute)
+		return map[string]any{
+			"id": n.id, "key": orNil(n.def.Key), "label": orNil(n.label), "command": n.def.Command, "type": n.def.Kind,
+			"outcome": n.outcome(), "state": n.stateName(), "priority": n.last().Priority, "agents": append([]string{}, n.last().Rules...),
+		}, nil
 	})
 }
 

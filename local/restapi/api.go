@@ -163,13 +163,21 @@ func with[T any](find func(*call) (T, error), serve func(*call, T) error) handle
 	}
 }
 
-// allowed checks the token's scope and the organization in the path.
+// allowed checks the token's scope, and the organization, cluster and pipeline in
+// the path.
 func (c *call) allowed(scope string) error {
 	if scope != "" && !c.who.has(scope) {
 		return &refusal{status: http.StatusForbidden, body: message("Forbidden")}
 	}
 	if org := c.r.PathValue("org"); org != "" && org != c.engine.Organization() {
 		return notFound("No organization found")
+	}
+	if cluster := c.r.PathValue("cluster"); cluster != "" && cluster != engine.ClusterID {
+		return notFound("No cluster found")
+	}
+	if slug := c.r.PathValue("pipeline"); slug != "" {
+		_, err := c.engine.Pipeline(slug)
+		return err
 	}
 	return nil
 }
