@@ -168,8 +168,7 @@ func (s *Server) assemble(blobs net.Addr) error {
 	}
 	s.blob.SetBase("http://" + net.JoinHostPort(host, port))
 	s.agents = agentapi.New(s.Engine, agentapi.Options{
-		RegistrationToken: s.agentToken, Blob: s.blob,
-		LinksAt:           func(host string) agentapi.Links { return s.blob.At(host) },
+		RegistrationToken: s.agentToken, Links: func(host string) agentapi.Links { return s.blob.At(host) },
 		HeartbeatInterval: int(s.opts.Heartbeat.Seconds()), Issuer: s.url, Secrets: s.opts.Secrets, Logger: s.opts.Slog,
 	})
 	if s.scratch, err = newScratch(s.opts.Dir); err != nil {
@@ -198,10 +197,10 @@ func (s *Server) routes() http.Handler {
 	served.HandleFunc("GET "+agentapi.DiscoveryPath, s.agents.ServeDiscovery)
 	served.HandleFunc("GET "+agentapi.KeysPath, s.agents.ServeKeys)
 	served.Handle("/v2/", restapi.New(s.Engine, restapi.Options{
-		Blob: s.blob, BlobAt: func(host string) restapi.Blob { return s.blob.At(host) }, Lenient: s.opts.Lenient, RateLimits: limits, Logger: s.opts.Slog,
+		Blob: func(host string) restapi.Blob { return s.blob.At(host) }, Lenient: s.opts.Lenient, RateLimits: limits, Logger: s.opts.Slog,
 		Tokens: []restapi.Token{{Value: s.apiToken, Scopes: s.opts.Scopes, User: engine.Person{Name: "kblocal", Email: "kblocal@localhost"}}},
 	}))
-	served.Handle("/", page.New(s.Engine, page.Options{Blob: s.blob, Hosts: s.opts.Hosts, Key: s.pageKey, KeyHint: s.opts.PageHint, Version: s.opts.Version, Logger: s.opts.Slog}))
+	served.Handle("/", page.New(s.Engine, page.Options{Blob: s.blob.At(""), Hosts: s.opts.Hosts, Key: s.pageKey, KeyHint: s.opts.PageHint, Version: s.opts.Version, Logger: s.opts.Slog}))
 	all := http.NewServeMux()
 	all.Handle("/", s.Faults.Wrap(served))
 	all.Handle("/kblocal/faults", s.controlled(s.Faults.Control()))

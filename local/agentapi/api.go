@@ -33,11 +33,9 @@ type Links interface {
 // Options configure an [API]. Zero fields take the defaults named.
 type Options struct {
 	RegistrationToken string // of `buildkite-agent start --token`; without one no agent can register
-	Blob              Links  // required
 
-	// LinksAt makes links for a caller whose request named host; nil: Blob's, for
-	// all.
-	LinksAt func(host string) Links
+	// Links are those for a caller whose request named host; required.
+	Links func(host string) Links
 
 	HeartbeatInterval int // told to agents, whole seconds, 60: an agent that reads 0 panics
 
@@ -83,9 +81,6 @@ func New(e *engine.Engine, opts Options) *API {
 	}
 	if opts.StreamLimit <= 0 {
 		opts.StreamLimit = 50 * time.Second
-	}
-	if opts.LinksAt == nil {
-		opts.LinksAt = func(string) Links { return opts.Blob }
 	}
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	a := &API{

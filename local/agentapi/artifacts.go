@@ -70,7 +70,7 @@ func (a *API) createArtifacts(c *call, body struct {
 	reply := artifactReply{ID: body.ID, Instructions: map[string]instructions{}}
 	for _, artifact := range created {
 		reply.ArtifactIDs = append(reply.ArtifactIDs, artifact.ID)
-		if reply.Instructions[artifact.ID], err = a.instructions(a.opts.LinksAt(c.Host), artifact, body.MultipartSupported); err != nil {
+		if reply.Instructions[artifact.ID], err = a.instructions(a.opts.Links(c.Host), artifact, body.MultipartSupported); err != nil {
 			return nil, err
 		}
 	}
@@ -136,7 +136,7 @@ func (a *API) searchArtifacts(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, links := make([]foundArtifact, len(found)), a.opts.LinksAt(c.Host)
+	out, links := make([]foundArtifact, len(found)), a.opts.Links(c.Host)
 	for i, f := range found {
 		out[i] = foundArtifact{
 			ID: f.ID, Path: f.Path, FileSize: f.Size, SHA1: f.SHA1, SHA256: f.SHA256, JobID: f.JobID,

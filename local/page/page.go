@@ -90,17 +90,17 @@ func (p *pages) routes() http.Handler {
 	} {
 		mux.HandleFunc(pattern, p.show(show))
 	}
-	mux.HandleFunc("GET /events", p.indexEvents)
-	mux.HandleFunc("GET "+build+"/events", p.buildEvents)
-	mux.HandleFunc("GET "+job+"/events", p.jobEvents)
-	mux.HandleFunc("GET "+job+"/log.txt", p.rawLog)
-	mux.HandleFunc("GET "+artifact+"/image", p.image)
+	mux.HandleFunc("GET /events", p.serve(p.indexEvents))
+	mux.HandleFunc("GET "+build+"/events", p.serve(p.buildEvents))
+	mux.HandleFunc("GET "+job+"/events", p.serve(p.jobEvents))
+	mux.HandleFunc("GET "+job+"/log.txt", p.serve(p.rawLog))
+	mux.HandleFunc("GET "+artifact+"/image", p.serve(p.image))
 	mux.HandleFunc("POST "+build+"/cancel", p.onBuild(p.cancelBuild))
 	mux.HandleFunc("POST "+build+"/rebuild", p.onBuild(p.rebuild))
 	mux.HandleFunc("POST "+build+"/retry", p.onBuild(p.retryFailed))
 	mux.HandleFunc("POST "+job+"/retry", p.act(p.retryJob))
 	mux.HandleFunc("POST "+job+"/unblock", p.onBuild(p.unblockJob))
-	mux.HandleFunc("GET "+EnterPath, p.enter)
+	mux.HandleFunc("GET "+EnterPath, p.serve(p.enter))
 	mux.HandleFunc("GET /assets/terminal.css", terminalStyle)
 	mux.HandleFunc("GET /assets/report.css", reportStyle)
 	mux.HandleFunc("GET /assets/{file}", p.asset)
@@ -124,32 +124,38 @@ type frame struct {
 
 type link struct{ Text, Path string }
 
+// serve answers with what fn writes, or with a page that says why it cannot.
+func (p *pages) serve(fn func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := fn(w, r); err != nil {
+			p.fail(w, r, err)
+		}
+	}
+}
+
 // show answers with the page that fn makes.
 func (p *pages) show(fn func(*http.Request) (*frame, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+	return p.serve(func(w http.ResponseWriter, r *http.Request) error {
 		f, err := fn(r)
-		if err != nil {
-			p.fail(w, r, err)
-			return
+		if err == nil {
+			p.render(w, r, http.StatusOK, f)
 		}
-		p.render(w, r, http.StatusOK, f)
-	}
+		return err
+	})
 }
 
 // act does what fn does and sends the browser to the path it returns.
 func (p *pages) act(fn func(*http.Request) (string, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+	return p.serve(func(w http.ResponseWriter, r *http.Request) error {
 		if !p.mayAct(r) {
-			p.fail(w, r, &refusal{http.StatusForbidden, "This browser may only look. " + p.opts.KeyHint})
-			return
+			return &refusal{http.StatusForbidden, "This browser may only look. " + p.opts.KeyHint}
 		}
 		to, err := fn(r)
-		if err != nil {
-			p.fail(w, r, err)
-			return
+		if err == nil {
+			http.Redirect(w, r, to, http.StatusSeeOther)
 		}
-		http.Redirect(w, r, to, http.StatusSeeOther)
-	}
+		return err
+	})
 }
 
 // render writes a whole page or, when the template fails, none of it.

@@ -25,11 +25,9 @@ type Options struct {
 	// Tokens may call the API; without any, every call is refused.
 	Tokens []Token
 
-	// Blob knows where artifact bytes are served. Nil: downloads are refused.
-	Blob Blob
-
-	// BlobAt is Blob for a caller whose request named host; nil: Blob, for all.
-	BlobAt func(host string) Blob
+	// Blob knows where artifact bytes are served for a caller whose request named
+	// host. Nil: downloads are refused.
+	Blob func(host string) Blob
 
 	// Lenient accepts what the service is not documented to accept: unknown
 	// body fields are ignored and a build may be named by its UUID.
