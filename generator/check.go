@@ -30,16 +30,14 @@ func check(before, out []byte, want []node) error {
 	if err != nil {
 		return err
 	}
-	if err := sameSteps(document.Root, escaped.items[0].items); err != nil {
-		return err
+	if at := difference(document.Root, (*yaml.Node)(&escaped), "pipeline"); at != "" {
+		return fmt.Errorf("%s does not read as wanted", at)
 	}
 	return interpolates(document.Pipeline, want)
 }
 
 func documentOf(steps []node) node {
-	doc := node{kind: mapping}
-	doc.set("steps", node{kind: list, items: steps})
-	return doc
+	return mapping(field{"steps", list(steps...)})
 }
 
 // interpolates refuses a pipeline that asks for a variable when the agent
@@ -85,46 +83,15 @@ func (r *recorder) Get(name string) (string, bool) {
 
 func (r *recorder) Set(string, string) {}
 
-// sameSteps refuses a document that reads otherwise than wanted.
-func sameSteps(root *yaml.Node, want []node) error {
-	doc := documentOf(want)
-	if at := difference(root, &doc, "pipeline"); at != "" {
-		return fmt.Errorf("%s does not read as wanted", at)
-	}
-	return nil
-}
-
 // difference is the path of the first value that reads otherwise; "" is none.
-func difference(got *yaml.Node, want *node, path string) string {
-	switch want.kind {
-	case mapping:
-		if got.Kind != yaml.MappingNode || len(got.Content) != 2*len(want.items) {
-			return path
-		}
-		for i := range want.items {
-			at := path + "." + want.names[i]
-			if key := got.Content[2*i]; key.Value != want.names[i] || key.ShortTag() != "!!str" {
-				return at
-			}
-			if found := difference(got.Content[2*i+1], &want.items[i], at); found != "" {
-				return found
-			}
-		}
-		return ""
-	case list:
-		if got.Kind != yaml.SequenceNode || len(got.Content) != len(want.items) {
-			return path
-		}
-		for i := range want.items {
-			if found := difference(got.Content[i], &want.items[i], fmt.Sprintf("%s[%d]", path, i)); found != "" {
-				return found
-			}
-		}
-		return ""
-	}
-	tag := map[nodeKind]string{text: "!!str", number: "!!int", boolean: "!!bool"}[want.kind]
-	if got.Kind != yaml.ScalarNode || got.Value != want.text || got.ShortTag() != tag {
+func difference(got, want *yaml.Node, path string) string {
+	if got.Kind != want.Kind || got.Value != want.Value || got.ShortTag() != want.ShortTag() || len(got.Content) != len(want.Content) {
 		return path
+	}
+	for i := range want.Content {
+		if found := difference(got.Content[i], want.Content[i], below(path, want, i)); found != "" {
+			return found
+		}
 	}
 	return ""
 }

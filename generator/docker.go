@@ -23,7 +23,7 @@ const dockerSource = "docker#" + schema.PluginVersion
 // swallow SIGTERM. The labels that a node finds leftovers by stay on.
 func dockerPlugin(s pipelines.CommandStep, env []pipelines.Var) (node, error) {
 	g := s.On
-	n := node{kind: mapping, names: make([]string, 0, 16), items: make([]node, 0, 16)}
+	n := mapping()
 	n.set("image", str(cmp.Or(s.Image, g.Image)))
 	// A fresh directory at /workdir instead of a checkout that later jobs on
 	// the agent would share.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/gpu-mode/kbgen/pipelines"
 )
 
@@ -25,7 +27,7 @@ func Explain(p pipelines.Pipeline, r pipelines.Request, key string) ([]Value, er
 	for i, s := range steps {
 		if s.Key == key {
 			e := explainer{origins: append(origins(s), s.Origins...)}
-			e.walk(&nodes[i], "")
+			e.walk((*yaml.Node)(&nodes[i]), "")
 			return e.values, nil
 		}
 	}
@@ -57,22 +59,22 @@ type explainer struct {
 	values  []Value
 }
 
-func (e *explainer) walk(n *node, path string) {
-	switch n.kind {
-	case mapping:
-		for i := range n.items {
-			e.walk(&n.items[i], strings.TrimPrefix(path+"."+pluginName(path, n.names[i]), "."))
+func (e *explainer) walk(n *yaml.Node, path string) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i < len(n.Content); i += 2 {
+			e.walk(n.Content[i+1], strings.TrimPrefix(path+"."+pluginName(path, n.Content[i].Value), "."))
 		}
-	case list:
-		for i := range n.items {
+	case yaml.SequenceNode:
+		for i, item := range n.Content {
 			at := path
 			if path != "plugins" { // one item each: the name says which
 				at = fmt.Sprintf("%s[%d]", path, i)
 			}
-			e.walk(&n.items[i], at)
+			e.walk(item, at)
 		}
 	default:
-		e.values = append(e.values, Value{path, n.text, e.origin(path)})
+		e.values = append(e.values, Value{path, n.Value, e.origin(path)})
 	}
 }
 

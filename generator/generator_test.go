@@ -17,7 +17,7 @@ import (
 
 func TestUnknownVendorHasNoDefault(t *testing.T) {
 	intel := pipelines.GPUType{Vendor: "intel", Platform: pipelines.Docker}
-	if err := addDevices(&node{kind: mapping}, intel); err == nil {
+	if err := addDevices(new(node), intel); err == nil {
 		t.Error(`addDevices(vendor "intel") = nil, want an error`)
 	}
 	if _, err := kubernetesPlugin(pipelines.CommandStep{On: intel}); err == nil {
@@ -65,23 +65,23 @@ func TestContainersGetWhatTheStepSets(t *testing.T) {
 				continue // a pipeline that does not serve the row
 			}
 			for i, s := range steps {
-				n := nodes[i].get("plugins")
-				if n == nil || n.items[0].names[0] != dockerSource {
+				n := get((*yaml.Node)(&nodes[i]), "plugins")
+				if n == nil || n.Content[0].Content[0].Value != dockerSource {
 					continue
 				}
 				var passed []string
-				for _, name := range n.items[0].items[0].get("environment").items {
-					passed = append(passed, name.text)
+				for _, name := range get(n.Content[0].Content[1], "environment").Content {
+					passed = append(passed, name.Value)
 				}
-				for _, name := range nodes[i].get("env").names {
-					if !slices.Contains(passed, name) {
-						t.Errorf("%s: the step sets %s, the container gets %q only", s.Key, name, passed)
+				for at, name := range get((*yaml.Node)(&nodes[i]), "env").Content {
+					if at%2 == 0 && !slices.Contains(passed, name.Value) {
+						t.Errorf("%s: the step sets %s, the container gets %q only", s.Key, name.Value, passed)
 					}
 				}
-				if d := nodes[i].get("env").get("KERNELBOT_DEADLINE"); d != nil {
-					deadline, err := time.ParseDuration(d.text)
+				if d := get(get((*yaml.Node)(&nodes[i]), "env"), "KERNELBOT_DEADLINE"); d != nil {
+					deadline, err := time.ParseDuration(d.Value)
 					if err != nil || deadline <= 0 || deadline >= s.Timeout {
-						t.Errorf("%s: kbrun's deadline is %q (%v), want one below the timeout of %v", s.Key, d.text, err, s.Timeout)
+						t.Errorf("%s: kbrun's deadline is %q (%v), want one below the timeout of %v", s.Key, d.Value, err, s.Timeout)
 					}
 				}
 			}
@@ -166,7 +166,7 @@ func TestJSONMeansTheSame(t *testing.T) {
 
 // wild is a step as later pipelines may have it: full of dollar signs.
 func wild(text string) []node {
-	env, config, step := node{kind: mapping}, node{kind: mapping}, node{kind: mapping}
+	env, config, step := mapping(), mapping(), mapping()
 	env.set("TEXT", str(text))
 	config.set("x"+text, str(text))
 	step.set("key", str("wild"))
@@ -231,11 +231,11 @@ func TestCheckIsAbleToFail(t *testing.T) {
 		return []byte("steps:\n  - key: a\n    label: a\n    timeout_in_minutes: 5\n    agents:\n      queue: q\n    command: " + command + "\n")
 	}
 	steps := func(command string) []node {
-		n := node{kind: mapping}
+		n := mapping()
 		n.set("key", str("a"))
 		n.set("label", str("a"))
 		n.set("timeout_in_minutes", num(5))
-		agents := node{kind: mapping}
+		agents := mapping()
 		agents.set("queue", str("q"))
 		n.set("agents", agents)
 		n.set("command", str(command))
@@ -340,10 +340,10 @@ func TestSecretsOfSteps(t *testing.T) {
 }
 
 // get returns the value of a mapping's name, nil when it has none.
-func (n *node) get(name string) *node {
-	for i, have := range n.names {
-		if have == name {
-			return &n.items[i]
+func get(n *yaml.Node, name string) *yaml.Node {
+	for i := 0; n != nil && i < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i+1]
 		}
 	}
 	return nil

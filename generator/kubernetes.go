@@ -27,58 +27,51 @@ func kubernetesPlugin(s pipelines.CommandStep) (node, error) {
 	if g.Isolation != pipelines.Step || err != nil {
 		return node{}, err
 	}
-	config := node{kind: mapping}
+	config := mapping()
 	if !s.Checkout {
-		skip := node{kind: mapping}
-		skip.set("skip", truth(true)) // the step's own checkout leaves the container in the pod
-		config.set("checkout", skip)
+		// The step's own checkout leaves the container in the pod.
+		config.set("checkout", mapping(field{"skip", truth(true)}))
 	}
 	config.set("podSpecPatch", podPatch(g, resource))
 	return plugin("kubernetes", config), nil
 }
 
 func podPatch(g pipelines.GPUType, resource string) node {
-	patch := node{kind: mapping}
+	patch := mapping()
 	// The command runs somebody's code: no token of the cluster's beside it.
 	patch.set("automountServiceAccountToken", truth(false))
 	if g.Pod.RuntimeClass != "" {
 		patch.set("runtimeClassName", str(g.Pod.RuntimeClass))
 	}
 	if len(g.Pod.NodeSelector) > 0 {
-		labels := node{kind: mapping}
+		labels := mapping()
 		for _, label := range g.Pod.NodeSelector {
 			labels.set(label.Name, str(label.Value))
 		}
 		patch.set("nodeSelector", labels)
 	}
 	if len(g.Pod.Tolerations) > 0 {
-		taints := node{kind: list}
+		taints := list()
 		for _, t := range g.Pod.Tolerations {
 			taints.add(toleration(t))
 		}
 		patch.set("tolerations", taints)
 	}
-	container := node{kind: mapping}
-	container.set("name", str(commandContainer))
-	container.set("resources", limits(g, resource))
-	mount := node{kind: mapping}
-	mount.set("name", str(shmVolume))
-	mount.set("mountPath", str("/dev/shm"))
-	container.set("volumeMounts", node{kind: list, items: []node{mount}})
-	patch.set("containers", node{kind: list, items: []node{container}})
-	memory := node{kind: mapping}
-	memory.set("medium", str("Memory"))
-	memory.set("sizeLimit", str(fmt.Sprintf("%dGi", cmp.Or(g.ShmGiB, min(pipelines.DefaultShmGiB, g.MemoryGiB)))))
-	volume := node{kind: mapping}
-	volume.set("name", str(shmVolume))
-	volume.set("emptyDir", memory)
-	patch.set("volumes", node{kind: list, items: []node{volume}})
+	patch.set("containers", list(mapping(
+		field{"name", str(commandContainer)},
+		field{"resources", limits(g, resource)},
+		field{"volumeMounts", list(mapping(field{"name", str(shmVolume)}, field{"mountPath", str("/dev/shm")}))},
+	)))
+	size := fmt.Sprintf("%dGi", cmp.Or(g.ShmGiB, min(pipelines.DefaultShmGiB, g.MemoryGiB)))
+	patch.set("volumes", list(mapping(
+		field{"name", str(shmVolume)},
+		field{"emptyDir", mapping(field{"medium", str("Memory")}, field{"sizeLimit", str(size)})},
+	)))
 	return patch
 }
 
 func toleration(t pipelines.Toleration) node {
-	n := node{kind: mapping}
-	n.set("key", str(t.Key))
+	n := mapping(field{"key", str(t.Key)})
 	if t.Value == "" {
 		n.set("operator", str("Exists"))
 	} else {
@@ -93,13 +86,11 @@ func toleration(t pipelines.Toleration) node {
 
 // limits are a container's resources. Requests follow limits: they must be equal.
 func limits(g pipelines.GPUType, resource string) node {
-	values := node{kind: mapping}
+	values := mapping()
 	if resource != "" {
 		values.set(resource, num(g.GPUs))
 	}
 	values.set("cpu", num(g.CPUs))
 	values.set("memory", str(fmt.Sprintf("%dGi", g.MemoryGiB)))
-	n := node{kind: mapping}
-	n.set("limits", values)
-	return n
+	return mapping(field{"limits", values})
 }

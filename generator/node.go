@@ -4,41 +4,54 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"gopkg.in/yaml.v3"
 )
 
-// A node is a value of a document before it is written. It is what YAML and
-// JSON have in common, less null and aliases, which the strict subset has not.
-type node struct {
-	kind  nodeKind
-	text  string   // of a scalar
-	names []string // of a mapping, one per item, in printed order
-	items []node   // of a list or a mapping
+// A node is a value of a document, without null and aliases, which the strict
+// subset has not. Every scalar has its tag; texts get their style when they are
+// written.
+type node yaml.Node
+
+func str(s string) node { return node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
+func num(n int) node    { return node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.Itoa(n)} }
+func truth(b bool) node {
+	return node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(b)}
 }
 
-type nodeKind byte
+func list(items ...node) node {
+	n := node{Kind: yaml.SequenceNode}
+	for _, i := range items {
+		n.add(i)
+	}
+	return n
+}
 
-const (
-	text nodeKind = iota
-	number
-	boolean
-	list
-	mapping
-)
+// A field is one entry of a mapping.
+type field struct {
+	name  string
+	value node
+}
 
-func str(s string) node    { return node{kind: text, text: s} }
-func num(n int) node       { return node{kind: number, text: strconv.Itoa(n)} }
-func truth(b bool) node    { return node{kind: boolean, text: strconv.FormatBool(b)} }
-func (n *node) add(i node) { n.items = append(n.items, i) }
+func mapping(fields ...field) node {
+	n := node{Kind: yaml.MappingNode}
+	for _, f := range fields {
+		n.set(f.name, f.value)
+	}
+	return n
+}
+
+func (n *node) add(i node) { n.Content = append(n.Content, (*yaml.Node)(&i)) }
 
 func (n *node) set(name string, value node) {
-	n.names = append(n.names, name)
-	n.items = append(n.items, value)
+	n.add(str(name))
+	n.add(value)
 }
 
 func strs(values []string) node {
-	n := node{kind: list, items: make([]node, len(values))}
-	for i, v := range values {
-		n.items[i] = str(v)
+	n := list()
+	for _, v := range values {
+		n.add(str(v))
 	}
 	return n
 }
@@ -48,7 +61,7 @@ func nums(values []int) node {
 	if len(values) == 1 {
 		return num(values[0])
 	}
-	n := node{kind: list}
+	n := list()
 	for _, v := range values {
 		n.add(num(v))
 	}
@@ -62,30 +75,33 @@ func nums(values []int) node {
 // behind an odd number of backslashes. The last one would be taken for part of
 // the escape.
 func (n node) escaped(path string) (node, error) {
-	out := node{kind: n.kind, text: n.text}
+	out := n
+	out.Content = nil
 	var err error
-	if n.kind == text {
-		if out.text, err = double(n.text); err != nil {
+	if n.Tag == "!!str" {
+		if out.Value, err = double(n.Value); err != nil {
 			return out, fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	for i, item := range n.items {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		if n.kind == mapping {
-			at = path + "." + n.names[i]
-			name, err := double(n.names[i])
-			if err != nil {
-				return out, fmt.Errorf("%s: %w", path, err)
-			}
-			out.names = append(out.names, name)
-		}
-		item, err := item.escaped(at)
+	for i, item := range n.Content {
+		item, err := node(*item).escaped(below(path, (*yaml.Node)(&n), i))
 		if err != nil {
 			return out, err
 		}
-		out.items = append(out.items, item)
+		out.add(item)
 	}
 	return out, nil
+}
+
+// below is the path of something in n: of a mapping's key it is the mapping's own.
+func below(path string, n *yaml.Node, i int) string {
+	switch {
+	case n.Kind != yaml.MappingNode:
+		return fmt.Sprintf("%s[%d]", path, i)
+	case i%2 == 0:
+		return path
+	}
+	return path + "." + n.Content[i-1].Value
 }
 
 func double(s string) (string, error) {

@@ -14,7 +14,7 @@ import (
 // always, numbers as numbers, nothing null. Fields are printed in the order in
 // which they are set here.
 func command(s pipelines.CommandStep) (node, error) {
-	n := node{kind: mapping, names: make([]string, 0, 16), items: make([]node, 0, 16)}
+	n := mapping()
 	if err := s.Validate(); err != nil {
 		return n, err
 	}
@@ -55,9 +55,7 @@ func command(s pipelines.CommandStep) (node, error) {
 	// Not checkout.skip in docker: it would also skip the plugin's checkout
 	// hook, which makes the fresh directory that the job works in.
 	if !s.Checkout && platform != pipelines.Docker {
-		skip := node{kind: mapping}
-		skip.set("skip", truth(true))
-		n.set("checkout", skip)
+		n.set("checkout", mapping(field{"skip", truth(true)}))
 	}
 	if s.Skip != "" {
 		n.set("skip", str(s.Skip))
@@ -70,7 +68,7 @@ func command(s pipelines.CommandStep) (node, error) {
 		n.set("artifact_paths", strs(s.Artifacts))
 	}
 	n.set("retry", retry(s.Retry, platform))
-	if plugins.items != nil {
+	if plugins.Content != nil {
 		n.set("plugins", plugins)
 	}
 	return n, nil
@@ -98,8 +96,7 @@ func platformOf(s pipelines.CommandStep) pipelines.Platform {
 }
 
 func agents(queue, class string) node {
-	n := node{kind: mapping}
-	n.set("queue", str(queue))
+	n := mapping(field{"queue", str(queue)})
 	if class != "" {
 		n.set("resource_class", str(class))
 	}
@@ -112,7 +109,7 @@ func setEnv(n *node, vars []pipelines.Var) {
 		return
 	}
 	slices.SortStableFunc(vars, func(a, b pipelines.Var) int { return strings.Compare(a.Name, b.Name) })
-	env := node{kind: mapping, names: make([]string, 0, len(vars)), items: make([]node, 0, len(vars))}
+	env := mapping()
 	for _, v := range vars {
 		env.set(v.Name, str(v.Value))
 	}
@@ -135,9 +132,9 @@ func setOrder(n *node, s pipelines.CommandStep) {
 }
 
 func retry(class pipelines.RetryClass, on pipelines.Platform) node {
-	rules := node{kind: list}
+	rules := list()
 	for _, r := range class.Rules(on) {
-		rule := node{kind: mapping}
+		rule := mapping()
 		if len(r.ExitStatus) > 0 {
 			rule.set("exit_status", nums(r.ExitStatus))
 		}
@@ -147,18 +144,13 @@ func retry(class pipelines.RetryClass, on pipelines.Platform) node {
 		rule.set("limit", num(r.Limit))
 		rules.add(rule)
 	}
-	n := node{kind: mapping}
-	if rules.items == nil {
-		n.set("automatic", truth(false))
-	} else {
-		n.set("automatic", rules)
+	if rules.Content == nil {
+		rules = truth(false)
 	}
-	return n
+	return mapping(field{"automatic", rules})
 }
 
 // plugin is a list item with one key, its pinned source.
 func plugin(source string, config node) node {
-	item := node{kind: mapping}
-	item.set(source, config)
-	return node{kind: list, items: []node{item}}
+	return list(mapping(field{source, config}))
 }

@@ -25,7 +25,7 @@ func write(doc node, comment []string, f Format) ([]byte, error) {
 	if f == JSON {
 		return writeJSON(doc)
 	}
-	tree, err := doc.yaml()
+	tree, err := styled((*yaml.Node)(&doc))
 	if err != nil {
 		return nil, fmt.Errorf("writing YAML: %w", err)
 	}
@@ -41,41 +41,25 @@ func write(doc node, comment []string, f Format) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// yaml returns the tree for yaml.v3.
-func (n *node) yaml() (*yaml.Node, error) {
-	out := &yaml.Node{}
-	switch n.kind {
-	case text:
-		if err := out.Encode(n.text); err != nil { // with the quotes that it needs
-			return nil, err
-		}
-		if n.text == "<<" || !visible(n.text) {
+// styled returns the tree with the quotes that its texts need.
+func styled(n *yaml.Node) (*yaml.Node, error) {
+	out := *n
+	if n.Tag == "!!str" {
+		err := out.Encode(n.Value)
+		if n.Value == "<<" || !visible(n.Value) {
 			out.Tag, out.Style = "!!str", yaml.DoubleQuotedStyle
 		}
-		return out, nil
-	case number, boolean:
-		out.Kind, out.Value = yaml.ScalarNode, n.text
-	case list:
-		out.Kind = yaml.SequenceNode
-	case mapping:
-		out.Kind = yaml.MappingNode
+		return &out, err
 	}
-	for i := range n.items {
-		if n.kind == mapping {
-			key := str(n.names[i])
-			name, err := key.yaml()
-			if err != nil {
-				return nil, err
-			}
-			out.Content = append(out.Content, name)
-		}
-		item, err := n.items[i].yaml()
+	out.Content = nil
+	for _, item := range n.Content {
+		item, err := styled(item)
 		if err != nil {
 			return nil, err
 		}
 		out.Content = append(out.Content, item)
 	}
-	return out, nil
+	return &out, nil
 }
 
 // visible reports whether s is lines of visible ASCII, which may be written as
@@ -91,7 +75,7 @@ func visible(s string) bool {
 
 func writeJSON(doc node) ([]byte, error) {
 	var compact, out bytes.Buffer
-	if err := compactJSON(&compact, &doc); err != nil {
+	if err := compactJSON(&compact, (*yaml.Node)(&doc)); err != nil {
 		return nil, fmt.Errorf("writing JSON: %w", err)
 	}
 	if err := json.Indent(&out, compact.Bytes(), "", "  "); err != nil {
@@ -101,39 +85,28 @@ func writeJSON(doc node) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func compactJSON(out *bytes.Buffer, n *node) error {
-	switch n.kind {
-	case number, boolean:
-		out.WriteString(n.text)
+func compactJSON(out *bytes.Buffer, n *yaml.Node) error {
+	brackets, marks := "[]", ",,"
+	switch {
+	case n.Tag == "!!str":
+		data, err := json.Marshal(n.Value)
+		out.Write(data)
+		return err
+	case n.Kind == yaml.ScalarNode:
+		out.WriteString(n.Value)
 		return nil
-	case text:
-		return jsonText(out, n.text)
-	}
-	brackets := "[]"
-	if n.kind == mapping {
-		brackets = "{}"
+	case n.Kind == yaml.MappingNode:
+		brackets, marks = "{}", ",:"
 	}
 	out.WriteByte(brackets[0])
-	for i := range n.items {
+	for i, item := range n.Content {
 		if i > 0 {
-			out.WriteByte(',')
+			out.WriteByte(marks[i%2])
 		}
-		if n.kind == mapping {
-			if err := jsonText(out, n.names[i]); err != nil {
-				return err
-			}
-			out.WriteByte(':')
-		}
-		if err := compactJSON(out, &n.items[i]); err != nil {
+		if err := compactJSON(out, item); err != nil {
 			return err
 		}
 	}
 	out.WriteByte(brackets[1])
 	return nil
-}
-
-func jsonText(out *bytes.Buffer, s string) error {
-	data, err := json.Marshal(s)
-	out.Write(data)
-	return err
 }

@@ -17,10 +17,10 @@ func FuzzWrite(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		inner, doc := node{kind: mapping}, node{kind: mapping}
+		inner, doc := mapping(), mapping()
 		inner.set("text", str(s))
 		inner.set("list", strs([]string{s, "b"}))
-		doc.set("steps", node{kind: list, items: []node{inner, inner}})
+		doc.set("steps", list(inner, inner))
 		for _, format := range []Format{YAML, JSON} {
 			out, err := write(doc, []string{"comment"}, format)
 			if err != nil {
@@ -33,7 +33,7 @@ func FuzzWrite(f *testing.F) {
 				}
 				t.Fatalf("write(%q) gives what nobody reads (%v):\n%s", s, err, out)
 			}
-			if at := difference(tree.Content[0], &doc, "doc"); at != "" && strings.ToValidUTF8(s, "") == s && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f }) {
+			if at := difference(tree.Content[0], (*yaml.Node)(&doc), "doc"); at != "" && strings.ToValidUTF8(s, "") == s && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f }) {
 				t.Errorf("write(%q) reads otherwise at %s:\n%s", s, at, out)
 			}
 		}
