@@ -26,7 +26,6 @@ import (
 // Links makes the URLs of artifact bytes, as blob.Store does.
 type Links interface {
 	UploadForm(id string) string
-	UploadPut(id string) string
 	DownloadURL(id string) string
 }
 
@@ -42,11 +41,6 @@ type Options struct {
 	// StreamLimit is how long a stream lasts before it is ended in good order,
 	// 50 seconds: the agent would cut it after 60.
 	StreamLimit time.Duration
-
-	// Artifacts are uploaded as a form. Agents that support multi-part uploads
-	// use one plain PUT instead for files larger than PutThreshold bytes, if that
-	// is not 0.
-	PutThreshold int64
 
 	// Issuer is the URL that tokens name as theirs, below which DiscoveryPath and
 	// KeysPath are served; empty: there are no tokens.

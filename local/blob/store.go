@@ -49,7 +49,6 @@ func New(e *engine.Engine, secret []byte, now func() time.Time) *Store {
 	s := &Store{engine: e, secret: secret, now: now, mux: http.NewServeMux()}
 	s.SetBase("")
 	s.mux.HandleFunc("POST /upload/{id}/{signature}", s.uploadForm)
-	s.mux.HandleFunc("PUT /upload/{id}/{signature}", s.uploadBody)
 	s.mux.HandleFunc("GET /artifacts/{id}", s.download) // and HEAD
 	return s
 }
@@ -87,10 +86,6 @@ func (s *Store) At(host string) Links {
 func (l Links) UploadForm(id string) string {
 	return l.base + "/upload/" + url.PathEscape(id) + "/" + l.store.sign("upload", id)
 }
-
-// UploadPut is where an artifact is put as a plain body; the answer has an
-// ETag.
-func (l Links) UploadPut(id string) string { return l.UploadForm(id) }
 
 // DownloadURL is where an artifact can be fetched for [LinkLife] from now.
 func (l Links) DownloadURL(id string) string {
