@@ -176,7 +176,7 @@ func (s *Server) assemble(blobs net.Addr) error {
 	}
 	if s.opts.Webhook != nil {
 		hook := *s.opts.Webhook
-		hook.BaseURL = s.URL
+		hook.BaseURL = s.url
 		if s.hooks, err = notice.Start(s.Engine, hook); err != nil {
 			return errors.Join(err, s.scratch.remove())
 		}

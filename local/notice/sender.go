@@ -1,6 +1,6 @@
 // Package notice posts what happens in the stand-in's engine to a URL, as
-// Buildkite's notification services do: one attempt per event, signed or with
-// a token, in no guaranteed order. Tests may have events doubled, delayed or
+// Buildkite's notification services do: one attempt per event, signed, in no
+// guaranteed order. Tests may have events doubled, delayed or
 // lost.
 //
 // Source: Buildkite's webhook reference (buildkite/docs,
@@ -25,18 +25,14 @@ import (
 // Options configure a [Sender]. Zero fields take the defaults named.
 type Options struct {
 	URL   string // where to, http or https; required
-	Token string // the webhook's token; required
-
-	// Clear sends the token itself in X-Buildkite-Token. Otherwise it is the
-	// key of X-Buildkite-Signature.
-	Clear bool
+	Token string // the key of X-Buildkite-Signature; required
 
 	// Events to send, "build.finished"; nil: all that webhooks have.
 	Events []string
 
 	// BaseURL is the origin that URLs in bodies begin with,
-	// "http://127.0.0.1:7777"; nil leaves it out.
-	BaseURL func() string
+	// "http://127.0.0.1:7777".
+	BaseURL string
 
 	// Plan says what becomes of an event; nil: one delivery, at once. It is
 	// called from one goroutine, in the order of events.
