@@ -159,11 +159,9 @@ func (r *Run) describe(ctx context.Context, vars map[string]string) (engine.Pipe
 	repo := FindRepository(ctx)
 	p := engine.Pipeline{Slug: "local", Configuration: uploader, Repository: repo.Dir, DefaultBranch: repo.Branch}
 	in := engine.NewBuild{
-		Commit: repo.Commit, Branch: r.Branch, Message: r.Message, Source: "ui", Env: vars,
+		Commit: repo.Commit, Branch: cmp.Or(r.Branch, repo.Branch), Message: cmp.Or(r.Message, "kblocal run "+r.File), Source: "ui", Env: vars,
 		Select: r.Step, OnHost: r.OnHost,
 	}
-	in.Branch = cmp.Or(in.Branch, repo.Branch)
-	in.Message = cmp.Or(in.Message, "kblocal run "+r.File)
 	switch {
 	case r.Here:
 		dir, err := os.Getwd()
