@@ -428,7 +428,7 @@ func (r *nodeRig) hostileSteps(t *testing.T) {
 func (r *nodeRig) cancelled(t *testing.T) {
 	b := r.build(t, nodeStep{slot: "gpu0", command: `trap "" TERM; echo deaf; while :; do sleep 1; done`})
 	r.event(t, b, "deaf\n")
-	if _, err := r.Engine.CancelBuildByID(b.ID); err != nil {
+	if _, err := r.Engine.CancelBuild(b.ID); err != nil {
 		t.Fatal(err)
 	}
 	r.done(t, b)

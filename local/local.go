@@ -5,6 +5,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -139,21 +140,11 @@ func Start(opts Options) (*Server, error) {
 }
 
 func setDefaults(opts *Options) {
-	if opts.Organization == "" {
-		opts.Organization = "gpu-mode"
-	}
-	if opts.Listen == "" {
-		opts.Listen = "127.0.0.1"
-	}
-	if opts.Heartbeat == 0 {
-		opts.Heartbeat = 10 * time.Second
-	}
-	if opts.LostAfter == 0 {
-		opts.LostAfter = 30 * time.Second
-	}
-	if opts.CancelGrace == 0 {
-		opts.CancelGrace = 10 * time.Second
-	}
+	opts.Organization = cmp.Or(opts.Organization, "gpu-mode")
+	opts.Listen = cmp.Or(opts.Listen, "127.0.0.1")
+	opts.Heartbeat = cmp.Or(opts.Heartbeat, 10*time.Second)
+	opts.LostAfter = cmp.Or(opts.LostAfter, 30*time.Second)
+	opts.CancelGrace = cmp.Or(opts.CancelGrace, 10*time.Second)
 	if opts.Log == nil {
 		opts.Log = func(string, ...any) {}
 	}
@@ -177,8 +168,7 @@ func (s *Server) assemble(blobs net.Addr) error {
 	}
 	s.blob.SetBase("http://" + net.JoinHostPort(host, port))
 	s.agents = agentapi.New(s.Engine, agentapi.Options{
-		RegistrationToken: s.agentToken, Blob: s.blob,
-		LinksAt:           func(host string) agentapi.Links { return s.blob.At(host) },
+		RegistrationToken: s.agentToken, Links: func(host string) agentapi.Links { return s.blob.At(host) },
 		HeartbeatInterval: int(s.opts.Heartbeat.Seconds()), Issuer: s.url, Secrets: s.opts.Secrets, Logger: s.opts.Slog,
 	})
 	if s.scratch, err = newScratch(s.opts.Dir); err != nil {
@@ -186,7 +176,7 @@ func (s *Server) assemble(blobs net.Addr) error {
 	}
 	if s.opts.Webhook != nil {
 		hook := *s.opts.Webhook
-		hook.BaseURL = s.URL
+		hook.BaseURL = s.url
 		if s.hooks, err = notice.Start(s.Engine, hook); err != nil {
 			return errors.Join(err, s.scratch.remove())
 		}
@@ -207,10 +197,10 @@ func (s *Server) routes() http.Handler {
 	served.HandleFunc("GET "+agentapi.DiscoveryPath, s.agents.ServeDiscovery)
 	served.HandleFunc("GET "+agentapi.KeysPath, s.agents.ServeKeys)
 	served.Handle("/v2/", restapi.New(s.Engine, restapi.Options{
-		Blob: s.blob, BlobAt: func(host string) restapi.Blob { return s.blob.At(host) }, Lenient: s.opts.Lenient, RateLimits: limits, Logger: s.opts.Slog,
+		Blob: func(host string) restapi.Blob { return s.blob.At(host) }, Lenient: s.opts.Lenient, RateLimits: limits, Logger: s.opts.Slog,
 		Tokens: []restapi.Token{{Value: s.apiToken, Scopes: s.opts.Scopes, User: engine.Person{Name: "kblocal", Email: "kblocal@localhost"}}},
 	}))
-	served.Handle("/", page.New(s.Engine, page.Options{Blob: s.blob, Hosts: s.opts.Hosts, Key: s.pageKey, KeyHint: s.opts.PageHint, Version: s.opts.Version, Logger: s.opts.Slog}))
+	served.Handle("/", page.New(s.Engine, page.Options{Blob: s.blob.At(""), Hosts: s.opts.Hosts, Key: s.pageKey, KeyHint: s.opts.PageHint, Version: s.opts.Version, Logger: s.opts.Slog}))
 	all := http.NewServeMux()
 	all.Handle("/", s.Faults.Wrap(served))
 	all.Handle("/kblocal/faults", s.controlled(s.Faults.Control()))

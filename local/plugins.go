@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -63,12 +64,10 @@ func pluginSources(ctx context.Context, dir, made string) ([]pluginSource, error
 }
 
 func isRepository(dir string) bool {
-	for _, name := range []string{".git", "HEAD"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{".git", "HEAD"}, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	})
 }
 
 // keepVersion commits and tags a version of a plugin in a repository.

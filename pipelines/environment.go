@@ -228,7 +228,7 @@ func several(table Table, names []string, what string) (Table, error) {
 func fromVariables(table Table, get func(string) string) (Table, error) {
 	if list := get(schema.EnvGPU); strings.Contains(list, ",") {
 		chosen, err := several(table, strings.Split(list, ","), schema.EnvGPU)
-		if err != nil && !strings.HasPrefix(err.Error(), schema.EnvGPU) && !isOff(err) {
+		if err != nil && !strings.HasPrefix(err.Error(), schema.EnvGPU) && !errors.As(err, new(*OffError)) {
 			err = fmt.Errorf("%s: %w", schema.EnvGPU, err)
 		}
 		return chosen, err
@@ -266,9 +266,4 @@ func fromVariables(table Table, get func(string) string) (Table, error) {
 		return nil, fmt.Errorf("%w, have %s", ErrNoGPUs, strings.Join(table.Names(), ", "))
 	}
 	return Table{chosen}, nil
-}
-
-func isOff(err error) bool {
-	off := new(OffError)
-	return errors.As(err, &off)
 }

@@ -2,6 +2,7 @@ package pipelines
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -61,15 +62,8 @@ func imageRefusal(ref string, rows []GPUType) string {
 	if listed {
 		return "has a tag, want a sha256 digest from there"
 	}
-	return fmt.Sprintf("is from a place that builds may not name, have %s", sourceNames())
-}
-
-func sourceNames() string {
-	var names []string
-	for _, s := range ImageSources {
-		names = append(names, s.Name)
-	}
-	return strings.Join(names, ", ")
+	names := namesOf(ImageSources, func(s ImageSource) string { return s.Name })
+	return "is from a place that builds may not name, have " + strings.Join(names, ", ")
 }
 
 // A Note is something that a build asked for and does not get, for people.
@@ -97,11 +91,7 @@ func chooseImage(c Choice, rows []GPUType, get func(string) string) (ref string,
 		return "", nil, nil
 	}
 	shown := fmt.Sprintf("%.200q", ref)
-	contained := false
-	for _, g := range rows {
-		contained = contained || g.Platform != Host
-	}
-	if !contained && len(rows) > 0 {
+	if len(rows) > 0 && !slices.ContainsFunc(rows, contained) {
 		return "", []Note{{Text: fmt.Sprintf("image %s is not used: %s runs in no container", shown, rows[0].Name)}}, nil
 	}
 	why := imageRefusal(ref, rows)

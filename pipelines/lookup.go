@@ -56,7 +56,7 @@ func (t Table) Lookup(name string) (GPUType, error) {
 			return g, g.available()
 		}
 	}
-	return GPUType{}, unknown("GPU type", name, t.Names())
+	return GPUType{}, Unknown("GPU type", name, t.Names())
 }
 
 // LookupQueue returns the row that the queue serves. Queues are compared
@@ -66,16 +66,14 @@ func (t Table) Lookup(name string) (GPUType, error) {
 //
 // Errors: [UnknownError], [LenderError], or [OffError] beside the row.
 func (t Table) LookupQueue(queue string) (GPUType, error) {
-	var queues []string
 	for _, g := range t {
 		if g.Queue == queue {
 			return g, g.available()
 		}
-		queues = append(queues, g.Queue)
 	}
 	g, err := t.lookupOwnQueue(queue)
 	if err == nil && g.Name == "" {
-		err = unknown("queue", queue, queues)
+		err = Unknown("queue", queue, namesOf(t, func(g GPUType) string { return g.Queue }))
 	}
 	if err != nil {
 		return GPUType{}, err
@@ -132,23 +130,11 @@ func (t Table) makes(v Vendor) bool {
 }
 
 // Names lists the names of all rows, those switched off included.
-func (t Table) Names() []string {
-	names := make([]string, len(t))
-	for i, g := range t {
-		names[i] = g.Name
-	}
-	return names
-}
+func (t Table) Names() []string { return namesOf(t, func(g GPUType) string { return g.Name }) }
 
 // Available returns the rows that are not switched off.
 func (t Table) Available() Table {
-	var on Table
-	for _, g := range t {
-		if g.Off == "" {
-			on = append(on, g)
-		}
-	}
-	return on
+	return slices.DeleteFunc(slices.Clone(t), func(g GPUType) bool { return g.Off != "" })
 }
 
 // On returns the rows as if none were switched off, to render what a vendor
@@ -170,9 +156,5 @@ func (g GPUType) available() error {
 
 // Unknown returns the error for a name that none of have is.
 func Unknown(what, got string, have []string) error {
-	return unknown(what, got, have)
-}
-
-func unknown(what, got string, have []string) error {
 	return &UnknownError{What: what, Got: got, Nearest: near.Name(got, have), Have: have}
 }

@@ -54,11 +54,7 @@ var Pipelines = []Pipeline{
 			if !r.Static {
 				return []CommandStep{bootstrap(r)}
 			}
-			var all []CommandStep
-			for _, g := range r.GPUs {
-				all = append(all, evaluate(g, r))
-			}
-			return all
+			return each(evaluate)(r)
 		}},
 	{Name: "ci", About: "this repository's own tests and checks",
 		steps: func(Request) []CommandStep {
@@ -116,14 +112,16 @@ func Find(name string) (Pipeline, error) {
 			return p, nil
 		}
 	}
-	return Pipeline{}, unknown("pipeline", name, Names())
+	return Pipeline{}, Unknown("pipeline", name, Names())
 }
 
 // Names lists the names of all pipelines.
-func Names() []string {
-	var names []string
-	for _, p := range Pipelines {
-		names = append(names, p.Name)
+func Names() []string { return namesOf(Pipelines, func(p Pipeline) string { return p.Name }) }
+
+func namesOf[T any](list []T, name func(T) string) []string {
+	names := make([]string, len(list))
+	for i, item := range list {
+		names[i] = name(item)
 	}
 	return names
 }

@@ -85,11 +85,13 @@ func (c RetryClass) Rules(on Platform) []RetryRule {
 // Modes of a submission, as Kernelbot names them, and the priority of their
 // jobs. A person waits for a test; nobody waits for the private run that
 // follows a ranked one. Buildkite starts higher numbers first.
-var modes = []struct {
+var modes = []modePriority{
+	{schema.ModeTest, 3}, {schema.ModeBenchmark, 2}, {schema.ModeProfile, 2}, {schema.ModeLeaderboard, 1}, {schema.ModePrivate, -1},
+}
+
+type modePriority struct {
 	name     string
 	priority int
-}{
-	{schema.ModeTest, 3}, {schema.ModeBenchmark, 2}, {schema.ModeProfile, 2}, {schema.ModeLeaderboard, 1}, {schema.ModePrivate, -1},
 }
 
 // Priority returns the priority of a mode's jobs, and whether the mode is one.
@@ -132,11 +134,7 @@ func CheckMode(mode string) error {
 	if _, ok := Priority(mode); ok || mode == "" {
 		return nil
 	}
-	var names []string
-	for _, m := range modes {
-		names = append(names, m.name)
-	}
-	return unknown("mode", mode, names)
+	return Unknown("mode", mode, namesOf(modes, func(m modePriority) string { return m.name }))
 }
 
 // userJobs is how many evaluations of one person run at once. The rest of

@@ -46,7 +46,7 @@ const maxSecretName = 255
 // Validate returns what is wrong with the name or the store.
 func (s Secret) Validate() error {
 	if !slices.Contains(SecretStores, string(s.Store)) {
-		return unknown("store of secrets", string(s.Store), SecretStores)
+		return Unknown("store of secrets", string(s.Store), SecretStores)
 	}
 	if !fits(s.Name, isSecretName, maxSecretName) || strings.HasPrefix(s.Name, "BK") || strings.HasPrefix(s.Name, "BUILDKITE") {
 		return fmt.Errorf("secret: got %.80q, want a name of capital letters, digits and _, a letter first and neither BUILDKITE nor BK", s.Name)

@@ -86,12 +86,12 @@ func (s Selection) known(steps []CommandStep) error {
 	}
 	for _, pattern := range s.Keys {
 		if !slices.ContainsFunc(keys, func(key string) bool { return keyMatches(pattern, key) }) {
-			return unknown("step", pattern, keys)
+			return Unknown("step", pattern, keys)
 		}
 	}
 	for _, tag := range s.Tags {
 		if !slices.Contains(tags, tag) {
-			return unknown("tag", tag, tags)
+			return Unknown("tag", tag, tags)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package pipelines
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -49,9 +50,7 @@ func (t Table) Validate() error {
 	names, queues := map[string]string{}, map[string]string{}
 	for i, g := range t {
 		row := g.Name
-		if row == "" {
-			row = fmt.Sprintf("number %d", i+1)
-		}
+		row = cmp.Or(row, fmt.Sprintf("number %d", i+1))
 		faults = append(faults, g.Validate())
 		if other, taken := names[strings.ToLower(g.Name)]; taken {
 			faults = append(faults, fault(row, "Name", g.Name, "a name of its own, not that of "+other))

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema/glob"
@@ -54,12 +55,9 @@ func (t DeviceType) Mismatch(d Device) string {
 }
 
 func (t DeviceType) named(name string) bool {
-	for _, pattern := range t.Names {
-		if slice(pattern) == slice(name) && glob.Match(strings.ToLower(pattern), strings.ToLower(name)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.Names, func(pattern string) bool {
+		return slice(pattern) == slice(name) && glob.Match(strings.ToLower(pattern), strings.ToLower(name))
+	})
 }
 
 // slice reports whether a name is that of a part of a GPU.

@@ -169,8 +169,8 @@ type Count struct {
 
 // members returns the parts that are there, in the order they are written,
 // cleaned like every other string of a result.
-func (e *Evidence) members() (object, error) {
-	var o object
+func (e *Evidence) members() (ordered, error) {
+	var o ordered
 	for _, part := range []struct {
 		key   string
 		there bool

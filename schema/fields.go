@@ -6,17 +6,34 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// fields takes an object apart and keeps the first fault.
+// fields takes an object apart and keeps the first fault, with the fields of the
+// objects within it.
 type fields struct {
 	node *node
 	path string
-	err  error
+	err  *error
 }
 
 func (d *fields) fault(key, got, want string) {
-	if d.err == nil {
-		d.err = &Finding{Path: d.path + key, Got: got, Want: want}
+	if *d.err == nil {
+		*d.err = &Finding{Path: d.path + key, Got: got, Want: want}
 	}
+}
+
+// within returns the fields of a member.
+func (d *fields) within(key string, n *node) *fields {
+	return &fields{node: n, path: d.path + key + ".", err: d.err}
+}
+
+// object reads a member that is an object; the zero value when it is absent or null.
+func object[T any](d *fields, key string, read func(*fields) T) (out T) {
+	if d.null(key) {
+		return out
+	}
+	if v := d.get(key, true, kindObject); v != nil {
+		out = read(d.within(key, v))
+	}
+	return out
 }
 
 // get returns the member, or nil when it is absent. An absent member that is

@@ -145,13 +145,13 @@ func (t Timeout) node() node {
 // joined. File names must be plain: Kernelbot creates no directories.
 func (p *Payload) Validate() error {
 	var faults []error
-	fault := func(key, got, want string) {
-		faults = append(faults, &Finding{Path: "payload: " + key, Got: got, Want: want})
+	check := func(ok bool, key, got, want string) {
+		if !ok {
+			faults = append(faults, &Finding{Path: "payload: " + key, Got: got, Want: want})
+		}
 	}
 	oneOf := func(key, got string, want []string) {
-		if !slices.Contains(want, got) {
-			fault(key, text.Quote(got), fmt.Sprintf("one of %q", want))
-		}
+		check(slices.Contains(want, got), key, text.Quote(got), fmt.Sprintf("one of %q", want))
 	}
 	oneOf("lang", p.Lang, Languages())
 	oneOf("mode", p.Mode, Modes())
@@ -159,61 +159,48 @@ func (p *Payload) Validate() error {
 		oneOf("ranking_by", p.RankingBy, Rankings())
 	}
 	for _, t := range p.timeouts() {
-		if s := t.limit.seconds; !(s >= 0 && s <= maxTimeout) {
-			fault(t.key, fmt.Sprint(s), fmt.Sprintf("0 to %d seconds, or null for no limit", maxTimeout))
-		}
+		s := t.limit.seconds
+		check(s >= 0 && s <= maxTimeout, t.key, fmt.Sprint(s), fmt.Sprintf("0 to %d seconds, or null for no limit", maxTimeout))
 	}
-	if !validHarness(p.Harness) {
-		fault("harness", text.Quote(p.Harness), fmt.Sprintf("one of %q, or none", Harnesses()))
-	}
-	if _, ok := p.Sources.Get(p.Main); p.Lang == LangPython && !ok && !(p.Main == "" && p.Harness == HarnessIsolated) {
-		fault("main", text.Quote(p.Main), "the name of a file in sources")
-	}
-	faults = append(faults, p.validateNames()...)
+	check(validHarness(p.Harness), "harness", text.Quote(p.Harness), fmt.Sprintf("one of %q, or none", Harnesses()))
+	_, known := p.Sources.Get(p.Main)
+	check(known || p.Lang != LangPython || p.Main == "" && p.Harness == HarnessIsolated, "main", text.Quote(p.Main), "the name of a file in sources")
+	p.checkNames(check)
+	p.checkArguments(check)
 	return errors.Join(faults...)
 }
 
-func (p *Payload) validateNames() (faults []error) {
-	if len(p.Sources) == 0 {
-		faults = append(faults, &Finding{Path: "payload: sources", Got: "no files", Want: "at least one"})
-	}
+// A check notes a fault of the key unless ok.
+type check func(ok bool, key, got, want string)
+
+func (p *Payload) checkNames(check check) {
+	check(len(p.Sources) > 0, "sources", "no files", "at least one")
 	seen := map[string]bool{}
 	for _, f := range slices.Concat(p.Sources, p.Headers) {
-		if !plainName(f.Name) || seen[f.Name] {
-			faults = append(faults, &Finding{Path: "payload: sources", Got: "the file name " + text.Quote(f.Name), Want: "plain file names, each once"})
-		}
+		check(plainName(f.Name) && !seen[f.Name], "sources", "the file name "+text.Quote(f.Name), "plain file names, each once")
 		seen[f.Name] = true
 	}
 	for _, d := range p.Defines {
-		if !identifier().MatchString(d.Name) {
-			faults = append(faults, &Finding{Path: "payload: defines", Got: "the name " + text.Quote(d.Name), Want: "an identifier"})
-		}
+		check(identifier().MatchString(d.Name), "defines", "the name "+text.Quote(d.Name), "an identifier")
 	}
-	return append(faults, p.validateArguments()...)
 }
 
-// validateArguments refuses what no command line can hold.
-func (p *Payload) validateArguments() (faults []error) {
-	check := func(key, value string) {
-		if strings.Contains(value, "\x00") {
-			faults = append(faults, &Finding{Path: "payload: " + key, Got: "the value " + text.Quote(value), Want: "a text without NUL"})
-		}
-	}
+// checkArguments refuses what no command line can hold.
+func (p *Payload) checkArguments(check check) {
+	values := map[string][]string{"include_dirs": p.IncludeDirs, "libraries": p.Libraries}
 	for _, d := range p.Defines {
 		if d.Value != nil {
-			check("defines", *d.Value)
+			values["defines"] = append(values["defines"], *d.Value)
 		}
 	}
 	if p.Arch != nil {
-		check("arch", *p.Arch)
+		values["arch"] = []string{*p.Arch}
 	}
-	for _, dir := range p.IncludeDirs {
-		check("include_dirs", dir)
+	for _, key := range []string{"defines", "arch", "include_dirs", "libraries"} {
+		for _, value := range values[key] {
+			check(!strings.Contains(value, "\x00"), key, "the value "+text.Quote(value), "a text without NUL")
+		}
 	}
-	for _, lib := range p.Libraries {
-		check("libraries", lib)
-	}
-	return faults
 }
 
 // plainName reports whether name can be created in a directory as it stands.

@@ -30,14 +30,28 @@ func (p *Payload) Encode() (string, error) {
 	if len(text) > MaxPayload {
 		return "", fmt.Errorf("encoding payload: %w", ErrPayloadTooLarge)
 	}
+	return pack([]byte(text), 6), nil
+}
+
+// pack returns padded standard base64 of a zlib stream.
+func pack(data []byte, level int) string {
 	var b bytes.Buffer
-	w, err := zlib.NewWriterLevel(&b, 6)
+	w, err := zlib.NewWriterLevel(&b, level)
 	if err != nil {
-		return "", err
+		panic(err) // no such level, which is a constant
 	}
-	io.WriteString(w, text) // a bytes.Buffer takes everything
+	w.Write(data) // a bytes.Buffer takes everything
 	w.Close()
-	return base64.StdEncoding.EncodeToString(b.Bytes()), nil
+	return base64.StdEncoding.EncodeToString(b.Bytes())
+}
+
+// unpack returns the content of a zlib stream, one byte beyond limit at most.
+func unpack(packed []byte, limit int64) ([]byte, error) {
+	z, err := zlib.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(z, limit+1))
 }
 
 // JSON returns the payload's JSON on one line, as json.dumps writes it.
@@ -145,11 +159,7 @@ func inflate(text string) ([]byte, error) {
 		}
 		return nil, fmt.Errorf("base64: %v", err)
 	}
-	z, err := zlib.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("zlib: %v", err)
-	}
-	raw, err := io.ReadAll(io.LimitReader(z, MaxPayload+1))
+	raw, err := unpack(packed, MaxPayload)
 	if err != nil {
 		return nil, fmt.Errorf("zlib: %v", err)
 	}
@@ -172,10 +182,10 @@ func ParsePayload(data []byte) (*Payload, error) {
 	if _, files := root.get("files"); files && !sources {
 		return nil, errors.New(`payload: got the key "files", want "sources": an object of file name to text`)
 	}
-	d := fields{node: root, path: "payload: "}
+	d := fields{node: root, path: "payload: ", err: new(error)}
 	p := d.payload()
-	if d.err != nil {
-		return nil, d.err
+	if *d.err != nil {
+		return nil, *d.err
 	}
 	if err := p.Validate(); err != nil {
 		return nil, err

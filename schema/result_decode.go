@@ -36,49 +36,23 @@ func DecodeResultContext(ctx context.Context, data []byte) (*Result, error) {
 	if root.kind != kindObject {
 		return nil, &Finding{Path: "result", Got: root.kind.String(), Want: kindObject.String()}
 	}
-	d := &fields{node: root, path: "result: "}
+	d := &fields{node: root, path: "result: ", err: new(error)}
 	r := &Result{Success: d.bool("success", false), System: SystemInfo{DeviceCount: 1}, RunID: d.str("run_id", false)}
 	if !d.null("error") {
 		r.Error = d.str("error", true)
 	}
-	if s := d.sub("system"); s != nil {
-		r.System = s.system()
-		d.keep(s)
+	if !d.null("system") {
+		r.System = object(d, "system", (*fields).system)
 	}
-	if o := d.sub("outcome"); o != nil {
-		r.Outcome = o.outcome()
-		d.keep(o)
-	}
-	if runs := d.sub("runs"); runs != nil {
-		r.Runs = runs.runs()
-		d.keep(runs)
-	} else {
+	r.Outcome, r.Runs = object(d, "outcome", (*fields).outcome), object(d, "runs", (*fields).runs)
+	if d.null("runs") {
 		d.fault("runs", "no such key", kindObject.String())
 	}
-	if d.err != nil {
-		return nil, d.err
+	if *d.err != nil {
+		return nil, *d.err
 	}
 	r.Evidence = evidence(root)
 	return r, nil
-}
-
-// sub returns the fields of an object member; nil when it is absent or null.
-func (d *fields) sub(key string) *fields {
-	if d.null(key) {
-		return nil
-	}
-	v := d.get(key, true, kindObject)
-	if v == nil {
-		return nil
-	}
-	return &fields{node: v, path: d.path + key + "."}
-}
-
-// keep takes over the fault found while reading a member.
-func (d *fields) keep(sub *fields) {
-	if d.err == nil {
-		d.err = sub.err
-	}
 }
 
 func (d *fields) system() SystemInfo {
@@ -110,9 +84,8 @@ func (d *fields) runs() Runs {
 			d.fault(m.name, "no object", kindObject.String())
 			return nil
 		}
-		sub := &fields{node: &m.value, path: d.path + m.name + "."}
-		runs = append(runs, Run{m.name, sub.eval()})
-		if d.keep(sub); d.err != nil {
+		runs = append(runs, Run{m.name, d.within(m.name, &m.value).eval()})
+		if *d.err != nil {
 			return nil
 		}
 	}
@@ -120,20 +93,10 @@ func (d *fields) runs() Runs {
 }
 
 func (d *fields) eval() EvalResult {
-	e := EvalResult{Start: d.time("start"), End: d.time("end")}
-	if c := d.sub("compilation"); c != nil {
-		e.Compilation = c.compilation()
-		d.keep(c)
+	return EvalResult{
+		Start: d.time("start"), End: d.time("end"), Compilation: object(d, "compilation", (*fields).compilation),
+		Run: object(d, "run", (*fields).run), Profile: object(d, "profile", (*fields).profile),
 	}
-	if r := d.sub("run"); r != nil {
-		e.Run = r.run()
-		d.keep(r)
-	}
-	if p := d.sub("profile"); p != nil {
-		e.Profile = p.profile()
-		d.keep(p)
-	}
-	return e
 }
 
 func (d *fields) compilation() *CompileResult {

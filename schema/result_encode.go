@@ -47,15 +47,15 @@ func (r *Result) Encode() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// object is a JSON object in the order it is written down.
-type object []pair
+// ordered is a JSON object in the order it is written down.
+type ordered []pair
 
 type pair struct {
 	key   string
-	value any // an object or what encoding/json takes
+	value any // ordered or what encoding/json takes
 }
 
-func (o object) write(b *bytes.Buffer) error {
+func (o ordered) write(b *bytes.Buffer) error {
 	b.WriteByte('{')
 	for i, p := range o {
 		if i > 0 {
@@ -75,7 +75,7 @@ func (o object) write(b *bytes.Buffer) error {
 
 func writeAny(b *bytes.Buffer, value any) error {
 	switch v := value.(type) {
-	case object:
+	case ordered:
 		return v.write(b)
 	case *node:
 		var text strings.Builder
@@ -90,16 +90,16 @@ func writeAny(b *bytes.Buffer, value any) error {
 	return enc.Encode(value)
 }
 
-func (r *Result) object() object {
-	runs := object{}
+func (r *Result) object() ordered {
+	runs := ordered{}
 	for i := range r.Runs {
 		runs = append(runs, pair{r.Runs[i].Name, r.Runs[i].object()})
 	}
 	s := r.System
-	o := object{
+	o := ordered{
 		{"success", r.Success},
 		{"error", r.Error},
-		{"system", object{
+		{"system", ordered{
 			{"gpu", s.GPU}, {"device_count", s.DeviceCount}, {"cpu", s.CPU}, {"runtime", s.Runtime},
 			{"platform", s.Platform}, {"torch", s.Torch}, {"hostname", s.Hostname},
 		}},
@@ -112,12 +112,12 @@ func (r *Result) object() object {
 	return o
 }
 
-func (o Outcome) object() object {
-	return object{{"name", o.Name}, {"fault", o.Fault}, {"retry", o.Retry}, {"text", o.Text}, {"phase", o.Phase}}
+func (o Outcome) object() ordered {
+	return ordered{{"name", o.Name}, {"fault", o.Fault}, {"retry", o.Retry}, {"text", o.Text}, {"phase", o.Phase}}
 }
 
-func (e *EvalResult) object() object {
-	o := object{
+func (e *EvalResult) object() ordered {
+	o := ordered{
 		{"start", stamp(e.Start)},
 		{"end", stamp(e.End)},
 		{"compilation", nil},
@@ -125,24 +125,24 @@ func (e *EvalResult) object() object {
 		{"profile", nil},
 	}
 	if c := e.Compilation; c != nil {
-		o[2].value = object{
+		o[2].value = ordered{
 			{"nvcc_found", c.NvccFound}, {"nvcc_version", c.NvccVersion}, {"success", c.Success}, {"command", c.Command},
 			{"stdout", c.Stdout}, {"stderr", c.Stderr}, {"exit_code", c.ExitCode},
 		}
 	}
 	if r := e.Run; r != nil {
-		report := object{}
+		report := ordered{}
 		for _, entry := range r.Result {
 			report = append(report, pair{entry.Key, entry.Value})
 		}
-		o[3].value = object{
+		o[3].value = ordered{
 			{"success", r.Success}, {"passed", r.Passed}, {"command", r.Command},
 			{"stdout", r.Stdout}, {"stderr", r.Stderr}, {"exit_code", r.ExitCode},
 			{"duration", r.Duration}, {"result", report},
 		}
 	}
 	if p := e.Profile; p != nil {
-		o[4].value = object{{"profiler", p.Profiler}, {"trace", p.Trace}, {"download_url", p.DownloadURL}}
+		o[4].value = ordered{{"profiler", p.Profiler}, {"trace", p.Trace}, {"download_url", p.DownloadURL}}
 	}
 	return o
 }

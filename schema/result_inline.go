@@ -1,14 +1,10 @@
 package schema
 
 import (
-	"bytes"
 	"compress/zlib"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -30,15 +26,7 @@ func InlineResult(raw []byte, job string) (string, bool) {
 	if len(raw) > MaxInlineResultRaw || job == "" || strings.ContainsAny(job, " \t\n") {
 		return "", false
 	}
-	var b bytes.Buffer
-	z, err := zlib.NewWriterLevel(&b, zlib.BestCompression)
-	if err != nil {
-		return "", false
-	}
-	z.Write(raw) // a bytes.Buffer takes everything
-	z.Close()
-	sum := sha256.Sum256(raw)
-	value := strings.Join([]string{inlineVersion, job, hex.EncodeToString(sum[:]), base64.StdEncoding.EncodeToString(b.Bytes())}, " ")
+	value := strings.Join([]string{inlineVersion, job, digest(string(raw)), pack(raw, zlib.BestCompression)}, " ")
 	return value, len(value) <= MaxInlineResult
 }
 
@@ -59,19 +47,14 @@ func ParseInlineResult(value string) (raw []byte, job string, err error) {
 	if err != nil {
 		return nil, "", errors.New("inline result: not padded standard base64")
 	}
-	z, err := zlib.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, "", fmt.Errorf("inline result: %v", err)
-	}
-	raw, err = io.ReadAll(io.LimitReader(z, MaxInlineResultRaw+1))
+	raw, err = unpack(packed, MaxInlineResultRaw)
 	if err != nil {
 		return nil, "", fmt.Errorf("inline result: %v", err)
 	}
 	if len(raw) > MaxInlineResultRaw {
 		return nil, "", fmt.Errorf("inline result: more than %d bytes", MaxInlineResultRaw)
 	}
-	sum := sha256.Sum256(raw)
-	if hex.EncodeToString(sum[:]) != parts[2] {
+	if digest(string(raw)) != parts[2] {
 		return nil, "", errors.New("inline result: it does not have the digest beside it")
 	}
 	return raw, parts[1], nil

@@ -4,6 +4,7 @@
 package popcorn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,9 +147,7 @@ func (c *Client) Run(ctx context.Context, board, gpu, mode, fileName string, cod
 // that fails.
 func (c *Client) Wait(ctx context.Context, id int64) (*Submission, error) {
 	pause := c.Poll
-	if pause == 0 {
-		pause = 5 * time.Second
-	}
+	pause = cmp.Or(pause, 5*time.Second)
 	for {
 		s, err := c.Submission(ctx, id)
 		if err != nil {

@@ -2,6 +2,7 @@ package popcorn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -74,9 +75,7 @@ func (c *Client) do(req *http.Request, admin bool) (*http.Response, error) {
 	req.Header.Set("Accept", "*/*")
 	req.Header.Set("User-Agent", "")
 	client := c.HTTP
-	if client == nil {
-		client = http.DefaultClient
-	}
+	client = cmp.Or(client, http.DefaultClient)
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err

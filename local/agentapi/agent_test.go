@@ -77,7 +77,7 @@ test "$(buildkite-agent step get outcome --step artifacts)" = passed
 func TestRealAgent(t *testing.T) {
 	t.Parallel()
 	binary := testenv.Agent(t, os.Getenv("PATH"))
-	w := newRigWith(t, engine.Options{Minute: time.Second}, &clock{real: true}, Options{PutThreshold: 1000})
+	w := newRigWith(t, engine.Options{Minute: time.Second}, &clock{real: true}, Options{})
 	w.startAgent(binary, "--spawn", "2")
 	w.streaming("default", 2)
 
@@ -111,7 +111,7 @@ func TestRealAgent(t *testing.T) {
 		w := w.in(t)
 		b := w.build(`steps: [{key: long, command: sleep 600}]`)
 		w.isRunning(b, "long")
-		if _, err := w.engine.CancelBuild(b.Pipeline, b.Number); err != nil {
+		if _, err := w.engine.CancelBuild(b.ID); err != nil {
 			t.Fatal(err)
 		}
 		b = w.ended(b, engine.BuildCanceled)

@@ -9,6 +9,7 @@
 package agentapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,29 +26,21 @@ import (
 // Links makes the URLs of artifact bytes, as blob.Store does.
 type Links interface {
 	UploadForm(id string) string
-	UploadPut(id string) string
 	DownloadURL(id string) string
 }
 
 // Options configure an [API]. Zero fields take the defaults named.
 type Options struct {
 	RegistrationToken string // of `buildkite-agent start --token`; without one no agent can register
-	Blob              Links  // required
 
-	// LinksAt makes links for a caller whose request named host; nil: Blob's, for
-	// all.
-	LinksAt func(host string) Links
+	// Links are those for a caller whose request named host; required.
+	Links func(host string) Links
 
 	HeartbeatInterval int // told to agents, whole seconds, 60: an agent that reads 0 panics
 
 	// StreamLimit is how long a stream lasts before it is ended in good order,
 	// 50 seconds: the agent would cut it after 60.
 	StreamLimit time.Duration
-
-	// Artifacts are uploaded as a form. Agents that support multi-part uploads
-	// use one plain PUT instead for files larger than PutThreshold bytes, if that
-	// is not 0.
-	PutThreshold int64
 
 	// Issuer is the URL that tokens name as theirs, below which DiscoveryPath and
 	// KeysPath are served; empty: there are no tokens.
@@ -83,12 +76,7 @@ func New(e *engine.Engine, opts Options) *API {
 	if opts.StreamLimit <= 0 {
 		opts.StreamLimit = 50 * time.Second
 	}
-	if opts.LinksAt == nil {
-		opts.LinksAt = func(string) Links { return opts.Blob }
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	a := &API{
 		engine: e, opts: opts, mux: http.NewServeMux(),
 		uploads: map[string]error{},
@@ -279,7 +267,7 @@ func (a *API) fail(w http.ResponseWriter, err error) {
 	case errors.As(err, &own):
 		status, message, retryAfter = own.status, own.message, own.retryAfter
 	case errors.As(err, &refused):
-		status, message, fields = refused.Kind.Status(), refused.Message, refused.Fields
+		status, message, fields = int(refused.Kind), refused.Message, refused.Fields
 		if refused.Kind == engine.Locked {
 			retryAfter = 1
 		}

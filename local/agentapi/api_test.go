@@ -170,7 +170,7 @@ func TestJobLife(t *testing.T) {
 	acquired := w.want(200, "bkaj_", other, "PUT", second+"/acquire", "")
 	token = acquired.get("token").(string)
 	w.want(200, "", token, "PUT", second+"/start", `{}`)
-	if _, err := w.engine.CancelBuild(b.Pipeline, b.Number); err != nil {
+	if _, err := w.engine.CancelBuild(b.ID); err != nil {
 		t.Fatal(err)
 	}
 	w.want(200, `{"state":"canceling"}`, token, "GET", second, "")

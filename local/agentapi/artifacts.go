@@ -22,29 +22,26 @@ type artifactReply struct {
 	Instructions map[string]instructions `json:"per_artifact_instructions"`
 }
 
-// instructions tell the agent one of two ways to upload: Action is a form
-// whose last field is the file, Actions are plain PUTs of equal parts.
+// instructions tell the agent how to upload: Action is a form whose last field is
+// the file.
 type instructions struct {
-	Data    map[string]string `json:"data,omitempty"`
-	Action  *action           `json:"action,omitempty"`
-	Actions []action          `json:"actions,omitempty"`
+	Data   map[string]string `json:"data"`
+	Action action            `json:"action"`
 }
 
 type action struct {
-	URL        string `json:"url"`
-	Path       string `json:"path,omitempty"` // replaces that of URL
-	Method     string `json:"method"`
-	FileInput  string `json:"file_input,omitempty"`
-	PartNumber int    `json:"part_number,omitempty"`
+	URL       string `json:"url"`
+	Path      string `json:"path"` // replaces that of URL
+	Method    string `json:"method"`
+	FileInput string `json:"file_input"`
 }
 
 // createArtifacts announces a batch. A batch repeated with its id is answered
 // as the first time.
 func (a *API) createArtifacts(c *call, body struct {
-	ID                 string               `json:"id"`
-	UploadDestination  string               `json:"upload_destination"`
-	MultipartSupported bool                 `json:"multipart_supported"`
-	Artifacts          []engine.NewArtifact `json:"artifacts"`
+	ID                string               `json:"id"`
+	UploadDestination string               `json:"upload_destination"`
+	Artifacts         []engine.NewArtifact `json:"artifacts"`
 }) (any, error) {
 	if n := len(body.Artifacts); n < 1 || n > maxBatch {
 		return nil, unusable("artifacts: got %d, want 1 to %d in a batch", n, maxBatch)
@@ -70,26 +67,17 @@ func (a *API) createArtifacts(c *call, body struct {
 	reply := artifactReply{ID: body.ID, Instructions: map[string]instructions{}}
 	for _, artifact := range created {
 		reply.ArtifactIDs = append(reply.ArtifactIDs, artifact.ID)
-		if reply.Instructions[artifact.ID], err = a.instructions(a.opts.LinksAt(c.Host), artifact, body.MultipartSupported); err != nil {
+		target, err := url.Parse(a.opts.Links(c.Host).UploadForm(artifact.ID))
+		if err != nil {
 			return nil, err
+		}
+		reply.Instructions[artifact.ID] = instructions{
+			Data:   map[string]string{"artifact": artifact.ID},
+			Action: action{URL: target.Scheme + "://" + target.Host, Path: target.Path, Method: "POST", FileInput: blob.FileField},
 		}
 	}
 	a.batches[batch] = reply
 	return reply, nil
-}
-
-func (a *API) instructions(links Links, artifact engine.Artifact, multipart bool) (instructions, error) {
-	if multipart && a.opts.PutThreshold > 0 && artifact.Size > a.opts.PutThreshold {
-		return instructions{Actions: []action{{URL: links.UploadPut(artifact.ID), Method: "PUT", PartNumber: 1}}}, nil
-	}
-	target, err := url.Parse(links.UploadForm(artifact.ID))
-	if err != nil {
-		return instructions{}, err
-	}
-	return instructions{
-		Data:   map[string]string{"artifact": artifact.ID},
-		Action: &action{URL: target.Scheme + "://" + target.Host, Path: target.Path, Method: "POST", FileInput: blob.FileField},
-	}, nil
 }
 
 // updateArtifacts takes an agent's report on its uploads. It refuses that a file
@@ -136,7 +124,7 @@ func (a *API) searchArtifacts(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, links := make([]foundArtifact, len(found)), a.opts.LinksAt(c.Host)
+	out, links := make([]foundArtifact, len(found)), a.opts.Links(c.Host)
 	for i, f := range found {
 		out[i] = foundArtifact{
 			ID: f.ID, Path: f.Path, FileSize: f.Size, SHA1: f.SHA1, SHA256: f.SHA256, JobID: f.JobID,

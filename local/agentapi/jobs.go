@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gpu-mode/kbgen/local/engine"
 )
@@ -21,7 +22,7 @@ type acceptReply struct {
 	ChunksMaxSize  int               `json:"chunks_max_size_bytes"`
 	ChunksInterval int               `json:"chunks_interval_seconds"`
 	LogMaxSize     int64             `json:"log_max_size_bytes"`
-	RunnableAt     string            `json:"runnable_at,omitempty"`
+	RunnableAt     time.Time         `json:"runnable_at,omitzero"`
 	Priority       int               `json:"priority"`
 	Matrix         map[string]string `json:"matrix_permutation,omitempty"`
 }
@@ -33,7 +34,7 @@ func replyOf(job engine.Accepted, err error) (any, error) {
 	return acceptReply{
 		ID: job.Job.ID, State: string(job.Job.State), Env: job.Env, Step: job.Job.StepJSON, Token: job.Token,
 		ChunksMaxSize: engine.MaxChunk, ChunksInterval: 1, LogMaxSize: engine.MaxLog,
-		RunnableAt: timeText(job.Job.RunnableAt), Priority: job.Job.Priority,
+		RunnableAt: job.Job.RunnableAt, Priority: job.Job.Priority,
 		Matrix: job.Job.Matrix,
 	}, nil
 }

@@ -1,6 +1,7 @@
 package agentapi
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
@@ -87,10 +88,7 @@ func (a *API) issueToken(c *call, w wishes) (any, error) {
 		}
 		claims[name] = value
 	}
-	audience := w.Audience
-	if audience == "" {
-		audience = a.opts.Issuer + "/" + a.engine.Organization()
-	}
+	audience := cmp.Or(w.Audience, a.opts.Issuer+"/"+a.engine.Organization())
 	now := a.engine.Now()
 	signer, _, err := a.issuer.key()
 	if err != nil {

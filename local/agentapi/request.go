@@ -139,11 +139,3 @@ func timestamp(name, s string) (time.Time, error) {
 	}
 	return t, nil
 }
-
-// timeText is a time as the API writes it, "" for none.
-func timeText(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339Nano)
-}

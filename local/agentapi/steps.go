@@ -2,13 +2,8 @@ package agentapi
 
 import (
 	"encoding/json"
-	"slices"
-	"strconv"
-	"strings"
+	"fmt"
 )
-
-// stepAttributes are what `buildkite-agent step get` can ask for.
-var stepAttributes = []string{"agents", "command", "id", "key", "label", "outcome", "priority", "state", "type"}
 
 // exportStep answers `buildkite-agent step get`: one attribute, or the whole
 // step. Format is "" for text or "json".
@@ -26,52 +21,23 @@ func (a *API) exportStep(c *call, body struct {
 	if err := ownBuild(c, body.Build); err != nil {
 		return nil, err
 	}
-	output, err := a.stepText(c, body.Attribute, body.Format)
+	all, err := a.engine.StepAttributes(c.job.BuildID, c.PathValue("step"))
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{"output": output}, nil
-}
-
-func (a *API) stepText(c *call, attribute, format string) (string, error) {
-	if format == "" {
-		return a.engine.StepAttribute(c.job.BuildID, c.PathValue("step"), attribute)
+	value, known := all[body.Attribute]
+	switch {
+	case body.Attribute == "":
+		value = all
+	case !known:
+		return nil, unusable("step attribute %q is not supported by kblocal, want agents, command, id, key, label, outcome, priority, state or type", body.Attribute)
+	case body.Format == "" && value == nil:
+		return map[string]string{"output": ""}, nil
+	case body.Format == "":
+		return map[string]string{"output": fmt.Sprint(value)}, nil
 	}
-	names := stepAttributes
-	if attribute != "" {
-		names = []string{attribute}
-	}
-	all := map[string]any{}
-	for _, name := range names {
-		text, err := a.engine.StepAttribute(c.job.BuildID, c.PathValue("step"), name)
-		if err != nil {
-			return "", err
-		}
-		all[name] = stepValue(name, text)
-	}
-	var out any = all
-	if attribute != "" {
-		out = all[attribute]
-	}
-	data, err := json.Marshal(out)
-	return string(data), err
-}
-
-// stepValue gives an attribute its JSON type.
-func stepValue(name, text string) any {
-	switch name {
-	case "agents":
-		return slices.DeleteFunc(strings.Split(text, "\n"), func(s string) bool { return s == "" })
-	case "priority":
-		if n, err := strconv.Atoi(text); err == nil {
-			return n
-		}
-	case "key", "label":
-		if text == "" {
-			return nil
-		}
-	}
-	return text
+	data, err := json.Marshal(value)
+	return map[string]string{"output": string(data)}, err
 }
 
 // updateStep answers `buildkite-agent step update`; one repeated with its id
@@ -115,7 +81,7 @@ func (a *API) cancelStep(c *call, body struct {
 }
 
 func (a *API) cancelBuild(c *call) (any, error) {
-	b, err := a.engine.CancelBuildByID(c.job.BuildID)
+	b, err := a.engine.CancelBuild(c.job.BuildID)
 	return map[string]string{"uuid": b.ID}, err
 }
 

@@ -130,44 +130,36 @@ func TestFormUploadAndDownload(t *testing.T) {
 		SHA1: hex.EncodeToString(sum1[:]), SHA256: hex.EncodeToString(sum256[:]),
 	})
 	contentType, body := form(t, "key", "a", "policy", "b", FileField, text)
-	if resp, got := do(t, "POST", w.store.UploadForm(id), contentType, body); resp.StatusCode != 204 {
+	if resp, got := do(t, "POST", w.store.At("").UploadForm(id), contentType, body); resp.StatusCode != 204 {
 		t.Fatalf("form upload: %s %s", resp.Status, got)
 	}
 	w.noLeftovers(t)
-	if resp, _ := do(t, "GET", w.store.DownloadURL(id), "", nil); resp.StatusCode != 404 {
+	if resp, _ := do(t, "GET", w.store.At("").DownloadURL(id), "", nil); resp.StatusCode != 404 {
 		t.Errorf("download before the agent said finished: %s, want 404", resp.Status)
 	}
 	w.finish(t, id)
-	resp, got := do(t, "GET", w.store.DownloadURL(id), "", nil)
+	resp, got := do(t, "GET", w.store.At("").DownloadURL(id), "", nil)
 	if resp.StatusCode != 200 || got != text || resp.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("download: %s %q %q", resp.Status, got, resp.Header.Get("Content-Type"))
 	}
 	if want := "attachment; filename*=utf-8''gro%C3%9Fe%20datei.json"; resp.Header.Get("Content-Disposition") != want {
 		t.Errorf("Content-Disposition %q, want %q", resp.Header.Get("Content-Disposition"), want)
 	}
-	if resp, got := do(t, "GET", w.store.DownloadURL(id), "", nil, "Range", "bytes=0-0"); resp.StatusCode != 206 || got != "h" {
+	if resp, got := do(t, "GET", w.store.At("").DownloadURL(id), "", nil, "Range", "bytes=0-0"); resp.StatusCode != 206 || got != "h" {
 		t.Errorf("range: %s %q", resp.Status, got)
 	}
 	contentType, body = form(t, FileField, text)
-	if resp, _ := do(t, "POST", w.store.UploadForm(id), contentType, body); resp.StatusCode != 409 {
+	if resp, _ := do(t, "POST", w.store.At("").UploadForm(id), contentType, body); resp.StatusCode != 409 {
 		t.Errorf("second upload of a finished artifact: %s, want 409", resp.Status)
 	}
 }
 
-func TestPutUpload(t *testing.T) {
+func TestEmptyUpload(t *testing.T) {
 	w := newRig(t)
-	id := w.announce(t, engine.NewArtifact{Path: "a", Size: 3})
-	resp, got := do(t, "PUT", w.store.UploadPut(id), "text/plain", strings.NewReader("abc"))
-	if resp.StatusCode != 200 || len(resp.Header.Get("ETag")) < 10 {
-		t.Fatalf("put: %s %q ETag %q", resp.Status, got, resp.Header.Get("ETag"))
-	}
 	empty := w.announce(t, engine.NewArtifact{Path: "b"})
-	if resp, got := do(t, "PUT", w.store.UploadPut(empty), "", http.NoBody); resp.StatusCode != 200 {
-		t.Errorf("put of an empty file: %s %s", resp.Status, got)
-	}
-	w.finish(t, id)
-	if _, got := do(t, "GET", w.store.DownloadURL(id), "", nil); got != "abc" {
-		t.Errorf("download: %q, want abc", got)
+	contentType, body := form(t, FileField, "")
+	if resp, got := do(t, "POST", w.store.At("").UploadForm(empty), contentType, body); resp.StatusCode != 204 {
+		t.Errorf("upload of an empty file: %s %s", resp.Status, got)
 	}
 	w.noLeftovers(t)
 }
@@ -176,35 +168,30 @@ func TestUploadRefusals(t *testing.T) {
 	w := newRig(t)
 	id := w.announce(t, engine.NewArtifact{Path: "a", Size: 3, SHA1: strings.Repeat("0", 40)})
 	other := w.announce(t, engine.NewArtifact{Path: "a", Size: 3, SHA256: strings.Repeat("0", 64)})
-	post := func(fields ...string) func() (*http.Response, string) {
+	post := func(url string, fields ...string) func() (*http.Response, string) {
 		return func() (*http.Response, string) {
 			contentType, body := form(t, fields...)
-			return do(t, "POST", w.store.UploadForm(id), contentType, body)
+			return do(t, "POST", url, contentType, body)
 		}
 	}
-	put := func(url, body string) func() (*http.Response, string) {
-		return func() (*http.Response, string) {
-			// MultiReader hides the length, so that the body is chunked.
-			return do(t, "PUT", url, "", io.MultiReader(strings.NewReader(body)))
-		}
-	}
-	signature := w.store.UploadPut(id)[strings.LastIndexByte(w.store.UploadPut(id), '/'):]
+	own := w.store.At("").UploadForm(id)
+	signature := own[strings.LastIndexByte(own, '/'):]
 	for name, c := range map[string]struct {
 		call   func() (*http.Response, string)
 		status int
 		want   string
 	}{
-		"too long":           {post(FileField, "abcd"), 400, "more than the 3 bytes"},
-		"too short":          {post(FileField, "ab"), 400, "got 2 bytes, want the 3"},
-		"no file":            {post("key", "x"), 400, `no field \"file\"`},
-		"wrong hash":         {post(FileField, "abc"), 400, "got SHA-1 a9993e"},
-		"wrong sha256":       {put(w.store.UploadPut(other), "abc"), 400, "SHA-256"},
-		"body too long":      {put(w.store.UploadPut(other), "abcd"), 400, "more than the 3 bytes"},
-		"body too short":     {put(w.store.UploadPut(other), "a"), 400, "got 1 bytes"},
-		"huge field":         {post("key", strings.Repeat("x", maxField+1), FileField, "abc"), 400, "at most 65536"},
-		"signature of other": {put(w.url+"/upload/"+other+signature, "abc"), 403, "signature"},
-		"unknown artifact":   {put(w.store.UploadPut("nope"), "abc"), 404, "No artifact"},
-		"unknown path":       {put(w.url+"/elsewhere", "abc"), 404, ""},
+		"too long":           {post(own, FileField, "abcd"), 400, "more than the 3 bytes"},
+		"too short":          {post(own, FileField, "ab"), 400, "got 2 bytes, want the 3"},
+		"no file":            {post(own, "key", "x"), 400, `no field \"file\"`},
+		"wrong hash":         {post(own, FileField, "abc"), 400, "got SHA-1 a9993e"},
+		"wrong sha256":       {post(w.store.At("").UploadForm(other), FileField, "abc"), 400, "SHA-256"},
+		"body too long":      {post(w.store.At("").UploadForm(other), FileField, "abcd"), 400, "more than the 3 bytes"},
+		"body too short":     {post(w.store.At("").UploadForm(other), FileField, "a"), 400, "got 1 bytes"},
+		"huge field":         {post(own, "key", strings.Repeat("x", maxField+1), FileField, "abc"), 400, "at most 65536"},
+		"signature of other": {post(w.url+"/upload/"+other+signature, FileField, "abc"), 403, "signature"},
+		"unknown artifact":   {post(w.store.At("").UploadForm("nope"), FileField, "abc"), 404, "No artifact"},
+		"unknown path":       {post(w.url+"/elsewhere", FileField, "abc"), 404, ""},
 	} {
 		resp, got := c.call()
 		if resp.StatusCode != c.status || !strings.Contains(got, c.want) {
@@ -223,10 +210,10 @@ func TestFileMustBeLast(t *testing.T) {
 	w := newRig(t)
 	id := w.announce(t, engine.NewArtifact{Path: "a", Size: 3})
 	contentType, body := form(t, FileField, "abc", "key", "x")
-	if resp, got := do(t, "POST", w.store.UploadForm(id), contentType, body); resp.StatusCode != 400 || !strings.Contains(got, "must be the last") {
+	if resp, got := do(t, "POST", w.store.At("").UploadForm(id), contentType, body); resp.StatusCode != 400 || !strings.Contains(got, "must be the last") {
 		t.Errorf("got %s %s", resp.Status, got)
 	}
-	if resp, got := do(t, "POST", w.store.UploadForm(id), "text/plain", strings.NewReader("abc")); resp.StatusCode != 400 {
+	if resp, got := do(t, "POST", w.store.At("").UploadForm(id), "text/plain", strings.NewReader("abc")); resp.StatusCode != 400 {
 		t.Errorf("no form: %s %s", resp.Status, got)
 	}
 	w.noLeftovers(t)
@@ -235,9 +222,10 @@ func TestFileMustBeLast(t *testing.T) {
 func TestLinksExpireAndCannotBeForged(t *testing.T) {
 	w := newRig(t)
 	id := w.announce(t, engine.NewArtifact{Path: "a", Size: 1})
-	do(t, "PUT", w.store.UploadPut(id), "", strings.NewReader("x"))
+	contentType, body := form(t, FileField, "x")
+	do(t, "POST", w.store.At("").UploadForm(id), contentType, body)
 	w.finish(t, id)
-	link := w.store.DownloadURL(id)
+	link := w.store.At("").DownloadURL(id)
 	w.now = w.now.Add(LinkLife - 2*time.Second)
 	if resp, _ := do(t, "GET", link, "", nil); resp.StatusCode != 200 {
 		t.Errorf("before its end: %s", resp.Status)
@@ -246,7 +234,7 @@ func TestLinksExpireAndCannotBeForged(t *testing.T) {
 	if resp, got := do(t, "GET", link, "", nil); resp.StatusCode != 403 || !strings.Contains(got, "expired") {
 		t.Errorf("after its end: %s %s", resp.Status, got)
 	}
-	later := strings.Replace(w.store.DownloadURL(id), "expires=1", "expires=2", 1)
+	later := strings.Replace(w.store.At("").DownloadURL(id), "expires=1", "expires=2", 1)
 	if resp, _ := do(t, "GET", later, "", nil); resp.StatusCode != 403 {
 		t.Errorf("with another expiry: %s", resp.Status)
 	}
@@ -258,7 +246,7 @@ func TestLinksExpireAndCannotBeForged(t *testing.T) {
 func TestTokensAreRefusedAndRemembered(t *testing.T) {
 	w := newRig(t)
 	id := w.announce(t, engine.NewArtifact{Path: "a", Size: 1})
-	for _, c := range [][2]string{{"PUT", w.store.UploadPut(id)}, {"GET", w.store.DownloadURL(id)}, {"GET", w.url + "/"}} {
+	for _, c := range [][2]string{{"POST", w.store.At("").UploadForm(id)}, {"GET", w.store.At("").DownloadURL(id)}, {"GET", w.url + "/"}} {
 		if resp, got := do(t, c[0], c[1], "", nil, "Authorization", "Bearer x"); resp.StatusCode != 400 || !strings.Contains(got, "Authorization") {
 			t.Errorf("%s: %s %s", c[0], resp.Status, got)
 		}
@@ -277,7 +265,7 @@ func TestLinksAt(t *testing.T) {
 		"10.0.2.2:8900": "http://10.0.2.2:8901/", "host.internal": "http://host.internal:8901/", "[fd00::1]:8900": "http://[fd00::1]:8901/",
 	} {
 		l := s.At(host)
-		for _, got := range []string{l.UploadForm("a"), l.UploadPut("a"), l.DownloadURL("a")} {
+		for _, got := range []string{l.UploadForm("a"), l.DownloadURL("a")} {
 			if !strings.HasPrefix(got, want) {
 				t.Errorf("At(%q) makes %s, want %s…", host, got, want)
 			}

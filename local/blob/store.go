@@ -49,7 +49,6 @@ func New(e *engine.Engine, secret []byte, now func() time.Time) *Store {
 	s := &Store{engine: e, secret: secret, now: now, mux: http.NewServeMux()}
 	s.SetBase("")
 	s.mux.HandleFunc("POST /upload/{id}/{signature}", s.uploadForm)
-	s.mux.HandleFunc("PUT /upload/{id}/{signature}", s.uploadBody)
 	s.mux.HandleFunc("GET /artifacts/{id}", s.download) // and HEAD
 	return s
 }
@@ -66,8 +65,8 @@ type Links struct {
 }
 
 // At returns links for a caller whose request named host, with or without a
-// port. On loopback that is the base, which has another name than the APIs;
-// anywhere else there is one name only, and the port differs.
+// port. On loopback and without a host that is the base, which has another name
+// than the APIs; anywhere else there is one name only, and the port differs.
 func (s *Store) At(host string) Links {
 	base := *s.base.Load()
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -84,14 +83,16 @@ func (s *Store) At(host string) Links {
 
 // UploadForm is where an artifact is posted as multipart/form-data, its bytes
 // in [FileField].
-func (l Links) UploadForm(id string) string { return l.store.upload(l.base, id) }
-
-// UploadPut is where an artifact is put as a plain body; the answer has an
-// ETag.
-func (l Links) UploadPut(id string) string { return l.store.upload(l.base, id) }
+func (l Links) UploadForm(id string) string {
+	return l.base + "/upload/" + url.PathEscape(id) + "/" + l.store.sign("upload", id)
+}
 
 // DownloadURL is where an artifact can be fetched for [LinkLife] from now.
-func (l Links) DownloadURL(id string) string { return l.store.fetch(l.base, id) }
+func (l Links) DownloadURL(id string) string {
+	expires := strconv.FormatInt(l.store.now().Add(LinkLife).Unix(), 10)
+	return l.base + "/artifacts/" + url.PathEscape(id) +
+		"?expires=" + expires + "&signature=" + l.store.sign("download", id, expires)
+}
 
 // Leaks counts requests that carried an Authorization header.
 func (s *Store) Leaks() int { return int(s.leaks.Load()) }
@@ -105,27 +106,6 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mux.ServeHTTP(w, r)
-}
-
-// UploadForm is where an artifact is posted as multipart/form-data, its bytes
-// in [FileField].
-func (s *Store) UploadForm(id string) string { return s.upload(*s.base.Load(), id) }
-
-// UploadPut is where an artifact is put as a plain body; the answer has an
-// ETag.
-func (s *Store) UploadPut(id string) string { return s.upload(*s.base.Load(), id) }
-
-func (s *Store) upload(base, id string) string {
-	return base + "/upload/" + url.PathEscape(id) + "/" + s.sign("upload", id)
-}
-
-// DownloadURL is where an artifact can be fetched for [LinkLife] from now.
-func (s *Store) DownloadURL(id string) string { return s.fetch(*s.base.Load(), id) }
-
-func (s *Store) fetch(base, id string) string {
-	expires := strconv.FormatInt(s.now().Add(LinkLife).Unix(), 10)
-	return base + "/artifacts/" + url.PathEscape(id) +
-		"?expires=" + expires + "&signature=" + s.sign("download", id, expires)
 }
 
 // sign covers what a link allows and to which artifact.

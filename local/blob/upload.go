@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -33,59 +34,33 @@ func (s *Store) uploadForm(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if _, err := s.readForm(a, r); err != nil {
+	if err := s.readForm(a, r); err != nil {
 		answer(w, err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func (s *Store) readForm(a engine.Artifact, r *http.Request) (string, error) {
+func (s *Store) readForm(a engine.Artifact, r *http.Request) error {
 	form, err := r.MultipartReader()
 	if err != nil {
-		return "", wrong("want multipart/form-data: %v", err)
+		return wrong("want multipart/form-data: %v", err)
 	}
 	for range maxFields {
 		part, err := form.NextPart()
 		switch {
 		case errors.Is(err, io.EOF):
-			return "", wrong("the form has no field %q", FileField)
+			return wrong("the form has no field %q", FileField)
 		case err != nil:
-			return "", wrong("reading the form: %v", err)
-		case part.FormName() != FileField:
-			if n, err := io.Copy(io.Discard, io.LimitReader(part, maxField+1)); err != nil || n > maxField {
-				return "", wrong("form field %q: want at most %d bytes", part.FormName(), maxField)
-			}
-			continue
+			return wrong("reading the form: %v", err)
+		case part.FormName() == FileField:
+			return s.keep(a, part, form)
 		}
-		return s.keep(a, part, func() error {
-			if _, err := form.NextPart(); !errors.Is(err, io.EOF) {
-				return wrong("the field %q must be the last of the form", FileField)
-			}
-			return nil
-		})
+		if n, err := io.Copy(io.Discard, io.LimitReader(part, maxField+1)); err != nil || n > maxField {
+			return wrong("form field %q: want at most %d bytes", part.FormName(), maxField)
+		}
 	}
-	return "", wrong("the form has more than %d fields", maxFields)
-}
-
-// uploadBody takes a plain body and answers with its ETag.
-func (s *Store) uploadBody(w http.ResponseWriter, r *http.Request) {
-	a, ok := s.target(w, r)
-	if !ok {
-		return
-	}
-	if r.ContentLength >= 0 && r.ContentLength != a.Size {
-		refuse(w, http.StatusBadRequest, "got %d bytes, want the %d that were announced", r.ContentLength, a.Size)
-		return
-	}
-	tag, err := s.keep(a, r.Body, func() error { return nil })
-	if err != nil {
-		answer(w, err)
-		return
-	}
-	w.Header().Set("ETag", `"`+tag+`"`)
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(http.StatusOK)
+	return wrong("the form has more than %d fields", maxFields)
 }
 
 // target finds the artifact a signed link names; it must be new.
@@ -107,13 +82,13 @@ func (s *Store) target(w http.ResponseWriter, r *http.Request) (engine.Artifact,
 	return a, true
 }
 
-// keep writes the bytes next to their final place and moves them there when
-// size, hashes and check are as they should be. It returns their SHA-256.
-func (s *Store) keep(a engine.Artifact, from io.Reader, check func() error) (tag string, err error) {
+// keep writes the bytes next to their final place and moves them there when size
+// and hashes are as they should be, and the form ends with them.
+func (s *Store) keep(a engine.Artifact, from io.Reader, form *multipart.Reader) (err error) {
 	final := s.engine.ArtifactFile(a.ID)
 	f, err := os.CreateTemp(filepath.Dir(final), ".upload-*")
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -125,28 +100,27 @@ func (s *Store) keep(a engine.Artifact, from io.Reader, check func() error) (tag
 	n, err := io.Copy(io.MultiWriter(f, sum1, sum256), io.LimitReader(from, a.Size+1))
 	if err != nil {
 		if pathError := (*os.PathError)(nil); errors.As(err, &pathError) {
-			return "", err // of our disk
+			return err // of our disk
 		}
-		return "", wrong("reading the bytes: %v", err)
+		return wrong("reading the bytes: %v", err)
 	}
-	tag = hex.EncodeToString(sum256.Sum(nil))
-	switch got1 := hex.EncodeToString(sum1.Sum(nil)); {
+	switch got1, got256 := hex.EncodeToString(sum1.Sum(nil)), hex.EncodeToString(sum256.Sum(nil)); {
 	case n > a.Size:
-		return "", wrong("got more than the %d bytes that were announced", a.Size)
+		return wrong("got more than the %d bytes that were announced", a.Size)
 	case n < a.Size:
-		return "", wrong("got %d bytes, want the %d that were announced", n, a.Size)
+		return wrong("got %d bytes, want the %d that were announced", n, a.Size)
 	case a.SHA1 != "" && got1 != a.SHA1:
-		return "", wrong("got SHA-1 %s, want %s as announced", got1, a.SHA1)
-	case a.SHA256 != "" && tag != a.SHA256:
-		return "", wrong("got SHA-256 %s, want %s as announced", tag, a.SHA256)
+		return wrong("got SHA-1 %s, want %s as announced", got1, a.SHA1)
+	case a.SHA256 != "" && got256 != a.SHA256:
+		return wrong("got SHA-256 %s, want %s as announced", got256, a.SHA256)
 	}
-	if err := check(); err != nil {
-		return "", err
+	if _, err := form.NextPart(); !errors.Is(err, io.EOF) {
+		return wrong("the field %q must be the last of the form", FileField)
 	}
 	if err := f.Close(); err != nil {
-		return "", err
+		return err
 	}
-	return tag, os.Rename(f.Name(), final)
+	return os.Rename(f.Name(), final)
 }
 
 func answer(w http.ResponseWriter, err error) {

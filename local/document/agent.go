@@ -39,20 +39,20 @@ type Agent struct {
 }
 
 // Agent shows an agent with the job it has.
-func (v *View) Agent(a *engine.Agent) Agent {
+func (v *View) Agent(a engine.Agent) Agent {
 	out := v.agentAlone(a)
 	if a.JobID == "" {
 		return out
 	}
 	if j, err := v.engine.Job(a.JobID); err == nil {
-		job := v.jobAlone(&j)
+		job := v.jobAlone(j)
 		out.Job = &job
 	}
 	return out
 }
 
 // agentAlone shows an agent without its job.
-func (v *View) agentAlone(a *engine.Agent) Agent {
+func (v *View) agentAlone(a engine.Agent) Agent {
 	out := Agent{
 		ID: a.ID, GraphQLID: graphQLID("Agent", a.ID), URL: v.orgURL() + "/agents/" + a.ID,
 		WebURL: v.clusterPage() + "/queues/" + v.QueueID(a.Queue) + "/agents/" + a.ID,

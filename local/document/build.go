@@ -82,7 +82,7 @@ type BuildFields struct {
 }
 
 // Build shows a build with the fields asked for.
-func (v *View) Build(b *engine.Build, fields BuildFields) Build {
+func (v *View) Build(b engine.Build, fields BuildFields) Build {
 	out := Build{
 		ID: b.ID, GraphQLID: graphQLID("Build", b.ID),
 		URL: v.buildURL(b.Pipeline, b.Number), WebURL: v.buildPage(b.Pipeline, b.Number),
@@ -123,8 +123,7 @@ func (v *View) Build(b *engine.Build, fields BuildFields) Build {
 
 func (v *View) jobs(all []engine.Job, fields BuildFields) []Job {
 	out := []Job{}
-	for i := range all {
-		j := &all[i]
+	for _, j := range all {
 		if j.RetriedIn != "" && !fields.Retried || fields.JobStates != nil && !fields.JobStates[string(j.State)] {
 			continue
 		}
@@ -135,8 +134,8 @@ func (v *View) jobs(all []engine.Job, fields BuildFields) []Job {
 
 func countStates(jobs []engine.Job) *jobStateCounts {
 	counts := &jobStateCounts{Total: len(jobs), States: map[string]int{}}
-	for i := range jobs {
-		counts.States[string(jobs[i].State)]++
+	for _, j := range jobs {
+		counts.States[string(j.State)]++
 	}
 	return counts
 }

@@ -95,17 +95,17 @@ type triggeredBuild struct {
 }
 
 // Job shows a job with the agent that has or had it.
-func (v *View) Job(j *engine.Job) Job {
+func (v *View) Job(j engine.Job) Job {
 	out := v.jobAlone(j)
 	if a, err := v.engine.Agent(j.AgentID); err == nil {
-		agent := v.agentAlone(&a)
+		agent := v.agentAlone(a)
 		out.Agent = &agent
 	}
 	return out
 }
 
 // jobAlone shows a job without its agent.
-func (v *View) jobAlone(j *engine.Job) Job {
+func (v *View) jobAlone(j engine.Job) Job {
 	out := Job{
 		ID: j.ID, GraphQLID: graphQLID("Job", j.ID), Type: j.Type,
 		Name: orNull(j.Label), Label: orNull(j.Label), StepKey: orNull(j.StepKey), Step: jobStep{ID: j.StepID},
@@ -145,7 +145,7 @@ func (v *View) jobAlone(j *engine.Job) Job {
 }
 
 // script sets what only command jobs have.
-func (v *View) script(out *Job, j *engine.Job) {
+func (v *View) script(out *Job, j engine.Job) {
 	url := v.JobURL(j)
 	log, raw, artifacts := url+"/log", url+"/log.txt", url+"/artifacts"
 	out.LogURL, out.RawLogURL, out.ArtifactsURL = &log, &raw, &artifacts

@@ -76,7 +76,7 @@ func (v *View) buildPage(slug string, number int) string {
 }
 
 // JobURL is where the API serves a job.
-func (v *View) JobURL(j *engine.Job) string {
+func (v *View) JobURL(j engine.Job) string {
 	return v.buildURL(j.Pipeline, j.Number) + "/jobs/" + j.ID
 }
 

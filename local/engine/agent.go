@@ -103,9 +103,7 @@ func (e *Engine) Register(info AgentInfo) (Agent, string, error) {
 }
 
 func (e *Engine) uniqueName(name string) string {
-	if name == "" {
-		name = "agent"
-	}
+	name = cmp.Or(name, "agent")
 	taken := func(name string) bool {
 		for _, a := range e.agents {
 			if a.Name == name && (a.State == AgentConnected || a.State == AgentStopping || a.State == AgentNeverConnected) {
@@ -135,45 +133,33 @@ func (e *Engine) AgentByToken(token string) (Agent, bool) {
 
 // Connect makes a registered agent available for jobs.
 func (e *Engine) Connect(agentID string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, err := e.findAgent(agentID)
-	if err != nil {
-		return err
-	}
-	a.State, a.ConnectedAt = AgentConnected, e.now()
-	e.publish(EventAgentConnected, nil, nil, a)
-	return nil
+	return change(e, e.findAgent, agentID, func(a *agent) error {
+		a.State, a.ConnectedAt = AgentConnected, e.now()
+		e.publish(EventAgentConnected, nil, nil, a)
+		return nil
+	})
 }
 
 // Disconnect notes that an agent leaves in good order. A job it still had is
 // lost.
 func (e *Engine) Disconnect(agentID string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, err := e.findAgent(agentID)
-	if err != nil {
-		return err
-	}
-	e.retire(a, AgentDisconnected)
-	a.DisconnectedAt = e.now()
-	e.publish(EventAgentStopped, nil, nil, a)
-	e.dispatch()
-	return nil
+	return change(e, e.findAgent, agentID, func(a *agent) error {
+		e.retire(a, AgentDisconnected)
+		a.DisconnectedAt = e.now()
+		e.publish(EventAgentStopped, nil, nil, a)
+		e.dispatch()
+		return nil
+	})
 }
 
 // LoseAgent declares an agent lost, as a long silence does: its job ends with
 // exit status -1 and no signal reason.
 func (e *Engine) LoseAgent(agentID string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, err := e.findAgent(agentID)
-	if err != nil {
-		return err
-	}
-	e.lose(a)
-	e.dispatch()
-	return nil
+	return change(e, e.findAgent, agentID, func(a *agent) error {
+		e.lose(a)
+		e.dispatch()
+		return nil
+	})
 }
 
 func (e *Engine) lose(a *agent) {
@@ -203,43 +189,35 @@ func (e *Engine) retire(a *agent, state ConnectionState) {
 
 // StopAgent asks an agent to finish its job and leave; force cancels the job.
 func (e *Engine) StopAgent(agentID string, force bool) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, err := e.findAgent(agentID)
-	if err != nil {
-		return err
-	}
-	if a.State != AgentConnected && a.State != AgentStopping {
-		return refuse(BadRequest, "Can only stop connected agents")
-	}
-	a.State = AgentStopping
-	a.disconnect = "stopped by request"
-	e.publish(EventAgentChanged, nil, nil, a)
-	if force && a.job != nil {
-		e.cancelJob(a.job)
-	}
-	a.wake()
-	return nil
+	return change(e, e.findAgent, agentID, func(a *agent) error {
+		if a.State != AgentConnected && a.State != AgentStopping {
+			return refuse(BadRequest, "Can only stop connected agents")
+		}
+		a.State = AgentStopping
+		a.disconnect = "stopped by request"
+		e.publish(EventAgentChanged, nil, nil, a)
+		if force && a.job != nil {
+			e.cancelJob(a.job)
+		}
+		a.wake()
+		return nil
+	})
 }
 
 // Stopping notes that an agent is about to leave: it gets no more jobs.
 func (e *Engine) Stopping(agentID string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, err := e.findAgent(agentID)
-	if err != nil {
-		return err
-	}
-	a.leaving = true
-	if a.State == AgentConnected {
-		a.State = AgentStopping
-	}
-	e.publish(EventAgentChanged, nil, nil, a)
-	if a.job != nil && a.job.State == JobAssigned {
-		e.unassign(a.job)
-		e.dispatch()
-	}
-	return nil
+	return change(e, e.findAgent, agentID, func(a *agent) error {
+		a.leaving = true
+		if a.State == AgentConnected {
+			a.State = AgentStopping
+		}
+		e.publish(EventAgentChanged, nil, nil, a)
+		if a.job != nil && a.job.State == JobAssigned {
+			e.unassign(a.job)
+			e.dispatch()
+		}
+		return nil
+	})
 }
 
 // PauseAgent keeps new jobs from an agent, ResumeAgent ends that.
@@ -251,46 +229,36 @@ func (e *Engine) PauseAgent(agentID, note string) error {
 func (e *Engine) ResumeAgent(agentID string) error { return e.setPaused(agentID, false, "") }
 
 func (e *Engine) setPaused(agentID string, paused bool, note string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, err := e.findAgent(agentID)
-	switch {
-	case err != nil:
-		return err
-	case a.State != AgentConnected:
-		return refuse(Invalid, "Agent is not connected")
-	case a.Paused && paused:
-		return refuse(Invalid, "Agent is already paused")
-	case !a.Paused && !paused:
-		return refuse(Invalid, "Agent is not paused")
-	}
-	a.Paused, a.PausedNote = paused, note
-	e.publish(EventAgentChanged, nil, nil, a)
-	a.wake()
-	e.dispatch()
-	return nil
+	return change(e, e.findAgent, agentID, func(a *agent) error {
+		switch {
+		case a.State != AgentConnected:
+			return refuse(Invalid, "Agent is not connected")
+		case a.Paused && paused:
+			return refuse(Invalid, "Agent is already paused")
+		case !a.Paused && !paused:
+			return refuse(Invalid, "Agent is not paused")
+		}
+		a.Paused, a.PausedNote = paused, note
+		e.publish(EventAgentChanged, nil, nil, a)
+		a.wake()
+		e.dispatch()
+		return nil
+	})
 }
 
 // Heartbeat notes that the agent lives.
 func (e *Engine) Heartbeat(agentID string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, err := e.findAgent(agentID)
-	if err == nil {
+	return change(e, e.findAgent, agentID, func(a *agent) error {
 		a.LastSeen = e.now()
-	}
-	return err
+		return nil
+	})
 }
 
 // Agent returns one agent.
 func (e *Engine) Agent(id string) (Agent, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, err := e.findAgent(id)
-	if err != nil {
-		return Agent{}, err
-	}
-	return a.Agent, nil
+	return query(e, e.findAgent, id, func(a *agent) (Agent, error) {
+		return a.Agent, nil
+	})
 }
 
 // Agents returns all agents that ever registered, newest first.
@@ -308,31 +276,23 @@ func (e *Engine) Agents() []Agent {
 }
 
 func (e *Engine) findAgent(id string) (*agent, error) {
-	a, ok := e.agents[id]
-	if !ok {
-		return nil, refuse(NotFound, "No agent found")
-	}
-	return a, nil
+	return lookUp(e.agents, id, "No agent found")
 }
 
 // Ping answers an agent that polls. It offers a job only when the agent has
 // no stream.
 func (e *Engine) Ping(agentID string) (Order, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, err := e.findAgent(agentID)
-	if err != nil {
-		return Order{}, err
-	}
-	a.LastSeen = e.now()
-	if a.stream == nil && a.free() {
-		e.offer([]*agent{a})
-	}
-	order := a.order()
-	if order.Action == ActionJob && a.stream != nil {
-		return Order{Action: ActionIdle}, nil
-	}
-	return order, nil
+	return query(e, e.findAgent, agentID, func(a *agent) (Order, error) {
+		a.LastSeen = e.now()
+		if a.stream == nil && a.free() {
+			e.offer([]*agent{a})
+		}
+		order := a.order()
+		if order.Action == ActionJob && a.stream != nil {
+			return Order{Action: ActionIdle}, nil
+		}
+		return order, nil
+	})
 }
 
 // order is what the agent should be doing.

@@ -24,43 +24,35 @@ const maxAnnotation = 1 << 20
 // Annotate adds or changes the annotation of a context. With appendBody the
 // body is added to what is there; an empty style keeps the one there.
 func (e *Engine) Annotate(buildID string, a Annotation, appendBody bool) (Annotation, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	b, err := e.findBuildByID(buildID)
-	if err != nil {
-		return Annotation{}, err
-	}
-	if a.Context == "" {
-		a.Context = "default"
-	}
-	if err := checkAnnotation(&a); err != nil {
-		return Annotation{}, err
-	}
-	now := e.now()
-	at := slices.IndexFunc(b.Annotations, func(have Annotation) bool { return have.Context == a.Context })
-	if at < 0 {
-		a.ID, a.CreatedAt, a.UpdatedAt = newID(), now, now
-		if a.Priority == 0 {
-			a.Priority = 3
+	return query(e, e.findBuildByID, buildID, func(b *build) (Annotation, error) {
+		a.Context = cmp.Or(a.Context, "default")
+		if err := checkAnnotation(&a); err != nil {
+			return Annotation{}, err
 		}
-		b.Annotations = append(b.Annotations, a)
+		now := e.now()
+		at := slices.IndexFunc(b.Annotations, func(have Annotation) bool { return have.Context == a.Context })
+		if at < 0 {
+			a.ID, a.CreatedAt, a.UpdatedAt = newID(), now, now
+			a.Priority = cmp.Or(a.Priority, 3)
+			b.Annotations = append(b.Annotations, a)
+			e.publish(EventBuildAnnotation, b, nil, nil)
+			return a, nil
+		}
+		have := &b.Annotations[at]
+		if appendBody {
+			a.Body = have.Body + a.Body
+		}
+		if len(a.Body) > maxAnnotation {
+			return Annotation{}, refuse(Invalid, "annotation body: got %d bytes, want at most %d", len(a.Body), maxAnnotation)
+		}
+		have.Body, have.JobID, have.UpdatedAt = a.Body, a.JobID, now
+		have.Style = cmp.Or(a.Style, have.Style)
+		if a.Priority != 0 {
+			have.Priority = a.Priority
+		}
 		e.publish(EventBuildAnnotation, b, nil, nil)
-		return a, nil
-	}
-	have := &b.Annotations[at]
-	if appendBody {
-		a.Body = have.Body + a.Body
-	}
-	if len(a.Body) > maxAnnotation {
-		return Annotation{}, refuse(Invalid, "annotation body: got %d bytes, want at most %d", len(a.Body), maxAnnotation)
-	}
-	have.Body, have.JobID, have.UpdatedAt = a.Body, a.JobID, now
-	have.Style = cmp.Or(a.Style, have.Style)
-	if a.Priority != 0 {
-		have.Priority = a.Priority
-	}
-	e.publish(EventBuildAnnotation, b, nil, nil)
-	return *have, nil
+		return *have, nil
+	})
 }
 
 func checkAnnotation(a *Annotation) error {
@@ -80,19 +72,15 @@ func checkAnnotation(a *Annotation) error {
 
 // RemoveAnnotation removes the annotation with the context, or the id.
 func (e *Engine) RemoveAnnotation(buildID, contextOrID string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	b, err := e.findBuildByID(buildID)
-	if err != nil {
-		return err
-	}
-	before := len(b.Annotations)
-	b.Annotations = slices.DeleteFunc(b.Annotations, func(a Annotation) bool {
-		return a.Context == contextOrID || a.ID == contextOrID
+	return change(e, e.findBuildByID, buildID, func(b *build) error {
+		before := len(b.Annotations)
+		b.Annotations = slices.DeleteFunc(b.Annotations, func(a Annotation) bool {
+			return a.Context == contextOrID || a.ID == contextOrID
+		})
+		if len(b.Annotations) == before {
+			return refuse(NotFound, "No annotation found")
+		}
+		e.publish(EventBuildAnnotation, b, nil, nil)
+		return nil
 	})
-	if len(b.Annotations) == before {
-		return refuse(NotFound, "No annotation found")
-	}
-	e.publish(EventBuildAnnotation, b, nil, nil)
-	return nil
 }

@@ -55,71 +55,62 @@ type ArtifactQuery struct {
 
 // AddArtifacts announces files a job is about to upload, in order.
 func (e *Engine) AddArtifacts(jobID string, files []NewArtifact) ([]Artifact, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, err := e.findJob(jobID)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Artifact, 0, len(files))
-	for _, f := range files {
-		f.Path = filepath.ToSlash(f.Path)
-		a := &Artifact{
-			ID: newID(), JobID: j.ID, BuildID: j.BuildID, Pipeline: j.Pipeline, Number: j.Number,
-			NewArtifact: f, State: ArtifactNew, CreatedAt: e.now(),
+	return query(e, e.findJob, jobID, func(j *job) ([]Artifact, error) {
+		out := make([]Artifact, 0, len(files))
+		for _, f := range files {
+			f.Path = filepath.ToSlash(f.Path)
+			a := &Artifact{
+				ID: newID(), JobID: j.ID, BuildID: j.BuildID, Pipeline: j.Pipeline, Number: j.Number,
+				NewArtifact: f, State: ArtifactNew, CreatedAt: e.now(),
+			}
+			e.artifacts[a.ID] = a
+			e.order = append(e.order, a)
+			out = append(out, *a)
 		}
-		e.artifacts[a.ID] = a
-		e.order = append(e.order, a)
-		out = append(out, *a)
-	}
-	return out, nil
+		return out, nil
+	})
 }
 
 // SetArtifactState notes what the agent reports of an upload.
 func (e *Engine) SetArtifactState(jobID, id string, state ArtifactState) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, ok := e.artifacts[id]
-	if !ok || a.JobID != jobID {
-		return refuse(NotFound, "No artifact found")
-	}
-	if state != ArtifactFinished && state != ArtifactError {
-		return refuse(Invalid, "Artifact state %q is not known", string(state))
-	}
-	if a.State != ArtifactNew && a.State != state {
-		return refuse(Invalid, "Artifact is %s already", a.State)
-	}
-	a.State = state
-	if j, ok := e.jobs[jobID]; ok { // an upload with --replace may have dropped it
-		e.publish(EventBuildArtifact, j.build, j, nil)
-	}
-	return nil
+	return change(e, e.findArtifact, id, func(a *Artifact) error {
+		if a.JobID != jobID {
+			return refuse(NotFound, "No artifact found")
+		}
+		if state != ArtifactFinished && state != ArtifactError {
+			return refuse(Invalid, "Artifact state %q is not known", string(state))
+		}
+		if a.State != ArtifactNew && a.State != state {
+			return refuse(Invalid, "Artifact is %s already", a.State)
+		}
+		a.State = state
+		if j, ok := e.jobs[jobID]; ok { // an upload with --replace may have dropped it
+			e.publish(EventBuildArtifact, j.build, j, nil)
+		}
+		return nil
+	})
 }
 
 // DeleteArtifact removes an artifact's bytes; its entry stays, as deleted.
 func (e *Engine) DeleteArtifact(id string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, ok := e.artifacts[id]
-	if !ok {
-		return refuse(NotFound, "No artifact found")
-	}
-	a.State = ArtifactDeleted
-	if err := os.Remove(e.ArtifactFile(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	return change(e, e.findArtifact, id, func(a *Artifact) error {
+		a.State = ArtifactDeleted
+		if err := os.Remove(e.ArtifactFile(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
 }
 
 // Artifact returns one artifact.
 func (e *Engine) Artifact(id string) (Artifact, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, ok := e.artifacts[id]
-	if !ok {
-		return Artifact{}, refuse(NotFound, "No artifact found")
-	}
-	return *a, nil
+	return query(e, e.findArtifact, id, func(a *Artifact) (Artifact, error) {
+		return *a, nil
+	})
+}
+
+func (e *Engine) findArtifact(id string) (*Artifact, error) {
+	return lookUp(e.artifacts, id, "No artifact found")
 }
 
 // ArtifactFile is the path of the file that holds an artifact's bytes.
@@ -130,51 +121,42 @@ func (e *Engine) ArtifactFile(id string) string {
 // BuildArtifacts returns a build's artifacts, oldest first; those of
 // superseded attempts only on request.
 func (e *Engine) BuildArtifacts(buildID string, includeRetried bool) ([]Artifact, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, err := e.findBuildByID(buildID); err != nil {
-		return nil, err
-	}
-	return e.selectArtifacts(func(a *Artifact) bool {
-		return a.BuildID == buildID && (includeRetried || !e.superseded(a))
-	}), nil
+	return query(e, e.findBuildByID, buildID, func(_ *build) ([]Artifact, error) {
+		return e.selectArtifacts(func(a *Artifact) bool {
+			return a.BuildID == buildID && (includeRetried || !e.superseded(a))
+		}), nil
+	})
 }
 
 // JobArtifacts returns a job's artifacts, oldest first.
 func (e *Engine) JobArtifacts(jobID string) ([]Artifact, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, err := e.findJob(jobID); err != nil {
-		return nil, err
-	}
-	return e.selectArtifacts(func(a *Artifact) bool { return a.JobID == jobID }), nil
+	return query(e, e.findJob, jobID, func(_ *job) ([]Artifact, error) {
+		return e.selectArtifacts(func(a *Artifact) bool { return a.JobID == jobID }), nil
+	})
 }
 
 // SearchArtifacts answers the agent's search, newest last.
 func (e *Engine) SearchArtifacts(buildID string, q ArtifactQuery) ([]Artifact, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, err := e.findBuildByID(buildID); err != nil {
-		return nil, err
-	}
-	if !doublestar.ValidatePattern(q.Glob) {
-		return nil, refuse(Invalid, "query %q is not a glob", q.Glob)
-	}
-	found := e.selectArtifacts(func(a *Artifact) bool {
-		ok, _ := doublestar.Match(q.Glob, a.Path)
-		return a.BuildID == buildID && ok &&
-			(q.State == "" || q.State == a.State) &&
-			(q.IncludeRetried || !e.superseded(a)) &&
-			(q.Scope == "" || e.inScope(a, q.Scope))
+	return query(e, e.findBuildByID, buildID, func(_ *build) ([]Artifact, error) {
+		if !doublestar.ValidatePattern(q.Glob) {
+			return nil, refuse(Invalid, "query %q is not a glob", q.Glob)
+		}
+		found := e.selectArtifacts(func(a *Artifact) bool {
+			ok, _ := doublestar.Match(q.Glob, a.Path)
+			return a.BuildID == buildID && ok &&
+				(q.State == "" || q.State == a.State) &&
+				(q.IncludeRetried || !e.superseded(a)) &&
+				(q.Scope == "" || e.inScope(a, q.Scope))
+		})
+		if q.Duplicates {
+			return found, nil
+		}
+		newest := map[string]string{}
+		for _, a := range found {
+			newest[a.Path] = a.ID
+		}
+		return slices.DeleteFunc(found, func(a Artifact) bool { return newest[a.Path] != a.ID }), nil
 	})
-	if q.Duplicates {
-		return found, nil
-	}
-	newest := map[string]string{}
-	for _, a := range found {
-		newest[a.Path] = a.ID
-	}
-	return slices.DeleteFunc(found, func(a Artifact) bool { return newest[a.Path] != a.ID }), nil
 }
 
 func (e *Engine) selectArtifacts(keep func(*Artifact) bool) []Artifact {

@@ -25,11 +25,7 @@ const (
 
 // Terminal reports whether the build has ended. A retried job reopens it.
 func (s BuildState) Terminal() bool {
-	switch s {
-	case BuildPassed, BuildFailed, BuildCanceled, BuildNotRun:
-		return true
-	}
-	return false
+	return slices.Contains([]BuildState{BuildPassed, BuildFailed, BuildCanceled, BuildNotRun}, s)
 }
 
 // A Person is an author or creator.
@@ -148,16 +144,7 @@ func (b *build) snapshot() Build {
 // ordered returns the build's jobs in the order of their steps.
 func (b *build) ordered() []*job {
 	out := make([]*job, 0, len(b.jobs))
-	var walk func(s *scope)
-	walk = func(s *scope) {
-		for _, n := range s.nodes {
-			out = append(out, n.jobs...)
-			if n.children != nil {
-				walk(n.children)
-			}
-		}
-	}
-	walk(b.root)
+	b.root.walk(func(n *node) { out = append(out, n.jobs...) })
 	return out
 }
 
@@ -165,39 +152,23 @@ func (b *build) ordered() []*job {
 func (e *Engine) Build(slug string, number int) (Build, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	b, err := e.findBuild(slug, number)
-	if err != nil {
-		return Build{}, err
+	for _, b := range slices.Backward(e.builds) {
+		if b.Pipeline == slug && b.Number == number {
+			return b.snapshot(), nil
+		}
 	}
-	return b.snapshot(), nil
+	return Build{}, refuse(NotFound, "No build found")
 }
 
 // BuildByID returns one build by its UUID.
 func (e *Engine) BuildByID(id string) (Build, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	b, err := e.findBuildByID(id)
-	if err != nil {
-		return Build{}, err
-	}
-	return b.snapshot(), nil
+	return query(e, e.findBuildByID, id, func(b *build) (Build, error) {
+		return b.snapshot(), nil
+	})
 }
 
 func (e *Engine) findBuildByID(id string) (*build, error) {
-	b, ok := e.byID[id]
-	if !ok {
-		return nil, refuse(NotFound, "No build found")
-	}
-	return b, nil
-}
-
-func (e *Engine) findBuild(slug string, number int) (*build, error) {
-	for _, b := range slices.Backward(e.builds) {
-		if b.Pipeline == slug && b.Number == number {
-			return b, nil
-		}
-	}
-	return nil, refuse(NotFound, "No build found")
+	return lookUp(e.byID, id, "No build found")
 }
 
 // Builds returns the builds that pass the filter, newest first.

@@ -4,67 +4,49 @@ import "slices"
 
 // CancelBuild cancels every job that has not ended. A job that an agent has ends
 // when the agent has stopped it.
-func (e *Engine) CancelBuild(slug string, number int) (Build, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.cancelBuild(e.findBuild(slug, number))
+func (e *Engine) CancelBuild(id string) (Build, error) {
+	return query(e, e.findBuildByID, id, func(b *build) (Build, error) {
+		if b.Over() || b.canceling {
+			return Build{}, refuse(Invalid, "Build can't be canceled because it's already %s", b.State)
+		}
+		b.canceling = true
+		e.cancelJobs(b.jobs)
+		e.advance(b)
+		e.dispatch()
+		return b.snapshot(), nil
+	})
 }
 
-// CancelBuildByID is [Engine.CancelBuild] for `buildkite-agent build cancel`.
-func (e *Engine) CancelBuildByID(id string) (Build, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.cancelBuild(e.findBuildByID(id))
-}
-
-func (e *Engine) cancelBuild(b *build, err error) (Build, error) {
-	if err != nil {
-		return Build{}, err
-	}
-	if b.Over() || b.canceling {
-		return Build{}, refuse(Invalid, "Build can't be canceled because it's already %s", b.State)
-	}
-	b.canceling = true
-	for _, j := range slices.Clone(b.jobs) {
+func (e *Engine) cancelJobs(jobs []*job) {
+	for _, j := range slices.Clone(jobs) {
 		if !j.State.Finished() {
 			e.cancelJob(j)
 		}
 	}
-	e.advance(b)
-	e.dispatch()
-	return b.snapshot(), nil
 }
 
 // cancelJob ends a job that no agent has accepted. For any other it sets the
 // state, which the agent reads about once a second.
 func (e *Engine) cancelJob(j *job) {
-	switch {
-	case j.Type != TypeScript: // no agent has to be told
-		e.end(j, JobCanceled)
-	case j.State == JobAccepted || j.State == JobRunning || j.State == JobTimingOut:
+	if j.Type == TypeScript && j.State.Held() && j.State != JobAssigned {
 		e.setJob(j, JobCanceling)
-	case j.State == JobCanceling:
-	default:
+	} else { // no agent has to be told
 		e.end(j, JobCanceled)
 	}
 }
 
 // CancelStep cancels the jobs of a step, named by its id or key.
 func (e *Engine) CancelStep(buildID, step string) (string, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n, b, err := e.findStep(buildID, step)
-	if err != nil {
-		return "", err
-	}
-	for _, j := range slices.Clone(n.jobs) {
-		if !j.State.Finished() {
-			e.cancelJob(j)
+	return query(e, e.findBuildByID, buildID, func(b *build) (string, error) {
+		n, err := b.step(step)
+		if err != nil {
+			return "", err
 		}
-	}
-	e.advance(b)
-	e.dispatch()
-	return n.id, nil
+		e.cancelJobs(n.jobs)
+		e.advance(b)
+		e.dispatch()
+		return n.id, nil
+	})
 }
 
 // cancelOnFailing cancels the jobs with cancel_on_build_failing once their build

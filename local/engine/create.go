@@ -9,6 +9,11 @@ import (
 func (e *Engine) CreateBuild(slug string, in NewBuild) (Build, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.begin(slug, in)
+}
+
+// begin starts a build, gives its jobs out, and copies it.
+func (e *Engine) begin(slug string, in NewBuild) (Build, error) {
 	b, err := e.createBuild(slug, in)
 	if err != nil {
 		return Build{}, err
@@ -18,9 +23,9 @@ func (e *Engine) CreateBuild(slug string, in NewBuild) (Build, error) {
 }
 
 func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
-	p, ok := e.pipelines[slug]
-	if !ok {
-		return nil, refuse(NotFound, "No pipeline found")
+	p, err := e.findPipeline(slug)
+	if err != nil {
+		return nil, err
 	}
 	if err := checkEnv(in.Env); err != nil {
 		return nil, err
@@ -28,7 +33,7 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 	now := e.now()
 	b := &build{
 		Build: Build{
-			ID: newID(), Number: p.builds + 1, Pipeline: slug, NewBuild: in,
+			ID: newID(), Number: p.builds + 1, Pipeline: p.Slug, NewBuild: in,
 			RebuiltFrom: in.rebuiltFrom, CreatedAt: now, ScheduledAt: now,
 		},
 		pipeline: p,
@@ -64,20 +69,11 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 
 // Rebuild starts a new build with the same commit, branch, message, env and
 // pull request, for another creator. Meta-data is not copied.
-func (e *Engine) Rebuild(slug string, number int, creator Person) (Build, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	b, err := e.findBuild(slug, number)
-	if err != nil {
-		return Build{}, err
-	}
-	in := b.NewBuild
-	in.Creator, in.MetaData, in.Select, in.OnHost = creator, nil, nil, false
-	in.rebuiltFrom, in.triggeredFrom = &BuildRef{ID: b.ID, Number: b.Number}, nil
-	again, err := e.createBuild(slug, in)
-	if err != nil {
-		return Build{}, err
-	}
-	e.dispatch()
-	return again.snapshot(), nil
+func (e *Engine) Rebuild(id string, creator Person) (Build, error) {
+	return query(e, e.findBuildByID, id, func(b *build) (Build, error) {
+		in := b.NewBuild
+		in.Creator, in.MetaData, in.Select, in.OnHost = creator, nil, nil, false
+		in.rebuiltFrom, in.triggeredFrom = &BuildRef{ID: b.ID, Number: b.Number}, nil
+		return e.begin(b.Pipeline, in)
+	})
 }

@@ -13,10 +13,11 @@
 // from them. Below it stands Subscription.mu, which guards the events that wait in
 // one subscription: whoever holds it takes no other lock.
 //
-// Exported methods take the engine's lock, and none calls another that does.
-// Unexported ones are called with the lock held and never touch it, but for
-// sweep, which the clock calls, and setPaused, which stands behind two exported
-// ones. A test holds both rules.
+// Exported methods take the engine's lock, most of them in change and query, and
+// none calls another that does. Unexported ones are called with the lock held and
+// never touch it, but for sweep, which the clock calls, and setPaused and
+// setQueuePaused, which stand behind two exported ones each. A test holds both
+// rules.
 //
 // Nothing waits with the lock held. [Engine.Wait] unlocks while it waits for a
 // build's next change of state, [Stream.Next] while it waits for the agent's next

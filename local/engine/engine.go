@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"path/filepath"
@@ -52,12 +53,10 @@ func New(opts Options) (*Engine, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	if opts.Organization == "" {
-		opts.Organization = "gpu-mode"
-	}
-	setDefault(&opts.Minute, time.Minute)
-	setDefault(&opts.LostAfter, 3*time.Minute)
-	setDefault(&opts.AcceptAfter, 2*time.Second)
+	opts.Organization = cmp.Or(opts.Organization, "gpu-mode")
+	opts.Minute = cmp.Or(opts.Minute, time.Minute)
+	opts.LostAfter = cmp.Or(opts.LostAfter, 3*time.Minute)
+	opts.AcceptAfter = cmp.Or(opts.AcceptAfter, 2*time.Second)
 	for _, dir := range []string{"logs", "artifacts"} {
 		if err := os.MkdirAll(filepath.Join(opts.Dir, dir), 0o700); err != nil {
 			return nil, err
@@ -101,15 +100,35 @@ func (e *Engine) now() time.Time { return e.opts.Now().UTC().Truncate(time.Micro
 
 func newID() string { return uuid.NewString() }
 
-func setDefault(d *time.Duration, value time.Duration) {
-	if *d == 0 {
-		*d = value
-	}
-}
-
 func cloneMap(m map[string]string) map[string]string {
 	if m == nil {
 		return map[string]string{}
 	}
 	return maps.Clone(m)
+}
+
+// change acts on what find finds for a key, with the lock held.
+func change[T any](e *Engine, find func(key string) (T, error), key string, act func(T) error) error {
+	_, err := query(e, find, key, func(found T) (struct{}, error) { return struct{}{}, act(found) })
+	return err
+}
+
+// query answers a question about what find finds for a key, with the lock held.
+func query[T, R any](e *Engine, find func(key string) (T, error), key string, ask func(T) (R, error)) (R, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	found, err := find(key)
+	if err != nil {
+		return *new(R), err
+	}
+	return ask(found)
+}
+
+// lookUp is the value of a key, or the refusal of one that there is not.
+func lookUp[T any](all map[string]*T, key, refusal string) (*T, error) {
+	found, ok := all[key]
+	if !ok {
+		return nil, refuse(NotFound, "%s", refusal)
+	}
+	return found, nil
 }

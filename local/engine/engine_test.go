@@ -291,7 +291,7 @@ func TestCancel(t *testing.T) {
 	b := w.build("steps: [{command: a, key: a, retry: {automatic: true}}, {command: b, key: b}, wait, {command: c, key: c}]")
 	a := w.agent()
 	id := w.take(a)
-	if _, err := w.CancelBuild(b.Pipeline, b.Number); err != nil {
+	if _, err := w.CancelBuild(b.ID); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "states", states(w.get(b)), "a=canceling b=canceled c=canceled")
@@ -300,7 +300,7 @@ func TestCancel(t *testing.T) {
 	b = w.get(b)
 	equal(t, "states", states(b), "a=canceled b=canceled c=canceled")
 	equal(t, "build", b.State, BuildCanceled)
-	_, err := w.CancelBuild(b.Pipeline, b.Number)
+	_, err := w.CancelBuild(b.ID)
 	wantError(t, err, Invalid, "already canceled")
 	_, err = w.RetryJob(id)
 	wantError(t, err, Invalid, "canceled build")

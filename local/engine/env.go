@@ -179,14 +179,15 @@ func (e *Engine) interpolation(b *build, env map[string]string) map[string]strin
 	return env
 }
 
+func orNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
 // conditionVars are what the if of a step may read.
 func (e *Engine) conditionVars(b *build) condition.Vars {
-	orNil := func(s string) any {
-		if s == "" {
-			return nil
-		}
-		return s
-	}
 	values := map[string]any{
 		"build.id":      b.ID,
 		"build.number":  float64(b.Number),
@@ -237,11 +238,7 @@ func (e *Engine) conditionVars(b *build) condition.Vars {
 // Before an agent has the job, the variables that tell of the agent are
 // missing.
 func (e *Engine) JobEnv(jobID string) (map[string]string, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, err := e.findJob(jobID)
-	if err != nil {
-		return nil, err
-	}
-	return e.jobEnv(j, e.agents[j.AgentID]), nil
+	return query(e, e.findJob, jobID, func(j *job) (map[string]string, error) {
+		return e.jobEnv(j, e.agents[j.AgentID]), nil
+	})
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -145,9 +146,7 @@ func (in *insertion) node(s *scope, def *steps.Step, vars condition.Vars, exclud
 	if reason == "" && !in.selects(n) {
 		reason = skipped + ": not selected"
 	}
-	if n.excluded == "" {
-		n.excluded = reason
-	}
+	n.excluded = cmp.Or(n.excluded, reason)
 	if def.Kind != steps.Group {
 		return n, nil
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/steps"
@@ -34,20 +35,12 @@ const (
 // Finished reports whether the job has ended. A manual retry may reopen one that
 // is waiting_failed.
 func (s JobState) Finished() bool {
-	switch s {
-	case JobPassed, JobFailed, JobCanceled, JobTimedOut, JobSkipped, JobBroken, JobWaitingFailed, JobUnblocked:
-		return true
-	}
-	return false
+	return slices.Contains([]JobState{JobPassed, JobFailed, JobCanceled, JobTimedOut, JobSkipped, JobBroken, JobWaitingFailed, JobUnblocked}, s)
 }
 
 // Held reports whether an agent has the job.
 func (s JobState) Held() bool {
-	switch s {
-	case JobAssigned, JobAccepted, JobRunning, JobCanceling, JobTimingOut:
-		return true
-	}
-	return false
+	return slices.Contains([]JobState{JobAssigned, JobAccepted, JobRunning, JobCanceling, JobTimingOut}, s)
 }
 
 // Job types of REST v2.
@@ -176,21 +169,13 @@ func (j *job) snapshot() Job {
 
 // Job returns one job.
 func (e *Engine) Job(id string) (Job, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, err := e.findJob(id)
-	if err != nil {
-		return Job{}, err
-	}
-	return j.snapshot(), nil
+	return query(e, e.findJob, id, func(j *job) (Job, error) {
+		return j.snapshot(), nil
+	})
 }
 
 func (e *Engine) findJob(id string) (*job, error) {
-	j, ok := e.jobs[id]
-	if !ok {
-		return nil, refuse(NotFound, "No job found")
-	}
-	return j, nil
+	return lookUp(e.jobs, id, "No job found")
 }
 
 // JobByToken returns the job of a job token. The token dies with the job.
@@ -211,44 +196,37 @@ func (e *Engine) JobByToken(token string) (Job, bool) {
 // Accept gives an assigned job to its agent. An agent that asks again for the
 // job it has got the same answer lost: it gets it again.
 func (e *Engine) Accept(agentID, jobID string) (Accepted, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, err := e.findJob(jobID)
-	switch {
-	case err != nil:
-		return Accepted{}, err
-	case j.agent == nil || j.agent.ID != agentID || !j.State.Held():
-		return Accepted{}, refuse(Invalid, "Job is %s, not assigned to this agent", j.State)
-	case j.State != JobAssigned:
-		j.heardAt = e.now()
-		return Accepted{Job: j.snapshot(), Env: e.jobEnv(j, j.agent), Token: j.token}, nil
-	}
-	return e.accept(j), nil
+	return query(e, e.findJob, jobID, func(j *job) (Accepted, error) {
+		switch {
+		case j.agent == nil || j.agent.ID != agentID || !j.State.Held():
+			return Accepted{}, refuse(Invalid, "Job is %s, not assigned to this agent", j.State)
+		case j.State != JobAssigned:
+			j.heardAt = e.now()
+			return Accepted{Job: j.snapshot(), Env: e.jobEnv(j, j.agent), Token: j.token}, nil
+		}
+		return e.accept(j), nil
+	})
 }
 
 // Acquire gives a ready job to an agent that asks for it by id. A job that is
 // not ready yet is [Locked].
 func (e *Engine) Acquire(agentID, jobID string) (Accepted, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, err := e.findAgent(agentID)
-	if err != nil {
-		return Accepted{}, err
-	}
-	j, err := e.findJob(jobID)
-	switch {
-	case err != nil:
-		return Accepted{}, err
-	case j.State == JobWaiting || j.State == JobLimited:
-		return Accepted{}, refuse(Locked, "Job is %s", j.State)
-	case j.agent == a && j.State.Held() && j.State != JobAssigned: // the answer was lost
-		j.heardAt = e.now()
-		return Accepted{Job: j.snapshot(), Env: e.jobEnv(j, j.agent), Token: j.token}, nil
-	case j.State != JobScheduled || a.job != nil:
-		return Accepted{}, refuse(Invalid, "Job is %s and cannot be acquired", j.State)
-	}
-	e.assign(j, a)
-	return e.accept(j), nil
+	return query(e, e.findAgent, agentID, func(a *agent) (Accepted, error) {
+		j, err := e.findJob(jobID)
+		switch {
+		case err != nil:
+			return Accepted{}, err
+		case j.State == JobWaiting || j.State == JobLimited:
+			return Accepted{}, refuse(Locked, "Job is %s", j.State)
+		case j.agent == a && j.State.Held() && j.State != JobAssigned: // the answer was lost
+			j.heardAt = e.now()
+			return Accepted{Job: j.snapshot(), Env: e.jobEnv(j, j.agent), Token: j.token}, nil
+		case j.State != JobScheduled || a.job != nil:
+			return Accepted{}, refuse(Invalid, "Job is %s and cannot be acquired", j.State)
+		}
+		e.assign(j, a)
+		return e.accept(j), nil
+	})
 }
 
 func (e *Engine) accept(j *job) Accepted {
@@ -264,44 +242,37 @@ func (e *Engine) accept(j *job) Accepted {
 // Start notes that an accepted job's process is about to begin. Said again of a
 // job that has started, it changes nothing.
 func (e *Engine) Start(jobID string, at time.Time) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, err := e.findJob(jobID)
-	switch {
-	case err != nil:
-		return err
-	case j.State.Held() && !j.StartedAt.IsZero():
-		return nil // the agent repeats a call whose answer it did not get
-	case j.State == JobCanceling: // the agent reads the state soon
-	case j.State != JobAccepted:
-		return refuse(Invalid, "Job is %s, want accepted", j.State)
-	}
-	j.StartedAt = e.now()
-	if j.State == JobAccepted {
-		e.setJob(j, JobRunning)
-	}
-	e.publish(EventJobStarted, j.build, j, nil)
-	e.settleBuild(j.build)
-	return nil
+	return change(e, e.findJob, jobID, func(j *job) error {
+		switch {
+		case j.State.Held() && !j.StartedAt.IsZero():
+			return nil // the agent repeats a call whose answer it did not get
+		case j.State == JobCanceling: // the agent reads the state soon
+		case j.State != JobAccepted:
+			return refuse(Invalid, "Job is %s, want accepted", j.State)
+		}
+		j.StartedAt = e.now()
+		if j.State == JobAccepted {
+			e.setJob(j, JobRunning)
+		}
+		e.publish(EventJobStarted, j.build, j, nil)
+		e.settleBuild(j.build)
+		return nil
+	})
 }
 
 // FinishJob takes an agent's report on the end of a job.
 func (e *Engine) FinishJob(jobID string, f Finish) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, err := e.findJob(jobID)
-	if err != nil {
-		return err
-	}
-	if !j.State.Held() || j.State == JobAssigned {
-		return refuse(Invalid, "Job is %s and cannot be finished", j.State)
-	}
-	if f.LeaveAgent && j.agent != nil {
-		j.agent.leaving = true
-	}
-	e.finish(j, f)
-	e.dispatch()
-	return nil
+	return change(e, e.findJob, jobID, func(j *job) error {
+		if !j.State.Held() || j.State == JobAssigned {
+			return refuse(Invalid, "Job is %s and cannot be finished", j.State)
+		}
+		if f.LeaveAgent && j.agent != nil {
+			j.agent.leaving = true
+		}
+		e.finish(j, f)
+		e.dispatch()
+		return nil
+	})
 }
 
 // finish ends a held job, retries it when a rule says so, and advances the build.
@@ -358,43 +329,31 @@ func (e *Engine) setJob(j *job, state JobState) {
 
 // hardFailed reports whether an ended job fails its build.
 func (j *job) hardFailed() bool {
-	switch j.State {
-	case JobFailed, JobTimedOut, JobCanceled, JobWaitingFailed:
-		return !j.SoftFailed
-	}
-	return false
+	return !j.SoftFailed && slices.Contains([]JobState{JobFailed, JobTimedOut, JobCanceled, JobWaitingFailed}, j.State)
 }
 
 // UpdateJob answers `buildkite-agent job update timeout_in_minutes`.
 func (e *Engine) UpdateJob(jobID string, timeoutMinutes int) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, err := e.findJob(jobID)
-	if err != nil {
-		return err
-	}
-	if timeoutMinutes < 1 {
-		return refuse(Invalid, "timeout_in_minutes: got %d, want at least 1", timeoutMinutes)
-	}
-	if !j.State.Held() {
-		return refuse(Invalid, "Job is %s", j.State)
-	}
-	j.Timeout = e.opts.Minute * time.Duration(timeoutMinutes)
-	return nil
+	return change(e, e.findJob, jobID, func(j *job) error {
+		if timeoutMinutes < 1 {
+			return refuse(Invalid, "timeout_in_minutes: got %d, want at least 1", timeoutMinutes)
+		}
+		if !j.State.Held() {
+			return refuse(Invalid, "Job is %s", j.State)
+		}
+		j.Timeout = e.opts.Minute * time.Duration(timeoutMinutes)
+		return nil
+	})
 }
 
 // Reprioritize changes the priority of a job that no agent has yet.
 func (e *Engine) Reprioritize(jobID string, priority int) (Job, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, err := e.findJob(jobID)
-	if err != nil {
-		return Job{}, err
-	}
-	if j.State.Held() || j.State.Finished() {
-		return Job{}, refuse(Invalid, "Job is %s and cannot be reprioritized", j.State)
-	}
-	j.Priority = priority
-	e.dispatch()
-	return j.snapshot(), nil
+	return query(e, e.findJob, jobID, func(j *job) (Job, error) {
+		if j.State.Held() || j.State.Finished() {
+			return Job{}, refuse(Invalid, "Job is %s and cannot be reprioritized", j.State)
+		}
+		j.Priority = priority
+		e.dispatch()
+		return j.snapshot(), nil
+	})
 }

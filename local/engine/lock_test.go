@@ -13,7 +13,7 @@ import (
 
 // The rules of doc.go about who takes the engine's lock.
 func TestLockRules(t *testing.T) {
-	inside := []string{"sweep", "setPaused"} // unexported, and take the lock
+	inside := []string{"sweep", "setPaused", "setQueuePaused"} // unexported, and take the lock
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -41,9 +41,13 @@ func TestLockRules(t *testing.T) {
 					return true
 				}
 				switch target := expression(call.Fun); {
-				case target == "e.mu.Lock" || target == "e.mu.Unlock" || strings.HasPrefix(target, "s.engine.mu."):
+				case target == "e.mu.Lock" || target == "change" || target == "query":
+					if locks[fn.Name.Name] {
+						t.Errorf("%s: %s takes the lock a second time", set.Position(call.Pos()), fn.Name.Name)
+					}
+					touches[fn.Name.Name], locks[fn.Name.Name] = call, true
+				case target == "e.mu.Unlock" || strings.HasPrefix(target, "s.engine.mu."):
 					touches[fn.Name.Name] = call
-					locks[fn.Name.Name] = locks[fn.Name.Name] || target == "e.mu.Lock"
 				case strings.HasPrefix(target, "e."):
 					calls[fn.Name.Name] = append(calls[fn.Name.Name], call)
 				}

@@ -27,31 +27,27 @@ func (e *Engine) logPath(jobID string) string {
 // WriteLog stores a chunk of a job's log at its offset. Chunks may come out of
 // order, and twice.
 func (e *Engine) WriteLog(jobID string, offset int64, data []byte) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, err := e.findJob(jobID)
-	if err != nil {
-		return err
-	}
-	end := offset + int64(len(data))
-	switch {
-	case offset < 0 || end > MaxLog:
-		return refuse(Invalid, "Log chunk at %d of %d bytes is outside of 0 to %d", offset, len(data), int64(MaxLog))
-	case !j.State.Held() || j.State == JobAssigned:
-		return refuse(Invalid, "Job is %s and takes no log", j.State)
-	}
-	f, err := os.OpenFile(e.logPath(jobID), os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(data, offset)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if j.log.add(offset, end) {
-		e.publish(EventJobLog, j.build, j, nil)
-	}
-	return nil
+	return change(e, e.findJob, jobID, func(j *job) error {
+		end := offset + int64(len(data))
+		switch {
+		case offset < 0 || end > MaxLog:
+			return refuse(Invalid, "Log chunk at %d of %d bytes is outside of 0 to %d", offset, len(data), int64(MaxLog))
+		case !j.State.Held() || j.State == JobAssigned:
+			return refuse(Invalid, "Job is %s and takes no log", j.State)
+		}
+		f, err := os.OpenFile(e.logPath(jobID), os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteAt(data, offset)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		if j.log.add(offset, end) {
+			e.publish(EventJobLog, j.build, j, nil)
+		}
+		return nil
+	})
 }
 
 // add notes a stored range; it reports whether the gapless part grew.

@@ -36,46 +36,43 @@ func (e *Engine) setBlocked(b *build, j *job, failed bool) {
 // Unblock answers a block or input step: fields are its answers by key, those
 // of a select with several choices more than one each. They become meta-data.
 func (e *Engine) Unblock(jobID string, fields map[string][]string, who Person) (Job, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, err := e.findJob(jobID)
-	switch {
-	case err != nil:
-		return Job{}, err
-	case j.Type != TypeManual:
-		return Job{}, refuse(BadRequest, "This job type cannot be unblocked")
-	case j.build.canceling:
-		return Job{}, refuse(Invalid, "Jobs from canceled builds cannot be unblocked")
-	case j.State != JobBlocked:
-		return Job{}, refuse(Invalid, "Job is %s and cannot be unblocked", j.State)
-	}
-	answers := map[string]string{}
-	for i := range j.Step.Fields {
-		f := &j.Step.Fields[i]
-		answer, err := f.Answer(fields[f.Key])
-		if err != nil {
-			return Job{}, refuse(Invalid, "%v", err)
+	return query(e, e.findJob, jobID, func(j *job) (Job, error) {
+		switch {
+		case j.Type != TypeManual:
+			return Job{}, refuse(BadRequest, "This job type cannot be unblocked")
+		case j.build.canceling:
+			return Job{}, refuse(Invalid, "Jobs from canceled builds cannot be unblocked")
+		case j.State != JobBlocked:
+			return Job{}, refuse(Invalid, "Job is %s and cannot be unblocked", j.State)
 		}
-		if len(answer) > MaxMetaData {
-			return Job{}, refuse(Invalid, "field %s: got %d bytes, want at most %d", f.Key, len(answer), MaxMetaData)
+		answers := map[string]string{}
+		for i := range j.Step.Fields {
+			f := &j.Step.Fields[i]
+			answer, err := f.Answer(fields[f.Key])
+			if err != nil {
+				return Job{}, refuse(Invalid, "%v", err)
+			}
+			if len(answer) > MaxMetaData {
+				return Job{}, refuse(Invalid, "field %s: got %d bytes, want at most %d", f.Key, len(answer), MaxMetaData)
+			}
+			if answer != "" {
+				answers[f.Key] = answer
+			}
 		}
-		if answer != "" {
-			answers[f.Key] = answer
+		for _, key := range slices.Sorted(maps.Keys(fields)) {
+			if !slices.ContainsFunc(j.Step.Fields, func(f stepField) bool { return f.Key == key }) {
+				return Job{}, refuse(Invalid, "field %q: the step has no such field", key)
+			}
 		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		if !slices.ContainsFunc(j.Step.Fields, func(f stepField) bool { return f.Key == key }) {
-			return Job{}, refuse(Invalid, "field %q: the step has no such field", key)
+		b := j.build
+		if len(answers) > 0 {
+			maps.Copy(b.MetaData, answers)
+			e.publish(EventBuildMetaData, b, nil, nil)
 		}
-	}
-	b := j.build
-	if len(answers) > 0 {
-		maps.Copy(b.MetaData, answers)
-		e.publish(EventBuildMetaData, b, nil, nil)
-	}
-	j.Unblocker, j.UnblockedAt = who, e.now()
-	e.end(j, JobUnblocked)
-	e.advance(b)
-	e.dispatch()
-	return j.snapshot(), nil
+		j.Unblocker, j.UnblockedAt = who, e.now()
+		e.end(j, JobUnblocked)
+		e.advance(b)
+		e.dispatch()
+		return j.snapshot(), nil
+	})
 }

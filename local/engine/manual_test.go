@@ -63,7 +63,7 @@ func TestBlockedBuildIsCanceled(t *testing.T) {
 	if got := w.get(b); !got.Blocked {
 		t.Fatalf("the build is %s, want it blocked", got.State)
 	}
-	if _, err := w.CancelBuild(b.Pipeline, b.Number); err != nil {
+	if _, err := w.CancelBuild(b.ID); err != nil {
 		t.Fatal(err)
 	}
 	got := w.get(b)

@@ -18,26 +18,22 @@ const MaxMetaData = 100_000
 // SetMetaData sets values that all jobs of a build can read. No key and no value
 // may be empty.
 func (e *Engine) SetMetaData(buildID string, items map[string]string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	b, err := e.findBuildByID(buildID)
-	if err != nil {
-		return err
-	}
-	for key, value := range items {
-		if key == "" || strings.TrimSpace(value) == "" {
-			return refuse(Invalid, "meta-data %q: key and value must not be empty", key)
+	return change(e, e.findBuildByID, buildID, func(b *build) error {
+		for key, value := range items {
+			if key == "" || strings.TrimSpace(value) == "" {
+				return refuse(Invalid, "meta-data %q: key and value must not be empty", key)
+			}
+			if len(value) > MaxMetaData {
+				return refuse(Invalid, "meta-data %q: got %d bytes, want at most %d", key, len(value), MaxMetaData)
+			}
 		}
-		if len(value) > MaxMetaData {
-			return refuse(Invalid, "meta-data %q: got %d bytes, want at most %d", key, len(value), MaxMetaData)
+		maps.Copy(b.MetaData, items)
+		e.publish(EventBuildMetaData, b, nil, nil)
+		if sha := commitLine.FindStringSubmatch(items[commitKey]); sha != nil {
+			b.commit = sha[1]
 		}
-	}
-	maps.Copy(b.MetaData, items)
-	e.publish(EventBuildMetaData, b, nil, nil)
-	if sha := commitLine.FindStringSubmatch(items[commitKey]); sha != nil {
-		b.commit = sha[1]
-	}
-	return nil
+		return nil
+	})
 }
 
 // GetMetaData returns one value.
@@ -54,11 +50,7 @@ func (e *Engine) GetMetaData(buildID, key string) (string, bool, error) {
 
 // MetaDataKeys returns the build's keys, sorted.
 func (e *Engine) MetaDataKeys(buildID string) ([]string, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	b, err := e.findBuildByID(buildID)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Sorted(maps.Keys(b.MetaData)), nil
+	return query(e, e.findBuildByID, buildID, func(b *build) ([]string, error) {
+		return slices.Sorted(maps.Keys(b.MetaData)), nil
+	})
 }

@@ -42,15 +42,9 @@ var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
 
 // CreatePipeline adds a pipeline; an empty slug is made of the name.
 func (e *Engine) CreatePipeline(p Pipeline) (Pipeline, error) {
-	if p.Slug == "" {
-		p.Slug = strings.Trim(notSlug.ReplaceAllString(strings.ToLower(p.Name), "-"), "-")
-	}
-	if p.Name == "" {
-		p.Name = p.Slug
-	}
-	if p.DefaultBranch == "" {
-		p.DefaultBranch = "main"
-	}
+	p.Slug = cmp.Or(p.Slug, strings.Trim(notSlug.ReplaceAllString(strings.ToLower(p.Name), "-"), "-"))
+	p.Name = cmp.Or(p.Name, p.Slug)
+	p.DefaultBranch = cmp.Or(p.DefaultBranch, "main")
 	if len(p.Slug) > 100 || !slugPattern.MatchString(p.Slug) {
 		return Pipeline{}, &Error{Kind: Invalid, Message: "Validation failed", Fields: []FieldError{{Field: "slug", Code: "invalid"}}}
 	}
@@ -69,58 +63,49 @@ func (e *Engine) CreatePipeline(p Pipeline) (Pipeline, error) {
 
 // UpdatePipeline changes a pipeline through fn; its slug and id stay.
 func (e *Engine) UpdatePipeline(slug string, fn func(*Pipeline)) (Pipeline, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	p, ok := e.pipelines[slug]
-	if !ok {
-		return Pipeline{}, refuse(NotFound, "No pipeline found")
-	}
-	changed := p.Pipeline
-	fn(&changed)
-	if err := errors.Join(checkEnv(changed.Env), checkConfiguration(changed.Configuration)); err != nil {
-		return Pipeline{}, err
-	}
-	changed.ID, changed.Slug, changed.CreatedAt = p.ID, p.Slug, p.CreatedAt
-	p.Pipeline = changed
-	return changed, nil
+	return query(e, e.findPipeline, slug, func(p *pipeline) (Pipeline, error) {
+		changed := p.Pipeline
+		fn(&changed)
+		if err := errors.Join(checkEnv(changed.Env), checkConfiguration(changed.Configuration)); err != nil {
+			return Pipeline{}, err
+		}
+		changed.ID, changed.Slug, changed.CreatedAt = p.ID, p.Slug, p.CreatedAt
+		p.Pipeline = changed
+		return changed, nil
+	})
 }
 
 // DeletePipeline removes a pipeline and forgets its builds, which must have
 // ended.
 func (e *Engine) DeletePipeline(slug string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, ok := e.pipelines[slug]; !ok {
-		return refuse(NotFound, "No pipeline found")
-	}
-	for _, b := range e.builds {
-		if b.Pipeline == slug && !b.Over() {
-			return refuse(Invalid, "Pipeline %s has unfinished builds", slug)
-		}
-	}
-	e.builds = slices.DeleteFunc(e.builds, func(b *build) bool {
-		if b.Pipeline == slug {
-			delete(e.byID, b.ID)
-			for _, j := range b.jobs {
-				delete(e.jobs, j.ID)
+	return change(e, e.findPipeline, slug, func(*pipeline) error {
+		for _, b := range e.builds {
+			if b.Pipeline == slug && !b.Over() {
+				return refuse(Invalid, "Pipeline %s has unfinished builds", slug)
 			}
-			return true
 		}
-		return false
+		e.builds = slices.DeleteFunc(e.builds, func(b *build) bool {
+			if b.Pipeline == slug {
+				delete(e.byID, b.ID)
+				for _, j := range b.jobs {
+					delete(e.jobs, j.ID)
+				}
+				return true
+			}
+			return false
+		})
+		delete(e.pipelines, slug)
+		return nil
 	})
-	delete(e.pipelines, slug)
-	return nil
 }
 
 // Pipeline returns one pipeline.
 func (e *Engine) Pipeline(slug string) (Pipeline, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	p, ok := e.pipelines[slug]
-	if !ok {
-		return Pipeline{}, refuse(NotFound, "No pipeline found")
-	}
-	return p.Pipeline, nil
+	return query(e, e.findPipeline, slug, func(p *pipeline) (Pipeline, error) { return p.Pipeline, nil })
+}
+
+func (e *Engine) findPipeline(slug string) (*pipeline, error) {
+	return lookUp(e.pipelines, slug, "No pipeline found")
 }
 
 // Pipelines returns all pipelines, newest first.

@@ -55,35 +55,27 @@ func (e *Engine) CreateQueue(key, description string) (Queue, error) {
 
 // PauseQueue stops the dispatch of a queue's jobs.
 func (e *Engine) PauseQueue(id, note string) (Queue, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	q, err := e.findQueue(id)
-	if err != nil {
-		return Queue{}, err
-	}
-	if q.Paused {
-		return Queue{}, refuse(Invalid, "Queue is already paused")
-	}
-	q.Paused, q.PausedAt, q.PausedNote = true, e.now(), note
-	e.publish(EventQueueChanged, nil, nil, nil)
-	return *q, nil
+	return e.setQueuePaused(id, true, note, "Queue is already paused")
 }
 
 // ResumeQueue undoes [Engine.PauseQueue].
 func (e *Engine) ResumeQueue(id string) (Queue, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	q, err := e.findQueue(id)
-	if err != nil {
-		return Queue{}, err
-	}
-	if !q.Paused {
-		return Queue{}, refuse(Invalid, "Queue is not paused")
-	}
-	q.Paused, q.PausedAt, q.PausedNote = false, time.Time{}, ""
-	e.publish(EventQueueChanged, nil, nil, nil)
-	e.dispatch()
-	return *q, nil
+	return e.setQueuePaused(id, false, "", "Queue is not paused")
+}
+
+func (e *Engine) setQueuePaused(id string, paused bool, note, refusal string) (Queue, error) {
+	return query(e, e.findQueue, id, func(q *Queue) (Queue, error) {
+		if q.Paused == paused {
+			return Queue{}, refuse(Invalid, "%s", refusal)
+		}
+		q.Paused, q.PausedAt, q.PausedNote = paused, time.Time{}, note
+		if paused {
+			q.PausedAt = e.now()
+		}
+		e.publish(EventQueueChanged, nil, nil, nil)
+		e.dispatch()
+		return *q, nil
+	})
 }
 
 func (e *Engine) findQueue(id string) (*Queue, error) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -54,19 +55,15 @@ func (e *Engine) attempt(j *job, kind string) *job {
 // RetryJob retries an ended job on request and returns the new job. Steps that
 // were waiting_failed because of the job wait for it again.
 func (e *Engine) RetryJob(jobID string) (Job, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, err := e.findJob(jobID)
-	if err != nil {
-		return Job{}, err
-	}
-	next, err := e.manualRetry(j)
-	if err != nil {
-		return Job{}, err
-	}
-	e.advance(j.build)
-	e.dispatch()
-	return next.snapshot(), nil
+	return query(e, e.findJob, jobID, func(j *job) (Job, error) {
+		next, err := e.manualRetry(j)
+		if err != nil {
+			return Job{}, err
+		}
+		e.advance(j.build)
+		e.dispatch()
+		return next.snapshot(), nil
+	})
 }
 
 func (e *Engine) manualRetry(j *job) (*job, error) {
@@ -82,11 +79,7 @@ func (e *Engine) manualRetry(j *job) (*job, error) {
 	case j.build.canceling:
 		return nil, refuse(Invalid, "Jobs of a canceled build cannot be retried")
 	case retry.ManualDenied:
-		reason := retry.ManualReason
-		if reason == "" {
-			reason = "The step does not allow manual retries"
-		}
-		return nil, refuse(Invalid, "%s", reason)
+		return nil, refuse(Invalid, "%s", cmp.Or(retry.ManualReason, "The step does not allow manual retries"))
 	}
 	next := e.attempt(j, "manual")
 	next.ruleCounts = make([]int, len(next.ruleCounts))
@@ -123,25 +116,21 @@ func (e *Engine) reopen(b *build, n *node) {
 // RetryFailedJobs retries what failed in a build and returns how many jobs
 // that were. states are the job states to retry; none means failed and
 // timed_out.
-func (e *Engine) RetryFailedJobs(slug string, number int, states []JobState) (Build, int, error) {
+func (e *Engine) RetryFailedJobs(id string, states []JobState) (b Build, count int, err error) {
 	if len(states) == 0 {
 		states = []JobState{JobFailed, JobTimedOut}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	b, err := e.findBuild(slug, number)
-	if err != nil {
-		return Build{}, 0, err
-	}
-	count := 0
-	for _, j := range slices.Clone(b.jobs) {
-		if j.RetriedIn == "" && j.Type == TypeScript && slices.Contains(states, j.State) {
-			if _, err := e.manualRetry(j); err == nil {
-				count++
+	b, err = query(e, e.findBuildByID, id, func(b *build) (Build, error) {
+		for _, j := range slices.Clone(b.jobs) {
+			if j.RetriedIn == "" && j.Type == TypeScript && slices.Contains(states, j.State) {
+				if _, err := e.manualRetry(j); err == nil {
+					count++
+				}
 			}
 		}
-	}
-	e.advance(b)
-	e.dispatch()
-	return b.snapshot(), count, nil
+		e.advance(b)
+		e.dispatch()
+		return b.snapshot(), nil
+	})
+	return b, count, err
 }

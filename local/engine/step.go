@@ -3,7 +3,6 @@ package engine
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/gpu-mode/kbgen/local/steps"
 )
@@ -110,14 +109,10 @@ func (s *scope) walk(fn func(*node)) {
 	}
 }
 
-// findStep finds a step by id, or within a build by key.
-func (e *Engine) findStep(buildID, step string) (*node, *build, error) {
-	b, err := e.findBuildByID(buildID)
-	if err != nil {
-		return nil, nil, err
-	}
+// step finds a step of the build by id or key.
+func (b *build) step(step string) (*node, error) {
 	if n, ok := b.keys[step]; ok && step != "" {
-		return n, b, nil
+		return n, nil
 	}
 	var found *node
 	b.root.walk(func(n *node) {
@@ -126,41 +121,24 @@ func (e *Engine) findStep(buildID, step string) (*node, *build, error) {
 		}
 	})
 	if found == nil {
-		return nil, nil, refuse(NotFound, "No step found")
+		return nil, refuse(NotFound, "No step found")
 	}
-	return found, b, nil
+	return found, nil
 }
 
-// StepAttribute answers `buildkite-agent step get`: an attribute of a step, as
-// text.
-func (e *Engine) StepAttribute(buildID, step, attribute string) (string, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n, _, err := e.findStep(buildID, step)
-	if err != nil {
-		return "", err
-	}
-	switch attribute {
-	case "id":
-		return n.id, nil
-	case "key":
-		return n.def.Key, nil
-	case "label":
-		return n.label, nil
-	case "command":
-		return n.def.Command, nil
-	case "type":
-		return string(n.def.Kind), nil
-	case "outcome":
-		return n.outcome(), nil
-	case "state":
-		return n.stateName(), nil
-	case "priority":
-		return strconv.Itoa(n.last().Priority), nil
-	case "agents":
-		return strings.Join(n.last().Rules, "\n"), nil
-	}
-	return "", refuse(Invalid, "step attribute %q is not supported by kblocal, want agents, command, id, key, label, outcome, priority, state or type", attribute)
+// StepAttributes answers `buildkite-agent step get`: what there is to know of a
+// step, in the types that its JSON has.
+func (e *Engine) StepAttributes(buildID, step string) (map[string]any, error) {
+	return query(e, e.findBuildByID, buildID, func(b *build) (map[string]any, error) {
+		n, err := b.step(step)
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{
+			"id": n.id, "key": orNil(n.def.Key), "label": orNil(n.label), "command": n.def.Command, "type": n.def.Kind,
+			"outcome": n.outcome(), "state": n.stateName(), "priority": n.last().Priority, "agents": append([]string{}, n.last().Rules...),
+		}, nil
+	})
 }
 
 // last is the step's newest job; a group has an empty one.
@@ -189,41 +167,41 @@ func (n *node) stateName() string {
 
 // UpdateStep answers `buildkite-agent step update`.
 func (e *Engine) UpdateStep(buildID, step, attribute, value string, appendValue bool) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n, b, err := e.findStep(buildID, step)
-	if err != nil {
-		return err
-	}
-	switch attribute {
-	case "label":
-		for _, j := range n.latest() { // each variant of a matrix has its own
-			if appendValue {
-				j.Label += value
-			} else {
-				j.Label = value
-			}
-		}
-		if appendValue {
-			value = n.label + value
-		}
-		n.label = value
-	case "priority":
-		priority, err := strconv.Atoi(value)
+	return change(e, e.findBuildByID, buildID, func(b *build) error {
+		n, err := b.step(step)
 		if err != nil {
-			return refuse(Invalid, "step priority: got %q, want a whole number", value)
+			return err
+		}
+		switch attribute {
+		case "label":
+			for _, j := range n.latest() { // each variant of a matrix has its own
+				if appendValue {
+					j.Label += value
+				} else {
+					j.Label = value
+				}
+			}
+			if appendValue {
+				value = n.label + value
+			}
+			n.label = value
+		case "priority":
+			priority, err := strconv.Atoi(value)
+			if err != nil {
+				return refuse(Invalid, "step priority: got %q, want a whole number", value)
+			}
+			for _, j := range n.latest() {
+				j.Priority = priority
+			}
+			e.dispatch()
+		default:
+			return refuse(Invalid, "step attribute %q cannot be updated, want label or priority", attribute)
 		}
 		for _, j := range n.latest() {
-			j.Priority = priority
+			e.publish(EventJobChanged, b, j, nil)
 		}
-		e.dispatch()
-	default:
-		return refuse(Invalid, "step attribute %q cannot be updated, want label or priority", attribute)
-	}
-	for _, j := range n.latest() {
-		e.publish(EventJobChanged, b, j, nil)
-	}
-	return nil
+		return nil
+	})
 }
 
 // settle closes an open node whose last attempts have all ended.

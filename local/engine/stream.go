@@ -36,27 +36,23 @@ var ErrStreamEnded = errors.New("stream ended")
 
 // OpenStream starts the agent's stream of orders; an older one ends.
 func (e *Engine) OpenStream(agentID string) (*Stream, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a, err := e.findAgent(agentID)
-	if err != nil {
-		return nil, err
-	}
-	if a.State == AgentLost || a.State == AgentDisconnected {
-		return nil, refuse(Unauthorized, "Agent is %s", a.State)
-	}
-	if a.stream != nil {
-		a.wake()
-	}
-	a.LastSeen = e.now()
-	s := &Stream{engine: e, agent: a, woken: make(chan struct{}, 1)}
-	a.stream, a.Streaming = s, true
-	e.publish(EventAgentChanged, nil, nil, a)
-	if a.job != nil {
-		a.job.offeredAt = e.now() // what the old stream announced may be lost
-	}
-	e.dispatch()
-	return s, nil
+	return query(e, e.findAgent, agentID, func(a *agent) (*Stream, error) {
+		if a.State == AgentLost || a.State == AgentDisconnected {
+			return nil, refuse(Unauthorized, "Agent is %s", a.State)
+		}
+		if a.stream != nil {
+			a.wake()
+		}
+		a.LastSeen = e.now()
+		s := &Stream{engine: e, agent: a, woken: make(chan struct{}, 1)}
+		a.stream, a.Streaming = s, true
+		e.publish(EventAgentChanged, nil, nil, a)
+		if a.job != nil {
+			a.job.offeredAt = e.now() // what the old stream announced may be lost
+		}
+		e.dispatch()
+		return s, nil
+	})
 }
 
 // Next waits for the next order to send. The first one is ready at once; a job

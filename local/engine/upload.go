@@ -11,24 +11,20 @@ import (
 // with the same uuid is answered as the first time. replace drops what comes
 // behind the job and has not begun.
 func (e *Engine) Upload(jobID, uuid string, pipeline []byte, replace bool) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, err := e.findJob(jobID)
-	if err != nil {
+	return change(e, e.findJob, jobID, func(j *job) error {
+		b := j.build
+		id := j.ID + "/" + uuid
+		if before, done := b.uploads[id]; done && uuid != "" {
+			return before
+		}
+		err := e.upload(j, pipeline, replace)
+		b.uploads[id] = err
+		if err != nil {
+			j.UploadRefused = err.Error()
+			e.publish(EventUploadRefused, b, j, nil)
+		}
 		return err
-	}
-	b := j.build
-	id := j.ID + "/" + uuid
-	if before, done := b.uploads[id]; done && uuid != "" {
-		return before
-	}
-	err = e.upload(j, pipeline, replace)
-	b.uploads[id] = err
-	if err != nil {
-		j.UploadRefused = err.Error()
-		e.publish(EventUploadRefused, b, j, nil)
-	}
-	return err
+	})
 }
 
 func (e *Engine) upload(j *job, pipeline []byte, replace bool) error {

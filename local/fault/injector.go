@@ -2,6 +2,7 @@ package fault
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,9 +146,7 @@ func (r *Rule) act(w http.ResponseWriter, req *http.Request, next http.Handler) 
 // answer writes the rule's own answer.
 func (r *Rule) answer(w http.ResponseWriter) {
 	status, body, kind := r.Status, r.Body, "application/json; charset=utf-8"
-	if status == 0 {
-		status = http.StatusOK
-	}
+	status = cmp.Or(status, http.StatusOK)
 	switch {
 	case body == "":
 		body = fmt.Sprintf(`{"message":"%d %s (injected)"}`, status, http.StatusText(status))

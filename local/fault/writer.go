@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 )
@@ -37,9 +38,7 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	n, err := c.ResponseWriter.Write(p[:c.left])
 	c.done = true
 	_ = http.NewResponseController(c.ResponseWriter).Flush() // what cannot be flushed is lost anyway
-	if err == nil {
-		err = errCut
-	}
+	err = cmp.Or(err, errCut)
 	return n, err
 }
 

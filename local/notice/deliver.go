@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/local/document"
@@ -22,7 +21,6 @@ import (
 // Header names of a delivery.
 const (
 	EventHeader     = "X-Buildkite-Event"
-	TokenHeader     = "X-Buildkite-Token"
 	SignatureHeader = "X-Buildkite-Signature"
 )
 
@@ -38,26 +36,22 @@ func Sign(token string, at time.Time, body []byte) string {
 // body is the JSON of an event. Agents and queues in it are as they are now,
 // which may be later than the event, as on the service.
 func (s *Sender) body(ev engine.Event) ([]byte, error) {
-	base := ""
-	if s.opts.BaseURL != nil {
-		base = strings.TrimRight(s.opts.BaseURL(), "/")
-	}
-	view := document.NewView(s.engine, base)
+	view := document.NewView(s.engine, s.opts.BaseURL)
 	view.OldTimes = true
 	out := payload{Event: ev.Name}
 	if ev.Build != nil {
-		build := view.Build(ev.Build, document.BuildFields{})
+		build := view.Build(*ev.Build, document.BuildFields{})
 		out.Build, out.Sender = &build, view.Person(ev.Build.Creator)
 		if p, err := s.engine.Pipeline(ev.Build.Pipeline); err == nil { // it may be gone
 			out.Pipeline = view.Pipeline(p)
 		}
 	}
 	if ev.Job != nil {
-		job := view.Job(ev.Job)
+		job := view.Job(*ev.Job)
 		out.Job = &job
 	}
 	if ev.Agent != nil {
-		agent := view.Agent(ev.Agent)
+		agent := view.Agent(*ev.Agent)
 		out.Agent = &agent
 	}
 	return json.Marshal(out)
@@ -121,11 +115,7 @@ func (s *Sender) deliver(d delivery) error {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "kblocal-webhook")
 	req.Header.Set(EventHeader, d.event)
-	if s.opts.Clear {
-		req.Header.Set(TokenHeader, s.opts.Token)
-	} else {
-		req.Header.Set(SignatureHeader, Sign(s.opts.Token, s.opts.Now(), d.body))
-	}
+	req.Header.Set(SignatureHeader, Sign(s.opts.Token, s.opts.Now(), d.body))
 	resp, err := s.opts.Client.Do(req)
 	if err != nil {
 		return unwrapURL(err)

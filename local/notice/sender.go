@@ -1,6 +1,6 @@
 // Package notice posts what happens in the stand-in's engine to a URL, as
-// Buildkite's notification services do: one attempt per event, signed or with
-// a token, in no guaranteed order. Tests may have events doubled, delayed or
+// Buildkite's notification services do: one attempt per event, signed, in no
+// guaranteed order. Tests may have events doubled, delayed or
 // lost.
 //
 // Source: Buildkite's webhook reference (buildkite/docs,
@@ -8,6 +8,7 @@
 package notice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,18 +25,14 @@ import (
 // Options configure a [Sender]. Zero fields take the defaults named.
 type Options struct {
 	URL   string // where to, http or https; required
-	Token string // the webhook's token; required
-
-	// Clear sends the token itself in X-Buildkite-Token. Otherwise it is the
-	// key of X-Buildkite-Signature.
-	Clear bool
+	Token string // the key of X-Buildkite-Signature; required
 
 	// Events to send, "build.finished"; nil: all that webhooks have.
 	Events []string
 
 	// BaseURL is the origin that URLs in bodies begin with,
-	// "http://127.0.0.1:7777"; nil leaves it out.
-	BaseURL func() string
+	// "http://127.0.0.1:7777".
+	BaseURL string
 
 	// Plan says what becomes of an event; nil: one delivery, at once. It is
 	// called from one goroutine, in the order of events.
@@ -131,27 +128,17 @@ func (o *Options) complete() error {
 	case o.Timeout < 0 || o.Workers < 0 || o.Backlog < 0:
 		return fmt.Errorf("webhook: got timeout %v, %d workers, backlog %d, want none below 0", o.Timeout, o.Workers, o.Backlog)
 	}
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
-	}
-	if o.Workers == 0 {
-		o.Workers = 4
-	}
-	if o.Backlog == 0 {
-		o.Backlog = 1000
-	}
-	if o.Client == nil {
-		o.Client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	}
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.Workers = cmp.Or(o.Workers, 4)
+	o.Backlog = cmp.Or(o.Backlog, 1000)
+	o.Client = cmp.Or(o.Client, &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }})
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Plan == nil {
 		o.Plan = func(string) Plan { return Plan{} }
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return nil
 }
 

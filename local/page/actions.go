@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 
@@ -24,17 +25,17 @@ func (p *pages) onBuild(act func(*http.Request, *engine.Build) (string, error)) 
 }
 
 func (p *pages) cancelBuild(_ *http.Request, b *engine.Build) (string, error) {
-	_, err := p.engine.CancelBuild(b.Pipeline, b.Number)
+	_, err := p.engine.CancelBuild(b.ID)
 	return p.buildPath(b.Pipeline, b.Number), err
 }
 
 func (p *pages) rebuild(_ *http.Request, b *engine.Build) (string, error) {
-	again, err := p.engine.Rebuild(b.Pipeline, b.Number, b.Creator)
+	again, err := p.engine.Rebuild(b.ID, b.Creator)
 	return p.buildPath(b.Pipeline, again.Number), err
 }
 
 func (p *pages) retryFailed(_ *http.Request, b *engine.Build) (string, error) {
-	_, _, err := p.engine.RetryFailedJobs(b.Pipeline, b.Number, nil)
+	_, _, err := p.engine.RetryFailedJobs(b.ID, nil)
 	return p.buildPath(b.Pipeline, b.Number), err
 }
 
@@ -121,9 +122,7 @@ func fieldOf(j *engine.Job, f *steps.Field) field {
 		ID: "f-" + j.ID + "-" + f.Key, Key: f.Key, Label: withEmoji(text.Line(f.Label, 200)), Hint: withEmoji(text.Line(f.Hint, 300)),
 		Required: f.Required, Check: f.Multiple,
 	}
-	if out.Label == "" {
-		out.Label = f.Key
-	}
+	out.Label = cmp.Or(out.Label, f.Key)
 	if f.Options == nil {
 		if len(f.Default) > 0 {
 			out.Value = f.Default[0]

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"html"
 	"html/template"
 	"net/url"
@@ -158,9 +159,7 @@ func imageOf(tag string, in links) string {
 		}
 		return `<a href="` + html.EscapeString(page) + `"><img src="` + html.EscapeString(file) + `" alt="` + alt + `"` + size + `></a>`
 	}
-	if alt == "" {
-		alt = "image"
-	}
+	alt = cmp.Or(alt, "image")
 	if !webURL(src) {
 		return alt
 	}

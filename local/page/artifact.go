@@ -158,24 +158,23 @@ func isText(data []byte, complete bool) bool {
 
 // image serves an artifact that is an image. It is the one thing of jobs that the
 // pages' own origin serves, so it may do nothing, wherever it is opened.
-func (p *pages) image(w http.ResponseWriter, r *http.Request) {
+func (p *pages) image(w http.ResponseWriter, r *http.Request) error {
 	a, _, err := p.findArtifact(r)
 	if err != nil {
-		p.fail(w, r, err)
-		return
+		return err
 	}
 	data, complete, err := readStart(p.engine.ArtifactFile(a.ID), maxImage)
 	if errors.Is(err, os.ErrNotExist) || err == nil && (!complete || imageType(data) == "" || a.State != engine.ArtifactFinished) {
 		err = notFound("This artifact is no image.")
 	}
 	if err != nil {
-		p.fail(w, r, err)
-		return
+		return err
 	}
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	w.Header().Set("Content-Type", imageType(data))
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	_, _ = w.Write(data) // the client may have left
+	return nil
 }
 
 // buildLinks finds a build's artifacts for its annotations.

@@ -116,13 +116,15 @@ func (p *pages) build(r *http.Request) (*frame, error) {
 		MetaData:    metaData(b.MetaData),
 		Annotations: p.annotations(b.Annotations, buildLinks{p, artifacts}),
 		Sections:    p.sections(&b, acts),
-		JobCount:    countScripts(b.Jobs),
+		JobCount:    count(&b, func(j *engine.Job) bool { return j.Type == engine.TypeScript && j.RetriedIn == "" }),
 		Artifacts:   p.artifactRows(artifacts, &b),
 		CanCancel:   acts && !b.Over() && b.State != engine.BuildCanceling,
 		CanRebuild:  acts && b.Over(),
 	}
 	if acts {
-		c.Retryable = countFailed(&b)
+		c.Retryable = count(&b, func(j *engine.Job) bool {
+			return (j.State == engine.JobFailed || j.State == engine.JobTimedOut) && canRetry(j, &b)
+		})
 	}
 	message := strings.TrimSpace(b.Message)
 	if about.Title == "" {
@@ -260,13 +262,11 @@ func jobNote(j *engine.Job) string {
 	if j.UploadRefused != "" {
 		notes = append(notes, "upload refused: "+text.Line(j.UploadRefused, 300))
 	}
-	if j.BrokenReason != "" {
-		notes = append(notes, text.Line(j.BrokenReason, 300))
-	}
+	notes = append(notes, text.Line(j.BrokenReason, 300))
 	if j.ChunksLost > 0 {
 		notes = append(notes, fmt.Sprintf("%d log chunks lost", j.ChunksLost))
 	}
-	return strings.Join(notes, " · ")
+	return joined(notes...)
 }
 
 // exitText says how a job's process ended, "" while it has not.
@@ -274,30 +274,18 @@ func exitText(j *engine.Job) string {
 	if j.ExitStatus == nil {
 		return ""
 	}
-	parts := []string{fmt.Sprintf("exit %d", *j.ExitStatus)}
-	for _, part := range []string{j.Signal, j.SignalReason} {
-		if part != "" {
-			parts = append(parts, text.Line(part, 60))
-		}
-	}
-	return strings.Join(parts, " · ")
+	return joined(fmt.Sprintf("exit %d", *j.ExitStatus), text.Line(j.Signal, 60), text.Line(j.SignalReason, 60))
 }
 
-func countScripts(jobs []engine.Job) int {
-	n := 0
-	for i := range jobs {
-		if jobs[i].Type == engine.TypeScript && jobs[i].RetriedIn == "" {
-			n++
-		}
-	}
-	return n
+// joined puts dots between the parts that are not empty.
+func joined(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), " · ")
 }
 
-func countFailed(b *engine.Build) int {
-	n := 0
+// count says how many jobs of a build are of a kind.
+func count(b *engine.Build, kind func(*engine.Job) bool) (n int) {
 	for i := range b.Jobs {
-		j := &b.Jobs[i]
-		if (j.State == engine.JobFailed || j.State == engine.JobTimedOut) && canRetry(j, b) {
+		if kind(&b.Jobs[i]) {
 			n++
 		}
 	}

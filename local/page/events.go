@@ -22,28 +22,26 @@ const (
 	sendTimeout = 10 * time.Second
 )
 
-func (p *pages) indexEvents(w http.ResponseWriter, r *http.Request) {
-	p.stream(w, r, func(ev *engine.Event) bool { return ev.Name != engine.EventJobLog })
+func (p *pages) indexEvents(w http.ResponseWriter, r *http.Request) error {
+	return p.stream(w, r, func(ev *engine.Event) bool { return ev.Name != engine.EventJobLog })
 }
 
-func (p *pages) buildEvents(w http.ResponseWriter, r *http.Request) {
+func (p *pages) buildEvents(w http.ResponseWriter, r *http.Request) error {
 	b, err := p.findBuild(r)
 	if err != nil {
-		p.fail(w, r, err)
-		return
+		return err
 	}
-	p.stream(w, r, func(ev *engine.Event) bool {
+	return p.stream(w, r, func(ev *engine.Event) bool {
 		return ev.Build != nil && ev.Build.ID == b.ID && ev.Name != engine.EventJobLog
 	})
 }
 
-func (p *pages) jobEvents(w http.ResponseWriter, r *http.Request) {
+func (p *pages) jobEvents(w http.ResponseWriter, r *http.Request) error {
 	j, b, err := p.findJob(r)
 	if err != nil {
-		p.fail(w, r, err)
-		return
+		return err
 	}
-	p.stream(w, r, func(ev *engine.Event) bool {
+	return p.stream(w, r, func(ev *engine.Event) bool {
 		if ev.Job != nil {
 			return ev.Job.ID == j.ID
 		}
@@ -53,13 +51,13 @@ func (p *pages) jobEvents(w http.ResponseWriter, r *http.Request) {
 
 // stream sends a server-sent event whenever something relevant has changed. The
 // client loads the page again to see what.
-func (p *pages) stream(w http.ResponseWriter, r *http.Request, relevant func(*engine.Event) bool) {
+func (p *pages) stream(w http.ResponseWriter, r *http.Request, relevant func(*engine.Event) bool) error {
 	sub := p.engine.Subscribe()
 	defer sub.Close()
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
 	if r.Method == http.MethodHead || !send(w, out, "retry: 1000\n\n") {
-		return
+		return nil
 	}
 	changed, calmAt := false, time.Time{} // calmAt: when the next change may be sent
 	for {
@@ -70,7 +68,7 @@ func (p *pages) stream(w http.ResponseWriter, r *http.Request, relevant func(*en
 		ev, err := nextWithin(r.Context(), sub, wait)
 		switch {
 		case r.Context().Err() != nil:
-			return
+			return nil
 		case err == nil && !relevant(&ev):
 			continue
 		case err == nil && time.Now().Before(calmAt):
@@ -82,7 +80,7 @@ func (p *pages) stream(w http.ResponseWriter, r *http.Request, relevant func(*en
 			message = "event: beat\ndata: \n\n"
 		}
 		if !send(w, out, message) {
-			return
+			return nil
 		}
 		changed, calmAt = false, time.Now().Add(calm)
 	}

@@ -110,15 +110,15 @@ func (p *pages) mayAct(r *http.Request) bool {
 }
 
 // enter takes the key and goes on to the list of builds.
-func (p *pages) enter(w http.ResponseWriter, r *http.Request) {
+func (p *pages) enter(w http.ResponseWriter, r *http.Request) error {
 	if p.opts.Key == "" || subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("key")), []byte(p.opts.Key)) != 1 {
-		p.fail(w, r, &refusal{http.StatusForbidden, "This is not the key of this stand-in; a new one comes with every start."})
-		return
+		return &refusal{http.StatusForbidden, "This is not the key of this stand-in; a new one comes with every start."}
 	}
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName(r), Value: p.pass(), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
+	return nil
 }
 
 // A refusal is the pages' own.

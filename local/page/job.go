@@ -137,16 +137,14 @@ func (p *pages) readLog(j *engine.Job) (logView, int64, error) {
 }
 
 // rawLog serves the log as the agent sent it.
-func (p *pages) rawLog(w http.ResponseWriter, r *http.Request) {
+func (p *pages) rawLog(w http.ResponseWriter, r *http.Request) error {
 	j, _, err := p.findJob(r)
 	if err != nil {
-		p.fail(w, r, err)
-		return
+		return err
 	}
 	f, err := p.engine.Log(j.ID)
 	if err != nil {
-		p.fail(w, r, err)
-		return
+		return err
 	}
 	defer f.Close()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -154,4 +152,5 @@ func (p *pages) rawLog(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodHead {
 		_, _ = io.CopyN(w, f, j.LogSize) // the client may have left
 	}
+	return nil
 }

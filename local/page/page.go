@@ -9,6 +9,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -61,12 +62,8 @@ type pages struct {
 // A stream of events lasts until its client leaves or its request's context
 // ends. To stop a server, cancel its base context or close its connections.
 func New(e *engine.Engine, opts Options) http.Handler {
-	if opts.Location == nil {
-		opts.Location = time.Local
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Location = cmp.Or(opts.Location, time.Local)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	p := &pages{engine: e, opts: opts, templates: map[string]*template.Template{}}
 	for _, name := range []string{"index", "build", "job", "artifact", "error"} {
 		p.templates[name] = template.Must(view.NewTemplate(name).Funcs(template.FuncMap{"inc": func(i int) int { return i + 1 }}).
@@ -93,17 +90,17 @@ func (p *pages) routes() http.Handler {
 	} {
 		mux.HandleFunc(pattern, p.show(show))
 	}
-	mux.HandleFunc("GET /events", p.indexEvents)
-	mux.HandleFunc("GET "+build+"/events", p.buildEvents)
-	mux.HandleFunc("GET "+job+"/events", p.jobEvents)
-	mux.HandleFunc("GET "+job+"/log.txt", p.rawLog)
-	mux.HandleFunc("GET "+artifact+"/image", p.image)
+	mux.HandleFunc("GET /events", p.serve(p.indexEvents))
+	mux.HandleFunc("GET "+build+"/events", p.serve(p.buildEvents))
+	mux.HandleFunc("GET "+job+"/events", p.serve(p.jobEvents))
+	mux.HandleFunc("GET "+job+"/log.txt", p.serve(p.rawLog))
+	mux.HandleFunc("GET "+artifact+"/image", p.serve(p.image))
 	mux.HandleFunc("POST "+build+"/cancel", p.onBuild(p.cancelBuild))
 	mux.HandleFunc("POST "+build+"/rebuild", p.onBuild(p.rebuild))
 	mux.HandleFunc("POST "+build+"/retry", p.onBuild(p.retryFailed))
 	mux.HandleFunc("POST "+job+"/retry", p.act(p.retryJob))
 	mux.HandleFunc("POST "+job+"/unblock", p.onBuild(p.unblockJob))
-	mux.HandleFunc("GET "+EnterPath, p.enter)
+	mux.HandleFunc("GET "+EnterPath, p.serve(p.enter))
 	mux.HandleFunc("GET /assets/terminal.css", terminalStyle)
 	mux.HandleFunc("GET /assets/report.css", reportStyle)
 	mux.HandleFunc("GET /assets/{file}", p.asset)
@@ -127,32 +124,38 @@ type frame struct {
 
 type link struct{ Text, Path string }
 
+// serve answers with what fn writes, or with a page that says why it cannot.
+func (p *pages) serve(fn func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := fn(w, r); err != nil {
+			p.fail(w, r, err)
+		}
+	}
+}
+
 // show answers with the page that fn makes.
 func (p *pages) show(fn func(*http.Request) (*frame, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+	return p.serve(func(w http.ResponseWriter, r *http.Request) error {
 		f, err := fn(r)
-		if err != nil {
-			p.fail(w, r, err)
-			return
+		if err == nil {
+			p.render(w, r, http.StatusOK, f)
 		}
-		p.render(w, r, http.StatusOK, f)
-	}
+		return err
+	})
 }
 
 // act does what fn does and sends the browser to the path it returns.
 func (p *pages) act(fn func(*http.Request) (string, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+	return p.serve(func(w http.ResponseWriter, r *http.Request) error {
 		if !p.mayAct(r) {
-			p.fail(w, r, &refusal{http.StatusForbidden, "This browser may only look. " + p.opts.KeyHint})
-			return
+			return &refusal{http.StatusForbidden, "This browser may only look. " + p.opts.KeyHint}
 		}
 		to, err := fn(r)
-		if err != nil {
-			p.fail(w, r, err)
-			return
+		if err == nil {
+			http.Redirect(w, r, to, http.StatusSeeOther)
 		}
-		http.Redirect(w, r, to, http.StatusSeeOther)
-	}
+		return err
+	})
 }
 
 // render writes a whole page or, when the template fails, none of it.
@@ -184,7 +187,7 @@ func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var own *refusal
 	switch {
 	case errors.As(err, &refused):
-		page.Status, page.Message = refused.Kind.Status(), refused.Message
+		page.Status, page.Message = int(refused.Kind), refused.Message
 	case errors.As(err, &own):
 		page.Status, page.Message = own.status, own.message
 	default:

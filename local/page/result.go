@@ -84,31 +84,17 @@ func (p *pages) results(b *engine.Build) ([]engine.Artifact, []*resultFile) {
 
 // subjectOf says what a build is about.
 func (p *pages) subjectOf(b *engine.Build) subject {
-	metadata := func(names ...string) string {
-		for _, name := range names {
-			if value := text.Line(b.MetaData[name], 100); value != "" {
-				return value
-			}
-		}
-		return ""
-	}
-	var s subject
+	metadata := func(name string) string { return text.Line(b.MetaData[name], 100) }
 	where := metadata("mode")
-	if gpu := metadata("gpu", "queue"); gpu != "" {
+	if gpu := cmp.Or(metadata("gpu"), metadata("queue")); gpu != "" {
 		where = strings.TrimSpace(where + " on " + gpu)
 	}
-	var parts []string
-	for _, part := range []string{metadata("task"), metadata("file"), where} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
-	s.Title = strings.Join(parts, " · ")
+	s := subject{Title: joined(metadata("task"), metadata("file"), where)}
 	runID := b.MetaData["run_id"]
 	if name := text.Line(b.MetaData["outcome:"+runID], 60); name != "" {
 		s.Verdict = outcomeState(outcomeNamed(name))
 	}
-	s.Score = metadata("score:"+runID, "score")
+	s.Score = cmp.Or(metadata("score:"+runID), metadata("score"))
 	_, all := p.results(b)
 	for _, e := range slices.Backward(all) {
 		v := e.verdict

@@ -35,11 +35,7 @@ func (c *call) user() error {
 }
 
 func (c *call) organizations() error {
-	all, err := page(c, []document.Organization{c.view.Organization()})
-	if err != nil {
-		return err
-	}
-	return c.ok(all)
+	return listing(c, []document.Organization{c.view.Organization()}, same)
 }
 
 func (c *call) organization() error { return c.ok(c.view.Organization()) }

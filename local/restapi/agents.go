@@ -3,7 +3,6 @@ package restapi
 import (
 	"slices"
 
-	"github.com/gpu-mode/kbgen/local/document"
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
@@ -16,15 +15,11 @@ func (c *call) listAgents() error {
 			differs("name", a.Name) || differs("hostname", a.Hostname) || differs("version", a.Version) ||
 			differs("cluster_queue_id", c.view.QueueID(a.Queue))
 	})
-	return listing(c, agents, func(a engine.Agent) document.Agent { return c.view.Agent(&a) })
+	return listing(c, agents, c.view.Agent)
 }
 
 func (c *call) getAgent() error {
-	a, err := c.engine.Agent(c.r.PathValue("agent"))
-	if err != nil {
-		return err
-	}
-	return c.ok(c.view.Agent(&a))
+	return ok(c, c.view.Agent)(c.engine.Agent(c.r.PathValue("agent")))
 }
 
 // stopAgent cancels the agent's job unless told otherwise, as the service

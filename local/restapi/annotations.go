@@ -41,12 +41,7 @@ func (c *call) annotate(b engine.Build) error {
 	if err := c.check(f); err != nil {
 		return err
 	}
-	a, err := c.engine.Annotate(b.ID, a, appendBody)
-	if err != nil {
-		return err
-	}
-	c.answer(http.StatusCreated, c.view.Annotation(a))
-	return nil
+	return shown(c, http.StatusCreated, c.view.Annotation)(c.engine.Annotate(b.ID, a, appendBody))
 }
 
 // removeAnnotation takes an id only; the engine would take a context as well.

@@ -25,6 +25,20 @@ func (c *call) ok(body any) error {
 	return nil
 }
 
+// shown answers with what a call returns, as show has it, or why there is none.
+func shown[T, S any](c *call, status int, show func(T) S) func(T, error) error {
+	return func(value T, err error) error {
+		if err != nil {
+			return err
+		}
+		c.answer(status, show(value))
+		return nil
+	}
+}
+
+// ok is shown with status 200.
+func ok[T, S any](c *call, show func(T) S) func(T, error) error { return shown(c, http.StatusOK, show) }
+
 // noContent answers a call that has done something, or could not.
 func (c *call) noContent(err error) error {
 	if err != nil {
@@ -65,7 +79,7 @@ func (c *call) fail(err error) {
 	case errors.As(err, &mine):
 		c.answer(mine.status, mine.body)
 	case errors.As(err, &theirs):
-		c.answer(theirs.Kind.Status(), messageBody{Message: theirs.Message, Errors: theirs.Fields})
+		c.answer(int(theirs.Kind), messageBody{Message: theirs.Message, Errors: theirs.Fields})
 	case errors.As(err, &tooLarge):
 		c.answer(http.StatusRequestEntityTooLarge, message("The request body is too large"))
 	default:

@@ -10,6 +10,7 @@
 package restapi
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -24,11 +25,9 @@ type Options struct {
 	// Tokens may call the API; without any, every call is refused.
 	Tokens []Token
 
-	// Blob knows where artifact bytes are served. Nil: downloads are refused.
-	Blob Blob
-
-	// BlobAt is Blob for a caller whose request named host; nil: Blob, for all.
-	BlobAt func(host string) Blob
+	// Blob knows where artifact bytes are served for a caller whose request named
+	// host. Nil: downloads are refused.
+	Blob func(host string) Blob
 
 	// Lenient accepts what the service is not documented to accept: unknown
 	// body fields are ignored and a build may be named by its UUID.
@@ -74,9 +73,7 @@ func New(e *engine.Engine, opts Options) http.Handler {
 	if opts.Now == nil {
 		opts.Now = e.Now
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	a := &api{
 		engine:   e,
 		opts:     opts,
@@ -164,13 +161,21 @@ func with[T any](find func(*call) (T, error), serve func(*call, T) error) handle
 	}
 }
 
-// allowed checks the token's scope and the organization in the path.
+// allowed checks the token's scope, and the organization, cluster and pipeline in
+// the path.
 func (c *call) allowed(scope string) error {
 	if scope != "" && !c.who.has(scope) {
 		return &refusal{status: http.StatusForbidden, body: message("Forbidden")}
 	}
 	if org := c.r.PathValue("org"); org != "" && org != c.engine.Organization() {
 		return notFound("No organization found")
+	}
+	if cluster := c.r.PathValue("cluster"); cluster != "" && cluster != engine.ClusterID {
+		return notFound("No cluster found")
+	}
+	if slug := c.r.PathValue("pipeline"); slug != "" {
+		_, err := c.engine.Pipeline(slug)
+		return err
 	}
 	return nil
 }

@@ -71,11 +71,7 @@ func (c *call) downloadArtifact() error {
 	case c.opts.Blob == nil:
 		return invalid("this kblocal serves no artifact contents")
 	}
-	blob := c.opts.Blob
-	if c.opts.BlobAt != nil {
-		blob = c.opts.BlobAt(c.r.Host)
-	}
-	url := blob.DownloadURL(a.ID)
+	url := c.opts.Blob(c.r.Host).DownloadURL(a.ID)
 	c.w.Header().Set("Location", url)
 	c.answer(http.StatusFound, map[string]string{"url": url})
 	return nil

@@ -15,9 +15,6 @@ import (
 // build returns the build that the path names, by its number.
 func (c *call) build() (engine.Build, error) {
 	slug, name := c.r.PathValue("pipeline"), c.r.PathValue("number")
-	if _, err := c.engine.Pipeline(slug); err != nil {
-		return engine.Build{}, err
-	}
 	if number, err := strconv.Atoi(name); err == nil {
 		return c.engine.Build(slug, number)
 	}
@@ -30,20 +27,11 @@ func (c *call) build() (engine.Build, error) {
 }
 
 func (c *call) createBuild() error {
-	slug := c.r.PathValue("pipeline")
-	if _, err := c.engine.Pipeline(slug); err != nil {
-		return err
-	}
 	in, err := c.newBuild()
 	if err != nil {
 		return err
 	}
-	b, err := c.engine.CreateBuild(slug, in)
-	if err != nil {
-		return err
-	}
-	c.answer(http.StatusCreated, c.view.Build(&b, document.BuildFields{Jobs: true, Pipeline: true}))
-	return nil
+	return shown(c, http.StatusCreated, c.changed)(c.engine.CreateBuild(c.r.PathValue("pipeline"), in))
 }
 
 // newBuild reads the body of a create: exactly the documented fields. Steps
@@ -84,7 +72,7 @@ func (c *call) getBuild(b engine.Build) error {
 			fields.JobStates[s] = true
 		}
 	}
-	return c.ok(c.view.Build(&b, fields))
+	return c.ok(c.view.Build(b, fields))
 }
 
 // buildFields reads which parts of builds to show. Superseded attempts are hidden
@@ -109,14 +97,9 @@ func (c *call) listBuilds() error {
 	if err != nil {
 		return err
 	}
-	if slug := c.r.PathValue("pipeline"); slug != "" {
-		if _, err := c.engine.Pipeline(slug); err != nil {
-			return err
-		}
-		filter.Pipeline = slug
-	}
+	filter.Pipeline = c.r.PathValue("pipeline")
 	fields := buildFields(q)
-	return listing(c, c.engine.Builds(filter), func(b engine.Build) document.Build { return c.view.Build(&b, fields) })
+	return listing(c, c.engine.Builds(filter), func(b engine.Build) document.Build { return c.view.Build(b, fields) })
 }
 
 // finished is a name for several states. Blocked builds have one of them.
@@ -168,20 +151,17 @@ func readTime(q url.Values, name string, at *time.Time) error {
 	return invalid(name + ": got " + strconv.Quote(text) + ", want an ISO 8601 time")
 }
 
-// showBuild answers with a build that a call has changed, or why it has not.
-func (c *call) showBuild(b engine.Build, err error) error {
-	if err != nil {
-		return err
-	}
-	return c.ok(c.view.Build(&b, document.BuildFields{Jobs: true, Pipeline: true}))
+// changed shows a build that a call has made or changed.
+func (c *call) changed(b engine.Build) document.Build {
+	return c.view.Build(b, document.BuildFields{Jobs: true, Pipeline: true})
 }
 
 func (c *call) cancelBuild(b engine.Build) error {
-	return c.showBuild(c.engine.CancelBuild(b.Pipeline, b.Number))
+	return ok(c, c.changed)(c.engine.CancelBuild(b.ID))
 }
 
 func (c *call) rebuild(b engine.Build) error {
-	return c.showBuild(c.engine.Rebuild(b.Pipeline, b.Number, c.who.User))
+	return ok(c, c.changed)(c.engine.Rebuild(b.ID, c.who.User))
 }
 
 // retryStates are the states retry_failed_jobs takes. The stand-in has no
@@ -205,11 +185,11 @@ func (c *call) retryFailedJobs(b engine.Build) error {
 			states = append(states, engine.JobState(name))
 		}
 	}
-	b, count, err := c.engine.RetryFailedJobs(b.Pipeline, b.Number, states)
+	b, count, err := c.engine.RetryFailedJobs(b.ID, states)
 	if err != nil {
 		return err
 	}
-	out := c.view.Build(&b, document.BuildFields{Jobs: true, Pipeline: true})
+	out := c.changed(b)
 	out.RetriedJobsCount = &count
 	c.answer(http.StatusAccepted, out)
 	return nil

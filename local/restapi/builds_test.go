@@ -112,14 +112,14 @@ func TestListFilters(t *testing.T) {
 	w.ok(err)
 	a := w.agent("a")
 	for i, branch := range []string{"main", "dev/1", "dev/2", "main", "main"} {
-		w.build(engine.NewBuild{Branch: branch, Commit: fmt.Sprintf("c%d", i+1), Creator: engine.Person{ID: fmt.Sprint("u", i%2)}, MetaData: map[string]string{"run_id": fmt.Sprint("r", i+1), "gpu": "A"}})
+		b := w.build(engine.NewBuild{Branch: branch, Commit: fmt.Sprintf("c%d", i+1), Creator: engine.Person{ID: fmt.Sprint("u", i%2)}, MetaData: map[string]string{"run_id": fmt.Sprint("r", i+1), "gpu": "A"}})
 		switch i {
 		case 0:
 			w.run(a, engine.Finish{})
 		case 1:
 			w.run(a, engine.Finish{ExitStatus: 1})
 		case 2:
-			_, err := w.engine.CancelBuild("eval", 3)
+			_, err := w.engine.CancelBuild(b.ID)
 			w.ok(err)
 		case 3:
 			w.take(a)

@@ -30,18 +30,10 @@ func (c *call) job() (engine.Job, error) {
 	return j, nil
 }
 
-// showJob answers with a job, or why there is none.
-func (c *call) showJob(j engine.Job, err error) error {
-	if err != nil {
-		return err
-	}
-	return c.ok(c.view.Job(&j))
-}
-
-func (c *call) getJob() error { return c.showJob(c.job()) }
+func (c *call) getJob() error { return ok(c, c.view.Job)(c.job()) }
 
 func (c *call) retryJob(j engine.Job) error {
-	return c.showJob(c.engine.RetryJob(j.ID))
+	return ok(c, c.view.Job)(c.engine.RetryJob(j.ID))
 }
 
 func (c *call) reprioritizeJob(j engine.Job) error {
@@ -53,7 +45,7 @@ func (c *call) reprioritizeJob(j engine.Job) error {
 	if err := c.check(f); err != nil {
 		return err
 	}
-	return c.showJob(c.engine.Reprioritize(j.ID, priority))
+	return ok(c, c.view.Job)(c.engine.Reprioritize(j.ID, priority))
 }
 
 // unblockJob answers a block or input step. Several choices of a select come as a
@@ -85,15 +77,11 @@ func (c *call) unblockJob(j engine.Job) error {
 	if err := c.check(f); err != nil {
 		return err
 	}
-	return c.showJob(c.engine.Unblock(j.ID, answers, who))
+	return ok(c, c.view.Job)(c.engine.Unblock(j.ID, answers, who))
 }
 
 func (c *call) jobEnv(j engine.Job) error {
-	env, err := c.engine.JobEnv(j.ID)
-	if err != nil {
-		return err
-	}
-	return c.ok(map[string]any{"env": env})
+	return ok(c, func(env map[string]string) any { return map[string]any{"env": env} })(c.engine.JobEnv(j.ID))
 }
 
 var jobStates = []string{
@@ -155,7 +143,7 @@ func (c *call) listJobs(b engine.Build) error {
 func (c *call) jobPage(all []engine.Job, from, to int, shown func(engine.Job) int, link func(cursor, id string) string) jobPage {
 	hidden := func(j engine.Job) bool { return shown(j) == 0 }
 	out := jobPage{
-		Items: render(slices.DeleteFunc(slices.Clone(all[from:to]), hidden), func(j engine.Job) document.Job { return c.view.Job(&j) }),
+		Items: render(slices.DeleteFunc(slices.Clone(all[from:to]), hidden), c.view.Job),
 		Links: map[string]string{"self": link("", "")},
 	}
 	visible := func(j engine.Job) bool { return shown(j) == 1 }

@@ -55,7 +55,7 @@ func TestJobShape(t *testing.T) {
 
 func TestRetryJob(t *testing.T) {
 	w := newRig(t, oneStep, nil)
-	w.build(engine.NewBuild{})
+	b := w.build(engine.NewBuild{})
 	a := w.agent("a")
 	id := w.run(a, engine.Finish{ExitStatus: 2})
 	job, _, err := w.client.Jobs.RetryJob("gpu-mode", "eval", "1", id)
@@ -64,7 +64,7 @@ func TestRetryJob(t *testing.T) {
 	}
 	w.want(400, "PUT", pipe+"/builds/1/jobs/"+id+"/retry", "")
 	w.want(400, "PUT", orgURL+"/jobs/"+*job.ID+"/retry", "")
-	_, err = w.engine.CancelBuild("eval", 1)
+	_, err = w.engine.CancelBuild(b.ID)
 	w.ok(err)
 	w.want(422, "PUT", orgURL+"/jobs/"+*job.ID+"/retry", "")
 }

@@ -1,6 +1,7 @@
 package restapi
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -46,18 +47,10 @@ func newMeter(limits *Limits, now func() time.Time) *meter {
 	if limits != nil {
 		m.limits, m.enforced = *limits, true
 	}
-	setDefault(&m.limits.Organization, 200)
-	setDefault(&m.limits.User, 50)
-	if m.limits.Window == 0 {
-		m.limits.Window = time.Minute
-	}
+	m.limits.Organization = cmp.Or(m.limits.Organization, 200)
+	m.limits.User = cmp.Or(m.limits.User, 50)
+	m.limits.Window = cmp.Or(m.limits.Window, time.Minute)
 	return m
-}
-
-func setDefault(n *int, value int) {
-	if *n == 0 {
-		*n = value
-	}
 }
 
 // tooMany is the body of a 429 answer.

@@ -49,7 +49,7 @@ func (c *call) log(j engine.Job) error {
 	case textHTML:
 		return c.logHTML(file, j.LogSize)
 	}
-	return c.logJSON(file, j.LogSize, c.view.JobURL(&j)+"/log")
+	return c.logJSON(file, j.LogSize, c.view.JobURL(j)+"/log")
 }
 
 const (

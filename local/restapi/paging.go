@@ -64,6 +64,8 @@ func listing[T, S any](c *call, all []T, show func(T) S) error {
 	return c.ok(render(shown, show))
 }
 
+func same[T any](v T) T { return v }
+
 // render shows the engine's values as resources. An empty list is [], not null.
 func render[T, S any](all []T, show func(T) S) []S {
 	out := make([]S, len(all))

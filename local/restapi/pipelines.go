@@ -39,11 +39,7 @@ func (c *call) listPipelines() error {
 }
 
 func (c *call) getPipeline() error {
-	p, err := c.engine.Pipeline(c.r.PathValue("pipeline"))
-	if err != nil {
-		return err
-	}
-	return c.ok(c.details(p))
+	return ok(c, c.details)(c.engine.Pipeline(c.r.PathValue("pipeline")))
 }
 
 func (c *call) createPipeline() error {
@@ -68,10 +64,6 @@ func (c *call) createPipeline() error {
 
 // updatePipeline changes the fields that are given.
 func (c *call) updatePipeline() error {
-	slug := c.r.PathValue("pipeline")
-	if _, err := c.engine.Pipeline(slug); err != nil {
-		return err
-	}
 	f := c.form()
 	name, named := take[string](f, "name")
 	repository, moved := take[string](f, "repository")
@@ -82,7 +74,7 @@ func (c *call) updatePipeline() error {
 	if err := c.check(f); err != nil {
 		return err
 	}
-	p, err := c.engine.UpdatePipeline(slug, func(p *engine.Pipeline) {
+	p, err := c.engine.UpdatePipeline(c.r.PathValue("pipeline"), func(p *engine.Pipeline) {
 		setIf(named, &p.Name, name)
 		setIf(moved, &p.Repository, repository)
 		setIf(configured, &p.Configuration, configuration)

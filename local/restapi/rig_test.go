@@ -72,7 +72,7 @@ func newRig(t *testing.T, configuration string, change func(*restapi.Options)) *
 	t.Cleanup(func() { w.ok(w.engine.Close()) })
 	opts := restapi.Options{
 		Tokens: []restapi.Token{{Value: token, User: engine.Person{Name: "Ada", Email: "ada@example.com"}}},
-		Blob:   blobAt("http://blob.example"),
+		Blob:   func(string) restapi.Blob { return blobAt("http://blob.example") },
 	}
 	if change != nil {
 		change(&opts)

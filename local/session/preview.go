@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,12 +86,5 @@ func listStep(w *tabwriter.Writer, s *steps.Step, doc *steps.Document, vars map[
 		after = strings.Join(keys, ",")
 	}
 	cell := func(s string) string { return strings.ReplaceAll(text.Line(s, 60), "\t", " ") }
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", orDash(cell(s.Key)), s.Kind, jobs, cell(queue), cell(after), orDash(cell(s.Title(vars))))
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(cell(s.Key), "-"), s.Kind, jobs, cell(queue), cell(after), cmp.Or(cell(s.Title(vars)), "-"))
 }

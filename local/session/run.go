@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,7 +150,7 @@ func (r *Run) build(ctx context.Context, vars map[string]string) (engine.Build, 
 
 // giveUp cancels a build that is not waited for any more.
 func (r *Run) giveUp(b engine.Build, cause error) (engine.Build, error) {
-	_, err := r.Engine.CancelBuild(b.Pipeline, b.Number)
+	_, err := r.Engine.CancelBuild(b.ID)
 	return b, errors.Join(fmt.Errorf("build canceled: %w", cause), err)
 }
 
@@ -158,14 +159,8 @@ func (r *Run) describe(ctx context.Context, vars map[string]string) (engine.Pipe
 	repo := FindRepository(ctx)
 	p := engine.Pipeline{Slug: "local", Configuration: uploader, Repository: repo.Dir, DefaultBranch: repo.Branch}
 	in := engine.NewBuild{
-		Commit: repo.Commit, Branch: r.Branch, Message: r.Message, Source: "ui", Env: vars,
+		Commit: repo.Commit, Branch: cmp.Or(r.Branch, repo.Branch), Message: cmp.Or(r.Message, "kblocal run "+r.File), Source: "ui", Env: vars,
 		Select: r.Step, OnHost: r.OnHost,
-	}
-	if in.Branch == "" {
-		in.Branch = repo.Branch
-	}
-	if in.Message == "" {
-		in.Message = "kblocal run " + r.File
 	}
 	switch {
 	case r.Here:

@@ -139,20 +139,20 @@ func (p *Pool) wait(proc *process) bool {
 		default:
 		}
 		p.opts.Died(proc.pid)
-		killMarked(p.marker) // its jobs, which have no agent any more
+		Kill(p.marker) // its jobs, which have no agent any more
 		return false
 	case <-p.stop:
 	}
 	// SIGQUIT: cancel the job and leave.
-	_ = proc.signal(syscall.SIGQUIT)
+	_ = proc.cmd.Process.Signal(syscall.SIGQUIT)
 	select {
 	case <-proc.done:
 	case <-time.After(p.opts.Grace + 3*time.Second):
-		killTree(proc.pid)
+		_ = syscall.Kill(-proc.pid, syscall.SIGKILL) // its group; Kill finds what left that
 		<-proc.done
 	}
 	p.set(0)
-	killMarked(p.marker)
+	Kill(p.marker)
 	return true
 }
 
@@ -170,7 +170,7 @@ func (p *Pool) Stop(ctx context.Context) error {
 	case <-p.stopped:
 		return nil
 	case <-ctx.Done():
-		killMarked(p.marker)
+		Kill(p.marker)
 		return fmt.Errorf("stopping agents of queue %q: %w", p.queue, ctx.Err())
 	}
 }
@@ -234,10 +234,6 @@ func (p *Pool) environment() []string {
 	)
 }
 
-// Kill kills all processes that have the marker in their environment, and their
-// descendants: for a process that outlives the one which made the pools.
-func Kill(marker string) { killMarked(marker) }
-
 // process is a child whose end can be waited for by many.
 type process struct {
 	pid  int
@@ -245,8 +241,6 @@ type process struct {
 	done chan struct{}
 	err  error
 }
-
-func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
 // state says how a done process ended.
 func (p *process) state() string {

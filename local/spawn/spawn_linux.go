@@ -7,7 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -36,20 +38,6 @@ func startProcess(cmd *exec.Cmd, closer io.Closer) (*process, error) {
 	return p, nil
 }
 
-// killTree kills a process and all its descendants.
-func killTree(root int) {
-	for range 10 { // until nothing new turns up
-		tree := descendants(root)
-		for _, pid := range tree {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		_ = syscall.Kill(root, syscall.SIGKILL)
-		if len(tree) == 0 {
-			return
-		}
-	}
-}
-
 // descendants lists the processes below root, parents first.
 func descendants(root int) []int {
 	children := map[int][]int{}
@@ -66,9 +54,10 @@ func descendants(root int) []int {
 	return out
 }
 
-// killMarked kills every process that carries the marker in its environment,
-// and their descendants.
-func killMarked(marker string) {
+// Kill kills all processes that have the marker in their environment, and their
+// descendants. It may be called by a process that outlives the one which made the
+// pools.
+func Kill(marker string) {
 	for range 10 {
 		found := false
 		eachProcess(func(pid int) {
@@ -76,7 +65,7 @@ func killMarked(marker string) {
 				return
 			}
 			env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
-			if err != nil || !hasEntry(env, marker) {
+			if err != nil || !slices.Contains(strings.Split(string(env), "\x00"), marker) {
 				return
 			}
 			found = true
@@ -89,15 +78,6 @@ func killMarked(marker string) {
 			return
 		}
 	}
-}
-
-func hasEntry(env []byte, entry string) bool {
-	for e := range bytes.SplitSeq(env, []byte{0}) {
-		if string(e) == entry {
-			return true
-		}
-	}
-	return false
 }
 
 func eachProcess(fn func(pid int)) {

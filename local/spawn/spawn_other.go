@@ -19,8 +19,5 @@ func startProcess(cmd *exec.Cmd, closer io.Closer) (*process, error) {
 	return p, nil
 }
 
-// killTree kills the process group; without /proc that is all there is.
-func killTree(root int) { _ = syscall.Kill(-root, syscall.SIGKILL) }
-
-// killMarked needs /proc.
-func killMarked(string) {}
+// Kill needs /proc.
+func Kill(string) {}

@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -38,10 +39,7 @@ func (s *Step) OnHost() (*Step, string) {
 			for name, value := range s.Env {
 				out.Env[name] = value
 			}
-			if docker.Image == "" {
-				docker.Image = "its image"
-			}
-			return &out, docker.Image
+			return &out, cmp.Or(docker.Image, "its image")
 		}
 	}
 	return s, ""

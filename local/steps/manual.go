@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,9 +113,7 @@ func (f *Field) UnmarshalJSON(raw []byte) error {
 	}
 	*f = Field{Key: in.Key, Label: string(*label), Hint: string(in.Hint), Required: bool(in.Required), Default: in.Default, Multiple: bool(in.Multiple)}
 	for _, o := range in.Options {
-		if o.Label == "" {
-			o.Label = o.Value
-		}
+		o.Label = cmp.Or(o.Label, o.Value)
 		f.Options = append(f.Options, Option{string(o.Label), string(o.Value), string(o.Hint)})
 	}
 	if in.Format == "" {

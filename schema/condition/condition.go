@@ -14,10 +14,7 @@
 // precedence, null and type rules also buildkite/conditional.
 package condition
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // Vars are what an expression may read.
 type Vars struct {
@@ -59,13 +56,11 @@ func Eval(expr string, vars Vars) (bool, error) {
 		return false, &Error{Line: 1, Column: 1, Reason: fmt.Sprintf("got %d bytes, want at most %d", len(expr), maxExpr)}
 	}
 	p := &parser{lexer: lexer{src: expr}, vars: vars}
-	if err := p.next(); err != nil {
-		return false, err
+	outcome, fault := p.run()
+	if fault != nil {
+		return false, fault
 	}
-	if p.tok.kind == tokenEnd {
-		return false, p.errorf(p.tok.at, "got no expression")
-	}
-	return p.outcome()
+	return outcome, nil
 }
 
 // Check returns what Buildkite refuses in an expression whatever its variables
@@ -74,28 +69,9 @@ func Eval(expr string, vars Vars) (bool, error) {
 // In a notification's condition names that begin with "step." exist too.
 func Check(expr string, notification bool) *Error {
 	p := &parser{lexer: lexer{src: expr}, unvalued: true, notification: notification}
-	err := p.next()
-	if err == nil && p.tok.kind != tokenEnd {
-		_, err = p.outcome()
+	_, fault := p.run()
+	if fault != nil && fault.local {
+		return nil
 	}
-	if fault := new(Error); errors.As(err, &fault) && !fault.local {
-		return fault
-	}
-	return nil
-}
-
-// outcome reads the whole expression.
-func (p *parser) outcome() (bool, error) {
-	at := p.tok.at
-	v, err := p.or()
-	if err != nil {
-		return false, err
-	}
-	if p.tok.kind != tokenEnd {
-		return false, p.unexpected("an operator or the end")
-	}
-	if v.kind != kindBool && v.kind != kindAny {
-		return false, p.errorf(at, "the expression is %s, want true or false", v.kind)
-	}
-	return v.flag, nil
+	return fault
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // A parser evaluates while it reads: an expression has no side effects, and
-// all of it is checked.
+// all of it is checked. A fault ends it with a panic, which run turns into an
+// error.
 type parser struct {
 	lexer
 	vars  Vars
@@ -22,56 +23,78 @@ type parser struct {
 	notification bool
 }
 
-func (p *parser) next() (err error) {
-	p.tok, err = p.scan()
-	return err
+// run reads the whole expression. An empty one is a fault, or with unvalued true.
+func (p *parser) run() (outcome bool, fault *Error) {
+	defer func() {
+		if r := recover(); r != nil {
+			var ours bool
+			if fault, ours = r.(*Error); !ours {
+				panic(r)
+			}
+		}
+	}()
+	p.next()
+	if p.tok.kind == tokenEnd {
+		if !p.unvalued {
+			p.fail(p.tok.at, "got no expression")
+		}
+		return true, nil
+	}
+	at := p.tok.at
+	v := p.or()
+	if p.tok.kind != tokenEnd {
+		p.unexpected("an operator or the end")
+	}
+	if v.kind != kindBool && v.kind != kindAny {
+		p.fail(at, "the expression is %s, want true or false", v.kind)
+	}
+	return v.flag, nil
 }
+
+func (p *parser) next() {
+	var err error
+	if p.tok, err = p.scan(); err != nil {
+		panic(err)
+	}
+}
+
+func (p *parser) fail(at int, format string, args ...any) { panic(p.errorf(at, format, args...)) }
 
 func (p *parser) is(operator string) bool {
 	return p.tok.kind == tokenOperator && p.tok.text == operator
 }
 
-func (p *parser) unexpected(want string) error {
-	return p.errorf(p.tok.at, "got %s, want %s", p.tok.describe(), want)
+func (p *parser) unexpected(want string) {
+	p.fail(p.tok.at, "got %s, want %s", p.tok.describe(), want)
 }
 
-func (p *parser) or() (value, error) { return p.logical("||", p.and) }
+func (p *parser) or() value { return p.logical("||", p.and) }
 
-func (p *parser) and() (value, error) { return p.logical("&&", p.comparison) }
+func (p *parser) and() value { return p.logical("&&", p.comparison) }
 
 // logical reads operands of && or ||, all of which must be true or false.
-func (p *parser) logical(op string, operand func() (value, error)) (value, error) {
+func (p *parser) logical(op string, operand func() value) value {
 	at := p.tok.at
-	left, err := operand()
-	for err == nil && p.is(op) {
-		if err = p.logicalOperand(op, at, left); err != nil {
-			break
-		}
-		if err = p.next(); err != nil {
-			break
-		}
+	left := operand()
+	for p.is(op) {
+		p.logicalOperand(op, at, left)
+		p.next()
 		at = p.tok.at
-		var right value
-		if right, err = operand(); err != nil {
-			break
-		}
-		if err = p.logicalOperand(op, at, right); err != nil {
-			break
-		}
+		right := operand()
+		p.logicalOperand(op, at, right)
 		if op == "&&" {
 			left = boolean(left.flag && right.flag)
 		} else {
 			left = boolean(left.flag || right.flag)
 		}
 	}
-	return left, err
+	return left
 }
 
-func (p *parser) logicalOperand(op string, at int, v value) error {
+func (p *parser) logicalOperand(op string, at int, v value) {
 	if v.kind != kindBool && v.kind != kindAny {
-		return p.errorf(at, "got %s beside %s, want true or false", v.kind, op)
+		p.fail(at, "got %s beside %s, want true or false", v.kind, op)
 	}
-	return nil
 }
 
 // comparators are the operators between two values.
@@ -90,151 +113,129 @@ func negated(fn func(a, b value) (bool, error)) func(a, b value) (bool, error) {
 	}
 }
 
-func (p *parser) comparison() (value, error) {
-	left, err := p.unary()
-	for err == nil {
+func (p *parser) comparison() value {
+	left := p.unary()
+	for {
 		op := p.tok
 		compare := comparators[op.text]
 		if compare == nil || op.kind != tokenOperator && op.kind != tokenName {
-			return left, nil
+			return left
 		}
-		if err := p.next(); err != nil {
-			return value{}, err
-		}
-		right, err := p.unary()
-		if err != nil {
-			return value{}, err
-		}
+		p.next()
+		right := p.unary()
 		if left.kind == kindAny || right.kind == kindAny {
 			left = value{kind: kindAny}
 			continue
 		}
 		ok, err := compare(left, right)
 		if err != nil {
-			return value{}, p.errorf(op.at, "%s: %v", op.text, err)
+			p.fail(op.at, "%s: %v", op.text, err)
 		}
 		left = boolean(ok)
 	}
-	return left, err
 }
 
 // unary reads a value and the ! before it. !null is true, as for a draft that
 // is no pull request.
-func (p *parser) unary() (value, error) {
+func (p *parser) unary() value {
 	if !p.is("!") {
 		return p.operand()
 	}
 	at := p.tok.at
-	if err := p.descend(); err != nil {
-		return value{}, err
-	}
-	defer p.ascend()
-	if err := p.next(); err != nil {
-		return value{}, err
-	}
-	v, err := p.unary()
-	if err != nil {
-		return value{}, err
-	}
+	p.descend()
+	p.next()
+	v := p.unary()
+	p.depth--
 	if v.kind == kindAny {
-		return v, nil
+		return v
 	}
 	if v.kind != kindBool && v.kind != kindNull {
-		return value{}, p.errorf(at, "got %s after !, want true or false", v.kind)
+		p.fail(at, "got %s after !, want true or false", v.kind)
 	}
-	return boolean(!v.flag), nil
+	return boolean(!v.flag)
 }
 
-func (p *parser) descend() error {
+func (p *parser) descend() {
 	if p.depth++; p.depth > maxDepth {
-		return p.errorf(p.tok.at, "nested more than %d deep", maxDepth)
+		p.fail(p.tok.at, "nested more than %d deep", maxDepth)
 	}
-	return nil
 }
 
-func (p *parser) ascend() { p.depth-- }
-
-func (p *parser) operand() (value, error) {
+func (p *parser) operand() value {
 	tok := p.tok
-	switch tok.kind {
-	case tokenOperator:
-		if tok.text == "(" {
-			return p.parenthesis()
-		}
-		return value{}, p.unexpected("a value")
-	case tokenEnd:
-		return value{}, p.unexpected("a value")
+	if p.is("(") {
+		return p.parenthesis()
 	}
-	if err := p.next(); err != nil {
-		return value{}, err
+	if tok.kind == tokenOperator || tok.kind == tokenEnd {
+		p.unexpected("a value")
 	}
+	p.next()
 	switch tok.kind {
 	case tokenString:
-		return value{kind: kindString, text: tok.text}, nil
+		return value{kind: kindString, text: tok.text}
 	case tokenNumber:
 		n, err := strconv.ParseInt(tok.text, 10, 53) // exact as a float64
 		if err != nil {
-			return value{}, p.errorf(tok.at, "the number %s is too large", tok.text)
+			p.fail(tok.at, "the number %s is too large", tok.text)
 		}
-		return value{kind: kindNumber, number: float64(n)}, nil
+		return value{kind: kindNumber, number: float64(n)}
 	case tokenRegexp:
 		re, err := compile(tok.text, tok.flags)
 		if err != nil {
 			fault := p.errorf(tok.at, "%v", err)
 			fault.local = errors.As(err, new(*localError))
-			return value{}, fault
+			panic(fault)
 		}
-		return value{kind: kindRegexp, re: re}, nil
+		return value{kind: kindRegexp, re: re}
 	}
 	return p.name(tok)
 }
 
-func (p *parser) parenthesis() (value, error) {
-	if err := p.descend(); err != nil {
-		return value{}, err
-	}
-	defer p.ascend()
-	if err := p.next(); err != nil {
-		return value{}, err
-	}
-	v, err := p.or()
-	if err != nil {
-		return value{}, err
-	}
+func (p *parser) parenthesis() value {
+	p.descend()
+	p.next()
+	v := p.or()
+	p.close()
+	p.depth--
+	return v
+}
+
+// close reads the end of a parenthesis.
+func (p *parser) close() {
 	if !p.is(")") {
-		return value{}, p.unexpected(`")"`)
+		p.unexpected(`")"`)
 	}
-	return v, p.next()
+	p.next()
 }
 
 // name evaluates a word: a literal, a function's call or a variable.
-func (p *parser) name(tok token) (value, error) {
+func (p *parser) name(tok token) value {
 	switch tok.text {
 	case "true", "false":
-		return boolean(tok.text == "true"), nil
+		return boolean(tok.text == "true")
 	case "null":
-		return value{}, nil
+		return value{}
 	case "includes":
-		return value{}, p.errorf(tok.at, "includes stands between a list and a string")
+		p.fail(tok.at, "includes stands between a list and a string")
 	}
 	if p.is("(") {
 		return p.call(tok)
 	}
 	if p.unvalued {
 		if !slices.Contains(Variables, tok.text) && !(p.notification && notificationName(tok.text)) {
-			return value{}, p.unknown(tok, Variables)
+			panic(p.unknown(tok, Variables))
 		}
-		return value{kind: kindAny}, nil
+		return value{kind: kindAny}
 	}
 	v, ok := p.vars.Values[tok.text]
 	if !ok {
-		return value{}, p.unknown(tok, slices.Collect(maps.Keys(p.vars.Values)))
+		panic(p.unknown(tok, slices.Collect(maps.Keys(p.vars.Values))))
 	}
 	out, err := valueOf(v)
 	if err != nil {
-		return value{}, p.errorf(tok.at, "%s: %v", tok.text, err)
+		p.fail(tok.at, "%s: %v", tok.text, err)
 	}
-	return out, nil
+	return out
 }
 
 // notificationName reports whether a variable exists in notifications only.
@@ -258,36 +259,30 @@ func (p *parser) unknown(tok token, known []string) *Error {
 }
 
 // call evaluates a function.
-func (p *parser) call(fn token) (value, error) {
+func (p *parser) call(fn token) value {
 	if fn.text != "env" && fn.text != "build.env" {
 		err := p.errorf(fn.at, "there is no function %s, have build.env and env", fn.text)
 		err.Name = fn.text
-		return value{}, err
+		panic(err)
 	}
-	if err := p.next(); err != nil {
-		return value{}, err
-	}
+	p.next()
 	arg := p.tok
 	if arg.kind != tokenString {
-		return value{}, p.unexpected("the name of a variable in quotes")
+		p.unexpected("the name of a variable in quotes")
 	}
-	if err := p.next(); err != nil {
-		return value{}, err
+	p.next()
+	v := value{kind: kindAny}
+	if !p.unvalued && p.is(")") {
+		var err error
+		if v, err = p.vars.env(arg.text); err != nil {
+			p.fail(arg.at, "%v", err)
+		}
+		if v.kind == kindNull && fn.text == "env" {
+			v = value{kind: kindString} // env, unlike build.env, always gives a string
+		}
 	}
-	if !p.is(")") {
-		return value{}, p.unexpected(`")"`)
-	}
-	if p.unvalued {
-		return value{kind: kindAny}, p.next()
-	}
-	v, err := p.vars.env(arg.text)
-	if err != nil {
-		return value{}, p.errorf(arg.at, "%v", err)
-	}
-	if v.kind == kindNull && fn.text == "env" {
-		v = value{kind: kindString} // env, unlike build.env, always gives a string
-	}
-	return v, p.next()
+	p.close()
+	return v
 }
 
 // nearest lists the names most like a wrong one, as the end of a sentence.

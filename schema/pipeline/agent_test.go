@@ -15,7 +15,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/internal/testenv"
-	"github.com/gpu-mode/kbgen/schema"
 )
 
 // parserSays returns the rule that the agent's real parser breaks with the
@@ -78,7 +77,7 @@ func stepsOnly(stream []byte) []byte {
 		if dec.Decode(&tree) != nil {
 			return out.Bytes()
 		}
-		c := &checker{severities: make([]schema.Severity, len(rules))}
+		c := &checker{severities: severities(Options{})}
 		r := resolver{c: c}
 		root := r.resolve(tree.Content[0])
 		if steps := child(root, "steps"); steps != nil {

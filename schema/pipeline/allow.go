@@ -36,7 +36,7 @@ func (c *checker) allowances(text []byte) []allowance {
 			continue
 		}
 		for _, id := range ids {
-			if _, ok := ruleIndex(id); !ok {
+			if _, ok := c.severities[id]; !ok {
 				c.add("KB008", at, "there is no rule %s", id)
 			}
 		}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	agentparser "github.com/buildkite/go-pipeline"
 	"gopkg.in/yaml.v3"
@@ -13,7 +14,7 @@ import (
 // A checker walks one stream of documents and collects findings.
 type checker struct {
 	opts       Options
-	severities []schema.Severity
+	severities map[string]schema.Severity // by rule
 	findings   []schema.Finding
 	text       []byte
 	lines      []string // of text, once somebody asked
@@ -49,21 +50,15 @@ func (c *checker) report(rule string, n *yaml.Node, path, format string, args ..
 
 // add adds a finding whose place is known, unless the rule is off.
 func (c *checker) add(rule string, f schema.Finding, format string, args ...any) {
-	i, ok := ruleIndex(rule)
+	severity, ok := c.severities[rule]
 	if !ok {
 		panic("no rule " + rule) // a mistake in this package; every test would meet it
 	}
-	if c.severities[i] == Off {
+	if severity == Off {
 		return
 	}
-	f.Rule, f.Severity, f.Text = rule, c.severities[i], fmt.Sprintf(format, args...)
+	f.Rule, f.Severity, f.Text = rule, severity, fmt.Sprintf(format, args...)
 	c.findings = append(c.findings, f)
-}
-
-// on reports whether a rule is to be looked at.
-func (c *checker) on(rule string) bool {
-	i, ok := ruleIndex(rule)
-	return ok && c.severities[i] != Off
 }
 
 // stream checks every document and then what holds for all of them.
@@ -105,29 +100,21 @@ func (c *checker) document(root *yaml.Node, prefix string) {
 	c.topLevel(d)
 	c.collect(d, child(d.root, "steps"), prefix+"steps", nil)
 	for _, s := range d.steps {
-		c.schemaOf(s)
-		c.step(d, s)
+		if s.kind != "" {
+			c.schema(s.kind, s.node, s.path)
+			c.step(d, s)
+		}
 	}
 	c.secretEnv(child(d.root, "env"), d.path+"env")
 	c.limits(d)
 	if !c.opts.NoInterpolation {
 		c.variables(d)
 	}
-	c.secretText(d, d.root)
+	c.secretText(d)
 }
 
-// schemaOf checks a step by the definition for its type.
-func (c *checker) schemaOf(s *step) {
-	if s.kind != "" {
-		c.schema(s.kind, s.node, s.path)
-	}
-}
-
-// step checks one step by itself.
+// step checks one step that has a type by itself.
 func (c *checker) step(d *document, s *step) {
-	if s.kind == "" {
-		return
-	}
 	c.shape(s)
 	c.condition(s)
 	c.agents(child(s.node, "agents"), s.path+".agents")
@@ -144,9 +131,7 @@ func (c *checker) step(d *document, s *step) {
 	}
 	c.softFail(s)
 	c.secretEnv(child(s.node, "env"), s.path+".env")
-	if build := child(s.node, "build"); build != nil {
-		c.secretEnv(child(build, "env"), s.path+".build.env")
-	}
+	c.secretEnv(child(child(s.node, "build"), "env"), s.path+".build.env")
 }
 
 // allow drops the findings that comments allow. They are looked for in the
@@ -156,11 +141,5 @@ func (c *checker) allow(text []byte) {
 		return
 	}
 	allowances := c.allowances(text)
-	kept := c.findings[:0]
-	for _, f := range c.findings {
-		if !allowed(allowances, f) {
-			kept = append(kept, f)
-		}
-	}
-	c.findings = kept
+	c.findings = slices.DeleteFunc(c.findings, func(f schema.Finding) bool { return allowed(allowances, f) })
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"strconv"
 
 	"gopkg.in/yaml.v3"
 
@@ -226,21 +225,11 @@ func convert(n *yaml.Node, nulls bool) any {
 			return b
 		}
 	case "!!int", "!!float":
-		return number(n)
-	}
-	return n.Value
-}
-
-// number returns a number for the schema, or the text when JSON has no such
-// number.
-func number(n *yaml.Node) any {
-	if _, err := strconv.Atoi(n.Value); err == nil && (n.Value == "0" || n.Value[0] != '0') && n.Value[0] != '+' {
-		return json.Number(n.Value)
-	}
-	var v any
-	if n.Decode(&v) == nil {
-		if text, err := json.Marshal(v); err == nil {
-			return json.Number(text)
+		var v any
+		if n.Decode(&v) == nil {
+			if text, err := json.Marshal(v); err == nil { // JSON has no infinity
+				return json.Number(text)
+			}
 		}
 	}
 	return n.Value

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -26,13 +27,18 @@ func Schema() []byte { return slices.Clone(format) }
 // compiled.
 var compiled = validation.New(format)
 
-// A shape is what messages need of one part of the format.
+// A shape is what messages need of one part of the format. Its description says
+// what is wanted there.
 type shape struct {
-	Ref        string            `json:"$ref"`
-	Properties map[string]*shape `json:"properties"`
-	Items      json.RawMessage   `json:"items"`
-	Additional json.RawMessage   `json:"additionalProperties"` // a shape or a boolean
+	Ref         string            `json:"$ref"`
+	Description string            `json:"description"`
+	Properties  map[string]*shape `json:"properties"`
+	Names       shapeNames        `json:"propertyNames"`
+	Items       *shape            `json:"items"`
+	Additional  json.RawMessage   `json:"additionalProperties"` // a shape or a boolean
 }
+
+type shapeNames struct{ Description string }
 
 var shapes = sync.OnceValue(func() map[string]*shape {
 	var all struct {
@@ -44,30 +50,33 @@ var shapes = sync.OnceValue(func() map[string]*shape {
 	return all.Definitions
 })
 
-// properties lists the keys that a definition has at a path, sorted.
-func properties(definition string, path []string) []string {
-	at := shapes()[definition]
-	for {
+// shapeAt returns what a definition says of the value at a path. A member of a
+// list without a description has that of the list.
+func shapeAt(definition string, path []string) shape {
+	at := *shapes()[definition]
+	for _, segment := range path {
+		next := at.Properties[segment]
+		_, notIndex := strconv.Atoi(segment)
 		switch {
-		case at == nil:
-			return nil
-		case at.Ref != "":
-			at = shapes()[strings.TrimPrefix(at.Ref, "#/definitions/")]
-			continue
-		case len(path) == 0:
-			return slices.Sorted(maps.Keys(at.Properties))
+		case next != nil:
+		case notIndex == nil && at.Items != nil:
+			next = at.Items
+		default:
+			_ = json.Unmarshal(at.Additional, &next) // a boolean has no properties
 		}
-		next, ok := at.Properties[path[0]]
-		if !ok {
-			raw := at.Additional
-			if _, err := strconv.Atoi(path[0]); err == nil {
-				raw = at.Items
-			}
-			next = nil
-			_ = json.Unmarshal(raw, &next) // a boolean has no properties
+		if next == nil {
+			return shape{}
 		}
-		at, path = next, path[1:]
+		list := at.Description
+		if at = *next; next.Ref != "" {
+			at = *shapes()[strings.TrimPrefix(next.Ref, "#/definitions/")]
+			at.Description = cmp.Or(next.Description, at.Description)
+		}
+		if notIndex == nil {
+			at.Description = cmp.Or(at.Description, list)
+		}
 	}
+	return at
 }
 
 // schema checks n by one definition of the format. One definition per type of
@@ -123,16 +132,16 @@ func locate(n *yaml.Node, segments []string, path string) (*yaml.Node, string) {
 // wanted.
 func describe(definition string, e validation.Error, at *yaml.Node) (rule, text string) {
 	segments := e.Path
-	name := lastName(segments)
+	name, want := lastName(segments), shapeAt(definition, segments)
 	switch e.Keyword {
 	case "additionalProperties":
-		return "KB011", unknownKey(e.Property, properties(definition, segments))
+		return "KB011", unknownKey(e.Property, slices.Sorted(maps.Keys(want.Properties)))
 	case "required":
 		return "KB013", fmt.Sprintf("missing key %q", e.Property)
 	case "dependencies":
 		return "KB019", fmt.Sprintf("got %s, want %s beside it", concurrencyKeys(at), e.Property)
 	case "propertyNames":
-		return "KB012", fmt.Sprintf("got the name %q, want %s", e.Property, nameForms[name])
+		return "KB012", fmt.Sprintf("got the name %q, want %s", e.Property, want.Names.Description)
 	}
 	got := kindName(at)
 	switch {
@@ -150,7 +159,7 @@ func describe(definition string, e validation.Error, at *yaml.Node) (rule, text 
 		}
 		return "KB018", fmt.Sprintf("got %s, want letters, digits, _ - . : and comma", got)
 	}
-	return "KB012", fmt.Sprintf("got %s, want %s", got, wanted(definition, segments, name))
+	return "KB012", fmt.Sprintf("got %s, want %s", got, cmp.Or(want.Description, "text"))
 }
 
 // lastName returns the last key on the way to a value, without indexes.
@@ -179,96 +188,6 @@ func unknownKey(key string, known []string) string {
 		return fmt.Sprintf("unknown key %q, nearest is %q", key, near)
 	}
 	return fmt.Sprintf("unknown key %q", key)
-}
-
-// nameForms says what keys of mappings must look like.
-var nameForms = map[string]string{
-	"env":    "the name of a variable: letters, digits and _",
-	"agents": "the name of a tag",
-}
-
-// forms says what values must look like, by the last key on the way to them.
-var forms = map[string]string{
-	"steps":                    "a list of steps",
-	"env":                      "a mapping of names to text, numbers or booleans",
-	"agents":                   "a mapping of tags to text",
-	"queue":                    "the name of a queue",
-	"command":                  "text or a list of texts",
-	"timeout_in_minutes":       "a whole number of minutes, at least 1",
-	"timeout":                  "a whole number of minutes, at least 1",
-	"parallelism":              "a whole number, at least 1",
-	"concurrency":              "a whole number, at least 1",
-	"depth":                    "a whole number, at least 1",
-	"priority":                 "a whole number",
-	"concurrency_method":       "ordered or eager",
-	"plugins":                  "a list of mappings, each with a plugin and its settings",
-	"matrix":                   "a list of values, or a mapping with setup",
-	"setup":                    "a list of values, or a mapping of dimensions to lists",
-	"retry":                    "a mapping with automatic or manual",
-	"automatic":                "true, false, or a list of rules",
-	"manual":                   "true, false, or a mapping with allowed, permit_on_passed or reason",
-	"exit_status":              "a number from -1 to 255 (on Kubernetes also -7 and -10), a list of them, or \"*\"",
-	"signal_reason":            "*, none, agent_incompatible, agent_refused, agent_stop, cancel, process_run_error, signature_rejected or stack_error",
-	"limit":                    "a whole number from 0 to 10",
-	"soft_fail":                "true, false, or a list of {exit_status: …}",
-	"skip":                     "true, false, or a reason",
-	"depends_on":               "a key, or a list of keys or {step: …, allow_failure: …}",
-	"key":                      "a name",
-	"blocked_state":            "passed, failed or running",
-	"trigger":                  "the slug of a pipeline",
-	"checkout":                 "a mapping with skip, submodules, depth and so on",
-	"commit_verification":      "strict or warn",
-	"size":                     "a size like 20g",
-	"notify":                   "a list of services, each as a mapping",
-	"if":                       "a condition as text",
-	"secrets":                  "a list of names, or a mapping of variables to names",
-	"allow_dependency_failure": "true or false",
-	"allow_failure":            "true or false",
-	"continue_on_failure":      "true or false",
-	"cancel_on_build_failing":  "true or false",
-	"async":                    "true or false",
-	"allowed":                  "true or false",
-	"permit_on_passed":         "true or false",
-	"required":                 "true or false",
-	"multiple":                 "true or false",
-	"submodules":               "true or false",
-	"lfs":                      "true or false",
-	"fields":                   "a list of fields, at least one",
-	"options":                  "a list of {label: …, value: …}, at least one",
-}
-
-// wanted says what the value should look like. Where the schema gives a form
-// for the members of a mapping, it is the mapping's name that says it.
-func wanted(definition string, segments []string, name string) string {
-	for _, parent := range []string{"env", "agents", "meta_data", "with", "setup"} {
-		if i := slices.Index(segments, parent); i >= 0 && i < len(segments)-1 && name != "queue" {
-			return "text, a number or a boolean"
-		}
-	}
-	if name != "" && segments[len(segments)-1] != name { // a member of a list
-		switch name {
-		case "plugins":
-			return "a mapping with a plugin and its settings"
-		case "automatic":
-			return "a rule with exit_status, signal, signal_reason or limit"
-		case "soft_fail":
-			return "{exit_status: …}"
-		case "notify":
-			return "a mapping with a service, github_check or github_commit_status"
-		case "agents":
-			return "tag=value"
-		}
-	}
-	if name == "skip" && slices.Contains(segments, "checkout") {
-		return "true or false"
-	}
-	if form, ok := forms[name]; ok {
-		return form
-	}
-	if definition == "document" && name == "" {
-		return "a mapping with steps"
-	}
-	return "text"
 }
 
 // topLevel reports misspelt keys beside steps. Others are common and harmless:

@@ -133,7 +133,7 @@ func (g *grapher) depend(s *step, begun *vertex, depends *yaml.Node) {
 }
 
 func (g *grapher) unknown(item *yaml.Node, path, key string) {
-	if !g.c.on("KB102") && !g.c.on("KB105") && !g.c.on("KB106") {
+	if on := g.c.severities; on["KB102"] == Off && on["KB105"] == Off && on["KB106"] == Off {
 		return
 	}
 	if k := g.misspelt(key); k != "" {

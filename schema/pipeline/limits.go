@@ -159,17 +159,11 @@ func scalars(n *yaml.Node, path string, f func(n *yaml.Node, path string)) {
 		f(n, path)
 	case n.Kind == yaml.SequenceNode:
 		for i, item := range n.Content {
-			if item.Kind == yaml.ScalarNode && !strings.ContainsAny(item.Value, "${") {
-				continue // saves the path; nobody looks at plain text
-			}
 			scalars(item, index(path, i), f)
 		}
 	case n.Kind == yaml.MappingNode:
 		entries(n, func(key, value *yaml.Node) {
 			f(key, path)
-			if value.Kind == yaml.ScalarNode && !strings.ContainsAny(value.Value, "${") {
-				return
-			}
 			scalars(value, join(path, key.Value), f)
 		})
 	}
@@ -194,8 +188,8 @@ func (c *checker) environment(d *document) {
 			continue
 		}
 		sum := shared + size(child(s.node, "env"), s.path+".env")
-		command, lines := 0, items(child(s.node, "command"))
-		for _, line := range append(lines, items(child(s.node, "commands"))...) {
+		command := 0
+		for _, line := range commands(s.node) {
 			command += len(line.Value) + 1
 		}
 		if command+len("BUILDKITE_COMMAND=") > maxVariable {

@@ -92,13 +92,18 @@ func Parse(stream []byte) ([]Document, error) {
 	return documents, nil
 }
 
-// severities lists what each rule's findings count, in the order of rules.
-func severities(opts Options) []schema.Severity {
-	list := make([]schema.Severity, len(rules))
-	for i := range rules {
-		if !slices.Contains(opts.Ignore, rules[i].ID) {
-			list[i] = rules[i].severity(opts.Strict)
+// severities says what each rule's findings count.
+func severities(opts Options) map[string]schema.Severity {
+	all := make(map[string]schema.Severity, len(rules))
+	for _, r := range rules {
+		switch {
+		case slices.Contains(opts.Ignore, r.ID):
+			all[r.ID] = Off
+		case opts.Strict:
+			all[r.ID] = r.Strict
+		default:
+			all[r.ID] = r.Severity
 		}
 	}
-	return list
+	return all
 }

@@ -118,7 +118,7 @@ line 12: steps[2]: a step without a type, want command, plugins, wait, block, in
 
 // jobCount is how many jobs the checks of limits count in one document.
 func jobCount(doc []byte) int {
-	c := &checker{keys: map[string]*step{}, severities: make([]schema.Severity, len(rules))}
+	c := &checker{keys: map[string]*step{}, severities: severities(Options{})}
 	roots, _ := c.decode(doc)
 	jobs := 0
 	for _, root := range roots {

@@ -3,8 +3,7 @@ package pipeline
 // A pluginTable lists what settings a plugin has.
 type pluginTable struct {
 	versions []string          // that the table is of; empty when it holds for any
-	settings map[string]string // name to types: t text, b boolean, i whole number, l list, m mapping, * anything
-	since    map[string]string // settings that came with a version, and that version
+	settings map[string]string // name to types: t text, b boolean, i whole number, l list, m mapping, * anything; behind them the version that it came with
 	absent   map[string]string // settings people look for, and why there are none
 	required []string
 	released bool // versions lists all that were released, oldest first
@@ -33,37 +32,22 @@ var pluginTables = map[string]pluginTable{
 		released: true,
 		required: []string{"image"},
 		settings: map[string]string{
-			"add-caps": "l", "add-host": "l", "additional-groups": "l", "always-pull": "b", "chown": "b", "chown-image": "t", "cleanup": "b",
-			"command": "l", "cpus": "t", "debug": "b", "device-read-bps": "l", "device-read-iops": "l",
-			"device-write-bps": "l", "device-write-iops": "l", "devices": "l", "drop-caps": "l", "entrypoint": "t",
-			"env-file": "l", "env-propagation-list": "t", "environment": "l", "expand-image-vars": "b",
-			"expand-volume-vars": "b", "gpus": "t", "image": "t", "init": "b", "interactive": "b", "ipc": "t",
-			"leave-container": "b", "load": "t", "log-driver": "t", "log-opt": "l", "memory": "t", "memory-swap": "t",
-			"memory-swappiness": "t", "mount-buildkite-agent": "b", "mount-checkout": "b", "mount-ssh-agent": "bt", "mounts": "lt",
-			"network": "t", "pid": "t", "platform": "t", "privileged": "b", "propagate-aws-auth-tokens": "b",
-			"propagate-environment": "b", "propagate-gcp-auth-tokens": "b", "propagate-uid-gid": "b", "publish": "l",
-			"pull-retries": "i", "run-labels": "b", "runtime": "t", "security-opts": "l", "shell": "bl", "shm-size": "t",
-			"skip-checkout": "b", "storage-opt": "t", "sysctls": "l", "tmpfs": "l", "tty": "b", "ulimits": "l", "user": "t",
-			"userns": "t", "volumes": "l", "workdir": "t",
-		},
-		since: map[string]string{
-			"add-caps": "v3.14.0", "add-host": "v3.3.0", "additional-groups": "v1.2.0", "always-pull": "v1.1.0",
-			"chown": "v5.12.0", "chown-image": "v5.12.0", "cleanup": "v3.3.0", "command": "v2.0.0", "cpus": "v3.6.0",
-			"debug": "v1.1.0", "device-read-bps": "v5.10.0", "device-read-iops": "v5.10.0",
-			"device-write-bps": "v5.10.0", "device-write-iops": "v5.10.0", "devices": "v3.3.0",
-			"drop-caps": "v3.14.0", "entrypoint": "v1.2.2", "env-file": "v4.2.0", "env-propagation-list": "v5.5.0",
-			"environment": "v1.1.0", "expand-image-vars": "v5.7.0", "expand-volume-vars": "v5.1.0",
-			"gpus": "v3.10.0", "init": "v3.0.0", "interactive": "v4.1.0", "ipc": "v3.5.0",
-			"leave-container": "v3.11.0", "load": "v5.9.0", "log-driver": "v5.13.0", "log-opt": "v5.13.0",
-			"memory": "v3.9.0", "memory-swap": "v3.9.0", "memory-swappiness": "v3.9.0",
-			"mount-buildkite-agent": "v1.1.0", "mount-checkout": "v3.0.0", "mount-ssh-agent": "v3.0.0",
-			"mounts": "v1.1.0", "network": "v1.2.0", "pid": "v3.10.0", "platform": "v5.6.0", "privileged": "v2.1.0",
-			"propagate-aws-auth-tokens": "v3.8.0", "propagate-environment": "v2.1.0",
-			"propagate-gcp-auth-tokens": "v5.11.0", "propagate-uid-gid": "v3.1.0", "publish": "v3.4.0",
-			"pull-retries": "v3.0.0", "run-labels": "v5.8.0", "runtime": "v1.2.0", "security-opts": "v3.14.0",
-			"shell": "v1.3.0", "shm-size": "v2.2.0", "skip-checkout": "v4.0.0", "storage-opt": "v3.13.0",
-			"sysctls": "v3.2.0", "tmpfs": "v3.0.0", "tty": "v2.0.0", "ulimits": "v5.2.0", "user": "v1.1.0",
-			"userns": "v3.4.0", "volumes": "v2.0.0",
+			"add-caps": "l v3.14.0", "add-host": "l v3.3.0", "additional-groups": "l v1.2.0", "always-pull": "b v1.1.0",
+			"chown": "b v5.12.0", "chown-image": "t v5.12.0", "cleanup": "b v3.3.0", "command": "l v2.0.0", "cpus": "t v3.6.0",
+			"debug": "b v1.1.0", "device-read-bps": "l v5.10.0", "device-read-iops": "l v5.10.0",
+			"device-write-bps": "l v5.10.0", "device-write-iops": "l v5.10.0", "devices": "l v3.3.0", "drop-caps": "l v3.14.0",
+			"entrypoint": "t v1.2.2", "env-file": "l v4.2.0", "env-propagation-list": "t v5.5.0", "environment": "l v1.1.0",
+			"expand-image-vars": "b v5.7.0", "expand-volume-vars": "b v5.1.0", "gpus": "t v3.10.0", "image": "t",
+			"init": "b v3.0.0", "interactive": "b v4.1.0", "ipc": "t v3.5.0", "leave-container": "b v3.11.0",
+			"load": "t v5.9.0", "log-driver": "t v5.13.0", "log-opt": "l v5.13.0", "memory": "t v3.9.0",
+			"memory-swap": "t v3.9.0", "memory-swappiness": "t v3.9.0", "mount-buildkite-agent": "b v1.1.0",
+			"mount-checkout": "b v3.0.0", "mount-ssh-agent": "bt v3.0.0", "mounts": "lt v1.1.0", "network": "t v1.2.0",
+			"pid": "t v3.10.0", "platform": "t v5.6.0", "privileged": "b v2.1.0", "propagate-aws-auth-tokens": "b v3.8.0",
+			"propagate-environment": "b v2.1.0", "propagate-gcp-auth-tokens": "b v5.11.0", "propagate-uid-gid": "b v3.1.0",
+			"publish": "l v3.4.0", "pull-retries": "i v3.0.0", "run-labels": "b v5.8.0", "runtime": "t v1.2.0",
+			"security-opts": "l v3.14.0", "shell": "bl v1.3.0", "shm-size": "t v2.2.0", "skip-checkout": "b v4.0.0",
+			"storage-opt": "t v3.13.0", "sysctls": "l v3.2.0", "tmpfs": "l v3.0.0", "tty": "b v2.0.0", "ulimits": "l v5.2.0",
+			"user": "t v1.1.0", "userns": "t v3.4.0", "volumes": "l v2.0.0", "workdir": "t",
 		},
 		absent: map[string]string{
 			"cpuset-cpus":   "the machine limits the cores, see its service",

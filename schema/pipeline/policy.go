@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -34,12 +35,9 @@ func (c *checker) queued(d *document, s *step) bool {
 	if agents.Kind == yaml.MappingNode {
 		return child(agents, "queue") != nil
 	}
-	for _, rule := range items(agents) {
-		if strings.Contains(rule.Value, "queue") || isVariable(rule.Value) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(items(agents), func(rule *yaml.Node) bool {
+		return strings.Contains(rule.Value, "queue") || isVariable(rule.Value)
+	})
 }
 
 // agentVariable reports variables that change what the agent does.

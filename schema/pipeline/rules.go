@@ -25,24 +25,6 @@ type Rule struct {
 // failures, 6 plugins, 7 secrets, 8 the agent's own parser.
 func Rules() []Rule { return rules[:] }
 
-// severity returns how much a finding of the rule matters.
-func (r *Rule) severity(strict bool) schema.Severity {
-	if strict {
-		return r.Strict
-	}
-	return r.Severity
-}
-
-// ruleIndex finds a rule by its number.
-func ruleIndex(id string) (int, bool) {
-	for i := range rules {
-		if rules[i].ID == id {
-			return i, true
-		}
-	}
-	return 0, false
-}
-
 var rules = [...]Rule{
 	{"KB001", "empty document", Error, Error,
 		"Write steps into every document. The agent takes empty input, and input of comments only, for nothing to do: the upload succeeds and the build goes green."},

@@ -71,21 +71,18 @@ func untrusted(s *step) bool {
 	return runsSubmission().MatchString(commandText(s.node))
 }
 
-// commandText is what a step runs.
+// commands lists what a step runs.
+func commands(n *yaml.Node) []*yaml.Node {
+	return slices.Concat(items(child(n, "command")), items(child(n, "commands")))
+}
+
+// commandText is what a step runs as one text.
 func commandText(n *yaml.Node) string {
-	var lines []string
-	for _, key := range []string{"command", "commands"} {
-		switch at := child(n, key); {
-		case at == nil:
-		case at.Kind == yaml.ScalarNode:
-			lines = append(lines, at.Value)
-		default:
-			for _, line := range at.Content {
-				lines = append(lines, line.Value)
-			}
-		}
+	var all strings.Builder
+	for _, at := range commands(n) {
+		scalars(at, "", func(line *yaml.Node, _ string) { all.WriteString(line.Value + "\n") })
 	}
-	return strings.Join(lines, "\n")
+	return all.String()
 }
 
 // trust looks for secrets that reach a step which runs a submission.
@@ -118,37 +115,12 @@ func (c *checker) trust(d *document, s *step) {
 }
 
 // secretText looks for tokens anywhere in a document.
-func (c *checker) secretText(d *document, n *yaml.Node) {
-	for _, inner := range n.Content {
-		c.secretText(d, inner)
-	}
-	for _, t := range token.All(n.Value) {
-		path, _ := pathTo(d.root, n)
-		f := schema.Finding{Path: d.path + path}
-		f.Line, f.Column = c.position(n, t.Offset, t.Mark)
-		c.add("KB702", f, "the text holds %s", t.What)
-	}
-}
-
-// pathTo returns the path from a tree to one of its nodes.
-func pathTo(root, n *yaml.Node) (path string, ok bool) {
-	for i, inner := range root.Content {
-		step := ""
-		switch {
-		case root.Kind == yaml.SequenceNode:
-			step = index("", i)
-		case i%2 == 1:
-			step = "." + root.Content[i-1].Value
+func (c *checker) secretText(d *document) {
+	scalars(d.root, d.path, func(n *yaml.Node, path string) {
+		for _, t := range token.All(n.Value) {
+			f := schema.Finding{Path: path}
+			f.Line, f.Column = c.position(n, t.Offset, t.Mark)
+			c.add("KB702", f, "the text holds %s", t.What)
 		}
-		if inner == n {
-			return strings.TrimPrefix(step, "."), true
-		}
-		if rest, ok := pathTo(inner, n); ok {
-			if rest != "" && rest[0] != '[' {
-				rest = "." + rest
-			}
-			return strings.TrimPrefix(step+rest, "."), true
-		}
-	}
-	return "", false
+	})
 }

@@ -19,14 +19,15 @@ func (c *checker) settings(p plugin, table pluginTable) {
 		name := table.name(key.Value)
 		path := p.path + "." + key.Value
 		seen[name] = true
-		types, known := table.settings[name]
-		if exact && older(p.version, table.since[name]) {
+		listed, known := table.settings[name]
+		types, since, _ := strings.Cut(listed, " ")
+		if exact && older(p.version, since) {
 			known = false
 		}
 		switch {
 		case !known && isVariable(key.Value):
 		case !known:
-			c.unknownSetting(p, key, name, table, exact)
+			c.unknownSetting(p, key, name, since, table, exact)
 		case name != key.Value:
 			c.report("KB606", key, p.path, "got %q, want %q", key.Value, name)
 			c.settingType(value, path, types)
@@ -84,11 +85,7 @@ func (c *checker) version(p plugin, table pluginTable) bool {
 
 // older reports whether a version comes before another; "" comes before all.
 func older(version, than string) bool {
-	if than == "" {
-		return false
-	}
-	a, b := numbersOf(version), numbersOf(than)
-	return slices.Compare(a, b) < 0
+	return than != "" && slices.Compare(numbersOf(version), numbersOf(than)) < 0
 }
 
 // numbersOf are those of a version, v5.13.0.
@@ -106,14 +103,14 @@ func numbersOf(version string) []int {
 
 // unknownSetting reports a setting that this version of a plugin does not
 // have. Of other versions only what looks misspelt is likely to be wrong.
-func (c *checker) unknownSetting(p plugin, key *yaml.Node, name string, table pluginTable, exact bool) {
+func (c *checker) unknownSetting(p plugin, key *yaml.Node, name, since string, table pluginTable, exact bool) {
 	near := nearest(key.Value, slices.Sorted(maps.Keys(table.settings)))
 	why := table.absent[key.Value]
 	switch {
 	case why != "":
 		c.report("KB602", key, p.path, "%s has no setting %q: %s", p.name, key.Value, why)
-	case table.since[name] != "" && exact:
-		c.report("KB602", key, p.path, "%s has no setting %q, it came with %s%s", p.source, key.Value, table.since[name], without[name])
+	case since != "" && exact:
+		c.report("KB602", key, p.path, "%s has no setting %q, it came with %s%s", p.source, key.Value, since, without[name])
 	case near != "" && exact:
 		c.report("KB602", key, p.path, "%s has no setting %q, nearest is %q", p.name, key.Value, near)
 	case exact:

@@ -139,7 +139,7 @@ func TestBuildCancelledByHandFailsItsRun(t *testing.T) {
 	id := r.submit("1")
 	r.run()
 	r.await(Created)
-	if _, err := r.standIn.Engine.CancelBuild("kernelbot", 1); err != nil {
+	if _, err := r.standIn.Engine.CancelBuild(r.standIn.Engine.Builds(engine.BuildFilter{})[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	r.await(Failed)
