@@ -1,11 +1,9 @@
 package web
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,55 +26,23 @@ const (
 
 type adminPage struct {
 	Accepting bool
-	Totals    []total
+	Totals    store.Stats
 	Boards    []boardNumbers
-	Stuck     []stuck
+	Stuck     []store.Stuck
 	StuckMore int
 	Query     string
-	Users     []userLine
+	Users     []store.User
 	UsersMore int
 	Recent    []listed
 	Board     string // whose invites are shown
-	Invites   []invite
+	Invites   []store.Invite
 	Codes     []string // just made
 	Said      string
 }
 
-type total struct {
-	Name  string
-	Value string
-}
-
 type boardNumbers struct {
-	Key                 string // the name as it is
-	Name, Path, Invites string
-	Users, Submissions  string
-	Hour, Day, Open     string
-	Statuses, Modes     string
-	Deadline            string
-	IsOpen, Hidden      bool
-}
-
-type stuck struct {
-	Path, Board, GPU, Mode string
-	Submission             int64
-	State                  string
-	Since                  view.Moment
-	Owner                  string
-	Build                  int64
-	Secret                 bool
-}
-
-type userLine struct {
-	ID, Name, Path string
-	Banned, CLI    bool
-	Submissions    int
-}
-
-type invite struct {
-	Code, Boards   string
-	User, UserPath string
-	Created        view.Moment
+	store.Board
+	Numbers store.BoardStats
 }
 
 func (s *site) admin(r *request) error { return s.showAdmin(r, http.StatusOK, "", nil) }
@@ -99,31 +65,21 @@ func (s *site) showAdmin(r *request, status int, said string, codes []string) er
 }
 
 func (s *site) fillNumbers(r *request, page *adminPage) error {
-	stats, err := s.Backend.Stats(r.Context(), r.viewer)
-	if err != nil {
+	var err error
+	if page.Totals, err = s.Backend.Stats(r.Context(), r.viewer); err != nil {
 		return err
-	}
-	page.Totals = []total{
-		{"Users", format.Number(stats.Users)}, {"Submissions", format.Number(stats.Submissions)}, {"In the last hour", format.Number(stats.Hour)},
-		{"In the last day", format.Number(stats.Day)}, {"Runs under way", format.Number(stats.Runs)},
 	}
 	boards, err := s.Backend.Boards(r.Context(), r.viewer)
 	if err != nil {
 		return err
 	}
-	numbers := map[string]*store.BoardStats{}
-	for i := range stats.Boards {
-		numbers[stats.Boards[i].Board] = &stats.Boards[i]
+	numbers := map[string]store.BoardStats{}
+	for _, n := range page.Totals.Boards {
+		numbers[n.Board] = n
 	}
 	slices.SortStableFunc(boards, func(a, b store.Board) int { return byDeadline(&a, &b, r) })
 	for _, b := range boards {
-		line := boardNumbers{Key: b.Name, Name: name(b.Name), Path: boardPath(b.Name, ""), Invites: "/admin?invites=" + url.QueryEscape(b.Name) + "#invites",
-			Deadline: deadline(b.Deadline, r.now), IsOpen: r.now.Before(b.Deadline), Hidden: b.Visibility == store.Closed}
-		if n := numbers[b.Name]; n != nil {
-			line.Users, line.Submissions, line.Hour, line.Day, line.Open = format.Number(n.Users), format.Number(n.Submissions), format.Number(n.Hour), format.Number(n.Day), format.Number(n.Open)
-			line.Statuses, line.Modes = tally(n.Statuses), tally(n.Modes)
-		}
-		page.Boards = append(page.Boards, line)
+		page.Boards = append(page.Boards, boardNumbers{b, numbers[b.Name]})
 	}
 	return nil
 }
@@ -147,11 +103,7 @@ func (s *site) fillStuck(r *request, page *adminPage) error {
 	if len(all) > maxStuck {
 		all, page.StuckMore = all[:maxStuck], len(all)-maxStuck
 	}
-	for _, one := range all {
-		state := cmp.Or(one.State, "nothing planned")
-		page.Stuck = append(page.Stuck, stuck{Path: submissionPath(one.Submission), Submission: one.Submission, Board: name(one.Board), GPU: text.Line(one.GPU, maxName),
-			Mode: view.Mode(one.Mode), State: state, Since: newMoment(one.Changed, r.now), Owner: text.Line(one.LeaseOwner, maxName), Build: one.BuildNumber, Secret: one.Secret})
-	}
+	page.Stuck = all
 	return nil
 }
 
@@ -169,18 +121,13 @@ func (s *site) fillUsers(r *request, page *adminPage) error {
 	if len(users) > maxUsers {
 		users, page.UsersMore = users[:maxUsers], len(users)-maxUsers
 	}
-	for _, u := range users {
-		page.Users = append(page.Users, userLine{ID: u.ID, Name: name(u.Name), Path: userPath(u.ID), Banned: u.Banned, CLI: u.CLI, Submissions: u.Submissions})
-	}
+	page.Users = users
 	return nil
 }
 
 func (s *site) fillRecent(r *request, page *adminPage) error {
 	all, err := s.Backend.Mine(r.Context(), r.viewer, store.Query{Limit: 25})
-	page.Recent = newListed(all, r)
-	for i := range all {
-		page.Recent[i].User, page.Recent[i].UserPath = name(all[i].User), userPath(all[i].UserID)
-	}
+	page.Recent = newListed(all, true)
 	return err
 }
 
@@ -189,19 +136,10 @@ func (s *site) fillInvites(r *request, page *adminPage) error {
 	if board == "" {
 		return nil
 	}
-	all, err := s.Backend.Invites(r.Context(), r.viewer, board)
-	if err != nil {
-		return err
-	}
 	page.Board = name(board)
-	for _, i := range all {
-		line := invite{Code: text.Line(i.Code, 100), Boards: text.Line(strings.Join(i.Boards, ", "), 300), Created: newMoment(i.Created, r.now)}
-		if i.UserID != "" {
-			line.User, line.UserPath = name(i.User), userPath(i.UserID)
-		}
-		page.Invites = append(page.Invites, line)
-	}
-	return nil
+	var err error
+	page.Invites, err = s.Backend.Invites(r.Context(), r.viewer, board)
+	return err
 }
 
 // actAsAdmin does what a form of the page for admins says.
