@@ -34,23 +34,24 @@ type Polled struct {
 
 // A Job is how far a submission is.
 type Job struct {
-	Status    string // "" when there is none
-	Error     string
-	Heartbeat time.Time
+	Status    string    `json:"status"` // "" when there is none
+	Error     string    `json:"error"`
+	Heartbeat time.Time `json:"-"`
 }
 
-// A PolledRun is one row of runs.
+// A PolledRun is one row of runs. Its JSON is what kbserve prints.
 type PolledRun struct {
-	Start, End  time.Time
-	Mode        string
-	Secret      bool
-	Runner      string
-	Score       *float64
-	Passed      bool
-	Compilation json.RawMessage // these four are nil in a secret run
-	Meta        json.RawMessage
-	Result      json.RawMessage
-	System      json.RawMessage
+	Runner      string          `json:"gpu_type"`
+	Mode        string          `json:"mode"`
+	Secret      bool            `json:"secret"`
+	Passed      bool            `json:"passed"`
+	Score       *float64        `json:"score"` // seconds
+	Start       time.Time       `json:"start_time"`
+	End         time.Time       `json:"end_time"`
+	Compilation json.RawMessage `json:"-"` // these four are nil in a secret run
+	Meta        json.RawMessage `json:"-"`
+	Result      json.RawMessage `json:"-"`
+	System      json.RawMessage `json:"-"`
 }
 
 // Poll reads one submission.
@@ -178,18 +179,21 @@ type Query struct {
 	Offset, Limit int   // Limit 0 is 50; 1000 at most
 }
 
-// A Listed submission is one line of a list.
+// A Listed submission is one line of a list. Its JSON is what kbserve prints.
 type Listed struct {
-	ID           int64
-	Board        string
-	FileName     string
-	GPU, Mode    string // "" when Kernelbot accepted it
-	UserID, User string
-	Time         time.Time
-	Done, Hacked bool
-	Job          Job
-	Runs         []ListedRun        // public runs that passed
-	Verdicts     []ranking.Decision // of a ranked submission, by GPU type
+	ID       int64     `json:"id"`
+	Board    string    `json:"board"`
+	FileName string    `json:"file_name"`
+	GPU      string    `json:"gpu_type"` // "" when Kernelbot accepted it, and Mode, too
+	Mode     string    `json:"mode"`
+	UserID   string    `json:"user_id"`
+	User     string    `json:"user_name"`
+	Time     time.Time `json:"submission_time"`
+	Done     bool      `json:"done"`
+	Hacked   bool      `json:"hacked"`
+	Job
+	Runs     []ListedRun        `json:"-"`        // public runs that passed
+	Verdicts []ranking.Decision `json:"verdicts"` // of a ranked submission, by GPU type
 }
 
 // A ListedRun is one public run that passed.

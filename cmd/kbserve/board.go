@@ -290,7 +290,7 @@ func (c *showCmd) Run(ctx context.Context, env *cli.Env) error {
 				if e.Tied {
 					rank += "="
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", rank, text.Line(e.UserName, 60), text.Line(e.UserID, 20), format.Score(e.Score), e.Time.Format("2006-01-02 15:04"), e.Submission)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", rank, text.Line(e.User, 60), text.Line(e.UserID, 20), format.Score(e.Score), e.Time.Format("2006-01-02 15:04"), e.SubmissionID)
 			}
 			if err := w.Flush(); err != nil {
 				return err
