@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
@@ -251,10 +250,13 @@ func (b *Backend) UserName(ctx context.Context, id string) (string, error) {
 	return user.Name, err
 }
 
-// Stuck lists for admins what has not finished and is older than age.
-func (b *Backend) Stuck(ctx context.Context, v Viewer, age time.Duration) ([]store.Stuck, error) {
-	if err := v.admin("listing stuck runs"); err != nil {
+// Limits lists a board's limits. They are no secret.
+//
+// Errors: [store.ErrNotFound].
+func (b *Backend) Limits(ctx context.Context, v Viewer, board string) ([]store.Limit, error) {
+	found, err := b.Board(ctx, v, board)
+	if err != nil {
 		return nil, err
 	}
-	return b.o.Store.Stuck(ctx, age)
+	return b.o.Store.Limits(ctx, found.Name)
 }

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -48,25 +47,25 @@ type boardNumbers struct {
 func (s *site) admin(r *request) error { return s.showAdmin(r, http.StatusOK, "", nil) }
 
 func (s *site) showAdmin(r *request, status int, said string, codes []string) error {
-	if !r.viewer.Admin {
-		return fmt.Errorf("the page for admins: %w", backend.ErrForbidden)
-	}
-	page := &adminPage{Said: said, Codes: codes}
-	var err error
-	if page.Accepting, err = s.Backend.Accepting(r.Context()); err != nil {
+	a, err := s.Backend.Admin(r.viewer)
+	if err != nil {
 		return err
 	}
-	for _, fill := range []func(*request, *adminPage) error{s.fillNumbers, s.fillStuck, s.fillUsers, s.fillRecent, s.fillInvites} {
-		if err := fill(r, page); err != nil {
+	page := &adminPage{Said: said, Codes: codes}
+	if page.Accepting, err = a.Accepting(r.Context()); err != nil {
+		return err
+	}
+	for _, fill := range []func(*request, *backend.Admin, *adminPage) error{s.fillNumbers, s.fillStuck, s.fillUsers, s.fillRecent, s.fillInvites} {
+		if err := fill(r, a, page); err != nil {
 			return err
 		}
 	}
 	return s.render(r, status, frame{Page: "admin", Title: "Admin", Here: "admin", Content: page})
 }
 
-func (s *site) fillNumbers(r *request, page *adminPage) error {
+func (s *site) fillNumbers(r *request, a *backend.Admin, page *adminPage) error {
 	var err error
-	if page.Totals, err = s.Backend.Stats(r.Context(), r.viewer); err != nil {
+	if page.Totals, err = a.Stats(r.Context()); err != nil {
 		return err
 	}
 	boards, err := s.Backend.Boards(r.Context(), r.viewer)
@@ -95,8 +94,8 @@ func tally(numbers map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-func (s *site) fillStuck(r *request, page *adminPage) error {
-	all, err := s.Backend.Stuck(r.Context(), r.viewer, stuckAfter)
+func (s *site) fillStuck(r *request, a *backend.Admin, page *adminPage) error {
+	all, err := a.Stuck(r.Context(), stuckAfter)
 	if err != nil {
 		return err
 	}
@@ -107,8 +106,8 @@ func (s *site) fillStuck(r *request, page *adminPage) error {
 	return nil
 }
 
-func (s *site) fillUsers(r *request, page *adminPage) error {
-	users, err := s.Backend.Users(r.Context(), r.viewer)
+func (s *site) fillUsers(r *request, a *backend.Admin, page *adminPage) error {
+	users, err := a.Users(r.Context())
 	if err != nil {
 		return err
 	}
@@ -125,64 +124,65 @@ func (s *site) fillUsers(r *request, page *adminPage) error {
 	return nil
 }
 
-func (s *site) fillRecent(r *request, page *adminPage) error {
+func (s *site) fillRecent(r *request, _ *backend.Admin, page *adminPage) error {
 	all, err := s.Backend.Mine(r.Context(), r.viewer, store.Query{Limit: 25})
 	page.Recent = newListed(all, true)
 	return err
 }
 
-func (s *site) fillInvites(r *request, page *adminPage) error {
+func (s *site) fillInvites(r *request, a *backend.Admin, page *adminPage) error {
 	board := r.FormValue("invites")
 	if board == "" {
 		return nil
 	}
 	page.Board = name(board)
 	var err error
-	page.Invites, err = s.Backend.Invites(r.Context(), r.viewer, board)
+	page.Invites, err = a.Invites(r.Context(), strings.ToLower(board))
 	return err
 }
 
 // actAsAdmin does what a form of the page for admins says.
 func (s *site) actAsAdmin(r *request) error {
-	if !r.viewer.Admin {
-		return fmt.Errorf("the page for admins: %w", backend.ErrForbidden)
+	a, err := s.Backend.Admin(r.viewer)
+	if err != nil {
+		return err
 	}
-	said, codes, err := s.administer(r)
+	said, codes, err := administer(r, a)
 	if err != nil {
 		return err
 	}
 	return s.showAdmin(r, http.StatusOK, said, codes)
 }
 
-func (s *site) administer(r *request) (said string, codes []string, err error) {
-	ctx, v := r.Context(), r.viewer
+func administer(r *request, a *backend.Admin) (said string, codes []string, err error) {
+	ctx := r.Context()
 	user, board := r.PostFormValue("user"), strings.TrimSpace(r.PostFormValue("board"))
 	switch do := r.PostFormValue("do"); do {
 	case "stop":
-		return "No submissions are taken any more.", nil, s.Backend.SetAccepting(ctx, v, false)
+		return "No submissions are taken any more.", nil, a.SetAccepting(ctx, false)
 	case "accept":
-		return "Submissions are taken again.", nil, s.Backend.SetAccepting(ctx, v, true)
+		return "Submissions are taken again.", nil, a.SetAccepting(ctx, true)
 	case "ban", "unban":
-		err := s.Backend.Ban(ctx, v, user, do == "ban")
+		err := a.Ban(ctx, user, do == "ban")
 		if do == "ban" {
 			return "User " + text.Line(user, maxName) + " may not submit any more.", nil, err
 		}
 		return "User " + text.Line(user, maxName) + " may submit again.", nil, err
 	case "rejudge":
-		n, err := s.Backend.Rejudge(ctx, v, board)
+		n, err := a.Rejudge(ctx, board)
 		return format.Count(n, "submission") + " of " + name(board) + " will be judged once more.", nil, err
 	case "close":
-		return name(board) + " is closed.", nil, s.Backend.CloseBoard(ctx, v, board)
+		return name(board) + " is closed.", nil, a.CloseBoard(ctx, strings.ToLower(board), time.Now())
 	case "invite":
 		n, err := strconv.Atoi(r.PostFormValue("n"))
 		if err != nil {
 			return "", nil, &refusal{http.StatusBadRequest, "How many invites? Give a number."}
 		}
 		boards := strings.FieldsFunc(board, func(c rune) bool { return c == ',' || c == ' ' })
-		codes, err := s.Backend.NewInvites(ctx, v, boards, n)
+		codes, err := a.NewInvites(ctx, boards, n)
 		return format.Count(len(codes), "invite") + " to " + text.Line(strings.Join(boards, ", "), 200) + ". They are listed below as well.", codes, err
 	case "revoke":
-		return "The invite is gone.", nil, s.Backend.RevokeInvite(ctx, v, r.PostFormValue("code"))
+		return "The invite is gone.", nil, a.RevokeInvite(ctx, r.PostFormValue("code"))
 	}
 	return "", nil, &refusal{http.StatusBadRequest, "There is no such action."}
 }

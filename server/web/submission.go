@@ -272,11 +272,16 @@ func (s *site) actOnSubmission(r *request) error {
 		if receipt, err = s.Backend.Rerun(ctx, r.viewer, id); err == nil {
 			to = submissionPath(receipt.ID)
 		}
-	case "verify":
-		err = s.Backend.Verify(ctx, r.viewer, id, r.PostFormValue("gpu"))
-	case "hacked":
-		why := cmp.Or(text.Line(r.PostFormValue("why"), 200), "marked by an admin")
-		err = s.Backend.MarkHacked(ctx, r.viewer, id, why)
+	case "verify", "hacked":
+		var a *backend.Admin
+		if a, err = s.Backend.Admin(r.viewer); err != nil {
+			return err
+		}
+		if r.PathValue("act") == "verify" {
+			err = a.Verify(ctx, id, r.PostFormValue("gpu"))
+		} else {
+			err = a.MarkHacked(ctx, id, cmp.Or(text.Line(r.PostFormValue("why"), 200), "marked by an admin"))
+		}
 	default:
 		return s.nothing(r)
 	}
