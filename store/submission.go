@@ -16,20 +16,11 @@ import (
 // A Polled submission is what its owner may see of it, but for the scores of
 // secret runs, which are for whoever decides about them.
 type Polled struct {
-	ID       int64
-	BoardID  int64
-	Board    string
-	FileName string
-	UserID   string
-	Mode     string // "" when Kernelbot accepted it
-	Time     time.Time
-	Done     bool
-	Hacked   bool
-	Code     string
-	Job      Job
-	Runs     []PolledRun
-	Open     []PlannedRun       // what has not finished; without lease
-	Verdicts []ranking.Decision // of a ranked submission, by GPU type
+	Listed
+	BoardID int64
+	Code    string
+	Runs    []PolledRun
+	Open    []PlannedRun // what has not finished; without lease
 }
 
 // A Job is how far a submission is.
@@ -68,10 +59,10 @@ func (s *Store) Poll(ctx context.Context, id int64) (p *Polled, err error) {
 }
 
 func (t *tx) poll(id int64) *Polled {
-	p := &Polled{ID: id}
+	p := &Polled{Listed: Listed{ID: id}}
 	var code []byte
-	t.get(dest{&p.BoardID, &p.Board, &p.FileName, &p.UserID, &p.Mode, &p.Time, &p.Done, &p.Hacked, &code, &p.Job.Status, &p.Job.Error, &p.Job.Heartbeat}, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
-		FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id
+	t.get(dest{&p.BoardID, &p.Board, &p.FileName, &p.UserID, &p.User, &p.GPU, &p.Mode, &p.Time, &p.Done, &p.Hacked, &code, &p.Job.Status, &p.Job.Error, &p.Job.Heartbeat}, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(u.user_name, ''), coalesce(a.gpu, ''), coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
+		FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id JOIN lb.user_info u ON u.id = s.user_id
 		LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id WHERE s.id = $1`, id)
 	p.Code = string(code)
 	t.pollRuns(p)

@@ -340,7 +340,7 @@ type countedJSON struct {
 
 func count(c *call) (any, error) {
 	if id := c.word("user_id"); id != "" {
-		steps, err := c.back().UserHistory(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"), id)
+		steps, err := c.back().History(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"), id)
 		return countedJSON{min(1, len(steps))}, err
 	}
 	n, err := c.back().Count(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"))

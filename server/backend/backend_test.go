@@ -356,7 +356,7 @@ func TestClosedBoardsAreHidden(t *testing.T) {
 				t.Errorf("Line(%+v) = %+v, %v, want %d runs listed and 2 counted", c.v, line, err, c.sees)
 			}
 			_, _, ranking := r.Ranking(ctx, c.v, "Dark", "H100", 0, 0)
-			_, history := r.History(ctx, c.v, "dark", "H100")
+			_, history := r.History(ctx, c.v, "dark", "H100", "")
 			_, board := r.Board(ctx, c.v, "dark")
 			_, submission := r.Submission(ctx, c.v, id)
 			for what, err := range map[string]error{"Ranking": ranking, "History": history, "Board": board, "Submission": submission} {

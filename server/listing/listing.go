@@ -23,15 +23,8 @@ func Show(ctx context.Context, s *store.Store, id int64) (*Details, error) {
 	if err != nil {
 		return nil, err
 	}
-	u, err := s.User(ctx, p.UserID)
-	if err != nil {
-		return nil, err
-	}
-	x := &Details{
-		Listed: store.Listed{ID: p.ID, Board: p.Board, FileName: p.FileName, Mode: p.Mode, UserID: p.UserID, User: u.Name,
-			Time: p.Time, Done: p.Done, Hacked: p.Hacked, Job: p.Job, Verdicts: full(p.Verdicts)},
-		Runs: full(p.Runs), Open: full(p.Open), Code: &p.Code,
-	}
+	x := &Details{Listed: p.Listed, Runs: full(p.Runs), Open: full(p.Open), Code: &p.Code}
+	x.Verdicts = full(p.Verdicts)
 	for _, r := range p.Runs {
 		x.GPU = r.Runner
 	}

@@ -229,7 +229,7 @@ func (s *site) fillQueue(r *request, _ *store.Board, gpu string, page *boardPage
 }
 
 func (s *site) fillHistory(r *request, b *store.Board, gpu string, page *boardPage) error {
-	best, err := s.Backend.History(r.Context(), r.viewer, b.Name, gpu)
+	best, err := s.Backend.History(r.Context(), r.viewer, b.Name, gpu, "")
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (s *site) fillHistory(r *request, b *store.Board, gpu string, page *boardPa
 	}
 	h := chart.History{ID: "best", Title: "Best score of " + name(b.Name) + " on " + page.GPU, Unit: "µs", Points: points(best), Until: until}
 	if r.viewer.ID != "" {
-		own, err := s.Backend.UserHistory(r.Context(), r.viewer, b.Name, gpu, r.viewer.ID)
+		own, err := s.Backend.History(r.Context(), r.viewer, b.Name, gpu, r.viewer.ID)
 		if err != nil {
 			return err
 		}

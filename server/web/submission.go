@@ -33,7 +33,6 @@ const (
 type submissionPage struct {
 	*backend.Submission
 	GPU               string // "" when nobody knows
-	Owner             string
 	State             view.State
 	Stages            []stage
 	Where             string             // it stands, one sentence
@@ -83,9 +82,6 @@ func (s *site) submission(r *request) error {
 		return err
 	}
 	page := newSubmission(sub, board, r)
-	if page.Owner, err = s.Backend.UserName(r.Context(), sub.UserID); err != nil {
-		return err
-	}
 	f := frame{Page: "submission", Title: fmt.Sprintf("Submission %d", id), Content: page}
 	if !sub.Done {
 		f.Events, f.Refresh = fmt.Sprintf("/events/submission/%d", id), 5
@@ -124,12 +120,10 @@ func newSubmission(sub *backend.Submission, board *store.Board, r *request) *sub
 // gpuOf is the GPU type that a submission is for, "" when nobody knows.
 func gpuOf(sub *backend.Submission) string {
 	switch {
-	case len(sub.Open) > 0:
-		return sub.Open[0].GPU
-	case len(sub.Verdicts) > 0:
+	case sub.GPU != "":
+		return sub.GPU
+	case len(sub.Verdicts) > 0: // Kernelbot accepted it
 		return sub.Verdicts[0].GPU
-	case len(sub.Reports) > 0:
-		return sub.Reports[0].GPU
 	case len(sub.Runs) > 0:
 		return sub.Runs[0].Runner
 	}
