@@ -14,10 +14,10 @@ import (
 // A Policy is what a board requires of a submission that ranks, beyond
 // Kernelbot's rule. The zero Policy is that rule alone.
 type Policy struct {
-	Harness     string // schema.HarnessIsolated, or "" for any
-	Sandbox     string // the least of schema.SandboxLevels, or "" for any
-	ClearTiming bool   // no run whose timing may not be the submission's own doing
-	Ties        bool   // overlapping intervals share a rank
+	Harness     string `json:"harness"`      // schema.HarnessIsolated, or "" for any
+	Sandbox     string `json:"sandbox"`      // the least of schema.SandboxLevels, or "" for any
+	ClearTiming bool   `json:"clear_timing"` // no run whose timing may not be the submission's own doing
+	Ties        bool   `json:"ties"`         // overlapping intervals share a rank
 }
 
 // A Run is what [Decide] needs of one row of runs.
