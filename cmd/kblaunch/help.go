@@ -71,14 +71,12 @@ run, GPU type, mode, age, run id.`,
 		Titled: true,
 		More:   "exit status: 0 done, 2 wrong usage, 3 trouble",
 	},
-	"result": {Text: `usage: kblaunch result RUN [options]
-
-Prints the verdict of a run that is over.
-
-options:
-{options}
-
-` + statuses},
+	"result": {
+		Usage:  "kblaunch result RUN [options]",
+		Text:   `Prints the verdict of a run that is over.`,
+		Titled: true,
+		More:   statuses,
+	},
 	"log": {
 		Usage: "kblaunch log RUN [options]",
 		Text: `Prints what the job that judges has printed, as far as it is; without one that
@@ -92,17 +90,15 @@ has begun, the logs of the jobs before it. Needs the scope read_build_logs.`,
 		Titled: true,
 		More:   "exit status: 0 done, 2 wrong usage, 3 trouble",
 	},
-	"retry": {Text: `usage: kblaunch retry RUN [options]
-
-Starts the jobs of a build again that failed, timed out, expired or were
+	"retry": {
+		Usage: "kblaunch retry RUN [options]",
+		Text: `Starts the jobs of a build again that failed, timed out, expired or were
 canceled one by one, and waits for the run's result. The run keeps its id. A
 submission that was judged, or whose build was canceled, is not judged again so:
-submit it anew, under another run id.
-
-options:
-{options}
-
-` + statuses},
+submit it anew, under another run id.`,
+		Titled: true,
+		More:   statuses,
+	},
 	"compare": {
 		Usage: "kblaunch compare OLD NEW [options]",
 		Text: `Compares the times of two results case by case, as benchstat does: medians with

@@ -262,7 +262,7 @@ func (s *site) actOnSubmission(r *request) error {
 			to = "/admin"
 		}
 	case "rerun":
-		var receipt *backend.Receipt
+		var receipt *store.Accepted
 		if receipt, err = s.Backend.Rerun(ctx, r.viewer, id); err == nil {
 			to = submissionPath(receipt.ID)
 		}
