@@ -65,10 +65,10 @@ func (b *Build) known() bool {
 	return b.Over() || slices.Contains(openStates, b.State) || slices.Contains(otherStates, b.State)
 }
 
-// evaluation returns the job that works on the given queue: after a dynamic
-// upload the first job is the one that uploaded. Should no job name the queue,
-// it is the last of several.
-func (b *Build) evaluation(queue string) *Job {
+// Evaluation returns the job that judges on a queue, nil when there is none yet:
+// after a dynamic upload the first job is the one that uploaded. Should no job name
+// the queue, it is the last of several.
+func (b *Build) Evaluation(queue string) *Job {
 	var live []*Job
 	for i := range b.Jobs {
 		if j := &b.Jobs[i]; j.Type == "script" && !j.Retried {
@@ -89,7 +89,7 @@ func (b *Build) evaluation(queue string) *Job {
 // times returns when each job did what, the evaluation on queue last.
 func (b *Build) times(queue string) []JobTimes {
 	var out, last []JobTimes
-	evaluation := b.evaluation(queue)
+	evaluation := b.Evaluation(queue)
 	for i := range b.Jobs {
 		j := &b.Jobs[i]
 		t := JobTimes{

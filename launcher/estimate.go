@@ -40,7 +40,7 @@ func (e *estimates) add(k kind, b *Build) {
 		return
 	}
 	s := sample{number: b.Number, total: b.FinishedAt.Sub(b.CreatedAt.Time)}
-	if j := b.evaluation(k.queue); j != nil && j.StartedAt != nil {
+	if j := b.Evaluation(k.queue); j != nil && j.StartedAt != nil {
 		s.run = b.FinishedAt.Sub(j.StartedAt.Time)
 	}
 	if s.total <= 0 || s.run < 0 {

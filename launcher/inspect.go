@@ -91,9 +91,6 @@ func (c *Client) Retry(ctx context.Context, number int) (int, error) {
 	return retried, nil
 }
 
-// Evaluation returns the job that judges on a queue, nil when there is none yet.
-func (b *Build) Evaluation(queue string) *Job { return b.evaluation(queue) }
-
 // ValidRunID reports whether a run may have this id: up to 200 letters, digits,
 // dots, colons, - and _, of which the first is a letter or a digit.
 func ValidRunID(id string) bool { return runIDPattern.MatchString(id) }
@@ -155,7 +152,7 @@ func (c *Client) Ahead(ctx context.Context, r *Run) (int, error) {
 	ahead := 0
 	for i := range open {
 		if b := &open[i]; b.Number < r.Build {
-			if j := b.evaluation(r.Queue); j == nil || j.StartedAt == nil {
+			if j := b.Evaluation(r.Queue); j == nil || j.StartedAt == nil {
 				ahead++
 			}
 		}

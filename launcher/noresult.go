@@ -121,7 +121,7 @@ func (w *waiter) inline(ctx context.Context) (*Report, error) {
 // written says why a result is not the last word of the evaluation's job.
 func (w *waiter) written(r *schema.Result, job string) string {
 	status := r.Outcome.ExitStatus()
-	j := w.build.evaluation(w.r.Queue)
+	j := w.build.Evaluation(w.r.Queue)
 	switch {
 	case r.Outcome.Name == "":
 		return "it has no outcome"

@@ -192,7 +192,7 @@ func (u *update) signals(queue string) []signal {
 	if u.jobs {
 		// A build that runs says nothing: its evaluation may still wait for
 		// the machine.
-		if j := u.build.evaluation(queue); j != nil && j.StartedAt != nil {
+		if j := u.build.Evaluation(queue); j != nil && j.StartedAt != nil {
 			seen = append(seen, jobRuns)
 		} else {
 			seen = append(seen, jobWaits)

@@ -247,7 +247,7 @@ func (w *waiter) found(ctx context.Context) (*Report, error) {
 // exit status 0 when it has a verdict: a verdict from a job that ended
 // otherwise was left by somebody else, after kbrun was killed.
 func (w *waiter) mismatch(r *Report) string {
-	j := w.build.evaluation(w.r.Queue)
+	j := w.build.Evaluation(w.r.Queue)
 	o := r.Result.Outcome
 	if o.Name == "" || o.ExitStatus() != 0 || j == nil || j.ExitStatus == nil || *j.ExitStatus == 0 {
 		return ""

@@ -100,7 +100,7 @@ func (w *watcher) deliver(r *run, u update) {
 		r.hold, r.made = 0, moment(u.build.CreatedAt)
 		if u.jobs {
 			r.started = -1
-			if j := u.build.evaluation(r.kind.queue); j != nil && j.StartedAt != nil && !r.made.IsZero() {
+			if j := u.build.Evaluation(r.kind.queue); j != nil && j.StartedAt != nil && !r.made.IsZero() {
 				r.started = max(j.StartedAt.Sub(r.made), 0)
 			}
 		}

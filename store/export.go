@@ -10,23 +10,25 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
+
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 // exported is one line of [Store.Export], or one row of [Store.ExportParquet].
 type exported struct {
-	ID       int64             `json:"submission_id" parquet:"submission_id"`
-	Board    string            `json:"leaderboard_name" parquet:"leaderboard_name,dict"`
-	UserID   string            `json:"user_id" parquet:"user_id,dict"`
-	FileName string            `json:"file_name" parquet:"file_name,dict"`
-	Time     time.Time         `json:"submission_time" parquet:"submission_time,timestamp(microsecond)"`
-	Mode     string            `json:"mode" parquet:"mode,dict"`
-	Done     bool              `json:"done" parquet:"done"`
-	Hacked   bool              `json:"hacked" parquet:"hacked"`
-	Status   string            `json:"status" parquet:"status,dict"`
-	Error    string            `json:"error" parquet:"error"`
-	Code     *string           `json:"code,omitempty" parquet:"code,optional"`
-	Runs     []exportedRun     `json:"runs" parquet:"runs,list"`
-	Verdicts []exportedVerdict `json:"verdicts" parquet:"verdicts,list"`
+	ID       int64              `json:"submission_id" parquet:"submission_id"`
+	Board    string             `json:"leaderboard_name" parquet:"leaderboard_name,dict"`
+	UserID   string             `json:"user_id" parquet:"user_id,dict"`
+	FileName string             `json:"file_name" parquet:"file_name,dict"`
+	Time     time.Time          `json:"submission_time" parquet:"submission_time,timestamp(microsecond)"`
+	Mode     string             `json:"mode" parquet:"mode,dict"`
+	Done     bool               `json:"done" parquet:"done"`
+	Hacked   bool               `json:"hacked" parquet:"hacked"`
+	Status   string             `json:"status" parquet:"status,dict"`
+	Error    string             `json:"error" parquet:"error"`
+	Code     *string            `json:"code,omitempty" parquet:"code,optional"`
+	Runs     []exportedRun      `json:"runs" parquet:"runs,list"`
+	Verdicts []ranking.Decision `json:"verdicts" parquet:"verdicts,list"`
 }
 
 type exportedRun struct {
@@ -41,13 +43,6 @@ type exportedRun struct {
 	Meta        *document `json:"meta,omitempty" parquet:"meta,optional"`
 	Result      *document `json:"result,omitempty" parquet:"result,optional"`
 	System      *document `json:"system_info,omitempty" parquet:"system_info,optional"`
-}
-
-type exportedVerdict struct {
-	GPU    string   `json:"gpu_type" parquet:"gpu_type,dict"`
-	Ranks  bool     `json:"ranks" parquet:"ranks"`
-	Reason string   `json:"reason" parquet:"reason"`
-	Score  *float64 `json:"score" parquet:"score,optional"`
 }
 
 // A document is a JSON column: a part of the line in JSON, text in Parquet.
@@ -113,7 +108,7 @@ func (s *Store) export(ctx context.Context, board string, code bool, write func(
 
 func line(p *Polled, code bool) exported {
 	e := exported{ID: p.ID, Board: p.Board, UserID: p.UserID, FileName: p.FileName, Time: p.Time, Mode: p.Mode, Done: p.Done, Hacked: p.Hacked,
-		Status: p.Job.Status, Error: p.Job.Error, Runs: []exportedRun{}, Verdicts: []exportedVerdict{}}
+		Status: p.Job.Status, Error: p.Job.Error, Runs: []exportedRun{}, Verdicts: append([]ranking.Decision{}, p.Verdicts...)}
 	if code {
 		e.Code = &p.Code
 	}
@@ -124,9 +119,6 @@ func line(p *Polled, code bool) exported {
 			x.Score = nil
 		}
 		e.Runs = append(e.Runs, x)
-	}
-	for _, v := range p.Verdicts {
-		e.Verdicts = append(e.Verdicts, exportedVerdict{v.GPU, v.Ranks, v.Reason, v.Score})
 	}
 	return e
 }

@@ -26,26 +26,27 @@ const (
 var ErrLeaseLost = errors.New("the lease of this planned run is lost")
 
 // A PlannedRun is one evaluation that was promised to a submitter, held by a
-// lease: until Until nobody else gets it.
+// lease: until Until nobody else gets it. Its JSON is what kbserve prints.
 type PlannedRun struct {
-	RunID      string
-	Submission int64
-	UserID     string
-	Board      string
-	GPU, Mode  string
-	Secret     bool
-	Priority   int // smaller goes first, see [queue.PriorityBulk]
+	RunID      string `json:"run_id"`
+	Submission int64  `json:"-"`
+	UserID     string `json:"-"`
+	Board      string `json:"-"`
+	GPU        string `json:"gpu_type"`
+	Mode       string `json:"mode"`
+	Secret     bool   `json:"secret"`
+	Priority   int    `json:"-"` // smaller goes first, see [queue.PriorityBulk]
 
-	State       string
-	BuildNumber int64 // 0: not known
-	BuildID     string
+	State       string `json:"state"`
+	BuildNumber int64  `json:"build_number"` // 0: not known
+	BuildID     string `json:"-"`
 
-	Created time.Time // it was planned
-	Changed time.Time // it came into its state, or its lease changed hands
-	Started time.Time // somebody began to make its build; zero: nobody has
+	Created time.Time `json:"-"` // it was planned
+	Changed time.Time `json:"-"` // it came into its state, or its lease changed hands
+	Started time.Time `json:"-"` // somebody began to make its build; zero: nobody has
 
-	Fence int64 // rises with every claim
-	Until time.Time
+	Fence int64     `json:"-"` // rises with every claim
+	Until time.Time `json:"-"`
 }
 
 // Claim takes at most n runs that nobody holds, for as long as hold: first those

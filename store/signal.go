@@ -7,9 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpu-mode/kbgen/store/database"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/gpu-mode/kbgen/store/database"
 )
 
 // Kinds of a [Signal].

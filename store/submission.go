@@ -16,41 +16,33 @@ import (
 // A Polled submission is what its owner may see of it, but for the scores of
 // secret runs, which are for whoever decides about them.
 type Polled struct {
-	ID       int64
-	BoardID  int64
-	Board    string
-	FileName string
-	UserID   string
-	Mode     string // "" when Kernelbot accepted it
-	Time     time.Time
-	Done     bool
-	Hacked   bool
-	Code     string
-	Job      Job
-	Runs     []PolledRun
-	Open     []PlannedRun       // what has not finished; without lease
-	Verdicts []ranking.Decision // of a ranked submission, by GPU type
+	Listed
+	BoardID int64
+	Code    string
+	Runs    []PolledRun
+	Open    []PlannedRun // what has not finished; without lease
 }
 
 // A Job is how far a submission is.
 type Job struct {
-	Status    string // "" when there is none
-	Error     string
-	Heartbeat time.Time
+	Status    string    `json:"status"` // "" when there is none
+	Error     string    `json:"error"`
+	Heartbeat time.Time `json:"-"`
 }
 
-// A PolledRun is one row of runs.
+// A PolledRun is one row of runs. Its JSON is what kbserve prints.
 type PolledRun struct {
-	Start, End  time.Time
-	Mode        string
-	Secret      bool
-	Runner      string
-	Score       *float64
-	Passed      bool
-	Compilation json.RawMessage // these four are nil in a secret run
-	Meta        json.RawMessage
-	Result      json.RawMessage
-	System      json.RawMessage
+	Runner      string          `json:"gpu_type"`
+	Mode        string          `json:"mode"`
+	Secret      bool            `json:"secret"`
+	Passed      bool            `json:"passed"`
+	Score       *float64        `json:"score"` // seconds
+	Start       time.Time       `json:"start_time"`
+	End         time.Time       `json:"end_time"`
+	Compilation json.RawMessage `json:"-"` // these four are nil in a secret run
+	Meta        json.RawMessage `json:"-"`
+	Result      json.RawMessage `json:"-"`
+	System      json.RawMessage `json:"-"`
 }
 
 // Poll reads one submission.
@@ -67,10 +59,10 @@ func (s *Store) Poll(ctx context.Context, id int64) (p *Polled, err error) {
 }
 
 func (t *tx) poll(id int64) *Polled {
-	p := &Polled{ID: id}
+	p := &Polled{Listed: Listed{ID: id}}
 	var code []byte
-	t.get(dest{&p.BoardID, &p.Board, &p.FileName, &p.UserID, &p.Mode, &p.Time, &p.Done, &p.Hacked, &code, &p.Job.Status, &p.Job.Error, &p.Job.Heartbeat}, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
-		FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id
+	t.get(dest{&p.BoardID, &p.Board, &p.FileName, &p.UserID, &p.User, &p.GPU, &p.Mode, &p.Time, &p.Done, &p.Hacked, &code, &p.Job.Status, &p.Job.Error, &p.Job.Heartbeat}, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(u.user_name, ''), coalesce(a.gpu, ''), coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
+		FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id JOIN lb.user_info u ON u.id = s.user_id
 		LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id WHERE s.id = $1`, id)
 	p.Code = string(code)
 	t.pollRuns(p)
@@ -178,18 +170,21 @@ type Query struct {
 	Offset, Limit int   // Limit 0 is 50; 1000 at most
 }
 
-// A Listed submission is one line of a list.
+// A Listed submission is one line of a list. Its JSON is what kbserve prints.
 type Listed struct {
-	ID           int64
-	Board        string
-	FileName     string
-	GPU, Mode    string // "" when Kernelbot accepted it
-	UserID, User string
-	Time         time.Time
-	Done, Hacked bool
-	Job          Job
-	Runs         []ListedRun        // public runs that passed
-	Verdicts     []ranking.Decision // of a ranked submission, by GPU type
+	ID       int64     `json:"id"`
+	Board    string    `json:"board"`
+	FileName string    `json:"file_name"`
+	GPU      string    `json:"gpu_type"` // "" when Kernelbot accepted it, and Mode, too
+	Mode     string    `json:"mode"`
+	UserID   string    `json:"user_id"`
+	User     string    `json:"user_name"`
+	Time     time.Time `json:"submission_time"`
+	Done     bool      `json:"done"`
+	Hacked   bool      `json:"hacked"`
+	Job
+	Runs     []ListedRun        `json:"-"`        // public runs that passed
+	Verdicts []ranking.Decision `json:"verdicts"` // of a ranked submission, by GPU type
 }
 
 // A ListedRun is one public run that passed.

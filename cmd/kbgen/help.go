@@ -1,7 +1,9 @@
 package main
 
-var help = map[string]string{
-	"": `kbgen makes Buildkite pipelines for GPU kernel submissions, and checks them.
+import "github.com/gpu-mode/kbgen/cmd/internal/cli"
+
+var help = cli.Pages(map[string]cli.Page{
+	"": {Text: `kbgen makes Buildkite pipelines for GPU kernel submissions, and checks them.
 
 usage:
   kbgen upload [PIPELINE]      render, check, hand over to the agent
@@ -30,109 +32,88 @@ differ, 5 the agent refused the upload
 
 example, the first step of a build:
   command: kbgen upload evaluate
-`,
-	"check": checkHelp,
-	"upload": `usage: kbgen upload [PIPELINE] [options]
+`},
+	"check": {
+		Usage: "kbgen check [options] FILE|-...",
+		Text: `Applies every rule to pipelines, also to those that kbgen did not write: their
+format, dependencies, limits, variables, retries, plugins, secrets. A file may
+hold several documents. docs/rules.md explains the rules.`,
+		Titled: true,
+		More: `A comment in the file can allow a finding, for its line or its step:
+  privileged: true # kbgen:allow KB205 needs performance counters
 
-Renders a pipeline (default: evaluate), checks it, hands it to the job's agent.
-A retried job leaves out what an earlier one has uploaded.
-
-options:
-{options}
-
-exit status: 0 uploaded, 1 failed, 2 wrong usage, 3 a check failed, 5 refused
-`,
-	"render": `usage: kbgen render PIPELINE [options]
-
-Renders a pipeline, checks it, and prints it for "buildkite-agent pipeline
-upload" with interpolation, the agent's default.
-
-options:
-{options}
-
-stdout: the pipeline. When kbgen fails and stdout is not a terminal: one line
+stdout: the findings
+exit status: 0 nothing found, 1 failed, 2 wrong usage, 3 findings`,
+		Example: "kbgen check .buildkite/*.yml",
+	},
+	"upload": {
+		Usage: "kbgen upload [PIPELINE] [options]",
+		Text: `Renders a pipeline (default: evaluate), checks it, hands it to the job's agent.
+A retried job leaves out what an earlier one has uploaded.`,
+		Titled: true,
+		More:   "exit status: 0 uploaded, 1 failed, 2 wrong usage, 3 a check failed, 5 refused",
+	},
+	"render": {
+		Usage: "kbgen render PIPELINE [options]",
+		Text: `Renders a pipeline, checks it, and prints it for "buildkite-agent pipeline
+upload" with interpolation, the agent's default.`,
+		Titled: true,
+		More: `stdout: the pipeline. When kbgen fails and stdout is not a terminal: one line
 that the agent refuses, so that a pipe without pipefail fails as well.
-exit status: 0 done, 1 failed, 2 wrong usage, 3 a check failed
-
-example:
-  kbgen render evaluate --gpu H100_BK | buildkite-agent pipeline upload
-`,
-	"plan": `usage: kbgen plan PIPELINE [options]
-
-Prints a table of the steps: key, queue, GPU type, timeout, tries and
-GPU-minutes in the worst case, image.
-
-options:
-{options}
-
-exit status: 0 done, 1 failed, 2 wrong usage
-`,
-	"explain": `usage: kbgen explain STEP[.FIELD] [options]
-
-Says for each value of a step which layer decided it: product, vendor, row,
+exit status: 0 done, 1 failed, 2 wrong usage, 3 a check failed`,
+		Example: "kbgen render evaluate --gpu H100_BK | buildkite-agent pipeline upload",
+	},
+	"plan": {
+		Usage: "kbgen plan PIPELINE [options]",
+		Text: `Prints a table of the steps: key, queue, GPU type, timeout, tries and
+GPU-minutes in the worst case, image.`,
+		Titled: true,
+		More:   "exit status: 0 done, 1 failed, 2 wrong usage",
+	},
+	"explain": {
+		Usage: "kbgen explain STEP[.FIELD] [options]",
+		Text: `Says for each value of a step which layer decided it: product, vendor, row,
 kind, pipeline, command line; later ones beat earlier ones. Looks through all
-pipelines and all GPU types, those switched off included.
-
-options:
-{options}
-
-exit status: 0 done, 1 failed, 2 wrong usage
-
-example:
-  kbgen explain evaluate-h100.timeout_in_minutes
-`,
-	"diff": `usage: kbgen diff OLD NEW [options]
-       kbgen diff REVISION [--dir testdata/golden] [options]
-
-Compares what two pipelines mean, step by step and value by value: two files
+pipelines and all GPU types, those switched off included.`,
+		Titled:  true,
+		More:    "exit status: 0 done, 1 failed, 2 wrong usage",
+		Example: "kbgen explain evaluate-h100.timeout_in_minutes",
+	},
+	"diff": {
+		Usage: `kbgen diff OLD NEW [options]
+kbgen diff REVISION [--dir testdata/golden] [options]`,
+		Text: `Compares what two pipelines mean, step by step and value by value: two files
 (- is stdin), or all goldens of a git revision with those of the working tree.
 Order of steps, comments and quotes do not count. A change that many goldens
-share is told once.
-
-{options}
-
-stdout: "+" added, "-" removed, else old → new
-exit status: 0 the same, 1 different or failed, 2 wrong usage
-
-example:
-  kbgen diff main
-`,
-	"golden": `usage: kbgen golden [PIPELINE]... [--update] [--dir testdata]
-
-Renders every scenario (testdata/scenarios/PIPELINE.NAME.env) and compares with
+share is told once.`,
+		More: `stdout: "+" added, "-" removed, else old → new
+exit status: 0 the same, 1 different or failed, 2 wrong usage`,
+		Example: "kbgen diff main",
+	},
+	"golden": {
+		Usage: "kbgen golden [PIPELINE]... [--update] [--dir testdata]",
+		Text: `Renders every scenario (testdata/scenarios/PIPELINE.NAME.env) and compares with
 testdata/golden/PIPELINE/GPU.yml, or GPU.NAME.yml. Missing goldens and those of
-no scenario are faults as well.
-
-{options}
-
-exit status: 0 the same, 1 failed, 2 wrong usage, 4 different
-`,
-	"gpus": `usage: kbgen gpus [--json]
-
-Lists the GPU types, one line each, in the order in which ALL renders them.
-With --json all of each row (kbgen schema gpus).
-
-{options}
-
-exit status: 0 done, 2 wrong usage
-`,
-	"kinds": `usage: kbgen kinds [--json]
-
-Lists the kinds of steps, and the pipelines made of them.
-
-{options}
-
-exit status: 0 done, 2 wrong usage
-`,
-	"queues": `usage: kbgen queues [--json]
-
-Lists the queues that steps are sent to, and what each serves.
-
-{options}
-
-exit status: 0 done, 2 wrong usage
-`,
-	"image": `usage: kbgen image cuda|rocm|cpu [--base]
+no scenario are faults as well.`,
+		More: "exit status: 0 the same, 1 failed, 2 wrong usage, 4 different",
+	},
+	"gpus": {
+		Usage: "kbgen gpus [--json]",
+		Text: `Lists the GPU types, one line each, in the order in which ALL renders them.
+With --json all of each row (kbgen schema gpus).`,
+		More: "exit status: 0 done, 2 wrong usage",
+	},
+	"kinds": {
+		Usage: "kbgen kinds [--json]",
+		Text:  "Lists the kinds of steps, and the pipelines made of them.",
+		More:  "exit status: 0 done, 2 wrong usage",
+	},
+	"queues": {
+		Usage: "kbgen queues [--json]",
+		Text:  "Lists the queues that steps are sent to, and what each serves.",
+		More:  "exit status: 0 done, 2 wrong usage",
+	},
+	"image": {Text: `usage: kbgen image cuda|rocm|cpu [--base]
        kbgen image rootfs
 
 Prints the Dockerfile of a runner image; --base prints the image it is built on,
@@ -145,21 +126,16 @@ exit status: 0 done, 1 failed, 2 wrong usage
 example, a base for "kbgen image cpu":
   kbgen image rootfs > rootfs.sh && sudo sh rootfs.sh base.tar
   docker import base.tar kbgen-base:1
-`,
-	"schema": `usage: kbgen schema [DOCUMENT] | --list
-
-Prints a JSON Schema: of pipelines (the default) as kbgen check checks them, one
+`},
+	"schema": {
+		Usage: "kbgen schema [DOCUMENT] | --list",
+		Text: `Prints a JSON Schema: of pipelines (the default) as kbgen check checks them, one
 definition for each type of step; of result.json, task.yml, queue files, the
-payload; and of what commands print with --json.
-
-{options}
-
-exit status: 0 done, 2 wrong usage
-
-example:
-  kbgen schema result > result.schema.json
-`,
-	"completion": `usage: kbgen completion bash|zsh|fish
+payload; and of what commands print with --json.`,
+		More:    "exit status: 0 done, 2 wrong usage",
+		Example: "kbgen schema result > result.schema.json",
+	},
+	"completion": {Text: `usage: kbgen completion bash|zsh|fish
 
 Prints a script that completes kbgen's commands, flags and GPU types.
 
@@ -167,11 +143,8 @@ exit status: 0 done, 2 wrong usage
 
 example:
   kbgen completion bash > /etc/bash_completion.d/kbgen
-`,
-	"vendor": helpVendor,
-}
-
-const helpVendor = `usage:
+`},
+	"vendor": {Text: `usage:
   kbgen vendor init --gpu NAME [options] > FILE    write a queue file
   kbgen vendor check FILE...                       say all that is wrong with it
 
@@ -191,23 +164,5 @@ exit status: 0 done, 1 failed, 2 wrong usage, 3 a fault was found
 example:
   kbgen vendor init --gpu H100_BK --count 8 > node.yml
   kbgen vendor check node.yml
-`
-
-const checkHelp = `usage: kbgen check [options] FILE|-...
-
-Applies every rule to pipelines, also to those that kbgen did not write: their
-format, dependencies, limits, variables, retries, plugins, secrets. A file may
-hold several documents. docs/rules.md explains the rules.
-
-options:
-{options}
-
-A comment in the file can allow a finding, for its line or its step:
-  privileged: true # kbgen:allow KB205 needs performance counters
-
-stdout: the findings
-exit status: 0 nothing found, 1 failed, 2 wrong usage, 3 findings
-
-example:
-  kbgen check .buildkite/*.yml
-`
+`},
+})

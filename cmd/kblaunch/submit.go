@@ -53,22 +53,11 @@ func (s *submitCmd) Run(ctx context.Context, env *cli.Env) error {
 	if s.Timeout < 0 || s.QueueTimeout < 0 {
 		return cli.Usagef("timeouts: got one below zero")
 	}
-	all, err := s.jobs(env)
+	submissions, err := s.submissions(env)
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
 	out := newOutput(env, &s.outputFlags)
-	var submissions []launcher.Submission
-	for _, j := range all {
-		seal, err := s.seal(env, j.queue, s.runTimeout(j))
-		if err != nil {
-			return &cli.UsageError{Err: err}
-		}
-		submissions = append(submissions, launcher.Submission{
-			Payload: j.payload, Seal: seal, GPU: j.gpu.Name, Queue: j.queue, RunID: j.runID, Task: j.task, File: j.file, Branch: s.Branch, Commit: s.Commit,
-			QueueTimeout: s.QueueTimeout, RunTimeout: s.runTimeout(j),
-		})
-	}
 	if s.DryRun {
 		return s.dryRun(env, out, submissions)
 	}
@@ -92,14 +81,6 @@ func (s *submitCmd) Run(ctx context.Context, env *cli.Env) error {
 		}
 	}
 	return out.end(ctx, conclusions)
-}
-
-// runTimeout is the longest that the run may take on its machine.
-func (s *submitCmd) runTimeout(j job) time.Duration {
-	if s.Timeout > 0 {
-		return s.Timeout
-	}
-	return j.gpu.Timeout + time.Minute
 }
 
 // one submits to one GPU type.
@@ -159,18 +140,9 @@ func (s *submitCmd) seal(env *cli.Env, queue string, runTimeout time.Duration) (
 	return by, err
 }
 
-// A job is one evaluation of a submission: on one GPU type.
-type job struct {
-	gpu     pipelines.GPUType
-	queue   string // the row's, or a vendor's own
-	payload *schema.Payload
-	runID   string // "" for one by chance
-
-	task, file string // names, for people
-}
-
-// jobs checks everything that can be checked without Buildkite.
-func (s *submitCmd) jobs(env *cli.Env) ([]job, error) {
+// submissions checks everything that can be checked without Buildkite, and returns
+// one submission for each GPU type.
+func (s *submitCmd) submissions(env *cli.Env) ([]launcher.Submission, error) {
 	t, file, err := s.read(env)
 	if err != nil {
 		return nil, err
@@ -183,7 +155,7 @@ func (s *submitCmd) jobs(env *cli.Env) ([]job, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []job
+	var all []launcher.Submission
 	for _, row := range rows {
 		arch := &row.Arch
 		if row.Arch == "" {
@@ -193,14 +165,20 @@ func (s *submitCmd) jobs(env *cli.Env) ([]job, error) {
 		if err != nil {
 			return nil, err
 		}
-		j := job{gpu: row, queue: cmp.Or(queue, row.Queue), payload: payload, runID: s.RunID, task: s.taskName(directives), file: filepath.Base(file.Name)}
+		sub := launcher.Submission{
+			Payload: payload, GPU: row.Name, Queue: cmp.Or(queue, row.Queue), RunID: s.RunID, Task: s.taskName(directives), File: filepath.Base(file.Name),
+			Branch: s.Branch, Commit: s.Commit, QueueTimeout: s.QueueTimeout, RunTimeout: cmp.Or(s.Timeout, row.Timeout+time.Minute),
+		}
 		if s.RunID != "" && len(rows) > 1 {
-			j.runID += "-" + row.Name // one run on each GPU type
+			sub.RunID += "-" + row.Name // one run on each GPU type
 		}
-		if _, number := buildNumber(j.runID); j.runID != "" && (number || !launcher.ValidRunID(j.runID)) {
-			return nil, fmt.Errorf("--run-id: got %s, want up to 200 letters, digits, dots, colons, - and _, and no number alone, which names a build", text.Quote(j.runID))
+		if _, number := buildNumber(sub.RunID); sub.RunID != "" && (number || !launcher.ValidRunID(sub.RunID)) {
+			return nil, fmt.Errorf("--run-id: got %s, want up to 200 letters, digits, dots, colons, - and _, and no number alone, which names a build", text.Quote(sub.RunID))
 		}
-		all = append(all, j)
+		if sub.Seal, err = s.seal(env, sub.Queue, sub.RunTimeout); err != nil {
+			return nil, err
+		}
+		all = append(all, sub)
 	}
 	return all, nil
 }

@@ -39,8 +39,8 @@ func program() cli.Program {
 	return cli.Program{Name: "kbnode", Grammar: &grammar{}, Help: help}
 }
 
-var help = map[string]string{
-	"": `kbnode looks after a vendor's GPU node.
+var help = cli.Pages(map[string]cli.Page{
+	"": {Text: `kbnode looks after a vendor's GPU node.
 
 usage:
   kbnode plan FILE             what apply would change, for a queue file
@@ -61,13 +61,13 @@ usage:
   kbnode COMMAND --help | kbnode --version
 
 exit status: 0 done, 1 failed, 2 wrong usage
-`,
-	"image": `usage: kbnode image status [--json]
-       kbnode image update (REFERENCE... | --all) [--local] [--free GIB]
-       kbnode image rollback REFERENCE
-       kbnode image gc
-
-Which image runs where a step names a reference. An update pulls it beside
+`},
+	"image": {
+		Usage: `kbnode image status [--json]
+kbnode image update (REFERENCE... | --all) [--local] [--free GIB]
+kbnode image rollback REFERENCE
+kbnode image gc`,
+		Text: `Which image runs where a step names a reference. An update pulls it beside
 running jobs, tries it, and pins its ID: the next job has it, no agent is
 restarted, and one that fails its trial changes nothing. Two images of a
 reference stay. The timer kbnode-image updates all once a day.
@@ -82,153 +82,111 @@ gc removes what kbnode pulled and no reference needs.
 
 exit status: 0 done, 1 failed, or an image is not there, 2 wrong usage
 example:
-  kbnode image update --all
-`,
-	"gate": `usage: kbnode gate
-
-Says whether the job may run on this slot; the agent's hook pre-bootstrap runs
+  kbnode image update --all`,
+	},
+	"gate": {
+		Usage: "kbnode gate",
+		Text: `Says whether the job may run on this slot; the agent's hook pre-bootstrap runs
 it. A job's log shows nothing of that hook: where the agent's configuration
 names kbnode bootstrap, which asks the same, the refusal is left to it. Reads
 the job's variables from the file that BUILDKITE_ENV_JSON_FILE names, and the
 slot from KBNODE_SLOT. A docker slot takes steps that kbgen writes: the pinned
 docker plugin, with the settings that are the step's, and an image of the
 slot's. A host slot takes the commands of its rows. No job sets PATH, BASH_ENV,
-BUILDKITE_PLUGIN_* and the like. The slot's slice must have its limits.
-
-{options}
-
-exit status: 0 it may run, 1 it may not; the reason is on stderr
+BUILDKITE_PLUGIN_* and the like. The slot's slice must have its limits.`,
+		More: `exit status: 0 it may run, 1 it may not; the reason is on stderr
 example:
-  BUILDKITE_ENV_JSON_FILE=job.json KBNODE_SLOT=gpu0 kbnode gate
-`,
-	"bootstrap": `usage: kbnode bootstrap
-
-Decides as kbnode gate does, and the job's log says why when it may not run.
+  BUILDKITE_ENV_JSON_FILE=job.json KBNODE_SLOT=gpu0 kbnode gate`,
+	},
+	"bootstrap": {
+		Usage: "kbnode bootstrap",
+		Text: `Decides as kbnode gate does, and the job's log says why when it may not run.
 Then starts the agent's bootstrap, without the Job API, in an environment
 of known names: no BASH_ENV, LD_PRELOAD, shell function or BUILDKITE_PLUGIN_* of
 a job's is in it, and PATH, HOME, TMPDIR and DOCKER_HOST are the slot's. The
 agents' configuration names it as bootstrap-script. The slot is KBNODE_SLOT's,
 and the user must be that slot's. Of a slot with containers it also opens the
-sealed payload of a submission, by kbnode secretd.
-
-{options}
-
-exit status: the job's; 78 it is refused, 75 the slot is not fit for it
+sealed payload of a submission, by kbnode secretd.`,
+		More: `exit status: the job's; 78 it is refused, 75 the slot is not fit for it
 example:
-  bootstrap-script="/usr/bin/kbnode bootstrap"
-`,
-	"proxy": `usage: kbnode proxy --slot NAME
-
-Answers the docker command of a slot's agent, on the socket that systemd hands
+  bootstrap-script="/usr/bin/kbnode bootstrap"`,
+	},
+	"proxy": {
+		Usage: "kbnode proxy --slot NAME",
+		Text: `Answers the docker command of a slot's agent, on the socket that systemd hands
 over. Containers run as the slot's user, in its slice, with its devices, cores
 and memory, from pinned images, without network; they see the job's directory
 and nothing else of the machine. What the last job left is removed before a
 container is made. What a slot may not do is answered with the reason, which
-stands in the job's log.
-
-{options}
-
-example:
-  kbnode proxy --slot gpu0
-`,
-	"reap": `usage: kbnode reap --slot NAME [--timeout DURATION]
-
-Removes the containers that jobs of a slot left behind, and the directories of
-jobs that have ended. The agents' units run it when they have stopped.
-
-{options}
-
-example:
-  kbnode reap --slot gpu0
-`,
-	"plan": `usage: kbnode plan FILE [flag ...]
-
-Prints what kbnode apply would do to this machine with the same flags: users,
+stands in the job's log.`,
+		Example: "kbnode proxy --slot gpu0",
+	},
+	"reap": {
+		Usage: "kbnode reap --slot NAME [--timeout DURATION]",
+		Text: `Removes the containers that jobs of a slot left behind, and the directories of
+jobs that have ended. The agents' units run it when they have stopped.`,
+		Example: "kbnode reap --slot gpu0",
+	},
+	"plan": {
+		Usage: "kbnode plan FILE [flag ...]",
+		Text: `Prints what kbnode apply would do to this machine with the same flags: users,
 directories, files as diffs, units, what restarts, what is missing or refused.
-It changes nothing. The token is not needed, and never shown.
-
-{options}
-
-exit status: 0 nothing to do, 1 failed, 2 changes, or something is missing;
-wrong usage is 2 as well, with "kbnode: error:" on stderr and nothing on stdout
-
-example:
-  sudo kbnode plan h100-01.yml --node h100-01
-`,
-	"apply": `usage: kbnode apply FILE [--node NAME] [--token-file FILE] [flag ...]
-
-Makes each GPU of this machine an agent, as FILE, a queue file, says: what
+It changes nothing. The token is not needed, and never shown.`,
+		More: `exit status: 0 nothing to do, 1 failed, 2 changes, or something is missing;
+wrong usage is 2 as well, with "kbnode: error:" on stderr and nothing on stdout`,
+		Example: "sudo kbnode plan h100-01.yml --node h100-01",
+	},
+	"apply": {
+		Usage: "kbnode apply FILE [--node NAME] [--token-file FILE] [flag ...]",
+		Text: `Makes each GPU of this machine an agent, as FILE, a queue file, says: what
 kbnode plan prints. Agents end their jobs before they stop. Done a second time
-it changes nothing; ended early, it goes on; kbnode undo goes back.
-
-{options}
-
-example:
-  sudo kbnode apply h100-01.yml --node h100-01 --token-file token
-`,
-	"undo": `usage: kbnode undo [--purge] [--force] [flag ...]
-
-Makes the machine what it was before the first kbnode apply or adopt: agents end
+it changes nothing; ended early, it goes on; kbnode undo goes back.`,
+		Example: "sudo kbnode apply h100-01.yml --node h100-01 --token-file token",
+	},
+	"undo": {
+		Usage: "kbnode undo [--purge] [--force] [flag ...]",
+		Text: `Makes the machine what it was before the first kbnode apply or adopt: agents end
 their jobs and stop, files have their old content, mode and owner, or are gone,
 what ran before runs again. What was changed by hand since is listed, and then
-nothing is done.
-
-{options}
-
-example:
-  sudo kbnode undo --purge
-`,
-	"adopt": `usage: kbnode adopt [--drain DURATION] [--root DIR]
-
-Takes over what Kernelbot's older scripts set up: the agents
+nothing is done.`,
+		Example: "sudo kbnode undo --purge",
+	},
+	"adopt": {
+		Usage: "kbnode adopt [--drain DURATION] [--root DIR]",
+		Text: `Takes over what Kernelbot's older scripts set up: the agents
 buildkite-agent-gpuN and buildkite-agent@gpuN end their jobs, stop, and start at
 boot no more; files with their token become root's alone; the token is kept for
-kbnode apply. Their files stay where they are. kbnode undo brings all back.
-
-{options}
-
-example:
-  sudo kbnode adopt && sudo kbnode apply h100-01.yml
-`,
-	"facts": `usage: kbnode facts [--root DIR]
-
-Prints what the machine is, as JSON: distribution, kernel, systemd, processors
+kbnode apply. Their files stay where they are. kbnode undo brings all back.`,
+		Example: "sudo kbnode adopt && sudo kbnode apply h100-01.yml",
+	},
+	"facts": {
+		Usage: "kbnode facts [--root DIR]",
+		Text: `Prints what the machine is, as JSON: distribution, kernel, systemd, processors
 with their cores and NUMA nodes, memory, disks, GPUs with UUID, PCI address,
 device nodes and MIG instances, docker, CDI, the agent, and what kbnode or
 Kernelbot's older scripts have set up. What could not be read is in "unread".
 
-It changes nothing. As root it sees more: docker, for one.
-
-{options}
-
-example:
-  sudo kbnode facts | less
-`,
-	"status": `usage: kbnode status [--json]
-
-Says what each slot does: idle, busy, paused, starting, stopping or down; its
+It changes nothing. As root it sees more: docker, for one.`,
+		Example: "sudo kbnode facts | less",
+	},
+	"status": {
+		Usage: "kbnode status [--json]",
+		Text: `Says what each slot does: idle, busy, paused, starting, stopping or down; its
 job, how often its agent was started again, whether its device is in order, and
-which of kbnode's files somebody has changed.
-
-{options}
-
+which of kbnode's files somebody has changed.`,
+		Example: `kbnode status --json | jq '.slots[] | select(.state == "paused")'`,
+	},
+	"doctor": {
+		Usage: `kbnode doctor [--slot NAME] [--preflight | [--deep] [--submit]]
+[--all | --json]`,
+		Text: "Says what is wrong with this machine or a slot, and the command that mends it.",
+		More: `exit status: 0 nothing is wrong (warnings may stand there), 1 something is
 example:
-  kbnode status --json | jq '.slots[] | select(.state == "paused")'
-`,
-	"doctor": `usage: kbnode doctor [--slot NAME] [--preflight | [--deep] [--submit]]
-       [--all | --json]
-
-Says what is wrong with this machine or a slot, and the command that mends it.
-
-{options}
-
-exit status: 0 nothing is wrong (warnings may stand there), 1 something is
-example:
-  kbnode doctor --slot gpu3
-`,
-	"verify": `usage: kbnode verify [SLOT ...] [--timeout DURATION] [--json]
-
-Proves this machine with jobs, on all slots at once or on those named. It drains
+  kbnode doctor --slot gpu3`,
+	},
+	"verify": {
+		Usage: "kbnode verify [SLOT ...] [--timeout DURATION] [--json]",
+		Text: `Proves this machine with jobs, on all slots at once or on those named. It drains
 them, turns their own agents to a stand-in for Buildkite on this machine, has
 each take the steps that kbgen writes, and turns the agents back:
 
@@ -240,72 +198,50 @@ each take the steps that kbgen writes, and turns the agents back:
 
 A slot that is paused is not tried. Nothing is sent to Buildkite: the stand-in
 is kblocal, from beside kbnode or from PATH. Ended by force, it leaves the
-agents turned away until the next verify, apply or reboot; doctor says so.
-
-{options}
-
-exit status: 0 all is as promised, 1 it is not
+agents turned away until the next verify, apply or reboot; doctor says so.`,
+		More: `exit status: 0 all is as promised, 1 it is not
 example:
-  kbnode verify
-`,
-	"drain": `usage: kbnode drain [SLOT ...] [--reason TEXT] [--timeout DURATION] [--no-wait]
-
-Has slots end the job in hand and take no other, all slots for no name. They
-stay so over reboots, until kbnode resume.
-
-{options}
-
-example:
-  kbnode drain gpu3 --reason "fan exchange"
-`,
-	"resume": `usage: kbnode resume [SLOT ...]
+  kbnode verify`,
+	},
+	"drain": {
+		Usage: "kbnode drain [SLOT ...] [--reason TEXT] [--timeout DURATION] [--no-wait]",
+		Text: `Has slots end the job in hand and take no other, all slots for no name. They
+stay so over reboots, until kbnode resume.`,
+		Example: `kbnode drain gpu3 --reason "fan exchange"`,
+	},
+	"resume": {Text: `usage: kbnode resume [SLOT ...]
 
 Has slots take jobs again, all slots for no name. A slot whose device is not in
 order stays as it is: its agent's preflight says why.
 
 example:
   kbnode resume gpu3
-`,
-	"prepare": `usage: kbnode prepare [--wait DURATION]
-
-For kbnode-prepare.service: waits until the drivers have made the device nodes
-of all slots, then has systemd read the slices again.
-
-{options}
-
-example:
-  kbnode prepare
-`,
-	"run-agent": `usage: kbnode run-agent --slot NAME
-
-For kbnode-agent@.service where systemd is older than 253: opens the token that
-LoadCredential= brought, and becomes the slot's agent.
-
-{options}
-
-example:
-  kbnode run-agent --slot gpu0
-`,
-	"watch": `usage: kbnode watch [--text-file FILE]
-
-For kbnode-check.service: takes slots out of use whose devices are not in order,
-with the reason, and writes figures for Prometheus' node exporter.
-
-{options}
-
-example:
-  kbnode watch --text-file /var/lib/prometheus/node-exporter/kbnode.prom
-`,
-	"secretd": `usage: kbnode secretd [--config FILE] [--socket PATH] [--check]
-       kbnode secretd --unit | --socket-unit
-
-Answers steps that ask for a secret (kbgen secret get). Runs as root with the
+`},
+	"prepare": {
+		Usage: "kbnode prepare [--wait DURATION]",
+		Text: `For kbnode-prepare.service: waits until the drivers have made the device nodes
+of all slots, then has systemd read the slices again.`,
+		Example: "kbnode prepare",
+	},
+	"run-agent": {
+		Usage: "kbnode run-agent --slot NAME",
+		Text: `For kbnode-agent@.service where systemd is older than 253: opens the token that
+LoadCredential= brought, and becomes the slot's agent.`,
+		Example: "kbnode run-agent --slot gpu0",
+	},
+	"watch": {
+		Usage: "kbnode watch [--text-file FILE]",
+		Text: `For kbnode-check.service: takes slots out of use whose devices are not in order,
+with the reason, and writes figures for Prometheus' node exporter.`,
+		Example: "kbnode watch --text-file /var/lib/prometheus/node-exporter/kbnode.prom",
+	},
+	"secretd": {
+		Usage: `kbnode secretd [--config FILE] [--socket PATH] [--check]
+kbnode secretd --unit | --socket-unit`,
+		Text: `Answers steps that ask for a secret (kbgen secret get). Runs as root with the
 node's private keys, on the socket that systemd hands over, else on PATH. Logs
-who asked for what and what was decided, never a value.
-
-{options}
-
-The config, YAML:
+who asked for what and what was decided, never a value.`,
+		More: `The config, YAML:
   version: 1
   keys: [secret.key]       files: in systemd's credentials directory, else
                            beside the config; their owner's alone (0600)
@@ -317,25 +253,18 @@ The config, YAML:
     organization: UUID
     pipelines: [UUID]
   signers: [FILE]          Ed25519 public keys in PEM; only what they signed
-  old: {pipelines: [UUID]} who gets SECRET_* in the old, unbound formats
-
-example:
-  kbnode secretd --check
-`,
-	"compose": `usage: kbnode compose FILE NODE --image IMAGE... [flag ...]
-       kbnode compose --unit | --dockerfile
-
-Prints the docker compose file for a node of a queue file (docs/vendors.md): an
+  old: {pipelines: [UUID]} who gets SECRET_* in the old, unbound formats`,
+		Example: "kbnode secretd --check",
+	},
+	"compose": {
+		Usage: `kbnode compose FILE NODE --image IMAGE... [flag ...]
+kbnode compose --unit | --dockerfile`,
+		Text: `Prints the docker compose file for a node of a queue file (docs/vendors.md): an
 agent in a container for each slot, gpu0 and up. An agent takes one job and
 ends; agent@.service (--unit) makes the next container. A job can read neither
-the agent's token nor a docker socket, and writes to memory only.
-
-{options}
-
-NVIDIA's GPUs need UUIDs in the queue file. AMD's cannot be given yet: a queue
-file does not tell their render nodes.
-
-example:
-  kbnode compose h100-01.yml h100-01 --image kbgen-agent:cuda-13.0 > compose.yml
-`,
-}
+the agent's token nor a docker socket, and writes to memory only.`,
+		More: `NVIDIA's GPUs need UUIDs in the queue file. AMD's cannot be given yet: a queue
+file does not tell their render nodes.`,
+		Example: "kbnode compose h100-01.yml h100-01 --image kbgen-agent:cuda-13.0 > compose.yml",
+	},
+})

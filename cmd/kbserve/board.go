@@ -98,17 +98,14 @@ type listCmd struct {
 // listed is a board in --json.
 type listed struct {
 	Name        string    `json:"name"`
-	Deadline    time.Time `json:"deadline" help:"2026-12-31 or 2026-12-31T18:00, in UTC unless it has a zone; a date alone means its first minute"`
+	Deadline    time.Time `json:"deadline"`
 	GPUs        []string  `json:"gpu_types"`
 	Visibility  string    `json:"visibility"`
 	Submissions int       `json:"submissions"`
 	Standings   int       `json:"standings"`
-	Harness     string    `json:"harness" placeholder:"NAME" help:"isolated: only submissions that this harness judged rank"`
-	Sandbox     string    `json:"sandbox" help:"none, partial or full: the weakest sandbox with which a submission ranks"`
-	ClearTiming bool      `json:"clear_timing" help:"submissions with ambiguous timing do not rank"`
-	Ties        bool      `json:"ties" help:"submissions whose intervals overlap share a rank"`
-	ShowCode    string    `json:"show_code" help:"when other users may see code: never, or after the deadline"` // never or after (the deadline)
-	Reuse       bool      `json:"reuse" help:"answer a text that was judged before with its result"`
+	ranking.Policy
+	ShowCode string `json:"show_code"` // never or after (the deadline)
+	Reuse    bool   `json:"reuse"`
 }
 
 func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -119,7 +116,7 @@ func (c *listCmd) Run(ctx context.Context, env *cli.Env) error {
 		}
 		var list []listed
 		for _, b := range boards {
-			list = append(list, listed{b.Name, b.Deadline, append([]string{}, b.GPUs...), b.Visibility, b.Submissions, b.Ranked, b.Policy.Harness, b.Policy.Sandbox, b.Policy.ClearTiming, b.Policy.Ties, b.ShowCode, b.Reuse})
+			list = append(list, listed{b.Name, b.Deadline, append([]string{}, b.GPUs...), b.Visibility, b.Submissions, b.Ranked, *b.Policy, b.ShowCode, b.Reuse})
 		}
 		return cli.PrintList(env.Stdout, c.JSON, list, "NAME\tDEADLINE\tSTATE\tSUBMISSIONS\tSTANDINGS\tGPUS\tRANKS", func(b listed) string {
 			state := b.Visibility
@@ -290,7 +287,7 @@ func (c *showCmd) Run(ctx context.Context, env *cli.Env) error {
 				if e.Tied {
 					rank += "="
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", rank, text.Line(e.UserName, 60), text.Line(e.UserID, 20), format.Score(e.Score), e.Time.Format("2006-01-02 15:04"), e.Submission)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\n", rank, text.Line(e.User, 60), text.Line(e.UserID, 20), format.Score(e.Score), e.Time.Format("2006-01-02 15:04"), e.SubmissionID)
 			}
 			if err := w.Flush(); err != nil {
 				return err

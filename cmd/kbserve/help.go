@@ -1,7 +1,9 @@
 package main
 
-var help = map[string]string{
-	"": `kbserve is the backend of a kernel competition: submissions in, ranked scores
+import "github.com/gpu-mode/kbgen/cmd/internal/cli"
+
+var help = cli.Pages(map[string]cli.Page{
+	"": {Text: `kbserve is the backend of a kernel competition: submissions in, ranked scores
 out.
 
 usage:
@@ -22,41 +24,34 @@ Commands that use the database take --database URL (KBSERVE_DATABASE) and
 --config FILE (KBSERVE_CONFIG).
 
 exit status: 0 done, 1 failed, 2 wrong usage
-`,
-	"serve": `usage: kbserve serve [flag ...]
-
-answers popcorn-cli, /api/v1, pages, /webhooks/buildkite, /health and /ready.
-SIGTERM ends it, builds go on; SIGHUP hands over to a new process.
-
-{options}
-
-variables only: BUILDKITE_API_TOKEN, KBSERVE_ADMIN_TOKEN, KBSERVE_WEBHOOK_TOKEN,
+`},
+	"serve": {
+		Usage: "kbserve serve [flag ...]",
+		Text: `answers popcorn-cli, /api/v1, pages, /webhooks/buildkite, /health and /ready.
+SIGTERM ends it, builds go on; SIGHUP hands over to a new process.`,
+		More: `variables only: BUILDKITE_API_TOKEN, KBSERVE_ADMIN_TOKEN, KBSERVE_WEBHOOK_TOKEN,
   KBSERVE_ANNOUNCE_URL, KBSERVE_{GITHUB,DISCORD}_CLIENT_{ID,SECRET}
 
-example: kbserve serve --config /etc/kbserve/kbserve.env
-`,
-	"unit": `usage: kbserve unit [--socket | --compose | --dockerfile] [flag ...]
-
-prints kbserve.service, or kbserve.socket, which keeps the listener over
+example: kbserve serve --config /etc/kbserve/kbserve.env`,
+	},
+	"unit": {
+		Usage: "kbserve unit [--socket | --compose | --dockerfile] [flag ...]",
+		Text: `prints kbserve.service, or kbserve.socket, which keeps the listener over
 restarts, or a compose file with PostgreSQL, or the recipe of its image; both
 say first how they are used. The unit keeps its SQLite file, if it has one,
-below /var/lib/kbserve: KBSERVE_DATABASE=sqlite:kbserve.db.
-
-{options}
-
-example:
-  kbserve unit >/etc/systemd/system/kbserve.service
-  kbserve unit --socket >/etc/systemd/system/kbserve.socket
-  systemctl daemon-reload && systemctl enable --now kbserve.socket kbserve
-`,
-	"db": `usage: kbserve db migrate            make the tables, or bring them up to date
-       kbserve db check              compare the standings with the runs
-       kbserve db rebuild            make the standings from the runs
-       kbserve db backup FILE        copy a SQLite file that is in use
-       kbserve db convert TO         copy a SQLite file into PostgreSQL
-       kbserve db export [--board NAME] [--code] [--format FORMAT] [--out FILE]
-
-migrate works on an empty database and on one that Kernelbot's own migrations
+below /var/lib/kbserve: KBSERVE_DATABASE=sqlite:kbserve.db.`,
+		Example: `kbserve unit >/etc/systemd/system/kbserve.service
+kbserve unit --socket >/etc/systemd/system/kbserve.socket
+systemctl daemon-reload && systemctl enable --now kbserve.socket kbserve`,
+	},
+	"db": {
+		Usage: `kbserve db migrate            make the tables, or bring them up to date
+kbserve db check              compare the standings with the runs
+kbserve db rebuild            make the standings from the runs
+kbserve db backup FILE        copy a SQLite file that is in use
+kbserve db convert TO         copy a SQLite file into PostgreSQL
+kbserve db export [--board NAME] [--code] [--format FORMAT] [--out FILE]`,
+		Text: `migrate works on an empty database and on one that Kernelbot's own migrations
 made: its tables keep rows and columns, ours stand beside them. Run rebuild
 afterwards there. check prints the differences and exits with 1 when there are
 any; a server of Kernelbot's that writes to the same database makes some.
@@ -66,19 +61,17 @@ convert wants TO migrated and empty; ids stay. Nobody may write meanwhile.
 export prints JSON lines, a submission each: runs, verdicts and why something
 does not rank; of a secret run only whether it passed. Never a seed or a CLI id.
 
-{options export}
-
-example:
-  kbserve db migrate && kbserve db check
-`,
-	"board": `usage: kbserve board create NAME TASK --deadline TIME [flag ...]
-       kbserve board sync FILE... [--force] [--dry-run]
-       kbserve board list [--json]
-       kbserve board show NAME      who ranks, see kbserve board show --help
-       kbserve board close NAME
-       kbserve board delete NAME [--force]
-
-create makes one board; kbserve board create --help says how. sync makes or
+{options export}`,
+		Example: "kbserve db migrate && kbserve db check",
+	},
+	"board": {
+		Usage: `kbserve board create NAME TASK --deadline TIME [flag ...]
+kbserve board sync FILE... [--force] [--dry-run]
+kbserve board list [--json]
+kbserve board show NAME      who ranks, see kbserve board show --help
+kbserve board close NAME
+kbserve board delete NAME [--force]`,
+		Text: `create makes one board; kbserve board create --help says how. sync makes or
 changes the boards of Kernelbot's competition files (problems/*.yaml), all of
 them or none; files, config, lang and benchmarks of a board that has submissions
 stay as they are without --force. close makes now the deadline.
@@ -87,34 +80,24 @@ sync:
 {options sync}
 
 delete:
-{options delete}
-
-example:
-  kbserve board sync problems/*.yaml --dry-run
-`,
-	"board create": `usage: kbserve board create NAME TASK --deadline TIME [flag ...]
-
-makes one board from a folder with a task.yml.
-
-{options}
-
-example:
-  kbserve board create add tasks/add --deadline 2026-12-31 --gpu H100_BK
-`,
-	"board show": `usage: kbserve board show NAME [--gpu NAME] [--limit N] [--json]
-
-prints who ranks on a board: rank (= where it is shared), user, score, when, and the
-submission. The same rule decides here as in the API and on the pages.
-
-{options}
-
-example:
-  kbserve board show vectoradd --gpu H100_BK
-`,
-	"limits": `usage: kbserve limits show BOARD [--json]
-       kbserve limits set BOARD [LIMIT...]
-
-A limit bounds one user's submissions per hour. set puts these limits in the
+{options delete}`,
+		Example: "kbserve board sync problems/*.yaml --dry-run",
+	},
+	"board create": {
+		Usage:   "kbserve board create NAME TASK --deadline TIME [flag ...]",
+		Text:    "makes one board from a folder with a task.yml.",
+		Example: "kbserve board create add tasks/add --deadline 2026-12-31 --gpu H100_BK",
+	},
+	"board show": {
+		Usage: "kbserve board show NAME [--gpu NAME] [--limit N] [--json]",
+		Text: `prints who ranks on a board: rank (= where it is shared), user, score, when, and the
+submission. The same rule decides here as in the API and on the pages.`,
+		Example: "kbserve board show vectoradd --gpu H100_BK",
+	},
+	"limits": {
+		Usage: `kbserve limits show BOARD [--json]
+kbserve limits set BOARD [LIMIT...]`,
+		Text: `A limit bounds one user's submissions per hour. set puts these limits in the
 place of all that the board has, and none at all without any:
 
   leaderboard=10       ranked submissions on all GPU types together
@@ -122,16 +105,14 @@ place of all that the board has, and none at all without any:
   test@B200_BK=5       on one GPU type
   leaderboard=0        none are taken
 
-{options show}
-
-example:
-  kbserve limits set add leaderboard=10 test=60 test@B200_BK=5
-`,
-	"invite": `usage: kbserve invite create BOARD... [-n N]
-       kbserve invite list [BOARD] [--json]
-       kbserve invite revoke CODE
-
-create prints codes, one a line; each lets the one user who claims it onto all
+{options show}`,
+		Example: "kbserve limits set add leaderboard=10 test=60 test@B200_BK=5",
+	},
+	"invite": {
+		Usage: `kbserve invite create BOARD... [-n N]
+kbserve invite list [BOARD] [--json]
+kbserve invite revoke CODE`,
+		Text: `create prints codes, one a line; each lets the one user who claims it onto all
 of the boards. Whoever claimed a code that is revoked loses what it gave; what
 they have submitted stays.
 
@@ -139,17 +120,15 @@ create:
 {options create}
 
 list:
-{options list}
-
-example:
-  kbserve invite create finals -n 20
-`,
-	"user": `usage: kbserve user create ID [--name NAME]
-       kbserve user list [--json]
-       kbserve user login ID [--url URL]
-       kbserve user ban ID | kbserve user unban ID
-
-create prints a CLI id for the user (a decimal number, Discord's or GitHub's),
+{options list}`,
+		Example: "kbserve invite create finals -n 20",
+	},
+	"user": {
+		Usage: `kbserve user create ID [--name NAME]
+kbserve user list [--json]
+kbserve user login ID [--url URL]
+kbserve user ban ID | kbserve user unban ID`,
+		Text: `create prints a CLI id for the user (a decimal number, Discord's or GitHub's),
 once: it goes into ~/.popcorn.yaml, and the database keeps its hash. Again for
 the same user, it replaces the CLI id. Whoever is banned submits nothing more;
 what they have keeps its rank.
@@ -164,17 +143,15 @@ login:
 {options login}
 
 list:
-{options list}
-
-example:
-  kbserve user create 184017 --name ann
-`,
-	"submission": `usage: kbserve submission list [flag ...] [--json]
-       kbserve submission show ID [--code] [--json]
-       kbserve submission delete ID
-       kbserve submission hacked ID --why TEXT
-
-For admins: list and show see everything. delete removes a submission and its
+{options list}`,
+		Example: "kbserve user create 184017 --name ann",
+	},
+	"submission": {
+		Usage: `kbserve submission list [flag ...] [--json]
+kbserve submission show ID [--code] [--json]
+kbserve submission delete ID
+kbserve submission hacked ID --why TEXT`,
+		Text: `For admins: list and show see everything. delete removes a submission and its
 runs; hacked keeps it and takes it out of the ranking. The user's next best
 ranks in its place.
 
@@ -185,25 +162,19 @@ show:
 {options show}
 
 hacked:
-{options hacked}
-
-example:
-  kbserve submission list --board add --status failed
-`,
-	"stats": `usage: kbserve stats [--json]
-
-prints numbers of each board: users who have submitted, submissions in all, of
+{options hacked}`,
+		Example: "kbserve submission list --board add --status failed",
+	},
+	"stats": {
+		Usage: "kbserve stats [--json]",
+		Text: `prints numbers of each board: users who have submitted, submissions in all, of
 the last hour and day, by status and by mode, and evaluations that have not
-finished.
-
-{options}
-
-example:
-  kbserve stats
-`,
-	"doctor": `usage: kbserve doctor [--age TIME] [--json]
-
-says what is stuck or wrong, and what to do about each; it changes nothing. It
+finished.`,
+		Example: "kbserve stats",
+	},
+	"doctor": {
+		Usage: "kbserve doctor [--age TIME] [--json]",
+		Text: `says what is stuck or wrong, and what to do about each; it changes nothing. It
 exits with 1 when it finds something:
 
   waiting         planned, and nobody has taken it
@@ -214,24 +185,16 @@ exits with 1 when it finds something:
   standings       they are not what the runs say, see kbserve db check
   silence         runs finish, and Buildkite's events do not come any more
   machines        a GPU type of an open board that no agent serves; asked with
-                  BUILDKITE_API_TOKEN (scope read_agents)
-
-{options}
-
-example:
-  kbserve doctor --age 2h
-`,
-	"selftest": `usage: kbserve selftest --gpu NAME [--cleanup] [flag ...]
-       kbserve selftest --remove BOARD
-
-sends one submission through everything, as popcorn-cli would: a closed board of
+                  BUILDKITE_API_TOKEN (scope read_agents)`,
+		Example: "kbserve doctor --age 2h",
+	},
+	"selftest": {
+		Usage: `kbserve selftest --gpu NAME [--cleanup] [flag ...]
+kbserve selftest --remove BOARD`,
+		Text: `sends one submission through everything, as popcorn-cli would: a closed board of
 its own, a user and an invite; then the server, the build and the evaluation of
 an example; then it looks at the rows that must be there, and at the rank. It
-wants a server that runs on the same database, and agents for the GPU type.
-
-{options}
-
-example:
-  kbserve selftest --gpu H100_BK --cleanup
-`,
-}
+wants a server that runs on the same database, and agents for the GPU type.`,
+		Example: "kbserve selftest --gpu H100_BK --cleanup",
+	},
+})

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -181,11 +182,11 @@ func parseConfig(data []byte) (map[string]string, error) {
 
 // known reports whether the help page of serve names the variable.
 func known(name string) bool {
-	page := help["serve"]
 	for _, provider := range []string{"KBSERVE_GITHUB_", "KBSERVE_DISCORD_"} {
 		if rest, found := strings.CutPrefix(name, provider); found {
 			return rest == "CLIENT_ID" || rest == "CLIENT_SECRET"
 		}
 	}
-	return name == "KBSERVE_RUN_TIMEOUT" || name == "KBSERVE_LISTING_DELAY" || strings.Contains(page, name) && !strings.HasSuffix(name, "_")
+	names := strings.FieldsFunc(program().Page("serve"), func(c rune) bool { return c != '_' && (c < 'A' || c > 'Z') })
+	return slices.Contains(names, name)
 }

@@ -123,3 +123,17 @@ func TestHelpPages(t *testing.T) {
 		}
 	}
 }
+
+// A configuration file may set the variables of flags and those without one.
+func TestConfigNames(t *testing.T) {
+	for _, name := range []string{"KBSERVE_DATABASE", "KBSERVE_URL", "KBSERVE_LISTEN", "KBSERVE_RUN_TIMEOUT", "KBSERVE_ADMIN_TOKEN", "KBSERVE_GITHUB_CLIENT_ID"} {
+		if vars, err := parseConfig([]byte(name + "='x'\n")); err != nil || vars[name] != "x" {
+			t.Errorf("%s: %v, %v", name, vars, err)
+		}
+	}
+	for _, name := range []string{"KBSERVE_DATA", "KBSERVE_GITHUB_TOKEN", "KBSERVE_NONE"} {
+		if _, err := parseConfig([]byte(name + "=x\n")); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}

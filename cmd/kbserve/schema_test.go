@@ -18,7 +18,7 @@ func TestPublishedSchemas(t *testing.T) {
 		{Name: "users", Title: "kbserve user list --json: who has an account", Type: reflect.TypeFor[[]store.User]()},
 		{Name: "invites", Title: "kbserve invite list --json: invites to boards", Type: reflect.TypeFor[[]listedInvite]()},
 		{Name: "limits", Title: "kbserve limits show --json: submissions per user and hour", Type: reflect.TypeFor[[]store.Limit]()},
-		{Name: "submissions", Title: "kbserve submission list --json: submissions, the newest first", Type: reflect.TypeFor[[]listing.Submission]()},
+		{Name: "submissions", Title: "kbserve submission list --json: submissions, the newest first", Type: reflect.TypeFor[[]store.Listed]()},
 		{Name: "submission-record", Title: "kbserve submission show --json: one submission and its runs", Type: reflect.TypeFor[listing.Details]()},
 		{Name: "stats", Title: "kbserve stats --json: numbers of all boards", Type: reflect.TypeFor[store.Stats]()},
 		{Name: "diagnosis", Title: "kbserve doctor --json: what is stuck or wrong, and what to do", Type: reflect.TypeFor[diagnosis.Diagnosis]()},

@@ -15,6 +15,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/listing"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 )
 
 type submissionCmd struct {
@@ -41,14 +42,14 @@ func (c *submissionListCmd) Run(ctx context.Context, env *cli.Env) error {
 		if err != nil {
 			return err
 		}
-		return cli.PrintList(env.Stdout, c.JSON, list, "ID\tTIME\tUSER\tBOARD\tGPU\tMODE\tSTATUS\tRANKS", func(l listing.Submission) string {
+		return cli.PrintList(env.Stdout, c.JSON, list, "ID\tTIME\tUSER\tBOARD\tGPU\tMODE\tSTATUS\tRANKS", func(l store.Listed) string {
 			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", l.ID, l.Time.Format("2006-01-02 15:04"), text.Line(l.UserID, 40), text.Line(l.Board, 100), named(l.GPU), named(l.Mode), named(l.Status), rankWords(l.Verdicts))
 		})
 	})
 }
 
 // rankWords says where a submission ranks, or why not.
-func rankWords(all []listing.Decision) string {
+func rankWords(all []ranking.Decision) string {
 	words := "-"
 	for i, v := range all {
 		word := v.GPU + ": " + v.Reason
@@ -96,7 +97,7 @@ func printSubmission(env *cli.Env, x *listing.Details) {
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	defer w.Flush() // writing to stdout
 	for _, line := range [][2]string{
-		{"submission", fmt.Sprint(x.ID)}, {"board", x.Board}, {"file", x.FileName}, {"user", x.UserID + " " + x.UserName}, {"time", x.Time.Format(time.RFC3339)},
+		{"submission", fmt.Sprint(x.ID)}, {"board", x.Board}, {"file", x.FileName}, {"user", x.UserID + " " + x.User}, {"time", x.Time.Format(time.RFC3339)},
 		{"mode", named(x.Mode)}, {"status", named(x.Status)}, {"error", x.Error}, {"ranks", rankWords(x.Verdicts)},
 	} {
 		if line[1] != "" {
@@ -112,7 +113,7 @@ func printSubmission(env *cli.Env, x *listing.Details) {
 		if r.Score != nil {
 			passed += ", " + format.Score(*r.Score)
 		}
-		fmt.Fprintf(w, "run\t%s %s %s: %s, %.1f s\n", text.Line(r.GPU, 100), public[r.Secret], text.Line(r.Mode, 40), passed, r.End.Sub(r.Start).Seconds())
+		fmt.Fprintf(w, "run\t%s %s %s: %s, %.1f s\n", text.Line(r.Runner, 100), public[r.Secret], text.Line(r.Mode, 40), passed, r.End.Sub(r.Start).Seconds())
 	}
 	for _, r := range x.Open {
 		fmt.Fprintf(w, "open\t%s %s %s: %s, build %d\n", text.Line(r.GPU, 100), public[r.Secret], r.Mode, r.State, r.BuildNumber)

@@ -148,6 +148,8 @@ type call struct {
 	who identity.Who
 	api *api
 	own bool // the route is ours
+
+	admin *backend.Admin // nil on routes that are not for admins
 }
 
 func (c *call) ctx() context.Context     { return c.Request.Context() }
@@ -229,8 +231,10 @@ func (a *api) admit(c *call, rt route) error {
 		return &refusal{http.StatusUnauthorized, "want somebody who is logged in, or the header " + identity.HeaderCLI}
 	case rt.needs == admin && !c.who.Known():
 		return &refusal{http.StatusUnauthorized, "want the header Authorization: Bearer TOKEN"}
-	case rt.needs == admin && !c.who.Admin:
-		return &refusal{http.StatusForbidden, "this is for admins"}
+	case rt.needs == admin:
+		if c.admin, err = a.o.Backend.Admin(c.viewer()); err != nil {
+			return &refusal{http.StatusForbidden, "this is for admins"}
+		}
 	}
 	if c.who.Cookie && c.Method != http.MethodGet && c.Method != http.MethodHead {
 		return a.o.Identity.CheckOrigin(c.Request)

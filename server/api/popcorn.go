@@ -104,7 +104,7 @@ type acceptedIDsJSON struct {
 }
 
 // handIn reads the form and submits.
-func handIn(c *call) (*backend.Receipt, error) {
+func handIn(c *call) (*store.Accepted, error) {
 	f, err := c.file()
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func submit(c *call) (any, error) {
 
 // accepted answers for a submission that is kept: whatever goes wrong from here on,
 // the client gets its id.
-func accepted(c *call, receipt *backend.Receipt) acceptedJSON {
+func accepted(c *call, receipt *store.Accepted) acceptedJSON {
 	a := acceptedJSON{Details: acceptedIDsJSON{receipt.ID, receipt.JobStatusID}, Status: "accepted"}
 	if s, err := c.back().Submission(c.ctx(), c.viewer(), receipt.ID); err == nil {
 		a.RunnerQueue = queueOf(s.Wait)
@@ -340,7 +340,7 @@ type countedJSON struct {
 
 func count(c *call) (any, error) {
 	if id := c.word("user_id"); id != "" {
-		steps, err := c.back().UserHistory(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"), id)
+		steps, err := c.back().History(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"), id)
 		return countedJSON{min(1, len(steps))}, err
 	}
 	n, err := c.back().Count(c.ctx(), c.viewer(), c.board(), c.PathValue("gpu"))

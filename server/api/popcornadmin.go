@@ -54,7 +54,7 @@ type jobsJSON struct {
 }
 
 func setAccepting(c *call, on bool) (any, error) {
-	return jobsJSON{"ok", on}, c.back().SetAccepting(c.ctx(), c.viewer(), on)
+	return jobsJSON{"ok", on}, c.admin.SetAccepting(c.ctx(), on)
 }
 
 type adminStatsJSON struct {
@@ -67,7 +67,7 @@ func adminStats(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.back().Stats(c.ctx(), c.viewer())
+	s, err := c.admin.Stats(c.ctx())
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func adminDeleteBoard(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = c.back().DeleteBoard(c.ctx(), c.viewer(), c.board(), force)
+	_, err = c.admin.DeleteBoard(c.ctx(), c.board(), force)
 	return boardDeletedJSON{"ok", c.board(), force}, err
 }
 
@@ -175,7 +175,7 @@ type visibilitySetJSON struct {
 }
 
 func adminVisibility(c *call, in visibilityJSON) (any, error) {
-	return visibilitySetJSON{"ok", c.board(), in.Visibility}, c.back().SetVisibility(c.ctx(), c.viewer(), c.board(), in.Visibility)
+	return visibilitySetJSON{"ok", c.board(), in.Visibility}, c.admin.SetVisibility(c.ctx(), c.board(), in.Visibility)
 }
 
 // A RateLimit bounds one user's submissions to a board in an hour.
@@ -252,7 +252,7 @@ func changeLimit(c *call, category string, limit *store.Limit) error {
 	if limit != nil {
 		limits = append(limits, *limit)
 	}
-	return c.back().SetLimits(c.ctx(), c.viewer(), c.board(), list(limits))
+	return c.admin.SetLimits(c.ctx(), c.board(), list(limits))
 }
 
 // An InviteRequest asks for invites to one board or several.
@@ -272,7 +272,7 @@ func adminMakeInvites(c *call, in inviteRequestJSON) (any, error) {
 	if len(in.Leaderboards) == 0 && in.Leaderboard != "" {
 		in.Leaderboards = []string{in.Leaderboard}
 	}
-	codes, err := c.back().NewInvites(c.ctx(), c.viewer(), in.Leaderboards, in.Count)
+	codes, err := c.admin.NewInvites(c.ctx(), in.Leaderboards, in.Count)
 	return invitesMadeJSON{"ok", list(in.Leaderboards), list(codes)}, err
 }
 
@@ -291,7 +291,7 @@ type inviteRowJSON struct {
 }
 
 func adminInvites(c *call) (any, error) {
-	invites, err := c.back().Invites(c.ctx(), c.viewer(), c.board())
+	invites, err := c.admin.Invites(c.ctx(), c.board())
 	return boardInvitesJSON{"ok", c.board(), mapped(invites, func(i store.Invite) inviteRowJSON {
 		return inviteRowJSON{i.Code, stringOrNil(i.UserID), stringOrNil(i.User), stamp(i.Created), stampOrNil(i.Claimed)}
 	})}, err
@@ -304,7 +304,7 @@ type inviteRevokedJSON struct {
 
 func adminRevoke(c *call) (any, error) {
 	code := c.PathValue("code")
-	return inviteRevokedJSON{"ok", code}, c.back().RevokeInvite(c.ctx(), c.viewer(), code)
+	return inviteRevokedJSON{"ok", code}, c.admin.RevokeInvite(c.ctx(), code)
 }
 
 type bannedJSON struct {
@@ -315,5 +315,5 @@ type bannedJSON struct {
 
 func ban(c *call, banned bool) (any, error) {
 	id := c.PathValue("user")
-	return bannedJSON{"ok", id, banned}, c.back().Ban(c.ctx(), c.viewer(), id, banned)
+	return bannedJSON{"ok", id, banned}, c.admin.Ban(c.ctx(), id, banned)
 }

@@ -245,13 +245,7 @@ type stepJSON struct {
 }
 
 func boardHistory(c *call) (any, error) {
-	var steps []store.Step
-	var err error
-	if of := c.word("user"); of != "" {
-		steps, err = c.back().UserHistory(c.ctx(), c.viewer(), c.board(), c.word("gpu"), of)
-	} else {
-		steps, err = c.back().History(c.ctx(), c.viewer(), c.board(), c.word("gpu"))
-	}
+	steps, err := c.back().History(c.ctx(), c.viewer(), c.board(), c.word("gpu"), c.word("user"))
 	return historyJSON{mapped(steps, func(s store.Step) stepJSON { return stepJSON{s.Time.UTC(), s.Score, s.UserID, s.User, s.SubmissionID} })}, err
 }
 

@@ -28,7 +28,7 @@ type boardStatsJSON struct {
 }
 
 func stats(c *call) (any, error) {
-	s, err := c.back().Stats(c.ctx(), c.viewer())
+	s, err := c.admin.Stats(c.ctx())
 	return statsJSON{s.Users, s.Submissions, s.Hour, s.Day, s.Runs, mapped(s.Boards, func(b store.BoardStats) boardStatsJSON {
 		return boardStatsJSON{b.Board, b.Users, b.Submissions, b.Hour, b.Day, b.Open, b.Statuses, b.Modes}
 	})}, err
@@ -47,7 +47,7 @@ type userJSON struct {
 }
 
 func users(c *call) (any, error) {
-	all, err := c.back().Users(c.ctx(), c.viewer())
+	all, err := c.admin.Users(c.ctx())
 	return usersJSON{mapped(all, func(u store.User) userJSON { return userJSON(u) })}, err
 }
 
@@ -56,7 +56,7 @@ type banRequestJSON struct {
 }
 
 func banUser(c *call, in banRequestJSON) (any, error) {
-	return done(c, c.back().Ban(c.ctx(), c.viewer(), c.PathValue("user"), in.Banned))
+	return done(c, c.admin.Ban(c.ctx(), c.PathValue("user"), in.Banned))
 }
 
 type hackedRequestJSON struct {
@@ -68,7 +68,7 @@ func markHacked(c *call, id int64) (any, error) {
 	if err := c.json(&in); err != nil {
 		return nil, err
 	}
-	return done(c, c.back().MarkHacked(c.ctx(), c.viewer(), id, in.Why))
+	return done(c, c.admin.MarkHacked(c.ctx(), id, in.Why))
 }
 
 type verifyRequestJSON struct {
@@ -80,7 +80,7 @@ func verifyAgain(c *call, id int64) (any, error) {
 	if err := c.json(&in); err != nil {
 		return nil, err
 	}
-	return done(c, c.back().Verify(c.ctx(), c.viewer(), id, in.GPU))
+	return done(c, c.admin.Verify(c.ctx(), id, in.GPU))
 }
 
 type rejudgedJSON struct {
@@ -88,12 +88,12 @@ type rejudgedJSON struct {
 }
 
 func rejudge(c *call) (any, error) {
-	n, err := c.back().Rejudge(c.ctx(), c.viewer(), c.board())
+	n, err := c.admin.Rejudge(c.ctx(), c.board())
 	return rejudgedJSON{n}, err
 }
 
 func closeBoard(c *call) (any, error) {
-	return done(c, c.back().CloseBoard(c.ctx(), c.viewer(), c.board()))
+	return done(c, c.admin.CloseBoard(c.ctx(), c.board(), time.Now()))
 }
 
 type limitListJSON struct {
@@ -101,7 +101,7 @@ type limitListJSON struct {
 }
 
 func setLimits(c *call, in limitListJSON) (any, error) {
-	return done(c, c.back().SetLimits(c.ctx(), c.viewer(), c.board(), mapped(in.Limits, func(l limitJSON) store.Limit { return store.Limit(l) })))
+	return done(c, c.admin.SetLimits(c.ctx(), c.board(), mapped(in.Limits, func(l limitJSON) store.Limit { return store.Limit(l) })))
 }
 
 type acceptingJSON struct {
@@ -109,12 +109,12 @@ type acceptingJSON struct {
 }
 
 func accepting(c *call) (any, error) {
-	on, err := c.back().Accepting(c.ctx())
+	on, err := c.admin.Accepting(c.ctx())
 	return acceptingJSON{on}, err
 }
 
 func putAccepting(c *call, in acceptingJSON) (any, error) {
-	return in, c.back().SetAccepting(c.ctx(), c.viewer(), in.Accepting)
+	return in, c.admin.SetAccepting(c.ctx(), in.Accepting)
 }
 
 type invitesJSON struct {
@@ -132,7 +132,7 @@ type inviteJSON struct {
 }
 
 func invites(c *call) (any, error) {
-	all, err := c.back().Invites(c.ctx(), c.viewer(), c.word("board"))
+	all, err := c.admin.Invites(c.ctx(), lower(c.word("board")))
 	return invitesJSON{mapped(all, func(i store.Invite) inviteJSON {
 		one := inviteJSON{Code: i.Code, Boards: list(i.Boards), UserID: i.UserID, User: i.User, Created: i.Created.UTC()}
 		if !i.Claimed.IsZero() {
@@ -153,10 +153,10 @@ type inviteCodesJSON struct {
 }
 
 func newInvites(c *call, in newInvitesJSON) (any, error) {
-	codes, err := c.back().NewInvites(c.ctx(), c.viewer(), in.Boards, in.Count)
+	codes, err := c.admin.NewInvites(c.ctx(), in.Boards, in.Count)
 	return inviteCodesJSON{list(codes)}, err
 }
 
 func revokeInvite(c *call) (any, error) {
-	return done(c, c.back().RevokeInvite(c.ctx(), c.viewer(), c.PathValue("code")))
+	return done(c, c.admin.RevokeInvite(c.ctx(), c.PathValue("code")))
 }

@@ -96,7 +96,7 @@ type waitJSON struct {
 	ExpectedSeconds *float64 `json:"expected_seconds"` // until its first run begins; null: not known, or it runs
 }
 
-func receipt(c *call, r *backend.Receipt, err error) (any, error) {
+func receipt(c *call, r *store.Accepted, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/store"
@@ -98,27 +97,19 @@ func (b *Backend) Count(ctx context.Context, v Viewer, board, gpu string) (int, 
 	return b.o.Store.Count(ctx, found.Name, gpu)
 }
 
-// History returns how the best score of a board fell over time, oldest first.
+// History returns how the best score of a board fell over time, oldest first; with
+// user, that user's. What ranks is public, so anybody who sees the board may ask.
 //
 // Errors: [store.ErrNotFound], [*store.Refusal].
-func (b *Backend) History(ctx context.Context, v Viewer, board, gpu string) ([]store.Step, error) {
+func (b *Backend) History(ctx context.Context, v Viewer, board, gpu, user string) ([]store.Step, error) {
 	found, err := b.boardOn(ctx, v, board, gpu)
 	if err != nil {
 		return nil, err
+	}
+	if user != "" {
+		return b.o.Store.UserHistory(ctx, found.Name, gpu, user)
 	}
 	return b.o.Store.History(ctx, found.Name, gpu)
-}
-
-// UserHistory returns how the best score of one user fell over time. What ranks is
-// public, so anybody who sees the board may ask.
-//
-// Errors: [store.ErrNotFound], [*store.Refusal].
-func (b *Backend) UserHistory(ctx context.Context, v Viewer, board, gpu, user string) ([]store.Step, error) {
-	found, err := b.boardOn(ctx, v, board, gpu)
-	if err != nil {
-		return nil, err
-	}
-	return b.o.Store.UserHistory(ctx, found.Name, gpu, user)
 }
 
 // Line lists what runs and what waits. Runs of boards that the viewer may not see
@@ -242,19 +233,13 @@ func (b *Backend) Leading(ctx context.Context, v Viewer, n int) ([]Leading, erro
 	return out, nil
 }
 
-// UserName is the name of a user, "" when there is none.
-func (b *Backend) UserName(ctx context.Context, id string) (string, error) {
-	user, err := b.o.Store.User(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
-		err = nil
-	}
-	return user.Name, err
-}
-
-// Stuck lists for admins what has not finished and is older than age.
-func (b *Backend) Stuck(ctx context.Context, v Viewer, age time.Duration) ([]store.Stuck, error) {
-	if err := v.admin("listing stuck runs"); err != nil {
+// Limits lists a board's limits. They are no secret.
+//
+// Errors: [store.ErrNotFound].
+func (b *Backend) Limits(ctx context.Context, v Viewer, board string) ([]store.Limit, error) {
+	found, err := b.Board(ctx, v, board)
+	if err != nil {
 		return nil, err
 	}
-	return b.o.Store.Stuck(ctx, age)
+	return b.o.Store.Limits(ctx, found.Name)
 }

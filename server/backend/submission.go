@@ -220,15 +220,12 @@ type Request struct {
 	Code     []byte
 }
 
-// A Receipt says under which ids a submission is kept.
-type Receipt struct{ ID, JobStatusID int64 }
-
 // Submit takes a submission: once it returns, the submission is kept and will be
 // evaluated. An admin may submit after the deadline, to closed boards and beyond
 // the limits.
 //
 // Errors: [ErrForbidden] for somebody who is not a user; [*store.Refusal].
-func (b *Backend) Submit(ctx context.Context, v Viewer, r Request) (*Receipt, error) {
+func (b *Backend) Submit(ctx context.Context, v Viewer, r Request) (*store.Accepted, error) {
 	if v.ID == "" {
 		return nil, fmt.Errorf("submitting without being logged in: %w", ErrForbidden)
 	}
@@ -272,7 +269,7 @@ func (r *Request) direct() error {
 }
 
 // accept stores a submission and says that there is work.
-func (b *Backend) accept(ctx context.Context, in store.Submission) (*Receipt, error) {
+func (b *Backend) accept(ctx context.Context, in store.Submission) (*store.Accepted, error) {
 	if in.Time.IsZero() {
 		in.Time = time.Now()
 	}
@@ -288,7 +285,7 @@ func (b *Backend) accept(ctx context.Context, in store.Submission) (*Receipt, er
 	}
 	end(nil, trace.Submission(accepted.ID), trace.Board(in.Board), trace.GPU(in.GPU), trace.Mode(in.Mode))
 	b.o.Queue.Wake()
-	return &Receipt{ID: accepted.ID, JobStatusID: accepted.JobStatusID}, nil
+	return &accepted, nil
 }
 
 // urgent goes before what everybody else has handed in: an admin's own.
@@ -315,7 +312,7 @@ func (b *Backend) open(ctx context.Context, v Viewer) error {
 // submission, which the deadline and the limits hold for unless an admin asks.
 //
 // Errors: [store.ErrNotFound], [ErrForbidden], [*store.Refusal].
-func (b *Backend) Rerun(ctx context.Context, v Viewer, id int64) (*Receipt, error) {
+func (b *Backend) Rerun(ctx context.Context, v Viewer, id int64) (*store.Accepted, error) {
 	p, err := b.own(ctx, v, id)
 	if err != nil {
 		return nil, err

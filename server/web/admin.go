@@ -1,11 +1,8 @@
 package web
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,102 +25,60 @@ const (
 
 type adminPage struct {
 	Accepting bool
-	Totals    []total
+	Totals    store.Stats
 	Boards    []boardNumbers
-	Stuck     []stuck
+	Stuck     []store.Stuck
 	StuckMore int
 	Query     string
-	Users     []userLine
+	Users     []store.User
 	UsersMore int
 	Recent    []listed
 	Board     string // whose invites are shown
-	Invites   []invite
+	Invites   []store.Invite
 	Codes     []string // just made
 	Said      string
 }
 
-type total struct {
-	Name  string
-	Value string
-}
-
 type boardNumbers struct {
-	Key                 string // the name as it is
-	Name, Path, Invites string
-	Users, Submissions  string
-	Hour, Day, Open     string
-	Statuses, Modes     string
-	Deadline            string
-	IsOpen, Hidden      bool
-}
-
-type stuck struct {
-	Path, Board, GPU, Mode string
-	Submission             int64
-	State                  string
-	Since                  view.Moment
-	Owner                  string
-	Build                  int64
-	Secret                 bool
-}
-
-type userLine struct {
-	ID, Name, Path string
-	Banned, CLI    bool
-	Submissions    int
-}
-
-type invite struct {
-	Code, Boards   string
-	User, UserPath string
-	Created        view.Moment
+	store.Board
+	Numbers store.BoardStats
 }
 
 func (s *site) admin(r *request) error { return s.showAdmin(r, http.StatusOK, "", nil) }
 
 func (s *site) showAdmin(r *request, status int, said string, codes []string) error {
-	if !r.viewer.Admin {
-		return fmt.Errorf("the page for admins: %w", backend.ErrForbidden)
-	}
-	page := &adminPage{Said: said, Codes: codes}
-	var err error
-	if page.Accepting, err = s.Backend.Accepting(r.Context()); err != nil {
+	a, err := s.Backend.Admin(r.viewer)
+	if err != nil {
 		return err
 	}
-	for _, fill := range []func(*request, *adminPage) error{s.fillNumbers, s.fillStuck, s.fillUsers, s.fillRecent, s.fillInvites} {
-		if err := fill(r, page); err != nil {
+	page := &adminPage{Said: said, Codes: codes}
+	if page.Accepting, err = a.Accepting(r.Context()); err != nil {
+		return err
+	}
+	for _, fill := range []func(*request, *backend.Admin, *adminPage) error{s.fillNumbers, s.fillStuck, s.fillUsers, s.fillRecent, s.fillInvites} {
+		if err := fill(r, a, page); err != nil {
 			return err
 		}
 	}
 	return s.render(r, status, frame{Page: "admin", Title: "Admin", Here: "admin", Content: page})
 }
 
-func (s *site) fillNumbers(r *request, page *adminPage) error {
-	stats, err := s.Backend.Stats(r.Context(), r.viewer)
-	if err != nil {
+func (s *site) fillNumbers(r *request, a *backend.Admin, page *adminPage) error {
+	var err error
+	if page.Totals, err = a.Stats(r.Context()); err != nil {
 		return err
-	}
-	page.Totals = []total{
-		{"Users", format.Number(stats.Users)}, {"Submissions", format.Number(stats.Submissions)}, {"In the last hour", format.Number(stats.Hour)},
-		{"In the last day", format.Number(stats.Day)}, {"Runs under way", format.Number(stats.Runs)},
 	}
 	boards, err := s.Backend.Boards(r.Context(), r.viewer)
 	if err != nil {
 		return err
 	}
-	numbers := map[string]*store.BoardStats{}
-	for i := range stats.Boards {
-		numbers[stats.Boards[i].Board] = &stats.Boards[i]
+	numbers := map[string]store.BoardStats{}
+	for _, n := range page.Totals.Boards {
+		numbers[n.Board] = n
 	}
 	slices.SortStableFunc(boards, func(a, b store.Board) int { return byDeadline(&a, &b, r) })
 	for _, b := range boards {
-		line := boardNumbers{Key: b.Name, Name: name(b.Name), Path: boardPath(b.Name, ""), Invites: "/admin?invites=" + url.QueryEscape(b.Name) + "#invites",
-			Deadline: deadline(b.Deadline, r.now), IsOpen: r.now.Before(b.Deadline), Hidden: b.Visibility == store.Closed}
-		if n := numbers[b.Name]; n != nil {
-			line.Users, line.Submissions, line.Hour, line.Day, line.Open = format.Number(n.Users), format.Number(n.Submissions), format.Number(n.Hour), format.Number(n.Day), format.Number(n.Open)
-			line.Statuses, line.Modes = tally(n.Statuses), tally(n.Modes)
-		}
-		page.Boards = append(page.Boards, line)
+		page.Boards = append(page.Boards, boardNumbers{b, numbers[b.Name]})
 	}
 	return nil
 }
@@ -139,24 +94,20 @@ func tally(numbers map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-func (s *site) fillStuck(r *request, page *adminPage) error {
-	all, err := s.Backend.Stuck(r.Context(), r.viewer, stuckAfter)
+func (s *site) fillStuck(r *request, a *backend.Admin, page *adminPage) error {
+	all, err := a.Stuck(r.Context(), stuckAfter)
 	if err != nil {
 		return err
 	}
 	if len(all) > maxStuck {
 		all, page.StuckMore = all[:maxStuck], len(all)-maxStuck
 	}
-	for _, one := range all {
-		state := cmp.Or(one.State, "nothing planned")
-		page.Stuck = append(page.Stuck, stuck{Path: submissionPath(one.Submission), Submission: one.Submission, Board: name(one.Board), GPU: text.Line(one.GPU, maxName),
-			Mode: view.Mode(one.Mode), State: state, Since: newMoment(one.Changed, r.now), Owner: text.Line(one.LeaseOwner, maxName), Build: one.BuildNumber, Secret: one.Secret})
-	}
+	page.Stuck = all
 	return nil
 }
 
-func (s *site) fillUsers(r *request, page *adminPage) error {
-	users, err := s.Backend.Users(r.Context(), r.viewer)
+func (s *site) fillUsers(r *request, a *backend.Admin, page *adminPage) error {
+	users, err := a.Users(r.Context())
 	if err != nil {
 		return err
 	}
@@ -169,82 +120,69 @@ func (s *site) fillUsers(r *request, page *adminPage) error {
 	if len(users) > maxUsers {
 		users, page.UsersMore = users[:maxUsers], len(users)-maxUsers
 	}
-	for _, u := range users {
-		page.Users = append(page.Users, userLine{ID: u.ID, Name: name(u.Name), Path: userPath(u.ID), Banned: u.Banned, CLI: u.CLI, Submissions: u.Submissions})
-	}
+	page.Users = users
 	return nil
 }
 
-func (s *site) fillRecent(r *request, page *adminPage) error {
+func (s *site) fillRecent(r *request, _ *backend.Admin, page *adminPage) error {
 	all, err := s.Backend.Mine(r.Context(), r.viewer, store.Query{Limit: 25})
-	page.Recent = newListed(all, r)
-	for i := range all {
-		page.Recent[i].User, page.Recent[i].UserPath = name(all[i].User), userPath(all[i].UserID)
-	}
+	page.Recent = newListed(all, true)
 	return err
 }
 
-func (s *site) fillInvites(r *request, page *adminPage) error {
+func (s *site) fillInvites(r *request, a *backend.Admin, page *adminPage) error {
 	board := r.FormValue("invites")
 	if board == "" {
 		return nil
 	}
-	all, err := s.Backend.Invites(r.Context(), r.viewer, board)
-	if err != nil {
-		return err
-	}
 	page.Board = name(board)
-	for _, i := range all {
-		line := invite{Code: text.Line(i.Code, 100), Boards: text.Line(strings.Join(i.Boards, ", "), 300), Created: newMoment(i.Created, r.now)}
-		if i.UserID != "" {
-			line.User, line.UserPath = name(i.User), userPath(i.UserID)
-		}
-		page.Invites = append(page.Invites, line)
-	}
-	return nil
+	var err error
+	page.Invites, err = a.Invites(r.Context(), strings.ToLower(board))
+	return err
 }
 
 // actAsAdmin does what a form of the page for admins says.
 func (s *site) actAsAdmin(r *request) error {
-	if !r.viewer.Admin {
-		return fmt.Errorf("the page for admins: %w", backend.ErrForbidden)
+	a, err := s.Backend.Admin(r.viewer)
+	if err != nil {
+		return err
 	}
-	said, codes, err := s.administer(r)
+	said, codes, err := administer(r, a)
 	if err != nil {
 		return err
 	}
 	return s.showAdmin(r, http.StatusOK, said, codes)
 }
 
-func (s *site) administer(r *request) (said string, codes []string, err error) {
-	ctx, v := r.Context(), r.viewer
+func administer(r *request, a *backend.Admin) (said string, codes []string, err error) {
+	ctx := r.Context()
 	user, board := r.PostFormValue("user"), strings.TrimSpace(r.PostFormValue("board"))
 	switch do := r.PostFormValue("do"); do {
 	case "stop":
-		return "No submissions are taken any more.", nil, s.Backend.SetAccepting(ctx, v, false)
+		return "No submissions are taken any more.", nil, a.SetAccepting(ctx, false)
 	case "accept":
-		return "Submissions are taken again.", nil, s.Backend.SetAccepting(ctx, v, true)
+		return "Submissions are taken again.", nil, a.SetAccepting(ctx, true)
 	case "ban", "unban":
-		err := s.Backend.Ban(ctx, v, user, do == "ban")
+		err := a.Ban(ctx, user, do == "ban")
 		if do == "ban" {
 			return "User " + text.Line(user, maxName) + " may not submit any more.", nil, err
 		}
 		return "User " + text.Line(user, maxName) + " may submit again.", nil, err
 	case "rejudge":
-		n, err := s.Backend.Rejudge(ctx, v, board)
+		n, err := a.Rejudge(ctx, board)
 		return format.Count(n, "submission") + " of " + name(board) + " will be judged once more.", nil, err
 	case "close":
-		return name(board) + " is closed.", nil, s.Backend.CloseBoard(ctx, v, board)
+		return name(board) + " is closed.", nil, a.CloseBoard(ctx, strings.ToLower(board), time.Now())
 	case "invite":
 		n, err := strconv.Atoi(r.PostFormValue("n"))
 		if err != nil {
 			return "", nil, &refusal{http.StatusBadRequest, "How many invites? Give a number."}
 		}
 		boards := strings.FieldsFunc(board, func(c rune) bool { return c == ',' || c == ' ' })
-		codes, err := s.Backend.NewInvites(ctx, v, boards, n)
+		codes, err := a.NewInvites(ctx, boards, n)
 		return format.Count(len(codes), "invite") + " to " + text.Line(strings.Join(boards, ", "), 200) + ". They are listed below as well.", codes, err
 	case "revoke":
-		return "The invite is gone.", nil, s.Backend.RevokeInvite(ctx, v, r.PostFormValue("code"))
+		return "The invite is gone.", nil, a.RevokeInvite(ctx, r.PostFormValue("code"))
 	}
 	return "", nil, &refusal{http.StatusBadRequest, "There is no such action."}
 }

@@ -25,14 +25,14 @@ const (
 )
 
 type boardPage struct {
-	boardCard
-	Title  string
+	*store.Board
 	GPU    string
 	Tabs   []tab
 	Ranked int // on this GPU type
 	IsOpen bool
 
-	Rows  []row
+	Rows  []ranking.Entry
+	First float64 // score of the first
 	Pages pages
 	Place *place // of the viewer; nil for who does not rank
 
@@ -43,7 +43,6 @@ type boardPage struct {
 	OwnMore string // path
 
 	Description template.HTML
-	Templates   []download
 	Terms       []view.Term // what holds on the board
 
 	Queue    string // what waits for this GPU type, one sentence
@@ -61,16 +60,6 @@ type tab struct {
 	Here       bool
 }
 
-// A row is one line of a ranking.
-type row struct {
-	leader
-	Interval          string // "41.100–42.000"; "": none
-	Difference, Slow  string
-	When              view.Moment
-	File              string
-	First, Mine, Ties bool
-}
-
 // A place is where the viewer ranks.
 type place struct {
 	Rank, Path string
@@ -85,13 +74,9 @@ type pages struct {
 
 // A step is one improvement, for the table beside the chart.
 type step struct {
-	When        view.Moment
-	User        string
-	Score, Path string
-	Gain        string
+	store.Step
+	Gain string
 }
-
-type download struct{ Language, Path, File, Size string }
 
 // A submitForm hands in a file.
 type submitForm struct {
@@ -126,7 +111,7 @@ func (s *site) showBoard(r *request, status int, problem string) error {
 	case !slices.Contains(gpus, gpu):
 		return &refusal{http.StatusNotFound, fmt.Sprintf("The board %s has no GPU type of that name.", name(b.Name))}
 	}
-	page := &boardPage{boardCard: newCard(b, r), GPU: name(gpu), IsOpen: r.now.Before(b.Deadline)}
+	page := &boardPage{Board: b, GPU: name(gpu), IsOpen: r.now.Before(b.Deadline)}
 	page.Commands = commands{shell(s.PublicURL), shell(b.Name), shell(gpu), shell(s.PublicURL + "/submission/" + url.PathEscape(b.Name) + "/" + url.PathEscape(gpu) + "/" + schema.ModeLeaderboard)}
 	for _, g := range gpus {
 		page.Tabs = append(page.Tabs, tab{name(g), boardPath(b.Name, g), g == gpu})
@@ -140,9 +125,8 @@ func (s *site) showBoard(r *request, status int, problem string) error {
 	if page.Description == "" && b.Task != nil {
 		page.Description = describe(b.Task.Description)
 	}
-	page.fillTemplates(b)
 	page.fillForm(r, b, gpu, problem)
-	return s.render(r, status, frame{Page: "board", Title: page.Name + " on " + page.GPU, Here: "boards", Events: "/events/board/" + b.Name, Content: page})
+	return s.render(r, status, frame{Page: "board", Title: name(b.Name) + " on " + page.GPU, Here: "boards", Events: "/events/board/" + b.Name, Content: page})
 }
 
 func (s *site) fillRanking(r *request, b *store.Board, gpu string, page *boardPage) error {
@@ -165,25 +149,14 @@ func (s *site) fillRanking(r *request, b *store.Board, gpu string, page *boardPa
 			return err
 		}
 	}
-	first := entries[0].Score
+	page.Rows, page.First = entries, entries[0].Score
 	if at > 1 && len(all) > 0 {
-		first = all[0].Score
+		page.First = all[0].Score
 	}
 	if i := slices.IndexFunc(all, func(e ranking.Entry) bool { return r.viewer.ID != "" && e.UserID == r.viewer.ID }); i >= 0 {
-		page.Place = &place{rank(&all[i]), fmt.Sprintf("%s?page=%d#ranking", boardPath(b.Name, gpu), i/pageSize+1), i/pageSize+1 == at}
-	}
-	page.Rows = make([]row, len(entries))
-	for i := range entries {
-		page.Rows[i] = newRow(&entries[i], first, r)
+		page.Place = &place{rank(all[i]), fmt.Sprintf("%s?page=%d#ranking", boardPath(b.Name, gpu), i/pageSize+1), i/pageSize+1 == at}
 	}
 	return nil
-}
-
-func newRow(e *ranking.Entry, first float64, r *request) row {
-	out := row{leader: newLeader(e, first), When: newMoment(e.Time, r.now), File: name(e.FileName), Interval: interval(e.Low, e.High),
-		First: e.Rank == 1, Mine: r.viewer.ID != "" && e.UserID == r.viewer.ID, Ties: e.Tied}
-	out.Difference, out.Slow = behind(e.Score, first)
-	return out
 }
 
 // interval writes a confidence interval of seconds in microseconds.
@@ -231,7 +204,7 @@ func (s *site) fillOwn(r *request, b *store.Board, _ string, page *boardPage) er
 	if len(own) > ownCount {
 		own, page.OwnMore = own[:ownCount], userPath(r.viewer.ID)+"?board="+b.Name
 	}
-	page.Own = newListed(own, r)
+	page.Own = newListed(own, false)
 	return nil
 }
 
@@ -246,7 +219,7 @@ func (s *site) fillQueue(r *request, _ *store.Board, gpu string, page *boardPage
 			continue
 		}
 		q := newQueue(&line[i], r, i)
-		page.Off = q.Off
+		page.Off = view.Sentence(q.Off)
 		page.Queue = fmt.Sprintf("%s running, %s waiting", format.Number(q.Running), format.Number(q.Waiting))
 		if q.Expected != "" {
 			page.Queue += "; a new one begins " + q.Expected
@@ -256,7 +229,7 @@ func (s *site) fillQueue(r *request, _ *store.Board, gpu string, page *boardPage
 }
 
 func (s *site) fillHistory(r *request, b *store.Board, gpu string, page *boardPage) error {
-	best, err := s.Backend.History(r.Context(), r.viewer, b.Name, gpu)
+	best, err := s.Backend.History(r.Context(), r.viewer, b.Name, gpu, "")
 	if err != nil {
 		return err
 	}
@@ -264,9 +237,9 @@ func (s *site) fillHistory(r *request, b *store.Board, gpu string, page *boardPa
 	if b.Deadline.Before(until) {
 		until = b.Deadline
 	}
-	h := chart.History{ID: "best", Title: "Best score of " + page.Name + " on " + page.GPU, Unit: "µs", Points: points(best), Until: until}
+	h := chart.History{ID: "best", Title: "Best score of " + name(b.Name) + " on " + page.GPU, Unit: "µs", Points: points(best), Until: until}
 	if r.viewer.ID != "" {
-		own, err := s.Backend.UserHistory(r.Context(), r.viewer, b.Name, gpu, r.viewer.ID)
+		own, err := s.Backend.History(r.Context(), r.viewer, b.Name, gpu, r.viewer.ID)
 		if err != nil {
 			return err
 		}
@@ -274,7 +247,7 @@ func (s *site) fillHistory(r *request, b *store.Board, gpu string, page *boardPa
 	}
 	page.Chart = h.SVG()
 	for i := len(best) - 1; i >= 0 && len(page.Steps) < maxSteps; i-- {
-		line := step{When: newMoment(best[i].Time, r.now), User: name(best[i].User), Score: format.Microseconds(best[i].Score), Path: submissionPath(best[i].SubmissionID)}
+		line := step{Step: best[i]}
 		if i > 0 && best[i-1].Score > 0 {
 			line.Gain = fmt.Sprintf("−%.1f %%", 100*(1-best[i].Score/best[i-1].Score))
 		}

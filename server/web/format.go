@@ -34,13 +34,15 @@ func name(s string) string {
 	return s
 }
 
-// behind writes how much slower a score is than the first: "+1.250", "+3.1 %".
-// Both are "" for the first itself.
-func behind(seconds, first float64) (difference, share string) {
+// A lag says how much slower a score is than the first: "+1.250", "+3.1 %".
+type lag struct{ Difference, Share string }
+
+// behind is a score's lag, nil for the first itself.
+func behind(seconds, first float64) *lag {
 	if !(seconds > first) || !(first > 0) {
-		return "", ""
+		return nil
 	}
-	return "+" + format.Microseconds(seconds-first), percentage(seconds/first - 1)
+	return &lag{"+" + format.Microseconds(seconds-first), percentage(seconds/first - 1)}
 }
 
 // percentage writes a share above zero: "+0.1 %", "+340 %", "×12".
@@ -238,17 +240,6 @@ func summary(markup string, limit int) string {
 		return text.Line(strings.NewReplacer("`", "", "**", "", "*", "").Replace(line), limit)
 	}
 	return ""
-}
-
-func (p *boardPage) fillTemplates(b *store.Board) {
-	if b.Task == nil {
-		return
-	}
-	for i, t := range b.Task.Templates {
-		p.Templates = append(p.Templates, download{
-			Language: name(t.Language), Path: fmt.Sprintf("/templates/%s/%d", b.Name, i), File: templateFile(t.Language), Size: format.Size(int64(len(t.Text))),
-		})
-	}
 }
 
 // templateFile is the name under which a template is saved.

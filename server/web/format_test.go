@@ -28,11 +28,11 @@ func TestWords(t *testing.T) {
 			t.Errorf("got %q, want %q", c.got, c.want)
 		}
 	}
-	if d, s := behind(2e-6, 2e-6); d != "" || s != "" {
-		t.Errorf("the first is %q, %q behind itself", d, s)
+	if got := behind(2e-6, 2e-6); got != nil {
+		t.Errorf("the first is %q behind itself", *got)
 	}
-	if d, s := behind(3e-6, 2e-6); d != "+1.000" || s != "+50.0 %" {
-		t.Errorf("3 µs are %q, %q behind 2 µs", d, s)
+	if got := behind(3e-6, 2e-6); got == nil || *got != (lag{"+1.000", "+50.0 %"}) {
+		t.Errorf("3 µs are %q behind 2 µs", got)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/format"
-	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/store/ranking"
@@ -20,40 +19,16 @@ const (
 )
 
 type startPage struct {
-	Open, Closed []boardCard // with leaders
-	Older        []boardCard // closed, without
+	Open, Closed []backend.Leading // with leaders
+	Older        []backend.Leading // closed, without
 	Queue        []gpuLine
 	Known        bool
 }
 
-// A boardCard is one board on the start page.
-type boardCard struct {
-	Name, Path, Summary string
-	Deadline            string // in words
-	Closes              view.Moment
-	Submissions         int
-	Invited             bool // only with an invite
-	GPUs                []gpuLeaders
-}
-
-type gpuLeaders struct {
-	GPU, Path string
-	Leaders   []leader
-}
-
-type leader struct {
-	Rank           string
-	User, UserPath string
-	Score, Path    string
-	Share          float64 // of the first's speed, in percent of the bar's width
-}
-
 // A gpuLine is the queue of one GPU type in one line.
 type gpuLine struct {
-	GPU              string
-	State            view.State
-	Running, Waiting int
-	Note             string
+	*backend.GPUStatus
+	State view.State
 }
 
 func (s *site) start(r *request) error {
@@ -66,17 +41,19 @@ func (s *site) start(r *request) error {
 	shown := 0
 	slices.SortStableFunc(boards, func(a, b backend.Leading) int { return byDeadline(&a.Board, &b.Board, r) })
 	for _, b := range boards {
-		card := newCard(&b.Board, r)
-		if shown++; shown <= maxCards {
-			card.GPUs = newLeaders(&b)
+		if shown++; shown > maxCards {
+			b.GPUs = nil
 		}
+		slices.SortStableFunc(b.GPUs, func(x, y backend.Leaders) int {
+			return cmp.Or(cmp.Compare(placeOf(x.GPU), placeOf(y.GPU)), cmp.Compare(x.GPU, y.GPU))
+		})
 		switch {
 		case r.now.Before(b.Deadline):
-			page.Open = append(page.Open, card)
+			page.Open = append(page.Open, b)
 		case shown <= maxCards:
-			page.Closed = append(page.Closed, card)
+			page.Closed = append(page.Closed, b)
 		default:
-			page.Older = append(page.Older, card)
+			page.Older = append(page.Older, b)
 		}
 	}
 	line, err := s.Backend.Line(ctx, r.viewer)
@@ -105,38 +82,8 @@ func byDeadline(a, b *store.Board, r *request) int {
 	return cmp.Or(b.Deadline.Compare(a.Deadline), cmp.Compare(a.Name, b.Name))
 }
 
-func newCard(b *store.Board, r *request) boardCard {
-	return boardCard{
-		Name: name(b.Name), Path: boardPath(b.Name, ""), Summary: summary(b.Description, 180),
-		Deadline: deadline(b.Deadline, r.now), Closes: newMoment(b.Deadline, r.now),
-		Submissions: b.Submissions, Invited: b.Visibility == store.Closed,
-	}
-}
-
-func newLeaders(b *backend.Leading) []gpuLeaders {
-	slices.SortStableFunc(b.GPUs, func(x, y backend.Leaders) int {
-		return cmp.Or(cmp.Compare(placeOf(x.GPU), placeOf(y.GPU)), cmp.Compare(x.GPU, y.GPU))
-	})
-	var out []gpuLeaders
-	for _, g := range b.GPUs {
-		l := gpuLeaders{GPU: name(g.GPU), Path: boardPath(b.Name, g.GPU)}
-		for i := range g.Entries {
-			l.Leaders = append(l.Leaders, newLeader(&g.Entries[i], g.Entries[0].Score))
-		}
-		out = append(out, l)
-	}
-	return out
-}
-
-func newLeader(e *ranking.Entry, first float64) leader {
-	return leader{
-		Rank: rank(e), User: name(e.User), UserPath: userPath(e.UserID),
-		Score: format.Microseconds(e.Score), Path: submissionPath(e.SubmissionID), Share: share(e.Score, first),
-	}
-}
-
 // rank writes a rank; one that is shared begins with "=".
-func rank(e *ranking.Entry) string {
+func rank(e ranking.Entry) string {
 	if e.Tied {
 		return "=" + format.Number(e.Rank)
 	}
@@ -152,7 +99,7 @@ func share(score, first float64) float64 {
 }
 
 func newLine(g *backend.GPUStatus) gpuLine {
-	l := gpuLine{GPU: name(g.GPU), Running: g.Running, Waiting: g.Waiting}
+	l := gpuLine{GPUStatus: g}
 	switch {
 	case g.Off != "":
 		l.State = view.State{Text: "off", Tone: "warn"}
@@ -168,32 +115,20 @@ func newLine(g *backend.GPUStatus) gpuLine {
 	return l
 }
 
-// A listed submission is one line of somebody's own list.
+// A listed submission is one line of a list.
 type listed struct {
-	ID        int64
-	Path      string
-	Board     string
-	BoardPath string
-	File      string
-	GPU, Mode string
-	User      string // "" on a page that is about one user
-	UserPath  string
-	When      view.Moment
-	State     view.State
-	Score     string
-	Reason    string // why it does not rank, or failed
-	Finished  bool
+	*store.Listed
+	ShowUser bool // the page is not about one user
+	State    view.State
+	Score    string
+	Reason   string // why it does not rank, or failed
 }
 
-func newListed(all []store.Listed, r *request) []listed {
+func newListed(all []store.Listed, showUser bool) []listed {
 	out := make([]listed, len(all))
 	for i := range all {
 		l := &all[i]
-		out[i] = listed{
-			ID: l.ID, Path: submissionPath(l.ID), Board: name(l.Board), BoardPath: boardPath(l.Board, l.GPU), File: name(l.FileName),
-			GPU: text.Line(l.GPU, maxName), Mode: view.Mode(l.Mode),
-			When: newMoment(l.Time, r.now), State: listedState(l), Finished: l.Done,
-		}
+		out[i] = listed{Listed: l, ShowUser: showUser, State: listedState(l)}
 		for _, v := range l.Verdicts {
 			if v.Score != nil {
 				out[i].Score = format.Microseconds(*v.Score)
@@ -247,26 +182,17 @@ type queuePage struct{ GPUs []gpuQueue }
 type gpuQueue struct {
 	gpuLine
 	ID       string // of the heading
-	Off      string
-	Machines string
-	Typical  string
 	Expected string // until a run that is handed in now begins
-	Runs     []queued
+	Queued   []queued
 	Hidden   int // runs that are not listed
 }
 
 type queued struct {
-	Place     string
-	Running   bool
-	Mine      bool
-	Path      string // "" for what the viewer may not open
-	ID        int64
-	Board     string
-	BoardPath string
-	Mode      string
-	Runs      int // of the submission, one behind the other
-	Since     view.Moment
-	Expected  string
+	backend.QueuedRun
+	Place    int
+	Mine     bool
+	Runs     int // of the submission, one behind the other
+	Expected string
 }
 
 func (s *site) queue(r *request) error {
@@ -283,10 +209,7 @@ func (s *site) queue(r *request) error {
 }
 
 func newQueue(g *backend.GPUStatus, r *request, i int) gpuQueue {
-	q := gpuQueue{gpuLine: newLine(g), ID: fmt.Sprintf("gpu-%d", i), Off: view.Sentence(g.Off), Machines: machines(g), Hidden: max(g.Running+g.Waiting-len(g.Runs), 0)}
-	if g.Typical > 0 {
-		q.Typical = format.Duration(g.Typical)
-	}
+	q := gpuQueue{gpuLine: newLine(g), ID: fmt.Sprintf("gpu-%d", i), Hidden: max(g.Running+g.Waiting-len(g.Runs), 0)}
 	if g.Off == "" && (!g.Known || g.Agents > 0) {
 		if q.Expected = about(expected(g, g.Waiting)); q.Expected != "" {
 			q.Expected = "in " + q.Expected
@@ -301,19 +224,14 @@ func newQueue(g *backend.GPUStatus, r *request, i int) gpuQueue {
 			waits++
 		}
 		if i > 0 && g.Runs[i-1].Submission == run.Submission && g.Runs[i-1].Running == run.Running {
-			q.Runs[len(q.Runs)-1].Runs++
+			q.Queued[len(q.Queued)-1].Runs++
 			continue
 		}
-		line := queued{Running: run.Running, ID: run.Submission, Board: name(run.Board), BoardPath: boardPath(run.Board, g.GPU), Mode: view.Mode(run.Mode),
-			Runs: 1, Since: newMoment(run.Since, r.now), Mine: r.viewer.ID != "" && run.UserID == r.viewer.ID}
-		if line.Mine || r.viewer.Admin {
-			line.Path = submissionPath(run.Submission)
-		}
+		line := queued{QueuedRun: run, Place: waits, Runs: 1, Mine: r.viewer.ID != "" && run.UserID == r.viewer.ID}
 		if !run.Running {
-			line.Place = fmt.Sprint(waits)
 			line.Expected = about(expected(g, waits-1))
 		}
-		q.Runs = append(q.Runs, line)
+		q.Queued = append(q.Queued, line)
 	}
 	return q
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
+	"github.com/gpu-mode/kbgen/store/ranking"
 	"github.com/gpu-mode/kbgen/verdict"
 	"github.com/gpu-mode/kbgen/verdict/view"
 )
@@ -30,28 +31,19 @@ const (
 )
 
 type submissionPage struct {
-	ID                int64
-	Path              string
-	Board, BoardPath  string
-	File, GPU, Mode   string
-	User, UserPath    string
-	When              view.Moment
+	*backend.Submission
+	GPU               string // "" when nobody knows
 	State             view.State
-	Own, Admin        bool
 	Stages            []stage
-	Wait              string // where it stands, one sentence
-	Error             string // of the whole submission
-	Verdicts          []ranked
+	Where             string             // it stands, one sentence
+	Error             string             // of the whole submission
+	Verdicts          []ranking.Decision // that are shown
 	Reports           []report
-	Runs              []runRow
-	Code              []string
+	Lines             []string // of its code
 	CodeCut           bool
-	CodePath, NoCode  string
-	CanCancel         bool
+	NoCode            string
+	Acts              bool // the viewer may act upon it
 	CanRerun          bool
-	CanDelete         bool
-	CanVerify         bool
-	HasLog            bool
 	BoardKnown, Ranks bool
 }
 
@@ -61,29 +53,11 @@ type stage struct {
 	Tone       string // class: past, now or next
 }
 
-// A ranked verdict says whether a submission ranks on a GPU type.
-type ranked struct {
-	GPU, Path       string
-	Ranks           bool
-	Reason          string
-	Score, Interval string
-}
-
 // A report is what one evaluation said.
 type report struct {
 	view.Report
 	GPU     string
 	LogPath string
-}
-
-// A runRow is one row of runs.
-type runRow struct {
-	Mode, GPU string
-	Secret    bool
-	State     view.State
-	Score     string
-	Lasted    string
-	Machine   string
 }
 
 func submissionID(r *request) (int64, error) {
@@ -108,44 +82,28 @@ func (s *site) submission(r *request) error {
 		return err
 	}
 	page := newSubmission(sub, board, r)
-	owner, err := s.Backend.UserName(r.Context(), sub.UserID)
-	if err != nil {
-		return err
-	}
-	page.User = name(owner)
 	f := frame{Page: "submission", Title: fmt.Sprintf("Submission %d", id), Content: page}
 	if !sub.Done {
-		f.Events, f.Refresh = "/events"+strings.Replace(page.Path, "/s/", "/submission/", 1), 5
+		f.Events, f.Refresh = fmt.Sprintf("/events/submission/%d", id), 5
 	}
 	return s.render(r, 200, f)
 }
 
 func newSubmission(sub *backend.Submission, board *store.Board, r *request) *submissionPage {
-	open := len(sub.Open) > 0
 	p := &submissionPage{
-		ID: sub.ID, Path: submissionPath(sub.ID), Board: name(sub.Board), File: name(sub.FileName), Mode: view.Mode(sub.Mode),
-		GPU: name(gpuOf(sub)), UserPath: userPath(sub.UserID), When: newMoment(sub.Time, r.now),
-		State: jobState(sub.Job.Status, sub.Done, sub.Hacked, sub.Wait != nil && !sub.Wait.Running),
-		Own:   sub.Own, Admin: r.viewer.Admin, Error: view.Sentence(sub.Job.Error), BoardKnown: board != nil,
+		Submission: sub, GPU: gpuOf(sub), State: jobState(sub.Job.Status, sub.Done, sub.Hacked, sub.Wait != nil && !sub.Wait.Running),
+		Error: view.Sentence(sub.Job.Error), BoardKnown: board != nil, Acts: sub.Own || r.viewer.Admin,
 	}
-	if gpuOf(sub) == "" {
-		p.GPU = ""
-	}
-	p.BoardPath = boardPath(sub.Board, gpuOf(sub))
 	if !sub.Done {
-		p.Stages, p.Wait = stages(sub, r.now)
+		p.Stages, p.Where = stages(sub, r.now)
 	}
 	for _, v := range sub.Verdicts {
-		line := ranked{GPU: name(v.GPU), Path: boardPath(sub.Board, v.GPU), Ranks: v.Ranks, Reason: view.Sentence(v.Reason), Interval: interval(v.Low, v.High)}
-		if v.Score != nil {
-			line.Score = format.Microseconds(*v.Score)
-		}
 		p.Ranks = p.Ranks || v.Ranks
 		if v.Reason != "" && strings.Contains(sub.Job.Error, "does not rank") {
 			p.Error = "" // the store's words for the same
 		}
 		if sub.Done || v.Ranks {
-			p.Verdicts = append(p.Verdicts, line)
+			p.Verdicts = append(p.Verdicts, v)
 		}
 	}
 	var builder view.Builder
@@ -154,27 +112,18 @@ func newSubmission(sub *backend.Submission, board *store.Board, r *request) *sub
 			p.Reports = append(p.Reports, newReport(&sub.Reports[i], &builder))
 		}
 	}
-	for i := range sub.Runs {
-		p.Runs = append(p.Runs, newRun(&sub.Runs[i]))
-	}
 	p.fillCode(sub, board)
-	mine := sub.Own || r.viewer.Admin
-	p.CanCancel = mine && open
-	p.CanDelete, p.HasLog = mine, mine
-	p.CanRerun = mine && sub.Done && board != nil && (r.viewer.Admin || r.now.Before(board.Deadline))
-	p.CanVerify = r.viewer.Admin && sub.Done
+	p.CanRerun = p.Acts && sub.Done && board != nil && (r.viewer.Admin || r.now.Before(board.Deadline))
 	return p
 }
 
 // gpuOf is the GPU type that a submission is for, "" when nobody knows.
 func gpuOf(sub *backend.Submission) string {
 	switch {
-	case len(sub.Open) > 0:
-		return sub.Open[0].GPU
-	case len(sub.Verdicts) > 0:
+	case sub.GPU != "":
+		return sub.GPU
+	case len(sub.Verdicts) > 0: // Kernelbot accepted it
 		return sub.Verdicts[0].GPU
-	case len(sub.Reports) > 0:
-		return sub.Reports[0].GPU
 	case len(sub.Runs) > 0:
 		return sub.Runs[0].Runner
 	}
@@ -213,18 +162,12 @@ func newReport(in *store.Report, b *view.Builder) report {
 	return report{b.Report(in.Result, verdict.Of(in.Result)), name(in.GPU), "?run=" + url.QueryEscape(in.RunID)}
 }
 
-func newRun(run *store.PolledRun) runRow {
-	row := runRow{Mode: view.Mode(run.Mode), GPU: name(run.Runner), Secret: run.Secret, State: view.State{Text: "failed", Tone: "bad"}, Machine: machineOf(run.System)}
-	if run.Passed {
-		row.State = view.State{Text: "passed", Tone: "good"}
-	}
-	if run.Score != nil {
-		row.Score = format.Microseconds(*run.Score)
-	}
+// lasted is how long a run took; of a secret one nobody sees it.
+func lasted(run store.PolledRun) string {
 	if d := run.End.Sub(run.Start); d > 0 && !run.Secret {
-		row.Lasted = format.Duration(d)
+		return format.Duration(d)
 	}
-	return row
+	return ""
 }
 
 // machineOf reads the GPU out of what Kernelbot keeps of a machine.
@@ -251,12 +194,11 @@ func (p *submissionPage) fillCode(sub *backend.Submission, board *store.Board) {
 		}
 		return
 	}
-	p.CodePath = "/code/" + strconv.FormatInt(sub.ID, 10)
 	lines := strings.Split(strings.TrimSuffix(text.Lines(sub.Code), "\n"), "\n")
 	if p.CodeCut = len(lines) > maxLines; p.CodeCut {
 		lines = lines[:maxLines]
 	}
-	p.Code = lines
+	p.Lines = lines
 }
 
 // code answers with a submission's file.
@@ -320,15 +262,20 @@ func (s *site) actOnSubmission(r *request) error {
 			to = "/admin"
 		}
 	case "rerun":
-		var receipt *backend.Receipt
+		var receipt *store.Accepted
 		if receipt, err = s.Backend.Rerun(ctx, r.viewer, id); err == nil {
 			to = submissionPath(receipt.ID)
 		}
-	case "verify":
-		err = s.Backend.Verify(ctx, r.viewer, id, r.PostFormValue("gpu"))
-	case "hacked":
-		why := cmp.Or(text.Line(r.PostFormValue("why"), 200), "marked by an admin")
-		err = s.Backend.MarkHacked(ctx, r.viewer, id, why)
+	case "verify", "hacked":
+		var a *backend.Admin
+		if a, err = s.Backend.Admin(r.viewer); err != nil {
+			return err
+		}
+		if r.PathValue("act") == "verify" {
+			err = a.Verify(ctx, id, r.PostFormValue("gpu"))
+		} else {
+			err = a.MarkHacked(ctx, id, cmp.Or(text.Line(r.PostFormValue("why"), 200), "marked by an admin"))
+		}
 	default:
 		return s.nothing(r)
 	}

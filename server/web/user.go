@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
@@ -20,7 +19,7 @@ type userPage struct {
 	Name, Path  string
 	Self, Admin bool
 	ID          string
-	Ranks       []userRank
+	Ranks       []backend.Rank
 	List        bool // whether the submissions are shown
 	Submissions []listed
 	Board       string // that the list is of; "" for all
@@ -30,15 +29,6 @@ type userPage struct {
 	CLIID       string // just made; told once
 	Said        string // what a form has done
 	Server      string
-}
-
-type userRank struct {
-	Board, GPU, Path string
-	Rank             string
-	Of               int
-	Score            string
-	Submission       string
-	Best             bool
 }
 
 func (s *site) user(r *request) error { return s.showUser(r, "", "") }
@@ -52,12 +42,7 @@ func (s *site) showUser(r *request, cliID, said string) error {
 	}
 	page := userPage{
 		Name: name(profile.Name), Path: userPath(id), ID: text.Line(id, maxName), Self: r.viewer.ID == id, Admin: r.viewer.Admin,
-		LogOut: logOutPath, CLIID: cliID, Said: said, Server: s.PublicURL,
-	}
-	for i := range profile.Ranks {
-		p := &profile.Ranks[i]
-		page.Ranks = append(page.Ranks, userRank{Board: name(p.Board), GPU: name(p.GPU), Path: boardPath(p.Board, p.GPU), Rank: rank(&p.Entry), Of: p.Of,
-			Score: format.Microseconds(p.Score), Submission: submissionPath(p.SubmissionID), Best: p.Rank == 1})
+		Ranks: profile.Ranks, LogOut: logOutPath, CLIID: cliID, Said: said, Server: s.PublicURL,
 	}
 	if page.List = page.Self || r.viewer.Admin; page.List {
 		if err := s.fillList(r, &page, id); err != nil {
@@ -93,7 +78,7 @@ func (s *site) fillList(r *request, page *userPage, id string) error {
 		page.Newest = page.Path + strings.TrimSuffix("?"+board, "&")
 		page.Newest = strings.TrimSuffix(page.Newest, "?") + "#submissions"
 	}
-	page.Submissions = newListed(all, r)
+	page.Submissions = newListed(all, false)
 	return nil
 }
 

@@ -25,6 +25,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gpu-mode/kbgen/schema/format"
+	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/verdict/view"
@@ -81,7 +83,20 @@ func New(opts Options) http.Handler {
 	if s.assets, err = newAssets(); err != nil {
 		panic(err) // a fault of the build: what is embedded cannot be read
 	}
-	functions := template.FuncMap{"asset": s.assets.path, "inc": func(i int) int { return i + 1 }}
+	functions := template.FuncMap{
+		"asset": s.assets.path, "boardPath": boardPath, "submissionPath": submissionPath, "userPath": userPath,
+		"when":     func(t time.Time) view.Moment { return newMoment(t, s.Now()) },
+		"deadline": func(t time.Time) string { return deadline(t, s.Now()) },
+		"open":     func(t time.Time) bool { return s.Now().Before(t) },
+		"name":     name,
+		"line":     func(s string) string { return text.Line(s, maxName) },
+		"list":     func(words []string) string { return text.Line(strings.Join(words, ", "), 300) },
+		"summary":  func(markup string) string { return summary(markup, 180) },
+		"size":     func(file string) string { return format.Size(int64(len(file))) },
+		"sentence": view.Sentence, "mode": view.Mode, "number": format.Number, "micro": format.Microseconds, "duration": format.Duration,
+		"rank": rank, "share": share, "behind": behind, "interval": interval, "lasted": lasted, "machine": machineOf, "machines": machines,
+		"tally": tally, "templateFile": templateFile,
+	}
 	for _, page := range []string{"start", "board", "submission", "log", "queue", "user", "admin", "login", "error"} {
 		s.templates[page] = template.Must(view.NewTemplate(page).Funcs(functions).
 			ParseFS(templateFiles, "templates/frame.html", "templates/parts.html", "templates/"+page+".html"))

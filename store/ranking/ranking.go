@@ -14,10 +14,10 @@ import (
 // A Policy is what a board requires of a submission that ranks, beyond
 // Kernelbot's rule. The zero Policy is that rule alone.
 type Policy struct {
-	Harness     string // schema.HarnessIsolated, or "" for any
-	Sandbox     string // the least of schema.SandboxLevels, or "" for any
-	ClearTiming bool   // no run whose timing may not be the submission's own doing
-	Ties        bool   // overlapping intervals share a rank
+	Harness     string `json:"harness"`      // schema.HarnessIsolated, or "" for any
+	Sandbox     string `json:"sandbox"`      // the least of schema.SandboxLevels, or "" for any
+	ClearTiming bool   `json:"clear_timing"` // no run whose timing may not be the submission's own doing
+	Ties        bool   `json:"ties"`         // overlapping intervals share a rank
 }
 
 // A Run is what [Decide] needs of one row of runs.
@@ -47,13 +47,14 @@ type Facts struct {
 	Runs                   []Run
 }
 
-// A Decision says whether a submission ranks on a GPU type, and why not.
+// A Decision says whether a submission ranks on a GPU type, and why not. It is
+// written as it is by kbserve --json and by exports.
 type Decision struct {
-	GPU       string
-	Ranks     bool
-	Reason    string   // one line; "" when it ranks
-	Score     *float64 // of the public run, seconds; also where it does not rank
-	Low, High *float64
+	GPU       string   `json:"gpu_type" parquet:"gpu_type,dict"`
+	Ranks     bool     `json:"ranks" parquet:"ranks"`
+	Reason    string   `json:"reason" parquet:"reason"`        // one line; "" when it ranks
+	Score     *float64 `json:"score" parquet:"score,optional"` // of the public run, seconds; also where it does not rank
+	Low, High *float64 `json:"-" parquet:"-"`
 }
 
 // Decide is the ranking rule. A submission ranks with its best public run that
@@ -150,14 +151,15 @@ func level(name string) int { return slices.Index(schema.SandboxLevels(), name) 
 
 // An Entry is one line of a ranking.
 type Entry struct {
-	Rank         int
-	Tied         bool
-	Score        float64  // seconds
-	Low, High    *float64 // 95 % interval, seconds; nil: none
-	SubmissionID int64
-	FileName     string
-	Time         time.Time
-	UserID, User string
+	Rank         int       `json:"rank"`
+	Tied         bool      `json:"tied"`
+	Score        float64   `json:"score"` // seconds
+	Low, High    *float64  `json:"-"`     // 95 % interval, seconds; nil: none
+	SubmissionID int64     `json:"submission_id"`
+	FileName     string    `json:"file_name"`
+	Time         time.Time `json:"submission_time"`
+	UserID       string    `json:"user_id"`
+	User         string    `json:"user_name"`
 }
 
 // Number gives entries, which are in order of their score, their ranks. Equal

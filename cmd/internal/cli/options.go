@@ -56,6 +56,49 @@ func flagName(f reflect.StructField) string {
 	return "--" + name(f)
 }
 
+// A Page is the help page of a command, in its usual sections. One that has others is
+// Text alone.
+type Page struct {
+	Usage   string // a line for each way in which the command is called
+	Text    string
+	Titled  bool   // "options:" stands above the options, which are left out where Text has them
+	More    string // behind the options
+	Example string
+}
+
+// Pages are help pages as [Program] takes them.
+func Pages(pages map[string]Page) map[string]string {
+	texts := map[string]string{}
+	for command, page := range pages {
+		texts[command] = page.text()
+	}
+	return texts
+}
+
+func (p Page) text() string {
+	if p.Usage == "" {
+		return p.Text
+	}
+	sections := []string{"usage: " + strings.ReplaceAll(p.Usage, "\n", "\n       "), p.Text}
+	switch {
+	case strings.Contains(p.Text, "{options"):
+	case p.Titled:
+		sections = append(sections, "options:\n{options}")
+	default:
+		sections = append(sections, "{options}")
+	}
+	if p.More != "" {
+		sections = append(sections, strings.TrimSuffix(p.More, "\n"))
+	}
+	if p.Example != "" {
+		sections = append(sections, "example:\n  "+strings.ReplaceAll(p.Example, "\n", "\n  "))
+	}
+	return strings.Join(sections, "\n\n") + "\n"
+}
+
+// Page returns a command's help page with its options.
+func (p Program) Page(command string) string { return p.expand(command, p.Help[command]) }
+
 // optionsLine stands in a help page for the options of the page's command, or of
 // one of that command's own: "{options}", "{options decode}".
 var optionsLine = regexp.MustCompile(`(?m)^\{options ?([a-z- ]*)\}\n`)
