@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner/harness"
 	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/schema"
@@ -113,6 +115,17 @@ func TestCUDACompilation(t *testing.T) {
 // An error in the submission is told with its line in the submitter's own file;
 // the reference is not there to be read.
 func TestCUDACompileErrors(t *testing.T) {
+	cudaCompileErrors(t, "an unknown name", "the reference", "an embedded file")
+}
+
+// TestSlowCUDACompileErrors compiles all faulty submissions.
+func TestSlowCUDACompileErrors(t *testing.T) {
+	testenv.NeedSlow(t)
+	cudaCompileErrors(t)
+}
+
+// cudaCompileErrors compiles the ones named, or all.
+func cudaCompileErrors(t *testing.T, names ...string) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		text, words string
@@ -128,6 +141,9 @@ asm(".data\nreference: .incbin \"reference.cuh\"\n.text\n");
 void custom_kernel(const float*, const float*, float*, std::size_t) {}
 `, "reference.cuh", 0},
 	} {
+		if names != nil && !slices.Contains(names, name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := evaluate(t, cudaTask(t, schema.ModeLeaderboard, test.text, nil))
@@ -146,6 +162,17 @@ void custom_kernel(const float*, const float*, float*, std::size_t) {}
 // What is wrong in the task's own files is the task's fault, and nothing of the
 // submission runs.
 func TestCUDATaskFaults(t *testing.T) {
+	cudaTaskFaults(t, "a syntax error", "a judge that crashes", "a missing argument")
+}
+
+// TestSlowCUDATaskFaults judges with all faulty tasks.
+func TestSlowCUDATaskFaults(t *testing.T) {
+	testenv.NeedSlow(t)
+	cudaTaskFaults(t)
+}
+
+// cudaTaskFaults compiles the ones named, or all.
+func cudaTaskFaults(t *testing.T, names ...string) {
 	t.Parallel()
 	good := testCase(t, "n", 5, "range", 1, "seed", 1)
 	for name, test := range map[string]struct {
@@ -164,6 +191,9 @@ func TestCUDATaskFaults(t *testing.T) {
 		"a seed of words":      {cases: []schema.Case{testCase(t, "n", 5, "range", 1, "seed", "one")}, want: `case 0: seed: got "one", want an integer`},
 		"the second case":      {cases: []schema.Case{good, testCase(t, "n", 5, "range", -1, "seed", 1)}, want: "range: got '-1'"},
 	} {
+		if names != nil && !slices.Contains(names, name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := cudaTask(t, schema.ModeTest, "#include <cstdio>\n#include \"task.h\"\nstatic const int loaded = std::puts(\"loaded\");\nvoid custom_kernel(const float* a, const float* b, float* c, std::size_t n) { for (std::size_t i = 0; i < n; i++) c[i] = a[i] + b[i] + 0 * float(loaded); }\n", nil)
@@ -281,6 +311,17 @@ func TestCUDASymbols(t *testing.T) {
 
 // How a submission can end is told as for Python.
 func TestCUDAEnds(t *testing.T) {
+	cudaEnds(t, "an exception", "a fault", "an end at its start")
+}
+
+// TestSlowCUDAEnds has submissions end in every way.
+func TestSlowCUDAEnds(t *testing.T) {
+	testenv.NeedSlow(t)
+	cudaEnds(t)
+}
+
+// cudaEnds compiles the ones named, or all.
+func cudaEnds(t *testing.T, names ...string) {
 	t.Parallel()
 	const head = "#include <csignal>\n#include <cstdio>\n#include <cstdlib>\n#include <stdexcept>\n#include <unistd.h>\n#include \"task.h\"\n"
 	const kernel = "void custom_kernel(const float* a, const float* b, float* c, std::size_t n) { "
@@ -294,6 +335,9 @@ func TestCUDAEnds(t *testing.T) {
 		"a hang":              {kernel + "while (n > 1) pause(); " + right, schema.OutcomeTimeout, "test 1: passed the time limit of 3s"},
 		"half of it":          {kernel + "n -= n / 2; " + right, schema.OutcomeWrong, "element "},
 	} {
+		if names != nil && !slices.Contains(names, name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := cudaTask(t, schema.ModeTest, head+test.text, nil)
@@ -309,6 +353,17 @@ func TestCUDAEnds(t *testing.T) {
 // What is said about wrong outputs, with a secret and without, and about
 // outputs that were made from a known seed.
 func TestCUDATexts(t *testing.T) {
+	cudaTexts(t, "a wrong value in secret", "a known seed")
+}
+
+// TestSlowCUDATexts has all wrong outputs told.
+func TestSlowCUDATexts(t *testing.T) {
+	testenv.NeedSlow(t)
+	cudaTexts(t)
+}
+
+// cudaTexts compiles the ones named, or all.
+func cudaTexts(t *testing.T, names ...string) {
 	t.Parallel()
 	seed := int64(5)
 	const zero = "#include \"task.h\"\nvoid custom_kernel(const float*, const float*, float* c, std::size_t) { c[0] = 0; }\n"
@@ -335,6 +390,9 @@ void custom_kernel(const float*, const float*, float* c, std::size_t) {
 		{"a known seed", strings.Replace(known, "SEED", "4242", 1), " (with a fresh seed)", "called\ncalled\n", 4242, nil},
 		{"a large seed", strings.Replace(known, "SEED", "18446744073709551611u", 1), " (with a fresh seed)", "called\ncalled\n", -5, nil},
 	} {
+		if names != nil && !slices.Contains(names, test.name) {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			p := cudaTask(t, schema.ModeTest, test.text, test.seed)

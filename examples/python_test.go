@@ -34,19 +34,21 @@ func wantOf(e Example, name, mode string) string {
 	return schema.OutcomeWrong
 }
 
-// TestVerdicts judges every submission of every example in test mode, and in the
-// other modes those that only a clock reveals. TestSlowVerdicts judges all in every
-// mode.
+// TestVerdicts judges the submissions of every example in test mode, less the slow
+// ones, and one that only a clock reveals in benchmark mode. TestSlowVerdicts judges
+// all in every mode.
 func TestVerdicts(t *testing.T) {
-	testVerdicts(t, func(mode, want string) bool { return mode == schema.ModeTest || want == schema.OutcomeForged })
+	testVerdicts(t, func(mode, name string) bool {
+		return mode == schema.ModeTest && name != "slow" || mode == schema.ModeBenchmark && name == "cheat_clock"
+	})
 }
 
 func TestSlowVerdicts(t *testing.T) {
 	testenv.NeedSlow(t)
-	testVerdicts(t, func(mode, _ string) bool { return mode != schema.ModeTest })
+	testVerdicts(t, func(mode, name string) bool { return true })
 }
 
-func testVerdicts(t *testing.T, include func(mode, want string) bool) {
+func testVerdicts(t *testing.T, include func(mode, name string) bool) {
 	for _, e := range List() {
 		for _, mode := range []string{schema.ModeTest, schema.ModeBenchmark, schema.ModeLeaderboard} {
 			for _, file := range e.Submissions {
@@ -55,7 +57,7 @@ func testVerdicts(t *testing.T, include func(mode, want string) bool) {
 				if want == schema.OutcomePassed && mode == schema.ModeLeaderboard {
 					continue // see TestSlowIsSlower
 				}
-				if !include(mode, want) {
+				if !include(mode, name) {
 					continue
 				}
 				t.Run(e.Name+"/"+mode+"/"+name, func(t *testing.T) {
@@ -376,8 +378,8 @@ orders = {
     "pairs": pairs,
     "float64": sum,
 }
-for m, k, n in (1, 1, 1), (2, 4096, 3), (2, 512, 64), (3, 96, 112), (2, 17, 900):
-    for seed in range(2):
+for m, k, n in SHAPES:
+    for seed in SEEDS:
         a, b = generate_input(m, k, n, seed)
         columns = list(zip(*b))
         for name, add in orders.items():
@@ -397,9 +399,19 @@ for m, k, n in (1, 1, 1), (2, 4096, 3), (2, 512, 64), (3, 96, 112), (2, 17, 900)
 `
 
 func TestMatmulTakesFloat32AndNoLess(t *testing.T) {
+	matmulTakesFloat32(t, "(1, 1, 1), (2, 512, 4), (2, 17, 90)", "[0]")
+}
+
+// TestSlowMatmulTakesFloat32AndNoLess has larger shapes and two seeds.
+func TestSlowMatmulTakesFloat32AndNoLess(t *testing.T) {
+	testenv.NeedSlow(t)
+	matmulTakesFloat32(t, "(1, 1, 1), (2, 4096, 3), (2, 512, 64), (3, 96, 112), (2, 17, 900)", "range(2)")
+}
+
+func matmulTakesFloat32(t *testing.T, shapes, seeds string) {
 	t.Parallel()
 	e := find(t, "matmul_py")
-	if got := python(t, folder(t, e), floatArithmetic); got != "" {
+	if got := python(t, folder(t, e), strings.NewReplacer("SHAPES", shapes, "SEEDS", seeds).Replace(floatArithmetic)); got != "" {
 		t.Errorf("got:\n%s", got)
 	}
 }

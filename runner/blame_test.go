@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -61,6 +62,17 @@ func controlled(r *schema.Result) bool {
 // The task is to blame for what does not work with its own solution, the
 // submission for what does, whatever it prints, removes and kills.
 func TestWhoIsToBlame(t *testing.T) {
+	whoIsToBlame(t, "his exception", "his module", "he leaves", "the task's module, and his", "the task's solution", "the driver",
+		"he speaks of a driver, and leaves", "he shows another's traceback", "he poisons home in the warm-up")
+}
+
+func TestSlowWhoIsToBlame(t *testing.T) {
+	testenv.NeedSlow(t)
+	whoIsToBlame(t)
+}
+
+// whoIsToBlame has the cases named, or all.
+func whoIsToBlame(t *testing.T, names ...string) {
 	const right = "def custom_kernel(data):\n    return len(data)\n"
 	const says = "import os, sys, signal\nif __name__ != '__main__':\n    sys.stderr.write('RuntimeError: CUDA driver error: no CUDA-capable device is detected\\n'); sys.stderr.flush()\n"
 	inline := strings.ReplaceAll(strings.ReplaceAll(spawning, "pool.apply(case, (spec,))", "case(spec)"), `multiprocessing.get_context("spawn").Pool(1) as pool`, "report")
@@ -101,6 +113,9 @@ else:
     os._exit(9)
 ` + right, schema.OutcomeExited, "status 9", true},
 	} {
+		if names != nil && !slices.Contains(names, tt.name) {
+			continue
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			r := evaluateSpawning(t, taskPayload(tt.main, tt.reference, tt.code))
 			wantOutcome(t, r, tt.outcome, tt.text)

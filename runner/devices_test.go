@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -55,10 +56,18 @@ func TestMultiGPU(t *testing.T) {
 	}
 }
 
-func TestRequirements(t *testing.T) {
+func TestRequirements(t *testing.T) { requirements(t, false) }
+
+// TestSlowRequirements has all machines and requirements.
+func TestSlowRequirements(t *testing.T) {
+	testenv.NeedSlow(t)
+	requirements(t, true)
+}
+
+func requirements(t *testing.T, all bool) {
 	p := pythonPayload("return True")
 	p.Mode = schema.ModeBenchmark
-	for _, tt := range []struct {
+	for i, tt := range []struct {
 		smi       string
 		require   device.Requirements
 		outcome   string
@@ -66,25 +75,29 @@ func TestRequirements(t *testing.T) {
 	}{
 		{"", device.Requirements{}, schema.OutcomePassed, 0},
 		{"", device.Requirements{Vendor: device.NVIDIA}, schema.OutcomeGPUMissing, 0},
-		{standInSMI, device.Requirements{Vendor: device.NVIDIA}, schema.OutcomePassed, 0},
 		{standInSMI, device.Requirements{Vendor: device.AMD}, schema.OutcomeWrongMachine, 0},
 		{standInSMI, device.Requirements{Vendor: device.NVIDIA, Type: schema.DeviceType{Names: []string{"Stand-in GPU"}, MemoryGiB: 1}}, schema.OutcomePassed, 0},
 		{standInSMI, device.Requirements{Vendor: device.NVIDIA, Type: schema.DeviceType{Names: []string{"NVIDIA L40S"}}}, schema.OutcomeWrongMachine, 0},
+		{silentSMI, device.Requirements{Vendor: device.NVIDIA}, schema.OutcomeGPUUnhealthy, 0},
+		{busySMI, device.Requirements{}, schema.OutcomeGPUBusy, 0},
+		{lostSMI, device.Requirements{}, schema.OutcomeGPUUnhealthy, 0},
+		{busySMI, device.Requirements{Shared: true}, schema.OutcomePassed, 0},
+		{standInSMI, device.Requirements{Vendor: device.NVIDIA}, schema.OutcomePassed, 0},
 		{standInSMI, device.Requirements{Type: schema.DeviceType{Arch: "89"}}, schema.OutcomeWrongMachine, 0}, // which it does not tell
 		{standInSMI, device.Requirements{Vendor: device.None, Type: schema.DeviceType{Names: []string{"NVIDIA L40S"}}}, schema.OutcomePassed, 0},
 		{busySMI, device.Requirements{Vendor: device.NVIDIA, Type: schema.DeviceType{Names: []string{"NVIDIA L40S"}}}, schema.OutcomeWrongMachine, 0},
 		{"", device.Requirements{Type: schema.DeviceType{Names: []string{"NVIDIA L40S"}}}, schema.OutcomeGPUMissing, 0},
 		{silentSMI, device.Requirements{}, schema.OutcomeGPUUnhealthy, 0},
-		{silentSMI, device.Requirements{Vendor: device.NVIDIA}, schema.OutcomeGPUUnhealthy, 0},
 		{silentSMI, device.Requirements{Vendor: device.None}, schema.OutcomePassed, 0},
 		{standInSMI, device.Requirements{Vendor: device.NVIDIA, Count: 3}, schema.OutcomeGPUMissing, 0},
-		{busySMI, device.Requirements{}, schema.OutcomeGPUBusy, 0},
 		{busySMI, device.Requirements{Vendor: device.None}, schema.OutcomePassed, 0},
 		{brokenSMI, device.Requirements{Vendor: device.NVIDIA}, schema.OutcomeGPUMissing, 0}, // no driver is loaded
-		{lostSMI, device.Requirements{}, schema.OutcomeGPUUnhealthy, 0},
 		{lostSMI, device.Requirements{Vendor: device.None}, schema.OutcomePassed, 0},
-		{busySMI, device.Requirements{Shared: true}, schema.OutcomePassed, 0},
 	} {
+		if i == 9 && !all {
+			break
+		}
+
 		scripts := map[string]string{"nvidia-smi": tt.smi}
 		if tt.smi == "" {
 			scripts = nil

@@ -16,18 +16,29 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-func TestModes(t *testing.T) {
-	for _, tt := range []struct {
+func TestModes(t *testing.T) { modes(t, false) }
+
+// TestSlowModes has all modes.
+func TestSlowModes(t *testing.T) {
+	testenv.NeedSlow(t)
+	modes(t, true)
+}
+
+func modes(t *testing.T, all bool) {
+	for i, tt := range []struct {
 		mode, body, runs, outcome string
 	}{
-		{schema.ModeTest, "return True", "test", schema.OutcomePassed},
 		{schema.ModeBenchmark, "return True", "benchmark", schema.OutcomePassed},
-		{schema.ModeLeaderboard, "return True", "test benchmark leaderboard", schema.OutcomePassed},
 		{schema.ModePrivate, "return True", "test benchmark leaderboard", schema.OutcomePassed},
 		{schema.ModeLeaderboard, "return False", "test", schema.OutcomeWrong},
-		{schema.ModeLeaderboard, `return mode == "test"`, "test benchmark", schema.OutcomeWrong},
 		{schema.ModeLeaderboard, `return mode != "leaderboard"`, "test benchmark leaderboard", schema.OutcomeRecheckFailed},
+		{schema.ModeTest, "return True", "test", schema.OutcomePassed},
+		{schema.ModeLeaderboard, "return True", "test benchmark leaderboard", schema.OutcomePassed},
+		{schema.ModeLeaderboard, `return mode == "test"`, "test benchmark", schema.OutcomeWrong},
 	} {
+		if i == 4 && !all {
+			break
+		}
 		p := pythonPayload(tt.body)
 		p.Mode = tt.mode
 		r := evaluatePayload(t, p)
@@ -120,24 +131,35 @@ func TestWrong(t *testing.T) {
 	}
 }
 
-func TestCrash(t *testing.T) {
-	for _, tt := range []struct {
+func TestCrash(t *testing.T) { crash(t, false) }
+
+// TestSlowCrash has all ways to end.
+func TestSlowCrash(t *testing.T) {
+	testenv.NeedSlow(t)
+	crash(t, true)
+}
+
+func crash(t *testing.T, all bool) {
+	for i, tt := range []struct {
 		body          string
 		code          int
 		outcome, text string
 	}{
 		{`raise KeyError("x")`, 1, schema.OutcomeException, "test: submission.py:4: KeyError: 'x'"},
-		{`raise MemoryError`, 1, schema.OutcomeOutOfMemory, "test: the tester ended with status 1: submission.py:4: MemoryError"},
 		{`import no_such_module`, 1, schema.OutcomeMissingModule, "test: submission.py:4: ModuleNotFoundError: No module named 'no_such_module'"},
-		{`exec("1 +", {})`, 1, schema.OutcomeSyntaxError, "test: submission.py:4: SyntaxError: invalid syntax"},
 		{`sys.exit("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB")`, 1, schema.OutcomeOutOfMemory, "CUDA out of memory"},
-		{`os.kill(os.getpid(), 11)`, -11, schema.OutcomeKilled, "test: the tester was killed by signal 11"},
 		{`os.kill(os.getpid(), 9)`, -9, schema.OutcomeKilled, "test: the tester was killed by signal 9"},
 		{`os._exit(114)`, 114, schema.OutcomeExited, "test: the submission ended its own process: the tester ended with status 114"},
 		{`os._exit(110)`, 110, schema.OutcomeExited, "(CUDA error)"},
+		{`raise MemoryError`, 1, schema.OutcomeOutOfMemory, "test: the tester ended with status 1: submission.py:4: MemoryError"},
+		{`exec("1 +", {})`, 1, schema.OutcomeSyntaxError, "test: submission.py:4: SyntaxError: invalid syntax"},
+		{`os.kill(os.getpid(), 11)`, -11, schema.OutcomeKilled, "test: the tester was killed by signal 11"},
 		{`os._exit(111)`, 111, schema.OutcomeExited, "(no report pipe)"},
 		{`os._exit(113)`, 113, schema.OutcomeExited, "(it cannot read the cases)"},
 	} {
+		if i == 6 && !all {
+			break
+		}
 		r := evaluatePayload(t, pythonPayload(tt.body))
 		run := r.Runs.Get("test").Run
 		wantOutcome(t, r, tt.outcome, tt.text)

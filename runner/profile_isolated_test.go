@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -118,8 +119,16 @@ func TestProfileWithoutGPU(t *testing.T) {
 
 // Whatever the submission does under a profiler, the judge decides, and one
 // profile does not depend on the one before.
-func TestProfileOfTheWorkerThatFails(t *testing.T) {
-	for _, tt := range []struct{ body, outcome, text string }{
+func TestProfileOfTheWorkerThatFails(t *testing.T) { profileOfTheWorkerThatFails(t, false) }
+
+// TestSlowProfileOfTheWorkerThatFails has all of them, with ncu and without.
+func TestSlowProfileOfTheWorkerThatFails(t *testing.T) {
+	testenv.NeedSlow(t)
+	profileOfTheWorkerThatFails(t, true)
+}
+
+func profileOfTheWorkerThatFails(t *testing.T, all bool) {
+	for i, tt := range []struct{ body, outcome, text string }{
 		{"return -data", schema.OutcomeWrong, "got -10, want 10"},
 		{"raise KeyError(data)", schema.OutcomeException, "profile.0: benchmark 0: submission.py:4: KeyError: 10"},
 		{"os._exit(3)", schema.OutcomeExited, "profile.0: benchmark 0: "},
@@ -128,6 +137,9 @@ func TestProfileOfTheWorkerThatFails(t *testing.T) {
 		{"os.fork() or time.sleep(1e9); return data", schema.OutcomePassed, ""},
 	} {
 		for _, ncu := range []string{standInNCU, ""} {
+			if !all && (tt.outcome == schema.OutcomeTimeout || (i == 1) != (ncu == "")) {
+				continue // in short: an exception without ncu, the others with it
+			}
 			p := profilePayload(tt.body)
 			p.Benchmarks = p.Benchmarks[:1]
 			job := onNVIDIA(t, p, ncu)

@@ -10,12 +10,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
 // Two instances of several writers each, on few users, with rebuilds in between:
 // nothing is lost, nothing counts twice, and the standings are what the runs say.
-func TestStandingsWithConcurrentWriters(t *testing.T) {
+func TestStandingsWithConcurrentWriters(t *testing.T) { concurrentWriters(t, 40) }
+
+func TestSlowStandingsWithConcurrentWriters(t *testing.T) {
+	testenv.NeedSlow(t)
+	concurrentWriters(t, 60)
+}
+
+// concurrentWriters has each of six writers do so many things.
+func concurrentWriters(t *testing.T, steps int) {
 	for _, kind := range []struct {
 		name string
 		url  func(testing.TB) string
@@ -40,7 +49,7 @@ func TestStandingsWithConcurrentWriters(t *testing.T) {
 			for w := range 6 {
 				wait.Go(func() {
 					s, rnd := instances[w%2], rand.New(rand.NewPCG(7, uint64(w)))
-					for range 60 {
+					for range steps {
 						id := pick(rnd)
 						var err error
 						switch what := rnd.IntN(12); {
@@ -112,10 +121,17 @@ func TestStandingsWithConcurrentWriters(t *testing.T) {
 }
 
 // A board goes as a whole while others submit to it and record results.
-func TestABoardIsDeletedWhileOthersWork(t *testing.T) {
+func TestABoardIsDeletedWhileOthersWork(t *testing.T) { deletedWhileOthersWork(t, 1) }
+
+func TestSlowABoardIsDeletedWhileOthersWork(t *testing.T) {
+	testenv.NeedSlow(t)
+	deletedWhileOthersWork(t, 5)
+}
+
+func deletedWhileOthersWork(t *testing.T, rounds int) {
 	both(t, func(t *testing.T, s *Store) {
 		ctx := context.Background()
-		for round := range 5 {
+		for round := range rounds {
 			save(t, s, testBoard("sort"))
 			gone := make(chan struct{})
 			var work sync.WaitGroup

@@ -63,50 +63,6 @@ func printHash() {
 	fmt.Println(sum)
 }
 
-// fakeSystemctl knows what systemctl --root does: links.
-func fakeSystemctl() {
-	args := slices.DeleteFunc(os.Args[1:], func(s string) bool {
-		return slices.Contains([]string{"--no-pager", "--no-ask-password", "--quiet", "--no-reload", "--"}, s)
-	})
-	root := ""
-	args = slices.DeleteFunc(args, func(s string) bool {
-		dir, ok := strings.CutPrefix(s, "--root=")
-		if ok {
-			root = dir
-		}
-		return ok
-	})
-	if root == "" {
-		fmt.Fprintf(os.Stderr, "systemctl %q: a test must not ask the machine that it runs on\n", args)
-		os.Exit(1)
-	}
-	wants := filepath.Join(root, "etc/systemd/system/multi-user.target.wants")
-	for _, unit := range args[1:] {
-		link := filepath.Join(wants, unit)
-		_, err := os.Lstat(link)
-		switch args[0] {
-		case "is-enabled":
-			if err == nil {
-				fmt.Println("enabled")
-				return
-			}
-			if files, _ := filepath.Glob(filepath.Join(root, "etc/systemd/system", strings.Split(unit, "@")[0]+"*")); len(files) == 0 {
-				os.Exit(4)
-			}
-			fmt.Println("disabled")
-			os.Exit(1)
-		case "enable":
-			if err := os.MkdirAll(wants, 0o755); err != nil {
-				panic(err)
-			}
-			_ = os.Symlink("/etc/systemd/system/"+unit, link)
-		case "disable":
-			_ = os.Remove(link)
-			_ = os.Remove(wants)
-		}
-	}
-}
-
 // fakeUseradd and fakeUserdel write the two files that matter.
 func fakeUseradd() {
 	root, name := prefix(), os.Args[len(os.Args)-1]

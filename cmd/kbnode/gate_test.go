@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -254,9 +255,21 @@ const hostStep = "  - {command: 'env; exec true', agents: {queue: host}}\n"
 // A real agent asks the gate before each job: what kbgen writes runs, in an
 // environment of known names; the rest is refused, and the log says why.
 func TestGateOfRealAgent(t *testing.T) {
+	gateOfRealAgent(t, "bash-env", "volumes", "other-plugin", "command", "plugin-on-host", "artifacts")
+}
+
+// TestSlowGateOfRealAgent has all jobs refused.
+func TestSlowGateOfRealAgent(t *testing.T) {
+	testenv.NeedSlow(t)
+	gateOfRealAgent(t)
+}
+
+// gateOfRealAgent has the jobs named refused, or all.
+func gateOfRealAgent(t *testing.T, names ...string) {
 	if testing.Short() {
 		t.Skip("NOT RUN: starts agents")
 	}
+	t.Parallel()
 	r := newGateRig(t)
 	t.Run("docker", func(t *testing.T) {
 		j, log := r.job("docker", dockerStep(""), nil)
@@ -315,6 +328,9 @@ func TestGateOfRealAgent(t *testing.T) {
 		"plugin-on-host": {strings.Replace(dockerStep(""), "queue: gpu", "queue: host", 1), nil, "plugins: got some, want none"},
 		"artifacts":      {strings.Replace(hostStep, "agents", "artifact_paths: '/etc/*', agents", 1), nil, `artifact_paths: got "/etc/*", want plain names`},
 	} {
+		if names != nil && !slices.Contains(names, name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			j, log := r.job(name, c.step, c.env)
 			if exitStatus(j) != schema.ExitConfig || !strings.Contains(log, c.want) {
@@ -351,9 +367,21 @@ var nodeSettings = []string{
 // With a node's own settings the agent refuses some by itself. Either way the job's
 // log says what it was.
 func TestGateWithNodeSettings(t *testing.T) {
+	gateWithNodeSettings(t, "bash-env", "plugin", "privileged")
+}
+
+// TestSlowGateWithNodeSettings has all jobs refused.
+func TestSlowGateWithNodeSettings(t *testing.T) {
+	testenv.NeedSlow(t)
+	gateWithNodeSettings(t)
+}
+
+// gateWithNodeSettings has the jobs named refused, or all.
+func gateWithNodeSettings(t *testing.T, names ...string) {
 	if testing.Short() {
 		t.Skip("NOT RUN: starts agents")
 	}
+	t.Parallel()
 	r := newGateRig(t, nodeSettings...)
 	for slug, step := range map[string]string{"docker": dockerStep(""), "host": hostStep} {
 		j, log := r.job(slug, step, nil)
@@ -372,6 +400,9 @@ func TestGateWithNodeSettings(t *testing.T) {
 		"privileged": {dockerStep(", privileged: true"), nil, "privileged"},
 		"command":    {"  - {command: id, agents: {queue: host}}\n", nil, `command: got "id"`},
 	} {
+		if names != nil && !slices.Contains(names, name) {
+			continue
+		}
 		if j, log := r.job(name, c.step, c.env); exitStatus(j) == 0 || !strings.Contains(log, c.want) {
 			t.Errorf("%s: exit status %d, want %q in the log:\n%s", name, exitStatus(j), c.want, log)
 		}

@@ -64,6 +64,7 @@ func TestSealedPayloadOfContainer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NOT RUN: starts agents")
 	}
+	t.Parallel()
 	r := newGateRig(t)
 	key := r.broker()
 	const plain = "kbplain-0123456789abcdef"

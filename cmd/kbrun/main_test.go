@@ -30,14 +30,28 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"kbrun": main})
 }
 
-func TestScripts(t *testing.T) {
+// Lines with the condition slow are for TestSlowScripts.
+func TestScripts(t *testing.T) { scripts(t, false) }
+
+// TestSlowScripts runs the scripts with such lines in full.
+func TestSlowScripts(t *testing.T) {
+	testenv.NeedSlow(t)
+	scripts(t, true)
+}
+
+func scripts(t *testing.T, slow bool) {
+	t.Helper()
+	files, err := clitest.Scripts("testdata/script", slow)
+	if err != nil {
+		t.Fatal(err)
+	}
 	python := testenv.Python(t)
 	tester, err := os.ReadFile("../../runner/testdata/eval.py")
 	if err != nil {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Files:               files,
 		RequireExplicitExec: true,
 		UpdateScripts:       *update,
 		Setup: func(e *testscript.Env) error {
@@ -56,6 +70,8 @@ func TestScripts(t *testing.T) {
 			_, gpu := os.Stat("/dev/nvidiactl")
 			_, amd := os.Stat("/sys/class/kfd/kfd/topology/nodes/1")
 			switch name {
+			case "slow":
+				return slow, nil
 			case "nvml":
 				return device.HasNVML, nil
 			case "gpu":

@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/gpu-mode/kbgen/internal/browsertest"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
@@ -154,13 +155,24 @@ steps:
 
 // Every page fits every window, in both colour schemes, and can be read.
 func TestPagesInABrowser(t *testing.T) {
+	pagesInABrowser(t, map[int64][]string{390: {"dark"}, 1280: {"light"}})
+}
+
+// TestSlowPagesInABrowser looks at every page in both widths and colour schemes.
+func TestSlowPagesInABrowser(t *testing.T) {
+	testenv.NeedSlow(t)
+	both := []string{"light", "dark"}
+	pagesInABrowser(t, map[int64][]string{390: both, 1280: both})
+}
+
+func pagesInABrowser(t *testing.T, looks map[int64][]string) {
 	browsertest.Find(t)
 	g := newGallery(t)
 	b := g.open()
 	grounds := map[string]string{}
 	for name, path := range g.paths {
-		for _, width := range []int64{390, 1280} {
-			for _, scheme := range []string{"light", "dark"} {
+		for width, schemes := range looks {
+			for _, scheme := range schemes {
 				look := fmt.Sprintf("%s-%d-%s", name, width, scheme)
 				b.size(width, scheme)
 				b.Visit(path)
@@ -217,6 +229,16 @@ func TestLogLinePitch(t *testing.T) {
 
 // Everything is reached by keyboard, and it shows where one is.
 func TestKeyboard(t *testing.T) {
+	keyboard(t, func(g *gallery) []string { return []string{"/", g.paths["release"]} })
+}
+
+// TestSlowKeyboard walks over pages of every kind.
+func TestSlowKeyboard(t *testing.T) {
+	testenv.NeedSlow(t)
+	keyboard(t, func(g *gallery) []string { return []string{"/", g.paths["release"], g.paths["job"], g.paths["right"]} })
+}
+
+func keyboard(t *testing.T, paths func(*gallery) []string) {
 	browsertest.Find(t)
 	g := newGallery(t)
 	b := g.open()
@@ -229,7 +251,7 @@ func TestKeyboard(t *testing.T) {
 	}
 	press(kb.Enter)
 	b.Await(`document.activeElement.id === "main"`)
-	for _, path := range []string{"/", g.paths["release"], g.paths["job"], g.paths["right"]} {
+	for _, path := range paths(g) {
 		b.Visit(path)
 		want := browsertest.Ask[int](b.Tab, `(window.walk = [...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter(e => e.checkVisibility() && e.tabIndex >= 0 && !e.matches(".skip") && !(e.type === "radio" && !e.checked))).length`)
 		seen := map[string]bool{}

@@ -2,8 +2,11 @@
 package clitest
 
 import (
+	"bytes"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -28,4 +31,24 @@ func Exits(ts *testscript.TestScript, neg bool, args []string) {
 	if strconv.Itoa(status) != args[0] {
 		ts.Fatalf("%q: exit status %d, want %s", args[1:], status, args[0])
 	}
+}
+
+// Scripts returns the scripts of a directory, slow: those with lines that have the
+// condition slow.
+func Scripts(dir string, slow bool) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil || !slow {
+		return files, err
+	}
+	var some []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Contains(text, []byte("\n[slow] ")) {
+			some = append(some, file)
+		}
+	}
+	return some, nil
 }
