@@ -162,10 +162,10 @@ func (w *waiter) take(u *update) {
 	if u.build == nil {
 		return
 	}
-	url := w.build.WebURL
-	w.build = u.build
-	w.over = w.build.Over()
-	w.build.WebURL = cmp.Or(w.build.WebURL, url)
+	b := *u.build // others wait for the same build
+	b.WebURL = cmp.Or(b.WebURL, w.build.WebURL)
+	w.build = &b
+	w.over = b.Over()
 	if !w.build.known() && w.warned != w.build.State {
 		w.warned = w.build.State
 		w.c.log.Warn("unknown build state, waiting on", "build", w.build.Number, "state", text.Line(w.build.State, 60))
