@@ -74,7 +74,7 @@ func TestRunsAreFoundAgain(t *testing.T) {
 		if err := os.WriteFile(file, []byte(s.stdout), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r.launch("compare", file, "run-1").want(t, 0, "benchmark", "DELTA", "µs")
+		r.launch("compare", file, "run-1").want(t, 0, "benchmark", "DELTA", "n: 3", " ± ", "(p=")
 	})
 }
 
