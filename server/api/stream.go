@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -101,7 +102,7 @@ func submitAndWait(c *call) (any, error) {
 	}
 	defer end()
 	s.rc.SetReadDeadline(time.Now().Add(uploadTime))
-	receipt, err := handIn(c)
+	receipt, err := handIn(c, c.PathValue)
 	s.rc.SetReadDeadline(time.Time{}) // a stream has none: it would end with it
 	if err != nil {
 		c.w.Header().Del("Content-Type")
@@ -184,9 +185,9 @@ func (c *call) result(s *backend.Submission) streamResultJSON {
 		r.Results = append(r.Results, encode(failed))
 		r.Reports = append(r.Reports, report("", s.Mode, failed, ""))
 	}
-	for gpu, secret := range secretResults(s.Runs) {
-		r.Results = append(r.Results, encode(secret))
-		r.Reports = append(r.Reports, report(gpu+" (secret)", s.Mode, secret, ""))
+	for _, secret := range secretResults(s.Runs) {
+		r.Results = append(r.Results, encode(&secret.Result))
+		r.Reports = append(r.Reports, report(secret.gpu+" (secret)", s.Mode, &secret.Result, ""))
 	}
 	return r
 }
@@ -203,34 +204,31 @@ func encode(r *schema.Result) json.RawMessage {
 	return compact.Bytes()
 }
 
-// secretResults yields what may be seen of secret runs by GPU type: that they
+// A secretResult is what may be seen of the secret runs on a GPU type: that they
 // happened and whether they passed.
-func secretResults(runs []store.PolledRun) func(func(string, *schema.Result) bool) {
-	return func(yield func(string, *schema.Result) bool) {
-		var gpus []string
-		results := map[string]*schema.Result{}
-		for _, run := range runs {
-			if !run.Secret {
-				continue
-			}
-			r := results[run.Runner]
-			if r == nil {
-				r = &schema.Result{Success: true}
-				results[run.Runner], gpus = r, append(gpus, run.Runner)
-			}
-			check := "fail"
-			if run.Passed {
-				check = "pass"
-			}
-			r.Runs = append(r.Runs, schema.Run{Name: run.Mode, EvalResult: schema.EvalResult{Start: run.Start, End: run.End,
-				Run: &schema.RunResult{Success: true, Passed: run.Passed, Result: schema.Report{{Key: "check", Value: check}}}}})
+type secretResult struct {
+	gpu string
+	schema.Result
+}
+
+func secretResults(runs []store.PolledRun) (results []secretResult) {
+	for _, run := range runs {
+		if !run.Secret {
+			continue
 		}
-		for _, gpu := range gpus {
-			if !yield(gpu, results[gpu]) {
-				return
-			}
+		at := slices.IndexFunc(results, func(r secretResult) bool { return r.gpu == run.Runner })
+		if at < 0 {
+			at = len(results)
+			results = append(results, secretResult{run.Runner, schema.Result{Success: true}})
 		}
+		check := "fail"
+		if run.Passed {
+			check = "pass"
+		}
+		results[at].Runs = append(results[at].Runs, schema.Run{Name: run.Mode, EvalResult: schema.EvalResult{Start: run.Start, End: run.End,
+			Run: &schema.RunResult{Success: true, Passed: run.Passed, Result: schema.Report{{Key: "check", Value: check}}}}})
 	}
+	return results
 }
 
 // report is a result for people, in Kernelbot's order: a title, a line for each

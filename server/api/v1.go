@@ -86,13 +86,8 @@ func queue(c *call) (any, error) {
 	return q, nil
 }
 
-func seconds(d time.Duration) *float64 {
-	if d <= 0 {
-		return nil
-	}
-	s := d.Seconds()
-	return &s
-}
+// seconds is a time, null when it is not above zero.
+func seconds(d time.Duration) *float64 { return orNil(max(d, 0).Seconds()) }
 
 // Me is who asks.
 type Me struct {
