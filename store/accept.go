@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -41,16 +40,6 @@ type Submission struct {
 	Fresh    bool      // is evaluated, also where the board takes the result that the same text has
 
 	Priority int // smaller goes first; 0 is the usual
-
-	// Runs are the evaluations to plan: their ids and whether they are secret.
-	// Without any, a public one, and in mode leaderboard a secret one beside it.
-	Runs []NewRun
-}
-
-// A NewRun is one evaluation to plan. ID names it for ever; "" makes one.
-type NewRun struct {
-	ID     string
-	Secret bool
 }
 
 // Accepted says under which ids a submission is kept.
@@ -60,10 +49,7 @@ type Accepted struct {
 	RunIDs      []string // of the planned runs, in order
 }
 
-var (
-	userID  = regexp.MustCompile(`^[0-9]{1,20}$`)
-	hexadec = regexp.MustCompile(`^[A-Za-z0-9_-]{8,64}$`)
-)
+var userID = regexp.MustCompile(`^[0-9]{1,20}$`)
 
 // Accept stores a submission with its code, job status and planned runs: all of
 // it or nothing. When it returns, nothing of it can be lost.
@@ -88,21 +74,11 @@ func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err er
 			out.RunIDs = append(out.RunIDs, reused)
 			return
 		}
-		out.RunIDs = t.plan(&in, out.ID, now)
+		out.RunIDs = t.plan([]job{{out.ID, in.GPU, in.Mode}}, in.Priority, "")
 		t.tell(Signal{Kind: SignalPlanned}, submissionSignal(out.ID))
 		t.judge(out.ID)
 	})
 	return out, err
-}
-
-// plan plans the runs of a submission that is new.
-func (t *tx) plan(in *Submission, submission int64, now time.Time) (ids []string) {
-	for _, run := range in.Runs {
-		t.exec(`INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8)`,
-			run.ID, submission, in.GPU, in.Mode, run.Secret, in.Priority, StatePlanned, now)
-		ids = append(ids, run.ID)
-	}
-	return ids
 }
 
 // check looks at what needs no database, and brings names into their kept form.
@@ -130,21 +106,6 @@ func (in *Submission) check() error {
 		return refuse("file: want UTF-8 text without U+0000")
 	case in.Mode == schema.ModePrivate || !slices.Contains(schema.Modes(), in.Mode):
 		return refuse("mode: got %s, want one of test, benchmark, profile, leaderboard", text.Quote(text.Shorten(in.Mode, 40)))
-	case len(in.Runs) > 16:
-		return refuse("planned runs: got %d, want at most 16", len(in.Runs))
-	}
-	in.Runs = slices.Clone(in.Runs)
-	if len(in.Runs) == 0 {
-		in.Runs = []NewRun{{}}
-		if in.Mode == schema.ModeLeaderboard {
-			in.Runs = append(in.Runs, NewRun{Secret: true})
-		}
-	}
-	for i := range in.Runs {
-		in.Runs[i].ID = cmp.Or(in.Runs[i].ID, database.NewID())
-		if !hexadec.MatchString(in.Runs[i].ID) {
-			return refuse("run id: want 8 to 64 letters, digits, - or _")
-		}
 	}
 	return nil
 }
@@ -172,9 +133,7 @@ func (t *tx) admit(in *Submission) (board int64, late bool) {
 		t.refuse(UnknownGPU, "GPU %s: board %s has %s", text.Quote(text.Shorten(in.GPU, 100)), in.Board, strings.Join(gpus, ", "))
 	}
 	if visibility != Public && !in.AnyTime {
-		var invited bool
-		t.get(dest{&invited}, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board)
-		if !invited {
+		if !one[bool](t, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board) {
 			t.refuse(NotInvited, "board %s is closed, and you have no invite to it", in.Board)
 		}
 	}
@@ -229,8 +188,7 @@ func (t *tx) keepCode(code []byte) (id int64) {
 		}
 		t.exec(`INSERT INTO lb.code_files (code) VALUES ($1) ON CONFLICT (hash) DO NOTHING`, code)
 	}
-	t.get(dest{&id}, `SELECT id FROM lb.code_files WHERE hash = $1`, hash)
-	return id
+	return one[int64](t, `SELECT id FROM lb.code_files WHERE hash = $1`, hash)
 }
 
 // reuseTime is how old a result may be that stands for a new evaluation: machines
@@ -250,7 +208,7 @@ func (t *tx) taskDigest(board int64) string {
 // the task was the same when that one came, when its result came, and now. It
 // returns the id of the run that stands for the one that is saved, "" for none.
 func (t *tx) reuse(in *Submission, id, board, code int64, digest string) (runID string) {
-	if in.Mode != schema.ModeTest || in.Fresh || len(in.Runs) != 1 || in.Runs[0].Secret {
+	if in.Mode != schema.ModeTest || in.Fresh {
 		return ""
 	}
 	var from int64
@@ -262,7 +220,7 @@ func (t *tx) reuse(in *Submission, id, board, code int64, digest string) (runID 
 		ORDER BY s.id DESC LIMIT 1`, board, code, in.GPU, digest, t.now().Add(-reuseTime)) {
 		return ""
 	}
-	runID, now := in.Runs[0].ID, t.now()
+	runID, now := database.NewID(), t.now()
 	// Without the times at which it began and finished: nothing ran.
 	t.exec(`INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, build_number, build_id, free_at, created_at, changed_at)
 		SELECT $1, $2, gpu, mode, secret, priority, state, build_number, build_id, $4, $4, $4 FROM own.planned_run WHERE run_id = $3`, runID, id, old, now)
@@ -275,8 +233,7 @@ func (t *tx) reuse(in *Submission, id, board, code int64, digest string) (runID 
 // copyRuns copies the public rows that a submission has on a GPU type.
 func (t *tx) copyRuns(from, target int64, gpu string) {
 	for _, id := range values[int64](t, `SELECT id FROM lb.runs WHERE submission_id = $1 AND runner = $2 AND NOT secret ORDER BY id`, from, gpu) {
-		var made int64
-		t.get(dest{&made}, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
+		made := one[int64](t, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
 			SELECT $1, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info FROM lb.runs WHERE id = $2 RETURNING id`, target, id)
 		t.exec(`INSERT INTO own.run_evidence (run_id, harness, self_checked, sandbox, ambiguous, low, high)
 			SELECT $1, harness, self_checked, sandbox, ambiguous, low, high FROM own.run_evidence WHERE run_id = $2`, made, id)

@@ -61,7 +61,7 @@ func TestARankingIsKeptUntilItChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect("deleting what is no standing", "2 1 bob 2 anna", "anna 500,bob 300,")
-		if err := writes.Verify(ctx, 1, "H100", true, result(false, 1)); err != nil {
+		if err := writes.verify(ctx, 1, "H100", true, result(false, 1)); err != nil {
 			t.Fatal(err)
 		}
 		expect("a late failure", "1 1 bob", "bob 300,")

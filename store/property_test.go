@@ -210,7 +210,7 @@ func standingsFollowTheRuns(t *testing.T, steps int) {
 					}
 					_, err = s.SaveBoards(ctx, []Board{strict}, SaveOptions{})
 				case "late":
-					err = s.Verify(ctx, submissions[i], gpus[rnd.IntN(2)], true, result(rnd.IntN(2) == 0, 1000))
+					err = s.verify(ctx, submissions[i], gpus[rnd.IntN(2)], true, result(rnd.IntN(2) == 0, 1000))
 				}
 			}
 			if err != nil {

@@ -79,12 +79,11 @@ func wrap(what string, err error) error {
 
 // clock is the time that leases are counted in: the database's own if several
 // machines share it.
-func (t *tx) clock() (now time.Time) {
+func (t *tx) clock() time.Time {
 	if t.db.Kind == database.SQLite {
 		return t.now()
 	}
-	t.get(dest{&now}, `SELECT clock_timestamp()`)
-	return now
+	return one[time.Time](t, `SELECT clock_timestamp()`)
 }
 
 // A tx is a transaction, or a connection that only reads, as the store's functions
@@ -141,6 +140,12 @@ func (t *tx) get(into dest, statement string, args ...any) {
 	if !t.find(into, statement, args...) {
 		t.fail(ErrNotFound)
 	}
+}
+
+// one reads the one column of the row of a query, see [tx.get].
+func one[T any](t *tx, statement string, args ...any) (v T) {
+	t.get(dest{&v}, statement, args...)
+	return v
 }
 
 // each reads the rows of a query, one after the other into the same variables, and
