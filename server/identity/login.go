@@ -41,8 +41,7 @@ func (i *Identity) Register(mux *http.ServeMux) {
 	for _, route := range Routes {
 		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) {
 			err := route.serve(i, w, r)
-			var refused *refusal
-			if errors.As(err, &refused) {
+			if refused, ok := errors.AsType[*refusal](err); ok {
 				i.problem(w, r, refused.status, refused.text)
 			} else if err != nil {
 				i.o.Log.Error("log-in", "route", route.Pattern, "error", err)

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -12,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,24 +55,16 @@ func (p *Provider) complete() error {
 	if p.ClientID == "" || p.ClientSecret == "" {
 		return fmt.Errorf("log-in provider %s: want a client id and its secret", p.Name)
 	}
-	for _, address := range []struct {
-		to    *string
-		usual string
-	}{{&p.AuthURL, k.auth}, {&p.TokenURL, k.token}, {&p.UserURL, k.user}} {
-		if *address.to == "" {
-			*address.to = address.usual
-		}
-	}
+	p.AuthURL, p.TokenURL, p.UserURL = cmp.Or(p.AuthURL, k.auth), cmp.Or(p.TokenURL, k.token), cmp.Or(p.UserURL, k.user)
 	return nil
 }
 
 func (i *Identity) provider(name string) (*Provider, bool) {
-	for n := range i.o.Providers {
-		if i.o.Providers[n].Name == name {
-			return &i.o.Providers[n], true
-		}
+	at := slices.IndexFunc(i.o.Providers, func(p Provider) bool { return p.Name == name })
+	if at < 0 {
+		return nil, false
 	}
-	return nil, false
+	return &i.o.Providers[at], true
 }
 
 func (p *Provider) config(redirect string) *oauth2.Config {
@@ -116,8 +111,7 @@ func (i *Identity) exchange(ctx context.Context, p *Provider, redirect, code str
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, i.o.Client)
 	token, err := p.config(redirect).Exchange(ctx, code, opts...)
 	if err != nil {
-		var refused *oauth2.RetrieveError
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 			return account{}, fmt.Errorf("%s: %w: %s", p.Name, errCode, text.Line(refused.ErrorCode, 60))
 		}
 		return account{}, fmt.Errorf("asking %s for a token did not work", p.Name)
@@ -297,11 +291,7 @@ func (u *used) first(text string, until, now time.Time) bool {
 		return false
 	}
 	if len(u.seen) >= maxUsed {
-		for k, t := range u.seen {
-			if now.After(t) {
-				delete(u.seen, k)
-			}
-		}
+		maps.DeleteFunc(u.seen, func(_ [sha256.Size]byte, until time.Time) bool { return now.After(until) })
 		if len(u.seen) >= maxUsed {
 			return false
 		}
