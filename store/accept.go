@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"path"
 	"regexp"
@@ -83,9 +82,6 @@ func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err er
 
 // check looks at what needs no database, and brings names into their kept form.
 func (in *Submission) check() error {
-	refuse := func(format string, args ...any) error {
-		return &Refusal{Why: Invalid, Text: fmt.Sprintf(format, args...)}
-	}
 	if slash := strings.LastIndexAny(in.FileName, `/\`); slash >= 0 {
 		in.FileName = in.FileName[slash+1:]
 	}
@@ -95,17 +91,17 @@ func (in *Submission) check() error {
 	}
 	switch {
 	case len(in.FileName) > maxName || in.FileName != text.Line(in.FileName, maxName):
-		return refuse("file name: got %d bytes or characters that cannot be printed, want a plain name of at most %d bytes", len(in.FileName), maxName)
+		return NewRefusal(Invalid, "file name: got %d bytes or characters that cannot be printed, want a plain name of at most %d bytes", len(in.FileName), maxName)
 	case !slices.Contains(task.Extensions(), path.Ext(in.FileName)) || in.FileName == path.Ext(in.FileName):
-		return refuse("file name: got %s, want one that ends in %s", text.Quote(in.FileName), strings.Join(task.Extensions(), ", "))
+		return NewRefusal(Invalid, "file name: got %s, want one that ends in %s", text.Quote(in.FileName), strings.Join(task.Extensions(), ", "))
 	case len(in.Code) == 0:
-		return refuse("file: it is empty")
+		return NewRefusal(Invalid, "file: it is empty")
 	case len(in.Code) > MaxCode:
-		return refuse("file: got %d bytes, want at most %d", len(in.Code), MaxCode)
+		return NewRefusal(Invalid, "file: got %d bytes, want at most %d", len(in.Code), MaxCode)
 	case !utf8.Valid(in.Code) || bytes.IndexByte(in.Code, 0) >= 0:
-		return refuse("file: want UTF-8 text without U+0000")
+		return NewRefusal(Invalid, "file: want UTF-8 text without U+0000")
 	case in.Mode == schema.ModePrivate || !slices.Contains(schema.Modes(), in.Mode):
-		return refuse("mode: got %s, want one of test, benchmark, profile, leaderboard", text.Quote(text.Shorten(in.Mode, 40)))
+		return NewRefusal(Invalid, "mode: got %s, want one of test, benchmark, profile, leaderboard", text.Quote(text.Shorten(in.Mode, 40)))
 	}
 	return nil
 }
@@ -178,8 +174,7 @@ func (t *tx) limits(board int64, in *Submission) {
 // keepCode returns the id of a file with this text, which is kept once. Two that
 // come at the same time become one.
 func (t *tx) keepCode(code []byte) (id int64) {
-	sum := sha256.Sum256(code)
-	hash := hex.EncodeToString(sum[:])
+	hash := fmt.Sprintf("%x", sha256.Sum256(code))
 	if t.db.Kind == database.SQLite {
 		t.exec(`INSERT INTO lb.code_files (code, hash) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING`, code, hash)
 	} else { // its hash is generated; looked for first, as a conflict burns an id
@@ -199,8 +194,7 @@ const reuseTime = 24 * time.Hour
 func (t *tx) taskDigest(board int64) string {
 	var text, harness string
 	t.get(dest{&text, &harness}, `SELECT CAST(l.task AS text), coalesce(b.task_harness, '') FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.id = $1`, board)
-	sum := sha256.Sum256([]byte(harness + "\x00" + text))
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(harness+"\x00"+text)))
 }
 
 // reuse gives a submission in mode test, which nobody ranks by, the result that the

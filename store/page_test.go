@@ -36,7 +36,7 @@ func TestARankingIsKeptUntilItChanges(t *testing.T) {
 				if err != nil || got != want {
 					t.Errorf("after %s, the ranking is %q, %v; want %q", what, got, err, want)
 				}
-				steps, err := reads.History(ctx, "sort", "H100")
+				steps, err := reads.History(ctx, "sort", "H100", "")
 				got = ""
 				for _, step := range steps {
 					got += fmt.Sprintf("%s %d,", step.User, int(step.Score*1e9+0.5))

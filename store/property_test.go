@@ -98,7 +98,7 @@ func checkCache(t *testing.T, s *Store, board, gpu, what string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps, err := s.History(ctx, board, gpu)
+	steps, err := s.History(ctx, board, gpu, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -239,10 +239,7 @@ func (s *Store) Reports(ctx context.Context, submission int64) (reports []Report
 			reports = append(reports, r)
 		}, `SELECT r.run_id, p.gpu, r.body FROM own.report r JOIN own.planned_run p ON p.run_id = r.run_id WHERE r.submission_id = $1 AND NOT p.secret ORDER BY r.created_at, r.run_id`, submission)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return reports, nil
+	return reports, err
 }
 
 // An Evaluation is what a planned run's payload is made of.

@@ -50,13 +50,8 @@ type PolledRun struct {
 //
 // Errors: [ErrNotFound].
 func (s *Store) Poll(ctx context.Context, id int64) (p *Polled, err error) {
-	err = s.snapshot(ctx, fmt.Sprintf("reading submission %d", id), func(t *tx) {
-		p = t.poll(id)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	err = s.snapshot(ctx, fmt.Sprintf("reading submission %d", id), func(t *tx) { p = t.poll(id) })
+	return p, err
 }
 
 func (t *tx) poll(id int64) *Polled {
@@ -200,7 +195,7 @@ type ListedRun struct {
 // Submissions lists submissions, the newest first.
 func (s *Store) Submissions(ctx context.Context, q Query) (list []Listed, err error) {
 	if q.Limit < 0 || q.Offset < 0 || q.Before < 0 {
-		return nil, &Refusal{Why: Invalid, Text: fmt.Sprintf("list: got limit %d, offset %d and before %d, want 0 or more", q.Limit, q.Offset, q.Before)}
+		return nil, NewRefusal(Invalid, "list: got limit %d, offset %d and before %d, want 0 or more", q.Limit, q.Offset, q.Before)
 	}
 	q.Limit = cmp.Or(q.Limit, listed)
 	q.Limit = min(q.Limit, maxListed)
@@ -251,12 +246,12 @@ func (q Query) where() (clause string, args []any) {
 // listRuns adds runs and verdicts to a list, in two statements for all of it.
 func (t *tx) listRuns(list []Listed) {
 	byID := make(map[int64]*Listed, len(list))
-	marks, args := make([]string, len(list)), make([]any, len(list))
+	args := make([]any, len(list))
 	for i := range list {
 		byID[list[i].ID] = &list[i]
-		marks[i], args[i] = "$"+strconv.Itoa(i+1), list[i].ID
+		args[i] = list[i].ID
 	}
-	these := "(" + strings.Join(marks, ", ") + ")"
+	these := "(" + placeholders(0, len(args)) + ")"
 	var id int64
 	var v ranking.Decision
 	t.each(dest{&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High}, func() { byID[id].Verdicts = append(byID[id].Verdicts, v) }, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id IN `+these+` ORDER BY submission_id, gpu`, args...)

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
@@ -28,8 +27,7 @@ func (u *User) columns() dest { return dest{&u.ID, &u.Name, &u.Banned, &u.CLI, &
 // hashedID is what is kept of a CLI id: who reads the database can submit for
 // nobody. Kernelbot's own rows hold the id itself.
 func hashedID(id string) string {
-	sum := sha256.Sum256([]byte(id))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(id)))
 }
 
 // upsertUser makes the user's row, or renames it; rankings show the new name.
@@ -171,7 +169,7 @@ func (s *Store) user(ctx context.Context, where string, args ...any) (u User, er
 
 func checkUserID(id string) error {
 	if !userID.MatchString(id) {
-		return &Refusal{Why: Invalid, Text: fmt.Sprintf("user id: got %s, want 1 to 20 decimal digits", text.Quote(text.Shorten(id, 40)))}
+		return NewRefusal(Invalid, "user id: got %s, want 1 to 20 decimal digits", text.Quote(text.Shorten(id, 40)))
 	}
 	return nil
 }
@@ -230,7 +228,7 @@ type Invite struct {
 // Errors: [*Refusal] with UnknownBoard or Invalid.
 func (s *Store) NewInvites(ctx context.Context, boards []string, n int) (codes []string, err error) {
 	if n < 1 || n > maxInvites || len(boards) == 0 {
-		return nil, &Refusal{Why: Invalid, Text: fmt.Sprintf("invites: got %d for %d boards, want 1 to %d for at least one", n, len(boards), maxInvites)}
+		return nil, NewRefusal(Invalid, "invites: got %d for %d boards, want 1 to %d for at least one", n, len(boards), maxInvites)
 	}
 	err = s.change(ctx, "making invites", func(t *tx) {
 		codes = nil

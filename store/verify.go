@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/store/database"
@@ -103,24 +101,20 @@ type job struct {
 	gpu, mode  string
 }
 
-// plan inserts the runs of evaluations, many in one statement, and returns their ids.
+// plan inserts the runs of evaluations, and returns their ids.
 func (t *tx) plan(all []job, priority int, kind string) (ids []string) {
 	now := t.now()
-	for part := range slices.Chunk(all, 250) {
-		var values []string
-		args := []any{now, priority, kind}
-		for _, j := range part {
-			for _, secret := range []bool{false, true} {
-				if secret && j.mode != schema.ModeLeaderboard {
-					continue
-				}
-				n, id := len(args), database.NewID()
-				ids = append(ids, id)
-				values = append(values, fmt.Sprintf("($%d, $%d, $%d, $%d, $%d, $2, 'planned', $1, $1, $1, $3)", n+1, n+2, n+3, n+4, n+5))
-				args = append(args, id, j.submission, j.gpu, j.mode, secret)
+	var rows [][]any
+	for _, j := range all {
+		for _, secret := range []bool{false, true} {
+			if secret && j.mode != schema.ModeLeaderboard {
+				continue
 			}
+			id := database.NewID()
+			ids = append(ids, id)
+			rows = append(rows, []any{id, j.submission, j.gpu, j.mode, secret, priority, StatePlanned, now, now, now, kind})
 		}
-		t.exec(`INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, again) VALUES `+strings.Join(values, ", "), args...)
 	}
+	t.insert(`own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, again)`, rows)
 	return ids
 }
