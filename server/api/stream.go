@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,17 +14,14 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/verdict"
 )
 
 const eventStream = "text/event-stream"
 
-// A stream writes server-sent events.
-type stream struct {
-	w  http.ResponseWriter
-	rc *http.ResponseController
-}
+type stream struct{ *httpx.Stream }
 
 // streamTime is how long a client may take to read one event.
 const streamTime = 30 * time.Second
@@ -48,11 +44,7 @@ func (c *call) stream() (s *stream, end func(), err error) {
 			delete(a.streams, name)
 		}
 	}
-	s = &stream{c.w, http.NewResponseController(c.w)}
-	c.header("Content-Type", eventStream)
-	c.header("Cache-Control", "no-store")
-	c.header("X-Accel-Buffering", "no") // a proxy shall not wait for more
-	return s, end, nil
+	return &stream{httpx.NewStream(c.w)}, end, nil
 }
 
 // send writes one event on one line of data, as popcorn-cli reads it.
@@ -61,19 +53,11 @@ func (s *stream) send(event string, data any) error {
 	if err != nil {
 		return err
 	}
-	return s.write(fmt.Sprintf("event: %s\ndata: %s\n\n", event, body))
+	return s.Send(fmt.Sprintf("event: %s\ndata: %s\n\n", event, body), streamTime)
 }
 
 // alive writes a comment, which readers pass over.
-func (s *stream) alive() error { return s.write(": alive\n\n") }
-
-func (s *stream) write(text string) error {
-	s.rc.SetWriteDeadline(time.Now().Add(streamTime)) // not supported by a test's recorder
-	if _, err := io.WriteString(s.w, text); err != nil {
-		return err
-	}
-	return s.rc.Flush()
-}
+func (s *stream) alive() error { return s.Send(": alive\n\n", streamTime) }
 
 // StreamStatus, StreamResult and StreamError are the data of Kernelbot's events.
 type streamStatusJSON struct {
@@ -101,9 +85,9 @@ func submitAndWait(c *call) (any, error) {
 		return nil, err
 	}
 	defer end()
-	s.rc.SetReadDeadline(time.Now().Add(uploadTime))
+	s.SetReadDeadline(time.Now().Add(uploadTime))
 	receipt, err := handIn(c, c.PathValue)
-	s.rc.SetReadDeadline(time.Time{}) // a stream has none: it would end with it
+	s.SetReadDeadline(time.Time{}) // a stream has none: it would end with it
 	if err != nil {
 		c.w.Header().Del("Content-Type")
 		return nil, err

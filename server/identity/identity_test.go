@@ -418,14 +418,14 @@ func FuzzStates(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	good := i.sign(state{Provider: "github", Browser: i.browser("n"), Next: "/", Until: time.Now().Add(time.Hour).Unix()})
+	good := i.seal("state", state{Provider: "github", Browser: i.browser("n"), Next: "/", Until: time.Now().Add(time.Hour).Unix()})
 	f.Add(good)
 	f.Add(base64.RawURLEncoding.EncodeToString([]byte(`{"cli_id":"0123456789abcdef","is_reset":true}`)))
 	f.Add(".")
 	f.Add(good[:40] + "\n" + good[40:])
 	f.Fuzz(func(t *testing.T, text string) {
 		if _, err := i.verify(text, "github", "n"); err == nil && text != good {
-			t.Errorf("verify(%q) accepts a state that was not signed", text)
+			t.Errorf("verify(%q) accepts a state that was not sealed", text)
 		}
 		if s, err := parseCLIState(text); err == nil && !cliID.MatchString(s.CLIID) {
 			t.Errorf("parseCLIState(%q) = %+v", text, s)

@@ -100,8 +100,8 @@ func (r *Reconciler) placesIn(ctx context.Context, runs []store.PlannedRun) (map
 // is none.
 func (r *Reconciler) row(gpu string) (pipelines.GPUType, bool) {
 	row, err := r.o.Fleet.Lookup(gpu)
-	var off *pipelines.OffError
-	return row, err == nil || errors.As(err, &off)
+	_, off := errors.AsType[*pipelines.OffError](err)
+	return row, err == nil || off
 }
 
 // typical is how long a run on a GPU type takes.
@@ -272,8 +272,8 @@ func (r *Reconciler) refresh(ctx context.Context) {
 		defer m.mu.Unlock()
 		m.asking = false
 		if err != nil {
-			var api *launcher.APIError
-			refused := errors.As(err, &api) && (api.Status == http.StatusUnauthorized || api.Status == http.StatusForbidden)
+			api, ok := errors.AsType[*launcher.APIError](err)
+			refused := ok && (api.Status == http.StatusUnauthorized || api.Status == http.StatusForbidden)
 			m.known = m.known && !refused && time.Since(m.listed) < machinesKept
 			r.o.Log.Warn("listing agents", "error", err, "numbers_kept", m.known)
 			return

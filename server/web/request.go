@@ -233,11 +233,7 @@ func refusedStatus(why store.Why) int {
 }
 
 // see sends the browser on to another page after a form.
-func (r *request) see(path string) error {
-	r.w.Header().Set("Cache-Control", "no-store")
-	http.Redirect(r.w, r.Request, path, http.StatusSeeOther)
-	return nil
-}
+func (r *request) see(path string) error { return httpx.See(r.w, r.Request, path) }
 
 func boardPath(board, gpu string) string {
 	path := "/b/" + url.PathEscape(board)
