@@ -129,7 +129,7 @@ func (t *tx) admit(in *Submission) (board int64, late bool) {
 		t.refuse(UnknownGPU, "GPU %s: board %s has %s", text.Quote(text.Shorten(in.GPU, 100)), in.Board, strings.Join(gpus, ", "))
 	}
 	if visibility != Public && !in.AnyTime {
-		if !one[bool](t, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board) {
+		if !value[bool](t, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board) {
 			t.refuse(NotInvited, "board %s is closed, and you have no invite to it", in.Board)
 		}
 	}
@@ -183,7 +183,7 @@ func (t *tx) keepCode(code []byte) (id int64) {
 		}
 		t.exec(`INSERT INTO lb.code_files (code) VALUES ($1) ON CONFLICT (hash) DO NOTHING`, code)
 	}
-	return one[int64](t, `SELECT id FROM lb.code_files WHERE hash = $1`, hash)
+	return value[int64](t, `SELECT id FROM lb.code_files WHERE hash = $1`, hash)
 }
 
 // reuseTime is how old a result may be that stands for a new evaluation: machines
@@ -227,7 +227,7 @@ func (t *tx) reuse(in *Submission, id, board, code int64, digest string) (runID 
 // copyRuns copies the public rows that a submission has on a GPU type.
 func (t *tx) copyRuns(from, target int64, gpu string) {
 	for _, id := range values[int64](t, `SELECT id FROM lb.runs WHERE submission_id = $1 AND runner = $2 AND NOT secret ORDER BY id`, from, gpu) {
-		made := one[int64](t, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
+		made := value[int64](t, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
 			SELECT $1, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info FROM lb.runs WHERE id = $2 RETURNING id`, target, id)
 		t.exec(`INSERT INTO own.run_evidence (run_id, harness, self_checked, sandbox, ambiguous, low, high)
 			SELECT $1, harness, self_checked, sandbox, ambiguous, low, high FROM own.run_evidence WHERE run_id = $2`, made, id)

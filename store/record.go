@@ -55,7 +55,7 @@ func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result, raw 
 		if p.Secret || raw == nil {
 			return
 		}
-		board := one[int64](t, `SELECT leaderboard_id FROM lb.submission WHERE id = $1`, p.Submission)
+		board := value[int64](t, `SELECT leaderboard_id FROM lb.submission WHERE id = $1`, p.Submission)
 		t.exec(`INSERT INTO own.report (run_id, submission_id, body, task, created_at) VALUES ($1, $2, $3, $4, $5)`,
 			p.RunID, p.Submission, pack(raw), t.taskDigest(board), s.now())
 	})
@@ -94,8 +94,8 @@ func (s *Store) end(ctx context.Context, p PlannedRun, what, outcome string, kee
 // Errors: [ErrNotFound] when the submission is gone.
 func (t *tx) lockOwner(submission int64) {
 	const owner = `SELECT user_id FROM lb.submission WHERE id = $1`
-	t.lockUser(one[string](t, owner, submission))
-	one[string](t, owner, submission) // whoever held the lock may have deleted it
+	t.lockUser(value[string](t, owner, submission))
+	value[string](t, owner, submission) // whoever held the lock may have deleted it
 }
 
 // finish marks the submission as done when none of its planned runs is open.
@@ -137,7 +137,7 @@ func (t *tx) insertRuns(submission int64, gpu string, secret bool, r *schema.Res
 	if t.db.Kind == database.Postgres {
 		statement = `SELECT coalesce(l.task->>'ranking_by', '') FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`
 	}
-	rankingBy := one[string](t, statement, submission)
+	rankingBy := value[string](t, statement, submission)
 	system := t.column(map[string]any{"gpu": clean(r.System.GPU), "device_count": r.System.DeviceCount, "cpu": clean(r.System.CPU),
 		"runtime": clean(r.System.Runtime), "platform": clean(r.System.Platform), "torch": clean(r.System.Torch), "hostname": clean(r.System.Hostname)})
 	for _, run := range r.Runs {
@@ -154,7 +154,7 @@ func (t *tx) insertRuns(submission int64, gpu string, secret bool, r *schema.Res
 				}
 			}
 		}
-		id := one[int64](t, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
+		id := value[int64](t, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id`,
 			submission, run.Start, run.End, text.Line(run.Name, 40), secret, gpu, figure, passed, compilation, meta, report, system)
 		t.exec(`INSERT INTO own.run_evidence (run_id, harness, self_checked, sandbox, ambiguous, low, high) VALUES ($1, $2, $3, $4, $5, $6, $7)`,

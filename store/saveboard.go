@@ -117,7 +117,7 @@ func (t *tx) updateBoard(id int64, b *Board, column string, force bool) (parts [
 		t.fail(err)
 		return nil
 	}
-	used := one[bool](t, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id)
+	used := value[bool](t, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id)
 	if used && len(hard) > 0 && !force {
 		t.fail(fmt.Errorf("%s would change, and it has submissions: their results could not be compared any more", strings.Join(hard, ", ")))
 	}
@@ -241,8 +241,8 @@ func (t *tx) lockWhole(board int64) {
 	if t.db.Kind == database.SQLite {
 		return
 	}
-	one[int64](t, `SELECT id FROM lb.leaderboard WHERE id = $1 {lock}`, board)
-	if one[int](t, `SELECT count(DISTINCT user_id) FROM lb.submission WHERE leaderboard_id = $1`, board) != len(locked) {
+	value[int64](t, `SELECT id FROM lb.leaderboard WHERE id = $1 {lock}`, board)
+	if value[int](t, `SELECT count(DISTINCT user_id) FROM lb.submission WHERE leaderboard_id = $1`, board) != len(locked) {
 		t.fail(database.ErrConflict)
 	}
 }

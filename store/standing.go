@@ -125,7 +125,7 @@ const bestVerdicts = `SELECT leaderboard_id, gpu, user_id, submission_id, score,
 
 // all judges every submission, a batch at a time.
 func (t *tx) all(do func([]judged)) {
-	last := one[int64](t, `SELECT coalesce(max(id), 0) FROM lb.submission`)
+	last := value[int64](t, `SELECT coalesce(max(id), 0) FROM lb.submission`)
 	for first := int64(1); first <= last && t.err == nil; first += batch {
 		do(t.facts(first, first+batch-1))
 	}

@@ -85,7 +85,7 @@ func (t *tx) clock() time.Time {
 	if t.db.Kind == database.SQLite {
 		return t.now()
 	}
-	return one[time.Time](t, `SELECT clock_timestamp()`)
+	return value[time.Time](t, `SELECT clock_timestamp()`)
 }
 
 // A tx is a transaction, or a connection that only reads, as the store's functions
@@ -166,8 +166,8 @@ func (t *tx) get(into dest, statement string, args ...any) {
 	}
 }
 
-// one reads the one column of the row of a query, see [tx.get].
-func one[T any](t *tx, statement string, args ...any) (v T) {
+// value reads the one column of the row of a query, see [tx.get].
+func value[T any](t *tx, statement string, args ...any) (v T) {
 	t.get(dest{&v}, statement, args...)
 	return v
 }

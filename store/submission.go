@@ -112,7 +112,7 @@ func (s *Store) MarkHacked(ctx context.Context, id int64, why string) error {
 
 // boardOf is the name of a submission's board.
 func (t *tx) boardOf(submission int64) string {
-	return one[string](t, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission)
+	return value[string](t, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission)
 }
 
 // CancelSubmission ends what of a submission has not finished: its status is

@@ -46,7 +46,7 @@ func (s *Store) RemoveTest(ctx context.Context, board string, users ...string) e
 	}
 	defer s.counts.forget()
 	return s.change(ctx, "removing a test", func(t *tx) {
-		id := one[int64](t, `SELECT coalesce(max(id), 0) FROM lb.leaderboard WHERE name = $1`, board)
+		id := value[int64](t, `SELECT coalesce(max(id), 0) FROM lb.leaderboard WHERE name = $1`, board)
 		made := slices.Clone(users)
 		if id > 0 {
 			made = append(made, t.removeTestBoard(id)...)

@@ -46,7 +46,7 @@ const lockUser = `SELECT is_banned FROM lb.user_info WHERE id = $1 {lock}`
 // lockUser makes everything that may change the user's standings wait for this
 // transaction.
 func (t *tx) lockUser(id string) (banned bool) {
-	return one[bool](t, lockUser, id)
+	return value[bool](t, lockUser, id)
 }
 
 // NewCLIID gives a user, who is made when new, a CLI id, in place of any that was
@@ -132,7 +132,7 @@ func (s *Store) FinishLogin(ctx context.Context, cliID, provider, userID, name s
 		}
 		t.upsertUser(userID, text.Line(name, maxName))
 		t.lockUser(userID)
-		has := one[bool](t, `SELECT coalesce(cli_valid, false) FROM lb.user_info WHERE id = $1`, userID)
+		has := value[bool](t, `SELECT coalesce(cli_valid, false) FROM lb.user_info WHERE id = $1`, userID)
 		if has && !reset {
 			t.refuse(HasCLIID, "you have a CLI id already; register again to replace it")
 		}
@@ -240,7 +240,7 @@ func (s *Store) NewInvites(ctx context.Context, boards []string, n int) (codes [
 		}
 		for range n {
 			code := database.NewID()
-			invite := one[int64](t, `INSERT INTO lb.leaderboard_invite (code, created_at) VALUES ($1, $2) RETURNING id`, code, s.now())
+			invite := value[int64](t, `INSERT INTO lb.leaderboard_invite (code, created_at) VALUES ($1, $2) RETURNING id`, code, s.now())
 			for _, id := range ids {
 				t.exec(`INSERT INTO lb.leaderboard_invite_scope (invite_id, leaderboard_id) VALUES ($1, $2)`, invite, id)
 			}
@@ -264,7 +264,7 @@ func (t *tx) boardID(name string) (id int64) {
 //
 // Errors: [ErrNotFound].
 func (t *tx) named(name string) int64 {
-	return one[int64](t, `SELECT id FROM lb.leaderboard WHERE name = $1`, name)
+	return value[int64](t, `SELECT id FROM lb.leaderboard WHERE name = $1`, name)
 }
 
 // ClaimInvite gives an invite to a user and returns its boards. The same user may

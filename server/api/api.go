@@ -266,12 +266,12 @@ var statuses = map[store.Why]int{
 
 // refuse answers with an error. What is our own fault is logged, and not told.
 func (a *api) refuse(c *call, rt route, err error) {
-	var own interface{ answer(http.ResponseWriter) }
+	var answerer interface{ answer(http.ResponseWriter) }
 	var refused *store.Refusal
 	var large *http.MaxBytesError
 	switch {
-	case errors.As(err, &own):
-		own.answer(c.w)
+	case errors.As(err, &answerer):
+		answerer.answer(c.w)
 	case errors.As(err, &refused):
 		if refused.RetryAfter > 0 {
 			c.w.Header().Set("Retry-After", strconv.Itoa(max(1, int(refused.RetryAfter.Round(time.Second).Seconds()))))
