@@ -67,9 +67,9 @@ func open(text string, identities []age.Identity, most int) (*Secret, error) {
 		return nil, err
 	}
 	r, err := age.Decrypt(bytes.NewReader(file), identities...)
-	var unknown *age.NoIdentityMatchError
+	unknown, noIdentity := errors.AsType[*age.NoIdentityMatchError](err)
 	switch {
-	case errors.As(err, &unknown):
+	case noIdentity:
 		return nil, refusal("", refused.UnknownRecipient, "it is sealed for %s; none opens with the keys here", described(unknown.StanzaTypes))
 	case err != nil:
 		return nil, refusal("", refused.Altered, "its header is not as it was sealed")

@@ -2,9 +2,7 @@ package secrets
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -17,7 +15,7 @@ var denied = []string{
 	"NVIDIA_*", "CUDA_*", "HIP_*", "ROCR_*", "HSA_*",
 }
 
-var namePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,254}$`) })
+var namePattern = text.Pattern(`^[A-Z][A-Z0-9_]{0,254}$`)
 
 // CheckName reports why a secret cannot have this name, nil when it can.
 func CheckName(name string) error {

@@ -2,7 +2,6 @@ package secrets
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -97,13 +96,8 @@ func (r Recipient) String() string {
 //
 // Errors: none is left; hybrid ones beside others.
 func (rs Recipients) Current(now time.Time) (Recipients, error) {
-	var current Recipients
-	for _, r := range rs {
-		if r.Retired.IsZero() || now.Before(r.Retired) {
-			current = append(current, r)
-		}
-	}
-	if current == nil {
+	current := slices.DeleteFunc(slices.Clone(rs), func(r Recipient) bool { return !r.Retired.IsZero() && !now.Before(r.Retired) })
+	if len(current) == 0 {
 		return nil, errors.New("got no key that is in use, want at least one")
 	}
 	hybrid := slices.ContainsFunc(current, func(r Recipient) bool { return r.Key.Kind == Hybrid })
@@ -136,5 +130,5 @@ func (rs Recipients) KeyID() string {
 	}
 	slices.Sort(keys)
 	sum := sha256.Sum256([]byte(strings.Join(keys, "\n")))
-	return "set-" + hex.EncodeToString(sum[:8])
+	return fmt.Sprintf("set-%x", sum[:8])
 }

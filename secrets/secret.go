@@ -3,10 +3,8 @@ package secrets
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -68,10 +66,8 @@ type Claims struct {
 }
 
 var (
-	uuidPattern = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-	})
-	keyIDPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]{0,126}$`) })
+	uuidPattern  = text.Pattern(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+	keyIDPattern = text.Pattern(`^[a-z0-9][a-z0-9._+-]{0,126}$`)
 )
 
 // IsUUID reports whether s is a UUID as Buildkite writes it, in small letters.

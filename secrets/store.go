@@ -45,7 +45,8 @@ type Entry struct {
 // Comments and order survive [Store.Set].
 type Store struct {
 	root    *yaml.Node
-	Entries []Entry // in their order
+	list    *yaml.Node // of the secrets, in root
+	Entries []Entry    // in their order
 }
 
 // NewStore returns an empty one.
@@ -54,7 +55,7 @@ func NewStore() *Store {
 	if err != nil {
 		panic(err)
 	}
-	s.secrets().Style = 0
+	s.list.Style = 0
 	return s
 }
 
@@ -78,13 +79,13 @@ func ParseStore(file []byte) (*Store, error) {
 	if doc.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("line %d: got no mapping, want version and secrets", doc.Line)
 	}
-	version, secrets := (*yaml.Node)(nil), (*yaml.Node)(nil)
+	var version *yaml.Node
 	for i := 0; i < len(doc.Content); i += 2 {
 		switch key := doc.Content[i]; key.Value {
 		case "version":
 			version = doc.Content[i+1]
 		case "secrets":
-			secrets = doc.Content[i+1]
+			s.list = doc.Content[i+1]
 		default:
 			return nil, fmt.Errorf("line %d: got key %s, want version or secrets", key.Line, text.Quote(key.Value))
 		}
@@ -92,12 +93,12 @@ func ParseStore(file []byte) (*Store, error) {
 	if version == nil || version.Value != "1" {
 		return nil, errors.New("got no version 1")
 	}
-	if secrets == nil || secrets.Kind != yaml.MappingNode {
+	if s.list == nil || s.list.Kind != yaml.MappingNode {
 		return nil, errors.New("got no mapping secrets")
 	}
 	var faults []error
-	for i := 0; i < len(secrets.Content); i += 2 {
-		e, err := parseEntry(secrets.Content[i], secrets.Content[i+1])
+	for i := 0; i < len(s.list.Content); i += 2 {
+		e, err := parseEntry(s.list.Content[i], s.list.Content[i+1])
 		switch {
 		case err != nil:
 			faults = append(faults, err)
@@ -139,7 +140,7 @@ func parseEntry(key, value *yaml.Node) (*Entry, error) {
 		default:
 			err = errors.New("want kid, issued, expires or envelope")
 		}
-		if wrong := new(time.ParseError); errors.As(err, &wrong) {
+		if _, wrong := errors.AsType[*time.ParseError](err); wrong {
 			err = fmt.Errorf("got %s, want a day as 2026-12-31", text.Quote(v.Value))
 		}
 		if err != nil {
@@ -174,27 +175,16 @@ func (s *Store) Set(secret *Secret, envelope string) {
 	} {
 		value.Content = append(value.Content, scalar(pair[0]), scalar(pair[1]))
 	}
-	list := s.secrets()
 	if i := slices.IndexFunc(s.Entries, func(o Entry) bool { return o.Name == e.Name }); i >= 0 {
 		e.Line = s.Entries[i].Line
-		s.Entries[i], list.Content[2*i+1] = e, value
+		s.Entries[i], s.list.Content[2*i+1] = e, value
 		return
 	}
 	s.Entries = append(s.Entries, e)
-	list.Content = append(list.Content, scalar(e.Name), value)
+	s.list.Content = append(s.list.Content, scalar(e.Name), value)
 }
 
 func scalar(value string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: value} }
-
-func (s *Store) secrets() *yaml.Node {
-	doc := s.root.Content[0]
-	for i := 0; i < len(doc.Content); i += 2 {
-		if doc.Content[i].Value == "secrets" {
-			return doc.Content[i+1]
-		}
-	}
-	return nil // not of a store that was parsed
-}
 
 // Encode is the file's text.
 func (s *Store) Encode() ([]byte, error) {

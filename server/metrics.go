@@ -50,8 +50,8 @@ func newMetrics(s *Server) *metrics {
 	counter("kbserve_buildkite_requests_total", "Requests to Buildkite's REST API.", func() float64 { return float64(calls().Total) })
 	counter("kbserve_buildkite_creates_total", "Requests that make builds.", func() float64 { return float64(calls().Creates) })
 	counter("kbserve_buildkite_polls_total", "Requests about builds that run.", func() float64 { return float64(calls().Polls) })
-	counter("kbserve_webhook_hints_total", "Events that told of a build's end.", func() float64 { return float64(s.webhook.Stats().Hints) })
-	counter("kbserve_webhook_refused_total", "Events that were refused.", func() float64 { return float64(s.webhook.Stats().Refused) })
+	counter("kbserve_webhook_hints_total", "Events that told of a build's end.", func() float64 { return float64(s.webhook.Hints()) })
+	counter("kbserve_webhook_refused_total", "Events that were refused.", func() float64 { return float64(s.webhook.Refused()) })
 	return m
 }
 

@@ -2,10 +2,8 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"path"
 	"regexp"
@@ -41,16 +39,6 @@ type Submission struct {
 	Fresh    bool      // is evaluated, also where the board takes the result that the same text has
 
 	Priority int // smaller goes first; 0 is the usual
-
-	// Runs are the evaluations to plan: their ids and whether they are secret.
-	// Without any, a public one, and in mode leaderboard a secret one beside it.
-	Runs []NewRun
-}
-
-// A NewRun is one evaluation to plan. ID names it for ever; "" makes one.
-type NewRun struct {
-	ID     string
-	Secret bool
 }
 
 // Accepted says under which ids a submission is kept.
@@ -60,10 +48,7 @@ type Accepted struct {
 	RunIDs      []string // of the planned runs, in order
 }
 
-var (
-	userID  = regexp.MustCompile(`^[0-9]{1,20}$`)
-	hexadec = regexp.MustCompile(`^[A-Za-z0-9_-]{8,64}$`)
-)
+var userID = regexp.MustCompile(`^[0-9]{1,20}$`)
 
 // Accept stores a submission with its code, job status and planned runs: all of
 // it or nothing. When it returns, nothing of it can be lost.
@@ -88,28 +73,15 @@ func (s *Store) Accept(ctx context.Context, in Submission) (out Accepted, err er
 			out.RunIDs = append(out.RunIDs, reused)
 			return
 		}
-		out.RunIDs = t.plan(&in, out.ID, now)
+		out.RunIDs = t.plan([]job{{out.ID, in.GPU, in.Mode}}, in.Priority, "")
 		t.tell(Signal{Kind: SignalPlanned}, submissionSignal(out.ID))
 		t.judge(out.ID)
 	})
 	return out, err
 }
 
-// plan plans the runs of a submission that is new.
-func (t *tx) plan(in *Submission, submission int64, now time.Time) (ids []string) {
-	for _, run := range in.Runs {
-		t.exec(`INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8)`,
-			run.ID, submission, in.GPU, in.Mode, run.Secret, in.Priority, StatePlanned, now)
-		ids = append(ids, run.ID)
-	}
-	return ids
-}
-
 // check looks at what needs no database, and brings names into their kept form.
 func (in *Submission) check() error {
-	refuse := func(format string, args ...any) error {
-		return &Refusal{Why: Invalid, Text: fmt.Sprintf(format, args...)}
-	}
 	if slash := strings.LastIndexAny(in.FileName, `/\`); slash >= 0 {
 		in.FileName = in.FileName[slash+1:]
 	}
@@ -119,32 +91,17 @@ func (in *Submission) check() error {
 	}
 	switch {
 	case len(in.FileName) > maxName || in.FileName != text.Line(in.FileName, maxName):
-		return refuse("file name: got %d bytes or characters that cannot be printed, want a plain name of at most %d bytes", len(in.FileName), maxName)
+		return NewRefusal(Invalid, "file name: got %d bytes or characters that cannot be printed, want a plain name of at most %d bytes", len(in.FileName), maxName)
 	case !slices.Contains(task.Extensions(), path.Ext(in.FileName)) || in.FileName == path.Ext(in.FileName):
-		return refuse("file name: got %s, want one that ends in %s", text.Quote(in.FileName), strings.Join(task.Extensions(), ", "))
+		return NewRefusal(Invalid, "file name: got %s, want one that ends in %s", text.Quote(in.FileName), strings.Join(task.Extensions(), ", "))
 	case len(in.Code) == 0:
-		return refuse("file: it is empty")
+		return NewRefusal(Invalid, "file: it is empty")
 	case len(in.Code) > MaxCode:
-		return refuse("file: got %d bytes, want at most %d", len(in.Code), MaxCode)
+		return NewRefusal(Invalid, "file: got %d bytes, want at most %d", len(in.Code), MaxCode)
 	case !utf8.Valid(in.Code) || bytes.IndexByte(in.Code, 0) >= 0:
-		return refuse("file: want UTF-8 text without U+0000")
+		return NewRefusal(Invalid, "file: want UTF-8 text without U+0000")
 	case in.Mode == schema.ModePrivate || !slices.Contains(schema.Modes(), in.Mode):
-		return refuse("mode: got %s, want one of test, benchmark, profile, leaderboard", text.Quote(text.Shorten(in.Mode, 40)))
-	case len(in.Runs) > 16:
-		return refuse("planned runs: got %d, want at most 16", len(in.Runs))
-	}
-	in.Runs = slices.Clone(in.Runs)
-	if len(in.Runs) == 0 {
-		in.Runs = []NewRun{{}}
-		if in.Mode == schema.ModeLeaderboard {
-			in.Runs = append(in.Runs, NewRun{Secret: true})
-		}
-	}
-	for i := range in.Runs {
-		in.Runs[i].ID = cmp.Or(in.Runs[i].ID, database.NewID())
-		if !hexadec.MatchString(in.Runs[i].ID) {
-			return refuse("run id: want 8 to 64 letters, digits, - or _")
-		}
+		return NewRefusal(Invalid, "mode: got %s, want one of test, benchmark, profile, leaderboard", text.Quote(text.Shorten(in.Mode, 40)))
 	}
 	return nil
 }
@@ -172,9 +129,7 @@ func (t *tx) admit(in *Submission) (board int64, late bool) {
 		t.refuse(UnknownGPU, "GPU %s: board %s has %s", text.Quote(text.Shorten(in.GPU, 100)), in.Board, strings.Join(gpus, ", "))
 	}
 	if visibility != Public && !in.AnyTime {
-		var invited bool
-		t.get(dest{&invited}, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board)
-		if !invited {
+		if !value[bool](t, `SELECT count(*) > 0 FROM lb.leaderboard_invite i JOIN lb.leaderboard_invite_scope c ON c.invite_id = i.id WHERE i.user_id = $1 AND c.leaderboard_id = $2`, in.UserID, board) {
 			t.refuse(NotInvited, "board %s is closed, and you have no invite to it", in.Board)
 		}
 	}
@@ -219,8 +174,7 @@ func (t *tx) limits(board int64, in *Submission) {
 // keepCode returns the id of a file with this text, which is kept once. Two that
 // come at the same time become one.
 func (t *tx) keepCode(code []byte) (id int64) {
-	sum := sha256.Sum256(code)
-	hash := hex.EncodeToString(sum[:])
+	hash := fmt.Sprintf("%x", sha256.Sum256(code))
 	if t.db.Kind == database.SQLite {
 		t.exec(`INSERT INTO lb.code_files (code, hash) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING`, code, hash)
 	} else { // its hash is generated; looked for first, as a conflict burns an id
@@ -229,8 +183,7 @@ func (t *tx) keepCode(code []byte) (id int64) {
 		}
 		t.exec(`INSERT INTO lb.code_files (code) VALUES ($1) ON CONFLICT (hash) DO NOTHING`, code)
 	}
-	t.get(dest{&id}, `SELECT id FROM lb.code_files WHERE hash = $1`, hash)
-	return id
+	return value[int64](t, `SELECT id FROM lb.code_files WHERE hash = $1`, hash)
 }
 
 // reuseTime is how old a result may be that stands for a new evaluation: machines
@@ -241,8 +194,7 @@ const reuseTime = 24 * time.Hour
 func (t *tx) taskDigest(board int64) string {
 	var text, harness string
 	t.get(dest{&text, &harness}, `SELECT CAST(l.task AS text), coalesce(b.task_harness, '') FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.id = $1`, board)
-	sum := sha256.Sum256([]byte(harness + "\x00" + text))
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(harness+"\x00"+text)))
 }
 
 // reuse gives a submission in mode test, which nobody ranks by, the result that the
@@ -250,7 +202,7 @@ func (t *tx) taskDigest(board int64) string {
 // the task was the same when that one came, when its result came, and now. It
 // returns the id of the run that stands for the one that is saved, "" for none.
 func (t *tx) reuse(in *Submission, id, board, code int64, digest string) (runID string) {
-	if in.Mode != schema.ModeTest || in.Fresh || len(in.Runs) != 1 || in.Runs[0].Secret {
+	if in.Mode != schema.ModeTest || in.Fresh {
 		return ""
 	}
 	var from int64
@@ -262,7 +214,7 @@ func (t *tx) reuse(in *Submission, id, board, code int64, digest string) (runID 
 		ORDER BY s.id DESC LIMIT 1`, board, code, in.GPU, digest, t.now().Add(-reuseTime)) {
 		return ""
 	}
-	runID, now := in.Runs[0].ID, t.now()
+	runID, now := database.NewID(), t.now()
 	// Without the times at which it began and finished: nothing ran.
 	t.exec(`INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, build_number, build_id, free_at, created_at, changed_at)
 		SELECT $1, $2, gpu, mode, secret, priority, state, build_number, build_id, $4, $4, $4 FROM own.planned_run WHERE run_id = $3`, runID, id, old, now)
@@ -275,8 +227,7 @@ func (t *tx) reuse(in *Submission, id, board, code int64, digest string) (runID 
 // copyRuns copies the public rows that a submission has on a GPU type.
 func (t *tx) copyRuns(from, target int64, gpu string) {
 	for _, id := range values[int64](t, `SELECT id FROM lb.runs WHERE submission_id = $1 AND runner = $2 AND NOT secret ORDER BY id`, from, gpu) {
-		var made int64
-		t.get(dest{&made}, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
+		made := value[int64](t, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
 			SELECT $1, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info FROM lb.runs WHERE id = $2 RETURNING id`, target, id)
 		t.exec(`INSERT INTO own.run_evidence (run_id, harness, self_checked, sandbox, ambiguous, low, high)
 			SELECT $1, harness, self_checked, sandbox, ambiguous, low, high FROM own.run_evidence WHERE run_id = $2`, made, id)

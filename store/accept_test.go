@@ -60,7 +60,6 @@ func TestAcceptRefuses(t *testing.T) {
 			{"UTF-8", Invalid, func(in *Submission) { in.Code = []byte("my kernel\xff") }},
 			{"mode", Invalid, func(in *Submission) { in.Mode = schema.ModePrivate }},
 			{"mode", Invalid, func(in *Submission) { in.Mode = "rank" }},
-			{"run id", Invalid, func(in *Submission) { in.Runs = []NewRun{{ID: "a/b"}} }},
 			{"unknown board", UnknownBoard, func(in *Submission) { in.Board = "nope" }},
 			{"has B200, H100", UnknownGPU, func(in *Submission) { in.GPU = "h100" }},
 			{"not submit here", Banned, func(in *Submission) { in.UserID = "99" }},

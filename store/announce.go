@@ -66,8 +66,7 @@ func (s *Store) Announce(ctx context.Context, board string) (changes []Announcem
 // later ranking.
 func (t *tx) claimAnnouncement(board string, target boardGPU) *Announcement {
 	first := t.exec(`INSERT INTO own.announced (leaderboard_id, gpu, top) VALUES ($1, $2, '[]') ON CONFLICT (leaderboard_id, gpu) DO NOTHING`, target.board, target.gpu)
-	var cached string
-	t.get(dest{&cached}, `SELECT top FROM own.announced WHERE leaderboard_id = $1 AND gpu = $2 {lock}`, target.board, target.gpu)
+	cached := value[string](t, `SELECT top FROM own.announced WHERE leaderboard_id = $1 AND gpu = $2 {lock}`, target.board, target.gpu)
 	c := &Announcement{Board: board, GPU: target.gpu, Now: t.leaders(board, target)}
 	if t.err != nil {
 		return nil
@@ -116,8 +115,7 @@ func (s *Store) RanksPublicly(ctx context.Context, gpu string, submission int64)
 	return ranks, err
 }
 
-func (t *tx) ranks(gpu string, submission int64) (ranks bool) {
-	t.get(dest{&ranks}, `SELECT EXISTS (SELECT 1 FROM own.verdict v JOIN lb.leaderboard l ON l.id = v.leaderboard_id WHERE v.submission_id = $1 AND v.gpu = $2 AND v.ranks AND l.visibility = $3)`,
+func (t *tx) ranks(gpu string, submission int64) bool {
+	return value[bool](t, `SELECT EXISTS (SELECT 1 FROM own.verdict v JOIN lb.leaderboard l ON l.id = v.leaderboard_id WHERE v.submission_id = $1 AND v.gpu = $2 AND v.ranks AND l.visibility = $3)`,
 		submission, gpu, Public)
-	return ranks
 }

@@ -162,7 +162,7 @@ func BenchmarkStore(b *testing.B) {
 			})
 			b.Run("history", func(b *testing.B) {
 				together(b, func(int) error {
-					steps, err := s.History(ctx, "board0", "H100")
+					steps, err := s.History(ctx, "board0", "H100", "")
 					if err == nil && len(steps) < 3 {
 						err = fmt.Errorf("the history has %d steps", len(steps))
 					}

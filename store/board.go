@@ -130,10 +130,7 @@ func (s *Store) Board(ctx context.Context, name string) (*Board, error) {
 		b.Ranked = t.ranked(b.ID, version)
 		b.Submissions = t.submissions()[b.ID]
 	})
-	if err != nil {
-		return nil, err
-	}
-	return b, nil
+	return b, err
 }
 
 // readTask reads a board's settings and its task, which stands in several tables.

@@ -89,7 +89,7 @@ func concurrentWriters(t *testing.T, steps int) {
 								mu.Unlock()
 							}
 						case what == 10 && id != 0:
-							err = s.Verify(ctx, id, "H100", true, result(rnd.IntN(2) == 0, 5))
+							err = s.verify(ctx, id, "H100", true, result(rnd.IntN(2) == 0, 5))
 						case what == 11 && rnd.IntN(3) == 0:
 							_, err = s.Rebuild(ctx)
 						case what == 11 && id != 0 && rnd.IntN(2) == 0:

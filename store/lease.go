@@ -55,13 +55,11 @@ type PlannedRun struct {
 // at once; nil is no bound, and a GPU type that room does not name gets none.
 func (s *Store) Claim(ctx context.Context, owner string, n int, room map[string]int, hold time.Duration) (claimed []PlannedRun, err error) {
 	err = s.change(ctx, "claiming planned runs", func(t *tx) {
-		claimed = nil
 		if s.db.Kind == database.Postgres { // two that count what is under way would both take the last place
 			t.exec(`SELECT pg_advisory_xact_lock($1)`, claimLock)
 		}
 		now := t.clock()
-		var p PlannedRun
-		t.each(p.columns(), func() { claimed = append(claimed, p) }, `SELECT `+plannedColumns+plannedFrom+`WHERE p.state IN ('creating', 'running') AND p.free_at <= $1 ORDER BY p.started_at, p.run_id LIMIT $2`, now, n)
+		claimed = t.plannedRuns(`WHERE p.state IN ('creating', 'running') AND p.free_at <= $1 ORDER BY p.started_at, p.run_id LIMIT $2`, now, n)
 		if len(claimed) < n {
 			claimed = append(claimed, t.next(n-len(claimed), room, now)...)
 		}
@@ -109,7 +107,7 @@ func (t *tx) next(n int, room map[string]int, now time.Time) (chosen []PlannedRu
 // waiting reads the runs that wait on GPU types with places left, nil being all. Of one
 // user's runs on a GPU type in a band, the first n are enough: a long line is not read
 // as a whole.
-func (t *tx) waiting(n int, left map[string]int, now time.Time) (waiting []PlannedRun) {
+func (t *tx) waiting(n int, left map[string]int, now time.Time) []PlannedRun {
 	args, only := []any{now, n, queue.PriorityBulk}, ""
 	for gpu, places := range left {
 		if places > 0 {
@@ -122,12 +120,10 @@ func (t *tx) waiting(n int, left map[string]int, now time.Time) (waiting []Plann
 	} else if only != "" {
 		only = " AND w.gpu IN (" + only[2:] + ")"
 	}
-	var p PlannedRun
-	t.each(p.columns(), func() { waiting = append(waiting, p) }, `SELECT `+plannedColumns+plannedFrom+`JOIN (
+	return t.plannedRuns(`JOIN (
 			SELECT w.run_id, row_number() OVER (PARTITION BY o.user_id, w.gpu, CASE WHEN w.priority < 0 THEN 0 WHEN w.priority < $3 THEN 1 ELSE 2 END ORDER BY w.priority, w.created_at, w.run_id) AS place
 			FROM own.planned_run w JOIN lb.submission o ON o.id = w.submission_id WHERE w.state = 'planned' AND w.free_at <= $1`+only+`
 		) f ON f.run_id = p.run_id WHERE f.place <= $2`, args...)
-	return waiting
 }
 
 // Creating says that a build is about to be made for the run, and that its
@@ -185,29 +181,21 @@ func inTurn(waiting []PlannedRun, begun map[queue.Share]int) []PlannedRun {
 	}, begun)
 }
 
-const plannedColumns = `p.run_id, p.submission_id, s.user_id, l.name, p.gpu, p.mode, p.secret, p.priority, p.state, p.build_number, p.build_id, p.fence, p.created_at, p.changed_at, p.started_at`
-
-const plannedFrom = ` FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id JOIN lb.leaderboard l ON l.id = s.leaderboard_id `
-
-func (p *PlannedRun) columns() dest {
-	return dest{&p.RunID, &p.Submission, &p.UserID, &p.Board, &p.GPU, &p.Mode, &p.Secret, &p.Priority, &p.State, &p.BuildNumber, &p.BuildID, &p.Fence, &p.Created, &p.Changed, &p.Started}
+// plannedRuns reads planned runs, p; which is what stands behind the tables.
+func (t *tx) plannedRuns(which string, args ...any) (runs []PlannedRun) {
+	var p PlannedRun
+	t.each(dest{&p.RunID, &p.Submission, &p.UserID, &p.Board, &p.GPU, &p.Mode, &p.Secret, &p.Priority, &p.State, &p.BuildNumber, &p.BuildID, &p.Fence, &p.Created, &p.Changed, &p.Started}, func() { runs = append(runs, p) },
+		`SELECT p.run_id, p.submission_id, s.user_id, l.name, p.gpu, p.mode, p.secret, p.priority, p.state, p.build_number, p.build_id, p.fence, p.created_at, p.changed_at, p.started_at
+		FROM own.planned_run p JOIN lb.submission s ON s.id = p.submission_id JOIN lb.leaderboard l ON l.id = s.leaderboard_id `+which, args...)
+	return runs
 }
 
 // Line lists everything that has not finished: what was begun, the oldest first,
 // and then what waits, in the order in which it goes on its GPU type.
 func (s *Store) Line(ctx context.Context) (line []PlannedRun, err error) {
 	err = s.snapshot(ctx, "reading the line", func(t *tx) {
-		var waiting []PlannedRun
-		line = nil
-		var p PlannedRun
-		t.each(p.columns(), func() {
-			if p.State == StatePlanned {
-				waiting = append(waiting, p)
-			} else {
-				line = append(line, p)
-			}
-		}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.state <> 'finished' ORDER BY p.started_at, p.run_id`)
-		line = append(line, inTurn(waiting, t.begun(s.now()))...)
+		line = t.plannedRuns(`WHERE p.state IN ('creating', 'running') ORDER BY p.started_at, p.run_id`)
+		line = append(line, inTurn(t.plannedRuns(`WHERE p.state = 'planned'`), t.begun(s.now()))...)
 	})
 	return line, err
 }

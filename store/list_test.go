@@ -122,20 +122,18 @@ func TestHistory(t *testing.T) {
 				t.Errorf("%s = submissions %v, %v; want %v", what, got, err, want)
 			}
 		}
-		steps, err := s.History(ctx, "sort", "H100")
+		steps, err := s.History(ctx, "sort", "H100", "")
 		expect("History", steps, err, 1, 3, 7) // an equal score is no step
-		steps, err = s.UserHistory(ctx, "sort", "H100", "2")
-		expect("UserHistory", steps, err, 2, 4)
-		steps, err = s.UserHistory(ctx, "sort", "H100", "")
-		expect("UserHistory of nobody", steps, err)
-		steps, err = s.History(ctx, "sort", "B200")
+		steps, err = s.History(ctx, "sort", "H100", "2")
+		expect("History of a user", steps, err, 2, 4)
+		steps, err = s.History(ctx, "sort", "B200", "")
 		expect("History on another GPU", steps, err)
 		if err := s.Delete(ctx, 3); err != nil {
 			t.Fatal(err)
 		}
-		steps, err = s.History(ctx, "sort", "H100")
+		steps, err = s.History(ctx, "sort", "H100", "")
 		expect("History after a deletion", steps, err, 1, 4, 7)
-		if _, err := s.History(ctx, "none", "H100"); !errors.Is(err, ErrNotFound) {
+		if _, err := s.History(ctx, "none", "H100", ""); !errors.Is(err, ErrNotFound) {
 			t.Errorf("History of no board: %v, want ErrNotFound", err)
 		}
 		if n, err := s.Count(ctx, "sort", "H100"); err != nil || n != 2 {

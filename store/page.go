@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -16,7 +15,7 @@ import (
 // Errors: [ErrNotFound] for a board that does not exist.
 func (s *Store) Page(ctx context.Context, board, gpu string, limit, offset int) (entries []ranking.Entry, total int, err error) {
 	if limit < 0 || offset < 0 {
-		return nil, 0, &Refusal{Why: Invalid, Text: fmt.Sprintf("page: got limit %d and offset %d, want 0 or more", limit, offset)}
+		return nil, 0, NewRefusal(Invalid, "page: got limit %d and offset %d, want 0 or more", limit, offset)
 	}
 	all, err := latest(ctx, s, &s.rankings, board, gpu, (*tx).ranking)
 	if err != nil {
@@ -76,18 +75,14 @@ type Step struct {
 }
 
 // History returns how the best score of a board on a GPU type came down, the oldest
-// step first. What does not rank (any more) is no part of it.
+// step first; with a user, how that user's own did. What does not rank (any more) is
+// no part of it.
 //
 // Errors: [ErrNotFound] for a board that does not exist.
-func (s *Store) History(ctx context.Context, board, gpu string) ([]Step, error) {
-	steps, err := latest(ctx, s, &s.histories, board, gpu, func(t *tx, target boardGPU) []Step { return t.steps(target, "") })
-	return slices.Clone(steps), wrap("reading the history of a board", err)
-}
-
-// UserHistory is [Store.History] of one user's own submissions.
-func (s *Store) UserHistory(ctx context.Context, board, gpu, userID string) (steps []Step, err error) {
+func (s *Store) History(ctx context.Context, board, gpu, userID string) (steps []Step, err error) {
 	if userID == "" {
-		return nil, nil
+		steps, err = latest(ctx, s, &s.histories, board, gpu, func(t *tx, target boardGPU) []Step { return t.steps(target, "") })
+		return slices.Clone(steps), wrap("reading the history of a board", err)
 	}
 	err = s.snapshot(ctx, "reading a user's history", func(t *tx) {
 		id, _ := t.version(board)

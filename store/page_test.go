@@ -36,7 +36,7 @@ func TestARankingIsKeptUntilItChanges(t *testing.T) {
 				if err != nil || got != want {
 					t.Errorf("after %s, the ranking is %q, %v; want %q", what, got, err, want)
 				}
-				steps, err := reads.History(ctx, "sort", "H100")
+				steps, err := reads.History(ctx, "sort", "H100", "")
 				got = ""
 				for _, step := range steps {
 					got += fmt.Sprintf("%s %d,", step.User, int(step.Score*1e9+0.5))
@@ -61,7 +61,7 @@ func TestARankingIsKeptUntilItChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		expect("deleting what is no standing", "2 1 bob 2 anna", "anna 500,bob 300,")
-		if err := writes.Verify(ctx, 1, "H100", true, result(false, 1)); err != nil {
+		if err := writes.verify(ctx, 1, "H100", true, result(false, 1)); err != nil {
 			t.Fatal(err)
 		}
 		expect("a late failure", "1 1 bob", "bob 300,")

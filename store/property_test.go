@@ -98,7 +98,7 @@ func checkCache(t *testing.T, s *Store, board, gpu, what string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps, err := s.History(ctx, board, gpu)
+	steps, err := s.History(ctx, board, gpu, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func standingsFollowTheRuns(t *testing.T, steps int) {
 					}
 					_, err = s.SaveBoards(ctx, []Board{strict}, SaveOptions{})
 				case "late":
-					err = s.Verify(ctx, submissions[i], gpus[rnd.IntN(2)], true, result(rnd.IntN(2) == 0, 1000))
+					err = s.verify(ctx, submissions[i], gpus[rnd.IntN(2)], true, result(rnd.IntN(2) == 0, 1000))
 				}
 			}
 			if err != nil {

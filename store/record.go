@@ -55,8 +55,7 @@ func (s *Store) Record(ctx context.Context, p PlannedRun, r *schema.Result, raw 
 		if p.Secret || raw == nil {
 			return
 		}
-		var board int64
-		t.get(dest{&board}, `SELECT leaderboard_id FROM lb.submission WHERE id = $1`, p.Submission)
+		board := value[int64](t, `SELECT leaderboard_id FROM lb.submission WHERE id = $1`, p.Submission)
 		t.exec(`INSERT INTO own.report (run_id, submission_id, body, task, created_at) VALUES ($1, $2, $3, $4, $5)`,
 			p.RunID, p.Submission, pack(raw), t.taskDigest(board), s.now())
 	})
@@ -94,11 +93,9 @@ func (s *Store) end(ctx context.Context, p PlannedRun, what, outcome string, kee
 //
 // Errors: [ErrNotFound] when the submission is gone.
 func (t *tx) lockOwner(submission int64) {
-	var user string
-	t.get(dest{&user}, `SELECT user_id FROM lb.submission WHERE id = $1`, submission)
-	t.lockUser(user)
-	// Whoever held the lock may have deleted it.
-	t.get(dest{&user}, `SELECT user_id FROM lb.submission WHERE id = $1`, submission)
+	const owner = `SELECT user_id FROM lb.submission WHERE id = $1`
+	t.lockUser(value[string](t, owner, submission))
+	value[string](t, owner, submission) // whoever held the lock may have deleted it
 }
 
 // finish marks the submission as done when none of its planned runs is open.
@@ -134,26 +131,13 @@ func (t *tx) finish(submission int64) {
 	t.exec(`UPDATE lb.submission SET done = true WHERE id = $1`, submission)
 }
 
-// Verify adds the runs of a further evaluation to a submission that has finished:
-// a late look at a secret run, say. What ranks changes with it.
-//
-// Errors: [ErrNotFound].
-func (s *Store) Verify(ctx context.Context, submission int64, gpu string, secret bool, r *schema.Result) error {
-	return s.change(ctx, "adding runs to a submission", func(t *tx) {
-		t.lockOwner(submission)
-		t.insertRuns(submission, gpu, secret, r)
-		t.judge(submission)
-	})
-}
-
 // insertRuns writes one row for each run, as Kernelbot does, and its evidence.
 func (t *tx) insertRuns(submission int64, gpu string, secret bool, r *schema.Result) {
-	var rankingBy string
 	statement := `SELECT coalesce(json_extract(l.task, '$.ranking_by'), '') FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`
 	if t.db.Kind == database.Postgres {
 		statement = `SELECT coalesce(l.task->>'ranking_by', '') FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`
 	}
-	t.get(dest{&rankingBy}, statement, submission)
+	rankingBy := value[string](t, statement, submission)
 	system := t.column(map[string]any{"gpu": clean(r.System.GPU), "device_count": r.System.DeviceCount, "cpu": clean(r.System.CPU),
 		"runtime": clean(r.System.Runtime), "platform": clean(r.System.Platform), "torch": clean(r.System.Torch), "hostname": clean(r.System.Hostname)})
 	for _, run := range r.Runs {
@@ -170,8 +154,7 @@ func (t *tx) insertRuns(submission int64, gpu string, secret bool, r *schema.Res
 				}
 			}
 		}
-		var id int64
-		t.get(dest{&id}, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
+		id := value[int64](t, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id`,
 			submission, run.Start, run.End, text.Line(run.Name, 40), secret, gpu, figure, passed, compilation, meta, report, system)
 		t.exec(`INSERT INTO own.run_evidence (run_id, harness, self_checked, sandbox, ambiguous, low, high) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
@@ -256,18 +239,14 @@ func (s *Store) Reports(ctx context.Context, submission int64) (reports []Report
 			reports = append(reports, r)
 		}, `SELECT r.run_id, p.gpu, r.body FROM own.report r JOIN own.planned_run p ON p.run_id = r.run_id WHERE r.submission_id = $1 AND NOT p.secret ORDER BY r.created_at, r.run_id`, submission)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return reports, nil
+	return reports, err
 }
 
 // An Evaluation is what a planned run's payload is made of.
 type Evaluation struct {
-	Task     *task.Task
-	File     schema.File // the submission, under its own name
-	Seed     *int64      // of a secret run: the board's; nil: the task's own
-	UserName string
+	Task *task.Task
+	File schema.File // the submission, under its own name
+	Seed *int64      // of a secret run: the board's; nil: the task's own
 }
 
 // Evaluation reads what a planned run evaluates, as it is now: a task that was
@@ -280,8 +259,8 @@ func (s *Store) Evaluation(ctx context.Context, p PlannedRun) (*Evaluation, erro
 	var seed int64
 	var code []byte
 	err := s.read(ctx, "reading what a run evaluates", func(t *tx) {
-		t.get(dest{&column, &harness, &seed, &e.File.Name, &code, &e.UserName}, `SELECT CAST(l.task AS text), coalesce(b.task_harness, ''), l.secret_seed, s.file_name, c.code, coalesce(u.user_name, '')
-			FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id JOIN lb.user_info u ON u.id = s.user_id
+		t.get(dest{&column, &harness, &seed, &e.File.Name, &code}, `SELECT CAST(l.task AS text), coalesce(b.task_harness, ''), l.secret_seed, s.file_name, c.code
+			FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id
 			LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE s.id = $1`, p.Submission)
 	})
 	if err != nil {

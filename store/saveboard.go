@@ -117,8 +117,7 @@ func (t *tx) updateBoard(id int64, b *Board, column string, force bool) (parts [
 		t.fail(err)
 		return nil
 	}
-	var used bool
-	t.get(dest{&used}, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id)
+	used := value[bool](t, `SELECT count(*) > 0 FROM (SELECT id FROM lb.submission WHERE leaderboard_id = $1 LIMIT 1) s`, id)
 	if used && len(hard) > 0 && !force {
 		t.fail(fmt.Errorf("%s would change, and it has submissions: their results could not be compared any more", strings.Join(hard, ", ")))
 	}
@@ -242,11 +241,8 @@ func (t *tx) lockWhole(board int64) {
 	if t.db.Kind == database.SQLite {
 		return
 	}
-	var id int64
-	t.get(dest{&id}, `SELECT id FROM lb.leaderboard WHERE id = $1 {lock}`, board)
-	var now int
-	t.get(dest{&now}, `SELECT count(DISTINCT user_id) FROM lb.submission WHERE leaderboard_id = $1`, board)
-	if now != len(locked) {
+	value[int64](t, `SELECT id FROM lb.leaderboard WHERE id = $1 {lock}`, board)
+	if value[int](t, `SELECT count(DISTINCT user_id) FROM lb.submission WHERE leaderboard_id = $1`, board) != len(locked) {
 		t.fail(database.ErrConflict)
 	}
 }

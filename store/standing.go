@@ -59,43 +59,27 @@ func (t *tx) places(submission int64) map[place]bool {
 	return found
 }
 
-// insertVerdicts writes many rows in one statement each 500.
 func (t *tx) insertVerdicts(list []judged) {
-	var values []string
-	var args []any
-	flush := func() {
-		if len(values) == 0 {
-			return
-		}
-		t.exec(`INSERT INTO own.verdict (submission_id, gpu, leaderboard_id, user_id, ranks, reason, score, low, high) VALUES `+strings.Join(values, ", "), args...)
-		values, args = values[:0], args[:0]
-	}
+	var rows [][]any
 	for _, j := range list {
 		for _, v := range j.verdicts {
-			n := len(args)
-			values = append(values, fmt.Sprintf("($%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d, $%d)", n+1, n+2, n+3, n+4, n+5, n+6, n+7, n+8, n+9))
-			args = append(args, j.id, v.GPU, j.board, j.user, v.Ranks, v.Reason, v.Score, v.Low, v.High)
-			if len(values) == 500 {
-				flush()
-			}
+			rows = append(rows, []any{j.id, v.GPU, j.board, j.user, v.Ranks, v.Reason, v.Score, v.Low, v.High})
 		}
 	}
-	flush()
+	t.insert(`own.verdict (submission_id, gpu, leaderboard_id, user_id, ranks, reason, score, low, high)`, rows)
 }
 
 // standings makes each place what its user's best verdict says. Of equal scores
 // the older submission counts. What is kept of the boards' rankings elsewhere is
 // old from then on.
 func (t *tx) standings(affected map[place]bool) {
+	boards := map[int64]bool{}
 	for p := range affected {
+		boards[p.board] = true
 		t.exec(`DELETE FROM own.standing WHERE leaderboard_id = $1 AND gpu = $2 AND user_id = $3`, p.board, p.gpu, p.user)
 		t.exec(`INSERT INTO own.standing (leaderboard_id, gpu, user_id, submission_id, score, low, high)
 			SELECT leaderboard_id, gpu, user_id, submission_id, score, low, high FROM own.verdict
 			WHERE ranks AND leaderboard_id = $1 AND gpu = $2 AND user_id = $3 ORDER BY score, submission_id LIMIT 1`, p.board, p.gpu, p.user)
-	}
-	boards := map[int64]bool{}
-	for p := range affected {
-		boards[p.board] = true
 	}
 	for _, board := range slices.Sorted(maps.Keys(boards)) {
 		t.moved(`l.id = $1`, board)
@@ -141,8 +125,7 @@ const bestVerdicts = `SELECT leaderboard_id, gpu, user_id, submission_id, score,
 
 // all judges every submission, a batch at a time.
 func (t *tx) all(do func([]judged)) {
-	var last int64
-	t.get(dest{&last}, `SELECT coalesce(max(id), 0) FROM lb.submission`)
+	last := value[int64](t, `SELECT coalesce(max(id), 0) FROM lb.submission`)
 	for first := int64(1); first <= last && t.err == nil; first += batch {
 		do(t.facts(first, first+batch-1))
 	}

@@ -7,6 +7,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/store/database"
@@ -70,8 +73,7 @@ func (s *Store) Installation(ctx context.Context) (id string, err error) {
 
 // wrap says what was being done. A refusal speaks for itself.
 func wrap(what string, err error) error {
-	var refused *Refusal
-	if err == nil || errors.As(err, &refused) {
+	if _, refused := errors.AsType[*Refusal](err); err == nil || refused {
 		return err
 	}
 	return fmt.Errorf("%s: %w", what, err)
@@ -79,12 +81,11 @@ func wrap(what string, err error) error {
 
 // clock is the time that leases are counted in: the database's own if several
 // machines share it.
-func (t *tx) clock() (now time.Time) {
+func (t *tx) clock() time.Time {
 	if t.db.Kind == database.SQLite {
 		return t.now()
 	}
-	t.get(dest{&now}, `SELECT clock_timestamp()`)
-	return now
+	return value[time.Time](t, `SELECT clock_timestamp()`)
 }
 
 // A tx is a transaction, or a connection that only reads, as the store's functions
@@ -108,7 +109,7 @@ func (t *tx) fail(err error) {
 
 // refuse ends the transaction with a [Refusal].
 func (t *tx) refuse(why Why, format string, args ...any) {
-	t.fail(&Refusal{Why: why, Text: fmt.Sprintf(format, args...)})
+	t.fail(NewRefusal(why, format, args...))
 }
 
 // exec runs a statement and returns how many rows it changed. A time among args is
@@ -118,6 +119,28 @@ func (t *tx) exec(statement string, args ...any) (n int64) {
 		n, t.err = t.db.Exec(t.ctx, t.on, statement, stamped(args)...)
 	}
 	return n
+}
+
+// insert writes rows, many in one statement; into names the table and its columns.
+func (t *tx) insert(into string, rows [][]any) {
+	for part := range slices.Chunk(rows, 500) {
+		var values []string
+		var args []any
+		for _, row := range part {
+			values = append(values, "("+placeholders(len(args), len(row))+")")
+			args = append(args, row...)
+		}
+		t.exec(`INSERT INTO `+into+` VALUES `+strings.Join(values, ", "), args...)
+	}
+}
+
+// placeholders are those of n arguments after the first ones.
+func placeholders(first, n int) string {
+	marks := make([]string, n)
+	for i := range marks {
+		marks[i] = "$" + strconv.Itoa(first+i+1)
+	}
+	return strings.Join(marks, ", ")
 }
 
 // A dest is the list of pointers to what the columns of a row are read into.
@@ -141,6 +164,12 @@ func (t *tx) get(into dest, statement string, args ...any) {
 	if !t.find(into, statement, args...) {
 		t.fail(ErrNotFound)
 	}
+}
+
+// value reads the one column of the row of a query, see [tx.get].
+func value[T any](t *tx, statement string, args ...any) (v T) {
+	t.get(dest{&v}, statement, args...)
+	return v
 }
 
 // each reads the rows of a query, one after the other into the same variables, and
@@ -240,6 +269,11 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string { return r.Text }
+
+// NewRefusal makes a [Refusal] with its text formatted.
+func NewRefusal(why Why, format string, args ...any) *Refusal {
+	return &Refusal{Why: why, Text: fmt.Sprintf(format, args...)}
+}
 
 // Names in own.setting. Those of [Store.Secret] begin with secretPrefix.
 const (

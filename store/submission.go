@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,26 +50,18 @@ type PolledRun struct {
 //
 // Errors: [ErrNotFound].
 func (s *Store) Poll(ctx context.Context, id int64) (p *Polled, err error) {
-	err = s.snapshot(ctx, fmt.Sprintf("reading submission %d", id), func(t *tx) {
-		p = t.poll(id)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	err = s.snapshot(ctx, fmt.Sprintf("reading submission %d", id), func(t *tx) { p = t.poll(id) })
+	return p, err
 }
 
 func (t *tx) poll(id int64) *Polled {
-	p := &Polled{Listed: Listed{ID: id}}
+	p := &Polled{}
 	var code []byte
-	t.get(dest{&p.BoardID, &p.Board, &p.FileName, &p.UserID, &p.User, &p.GPU, &p.Mode, &p.Time, &p.Done, &p.Hacked, &code, &p.Job.Status, &p.Job.Error, &p.Job.Heartbeat}, `SELECT l.id, l.name, s.file_name, s.user_id, coalesce(u.user_name, ''), coalesce(a.gpu, ''), coalesce(a.mode, ''), s.submission_time, coalesce(s.done, false), s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', c.code, coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
-		FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id JOIN lb.user_info u ON u.id = s.user_id
-		LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id WHERE s.id = $1`, id)
+	t.get(append(p.Listed.columns(), &p.BoardID, &code), `SELECT `+listedColumns+`, l.id, c.code FROM lb.submission s JOIN lb.code_files c ON c.id = s.code_id`+listedFrom+`WHERE s.id = $1`, id)
 	p.Code = string(code)
 	t.pollRuns(p)
 	p.Verdicts = t.verdicts(id)
-	var o PlannedRun
-	t.each(o.columns(), func() { p.Open = append(p.Open, o) }, `SELECT `+plannedColumns+plannedFrom+`WHERE p.submission_id = $1 AND p.state <> 'finished' ORDER BY p.priority, p.created_at, p.run_id`, p.ID)
+	p.Open = t.plannedRuns(`WHERE p.submission_id = $1 AND p.state <> 'finished' ORDER BY p.priority, p.created_at, p.run_id`, p.ID)
 	return p
 }
 
@@ -118,9 +111,8 @@ func (s *Store) MarkHacked(ctx context.Context, id int64, why string) error {
 }
 
 // boardOf is the name of a submission's board.
-func (t *tx) boardOf(submission int64) (name string) {
-	t.get(dest{&name}, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission)
-	return name
+func (t *tx) boardOf(submission int64) string {
+	return value[string](t, `SELECT l.name FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id WHERE s.id = $1`, submission)
 }
 
 // CancelSubmission ends what of a submission has not finished: its status is
@@ -131,18 +123,11 @@ func (t *tx) boardOf(submission int64) (name string) {
 func (s *Store) CancelSubmission(ctx context.Context, id int64, why string) (builds []PlannedRun, err error) {
 	err = s.change(ctx, fmt.Sprintf("cancelling submission %d", id), func(t *tx) {
 		t.lockOwner(id)
-		builds = nil
-		open := 0
-		var p PlannedRun
-		t.each(p.columns(), func() {
-			if p.State != StatePlanned {
-				builds = append(builds, p)
-			}
-			open++
-		}, `SELECT `+plannedColumns+plannedFrom+`WHERE p.submission_id = $1 AND p.state <> 'finished'`, id)
-		if open == 0 {
+		open := t.plannedRuns(`WHERE p.submission_id = $1 AND p.state <> 'finished'`, id)
+		if len(open) == 0 {
 			t.refuse(Finished, "submission %d has finished", id)
 		}
+		builds = slices.DeleteFunc(open, func(p PlannedRun) bool { return p.State == StatePlanned })
 		now := s.now()
 		t.exec(`UPDATE lb.submission_job_status SET error = coalesce(error, $2) WHERE submission_id = $1
 			AND EXISTS (SELECT 1 FROM own.planned_run WHERE submission_id = $1 AND state <> 'finished' AND again = '')`, id, text.Line(why, maxError))
@@ -187,6 +172,19 @@ type Listed struct {
 	Verdicts []ranking.Decision `json:"verdicts"` // of a ranked submission, by GPU type
 }
 
+// listedColumns are read into [Listed.columns]; listedFrom joins what they need to a
+// submission, s.
+const (
+	listedColumns = `s.id, l.name, s.file_name, coalesce(a.gpu, ''), coalesce(a.mode, ''), s.user_id, coalesce(u.user_name, ''), s.submission_time, coalesce(s.done, false),
+		s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat`
+	listedFrom = ` JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.user_info u ON u.id = s.user_id
+		LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id `
+)
+
+func (l *Listed) columns() dest {
+	return dest{&l.ID, &l.Board, &l.FileName, &l.GPU, &l.Mode, &l.UserID, &l.User, &l.Time, &l.Done, &l.Hacked, &l.Job.Status, &l.Job.Error, &l.Job.Heartbeat}
+}
+
 // A ListedRun is one public run that passed.
 type ListedRun struct {
 	GPU   string
@@ -197,7 +195,7 @@ type ListedRun struct {
 // Submissions lists submissions, the newest first.
 func (s *Store) Submissions(ctx context.Context, q Query) (list []Listed, err error) {
 	if q.Limit < 0 || q.Offset < 0 || q.Before < 0 {
-		return nil, &Refusal{Why: Invalid, Text: fmt.Sprintf("list: got limit %d, offset %d and before %d, want 0 or more", q.Limit, q.Offset, q.Before)}
+		return nil, NewRefusal(Invalid, "list: got limit %d, offset %d and before %d, want 0 or more", q.Limit, q.Offset, q.Before)
 	}
 	q.Limit = cmp.Or(q.Limit, listed)
 	q.Limit = min(q.Limit, maxListed)
@@ -206,11 +204,8 @@ func (s *Store) Submissions(ctx context.Context, q Query) (list []Listed, err er
 		where, args := q.where()
 		n := len(args)
 		var l Listed
-		t.each(dest{&l.ID, &l.Board, &l.FileName, &l.GPU, &l.Mode, &l.UserID, &l.User, &l.Time, &l.Done, &l.Hacked, &l.Job.Status, &l.Job.Error, &l.Job.Heartbeat}, func() { list = append(list, l) }, `SELECT s.id, l.name, s.file_name, coalesce(a.gpu, ''), coalesce(a.mode, ''), s.user_id, coalesce(u.user_name, ''), s.submission_time, coalesce(s.done, false),
-				s.status = 'hacked' OR coalesce(j.status, '') = 'hacked', coalesce(j.status, ''), coalesce(j.error, ''), j.last_heartbeat
-			FROM (SELECT s.id FROM lb.submission s`+where+fmt.Sprintf(` ORDER BY s.id DESC LIMIT $%d OFFSET $%d) f`, n+1, n+2)+`
-			JOIN lb.submission s ON s.id = f.id JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.user_info u ON u.id = s.user_id
-			LEFT JOIN own.accepted a ON a.submission_id = s.id LEFT JOIN lb.submission_job_status j ON j.submission_id = s.id ORDER BY s.id DESC`, append(args, q.Limit, q.Offset)...)
+		t.each(l.columns(), func() { list = append(list, l) }, `SELECT `+listedColumns+` FROM (SELECT s.id FROM lb.submission s`+where+fmt.Sprintf(` ORDER BY s.id DESC LIMIT $%d OFFSET $%d) f`, n+1, n+2)+`
+			JOIN lb.submission s ON s.id = f.id`+listedFrom+`ORDER BY s.id DESC`, append(args, q.Limit, q.Offset)...)
 		if len(list) > 0 {
 			t.listRuns(list)
 		}
@@ -251,12 +246,12 @@ func (q Query) where() (clause string, args []any) {
 // listRuns adds runs and verdicts to a list, in two statements for all of it.
 func (t *tx) listRuns(list []Listed) {
 	byID := make(map[int64]*Listed, len(list))
-	marks, args := make([]string, len(list)), make([]any, len(list))
+	args := make([]any, len(list))
 	for i := range list {
 		byID[list[i].ID] = &list[i]
-		marks[i], args[i] = "$"+strconv.Itoa(i+1), list[i].ID
+		args[i] = list[i].ID
 	}
-	these := "(" + strings.Join(marks, ", ") + ")"
+	these := "(" + placeholders(0, len(args)) + ")"
 	var id int64
 	var v ranking.Decision
 	t.each(dest{&id, &v.GPU, &v.Ranks, &v.Reason, &v.Score, &v.Low, &v.High}, func() { byID[id].Verdicts = append(byID[id].Verdicts, v) }, `SELECT submission_id, gpu, ranks, reason, score, low, high FROM own.verdict WHERE submission_id IN `+these+` ORDER BY submission_id, gpu`, args...)

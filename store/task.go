@@ -67,20 +67,18 @@ func configValue(t *task.Task) schema.Value {
 	})
 }
 
-func texts(list []string) schema.Value {
+func listValue[T any](list []T, item func(T) schema.Value) schema.Value {
 	values := make([]schema.Value, len(list))
-	for i, s := range list {
-		values[i] = schema.StringValue(s)
+	for i, v := range list {
+		values[i] = item(v)
 	}
 	return schema.ListValue(values)
 }
 
+func texts(list []string) schema.Value { return listValue(list, schema.StringValue) }
+
 func cases(list []schema.Case) schema.Value {
-	values := make([]schema.Value, len(list))
-	for i, c := range list {
-		values[i] = schema.ObjectValue(c)
-	}
-	return schema.ListValue(values)
+	return listValue(list, func(c schema.Case) schema.Value { return schema.ObjectValue(c) })
 }
 
 // timeout is whole seconds; Kernelbot reads null as no limit.
@@ -161,13 +159,8 @@ func taskFrom(column, harness string) (*task.Task, error) {
 	if by := m.get("ranking_by"); !null(by) {
 		t.RankingBy = r.text("ranking_by", by)
 	}
-	if seed := m.get("seed"); !null(seed) {
-		t.Seed = new(int64)
-		r.decode("seed", seed, t.Seed)
-	}
-	if multi := m.get("multi_gpu"); !null(multi) {
-		r.decode("multi_gpu", multi, &t.MultiGPU)
-	}
+	r.decode("seed", m.get("seed"), &t.Seed)
+	r.decode("multi_gpu", m.get("multi_gpu"), &t.MultiGPU)
 	if r.err != nil {
 		return nil, fmt.Errorf("reading a task that is kept: %w", r.err)
 	}
@@ -200,9 +193,10 @@ func (r *taskReader) fault(what, want string) {
 	}
 }
 
+// decode leaves what it reads into as it is for null.
 func (r *taskReader) decode(what string, raw json.RawMessage, into any) {
-	if json.Unmarshal(raw, into) != nil {
-		r.fault(what, fmt.Sprintf("a %T", into)[len("a *"):])
+	if !null(raw) && json.Unmarshal(raw, into) != nil {
+		r.fault(what, strings.TrimLeft(fmt.Sprintf("%T", into), "*"))
 	}
 }
 

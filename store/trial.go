@@ -37,17 +37,16 @@ func (s *Store) NewTestUser(ctx context.Context) (id, cliID string, err error) {
 // Errors: [*Refusal] for another board or user.
 func (s *Store) RemoveTest(ctx context.Context, board string, users ...string) error {
 	if !strings.HasPrefix(board, TestPrefix) {
-		return &Refusal{Why: Invalid, Text: fmt.Sprintf("board %s: want a name that begins with %s", text.Quote(text.Shorten(board, 100)), TestPrefix)}
+		return NewRefusal(Invalid, "board %s: want a name that begins with %s", text.Quote(text.Shorten(board, 100)), TestPrefix)
 	}
 	for _, id := range users {
 		if len(id) != 20 || !strings.HasPrefix(id, testUsers) {
-			return &Refusal{Why: Invalid, Text: fmt.Sprintf("user %s: want one that was made for a test", text.Quote(text.Shorten(id, 40)))}
+			return NewRefusal(Invalid, "user %s: want one that was made for a test", text.Quote(text.Shorten(id, 40)))
 		}
 	}
 	defer s.counts.forget()
 	return s.change(ctx, "removing a test", func(t *tx) {
-		var id int64
-		t.get(dest{&id}, `SELECT coalesce(max(id), 0) FROM lb.leaderboard WHERE name = $1`, board)
+		id := value[int64](t, `SELECT coalesce(max(id), 0) FROM lb.leaderboard WHERE name = $1`, board)
 		made := slices.Clone(users)
 		if id > 0 {
 			made = append(made, t.removeTestBoard(id)...)

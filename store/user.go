@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
@@ -28,8 +27,7 @@ func (u *User) columns() dest { return dest{&u.ID, &u.Name, &u.Banned, &u.CLI, &
 // hashedID is what is kept of a CLI id: who reads the database can submit for
 // nobody. Kernelbot's own rows hold the id itself.
 func hashedID(id string) string {
-	sum := sha256.Sum256([]byte(id))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(id)))
 }
 
 // upsertUser makes the user's row, or renames it; rankings show the new name.
@@ -48,8 +46,7 @@ const lockUser = `SELECT is_banned FROM lb.user_info WHERE id = $1 {lock}`
 // lockUser makes everything that may change the user's standings wait for this
 // transaction.
 func (t *tx) lockUser(id string) (banned bool) {
-	t.get(dest{&banned}, lockUser, id)
-	return banned
+	return value[bool](t, lockUser, id)
 }
 
 // NewCLIID gives a user, who is made when new, a CLI id, in place of any that was
@@ -135,8 +132,7 @@ func (s *Store) FinishLogin(ctx context.Context, cliID, provider, userID, name s
 		}
 		t.upsertUser(userID, text.Line(name, maxName))
 		t.lockUser(userID)
-		var has bool
-		t.get(dest{&has}, `SELECT coalesce(cli_valid, false) FROM lb.user_info WHERE id = $1`, userID)
+		has := value[bool](t, `SELECT coalesce(cli_valid, false) FROM lb.user_info WHERE id = $1`, userID)
 		if has && !reset {
 			t.refuse(HasCLIID, "you have a CLI id already; register again to replace it")
 		}
@@ -173,7 +169,7 @@ func (s *Store) user(ctx context.Context, where string, args ...any) (u User, er
 
 func checkUserID(id string) error {
 	if !userID.MatchString(id) {
-		return &Refusal{Why: Invalid, Text: fmt.Sprintf("user id: got %s, want 1 to 20 decimal digits", text.Quote(text.Shorten(id, 40)))}
+		return NewRefusal(Invalid, "user id: got %s, want 1 to 20 decimal digits", text.Quote(text.Shorten(id, 40)))
 	}
 	return nil
 }
@@ -232,7 +228,7 @@ type Invite struct {
 // Errors: [*Refusal] with UnknownBoard or Invalid.
 func (s *Store) NewInvites(ctx context.Context, boards []string, n int) (codes []string, err error) {
 	if n < 1 || n > maxInvites || len(boards) == 0 {
-		return nil, &Refusal{Why: Invalid, Text: fmt.Sprintf("invites: got %d for %d boards, want 1 to %d for at least one", n, len(boards), maxInvites)}
+		return nil, NewRefusal(Invalid, "invites: got %d for %d boards, want 1 to %d for at least one", n, len(boards), maxInvites)
 	}
 	err = s.change(ctx, "making invites", func(t *tx) {
 		codes = nil
@@ -244,8 +240,7 @@ func (s *Store) NewInvites(ctx context.Context, boards []string, n int) (codes [
 		}
 		for range n {
 			code := database.NewID()
-			var invite int64
-			t.get(dest{&invite}, `INSERT INTO lb.leaderboard_invite (code, created_at) VALUES ($1, $2) RETURNING id`, code, s.now())
+			invite := value[int64](t, `INSERT INTO lb.leaderboard_invite (code, created_at) VALUES ($1, $2) RETURNING id`, code, s.now())
 			for _, id := range ids {
 				t.exec(`INSERT INTO lb.leaderboard_invite_scope (invite_id, leaderboard_id) VALUES ($1, $2)`, invite, id)
 			}
@@ -268,9 +263,8 @@ func (t *tx) boardID(name string) (id int64) {
 // named is the id of a board.
 //
 // Errors: [ErrNotFound].
-func (t *tx) named(name string) (id int64) {
-	t.get(dest{&id}, `SELECT id FROM lb.leaderboard WHERE name = $1`, name)
-	return id
+func (t *tx) named(name string) int64 {
+	return value[int64](t, `SELECT id FROM lb.leaderboard WHERE name = $1`, name)
 }
 
 // ClaimInvite gives an invite to a user and returns its boards. The same user may

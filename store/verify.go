@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/store/database"
@@ -39,8 +37,7 @@ func (t *tx) target(submission int64) (gpu, mode string) {
 // ones first and of those the latest.
 func (s *Store) PlannedRuns(ctx context.Context, submission int64) (runs []PlannedRun, err error) {
 	err = s.read(ctx, "listing planned runs", func(t *tx) {
-		var p PlannedRun
-		t.each(p.columns(), func() { runs = append(runs, p) }, `SELECT `+plannedColumns+plannedFrom+`WHERE p.submission_id = $1 ORDER BY p.secret, p.created_at DESC, p.run_id`, submission)
+		runs = t.plannedRuns(`WHERE p.submission_id = $1 ORDER BY p.secret, p.created_at DESC, p.run_id`, submission)
 	})
 	return runs, err
 }
@@ -65,7 +62,7 @@ func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority
 		case gpu == "" || mode == "":
 			t.refuse(Invalid, "submission %d: it is not known what it was for", submission)
 		}
-		t.planAgain([]again{{submission, gpu, mode}}, priority, againBeside)
+		t.plan([]job{{submission, gpu, mode}}, priority, againBeside)
 		t.judge(submission) // on another GPU type, that it waits
 		t.tell(Signal{Kind: SignalPlanned}, Signal{SignalSubmission, fmt.Sprint(submission)})
 	})
@@ -79,11 +76,11 @@ func (s *Store) Plan(ctx context.Context, submission int64, gpu string, priority
 func (s *Store) PlanBoard(ctx context.Context, board string, priority int) (count int, err error) {
 	err = s.change(ctx, "planning runs of a board", func(t *tx) {
 		count = 0
-		var all []again
-		a := again{mode: schema.ModeLeaderboard}
-		t.each(dest{&a.submission, &a.gpu}, func() { all = append(all, a) }, `SELECT v.submission_id, v.gpu FROM own.verdict v WHERE v.ranks AND v.leaderboard_id = $1
+		var all []job
+		j := job{mode: schema.ModeLeaderboard}
+		t.each(dest{&j.submission, &j.gpu}, func() { all = append(all, j) }, `SELECT v.submission_id, v.gpu FROM own.verdict v WHERE v.ranks AND v.leaderboard_id = $1
 			AND NOT EXISTS (SELECT 1 FROM own.planned_run p WHERE p.submission_id = v.submission_id AND p.gpu = v.gpu AND p.state <> 'finished') ORDER BY v.score, v.submission_id`, t.named(board))
-		t.planAgain(all, priority, againInstead)
+		t.plan(all, priority, againInstead)
 		if count = len(all); count > 0 {
 			t.tell(Signal{Kind: SignalPlanned})
 		}
@@ -91,34 +88,33 @@ func (s *Store) PlanBoard(ctx context.Context, board string, priority int) (coun
 	return count, err
 }
 
-// What a planned run of a submission that was done already is for.
+// What a planned run of a submission that was done already is for; "" of a new one.
 const (
 	againBeside  = "beside"  // its runs count beside those there are
 	againInstead = "instead" // they take their place
 )
 
-// An again is one further evaluation to plan.
-type again struct {
+// A job is one evaluation to plan: a public run, and in mode leaderboard a secret
+// one beside it.
+type job struct {
 	submission int64
 	gpu, mode  string
 }
 
-// planAgain inserts the runs of further evaluations, many in one statement.
-func (t *tx) planAgain(all []again, priority int, kind string) {
+// plan inserts the runs of evaluations, and returns their ids.
+func (t *tx) plan(all []job, priority int, kind string) (ids []string) {
 	now := t.now()
-	for part := range slices.Chunk(all, 250) {
-		var values []string
-		args := []any{now, priority, kind}
-		for _, a := range part {
-			for _, secret := range []bool{false, true} {
-				if secret && a.mode != schema.ModeLeaderboard {
-					continue
-				}
-				n := len(args)
-				values = append(values, fmt.Sprintf("($%d, $%d, $%d, $%d, $%d, $2, 'planned', $1, $1, $1, $3)", n+1, n+2, n+3, n+4, n+5))
-				args = append(args, database.NewID(), a.submission, a.gpu, a.mode, secret)
+	var rows [][]any
+	for _, j := range all {
+		for _, secret := range []bool{false, true} {
+			if secret && j.mode != schema.ModeLeaderboard {
+				continue
 			}
+			id := database.NewID()
+			ids = append(ids, id)
+			rows = append(rows, []any{id, j.submission, j.gpu, j.mode, secret, priority, StatePlanned, now, now, now, kind})
 		}
-		t.exec(`INSERT INTO own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, again) VALUES `+strings.Join(values, ", "), args...)
 	}
+	t.insert(`own.planned_run (run_id, submission_id, gpu, mode, secret, priority, state, free_at, created_at, changed_at, again)`, rows)
+	return ids
 }

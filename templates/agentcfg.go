@@ -63,16 +63,16 @@ type cfg struct {
 	err   error
 }
 
-var cfgValue = text.Pattern(`^[^"'\\\x00-\x1f\x7f]*$`)
+var cfgValue = form{text.Pattern(`^[^"'\\\x00-\x1f\x7f]*$`), "no quote, backslash or line end"}
 
-func (c *cfg) set(key, value string) {
+func (c *cfg) set(key, got string) {
 	switch {
 	case c.err != nil:
 	case !slices.Contains(agentKeys[key], c.major):
 		c.err = fmt.Errorf("agent config: version %d of the agent has no setting %q", c.major, key)
 	default:
-		c.err = fits("agent config", key, value, cfgValue, "no quote, backslash or line end")
-		c.lines = append(c.lines, fmt.Sprintf("%s=%q", key, value))
+		c.err = value{key, got, cfgValue}.fault("agent config")
+		c.lines = append(c.lines, fmt.Sprintf("%s=%q", key, got))
 	}
 }
 

@@ -2,7 +2,6 @@ package templates
 
 import (
 	"bytes"
-	"embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -13,9 +12,6 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema/text"
 )
-
-//go:embed agent
-var agentFiles embed.FS
 
 // A Compose is a node's agents in containers, as docker compose reads them: one
 // service for each slot. An agent takes one job and ends; whoever starts it anew
@@ -60,13 +56,12 @@ const firstJobUser = 60600
 const MaxAgents = 128
 
 var (
-	slotPattern     = text.Pattern(`^[a-z][a-z0-9-]{0,31}$`)
-	nodePattern     = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
-	imagePattern    = text.Pattern(`^[a-z0-9][a-z0-9._/:-]*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(@sha256:[0-9a-f]{64})?$|^[a-z0-9][a-z0-9._/:-]*@sha256:[0-9a-f]{64}$`)
-	agentTagPattern = text.Pattern(`^[A-Za-z0-9_-]{1,80}=[A-Za-z0-9_.-]{1,120}$`)
-	devicePattern   = text.Pattern(`^(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	pathPattern     = text.Pattern(`^(/[A-Za-z0-9_-][A-Za-z0-9._-]*){1,12}$`)
-	endpointPattern = text.Pattern(`^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._-]+)*$`)
+	agentSlot   = form{text.Pattern(`^[a-z][a-z0-9-]{0,31}$`), "small letters, digits and -"}
+	nodeName    = form{text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`), "letters, digits, - and _, at most 63"}
+	agentImage  = form{text.Pattern(`^[a-z0-9][a-z0-9._/:-]*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(@sha256:[0-9a-f]{64})?$|^[a-z0-9][a-z0-9._/:-]*@sha256:[0-9a-f]{64}$`), "an image with a tag or digest"}
+	agentTag    = form{text.Pattern(`^[A-Za-z0-9_-]{1,80}=[A-Za-z0-9_.-]{1,120}$`), "name=value"}
+	deviceUUID  = form{text.Pattern(`^(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`), "the UUID of one of NVIDIA's GPUs or MIG instances"}
+	endpointURL = form{text.Pattern(`^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._-]+)*$`), "a URL without user, query or fragment"}
 )
 
 // Validate returns every fault of the values, joined; each is a
@@ -74,18 +69,18 @@ var (
 func (c Compose) Validate() error {
 	const what = "compose file"
 	faults := []error{
-		fits(what, "node", c.Node, nodePattern, "letters, digits, - and _, at most 63"),
-		fits(what, "token", c.Token, pathPattern, "an absolute path"),
-		fits(what, "hooks", c.Hooks, pathPattern, "an absolute path"),
+		value{"node", c.Node, nodeName}.fault(what),
+		value{"token", c.Token, absolutePath}.fault(what),
+		value{"hooks", c.Hooks, absolutePath}.fault(what),
 	}
 	if c.Broker != "" {
-		faults = append(faults, fits(what, "broker", c.Broker, pathPattern, "an absolute path"))
+		faults = append(faults, value{"broker", c.Broker, absolutePath}.fault(what))
 		if c.BrokerGroup <= 0 {
 			faults = append(faults, &PlaceholderError{what, "broker group", strconv.Itoa(c.BrokerGroup), "a group's number, not root's"})
 		}
 	}
 	if c.Endpoint != "" {
-		faults = append(faults, fits(what, "endpoint", c.Endpoint, endpointPattern, "a URL without user, query or fragment"))
+		faults = append(faults, value{"endpoint", c.Endpoint, endpointURL}.fault(what))
 	}
 	if c.Drain < time.Second || c.Drain%time.Second != 0 {
 		faults = append(faults, &PlaceholderError{what, "drain", c.Drain.String(), "whole seconds, at least one"})
@@ -104,17 +99,17 @@ func (c Compose) Validate() error {
 		where := "agent " + a.Slot + ": "
 		once("slot", a.Slot, slots)
 		faults = append(faults,
-			fits(what, "slot", a.Slot, slotPattern, "small letters, digits and -"),
-			fits(what, where+"image", a.Image, imagePattern, "an image with a tag or digest"))
+			value{"slot", a.Slot, agentSlot}.fault(what),
+			value{where + "image", a.Image, agentImage}.fault(what))
 		if strings.HasSuffix(a.Image, ":latest") {
 			faults = append(faults, &PlaceholderError{what, where + "image", a.Image, "a tag that stays, not latest"})
 		}
 		for _, tag := range a.Tags {
-			faults = append(faults, fits(what, where+"tag", tag, agentTagPattern, "name=value"))
+			faults = append(faults, value{where + "tag", tag, agentTag}.fault(what))
 		}
 		for _, device := range a.Devices {
 			once(where+"device", device, devices)
-			faults = append(faults, fits(what, where+"device", device, devicePattern, "the UUID of one of NVIDIA's GPUs or MIG instances"))
+			faults = append(faults, value{where + "device", device, deviceUUID}.fault(what))
 		}
 		for _, n := range []struct {
 			what       string
@@ -309,19 +304,15 @@ func (c Compose) command(a ContainerAgent, jobUser int) []string {
 // Errors: *[PlaceholderError].
 func AgentUnit(path string, drain time.Duration) (string, error) {
 	const what = "unit agent@.service"
-	if err := fits(what, "file", path, pathPattern, "an absolute path"); err != nil {
+	if err := (value{"file", path, absolutePath}).fault(what); err != nil {
 		return "", err
 	}
 	if drain < time.Second || drain%time.Second != 0 {
 		return "", &PlaceholderError{what, "drain", drain.String(), "whole seconds, at least one"}
 	}
-	body, err := agentFiles.ReadFile("agent/agent@.service")
-	if err != nil {
-		return "", err
-	}
 	seconds := int(drain / time.Second)
-	return strings.NewReplacer("@FILE@", path, "@DRAIN@", strconv.Itoa(seconds), "@TIMEOUT@", strconv.Itoa(seconds+120)).Replace(string(body)), nil
+	return fill("agent/agent@.service", what, nil, "@FILE@", path, "@DRAIN@", strconv.Itoa(seconds), "@TIMEOUT@", strconv.Itoa(seconds+120))
 }
 
 // AgentDockerfile returns the recipe of an agent's image on any base.
-func AgentDockerfile() ([]byte, error) { return agentFiles.ReadFile("agent/agent.Dockerfile") }
+func AgentDockerfile() ([]byte, error) { return files.ReadFile("agent/agent.Dockerfile") }

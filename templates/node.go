@@ -1,7 +1,6 @@
 package templates
 
 import (
-	"embed"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,9 +8,6 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema/text"
 )
-
-//go:embed node
-var nodeFiles embed.FS
 
 // A Node is a machine of a vendor's, as the units of kbnode see it. The units are
 // the same for all slots.
@@ -35,8 +31,6 @@ const (
 	delegateSubgroup = 254
 )
 
-var slotName = text.Pattern(`^[A-Za-z0-9_-]{1,64}$`)
-
 // Units returns kbnode's units, in an order in which each may refer to the ones
 // before it.
 //
@@ -57,12 +51,7 @@ func (n *Node) Hooks() ([]NodeFile, error) {
 }
 
 func (n *Node) files(dir string, names []string) ([]NodeFile, error) {
-	const what = "kbnode's units"
-	for _, p := range []struct{ name, path string }{{"program", n.Program}, {"agent", n.Agent}} {
-		if err := fits(what, p.name, p.path, pathPattern, "an absolute path"); err != nil {
-			return nil, err
-		}
-	}
+	values := []value{{"program", n.Program, absolutePath}, {"agent", n.Agent, absolutePath}}
 	start := n.Agent + " start --config /etc/kbnode/%i/agent.cfg --token fd://3"
 	token := "OpenFile=/etc/kbnode/token:token:read-only"
 	if n.Systemd < openFile {
@@ -70,7 +59,7 @@ func (n *Node) files(dir string, names []string) ([]NodeFile, error) {
 	}
 	var out []NodeFile
 	for _, name := range names {
-		body, err := nodeFill(dir+name, "@KBNODE@", n.Program, "@START@", start, "@TOKEN@", token,
+		body, err := fill("node/"+dir+name, "kbnode's units", values, "@KBNODE@", n.Program, "@START@", start, "@TOKEN@", token,
 			"@STOP@", strconv.Itoa(int(n.Stop.Seconds())))
 		if err != nil {
 			return nil, err
@@ -90,8 +79,7 @@ func (n *Node) HostDropIn(groups []int) (string, error) {
 	if n.Systemd >= delegateSubgroup { // kbrun makes a control group beside the agent's for each submission
 		delegate = "Delegate=memory pids\nDelegateSubgroup=agent\n"
 	}
-	body, err := nodeFill("host.conf", "@GROUPS@", supplementary, "@DELEGATE@\n", delegate)
-	return body, err
+	return fill("node/host.conf", "", nil, "@GROUPS@", supplementary, "@DELEGATE@\n", delegate)
 }
 
 // A NodeSlice is a slot's limits.
@@ -104,43 +92,23 @@ type NodeSlice struct {
 	Nodes         []string // device nodes, which its jobs may read and write, and not make
 }
 
-var cpuList = text.Pattern(`^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`)
+var cpuList = form{text.Pattern(`^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$`), "a list of numbers"}
 
 // Unit returns kbnode-<slot>.slice.
 //
 // Errors: *[PlaceholderError].
 func (s *NodeSlice) Unit() (string, error) {
-	const what = "a slot's slice"
-	for _, p := range []struct{ name, got, want string }{{"slot", s.Slot, "letters, digits, - and _"}, {"GPU type", s.GPUType, "letters, digits, - and _"}} {
-		if err := fits(what, p.name, p.got, slotName, p.want); err != nil {
-			return "", err
-		}
-	}
-	if err := fits(what, "CPUs", s.CPUs, cpuList, "a list of numbers"); err != nil {
-		return "", err
-	}
+	values := []value{{"slot", s.Slot, slotName}, {"GPU type", s.GPUType, slotName}, {"CPUs", s.CPUs, cpuList}}
 	nodes := ""
 	if s.MemoryNodes != "" {
-		if err := fits(what, "memory nodes", s.MemoryNodes, cpuList, "a list of numbers"); err != nil {
-			return "", err
-		}
+		values = append(values, value{"memory nodes", s.MemoryNodes, cpuList})
 		nodes = "AllowedMemoryNodes=" + s.MemoryNodes + "\n"
 	}
 	var devices strings.Builder
 	for _, n := range s.Nodes {
-		if err := fits(what, "device node", n, pathPattern, "an absolute path"); err != nil {
-			return "", err
-		}
+		values = append(values, value{"device node", n, absolutePath})
 		fmt.Fprintf(&devices, "DeviceAllow=%s rw\n", n)
 	}
-	return nodeFill("slot.slice", "@SLOT@", s.Slot, "@GPUTYPE@", s.GPUType, "@CPUS@", s.CPUs, "@NODES@", nodes,
+	return fill("node/slot.slice", "a slot's slice", values, "@SLOT@", s.Slot, "@GPUTYPE@", s.GPUType, "@CPUS@", s.CPUs, "@NODES@", nodes,
 		"@MEMORY@", strconv.FormatInt(s.MemoryBytes, 10), "@PIDS@", strconv.Itoa(s.Pids), "@DEVICES@\n", devices.String())
-}
-
-func nodeFill(name string, pairs ...string) (string, error) {
-	body, err := nodeFiles.ReadFile("node/" + name)
-	if err != nil {
-		return "", err
-	}
-	return strings.NewReplacer(pairs...).Replace(string(body)), nil
 }

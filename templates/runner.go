@@ -2,7 +2,6 @@ package templates
 
 import (
 	"bytes"
-	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,9 +10,6 @@ import (
 
 	"github.com/gpu-mode/kbgen/schema/text"
 )
-
-//go:embed runner
-var runnerFiles embed.FS
 
 // A RunnerKind names a runner image by the libraries in it.
 type RunnerKind string
@@ -71,14 +67,14 @@ func NewRunner(kind RunnerKind) (Runner, error) {
 }
 
 var (
-	basePattern     = text.Pattern(`^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
-	tagPattern      = text.Pattern(`^[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
-	digestPattern   = text.Pattern(`^(sha256:[0-9a-f]{64})?$`)
-	torchPattern    = text.Pattern(`^[0-9]+(\.[0-9]+){1,3}(\+[a-z0-9.]+)?$`)
-	nothing         = text.Pattern(`^$`)
-	indexPattern    = text.Pattern(`^https://[a-z0-9.-]+(/[A-Za-z0-9._-]+)*/?$`)
-	versionPattern  = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$`)
-	revisionPattern = text.Pattern(`^([0-9a-f]{40})?$`)
+	baseImage    = form{text.Pattern(`^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`), "an image reference or id"}
+	taggedImage  = form{text.Pattern(`^[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`), "an image with its tag"}
+	imageDigest  = form{text.Pattern(`^(sha256:[0-9a-f]{64})?$`), "sha256: and 64 hex digits, or nothing"}
+	torchVersion = form{text.Pattern(`^[0-9]+(\.[0-9]+){1,3}(\+[a-z0-9.]+)?$`), "a version such as 2.11.0"}
+	nothing      = text.Pattern(`^$`)
+	packageIndex = form{text.Pattern(`^https://[a-z0-9.-]+(/[A-Za-z0-9._-]+)*/?$`), "an https URL without user, query or port"}
+	kbgenVersion = form{text.Pattern(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$`), "letters, digits, dots, +, - and _"}
+	commitID     = form{text.Pattern(`^([0-9a-f]{40})?$`), "a commit of 40 hex digits, or nothing"}
 )
 
 // Validate returns every fault of the image's values, joined; each is a
@@ -89,24 +85,24 @@ func (r Runner) Validate() error {
 		return &PlaceholderError{what, "Kind", string(r.Kind), fmt.Sprintf("one of %q", runnerKinds())}
 	}
 	faults := []error{
-		fits(what, "Version", r.Version, versionPattern, "letters, digits, dots, +, - and _"),
-		fits(what, "Revision", r.Revision, revisionPattern, "a commit of 40 hex digits, or nothing"),
+		value{"Version", r.Version, kbgenVersion}.fault(what),
+		value{"Revision", r.Revision, commitID}.fault(what),
 	}
 	if r.Kind == CPU {
 		faults = append(faults,
-			fits(what, "Base", r.Base, basePattern, "an image reference or id"),
-			fits(what, "Digest", r.Digest, nothing, "nothing: the base may be a local image, pin a published one in Base"),
-			fits(what, "Torch", r.Torch, nothing, "nothing: the image has no torch"))
+			value{"Base", r.Base, baseImage}.fault(what),
+			value{"Digest", r.Digest, form{nothing, "nothing: the base may be a local image, pin a published one in Base"}}.fault(what),
+			value{"Torch", r.Torch, form{nothing, "nothing: the image has no torch"}}.fault(what))
 		return errors.Join(faults...)
 	}
 	if strings.HasSuffix(r.Base, ":latest") {
 		faults = append(faults, &PlaceholderError{what, "Base", r.Base, "a tag that stays, not latest"})
 	}
 	return errors.Join(append(faults,
-		fits(what, "Base", r.Base, tagPattern, "an image with its tag"),
-		fits(what, "Digest", r.Digest, digestPattern, "sha256: and 64 hex digits, or nothing"),
-		fits(what, "Torch", r.Torch, torchPattern, "a version such as 2.11.0"),
-		fits(what, "TorchIndex", r.TorchIndex, indexPattern, "an https URL without user, query or port"))...)
+		value{"Base", r.Base, taggedImage}.fault(what),
+		value{"Digest", r.Digest, imageDigest}.fault(what),
+		value{"Torch", r.Torch, torchVersion}.fault(what),
+		value{"TorchIndex", r.TorchIndex, packageIndex}.fault(what))...)
 }
 
 // Dockerfile returns the image's Dockerfile. Its build context is a directory
@@ -118,7 +114,7 @@ func (r Runner) Dockerfile() ([]byte, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
-	t, err := template.ParseFS(runnerFiles, "runner/*.Dockerfile")
+	t, err := template.ParseFS(files, "runner/*.Dockerfile")
 	if err != nil {
 		return nil, fmt.Errorf("parsing the embedded Dockerfiles: %w", err)
 	}
@@ -135,4 +131,4 @@ func (r Runner) Dockerfile() ([]byte, error) {
 //	sh rootfs.sh OUT.tar && docker import OUT.tar kbgen-base:1
 //
 // It needs root and debootstrap; its other arguments are explained in it.
-func Rootfs() ([]byte, error) { return runnerFiles.ReadFile("runner/rootfs.sh") }
+func Rootfs() ([]byte, error) { return files.ReadFile("runner/rootfs.sh") }

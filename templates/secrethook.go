@@ -1,16 +1,13 @@
 package templates
 
 import (
-	"embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
-
-//go:embed hooks
-var hookFiles embed.FS
 
 // A SecretHook is an agent's hook for pipelines that carry secrets in the old
 // formats.
@@ -32,9 +29,9 @@ type Allowed struct {
 var secretHooks = []string{"environment", "pre-command"}
 
 var (
-	hookUUID       = text.Pattern(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	hookRepository = text.Pattern(`^[A-Za-z0-9@][A-Za-z0-9@:/._~+-]{0,499}$`)
-	hookSocket     = text.Pattern(`^/[A-Za-z0-9/._-]{1,100}$`)
+	hookUUID       = form{text.Pattern(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`), "a UUID in small letters: slugs can be given away"}
+	hookRepository = form{text.Pattern(`^[A-Za-z0-9@][A-Za-z0-9@:/._~+-]{0,499}$`), "a repository as BUILDKITE_REPO has it"}
+	hookSocket     = form{text.Pattern(`^/[A-Za-z0-9/._-]{1,100}$`), "an absolute path"}
 )
 
 // Render returns the hook's text, for bash.
@@ -42,35 +39,27 @@ var (
 // Errors: *[PlaceholderError].
 func (h SecretHook) Render() (string, error) {
 	what := "hook " + h.Name
+	var values []value
 	var allow strings.Builder
 	for _, a := range h.Allow {
-		if err := fits(what, "pipeline", a.Pipeline, hookUUID, "a UUID in small letters: slugs can be given away"); err != nil {
-			return "", err
-		}
-		if err := fits(what, "repository", a.Repository, hookRepository, "a repository as BUILDKITE_REPO has it"); err != nil {
-			return "", err
-		}
+		values = append(values, value{"pipeline", a.Pipeline, hookUUID}, value{"repository", a.Repository, hookRepository})
 		fmt.Fprintf(&allow, "\t%s) repository='%s' ;;\n", a.Pipeline, a.Repository)
 	}
 	flags := ""
 	if h.Socket != "" {
-		if err := fits(what, "socket", h.Socket, hookSocket, "an absolute path"); err != nil {
-			return "", err
-		}
+		values = append(values, value{"socket", h.Socket, hookSocket})
 		flags = " --socket '" + h.Socket + "'"
 	}
 	if h.NoToken {
 		flags += " --no-token"
 	}
 	switch {
+	case !slices.Contains(secretHooks, h.Name):
+		return "", &PlaceholderError{"hook", "name", h.Name, strings.Join(secretHooks, " or ")}
 	case h.Name == "environment" && len(h.Allow) == 0:
 		return "", &PlaceholderError{what, "allow", "", "at least one pipeline and its repository"}
 	case h.Name != "environment" && len(h.Allow) > 0:
 		return "", &PlaceholderError{what, "allow", h.Allow[0].Pipeline, "none: it looks at no pipeline"}
 	}
-	body, err := hookFiles.ReadFile("hooks/" + h.Name + ".sh")
-	if err != nil {
-		return "", &PlaceholderError{"hook", "name", h.Name, strings.Join(secretHooks, " or ")}
-	}
-	return strings.NewReplacer("@ALLOW@", allow.String(), " @FLAGS@", flags, "@UNTRUSTED@", schema.EnvUntrusted).Replace(string(body)), nil
+	return fill("hooks/"+h.Name+".sh", what, values, "@ALLOW@", allow.String(), " @FLAGS@", flags, "@UNTRUSTED@", schema.EnvUntrusted)
 }

@@ -54,7 +54,11 @@ func (q Requirements) Check(r *schema.DeviceReport, devices []schema.Device) (ou
 	}
 	for _, dev := range devices {
 		if why := q.Type.Mismatch(dev); why != "" {
-			return schema.OutcomeWrongMachine, q.wrong(dev, why)
+			wanted := "what the job is for"
+			if q.GPUType != "" {
+				wanted = "of GPU type " + q.GPUType
+			}
+			return schema.OutcomeWrongMachine, fmt.Sprintf("%s is not %s: %s", label(dev), wanted, why)
 		}
 	}
 	for _, dev := range devices {
@@ -64,14 +68,6 @@ func (q Requirements) Check(r *schema.DeviceReport, devices []schema.Device) (ou
 		}
 	}
 	return "", ""
-}
-
-func (q Requirements) wrong(d schema.Device, why string) string {
-	wanted := "what the job is for"
-	if q.GPUType != "" {
-		wanted = "of GPU type " + q.GPUType
-	}
-	return fmt.Sprintf("%s is not %s: %s", label(d), wanted, why)
 }
 
 // driverBroken reports whether NVIDIA's driver is loaded and does not answer, or

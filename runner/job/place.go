@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
@@ -47,10 +48,5 @@ func formed(value string, form *regexp.Regexp) string {
 // among reports whether a list with commas names the type. Types are found
 // without case.
 func among(list, name string) bool {
-	for one := range strings.SplitSeq(list, ",") {
-		if strings.EqualFold(strings.TrimSpace(one), name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(strings.Split(list, ","), func(one string) bool { return strings.EqualFold(strings.TrimSpace(one), name) })
 }

@@ -93,10 +93,9 @@ func (r *resultFile) write(result *schema.Result) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
 		diskFull := schema.NewOutcome(schema.OutcomeDiskFull, "the machine's disk is full: the profile could not be kept")
 		data, encErr := shorter(result, "the disk is full", diskFull).Encode()
-		if err = errors.Join(encErr, r.fill(data)); err == nil {
-			err = r.place()
-		}
-	} else if err == nil {
+		err = errors.Join(encErr, r.fill(data))
+	}
+	if err == nil {
 		err = r.place()
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package judge
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -130,11 +131,6 @@ func ownFile(name string) bool {
 }
 
 // own returns the submitter's files of a phase.
-func own(p *plan.Phase) (files schema.Files) {
-	for _, f := range p.Files {
-		if ownFile(f.Name) {
-			files = append(files, f)
-		}
-	}
-	return files
+func own(p *plan.Phase) schema.Files {
+	return slices.DeleteFunc(slices.Clone(p.Files), func(f schema.File) bool { return !ownFile(f.Name) })
 }

@@ -36,18 +36,14 @@ func (e expectation) kind() string {
 	return "benchmark"
 }
 
-// A mismatch is a reason not to believe a report that says "pass".
-type mismatch struct {
-	outcome string // OutcomeInconsistent: with itself; OutcomeForged: with what the runner knows
-	text    string
+// inconsistent and forged are why a report that says "pass" is not believed: it does
+// not agree with itself, or with what the runner knows.
+func inconsistent(format string, args ...any) *schema.Outcome {
+	return schema.Outcomef(schema.OutcomeInconsistent, format, args...)
 }
 
-func inconsistent(format string, args ...any) *mismatch {
-	return &mismatch{schema.OutcomeInconsistent, fmt.Sprintf(format, args...)}
-}
-
-func forged(format string, args ...any) *mismatch {
-	return &mismatch{schema.OutcomeForged, fmt.Sprintf(format, args...)}
+func forged(format string, args ...any) *schema.Outcome {
+	return schema.Outcomef(schema.OutcomeForged, format, args...)
 }
 
 // verify compares a report that says "check: pass" with what was asked, with
@@ -65,7 +61,7 @@ func forged(format string, args ...any) *mismatch {
 //
 // Source of the variants: gpu-mode/kernelbot examples/eval.cu, and the eval.py
 // files of gpu-mode/reference-kernels.
-func (e expectation) verify(report schema.Report, duration time.Duration) *mismatch {
+func (e expectation) verify(report schema.Report, duration time.Duration) *schema.Outcome {
 	if m := e.verifyCases(report); m != nil {
 		return m
 	}
@@ -101,7 +97,7 @@ func (e expectation) count(report schema.Report) int {
 // caseKey matches every key that decides something, "test.0.status".
 var caseKey = regexp.MustCompile(`^(test|benchmark)\.([^.]*)\.(spec|status|runs|mean|std|err|best|worst)$`)
 
-func (e expectation) verifyCases(report schema.Report) *mismatch {
+func (e expectation) verifyCases(report schema.Report) *schema.Outcome {
 	kind, count := e.kind(), e.count(report)
 	if got, _ := report.Get(kind + "-count"); got != strconv.Itoa(count) {
 		return forged("%s-count is %q, of %d cases", kind, text.Shorten(got, 20), len(e.specs))

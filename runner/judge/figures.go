@@ -32,7 +32,7 @@ type figures struct {
 // decimal is how Python's str and C++'s to_string write a finite number.
 var decimal = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,3})?$`)
 
-func (e expectation) readFigures(report schema.Report, prefix string) (f figures, m *mismatch) {
+func (e expectation) readFigures(report schema.Report, prefix string) (f figures, m *schema.Outcome) {
 	_, best := report.Get(prefix + "best")
 	_, worst := report.Get(prefix + "worst")
 	f.ends = best || worst || e.mode != schema.ModeLeaderboard
@@ -56,8 +56,8 @@ func (e expectation) readFigures(report schema.Report, prefix string) (f figures
 // verify compares the figures of benchmark i with each other. For n values
 // between best and worst, the standard deviation has bounds, with n or n-1 in
 // its denominator.
-func (f figures) verify(i int) *mismatch {
-	wrong := func(format string, args ...any) *mismatch {
+func (f figures) verify(i int) *schema.Outcome {
+	wrong := func(format string, args ...any) *schema.Outcome {
 		return inconsistent("benchmark.%d: "+format, append([]any{i}, args...)...)
 	}
 	switch {
@@ -76,7 +76,7 @@ func (f figures) verify(i int) *mismatch {
 }
 
 // verifyEnds compares mean and std with best and worst.
-func (f figures) verifyEnds(wrong func(format string, args ...any) *mismatch) *mismatch {
+func (f figures) verifyEnds(wrong func(format string, args ...any) *schema.Outcome) *schema.Outcome {
 	if below(f.mean, f.best) || below(f.worst, f.mean) {
 		return wrong("mean %g ns, not between best %g and worst %g", f.mean, f.best, f.worst)
 	}

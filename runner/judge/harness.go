@@ -49,22 +49,22 @@ func verdict(p *plan.Phase, seen *Process) (*schema.RunResult, *schema.Outcome) 
 	check, answered := report.Get("check")
 	run.Result = report
 	run.Success = seen.ExitCode == exitSuccess || seen.ExitCode == exitValidateFail
-	var m *mismatch
+	var doubt *schema.Outcome
 	switch {
 	case !seen.Report.Whole():
 		return run, schema.Outcomef(schema.OutcomeReportTooLong, "the report has %d bytes, at most %d are allowed", seen.Report.Size, ReportLimit)
 	case contradicted != "":
-		m = inconsistent("the report gives two values for %q", text.Shorten(contradicted, 40))
+		doubt = inconsistent("the report gives two values for %q", text.Shorten(contradicted, 40))
 	case check == "pass" && seen.ExitCode == exitValidateFail:
-		m = inconsistent("check is \"pass\", and the tester ended with status %d, which says that it failed", exitValidateFail)
+		doubt = inconsistent("check is \"pass\", and the tester ended with status %d, which says that it failed", exitValidateFail)
 	case check == "pass":
-		m = newExpectation(p.Mode, p.Cases).verify(report, seen.Duration)
+		doubt = newExpectation(p.Mode, p.Cases).verify(report, seen.Duration)
 	}
-	if m != nil {
+	if doubt != nil {
 		if secret(p) { // what is quoted is the report's
-			m.text = ""
+			doubt = schema.Outcomef(doubt.Name, "")
 		}
-		return run, schema.Outcomef(m.outcome, "%s", m.text)
+		return run, doubt
 	}
 	run.Passed = check == "pass"
 	switch {

@@ -143,7 +143,7 @@ func TestHonestReportsAddUp(t *testing.T) {
 			t.Errorf("%s: contradicted %q", tt.name, contradicted)
 		}
 		if m := newExpectation(tt.mode, tt.cases).verify(report, 2*time.Second); m != nil {
-			t.Errorf("%s: %s: %s", tt.name, m.outcome, m.text)
+			t.Errorf("%s: %s: %s", tt.name, m.Name, m.Text)
 		}
 	}
 }
@@ -208,7 +208,7 @@ func TestReportsThatDoNotAddUp(t *testing.T) {
 		}
 		changed := strings.Replace(tt.from, tt.old, tt.new, 1)
 		report, _ := parseReport(changed)
-		if m := a.verify(report, time.Second); m == nil || m.outcome != tt.outcome {
+		if m := a.verify(report, time.Second); m == nil || m.Name != tt.outcome {
 			t.Errorf("%s, %q for %q: %+v, want %s", tt.mode, tt.new, tt.old, m, tt.outcome)
 		}
 	}

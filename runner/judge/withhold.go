@@ -28,25 +28,19 @@ func (v *Judgment) withhold(p *plan.Phase, test *Process) {
 		hide(&c.Stdout)
 		hide(&c.Stderr)
 	}
-	if v.Run == nil {
-		v.withholdText(nil, test)
-		return
+	if run := v.Run; run != nil {
+		hide(&run.Stdout)
+		hide(&run.Stderr)
+		run.Result = newExpectation(p.Mode, p.Cases).open(run.Result, run.Passed && run.Success)
 	}
-	hide(&v.Run.Stdout)
-	hide(&v.Run.Stderr)
-	v.Run.Result = newExpectation(p.Mode, p.Cases).open(v.Run.Result, v.Run.Passed && v.Run.Success)
-	v.withholdText(v.Run, test)
+	if v.Outcome != nil && v.Outcome.Disclosure() != schema.Shown {
+		v.withholdText(test)
+	}
 }
 
 // withholdText puts the outcome's text together anew from what may be told.
-func (v *Judgment) withholdText(run *schema.RunResult, test *Process) {
-	o := v.Outcome
-	if o == nil {
-		return
-	}
-	if o.Disclosure() == schema.Shown {
-		return
-	}
+func (v *Judgment) withholdText(test *Process) {
+	o, run := v.Outcome, v.Run
 	words := schema.NewOutcome(o.Name, "").Text
 	switch {
 	case run == nil:

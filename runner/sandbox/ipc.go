@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,27 +23,23 @@ import (
 //   - message queues of POSIX can be listed only where they are mounted, so none
 //     may be made. (Semaphores and shared memory of POSIX are files in /dev/shm.)
 
-// An ipcKind is one of the three tables of System V objects.
+// An ipcKind is a table of System V objects.
 type ipcKind struct {
-	name   string
-	table  string
-	remove func(id int) error
+	name, table         string
+	call, second, third uintptr // the system call that removes one, and what follows its number
 }
 
-func ipcKinds() []ipcKind {
-	control := func(call uintptr, args ...uintptr) error {
-		var a [4]uintptr
-		copy(a[:], args)
-		if _, _, errno := unix.RawSyscall6(call, a[0], a[1], a[2], a[3], 0, 0); errno != 0 {
-			return errno
-		}
-		return nil
+var ipcKinds = []ipcKind{
+	{"shared memory", "/proc/sysvipc/shm", unix.SYS_SHMCTL, unix.IPC_RMID, 0},
+	{"semaphores", "/proc/sysvipc/sem", unix.SYS_SEMCTL, 0, unix.IPC_RMID},
+	{"message queue", "/proc/sysvipc/msg", unix.SYS_MSGCTL, unix.IPC_RMID, 0},
+}
+
+func (k ipcKind) remove(id int) error {
+	if _, _, errno := unix.RawSyscall(k.call, uintptr(id), k.second, k.third); errno != 0 {
+		return errno
 	}
-	return []ipcKind{
-		{"shared memory", "/proc/sysvipc/shm", func(id int) error { return control(unix.SYS_SHMCTL, uintptr(id), unix.IPC_RMID) }},
-		{"semaphores", "/proc/sysvipc/sem", func(id int) error { return control(unix.SYS_SEMCTL, uintptr(id), 0, unix.IPC_RMID) }},
-		{"message queue", "/proc/sysvipc/msg", func(id int) error { return control(unix.SYS_MSGCTL, uintptr(id), unix.IPC_RMID) }},
-	}
+	return nil
 }
 
 // sweepIPC removes every System V object that the user made, whose processes
@@ -51,7 +48,7 @@ func ipcKinds() []ipcKind {
 // Error: one is still there, or nobody can tell.
 func sweepIPC(uid int) error {
 	var faults []error
-	for _, kind := range ipcKinds() {
+	for _, kind := range ipcKinds {
 		ids, err := madeBy(kind.table, uid)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // a kernel without them
@@ -81,13 +78,7 @@ func madeBy(table string, uid int) (ids []int, err error) {
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	lines.Scan()
-	header := strings.Fields(lines.Text()) // "key shmid perms … cuid …"
-	maker := -1
-	for i, name := range header {
-		if name == "cuid" {
-			maker = i
-		}
-	}
+	maker := slices.Index(strings.Fields(lines.Text()), "cuid") // "key shmid perms … cuid …"
 	if maker < 0 {
 		return nil, fmt.Errorf("%s: no column cuid in %q", table, lines.Text())
 	}

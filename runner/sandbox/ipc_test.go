@@ -94,7 +94,7 @@ func TestObjectsThatStayAreTold(t *testing.T) {
 	}
 	ids, err := madeBy("/proc/sysvipc/shm", real)
 	must(t, err)
-	if err := as(real+1, func() error { return ipcKinds()[0].remove(ids[0]) }); err != unix.EPERM {
+	if err := as(real+1, func() error { return ipcKinds[0].remove(ids[0]) }); err != unix.EPERM {
 		t.Errorf("removing it as somebody else: %v, want %v", err, unix.EPERM)
 	}
 	must(t, sweepIPC(real))
@@ -117,7 +117,7 @@ func TestObjectsThatStayAreTold(t *testing.T) {
 func allIPC(t *testing.T) map[string]bool {
 	t.Helper()
 	set := map[string]bool{}
-	for _, kind := range ipcKinds() {
+	for _, kind := range ipcKinds {
 		data, err := os.ReadFile(kind.table)
 		if os.IsNotExist(err) {
 			continue

@@ -21,15 +21,9 @@ type Machine struct {
 func (s *Sandbox) Machine() Machine {
 	var uts unix.Utsname
 	unix.Uname(&uts) // cannot fail with a valid pointer
-	m := Machine{
-		User: os.Getuid(), Kernel: unix.ByteSliceToString(uts.Release[:]), Landlock: landlockABI(),
-		Group: s.group.memory != "", Memory: s.o.Limits.Memory, Devices: gpuDevices(),
+	devices := gpuDevices()
+	return Machine{
+		User: os.Getuid(), Kernel: unix.ByteSliceToString(uts.Release[:]), Landlock: landlockABI(), Group: s.group.memory != "", Memory: s.o.Limits.Memory,
+		Devices: append([]string{}, devices...), Groups: append([]int{}, deviceGroups(devices)...), // lists in JSON, also without any
 	}
-	if m.Devices == nil {
-		m.Devices = []string{}
-	}
-	if m.Groups = deviceGroups(m.Devices); m.Groups == nil {
-		m.Groups = []int{}
-	}
-	return m
 }

@@ -81,9 +81,7 @@ func (s *Sandbox) Ready() {
 	if s.report != nil && !slices.Contains(s.report.Held, schema.GuardProcesses) {
 		return // it sees the runner in /proc, and opened lets it read there
 	}
-	if p, err := s.launch(s.untried[0]); err == nil {
-		s.spare = p
-	}
+	s.spare, _ = s.launch(s.untried[0])
 }
 
 // Start builds a sandbox and starts the program in it, by the strongest means
@@ -96,12 +94,12 @@ func (s *Sandbox) Start(c Command) (*Process, error) {
 	for len(s.untried) > 0 {
 		means := s.untried[0]
 		p, got, err := s.try(means, c)
-		var refused *errSetup
+		refused, isRefused := errors.AsType[*errSetup](err)
 		switch {
-		case errors.As(err, &refused) && s.report != nil:
+		case isRefused && s.report != nil:
 			// It worked before: an accident must not lead to a weaker sandbox.
 			return nil, fmt.Errorf("building a sandbox by %s once more: %s", means, refused.why)
-		case errors.As(err, &refused):
+		case isRefused:
 			s.why = append(s.why, means+": "+refused.why)
 		case err != nil:
 			return nil, err
@@ -130,8 +128,7 @@ func (s *Sandbox) try(means string, c Command) (*Process, *schema.Sandbox, error
 	if p := s.spare; p != nil {
 		s.spare = nil
 		got, err := p.enter(means, c)
-		var refused *errSetup
-		if !errors.As(err, &refused) { // refused: the last program may have starved it; build it again
+		if _, refused := errors.AsType[*errSetup](err); !refused { // refused: the last program may have starved it; build it again
 			return p.unless(got, err, c)
 		}
 		p.abandon()
@@ -187,38 +184,35 @@ func (p *Process) enter(means string, c Command) (*schema.Sandbox, error) {
 	return got, nil
 }
 
-// launch starts the sandbox's first process.
+// launch starts the sandbox's first process, in the job's control group if it can.
 func (s *Sandbox) launch(means string) (*Process, error) {
-	if s.group.fd == nil {
-		return s.launchIn(means, nil)
-	}
-	p, err := s.launchIn(means, s.group.fd)
-	if err == nil {
-		return p, nil
+	p, err := s.launchOnce(means)
+	if err == nil || s.group.fd == nil {
+		return p, err
 	}
 	s.group.leave(err)
-	return s.launchIn(means, nil)
+	return s.launchOnce(means)
 }
 
-// launchIn starts it in a control group of version 2; nil: in this process's.
-func (s *Sandbox) launchIn(means string, group *os.File) (*Process, error) {
+func (s *Sandbox) launchOnce(means string) (*Process, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("opening a pipe: %w", err)
 	}
 	defer w.Close()
-	requests, theirs, err := socketPair()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		r.Close()
 		return nil, fmt.Errorf("opening a pair of sockets: %w", err)
 	}
+	requests, theirs := os.NewFile(uintptr(pair[0]), "requests"), os.NewFile(uintptr(pair[1]), "requests")
 	defer theirs.Close()
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{initName}, Env: append([]string{"GOMAXPROCS=1"}, detectorEnviron...), // fewer threads to start
 		ExtraFiles: []*os.File{w, theirs}, SysProcAttr: s.attributes(means),
 	}
 	p := &Process{cmd: cmd, sandbox: s, requests: requests, status: r, lines: json.NewDecoder(r), inside: means != schema.MeansProcess}
-	if group != nil {
+	if group := s.group.fd; group != nil { // of version 2
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.Fd())
 	}
 	if means == schema.MeansUserNamespace {

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -96,7 +95,9 @@ func receive(socket int, v any) ([]int, error) {
 	if err != nil || len(fds) == 0 {
 		return nil, fmt.Errorf("receiving: got %d descriptors, want some (%v)", len(fds), err)
 	}
-	if err := readJSON(os.NewFile(uintptr(fds[0]), "message"), v); err != nil {
+	message := os.NewFile(uintptr(fds[0]), "message")
+	defer message.Close()
+	if err := json.NewDecoder(io.NewSectionReader(message, 0, 1<<30)).Decode(v); err != nil {
 		return nil, fmt.Errorf("receiving: %w", err)
 	}
 	return fds[1:], nil
@@ -114,22 +115,4 @@ func jsonMemory(v any) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-// readJSON reads what jsonMemory wrote, and closes the file.
-func readJSON(f *os.File, v any) error {
-	data, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<30))
-	if err == nil {
-		err = json.Unmarshal(data, v)
-	}
-	return errors.Join(err, f.Close())
-}
-
-// socketPair returns the runner's end and the first process's.
-func socketPair() (ours, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	return os.NewFile(uintptr(fds[0]), "requests"), os.NewFile(uintptr(fds[1]), "requests"), nil
 }

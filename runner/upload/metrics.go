@@ -2,10 +2,11 @@ package upload
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/google/renameio/v2"
 )
 
 // Metrics are what one upload did, for a collector of text files.
@@ -41,22 +42,6 @@ func (m *Metrics) text() string {
 
 // Write puts the metrics in place at once: a collector may read at any time.
 func (m *Metrics) Write(path string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".kbgen-metrics-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(m.text())
-	if err == nil {
-		err = f.Chmod(0o644) // the collector is another user
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	const mode = 0o644 // the collector is another user
+	return renameio.WriteFile(path, []byte(m.text()), mode, renameio.WithTempDir(filepath.Dir(path)), renameio.IgnoreUmask())
 }

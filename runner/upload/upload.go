@@ -38,13 +38,13 @@ func (a Uploader) Upload(ctx context.Context, flags []string, pipeline []byte) e
 	cmd := a.Command(ctx, Grace, append([]string{"pipeline", "upload"}, flags...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(pipeline), a.Stdout, a.Stderr
 	err := cmd.Run()
-	var exited *exec.ExitError
+	exited, ok := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("uploading the pipeline: %w", ctx.Err())
-	case errors.As(err, &exited) && exited.Exited():
+	case ok && exited.Exited():
 		return fmt.Errorf("%w with %w", ErrRefused, err)
 	default:
 		return fmt.Errorf("uploading the pipeline with %s: %w", a.Path, err)

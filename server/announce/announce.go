@@ -62,14 +62,10 @@ func New(o Options) (*Announcer, error) {
 	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
 		return nil, errors.New("the webhook for announcements: want an https address")
 	}
-	for _, d := range []struct {
-		of    *time.Duration
-		value time.Duration
-	}{{&o.Settle, 2 * time.Second}, {&o.GiveUp, 5 * time.Minute}, {&o.Pause, 2 * time.Second}, {&o.Sweep, 10 * time.Minute}} {
-		if *d.of <= 0 {
-			*d.of = d.value
-		}
-	}
+	o.Settle = cmp.Or(max(o.Settle, 0), 2*time.Second)
+	o.GiveUp = cmp.Or(max(o.GiveUp, 0), 5*time.Minute)
+	o.Pause = cmp.Or(max(o.Pause, 0), 2*time.Second)
+	o.Sweep = cmp.Or(max(o.Sweep, 0), 10*time.Minute)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	a := &Announcer{o: o, form: discord, wake: make(chan struct{}, 1), changed: map[string]bool{}}
 	if host := u.Hostname(); host == "slack.com" || strings.HasSuffix(host, ".slack.com") {
@@ -229,8 +225,7 @@ func (a *Announcer) post(ctx context.Context, message string) (wait time.Duratio
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := a.client.Do(req)
-	var quoting *url.Error
-	if errors.As(err, &quoting) {
+	if quoting, ok := errors.AsType[*url.Error](err); ok {
 		err = quoting.Err // without the address
 	}
 	if err != nil {

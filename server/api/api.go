@@ -248,12 +248,14 @@ type refusal struct {
 	detail string
 }
 
-func (f *refusal) Error() string { return f.detail }
+func (f *refusal) Error() string                { return f.detail }
+func (f *refusal) answer(w http.ResponseWriter) { httpx.Error(w, f.status, f.detail) }
 
 // A slower is a client that asks too often.
 type slower struct{ wait time.Duration }
 
-func (s *slower) Error() string { return "too many requests" }
+func (s *slower) Error() string                { return "too many requests" }
+func (s *slower) answer(w http.ResponseWriter) { httpx.TooMany(w, s.wait) }
 
 // statuses of what a backend refuses.
 var statuses = map[store.Why]int{
@@ -264,18 +266,12 @@ var statuses = map[store.Why]int{
 
 // refuse answers with an error. What is our own fault is logged, and not told.
 func (a *api) refuse(c *call, rt route, err error) {
+	var answerer interface{ answer(http.ResponseWriter) }
 	var refused *store.Refusal
-	var failed *refusal
-	var fields *fieldErrors
-	var slow *slower
 	var large *http.MaxBytesError
 	switch {
-	case errors.As(err, &slow):
-		httpx.TooMany(c.w, slow.wait)
-	case errors.As(err, &fields):
-		fields.answer(c.w)
-	case errors.As(err, &failed):
-		httpx.Error(c.w, failed.status, failed.detail)
+	case errors.As(err, &answerer):
+		answerer.answer(c.w)
 	case errors.As(err, &refused):
 		if refused.RetryAfter > 0 {
 			c.w.Header().Set("Retry-After", strconv.Itoa(max(1, int(refused.RetryAfter.Round(time.Second).Seconds()))))
@@ -335,6 +331,16 @@ type param struct {
 	about string
 }
 
+// routes are all there are. Their paths say which are ours, and which are for admins.
 func (a *api) routes() []route {
-	return append(append(popcornRoutes(), popcornAdminRoutes()...), ownRoutes()...)
+	all := slices.Concat(popcornRoutes(), popcornAdminRoutes(), boardRoutes(), submissionRoutes(), adminRoutes(), otherRoutes())
+	for i := range all {
+		r := &all[i]
+		_, at, _ := strings.Cut(r.pattern, " ")
+		r.own = strings.HasPrefix(at, "/api/v1/")
+		if strings.HasPrefix(at, "/admin/") || strings.HasPrefix(at, "/api/v1/admin/") {
+			r.needs = admin
+		}
+	}
+	return all
 }

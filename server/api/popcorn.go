@@ -28,15 +28,15 @@ func stampOrNil(t time.Time) *string {
 	if t.IsZero() {
 		return nil
 	}
-	s := stamp(t)
-	return &s
+	return new(stamp(t))
 }
 
-func stringOrNil(s string) *string {
-	if s == "" {
+// orNil is a value that JSON writes as null when it is zero.
+func orNil[T comparable](v T) *T {
+	if v == *new(T) {
 		return nil
 	}
-	return &s
+	return &v
 }
 
 // streamPattern is the older route of popcorn-cli. Any address of three parts is one.
@@ -45,10 +45,10 @@ const streamPattern = "POST /{board}/{gpu}/{mode}"
 func popcornRoutes() []route {
 	return []route{
 		{pattern: "POST /submission/{board}/{gpu}/{mode}", about: "Hand in a file; it is evaluated while you ask how far it is.", needs: user, upload: true, status: http.StatusAccepted, answer: reflect.TypeFor[acceptedJSON](), do: submit},
-		{pattern: "POST /admin/submission/{board}/{gpu}/{mode}", about: "Hand in a file after the deadline, with the admin's token and a CLI id.", needs: admin, upload: true, status: http.StatusAccepted, answer: reflect.TypeFor[acceptedJSON](), do: submit},
+		{pattern: "POST /admin/submission/{board}/{gpu}/{mode}", about: "Hand in a file after the deadline, with the admin's token and a CLI id.", upload: true, status: http.StatusAccepted, answer: reflect.TypeFor[acceptedJSON](), do: submit},
 		{pattern: streamPattern, about: "Hand in a file and wait for its result: events status, then one event result or error. Leaving does not lose the submission.", needs: user, upload: true, stream: true, media: eventStream, do: submitAndWait},
 		{pattern: "GET /user/submissions", about: "List your submissions, newest first.", needs: user, query: []param{{"leaderboard", "string", "of this board alone"}, {"limit", "integer", "1 to 100; 50"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[[]mySubmissionJSON](), do: mySubmissions},
-		{pattern: "GET /user/submissions/{id}", about: "Read a submission of yours, and how far it is.", needs: user, answer: reflect.TypeFor[pollJSON](), do: withID(poll)},
+		{pattern: "GET /user/submissions/{id}", about: "Read a submission of yours, and how far it is.", needs: user, answer: reflect.TypeFor[pollJSON](), do: withSubmission(poll)},
 		{pattern: "DELETE /user/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: user, answer: reflect.TypeFor[deletedJSON](), do: withID(deleteSubmission)},
 		{pattern: "POST /user/join", about: "Use an invite to closed boards.", needs: user, body: reflect.TypeFor[joinRequestJSON](), answer: reflect.TypeFor[joinedJSON](), do: withBody(popcornJoin)},
 		{pattern: "GET /leaderboards", about: "List the boards that you may see.", answer: reflect.TypeFor[[]leaderboardJSON](), do: leaderboards},
@@ -80,13 +80,9 @@ func queueOf(w *backend.Wait) *runnerQueueJSON {
 	if w == nil {
 		return nil
 	}
-	q := &runnerQueueJSON{Runner: runner, GPU: w.GPU, Status: "available", Running: &w.Running}
+	q := &runnerQueueJSON{Runner: runner, GPU: w.GPU, Status: "available", Running: &w.Running, ExpectedSeconds: seconds(w.Expected)}
 	if !w.Running {
 		q.QueuedJobs = &w.Place
-	}
-	if w.Expected > 0 {
-		seconds := w.Expected.Seconds()
-		q.ExpectedSeconds = &seconds
 	}
 	return q
 }
@@ -103,17 +99,17 @@ type acceptedIDsJSON struct {
 	JobStatusID int64 `json:"job_status_id"`
 }
 
-// handIn reads the form and submits.
-func handIn(c *call) (*store.Accepted, error) {
+// handIn reads the form and submits; where says for which board, gpu and mode.
+func handIn(c *call, where func(name string) string) (*store.Accepted, error) {
 	f, err := c.file()
 	if err != nil {
 		return nil, err
 	}
-	return c.back().Submit(c.ctx(), c.viewer(), backend.Request{Board: c.PathValue("board"), GPU: c.PathValue("gpu"), Mode: c.PathValue("mode"), FileName: f.name, Code: f.code})
+	return c.back().Submit(c.ctx(), c.viewer(), backend.Request{Board: where("board"), GPU: where("gpu"), Mode: where("mode"), FileName: f.name, Code: f.code})
 }
 
 func submit(c *call) (any, error) {
-	receipt, err := handIn(c)
+	receipt, err := handIn(c, c.PathValue)
 	if err != nil {
 		return nil, err
 	}
@@ -132,17 +128,23 @@ func accepted(c *call, receipt *store.Accepted) acceptedJSON {
 
 // A Poll is one submission as its owner sees it.
 type pollJSON struct {
-	ID              int64            `json:"id"`
-	LeaderboardID   int64            `json:"leaderboard_id"`
-	LeaderboardName string           `json:"leaderboard_name"`
-	FileName        string           `json:"file_name"`
-	UserID          string           `json:"user_id"`
-	SubmissionTime  string           `json:"submission_time"`
-	Done            bool             `json:"done"`
-	Code            string           `json:"code"`
-	Runs            []pollRunJSON    `json:"runs"`
-	Job             pollJobJSON      `json:"job"`
-	RunnerQueue     *runnerQueueJSON `json:"runner_queue"`
+	ID int64 `json:"id"`
+	submissionRowJSON
+	Job         pollJobJSON      `json:"job"`
+	RunnerQueue *runnerQueueJSON `json:"runner_queue"`
+}
+
+// submissionRowJSON is what Kernelbot tells of a submission to its owner and to
+// admins alike.
+type submissionRowJSON struct {
+	LeaderboardID   int64         `json:"leaderboard_id"`
+	LeaderboardName string        `json:"leaderboard_name"`
+	FileName        string        `json:"file_name"`
+	UserID          string        `json:"user_id"`
+	SubmissionTime  string        `json:"submission_time"`
+	Done            bool          `json:"done"`
+	Code            string        `json:"code"`
+	Runs            []pollRunJSON `json:"runs"`
 }
 
 type pollJobJSON struct {
@@ -164,28 +166,25 @@ type pollRunJSON struct {
 	Result    json.RawMessage `json:"result,omitempty"` // of public tests and benchmarks
 }
 
-func poll(c *call, id int64) (any, error) {
-	s, err := c.back().Submission(c.ctx(), c.viewer(), id)
-	if err != nil {
-		return nil, err
-	}
+func poll(c *call, s *backend.Submission) (any, error) {
 	if !s.Own && !c.who.Admin {
 		return nil, &refusal{http.StatusForbidden, "this submission is somebody else's"}
 	}
-	return pollOf(s), nil
+	return pollJSON{s.ID, rowOf(s), jobOf(s), queueOf(s.Wait)}, nil
 }
 
-func pollOf(s *backend.Submission) pollJSON {
-	p := pollJSON{ID: s.ID, LeaderboardID: s.BoardID, LeaderboardName: s.Board, FileName: s.FileName, UserID: s.UserID, SubmissionTime: stamp(s.Time), Done: s.Done, Code: s.Code, Runs: []pollRunJSON{},
-		Job: pollJobJSON{stringOrNil(s.Job.Status), stringOrNil(s.Job.Error), stampOrNil(s.Job.Heartbeat)}, RunnerQueue: queueOf(s.Wait)}
-	for _, r := range s.Runs {
+func jobOf(s *backend.Submission) pollJobJSON {
+	return pollJobJSON{orNil(s.Job.Status), orNil(s.Job.Error), stampOrNil(s.Job.Heartbeat)}
+}
+
+func rowOf(s *backend.Submission) submissionRowJSON {
+	return submissionRowJSON{s.BoardID, s.Board, s.FileName, s.UserID, stamp(s.Time), s.Done, s.Code, mapped(s.Runs, func(r store.PolledRun) pollRunJSON {
 		run := pollRunJSON{StartTime: stamp(r.Start), EndTime: stamp(r.End), Mode: r.Mode, Secret: r.Secret, Runner: r.Runner, Score: r.Score, Passed: r.Passed}
 		if !r.Secret && (r.Mode == schema.ModeTest || r.Mode == schema.ModeBenchmark) {
 			run.Result = r.Result
 		}
-		p.Runs = append(p.Runs, run)
-	}
-	return p
+		return run
+	})}
 }
 
 // A MySubmission is one line of a user's list.
@@ -288,12 +287,7 @@ func leaderboards(c *call) (any, error) {
 }
 
 // list is a slice that JSON writes as a list, empty or not.
-func list[T any](s []T) []T {
-	if s == nil {
-		return []T{}
-	}
-	return s
-}
+func list[T any](s []T) []T { return append([]T{}, s...) }
 
 func gpus(c *call) (any, error) {
 	b, err := c.back().Board(c.ctx(), c.viewer(), c.board())
@@ -356,13 +350,12 @@ func runnerQueue(c *call) (any, error) {
 		if g.GPU != c.PathValue("gpu") {
 			continue
 		}
-		q := runnerQueueJSON{Runner: runner, GPU: g.GPU, QueuedJobs: &g.Waiting, RunningJobs: &g.Running, Status: "available", Error: stringOrNil(g.Off)}
+		q := runnerQueueJSON{Runner: runner, GPU: g.GPU, QueuedJobs: &g.Waiting, RunningJobs: &g.Running, Status: "available", Error: orNil(g.Off)}
 		if g.Off != "" {
 			q.Status = "unavailable"
 		}
 		if g.Known {
-			free := max(0, g.Agents-g.Busy)
-			q.AvailableRunners = &free
+			q.AvailableRunners = new(max(0, g.Agents-g.Busy))
 		}
 		return q, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/store"
 )
@@ -19,7 +20,7 @@ func popcornAdminRoutes() []route {
 		{pattern: "POST /admin/start", about: "Take submissions.", answer: reflect.TypeFor[jobsJSON](), do: func(c *call) (any, error) { return setAccepting(c, true) }},
 		{pattern: "POST /admin/stop", about: "Take no more submissions.", answer: reflect.TypeFor[jobsJSON](), do: func(c *call) (any, error) { return setAccepting(c, false) }},
 		{pattern: "GET /admin/stats", about: "Count submissions.", query: []param{{"last_day_only", "boolean", "of the last 24 hours"}, {"leaderboard_name", "string", "of this board alone"}}, answer: reflect.TypeFor[adminStatsJSON](), do: adminStats},
-		{pattern: "GET /admin/submissions/{id}", about: "Read anybody's submission.", answer: reflect.TypeFor[adminSubmissionJSON](), do: withID(adminSubmission)},
+		{pattern: "GET /admin/submissions/{id}", about: "Read anybody's submission.", answer: reflect.TypeFor[adminSubmissionJSON](), do: withSubmission(adminSubmission)},
 		{pattern: "DELETE /admin/submissions/{id}", about: "Delete anybody's submission.", answer: reflect.TypeFor[deletedJSON](), do: withID(deleteSubmission)},
 		{pattern: "DELETE /admin/leaderboards/{board}", about: "Delete a board.", query: []param{{"force", "boolean", "also one that has submissions"}}, answer: reflect.TypeFor[boardDeletedJSON](), do: adminDeleteBoard},
 		{pattern: "GET /admin/leaderboards/{board}/submissions", about: "List the ids of a board's submissions, newest first.", query: []param{{"limit", "integer", "1 to 1000; 100"}, {"offset", "integer", "0"}}, answer: reflect.TypeFor[boardSubmissionsJSON](), do: adminBoardSubmissions},
@@ -40,9 +41,6 @@ func popcornAdminRoutes() []route {
 			do: func(*call) (any, error) {
 				return nil, &refusal{http.StatusNotImplemented, "this is done on the server: " + instead}
 			}})
-	}
-	for i := range admins {
-		admins[i].needs = admin
 	}
 	slices.SortStableFunc(admins, func(a, b route) int { return strings.Compare(a.pattern, b.pattern) })
 	return admins
@@ -106,27 +104,16 @@ type adminSubmissionJSON struct {
 }
 
 type adminSubmissionRowJSON struct {
-	SubmissionID    int64         `json:"submission_id"`
-	LeaderboardID   int64         `json:"leaderboard_id"`
-	LeaderboardName string        `json:"leaderboard_name"`
-	FileName        string        `json:"file_name"`
-	UserID          string        `json:"user_id"`
-	SubmissionTime  string        `json:"submission_time"`
-	Done            bool          `json:"done"`
-	Code            string        `json:"code"`
-	Runs            []pollRunJSON `json:"runs"`
-	JobStatus       *string       `json:"job_status"`
-	JobError        *string       `json:"job_error"`
-	JobHeartbeat    *string       `json:"job_last_heartbeat"`
+	SubmissionID int64 `json:"submission_id"`
+	submissionRowJSON
+	JobStatus    *string `json:"job_status"`
+	JobError     *string `json:"job_error"`
+	JobHeartbeat *string `json:"job_last_heartbeat"`
 }
 
-func adminSubmission(c *call, id int64) (any, error) {
-	answer, err := poll(c, id)
-	if err != nil {
-		return nil, err
-	}
-	p := answer.(pollJSON)
-	return adminSubmissionJSON{"ok", adminSubmissionRowJSON{p.ID, p.LeaderboardID, p.LeaderboardName, p.FileName, p.UserID, p.SubmissionTime, p.Done, p.Code, p.Runs, p.Job.Status, p.Job.Error, p.Job.LastHeartbeat}}, nil
+func adminSubmission(_ *call, s *backend.Submission) (any, error) {
+	job := jobOf(s)
+	return adminSubmissionJSON{"ok", adminSubmissionRowJSON{s.ID, rowOf(s), job.Status, job.Error, job.LastHeartbeat}}, nil
 }
 
 type boardDeletedJSON struct {
@@ -293,7 +280,7 @@ type inviteRowJSON struct {
 func adminInvites(c *call) (any, error) {
 	invites, err := c.admin.Invites(c.ctx(), c.board())
 	return boardInvitesJSON{"ok", c.board(), mapped(invites, func(i store.Invite) inviteRowJSON {
-		return inviteRowJSON{i.Code, stringOrNil(i.UserID), stringOrNil(i.User), stamp(i.Created), stampOrNil(i.Claimed)}
+		return inviteRowJSON{i.Code, orNil(i.UserID), orNil(i.User), stamp(i.Created), stampOrNil(i.Claimed)}
 	})}, err
 }
 

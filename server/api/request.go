@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/server/backend"
 	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/store"
 )
@@ -24,17 +25,15 @@ type FieldError struct {
 	Type string   `json:"type"`
 }
 
-// fieldErrors is the answer 422, whose detail is a list.
-type fieldErrors struct{ list []FieldError }
+func (e *FieldError) Error() string { return e.Msg }
 
-func (e *fieldErrors) Error() string { return e.list[0].Msg }
-
-func (e *fieldErrors) answer(w http.ResponseWriter) {
-	httpx.JSON(w, http.StatusUnprocessableEntity, map[string]any{"detail": e.list})
+// answer is status 422, whose detail is a list.
+func (e *FieldError) answer(w http.ResponseWriter) {
+	httpx.JSON(w, http.StatusUnprocessableEntity, map[string]any{"detail": []*FieldError{e}})
 }
 
 func fieldError(where, name, kind, msg string) error {
-	return &fieldErrors{[]FieldError{{Loc: []string{where, name}, Msg: msg, Type: kind}}}
+	return &FieldError{Loc: []string{where, name}, Msg: msg, Type: kind}
 }
 
 // withID reads the number in the path for do.
@@ -46,6 +45,17 @@ func withID(do func(*call, int64) (any, error)) func(*call) (any, error) {
 		}
 		return do(c, id)
 	}
+}
+
+// withSubmission reads the submission that the number in the path names for do.
+func withSubmission(do func(*call, *backend.Submission) (any, error)) func(*call) (any, error) {
+	return withID(func(c *call, id int64) (any, error) {
+		s, err := c.back().Submission(c.ctx(), c.viewer(), id)
+		if err != nil {
+			return nil, err
+		}
+		return do(c, s)
+	})
 }
 
 // withBody reads the body for do. Kernelbot's routes take members that they do not
@@ -128,18 +138,13 @@ func (c *call) json(into any) error {
 	if c.own {
 		dec.DisallowUnknownFields()
 	}
-	if err := dec.Decode(into); err != nil {
-		return badJSON(err)
+	err := dec.Decode(into)
+	if err == nil {
+		if _, err = dec.Token(); errors.Is(err, io.EOF) {
+			return nil
+		}
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return badJSON(err)
-	}
-	return nil
-}
-
-func badJSON(err error) error {
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return err
 	}
 	what := "more than one value"
@@ -217,8 +222,7 @@ func headLength(head map[string][]string) (n int) {
 }
 
 func badForm(err error) error {
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return err
 	}
 	return &refusal{http.StatusBadRequest, "form: it cannot be read"}

@@ -5,8 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,17 +14,14 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/verdict"
 )
 
 const eventStream = "text/event-stream"
 
-// A stream writes server-sent events.
-type stream struct {
-	w  http.ResponseWriter
-	rc *http.ResponseController
-}
+type stream struct{ *httpx.Stream }
 
 // streamTime is how long a client may take to read one event.
 const streamTime = 30 * time.Second
@@ -47,11 +44,7 @@ func (c *call) stream() (s *stream, end func(), err error) {
 			delete(a.streams, name)
 		}
 	}
-	s = &stream{c.w, http.NewResponseController(c.w)}
-	c.header("Content-Type", eventStream)
-	c.header("Cache-Control", "no-store")
-	c.header("X-Accel-Buffering", "no") // a proxy shall not wait for more
-	return s, end, nil
+	return &stream{httpx.NewStream(c.w)}, end, nil
 }
 
 // send writes one event on one line of data, as popcorn-cli reads it.
@@ -60,19 +53,11 @@ func (s *stream) send(event string, data any) error {
 	if err != nil {
 		return err
 	}
-	return s.write(fmt.Sprintf("event: %s\ndata: %s\n\n", event, body))
+	return s.Send(fmt.Sprintf("event: %s\ndata: %s\n\n", event, body), streamTime)
 }
 
 // alive writes a comment, which readers pass over.
-func (s *stream) alive() error { return s.write(": alive\n\n") }
-
-func (s *stream) write(text string) error {
-	s.rc.SetWriteDeadline(time.Now().Add(streamTime)) // not supported by a test's recorder
-	if _, err := io.WriteString(s.w, text); err != nil {
-		return err
-	}
-	return s.rc.Flush()
-}
+func (s *stream) alive() error { return s.Send(": alive\n\n", streamTime) }
 
 // StreamStatus, StreamResult and StreamError are the data of Kernelbot's events.
 type streamStatusJSON struct {
@@ -100,9 +85,9 @@ func submitAndWait(c *call) (any, error) {
 		return nil, err
 	}
 	defer end()
-	s.rc.SetReadDeadline(time.Now().Add(uploadTime))
-	receipt, err := handIn(c)
-	s.rc.SetReadDeadline(time.Time{}) // a stream has none: it would end with it
+	s.SetReadDeadline(time.Now().Add(uploadTime))
+	receipt, err := handIn(c, c.PathValue)
+	s.SetReadDeadline(time.Time{}) // a stream has none: it would end with it
 	if err != nil {
 		c.w.Header().Del("Content-Type")
 		return nil, err
@@ -184,9 +169,9 @@ func (c *call) result(s *backend.Submission) streamResultJSON {
 		r.Results = append(r.Results, encode(failed))
 		r.Reports = append(r.Reports, report("", s.Mode, failed, ""))
 	}
-	for gpu, secret := range secretResults(s.Runs) {
-		r.Results = append(r.Results, encode(secret))
-		r.Reports = append(r.Reports, report(gpu+" (secret)", s.Mode, secret, ""))
+	for _, secret := range secretResults(s.Runs) {
+		r.Results = append(r.Results, encode(&secret.Result))
+		r.Reports = append(r.Reports, report(secret.gpu+" (secret)", s.Mode, &secret.Result, ""))
 	}
 	return r
 }
@@ -203,34 +188,31 @@ func encode(r *schema.Result) json.RawMessage {
 	return compact.Bytes()
 }
 
-// secretResults yields what may be seen of secret runs by GPU type: that they
+// A secretResult is what may be seen of the secret runs on a GPU type: that they
 // happened and whether they passed.
-func secretResults(runs []store.PolledRun) func(func(string, *schema.Result) bool) {
-	return func(yield func(string, *schema.Result) bool) {
-		var gpus []string
-		results := map[string]*schema.Result{}
-		for _, run := range runs {
-			if !run.Secret {
-				continue
-			}
-			r := results[run.Runner]
-			if r == nil {
-				r = &schema.Result{Success: true}
-				results[run.Runner], gpus = r, append(gpus, run.Runner)
-			}
-			check := "fail"
-			if run.Passed {
-				check = "pass"
-			}
-			r.Runs = append(r.Runs, schema.Run{Name: run.Mode, EvalResult: schema.EvalResult{Start: run.Start, End: run.End,
-				Run: &schema.RunResult{Success: true, Passed: run.Passed, Result: schema.Report{{Key: "check", Value: check}}}}})
+type secretResult struct {
+	gpu string
+	schema.Result
+}
+
+func secretResults(runs []store.PolledRun) (results []secretResult) {
+	for _, run := range runs {
+		if !run.Secret {
+			continue
 		}
-		for _, gpu := range gpus {
-			if !yield(gpu, results[gpu]) {
-				return
-			}
+		at := slices.IndexFunc(results, func(r secretResult) bool { return r.gpu == run.Runner })
+		if at < 0 {
+			at = len(results)
+			results = append(results, secretResult{run.Runner, schema.Result{Success: true}})
 		}
+		check := "fail"
+		if run.Passed {
+			check = "pass"
+		}
+		results[at].Runs = append(results[at].Runs, schema.Run{Name: run.Mode, EvalResult: schema.EvalResult{Start: run.Start, End: run.End,
+			Run: &schema.RunResult{Success: true, Passed: run.Passed, Result: schema.Report{{Key: "check", Value: check}}}}})
 	}
+	return results
 }
 
 // report is a result for people, in Kernelbot's order: a title, a line for each

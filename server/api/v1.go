@@ -18,23 +18,18 @@ import (
 //go:embed openapi.json
 var openAPI []byte
 
-func ownRoutes() []route {
-	routes := append(boardRoutes(), submissionRoutes()...)
-	routes = append(routes, adminRoutes()...)
-	routes = append(routes,
-		route{pattern: "GET /api/v1/queue", about: "What runs and what waits, by GPU type.", answer: reflect.TypeFor[queueJSON](), do: queue},
-		route{pattern: "GET /api/v1/me", about: "Who you are here.", answer: reflect.TypeFor[Me](), do: me},
-		route{pattern: "POST /api/v1/join", about: "Use an invite to closed boards.", needs: user, body: reflect.TypeFor[joinRequestJSON](), answer: reflect.TypeFor[boardNamesJSON](), do: withBody(joinBoards)},
-		route{pattern: "GET /api/v1/openapi.json", about: "This description.", media: "application/json", do: func(c *call) (any, error) {
+func otherRoutes() []route {
+	return []route{
+		{pattern: "GET /api/v1/queue", about: "What runs and what waits, by GPU type.", answer: reflect.TypeFor[queueJSON](), do: queue},
+		{pattern: "GET /api/v1/me", about: "Who you are here.", answer: reflect.TypeFor[Me](), do: me},
+		{pattern: "POST /api/v1/join", about: "Use an invite to closed boards.", needs: user, body: reflect.TypeFor[joinRequestJSON](), answer: reflect.TypeFor[boardNamesJSON](), do: withBody(joinBoards)},
+		{pattern: "GET /api/v1/openapi.json", about: "This description.", media: "application/json", do: func(c *call) (any, error) {
 			c.header("Content-Type", "application/json")
 			c.header("Cache-Control", "public, max-age=300")
 			c.w.Write(openAPI)
 			return nil, nil
-		}})
-	for i := range routes {
-		routes[i].own = true
+		}},
 	}
-	return routes
 }
 
 // queueJSON is what runs and what waits.
@@ -86,13 +81,8 @@ func queue(c *call) (any, error) {
 	return q, nil
 }
 
-func seconds(d time.Duration) *float64 {
-	if d <= 0 {
-		return nil
-	}
-	s := d.Seconds()
-	return &s
-}
+// seconds is a time, null when it is not above zero.
+func seconds(d time.Duration) *float64 { return orNil(max(d, 0).Seconds()) }
 
 // Me is who asks.
 type Me struct {
@@ -250,7 +240,7 @@ func boardHistory(c *call) (any, error) {
 }
 
 func adminRoutes() []route {
-	admins := []route{
+	return []route{
 		{pattern: "GET /api/v1/admin/stats", about: "Count submissions.", answer: reflect.TypeFor[statsJSON](), do: stats},
 		{pattern: "GET /api/v1/admin/users", about: "List who is known.", answer: reflect.TypeFor[usersJSON](), do: users},
 		{pattern: "PUT /api/v1/admin/users/{user}/banned", about: "Stop a user from submitting, or let them again.", body: reflect.TypeFor[banRequestJSON](), status: http.StatusNoContent, do: withBody(banUser)},
@@ -265,10 +255,6 @@ func adminRoutes() []route {
 		{pattern: "POST /api/v1/admin/invites", about: "Make invites, each for one user to all of the boards.", body: reflect.TypeFor[newInvitesJSON](), answer: reflect.TypeFor[inviteCodesJSON](), do: withBody(newInvites)},
 		{pattern: "DELETE /api/v1/admin/invites/{code}", about: "Take an invite back, and the access of who used it.", status: http.StatusNoContent, do: revokeInvite},
 	}
-	for i := range admins {
-		admins[i].needs = admin
-	}
-	return admins
 }
 
 // waitOf is where a submission stands.

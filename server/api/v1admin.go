@@ -134,12 +134,7 @@ type inviteJSON struct {
 func invites(c *call) (any, error) {
 	all, err := c.admin.Invites(c.ctx(), lower(c.word("board")))
 	return invitesJSON{mapped(all, func(i store.Invite) inviteJSON {
-		one := inviteJSON{Code: i.Code, Boards: list(i.Boards), UserID: i.UserID, User: i.User, Created: i.Created.UTC()}
-		if !i.Claimed.IsZero() {
-			at := i.Claimed.UTC()
-			one.Used = &at
-		}
-		return one
+		return inviteJSON{i.Code, list(i.Boards), i.UserID, i.User, i.Created.UTC(), orNil(i.Claimed.UTC())}
 	})}, err
 }
 

@@ -20,13 +20,13 @@ func submissionRoutes() []route {
 		{pattern: "POST /api/v1/submissions", about: "Hand in a file. What the query leaves out, the file's !POPCORN lines say.", needs: user, upload: true, status: http.StatusAccepted,
 			query:  []param{{"board", "string", "the board"}, {"gpu", "string", "the GPU type"}, {"mode", "string", "test, benchmark, profile or leaderboard"}},
 			answer: reflect.TypeFor[Receipt](), do: newSubmission},
-		{pattern: "GET /api/v1/submissions/{id}", about: "Read a submission: your own, or one that ranks.", answer: reflect.TypeFor[Submission](), do: withID(readSubmission)},
+		{pattern: "GET /api/v1/submissions/{id}", about: "Read a submission: your own, or one that ranks.", answer: reflect.TypeFor[Submission](), do: withSubmission(readSubmission)},
 		{pattern: "DELETE /api/v1/submissions/{id}", about: "Delete a submission of yours; what has not finished is cancelled.", needs: known, status: http.StatusNoContent, do: withID(func(c *call, id int64) (any, error) { return done(c, c.back().Delete(c.ctx(), c.viewer(), id)) })},
 		{pattern: "POST /api/v1/submissions/{id}/cancel", about: "End what has not finished of a submission of yours.", needs: known, status: http.StatusNoContent, do: withID(func(c *call, id int64) (any, error) { return done(c, c.back().Cancel(c.ctx(), c.viewer(), id)) })},
 		{pattern: "POST /api/v1/submissions/{id}/rerun", about: "Hand in the same code again, as a new submission.", needs: known, status: http.StatusAccepted, answer: reflect.TypeFor[Receipt](), do: withID(rerun)},
 		{pattern: "GET /api/v1/submissions/{id}/log", about: "The log of an evaluation of yours.", needs: known, query: []param{{"run", "string", "a run's id; the first public one without"}}, media: "text/plain; charset=utf-8", do: withID(readLog)},
-		{pattern: "GET /api/v1/submissions/{id}/reports", about: "The result.json of each public evaluation of yours.", needs: known, answer: reflect.TypeFor[reportsJSON](), do: withID(reports)},
-		{pattern: "GET /api/v1/submissions/{id}/events", about: "The submission again whenever it changes: events submission, then one event done.", stream: true, media: eventStream, do: withID(submissionEvents)},
+		{pattern: "GET /api/v1/submissions/{id}/reports", about: "The result.json of each public evaluation of yours.", needs: known, answer: reflect.TypeFor[reportsJSON](), do: withSubmission(reports)},
+		{pattern: "GET /api/v1/submissions/{id}/events", about: "The submission again whenever it changes: events submission, then one event done.", stream: true, media: eventStream, do: withSubmission(submissionEvents)},
 	}
 }
 
@@ -108,11 +108,7 @@ func receipt(c *call, r *store.Accepted, err error) (any, error) {
 }
 
 func newSubmission(c *call) (any, error) {
-	f, err := c.file()
-	if err != nil {
-		return nil, err
-	}
-	r, err := c.back().Submit(c.ctx(), c.viewer(), backend.Request{Board: c.word("board"), GPU: c.word("gpu"), Mode: c.word("mode"), FileName: f.name, Code: f.code})
+	r, err := handIn(c, c.word)
 	return receipt(c, r, err)
 }
 
@@ -171,13 +167,7 @@ func submissionOf(s *backend.Submission) Submission {
 	return out
 }
 
-func readSubmission(c *call, id int64) (any, error) {
-	s, err := c.back().Submission(c.ctx(), c.viewer(), id)
-	if err != nil {
-		return nil, err
-	}
-	return submissionOf(s), nil
-}
+func readSubmission(_ *call, s *backend.Submission) (any, error) { return submissionOf(s), nil }
 
 func readLog(c *call, id int64) (any, error) {
 	text, err := c.back().Log(c.ctx(), c.viewer(), id, c.word("run"))
@@ -203,11 +193,7 @@ type reportJSON struct {
 	Result json.RawMessage `json:"result"` // result.json
 }
 
-func reports(c *call, id int64) (any, error) {
-	s, err := c.back().Submission(c.ctx(), c.viewer(), id)
-	if err != nil {
-		return nil, err
-	}
+func reports(c *call, s *backend.Submission) (any, error) {
 	if !s.Own && !c.who.Admin {
 		return nil, &refusal{http.StatusForbidden, "the reports of a submission are its owner's"}
 	}
@@ -227,10 +213,7 @@ func (c *call) rankingBy(board string) string {
 
 // submissionEvents sends the submission whenever it changed, and ends when it is
 // done.
-func submissionEvents(c *call, id int64) (any, error) {
-	if _, err := c.back().Submission(c.ctx(), c.viewer(), id); err != nil {
-		return nil, err
-	}
+func submissionEvents(c *call, sub *backend.Submission) (any, error) {
 	s, end, err := c.stream()
 	if err != nil {
 		return nil, err
@@ -240,7 +223,7 @@ func submissionEvents(c *call, id int64) (any, error) {
 		return nil, nil
 	}
 	last := ""
-	err = c.follow(id, s.alive, func(sub *backend.Submission) (bool, error) {
+	err = c.follow(sub.ID, s.alive, func(sub *backend.Submission) (bool, error) {
 		event := "submission"
 		if sub.Done && len(sub.Open) == 0 {
 			event = "done"

@@ -80,7 +80,7 @@ func (a *Admin) MarkHacked(ctx context.Context, id int64, why string) error {
 // Errors: [store.ErrNotFound] for a board; [*store.Refusal].
 func (a *Admin) NewInvites(ctx context.Context, boards []string, n int) ([]string, error) {
 	if n < 1 || n > 1000 || len(boards) == 0 || len(boards) > 100 {
-		return nil, refuse(store.Invalid, "invites: got %d for %d boards, want 1 to 1000 for 1 to 100", n, len(boards))
+		return nil, store.NewRefusal(store.Invalid, "invites: got %d for %d boards, want 1 to 1000 for 1 to 100", n, len(boards))
 	}
 	names := make([]string, len(boards))
 	for i, name := range boards {
@@ -94,7 +94,7 @@ func (a *Admin) NewInvites(ctx context.Context, boards []string, n int) ([]strin
 // Errors: [store.ErrNotFound], [*store.Refusal].
 func (a *Admin) SetVisibility(ctx context.Context, board, visibility string) error {
 	if visibility != store.Public && visibility != store.Closed {
-		return refuse(store.Invalid, "visibility: want %s or %s", store.Public, store.Closed)
+		return store.NewRefusal(store.Invalid, "visibility: want %s or %s", store.Public, store.Closed)
 	}
 	found, err := a.b.Board(ctx, a.v, board)
 	if err != nil {

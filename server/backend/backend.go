@@ -42,7 +42,9 @@ type Backend struct {
 }
 
 // New makes a backend. Its pages learn of changes once Run is called.
-func New(o Options) *Backend { return &Backend{o: o} }
+func New(o Options) *Backend {
+	return &Backend{o: o, hub: hub{watchers: map[store.Signal]map[chan struct{}]bool{}}}
+}
 
 // Queue is what runs at Buildkite and what waits for it.
 type Queue interface {
@@ -107,9 +109,6 @@ func (b *Backend) Watch(signal store.Signal) (changed <-chan struct{}, stop func
 	h := &b.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.watchers == nil {
-		h.watchers = map[store.Signal]map[chan struct{}]bool{}
-	}
 	if h.watchers[signal] == nil {
 		h.watchers[signal] = map[chan struct{}]bool{}
 	}

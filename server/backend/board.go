@@ -69,7 +69,7 @@ func (b *Backend) boardOn(ctx context.Context, v Viewer, name, gpu string) (*sto
 		return nil, err
 	}
 	if !slices.Contains(board.GPUs, gpu) {
-		return nil, refuse(store.UnknownGPU, "GPU %s: board %s has %s", text.Quote(text.Shorten(gpu, 100)), board.Name, strings.Join(board.GPUs, ", "))
+		return nil, store.NewRefusal(store.UnknownGPU, "GPU %s: board %s has %s", text.Quote(text.Shorten(gpu, 100)), board.Name, strings.Join(board.GPUs, ", "))
 	}
 	return board, nil
 }
@@ -106,10 +106,7 @@ func (b *Backend) History(ctx context.Context, v Viewer, board, gpu, user string
 	if err != nil {
 		return nil, err
 	}
-	if user != "" {
-		return b.o.Store.UserHistory(ctx, found.Name, gpu, user)
-	}
-	return b.o.Store.History(ctx, found.Name, gpu)
+	return b.o.Store.History(ctx, found.Name, gpu, user)
 }
 
 // Line lists what runs and what waits. Runs of boards that the viewer may not see

@@ -249,21 +249,21 @@ func (r *Request) direct() error {
 	}
 	d, err := schema.ParseDirectives(string(r.Code))
 	if err != nil {
-		return refuse(store.Invalid, "file: %v", err)
+		return store.NewRefusal(store.Invalid, "file: %v", err)
 	}
 	named := strings.ToLower(d.Leaderboard)
 	switch {
 	case r.Board == "":
 		r.Board = named
 	case named != "" && named != r.Board:
-		return refuse(store.Invalid, "board: asked for is %s, and the file says %s", text.Quote(r.Board), text.Quote(named))
+		return store.NewRefusal(store.Invalid, "board: asked for is %s, and the file says %s", text.Quote(r.Board), text.Quote(named))
 	}
 	switch {
 	case r.GPU != "":
 	case len(d.GPUs) == 1:
 		r.GPU = d.GPUs[0]
 	default:
-		return refuse(store.Invalid, "GPU type: got %d, want exactly one", len(d.GPUs))
+		return store.NewRefusal(store.Invalid, "GPU type: got %d, want exactly one", len(d.GPUs))
 	}
 	return nil
 }
@@ -305,7 +305,7 @@ func (b *Backend) open(ctx context.Context, v Viewer) error {
 	if err != nil || on || v.Admin {
 		return err
 	}
-	return refuse(store.Invalid, "no submissions are taken at the moment")
+	return store.NewRefusal(store.Invalid, "no submissions are taken at the moment")
 }
 
 // Rerun hands in the code of a submission once more, for its user: as a new
@@ -325,12 +325,8 @@ func (b *Backend) Rerun(ctx context.Context, v Viewer, id int64) (*store.Accepte
 		return nil, err
 	}
 	if gpu == "" || !slices.Contains(schema.Modes(), mode) {
-		return nil, refuse(store.Invalid, "submission %d: it is not known what it was for", id)
+		return nil, store.NewRefusal(store.Invalid, "submission %d: it is not known what it was for", id)
 	}
 	return b.accept(ctx, store.Submission{Board: p.Board, GPU: gpu, Mode: mode, UserID: p.UserID, FileName: p.FileName,
 		Code: []byte(p.Code), AnyTime: v.Admin, NoLimits: v.Admin, Fresh: true})
-}
-
-func refuse(why store.Why, format string, args ...any) *store.Refusal {
-	return &store.Refusal{Why: why, Text: fmt.Sprintf(format, args...)}
 }

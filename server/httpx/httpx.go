@@ -12,6 +12,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"math"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -169,12 +171,7 @@ func clientOf(r *http.Request, proxies []netip.Prefix) netip.Addr {
 	}
 	from := at.Addr().Unmap()
 	ours := func(a netip.Addr) bool {
-		for _, p := range proxies {
-			if p.Contains(a) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0 && ours(from); i-- {
@@ -238,6 +235,37 @@ func Error(w http.ResponseWriter, status int, detail string) {
 	JSON(w, status, Problem{detail})
 }
 
+// See sends a browser on to another page.
+func See(w http.ResponseWriter, r *http.Request, address string) error {
+	w.Header().Set("Cache-Control", "no-store")
+	http.Redirect(w, r, address, http.StatusSeeOther)
+	return nil
+}
+
+// A Stream answers with server-sent events.
+type Stream struct {
+	*http.ResponseController
+	w http.ResponseWriter
+}
+
+// NewStream begins to answer.
+func NewStream(w http.ResponseWriter) *Stream {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // a proxy shall not wait for more
+	return &Stream{http.NewResponseController(w), w}
+}
+
+// Send sends the text of an event, which the client must read within a time.
+func (s *Stream) Send(text string, limit time.Duration) error {
+	s.SetWriteDeadline(time.Now().Add(limit)) // not supported by a test's recorder
+	if _, err := io.WriteString(s.w, text); err != nil {
+		return err
+	}
+	return s.Flush()
+}
+
 // TooMany answers that a client asks too often.
 func TooMany(w http.ResponseWriter, wait time.Duration) {
 	seconds := max(1, int((wait+time.Second-1)/time.Second))
@@ -245,11 +273,8 @@ func TooMany(w http.ResponseWriter, wait time.Duration) {
 	Error(w, http.StatusTooManyRequests, "too many requests; try again in "+strconv.Itoa(seconds)+" s")
 }
 
-// Rates of a [Limiter] that says nothing else. popcorn-cli asks every 5 s.
-const (
-	defaultPerSecond = 10
-	defaultBurst     = 60
-)
+// defaultBurst is how much a client may ask at once. popcorn-cli asks every 5 s.
+const defaultBurst = 60
 
 // addressFactor is how much more an address may ask than one client: many people
 // may stand behind it.
@@ -259,10 +284,10 @@ const addressFactor = 10
 // which gives them their burst back.
 const maxClients = 50_000
 
-// A Limiter holds clients to a rate. The zero one has the default rates.
+// A Limiter holds clients to a rate; nil is no limit.
 type Limiter struct {
-	PerSecond float64 // of one client; 0: DefaultPerSecond, negative: no limit
-	Burst     int     // 0: DefaultBurst
+	PerSecond float64 // of one client
+	Burst     int     // 0: 60
 
 	mu      sync.Mutex
 	buckets map[string]*list.Element
@@ -294,7 +319,7 @@ func Network(a netip.Addr) string {
 }
 
 func (l *Limiter) ask(name string, factor float64, n int) time.Duration {
-	if l == nil || l.PerSecond < 0 {
+	if l == nil {
 		return 0
 	}
 	now := time.Now()
@@ -320,10 +345,8 @@ func (l *Limiter) bucket(name string, factor float64) *rate.Limiter {
 		l.recent.MoveToFront(e)
 		return e.Value.(*bucket).limit
 	}
-	perSecond, burst := l.PerSecond, l.Burst
-	perSecond = cmp.Or(perSecond, defaultPerSecond)
-	burst = cmp.Or(burst, defaultBurst)
-	b := &bucket{name, rate.NewLimiter(rate.Limit(perSecond*factor), int(math.Ceil(float64(burst)*factor)))}
+	burst := float64(cmp.Or(l.Burst, defaultBurst))
+	b := &bucket{name, rate.NewLimiter(rate.Limit(l.PerSecond*factor), int(math.Ceil(burst*factor)))}
 	l.buckets[name] = l.recent.PushFront(b)
 	if l.recent.Len() > maxClients {
 		oldest := l.recent.Back()

@@ -106,7 +106,6 @@ func New(o Options) (*Identity, error) {
 // A Who is somebody who asks, and by what we know them.
 type Who struct {
 	backend.Viewer
-	CLI    bool // by a CLI id
 	Cookie bool // by a browser's session alone: what changes something must pass [Identity.CheckOrigin]
 }
 
@@ -135,7 +134,6 @@ func (i *Identity) Who(r *http.Request) (Who, error) {
 		if errors.Is(err, store.ErrNotFound) {
 			return Who{}, ErrCredentials
 		}
-		w.CLI = true
 	} else if token := i.cookie(r, sessionCookie); token != "" {
 		user, err = i.o.Store.UserBySession(r.Context(), token)
 		if errors.Is(err, store.ErrNotFound) {

@@ -335,16 +335,16 @@ func TestWho(t *testing.T) {
 		fault   bool
 	}{
 		{"nobody", nil, Who{}, false},
-		{"a CLI id", []string{HeaderCLI, ids["ann"]}, Who{Viewer: ann, CLI: true}, false},
+		{"a CLI id", []string{HeaderCLI, ids["ann"]}, Who{Viewer: ann}, false},
 		{"an unknown CLI id", []string{HeaderCLI, "x"}, Who{}, true},
 		{"its hash", []string{HeaderCLI, fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(ids["ann"])))}, Who{}, true},
-		{"an admin's CLI id", []string{HeaderCLI, ids["boss"]}, Who{Viewer: backend.Viewer{ID: "9", Name: "boss", Admin: true}, CLI: true}, false},
+		{"an admin's CLI id", []string{HeaderCLI, ids["boss"]}, Who{Viewer: backend.Viewer{ID: "9", Name: "boss", Admin: true}}, false},
 		{"the admin's token", []string{"Authorization", "Bearer " + adminToken}, Who{Viewer: backend.Viewer{Admin: true}}, false},
 		{"the admin's token, lower case", []string{"Authorization", "bearer " + adminToken}, Who{Viewer: backend.Viewer{Admin: true}}, false},
 		{"another token", []string{"Authorization", "Bearer x"}, Who{}, true},
 		{"no token", []string{"Authorization", "Bearer "}, Who{}, true},
 		{"another scheme", []string{"Authorization", "Basic " + adminToken}, Who{}, true},
-		{"both", []string{"Authorization", "Bearer " + adminToken, HeaderCLI, ids["ann"]}, Who{Viewer: backend.Viewer{ID: "7", Name: "ann", Admin: true}, CLI: true}, false},
+		{"both", []string{"Authorization", "Bearer " + adminToken, HeaderCLI, ids["ann"]}, Who{Viewer: backend.Viewer{ID: "7", Name: "ann", Admin: true}}, false},
 		{"two CLI ids", []string{HeaderCLI, ids["ann"], HeaderCLI, ids["boss"]}, Who{}, true},
 		{"a session", []string{"Cookie", sessionCookie + "=" + session}, Who{Viewer: ann, Cookie: true}, false},
 		{"two sessions", []string{"Cookie", sessionCookie + "=" + session + "; " + sessionCookie + "=x"}, Who{}, false},
@@ -418,14 +418,14 @@ func FuzzStates(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	good := i.sign(state{Provider: "github", Browser: i.browser("n"), Next: "/", Until: time.Now().Add(time.Hour).Unix()})
+	good := i.seal("state", state{Provider: "github", Browser: i.browser("n"), Next: "/", Until: time.Now().Add(time.Hour).Unix()})
 	f.Add(good)
 	f.Add(base64.RawURLEncoding.EncodeToString([]byte(`{"cli_id":"0123456789abcdef","is_reset":true}`)))
 	f.Add(".")
 	f.Add(good[:40] + "\n" + good[40:])
 	f.Fuzz(func(t *testing.T, text string) {
 		if _, err := i.verify(text, "github", "n"); err == nil && text != good {
-			t.Errorf("verify(%q) accepts a state that was not signed", text)
+			t.Errorf("verify(%q) accepts a state that was not sealed", text)
 		}
 		if s, err := parseCLIState(text); err == nil && !cliID.MatchString(s.CLIID) {
 			t.Errorf("parseCLIState(%q) = %+v", text, s)

@@ -41,8 +41,7 @@ func (i *Identity) Register(mux *http.ServeMux) {
 	for _, route := range Routes {
 		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) {
 			err := route.serve(i, w, r)
-			var refused *refusal
-			if errors.As(err, &refused) {
+			if refused, ok := errors.AsType[*refusal](err); ok {
 				i.problem(w, r, refused.status, refused.text)
 			} else if err != nil {
 				i.o.Log.Error("log-in", "route", route.Pattern, "error", err)
@@ -60,13 +59,6 @@ type refusal struct {
 
 func (f *refusal) Error() string { return f.text }
 
-// see sends a browser on to another page.
-func see(w http.ResponseWriter, r *http.Request, address string) error {
-	w.Header().Set("Cache-Control", "no-store")
-	http.Redirect(w, r, address, http.StatusSeeOther)
-	return nil
-}
-
 func (i *Identity) redirectURL(kind, provider string) string {
 	return i.o.PublicURL + "/auth/" + kind + "/" + provider
 }
@@ -79,8 +71,8 @@ func (i *Identity) login(w http.ResponseWriter, r *http.Request) error {
 	}
 	nonce := newNonce()
 	i.setCookie(w, loginCookie, nonce, stateLife)
-	s := i.sign(state{Provider: p.Name, Browser: i.browser(nonce), Next: localPath(r.FormValue("next")), Until: i.o.Now().Add(stateLife).Unix()})
-	return see(w, r, p.config(i.redirectURL("web", p.Name)).AuthCodeURL(s, oauth2.S256ChallengeOption(i.verifier(nonce))))
+	s := i.seal("state", state{Provider: p.Name, Browser: i.browser(nonce), Next: localPath(r.FormValue("next")), Until: i.o.Now().Add(stateLife).Unix()})
+	return httpx.See(w, r, p.config(i.redirectURL("web", p.Name)).AuthCodeURL(s, oauth2.S256ChallengeOption(i.verifier(nonce))))
 }
 
 func (i *Identity) choices() string {
@@ -116,7 +108,7 @@ func (i *Identity) loggedIn(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Referrer-Policy", "no-referrer")
-	return see(w, r, s.Next)
+	return httpx.See(w, r, s.Next)
 }
 
 func (i *Identity) session(w http.ResponseWriter, r *http.Request, user string) error {
@@ -147,7 +139,7 @@ func (i *Identity) logout(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	i.setCookie(w, sessionCookie, "", 0)
-	return see(w, r, "/")
+	return httpx.See(w, r, "/")
 }
 
 // localPath is a path on this server, "/" for anything else.
@@ -201,7 +193,7 @@ func (i *Identity) useLink(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return see(w, r, "/")
+	return httpx.See(w, r, "/")
 }
 
 // linked returns whose link it is.
@@ -280,7 +272,7 @@ func (i *Identity) returnedCLI(w http.ResponseWriter, r *http.Request) error {
 	confirmation := pending{CLIID: s.CLIID, Provider: p.Name, ID: who.id, Name: who.name, Reset: s.Reset, Until: i.o.Now().Add(stateLife).Unix()}
 	i.setCookie(w, confirmCookie, i.seal("confirm", confirmation), stateLife)
 	w.Header().Set("Referrer-Policy", "no-referrer")
-	return see(w, r, "/auth/cli/confirm") // away from an address that holds the id
+	return httpx.See(w, r, "/auth/cli/confirm") // away from an address that holds the id
 }
 
 // pending returns what this browser is asked to confirm.

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -12,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,24 +55,16 @@ func (p *Provider) complete() error {
 	if p.ClientID == "" || p.ClientSecret == "" {
 		return fmt.Errorf("log-in provider %s: want a client id and its secret", p.Name)
 	}
-	for _, address := range []struct {
-		to    *string
-		usual string
-	}{{&p.AuthURL, k.auth}, {&p.TokenURL, k.token}, {&p.UserURL, k.user}} {
-		if *address.to == "" {
-			*address.to = address.usual
-		}
-	}
+	p.AuthURL, p.TokenURL, p.UserURL = cmp.Or(p.AuthURL, k.auth), cmp.Or(p.TokenURL, k.token), cmp.Or(p.UserURL, k.user)
 	return nil
 }
 
 func (i *Identity) provider(name string) (*Provider, bool) {
-	for n := range i.o.Providers {
-		if i.o.Providers[n].Name == name {
-			return &i.o.Providers[n], true
-		}
+	at := slices.IndexFunc(i.o.Providers, func(p Provider) bool { return p.Name == name })
+	if at < 0 {
+		return nil, false
 	}
-	return nil, false
+	return &i.o.Providers[at], true
 }
 
 func (p *Provider) config(redirect string) *oauth2.Config {
@@ -116,8 +111,7 @@ func (i *Identity) exchange(ctx context.Context, p *Provider, redirect, code str
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, i.o.Client)
 	token, err := p.config(redirect).Exchange(ctx, code, opts...)
 	if err != nil {
-		var refused *oauth2.RetrieveError
-		if errors.As(err, &refused) {
+		if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 			return account{}, fmt.Errorf("%s: %w: %s", p.Name, errCode, text.Line(refused.ErrorCode, 60))
 		}
 		return account{}, fmt.Errorf("asking %s for a token did not work", p.Name)
@@ -186,26 +180,14 @@ type state struct {
 	Until    int64  `json:"u"` // Unix seconds
 }
 
-// sign writes a state that only we can have made.
-func (i *Identity) sign(s state) string {
-	body, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // strings and a number
-	}
-	return encoding.EncodeToString(body) + "." + encoding.EncodeToString(i.mac("state", body))
-}
-
-// verify reads a state for the browser that holds nonce.
+// verify reads a sealed state for the browser that holds nonce.
 //
 // Errors: errState.
 func (i *Identity) verify(text, provider, nonce string) (state, error) {
 	var s state
-	left, right, found := strings.Cut(text, ".")
-	body, err := encoding.DecodeString(left)
-	sum, err2 := encoding.DecodeString(right)
 	// A decoder passes over line ends: the same state would count again, spelt
 	// otherwise.
-	if !found || len(text) > 4096 || strings.ContainsAny(text, "\r\n") || err != nil || err2 != nil || !hmac.Equal(sum, i.mac("state", body)) || json.Unmarshal(body, &s) != nil {
+	if len(text) > 4096 || strings.ContainsAny(text, "\r\n") || i.open("state", text, &s) != nil {
 		return state{}, errState
 	}
 	until := time.Unix(s.Until, 0)
@@ -215,26 +197,20 @@ func (i *Identity) verify(text, provider, nonce string) (state, error) {
 	return s, nil
 }
 
-func (i *Identity) mac(purpose string, parts ...[]byte) []byte {
+func (i *Identity) mac(purpose, nonce string) string {
 	mac := hmac.New(sha256.New, i.key(purpose))
-	for _, part := range parts {
-		mac.Write(part)
-	}
-	return mac.Sum(nil)
+	mac.Write([]byte(nonce))
+	return encoding.EncodeToString(mac.Sum(nil))
 }
 
 // browser is the part of a nonce that may be seen on its way.
-func (i *Identity) browser(nonce string) string {
-	return encoding.EncodeToString(i.mac("browser", []byte(nonce)))
-}
+func (i *Identity) browser(nonce string) string { return i.mac("browser", nonce) }
 
 // verifier is PKCE's secret. It is made from the browser's nonce, and never leaves
 // this server but to the provider.
-func (i *Identity) verifier(nonce string) string {
-	return encoding.EncodeToString(i.mac("pkce", []byte(nonce)))
-}
+func (i *Identity) verifier(nonce string) string { return i.mac("pkce", nonce) }
 
-// seal encrypts a value for a cookie.
+// seal encrypts a value for a cookie or an address: only we can have made it.
 func (i *Identity) seal(purpose string, v any) string {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -297,11 +273,7 @@ func (u *used) first(text string, until, now time.Time) bool {
 		return false
 	}
 	if len(u.seen) >= maxUsed {
-		for k, t := range u.seen {
-			if now.After(t) {
-				delete(u.seen, k)
-			}
-		}
+		maps.DeleteFunc(u.seen, func(_ [sha256.Size]byte, until time.Time) bool { return now.After(until) })
 		if len(u.seen) >= maxUsed {
 			return false
 		}

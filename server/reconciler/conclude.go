@@ -120,11 +120,8 @@ const dropTime = 10 * time.Minute
 // timeouts.
 func (r *Reconciler) Drop(runs []store.PlannedRun) {
 	for _, p := range runs {
-		r.mu.Lock()
-		w := r.working[p.RunID]
-		r.mu.Unlock()
 		number := p.BuildNumber
-		if w != nil {
+		if w := r.worker(p.RunID); w != nil {
 			number = max(number, w.build.Load())
 		}
 		r.dropping.Go(func() {

@@ -23,7 +23,6 @@ type lineCache struct {
 	took     time.Duration // to read it
 	runs     []store.PlannedRun
 	places   map[int64]place // by submission
-	gpus     []string        // in line
 	typical  map[string]time.Duration
 	measured time.Time
 }
@@ -69,12 +68,7 @@ func (r *Reconciler) get(ctx context.Context) (runs []store.PlannedRun, places m
 	if places, err = r.placesIn(ctx, runs); err != nil {
 		return nil, nil, err
 	}
-	c.runs, c.places, c.gpus, c.read, c.took = runs, places, nil, time.Now(), time.Since(begun)
-	for i := range runs {
-		if gpu := runs[i].GPU; !slices.Contains(c.gpus, gpu) {
-			c.gpus = append(c.gpus, gpu)
-		}
-	}
+	c.runs, c.places, c.read, c.took = runs, places, time.Now(), time.Since(begun)
 	return c.runs, c.places, nil
 }
 
@@ -102,22 +96,12 @@ func (r *Reconciler) placesIn(ctx context.Context, runs []store.PlannedRun) (map
 	return places, nil
 }
 
-// inLine are the GPU types that runs wait for or run on.
-func (r *Reconciler) inLine(ctx context.Context) []string {
-	if _, _, err := r.get(ctx); err != nil {
-		return nil
-	}
-	r.line.mu.Lock()
-	defer r.line.mu.Unlock()
-	return r.line.gpus
-}
-
 // row returns the fleet's row of a GPU type, which may be switched off; false: there
 // is none.
 func (r *Reconciler) row(gpu string) (pipelines.GPUType, bool) {
 	row, err := r.o.Fleet.Lookup(gpu)
-	var off *pipelines.OffError
-	return row, err == nil || errors.As(err, &off)
+	_, off := errors.AsType[*pipelines.OffError](err)
+	return row, err == nil || off
 }
 
 // typical is how long a run on a GPU type takes.
@@ -288,8 +272,8 @@ func (r *Reconciler) refresh(ctx context.Context) {
 		defer m.mu.Unlock()
 		m.asking = false
 		if err != nil {
-			var api *launcher.APIError
-			refused := errors.As(err, &api) && (api.Status == http.StatusUnauthorized || api.Status == http.StatusForbidden)
+			api, ok := errors.AsType[*launcher.APIError](err)
+			refused := ok && (api.Status == http.StatusUnauthorized || api.Status == http.StatusForbidden)
 			m.known = m.known && !refused && time.Since(m.listed) < machinesKept
 			r.o.Log.Warn("listing agents", "error", err, "numbers_kept", m.known)
 			return
@@ -309,15 +293,19 @@ func (r *Reconciler) refresh(ctx context.Context) {
 // room says how many builds of each GPU type may be under way. Where nothing is sent,
 // none may: its runs wait until it is switched on.
 func (r *Reconciler) room(ctx context.Context) map[string]int {
-	gpus := slices.Clone(r.inLine(ctx))
+	gpus := map[string]bool{}
+	runs, _, _ := r.get(ctx) // none if they cannot be read
+	for i := range runs {
+		gpus[runs[i].GPU] = true
+	}
 	if len(gpus) > 0 { // nobody is asked for nothing
 		r.refresh(ctx)
 	}
 	for _, row := range r.o.Fleet {
-		gpus = append(gpus, row.Name) // what is in line may be old
+		gpus[row.Name] = true // what is in line may be old
 	}
 	room := map[string]int{}
-	for _, gpu := range gpus {
+	for gpu := range gpus {
 		row, known := r.row(gpu)
 		switch {
 		case !known:

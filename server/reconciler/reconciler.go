@@ -88,23 +88,12 @@ type Reconciler struct {
 
 // New makes a reconciler.
 func New(o Options) *Reconciler {
-	for _, d := range []struct {
-		of    *time.Duration
-		value time.Duration
-	}{{&o.Lease, 30 * time.Second}, {&o.QueueTimeout, 6 * time.Hour}, {&o.RunTimeout, time.Hour}} {
-		if *d.of <= 0 {
-			*d.of = d.value
-		}
-	}
-	if o.Sweep <= 0 {
-		o.Sweep = o.Lease / 3
-	}
-	if o.Limit <= 0 {
-		o.Limit = 400
-	}
-	if o.Room <= 0 {
-		o.Room = 8
-	}
+	o.Lease = cmp.Or(max(o.Lease, 0), 30*time.Second)
+	o.Sweep = cmp.Or(max(o.Sweep, 0), o.Lease/3)
+	o.QueueTimeout = cmp.Or(max(o.QueueTimeout, 0), 6*time.Hour)
+	o.RunTimeout = cmp.Or(max(o.RunTimeout, 0), time.Hour)
+	o.Limit = cmp.Or(max(o.Limit, 0), 400)
+	o.Room = cmp.Or(max(o.Room, 0), 8)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Observe == nil {
 		o.Observe = func(Event) {}
@@ -137,9 +126,7 @@ func (r *Reconciler) Hint(ctx context.Context, runID string) {
 
 // hint reports whether this process works on the run.
 func (r *Reconciler) hint(runID string) bool {
-	r.mu.Lock()
-	w := r.working[runID]
-	r.mu.Unlock()
+	w := r.worker(runID)
 	if w == nil {
 		return false
 	}
@@ -147,6 +134,13 @@ func (r *Reconciler) hint(runID string) bool {
 		r.o.Launcher.Hint(int(build))
 	}
 	return true
+}
+
+// worker returns the work on a run, nil if this process does not work on it.
+func (r *Reconciler) worker(runID string) *work {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.working[runID]
 }
 
 // Signal takes a signal of the store in: whoever reads those calls it.

@@ -256,8 +256,7 @@ func (w *work) insist(ctx context.Context, do func() error) error {
 // pauseAfter is how long to wait after an error of the launcher's that is no matter
 // of the submission.
 func (r *Reconciler) pauseAfter(err error) time.Duration {
-	var api *launcher.APIError
-	if errors.As(err, &api) && api.Status/100 == 4 {
+	if api, ok := errors.AsType[*launcher.APIError](err); ok && api.Status/100 == 4 {
 		return r.longPause // the token, the organization or the pipeline is wrong
 	}
 	return r.shortPause

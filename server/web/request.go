@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -54,9 +52,6 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.text }
 
-// requestID is the header that names a request to whoever reads the log.
-const requestID = "X-Request-Id"
-
 // policy lets a page load its own styles and script and nothing else.
 const policy = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
@@ -69,11 +64,6 @@ func (s *site) guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "same-origin") // with no-referrer, forms would send "Origin: null"
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		if h.Get(requestID) == "" {
-			var id [8]byte
-			_, _ = rand.Read(id[:]) // never fails
-			h.Set(requestID, hex.EncodeToString(id[:]))
-		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -113,9 +103,9 @@ func (s *site) form(act func(*request) error) func(*request) error {
 		if errors.Is(err, http.ErrNotMultipart) {
 			err = nil // ParseForm has been called
 		}
-		var large *http.MaxBytesError
+		_, large := errors.AsType[*http.MaxBytesError](err)
 		switch {
-		case errors.As(err, &large):
+		case large:
 			return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("That is too much: a file may have %s bytes.", format.Number(store.MaxCode))}
 		case err != nil:
 			return &refusal{http.StatusBadRequest, "The form could not be read."}
@@ -181,7 +171,7 @@ func (s *site) fail(r *request, err error) {
 	}
 	page := errorPage{Status: status, Heading: headings[status], Text: words}
 	page.Heading = cmp.Or(page.Heading, http.StatusText(status))
-	id := r.w.Header().Get(requestID)
+	id := httpx.RequestID(r.Context())
 	if status >= 500 {
 		page.Request = id
 		s.Log.ErrorContext(r.Context(), "answering", "request", id, "route", r.Pattern, "error", err)
@@ -243,11 +233,7 @@ func refusedStatus(why store.Why) int {
 }
 
 // see sends the browser on to another page after a form.
-func (r *request) see(path string) error {
-	r.w.Header().Set("Cache-Control", "no-store")
-	http.Redirect(r.w, r.Request, path, http.StatusSeeOther)
-	return nil
-}
+func (r *request) see(path string) error { return httpx.See(r.w, r.Request, path) }
 
 func boardPath(board, gpu string) string {
 	path := "/b/" + url.PathEscape(board)

@@ -165,10 +165,8 @@ func listedState(l *store.Listed) view.State {
 	if s.Text != "finished" {
 		return s
 	}
-	for _, v := range l.Verdicts {
-		if v.Ranks {
-			return view.State{Text: "ranks", Tone: "good"}
-		}
+	if slices.ContainsFunc(l.Verdicts, func(v ranking.Decision) bool { return v.Ranks }) {
+		return view.State{Text: "ranks", Tone: "good"}
 	}
 	if len(l.Verdicts) > 0 {
 		return view.State{Text: "does not rank", Tone: "warn"}

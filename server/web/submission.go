@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -219,12 +218,11 @@ func (s *site) code(r *request) error {
 }
 
 type logPage struct {
-	ID         int64
-	Path       string
-	Text       string
-	Cut        bool
-	BoardPath  string
-	Board, Run string
+	ID   int64
+	Path string
+	Text string
+	Cut  bool
+	Run  string
 }
 
 // log shows the log of one run of the viewer's own submission.
@@ -292,14 +290,11 @@ func (s *site) submit(r *request) error {
 		return s.showBoard(r, http.StatusBadRequest, err.Error())
 	}
 	receipt, err := s.Backend.Submit(r.Context(), r.viewer, in)
-	var refused *store.Refusal
-	switch {
-	case errors.As(err, &refused) && refused.Why != store.UnknownBoard:
-		if refused.RetryAfter > 0 {
-			r.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(refused.RetryAfter.Seconds()))))
-		}
-		return s.showBoard(r, refusedStatus(refused.Why), refused.Text)
-	case err != nil:
+	if refused, ok := errors.AsType[*store.Refusal](err); ok && refused.Why != store.UnknownBoard {
+		status, words := s.explain(r, err)
+		return s.showBoard(r, status, words)
+	}
+	if err != nil {
 		return err
 	}
 	return r.see(submissionPath(receipt.ID))

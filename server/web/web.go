@@ -12,8 +12,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"embed"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
@@ -28,6 +26,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/server/backend"
+	"github.com/gpu-mode/kbgen/server/httpx"
 	"github.com/gpu-mode/kbgen/store"
 	"github.com/gpu-mode/kbgen/verdict/view"
 )
@@ -208,7 +207,7 @@ func newAssets() (*assets, error) {
 // add adds a file; its name in a page's template is name.
 func (a *assets) add(name string, content []byte) {
 	sum := sha256.Sum256(content)
-	digest := hex.EncodeToString(sum[:6])
+	digest := fmt.Sprintf("%x", sum[:6])
 	stem, ext, _ := strings.Cut(name, ".")
 	at := path.Join("/assets", stem+"."+digest+"."+ext)
 	a.byPath[at] = asset{content, mime.TypeByExtension("." + ext), `"` + digest + `"`}
@@ -290,12 +289,8 @@ func (s *site) stream(r *request, signal store.Signal) error {
 	defer s.streams.Add(-1)
 	changed, stop := s.Backend.Watch(signal)
 	defer stop()
-	h := r.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // proxies that collect answers let this one through
-	out := http.NewResponseController(r.w)
-	if r.Method == http.MethodHead || !send(r.w, out, "retry: 5000\n\n") {
+	out := httpx.NewStream(r.w)
+	if r.Method == http.MethodHead || out.Send("retry: 5000\n\n", sendTimeout) != nil {
 		return nil
 	}
 	for {
@@ -307,7 +302,7 @@ func (s *site) stream(r *request, signal store.Signal) error {
 		case <-time.After(beat):
 			event = "beat"
 		}
-		if !send(r.w, out, "event: "+event+"\ndata: \n\n") {
+		if out.Send("event: "+event+"\ndata: \n\n", sendTimeout) != nil {
 			return nil
 		}
 		select {
@@ -316,16 +311,4 @@ func (s *site) stream(r *request, signal store.Signal) error {
 		case <-time.After(calm):
 		}
 	}
-}
-
-// send reports whether the message went out whole.
-func send(w http.ResponseWriter, out *http.ResponseController, message string) bool {
-	err := out.SetWriteDeadline(time.Now().Add(sendTimeout))
-	if err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return false
-	}
-	if _, err := strings.NewReader(message).WriteTo(w); err != nil {
-		return false
-	}
-	return out.Flush() == nil
 }

@@ -56,10 +56,9 @@ const seenEvery = time.Minute
 // A Handler answers POST requests with events: 204, or 4xx for what is none.
 type Handler struct {
 	o    Options
-	last atomic.Int64 // when the last event came that was genuine, Unix nanoseconds
-	told atomic.Int64 // when Seen was told, likewise
+	told atomic.Int64 // when Seen was told, Unix nanoseconds
 
-	hints, others, refused atomic.Int64
+	hints, refused atomic.Int64
 }
 
 // New makes a handler. Without a token it refuses everything.
@@ -68,20 +67,11 @@ func New(o Options) *Handler {
 	return &Handler{o: o}
 }
 
-// Stats counts events since the start.
-type Stats struct {
-	Hints, Others, Refused int64
-	Last                   time.Time // of a genuine event; zero: none came
-}
+// Hints counts the events since the start that were hints.
+func (h *Handler) Hints() int64 { return h.hints.Load() }
 
-// Stats counts what came.
-func (h *Handler) Stats() Stats {
-	s := Stats{Hints: h.hints.Load(), Others: h.others.Load(), Refused: h.refused.Load()}
-	if at := h.last.Load(); at > 0 {
-		s.Last = time.Unix(0, at)
-	}
-	return s
-}
+// Refused counts the events since the start that were refused.
+func (h *Handler) Refused() int64 { return h.refused.Load() }
 
 // An event is what is read of one.
 type event struct {
@@ -113,9 +103,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) take(w http.ResponseWriter, r *http.Request) (int, error) {
 	http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTime)) // not supported by a test's recorder
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	var tooLarge *http.MaxBytesError
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
-	case errors.As(err, &tooLarge):
+	case tooLarge:
 		return http.StatusRequestEntityTooLarge, fmt.Errorf("the event is larger than %d bytes", maxBody)
 	case err != nil:
 		return http.StatusBadRequest, errors.New("the event could not be read")
@@ -124,7 +114,6 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request) (int, error) {
 		return http.StatusUnauthorized, err
 	}
 	now := time.Now()
-	h.last.Store(now.UnixNano())
 	if told := h.told.Load(); h.o.Seen != nil && now.Sub(time.Unix(0, told)) >= seenEvery && h.told.CompareAndSwap(told, now.UnixNano()) {
 		h.o.Seen(r.Context(), now)
 	}
@@ -134,7 +123,6 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request) (int, error) {
 	}
 	runID, _ := e.Build.MetaData["run_id"].(string)
 	if e.Event != "build.finished" || !launcher.ValidRunID(runID) {
-		h.others.Add(1)
 		return http.StatusNoContent, nil
 	}
 	h.hints.Add(1)

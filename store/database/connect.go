@@ -89,15 +89,15 @@ func connectSQLite(ctx context.Context, file string, create bool) (*DB, error) {
 
 // busy reports whether somebody else holds a lock on the file.
 func busy(err error) bool {
-	var fault *driver.Error
-	return errors.As(err, &fault) && fault.Code()&0xff == 5 // SQLITE_BUSY
+	fault, ok := errors.AsType[*driver.Error](err)
+	return ok && fault.Code()&0xff == 5 // SQLITE_BUSY
 }
 
 // refusedBySQLite reports whether SQLite found something too large, against a
 // constraint, or of another type.
 func refusedBySQLite(err error) bool {
-	var fault *driver.Error
-	return errors.As(err, &fault) && slices.Contains([]int{18, 19, 20}, fault.Code()&0xff)
+	fault, ok := errors.AsType[*driver.Error](err)
+	return ok && slices.Contains([]int{18, 19, 20}, fault.Code()&0xff)
 }
 
 func connectPostgres(ctx context.Context, address string) (*DB, error) {

@@ -153,12 +153,11 @@ func (d *DB) Snapshot(ctx context.Context, do func(tx *sql.Tx) error) error {
 // Unstorable reports whether a database refused what was to be kept, for what it is:
 // it will refuse it again.
 func Unstorable(err error) bool {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23") // data, constraints
 	}
-	var value *json.UnsupportedValueError // a number that is none
-	return errors.As(err, &value) || refusedBySQLite(err)
+	_, noNumber := errors.AsType[*json.UnsupportedValueError](err)
+	return noNumber || refusedBySQLite(err)
 }
 
 // A Stamp is a point in time as both databases keep and order it.

@@ -42,7 +42,7 @@ func Migrate(ctx context.Context, url string) (before, after int64, err error) {
 		return 0, 0, fmt.Errorf("migrating: %w", err)
 	}
 	if before > newest {
-		return before, before, d.versionError(before, newest)
+		return before, before, &VersionError{before, newest}
 	}
 	// PostgreSQL has a lock for this. With SQLite, whoever comes second fails on the
 	// first table that is there, and finds less to do the next time.
@@ -101,7 +101,7 @@ func (d *DB) upToDate(ctx context.Context) error {
 		return fmt.Errorf("reading the database's version: %w", err)
 	}
 	if version != wanted {
-		return d.versionError(version, wanted)
+		return &VersionError{version, wanted}
 	}
 	return d.columns(ctx)
 }
@@ -112,8 +112,6 @@ type VersionError struct{ Got, Want int64 }
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("the database has version %d, want %d", e.Got, e.Want)
 }
-
-func (d *DB) versionError(got, want int64) error { return &VersionError{got, want} }
 
 func (d *DB) exists(ctx context.Context, table string) (found bool, err error) {
 	statement := `SELECT count(*) > 0 FROM sqlite_master WHERE name = $1`
