@@ -201,7 +201,6 @@ func (c *Client) collect(ctx context.Context, r *Run) (report *Report, over bool
 	}
 	w.timeline = Timeline{Submitted: w.r.Submitted, Created: w.r.Created}
 	w.life = newLifecycle(w.r)
-	w.life.signal(buildCreated)
 	w.progress()
 	report, err = w.result(ctx)
 	if r.repeated && ctx.Err() == nil {
