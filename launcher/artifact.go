@@ -268,8 +268,7 @@ func (c *Client) file(ctx context.Context, link *url.URL, size int64) ([]byte, e
 	}
 	resp, err := c.store.Do(req)
 	if err != nil {
-		var wrapped *url.Error
-		if errors.As(err, &wrapped) {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
 		return nil, err

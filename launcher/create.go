@@ -18,8 +18,7 @@ const defaultListingDelay = 30 * time.Second
 
 // refused reports whether the API said no, or is not the API.
 func refused(err error) bool {
-	var cert *tls.CertificateVerificationError
-	return permanent(err) || errors.As(err, &cert)
+	return permanent(err) || errors.As(err, new(*tls.CertificateVerificationError))
 }
 
 const (
@@ -75,8 +74,7 @@ func (c *Client) create(ctx context.Context, runID string, first, attempted time
 		repeated = true
 		b, ferr := c.find(ctx, runID, since, time.Now().Add(c.delay))
 		if ferr != nil {
-			var uncertain *UncertainError
-			if errors.As(ferr, &uncertain) {
+			if uncertain, ok := errors.AsType[*UncertainError](ferr); ok {
 				uncertain.Err = fmt.Errorf("%w; the create's answer: %w", uncertain.Err, err)
 			}
 			return nil, false, ferr

@@ -17,8 +17,7 @@ import (
 // it has not.
 func (c *Client) Submit(ctx context.Context, s Submission) (*Report, error) {
 	run, err := c.CreateOrAdopt(ctx, s)
-	var uncertain *UncertainError
-	if errors.As(err, &uncertain) {
+	if uncertain, ok := errors.AsType[*UncertainError](err); ok {
 		return nil, errors.Join(err, c.cancelUnseen(ctx, uncertain.RunID))
 	}
 	if err != nil {

@@ -227,8 +227,7 @@ func (w *waiter) found(ctx context.Context) (*Report, error) {
 		}
 		report, err = w.fetch(ctx)
 	}
-	var none *noArtifactError
-	if errors.As(err, &none) {
+	if none, ok := errors.AsType[*noArtifactError](err); ok {
 		lost := w.noResult(ctx)
 		lost.Foreign = none.foreign
 		return nil, lost

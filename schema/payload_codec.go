@@ -153,8 +153,7 @@ func inflate(text string) ([]byte, error) {
 	}
 	packed, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		var at base64.CorruptInputError
-		if errors.As(err, &at) {
+		if at, ok := errors.AsType[base64.CorruptInputError](err); ok {
 			return nil, fmt.Errorf("base64: not padded standard base64 at character %d of %d", int64(at), len(text))
 		}
 		return nil, fmt.Errorf("base64: %v", err)

@@ -91,8 +91,7 @@ func (f *requestFlags) request(p pipelines.Pipeline, env *cli.Env) (pipelines.Re
 // asUsage makes asking for what does not exist wrong usage. A row that is
 // switched off, or a table that is wrong, is not: the request was right.
 func asUsage(err error) error {
-	off, table := new(pipelines.OffError), new(pipelines.TableError)
-	if err == nil || errors.As(err, &off) || errors.As(err, &table) {
+	if err == nil || errors.As(err, new(*pipelines.OffError)) || errors.As(err, new(*pipelines.TableError)) {
 		return err
 	}
 	return &cli.UsageError{Err: err}
@@ -107,10 +106,10 @@ const (
 
 // withStatus gives an error of the generator its exit status.
 func withStatus(err error) error {
-	if check := new(generator.CheckError); errors.As(err, &check) {
+	if errors.As(err, new(*generator.CheckError)) {
 		return &cli.ExitError{Status: exitCheck, Err: err}
 	}
-	if unknown := new(pipelines.UnknownError); errors.As(err, &unknown) {
+	if errors.As(err, new(*pipelines.UnknownError)) {
 		return asUsage(err) // a step or tag that no selection can find
 	}
 	return err

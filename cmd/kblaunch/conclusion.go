@@ -37,8 +37,7 @@ func (e *conclusion) found(r *launcher.Report) {
 		e.gpu, e.queue = cmp.Or(e.gpu, r.Result.GPUType), cmp.Or(e.queue, r.Result.Queue)
 		return
 	}
-	var uncertain *launcher.UncertainError
-	if errors.As(e.err, &uncertain) {
+	if uncertain, ok := errors.AsType[*launcher.UncertainError](e.err); ok {
 		e.runID = uncertain.RunID
 	}
 }
@@ -155,8 +154,7 @@ func (e *conclusion) json(ctx context.Context) runJSON {
 	switch {
 	case e.err != nil:
 		out.Conclusion, out.Error = "trouble", trouble(ctx, e.err).Error()
-		var none *launcher.NoResultError
-		if errors.As(e.err, &none) && none.Log != "" {
+		if none, ok := errors.AsType[*launcher.NoResultError](e.err); ok && none.Log != "" {
 			out.Log = strings.Split(none.Log, "\n")
 		}
 	case e.detached:
@@ -220,8 +218,7 @@ func (o *output) failed(ctx context.Context, run string, err error) error {
 	if number, ok := buildNumber(run); ok {
 		e.runID, e.build = "", number
 	}
-	var usage *cli.UsageError
-	if !o.flags.JSON && !o.flags.Events || errors.As(err, &usage) {
+	if !o.flags.JSON && !o.flags.Events || errors.As(err, new(*cli.UsageError)) {
 		return err
 	}
 	if printErr := o.print(ctx, []*conclusion{e}, exitTrouble); printErr != nil {

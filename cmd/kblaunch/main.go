@@ -164,8 +164,7 @@ func trouble(ctx context.Context, err error) error {
 	if ctx.Err() != nil { // Ctrl-C: what became of the build is said, not Go's word for it
 		err = fmt.Errorf("interrupted: %s", strings.TrimSuffix(err.Error(), ": "+context.Canceled.Error()))
 	}
-	var api *launcher.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[*launcher.APIError](err); ok {
 		switch api.Status {
 		case http.StatusUnauthorized, http.StatusForbidden:
 			err = cli.WithHint(err, "the token in %s needs the scopes write_builds, read_builds and read_artifacts", tokenVar)

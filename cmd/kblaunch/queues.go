@@ -97,8 +97,7 @@ func readFile(name string, limit int64) ([]byte, error) {
 // withoutQueues is the error of a run that got no answer: trouble.
 func withoutQueues(err error) error {
 	out := error(&cli.ExitError{Status: exitTrouble, Err: err})
-	var refused *launcher.APIError
-	if errors.As(err, &refused) && (refused.Status == http.StatusForbidden || refused.Status == http.StatusUnauthorized) {
+	if refused, ok := errors.AsType[*launcher.APIError](err); ok && (refused.Status == http.StatusForbidden || refused.Status == http.StatusUnauthorized) {
 		return cli.WithHint(out, "the token in %s needs the scopes read_clusters and read_agents", tokenVar)
 	}
 	return out

@@ -233,8 +233,7 @@ func (c *execCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = env.Stdin, env.Stdout, env.Stderr
 	cmd.Env = append(env.Environ(), s.Exports(s.Engine.Pipelines()[0].Slug)...)
 	err = cmd.Run()
-	var ended *exec.ExitError
-	if errors.As(err, &ended) && ended.ExitCode() > 0 {
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ended.ExitCode() > 0 {
 		return &cli.ExitError{Status: ended.ExitCode()}
 	}
 	return err

@@ -304,16 +304,14 @@ func (p Program) report(env *Env, err error) int {
 	if errors.As(err, &usage) || errors.Is(err, fs.ErrNotExist) && env.names(err) { // a file that was named and is not there
 		status = p.usage()
 	}
-	var ended *ExitError
-	if errors.As(err, &ended) {
+	if ended, ok := errors.AsType[*ExitError](err); ok {
 		status = ended.Status
 		if ended.Err == nil {
 			return status
 		}
 	}
 	fmt.Fprintf(env.Stderr, "%s: error: %s\n", p.Name, err)
-	var hint *HintError
-	if errors.As(err, &hint) {
+	if hint, ok := errors.AsType[*HintError](err); ok {
 		fmt.Fprintf(env.Stderr, "%s: hint: %s\n", p.Name, hint.Hint)
 	}
 	return status
