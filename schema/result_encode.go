@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -78,9 +77,7 @@ func writeAny(b *bytes.Buffer, value any) error {
 	case ordered:
 		return v.write(b)
 	case *node:
-		var text strings.Builder
-		writeJSON(&text, v)
-		b.WriteString(text.String())
+		b.WriteString(jsonNotation.text(v))
 		return nil
 	case string:
 		value = text.Storable(v)

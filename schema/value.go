@@ -67,9 +67,7 @@ func nodeValue(n *node) Value {
 	if n.kind == kindNull {
 		return Value{}
 	}
-	var b strings.Builder
-	writeJSON(&b, n)
-	return Value{b.String()}
+	return Value{jsonNotation.text(n)}
 }
 
 // JSON returns the value as json.dumps writes it.
@@ -87,9 +85,7 @@ func (v Value) Text() string {
 	if n.kind == kindString {
 		return n.text
 	}
-	var b strings.Builder
-	writeRepr(&b, &n)
-	return b.String()
+	return reprNotation.text(&n)
 }
 
 func (v Value) node() node {
@@ -141,9 +137,6 @@ var reprNotation = notation{
 	bool:  func(text string) string { return strings.ToUpper(text[:1]) + text[1:] },
 	quote: quoteRepr,
 }
-
-// writeRepr appends Python's repr of n.
-func writeRepr(b *strings.Builder, n *node) { reprNotation.write(b, n) }
 
 // quoteRepr appends Python's repr of a string: single quotes unless only
 // those occur inside, escapes for what is not printable.
