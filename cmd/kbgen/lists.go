@@ -10,7 +10,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/generator"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema/near"
 	"github.com/gpu-mode/kbgen/schema/pipeline"
@@ -127,18 +126,6 @@ type (
 		Name  string `json:"name"`
 		About string `json:"about" jsonschema:"one line"`
 	}
-
-	plannedStepJSON struct {
-		Key            string `json:"key"`
-		Kind           string `json:"kind"`
-		Queue          string `json:"queue"`
-		GPUType        string `json:"gpu_type" jsonschema:"or the helper machine"`
-		Image          string `json:"image,omitempty" jsonschema:"none outside containers"`
-		TimeoutMinutes int    `json:"timeout_minutes"`
-		Tries          int    `json:"tries" jsonschema:"starts in the worst case"`
-		GPUs           int    `json:"gpus" jsonschema:"devices of one job"`
-		GPUMinutes     int    `json:"gpu_minutes" jsonschema:"in the worst case: devices, timeout and tries multiplied"`
-	}
 )
 
 func gpuTypesAsJSON(table pipelines.Table) []gpuTypeJSON {
@@ -165,14 +152,6 @@ func kindsAsJSON() kindsJSON {
 		out.Pipelines = append(out.Pipelines, namedJSON{p.Name, p.About})
 	}
 	return out
-}
-
-func planAsJSON(plan []generator.PlannedStep) []plannedStepJSON {
-	steps := []plannedStepJSON{}
-	for _, s := range plan {
-		steps = append(steps, plannedStepJSON{s.Key, s.Kind, s.Queue, s.GPU, s.Image, s.Minutes, s.Tries, s.GPUs, s.GPUMinutes()})
-	}
-	return steps
 }
 
 // schemaCmd prints a JSON Schema.
