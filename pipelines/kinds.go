@@ -14,13 +14,13 @@ import (
 // A Kind is one sort of step. Its function turns a row into a [CommandStep]; it may
 // not decide whether the step exists, which is the pipeline's business.
 type Kind struct {
-	Name  string
-	About string // one line
+	Name  string `json:"name"`
+	About string `json:"about" jsonschema:"one line"`
 
 	// Paths are the files of this repository that a step of the kind is about,
 	// for [Selection.ByChange]: patterns of package path, ** at the end for all
 	// below, "!" in front to leave out. Nil: it is about none, and always runs.
-	Paths []string `json:",omitempty"`
+	Paths []string `json:"-"`
 }
 
 // What image steps build, and what smoke and isolation steps try.

@@ -21,11 +21,7 @@ type planCmd struct {
 }
 
 func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
-	p, err := c.find()
-	if err != nil {
-		return err
-	}
-	r, err := c.request(p, env)
+	p, r, err := c.wanted(env)
 	if err != nil {
 		return err
 	}

@@ -53,6 +53,14 @@ func (f *pipelineFlags) find() (pipelines.Pipeline, error) {
 	return p, asUsage(err)
 }
 
+// wanted returns the pipeline asked for, and what the build asks of it.
+func (f *pipelineFlags) wanted(env *cli.Env) (p pipelines.Pipeline, r pipelines.Request, err error) {
+	if p, err = f.find(); err == nil {
+		r, err = f.request(p, env)
+	}
+	return p, r, err
+}
+
 // request is what the flags and the environment ask of p. What cannot be is
 // wrong usage.
 func (f *requestFlags) request(p pipelines.Pipeline, env *cli.Env) (pipelines.Request, error) {
