@@ -21,7 +21,7 @@ type decryptCmd struct {
 	Name          string   `placeholder:"NAME" help:"which value of a store; another text must have this name"`
 	RepositoryKey string   `name:"repository-key" placeholder:"FILE" help:"cryptic's repo_key.…, for its variables"`
 
-	now clock
+	now func() time.Time
 }
 
 func (c *decryptCmd) Run(_ context.Context, env *cli.Env) error {
@@ -134,7 +134,7 @@ type rekeyCmd struct {
 	All        bool     `help:"also seal anew what is sealed for these recipients already"`
 	Sign       string   `placeholder:"FILE" help:"sign the values anew; a signature is lost otherwise"`
 
-	now clock
+	now func() time.Time
 }
 
 func (c *rekeyCmd) Run(_ context.Context, env *cli.Env) error {
@@ -178,7 +178,7 @@ type migrateCmd struct {
 	bindingFlags
 	sealingFlags
 
-	now clock
+	now func() time.Time
 }
 
 func (c *migrateCmd) Run(_ context.Context, env *cli.Env) error {
