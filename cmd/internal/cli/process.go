@@ -108,7 +108,7 @@ func (p Program) debug(env *Env) *Env {
 
 // command returns the command of that name that a grammar has.
 func command(grammar reflect.Type, word string) (reflect.StructField, bool) {
-	for f := range fields(grammar) {
+	for f := range grammar.Fields() {
 		if isCommand(f) && name(f) == word {
 			return f, true
 		}
