@@ -23,11 +23,7 @@ const maxLog = 4 << 20
 func (c *Client) Log(ctx context.Context, number int, job string) (string, error) {
 	ctx, stop := patient(ctx)
 	defer stop()
-	var log string
-	err := c.persist(ctx, "reading a log", func() (err error) {
-		log, err = c.rawTail(ctx, number, job, maxLog)
-		return err
-	})
+	log, err := persisted(ctx, c, "reading a log", func() (string, error) { return c.rawTail(ctx, number, job, maxLog) })
 	return text.Lines(log), err
 }
 

@@ -204,6 +204,15 @@ func (c *Client) persist(ctx context.Context, what string, try func() error) err
 	}
 }
 
+// persisted is persist for what try returns.
+func persisted[T any](ctx context.Context, c *Client, what string, try func() (T, error)) (v T, err error) {
+	err = c.persist(ctx, what, func() error {
+		v, err = try()
+		return err
+	})
+	return v, err
+}
+
 // strangerTries is how often something is asked of an API that cannot be reached
 // and never could: its address is wrong more often than it is down.
 const strangerTries = 4
