@@ -52,8 +52,8 @@ type Verdict struct {
 
 // A Ranked score is what a leaderboard orders by.
 type Ranked struct {
-	Seconds float64 // lower is better
-	Ranking string  // one of [schema.Rankings]
+	Seconds float64 `json:"seconds" jsonschema:"lower is better"`
+	Ranking string  `json:"ranking" jsonschema:"last, mean or geom"`
 }
 
 // Of reads a result. It leaves out the score, which needs the task's ranking:

@@ -111,13 +111,9 @@ type (
 		Conclusion string          `json:"conclusion" jsonschema:"passed, failed, no-verdict, trouble or detached"`
 		Error      string          `json:"error,omitempty" jsonschema:"why there is no verdict"`
 		Log        []string        `json:"log,omitempty" jsonschema:"the end of the log of the job that failed"`
-		Score      *scoreJSON      `json:"score,omitempty"`
+		Score      *verdict.Ranked `json:"score,omitempty"`
 		Verdict    json.RawMessage `json:"verdict,omitempty" jsonschema:"the result prepared for readers: outcome, cases, times"`
 		Result     json.RawMessage `json:"result,omitempty" jsonschema:"result.json as it came"`
-	}
-	scoreJSON struct {
-		Seconds float64 `json:"seconds" jsonschema:"lower is better"`
-		Ranking string  `json:"ranking" jsonschema:"last, mean or geom"`
 	}
 	dryRunJSON struct {
 		Planned []plannedJSON `json:"planned" jsonschema:"one build for each GPU type"`
@@ -170,9 +166,7 @@ func (e *conclusion) json(ctx context.Context) runJSON {
 	if v != nil {
 		out.Result = e.report.Raw
 		out.Verdict, _ = json.Marshal(v) // a verdict can be written
-		if v.Score != nil {
-			out.Score = &scoreJSON{v.Score.Seconds, v.Score.Ranking}
-		}
+		out.Score = v.Score
 	}
 	return out
 }
