@@ -178,7 +178,7 @@ type Overview struct {
 
 // Overview returns what a list shows of a build.
 func (b *Build) Overview() Overview {
-	o := Overview{Build: b.Number, BuildURL: b.WebURL, State: text.Line(b.State, 40), RunID: b.RunID(), GPUType: b.GPU(), Queue: b.Queue(), Mode: b.Mode()}
+	o := Overview{Build: b.Number, BuildURL: b.WebURL, State: text.Line(b.State, 40), RunID: b.RunID(), GPUType: b.word(metaGPU), Queue: b.word(metaQueue), Mode: b.word(metaMode)}
 	outcome, _ := b.MetaData[schema.MetaOutcome(o.RunID)].(string)
 	o.Outcome = text.Line(outcome, 40)
 	if b.CreatedAt != nil {

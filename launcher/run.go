@@ -62,7 +62,7 @@ func (e *UncertainError) Unwrap() error { return e.Err }
 
 // runOf is the run of a build that somebody made before.
 func runOf(b *Build) *Run {
-	r := &Run{ID: b.RunID(), GPU: b.GPU(), Queue: b.Queue(), Mode: b.Mode(), Ranking: b.word(metaRanking), Submitted: time.Now()}
+	r := &Run{ID: b.RunID(), GPU: b.word(metaGPU), Queue: b.word(metaQueue), Mode: b.word(metaMode), Ranking: b.word(metaRanking), Submitted: time.Now()}
 	r.QueueTimeout, r.RunTimeout = orDefault(0), orDefault(0)
 	r.is(b)
 	r.Created = time.Now()

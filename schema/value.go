@@ -50,17 +50,8 @@ func ListValue(items []Value) Value {
 
 // ObjectValue holds the members in their order; names occur once.
 func ObjectValue(members []Param) Value {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, m := range members {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		quoteJSON(&b, m.Name)
-		b.WriteString(": " + m.Value.JSON())
-	}
-	b.WriteByte('}')
-	return Value{b.String()}
+	n := caseNode(members)
+	return nodeValue(&n)
 }
 
 func nodeValue(n *node) Value {
