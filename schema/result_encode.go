@@ -31,15 +31,15 @@ func (r *Result) Encode() ([]byte, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	more, err := r.Evidence.members()
-	if err != nil {
-		return nil, fmt.Errorf("encoding result: %w", err)
-	}
 	var flat, b bytes.Buffer
-	if err := append(r.object(), more...).write(&flat); err != nil {
-		return nil, fmt.Errorf("encoding result: %w", err)
+	more, err := r.Evidence.members()
+	if err == nil {
+		err = append(r.object(), more...).write(&flat)
 	}
-	if err := json.Indent(&b, flat.Bytes(), "", "  "); err != nil {
+	if err == nil {
+		err = json.Indent(&b, flat.Bytes(), "", "  ")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("encoding result: %w", err)
 	}
 	b.WriteByte('\n')
