@@ -108,11 +108,9 @@ func (c Comparison) Summary() string {
 func (s SharedChange) Files() []string {
 	var files []string
 	for _, p := range s.Places {
-		if len(files) == 0 || files[len(files)-1] != p.File {
-			files = append(files, p.File)
-		}
+		files = append(files, p.File)
 	}
-	return files
+	return slices.Compact(files)
 }
 
 // In returns the change with the step that all its places share, or "*" where

@@ -250,8 +250,10 @@ func device(s *schema.SystemInfo) string {
 func (r *Run) measured(all []schema.Measurement) {
 	for i := range r.Cases {
 		c := &r.Cases[i]
-		if number, err := strconv.Atoi(c.Key[strings.LastIndexByte(c.Key, '.')+1:]); err == nil && c.Status == "" {
-			c.Samples = slices.Clone(samplesOf(all, r.Name, number))
+		number, err := strconv.Atoi(c.Key[strings.LastIndexByte(c.Key, '.')+1:])
+		at := slices.IndexFunc(all, func(m schema.Measurement) bool { return m.Phase == r.Name && m.Case == number })
+		if err == nil && c.Status == "" && at >= 0 {
+			c.Samples = slices.Clone(all[at].Samples)
 		}
 	}
 }
