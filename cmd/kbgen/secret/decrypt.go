@@ -90,23 +90,16 @@ func (c *decryptCmd) open(env *cli.Env, keys inventory.Keys, sealed string) ([]b
 	if c.Name != "" && s.Name != c.Name {
 		return nil, &refused.Refusal{Name: c.Name, Reason: refused.Renamed, Detail: "it was sealed as " + s.Name}
 	}
-	fmt.Fprintf(env.Stderr, "kbgen: %s: sealed for %s%s, organization %s, pipelines %s, ends %s%s\n", s.Name, s.KeyID, by(s),
-		s.Organization, strings.Join(s.Pipelines, ", "), s.Expires.Format(time.DateOnly), passed(s, c.now()))
+	by, expired := "", ""
+	if s.By != "" {
+		by = " by " + s.By
+	}
+	if !c.now().Before(s.Expires) {
+		expired = " (expired)"
+	}
+	fmt.Fprintf(env.Stderr, "kbgen: %s: sealed for %s%s, organization %s, pipelines %s, ends %s%s\n", s.Name, s.KeyID, by,
+		s.Organization, strings.Join(s.Pipelines, ", "), s.Expires.Format(time.DateOnly), expired)
 	return s.Value, nil
-}
-
-func by(s *secrets.Secret) string {
-	if s.By == "" {
-		return ""
-	}
-	return " by " + s.By
-}
-
-func passed(s *secrets.Secret, now time.Time) string {
-	if now.Before(s.Expires) {
-		return ""
-	}
-	return " (expired)"
 }
 
 func (c *decryptCmd) openLegacy(env *cli.Env, keys inventory.Keys, sealed string) ([]byte, error) {
