@@ -14,9 +14,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
 
-// exitFindings is the exit status of a check that found something.
-const exitFindings = 3
-
 // maxCheckedBytes bounds one file: far beyond what Buildkite takes.
 const maxCheckedBytes = 64 << 20
 
@@ -57,7 +54,7 @@ func (c *checkCommand) Run(_ context.Context, env *cli.Env) error {
 		return fmt.Errorf("writing the findings: %w", err)
 	}
 	if failed > 0 {
-		return &cli.ExitError{Status: exitFindings, Err: fmt.Errorf("checking %s: %s of severity %s or worse",
+		return &cli.ExitError{Status: exitCheck, Err: fmt.Errorf("checking %s: %s of severity %s or worse",
 			format.Count(len(c.Files), "file"), format.Count(failed, "finding"), least)}
 	}
 	return nil
