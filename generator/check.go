@@ -39,11 +39,7 @@ func check(before, out []byte, want []node) error {
 	return interpolates(document.Pipeline, want)
 }
 
-func documentOf(steps []node) node {
-	doc := node{kind: mapping}
-	doc.set("steps", node{kind: list, items: steps})
-	return doc
-}
+func documentOf(steps []node) node { return single("steps", node{kind: list, items: steps}) }
 
 // interpolates refuses a pipeline that asks for a variable when the agent
 // interpolates it, or that becomes anything but the steps that are wanted.

@@ -13,22 +13,26 @@ import (
 // A Comparison is what differs between two sets of pipelines, by file. A change
 // that many files share, as after an edit of what all steps have, is one change.
 type Comparison struct {
-	Files   int      // in either set
-	Changed int      // of them, those that mean something else now, or are new or gone
-	Added   []string // files
-	Removed []string // files
-	Changes []SharedChange
+	Files   int            `json:"files" jsonschema:"pipelines compared"`
+	Changed int            `json:"files_changed" jsonschema:"of them, those that mean something else now, are new, or are gone"`
+	Added   []string       `json:"added" jsonschema:"files"`
+	Removed []string       `json:"removed" jsonschema:"files"`
+	Changes []SharedChange `json:"changes" jsonschema:"each change once, with all places that have it"`
 }
 
 // A SharedChange is one change and all the places that have it. Its Step is
 // empty but for a step that came or went as a whole.
 type SharedChange struct {
+	Kind string `json:"kind" jsonschema:"added, removed or changed"`
 	Change
-	Places []Place
+	Places []Place `json:"places"`
 }
 
-// A Place is a step in a file; Step is empty for what stands above the steps.
-type Place struct{ File, Step string }
+// A Place is a step in a file.
+type Place struct {
+	File string `json:"file" jsonschema:"empty when two files were given"`
+	Step string `json:"step" jsonschema:"its key, or steps[3] without one; empty above the steps"`
+}
 
 // Compare finds what differs between the pipelines of two sets, by file name.
 // Changes come in the order of the files' names, and within a file as [Diff]
@@ -38,7 +42,7 @@ type Place struct{ File, Step string }
 func Compare(older, newer map[string][]byte) (Comparison, error) {
 	all := maps.Clone(older)
 	maps.Copy(all, newer)
-	c := Comparison{Files: len(all)}
+	c := Comparison{Files: len(all), Added: []string{}, Removed: []string{}, Changes: []SharedChange{}}
 	at := map[Change]int{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		before, was := older[name]
@@ -71,7 +75,7 @@ func Compare(older, newer map[string][]byte) (Comparison, error) {
 			if !known {
 				i = len(c.Changes)
 				at[change] = i
-				c.Changes = append(c.Changes, SharedChange{Change: change})
+				c.Changes = append(c.Changes, SharedChange{Kind: change.kind(), Change: change})
 			}
 			c.Changes[i].Places = append(c.Changes[i].Places, place)
 		}
@@ -104,11 +108,9 @@ func (c Comparison) Summary() string {
 func (s SharedChange) Files() []string {
 	var files []string
 	for _, p := range s.Places {
-		if len(files) == 0 || files[len(files)-1] != p.File {
-			files = append(files, p.File)
-		}
+		files = append(files, p.File)
 	}
-	return files
+	return slices.Compact(files)
 }
 
 // In returns the change with the step that all its places share, or "*" where

@@ -15,10 +15,20 @@ import (
 
 // A Change is one value that differs between two pipelines.
 type Change struct {
-	Step string // key; or "steps[3]" without one; empty above the steps
-	Path string // "plugins.docker.memory"; empty for a whole step
-	Old  string // empty: added
-	New  string // empty: removed
+	Step string `json:"-"` // key; or "steps[3]" without one; empty above the steps
+	Path string `json:"path" jsonschema:"within the step, plugins.docker.memory; empty for a whole step"`
+	Old  string `json:"old" jsonschema:"as JSON writes it; empty when it was not there"`
+	New  string `json:"new" jsonschema:"as JSON writes it; empty when it is gone"`
+}
+
+func (c Change) kind() string {
+	switch {
+	case c.Old == "":
+		return "added"
+	case c.New == "":
+		return "removed"
+	}
+	return "changed"
 }
 
 // Where is the place of the change in one printable line: steps and keys are

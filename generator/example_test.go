@@ -48,7 +48,7 @@ func ExamplePlan() {
 		return
 	}
 	for _, s := range steps {
-		fmt.Printf("%s: %d minutes, %d tries: at most %d GPU minutes\n", s.Key, s.Minutes, s.Tries, s.GPUMinutes())
+		fmt.Printf("%s: %d minutes, %d tries: at most %d GPU minutes\n", s.Key, s.Minutes, s.Tries, s.GPUMinutes)
 	}
 	// Output:
 	// evaluate-h100: 15 minutes, 5 tries: at most 75 GPU minutes

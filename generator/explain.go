@@ -15,21 +15,23 @@ type Value struct {
 	Origin pipelines.Origin
 }
 
-// Explain lists the values of one step in the order in which they are printed,
-// as they were before escaping. Nil when the pipeline has no such step.
-func Explain(p pipelines.Pipeline, r pipelines.Request, key string) ([]Value, error) {
+// Explain lists the values of the step with the key in the order in which they are
+// printed, as they were before escaping. Without values, keys are those that the
+// pipeline has. A selection that finds nothing in the pipeline is no error.
+func Explain(p pipelines.Pipeline, r pipelines.Request, key string) (values []Value, keys []string, err error) {
 	steps, nodes, err := build(p, r)
-	if err != nil {
-		return nil, err
+	if errors.As(err, new(*pipelines.UnknownError)) { // a selection of another pipeline's
+		return nil, nil, nil
 	}
 	for i, s := range steps {
 		if s.Key == key {
 			e := explainer{origins: append(origins(s), s.Origins...)}
 			e.walk(&nodes[i], "")
-			return e.values, nil
+			return e.values, nil, nil
 		}
+		keys = append(keys, s.Key)
 	}
-	return nil, nil
+	return nil, keys, err
 }
 
 // origins says what this package decides by itself.
@@ -98,24 +100,4 @@ func (e *explainer) origin(path string) pipelines.Origin {
 func holds(outer, path string) bool {
 	rest, ok := strings.CutPrefix(path, outer)
 	return ok && (outer == "" || rest == "" || rest[0] == '.' || rest[0] == '[')
-}
-
-// ExplainStep explains the step with the key, see [Explain]; without values, keys
-// are those that the pipeline has. A selection that finds nothing in it is no error.
-func ExplainStep(p pipelines.Pipeline, r pipelines.Request, key string) (values []Value, keys []string, err error) {
-	plan, err := Plan(p, r)
-	if err != nil {
-		if errors.As(err, new(*pipelines.UnknownError)) { // a selection of another pipeline's
-			return nil, nil, nil
-		}
-		return nil, nil, err
-	}
-	for _, s := range plan {
-		keys = append(keys, s.Key)
-		if s.Key == key {
-			values, err := Explain(p, r, key)
-			return values, nil, err
-		}
-	}
-	return nil, keys, nil
 }

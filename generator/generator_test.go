@@ -338,3 +338,11 @@ func TestSecretsOfSteps(t *testing.T) {
 		t.Errorf("a submission's step with a secret: %v", err)
 	}
 }
+
+// get returns the value of a mapping's name, nil when it has none.
+func (n *node) get(name string) *node {
+	if i := slices.Index(n.names, name); i >= 0 {
+		return &n.items[i]
+	}
+	return nil
+}

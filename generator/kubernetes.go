@@ -29,9 +29,7 @@ func kubernetesPlugin(s pipelines.CommandStep) (node, error) {
 	}
 	config := node{kind: mapping}
 	if !s.Checkout {
-		skip := node{kind: mapping}
-		skip.set("skip", truth(true)) // the step's own checkout leaves the container in the pod
-		config.set("checkout", skip)
+		config.set("checkout", single("skip", truth(true))) // the step's own checkout leaves the container in the pod
 	}
 	config.set("podSpecPatch", podPatch(g, resource))
 	return plugin("kubernetes", config), nil
@@ -99,7 +97,5 @@ func limits(g pipelines.GPUType, resource string) node {
 	}
 	values.set("cpu", num(g.CPUs))
 	values.set("memory", str(fmt.Sprintf("%dGi", g.MemoryGiB)))
-	n := node{kind: mapping}
-	n.set("limits", values)
-	return n
+	return single("limits", values)
 }

@@ -35,6 +35,11 @@ func (n *node) set(name string, value node) {
 	n.items = append(n.items, value)
 }
 
+// single is a mapping of one name.
+func single(name string, value node) node {
+	return node{kind: mapping, names: []string{name}, items: []node{value}}
+}
+
 func strs(values []string) node {
 	n := node{kind: list, items: make([]node, len(values))}
 	for i, v := range values {
@@ -53,16 +58,6 @@ func nums(values []int) node {
 		n.add(num(v))
 	}
 	return n
-}
-
-// get returns the value of a mapping's name, nil when it has none.
-func (n *node) get(name string) *node {
-	for i, have := range n.names {
-		if have == name {
-			return &n.items[i]
-		}
-	}
-	return nil
 }
 
 // has reports whether any text in the tree holds b.

@@ -8,19 +8,17 @@ import (
 
 // A PlannedStep is a step as people plan with it.
 type PlannedStep struct {
-	Key, Kind string
-	Queue     string
-	GPU       string // GPU type, or the row of ServiceQueues
-	Image     string // empty outside containers
-	Minutes   int    // the timeout
-	Tries     int    // starts in the worst case; 0 when it is skipped
-	GPUs      int    // devices of one job
-	Skip      string `json:",omitempty"` // why it does not run; empty: it does
+	Key        string `json:"key"`
+	Kind       string `json:"kind"`
+	Queue      string `json:"queue"`
+	GPU        string `json:"gpu_type" jsonschema:"or the helper machine"`
+	Image      string `json:"image,omitempty" jsonschema:"none outside containers"`
+	Minutes    int    `json:"timeout_minutes"`
+	Tries      int    `json:"tries" jsonschema:"starts in the worst case"` // 0 when it is skipped
+	GPUs       int    `json:"gpus" jsonschema:"devices of one job"`
+	GPUMinutes int    `json:"gpu_minutes" jsonschema:"in the worst case: devices, timeout and tries multiplied"`
+	Skip       string `json:"-"` // why it does not run; empty: it does
 }
-
-// GPUMinutes is what the step costs in the worst case: devices × timeout ×
-// tries.
-func (s PlannedStep) GPUMinutes() int { return s.GPUs * s.Minutes * s.Tries }
 
 // Plan lists the steps of a pipeline.
 func Plan(p pipelines.Pipeline, r pipelines.Request) ([]PlannedStep, error) {
@@ -40,6 +38,7 @@ func Plan(p pipelines.Pipeline, r pipelines.Request) ([]PlannedStep, error) {
 		if plan[i].Skip = s.Skip; s.Skip != "" {
 			plan[i].Tries = 0
 		}
+		plan[i].GPUMinutes = s.On.GPUs * plan[i].Minutes * plan[i].Tries
 	}
 	return plan, nil
 }

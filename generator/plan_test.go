@@ -19,7 +19,7 @@ func TestEveryValueIsExplained(t *testing.T) {
 				continue // a pipeline that does not serve the row
 			}
 			for _, s := range plan {
-				values, err := Explain(p, r, s.Key)
+				values, _, err := Explain(p, r, s.Key)
 				if err != nil || len(values) < 8 {
 					t.Errorf("Explain(%s) = %d values, %v", s.Key, len(values), err)
 				}

@@ -113,8 +113,7 @@ func uniqueKeys(steps []pipelines.CommandStep) error {
 // render writes steps down, escaped for one interpolation, and checks what it
 // wrote. Before is the stream of documents that come first.
 func render(before []byte, steps []node, comment []string, f Format) ([]byte, error) {
-	doc := node{kind: mapping}
-	doc.set("steps", node{kind: list, items: steps})
+	doc := documentOf(steps)
 	escaped := doc
 	if doc.has('$') {
 		var err error

@@ -55,9 +55,7 @@ func command(s pipelines.CommandStep) (node, error) {
 	// Not checkout.skip in docker: it would also skip the plugin's checkout
 	// hook, which makes the fresh directory that the job works in.
 	if !s.Checkout && platform != pipelines.Docker {
-		skip := node{kind: mapping}
-		skip.set("skip", truth(true))
-		n.set("checkout", skip)
+		n.set("checkout", single("skip", truth(true)))
 	}
 	if s.Skip != "" {
 		n.set("skip", str(s.Skip))
@@ -147,18 +145,13 @@ func retry(class pipelines.RetryClass, on pipelines.Platform) node {
 		rule.set("limit", num(r.Limit))
 		rules.add(rule)
 	}
-	n := node{kind: mapping}
 	if rules.items == nil {
-		n.set("automatic", truth(false))
-	} else {
-		n.set("automatic", rules)
+		rules = truth(false)
 	}
-	return n
+	return single("automatic", rules)
 }
 
 // plugin is a list item with one key, its pinned source.
 func plugin(source string, config node) node {
-	item := node{kind: mapping}
-	item.set(source, config)
-	return node{kind: list, items: []node{item}}
+	return node{kind: list, items: []node{single(source, config)}}
 }

@@ -129,10 +129,10 @@ func (w *writer) scalar(s string, depth int, block bool) error {
 			}
 			return nil
 		}
-		return w.quoted(s)
+		return jsonText(&w.out, s)
 	}
 	if !ascii(s) || s == "<<" { // yaml.v3 folds some, and reads the last as a merge
-		return w.quoted(s)
+		return jsonText(&w.out, s)
 	}
 	form, ok := w.scalars[s]
 	if !ok {
@@ -142,20 +142,12 @@ func (w *writer) scalar(s string, depth int, block bool) error {
 		}
 		form = strings.TrimSuffix(string(data), "\n")
 		if strings.IndexByte(form, '\n') >= 0 {
-			return w.quoted(s)
+			return jsonText(&w.out, s)
 		}
 		w.scalars[s] = form
 	}
 	w.out.WriteString(form)
 	return nil
-}
-
-// quoted writes text on one line in double quotes, as JSON does: YAML reads
-// every escape of JSON's.
-func (w *writer) quoted(s string) error {
-	data, err := json.Marshal(s)
-	w.out.Write(data)
-	return err
 }
 
 const spaces = "                                        "
@@ -264,6 +256,8 @@ func compactJSON(out *bytes.Buffer, n *node) error {
 	return nil
 }
 
+// jsonText writes text on one line in double quotes. YAML reads every escape of
+// JSON's, too.
 func jsonText(out *bytes.Buffer, s string) error {
 	data, err := json.Marshal(s)
 	out.Write(data)

@@ -42,15 +42,12 @@ type artifact struct {
 	DownloadURL string `json:"download_url"`
 }
 
-// errNoArtifact is matched by every noArtifactError.
-var errNoArtifact = errors.New("no result of this run among the artifacts")
-
+// A noArtifactError is a build without a result of this run among its artifacts.
 type noArtifactError struct {
 	foreign []string // what was found instead, in words
 }
 
-func (e *noArtifactError) Error() string        { return errNoArtifact.Error() }
-func (e *noArtifactError) Is(target error) bool { return target == errNoArtifact }
+func (e *noArtifactError) Error() string { return "no result of this run among the artifacts" }
 
 // A storeError is a file that is not as it was listed, or that the store refuses
 // to give.
@@ -63,7 +60,7 @@ func (e storeError) Unwrap() error { return e.error }
 // better next time, until ctx ends.
 func (w *waiter) fetch(ctx context.Context) (*Report, error) {
 	report, err := w.fetchFrom(ctx)
-	if err == nil || errors.Is(err, errNoArtifact) || errors.As(err, new(*WrongMachineError)) {
+	if err == nil || errors.As(err, new(*noArtifactError)) || errors.As(err, new(*WrongMachineError)) {
 		return report, err
 	}
 	return nil, fmt.Errorf("fetching the result of build %d (%s): %w", w.build.Number, w.build.WebURL, err)
@@ -208,8 +205,7 @@ func (c *Client) link(ctx context.Context, number int, a artifact) (*url.URL, er
 	var refused *buildkite.ErrorResponse
 	if !errors.As(err, &refused) || refused.Response.StatusCode/100 != 3 {
 		if err == nil {
-			err = fmt.Errorf("build %d: artifact %s: got %d, want a redirect", number, a.Path, resp.StatusCode)
-			return nil, err
+			return nil, fmt.Errorf("build %d: artifact %s: got %d, want a redirect", number, a.Path, resp.StatusCode)
 		}
 		return nil, c.explain(req, resp, &bytes.Buffer{}, err)
 	}
@@ -268,8 +264,7 @@ func (c *Client) file(ctx context.Context, link *url.URL, size int64) ([]byte, e
 	}
 	resp, err := c.store.Do(req)
 	if err != nil {
-		var wrapped *url.Error
-		if errors.As(err, &wrapped) {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
 		return nil, err

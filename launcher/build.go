@@ -143,14 +143,7 @@ func (b *Build) RunID() string {
 	return ""
 }
 
-// GPU and Queue are what the build was made for, Mode how it judges; each "" when
-// it does not say, and printable.
-func (b *Build) GPU() string { return b.word(metaGPU) }
-
-func (b *Build) Queue() string { return b.word(metaQueue) }
-
-func (b *Build) Mode() string { return b.word(metaMode) }
-
+// word returns what the build's meta-data say, printable, "" if they do not.
 func (b *Build) word(key string) string {
 	s, _ := b.MetaData[key].(string)
 	return text.Line(s, 60)

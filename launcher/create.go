@@ -18,8 +18,7 @@ const defaultListingDelay = 30 * time.Second
 
 // refused reports whether the API said no, or is not the API.
 func refused(err error) bool {
-	var cert *tls.CertificateVerificationError
-	return permanent(err) || errors.As(err, &cert)
+	return permanent(err) || errors.As(err, new(*tls.CertificateVerificationError))
 }
 
 const (
@@ -75,8 +74,7 @@ func (c *Client) create(ctx context.Context, runID string, first, attempted time
 		repeated = true
 		b, ferr := c.find(ctx, runID, since, time.Now().Add(c.delay))
 		if ferr != nil {
-			var uncertain *UncertainError
-			if errors.As(ferr, &uncertain) {
+			if uncertain, ok := errors.AsType[*UncertainError](ferr); ok {
 				uncertain.Err = fmt.Errorf("%w; the create's answer: %w", uncertain.Err, err)
 			}
 			return nil, false, ferr
@@ -134,10 +132,10 @@ func (c *Client) keepFirst(ctx context.Context, runID string, since time.Time, b
 	if err != nil || len(found) == 0 || found[0].Number >= b.Number {
 		return b
 	}
-	c.cancelOthers(ctx, found[1:])
 	if !slices.ContainsFunc(found, func(f Build) bool { return f.Number == b.Number }) {
-		c.cancelOthers(ctx, []Build{*b})
+		found = append(found, *b)
 	}
+	c.cancelOthers(ctx, found[0].Number, found)
 	return &found[0]
 }
 
@@ -148,11 +146,7 @@ func (c *Client) keepOne(ctx context.Context, found []Build) *Build {
 		return !slices.Contains([]string{"canceling", "canceled", "skipped", "not_run"}, b.State)
 	})
 	kept = max(kept, 0)
-	for i, b := range found {
-		if i != kept && !b.Over() {
-			c.cancelOthers(ctx, []Build{b})
-		}
-	}
+	c.cancelOthers(ctx, found[kept].Number, found)
 	return &found[kept]
 }
 
@@ -163,15 +157,15 @@ func (c *Client) cancelLate(ctx context.Context, r *Run) {
 	if err != nil {
 		c.log.Warn("looking for a second build of a run", "run", r.ID, "error", err)
 	}
-	for _, b := range found {
-		if b.Number != r.Build && !b.Over() {
-			c.cancelOthers(ctx, []Build{b})
-		}
-	}
+	c.cancelOthers(ctx, r.Build, found)
 }
 
-func (c *Client) cancelOthers(ctx context.Context, builds []Build) {
+// cancelOthers cancels the builds of a run that go on beside the one that is kept.
+func (c *Client) cancelOthers(ctx context.Context, kept int, builds []Build) {
 	for _, b := range builds {
+		if b.Number == kept || b.Over() {
+			continue
+		}
 		if err := c.Cancel(ctx, b.Number); err != nil {
 			c.log.Warn("a second build of one run stays", "build", b.Number, "error", err)
 		}

@@ -126,10 +126,8 @@ type hintedEnd struct {
 
 // ended takes a build in that was seen over.
 func (h *hints) ended(number int, hinted bool) {
-	for i := range h.ends {
-		if h.ends[i].number == number {
-			return
-		}
+	if slices.ContainsFunc(h.ends, func(end hintedEnd) bool { return end.number == number }) {
+		return
 	}
 	h.ends = append(h.ends, hintedEnd{number, hinted})
 	h.ends = h.ends[max(0, len(h.ends)-hintsKept):]
@@ -147,15 +145,8 @@ func (h *hints) came(number int) {
 // trusted reports whether each of the last builds that ended had its hint. The
 // newest may still get one.
 func (h *hints) trusted() bool {
-	if len(h.ends) <= hintsEnough {
-		return false
-	}
-	for _, end := range h.ends[len(h.ends)-1-hintsEnough : len(h.ends)-1] {
-		if !end.hinted {
-			return false
-		}
-	}
-	return true
+	n := len(h.ends) - 1
+	return n >= hintsEnough && !slices.ContainsFunc(h.ends[n-hintsEnough:n], func(end hintedEnd) bool { return !end.hinted })
 }
 
 // due is when the next question about a build is due that would be due at at

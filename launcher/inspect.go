@@ -23,11 +23,7 @@ const maxLog = 4 << 20
 func (c *Client) Log(ctx context.Context, number int, job string) (string, error) {
 	ctx, stop := patient(ctx)
 	defer stop()
-	var log string
-	err := c.persist(ctx, "reading a log", func() (err error) {
-		log, err = c.rawTail(ctx, number, job, maxLog)
-		return err
-	})
+	log, err := persisted(ctx, c, "reading a log", func() (string, error) { return c.rawTail(ctx, number, job, maxLog) })
 	return text.Lines(log), err
 }
 
@@ -182,7 +178,7 @@ type Overview struct {
 
 // Overview returns what a list shows of a build.
 func (b *Build) Overview() Overview {
-	o := Overview{Build: b.Number, BuildURL: b.WebURL, State: text.Line(b.State, 40), RunID: b.RunID(), GPUType: b.GPU(), Queue: b.Queue(), Mode: b.Mode()}
+	o := Overview{Build: b.Number, BuildURL: b.WebURL, State: text.Line(b.State, 40), RunID: b.RunID(), GPUType: b.word(metaGPU), Queue: b.word(metaQueue), Mode: b.word(metaMode)}
 	outcome, _ := b.MetaData[schema.MetaOutcome(o.RunID)].(string)
 	o.Outcome = text.Line(outcome, 40)
 	if b.CreatedAt != nil {

@@ -61,12 +61,8 @@ func pagesOf[T any](ctx context.Context, c *Client, path string, q url.Values, s
 
 // allOf gets every page of a list, asked for until there is an answer or ctx
 // ends.
-func allOf[T any](ctx context.Context, c *Client, path string) (all []T, err error) {
-	err = c.persist(ctx, "listing", func() error {
-		all, err = pages[T](ctx, c, path, url.Values{})
-		return err
-	})
-	return all, err
+func allOf[T any](ctx context.Context, c *Client, path string) ([]T, error) {
+	return persisted(ctx, c, "listing", func() ([]T, error) { return pages[T](ctx, c, path, url.Values{}) })
 }
 
 // page gets one page, and the number of the next; 0: it is the last.
@@ -98,12 +94,7 @@ func (c *Client) get(ctx context.Context, number int) (*Build, error) {
 func (c *Client) Build(ctx context.Context, number int) (*Build, error) {
 	ctx, stop := patient(ctx)
 	defer stop()
-	var b *Build
-	err := c.persist(ctx, "asking for a build", func() (err error) {
-		b, err = c.get(ctx, number)
-		return err
-	})
-	return b, err
+	return persisted(ctx, c, "asking for a build", func() (*Build, error) { return c.get(ctx, number) })
 }
 
 // A Query selects builds of the pipeline. Zero fields do not.
@@ -127,27 +118,23 @@ func (c *Client) Builds(ctx context.Context, query Query) ([]Build, error) {
 	}
 	ctx, stop := patient(ctx)
 	defer stop()
-	var found []Build
-	err := c.persist(ctx, "listing builds", func() (err error) {
+	found, err := persisted(ctx, c, "listing builds", func() (found []Build, err error) {
 		if query.Limit > 0 && query.Limit <= perPage {
 			q.Set("per_page", strconv.Itoa(query.Limit))
 			found, _, err = page[Build](ctx, c, c.path+"/builds", q)
-			return err
+			return found, err
 		}
-		found, err = c.list(ctx, q)
-		return err
+		return c.list(ctx, q)
 	})
 	// How filters match and combine is not documented.
-	kept := found[:0]
-	for _, b := range found {
-		matches := true
+	kept := slices.DeleteFunc(found, func(b Build) bool {
 		for key, value := range query.MetaData {
-			matches = matches && b.MetaData[key] == value
+			if b.MetaData[key] != value {
+				return true
+			}
 		}
-		if matches {
-			kept = append(kept, b)
-		}
-	}
+		return false
+	})
 	if query.Limit > 0 && len(kept) > query.Limit {
 		kept = kept[:query.Limit]
 	}
@@ -155,12 +142,8 @@ func (c *Client) Builds(ctx context.Context, query Query) ([]Build, error) {
 }
 
 // builds is lookup, until it is answered or ctx ends.
-func (c *Client) builds(ctx context.Context, runID string, since time.Time) (found []Build, err error) {
-	err = c.persist(ctx, "looking for the build of a run", func() error {
-		found, err = c.lookup(ctx, runID, since)
-		return err
-	})
-	return found, err
+func (c *Client) builds(ctx context.Context, runID string, since time.Time) ([]Build, error) {
+	return persisted(ctx, c, "looking for the build of a run", func() ([]Build, error) { return c.lookup(ctx, runID, since) })
 }
 
 // lookup lists the builds of one run that were made after since, the oldest

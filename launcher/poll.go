@@ -99,22 +99,21 @@ func (w *watcher) many(ctx context.Context, runs []*run) error {
 	if err != nil {
 		return err
 	}
+	now := time.Now()
+	var absent []*run // and that means something
 	w.mu.Lock()
 	for _, r := range runs {
 		r.covered = true
-	}
-	w.mu.Unlock()
-	if !open {
-		return nil
-	}
-	now := time.Now()
-	w.mu.Lock()
-	w.opened = now
-	w.mu.Unlock()
-	for _, r := range runs {
-		if !seen[r.number] && w.absent(r, now) {
-			w.deliver(r, update{left: true})
+		if open && !seen[r.number] && now.After(r.absentAt) {
+			absent = append(absent, r)
 		}
+	}
+	if open {
+		w.opened = now
+	}
+	w.mu.Unlock()
+	for _, r := range absent {
+		w.deliver(r, update{left: true})
 	}
 	return nil
 }
@@ -172,11 +171,4 @@ func (w *watcher) from(runs []*run) time.Time {
 		}
 	}
 	return first.Add(-time.Second)
-}
-
-// absent reports whether it means something that r is in no listing.
-func (w *watcher) absent(r *run, now time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return now.After(r.absentAt)
 }

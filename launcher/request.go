@@ -60,16 +60,14 @@ func (c *Client) do(ctx context.Context, method, path string, body, v any) (*bui
 // explain puts err into words an operator can use.
 func (c *Client) explain(req *http.Request, resp *buildkite.Response, body *bytes.Buffer, err error) error {
 	path := strings.TrimPrefix(req.URL.Path, c.base.Path)
-	var refused *buildkite.ErrorResponse
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*buildkite.ErrorResponse](err); ok {
 		return &APIError{
 			Method: req.Method, Path: path, Status: refused.Response.StatusCode, Message: refusal(refused),
 			RetryAfter: retryAfter(refused.Response.Header, time.Now()),
 		}
 	}
 	if resp == nil || resp.Response == nil {
-		var wrapped *url.Error
-		if errors.As(err, &wrapped) {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err // its URL is long and says no more than path
 		}
 		return fmt.Errorf("%s %s: %w", req.Method, path, err)
@@ -107,8 +105,7 @@ func refusal(r *buildkite.ErrorResponse) string {
 
 // status returns the HTTP status in err, 0 when there was no answer.
 func status(err error) int {
-	var e *APIError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*APIError](err); ok {
 		return e.Status
 	}
 	return 0
@@ -149,9 +146,8 @@ func (c *Client) buildPath(number int, parts ...string) (string, error) {
 
 // notSent reports whether a create certainly did not reach the API.
 func notSent(err error) bool {
-	var limited *RateLimitError
 	var op *net.OpError
-	return errors.As(err, &limited) || errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
+	return errors.As(err, new(*RateLimitError)) || errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
 }
 
 // Pauses between two tries double from firstPause to lastPause. Each is between
@@ -170,13 +166,10 @@ func backoff(n int, err error) time.Duration {
 		d = min(firstPause<<n, lastPause)
 	}
 	d = d/2 + mathrandN(d/2)
-	var api *APIError
-	var store *storeStatusError
 	var asked time.Duration
-	switch {
-	case errors.As(err, &api):
+	if api, ok := errors.AsType[*APIError](err); ok {
 		asked = api.RetryAfter
-	case errors.As(err, &store):
+	} else if store, ok := errors.AsType[*storeStatusError](err); ok {
 		asked = store.retryAfter
 	}
 	if asked > d {
@@ -209,6 +202,15 @@ func (c *Client) persist(ctx context.Context, what string, try func() error) err
 			return interrupted(perr, err)
 		}
 	}
+}
+
+// persisted is persist for what try returns.
+func persisted[T any](ctx context.Context, c *Client, what string, try func() (T, error)) (v T, err error) {
+	err = c.persist(ctx, what, func() error {
+		v, err = try()
+		return err
+	})
+	return v, err
 }
 
 // strangerTries is how often something is asked of an API that cannot be reached

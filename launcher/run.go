@@ -62,7 +62,7 @@ func (e *UncertainError) Unwrap() error { return e.Err }
 
 // runOf is the run of a build that somebody made before.
 func runOf(b *Build) *Run {
-	r := &Run{ID: b.RunID(), GPU: b.GPU(), Queue: b.Queue(), Mode: b.Mode(), Ranking: b.word(metaRanking), Submitted: time.Now()}
+	r := &Run{ID: b.RunID(), GPU: b.word(metaGPU), Queue: b.word(metaQueue), Mode: b.word(metaMode), Ranking: b.word(metaRanking), Submitted: time.Now()}
 	r.QueueTimeout, r.RunTimeout = orDefault(0), orDefault(0)
 	r.is(b)
 	r.Created = time.Now()
@@ -126,27 +126,15 @@ type lifecycle struct {
 	finished time.Time // when the build was last seen over
 }
 
+// newLifecycle is that of a build that exists.
 func newLifecycle(r *Run) *lifecycle {
 	return &lifecycle{
 		queue: r.Queue, queueTimeout: r.QueueTimeout, runTimeout: r.RunTimeout,
-		phase: PhaseCreating, since: time.Now(),
+		phase: PhaseQueued, since: time.Now(),
 	}
 }
 
-// A signal is one thing that was seen of a build.
-type signal int
-
-const (
-	buildCreated signal = iota
-	jobWaits            // the evaluation's job has not started, or is not uploaded yet
-	jobRuns             // it has started; it may have ended
-	buildOpen           // there is more to come
-	buildBlocked        // a person would have to act
-	buildOver           // nothing more will happen
-	buildLeft           // in no listing, neither of open builds nor of ended ones
-)
-
-// An action is what the waiter has to do about a signal.
+// An action is what the waiter has to do about an update.
 type action int
 
 const (
@@ -156,76 +144,48 @@ const (
 	giveBuildUp          // explain, and cancel it
 )
 
-// transitions is the whole machine. What a signal leads to does not depend on
-// the phase it meets: a build that was over may run again, and a job that ran
-// may wait again, when it is retried.
-var transitions = [...]struct {
-	to   Phase // "": the phase stays
-	then action
-}{
-	buildCreated: {PhaseQueued, keepPolling},
-	jobWaits:     {PhaseQueued, keepPolling},
-	jobRuns:      {PhaseRunning, keepPolling},
-	buildOpen:    {"", keepPolling},
-	buildBlocked: {"", giveBuildUp},
-	buildOver:    {PhaseFetching, collectResult},
-	buildLeft:    {"", askByNumber},
-}
-
 // An update is what one probe of a build showed.
 type update struct {
 	build *Build // nil with err and left
 	jobs  bool   // build has its jobs
-	left  bool   // it is in no listing
+	left  bool   // it is in no listing, neither of open builds nor of ended ones
 	err   error  // asking again is useless
 
 	then action // what the lifecycle made of it
 }
 
-// signals reads an update: first what the evaluation's job on queue does, where
-// that was asked, then how the build stands.
-func (u *update) signals(queue string) []signal {
+// observe takes an update in and returns what the waiter has to do. What an update
+// leads to does not depend on the phase it meets: a build that was over may run
+// again, and a job that ran may wait again, when it is retried.
+func (l *lifecycle) observe(u *update) action {
 	if u.left {
-		return []signal{buildLeft}
+		return askByNumber
 	}
-	var seen []signal
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if u.jobs {
 		// A build that runs says nothing: its evaluation may still wait for
 		// the machine.
-		if j := u.build.Evaluation(queue); j != nil && j.StartedAt != nil {
-			seen = append(seen, jobRuns)
+		if j := u.build.Evaluation(l.queue); j != nil && j.StartedAt != nil {
+			l.enter(PhaseRunning)
 		} else {
-			seen = append(seen, jobWaits)
+			l.enter(PhaseQueued)
 		}
 	}
 	switch {
-	case u.build.Blocked:
-		return append(seen, buildBlocked)
+	case u.build.Blocked: // a person would have to act
+		return giveBuildUp
 	case u.build.Over():
-		return append(seen, buildOver)
+		l.enter(PhaseFetching)
+		return collectResult
 	}
-	return append(seen, buildOpen)
-}
-
-// observe takes an update in and returns what the waiter has to do.
-func (l *lifecycle) observe(u *update) action { return l.signal(u.signals(l.queue)...) }
-
-// signal makes the transitions of signals, of which the last says what to do.
-func (l *lifecycle) signal(signals ...signal) action {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var then action
-	for _, s := range signals {
-		l.enter(transitions[s].to)
-		then = transitions[s].then
-	}
-	return then
+	return keepPolling
 }
 
 // enter begins a phase, whose clock starts anew, unless it is the present one.
 // l.mu is held.
 func (l *lifecycle) enter(p Phase) {
-	if p == "" || p == l.phase {
+	if p == l.phase {
 		return
 	}
 	l.phase, l.since = p, time.Now()

@@ -414,7 +414,7 @@ func TestOneRunIDTwiceAtOnce(t *testing.T) {
 func TestMetaDataOfStrangers(t *testing.T) {
 	t.Parallel()
 	b := &Build{MetaData: map[string]any{"run_id": "a\x1b[31m\nb", "gpu": "\x1b]0;evil\a", "queue": "q\n", "mode": "m\tt\u202e"}}
-	for what, got := range map[string]string{"run id": b.RunID(), "GPU type": b.GPU(), "queue": b.Queue(), "mode": b.Mode()} {
+	for what, got := range map[string]string{"run id": b.RunID(), "GPU type": b.word(metaGPU), "queue": b.word(metaQueue), "mode": b.word(metaMode)} {
 		if want := map[string]string{"queue": "q", "mode": "m t"}[what]; got != want {
 			t.Errorf("%s: got %q, want %q", what, got, want)
 		}

@@ -17,8 +17,7 @@ import (
 // it has not.
 func (c *Client) Submit(ctx context.Context, s Submission) (*Report, error) {
 	run, err := c.CreateOrAdopt(ctx, s)
-	var uncertain *UncertainError
-	if errors.As(err, &uncertain) {
+	if uncertain, ok := errors.AsType[*UncertainError](err); ok {
 		return nil, errors.Join(err, c.cancelUnseen(ctx, uncertain.RunID))
 	}
 	if err != nil {
@@ -201,7 +200,6 @@ func (c *Client) collect(ctx context.Context, r *Run) (report *Report, over bool
 	}
 	w.timeline = Timeline{Submitted: w.r.Submitted, Created: w.r.Created}
 	w.life = newLifecycle(w.r)
-	w.life.signal(buildCreated)
 	w.progress()
 	report, err = w.result(ctx)
 	if r.repeated && ctx.Err() == nil {

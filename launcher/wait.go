@@ -219,7 +219,7 @@ func (w *waiter) found(ctx context.Context) (*Report, error) {
 	}
 	report, err := w.fetch(ctx)
 	for _, late := range lateArtifacts {
-		if !errors.Is(err, errNoArtifact) || w.build.State != "passed" {
+		if !errors.As(err, new(*noArtifactError)) || w.build.State != "passed" {
 			break
 		}
 		if err := w.c.pause(ctx, late); err != nil {
@@ -227,20 +227,19 @@ func (w *waiter) found(ctx context.Context) (*Report, error) {
 		}
 		report, err = w.fetch(ctx)
 	}
-	var none *noArtifactError
-	if errors.As(err, &none) {
-		lost := w.noResult(ctx)
-		lost.Foreign = none.foreign
-		return nil, lost
+	var foreign []string
+	if none, ok := errors.AsType[*noArtifactError](err); ok {
+		foreign = none.foreign
+	} else if err != nil {
+		return nil, err
+	} else if why := w.mismatch(report); why != "" {
+		foreign = []string{why}
+	} else {
+		return report, nil
 	}
-	if err == nil {
-		if why := w.mismatch(report); why != "" {
-			lost := w.noResult(ctx)
-			lost.Foreign = []string{why}
-			return nil, lost
-		}
-	}
-	return report, err
+	lost := w.noResult(ctx)
+	lost.Foreign = foreign
+	return nil, lost
 }
 
 // mismatch says why a result is not believed, "" when it is. kbrun ends with

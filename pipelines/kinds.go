@@ -14,13 +14,13 @@ import (
 // A Kind is one sort of step. Its function turns a row into a [CommandStep]; it may
 // not decide whether the step exists, which is the pipeline's business.
 type Kind struct {
-	Name  string
-	About string // one line
+	Name  string `json:"name"`
+	About string `json:"about" jsonschema:"one line"`
 
 	// Paths are the files of this repository that a step of the kind is about,
 	// for [Selection.ByChange]: patterns of package path, ** at the end for all
 	// below, "!" in front to leave out. Nil: it is about none, and always runs.
-	Paths []string `json:",omitempty"`
+	Paths []string `json:"-"`
 }
 
 // What image steps build, and what smoke and isolation steps try.
@@ -172,27 +172,24 @@ var (
 
 // smoke shows that a job on g starts, sees its device, and returns a file.
 func smoke(g GPUType, r Request) CommandStep {
-	s := CommandStep{
-		Key: "smoke-" + g.Queue, Label: "Smoke test of " + g.Name, Kind: "smoke",
-		Command: lines(smokeScript), On: g, Image: r.Image,
-		Timeout:   minTimeout,
-		Env:       append(place(g), Var{schema.EnvVendor, string(g.Vendor)}, Var{schema.EnvGPUs, fmt.Sprint(g.GPUs)}),
-		Artifacts: []string{"smoke.txt"},
-		Retry:     RetryLost,
-	}
-	s.from("timeout_in_minutes", ByKind, "the shortest there is")
-	return s
+	return trial(g, r, "smoke", "Smoke test of "+g.Name, smokeScript)
 }
 
 // isolation tries what a submission must not be able to do.
 func isolation(g GPUType, r Request) CommandStep {
+	s := trial(g, r, "isolation", "Isolation of "+g.Name, isolationScript)
+	s.Env = append(s.Env, Var{schema.EnvCPUs, fmt.Sprint(g.CPUs)}, Var{schema.EnvMemoryGiB, fmt.Sprint(g.MemoryGiB)})
+	return s
+}
+
+// trial runs a script in what a job on g gets, which leaves KIND.txt.
+func trial(g GPUType, r Request, kind, label, script string) CommandStep {
 	s := CommandStep{
-		Key: "isolation-" + g.Queue, Label: "Isolation of " + g.Name, Kind: "isolation",
-		Command: lines(isolationScript), On: g, Image: r.Image,
-		Timeout: minTimeout,
-		Env: append(place(g), Var{schema.EnvVendor, string(g.Vendor)}, Var{schema.EnvGPUs, fmt.Sprint(g.GPUs)},
-			Var{schema.EnvCPUs, fmt.Sprint(g.CPUs)}, Var{schema.EnvMemoryGiB, fmt.Sprint(g.MemoryGiB)}),
-		Artifacts: []string{"isolation.txt"},
+		Key: kind + "-" + g.Queue, Label: label, Kind: kind,
+		Command: lines(script), On: g, Image: r.Image,
+		Timeout:   minTimeout,
+		Env:       append(place(g), Var{schema.EnvVendor, string(g.Vendor)}, Var{schema.EnvGPUs, fmt.Sprint(g.GPUs)}),
+		Artifacts: []string{kind + ".txt"},
 		Retry:     RetryLost,
 	}
 	s.from("timeout_in_minutes", ByKind, "the shortest there is")

@@ -9,17 +9,17 @@ import (
 // A Pipeline is a name for kinds on rows. It is the only place where it is
 // decided whether a step exists.
 type Pipeline struct {
-	Name  string
-	About string // one line
+	Name  string `json:"name"`
+	About string `json:"about" jsonschema:"one line"`
 
 	// NeedsGPUs says that a request must name the GPU types.
-	NeedsGPUs bool
+	NeedsGPUs bool `json:"-"`
 	// Serves tells which rows the pipeline is for; nil: every row.
-	Serves func(GPUType) bool
+	Serves func(GPUType) bool `json:"-"`
 	// Why says what a row lacks that Serves refuses.
-	Why string
+	Why string `json:"-"`
 	// Comment stands at the top of the document, one line each, without #.
-	Comment []string
+	Comment []string `json:"-"`
 
 	steps func(Request) []CommandStep
 }

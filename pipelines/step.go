@@ -54,7 +54,7 @@ type Var struct{ Name, Value string }
 // A Layer is where a value was decided. Later layers beat earlier ones.
 type Layer string
 
-// The layers, in their order.
+// The layers, weakest first.
 const (
 	Product     Layer = "product"      // the same for everything kbgen writes
 	ByVendor    Layer = "vendor"       // what the devices' maker needs
@@ -63,9 +63,6 @@ const (
 	ByPipeline  Layer = "pipeline"     // the pipeline
 	CommandLine Layer = "command line" // flags and the build's variables
 )
-
-// Layers lists the layers, weakest first.
-var Layers = []Layer{Product, ByVendor, ByRow, ByKind, ByPipeline, CommandLine}
 
 // An Origin says where the value at a path of a step was decided.
 type Origin struct {

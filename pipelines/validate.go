@@ -140,7 +140,9 @@ func (g GPUType) checkPlatform(f *faults) {
 	case Host:
 		f.check(g.Image == "", "Image", g.Image, "nothing on the host platform")
 	case Docker, Kubernetes:
-		f.add(CheckImage(g.Image))
+		if err := CheckImage(g.Image); err != nil {
+			f.list = append(f.list, fmt.Errorf("GPU type %s: Image: %w", f.row, err))
+		}
 	default:
 		f.check(false, "Platform", g.Platform, fmt.Sprintf("one of %q", []Platform{Host, Docker, Kubernetes}))
 	}
@@ -215,11 +217,5 @@ type faults struct {
 func (f *faults) check(ok bool, field string, got any, want string) {
 	if !ok {
 		f.list = append(f.list, fault(f.row, field, got, want))
-	}
-}
-
-func (f *faults) add(err error) {
-	if err != nil {
-		f.list = append(f.list, fmt.Errorf("GPU type %s: Image: %w", f.row, err))
 	}
 }

@@ -15,9 +15,9 @@ type DeviceType struct {
 	// Names are what the driver may call them, "NVIDIA H100 *". A star stands
 	// for any text, also none; case does not count. A part of a GPU (MIG) is
 	// called "… MIG 1g.10gb", and matches only a pattern that says " MIG ".
-	Names     []string
-	Arch      string // compute capability without its point, "90"; "gfx942"
-	MemoryGiB int    // the least, units of 2^30 bytes; boards keep some for themselves
+	Names     []string `json:"names" jsonschema:"patterns; one of them has to match"`
+	Arch      string   `json:"arch,omitempty" jsonschema:"compute capability without its point, or gfx architecture"`
+	MemoryGiB int      `json:"memory_gib,omitempty" jsonschema:"the least"` // units of 2^30 bytes; boards keep some for themselves
 }
 
 // Any reports whether nothing is asked for.

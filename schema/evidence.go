@@ -2,7 +2,7 @@ package schema
 
 import (
 	"encoding/json"
-	"strings"
+	"slices"
 
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -12,31 +12,31 @@ import (
 // ignores: gpu_type, queue, timing, device, versions, sandbox, harness,
 // measurements, explanation, ambiguous, shared_judge, self_checked, retained.
 type Evidence struct {
-	GPUType string // what the job was for, "H100_BK"; "": nobody said, as in older runners
-	Queue   string // the queue that it came by
+	GPUType string `json:"gpu_type,omitempty"` // what the job was for, "H100_BK"; "": nobody said, as in older runners
+	Queue   string `json:"queue,omitempty"`    // the queue that it came by
 
-	Timing   *Timing
-	Device   *DeviceReport
-	Versions *Versions
-	Sandbox  *Sandbox
-	Harness  *HarnessReport // nil: none was chosen yet
+	Timing   *Timing        `json:"timing,omitempty"`
+	Device   *DeviceReport  `json:"device,omitempty"`
+	Versions *Versions      `json:"versions,omitempty"`
+	Sandbox  *Sandbox       `json:"sandbox,omitempty"`
+	Harness  *HarnessReport `json:"harness,omitempty"` // nil: none was chosen yet
 
-	Measurements []Measurement // of the isolated harness only
-	Explanation  *Explanation  // nil: there is nothing more to say
+	Measurements []Measurement `json:"measurements,omitempty"` // of the isolated harness only
+	Explanation  *Explanation  `json:"explanation,omitempty"`  // nil: there is nothing more to say
 
 	// Ambiguous says, one line each, why a timing may not be the submission's
 	// own doing: the device was slowed down, or somebody else was on it.
-	Ambiguous []string
+	Ambiguous []string `json:"ambiguous,omitempty"`
 
 	// SharedJudge: the submission ran in a process that holds the report on it,
 	// and could have written that. False: this was not seen.
-	SharedJudge bool
+	SharedJudge bool `json:"shared_judge,omitempty"`
 	// SelfChecked: the submission ran in one process with its checker and the
 	// clock, so that a pass is its own word ([SelfCheckedText]).
-	SelfChecked bool
+	SelfChecked bool `json:"self_checked,omitempty"`
 	// Retained: an earlier try of the job judged, on the same machine, and could
 	// not hand the result over. Everything else, the timing too, is of that try.
-	Retained bool
+	Retained bool `json:"retained,omitempty"`
 }
 
 // A Timing says where a job's time went, in seconds of wall time.
@@ -170,39 +170,18 @@ type Count struct {
 // members returns the parts that are there, in the order they are written,
 // cleaned like every other string of a result.
 func (e *Evidence) members() (ordered, error) {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	n, err := parseJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	n.clean()
 	var o ordered
-	for _, part := range []struct {
-		key   string
-		there bool
-		value any
-	}{
-		{"gpu_type", e.GPUType != "", e.GPUType},
-		{"queue", e.Queue != "", e.Queue},
-		{"timing", e.Timing != nil, e.Timing},
-		{"device", e.Device != nil, e.Device},
-		{"versions", e.Versions != nil, e.Versions},
-		{"sandbox", e.Sandbox != nil, e.Sandbox},
-		{"harness", e.Harness != nil, e.Harness},
-		{"measurements", len(e.Measurements) > 0, e.Measurements},
-		{"explanation", e.Explanation != nil, e.Explanation},
-		{"ambiguous", len(e.Ambiguous) > 0, e.Ambiguous},
-		{"shared_judge", e.SharedJudge, e.SharedJudge},
-		{"self_checked", e.SelfChecked, e.SelfChecked},
-		{"retained", e.Retained, e.Retained},
-	} {
-		if !part.there {
-			continue
-		}
-		text, err := json.Marshal(part.value)
-		if err != nil {
-			return nil, err
-		}
-		n, err := parseJSON(text)
-		if err != nil {
-			return nil, err
-		}
-		n.clean()
-		o = append(o, pair{part.key, n})
+	for i := range n.members {
+		o = append(o, pair{n.members[i].name, &n.members[i].value})
 	}
 	return o, nil
 }
@@ -221,36 +200,23 @@ func (n *node) clean() {
 	}
 }
 
-// evidence reads the parts that are there. A part of another form is somebody
-// else's key of the same name, and is left out.
-func evidence(root *node) Evidence {
-	return Evidence{
-		GPUType:      part[string](root, "gpu_type"),
-		Queue:        part[string](root, "queue"),
-		Timing:       part[*Timing](root, "timing"),
-		Device:       part[*DeviceReport](root, "device"),
-		Versions:     part[*Versions](root, "versions"),
-		Sandbox:      part[*Sandbox](root, "sandbox"),
-		Harness:      part[*HarnessReport](root, "harness"),
-		Measurements: part[[]Measurement](root, "measurements"),
-		Explanation:  part[*Explanation](root, "explanation"),
-		Ambiguous:    part[[]string](root, "ambiguous"),
-		SharedJudge:  part[bool](root, "shared_judge"),
-		SelfChecked:  part[bool](root, "self_checked"),
-		Retained:     part[bool](root, "retained"),
-	}
+// evidenceKeys are the keys of Evidence.
+var evidenceKeys = []string{
+	"gpu_type", "queue", "timing", "device", "versions", "sandbox", "harness", "measurements", "explanation", "ambiguous",
+	"shared_judge", "self_checked", "retained",
 }
 
-// part reads one of them; the zero value is none.
-func part[T any](root *node, key string) (value T) {
-	n, ok := root.get(key)
-	if !ok {
-		return value
+// evidence reads the parts that are there. A part of another form is somebody
+// else's key of the same name, and is left out.
+func evidence(root *node) (e Evidence) {
+	for _, m := range root.members {
+		if !slices.Contains(evidenceKeys, m.name) {
+			continue
+		}
+		part, read := node{kind: kindObject, members: []member{m}}, e
+		if json.Unmarshal([]byte(jsonNotation.text(&part)), &read) == nil {
+			e = read
+		}
 	}
-	var b strings.Builder
-	writeJSON(&b, n)
-	if json.Unmarshal([]byte(b.String()), &value) != nil {
-		return *new(T)
-	}
-	return value
+	return e
 }

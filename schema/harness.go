@@ -1,7 +1,5 @@
 package schema
 
-import "slices"
-
 // Harnesses: who judges a submission.
 const (
 	// HarnessIsolated is kbrun's own: a judge that holds seed, reference and
@@ -95,5 +93,3 @@ const (
 	MaxPrinted   = 2000 // Printed
 	MaxFrames    = 8    // of Traceback, the innermost are kept
 )
-
-func validHarness(name string) bool { return name == "" || slices.Contains(Harnesses(), name) }

@@ -214,8 +214,12 @@ var jsonNotation = notation{
 	quote: quoteJSON,
 }
 
-// writeJSON appends n as Python's json.dumps does.
-func writeJSON(b *strings.Builder, n *node) { jsonNotation.write(b, n) }
+// text returns n in the notation.
+func (t *notation) text(n *node) string {
+	var b strings.Builder
+	t.write(&b, n)
+	return b.String()
+}
 
 func (t *notation) write(b *strings.Builder, n *node) {
 	switch n.kind {

@@ -162,7 +162,7 @@ func (p *Payload) Validate() error {
 		s := t.limit.seconds
 		check(s >= 0 && s <= maxTimeout, t.key, fmt.Sprint(s), fmt.Sprintf("0 to %d seconds, or null for no limit", maxTimeout))
 	}
-	check(validHarness(p.Harness), "harness", text.Quote(p.Harness), fmt.Sprintf("one of %q, or none", Harnesses()))
+	check(p.Harness == "" || slices.Contains(Harnesses(), p.Harness), "harness", text.Quote(p.Harness), fmt.Sprintf("one of %q, or none", Harnesses()))
 	_, known := p.Sources.Get(p.Main)
 	check(known || p.Lang != LangPython || p.Main == "" && p.Harness == HarnessIsolated, "main", text.Quote(p.Main), "the name of a file in sources")
 	p.checkNames(check)

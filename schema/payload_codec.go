@@ -2,6 +2,7 @@ package schema
 
 import (
 	"bytes"
+	"cmp"
 	"compress/zlib"
 	"encoding/base64"
 	"errors"
@@ -81,7 +82,7 @@ func (p *Payload) JSON() string {
 			set(t.key, t.limit.node())
 		}
 	}
-	set("ranking_by", str(orLast(p.RankingBy)))
+	set("ranking_by", str(cmp.Or(p.RankingBy, RankLast)))
 	if p.Seed == nil {
 		set("seed", node{})
 	} else {
@@ -91,16 +92,7 @@ func (p *Payload) JSON() string {
 	if p.Harness != "" {
 		set("harness", str(p.Harness))
 	}
-	var b strings.Builder
-	writeJSON(&b, &n)
-	return b.String()
-}
-
-func orLast(ranking string) string {
-	if ranking == "" {
-		return RankLast
-	}
-	return ranking
+	return jsonNotation.text(&n)
 }
 
 func filesNode(files Files) node {
@@ -153,8 +145,7 @@ func inflate(text string) ([]byte, error) {
 	}
 	packed, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		var at base64.CorruptInputError
-		if errors.As(err, &at) {
+		if at, ok := errors.AsType[base64.CorruptInputError](err); ok {
 			return nil, fmt.Errorf("base64: not padded standard base64 at character %d of %d", int64(at), len(text))
 		}
 		return nil, fmt.Errorf("base64: %v", err)
@@ -204,7 +195,7 @@ func (d *fields) payload() *Payload {
 		TestTimeout:      d.timeout("test_timeout"),
 		BenchmarkTimeout: d.timeout("benchmark_timeout"),
 		RankedTimeout:    d.timeout("ranked_timeout"),
-		RankingBy:        orLast(d.str("ranking_by", false)),
+		RankingBy:        cmp.Or(d.str("ranking_by", false), RankLast),
 		Seed:             d.seed(),
 		MultiGPU:         d.bool("multi_gpu", false),
 		Harness:          d.str("harness", false),

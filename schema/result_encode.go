@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -32,15 +31,15 @@ func (r *Result) Encode() ([]byte, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	more, err := r.Evidence.members()
-	if err != nil {
-		return nil, fmt.Errorf("encoding result: %w", err)
-	}
 	var flat, b bytes.Buffer
-	if err := append(r.object(), more...).write(&flat); err != nil {
-		return nil, fmt.Errorf("encoding result: %w", err)
+	more, err := r.Evidence.members()
+	if err == nil {
+		err = append(r.object(), more...).write(&flat)
 	}
-	if err := json.Indent(&b, flat.Bytes(), "", "  "); err != nil {
+	if err == nil {
+		err = json.Indent(&b, flat.Bytes(), "", "  ")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("encoding result: %w", err)
 	}
 	b.WriteByte('\n')
@@ -78,9 +77,7 @@ func writeAny(b *bytes.Buffer, value any) error {
 	case ordered:
 		return v.write(b)
 	case *node:
-		var text strings.Builder
-		writeJSON(&text, v)
-		b.WriteString(text.String())
+		b.WriteString(jsonNotation.text(v))
 		return nil
 	case string:
 		value = text.Storable(v)

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -103,10 +104,7 @@ func NewSandbox(means string, missing map[string]string) *Sandbox {
 // Join returns what holds of both; s or t may be nil.
 func (s *Sandbox) Join(t *Sandbox) *Sandbox {
 	if s == nil || t == nil {
-		if s == nil {
-			return t
-		}
-		return s
+		return cmp.Or(s, t)
 	}
 	missing := map[string]string{}
 	for _, m := range slices.Concat(t.Missing, s.Missing) {

@@ -50,26 +50,15 @@ func ListValue(items []Value) Value {
 
 // ObjectValue holds the members in their order; names occur once.
 func ObjectValue(members []Param) Value {
-	var b strings.Builder
-	b.WriteByte('{')
-	for i, m := range members {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		quoteJSON(&b, m.Name)
-		b.WriteString(": " + m.Value.JSON())
-	}
-	b.WriteByte('}')
-	return Value{b.String()}
+	n := caseNode(members)
+	return nodeValue(&n)
 }
 
 func nodeValue(n *node) Value {
 	if n.kind == kindNull {
 		return Value{}
 	}
-	var b strings.Builder
-	writeJSON(&b, n)
-	return Value{b.String()}
+	return Value{jsonNotation.text(n)}
 }
 
 // JSON returns the value as json.dumps writes it.
@@ -87,9 +76,7 @@ func (v Value) Text() string {
 	if n.kind == kindString {
 		return n.text
 	}
-	var b strings.Builder
-	writeRepr(&b, &n)
-	return b.String()
+	return reprNotation.text(&n)
 }
 
 func (v Value) node() node {
@@ -141,9 +128,6 @@ var reprNotation = notation{
 	bool:  func(text string) string { return strings.ToUpper(text[:1]) + text[1:] },
 	quote: quoteRepr,
 }
-
-// writeRepr appends Python's repr of n.
-func writeRepr(b *strings.Builder, n *node) { reprNotation.write(b, n) }
 
 // quoteRepr appends Python's repr of a string: single quotes unless only
 // those occur inside, escapes for what is not printable.

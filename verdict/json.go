@@ -20,7 +20,7 @@ type (
 		Judged      bool        `json:"judged"`
 		Passed      bool        `json:"passed"`
 		Outcome     outcomeJSON `json:"outcome"`
-		Score       *scoreJSON  `json:"score,omitempty"`
+		Score       *Ranked     `json:"score,omitempty"`
 		NoScore     string      `json:"no_score,omitempty"`
 		Runs        []runJSON   `json:"runs"`
 		Ambiguous   []string    `json:"ambiguous,omitempty"`
@@ -39,10 +39,6 @@ type (
 		Retry bool   `json:"retry"`
 		Text  string `json:"text"`
 		Phase string `json:"phase,omitempty"`
-	}
-	scoreJSON struct {
-		Seconds float64 `json:"seconds"`
-		Ranking string  `json:"ranking"`
 	}
 	runJSON struct {
 		Name     string     `json:"name"`
@@ -77,16 +73,13 @@ func (v Verdict) MarshalJSON() ([]byte, error) {
 	out := verdictJSON{
 		RunID: v.RunID, GPUType: text.Lines(v.GPUType), Queue: text.Lines(v.Queue), Judged: v.Judged, Passed: v.Passed, SharedJudge: v.SharedJudge,
 		Outcome: outcomeJSON{o.Name, o.Fault, o.Retry, text.Lines(o.Text), o.Phase},
-		NoScore: v.NoScore, Runs: []runJSON{},
+		Score:   v.Score, NoScore: v.NoScore, Runs: []runJSON{},
 	}
 	out.SelfChecked, out.Device, out.Next = v.SelfChecked, text.Lines(v.Device), o.Next()
 	if v.SelfChecked && v.Passed {
 		out.SelfCheckedText = schema.SelfCheckedText
 	}
 	out.Explanation, out.Harness = cleanExplanation(v.Explanation), cleanHarness(v.Harness)
-	if v.Score != nil {
-		out.Score = &scoreJSON{v.Score.Seconds, v.Score.Ranking}
-	}
 	for _, a := range v.Ambiguous {
 		out.Ambiguous = append(out.Ambiguous, text.Lines(a))
 	}

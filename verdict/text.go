@@ -147,16 +147,6 @@ func chart(samples []float64) string {
 	return b.String()
 }
 
-// samplesOf returns the samples of a phase's case, nil when it has none.
-func samplesOf(all []schema.Measurement, phase string, number int) []float64 {
-	for _, m := range all {
-		if m.Phase == phase && m.Case == number {
-			return m.Samples
-		}
-	}
-	return nil
-}
-
 // Bounds on what a log and an annotation show of a result.
 const (
 	maxLogCases  = 200 // lines for the cases of one phase

@@ -52,8 +52,8 @@ type Verdict struct {
 
 // A Ranked score is what a leaderboard orders by.
 type Ranked struct {
-	Seconds float64 // lower is better
-	Ranking string  // one of [schema.Rankings]
+	Seconds float64 `json:"seconds" jsonschema:"lower is better"`
+	Ranking string  `json:"ranking" jsonschema:"last, mean or geom"`
 }
 
 // Of reads a result. It leaves out the score, which needs the task's ranking:
@@ -250,8 +250,10 @@ func device(s *schema.SystemInfo) string {
 func (r *Run) measured(all []schema.Measurement) {
 	for i := range r.Cases {
 		c := &r.Cases[i]
-		if number, err := strconv.Atoi(c.Key[strings.LastIndexByte(c.Key, '.')+1:]); err == nil && c.Status == "" {
-			c.Samples = slices.Clone(samplesOf(all, r.Name, number))
+		number, err := strconv.Atoi(c.Key[strings.LastIndexByte(c.Key, '.')+1:])
+		at := slices.IndexFunc(all, func(m schema.Measurement) bool { return m.Phase == r.Name && m.Case == number })
+		if err == nil && c.Status == "" && at >= 0 {
+			c.Samples = slices.Clone(all[at].Samples)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -14,9 +13,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema/format"
 	"github.com/gpu-mode/kbgen/schema/pipeline"
 )
-
-// exitFindings is the exit status of a check that found something.
-const exitFindings = 3
 
 // maxCheckedBytes bounds one file: far beyond what Buildkite takes.
 const maxCheckedBytes = 64 << 20
@@ -58,7 +54,7 @@ func (c *checkCommand) Run(_ context.Context, env *cli.Env) error {
 		return fmt.Errorf("writing the findings: %w", err)
 	}
 	if failed > 0 {
-		return &cli.ExitError{Status: exitFindings, Err: fmt.Errorf("checking %s: %s of severity %s or worse",
+		return &cli.ExitError{Status: exitCheck, Err: fmt.Errorf("checking %s: %s of severity %s or worse",
 			format.Count(len(c.Files), "file"), format.Count(failed, "finding"), least)}
 	}
 	return nil
@@ -99,25 +95,21 @@ func isFirst(name string) bool {
 }
 
 func (c *checkCommand) print(w io.Writer, found []schema.Finding) error {
-	switch {
-	case c.JSON:
+	if c.JSON {
 		return cli.PrintJSON(w, append([]schema.Finding{}, found...))
-	case c.GitHub:
-		var errs []error
-		for _, f := range found {
-			_, err := fmt.Fprintf(w, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", githubLevel(f.Severity),
-				githubProperty(f.File), max(1, f.Line), max(1, f.Column), f.Rule, githubText(f.Message()))
-			errs = append(errs, err)
-		}
-		return errors.Join(errs...)
 	}
-	var errs []error
+	var b strings.Builder
 	for _, f := range found {
 		f.Line, f.Column = max(1, f.Line), max(1, f.Column)
-		_, err := fmt.Fprintln(w, &f)
-		errs = append(errs, err)
+		if c.GitHub {
+			fmt.Fprintf(&b, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", githubLevel(f.Severity),
+				githubProperty(f.File), f.Line, f.Column, f.Rule, githubText(f.Message()))
+		} else {
+			fmt.Fprintln(&b, &f)
+		}
 	}
-	return errors.Join(errs...)
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 func githubLevel(s schema.Severity) string {
@@ -142,10 +134,10 @@ func (c *checkCommand) listRules(env *cli.Env) error {
 	if c.JSON {
 		return cli.PrintJSON(env.Stdout, pipeline.Rules())
 	}
-	var errs []error
 	for _, r := range pipeline.Rules() {
-		_, err := fmt.Fprintf(env.Stdout, "%s  %-7s  %-7s  %s\n", r.ID, r.Severity, r.Strict, r.Title)
-		errs = append(errs, err)
+		if _, err := fmt.Fprintf(env.Stdout, "%s  %-7s  %-7s  %s\n", r.ID, r.Severity, r.Strict, r.Title); err != nil {
+			return err
+		}
 	}
-	return errors.Join(errs...)
+	return nil
 }

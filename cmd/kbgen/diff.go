@@ -51,7 +51,7 @@ func (c *diffCmd) print(w io.Writer, compared generator.Comparison) error {
 	var b bytes.Buffer
 	switch {
 	case c.JSON:
-		if err := cli.PrintJSON(&b, comparison.New(compared)); err != nil {
+		if err := cli.PrintJSON(&b, compared); err != nil {
 			return err
 		}
 	case c.Markdown:

@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/generator"
 	"github.com/gpu-mode/kbgen/pipelines"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/near"
 	"github.com/gpu-mode/kbgen/schema/pipeline"
 	"github.com/gpu-mode/kbgen/schema/published"
@@ -24,25 +24,19 @@ type listGPUs struct {
 }
 
 func (c *listGPUs) Run(_ context.Context, env *cli.Env) error {
-	if c.JSON {
-		return cli.PrintJSON(env.Stdout, gpuTypesAsJSON(pipelines.Fleet))
-	}
-	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tQUEUE\tVENDOR\tARCH\tGPUS\tCPUS\tMEMORY\tPLATFORM\tTIMEOUT\tSTATE")
-	for _, g := range pipelines.Fleet {
+	return cli.PrintList(env.Stdout, c.JSON, gpuTypes(), "NAME\tQUEUE\tVENDOR\tARCH\tGPUS\tCPUS\tMEMORY\tPLATFORM\tTIMEOUT\tSTATE", func(g gpuTypeJSON) string {
 		gpus := fmt.Sprint(g.GPUs)
 		if g.Slice != "" {
 			gpus += " × " + g.Slice
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d GiB\t%s\t%.0f min\t%s\n",
-			g.Name, g.Queue, g.Vendor, cmp.Or(g.Arch, "-"), gpus, g.CPUs, g.MemoryGiB, g.Platform, g.Timeout.Minutes(), state(g))
-	}
-	return w.Flush()
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%d GiB\t%s\t%d min\t%s",
+			g.Name, g.Queue, g.Vendor, cmp.Or(g.Arch, "-"), gpus, g.CPUs, g.MemoryGiB, g.Platform, g.TimeoutSeconds/60, state(g.Off))
+	})
 }
 
-func state(g pipelines.GPUType) string {
-	if g.Off != "" {
-		return "off: " + g.Off
+func state(off string) string {
+	if off != "" {
+		return "off: " + off
 	}
 	return "on"
 }
@@ -54,7 +48,7 @@ type listKinds struct {
 
 func (c *listKinds) Run(_ context.Context, env *cli.Env) error {
 	if c.JSON {
-		return cli.PrintJSON(env.Stdout, kindsAsJSON())
+		return cli.PrintJSON(env.Stdout, kindsJSON{pipelines.Kinds, pipelines.Pipelines})
 	}
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KIND\tWHAT A STEP OF IT DOES")
@@ -89,7 +83,7 @@ func (c *listQueues) Run(_ context.Context, env *cli.Env) error {
 		}
 	}
 	return cli.PrintList(env.Stdout, c.JSON, queues, "QUEUE\tSERVES\tPLATFORM\tSTATE", func(q queue) string {
-		return fmt.Sprintf("%s\t%s\t%s\t%s", q.Queue, q.Serves, q.Platform, state(pipelines.GPUType{Off: q.Off}))
+		return fmt.Sprintf("%s\t%s\t%s\t%s", q.Queue, q.Serves, q.Platform, state(q.Off))
 	})
 }
 
@@ -110,69 +104,27 @@ type (
 		Isolation      pipelines.Isolation `json:"isolation" jsonschema:"node or step: who gives a job its devices and limits"`
 		Sandbox        string              `json:"sandbox" jsonschema:"the least sandbox that a submission runs in: none, partial or full"`
 		TimeoutSeconds int                 `json:"timeout_seconds" jsonschema:"of one job, from start to finish"`
-		Device         *deviceTypeJSON     `json:"device,omitempty" jsonschema:"how each device is known"`
+		Device         *schema.DeviceType  `json:"device,omitempty" jsonschema:"how each device is known"`
 		Off            string              `json:"off,omitempty" jsonschema:"why nothing may be sent there now"`
 	}
-	deviceTypeJSON struct {
-		Names     []string `json:"names" jsonschema:"patterns; one of them has to match"`
-		Arch      string   `json:"arch,omitempty" jsonschema:"compute capability without its point, or gfx architecture"`
-		MemoryGiB int      `json:"memory_gib,omitempty" jsonschema:"the least"`
-	}
-
 	kindsJSON struct {
-		Kinds     []namedJSON `json:"kinds"`
-		Pipelines []namedJSON `json:"pipelines"`
-	}
-	namedJSON struct {
-		Name  string `json:"name"`
-		About string `json:"about" jsonschema:"one line"`
-	}
-
-	plannedStepJSON struct {
-		Key            string `json:"key"`
-		Kind           string `json:"kind"`
-		Queue          string `json:"queue"`
-		GPUType        string `json:"gpu_type" jsonschema:"or the helper machine"`
-		Image          string `json:"image,omitempty" jsonschema:"none outside containers"`
-		TimeoutMinutes int    `json:"timeout_minutes"`
-		Tries          int    `json:"tries" jsonschema:"starts in the worst case"`
-		GPUs           int    `json:"gpus" jsonschema:"devices of one job"`
-		GPUMinutes     int    `json:"gpu_minutes" jsonschema:"in the worst case: devices, timeout and tries multiplied"`
+		Kinds     []pipelines.Kind     `json:"kinds"`
+		Pipelines []pipelines.Pipeline `json:"pipelines"`
 	}
 )
 
-func gpuTypesAsJSON(table pipelines.Table) []gpuTypeJSON {
-	rows := []gpuTypeJSON{}
-	for _, g := range table {
+func gpuTypes() (rows []gpuTypeJSON) {
+	for _, g := range pipelines.Fleet {
 		row := gpuTypeJSON{
 			Name: g.Name, Vendor: g.Vendor, Arch: g.Arch, Queue: g.Queue, GPUs: g.GPUs, Slice: g.Slice, CPUs: g.CPUs, MemoryGiB: g.MemoryGiB,
 			Platform: g.Platform, Image: g.Image, Isolation: g.Isolation, Sandbox: g.LeastSandbox(), TimeoutSeconds: int(g.Timeout.Seconds()), Off: g.Off,
 		}
-		if d := g.Device; len(d.Names) > 0 {
-			row.Device = &deviceTypeJSON{d.Names, d.Arch, d.MemoryGiB}
+		if len(g.Device.Names) > 0 {
+			row.Device = &g.Device
 		}
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-func kindsAsJSON() kindsJSON {
-	var out kindsJSON
-	for _, k := range pipelines.Kinds {
-		out.Kinds = append(out.Kinds, namedJSON{k.Name, k.About})
-	}
-	for _, p := range pipelines.Pipelines {
-		out.Pipelines = append(out.Pipelines, namedJSON{p.Name, p.About})
-	}
-	return out
-}
-
-func planAsJSON(plan []generator.PlannedStep) []plannedStepJSON {
-	steps := []plannedStepJSON{}
-	for _, s := range plan {
-		steps = append(steps, plannedStepJSON{s.Key, s.Kind, s.Queue, s.GPU, s.Image, s.Minutes, s.Tries, s.GPUs, s.GPUMinutes()})
-	}
-	return steps
 }
 
 // schemaCmd prints a JSON Schema.

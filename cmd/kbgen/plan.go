@@ -21,11 +21,7 @@ type planCmd struct {
 }
 
 func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
-	p, err := c.find()
-	if err != nil {
-		return err
-	}
-	r, err := c.request(p, env)
+	p, r, err := c.wanted(env)
 	if err != nil {
 		return err
 	}
@@ -34,7 +30,7 @@ func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
 		return withStatus(err)
 	}
 	if c.JSON {
-		return cli.PrintJSON(env.Stdout, planAsJSON(plan))
+		return cli.PrintJSON(env.Stdout, plan)
 	}
 	w := tabwriter.NewWriter(env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KEY\tQUEUE\tGPU TYPE\tTIMEOUT\tTRIES\tGPU-MINUTES\tIMAGE")
@@ -45,8 +41,8 @@ func (c *planCmd) Run(_ context.Context, env *cli.Env) error {
 			key += " (skipped)"
 			skipped++
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d min\t%d\t%d\t%s\n", key, s.Queue, s.GPU, s.Minutes, s.Tries, s.GPUMinutes(), cmp.Or(s.Image, "-"))
-		total += s.GPUMinutes()
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d min\t%d\t%d\t%s\n", key, s.Queue, s.GPU, s.Minutes, s.Tries, s.GPUMinutes, cmp.Or(s.Image, "-"))
+		total += s.GPUMinutes
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -115,26 +111,21 @@ func (c *explainCmd) values(env *cli.Env, key string) ([]generator.Value, error)
 		if r.Secret == nil {
 			r.Secret = &pipelines.Run{ID: "secret"}
 		}
-		if len(c.GPU) == 0 {
-			// One row each, as a build has it.
+		requests := []pipelines.Request{r}
+		if len(c.GPU) == 0 && len(r.GPUs) > 0 { // one row each, as a build has it
+			requests = nil
 			for _, g := range r.GPUs {
-				one := r
-				one.GPUs = pipelines.Table{g}
-				values, found, err := generator.ExplainStep(p, one, key)
-				if err != nil || values != nil {
-					return values, err
-				}
-				keys = append(keys, found...)
-			}
-			if len(r.GPUs) > 0 {
-				continue
+				r.GPUs = pipelines.Table{g}
+				requests = append(requests, r)
 			}
 		}
-		values, found, err := generator.ExplainStep(p, r, key)
-		if err != nil || values != nil {
-			return values, err
+		for _, r := range requests {
+			values, found, err := generator.Explain(p, r, key)
+			if err != nil || values != nil {
+				return values, err
+			}
+			keys = append(keys, found...)
 		}
-		keys = append(keys, found...)
 	}
 	return nil, asUsage(pipelines.Unknown("step", key, unique(keys)))
 }

@@ -53,6 +53,14 @@ func (f *pipelineFlags) find() (pipelines.Pipeline, error) {
 	return p, asUsage(err)
 }
 
+// wanted returns the pipeline asked for, and what the build asks of it.
+func (f *pipelineFlags) wanted(env *cli.Env) (p pipelines.Pipeline, r pipelines.Request, err error) {
+	if p, err = f.find(); err == nil {
+		r, err = f.request(p, env)
+	}
+	return p, r, err
+}
+
 // request is what the flags and the environment ask of p. What cannot be is
 // wrong usage.
 func (f *requestFlags) request(p pipelines.Pipeline, env *cli.Env) (pipelines.Request, error) {
@@ -91,8 +99,7 @@ func (f *requestFlags) request(p pipelines.Pipeline, env *cli.Env) (pipelines.Re
 // asUsage makes asking for what does not exist wrong usage. A row that is
 // switched off, or a table that is wrong, is not: the request was right.
 func asUsage(err error) error {
-	off, table := new(pipelines.OffError), new(pipelines.TableError)
-	if err == nil || errors.As(err, &off) || errors.As(err, &table) {
+	if err == nil || errors.As(err, new(*pipelines.OffError)) || errors.As(err, new(*pipelines.TableError)) {
 		return err
 	}
 	return &cli.UsageError{Err: err}
@@ -107,10 +114,10 @@ const (
 
 // withStatus gives an error of the generator its exit status.
 func withStatus(err error) error {
-	if check := new(generator.CheckError); errors.As(err, &check) {
+	if errors.As(err, new(*generator.CheckError)) {
 		return &cli.ExitError{Status: exitCheck, Err: err}
 	}
-	if unknown := new(pipelines.UnknownError); errors.As(err, &unknown) {
+	if errors.As(err, new(*pipelines.UnknownError)) {
 		return asUsage(err) // a step or tag that no selection can find
 	}
 	return err

@@ -11,7 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
-	"github.com/gpu-mode/kbgen/generator/comparison"
+	"github.com/gpu-mode/kbgen/generator"
 	"github.com/gpu-mode/kbgen/internal/schematest"
 	"github.com/gpu-mode/kbgen/pipelines"
 	"github.com/gpu-mode/kbgen/schema"
@@ -42,9 +42,9 @@ func TestPublishedSchemas(t *testing.T) {
 		{schematest.Document{Name: "kinds", Title: "kbgen kinds --json: the kinds of steps, and the pipelines", Type: reflect.TypeFor[kindsJSON]()}, []string{"kinds --json"}},
 		{schematest.Document{Name: "queues", Title: "kbgen queues --json: the queues that steps are sent to", Type: reflect.TypeFor[[]queue](),
 			Types: map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[pipelines.Platform](): platform}}, []string{"queues --json"}},
-		{schematest.Document{Name: "plan", Title: "kbgen plan --json: the steps of a pipeline", Type: reflect.TypeFor[[]plannedStepJSON]()},
+		{schematest.Document{Name: "plan", Title: "kbgen plan --json: the steps of a pipeline", Type: reflect.TypeFor[[]generator.PlannedStep]()},
 			[]string{"plan evaluate --gpu ALL --json", "plan ci --json"}},
-		{schematest.Document{Name: "diff", Title: "kbgen diff --json: what changed between pipelines", Type: reflect.TypeFor[comparison.Document]()},
+		{schematest.Document{Name: "diff", Title: "kbgen diff --json: what changed between pipelines", Type: reflect.TypeFor[generator.Comparison]()},
 			[]string{"diff " + older + " " + newer + " --json", "diff " + older + " " + older + " --json"}},
 		{schematest.Document{Name: "findings", Title: "kbgen check --json, kbgen vendor check --json, kblaunch queues --check FILE --json: what is wrong, and where",
 			Type: reflect.TypeFor[[]schema.Finding]()}, []string{"check --json " + wrong, "vendor check --json " + node}},

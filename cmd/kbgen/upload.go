@@ -25,7 +25,7 @@ type uploadCmd struct {
 	bootstrapFlags
 	DryRun     bool   `name:"dry-run" help:"print the pipeline instead; needs no job and no agent"`
 	Agent      string `placeholder:"PATH" help:"the buildkite-agent to use; default the job's, else the one on PATH"`
-	MaxJobs    *int   `name:"max-jobs" placeholder:"N" help:"jobs in one document, further ones follow; default 500"`
+	MaxJobs    int    `name:"max-jobs" default:"500" placeholder:"N" help:"jobs in one document, further ones follow"`
 	Replace    bool   `help:"drop the build's steps that have not begun"`
 	AllowEmpty bool   `name:"allow-empty" help:"with --gpu ALL: nothing to do is not an error"`
 	Artifact   bool   `default:"true" negatable:"" help:"do not store pipeline.yml as an artifact of this job"`
@@ -153,11 +153,7 @@ func (c *uploadCmd) idle(ctx context.Context, env *cli.Env) error {
 // allowed.
 func (c *uploadCmd) documents(env *cli.Env) ([][]byte, error) {
 	if c.AllowEmpty && len(c.GPU) == 1 && strings.EqualFold(c.GPU[0], pipelines.All) {
-		p, err := c.find()
-		if err != nil {
-			return nil, err
-		}
-		if r, err := c.request(p, env); err == nil && p.NeedsGPUs && len(r.GPUs) == 0 {
+		if p, r, err := c.wanted(env); err == nil && p.NeedsGPUs && len(r.GPUs) == 0 {
 			fmt.Fprintf(env.Stderr, "kbgen: note: no GPU type is switched on for pipeline %s, nothing to upload\n", p.Name)
 			return nil, nil
 		}
@@ -194,11 +190,7 @@ func findAgent(named string, env *cli.Env) (string, error) {
 
 // count adds the steps of the pipeline that is asked for.
 func (c *uploadCmd) count(env *cli.Env, m *upload.Metrics) error {
-	p, err := c.find()
-	if err != nil {
-		return err
-	}
-	r, err := c.request(p, env)
+	p, r, err := c.wanted(env)
 	if err != nil {
 		return err
 	}
@@ -226,11 +218,7 @@ func say(env *cli.Env, notes []pipelines.Note) {
 // Error: there is not one evaluation; or the job's own agent would have to take
 // it, which may be the only one of its queue.
 func (c *uploadCmd) relayed(env *cli.Env) (key string, err error) {
-	p, err := c.find()
-	if err != nil {
-		return "", err
-	}
-	r, err := c.request(p, env)
+	p, r, err := c.wanted(env)
 	if err != nil {
 		return "", err
 	}
@@ -243,18 +231,11 @@ func (c *uploadCmd) relayed(env *cli.Env) (key string, err error) {
 	}
 	here := env.Getenv("BUILDKITE_AGENT_META_DATA_QUEUE")
 	if on := steps[0].On.Queue; here == on {
+		host, _ := pipelines.ServiceQueues.Lookup("BOOTSTRAP") // a test holds it there
 		return "", cli.WithHint(fmt.Errorf("--relay: this job holds an agent of queue %s, on which its evaluation would wait", on),
-			"run this step on a queue of its own, such as %q, with an agent for each evaluation that may be waited for", bootstrapQueue())
+			"run this step on a queue of its own, such as %q, with an agent for each evaluation that may be waited for", host.Queue)
 	}
 	return steps[0].Key, nil
-}
-
-func bootstrapQueue() string {
-	host, err := pipelines.ServiceQueues.Lookup("BOOTSTRAP")
-	if err != nil {
-		return "bootstrap" // a test holds it there
-	}
-	return host.Queue
 }
 
 // renderCmd prints a pipeline.
@@ -262,7 +243,7 @@ type renderCmd struct {
 	pipelineFlags
 	bootstrapFlags
 	Format  string `enum:"yaml,json" default:"yaml" placeholder:"FORMAT" help:"yaml or json; json is safer in a pipe, because a truncated document does not parse"`
-	MaxJobs *int   `name:"max-jobs" placeholder:"N" help:"jobs in one document, further ones follow; default 500"` // nil: as many as Buildkite takes
+	MaxJobs int    `name:"max-jobs" default:"500" placeholder:"N" help:"jobs in one document, further ones follow"` // as many as Buildkite takes
 	Static  bool   `help:"bootstrap only: one step that judges, for launchers that look for the result in a build's first job"`
 }
 
@@ -282,11 +263,7 @@ func (c *renderCmd) Run(_ context.Context, env *cli.Env) error {
 }
 
 // render returns the documents of the pipeline that is asked for.
-func (f *pipelineFlags) render(env *cli.Env, format generator.Format, maxJobs *int) ([][]byte, error) {
-	jobs := schema.MaxJobsPerUpload
-	if maxJobs != nil {
-		jobs = *maxJobs
-	}
+func (f *pipelineFlags) render(env *cli.Env, format generator.Format, jobs int) ([][]byte, error) {
 	p, err := f.find()
 	if err != nil {
 		return nil, err

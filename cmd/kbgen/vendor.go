@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,7 +80,7 @@ func (c *vendorCheck) Run(ctx context.Context, env *cli.Env) error {
 	var files []*queuefile.File
 	faults := []*schema.Finding{}
 	for _, name := range c.Files {
-		doc, err := readQueueFile(env, name)
+		doc, err := cli.ReadStart(env.Stdin, name, queuefile.MaxSize+1)
 		if err != nil {
 			return &cli.UsageError{Err: err}
 		}
@@ -99,32 +100,11 @@ func (c *vendorCheck) Run(ctx context.Context, env *cli.Env) error {
 	return c.live(ctx, env, files, faults)
 }
 
-// readQueueFile reads a file, or standard input for "-", up to a byte more
-// than Decode takes.
-func readQueueFile(env *cli.Env, name string) ([]byte, error) {
-	in := env.Stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	return io.ReadAll(io.LimitReader(in, queuefile.MaxSize+1))
-}
-
 // inOrder sorts faults by file, in the order given, and line: what was found
 // while reading and what was found in comparing belong together.
 func inOrder(names []string, faults []*schema.Finding) []*schema.Finding {
 	slices.SortStableFunc(faults, func(a, b *schema.Finding) int {
-		if d := slices.Index(names, a.File) - slices.Index(names, b.File); d != 0 {
-			return d
-		}
-		if a.Line != b.Line {
-			return a.Line - b.Line
-		}
-		return a.Column - b.Column
+		return cmp.Or(slices.Index(names, a.File)-slices.Index(names, b.File), a.Line-b.Line, a.Column-b.Column)
 	})
 	return faults
 }

@@ -37,8 +37,7 @@ func (e *conclusion) found(r *launcher.Report) {
 		e.gpu, e.queue = cmp.Or(e.gpu, r.Result.GPUType), cmp.Or(e.queue, r.Result.Queue)
 		return
 	}
-	var uncertain *launcher.UncertainError
-	if errors.As(e.err, &uncertain) {
+	if uncertain, ok := errors.AsType[*launcher.UncertainError](e.err); ok {
 		e.runID = uncertain.RunID
 	}
 }
@@ -112,13 +111,9 @@ type (
 		Conclusion string          `json:"conclusion" jsonschema:"passed, failed, no-verdict, trouble or detached"`
 		Error      string          `json:"error,omitempty" jsonschema:"why there is no verdict"`
 		Log        []string        `json:"log,omitempty" jsonschema:"the end of the log of the job that failed"`
-		Score      *scoreJSON      `json:"score,omitempty"`
+		Score      *verdict.Ranked `json:"score,omitempty"`
 		Verdict    json.RawMessage `json:"verdict,omitempty" jsonschema:"the result prepared for readers: outcome, cases, times"`
 		Result     json.RawMessage `json:"result,omitempty" jsonschema:"result.json as it came"`
-	}
-	scoreJSON struct {
-		Seconds float64 `json:"seconds" jsonschema:"lower is better"`
-		Ranking string  `json:"ranking" jsonschema:"last, mean or geom"`
 	}
 	dryRunJSON struct {
 		Planned []plannedJSON `json:"planned" jsonschema:"one build for each GPU type"`
@@ -155,8 +150,7 @@ func (e *conclusion) json(ctx context.Context) runJSON {
 	switch {
 	case e.err != nil:
 		out.Conclusion, out.Error = "trouble", trouble(ctx, e.err).Error()
-		var none *launcher.NoResultError
-		if errors.As(e.err, &none) && none.Log != "" {
+		if none, ok := errors.AsType[*launcher.NoResultError](e.err); ok && none.Log != "" {
 			out.Log = strings.Split(none.Log, "\n")
 		}
 	case e.detached:
@@ -172,9 +166,7 @@ func (e *conclusion) json(ctx context.Context) runJSON {
 	if v != nil {
 		out.Result = e.report.Raw
 		out.Verdict, _ = json.Marshal(v) // a verdict can be written
-		if v.Score != nil {
-			out.Score = &scoreJSON{v.Score.Seconds, v.Score.Ranking}
-		}
+		out.Score = v.Score
 	}
 	return out
 }
@@ -220,8 +212,7 @@ func (o *output) failed(ctx context.Context, run string, err error) error {
 	if number, ok := buildNumber(run); ok {
 		e.runID, e.build = "", number
 	}
-	var usage *cli.UsageError
-	if !o.flags.JSON && !o.flags.Events || errors.As(err, &usage) {
+	if !o.flags.JSON && !o.flags.Events || errors.As(err, new(*cli.UsageError)) {
 		return err
 	}
 	if printErr := o.print(ctx, []*conclusion{e}, exitTrouble); printErr != nil {

@@ -97,17 +97,21 @@ type clientFlags struct {
 	API      string `name:"api" var:"KBLAUNCH_API_URL" default:"https://api.buildkite.com/" placeholder:"URL" help:"the address of the REST API"`
 }
 
-// client makes a client for whoever runs this, with the token of the
-// environment.
+// client makes a client for whoever runs this.
 func (f *clientFlags) client(env *cli.Env) (*launcher.Client, error) {
-	token := env.Getenv(tokenVar)
-	if token == "" {
-		return nil, cli.WithHint(cli.Usagef("no API token"), "put one with the scopes write_builds, read_builds and read_artifacts into %s", tokenVar)
-	}
-	client, err := launcher.New(launcher.Options{
-		BaseURL: f.API, Token: token, Org: f.Org, Pipeline: f.Pipeline, UserAgent: "kblaunch/" + cli.Version(),
-		Installation: installation(env), Log: requestLog(env),
+	return newClient(env, "write_builds, read_builds and read_artifacts", launcher.Options{
+		BaseURL: f.API, Org: f.Org, Pipeline: f.Pipeline, Installation: installation(env),
 	})
+}
+
+// newClient makes a client with the token of the environment, which needs the
+// scopes.
+func newClient(env *cli.Env, scopes string, o launcher.Options) (*launcher.Client, error) {
+	o.Token, o.UserAgent, o.Log = env.Getenv(tokenVar), "kblaunch/"+cli.Version(), requestLog(env)
+	if o.Token == "" {
+		return nil, cli.WithHint(cli.Usagef("no API token"), "put one with the scopes %s into %s", scopes, tokenVar)
+	}
+	client, err := launcher.New(o)
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
@@ -164,8 +168,7 @@ func trouble(ctx context.Context, err error) error {
 	if ctx.Err() != nil { // Ctrl-C: what became of the build is said, not Go's word for it
 		err = fmt.Errorf("interrupted: %s", strings.TrimSuffix(err.Error(), ": "+context.Canceled.Error()))
 	}
-	var api *launcher.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[*launcher.APIError](err); ok {
 		switch api.Status {
 		case http.StatusUnauthorized, http.StatusForbidden:
 			err = cli.WithHint(err, "the token in %s needs the scopes write_builds, read_builds and read_artifacts", tokenVar)

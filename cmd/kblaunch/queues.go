@@ -29,17 +29,12 @@ func (c *queuesCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	token := env.Getenv(tokenVar)
-	if token == "" {
-		return cli.WithHint(cli.Usagef("no API token"), "put one with the scopes read_clusters and read_agents into %s", tokenVar)
-	}
-	client, err := launcher.New(launcher.Options{
-		BaseURL: c.API, Token: token, Org: c.Org, UserAgent: "kblaunch/" + cli.Version(),
+	client, err := newClient(env, "read_clusters and read_agents", launcher.Options{
+		BaseURL: c.API, Org: c.Org,
 		Pipeline: "kernelbot", // not used: queues belong to the organization
-		Log:      requestLog(env),
 	})
 	if err != nil {
-		return &cli.UsageError{Err: err}
+		return err
 	}
 	live, err := fleet.Read(ctx, client)
 	if err != nil {
@@ -97,8 +92,7 @@ func readFile(name string, limit int64) ([]byte, error) {
 // withoutQueues is the error of a run that got no answer: trouble.
 func withoutQueues(err error) error {
 	out := error(&cli.ExitError{Status: exitTrouble, Err: err})
-	var refused *launcher.APIError
-	if errors.As(err, &refused) && (refused.Status == http.StatusForbidden || refused.Status == http.StatusUnauthorized) {
+	if refused, ok := errors.AsType[*launcher.APIError](err); ok && (refused.Status == http.StatusForbidden || refused.Status == http.StatusUnauthorized) {
 		return cli.WithHint(out, "the token in %s needs the scopes read_clusters and read_agents", tokenVar)
 	}
 	return out

@@ -216,20 +216,17 @@ func (c *cancelCmd) Run(ctx context.Context, env *cli.Env) error {
 		if err != nil {
 			return err
 		}
+		state := "cancelled"
 		b, err := client.Build(ctx, run.Build)
 		if err == nil && b.Over() {
-			if _, err := fmt.Fprintf(env.Stdout, "build %d is over already: %s\n", run.Build, text.Line(b.State, 40)); err != nil {
-				return err
-			}
-			continue
-		}
-		if err == nil {
+			state = "over already: " + text.Line(b.State, 40)
+		} else if err == nil {
 			err = client.Cancel(ctx, run.Build)
 		}
 		if err != nil {
 			return trouble(ctx, err)
 		}
-		if _, err := fmt.Fprintf(env.Stdout, "build %d is cancelled\n", run.Build); err != nil {
+		if _, err := fmt.Fprintf(env.Stdout, "build %d is %s\n", run.Build, state); err != nil {
 			return err
 		}
 	}

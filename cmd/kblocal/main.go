@@ -5,21 +5,12 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/local/session"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, cli.Process())
-	stop()
-	os.Exit(code)
-}
-
-func run(ctx context.Context, env *cli.Env) int {
 	var grammar struct {
 		Up    upCmd    `cmd:""`
 		Exec  execCmd  `cmd:""`
@@ -27,7 +18,7 @@ func run(ctx context.Context, env *cli.Env) int {
 		Agent agentCmd `cmd:""`
 		Watch watchCmd `cmd:"" hidden:""`
 	}
-	return cli.Program{Name: "kblocal", Grammar: &grammar, Help: help}.Run(ctx, env)
+	os.Exit(cli.Main(cli.Program{Name: "kblocal", Grammar: &grammar, Help: help}))
 }
 
 // watchCmd is the process that outlives a kblocal which was killed.

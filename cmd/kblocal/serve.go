@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -179,10 +180,7 @@ func (c *upCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	s.PrintPage(env.Stderr)
-	for _, line := range s.Exports(s.Engine.Pipelines()[0].Slug) {
-		fmt.Fprintf(env.Stdout, "export %s\n", line)
-	}
-	for _, line := range s.AgentExports() {
+	for _, line := range slices.Concat(s.Exports(s.Engine.Pipelines()[0].Slug), s.AgentExports()) {
 		fmt.Fprintf(env.Stdout, "export %s\n", line)
 	}
 	if len(s.Engine.Agents()) == 0 {
@@ -233,8 +231,7 @@ func (c *execCmd) Run(ctx context.Context, env *cli.Env) (err error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = env.Stdin, env.Stdout, env.Stderr
 	cmd.Env = append(env.Environ(), s.Exports(s.Engine.Pipelines()[0].Slug)...)
 	err = cmd.Run()
-	var ended *exec.ExitError
-	if errors.As(err, &ended) && ended.ExitCode() > 0 {
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok && ended.ExitCode() > 0 {
 		return &cli.ExitError{Status: ended.ExitCode()}
 	}
 	return err

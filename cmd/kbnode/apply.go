@@ -183,8 +183,7 @@ func (c *applyCmd) anyToken(env *cli.Env, m *apply.Machine) ([]byte, error) {
 
 // unfinished says how to go on after an error, where something was changed.
 func unfinished(err error) error {
-	var refused *apply.Refusal
-	if errors.As(err, &refused) || strings.Contains(err.Error(), "nothing was changed") {
+	if errors.As(err, new(*apply.Refusal)) || strings.Contains(err.Error(), "nothing was changed") {
 		return err
 	}
 	return cli.WithHint(err, "the same command goes on where it ended; kbnode undo goes back")
@@ -250,9 +249,8 @@ func (c *undoCmd) Run(ctx context.Context, env *cli.Env) error {
 		return err
 	}
 	done, err := apply.Undo(ctx, m, apply.Options{Force: c.Force, DockerRestart: c.AllowDockerRestart, Drain: c.Drain, Log: progress(env)}, c.Purge)
-	var refused *apply.Refusal
 	switch {
-	case errors.As(err, &refused):
+	case errors.As(err, new(*apply.Refusal)):
 		return err
 	case err != nil:
 		return cli.WithHint(err, "kbnode undo goes on where it ended")

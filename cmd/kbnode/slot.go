@@ -45,12 +45,10 @@ func (c *gateCmd) Run(_ context.Context, env *cli.Env) error {
 // statusOf gives an error the exit status by which Buildkite's retry rules tell a
 // job that is refused from a slot that is not fit for it.
 func statusOf(err error) error {
-	var refusal *gate.Refusal
-	var unfit *gate.UnfitError
 	switch {
-	case errors.As(err, &refusal):
+	case errors.As(err, new(*gate.Refusal)):
 		return &cli.ExitError{Status: schema.ExitConfig, Err: err}
-	case errors.As(err, &unfit):
+	case errors.As(err, new(*gate.UnfitError)):
 		return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
 	}
 	return err

@@ -56,11 +56,10 @@ func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 // ended gives an error its exit status: that of wrong usage when the result
 // cannot lie where it was asked for.
 func ended(err error, status int) error {
-	var directory *job.DirectoryError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &directory):
+	case errors.As(err, new(*job.DirectoryError)):
 		return &cli.UsageError{Err: err}
 	}
 	return &cli.ExitError{Status: status, Err: err}

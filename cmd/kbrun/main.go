@@ -24,14 +24,9 @@ func run() int {
 	defer stop()
 	signal.Notify(make(chan os.Signal, 1), ignored...)
 	vars, err := job.HideEnviron(os.Args, os.Environ())
-	return program(err).Run(ctx, &cli.Env{
-		Args:      os.Args[1:],
-		LookupEnv: vars.Lookup,
-		Environ:   vars.List,
-		Stdin:     os.Stdin,
-		Stdout:    os.Stdout,
-		Stderr:    os.Stderr,
-	})
+	env := cli.Process()
+	env.LookupEnv, env.Environ = vars.Lookup, vars.List
+	return program(err).Run(ctx, env)
 }
 
 // ignored are the signals that would end kbrun without a word. A log that nobody

@@ -63,12 +63,8 @@ func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.Closed {
 		b.Visibility = store.Closed
 	}
-	for _, l := range c.Limit {
-		limit, err := parseLimit("--limit", l)
-		if err != nil {
-			return err
-		}
-		b.Limits = append(b.Limits, limit)
+	if b.Limits, err = parseLimits("--limit", c.Limit); err != nil {
+		return err
 	}
 	return c.with(ctx, func(s *store.Store) error {
 		_, err := s.SaveBoards(ctx, []store.Board{b}, store.SaveOptions{New: true})
@@ -79,15 +75,18 @@ func (c *createCmd) Run(ctx context.Context, env *cli.Env) error {
 	})
 }
 
-// parseLimit reads category=N or category@GPU=N.
-func parseLimit(flag, s string) (store.Limit, error) {
-	what, number, _ := strings.Cut(s, "=")
-	category, gpu, _ := strings.Cut(what, "@")
-	n, err := strconv.Atoi(number)
-	if err != nil || category != schema.ModeTest && category != schema.ModeLeaderboard {
-		return store.Limit{}, cli.Usagef("%s: got %s, want test=N, leaderboard=N, test@GPU=N or leaderboard@GPU=N", flag, text.Quote(s))
+// parseLimits reads category=N and category@GPU=N.
+func parseLimits(flag string, list []string) (limits []store.Limit, err error) {
+	for _, s := range list {
+		what, number, _ := strings.Cut(s, "=")
+		category, gpu, _ := strings.Cut(what, "@")
+		n, err := strconv.Atoi(number)
+		if err != nil || category != schema.ModeTest && category != schema.ModeLeaderboard {
+			return nil, cli.Usagef("%s: got %s, want test=N, leaderboard=N, test@GPU=N or leaderboard@GPU=N", flag, text.Quote(s))
+		}
+		limits = append(limits, store.Limit{GPU: gpu, Category: category, PerHour: n})
 	}
-	return store.Limit{GPU: gpu, Category: category, PerHour: n}, nil
+	return limits, nil
 }
 
 type listCmd struct {
@@ -245,13 +244,9 @@ type limitsSetCmd struct {
 }
 
 func (c *limitsSetCmd) Run(ctx context.Context, env *cli.Env) error {
-	var limits []store.Limit
-	for _, l := range c.Limits {
-		limit, err := parseLimit("limit", l)
-		if err != nil {
-			return err
-		}
-		limits = append(limits, limit)
+	limits, err := parseLimits("limit", c.Limits)
+	if err != nil {
+		return err
 	}
 	return c.with(ctx, func(s *store.Store) error { return s.SetLimits(ctx, c.Board, limits) })
 }

@@ -230,8 +230,7 @@ func (c *selftestCmd) Run(ctx context.Context, env *cli.Env) error {
 		err := selftest.Run(ctx, selftest.Options{
 			Store: s, URL: c.URL, GPU: c.GPU, Mode: c.Mode, Task: c.Task, Timeout: c.Timeout, Interval: c.Interval, Cleanup: c.Cleanup, Out: env.Stdout, Err: env.Stderr,
 		})
-		var hinted *selftest.Error
-		if errors.As(err, &hinted) {
+		if hinted, ok := errors.AsType[*selftest.Error](err); ok {
 			return cli.WithHint(err, "%s", hinted.Hint)
 		}
 		return err

@@ -39,7 +39,7 @@ type grammar struct {
 }
 
 func program() cli.Program {
-	return cli.Program{Name: "kbserve", Grammar: &grammar{}, Help: help, Prepare: configured}
+	return cli.Program{Name: "kbserve", Grammar: &grammar{User: userCmd{Ban: userBanCmd{banned: true}}}, Help: help, Prepare: configured}
 }
 
 // A place is where a command works.

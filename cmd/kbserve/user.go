@@ -17,7 +17,7 @@ type userCmd struct {
 	List   userListCmd   `cmd:""`
 	Login  userLoginCmd  `cmd:""`
 	Ban    userBanCmd    `cmd:""`
-	Unban  userUnbanCmd  `cmd:""`
+	Unban  userBanCmd    `cmd:""`
 }
 
 type userCreateCmd struct {
@@ -81,21 +81,13 @@ func (c *userListCmd) Run(ctx context.Context, env *cli.Env) error {
 }
 
 type userBanCmd struct {
-	place `embed:""`
-	ID    string `arg:""`
+	place  `embed:""`
+	ID     string `arg:""`
+	banned bool
 }
 
 func (c *userBanCmd) Run(ctx context.Context, env *cli.Env) error {
-	return c.with(ctx, func(s *store.Store) error { return s.Ban(ctx, c.ID, true) })
-}
-
-type userUnbanCmd struct {
-	place `embed:""`
-	ID    string `arg:""`
-}
-
-func (c *userUnbanCmd) Run(ctx context.Context, env *cli.Env) error {
-	return c.with(ctx, func(s *store.Store) error { return s.Ban(ctx, c.ID, false) })
+	return c.with(ctx, func(s *store.Store) error { return s.Ban(ctx, c.ID, c.banned) })
 }
 
 type inviteCmd struct {

@@ -1,5 +1,5 @@
-// Package comparison shows what differs between pipelines: for people, as a comment
-// of a pull request, and as JSON.
+// Package comparison shows what differs between pipelines: for people, and as a
+// comment of a pull request.
 package comparison
 
 import (
@@ -89,49 +89,4 @@ func code(s string) string {
 		s = " " + s + " "
 	}
 	return fence + s + fence
-}
-
-// The JSON form of a comparison, see [New]. Values stand as a pipeline in JSON has them,
-// text in quotes; "" is a value that is not there.
-type (
-	Document struct {
-		Files        int      `json:"files" jsonschema:"pipelines compared"`
-		FilesChanged int      `json:"files_changed" jsonschema:"of them, those that mean something else now, are new, or are gone"`
-		Added        []string `json:"added" jsonschema:"files"`
-		Removed      []string `json:"removed" jsonschema:"files"`
-		Changes      []Change `json:"changes" jsonschema:"each change once, with all places that have it"`
-	}
-	Change struct {
-		Kind   string  `json:"kind" jsonschema:"added, removed or changed"`
-		Path   string  `json:"path" jsonschema:"within the step, plugins.docker.memory; empty for a whole step"`
-		Old    string  `json:"old" jsonschema:"as JSON writes it; empty when it was not there"`
-		New    string  `json:"new" jsonschema:"as JSON writes it; empty when it is gone"`
-		Places []Place `json:"places"`
-	}
-	Place struct {
-		File string `json:"file" jsonschema:"empty when two files were given"`
-		Step string `json:"step" jsonschema:"its key, or steps[3] without one; empty above the steps"`
-	}
-)
-
-// New is the JSON form.
-func New(c generator.Comparison) Document {
-	out := Document{
-		Files: c.Files, FilesChanged: c.Changed, Changes: []Change{},
-		Added: append([]string{}, c.Added...), Removed: append([]string{}, c.Removed...),
-	}
-	for _, s := range c.Changes {
-		change := Change{Kind: "changed", Path: s.Path, Old: s.Old, New: s.New}
-		switch {
-		case s.Old == "":
-			change.Kind = "added"
-		case s.New == "":
-			change.Kind = "removed"
-		}
-		for _, p := range s.Places {
-			change.Places = append(change.Places, Place{p.File, p.Step})
-		}
-		out.Changes = append(out.Changes, change)
-	}
-	return out
 }

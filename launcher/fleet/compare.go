@@ -246,25 +246,21 @@ func (c *comparer) tags(f *queuefile.File, p *queuefile.Agent, a *launcher.Agent
 func (c *comparer) unexpected(f *queuefile.File) {
 	reported := map[*launcher.Agent]bool{}
 	promised := f.Agents()
-	for i := range promised {
-		p := &promised[i]
-		device := p.Tags[len(p.Tags)-1]
-		for _, a := range c.unclaimed {
-			if reported[a] || !slices.Contains(a.Tags, "node="+p.Node) || !slices.Contains(a.Tags, device) {
-				continue
+	for _, sameGPU := range []bool{true, false} {
+		for i := range promised {
+			p := &promised[i]
+			device := p.Tags[len(p.Tags)-1]
+			for _, a := range c.unclaimed {
+				if reported[a] || !slices.Contains(a.Tags, "node="+p.Node) || sameGPU && !slices.Contains(a.Tags, device) {
+					continue
+				}
+				reported[a] = true
+				if sameGPU {
+					c.add(schema.SeverityError, f, p, fmt.Sprintf("agent %s too with node=%s and %s, on queue %s", clean(a.Name), p.Node, device, clean(a.Queue)), "one agent for each GPU")
+				} else {
+					c.add(schema.SeverityNote, f, p, fmt.Sprintf("agent %s of node %s on queue %s", clean(a.Name), p.Node, clean(a.Queue)), "agents that are in the file")
+				}
 			}
-			reported[a] = true
-			c.add(schema.SeverityError, f, p, fmt.Sprintf("agent %s too with node=%s and %s, on queue %s", clean(a.Name), p.Node, device, clean(a.Queue)), "one agent for each GPU")
-		}
-	}
-	for i := range promised {
-		p := &promised[i]
-		for _, a := range c.unclaimed {
-			if reported[a] || !slices.Contains(a.Tags, "node="+p.Node) {
-				continue
-			}
-			reported[a] = true
-			c.add(schema.SeverityNote, f, p, fmt.Sprintf("agent %s of node %s on queue %s", clean(a.Name), p.Node, clean(a.Queue)), "agents that are in the file")
 		}
 	}
 }

@@ -3,11 +3,9 @@ package progress
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -169,11 +167,7 @@ func (p *Progress) where(e launcher.Event) (where, queue string, unserved bool) 
 		words = append(words, fmt.Sprintf("%d before it", ahead))
 	}
 	switch s, err := p.client.Serving(p.ctx, queue); {
-	case err != nil:
-		var refused *launcher.APIError
-		if errors.As(err, &refused) && refused.Status == http.StatusForbidden {
-			break // the token may not read agents
-		}
+	case err != nil: // as when the token may not read agents
 	case s.Agents == 0 && s.Paused > 0:
 		words, unserved = append(words, fmt.Sprintf("its %d agents are paused", s.Paused)), true
 	case s.Agents == 0:

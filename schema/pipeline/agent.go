@@ -37,17 +37,15 @@ func (c *checker) agent(d *document) {
 
 // agentFault reports an error or warning of the agent's parser about n.
 func (c *checker) agentFault(err error, n *yaml.Node, path string) {
-	var causes []error
-	switch w := warning.As(err); {
-	case err == nil:
+	if err == nil {
 		return
-	case w == nil:
+	}
+	w := warning.As(err)
+	if w == nil {
 		c.report("KB801", n, path, "the agent's parser refuses it: %s", oneLine(err))
 		return
-	default:
-		causes = w.Unwrap() // without "while unmarshaling step 1 of 1"
 	}
-	for _, cause := range causes {
+	for _, cause := range w.Unwrap() { // without "while unmarshaling step 1 of 1"
 		c.report("KB802", n, path, "the agent's parser warns: %s", oneLine(cause))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 
 	"gopkg.in/yaml.v3"
 
@@ -142,11 +143,9 @@ func (r *resolver) resolve(n *yaml.Node) *yaml.Node {
 	case yaml.ScalarNode:
 		return n
 	}
-	for _, outer := range r.active {
-		if outer == n {
-			r.broken = true
-			return n
-		}
+	if slices.Contains(r.active, n) {
+		r.broken = true
+		return n
 	}
 	r.active = append(r.active, n)
 	defer func() { r.active = r.active[:len(r.active)-1] }()

@@ -3,13 +3,11 @@ package pipeline
 import (
 	"cmp"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -26,58 +24,6 @@ func Schema() []byte { return slices.Clone(format) }
 // compiled is the format, of which only the definitions that steps need are
 // compiled.
 var compiled = validation.New(format)
-
-// A shape is what messages need of one part of the format. Its description says
-// what is wanted there.
-type shape struct {
-	Ref         string            `json:"$ref"`
-	Description string            `json:"description"`
-	Properties  map[string]*shape `json:"properties"`
-	Names       shapeNames        `json:"propertyNames"`
-	Items       *shape            `json:"items"`
-	Additional  json.RawMessage   `json:"additionalProperties"` // a shape or a boolean
-}
-
-type shapeNames struct{ Description string }
-
-var shapes = sync.OnceValue(func() map[string]*shape {
-	var all struct {
-		Definitions map[string]*shape `json:"definitions"`
-	}
-	if err := json.Unmarshal(format, &all); err != nil {
-		panic(fmt.Sprintf("format.json: %v", err)) // a fault of ours; every test meets it
-	}
-	return all.Definitions
-})
-
-// shapeAt returns what a definition says of the value at a path. A member of a
-// list without a description has that of the list.
-func shapeAt(definition string, path []string) shape {
-	at := *shapes()[definition]
-	for _, segment := range path {
-		next := at.Properties[segment]
-		_, notIndex := strconv.Atoi(segment)
-		switch {
-		case next != nil:
-		case notIndex == nil && at.Items != nil:
-			next = at.Items
-		default:
-			_ = json.Unmarshal(at.Additional, &next) // a boolean has no properties
-		}
-		if next == nil {
-			return shape{}
-		}
-		list := at.Description
-		if at = *next; next.Ref != "" {
-			at = *shapes()[strings.TrimPrefix(next.Ref, "#/definitions/")]
-			at.Description = cmp.Or(next.Description, at.Description)
-		}
-		if notIndex == nil {
-			at.Description = cmp.Or(at.Description, list)
-		}
-	}
-	return at
-}
 
 // schema checks n by one definition of the format. One definition per type of
 // step gives one finding per mistake, where a choice of definitions would
@@ -132,7 +78,7 @@ func locate(n *yaml.Node, segments []string, path string) (*yaml.Node, string) {
 // wanted.
 func describe(definition string, e validation.Error, at *yaml.Node) (rule, text string) {
 	segments := e.Path
-	name, want := lastName(segments), shapeAt(definition, segments)
+	name, want := lastName(segments), compiled.Shape(definition, segments)
 	switch e.Keyword {
 	case "additionalProperties":
 		return "KB011", unknownKey(e.Property, slices.Sorted(maps.Keys(want.Properties)))

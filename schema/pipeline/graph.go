@@ -219,12 +219,7 @@ func (g *grapher) visit(v *vertex, way []*vertex) {
 		return
 	}
 	if v.visited == 1 {
-		for i := range way {
-			if way[i] == v {
-				g.cycle(way[i:])
-				return
-			}
-		}
+		g.cycle(way[slices.Index(way, v):])
 		return
 	}
 	v.visited = 1

@@ -78,7 +78,7 @@ func (c *checker) variables(d *document) {
 	known := map[string]bool{} // by the env at the top, which the upload reads first
 	entries(child(d.root, "env"), func(key, _ *yaml.Node) { known[key.Value] = true })
 	entries(d.root, func(key, value *yaml.Node) {
-		if key.Value == "steps" || isCredential(key.Value) {
+		if key.Value == "steps" || key.Value == "signature" {
 			return
 		}
 		c.texts(value, d.path+key.Value, place{name: key.Value}, known)
@@ -96,8 +96,6 @@ func (c *checker) variables(d *document) {
 		})
 	}
 }
-
-func isCredential(key string) bool { return key == "signature" }
 
 // texts checks the scalars below n. The lines of a command are one script.
 func (c *checker) texts(n *yaml.Node, path string, at place, known map[string]bool) {

@@ -171,7 +171,6 @@ func scalars(n *yaml.Node, path string, f func(n *yaml.Node, path string)) {
 
 // environment checks the variables that each job of a document starts with.
 func (c *checker) environment(d *document) {
-	shared := 0
 	size := func(env *yaml.Node, path string) (sum int) {
 		entries(env, func(key, value *yaml.Node) {
 			n := len(key.Value) + len("=") + len(value.Value) + len("\x00")
@@ -182,7 +181,7 @@ func (c *checker) environment(d *document) {
 		})
 		return sum
 	}
-	shared = size(child(d.root, "env"), d.path+"env")
+	shared := size(child(d.root, "env"), d.path+"env")
 	for _, s := range d.steps {
 		if s.kind != "command" {
 			continue

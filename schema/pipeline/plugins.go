@@ -39,13 +39,11 @@ func (c *checker) plugins(s *step) {
 		case "kubernetes":
 			c.pod(p.settings, p.path)
 			c.kubernetes(p)
-		}
-		if p.name != "docker" {
-			continue
-		}
-		c.docker(p)
-		if containers++; containers > 1 {
-			c.report("KB604", p.at, p.path, "a second docker plugin in one step: the command runs in two containers")
+		case "docker":
+			c.docker(p)
+			if containers++; containers > 1 {
+				c.report("KB604", p.at, p.path, "a second docker plugin in one step: the command runs in two containers")
+			}
 		}
 	}
 }

@@ -27,11 +27,7 @@ func (c *checker) retry(s *step) {
 		return
 	}
 	var earlier []matcher
-	rules := []*yaml.Node{automatic}
-	if automatic.Kind == yaml.SequenceNode {
-		rules = automatic.Content
-	}
-	for i, n := range rules {
+	for i, n := range items(automatic) {
 		path := s.path + ".retry.automatic"
 		if automatic.Kind == yaml.SequenceNode {
 			path = index(path, i)

@@ -2,6 +2,7 @@ package queuefile
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -27,35 +27,14 @@ var Schema []byte
 // compiled is read when the first file is: most runs of kbgen read none.
 var compiled = validation.New(Schema)
 
-// A part of the schema, as far as faults need it.
-type part struct {
-	Description string           `json:"description"`
-	Properties  map[string]*part `json:"properties"`
-	Items       *part            `json:"items"`
-}
-
-var schemaParts = sync.OnceValues(func() (*part, error) {
-	root := &part{}
-	return root, json.Unmarshal(Schema, root)
-})
-
-// described returns the part of the schema for the values at p.
-func described(p path) *part {
-	at, err := schemaParts()
+// described returns what the schema says of the values at p.
+func described(p path) validation.Shape {
+	var segments []string
 	for _, step := range p {
-		if err != nil || at == nil {
-			break
-		}
-		switch step := step.(type) {
-		case int:
-			at = at.Items
-		case string:
-			at = at.Properties[step]
-		}
+		segments = append(segments, fmt.Sprint(step))
 	}
-	if err != nil || at == nil {
-		return &part{Description: "something else"}
-	}
+	at := compiled.Shape("", segments)
+	at.Description = cmp.Or(at.Description, "something else")
 	return at
 }
 

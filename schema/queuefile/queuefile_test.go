@@ -1,7 +1,6 @@
 package queuefile
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/schema/validation"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/faults.txt from what Decode and Check find")
@@ -366,8 +366,8 @@ func TestSample(t *testing.T) {
 
 // Every value in the schema says what is wanted, since faults quote it.
 func TestSchemaDescribesEveryValue(t *testing.T) {
-	var walk func(p string, s *part)
-	walk = func(p string, s *part) {
+	var walk func(p string, s *validation.Shape)
+	walk = func(p string, s *validation.Shape) {
 		if s.Description == "" {
 			t.Errorf("%s has no description", p)
 		}
@@ -378,11 +378,8 @@ func TestSchemaDescribesEveryValue(t *testing.T) {
 			walk(p+"[]", s.Items)
 		}
 	}
-	root := &part{}
-	if err := json.Unmarshal(Schema, root); err != nil {
-		t.Fatal(err)
-	}
-	walk("file", root)
+	root := compiled.Shape("", nil)
+	walk("file", &root)
 }
 
 func FuzzDecode(f *testing.F) {
@@ -412,8 +409,8 @@ func FuzzDecode(f *testing.F) {
 
 // The schema and the Go types have the same keys.
 func TestSchemaHasTheTypesKeys(t *testing.T) {
-	var walk func(p string, s *part, typ reflect.Type)
-	walk = func(p string, s *part, typ reflect.Type) {
+	var walk func(p string, s *validation.Shape, typ reflect.Type)
+	walk = func(p string, s *validation.Shape, typ reflect.Type) {
 		for typ.Kind() == reflect.Slice {
 			typ, s = typ.Elem(), s.Items
 		}
@@ -439,9 +436,6 @@ func TestSchemaHasTheTypesKeys(t *testing.T) {
 			}
 		}
 	}
-	root, err := schemaParts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	walk("file", root, reflect.TypeFor[File]())
+	root := compiled.Shape("", nil)
+	walk("file", &root, reflect.TypeFor[File]())
 }

@@ -124,7 +124,6 @@ type object []entry
 
 type entry struct {
 	name string
-	key  *yaml.Node
 	val  *yaml.Node
 }
 
@@ -178,7 +177,7 @@ func (d *decoder) object(n *yaml.Node, what string, known []string) object {
 		case known != nil && !slices.Contains(known, name):
 			d.fault(key, "%s: unknown key %q%s, have %q", what, name, near.Clause(name, known), known)
 		default:
-			m = append(m, entry{name, key, n.Content[i+1]})
+			m = append(m, entry{name, n.Content[i+1]})
 		}
 	}
 	return m

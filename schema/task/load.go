@@ -31,10 +31,10 @@ func LoadDir(name string) (*Task, error) {
 	shown := filepath.ToSlash(name)
 	// As the kernel would: ../ begins where the links lead.
 	dir, err := filepath.EvalSymlinks(filepath.Dir(name))
-	if err != nil {
-		return nil, fmt.Errorf("reading task: %w", err)
+	if err == nil {
+		dir, err = filepath.Abs(dir)
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("reading task: %w", err)
 	}
 	root := filepath.VolumeName(dir) + string(filepath.Separator)

@@ -5,8 +5,11 @@ package validation
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -25,6 +28,8 @@ type Error struct {
 type Schema struct {
 	source []byte
 
+	shapes func() map[string]*Shape // by definition; "" is the whole schema
+
 	mu       sync.Mutex
 	loader   *gojsonschema.SchemaLoader      // with source, from the first use on
 	compiled map[string]*gojsonschema.Schema // by definition
@@ -35,7 +40,60 @@ const address = "file:///schema"
 
 // New returns the schema in source, a constant of the program.
 func New(source []byte) *Schema {
-	return &Schema{source: source, compiled: map[string]*gojsonschema.Schema{}}
+	shapes := sync.OnceValue(func() map[string]*Shape {
+		var all struct {
+			Shape
+			Definitions map[string]*Shape `json:"definitions"`
+		}
+		if err := json.Unmarshal(source, &all); err != nil {
+			panic(fmt.Sprintf("a schema: %v", err)) // a fault of ours; every test meets it
+		}
+		whole := map[string]*Shape{"": &all.Shape}
+		maps.Copy(whole, all.Definitions)
+		return whole
+	})
+	return &Schema{source: source, shapes: shapes, compiled: map[string]*gojsonschema.Schema{}}
+}
+
+// A Shape is what messages need of one part of a schema. Its description says
+// what is wanted there.
+type Shape struct {
+	Ref         string                       `json:"$ref"`
+	Description string                       `json:"description"`
+	Properties  map[string]*Shape            `json:"properties"`
+	Names       struct{ Description string } `json:"propertyNames"`
+	Items       *Shape                       `json:"items"`
+	Additional  json.RawMessage              `json:"additionalProperties"` // a shape or a boolean
+}
+
+// Shape returns what a definition says of the value at a path, or the whole schema
+// if definition is empty. A member of a list without a description has that of the
+// list.
+func (s *Schema) Shape(definition string, path []string) Shape {
+	at := *s.shapes()[definition]
+	for _, segment := range path {
+		next := at.Properties[segment]
+		_, notIndex := strconv.Atoi(segment)
+		switch {
+		case next != nil:
+		case notIndex == nil && at.Items != nil:
+			next = at.Items
+		default:
+			_ = json.Unmarshal(at.Additional, &next) // a boolean has no properties
+		}
+		if next == nil {
+			return Shape{}
+		}
+		list := at.Description
+		if at = *next; next.Ref != "" {
+			at = *s.shapes()[strings.TrimPrefix(next.Ref, "#/definitions/")]
+			at.Description = cmp.Or(next.Description, at.Description)
+		}
+		if notIndex == nil {
+			at.Description = cmp.Or(at.Description, list)
+		}
+	}
+	return at
 }
 
 // Validate checks v against a definition, or against the whole schema if

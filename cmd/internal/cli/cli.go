@@ -73,9 +73,9 @@ func (e *Env) Getenv(name string) string {
 // name ("pipeline"), where the grammar lists no choices itself.
 //
 // Every program has three commands that are not in its grammar: help COMMAND
-// prints what COMMAND --help prints, completion SHELL a script for one of
-// [Shells], and man the help pages for man(1). And each takes --debug, which
-// may stand anywhere before "--".
+// prints what COMMAND --help prints, completion SHELL a script for bash, zsh or
+// fish, and man the help pages for man(1). And each takes --debug, which may
+// stand anywhere before "--".
 type Program struct {
 	Name    string
 	Grammar any
@@ -241,9 +241,8 @@ func only(grammar any, word string) any {
 	found := false
 	for i := range all.NumField() {
 		field := all.Type().Field(i)
-		if _, isCommand := field.Tag.Lookup("cmd"); isCommand {
-			name := cmp.Or(field.Tag.Get("name"), strings.ToLower(field.Name)) // commands are single words
-			if name != word {
+		if isCommand(field) {
+			if name(field) != word {
 				continue
 			}
 			found = true
@@ -304,16 +303,14 @@ func (p Program) report(env *Env, err error) int {
 	if errors.As(err, &usage) || errors.Is(err, fs.ErrNotExist) && env.names(err) { // a file that was named and is not there
 		status = p.usage()
 	}
-	var ended *ExitError
-	if errors.As(err, &ended) {
+	if ended, ok := errors.AsType[*ExitError](err); ok {
 		status = ended.Status
 		if ended.Err == nil {
 			return status
 		}
 	}
 	fmt.Fprintf(env.Stderr, "%s: error: %s\n", p.Name, err)
-	var hint *HintError
-	if errors.As(err, &hint) {
+	if hint, ok := errors.AsType[*HintError](err); ok {
 		fmt.Fprintf(env.Stderr, "%s: hint: %s\n", p.Name, hint.Hint)
 	}
 	return status

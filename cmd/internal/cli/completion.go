@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// Shells are those that [Program.Run] writes completions for.
-var Shells = []string{"bash", "zsh", "fish"}
+// shells are those that [Program.Run] writes completions for.
+var shells = []string{"bash", "zsh", "fish"}
 
 // completion prints the script that makes a shell complete the program's words.
 func (p Program) completion(w io.Writer, args []string) error {
-	if len(args) != 1 || !slices.Contains(Shells, args[0]) {
-		return WithHint(Usagef("completion: got %q, want one of %s", strings.Join(args, " "), strings.Join(Shells, ", ")),
+	if len(args) != 1 || !slices.Contains(shells, args[0]) {
+		return WithHint(Usagef("completion: got %q, want one of %s", strings.Join(args, " "), strings.Join(shells, ", ")),
 			"%s completion bash", p.Name)
 	}
 	words := p.vocabulary()
@@ -38,47 +38,37 @@ type vocabulary map[string][]string
 
 // vocabulary reads the grammar's own tags, so that no flag is forgotten.
 func (p Program) vocabulary() vocabulary {
-	v := vocabulary{"completion": Shells, "man": nil}
-	v.visit(p, "", reflect.TypeOf(p.Grammar).Elem())
-	v["help"] = slices.Clone(v[""])
+	v := vocabulary{}
+	p.leaves("", reflect.TypeOf(p.Grammar).Elem(), func(command string, t reflect.Type, hidden bool) {
+		if hidden {
+			return
+		}
+		end := max(strings.LastIndexByte(command, ' '), 0)
+		v[command[:end]] = append(v[command[:end]], strings.TrimSpace(command[end:]))
+		v[command] = append(p.wordsOf(t), debugFlag)
+	})
+	for at, words := range v {
+		slices.Sort(words)
+		v[at] = slices.Compact(words)
+	}
+	v["help"], v["completion"], v["man"] = slices.Clone(v[""]), shells, nil
 	v[""] = append(v[""], "completion", "help", "man", "--help", "--version")
 	return v
-}
-
-func (v vocabulary) visit(p Program, at string, t reflect.Type) {
-	words := []string{}
-	if at != "" {
-		words = append(p.wordsOf(t), debugFlag)
-	}
-	for f := range fields(t) {
-		if _, hidden := f.Tag.Lookup("hidden"); !hidden && isCommand(f) {
-			words = append(words, name(f))
-			v.visit(p, strings.TrimPrefix(at+" "+name(f), " "), f.Type)
-		}
-	}
-	slices.Sort(words)
-	v[at] = slices.Compact(words)
 }
 
 // wordsOf lists a command's flags, and what its arguments may be.
 func (p Program) wordsOf(t reflect.Type) []string {
 	words := []string{"--help"}
-	for f := range fields(t) {
-		_, arg := f.Tag.Lookup("arg")
-		_, hidden := f.Tag.Lookup("hidden")
-		switch {
-		case isCommand(f), hidden, !f.IsExported() && !f.Anonymous:
-		case f.Anonymous:
-			words = append(words, p.wordsOf(f.Type)...)
-		case arg:
-			if list := f.Tag.Get("enum"); list != "" {
-				words = append(words, strings.Split(list, ",")...)
-			}
-			if values := p.Values[name(f)]; values != nil {
-				words = append(words, values()...)
-			}
-		default:
+	for _, f := range parameters(t) {
+		if !isArgument(f) {
 			words = append(words, flagName(f))
+			continue
+		}
+		if list := f.Tag.Get("enum"); list != "" {
+			words = append(words, strings.Split(list, ",")...)
+		}
+		if values := p.Values[name(f)]; values != nil {
+			words = append(words, values()...)
 		}
 	}
 	return words
@@ -87,23 +77,33 @@ func (p Program) wordsOf(t reflect.Type) []string {
 // flagValues returns what may stand behind which flags, by the flag.
 func (p Program) flagValues() map[string]string {
 	values := map[string]string{}
-	var visit func(t reflect.Type)
-	visit = func(t reflect.Type) {
-		for f := range fields(t) {
-			_, arg := f.Tag.Lookup("arg")
-			switch list := strings.Trim(f.Tag.Get("enum"), ","); {
-			case isCommand(f), f.Anonymous:
-				visit(f.Type)
-			case arg:
-			case p.Values["--"+name(f)] != nil:
-				values["--"+name(f)] = strings.Join(p.Values["--"+name(f)](), " ")
+	p.leaves("", reflect.TypeOf(p.Grammar).Elem(), func(_ string, t reflect.Type, _ bool) {
+		for _, f := range parameters(t) {
+			flag, list := "--"+name(f), strings.Trim(f.Tag.Get("enum"), ",")
+			switch {
+			case isArgument(f):
+			case p.Values[flag] != nil:
+				values[flag] = strings.Join(p.Values[flag](), " ")
 			case list != "":
-				values["--"+name(f)] = strings.ReplaceAll(list, ",", " ")
+				values[flag] = strings.ReplaceAll(list, ",", " ")
 			}
 		}
-	}
-	visit(reflect.TypeOf(p.Grammar).Elem())
+	})
 	return values
+}
+
+// parameters are a command's flags and arguments, those of embedded structs among
+// them, without the hidden ones.
+func parameters(t reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
+		_, hidden := f.Tag.Lookup("hidden")
+		return hidden || f.Anonymous || !f.IsExported() || isCommand(f)
+	})
+}
+
+func isArgument(f reflect.StructField) bool {
+	_, is := f.Tag.Lookup("arg")
+	return is
 }
 
 func isCommand(f reflect.StructField) bool {
@@ -117,16 +117,6 @@ func name(f reflect.StructField) string {
 		return name
 	}
 	return kebab(f.Name)
-}
-
-func fields(t reflect.Type) func(func(reflect.StructField) bool) {
-	return func(yield func(reflect.StructField) bool) {
-		for i := 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
-			if !yield(t.Field(i)) {
-				return
-			}
-		}
-	}
 }
 
 // kebab turns MaxJobs into max-jobs, as kong does for fields without a name.

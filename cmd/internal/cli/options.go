@@ -21,26 +21,21 @@ type option struct {
 // help, placeholder, default and var. A flag without the tag help has no text.
 func options(t reflect.Type) []option {
 	var list []option
-	for f := range fields(t) {
-		_, arg := f.Tag.Lookup("arg")
-		_, hidden := f.Tag.Lookup("hidden")
-		switch {
-		case isCommand(f), arg, hidden, !f.IsExported() && !f.Anonymous:
-		case f.Anonymous:
-			list = append(list, options(f.Type)...)
-		default:
-			o := option{form: flagName(f), text: f.Tag.Get("help")}
-			if f.Type.Kind() != reflect.Bool {
-				o.form += " " + cmp.Or(f.Tag.Get("placeholder"), placeholders[f.Type.String()], "TEXT")
-			}
-			if value := f.Tag.Get("default"); value != "" && value != "-1" && value != "true" { // -1: the command finds out
-				o.text += "; default " + value
-			}
-			if name := f.Tag.Get("var"); name != "" {
-				o.text += "; variable " + name
-			}
-			list = append(list, o)
+	for _, f := range parameters(t) {
+		if isArgument(f) {
+			continue
 		}
+		o := option{form: flagName(f), text: f.Tag.Get("help")}
+		if f.Type.Kind() != reflect.Bool {
+			o.form += " " + cmp.Or(f.Tag.Get("placeholder"), placeholders[f.Type.String()], "TEXT")
+		}
+		if value := f.Tag.Get("default"); value != "" && value != "-1" && value != "true" { // -1: the command finds out
+			o.text += "; default " + value
+		}
+		if name := f.Tag.Get("var"); name != "" {
+			o.text += "; variable " + name
+		}
+		list = append(list, o)
 	}
 	return list
 }
@@ -196,7 +191,7 @@ func (p Program) Undocumented() []string {
 
 // leaves calls f for every command, groups of commands included.
 func (p Program) leaves(at string, t reflect.Type, f func(command string, t reflect.Type, hidden bool)) {
-	for field := range fields(t) {
+	for field := range t.Fields() {
 		if !isCommand(field) {
 			continue
 		}

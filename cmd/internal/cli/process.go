@@ -57,6 +57,15 @@ func PrintList[T any](w io.Writer, asJSON bool, list []T, heading string, row fu
 
 // ReadInput reads a file, or standard input for "-", of at most limit bytes.
 func ReadInput(stdin io.Reader, name string, limit int64) ([]byte, error) {
+	data, err := ReadStart(stdin, name, limit+1)
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s: more than %d bytes", name, limit)
+	}
+	return data, err
+}
+
+// ReadStart reads a file, or standard input for "-", up to limit bytes of it.
+func ReadStart(stdin io.Reader, name string, limit int64) ([]byte, error) {
 	in := stdin
 	if name != "-" {
 		f, err := os.Open(name)
@@ -66,11 +75,7 @@ func ReadInput(stdin io.Reader, name string, limit int64) ([]byte, error) {
 		defer f.Close()
 		in = f
 	}
-	data, err := io.ReadAll(io.LimitReader(in, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s: more than %d bytes", name, limit)
-	}
-	return data, err
+	return io.ReadAll(io.LimitReader(in, limit))
 }
 
 const debugFlag = "--debug"
@@ -103,7 +108,7 @@ func (p Program) debug(env *Env) *Env {
 
 // command returns the command of that name that a grammar has.
 func command(grammar reflect.Type, word string) (reflect.StructField, bool) {
-	for f := range fields(grammar) {
+	for f := range grammar.Fields() {
 		if isCommand(f) && name(f) == word {
 			return f, true
 		}

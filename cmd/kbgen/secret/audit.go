@@ -30,7 +30,7 @@ type auditCmd struct {
 	Within        int      `default:"30" placeholder:"DAYS" help:"report what expires within so many days"`
 	JSON          bool     `help:"print an array (kbgen schema audit)"`
 
-	now clock
+	now func() time.Time
 }
 
 // usualFiles are looked at when none is named.
@@ -89,14 +89,8 @@ func currentKeyID(file string, now time.Time) (string, error) {
 	if err != nil {
 		return "", &cli.UsageError{Err: err}
 	}
-	rs, err := secrets.ParseRecipients(string(text))
-	if err == nil {
-		rs, err = rs.Current(now)
-	}
-	if err != nil {
-		return "", cli.Usagef("%s: %w", file, err)
-	}
-	return rs.KeyID(), nil
+	rs, err := parseRecipients(file, text, now)
+	return rs.KeyID(), err
 }
 
 func (c *auditCmd) print(w io.Writer, all []inventory.Audit, files int) error {

@@ -21,7 +21,7 @@ type decryptCmd struct {
 	Name          string   `placeholder:"NAME" help:"which value of a store; another text must have this name"`
 	RepositoryKey string   `name:"repository-key" placeholder:"FILE" help:"cryptic's repo_key.…, for its variables"`
 
-	now clock
+	now func() time.Time
 }
 
 func (c *decryptCmd) Run(_ context.Context, env *cli.Env) error {
@@ -90,23 +90,16 @@ func (c *decryptCmd) open(env *cli.Env, keys inventory.Keys, sealed string) ([]b
 	if c.Name != "" && s.Name != c.Name {
 		return nil, &refused.Refusal{Name: c.Name, Reason: refused.Renamed, Detail: "it was sealed as " + s.Name}
 	}
-	fmt.Fprintf(env.Stderr, "kbgen: %s: sealed for %s%s, organization %s, pipelines %s, ends %s%s\n", s.Name, s.KeyID, by(s),
-		s.Organization, strings.Join(s.Pipelines, ", "), s.Expires.Format(time.DateOnly), passed(s, c.now()))
+	by, expired := "", ""
+	if s.By != "" {
+		by = " by " + s.By
+	}
+	if !c.now().Before(s.Expires) {
+		expired = " (expired)"
+	}
+	fmt.Fprintf(env.Stderr, "kbgen: %s: sealed for %s%s, organization %s, pipelines %s, ends %s%s\n", s.Name, s.KeyID, by,
+		s.Organization, strings.Join(s.Pipelines, ", "), s.Expires.Format(time.DateOnly), expired)
 	return s.Value, nil
-}
-
-func by(s *secrets.Secret) string {
-	if s.By == "" {
-		return ""
-	}
-	return " by " + s.By
-}
-
-func passed(s *secrets.Secret, now time.Time) string {
-	if now.Before(s.Expires) {
-		return ""
-	}
-	return " (expired)"
 }
 
 func (c *decryptCmd) openLegacy(env *cli.Env, keys inventory.Keys, sealed string) ([]byte, error) {
@@ -134,7 +127,7 @@ type rekeyCmd struct {
 	All        bool     `help:"also seal anew what is sealed for these recipients already"`
 	Sign       string   `placeholder:"FILE" help:"sign the values anew; a signature is lost otherwise"`
 
-	now clock
+	now func() time.Time
 }
 
 func (c *rekeyCmd) Run(_ context.Context, env *cli.Env) error {
@@ -178,7 +171,7 @@ type migrateCmd struct {
 	bindingFlags
 	sealingFlags
 
-	now clock
+	now func() time.Time
 }
 
 func (c *migrateCmd) Run(_ context.Context, env *cli.Env) error {

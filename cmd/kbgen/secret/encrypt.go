@@ -83,23 +83,27 @@ func (f sealingFlags) readRecipients(env *cli.Env, now time.Time) (secrets.Recip
 			}
 			rs = append(rs, secrets.Recipient{Name: fmt.Sprintf("key-%d", i+1), Added: now, Key: key})
 		}
-		return current(rs, "--recipient", now)
+		rs, err := rs.Current(now)
+		if err != nil {
+			return nil, cli.Usagef("--recipient: %w", err)
+		}
+		return rs, nil
 	}
 	text, err := readFile(env, f.Recipients)
 	if err != nil {
 		return nil, cli.WithHint(&cli.UsageError{Err: err}, "say for whom: --recipients FILE, or --recipient KEY")
 	}
-	rs, err := secrets.ParseRecipients(string(text))
-	if err != nil {
-		return nil, cli.Usagef("%s: %w", f.Recipients, err)
-	}
-	return current(rs, f.Recipients, now)
+	return parseRecipients(f.Recipients, text, now)
 }
 
-func current(rs secrets.Recipients, where string, now time.Time) (secrets.Recipients, error) {
-	rs, err := rs.Current(now)
+// parseRecipients returns the keys of a file that are in use.
+func parseRecipients(file string, text []byte, now time.Time) (secrets.Recipients, error) {
+	rs, err := secrets.ParseRecipients(string(text))
+	if err == nil {
+		rs, err = rs.Current(now)
+	}
 	if err != nil {
-		return nil, cli.Usagef("%s: %w", where, err)
+		return nil, cli.Usagef("%s: %w", file, err)
 	}
 	return rs, nil
 }
@@ -114,7 +118,7 @@ type encryptCmd struct {
 	Format string `enum:"kbsec1,v1" default:"kbsec1" placeholder:"FORMAT" help:"kbsec1, or v1 for hosts with the old hook: SECRET_NAME, bound to nothing"`
 	Key    string `placeholder:"FILE" help:"with --format v1: the secrets.public.key of the hosts"`
 
-	now clock
+	now func() time.Time
 }
 
 func (c *encryptCmd) Run(_ context.Context, env *cli.Env) error {

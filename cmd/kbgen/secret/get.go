@@ -151,8 +151,7 @@ func (c *getCmd) give(ctx context.Context, env *cli.Env, value []byte) (err erro
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = env.Stdin, env.Stdout, env.Stderr
 	cmd.Env = append(env.Environ(), c.Name+"_FILE="+path)
 	err = cmd.Run()
-	exited := new(exec.ExitError)
-	if errors.As(err, &exited) && exited.Exited() {
+	if exited, ok := errors.AsType[*exec.ExitError](err); ok && exited.Exited() {
 		return &cli.ExitError{Status: exited.ExitCode()}
 	}
 	return err

@@ -22,7 +22,7 @@ type keygenCmd struct {
 	Name     string `default:"node" placeholder:"NAME" help:"the name of the key"`
 	Kind     string `enum:"hybrid,x25519" default:"hybrid" placeholder:"KIND" help:"hybrid also withstands quantum computers, x25519 makes shorter texts; the two do not go together"`
 
-	now clock
+	now func() time.Time
 }
 
 func (c *keygenCmd) Run(_ context.Context, env *cli.Env) error {

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 // program is kbgen with its command secret alone.
-func program(now clock) cli.Program {
+func program(now func() time.Time) cli.Program {
 	return cli.Program{Name: "kbgen", Help: Help, Grammar: &struct {
 		Secret Commands `cmd:""`
 	}{New(now)}}

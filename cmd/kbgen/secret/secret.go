@@ -21,9 +21,6 @@ import (
 // as of kbgen check.
 const exitFindings = 3
 
-// A clock tells the time; tests have their own.
-type clock func() time.Time
-
 // Commands is the grammar of kbgen secret.
 type Commands struct {
 	Get     getCmd     `cmd:""`
@@ -39,11 +36,10 @@ type Commands struct {
 
 // New returns the commands, for which it is as late as now says.
 func New(now func() time.Time) Commands {
-	var c Commands
-	for _, clock := range []*clock{&c.Keygen.now, &c.Encrypt.now, &c.Decrypt.now, &c.Rekey.now, &c.Audit.now, &c.Migrate.now} {
-		*clock = now
+	return Commands{
+		Keygen: keygenCmd{now: now}, Encrypt: encryptCmd{now: now}, Decrypt: decryptCmd{now: now},
+		Rekey: rekeyCmd{now: now}, Audit: auditCmd{now: now}, Migrate: migrateCmd{now: now},
 	}
-	return c
 }
 
 // maxFile bounds what is read of any file, bytes.

@@ -35,18 +35,11 @@ func (h History) SVG() template.HTML {
 		return ""
 	}
 	var values []float64
-	for _, p := range append(best[:len(best):len(best)], own...) {
-		values = append(values, p.Value)
+	var at []time.Time
+	for _, p := range slices.Concat(best, own) {
+		values, at = append(values, p.Value), append(at, p.Time)
 	}
-	from, to := best[0].Time, best[len(best)-1].Time
-	for _, p := range own {
-		if p.Time.Before(from) {
-			from = p.Time
-		}
-		if p.Time.After(to) {
-			to = p.Time
-		}
-	}
+	from, to := slices.MinFunc(at, time.Time.Compare), slices.MaxFunc(at, time.Time.Compare)
 	if h.Until.After(to) {
 		to = h.Until
 	}
