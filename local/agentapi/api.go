@@ -13,7 +13,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -173,7 +172,7 @@ func (a *API) routes() {
 	}
 	a.mux.HandleFunc("POST "+StreamPath, a.streamPings)
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a.fail(w, &httpError{http.StatusNotFound, fmt.Sprintf("kblocal does not implement %s %s", r.Method, r.URL.Path), 0})
+		a.fail(w, engine.Refuse(engine.NotFound, "kblocal does not implement %s %s", r.Method, r.URL.Path))
 	})
 }
 
@@ -242,43 +241,20 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_, _ = w.Write(data) // the agent is gone if this fails, and asks again
 }
 
-// An httpError is a refusal of this package's own.
-type httpError struct {
-	status     int
-	message    string
-	retryAfter int // seconds; 0: not said
-}
-
-func (e *httpError) Error() string { return e.message }
-
 // unusable refuses with 422, which agents do not repeat.
 func unusable(format string, args ...any) error {
-	return &httpError{http.StatusUnprocessableEntity, fmt.Sprintf(format, args...), 0}
+	return engine.Refuse(engine.Invalid, format, args...)
 }
 
 // fail answers with an error's status and {"message": …}.
 func (a *API) fail(w http.ResponseWriter, err error) {
-	status, retryAfter := http.StatusInternalServerError, 0
-	var fields []engine.FieldError
-	var refused *engine.Error
-	var own *httpError
-	message := "kblocal could not do this, see its log"
-	switch {
-	case errors.As(err, &own):
-		status, message, retryAfter = own.status, own.message, own.retryAfter
-	case errors.As(err, &refused):
-		status, message, fields = int(refused.Kind), refused.Message, refused.Fields
-		if refused.Kind == engine.Locked {
-			retryAfter = 1
-		}
-	default:
+	refused, ok := errors.AsType[*engine.Error](err)
+	if !ok {
 		a.opts.Logger.Error("agent API", "error", err)
+		refused = engine.Refuse(http.StatusInternalServerError, "kblocal could not do this, see its log")
 	}
-	if retryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+	if refused.Kind == engine.Locked {
+		w.Header().Set("Retry-After", "1") // seconds
 	}
-	writeJSON(w, status, struct {
-		Message string              `json:"message"`
-		Errors  []engine.FieldError `json:"errors,omitempty"`
-	}{message, fields})
+	writeJSON(w, int(refused.Kind), refused)
 }

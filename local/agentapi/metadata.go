@@ -1,6 +1,6 @@
 package agentapi
 
-import "net/http"
+import "github.com/gpu-mode/kbgen/local/engine"
 
 // A datum is one entry of a build's meta-data.
 type datum struct {
@@ -33,7 +33,7 @@ func (a *API) getData(c *call) (any, error) {
 	case err != nil:
 		return nil, err
 	case !ok:
-		return nil, &httpError{http.StatusNotFound, "No key \"" + body.Key + "\" found", 0}
+		return nil, engine.Refuse(engine.NotFound, "No key \"%s\" found", body.Key)
 	}
 	return body, nil
 }

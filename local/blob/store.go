@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -48,8 +49,8 @@ func New(e *engine.Engine, secret []byte, now func() time.Time) *Store {
 	}
 	s := &Store{engine: e, secret: secret, now: now, mux: http.NewServeMux()}
 	s.SetBase("")
-	s.mux.HandleFunc("POST /upload/{id}/{signature}", s.uploadForm)
-	s.mux.HandleFunc("GET /artifacts/{id}", s.download) // and HEAD
+	s.mux.HandleFunc("POST /upload/{id}/{signature}", serve(s.uploadForm))
+	s.mux.HandleFunc("GET /artifacts/{id}", serve(s.download)) // and HEAD
 	return s
 }
 
@@ -102,7 +103,7 @@ func (s *Store) Leaks() int { return int(s.leaks.Load()) }
 func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		s.leaks.Add(1)
-		refuse(w, http.StatusBadRequest, "got an Authorization header: a token was sent to the artifact store")
+		refuse(w, wrong("got an Authorization header: a token was sent to the artifact store"))
 		return
 	}
 	s.mux.ServeHTTP(w, r)
@@ -121,11 +122,29 @@ func (s *Store) signed(signature string, parts ...string) bool {
 	return hmac.Equal([]byte(signature), []byte(s.sign(parts...)))
 }
 
+// serve answers with what fn writes, or with its error.
+func serve(fn func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := fn(w, r); err != nil {
+			refuse(w, err)
+		}
+	}
+}
+
+// wrong is what the caller did wrong.
+func wrong(format string, args ...any) error {
+	return engine.Refuse(engine.BadRequest, format, args...)
+}
+
 // refuse answers in the shape of the APIs.
-func refuse(w http.ResponseWriter, status int, format string, args ...any) {
-	body, _ := json.Marshal(map[string]string{"message": fmt.Sprintf(format, args...)}) // strings always marshal
+func refuse(w http.ResponseWriter, err error) {
+	refused, ok := errors.AsType[*engine.Error](err)
+	if !ok {
+		refused = engine.Refuse(http.StatusInternalServerError, "the artifact could not be stored")
+	}
+	body, _ := json.Marshal(refused) // strings always marshal
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
+	w.WriteHeader(int(refused.Kind))
 	_, _ = w.Write(body) // the client is gone if this fails
 }

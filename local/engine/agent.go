@@ -85,7 +85,7 @@ func NewToken(prefix string) string {
 func (e *Engine) Register(info AgentInfo) (Agent, string, error) {
 	for _, tag := range info.Tags {
 		if key, value, ok := strings.Cut(tag, "="); ok && key == "queue" && value == "" {
-			return Agent{}, "", refuse(Invalid, "tag %q: the queue has no name", tag)
+			return Agent{}, "", Refuse(Invalid, "tag %q: the queue has no name", tag)
 		}
 	}
 	e.mu.Lock()
@@ -191,7 +191,7 @@ func (e *Engine) retire(a *agent, state ConnectionState) {
 func (e *Engine) StopAgent(agentID string, force bool) error {
 	return change(e, e.findAgent, agentID, func(a *agent) error {
 		if a.State != AgentConnected && a.State != AgentStopping {
-			return refuse(BadRequest, "Can only stop connected agents")
+			return Refuse(BadRequest, "Can only stop connected agents")
 		}
 		a.State = AgentStopping
 		a.disconnect = "stopped by request"
@@ -232,11 +232,11 @@ func (e *Engine) setPaused(agentID string, paused bool, note string) error {
 	return change(e, e.findAgent, agentID, func(a *agent) error {
 		switch {
 		case a.State != AgentConnected:
-			return refuse(Invalid, "Agent is not connected")
+			return Refuse(Invalid, "Agent is not connected")
 		case a.Paused && paused:
-			return refuse(Invalid, "Agent is already paused")
+			return Refuse(Invalid, "Agent is already paused")
 		case !a.Paused && !paused:
-			return refuse(Invalid, "Agent is not paused")
+			return Refuse(Invalid, "Agent is not paused")
 		}
 		a.Paused, a.PausedNote = paused, note
 		e.publish(EventAgentChanged, nil, nil, a)

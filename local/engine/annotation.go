@@ -43,7 +43,7 @@ func (e *Engine) Annotate(buildID string, a Annotation, appendBody bool) (Annota
 			a.Body = have.Body + a.Body
 		}
 		if len(a.Body) > maxAnnotation {
-			return Annotation{}, refuse(Invalid, "annotation body: got %d bytes, want at most %d", len(a.Body), maxAnnotation)
+			return Annotation{}, Refuse(Invalid, "annotation body: got %d bytes, want at most %d", len(a.Body), maxAnnotation)
 		}
 		have.Body, have.JobID, have.UpdatedAt = a.Body, a.JobID, now
 		have.Style = cmp.Or(a.Style, have.Style)
@@ -58,14 +58,14 @@ func (e *Engine) Annotate(buildID string, a Annotation, appendBody bool) (Annota
 func checkAnnotation(a *Annotation) error {
 	switch {
 	case len(a.Context) > 100:
-		return refuse(Invalid, "annotation context: got %d characters, want at most 100", len(a.Context))
+		return Refuse(Invalid, "annotation context: got %d characters, want at most 100", len(a.Context))
 	case len(a.Body) > maxAnnotation:
-		return refuse(Invalid, "annotation body: got %d bytes, want at most %d", len(a.Body), maxAnnotation)
+		return Refuse(Invalid, "annotation body: got %d bytes, want at most %d", len(a.Body), maxAnnotation)
 	case a.Priority < 0 || a.Priority > 10:
-		return refuse(Invalid, "annotation priority: got %d, want 1 to 10", a.Priority)
+		return Refuse(Invalid, "annotation priority: got %d, want 1 to 10", a.Priority)
 	}
 	if !slices.Contains([]string{"", "success", "info", "warning", "error"}, a.Style) {
-		return refuse(Invalid, "annotation style: got %q, want success, info, warning or error", a.Style)
+		return Refuse(Invalid, "annotation style: got %q, want success, info, warning or error", a.Style)
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (e *Engine) RemoveAnnotation(buildID, contextOrID string) error {
 			return a.Context == contextOrID || a.ID == contextOrID
 		})
 		if len(b.Annotations) == before {
-			return refuse(NotFound, "No annotation found")
+			return Refuse(NotFound, "No annotation found")
 		}
 		e.publish(EventBuildAnnotation, b, nil, nil)
 		return nil

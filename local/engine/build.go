@@ -157,7 +157,7 @@ func (e *Engine) Build(slug string, number int) (Build, error) {
 			return b.snapshot(), nil
 		}
 	}
-	return Build{}, refuse(NotFound, "No build found")
+	return Build{}, Refuse(NotFound, "No build found")
 }
 
 // BuildByID returns one build by its UUID.
@@ -214,7 +214,7 @@ func (e *Engine) Wait(ctx context.Context, buildID string) (Build, error) {
 		b, ok := e.byID[buildID]
 		if !ok {
 			e.mu.Unlock()
-			return Build{}, refuse(NotFound, "No build found")
+			return Build{}, Refuse(NotFound, "No build found")
 		}
 		if b.State.Terminal() || b.Blocked {
 			defer e.mu.Unlock()

@@ -7,7 +7,7 @@ import "slices"
 func (e *Engine) CancelBuild(id string) (Build, error) {
 	return query(e, e.findBuildByID, id, func(b *build) (Build, error) {
 		if b.Over() || b.canceling {
-			return Build{}, refuse(Invalid, "Build can't be canceled because it's already %s", b.State)
+			return Build{}, Refuse(Invalid, "Build can't be canceled because it's already %s", b.State)
 		}
 		b.canceling = true
 		e.cancelJobs(b.jobs)

@@ -53,7 +53,7 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 	maps.Copy(env, b.Env)
 	doc, err := parseConfiguration(p.Configuration, e.interpolation(b, env))
 	if err != nil {
-		return nil, refuse(Invalid, "%v", err)
+		return nil, Refuse(Invalid, "%v", err)
 	}
 	if err := e.insert(b, doc, nil, nil); err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []
 // steps that are to be dropped.
 func (b *build) accepts(doc *steps.Document, dropped []*node) error {
 	if have, more := len(b.jobs), doc.Jobs(); have+more > schema.MaxJobsPerBuild {
-		return refuse(Invalid, "the build would have %d jobs, want at most %d", have+more, schema.MaxJobsPerBuild)
+		return Refuse(Invalid, "the build would have %d jobs, want at most %d", have+more, schema.MaxJobsPerBuild)
 	}
 	taken := maps.Clone(b.keys)
 	(&scope{nodes: dropped}).walk(func(n *node) { delete(taken, n.def.Key) })
@@ -75,13 +75,13 @@ func (b *build) accepts(doc *steps.Document, dropped []*node) error {
 	doc.Walk(func(s *steps.Step) {
 		own[s.Key] = true
 		if _, used := taken[s.Key]; used && s.Key != "" && err == nil {
-			err = refuse(Invalid, "The key %q has already been used by another step in this build", s.Key)
+			err = Refuse(Invalid, "The key %q has already been used by another step in this build", s.Key)
 		}
 	})
 	doc.Walk(func(s *steps.Step) {
 		for _, dep := range s.DependsOn {
 			if _, known := taken[dep.Key]; !known && !own[dep.Key] && err == nil {
-				err = refuse(Invalid, "Step %s depends on %q, but no step of this build has that key", describeStep(s), dep.Key)
+				err = Refuse(Invalid, "Step %s depends on %q, but no step of this build has that key", describeStep(s), dep.Key)
 			}
 		}
 	})
@@ -166,7 +166,7 @@ func (in *insertion) exclusion(def *steps.Step, vars condition.Vars) (string, er
 	if def.If != "" {
 		take, err := condition.Eval(def.If, vars)
 		if err != nil {
-			return "", refuse(Invalid, "Step %s: if: %v", describeStep(def), err)
+			return "", Refuse(Invalid, "Step %s: if: %v", describeStep(def), err)
 		}
 		if !take {
 			return "its if condition is false", nil

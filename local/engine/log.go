@@ -31,9 +31,9 @@ func (e *Engine) WriteLog(jobID string, offset int64, data []byte) error {
 		end := offset + int64(len(data))
 		switch {
 		case offset < 0 || end > MaxLog:
-			return refuse(Invalid, "Log chunk at %d of %d bytes is outside of 0 to %d", offset, len(data), int64(MaxLog))
+			return Refuse(Invalid, "Log chunk at %d of %d bytes is outside of 0 to %d", offset, len(data), int64(MaxLog))
 		case !j.State.Held() || j.State == JobAssigned:
-			return refuse(Invalid, "Job is %s and takes no log", j.State)
+			return Refuse(Invalid, "Job is %s and takes no log", j.State)
 		}
 		f, err := os.OpenFile(e.logPath(jobID), os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {

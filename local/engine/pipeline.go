@@ -81,7 +81,7 @@ func (e *Engine) DeletePipeline(slug string) error {
 	return change(e, e.findPipeline, slug, func(*pipeline) error {
 		for _, b := range e.builds {
 			if b.Pipeline == slug && !b.Over() {
-				return refuse(Invalid, "Pipeline %s has unfinished builds", slug)
+				return Refuse(Invalid, "Pipeline %s has unfinished builds", slug)
 			}
 		}
 		e.builds = slices.DeleteFunc(e.builds, func(b *build) bool {

@@ -66,7 +66,7 @@ func (e *Engine) ResumeQueue(id string) (Queue, error) {
 func (e *Engine) setQueuePaused(id string, paused bool, note, refusal string) (Queue, error) {
 	return query(e, e.findQueue, id, func(q *Queue) (Queue, error) {
 		if q.Paused == paused {
-			return Queue{}, refuse(Invalid, "%s", refusal)
+			return Queue{}, Refuse(Invalid, "%s", refusal)
 		}
 		q.Paused, q.PausedAt, q.PausedNote = paused, time.Time{}, note
 		if paused {
@@ -84,7 +84,7 @@ func (e *Engine) findQueue(id string) (*Queue, error) {
 			return q, nil
 		}
 	}
-	return nil, refuse(NotFound, "No queue found")
+	return nil, Refuse(NotFound, "No queue found")
 }
 
 // queue returns the queue, made when it is new.

@@ -70,16 +70,16 @@ func (e *Engine) manualRetry(j *job) (*job, error) {
 	retry := j.Step.Retry
 	switch {
 	case j.Type != TypeScript:
-		return nil, refuse(BadRequest, "Only command jobs can be retried")
+		return nil, Refuse(BadRequest, "Only command jobs can be retried")
 	case j.RetriedIn != "":
-		return nil, refuse(BadRequest, "Job has already been retried")
+		return nil, Refuse(BadRequest, "Job has already been retried")
 	case j.State == JobPassed && !retry.PermitOnPassed,
 		j.State != JobPassed && j.State != JobFailed && j.State != JobTimedOut && j.State != JobCanceled:
-		return nil, refuse(BadRequest, "Only failed, timed out or canceled jobs can be retried, this one is %s", j.State)
+		return nil, Refuse(BadRequest, "Only failed, timed out or canceled jobs can be retried, this one is %s", j.State)
 	case j.build.canceling:
-		return nil, refuse(Invalid, "Jobs of a canceled build cannot be retried")
+		return nil, Refuse(Invalid, "Jobs of a canceled build cannot be retried")
 	case retry.ManualDenied:
-		return nil, refuse(Invalid, "%s", cmp.Or(retry.ManualReason, "The step does not allow manual retries"))
+		return nil, Refuse(Invalid, "%s", cmp.Or(retry.ManualReason, "The step does not allow manual retries"))
 	}
 	next := e.attempt(j, "manual")
 	next.ruleCounts = make([]int, len(next.ruleCounts))

@@ -38,5 +38,5 @@ func (in *insertion) acceptsSelection(doc *steps.Document) error {
 	if found {
 		return nil
 	}
-	return refuse(Invalid, "no step has the key or label %q, have the keys %q", in.build.Select, have)
+	return Refuse(Invalid, "no step has the key or label %q, have the keys %q", in.build.Select, have)
 }

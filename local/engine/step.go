@@ -121,7 +121,7 @@ func (b *build) step(step string) (*node, error) {
 		}
 	})
 	if found == nil {
-		return nil, refuse(NotFound, "No step found")
+		return nil, Refuse(NotFound, "No step found")
 	}
 	return found, nil
 }
@@ -188,14 +188,14 @@ func (e *Engine) UpdateStep(buildID, step, attribute, value string, appendValue 
 		case "priority":
 			priority, err := strconv.Atoi(value)
 			if err != nil {
-				return refuse(Invalid, "step priority: got %q, want a whole number", value)
+				return Refuse(Invalid, "step priority: got %q, want a whole number", value)
 			}
 			for _, j := range n.latest() {
 				j.Priority = priority
 			}
 			e.dispatch()
 		default:
-			return refuse(Invalid, "step attribute %q cannot be updated, want label or priority", attribute)
+			return Refuse(Invalid, "step attribute %q cannot be updated, want label or priority", attribute)
 		}
 		for _, j := range n.latest() {
 			e.publish(EventJobChanged, b, j, nil)

@@ -26,9 +26,9 @@ func (e *Engine) acceptsTriggers(b *build, doc *steps.Document) error {
 		switch {
 		case s.Kind != steps.TriggerStep || err != nil:
 		case e.pipelines[s.Trigger.Pipeline] == nil:
-			err = refuse(Invalid, "Step %s triggers the pipeline %q, which is not there: kblocal starts builds of its own pipelines only", describeStep(s), s.Trigger.Pipeline)
+			err = Refuse(Invalid, "Step %s triggers the pipeline %q, which is not there: kblocal starts builds of its own pipelines only", describeStep(s), s.Trigger.Pipeline)
 		case b.depth >= maxTriggers:
-			err = refuse(Invalid, "Step %s would be the %dth build in a row that another one triggers, want at most %d", describeStep(s), b.depth+1, maxTriggers)
+			err = Refuse(Invalid, "Step %s would be the %dth build in a row that another one triggers, want at most %d", describeStep(s), b.depth+1, maxTriggers)
 		}
 	})
 	return err

@@ -31,13 +31,13 @@ func (e *Engine) upload(j *job, pipeline []byte, replace bool) error {
 	b := j.build
 	switch {
 	case j.State != JobRunning:
-		return refuse(Invalid, "Pipelines can be uploaded by running jobs only, this one is %s", j.State)
+		return Refuse(Invalid, "Pipelines can be uploaded by running jobs only, this one is %s", j.State)
 	case len(b.uploads) >= schema.MaxUploadsPerBuild:
-		return refuse(Invalid, "The build has had %d uploads, which is the limit", schema.MaxUploadsPerBuild)
+		return Refuse(Invalid, "The build has had %d uploads, which is the limit", schema.MaxUploadsPerBuild)
 	}
 	doc, err := steps.Parse(pipeline)
 	if err != nil {
-		return refuse(Invalid, "%v", err)
+		return Refuse(Invalid, "%v", err)
 	}
 	var dropped []*node
 	if replace {

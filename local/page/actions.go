@@ -54,7 +54,7 @@ const maxForm = 1 << 20
 func (p *pages) unblockJob(r *http.Request, b *engine.Build) (string, error) {
 	r.Body = http.MaxBytesReader(nil, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		return "", &refusal{http.StatusBadRequest, "The answers cannot be read."}
+		return "", engine.Refuse(engine.BadRequest, "The answers cannot be read.")
 	}
 	for i := range b.Jobs {
 		j := &b.Jobs[i]
@@ -68,7 +68,7 @@ func (p *pages) unblockJob(r *http.Request, b *engine.Build) (string, error) {
 		_, err := p.engine.Unblock(j.ID, answers, engine.Person{Name: "kblocal page"})
 		return p.buildPath(b.Pipeline, b.Number), err
 	}
-	return "", notFound("Build %d has no such job.", b.Number)
+	return "", engine.Refuse(engine.NotFound, "Build %d has no such job.", b.Number)
 }
 
 // manual is a block or input step as the page shows it.

@@ -46,7 +46,7 @@ func (p *pages) findArtifact(r *http.Request) (engine.Artifact, engine.Build, er
 	}
 	a, err := p.engine.Artifact(r.PathValue("artifact"))
 	if err != nil || a.BuildID != b.ID {
-		return engine.Artifact{}, b, notFound("Build %d has no such artifact.", b.Number)
+		return engine.Artifact{}, b, engine.Refuse(engine.NotFound, "Build %d has no such artifact.", b.Number)
 	}
 	return a, b, nil
 }
@@ -165,7 +165,7 @@ func (p *pages) image(w http.ResponseWriter, r *http.Request) error {
 	}
 	data, complete, err := readStart(p.engine.ArtifactFile(a.ID), maxImage)
 	if errors.Is(err, os.ErrNotExist) || err == nil && (!complete || imageType(data) == "" || a.State != engine.ArtifactFinished) {
-		err = notFound("This artifact is no image.")
+		err = engine.Refuse(engine.NotFound, "This artifact is no image.")
 	}
 	if err != nil {
 		return err

@@ -38,8 +38,10 @@ func (c *call) pauseAgent() error {
 	f := c.form()
 	note, _ := take[string](f, "note")
 	if _, given := take[int](f, "timeout_in_minutes"); given {
-		return invalid("kblocal does not end pauses by itself: leave timeout_in_minutes out",
-			engine.FieldError{Field: "timeout_in_minutes", Code: "not_implemented"})
+		return &engine.Error{
+			Kind: engine.Invalid, Message: "kblocal does not end pauses by itself: leave timeout_in_minutes out",
+			Fields: []engine.FieldError{{Field: "timeout_in_minutes", Code: "not_implemented"}},
+		}
 	}
 	if err := c.check(f); err != nil {
 		return err

@@ -48,7 +48,7 @@ func (c *call) annotate(b engine.Build) error {
 func (c *call) removeAnnotation(b engine.Build) error {
 	id := c.r.PathValue("annotation")
 	if !slices.ContainsFunc(b.Annotations, func(a engine.Annotation) bool { return a.ID == id }) {
-		return notFound("No annotation found")
+		return engine.Refuse(engine.NotFound, "No annotation found")
 	}
 	return c.noContent(c.engine.RemoveAnnotation(b.ID, id))
 }

@@ -24,7 +24,7 @@ func (c *call) queue() (engine.Queue, error) {
 			return q, nil
 		}
 	}
-	return engine.Queue{}, notFound("No queue found")
+	return engine.Queue{}, engine.Refuse(engine.NotFound, "No queue found")
 }
 
 func (c *call) getQueue() error { return ok(c, c.view.Queue)(c.queue()) }

@@ -25,7 +25,7 @@ func (c *call) job() (engine.Job, error) {
 		return engine.Job{}, err
 	}
 	if j.BuildID != b.ID {
-		return engine.Job{}, notFound("No job found")
+		return engine.Job{}, engine.Refuse(engine.NotFound, "No job found")
 	}
 	return j, nil
 }
@@ -40,7 +40,7 @@ func (c *call) reprioritizeJob(j engine.Job) error {
 	f := c.form()
 	priority, given := take[int](f, "priority")
 	if f.err == nil && !given {
-		return badRequest("Priority must be an integer")
+		return engine.Refuse(engine.BadRequest, "Priority must be an integer")
 	}
 	if err := c.check(f); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (c *call) unblockJob(j engine.Job) error {
 	}
 	who := c.who.User
 	if id, named := take[string](f, "unblocker"); named && id != who.ID {
-		return invalid("Unblocker is not a valid user id for this organization")
+		return engine.Refuse(engine.Invalid, "Unblocker is not a valid user id for this organization")
 	}
 	if err := c.check(f); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (c *call) listJobs(b engine.Build) error {
 	size := defaultPerPage
 	if text := q.Get("per_page"); text != "" {
 		if size, err = strconv.Atoi(text); err != nil || size < 1 {
-			return badRequest("per_page must be an integer from 1 to 100")
+			return engine.Refuse(engine.BadRequest, "per_page must be an integer from 1 to 100")
 		}
 		size = min(size, maxPerPage)
 	}
@@ -114,9 +114,9 @@ func (c *call) listJobs(b engine.Build) error {
 	edge := slices.IndexFunc(b.Jobs, func(j engine.Job) bool { return j.ID == after+before })
 	switch {
 	case after != "" && before != "":
-		return badRequest("after and before exclude each other")
+		return engine.Refuse(engine.BadRequest, "after and before exclude each other")
 	case after+before != "" && edge < 0:
-		return badRequest("The cursor is not valid")
+		return engine.Refuse(engine.BadRequest, "The cursor is not valid")
 	}
 	// from and to bound the page among all jobs; the cursor's job may be one
 	// that the filter no longer shows.
@@ -162,7 +162,7 @@ func jobFilter(q url.Values) (func(engine.Job) int, error) {
 	states := list(q, "state")
 	for _, s := range states {
 		if !slices.Contains(jobStates, s) {
-			return nil, badRequest("state " + strconv.Quote(s) + " is not known, want one of " + strings.Join(jobStates, ", "))
+			return nil, engine.Refuse(engine.BadRequest, "state %q is not known, want one of %s", s, strings.Join(jobStates, ", "))
 		}
 	}
 	current := q.Get("include_retried_jobs") != "" && !isTrue(q, "include_retried_jobs")

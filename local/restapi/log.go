@@ -86,12 +86,12 @@ func (c *call) logTail(file io.ReadSeeker, size int64, spec, format string) erro
 	}
 	switch {
 	case format != textPlain:
-		return badRequest("Range needs Accept: text/plain")
+		return engine.Refuse(engine.BadRequest, "Range needs Accept: text/plain")
 	case n == 0:
-		return badRequest("Only suffix ranges are supported: bytes=-N, N at least 1")
+		return engine.Refuse(engine.BadRequest, "Only suffix ranges are supported: bytes=-N, N at least 1")
 	case size == 0:
 		c.w.Header().Set("Content-Range", "bytes */0")
-		return &refusal{status: http.StatusRequestedRangeNotSatisfiable, body: message("The log is empty")}
+		return engine.Refuse(http.StatusRequestedRangeNotSatisfiable, "The log is empty")
 	}
 	n = min(n, size)
 	if _, err := file.Seek(size-n, io.SeekStart); err != nil {

@@ -1,6 +1,6 @@
 package restapi
 
-import "net/http"
+import "github.com/gpu-mode/kbgen/local/engine"
 
 const (
 	orgPath   = "/v2/organizations/{org}"
@@ -81,10 +81,10 @@ func (a *api) jobRoutes(jobs string) {
 // notImplemented answers for endpoints that the service may have and the
 // stand-in has not.
 func (c *call) notImplemented() error {
-	return invalid("kblocal does not implement " + c.r.Method + " " + c.r.URL.Path)
+	return engine.Refuse(engine.Invalid, "kblocal does not implement %s %s", c.r.Method, c.r.URL.Path)
 }
 
 // unknown answers for the rest of /v2/.
 func (c *call) unknown() error {
-	return &refusal{status: http.StatusNotFound, body: message("Not found: kblocal does not implement " + c.r.Method + " " + c.r.URL.Path)}
+	return engine.Refuse(engine.NotFound, "Not found: kblocal does not implement %s %s", c.r.Method, c.r.URL.Path)
 }
