@@ -11,11 +11,11 @@ import (
 func (e *Engine) advance(b *build) {
 	for changed := true; changed; {
 		changed = false
-		b.root.walk(func(n *node) {
+		for _, n := range withChildren(b.root.nodes) {
 			if n.state != nodeSettled && e.step(b, n) {
 				changed = true
 			}
-		})
+		}
 	}
 	e.settleBuild(b)
 }

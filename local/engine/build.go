@@ -144,7 +144,9 @@ func (b *build) snapshot() Build {
 // ordered returns the build's jobs in the order of their steps.
 func (b *build) ordered() []*job {
 	out := make([]*job, 0, len(b.jobs))
-	b.root.walk(func(n *node) { out = append(out, n.jobs...) })
+	for _, n := range withChildren(b.root.nodes) {
+		out = append(out, n.jobs...)
+	}
 	return out
 }
 

@@ -51,13 +51,8 @@ func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []
 		uploader.node.uploaded = append(uploader.node.uploaded, nodes...)
 	}
 	b.root.nodes = slices.Insert(b.root.nodes, at, nodes...)
-	for _, n := range nodes {
+	for _, n := range withChildren(nodes) {
 		in.adopt(n)
-		if n.children != nil {
-			for _, child := range n.children.nodes {
-				in.adopt(child)
-			}
-		}
 	}
 	return nil
 }
@@ -69,23 +64,24 @@ func (b *build) accepts(doc *steps.Document, dropped []*node) error {
 		return Refuse(Invalid, "the build would have %d jobs, want at most %d", have+more, schema.MaxJobsPerBuild)
 	}
 	taken := maps.Clone(b.keys)
-	(&scope{nodes: dropped}).walk(func(n *node) { delete(taken, n.def.Key) })
+	for _, n := range withChildren(dropped) {
+		delete(taken, n.def.Key)
+	}
 	own := map[string]bool{}
-	var err error
-	doc.Walk(func(s *steps.Step) {
+	for _, s := range doc.All() {
 		own[s.Key] = true
-		if _, used := taken[s.Key]; used && s.Key != "" && err == nil {
-			err = Refuse(Invalid, "The key %q has already been used by another step in this build", s.Key)
+		if _, used := taken[s.Key]; used && s.Key != "" {
+			return Refuse(Invalid, "The key %q has already been used by another step in this build", s.Key)
 		}
-	})
-	doc.Walk(func(s *steps.Step) {
+	}
+	for _, s := range doc.All() {
 		for _, dep := range s.DependsOn {
-			if _, known := taken[dep.Key]; !known && !own[dep.Key] && err == nil {
-				err = Refuse(Invalid, "Step %s depends on %q, but no step of this build has that key", describeStep(s), dep.Key)
+			if _, known := taken[dep.Key]; !known && !own[dep.Key] {
+				return Refuse(Invalid, "Step %s depends on %q, but no step of this build has that key", describeStep(s), dep.Key)
 			}
 		}
-	})
-	return err
+	}
+	return nil
 }
 
 func describeStep(s *steps.Step) string {

@@ -3,6 +3,8 @@ package engine
 import (
 	"maps"
 	"slices"
+
+	"github.com/gpu-mode/kbgen/local/steps"
 )
 
 // block makes a block or input step wait for a person.
@@ -60,7 +62,7 @@ func (e *Engine) Unblock(jobID string, fields map[string][]string, who Person) (
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(fields)) {
-			if !slices.ContainsFunc(j.Step.Fields, func(f stepField) bool { return f.Key == key }) {
+			if !slices.ContainsFunc(j.Step.Fields, func(f steps.Field) bool { return f.Key == key }) {
 				return Job{}, Refuse(Invalid, "field %q: the step has no such field", key)
 			}
 		}

@@ -94,10 +94,9 @@ func (e *Engine) reopen(b *build, n *node) {
 	if g := n.group(); g != nil {
 		g.state, g.failed = nodeWaiting, false
 	}
-	b.root.walk(func(m *node) {
-		broken := slices.ContainsFunc(m.jobs, func(j *job) bool { return j.State == JobWaitingFailed })
-		if !broken {
-			return
+	for _, m := range withChildren(b.root.nodes) {
+		if !slices.ContainsFunc(m.jobs, func(j *job) bool { return j.State == JobWaitingFailed }) {
+			continue
 		}
 		m.state, m.failed = nodeWaiting, false
 		if g := m.group(); g != nil {
@@ -110,7 +109,7 @@ func (e *Engine) reopen(b *build, n *node) {
 				e.setJob(j, JobWaiting)
 			}
 		}
-	})
+	}
 }
 
 // RetryFailedJobs retries what failed in a build and returns how many jobs

@@ -28,15 +28,14 @@ func (in *insertion) acceptsSelection(doc *steps.Document) error {
 	if in.uploader == nil || len(in.build.Select) == 0 || len(in.build.uploads) > 0 {
 		return nil
 	}
-	found, have := false, []string{}
-	doc.Walk(func(s *steps.Step) {
-		found = found || names(in.build.Select, s)
+	have := []string{}
+	for _, s := range doc.All() {
+		if names(in.build.Select, s) {
+			return nil
+		}
 		if s.Key != "" {
 			have = append(have, s.Key)
 		}
-	})
-	if found {
-		return nil
 	}
 	return Refuse(Invalid, "no step has the key or label %q, have the keys %q", in.build.Select, have)
 }

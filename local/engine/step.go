@@ -99,14 +99,16 @@ func (n *node) outcome() string {
 	return "passed"
 }
 
-// walk calls fn for the scope's nodes, those of groups behind their group.
-func (s *scope) walk(fn func(*node)) {
-	for _, n := range s.nodes {
-		fn(n)
+// withChildren lists the nodes and those in them, which come behind their group.
+func withChildren(nodes []*node) []*node {
+	var out []*node
+	for _, n := range nodes {
+		out = append(out, n)
 		if n.children != nil {
-			n.children.walk(fn)
+			out = append(out, n.children.nodes...)
 		}
 	}
+	return out
 }
 
 // step finds a step of the build by id or key.
@@ -114,16 +116,12 @@ func (b *build) step(step string) (*node, error) {
 	if n, ok := b.keys[step]; ok && step != "" {
 		return n, nil
 	}
-	var found *node
-	b.root.walk(func(n *node) {
+	for _, n := range withChildren(b.root.nodes) {
 		if n.id == step {
-			found = n
+			return n, nil
 		}
-	})
-	if found == nil {
-		return nil, Refuse(NotFound, "No step found")
 	}
-	return found, nil
+	return nil, Refuse(NotFound, "No step found")
 }
 
 // StepAttributes answers `buildkite-agent step get`: what there is to know of a

@@ -81,7 +81,7 @@ func (e *Engine) forget(b *build, n *node) {
 		b.jobs = slices.DeleteFunc(b.jobs, func(other *job) bool { return other == j })
 	}
 	b.root.nodes = slices.DeleteFunc(b.root.nodes, func(m *node) bool { return m == n })
-	b.root.walk(func(m *node) {
+	for _, m := range withChildren(b.root.nodes) {
 		m.uploaded = slices.DeleteFunc(m.uploaded, func(u *node) bool { return u == n })
-	})
+	}
 }

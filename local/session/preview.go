@@ -60,7 +60,9 @@ func (p Preview) Print(ctx context.Context, out io.Writer, pipeline []byte) erro
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KEY\tKIND\tJOBS\tQUEUE\tAFTER\tWHAT")
-	doc.Walk(func(s *steps.Step) { listStep(w, s, doc, p.Vars) })
+	for _, s := range doc.All() {
+		listStep(w, s, doc, p.Vars)
+	}
 	return errors.Join(w.Flush())
 }
 

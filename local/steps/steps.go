@@ -97,20 +97,21 @@ type Concurrency struct {
 	Eager bool // false: strictly in the order of creation
 }
 
-// Walk calls fn for every step, those in groups behind their group.
-func (d *Document) Walk(fn func(s *Step)) {
+// All lists every step, those in groups behind their group.
+func (d *Document) All() []*Step {
+	var out []*Step
 	for _, s := range d.Steps {
-		fn(s)
-		for _, inner := range s.Steps {
-			fn(inner)
-		}
+		out = append(append(out, s), s.Steps...)
 	}
+	return out
 }
 
 // Jobs counts the jobs of the document as the upload limit does.
 func (d *Document) Jobs() int {
 	n := 0
-	d.Walk(func(s *Step) { n += max(1, s.Parallelism, len(s.Variants)) })
+	for _, s := range d.All() {
+		n += max(1, s.Parallelism, len(s.Variants))
+	}
 	return n
 }
 
