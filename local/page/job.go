@@ -115,17 +115,9 @@ func (p *pages) jobFacts(j *engine.Job) []fact {
 
 // readLog renders the end of a job's log, and returns how many bytes that is.
 func (p *pages) readLog(j *engine.Job) (logView, int64, error) {
-	f, err := p.engine.Log(j.ID)
-	if err != nil {
-		return logView{}, 0, err
-	}
-	defer f.Close()
 	shown := min(j.LogSize, maxRendered)
-	if _, err := f.Seek(j.LogSize-shown, io.SeekStart); err != nil {
-		return logView{}, 0, err
-	}
 	// LogSize and not the file's end: a missing chunk leaves a gap of zeros.
-	data, err := io.ReadAll(io.LimitReader(f, shown))
+	data, err := p.engine.ReadLog(j.ID, j.LogSize-shown, j.LogSize)
 	if err != nil {
 		return logView{}, 0, err
 	}

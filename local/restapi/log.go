@@ -47,7 +47,7 @@ func (c *call) log(j engine.Job) error {
 		_, err = io.CopyN(c.w, file, j.LogSize)
 		return c.sent(err)
 	case textHTML:
-		return c.logHTML(file, j.LogSize)
+		return c.logHTML(j)
 	}
 	return c.logJSON(file, j.LogSize, c.view.JobURL(j)+"/log")
 }
@@ -105,17 +105,13 @@ func (c *call) logTail(file io.ReadSeeker, size int64, spec, format string) erro
 	return c.sent(err)
 }
 
-func (c *call) logHTML(file io.ReadSeeker, size int64) error {
-	n := min(size, maxHTML)
-	if _, err := file.Seek(size-n, io.SeekStart); err != nil {
-		return err
-	}
-	tail := make([]byte, n)
-	if _, err := io.ReadFull(file, tail); err != nil {
+func (c *call) logHTML(j engine.Job) error {
+	tail, err := c.engine.ReadLog(j.ID, max(0, j.LogSize-maxHTML), j.LogSize)
+	if err != nil {
 		return err
 	}
 	c.w.Header().Set("Content-Type", textHTML)
-	_, err := io.WriteString(c.w, terminal.Render(tail))
+	_, err = io.WriteString(c.w, terminal.Render(tail))
 	return c.sent(err)
 }
 

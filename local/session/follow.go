@@ -176,7 +176,7 @@ func (f *Follower) log(ev engine.Event, last bool) {
 	if last {
 		defer delete(f.jobs, ev.Job.ID)
 	}
-	data, err := f.read(ev.Job.ID, t.offset, ev.Job.LogSize)
+	data, err := f.engine.ReadLog(ev.Job.ID, t.offset, ev.Job.LogSize)
 	if err != nil {
 		f.line("%s log: %v", f.name(ev), err)
 		return
@@ -224,16 +224,4 @@ func prompt(j *engine.Job) string {
 		return ""
 	}
 	return ": " + j.Step.Prompt
-}
-
-func (f *Follower) read(jobID string, from, to int64) ([]byte, error) {
-	log, err := f.engine.Log(jobID)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	if _, err := log.Seek(from, io.SeekStart); err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.LimitReader(log, to-from))
 }
