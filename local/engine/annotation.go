@@ -26,11 +26,14 @@ const maxAnnotation = 1 << 20
 func (e *Engine) Annotate(buildID string, a Annotation, appendBody bool) (Annotation, error) {
 	return query(e, e.findBuildByID, buildID, func(b *build) (Annotation, error) {
 		a.Context = cmp.Or(a.Context, "default")
+		at := slices.IndexFunc(b.Annotations, func(have Annotation) bool { return have.Context == a.Context })
+		if at >= 0 && appendBody {
+			a.Body = b.Annotations[at].Body + a.Body
+		}
 		if err := checkAnnotation(&a); err != nil {
 			return Annotation{}, err
 		}
 		now := e.now()
-		at := slices.IndexFunc(b.Annotations, func(have Annotation) bool { return have.Context == a.Context })
 		if at < 0 {
 			a.ID, a.CreatedAt, a.UpdatedAt = newID(), now, now
 			a.Priority = cmp.Or(a.Priority, 3)
@@ -39,12 +42,6 @@ func (e *Engine) Annotate(buildID string, a Annotation, appendBody bool) (Annota
 			return a, nil
 		}
 		have := &b.Annotations[at]
-		if appendBody {
-			a.Body = have.Body + a.Body
-		}
-		if len(a.Body) > maxAnnotation {
-			return Annotation{}, Refuse(Invalid, "annotation body: got %d bytes, want at most %d", len(a.Body), maxAnnotation)
-		}
 		have.Body, have.JobID, have.UpdatedAt = a.Body, a.JobID, now
 		have.Style = cmp.Or(a.Style, have.Style)
 		if a.Priority != 0 {

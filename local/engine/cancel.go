@@ -52,9 +52,5 @@ func (e *Engine) CancelStep(buildID, step string) (string, error) {
 // cancelOnFailing cancels the jobs with cancel_on_build_failing once their build
 // fails.
 func (e *Engine) cancelOnFailing(b *build) {
-	for _, j := range slices.Clone(b.jobs) {
-		if j.Step != nil && j.Step.CancelOnBuildFailing && !j.State.Finished() {
-			e.cancelJob(j)
-		}
-	}
+	e.cancelJobs(slices.DeleteFunc(slices.Clone(b.jobs), func(j *job) bool { return !j.Step.CancelOnBuildFailing }))
 }

@@ -197,12 +197,8 @@ func (e *Engine) JobByToken(token string) (Job, bool) {
 // job it has got the same answer lost: it gets it again.
 func (e *Engine) Accept(agentID, jobID string) (Accepted, error) {
 	return query(e, e.findJob, jobID, func(j *job) (Accepted, error) {
-		switch {
-		case j.agent == nil || j.agent.ID != agentID || !j.State.Held():
+		if j.agent == nil || j.agent.ID != agentID || !j.State.Held() {
 			return Accepted{}, Refuse(Invalid, "Job is %s, not assigned to this agent", j.State)
-		case j.State != JobAssigned:
-			j.heardAt = e.now()
-			return Accepted{Job: j.snapshot(), Env: e.jobEnv(j, j.agent), Token: j.token}, nil
 		}
 		return e.accept(j), nil
 	})
@@ -219,8 +215,7 @@ func (e *Engine) Acquire(agentID, jobID string) (Accepted, error) {
 		case j.State == JobWaiting || j.State == JobLimited:
 			return Accepted{}, Refuse(Locked, "Job is %s", j.State)
 		case j.agent == a && j.State.Held() && j.State != JobAssigned: // the answer was lost
-			j.heardAt = e.now()
-			return Accepted{Job: j.snapshot(), Env: e.jobEnv(j, j.agent), Token: j.token}, nil
+			return e.accept(j), nil
 		case j.State != JobScheduled || a.job != nil:
 			return Accepted{}, Refuse(Invalid, "Job is %s and cannot be acquired", j.State)
 		}
@@ -230,13 +225,14 @@ func (e *Engine) Acquire(agentID, jobID string) (Accepted, error) {
 }
 
 func (e *Engine) accept(j *job) Accepted {
-	j.AcceptedAt = e.now()
-	j.heardAt = j.AcceptedAt
-	j.token = NewToken("bkaj_")
-	e.tokens[j.token] = j
-	env := e.jobEnv(j, j.agent)
-	e.setJob(j, JobAccepted)
-	return Accepted{Job: j.snapshot(), Env: env, Token: j.token}
+	j.heardAt = e.now()
+	if j.State == JobAssigned {
+		j.AcceptedAt = j.heardAt
+		j.token = NewToken("bkaj_")
+		e.tokens[j.token] = j
+		e.setJob(j, JobAccepted)
+	}
+	return Accepted{Job: j.snapshot(), Env: e.jobEnv(j, j.agent), Token: j.token}
 }
 
 // Start notes that an accepted job's process is about to begin. Said again of a
