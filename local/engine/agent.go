@@ -220,15 +220,8 @@ func (e *Engine) Stopping(agentID string) error {
 	})
 }
 
-// PauseAgent keeps new jobs from an agent, ResumeAgent ends that.
-func (e *Engine) PauseAgent(agentID, note string) error {
-	return e.setPaused(agentID, true, note)
-}
-
-// ResumeAgent undoes [Engine.PauseAgent].
-func (e *Engine) ResumeAgent(agentID string) error { return e.setPaused(agentID, false, "") }
-
-func (e *Engine) setPaused(agentID string, paused bool, note string) error {
+// SetAgentPaused keeps new jobs from an agent, or ends that.
+func (e *Engine) SetAgentPaused(agentID string, paused bool, note string) error {
 	return change(e, e.findAgent, agentID, func(a *agent) error {
 		switch {
 		case a.State != AgentConnected:

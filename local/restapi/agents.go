@@ -46,9 +46,9 @@ func (c *call) pauseAgent() error {
 	if err := c.check(f); err != nil {
 		return err
 	}
-	return c.noContent(c.engine.PauseAgent(c.r.PathValue("agent"), note))
+	return c.noContent(c.engine.SetAgentPaused(c.r.PathValue("agent"), true, note))
 }
 
 func (c *call) resumeAgent() error {
-	return c.noContent(c.engine.ResumeAgent(c.r.PathValue("agent")))
+	return c.noContent(c.engine.SetAgentPaused(c.r.PathValue("agent"), false, ""))
 }
