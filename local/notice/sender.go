@@ -74,7 +74,6 @@ type Sender struct {
 	pending     chan delivery
 	workers     sync.WaitGroup
 	done        chan struct{} // closed when all goroutines have ended
-	closeOnce   sync.Once
 
 	mu    sync.Mutex
 	stats Stats
@@ -196,7 +195,7 @@ func (s *Sender) Stats() Stats {
 // drops the rest. It returns ctx's error when something may have been dropped
 // for that. Every goroutine has ended when it returns.
 func (s *Sender) Close(ctx context.Context) error {
-	s.closeOnce.Do(s.stopReading)
+	s.stopReading()
 	var err error
 	select {
 	case <-s.done:
