@@ -19,21 +19,16 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gpu-mode/kbgen/local/blob"
 	"github.com/gpu-mode/kbgen/local/engine"
 )
-
-// Links makes the URLs of artifact bytes, as blob.Store does.
-type Links interface {
-	UploadForm(id string) string
-	DownloadURL(id string) string
-}
 
 // Options configure an [API]. Zero fields take the defaults named.
 type Options struct {
 	RegistrationToken string // of `buildkite-agent start --token`; without one no agent can register
 
 	// Links are those for a caller whose request named host; required.
-	Links func(host string) Links
+	Links func(host string) blob.Links
 
 	HeartbeatInterval int // told to agents, whole seconds, 60: an agent that reads 0 panics
 
@@ -56,7 +51,7 @@ type Options struct {
 type API struct {
 	engine *engine.Engine
 	opts   Options
-	issuer issuer
+	issuer func() (issuer, error) // made when a token or its key is asked for
 	mux    *http.ServeMux
 	life   context.Context // of streams
 	end    context.CancelFunc
@@ -78,6 +73,7 @@ func New(e *engine.Engine, opts Options) *API {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	a := &API{
 		engine: e, opts: opts, mux: http.NewServeMux(),
+		issuer:  sync.OnceValues(newIssuer),
 		uploads: map[string]error{},
 		batches: map[string]artifactReply{},
 		updates: map[string]struct{}{},

@@ -76,7 +76,7 @@ func newRigWith(t *testing.T, eo engine.Options, c *clock, opts Options) *rig {
 	blobServer := httptest.NewServer(w.blob)
 	t.Cleanup(blobServer.Close)
 	w.blob.SetBase(strings.Replace(blobServer.URL, "127.0.0.1", "localhost", 1))
-	opts.RegistrationToken, opts.Links = regToken, func(string) Links { return w.blob.At("") }
+	opts.RegistrationToken, opts.Links = regToken, func(string) blob.Links { return w.blob.At("") }
 	w.api = New(e, opts)
 	server := httptest.NewServer(w.api)
 	t.Cleanup(server.Close)

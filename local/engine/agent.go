@@ -180,7 +180,7 @@ func (e *Engine) retire(a *agent, state ConnectionState) {
 		if j.State == JobAssigned {
 			e.unassign(j)
 		} else {
-			e.finish(j, Finish{ExitStatus: -1, FinishedAt: e.now()})
+			e.finish(j, Finish{ExitStatus: -1})
 		}
 	}
 	a.wake()

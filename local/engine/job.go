@@ -130,7 +130,6 @@ type Finish struct {
 	ExitStatus   int
 	Signal       string
 	SignalReason string
-	FinishedAt   time.Time
 	ChunksFailed int
 	LeaveAgent   bool // ignore_agent_in_dispatches
 }
@@ -237,7 +236,7 @@ func (e *Engine) accept(j *job) Accepted {
 
 // Start notes that an accepted job's process is about to begin. Said again of a
 // job that has started, it changes nothing.
-func (e *Engine) Start(jobID string, at time.Time) error {
+func (e *Engine) Start(jobID string) error {
 	return change(e, e.findJob, jobID, func(j *job) error {
 		switch {
 		case j.State.Held() && !j.StartedAt.IsZero():

@@ -42,7 +42,7 @@ func judged(w *rig) engine.Build {
 	j := w.start(cpu)
 	w.log(j, "--- Testing\r\n\x1b[31mwrong\x1b[0m\r\n")
 	w.upload(j, "out/result.json", 1240)
-	w.ok(w.engine.FinishJob(j.ID, engine.Finish{ExitStatus: -1, Signal: "SIGKILL", SignalReason: "agent_stop", FinishedAt: w.engine.Now()}))
+	w.ok(w.engine.FinishJob(j.ID, engine.Finish{ExitStatus: -1, Signal: "SIGKILL", SignalReason: "agent_stop"}))
 	return must[engine.Build](w.t)(w.engine.Build("kernelbot", b.Number))
 }
 
