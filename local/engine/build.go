@@ -115,7 +115,7 @@ type build struct {
 	Build // Jobs is empty here, see ordered
 
 	pipeline *pipeline
-	root     *scope           // steps in order
+	nodes    []*node          // steps in order, those of groups in their group
 	keys     map[string]*node // every step key of the build
 	jobs     []*job           // in creation order
 	uploads  map[string]error // by job and uuid, so that a repeated upload is applied once
@@ -144,7 +144,7 @@ func (b *build) snapshot() Build {
 // ordered returns the build's jobs in the order of their steps.
 func (b *build) ordered() []*job {
 	out := make([]*job, 0, len(b.jobs))
-	for _, n := range withChildren(b.root.nodes) {
+	for _, n := range withChildren(b.nodes) {
 		out = append(out, n.jobs...)
 	}
 	return out

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"maps"
 )
 
 // CreateBuild starts a build of a pipeline.
@@ -37,7 +36,6 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 			RebuiltFrom: in.rebuiltFrom, CreatedAt: now, ScheduledAt: now,
 		},
 		pipeline: p,
-		root:     &scope{},
 		keys:     map[string]*node{},
 		uploads:  map[string]error{},
 	}
@@ -49,9 +47,7 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 		b.TriggeredFrom = &Trigger{BuildID: from.BuildID, Pipeline: from.Pipeline, Number: from.Number}
 		b.depth = from.build.depth + 1
 	}
-	env := cloneMap(p.Env)
-	maps.Copy(env, b.Env)
-	doc, err := parseConfiguration(p.Configuration, e.interpolation(b, env))
+	doc, err := parseConfiguration(p.Configuration, e.backendEnv(b))
 	if err != nil {
 		return nil, Refuse(Invalid, "%v", err)
 	}

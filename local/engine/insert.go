@@ -36,7 +36,7 @@ func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []
 	vars := e.conditionVars(b)
 	var nodes []*node
 	for _, s := range doc.Steps {
-		n, err := in.node(b.root, s, vars, "")
+		n, err := in.node(nil, s, vars, "")
 		if err != nil {
 			return err
 		}
@@ -45,12 +45,12 @@ func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []
 	for _, n := range dropped {
 		e.forget(b, n)
 	}
-	at := len(b.root.nodes)
+	at := len(b.nodes)
 	if uploader != nil {
 		at = b.behind(uploader.node)
 		uploader.node.uploaded = append(uploader.node.uploaded, nodes...)
 	}
-	b.root.nodes = slices.Insert(b.root.nodes, at, nodes...)
+	b.nodes = slices.Insert(b.nodes, at, nodes...)
 	for _, n := range withChildren(nodes) {
 		in.adopt(n)
 	}
@@ -96,21 +96,17 @@ func describeStep(s *steps.Step) string {
 // behind returns the index in the build's top scope for steps that n uploads:
 // behind n, or the group that n lies in, and all that it has uploaded so far.
 func (b *build) behind(n *node) int {
-	if owner := n.group(); owner != nil {
-		n = owner
-	}
-	at := slices.Index(b.root.nodes, n)
+	n = cmp.Or(n.parent, n)
+	at := slices.Index(b.nodes, n)
 	var deepest func(n *node)
 	deepest = func(n *node) {
-		at = max(at, slices.Index(b.root.nodes, n))
+		at = max(at, slices.Index(b.nodes, n))
 		for _, u := range n.uploaded {
 			deepest(u)
 		}
-		if n.children != nil {
-			for _, child := range n.children.nodes {
-				for _, u := range child.uploaded {
-					deepest(u)
-				}
+		for _, child := range n.children {
+			for _, u := range child.uploaded {
+				deepest(u)
 			}
 		}
 	}
@@ -130,8 +126,8 @@ type insertion struct {
 
 // node makes a step's node and those inside it. excluded is why its group does
 // not take part, if so.
-func (in *insertion) node(s *scope, def *steps.Step, vars condition.Vars, excluded string) (*node, error) {
-	n := &node{id: newID(), def: def, scope: s, label: def.Label, excluded: excluded}
+func (in *insertion) node(parent *node, def *steps.Step, vars condition.Vars, excluded string) (*node, error) {
+	n := &node{id: newID(), def: def, parent: parent, label: def.Label, excluded: excluded}
 	if in.uploader != nil {
 		n.uploader = in.uploader.node
 	}
@@ -146,13 +142,12 @@ func (in *insertion) node(s *scope, def *steps.Step, vars condition.Vars, exclud
 	if def.Kind != steps.Group {
 		return n, nil
 	}
-	n.children = &scope{owner: n}
 	for _, inner := range def.Steps {
-		child, err := in.node(n.children, inner, vars, n.excluded)
+		child, err := in.node(n, inner, vars, n.excluded)
 		if err != nil {
 			return nil, err
 		}
-		n.children.nodes = append(n.children.nodes, child)
+		n.children = append(n.children, child)
 	}
 	return n, nil
 }
@@ -248,7 +243,7 @@ func (in *insertion) job(n *node, kind string, index int) *job {
 		j.Step, j.HostImage = def.OnHost()
 	}
 	j.Timeout = def.Timeout / time.Minute * e.opts.Minute
-	if group := n.group(); group != nil {
+	if group := n.parent; group != nil {
 		j.GroupID, j.GroupKey, j.GroupLabel = group.id, group.def.Key, group.def.Label
 	}
 	if kind == TypeScript {

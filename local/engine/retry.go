@@ -91,15 +91,15 @@ func (e *Engine) manualRetry(j *job) (*job, error) {
 // reopen lets the steps that were waiting_failed wait again.
 func (e *Engine) reopen(b *build, n *node) {
 	n.state, n.failed = nodeOpen, false
-	if g := n.group(); g != nil {
+	if g := n.parent; g != nil {
 		g.state, g.failed = nodeWaiting, false
 	}
-	for _, m := range withChildren(b.root.nodes) {
+	for _, m := range withChildren(b.nodes) {
 		if !slices.ContainsFunc(m.jobs, func(j *job) bool { return j.State == JobWaitingFailed }) {
 			continue
 		}
 		m.state, m.failed = nodeWaiting, false
-		if g := m.group(); g != nil {
+		if g := m.parent; g != nil {
 			g.state, g.failed = nodeWaiting, false
 		}
 		for _, j := range m.jobs {

@@ -19,8 +19,7 @@ func (in *insertion) selects(n *node) bool {
 	if len(selected) == 0 || in.uploader == nil || n.def.Kind == steps.Wait || n.def.Kind == steps.Group {
 		return true
 	}
-	owner := n.group()
-	return names(selected, n.def) || owner != nil && names(selected, owner.def)
+	return names(selected, n.def) || n.parent != nil && names(selected, n.parent.def)
 }
 
 // acceptsSelection refuses a first upload of which nothing is selected.

@@ -7,20 +7,14 @@ import (
 	"github.com/gpu-mode/kbgen/local/steps"
 )
 
-// A scope is a list of steps that wait steps divide: a build, or one group.
-type scope struct {
-	nodes []*node
-	owner *node // the group; nil for the build
-}
-
 // A node is one step of a build.
 type node struct {
 	id       string // UUID, BUILDKITE_STEP_ID
 	def      *steps.Step
-	scope    *scope
-	children *scope // of a group
-	jobs     []*job // every attempt, in creation order
-	uploader *node  // the step whose job uploaded this one
+	parent   *node   // the group it lies in; nil outside of groups
+	children []*node // of a group
+	jobs     []*job  // every attempt, in creation order
+	uploader *node   // the step whose job uploaded this one
 	uploaded []*node
 
 	state    nodeState
@@ -38,9 +32,6 @@ const (
 	nodeOpen                     // its jobs may run
 	nodeSettled
 )
-
-// group returns the group the node lies in, nil outside of groups.
-func (n *node) group() *node { return n.scope.owner }
 
 // latest returns the attempts that no retry has replaced.
 func (n *node) latest() []*job {
@@ -103,10 +94,7 @@ func (n *node) outcome() string {
 func withChildren(nodes []*node) []*node {
 	var out []*node
 	for _, n := range nodes {
-		out = append(out, n)
-		if n.children != nil {
-			out = append(out, n.children.nodes...)
-		}
+		out = append(append(out, n), n.children...)
 	}
 	return out
 }
@@ -116,7 +104,7 @@ func (b *build) step(step string) (*node, error) {
 	if n, ok := b.keys[step]; ok && step != "" {
 		return n, nil
 	}
-	for _, n := range withChildren(b.root.nodes) {
+	for _, n := range withChildren(b.nodes) {
 		if n.id == step {
 			return n, nil
 		}
