@@ -157,7 +157,7 @@ func (s *Server) assemble(blobs net.Addr) error {
 			return err
 		}
 	}
-	s.blob = blob.New(s.Engine, []byte(engine.NewToken("")), nil)
+	s.blob = blob.New(s.Engine, []byte(engine.NewToken("")))
 	_, port, err := net.SplitHostPort(blobs.String())
 	if err != nil {
 		return err

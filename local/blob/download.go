@@ -18,7 +18,7 @@ func (s *Store) download(w http.ResponseWriter, r *http.Request) error {
 	if !s.signed(query.Get("signature"), "download", id, expires) {
 		return engine.Refuse(http.StatusForbidden, "the signature of this link is wrong")
 	}
-	if until, err := strconv.ParseInt(expires, 10, 64); err != nil || s.now().Unix() >= until {
+	if until, err := strconv.ParseInt(expires, 10, 64); err != nil || s.engine.Now().Unix() >= until {
 		return engine.Refuse(http.StatusForbidden, "this link has expired")
 	}
 	a, err := s.engine.Artifact(id)

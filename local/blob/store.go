@@ -34,20 +34,15 @@ const FileField = "file"
 type Store struct {
 	engine *engine.Engine
 	secret []byte
-	now    func() time.Time
 	base   atomic.Pointer[string]
 	leaks  atomic.Int64
 	mux    *http.ServeMux
 }
 
-// New makes a store. secret signs links, at least 16 random bytes; now is the
-// clock they expire by, time.Now when nil. Call [Store.SetBase] before any
-// link is asked for.
-func New(e *engine.Engine, secret []byte, now func() time.Time) *Store {
-	if now == nil {
-		now = time.Now
-	}
-	s := &Store{engine: e, secret: secret, now: now, mux: http.NewServeMux()}
+// New makes a store. secret signs links, at least 16 random bytes; they expire by
+// the engine's clock. Call [Store.SetBase] before any link is asked for.
+func New(e *engine.Engine, secret []byte) *Store {
+	s := &Store{engine: e, secret: secret, mux: http.NewServeMux()}
 	s.SetBase("")
 	s.mux.HandleFunc("POST /upload/{id}/{signature}", serve(s.uploadForm))
 	s.mux.HandleFunc("GET /artifacts/{id}", serve(s.download)) // and HEAD
@@ -90,7 +85,7 @@ func (l Links) UploadForm(id string) string {
 
 // DownloadURL is where an artifact can be fetched for [LinkLife] from now.
 func (l Links) DownloadURL(id string) string {
-	expires := strconv.FormatInt(l.store.now().Add(LinkLife).Unix(), 10)
+	expires := strconv.FormatInt(l.store.engine.Now().Add(LinkLife).Unix(), 10)
 	return l.base + "/artifacts/" + url.PathEscape(id) +
 		"?expires=" + expires + "&signature=" + l.store.sign("download", id, expires)
 }
