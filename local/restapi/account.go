@@ -54,6 +54,6 @@ type quota struct {
 func (c *call) rateLimit() error {
 	r := c.meter.organization()
 	rest := quota{Limit: r.limit, Current: r.current, Reset: r.reset, ResetAt: c.view.Time(r.end), Enforced: c.meter.enforced}
-	graphQL := quota{Limit: 20_000, Reset: 300, ResetAt: c.view.Time(c.opts.Now().Add(5 * time.Minute))}
+	graphQL := quota{Limit: 20_000, Reset: 300, ResetAt: c.view.Time(c.engine.Now().Add(5 * time.Minute))}
 	return c.ok(map[string]any{"scopes": map[string]quota{"rest": rest, "graphql": graphQL}})
 }

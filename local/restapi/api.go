@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/gpu-mode/kbgen/local/document"
 	"github.com/gpu-mode/kbgen/local/engine"
@@ -37,8 +36,7 @@ type Options struct {
 	// a limit of [Unlimited].
 	RateLimits *Limits
 
-	Now    func() time.Time // the engine's
-	Logger *slog.Logger     // gets one line per request at debug level; may be nil
+	Logger *slog.Logger // gets one line per request at debug level; may be nil
 }
 
 // A Blob names the place an artifact's bytes are fetched from, on another
@@ -70,15 +68,12 @@ type api struct {
 
 // New returns the handler of everything below /v2/.
 func New(e *engine.Engine, opts Options) http.Handler {
-	if opts.Now == nil {
-		opts.Now = e.Now
-	}
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	a := &api{
 		engine:   e,
 		opts:     opts,
 		tokens:   credentials(opts.Tokens),
-		meter:    newMeter(opts.RateLimits, opts.Now),
+		meter:    newMeter(opts.RateLimits, e.Now),
 		mux:      http.NewServeMux(),
 		settings: map[string]pipelineSettings{},
 	}

@@ -1,12 +1,13 @@
 package restapi
 
 import (
+	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -127,49 +128,24 @@ func (c *call) logJSON(file io.Reader, size int64, url string) error {
 	if _, err := fmt.Fprintf(c.w, `{"url":%s,"content":"`, quoted); err != nil {
 		return c.sent(err)
 	}
-	content := &stringBody{w: c.w}
-	if _, err := io.CopyN(content, file, size); err != nil {
-		return c.sent(err)
-	}
-	_, err = fmt.Fprintf(c.w, `%s","size":%d,"header_times":[]}`, escape(content.tail), size)
-	return c.sent(err)
-}
-
-// A stringBody writes what lies between the quotes of a JSON string. A rune
-// that a write ends in waits for the next.
-type stringBody struct {
-	w    io.Writer
-	tail []byte
-}
-
-func (s *stringBody) Write(p []byte) (int, error) {
-	data := append(slices.Clip(s.tail), p...)
-	whole := len(data) - openRune(data)
-	s.tail = slices.Clone(data[whole:])
-	if _, err := s.w.Write(escape(data[:whole])); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
-
-// openRune is how many bytes at the end of data begin a rune that is longer.
-func openRune(data []byte) int {
-	for n := 1; n <= min(utf8.UTFMax-1, len(data)); n++ {
-		end := data[len(data)-n:]
-		if utf8.RuneStart(end[0]) {
-			if utf8.FullRune(end) {
-				return 0
+	in := bufio.NewReader(io.LimitReader(file, size))
+	var text []byte
+	for err == nil {
+		var r rune
+		if r, _, err = in.ReadRune(); err == nil {
+			text = utf8.AppendRune(text, r)
+		}
+		if err != nil || len(text) >= 32<<10 {
+			quoted, _ := json.Marshal(string(text)) // any string can be written
+			if _, err := c.w.Write(quoted[1 : len(quoted)-1]); err != nil {
+				return c.sent(err)
 			}
-			return n
+			text = text[:0]
 		}
 	}
-	return 0
-}
-
-func escape(data []byte) []byte {
-	quoted, err := json.Marshal(string(data))
-	if err != nil {
-		return nil // never: any string can be written
+	if !errors.Is(err, io.EOF) {
+		return c.sent(err)
 	}
-	return quoted[1 : len(quoted)-1]
+	_, err = fmt.Fprintf(c.w, `","size":%d,"header_times":[]}`, size)
+	return c.sent(err)
 }
