@@ -107,8 +107,7 @@ func (v *View) Build(b engine.Build, fields BuildFields) Build {
 		}
 	}
 	if fields.Jobs {
-		jobs := v.jobs(b.Jobs, fields)
-		out.Jobs = &jobs
+		out.Jobs = new(v.jobs(b.Jobs, fields))
 	}
 	if fields.Counts {
 		out.JobStateCounts = countStates(b.Jobs)

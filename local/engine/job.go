@@ -66,7 +66,7 @@ type Job struct {
 	GroupID    string
 	GroupKey   string
 	GroupLabel string
-	Step       *steps.Step // the definition
+	Step       *steps.Step // the definition, never nil
 	StepJSON   json.RawMessage
 
 	State        JobState

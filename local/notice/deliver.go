@@ -40,19 +40,16 @@ func (s *Sender) body(ev engine.Event) ([]byte, error) {
 	view.OldTimes = true
 	out := payload{Event: ev.Name}
 	if ev.Build != nil {
-		build := view.Build(*ev.Build, document.BuildFields{})
-		out.Build, out.Sender = &build, view.Person(ev.Build.Creator)
+		out.Build, out.Sender = new(view.Build(*ev.Build, document.BuildFields{})), view.Person(ev.Build.Creator)
 		if p, err := s.engine.Pipeline(ev.Build.Pipeline); err == nil { // it may be gone
 			out.Pipeline = view.Pipeline(p)
 		}
 	}
 	if ev.Job != nil {
-		job := view.Job(*ev.Job)
-		out.Job = &job
+		out.Job = new(view.Job(*ev.Job))
 	}
 	if ev.Agent != nil {
-		agent := view.Agent(*ev.Agent)
-		out.Agent = &agent
+		out.Agent = new(view.Agent(*ev.Agent))
 	}
 	return json.Marshal(out)
 }

@@ -58,7 +58,7 @@ func (p *pages) unblockJob(r *http.Request, b *engine.Build) (string, error) {
 	}
 	for i := range b.Jobs {
 		j := &b.Jobs[i]
-		if j.ID != r.PathValue("job") || j.Step == nil {
+		if j.ID != r.PathValue("job") {
 			continue
 		}
 		answers := map[string][]string{}
@@ -100,9 +100,6 @@ const fewOptions = 6
 
 func (p *pages) manual(j *engine.Job, acts bool) *manual {
 	m := &manual{Submit: "Continue", By: text.Line(j.Unblocker.Name, 100), At: p.moment(j.UnblockedAt)}
-	if j.Step == nil {
-		return m
-	}
 	m.Prompt = withEmoji(text.Shorten(text.Lines(j.Step.Prompt), 1000))
 	if j.Step.Submit != "" {
 		m.Submit = withEmoji(text.Line(j.Step.Submit, 100))

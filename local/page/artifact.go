@@ -144,14 +144,8 @@ func imageType(data []byte) string {
 }
 
 func isText(data []byte, complete bool) bool {
-	if !complete && len(data) > utf8.UTFMax {
-		data = data[:len(data)-utf8.UTFMax] // a character may be cut
-		for len(data) > 0 && !utf8.RuneStart(data[len(data)-1]) {
-			data = data[:len(data)-1]
-		}
-		if len(data) > 0 && data[len(data)-1] >= utf8.RuneSelf {
-			data = data[:len(data)-1]
-		}
+	for n := 1; !complete && n < utf8.UTFMax && !utf8.Valid(data); n++ {
+		data = data[:len(data)-1] // a character may be cut
 	}
 	return utf8.Valid(data) && bytes.IndexByte(data, 0) < 0
 }

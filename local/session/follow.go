@@ -220,7 +220,7 @@ func (f *Follower) withoutCheckout(pipeline string) bool {
 
 // prompt is what a block step asks.
 func prompt(j *engine.Job) string {
-	if j.Step == nil || j.Step.Prompt == "" {
+	if j.Step.Prompt == "" {
 		return ""
 	}
 	return ": " + j.Step.Prompt
