@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/local/steps"
 )
 
 // A ConnectionState is an agent's state as REST v2 spells it.
@@ -94,7 +96,7 @@ func (e *Engine) Register(info AgentInfo) (Agent, string, error) {
 	a := &agent{token: NewToken("bkaa_")}
 	a.AgentInfo = info
 	a.ID, a.CreatedAt, a.LastSeen = newID(), e.now(), e.now()
-	a.Queue = queueOf(info.Tags)
+	a.Queue = steps.QueueOf(info.Tags)
 	a.State = AgentNeverConnected
 	e.queue(a.Queue)
 	e.agents[a.ID] = a

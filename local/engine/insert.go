@@ -216,8 +216,8 @@ func (in *insertion) variant(n *node, v *steps.Variant) {
 	if in.build.OnHost {
 		j.Step, j.HostImage = v.Step.OnHost()
 	}
-	j.Rules = withQueue(v.Step.Agents, in.agents)
-	j.Queue = queueOf(j.Rules)
+	j.Rules = steps.Rules(v.Step.Agents, in.agents)
+	j.Queue = steps.QueueOf(j.Rules)
 	in.engine.queue(j.Queue)
 	if v.Skip.On && !j.State.Finished() {
 		in.engine.leaveGroup(j)
@@ -247,8 +247,8 @@ func (in *insertion) job(n *node, kind string, index int) *job {
 		j.GroupID, j.GroupKey, j.GroupLabel = group.id, group.def.Key, group.def.Label
 	}
 	if kind == TypeScript {
-		j.Rules = withQueue(def.Agents, in.agents)
-		j.Queue = queueOf(j.Rules)
+		j.Rules = steps.Rules(def.Agents, in.agents)
+		j.Queue = steps.QueueOf(j.Rules)
 		if def.Variants == nil { // tokens of a matrix are no queue
 			e.queue(j.Queue)
 		}
@@ -269,29 +269,6 @@ func (in *insertion) job(n *node, kind string, index int) *job {
 		j.State = JobBroken
 	}
 	return j
-}
-
-// withQueue returns a step's query rules: its own, or the document's, with
-// the default queue when they name none.
-func withQueue(own, document []string) []string {
-	rules := own
-	if rules == nil {
-		rules = document
-	}
-	rules = slices.Clone(rules)
-	if !slices.ContainsFunc(rules, func(r string) bool { return strings.HasPrefix(r, "queue=") }) {
-		rules = append(rules, "queue=default")
-	}
-	return rules
-}
-
-func queueOf(rules []string) string {
-	for _, r := range rules {
-		if name, ok := strings.CutPrefix(r, "queue="); ok {
-			return name
-		}
-	}
-	return "default"
 }
 
 // branchMatches applies a step's branches: any pattern must match, and none

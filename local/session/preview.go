@@ -70,14 +70,7 @@ func (p Preview) Print(ctx context.Context, out io.Writer, pipeline []byte) erro
 func listStep(w *tabwriter.Writer, s *steps.Step, doc *steps.Document, vars map[string]string) {
 	queue, jobs := "-", "-"
 	if s.Kind == steps.Command {
-		queue, jobs = "default", fmt.Sprint(max(1, s.Parallelism, len(s.Variants)))
-		rules := s.Agents
-		if rules == nil {
-			rules = doc.Agents
-		}
-		if at := slices.IndexFunc(rules, func(r string) bool { return strings.HasPrefix(r, "queue=") }); at >= 0 {
-			queue = strings.TrimPrefix(rules[at], "queue=")
-		}
+		queue, jobs = steps.QueueOf(steps.Rules(s.Agents, doc.Agents)), fmt.Sprint(max(1, s.Parallelism, len(s.Variants)))
 	}
 	after := "-"
 	if len(s.DependsOn) > 0 {

@@ -11,6 +11,8 @@ package steps
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -113,6 +115,30 @@ func (d *Document) Jobs() int {
 		n += max(1, s.Parallelism, len(s.Variants))
 	}
 	return n
+}
+
+// Rules returns a step's query rules: its own, or the document's, with the
+// default queue when they name none.
+func Rules(own, document []string) []string {
+	rules := own
+	if rules == nil {
+		rules = document
+	}
+	rules = slices.Clone(rules)
+	if !slices.ContainsFunc(rules, func(r string) bool { return strings.HasPrefix(r, "queue=") }) {
+		rules = append(rules, "queue=default")
+	}
+	return rules
+}
+
+// QueueOf returns the queue that rules or an agent's tags name.
+func QueueOf(rules []string) string {
+	for _, r := range rules {
+		if name, ok := strings.CutPrefix(r, "queue="); ok {
+			return name
+		}
+	}
+	return "default"
 }
 
 // named adds the step's own name to an error's path.
