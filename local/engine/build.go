@@ -125,7 +125,7 @@ type build struct {
 	depth     int    // how many builds triggered each other before this one
 	commit    string // resolved by the first checkout, from its meta-data
 	canceling bool
-	waiters   chan struct{} // closed at the next change of state
+	changed   chan struct{} // closed at the next change of state
 }
 
 // snapshot copies the build and its jobs.
@@ -222,7 +222,7 @@ func (e *Engine) Wait(ctx context.Context, buildID string) (Build, error) {
 			defer e.mu.Unlock()
 			return b.snapshot(), nil
 		}
-		changed := b.changed()
+		changed := b.changed
 		e.mu.Unlock()
 		select {
 		case <-changed:
@@ -232,18 +232,8 @@ func (e *Engine) Wait(ctx context.Context, buildID string) (Build, error) {
 	}
 }
 
-// changed returns a channel that is closed at the build's next change of state.
-func (b *build) changed() <-chan struct{} {
-	if b.waiters == nil {
-		b.waiters = make(chan struct{})
-	}
-	return b.waiters
-}
-
 // wake ends the wait of all who wait in [Engine.Wait] for a change of the build.
 func (b *build) wake() {
-	if b.waiters != nil {
-		close(b.waiters)
-		b.waiters = nil
-	}
+	close(b.changed)
+	b.changed = make(chan struct{})
 }

@@ -38,6 +38,7 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 		pipeline: p,
 		keys:     map[string]*node{},
 		uploads:  map[string]error{},
+		changed:  make(chan struct{}),
 	}
 	b.Env, b.MetaData = cloneMap(in.Env), cloneMap(in.MetaData)
 	b.Commit, b.Branch, b.Source = cmp.Or(in.Commit, "HEAD"), cmp.Or(in.Branch, p.DefaultBranch), cmp.Or(in.Source, "api")

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -65,7 +66,6 @@ type Stats struct {
 type Sender struct {
 	engine *engine.Engine
 	opts   Options
-	wanted map[string]bool
 	sub    *engine.Subscription
 
 	stopReading context.CancelFunc // the subscription is read to its end, then left
@@ -95,12 +95,6 @@ func Start(e *engine.Engine, opts Options) (*Sender, error) {
 		return nil, err
 	}
 	s := &Sender{engine: e, opts: opts, sub: e.Subscribe(), pending: make(chan delivery, opts.Backlog), done: make(chan struct{})}
-	if opts.Events != nil {
-		s.wanted = map[string]bool{}
-		for _, name := range opts.Events {
-			s.wanted[name] = true
-		}
-	}
 	reading, stopReading := context.WithCancel(context.Background())
 	s.stopReading = stopReading
 	s.sending, s.stopSending = context.WithCancel(context.Background())
@@ -150,7 +144,7 @@ func (s *Sender) read(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if strings.HasPrefix(ev.Name, "kblocal.") || s.wanted != nil && !s.wanted[ev.Name] {
+		if strings.HasPrefix(ev.Name, "kblocal.") || s.opts.Events != nil && !slices.Contains(s.opts.Events, ev.Name) {
 			continue
 		}
 		plan := s.opts.Plan(ev.Name)

@@ -66,12 +66,7 @@ func (c *call) getBuild(b engine.Build) error {
 	q := c.r.URL.Query()
 	fields := buildFields(q)
 	fields.Counts = true
-	if states := list(q, "job_states"); states != nil {
-		fields.JobStates = map[string]bool{}
-		for _, s := range states {
-			fields.JobStates[s] = true
-		}
-	}
+	fields.JobStates = list(q, "job_states")
 	return c.ok(c.view.Build(b, fields))
 }
 

@@ -36,7 +36,6 @@ type Follower struct {
 	out    io.Writer
 	sub    *engine.Subscription
 	show   Shown
-	plain  bool // no colours
 
 	mu   sync.Mutex
 	jobs map[string]*tail
@@ -52,7 +51,8 @@ type tail struct {
 
 // NewFollower subscribes at once, so that nothing from now on is missed.
 func NewFollower(e *engine.Engine, out io.Writer, show Shown) *Follower {
-	f := &Follower{engine: e, out: out, sub: e.Subscribe(), show: show, plain: show.Plain || !terminal(out), jobs: map[string]*tail{}, over: map[string]bool{}}
+	show.Plain = show.Plain || !terminal(out)
+	f := &Follower{engine: e, out: out, sub: e.Subscribe(), show: show, jobs: map[string]*tail{}, over: map[string]bool{}}
 	f.idle = sync.NewCond(&f.mu)
 	return f
 }
@@ -200,7 +200,7 @@ func (f *Follower) log(ev engine.Event, last bool) {
 // colours. Time stamps of the agent and whatever else is not text vanish.
 func (f *Follower) logLine(ev engine.Event, line []byte) {
 	clean := text.Coloured
-	if f.plain {
+	if f.show.Plain {
 		clean = text.Lines
 	}
 	if noRepository.Match(line) && f.withoutCheckout(ev.Build.Pipeline) {

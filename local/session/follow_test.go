@@ -23,7 +23,7 @@ func TestLogLinesLeaveTextAndColours(t *testing.T) {
 	} {
 		for _, plain := range []bool{false, true} {
 			var out bytes.Buffer
-			f := &Follower{out: &out, plain: plain, show: Shown{One: true}}
+			f := &Follower{out: &out, show: Shown{One: true, Plain: plain}}
 			f.logLine(engine.Event{Build: &engine.Build{}, Job: &engine.Job{Label: "a\x1b[2Jb\u009bm", Step: &steps.Step{}}}, []byte(tt.line))
 			want := "[ab] " + tt.coloured + "\n"
 			if plain {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -63,7 +62,7 @@ func (p Preview) Print(ctx context.Context, out io.Writer, pipeline []byte) erro
 	for _, s := range doc.All() {
 		listStep(w, s, doc, p.Vars)
 	}
-	return errors.Join(w.Flush())
+	return w.Flush()
 }
 
 // listStep prints one line of a list of steps.
