@@ -131,7 +131,7 @@ func (a *API) routes() {
 		"GET /v3/jobs/{job}":                 {jobToken, a.jobState},
 		"PUT /v3/jobs/{job}":                 {jobToken, with(a.updateJob)},
 		"POST /v3/jobs/{job}/chunks":         {jobToken, a.chunk},
-		"POST /v3/jobs/{job}/header_times":   {jobToken, a.headerTimes},
+		"POST /v3/jobs/{job}/header_times":   {jobToken, with(a.headerTimes)},
 		"PUT /v3/jobs/{job}/finish":          {jobToken, with(a.finish)},
 		"PUT /v3/jobs/{job}/promise_failure": {jobToken, with(a.promiseFailure)},
 
@@ -144,11 +144,11 @@ func (a *API) routes() {
 
 		"POST /v3/jobs/{job}/data/set":        {jobToken, with(a.setData)},
 		"POST /v3/jobs/{job}/data/set-batch":  {jobToken, with(a.setDataBatch)},
-		"POST /v3/jobs/{job}/data/get":        {jobToken, a.getData},
-		"POST /v3/jobs/{job}/data/exists":     {jobToken, a.dataExists},
+		"POST /v3/jobs/{job}/data/get":        {jobToken, with(a.getData)},
+		"POST /v3/jobs/{job}/data/exists":     {jobToken, with(a.dataExists)},
 		"POST /v3/jobs/{job}/data/keys":       {jobToken, a.dataKeys},
-		"POST /v3/builds/{build}/data/get":    {jobToken, a.getData},
-		"POST /v3/builds/{build}/data/exists": {jobToken, a.dataExists},
+		"POST /v3/builds/{build}/data/get":    {jobToken, with(a.getData)},
+		"POST /v3/builds/{build}/data/exists": {jobToken, with(a.dataExists)},
 		"POST /v3/builds/{build}/data/keys":   {jobToken, a.dataKeys},
 
 		"POST /v3/jobs/{job}/annotations":             {jobToken, with(a.annotate)},
