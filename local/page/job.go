@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -122,7 +123,9 @@ func (p *pages) readLog(j *engine.Job) (logView, int64, error) {
 		return logView{}, 0, err
 	}
 	if shown < j.LogSize {
-		data = fromLineStart(data)
+		if _, rest, found := bytes.Cut(data, []byte("\n")); found {
+			data = rest // the first line is incomplete
+		}
 	}
 	view, err := renderLog(data, logStyle{location: p.opts.Location, openLast: j.State != engine.JobPassed, numbered: shown == j.LogSize})
 	return view, int64(len(data)), err
