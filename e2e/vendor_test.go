@@ -61,14 +61,14 @@ func TestVendorCheckLive(t *testing.T) {
 
 	for _, a := range r.Engine.Agents() {
 		if strings.Contains(strings.Join(a.Tags, ","), "gpu-index=1") {
-			if err := r.Engine.PauseAgent(a.ID, "new driver"); err != nil {
+			if err := r.Engine.SetAgentPaused(a.ID, true, "new driver"); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	for _, q := range r.Engine.Queues() {
 		if q.Key == "cpu" {
-			if _, err := r.Engine.PauseQueue(q.ID, "moving"); err != nil {
+			if _, err := r.Engine.SetQueuePaused(q.ID, true, "moving"); err != nil {
 				t.Fatal(err)
 			}
 		}

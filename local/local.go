@@ -157,7 +157,7 @@ func (s *Server) assemble(blobs net.Addr) error {
 			return err
 		}
 	}
-	s.blob = blob.New(s.Engine, []byte(engine.NewToken("")), nil)
+	s.blob = blob.New(s.Engine, []byte(engine.NewToken("")))
 	_, port, err := net.SplitHostPort(blobs.String())
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (s *Server) assemble(blobs net.Addr) error {
 	}
 	s.blob.SetBase("http://" + net.JoinHostPort(host, port))
 	s.agents = agentapi.New(s.Engine, agentapi.Options{
-		RegistrationToken: s.agentToken, Links: func(host string) agentapi.Links { return s.blob.At(host) },
+		RegistrationToken: s.agentToken, Links: s.blob.At,
 		HeartbeatInterval: int(s.opts.Heartbeat.Seconds()), Issuer: s.url, Secrets: s.opts.Secrets, Logger: s.opts.Slog,
 	})
 	if s.scratch, err = newScratch(s.opts.Dir); err != nil {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ func newScratch(dir string) (s scratch, err error) {
 	if s.sockets, err = os.MkdirTemp("", "kbs"); err != nil {
 		return s, fmt.Errorf("directory for sockets: %w", err)
 	}
-	s.temp = tempIn(dir)
+	s.temp = filepath.Join(dir, "tmp")
 	if len(s.temp) > maxTemp || !passable(dir) {
 		s.temp = filepath.Join(s.sockets, "tmp")
 		err = os.Chmod(s.sockets, 0o711) // names in it are secret enough: sockets have modes of their own
@@ -39,8 +40,6 @@ func newScratch(dir string) (s scratch, err error) {
 	}
 	return s, nil
 }
-
-func tempIn(dir string) string { return filepath.Join(dir, "tmp") }
 
 // passable reports whether every user may pass through a directory and those
 // above it.
@@ -60,14 +59,5 @@ func passable(dir string) bool {
 
 // remove takes away everything that agents and jobs left.
 func (s scratch) remove() error {
-	var err error
-	for _, dir := range []string{s.temp, s.sockets} {
-		if dir == "" {
-			continue
-		}
-		if e := os.RemoveAll(dir); e != nil {
-			err = e
-		}
-	}
-	return err
+	return errors.Join(os.RemoveAll(s.temp), os.RemoveAll(s.sockets)) // "" is nothing
 }

@@ -3,7 +3,6 @@
 package dockertest
 
 import (
-	"archive/tar"
 	"bytes"
 	"errors"
 	"os"
@@ -149,25 +148,13 @@ func (e *Engine) Import(name, program string, changes ...string) string {
 	if err != nil {
 		e.T.Fatal(err)
 	}
-	var archive bytes.Buffer
-	w := tar.NewWriter(&archive)
-	for name, mode := range map[string]int64{"tmp/": 0o1777, "bin/": 0o755} {
-		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: mode}))
-	}
-	for _, name := range []string{filepath.Base(program), "bin/sh"} {
-		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(body))}))
-		_, err2 := w.Write(body)
-		err = errors.Join(err, err2)
-	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		e.T.Fatal(err)
-	}
+	archive := pack(e.T, map[string]int64{"tmp/": 0o1777, "bin/": 0o755}, map[string][]byte{filepath.Base(program): body, "bin/sh": body})
 	args := []string{"import"}
 	for _, c := range changes {
 		args = append(args, "--change", c)
 	}
 	cmd := e.Command(append(args, "-", name)...)
-	cmd.Stdin = &archive
+	cmd.Stdin = bytes.NewReader(archive)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		e.T.Fatalf("docker import: %v\n%s", err, out)

@@ -47,18 +47,8 @@ func (r *Registry) Push(name, tag string, files map[string][]byte, settings map[
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	var err error
-	for path, body := range files {
-		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: path, Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(body))}))
-		_, err2 := w.Write(body)
-		err = errors.Join(err, err2)
-	}
-	if err := errors.Join(err, w.Close()); err != nil {
-		r.t.Fatal(err)
-	}
-	diff := r.put(layer.Bytes())
+	layer := pack(r.t, nil, files)
+	diff := r.put(layer)
 	marshal := func(v any) []byte {
 		raw, err := json.Marshal(v)
 		if err != nil {
@@ -71,7 +61,7 @@ func (r *Registry) Push(name, tag string, files map[string][]byte, settings map[
 	manifest := marshal(map[string]any{
 		"schemaVersion": 2, "mediaType": manifestType,
 		"config": map[string]any{"mediaType": "application/vnd.docker.container.image.v1+json", "size": len(config), "digest": id},
-		"layers": []any{map[string]any{"mediaType": "application/vnd.docker.image.rootfs.diff.tar", "size": layer.Len(), "digest": diff}},
+		"layers": []any{map[string]any{"mediaType": "application/vnd.docker.image.rootfs.diff.tar", "size": len(layer), "digest": diff}},
 	})
 	r.tags[name+":"+tag] = r.put(manifest)
 	return id
@@ -111,4 +101,24 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.Method != http.MethodHead {
 		_, _ = w.Write(blob)
 	}
+}
+
+// pack makes an archive of directories, by their modes, and of programs.
+func pack(t testing.TB, dirs map[string]int64, programs map[string][]byte) []byte {
+	t.Helper()
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	var err error
+	for path, mode := range dirs {
+		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: path, Typeflag: tar.TypeDir, Mode: mode}))
+	}
+	for path, body := range programs {
+		err = errors.Join(err, w.WriteHeader(&tar.Header{Name: path, Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(body))}))
+		_, err2 := w.Write(body)
+		err = errors.Join(err, err2)
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return archive.Bytes()
 }

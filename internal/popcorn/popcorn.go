@@ -44,9 +44,8 @@ func (e *Ended) Error() string { return "submission " + e.Status + ": " + e.Deta
 
 // A Queue is what the client prints while it waits.
 type Queue struct {
-	Runner string `json:"runner"`
-	GPU    string `json:"gpu"`
-	Jobs   *int64 `json:"queued_jobs"`
+	GPU  string `json:"gpu"`
+	Jobs *int64 `json:"queued_jobs"`
 }
 
 // An Accepted is the answer to a submission.
@@ -57,49 +56,37 @@ type Accepted struct {
 
 // A Run is one row of a submission's result.
 type Run struct {
-	Mode      string `json:"mode"`
-	Runner    string `json:"runner"`
-	Secret    bool   `json:"secret"`
-	Passed    bool   `json:"passed"`
-	Score     *Score `json:"score"`
-	StartTime string `json:"start_time"`
-	EndTime   string `json:"end_time"`
+	Mode   string `json:"mode"`
+	Runner string `json:"runner"`
+	Secret bool   `json:"secret"`
+	Passed bool   `json:"passed"`
+	Score  *Score `json:"score"`
 }
 
 // A Submission is what a poll says.
 type Submission struct {
-	ID             int64  `json:"id"`
-	LeaderboardID  int64  `json:"leaderboard_id"`
-	Leaderboard    string `json:"leaderboard_name"`
-	FileName       string `json:"file_name"`
-	UserID         string `json:"user_id"`
-	SubmissionTime string `json:"submission_time"`
-	Code           string `json:"code"`
-	Done           bool   `json:"done"`
-	JobStatus      string `json:"-"`
-	JobError       string `json:"-"`
-	Runs           []Run  `json:"runs"`
-	Queue          *Queue `json:"runner_queue"`
+	ID          int64  `json:"id"`
+	Leaderboard string `json:"leaderboard_name"`
+	FileName    string `json:"file_name"`
+	UserID      string `json:"user_id"`
+	Code        string `json:"code"`
+	Done        bool   `json:"done"`
+	JobStatus   string `json:"-"`
+	JobError    string `json:"-"`
+	Runs        []Run  `json:"runs"`
+	Queue       *Queue `json:"runner_queue"`
 }
 
 // A Listed is one line of a user's list.
 type Listed struct {
-	ID             int64  `json:"id"`
-	Leaderboard    string `json:"leaderboard_name"`
-	FileName       string `json:"file_name"`
-	SubmissionTime string `json:"submission_time"`
-	Done           bool   `json:"done"`
-	Runs           []struct {
-		Runner string `json:"gpu_type"`
-		Score  *Score `json:"score"`
-	} `json:"runs"`
+	ID   int64      `json:"id"`
+	Runs []struct{} `json:"runs"`
 }
 
 // A Leaderboard is one line of the list of boards.
 type Leaderboard struct {
-	Name        string   `json:"name"`
-	Description string   `json:"description"`
-	GPUs        []string `json:"gpu_types"`
+	Name string   `json:"name"`
+	GPUs []string `json:"gpu_types"`
 }
 
 // A Result is what the event stream ends with.
@@ -146,8 +133,6 @@ func (c *Client) Run(ctx context.Context, board, gpu, mode, fileName string, cod
 // Wait asks until there is a result. Like the client it gives up at the first poll
 // that fails.
 func (c *Client) Wait(ctx context.Context, id int64) (*Submission, error) {
-	pause := c.Poll
-	pause = cmp.Or(pause, 5*time.Second)
 	for {
 		s, err := c.Submission(ctx, id)
 		if err != nil {
@@ -161,7 +146,7 @@ func (c *Client) Wait(ctx context.Context, id int64) (*Submission, error) {
 			return s, nil
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(cmp.Or(c.Poll, 5*time.Second)):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -88,10 +88,12 @@ func (a *API) pause(c *call, body struct {
 	if body.TimeoutInMinutes != 0 {
 		return nil, unusable("kblocal does not implement timeout_in_minutes of a pause")
 	}
-	return nil, a.engine.PauseAgent(c.agentID(), body.Note)
+	return nil, a.engine.SetAgentPaused(c.agentID(), true, body.Note)
 }
 
-func (a *API) resume(c *call) (any, error) { return nil, a.engine.ResumeAgent(c.agentID()) }
+func (a *API) resume(c *call) (any, error) {
+	return nil, a.engine.SetAgentPaused(c.agentID(), false, "")
+}
 
 // registrationID is the identity of the only registration token.
 var registrationID = uuid.NewSHA1(uuid.NameSpaceURL, []byte("kblocal:registration-token")).String()

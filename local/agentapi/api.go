@@ -13,28 +13,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/gpu-mode/kbgen/local/blob"
 	"github.com/gpu-mode/kbgen/local/engine"
 )
-
-// Links makes the URLs of artifact bytes, as blob.Store does.
-type Links interface {
-	UploadForm(id string) string
-	DownloadURL(id string) string
-}
 
 // Options configure an [API]. Zero fields take the defaults named.
 type Options struct {
 	RegistrationToken string // of `buildkite-agent start --token`; without one no agent can register
 
 	// Links are those for a caller whose request named host; required.
-	Links func(host string) Links
+	Links func(host string) blob.Links
 
 	HeartbeatInterval int // told to agents, whole seconds, 60: an agent that reads 0 panics
 
@@ -57,7 +51,7 @@ type Options struct {
 type API struct {
 	engine *engine.Engine
 	opts   Options
-	issuer issuer
+	issuer func() (issuer, error) // made when a token or its key is asked for
 	mux    *http.ServeMux
 	life   context.Context // of streams
 	end    context.CancelFunc
@@ -79,6 +73,7 @@ func New(e *engine.Engine, opts Options) *API {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	a := &API{
 		engine: e, opts: opts, mux: http.NewServeMux(),
+		issuer:  sync.OnceValues(newIssuer),
 		uploads: map[string]error{},
 		batches: map[string]artifactReply{},
 		updates: map[string]struct{}{},
@@ -136,7 +131,7 @@ func (a *API) routes() {
 		"GET /v3/jobs/{job}":                 {jobToken, a.jobState},
 		"PUT /v3/jobs/{job}":                 {jobToken, with(a.updateJob)},
 		"POST /v3/jobs/{job}/chunks":         {jobToken, a.chunk},
-		"POST /v3/jobs/{job}/header_times":   {jobToken, a.headerTimes},
+		"POST /v3/jobs/{job}/header_times":   {jobToken, with(a.headerTimes)},
 		"PUT /v3/jobs/{job}/finish":          {jobToken, with(a.finish)},
 		"PUT /v3/jobs/{job}/promise_failure": {jobToken, with(a.promiseFailure)},
 
@@ -149,11 +144,11 @@ func (a *API) routes() {
 
 		"POST /v3/jobs/{job}/data/set":        {jobToken, with(a.setData)},
 		"POST /v3/jobs/{job}/data/set-batch":  {jobToken, with(a.setDataBatch)},
-		"POST /v3/jobs/{job}/data/get":        {jobToken, a.getData},
-		"POST /v3/jobs/{job}/data/exists":     {jobToken, a.dataExists},
+		"POST /v3/jobs/{job}/data/get":        {jobToken, with(a.getData)},
+		"POST /v3/jobs/{job}/data/exists":     {jobToken, with(a.dataExists)},
 		"POST /v3/jobs/{job}/data/keys":       {jobToken, a.dataKeys},
-		"POST /v3/builds/{build}/data/get":    {jobToken, a.getData},
-		"POST /v3/builds/{build}/data/exists": {jobToken, a.dataExists},
+		"POST /v3/builds/{build}/data/get":    {jobToken, with(a.getData)},
+		"POST /v3/builds/{build}/data/exists": {jobToken, with(a.dataExists)},
 		"POST /v3/builds/{build}/data/keys":   {jobToken, a.dataKeys},
 
 		"POST /v3/jobs/{job}/annotations":             {jobToken, with(a.annotate)},
@@ -173,7 +168,7 @@ func (a *API) routes() {
 	}
 	a.mux.HandleFunc("POST "+StreamPath, a.streamPings)
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		a.fail(w, &httpError{http.StatusNotFound, fmt.Sprintf("kblocal does not implement %s %s", r.Method, r.URL.Path), 0})
+		a.fail(w, engine.Refuse(engine.NotFound, "kblocal does not implement %s %s", r.Method, r.URL.Path))
 	})
 }
 
@@ -242,43 +237,20 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_, _ = w.Write(data) // the agent is gone if this fails, and asks again
 }
 
-// An httpError is a refusal of this package's own.
-type httpError struct {
-	status     int
-	message    string
-	retryAfter int // seconds; 0: not said
-}
-
-func (e *httpError) Error() string { return e.message }
-
 // unusable refuses with 422, which agents do not repeat.
 func unusable(format string, args ...any) error {
-	return &httpError{http.StatusUnprocessableEntity, fmt.Sprintf(format, args...), 0}
+	return engine.Refuse(engine.Invalid, format, args...)
 }
 
 // fail answers with an error's status and {"message": …}.
 func (a *API) fail(w http.ResponseWriter, err error) {
-	status, retryAfter := http.StatusInternalServerError, 0
-	var fields []engine.FieldError
-	var refused *engine.Error
-	var own *httpError
-	message := "kblocal could not do this, see its log"
-	switch {
-	case errors.As(err, &own):
-		status, message, retryAfter = own.status, own.message, own.retryAfter
-	case errors.As(err, &refused):
-		status, message, fields = int(refused.Kind), refused.Message, refused.Fields
-		if refused.Kind == engine.Locked {
-			retryAfter = 1
-		}
-	default:
+	refused, ok := errors.AsType[*engine.Error](err)
+	if !ok {
 		a.opts.Logger.Error("agent API", "error", err)
+		refused = engine.Refuse(http.StatusInternalServerError, "kblocal could not do this, see its log")
 	}
-	if retryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+	if refused.Kind == engine.Locked {
+		w.Header().Set("Retry-After", "1") // seconds
 	}
-	writeJSON(w, status, struct {
-		Message string              `json:"message"`
-		Errors  []engine.FieldError `json:"errors,omitempty"`
-	}{message, fields})
+	writeJSON(w, int(refused.Kind), refused)
 }

@@ -50,11 +50,10 @@ func (a *API) acquire(c *call) (any, error) {
 func (a *API) start(c *call, body struct {
 	StartedAt string `json:"started_at"`
 }) (any, error) {
-	at, err := timestamp("started_at", body.StartedAt)
-	if err != nil {
+	if err := checkTime("started_at", body.StartedAt); err != nil {
 		return nil, err
 	}
-	return nil, a.engine.Start(c.job.ID, at)
+	return nil, a.engine.Start(c.job.ID)
 }
 
 // jobState is read about once a second while a job runs; "canceling" and
@@ -95,13 +94,12 @@ func (a *API) finish(c *call, body struct {
 	if err != nil {
 		return nil, unusable("exit_status: got %q, want a whole number as a string", body.ExitStatus)
 	}
-	at, err := timestamp("finished_at", body.FinishedAt)
-	if err != nil {
+	if err := checkTime("finished_at", body.FinishedAt); err != nil {
 		return nil, err
 	}
 	return nil, a.engine.FinishJob(c.job.ID, engine.Finish{
 		ExitStatus: status, Signal: body.Signal, SignalReason: body.SignalReason,
-		FinishedAt: at, ChunksFailed: body.ChunksFailed, LeaveAgent: body.Leave,
+		ChunksFailed: body.ChunksFailed, LeaveAgent: body.Leave,
 	})
 }
 

@@ -15,11 +15,11 @@ func (a *API) chunk(c *call) (any, error) {
 	query := c.URL.Query()
 	offset, err := strconv.ParseInt(query.Get("offset"), 10, 64)
 	if err != nil {
-		return nil, badRequest("offset: got %q, want a number of bytes", query.Get("offset"))
+		return nil, engine.Refuse(engine.BadRequest, "offset: got %q, want a number of bytes", query.Get("offset"))
 	}
 	size, err := strconv.Atoi(query.Get("size"))
 	if err != nil || size < 0 || size > engine.MaxChunk {
-		return nil, badRequest("size: got %q, want 0 to %d bytes", query.Get("size"), engine.MaxChunk)
+		return nil, engine.Refuse(engine.BadRequest, "size: got %q, want 0 to %d bytes", query.Get("size"), engine.MaxChunk)
 	}
 	data, err := c.read()
 	if err != nil {
@@ -32,10 +32,10 @@ func (a *API) chunk(c *call) (any, error) {
 		}
 	case "":
 	default:
-		return nil, badRequest("Content-Encoding: got %q, want gzip", encoding)
+		return nil, engine.Refuse(engine.BadRequest, "Content-Encoding: got %q, want gzip", encoding)
 	}
 	if len(data) != size {
-		return nil, badRequest("the chunk has %d bytes, its size says %d", len(data), size)
+		return nil, engine.Refuse(engine.BadRequest, "the chunk has %d bytes, its size says %d", len(data), size)
 	}
 	return nil, a.engine.WriteLog(c.job.ID, offset, data)
 }
@@ -44,20 +44,19 @@ func (a *API) chunk(c *call) (any, error) {
 func inflate(data []byte, size int) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return nil, badRequest("the chunk is not gzip: %v", err)
+		return nil, engine.Refuse(engine.BadRequest, "the chunk is not gzip: %v", err)
 	}
 	out, err := io.ReadAll(io.LimitReader(z, int64(size)+1))
 	if err != nil {
-		return nil, badRequest("the chunk is not gzip: %v", err)
+		return nil, engine.Refuse(engine.BadRequest, "the chunk is not gzip: %v", err)
 	}
 	return out, nil
 }
 
 // headerTimes takes the times of log headers of agents with
 // --no-ansi-timestamps, and drops them: nothing shows them.
-func (a *API) headerTimes(c *call) (any, error) {
-	var body struct {
-		Times map[string]string `json:"header_times"`
-	}
-	return nil, c.decode(&body)
+func (a *API) headerTimes(*call, struct {
+	Times map[string]string `json:"header_times"`
+}) (any, error) {
+	return nil, nil
 }

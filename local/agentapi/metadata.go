@@ -1,6 +1,6 @@
 package agentapi
 
-import "net/http"
+import "github.com/gpu-mode/kbgen/local/engine"
 
 // A datum is one entry of a build's meta-data.
 type datum struct {
@@ -27,36 +27,30 @@ func (a *API) setDataBatch(c *call, body struct {
 
 // getData answers 404 when there is no such key: `meta-data get --default`
 // counts on it.
-func (a *API) getData(c *call) (any, error) {
-	body, ok, err := a.lookUp(c)
+func (a *API) getData(c *call, body datum) (any, error) {
+	value, ok, err := a.lookUp(c, body.Key)
 	switch {
 	case err != nil:
 		return nil, err
 	case !ok:
-		return nil, &httpError{http.StatusNotFound, "No key \"" + body.Key + "\" found", 0}
+		return nil, engine.Refuse(engine.NotFound, "No key \"%s\" found", body.Key)
 	}
-	return body, nil
+	return datum{body.Key, value}, nil
 }
 
-func (a *API) dataExists(c *call) (any, error) {
-	_, ok, err := a.lookUp(c)
+func (a *API) dataExists(c *call, body datum) (any, error) {
+	_, ok, err := a.lookUp(c, body.Key)
 	if err != nil {
 		return nil, err
 	}
 	return map[string]bool{"exists": ok}, nil
 }
 
-func (a *API) lookUp(c *call) (datum, bool, error) {
-	var body datum
-	if err := c.decode(&body); err != nil {
-		return datum{}, false, err
+func (a *API) lookUp(c *call, key string) (string, bool, error) {
+	if key == "" {
+		return "", false, unusable("key: got none")
 	}
-	if body.Key == "" {
-		return datum{}, false, unusable("key: got none")
-	}
-	value, ok, err := a.engine.GetMetaData(c.job.BuildID, body.Key)
-	body.Value = value
-	return body, ok, err
+	return a.engine.GetMetaData(c.job.BuildID, key)
 }
 
 func (a *API) dataKeys(c *call) (any, error) {

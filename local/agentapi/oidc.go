@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -31,26 +30,21 @@ const (
 	KeysPath      = "/.well-known/jwks"
 )
 
-// An issuer signs tokens that say what a job is. Its key is made when somebody
-// asks for it, and dies with the stand-in.
+// An issuer signs tokens that say what a job is. Its key dies with the stand-in.
 type issuer struct {
-	make   sync.Once
 	signer jose.Signer
 	public jose.JSONWebKeySet
-	err    error
 }
 
-func (i *issuer) key() (jose.Signer, jose.JSONWebKeySet, error) {
-	i.make.Do(func() {
-		var key *rsa.PrivateKey
-		if key, i.err = rsa.GenerateKey(rand.Reader, 2048); i.err != nil {
-			return
-		}
-		id := engine.NewToken("")[:16]
-		i.signer, i.err = jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: id}}, (&jose.SignerOptions{}).WithType("JWT"))
-		i.public.Keys = []jose.JSONWebKey{{Key: key.Public(), KeyID: id, Algorithm: string(jose.RS256), Use: "sig"}}
-	})
-	return i.signer, i.public, i.err
+func newIssuer() (issuer, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return issuer{}, err
+	}
+	id := engine.NewToken("")[:16]
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: id}}, (&jose.SignerOptions{}).WithType("JWT"))
+	public := jose.JSONWebKey{Key: key.Public(), KeyID: id, Algorithm: string(jose.RS256), Use: "sig"}
+	return issuer{signer, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}}}, err
 }
 
 // wishes is the body of a request for a token.
@@ -90,11 +84,11 @@ func (a *API) issueToken(c *call, w wishes) (any, error) {
 	}
 	audience := cmp.Or(w.Audience, a.opts.Issuer+"/"+a.engine.Organization())
 	now := a.engine.Now()
-	signer, _, err := a.issuer.key()
+	key, err := a.issuer()
 	if err != nil {
 		return nil, fmt.Errorf("making the key: %w", err)
 	}
-	token, err := jwt.Signed(signer).Claims(jwt.Claims{
+	token, err := jwt.Signed(key.signer).Claims(jwt.Claims{
 		Issuer: a.opts.Issuer, Audience: jwt.Audience{audience}, Subject: subject,
 		IssuedAt: jwt.NewNumericDate(now), NotBefore: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(life)),
 	}).Claims(claims).Serialize()
@@ -151,12 +145,12 @@ func (a *API) ServeDiscovery(w http.ResponseWriter, _ *http.Request) {
 
 // ServeKeys serves what the tokens are verified with, at [KeysPath].
 func (a *API) ServeKeys(w http.ResponseWriter, _ *http.Request) {
-	_, keys, err := a.issuer.key()
+	key, err := a.issuer()
 	if err != nil {
 		http.Error(w, `{"message": "no key could be made"}`, http.StatusInternalServerError)
 		return
 	}
-	writeOpenID(w, keys)
+	writeOpenID(w, key.public)
 }
 
 func writeOpenID(w http.ResponseWriter, v any) {

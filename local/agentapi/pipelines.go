@@ -47,13 +47,13 @@ func (a *API) uploadStatus(c *call) (any, error) {
 	a.mu.Lock()
 	err, known := a.uploads[c.job.ID+"/"+c.PathValue("uuid")]
 	a.mu.Unlock()
-	var refused *engine.Error
+	refused, ok := errors.AsType[*engine.Error](err)
 	switch {
 	case !known: // after a 404 the agent would ask again for minutes
 		return nil, unusable("this job has had no upload %q", c.PathValue("uuid"))
 	case err == nil:
 		return map[string]string{"state": "applied"}, nil
-	case errors.As(err, &refused):
+	case ok:
 		return map[string]string{"state": "rejected", "message": refused.Message}, nil
 	}
 	return map[string]string{"state": "failed", "message": "kblocal could not apply the upload"}, nil

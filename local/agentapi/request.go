@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -59,7 +58,7 @@ func (c *caller) agentID() string {
 func (a *API) identify(r *http.Request, allowed kinds) (caller, error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Token ")
 	if !ok || token == "" {
-		return caller{}, denied("the Authorization header has no token, want \"Token …\" with %s", allowed)
+		return caller{}, engine.Refuse(engine.Unauthorized, "the Authorization header has no token, want \"Token …\" with %s", allowed)
 	}
 	var who caller
 	if a.isRegistration(token) {
@@ -69,16 +68,16 @@ func (a *API) identify(r *http.Request, allowed kinds) (caller, error) {
 	} else if job, ok := a.engine.JobByToken(token); ok {
 		who.kind, who.job = jobToken, job
 	} else {
-		return caller{}, denied("this token is not known or no longer, want %s", allowed)
+		return caller{}, engine.Refuse(engine.Unauthorized, "this token is not known or no longer, want %s", allowed)
 	}
 	if who.kind&allowed == 0 {
-		return caller{}, denied("got %s, want %s", who.kind, allowed)
+		return caller{}, engine.Refuse(engine.Unauthorized, "got %s, want %s", who.kind, allowed)
 	}
 	if id := r.PathValue("job"); id != "" && id != who.job.ID {
-		return caller{}, forbidden("the token belongs to another job")
+		return caller{}, engine.Refuse(http.StatusForbidden, "the token belongs to another job")
 	}
 	if id := r.PathValue("build"); id != "" && id != who.job.BuildID {
-		return caller{}, forbidden("the token belongs to a job of another build")
+		return caller{}, engine.Refuse(http.StatusForbidden, "the token belongs to a job of another build")
 	}
 	return who, nil
 }
@@ -89,25 +88,14 @@ func (a *API) isRegistration(token string) bool {
 	return a.opts.RegistrationToken != "" && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-func denied(format string, args ...any) error {
-	return &httpError{http.StatusUnauthorized, fmt.Sprintf(format, args...), 0}
-}
-
-func forbidden(message string) error { return &httpError{http.StatusForbidden, message, 0} }
-
-func badRequest(format string, args ...any) error {
-	return &httpError{http.StatusBadRequest, fmt.Sprintf(format, args...), 0}
-}
-
 // read returns the body.
 func (c *call) read() ([]byte, error) {
 	data, err := io.ReadAll(c.Body)
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		return nil, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("got a body of more than %d bytes", tooLarge.Limit), 0}
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, engine.Refuse(http.StatusRequestEntityTooLarge, "got a body of more than %d bytes", tooLarge.Limit)
 	}
 	if err != nil {
-		return nil, badRequest("reading the body: %v", err)
+		return nil, engine.Refuse(engine.BadRequest, "reading the body: %v", err)
 	}
 	return data, nil
 }
@@ -123,19 +111,16 @@ func (c *call) decode(v any) error {
 		return nil
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return badRequest("the body is not the JSON this call takes: %v", err)
+		return engine.Refuse(engine.BadRequest, "the body is not the JSON this call takes: %v", err)
 	}
 	return nil
 }
 
-// timestamp reads an agent's time; the zero time when it says none.
-func timestamp(name, s string) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
+// checkTime refuses what is not a time. The engine goes by its own clock, so an
+// agent's time may be missing.
+func checkTime(name, s string) error {
+	if _, err := time.Parse(time.RFC3339Nano, s); err != nil && s != "" {
+		return unusable("%s: got %q, want a time as in RFC 3339", name, s)
 	}
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return time.Time{}, unusable("%s: got %q, want a time as in RFC 3339", name, s)
-	}
-	return t, nil
+	return nil
 }

@@ -72,11 +72,11 @@ func newRigWith(t *testing.T, eo engine.Options, c *clock, opts Options) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close() })
-	w := &rig{t: t, engine: e, clock: c, blob: blob.New(e, []byte("0123456789abcdef"), e.Now)}
+	w := &rig{t: t, engine: e, clock: c, blob: blob.New(e, []byte("0123456789abcdef"))}
 	blobServer := httptest.NewServer(w.blob)
 	t.Cleanup(blobServer.Close)
 	w.blob.SetBase(strings.Replace(blobServer.URL, "127.0.0.1", "localhost", 1))
-	opts.RegistrationToken, opts.Links = regToken, func(string) Links { return w.blob.At("") }
+	opts.RegistrationToken, opts.Links = regToken, func(string) blob.Links { return w.blob.At("") }
 	w.api = New(e, opts)
 	server := httptest.NewServer(w.api)
 	t.Cleanup(server.Close)

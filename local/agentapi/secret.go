@@ -1,10 +1,9 @@
 package agentapi
 
 import (
-	"fmt"
-	"net/http"
-
 	"github.com/google/uuid"
+
+	"github.com/gpu-mode/kbgen/local/engine"
 )
 
 // A secretReply holds one secret of the store.
@@ -21,7 +20,7 @@ func (a *API) secret(c *call) (any, error) {
 	key := c.URL.Query().Get("key")
 	value, ok := a.opts.Secrets[key]
 	if !ok {
-		return nil, &httpError{http.StatusNotFound, fmt.Sprintf("there is no secret %.80q", key), 0}
+		return nil, engine.Refuse(engine.NotFound, "there is no secret %.80q", key)
 	}
 	return secretReply{key, value, uuid.NewSHA1(uuid.NameSpaceOID, []byte(key)).String()}, nil
 }

@@ -3,6 +3,9 @@ package agentapi
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+
+	"github.com/gpu-mode/kbgen/local/engine"
 )
 
 // exportStep answers `buildkite-agent step get`: one attribute, or the whole
@@ -88,7 +91,7 @@ func (a *API) cancelBuild(c *call) (any, error) {
 // ownBuild checks the build a body names; none is the job's own.
 func ownBuild(c *call, build string) error {
 	if build != "" && build != c.job.BuildID {
-		return forbidden("the token belongs to a job of another build")
+		return engine.Refuse(http.StatusForbidden, "the token belongs to a job of another build")
 	}
 	return nil
 }

@@ -33,21 +33,21 @@ func (a *API) streamPings(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
-		a.fail(w, &httpError{http.StatusUnsupportedMediaType, "want the content type application/grpc", 0})
+		a.fail(w, engine.Refuse(http.StatusUnsupportedMediaType, "want the content type application/grpc"))
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4096))
 	if err != nil {
-		a.fail(w, badRequest("reading the body: %v", err))
+		a.fail(w, engine.Refuse(engine.BadRequest, "reading the body: %v", err))
 		return
 	}
 	id, err := agentIDOf(body)
 	if err != nil {
-		a.fail(w, badRequest("%v", err))
+		a.fail(w, engine.Refuse(engine.BadRequest, "%v", err))
 		return
 	}
 	if id != who.agent.ID {
-		a.fail(w, forbidden("the token belongs to another agent"))
+		a.fail(w, engine.Refuse(http.StatusForbidden, "the token belongs to another agent"))
 		return
 	}
 	stream, err := a.engine.OpenStream(id)

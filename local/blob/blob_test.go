@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,13 +26,14 @@ type rig struct {
 	url    string
 	dir    string
 	job    string
-	now    time.Time
+	passed atomic.Int64 // of the engine's time, nanoseconds
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	w := &rig{dir: t.TempDir(), now: time.Now()}
-	e, err := engine.New(engine.Options{Dir: w.dir})
+	w := &rig{dir: t.TempDir()}
+	start := time.Now()
+	e, err := engine.New(engine.Options{Dir: w.dir, Now: func() time.Time { return start.Add(time.Duration(w.passed.Load())) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +46,7 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	w.engine, w.job = e, b.Jobs[0].ID
-	w.store = New(e, []byte("0123456789abcdef"), func() time.Time { return w.now })
+	w.store = New(e, []byte("0123456789abcdef"))
 	server := httptest.NewServer(w.store)
 	t.Cleanup(server.Close)
 	w.url = server.URL
@@ -226,11 +228,11 @@ func TestLinksExpireAndCannotBeForged(t *testing.T) {
 	do(t, "POST", w.store.At("").UploadForm(id), contentType, body)
 	w.finish(t, id)
 	link := w.store.At("").DownloadURL(id)
-	w.now = w.now.Add(LinkLife - 2*time.Second)
+	w.passed.Add(int64(LinkLife - 2*time.Second))
 	if resp, _ := do(t, "GET", link, "", nil); resp.StatusCode != 200 {
 		t.Errorf("before its end: %s", resp.Status)
 	}
-	w.now = w.now.Add(2 * time.Second)
+	w.passed.Add(int64(2 * time.Second))
 	if resp, got := do(t, "GET", link, "", nil); resp.StatusCode != 403 || !strings.Contains(got, "expired") {
 		t.Errorf("after its end: %s %s", resp.Status, got)
 	}
@@ -258,7 +260,7 @@ func TestTokensAreRefusedAndRemembered(t *testing.T) {
 
 // Links name the host that their caller reached.
 func TestLinksAt(t *testing.T) {
-	s := New(nil, []byte("0123456789abcdef"), nil)
+	s := newRig(t).store
 	s.SetBase("http://localhost:8901")
 	for host, want := range map[string]string{
 		"127.0.0.1:8900": "http://localhost:8901/", "localhost": "http://localhost:8901/", "[::1]:8900": "http://localhost:8901/", "": "http://localhost:8901/",

@@ -12,30 +12,25 @@ import (
 )
 
 // download serves a finished artifact to anybody with a good link; ranges work.
-func (s *Store) download(w http.ResponseWriter, r *http.Request) {
+func (s *Store) download(w http.ResponseWriter, r *http.Request) error {
 	id, query := r.PathValue("id"), r.URL.Query()
 	expires := query.Get("expires")
 	if !s.signed(query.Get("signature"), "download", id, expires) {
-		refuse(w, http.StatusForbidden, "the signature of this link is wrong")
-		return
+		return engine.Refuse(http.StatusForbidden, "the signature of this link is wrong")
 	}
-	if until, err := strconv.ParseInt(expires, 10, 64); err != nil || s.now().Unix() >= until {
-		refuse(w, http.StatusForbidden, "this link has expired")
-		return
+	if until, err := strconv.ParseInt(expires, 10, 64); err != nil || s.engine.Now().Unix() >= until {
+		return engine.Refuse(http.StatusForbidden, "this link has expired")
 	}
 	a, err := s.engine.Artifact(id)
 	if err != nil {
-		refuse(w, http.StatusNotFound, "%v", err)
-		return
+		return err
 	}
 	if a.State != engine.ArtifactFinished {
-		refuse(w, http.StatusNotFound, "the artifact is %s", a.State)
-		return
+		return engine.Refuse(engine.NotFound, "the artifact is %s", a.State)
 	}
 	f, err := os.Open(s.engine.ArtifactFile(id))
 	if err != nil {
-		refuse(w, http.StatusNotFound, "the artifact's bytes are not here")
-		return
+		return engine.Refuse(engine.NotFound, "the artifact's bytes are not here")
 	}
 	defer f.Close()
 	h := w.Header()
@@ -44,4 +39,5 @@ func (s *Store) download(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	http.ServeContent(w, r, "", a.CreatedAt, f)
+	return nil
 }

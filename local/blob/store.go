@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -33,23 +34,18 @@ const FileField = "file"
 type Store struct {
 	engine *engine.Engine
 	secret []byte
-	now    func() time.Time
 	base   atomic.Pointer[string]
 	leaks  atomic.Int64
 	mux    *http.ServeMux
 }
 
-// New makes a store. secret signs links, at least 16 random bytes; now is the
-// clock they expire by, time.Now when nil. Call [Store.SetBase] before any
-// link is asked for.
-func New(e *engine.Engine, secret []byte, now func() time.Time) *Store {
-	if now == nil {
-		now = time.Now
-	}
-	s := &Store{engine: e, secret: secret, now: now, mux: http.NewServeMux()}
+// New makes a store. secret signs links, at least 16 random bytes; they expire by
+// the engine's clock. Call [Store.SetBase] before any link is asked for.
+func New(e *engine.Engine, secret []byte) *Store {
+	s := &Store{engine: e, secret: secret, mux: http.NewServeMux()}
 	s.SetBase("")
-	s.mux.HandleFunc("POST /upload/{id}/{signature}", s.uploadForm)
-	s.mux.HandleFunc("GET /artifacts/{id}", s.download) // and HEAD
+	s.mux.HandleFunc("POST /upload/{id}/{signature}", serve(s.uploadForm))
+	s.mux.HandleFunc("GET /artifacts/{id}", serve(s.download)) // and HEAD
 	return s
 }
 
@@ -89,7 +85,7 @@ func (l Links) UploadForm(id string) string {
 
 // DownloadURL is where an artifact can be fetched for [LinkLife] from now.
 func (l Links) DownloadURL(id string) string {
-	expires := strconv.FormatInt(l.store.now().Add(LinkLife).Unix(), 10)
+	expires := strconv.FormatInt(l.store.engine.Now().Add(LinkLife).Unix(), 10)
 	return l.base + "/artifacts/" + url.PathEscape(id) +
 		"?expires=" + expires + "&signature=" + l.store.sign("download", id, expires)
 }
@@ -102,7 +98,7 @@ func (s *Store) Leaks() int { return int(s.leaks.Load()) }
 func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "" {
 		s.leaks.Add(1)
-		refuse(w, http.StatusBadRequest, "got an Authorization header: a token was sent to the artifact store")
+		refuse(w, wrong("got an Authorization header: a token was sent to the artifact store"))
 		return
 	}
 	s.mux.ServeHTTP(w, r)
@@ -121,11 +117,29 @@ func (s *Store) signed(signature string, parts ...string) bool {
 	return hmac.Equal([]byte(signature), []byte(s.sign(parts...)))
 }
 
+// serve answers with what fn writes, or with its error.
+func serve(fn func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := fn(w, r); err != nil {
+			refuse(w, err)
+		}
+	}
+}
+
+// wrong is what the caller did wrong.
+func wrong(format string, args ...any) error {
+	return engine.Refuse(engine.BadRequest, format, args...)
+}
+
 // refuse answers in the shape of the APIs.
-func refuse(w http.ResponseWriter, status int, format string, args ...any) {
-	body, _ := json.Marshal(map[string]string{"message": fmt.Sprintf(format, args...)}) // strings always marshal
+func refuse(w http.ResponseWriter, err error) {
+	refused, ok := errors.AsType[*engine.Error](err)
+	if !ok {
+		refused = engine.Refuse(http.StatusInternalServerError, "the artifact could not be stored")
+	}
+	body, _ := json.Marshal(refused) // strings always marshal
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
+	w.WriteHeader(int(refused.Kind))
 	_, _ = w.Write(body) // the client is gone if this fails
 }

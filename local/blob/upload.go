@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
@@ -21,24 +20,17 @@ const (
 	maxFields = 50
 )
 
-// errUpload is what the uploader did wrong.
-type errUpload struct{ reason string }
-
-func (e *errUpload) Error() string { return e.reason }
-
-func wrong(format string, args ...any) error { return &errUpload{fmt.Sprintf(format, args...)} }
-
 // uploadForm takes multipart/form-data whose last part is the file.
-func (s *Store) uploadForm(w http.ResponseWriter, r *http.Request) {
-	a, ok := s.target(w, r)
-	if !ok {
-		return
+func (s *Store) uploadForm(w http.ResponseWriter, r *http.Request) error {
+	a, err := s.target(r)
+	if err != nil {
+		return err
 	}
 	if err := s.readForm(a, r); err != nil {
-		answer(w, err)
-		return
+		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 func (s *Store) readForm(a engine.Artifact, r *http.Request) error {
@@ -64,22 +56,16 @@ func (s *Store) readForm(a engine.Artifact, r *http.Request) error {
 }
 
 // target finds the artifact a signed link names; it must be new.
-func (s *Store) target(w http.ResponseWriter, r *http.Request) (engine.Artifact, bool) {
+func (s *Store) target(r *http.Request) (engine.Artifact, error) {
 	id := r.PathValue("id")
 	if !s.signed(r.PathValue("signature"), "upload", id) {
-		refuse(w, http.StatusForbidden, "the signature of this link is wrong")
-		return engine.Artifact{}, false
+		return engine.Artifact{}, engine.Refuse(http.StatusForbidden, "the signature of this link is wrong")
 	}
 	a, err := s.engine.Artifact(id)
-	switch {
-	case err != nil:
-		refuse(w, http.StatusNotFound, "%v", err)
-		return engine.Artifact{}, false
-	case a.State != engine.ArtifactNew:
-		refuse(w, http.StatusConflict, "the artifact is %s and takes no upload", a.State)
-		return engine.Artifact{}, false
+	if err == nil && a.State != engine.ArtifactNew {
+		err = engine.Refuse(http.StatusConflict, "the artifact is %s and takes no upload", a.State)
 	}
-	return a, true
+	return a, err
 }
 
 // keep writes the bytes next to their final place and moves them there when size
@@ -99,7 +85,7 @@ func (s *Store) keep(a engine.Artifact, from io.Reader, form *multipart.Reader) 
 	sum1, sum256 := sha1.New(), sha256.New()
 	n, err := io.Copy(io.MultiWriter(f, sum1, sum256), io.LimitReader(from, a.Size+1))
 	if err != nil {
-		if pathError := (*os.PathError)(nil); errors.As(err, &pathError) {
+		if _, ok := errors.AsType[*os.PathError](err); ok {
 			return err // of our disk
 		}
 		return wrong("reading the bytes: %v", err)
@@ -121,13 +107,4 @@ func (s *Store) keep(a engine.Artifact, from io.Reader, form *multipart.Reader) 
 		return err
 	}
 	return os.Rename(f.Name(), final)
-}
-
-func answer(w http.ResponseWriter, err error) {
-	var mistake *errUpload
-	if errors.As(err, &mistake) {
-		refuse(w, http.StatusBadRequest, "%s", mistake.reason)
-		return
-	}
-	refuse(w, http.StatusInternalServerError, "the artifact could not be stored")
 }

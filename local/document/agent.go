@@ -45,8 +45,7 @@ func (v *View) Agent(a engine.Agent) Agent {
 		return out
 	}
 	if j, err := v.engine.Job(a.JobID); err == nil {
-		job := v.jobAlone(j)
-		out.Job = &job
+		out.Job = new(v.jobAlone(j))
 	}
 	return out
 }
@@ -70,8 +69,7 @@ func (v *View) agentAlone(a engine.Agent) Agent {
 		out.Priority = &n
 	}
 	if !a.LastJobFinishedAt.IsZero() {
-		at := v.Time(a.LastJobFinishedAt)
-		out.LastJobAt = &at
+		out.LastJobAt = new(v.Time(a.LastJobFinishedAt))
 	}
 	return out
 }

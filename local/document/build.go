@@ -1,6 +1,7 @@
 package document
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/gpu-mode/kbgen/local/engine"
@@ -75,8 +76,8 @@ type jobStateCounts struct {
 // BuildFields choose what a build is shown with.
 type BuildFields struct {
 	Jobs      bool
-	Retried   bool // superseded attempts among the jobs
-	JobStates map[string]bool
+	Retried   bool     // superseded attempts among the jobs
+	JobStates []string // nil: all
 	Counts    bool
 	Pipeline  bool
 }
@@ -107,8 +108,7 @@ func (v *View) Build(b engine.Build, fields BuildFields) Build {
 		}
 	}
 	if fields.Jobs {
-		jobs := v.jobs(b.Jobs, fields)
-		out.Jobs = &jobs
+		out.Jobs = new(v.jobs(b.Jobs, fields))
 	}
 	if fields.Counts {
 		out.JobStateCounts = countStates(b.Jobs)
@@ -124,7 +124,7 @@ func (v *View) Build(b engine.Build, fields BuildFields) Build {
 func (v *View) jobs(all []engine.Job, fields BuildFields) []Job {
 	out := []Job{}
 	for _, j := range all {
-		if j.RetriedIn != "" && !fields.Retried || fields.JobStates != nil && !fields.JobStates[string(j.State)] {
+		if j.RetriedIn != "" && !fields.Retried || fields.JobStates != nil && !slices.Contains(fields.JobStates, string(j.State)) {
 			continue
 		}
 		out = append(out, v.Job(j))

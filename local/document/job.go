@@ -98,8 +98,7 @@ type triggeredBuild struct {
 func (v *View) Job(j engine.Job) Job {
 	out := v.jobAlone(j)
 	if a, err := v.engine.Agent(j.AgentID); err == nil {
-		agent := v.agentAlone(a)
-		out.Agent = &agent
+		out.Agent = new(v.agentAlone(a))
 	}
 	return out
 }
@@ -131,10 +130,10 @@ func (v *View) jobAlone(j engine.Job) Job {
 	case engine.TypeScript:
 		v.script(&out, j)
 	case engine.TypeManual:
-		blocked, url, at := j.State == engine.JobBlocked, v.JobURL(j)+"/unblock", v.Time(j.UnblockedAt)
-		out.UnblockedBy, out.UnblockedAt, out.Unblockable, out.UnblockURL = v.Person(j.Unblocker), &at, &blocked, &url
+		out.UnblockedBy, out.UnblockedAt = v.Person(j.Unblocker), new(v.Time(j.UnblockedAt))
+		out.Unblockable, out.UnblockURL = new(j.State == engine.JobBlocked), new(v.JobURL(j)+"/unblock")
 	case engine.TypeTrigger:
-		if j.Step != nil && j.Step.Trigger.Pipeline != "" {
+		if j.Step.Trigger.Pipeline != "" {
 			out.Async = &j.Step.Trigger.Async
 		}
 		if t := j.Triggered; t != nil {
@@ -147,14 +146,9 @@ func (v *View) jobAlone(j engine.Job) Job {
 // script sets what only command jobs have.
 func (v *View) script(out *Job, j engine.Job) {
 	url := v.JobURL(j)
-	log, raw, artifacts := url+"/log", url+"/log.txt", url+"/artifacts"
-	out.LogURL, out.RawLogURL, out.ArtifactsURL = &log, &raw, &artifacts
-	if j.Step != nil {
-		command, paths := j.Step.Command, strings.Join(j.Step.ArtifactPaths, ";")
-		out.Command, out.ArtifactPaths = &command, &paths
-	}
+	out.LogURL, out.RawLogURL, out.ArtifactsURL = new(url+"/log"), new(url+"/log.txt"), new(url+"/artifacts")
+	out.Command, out.ArtifactPaths = new(j.Step.Command), new(strings.Join(j.Step.ArtifactPaths, ";"))
 	if id := v.QueueID(j.Queue); id != "" {
-		queue := v.clusterURL() + "/queues/" + id
-		out.ClusterQueueID, out.ClusterQueueURL = &id, &queue
+		out.ClusterQueueID, out.ClusterQueueURL = &id, new(v.clusterURL()+"/queues/"+id)
 	}
 }

@@ -11,11 +11,11 @@ import (
 func (e *Engine) advance(b *build) {
 	for changed := true; changed; {
 		changed = false
-		b.root.walk(func(n *node) {
+		for _, n := range withChildren(b.nodes) {
 			if n.state != nodeSettled && e.step(b, n) {
 				changed = true
 			}
-		})
+		}
 	}
 	e.settleBuild(b)
 }
@@ -24,7 +24,7 @@ func (e *Engine) advance(b *build) {
 func (e *Engine) step(b *build, n *node) bool {
 	switch {
 	case n.def.Kind == steps.Group:
-		for _, child := range n.children.nodes {
+		for _, child := range n.children {
 			if child.state != nodeSettled {
 				return false
 			}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gpu-mode/kbgen/local/steps"
 )
 
 // A ConnectionState is an agent's state as REST v2 spells it.
@@ -85,7 +87,7 @@ func NewToken(prefix string) string {
 func (e *Engine) Register(info AgentInfo) (Agent, string, error) {
 	for _, tag := range info.Tags {
 		if key, value, ok := strings.Cut(tag, "="); ok && key == "queue" && value == "" {
-			return Agent{}, "", refuse(Invalid, "tag %q: the queue has no name", tag)
+			return Agent{}, "", Refuse(Invalid, "tag %q: the queue has no name", tag)
 		}
 	}
 	e.mu.Lock()
@@ -94,7 +96,7 @@ func (e *Engine) Register(info AgentInfo) (Agent, string, error) {
 	a := &agent{token: NewToken("bkaa_")}
 	a.AgentInfo = info
 	a.ID, a.CreatedAt, a.LastSeen = newID(), e.now(), e.now()
-	a.Queue = queueOf(info.Tags)
+	a.Queue = steps.QueueOf(info.Tags)
 	a.State = AgentNeverConnected
 	e.queue(a.Queue)
 	e.agents[a.ID] = a
@@ -180,7 +182,7 @@ func (e *Engine) retire(a *agent, state ConnectionState) {
 		if j.State == JobAssigned {
 			e.unassign(j)
 		} else {
-			e.finish(j, Finish{ExitStatus: -1, FinishedAt: e.now()})
+			e.finish(j, Finish{ExitStatus: -1})
 		}
 	}
 	a.wake()
@@ -191,7 +193,7 @@ func (e *Engine) retire(a *agent, state ConnectionState) {
 func (e *Engine) StopAgent(agentID string, force bool) error {
 	return change(e, e.findAgent, agentID, func(a *agent) error {
 		if a.State != AgentConnected && a.State != AgentStopping {
-			return refuse(BadRequest, "Can only stop connected agents")
+			return Refuse(BadRequest, "Can only stop connected agents")
 		}
 		a.State = AgentStopping
 		a.disconnect = "stopped by request"
@@ -220,23 +222,16 @@ func (e *Engine) Stopping(agentID string) error {
 	})
 }
 
-// PauseAgent keeps new jobs from an agent, ResumeAgent ends that.
-func (e *Engine) PauseAgent(agentID, note string) error {
-	return e.setPaused(agentID, true, note)
-}
-
-// ResumeAgent undoes [Engine.PauseAgent].
-func (e *Engine) ResumeAgent(agentID string) error { return e.setPaused(agentID, false, "") }
-
-func (e *Engine) setPaused(agentID string, paused bool, note string) error {
+// SetAgentPaused keeps new jobs from an agent, or ends that.
+func (e *Engine) SetAgentPaused(agentID string, paused bool, note string) error {
 	return change(e, e.findAgent, agentID, func(a *agent) error {
 		switch {
 		case a.State != AgentConnected:
-			return refuse(Invalid, "Agent is not connected")
+			return Refuse(Invalid, "Agent is not connected")
 		case a.Paused && paused:
-			return refuse(Invalid, "Agent is already paused")
+			return Refuse(Invalid, "Agent is already paused")
 		case !a.Paused && !paused:
-			return refuse(Invalid, "Agent is not paused")
+			return Refuse(Invalid, "Agent is not paused")
 		}
 		a.Paused, a.PausedNote = paused, note
 		e.publish(EventAgentChanged, nil, nil, a)

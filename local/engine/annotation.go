@@ -26,11 +26,14 @@ const maxAnnotation = 1 << 20
 func (e *Engine) Annotate(buildID string, a Annotation, appendBody bool) (Annotation, error) {
 	return query(e, e.findBuildByID, buildID, func(b *build) (Annotation, error) {
 		a.Context = cmp.Or(a.Context, "default")
+		at := slices.IndexFunc(b.Annotations, func(have Annotation) bool { return have.Context == a.Context })
+		if at >= 0 && appendBody {
+			a.Body = b.Annotations[at].Body + a.Body
+		}
 		if err := checkAnnotation(&a); err != nil {
 			return Annotation{}, err
 		}
 		now := e.now()
-		at := slices.IndexFunc(b.Annotations, func(have Annotation) bool { return have.Context == a.Context })
 		if at < 0 {
 			a.ID, a.CreatedAt, a.UpdatedAt = newID(), now, now
 			a.Priority = cmp.Or(a.Priority, 3)
@@ -39,12 +42,6 @@ func (e *Engine) Annotate(buildID string, a Annotation, appendBody bool) (Annota
 			return a, nil
 		}
 		have := &b.Annotations[at]
-		if appendBody {
-			a.Body = have.Body + a.Body
-		}
-		if len(a.Body) > maxAnnotation {
-			return Annotation{}, refuse(Invalid, "annotation body: got %d bytes, want at most %d", len(a.Body), maxAnnotation)
-		}
 		have.Body, have.JobID, have.UpdatedAt = a.Body, a.JobID, now
 		have.Style = cmp.Or(a.Style, have.Style)
 		if a.Priority != 0 {
@@ -58,14 +55,14 @@ func (e *Engine) Annotate(buildID string, a Annotation, appendBody bool) (Annota
 func checkAnnotation(a *Annotation) error {
 	switch {
 	case len(a.Context) > 100:
-		return refuse(Invalid, "annotation context: got %d characters, want at most 100", len(a.Context))
+		return Refuse(Invalid, "annotation context: got %d characters, want at most 100", len(a.Context))
 	case len(a.Body) > maxAnnotation:
-		return refuse(Invalid, "annotation body: got %d bytes, want at most %d", len(a.Body), maxAnnotation)
+		return Refuse(Invalid, "annotation body: got %d bytes, want at most %d", len(a.Body), maxAnnotation)
 	case a.Priority < 0 || a.Priority > 10:
-		return refuse(Invalid, "annotation priority: got %d, want 1 to 10", a.Priority)
+		return Refuse(Invalid, "annotation priority: got %d, want 1 to 10", a.Priority)
 	}
 	if !slices.Contains([]string{"", "success", "info", "warning", "error"}, a.Style) {
-		return refuse(Invalid, "annotation style: got %q, want success, info, warning or error", a.Style)
+		return Refuse(Invalid, "annotation style: got %q, want success, info, warning or error", a.Style)
 	}
 	return nil
 }
@@ -78,7 +75,7 @@ func (e *Engine) RemoveAnnotation(buildID, contextOrID string) error {
 			return a.Context == contextOrID || a.ID == contextOrID
 		})
 		if len(b.Annotations) == before {
-			return refuse(NotFound, "No annotation found")
+			return Refuse(NotFound, "No annotation found")
 		}
 		e.publish(EventBuildAnnotation, b, nil, nil)
 		return nil

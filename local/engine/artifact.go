@@ -75,13 +75,13 @@ func (e *Engine) AddArtifacts(jobID string, files []NewArtifact) ([]Artifact, er
 func (e *Engine) SetArtifactState(jobID, id string, state ArtifactState) error {
 	return change(e, e.findArtifact, id, func(a *Artifact) error {
 		if a.JobID != jobID {
-			return refuse(NotFound, "No artifact found")
+			return Refuse(NotFound, "No artifact found")
 		}
 		if state != ArtifactFinished && state != ArtifactError {
-			return refuse(Invalid, "Artifact state %q is not known", string(state))
+			return Refuse(Invalid, "Artifact state %q is not known", string(state))
 		}
 		if a.State != ArtifactNew && a.State != state {
-			return refuse(Invalid, "Artifact is %s already", a.State)
+			return Refuse(Invalid, "Artifact is %s already", a.State)
 		}
 		a.State = state
 		if j, ok := e.jobs[jobID]; ok { // an upload with --replace may have dropped it
@@ -139,7 +139,7 @@ func (e *Engine) JobArtifacts(jobID string) ([]Artifact, error) {
 func (e *Engine) SearchArtifacts(buildID string, q ArtifactQuery) ([]Artifact, error) {
 	return query(e, e.findBuildByID, buildID, func(_ *build) ([]Artifact, error) {
 		if !doublestar.ValidatePattern(q.Glob) {
-			return nil, refuse(Invalid, "query %q is not a glob", q.Glob)
+			return nil, Refuse(Invalid, "query %q is not a glob", q.Glob)
 		}
 		found := e.selectArtifacts(func(a *Artifact) bool {
 			ok, _ := doublestar.Match(q.Glob, a.Path)

@@ -115,7 +115,7 @@ type build struct {
 	Build // Jobs is empty here, see ordered
 
 	pipeline *pipeline
-	root     *scope           // steps in order
+	nodes    []*node          // steps in order, those of groups in their group
 	keys     map[string]*node // every step key of the build
 	jobs     []*job           // in creation order
 	uploads  map[string]error // by job and uuid, so that a repeated upload is applied once
@@ -125,7 +125,7 @@ type build struct {
 	depth     int    // how many builds triggered each other before this one
 	commit    string // resolved by the first checkout, from its meta-data
 	canceling bool
-	waiters   chan struct{} // closed at the next change of state
+	changed   chan struct{} // closed at the next change of state
 }
 
 // snapshot copies the build and its jobs.
@@ -144,7 +144,9 @@ func (b *build) snapshot() Build {
 // ordered returns the build's jobs in the order of their steps.
 func (b *build) ordered() []*job {
 	out := make([]*job, 0, len(b.jobs))
-	b.root.walk(func(n *node) { out = append(out, n.jobs...) })
+	for _, n := range withChildren(b.nodes) {
+		out = append(out, n.jobs...)
+	}
 	return out
 }
 
@@ -157,7 +159,7 @@ func (e *Engine) Build(slug string, number int) (Build, error) {
 			return b.snapshot(), nil
 		}
 	}
-	return Build{}, refuse(NotFound, "No build found")
+	return Build{}, Refuse(NotFound, "No build found")
 }
 
 // BuildByID returns one build by its UUID.
@@ -214,13 +216,13 @@ func (e *Engine) Wait(ctx context.Context, buildID string) (Build, error) {
 		b, ok := e.byID[buildID]
 		if !ok {
 			e.mu.Unlock()
-			return Build{}, refuse(NotFound, "No build found")
+			return Build{}, Refuse(NotFound, "No build found")
 		}
 		if b.State.Terminal() || b.Blocked {
 			defer e.mu.Unlock()
 			return b.snapshot(), nil
 		}
-		changed := b.changed()
+		changed := b.changed
 		e.mu.Unlock()
 		select {
 		case <-changed:
@@ -230,18 +232,8 @@ func (e *Engine) Wait(ctx context.Context, buildID string) (Build, error) {
 	}
 }
 
-// changed returns a channel that is closed at the build's next change of state.
-func (b *build) changed() <-chan struct{} {
-	if b.waiters == nil {
-		b.waiters = make(chan struct{})
-	}
-	return b.waiters
-}
-
 // wake ends the wait of all who wait in [Engine.Wait] for a change of the build.
 func (b *build) wake() {
-	if b.waiters != nil {
-		close(b.waiters)
-		b.waiters = nil
-	}
+	close(b.changed)
+	b.changed = make(chan struct{})
 }

@@ -7,7 +7,7 @@ import "slices"
 func (e *Engine) CancelBuild(id string) (Build, error) {
 	return query(e, e.findBuildByID, id, func(b *build) (Build, error) {
 		if b.Over() || b.canceling {
-			return Build{}, refuse(Invalid, "Build can't be canceled because it's already %s", b.State)
+			return Build{}, Refuse(Invalid, "Build can't be canceled because it's already %s", b.State)
 		}
 		b.canceling = true
 		e.cancelJobs(b.jobs)
@@ -52,9 +52,5 @@ func (e *Engine) CancelStep(buildID, step string) (string, error) {
 // cancelOnFailing cancels the jobs with cancel_on_build_failing once their build
 // fails.
 func (e *Engine) cancelOnFailing(b *build) {
-	for _, j := range slices.Clone(b.jobs) {
-		if j.Step != nil && j.Step.CancelOnBuildFailing && !j.State.Finished() {
-			e.cancelJob(j)
-		}
-	}
+	e.cancelJobs(slices.DeleteFunc(slices.Clone(b.jobs), func(j *job) bool { return !j.Step.CancelOnBuildFailing }))
 }

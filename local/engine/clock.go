@@ -68,7 +68,7 @@ func (e *Engine) overdue(j *job, now time.Time) bool {
 		j.token, j.AcceptedAt = "", time.Time{}
 		e.unassign(j)
 	case j.State != JobAssigned && now.Sub(j.heardAt) > forgottenFor:
-		e.finish(j, Finish{ExitStatus: -1, FinishedAt: now})
+		e.finish(j, Finish{ExitStatus: -1})
 	default:
 		return false
 	}

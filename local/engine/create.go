@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"maps"
 )
 
 // CreateBuild starts a build of a pipeline.
@@ -37,9 +36,9 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 			RebuiltFrom: in.rebuiltFrom, CreatedAt: now, ScheduledAt: now,
 		},
 		pipeline: p,
-		root:     &scope{},
 		keys:     map[string]*node{},
 		uploads:  map[string]error{},
+		changed:  make(chan struct{}),
 	}
 	b.Env, b.MetaData = cloneMap(in.Env), cloneMap(in.MetaData)
 	b.Commit, b.Branch, b.Source = cmp.Or(in.Commit, "HEAD"), cmp.Or(in.Branch, p.DefaultBranch), cmp.Or(in.Source, "api")
@@ -49,11 +48,9 @@ func (e *Engine) createBuild(slug string, in NewBuild) (*build, error) {
 		b.TriggeredFrom = &Trigger{BuildID: from.BuildID, Pipeline: from.Pipeline, Number: from.Number}
 		b.depth = from.build.depth + 1
 	}
-	env := cloneMap(p.Env)
-	maps.Copy(env, b.Env)
-	doc, err := parseConfiguration(p.Configuration, e.interpolation(b, env))
+	doc, err := parseConfiguration(p.Configuration, e.backendEnv(b))
 	if err != nil {
-		return nil, refuse(Invalid, "%v", err)
+		return nil, Refuse(Invalid, "%v", err)
 	}
 	if err := e.insert(b, doc, nil, nil); err != nil {
 		return nil, err

@@ -15,9 +15,7 @@
 //
 // Exported methods take the engine's lock, most of them in change and query, and
 // none calls another that does. Unexported ones are called with the lock held and
-// never touch it, but for sweep, which the clock calls, and setPaused and
-// setQueuePaused, which stand behind two exported ones each. A test holds both
-// rules.
+// never touch it, but for sweep, which the clock calls. A test holds both rules.
 //
 // Nothing waits with the lock held. [Engine.Wait] unlocks while it waits for a
 // build's next change of state, [Stream.Next] while it waits for the agent's next

@@ -128,7 +128,7 @@ func query[T, R any](e *Engine, find func(key string) (T, error), key string, as
 func lookUp[T any](all map[string]*T, key, refusal string) (*T, error) {
 	found, ok := all[key]
 	if !ok {
-		return nil, refuse(NotFound, "%s", refusal)
+		return nil, Refuse(NotFound, "%s", refusal)
 	}
 	return found, nil
 }

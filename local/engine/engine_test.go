@@ -365,21 +365,21 @@ func TestPausedQueueAndAgent(t *testing.T) {
 	w.build("steps: [{command: a, key: a}]")
 	a := w.agent()
 	q := w.Queues()[0]
-	if _, err := w.PauseQueue(q.ID, "cleaning"); err != nil {
+	if _, err := w.SetQueuePaused(q.ID, true, "cleaning"); err != nil {
 		t.Fatal(err)
 	}
-	_, err := w.PauseQueue(q.ID, "")
+	_, err := w.SetQueuePaused(q.ID, true, "")
 	wantError(t, err, Invalid, "already paused")
 	equal(t, "job", w.take(a), "")
-	if _, err := w.ResumeQueue(q.ID); err != nil {
+	if _, err := w.SetQueuePaused(q.ID, false, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.PauseAgent(a, "busy"); err != nil {
+	if err := w.SetAgentPaused(a, true, "busy"); err != nil {
 		t.Fatal(err)
 	}
 	o, _ := w.Ping(a)
 	equal(t, "order", o, Order{Action: ActionPause, Reason: "busy"})
-	if err := w.ResumeAgent(a); err != nil {
+	if err := w.SetAgentPaused(a, false, ""); err != nil {
 		t.Fatal(err)
 	}
 	if w.take(a) == "" {

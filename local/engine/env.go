@@ -172,9 +172,11 @@ func (e *Engine) BuildURL(slug string, number int) string {
 	return fmt.Sprintf("%s/%s/%s/builds/%d", e.opts.URL, e.opts.Organization, slug, number)
 }
 
-// interpolation is what the backend fills into stored steps.
-func (e *Engine) interpolation(b *build, env map[string]string) map[string]string {
-	env = cloneMap(env)
+// backendEnv is what the backend fills into stored steps, and what conditions may
+// read.
+func (e *Engine) backendEnv(b *build) map[string]string {
+	env := cloneMap(b.pipeline.Env)
+	maps.Copy(env, b.Env)
 	maps.Copy(env, e.buildEnv(b))
 	return env
 }
@@ -228,10 +230,7 @@ func (e *Engine) conditionVars(b *build) condition.Vars {
 		values["build.pull_request.id"] = strconv.Itoa(b.PullRequestID)
 		values["build.pull_request.draft"] = false
 	}
-	env := cloneMap(b.pipeline.Env)
-	maps.Copy(env, b.Env)
-	maps.Copy(env, e.buildEnv(b))
-	return condition.Vars{Values: values, Env: env}
+	return condition.Vars{Values: values, Env: e.backendEnv(b)}
 }
 
 // JobEnv is the environment of a job as an agent gets it, payload and all.

@@ -58,7 +58,7 @@ func TestJobEnv(t *testing.T) {
 // schema/condition knows every variable that conditions can read here.
 func TestConditionVariables(t *testing.T) {
 	e := &Engine{}
-	for name := range e.conditionVars(&build{pipeline: &pipeline{}, root: &scope{}}).Values {
+	for name := range e.conditionVars(&build{pipeline: &pipeline{}}).Values {
 		if !slices.Contains(condition.Variables, name) {
 			t.Errorf("condition.Variables lacks %s", name)
 		}

@@ -14,12 +14,12 @@ const (
 	Locked       Kind = 423 // not yet runnable
 )
 
-// An Error is a refusal. Message is for people and goes into the answer's
-// "message"; it never quotes a build's env.
+// An Error is a refusal, by the engine or by what serves it, and as JSON the body
+// that the APIs answer with. Message is for people; it never quotes a build's env.
 type Error struct {
-	Kind    Kind
-	Message string
-	Fields  []FieldError // the "errors" of a validation answer
+	Kind    Kind         `json:"-"`
+	Message string       `json:"message"`
+	Fields  []FieldError `json:"errors,omitempty"` // of a validation answer
 }
 
 // A FieldError names one field of a request body that cannot be used.
@@ -30,6 +30,7 @@ type FieldError struct {
 
 func (e *Error) Error() string { return e.Message }
 
-func refuse(kind Kind, format string, args ...any) *Error {
+// Refuse makes an [Error] without fields.
+func Refuse(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }

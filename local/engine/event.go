@@ -106,18 +106,15 @@ func (e *Engine) publish(name string, b *build, j *job, a *agent) {
 	}
 	ev := Event{Name: name}
 	if b != nil {
-		copied := b.Build
-		ev.Build = &copied
+		ev.Build = new(b.Build)
 		ev.Build.MetaData = cloneMap(b.MetaData)
 		ev.Build.Annotations = slices.Clone(b.Annotations)
 	}
 	if j != nil {
-		copied := j.snapshot()
-		ev.Job = &copied
+		ev.Job = new(j.snapshot())
 	}
 	if a != nil {
-		copied := a.Agent
-		ev.Agent = &copied
+		ev.Agent = new(a.Agent)
 	}
 	for s := range e.subs {
 		s.push(ev)

@@ -39,7 +39,7 @@ func Example() {
 	got, err := e.Accept(a.ID, order.JobID)
 	must(err)
 	fmt.Println("runs", got.Env["BUILDKITE_COMMAND"])
-	must(e.Start(order.JobID, e.Now()))
+	must(e.Start(order.JobID))
 	must(e.FinishJob(order.JobID, engine.Finish{ExitStatus: 0}))
 
 	b, err = e.Wait(context.Background(), b.ID)

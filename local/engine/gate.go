@@ -26,13 +26,15 @@ func (g gate) and(other gate) gate {
 // wait step before it, and from those of its group.
 func (b *build) gate(n *node) gate {
 	g := gateOpen
-	if owner := n.group(); owner != nil {
-		g = b.gate(owner)
+	siblings := b.nodes
+	if n.parent != nil {
+		g = b.gate(n.parent)
+		siblings = n.parent.children
 	}
 	if n.def.DependsOn != nil {
 		return g.and(b.dependencies(n))
 	}
-	before := n.scope.nodes[:slices.Index(n.scope.nodes, n)]
+	before := siblings[:slices.Index(siblings, n)]
 	switch n.def.Kind {
 	case steps.Wait, steps.Block:
 		return g.and(waitGate(before, n.def.ContinueOnFailure))

@@ -36,7 +36,7 @@ func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []
 	vars := e.conditionVars(b)
 	var nodes []*node
 	for _, s := range doc.Steps {
-		n, err := in.node(b.root, s, vars, "")
+		n, err := in.node(nil, s, vars, "")
 		if err != nil {
 			return err
 		}
@@ -45,19 +45,14 @@ func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []
 	for _, n := range dropped {
 		e.forget(b, n)
 	}
-	at := len(b.root.nodes)
+	at := len(b.nodes)
 	if uploader != nil {
 		at = b.behind(uploader.node)
 		uploader.node.uploaded = append(uploader.node.uploaded, nodes...)
 	}
-	b.root.nodes = slices.Insert(b.root.nodes, at, nodes...)
-	for _, n := range nodes {
+	b.nodes = slices.Insert(b.nodes, at, nodes...)
+	for _, n := range withChildren(nodes) {
 		in.adopt(n)
-		if n.children != nil {
-			for _, child := range n.children.nodes {
-				in.adopt(child)
-			}
-		}
 	}
 	return nil
 }
@@ -66,26 +61,27 @@ func (e *Engine) insert(b *build, doc *steps.Document, uploader *job, dropped []
 // steps that are to be dropped.
 func (b *build) accepts(doc *steps.Document, dropped []*node) error {
 	if have, more := len(b.jobs), doc.Jobs(); have+more > schema.MaxJobsPerBuild {
-		return refuse(Invalid, "the build would have %d jobs, want at most %d", have+more, schema.MaxJobsPerBuild)
+		return Refuse(Invalid, "the build would have %d jobs, want at most %d", have+more, schema.MaxJobsPerBuild)
 	}
 	taken := maps.Clone(b.keys)
-	(&scope{nodes: dropped}).walk(func(n *node) { delete(taken, n.def.Key) })
+	for _, n := range withChildren(dropped) {
+		delete(taken, n.def.Key)
+	}
 	own := map[string]bool{}
-	var err error
-	doc.Walk(func(s *steps.Step) {
+	for _, s := range doc.All() {
 		own[s.Key] = true
-		if _, used := taken[s.Key]; used && s.Key != "" && err == nil {
-			err = refuse(Invalid, "The key %q has already been used by another step in this build", s.Key)
+		if _, used := taken[s.Key]; used && s.Key != "" {
+			return Refuse(Invalid, "The key %q has already been used by another step in this build", s.Key)
 		}
-	})
-	doc.Walk(func(s *steps.Step) {
+	}
+	for _, s := range doc.All() {
 		for _, dep := range s.DependsOn {
-			if _, known := taken[dep.Key]; !known && !own[dep.Key] && err == nil {
-				err = refuse(Invalid, "Step %s depends on %q, but no step of this build has that key", describeStep(s), dep.Key)
+			if _, known := taken[dep.Key]; !known && !own[dep.Key] {
+				return Refuse(Invalid, "Step %s depends on %q, but no step of this build has that key", describeStep(s), dep.Key)
 			}
 		}
-	})
-	return err
+	}
+	return nil
 }
 
 func describeStep(s *steps.Step) string {
@@ -100,21 +96,17 @@ func describeStep(s *steps.Step) string {
 // behind returns the index in the build's top scope for steps that n uploads:
 // behind n, or the group that n lies in, and all that it has uploaded so far.
 func (b *build) behind(n *node) int {
-	if owner := n.group(); owner != nil {
-		n = owner
-	}
-	at := slices.Index(b.root.nodes, n)
+	n = cmp.Or(n.parent, n)
+	at := slices.Index(b.nodes, n)
 	var deepest func(n *node)
 	deepest = func(n *node) {
-		at = max(at, slices.Index(b.root.nodes, n))
+		at = max(at, slices.Index(b.nodes, n))
 		for _, u := range n.uploaded {
 			deepest(u)
 		}
-		if n.children != nil {
-			for _, child := range n.children.nodes {
-				for _, u := range child.uploaded {
-					deepest(u)
-				}
+		for _, child := range n.children {
+			for _, u := range child.uploaded {
+				deepest(u)
 			}
 		}
 	}
@@ -134,8 +126,8 @@ type insertion struct {
 
 // node makes a step's node and those inside it. excluded is why its group does
 // not take part, if so.
-func (in *insertion) node(s *scope, def *steps.Step, vars condition.Vars, excluded string) (*node, error) {
-	n := &node{id: newID(), def: def, scope: s, label: def.Label, excluded: excluded}
+func (in *insertion) node(parent *node, def *steps.Step, vars condition.Vars, excluded string) (*node, error) {
+	n := &node{id: newID(), def: def, parent: parent, label: def.Label, excluded: excluded}
 	if in.uploader != nil {
 		n.uploader = in.uploader.node
 	}
@@ -150,13 +142,12 @@ func (in *insertion) node(s *scope, def *steps.Step, vars condition.Vars, exclud
 	if def.Kind != steps.Group {
 		return n, nil
 	}
-	n.children = &scope{owner: n}
 	for _, inner := range def.Steps {
-		child, err := in.node(n.children, inner, vars, n.excluded)
+		child, err := in.node(n, inner, vars, n.excluded)
 		if err != nil {
 			return nil, err
 		}
-		n.children.nodes = append(n.children.nodes, child)
+		n.children = append(n.children, child)
 	}
 	return n, nil
 }
@@ -166,7 +157,7 @@ func (in *insertion) exclusion(def *steps.Step, vars condition.Vars) (string, er
 	if def.If != "" {
 		take, err := condition.Eval(def.If, vars)
 		if err != nil {
-			return "", refuse(Invalid, "Step %s: if: %v", describeStep(def), err)
+			return "", Refuse(Invalid, "Step %s: if: %v", describeStep(def), err)
 		}
 		if !take {
 			return "its if condition is false", nil
@@ -225,8 +216,8 @@ func (in *insertion) variant(n *node, v *steps.Variant) {
 	if in.build.OnHost {
 		j.Step, j.HostImage = v.Step.OnHost()
 	}
-	j.Rules = withQueue(v.Step.Agents, in.agents)
-	j.Queue = queueOf(j.Rules)
+	j.Rules = steps.Rules(v.Step.Agents, in.agents)
+	j.Queue = steps.QueueOf(j.Rules)
 	in.engine.queue(j.Queue)
 	if v.Skip.On && !j.State.Finished() {
 		in.engine.leaveGroup(j)
@@ -252,12 +243,12 @@ func (in *insertion) job(n *node, kind string, index int) *job {
 		j.Step, j.HostImage = def.OnHost()
 	}
 	j.Timeout = def.Timeout / time.Minute * e.opts.Minute
-	if group := n.group(); group != nil {
+	if group := n.parent; group != nil {
 		j.GroupID, j.GroupKey, j.GroupLabel = group.id, group.def.Key, group.def.Label
 	}
 	if kind == TypeScript {
-		j.Rules = withQueue(def.Agents, in.agents)
-		j.Queue = queueOf(j.Rules)
+		j.Rules = steps.Rules(def.Agents, in.agents)
+		j.Queue = steps.QueueOf(j.Rules)
 		if def.Variants == nil { // tokens of a matrix are no queue
 			e.queue(j.Queue)
 		}
@@ -278,29 +269,6 @@ func (in *insertion) job(n *node, kind string, index int) *job {
 		j.State = JobBroken
 	}
 	return j
-}
-
-// withQueue returns a step's query rules: its own, or the document's, with
-// the default queue when they name none.
-func withQueue(own, document []string) []string {
-	rules := own
-	if rules == nil {
-		rules = document
-	}
-	rules = slices.Clone(rules)
-	if !slices.ContainsFunc(rules, func(r string) bool { return strings.HasPrefix(r, "queue=") }) {
-		rules = append(rules, "queue=default")
-	}
-	return rules
-}
-
-func queueOf(rules []string) string {
-	for _, r := range rules {
-		if name, ok := strings.CutPrefix(r, "queue="); ok {
-			return name
-		}
-	}
-	return "default"
 }
 
 // branchMatches applies a step's branches: any pattern must match, and none

@@ -66,7 +66,7 @@ type Job struct {
 	GroupID    string
 	GroupKey   string
 	GroupLabel string
-	Step       *steps.Step // the definition
+	Step       *steps.Step // the definition, never nil
 	StepJSON   json.RawMessage
 
 	State        JobState
@@ -130,7 +130,6 @@ type Finish struct {
 	ExitStatus   int
 	Signal       string
 	SignalReason string
-	FinishedAt   time.Time
 	ChunksFailed int
 	LeaveAgent   bool // ignore_agent_in_dispatches
 }
@@ -197,12 +196,8 @@ func (e *Engine) JobByToken(token string) (Job, bool) {
 // job it has got the same answer lost: it gets it again.
 func (e *Engine) Accept(agentID, jobID string) (Accepted, error) {
 	return query(e, e.findJob, jobID, func(j *job) (Accepted, error) {
-		switch {
-		case j.agent == nil || j.agent.ID != agentID || !j.State.Held():
-			return Accepted{}, refuse(Invalid, "Job is %s, not assigned to this agent", j.State)
-		case j.State != JobAssigned:
-			j.heardAt = e.now()
-			return Accepted{Job: j.snapshot(), Env: e.jobEnv(j, j.agent), Token: j.token}, nil
+		if j.agent == nil || j.agent.ID != agentID || !j.State.Held() {
+			return Accepted{}, Refuse(Invalid, "Job is %s, not assigned to this agent", j.State)
 		}
 		return e.accept(j), nil
 	})
@@ -217,12 +212,11 @@ func (e *Engine) Acquire(agentID, jobID string) (Accepted, error) {
 		case err != nil:
 			return Accepted{}, err
 		case j.State == JobWaiting || j.State == JobLimited:
-			return Accepted{}, refuse(Locked, "Job is %s", j.State)
+			return Accepted{}, Refuse(Locked, "Job is %s", j.State)
 		case j.agent == a && j.State.Held() && j.State != JobAssigned: // the answer was lost
-			j.heardAt = e.now()
-			return Accepted{Job: j.snapshot(), Env: e.jobEnv(j, j.agent), Token: j.token}, nil
+			return e.accept(j), nil
 		case j.State != JobScheduled || a.job != nil:
-			return Accepted{}, refuse(Invalid, "Job is %s and cannot be acquired", j.State)
+			return Accepted{}, Refuse(Invalid, "Job is %s and cannot be acquired", j.State)
 		}
 		e.assign(j, a)
 		return e.accept(j), nil
@@ -230,25 +224,26 @@ func (e *Engine) Acquire(agentID, jobID string) (Accepted, error) {
 }
 
 func (e *Engine) accept(j *job) Accepted {
-	j.AcceptedAt = e.now()
-	j.heardAt = j.AcceptedAt
-	j.token = NewToken("bkaj_")
-	e.tokens[j.token] = j
-	env := e.jobEnv(j, j.agent)
-	e.setJob(j, JobAccepted)
-	return Accepted{Job: j.snapshot(), Env: env, Token: j.token}
+	j.heardAt = e.now()
+	if j.State == JobAssigned {
+		j.AcceptedAt = j.heardAt
+		j.token = NewToken("bkaj_")
+		e.tokens[j.token] = j
+		e.setJob(j, JobAccepted)
+	}
+	return Accepted{Job: j.snapshot(), Env: e.jobEnv(j, j.agent), Token: j.token}
 }
 
 // Start notes that an accepted job's process is about to begin. Said again of a
 // job that has started, it changes nothing.
-func (e *Engine) Start(jobID string, at time.Time) error {
+func (e *Engine) Start(jobID string) error {
 	return change(e, e.findJob, jobID, func(j *job) error {
 		switch {
 		case j.State.Held() && !j.StartedAt.IsZero():
 			return nil // the agent repeats a call whose answer it did not get
 		case j.State == JobCanceling: // the agent reads the state soon
 		case j.State != JobAccepted:
-			return refuse(Invalid, "Job is %s, want accepted", j.State)
+			return Refuse(Invalid, "Job is %s, want accepted", j.State)
 		}
 		j.StartedAt = e.now()
 		if j.State == JobAccepted {
@@ -264,7 +259,7 @@ func (e *Engine) Start(jobID string, at time.Time) error {
 func (e *Engine) FinishJob(jobID string, f Finish) error {
 	return change(e, e.findJob, jobID, func(j *job) error {
 		if !j.State.Held() || j.State == JobAssigned {
-			return refuse(Invalid, "Job is %s and cannot be finished", j.State)
+			return Refuse(Invalid, "Job is %s and cannot be finished", j.State)
 		}
 		if f.LeaveAgent && j.agent != nil {
 			j.agent.leaving = true
@@ -336,10 +331,10 @@ func (j *job) hardFailed() bool {
 func (e *Engine) UpdateJob(jobID string, timeoutMinutes int) error {
 	return change(e, e.findJob, jobID, func(j *job) error {
 		if timeoutMinutes < 1 {
-			return refuse(Invalid, "timeout_in_minutes: got %d, want at least 1", timeoutMinutes)
+			return Refuse(Invalid, "timeout_in_minutes: got %d, want at least 1", timeoutMinutes)
 		}
 		if !j.State.Held() {
-			return refuse(Invalid, "Job is %s", j.State)
+			return Refuse(Invalid, "Job is %s", j.State)
 		}
 		j.Timeout = e.opts.Minute * time.Duration(timeoutMinutes)
 		return nil
@@ -350,7 +345,7 @@ func (e *Engine) UpdateJob(jobID string, timeoutMinutes int) error {
 func (e *Engine) Reprioritize(jobID string, priority int) (Job, error) {
 	return query(e, e.findJob, jobID, func(j *job) (Job, error) {
 		if j.State.Held() || j.State.Finished() {
-			return Job{}, refuse(Invalid, "Job is %s and cannot be reprioritized", j.State)
+			return Job{}, Refuse(Invalid, "Job is %s and cannot be reprioritized", j.State)
 		}
 		j.Priority = priority
 		e.dispatch()

@@ -31,9 +31,9 @@ func (e *Engine) WriteLog(jobID string, offset int64, data []byte) error {
 		end := offset + int64(len(data))
 		switch {
 		case offset < 0 || end > MaxLog:
-			return refuse(Invalid, "Log chunk at %d of %d bytes is outside of 0 to %d", offset, len(data), int64(MaxLog))
+			return Refuse(Invalid, "Log chunk at %d of %d bytes is outside of 0 to %d", offset, len(data), int64(MaxLog))
 		case !j.State.Held() || j.State == JobAssigned:
-			return refuse(Invalid, "Job is %s and takes no log", j.State)
+			return Refuse(Invalid, "Job is %s and takes no log", j.State)
 		}
 		f, err := os.OpenFile(e.logPath(jobID), os.O_CREATE|os.O_WRONLY, 0o600)
 		if err != nil {
@@ -76,7 +76,7 @@ func (l *logState) add(offset, end int64) bool {
 
 // Log opens a job's log for reading: the bytes the agent sent, with ANSI
 // codes and timestamps. A job without output has an empty log.
-func (e *Engine) Log(jobID string) (io.ReadSeekCloser, error) {
+func (e *Engine) Log(jobID string) (*os.File, error) {
 	e.mu.Lock()
 	_, err := e.findJob(jobID)
 	e.mu.Unlock()
@@ -85,13 +85,17 @@ func (e *Engine) Log(jobID string) (io.ReadSeekCloser, error) {
 	}
 	f, err := os.Open(e.logPath(jobID))
 	if errors.Is(err, os.ErrNotExist) {
-		return emptyLog{}, nil
+		return os.Open(os.DevNull)
 	}
 	return f, err
 }
 
-type emptyLog struct{}
-
-func (emptyLog) Read([]byte) (int, error)       { return 0, io.EOF }
-func (emptyLog) Seek(int64, int) (int64, error) { return 0, nil }
-func (emptyLog) Close() error                   { return nil }
+// ReadLog returns the part of a job's log between two offsets.
+func (e *Engine) ReadLog(jobID string, from, to int64) ([]byte, error) {
+	f, err := e.Log(jobID)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.NewSectionReader(f, from, to-from))
+}

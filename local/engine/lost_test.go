@@ -27,7 +27,7 @@ func TestRepeatedCalls(t *testing.T) {
 		}
 		_, err = w.Accept(other, order.JobID)
 		wantError(t, err, Invalid, "not assigned to this agent")
-		if err := w.Start(order.JobID, w.clock()); err != nil {
+		if err := w.Start(order.JobID); err != nil {
 			t.Errorf("start, the job %s: %v", what, err)
 		}
 		w.pass(time.Second)
@@ -38,7 +38,7 @@ func TestRepeatedCalls(t *testing.T) {
 	w.finish(order.JobID, 0)
 	_, err = w.Accept(agent, order.JobID)
 	wantError(t, err, Invalid, "Job is passed")
-	wantError(t, w.Start(order.JobID, w.clock()), Invalid, "Job is passed")
+	wantError(t, w.Start(order.JobID), Invalid, "Job is passed")
 	equal(t, "build", w.get(b).State, BuildPassed)
 }
 

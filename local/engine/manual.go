@@ -3,6 +3,8 @@ package engine
 import (
 	"maps"
 	"slices"
+
+	"github.com/gpu-mode/kbgen/local/steps"
 )
 
 // block makes a block or input step wait for a person.
@@ -39,29 +41,29 @@ func (e *Engine) Unblock(jobID string, fields map[string][]string, who Person) (
 	return query(e, e.findJob, jobID, func(j *job) (Job, error) {
 		switch {
 		case j.Type != TypeManual:
-			return Job{}, refuse(BadRequest, "This job type cannot be unblocked")
+			return Job{}, Refuse(BadRequest, "This job type cannot be unblocked")
 		case j.build.canceling:
-			return Job{}, refuse(Invalid, "Jobs from canceled builds cannot be unblocked")
+			return Job{}, Refuse(Invalid, "Jobs from canceled builds cannot be unblocked")
 		case j.State != JobBlocked:
-			return Job{}, refuse(Invalid, "Job is %s and cannot be unblocked", j.State)
+			return Job{}, Refuse(Invalid, "Job is %s and cannot be unblocked", j.State)
 		}
 		answers := map[string]string{}
 		for i := range j.Step.Fields {
 			f := &j.Step.Fields[i]
 			answer, err := f.Answer(fields[f.Key])
 			if err != nil {
-				return Job{}, refuse(Invalid, "%v", err)
+				return Job{}, Refuse(Invalid, "%v", err)
 			}
 			if len(answer) > MaxMetaData {
-				return Job{}, refuse(Invalid, "field %s: got %d bytes, want at most %d", f.Key, len(answer), MaxMetaData)
+				return Job{}, Refuse(Invalid, "field %s: got %d bytes, want at most %d", f.Key, len(answer), MaxMetaData)
 			}
 			if answer != "" {
 				answers[f.Key] = answer
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(fields)) {
-			if !slices.ContainsFunc(j.Step.Fields, func(f stepField) bool { return f.Key == key }) {
-				return Job{}, refuse(Invalid, "field %q: the step has no such field", key)
+			if !slices.ContainsFunc(j.Step.Fields, func(f steps.Field) bool { return f.Key == key }) {
+				return Job{}, Refuse(Invalid, "field %q: the step has no such field", key)
 			}
 		}
 		b := j.build

@@ -21,10 +21,10 @@ func (e *Engine) SetMetaData(buildID string, items map[string]string) error {
 	return change(e, e.findBuildByID, buildID, func(b *build) error {
 		for key, value := range items {
 			if key == "" || strings.TrimSpace(value) == "" {
-				return refuse(Invalid, "meta-data %q: key and value must not be empty", key)
+				return Refuse(Invalid, "meta-data %q: key and value must not be empty", key)
 			}
 			if len(value) > MaxMetaData {
-				return refuse(Invalid, "meta-data %q: got %d bytes, want at most %d", key, len(value), MaxMetaData)
+				return Refuse(Invalid, "meta-data %q: got %d bytes, want at most %d", key, len(value), MaxMetaData)
 			}
 		}
 		maps.Copy(b.MetaData, items)

@@ -11,13 +11,16 @@ import (
 
 // Name is what to call a job: its step's label, else its key, else what it does.
 func (j *Job) Name(env map[string]string) string {
-	return j.numbered(cmp.Or(text.Line(j.Label, 200), text.Line(j.StepKey, 200), j.does(env)))
+	return j.numbered(cmp.Or(text.Line(j.Label, 200), text.Line(j.StepKey, 200), j.Step.Does(env), nameless))
 }
 
 // ShortName prefers the key to the label.
 func (j *Job) ShortName(env map[string]string) string {
-	return j.numbered(cmp.Or(text.Line(j.StepKey, 200), text.Line(j.Label, 200), j.does(env)))
+	return j.numbered(cmp.Or(text.Line(j.StepKey, 200), text.Line(j.Label, 200), j.Step.Does(env), nameless))
 }
+
+// nameless is a job whose step says nothing of itself.
+const nameless = "step without a name"
 
 func (j *Job) numbered(name string) string {
 	if len(j.Matrix) > 0 && (j.Label == "" || !j.labelTells()) {
@@ -38,12 +41,4 @@ func (j *Job) labelTells() bool {
 		}
 	}
 	return true
-}
-
-// does is what the job's step does, for one without label and key.
-func (j *Job) does(env map[string]string) string {
-	if j.Step == nil {
-		return "step without a name"
-	}
-	return cmp.Or(j.Step.Does(env), "step without a name")
 }

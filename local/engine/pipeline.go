@@ -81,7 +81,7 @@ func (e *Engine) DeletePipeline(slug string) error {
 	return change(e, e.findPipeline, slug, func(*pipeline) error {
 		for _, b := range e.builds {
 			if b.Pipeline == slug && !b.Over() {
-				return refuse(Invalid, "Pipeline %s has unfinished builds", slug)
+				return Refuse(Invalid, "Pipeline %s has unfinished builds", slug)
 			}
 		}
 		e.builds = slices.DeleteFunc(e.builds, func(b *build) bool {
@@ -147,14 +147,14 @@ func (m environment) Set(name, value string)         { m[name] = value }
 
 // parseConfiguration reads stored steps as the backend does for a new build:
 // YAML, normalized by go-pipeline, with env interpolated. A nil env
-// interpolates nothing.
+// interpolates nothing; another may get values more.
 func parseConfiguration(yaml string, env map[string]string) (*steps.Document, error) {
 	p, err := gopipeline.Parse(bytes.NewReader([]byte(yaml)))
 	if err != nil && !warning.Is(err) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	if env != nil {
-		if err := p.Interpolate(environment(cloneMap(env)), false); err != nil {
+		if err := p.Interpolate(environment(env), false); err != nil {
 			return nil, fmt.Errorf("configuration: %w", err)
 		}
 	}

@@ -53,20 +53,14 @@ func (e *Engine) CreateQueue(key, description string) (Queue, error) {
 	return *q, nil
 }
 
-// PauseQueue stops the dispatch of a queue's jobs.
-func (e *Engine) PauseQueue(id, note string) (Queue, error) {
-	return e.setQueuePaused(id, true, note, "Queue is already paused")
-}
-
-// ResumeQueue undoes [Engine.PauseQueue].
-func (e *Engine) ResumeQueue(id string) (Queue, error) {
-	return e.setQueuePaused(id, false, "", "Queue is not paused")
-}
-
-func (e *Engine) setQueuePaused(id string, paused bool, note, refusal string) (Queue, error) {
+// SetQueuePaused stops the dispatch of a queue's jobs, or ends that.
+func (e *Engine) SetQueuePaused(id string, paused bool, note string) (Queue, error) {
 	return query(e, e.findQueue, id, func(q *Queue) (Queue, error) {
-		if q.Paused == paused {
-			return Queue{}, refuse(Invalid, "%s", refusal)
+		switch {
+		case q.Paused && paused:
+			return Queue{}, Refuse(Invalid, "Queue is already paused")
+		case !q.Paused && !paused:
+			return Queue{}, Refuse(Invalid, "Queue is not paused")
 		}
 		q.Paused, q.PausedAt, q.PausedNote = paused, time.Time{}, note
 		if paused {
@@ -78,13 +72,18 @@ func (e *Engine) setQueuePaused(id string, paused bool, note, refusal string) (Q
 	})
 }
 
+// Queue returns one queue.
+func (e *Engine) Queue(id string) (Queue, error) {
+	return query(e, e.findQueue, id, func(q *Queue) (Queue, error) { return *q, nil })
+}
+
 func (e *Engine) findQueue(id string) (*Queue, error) {
 	for _, q := range e.queues {
 		if q.ID == id {
 			return q, nil
 		}
 	}
-	return nil, refuse(NotFound, "No queue found")
+	return nil, Refuse(NotFound, "No queue found")
 }
 
 // queue returns the queue, made when it is new.

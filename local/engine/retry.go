@@ -70,16 +70,16 @@ func (e *Engine) manualRetry(j *job) (*job, error) {
 	retry := j.Step.Retry
 	switch {
 	case j.Type != TypeScript:
-		return nil, refuse(BadRequest, "Only command jobs can be retried")
+		return nil, Refuse(BadRequest, "Only command jobs can be retried")
 	case j.RetriedIn != "":
-		return nil, refuse(BadRequest, "Job has already been retried")
+		return nil, Refuse(BadRequest, "Job has already been retried")
 	case j.State == JobPassed && !retry.PermitOnPassed,
 		j.State != JobPassed && j.State != JobFailed && j.State != JobTimedOut && j.State != JobCanceled:
-		return nil, refuse(BadRequest, "Only failed, timed out or canceled jobs can be retried, this one is %s", j.State)
+		return nil, Refuse(BadRequest, "Only failed, timed out or canceled jobs can be retried, this one is %s", j.State)
 	case j.build.canceling:
-		return nil, refuse(Invalid, "Jobs of a canceled build cannot be retried")
+		return nil, Refuse(Invalid, "Jobs of a canceled build cannot be retried")
 	case retry.ManualDenied:
-		return nil, refuse(Invalid, "%s", cmp.Or(retry.ManualReason, "The step does not allow manual retries"))
+		return nil, Refuse(Invalid, "%s", cmp.Or(retry.ManualReason, "The step does not allow manual retries"))
 	}
 	next := e.attempt(j, "manual")
 	next.ruleCounts = make([]int, len(next.ruleCounts))
@@ -91,16 +91,15 @@ func (e *Engine) manualRetry(j *job) (*job, error) {
 // reopen lets the steps that were waiting_failed wait again.
 func (e *Engine) reopen(b *build, n *node) {
 	n.state, n.failed = nodeOpen, false
-	if g := n.group(); g != nil {
+	if g := n.parent; g != nil {
 		g.state, g.failed = nodeWaiting, false
 	}
-	b.root.walk(func(m *node) {
-		broken := slices.ContainsFunc(m.jobs, func(j *job) bool { return j.State == JobWaitingFailed })
-		if !broken {
-			return
+	for _, m := range withChildren(b.nodes) {
+		if !slices.ContainsFunc(m.jobs, func(j *job) bool { return j.State == JobWaitingFailed }) {
+			continue
 		}
 		m.state, m.failed = nodeWaiting, false
-		if g := m.group(); g != nil {
+		if g := m.parent; g != nil {
 			g.state, g.failed = nodeWaiting, false
 		}
 		for _, j := range m.jobs {
@@ -110,7 +109,7 @@ func (e *Engine) reopen(b *build, n *node) {
 				e.setJob(j, JobWaiting)
 			}
 		}
-	})
+	}
 }
 
 // RetryFailedJobs retries what failed in a build and returns how many jobs

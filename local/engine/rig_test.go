@@ -101,7 +101,7 @@ func (w *rig) take(agentID string) string {
 	}
 	got, err := w.Accept(agentID, order.JobID)
 	if err == nil {
-		err = w.Start(got.Job.ID, w.clock())
+		err = w.Start(got.Job.ID)
 	}
 	if err != nil {
 		w.t.Fatal(err)

@@ -19,8 +19,7 @@ func (in *insertion) selects(n *node) bool {
 	if len(selected) == 0 || in.uploader == nil || n.def.Kind == steps.Wait || n.def.Kind == steps.Group {
 		return true
 	}
-	owner := n.group()
-	return names(selected, n.def) || owner != nil && names(selected, owner.def)
+	return names(selected, n.def) || n.parent != nil && names(selected, n.parent.def)
 }
 
 // acceptsSelection refuses a first upload of which nothing is selected.
@@ -28,15 +27,14 @@ func (in *insertion) acceptsSelection(doc *steps.Document) error {
 	if in.uploader == nil || len(in.build.Select) == 0 || len(in.build.uploads) > 0 {
 		return nil
 	}
-	found, have := false, []string{}
-	doc.Walk(func(s *steps.Step) {
-		found = found || names(in.build.Select, s)
+	have := []string{}
+	for _, s := range doc.All() {
+		if names(in.build.Select, s) {
+			return nil
+		}
 		if s.Key != "" {
 			have = append(have, s.Key)
 		}
-	})
-	if found {
-		return nil
 	}
-	return refuse(Invalid, "no step has the key or label %q, have the keys %q", in.build.Select, have)
+	return Refuse(Invalid, "no step has the key or label %q, have the keys %q", in.build.Select, have)
 }

@@ -7,20 +7,14 @@ import (
 	"github.com/gpu-mode/kbgen/local/steps"
 )
 
-// A scope is a list of steps that wait steps divide: a build, or one group.
-type scope struct {
-	nodes []*node
-	owner *node // the group; nil for the build
-}
-
 // A node is one step of a build.
 type node struct {
 	id       string // UUID, BUILDKITE_STEP_ID
 	def      *steps.Step
-	scope    *scope
-	children *scope // of a group
-	jobs     []*job // every attempt, in creation order
-	uploader *node  // the step whose job uploaded this one
+	parent   *node   // the group it lies in; nil outside of groups
+	children []*node // of a group
+	jobs     []*job  // every attempt, in creation order
+	uploader *node   // the step whose job uploaded this one
 	uploaded []*node
 
 	state    nodeState
@@ -38,9 +32,6 @@ const (
 	nodeOpen                     // its jobs may run
 	nodeSettled
 )
-
-// group returns the group the node lies in, nil outside of groups.
-func (n *node) group() *node { return n.scope.owner }
 
 // latest returns the attempts that no retry has replaced.
 func (n *node) latest() []*job {
@@ -99,14 +90,13 @@ func (n *node) outcome() string {
 	return "passed"
 }
 
-// walk calls fn for the scope's nodes, those of groups behind their group.
-func (s *scope) walk(fn func(*node)) {
-	for _, n := range s.nodes {
-		fn(n)
-		if n.children != nil {
-			n.children.walk(fn)
-		}
+// withChildren lists the nodes and those in them, which come behind their group.
+func withChildren(nodes []*node) []*node {
+	var out []*node
+	for _, n := range nodes {
+		out = append(append(out, n), n.children...)
 	}
+	return out
 }
 
 // step finds a step of the build by id or key.
@@ -114,16 +104,12 @@ func (b *build) step(step string) (*node, error) {
 	if n, ok := b.keys[step]; ok && step != "" {
 		return n, nil
 	}
-	var found *node
-	b.root.walk(func(n *node) {
+	for _, n := range withChildren(b.nodes) {
 		if n.id == step {
-			found = n
+			return n, nil
 		}
-	})
-	if found == nil {
-		return nil, refuse(NotFound, "No step found")
 	}
-	return found, nil
+	return nil, Refuse(NotFound, "No step found")
 }
 
 // StepAttributes answers `buildkite-agent step get`: what there is to know of a
@@ -188,14 +174,14 @@ func (e *Engine) UpdateStep(buildID, step, attribute, value string, appendValue 
 		case "priority":
 			priority, err := strconv.Atoi(value)
 			if err != nil {
-				return refuse(Invalid, "step priority: got %q, want a whole number", value)
+				return Refuse(Invalid, "step priority: got %q, want a whole number", value)
 			}
 			for _, j := range n.latest() {
 				j.Priority = priority
 			}
 			e.dispatch()
 		default:
-			return refuse(Invalid, "step attribute %q cannot be updated, want label or priority", attribute)
+			return Refuse(Invalid, "step attribute %q cannot be updated, want label or priority", attribute)
 		}
 		for _, j := range n.latest() {
 			e.publish(EventJobChanged, b, j, nil)

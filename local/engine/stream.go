@@ -38,7 +38,7 @@ var ErrStreamEnded = errors.New("stream ended")
 func (e *Engine) OpenStream(agentID string) (*Stream, error) {
 	return query(e, e.findAgent, agentID, func(a *agent) (*Stream, error) {
 		if a.State == AgentLost || a.State == AgentDisconnected {
-			return nil, refuse(Unauthorized, "Agent is %s", a.State)
+			return nil, Refuse(Unauthorized, "Agent is %s", a.State)
 		}
 		if a.stream != nil {
 			a.wake()

@@ -9,8 +9,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-type stepField = steps.Field
-
 // maxTriggers bounds how many builds may start each other in a row: a pipeline
 // that triggers itself would never end.
 const maxTriggers = 10
@@ -21,17 +19,16 @@ const maxFamily = 300
 
 // acceptsTriggers checks that there are pipelines for a document's trigger steps.
 func (e *Engine) acceptsTriggers(b *build, doc *steps.Document) error {
-	var err error
-	doc.Walk(func(s *steps.Step) {
+	for _, s := range doc.All() {
 		switch {
-		case s.Kind != steps.TriggerStep || err != nil:
+		case s.Kind != steps.TriggerStep:
 		case e.pipelines[s.Trigger.Pipeline] == nil:
-			err = refuse(Invalid, "Step %s triggers the pipeline %q, which is not there: kblocal starts builds of its own pipelines only", describeStep(s), s.Trigger.Pipeline)
+			return Refuse(Invalid, "Step %s triggers the pipeline %q, which is not there: kblocal starts builds of its own pipelines only", describeStep(s), s.Trigger.Pipeline)
 		case b.depth >= maxTriggers:
-			err = refuse(Invalid, "Step %s would be the %dth build in a row that another one triggers, want at most %d", describeStep(s), b.depth+1, maxTriggers)
+			return Refuse(Invalid, "Step %s would be the %dth build in a row that another one triggers, want at most %d", describeStep(s), b.depth+1, maxTriggers)
 		}
-	})
-	return err
+	}
+	return nil
 }
 
 // trigger starts the build of a trigger step. The step ends at once when it is
@@ -99,12 +96,11 @@ func (e *Engine) settleTriggers() {
 
 // note records what a document would notify.
 func (b *build) note(doc *steps.Document) {
-	for _, n := range doc.Notify {
+	notices := doc.Notify
+	for _, s := range doc.All() {
+		notices = append(notices, s.Notify...)
+	}
+	for _, n := range notices {
 		b.Notify = append(b.Notify, string(n))
 	}
-	doc.Walk(func(s *steps.Step) {
-		for _, n := range s.Notify {
-			b.Notify = append(b.Notify, string(n))
-		}
-	})
 }

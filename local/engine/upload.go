@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gpu-mode/kbgen/local/steps"
@@ -31,13 +32,13 @@ func (e *Engine) upload(j *job, pipeline []byte, replace bool) error {
 	b := j.build
 	switch {
 	case j.State != JobRunning:
-		return refuse(Invalid, "Pipelines can be uploaded by running jobs only, this one is %s", j.State)
+		return Refuse(Invalid, "Pipelines can be uploaded by running jobs only, this one is %s", j.State)
 	case len(b.uploads) >= schema.MaxUploadsPerBuild:
-		return refuse(Invalid, "The build has had %d uploads, which is the limit", schema.MaxUploadsPerBuild)
+		return Refuse(Invalid, "The build has had %d uploads, which is the limit", schema.MaxUploadsPerBuild)
 	}
 	doc, err := steps.Parse(pipeline)
 	if err != nil {
-		return refuse(Invalid, "%v", err)
+		return Refuse(Invalid, "%v", err)
 	}
 	var dropped []*node
 	if replace {
@@ -54,24 +55,20 @@ func (e *Engine) upload(j *job, pipeline []byte, replace bool) error {
 
 // notBegun returns the top-level steps behind n of which no job has begun.
 func (b *build) notBegun(n *node) []*node {
-	if owner := n.group(); owner != nil {
-		n = owner
-	}
+	n = cmp.Or(n.parent, n)
 	begun := func(m *node) bool {
 		return slices.ContainsFunc(m.jobs, func(j *job) bool { return j.State.Held() || !j.StartedAt.IsZero() })
 	}
-	at := slices.Index(b.root.nodes, n) + 1
-	return slices.DeleteFunc(slices.Clone(b.root.nodes[at:]), func(m *node) bool {
-		return begun(m) || m.children != nil && slices.ContainsFunc(m.children.nodes, begun)
+	at := slices.Index(b.nodes, n) + 1
+	return slices.DeleteFunc(slices.Clone(b.nodes[at:]), func(m *node) bool {
+		return begun(m) || slices.ContainsFunc(m.children, begun)
 	})
 }
 
 // forget removes a step and its jobs from a build.
 func (e *Engine) forget(b *build, n *node) {
-	if n.children != nil {
-		for _, child := range n.children.nodes {
-			e.forget(b, child)
-		}
+	for _, child := range n.children {
+		e.forget(b, child)
 	}
 	delete(b.keys, n.def.Key)
 	for _, j := range n.jobs {
@@ -80,8 +77,8 @@ func (e *Engine) forget(b *build, n *node) {
 		delete(e.jobs, j.ID)
 		b.jobs = slices.DeleteFunc(b.jobs, func(other *job) bool { return other == j })
 	}
-	b.root.nodes = slices.DeleteFunc(b.root.nodes, func(m *node) bool { return m == n })
-	b.root.walk(func(m *node) {
+	b.nodes = slices.DeleteFunc(b.nodes, func(m *node) bool { return m == n })
+	for _, m := range withChildren(b.nodes) {
 		m.uploaded = slices.DeleteFunc(m.uploaded, func(u *node) bool { return u == n })
-	})
+	}
 }

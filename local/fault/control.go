@@ -45,7 +45,7 @@ func (in *Injector) Control() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Method {
 		case http.MethodGet:
-			in.list(w)
+			answer(w, http.StatusOK, in.List())
 		case http.MethodPost:
 			in.post(w, r)
 		case http.MethodDelete:
@@ -55,10 +55,6 @@ func (in *Injector) Control() http.Handler {
 			say(w, http.StatusMethodNotAllowed, "want GET, POST or DELETE")
 		}
 	})
-}
-
-func (in *Injector) list(w http.ResponseWriter) {
-	answer(w, http.StatusOK, in.List())
 }
 
 const maxRule = 1 << 20 // bytes of a rule's JSON

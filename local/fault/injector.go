@@ -145,8 +145,7 @@ func (r *Rule) act(w http.ResponseWriter, req *http.Request, next http.Handler) 
 
 // answer writes the rule's own answer.
 func (r *Rule) answer(w http.ResponseWriter) {
-	status, body, kind := r.Status, r.Body, "application/json; charset=utf-8"
-	status = cmp.Or(status, http.StatusOK)
+	status, body, kind := cmp.Or(r.Status, http.StatusOK), r.Body, "application/json; charset=utf-8"
 	switch {
 	case body == "":
 		body = fmt.Sprintf(`{"message":"%d %s (injected)"}`, status, http.StatusText(status))
@@ -191,8 +190,7 @@ func (l *RateLimit) answer(w http.ResponseWriter) {
 func duplicate(w http.ResponseWriter, req *http.Request, next http.Handler) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxReplay))
 	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			http.Error(w, "fault: the request is too large to be duplicated", http.StatusRequestEntityTooLarge)
 			return
 		}

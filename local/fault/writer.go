@@ -38,8 +38,7 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	n, err := c.ResponseWriter.Write(p[:c.left])
 	c.done = true
 	_ = http.NewResponseController(c.ResponseWriter).Flush() // what cannot be flushed is lost anyway
-	err = cmp.Or(err, errCut)
-	return n, err
+	return n, cmp.Or(err, errCut)
 }
 
 // FlushError passes a flush on.

@@ -40,19 +40,16 @@ func (s *Sender) body(ev engine.Event) ([]byte, error) {
 	view.OldTimes = true
 	out := payload{Event: ev.Name}
 	if ev.Build != nil {
-		build := view.Build(*ev.Build, document.BuildFields{})
-		out.Build, out.Sender = &build, view.Person(ev.Build.Creator)
+		out.Build, out.Sender = new(view.Build(*ev.Build, document.BuildFields{})), view.Person(ev.Build.Creator)
 		if p, err := s.engine.Pipeline(ev.Build.Pipeline); err == nil { // it may be gone
 			out.Pipeline = view.Pipeline(p)
 		}
 	}
 	if ev.Job != nil {
-		job := view.Job(*ev.Job)
-		out.Job = &job
+		out.Job = new(view.Job(*ev.Job))
 	}
 	if ev.Agent != nil {
-		agent := view.Agent(*ev.Agent)
-		out.Agent = &agent
+		out.Agent = new(view.Agent(*ev.Agent))
 	}
 	return json.Marshal(out)
 }
@@ -78,31 +75,19 @@ func (s *Sender) await(due time.Time) bool {
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
 	select {
-	case <-s.sending.Done():
-		return false
-	default:
-	}
-	select {
 	case <-timer.C:
-		return true
 	case <-s.sending.Done():
-		return false
 	}
+	return s.sending.Err() == nil
 }
 
 // unwrapURL takes the URL, which may hold a secret, out of a client's error.
 func unwrapURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
 	return err
 }
-
-// A statusError is an answer other than 2xx.
-type statusError int
-
-func (e statusError) Error() string { return fmt.Sprintf("the receiver answered %d", int(e)) }
 
 // deliver makes one attempt; its errors do not hold the URL.
 func (s *Sender) deliver(d delivery) error {
@@ -123,7 +108,7 @@ func (s *Sender) deliver(d delivery) error {
 	defer resp.Body.Close()
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return statusError(resp.StatusCode)
+		return fmt.Errorf("the receiver answered %d", resp.StatusCode)
 	}
 	return nil
 }

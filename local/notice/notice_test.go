@@ -148,7 +148,7 @@ func (w *rig) run() {
 	w.ok(err)
 	_, err = w.engine.Accept(a.ID, order.JobID)
 	w.ok(err)
-	w.ok(w.engine.Start(order.JobID, time.Now()))
+	w.ok(w.engine.Start(order.JobID))
 	w.ok(w.engine.WriteLog(order.JobID, 0, []byte("out")))
 	w.ok(w.engine.FinishJob(order.JobID, engine.Finish{}))
 	w.ok(w.engine.Disconnect(a.ID))

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -65,7 +66,6 @@ type Stats struct {
 type Sender struct {
 	engine *engine.Engine
 	opts   Options
-	wanted map[string]bool
 	sub    *engine.Subscription
 
 	stopReading context.CancelFunc // the subscription is read to its end, then left
@@ -74,7 +74,6 @@ type Sender struct {
 	pending     chan delivery
 	workers     sync.WaitGroup
 	done        chan struct{} // closed when all goroutines have ended
-	closeOnce   sync.Once
 
 	mu    sync.Mutex
 	stats Stats
@@ -96,12 +95,6 @@ func Start(e *engine.Engine, opts Options) (*Sender, error) {
 		return nil, err
 	}
 	s := &Sender{engine: e, opts: opts, sub: e.Subscribe(), pending: make(chan delivery, opts.Backlog), done: make(chan struct{})}
-	if opts.Events != nil {
-		s.wanted = map[string]bool{}
-		for _, name := range opts.Events {
-			s.wanted[name] = true
-		}
-	}
 	reading, stopReading := context.WithCancel(context.Background())
 	s.stopReading = stopReading
 	s.sending, s.stopSending = context.WithCancel(context.Background())
@@ -151,7 +144,7 @@ func (s *Sender) read(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if strings.HasPrefix(ev.Name, "kblocal.") || s.wanted != nil && !s.wanted[ev.Name] {
+		if strings.HasPrefix(ev.Name, "kblocal.") || s.opts.Events != nil && !slices.Contains(s.opts.Events, ev.Name) {
 			continue
 		}
 		plan := s.opts.Plan(ev.Name)
@@ -196,7 +189,7 @@ func (s *Sender) Stats() Stats {
 // drops the rest. It returns ctx's error when something may have been dropped
 // for that. Every goroutine has ended when it returns.
 func (s *Sender) Close(ctx context.Context) error {
-	s.closeOnce.Do(s.stopReading)
+	s.stopReading()
 	var err error
 	select {
 	case <-s.done:

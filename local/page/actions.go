@@ -54,11 +54,11 @@ const maxForm = 1 << 20
 func (p *pages) unblockJob(r *http.Request, b *engine.Build) (string, error) {
 	r.Body = http.MaxBytesReader(nil, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		return "", &refusal{http.StatusBadRequest, "The answers cannot be read."}
+		return "", engine.Refuse(engine.BadRequest, "The answers cannot be read.")
 	}
 	for i := range b.Jobs {
 		j := &b.Jobs[i]
-		if j.ID != r.PathValue("job") || j.Step == nil {
+		if j.ID != r.PathValue("job") {
 			continue
 		}
 		answers := map[string][]string{}
@@ -68,7 +68,7 @@ func (p *pages) unblockJob(r *http.Request, b *engine.Build) (string, error) {
 		_, err := p.engine.Unblock(j.ID, answers, engine.Person{Name: "kblocal page"})
 		return p.buildPath(b.Pipeline, b.Number), err
 	}
-	return "", notFound("Build %d has no such job.", b.Number)
+	return "", engine.Refuse(engine.NotFound, "Build %d has no such job.", b.Number)
 }
 
 // manual is a block or input step as the page shows it.
@@ -100,9 +100,6 @@ const fewOptions = 6
 
 func (p *pages) manual(j *engine.Job, acts bool) *manual {
 	m := &manual{Submit: "Continue", By: text.Line(j.Unblocker.Name, 100), At: p.moment(j.UnblockedAt)}
-	if j.Step == nil {
-		return m
-	}
 	m.Prompt = withEmoji(text.Shorten(text.Lines(j.Step.Prompt), 1000))
 	if j.Step.Submit != "" {
 		m.Submit = withEmoji(text.Line(j.Step.Submit, 100))

@@ -46,7 +46,7 @@ func (p *pages) findArtifact(r *http.Request) (engine.Artifact, engine.Build, er
 	}
 	a, err := p.engine.Artifact(r.PathValue("artifact"))
 	if err != nil || a.BuildID != b.ID {
-		return engine.Artifact{}, b, notFound("Build %d has no such artifact.", b.Number)
+		return engine.Artifact{}, b, engine.Refuse(engine.NotFound, "Build %d has no such artifact.", b.Number)
 	}
 	return a, b, nil
 }
@@ -144,14 +144,8 @@ func imageType(data []byte) string {
 }
 
 func isText(data []byte, complete bool) bool {
-	if !complete && len(data) > utf8.UTFMax {
-		data = data[:len(data)-utf8.UTFMax] // a character may be cut
-		for len(data) > 0 && !utf8.RuneStart(data[len(data)-1]) {
-			data = data[:len(data)-1]
-		}
-		if len(data) > 0 && data[len(data)-1] >= utf8.RuneSelf {
-			data = data[:len(data)-1]
-		}
+	for n := 1; !complete && n < utf8.UTFMax && !utf8.Valid(data); n++ {
+		data = data[:len(data)-1] // a character may be cut
 	}
 	return utf8.Valid(data) && bytes.IndexByte(data, 0) < 0
 }
@@ -165,7 +159,7 @@ func (p *pages) image(w http.ResponseWriter, r *http.Request) error {
 	}
 	data, complete, err := readStart(p.engine.ArtifactFile(a.ID), maxImage)
 	if errors.Is(err, os.ErrNotExist) || err == nil && (!complete || imageType(data) == "" || a.State != engine.ArtifactFinished) {
-		err = notFound("This artifact is no image.")
+		err = engine.Refuse(engine.NotFound, "This artifact is no image.")
 	}
 	if err != nil {
 		return err

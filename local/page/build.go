@@ -294,7 +294,7 @@ func count(b *engine.Build, kind func(*engine.Job) bool) (n int) {
 
 // canRetry reports whether the engine would accept a manual retry of the job.
 func canRetry(j *engine.Job, b *engine.Build) bool {
-	if j.Type != engine.TypeScript || j.RetriedIn != "" || j.Step == nil || j.Step.Retry.ManualDenied ||
+	if j.Type != engine.TypeScript || j.RetriedIn != "" || j.Step.Retry.ManualDenied ||
 		b.State == engine.BuildCanceling || b.State == engine.BuildCanceled {
 		return false
 	}

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -115,22 +116,16 @@ func (p *pages) jobFacts(j *engine.Job) []fact {
 
 // readLog renders the end of a job's log, and returns how many bytes that is.
 func (p *pages) readLog(j *engine.Job) (logView, int64, error) {
-	f, err := p.engine.Log(j.ID)
-	if err != nil {
-		return logView{}, 0, err
-	}
-	defer f.Close()
 	shown := min(j.LogSize, maxRendered)
-	if _, err := f.Seek(j.LogSize-shown, io.SeekStart); err != nil {
-		return logView{}, 0, err
-	}
 	// LogSize and not the file's end: a missing chunk leaves a gap of zeros.
-	data, err := io.ReadAll(io.LimitReader(f, shown))
+	data, err := p.engine.ReadLog(j.ID, j.LogSize-shown, j.LogSize)
 	if err != nil {
 		return logView{}, 0, err
 	}
 	if shown < j.LogSize {
-		data = fromLineStart(data)
+		if _, rest, found := bytes.Cut(data, []byte("\n")); found {
+			data = rest // the first line is incomplete
+		}
 	}
 	view, err := renderLog(data, logStyle{location: p.opts.Location, openLast: j.State != engine.JobPassed, numbered: shown == j.LogSize})
 	return view, int64(len(data)), err

@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"embed"
 	"errors"
-	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
@@ -148,7 +147,7 @@ func (p *pages) show(fn func(*http.Request) (*frame, error)) http.HandlerFunc {
 func (p *pages) act(fn func(*http.Request) (string, error)) http.HandlerFunc {
 	return p.serve(func(w http.ResponseWriter, r *http.Request) error {
 		if !p.mayAct(r) {
-			return &refusal{http.StatusForbidden, "This browser may only look. " + p.opts.KeyHint}
+			return engine.Refuse(http.StatusForbidden, "This browser may only look. %s", p.opts.KeyHint)
 		}
 		to, err := fn(r)
 		if err == nil {
@@ -180,29 +179,20 @@ type errorPage struct {
 	Message string
 }
 
-// fail answers with an error page. Only the engine's refusals are quoted.
+// fail answers with an error page. Only refusals are quoted.
 func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
-	page := errorPage{Status: http.StatusInternalServerError, Message: "Something went wrong in the stand-in itself."}
-	var refused *engine.Error
-	var own *refusal
-	switch {
-	case errors.As(err, &refused):
-		page.Status, page.Message = int(refused.Kind), refused.Message
-	case errors.As(err, &own):
-		page.Status, page.Message = own.status, own.message
-	default:
+	refused, ok := errors.AsType[*engine.Error](err)
+	if !ok {
 		p.opts.Logger.ErrorContext(r.Context(), "answering", "error", err)
+		refused = engine.Refuse(http.StatusInternalServerError, "Something went wrong in the stand-in itself.")
 	}
-	page.Heading = http.StatusText(page.Status)
-	p.render(w, r, page.Status, &frame{Page: "error", Title: page.Heading, Content: page})
-}
-
-func notFound(format string, args ...any) error {
-	return &engine.Error{Kind: engine.NotFound, Message: fmt.Sprintf(format, args...)}
+	status := int(refused.Kind)
+	page := errorPage{Status: status, Heading: http.StatusText(status), Message: refused.Message}
+	p.render(w, r, status, &frame{Page: "error", Title: page.Heading, Content: page})
 }
 
 func (p *pages) nothing(*http.Request) (*frame, error) {
-	return nil, notFound("There is no such page.")
+	return nil, engine.Refuse(engine.NotFound, "There is no such page.")
 }
 
 func (p *pages) asset(w http.ResponseWriter, r *http.Request) {
@@ -230,7 +220,7 @@ func (p *pages) findBuild(r *http.Request) (engine.Build, error) {
 	}
 	number, err := strconv.Atoi(r.PathValue("number"))
 	if err != nil {
-		return engine.Build{}, notFound("Builds have numbers, %q is none.", r.PathValue("number"))
+		return engine.Build{}, engine.Refuse(engine.NotFound, "Builds have numbers, %q is none.", r.PathValue("number"))
 	}
 	return p.engine.Build(r.PathValue("pipeline"), number)
 }
@@ -246,12 +236,12 @@ func (p *pages) findJob(r *http.Request) (engine.Job, engine.Build, error) {
 			return j, b, nil
 		}
 	}
-	return engine.Job{}, engine.Build{}, notFound("Build %d has no such job.", b.Number)
+	return engine.Job{}, engine.Build{}, engine.Refuse(engine.NotFound, "Build %d has no such job.", b.Number)
 }
 
 func (p *pages) checkOrganization(r *http.Request) error {
 	if org := r.PathValue("org"); org != p.engine.Organization() {
-		return notFound("There is no organization %q here, only %q.", org, p.engine.Organization())
+		return engine.Refuse(engine.NotFound, "There is no organization %q here, only %q.", org, p.engine.Organization())
 	}
 	return nil
 }

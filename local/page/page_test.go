@@ -42,7 +42,7 @@ func judged(w *rig) engine.Build {
 	j := w.start(cpu)
 	w.log(j, "--- Testing\r\n\x1b[31mwrong\x1b[0m\r\n")
 	w.upload(j, "out/result.json", 1240)
-	w.ok(w.engine.FinishJob(j.ID, engine.Finish{ExitStatus: -1, Signal: "SIGKILL", SignalReason: "agent_stop", FinishedAt: w.engine.Now()}))
+	w.ok(w.engine.FinishJob(j.ID, engine.Finish{ExitStatus: -1, Signal: "SIGKILL", SignalReason: "agent_stop"}))
 	return must[engine.Build](w.t)(w.engine.Build("kernelbot", b.Number))
 }
 
@@ -69,7 +69,7 @@ func TestIndex(t *testing.T) {
 	w.start(busy)
 	for _, q := range w.engine.Queues() {
 		if q.Key == "bootstrap" {
-			must[engine.Queue](t)(w.engine.PauseQueue(q.ID, "driver update"))
+			must[engine.Queue](t)(w.engine.SetQueuePaused(q.ID, true, "driver update"))
 		}
 	}
 	body := w.get("/")
@@ -242,7 +242,7 @@ func TestForeignText(t *testing.T) {
 		pages[path] = w.get(path)
 	}
 	w.ok(w.engine.FinishJob(j.ID, engine.Finish{ExitStatus: 1, Signal: bad, SignalReason: bad}))
-	must[engine.Queue](t)(w.engine.PauseQueue(w.engine.Queues()[0].ID, bad))
+	must[engine.Queue](t)(w.engine.SetQueuePaused(w.engine.Queues()[0].ID, true, bad))
 	for _, path := range []string{"/", "/gpu-mode/p/builds/1", job} {
 		pages[path+" at the end"] = w.get(path)
 	}

@@ -30,10 +30,11 @@ type subject struct {
 	Score   string     // "12.3 µs"
 }
 
-// A resultFile is a result and what it means.
+// A resultFile is an artifact with a result and what that means.
 type resultFile struct {
-	result  *schema.Result
-	verdict *verdict.Verdict
+	artifact engine.Artifact
+	result   *schema.Result
+	verdict  *verdict.Verdict
 }
 
 // resultFiles caches results: an artifact never changes.
@@ -56,7 +57,7 @@ func (c *resultFiles) read(e *engine.Engine, a *engine.Artifact) *resultFile {
 	var out *resultFile
 	if data, complete, err := readStart(e.ArtifactFile(a.ID), maxResult); err == nil && complete {
 		if r, err := schema.DecodeResult(data); err == nil {
-			out = &resultFile{r, verdict.OfRanked(r, schema.RankGeom)}
+			out = &resultFile{*a, r, verdict.OfRanked(r, schema.RankGeom)}
 		}
 	}
 	if c.seen == nil || len(c.seen) > 100 {
@@ -66,20 +67,19 @@ func (c *resultFiles) read(e *engine.Engine, a *engine.Artifact) *resultFile {
 	return out
 }
 
-// results returns the results of a build and their artifacts, oldest first.
-func (p *pages) results(b *engine.Build) ([]engine.Artifact, []*resultFile) {
+// results returns the results of a build, oldest first.
+func (p *pages) results(b *engine.Build) []*resultFile {
 	artifacts, err := p.engine.BuildArtifacts(b.ID, false)
 	if err != nil {
-		return nil, nil
+		return nil
 	}
-	var files []engine.Artifact
 	var out []*resultFile
 	for i := range artifacts {
 		if e := p.resultFiles.read(p.engine, &artifacts[i]); e != nil {
-			files, out = append(files, artifacts[i]), append(out, e)
+			out = append(out, e)
 		}
 	}
-	return files, out
+	return out
 }
 
 // subjectOf says what a build is about.
@@ -95,8 +95,7 @@ func (p *pages) subjectOf(b *engine.Build) subject {
 		s.Verdict = outcomeState(outcomeNamed(name))
 	}
 	s.Score = cmp.Or(metadata("score:"+runID), metadata("score"))
-	_, all := p.results(b)
-	for _, e := range slices.Backward(all) {
+	for _, e := range slices.Backward(p.results(b)) {
 		v := e.verdict
 		if runID != "" && v.RunID != "" && v.RunID != runID {
 			continue
@@ -139,10 +138,9 @@ type report struct {
 }
 
 func (p *pages) reports(b *engine.Build) (out []report) {
-	files, all := p.results(b)
 	var builder view.Builder
-	for i, e := range all {
-		r := report{Report: builder.Report(e.result, e.verdict), Path: p.artifactPath(&files[i])}
+	for _, e := range p.results(b) {
+		r := report{Report: builder.Report(e.result, e.verdict), Path: p.artifactPath(&e.artifact)}
 		r.State = outcomeState(e.verdict.Outcome)
 		if s := e.verdict.Score; s != nil {
 			r.Score = format.Score(s.Seconds)

@@ -108,7 +108,7 @@ func (w *rig) start(a engine.Agent) engine.Job {
 		w.t.Fatalf("Ping(%s) = %v, want a job", a.Name, order)
 	}
 	accepted := must[engine.Accepted](w.t)(w.engine.Accept(a.ID, order.JobID))
-	w.ok(w.engine.Start(order.JobID, w.engine.Now()))
+	w.ok(w.engine.Start(order.JobID))
 	return accepted.Job
 }
 
@@ -124,7 +124,7 @@ func (w *rig) log(j engine.Job, text string) {
 
 func (w *rig) finish(j engine.Job, status int) {
 	w.t.Helper()
-	w.ok(w.engine.FinishJob(j.ID, engine.Finish{ExitStatus: status, FinishedAt: w.engine.Now()}))
+	w.ok(w.engine.FinishJob(j.ID, engine.Finish{ExitStatus: status}))
 }
 
 // upload announces one artifact and finishes it.

@@ -29,8 +29,7 @@ func (c *call) accessToken() error {
 
 func (c *call) user() error {
 	p := c.view.Person(c.who.User)
-	at := c.view.Time(c.who.CreatedAt)
-	p.CreatedAt = &at
+	p.CreatedAt = new(c.view.Time(c.who.CreatedAt))
 	return c.ok(p)
 }
 
@@ -53,7 +52,7 @@ type quota struct {
 // quota is never used.
 func (c *call) rateLimit() error {
 	r := c.meter.organization()
-	rest := quota{Limit: r.limit, Current: r.current, Reset: r.reset, ResetAt: c.view.Time(r.end), Enforced: c.meter.enforced}
-	graphQL := quota{Limit: 20_000, Reset: 300, ResetAt: c.view.Time(c.opts.Now().Add(5 * time.Minute))}
+	rest := quota{Limit: r.Limit, Current: r.Current, Reset: r.Reset, ResetAt: c.view.Time(r.end), Enforced: c.meter.enforced}
+	graphQL := quota{Limit: 20_000, Reset: 300, ResetAt: c.view.Time(c.engine.Now().Add(5 * time.Minute))}
 	return c.ok(map[string]any{"scopes": map[string]quota{"rest": rest, "graphql": graphQL}})
 }

@@ -38,15 +38,17 @@ func (c *call) pauseAgent() error {
 	f := c.form()
 	note, _ := take[string](f, "note")
 	if _, given := take[int](f, "timeout_in_minutes"); given {
-		return invalid("kblocal does not end pauses by itself: leave timeout_in_minutes out",
-			engine.FieldError{Field: "timeout_in_minutes", Code: "not_implemented"})
+		return &engine.Error{
+			Kind: engine.Invalid, Message: "kblocal does not end pauses by itself: leave timeout_in_minutes out",
+			Fields: []engine.FieldError{{Field: "timeout_in_minutes", Code: "not_implemented"}},
+		}
 	}
 	if err := c.check(f); err != nil {
 		return err
 	}
-	return c.noContent(c.engine.PauseAgent(c.r.PathValue("agent"), note))
+	return c.noContent(c.engine.SetAgentPaused(c.r.PathValue("agent"), true, note))
 }
 
 func (c *call) resumeAgent() error {
-	return c.noContent(c.engine.ResumeAgent(c.r.PathValue("agent")))
+	return c.noContent(c.engine.SetAgentPaused(c.r.PathValue("agent"), false, ""))
 }

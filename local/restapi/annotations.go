@@ -7,28 +7,18 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
-// listAnnotations lists a build's annotations, or those that a job of it was
-// the last to write.
-func (c *call) listAnnotations() error {
-	var all []engine.Annotation
-	if c.r.PathValue("job") == "" {
-		b, err := c.build()
-		if err != nil {
-			return err
-		}
-		all = b.Annotations
-	} else {
-		j, err := c.job()
-		if err != nil {
-			return err
-		}
-		b, err := c.engine.BuildByID(j.BuildID)
-		if err != nil {
-			return err
-		}
-		all = slices.DeleteFunc(b.Annotations, func(a engine.Annotation) bool { return a.JobID != j.ID })
+func (c *call) buildAnnotations(b engine.Build) error {
+	return listing(c, b.Annotations, c.view.Annotation)
+}
+
+// jobAnnotations lists those that the job was the last to write.
+func (c *call) jobAnnotations(j engine.Job) error {
+	b, err := c.engine.BuildByID(j.BuildID)
+	if err != nil {
+		return err
 	}
-	return listing(c, all, c.view.Annotation)
+	b.Annotations = slices.DeleteFunc(b.Annotations, func(a engine.Annotation) bool { return a.JobID != j.ID })
+	return c.buildAnnotations(b)
 }
 
 func (c *call) annotate(b engine.Build) error {
@@ -48,7 +38,7 @@ func (c *call) annotate(b engine.Build) error {
 func (c *call) removeAnnotation(b engine.Build) error {
 	id := c.r.PathValue("annotation")
 	if !slices.ContainsFunc(b.Annotations, func(a engine.Annotation) bool { return a.ID == id }) {
-		return notFound("No annotation found")
+		return engine.Refuse(engine.NotFound, "No annotation found")
 	}
 	return c.noContent(c.engine.RemoveAnnotation(b.ID, id))
 }

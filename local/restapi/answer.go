@@ -48,42 +48,12 @@ func (c *call) noContent(err error) error {
 	return nil
 }
 
-// A refusal is an error with its answer.
-type refusal struct {
-	status int
-	body   any
-}
-
-func (r *refusal) Error() string { return http.StatusText(r.status) }
-
-type messageBody struct {
-	Message string              `json:"message"`
-	Errors  []engine.FieldError `json:"errors,omitempty"`
-}
-
-func message(text string) messageBody { return messageBody{Message: text} }
-
-func notFound(text string) error   { return &engine.Error{Kind: engine.NotFound, Message: text} }
-func badRequest(text string) error { return &engine.Error{Kind: engine.BadRequest, Message: text} }
-
-func invalid(text string, fields ...engine.FieldError) error {
-	return &engine.Error{Kind: engine.Invalid, Message: text, Fields: fields}
-}
-
 // fail answers an error.
 func (c *call) fail(err error) {
-	var mine *refusal
-	var theirs *engine.Error
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &mine):
-		c.answer(mine.status, mine.body)
-	case errors.As(err, &theirs):
-		c.answer(int(theirs.Kind), messageBody{Message: theirs.Message, Errors: theirs.Fields})
-	case errors.As(err, &tooLarge):
-		c.answer(http.StatusRequestEntityTooLarge, message("The request body is too large"))
-	default:
+	refused, ok := errors.AsType[*engine.Error](err)
+	if !ok {
 		c.opts.Logger.Error("rest", "method", c.r.Method, "path", c.r.URL.Path, "err", err)
-		c.answer(http.StatusInternalServerError, message("Internal error"))
+		refused = engine.Refuse(http.StatusInternalServerError, "Internal error")
 	}
+	c.answer(int(refused.Kind), refused)
 }

@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/gpu-mode/kbgen/local/document"
 	"github.com/gpu-mode/kbgen/local/engine"
@@ -37,8 +36,7 @@ type Options struct {
 	// a limit of [Unlimited].
 	RateLimits *Limits
 
-	Now    func() time.Time // the engine's
-	Logger *slog.Logger     // gets one line per request at debug level; may be nil
+	Logger *slog.Logger // gets one line per request at debug level; may be nil
 }
 
 // A Blob names the place an artifact's bytes are fetched from, on another
@@ -70,15 +68,12 @@ type api struct {
 
 // New returns the handler of everything below /v2/.
 func New(e *engine.Engine, opts Options) http.Handler {
-	if opts.Now == nil {
-		opts.Now = e.Now
-	}
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	a := &api{
 		engine:   e,
 		opts:     opts,
 		tokens:   credentials(opts.Tokens),
-		meter:    newMeter(opts.RateLimits, opts.Now),
+		meter:    newMeter(opts.RateLimits, e.Now),
 		mux:      http.NewServeMux(),
 		settings: map[string]pipelineSettings{},
 	}
@@ -102,7 +97,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.view = document.NewView(a.engine, c.base())
 	switch {
 	case (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.ContentLength != 0:
-		c.answer(http.StatusForbidden, message("a GET request must not have a body"))
+		c.fail(engine.Refuse(http.StatusForbidden, "a GET request must not have a body"))
 	case r.URL.Path == metaPath:
 		a.meter.describe(w.Header())
 		a.mux.ServeHTTP(w, r)
@@ -120,7 +115,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (c *call) unauthorized() {
 	c.w.Header().Set("WWW-Authenticate", `Bearer realm="kblocal"`)
-	c.answer(http.StatusUnauthorized, message("Authentication required: send a valid API access token as Authorization: Bearer"))
+	c.fail(engine.Refuse(engine.Unauthorized, "Authentication required: send a valid API access token as Authorization: Bearer"))
 }
 
 // base is the origin of URLs in answers: the host that the caller reached. It
@@ -165,13 +160,13 @@ func with[T any](find func(*call) (T, error), serve func(*call, T) error) handle
 // the path.
 func (c *call) allowed(scope string) error {
 	if scope != "" && !c.who.has(scope) {
-		return &refusal{status: http.StatusForbidden, body: message("Forbidden")}
+		return engine.Refuse(http.StatusForbidden, "Forbidden")
 	}
 	if org := c.r.PathValue("org"); org != "" && org != c.engine.Organization() {
-		return notFound("No organization found")
+		return engine.Refuse(engine.NotFound, "No organization found")
 	}
 	if cluster := c.r.PathValue("cluster"); cluster != "" && cluster != engine.ClusterID {
-		return notFound("No cluster found")
+		return engine.Refuse(engine.NotFound, "No cluster found")
 	}
 	if slug := c.r.PathValue("pipeline"); slug != "" {
 		_, err := c.engine.Pipeline(slug)

@@ -3,7 +3,6 @@ package restapi
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/local/engine"
@@ -31,7 +30,7 @@ func (c *call) listArtifacts(all []engine.Artifact, err error) error {
 	q := c.r.URL.Query()
 	state, pattern := q.Get("state"), q.Get("path")
 	if state != "" && !slices.Contains(artifactStates, state) {
-		return invalid("state " + strconv.Quote(state) + " is not known, want " + strings.Join(artifactStates, ", "))
+		return engine.Refuse(engine.Invalid, "state %q is not known, want %s", state, strings.Join(artifactStates, ", "))
 	}
 	all = slices.DeleteFunc(all, func(a engine.Artifact) bool {
 		return state != "" && state != string(a.State) || pattern != "" && !glob.Match(pattern, a.Path)
@@ -50,7 +49,7 @@ func (c *call) artifact() (engine.Artifact, error) {
 		return engine.Artifact{}, err
 	}
 	if a.JobID != j.ID {
-		return engine.Artifact{}, notFound("No artifact found")
+		return engine.Artifact{}, engine.Refuse(engine.NotFound, "No artifact found")
 	}
 	return a, nil
 }
@@ -67,9 +66,9 @@ func (c *call) downloadArtifact() error {
 	case err != nil:
 		return err
 	case a.State != engine.ArtifactFinished:
-		return notFound("The artifact is " + string(a.State) + " and has no content")
+		return engine.Refuse(engine.NotFound, "The artifact is %s and has no content", a.State)
 	case c.opts.Blob == nil:
-		return invalid("this kblocal serves no artifact contents")
+		return engine.Refuse(engine.Invalid, "this kblocal serves no artifact contents")
 	}
 	url := c.opts.Blob(c.r.Host).DownloadURL(a.ID)
 	c.w.Header().Set("Location", url)

@@ -23,7 +23,7 @@ func (c *call) build() (engine.Build, error) {
 			return b, nil
 		}
 	}
-	return engine.Build{}, notFound("No build found")
+	return engine.Build{}, engine.Refuse(engine.NotFound, "No build found")
 }
 
 func (c *call) createBuild() error {
@@ -66,12 +66,7 @@ func (c *call) getBuild(b engine.Build) error {
 	q := c.r.URL.Query()
 	fields := buildFields(q)
 	fields.Counts = true
-	if states := list(q, "job_states"); states != nil {
-		fields.JobStates = map[string]bool{}
-		for _, s := range states {
-			fields.JobStates[s] = true
-		}
-	}
+	fields.JobStates = list(q, "job_states")
 	return c.ok(c.view.Build(b, fields))
 }
 
@@ -121,7 +116,7 @@ func buildFilter(q url.Values) (engine.BuildFilter, error) {
 		case slices.Contains(buildStates, s):
 			f.States = append(f.States, engine.BuildState(s))
 		default:
-			return f, invalid("state " + strconv.Quote(s) + " is not known, want one of " + strings.Join(buildStates, ", "))
+			return f, engine.Refuse(engine.Invalid, "state %q is not known, want one of %s", s, strings.Join(buildStates, ", "))
 		}
 	}
 	for name, at := range map[string]*time.Time{"created_from": &f.CreatedFrom, "created_to": &f.CreatedTo, "finished_from": &f.FinishedFrom} {
@@ -148,7 +143,7 @@ func readTime(q url.Values, name string, at *time.Time) error {
 			return nil
 		}
 	}
-	return invalid(name + ": got " + strconv.Quote(text) + ", want an ISO 8601 time")
+	return engine.Refuse(engine.Invalid, "%s: got %q, want an ISO 8601 time", name, text)
 }
 
 // changed shows a build that a call has made or changed.
@@ -178,9 +173,9 @@ func (c *call) retryFailedJobs(b engine.Build) error {
 	for _, name := range names {
 		switch {
 		case !slices.Contains(retryStates, name):
-			return badRequest("states: " + strconv.Quote(name) + " is not known, want " + strings.Join(retryStates, ", "))
+			return engine.Refuse(engine.BadRequest, "states: %q is not known, want %s", name, strings.Join(retryStates, ", "))
 		case name == "soft_failed" && !slices.Contains(names, "failed"):
-			return invalid("kblocal retries soft_failed jobs together with failed ones only")
+			return engine.Refuse(engine.Invalid, "kblocal retries soft_failed jobs together with failed ones only")
 		case name != "soft_failed":
 			states = append(states, engine.JobState(name))
 		}

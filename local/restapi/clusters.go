@@ -19,12 +19,7 @@ func (c *call) listQueues() error {
 
 // queue returns the queue that the path names.
 func (c *call) queue() (engine.Queue, error) {
-	for _, q := range c.engine.Queues() {
-		if q.ID == c.r.PathValue("queue") {
-			return q, nil
-		}
-	}
-	return engine.Queue{}, notFound("No queue found")
+	return c.engine.Queue(c.r.PathValue("queue"))
 }
 
 func (c *call) getQueue() error { return ok(c, c.view.Queue)(c.queue()) }
@@ -50,9 +45,9 @@ func (c *call) pauseQueue(q engine.Queue) error {
 	if err := c.check(f); err != nil {
 		return err
 	}
-	return ok(c, c.view.Queue)(c.engine.PauseQueue(q.ID, note))
+	return ok(c, c.view.Queue)(c.engine.SetQueuePaused(q.ID, true, note))
 }
 
 func (c *call) resumeQueue(q engine.Queue) error {
-	return ok(c, c.view.Queue)(c.engine.ResumeQueue(q.ID))
+	return ok(c, c.view.Queue)(c.engine.SetQueuePaused(q.ID, false, ""))
 }

@@ -25,14 +25,14 @@ type form struct {
 func (c *call) form() *form {
 	f := &form{}
 	data, err := io.ReadAll(c.r.Body)
-	var tooLarge *http.MaxBytesError
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
-	case errors.As(err, &tooLarge):
-		f.err = err
+	case tooLarge:
+		f.err = engine.Refuse(http.StatusRequestEntityTooLarge, "The request body is too large")
 	case err != nil:
-		f.err = badRequest("The request body ends early")
+		f.err = engine.Refuse(engine.BadRequest, "The request body ends early")
 	case len(data) > 0 && json.Unmarshal(data, &f.left) != nil:
-		f.err = badRequest("The request body is not a JSON object")
+		f.err = engine.Refuse(engine.BadRequest, "The request body is not a JSON object")
 	}
 	return f
 }
@@ -102,5 +102,5 @@ func (c *call) check(f *form) error {
 	for i, e := range f.wrong {
 		words[i] = e.Field + " (" + e.Code + ")"
 	}
-	return invalid("Validation failed: "+strings.Join(words, ", "), f.wrong...)
+	return &engine.Error{Kind: engine.Invalid, Message: "Validation failed: " + strings.Join(words, ", "), Fields: f.wrong}
 }

@@ -1,6 +1,7 @@
 package restapi
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -25,7 +26,7 @@ func (c *call) job() (engine.Job, error) {
 		return engine.Job{}, err
 	}
 	if j.BuildID != b.ID {
-		return engine.Job{}, notFound("No job found")
+		return engine.Job{}, engine.Refuse(engine.NotFound, "No job found")
 	}
 	return j, nil
 }
@@ -40,7 +41,7 @@ func (c *call) reprioritizeJob(j engine.Job) error {
 	f := c.form()
 	priority, given := take[int](f, "priority")
 	if f.err == nil && !given {
-		return badRequest("Priority must be an integer")
+		return engine.Refuse(engine.BadRequest, "Priority must be an integer")
 	}
 	if err := c.check(f); err != nil {
 		return err
@@ -72,7 +73,7 @@ func (c *call) unblockJob(j engine.Job) error {
 	}
 	who := c.who.User
 	if id, named := take[string](f, "unblocker"); named && id != who.ID {
-		return invalid("Unblocker is not a valid user id for this organization")
+		return engine.Refuse(engine.Invalid, "Unblocker is not a valid user id for this organization")
 	}
 	if err := c.check(f); err != nil {
 		return err
@@ -106,7 +107,7 @@ func (c *call) listJobs(b engine.Build) error {
 	size := defaultPerPage
 	if text := q.Get("per_page"); text != "" {
 		if size, err = strconv.Atoi(text); err != nil || size < 1 {
-			return badRequest("per_page must be an integer from 1 to 100")
+			return engine.Refuse(engine.BadRequest, "per_page must be an integer from 1 to 100")
 		}
 		size = min(size, maxPerPage)
 	}
@@ -114,80 +115,54 @@ func (c *call) listJobs(b engine.Build) error {
 	edge := slices.IndexFunc(b.Jobs, func(j engine.Job) bool { return j.ID == after+before })
 	switch {
 	case after != "" && before != "":
-		return badRequest("after and before exclude each other")
+		return engine.Refuse(engine.BadRequest, "after and before exclude each other")
 	case after+before != "" && edge < 0:
-		return badRequest("The cursor is not valid")
+		return engine.Refuse(engine.BadRequest, "The cursor is not valid")
 	}
-	// from and to bound the page among all jobs; the cursor's job may be one
-	// that the filter no longer shows.
-	from, to, count := edge+1, edge+1, 0
+	// The cursor's job may be one that the filter no longer shows.
+	jobs := shown(b.Jobs)
+	from := len(shown(b.Jobs[:edge+1]))
+	to := min(from+size, len(jobs))
 	if before != "" {
-		from, to = edge, edge
-		for ; from > 0 && count < size; from-- {
-			count += shown(b.Jobs[from-1])
+		to = len(shown(b.Jobs[:edge]))
+		from = max(to-size, 0)
+	}
+	link := func(cursor, id string) string {
+		next := maps.Clone(q)
+		next.Del("after")
+		next.Del("before")
+		next.Set("per_page", strconv.Itoa(size))
+		if id != "" {
+			next.Set(cursor, id)
 		}
+		return c.base() + c.r.URL.EscapedPath() + "?" + next.Encode()
 	}
-	for ; before == "" && to < len(b.Jobs) && count < size; to++ {
-		count += shown(b.Jobs[to])
+	out := jobPage{Items: render(jobs[from:to], c.view.Job), Links: map[string]string{"self": link("after", after)}}
+	if before != "" {
+		out.Links["self"] = link("before", before)
 	}
-	return c.ok(c.jobPage(b.Jobs, from, to, shown, func(cursor, id string) string {
-		if cursor == "" {
-			return c.jobsURL(q, size, "after", after, "before", before)
-		}
-		return c.jobsURL(q, size, cursor, id)
-	}))
-}
-
-// jobPage shows the jobs from one index to another that pass the filter, and
-// links to its neighbours where there are any.
-func (c *call) jobPage(all []engine.Job, from, to int, shown func(engine.Job) int, link func(cursor, id string) string) jobPage {
-	hidden := func(j engine.Job) bool { return shown(j) == 0 }
-	out := jobPage{
-		Items: render(slices.DeleteFunc(slices.Clone(all[from:to]), hidden), c.view.Job),
-		Links: map[string]string{"self": link("", "")},
+	if to > 0 && to < len(jobs) {
+		out.Links["next"] = link("after", jobs[to-1].ID)
 	}
-	visible := func(j engine.Job) bool { return shown(j) == 1 }
-	if to > 0 && slices.ContainsFunc(all[to:], visible) {
-		out.Links["next"] = link("after", all[to-1].ID)
+	if from > 0 && from < len(jobs) {
+		out.Links["prev"] = link("before", jobs[from].ID)
 	}
-	if from < len(all) && slices.ContainsFunc(all[:from], visible) {
-		out.Links["prev"] = link("before", all[from].ID)
-	}
-	return out
+	return c.ok(out)
 }
 
 // jobFilter applies state[] and include_retried_jobs, which is true when
-// absent, other than on the builds endpoints. It counts 1 for a job to show.
-func jobFilter(q url.Values) (func(engine.Job) int, error) {
+// absent, other than on the builds endpoints.
+func jobFilter(q url.Values) (func([]engine.Job) []engine.Job, error) {
 	states := list(q, "state")
 	for _, s := range states {
 		if !slices.Contains(jobStates, s) {
-			return nil, badRequest("state " + strconv.Quote(s) + " is not known, want one of " + strings.Join(jobStates, ", "))
+			return nil, engine.Refuse(engine.BadRequest, "state %q is not known, want one of %s", s, strings.Join(jobStates, ", "))
 		}
 	}
 	current := q.Get("include_retried_jobs") != "" && !isTrue(q, "include_retried_jobs")
-	return func(j engine.Job) int {
-		if current && j.RetriedIn != "" || states != nil && !slices.Contains(states, string(j.State)) {
-			return 0
-		}
-		return 1
+	return func(jobs []engine.Job) []engine.Job {
+		return slices.DeleteFunc(slices.Clone(jobs), func(j engine.Job) bool {
+			return current && j.RetriedIn != "" || states != nil && !slices.Contains(states, string(j.State))
+		})
 	}, nil
-}
-
-// jobsURL is this listing with another cursor; pairs without a value are left
-// out.
-func (c *call) jobsURL(q url.Values, size int, cursor ...string) string {
-	next := url.Values{}
-	for name, values := range q {
-		if name != "after" && name != "before" {
-			next[name] = values
-		}
-	}
-	next.Set("per_page", strconv.Itoa(size))
-	for i := 0; i < len(cursor); i += 2 {
-		if cursor[i+1] != "" {
-			next.Set(cursor[i], cursor[i+1])
-		}
-	}
-	return c.base() + c.r.URL.EscapedPath() + "?" + next.Encode()
 }

@@ -37,9 +37,11 @@ type window struct {
 
 // A reading is the state of one quota. Resets are whole seconds from now.
 type reading struct {
-	scope                 string // "rest" or "rest_user"
-	limit, current, reset int
-	end                   time.Time
+	Scope   string `json:"scope"` // "rest" or "rest_user"
+	Limit   int    `json:"limit"`
+	Current int    `json:"current"`
+	Reset   int    `json:"reset"`
+	end     time.Time
 }
 
 func newMeter(limits *Limits, now func() time.Time) *meter {
@@ -56,10 +58,7 @@ func newMeter(limits *Limits, now func() time.Time) *meter {
 // tooMany is the body of a 429 answer.
 type tooMany struct {
 	Message string `json:"message"`
-	Scope   string `json:"scope"`
-	Limit   int    `json:"limit"`
-	Current int    `json:"current"`
-	Reset   int    `json:"reset"`
+	reading
 }
 
 // count counts a request of the user and sets the headers; it returns the
@@ -76,11 +75,8 @@ func (m *meter) count(user string, h http.Header) *tooMany {
 	quotas[0].write(h, "RateLimit-")
 	quotas[1].write(h, "RateLimit-User-")
 	for _, q := range quotas {
-		if q.current > q.limit {
-			return &tooMany{
-				Message: fmt.Sprintf("The API rate limit is exceeded, wait %d seconds", q.reset),
-				Scope:   q.scope, Limit: q.limit, Current: q.current, Reset: q.reset,
-			}
+		if q.Current > q.Limit {
+			return &tooMany{fmt.Sprintf("The API rate limit is exceeded, wait %d seconds", q.Reset), q}
 		}
 	}
 	return nil
@@ -107,15 +103,15 @@ func (m *meter) read(w *window, scope string, limit, n int) reading {
 	w.count += n
 	end := w.start.Add(m.limits.Window)
 	left := end.Sub(now)
-	return reading{scope: scope, limit: limit, current: w.count, reset: int((left + time.Second - 1) / time.Second), end: end}
+	return reading{Scope: scope, Limit: limit, Current: w.count, Reset: int((left + time.Second - 1) / time.Second), end: end}
 }
 
 func (r reading) write(h http.Header, prefix string) {
-	h.Set(prefix+"Scope", r.scope)
-	h.Set(prefix+"Remaining", strconv.Itoa(r.limit-r.current))
-	h.Set(prefix+"Limit", strconv.Itoa(r.limit))
-	h.Set(prefix+"Reset", strconv.Itoa(r.reset))
-	if r.current >= r.limit {
-		h.Set(prefix+"Warning", fmt.Sprintf("%s: no requests remaining for %d seconds", r.scope, r.reset))
+	h.Set(prefix+"Scope", r.Scope)
+	h.Set(prefix+"Remaining", strconv.Itoa(r.Limit-r.Current))
+	h.Set(prefix+"Limit", strconv.Itoa(r.Limit))
+	h.Set(prefix+"Reset", strconv.Itoa(r.Reset))
+	if r.Current >= r.Limit {
+		h.Set(prefix+"Warning", fmt.Sprintf("%s: no requests remaining for %d seconds", r.Scope, r.Reset))
 	}
 }

@@ -1,12 +1,13 @@
 package restapi
 
 import (
+	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -47,7 +48,7 @@ func (c *call) log(j engine.Job) error {
 		_, err = io.CopyN(c.w, file, j.LogSize)
 		return c.sent(err)
 	case textHTML:
-		return c.logHTML(file, j.LogSize)
+		return c.logHTML(j)
 	}
 	return c.logJSON(file, j.LogSize, c.view.JobURL(j)+"/log")
 }
@@ -86,12 +87,12 @@ func (c *call) logTail(file io.ReadSeeker, size int64, spec, format string) erro
 	}
 	switch {
 	case format != textPlain:
-		return badRequest("Range needs Accept: text/plain")
+		return engine.Refuse(engine.BadRequest, "Range needs Accept: text/plain")
 	case n == 0:
-		return badRequest("Only suffix ranges are supported: bytes=-N, N at least 1")
+		return engine.Refuse(engine.BadRequest, "Only suffix ranges are supported: bytes=-N, N at least 1")
 	case size == 0:
 		c.w.Header().Set("Content-Range", "bytes */0")
-		return &refusal{status: http.StatusRequestedRangeNotSatisfiable, body: message("The log is empty")}
+		return engine.Refuse(http.StatusRequestedRangeNotSatisfiable, "The log is empty")
 	}
 	n = min(n, size)
 	if _, err := file.Seek(size-n, io.SeekStart); err != nil {
@@ -105,17 +106,13 @@ func (c *call) logTail(file io.ReadSeeker, size int64, spec, format string) erro
 	return c.sent(err)
 }
 
-func (c *call) logHTML(file io.ReadSeeker, size int64) error {
-	n := min(size, maxHTML)
-	if _, err := file.Seek(size-n, io.SeekStart); err != nil {
-		return err
-	}
-	tail := make([]byte, n)
-	if _, err := io.ReadFull(file, tail); err != nil {
+func (c *call) logHTML(j engine.Job) error {
+	tail, err := c.engine.ReadLog(j.ID, max(0, j.LogSize-maxHTML), j.LogSize)
+	if err != nil {
 		return err
 	}
 	c.w.Header().Set("Content-Type", textHTML)
-	_, err := io.WriteString(c.w, terminal.Render(tail))
+	_, err = io.WriteString(c.w, terminal.Render(tail))
 	return c.sent(err)
 }
 
@@ -131,49 +128,24 @@ func (c *call) logJSON(file io.Reader, size int64, url string) error {
 	if _, err := fmt.Fprintf(c.w, `{"url":%s,"content":"`, quoted); err != nil {
 		return c.sent(err)
 	}
-	content := &stringBody{w: c.w}
-	if _, err := io.CopyN(content, file, size); err != nil {
-		return c.sent(err)
-	}
-	_, err = fmt.Fprintf(c.w, `%s","size":%d,"header_times":[]}`, escape(content.tail), size)
-	return c.sent(err)
-}
-
-// A stringBody writes what lies between the quotes of a JSON string. A rune
-// that a write ends in waits for the next.
-type stringBody struct {
-	w    io.Writer
-	tail []byte
-}
-
-func (s *stringBody) Write(p []byte) (int, error) {
-	data := append(slices.Clip(s.tail), p...)
-	whole := len(data) - openRune(data)
-	s.tail = slices.Clone(data[whole:])
-	if _, err := s.w.Write(escape(data[:whole])); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
-
-// openRune is how many bytes at the end of data begin a rune that is longer.
-func openRune(data []byte) int {
-	for n := 1; n <= min(utf8.UTFMax-1, len(data)); n++ {
-		end := data[len(data)-n:]
-		if utf8.RuneStart(end[0]) {
-			if utf8.FullRune(end) {
-				return 0
+	in := bufio.NewReader(io.LimitReader(file, size))
+	var text []byte
+	for err == nil {
+		var r rune
+		if r, _, err = in.ReadRune(); err == nil {
+			text = utf8.AppendRune(text, r)
+		}
+		if err != nil || len(text) >= 32<<10 {
+			quoted, _ := json.Marshal(string(text)) // any string can be written
+			if _, err := c.w.Write(quoted[1 : len(quoted)-1]); err != nil {
+				return c.sent(err)
 			}
-			return n
+			text = text[:0]
 		}
 	}
-	return 0
-}
-
-func escape(data []byte) []byte {
-	quoted, err := json.Marshal(string(data))
-	if err != nil {
-		return nil // never: any string can be written
+	if !errors.Is(err, io.EOF) {
+		return c.sent(err)
 	}
-	return quoted[1 : len(quoted)-1]
+	_, err = fmt.Fprintf(c.w, `","size":%d,"header_times":[]}`, size)
+	return c.sent(err)
 }

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/gpu-mode/kbgen/local/engine"
 )
 
 const (
@@ -31,7 +33,7 @@ func page[T any](c *call, all []T) ([]T, error) {
 		n = 1
 	}
 	if n-1 >= (maxDepth+size-1)/size {
-		return nil, badRequest(fmt.Sprintf("The listing ends after %d results: narrow the query, by created_from or branch for example", maxDepth))
+		return nil, engine.Refuse(engine.BadRequest, "The listing ends after %d results: narrow the query, by created_from or branch for example", maxDepth)
 	}
 	last := max(1, (len(all)+size-1)/size)
 	var links []string

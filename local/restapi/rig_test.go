@@ -173,7 +173,7 @@ func (w *rig) take(a engine.Agent) string {
 	}
 	_, err = w.engine.Accept(a.ID, order.JobID)
 	w.ok(err)
-	w.ok(w.engine.Start(order.JobID, w.clock.Now()))
+	w.ok(w.engine.Start(order.JobID))
 	return order.JobID
 }
 

@@ -1,6 +1,6 @@
 package restapi
 
-import "net/http"
+import "github.com/gpu-mode/kbgen/local/engine"
 
 const (
 	orgPath   = "/v2/organizations/{org}"
@@ -28,7 +28,7 @@ func (a *api) routes() {
 	a.handle("PUT "+buildPath+"/rebuild", "write_builds", with((*call).build, (*call).rebuild))
 	a.handle("PUT "+buildPath+"/retry_failed_jobs", "write_builds", with((*call).build, (*call).retryFailedJobs))
 	a.handle("GET "+buildPath+"/artifacts", "read_artifacts", with((*call).build, (*call).buildArtifacts))
-	a.handle("GET "+buildPath+"/annotations", "read_builds", (*call).listAnnotations)
+	a.handle("GET "+buildPath+"/annotations", "read_builds", with((*call).build, (*call).buildAnnotations))
 	a.handle("POST "+buildPath+"/annotations", "write_builds", with((*call).build, (*call).annotate))
 	a.handle("DELETE "+buildPath+"/annotations/{annotation}", "write_builds", with((*call).build, (*call).removeAnnotation))
 	a.handle("GET "+buildPath+"/jobs", "read_builds", with((*call).build, (*call).listJobs))
@@ -71,7 +71,7 @@ func (a *api) jobRoutes(jobs string) {
 	a.handle("GET "+jobs+"/log.txt", "read_build_logs", with((*call).job, (*call).log))
 	a.handle("GET "+jobs+"/log.html", "read_build_logs", with((*call).job, (*call).log))
 	a.handle("GET "+jobs+"/env", "read_job_env", with((*call).job, (*call).jobEnv))
-	a.handle("GET "+jobs+"/annotations", "read_builds", (*call).listAnnotations)
+	a.handle("GET "+jobs+"/annotations", "read_builds", with((*call).job, (*call).jobAnnotations))
 	a.handle("GET "+jobs+"/artifacts", "read_artifacts", with((*call).job, (*call).jobArtifacts))
 	a.handle("GET "+jobs+"/artifacts/{artifact}", "read_artifacts", with((*call).artifact, (*call).getArtifact))
 	a.handle("GET "+jobs+"/artifacts/{artifact}/download", "read_artifacts", (*call).downloadArtifact)
@@ -81,10 +81,10 @@ func (a *api) jobRoutes(jobs string) {
 // notImplemented answers for endpoints that the service may have and the
 // stand-in has not.
 func (c *call) notImplemented() error {
-	return invalid("kblocal does not implement " + c.r.Method + " " + c.r.URL.Path)
+	return engine.Refuse(engine.Invalid, "kblocal does not implement %s %s", c.r.Method, c.r.URL.Path)
 }
 
 // unknown answers for the rest of /v2/.
 func (c *call) unknown() error {
-	return &refusal{status: http.StatusNotFound, body: message("Not found: kblocal does not implement " + c.r.Method + " " + c.r.URL.Path)}
+	return engine.Refuse(engine.NotFound, "Not found: kblocal does not implement %s %s", c.r.Method, c.r.URL.Path)
 }

@@ -71,7 +71,7 @@ func (c *call) authenticate() bool {
 			c.who = t
 		}
 	}
-	expired := c.who != nil && !c.who.ExpiresAt.IsZero() && !c.opts.Now().Before(c.who.ExpiresAt)
+	expired := c.who != nil && !c.who.ExpiresAt.IsZero() && !c.engine.Now().Before(c.who.ExpiresAt)
 	if !strings.EqualFold(scheme, "Bearer") || expired {
 		c.who = nil
 	}

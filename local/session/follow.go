@@ -36,7 +36,6 @@ type Follower struct {
 	out    io.Writer
 	sub    *engine.Subscription
 	show   Shown
-	plain  bool // no colours
 
 	mu   sync.Mutex
 	jobs map[string]*tail
@@ -52,7 +51,8 @@ type tail struct {
 
 // NewFollower subscribes at once, so that nothing from now on is missed.
 func NewFollower(e *engine.Engine, out io.Writer, show Shown) *Follower {
-	f := &Follower{engine: e, out: out, sub: e.Subscribe(), show: show, plain: show.Plain || !terminal(out), jobs: map[string]*tail{}, over: map[string]bool{}}
+	show.Plain = show.Plain || !terminal(out)
+	f := &Follower{engine: e, out: out, sub: e.Subscribe(), show: show, jobs: map[string]*tail{}, over: map[string]bool{}}
 	f.idle = sync.NewCond(&f.mu)
 	return f
 }
@@ -176,7 +176,7 @@ func (f *Follower) log(ev engine.Event, last bool) {
 	if last {
 		defer delete(f.jobs, ev.Job.ID)
 	}
-	data, err := f.read(ev.Job.ID, t.offset, ev.Job.LogSize)
+	data, err := f.engine.ReadLog(ev.Job.ID, t.offset, ev.Job.LogSize)
 	if err != nil {
 		f.line("%s log: %v", f.name(ev), err)
 		return
@@ -200,7 +200,7 @@ func (f *Follower) log(ev engine.Event, last bool) {
 // colours. Time stamps of the agent and whatever else is not text vanish.
 func (f *Follower) logLine(ev engine.Event, line []byte) {
 	clean := text.Coloured
-	if f.plain {
+	if f.show.Plain {
 		clean = text.Lines
 	}
 	if noRepository.Match(line) && f.withoutCheckout(ev.Build.Pipeline) {
@@ -220,20 +220,8 @@ func (f *Follower) withoutCheckout(pipeline string) bool {
 
 // prompt is what a block step asks.
 func prompt(j *engine.Job) string {
-	if j.Step == nil || j.Step.Prompt == "" {
+	if j.Step.Prompt == "" {
 		return ""
 	}
 	return ": " + j.Step.Prompt
-}
-
-func (f *Follower) read(jobID string, from, to int64) ([]byte, error) {
-	log, err := f.engine.Log(jobID)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
-	if _, err := log.Seek(from, io.SeekStart); err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.LimitReader(log, to-from))
 }

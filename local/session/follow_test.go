@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/steps"
 )
 
 // A log's line shows its text and, on a terminal, its colours; it cannot move a
@@ -22,8 +23,8 @@ func TestLogLinesLeaveTextAndColours(t *testing.T) {
 	} {
 		for _, plain := range []bool{false, true} {
 			var out bytes.Buffer
-			f := &Follower{out: &out, plain: plain, show: Shown{One: true}}
-			f.logLine(engine.Event{Build: &engine.Build{}, Job: &engine.Job{Label: "a\x1b[2Jb\u009bm"}}, []byte(tt.line))
+			f := &Follower{out: &out, show: Shown{One: true, Plain: plain}}
+			f.logLine(engine.Event{Build: &engine.Build{}, Job: &engine.Job{Label: "a\x1b[2Jb\u009bm", Step: &steps.Step{}}}, []byte(tt.line))
 			want := "[ab] " + tt.coloured + "\n"
 			if plain {
 				want = "[ab] " + tt.plain + "\n"

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -60,22 +59,17 @@ func (p Preview) Print(ctx context.Context, out io.Writer, pipeline []byte) erro
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "KEY\tKIND\tJOBS\tQUEUE\tAFTER\tWHAT")
-	doc.Walk(func(s *steps.Step) { listStep(w, s, doc, p.Vars) })
-	return errors.Join(w.Flush())
+	for _, s := range doc.All() {
+		listStep(w, s, doc, p.Vars)
+	}
+	return w.Flush()
 }
 
 // listStep prints one line of a list of steps.
 func listStep(w *tabwriter.Writer, s *steps.Step, doc *steps.Document, vars map[string]string) {
 	queue, jobs := "-", "-"
 	if s.Kind == steps.Command {
-		queue, jobs = "default", fmt.Sprint(max(1, s.Parallelism, len(s.Variants)))
-		rules := s.Agents
-		if rules == nil {
-			rules = doc.Agents
-		}
-		if at := slices.IndexFunc(rules, func(r string) bool { return strings.HasPrefix(r, "queue=") }); at >= 0 {
-			queue = strings.TrimPrefix(rules[at], "queue=")
-		}
+		queue, jobs = steps.QueueOf(steps.Rules(s.Agents, doc.Agents)), fmt.Sprint(max(1, s.Parallelism, len(s.Variants)))
 	}
 	after := "-"
 	if len(s.DependsOn) > 0 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
+	"github.com/gpu-mode/kbgen/local/steps"
 )
 
 // StopTime bounds the clean shutdown of agents and their jobs.
@@ -91,16 +92,13 @@ func (s *Session) startMissing(ctx context.Context, count int) error {
 	defer sub.Close()
 	for {
 		for _, rules := range s.Engine.Unserved() {
-			queue := "default"
 			var tags []string
 			for _, rule := range rules {
-				if name, ok := strings.CutPrefix(rule, "queue="); ok {
-					queue = name
-					continue
+				if !strings.HasPrefix(rule, "queue=") {
+					tags = append(tags, strings.Replace(rule, "=*", "=any", 1))
 				}
-				tags = append(tags, strings.Replace(rule, "=*", "=any", 1))
 			}
-			if err := s.StartAgents(queue, count, tags...); err != nil {
+			if err := s.StartAgents(steps.QueueOf(rules), count, tags...); err != nil {
 				return err
 			}
 		}

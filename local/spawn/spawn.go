@@ -6,13 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -53,8 +51,6 @@ type Pool struct {
 
 	stop    chan struct{}
 	stopped chan struct{}
-	mu      sync.Mutex
-	pid     int // of the running process, 0 in between
 }
 
 // markerName is the variable that marks what a pool started.
@@ -111,7 +107,7 @@ func (p *Pool) keep(started chan<- error) {
 			if p.wait(proc) {
 				return
 			}
-			p.opts.Log("agents of queue %s ended by themselves (%s), starting them again", p.queue, proc.state())
+			p.opts.Log("agents of queue %s ended by themselves (%s), starting them again", p.queue, proc.cmd.ProcessState)
 		} else {
 			p.opts.Log("agents of queue %s did not start: %v", p.queue, err)
 		}
@@ -132,13 +128,12 @@ func (p *Pool) keep(started chan<- error) {
 func (p *Pool) wait(proc *process) bool {
 	select {
 	case <-proc.done:
-		p.set(0)
 		select {
 		case <-p.stop:
 			return true
 		default:
 		}
-		p.opts.Died(proc.pid)
+		p.opts.Died(proc.cmd.Process.Pid)
 		Kill(p.marker) // its jobs, which have no agent any more
 		return false
 	case <-p.stop:
@@ -148,18 +143,11 @@ func (p *Pool) wait(proc *process) bool {
 	select {
 	case <-proc.done:
 	case <-time.After(p.opts.Grace + 3*time.Second):
-		_ = syscall.Kill(-proc.pid, syscall.SIGKILL) // its group; Kill finds what left that
+		_ = syscall.Kill(-proc.cmd.Process.Pid, syscall.SIGKILL) // its group; Kill finds what left that
 		<-proc.done
 	}
-	p.set(0)
 	Kill(p.marker)
 	return true
-}
-
-func (p *Pool) set(pid int) {
-	p.mu.Lock()
-	p.pid = pid
-	p.mu.Unlock()
 }
 
 // Stop ends the agents, the jobs they run and what those left behind. It
@@ -188,6 +176,7 @@ func (p *Pool) launch() (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer log.Close() // the process has its own
 	cmd := exec.Command(p.opts.Agent, "start",
 		"--config", config,
 		"--name", p.queue+"-%spawn",
@@ -204,12 +193,7 @@ func (p *Pool) launch() (*process, error) {
 	cmd.Env = p.environment()
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = p.opts.Dir
-	proc, err := startProcess(cmd, log)
-	if err != nil {
-		return nil, errors.Join(err, log.Close())
-	}
-	p.set(proc.pid)
-	return proc, nil
+	return startProcess(cmd)
 }
 
 // environment is what the agents inherit: Env without anything that would
@@ -236,23 +220,12 @@ func (p *Pool) environment() []string {
 
 // process is a child whose end can be waited for by many.
 type process struct {
-	pid  int
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error
 }
 
-// state says how a done process ended.
-func (p *process) state() string {
-	if p.err != nil {
-		return p.err.Error()
-	}
-	return "exit status 0"
-}
-
-// closeAfter closes c when the process has ended.
-func (p *process) closeAfter(c io.Closer) {
-	p.err = p.cmd.Wait()
-	_ = c.Close() // a log of another program, already written by it
+// wait waits for the process's end, which its state tells of.
+func (p *process) wait() {
+	_ = p.cmd.Wait()
 	close(p.done)
 }

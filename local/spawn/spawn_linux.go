@@ -2,7 +2,6 @@ package spawn
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +15,7 @@ import (
 // startProcess starts cmd in a process group of its own, to be ended when this
 // process dies in whatever way. The kernel ties that to the thread which
 // started it, so one thread stays with the child.
-func startProcess(cmd *exec.Cmd, closer io.Closer) (*process, error) {
+func startProcess(cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
@@ -24,18 +23,12 @@ func startProcess(cmd *exec.Cmd, closer io.Closer) (*process, error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
-		if err == nil {
-			p.pid = cmd.Process.Pid
-		}
 		started <- err
 		if err == nil {
-			p.closeAfter(closer)
+			p.wait()
 		}
 	}()
-	if err := <-started; err != nil {
-		return nil, err
-	}
-	return p, nil
+	return p, <-started
 }
 
 // descendants lists the processes below root, parents first.

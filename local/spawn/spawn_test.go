@@ -110,7 +110,10 @@ func TestDeadAgentIsReplaced(t *testing.T) {
 	}
 	defer stop(t, p)
 	await(t, "the first agent", func() bool { return read(dir+"/pids") != "" })
-	first := p.PID()
+	first, err := strconv.Atoi(read(dir + "/pids"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	daemon := dir + fmt.Sprintf("/daemon.%d", first)
 	await(t, "its daemon", func() bool { return alive(read(daemon)) })
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
@@ -131,14 +134,13 @@ func TestStopEndsTheStubborn(t *testing.T) {
 		t.Skip("descendants are found through /proc")
 	}
 	out := filepath.Join(t.TempDir(), "child")
-	p, err := Start(options(t, double(t, `trap '' QUIT TERM INT; env -i sleep 600 & echo $! > `+out+`; while :; do sleep 1; done`)), "gpu", 1)
+	p, err := Start(options(t, double(t, `trap '' QUIT TERM INT; env -i sleep 600 & echo $$ > `+out+`.agent; echo $! > `+out+`; while :; do sleep 1; done`)), "gpu", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the child", func() bool { return alive(read(out)) })
-	pid := p.PID()
 	stop(t, p)
-	if alive(strconv.Itoa(pid)) {
+	if alive(read(out + ".agent")) {
 		t.Error("the agent is alive after Stop")
 	}
 	// Killed, but not this process's child: the kernel takes it away in its time.
@@ -150,11 +152,4 @@ func TestStartRefuses(t *testing.T) {
 	if _, err := Start(opts, "gpu", 1); err == nil || !strings.Contains(err.Error(), `queue "gpu"`) {
 		t.Errorf("Start = %v, want an error that names the queue", err)
 	}
-}
-
-// PID is the process id of the agent process, 0 while there is none.
-func (p *Pool) PID() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pid
 }

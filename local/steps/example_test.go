@@ -15,7 +15,9 @@ func ExampleParse() {
 	if err != nil {
 		panic(err)
 	}
-	doc.Walk(func(s *steps.Step) { fmt.Printf("%s %q %v\n", s.Kind, s.Key, s.Agents) })
+	for _, s := range doc.All() {
+		fmt.Printf("%s %q %v\n", s.Kind, s.Key, s.Agents)
+	}
 	fmt.Println(doc.Jobs(), "jobs, as the upload limit counts them")
 	fmt.Println(doc.Steps[2].Retry.Automatic[0].Matches(75, "", ""))
 

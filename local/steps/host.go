@@ -3,6 +3,7 @@ package steps
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"strings"
 )
@@ -36,9 +37,7 @@ func (s *Step) OnHost() (*Step, string) {
 					out.Env[name] = value
 				}
 			}
-			for name, value := range s.Env {
-				out.Env[name] = value
-			}
+			maps.Copy(out.Env, s.Env)
 			return &out, cmp.Or(docker.Image, "its image")
 		}
 	}

@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,19 +15,22 @@ import (
 // Package pipeline says which kind of step has which; nil stands for what needs
 // no field, and what is missing is refused.
 func (s *Step) properties() map[string]any {
+	// title is the label of `wait: "text"` and `group: "text"`; empty is no label.
+	title := set(func(text scalar) { s.Label = cmp.Or(string(text), s.Label) })
+	// command is one line or several.
+	command := set(func(lines words) { s.Command = strings.Join(lines, "\n") })
 	return map[string]any{
 		"key": &s.Key, "id": &s.Key,
 		"label": &s.Label, "name": &s.Label,
-		"block": (*title)(&s.Label), "input": (*title)(&s.Label), "group": (*title)(&s.Label),
-		"wait": (*title)(&s.Label), "waiter": (*title)(&s.Label),
+		"block": title, "input": title, "group": title, "wait": title, "waiter": title,
 		"if":                       &s.If,
-		"branches":                 (*branches)(&s.On),
+		"branches":                 set(func(list words) { s.On = strings.Fields(strings.Join(list, " ")) }), // "main release/*" or a list of such
 		"depends_on":               (*dependencies)(&s.DependsOn),
 		"allow_dependency_failure": (*flag)(&s.AllowDependencyFailure),
 		"notify":                   &s.Notify,
 		"continue_on_failure":      (*flag)(&s.ContinueOnFailure),
 
-		"command": (*command)(&s.Command), "commands": (*command)(&s.Command),
+		"command": command, "commands": command,
 		"env":                     (*environ)(&s.Env),
 		"agents":                  (*agentRules)(&s.Agents),
 		"plugins":                 (*plugins)(&s.Plugins),
@@ -37,10 +41,10 @@ func (s *Step) properties() map[string]any {
 		"skip":                    &s.Skip,
 		"checkout":                &s.Checkout,
 		"artifact_paths":          (*words)(&s.ArtifactPaths),
-		"timeout_in_minutes":      (*minutes)(&s.Timeout),
+		"timeout_in_minutes":      set(func(minutes number) { s.Timeout = time.Duration(minutes) * time.Minute }),
 		"concurrency":             (*number)(&s.Concurrency.Limit),
 		"concurrency_group":       &s.Concurrency.Group,
-		"concurrency_method":      (*method)(&s.Concurrency.Eager),
+		"concurrency_method":      set(func(method string) { s.Concurrency.Eager = method == "eager" }),
 		"cancel_on_build_failing": (*flag)(&s.CancelOnBuildFailing),
 		"matrix":                  &s.matrix,
 		"secrets":                 &s.secrets,
@@ -61,56 +65,15 @@ func (s *Step) properties() map[string]any {
 	}
 }
 
-// title is the label of `wait: "text"` and `group: "text"`; null and empty are no
-// label.
-type title string
+// A setter takes a value that becomes another.
+type setter[T any] func(T)
 
-func (t *title) UnmarshalJSON(raw []byte) error {
-	var label scalar
-	err := json.Unmarshal(raw, &label)
-	if label != "" {
-		*t = title(label)
-	}
-	return err
-}
+func set[T any](fn setter[T]) *setter[T] { return &fn }
 
-// minutes are a whole number of them.
-type minutes time.Duration
-
-func (m *minutes) UnmarshalJSON(raw []byte) error {
-	var n number
-	err := json.Unmarshal(raw, &n)
-	*m = minutes(time.Duration(n) * time.Minute)
-	return err
-}
-
-// method reports whether a concurrency_method is eager.
-type method bool
-
-func (m *method) UnmarshalJSON(raw []byte) error {
-	var name string
-	err := json.Unmarshal(raw, &name)
-	*m = name == "eager"
-	return err
-}
-
-// command is one line or several.
-type command string
-
-func (c *command) UnmarshalJSON(raw []byte) error {
-	var lines words
-	err := json.Unmarshal(raw, &lines)
-	*c = command(strings.Join(lines, "\n"))
-	return err
-}
-
-// branches are "main release/*" or a list of such.
-type branches []string
-
-func (b *branches) UnmarshalJSON(raw []byte) error {
-	var list words
-	err := json.Unmarshal(raw, &list)
-	*b = strings.Fields(strings.Join(list, " "))
+func (fn *setter[T]) UnmarshalJSON(raw []byte) error {
+	var value T
+	err := json.Unmarshal(raw, &value)
+	(*fn)(value)
 	return err
 }
 

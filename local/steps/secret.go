@@ -44,18 +44,21 @@ func (d *Document) inherit(shared secrets) error {
 	if len(shared.Secrets) == 0 {
 		return nil
 	}
-	var err error
-	d.Walk(func(s *Step) {
-		if s.Kind != Command || err != nil {
-			return
+	for _, s := range d.All() {
+		if s.Kind != Command {
+			continue
 		}
 		var fields map[string]json.RawMessage
-		if err = json.Unmarshal(s.JSON, &fields); err != nil {
-			return
+		err := json.Unmarshal(s.JSON, &fields)
+		if err != nil {
+			return err
 		}
-		if fields["secrets"], err = json.Marshal(shared.MergeWith(s.secrets.Secrets)); err == nil {
-			s.JSON, err = json.Marshal(fields)
+		if fields["secrets"], err = json.Marshal(shared.MergeWith(s.secrets.Secrets)); err != nil {
+			return err
 		}
-	})
-	return err
+		if s.JSON, err = json.Marshal(fields); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -47,9 +47,9 @@ func TestSecretsOfDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	doc.Walk(func(s *Step) {
+	for _, s := range doc.All() {
 		if s.Kind != Command {
-			return
+			continue
 		}
 		var step struct {
 			Secrets agentparser.Secrets `json:"secrets"`
@@ -60,7 +60,7 @@ func TestSecretsOfDocument(t *testing.T) {
 		for _, x := range step.Secrets {
 			got = append(got, s.Command+": "+x.EnvironmentVariable+" of "+x.Key)
 		}
-	})
+	}
 	if want := []string{"x: A of A", "x: B of SHARED", "y: A of SHARED", "y: B of SHARED"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -11,6 +11,8 @@ package steps
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -97,21 +99,46 @@ type Concurrency struct {
 	Eager bool // false: strictly in the order of creation
 }
 
-// Walk calls fn for every step, those in groups behind their group.
-func (d *Document) Walk(fn func(s *Step)) {
+// All lists every step, those in groups behind their group.
+func (d *Document) All() []*Step {
+	var out []*Step
 	for _, s := range d.Steps {
-		fn(s)
-		for _, inner := range s.Steps {
-			fn(inner)
-		}
+		out = append(append(out, s), s.Steps...)
 	}
+	return out
 }
 
 // Jobs counts the jobs of the document as the upload limit does.
 func (d *Document) Jobs() int {
 	n := 0
-	d.Walk(func(s *Step) { n += max(1, s.Parallelism, len(s.Variants)) })
+	for _, s := range d.All() {
+		n += max(1, s.Parallelism, len(s.Variants))
+	}
 	return n
+}
+
+// Rules returns a step's query rules: its own, or the document's, with the
+// default queue when they name none.
+func Rules(own, document []string) []string {
+	rules := own
+	if rules == nil {
+		rules = document
+	}
+	rules = slices.Clone(rules)
+	if !slices.ContainsFunc(rules, func(r string) bool { return strings.HasPrefix(r, "queue=") }) {
+		rules = append(rules, "queue=default")
+	}
+	return rules
+}
+
+// QueueOf returns the queue that rules or an agent's tags name.
+func QueueOf(rules []string) string {
+	for _, r := range rules {
+		if name, ok := strings.CutPrefix(r, "queue="); ok {
+			return name
+		}
+	}
+	return "default"
 }
 
 // named adds the step's own name to an error's path.

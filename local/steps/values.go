@@ -113,17 +113,13 @@ func (e *environ) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		return err
 	}
-	*e = make(environ, len(fields))
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		value := fields[name]
-		if jsonType(value) != "a string" {
-			return fmt.Errorf("%s: got %s, want a string", name, jsonType(value))
+		if kind := jsonType(fields[name]); kind != "a string" {
+			return fmt.Errorf("%s: got %s, want a string", name, kind)
 		}
-		var text string
-		if err := json.Unmarshal(value, &text); err != nil {
-			return err
-		}
-		(*e)[name] = text
+	}
+	if err := json.Unmarshal(raw, (*map[string]string)(e)); err != nil {
+		return err
 	}
 	return CheckEnv(*e)
 }

@@ -222,7 +222,7 @@ func evaluator(ctx context.Context, e *engine.Engine, result func(run, gpu, queu
 		if got, err = e.Accept(a.ID, order.JobID); err != nil {
 			continue
 		}
-		if err = e.Start(order.JobID, time.Now()); err != nil {
+		if err = e.Start(order.JobID); err != nil {
 			continue
 		}
 		res := result(got.Env[schema.EnvRunID], got.Env[schema.EnvGPU], got.Env[schema.EnvQueue], got.Env[schema.EnvMode])
@@ -236,7 +236,7 @@ func evaluator(ctx context.Context, e *engine.Engine, result func(run, gpu, queu
 				return err
 			}
 		}
-		err = e.FinishJob(order.JobID, engine.Finish{ExitStatus: 0, FinishedAt: time.Now()})
+		err = e.FinishJob(order.JobID, engine.Finish{})
 	}
 	return err
 }

@@ -18,8 +18,6 @@ import (
 // nodeCommands run on a vendor's machine; all others are tools.
 var nodeCommands = []string{"kbrun", "kbrun-nvml", "kbnode"}
 
-func hostArch() string { return runtime.GOARCH }
-
 // commands lists what stands in cmd.
 func (r *release) commands() ([]string, error) {
 	mains, err := filepath.Glob(filepath.Join(r.root, "cmd", "kb*", "main.go"))
@@ -84,7 +82,7 @@ func (r *release) compile(path, name, arch, cc, extra string) error {
 // says what it is linked with.
 func (r *release) buildNVML(dir, arch string) error {
 	cc := "gcc"
-	if arch != hostArch() {
+	if arch != runtime.GOARCH {
 		cc = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}[arch]
 	}
 	if _, err := exec.LookPath(cc); err != nil {

@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -87,7 +88,7 @@ func (r *release) make() error {
 		}
 	}
 	shared := filepath.Join(stage, "shared")
-	if err := r.describe(shared, filepath.Join(stage, hostArch())); err != nil {
+	if err := r.describe(shared, filepath.Join(stage, runtime.GOARCH)); err != nil {
 		return err
 	}
 	for _, arch := range r.archs {
