@@ -41,8 +41,9 @@ type Case struct {
 	Mean, Err, Best, Worst string
 
 	// Samples are the calls that were timed, in nanoseconds, where the harness
-	// kept them.
-	Samples []float64
+	// kept them, and Measured is all that it kept; nil: nothing.
+	Samples  []float64
+	Measured *schema.Measurement
 
 	Profile string // the profiler's report; "" without
 }
