@@ -146,8 +146,6 @@ func (c *Client) Run(ctx context.Context, board, gpu, mode, fileName string, cod
 // Wait asks until there is a result. Like the client it gives up at the first poll
 // that fails.
 func (c *Client) Wait(ctx context.Context, id int64) (*Submission, error) {
-	pause := c.Poll
-	pause = cmp.Or(pause, 5*time.Second)
 	for {
 		s, err := c.Submission(ctx, id)
 		if err != nil {
@@ -161,7 +159,7 @@ func (c *Client) Wait(ctx context.Context, id int64) (*Submission, error) {
 			return s, nil
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(cmp.Or(c.Poll, 5*time.Second)):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -74,9 +74,7 @@ func (c *Client) do(req *http.Request, admin bool) (*http.Response, error) {
 	}
 	req.Header.Set("Accept", "*/*")
 	req.Header.Set("User-Agent", "")
-	client := c.HTTP
-	client = cmp.Or(client, http.DefaultClient)
-	resp, err := client.Do(req)
+	resp, err := cmp.Or(c.HTTP, http.DefaultClient).Do(req)
 	if err != nil {
 		return nil, err
 	}

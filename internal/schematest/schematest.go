@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -51,7 +52,7 @@ func Check(t *testing.T, d Document, update bool, examples ...[]byte) {
 		t.Fatal(err)
 	}
 	want = append(want, '\n')
-	path := filepath.Join(root(t), "schema", "published", d.Name+".json")
+	path := filepath.Join(testenv.Root(), "schema", "published", d.Name+".json")
 	if update {
 		if err := os.WriteFile(path, want, 0o644); err != nil {
 			t.Fatal(err)
@@ -136,23 +137,5 @@ func missing(t *testing.T, at string, seen map[*jsonschema.Schema]map[string]boo
 		if below != nil && len(seen[s]) > 0 || s.Items == below && below != nil {
 			missing(t, at+"[]", seen, below)
 		}
-	}
-}
-
-// root is the module's directory.
-func root(t *testing.T) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		if filepath.Dir(dir) == dir {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = filepath.Dir(dir)
 	}
 }
