@@ -54,21 +54,18 @@ const maxForm = 1 << 20
 func (p *pages) unblockJob(r *http.Request, b *engine.Build) (string, error) {
 	r.Body = http.MaxBytesReader(nil, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		return "", &refusal{http.StatusBadRequest, "The answers cannot be read."}
+		return "", refuse(http.StatusBadRequest, "The answers cannot be read.")
 	}
-	for i := range b.Jobs {
-		j := &b.Jobs[i]
-		if j.ID != r.PathValue("job") || j.Step == nil {
-			continue
-		}
-		answers := map[string][]string{}
-		for _, f := range j.Step.Fields {
-			answers[f.Key] = r.PostForm["field."+f.Key]
-		}
-		_, err := p.engine.Unblock(j.ID, answers, engine.Person{Name: "kblocal page"})
-		return p.buildPath(b.Pipeline, b.Number), err
+	j := jobOf(b, r.PathValue("job"))
+	if j == nil || j.Step == nil {
+		return "", refuse(http.StatusNotFound, "Build %d has no such job.", b.Number)
 	}
-	return "", notFound("Build %d has no such job.", b.Number)
+	answers := map[string][]string{}
+	for _, f := range j.Step.Fields {
+		answers[f.Key] = r.PostForm["field."+f.Key]
+	}
+	_, err := p.engine.Unblock(j.ID, answers, engine.Person{Name: "kblocal page"})
+	return p.buildPath(b.Pipeline, b.Number), err
 }
 
 // manual is a block or input step as the page shows it.

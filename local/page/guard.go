@@ -112,7 +112,7 @@ func (p *pages) mayAct(r *http.Request) bool {
 // enter takes the key and goes on to the list of builds.
 func (p *pages) enter(w http.ResponseWriter, r *http.Request) error {
 	if p.opts.Key == "" || subtle.ConstantTimeCompare([]byte(r.URL.Query().Get("key")), []byte(p.opts.Key)) != 1 {
-		return &refusal{http.StatusForbidden, "This is not the key of this stand-in; a new one comes with every start."}
+		return refuse(http.StatusForbidden, "This is not the key of this stand-in; a new one comes with every start.")
 	}
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName(r), Value: p.pass(), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
@@ -120,11 +120,3 @@ func (p *pages) enter(w http.ResponseWriter, r *http.Request) error {
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 	return nil
 }
-
-// A refusal is the pages' own.
-type refusal struct {
-	status  int
-	message string
-}
-
-func (e *refusal) Error() string { return e.message }

@@ -109,7 +109,7 @@ func (c *indexPage) turnTo(query url.Values, path string, builds []engine.Build)
 	if asked := query.Get("page"); asked != "" {
 		page, err := strconv.Atoi(asked)
 		if err != nil || page < 1 || page > c.Pages {
-			return nil, notFound("The list of builds has %d pages, %q is none of them.", c.Pages, text.Line(asked, 20))
+			return nil, refuse(http.StatusNotFound, "The list of builds has %d pages, %q is none of them.", c.Pages, text.Line(asked, 20))
 		}
 		c.Page = page
 	}

@@ -16,6 +16,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -148,7 +149,7 @@ func (p *pages) show(fn func(*http.Request) (*frame, error)) http.HandlerFunc {
 func (p *pages) act(fn func(*http.Request) (string, error)) http.HandlerFunc {
 	return p.serve(func(w http.ResponseWriter, r *http.Request) error {
 		if !p.mayAct(r) {
-			return &refusal{http.StatusForbidden, "This browser may only look. " + p.opts.KeyHint}
+			return refuse(http.StatusForbidden, "This browser may only look. %s", p.opts.KeyHint)
 		}
 		to, err := fn(r)
 		if err == nil {
@@ -180,29 +181,25 @@ type errorPage struct {
 	Message string
 }
 
-// fail answers with an error page. Only the engine's refusals are quoted.
+// fail answers with an error page. Only refusals are quoted.
 func (p *pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	page := errorPage{Status: http.StatusInternalServerError, Message: "Something went wrong in the stand-in itself."}
-	var refused *engine.Error
-	var own *refusal
-	switch {
-	case errors.As(err, &refused):
+	if refused, ok := errors.AsType[*engine.Error](err); ok {
 		page.Status, page.Message = int(refused.Kind), refused.Message
-	case errors.As(err, &own):
-		page.Status, page.Message = own.status, own.message
-	default:
+	} else {
 		p.opts.Logger.ErrorContext(r.Context(), "answering", "error", err)
 	}
 	page.Heading = http.StatusText(page.Status)
 	p.render(w, r, page.Status, &frame{Page: "error", Title: page.Heading, Content: page})
 }
 
-func notFound(format string, args ...any) error {
-	return &engine.Error{Kind: engine.NotFound, Message: fmt.Sprintf(format, args...)}
+// refuse is an error of the pages' own, which looks like one of the engine's.
+func refuse(status engine.Kind, format string, args ...any) error {
+	return &engine.Error{Kind: status, Message: fmt.Sprintf(format, args...)}
 }
 
 func (p *pages) nothing(*http.Request) (*frame, error) {
-	return nil, notFound("There is no such page.")
+	return nil, refuse(http.StatusNotFound, "There is no such page.")
 }
 
 func (p *pages) asset(w http.ResponseWriter, r *http.Request) {
@@ -230,7 +227,7 @@ func (p *pages) findBuild(r *http.Request) (engine.Build, error) {
 	}
 	number, err := strconv.Atoi(r.PathValue("number"))
 	if err != nil {
-		return engine.Build{}, notFound("Builds have numbers, %q is none.", r.PathValue("number"))
+		return engine.Build{}, refuse(http.StatusNotFound, "Builds have numbers, %q is none.", r.PathValue("number"))
 	}
 	return p.engine.Build(r.PathValue("pipeline"), number)
 }
@@ -241,17 +238,23 @@ func (p *pages) findJob(r *http.Request) (engine.Job, engine.Build, error) {
 	if err != nil {
 		return engine.Job{}, engine.Build{}, err
 	}
-	for _, j := range b.Jobs {
-		if j.ID == r.PathValue("job") && j.Type == engine.TypeScript {
-			return j, b, nil
-		}
+	if j := jobOf(&b, r.PathValue("job")); j != nil && j.Type == engine.TypeScript {
+		return *j, b, nil
 	}
-	return engine.Job{}, engine.Build{}, notFound("Build %d has no such job.", b.Number)
+	return engine.Job{}, engine.Build{}, refuse(http.StatusNotFound, "Build %d has no such job.", b.Number)
+}
+
+// jobOf returns a job of the build; nil when it has no such job.
+func jobOf(b *engine.Build, id string) *engine.Job {
+	if at := slices.IndexFunc(b.Jobs, func(j engine.Job) bool { return j.ID == id }); at >= 0 {
+		return &b.Jobs[at]
+	}
+	return nil
 }
 
 func (p *pages) checkOrganization(r *http.Request) error {
 	if org := r.PathValue("org"); org != p.engine.Organization() {
-		return notFound("There is no organization %q here, only %q.", org, p.engine.Organization())
+		return refuse(http.StatusNotFound, "There is no organization %q here, only %q.", org, p.engine.Organization())
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package page
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"path"
 	"slices"
@@ -32,6 +31,7 @@ type subject struct {
 
 // A resultFile is a result and what it means.
 type resultFile struct {
+	page    string // path of the artifact's page
 	result  *schema.Result
 	verdict *verdict.Verdict
 }
@@ -42,21 +42,22 @@ type resultFiles struct {
 	seen map[string]*resultFile // by artifact; nil: not a result
 }
 
-// read returns the result in an artifact, nil if the artifact is not a
+// resultOf returns the result in an artifact, nil if the artifact is not a
 // result.
-func (c *resultFiles) read(e *engine.Engine, a *engine.Artifact) *resultFile {
+func (p *pages) resultOf(a *engine.Artifact) *resultFile {
 	if a.State != engine.ArtifactFinished || path.Base(a.Path) != "result.json" || a.Size > maxResult {
 		return nil
 	}
+	c := &p.resultFiles
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cached, ok := c.seen[a.ID]; ok {
 		return cached
 	}
 	var out *resultFile
-	if data, complete, err := readStart(e.ArtifactFile(a.ID), maxResult); err == nil && complete {
+	if data, complete, err := readStart(p.engine.ArtifactFile(a.ID), maxResult); err == nil && complete {
 		if r, err := schema.DecodeResult(data); err == nil {
-			out = &resultFile{r, verdict.OfRanked(r, schema.RankGeom)}
+			out = &resultFile{p.artifactPath(a), r, verdict.OfRanked(r, schema.RankGeom)}
 		}
 	}
 	if c.seen == nil || len(c.seen) > 100 {
@@ -66,20 +67,15 @@ func (c *resultFiles) read(e *engine.Engine, a *engine.Artifact) *resultFile {
 	return out
 }
 
-// results returns the results of a build and their artifacts, oldest first.
-func (p *pages) results(b *engine.Build) ([]engine.Artifact, []*resultFile) {
-	artifacts, err := p.engine.BuildArtifacts(b.ID, false)
-	if err != nil {
-		return nil, nil
-	}
-	var files []engine.Artifact
-	var out []*resultFile
+// results returns the results of a build, oldest first.
+func (p *pages) results(b *engine.Build) (out []*resultFile) {
+	artifacts, _ := p.engine.BuildArtifacts(b.ID, false) // none: no results
 	for i := range artifacts {
-		if e := p.resultFiles.read(p.engine, &artifacts[i]); e != nil {
-			files, out = append(files, artifacts[i]), append(out, e)
+		if e := p.resultOf(&artifacts[i]); e != nil {
+			out = append(out, e)
 		}
 	}
-	return files, out
+	return out
 }
 
 // subjectOf says what a build is about.
@@ -95,8 +91,7 @@ func (p *pages) subjectOf(b *engine.Build) subject {
 		s.Verdict = outcomeState(outcomeNamed(name))
 	}
 	s.Score = cmp.Or(metadata("score:"+runID), metadata("score"))
-	_, all := p.results(b)
-	for _, e := range slices.Backward(all) {
+	for _, e := range slices.Backward(p.results(b)) {
 		v := e.verdict
 		if runID != "" && v.RunID != "" && v.RunID != runID {
 			continue
@@ -139,10 +134,9 @@ type report struct {
 }
 
 func (p *pages) reports(b *engine.Build) (out []report) {
-	files, all := p.results(b)
 	var builder view.Builder
-	for i, e := range all {
-		r := report{Report: builder.Report(e.result, e.verdict), Path: p.artifactPath(&files[i])}
+	for _, e := range p.results(b) {
+		r := report{Report: builder.Report(e.result, e.verdict), Path: e.page}
 		r.State = outcomeState(e.verdict.Outcome)
 		if s := e.verdict.Score; s != nil {
 			r.Score = format.Score(s.Seconds)
@@ -161,9 +155,4 @@ func reportStyle(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/css; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
 	_, _ = w.Write(view.Style) // the client may have left
-}
-
-// heading is what a build is called on its own page.
-func (s *subject) heading(b *engine.Build) string {
-	return cmp.Or(s.Title, withEmoji(firstLine(b.Message, 200)), fmt.Sprintf("Build %d", b.Number))
 }
