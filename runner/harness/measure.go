@@ -167,8 +167,8 @@ func (r *phaseRun) callOn(ctx context.Context, in *input, strict bool, expect ti
 			bounds: func() bounds { return r.w.bounds(limit) },
 		}
 		a, err := r.w.call(ctx, o)
-		var room roomError
-		if !errors.As(err, &room) {
+		room, full := errors.AsType[roomError](err)
+		if !full {
 			return a, err
 		}
 		if room.bytes > limit || room.bytes <= r.w.size(room.arena) {
@@ -239,8 +239,8 @@ func (r *phaseRun) attemptTwice(ctx context.Context, c testCase) (note string, e
 
 // lateIsForged turns a late output into a failed case and the phase's outcome.
 func (r *phaseRun) lateIsForged(err error) error {
-	var late *lateError
-	if !errors.As(err, &late) {
+	late, ok := errors.AsType[*lateError](err)
+	if !ok {
 		return err
 	}
 	r.outcome(schema.OutcomeForged, "%s %d: %s", r.kind(), r.current, late)

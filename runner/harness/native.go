@@ -74,13 +74,7 @@ func (s *Session) loading() (doing, failed string) {
 // crashed finds the task at fault where its reference ended the judge by a
 // signal of its own making.
 func (s *Session) crashed(err error) error {
-	var broken *brokenError
-	if !s.native() || !errors.As(err, &broken) {
-		return err
-	}
-	select {
-	case <-s.judge.gone:
-	default:
+	if _, broken := errors.AsType[*brokenError](err); !broken || !s.native() || !s.judge.ended() {
 		return err
 	}
 	switch signal := syscall.Signal(-s.judge.state.Exit); signal {

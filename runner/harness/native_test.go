@@ -122,7 +122,7 @@ func openNative(t *testing.T, p *schema.Payload, device string) (*Session, error
 	programs := Programs{Judge: compiled(t, plan.BuildJudge, device, ""), Launcher: compiled(t, plan.BuildLauncher, device, "")}
 	o := Options{Programs: programs}
 	if strings.Contains(device, "stands in") {
-		o.standIn = &standIn{memory: func(size int) (*os.File, error) {
+		o.standIn = standIn{memory: func(size int) (*os.File, error) {
 			m, err := newMemory("device", size)
 			if err != nil {
 				return nil, err

@@ -38,7 +38,7 @@ type Options struct {
 	Fresh bool
 
 	// standIn takes the place of the GPU. Only this package's tests can set it.
-	standIn *standIn
+	standIn standIn
 }
 
 // A Session is judge and worker of one evaluation.

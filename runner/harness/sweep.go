@@ -179,7 +179,7 @@ func (w *worker) end(ctx context.Context) error {
 	w.swept = lived && w.status == -int(syscall.SIGKILL)
 	w.outOfMemory = w.wantedMemory()
 	w.release()
-	w.s.clean(ctx)
+	w.s.used = w.s.used || !w.s.clean(ctx)
 	return err
 }
 
@@ -261,21 +261,16 @@ func (s *Session) reopen(ctx context.Context, profile *plan.Profile, dirs sandbo
 	return s.openParent(ctx, imports(s.o.Payload), profile, dirs)
 }
 
-// clean has the parent empty what all workers could write. Where something stays
-// the parent's sandbox is not used again.
-func (s *Session) clean(ctx context.Context) {
-	if s.used {
-		return
-	}
+// clean has the parent empty what all workers could write, and reports whether nothing
+// stays. Otherwise the parent's sandbox must not be used again.
+func (s *Session) clean(ctx context.Context) bool {
 	for _, dir := range []string{s.parent.dirs.Work, s.parent.dirs.Home, s.parent.dirs.Temp} {
-		if err := emptyDirectory(dir); err != nil {
-			s.used = true
-			return
+		if emptyDirectory(dir) != nil {
+			return false
 		}
 	}
 	if now, ok := standingOf(s.parent.pid); !ok || now != s.standing {
-		s.used = true
-		return
+		return false
 	}
 	s.parent.sandbox.Sweep()
 	directories := []string{}
@@ -284,12 +279,10 @@ func (s *Session) clean(ctx context.Context) {
 	}
 	answer, err := s.parent.ask(context.WithoutCancel(ctx), time.Minute, map[string]any{"op": "clean", "directories": directories, "keep": s.parent.dirs.Dir}, nil)
 	if err != nil {
-		s.used = true
-		return
+		return false
 	}
-	if told, err := decodeTexts(answer[1:]); err != nil || answer[0] != 'C' || len(told) != 1 || told[0] != "0" {
-		s.used = true
-	}
+	told, err := decodeTexts(answer[1:])
+	return err == nil && answer[0] == 'C' && len(told) == 1 && told[0] == "0"
 }
 
 // A standing is what a process of the same user can change of another, and what a
@@ -333,10 +326,5 @@ func (w *worker) wantedMemory() bool {
 	if n, alone := w.s.parent.sandbox.OOMKills(); n > w.killed && (alone || !w.swept) {
 		return true
 	}
-	select {
-	case <-w.s.parent.gone:
-		return w.s.parent.state.OutOfMemory
-	default:
-		return false
-	}
+	return w.s.parent.ended() && w.s.parent.state.OutOfMemory
 }

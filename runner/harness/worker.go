@@ -203,6 +203,23 @@ func (w *worker) ask(ctx context.Context, limit time.Duration, message []byte, f
 	return w.receive(ctx, limit)
 }
 
+// order has the worker do something, which it says that it has done by the message's
+// first byte.
+//
+// Errors: *raisedError, errNonsense, those of ask.
+func (w *worker) order(ctx context.Context, limit time.Duration, message []byte, files ...*os.File) error {
+	answer, err := w.ask(ctx, limit, message, files...)
+	switch {
+	case err != nil:
+		return err
+	case len(answer) == 1 && answer[0] == message[0]:
+		return nil
+	case answer[0] == 'X':
+		return raisedIn(answer[1:])
+	}
+	return errNonsense
+}
+
 // receive returns the worker's next message, as [link.receive] does. A process
 // that it left behind may hold its end of the link: that it has ended itself is
 // the parent's word.
@@ -227,12 +244,7 @@ const lookForEnd = 100 * time.Millisecond
 // that it will. The parent speaks unasked of nothing else.
 func (w *worker) left() bool {
 	if w.s.notForked != "" { // it has become the worker, and hung up
-		select {
-		case <-w.s.parent.gone:
-			return !w.link.ready()
-		default:
-			return false
-		}
+		return w.s.parent.ended() && !w.link.ready()
 	}
 	return w.s.parent.link.ready() && !w.link.ready()
 }
@@ -271,14 +283,5 @@ func decodeRaised(raw []byte) (explain.Raised, string) {
 //
 // Errors: *raisedError, io.EOF when it ended its process, errSilent.
 func (w *worker) load(ctx context.Context, limit time.Duration) error {
-	answer, err := w.ask(ctx, limit, []byte("L"))
-	switch {
-	case err != nil:
-		return err
-	case string(answer) == "L":
-		return nil
-	case answer[0] == 'X':
-		return raisedIn(answer[1:])
-	}
-	return errNonsense
+	return w.order(ctx, limit, []byte("L"))
 }
