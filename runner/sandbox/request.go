@@ -10,20 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An execRequest tells a sandbox's first process which program to run, which may
-// be long after that process began to build the sandbox. The program's
-// descriptors come with it.
-type execRequest struct {
-	Path   string // "": report the guards, and end
-	Args   []string
-	Env    []string
-	Dir    string
-	Mounts []mount // beyond the plan's
-
-	files []int // descriptors for the program's 1, 2 and so on; each closes with an exec
-}
-
-// sendRequest sends what c says through the socket.
+// sendRequest tells a sandbox's first process which program to run, which may be
+// long after that process began to build the sandbox. The program's descriptors go
+// with it.
 //
 // Error: the sandbox's first process is gone, or the system's.
 func sendRequest(socket *os.File, c Command) error {
@@ -33,23 +22,23 @@ func sendRequest(socket *os.File, c Command) error {
 	}
 	defer null.Close()
 	files := append([]*os.File{cmp.Or(c.Stdout, null), cmp.Or(c.Stderr, null)}, c.Files...)
-	return send(socket, execRequest{Path: c.Path, Args: c.Args, Env: c.Env, Dir: c.Dir, Mounts: c.Directories.mounts()}, files...)
+	return send(socket, c, files...)
 }
 
-// receiveRequest waits for the request.
+// receiveRequest waits for the request. Its descriptors are for the program's 1, 2 and
+// so on; each closes with an exec.
 //
 // Errors: io.EOF when there will be none; otherwise it cannot be read.
-func receiveRequest(socket int) (*execRequest, error) {
-	var r execRequest
-	fds, err := receive(socket, &r)
-	if err != nil {
+func receiveRequest(socket int) (*Command, error) {
+	var c Command
+	var err error
+	if c.received, err = receive(socket, &c); err != nil {
 		return nil, err
 	}
-	if len(fds) < 2 {
-		return nil, fmt.Errorf("receiving a request: got %d descriptors, want 2 or more", len(fds))
+	if len(c.received) < 2 {
+		return nil, fmt.Errorf("receiving a request: got %d descriptors, want 2 or more", len(c.received))
 	}
-	r.files = fds
-	return &r, nil
+	return &c, nil
 }
 
 // send passes the files on, and v in an anonymous file: arguments and
