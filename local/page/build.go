@@ -218,15 +218,15 @@ func (p *pages) sections(b *engine.Build, acts bool) []section {
 }
 
 func (p *pages) jobRow(j *engine.Job, b *engine.Build, acts bool) jobRow {
+	now := p.engine.Now()
 	row := jobRow{
 		ID:         j.ID,
 		Waiter:     j.Type == engine.TypeWaiter,
-		Label:      j.Name(b.Env),
+		Label:      withEmoji(j.Name(b.Env)),
 		Note:       jobNote(j),
 		Superseded: j.RetriedIn != "",
 		State:      jobState(j),
 	}
-	row.Label = withEmoji(row.Label)
 	switch j.Type {
 	case engine.TypeWaiter:
 		return row
@@ -237,10 +237,9 @@ func (p *pages) jobRow(j *engine.Job, b *engine.Build, acts bool) jobRow {
 		if t := j.Triggered; t != nil {
 			row.Triggered = link{fmt.Sprintf("%s #%d", t.Pipeline, t.Number), p.buildPath(t.Pipeline, t.Number)}
 		}
-		row.Duration = between(j.StartedAt, j.FinishedAt, p.engine.Now())
+		row.Duration = between(j.StartedAt, j.FinishedAt, now)
 		return row
 	}
-	now := p.engine.Now()
 	row.Path = p.jobPath(j)
 	row.Duration = between(j.StartedAt, j.FinishedAt, now)
 	row.Wait = waited(j, now)

@@ -13,14 +13,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// Programs are the files that the compiler made of a C++ task. The compiler is
-// the caller's affair: see [Sources] and plan.Build.
-type Programs struct {
-	Judge      string // has the task's reference in it
-	Launcher   string // the worker, without a submission
-	Submission string // the library that the launcher opens
-}
-
 //go:embed native
 var nativeFiles embed.FS
 
@@ -60,7 +52,7 @@ func nativeFile(name string) string {
 }
 
 // native reports whether judge and worker are programs.
-func (s *Session) native() bool { return s.o.Programs.Judge != "" }
+func (s *Session) native() bool { return s.o.Programs != nil }
 
 // loading is what a worker does before its first case, and failed that this went
 // wrong.

@@ -149,7 +149,7 @@ func (s *Session) phaseDirectories(p *plan.Phase) (work string, environ map[stri
 		}
 	}
 	if s.native() && p.Name != trialPhase {
-		if err := putProgram(filepath.Join(work, library), s.o.Programs.Submission); err != nil {
+		if err := putProgram(filepath.Join(work, library), s.o.Programs[plan.BuildSubmission]); err != nil {
 			return "", nil, err
 		}
 	}
