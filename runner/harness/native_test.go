@@ -237,7 +237,7 @@ func TestNativeBatches(t *testing.T) {
 				must(t, err)
 				must(t, r.w.load(t.Context(), schema.CompileLimit))
 				for range 3 { // the first has no places to look at
-					_, err = r.tryAll(t.Context(), []testCase{r.cases[0], r.cases[0].fresh(random), r.cases[0].fresh(random)}, false, true, 0)
+					_, err = r.try(t.Context(), false, true, 0, r.cases[0], r.cases[0].fresh(random), r.cases[0].fresh(random))
 					var wrong caseError
 					if want && err != nil || !want && !errors.As(err, &wrong) {
 						t.Errorf("right: %v: %v", want, err)

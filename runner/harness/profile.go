@@ -34,7 +34,7 @@ func (r *phaseRun) profile(ctx context.Context) error {
 	const prefix = "benchmark.0."
 	r.report.put("benchmark-count", "1")
 	r.report.put(prefix+"spec", c.spec)
-	_, err := r.try(ctx, c, false, true, 0)
+	_, err := r.try(ctx, false, true, 0, c)
 	err = r.lateIsForged(err)
 	wrong, failed := errors.AsType[caseError](err)
 	if err != nil && !failed {

@@ -93,9 +93,9 @@ func (b *sandboxed) start(s *Session, python, native string, profile *plan.Profi
 			b.pipes.Close()
 		}
 	}()
-	out, err := b.pipes.Open(capture.OpenPipe, b.output)
-	if err != nil {
-		return err
+	out := b.pipes.Open(capture.OpenPipe, b.output)
+	if b.pipes.Err != nil {
+		return b.pipes.Err
 	}
 	env := append(s.o.Environ[:len(s.o.Environ):len(s.o.Environ)],
 		"HOME="+b.dirs.Home, "TMPDIR="+b.dirs.Temp, "USER=submission", "LOGNAME=submission",

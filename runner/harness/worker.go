@@ -93,10 +93,9 @@ func (w *worker) start(ctx context.Context, p *plan.Phase) error {
 	}
 	w.link = ours
 	defer theirs.Close()
-	out, outErr := w.pipes.Open(capture.OpenPipe, w.stdout)
-	errs, errErr := w.pipes.Open(capture.OpenPipe, w.stderr)
-	if err := errors.Join(outErr, errErr); err != nil {
-		return err
+	out, errs := w.pipes.Open(capture.OpenPipe, w.stdout), w.pipes.Open(capture.OpenPipe, w.stderr)
+	if w.pipes.Err != nil {
+		return w.pipes.Err
 	}
 	op := "fork"
 	if w.s.notForked != "" {
