@@ -57,49 +57,40 @@ type Accepted struct {
 
 // A Run is one row of a submission's result.
 type Run struct {
-	Mode      string `json:"mode"`
-	Runner    string `json:"runner"`
-	Secret    bool   `json:"secret"`
-	Passed    bool   `json:"passed"`
-	Score     *Score `json:"score"`
-	StartTime string `json:"start_time"`
-	EndTime   string `json:"end_time"`
+	Mode   string `json:"mode"`
+	Runner string `json:"runner"`
+	Secret bool   `json:"secret"`
+	Passed bool   `json:"passed"`
+	Score  *Score `json:"score"`
 }
 
 // A Submission is what a poll says.
 type Submission struct {
-	ID             int64  `json:"id"`
-	LeaderboardID  int64  `json:"leaderboard_id"`
-	Leaderboard    string `json:"leaderboard_name"`
-	FileName       string `json:"file_name"`
-	UserID         string `json:"user_id"`
-	SubmissionTime string `json:"submission_time"`
-	Code           string `json:"code"`
-	Done           bool   `json:"done"`
-	JobStatus      string `json:"-"`
-	JobError       string `json:"-"`
-	Runs           []Run  `json:"runs"`
-	Queue          *Queue `json:"runner_queue"`
+	ID          int64  `json:"id"`
+	Leaderboard string `json:"leaderboard_name"`
+	FileName    string `json:"file_name"`
+	UserID      string `json:"user_id"`
+	Code        string `json:"code"`
+	Done        bool   `json:"done"`
+	JobStatus   string `json:"-"`
+	JobError    string `json:"-"`
+	Runs        []Run  `json:"runs"`
+	Queue       *Queue `json:"runner_queue"`
 }
 
 // A Listed is one line of a user's list.
 type Listed struct {
-	ID             int64  `json:"id"`
-	Leaderboard    string `json:"leaderboard_name"`
-	FileName       string `json:"file_name"`
-	SubmissionTime string `json:"submission_time"`
-	Done           bool   `json:"done"`
-	Runs           []struct {
-		Runner string `json:"gpu_type"`
-		Score  *Score `json:"score"`
+	ID   int64 `json:"id"`
+	Done bool  `json:"done"`
+	Runs []struct {
+		Score *Score `json:"score"`
 	} `json:"runs"`
 }
 
 // A Leaderboard is one line of the list of boards.
 type Leaderboard struct {
-	Name        string   `json:"name"`
-	Description string   `json:"description"`
-	GPUs        []string `json:"gpu_types"`
+	Name string   `json:"name"`
+	GPUs []string `json:"gpu_types"`
 }
 
 // A Result is what the event stream ends with.

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -129,8 +130,8 @@ func (p *pages) readLog(j *engine.Job) (logView, int64, error) {
 	if err != nil {
 		return logView{}, 0, err
 	}
-	if shown < j.LogSize {
-		data = fromLineStart(data)
+	if _, rest, found := bytes.Cut(data, []byte("\n")); found && shown < j.LogSize {
+		data = rest // without an incomplete first line
 	}
 	view, err := renderLog(data, logStyle{location: p.opts.Location, openLast: j.State != engine.JobPassed, numbered: shown == j.LogSize})
 	return view, int64(len(data)), err

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"bytes"
 	"fmt"
 	"html"
 	"html/template"
@@ -73,14 +72,6 @@ func renderLog(data []byte, style logStyle) (logView, error) {
 		}
 	}
 	return g.view(), nil
-}
-
-// fromLineStart drops an incomplete first line.
-func fromLineStart(data []byte) []byte {
-	if at := bytes.IndexByte(data, '\n'); at >= 0 {
-		return data[at+1:]
-	}
-	return data
 }
 
 var longNumber = regexp.MustCompile(`\x1b\[[0-9;?]*[0-9]{5,}[0-9;?]*`)

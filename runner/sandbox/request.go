@@ -44,12 +44,16 @@ func receiveRequest(socket int) (*Command, error) {
 // send passes the files on, and v in an anonymous file: arguments and
 // environments would be visible to others, and may be longer than a message.
 func send(socket *os.File, v any, files ...*os.File) error {
-	text, err := jsonMemory(v)
+	fd, err := unix.MemfdCreate("message", unix.MFD_CLOEXEC)
 	if err != nil {
 		return err
 	}
+	text := os.NewFile(uintptr(fd), "message")
 	defer text.Close()
-	fds := []int{int(text.Fd())}
+	if err := json.NewEncoder(text).Encode(v); err != nil {
+		return err
+	}
+	fds := []int{fd}
 	for _, f := range files {
 		fds = append(fds, int(f.Fd()))
 	}
@@ -90,18 +94,4 @@ func receive(socket int, v any) ([]int, error) {
 		return nil, fmt.Errorf("receiving: %w", err)
 	}
 	return fds[1:], nil
-}
-
-// jsonMemory writes v to an anonymous file.
-func jsonMemory(v any) (*os.File, error) {
-	fd, err := unix.MemfdCreate("message", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), "message")
-	if err := json.NewEncoder(f).Encode(v); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
