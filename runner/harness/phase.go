@@ -40,9 +40,10 @@ type phaseRun struct {
 	deadline time.Time // of the cases; zero: none
 	current  int       // the case under way
 
-	echo, strictEcho []time.Duration // of an empty call, before there was a submission
-	outputs          []storage       // layout of the case's last output
-	failed           bool
+	echo       []time.Duration // of an empty call, before there was a submission
+	strictEcho []float64       // of a strict one, in nanoseconds
+	outputs    []storage       // layout of the case's last output
+	failed     bool
 }
 
 // A caseError is a case that failed its check: a verdict, and no reason to stop.
@@ -99,7 +100,7 @@ func (r *phaseRun) keepOutput(took time.Duration) {
 	r.run.Load.Marked = r.w.stdout.Seen
 	r.run.Load.Stdout, r.run.Load.Stderr = stdout, stderr
 	r.run.Process.Duration = took
-	r.run.Process.User, r.run.Process.System, r.run.Process.Peak = r.w.user, r.w.system, r.w.peak
+	r.run.Process.User, r.run.Process.System, r.run.Process.Peak = r.w.state.User, r.w.state.System, r.w.state.MaxRSS
 }
 
 // withheld is a stream of which nothing is told but that it was too long to keep.
@@ -353,10 +354,10 @@ func (r *phaseRun) silent(where string, loading bool) {
 
 // gone is a worker that ended.
 func (r *phaseRun) gone(where string) {
-	status := r.w.status
+	status := r.w.state.Exit
 	r.run.Process.ExitCode = status
 	switch {
-	case r.w.outOfMemory:
+	case r.w.state.OutOfMemory:
 		r.outcome(schema.OutcomeOutOfMemory, "%s: the kernel ended the process for want of memory", where)
 	case r.w.swept:
 		r.outcome(schema.OutcomeKilled, "%s: the process hung up on the judge, and was ended", where)

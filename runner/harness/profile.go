@@ -93,7 +93,7 @@ func (r *phaseRun) leave(ctx context.Context) error {
 func (r *phaseRun) keepProfiler() error {
 	err := r.s.parent.close()
 	if r.p.Profile.Program != "" && r.run.Process.ExitCode == 0 {
-		r.run.Process.ExitCode = r.w.status
+		r.run.Process.ExitCode = r.w.state.Exit
 	}
 	r.run.Process.Stdout = joined(r.s.parent.output.Stream, r.run.Process.Stdout)
 	return err

@@ -176,8 +176,8 @@ func (w *worker) end(ctx context.Context) error {
 	w.link.hangUp()
 	err := w.s.EndStrangers(killLimit)
 	w.learn(context.WithoutCancel(ctx), killLimit)
-	w.swept = lived && w.status == -int(syscall.SIGKILL)
-	w.outOfMemory = w.wantedMemory()
+	w.swept = lived && w.state.Exit == -int(syscall.SIGKILL)
+	w.state.OutOfMemory = w.wantedMemory()
 	w.release()
 	w.s.used = w.s.used || !w.s.clean(ctx)
 	return err
@@ -195,24 +195,23 @@ func (w *worker) learn(ctx context.Context, limit time.Duration) {
 	if w.s.notForked != "" { // it was the sandbox's own program
 		select {
 		case <-w.s.parent.gone:
-			state := w.s.parent.state
-			w.ended, w.status, w.user, w.system, w.peak = true, state.Exit, state.User, state.System, state.MaxRSS
+			w.ended, w.state = true, w.s.parent.state
 		case <-time.After(limit):
 		}
 		return
 	}
 	raw, _, err := w.s.parent.link.receive(ctx, limit)
 	if err != nil || len(raw) == 0 || raw[0] != 'E' {
-		w.status = -int(syscall.SIGKILL)
+		w.state.Exit = -int(syscall.SIGKILL)
 		return
 	}
 	w.ended = true
 	if told, err := decodeTexts(raw[1:]); err == nil && len(told) == 4 {
-		w.status, _ = strconv.Atoi(told[0])
+		w.state.Exit, _ = strconv.Atoi(told[0])
 		user, _ := strconv.ParseInt(told[1], 10, 64)
 		system, _ := strconv.ParseInt(told[2], 10, 64)
-		w.user, w.system = time.Duration(user), time.Duration(system)
-		w.peak, _ = strconv.ParseInt(told[3], 10, 64)
+		w.state.User, w.state.System = time.Duration(user), time.Duration(system)
+		w.state.MaxRSS, _ = strconv.ParseInt(told[3], 10, 64)
 	}
 }
 
@@ -320,7 +319,7 @@ func emptyDirectory(dir string) error {
 // counts, ended the worker for want of memory. A count with strangers in it says
 // nothing of a worker that the sweep has ended.
 func (w *worker) wantedMemory() bool {
-	if w.status != -int(syscall.SIGKILL) {
+	if w.state.Exit != -int(syscall.SIGKILL) {
 		return false
 	}
 	if n, alone := w.s.parent.sandbox.OOMKills(); n > w.killed && (alone || !w.swept) {

@@ -45,14 +45,11 @@ type worker struct {
 	pipes          capture.Pipes
 	stdout, stderr *capture.Capture
 
-	ended        bool
-	status       int           // then: its exit status, or the negative number of a signal
-	user, system time.Duration // then: processor time
-	peak         int64         // then: resident memory, bytes
-	killed       int64         // for want of memory before it began, see [sandbox.Sandbox.OOMKills]
-	outOfMemory  bool          // then: the kernel, or the sandbox, ended it for want of memory
-	swept        bool          // then: it hung up on the judge, which ended it
-	begun        time.Time
+	ended  bool
+	state  sandbox.State // then, but for times by the clock
+	swept  bool          // then: it hung up on the judge, which ended it
+	killed int64         // for want of memory before it began, see [sandbox.Sandbox.OOMKills]
+	begun  time.Time
 	// starvation is which part of its life it has waited for a core.
 	starvation float64
 }
