@@ -176,23 +176,16 @@ func (e *evaluation) phase(ctx context.Context, p *plan.Phase) error {
 			err = outcomef(schema.OutcomeAmbiguous, "measured twice, and disturbed each time: %s", done.ambiguous[0])
 		}
 	}
-	e.add(done.phaseRun, done.verdict, done.eval)
+	e.add(done)
 	if done.eval.Run != nil {
 		e.progress(p.Name, &done.eval)
 	}
 	return inPhase(p.Name, err)
 }
 
-// An attempted phase is one that ran, and what it came to.
-type attempted struct {
-	*phaseRun
-	verdict judge.Judgment
-	eval    schema.EvalResult
-}
-
 // attempt runs and judges a phase, and removes what it left.
-func (e *evaluation) attempt(ctx context.Context, p *plan.Phase) (attempted, error) {
-	done := attempted{phaseRun: &phaseRun{evaluation: e, p: p}, eval: schema.EvalResult{Start: time.Now()}}
+func (e *evaluation) attempt(ctx context.Context, p *plan.Phase) (*phaseRun, error) {
+	done := &phaseRun{evaluation: e, p: p, eval: schema.EvalResult{Start: time.Now()}}
 	var err error
 	if e.result.Harness.Name == schema.HarnessIsolated {
 		done.verdict, err = done.isolated(ctx)

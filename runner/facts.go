@@ -33,12 +33,7 @@ func LookPath(name string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}
-	path := ""
-	for _, pair := range env {
-		if v, ok := strings.CutPrefix(pair, "PATH="); ok {
-			path = v
-		}
-	}
+	path, _ := schema.LookupEnv(env, "PATH")
 	for _, dir := range filepath.SplitList(path) {
 		file := filepath.Join(dir, name)
 		if info, err := os.Stat(file); err == nil && filepath.IsAbs(file) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {

@@ -32,8 +32,8 @@ func (e *evaluation) open(ctx context.Context, env []string) error {
 	}
 	if h.Name == schema.HarnessIsolated {
 		err := e.openSession(ctx, env)
-		var cannot *harness.UnsupportedError
-		if !errors.As(err, &cannot) {
+		cannot, ok := errors.AsType[*harness.UnsupportedError](err)
+		if !ok {
 			return err
 		}
 		if e.job.Payload.Harness == schema.HarnessIsolated {

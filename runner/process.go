@@ -43,25 +43,15 @@ func runCommand(ctx context.Context, sb *sandbox.Sandbox, dirs sandbox.Directori
 	call := sandbox.Command{Path: path, Args: args(c), Env: environ(c), Dir: c.Dir, Directories: dirs}
 	var pipes capture.Pipes
 	defer pipes.Close()
-	if call.Stdout, err = pipes.Open(capture.OpenPipe, stdout); err != nil {
-		return nil, err
-	}
-	if call.Stderr, err = pipes.Open(capture.OpenPipe, stderr); err != nil {
-		return nil, err
-	}
+	call.Stdout, call.Stderr = pipes.Open(capture.OpenPipe, stdout), pipes.Open(capture.OpenPipe, stderr)
 	if c.Report {
-		w, err := pipes.Open(func() (r, w *os.File, err error) { return reportChannel(c) }, report)
-		if err != nil {
-			return nil, err
-		}
-		call.Files = append(call.Files, w)
+		call.Files = append(call.Files, pipes.Open(func() (r, w *os.File, err error) { return reportChannel(c) }, report))
 	}
 	if c.Harness {
-		w, err := pipes.Open(os.Pipe, shared)
-		if err != nil {
-			return nil, err
-		}
-		call.Files = append(call.Files, w)
+		call.Files = append(call.Files, pipes.Open(os.Pipe, shared))
+	}
+	if pipes.Err != nil {
+		return nil, pipes.Err
 	}
 	process, err := sb.Start(call)
 	if err != nil {

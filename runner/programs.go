@@ -21,9 +21,9 @@ import (
 
 // A build is what the compiler made of a C++ task for the isolated harness.
 type build struct {
-	version, submission *judge.Process // nil: it did not get as far
-	programs            harness.Programs
-	notMade             string // why there is no library although the compiler said that all went well
+	version, submission *judge.Process    // nil: it did not get as far
+	programs            map[string]string // files by name
+	notMade             string            // why there is no library although the compiler said that all went well
 }
 
 // maxProgram bounds what is kept of a compilation, in bytes.
@@ -40,7 +40,7 @@ func (r *phaseRun) compiled(ctx context.Context) (bool, error) {
 	}
 	first := r.build == nil
 	if first {
-		r.build = &build{}
+		r.build = &build{programs: map[string]string{}}
 		if err := r.makePrograms(ctx); err != nil {
 			return false, err
 		}
@@ -122,15 +122,8 @@ func (r *phaseRun) compileProgram(ctx context.Context, b *plan.Build) (*judge.Pr
 	case why != nil && b.Name != plan.BuildSubmission:
 		return nil, fmt.Errorf("%s made no %s: %w", r.p.Compiler, b.Name, why)
 	}
-	switch b.Name {
-	case plan.BuildLauncher:
-		r.build.programs.Launcher = kept
-	case plan.BuildJudge:
-		r.build.programs.Judge = kept
-	default:
-		if r.build.programs.Submission = kept; why != nil {
-			r.build.notMade = why.Error()
-		}
+	if r.build.programs[b.Name] = kept; why != nil {
+		r.build.notMade = why.Error()
 	}
 	return seen, sandbox.RemoveTree(b.Dir)
 }

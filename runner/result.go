@@ -37,7 +37,8 @@ func finish(r *schema.Result, start time.Time, err error) {
 
 // add enters a phase: its evidence, and under Kernelbot's keys what it came to,
 // if it got as far as a run.
-func (e *evaluation) add(r *phaseRun, v judge.Judgment, eval schema.EvalResult) {
+func (e *evaluation) add(r *phaseRun) {
+	v := &r.verdict
 	timing := schema.PhaseTiming{
 		Name: r.p.Name, Write: r.writing.Seconds(),
 		WarmUp: used(r.seen.WarmUp), Compile: used(r.seen.Compile), Run: used(r.seen.Test),
@@ -55,8 +56,8 @@ func (e *evaluation) add(r *phaseRun, v judge.Judgment, eval schema.EvalResult) 
 	if v.Compiler != "" {
 		e.result.Versions.Compiler = v.Compiler
 	}
-	if eval.Run != nil {
-		e.result.Runs = append(e.result.Runs, schema.Run{Name: r.p.Name, EvalResult: eval})
+	if r.eval.Run != nil {
+		e.result.Runs = append(e.result.Runs, schema.Run{Name: r.p.Name, EvalResult: r.eval})
 	}
 }
 

@@ -15,10 +15,12 @@ import (
 // A phaseRun is a planned phase under way, and what was seen of it so far.
 type phaseRun struct {
 	*evaluation
-	p    *plan.Phase
-	seen judge.Seen
-	// table is what a worker says that looked at itself.
-	table string
+	p     *plan.Phase
+	seen  judge.Seen
+	table string // what a worker says that looked at itself
+
+	verdict judge.Judgment    // what it came to, once it has ended
+	eval    schema.EvalResult // the same under Kernelbot's keys
 
 	writing   time.Duration // of files
 	reused    bool          // an earlier phase's compilation

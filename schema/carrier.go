@@ -103,6 +103,16 @@ func ReplacePayload(lookup func(string) (string, bool), encoded string) (map[str
 	return env, nil
 }
 
+// LookupEnv finds a variable in an environment of "NAME=value"; of several the last one.
+func LookupEnv(env []string, name string) (value string, ok bool) {
+	for _, pair := range slices.Backward(env) {
+		if value, ok = strings.CutPrefix(pair, name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
 // WithoutPayload returns an environment less what carries a payload, for programs
 // that need none: it may be too long for some. It writes over env.
 func WithoutPayload(env []string) []string {

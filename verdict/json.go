@@ -22,7 +22,7 @@ type (
 		Outcome     outcomeJSON `json:"outcome"`
 		Score       *Ranked     `json:"score,omitempty"`
 		NoScore     string      `json:"no_score,omitempty"`
-		Runs        []runJSON   `json:"runs"`
+		Runs        []Run       `json:"runs"`
 		Ambiguous   []string    `json:"ambiguous,omitempty"`
 		SharedJudge bool        `json:"shared_judge"`
 
@@ -39,14 +39,6 @@ type (
 		Retry bool   `json:"retry"`
 		Text  string `json:"text"`
 		Phase string `json:"phase,omitempty"`
-	}
-	runJSON struct {
-		Name     string     `json:"name"`
-		Status   string     `json:"status"`
-		ExitCode int        `json:"exit_code"`
-		Seconds  float64    `json:"seconds"`
-		Cases    []caseJSON `json:"cases"`
-		Output   string     `json:"output,omitempty"`
 	}
 	caseJSON struct {
 		Key     string   `json:"key"`
@@ -73,7 +65,7 @@ func (v Verdict) MarshalJSON() ([]byte, error) {
 	out := verdictJSON{
 		RunID: v.RunID, GPUType: text.Lines(v.GPUType), Queue: text.Lines(v.Queue), Judged: v.Judged, Passed: v.Passed, SharedJudge: v.SharedJudge,
 		Outcome: outcomeJSON{o.Name, o.Fault, o.Retry, text.Lines(o.Text), o.Phase},
-		Score:   v.Score, NoScore: v.NoScore, Runs: []runJSON{},
+		Score:   v.Score, NoScore: v.NoScore, Runs: []Run{},
 	}
 	out.SelfChecked, out.Device, out.Next = v.SelfChecked, text.Lines(v.Device), o.Next()
 	if v.SelfChecked && v.Passed {
@@ -83,25 +75,20 @@ func (v Verdict) MarshalJSON() ([]byte, error) {
 	for _, a := range v.Ambiguous {
 		out.Ambiguous = append(out.Ambiguous, text.Lines(a))
 	}
-	for i := range v.Runs {
-		out.Runs = append(out.Runs, v.Runs[i].json())
+	for _, r := range v.Runs {
+		r.Name, r.Output, r.Cases = text.Lines(r.Name), text.Lines(r.Output), append([]Case{}, r.Cases...)
+		out.Runs = append(out.Runs, r)
 	}
 	return json.Marshal(out)
 }
 
-func (r *Run) json() runJSON {
-	out := runJSON{
-		Name: text.Lines(r.Name), Status: r.Status, ExitCode: r.ExitCode, Seconds: r.Seconds,
-		Output: text.Lines(r.Output), Cases: []caseJSON{},
-	}
-	for _, c := range r.Cases {
-		out.Cases = append(out.Cases, caseJSON{
-			Key: c.Key, Spec: text.Lines(c.Spec), Status: text.Lines(c.Status), Message: text.Lines(c.Message),
-			Mean: nanoseconds(c.Mean), Err: nanoseconds(c.Err), Best: nanoseconds(c.Best), Worst: nanoseconds(c.Worst),
-			Profile: text.Lines(c.Profile), Samples: finite(c.Samples), Chart: chart(c.Samples),
-		})
-	}
-	return out
+// MarshalJSON writes the case as [Verdict.MarshalJSON] says.
+func (c Case) MarshalJSON() ([]byte, error) {
+	return json.Marshal(caseJSON{
+		Key: c.Key, Spec: text.Lines(c.Spec), Status: text.Lines(c.Status), Message: text.Lines(c.Message),
+		Mean: nanoseconds(c.Mean), Err: nanoseconds(c.Err), Best: nanoseconds(c.Best), Worst: nanoseconds(c.Worst),
+		Profile: text.Lines(c.Profile), Samples: finite(c.Samples), Chart: chart(c.Samples),
+	})
 }
 
 // cleanExplanation is x with its texts made printable.

@@ -21,12 +21,12 @@ const (
 
 // A Run is one phase of the evaluation.
 type Run struct {
-	Name     string // "test", "benchmark", "leaderboard", "profile.0"
-	Status   string // one of the constants above
-	ExitCode int    // of the tester, or of the compiler that failed; negative: the signal
-	Seconds  float64
-	Cases    []Case // at most 1000
-	Output   string // the last lines of standard error, for a phase that crashed or did not compile
+	Name     string  `json:"name"`      // "test", "benchmark", "leaderboard", "profile.0"
+	Status   string  `json:"status"`    // one of the constants above
+	ExitCode int     `json:"exit_code"` // of the tester, or of the compiler that failed; negative: the signal
+	Seconds  float64 `json:"seconds"`
+	Cases    []Case  `json:"cases"`            // at most 1000
+	Output   string  `json:"output,omitempty"` // the last lines of standard error, for a phase that crashed or did not compile
 }
 
 // A Case is one test or benchmark as the tester reported it.
@@ -41,8 +41,9 @@ type Case struct {
 	Mean, Err, Best, Worst string
 
 	// Samples are the calls that were timed, in nanoseconds, where the harness
-	// kept them.
-	Samples []float64
+	// kept them, and Measured is all that it kept; nil: nothing.
+	Samples  []float64
+	Measured *schema.Measurement
 
 	Profile string // the profiler's report; "" without
 }
@@ -113,10 +114,6 @@ func cases(report schema.Report) []Case {
 		n, _ := strconv.Atoi(text)
 		return benchmarks(values, min(n, maxCases))
 	}
-	return tests(values)
-}
-
-func tests(values map[string]string) []Case {
 	var list []Case
 	for len(list) < maxCases {
 		c := caseOf(values, fmt.Sprintf("test.%d", len(list)))

@@ -124,8 +124,7 @@ var bars = []rune("▁▂▃▄▅▆▇█")
 // is the mean of its share, the lowest bar the least and the highest the most.
 // Below two samples there is nothing to see.
 func chart(samples []float64) string {
-	samples = slices.DeleteFunc(slices.Clone(samples), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
-	if len(samples) < 2 {
+	if samples = finite(samples); len(samples) < 2 {
 		return ""
 	}
 	columns := make([]float64, min(len(samples), chartWidth))

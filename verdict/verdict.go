@@ -246,14 +246,14 @@ func device(s *schema.SystemInfo) string {
 	return name
 }
 
-// measured adds the samples of the result to the cases that they belong to.
+// measured adds the measurements of the result to the cases that they belong to.
 func (r *Run) measured(all []schema.Measurement) {
 	for i := range r.Cases {
 		c := &r.Cases[i]
 		number, err := strconv.Atoi(c.Key[strings.LastIndexByte(c.Key, '.')+1:])
 		at := slices.IndexFunc(all, func(m schema.Measurement) bool { return m.Phase == r.Name && m.Case == number })
 		if err == nil && c.Status == "" && at >= 0 {
-			c.Samples = slices.Clone(all[at].Samples)
+			c.Samples, c.Measured = slices.Clone(all[at].Samples), &all[at]
 		}
 	}
 }

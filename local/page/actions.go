@@ -56,19 +56,16 @@ func (p *pages) unblockJob(r *http.Request, b *engine.Build) (string, error) {
 	if err := r.ParseForm(); err != nil {
 		return "", engine.Refuse(engine.BadRequest, "The answers cannot be read.")
 	}
-	for i := range b.Jobs {
-		j := &b.Jobs[i]
-		if j.ID != r.PathValue("job") {
-			continue
-		}
-		answers := map[string][]string{}
-		for _, f := range j.Step.Fields {
-			answers[f.Key] = r.PostForm["field."+f.Key]
-		}
-		_, err := p.engine.Unblock(j.ID, answers, engine.Person{Name: "kblocal page"})
-		return p.buildPath(b.Pipeline, b.Number), err
+	j := jobOf(b, r.PathValue("job"))
+	if j == nil {
+		return "", engine.Refuse(engine.NotFound, "Build %d has no such job.", b.Number)
 	}
-	return "", engine.Refuse(engine.NotFound, "Build %d has no such job.", b.Number)
+	answers := map[string][]string{}
+	for _, f := range j.Step.Fields {
+		answers[f.Key] = r.PostForm["field."+f.Key]
+	}
+	_, err := p.engine.Unblock(j.ID, answers, engine.Person{Name: "kblocal page"})
+	return p.buildPath(b.Pipeline, b.Number), err
 }
 
 // manual is a block or input step as the page shows it.

@@ -28,12 +28,9 @@ import (
 // artifactScheme begins links to files of the same build.
 const artifactScheme = "artifact://"
 
-// links finds the pages of a build's artifacts.
-type links interface {
-	// artifact returns the path of an artifact's page, and that of its image,
-	// "" for what is none; ok is false when the build has no such artifact.
-	artifact(path string) (page, image string, ok bool)
-}
+// links returns the path of an artifact's page, and that of its image, "" for what
+// is none; ok is false when the build has no such artifact.
+type links func(path string) (page, image string, ok bool)
 
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.Table, extension.Strikethrough, extension.Linkify, emoji.New(emoji.WithRenderingMethod(emoji.Unicode))),
@@ -116,7 +113,7 @@ func renderAnnotation(body string, in links) template.HTML {
 	safe = anyImage.ReplaceAllStringFunc(safe, func(tag string) string { return imageOf(tag, in) })
 	safe = artifactLink.ReplaceAllStringFunc(safe, func(attr string) string {
 		path := artifactName(artifactLink.FindStringSubmatch(attr)[1])
-		if page, _, ok := in.artifact(path); ok {
+		if page, _, ok := in(path); ok {
 			return ` href="` + html.EscapeString(page) + `"`
 		}
 		return ` title="` + html.EscapeString("this build has no artifact "+path) + `"`
@@ -144,7 +141,7 @@ func imageOf(tag string, in links) string {
 	alt := attrs["alt"]
 	if path, ours := strings.CutPrefix(attrs["src"], artifactScheme); ours {
 		path = artifactName(path)
-		page, file, ok := in.artifact(path)
+		page, file, ok := in(path)
 		switch {
 		case !ok:
 			return "[no artifact " + html.EscapeString(path) + "]"

@@ -54,7 +54,7 @@ func TestAnnotation(t *testing.T) {
 		{"more than can be parsed", strings.Repeat("*a_", 50_000), "<pre>" + strings.Repeat("*a_", 50_000) + "</pre>"},
 		{"frames", "<iframe src=x></iframe><object data=x></object><meta http-equiv=refresh><base href=x><svg onload=x></svg>", ""},
 	} {
-		if got := string(renderAnnotation(tt.body, someFiles)); strings.TrimSpace(got) != strings.TrimSpace(tt.want) {
+		if got := string(renderAnnotation(tt.body, someFiles.artifact)); strings.TrimSpace(got) != strings.TrimSpace(tt.want) {
 			t.Errorf("%s: renderAnnotation(%q)\n got %q\nwant %q", tt.name, tt.body, got, tt.want)
 		}
 	}
@@ -71,7 +71,7 @@ func FuzzAnnotation(f *testing.F) {
 	f.Add("`<script>` **<img onerror=x>** [<b>](http://a/\"><c)")
 	f.Add("![a](artifact://plot.png\"onerror=\"x) <img src='artifact://plot.png' alt='\"><x>'><a href=\"artifact://\"><x>\">")
 	f.Fuzz(func(t *testing.T, body string) {
-		out := string(renderAnnotation(body, someFiles))
+		out := string(renderAnnotation(body, someFiles.artifact))
 		rest := ownTags.ReplaceAllString(out, "")
 		if at := strings.IndexAny(rest, `<>`); at >= 0 {
 			t.Errorf("renderAnnotation(%q) holds foreign markup: %q in %q", body, rest, out)
@@ -95,7 +95,7 @@ func TestSlowAnnotationTime(t *testing.T) {
 	testenv.NeedSlow(t)
 	for _, unit := range []string{"[", "**", "`", "[a](", "**a `b [c](", "|-", "- \n", "> ", "#", "http://", "|\n|-\n", "```\n", "<", "<a ", ":", "&", "<details>", "![", "*a_", "    a\n", "- ", "+ ", "1. ", "~~a", ":a:", "[a]: b\n", "[^1]", "<b>", "\\", "a|b\n", "*a_\n", "*a_\n\n"} {
 		began := time.Now()
-		renderAnnotation(strings.Repeat(unit, (256<<10)/len(unit)), someFiles)
+		renderAnnotation(strings.Repeat(unit, (256<<10)/len(unit)), someFiles.artifact)
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("256 KiB of %q took %v", unit, took)
 		}

@@ -60,22 +60,16 @@ func (p *pages) artifact(r *http.Request) (*frame, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &artifactPage{Path: text.Line(a.Path, 500), Name: text.Line(path.Base(a.Path), 200), State: artifactState(a.State)}
+	row := p.artifactRow(&a, &b)
+	c := &artifactPage{Path: row.Path, Name: text.Line(path.Base(a.Path), 200), State: row.State, Download: row.URL}
 	c.Facts = slices.DeleteFunc([]fact{
-		{Name: "Size", Text: format.Size(a.Size)},
+		{Name: "Size", Text: row.Size},
 		{Name: "Type", Text: text.Line(a.ContentType, 100)},
 		{Name: "Created", Time: p.moment(a.CreatedAt)},
 		{Name: "SHA-256", Text: text.Line(a.SHA256, 64)},
+		{Name: "Job", Text: row.Job.Text, Path: row.Job.Path},
 	}, fact.empty)
-	for i := range b.Jobs {
-		if j := &b.Jobs[i]; j.ID == a.JobID {
-			c.Facts = append(c.Facts, fact{Name: "Job", Text: withEmoji(j.Name(b.Env)), Path: p.jobPath(j)})
-		}
-	}
 	if a.State == engine.ArtifactFinished {
-		if p.opts.Blob != nil {
-			c.Download = p.opts.Blob.DownloadURL(a.ID)
-		}
 		p.preview(c, &a)
 	} else {
 		c.None = "Its bytes are not here."
@@ -171,19 +165,15 @@ func (p *pages) image(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// buildLinks finds a build's artifacts for its annotations.
-type buildLinks struct {
-	pages     *pages
-	artifacts []engine.Artifact // oldest first
-}
-
-func (l buildLinks) artifact(name string) (page, image string, ok bool) {
+// findLink finds an artifact by the name that an annotation gives it, see [links].
+// The artifacts are those of the build, oldest first.
+func (p *pages) findLink(artifacts []engine.Artifact, name string) (page, image string, ok bool) {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
-	for _, a := range slices.Backward(l.artifacts) {
+	for _, a := range slices.Backward(artifacts) {
 		if a.State != engine.ArtifactFinished || strings.TrimPrefix(path.Clean("/"+a.Path), "/") != name {
 			continue
 		}
-		page = l.pages.artifactPath(&a)
+		page = p.artifactPath(&a)
 		if slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, strings.ToLower(path.Ext(name))) {
 			image = page + "/image"
 		}

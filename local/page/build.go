@@ -106,7 +106,7 @@ func (p *pages) build(r *http.Request) (*frame, error) {
 		Number:      b.Number,
 		Path:        path,
 		Pipeline:    link{b.Pipeline, p.pipelinePath(b.Pipeline)},
-		Heading:     about.heading(&b),
+		Heading:     cmp.Or(about.Title, withEmoji(firstLine(b.Message, 200)), fmt.Sprintf("Build %d", b.Number)),
 		State:       buildState(&b, about),
 		Subject:     about,
 		Results:     p.reports(&b),
@@ -114,7 +114,7 @@ func (p *pages) build(r *http.Request) (*frame, error) {
 		Facts:       p.buildFacts(&b),
 		EnvNames:    slices.Sorted(maps.Keys(b.Env)),
 		MetaData:    metaData(b.MetaData),
-		Annotations: p.annotations(b.Annotations, buildLinks{p, artifacts}),
+		Annotations: p.annotations(b.Annotations, artifacts),
 		Sections:    p.sections(&b, acts),
 		JobCount:    count(&b, func(j *engine.Job) bool { return j.Type == engine.TypeScript && j.RetriedIn == "" }),
 		Artifacts:   p.artifactRows(artifacts, &b),
@@ -190,9 +190,10 @@ func metaData(items map[string]string) []fact {
 }
 
 // annotations renders a build's annotations, the most important first.
-func (p *pages) annotations(all []engine.Annotation, in links) []annotation {
+func (p *pages) annotations(all []engine.Annotation, artifacts []engine.Artifact) []annotation {
 	ordered := slices.Clone(all)
 	slices.SortStableFunc(ordered, func(a, b engine.Annotation) int { return cmp.Compare(b.Priority, a.Priority) })
+	in := func(name string) (page, image string, ok bool) { return p.findLink(artifacts, name) }
 	var out []annotation
 	for _, a := range ordered {
 		out = append(out, annotation{Context: a.Context, Style: a.Style, Body: renderAnnotation(a.Body, in), Updated: p.moment(a.UpdatedAt)})
@@ -217,15 +218,15 @@ func (p *pages) sections(b *engine.Build, acts bool) []section {
 }
 
 func (p *pages) jobRow(j *engine.Job, b *engine.Build, acts bool) jobRow {
+	now := p.engine.Now()
 	row := jobRow{
 		ID:         j.ID,
 		Waiter:     j.Type == engine.TypeWaiter,
-		Label:      j.Name(b.Env),
+		Label:      withEmoji(j.Name(b.Env)),
 		Note:       jobNote(j),
 		Superseded: j.RetriedIn != "",
 		State:      jobState(j),
 	}
-	row.Label = withEmoji(row.Label)
 	switch j.Type {
 	case engine.TypeWaiter:
 		return row
@@ -236,10 +237,9 @@ func (p *pages) jobRow(j *engine.Job, b *engine.Build, acts bool) jobRow {
 		if t := j.Triggered; t != nil {
 			row.Triggered = link{fmt.Sprintf("%s #%d", t.Pipeline, t.Number), p.buildPath(t.Pipeline, t.Number)}
 		}
-		row.Duration = between(j.StartedAt, j.FinishedAt, p.engine.Now())
+		row.Duration = between(j.StartedAt, j.FinishedAt, now)
 		return row
 	}
-	now := p.engine.Now()
 	row.Path = p.jobPath(j)
 	row.Duration = between(j.StartedAt, j.FinishedAt, now)
 	row.Wait = waited(j, now)
@@ -309,19 +309,21 @@ func canRetry(j *engine.Job, b *engine.Build) bool {
 
 func (p *pages) artifactRows(artifacts []engine.Artifact, b *engine.Build) []artifactRow {
 	var out []artifactRow
-	for _, a := range artifacts {
-		row := artifactRow{Path: text.Line(a.Path, 500), Page: p.artifactPath(&a), Size: format.Size(a.Size), SHA256: a.SHA256, State: artifactState(a.State)}
-		if a.State == engine.ArtifactFinished && p.opts.Blob != nil {
-			row.URL = p.opts.Blob.DownloadURL(a.ID)
-		}
-		for i := range b.Jobs {
-			if j := &b.Jobs[i]; j.ID == a.JobID {
-				row.Job = link{withEmoji(j.Name(b.Env)), p.jobPath(j)}
-			}
-		}
-		out = append(out, row)
+	for i := range artifacts {
+		out = append(out, p.artifactRow(&artifacts[i], b))
 	}
 	return out
+}
+
+func (p *pages) artifactRow(a *engine.Artifact, b *engine.Build) artifactRow {
+	row := artifactRow{Path: text.Line(a.Path, 500), Page: p.artifactPath(a), Size: format.Size(a.Size), SHA256: a.SHA256, State: artifactState(a.State)}
+	if a.State == engine.ArtifactFinished && p.opts.Blob != nil {
+		row.URL = p.opts.Blob.DownloadURL(a.ID)
+	}
+	if j := jobOf(b, a.JobID); j != nil {
+		row.Job = link{withEmoji(j.Name(b.Env)), p.jobPath(j)}
+	}
+	return row
 }
 
 // A timeline shows when the jobs of a build waited and ran.

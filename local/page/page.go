@@ -15,6 +15,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -231,12 +232,18 @@ func (p *pages) findJob(r *http.Request) (engine.Job, engine.Build, error) {
 	if err != nil {
 		return engine.Job{}, engine.Build{}, err
 	}
-	for _, j := range b.Jobs {
-		if j.ID == r.PathValue("job") && j.Type == engine.TypeScript {
-			return j, b, nil
-		}
+	if j := jobOf(&b, r.PathValue("job")); j != nil && j.Type == engine.TypeScript {
+		return *j, b, nil
 	}
 	return engine.Job{}, engine.Build{}, engine.Refuse(engine.NotFound, "Build %d has no such job.", b.Number)
+}
+
+// jobOf returns a job of the build; nil when it has no such job.
+func jobOf(b *engine.Build, id string) *engine.Job {
+	if at := slices.IndexFunc(b.Jobs, func(j engine.Job) bool { return j.ID == id }); at >= 0 {
+		return &b.Jobs[at]
+	}
+	return nil
 }
 
 func (p *pages) checkOrganization(r *http.Request) error {

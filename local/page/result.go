@@ -2,7 +2,6 @@ package page
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"path"
 	"slices"
@@ -32,9 +31,9 @@ type subject struct {
 
 // A resultFile is an artifact with a result and what that means.
 type resultFile struct {
-	artifact engine.Artifact
-	result   *schema.Result
-	verdict  *verdict.Verdict
+	page    string // path of the artifact's page
+	result  *schema.Result
+	verdict *verdict.Verdict
 }
 
 // resultFiles caches results: an artifact never changes.
@@ -43,21 +42,22 @@ type resultFiles struct {
 	seen map[string]*resultFile // by artifact; nil: not a result
 }
 
-// read returns the result in an artifact, nil if the artifact is not a
+// resultOf returns the result in an artifact, nil if the artifact is not a
 // result.
-func (c *resultFiles) read(e *engine.Engine, a *engine.Artifact) *resultFile {
+func (p *pages) resultOf(a *engine.Artifact) *resultFile {
 	if a.State != engine.ArtifactFinished || path.Base(a.Path) != "result.json" || a.Size > maxResult {
 		return nil
 	}
+	c := &p.resultFiles
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cached, ok := c.seen[a.ID]; ok {
 		return cached
 	}
 	var out *resultFile
-	if data, complete, err := readStart(e.ArtifactFile(a.ID), maxResult); err == nil && complete {
+	if data, complete, err := readStart(p.engine.ArtifactFile(a.ID), maxResult); err == nil && complete {
 		if r, err := schema.DecodeResult(data); err == nil {
-			out = &resultFile{*a, r, verdict.OfRanked(r, schema.RankGeom)}
+			out = &resultFile{p.artifactPath(a), r, verdict.OfRanked(r, schema.RankGeom)}
 		}
 	}
 	if c.seen == nil || len(c.seen) > 100 {
@@ -68,14 +68,10 @@ func (c *resultFiles) read(e *engine.Engine, a *engine.Artifact) *resultFile {
 }
 
 // results returns the results of a build, oldest first.
-func (p *pages) results(b *engine.Build) []*resultFile {
-	artifacts, err := p.engine.BuildArtifacts(b.ID, false)
-	if err != nil {
-		return nil
-	}
-	var out []*resultFile
+func (p *pages) results(b *engine.Build) (out []*resultFile) {
+	artifacts, _ := p.engine.BuildArtifacts(b.ID, false) // none: no results
 	for i := range artifacts {
-		if e := p.resultFiles.read(p.engine, &artifacts[i]); e != nil {
+		if e := p.resultOf(&artifacts[i]); e != nil {
 			out = append(out, e)
 		}
 	}
@@ -140,7 +136,7 @@ type report struct {
 func (p *pages) reports(b *engine.Build) (out []report) {
 	var builder view.Builder
 	for _, e := range p.results(b) {
-		r := report{Report: builder.Report(e.result, e.verdict), Path: p.artifactPath(&e.artifact)}
+		r := report{Report: builder.Report(e.result, e.verdict), Path: e.page}
 		r.State = outcomeState(e.verdict.Outcome)
 		if s := e.verdict.Score; s != nil {
 			r.Score = format.Score(s.Seconds)
@@ -159,9 +155,4 @@ func reportStyle(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/css; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
 	_, _ = w.Write(view.Style) // the client may have left
-}
-
-// heading is what a build is called on its own page.
-func (s *subject) heading(b *engine.Build) string {
-	return cmp.Or(s.Title, withEmoji(firstLine(b.Message, 200)), fmt.Sprintf("Build %d", b.Number))
 }

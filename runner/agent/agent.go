@@ -82,8 +82,7 @@ func (a Agent) Token(ctx context.Context, limit time.Duration, audience string, 
 		args = append(args, "--skip-redaction")
 	}
 	out, err := a.Command(ctx, limit/4, args...).Output()
-	exited := new(exec.ExitError)
-	if errors.As(err, &exited) {
+	if exited, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("%w: %s", err, lastLine(exited.Stderr))
 	}
 	if err != nil {

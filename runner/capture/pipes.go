@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -17,20 +18,23 @@ const outputGrace = 500 * time.Millisecond
 // Pipes copy a process's pipes into captures, one goroutine each. They end
 // at the pipe's end or, after Finish, outputGrace later.
 type Pipes struct {
+	Err error // why the first one that could not be opened was not
+
 	readers, writers []*os.File
 	sinks            []io.Writer
 	group            sync.WaitGroup
 }
 
 // Open makes one more pipe by pair, to be read into sink, and returns the end
-// that the process gets.
-func (p *Pipes) Open(pair func() (r, w *os.File, err error), sink io.Writer) (*os.File, error) {
+// that the process gets; nil with Err.
+func (p *Pipes) Open(pair func() (r, w *os.File, err error), sink io.Writer) *os.File {
 	r, w, err := pair()
 	if err != nil {
-		return nil, fmt.Errorf("opening a pipe: %w", err)
+		p.Err = cmp.Or(p.Err, fmt.Errorf("opening a pipe: %w", err))
+		return nil
 	}
 	p.readers, p.writers, p.sinks = append(p.readers, r), append(p.writers, w), append(p.sinks, sink)
-	return w, nil
+	return w
 }
 
 // Started closes the ends that the child now has and begins to read.

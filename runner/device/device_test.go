@@ -195,7 +195,7 @@ func TestDriverThatHangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Report(context.Background(), 300*time.Millisecond); err == nil || !strings.Contains(err.Error(), "has not answered within") {
+	if _, err := p.report(context.Background(), 300*time.Millisecond); err == nil || !strings.Contains(err.Error(), "has not answered within") {
 		t.Errorf("Report: %v", err)
 	}
 	known := 0
@@ -212,7 +212,7 @@ func TestDriverThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(watch)
-	p.Close()
+	p.close()
 	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(watch), Events: unix.POLLIN}}, 60_000); n != 1 {
 		t.Errorf("the process that hangs is still there: %v", err)
 	}

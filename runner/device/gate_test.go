@@ -180,14 +180,14 @@ func TestLateAnswer(t *testing.T) {
 	in, out := io.Pipe()
 	go io.Copy(io.Discard, in) // ends with the test
 	defer out.Close()
-	p := &Prober{stdin: out, answers: make(chan answer, 4)}
-	if _, err := p.Report(t.Context(), time.Nanosecond); !unanswered(err) {
+	p := &prober{stdin: out, answers: make(chan answer, 4)}
+	if _, err := p.report(t.Context(), time.Nanosecond); !unanswered(err) {
 		t.Fatalf("Report without an answer: %v", err)
 	}
 	older, newer := &schema.DeviceReport{Driver: "older"}, &schema.DeviceReport{Driver: "newer"}
 	p.answers <- answer{Report: older}
 	p.answers <- answer{Report: newer}
-	if got, err := p.Report(t.Context(), time.Hour); got != newer || err != nil {
+	if got, err := p.report(t.Context(), time.Hour); got != newer || err != nil {
 		t.Errorf("Report = %+v, %v, want the newer", got, err)
 	}
 }

@@ -100,11 +100,7 @@ func (r *kfdReader) hwmon(n kfdNode, file string) float64 {
 	if len(found) == 0 {
 		return 0
 	}
-	v, err := strconv.ParseFloat(readLine(found[0]), 64)
-	if err != nil || !(v >= 0 && v < 1e15) {
-		return 0
-	}
-	return v
+	return figure(readLine(found[0]))
 }
 
 // name is what the board says it is. Virtual functions say nothing, and some

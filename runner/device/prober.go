@@ -21,11 +21,12 @@ import (
 // answerLimit is the longest line of a probing process, in bytes.
 const answerLimit = 1 << 20
 
-// A Prober is a probing process under way: argv runs [Serve].
-type Prober struct {
+// A prober is a probing process under way: argv runs [Serve].
+type prober struct {
 	stdin io.WriteCloser
 
 	answers chan answer // of everything but samples; closed when the process is gone
+	over    error       // then: why no more answers will come
 
 	// late counts questions that were given up: their answers, which come in
 	// order, may still come, and belong to no later question. Only ask uses it.
@@ -33,8 +34,7 @@ type Prober struct {
 
 	mu   sync.Mutex
 	seen counters
-	over error // why no more answers will come
-	self int   // a descriptor of the process; 0 while it is not known
+	self int // a descriptor of the process; 0 while it is not known
 
 	closed bool
 }
@@ -42,7 +42,7 @@ type Prober struct {
 // start starts a probing process that is no child of this one: argv starts the
 // real one and ends (see [Detach]). A caller that ends all of its own children
 // does not end it. It ends with this process, whose descriptor it reads from.
-func start(ctx context.Context, argv, environ []string) (*Prober, error) {
+func start(ctx context.Context, argv, environ []string) (*prober, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Args[0] = "kbrun" // whatever the file is called
 	cmd.Env, cmd.Dir = environ, "/"
@@ -66,8 +66,8 @@ func start(ctx context.Context, argv, environ []string) (*Prober, error) {
 		outR.Close()
 		return nil, fmt.Errorf("starting the device probe %s: %w", argv[0], err)
 	}
-	p := &Prober{stdin: inW, answers: make(chan answer, 16)}
-	go p.read(outR) // ends with the probing process, or with Close
+	p := &prober{stdin: inW, answers: make(chan answer, 16)}
+	go p.read(outR) // ends with the probing process, or with close
 	return p, nil
 }
 
@@ -86,7 +86,7 @@ func Detach(argv, environ []string) error {
 	return errors.Join(err, cmd.Process.Release())
 }
 
-func (p *Prober) read(out io.ReadCloser) {
+func (p *prober) read(out io.ReadCloser) {
 	defer close(p.answers)
 	defer out.Close()
 	lines := bufio.NewScanner(out)
@@ -94,7 +94,7 @@ func (p *Prober) read(out io.ReadCloser) {
 	for lines.Scan() {
 		var a answer
 		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
-			p.end(fmt.Errorf("the device probe answers something else: %w", err))
+			p.over = fmt.Errorf("the device probe answers something else: %w", err)
 			return
 		}
 		if a.PID > 0 {
@@ -112,12 +112,12 @@ func (p *Prober) read(out io.ReadCloser) {
 			}
 		}
 	}
-	p.end(errors.New("the device probe has ended"))
+	p.over = errors.New("the device probe has ended")
 }
 
 // know opens the process, so that it can be killed when the driver does not let
 // it end.
-func (p *Prober) know(pid int) {
+func (p *prober) know(pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return // it has ended
@@ -132,25 +132,10 @@ func (p *Prober) know(pid int) {
 	p.self = fd
 }
 
-func (p *Prober) end(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over == nil {
-		p.over = err
-	}
-}
-
-// Err says why no more answers come; nil while the process works.
-func (p *Prober) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.over
-}
-
-// Report asks for everything.
+// report asks for everything.
 //
 // Errors: [ErrNoDriver]; what the driver said; no answer within the limit.
-func (p *Prober) Report(ctx context.Context, limit time.Duration) (*schema.DeviceReport, error) {
+func (p *prober) report(ctx context.Context, limit time.Duration) (*schema.DeviceReport, error) {
 	a, err := p.ask(ctx, tellReport, limit)
 	if err == nil && a.Report == nil {
 		err = errors.New("the device probe answers something else")
@@ -158,24 +143,24 @@ func (p *Prober) Report(ctx context.Context, limit time.Duration) (*schema.Devic
 	return a.Report, err
 }
 
-// StartSampling begins to sample.
-func (p *Prober) StartSampling() {
+// startSampling begins to sample.
+func (p *prober) startSampling() {
 	p.mu.Lock()
 	p.seen = counters{}
 	p.mu.Unlock()
-	p.tell(tellStart) // when it fails, StopSampling tells
+	p.tell(tellStart) // when it fails, stopSampling tells
 }
 
-// StopSampling stops, and sums up what was seen since the start.
-func (p *Prober) StopSampling(ctx context.Context, limit time.Duration) ([]schema.Sampling, error) {
+// stopSampling stops, and sums up what was seen since the start.
+func (p *prober) stopSampling(ctx context.Context, limit time.Duration) ([]schema.Sampling, error) {
 	_, err := p.ask(ctx, tellStop, limit)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen.sum(), err
 }
 
-// Close ends the probing process, whatever the driver does with it.
-func (p *Prober) Close() {
+// close ends the probing process, whatever the driver does with it.
+func (p *prober) close() {
 	p.stdin.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,14 +172,14 @@ func (p *Prober) Close() {
 	}
 }
 
-func (p *Prober) tell(word string) error {
+func (p *prober) tell(word string) error {
 	_, err := io.WriteString(p.stdin, word+"\n")
 	return err
 }
 
 // ask puts a question and waits for its answer. One that does not come within
 // the limit is a [noAnswer].
-func (p *Prober) ask(ctx context.Context, word string, limit time.Duration) (answer, error) {
+func (p *prober) ask(ctx context.Context, word string, limit time.Duration) (answer, error) {
 	told := p.tell(word) // fails when the process has answered and gone already
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -203,9 +188,9 @@ func (p *Prober) ask(ctx context.Context, word string, limit time.Duration) (ans
 		case a, ok := <-p.answers:
 			switch {
 			case !ok && told != nil:
-				return answer{}, fmt.Errorf("%w: %w", p.Err(), told)
+				return answer{}, fmt.Errorf("%w: %w", p.over, told)
 			case !ok:
-				return answer{}, p.Err()
+				return answer{}, p.over
 			case a.Missing:
 				return a, ErrNoDriver
 			case a.Error != "":

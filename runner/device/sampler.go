@@ -10,14 +10,10 @@ import (
 // driver about a millisecond.
 const SampleInterval = 200 * time.Millisecond
 
-// A sampler reads files while a phase runs.
-type sampler struct {
-	quit chan struct{}
-	done chan []schema.Sampling
-}
-
-func startSampler(r reader, interval time.Duration) *sampler {
-	s := &sampler{quit: make(chan struct{}), done: make(chan []schema.Sampling, 1)}
+// startSampling reads files while a phase runs, until stop is called, which returns what
+// was seen.
+func startSampling(r reader, interval time.Duration) (stop func() []schema.Sampling) {
+	quit, done := make(chan struct{}), make(chan []schema.Sampling, 1)
 	go func() { // ends with stop
 		var seen counters
 		ticker := time.NewTicker(interval)
@@ -26,17 +22,15 @@ func startSampler(r reader, interval time.Duration) *sampler {
 			select {
 			case <-ticker.C:
 				seen.add(r.samples())
-			case <-s.quit:
+			case <-quit:
 				seen.add(r.samples())
-				s.done <- seen.sum()
+				done <- seen.sum()
 				return
 			}
 		}
 	}()
-	return s
-}
-
-func (s *sampler) stop() []schema.Sampling {
-	close(s.quit)
-	return <-s.done
+	return func() []schema.Sampling {
+		close(quit)
+		return <-done
+	}
 }

@@ -203,11 +203,11 @@ func smiRow(line string) ([]string, bool) {
 }
 
 func smiDevice(row []string) (d schema.Device, driver string) {
-	n := func(i int) int { return int(smiNumber(row[i])) }
+	n := func(i int) int { return int(figure(row[i])) }
 	d = schema.Device{
-		Index: n(0), Name: smiText(row[1]), UUID: smiText(row[2]), PCI: shortPCI(smiText(row[3])), MemoryBytes: uint64(smiNumber(row[5])) << 20,
+		Index: n(0), Name: smiText(row[1]), UUID: smiText(row[2]), PCI: shortPCI(smiText(row[3])), MemoryBytes: uint64(figure(row[5])) << 20,
 		ClockSM: n(6), ClockMemory: n(7), MaxClockSM: n(8), MaxClockMem: n(9), Temperature: n(10),
-		PowerW: smiNumber(row[11]), PowerLimitW: smiNumber(row[12]), ComputeMode: strings.ToLower(strings.ReplaceAll(smiText(row[13]), "_", "-")),
+		PowerW: figure(row[11]), PowerLimitW: figure(row[12]), ComputeMode: strings.ToLower(strings.ReplaceAll(smiText(row[13]), "_", "-")),
 	}
 	if row[14] == "Enabled" || row[14] == "Disabled" {
 		d.ECC = &schema.ECC{Enabled: row[14] == "Enabled"}
@@ -276,7 +276,7 @@ func smiHolders(devices []schema.Device, text string) {
 		}
 		for i := range devices {
 			if d := &devices[i]; d.UUID != "" && d.UUID == uuid {
-				d.ProcessBefore = append(d.ProcessBefore, schema.Holder{PID: int(smiNumber(pid)), Name: strings.TrimSpace(name), Bytes: uint64(smiNumber(memory)) << 20})
+				d.ProcessBefore = append(d.ProcessBefore, schema.Holder{PID: int(figure(pid)), Name: strings.TrimSpace(name), Bytes: uint64(figure(memory)) << 20})
 			}
 		}
 	}
@@ -326,8 +326,8 @@ func smiFlag(field string) *bool {
 	return nil
 }
 
-// smiNumber is 0 for "[N/A]" and its kin.
-func smiNumber(s string) float64 {
+// figure reads a number of a driver's; 0 for "[N/A]" and its kin.
+func figure(s string) float64 {
 	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 	if err != nil || !(f >= 0 && f < 1e15) {
 		return 0

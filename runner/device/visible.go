@@ -23,20 +23,11 @@ func Visible(r *schema.DeviceReport, environ []string) []schema.Device {
 	}
 	seen := r.Devices
 	for _, name := range names {
-		if list, set := lookup(environ, name); set {
+		if list, set := schema.LookupEnv(environ, name); set {
 			seen = choose(seen, list)
 		}
 	}
 	return seen
-}
-
-func lookup(environ []string, name string) (value string, set bool) {
-	for _, pair := range slices.Backward(environ) {
-		if v, ok := strings.CutPrefix(pair, name+"="); ok {
-			return v, true
-		}
-	}
-	return "", false
 }
 
 // choose picks devices by number or by the beginning of a UUID, up to the

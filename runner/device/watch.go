@@ -17,9 +17,9 @@ import (
 type Watch struct {
 	machine Machine
 	report  *schema.DeviceReport
-	probe   *Prober // NVIDIA, by NVML
+	probe   *prober // NVIDIA, by NVML
 	kfd     *kfdReader
-	loop    *sampler
+	stop    func() []schema.Sampling // ends sampling by files; nil: there is none
 }
 
 // Probe asks what accelerators there are. A driver that does not work is in the
@@ -137,11 +137,11 @@ func (w *Watch) ask(ctx context.Context) (*schema.DeviceReport, error) {
 	}
 	report, err := w.tell(ctx, probe, w.machine.SMI == "") // otherwise nvidia-smi is asked next
 	if err != nil {
-		probe.Close()
+		probe.close()
 		return nil, err
 	}
 	if w.machine.OneShot {
-		probe.Close()
+		probe.close()
 		if len(report.Devices) > 0 { // no devices and a fault would read as a driver that does not work
 			report.Faults = append(report.Faults, "not sampled: the runner is process 1 of its container")
 		}
@@ -152,20 +152,20 @@ func (w *Watch) ask(ctx context.Context) (*schema.DeviceReport, error) {
 }
 
 // tell asks a probing process for everything, and again if it does not answer.
-func (w *Watch) tell(ctx context.Context, probe *Prober, again bool) (*schema.DeviceReport, error) {
+func (w *Watch) tell(ctx context.Context, probe *prober, again bool) (*schema.DeviceReport, error) {
 	if !again {
-		return probe.Report(ctx, w.machine.Limit)
+		return probe.report(ctx, w.machine.Limit)
 	}
-	return insist(ctx, w.machine.Limit, func(limit time.Duration) (*schema.DeviceReport, error) { return probe.Report(ctx, limit) })
+	return insist(ctx, w.machine.Limit, func(limit time.Duration) (*schema.DeviceReport, error) { return probe.report(ctx, limit) })
 }
 
 // Begin starts sampling the devices, where that can be done.
 func (w *Watch) Begin() {
 	switch {
 	case w.probe != nil:
-		w.probe.StartSampling()
+		w.probe.startSampling()
 	case w.kfd != nil:
-		w.loop = startSampler(w.kfd, SampleInterval)
+		w.stop = startSampling(w.kfd, SampleInterval)
 	}
 }
 
@@ -177,9 +177,9 @@ func (w *Watch) End(ctx context.Context, phase string) []string {
 	var err error
 	switch {
 	case w.probe != nil:
-		seen, err = w.probe.StopSampling(ctx, w.machine.Limit)
-	case w.loop != nil:
-		seen, w.loop = w.loop.stop(), nil
+		seen, err = w.probe.stopSampling(ctx, w.machine.Limit)
+	case w.stop != nil:
+		seen, w.stop = w.stop(), nil
 	}
 	var out []string
 	if err != nil && w.machine.Vendor != None {
@@ -300,11 +300,11 @@ func (w *Watch) again(ctx context.Context) (report *schema.DeviceReport, err err
 
 // Close ends sampling and the probing process.
 func (w *Watch) Close() {
-	if w.loop != nil {
-		w.loop.stop()
-		w.loop = nil
+	if w.stop != nil {
+		w.stop()
+		w.stop = nil
 	}
 	if w.probe != nil {
-		w.probe.Close()
+		w.probe.close()
 	}
 }

@@ -66,7 +66,7 @@ func overlaps(single float64, slope stats, resolution float64) bool {
 // call more takes there is the cross-check of the figure, which stays that of
 // single calls: a kernel that works on one call during another is faster there.
 //
-// Errors: those of tryAll.
+// Errors: those of try.
 func (m *measuring) batches(ctx context.Context, c testCase) error {
 	sizes := m.affordable()
 	if len(sizes) < 2 {
@@ -85,7 +85,7 @@ func (m *measuring) batches(ctx context.Context, c testCase) error {
 		}
 		m.r.outputs = layouts[k]
 		// Looked for from the start: it may be done long before k single calls are.
-		a, err := m.r.tryAll(ctx, cases, false, true, min(m.shortest, time.Millisecond))
+		a, err := m.r.try(ctx, false, true, min(m.shortest, time.Millisecond), cases...)
 		layouts[k] = m.r.outputs
 		switch {
 		case err != nil:

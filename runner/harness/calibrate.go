@@ -34,7 +34,7 @@ func (r *phaseRun) calibrate(ctx context.Context) error {
 		case a.counted && a.delayed > delayAllowed:
 			leftOut++
 		case strict:
-			r.strictEcho = append(r.strictEcho, a.took)
+			r.strictEcho = append(r.strictEcho, float64(a.took))
 		default:
 			r.echo = append(r.echo, a.took)
 		}
@@ -65,11 +65,7 @@ func (r *phaseRun) strictFloor() (floor, noise time.Duration) {
 	if len(r.strictEcho) < minStrict {
 		return 0, roughSpread
 	}
-	took := make([]float64, len(r.strictEcho))
-	for i, d := range r.strictEcho {
-		took[i] = float64(d)
-	}
-	s := figuresOf(took)
+	s := figuresOf(r.strictEcho)
 	return time.Duration(s.mean), time.Duration(3 * s.err)
 }
 
@@ -79,5 +75,5 @@ func (r *phaseRun) strictSpread() time.Duration {
 	if len(r.strictEcho) < minStrict {
 		return roughSpread
 	}
-	return max(percentile(slices.Clone(r.strictEcho), 90)-percentile(slices.Clone(r.strictEcho), 10), 20*time.Microsecond)
+	return max(time.Duration(percentile(slices.Clone(r.strictEcho), 90)-percentile(slices.Clone(r.strictEcho), 10)), 20*time.Microsecond)
 }

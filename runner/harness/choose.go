@@ -94,11 +94,10 @@ func cannot(p *schema.Payload) string {
 
 // defines reports whether a line of Python's source defines the name.
 func defines(source, name string) bool {
+	starts := []string{"def " + name + "(", "def " + name + " (", name + " =", name + "=", name + ":"}
 	for line := range strings.Lines(source) {
-		for _, start := range []string{"def " + name + "(", "def " + name + " (", name + " =", name + "=", name + ":"} {
-			if strings.HasPrefix(line, start) {
-				return true
-			}
+		if slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(line, start) }) {
+			return true
 		}
 	}
 	return false

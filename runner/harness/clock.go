@@ -133,7 +133,7 @@ func percentile[T ~int64 | ~float64](list []T, p int) T {
 // starvation is which part of the time since begun a thread has waited for a
 // core, 0 where the kernel does not count it. One that sleeps does not wait.
 func starvation(path string, begun time.Time) float64 {
-	_, waited, ok := schedstat(path)
+	waited, ok := schedstat(path)
 	if !ok {
 		return 0
 	}
@@ -143,7 +143,7 @@ func starvation(path string, begun time.Time) float64 {
 // runDelay is how long this thread and those of the worker have waited for a
 // core so far. ok is false where the kernel does not count it.
 func (w *worker) runDelay() (delay time.Duration, ok bool) {
-	_, delay, ok = schedstat("/proc/thread-self/schedstat")
+	delay, ok = schedstat("/proc/thread-self/schedstat")
 	if !ok {
 		return 0, false
 	}
@@ -153,7 +153,7 @@ func (w *worker) runDelay() (delay time.Duration, ok bool) {
 		return 0, false
 	}
 	for _, t := range threads[:min(len(threads), mostThreads)] {
-		if _, d, ok := schedstat(tasks + "/" + t.Name() + "/schedstat"); ok {
+		if d, ok := schedstat(tasks + "/" + t.Name() + "/schedstat"); ok {
 			delay += d
 		}
 	}
@@ -163,15 +163,14 @@ func (w *worker) runDelay() (delay time.Duration, ok bool) {
 // mostThreads is how many of the worker's threads are asked, the oldest first.
 const mostThreads = 64
 
-// schedstat reads a thread's time on a core and time of waiting for one, the
-// first two numbers of /proc/…/schedstat, in nanoseconds.
-func schedstat(path string) (ran, waited time.Duration, ok bool) {
+// schedstat reads how long a thread has waited for a core, the second number of
+// /proc/…/schedstat, in nanoseconds.
+func schedstat(path string) (waited time.Duration, ok bool) {
 	data, err := os.ReadFile(path)
 	fields := bytes.Fields(data)
 	if err != nil || len(fields) < 3 {
-		return 0, 0, false
+		return 0, false
 	}
-	r, err1 := strconv.ParseInt(string(fields[0]), 10, 64)
-	w, err2 := strconv.ParseInt(string(fields[1]), 10, 64)
-	return time.Duration(r), time.Duration(w), err1 == nil && err2 == nil
+	ns, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	return time.Duration(ns), err == nil
 }

@@ -30,13 +30,6 @@ type standIn struct {
 	memory func(size int) (*os.File, error)
 }
 
-func (d *standIn) program() string {
-	if d == nil {
-		return ""
-	}
-	return d.source
-}
-
 const (
 	// deviceUnit is what sizes on a device are multiples of, and deviceLeast the
 	// least: from there on torch's allocator makes segments of exactly that size.
@@ -110,25 +103,11 @@ func (w *worker) growDevice(ctx context.Context, arena int, size uint64) error {
 		return nil
 	}
 	message := binary.LittleEndian.AppendUint64([]byte{'D', byte(arena)}, have.size)
-	if err := w.onDevice(ctx, append(message, have.shared...), have.files...); err != nil {
+	if err := w.order(ctx, askLimit, append(message, have.shared...), have.files...); err != nil {
 		return err
 	}
 	w.device[at] = have
 	return nil
-}
-
-// onDevice has the worker do something with the memory on the device.
-func (w *worker) onDevice(ctx context.Context, message []byte, files ...*os.File) error {
-	answer, err := w.ask(ctx, askLimit, message, files...)
-	switch {
-	case err != nil:
-		return err
-	case len(answer) == 1 && answer[0] == message[0]:
-		return nil
-	case len(answer) > 0 && answer[0] == 'X':
-		return raisedIn(answer[1:])
-	}
-	return errNonsense
 }
 
 // makeDevice has the judge make an arena on the device, at least twice as large
@@ -140,7 +119,7 @@ func (s *Session) makeDevice(ctx context.Context, arena int, size uint64) (*devi
 	}
 	size = (max(size, deviceLeast) + deviceUnit - 1) / deviceUnit * deviceUnit
 	m := &deviceMemory{size: size}
-	if s.o.standIn != nil {
+	if s.o.standIn.memory != nil {
 		file, err := s.o.standIn.memory(int(size))
 		if err != nil {
 			return nil, err
@@ -179,8 +158,7 @@ func (s *Session) tryDevice(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	why := err.Error()
-	var cannot *UnsupportedError
-	if errors.As(err, &cannot) {
+	if cannot, ok := errors.AsType[*UnsupportedError](err); ok {
 		why = cannot.What
 	}
 	return &UnsupportedError{What: "memory on the GPU cannot be shared: " + text.Line(why, 500), Machine: true}
@@ -222,7 +200,7 @@ func (w *worker) exchange(ctx context.Context, arena int, at uint64, judgeWrites
 		}
 		got = answer[1:]
 	} else {
-		if err := w.onDevice(ctx, append(append([]byte("w"), place...), pattern...)); err != nil {
+		if err := w.order(ctx, askLimit, append(append([]byte("w"), place...), pattern...)); err != nil {
 			return err
 		}
 		answer, err := w.s.askJudge(ctx, askLimit, map[string]any{"op": "read", "index": arena, "at": at, "count": trialBytes}, nil)

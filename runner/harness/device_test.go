@@ -77,7 +77,7 @@ func openOnDevice(t *testing.T, variant string, p *schema.Payload, set func(*Opt
 	if len(change) > 0 && source == standInPy {
 		t.Fatal("nothing was changed in the stand-in")
 	}
-	o := Options{standIn: &standIn{source: source, memory: func(size int) (*os.File, error) {
+	o := Options{standIn: standIn{source: source, memory: func(size int) (*os.File, error) {
 		m, err := newMemory("device", size)
 		if err == nil {
 			t.Cleanup(m.close)

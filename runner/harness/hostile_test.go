@@ -102,8 +102,8 @@ func TestStrangersMemory(t *testing.T) {
 		if err := w.load(t.Context(), schema.CompileLimit); !errors.Is(err, io.EOF) {
 			t.Errorf("loading it: %v", err)
 		}
-		if err := w.end(t.Context()); err != nil || w.outOfMemory || w.status != -9 || w.swept != (body == hangsUp) {
-			t.Errorf("%q: out of memory %v, swept %v, status %d, error %v", body, w.outOfMemory, w.swept, w.status, err)
+		if err := w.end(t.Context()); err != nil || w.state.OutOfMemory || w.state.Exit != -9 || w.swept != (body == hangsUp) {
+			t.Errorf("%q: out of memory %v, swept %v, status %d, error %v", body, w.state.OutOfMemory, w.swept, w.state.Exit, err)
 		}
 	}
 }

@@ -88,15 +88,11 @@ type attempt struct {
 	size  uint64 // of the input, in bytes
 }
 
-// try makes an input, calls the kernel and has the output checked.
+// try makes an input, or several for one call, calls the kernel and has the output
+// checked.
 //
 // Errors: caseError; those of worker.call; the judge's.
-func (r *phaseRun) try(ctx context.Context, c testCase, strict, look bool, expect time.Duration) (attempt, error) {
-	return r.tryAll(ctx, []testCase{c}, strict, look, expect)
-}
-
-// tryAll does so with several inputs in one call.
-func (r *phaseRun) tryAll(ctx context.Context, cases []testCase, strict, look bool, expect time.Duration) (attempt, error) {
+func (r *phaseRun) try(ctx context.Context, strict, look bool, expect time.Duration, cases ...testCase) (attempt, error) {
 	in, err := r.s.makeInput(ctx, cases...)
 	if err != nil {
 		return attempt{}, err
@@ -167,8 +163,8 @@ func (r *phaseRun) callOn(ctx context.Context, in *input, strict bool, expect ti
 			bounds: func() bounds { return r.w.bounds(limit) },
 		}
 		a, err := r.w.call(ctx, o)
-		var room roomError
-		if !errors.As(err, &room) {
+		room, full := errors.AsType[roomError](err)
+		if !full {
 			return a, err
 		}
 		if room.bytes > limit || room.bytes <= r.w.size(room.arena) {
@@ -223,14 +219,14 @@ func (r *phaseRun) probes() (probes, watched []probe) {
 // cannot have made beforehand from the case's seed.
 func (r *phaseRun) attemptTwice(ctx context.Context, c testCase) (note string, err error) {
 	r.outputs = nil
-	first, err := r.try(ctx, c, false, true, 0)
+	first, err := r.try(ctx, false, true, 0, c)
 	if err != nil {
 		return "", r.lateIsForged(err)
 	}
 	if _, seed := c.seed(); seed == nil {
 		return first.note, nil
 	}
-	_, err = r.try(ctx, c.fresh(random), false, true, 0)
+	_, err = r.try(ctx, false, true, 0, c.fresh(random))
 	if wrong, ok := errors.AsType[caseError](err); ok {
 		return "", caseError(string(wrong) + " (with a fresh seed)")
 	}
@@ -239,8 +235,8 @@ func (r *phaseRun) attemptTwice(ctx context.Context, c testCase) (note string, e
 
 // lateIsForged turns a late output into a failed case and the phase's outcome.
 func (r *phaseRun) lateIsForged(err error) error {
-	var late *lateError
-	if !errors.As(err, &late) {
+	late, ok := errors.AsType[*lateError](err)
+	if !ok {
 		return err
 	}
 	r.outcome(schema.OutcomeForged, "%s %d: %s", r.kind(), r.current, late)
@@ -256,7 +252,7 @@ func (r *phaseRun) measure(ctx context.Context, c testCase, left int) (stats, er
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))
 	r.outputs = nil
-	if _, err := r.try(ctx, c, false, true, 0); err != nil { // as it is, whatever it takes
+	if _, err := r.try(ctx, false, true, 0, c); err != nil { // as it is, whatever it takes
 		return stats{}, r.lateIsForged(err)
 	}
 	m := measuring{r: r, sampling: r.s.rules.sampling(r.p.Mode)}
@@ -292,7 +288,7 @@ func (m *measuring) run(ctx context.Context, c testCase) error {
 	begun := time.Now()
 	for n := 0; ; n++ {
 		strict := n >= warmUps && (random(strictOneIn) == 0 || m.owesStrict(begun))
-		a, err := m.r.try(ctx, c.fresh(random), strict, n < warmUps || random(checkOneIn) == 0, m.shortest)
+		a, err := m.r.try(ctx, strict, n < warmUps || random(checkOneIn) == 0, m.shortest, c.fresh(random))
 		if err != nil {
 			return err
 		}

@@ -13,14 +13,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// Programs are the files that the compiler made of a C++ task. The compiler is
-// the caller's affair: see [Sources] and plan.Build.
-type Programs struct {
-	Judge      string // has the task's reference in it
-	Launcher   string // the worker, without a submission
-	Submission string // the library that the launcher opens
-}
-
 //go:embed native
 var nativeFiles embed.FS
 
@@ -60,7 +52,7 @@ func nativeFile(name string) string {
 }
 
 // native reports whether judge and worker are programs.
-func (s *Session) native() bool { return s.o.Programs.Judge != "" }
+func (s *Session) native() bool { return s.o.Programs != nil }
 
 // loading is what a worker does before its first case, and failed that this went
 // wrong.
@@ -74,13 +66,7 @@ func (s *Session) loading() (doing, failed string) {
 // crashed finds the task at fault where its reference ended the judge by a
 // signal of its own making.
 func (s *Session) crashed(err error) error {
-	var broken *brokenError
-	if !s.native() || !errors.As(err, &broken) {
-		return err
-	}
-	select {
-	case <-s.judge.gone:
-	default:
+	if _, broken := errors.AsType[*brokenError](err); !broken || !s.native() || !s.judge.ended() {
 		return err
 	}
 	switch signal := syscall.Signal(-s.judge.state.Exit); signal {

@@ -119,10 +119,10 @@ func nativePayload(sizes ...int) *schema.Payload {
 
 func openNative(t *testing.T, p *schema.Payload, device string) (*Session, error) {
 	t.Helper()
-	programs := Programs{Judge: compiled(t, plan.BuildJudge, device, ""), Launcher: compiled(t, plan.BuildLauncher, device, "")}
+	programs := map[string]string{plan.BuildJudge: compiled(t, plan.BuildJudge, device, ""), plan.BuildLauncher: compiled(t, plan.BuildLauncher, device, "")}
 	o := Options{Programs: programs}
 	if strings.Contains(device, "stands in") {
-		o.standIn = &standIn{memory: func(size int) (*os.File, error) {
+		o.standIn = standIn{memory: func(size int) (*os.File, error) {
 			m, err := newMemory("device", size)
 			if err != nil {
 				return nil, err
@@ -138,7 +138,7 @@ func openNative(t *testing.T, p *schema.Payload, device string) (*Session, error
 func judgedNative(t *testing.T, s *Session, mode, body string) (outcome, words string, run *Run) {
 	t.Helper()
 	s.o.Payload.Mode = mode
-	s.o.Programs.Submission = compiled(t, plan.BuildSubmission, "", nativeSubmission(body))
+	s.o.Programs[plan.BuildSubmission] = compiled(t, plan.BuildSubmission, "", nativeSubmission(body))
 	planned := plan.New(s.o.Payload, plan.Machine{Root: s.o.Dir, Environ: s.o.Environ, Programs: map[string]string{"nvcc": "/nvcc"}})
 	p := planned[len(planned)-1]
 	run, err := s.Phase(t.Context(), &p)
@@ -229,7 +229,7 @@ func TestNativeBatches(t *testing.T) {
 			for body, want := range map[string]bool{nativeRight: true, nativeRight + " out[3] = 0; out[4] = 0; index[n - 1] = 0;": false} {
 				p := plan.New(s.o.Payload, plan.Machine{Root: s.o.Dir, Programs: map[string]string{"nvcc": "/nvcc"}})[0]
 				p.Name = fmt.Sprint("batch ", want)
-				s.o.Programs.Submission = compiled(t, plan.BuildSubmission, "", nativeSubmission(body))
+				s.o.Programs[plan.BuildSubmission] = compiled(t, plan.BuildSubmission, "", nativeSubmission(body))
 				r := &phaseRun{s: s, p: &p}
 				r.cases, err = s.rules.readCases(&p, s.o.Payload)
 				must(t, err)
@@ -237,7 +237,7 @@ func TestNativeBatches(t *testing.T) {
 				must(t, err)
 				must(t, r.w.load(t.Context(), schema.CompileLimit))
 				for range 3 { // the first has no places to look at
-					_, err = r.tryAll(t.Context(), []testCase{r.cases[0], r.cases[0].fresh(random), r.cases[0].fresh(random)}, false, true, 0)
+					_, err = r.try(t.Context(), false, true, 0, r.cases[0], r.cases[0].fresh(random), r.cases[0].fresh(random))
 					var wrong caseError
 					if want && err != nil || !want && !errors.As(err, &wrong) {
 						t.Errorf("right: %v: %v", want, err)

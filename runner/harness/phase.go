@@ -40,9 +40,10 @@ type phaseRun struct {
 	deadline time.Time // of the cases; zero: none
 	current  int       // the case under way
 
-	echo, strictEcho []time.Duration // of an empty call, before there was a submission
-	outputs          []storage       // layout of the case's last output
-	failed           bool
+	echo       []time.Duration // of an empty call, before there was a submission
+	strictEcho []float64       // of a strict one, in nanoseconds
+	outputs    []storage       // layout of the case's last output
+	failed     bool
 }
 
 // A caseError is a case that failed its check: a verdict, and no reason to stop.
@@ -99,7 +100,7 @@ func (r *phaseRun) keepOutput(took time.Duration) {
 	r.run.Load.Marked = r.w.stdout.Seen
 	r.run.Load.Stdout, r.run.Load.Stderr = stdout, stderr
 	r.run.Process.Duration = took
-	r.run.Process.User, r.run.Process.System, r.run.Process.Peak = r.w.user, r.w.system, r.w.peak
+	r.run.Process.User, r.run.Process.System, r.run.Process.Peak = r.w.state.User, r.w.state.System, r.w.state.MaxRSS
 }
 
 // withheld is a stream of which nothing is told but that it was too long to keep.
@@ -151,24 +152,23 @@ func (r *phaseRun) tests(ctx context.Context) error {
 		prefix := fmt.Sprintf("test.%d.", i)
 		r.report.put(prefix+"spec", c.spec)
 		note, err := r.attemptTwice(ctx, c)
-		var wrong caseError
-		switch {
-		case errors.As(err, &wrong):
+		if wrong, ok := errors.AsType[caseError](err); ok {
 			r.fail(prefix, string(wrong))
-		case err != nil:
+			continue
+		}
+		if err != nil {
 			return err
+		}
+		r.report.put(prefix+"status", "pass")
+		switch {
+		case note == "":
+		case r.s.o.Payload.Seed != nil: // the key, as the task's own harness would have it
+			r.report.put(prefix+"message", schema.WithheldText)
 		default:
-			r.report.put(prefix+"status", "pass")
-			switch {
-			case note == "":
-			case r.s.o.Payload.Seed != nil: // the key, as the task's own harness would have it
-				r.report.put(prefix+"message", schema.WithheldText)
-			default:
-				r.report.putText(prefix+"message", note)
-			}
+			r.report.putText(prefix+"message", note)
 		}
 	}
-	r.check(statusFail)
+	r.check(judge.ExitFail)
 	return nil
 }
 
@@ -190,8 +190,8 @@ func (r *phaseRun) benchmarks(ctx context.Context) error {
 			r.report.put(prefix+"spec", c.spec)
 		}
 		got, err := r.measure(ctx, c, len(cases)-i)
-		var wrong caseError
-		if err != nil && !errors.As(err, &wrong) {
+		wrong, failed := errors.AsType[caseError](err)
+		if err != nil && !failed {
 			if r.s.rules.warmUp && i == 0 || r.s.rules.warmUpAll && ranked {
 				r.report.b.Reset() // its tester would have come to this while it warmed up
 			}
@@ -221,7 +221,7 @@ func (r *phaseRun) benchmarks(ctx context.Context) error {
 			break
 		}
 	}
-	status := statusFail
+	status := judge.ExitFail
 	if ranked {
 		status = r.s.rules.failStatus
 	}
@@ -281,10 +281,10 @@ func (r *phaseRun) settle(ctx context.Context, err error) error {
 		first = 0
 		where, why = r.s.loading()
 	}
-	var raised *raisedError
-	var ambiguous *ambiguousError
+	raised, isRaised := errors.AsType[*raisedError](err)
+	ambiguous, isAmbiguous := errors.AsType[*ambiguousError](err)
 	switch {
-	case errors.As(err, &raised):
+	case isRaised:
 		r.raised(where, raised)
 	case errors.Is(err, errSilent):
 		r.silent(where, loading)
@@ -293,7 +293,7 @@ func (r *phaseRun) settle(ctx context.Context, err error) error {
 	case errors.Is(err, errNonsense), errors.Is(err, errWentOn):
 		r.outcome(schema.OutcomeForged, "%s: %s", where, err)
 		r.run.Process.ExitCode = 1
-	case errors.As(err, &ambiguous):
+	case isAmbiguous:
 		r.outcome(schema.OutcomeAmbiguous, "%s: %s", where, ambiguous)
 		r.run.Process.ExitCode = 1
 	default:
@@ -354,10 +354,10 @@ func (r *phaseRun) silent(where string, loading bool) {
 
 // gone is a worker that ended.
 func (r *phaseRun) gone(where string) {
-	status := r.w.status
+	status := r.w.state.Exit
 	r.run.Process.ExitCode = status
 	switch {
-	case r.w.outOfMemory:
+	case r.w.state.OutOfMemory:
 		r.outcome(schema.OutcomeOutOfMemory, "%s: the kernel ended the process for want of memory", where)
 	case r.w.swept:
 		r.outcome(schema.OutcomeKilled, "%s: the process hung up on the judge, and was ended", where)
@@ -365,17 +365,14 @@ func (r *phaseRun) gone(where string) {
 		r.outcome(schema.OutcomeKilled, "%s: the process was killed by signal %d (%s)", where, -status, syscall.Signal(-status))
 	default:
 		r.outcome(schema.OutcomeExited, "%s: the submission ended its own process, with status %d", where, status)
-		if status == statusPass || status == statusFail {
+		if status == judge.ExitPass || status == judge.ExitFail {
 			r.run.Process.ExitCode = 1 // those say that there is a verdict
 		}
 	}
 }
 
-// tellPrinted adds the last of what the submission printed.
+// tellPrinted adds the last of what the submission printed to the explanation.
 func (r *phaseRun) tellPrinted() {
-	if r.run.Explanation == nil {
-		r.run.Explanation = &schema.Explanation{}
-	}
 	printed := r.w.stdout.Decoded()
 	if r.run.Explanation.Error == "" || printed == "" {
 		printed += r.w.stderr.Decoded()

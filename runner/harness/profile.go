@@ -34,10 +34,10 @@ func (r *phaseRun) profile(ctx context.Context) error {
 	const prefix = "benchmark.0."
 	r.report.put("benchmark-count", "1")
 	r.report.put(prefix+"spec", c.spec)
-	_, err := r.try(ctx, c, false, true, 0)
+	_, err := r.try(ctx, false, true, 0, c)
 	err = r.lateIsForged(err)
-	var wrong caseError
-	if err != nil && !errors.As(err, &wrong) {
+	wrong, failed := errors.AsType[caseError](err)
+	if err != nil && !failed {
 		return err
 	}
 	if r.p.Profile.Program == "" {
@@ -46,10 +46,10 @@ func (r *phaseRun) profile(ctx context.Context) error {
 		}
 	}
 	r.report.put(prefix+"report", reportEncoding.EncodeToString([]byte(r.run.Table)))
-	if err != nil {
+	if failed {
 		r.fail(prefix, string(wrong))
 	}
-	r.check(statusFail)
+	r.check(judge.ExitFail)
 	return nil
 }
 
@@ -93,7 +93,7 @@ func (r *phaseRun) leave(ctx context.Context) error {
 func (r *phaseRun) keepProfiler() error {
 	err := r.s.parent.close()
 	if r.p.Profile.Program != "" && r.run.Process.ExitCode == 0 {
-		r.run.Process.ExitCode = r.w.status
+		r.run.Process.ExitCode = r.w.state.Exit
 	}
 	r.run.Process.Stdout = joined(r.s.parent.output.Stream, r.run.Process.Stdout)
 	return err
@@ -111,15 +111,7 @@ func joined(a, b judge.Stream) judge.Stream {
 // notProfiled is the run of a profiler that ended before there was a program
 // under it; nil when that is not what happened.
 func (s *Session) notProfiled(p *plan.Phase) *Run {
-	if p.Profile == nil || p.Profile.Program == "" || s.parent == nil {
-		return nil
-	}
-	select {
-	case <-s.parent.gone:
-	default:
-		return nil
-	}
-	if s.parent.close() != nil {
+	if p.Profile == nil || p.Profile.Program == "" || s.parent == nil || !s.parent.ended() || s.parent.close() != nil {
 		return nil
 	}
 	run := &Run{Process: judge.Process{ExitCode: s.parent.state.Exit, Stdout: s.parent.output.Stream}}

@@ -3,6 +3,7 @@ package harness
 import (
 	"time"
 
+	"github.com/gpu-mode/kbgen/runner/judge"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -45,12 +46,6 @@ type rules struct {
 	failStatus int
 }
 
-// Exit statuses of testers.
-const (
-	statusPass = 0
-	statusFail = 112
-)
-
 // wallLimit is Kernelbot's on one case.
 const wallLimit = 120 * time.Second
 
@@ -63,7 +58,7 @@ func sampled(repeats int, total time.Duration) sampling {
 func rulesFor(variant string) (r rules, ok bool) {
 	r = rules{ // of most main files, and of tasks that bring none
 		benchmark: sampled(100, 10*time.Second), leaderboard: sampled(100, 30*time.Second),
-		combine: true, specAfter: true, lateImport: true, warmUp: true, failStatus: statusPass,
+		combine: true, specAfter: true, lateImport: true, warmUp: true, failStatus: judge.ExitPass,
 	}
 	switch variant {
 	case "": // ours: within 1 %, and in seconds
@@ -84,10 +79,10 @@ func rulesFor(variant string) (r rules, ok bool) {
 		r.tuples, r.warmUpAll = true, true
 	case "eigh", "qr":
 		r.benchmark, r.leaderboard = sampled(200, 10*time.Second), sampled(1000, 30*time.Second)
-		r.specAfter, r.warmUpAll, r.failStatus = false, true, statusFail
+		r.specAfter, r.warmUpAll, r.failStatus = false, true, judge.ExitFail
 	case "cholesky":
 		r.benchmark, r.leaderboard = sampled(200, 10*time.Second), sampled(1000, 30*time.Second)
-		r.benchmarkSpecAfter, r.failStatus = true, statusFail
+		r.benchmarkSpecAfter, r.failStatus = true, judge.ExitFail
 	default:
 		return r, false
 	}

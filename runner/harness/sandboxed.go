@@ -93,14 +93,14 @@ func (b *sandboxed) start(s *Session, python, native string, profile *plan.Profi
 			b.pipes.Close()
 		}
 	}()
-	out, err := b.pipes.Open(capture.OpenPipe, b.output)
-	if err != nil {
-		return err
+	out := b.pipes.Open(capture.OpenPipe, b.output)
+	if b.pipes.Err != nil {
+		return b.pipes.Err
 	}
 	env := append(s.o.Environ[:len(s.o.Environ):len(s.o.Environ)],
 		"HOME="+b.dirs.Home, "TMPDIR="+b.dirs.Temp, "USER=submission", "LOGNAME=submission",
 		"OPENBLAS_NUM_THREADS=1") // its threads would begin at the import, and a process with threads cannot be forked
-	program := channelPy + devicePy + s.o.standIn.program() + python
+	program := channelPy + devicePy + s.o.standIn.source + python
 	path, args := s.o.Python, []string{s.o.Python, "-I", "-c", program}
 	if native != "" {
 		path = filepath.Join(b.dirs.Work, "program")
@@ -147,6 +147,16 @@ func (b *sandboxed) profiled(profile *plan.Profile, program string) (file string
 		return "", fmt.Errorf("preparing the profiler: %w", err)
 	}
 	return file, nil
+}
+
+// ended reports whether its processes are gone, so that state says how.
+func (b *sandboxed) ended() bool {
+	select {
+	case <-b.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // close ends the sandbox and waits for its end.

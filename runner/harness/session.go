@@ -30,15 +30,17 @@ type Options struct {
 	Python  string          // path of the interpreter; "" with Programs
 	Environ []string        // what a submission may see
 
-	// Programs are those of a C++ task; none: the task is in Python.
-	Programs Programs
+	// Programs are the files that the compiler made of a C++ task, by the names of
+	// plan.Build; nil: the task is in Python. The compiler is the caller's affair, see
+	// [Sources].
+	Programs map[string]string
 
 	// Fresh: every phase gets an interpreter of its own, instead of a fork of one
 	// that has imported the task's modules.
 	Fresh bool
 
 	// standIn takes the place of the GPU. Only this package's tests can set it.
-	standIn *standIn
+	standIn standIn
 }
 
 // A Session is judge and worker of one evaluation.
@@ -122,7 +124,7 @@ func (s *Session) open(ctx context.Context) error {
 
 // openJudge starts the judge and has it load the reference and make an input.
 func (s *Session) openJudge(ctx context.Context, modules []string) (err error) {
-	if s.judge, err = s.openSandboxed("judge", judgePy, s.o.Programs.Judge, true, nil, directories(filepath.Join(s.o.Dir, "judge"))); err != nil {
+	if s.judge, err = s.openSandboxed("judge", judgePy, s.o.Programs[plan.BuildJudge], true, nil, directories(filepath.Join(s.o.Dir, "judge"))); err != nil {
 		return err
 	}
 	for _, name := range []string{taskFile, utilsFile, referenceFile} { // those of Python
@@ -194,7 +196,7 @@ func (s *Session) openParent(ctx context.Context, modules []string, profile *pla
 	if profile == nil {
 		dirs = directories(filepath.Join(s.o.Dir, name))
 	}
-	if s.parent, err = s.openSandboxed(name, workerPy, s.o.Programs.Launcher, false, profile, dirs); err != nil {
+	if s.parent, err = s.openSandboxed(name, workerPy, s.o.Programs[plan.BuildLauncher], false, profile, dirs); err != nil {
 		return err
 	}
 	s.used = false

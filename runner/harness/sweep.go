@@ -176,10 +176,10 @@ func (w *worker) end(ctx context.Context) error {
 	w.link.hangUp()
 	err := w.s.EndStrangers(killLimit)
 	w.learn(context.WithoutCancel(ctx), killLimit)
-	w.swept = lived && w.status == -int(syscall.SIGKILL)
-	w.outOfMemory = w.wantedMemory()
+	w.swept = lived && w.state.Exit == -int(syscall.SIGKILL)
+	w.state.OutOfMemory = w.wantedMemory()
 	w.release()
-	w.s.clean(ctx)
+	w.s.used = w.s.used || !w.s.clean(ctx)
 	return err
 }
 
@@ -195,24 +195,23 @@ func (w *worker) learn(ctx context.Context, limit time.Duration) {
 	if w.s.notForked != "" { // it was the sandbox's own program
 		select {
 		case <-w.s.parent.gone:
-			state := w.s.parent.state
-			w.ended, w.status, w.user, w.system, w.peak = true, state.Exit, state.User, state.System, state.MaxRSS
+			w.ended, w.state = true, w.s.parent.state
 		case <-time.After(limit):
 		}
 		return
 	}
 	raw, _, err := w.s.parent.link.receive(ctx, limit)
 	if err != nil || len(raw) == 0 || raw[0] != 'E' {
-		w.status = -int(syscall.SIGKILL)
+		w.state.Exit = -int(syscall.SIGKILL)
 		return
 	}
 	w.ended = true
 	if told, err := decodeTexts(raw[1:]); err == nil && len(told) == 4 {
-		w.status, _ = strconv.Atoi(told[0])
+		w.state.Exit, _ = strconv.Atoi(told[0])
 		user, _ := strconv.ParseInt(told[1], 10, 64)
 		system, _ := strconv.ParseInt(told[2], 10, 64)
-		w.user, w.system = time.Duration(user), time.Duration(system)
-		w.peak, _ = strconv.ParseInt(told[3], 10, 64)
+		w.state.User, w.state.System = time.Duration(user), time.Duration(system)
+		w.state.MaxRSS, _ = strconv.ParseInt(told[3], 10, 64)
 	}
 }
 
@@ -261,21 +260,16 @@ func (s *Session) reopen(ctx context.Context, profile *plan.Profile, dirs sandbo
 	return s.openParent(ctx, imports(s.o.Payload), profile, dirs)
 }
 
-// clean has the parent empty what all workers could write. Where something stays
-// the parent's sandbox is not used again.
-func (s *Session) clean(ctx context.Context) {
-	if s.used {
-		return
-	}
+// clean has the parent empty what all workers could write, and reports whether nothing
+// stays. Otherwise the parent's sandbox must not be used again.
+func (s *Session) clean(ctx context.Context) bool {
 	for _, dir := range []string{s.parent.dirs.Work, s.parent.dirs.Home, s.parent.dirs.Temp} {
-		if err := emptyDirectory(dir); err != nil {
-			s.used = true
-			return
+		if emptyDirectory(dir) != nil {
+			return false
 		}
 	}
 	if now, ok := standingOf(s.parent.pid); !ok || now != s.standing {
-		s.used = true
-		return
+		return false
 	}
 	s.parent.sandbox.Sweep()
 	directories := []string{}
@@ -284,12 +278,10 @@ func (s *Session) clean(ctx context.Context) {
 	}
 	answer, err := s.parent.ask(context.WithoutCancel(ctx), time.Minute, map[string]any{"op": "clean", "directories": directories, "keep": s.parent.dirs.Dir}, nil)
 	if err != nil {
-		s.used = true
-		return
+		return false
 	}
-	if told, err := decodeTexts(answer[1:]); err != nil || answer[0] != 'C' || len(told) != 1 || told[0] != "0" {
-		s.used = true
-	}
+	told, err := decodeTexts(answer[1:])
+	return err == nil && answer[0] == 'C' && len(told) == 1 && told[0] == "0"
 }
 
 // A standing is what a process of the same user can change of another, and what a
@@ -327,16 +319,11 @@ func emptyDirectory(dir string) error {
 // counts, ended the worker for want of memory. A count with strangers in it says
 // nothing of a worker that the sweep has ended.
 func (w *worker) wantedMemory() bool {
-	if w.status != -int(syscall.SIGKILL) {
+	if w.state.Exit != -int(syscall.SIGKILL) {
 		return false
 	}
 	if n, alone := w.s.parent.sandbox.OOMKills(); n > w.killed && (alone || !w.swept) {
 		return true
 	}
-	select {
-	case <-w.s.parent.gone:
-		return w.s.parent.state.OutOfMemory
-	default:
-		return false
-	}
+	return w.s.parent.ended() && w.s.parent.state.OutOfMemory
 }

@@ -45,14 +45,11 @@ type worker struct {
 	pipes          capture.Pipes
 	stdout, stderr *capture.Capture
 
-	ended        bool
-	status       int           // then: its exit status, or the negative number of a signal
-	user, system time.Duration // then: processor time
-	peak         int64         // then: resident memory, bytes
-	killed       int64         // for want of memory before it began, see [sandbox.Sandbox.OOMKills]
-	outOfMemory  bool          // then: the kernel, or the sandbox, ended it for want of memory
-	swept        bool          // then: it hung up on the judge, which ended it
-	begun        time.Time
+	ended  bool
+	state  sandbox.State // then, but for times by the clock
+	swept  bool          // then: it hung up on the judge, which ended it
+	killed int64         // for want of memory before it began, see [sandbox.Sandbox.OOMKills]
+	begun  time.Time
 	// starvation is which part of its life it has waited for a core.
 	starvation float64
 }
@@ -93,10 +90,9 @@ func (w *worker) start(ctx context.Context, p *plan.Phase) error {
 	}
 	w.link = ours
 	defer theirs.Close()
-	out, outErr := w.pipes.Open(capture.OpenPipe, w.stdout)
-	errs, errErr := w.pipes.Open(capture.OpenPipe, w.stderr)
-	if err := errors.Join(outErr, errErr); err != nil {
-		return err
+	out, errs := w.pipes.Open(capture.OpenPipe, w.stdout), w.pipes.Open(capture.OpenPipe, w.stderr)
+	if w.pipes.Err != nil {
+		return w.pipes.Err
 	}
 	op := "fork"
 	if w.s.notForked != "" {
@@ -149,7 +145,7 @@ func (s *Session) phaseDirectories(p *plan.Phase) (work string, environ map[stri
 		}
 	}
 	if s.native() && p.Name != trialPhase {
-		if err := putProgram(filepath.Join(work, library), s.o.Programs.Submission); err != nil {
+		if err := putProgram(filepath.Join(work, library), s.o.Programs[plan.BuildSubmission]); err != nil {
 			return "", nil, err
 		}
 	}
@@ -203,6 +199,23 @@ func (w *worker) ask(ctx context.Context, limit time.Duration, message []byte, f
 	return w.receive(ctx, limit)
 }
 
+// order has the worker do something, which it says that it has done by the message's
+// first byte.
+//
+// Errors: *raisedError, errNonsense, those of ask.
+func (w *worker) order(ctx context.Context, limit time.Duration, message []byte, files ...*os.File) error {
+	answer, err := w.ask(ctx, limit, message, files...)
+	switch {
+	case err != nil:
+		return err
+	case len(answer) == 1 && answer[0] == message[0]:
+		return nil
+	case answer[0] == 'X':
+		return raisedIn(answer[1:])
+	}
+	return errNonsense
+}
+
 // receive returns the worker's next message, as [link.receive] does. A process
 // that it left behind may hold its end of the link: that it has ended itself is
 // the parent's word.
@@ -227,12 +240,7 @@ const lookForEnd = 100 * time.Millisecond
 // that it will. The parent speaks unasked of nothing else.
 func (w *worker) left() bool {
 	if w.s.notForked != "" { // it has become the worker, and hung up
-		select {
-		case <-w.s.parent.gone:
-			return !w.link.ready()
-		default:
-			return false
-		}
+		return w.s.parent.ended() && !w.link.ready()
 	}
 	return w.s.parent.link.ready() && !w.link.ready()
 }
@@ -271,14 +279,5 @@ func decodeRaised(raw []byte) (explain.Raised, string) {
 //
 // Errors: *raisedError, io.EOF when it ended its process, errSilent.
 func (w *worker) load(ctx context.Context, limit time.Duration) error {
-	answer, err := w.ask(ctx, limit, []byte("L"))
-	switch {
-	case err != nil:
-		return err
-	case string(answer) == "L":
-		return nil
-	case answer[0] == 'X':
-		return raisedIn(answer[1:])
-	}
-	return errNonsense
+	return w.order(ctx, limit, []byte("L"))
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/runner/plan"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // Environ is the environment as it was before it was hidden.
@@ -21,14 +22,7 @@ type Environ []string
 func (e Environ) List() []string { return slices.Clone(e) }
 
 // Lookup finds a variable.
-func (e Environ) Lookup(name string) (string, bool) {
-	for _, pair := range slices.Backward(e) {
-		if v, ok := strings.CutPrefix(pair, name+"="); ok {
-			return v, true
-		}
-	}
-	return "", false
-}
+func (e Environ) Lookup(name string) (string, bool) { return schema.LookupEnv(e, name) }
 
 // HideEnviron takes payload and tokens out of /proc/<pid>/environ, which shows
 // the environment a program was started with and which a submission of the

@@ -96,7 +96,7 @@ func (r *resultFile) write(result *schema.Result) error {
 		err = errors.Join(encErr, r.fill(data))
 	}
 	if err == nil {
-		err = r.place()
+		err = errors.Join(r.reserve.Close(), rename(r.reserve.Name(), r.path))
 	}
 	if err != nil {
 		r.drop()
@@ -128,10 +128,6 @@ func (r *resultFile) fill(data []byte) error {
 		return err
 	}
 	return errors.Join(r.reserve.Truncate(int64(len(data))), r.reserve.Chmod(0o644))
-}
-
-func (r *resultFile) place() error {
-	return errors.Join(r.reserve.Close(), rename(r.reserve.Name(), r.path))
 }
 
 func (r *resultFile) drop() {

@@ -14,8 +14,8 @@ import (
 
 // Exit codes of harnesses that mean a verdict was reached.
 const (
-	exitSuccess      = 0
-	exitValidateFail = 112
+	ExitPass = 0
+	ExitFail = 112
 )
 
 // OutOfTimeText is the outcome's text when the job's time ran out.
@@ -48,15 +48,15 @@ func verdict(p *plan.Phase, seen *Process) (*schema.RunResult, *schema.Outcome) 
 	report, contradicted := parseReport(seen.Report.Decoded())
 	check, answered := report.Get("check")
 	run.Result = report
-	run.Success = seen.ExitCode == exitSuccess || seen.ExitCode == exitValidateFail
+	run.Success = seen.ExitCode == ExitPass || seen.ExitCode == ExitFail
 	var doubt *schema.Outcome
 	switch {
 	case !seen.Report.Whole():
 		return run, schema.Outcomef(schema.OutcomeReportTooLong, "the report has %d bytes, at most %d are allowed", seen.Report.Size, ReportLimit)
 	case contradicted != "":
 		doubt = inconsistent("the report gives two values for %q", text.Shorten(contradicted, 40))
-	case check == "pass" && seen.ExitCode == exitValidateFail:
-		doubt = inconsistent("check is \"pass\", and the tester ended with status %d, which says that it failed", exitValidateFail)
+	case check == "pass" && seen.ExitCode == ExitFail:
+		doubt = inconsistent("check is \"pass\", and the tester ended with status %d, which says that it failed", ExitFail)
 	case check == "pass":
 		doubt = newExpectation(p.Mode, p.Cases).verify(report, seen.Duration)
 	}

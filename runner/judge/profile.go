@@ -40,10 +40,8 @@ func (v *Judgment) profile(p *plan.Phase, s *Seen) {
 // not the program under it: it cannot be started, says so itself before the
 // program reported anything, or may not read the device's counters.
 func profilerFault(program string, run *schema.RunResult) *schema.Outcome {
-	if run.ExitCode == 126 || run.ExitCode == 127 {
-		if len(run.Result) == 0 {
-			return schema.Outcomef(schema.OutcomeNoProfiler, "%s ended with status %d", program, run.ExitCode)
-		}
+	if (run.ExitCode == 126 || run.ExitCode == 127) && len(run.Result) == 0 {
+		return schema.Outcomef(schema.OutcomeNoProfiler, "%s ended with status %d", program, run.ExitCode)
 	}
 	for line := range strings.Lines(run.Stdout + "\n" + run.Stderr) {
 		line = strings.TrimSpace(line)

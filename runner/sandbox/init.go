@@ -38,14 +38,7 @@ type message struct {
 	Setup   string            `json:",omitempty"` // the sandbox does not stand, and why
 	Exec    string            `json:",omitempty"` // the program cannot be started, and why
 	Errno   syscall.Errno     `json:",omitempty"` // with Exec: what the kernel said
-	Ended   *ended            `json:",omitempty"`
-}
-
-type ended struct {
-	Wait               uint32
-	Wall, User, System time.Duration
-	MaxRSS             int64 // bytes
-	OutOfMemory        bool
+	Ended   *State            `json:",omitempty"`
 }
 
 // Main builds a sandbox and runs its program when this process was started for
@@ -123,14 +116,14 @@ func (i *initProcess) bound() {
 // no more than a guard is noted in Missing.
 //
 // Errors: io.EOF when there is nothing to run; otherwise there is no sandbox.
-func (i *initProcess) setup() (*execRequest, error) {
+func (i *initProcess) setup() (*Command, error) {
 	i.join()
 	if i.Means == schema.MeansProcess {
 		r, err := receiveRequest(requestsFD)
 		if err != nil {
 			return nil, err
 		}
-		i.Mounts = append(i.Mounts, r.Mounts...) // they are Landlock's rules
+		i.Mounts = append(i.Mounts, r.Directories.mounts()...) // they are Landlock's rules
 		return r, i.close()
 	}
 	unix.Sethostname([]byte("localhost")) // a name that can be resolved
@@ -145,7 +138,7 @@ func (i *initProcess) setup() (*execRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := i.moveIn(r.Mounts); err != nil {
+	if err := i.moveIn(r.Directories.mounts()); err != nil {
 		return nil, err
 	}
 	return r, i.close()
@@ -199,29 +192,25 @@ func (i *initProcess) limit() error {
 	if i.Means == schema.MeansProcess && !i.ID.Own {
 		processes *= 4 // the kernel counts those of the user, whom others share
 	}
-	type resourceLimit struct {
-		resource int
-		value    uint64
-	}
-	limits := []resourceLimit{
-		{unix.RLIMIT_CORE, 0},
-		{unix.RLIMIT_FSIZE, uint64(i.Limits.FileSize)},
-		{unix.RLIMIT_NOFILE, uint64(i.Limits.OpenFiles)},
-		{unix.RLIMIT_NPROC, processes},
+	limits := map[int]uint64{
+		unix.RLIMIT_CORE:   0,
+		unix.RLIMIT_FSIZE:  uint64(i.Limits.FileSize),
+		unix.RLIMIT_NOFILE: uint64(i.Limits.OpenFiles),
+		unix.RLIMIT_NPROC:  processes,
 	}
 	if i.Means == schema.MeansProcess {
-		limits = append(limits, resourceLimit{unix.RLIMIT_MSGQUEUE, 0}) // see ipc.go
+		limits[unix.RLIMIT_MSGQUEUE] = 0 // see ipc.go
 	}
-	for _, l := range limits {
+	for resource, value := range limits {
 		var now syscall.Rlimit
-		if err := syscall.Getrlimit(l.resource, &now); err != nil {
-			return fmt.Errorf("reading resource limit %d: %w", l.resource, err)
+		if err := syscall.Getrlimit(resource, &now); err != nil {
+			return fmt.Errorf("reading resource limit %d: %w", resource, err)
 		}
-		value := min(l.value, now.Max)
+		value = min(value, now.Max)
 		// Package syscall's, for unix's would have the old limit on open files
 		// put back at the exec.
-		if err := syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: value, Max: value}); err != nil {
-			return fmt.Errorf("setting resource limit %d: %w", l.resource, err)
+		if err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: value, Max: value}); err != nil {
+			return fmt.Errorf("setting resource limit %d: %w", resource, err)
 		}
 	}
 	if i.ID.UID == 0 && !i.Grouped {
@@ -249,7 +238,7 @@ func (i *initProcess) changeUser() error {
 }
 
 // become turns this process into the program.
-func (i *initProcess) become(r *execRequest) error {
+func (i *initProcess) become(r *Command) error {
 	i.status.Encode(message{Missing: i.Missing})
 	os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // the runner should live
 	if err := os.Chdir(r.Dir); err != nil {
@@ -262,12 +251,12 @@ func (i *initProcess) become(r *execRequest) error {
 		return err
 	}
 	i.status = json.NewEncoder(os.NewFile(uintptr(status), "status"))
-	for n, fd := range r.files {
-		if r.files[n], err = moveAway(fd); err != nil {
+	for n, fd := range r.received {
+		if r.received[n], err = moveAway(fd); err != nil {
 			return err
 		}
 	}
-	for n, fd := range r.files {
+	for n, fd := range r.received {
 		if err := unix.Dup3(fd, n+1, 0); err != nil {
 			return err
 		}
@@ -293,14 +282,14 @@ func moveAway(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DU
 
 // start runs the program as a child. From then on this process only reaps dead
 // processes, and ends the sandbox when the program ends.
-func (i *initProcess) start(o *execRequest) error {
+func (i *initProcess) start(o *Command) error {
 	if !i.ID.Own {
 		// The program may signal its own user's first process. Caught, not
 		// ignored, because children inherit what is ignored.
 		signal.Notify(make(chan os.Signal, 1))
 	}
 	attr := &syscall.ProcAttr{Dir: o.Dir, Env: o.Env, Files: []uintptr{0}, Sys: &syscall.SysProcAttr{Setsid: true}}
-	for _, fd := range o.files {
+	for _, fd := range o.received {
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
 	if i.ID.Own {
@@ -333,11 +322,9 @@ func (i *initProcess) start(o *execRequest) error {
 		case err != nil:
 			return fmt.Errorf("waiting for %s: %w", o.Path, err)
 		case got == pid:
-			i.status.Encode(message{Ended: &ended{
-				Wait: uint32(wait), Wall: time.Since(begun), MaxRSS: used.Maxrss << 10,
-				User: time.Duration(used.Utime.Nano()), System: time.Duration(used.Stime.Nano()),
-				OutOfMemory: watch.over.Load(),
-			}})
+			state := stateOf(wait, &used, time.Since(begun))
+			state.OutOfMemory = watch.over.Load()
+			i.status.Encode(message{Ended: &state})
 			return nil
 		}
 	}

@@ -23,14 +23,16 @@ const setupLimit = 30 * time.Second
 
 // A Command is one program to run in a sandbox.
 type Command struct {
-	Path        string // absolute, or relative to Dir
+	Path        string // absolute, or relative to Dir; "": report the guards, and end
 	Args        []string
 	Env         []string // all that the program gets
 	Dir         string
 	Directories Directories // that it may write
-	Stdout      *os.File    // nil: thrown away
-	Stderr      *os.File
-	Files       []*os.File // the program's descriptors from 3 on, three at most
+	Stdout      *os.File    `json:"-"` // nil: thrown away
+	Stderr      *os.File    `json:"-"`
+	Files       []*os.File  `json:"-"` // the program's descriptors from 3 on, three at most
+
+	received []int // by the sandbox's first process: the descriptors of Stdout, Stderr and Files
 }
 
 // A Process is a running sandbox.
@@ -301,7 +303,7 @@ func (p *Process) Wait() (State, error) {
 	if !ok || used == nil {
 		return State{}, errors.New("the system tells nothing about an ended process")
 	}
-	s := State{Exit: exitOf(ws), Wall: wall, User: time.Duration(used.Utime.Nano()), System: time.Duration(used.Stime.Nano()), MaxRSS: used.Maxrss << 10}
+	s := stateOf(ws, used, wall)
 	kills, alone := p.sandbox.OOMKills()
 	s.OOMKills = kills - p.oom
 	s.OutOfMemory = alone && s.OOMKills > 0
@@ -311,9 +313,9 @@ func (p *Process) Wait() (State, error) {
 	m, err := p.next(time.Now().Add(time.Second)) // the writer is dead: this does not wait
 	switch {
 	case err == nil && m.Ended != nil:
-		e := m.Ended
-		s.Exit, s.Wall, s.User, s.System, s.MaxRSS = exitOf(syscall.WaitStatus(e.Wait)), e.Wall, e.User, e.System, e.MaxRSS
-		s.OutOfMemory = s.OutOfMemory || e.OutOfMemory
+		m.Ended.OutOfMemory = m.Ended.OutOfMemory || s.OutOfMemory
+		m.Ended.OOMKills = s.OOMKills
+		return *m.Ended, nil
 	case err == nil && m.Exec != "":
 		return s, errors.New(m.Exec)
 	case !ws.Signaled() && s.Exit == 0:
@@ -322,11 +324,12 @@ func (p *Process) Wait() (State, error) {
 	return s, nil
 }
 
-func exitOf(ws syscall.WaitStatus) int {
+func stateOf(ws syscall.WaitStatus, used *syscall.Rusage, wall time.Duration) State {
+	s := State{Exit: ws.ExitStatus(), Wall: wall, User: time.Duration(used.Utime.Nano()), System: time.Duration(used.Stime.Nano()), MaxRSS: used.Maxrss << 10}
 	if ws.Signaled() {
-		return -int(ws.Signal())
+		s.Exit = -int(ws.Signal())
 	}
-	return ws.ExitStatus()
+	return s
 }
 
 // Words describes a report in one line, for a log.

@@ -10,20 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An execRequest tells a sandbox's first process which program to run, which may
-// be long after that process began to build the sandbox. The program's
-// descriptors come with it.
-type execRequest struct {
-	Path   string // "": report the guards, and end
-	Args   []string
-	Env    []string
-	Dir    string
-	Mounts []mount // beyond the plan's
-
-	files []int // descriptors for the program's 1, 2 and so on; each closes with an exec
-}
-
-// sendRequest sends what c says through the socket.
+// sendRequest tells a sandbox's first process which program to run, which may be
+// long after that process began to build the sandbox. The program's descriptors go
+// with it.
 //
 // Error: the sandbox's first process is gone, or the system's.
 func sendRequest(socket *os.File, c Command) error {
@@ -33,34 +22,38 @@ func sendRequest(socket *os.File, c Command) error {
 	}
 	defer null.Close()
 	files := append([]*os.File{cmp.Or(c.Stdout, null), cmp.Or(c.Stderr, null)}, c.Files...)
-	return send(socket, execRequest{Path: c.Path, Args: c.Args, Env: c.Env, Dir: c.Dir, Mounts: c.Directories.mounts()}, files...)
+	return send(socket, c, files...)
 }
 
-// receiveRequest waits for the request.
+// receiveRequest waits for the request. Its descriptors are for the program's 1, 2 and
+// so on; each closes with an exec.
 //
 // Errors: io.EOF when there will be none; otherwise it cannot be read.
-func receiveRequest(socket int) (*execRequest, error) {
-	var r execRequest
-	fds, err := receive(socket, &r)
-	if err != nil {
+func receiveRequest(socket int) (*Command, error) {
+	var c Command
+	var err error
+	if c.received, err = receive(socket, &c); err != nil {
 		return nil, err
 	}
-	if len(fds) < 2 {
-		return nil, fmt.Errorf("receiving a request: got %d descriptors, want 2 or more", len(fds))
+	if len(c.received) < 2 {
+		return nil, fmt.Errorf("receiving a request: got %d descriptors, want 2 or more", len(c.received))
 	}
-	r.files = fds
-	return &r, nil
+	return &c, nil
 }
 
 // send passes the files on, and v in an anonymous file: arguments and
 // environments would be visible to others, and may be longer than a message.
 func send(socket *os.File, v any, files ...*os.File) error {
-	text, err := jsonMemory(v)
+	fd, err := unix.MemfdCreate("message", unix.MFD_CLOEXEC)
 	if err != nil {
 		return err
 	}
+	text := os.NewFile(uintptr(fd), "message")
 	defer text.Close()
-	fds := []int{int(text.Fd())}
+	if err := json.NewEncoder(text).Encode(v); err != nil {
+		return err
+	}
+	fds := []int{fd}
 	for _, f := range files {
 		fds = append(fds, int(f.Fd()))
 	}
@@ -101,18 +94,4 @@ func receive(socket int, v any) ([]int, error) {
 		return nil, fmt.Errorf("receiving: %w", err)
 	}
 	return fds[1:], nil
-}
-
-// jsonMemory writes v to an anonymous file.
-func jsonMemory(v any) (*os.File, error) {
-	fd, err := unix.MemfdCreate("message", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), "message")
-	if err := json.NewEncoder(f).Encode(v); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }

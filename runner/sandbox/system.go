@@ -67,19 +67,14 @@ func (s *Sandbox) system() []mount {
 			list = append(list, mount{Kind: kindRead, Source: filepath.Join(s.o.Dir, name), Target: "/etc/" + name})
 		}
 	}
-	list = append(list, s.scratch()...)
+	size := fmt.Sprintf("mode=1777,size=%d", s.o.Limits.Memory/2)
+	list = append(list, // the sandbox's own empty places
+		mount{Kind: kindTmpfs, Target: "/tmp", Data: size},
+		mount{Kind: kindTmpfs, Target: "/dev/shm", Data: size},
+		mount{Kind: kindProc, Target: "/proc"},
+		mount{Kind: kindLink, Source: "/tmp", Target: "/var/tmp"},
+	)
 	return append(list, devices()...)
-}
-
-// scratch lists the sandbox's own empty places.
-func (s *Sandbox) scratch() []mount {
-	size := fmt.Sprintf(",size=%d", s.o.Limits.Memory/2)
-	return []mount{
-		{Kind: kindTmpfs, Target: "/tmp", Data: "mode=1777" + size},
-		{Kind: kindTmpfs, Target: "/dev/shm", Data: "mode=1777" + size},
-		{Kind: kindProc, Target: "/proc"},
-		{Kind: kindLink, Source: "/tmp", Target: "/var/tmp"},
-	}
 }
 
 func devices() []mount {

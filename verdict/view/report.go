@@ -78,7 +78,7 @@ func (b *Builder) Report(r *schema.Result, v *verdict.Verdict) Report {
 	}
 	out.explain(v.Explanation)
 	for i := range v.Runs {
-		out.Phases = append(out.Phases, b.phase(&v.Runs[i], r, fmt.Sprintf("r%dp%d", b.reports, i)))
+		out.Phases = append(out.Phases, b.phase(&v.Runs[i], fmt.Sprintf("r%dp%d", b.reports, i)))
 	}
 	out.Machine = machine(r)
 	out.Trust = trust(r, v)
@@ -111,7 +111,7 @@ func block(s string, limit int) string {
 	return strings.TrimRight(text.Shorten(text.Lines(s), limit), "\n ")
 }
 
-func (b *Builder) phase(run *verdict.Run, result *schema.Result, id string) Phase {
+func (b *Builder) phase(run *verdict.Run, id string) Phase {
 	p := Phase{ID: id, Name: Mode(run.Name), State: phaseState(run.Status), Output: tail(run.Output, maxOutput)}
 	if run.Seconds > 0 {
 		p.Lasted = format.Duration(format.Seconds(run.Seconds))
@@ -125,7 +125,7 @@ func (b *Builder) phase(run *verdict.Run, result *schema.Result, id string) Phas
 			p.More++
 			continue
 		}
-		line := b.testCase(c, measurementOf(result, run.Name, c.Key), id+"c"+strconv.Itoa(i))
+		line := b.testCase(c, id+"c"+strconv.Itoa(i))
 		p.HasTime = p.HasTime || line.Mean != ""
 		p.Cases = append(p.Cases, line)
 	}
@@ -142,34 +142,21 @@ func tail(s string, limit int) string {
 	return s
 }
 
-// measurementOf finds what the judge kept of a case, "benchmark.3"; nil for none.
-func measurementOf(r *schema.Result, phase, key string) *schema.Measurement {
-	_, number, _ := strings.Cut(key, ".")
-	n, err := strconv.Atoi(number)
-	if err != nil || strings.HasPrefix(key, "test.") {
-		return nil
-	}
-	for i := range r.Measurements {
-		if m := &r.Measurements[i]; m.Phase == phase && m.Case == n {
-			return m
-		}
-	}
-	return nil
-}
-
-func (b *Builder) testCase(c *verdict.Case, m *schema.Measurement, id string) Case {
+func (b *Builder) testCase(c *verdict.Case, id string) Case {
 	line := Case{
 		Key: text.Line(c.Key, maxName), Spec: text.Line(c.Spec, 300), State: caseState(c), Message: block(c.Message, maxMessage), Profile: block(c.Profile, maxOutput),
 		Mean: verdict.Time(c.Mean), Err: verdict.Time(c.Err), Best: verdict.Time(c.Best), Worst: verdict.Time(c.Worst), Samples: len(c.Samples),
 	}
-	if m != nil && m.Interval[1] > 0 {
-		line.Interval = format.Time(m.Interval[0]) + " – " + format.Time(m.Interval[1])
-	}
-	if m != nil && m.Floor > 0 {
-		line.Floor = format.Time(m.Floor)
-	}
-	if m != nil && m.Overlaps {
-		line.Remark = "One call was worked on during another."
+	if m := c.Measured; m != nil {
+		if m.Interval[1] > 0 {
+			line.Interval = format.Time(m.Interval[0]) + " – " + format.Time(m.Interval[1])
+		}
+		if m.Floor > 0 {
+			line.Floor = format.Time(m.Floor)
+		}
+		if m.Overlaps {
+			line.Remark = "One call was worked on during another."
+		}
 	}
 	if b.charts >= maxCharts || len(c.Samples) < 2 {
 		return line
