@@ -105,10 +105,3 @@ func (u *Useradd) run(ctx context.Context, name string, args ...string) error {
 	}
 	return nil
 }
-
-// Git is git by its own command.
-func Git(ctx context.Context, env []string, args ...string) ([]byte, error) {
-	c := exec.CommandContext(ctx, "git", args...)
-	c.Env = append(append(c.Environ(), "GIT_TERMINAL_PROMPT=0"), env...)
-	return c.CombinedOutput()
-}

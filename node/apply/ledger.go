@@ -294,7 +294,7 @@ func (p *prior) fingerprint() string {
 func (l *ledger) sweep() error {
 	for _, t := range l.things {
 		switch t.Kind {
-		case resource.KindCopy, resource.KindClone, resource.KindFile:
+		case resource.KindCopy, resource.KindFile:
 			if err := os.RemoveAll(temporary(l.m.path(t.Name))); err != nil {
 				return err
 			}

@@ -11,11 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/gpu-mode/kbgen/node/resource"
-	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // make makes or changes one thing.
@@ -35,8 +33,6 @@ func (w *work) make(ctx context.Context, a *resource.Action) error {
 		return w.m.setDir(name, want.Mode, uid, gid)
 	case resource.Copy:
 		return w.copy(want)
-	case resource.Clone:
-		return w.clone(ctx, want)
 	case resource.File:
 		return w.file(want)
 	}
@@ -107,88 +103,6 @@ func (w *work) copy(c resource.Copy) error {
 		return fmt.Errorf("%s: got SHA-256 %s, want %s", c.From, sum, c.SHA256)
 	}
 	return w.m.rename(temp, name)
-}
-
-// clone clones beside the path, and gives it the name once the commit is right.
-func (w *work) clone(ctx context.Context, c resource.Clone) error {
-	name := w.m.path(c.Path)
-	temp := temporary(name)
-	n := resource.Node{Type: "dir", Commit: c.Commit}
-	if err := w.ledger.note(record{Kind: resource.KindClone, Name: c.Path, Wrote: n.Fingerprint()}); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(temp); err != nil {
-		return err
-	}
-	env, done, err := w.trust(c.From)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if out, err := w.m.Git(ctx, env, "-c", "advice.detachedHead=false", "clone", "--quiet", "--no-hardlinks", "--branch", c.Ref, "--", c.From, temp); err != nil {
-		return fmt.Errorf("git clone of %s at %s: %w: %s", text.Quote(c.From), c.Ref, err, text.Line(string(out), 300))
-	}
-	if err := w.m.step(c.Path + ", cloned beside"); err != nil {
-		return err
-	}
-	if got := detached(temp); got != c.Commit {
-		os.RemoveAll(temp)
-		return fmt.Errorf("%s: got commit %s at %s, want %s", text.Quote(c.From), text.Quote(got), c.Ref, c.Commit)
-	}
-	if err := w.m.settleTree(temp); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(name); err != nil { // one of another commit
-		return err
-	}
-	if err := w.m.step(c.Path + ", before it gets its name"); err != nil {
-		return err
-	}
-	return w.m.rename(temp, name)
-}
-
-// trust lets git read a directory of another user's, which it does not else.
-func (w *work) trust(from string) (env []string, done func(), err error) {
-	if info, err := os.Stat(from); strings.Contains(from, "://") || err != nil || !info.IsDir() {
-		return nil, func() {}, nil
-	}
-	f, err := os.CreateTemp("", "kbnode-git-")
-	if err != nil {
-		return nil, nil, err
-	}
-	done = func() { os.Remove(f.Name()) }
-	_, err = f.WriteString("[safe]\n\tdirectory = *\n")
-	if err := f.Close(); err != nil {
-		return nil, done, err
-	}
-	return []string{"GIT_CONFIG_GLOBAL=" + f.Name()}, done, err
-}
-
-// settleTree lets everybody read a directory, whatever the umask was, and waits
-// until the disk has all of it.
-func (m *Machine) settleTree(dir string) error {
-	return filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() && !e.IsDir() {
-			return err
-		}
-		info, err := e.Info()
-		if err != nil {
-			return err
-		}
-		mode := fs.FileMode(0o644)
-		if e.IsDir() || info.Mode()&0o100 != 0 {
-			mode = 0o755
-		}
-		if err := os.Chmod(name, mode); err != nil || m.NoSync {
-			return err
-		}
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		return f.Sync()
-	})
 }
 
 // temporary is where the next content of a path is written, always the same, so
@@ -331,7 +245,7 @@ func (m *Machine) setLink(name, target string) error {
 	return m.rename(temp, name)
 }
 
-// remove takes away a file, a link or a clone, and what a crash left of its next
+// remove takes away a file or a link, and what a crash left of its next
 // content.
 func (m *Machine) remove(name string) error {
 	for _, gone := range []string{temporary(name), name} {

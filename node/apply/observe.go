@@ -67,9 +67,6 @@ func (m *Machine) observe(ctx context.Context, want *resource.Set, l *ledger) (r
 	for _, p := range want.Copies {
 		o.node(p.Path, resource.KindCopy, "root", "root")
 	}
-	for _, p := range want.Clones {
-		o.node(p.Path, resource.KindClone, "root", "root")
-	}
 	for _, f := range want.Files {
 		o.node(f.Path, resource.KindFile, f.Owner, f.Group)
 	}
@@ -127,8 +124,6 @@ func (o *observer) node(name, kind, owner, group string) {
 		n.SHA256 = resource.Hash(n.Content)
 	case n.Type == "file":
 		n.SHA256, o.err = HashFile(o.m.path(name))
-	case n.Type == "dir" && kind == resource.KindClone:
-		n.Commit = detached(o.m.path(name))
 	}
 	o.state.Nodes[name] = n
 }
@@ -154,18 +149,6 @@ func HashFile(name string) (string, error) {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
-}
-
-var isCommit = regexp.MustCompile(`^[0-9a-f]{40}$`)
-
-// detached is the commit that a repository's HEAD names; empty where it names a
-// branch, or there is no repository.
-func detached(dir string) string {
-	head, err := os.ReadFile(filepath.Join(dir, ".git", "HEAD"))
-	if commit := strings.TrimSpace(string(head)); err == nil && isCommit.MatchString(commit) {
-		return commit
-	}
-	return ""
 }
 
 // Seeds are what Kernelbot's older scripts set up on a machine: agents on the

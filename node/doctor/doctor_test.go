@@ -17,7 +17,6 @@ import (
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/runner/device"
-	"github.com/gpu-mode/kbgen/schema"
 )
 
 // A world is a machine below a directory, with programs that answer from tables.
@@ -49,14 +48,13 @@ func healthy(t *testing.T) *world {
 	}
 	w := &world{t: t, root: t.TempDir(), config: &node.Config{
 		Version: 1, Node: "n", Vendor: "v", Program: "/usr/bin/kbnode", Agent: node.Agent{Path: "/usr/bin/buildkite-agent", Version: "3.138.0"},
-		Docker: node.Docker{Socket: "/run/docker.sock", CLI: "/usr/bin/docker"}, PluginCommit: schema.PluginCommit, Slots: []*node.Slot{&slot},
+		Docker: node.Docker{Socket: "/run/docker.sock", CLI: "/usr/bin/docker"}, Slots: []*node.Slot{&slot},
 	}}
 	for name, body := range map[string]string{
 		"/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n", "/proc/meminfo": "MemTotal: 16000000 kB\nSwapTotal: 0 kB\n",
 		node.TokenPath: "not a token\n", node.ConfigPath: "# kbnode\n", "/usr/bin/buildkite-agent": "", "/run/docker.sock": "", "/dev/nvidia7": "", "/dev/nvidiactl": "",
-		node.HooksDir + "/pre-bootstrap": "#!/bin/sh\n", node.HooksDir + "/environment": "#!/bin/sh\n", node.HooksDir + "/pre-artifact": "#!/bin/sh\n",
-		node.PluginDir + "/hooks/command": "#!/bin/bash\n", node.PluginDir + "/.git/HEAD": schema.PluginCommit + "\n",
-		"/proc/driver/nvidia/version": "NVRM version\n", "/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\ndevices: [{name: " + uuid + "}]\n",
+		node.HooksDir + "/pre-bootstrap": "#!/bin/sh\n",
+		"/proc/driver/nvidia/version":    "NVRM version\n", "/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\ndevices: [{name: " + uuid + "}]\n",
 		slot.ProxySocket():                          "",
 		slot.CgroupDir() + "/memory.max":            fmt.Sprintln(slot.SliceBytes),
 		slot.CgroupDir() + "/pids.max":              "1100\n",
@@ -65,7 +63,7 @@ func healthy(t *testing.T) *world {
 	} {
 		w.write(name, body)
 	}
-	for _, name := range []string{"/usr/bin/buildkite-agent", node.HooksDir + "/pre-bootstrap", node.HooksDir + "/environment", node.HooksDir + "/pre-artifact"} {
+	for _, name := range []string{"/usr/bin/buildkite-agent", node.HooksDir + "/pre-bootstrap"} {
 		w.chmod(name, 0o755)
 	}
 	for _, name := range []string{node.TokenPath, slot.ProxySocket()} {
@@ -238,18 +236,16 @@ func TestFaultsAreFound(t *testing.T) {
 		"everybody reads the token": {func(w *world) { w.chmod(node.TokenPath, 0o644) }, "token"},
 		"hook is gone":              {func(w *world) { w.remove(node.HooksDir + "/pre-bootstrap") }, "hooks"},
 		"hook without #!": {func(w *world) {
-			w.write(node.HooksDir+"/environment", "exit 0\n")
-			w.chmod(node.HooksDir+"/environment", 0o755)
+			w.write(node.HooksDir+"/pre-bootstrap", "exit 0\n")
+			w.chmod(node.HooksDir+"/pre-bootstrap", 0o755)
 		}, "hooks"},
 		"hook from Windows": {func(w *world) {
-			w.write(node.HooksDir+"/environment", "#!/bin/sh\r\n")
-			w.chmod(node.HooksDir+"/environment", 0o755)
+			w.write(node.HooksDir+"/pre-bootstrap", "#!/bin/sh\r\n")
+			w.chmod(node.HooksDir+"/pre-bootstrap", 0o755)
 		}, "hooks"},
-		"hook cannot be run":            {func(w *world) { w.chmod(node.HooksDir+"/environment", 0o644) }, "hooks"},
-		"everybody writes hooks":        {func(w *world) { w.chmod(node.HooksDir+"/environment", 0o777) }, "hooks"},
+		"hook cannot be run":            {func(w *world) { w.chmod(node.HooksDir+"/pre-bootstrap", 0o644) }, "hooks"},
+		"everybody writes hooks":        {func(w *world) { w.chmod(node.HooksDir+"/pre-bootstrap", 0o777) }, "hooks"},
 		"no agent":                      {func(w *world) { w.remove("/usr/bin/buildkite-agent") }, "agent-program"},
-		"no plugin":                     {func(w *world) { w.remove(node.PluginDir + "/hooks") }, "plugin"},
-		"another plugin":                {func(w *world) { w.write(node.PluginDir+"/.git/HEAD", strings.Repeat("0", 40)+"\n") }, "plugin"},
 		"cgroup v1":                     {func(w *world) { w.remove("/sys/fs/cgroup/cgroup.controllers") }, "cgroup"},
 		"no memory controller":          {func(w *world) { w.write("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu pids\n") }, "cgroup"},
 		"old systemd":                   {func(w *world) { w.programs["systemctl --version"] = "systemd 247 (247.3)\n" }, "systemd"},

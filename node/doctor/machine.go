@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"bufio"
 	"cmp"
 	"io/fs"
 	"os"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/facts"
-	"github.com/gpu-mode/kbgen/schema"
 )
 
 // Least is what the machine needs, here and for each job.
@@ -38,7 +36,6 @@ var machineChecks = []check[func(*run)]{
 	{"token", true, (*run).token, "the token is root's alone"},
 	{"hooks", true, (*run).hooks, "the hooks are root's, and can be run"},
 	{"agent-program", true, (*run).agentProgram, "the agent is there"},
-	{"plugin", true, (*run).plugin, "the docker plugin is there, pinned, and root's"},
 	{"docker", true, (*run).engine, "the engine answers"},
 	{"docker-socket", false, (*run).engineSocket, "nobody but root has the engine's socket"},
 	{"docker-cgroup", false, (*run).engineCgroup, "the engine puts containers where slices are"},
@@ -176,28 +173,25 @@ func (r *run) token() {
 
 func (r *run) hooks() {
 	r.rootsAlone(node.HooksDir)
-	for _, hook := range []string{"pre-bootstrap", "environment", "pre-artifact"} {
-		name := node.HooksDir + "/" + hook
-		r.rootsAlone(name)
-		info := r.stat(name)
-		if info == nil {
-			continue
-		}
-		if info.Mode().Perm()&0o111 == 0 {
-			r.fail("kbnode apply FILE", "%s cannot be run: mode %04o", name, info.Mode().Perm())
-		}
-		f, err := os.Open(r.path(name))
-		if err != nil {
-			continue
-		}
-		first, _ := bufio.NewReader(f).ReadString('\n')
-		f.Close()
-		switch {
-		case strings.Contains(first, "\r"):
-			r.fail("kbnode apply FILE --force", "%s has lines that end as on Windows", name)
-		case !strings.HasPrefix(first, "#!"):
-			r.fail("kbnode apply FILE --force", "%s has no #! line: the agent would run it by another shell, or refuse the job", name)
-		}
+	name := node.HooksDir + "/pre-bootstrap"
+	r.rootsAlone(name)
+	info := r.stat(name)
+	if info == nil {
+		return
+	}
+	if info.Mode().Perm()&0o111 == 0 {
+		r.fail("kbnode apply FILE", "%s cannot be run: mode %04o", name, info.Mode().Perm())
+	}
+	raw, err := os.ReadFile(r.path(name))
+	if err != nil {
+		return
+	}
+	first, _, _ := strings.Cut(string(raw), "\n")
+	switch {
+	case strings.Contains(first, "\r"):
+		r.fail("kbnode apply FILE --force", "%s has lines that end as on Windows", name)
+	case !strings.HasPrefix(first, "#!"):
+		r.fail("kbnode apply FILE --force", "%s has no #! line: the agent would run it by another shell, or refuse the job", name)
 	}
 }
 
@@ -205,26 +199,6 @@ func (r *run) agentProgram() {
 	info, err := os.Stat(r.path(r.c.Agent.Path))
 	if err != nil || info.Mode()&0o111 == 0 {
 		r.fail("kbnode apply FILE --agent PROGRAM --agent-sha256 HEX", "no buildkite-agent at %s", r.c.Agent.Path)
-	}
-}
-
-func (r *run) plugin() {
-	if !r.c.UsesDocker() {
-		return
-	}
-	dir := node.PluginDir
-	if r.stat(dir+"/hooks/command") == nil {
-		r.fail("kbnode apply FILE", "no docker plugin at %s", dir)
-		return
-	}
-	r.rootsAlone(dir)
-	r.rootsAlone(dir + "/hooks/command")
-	head := r.read(dir + "/.git/HEAD")
-	if ref, ok := strings.CutPrefix(head, "ref: "); ok {
-		head = r.read(dir + "/.git/" + ref)
-	}
-	if head != r.c.PluginCommit {
-		r.fail("kbnode apply FILE --force", "%s is at commit %.12s, want %.12s, %s", dir, head, r.c.PluginCommit, schema.PluginVersion)
 	}
 }
 

@@ -41,9 +41,6 @@ func (m *maker) engine() {
 			Command: `put "exec-opts": ["native.cgroupdriver=systemd"] into ` + node.DaemonJSON + " and restart docker",
 		})
 	}
-	if _, ok := m.Facts.Tools["git"]; !ok {
-		m.missing(m.packages("git", "the docker plugin is fetched with it", "git"))
-	}
 	if slices.ContainsFunc(m.slots, func(s *slot) bool { return s.usesCDI() }) {
 		m.cdi(d)
 	}

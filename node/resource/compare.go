@@ -137,9 +137,6 @@ func (c *comparison) contents() {
 	for _, p := range c.want.Copies {
 		c.content(KindCopy, p.Path, Node{Type: "file", Mode: p.Mode, Owner: "root", Group: "root", SHA256: p.SHA256}, p)
 	}
-	for _, p := range c.want.Clones {
-		c.content(KindClone, p.Path, Node{Type: "dir", Commit: p.Commit}, p)
-	}
 	for _, f := range c.want.Files {
 		content := f.Bytes()
 		c.content(KindFile, f.Path, Node{Type: "file", Mode: f.Mode, Owner: f.Owner, Group: f.Group, SHA256: Hash(content), Content: content}, f)
@@ -186,8 +183,6 @@ func (c *comparison) mayReplace(kind, name string, have Node, thing any) {
 	case made != nil && slices.Contains(made.Wrote, have.Fingerprint()):
 	case made != nil || kind == KindFile && Marked(have.Content):
 		c.conflict(kind, name, FlagForce, "changed by hand since kbnode wrote it")
-	case kind == KindClone:
-		c.conflict(kind, name, "", "got another directory, want %s: move it away", have.Type)
 	default:
 		c.conflict(kind, name, FlagAdopt, "there already, and not kbnode's")
 	}
@@ -207,7 +202,7 @@ func (c *comparison) vanished() {
 		switch m.Kind {
 		case KindUser, KindDir:
 			c.last = append(c.last, a)
-		case KindCopy, KindClone, KindFile:
+		case KindCopy, KindFile:
 			if have, ok := c.have.Nodes[m.Name]; ok && !slices.Contains(m.Wrote, have.Fingerprint()) && !(m.Kind == KindFile && Owned(have.Content)) {
 				c.conflict(m.Kind, m.Name, FlagForce, "wanted no longer, but changed by hand since kbnode wrote it")
 			}

@@ -17,7 +17,6 @@ type Set struct {
 	Users  []User
 	Dirs   []Dir
 	Copies []Copy
-	Clones []Clone
 	Files  []File
 	Units  []Unit
 	// Off are units of others that must neither run nor start at boot: agents that
@@ -78,14 +77,6 @@ type Copy struct {
 	Mode   fs.FileMode `json:"mode"`
 }
 
-// A Clone is a git repository at one commit, detached: the docker plugin.
-type Clone struct {
-	Path   string `json:"path"`
-	From   string `json:"from"` // URL or directory
-	Ref    string `json:"ref"`  // a tag, "v5.13.0"
-	Commit string `json:"commit"`
-}
-
 // Verbs of actions.
 const (
 	Make    = "make"
@@ -116,7 +107,7 @@ type Action struct {
 	want any
 }
 
-// Want returns the User, Dir, Copy, Clone, File or Unit that the action makes, or nil.
+// Want returns the User, Dir, Copy, File or Unit that the action makes, or nil.
 func (a *Action) Want() any { return a.want }
 
 // Line says the action for people.
@@ -187,7 +178,6 @@ const (
 	KindUser   = "user"
 	KindDir    = "dir"
 	KindCopy   = "copy"
-	KindClone  = "clone"
 	KindFile   = "file"
 	KindUnit   = "unit"
 	KindOff    = "off"
@@ -214,7 +204,6 @@ type Node struct {
 	Content []byte      `json:"-"`                // of a file
 	SHA256  string      `json:"sha256,omitempty"` // of Content
 	Target  string      `json:"target,omitempty"` // of a link
-	Commit  string      `json:"commit,omitempty"` // of a directory that is a repository with a detached HEAD
 }
 
 // A UnitState is how a unit is.
@@ -239,7 +228,7 @@ type Made struct {
 	Asks       bool
 }
 
-// Fingerprint tells one content of a file, link or clone from another. It is of
+// Fingerprint tells one content of a file or link from another. It is of
 // a directory and of nothing the same each time.
 func (n Node) Fingerprint() string {
 	switch {
@@ -247,8 +236,6 @@ func (n Node) Fingerprint() string {
 		return "link:" + n.Target
 	case n.Type == "file":
 		return "sha256:" + n.SHA256
-	case n.Commit != "":
-		return "commit:" + n.Commit
 	}
 	return n.Type
 }

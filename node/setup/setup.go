@@ -31,7 +31,6 @@ type Target struct {
 	File, Node, Endpoint string
 	AllowSmall           bool
 	Agent, AgentSHA256   string // a buildkite-agent to install, and its hash
-	Plugin, PluginCommit string
 	VerificationJWKS     string // a file of public keys
 	Facts                string // a file with those of another machine
 	Root                 string // of all files
@@ -52,7 +51,7 @@ func Machine(root string, log func(format string, args ...any)) (*apply.Machine,
 	note := func(line string) { log("%s", line) }
 	return &apply.Machine{
 		Root: root, Systemd: &apply.Systemctl{Root: root, Log: note}, Users: &apply.Useradd{Root: root},
-		Git: apply.Git, Owners: os.Geteuid() == 0, Self: strings.TrimPrefix(self, strings.TrimSuffix(root, "/")),
+		Owners: os.Geteuid() == 0, Self: strings.TrimPrefix(self, strings.TrimSuffix(root, "/")),
 	}, nil
 }
 
@@ -182,7 +181,7 @@ func readable(err error) error {
 // input is what the plan depends on.
 func (t *Target) input(ctx context.Context) (in *plan.Input, small []string, err error) {
 	in = &plan.Input{
-		Node: t.Node, Endpoint: t.Endpoint, PluginFrom: t.Plugin, PluginCommit: t.PluginCommit, AllowSmall: t.AllowSmall, Release: t.Release,
+		Node: t.Node, Endpoint: t.Endpoint, AllowSmall: t.AllowSmall, Release: t.Release,
 	}
 	if t.VerificationJWKS != "" {
 		in.VerificationJWKS = jwksPath
