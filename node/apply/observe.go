@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/gpu-mode/kbgen/node"
@@ -154,9 +153,9 @@ func HashFile(name string) (string, error) {
 // Seeds are what Kernelbot's older scripts set up on a machine: agents on the
 // host, all with every GPU and a token that everybody may read.
 type Seeds struct {
-	Units   []string // agents
-	Configs []string // files that hold a token
-	Token   []byte   // the first of them; nil: none
+	Units  []string        // agents, which must not run
+	Tokens []resource.File // files that hold a token, as only root may read them
+	Token  []byte          // the first of them; nil: none
 }
 
 var (
@@ -218,19 +217,6 @@ func (s *Seeds) config(m *Machine, name string) error {
 		s.Token = token
 	}
 	rel, err := filepath.Rel(m.Root, name)
-	s.Configs = append(s.Configs, "/"+strings.TrimPrefix(rel, "/"))
+	s.Tokens = append(s.Tokens, resource.File{Path: "/" + rel, Mode: 0o600, Owner: "root", Group: "root", Content: content, Secret: true, Foreign: true})
 	return err
-}
-
-// Takes are what is taken over: the agents must not run, and nobody but root reads
-// their tokens.
-func (m *Machine) Takes(s *Seeds) (off []string, files []resource.File, err error) {
-	for _, name := range s.Configs {
-		content, err := os.ReadFile(m.path(name))
-		if err != nil {
-			return nil, nil, err
-		}
-		files = append(files, resource.File{Path: name, Mode: 0o600, Owner: "root", Group: "root", Content: content, Secret: true, Foreign: true})
-	}
-	return s.Units, files, nil
 }

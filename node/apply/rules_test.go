@@ -320,13 +320,11 @@ func TestAdopt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(&Seeds{Units: []string{oldAgent}, Configs: []string{"/" + cfg}, Token: []byte("bkct_old")}, seeds); diff != "" {
+	file := resource.File{Path: "/" + cfg, Mode: 0o600, Owner: "root", Group: "root", Content: []byte("name=\"gpu-0\"\ntoken=\"bkct_old\"\n"), Secret: true, Foreign: true}
+	if diff := cmp.Diff(&Seeds{Units: []string{oldAgent}, Tokens: []resource.File{file}, Token: []byte("bkct_old")}, seeds); diff != "" {
 		t.Fatalf("Seeds (-want +got):\n%s", diff)
 	}
-	var want resource.Set
-	if want.Off, want.Files, err = f.machine.Takes(seeds); err != nil {
-		t.Fatal(err)
-	}
+	want := resource.Set{Off: seeds.Units, Files: seeds.Tokens}
 	for i := range 2 {
 		did, err := Apply(t.Context(), f.machine, &want, Options{Adopt: true, Partial: true})
 		if err != nil || (len(did) > 0) != (i == 0) {

@@ -104,16 +104,12 @@ func (p *Plan) takeOver(ctx context.Context, o apply.Options) error {
 	if err != nil {
 		return err
 	}
-	off, files, err := p.Machine.Takes(seeds)
-	if err != nil {
-		return err
-	}
-	p.Set.Off = append(p.Set.Off, off...)
+	p.Set.Off = append(p.Set.Off, seeds.Units...)
 	made, err := p.Machine.Made()
 	if err != nil {
 		return err
 	}
-	for _, f := range files {
+	for _, f := range seeds.Tokens {
 		if o.Adopt || slices.ContainsFunc(made, func(m resource.Made) bool { return m.Name == f.Path }) {
 			p.Set.Files = append(p.Set.Files, f)
 		}
