@@ -256,8 +256,13 @@ func (l *ledger) keep(name string) (string, error) {
 	if err := l.open(); err != nil {
 		return "", err
 	}
+	in, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
 	temp := l.m.path(priorDir + "/new")
-	sum, err := l.m.copyTo(temp, name, func(f *os.File) error { return nil })
+	sum, err := l.m.write(temp, in, l.m.sync)
 	if err != nil {
 		return "", err
 	}

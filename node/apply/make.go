@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,7 +20,7 @@ import (
 // make makes or changes one thing.
 func (w *work) make(ctx context.Context, a *resource.Action) error {
 	name := w.m.path(a.Name)
-	switch want := a.Want().(type) {
+	switch want := a.Want.(type) {
 	case resource.User:
 		return w.user(ctx, want)
 	case resource.Dir:
@@ -84,25 +85,15 @@ func (w *work) file(f resource.File) error {
 	if err := w.ledger.note(record{Kind: resource.KindFile, Name: f.Path, Wrote: n.Fingerprint()}); err != nil {
 		return err
 	}
-	return w.m.writeFile(w.m.path(f.Path), content, f.Mode, uid, gid)
+	return w.m.install(w.m.path(f.Path), bytes.NewReader(content), n.SHA256, f.Mode, uid, gid)
 }
 
 func (w *work) copy(c resource.Copy) error {
-	name := w.m.path(c.Path)
 	n := resource.Node{Type: "file", SHA256: c.SHA256}
 	if err := w.ledger.note(record{Kind: resource.KindCopy, Name: c.Path, Wrote: n.Fingerprint()}); err != nil {
 		return err
 	}
-	temp := temporary(name)
-	sum, err := w.m.copyTo(temp, c.From, func(f *os.File) error { return w.m.finish(f, c.Mode, 0, 0) })
-	if err != nil {
-		return err
-	}
-	if sum != c.SHA256 {
-		os.Remove(temp)
-		return fmt.Errorf("%s: got SHA-256 %s, want %s", c.From, sum, c.SHA256)
-	}
-	return w.m.rename(temp, name)
+	return w.m.installFrom(c.From, w.m.path(c.Path), c.SHA256, c.Mode, 0, 0)
 }
 
 // temporary is where the next content of a path is written, always the same, so
@@ -128,30 +119,33 @@ func permissions(mode fs.FileMode) fs.FileMode {
 	return mode & (fs.ModePerm | fs.ModeSticky | fs.ModeSetgid | fs.ModeSetuid)
 }
 
-// writeFile puts content at a path, whole or not at all, with its mode and owner
-// from the first moment on. renameio would do the same, with a temporary file of
-// another name each time.
-func (m *Machine) writeFile(name string, content []byte, mode fs.FileMode, uid, gid int) error {
+// install puts content at a path, whole or not at all, with its mode and owner from
+// the first moment on. Want is its hash. renameio would do the same, with a temporary file of another
+// name each time.
+func (m *Machine) install(name string, content io.Reader, want string, mode fs.FileMode, uid, gid int) error {
 	temp := temporary(name)
-	f, err := create(temp)
+	sum, err := m.write(temp, content, func(f *os.File) error { return m.finish(f, mode, uid, gid) })
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	half := len(content) / 2
-	if _, err := f.Write(content[:half]); err != nil {
-		return err
-	}
-	if err := m.step(name + ", in the middle of its content"); err != nil {
-		return err
-	}
-	if _, err := f.Write(content[half:]); err != nil {
-		return err
-	}
-	if err := m.finish(f, mode, uid, gid); err != nil {
-		return err
+	if sum != want {
+		os.Remove(temp)
+		return fmt.Errorf("got SHA-256 %s, want %s", sum, want)
 	}
 	return m.rename(temp, name)
+}
+
+// installFrom is install for the content of a file.
+func (m *Machine) installFrom(from, name, want string, mode fs.FileMode, uid, gid int) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if err := m.install(name, in, want, mode, uid, gid); err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	return nil
 }
 
 // create makes a file that is nobody else's, in place of one that was left.
@@ -182,33 +176,25 @@ func (m *Machine) rename(from, to string) error {
 	return m.syncDir(filepath.Dir(to))
 }
 
-// copyTo copies a file to a new one, and returns its hash. done sees the copy
-// before it is closed.
-func (m *Machine) copyTo(to, from string, done func(*os.File) error) (string, error) {
-	in, err := os.Open(from)
-	if err != nil {
-		return "", err
-	}
-	defer in.Close()
-	f, err := create(to)
+// write writes content to a new file, and returns its hash. done sees the file before
+// it is closed.
+func (m *Machine) write(name string, content io.Reader, done func(*os.File) error) (sum string, err error) {
+	f, err := create(name)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.CopyN(io.MultiWriter(f, sum), in, 1<<10); err != nil && err != io.EOF {
+	hash := sha256.New()
+	if _, err := io.CopyN(io.MultiWriter(f, hash), content, 1<<4); err != nil && err != io.EOF {
 		return "", err
 	}
-	if err := m.step(to + ", in the middle of a copy"); err != nil {
+	if err := m.step(name + ", in the middle of its content"); err != nil {
 		return "", err
 	}
-	if _, err := io.Copy(io.MultiWriter(f, sum), in); err != nil {
+	if _, err := io.Copy(io.MultiWriter(f, hash), content); err != nil {
 		return "", err
 	}
-	if err := done(f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), m.sync(f)
+	return hex.EncodeToString(hash.Sum(nil)), done(f)
 }
 
 // setDir makes a directory what is asked. It follows no link: what it lies in may

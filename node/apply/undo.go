@@ -223,11 +223,8 @@ func (w *work) giveBack(ctx context.Context, t *thing, purge bool) error {
 	case t.Prior.Type == "link":
 		return w.m.setLink(name, t.Prior.Target)
 	}
-	content, err := os.ReadFile(w.m.path(priorDir + "/" + t.Prior.SHA256))
-	if err != nil {
-		return err
-	}
-	return w.m.writeFile(name, content, t.Prior.Mode, t.Prior.UID, t.Prior.GID)
+	before := w.m.path(priorDir + "/" + t.Prior.SHA256)
+	return w.m.installFrom(before, name, t.Prior.SHA256, t.Prior.Mode, t.Prior.UID, t.Prior.GID)
 }
 
 func (w *work) giveBackUser(ctx context.Context, t *thing) error {

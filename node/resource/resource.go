@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 )
 
@@ -104,11 +105,9 @@ type Action struct {
 	// Asks: it touches others' work, and is done with leave only.
 	Asks bool `json:"asks,omitempty"`
 
-	want any
+	// Want is the User, Dir, Copy, File or Unit that the action makes, or nil.
+	Want any `json:"-"`
 }
-
-// Want returns the User, Dir, Copy, File or Unit that the action makes, or nil.
-func (a *Action) Want() any { return a.want }
 
 // Line says the action for people.
 func (a *Action) Line() string {
@@ -273,19 +272,13 @@ const markStart = "# kbnode sha256:"
 func mark(content []byte) []byte {
 	rest, _, _ := unmark(content)
 	head, tail := shebang(rest)
-	sum := sha256.Sum256(rest)
-	marked := make([]byte, 0, len(rest)+len(markStart)+2*sha256.Size+1)
-	marked = append(marked, head...)
-	marked = append(marked, markStart...)
-	marked = hex.AppendEncode(marked, sum[:])
-	return append(append(marked, '\n'), tail...)
+	return slices.Concat(head, []byte(markStart+Hash(rest)+"\n"), tail)
 }
 
 // Owned reports whether the content was written by kbnode and is as it wrote it.
 func Owned(content []byte) bool {
 	rest, mark, ok := unmark(content)
-	sum := sha256.Sum256(rest)
-	return ok && mark == hex.EncodeToString(sum[:])
+	return ok && mark == Hash(rest)
 }
 
 // Marked reports whether the content was written by kbnode, changed since or not.
@@ -301,7 +294,7 @@ func unmark(content []byte) (rest []byte, mark string, ok bool) {
 	if !ok || !bytes.HasPrefix(line, []byte(markStart)) {
 		return content, "", false
 	}
-	return append(bytes.Clone(head), after...), string(line[len(markStart):]), true
+	return slices.Concat(head, after), string(line[len(markStart):]), true
 }
 
 // shebang splits a script after its first line.
@@ -310,8 +303,5 @@ func shebang(content []byte) (head, tail []byte) {
 		return nil, content
 	}
 	end := bytes.IndexByte(content, '\n') + 1
-	if end == 0 {
-		return nil, content
-	}
 	return content[:end], content[end:]
 }
