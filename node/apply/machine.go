@@ -58,6 +58,7 @@ type Systemd interface {
 // /etc/group.
 type Users interface {
 	Add(ctx context.Context, u resource.User) error
+	// Remove removes a user and its group. What is not there is no error.
 	Remove(ctx context.Context, name string) error
 }
 

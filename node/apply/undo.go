@@ -212,8 +212,10 @@ func (w *work) giveBack(ctx context.Context, t *thing, purge bool) error {
 	}
 	w.log("%s %s %s", verb, t.Kind, t.Name)
 	switch {
+	case t.Kind == resource.KindUser && t.Prior.Absent:
+		return w.m.Users.Remove(ctx, t.Name)
 	case t.Kind == resource.KindUser:
-		return w.giveBackUser(ctx, t)
+		return nil
 	case t.Kind == resource.KindDir && t.Prior.Absent:
 		return w.giveBackDir(t, purge)
 	case t.Kind == resource.KindDir:
@@ -225,19 +227,6 @@ func (w *work) giveBack(ctx context.Context, t *thing, purge bool) error {
 	}
 	before := w.m.path(priorDir + "/" + t.Prior.SHA256)
 	return w.m.installFrom(before, name, t.Prior.SHA256, t.Prior.Mode, t.Prior.UID, t.Prior.GID)
-}
-
-func (w *work) giveBackUser(ctx context.Context, t *thing) error {
-	a, err := w.m.accounts()
-	if err != nil {
-		return err
-	}
-	_, user := a.users[t.Name]
-	_, group := a.groups[t.Name]
-	if !t.Prior.Absent || !user && !group {
-		return nil
-	}
-	return w.m.Users.Remove(ctx, t.Name)
 }
 
 // giveBackDir removes a directory. One that somebody wrote to stays, and is

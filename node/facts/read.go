@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gpu-mode/kbgen/node/system"
@@ -155,10 +154,7 @@ func (r *reader) agent(ctx context.Context) {
 	if !ok {
 		return
 	}
-	r.Agent = &Agent{Path: path}
-	if m := find(agentVersion(), r.run(ctx, path, "--version")); m != "" {
-		r.Agent.Version = m
-	}
+	r.Agent = &Agent{Path: path, Version: find(agentVersion(), r.run(ctx, path, "--version"))}
 }
 
 func find(re *regexp.Regexp, s string) string {
@@ -247,11 +243,8 @@ func (m Machine) statGroup(path string) (gid int, open, ok bool) {
 	if err != nil {
 		return 0, false, false
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, false, false
-	}
-	return int(st.Gid), info.Mode()&0o006 == 0o006, true
+	_, gid = system.Owner(info)
+	return gid, info.Mode()&0o006 == 0o006, gid >= 0
 }
 
 // askLimit bounds one question: nvidia-smi takes seconds where it must load the driver.
