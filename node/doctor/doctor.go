@@ -19,7 +19,6 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/docker"
-	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -60,7 +59,6 @@ type Machine struct {
 	Inside func(slot *node.Slot) bool // this process is in the slot's slice
 	// Owner returns the numbers of a file's owner and group.
 	Owner func(info fs.FileInfo) (uid, gid int)
-	Owned func(path string, body []byte) (ours, unchanged bool) // by the mark of its first line
 }
 
 // Options say what to check.
@@ -222,7 +220,7 @@ func Host() Machine {
 			return docker.New(socket).Do(ctx, http.MethodGet, path, query, nil, into)
 		},
 		Look: system.Look, User: system.LookupUser, Get: get, Owner: system.Owner, Device: devices(),
-		Root0: os.Geteuid() == 0, Inside: inside, Owned: func(_ string, body []byte) (ours, unchanged bool) { return resource.Marked(body), resource.Owned(body) },
+		Root0: os.Geteuid() == 0, Inside: inside,
 	}
 }
 

@@ -30,7 +30,6 @@ type world struct {
 	pages    map[string]string // by URL; none: no connection
 	groups   []string          // of the slots' users
 	noUser   bool
-	changed  bool // files that kbnode wrote were changed
 	inside   bool
 }
 
@@ -165,9 +164,6 @@ func (w *world) examine(o Options) []Result {
 		},
 		Device: device.Machine{Root: w.root, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: time.Minute, SMI: w.path("/nvidia-smi"), Settle: time.Millisecond},
 		Root0:  true, Inside: func(*node.Slot) bool { return w.inside },
-		Owned: func(name string, body []byte) (bool, bool) {
-			return strings.HasPrefix(string(body), "# kbnode"), !w.changed
-		},
 		Owner: func(info os.FileInfo) (int, int) {
 			u, g := system.Owner(info)
 			if u == uid && info.Mode().Perm()&0o077 != 0 { // what is not a slot's is root's here
@@ -251,7 +247,7 @@ func TestFaultsAreFound(t *testing.T) {
 		"old systemd":                   {func(w *world) { w.programs["systemctl --version"] = "systemd 247 (247.3)\n" }, "systemd"},
 		"too little memory":             {func(w *world) { w.write("/proc/meminfo", "MemTotal: 1000000 kB\n") }, "memory"},
 		"swap":                          {func(w *world) { w.write("/proc/meminfo", "MemTotal: 16000000 kB\nSwapTotal: 1000 kB\n") }, "swap"},
-		"file changed by hand":          {func(w *world) { w.changed = true }, "files"},
+		"file changed by hand":          {func(w *world) { w.write(node.UnitDir+"/kbnode-gpu0.slice", "# kbnode sha256:0\n[Slice]\n") }, "files"},
 		"engine without systemd driver": {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], `"systemd"`, `"cgroupfs"`, 1) }, "docker-cgroup"},
 		"engine without CDI":            {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], `["/etc/cdi"]`, `[]`, 1) }, "docker-cdi"},
 		"socket for everybody":          {func(w *world) { w.chmod("/run/docker.sock", 0o666) }, "docker-socket"},

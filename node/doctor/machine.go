@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/facts"
+	"github.com/gpu-mode/kbgen/node/resource"
 )
 
 // Least is what the machine needs, here and for each job.
@@ -148,8 +149,8 @@ func (r *run) files() {
 			if err != nil {
 				return nil
 			}
-			name := "/" + strings.TrimPrefix(strings.TrimPrefix(path, r.m.Root), "/")
-			if marked, unchanged := r.m.Owned(name, body); marked && !unchanged {
+			if resource.Marked(body) && !resource.Owned(body) {
+				name := "/" + strings.TrimPrefix(strings.TrimPrefix(path, r.m.Root), "/")
 				r.fail("kbnode apply FILE --force", "%s was changed since kbnode wrote it", name)
 			}
 			return nil

@@ -32,14 +32,12 @@ const deepLimit = 5 * time.Minute
 
 // A containerTrial is one container in a slot, as a job would start it.
 type containerTrial struct {
-	slot   *node.Slot
+	findings
 	dir    string // the job's directory
 	cmd    *exec.Cmd
 	in     io.Closer // once closed, the container ends
 	output []string  // what the isolation script printed
 	end    error
-
-	results []doctor.Result
 }
 
 // Containers starts a container in every slot that has some, all at once, through the
@@ -51,7 +49,7 @@ func Containers(ctx context.Context, config *node.Config, slots []*node.Slot) []
 	slots, all := idle(ctx, doctor.Host(), slots)
 	var trials []*containerTrial
 	for _, s := range slots {
-		trials = append(trials, &containerTrial{slot: s})
+		trials = append(trials, &containerTrial{findings: findings{slot: s, fix: "kbnode apply FILE; journalctl -u kbnode-proxy@" + s.Name}})
 	}
 	var running sync.WaitGroup
 	for _, t := range trials {
@@ -92,14 +90,6 @@ func idle(ctx context.Context, m doctor.Machine, slots []*node.Slot) (free []*no
 		free = append(free, s)
 	}
 	return free, busy
-}
-
-func (t *containerTrial) add(code string, state doctor.State, fix, format string, args ...any) {
-	t.results = append(t.results, doctor.Result{Code: code, Slot: t.slot.Name, State: state, Text: text.Line(fmt.Sprintf(format, args...), 400), Fix: fix})
-}
-
-func (t *containerTrial) failed(code string, format string, args ...any) {
-	t.add(code, doctor.Failure, "kbnode apply FILE; journalctl -u kbnode-proxy@"+t.slot.Name, format, args...)
 }
 
 // endOfScript is what a trial prints when the script is over.
@@ -220,7 +210,7 @@ func (t *containerTrial) inside(status string) {
 	case status != "0":
 		t.failed("inside", "in a container the isolation script ended with status %s", status)
 	default:
-		t.add("inside", doctor.OK, "", "in a container: its own devices and limits, no network, no privileges, no token")
+		t.passed("inside", "in a container: its own devices and limits, no network, no privileges, no token")
 	}
 	var want []string
 	for _, d := range t.slot.Devices {
@@ -280,7 +270,7 @@ func (t *containerTrial) outside(ctx context.Context, config *node.Config) {
 		t.failed("outside", "the engine says %q of its container, want %q (%v)", strings.TrimSpace(string(out)), want, err)
 	}
 	if len(t.results) == before {
-		t.add("outside", doctor.OK, "", "the kernel holds its container to cores %s, %d MiB, %d processes", t.slot.CPUs, t.slot.MemoryBytes>>20, t.slot.Pids)
+		t.passed("outside", "the kernel holds its container to cores %s, %d MiB, %d processes", t.slot.CPUs, t.slot.MemoryBytes>>20, t.slot.Pids)
 	}
 }
 

@@ -97,7 +97,7 @@ func (v *verification) run(ctx context.Context) (results []doctor.Result, err er
 		return nil, err
 	}
 	for _, s := range v.slots {
-		v.trials = append(v.trials, &slotTrial{v: v, slot: s})
+		v.trials = append(v.trials, &slotTrial{findings: findings{slot: s, fix: "journalctl -u " + s.Unit()}, v: v})
 	}
 	if err := v.divert(ctx); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (v *verification) divert(ctx context.Context) (err error) {
 		for _, name := range names {
 			steps, err := t.steps(name)
 			if err != nil {
-				t.add("job-"+name, doctor.Failure, "%v", err)
+				t.failed("job-"+name, "%v", err)
 				continue
 			}
 			file := filepath.Join(verifyDir, t.slug(name)+".yml")
@@ -232,14 +232,27 @@ func Restore(ctx context.Context, m *apply.Machine) error {
 
 // A slotTrial is one slot's jobs.
 type slotTrial struct {
-	v       *verification
+	findings
+	v *verification
+}
+
+// findings are what is found of one slot.
+type findings struct {
 	slot    *node.Slot
+	fix     string // of a failure
 	results []doctor.Result
 }
 
-func (t *slotTrial) add(code string, state doctor.State, format string, args ...any) {
-	t.results = append(t.results, doctor.Result{Code: code, Slot: t.slot.Name, State: state, Text: text.Line(fmt.Sprintf(format, args...), 400),
-		Fix: map[bool]string{true: "journalctl -u " + t.slot.Unit(), false: ""}[state == doctor.Failure]})
+func (f *findings) passed(code, format string, args ...any) {
+	f.add(code, doctor.OK, "", format, args...)
+}
+
+func (f *findings) failed(code, format string, args ...any) {
+	f.add(code, doctor.Failure, f.fix, format, args...)
+}
+
+func (f *findings) add(code string, state doctor.State, fix, format string, args ...any) {
+	f.results = append(f.results, doctor.Result{Code: code, Slot: f.slot.Name, State: state, Text: text.Line(fmt.Sprintf(format, args...), 400), Fix: fix})
 }
 
 // run has the slot judge a right and a wrong submission, and, where its jobs are
@@ -248,10 +261,10 @@ func (t *slotTrial) run(ctx context.Context) {
 	if t.slot.Platform == "docker" {
 		t.build(ctx, "isolation", "", func(b *trialBuild) {
 			if b.job.State != "passed" {
-				t.add("job-isolation", doctor.Failure, "kbgen's isolation step ended %s: %s", b.job.State, b.faults(ctx))
+				t.failed("job-isolation", "kbgen's isolation step ended %s: %s", b.job.State, b.faults(ctx))
 				return
 			}
-			t.add("job-isolation", doctor.OK, "kbgen's isolation step passed, started by its agent and the docker plugin")
+			t.passed("job-isolation", "kbgen's isolation step passed, started by its agent and the docker plugin")
 		})
 	}
 	for _, trial := range submissions {
@@ -259,11 +272,11 @@ func (t *slotTrial) run(ctx context.Context) {
 			report, err := b.client.Collect(ctx, b.run)
 			switch {
 			case err != nil:
-				t.add("job-"+trial.name, doctor.Failure, "no result.json of a %s submission: %v; its job ended %s: %s", trial.name, err, b.job.State, b.faults(ctx))
+				t.failed("job-"+trial.name, "no result.json of a %s submission: %v; its job ended %s: %s", trial.name, err, b.job.State, b.faults(ctx))
 			case report.Result.Outcome.Name != trial.want:
-				t.add("job-"+trial.name, doctor.Failure, "a %s submission ended as %s, want %s", trial.name, outcomeOf(report.Result), trial.want)
+				t.failed("job-"+trial.name, "a %s submission ended as %s, want %s", trial.name, outcomeOf(report.Result), trial.want)
 			default:
-				t.add("job-"+trial.name, doctor.OK, "judged a %s submission, and its result.json arrived", trial.name)
+				t.passed("job-"+trial.name, "judged a %s submission, and its result.json arrived", trial.name)
 			}
 		})
 	}
@@ -290,11 +303,11 @@ func (t *slotTrial) build(ctx context.Context, pipeline, code string, then func(
 	}
 	b, err := t.submit(ctx, pipeline, code)
 	if err != nil {
-		t.add("job-"+pipeline, doctor.Failure, "pipeline %s: %v", pipeline, err)
+		t.failed("job-"+pipeline, "pipeline %s: %v", pipeline, err)
 		return
 	}
 	if want := t.v.config.Node + "-" + t.slot.Name; b.job.Agent.Name != want {
-		t.add("job-"+pipeline, doctor.Failure, "agent %q took its job, want %q", b.job.Agent.Name, want)
+		t.failed("job-"+pipeline, "agent %q took its job, want %q", b.job.Agent.Name, want)
 		return
 	}
 	then(b)
