@@ -229,7 +229,7 @@ func (w *work) units(ctx context.Context, actions []resource.Action) error {
 		names = append(names, a.Name)
 		is := w.have.Units[a.Name]
 		r := record{Kind: a.Kind, Name: a.Name, Prior: &prior{Absent: !is.Found, Enabled: is.Found && is.Enabled, Active: is.Active}, Drain: a.Drain, Asks: a.Asks}
-		if u, ok := a.Want.(resource.Unit); ok {
+		if u, ok := a.Want().(resource.Unit); ok {
 			r.Uses, r.Drain, r.Asks = u.Uses, u.Drain, u.Asks
 		}
 		if t := w.ledger.find(a.Kind, a.Name); t != nil && r.Uses == nil {

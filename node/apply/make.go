@@ -20,7 +20,7 @@ import (
 // make makes or changes one thing.
 func (w *work) make(ctx context.Context, a *resource.Action) error {
 	name := w.m.path(a.Name)
-	switch want := a.Want.(type) {
+	switch want := a.Want().(type) {
 	case resource.User:
 		return w.user(ctx, want)
 	case resource.Dir:

@@ -46,6 +46,7 @@ func Read(ctx context.Context, m Machine) (*Facts, error) {
 		m.Group = m.statGroup
 	}
 	r := &reader{m, &Facts{
+		Distribution: Distribution{Like: []string{}}, Cgroup: Cgroup{Controllers: []string{}}, CPUs: []CPU{}, NUMANodes: []NUMANode{},
 		Disks: []Disk{}, GPUs: []GPU{}, Common: []string{}, Libraries: []string{},
 		Tools: map[string]string{}, Units: []string{}, Seeds: []string{}, Unread: []string{},
 	}}
@@ -87,9 +88,7 @@ func (r *reader) system(ctx context.Context) {
 	case controllers != "":
 		r.Cgroup = Cgroup{2, strings.Fields(controllers)}
 	case r.there("sys/fs/cgroup/memory"):
-		r.Cgroup = Cgroup{1, []string{}}
-	default:
-		r.Cgroup.Controllers = []string{}
+		r.Cgroup.Version = 1
 	}
 }
 
@@ -105,9 +104,6 @@ func (r *reader) distribution() {
 		case "ID_LIKE":
 			r.Distribution.Like = strings.Fields(value)
 		}
-	}
-	if r.Distribution.Like == nil {
-		r.Distribution.Like = []string{}
 	}
 }
 

@@ -72,7 +72,7 @@ func (c *comparison) users() {
 	for _, u := range c.want.Users {
 		c.wanted[key(KindUser, u.Name)] = true
 		if !c.have.Users[u.Name] {
-			c.make = append(c.make, Action{Kind: KindUser, Verb: Make, Name: u.Name, Why: "a system user that cannot log in", Want: u})
+			c.make = append(c.make, Action{Kind: KindUser, Verb: Make, Name: u.Name, Why: "a system user that cannot log in", want: u})
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (c *comparison) dirs() {
 
 func (c *comparison) dir(d Dir) {
 	have, ok := c.have.Nodes[d.Path]
-	a := Action{Kind: KindDir, Name: d.Path, Want: d}
+	a := Action{Kind: KindDir, Name: d.Path, want: d}
 	switch why := differs(have, Node{Mode: d.Mode, Owner: d.Owner, Group: d.Group}); {
 	case !ok:
 		a.Verb = Make
@@ -147,7 +147,7 @@ func (c *comparison) content(kind, name string, want Node, thing any) {
 	c.wanted[key(kind, name)] = true
 	c.parents(name)
 	have, ok := c.have.Nodes[name]
-	a := Action{Kind: kind, Name: name, Want: thing}
+	a := Action{Kind: kind, Name: name, want: thing}
 	if !ok {
 		a.Verb = Make
 		c.add(c.diff(a, have, want))
@@ -216,7 +216,7 @@ const maxDiffed = 1 << 20
 
 // diff adds to the action what changes in a text.
 func (c *comparison) diff(a Action, have, want Node) Action {
-	f, ok := a.Want.(File)
+	f, ok := a.want.(File)
 	switch {
 	case !ok:
 	case f.Secret:
@@ -296,16 +296,16 @@ func (c *comparison) off(kind, name string, is UnitState, why string, drain bool
 func (c *comparison) unit(u Unit, dockerRestarts bool) {
 	is := c.have.Units[u.Name]
 	if u.Enabled && !is.Enabled && !is.Static {
-		c.enables = append(c.enables, Action{Kind: KindUnit, Verb: Enable, Name: u.Name, Want: u})
+		c.enables = append(c.enables, Action{Kind: KindUnit, Verb: Enable, Name: u.Name, want: u})
 	}
 	why := c.stale(&u)
 	if u.Drain && why == "" && dockerRestarts {
 		why = "docker restarts"
 	}
-	switch start := (Action{Kind: KindUnit, Verb: Start, Name: u.Name, Why: why, Asks: false, Want: u}); {
+	switch start := (Action{Kind: KindUnit, Verb: Start, Name: u.Name, Why: why, Asks: false, want: u}); {
 	case is.Active && why == "":
 	case is.Active && u.Drain:
-		c.stops = append(c.stops, Action{Kind: KindUnit, Verb: Stop, Name: u.Name, Why: why, Drain: true, Want: u})
+		c.stops = append(c.stops, Action{Kind: KindUnit, Verb: Stop, Name: u.Name, Why: why, Drain: true, want: u})
 		if u.Active {
 			c.starts = append(c.starts, start)
 		}

@@ -105,9 +105,11 @@ type Action struct {
 	// Asks: it touches others' work, and is done with leave only.
 	Asks bool `json:"asks,omitempty"`
 
-	// Want is the User, Dir, Copy, File or Unit that the action makes, or nil.
-	Want any `json:"-"`
+	want any
 }
+
+// Want returns the User, Dir, Copy, File or Unit that the action makes, or nil.
+func (a *Action) Want() any { return a.want }
 
 // Line says the action for people.
 func (a *Action) Line() string {
