@@ -52,7 +52,7 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 		ctx, cancel = context.WithTimeout(ctx, preflightLimit)
 		defer cancel()
 	}
-	d := doctor.Diagnosis{Node: config.Node, Checks: doctor.Run(ctx, doctor.Host(), config, doctor.Options{Slot: c.Slot, Preflight: c.Preflight})}
+	d := doctor.Diagnosis{Node: config.Node, Checks: doctor.Run(ctx, doctor.Host(), config, slots, c.Preflight)}
 	if c.Deep {
 		d.Checks = append(d.Checks, trial.Containers(ctx, config, slots)...)
 	}
@@ -61,7 +61,7 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 		if err != nil {
 			return err
 		}
-		d.Checks = append(d.Checks, trial.Submit(ctx, client, config, c.Slot)...)
+		d.Checks = append(d.Checks, trial.Submit(ctx, client, slots)...)
 	}
 	d.OK = d.Count(doctor.Failure) == 0
 	err = printDiagnosis(env, &d, c.JSON, c.All)

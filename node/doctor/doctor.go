@@ -61,27 +61,20 @@ type Machine struct {
 	Owner func(info fs.FileInfo) (uid, gid int)
 }
 
-// Options say what to check.
-type Options struct {
-	Slot      string // one slot and what it depends on; empty: all
-	Preflight bool   // what must hold before an agent starts, in under two seconds
-}
-
 // Run makes all checks and returns their results in a fixed order: the machine's,
-// then each slot's. A config that is missing or wrong is the caller's to report.
-func Run(ctx context.Context, m Machine, c *node.Config, o Options) []Result {
+// then those of each of the slots. With preflight it checks what must hold before an
+// agent starts, in under two seconds. A config that is missing or wrong is the
+// caller's to report.
+func Run(ctx context.Context, m Machine, c *node.Config, slots []*node.Slot, preflight bool) []Result {
 	r := &run{ctx: ctx, m: m, c: c}
 	for _, check := range machineChecks {
-		if check.preflight || !o.Preflight {
+		if check.preflight || !preflight {
 			r.check(check.code, check.shown, nil, func() { check.run(r) })
 		}
 	}
-	for _, slot := range c.Slots {
-		if o.Slot != "" && slot.Name != o.Slot {
-			continue
-		}
+	for _, slot := range slots {
 		for _, check := range slotChecks {
-			if check.preflight || !o.Preflight {
+			if check.preflight || !preflight {
 				r.check(check.code, check.shown, slot, func() { check.run(r, slot) })
 			}
 		}
@@ -243,7 +236,7 @@ func get(ctx context.Context, url string) (status int, body []byte, err error) {
 
 // devices is how drivers are asked here.
 func devices() device.Machine {
-	m := device.Machine{Root: "/", Environ: system.Environ(), Limit: 30 * time.Second}
+	m := device.Machine{Root: "/", Environ: system.Environ(), Limit: 30 * time.Second, Settle: 2 * time.Second}
 	if path, ok := system.Look("kbrun-nvml"); ok {
 		m.Probe = []string{path, "device-probe"}
 	}

@@ -145,7 +145,11 @@ func (w *world) ask(_ context.Context, _, path string, _ url.Values, into any) e
 	return json.Unmarshal([]byte(answer), into)
 }
 
-func (w *world) examine(o Options) []Result {
+func (w *world) examine(preflight bool, names ...string) []Result {
+	slots, err := w.config.Pick(names)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	uid, gid := os.Getuid(), os.Getgid()
 	return Run(context.Background(), Machine{
 		Root: w.root, Run: w.program, Engine: w.ask, Look: func(name string) (string, bool) { return "/usr/bin/" + name, true },
@@ -174,7 +178,7 @@ func (w *world) examine(o Options) []Result {
 			}
 			return u, g
 		},
-	}, w.config, o)
+	}, w.config, slots, preflight)
 }
 
 // smi is a stand-in for NVIDIA's tool as a program, for health asks it itself.
@@ -206,7 +210,7 @@ func bad(results []Result) (codes []string) {
 func TestHealthyMachineHasNothingWrong(t *testing.T) {
 	w := healthy(t)
 	w.smi(answering)
-	results := w.examine(Options{})
+	results := w.examine(false)
 	for _, r := range results {
 		if r.State != OK && r.Code != "slice-devices" {
 			t.Errorf("%+v, want it to be in order", r)
@@ -297,7 +301,7 @@ func TestFaultsAreFound(t *testing.T) {
 			w := healthy(t)
 			w.smi(answering)
 			fault.inject(w)
-			results := w.examine(Options{})
+			results := w.examine(false)
 			codes := bad(results)
 			if len(codes) == 0 {
 				t.Fatal("nothing was found")
@@ -324,7 +328,7 @@ func TestPausedSlotHasNoAgent(t *testing.T) {
 	w.programs["systemctl show --no-pager --property=LoadState,ActiveState,SubState"] = "LoadState=loaded\nActiveState=inactive\nNRestarts=0\n"
 	delete(w.pages, "http://127.0.0.1:39300/status.json")
 	got := map[string]Result{}
-	for _, r := range w.examine(Options{}) {
+	for _, r := range w.examine(false) {
 		got[r.Code] = r
 	}
 	if r := got["agent-unit"]; r.State != OK || r.Text != "no agent runs: the slot is paused" {
@@ -363,7 +367,7 @@ func TestPreflightIsAboutItsSlot(t *testing.T) {
 	w.addNeighbour()
 	delete(w.pages, "https://agent.buildkite.com/v3/")
 	w.remove((&node.Slot{Name: "gpu1"}).TempDir())
-	results := w.examine(Options{Slot: "gpu0", Preflight: true})
+	results := w.examine(true, "gpu0")
 	if got := bad(results); len(got) != 0 {
 		t.Errorf("found %q, want nothing: another slot's faults keep nobody from starting", got)
 	}

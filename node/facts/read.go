@@ -19,7 +19,7 @@ import (
 
 // A Machine says how to read one.
 type Machine struct {
-	Root string // of all files; "" means "/"
+	Root string // of all files
 	// Run runs a program and returns what it printed, with an error when its status
 	// is not 0. Look finds a program on PATH.
 	Run  func(ctx context.Context, name string, args ...string) ([]byte, error)
@@ -39,9 +39,6 @@ type reader struct {
 //
 // Errors: the context's.
 func Read(ctx context.Context, m Machine) (*Facts, error) {
-	if m.Root == "" {
-		m.Root = "/"
-	}
 	if m.Group == nil {
 		m.Group = m.statGroup
 	}
@@ -259,7 +256,7 @@ func Host(root string) Machine {
 		}
 	}
 	return Machine{
-		Look: system.Look,
+		Root: "/", Look: system.Look,
 		Run: func(ctx context.Context, name string, args ...string) ([]byte, error) {
 			ctx, cancel := context.WithTimeout(ctx, askLimit)
 			defer cancel()

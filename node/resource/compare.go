@@ -158,10 +158,7 @@ func (c *comparison) content(kind, name string, want Node, thing any) {
 		return
 	}
 	same := have.Fingerprint() == want.Fingerprint()
-	a.Verb = Change
-	if want.Type == "file" {
-		a.Why = differs(have, want)
-	}
+	a.Verb, a.Why = Change, differs(have, want)
 	switch {
 	case same && a.Why == "":
 	case same:
@@ -302,7 +299,7 @@ func (c *comparison) unit(u Unit, dockerRestarts bool) {
 	if u.Drain && why == "" && dockerRestarts {
 		why = "docker restarts"
 	}
-	switch start := (Action{Kind: KindUnit, Verb: Start, Name: u.Name, Why: why, Asks: false, want: u}); {
+	switch start := (Action{Kind: KindUnit, Verb: Start, Name: u.Name, Why: why, want: u}); {
 	case is.Active && why == "":
 	case is.Active && u.Drain:
 		c.stops = append(c.stops, Action{Kind: KindUnit, Verb: Stop, Name: u.Name, Why: why, Drain: true, want: u})

@@ -212,17 +212,8 @@ func (t *containerTrial) inside(status string) {
 	default:
 		t.passed("inside", "in a container: its own devices and limits, no network, no privileges, no token")
 	}
-	var want []string
-	for _, d := range t.slot.Devices {
-		for _, n := range d.Nodes {
-			if deviceOfOne.MatchString(n) {
-				want = append(want, n)
-			}
-		}
-	}
-	got := t.nodes()
-	slices.Sort(want)
-	if !slices.Equal(slices.Compact(want), got) {
+	want, got := deviceNodes(limits.Nodes(t.slot)), deviceNodes(t.output)
+	if !slices.Equal(want, got) {
 		t.failed("device-nodes", "a container sees %s, want %s", cmp.Or(strings.Join(got, " "), "no device"), cmp.Or(strings.Join(want, " "), "no device"))
 	}
 }
@@ -230,14 +221,9 @@ func (t *containerTrial) inside(status string) {
 // deviceOfOne matches device nodes that belong to one device, not to a driver.
 var deviceOfOne = regexp.MustCompile(`^/dev/(nvidia[0-9]+|dri/renderD[0-9]+|accel[0-9]+)$`)
 
-// nodes are the device nodes that the container listed.
-func (t *containerTrial) nodes() []string {
-	var nodes []string
-	for _, line := range t.output {
-		if deviceOfOne.MatchString(line) {
-			nodes = append(nodes, line)
-		}
-	}
+// deviceNodes picks the device nodes among lines.
+func deviceNodes(lines []string) []string {
+	nodes := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !deviceOfOne.MatchString(line) })
 	slices.Sort(nodes)
 	return nodes
 }
@@ -278,7 +264,7 @@ func (t *containerTrial) outside(ctx context.Context, config *node.Config) {
 func distinct(trials []*containerTrial) {
 	whose := map[string]*containerTrial{}
 	for _, t := range trials {
-		for _, n := range t.nodes() {
+		for _, n := range deviceNodes(t.output) {
 			if other, ok := whose[n]; ok {
 				t.failed("distinct", "a container sees %s, and so does one of %s", n, other.slot.Name)
 			}
