@@ -5,6 +5,7 @@ package setup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -273,13 +274,10 @@ func (p *Plan) Write(out io.Writer) error {
 			b.WriteByte('\n')
 		}
 	}
-	switch units := p.restarts(); {
-	case len(p.Actions) == 0:
+	if len(p.Actions) == 0 {
 		b.WriteString("nothing to do\n")
-	case len(units) > 0:
-		fmt.Fprintf(&b, "%s; restarts %s\n", resource.Summary(p.Actions), strings.Join(units, ", "))
-	default:
-		fmt.Fprintf(&b, "%s; restarts nothing\n", resource.Summary(p.Actions))
+	} else {
+		fmt.Fprintf(&b, "%s; restarts %s\n", resource.Summary(p.Actions), cmp.Or(strings.Join(p.restarts(), ", "), "nothing"))
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

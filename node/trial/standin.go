@@ -105,10 +105,10 @@ const pollInterval = 500 * time.Millisecond
 func awaitBuild(ctx context.Context, client *launcher.Client, number int) (*launcher.Build, error) {
 	for {
 		b, err := client.Build(ctx, number)
-		if err != nil || b.Over() {
-			return b, err
+		if err == nil && !b.Over() {
+			err = pause(ctx)
 		}
-		if err := pause(ctx); err != nil {
+		if err != nil || b.Over() {
 			return b, err
 		}
 	}

@@ -259,26 +259,27 @@ func (f *findings) add(code string, state doctor.State, fix, format string, args
 // containers, try what they must not be able to do.
 func (t *slotTrial) run(ctx context.Context) {
 	if t.slot.Platform == "docker" {
-		t.build(ctx, "isolation", "", func(b *trialBuild) {
-			if b.job.State != "passed" {
-				t.failed("job-isolation", "kbgen's isolation step ended %s: %s", b.job.State, b.faults(ctx))
-				return
-			}
+		switch b := t.build(ctx, "isolation", ""); {
+		case b == nil:
+		case b.job.State != "passed":
+			t.failed("job-isolation", "kbgen's isolation step ended %s: %s", b.job.State, b.faults(ctx))
+		default:
 			t.passed("job-isolation", "kbgen's isolation step passed, started by its agent and the docker plugin")
-		})
+		}
 	}
 	for _, trial := range submissions {
-		t.build(ctx, "evaluate", trial.code, func(b *trialBuild) {
-			report, err := b.client.Collect(ctx, b.run)
-			switch {
-			case err != nil:
-				t.failed("job-"+trial.name, "no result.json of a %s submission: %v; its job ended %s: %s", trial.name, err, b.job.State, b.faults(ctx))
-			case report.Result.Outcome.Name != trial.want:
-				t.failed("job-"+trial.name, "a %s submission ended as %s, want %s", trial.name, outcomeOf(report.Result), trial.want)
-			default:
-				t.passed("job-"+trial.name, "judged a %s submission, and its result.json arrived", trial.name)
-			}
-		})
+		b := t.build(ctx, "evaluate", trial.code)
+		if b == nil {
+			continue
+		}
+		switch report, err := b.client.Collect(ctx, b.run); {
+		case err != nil:
+			t.failed("job-"+trial.name, "no result.json of a %s submission: %v; its job ended %s: %s", trial.name, err, b.job.State, b.faults(ctx))
+		case report.Result.Outcome.Name != trial.want:
+			t.failed("job-"+trial.name, "a %s submission ended as %s, want %s", trial.name, outcomeOf(report.Result), trial.want)
+		default:
+			t.passed("job-"+trial.name, "judged a %s submission, and its result.json arrived", trial.name)
+		}
 	}
 }
 
@@ -296,21 +297,22 @@ type trialBuild struct {
 	job    launcher.Job // the last
 }
 
-// build runs one of kbgen's pipelines on the slot and hands it over.
-func (t *slotTrial) build(ctx context.Context, pipeline, code string, then func(*trialBuild)) {
+// build runs one of kbgen's pipelines on the slot. It returns nil if that is a finding
+// already.
+func (t *slotTrial) build(ctx context.Context, pipeline, code string) *trialBuild {
 	if t.v.pipelines[t.slug(pipeline)] == "" {
-		return // it could not be rendered, which is a result already
+		return nil // it could not be rendered
 	}
 	b, err := t.submit(ctx, pipeline, code)
 	if err != nil {
 		t.failed("job-"+pipeline, "pipeline %s: %v", pipeline, err)
-		return
+		return nil
 	}
 	if want := t.v.config.Node + "-" + t.slot.Name; b.job.Agent.Name != want {
 		t.failed("job-"+pipeline, "agent %q took its job, want %q", b.job.Agent.Name, want)
-		return
+		return nil
 	}
-	then(b)
+	return b
 }
 
 // slug names a pipeline of the slot.
