@@ -38,11 +38,13 @@ func kblocal() (string, error) {
 type standIn struct {
 	cmd                            *exec.Cmd
 	url, org, apiToken, agentToken string // url ends in "/"
+	ended                          chan error
 }
 
 // startStandIn starts kblocal with pipelines, a file for each name, and waits until
-// it serves. It keeps everything in dir.
-func startStandIn(ctx context.Context, program, agent, dir string, pipelines map[string]string) (*standIn, error) {
+// it serves. It keeps everything in dir, and calls gone when kblocal ends, whose
+// clients would go on asking.
+func startStandIn(ctx context.Context, program, agent, dir string, pipelines map[string]string, gone func()) (*standIn, error) {
 	args := []string{"up", "--agents", "0", "--lost-after", "5m", "--dir", dir, "--agent", agent}
 	for name, file := range pipelines {
 		args = append(args, "--pipeline", name+"="+file)
@@ -52,7 +54,7 @@ func startStandIn(ctx context.Context, program, agent, dir string, pipelines map
 		return nil, err
 	}
 	defer log.Close()
-	s := &standIn{cmd: exec.Command(program, args...)}
+	s := &standIn{cmd: exec.Command(program, args...), ended: make(chan error, 1)}
 	s.cmd.Env, s.cmd.Dir, s.cmd.Stderr = system.Environ(), "/", log
 	// An interrupt at the terminal is for kbnode, which still needs the stand-in to
 	// end the jobs. A kbnode that is killed takes it along.
@@ -78,6 +80,10 @@ func startStandIn(ctx context.Context, program, agent, dir string, pipelines map
 		output, _ := os.ReadFile(log.Name())
 		return nil, fmt.Errorf("kblocal does not serve: %w: %s", errors.Join(ctx.Err(), err), text.Line(string(output), 300))
 	}
+	go func() {
+		s.ended <- s.cmd.Wait()
+		gone()
+	}()
 	return s, nil
 }
 
@@ -87,7 +93,7 @@ func (s *standIn) close(ctx context.Context) error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	if err := s.cmd.Wait(); err != nil {
+	if err := <-s.ended; err != nil {
 		return fmt.Errorf("kblocal: %w", err)
 	}
 	return nil

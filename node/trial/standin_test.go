@@ -33,7 +33,7 @@ func TestStandInRunsABuild(t *testing.T) {
 	if err := os.WriteFile(file, []byte(steps), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := startStandIn(t.Context(), filepath.Join(testenv.Commands(t), "kblocal"), agent, filepath.Join(dir, "stand-in"), map[string]string{"gpu0-probe": file})
+	s, err := startStandIn(t.Context(), filepath.Join(testenv.Commands(t), "kblocal"), agent, filepath.Join(dir, "stand-in"), map[string]string{"gpu0-probe": file}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestStandInThatFails(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho 'kblocal: error: no room' >&2; exit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err := startStandIn(t.Context(), program, "agent", filepath.Join(dir, "stand-in"), nil)
+	_, err := startStandIn(t.Context(), program, "agent", filepath.Join(dir, "stand-in"), nil, func() {})
 	if err == nil || !strings.Contains(err.Error(), "no room") {
 		t.Errorf("got %v, want kblocal's reason", err)
 	}

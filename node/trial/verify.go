@@ -99,7 +99,9 @@ func (v *verification) run(ctx context.Context) (results []doctor.Result, err er
 	for _, s := range v.slots {
 		v.trials = append(v.trials, &slotTrial{findings: findings{slot: s, fix: "journalctl -u " + s.Unit()}, v: v})
 	}
-	if err := v.divert(ctx); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := v.divert(ctx, cancel); err != nil {
 		return nil, err
 	}
 	v.log("running jobs on %d slots at once", len(v.slots))
@@ -114,8 +116,9 @@ func (v *verification) run(ctx context.Context) (results []doctor.Result, err er
 	return v.results, nil
 }
 
-// divert starts the stand-in and the slots' agents on it.
-func (v *verification) divert(ctx context.Context) (err error) {
+// divert starts the stand-in and the slots' agents on it. It has gone called when the
+// stand-in ends.
+func (v *verification) divert(ctx context.Context, gone func()) (err error) {
 	v.pipelines = map[string]string{}
 	for _, t := range v.trials {
 		names := []string{"evaluate"}
@@ -135,7 +138,7 @@ func (v *verification) divert(ctx context.Context) (err error) {
 			v.pipelines[t.slug(name)] = file
 		}
 	}
-	if v.server, err = startStandIn(ctx, v.program, v.config.Agent.Path, filepath.Join(verifyDir, "stand-in"), v.pipelines); err != nil {
+	if v.server, err = startStandIn(ctx, v.program, v.config.Agent.Path, filepath.Join(verifyDir, "stand-in"), v.pipelines, gone); err != nil {
 		return err
 	}
 	token := filepath.Join(verifyDir, "token")
