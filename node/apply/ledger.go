@@ -222,11 +222,10 @@ func (l *ledger) note(r record) error {
 		return l.write(&r)
 	}
 	if r.Prior == nil {
-		before, err := l.before(r.Name)
-		if err != nil {
+		var err error
+		if r.Prior, err = l.before(r.Name); err != nil {
 			return err
 		}
-		r.Prior = before
 	}
 	return l.write(&r)
 }

@@ -60,17 +60,13 @@ func (w *work) ids(owner, group string) (uid, gid int, err error) {
 
 func (w *work) user(ctx context.Context, u resource.User) error {
 	_, exists := w.accounts.users[u.Name]
-	p := &prior{Absent: !exists}
-	if err := w.ledger.note(record{Kind: resource.KindUser, Name: u.Name, Prior: p}); err != nil {
+	err := w.ledger.note(record{Kind: resource.KindUser, Name: u.Name, Prior: &prior{Absent: !exists}})
+	if err != nil || exists {
 		return err
-	}
-	if exists {
-		return nil
 	}
 	if err := w.m.Users.Add(ctx, u); err != nil {
 		return err
 	}
-	var err error
 	w.accounts, err = w.m.accounts()
 	return err
 }

@@ -169,8 +169,8 @@ func place(name, credentials, beside string) string {
 	return filepath.Join(beside, name)
 }
 
-// readKeys reads private keys that nobody else can read: a job's user that could
-// would need no
+// readKeys reads private keys that nobody else can read: a job's user that could read
+// them would need no broker.
 func readKeys(path string) ([]*secrets.PrivateKey, error) {
 	f, err := os.Open(path)
 	if err != nil {
