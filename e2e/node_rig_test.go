@@ -130,9 +130,8 @@ func (g *guest) file(name, text string) {
 // A nodeRig is a guest that kbnode sets up, and the stand-in that its agents talk to.
 type nodeRig struct {
 	rig
-	guest  *guest
-	queue  string // the queue file, in the guest
-	commit string // of the docker plugin, or of what stands in for it
+	guest *guest
+	queue string // the queue file, in the guest
 }
 
 // nodeImage is what the steps of the rig's slots name: the row's own image, as
@@ -159,16 +158,8 @@ func newNodeRig(t *testing.T) *nodeRig {
 	g.script("run.sh", "--host", g.dir, r.port(r.URL()), strconv.Itoa(artifacts))
 	r.reached()
 	g.script(filepath.Join("gpus", "gpus.sh"), g.dir, "8")
-	plugin := filepath.Join(t.TempDir(), "docker-buildkite-plugin")
-	servePlugin(t, plugin)
-	out, err := exec.Command("git", "-C", plugin, "rev-parse", "HEAD").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.commit = strings.TrimSpace(string(out))
 	g.put("/usr/bin", filepath.Join(bin, "kbnode"), filepath.Join(bin, "kblocal"), filepath.Join(bin, "kbrun"), agent)
 	g.put("/usr/bin", kbrunNVML(t)) // asks the GPUs in one process, where the tool takes one for each answer
-	g.put("/root", plugin)
 	g.put("/root/image", filepath.Join(bin, "kbrun"))
 	g.run(`docker create --name new python true && docker cp /root/image/kbrun new:/usr/bin/kbrun && docker commit new ` + nodeImage + ` && docker rm new`)
 	g.file("/root/token", r.AgentToken()+"\n")
@@ -263,8 +254,8 @@ func (r *nodeRig) apply(flags string) string {
 // applyCommand is the vendor page's, for the guest.
 func (r *nodeRig) applyCommand(flags string) string {
 	command := strings.NewReplacer("node.yml", r.queue, "--token-file token", "--token-file /root/token").Replace(r.page("kbnode apply"))
-	return fmt.Sprintf("%s --node guest --endpoint %s/v3 --plugin /root/docker-buildkite-plugin --plugin-commit %s --allow-small --allow-docker-restart %s",
-		command, r.URL(), r.commit, flags)
+	return fmt.Sprintf("%s --node guest --endpoint %s/v3 --allow-small --allow-docker-restart %s",
+		command, r.URL(), flags)
 }
 
 // page is the one command of the vendors' page that begins so, without sudo: the

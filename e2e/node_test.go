@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -110,7 +111,7 @@ systemctl daemon-reload
 // tree describes what kbnode may touch: files, modes, owners, units, users. What
 // runs leave behind, and what holds times, is not in it.
 func (r *nodeRig) tree() string {
-	return r.guest.run(`cd / && find etc usr/bin usr/local var/lib/kbnode run/kbnode -xdev \( -name 'passwd-' -o -name 'group-' -o -name 'shadow-' -o -name 'gshadow-' -o -name 'sub?id-' -o -name '.pwd.lock' -o -name ld.so.cache -o -path var/lib/kbnode/ledger -o -path var/lib/kbnode/kbnode.prom -o -path var/lib/kbnode/plugins/docker/.git -o -path 'var/lib/kbnode/slots/*/*/*' \) -prune -o \( -type f -printf '%p %m %u %g ' -exec sha256sum {} \; -o -printf '%p %y %m %u %g %l\n' \) 2>/dev/null | sed 's/  .*//' | sort
+	return r.guest.run(`cd / && find etc usr/bin usr/local var/lib/kbnode run/kbnode -xdev \( -name 'passwd-' -o -name 'group-' -o -name 'shadow-' -o -name 'gshadow-' -o -name 'sub?id-' -o -name '.pwd.lock' -o -name ld.so.cache -o -path var/lib/kbnode/ledger -o -path var/lib/kbnode/kbnode.prom -o -path 'var/lib/kbnode/slots/*/*/*' \) -prune -o \( -type f -printf '%p %m %u %g ' -exec sha256sum {} \; -o -printf '%p %y %m %u %g %l\n' \) 2>/dev/null | sed 's/  .*//' | sort
 		systemctl list-unit-files --no-legend --no-pager | grep -i kbnode; getent passwd | sort; getent group | sort`)
 }
 
@@ -170,6 +171,7 @@ type nodeStep struct {
 	command  string              // instead of the step's own
 	edit     func(string) string // of the text
 	env      map[string]string   // of the build
+	message  string              // of the build; the test's name when empty
 }
 
 // job runs a step and returns its job and its log.
@@ -211,7 +213,7 @@ func (r *nodeRig) build(t *testing.T, s nodeStep) engine.Build {
 	if _, err := r.Engine.CreatePipeline(engine.Pipeline{Slug: slug, Configuration: step, SkipCheckout: true}); err != nil {
 		t.Fatal(err)
 	}
-	b, err := r.Engine.CreateBuild(slug, engine.NewBuild{Message: t.Name(), Env: s.env})
+	b, err := r.Engine.CreateBuild(slug, engine.NewBuild{Message: cmp.Or(s.message, t.Name()), Env: s.env})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,6 +387,10 @@ func (r *nodeRig) hostileSteps(t *testing.T) {
 		{"LD_PRELOAD", nodeStep{env: map[string]string{"LD_PRELOAD": "/x.so"}}, "LD_PRELOAD"},
 		{"PATH", nodeStep{env: map[string]string{"PATH": "/tmp"}}, "PATH"},
 		{"DOCKER_HOST", nodeStep{env: map[string]string{"DOCKER_HOST": "unix:///run/docker.sock"}}, "DOCKER_HOST"},
+		{"a variable that kbnode does not know", nodeStep{env: map[string]string{"BUILDKITE_DOCKER": "1"}}, "BUILDKITE_DOCKER"},
+		{"a label of two lines", nodeStep{edit: func(s string) string {
+			return strings.Replace(s, "label: ", "label: \"a\\nBUILDKITE_PLUGIN_DOCKER_ENVIRONMENT_0[$$(touch /var/lib/kbnode/slots/gpu0/tmp/broken)]\" # ", 1)
+		}}, "BUILDKITE_LABEL"},
 		{"the plugin's own variables", nodeStep{env: map[string]string{"BUILDKITE_PLUGIN_DOCKER_PRIVILEGED": "true"}}, "BUILDKITE_PLUGIN_DOCKER_PRIVILEGED"},
 	} {
 		t.Run(s.name, func(t *testing.T) {
@@ -401,6 +407,13 @@ func (r *nodeRig) hostileSteps(t *testing.T) {
 			}
 		})
 	}
+	// The plugin's shell ran this line of a message, with the job's exit status 0.
+	t.Run("message", func(t *testing.T) {
+		b := r.build(t, nodeStep{slot: "gpu0", command: "echo ran-$((6 * 7))", message: "fix\nBUILDKITE_PLUGIN_DOCKER_ENVIRONMENT_0[$(touch /var/lib/kbnode/slots/gpu0/tmp/broken; echo 0)]\n"})
+		if j, log := r.done(t, b); j.State != engine.JobPassed || !strings.Contains(log, "ran-42") {
+			t.Errorf("the job ended %s:\n%s", j.State, tail([]byte(log), 3000))
+		}
+	})
 	t.Run("link", func(t *testing.T) {
 		j, _ := r.job(t, nodeStep{slot: "gpu0", command: "ln -s /etc/kbnode/slots.yml result.json"})
 		all, err := r.Engine.JobArtifacts(j.ID)
@@ -420,11 +433,11 @@ func (r *nodeRig) hostileSteps(t *testing.T) {
 		}
 	})
 	if _, _, status := r.guest.try("ls /var/lib/kbnode/slots/gpu0/tmp/broken"); status == 0 {
-		t.Error("BASH_ENV was run on the host")
+		t.Error("a hostile step ran a command on the host")
 	}
 }
 
-// cancelled: a container that ignores SIGTERM does not outlive the next job's start.
+// cancelled: a container that ignores SIGTERM does not outlive its job.
 func (r *nodeRig) cancelled(t *testing.T) {
 	b := r.build(t, nodeStep{slot: "gpu0", command: `trap "" TERM; echo deaf; while :; do sleep 1; done`})
 	r.event(t, b, "deaf\n")
@@ -432,11 +445,11 @@ func (r *nodeRig) cancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.done(t, b)
-	j, log := r.job(t, nodeStep{slot: "gpu0", command: describe})
-	described(t, j, log)
 	if out := r.guest.run("docker ps --quiet --filter label=kbnode.slot=gpu0"); strings.TrimSpace(out) != "" {
 		t.Errorf("a container is left: %s", out)
 	}
+	j, log := r.job(t, nodeStep{slot: "gpu0", command: describe})
+	described(t, j, log)
 }
 
 // event waits until a build's last job has said something.

@@ -187,8 +187,10 @@ func TestSecretReachesItsStep(t *testing.T) {
 kbgen secret get DEPLOY_KEY --socket ` + b.socket + ` > value
 wc -c < value
 cat value; head -1 value; base64 -w0 value; echo; base64 -w0 < value | tr '+/' '-_'; echo
-kbgen secret get DEPLOY_KEY --socket ` + b.socket + ` -- sh -c 'stat -c "mode %a on $(stat -f -c %T "$DEPLOY_KEY_FILE")" "$DEPLOY_KEY_FILE"; cmp "$DEPLOY_KEY_FILE" value && echo the same; echo "$DEPLOY_KEY_FILE" > path; env | grep -c kbcanary || true'
+kbgen secret get DEPLOY_KEY --socket ` + b.socket + ` -- sh -c 'stat -L -c "mode %a on $(stat -f -c %T "$DEPLOY_KEY_FILE")" "$DEPLOY_KEY_FILE"; cmp "$DEPLOY_KEY_FILE" value && echo the same; echo "$DEPLOY_KEY_FILE" > path; env | grep -c kbcanary || true'
 test ! -e "$(cat path)" && echo gone; rm value
+kbgen secret get DEPLOY_KEY --socket ` + b.socket + ` -- sh -c 'echo "$DEPLOY_KEY_FILE" > path; test -e "$DEPLOY_KEY_FILE" && kill -9 $PPID' || true
+test ! -e "$(cat path)" && ! ls /dev/shm/kbgen-* 2>&1 && echo gone after a kill
 kbgen secret get DEPLOY_KEY --socket ` + b.socket + ` -- sh -c 'exit 7' || echo status $?
 echo done`
 	job, log := r.job(p.Slug, script, map[string]string{
@@ -196,7 +198,7 @@ echo done`
 			s.Steps, s.Refs, s.Sources = []string{"post"}, []string{"refs/heads/main"}, []string{"api"}
 		}),
 	})
-	for _, want := range []string{fmt.Sprint(len(value)), "mode 400 on tmpfs", "the same", "gone", "status 7", "done", "[REDACTED]"} {
+	for _, want := range []string{fmt.Sprint(len(value)), "mode 400 on tmpfs", "the same", "gone", "gone after a kill", "status 7", "done", "[REDACTED]"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
 		}
@@ -209,10 +211,10 @@ echo done`
 	if *job.ExitStatus != 0 {
 		t.Errorf("exit status %d:\n%s", *job.ExitStatus, log)
 	}
-	waitFor(t, "the broker's log to say what it gave", func() bool { return strings.Count(b.said(), "msg=given") >= 3 })
+	waitFor(t, "the broker's log to say what it gave", func() bool { return strings.Count(b.said(), "msg=given") >= 4 })
 	said := b.said()
-	if want := regexp.MustCompile(`msg=given uid=\d+ pid=\d+ name=DEPLOY_KEY job=` + job.ID + ` pipeline=` + p.ID + ` step=post`); len(want.FindAllString(said, -1)) != 3 {
-		t.Errorf("the broker's log does not say three times who was given what:\n%s", said)
+	if want := regexp.MustCompile(`msg=given uid=\d+ pid=\d+ name=DEPLOY_KEY job=` + job.ID + ` pipeline=` + p.ID + ` step=post`); len(want.FindAllString(said, -1)) != 4 {
+		t.Errorf("the broker's log does not say four times who was given what:\n%s", said)
 	}
 	if strings.Contains(said, "kbcanary") || strings.Contains(said, "eyJ") {
 		t.Errorf("the broker's log holds a value or a token:\n%s", said)
@@ -304,7 +306,7 @@ func TestOldSecretsByHook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := startBrokerWith(t, r.URL(), string(key), oidcPolicy+"old: {pipelines: ["+p.ID+"]}\n")
+	b := startBrokerWith(t, r.URL(), string(key), oidcPolicy+"old: {pipelines: ["+p.ID+"], refs: [refs/heads/main], steps: [post]}\n")
 	for _, name := range []string{"environment", "pre-command"} {
 		args := []string{"secret", "hook", name, "--socket", b.socket}
 		if name == "environment" {
@@ -340,6 +342,7 @@ echo "ciphertexts $(env | grep -c '^SECRET_CODECOV_TOKEN=.\|^CRYPTIC[A-Z_]*=.')"
 		{"as allowed", engine.NewBuild{Env: env()}, []string{sum, "[REDACTED]", "ciphertexts 0", "api off", "other not encrypted"}, false},
 		{"somebody's pull request", engine.NewBuild{Env: env(), PullRequestID: 7, PullRequestRepo: "https://git.example/c/b.git"}, []string{empty, "no secrets: this builds a pull request", "ciphertexts 0"}, false},
 		{"a submission", engine.NewBuild{Env: env(schema.EnvUntrusted, "true")}, []string{empty, "no secrets: this step runs what nobody trusts", "ciphertexts 0", "api off"}, false},
+		{"another branch", engine.NewBuild{Branch: "feature", Env: env()}, []string{"+++ kbgen: a secret of this job could not be opened", "wrong-ref"}, true},
 		{"a changed text", engine.NewBuild{Env: env("SECRET_CODECOV_TOKEN", "AAAA"+sealed[4:])}, []string{"+++ kbgen: a secret of this job could not be opened", "unknown-recipient"}, true},
 		{"a name that changes programs", engine.NewBuild{Env: env("SECRET_LD_PRELOAD", sealed)}, []string{"name: got LD_PRELOAD"}, true},
 	} {
@@ -376,7 +379,7 @@ echo "ciphertexts $(env | grep -c '^SECRET_CODECOV_TOKEN=.\|^CRYPTIC[A-Z_]*=.')"
 		t.Errorf("another pipeline:\n%s", log)
 	}
 	ask := `SECRET_CODECOV_TOKEN=` + sealed + ` kbgen secret get CODECOV_TOKEN --old --socket ` + b.socket + ` || true`
-	if _, log := r.job(stranger.Slug, ask, map[string]string{"COMMAND": ask}); !strings.Contains(log, "wrong-pipeline: this node opens old formats for other pipelines only") {
+	if _, log := r.job(stranger.Slug, ask, map[string]string{"COMMAND": ask}); !strings.Contains(log, "wrong-pipeline: ") {
 		t.Errorf("another pipeline that asks by itself:\n%s", log)
 	}
 }

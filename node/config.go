@@ -27,8 +27,6 @@ const (
 	PinsPath   = "/var/lib/kbnode/pins.yml" // Pins
 	LedgerDir  = "/var/lib/kbnode/ledger"   // what apply found before it changed anything, 0700
 	SlotsDir   = "/var/lib/kbnode/slots"    // a directory for each slot, 0700 and its user's
-	PluginsDir = "/var/lib/kbnode/plugins"  // root's
-	PluginDir  = PluginsDir + "/docker"     // the docker plugin's clone
 	PausedDir  = "/var/lib/kbnode/paused"   // a file for each slot that takes no jobs; the reason stands in it
 	RunDir     = "/run/kbnode"              // a directory for each slot, with its docker.sock
 	UnitDir    = "/etc/systemd/system"
@@ -42,16 +40,14 @@ const Version = 1
 // A Config is what apply leaves behind for everything that runs later: the
 // units' programs, doctor, status. It holds no secret.
 type Config struct {
-	Version  int    `yaml:"version"`
-	Node     string `yaml:"node"`               // the queue file's name of the machine
-	Vendor   string `yaml:"vendor"`             // who lends it
-	Endpoint string `yaml:"endpoint,omitempty"` // of the agent API; empty: Buildkite's
-	Program  string `yaml:"program"`            // kbnode itself, "/usr/bin/kbnode"
-	Agent    Agent  `yaml:"agent"`
-	Docker   Docker `yaml:"docker"`
-	// PluginCommit is where the docker plugin's clone is; empty: there is none.
-	PluginCommit string  `yaml:"plugin_commit,omitempty"`
-	Slots        []*Slot `yaml:"slots"`
+	Version  int     `yaml:"version"`
+	Node     string  `yaml:"node"`               // the queue file's name of the machine
+	Vendor   string  `yaml:"vendor"`             // who lends it
+	Endpoint string  `yaml:"endpoint,omitempty"` // of the agent API; empty: Buildkite's
+	Program  string  `yaml:"program"`            // kbnode itself, "/usr/bin/kbnode"
+	Agent    Agent   `yaml:"agent"`
+	Docker   Docker  `yaml:"docker"`
+	Slots    []*Slot `yaml:"slots"`
 }
 
 // An Agent is the buildkite-agent that the slots run.
@@ -133,10 +129,6 @@ func (s *Slot) Dir() string { return SlotsDir + "/" + s.Name }
 // TempDir is TMPDIR of the slot's agent. A job's directory is a direct child of
 // it, "buildkite-job-...", and what its container may mount.
 func (s *Slot) TempDir() string { return s.Dir() + "/tmp" }
-
-// PluginsPath is the agent's plugins-path, in the RuntimeDirectory= of its unit:
-// it is new with each start of the agent, and the slot's user's.
-func (s *Slot) PluginsPath() string { return "/run/kbnode-agent-" + s.Name + "/plugins" }
 
 // Slice is the unit that holds the slot's limits.
 func (s *Slot) Slice() string { return "kbnode-" + s.Name + ".slice" }

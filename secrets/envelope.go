@@ -26,7 +26,7 @@ func IsEnvelope(text string) bool { return strings.HasPrefix(text, Prefix) }
 // one JSON object in canonical form (RFC 8785).
 //
 // Size: at most [maxEnvelope] bytes, [maxPayloadEnvelope] of a payload. A token of 36 characters takes 550 with an
-// X25519 key, 900 with an RSA key, 2,500 with a hybrid key.
+// X25519 key, 2,500 with a hybrid key.
 //
 // Errors: [Secret.Validate]'s; recipients of both kinds, hybrid and others.
 func Seal(s *Secret, recipients []age.Recipient) (string, error) {
@@ -65,6 +65,9 @@ func open(text string, identities []age.Identity, most int) (*Secret, error) {
 	file, err := envelopeFile(text, most)
 	if err != nil {
 		return nil, err
+	}
+	if len(identities) == 0 {
+		return nil, refusal("", refused.UnknownRecipient, "the keys here open the old formats and nothing else")
 	}
 	r, err := age.Decrypt(bytes.NewReader(file), identities...)
 	unknown, noIdentity := errors.AsType[*age.NoIdentityMatchError](err)

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"filippo.io/age"
-	"filippo.io/age/agessh"
-	"golang.org/x/crypto/ssh"
 
 	"github.com/gpu-mode/kbgen/schema/text"
 	"github.com/gpu-mode/kbgen/secrets/legacy"
@@ -18,16 +16,15 @@ import (
 // A Kind is a kind of key.
 type Kind string
 
-// Kinds of keys. Hybrid ones and others do not go together in one envelope:
-// the others would give away what the hybrid ones protect.
+// Kinds of keys. Hybrid ones and X25519 ones do not go together in one envelope:
+// the latter would give away what the hybrid ones protect.
 const (
 	Hybrid Kind = "hybrid" // ML-KEM-768 with X25519: age1pq1…
 	X25519 Kind = "x25519" // age1…
-	RSA    Kind = "rsa"    // ssh-rsa …, 2,048 bits at least
+	// RSA keys open the old formats only. Their padding makes whoever answers for an
+	// RSA key an oracle, which would decrypt envelopes for the same key as well.
+	RSA Kind = "rsa"
 )
-
-// minRSABits is what an RSA recipient needs at least.
-const minRSABits = 2048
 
 // A PublicKey is a recipient and how it is written.
 type PublicKey struct {
@@ -36,8 +33,10 @@ type PublicKey struct {
 	age.Recipient
 }
 
-// ParsePublicKey reads a recipient: age1pq1…, age1…, a line that begins with
-// ssh-rsa, or an RSA public key in PEM, as secrets.public.key is.
+// errRSA refuses an RSA key as a recipient.
+var errRSA = errors.New("got an RSA key, which opens the old formats and nothing else: want age1…, which kbgen secret keygen makes")
+
+// ParsePublicKey reads a recipient: age1pq1… or age1….
 func ParsePublicKey(s string) (*PublicKey, error) {
 	s = strings.TrimSpace(s)
 	switch {
@@ -53,46 +52,20 @@ func ParsePublicKey(s string) (*PublicKey, error) {
 			return nil, errors.New("got a key age1… with an error in it")
 		}
 		return &PublicKey{X25519, s, r}, nil
-	case strings.HasPrefix(s, "ssh-rsa "):
-		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(s))
-		if err != nil {
-			return nil, errors.New("got a key ssh-rsa with an error in it")
-		}
-		return rsaRecipient(key)
-	case strings.HasPrefix(s, "-----BEGIN "):
-		key, err := legacy.ParsePublicKey([]byte(s))
-		if err != nil {
-			return nil, err
-		}
-		return publicRSA(key)
+	case strings.HasPrefix(s, "ssh-rsa ") || strings.HasPrefix(s, "-----BEGIN "):
+		return nil, errRSA
 	case strings.HasPrefix(s, "AGE-SECRET-KEY-"):
 		return nil, errors.New("got a private key, want the public one: it begins with age1")
 	}
-	return nil, fmt.Errorf("got %s, want age1…, ssh-rsa … or a PEM block PUBLIC KEY", text.Quote(text.Shorten(s, 12)))
+	return nil, fmt.Errorf("got %s, want age1…", text.Quote(text.Shorten(s, 12)))
 }
 
-func publicRSA(key *rsa.PublicKey) (*PublicKey, error) {
-	k, err := ssh.NewPublicKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("got an RSA key that cannot be used: %w", err)
-	}
-	return rsaRecipient(k)
-}
-
-func rsaRecipient(key ssh.PublicKey) (*PublicKey, error) {
-	r, err := agessh.NewRSARecipient(key)
-	if err != nil {
-		return nil, fmt.Errorf("got an RSA key that cannot be used, want one of %d bits or more", minRSABits)
-	}
-	return &PublicKey{RSA, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), r}, nil
-}
-
-// A PrivateKey opens envelopes, and when it is an RSA key the old formats, too.
+// A PrivateKey opens envelopes, or the old formats if it is an RSA key.
 type PrivateKey struct {
-	Kind   Kind
-	Public *PublicKey
-	RSA    *rsa.PrivateKey // nil of other kinds
-	age.Identity
+	Kind         Kind
+	Public       *PublicKey      // nil of an RSA key
+	RSA          *rsa.PrivateKey // nil of other kinds
+	age.Identity                 // nil of an RSA key
 }
 
 // ParsePrivateKeys reads the keys of a file: lines AGE-SECRET-KEY-…, with
@@ -105,15 +78,7 @@ func ParsePrivateKeys(file []byte) ([]*PrivateKey, error) {
 		if err != nil {
 			return nil, err
 		}
-		public, err := publicRSA(&key.PublicKey)
-		if err != nil {
-			return nil, err
-		}
-		identity, err := agessh.NewRSAIdentity(key)
-		if err != nil {
-			return nil, errors.New("got an RSA key that cannot be used")
-		}
-		return []*PrivateKey{{RSA, public, key, identity}}, nil
+		return []*PrivateKey{{Kind: RSA, RSA: key}}, nil
 	}
 	var keys []*PrivateKey
 	for i, line := range strings.Split(string(file), "\n") {
@@ -177,11 +142,13 @@ func GenerateKey(kind Kind) (key *PrivateKey, line string, err error) {
 	return nil, "", fmt.Errorf("kind of key: got %s, want %s or %s", text.Quote(string(kind)), Hybrid, X25519)
 }
 
-// Identities are keys as [Open] takes them.
+// Identities are keys as [Open] takes them, without those of the old formats.
 func Identities(keys []*PrivateKey) []age.Identity {
-	all := make([]age.Identity, len(keys))
-	for i, k := range keys {
-		all[i] = k.Identity
+	var all []age.Identity
+	for _, k := range keys {
+		if k.Identity != nil {
+			all = append(all, k.Identity)
+		}
 	}
 	return all
 }

@@ -159,21 +159,27 @@ func (s *Secret) Allow(name string, now time.Time, c Claims) error {
 	case !now.Before(s.Expires):
 		return refusal(name, refused.Expired, "it ended %s; seal the value anew", day(s.Expires))
 	}
-	for _, b := range []struct {
+	return s.Admit(name, c)
+}
+
+// Admit returns a refusal unless a job with these claims may have the value called
+// name.
+func (b *Binding) Admit(name string, c Claims) error {
+	for _, one := range []struct {
 		reason  refused.Reason
 		claimed string
 		bound   []string
 	}{
-		{refused.WrongOrganization, c.Organization, []string{s.Organization}},
-		{refused.WrongPipeline, c.Pipeline, s.Pipelines},
-		{refused.WrongQueue, c.Queue, s.Queues},
-		{refused.WrongStep, c.Step, s.Steps},
-		{refused.WrongRef, c.Ref, s.Refs},
-		{refused.WrongSource, c.Source, s.Sources},
-		{refused.WrongRun, c.Run, slices.DeleteFunc([]string{s.Run}, func(run string) bool { return run == "" })},
+		{refused.WrongOrganization, c.Organization, []string{b.Organization}},
+		{refused.WrongPipeline, c.Pipeline, b.Pipelines},
+		{refused.WrongQueue, c.Queue, b.Queues},
+		{refused.WrongStep, c.Step, b.Steps},
+		{refused.WrongRef, c.Ref, b.Refs},
+		{refused.WrongSource, c.Source, b.Sources},
+		{refused.WrongRun, c.Run, slices.DeleteFunc([]string{b.Run}, func(run string) bool { return run == "" })},
 	} {
-		if len(b.bound) > 0 && (b.claimed == "" || !slices.Contains(b.bound, b.claimed)) {
-			return refusal(name, b.reason, "got %s, want %s", text.Quote(b.claimed), listed(b.bound))
+		if len(one.bound) > 0 && (one.claimed == "" || !slices.Contains(one.bound, one.claimed)) {
+			return refusal(name, one.reason, "got %s, want %s", text.Quote(one.claimed), listed(one.bound))
 		}
 	}
 	return nil

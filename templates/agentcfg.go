@@ -31,11 +31,11 @@ type AgentConfig struct {
 // Source: buildkite-agent start --help of v3.138.0; docs/agent/v3_v4_upgrade_guide.md.
 var agentKeys = map[string][]int{
 	"name": {3, 4}, "tags": {3, 4}, "spawn": {3, 4}, "endpoint": {3, 4},
-	"build-path": {3, 4}, "hooks-path": {3, 4}, "plugins-path": {3, 4}, "sockets-path": {3, 4}, "job-context-dir": {3, 4},
+	"build-path": {3, 4}, "hooks-path": {3, 4}, "sockets-path": {3, 4}, "job-context-dir": {3, 4},
 	"bootstrap-script": {3, 4},
 	"no-command-eval":  {3, 4}, "no-plugins": {3, 4}, "no-local-hooks": {3, 4}, "no-plugin-validation": {3, 4},
-	"plugins-always-clone-fresh": {3, 4}, "strict-single-hooks": {3, 4},
-	"skip-checkout": {3, 4}, "checkout-override-mode": {3, 4}, "no-git-submodules": {3, 4}, "no-ssh-keyscan": {3, 4},
+	"strict-single-hooks": {3, 4},
+	"skip-checkout":       {3, 4}, "checkout-override-mode": {3, 4}, "no-git-submodules": {3, 4}, "no-ssh-keyscan": {3, 4},
 	"allowed-plugins": {3, 4}, "allowed-repositories": {3, 4},
 	"enable-environment-variable-allowlist": {3, 4}, "allowed-environment-variables": {3, 4},
 	"redacted-vars":          {3, 4},
@@ -92,9 +92,6 @@ func (a *AgentConfig) File() (string, error) {
 	}
 	c.set("build-path", dir+"/builds")
 	c.set("hooks-path", "/etc/kbnode/hooks")
-	// Each agent has a directory in plugins-path that is called by the name the server
-	// gave it, which may be another than it asked for: so kbnode bootstrap makes it.
-	c.set("plugins-path", "/run/kbnode-agent-"+a.Slot+"/plugins")
 	c.set("sockets-path", "/run/kbnode-agent-"+a.Slot)
 	c.set("job-context-dir", dir+"/context")
 	c.set("bootstrap-script", a.Program+" bootstrap")
@@ -121,7 +118,6 @@ func (a *AgentConfig) jobs(c *cfg) {
 	c.flag("no-plugins", !a.Docker)
 	c.flag("no-local-hooks", true)
 	c.flag("no-plugin-validation", false)
-	c.flag("plugins-always-clone-fresh", false)
 	c.flag("strict-single-hooks", true)
 	c.flag("skip-checkout", true)
 	c.set("checkout-override-mode", "strict")

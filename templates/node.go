@@ -43,12 +43,10 @@ func (n *Node) Units() ([]NodeFile, error) {
 	return n.files("", names)
 }
 
-// Hooks returns the agents' hooks. They are scripts.
+// Hooks returns the agents' hooks. Each does nothing but start kbnode.
 //
 // Errors: *[PlaceholderError].
-func (n *Node) Hooks() ([]NodeFile, error) {
-	return n.files("hooks/", []string{"pre-bootstrap", "environment", "pre-artifact", "agent-startup"})
-}
+func (n *Node) Hooks() ([]NodeFile, error) { return n.files("hooks/", []string{"pre-bootstrap"}) }
 
 func (n *Node) files(dir string, names []string) ([]NodeFile, error) {
 	values := []value{{"program", n.Program, absolutePath}, {"agent", n.Agent, absolutePath}}

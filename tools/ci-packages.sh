@@ -14,9 +14,9 @@ missing() {
 
 wanted=
 if ! sh tools/need.sh; then wanted='git make gcc libc6-dev python3'; fi
-# For script tests and pages: other shells, a browser, a database.
-if missing curl zsh fish chromium || ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
-	wanted="$wanted curl zsh fish chromium fonts-noto-color-emoji postgresql"
+# For script tests and pages: other shells, a browser, a database, and a tracer of processes.
+if missing curl zsh fish chromium strace || ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
+	wanted="$wanted curl zsh fish chromium strace fonts-noto-color-emoji postgresql"
 fi
 # For releases: a fresh Debian to install packages in, and a look into an rpm.
 if missing debootstrap rpm; then wanted="$wanted debootstrap rpm"; fi

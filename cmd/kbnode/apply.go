@@ -63,8 +63,6 @@ type target struct {
 	AllowSmall         bool          `help:"report a machine smaller than its row promises as a note; for tests"`
 	Agent              string        `placeholder:"FILE" help:"the buildkite-agent to install"`
 	AgentSHA256        string        `name:"agent-sha256" placeholder:"HEX" help:"the SHA-256 of that file"`
-	Plugin             string        `placeholder:"URL" help:"the docker plugin's repository, or a directory"`
-	PluginCommit       string        `placeholder:"HEX" help:"the commit of a fork of the plugin; kbnode knows that of v5.13.0"`
 	VerificationJWKS   string        `name:"verification-jwks" placeholder:"FILE" help:"a file of keys; steps must be signed by one of them"`
 	Adopt              bool          `help:"replace files that kbnode does not manage, and the agents of older scripts"`
 	Force              bool          `help:"replace files that were changed by hand"`
@@ -79,7 +77,7 @@ type target struct {
 func (t *target) target() *setup.Target {
 	return &setup.Target{
 		File: t.File, Node: t.Node, Endpoint: t.Endpoint, AllowSmall: t.AllowSmall, Agent: t.Agent, AgentSHA256: t.AgentSHA256,
-		Plugin: t.Plugin, PluginCommit: t.PluginCommit, VerificationJWKS: t.VerificationJWKS, Facts: t.Facts, Root: t.Root, Release: cli.Version(),
+		VerificationJWKS: t.VerificationJWKS, Facts: t.Facts, Root: t.Root, Release: cli.Version(),
 		Options: apply.Options{Adopt: t.Adopt, Force: t.Force, DockerRestart: t.AllowDockerRestart, Drain: t.Drain},
 	}
 }

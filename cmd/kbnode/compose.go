@@ -66,11 +66,11 @@ func (c *composeCmd) compose(env *cli.Env) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	images, all, err := c.images()
+	images, err := c.images()
 	if err != nil {
 		return nil, err
 	}
-	containers := plan.Containers{File: file, Node: c.Node, Rows: rows, Images: images, Image: all, Pids: c.Pids}
+	containers := plan.Containers{File: file, Node: c.Node, Rows: rows, Images: images, Pids: c.Pids}
 	agents, notes, err := containers.Agents()
 	for _, note := range notes {
 		fmt.Fprintf(env.Stderr, "kbnode: note: %s\n", note)
@@ -84,21 +84,18 @@ func (c *composeCmd) compose(env *cli.Env) ([]byte, error) {
 	}.Render()
 }
 
-// images reads --image: by slot, and the one for all others.
-func (c *composeCmd) images() (bySlot map[string]string, all string, err error) {
-	bySlot = map[string]string{}
+// images reads --image: by slot, and under "*" the one for all others.
+func (c *composeCmd) images() (map[string]string, error) {
+	images := map[string]string{}
 	for _, text := range c.Image {
 		slot, image, ok := strings.Cut(text, "=")
-		switch {
-		case !ok && all == "":
-			all = text
-		case !ok:
-			return nil, "", fmt.Errorf("--image: got a second one for all slots, %q", text)
-		case bySlot[slot] != "":
-			return nil, "", fmt.Errorf("--image: got a second one for %s, %q", slot, image)
-		default:
-			bySlot[slot] = image
+		if !ok {
+			slot, image = "*", text
 		}
+		if images[slot] != "" {
+			return nil, fmt.Errorf("--image: got a second one for %s, %q", strings.Replace(slot, "*", "all slots", 1), image)
+		}
+		images[slot] = image
 	}
-	return bySlot, all, nil
+	return images, nil
 }

@@ -52,7 +52,7 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 		ctx, cancel = context.WithTimeout(ctx, preflightLimit)
 		defer cancel()
 	}
-	d := doctor.Diagnosis{Node: config.Node, Checks: doctor.Run(ctx, doctor.Host(), config, doctor.Options{Slot: c.Slot, Preflight: c.Preflight})}
+	d := doctor.Diagnosis{Node: config.Node, Checks: doctor.Run(ctx, doctor.Host(), config, slots, c.Preflight)}
 	if c.Deep {
 		d.Checks = append(d.Checks, trial.Containers(ctx, config, slots)...)
 	}
@@ -61,18 +61,22 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 		if err != nil {
 			return err
 		}
-		d.Checks = append(d.Checks, trial.Submit(ctx, client, config, c.Slot)...)
+		d.Checks = append(d.Checks, trial.Submit(ctx, client, slots)...)
 	}
 	d.OK = d.Count(doctor.Failure) == 0
-	if c.JSON {
-		err = cli.PrintJSON(env.Stdout, d)
-	} else {
-		d.Write(env.Stdout, c.All)
-	}
+	err = printDiagnosis(env, &d, c.JSON, c.All)
 	if err == nil && !d.OK {
 		err = fmt.Errorf("%d of %d checks failed", d.Count(doctor.Failure), len(d.Checks))
 	}
 	return err
+}
+
+func printDiagnosis(env *cli.Env, d *doctor.Diagnosis, json, all bool) error {
+	if json {
+		return cli.PrintJSON(env.Stdout, d)
+	}
+	d.Write(env.Stdout, all)
+	return nil
 }
 
 // submitter returns the client that doctor --submit uses, as kblaunch's variables say.
@@ -99,11 +103,7 @@ type verifyCmd struct {
 }
 
 func (c *verifyCmd) Run(ctx context.Context, env *cli.Env) error {
-	slots, err := picked(c.Slots)
-	if err != nil {
-		return err
-	}
-	config, err := node.ReadConfig("/")
+	config, slots, err := picked(c.Slots)
 	if err != nil {
 		return err
 	}
@@ -122,12 +122,7 @@ func (c *verifyCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	d := doctor.Diagnosis{Node: config.Node, Checks: results}
 	d.OK = tried > 0 && d.Count(doctor.Failure) == 0
-	if c.JSON {
-		err = cli.PrintJSON(env.Stdout, d)
-	} else {
-		d.Write(env.Stdout, true)
-	}
-	switch {
+	switch err = printDiagnosis(env, &d, c.JSON, true); {
 	case err != nil || d.OK:
 	case tried == 0:
 		err = errors.New("no slot can be tried")

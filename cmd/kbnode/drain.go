@@ -26,7 +26,7 @@ type drainCmd struct {
 }
 
 func (c *drainCmd) Run(ctx context.Context, env *cli.Env) error {
-	slots, err := picked(c.Slots)
+	_, slots, err := picked(c.Slots)
 	if err != nil {
 		return err
 	}
@@ -52,27 +52,27 @@ type resumeCmd struct {
 }
 
 func (c *resumeCmd) Run(ctx context.Context, env *cli.Env) error {
-	slots, err := picked(c.Slots)
+	_, slots, err := picked(c.Slots)
 	if err != nil {
 		return err
 	}
 	return drain.Resume(ctx, slots, func(s *node.Slot) { fmt.Fprintf(env.Stdout, "%s: takes jobs\n", s.Name) })
 }
 
-// picked reads the config and returns the slots of these names, all for none.
-func picked(names []string) ([]*node.Slot, error) {
+// picked reads the config, and returns it and its slots of these names, all for none.
+func picked(names []string) (*node.Config, []*node.Slot, error) {
 	if os.Geteuid() != 0 {
-		return nil, errors.New("want root: sudo kbnode")
+		return nil, nil, errors.New("want root: sudo kbnode")
 	}
 	config, err := node.ReadConfig("/")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	slots, err := config.Pick(names)
 	if err != nil {
-		return nil, cli.Usagef("%w", err)
+		return nil, nil, cli.Usagef("%w", err)
 	}
-	return slots, nil
+	return config, slots, nil
 }
 
 // watchCmd looks after the slots between jobs; a timer starts it each minute.

@@ -15,13 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/dockertest"
 	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/localtest"
 	"github.com/gpu-mode/kbgen/node/gate"
 	"github.com/gpu-mode/kbgen/schema"
-	"github.com/gpu-mode/kbgen/templates"
 )
 
 // patience bounds every wait.
@@ -37,14 +37,23 @@ type gateRig struct {
 	agent    string
 	kbnode   string
 	settings []string
-	as       *syscall.Credential // of the agents; nil: this process's
-	gpu0     *exec.Cmd           // the agent of slot gpu0
+	engine   *dockertest.Recorder // takes the place of the proxy of gpu0
+	as       *syscall.Credential  // of the agents; nil: this process's
+	gpu0     *exec.Cmd            // the agent of slot gpu0
+	strace   string               // traces the agents; empty: nothing does
 }
 
 const gateImage = "ghcr.io/gpu-mode/kbgen-runner:0.1.0-cuda"
 
 // newGateRig starts it; settings are more lines of the agents' configuration.
 func newGateRig(t *testing.T, settings ...string) *gateRig {
+	t.Helper()
+	r := &gateRig{settings: settings}
+	r.init(t)
+	return r
+}
+
+func (r *gateRig) init(t *testing.T) {
 	t.Helper()
 	agent := testenv.Agent(t, os.Getenv("PATH"))
 	kbnode, err := exec.LookPath("kbnode") // this test, by another name
@@ -55,24 +64,31 @@ func newGateRig(t *testing.T, settings ...string) *gateRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &gateRig{t: t, root: t.TempDir(), agent: agent, kbnode: kbnode, settings: settings}
+	r.t, r.root, r.agent, r.kbnode = t, t.TempDir(), agent, kbnode
 	r.write("etc/kbnode/slots.yml", fmt.Sprintf(`version: 1
 node: n
 vendor: v
 program: %s
 agent: {path: %s, version: 3.138.0}
-docker: {socket: /nonexistent, cli: %s}
+docker: {socket: /nonexistent}
 slots:
   - {name: gpu0, user: %s, queue: gpu, tags: [queue=gpu], gpu_type: X, platform: docker, cpus: 0-1, memory_bytes: 1, slice_bytes: 1000000, pids: 1, slice_pids: 100, images: [%s], timeout: 1m, health_port: 1}
   - {name: host0, user: %s, queue: host, tags: [queue=host], gpu_type: X, platform: host, cpus: 0-1, memory_bytes: 1, slice_bytes: 1000000, pids: 1, slice_pids: 100, commands: ["env; exec true"], timeout: 1m, health_port: 2}
-`, kbnode, agent, r.path("tools/docker"), me.Username, gateImage, me.Username))
-	// Instead of docker: what the plugin would have it do, and by which environment.
-	r.script("tools/docker", `echo "docker $*"; case $1 in run) env | sed 's/^/docker sees /' ;; network) echo abc ;; esac`)
+`, kbnode, agent, me.Username, gateImage, me.Username))
 	r.start("gpu0", "host0")
+	r.engine = dockertest.Record(t, r.path("run/kbnode/gpu0/docker.sock"))
+	r.engine.Program = func(request map[string]any, out io.Writer, _ <-chan struct{}) int {
+		host := request["HostConfig"].(map[string]any)
+		fmt.Fprintln(out, "container of", request["Image"], "with", host["Binds"], "runs", request["Cmd"])
+		env, _ := request["Env"].([]any)
+		for _, pair := range env {
+			fmt.Fprintln(out, "container sees", pair)
+		}
+		return 0
+	}
 	r.gpu0 = r.startAgent("gpu0", "gpu")
 	r.startAgent("host0", "host")
 	r.connected(2)
-	return r
 }
 
 // start starts the stand-in, with what the slots' agents need.
@@ -88,16 +104,6 @@ func (r *gateRig) start(slots ...string) {
 		}
 	}
 	r.script("hooks/pre-bootstrap", fmt.Sprintf("exec %s gate --root %s", r.kbnode, r.root))
-	hooks, err := (&templates.Node{Program: r.kbnode, Agent: r.agent}).Hooks()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, h := range hooks {
-		if h.Name == "environment" || h.Name == "pre-artifact" {
-			r.write("hooks/"+h.Name, h.Content)
-		}
-	}
-	r.servePlugin()
 	r.Server = localtest.Start(t, local.Options{Dir: r.path("local"), AgentEnv: os.Environ(), Heartbeat: time.Second})
 }
 
@@ -131,27 +137,6 @@ func (r *gateRig) script(name, text string) {
 	}
 }
 
-// servePlugin clones the stand-in for the docker plugin to where a node has it.
-func (r *gateRig) servePlugin() {
-	dir := r.path("var/lib/kbnode/plugins/docker")
-	if from := os.Getenv("KBGEN_DOCKER_PLUGIN_DIR"); from != "" { // the real one
-		if out, err := exec.Command("git", "-c", "safe.directory=*", "-c", "advice.detachedHead=false", "clone", "--quiet", "--branch", schema.PluginVersion, from, dir).CombinedOutput(); err != nil {
-			r.t.Fatalf("git clone: %v\n%s", err, out)
-		}
-		return
-	}
-	if err := os.CopyFS(dir, os.DirFS("../../e2e/testdata/docker/plugin")); err != nil {
-		r.t.Fatal(err)
-	}
-	for _, args := range [][]string{{"init", "--quiet"}, {"add", "--all"}, {"commit", "--quiet", "--message", "stand-in"}, {"tag", schema.PluginVersion}} {
-		cmd := exec.Command("git", append([]string{"-c", "user.name=kbgen", "-c", "user.email=kbgen@localhost", "-c", "safe.directory=*"}, args...)...)
-		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			r.t.Fatalf("git %s: %v\n%s", args, err, out)
-		}
-	}
-}
-
 // own gives a directory and what is in it to the agents' user.
 func (r *gateRig) own(dir string) {
 	r.t.Helper()
@@ -177,9 +162,12 @@ func (r *gateRig) startAgent(slot, queue string) *exec.Cmd {
 	t.Cleanup(func() { os.RemoveAll(sockets) })
 	r.write("etc/kbnode/"+slot+"/agent.cfg", fmt.Sprintf("bootstrap-script=\"%s bootstrap --root %s\"\n%s\n", r.kbnode, r.root, strings.Join(r.settings, "\n")))
 	cmd := exec.Command(r.agent, "start", "--config", r.path("etc/kbnode/"+slot+"/agent.cfg"), "--name", "n-"+slot, "--tags", "queue="+queue, "--no-color", "--no-ssh-keyscan",
-		"--build-path", r.path("var/lib/kbnode/slots/"+slot+"/builds"), "--hooks-path", r.path("hooks"), "--plugins-path", filepath.Join(runtime, "plugins"), "--sockets-path", sockets)
+		"--build-path", r.path("var/lib/kbnode/slots/"+slot+"/builds"), "--hooks-path", r.path("hooks"), "--sockets-path", sockets)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.root, "LANG=C.UTF-8", "TMPDIR=" + r.path("var/lib/kbnode/slots/"+slot+"/tmp"), gate.SlotVariable + "=" + slot,
 		"GORACE=atexit_sleep_ms=0", "BUILDKITE_AGENT_TOKEN=" + r.AgentToken(), "BUILDKITE_AGENT_ENDPOINT=" + r.URL() + "/v3"}
+	if r.strace != "" {
+		cmd.Path, cmd.Args = r.strace, append([]string{r.strace, "-f", "-s", "200", "-e", "trace=execve", "-o", r.path("strace." + slot)}, cmd.Args...)
+	}
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM, Credential: r.as}
@@ -190,7 +178,7 @@ func (r *gateRig) startAgent(slot, queue string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGQUIT)
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGQUIT) // strace keeps none from what it traces
 		_ = cmd.Wait()
 		if t.Failed() {
 			t.Logf("agent of %s:\n%s", slot, log.String())
@@ -211,7 +199,13 @@ func (r *gateRig) job(slug, step string, env map[string]string) (engine.Job, str
 // built runs a build of a pipeline of one step and returns its job and log.
 func (r *gateRig) built(slug string, env map[string]string) (engine.Job, string) {
 	r.t.Helper()
-	b, err := r.Engine.CreateBuild(slug, engine.NewBuild{Env: env})
+	return r.run(slug, engine.NewBuild{Env: env})
+}
+
+// run runs such a build of a pipeline of one step and returns its job and log.
+func (r *gateRig) run(slug string, build engine.NewBuild) (engine.Job, string) {
+	r.t.Helper()
+	b, err := r.Engine.CreateBuild(slug, build)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -277,16 +271,15 @@ func gateOfRealAgent(t *testing.T, names ...string) {
 			t.Fatalf("exit status %d, %s:\n%s", exitStatus(j), j.SignalReason, log)
 		}
 		for _, want := range []string{
-			"docker run ", "docker sees HOME=" + r.path("var/lib/kbnode/slots/gpu0"), "docker sees KERNELBOT_GPU=X",
-			"docker sees DOCKER_HOST=unix://" + r.path("run/kbnode/gpu0/docker.sock"), ":/workdir ", gateImage,
+			"container of " + gateImage, "runs [/bin/sh -e -c exec kbrun evaluate]", "container sees KERNELBOT_GPU=X", ":/workdir]",
 			r.path("var/lib/kbnode/slots/gpu0/tmp/buildkite-job-"),
 		} {
 			if !strings.Contains(log, want) {
 				t.Errorf("the log lacks %q", want)
 			}
 		}
-		if strings.Contains(log, "JOB_API") {
-			t.Error("the Job API is on")
+		if strings.Contains(log, "container sees BUILDKITE") {
+			t.Error("the container sees a variable of the agent's")
 		}
 		if t.Failed() {
 			t.Logf("the log:\n%s", log)
@@ -305,7 +298,7 @@ func gateOfRealAgent(t *testing.T, names ...string) {
 		}
 		r.startAgent("gpu0", "gpu")
 		j, log := r.job("docker-by-another-name", dockerStep(""), nil)
-		if exitStatus(j) != 0 || !strings.Contains(log, "docker run ") || !strings.Contains(log, "/plugins/n-gpu0-2/") {
+		if exitStatus(j) != 0 || !strings.Contains(log, "container of ") {
 			t.Errorf("exit status %d, %s:\n%s", exitStatus(j), j.SignalReason, log)
 		}
 	})
@@ -385,7 +378,7 @@ func gateWithNodeSettings(t *testing.T, names ...string) {
 	r := newGateRig(t, nodeSettings...)
 	for slug, step := range map[string]string{"docker": dockerStep(""), "host": hostStep} {
 		j, log := r.job(slug, step, nil)
-		if want := "PWD=" + r.path("var/lib/kbnode/slots/"); exitStatus(j) != 0 || !strings.Contains(log, want) || !strings.Contains(log, "/tmp/buildkite-job-") {
+		if want := r.path("var/lib/kbnode/slots/"); exitStatus(j) != 0 || !strings.Contains(log, want) || !strings.Contains(log, "/tmp/buildkite-job-") {
 			t.Errorf("%s: exit status %d, want 0 and a directory of the job's own:\n%s", slug, exitStatus(j), log)
 		}
 	}

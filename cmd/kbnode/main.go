@@ -24,6 +24,7 @@ type grammar struct {
 	Prepare  prepareCmd  `cmd:"" hidden:""`
 	Watch    watchCmd    `cmd:"" hidden:""`
 	RunAgent runAgentCmd `cmd:"" hidden:""`
+	Ready    readyCmd    `cmd:"" hidden:""`
 	Secretd  secretdCmd  `cmd:""`
 	Compose  composeCmd  `cmd:""`
 	Facts    factsCmd    `cmd:""`
@@ -100,13 +101,15 @@ example:
 	},
 	"bootstrap": {
 		Usage: "kbnode bootstrap",
-		Text: `Decides as kbnode gate does, and the job's log says why when it may not run.
-Then starts the agent's bootstrap, without the Job API, in an environment
-of known names: no BASH_ENV, LD_PRELOAD, shell function or BUILDKITE_PLUGIN_* of
-a job's is in it, and PATH, HOME, TMPDIR and DOCKER_HOST are the slot's. The
-agents' configuration names it as bootstrap-script. The slot is KBNODE_SLOT's,
-and the user must be that slot's. Of a slot with containers it also opens the
-sealed payload of a submission, by kbnode secretd.`,
+		Text: `Runs a job on this slot, if kbnode gate would let it; else the job's log says
+why. It takes the place of the agent's own bootstrap and of the docker plugin,
+so that no shell on this machine reads what a job brings: it opens a sealed
+payload by kbnode secretd, asks the slot's proxy for the container that the
+plugin would start, and uploads the artifacts that are plain files. A slot
+without containers runs one of its own commands instead. When the job ends,
+its container and its directory are gone. The agents' configuration names this
+command as bootstrap-script. The slot is KBNODE_SLOT's, and the user must be
+that slot's.`,
 		More: `exit status: the job's; 78 it is refused, 75 the slot is not fit for it
 example:
   bootstrap-script="/usr/bin/kbnode bootstrap"`,
@@ -229,6 +232,13 @@ of all slots, then has systemd read the slices again.`,
 LoadCredential= brought, and becomes the slot's agent.`,
 		Example: "kbnode run-agent --slot gpu0",
 	},
+	"ready": {
+		Usage: "kbnode ready",
+		Text: `For kbnode-agent@.service: fails if the slot of KBNODE_SLOT could take jobs and
+not run them, because its directory is not writable or the docker engine does
+not answer. The agent does not register then.`,
+		Example: "KBNODE_SLOT=gpu0 kbnode ready",
+	},
 	"watch": {
 		Usage: "kbnode watch [--text-file FILE]",
 		Text: `For kbnode-check.service: takes slots out of use whose devices are not in order,
@@ -253,7 +263,11 @@ who asked for what and what was decided, never a value.`,
     organization: UUID
     pipelines: [UUID]
   signers: [FILE]          Ed25519 public keys in PEM; only what they signed
-  old: {pipelines: [UUID]} who gets SECRET_* in the old, unbound formats`,
+  old:                     who gets SECRET_* in the old, unbound formats;
+    pipelines: [UUID]      it needs oidc
+    refs: [refs/heads/main]
+    steps: [KEY]
+    sources: [api]         (default: all)`,
 		Example: "kbnode secretd --check",
 	},
 	"compose": {

@@ -28,7 +28,7 @@ func call(t *testing.T, env map[string]string, args ...string) (status int, stdo
 const goodConfig = `version: 1
 keys: [node.key]
 oidc: {organizations: [0190c0de-0000-4000-8000-000000000001]}
-old: {pipelines: [0190c0de-0000-4000-8000-0000000000aa]}
+old: {pipelines: [0190c0de-0000-4000-8000-0000000000aa], refs: [refs/heads/main], steps: [post]}
 `
 
 func brokerNode(t *testing.T, config string) (dir string) {
@@ -51,7 +51,7 @@ func TestCheck(t *testing.T) {
 	status, out, errs := call(t, nil, "secretd", "--check", "--config", filepath.Join(dir, "secretd.yml"))
 	for _, want := range []string{
 		"believed: tokens of https://agent.buildkite.com for kbnode, organizations 0190c0de-0000-4000-8000-000000000001\n",
-		"old formats: for pipeline 0190c0de-0000-4000-8000-0000000000aa\n", "/node.key, hybrid: age1pq1",
+		"old formats: for pipelines 0190c0de-0000-4000-8000-0000000000aa, refs refs/heads/main, steps post\n", "/node.key, hybrid: age1pq1",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("stdout lacks %q:\n%s", want, out)
@@ -88,6 +88,8 @@ func TestConfigsThatAreRefused(t *testing.T) {
 		`organizations: got "gpu-mode"`:                         strings.Replace(goodConfig, "0190c0de-0000-4000-8000-000000000001", "gpu-mode", 1),
 		`issuer: got "http://agent.buildkite.com"`:              strings.Replace(goodConfig, "oidc: {", "oidc: {issuer: 'http://agent.buildkite.com', ", 1),
 		`old: pipelines: got "kernels"`:                         strings.Replace(goodConfig, "0190c0de-0000-4000-8000-0000000000aa", "kernels", 1),
+		"old: want pipelines, refs and steps":                   strings.Replace(goodConfig, ", steps: [post]", "", 1),
+		"old: want oidc beside it":                              strings.Replace(goodConfig, "oidc: {organizations: [0190c0de-0000-4000-8000-000000000001]}", "host: {organization: 0190c0de-0000-4000-8000-000000000001, pipelines: [0190c0de-0000-4000-8000-0000000000aa]}", 1),
 		"signers: ":                                             goodConfig + "signers: [node.key]\n",
 		"got a config that cannot be read: yaml: line 1: did n": "version: [",
 	} {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
@@ -18,8 +17,8 @@ import (
 	"github.com/gpu-mode/kbgen/node/gate"
 	"github.com/gpu-mode/kbgen/node/plan"
 	"github.com/gpu-mode/kbgen/node/proxy"
+	"github.com/gpu-mode/kbgen/node/step"
 	"github.com/gpu-mode/kbgen/node/system"
-	"github.com/gpu-mode/kbgen/runner/agent"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -33,7 +32,7 @@ func (c *gateCmd) Run(_ context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	err = gate.Admit(c.Root, config, s, env.Getenv(gate.JobVariable))
+	_, err = gate.Admit(c.Root, config, s, env.Getenv(gate.JobVariable))
 	if err != nil && gate.BootsHere(c.Root, config, s) {
 		// The job's log shows what its bootstrap says, and nothing of a hook's.
 		fmt.Fprintf(env.Stderr, "kbnode: left to kbnode bootstrap: %v\n", err)
@@ -54,7 +53,7 @@ func statusOf(err error) error {
 	return err
 }
 
-// bootstrapCmd becomes the agent's bootstrap.
+// bootstrapCmd runs a job.
 type bootstrapCmd struct {
 	Root string `default:"/" placeholder:"DIR" help:"the config and the slot lie below DIR; for tests"`
 }
@@ -64,27 +63,34 @@ func (c *bootstrapCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	if err := gate.Admit(c.Root, config, s, env.Getenv(gate.JobVariable)); err != nil {
+	job, err := gate.Admit(c.Root, config, s, env.Getenv(gate.JobVariable))
+	if err != nil {
 		return statusOf(err)
 	}
-	if err := gate.OfferPlugin(s, c.Root, env.Getenv("BUILDKITE_AGENT_NAME")); err != nil {
-		return statusOf(err)
-	}
-	environ := gate.Environ(config, s, c.Root, env.Environ())
-	if s.Platform == plan.Docker {
-		token := func(ctx context.Context, environ []string) (string, error) {
-			a := agent.Agent{Path: config.Agent.Path, Environ: schema.WithoutPayload(slices.Clone(environ))}
-			return a.Token(ctx, gate.UnsealLimit, client.Audience, client.TokenClaims()...)
-		}
-		if environ, err = gate.Unseal(ctx, filepath.Join(c.Root, client.Socket), environ, token); err != nil {
+	runner := &step.Runner{Config: config, Slot: s, Root: c.Root, Environ: env.Environ(), Log: env.Stdout}
+	if job.Container != nil {
+		if err := job.Unseal(ctx, filepath.Join(c.Root, client.Socket), runner.Token); err != nil {
 			fmt.Fprintf(env.Stderr, "kbnode: the payload stays sealed: %v\n", err)
 		}
 	}
-	if err := ctx.Err(); err != nil { // cancelled: the agent's bootstrap would not hear of it
+	status, err := runner.Run(ctx, job)
+	if err == nil && status != 0 {
+		return &cli.ExitError{Status: status}
+	}
+	return statusOf(err)
+}
+
+// readyCmd checks a slot before its agent registers.
+type readyCmd struct {
+	Root string `default:"/" placeholder:"DIR" help:"the config and the slot lie below DIR; for tests"`
+}
+
+func (c *readyCmd) Run(ctx context.Context, env *cli.Env) error {
+	_, s, err := gate.OwnSlot(c.Root, env.Getenv(gate.SlotVariable))
+	if err != nil {
 		return err
 	}
-	err = syscall.Exec(config.Agent.Path, []string{config.Agent.Path, "bootstrap", "--no-job-api"}, environ)
-	return fmt.Errorf("starting %s: %w", config.Agent.Path, err)
+	return step.Ready(ctx, s, c.Root, s.Platform == plan.Docker)
 }
 
 // slotFlags say which slot a command is for.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,9 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gpu-mode/kbgen/internal/dockertest"
 	"github.com/gpu-mode/kbgen/internal/testenv"
+	"github.com/gpu-mode/kbgen/local/engine"
 )
 
 // nobody is a user that every machine has.
@@ -133,6 +136,36 @@ func TestDockerSlot(t *testing.T) {
 		}
 		if err := os.Rename(r.path("pins"), r.path("var/lib/kbnode/pins.yml")); err != nil {
 			t.Fatal(err)
+		}
+	})
+	// The process that runs a job is killed with a container under way: nothing is left
+	// to stop it, and the proxy does.
+	t.Run("killed", func(t *testing.T) {
+		if _, err := r.Engine.CreatePipeline(engine.Pipeline{Slug: "killed", Configuration: "steps:\n" + strings.Replace(dockerStep(""), "exec kbrun evaluate", "hang", 1), SkipCheckout: true}); err != nil {
+			t.Fatal(err)
+		}
+		b, err := r.Engine.CreateBuild("killed", engine.NewBuild{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := func() string { return strings.TrimSpace(e.Run("ps", "--quiet", "--filter", "label=kbnode.slot=gpu0")) }
+		await := func(what string, done func() bool) {
+			t.Helper()
+			for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("no %s after %s", what, patience)
+				}
+			}
+		}
+		await("container", func() bool { return ids() != "" })
+		if out, err := exec.Command("pkill", "-KILL", "--full", "^"+r.kbnode+" bootstrap").CombinedOutput(); err != nil {
+			t.Fatalf("pkill: %v: %s", err, out)
+		}
+		await("end of the container", func() bool { return ids() == "" })
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if b, err = r.Engine.Wait(ctx, b.ID); err != nil || b.Jobs[0].State == engine.JobPassed {
+			t.Errorf("the job ended %s, %v", b.Jobs[0].State, err)
 		}
 	})
 	t.Run("reap", func(t *testing.T) {

@@ -81,11 +81,17 @@ func TestSealedPayloadOfContainer(t *testing.T) {
 		}
 		return text
 	}
-	// sees is what docker's own environment has, as the container would get it.
+	// What the container of pipeline evaluate gets.
+	names := []string{schema.EnvRunID, schema.EnvPayload, schema.EnvPayloadChunks, schema.EnvPayloadSHA256, schema.SecretEnv(schema.EnvRunID), schema.SecretEnv(schema.EnvPayload)}
+	for i := range 3 {
+		names = append(names, schema.EnvPayloadChunk(i))
+	}
+	carriers := "[" + strings.Join(names, ", ") + "]"
+	// sees is the environment of the container.
 	sees := func(slug, command string, env map[string]string) (func(string) (string, bool), string) {
 		t.Helper()
 		if _, err := r.Engine.UpdatePipeline(slug, func(p *engine.Pipeline) {
-			p.Configuration = "steps:\n" + strings.Replace(dockerStep(""), "exec kbrun evaluate", command, 1)
+			p.Configuration = "steps:\n" + strings.NewReplacer("exec kbrun evaluate", command, "[KERNELBOT_GPU]", carriers).Replace(dockerStep(""))
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +101,7 @@ func TestSealedPayloadOfContainer(t *testing.T) {
 		}
 		seen := map[string]string{}
 		for line := range strings.Lines(log) {
-			if _, pair, ok := strings.Cut(line, "docker sees "); ok {
+			if _, pair, ok := strings.Cut(line, "container sees "); ok {
 				name, value, _ := strings.Cut(strings.TrimRight(pair, "\r\n"), "=")
 				seen[name] = value
 			} else if strings.Contains(line, plain) {

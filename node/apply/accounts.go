@@ -66,12 +66,12 @@ type Useradd struct {
 
 // Add makes a system user that cannot log in, with a group of its own.
 func (u *Useradd) Add(ctx context.Context, user resource.User) error {
-	a, err := (&Machine{Root: u.Root}).accounts()
+	groups, err := (&Machine{Root: u.Root}).table("/etc/group")
 	if err != nil {
 		return err
 	}
 	args := []string{"--system", "--user-group", "--no-create-home", "--home-dir", user.Home, "--shell", "/usr/sbin/nologin"}
-	if _, ok := a.groups[user.Name]; ok { // left by one that ended early
+	if _, ok := groups[user.Name]; ok { // left by one that ended early
 		args = append([]string{"--gid", user.Name, "--system"}, args[2:]...)
 	}
 	return u.run(ctx, "useradd", append(args, "--", user.Name)...)
@@ -104,11 +104,4 @@ func (u *Useradd) run(ctx context.Context, name string, args ...string) error {
 		return fmt.Errorf("%s: %w: %s", name, err, text.Line(string(out), 300))
 	}
 	return nil
-}
-
-// Git is git by its own command.
-func Git(ctx context.Context, env []string, args ...string) ([]byte, error) {
-	c := exec.CommandContext(ctx, "git", args...)
-	c.Env = append(append(c.Environ(), "GIT_TERMINAL_PROMPT=0"), env...)
-	return c.CombinedOutput()
 }

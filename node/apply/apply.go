@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/resource"
 )
 
@@ -268,20 +266,4 @@ func (w *work) stop(ctx context.Context, names []string) error {
 		return fmt.Errorf("still at work after %s: they take no new job, and end after theirs; try again then", w.options.Drain)
 	}
 	return err
-}
-
-// verify shows systemd the unit files before any of them is installed.
-func (m *Machine) verify(ctx context.Context, want *resource.Set, actions []resource.Action) error {
-	files := map[string][]byte{}
-	changes := false
-	for _, f := range want.Files {
-		if path.Dir(f.Path) == node.UnitDir || path.Dir(path.Dir(f.Path)) == node.UnitDir {
-			files[strings.TrimPrefix(f.Path, node.UnitDir+"/")] = f.Bytes()
-			changes = changes || slices.ContainsFunc(actions, func(a resource.Action) bool { return a.Name == f.Path })
-		}
-	}
-	if !changes {
-		return nil
-	}
-	return m.stage(ctx, files)
 }

@@ -65,9 +65,9 @@ func fixtureAt(dir string) *fixture {
 	f := &fixture{dir: dir}
 	root := filepath.Join(dir, "root")
 	f.systemd = &fakeSystemd{root: root, file: filepath.Join(dir, "systemd.json"), uses: map[string][]string{}}
-	f.machine = &Machine{Root: root, Systemd: f.systemd, Users: &fakeUsers{root}, Git: fakeGit, Owners: os.Geteuid() == 0, NoSync: true, Self: "/usr/bin/kbnode"}
-	f.first = f.set("version: 1\n", strings.Repeat("a", 40), "gpu0", "gpu1")
-	f.second = f.set("version: 1 # and more\n", strings.Repeat("b", 40), "gpu0")
+	f.machine = &Machine{Root: root, Systemd: f.systemd, Users: &fakeUsers{root}, Owners: os.Geteuid() == 0, NoSync: true, Self: "/usr/bin/kbnode"}
+	f.first = f.set("version: 1\n", "gpu0", "gpu1")
+	f.second = f.set("version: 1 # and more\n", "gpu0")
 	for _, s := range []resource.Set{f.first, f.second} {
 		for _, u := range s.Units {
 			f.systemd.uses[u.Name] = u.Uses
@@ -76,14 +76,7 @@ func fixtureAt(dir string) *fixture {
 	return f
 }
 
-// fakeGit clones a repository whose commit is the tag.
-func fakeGit(_ context.Context, _ []string, args ...string) ([]byte, error) {
-	to, ref := args[len(args)-1], args[slices.Index(args, "--branch")+1]
-	return nil, errors.Join(os.MkdirAll(filepath.Join(to, ".git"), 0o755), os.WriteFile(filepath.Join(to, ".git/HEAD"), []byte(ref+"\n"), 0o644),
-		os.WriteFile(filepath.Join(to, "hook"), []byte("#!/bin/sh\n"), 0o755))
-}
-
-func (f *fixture) set(config, commit string, slots ...string) resource.Set {
+func (f *fixture) set(config string, slots ...string) resource.Set {
 	hash := func(name string) string {
 		content := map[string]string{"agent": strings.Repeat("a new agent\n", 500), "kbnode": "kbnode itself"}[name]
 		sum := sha256.Sum256([]byte(content))
@@ -95,10 +88,9 @@ func (f *fixture) set(config, commit string, slots ...string) resource.Set {
 			{Path: "/var/lib/kbnode/slots", Mode: 0o711, Owner: "root", Group: "root"},
 		},
 		Copies: []resource.Copy{{Path: "/usr/bin/agent", From: filepath.Join(f.dir, "agent"), SHA256: hash("agent"), Mode: 0o755}, {Path: "/usr/bin/kbnode", From: filepath.Join(f.dir, "kbnode"), SHA256: hash("kbnode"), Mode: 0o755}},
-		Clones: []resource.Clone{{Path: "/var/lib/kbnode/plugins/docker", From: "https://example.org/x.git", Ref: commit, Commit: commit}},
 		Files: []resource.File{
 			{Path: "/etc/kbnode/slots.yml", Mode: 0o644, Owner: "root", Group: "root", Content: []byte(config), Marked: true},
-			{Path: "/etc/kbnode/hooks/environment", Mode: 0o755, Owner: "root", Group: "root", Content: []byte("#!/bin/sh\ntrue\n"), Marked: true},
+			{Path: "/etc/kbnode/hooks/pre-bootstrap", Mode: 0o755, Owner: "root", Group: "root", Content: []byte("#!/bin/sh\ntrue\n"), Marked: true},
 			{Path: "/etc/kbnode/token", Mode: 0o600, Owner: "root", Group: "root", Content: []byte("hush"), Secret: true},
 			{Path: "/etc/docker/daemon.json", Mode: 0o644, Owner: "root", Group: "root", Content: []byte("{\"features\": {}}\n"), Foreign: true},
 			{Path: "/etc/systemd/system/kbnode-agent@.service", Mode: 0o644, Owner: "root", Group: "root", Content: []byte("[Service]\n# " + config), Marked: true},

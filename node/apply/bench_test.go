@@ -28,7 +28,7 @@ func benched(b *testing.B) *fixture {
 	for i := range 8 {
 		slots = append(slots, fmt.Sprintf("gpu%d", i))
 	}
-	f.first = f.set("version: 1\n", strings.Repeat("a", 40), slots...)
+	f.first = f.set("version: 1\n", slots...)
 	f.first.Off = nil
 	return f
 }

@@ -222,11 +222,10 @@ func (l *ledger) note(r record) error {
 		return l.write(&r)
 	}
 	if r.Prior == nil {
-		before, err := l.before(r.Name)
-		if err != nil {
+		var err error
+		if r.Prior, err = l.before(r.Name); err != nil {
 			return err
 		}
-		r.Prior = before
 	}
 	return l.write(&r)
 }
@@ -256,8 +255,13 @@ func (l *ledger) keep(name string) (string, error) {
 	if err := l.open(); err != nil {
 		return "", err
 	}
+	in, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
 	temp := l.m.path(priorDir + "/new")
-	sum, err := l.m.copyTo(temp, name, func(f *os.File) error { return nil })
+	sum, err := l.m.write(temp, in, l.m.sync)
 	if err != nil {
 		return "", err
 	}
@@ -294,7 +298,7 @@ func (p *prior) fingerprint() string {
 func (l *ledger) sweep() error {
 	for _, t := range l.things {
 		switch t.Kind {
-		case resource.KindCopy, resource.KindClone, resource.KindFile:
+		case resource.KindCopy, resource.KindFile:
 			if err := os.RemoveAll(temporary(l.m.path(t.Name))); err != nil {
 				return err
 			}

@@ -26,8 +26,6 @@ type Machine struct {
 	Root    string // "/"; another directory, and all paths lie below it
 	Systemd Systemd
 	Users   Users
-	// Git runs git, with variables besides those of the process.
-	Git func(ctx context.Context, env []string, args ...string) ([]byte, error)
 	// Owners says that owners of files count. Only root can give a file away.
 	Owners bool
 
@@ -60,6 +58,7 @@ type Systemd interface {
 // /etc/group.
 type Users interface {
 	Add(ctx context.Context, u resource.User) error
+	// Remove removes a user and its group. What is not there is no error.
 	Remove(ctx context.Context, name string) error
 }
 

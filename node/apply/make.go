@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,11 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/gpu-mode/kbgen/node/resource"
-	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // make makes or changes one thing.
@@ -35,8 +34,6 @@ func (w *work) make(ctx context.Context, a *resource.Action) error {
 		return w.m.setDir(name, want.Mode, uid, gid)
 	case resource.Copy:
 		return w.copy(want)
-	case resource.Clone:
-		return w.clone(ctx, want)
 	case resource.File:
 		return w.file(want)
 	}
@@ -63,17 +60,13 @@ func (w *work) ids(owner, group string) (uid, gid int, err error) {
 
 func (w *work) user(ctx context.Context, u resource.User) error {
 	_, exists := w.accounts.users[u.Name]
-	p := &prior{Absent: !exists}
-	if err := w.ledger.note(record{Kind: resource.KindUser, Name: u.Name, Prior: p}); err != nil {
+	err := w.ledger.note(record{Kind: resource.KindUser, Name: u.Name, Prior: &prior{Absent: !exists}})
+	if err != nil || exists {
 		return err
-	}
-	if exists {
-		return nil
 	}
 	if err := w.m.Users.Add(ctx, u); err != nil {
 		return err
 	}
-	var err error
 	w.accounts, err = w.m.accounts()
 	return err
 }
@@ -88,107 +81,15 @@ func (w *work) file(f resource.File) error {
 	if err := w.ledger.note(record{Kind: resource.KindFile, Name: f.Path, Wrote: n.Fingerprint()}); err != nil {
 		return err
 	}
-	return w.m.writeFile(w.m.path(f.Path), content, f.Mode, uid, gid)
+	return w.m.install(w.m.path(f.Path), bytes.NewReader(content), n.SHA256, f.Mode, uid, gid)
 }
 
 func (w *work) copy(c resource.Copy) error {
-	name := w.m.path(c.Path)
 	n := resource.Node{Type: "file", SHA256: c.SHA256}
 	if err := w.ledger.note(record{Kind: resource.KindCopy, Name: c.Path, Wrote: n.Fingerprint()}); err != nil {
 		return err
 	}
-	temp := temporary(name)
-	sum, err := w.m.copyTo(temp, c.From, func(f *os.File) error { return w.m.finish(f, c.Mode, 0, 0) })
-	if err != nil {
-		return err
-	}
-	if sum != c.SHA256 {
-		os.Remove(temp)
-		return fmt.Errorf("%s: got SHA-256 %s, want %s", c.From, sum, c.SHA256)
-	}
-	return w.m.rename(temp, name)
-}
-
-// clone clones beside the path, and gives it the name once the commit is right.
-func (w *work) clone(ctx context.Context, c resource.Clone) error {
-	name := w.m.path(c.Path)
-	temp := temporary(name)
-	n := resource.Node{Type: "dir", Commit: c.Commit}
-	if err := w.ledger.note(record{Kind: resource.KindClone, Name: c.Path, Wrote: n.Fingerprint()}); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(temp); err != nil {
-		return err
-	}
-	env, done, err := w.trust(c.From)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if out, err := w.m.Git(ctx, env, "-c", "advice.detachedHead=false", "clone", "--quiet", "--no-hardlinks", "--branch", c.Ref, "--", c.From, temp); err != nil {
-		return fmt.Errorf("git clone of %s at %s: %w: %s", text.Quote(c.From), c.Ref, err, text.Line(string(out), 300))
-	}
-	if err := w.m.step(c.Path + ", cloned beside"); err != nil {
-		return err
-	}
-	if got := detached(temp); got != c.Commit {
-		os.RemoveAll(temp)
-		return fmt.Errorf("%s: got commit %s at %s, want %s", text.Quote(c.From), text.Quote(got), c.Ref, c.Commit)
-	}
-	if err := w.m.settleTree(temp); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(name); err != nil { // one of another commit
-		return err
-	}
-	if err := w.m.step(c.Path + ", before it gets its name"); err != nil {
-		return err
-	}
-	return w.m.rename(temp, name)
-}
-
-// trust lets git read a directory of another user's, which it does not else.
-func (w *work) trust(from string) (env []string, done func(), err error) {
-	if info, err := os.Stat(from); strings.Contains(from, "://") || err != nil || !info.IsDir() {
-		return nil, func() {}, nil
-	}
-	f, err := os.CreateTemp("", "kbnode-git-")
-	if err != nil {
-		return nil, nil, err
-	}
-	done = func() { os.Remove(f.Name()) }
-	_, err = f.WriteString("[safe]\n\tdirectory = *\n")
-	if err := f.Close(); err != nil {
-		return nil, done, err
-	}
-	return []string{"GIT_CONFIG_GLOBAL=" + f.Name()}, done, err
-}
-
-// settleTree lets everybody read a directory, whatever the umask was, and waits
-// until the disk has all of it.
-func (m *Machine) settleTree(dir string) error {
-	return filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() && !e.IsDir() {
-			return err
-		}
-		info, err := e.Info()
-		if err != nil {
-			return err
-		}
-		mode := fs.FileMode(0o644)
-		if e.IsDir() || info.Mode()&0o100 != 0 {
-			mode = 0o755
-		}
-		if err := os.Chmod(name, mode); err != nil || m.NoSync {
-			return err
-		}
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		return f.Sync()
-	})
+	return w.m.installFrom(c.From, w.m.path(c.Path), c.SHA256, c.Mode, 0, 0)
 }
 
 // temporary is where the next content of a path is written, always the same, so
@@ -214,30 +115,33 @@ func permissions(mode fs.FileMode) fs.FileMode {
 	return mode & (fs.ModePerm | fs.ModeSticky | fs.ModeSetgid | fs.ModeSetuid)
 }
 
-// writeFile puts content at a path, whole or not at all, with its mode and owner
-// from the first moment on. renameio would do the same, with a temporary file of
-// another name each time.
-func (m *Machine) writeFile(name string, content []byte, mode fs.FileMode, uid, gid int) error {
+// install puts content at a path, whole or not at all, with its mode and owner from
+// the first moment on. Want is its hash. renameio would do the same, with a temporary file of another
+// name each time.
+func (m *Machine) install(name string, content io.Reader, want string, mode fs.FileMode, uid, gid int) error {
 	temp := temporary(name)
-	f, err := create(temp)
+	sum, err := m.write(temp, content, func(f *os.File) error { return m.finish(f, mode, uid, gid) })
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	half := len(content) / 2
-	if _, err := f.Write(content[:half]); err != nil {
-		return err
-	}
-	if err := m.step(name + ", in the middle of its content"); err != nil {
-		return err
-	}
-	if _, err := f.Write(content[half:]); err != nil {
-		return err
-	}
-	if err := m.finish(f, mode, uid, gid); err != nil {
-		return err
+	if sum != want {
+		os.Remove(temp)
+		return fmt.Errorf("got SHA-256 %s, want %s", sum, want)
 	}
 	return m.rename(temp, name)
+}
+
+// installFrom is install for the content of a file.
+func (m *Machine) installFrom(from, name, want string, mode fs.FileMode, uid, gid int) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if err := m.install(name, in, want, mode, uid, gid); err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	return nil
 }
 
 // create makes a file that is nobody else's, in place of one that was left.
@@ -268,33 +172,25 @@ func (m *Machine) rename(from, to string) error {
 	return m.syncDir(filepath.Dir(to))
 }
 
-// copyTo copies a file to a new one, and returns its hash. done sees the copy
-// before it is closed.
-func (m *Machine) copyTo(to, from string, done func(*os.File) error) (string, error) {
-	in, err := os.Open(from)
-	if err != nil {
-		return "", err
-	}
-	defer in.Close()
-	f, err := create(to)
+// write writes content to a new file, and returns its hash. done sees the file before
+// it is closed.
+func (m *Machine) write(name string, content io.Reader, done func(*os.File) error) (sum string, err error) {
+	f, err := create(name)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.CopyN(io.MultiWriter(f, sum), in, 1<<10); err != nil && err != io.EOF {
+	hash := sha256.New()
+	if _, err := io.CopyN(io.MultiWriter(f, hash), content, 1<<4); err != nil && err != io.EOF {
 		return "", err
 	}
-	if err := m.step(to + ", in the middle of a copy"); err != nil {
+	if err := m.step(name + ", in the middle of its content"); err != nil {
 		return "", err
 	}
-	if _, err := io.Copy(io.MultiWriter(f, sum), in); err != nil {
+	if _, err := io.Copy(io.MultiWriter(f, hash), content); err != nil {
 		return "", err
 	}
-	if err := done(f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), m.sync(f)
+	return hex.EncodeToString(hash.Sum(nil)), done(f)
 }
 
 // setDir makes a directory what is asked. It follows no link: what it lies in may
@@ -331,7 +227,7 @@ func (m *Machine) setLink(name, target string) error {
 	return m.rename(temp, name)
 }
 
-// remove takes away a file, a link or a clone, and what a crash left of its next
+// remove takes away a file or a link, and what a crash left of its next
 // content.
 func (m *Machine) remove(name string) error {
 	for _, gone := range []string{temporary(name), name} {

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/gpu-mode/kbgen/node"
@@ -66,9 +65,6 @@ func (m *Machine) observe(ctx context.Context, want *resource.Set, l *ledger) (r
 	}
 	for _, p := range want.Copies {
 		o.node(p.Path, resource.KindCopy, "root", "root")
-	}
-	for _, p := range want.Clones {
-		o.node(p.Path, resource.KindClone, "root", "root")
 	}
 	for _, f := range want.Files {
 		o.node(f.Path, resource.KindFile, f.Owner, f.Group)
@@ -127,8 +123,6 @@ func (o *observer) node(name, kind, owner, group string) {
 		n.SHA256 = resource.Hash(n.Content)
 	case n.Type == "file":
 		n.SHA256, o.err = HashFile(o.m.path(name))
-	case n.Type == "dir" && kind == resource.KindClone:
-		n.Commit = detached(o.m.path(name))
 	}
 	o.state.Nodes[name] = n
 }
@@ -156,24 +150,12 @@ func HashFile(name string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-var isCommit = regexp.MustCompile(`^[0-9a-f]{40}$`)
-
-// detached is the commit that a repository's HEAD names; empty where it names a
-// branch, or there is no repository.
-func detached(dir string) string {
-	head, err := os.ReadFile(filepath.Join(dir, ".git", "HEAD"))
-	if commit := strings.TrimSpace(string(head)); err == nil && isCommit.MatchString(commit) {
-		return commit
-	}
-	return ""
-}
-
 // Seeds are what Kernelbot's older scripts set up on a machine: agents on the
 // host, all with every GPU and a token that everybody may read.
 type Seeds struct {
-	Units   []string // agents
-	Configs []string // files that hold a token
-	Token   []byte   // the first of them; nil: none
+	Units  []string        // agents, which must not run
+	Tokens []resource.File // files that hold a token, as only root may read them
+	Token  []byte          // the first of them; nil: none
 }
 
 var (
@@ -235,19 +217,6 @@ func (s *Seeds) config(m *Machine, name string) error {
 		s.Token = token
 	}
 	rel, err := filepath.Rel(m.Root, name)
-	s.Configs = append(s.Configs, "/"+strings.TrimPrefix(rel, "/"))
+	s.Tokens = append(s.Tokens, resource.File{Path: "/" + rel, Mode: 0o600, Owner: "root", Group: "root", Content: content, Secret: true, Foreign: true})
 	return err
-}
-
-// Takes are what is taken over: the agents must not run, and nobody but root reads
-// their tokens.
-func (m *Machine) Takes(s *Seeds) (off []string, files []resource.File, err error) {
-	for _, name := range s.Configs {
-		content, err := os.ReadFile(m.path(name))
-		if err != nil {
-			return nil, nil, err
-		}
-		files = append(files, resource.File{Path: name, Mode: 0o600, Owner: "root", Group: "root", Content: content, Secret: true, Foreign: true})
-	}
-	return s.Units, files, nil
 }

@@ -272,7 +272,7 @@ func TestOneApplyAtATime(t *testing.T) {
 	}
 }
 
-// A program or a repository that is not the right one is not installed.
+// A program that is not the right one is not installed.
 func TestSources(t *testing.T) {
 	f := newFixture(t)
 	f.first.Copies[0].SHA256 = strings.Repeat("0", 64)
@@ -281,14 +281,6 @@ func TestSources(t *testing.T) {
 	}
 	if content, err := os.ReadFile(filepath.Join(f.machine.Root, "usr/bin/agent")); err != nil || string(content) != "an old one" {
 		t.Errorf("the program is %q, %v", content, err)
-	}
-	f = newFixture(t)
-	f.first.Clones[0].Commit = strings.Repeat("c", 40)
-	if _, err := f.apply(&f.first); err == nil || !strings.Contains(err.Error(), "got commit") {
-		t.Errorf("error %v", err)
-	}
-	if exists(filepath.Join(f.machine.Root, "var/lib/kbnode/plugins/docker")) {
-		t.Error("the repository is there")
 	}
 }
 
@@ -328,13 +320,11 @@ func TestAdopt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(&Seeds{Units: []string{oldAgent}, Configs: []string{"/" + cfg}, Token: []byte("bkct_old")}, seeds); diff != "" {
+	file := resource.File{Path: "/" + cfg, Mode: 0o600, Owner: "root", Group: "root", Content: []byte("name=\"gpu-0\"\ntoken=\"bkct_old\"\n"), Secret: true, Foreign: true}
+	if diff := cmp.Diff(&Seeds{Units: []string{oldAgent}, Tokens: []resource.File{file}, Token: []byte("bkct_old")}, seeds); diff != "" {
 		t.Fatalf("Seeds (-want +got):\n%s", diff)
 	}
-	var want resource.Set
-	if want.Off, want.Files, err = f.machine.Takes(seeds); err != nil {
-		t.Fatal(err)
-	}
+	want := resource.Set{Off: seeds.Units, Files: seeds.Tokens}
 	for i := range 2 {
 		did, err := Apply(t.Context(), f.machine, &want, Options{Adopt: true, Partial: true})
 		if err != nil || (len(did) > 0) != (i == 0) {
@@ -403,9 +393,9 @@ func testAnySets(t *testing.T, seeds uint64) {
 func (f *fixture) anySet(r *rand.Rand) resource.Set {
 	slots := []string{"gpu0", "gpu1", "gpu2", "cpu0"}
 	r.Shuffle(len(slots), func(i, j int) { slots[i], slots[j] = slots[j], slots[i] })
-	s := f.set(fmt.Sprintf("version: %d\n", r.IntN(3)), strings.Repeat(string(rune('a'+r.IntN(3))), 40), slots[:r.IntN(5)]...)
+	s := f.set(fmt.Sprintf("version: %d\n", r.IntN(3)), slots[:r.IntN(5)]...)
 	some := func(n int) int { return max(0, n-r.IntN(3)) }
-	s.Copies, s.Clones = s.Copies[:some(len(s.Copies))], s.Clones[:some(len(s.Clones))]
+	s.Copies = s.Copies[:some(len(s.Copies))]
 	units := s.Files[4:] // without them nothing starts
 	s.Files = slices.Concat(s.Files[:some(4)], units)
 	for i := range s.Files {

@@ -5,15 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -170,23 +171,32 @@ func faultsOf(out, dir string, names []string) []string {
 	return faults
 }
 
-// stage shows systemd unit files in a directory of their own.
-func (m *Machine) stage(ctx context.Context, files map[string][]byte) error {
+// verify shows systemd the unit files in a directory of their own, before any of them
+// is installed.
+func (m *Machine) verify(ctx context.Context, want *resource.Set, actions []resource.Action) error {
+	units := slices.DeleteFunc(slices.Clone(want.Files), func(f resource.File) bool {
+		return path.Dir(f.Path) != node.UnitDir && path.Dir(path.Dir(f.Path)) != node.UnitDir
+	})
+	if !slices.ContainsFunc(units, func(f resource.File) bool {
+		return slices.ContainsFunc(actions, func(a resource.Action) bool { return a.Name == f.Path })
+	}) {
+		return nil
+	}
 	dir, err := os.MkdirTemp("", "kbnode-units-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	names := slices.Sorted(maps.Keys(files))
-	for _, name := range names {
+	var names []string
+	for _, f := range units {
+		name := strings.TrimPrefix(f.Path, node.UnitDir+"/")
+		names = append(names, name)
 		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(file, files[name], 0o644); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, f.Bytes(), 0o644)); err != nil {
 			return err
 		}
 	}
+	slices.Sort(names)
 	instances, err := instantiate(dir, names)
 	if err != nil {
 		return err

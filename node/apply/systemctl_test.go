@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/resource"
 )
 
@@ -140,20 +141,30 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	m := &Machine{Root: "/", Systemd: &Systemctl{Root: "/"}}
-	if err := m.stage(t.Context(), units("")); err != nil {
+	verify := func(units map[string][]byte) error {
+		var want resource.Set
+		var actions []resource.Action
+		for name, content := range units {
+			path := node.UnitDir + "/" + name
+			want.Files = append(want.Files, resource.File{Path: path, Content: content})
+			actions = append(actions, resource.Action{Kind: resource.KindFile, Verb: resource.Make, Name: path})
+		}
+		return m.verify(t.Context(), &want, actions)
+	}
+	if err := verify(units("")); err != nil {
 		t.Errorf("right units: %v", err)
 	}
 	for extra, want := range map[string]string{
 		"MemoryMux=1G\n":        "kbnode-agent@.service:6: ",
 		"TimeoutStopSec=soon\n": "kbnode-agent@.service:6: ",
 	} {
-		if err := m.stage(t.Context(), units(extra)); err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "\n") != 1 {
+		if err := verify(units(extra)); err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "\n") != 1 {
 			t.Errorf("%q: %v, want one line with %s", extra, err, want)
 		}
 	}
 	wrong := units("")
 	wrong[dropIn] = []byte("[Service]\nNoNewPrivilges=yes\n")
-	if err := m.stage(t.Context(), wrong); err == nil || !strings.Contains(err.Error(), "host.conf:2: ") {
+	if err := verify(wrong); err == nil || !strings.Contains(err.Error(), "host.conf:2: ") {
 		t.Errorf("a drop-in with a misspelt key: %v", err)
 	}
 }

@@ -73,7 +73,7 @@ func (w *work) changedByHand() []resource.Conflict {
 // undo goes backwards: units stop, then everything is as it was, then what ran
 // before runs again. The program itself goes last.
 func (w *work) undo(ctx context.Context, purge bool) error {
-	if err := w.undoUnits(ctx, w.toStop()); err != nil {
+	if err := w.all(ctx, w.toStop()); err != nil {
 		return err
 	}
 	var self []*thing
@@ -97,7 +97,7 @@ func (w *work) undo(ctx context.Context, purge bool) error {
 	if err := w.tidyRun(); err != nil {
 		return err
 	}
-	if err := w.undoUnits(ctx, w.toStart()); err != nil {
+	if err := w.all(ctx, w.toStart()); err != nil {
 		return err
 	}
 	for _, t := range self {
@@ -202,34 +202,6 @@ func (w *work) tidyRun() error {
 	return err
 }
 
-// undoUnits starts and stops; those of one verb at once.
-func (w *work) undoUnits(ctx context.Context, back []resource.Action) error {
-	for len(back) > 0 {
-		n := slices.IndexFunc(back, func(a resource.Action) bool { return !together(&back[0], &a) })
-		if n < 0 {
-			n = len(back)
-		}
-		var names []string
-		for _, a := range back[:n] {
-			names = append(names, a.Name)
-			w.log("%s", a.Line())
-		}
-		if err := w.m.step("before undoing " + back[0].Name); err != nil {
-			return err
-		}
-		verb := back[0].Verb
-		do := func() error { return w.m.Systemd.Do(ctx, verb, names) }
-		if verb == resource.Stop {
-			do = func() error { return w.stop(ctx, names) }
-		}
-		if err := do(); err != nil {
-			return fmt.Errorf("%s %s: %w", verb, strings.Join(names, " "), err)
-		}
-		back = back[n:]
-	}
-	return nil
-}
-
 // giveBack makes one thing what it was before. With purge, a directory goes with
 // what others wrote there.
 func (w *work) giveBack(ctx context.Context, t *thing, purge bool) error {
@@ -240,8 +212,10 @@ func (w *work) giveBack(ctx context.Context, t *thing, purge bool) error {
 	}
 	w.log("%s %s %s", verb, t.Kind, t.Name)
 	switch {
+	case t.Kind == resource.KindUser && t.Prior.Absent:
+		return w.m.Users.Remove(ctx, t.Name)
 	case t.Kind == resource.KindUser:
-		return w.giveBackUser(ctx, t)
+		return nil
 	case t.Kind == resource.KindDir && t.Prior.Absent:
 		return w.giveBackDir(t, purge)
 	case t.Kind == resource.KindDir:
@@ -251,24 +225,8 @@ func (w *work) giveBack(ctx context.Context, t *thing, purge bool) error {
 	case t.Prior.Type == "link":
 		return w.m.setLink(name, t.Prior.Target)
 	}
-	content, err := os.ReadFile(w.m.path(priorDir + "/" + t.Prior.SHA256))
-	if err != nil {
-		return err
-	}
-	return w.m.writeFile(name, content, t.Prior.Mode, t.Prior.UID, t.Prior.GID)
-}
-
-func (w *work) giveBackUser(ctx context.Context, t *thing) error {
-	a, err := w.m.accounts()
-	if err != nil {
-		return err
-	}
-	_, user := a.users[t.Name]
-	_, group := a.groups[t.Name]
-	if !t.Prior.Absent || !user && !group {
-		return nil
-	}
-	return w.m.Users.Remove(ctx, t.Name)
+	before := w.m.path(priorDir + "/" + t.Prior.SHA256)
+	return w.m.installFrom(before, name, t.Prior.SHA256, t.Prior.Mode, t.Prior.UID, t.Prior.GID)
 }
 
 // giveBackDir removes a directory. One that somebody wrote to stays, and is

@@ -16,6 +16,7 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -23,6 +24,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/gpu-mode/kbgen/node/broker/client"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -34,7 +36,14 @@ import (
 // Limits of what strangers on the node may cost.
 const (
 	maxConnections = 32
-	talkLimit      = 30 * time.Second // of one connection, from its first byte to its last
+	maxPerUser     = 4
+	silenceLimit   = 2 * time.Second  // until the first byte of a connection
+	talkLimit      = 30 * time.Second // from then to its last
+
+	// Each user and each job may ask so often a second, and so often at once. Who asks
+	// more often waits.
+	askRate  = 5
+	askBurst = 50
 )
 
 // A Broker answers on a socket. All fields but Signers and Old are required.
@@ -42,9 +51,53 @@ type Broker struct {
 	Keys    []*secrets.PrivateKey
 	policy  policy
 	Signers []ed25519.PublicKey // nil: envelopes need no signature
-	Old     []string            // UUIDs of the pipelines for which it opens the old formats
+	Old     *secrets.Binding    // which jobs it opens the old formats for; nil: for none
 	Now     func() time.Time
 	Log     *slog.Logger
+
+	mu          sync.Mutex
+	connections map[uint32]int           // by user
+	rates       map[string]*rate.Limiter // by user and by job
+}
+
+// enter counts a connection of a user, unless there are enough.
+func (b *Broker) enter(user uint32) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.connections == nil {
+		b.connections = map[uint32]int{}
+	}
+	if b.connections[user] >= maxPerUser {
+		return false
+	}
+	b.connections[user]++
+	return true
+}
+
+func (b *Broker) leave(user uint32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.connections[user]--; b.connections[user] == 0 {
+		delete(b.connections, user)
+	}
+}
+
+// maxRates bounds how many users and jobs are remembered.
+const maxRates = 4096
+
+// wait waits for the turn of a user or a job.
+func (b *Broker) wait(ctx context.Context, who string) error {
+	b.mu.Lock()
+	if b.rates == nil || len(b.rates) >= maxRates {
+		b.rates = map[string]*rate.Limiter{}
+	}
+	l := b.rates[who]
+	if l == nil {
+		l = rate.NewLimiter(askRate, askBurst)
+		b.rates[who] = l
+	}
+	b.mu.Unlock()
+	return l.Wait(ctx)
 }
 
 // Serve answers until ctx ends; then it finishes what it has begun. It closes
@@ -81,19 +134,36 @@ func (b *Broker) Serve(ctx context.Context, l net.Listener) error {
 			conn.Close()
 			continue
 		}
+		who := peer(conn)
+		if !b.enter(who.Uid) {
+			b.Log.Warn("too many connections of one user", "uid", who.Uid, "most", maxPerUser)
+			conn.Close()
+			<-free
+			continue
+		}
 		talks.Go(func() {
-			defer func() { <-free }()
+			defer func() { b.leave(who.Uid); <-free }()
 			defer conn.Close()
-			b.talk(ctx, conn)
+			b.talk(ctx, conn, who)
 		})
 	}
 }
 
 // talk answers one request.
-func (b *Broker) talk(ctx context.Context, conn net.Conn) {
+func (b *Broker) talk(ctx context.Context, conn net.Conn, caller unix.Ucred) {
+	who := []any{"uid", caller.Uid, "pid", caller.Pid}
+	in := bufio.NewReader(io.LimitReader(conn, client.MaxRequest))
+	conn.SetDeadline(time.Now().Add(silenceLimit))
+	if _, err := in.Peek(1); err != nil {
+		return // it said nothing
+	}
 	conn.SetDeadline(time.Now().Add(talkLimit))
-	who := peer(conn)
-	line, err := bufio.NewReader(io.LimitReader(conn, client.MaxRequest)).ReadBytes('\n')
+	ctx, stop := context.WithTimeout(ctx, talkLimit)
+	defer stop()
+	if b.wait(ctx, fmt.Sprintf("uid %d", caller.Uid)) != nil {
+		return // the broker ends
+	}
+	line, err := in.ReadBytes('\n')
 	var r client.Request
 	if err == nil {
 		err = json.Unmarshal(line, &r)
@@ -128,6 +198,9 @@ func (b *Broker) open(ctx context.Context, r client.Request) ([]byte, asker, err
 	if err != nil {
 		return nil, asker{}, err
 	}
+	if job.ID != "" && b.wait(ctx, "job "+job.ID) != nil {
+		return nil, job, &refused.Refusal{Reason: refused.Busy, Detail: "this job asks too often"}
+	}
 	if r.Old {
 		value, err := b.openOld(r, job)
 		return value, job, err
@@ -153,7 +226,13 @@ func (b *Broker) open(ctx context.Context, r client.Request) ([]byte, asker, err
 
 // openOld opens a text in an old format.
 func (b *Broker) openOld(r client.Request, job asker) ([]byte, error) {
-	if err := b.policy.AllowOld(b.Old, job); err != nil {
+	if b.Old == nil {
+		return nil, &refused.Refusal{Reason: refused.WrongPipeline, Detail: "this node opens no old formats"}
+	}
+	// Texts in the old formats are bound to nothing, so that the config says who may have them.
+	bound := *b.Old
+	bound.Organization = job.Organization
+	if err := bound.Admit(r.Name, job.Claims); err != nil {
 		return nil, err
 	}
 	if err := secrets.CheckName(r.Name); err != nil {
@@ -182,21 +261,21 @@ func answer(conn net.Conn, r client.Response) {
 	}
 }
 
-// peer says which process asks, for the log alone: processes end, and their
-// numbers come again.
-func peer(conn net.Conn) []any {
+// peer says which process asks. Processes end and their numbers come again, so that
+// the pid is for the log alone. Nothing is known of a caller of another system.
+func peer(conn net.Conn) (who unix.Ucred) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
-		return nil
+		return who
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return nil
+		return who
 	}
-	var who *unix.Ucred
-	raw.Control(func(fd uintptr) { who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err != nil || who == nil {
-		return nil
-	}
-	return []any{"uid", who.Uid, "pid", who.Pid}
+	raw.Control(func(fd uintptr) {
+		if got, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			who = *got
+		}
+	})
+	return who
 }

@@ -113,20 +113,23 @@ func TestGive(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	socket, envelope, _ := serve(t)
 	var held []net.Conn
-	for range maxConnections - 1 { // one is left
+	connect := func() net.Conn {
+		t.Helper()
 		conn, err := net.Dial("unix", socket)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
-		held = append(held, conn)
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	for range maxPerUser - 2 { // one for the next, and one that ends meanwhile
+		held = append(held, connect())
 	}
 	if got, err := client.Get(t.Context(), socket, client.Request{Name: "NPM_TOKEN", Envelope: envelope}); err != nil || string(got) != canary {
 		t.Errorf("beside %d that say nothing: %v", len(held), err)
 	}
 	for _, nonsense := range []string{"\n", "{}\n", "null\n", "[1\n", `{"version":2}` + "\n", strings.Repeat("x", client.MaxRequest+10), "\x00\xff\n", `{"version":1,"envelope":` + strings.Repeat("[", 10000) + "\n"} {
-		conn := held[len(held)-1]
-		held = held[:len(held)-1]
+		conn := connect()
 		go io.WriteString(conn, nonsense)
 		answer, _ := io.ReadAll(conn)
 		if !bytes.Contains(answer, []byte(`"refused":"malformed"`)) || bytes.Contains(answer, []byte(canary)) {
@@ -139,12 +142,45 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
+// Connections that say nothing do not stop the broker, however many one user makes.
+func TestSilentConnections(t *testing.T) {
+	socket, envelope, _ := serve(t)
+	for range 2 * maxConnections {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	if got, err := client.Get(t.Context(), socket, client.Request{Name: "NPM_TOKEN", Envelope: envelope}); err != nil || string(got) != canary {
+		t.Errorf("beside silent connections: %v", err)
+	}
+}
+
+// Who asks more often than the broker answers waits: nobody asks a hundred thousand
+// questions in a few minutes.
+func TestQuestionsAreCounted(t *testing.T) {
+	b := &Broker{}
+	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	n := 0
+	for b.wait(ctx, "uid 1") == nil {
+		n++
+	}
+	if n < askBurst || n > askBurst+2 {
+		t.Errorf("%d questions at once, want %d", n, askBurst)
+	}
+	if err := b.wait(t.Context(), "uid 2"); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+}
+
 // Beyond its connections the broker hangs up at once; who asks waits until
 // somebody has gone, or its own time is over.
 func TestTooManyStrangers(t *testing.T) {
 	socket, envelope, log := serve(t)
-	conns := make([]net.Conn, 0, maxConnections)
-	for len(conns) < maxConnections {
+	conns := make([]net.Conn, 0, maxPerUser)
+	for len(conns) < maxPerUser {
 		conn, err := net.Dial("unix", socket)
 		if err != nil {
 			t.Fatal(err)
@@ -198,9 +234,6 @@ func TestHostPolicy(t *testing.T) {
 		}
 		if (err == nil) != tt.ok {
 			t.Errorf("%s: %v", tt.what, err)
-		}
-		if err := tt.host.AllowOld([]string{pipeline}, j); (err == nil) != (len(tt.host.Pipelines) < 2) {
-			t.Errorf("%s, old formats: %v", tt.what, err)
 		}
 	}
 }

@@ -42,8 +42,11 @@ type config struct {
 		Pipelines    []string `yaml:"pipelines"`
 	} `yaml:"host"`
 	Signers []string `yaml:"signers"`
-	Old     struct {
+	Old     *struct {
 		Pipelines []string `yaml:"pipelines"`
+		Refs      []string `yaml:"refs"`
+		Steps     []string `yaml:"steps"`
+		Sources   []string `yaml:"sources"`
 	} `yaml:"old"`
 }
 
@@ -73,13 +76,21 @@ func Configure(file, credentials string, open bool) (*Broker, string, error) {
 	if open && config.Host != nil {
 		return nil, "", errors.New("host: got a socket that any user of the machine may ask at: want oidc, by which a job proves who it is, or --group")
 	}
-	for _, id := range config.Old.Pipelines {
-		if !secrets.IsUUID(id) {
-			return nil, "", fmt.Errorf("old: pipelines: got %s, want UUIDs in small letters", text.Quote(id))
+	if o := config.Old; o != nil {
+		switch {
+		case config.OIDC == nil:
+			return nil, "", errors.New("old: want oidc beside it: nothing else proves which step asks")
+		case len(o.Pipelines) == 0 || len(o.Refs) == 0 || len(o.Steps) == 0:
+			return nil, "", errors.New("old: want pipelines, refs and steps: texts in the old formats are bound to nothing by themselves")
 		}
-		fmt.Fprintf(&about, "old formats: for pipeline %s\n", id)
+		for _, id := range o.Pipelines {
+			if !secrets.IsUUID(id) {
+				return nil, "", fmt.Errorf("old: pipelines: got %s, want UUIDs in small letters", text.Quote(id))
+			}
+		}
+		fmt.Fprintf(&about, "old formats: for pipelines %s, refs %s, steps %s\n", strings.Join(o.Pipelines, ", "), strings.Join(o.Refs, ", "), strings.Join(o.Steps, ", "))
+		b.Old = &secrets.Binding{Pipelines: o.Pipelines, Refs: o.Refs, Steps: o.Steps, Sources: o.Sources}
 	}
-	b.Old = config.Old.Pipelines
 	if len(config.Keys) == 0 {
 		return nil, "", errors.New("keys: got none, want at least one file")
 	}
@@ -90,7 +101,11 @@ func Configure(file, credentials string, open bool) (*Broker, string, error) {
 			return nil, "", fmt.Errorf("keys: %s: %w", path, err)
 		}
 		for _, k := range keys {
-			fmt.Fprintf(&about, "key: %s, %s: %s\n", path, k.Kind, text.Shorten(k.Public.Text, 40))
+			serves := "old formats only"
+			if k.Public != nil {
+				serves = text.Shorten(k.Public.Text, 40)
+			}
+			fmt.Fprintf(&about, "key: %s, %s: %s\n", path, k.Kind, serves)
 		}
 		b.Keys = append(b.Keys, keys...)
 	}
@@ -154,8 +169,8 @@ func place(name, credentials, beside string) string {
 	return filepath.Join(beside, name)
 }
 
-// readKeys reads private keys that nobody else can read: a job's user that could
-// would need no
+// readKeys reads private keys that nobody else can read: a job's user that could read
+// them would need no broker.
 func readKeys(path string) ([]*secrets.PrivateKey, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -25,9 +25,6 @@ type policy interface {
 	Identify(ctx context.Context, token string) (asker, error)
 	// Allow reports whether a job may have a secret under a name, now.
 	Allow(s *secrets.Secret, name string, now time.Time, j asker) error
-	// AllowOld reports whether a job may have values in the old formats, which
-	// are bound to nothing: whether pipelines names the job's own.
-	AllowOld(pipelines []string, j asker) error
 }
 
 // oidcPolicy believes tokens that an issuer has signed for an audience.
@@ -102,16 +99,6 @@ func (p *oidcPolicy) Allow(s *secrets.Secret, name string, now time.Time, j aske
 	return s.Allow(name, now, j.Claims)
 }
 
-// AllowOld looks for the job's pipeline.
-func (p *oidcPolicy) AllowOld(pipelines []string, j asker) error {
-	if !slices.Contains(pipelines, j.Pipeline) {
-		return noOldFormats
-	}
-	return nil
-}
-
-var noOldFormats = &refused.Refusal{Reason: refused.WrongPipeline, Detail: "this node opens old formats for other pipelines only"}
-
 // hostPolicy is the policy of a node without tokens: its agent takes jobs of these
 // pipelines only (the hook pre-bootstrap refuses others), and whoever asks is
 // one of them. Which one is not known. So a secret is handed out only if every
@@ -142,16 +129,6 @@ func (p *hostPolicy) Allow(s *secrets.Secret, name string, now time.Time, j aske
 	}
 	if len(p.Pipelines) == 0 {
 		return &refused.Refusal{Name: name, Reason: refused.Unproved, Detail: "the node names no pipelines"}
-	}
-	return nil
-}
-
-// AllowOld reports whether all that may run here may have them.
-func (p *hostPolicy) AllowOld(pipelines []string, _ asker) error {
-	for _, id := range p.Pipelines {
-		if !slices.Contains(pipelines, id) {
-			return noOldFormats
-		}
 	}
 	return nil
 }

@@ -104,9 +104,6 @@ func (r *run) engineCDI() {
 }
 
 func (r *run) toolkit() {
-	if !r.c.UsesDocker() {
-		return
-	}
 	if runtime := r.dockerInfo().DefaultRuntime; strings.Contains(runtime, "nvidia") {
 		r.fail("nvidia-ctk runtime configure --runtime=docker --set-as-default=false; systemctl restart docker",
 			"the engine's default runtime is %s: an image's NVIDIA_VISIBLE_DEVICES then picks GPUs, and collides with CDI", runtime)

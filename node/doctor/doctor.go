@@ -19,7 +19,6 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/docker"
-	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -60,30 +59,22 @@ type Machine struct {
 	Inside func(slot *node.Slot) bool // this process is in the slot's slice
 	// Owner returns the numbers of a file's owner and group.
 	Owner func(info fs.FileInfo) (uid, gid int)
-	Owned func(path string, body []byte) (ours, unchanged bool) // by the mark of its first line
-}
-
-// Options say what to check.
-type Options struct {
-	Slot      string // one slot and what it depends on; empty: all
-	Preflight bool   // what must hold before an agent starts, in under two seconds
 }
 
 // Run makes all checks and returns their results in a fixed order: the machine's,
-// then each slot's. A config that is missing or wrong is the caller's to report.
-func Run(ctx context.Context, m Machine, c *node.Config, o Options) []Result {
+// then those of each of the slots. With preflight it checks what must hold before an
+// agent starts, in under two seconds. A config that is missing or wrong is the
+// caller's to report.
+func Run(ctx context.Context, m Machine, c *node.Config, slots []*node.Slot, preflight bool) []Result {
 	r := &run{ctx: ctx, m: m, c: c}
 	for _, check := range machineChecks {
-		if check.preflight || !o.Preflight {
+		if check.preflight || !preflight {
 			r.check(check.code, check.shown, nil, func() { check.run(r) })
 		}
 	}
-	for _, slot := range c.Slots {
-		if o.Slot != "" && slot.Name != o.Slot {
-			continue
-		}
+	for _, slot := range slots {
 		for _, check := range slotChecks {
-			if check.preflight || !o.Preflight {
+			if check.preflight || !preflight {
 				r.check(check.code, check.shown, slot, func() { check.run(r, slot) })
 			}
 		}
@@ -161,13 +152,15 @@ func (r *run) program(name string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// unit returns properties of a unit as systemd has them.
-func (r *run) unit(name string, properties ...string) (map[string]string, error) {
+// unit returns properties of a unit as systemd has them. If systemd does not answer,
+// the check is reported as skipped and there are none.
+func (r *run) unit(name string, properties ...string) map[string]string {
 	out, err := r.program("systemctl", "show", "--no-pager", "--property="+strings.Join(properties, ","), name)
 	if err != nil {
-		return nil, err
+		r.skip("systemctl: %v", err)
+		return nil
 	}
-	return system.Properties(out), nil
+	return system.Properties(out)
 }
 
 // Drift lists the files that were changed since kbnode wrote them, one result each.
@@ -222,7 +215,7 @@ func Host() Machine {
 			return docker.New(socket).Do(ctx, http.MethodGet, path, query, nil, into)
 		},
 		Look: system.Look, User: system.LookupUser, Get: get, Owner: system.Owner, Device: devices(),
-		Root0: os.Geteuid() == 0, Inside: inside, Owned: func(_ string, body []byte) (ours, unchanged bool) { return resource.Marked(body), resource.Owned(body) },
+		Root0: os.Geteuid() == 0, Inside: inside,
 	}
 }
 
@@ -245,7 +238,7 @@ func get(ctx context.Context, url string) (status int, body []byte, err error) {
 
 // devices is how drivers are asked here.
 func devices() device.Machine {
-	m := device.Machine{Root: "/", Environ: system.Environ(), Limit: 30 * time.Second}
+	m := device.Machine{Root: "/", Environ: system.Environ(), Limit: 30 * time.Second, Settle: 2 * time.Second}
 	if path, ok := system.Look("kbrun-nvml"); ok {
 		m.Probe = []string{path, "device-probe"}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/runner/device"
-	"github.com/gpu-mode/kbgen/schema"
 )
 
 // A world is a machine below a directory, with programs that answer from tables.
@@ -31,7 +30,6 @@ type world struct {
 	pages    map[string]string // by URL; none: no connection
 	groups   []string          // of the slots' users
 	noUser   bool
-	changed  bool // files that kbnode wrote were changed
 	inside   bool
 }
 
@@ -49,14 +47,13 @@ func healthy(t *testing.T) *world {
 	}
 	w := &world{t: t, root: t.TempDir(), config: &node.Config{
 		Version: 1, Node: "n", Vendor: "v", Program: "/usr/bin/kbnode", Agent: node.Agent{Path: "/usr/bin/buildkite-agent", Version: "3.138.0"},
-		Docker: node.Docker{Socket: "/run/docker.sock", CLI: "/usr/bin/docker"}, PluginCommit: schema.PluginCommit, Slots: []*node.Slot{&slot},
+		Docker: node.Docker{Socket: "/run/docker.sock", CLI: "/usr/bin/docker"}, Slots: []*node.Slot{&slot},
 	}}
 	for name, body := range map[string]string{
 		"/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n", "/proc/meminfo": "MemTotal: 16000000 kB\nSwapTotal: 0 kB\n",
 		node.TokenPath: "not a token\n", node.ConfigPath: "# kbnode\n", "/usr/bin/buildkite-agent": "", "/run/docker.sock": "", "/dev/nvidia7": "", "/dev/nvidiactl": "",
-		node.HooksDir + "/pre-bootstrap": "#!/bin/sh\n", node.HooksDir + "/environment": "#!/bin/sh\n", node.HooksDir + "/pre-artifact": "#!/bin/sh\n",
-		node.PluginDir + "/hooks/command": "#!/bin/bash\n", node.PluginDir + "/.git/HEAD": schema.PluginCommit + "\n",
-		"/proc/driver/nvidia/version": "NVRM version\n", "/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\ndevices: [{name: " + uuid + "}]\n",
+		node.HooksDir + "/pre-bootstrap": "#!/bin/sh\n",
+		"/proc/driver/nvidia/version":    "NVRM version\n", "/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\ndevices: [{name: " + uuid + "}]\n",
 		slot.ProxySocket():                          "",
 		slot.CgroupDir() + "/memory.max":            fmt.Sprintln(slot.SliceBytes),
 		slot.CgroupDir() + "/pids.max":              "1100\n",
@@ -65,7 +62,7 @@ func healthy(t *testing.T) *world {
 	} {
 		w.write(name, body)
 	}
-	for _, name := range []string{"/usr/bin/buildkite-agent", node.HooksDir + "/pre-bootstrap", node.HooksDir + "/environment", node.HooksDir + "/pre-artifact"} {
+	for _, name := range []string{"/usr/bin/buildkite-agent", node.HooksDir + "/pre-bootstrap"} {
 		w.chmod(name, 0o755)
 	}
 	for _, name := range []string{node.TokenPath, slot.ProxySocket()} {
@@ -148,7 +145,11 @@ func (w *world) ask(_ context.Context, _, path string, _ url.Values, into any) e
 	return json.Unmarshal([]byte(answer), into)
 }
 
-func (w *world) examine(o Options) []Result {
+func (w *world) examine(preflight bool, names ...string) []Result {
+	slots, err := w.config.Pick(names)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	uid, gid := os.Getuid(), os.Getgid()
 	return Run(context.Background(), Machine{
 		Root: w.root, Run: w.program, Engine: w.ask, Look: func(name string) (string, bool) { return "/usr/bin/" + name, true },
@@ -167,9 +168,6 @@ func (w *world) examine(o Options) []Result {
 		},
 		Device: device.Machine{Root: w.root, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: time.Minute, SMI: w.path("/nvidia-smi"), Settle: time.Millisecond},
 		Root0:  true, Inside: func(*node.Slot) bool { return w.inside },
-		Owned: func(name string, body []byte) (bool, bool) {
-			return strings.HasPrefix(string(body), "# kbnode"), !w.changed
-		},
 		Owner: func(info os.FileInfo) (int, int) {
 			u, g := system.Owner(info)
 			if u == uid && info.Mode().Perm()&0o077 != 0 { // what is not a slot's is root's here
@@ -180,7 +178,7 @@ func (w *world) examine(o Options) []Result {
 			}
 			return u, g
 		},
-	}, w.config, o)
+	}, w.config, slots, preflight)
 }
 
 // smi is a stand-in for NVIDIA's tool as a program, for health asks it itself.
@@ -212,7 +210,7 @@ func bad(results []Result) (codes []string) {
 func TestHealthyMachineHasNothingWrong(t *testing.T) {
 	w := healthy(t)
 	w.smi(answering)
-	results := w.examine(Options{})
+	results := w.examine(false)
 	for _, r := range results {
 		if r.State != OK && r.Code != "slice-devices" {
 			t.Errorf("%+v, want it to be in order", r)
@@ -238,24 +236,22 @@ func TestFaultsAreFound(t *testing.T) {
 		"everybody reads the token": {func(w *world) { w.chmod(node.TokenPath, 0o644) }, "token"},
 		"hook is gone":              {func(w *world) { w.remove(node.HooksDir + "/pre-bootstrap") }, "hooks"},
 		"hook without #!": {func(w *world) {
-			w.write(node.HooksDir+"/environment", "exit 0\n")
-			w.chmod(node.HooksDir+"/environment", 0o755)
+			w.write(node.HooksDir+"/pre-bootstrap", "exit 0\n")
+			w.chmod(node.HooksDir+"/pre-bootstrap", 0o755)
 		}, "hooks"},
 		"hook from Windows": {func(w *world) {
-			w.write(node.HooksDir+"/environment", "#!/bin/sh\r\n")
-			w.chmod(node.HooksDir+"/environment", 0o755)
+			w.write(node.HooksDir+"/pre-bootstrap", "#!/bin/sh\r\n")
+			w.chmod(node.HooksDir+"/pre-bootstrap", 0o755)
 		}, "hooks"},
-		"hook cannot be run":            {func(w *world) { w.chmod(node.HooksDir+"/environment", 0o644) }, "hooks"},
-		"everybody writes hooks":        {func(w *world) { w.chmod(node.HooksDir+"/environment", 0o777) }, "hooks"},
+		"hook cannot be run":            {func(w *world) { w.chmod(node.HooksDir+"/pre-bootstrap", 0o644) }, "hooks"},
+		"everybody writes hooks":        {func(w *world) { w.chmod(node.HooksDir+"/pre-bootstrap", 0o777) }, "hooks"},
 		"no agent":                      {func(w *world) { w.remove("/usr/bin/buildkite-agent") }, "agent-program"},
-		"no plugin":                     {func(w *world) { w.remove(node.PluginDir + "/hooks") }, "plugin"},
-		"another plugin":                {func(w *world) { w.write(node.PluginDir+"/.git/HEAD", strings.Repeat("0", 40)+"\n") }, "plugin"},
 		"cgroup v1":                     {func(w *world) { w.remove("/sys/fs/cgroup/cgroup.controllers") }, "cgroup"},
 		"no memory controller":          {func(w *world) { w.write("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu pids\n") }, "cgroup"},
 		"old systemd":                   {func(w *world) { w.programs["systemctl --version"] = "systemd 247 (247.3)\n" }, "systemd"},
 		"too little memory":             {func(w *world) { w.write("/proc/meminfo", "MemTotal: 1000000 kB\n") }, "memory"},
 		"swap":                          {func(w *world) { w.write("/proc/meminfo", "MemTotal: 16000000 kB\nSwapTotal: 1000 kB\n") }, "swap"},
-		"file changed by hand":          {func(w *world) { w.changed = true }, "files"},
+		"file changed by hand":          {func(w *world) { w.write(node.UnitDir+"/kbnode-gpu0.slice", "# kbnode sha256:0\n[Slice]\n") }, "files"},
 		"engine without systemd driver": {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], `"systemd"`, `"cgroupfs"`, 1) }, "docker-cgroup"},
 		"engine without CDI":            {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], `["/etc/cdi"]`, `[]`, 1) }, "docker-cdi"},
 		"socket for everybody":          {func(w *world) { w.chmod("/run/docker.sock", 0o666) }, "docker-socket"},
@@ -305,7 +301,7 @@ func TestFaultsAreFound(t *testing.T) {
 			w := healthy(t)
 			w.smi(answering)
 			fault.inject(w)
-			results := w.examine(Options{})
+			results := w.examine(false)
 			codes := bad(results)
 			if len(codes) == 0 {
 				t.Fatal("nothing was found")
@@ -332,7 +328,7 @@ func TestPausedSlotHasNoAgent(t *testing.T) {
 	w.programs["systemctl show --no-pager --property=LoadState,ActiveState,SubState"] = "LoadState=loaded\nActiveState=inactive\nNRestarts=0\n"
 	delete(w.pages, "http://127.0.0.1:39300/status.json")
 	got := map[string]Result{}
-	for _, r := range w.examine(Options{}) {
+	for _, r := range w.examine(false) {
 		got[r.Code] = r
 	}
 	if r := got["agent-unit"]; r.State != OK || r.Text != "no agent runs: the slot is paused" {
@@ -371,7 +367,7 @@ func TestPreflightIsAboutItsSlot(t *testing.T) {
 	w.addNeighbour()
 	delete(w.pages, "https://agent.buildkite.com/v3/")
 	w.remove((&node.Slot{Name: "gpu1"}).TempDir())
-	results := w.examine(Options{Slot: "gpu0", Preflight: true})
+	results := w.examine(true, "gpu0")
 	if got := bad(results); len(got) != 0 {
 		t.Errorf("found %q, want nothing: another slot's faults keep nobody from starting", got)
 	}

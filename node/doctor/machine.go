@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"bufio"
 	"cmp"
 	"io/fs"
 	"os"
@@ -14,7 +13,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/facts"
-	"github.com/gpu-mode/kbgen/schema"
+	"github.com/gpu-mode/kbgen/node/resource"
 )
 
 // Least is what the machine needs, here and for each job.
@@ -38,7 +37,6 @@ var machineChecks = []check[func(*run)]{
 	{"token", true, (*run).token, "the token is root's alone"},
 	{"hooks", true, (*run).hooks, "the hooks are root's, and can be run"},
 	{"agent-program", true, (*run).agentProgram, "the agent is there"},
-	{"plugin", true, (*run).plugin, "the docker plugin is there, pinned, and root's"},
 	{"docker", true, (*run).engine, "the engine answers"},
 	{"docker-socket", false, (*run).engineSocket, "nobody but root has the engine's socket"},
 	{"docker-cgroup", false, (*run).engineCgroup, "the engine puts containers where slices are"},
@@ -151,8 +149,8 @@ func (r *run) files() {
 			if err != nil {
 				return nil
 			}
-			name := "/" + strings.TrimPrefix(strings.TrimPrefix(path, r.m.Root), "/")
-			if marked, unchanged := r.m.Owned(name, body); marked && !unchanged {
+			if resource.Marked(body) && !resource.Owned(body) {
+				name := "/" + strings.TrimPrefix(strings.TrimPrefix(path, r.m.Root), "/")
 				r.fail("kbnode apply FILE --force", "%s was changed since kbnode wrote it", name)
 			}
 			return nil
@@ -176,28 +174,25 @@ func (r *run) token() {
 
 func (r *run) hooks() {
 	r.rootsAlone(node.HooksDir)
-	for _, hook := range []string{"pre-bootstrap", "environment", "pre-artifact"} {
-		name := node.HooksDir + "/" + hook
-		r.rootsAlone(name)
-		info := r.stat(name)
-		if info == nil {
-			continue
-		}
-		if info.Mode().Perm()&0o111 == 0 {
-			r.fail("kbnode apply FILE", "%s cannot be run: mode %04o", name, info.Mode().Perm())
-		}
-		f, err := os.Open(r.path(name))
-		if err != nil {
-			continue
-		}
-		first, _ := bufio.NewReader(f).ReadString('\n')
-		f.Close()
-		switch {
-		case strings.Contains(first, "\r"):
-			r.fail("kbnode apply FILE --force", "%s has lines that end as on Windows", name)
-		case !strings.HasPrefix(first, "#!"):
-			r.fail("kbnode apply FILE --force", "%s has no #! line: the agent would run it by another shell, or refuse the job", name)
-		}
+	name := node.HooksDir + "/pre-bootstrap"
+	r.rootsAlone(name)
+	info := r.stat(name)
+	if info == nil {
+		return
+	}
+	if info.Mode().Perm()&0o111 == 0 {
+		r.fail("kbnode apply FILE", "%s cannot be run: mode %04o", name, info.Mode().Perm())
+	}
+	raw, err := os.ReadFile(r.path(name))
+	if err != nil {
+		return
+	}
+	first, _, _ := strings.Cut(string(raw), "\n")
+	switch {
+	case strings.Contains(first, "\r"):
+		r.fail("kbnode apply FILE --force", "%s has lines that end as on Windows", name)
+	case !strings.HasPrefix(first, "#!"):
+		r.fail("kbnode apply FILE --force", "%s has no #! line: the agent would run it by another shell, or refuse the job", name)
 	}
 }
 
@@ -205,26 +200,6 @@ func (r *run) agentProgram() {
 	info, err := os.Stat(r.path(r.c.Agent.Path))
 	if err != nil || info.Mode()&0o111 == 0 {
 		r.fail("kbnode apply FILE --agent PROGRAM --agent-sha256 HEX", "no buildkite-agent at %s", r.c.Agent.Path)
-	}
-}
-
-func (r *run) plugin() {
-	if !r.c.UsesDocker() {
-		return
-	}
-	dir := node.PluginDir
-	if r.stat(dir+"/hooks/command") == nil {
-		r.fail("kbnode apply FILE", "no docker plugin at %s", dir)
-		return
-	}
-	r.rootsAlone(dir)
-	r.rootsAlone(dir + "/hooks/command")
-	head := r.read(dir + "/.git/HEAD")
-	if ref, ok := strings.CutPrefix(head, "ref: "); ok {
-		head = r.read(dir + "/.git/" + ref)
-	}
-	if head != r.c.PluginCommit {
-		r.fail("kbnode apply FILE --force", "%s is at commit %.12s, want %.12s, %s", dir, head, r.c.PluginCommit, schema.PluginVersion)
 	}
 }
 
@@ -269,10 +244,9 @@ func (r *run) foreignAgents() {
 }
 
 func (r *run) target() {
-	u, err := r.unit("kbnode-agents.target", "LoadState", "UnitFileState", "ActiveState")
+	u := r.unit("kbnode-agents.target", "LoadState", "UnitFileState", "ActiveState")
 	switch {
-	case err != nil:
-		r.skip("systemctl: %v", err)
+	case u == nil:
 	case u["LoadState"] != "loaded":
 		r.fail("kbnode apply FILE", "there is no kbnode-agents.target")
 	case u["UnitFileState"] != "enabled":
@@ -281,10 +255,9 @@ func (r *run) target() {
 }
 
 func (r *run) timers() {
-	u, err := r.unit("kbnode-check.timer", "ActiveState")
+	u := r.unit("kbnode-check.timer", "ActiveState")
 	switch {
-	case err != nil:
-		r.skip("systemctl: %v", err)
+	case u == nil:
 	case u["ActiveState"] != "active":
 		r.fail("systemctl enable --now kbnode-check.timer", "kbnode-check.timer is %s: a GPU that fails between jobs is found late", u["ActiveState"])
 	}

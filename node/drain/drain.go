@@ -60,7 +60,7 @@ func Agents(ctx context.Context, slots []*node.Slot, verb ...string) error {
 func busy(ctx context.Context, slots []*node.Slot) []string {
 	var names []string
 	for _, s := range slots {
-		if out, err := system.Run(context.WithoutCancel(ctx), "systemctl", "show", "--property=ActiveState", "--value", s.Unit()); err != nil || strings.TrimSpace(string(out)) != "inactive" {
+		if state, err := activeState(context.WithoutCancel(ctx), s.Unit()); err != nil || state != "inactive" {
 			names = append(names, s.Name)
 		}
 	}
@@ -256,14 +256,17 @@ func askForNodes(ctx context.Context, config *node.Config) {
 func reloadSlices(ctx context.Context, slots []*node.Slot) error {
 	var errs []error
 	for _, s := range slots {
-		out, err := system.Run(ctx, "systemctl", "show", "--property=ActiveState", "--value", s.Slice())
-		if err != nil {
-			errs = append(errs, err)
-		}
-		if strings.TrimSpace(string(out)) == "active" {
+		state, err := activeState(ctx, s.Slice())
+		errs = append(errs, err)
+		if state == "active" {
 			_, err := system.Run(ctx, "systemctl", "daemon-reload")
 			return errors.Join(append(errs, err)...)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func activeState(ctx context.Context, unit string) (string, error) {
+	out, err := system.Run(ctx, "systemctl", "show", "--property=ActiveState", "--value", unit)
+	return strings.TrimSpace(string(out)), err
 }

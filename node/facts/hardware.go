@@ -83,7 +83,6 @@ func (r *reader) tpu() {
 }
 
 func (r *reader) processors() {
-	r.CPUs, r.NUMANodes = []CPU{}, []NUMANode{}
 	nodeOf := map[int]int{}
 	for _, dir := range r.glob("sys/devices/system/node/node[0-9]*") {
 		id := trailingNumber(dir)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gpu-mode/kbgen/node/system"
@@ -20,7 +19,7 @@ import (
 
 // A Machine says how to read one.
 type Machine struct {
-	Root string // of all files; "" means "/"
+	Root string // of all files
 	// Run runs a program and returns what it printed, with an error when its status
 	// is not 0. Look finds a program on PATH.
 	Run  func(ctx context.Context, name string, args ...string) ([]byte, error)
@@ -40,13 +39,11 @@ type reader struct {
 //
 // Errors: the context's.
 func Read(ctx context.Context, m Machine) (*Facts, error) {
-	if m.Root == "" {
-		m.Root = "/"
-	}
 	if m.Group == nil {
 		m.Group = m.statGroup
 	}
 	r := &reader{m, &Facts{
+		Distribution: Distribution{Like: []string{}}, Cgroup: Cgroup{Controllers: []string{}}, CPUs: []CPU{}, NUMANodes: []NUMANode{},
 		Disks: []Disk{}, GPUs: []GPU{}, Common: []string{}, Libraries: []string{},
 		Tools: map[string]string{}, Units: []string{}, Seeds: []string{}, Unread: []string{},
 	}}
@@ -88,9 +85,7 @@ func (r *reader) system(ctx context.Context) {
 	case controllers != "":
 		r.Cgroup = Cgroup{2, strings.Fields(controllers)}
 	case r.there("sys/fs/cgroup/memory"):
-		r.Cgroup = Cgroup{1, []string{}}
-	default:
-		r.Cgroup.Controllers = []string{}
+		r.Cgroup.Version = 1
 	}
 }
 
@@ -106,9 +101,6 @@ func (r *reader) distribution() {
 		case "ID_LIKE":
 			r.Distribution.Like = strings.Fields(value)
 		}
-	}
-	if r.Distribution.Like == nil {
-		r.Distribution.Like = []string{}
 	}
 }
 
@@ -155,10 +147,7 @@ func (r *reader) agent(ctx context.Context) {
 	if !ok {
 		return
 	}
-	r.Agent = &Agent{Path: path}
-	if m := find(agentVersion(), r.run(ctx, path, "--version")); m != "" {
-		r.Agent.Version = m
-	}
+	r.Agent = &Agent{Path: path, Version: find(agentVersion(), r.run(ctx, path, "--version"))}
 }
 
 func find(re *regexp.Regexp, s string) string {
@@ -247,11 +236,8 @@ func (m Machine) statGroup(path string) (gid int, open, ok bool) {
 	if err != nil {
 		return 0, false, false
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, false, false
-	}
-	return int(st.Gid), info.Mode()&0o006 == 0o006, true
+	_, gid = system.Owner(info)
+	return gid, info.Mode()&0o006 == 0o006, gid >= 0
 }
 
 // askLimit bounds one question: nvidia-smi takes seconds where it must load the driver.
@@ -270,7 +256,7 @@ func Host(root string) Machine {
 		}
 	}
 	return Machine{
-		Look: system.Look,
+		Root: "/", Look: system.Look,
 		Run: func(ctx context.Context, name string, args ...string) ([]byte, error) {
 			ctx, cancel := context.WithTimeout(ctx, askLimit)
 			defer cancel()

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -45,22 +44,23 @@ func (e *UnfitError) Error() string {
 }
 func (e *UnfitError) Unwrap() error { return e.Err }
 
-// Admit decides about the job whose variables are in a file, and whether the slot is
+// Admit returns the job whose variables are in a file, if it may run and the slot is
 // fit for one.
 //
 // Errors: [*Refusal], after which the job is not tried again; [*UnfitError].
-func Admit(root string, config *node.Config, s *node.Slot, file string) error {
-	job, err := jobVariables(file)
+func Admit(root string, config *node.Config, s *node.Slot, file string) (*Job, error) {
+	variables, err := jobVariables(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := Decide(config, s.Name, job); err != nil {
-		return &Refusal{err}
+	job, err := Decide(config, s.Name, variables)
+	if err != nil {
+		return nil, &Refusal{err}
 	}
 	if err := limits.Check(os.DirFS(root), s); err != nil {
-		return &UnfitError{s.Name, err}
+		return nil, &UnfitError{s.Name, err}
 	}
-	return nil
+	return job, nil
 }
 
 // BootsHere reports whether the agent is configured to start this program as a
@@ -163,55 +163,50 @@ var carrierNames = map[string]func(string) string{
 	},
 }
 
-// A TokenSource asks the agent for a token of the job that runs in an environment.
-type TokenSource func(ctx context.Context, environ []string) (string, error)
+// A TokenSource asks the agent for a token of the job.
+type TokenSource func(context.Context) (string, error)
 
-// Unseal returns a job's environment in which a sealed payload is as it was. The job's
-// container has neither a broker to ask nor the agent to prove who it is; here are
-// both, and nothing of a submission. What the broker refuses is said in the
-// payload's place, so that kbrun writes it into the result. Whatever else goes wrong
-// is the error, and leaves the payload sealed: kbrun then says that this machine opens
-// none, and the job is tried on another.
-func Unseal(ctx context.Context, socket string, environ []string, token TokenSource) ([]string, error) {
-	command, _ := entry(environ, "BUILDKITE_COMMAND")
-	name := carrierNames[command]
+// Unseal opens a sealed payload in the variables of the job. The job's container can
+// reach neither a broker nor the agent that proves who it is; this process can reach
+// both, and runs nothing of a submission. A refusal of the broker takes the payload's
+// place, so that kbrun writes it into the result. After any other error the payload
+// stays sealed: kbrun then says that this machine opens none, and the job is tried on
+// another.
+func (j *Job) Unseal(ctx context.Context, socket string, token TokenSource) error {
+	name := carrierNames[j.Command]
 	if name == nil {
-		return environ, nil
+		return nil
 	}
-	lookup := func(carrier string) (string, bool) { return entry(environ, name(carrier)) }
+	lookup := func(carrier string) (string, bool) {
+		value, ok := j.Variables[name(carrier)]
+		return value, ok
+	}
 	sealed, err := schema.FindPayload(lookup)
 	if err != nil || !strings.HasPrefix(sealed, schema.SealedPrefix) {
-		return environ, nil // kbrun says what is wrong with it
+		return nil // kbrun says what is wrong with it
 	}
 	run, _ := lookup(schema.EnvRunID)
-	text, err := open(ctx, socket, environ, token, sealed, run)
-	var carriers map[string]string
-	if err == nil {
-		carriers, err = schema.ReplacePayload(lookup, text)
-	}
+	text, err := open(ctx, socket, token, sealed, run)
 	if err != nil {
-		return environ, err
+		return err
 	}
-	environ = slices.Clone(environ)
-	for i, pair := range environ {
-		have, _, _ := strings.Cut(pair, "=")
-		for carrier, value := range carriers {
-			if have == name(carrier) {
-				environ[i] = have + "=" + value
-			}
+	carriers, err := schema.ReplacePayload(lookup, text)
+	for carrier, value := range carriers {
+		if _, sent := lookup(carrier); sent {
+			j.Variables[name(carrier)] = value
 		}
 	}
-	return environ, nil
+	return err
 }
 
 // open asks the broker. A refusal is an answer.
 //
 // Errors: [os.ErrNotExist] without a broker; [client.ErrNoBroker]; no token.
-func open(ctx context.Context, socket string, environ []string, token TokenSource, sealed, run string) (string, error) {
+func open(ctx context.Context, socket string, token TokenSource, sealed, run string) (string, error) {
 	if _, err := os.Stat(socket); err != nil {
 		return "", fmt.Errorf("this node has no broker: %w", err)
 	}
-	proof, err := token(ctx, environ)
+	proof, err := token(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -222,14 +217,4 @@ func open(ctx context.Context, socket string, environ []string, token TokenSourc
 		return schema.RefusedPrefix + string(why.Reason) + ":" + why.Detail, nil
 	}
 	return schema.OpenedPrefix + string(value), err
-}
-
-// entry looks one variable of an environment up.
-func entry(environ []string, name string) (string, bool) {
-	for _, pair := range environ {
-		if have, value, _ := strings.Cut(pair, "="); have == name {
-			return value, true
-		}
-	}
-	return "", false
 }

@@ -1,15 +1,15 @@
 // Package gate decides whether a job may run on a slot, before anything of the job
-// has been executed, and makes the environment that its bootstrap starts with. A
-// job comes from whoever may create builds: its variables, plugins and commands are
-// theirs. What kbgen writes passes; the rest is refused with one line that says
-// what was found and what is wanted.
+// has been executed. Everybody who may create builds writes a job's variables,
+// plugins and commands, so the gate is a list of what a job may bring: jobs that
+// kbgen writes pass. It refuses the rest with one line that says what it found and
+// what it wants.
 //
-// It starts nothing, and keeps no job from anything once it runs: that is the
-// proxy's and the slice's.
+// The gate starts nothing. Package step runs the job, the proxy and the slot's slice
+// limit it.
 //
 // Source: buildkite-agent v3.138.0, tried: the file that BUILDKITE_ENV_JSON_FILE
-// names holds the variables that Buildkite sent. What the hook pre-bootstrap says goes
-// to the agent's own log, what the bootstrap says to the job's.
+// names holds the variables that Buildkite sent. Output of the hook pre-bootstrap goes
+// to the agent's own log, output of the bootstrap to the job's.
 package gate
 
 import (
@@ -20,6 +20,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/proxy"
@@ -34,28 +35,45 @@ const (
 	platformHost   = "host"
 )
 
-// Decide says whether the job with these variables may run on the slot: nil, or
-// why not, in one line without a value of ours.
-func Decide(c *node.Config, slot string, env map[string]string) error {
+// A Job is a job that a slot may run, after every part of it was checked.
+type Job struct {
+	ID        string
+	Command   string
+	Artifacts []string          // files directly in the job's directory, uploaded when it has ended
+	Variables map[string]string // all that Buildkite sent
+	Container *Container        // nil on a slot without containers
+}
+
+// Decide returns the job with these variables if it may run on the slot. The error
+// says why not, in one line without a value of ours.
+func Decide(c *node.Config, slot string, env map[string]string) (*Job, error) {
 	s, err := c.Slot(slot)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if err := variable(name, env[name], strings.HasPrefix(c.Agent.Version, "4.")); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if err := artifacts(env["BUILDKITE_ARTIFACT_PATHS"]); err != nil {
-		return err
+	j := &Job{ID: env["BUILDKITE_JOB_ID"], Command: env["BUILDKITE_COMMAND"], Variables: env}
+	if j.Artifacts, err = artifacts(env["BUILDKITE_ARTIFACT_PATHS"]); err != nil {
+		return nil, err
 	}
 	switch s.Platform {
 	case platformDocker:
-		return plugins(s, env["BUILDKITE_PLUGINS"])
+		if j.Container, err = container(s, env["BUILDKITE_PLUGINS"]); err == nil && j.Command == "" {
+			err = fmt.Errorf("command: got none: slot %s runs containers, and each runs a command", s.Name)
+		}
 	case platformHost:
-		return command(s, env)
+		err = command(s, env)
+	default:
+		err = fmt.Errorf("slot %s: platform: got %q, want %s or %s", s.Name, s.Platform, platformDocker, platformHost)
 	}
-	return fmt.Errorf("slot %s: platform: got %q, want %s or %s", s.Name, s.Platform, platformDocker, platformHost)
+	if err != nil {
+		return nil, err
+	}
+	return j, nil
 }
 
 // hosts are variables by which a node tells kbrun where things lie on it. A
@@ -81,28 +99,28 @@ func command(s *node.Slot, env map[string]string) error {
 	return nil
 }
 
-// standard are variables that Buildkite sends besides those that begin with BUILDKITE_.
-var standard = []string{"BUILDKITE", "CI"}
-
-// reserved are names, or with "*" beginnings of names, of variables that change what
-// the agent, a hook or the docker plugin does to the machine. A name that Buildkite
-// itself sends is not among them.
+// known are names, or with "*" beginnings of names, of variables that Buildkite
+// sends for a job. A job that brings any other is refused.
 //
-// Source: buildkite-agent v3.138.0, internal/job/config.go and
-// clicommand/bootstrap.go; the docker plugin v5.13.0.
-var reserved = []string{
-	"BUILDKITE_PLUGIN_*", "BUILDKITE_AGENT_JOB_API_*", "BUILDKITE_AGENT_BINARY_PATH", "BUILDKITE_AGENT_ACCESS_TOKEN", "BUILDKITE_AGENT_TOKEN",
-	"BUILDKITE_AGENT_NO_*", "BUILDKITE_BUILD_CHECKOUT_PATH", "BUILDKITE_REPO_MIRROR", "BUILDKITE_OIDC_TMPDIR", "BUILDKITE_NO_*", "BUILDKITE_BOOTSTRAP_*",
-	"BUILDKITE_CONTAINER_*", "BUILDKITE_KUBERNETES_*", "BUILDKITE_AGENT_PROFILE",
-	// The cluster's secrets would be fetched into the job's environment.
-	"BUILDKITE_SECRETS_CONFIG",
-	"BUILDKITE_AGENT_ARTIFACT_*", "BUILDKITE_ARTIFACT_CONTENT_TYPE", "BUILDKITE_AGENT_TRACE_HTTP",
-	"BUILDKITE_ARTIFACT_UPLOAD_DESTINATION", "BUILDKITE_S3_*", "BUILDKITE_GS_*", "BUILDKITE_ARTIFACTORY_*", "BUILDKITE_AZURE_*",
+// Source: buildkite.com/docs/pipelines/configure/environment-variables;
+// buildkite-agent v3.138.0.
+var known = []string{
+	"BUILDKITE", "CI",
+	"BUILDKITE_AGENT_ID", "BUILDKITE_AGENT_META_DATA_*", "BUILDKITE_AGENT_NAME", "BUILDKITE_ARTIFACT_PATHS", "BUILDKITE_BRANCH",
+	"BUILDKITE_BUILD_AUTHOR", "BUILDKITE_BUILD_AUTHOR_*", "BUILDKITE_BUILD_CREATOR", "BUILDKITE_BUILD_CREATOR_*",
+	"BUILDKITE_BUILD_ID", "BUILDKITE_BUILD_NUMBER", "BUILDKITE_BUILD_URL", "BUILDKITE_CLEAN_CHECKOUT", "BUILDKITE_CLUSTER_*",
+	"BUILDKITE_COMMAND", "BUILDKITE_COMMIT", "BUILDKITE_COMMIT_RESOLVED", "BUILDKITE_COMPUTE_TYPE", "BUILDKITE_GITHUB_*",
+	"BUILDKITE_GIT_LFS_*", "BUILDKITE_GIT_SUBMODULES", "BUILDKITE_GROUP_*", "BUILDKITE_IMAGE", "BUILDKITE_JOB_ID", "BUILDKITE_LABEL",
+	"BUILDKITE_MERGE_QUEUE_*", "BUILDKITE_MESSAGE", "BUILDKITE_ORGANIZATION_*", "BUILDKITE_PARALLEL_JOB", "BUILDKITE_PARALLEL_JOB_COUNT",
+	"BUILDKITE_PIPELINE_*", "BUILDKITE_PLUGINS", "BUILDKITE_PLUGIN_VALIDATION", "BUILDKITE_PROJECT_*", "BUILDKITE_PULL_REQUEST",
+	"BUILDKITE_PULL_REQUEST_*", "BUILDKITE_REBUILT_FROM_*", "BUILDKITE_REFSPEC", "BUILDKITE_REPO", "BUILDKITE_RETRY_COUNT",
+	"BUILDKITE_RETRY_TYPE", "BUILDKITE_SCRIPT_PATH", "BUILDKITE_SKIP_CHECKOUT", "BUILDKITE_SOURCE", "BUILDKITE_STEP_*", "BUILDKITE_TAG",
+	"BUILDKITE_TIMEOUT", "BUILDKITE_TRIGGERED_FROM_*", "BUILDKITE_UNBLOCKER", "BUILDKITE_UNBLOCKER_*",
 }
 
-// overridden are those that the agent sets anew, over a job's. Agents of version 4
-// write their own values into the job's file, so that they mean nothing there.
-var overridden = []string{
+// agent4 are variables that agents of version 4 write into the job's file with
+// values of their own. Nothing of kbnode reads them there.
+var agent4 = []string{
 	"BUILDKITE_PLUGINS_*", "BUILDKITE_HOOKS_*", "BUILDKITE_ADDITIONAL_HOOKS_*", "BUILDKITE_AGENT_ENDPOINT", "BUILDKITE_AGENT_EXPERIMENT",
 	"BUILDKITE_AGENT_DEBUG*", "BUILDKITE_AGENT_CACHE_*", "BUILDKITE_SHELL", "BUILDKITE_BIN_PATH", "BUILDKITE_BUILD_PATH", "BUILDKITE_SOCKETS_PATH",
 	"BUILDKITE_CONFIG_PATH", "BUILDKITE_GIT_*", "BUILDKITE_ENV_FILE", "BUILDKITE_ENV_JSON_FILE", "BUILDKITE_LOCAL_HOOKS_*", "BUILDKITE_COMMAND_EVAL",
@@ -110,35 +128,36 @@ var overridden = []string{
 	"BUILDKITE_CANCEL_*", "BUILDKITE_SIGNAL_*", "BUILDKITE_TRACING_*", "BUILDKITE_REQUEST_HEADER_*",
 }
 
-// parts are what the agent makes paths of: where it finds the plugin's hooks, and
-// what a clean checkout removes.
+// lines are variables that may have several lines: texts of people, and payloads.
+var lines = []string{
+	"BUILDKITE_MESSAGE", "BUILDKITE_COMMAND", "BUILDKITE_PLUGINS",
+	schema.EnvPayload + "*", schema.EnvSecretPrefix + "PAYLOAD*", schema.EnvOldPayload,
+}
+
+// parts are variables that paths are made of.
 var parts = []string{"BUILDKITE_AGENT_NAME", "BUILDKITE_ORGANIZATION_SLUG", "BUILDKITE_PIPELINE_SLUG", "BUILDKITE_JOB_ID"}
 
 var part = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
-// variable checks one variable of a job's. Agents older than version 4 set what is
-// overridden only after this.
-func variable(name, value string, agent4 bool) error {
-	refused := fmt.Errorf("variable %s: a job may not set it on this node", text.Quote(name))
+// variable checks one variable of a job's.
+func variable(name, value string, version4 bool) error {
 	switch {
-	case name == "BUILDKITE_PLUGIN_VALIDATION": // stricter, or as it is
-		return nil
-	case name == "BUILDKITE_GIT_SUBMODULES" || strings.HasPrefix(name, "BUILDKITE_GIT_LFS_"):
-		return nil // Buildkite sends them, and nothing is checked out
 	case name == "BUILDKITE_GIT_REMOTE_MIRROR_URL" && value == "":
 		return nil // the agent blanks it
+	case !(matches(known, name) || version4 && matches(agent4, name) || proxy.Passes(name)) || !shell(name):
+		return fmt.Errorf("variable %s: a job may not set it on this node", text.Quote(name))
+	case strings.ContainsFunc(value, func(r rune) bool {
+		return unicode.IsControl(r) && !(matches(lines, name) && strings.ContainsRune("\n\r\t", r))
+	}):
+		return fmt.Errorf("variable %s: got a control character, want one line of text", name)
 	case name == "BUILDKITE_SKIP_CHECKOUT" && value != "true":
 		return fmt.Errorf("variable %s: got %s, want true or none", name, text.Quote(value))
 	case name == "BUILDKITE_REPO" && (strings.HasPrefix(value, "-") || strings.Contains(value, "::")):
 		return fmt.Errorf("variable %s: got %s, want a repository's address", name, text.Quote(value))
 	case slices.Contains(parts, name) && !part.MatchString(value):
 		return fmt.Errorf("variable %s: got %s, want letters, digits, -, _ and dots between", name, text.Quote(value))
-	case matches(reserved, name), matches(overridden, name) && !agent4:
-		return refused
-	case strings.HasPrefix(name, "BUILDKITE_") || slices.Contains(standard, name) || proxy.Passes(name):
-		return nil
 	}
-	return refused
+	return nil
 }
 
 // matches reports whether a name is one of patterns, or begins as one with "*" does.
@@ -152,45 +171,44 @@ func matches(patterns []string, name string) bool {
 // plain is a file directly in the job's directory.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
 
-// artifacts checks what is to be uploaded when the job has ended.
-func artifacts(paths string) error {
+// artifacts returns the names of the files to upload when the job has ended.
+func artifacts(paths string) ([]string, error) {
 	if paths == "" {
-		return nil
+		return nil, nil
 	}
-	for path := range strings.SplitSeq(paths, ";") {
-		if !plain.MatchString(path) {
-			return fmt.Errorf("artifact_paths: got %s, want plain names of files", text.Quote(path))
+	names := strings.Split(paths, ";")
+	for _, name := range names {
+		if !plain.MatchString(name) {
+			return nil, fmt.Errorf("artifact_paths: got %s, want plain names of files", text.Quote(name))
 		}
 	}
-	return nil
+	return names, nil
 }
 
-// inherited are names, or with "*" beginnings of names, that a bootstrap needs of the
-// environment the agent gives it. BASH_ENV, ENV, LD_PRELOAD, functions of shells
-// and everything else is gone.
-var inherited = []string{"BUILDKITE", "BUILDKITE_*", "CI", "LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
+// inherited are names, or with "*" beginnings of names, of variables that programs on
+// the machine get from the agent, which sets them for every job, or from its unit.
+var inherited = []string{
+	"LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+	"BUILDKITE_AGENT_ACCESS_TOKEN", "BUILDKITE_AGENT_ENDPOINT", "BUILDKITE_JOB_ID", "BUILDKITE_NO_HTTP2", "BUILDKITE_REQUEST_HEADER_*",
+	"BUILDKITE_BUILD_PATH", "BUILDKITE_CONFIG_PATH", "BUILDKITE_HOOKS_PATH", "BUILDKITE_SOCKETS_PATH",
+}
 
-// Environ is the environment of a slot's bootstrap, made from the one that the agent
-// gave it. A job's variables lie on top of the unit's there, so that what is the
-// unit's is taken from the config, and not from environ. The slot's paths lie below
-// root, which is "/" but in tests.
-func Environ(c *node.Config, s *node.Slot, root string, environ []string) []string {
+// Environ is the environment of a program that runs on the machine for a job: the
+// agent, or the command of a slot without containers, which gets the job's variables
+// too. What is the unit's is taken from the config, and not from environ, the
+// environment that the agent gave this process. The slot's paths lie below root,
+// which is "/" but in tests.
+func Environ(c *node.Config, s *node.Slot, root string, environ []string, job map[string]string) []string {
 	below := func(name string) string { return path.Join(root, name) }
-	out := []string{
-		"PATH=" + strings.Join(searchPath(c), ":"),
-		"HOME=" + below(s.Dir()), "TMPDIR=" + below(s.TempDir()), SlotVariable + "=" + s.Name,
-		// The plugin's clone is root's, and git asks.
-		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=" + below(node.PluginDir),
-		"GIT_TERMINAL_PROMPT=0", "BUILDKITE_PLUGINS_PATH=" + below(s.PluginsPath()),
-	}
-	if s.Platform == platformDocker {
-		out = append(out, "DOCKER_HOST=unix://"+below(s.ProxySocket()), "DOCKER_CONFIG="+below(s.Dir())+"/.docker")
-	}
+	out := []string{"PATH=" + strings.Join(searchPath(c), ":"), "HOME=" + below(s.Dir()), "TMPDIR=" + below(s.TempDir()), SlotVariable + "=" + s.Name}
 	for _, entry := range environ {
-		name, _, _ := strings.Cut(entry, "=")
-		plugin := strings.HasPrefix(name, "BUILDKITE_PLUGIN_") && name != "BUILDKITE_PLUGIN_VALIDATION"
-		if !plugin && name != "BUILDKITE_PLUGINS_PATH" && shell(name) && (matches(inherited, name) || proxy.Passes(name)) {
+		if name, _, _ := strings.Cut(entry, "="); matches(inherited, name) {
 			out = append(out, entry)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(job)) {
+		if !matches(agent4, name) {
+			out = append(out, name+"="+job[name])
 		}
 	}
 	return out
@@ -204,19 +222,11 @@ func shell(name string) bool {
 	})
 }
 
-// searchPath begins with docker's directory: where there are several, it is the one
-// that the config names.
+// searchPath is the machine's, and the agent's directory.
 func searchPath(c *node.Config) []string {
-	var dirs []string
-	add := func(dir string) {
-		if path.IsAbs(dir) && !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
-		}
+	dirs := filepath.SplitList(system.SearchPath)
+	if dir := path.Dir(c.Agent.Path); !slices.Contains(dirs, dir) {
+		dirs = append(dirs, dir)
 	}
-	add(path.Dir(c.Docker.CLI))
-	for _, dir := range filepath.SplitList(system.SearchPath) {
-		add(dir)
-	}
-	add(path.Dir(c.Agent.Path))
 	return dirs
 }

@@ -2,8 +2,6 @@ package gate
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -43,13 +41,16 @@ func TestJobsThatMayRun(t *testing.T) {
 		"short name":    func(j map[string]string) { j["BUILDKITE_PLUGINS"] = plugin("docker#v5.13.0", step) },
 		"no artifacts":  func(j map[string]string) { delete(j, "BUILDKITE_ARTIFACT_PATHS") },
 		"two artifacts": func(j map[string]string) { j["BUILDKITE_ARTIFACT_PATHS"] = "result.json;smoke.txt" },
+		"a message and a payload of several lines": func(j map[string]string) {
+			j["BUILDKITE_MESSAGE"], j["KERNELBOT_PAYLOAD"], j["SUBMISSION_PAYLOAD"] = "a\n\tb\n", "YQ\n==", "YQ\r\n=="
+		},
 		"init by the default": func(j map[string]string) {
 			j["BUILDKITE_PLUGINS"] = strings.Replace(j["BUILDKITE_PLUGINS"], `"init":false,`, "", 1)
 		},
 	} {
 		j := job()
 		change(j)
-		if err := Decide(config(), "gpu0", j); err != nil {
+		if _, err := Decide(config(), "gpu0", j); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -57,14 +58,14 @@ func TestJobsThatMayRun(t *testing.T) {
 	four.Agent.Version = "4.0.1"
 	j := job()
 	j["BUILDKITE_HOOKS_PATH"] = "/etc/kbnode/hooks" // its own
-	if err := Decide(four, "gpu0", j); err != nil {
+	if _, err := Decide(four, "gpu0", j); err != nil {
 		t.Errorf("an agent of version 4: %v", err)
 	}
 	for _, command := range config().Slots[1].Commands {
 		for _, none := range []string{"", "[]", "null"} {
 			j := job()
 			j["BUILDKITE_PLUGINS"], j["BUILDKITE_COMMAND"] = none, command
-			if err := Decide(config(), "host0", j); err != nil {
+			if _, err := Decide(config(), "host0", j); err != nil {
 				t.Errorf("host, %q, plugins %q: %v", command, none, err)
 			}
 		}
@@ -89,12 +90,12 @@ func TestJobsThatAreRefused(t *testing.T) {
 		want   string
 	}{
 		{plugins(""), "plugins: got none, want " + sources[0] + ": slot gpu0 runs containers only"},
-		{plugins("x"), "plugins: got what is no list of objects, want " + sources[0] + " alone"},
+		{plugins("x"), "plugins: want a list with " + sources[0] + " only"},
 		{plugins("[]"), "plugins: got 0, want " + sources[0] + " alone"},
 		{plugins(`[{"` + sources[0] + `":` + step + `},{"` + sources[0] + `":` + step + `}]`), "plugins: got 2, want"},
-		{plugins(`[{"` + sources[0] + `":` + step + `,"other":null}]`), "plugins: got what is no object with one key, want"},
-		{plugins(`[{"` + sources[0] + `":{"privileged":true},"` + sources[0] + `":` + step + `}]`), "plugins: got what is no object with one key, want"},
-		{plugins(`["` + sources[0] + `"]`), "plugins: got what is no object with one key, want"},
+		{plugins(`[{"` + sources[0] + `":` + step + `,"other":null}]`), "plugins: want an object with the key " + sources[0] + " only"},
+		{plugins(`[{"` + sources[0] + `":{"privileged":true},"` + sources[0] + `":` + step + `}]`), "plugins: want an object with the key " + sources[0] + " only"},
+		{plugins(`["` + sources[0] + `"]`), "plugins: want an object with the key " + sources[0] + " only"},
 		{plugins(plugin("github.com/buildkite-plugins/docker-buildkite-plugin#v5.12.0", step)), `plugins: got "github.com/buildkite-plugins/docker-buildkite-plugin#v5.12.0", want ` + sources[0]},
 		{plugins(plugin("https://evil.example/docker#v5.13.0", step)), `plugins: got "https://evil.example/docker#v5.13.0", want`},
 		{plugins(plugin(sources[0], "null")), "docker plugin: got no settings, want an object"},
@@ -158,10 +159,18 @@ func TestJobsThatAreRefused(t *testing.T) {
 		{set("BUILDKITE_ARTIFACT_PATHS", "result.json;/etc/passwd"), `artifact_paths: got "/etc/passwd"`},
 		{set("BUILDKITE_ARTIFACT_PATHS", "../x"), `artifact_paths: got "../x"`},
 		{set("X\nY", "1"), `variable "X\nY": a job may not set it`},
+		{set("KERNELBOT_X\nY", "1"), `variable "KERNELBOT_X\nY": a job may not set it`},
+		{set("BUILDKITE_STEP_X[$(id)]", "1"), `variable "BUILDKITE_STEP_X[$(id)]": a job may not set it`},
+		{set("BUILDKITE_DOCKER", "1"), may("BUILDKITE_DOCKER")},
+		{set("BUILDKITE_DOCKER_COMPOSE_CONTAINER", "x"), may("BUILDKITE_DOCKER_COMPOSE_CONTAINER")},
+		{set("BUILDKITE_LABEL", "a\nBUILDKITE_PLUGIN_DOCKER_ENVIRONMENT_0[$(touch x)]"), "variable BUILDKITE_LABEL: got a control character, want one line of text"},
+		{set("KERNELBOT_RUN_ID", "a\nb"), "variable KERNELBOT_RUN_ID: got a control character"},
+		{set("BUILDKITE_MESSAGE", "a\x1b[2Jb"), "variable BUILDKITE_MESSAGE: got a control character"},
+		{set("BUILDKITE_COMMAND", ""), "command: got none: slot gpu0 runs containers"},
 	} {
 		j := job()
 		c.change(j)
-		err := Decide(config(), "gpu0", j)
+		_, err := Decide(config(), "gpu0", j)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "c2VjcmV0") {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
@@ -180,73 +189,38 @@ func TestJobsThatAreRefused(t *testing.T) {
 		j := job()
 		delete(j, "BUILDKITE_PLUGINS")
 		change(j)
-		if err := Decide(config(), "host0", j); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Decide(config(), "host0", j); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("host: got %v, want %s", err, want)
 		}
 	}
-	if err := Decide(config(), "gpu9", job()); err == nil || !strings.Contains(err.Error(), `slot: got "gpu9"`) {
+	if _, err := Decide(config(), "gpu9", job()); err == nil || !strings.Contains(err.Error(), `slot: got "gpu9"`) {
 		t.Errorf("a slot that is none: %v", err)
 	}
-	if err := Decide(&node.Config{Slots: []*node.Slot{{Name: "x", Platform: "vm"}}}, "x", job()); err == nil {
+	if _, err := Decide(&node.Config{Slots: []*node.Slot{{Name: "x", Platform: "vm"}}}, "x", job()); err == nil {
 		t.Error("a platform that is none: nil")
 	}
 }
 
+// Programs on the machine get names of the unit and of the agent, and a job's only on
+// a slot without containers.
 func TestEnviron(t *testing.T) {
 	c := config()
-	got := Environ(c, c.Slots[0], "/", []string{
-		"PATH=/evil", "HOME=/evil", "TMPDIR=/evil", "DOCKER_HOST=tcp://evil", "DOCKER_CONFIG=/evil", "GIT_CONFIG_COUNT=9", "GIT_CONFIG_KEY_1=core.fsmonitor", "GIT_SSH_COMMAND=x", "KBNODE_SLOT=gpu1",
+	agent := []string{
+		"PATH=/evil", "HOME=/evil", "TMPDIR=/evil", "DOCKER_HOST=tcp://evil", "DOCKER_CONFIG=/evil", "GIT_CONFIG_COUNT=9", "GIT_SSH_COMMAND=x", "KBNODE_SLOT=gpu1",
 		"BASH_ENV=/evil", "ENV=/evil", "LD_PRELOAD=/evil", "LD_LIBRARY_PATH=/evil", "BASH_FUNC_docker%%=() { id; }", "BUILDKITE_X%%=() { id; }", "SHELLOPTS=xtrace", "PS4=$(id)", "IFS=x",
-		"BUILDKITE_PLUGIN_DOCKER_PRIVILEGED=true", "BUILDKITE_PLUGIN_VALIDATION=true", "BUILDKITE_PLUGINS_PATH=/evil", "=x", "",
-		"BUILDKITE_COMMAND=a=b", "KERNELBOT_PAYLOAD=p", "SUBMISSION_PAYLOAD=p", "GPU_QUEUE=q", "LANG=C.UTF-8", "BUILDKITE=true", "CI=true",
-	})
-	want := []string{
-		"PATH=/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin:/opt/agent", "HOME=/var/lib/kbnode/slots/gpu0", "TMPDIR=/var/lib/kbnode/slots/gpu0/tmp", "KBNODE_SLOT=gpu0",
-		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=/var/lib/kbnode/plugins/docker", "GIT_TERMINAL_PROMPT=0", "BUILDKITE_PLUGINS_PATH=/run/kbnode-agent-gpu0/plugins",
-		"DOCKER_HOST=unix:///run/kbnode/gpu0/docker.sock", "DOCKER_CONFIG=/var/lib/kbnode/slots/gpu0/.docker",
-		"BUILDKITE_PLUGIN_VALIDATION=true", "BUILDKITE_COMMAND=a=b", "KERNELBOT_PAYLOAD=p", "SUBMISSION_PAYLOAD=p", "GPU_QUEUE=q", "LANG=C.UTF-8", "BUILDKITE=true", "CI=true",
+		"BUILDKITE_PLUGIN_DOCKER_PRIVILEGED=true", "BUILDKITE_PLUGINS_PATH=/evil", "=x", "",
+		"BUILDKITE_AGENT_ACCESS_TOKEN=t", "BUILDKITE_AGENT_ENDPOINT=e", "BUILDKITE_JOB_ID=j", "LANG=C.UTF-8", "KERNELBOT_PAYLOAD=p",
 	}
-	if !slices.Equal(got, want) {
+	want := []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/agent", "HOME=/var/lib/kbnode/slots/gpu0", "TMPDIR=/var/lib/kbnode/slots/gpu0/tmp", "KBNODE_SLOT=gpu0",
+		"BUILDKITE_AGENT_ACCESS_TOKEN=t", "BUILDKITE_AGENT_ENDPOINT=e", "BUILDKITE_JOB_ID=j", "LANG=C.UTF-8",
+	}
+	if got := Environ(c, c.Slots[0], "/", agent, nil); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	if got := Environ(c, c.Slots[1], "/", nil); slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "DOCKER_") }) {
-		t.Errorf("a slot without containers has docker's variables: %q", got)
-	}
-}
-
-func TestOfferPlugin(t *testing.T) {
-	c, root := config(), t.TempDir()
-	s, want := c.Slots[0], filepath.Join(root, node.PluginDir)
-	link := func(agent string) string { return filepath.Join(root, s.PluginsPath(), agent, cloneName) }
-	// What a job, or an agent of another name, left there before is gone.
-	evil := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(root, s.PluginsPath()), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(evil, filepath.Dir(link("n-gpu0"))); err != nil {
-		t.Fatal(err)
-	}
-	for _, agent := range []string{"n-gpu0", "n-gpu0", "n-gpu0-2"} {
-		if err := OfferPlugin(s, root, agent); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := os.Readlink(link(agent)); err != nil || got != want {
-			t.Errorf("%s: got a link to %q, %v, want %q", agent, got, err, want)
-		}
-	}
-	if left, err := os.ReadDir(filepath.Join(root, s.PluginsPath())); err != nil || len(left) != 1 {
-		t.Errorf("beside the agent's directory: %v, %v", left, err)
-	}
-	if wrote, err := os.ReadDir(evil); err != nil || len(wrote) != 0 {
-		t.Errorf("written through a link: %v, %v", wrote, err)
-	}
-	for _, agent := range []string{"", ".", "..", "/", "a/b", "../x", "a/"} {
-		if err := OfferPlugin(s, root, agent); err == nil {
-			t.Errorf("%q is taken for a name", agent)
-		}
-	}
-	if err := OfferPlugin(c.Slots[1], root, ""); err != nil {
-		t.Errorf("a slot without containers: %v", err)
+	got := Environ(c, c.Slots[1], "/", nil, map[string]string{"KERNELBOT_PAYLOAD": "p", "BUILDKITE_COMMAND": "a=b", "BUILDKITE_HOOKS_PATH": "/evil"})
+	if want := []string{"BUILDKITE_COMMAND=a=b", "KERNELBOT_PAYLOAD=p"}; !slices.Equal(got[4:], want) {
+		t.Errorf("a job's variables: got %q, want %q", got[4:], want)
 	}
 }
 
@@ -257,7 +231,7 @@ func FuzzPlugins(f *testing.F) {
 	f.Add(`[{"docker#v5.13.0":{"image":"x","privileged":null}}]`)
 	s := config().Slots[0]
 	f.Fuzz(func(t *testing.T, raw string) {
-		err := plugins(s, raw)
+		_, err := container(s, raw)
 		if err != nil {
 			if strings.ContainsAny(err.Error(), "\n\r\x1b") {
 				t.Errorf("refused in more than a line: %q", err)

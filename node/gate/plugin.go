@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,63 +24,47 @@ var sources = []string{
 	"docker#" + schema.PluginVersion,
 }
 
-// cloneName is what the agent calls the directory of the plugin's clone.
-var cloneName = strings.NewReplacer("/", "-", ".", "-").Replace(schema.PluginSource + "-" + schema.PluginVersion)
-
-// OfferPlugin puts the vendored plugin where the agent's bootstrap looks for a clone
-// of it: a directory that is called by the agent's name, which is the server's to
-// give. Where one of that name is still connected, after a power cut, the server
-// gives another. The directory is the slot's user's, so it is made anew for each job.
-//
-// Errors: [*UnfitError].
-func OfferPlugin(s *node.Slot, root, agent string) error {
-	if s.Platform != platformDocker {
-		return nil
-	}
-	if err := offerPlugin(s, root, agent); err != nil {
-		return &UnfitError{s.Name, fmt.Errorf("the docker plugin: %w", err)}
-	}
-	return nil
+// A Container is what a step says about its container, in the words of the docker
+// plugin's settings.
+type Container struct {
+	Image       string   `json:"image"` // one of the slot's
+	Init        *bool    `json:"init"`  // docker's own first process; nil is true
+	ShmSize     string   `json:"shm-size"`
+	Environment []string `json:"environment"` // names of the job's variables
+	Ulimits     []string `json:"ulimits"`     // "core=0"
+	Tmpfs       []string `json:"tmpfs"`       // "/tmp:exec,size=8g"
+	DropCaps    []string `json:"drop-caps"`
+	Security    []string `json:"security-opts"`
 }
 
-func offerPlugin(s *node.Slot, root, agent string) error {
-	if agent == "." || agent != filepath.Base(agent) || !filepath.IsLocal(agent) {
-		return fmt.Errorf("agent's name: got %s, want a name for a directory", text.Quote(agent))
-	}
-	all := filepath.Join(root, s.PluginsPath())
-	if err := os.RemoveAll(all); err != nil {
-		return err
-	}
-	dir := filepath.Join(all, agent)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return os.Symlink(filepath.Join(root, node.PluginDir), filepath.Join(dir, cloneName))
-}
-
-// plugins checks that the job uses the pinned docker plugin as kbgen does.
-func plugins(s *node.Slot, raw string) error {
+// container reads a job's plugins, which must be the pinned docker plugin as kbgen
+// uses it.
+func container(s *node.Slot, raw string) (*Container, error) {
 	var all []json.RawMessage
 	if strings.TrimSpace(raw) == "" {
-		return fmt.Errorf("plugins: got none, want %s: slot %s runs containers only", sources[0], s.Name)
+		return nil, fmt.Errorf("plugins: got none, want %s: slot %s runs containers only", sources[0], s.Name)
 	}
 	if err := json.Unmarshal([]byte(raw), &all); err != nil {
-		return fmt.Errorf("plugins: got what is no list of objects, want %s alone", sources[0])
+		return nil, fmt.Errorf("plugins: want a list with %s only, got something else", sources[0])
 	}
 	if len(all) != 1 {
-		return fmt.Errorf("plugins: got %d, want %s alone", len(all), sources[0])
+		return nil, fmt.Errorf("plugins: got %d, want %s alone", len(all), sources[0])
 	}
 	one, err := object(all[0])
 	if err != nil || len(one) != 1 {
-		return fmt.Errorf("plugins: got what is no object with one key, want %s alone", sources[0])
+		return nil, fmt.Errorf("plugins: want an object with the key %s only, got something else", sources[0])
 	}
 	for source, settings := range one {
 		if !slices.Contains(sources, source) {
-			return fmt.Errorf("plugins: got %s, want %s", text.Quote(source), sources[0])
+			return nil, fmt.Errorf("plugins: got %s, want %s", text.Quote(source), sources[0])
 		}
-		return configuration(s, settings)
+		if err := configuration(s, settings); err != nil {
+			return nil, err
+		}
+		c := &Container{}
+		return c, json.Unmarshal(settings, c)
 	}
-	return nil
+	return nil, nil
 }
 
 // A setting checks the value of one key and says what it should be.

@@ -53,9 +53,6 @@ func fault(code, format string, args ...any) *Fault {
 // The machine's Vendor and OneShot are set here. What a driver still lists of a
 // process that was just killed is waited for, up to the machine's Settle.
 func Check(ctx context.Context, slot *node.Slot, m device.Machine) error {
-	if m.Root == "" {
-		m.Root = "/"
-	}
 	for _, name := range limits.Nodes(slot) {
 		switch info, err := os.Stat(filepath.Join(m.Root, name)); {
 		case errors.Is(err, fs.ErrNotExist):
@@ -68,9 +65,6 @@ func Check(ctx context.Context, slot *node.Slot, m device.Machine) error {
 		return nil
 	}
 	m.Vendor, m.OneShot = slot.Devices[0].Vendor, true
-	if m.Settle == 0 {
-		m.Settle = 2 * time.Second
-	}
 	for until := time.Now().Add(m.Settle); ; {
 		err := once(ctx, slot, m)
 		var f *Fault

@@ -17,14 +17,14 @@ type Containers struct {
 	File   *queuefile.File   // free of errors
 	Node   string            // which of the file's nodes the machine is
 	Rows   map[string]Row    // by GPU type
-	Images map[string]string // by slot
-	Image  string            // of the other slots
+	Images map[string]string // by slot; "*" is that of the other slots
 	Pids   int               // of a slot: processes and threads
 }
 
 // Agents returns an agent for each slot, and notes for the vendor to read.
 func (c *Containers) Agents() (agents []templates.ContainerAgent, notes []string, err error) {
-	images := maps.Clone(c.Images)
+	unused := maps.Clone(c.Images)
+	delete(unused, "*")
 	var nodes []string
 	for i := range c.File.Nodes {
 		nodes = append(nodes, c.File.Nodes[i].Name)
@@ -38,9 +38,10 @@ func (c *Containers) Agents() (agents []templates.ContainerAgent, notes []string
 			return nil, notes, fmt.Errorf("%s: GPU type %q is not in kbgen's table", a.Path, a.GPUType)
 		}
 		slot := fmt.Sprintf("gpu%d", len(agents))
-		image, ok := images[slot]
-		if delete(images, slot); !ok {
-			image = c.Image
+		delete(unused, slot)
+		image, ok := c.Images[slot]
+		if !ok {
+			image = c.Images["*"]
 		}
 		if image == "" {
 			return nil, notes, fmt.Errorf("--image: got none for %s", slot)
@@ -60,7 +61,7 @@ func (c *Containers) Agents() (agents []templates.ContainerAgent, notes []string
 	if len(agents) == 0 {
 		return nil, notes, fmt.Errorf("%s: got no node %q, want %s", c.File.Name(), c.Node, near.Perhaps(c.Node, nodes))
 	}
-	for slot := range images {
+	for slot := range unused {
 		return nil, notes, fmt.Errorf("--image: got one for %q, want a slot from gpu0 to gpu%d", slot, len(agents)-1)
 	}
 	return agents, notes, nil

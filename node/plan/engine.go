@@ -41,9 +41,6 @@ func (m *maker) engine() {
 			Command: `put "exec-opts": ["native.cgroupdriver=systemd"] into ` + node.DaemonJSON + " and restart docker",
 		})
 	}
-	if _, ok := m.Facts.Tools["git"]; !ok {
-		m.missing(m.packages("git", "the docker plugin is fetched with it", "git"))
-	}
 	if slices.ContainsFunc(m.slots, func(s *slot) bool { return s.usesCDI() }) {
 		m.cdi(d)
 	}
@@ -173,8 +170,7 @@ func (m *maker) findAgent() {
 	fmt.Sscanf(a.Version, "%d.%d", &number[0], &number[1])
 	switch {
 	case m.Facts.Agent == nil && m.AgentFrom == "":
-		x := m.packages("buildkite-agent", "it takes the jobs; its package is in Buildkite's repository, or name a file with --agent", "buildkite-agent")
-		m.missing(x)
+		m.missing(m.packages("buildkite-agent", "it takes the jobs; its package is in Buildkite's repository, or name a file with --agent", "buildkite-agent"))
 	case number[0] == 0:
 		m.wrong("%s: it does not say its version; want 3.122 to 4", a.Path)
 	case number[0] < 3, number[0] == 3 && number[1] < 122, number[0] > 4:
@@ -201,35 +197,41 @@ func (m *maker) agent() node.Agent {
 
 // A family is how distributions that are alike install packages.
 type family struct {
-	names   []string // IDs of /etc/os-release, also as ID_LIKE
-	install string   // with the packages behind it
-	docker  string   // installs the newest engine from docker's own repository; %s is the ID
+	install string // with the packages behind it
+	docker  string // installs the newest engine from docker's own repository; %s is the repository's name
 }
 
-// families are asked in this order: Ubuntu is like Debian, but has another URL.
-var families = []family{
-	{[]string{"debian", "ubuntu"}, "apt-get install --yes", "install -m 0755 -d /etc/apt/keyrings && " +
+var (
+	apt = &family{"apt-get install --yes", "install -m 0755 -d /etc/apt/keyrings && " +
 		"curl -fsSL https://download.docker.com/linux/%[1]s/gpg -o /etc/apt/keyrings/docker.asc && " +
 		`echo "deb [signed-by=/etc/apt/keyrings/docker.asc] https://download.docker.com/linux/%[1]s $(. /etc/os-release; echo $VERSION_CODENAME) stable" > /etc/apt/sources.list.d/docker.list && ` +
-		"apt-get update && apt-get install --yes docker-ce docker-ce-cli containerd.io"},
-	{[]string{"rhel", "centos", "fedora"}, "dnf install --assumeyes", "dnf config-manager --add-repo https://download.docker.com/linux/%[1]s/docker-ce.repo && " +
-		"dnf install --assumeyes docker-ce docker-ce-cli containerd.io && systemctl enable --now docker.service"},
-}
+		"apt-get update && apt-get install --yes docker-ce docker-ce-cli containerd.io"}
+	dnf = &family{"dnf install --assumeyes", "dnf config-manager --add-repo https://download.docker.com/linux/%[1]s/docker-ce.repo && " +
+		"dnf install --assumeyes docker-ce docker-ce-cli containerd.io && systemctl enable --now docker.service"}
+	families = map[string]*family{"debian": apt, "ubuntu": apt, "rhel": dnf, "fedora": dnf, "centos": dnf} // by ID of /etc/os-release
+)
 
-// family is the distribution's, nil for one that is not in the table.
-func (m *maker) family() *family {
+// family is the distribution's, and what docker's repository calls it. It is nil for
+// a distribution that is not known, nor like one that is.
+func (m *maker) family() (f *family, repository string) {
 	d := m.Facts.Distribution
-	for i := range families {
-		if slices.ContainsFunc(append([]string{d.ID}, d.Like...), func(id string) bool { return slices.Contains(families[i].names, id) }) {
-			return &families[i]
-		}
+	like := func(id string) bool { return slices.Contains(d.Like, id) }
+	switch {
+	case families[d.ID] != nil:
+		return families[d.ID], d.ID
+	case like("ubuntu"): // which is like Debian, but has another repository
+		return apt, "ubuntu"
+	case like("debian"):
+		return apt, "debian"
+	case like("rhel"), like("centos"), like("fedora"):
+		return dnf, "centos"
 	}
-	return nil
+	return nil, ""
 }
 
 // packages is what is missing and comes with the distribution.
 func (m *maker) packages(what, why string, names ...string) Missing {
-	f := m.family()
+	f, _ := m.family()
 	if f == nil {
 		return Missing{What: what, Why: why, Command: fmt.Sprintf("install %s: %s is a distribution that kbnode does not know", what, cmp.Or(m.Facts.Distribution.ID, "this"))}
 	}
@@ -254,29 +256,10 @@ func (m *maker) dockerPackage(why string) Missing {
 
 // newerDocker is the newest engine, of docker's own repository.
 func (m *maker) newerDocker() Missing {
-	x := Missing{What: "docker 25 or newer"}
-	f := m.family()
+	const what = "docker 25 or newer"
+	f, repository := m.family()
 	if f == nil {
-		x.Command = "install docker 25 or newer: https://docs.docker.com/engine/install/"
-		return x
+		return Missing{What: what, Command: "install docker 25 or newer: https://docs.docker.com/engine/install/"}
 	}
-	x.Command, x.Package = fmt.Sprintf(f.docker, m.dockerName()), true
-	return x
-}
-
-// dockerName is what docker's repository calls the distribution.
-func (m *maker) dockerName() string {
-	d := m.Facts.Distribution
-	for _, id := range []string{"debian", "ubuntu", "rhel", "fedora", "centos"} {
-		if d.ID == id {
-			return id
-		}
-	}
-	if slices.Contains(d.Like, "ubuntu") {
-		return "ubuntu"
-	}
-	if slices.Contains(d.Like, "debian") {
-		return "debian"
-	}
-	return "centos"
+	return Missing{What: what, Command: fmt.Sprintf(f.docker, repository), Package: true}
 }

@@ -29,7 +29,6 @@ func TestMissing(t *testing.T) {
 		{"an engine without CDI, for AMD", "amd-8", func(in *Input) { in.Facts.Docker.Version, in.Facts.Docker.CDIDirs = "20.10.24", nil }, "", "", false},
 		{"a dead engine", "amd-8", func(in *Input) { in.Facts.Docker.Version = "" }, "a running docker engine", "systemctl start docker.service", false},
 		{"the other cgroup driver", "amd-8", func(in *Input) { in.Facts.Docker.CgroupDriver = "cgroupfs" }, "docker's systemd cgroup driver", "native.cgroupdriver=systemd", false},
-		{"no git", "amd-8", func(in *Input) { delete(in.Facts.Tools, "git") }, "git", "apt-get install --yes git", true},
 		{"no agent", "nvidia-8", func(in *Input) { in.Facts.Agent = nil }, "buildkite-agent", "apt-get install --yes buildkite-agent", true},
 		{"a given agent", "nvidia-8", func(in *Input) { in.Facts.Agent, in.AgentFrom, in.AgentVersion = nil, "/tmp/agent", "3.138.0" }, "", "", false},
 		{"the tool, and no spec", "nvidia-8", func(in *Input) { in.Facts.CDI = nil }, "a CDI spec that names GPUs by UUID", "nvidia-ctk cdi generate --device-name-strategy=uuid", false},
@@ -123,10 +122,10 @@ func TestHostSlotsHaveTheGroupsOfTheirDevices(t *testing.T) {
 	if !strings.Contains(string(f.Content), "\nSupplementaryGroups=109\n") {
 		t.Errorf("%s", f.Content)
 	}
-	if len(p.Set.Clones) > 0 || slices.ContainsFunc(p.Set.Units, func(u resource.Unit) bool {
+	if slices.ContainsFunc(p.Set.Units, func(u resource.Unit) bool {
 		return strings.Contains(u.Name, "proxy") || strings.Contains(u.Name, "docker")
 	}) {
-		t.Errorf("something of docker's without docker: %+v %+v", p.Set.Clones, p.Set.Units)
+		t.Errorf("something of docker's without docker: %+v", p.Set.Units)
 	}
 }
 

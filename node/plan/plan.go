@@ -16,7 +16,6 @@ import (
 	"github.com/gpu-mode/kbgen/node/facts"
 	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/node/resource"
-	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/queuefile"
 )
 
@@ -58,17 +57,14 @@ type Input struct {
 	// AgentFrom is a buildkite-agent to install where the machine has none, of this
 	// version and hash.
 	AgentFrom, AgentSHA256, AgentVersion string
-	PluginFrom                           string // URL or directory; empty: [defaultPlugin]
-	PluginCommit                         string // another one than [schema.PluginCommit]
 	VerificationJWKS                     string // a file of public keys; steps must be signed with one of them
 	AllowSmall                           bool   // a machine that keeps no row's promise, as in tests
 }
 
 // Defaults of an [Input].
 const (
-	Program       = "/usr/bin/kbnode" // where kbnode is
-	defaultPlugin = "https://github.com/buildkite-plugins/docker-buildkite-plugin"
-	jobPids       = 4096 // processes and threads of a job
+	Program = "/usr/bin/kbnode" // where kbnode is
+	jobPids = 4096              // processes and threads of a job
 
 	// agentPath is where a given agent is installed.
 	agentPath = "/usr/local/bin/buildkite-agent"
@@ -116,8 +112,6 @@ type slot struct {
 //
 // Errors: all that is wrong, joined, one line each.
 func Make(in Input) (*Plan, error) {
-	in.PluginFrom = cmp.Or(in.PluginFrom, defaultPlugin)
-	in.PluginCommit = cmp.Or(in.PluginCommit, schema.PluginCommit)
 	m := &maker{Input: in, plan: &Plan{}}
 	m.system()
 	m.makeSlots()
@@ -244,7 +238,6 @@ func (m *maker) config() {
 	c.Agent = m.agent()
 	if d := m.Facts.Docker; d != nil && m.any(Docker) {
 		c.Docker = node.Docker{Socket: cmp.Or(d.Socket, "/run/docker.sock"), CLI: d.CLI}
-		c.PluginCommit = m.PluginCommit
 	}
 	for _, s := range m.slots {
 		c.Slots = append(c.Slots, &s.Slot)

@@ -125,9 +125,6 @@ func text(p *Plan) string {
 	for _, c := range s.Copies {
 		fmt.Fprintln(&b, "copy", c.Path, c.From, c.Mode)
 	}
-	for _, c := range s.Clones {
-		fmt.Fprintln(&b, "clone", c.Path, c.From, c.Ref, c.Commit)
-	}
 	for _, u := range s.Units {
 		fmt.Fprintf(&b, "unit %s enabled=%v active=%v drain=%v asks=%v uses=%v\n", u.Name, u.Enabled, u.Active, u.Drain, u.Asks, u.Uses)
 	}

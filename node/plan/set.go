@@ -69,7 +69,7 @@ func (m *maker) templates() *templates.Node {
 	}
 }
 
-// programs are kbnode itself, an agent where one was given, and the plugin.
+// programs are kbnode itself, and an agent where one was given.
 func (m *maker) programs() {
 	set := &m.plan.Set
 	if m.ProgramFrom != "" {
@@ -78,13 +78,10 @@ func (m *maker) programs() {
 	if m.AgentFrom != "" && m.plan.Config.Agent.Path == agentPath {
 		set.Copies = append(set.Copies, resource.Copy{Path: agentPath, From: m.AgentFrom, SHA256: m.AgentSHA256, Mode: 0o755})
 	}
-	if m.any(Docker) {
-		set.Clones = append(set.Clones, resource.Clone{Path: node.PluginDir, From: m.PluginFrom, Ref: schema.PluginVersion, Commit: m.PluginCommit})
-	}
 }
 
 func (m *maker) commonDirs() {
-	for _, d := range []string{"/etc/kbnode", node.HooksDir, "/var/lib/kbnode", node.SlotsDir, node.PausedDir, node.PluginsDir} {
+	for _, d := range []string{"/etc/kbnode", node.HooksDir, "/var/lib/kbnode", node.SlotsDir, node.PausedDir} {
 		m.dir(d, 0o755, "root", "root")
 	}
 	if slices.ContainsFunc(m.plan.Set.Files, func(f resource.File) bool { return f.Path == ownSpec }) {

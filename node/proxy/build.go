@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -124,9 +125,11 @@ func environment(asks []string) []string {
 	return out
 }
 
+var ours = regexp.MustCompile("^" + schema.EnvPrefix + "[A-Z0-9_]+$")
+
 // Passes reports whether a variable of a job's goes into its container.
 func Passes(name string) bool {
-	return strings.HasPrefix(name, schema.EnvPrefix) ||
+	return ours.MatchString(name) ||
 		slices.Contains([]string{schema.EnvOldPayload, schema.EnvOldQueue, "TPU_SKIP_MDS_QUERY"}, name)
 }
 

@@ -13,11 +13,11 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// jobDir is the name of a job's directory: the agent makes it below its TMPDIR for
-// a step with skip-checkout.
-//
-// Source: buildkite-agent, internal/job, v3.138.0.
-var jobDir = regexp.MustCompile(`^buildkite-job-[a-zA-Z0-9-]{1,100}$`)
+// JobDirPrefix begins the names of jobs' directories, which lie directly in the
+// slot's TempDir. The agent's own bootstrap uses the same.
+const JobDirPrefix = "buildkite-job-"
+
+var jobDir = regexp.MustCompile(`^` + JobDirPrefix + `[a-zA-Z0-9-]{1,100}$`)
 
 // mounts are the directories that the container gets of the machine: the job's.
 func (p *Proxy) mounts(h *askedHost) ([]mount, error) {
@@ -61,25 +61,9 @@ func (p *Proxy) mounts(h *askedHost) ([]mount, error) {
 // real says whether a directory is the slot's user's and reached without a link.
 // Only that user can change it between here and the mount, and no code of a job's
 // runs as that user outside a container.
-//
-// It goes there step by step: openat2 would do it in one, and RestrictSUIDSGID= of
-// systemd takes that call away.
 func (p *Proxy) real(dir string) error {
-	const how = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Open("/", how, 0)
-	for name := range strings.SplitSeq(strings.Trim(path.Clean(dir), "/"), "/") {
-		if err != nil {
-			break
-		}
-		above := fd
-		fd, err = unix.Openat(above, name, how, 0)
-		unix.Close(above)
-	}
-	switch err {
-	case nil:
-	case unix.ELOOP, unix.ENOTDIR:
-		return fmt.Errorf("got a link or no directory")
-	default:
+	fd, err := openPlain(dir)
+	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
@@ -91,6 +75,27 @@ func (p *Proxy) real(dir string) error {
 		return fmt.Errorf("got one of user %d, want %d", st.Uid, p.UID)
 	}
 	return nil
+}
+
+// openPlain opens a directory, with no link on the way to it.
+//
+// It goes there step by step: openat2 would do it in one, and RestrictSUIDSGID= of
+// systemd takes that call away.
+func openPlain(dir string) (fd int, err error) {
+	const how = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err = unix.Open("/", how, 0)
+	for name := range strings.SplitSeq(strings.Trim(path.Clean(dir), "/"), "/") {
+		if err != nil {
+			break
+		}
+		above := fd
+		fd, err = unix.Openat(above, name, how, 0)
+		unix.Close(above)
+	}
+	if err == unix.ELOOP || err == unix.ENOTDIR {
+		err = fmt.Errorf("got a link or no directory")
+	}
+	return fd, err
 }
 
 // covered are the directories of an image that nothing is mounted over.
@@ -130,7 +135,7 @@ func tmpfs(asks map[string]string, most int64) (map[string]string, error) {
 				mode = value
 			case "size":
 				var n int64
-				n, err = bytesOf(value)
+				n, err = Bytes(value)
 				size = min(n, most)
 			default:
 				err = strconv.ErrSyntax
@@ -144,8 +149,8 @@ func tmpfs(asks map[string]string, most int64) (map[string]string, error) {
 	return out, nil
 }
 
-// bytesOf reads "8g", "512m", "64k" and "4096".
-func bytesOf(s string) (int64, error) {
+// Bytes reads "8g", "512m", "64k" and "4096".
+func Bytes(s string) (int64, error) {
 	shift := 0
 	if s != "" {
 		if at := strings.IndexByte("kmg", s[len(s)-1]|0x20); at >= 0 {
@@ -163,7 +168,7 @@ func bytesOf(s string) (int64, error) {
 // service under systemd.
 const maxFiles = 1 << 20
 
-// ulimits checks limits of processes.
+// ulimits checks limits of processes. No container dumps core.
 func ulimits(asks []ulimit) ([]ulimit, error) {
 	for _, u := range asks {
 		bad := false
@@ -183,6 +188,9 @@ func ulimits(asks []ulimit) ([]ulimit, error) {
 		if bad {
 			return nil, fmt.Errorf("--ulimit %s: got %d:%d, want %s", u.Name, u.Soft, u.Hard, want)
 		}
+	}
+	if !slices.ContainsFunc(asks, func(u ulimit) bool { return u.Name == "core" }) {
+		asks = append(asks, ulimit{Name: "core"})
 	}
 	return asks, nil
 }

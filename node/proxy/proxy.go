@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log"
 	"net"
 	"net/http"
@@ -24,6 +25,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/docker"
@@ -143,30 +145,44 @@ func Reap(ctx context.Context, s *node.Slot, socket, root string) (n int, err er
 			err = fmt.Errorf("slot %s: %w", s.Name, err)
 		}
 	}
-	return n, errors.Join(err, removeJobs(filepath.Join(root, s.TempDir())))
+	return n, errors.Join(err, RemoveJobs(filepath.Join(root, s.TempDir())))
 }
 
-// removeJobs removes the directories of jobs. It never follows a link.
-func removeJobs(dir string) error {
-	root, err := os.OpenRoot(dir)
-	if errors.Is(err, os.ErrNotExist) {
+// RemoveJobs removes the directories of jobs in a slot's TempDir, those with
+// directories that their owner may not read as well. It never follows a link: the
+// slot's user can make some, to where other slots' jobs lie.
+func RemoveJobs(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	fd, err := openPlain(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	defer unix.Close(fd)
+	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	all, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	defer all.Close()
-	entries, err := all.ReadDir(-1)
+	entries, err := fs.ReadDir(root.FS(), ".")
 	faults := []error{err}
 	for _, e := range entries {
-		if e.IsDir() && jobDir.MatchString(e.Name()) {
-			faults = append(faults, root.RemoveAll(e.Name()))
+		if !e.IsDir() || !jobDir.MatchString(e.Name()) {
+			continue
 		}
+		// Each directory is visited before it is read. Faults show in the removal.
+		_ = fs.WalkDir(root.FS(), e.Name(), func(name string, d fs.DirEntry, err error) error {
+			if d != nil && d.IsDir() && err == nil {
+				_ = root.Chmod(name, 0o700)
+			}
+			return nil
+		})
+		faults = append(faults, root.RemoveAll(e.Name()))
 	}
 	return errors.Join(faults...)
 }

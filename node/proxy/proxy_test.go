@@ -436,3 +436,27 @@ func FuzzCreate(f *testing.F) {
 		}
 	})
 }
+
+// A slot's user puts a link to another slot's jobs where its own lie: root, which
+// removes what is left of the slot, must not follow it.
+func TestRemoveJobsFollowsNoLink(t *testing.T) {
+	for _, link := range []string{"gpu0/tmp", "gpu0"} {
+		dir := t.TempDir()
+		job := filepath.Join(dir, "gpu1", "tmp", "buildkite-job-running")
+		if err := os.MkdirAll(job, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(link)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join(dir, "gpu1", strings.TrimPrefix(link, "gpu0")), filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+		if err := RemoveJobs(filepath.Join(dir, "gpu0", "tmp")); err == nil || !strings.Contains(err.Error(), "got a link") {
+			t.Errorf("%s is a link: got %v, want an error", link, err)
+		}
+		if _, err := os.Stat(job); err != nil {
+			t.Errorf("%s is a link: the other slot's job is gone: %v", link, err)
+		}
+	}
+}

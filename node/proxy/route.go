@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -110,10 +111,28 @@ func (p *Proxy) container(w http.ResponseWriter, c *call) {
 		return
 	}
 	c.path = strings.Replace(c.path, "/"+c.name, "/"+id, 1)
-	if strings.HasSuffix(c.path, "/start") {
+	switch {
+	case strings.HasSuffix(c.path, "/start"):
 		defer p.watch(id)
+	case strings.HasSuffix(c.path, "/attach"):
+		defer p.abandon(c.Context(), id)
 	}
 	p.pass(w, c)
+}
+
+// abandon removes a container whose client is gone: the connection that a container
+// is attached to ended before the container did. So a container never outlives the
+// process that started it, even if that is killed.
+func (p *Proxy) abandon(call context.Context, id string) {
+	if call.Err() == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(call), endedTime)
+	defer cancel()
+	p.Log("the client of container %.12s is gone", id)
+	if err := p.engine.Remove(ctx, id); err != nil {
+		p.Log("removing it: %v", err)
+	}
 }
 
 // owned is the ID of the container that a call names. Another slot's is not there.

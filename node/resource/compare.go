@@ -137,9 +137,6 @@ func (c *comparison) contents() {
 	for _, p := range c.want.Copies {
 		c.content(KindCopy, p.Path, Node{Type: "file", Mode: p.Mode, Owner: "root", Group: "root", SHA256: p.SHA256}, p)
 	}
-	for _, p := range c.want.Clones {
-		c.content(KindClone, p.Path, Node{Type: "dir", Commit: p.Commit}, p)
-	}
 	for _, f := range c.want.Files {
 		content := f.Bytes()
 		c.content(KindFile, f.Path, Node{Type: "file", Mode: f.Mode, Owner: f.Owner, Group: f.Group, SHA256: Hash(content), Content: content}, f)
@@ -161,10 +158,7 @@ func (c *comparison) content(kind, name string, want Node, thing any) {
 		return
 	}
 	same := have.Fingerprint() == want.Fingerprint()
-	a.Verb = Change
-	if want.Type == "file" {
-		a.Why = differs(have, want)
-	}
+	a.Verb, a.Why = Change, differs(have, want)
 	switch {
 	case same && a.Why == "":
 	case same:
@@ -186,8 +180,6 @@ func (c *comparison) mayReplace(kind, name string, have Node, thing any) {
 	case made != nil && slices.Contains(made.Wrote, have.Fingerprint()):
 	case made != nil || kind == KindFile && Marked(have.Content):
 		c.conflict(kind, name, FlagForce, "changed by hand since kbnode wrote it")
-	case kind == KindClone:
-		c.conflict(kind, name, "", "got another directory, want %s: move it away", have.Type)
 	default:
 		c.conflict(kind, name, FlagAdopt, "there already, and not kbnode's")
 	}
@@ -207,7 +199,7 @@ func (c *comparison) vanished() {
 		switch m.Kind {
 		case KindUser, KindDir:
 			c.last = append(c.last, a)
-		case KindCopy, KindClone, KindFile:
+		case KindCopy, KindFile:
 			if have, ok := c.have.Nodes[m.Name]; ok && !slices.Contains(m.Wrote, have.Fingerprint()) && !(m.Kind == KindFile && Owned(have.Content)) {
 				c.conflict(m.Kind, m.Name, FlagForce, "wanted no longer, but changed by hand since kbnode wrote it")
 			}
@@ -307,7 +299,7 @@ func (c *comparison) unit(u Unit, dockerRestarts bool) {
 	if u.Drain && why == "" && dockerRestarts {
 		why = "docker restarts"
 	}
-	switch start := (Action{Kind: KindUnit, Verb: Start, Name: u.Name, Why: why, Asks: false, want: u}); {
+	switch start := (Action{Kind: KindUnit, Verb: Start, Name: u.Name, Why: why, want: u}); {
 	case is.Active && why == "":
 	case is.Active && u.Drain:
 		c.stops = append(c.stops, Action{Kind: KindUnit, Verb: Stop, Name: u.Name, Why: why, Drain: true, want: u})

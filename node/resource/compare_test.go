@@ -12,7 +12,6 @@ func set() Set {
 		Users:  []User{{Name: "kbagent-gpu0", Home: "/var/lib/kbnode/slots/gpu0"}},
 		Dirs:   []Dir{{Path: "/etc/kbnode", Mode: 0o755, Owner: "root", Group: "root"}},
 		Copies: []Copy{{Path: "/usr/bin/agent", From: "/tmp/agent", SHA256: strings.Repeat("a", 64), Mode: 0o755}},
-		Clones: []Clone{{Path: "/var/lib/kbnode/plugins/docker", From: "/src", Ref: "v1", Commit: strings.Repeat("b", 40)}},
 		Files: []File{
 			{Path: "/etc/kbnode/slots.yml", Mode: 0o644, Owner: "root", Group: "root", Content: []byte("version: 1\n"), Marked: true},
 			{Path: "/etc/kbnode/token", Mode: 0o600, Owner: "root", Group: "root", Content: []byte("hush"), Secret: true},
@@ -48,9 +47,6 @@ func done(s *Set) State {
 	for _, p := range s.Copies {
 		made(KindCopy, p.Path, Node{Type: "file", Mode: p.Mode, Owner: "root", Group: "root", SHA256: p.SHA256})
 	}
-	for _, p := range s.Clones {
-		made(KindClone, p.Path, Node{Type: "dir", Commit: p.Commit})
-	}
 	for _, f := range s.Files {
 		made(KindFile, f.Path, Node{Type: "file", Mode: f.Mode, Owner: f.Owner, Group: f.Group, Content: f.Bytes(), SHA256: Hash(f.Bytes())})
 	}
@@ -78,8 +74,6 @@ func TestFromNothing(t *testing.T) {
 		"off stop buildkite-agent-gpu0.service", "off disable buildkite-agent-gpu0.service",
 		"user make kbagent-gpu0", "dir make /etc", "dir make /etc/kbnode",
 		"dir make /usr", "dir make /usr/bin", "copy make /usr/bin/agent",
-		"dir make /var", "dir make /var/lib", "dir make /var/lib/kbnode", "dir make /var/lib/kbnode/plugins",
-		"clone make /var/lib/kbnode/plugins/docker",
 		"file make /etc/kbnode/slots.yml", "file make /etc/kbnode/token",
 		"dir make /etc/docker", "file make /etc/docker/daemon.json",
 		"dir make /etc/systemd", "dir make /etc/systemd/system", "file make /etc/systemd/system/kbnode-agent@.service",
@@ -183,10 +177,10 @@ func TestChanges(t *testing.T) {
 			[]string{start}, nil,
 		},
 		"a slot that vanished": {
-			func(s *Set, _ *State) { s.Users, s.Clones, s.Units = nil, nil, s.Units[:1] },
+			func(s *Set, _ *State) { s.Users, s.Units = nil, s.Units[:1] },
 			[]string{
 				stop, "unit stop kbnode-watch.timer", "unit disable kbnode-agent@gpu0.service", "unit disable kbnode-watch.timer",
-				"clone remove /var/lib/kbnode/plugins/docker", "reload reload systemd",
+				"reload reload systemd",
 				"user remove kbagent-gpu0", "unit remove kbnode-agent@gpu0.service", "unit remove kbnode-watch.timer",
 			}, nil,
 		},

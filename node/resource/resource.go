@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +18,6 @@ type Set struct {
 	Users  []User
 	Dirs   []Dir
 	Copies []Copy
-	Clones []Clone
 	Files  []File
 	Units  []Unit
 	// Off are units of others that must neither run nor start at boot: agents that
@@ -78,14 +78,6 @@ type Copy struct {
 	Mode   fs.FileMode `json:"mode"`
 }
 
-// A Clone is a git repository at one commit, detached: the docker plugin.
-type Clone struct {
-	Path   string `json:"path"`
-	From   string `json:"from"` // URL or directory
-	Ref    string `json:"ref"`  // a tag, "v5.13.0"
-	Commit string `json:"commit"`
-}
-
 // Verbs of actions.
 const (
 	Make    = "make"
@@ -116,7 +108,7 @@ type Action struct {
 	want any
 }
 
-// Want returns the User, Dir, Copy, Clone, File or Unit that the action makes, or nil.
+// Want returns the User, Dir, Copy, File or Unit that the action makes, or nil.
 func (a *Action) Want() any { return a.want }
 
 // Line says the action for people.
@@ -187,7 +179,6 @@ const (
 	KindUser   = "user"
 	KindDir    = "dir"
 	KindCopy   = "copy"
-	KindClone  = "clone"
 	KindFile   = "file"
 	KindUnit   = "unit"
 	KindOff    = "off"
@@ -214,7 +205,6 @@ type Node struct {
 	Content []byte      `json:"-"`                // of a file
 	SHA256  string      `json:"sha256,omitempty"` // of Content
 	Target  string      `json:"target,omitempty"` // of a link
-	Commit  string      `json:"commit,omitempty"` // of a directory that is a repository with a detached HEAD
 }
 
 // A UnitState is how a unit is.
@@ -239,7 +229,7 @@ type Made struct {
 	Asks       bool
 }
 
-// Fingerprint tells one content of a file, link or clone from another. It is of
+// Fingerprint tells one content of a file or link from another. It is of
 // a directory and of nothing the same each time.
 func (n Node) Fingerprint() string {
 	switch {
@@ -247,8 +237,6 @@ func (n Node) Fingerprint() string {
 		return "link:" + n.Target
 	case n.Type == "file":
 		return "sha256:" + n.SHA256
-	case n.Commit != "":
-		return "commit:" + n.Commit
 	}
 	return n.Type
 }
@@ -286,19 +274,13 @@ const markStart = "# kbnode sha256:"
 func mark(content []byte) []byte {
 	rest, _, _ := unmark(content)
 	head, tail := shebang(rest)
-	sum := sha256.Sum256(rest)
-	marked := make([]byte, 0, len(rest)+len(markStart)+2*sha256.Size+1)
-	marked = append(marked, head...)
-	marked = append(marked, markStart...)
-	marked = hex.AppendEncode(marked, sum[:])
-	return append(append(marked, '\n'), tail...)
+	return slices.Concat(head, []byte(markStart+Hash(rest)+"\n"), tail)
 }
 
 // Owned reports whether the content was written by kbnode and is as it wrote it.
 func Owned(content []byte) bool {
 	rest, mark, ok := unmark(content)
-	sum := sha256.Sum256(rest)
-	return ok && mark == hex.EncodeToString(sum[:])
+	return ok && mark == Hash(rest)
 }
 
 // Marked reports whether the content was written by kbnode, changed since or not.
@@ -314,7 +296,7 @@ func unmark(content []byte) (rest []byte, mark string, ok bool) {
 	if !ok || !bytes.HasPrefix(line, []byte(markStart)) {
 		return content, "", false
 	}
-	return append(bytes.Clone(head), after...), string(line[len(markStart):]), true
+	return slices.Concat(head, after), string(line[len(markStart):]), true
 }
 
 // shebang splits a script after its first line.
@@ -323,8 +305,5 @@ func shebang(content []byte) (head, tail []byte) {
 		return nil, content
 	}
 	end := bytes.IndexByte(content, '\n') + 1
-	if end == 0 {
-		return nil, content
-	}
 	return content[:end], content[end:]
 }

@@ -89,16 +89,13 @@ func Adopt(ctx context.Context, m *apply.Machine, o apply.Options, log func(form
 	if err != nil {
 		return nil, false, readable(err)
 	}
-	if len(seeds.Units)+len(seeds.Configs) == 0 {
+	if len(seeds.Units)+len(seeds.Tokens) == 0 {
 		return nil, false, nil
 	}
-	var want resource.Set
-	if want.Off, want.Files, err = m.Takes(seeds); err != nil {
-		return nil, false, err
-	}
+	want := resource.Set{Off: seeds.Units, Files: seeds.Tokens}
 	if _, err := os.Lstat(filepath.Join(m.Root, node.TokenPath)); seeds.Token != nil && err != nil {
 		if why := notToken(seeds.Token); why != "" {
-			log("note: the token in %s is not taken over: it is %s", text.Quote(seeds.Configs[0]), why)
+			log("note: the token in %s is not taken over: it is %s", text.Quote(seeds.Tokens[0].Path), why)
 		} else {
 			want.Files = append(want.Files, resource.File{Path: node.TokenPath, Mode: 0o600, Owner: "root", Group: "root", Content: seeds.Token, Secret: true})
 		}

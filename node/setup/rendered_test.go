@@ -50,7 +50,7 @@ func TestGateTakesWhatKbgenWrites(t *testing.T) {
 			}
 			for i, job := range jobsOf(t, doc) {
 				jobs++
-				if err := gate.Decide(&nodeconfig.Config{Slots: []*nodeconfig.Slot{&slot}}, "s0", job); err != nil {
+				if _, err := gate.Decide(&nodeconfig.Config{Slots: []*nodeconfig.Slot{&slot}}, "s0", job); err != nil {
 					t.Errorf("%s of %s, step %d: %v", name, g.Name, i, err)
 				}
 			}

@@ -5,6 +5,7 @@ package setup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,6 @@ type Target struct {
 	File, Node, Endpoint string
 	AllowSmall           bool
 	Agent, AgentSHA256   string // a buildkite-agent to install, and its hash
-	Plugin, PluginCommit string
 	VerificationJWKS     string // a file of public keys
 	Facts                string // a file with those of another machine
 	Root                 string // of all files
@@ -52,7 +52,7 @@ func Machine(root string, log func(format string, args ...any)) (*apply.Machine,
 	note := func(line string) { log("%s", line) }
 	return &apply.Machine{
 		Root: root, Systemd: &apply.Systemctl{Root: root, Log: note}, Users: &apply.Useradd{Root: root},
-		Git: apply.Git, Owners: os.Geteuid() == 0, Self: strings.TrimPrefix(self, strings.TrimSuffix(root, "/")),
+		Owners: os.Geteuid() == 0, Self: strings.TrimPrefix(self, strings.TrimSuffix(root, "/")),
 	}, nil
 }
 
@@ -105,16 +105,12 @@ func (p *Plan) takeOver(ctx context.Context, o apply.Options) error {
 	if err != nil {
 		return err
 	}
-	off, files, err := p.Machine.Takes(seeds)
-	if err != nil {
-		return err
-	}
-	p.Set.Off = append(p.Set.Off, off...)
+	p.Set.Off = append(p.Set.Off, seeds.Units...)
 	made, err := p.Machine.Made()
 	if err != nil {
 		return err
 	}
-	for _, f := range files {
+	for _, f := range seeds.Tokens {
 		if o.Adopt || slices.ContainsFunc(made, func(m resource.Made) bool { return m.Name == f.Path }) {
 			p.Set.Files = append(p.Set.Files, f)
 		}
@@ -182,7 +178,7 @@ func readable(err error) error {
 // input is what the plan depends on.
 func (t *Target) input(ctx context.Context) (in *plan.Input, small []string, err error) {
 	in = &plan.Input{
-		Node: t.Node, Endpoint: t.Endpoint, PluginFrom: t.Plugin, PluginCommit: t.PluginCommit, AllowSmall: t.AllowSmall, Release: t.Release,
+		Node: t.Node, Endpoint: t.Endpoint, AllowSmall: t.AllowSmall, Release: t.Release,
 	}
 	if t.VerificationJWKS != "" {
 		in.VerificationJWKS = jwksPath
@@ -278,13 +274,10 @@ func (p *Plan) Write(out io.Writer) error {
 			b.WriteByte('\n')
 		}
 	}
-	switch units := p.restarts(); {
-	case len(p.Actions) == 0:
+	if len(p.Actions) == 0 {
 		b.WriteString("nothing to do\n")
-	case len(units) > 0:
-		fmt.Fprintf(&b, "%s; restarts %s\n", resource.Summary(p.Actions), strings.Join(units, ", "))
-	default:
-		fmt.Fprintf(&b, "%s; restarts nothing\n", resource.Summary(p.Actions))
+	} else {
+		fmt.Fprintf(&b, "%s; restarts %s\n", resource.Summary(p.Actions), cmp.Or(strings.Join(p.restarts(), ", "), "nothing"))
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

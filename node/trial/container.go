@@ -32,14 +32,12 @@ const deepLimit = 5 * time.Minute
 
 // A containerTrial is one container in a slot, as a job would start it.
 type containerTrial struct {
-	slot   *node.Slot
+	findings
 	dir    string // the job's directory
 	cmd    *exec.Cmd
 	in     io.Closer // once closed, the container ends
 	output []string  // what the isolation script printed
 	end    error
-
-	results []doctor.Result
 }
 
 // Containers starts a container in every slot that has some, all at once, through the
@@ -51,7 +49,7 @@ func Containers(ctx context.Context, config *node.Config, slots []*node.Slot) []
 	slots, all := idle(ctx, doctor.Host(), slots)
 	var trials []*containerTrial
 	for _, s := range slots {
-		trials = append(trials, &containerTrial{slot: s})
+		trials = append(trials, &containerTrial{findings: findings{slot: s, fix: "kbnode apply FILE; journalctl -u kbnode-proxy@" + s.Name}})
 	}
 	var running sync.WaitGroup
 	for _, t := range trials {
@@ -92,14 +90,6 @@ func idle(ctx context.Context, m doctor.Machine, slots []*node.Slot) (free []*no
 		free = append(free, s)
 	}
 	return free, busy
-}
-
-func (t *containerTrial) add(code string, state doctor.State, fix, format string, args ...any) {
-	t.results = append(t.results, doctor.Result{Code: code, Slot: t.slot.Name, State: state, Text: text.Line(fmt.Sprintf(format, args...), 400), Fix: fix})
-}
-
-func (t *containerTrial) failed(code string, format string, args ...any) {
-	t.add(code, doctor.Failure, "kbnode apply FILE; journalctl -u kbnode-proxy@"+t.slot.Name, format, args...)
 }
 
 // endOfScript is what a trial prints when the script is over.
@@ -220,19 +210,10 @@ func (t *containerTrial) inside(status string) {
 	case status != "0":
 		t.failed("inside", "in a container the isolation script ended with status %s", status)
 	default:
-		t.add("inside", doctor.OK, "", "in a container: its own devices and limits, no network, no privileges, no token")
+		t.passed("inside", "in a container: its own devices and limits, no network, no privileges, no token")
 	}
-	var want []string
-	for _, d := range t.slot.Devices {
-		for _, n := range d.Nodes {
-			if deviceOfOne.MatchString(n) {
-				want = append(want, n)
-			}
-		}
-	}
-	got := t.nodes()
-	slices.Sort(want)
-	if !slices.Equal(slices.Compact(want), got) {
+	want, got := deviceNodes(limits.Nodes(t.slot)), deviceNodes(t.output)
+	if !slices.Equal(want, got) {
 		t.failed("device-nodes", "a container sees %s, want %s", cmp.Or(strings.Join(got, " "), "no device"), cmp.Or(strings.Join(want, " "), "no device"))
 	}
 }
@@ -240,14 +221,9 @@ func (t *containerTrial) inside(status string) {
 // deviceOfOne matches device nodes that belong to one device, not to a driver.
 var deviceOfOne = regexp.MustCompile(`^/dev/(nvidia[0-9]+|dri/renderD[0-9]+|accel[0-9]+)$`)
 
-// nodes are the device nodes that the container listed.
-func (t *containerTrial) nodes() []string {
-	var nodes []string
-	for _, line := range t.output {
-		if deviceOfOne.MatchString(line) {
-			nodes = append(nodes, line)
-		}
-	}
+// deviceNodes picks the device nodes among lines.
+func deviceNodes(lines []string) []string {
+	nodes := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !deviceOfOne.MatchString(line) })
 	slices.Sort(nodes)
 	return nodes
 }
@@ -280,7 +256,7 @@ func (t *containerTrial) outside(ctx context.Context, config *node.Config) {
 		t.failed("outside", "the engine says %q of its container, want %q (%v)", strings.TrimSpace(string(out)), want, err)
 	}
 	if len(t.results) == before {
-		t.add("outside", doctor.OK, "", "the kernel holds its container to cores %s, %d MiB, %d processes", t.slot.CPUs, t.slot.MemoryBytes>>20, t.slot.Pids)
+		t.passed("outside", "the kernel holds its container to cores %s, %d MiB, %d processes", t.slot.CPUs, t.slot.MemoryBytes>>20, t.slot.Pids)
 	}
 }
 
@@ -288,7 +264,7 @@ func (t *containerTrial) outside(ctx context.Context, config *node.Config) {
 func distinct(trials []*containerTrial) {
 	whose := map[string]*containerTrial{}
 	for _, t := range trials {
-		for _, n := range t.nodes() {
+		for _, n := range deviceNodes(t.output) {
 			if other, ok := whose[n]; ok {
 				t.failed("distinct", "a container sees %s, and so does one of %s", n, other.slot.Name)
 			}

@@ -2,21 +2,17 @@ package trial
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -42,11 +38,13 @@ func kblocal() (string, error) {
 type standIn struct {
 	cmd                            *exec.Cmd
 	url, org, apiToken, agentToken string // url ends in "/"
+	ended                          chan error
 }
 
 // startStandIn starts kblocal with pipelines, a file for each name, and waits until
-// it serves. It keeps everything in dir.
-func startStandIn(ctx context.Context, program, agent, dir string, pipelines map[string]string) (*standIn, error) {
+// it serves. It keeps everything in dir, and calls gone when kblocal ends, whose
+// clients would go on asking.
+func startStandIn(ctx context.Context, program, agent, dir string, pipelines map[string]string, gone func()) (*standIn, error) {
 	args := []string{"up", "--agents", "0", "--lost-after", "5m", "--dir", dir, "--agent", agent}
 	for name, file := range pipelines {
 		args = append(args, "--pipeline", name+"="+file)
@@ -56,7 +54,7 @@ func startStandIn(ctx context.Context, program, agent, dir string, pipelines map
 		return nil, err
 	}
 	defer log.Close()
-	s := &standIn{cmd: exec.Command(program, args...)}
+	s := &standIn{cmd: exec.Command(program, args...), ended: make(chan error, 1)}
 	s.cmd.Env, s.cmd.Dir, s.cmd.Stderr = system.Environ(), "/", log
 	// An interrupt at the terminal is for kbnode, which still needs the stand-in to
 	// end the jobs. A kbnode that is killed takes it along.
@@ -82,6 +80,10 @@ func startStandIn(ctx context.Context, program, agent, dir string, pipelines map
 		output, _ := os.ReadFile(log.Name())
 		return nil, fmt.Errorf("kblocal does not serve: %w: %s", errors.Join(ctx.Err(), err), text.Line(string(output), 300))
 	}
+	go func() {
+		s.ended <- s.cmd.Wait()
+		gone()
+	}()
 	return s, nil
 }
 
@@ -91,55 +93,43 @@ func (s *standIn) close(ctx context.Context) error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	if err := s.cmd.Wait(); err != nil {
+	if err := <-s.ended; err != nil {
 		return fmt.Errorf("kblocal: %w", err)
 	}
 	return nil
 }
 
-// A build is one of the stand-in's, as its REST API has it.
-type build struct {
-	URL   string `json:"url"`
-	State string `json:"state"`
-	Jobs  []job  `json:"jobs"`
-}
-
-type job struct {
-	State   string `json:"state"`
-	StepKey string `json:"step_key"`
-	RawLog  string `json:"raw_log_url"`
-	Agent   struct {
-		Name string `json:"name"`
-	} `json:"agent"`
+// client returns a client that makes builds of one of the stand-in's pipelines.
+func (s *standIn) client(pipeline string) (*launcher.Client, error) {
+	return launcher.New(launcher.Options{BaseURL: s.url, Token: s.apiToken, Org: s.org, Pipeline: pipeline, UserAgent: "kbnode verify"})
 }
 
 // pollInterval is the time between two questions to the stand-in.
 const pollInterval = 500 * time.Millisecond
 
-// run makes a build and waits for its end.
-func (s *standIn) run(ctx context.Context, pipeline string, env map[string]string) (build, error) {
-	var b build
-	in := map[string]any{"commit": "HEAD", "branch": "main", "message": "kbnode verify", "env": env}
-	err := s.call(ctx, http.MethodPost, s.url+"v2/organizations/"+s.org+"/pipelines/"+pipeline+"/builds", in, &b)
-	for err == nil && slices.Contains([]string{"creating", "scheduled", "running", "failing", "canceling"}, b.State) {
-		if err = pause(ctx); err == nil {
-			url := b.URL + "?include_retried_jobs=true"
-			b = build{} // what is null in an answer leaves a field as it is
-			err = s.call(ctx, http.MethodGet, url, nil, &b)
+// awaitBuild waits for the end of a build.
+func awaitBuild(ctx context.Context, client *launcher.Client, number int) (*launcher.Build, error) {
+	for {
+		b, err := client.Build(ctx, number)
+		if err == nil && !b.Over() {
+			err = pause(ctx)
+		}
+		if err != nil || b.Over() {
+			return b, err
 		}
 	}
-	return b, err
 }
 
 // awaitAgents waits until n agents are connected.
 func (s *standIn) awaitAgents(ctx context.Context, n int) error {
+	client, err := s.client("agents") // agents are the organization's, whichever the pipeline
+	if err != nil {
+		return err
+	}
 	for {
-		var agents []struct{}
-		if err := s.call(ctx, http.MethodGet, s.url+"v2/organizations/"+s.org+"/agents?per_page=100", nil, &agents); err != nil {
+		agents, err := client.Agents(ctx)
+		if err != nil || len(agents) >= n {
 			return err
-		}
-		if len(agents) >= n {
-			return nil
 		}
 		if err := pause(ctx); err != nil {
 			return fmt.Errorf("waiting for %d agents, %d are there: %w", n, len(agents), err)
@@ -154,70 +144,4 @@ func pause(ctx context.Context) error {
 	case <-time.After(pollInterval):
 		return nil
 	}
-}
-
-// artifact returns the content of a file that the build's job has uploaded.
-func (s *standIn) artifact(ctx context.Context, b build, name string) (content []byte, err error) {
-	var all []struct {
-		Path     string `json:"path"`
-		State    string `json:"state"`
-		Download string `json:"download_url"`
-	}
-	if err := s.call(ctx, http.MethodGet, b.URL+"/artifacts", nil, &all); err != nil {
-		return nil, err
-	}
-	for _, a := range all {
-		if a.Path == name && a.State == "finished" {
-			return content, s.call(ctx, http.MethodGet, a.Download, nil, &content)
-		}
-	}
-	return nil, errors.New("no such artifact")
-}
-
-// log returns the beginning of a job's log.
-func (s *standIn) log(ctx context.Context, j job) (content []byte, err error) {
-	return content, s.call(ctx, http.MethodGet, j.RawLog, nil, &content)
-}
-
-// maxContent bounds what is read of an answer, in bytes.
-const maxContent = 16 << 20
-
-// client leaves the token out of what a redirect asks the store of artifacts.
-var client = http.Client{CheckRedirect: func(r *http.Request, _ []*http.Request) error {
-	r.Header.Del("Authorization")
-	return nil
-}}
-
-// call sends a request and decodes the answer, or keeps it as it is in a []byte.
-func (s *standIn) call(ctx context.Context, method, url string, in, out any) error {
-	var body io.Reader // a GET must have none
-	if in != nil {
-		raw, err := json.Marshal(in)
-		if err != nil {
-			return err
-		}
-		body = bytes.NewReader(raw)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, url, body)
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Authorization", "Bearer "+s.apiToken)
-	resp, err := client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxContent))
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode >= 300 {
-		return fmt.Errorf("kblocal answers %s: %s", resp.Status, text.Line(string(answer), 300))
-	}
-	if raw, ok := out.(*[]byte); ok {
-		*raw = answer
-		return nil
-	}
-	return json.Unmarshal(answer, out)
 }

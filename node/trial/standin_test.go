@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/gpu-mode/kbgen/internal/testenv"
+	"github.com/gpu-mode/kbgen/launcher"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // kblocal takes builds from verify, and verify gets their jobs, logs and artifacts.
@@ -19,11 +21,19 @@ func TestStandInRunsABuild(t *testing.T) {
 	agent := testenv.Agent(t, os.Getenv("PATH"))
 	dir := t.TempDir()
 	file := filepath.Join(dir, "steps.yml")
-	steps := "steps:\n  - key: probe\n    command: echo run-$$KERNELBOT_RUN_ID; echo content > result.json\n    artifact_paths: [result.json]\n    agents: {queue: gpu}\n"
+	result, err := (&schema.Result{Success: true, RunID: "r1", Outcome: schema.NewOutcome(schema.OutcomePassed, "")}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	judged := filepath.Join(dir, "judged.json")
+	if err := os.WriteFile(judged, result, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	steps := "steps:\n  - key: probe\n    command: echo run-$$KERNELBOT_RUN_ID; cp " + judged + " result.json\n    artifact_paths: [result.json]\n    agents: {queue: gpu}\n"
 	if err := os.WriteFile(file, []byte(steps), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := startStandIn(t.Context(), filepath.Join(testenv.Commands(t), "kblocal"), agent, filepath.Join(dir, "stand-in"), map[string]string{"gpu0-probe": file})
+	s, err := startStandIn(t.Context(), filepath.Join(testenv.Commands(t), "kblocal"), agent, filepath.Join(dir, "stand-in"), map[string]string{"gpu0-probe": file}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,18 +46,27 @@ func TestStandInRunsABuild(t *testing.T) {
 	if err := s.awaitAgents(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	b, err := s.run(t.Context(), "gpu0-probe", map[string]string{"KERNELBOT_RUN_ID": "r1"})
+	client, err := s.client("gpu0-probe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := payload("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := client.Create(t.Context(), launcher.Submission{Payload: p, GPU: "T4", Queue: "gpu", RunID: "r1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := awaitBuild(t.Context(), client, run.Build)
 	if err != nil || b.State != "passed" || len(b.Jobs) != 1 || b.Jobs[0].StepKey != "probe" || b.Jobs[0].Agent.Name != "n-gpu0" {
 		t.Fatalf("got %+v, %v, want a build that passed on n-gpu0", b, err)
 	}
-	if log, err := s.log(t.Context(), b.Jobs[0]); err != nil || !strings.Contains(string(log), "run-r1") {
+	if log, err := client.Log(t.Context(), run.Build, b.Jobs[0].ID); err != nil || !strings.Contains(log, "run-r1") {
 		t.Errorf("log: %.300s, %v", log, err)
 	}
-	if content, err := s.artifact(t.Context(), b, "result.json"); err != nil || string(content) != "content\n" {
-		t.Errorf("result.json: %q, %v", content, err)
-	}
-	if _, err := s.artifact(t.Context(), b, "other.json"); err == nil {
-		t.Error("other.json: no error")
+	if report, err := client.Collect(t.Context(), run); err != nil || report.Result.Outcome.Name != schema.OutcomePassed {
+		t.Errorf("result.json: %+v, %v", report, err)
 	}
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	_ = cmd.Wait()
@@ -63,7 +82,7 @@ func TestStandInThatFails(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\necho 'kblocal: error: no room' >&2; exit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, err := startStandIn(t.Context(), program, "agent", filepath.Join(dir, "stand-in"), nil)
+	_, err := startStandIn(t.Context(), program, "agent", filepath.Join(dir, "stand-in"), nil, func() {})
 	if err == nil || !strings.Contains(err.Error(), "no room") {
 		t.Errorf("got %v, want kblocal's reason", err)
 	}

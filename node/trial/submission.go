@@ -18,15 +18,14 @@ import (
 )
 
 // Submit has a right and a wrong submission judged through Buildkite itself, on each
-// queue that the slots serve; those of the slot only, unless that is "". Which of a
-// queue's machines takes them is Buildkite's choice; the result says whose it was.
-func Submit(ctx context.Context, client *launcher.Client, config *node.Config, only string) []doctor.Result {
+// queue that the slots serve. Which of a queue's machines takes them is Buildkite's
+// choice; the result says whose it was.
+func Submit(ctx context.Context, client *launcher.Client, all []*node.Slot) []doctor.Result {
 	var slots []*node.Slot // one for each queue
-	for _, s := range config.Slots {
-		if only != "" && s.Name != only || slices.ContainsFunc(slots, func(other *node.Slot) bool { return other.Queue == s.Queue }) {
-			continue
+	for _, s := range all {
+		if !slices.ContainsFunc(slots, func(other *node.Slot) bool { return other.Queue == s.Queue }) {
+			slots = append(slots, s)
 		}
-		slots = append(slots, s)
 	}
 	results := make([]doctor.Result, 2*len(slots))
 	var wait sync.WaitGroup

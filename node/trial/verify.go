@@ -5,7 +5,6 @@ package trial
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/generator"
+	"github.com/gpu-mode/kbgen/launcher"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/apply"
 	"github.com/gpu-mode/kbgen/node/doctor"
@@ -97,9 +97,11 @@ func (v *verification) run(ctx context.Context) (results []doctor.Result, err er
 		return nil, err
 	}
 	for _, s := range v.slots {
-		v.trials = append(v.trials, &slotTrial{v: v, slot: s})
+		v.trials = append(v.trials, &slotTrial{findings: findings{slot: s, fix: "journalctl -u " + s.Unit()}, v: v})
 	}
-	if err := v.divert(ctx); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := v.divert(ctx, cancel); err != nil {
 		return nil, err
 	}
 	v.log("running jobs on %d slots at once", len(v.slots))
@@ -114,8 +116,9 @@ func (v *verification) run(ctx context.Context) (results []doctor.Result, err er
 	return v.results, nil
 }
 
-// divert starts the stand-in and the slots' agents on it.
-func (v *verification) divert(ctx context.Context) (err error) {
+// divert starts the stand-in and the slots' agents on it. It has gone called when the
+// stand-in ends.
+func (v *verification) divert(ctx context.Context, gone func()) (err error) {
 	v.pipelines = map[string]string{}
 	for _, t := range v.trials {
 		names := []string{"evaluate"}
@@ -125,7 +128,7 @@ func (v *verification) divert(ctx context.Context) (err error) {
 		for _, name := range names {
 			steps, err := t.steps(name)
 			if err != nil {
-				t.add("job-"+name, doctor.Failure, "%v", err)
+				t.failed("job-"+name, "%v", err)
 				continue
 			}
 			file := filepath.Join(verifyDir, t.slug(name)+".yml")
@@ -135,7 +138,7 @@ func (v *verification) divert(ctx context.Context) (err error) {
 			v.pipelines[t.slug(name)] = file
 		}
 	}
-	if v.server, err = startStandIn(ctx, v.program, v.config.Agent.Path, filepath.Join(verifyDir, "stand-in"), v.pipelines); err != nil {
+	if v.server, err = startStandIn(ctx, v.program, v.config.Agent.Path, filepath.Join(verifyDir, "stand-in"), v.pipelines, gone); err != nil {
 		return err
 	}
 	token := filepath.Join(verifyDir, "token")
@@ -232,40 +235,54 @@ func Restore(ctx context.Context, m *apply.Machine) error {
 
 // A slotTrial is one slot's jobs.
 type slotTrial struct {
-	v       *verification
+	findings
+	v *verification
+}
+
+// findings are what is found of one slot.
+type findings struct {
 	slot    *node.Slot
+	fix     string // of a failure
 	results []doctor.Result
 }
 
-func (t *slotTrial) add(code string, state doctor.State, format string, args ...any) {
-	t.results = append(t.results, doctor.Result{Code: code, Slot: t.slot.Name, State: state, Text: text.Line(fmt.Sprintf(format, args...), 400),
-		Fix: map[bool]string{true: "journalctl -u " + t.slot.Unit(), false: ""}[state == doctor.Failure]})
+func (f *findings) passed(code, format string, args ...any) {
+	f.add(code, doctor.OK, "", format, args...)
+}
+
+func (f *findings) failed(code, format string, args ...any) {
+	f.add(code, doctor.Failure, f.fix, format, args...)
+}
+
+func (f *findings) add(code string, state doctor.State, fix, format string, args ...any) {
+	f.results = append(f.results, doctor.Result{Code: code, Slot: f.slot.Name, State: state, Text: text.Line(fmt.Sprintf(format, args...), 400), Fix: fix})
 }
 
 // run has the slot judge a right and a wrong submission, and, where its jobs are
 // containers, try what they must not be able to do.
 func (t *slotTrial) run(ctx context.Context) {
 	if t.slot.Platform == "docker" {
-		t.build(ctx, "isolation", "", func(b build, j job) {
-			if j.State != "passed" {
-				t.add("job-isolation", doctor.Failure, "kbgen's isolation step ended %s: %s", j.State, t.faults(ctx, j))
-				return
-			}
-			t.add("job-isolation", doctor.OK, "kbgen's isolation step passed, started by its agent and the docker plugin")
-		})
+		switch b := t.build(ctx, "isolation", ""); {
+		case b == nil:
+		case b.job.State != "passed":
+			t.failed("job-isolation", "kbgen's isolation step ended %s: %s", b.job.State, b.faults(ctx))
+		default:
+			t.passed("job-isolation", "kbgen's isolation step passed, started by its agent and the docker plugin")
+		}
 	}
 	for _, trial := range submissions {
-		t.build(ctx, "evaluate", trial.code, func(b build, j job) {
-			result, err := t.result(ctx, b)
-			switch {
-			case err != nil:
-				t.add("job-"+trial.name, doctor.Failure, "no result.json of a %s submission: %v; its job ended %s: %s", trial.name, err, j.State, t.faults(ctx, j))
-			case result.Outcome.Name != trial.want:
-				t.add("job-"+trial.name, doctor.Failure, "a %s submission ended as %s, want %s", trial.name, outcomeOf(result), trial.want)
-			default:
-				t.add("job-"+trial.name, doctor.OK, "judged a %s submission, and its result.json arrived", trial.name)
-			}
-		})
+		b := t.build(ctx, "evaluate", trial.code)
+		if b == nil {
+			continue
+		}
+		switch report, err := b.client.Collect(ctx, b.run); {
+		case err != nil:
+			t.failed("job-"+trial.name, "no result.json of a %s submission: %v; its job ended %s: %s", trial.name, err, b.job.State, b.faults(ctx))
+		case report.Result.Outcome.Name != trial.want:
+			t.failed("job-"+trial.name, "a %s submission ended as %s, want %s", trial.name, outcomeOf(report.Result), trial.want)
+		default:
+			t.passed("job-"+trial.name, "judged a %s submission, and its result.json arrived", trial.name)
+		}
 	}
 }
 
@@ -276,21 +293,29 @@ func outcomeOf(r *schema.Result) string {
 	return r.Outcome.Name + ": " + r.Outcome.Text
 }
 
-// build runs one of kbgen's pipelines on the slot and hands over its job.
-func (t *slotTrial) build(ctx context.Context, pipeline, code string, then func(build, job)) {
+// A trialBuild is a build of one of kbgen's pipelines on the slot, which is over.
+type trialBuild struct {
+	client *launcher.Client
+	run    *launcher.Run
+	job    launcher.Job // the last
+}
+
+// build runs one of kbgen's pipelines on the slot. It returns nil if that is a finding
+// already.
+func (t *slotTrial) build(ctx context.Context, pipeline, code string) *trialBuild {
 	if t.v.pipelines[t.slug(pipeline)] == "" {
-		return // it could not be rendered, which is a result already
+		return nil // it could not be rendered
 	}
-	b, j, err := t.job(ctx, pipeline, code)
+	b, err := t.submit(ctx, pipeline, code)
 	if err != nil {
-		t.add("job-"+pipeline, doctor.Failure, "%v", err)
-		return
+		t.failed("job-"+pipeline, "pipeline %s: %v", pipeline, err)
+		return nil
 	}
-	if want := t.v.config.Node + "-" + t.slot.Name; j.Agent.Name != want {
-		t.add("job-"+pipeline, doctor.Failure, "agent %q took its job, want %q", j.Agent.Name, want)
-		return
+	if want := t.v.config.Node + "-" + t.slot.Name; b.job.Agent.Name != want {
+		t.failed("job-"+pipeline, "agent %q took its job, want %q", b.job.Agent.Name, want)
+		return nil
 	}
-	then(b, j)
+	return b
 }
 
 // slug names a pipeline of the slot.
@@ -298,24 +323,28 @@ func (t *slotTrial) slug(pipeline string) string {
 	return strings.ToLower(t.slot.Name) + "-" + pipeline
 }
 
-func (t *slotTrial) job(ctx context.Context, pipeline, code string) (b build, j job, err error) {
-	env := map[string]string{schema.EnvRunID: t.slug(pipeline)}
-	if code != "" {
-		p, err := payload(code)
-		if err != nil {
-			return b, j, err
-		}
-		if env[schema.EnvPayload], err = p.Encode(); err != nil {
-			return b, j, err
-		}
+// submit makes a build and waits for its end.
+func (t *slotTrial) submit(ctx context.Context, pipeline, code string) (b *trialBuild, err error) {
+	b = &trialBuild{}
+	if b.client, err = t.v.server.client(t.slug(pipeline)); err != nil {
+		return nil, err
 	}
-	if b, err = t.v.server.run(ctx, t.slug(pipeline), env); err != nil {
-		return b, j, fmt.Errorf("pipeline %s: %w", pipeline, err)
+	p, err := payload(code)
+	if err != nil {
+		return nil, err
 	}
-	if !slices.ContainsFunc(b.Jobs, func(j job) bool { return strings.HasPrefix(j.StepKey, pipeline) }) {
-		return b, j, fmt.Errorf("pipeline %s made no job", pipeline)
+	if b.run, err = b.client.Create(ctx, launcher.Submission{Payload: p, GPU: t.slot.GPUType, Queue: t.slot.Queue, ID: "kbnode"}); err != nil {
+		return nil, err
 	}
-	return b, b.Jobs[len(b.Jobs)-1], nil
+	over, err := awaitBuild(ctx, b.client, b.run.Build)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(over.Jobs, func(j launcher.Job) bool { return strings.HasPrefix(j.StepKey, pipeline) }) {
+		return nil, errors.New("it made no job")
+	}
+	b.job = over.Jobs[len(over.Jobs)-1]
+	return b, nil
 }
 
 // steps renders a pipeline for the slot's GPU type, for this slot's agent alone.
@@ -342,26 +371,14 @@ func (t *slotTrial) steps(name string) (string, error) {
 	return strings.ReplaceAll(string(doc), queue, mine), nil
 }
 
-// result reads what the build's job delivered.
-func (t *slotTrial) result(ctx context.Context, b build) (*schema.Result, error) {
-	body, err := t.v.server.artifact(ctx, b, "result.json")
-	if err != nil {
-		return nil, err
-	}
-	if !json.Valid(body) {
-		return nil, errors.New("result.json is not JSON")
-	}
-	return schema.DecodeResult(body)
-}
-
-// faults returns the lines of a job's log that say what is wrong: those of the
+// faults returns the lines of the job's log that say what is wrong: those of the
 // isolation script, else the last ones.
-func (t *slotTrial) faults(ctx context.Context, j job) string {
-	log, err := t.v.server.log(ctx, j)
+func (b *trialBuild) faults(ctx context.Context) string {
+	log, err := b.client.Log(ctx, b.run.Build, b.job.ID)
 	if err != nil {
 		return "no log"
 	}
-	lines := strings.Split(strings.TrimSpace(text.Lines(string(log))), "\n")
+	lines := strings.Split(strings.TrimSpace(log), "\n")
 	var bad []string
 	for _, line := range lines {
 		if _, rest, ok := strings.Cut(line, "FAIL "); ok {

@@ -24,7 +24,7 @@ import (
 // auditCmd lists what is sealed, for whom, since when and until when.
 type auditCmd struct {
 	Files         []string `arg:"" optional:"" name:"file"`
-	Key           []string `placeholder:"FILE" help:"a private key, lines AGE-SECRET-KEY-… or RSA in PEM; may be repeated"`
+	Key           []string `placeholder:"FILE" help:"a private key, lines AGE-SECRET-KEY-… or RSA in PEM for old formats; may be repeated"`
 	RepositoryKey string   `name:"repository-key" placeholder:"FILE" help:"cryptic's repo_key.…, for its variables"`
 	Recipients    string   `default:".buildkite/kbgen/recipients.txt" placeholder:"FILE" help:"the file of keys that are in use"`
 	Within        int      `default:"30" placeholder:"DAYS" help:"report what expires within so many days"`

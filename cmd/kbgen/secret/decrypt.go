@@ -17,7 +17,7 @@ import (
 // decryptCmd opens one value with a private key and prints it, byte for byte.
 type decryptCmd struct {
 	File          string   `arg:"" optional:"" default:"-"`
-	Key           []string `required:"" placeholder:"FILE" help:"a private key, lines AGE-SECRET-KEY-… or RSA in PEM; may be repeated"`
+	Key           []string `required:"" placeholder:"FILE" help:"a private key, lines AGE-SECRET-KEY-… or RSA in PEM for old formats; may be repeated"`
 	Name          string   `placeholder:"NAME" help:"which value of a store; another text must have this name"`
 	RepositoryKey string   `name:"repository-key" placeholder:"FILE" help:"cryptic's repo_key.…, for its variables"`
 
@@ -165,7 +165,7 @@ func (c *rekeyCmd) Run(_ context.Context, env *cli.Env) error {
 // migrateCmd makes a store of the values that pipelines hold in the old formats.
 type migrateCmd struct {
 	Files         []string `arg:"" name:"file"`
-	Key           []string `required:"" placeholder:"FILE" help:"a private key, lines AGE-SECRET-KEY-… or RSA in PEM; may be repeated"`
+	Key           []string `required:"" placeholder:"FILE" help:"a private key, lines AGE-SECRET-KEY-… or RSA in PEM for old formats; may be repeated"`
 	RepositoryKey string   `name:"repository-key" placeholder:"FILE" help:"cryptic's repo_key.…, for its variables"`
 	Store         string   `default:".buildkite/secrets.kb.yaml" placeholder:"FILE" help:"the store to put the values into"`
 	bindingFlags

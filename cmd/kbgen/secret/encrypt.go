@@ -39,7 +39,7 @@ func (f bindingFlags) binding() secrets.Binding {
 // sealingFlags say for whom, until when and by whom.
 type sealingFlags struct {
 	Recipients string   `default:".buildkite/kbgen/recipients.txt" placeholder:"FILE" help:"the file of keys to seal for"`
-	Recipient  []string `placeholder:"KEY" help:"a key age1pq1…, age1… or ssh-rsa … instead of the file; may be repeated"`
+	Recipient  []string `placeholder:"KEY" help:"a key age1pq1… or age1… instead of the file; may be repeated"`
 	Expires    string   `placeholder:"DAY" help:"the last day, such as 2027-12-31; default a year from now"`
 	NotBefore  string   `name:"not-before" placeholder:"DAY" help:"the first day; default today"`
 	By         string   `placeholder:"TEXT" help:"who seals it, shown to whoever opens it"`

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -133,23 +132,18 @@ func redact(ctx context.Context, a agent.Agent, name string, value []byte) error
 	return nil
 }
 
-// give runs one command with the value in a file that its owner alone can read,
-// in memory, and takes the file away.
-func (c *getCmd) give(ctx context.Context, env *cli.Env, value []byte) (err error) {
-	dir, err := memoryDirectory(env)
+// give runs one command with the value in a file in memory.
+func (c *getCmd) give(ctx context.Context, env *cli.Env, value []byte) error {
+	f, err := memoryFile(value)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, c.Name)
-	if err := os.WriteFile(path, value, 0o400); err != nil {
-		return fmt.Errorf("writing the value: %w", err)
-	}
+	defer f.Close()
 	cmd := exec.CommandContext(ctx, c.Command[0], c.Command[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = env.Stdin, env.Stdout, env.Stderr
-	cmd.Env = append(env.Environ(), c.Name+"_FILE="+path)
+	cmd.Env = append(env.Environ(), c.Name+"_FILE="+f.Name())
 	err = cmd.Run()
 	if exited, ok := errors.AsType[*exec.ExitError](err); ok && exited.Exited() {
 		return &cli.ExitError{Status: exited.ExitCode()}

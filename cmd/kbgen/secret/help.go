@@ -37,7 +37,9 @@ broker learns from a token that Buildkite signs. The agent is told first what
 must not stand in the log: the value, its lines, its base64 and URL forms.
 
 Prints the value, byte for byte. With a COMMAND it runs that instead, with the
-value in a file in memory that NAME_FILE names, and takes the file away.`,
+value in a file in memory that NAME_FILE names. Programs of the same user can
+read the file while this one runs; it is gone afterwards, also if this program
+is killed.`,
 		More:    "exit status: 0 done, 1 refused or failed, 2 wrong usage; COMMAND's own",
 		Example: `kbgen secret get NPM_TOKEN -- sh -c 'npm-publish --token-file "$NPM_TOKEN_FILE"'`,
 	},

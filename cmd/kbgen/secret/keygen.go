@@ -18,7 +18,7 @@ import (
 // keygenCmd makes a node's key, or shows the public half of one.
 type keygenCmd struct {
 	Out      string `placeholder:"FILE" xor:"key" help:"the file for the private key"`
-	Existing string `placeholder:"FILE" xor:"key" help:"make none: print the line of this key, private or public, also RSA in PEM"`
+	Existing string `placeholder:"FILE" xor:"key" help:"make none: print the line of this key, private or public"`
 	Name     string `default:"node" placeholder:"NAME" help:"the name of the key"`
 	Kind     string `enum:"hybrid,x25519" default:"hybrid" placeholder:"KIND" help:"hybrid also withstands quantum computers, x25519 makes shorter texts; the two do not go together"`
 
@@ -56,7 +56,7 @@ func (c *keygenCmd) existing(env *cli.Env, day time.Time) error {
 		return &cli.UsageError{Err: err}
 	}
 	key, err := secrets.ParsePublicKey(string(text))
-	if private, notPrivate := secrets.ParsePrivateKeys(text); notPrivate == nil {
+	if private, notPrivate := secrets.ParsePrivateKeys(text); notPrivate == nil && private[0].Public != nil {
 		key, err = private[0].Public, nil
 	}
 	if err != nil {

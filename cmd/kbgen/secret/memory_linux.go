@@ -1,24 +1,31 @@
 package secret
 
 import (
-	"errors"
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 )
 
-// memoryDirectory makes a directory on a file system in memory.
-func memoryDirectory(env *cli.Env) (string, error) {
-	for _, parent := range []string{env.Getenv("XDG_RUNTIME_DIR"), "/dev/shm"} {
-		var fs unix.Statfs_t
-		if parent == "" || unix.Statfs(parent, &fs) != nil || fs.Type != unix.TMPFS_MAGIC {
-			continue
-		}
-		if dir, err := os.MkdirTemp(parent, "kbgen-*"); err == nil { // mode 0700
-			return dir, nil
-		}
+// memoryFile returns a file in memory that holds the value and has no name in any
+// directory. It is gone when this process has ended, however it ends. Until then
+// processes of the same user can open it by the path that is its name.
+func memoryFile(value []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("kbgen-secret", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("making a file in memory: %w", err)
 	}
-	return "", errors.New("got no file system in memory, want /dev/shm or XDG_RUNTIME_DIR")
+	f := os.NewFile(uintptr(fd), fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd))
+	_, err = f.Write(value)
+	if err == nil {
+		err = f.Chmod(0o400)
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("writing the value: %w", err)
+	}
+	return f, nil
 }

@@ -4,11 +4,10 @@ package secret
 
 import (
 	"errors"
-
-	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"os"
 )
 
-// memoryDirectory makes none: nodes run Linux.
-func memoryDirectory(*cli.Env) (string, error) {
-	return "", errors.New("got a system whose files in memory are not known here, want Linux")
+// memoryFile makes none: nodes run Linux.
+func memoryFile([]byte) (*os.File, error) {
+	return nil, errors.New("got a system whose files in memory are not known here, want Linux")
 }
