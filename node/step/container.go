@@ -129,7 +129,7 @@ func labels(variables map[string]string) map[string]string {
 
 // container runs the job's container. The proxy removes it when the connection that
 // it is attached to ends, so that it does not outlive this process.
-func (r *Runner) container(ctx context.Context, j *gate.Job, dir string) (int, error) {
+func (r *Runner) container(ctx context.Context, j *gate.Job, dir string) (status int, err error) {
 	asked, err := newCreate(j, dir)
 	if err != nil {
 		return 0, err
@@ -144,6 +144,11 @@ func (r *Runner) container(ctx context.Context, j *gate.Job, dir string) (int, e
 	if err := engine.Do(ctx, http.MethodPost, "/containers/create", nil, asked, &made); err != nil {
 		return 0, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, engine.Remove(background, made.ID))
+		}
+	}()
 	at := "/containers/" + made.ID
 	output, err := engine.Open(background, http.MethodPost, at+"/attach", url.Values{"stream": {"1"}, "stdout": {"1"}, "stderr": {"1"}}, nil)
 	if err != nil {

@@ -31,8 +31,9 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// stopTime is how long a cancelled container may take to end by itself. The agent
-// kills this process [plan.CancelSecs] after the cancellation.
+// stopTime is how long a cancelled container may take to end by itself. It leaves time
+// for the upload before the agent kills this process, ten seconds after the
+// cancellation (cancel-grace-period).
 const stopTime = 6 * time.Second
 
 // uploadTime bounds the upload of a job's artifacts.
