@@ -363,13 +363,6 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 func TestRecipients(t *testing.T) {
 	a, b, c := key(t, Hybrid).Public.Text, key(t, Hybrid).Public.Text, key(t, X25519).Public.Text
 	file := "# keys of the lab\nold 2025-01-01 2026-01-01 " + a + "\n\nlab-2026 2026-01-01 - " + b + "\n"
