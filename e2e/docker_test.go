@@ -143,7 +143,7 @@ func (r *dockerRig) submission(t *testing.T) {
 }
 
 // kbrun replaces a link in the result's place and does not follow it. When kbrun
-// does not run, the node's pre-artifact hook has to refuse the link: the agent
+// does not run, the node has to refuse the link: the agent
 // would follow it to any file that it can read. The launcher does not take such a
 // file for a result.
 func (r *dockerRig) link(t *testing.T) {

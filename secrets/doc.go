@@ -10,7 +10,7 @@
 // ([Secret.Allow]). No error holds any part of a value.
 //
 // Decisions: hybrid keys (ML-KEM-768 with X25519) are the default, since what is
-// committed stays readable for years; the RSA keys that nodes already have are
-// recipients, too, so that nobody needs new keys to begin. Bindings are UUIDs,
-// never slugs, which can be given away and made anew.
+// committed stays readable for years. A key serves one format: the RSA keys that nodes
+// already have open the old formats only. Bindings are UUIDs, never slugs, which can
+// be given away and made anew.
 package secrets

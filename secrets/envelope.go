@@ -67,7 +67,7 @@ func open(text string, identities []age.Identity, most int) (*Secret, error) {
 		return nil, err
 	}
 	if len(identities) == 0 {
-		return nil, refusal("", refused.UnknownRecipient, "the keys here open the old formats and nothing else")
+		return nil, refusal("", refused.UnknownRecipient, "the given keys open the old formats and nothing else")
 	}
 	r, err := age.Decrypt(bytes.NewReader(file), identities...)
 	unknown, noIdentity := errors.AsType[*age.NoIdentityMatchError](err)

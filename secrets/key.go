@@ -21,8 +21,8 @@ type Kind string
 const (
 	Hybrid Kind = "hybrid" // ML-KEM-768 with X25519: age1pq1…
 	X25519 Kind = "x25519" // age1…
-	// RSA keys open the old formats only. Their padding makes whoever answers for an
-	// RSA key an oracle, which would decrypt envelopes for the same key as well.
+	// RSA keys open the old formats only. The padding of those turns a broker with an
+	// RSA key into an oracle, which could decrypt envelopes for that key as well.
 	RSA Kind = "rsa"
 )
 

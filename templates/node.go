@@ -43,7 +43,7 @@ func (n *Node) Units() ([]NodeFile, error) {
 	return n.files("", names)
 }
 
-// Hooks returns the agents' hooks. Each does nothing but start kbnode.
+// Hooks returns the agents' hooks. A hook only starts kbnode.
 //
 // Errors: *[PlaceholderError].
 func (n *Node) Hooks() ([]NodeFile, error) { return n.files("hooks/", []string{"pre-bootstrap"}) }

@@ -66,7 +66,7 @@ func TestHostileValues(t *testing.T) {
 	}
 }
 
-// programs runs a job whose container is refused by nobody, and returns the programs
+// programs runs a job that must pass, and returns the programs
 // that it started on the machine, with the names of their arguments.
 func (r *gateRig) programs(t *testing.T, slug string, build engine.NewBuild) []string {
 	t.Helper()

@@ -101,27 +101,27 @@ example:
 	},
 	"bootstrap": {
 		Usage: "kbnode bootstrap",
-		Text: `Runs a job on this slot, if kbnode gate would let it; else the job's log says
-why. It takes the place of the agent's own bootstrap and of the docker plugin,
-so that no shell on this machine reads what a job brings: it opens a sealed
+		Text: `Runs a job on this slot if kbnode gate admits it; else the log says why not. It
+takes the place of the agent's own bootstrap and of the docker plugin, so that
+no shell on this machine reads the data of a container's job. It opens a sealed
 payload by kbnode secretd, asks the slot's proxy for the container that the
 plugin would start, and uploads the artifacts that are plain files. A slot
-without containers runs one of its own commands instead. When the job ends,
-its container and its directory are gone. The agents' configuration names this
-command as bootstrap-script. The slot is KBNODE_SLOT's, and the user must be
-that slot's.`,
+without containers runs one of its own commands instead, in bash. When the job
+ends, its container and its directory are gone. The agents' configuration names
+this command as bootstrap-script. The slot is KBNODE_SLOT's, and the user must
+be that slot's.`,
 		More: `exit status: the job's; 78 it is refused, 75 the slot is not fit for it
 example:
   bootstrap-script="/usr/bin/kbnode bootstrap"`,
 	},
 	"proxy": {
 		Usage: "kbnode proxy --slot NAME",
-		Text: `Answers the docker command of a slot's agent, on the socket that systemd hands
-over. Containers run as the slot's user, in its slice, with its devices, cores
-and memory, from pinned images, without network; they see the job's directory
-and nothing else of the machine. What the last job left is removed before a
-container is made. What a slot may not do is answered with the reason, which
-stands in the job's log.`,
+		Text: `Answers kbnode bootstrap as the docker engine would, on the socket that systemd
+hands over. Containers run as the slot's user, in its slice, with its devices,
+cores and memory, from pinned images, without network; they see the job's
+directory and nothing else of the machine. What the last job left is removed
+before a container is made. What a slot may not do is answered with the reason,
+which stands in the job's log.`,
 		Example: "kbnode proxy --slot gpu0",
 	},
 	"reap": {
@@ -195,7 +195,7 @@ each take the steps that kbgen writes, and turns the agents back:
 
   container   what a submission must not be able to do, tried inside; the
               limits, read from outside; no two slots with one device
-  isolation   the same by kbgen's own step, the docker plugin and the agent
+  isolation   the same by kbgen's own step and the agent
   evaluation  a right and a wrong submission; both get their verdict, and
               result.json arrives
 
@@ -234,9 +234,9 @@ LoadCredential= brought, and becomes the slot's agent.`,
 	},
 	"ready": {
 		Usage: "kbnode ready",
-		Text: `For kbnode-agent@.service: fails if the slot of KBNODE_SLOT could take jobs and
-not run them, because its directory is not writable or the docker engine does
-not answer. The agent does not register then.`,
+		Text: `For kbnode-agent@.service: fails if the slot of KBNODE_SLOT cannot run jobs,
+because its directory is not writable or the docker engine does not answer. The
+agent does not register then.`,
 		Example: "KBNODE_SLOT=gpu0 kbnode ready",
 	},
 	"watch": {
@@ -263,8 +263,8 @@ who asked for what and what was decided, never a value.`,
     organization: UUID
     pipelines: [UUID]
   signers: [FILE]          Ed25519 public keys in PEM; only what they signed
-  old:                     who gets SECRET_* in the old, unbound formats;
-    pipelines: [UUID]      it needs oidc
+  old:                     jobs that get SECRET_* in the old formats;
+    pipelines: [UUID]      needs oidc
     refs: [refs/heads/main]
     steps: [KEY]
     sources: [api]         (default: all)`,

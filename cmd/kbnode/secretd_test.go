@@ -89,7 +89,7 @@ func TestConfigsThatAreRefused(t *testing.T) {
 		`issuer: got "http://agent.buildkite.com"`:              strings.Replace(goodConfig, "oidc: {", "oidc: {issuer: 'http://agent.buildkite.com', ", 1),
 		`old: pipelines: got "kernels"`:                         strings.Replace(goodConfig, "0190c0de-0000-4000-8000-0000000000aa", "kernels", 1),
 		"old: want pipelines, refs and steps":                   strings.Replace(goodConfig, ", steps: [post]", "", 1),
-		"old: want oidc beside it":                              strings.Replace(goodConfig, "oidc: {organizations: [0190c0de-0000-4000-8000-000000000001]}", "host: {organization: 0190c0de-0000-4000-8000-000000000001, pipelines: [0190c0de-0000-4000-8000-0000000000aa]}", 1),
+		"old: want oidc too":                                    strings.Replace(goodConfig, "oidc: {organizations: [0190c0de-0000-4000-8000-000000000001]}", "host: {organization: 0190c0de-0000-4000-8000-000000000001, pipelines: [0190c0de-0000-4000-8000-0000000000aa]}", 1),
 		"signers: ":                                             goodConfig + "signers: [node.key]\n",
 		"got a config that cannot be read: yaml: line 1: did n": "version: [",
 	} {

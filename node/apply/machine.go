@@ -58,7 +58,7 @@ type Systemd interface {
 // /etc/group.
 type Users interface {
 	Add(ctx context.Context, u resource.User) error
-	// Remove removes a user and its group. What is not there is no error.
+	// Remove removes a user and its group. A missing user is not an error.
 	Remove(ctx context.Context, name string) error
 }
 

@@ -116,8 +116,8 @@ func permissions(mode fs.FileMode) fs.FileMode {
 }
 
 // install puts content at a path, whole or not at all, with its mode and owner from
-// the first moment on. Want is its hash. renameio would do the same, with a temporary file of another
-// name each time.
+// the first moment on. want is its SHA-256. renameio would do the same, with a
+// temporary file of another name each time.
 func (m *Machine) install(name string, content io.Reader, want string, mode fs.FileMode, uid, gid int) error {
 	temp := temporary(name)
 	sum, err := m.write(temp, content, func(f *os.File) error { return m.finish(f, mode, uid, gid) })

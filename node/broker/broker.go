@@ -40,8 +40,8 @@ const (
 	silenceLimit   = 2 * time.Second  // until the first byte of a connection
 	talkLimit      = 30 * time.Second // from then to its last
 
-	// Each user and each job may ask so often a second, and so often at once. Who asks
-	// more often waits.
+	// Requests per second and at once, for each user and for each job. A request beyond
+	// that waits, for talkLimit at most.
 	askRate  = 5
 	askBurst = 50
 )
@@ -161,7 +161,7 @@ func (b *Broker) talk(ctx context.Context, conn net.Conn, caller unix.Ucred) {
 	ctx, stop := context.WithTimeout(ctx, talkLimit)
 	defer stop()
 	if b.wait(ctx, fmt.Sprintf("uid %d", caller.Uid)) != nil {
-		return // the broker ends
+		return // the broker ends, or the user asks far too often
 	}
 	line, err := in.ReadBytes('\n')
 	var r client.Request
@@ -229,7 +229,7 @@ func (b *Broker) openOld(r client.Request, job asker) ([]byte, error) {
 	if b.Old == nil {
 		return nil, &refused.Refusal{Reason: refused.WrongPipeline, Detail: "this node opens no old formats"}
 	}
-	// Texts in the old formats are bound to nothing, so that the config says who may have them.
+	// Texts in the old formats are bound to nothing, so the config says which jobs may have them.
 	bound := *b.Old
 	bound.Organization = job.Organization
 	if err := bound.Admit(r.Name, job.Claims); err != nil {
@@ -262,7 +262,7 @@ func answer(conn net.Conn, r client.Response) {
 }
 
 // peer says which process asks. Processes end and their numbers come again, so that
-// the pid is for the log alone. Nothing is known of a caller of another system.
+// the pid is for the log alone. It returns zeros if the kernel does not tell.
 func peer(conn net.Conn) (who unix.Ucred) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {

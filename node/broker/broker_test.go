@@ -157,8 +157,8 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// Who asks more often than the broker answers waits: nobody asks a hundred thousand
-// questions in a few minutes.
+// A caller over the rate waits, so that none can send a hundred thousand requests in a
+// few minutes.
 func TestQuestionsAreCounted(t *testing.T) {
 	b := &Broker{}
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)

@@ -79,7 +79,7 @@ func Configure(file, credentials string, open bool) (*Broker, string, error) {
 	if o := config.Old; o != nil {
 		switch {
 		case config.OIDC == nil:
-			return nil, "", errors.New("old: want oidc beside it: nothing else proves which step asks")
+			return nil, "", errors.New("old: want oidc too: nothing else proves the job's step")
 		case len(o.Pipelines) == 0 || len(o.Refs) == 0 || len(o.Steps) == 0:
 			return nil, "", errors.New("old: want pipelines, refs and steps: texts in the old formats are bound to nothing by themselves")
 		}

@@ -106,7 +106,7 @@ type Instance struct {
 	Nodes   []string `json:"nodes"` // its two capabilities; the GPU's own nodes are needed as well
 }
 
-// A Docker is the engine, and the CLI that the docker plugin calls.
+// A Docker is the engine, and the CLI that kbnode verify calls.
 type Docker struct {
 	CLI          string   `json:"cli"`
 	Version      string   `json:"version,omitempty"` // of the engine; empty: it does not answer

@@ -1,8 +1,7 @@
 // Package gate decides whether a job may run on a slot, before anything of the job
-// has been executed. Everybody who may create builds writes a job's variables,
-// plugins and commands, so the gate is a list of what a job may bring: jobs that
-// kbgen writes pass. It refuses the rest with one line that says what it found and
-// what it wants.
+// has been executed. Any creator of builds controls a job's variables, plugins and
+// commands. So the gate admits only what is on a list; jobs that kbgen writes pass.
+// It refuses the rest with one line that says what it found and what it wants.
 //
 // The gate starts nothing. Package step runs the job, the proxy and the slot's slice
 // limit it.
@@ -40,12 +39,12 @@ type Job struct {
 	ID        string
 	Command   string
 	Artifacts []string          // files directly in the job's directory, uploaded when it has ended
-	Variables map[string]string // all that Buildkite sent
+	Variables map[string]string // all of the job's file
 	Container *Container        // nil on a slot without containers
 }
 
 // Decide returns the job with these variables if it may run on the slot. The error
-// says why not, in one line without a value of ours.
+// says why not, in one line without any secret.
 func Decide(c *node.Config, slot string, env map[string]string) (*Job, error) {
 	s, err := c.Slot(slot)
 	if err != nil {
@@ -99,8 +98,8 @@ func command(s *node.Slot, env map[string]string) error {
 	return nil
 }
 
-// known are names, or with "*" beginnings of names, of variables that Buildkite
-// sends for a job. A job that brings any other is refused.
+// known lists names, or prefixes with "*", of variables that Buildkite sends for a
+// job. The gate also admits those of [proxy.Passes] and agent4.
 //
 // Source: buildkite.com/docs/pipelines/configure/environment-variables;
 // buildkite-agent v3.138.0.
@@ -118,8 +117,8 @@ var known = []string{
 	"BUILDKITE_TIMEOUT", "BUILDKITE_TRIGGERED_FROM_*", "BUILDKITE_UNBLOCKER", "BUILDKITE_UNBLOCKER_*",
 }
 
-// agent4 are variables that agents of version 4 write into the job's file with
-// values of their own. Nothing of kbnode reads them there.
+// agent4 lists variables that agents of version 4 write into the job's file with
+// values of their own. kbnode does not read them.
 var agent4 = []string{
 	"BUILDKITE_PLUGINS_*", "BUILDKITE_HOOKS_*", "BUILDKITE_ADDITIONAL_HOOKS_*", "BUILDKITE_AGENT_ENDPOINT", "BUILDKITE_AGENT_EXPERIMENT",
 	"BUILDKITE_AGENT_DEBUG*", "BUILDKITE_AGENT_CACHE_*", "BUILDKITE_SHELL", "BUILDKITE_BIN_PATH", "BUILDKITE_BUILD_PATH", "BUILDKITE_SOCKETS_PATH",
@@ -128,7 +127,8 @@ var agent4 = []string{
 	"BUILDKITE_CANCEL_*", "BUILDKITE_SIGNAL_*", "BUILDKITE_TRACING_*", "BUILDKITE_REQUEST_HEADER_*",
 }
 
-// lines are variables that may have several lines: texts of people, and payloads.
+// lines lists variables that may have several lines: texts that people write,
+// plugins as JSON, and payloads.
 var lines = []string{
 	"BUILDKITE_MESSAGE", "BUILDKITE_COMMAND", "BUILDKITE_PLUGINS",
 	schema.EnvPayload + "*", schema.EnvSecretPrefix + "PAYLOAD*", schema.EnvOldPayload,
@@ -185,8 +185,8 @@ func artifacts(paths string) ([]string, error) {
 	return names, nil
 }
 
-// inherited are names, or with "*" beginnings of names, of variables that programs on
-// the machine get from the agent, which sets them for every job, or from its unit.
+// inherited lists names, or prefixes with "*", of variables that programs on the
+// machine get from the agent or its unit, the same for every job.
 var inherited = []string{
 	"LANG", "LC_ALL", "TZ", "USER", "LOGNAME", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
 	"BUILDKITE_AGENT_ACCESS_TOKEN", "BUILDKITE_AGENT_ENDPOINT", "BUILDKITE_JOB_ID", "BUILDKITE_NO_HTTP2", "BUILDKITE_REQUEST_HEADER_*",
@@ -195,9 +195,8 @@ var inherited = []string{
 
 // Environ is the environment of a program that runs on the machine for a job: the
 // agent, or the command of a slot without containers, which gets the job's variables
-// too. What is the unit's is taken from the config, and not from environ, the
-// environment that the agent gave this process. The slot's paths lie below root,
-// which is "/" but in tests.
+// too. The unit's variables come from the config, not from environ, which the agent
+// gave this process. The slot's paths lie below root, which is "/" except in tests.
 func Environ(c *node.Config, s *node.Slot, root string, environ []string, job map[string]string) []string {
 	below := func(name string) string { return path.Join(root, name) }
 	out := []string{"PATH=" + strings.Join(searchPath(c), ":"), "HOME=" + below(s.Dir()), "TMPDIR=" + below(s.TempDir()), SlotVariable + "=" + s.Name}

@@ -148,9 +148,9 @@ func Reap(ctx context.Context, s *node.Slot, socket, root string) (n int, err er
 	return n, errors.Join(err, RemoveJobs(filepath.Join(root, s.TempDir())))
 }
 
-// RemoveJobs removes the directories of jobs in a slot's TempDir, those with
-// directories that their owner may not read as well. It never follows a link: the
-// slot's user can make some, to where other slots' jobs lie.
+// RemoveJobs removes jobs' directories in a slot's TempDir, also those with unreadable
+// parts. It follows no link, because the slot's user could make one to another slot's
+// jobs.
 func RemoveJobs(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -120,9 +120,8 @@ func (p *Proxy) container(w http.ResponseWriter, c *call) {
 	p.pass(w, c)
 }
 
-// abandon removes a container whose client is gone: the connection that a container
-// is attached to ended before the container did. So a container never outlives the
-// process that started it, even if that is killed.
+// abandon removes a container if its attach connection ended first. So a container
+// never outlives the process that started it, even if that process is killed.
 func (p *Proxy) abandon(call context.Context, id string) {
 	if call.Err() == nil {
 		return

@@ -54,8 +54,8 @@ type ulimit struct {
 // workDir is where the container finds the job's directory.
 const workDir = "/workdir"
 
-// newCreate asks for the container of a job, as the docker plugin v5.13.0 and
-// docker run do. Standard input is empty, as the plugin's is.
+// newCreate returns the request for a job's container that the docker plugin v5.13.0
+// would make. Standard input is empty, as the plugin's is.
 func newCreate(j *gate.Job, dir string) (*create, error) {
 	c := j.Container
 	shm, err := proxy.Bytes(c.ShmSize)
@@ -136,7 +136,7 @@ func (r *Runner) container(ctx context.Context, j *gate.Job, dir string) (status
 	}
 	engine := docker.New(filepath.Join(r.Root, r.Slot.ProxySocket()))
 	fmt.Fprintf(r.Log, "--- :docker: Running command in %s\n", j.Container.Image)
-	// What is asked of the engine from here on must not end halfway.
+	// A cancelled job must not interrupt the requests that follow the creation.
 	background := context.WithoutCancel(ctx)
 	var made struct {
 		ID string `json:"Id"`
@@ -155,7 +155,7 @@ func (r *Runner) container(ctx context.Context, j *gate.Job, dir string) (status
 		return 0, err
 	}
 	defer output.Close()
-	// The engine answers at once, and says the exit status when the container is gone.
+	// The engine's headers come at once, the exit status when the container is gone.
 	removed, err := engine.Open(background, http.MethodPost, at+"/wait", url.Values{"condition": {"removed"}}, nil)
 	if err != nil {
 		return 0, err

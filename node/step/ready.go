@@ -11,13 +11,12 @@ import (
 	"github.com/gpu-mode/kbgen/node/docker"
 )
 
-// Ready returns an error if the slot could take jobs and not run them: its TempDir
-// must be writable, and the engine must answer through the slot's proxy. It runs as
-// the agent's user, in the agent's unit, before the agent registers.
+// Ready returns an error unless the slot can run jobs: its TempDir must be writable,
+// and the engine must answer through the slot's proxy. It runs as the agent's user, in the agent's unit, before the agent registers.
 func Ready(ctx context.Context, s *node.Slot, root string, hasEngine bool) error {
 	dir, err := os.MkdirTemp(filepath.Join(root, s.TempDir()), "ready-")
 	if err != nil {
-		return fmt.Errorf("slot %s: jobs could not have a directory: %w", s.Name, err)
+		return fmt.Errorf("slot %s: making a job's directory: %w", s.Name, err)
 	}
 	if err := os.Remove(dir); err != nil || !hasEngine {
 		return err

@@ -1,8 +1,8 @@
 // Package step runs a job that the gate has admitted: in a container, which it asks
 // the slot's proxy for, or on a slot without containers as a process. It takes the
 // place of the agent's own bootstrap and of the docker plugin, so that no shell on
-// the machine reads what a job brings. A container comes out as the docker plugin
-// v5.13.0 would make it of the settings that the gate admits.
+// the machine reads the data of a container's job. The container is the one that the
+// docker plugin v5.13.0 would make from the settings that the gate admits.
 //
 // On a slot with containers the only programs that it starts are the agent's, to ask
 // for a token and to upload artifacts.
@@ -52,8 +52,8 @@ type Runner struct {
 // ctx ends the job is cancelled: its processes get SIGTERM, and a container is killed
 // after [stopTime].
 //
-// Errors: [*gate.Refusal] and [*gate.UnfitError] if the job could not be started; an
-// upload that failed.
+// Errors: [*gate.Refusal]; [*gate.UnfitError] if the machine could not run the job to
+// its end; an upload that failed.
 func (r *Runner) Run(ctx context.Context, j *gate.Job) (status int, err error) {
 	dir, err := r.directory()
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *Runner) Run(ctx context.Context, j *gate.Job) (status int, err error) {
 	return status, r.upload(ctx, j, dir)
 }
 
-// directory makes the job's directory, after those that earlier jobs left.
+// directory removes the directories that earlier jobs left, and makes the job's.
 func (r *Runner) directory() (string, error) {
 	temp := filepath.Join(r.Root, r.Slot.TempDir())
 	if err := proxy.RemoveJobs(temp); err != nil {
@@ -109,8 +109,8 @@ func (r *Runner) process(ctx context.Context, j *gate.Job, dir string) (int, err
 	return 0, err
 }
 
-// upload uploads the job's artifacts, those that are there. Nothing of the job runs
-// any more that could change them.
+// upload uploads the job's artifacts that exist. No process of a container is left to
+// change them.
 func (r *Runner) upload(ctx context.Context, j *gate.Job, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *Runner) upload(ctx context.Context, j *gate.Job, dir string) error {
 			continue
 		}
 		if err == nil && !info.Mode().IsRegular() {
-			err = errors.New("not a file: a link could deliver a file of the machine")
+			err = errors.New("not a regular file: a link could expose another file")
 		}
 		if err != nil {
 			return fmt.Errorf("artifact %s: %w", text.Quote(name), err)

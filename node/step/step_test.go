@@ -114,7 +114,7 @@ func environ(settings map[string]any) []string {
 	return out
 }
 
-// meaning is a request without what stands for a default, and without the three
+// meaning is a request without default values, and without the three
 // settings by which docker's command keeps an empty standard input open.
 func meaning(request map[string]any, dir string) map[string]any {
 	out := map[string]any{}
@@ -306,8 +306,8 @@ func TestArtifacts(t *testing.T) {
 		want string
 	}{
 		"nothing":     {func(string) error { return nil }, ""},
-		"a link":      {func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "result.json")) }, `artifact "result.json": not a file`},
-		"a directory": {func(dir string) error { return os.Mkdir(filepath.Join(dir, "result.json"), 0o700) }, `artifact "result.json": not a file`},
+		"a link":      {func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "result.json")) }, `artifact "result.json": not a regular file`},
+		"a directory": {func(dir string) error { return os.Mkdir(filepath.Join(dir, "result.json"), 0o700) }, `artifact "result.json": not a regular file`},
 		"a file":      {func(dir string) error { return os.WriteFile(filepath.Join(dir, "result.json"), nil, 0o600) }, "buildkite-agent artifact upload"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -329,8 +329,7 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
-// An engine that refuses or is away is told apart: one job is refused, the other is
-// tried on another machine.
+// Without an engine a job is tried on another machine.
 func TestContainersThatDoNotStart(t *testing.T) {
 	r := newRig(t)
 	if err := os.Remove(filepath.Join(r.Root, r.Slot.ProxySocket())); err != nil {

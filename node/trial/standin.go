@@ -42,8 +42,8 @@ type standIn struct {
 }
 
 // startStandIn starts kblocal with pipelines, a file for each name, and waits until
-// it serves. It keeps everything in dir, and calls gone when kblocal ends, whose
-// clients would go on asking.
+// it serves. It keeps everything in dir, and calls gone when kblocal ends, so
+// that its clients stop asking.
 func startStandIn(ctx context.Context, program, agent, dir string, pipelines map[string]string, gone func()) (*standIn, error) {
 	args := []string{"up", "--agents", "0", "--lost-after", "5m", "--dir", dir, "--agent", agent}
 	for name, file := range pipelines {

@@ -116,7 +116,7 @@ func (v *verification) run(ctx context.Context) (results []doctor.Result, err er
 	return v.results, nil
 }
 
-// divert starts the stand-in and the slots' agents on it. It has gone called when the
+// divert starts the stand-in and the slots' agents on it. It calls gone when the
 // stand-in ends.
 func (v *verification) divert(ctx context.Context, gone func()) (err error) {
 	v.pipelines = map[string]string{}
@@ -267,7 +267,7 @@ func (t *slotTrial) run(ctx context.Context) {
 		case b.job.State != "passed":
 			t.failed("job-isolation", "kbgen's isolation step ended %s: %s", b.job.State, b.faults(ctx))
 		default:
-			t.passed("job-isolation", "kbgen's isolation step passed, started by its agent and the docker plugin")
+			t.passed("job-isolation", "kbgen's isolation step passed, started by its agent")
 		}
 	}
 	for _, trial := range submissions {
@@ -293,7 +293,7 @@ func outcomeOf(r *schema.Result) string {
 	return r.Outcome.Name + ": " + r.Outcome.Text
 }
 
-// A trialBuild is a build of one of kbgen's pipelines on the slot, which is over.
+// A trialBuild is a finished build of one of kbgen's pipelines on the slot.
 type trialBuild struct {
 	client *launcher.Client
 	run    *launcher.Run

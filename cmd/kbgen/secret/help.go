@@ -38,8 +38,7 @@ must not stand in the log: the value, its lines, its base64 and URL forms.
 
 Prints the value, byte for byte. With a COMMAND it runs that instead, with the
 value in a file in memory that NAME_FILE names. Programs of the same user can
-read the file while this one runs; it is gone afterwards, also if this program
-is killed.`,
+read the file while kbgen runs. It is gone when kbgen ends, even if killed.`,
 		More:    "exit status: 0 done, 1 refused or failed, 2 wrong usage; COMMAND's own",
 		Example: `kbgen secret get NPM_TOKEN -- sh -c 'npm-publish --token-file "$NPM_TOKEN_FILE"'`,
 	},

@@ -8,8 +8,8 @@ import (
 )
 
 // memoryFile returns a file in memory that holds the value and has no name in any
-// directory. It is gone when this process has ended, however it ends. Until then
-// processes of the same user can open it by the path that is its name.
+// directory. It is gone when this process ends, for any reason. Until then, processes
+// of the same user can open it by the path that Name returns.
 func memoryFile(value []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("kbgen-secret", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
