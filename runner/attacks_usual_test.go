@@ -19,6 +19,7 @@ import (
 type usualAttack struct {
 	Name, Tries, Mode           string
 	Legacy, Isolated, Forbidden []string
+	Needs                       []string
 	Takes                       float64
 	Torch, Secret               bool
 	Control, Both, Quick        bool
@@ -98,6 +99,7 @@ func testAttacksOnHarnesses(t *testing.T, both bool, include func(user, usualAtt
 	}
 	torch := exec.Command("/usr/bin/python3", "-c", "import torch").Run() == nil
 	for _, u := range r.users {
+		held := r.probe(t, u)
 		for _, a := range readUsual(t) {
 			if u.second && !a.Both || !include(u, a) {
 				continue
@@ -107,6 +109,10 @@ func testAttacksOnHarnesses(t *testing.T, both bool, include func(user, usualAtt
 				if a.Torch && !torch {
 					r.record(row{u.name, attack{Name: a.Name, Tries: a.Tries}, "not tried", "NEEDS torch"})
 					t.Skip("/usr/bin/python3 has no torch")
+				}
+				if missing := without(a.Needs, held); len(missing) > 0 {
+					r.record(row{u.name, attack{Name: a.Name, Tries: a.Tries}, "not tried", "NEEDS " + strings.Join(missing, ", ")})
+					t.Skipf("NOT RUN: the sandbox here lacks %q", missing)
 				}
 				r.tryUsual(t, u, a, both)
 			})
