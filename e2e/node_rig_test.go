@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -204,17 +203,6 @@ func kbrunNVML(t *testing.T) string {
 		t.Fatalf("building kbrun with NVML: %v\n%s", err, out)
 	}
 	return to
-}
-
-// freePort is one that nobody listens at now.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // port is that of a URL.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"mime/multipart"
 	"net"
 	"net/http"
@@ -36,16 +37,29 @@ func databaseURL(t *testing.T, kind string) string {
 	return postgres.URL(t)
 }
 
-// freeAddress is one that nobody listens on.
-func freeAddress(t *testing.T) string {
+// given are the ports that freePort has given away.
+var given sync.Map
+
+// freePort is a port that nothing listens at now. It lies below those that the kernel
+// gives to outgoing connections, which could take it before the test's program does.
+func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 20000 + rand.IntN(12000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		l.Close()
+		if _, taken := given.LoadOrStore(port, true); !taken {
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port from 20000 to 31999")
+	return 0
 }
+
+func freeAddress(t *testing.T) string { return fmt.Sprintf("127.0.0.1:%d", freePort(t)) }
 
 const (
 	webhookToken = "the webhook's token"
