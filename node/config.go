@@ -3,7 +3,8 @@
 //
 //   - facts reads the machine, plan turns facts and a queue file into what the
 //     machine should have, resource compares that with what it has, apply changes it
-//   - limits says what a job and its slice may use, cpulist reads lists of processors
+//   - limits says what a job and its slice may use, disk bounds what it writes,
+//     cpulist reads lists of processors
 //   - gate, proxy and image stand between a job and the machine
 //   - system runs the programs of the machine, docker asks the engine
 //   - health says how a slot's devices are, doctor what is wrong and how to mend it
@@ -26,7 +27,8 @@ const (
 	HooksDir   = "/etc/kbnode/hooks"        // the agents' hooks
 	PinsPath   = "/var/lib/kbnode/pins.yml" // Pins
 	LedgerDir  = "/var/lib/kbnode/ledger"   // what apply found before it changed anything, 0700
-	SlotsDir   = "/var/lib/kbnode/slots"    // a directory for each slot, 0700 and its user's
+	SlotsDir   = "/var/lib/kbnode/slots"    // a directory for each slot; its disk is mounted there
+	DisksDir   = "/var/lib/kbnode/disks"    // an image for each slot, see package disk
 	PausedDir  = "/var/lib/kbnode/paused"   // a file for each slot that takes no jobs; the reason stands in it
 	RunDir     = "/run/kbnode"              // a directory for each slot, with its docker.sock
 	UnitDir    = "/etc/systemd/system"
@@ -83,6 +85,7 @@ type Slot struct {
 	SliceBytes  int64  `yaml:"slice_bytes"`            // of the slice: a job's and what agent and hooks need
 	Pids        int    `yaml:"pids"`                   // processes and threads of a job
 	SlicePids   int    `yaml:"slice_pids"`
+	DiskBytes   int64  `yaml:"disk_bytes"` // of the file system in Dir
 
 	// Images are the references that a step may name; what runs is the image that
 	// Pins has for one of them. Docker only.
@@ -123,12 +126,24 @@ type Pin struct {
 	Old []string `yaml:"old,omitempty"`
 }
 
-// Dir is the slot's own directory, Home of its user.
+// Dir is the slot's directory, root's, where its disk is mounted.
 func (s *Slot) Dir() string { return SlotsDir + "/" + s.Name }
 
 // TempDir is TMPDIR of the slot's agent. A job's directory is a direct child of
 // it, "buildkite-job-...", and what its container may mount.
 func (s *Slot) TempDir() string { return s.Dir() + "/tmp" }
+
+// UserDirs are the directories in Dir that belong to the slot's user: TempDir, and
+// two of the agent's.
+func (s *Slot) UserDirs() []string {
+	return []string{s.TempDir(), s.Dir() + "/builds", s.Dir() + "/context"}
+}
+
+// DiskImage holds the file system that is mounted on Dir.
+func (s *Slot) DiskImage() string { return DisksDir + "/" + s.Name + ".img" }
+
+// MountUnit mounts DiskImage on Dir.
+func (s *Slot) MountUnit() string { return "var-lib-kbnode-slots-" + s.Name + ".mount" }
 
 // Slice is the unit that holds the slot's limits.
 func (s *Slot) Slice() string { return "kbnode-" + s.Name + ".slice" }

@@ -32,8 +32,8 @@ type AgentConfig struct {
 var agentKeys = map[string][]int{
 	"name": {3, 4}, "tags": {3, 4}, "spawn": {3, 4}, "endpoint": {3, 4},
 	"build-path": {3, 4}, "hooks-path": {3, 4}, "sockets-path": {3, 4}, "job-context-dir": {3, 4},
-	"bootstrap-script": {3, 4},
-	"no-command-eval":  {3, 4}, "no-plugins": {3, 4}, "no-local-hooks": {3, 4}, "no-plugin-validation": {3, 4},
+	"bootstrap-script": {3, 4}, "disconnect-after-job": {3, 4},
+	"no-command-eval": {3, 4}, "no-plugins": {3, 4}, "no-local-hooks": {3, 4}, "no-plugin-validation": {3, 4},
 	"strict-single-hooks": {3, 4},
 	"skip-checkout":       {3, 4}, "checkout-override-mode": {3, 4}, "no-git-submodules": {3, 4}, "no-ssh-keyscan": {3, 4},
 	"allowed-plugins": {3, 4}, "allowed-repositories": {3, 4},
@@ -113,7 +113,9 @@ func (a *AgentConfig) File() (string, error) {
 
 // jobs says what a job may be.
 func (a *AgentConfig) jobs(c *cfg) {
-	// A slot without docker runs commands, exactly those that the gate allows.
+	// A slot without docker runs commands, exactly those that the gate allows. Its agent
+	// ends with each job, so that systemd kills whatever the job left in the unit.
+	c.flag("disconnect-after-job", !a.Docker)
 	c.flag("no-command-eval", a.Docker)
 	c.flag("no-plugins", !a.Docker)
 	c.flag("no-local-hooks", true)

@@ -2,6 +2,7 @@ package templates
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -12,31 +13,27 @@ import (
 // A Node is a machine of a vendor's, as the units of kbnode see it. The units are
 // the same for all slots.
 type Node struct {
-	Program string // kbnode, "/usr/bin/kbnode"
-	Agent   string // buildkite-agent, "/usr/bin/buildkite-agent"
-	// Systemd is its version: 253 opens the token for the agent, older ones hand it
-	// to kbnode run-agent.
-	Systemd int
+	Program string        // kbnode, "/usr/bin/kbnode"
+	Agent   string        // buildkite-agent, "/usr/bin/buildkite-agent"
+	Systemd int           // its version
 	Stop    time.Duration // what the last job may take when an agent is stopped
 	Docker  bool          // some slot has docker
+	// Allow are addresses of the vendor's network that agents need, as 10.0.0.2.
+	Allow []netip.Addr
 }
 
 // A NodeFile is a file that all slots of a node share.
 type NodeFile struct{ Name, Content string }
 
-// openFile is the first systemd that has OpenFile=, and delegateSubgroup that with
-// DelegateSubgroup=.
-const (
-	openFile         = 253
-	delegateSubgroup = 254
-)
+// delegateSubgroup is the first systemd with DelegateSubgroup=.
+const delegateSubgroup = 254
 
 // Units returns kbnode's units, in an order in which each may refer to the ones
 // before it.
 //
 // Errors: *[PlaceholderError].
 func (n *Node) Units() ([]NodeFile, error) {
-	names := []string{"kbnode-prepare.service", "kbnode-agents.target", "kbnode-agent@.service", "kbnode-check.service", "kbnode-check.timer"}
+	names := []string{"kbnode-prepare.service", "kbnode-agents.target", "kbnode-disk@.service", "kbnode-agent@.service", "kbnode-check.service", "kbnode-check.timer"}
 	if n.Docker {
 		names = append(names, "kbnode-proxy@.socket", "kbnode-proxy@.service", "kbnode-image.service", "kbnode-image.timer")
 	}
@@ -50,14 +47,18 @@ func (n *Node) Hooks() ([]NodeFile, error) { return n.files("hooks/", []string{"
 
 func (n *Node) files(dir string, names []string) ([]NodeFile, error) {
 	values := []value{{"program", n.Program, absolutePath}, {"agent", n.Agent, absolutePath}}
-	start := n.Agent + " start --config /etc/kbnode/%i/agent.cfg --token fd://3"
-	token := "OpenFile=/etc/kbnode/token:token:read-only"
-	if n.Systemd < openFile {
-		start, token = n.Program+" run-agent --slot %i", "LoadCredential=token:/etc/kbnode/token"
+	shutIn, err := fill("node/shut-in.conf", "", nil)
+	if err != nil {
+		return nil, err
+	}
+	allow := ""
+	for _, addr := range n.Allow {
+		allow += " " + addr.WithZone("").String()
 	}
 	var out []NodeFile
 	for _, name := range names {
-		body, err := fill("node/"+dir+name, "kbnode's units", values, "@KBNODE@", n.Program, "@START@", start, "@TOKEN@", token,
+		body, err := fill("node/"+dir+name, "kbnode's units", values, "@KBNODE@", n.Program, "@AGENT@", n.Agent,
+			"@SHUTIN@\n", shutIn, "@ALLOW@", allow,
 			"@STOP@", strconv.Itoa(int(n.Stop.Seconds())))
 		if err != nil {
 			return nil, err
@@ -78,6 +79,21 @@ func (n *Node) HostDropIn(groups []int) (string, error) {
 		delegate = "Delegate=memory pids\nDelegateSubgroup=agent\n"
 	}
 	return fill("node/host.conf", "", nil, "@GROUPS@", supplementary, "@DELEGATE@\n", delegate)
+}
+
+// A NodeDisk is the file system of a slot.
+type NodeDisk struct {
+	Slot       string
+	Bytes      int64
+	Image, Dir string // of DisksDir and SlotsDir in package node
+}
+
+// Unit returns the unit that mounts it.
+//
+// Errors: *[PlaceholderError].
+func (d *NodeDisk) Unit() (string, error) {
+	values := []value{{"slot", d.Slot, slotName}, {"image", d.Image, absolutePath}, {"directory", d.Dir, absolutePath}}
+	return fill("node/slot.mount", "a slot's disk", values, "@SLOT@", d.Slot, "@BYTES@", strconv.FormatInt(d.Bytes, 10), "@IMAGE@", d.Image, "@DIR@", d.Dir)
 }
 
 // A NodeSlice is a slot's limits.

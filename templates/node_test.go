@@ -25,16 +25,13 @@ func testSlice() *NodeSlice {
 }
 
 func TestNodeUnits(t *testing.T) {
-	for systemd, want := range map[int]string{
-		257: "OpenFile=/etc/kbnode/token:token:read-only\n",
-		252: "LoadCredential=token:/etc/kbnode/token\n",
-	} {
+	for _, systemd := range []int{257, 247} {
 		units, err := testNode(systemd).Units()
 		if err != nil {
 			t.Fatal(err)
 		}
 		i := slices.IndexFunc(units, func(u NodeFile) bool { return u.Name == "kbnode-agent@.service" })
-		for _, want := range []string{want, "TimeoutStopSec=1020\n", "ReadWritePaths=/var/lib/kbnode/slots/%i\n", "RuntimeDirectory=kbnode-agent-%i\n", "KillMode=mixed\n"} {
+		for _, want := range []string{"StandardInput=file:/etc/kbnode/token\n", "--token fd://0\n", "TimeoutStopSec=1020\n", "ReadWritePaths=/var/lib/kbnode/slots/%i\n", "RuntimeDirectory=kbnode-agent-%i\n", "KillMode=mixed\n"} {
 			if !strings.Contains(units[i].Content, want) {
 				t.Errorf("systemd %d: the agent's unit lacks %q:\n%s", systemd, want, units[i].Content)
 			}
@@ -139,12 +136,23 @@ func TestNodeUnitsAreVerified(t *testing.T) {
 }
 
 // A unit's exposure is what systemd-analyze says of its settings.
-func TestAgentUnitIsShutIn(t *testing.T) {
+func TestUnitsAreShutIn(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("NOT RUN: no systemd-analyze on PATH")
 	}
-	for unit, most := range map[string]float64{"kbnode-agent@.service": 2.0, "kbnode-proxy@.service": 4.0} {
+	units, err := testNode(252).Units()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range units {
+		unit, most := u.Name, 4.0
+		switch {
+		case !strings.HasSuffix(unit, ".service"):
+			continue
+		case unit == "kbnode-agent@.service":
+			most = 2.0
+		}
 		out, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", filepath.Join(writeUnits(t, 252, false), unit)).CombinedOutput()
 		m := exposure.FindStringSubmatch(string(out))
 		if m == nil {

@@ -12,22 +12,22 @@ import (
 func main() { os.Exit(cli.Main(program())) }
 
 type grammar struct {
-	Plan     planCmd     `cmd:""`
-	Apply    applyCmd    `cmd:""`
-	Undo     undoCmd     `cmd:""`
-	Adopt    adoptCmd    `cmd:""`
-	Status   statusCmd   `cmd:""`
-	Doctor   doctorCmd   `cmd:""`
-	Verify   verifyCmd   `cmd:""`
-	Drain    drainCmd    `cmd:""`
-	Resume   resumeCmd   `cmd:""`
-	Prepare  prepareCmd  `cmd:"" hidden:""`
-	Watch    watchCmd    `cmd:"" hidden:""`
-	RunAgent runAgentCmd `cmd:"" hidden:""`
-	Ready    readyCmd    `cmd:"" hidden:""`
-	Secretd  secretdCmd  `cmd:""`
-	Compose  composeCmd  `cmd:""`
-	Facts    factsCmd    `cmd:""`
+	Plan    planCmd    `cmd:""`
+	Apply   applyCmd   `cmd:""`
+	Undo    undoCmd    `cmd:""`
+	Adopt   adoptCmd   `cmd:""`
+	Status  statusCmd  `cmd:""`
+	Doctor  doctorCmd  `cmd:""`
+	Verify  verifyCmd  `cmd:""`
+	Drain   drainCmd   `cmd:""`
+	Resume  resumeCmd  `cmd:""`
+	Prepare prepareCmd `cmd:"" hidden:""`
+	Disk    diskCmd    `cmd:"" hidden:""`
+	Watch   watchCmd   `cmd:"" hidden:""`
+	Ready   readyCmd   `cmd:"" hidden:""`
+	Secretd secretdCmd `cmd:""`
+	Compose composeCmd `cmd:""`
+	Facts   factsCmd   `cmd:""`
 
 	Image     imageCmds    `cmd:""`
 	Proxy     proxyCmd     `cmd:""`
@@ -162,6 +162,12 @@ boot no more; files with their token become root's alone; the token is kept for
 kbnode apply. Their files stay where they are. kbnode undo brings all back.`,
 		Example: "sudo kbnode adopt && sudo kbnode apply h100-01.yml",
 	},
+	"disk": {
+		Usage: "kbnode disk --slot NAME",
+		Text: `Makes the image that kbnode-disk@.service has mounted as the slot's disk. What
+was in an older one is lost.`,
+		Example: "kbnode disk --slot gpu0",
+	},
 	"facts": {
 		Usage: "kbnode facts [--root DIR]",
 		Text: `Prints what the machine is, as JSON: distribution, kernel, systemd, processors
@@ -225,12 +231,6 @@ example:
 		Text: `For kbnode-prepare.service: waits until the drivers have made the device nodes
 of all slots, then has systemd read the slices again.`,
 		Example: "kbnode prepare",
-	},
-	"run-agent": {
-		Usage: "kbnode run-agent --slot NAME",
-		Text: `For kbnode-agent@.service where systemd is older than 253: opens the token that
-LoadCredential= brought, and becomes the slot's agent.`,
-		Example: "kbnode run-agent --slot gpu0",
 	},
 	"ready": {
 		Usage: "kbnode ready",

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"log"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/broker/client"
+	"github.com/gpu-mode/kbgen/node/disk"
 	"github.com/gpu-mode/kbgen/node/drain"
 	"github.com/gpu-mode/kbgen/node/gate"
 	"github.com/gpu-mode/kbgen/node/plan"
@@ -158,6 +158,23 @@ func (c *proxyCmd) Run(ctx context.Context, env *cli.Env) error {
 	return p.Serve(ctx, l, logger)
 }
 
+// diskCmd makes the image of a slot's disk.
+type diskCmd struct {
+	slotFlags
+}
+
+func (c *diskCmd) Run(ctx context.Context, _ *cli.Env) error {
+	s, err := c.find()
+	if err != nil {
+		return err
+	}
+	u, err := system.LookupUser(s.User)
+	if err != nil {
+		return fmt.Errorf("slot %s: %w", s.Name, err)
+	}
+	return disk.Make(ctx, s, u.UID, u.GID, c.Root, system.Run)
+}
+
 // reapCmd removes what a slot's jobs left behind.
 type reapCmd struct {
 	slotFlags
@@ -177,25 +194,4 @@ func (c *reapCmd) Run(ctx context.Context, env *cli.Env) error {
 		fmt.Fprintf(env.Stderr, "kbnode: slot %s: %d containers were left by its jobs\n", s.Name, n)
 	}
 	return err
-}
-
-// runAgentCmd becomes a slot's agent where systemd cannot open the token for it.
-type runAgentCmd struct {
-	Slot string `required:"" placeholder:"NAME" help:"the slot"`
-}
-
-func (c *runAgentCmd) Run(_ context.Context, env *cli.Env) error {
-	config, err := node.ReadConfig("/")
-	if err != nil {
-		return err
-	}
-	slot, err := config.Slot(c.Slot)
-	if err != nil {
-		return err
-	}
-	argv, err := gate.AgentCommand(config, slot, env.Getenv("CREDENTIALS_DIRECTORY"))
-	if err != nil {
-		return err
-	}
-	return fmt.Errorf("%s: %w", argv[0], syscall.Exec(argv[0], argv, env.Environ()))
 }

@@ -69,12 +69,12 @@ func healthy(t *testing.T) *world {
 		w.chmod(name, 0o600)
 	}
 	w.chmod("/run/docker.sock", 0o660)
-	for _, dir := range []string{slot.Dir(), slot.TempDir()} {
+	for _, dir := range slot.UserDirs() {
 		if err := os.MkdirAll(w.path(dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.chmod(slot.Dir(), 0o700)
+	w.chmod(slot.Dir(), 0o755)
 	pins, err := yaml.Marshal(node.Pins{Version: 1, Images: map[string]node.Pin{"runner:1": {ID: "sha256:1"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +84,7 @@ func healthy(t *testing.T) *world {
 		"systemctl --version": "systemd 257 (257.13)\n",
 		"systemctl show --no-pager --property=LoadState,UnitFileState,ActiveState kbnode-agents.target": "LoadState=loaded\nUnitFileState=enabled\nActiveState=active\n",
 		"systemctl show --no-pager --property=ActiveState kbnode-check.timer":                           "ActiveState=active\n",
+		"systemctl show --no-pager --property=ActiveState " + slot.MountUnit():                          "ActiveState=active\n",
 		"systemctl show --no-pager --property=FragmentPath":                                             fmt.Sprintf("FragmentPath=/etc/systemd/system/kbnode-gpu0.slice\nMemoryMax=%d\nTasksMax=1100\nDevicePolicy=closed\nNeedDaemonReload=no\n", slot.SliceBytes),
 		"systemctl show --no-pager --property=LoadState,ActiveState,SubState":                           "LoadState=loaded\nActiveState=active\nSubState=running\nNRestarts=0\nNeedDaemonReload=no\n",
 		"nvidia-smi": uuid + "\n",
@@ -270,10 +271,14 @@ func TestFaultsAreFound(t *testing.T) {
 		"timer is off": {func(w *world) {
 			w.programs["systemctl show --no-pager --property=ActiveState kbnode-check.timer"] = "ActiveState=inactive\n"
 		}, "timers"},
-		"user in group docker":    {func(w *world) { w.groups = []string{"kbagent-gpu0", "docker"} }, "agent-group"},
-		"no directory":            {func(w *world) { w.remove(slot.TempDir()) }, "directories"},
-		"directory for everybody": {func(w *world) { w.chmod(slot.TempDir(), 0o700|0o055) }, "directories"},
-		"paused":                  {func(w *world) { w.write(slot.Paused(), "fan\n") }, "paused"},
+		"user in group docker":           {func(w *world) { w.groups = []string{"kbagent-gpu0", "docker"} }, "agent-group"},
+		"no directory":                   {func(w *world) { w.remove(slot.TempDir()) }, "directories"},
+		"directory for everybody":        {func(w *world) { w.chmod(slot.TempDir(), 0o700|0o055) }, "directories"},
+		"slot's directory for everybody": {func(w *world) { w.chmod(slot.Dir(), 0o777) }, "directories"},
+		"disk is not mounted": {func(w *world) {
+			w.programs["systemctl show --no-pager --property=ActiveState "+slot.MountUnit()] = "ActiveState=inactive\n"
+		}, "slot-disk"},
+		"paused": {func(w *world) { w.write(slot.Paused(), "fan\n") }, "paused"},
 		"slice without a file": {func(w *world) {
 			w.programs["systemctl show --no-pager --property=FragmentPath"] = "FragmentPath=\nMemoryMax=infinity\n"
 		}, "slice"},
@@ -347,12 +352,14 @@ func (w *world) addNeighbour() {
 	other.Devices = []node.Device{{Vendor: "nvidia", UUID: uuid, Nodes: []string{"/dev/nvidia6"}}}
 	w.config.Slots[0].Name = "gpu0"
 	w.config.Slots = append(w.config.Slots, &other)
-	for _, dir := range []string{other.Dir(), other.TempDir()} {
+	for _, dir := range other.UserDirs() {
 		if err := os.MkdirAll(w.path(dir), 0o700); err != nil {
 			w.t.Fatal(err)
 		}
 		w.chmod(dir, 0o700)
 	}
+	w.chmod(other.Dir(), 0o755)
+	w.programs["systemctl show --no-pager --property=ActiveState "+other.MountUnit()] = "ActiveState=active\n"
 	w.write(other.ProxySocket(), "")
 	w.chmod(other.ProxySocket(), 0o600)
 	for name, body := range map[string]string{"memory.max": fmt.Sprint(other.SliceBytes), "pids.max": "1100", "cpuset.cpus.effective": "1", "memory.swap.max": "0"} {

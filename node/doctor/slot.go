@@ -20,6 +20,7 @@ import (
 var slotChecks = []check[func(*run, *node.Slot)]{
 	{"user", true, (*run).user, "has its user"},
 	{"agent-group", false, (*run).agentGroup, "its user is in no group that rules the machine"},
+	{"slot-disk", false, (*run).slotDisk, "its disk has a size of its own"},
 	{"directories", true, (*run).directories, "its directories are its user's alone"},
 	{"paused", false, (*run).paused, "takes jobs"},
 	{"slice", true, (*run).slice, "its slice is what was planned"},
@@ -57,7 +58,8 @@ func (r *run) directories(s *node.Slot) {
 	if err != nil {
 		return
 	}
-	for _, dir := range []string{s.Dir(), s.TempDir()} {
+	r.rootsAlone(s.Dir())
+	for _, dir := range s.UserDirs() {
 		info := r.stat(dir)
 		if info == nil || !info.IsDir() {
 			r.fail("kbnode apply FILE", "no directory %s: the agent takes jobs and drops them", dir)
@@ -66,6 +68,13 @@ func (r *run) directories(s *node.Slot) {
 		if uid, _ := r.m.Owner(info); uid != u.UID || info.Mode().Perm()&0o077 != 0 {
 			r.fail(fmt.Sprintf("chown %s %s; chmod 0700 %s", s.User, dir, dir), "%s: owner %d, mode %04o; want owner %d, 0700", dir, uid, info.Mode().Perm(), u.UID)
 		}
+	}
+}
+
+// slotDisk looks whether what jobs write is bounded.
+func (r *run) slotDisk(s *node.Slot) {
+	if u := r.unit(s.MountUnit(), "ActiveState"); u != nil && u["ActiveState"] != "active" {
+		r.fail("systemctl start "+s.MountUnit(), "the slot's disk is not mounted on %s: jobs could fill the machine's", s.Dir())
 	}
 }
 

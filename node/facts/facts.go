@@ -33,6 +33,8 @@ type Facts struct {
 	// are not in it.
 	Tools map[string]string `json:"tools"`
 
+	NameServers []string `json:"name_servers"` // addresses in /etc/resolv.conf
+
 	Units []string `json:"kbnode_units"` // files of kbnode's units that are there
 	Seeds []string `json:"seeds"`        // what Kernelbot's older scripts left: units, slices, settings, hooks
 	// Unread says what could not be read and why, one line each.

@@ -45,9 +45,10 @@ func Read(ctx context.Context, m Machine) (*Facts, error) {
 	r := &reader{m, &Facts{
 		Distribution: Distribution{Like: []string{}}, Cgroup: Cgroup{Controllers: []string{}}, CPUs: []CPU{}, NUMANodes: []NUMANode{},
 		Disks: []Disk{}, GPUs: []GPU{}, Common: []string{}, Libraries: []string{},
-		Tools: map[string]string{}, Units: []string{}, Seeds: []string{}, Unread: []string{},
+		Tools: map[string]string{}, NameServers: []string{}, Units: []string{}, Seeds: []string{}, Unread: []string{},
 	}}
 	r.tools()
+	r.nameServers()
 	r.system(ctx)
 	r.processors()
 	r.memory()
@@ -65,7 +66,7 @@ func Read(ctx context.Context, m Machine) (*Facts, error) {
 // tools are looked for: those that kbnode calls, and those that jobs need.
 func (r *reader) tools() {
 	for _, name := range []string{
-		"buildkite-agent", "docker", "git", "kbnode", "kbrun", "nvidia-ctk", "nvidia-modprobe", "nvidia-smi", "python3", "systemd-analyze",
+		"buildkite-agent", "docker", "git", "kbnode", "kbrun", "mkfs.ext4", "nvidia-ctk", "nvidia-modprobe", "nvidia-smi", "python3", "systemd-analyze",
 	} {
 		if path, ok := r.Look(name); ok {
 			r.Tools[name] = path
@@ -100,6 +101,14 @@ func (r *reader) distribution() {
 			r.Distribution.Version = value
 		case "ID_LIKE":
 			r.Distribution.Like = strings.Fields(value)
+		}
+	}
+}
+
+func (r *reader) nameServers() {
+	for line := range strings.Lines(r.file("etc/resolv.conf")) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "nameserver" {
+			r.NameServers = append(r.NameServers, f[1])
 		}
 	}
 }

@@ -212,7 +212,7 @@ func TestEnviron(t *testing.T) {
 		"BUILDKITE_AGENT_ACCESS_TOKEN=t", "BUILDKITE_AGENT_ENDPOINT=e", "BUILDKITE_JOB_ID=j", "LANG=C.UTF-8", "KERNELBOT_PAYLOAD=p",
 	}
 	want := []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/agent", "HOME=/var/lib/kbnode/slots/gpu0", "TMPDIR=/var/lib/kbnode/slots/gpu0/tmp", "KBNODE_SLOT=gpu0",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/agent", "HOME=/nonexistent", "TMPDIR=/var/lib/kbnode/slots/gpu0/tmp", "KBNODE_SLOT=gpu0",
 		"BUILDKITE_AGENT_ACCESS_TOKEN=t", "BUILDKITE_AGENT_ENDPOINT=e", "BUILDKITE_JOB_ID=j", "LANG=C.UTF-8",
 	}
 	if got := Environ(c, c.Slots[0], "/", agent, nil); !slices.Equal(got, want) {

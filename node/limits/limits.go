@@ -25,9 +25,10 @@ const (
 	agentPids  = 256
 )
 
-// Set gives a job of the slot memory and a number of processes and threads, and the
-// slice what agent and hooks need besides.
-func Set(s *node.Slot, memoryGiB, pids int) {
+// Set gives a job of the slot memory, a disk and a number of processes and threads,
+// and the slice what agent and hooks need besides.
+func Set(s *node.Slot, memoryGiB, diskGB, pids int) {
+	s.DiskBytes = int64(diskGB) * 1e9
 	s.MemoryBytes = int64(memoryGiB) << 30
 	s.SliceBytes = s.MemoryBytes + agentBytes
 	s.Pids, s.SlicePids = pids, pids+agentPids

@@ -72,12 +72,16 @@ func (m *maker) device(s *slot, name string) (node.Device, *facts.GPU, error) {
 	return node.Device{}, nil, fmt.Errorf("got device %q, want one of %s's on this machine: %s", name, s.row.Vendor, m.list(s.row.Vendor))
 }
 
+// unneeded are device nodes that no computation opens: that of displays, and one by
+// which a tool watches the memory of other processes.
+var unneeded = []string{"/dev/nvidia-modeset", "/dev/nvidia-uvm-tools"}
+
 // commonNodes are those of the machine and those that every program opens. The
 // driver makes some of them with the first use.
 func (m *maker) commonNodes() []string {
-	all := []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
+	all := []string{"/dev/nvidiactl", "/dev/nvidia-uvm"}
 	for _, n := range m.Facts.Common {
-		if !slices.Contains(all, n) {
+		if !slices.Contains(all, n) && !slices.Contains(unneeded, n) {
 			all = append(all, n)
 		}
 	}

@@ -141,7 +141,7 @@ func (m *maker) note(format string, args ...any) {
 
 func (m *maker) missing(x Missing) { m.plan.Missing = append(m.plan.Missing, x) }
 
-// leastSystemd has LoadCredential= and ProtectProc=.
+// leastSystemd has ProtectProc=.
 const leastSystemd = 247
 
 func (m *maker) system() {
@@ -156,6 +156,9 @@ func (m *maker) system() {
 		if f.Cgroup.Version == 2 && !slices.Contains(f.Cgroup.Controllers, c) {
 			m.wrong("control groups: got the controllers %s, want %s as well", strings.Join(f.Cgroup.Controllers, ", "), c)
 		}
+	}
+	if len(f.Tools) > 0 && f.Tools["mkfs.ext4"] == "" { // facts of files alone have no tools
+		m.missing(m.packages("mkfs.ext4", "it makes the slots' disks", "e2fsprogs"))
 	}
 	if i := slices.IndexFunc(f.Seeds, func(file string) bool { return strings.HasPrefix(file, node.UnitDir) }); i >= 0 {
 		m.note("an older set-up is there, %s: kbnode adopt takes it over", f.Seeds[i])
@@ -198,7 +201,7 @@ func (m *maker) makeSlots() {
 func (m *maker) fill(s *slot) {
 	s.User = "kbagent-" + s.Name
 	s.Queue, s.Tags, s.GPUType, s.Platform = s.agent.Queue, s.agent.Tags, s.row.Name, s.row.Platform
-	limits.Set(&s.Slot, s.share.MemoryGiB, jobPids)
+	limits.Set(&s.Slot, s.share.MemoryGiB, s.share.DiskGB, jobPids)
 	s.Timeout = s.row.Timeout
 	s.HealthPort = firstPort + len(m.slots)
 	switch {

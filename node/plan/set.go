@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"io/fs"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -65,9 +67,32 @@ func (m *maker) templates() *templates.Node {
 	}
 	return &templates.Node{
 		Program: Program, Agent: m.plan.Config.Agent.Path, Systemd: m.Facts.Systemd,
-		Stop: longest + stopExtra, Docker: m.any(Docker),
+		Stop: longest + stopExtra, Docker: m.any(Docker), Allow: m.allowed(),
 	}
 }
+
+// allowed are the addresses that the facts and the endpoint name, which may lie in the
+// vendor's network: name servers, and an agent API given by its address.
+func (m *maker) allowed() []netip.Addr {
+	var out []netip.Addr
+	hosts := slices.Clone(m.Facts.NameServers)
+	if u, err := url.Parse(m.Endpoint); err == nil {
+		hosts = append(hosts, u.Hostname())
+	}
+	for _, host := range hosts {
+		addr, err := netip.ParseAddr(host)
+		if err == nil && !addr.IsLoopback() && !slices.Contains(out, addr) {
+			out = append(out, addr)
+		}
+		if err == nil && addr == metadata {
+			m.note("the name server %s is the cloud's metadata service as well, so that agents can reach it: use systemd-resolved", addr)
+		}
+	}
+	return out
+}
+
+// metadata is the address at which most clouds serve a machine's credentials.
+var metadata = netip.MustParseAddr("169.254.169.254")
 
 // programs are kbnode itself, and an agent where one was given.
 func (m *maker) programs() {
@@ -84,6 +109,7 @@ func (m *maker) commonDirs() {
 	for _, d := range []string{"/etc/kbnode", node.HooksDir, "/var/lib/kbnode", node.SlotsDir, node.PausedDir} {
 		m.dir(d, 0o755, "root", "root")
 	}
+	m.dir(node.DisksDir, 0o700, "root", "root")
 	if slices.ContainsFunc(m.plan.Set.Files, func(f resource.File) bool { return f.Path == ownSpec }) {
 		m.dir(node.CDIDir, 0o755, "root", "root")
 	}
@@ -125,16 +151,22 @@ func (m *maker) sharedFiles(n *templates.Node) error {
 // slotFiles are one slot's own: its user, directories, limits and agent.
 func (m *maker) slotFiles(n *templates.Node, s *slot) error {
 	set := &m.plan.Set
-	set.Users = append(set.Users, resource.User{Name: s.User, Home: s.Dir()})
+	set.Users = append(set.Users, resource.User{Name: s.User, Home: "/nonexistent"})
 	m.dir("/etc/kbnode/"+s.Name, 0o755, "root", "root")
-	for _, d := range []string{"", "/tmp", "/builds", "/context"} {
-		m.dir(s.Dir()+d, 0o700, s.User, s.User)
+	m.dir(s.Dir(), 0o755, "root", "root")
+	for _, d := range s.UserDirs() {
+		m.dir(d, 0o700, s.User, s.User)
 	}
 	slice, err := limits.Unit(&s.Slot)
 	if err != nil {
 		return err
 	}
 	m.add(node.UnitDir+"/"+s.Slice(), 0o644, slice)
+	disk, err := (&templates.NodeDisk{Slot: s.Name, Bytes: s.DiskBytes, Image: s.DiskImage(), Dir: s.Dir()}).Unit()
+	if err != nil {
+		return err
+	}
+	m.add(node.UnitDir+"/"+s.MountUnit(), 0o644, disk)
 	config, err := (&templates.AgentConfig{
 		Major: cmp.Or(major(m.agent().Version), 3), Name: m.Node + "-" + s.Name, Slot: s.Name, Tags: s.Tags, Endpoint: m.Endpoint, Program: Program,
 		Docker: s.Platform == Docker, Plugin: schema.PluginSource + "#" + schema.PluginVersion,
@@ -172,7 +204,8 @@ func (m *maker) units(n *templates.Node) {
 		m.unit(resource.Unit{Name: s.Slice(), Active: true}) // a restart would end what is in it: a reload is enough
 	}
 	for _, s := range m.slots {
-		uses := []string{path("kbnode-agent@.service"), path(s.Slice()), s.AgentConfig(), node.TokenPath, node.ConfigPath, m.plan.Config.Agent.Path}
+		m.unit(resource.Unit{Name: s.MountUnit(), Active: true, Uses: []string{path(s.MountUnit())}})
+		uses := []string{path("kbnode-agent@.service"), path(s.Slice()), path(s.MountUnit()), s.AgentConfig(), node.TokenPath, node.ConfigPath, m.plan.Config.Agent.Path}
 		if s.Platform == Docker {
 			socket := "kbnode-proxy@" + s.Name + ".socket"
 			m.unit(resource.Unit{Name: socket, Enabled: true, Active: true, Uses: []string{path("kbnode-proxy@.socket")}})

@@ -164,11 +164,15 @@ func Bytes(s string) (int64, error) {
 	return n << shift, err
 }
 
-// maxFiles is the most that one process may have open: the usual limit of a
-// service under systemd.
-const maxFiles = 1 << 20
+// How many files a process of a container may have open: the most that a step may ask
+// for, and what it gets unless it asks.
+const (
+	maxFiles   = 1 << 20
+	usualFiles = 16 << 10
+)
 
-// ulimits checks limits of processes. No container dumps core.
+// ulimits checks limits of processes, and adds those that every container has. None
+// dumps core.
 func ulimits(asks []ulimit) ([]ulimit, error) {
 	for _, u := range asks {
 		bad := false
@@ -189,8 +193,10 @@ func ulimits(asks []ulimit) ([]ulimit, error) {
 			return nil, fmt.Errorf("--ulimit %s: got %d:%d, want %s", u.Name, u.Soft, u.Hard, want)
 		}
 	}
-	if !slices.ContainsFunc(asks, func(u ulimit) bool { return u.Name == "core" }) {
-		asks = append(asks, ulimit{Name: "core"})
+	for _, always := range []ulimit{{Name: "core"}, {"nofile", usualFiles, usualFiles}} {
+		if !slices.ContainsFunc(asks, func(u ulimit) bool { return u.Name == always.Name }) {
+			asks = append(asks, always)
+		}
 	}
 	return asks, nil
 }

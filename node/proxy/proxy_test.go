@@ -66,7 +66,7 @@ func TestContainersAreBuiltAnew(t *testing.T) {
 "DeviceRequests":[{"Driver":"cdi","DeviceIDs":["nvidia.com/gpu=GPU-1"]}],"GroupAdd":["44","109"],"Privileged":false,"ReadonlyRootfs":true,"CapDrop":["ALL"],
 "SecurityOpt":["no-new-privileges"],"NetworkMode":"none","IpcMode":"private","CgroupnsMode":"private","LogConfig":{"Type":"none"},"RestartPolicy":{"Name":"no"},
 "Mounts":[{"Type":"bind","Source":"TEMP/buildkite-job-1","Target":"/workdir"}],"Tmpfs":{"/tmp":"rw,nosuid,nodev,exec,size=4294967296,mode=1777"},"ShmSize":4294967296,
-"Ulimits":[{"Name":"memlock","Soft":-1,"Hard":-1},{"Name":"core","Soft":0,"Hard":0}],"AutoRemove":true,"Init":true}}`, "TEMP", r.temp)), &want); err != nil {
+"Ulimits":[{"Name":"memlock","Soft":-1,"Hard":-1},{"Name":"core","Soft":0,"Hard":0},{"Name":"nofile","Soft":16384,"Hard":16384}],"AutoRemove":true,"Init":true}}`, "TEMP", r.temp)), &want); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -140,8 +140,7 @@ func (r *Runner) upload(ctx context.Context, j *gate.Job, dir string) error {
 
 // agent is the slot's, which speaks for the job.
 func (r *Runner) agent() agent.Agent {
-	environ := gate.Environ(r.Config, r.Slot, r.Root, r.Environ, nil)
-	return agent.Agent{Path: r.Config.Agent.Path, Environ: append(environ, "HOME=/nonexistent")} // it looks for a configuration there
+	return agent.Agent{Path: r.Config.Agent.Path, Environ: gate.Environ(r.Config, r.Slot, r.Root, r.Environ, nil)}
 }
 
 // Token asks for a token that proves to the broker which job this is.

@@ -128,7 +128,7 @@ func (t *containerTrial) launch(ctx context.Context, config *node.Config) error 
 	args = append(args, t.slot.Images[at], "/bin/sh", "-c",
 		`ls -d /dev/nvidia[0-9]* /dev/dri/renderD* /dev/accel* 2>/dev/null; (`+"\n"+script+"\n); echo "+endOfScript+"$?; read _ || true")
 	t.cmd = exec.CommandContext(ctx, config.Docker.CLI, args...)
-	t.cmd.Env = append(system.Environ(), "DOCKER_HOST=unix://"+t.slot.ProxySocket(), "HOME="+t.slot.Dir())
+	t.cmd.Env = append(system.Environ(), "DOCKER_HOST=unix://"+t.slot.ProxySocket(), "HOME=/nonexistent")
 	t.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}}
 	t.cmd.Dir = "/"
 	t.cmd.WaitDelay = 10 * time.Second
