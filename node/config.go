@@ -10,7 +10,8 @@
 //   - health says how a slot's devices are, doctor what is wrong and how to mend it
 //   - setup carries out plan, apply and adopt
 //   - trial starts jobs and containers that prove what a machine promises
-//   - status says what slots do now, drain takes them out of use and back
+//   - status says what slots do now, drain takes them out of use and back, audit
+//     records which jobs ran
 //   - broker hands out secrets
 //
 // This package starts nothing and changes nothing.
@@ -31,6 +32,7 @@ const (
 	DisksDir   = "/var/lib/kbnode/disks"    // an image for each slot, see package disk
 	PausedDir  = "/var/lib/kbnode/paused"   // a file for each slot that takes no jobs; the reason stands in it
 	RunDir     = "/run/kbnode"              // a directory for each slot, with its docker.sock
+	AuditDir   = "/var/lib/kbnode/audit"    // records of the jobs that ran, see package audit
 	UnitDir    = "/etc/systemd/system"
 	DaemonJSON = "/etc/docker/daemon.json"
 	CDIDir     = "/etc/cdi"

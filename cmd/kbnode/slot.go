@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/audit"
 	"github.com/gpu-mode/kbgen/node/broker/client"
 	"github.com/gpu-mode/kbgen/node/disk"
 	"github.com/gpu-mode/kbgen/node/drain"
@@ -146,7 +147,8 @@ func (c *proxyCmd) Run(ctx context.Context, env *cli.Env) error {
 				logger.Print(err)
 			}
 		},
-		Log: logger.Printf,
+		Audit: func(r audit.Record) error { return audit.Append(c.Root, r) },
+		Log:   logger.Printf,
 	})
 	if err != nil {
 		return err

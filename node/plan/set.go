@@ -110,6 +110,7 @@ func (m *maker) commonDirs() {
 		m.dir(d, 0o755, "root", "root")
 	}
 	m.dir(node.DisksDir, 0o700, "root", "root")
+	m.dir(node.AuditDir, 0o700, "root", "root")
 	if slices.ContainsFunc(m.plan.Set.Files, func(f resource.File) bool { return f.Path == ownSpec }) {
 		m.dir(node.CDIDir, 0o755, "root", "root")
 	}

@@ -133,6 +133,10 @@ func Passes(name string) bool {
 		slices.Contains([]string{schema.EnvOldPayload, schema.EnvOldQueue, "TPU_SKIP_MDS_QUERY"}, name)
 }
 
+// label is one that the docker plugin gives a container. The pipeline's author may
+// choose its value.
+func (g *given) label(name string) string { return text.Line(g.Labels["com.buildkite."+name], 200) }
+
 // labels keeps those by which the docker plugin finds its containers.
 func (p *Proxy) labels(asks map[string]string) map[string]string {
 	out := map[string]string{}

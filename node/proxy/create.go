@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpu-mode/kbgen/node/audit"
 	"github.com/gpu-mode/kbgen/node/docker"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -53,6 +54,12 @@ func (p *Proxy) create(w http.ResponseWriter, c *call) {
 	}
 	switch err := p.engine.Do(c.Context(), http.MethodPost, "/containers/create", nil, g, &made); {
 	case err == nil:
+		p.mu.Lock()
+		clear(p.records) // of containers that were not started
+		p.records[made.ID] = audit.Record{
+			Slot: p.Slot.Name, Job: g.label("job_id"), Pipeline: g.label("pipeline_slug"), Build: g.label("build_number"), Step: g.label("step_key"), Image: g.Image,
+		}
+		p.mu.Unlock()
 		p.Log("created container %.12s of image %s", made.ID, a.Image)
 		answer(w, http.StatusCreated, made)
 	case docker.Is(err, http.StatusNotFound): // would make the client pull
@@ -92,9 +99,16 @@ func (p *Proxy) watch(id string) {
 	}
 	done := make(chan struct{})
 	p.watched[id] = done
+	record := p.records[id]
+	delete(p.records, id)
+	record.Began = time.Now().UTC()
 	go func() { // ends with the container
 		defer close(done)
-		p.awaitEnd(id)
+		record.Status = p.awaitEnd(id)
+		record.Ended = time.Now().UTC()
+		if err := p.Audit(record); err != nil {
+			p.Log("container %.12s: its record: %v", id, err)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), endedTime)
 		defer cancel()
 		if err := p.Ended(ctx); err != nil {
@@ -103,18 +117,24 @@ func (p *Proxy) watch(id string) {
 	}()
 }
 
-// awaitEnd returns when the container runs no more. An engine that is restarted
-// may keep it running, so that no answer is none.
-func (p *Proxy) awaitEnd(id string) {
+// awaitEnd returns the container's exit status when it runs no more; -1: it is not
+// known. An engine that is restarted may keep it running, so that no answer is none.
+func (p *Proxy) awaitEnd(id string) int {
 	for range 300 {
 		status, err := p.engine.Wait(context.Background(), id, "not-running")
-		if _, said := errors.AsType[*docker.Error](err); err == nil || said {
+		_, gone := errors.AsType[*docker.Error](err)
+		switch {
+		case err == nil:
 			p.Log("container %.12s has ended with %d", id, status)
-			return
+			return status
+		case gone:
+			p.Log("container %.12s has ended", id)
+			return -1
 		}
 		time.Sleep(time.Second)
 	}
 	p.Log("container %.12s: the engine does not answer any more", id)
+	return -1
 }
 
 // wait returns when Ended has returned for every container that was started.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/internal/dockertest"
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/audit"
 )
 
 // probe is what the tests' images hold.
@@ -38,7 +39,7 @@ func newSlotRig(t testing.TB, e *dockertest.Engine, name, image string) *slotRig
 		t.Fatal(err)
 	}
 	s := &node.Slot{Name: name, CPUs: "0", MemoryBytes: 256 << 20, Pids: 50, Images: []string{image}}
-	p, err := New(Options{Slot: s, UID: jobUser, GID: jobUser, Engine: e.Socket(), TempDir: r.temp, Log: t.Logf, Stuck: func(context.Context, error) {},
+	p, err := New(Options{Slot: s, UID: jobUser, GID: jobUser, Engine: e.Socket(), TempDir: r.temp, Log: t.Logf, Stuck: func(context.Context, error) {}, Audit: func(audit.Record) error { return nil },
 		Pins: func() (*node.Pins, error) {
 			return &node.Pins{Images: map[string]node.Pin{image: {ID: e.Run("image", "inspect", "--format", "{{.Id}}", image)}}}, nil
 		},

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/audit"
 )
 
 // A fake is an engine that has containers and runs none.
@@ -202,7 +203,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	r := &rig{fake: newFake(t), temp: t.TempDir()}
 	o := Options{Slot: slot(), UID: 4321, GID: 4322, Engine: r.socket, TempDir: r.temp, Pins: func() (*node.Pins, error) {
 		return &node.Pins{Images: map[string]node.Pin{testImage: {ID: testID}}}, nil
-	}, Ended: func(context.Context) error { return nil }, Stuck: func(context.Context, error) {}, Log: func(string, ...any) {}}
+	}, Ended: func(context.Context) error { return nil }, Stuck: func(context.Context, error) {}, Audit: func(audit.Record) error { return nil }, Log: func(string, ...any) {}}
 	for _, fn := range change {
 		fn(&o)
 	}

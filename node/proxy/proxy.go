@@ -28,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/audit"
 	"github.com/gpu-mode/kbgen/node/docker"
 )
 
@@ -50,6 +51,8 @@ type Options struct {
 	// Stuck is called when the engine cannot remove what the last job left: the next
 	// job would fail like this one.
 	Stuck func(ctx context.Context, why error)
+	// Audit is called once for each container that was started and has ended.
+	Audit func(audit.Record) error
 	// Log is told of what was refused, created and ended: one line each, none of a
 	// job's values in it.
 	Log func(format string, args ...any)
@@ -64,6 +67,7 @@ type Proxy struct {
 	creating sync.Mutex // held for one create at a time
 	mu       sync.Mutex
 	watched  map[string]chan struct{} // by container; closed when Ended has returned
+	records  map[string]audit.Record  // by container, of those that were created
 }
 
 // New returns the proxy of a slot. It asks the engine nothing yet.
@@ -80,7 +84,7 @@ func New(o Options) (*Proxy, error) {
 		return nil, fmt.Errorf("proxy of %s: got no pins", o.Slot.Name)
 	}
 	o.TempDir = cmp.Or(o.TempDir, o.Slot.TempDir())
-	p := &Proxy{Options: o, engine: docker.New(o.Engine), watched: map[string]chan struct{}{}}
+	p := &Proxy{Options: o, engine: docker.New(o.Engine), watched: map[string]chan struct{}{}, records: map[string]audit.Record{}}
 	p.forward = &httputil.ReverseProxy{
 		Rewrite:       func(*httputil.ProxyRequest) {}, // pass has made the request
 		Transport:     p.engine.Transport,

@@ -10,10 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/audit"
 	"github.com/gpu-mode/kbgen/node/limits"
 )
 
@@ -348,6 +350,30 @@ func TestLeftovers(t *testing.T) {
 			t.Errorf("there are %v, want others and the second", r.containers)
 		}
 	})
+}
+
+func TestContainersThatRanAreRecorded(t *testing.T) {
+	records := make(chan audit.Record, 2)
+	r := newRig(t, func(o *Options) { o.Audit = func(r audit.Record) error { records <- r; return nil } })
+	labels := `"Labels":{"com.buildkite.job_id":"j1","com.buildkite.pipeline_slug":"p","com.buildkite.build_number":"7","com.buildkite.step_key":"a\nb"}`
+	r.created(`{"Image":"runner:1",` + labels + `}`) // is not started
+	id := r.created(`{"Image":"runner:1",` + labels + `}`)
+	if status, text := r.ask("POST", "/containers/"+id+"/start", ""); status != http.StatusNoContent {
+		t.Fatalf("start: status %d, %s", status, text)
+	}
+	r.end(id)
+	got := <-records
+	if got.Began.IsZero() || got.Ended.Before(got.Began) {
+		t.Errorf("it began at %v and ended at %v", got.Began, got.Ended)
+	}
+	got.Began, got.Ended = time.Time{}, time.Time{}
+	if want := (audit.Record{Slot: "gpu0", Job: "j1", Pipeline: "p", Build: "7", Step: "a b", Image: testID, Status: 3}); got != want {
+		t.Errorf("recorded %+v, want %+v", got, want)
+	}
+	r.created(`{"Image":"runner:1"}`)
+	if len(records) != 0 {
+		t.Errorf("%d more records, want none", len(records))
+	}
 }
 
 // A process that its driver does not let end keeps its container: the slot is told,
