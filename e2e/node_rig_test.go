@@ -224,7 +224,7 @@ nodes:
     gpus:
       - type: H100_BK
         queue: h100
-        agent: {cpus: 1, memory_gib: 1, disk_gb: 50}
+        agent: {cpus: 1, memory_gib: 1, disk_gb: 1}
         uuids:
 `)
 	for i := range 8 {

@@ -32,6 +32,7 @@ func TestNode(t *testing.T) {
 	}
 	r.agents(8)
 	r.step(t, "own device", func(t *testing.T) { r.ownDevice(t) })
+	r.step(t, "own disk", func(t *testing.T) { r.ownDisk(t) })
 	r.step(t, "verdicts", func(t *testing.T) { r.verdicts(t) })
 	r.step(t, "sealed", func(t *testing.T) { r.sealed(t) })
 	r.step(t, "hostile steps", func(t *testing.T) { r.hostileSteps(t) })
@@ -142,6 +143,11 @@ func (r *nodeRig) planAndApply(t *testing.T) {
 		t.Errorf("kbnode plan afterwards: exit status %d, want 0:\n%s%s", status, out, errs)
 	}
 	g.run(r.page("kbnode image update") + " --local") // no registry is to be had
+	exposed := g.run(`for unit in kbnode-check kbnode-image kbnode-prepare kbnode-disk@gpu0 kbnode-agent@gpu0 kbnode-proxy@gpu0; do
+		systemd-analyze security --no-pager --threshold=40 $unit.service >/dev/null || echo $unit; done`)
+	if exposed != "" {
+		t.Errorf("systemd-analyze security gives more than 4.0 to %s", exposed)
+	}
 	if out := g.run("ps axo args"); strings.Contains(out, r.AgentToken()) {
 		t.Error("the token is in a process listing")
 	}
@@ -303,6 +309,25 @@ func (r *nodeRig) ownDevice(t *testing.T) {
 	}
 }
 
+// ownDisk: a job that fills its disk takes nothing from its neighbour, and the slot's
+// next job has all of it again.
+func (r *nodeRig) ownDisk(t *testing.T) {
+	const write = `head -c %d /dev/zero >/workdir/fill && echo wrote-$((6 * 7)); `
+	full := r.build(t, nodeStep{slot: "gpu0", command: fmt.Sprintf(write, 2<<30) + `echo full; while [ ! -e /workdir/go ]; do sleep 1; done`})
+	r.event(t, full, "full\n")
+	if j, log := r.job(t, nodeStep{slot: "gpu1", command: fmt.Sprintf(write, 600<<20)}); j.State != engine.JobPassed || !strings.Contains(log, "wrote-42") {
+		t.Errorf("beside a full disk a job cannot write 600 MiB: it ended %s:\n%s", j.State, tail([]byte(log), 2000))
+	}
+	r.guest.run("rm /var/lib/kbnode/slots/gpu0/tmp/buildkite-job-*/fill")
+	r.guest.run(fmt.Sprintf(letGo, "gpu0"))
+	if _, log := r.done(t, full); !strings.Contains(log, "No space left on device") || strings.Contains(log, "wrote-42") {
+		t.Errorf("a job wrote 2 GiB to a disk of 1 GB:\n%s", tail([]byte(log), 2000))
+	}
+	if j, log := r.job(t, nodeStep{slot: "gpu0", command: fmt.Sprintf(write, 600<<20)}); j.State != engine.JobPassed {
+		t.Errorf("after a job that filled the disk another ended %s:\n%s", j.State, tail([]byte(log), 2000))
+	}
+}
+
 // verdicts has two slots judge a right and a wrong submission at once.
 func (r *nodeRig) verdicts(t *testing.T) {
 	var wait sync.WaitGroup
@@ -432,8 +457,58 @@ func (r *nodeRig) hostileSteps(t *testing.T) {
 			t.Errorf("3 GiB in a slot of 1 GiB: the job ended %s", j.State)
 		}
 	})
+	t.Run("proxy alone", func(t *testing.T) { r.proxyAlone(t) })
+	t.Run("local network", func(t *testing.T) { r.localNetwork(t) })
 	if _, _, status := r.guest.try("ls /var/lib/kbnode/slots/gpu0/tmp/broken"); status == 0 {
 		t.Error("a hostile step ran a command on the host")
+	}
+}
+
+// proxyAlone attacks the proxy as the slot's user, without agent and gate before it.
+func (r *nodeRig) proxyAlone(t *testing.T) {
+	const ask = `setpriv --reuid kbagent-gpu0 --regid kbagent-gpu0 --clear-groups curl -s -m 60 -o /dev/null -w '%%{http_code}' --unix-socket %s -X %s -H 'Content-Type: application/json' -d '%s' 'http://engine%s'`
+	const create, image = "/v1.41/containers/create", `"Image":"` + nodeImage + `"`
+	for _, a := range []struct{ socket, method, path, body, want string }{
+		{"", "POST", create, `{` + image + `,"HostConfig":{"Privileged":true}}`, "403"},
+		{"", "POST", create, `{` + image + `,"HostConfig":{"Binds":["/:/host"]}}`, "403"},
+		{"", "POST", create, `{` + image + `,"HostConfig":{"Binds":["/var/lib/kbnode/slots/gpu1/tmp:/host"]}}`, "403"},
+		{"", "POST", create, `{` + image + `,"HostConfig":{"Mounts":[{"Type":"bind","Source":"/run/docker.sock","Target":"/s"}]}}`, "403"},
+		{"", "POST", create, `{` + image + `,"HostConfig":{"PidMode":"host"}}`, "403"},
+		{"", "POST", create, `{` + image + `,"HostConfig":{"NetworkMode":"host"}}`, "403"},
+		{"", "POST", create, `{` + image + `,"HostConfig":{"Devices":[{"PathOnHost":"/dev/vda","PathInContainer":"/dev/vda","CgroupPermissions":"rwm"}]}}`, "403"},
+		{"", "POST", create, `{` + image + `,"HostConfig":{"CapAdd":["SYS_ADMIN"]}}`, "403"},
+		{"", "POST", create, `{` + image + `,"HostConfig":{"CgroupParent":"system.slice"}}`, "403"},
+		{"", "POST", create, `{"Image":"busybox"}`, "403"},
+		{"", "POST", "/v1.41/images/create?fromImage=busybox", "", "403"},
+		{"", "POST", "/v1.41/volumes/create", "{}", "403"},
+		{"", "POST", "/v1.41/swarm/init", "{}", "403"},
+		{"/run/kbnode/gpu1/docker.sock", "GET", "/version", "", "000"}, // a neighbour's
+		{"/run/docker.sock", "GET", "/version", "", "000"},
+		{"", "GET", "/version", "", "200"}, // the slot's own answers
+	} {
+		socket := cmp.Or(a.socket, "/run/kbnode/gpu0/docker.sock")
+		if got, _, _ := r.guest.try(fmt.Sprintf(ask, socket, a.method, a.body, a.path)); got != a.want {
+			t.Errorf("%s: %s %s %s: status %s, want %s", socket, a.method, a.path, a.body, got, a.want)
+		}
+	}
+	if out := r.guest.run("docker ps --all --quiet --filter label=kbnode.slot=gpu0"); strings.TrimSpace(out) != "" {
+		t.Errorf("there are containers: %s", out)
+	}
+}
+
+// localNetwork: what runs in an agent's unit reaches the agent API, and not the network
+// that the machine is in, where its stand-in has another address.
+func (r *nodeRig) localNetwork(t *testing.T) {
+	const inside = `echo $$ >/sys/fs/cgroup/kbnode.slice/kbnode-gpu0.slice/kbnode-agent@gpu0.service/cgroup.procs; `
+	const get = "curl -s -m 20 -o /dev/null http://%s:%s/v3/ping"
+	for _, c := range []struct {
+		before, host string
+		reached      bool
+	}{{"", "10.0.2.2", true}, {inside, "10.0.2.2", false}, {inside, "127.0.0.1", true}} {
+		_, _, status := r.guest.try(c.before + fmt.Sprintf(get, c.host, r.port(r.URL())))
+		if reached := status == 0; reached != c.reached {
+			t.Errorf("%s%s: exit status %d, want reached: %v", c.before, c.host, status, c.reached)
+		}
 	}
 }
 
