@@ -242,3 +242,36 @@ func TestPagesCanBeRead(t *testing.T) {
 		}
 	}
 }
+
+var testName = regexp.MustCompile("`((?:Test|Fuzz)\\w+)(?:/(\\w+))?`")
+
+// Each promise to a vendor names tests that exist: a test, or a part of TestNode.
+func TestThreatModelNamesTests(t *testing.T) {
+	const page = "docs/threat-model.md"
+	_, table, _ := strings.Cut(readPage(t, page), "| promise |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var sources strings.Builder
+	for _, name := range trackedFiles(t) {
+		if strings.HasSuffix(name, "_test.go") {
+			sources.WriteString(readPage(t, name))
+		}
+	}
+	rows := strings.Split(strings.TrimSpace(table), "\n")[2:]
+	if len(rows) < 10 {
+		t.Fatalf("%s: got %d promises, want the table of them", page, len(rows))
+	}
+	for _, row := range rows {
+		names := testName.FindAllStringSubmatch(row, -1)
+		if len(names) == 0 {
+			t.Errorf("%s: no test shows this: %s", page, row)
+		}
+		for _, name := range names {
+			if !strings.Contains(sources.String(), "\nfunc "+name[1]+"(") {
+				t.Errorf("%s: there is no %s", page, name[1])
+			}
+			if part := strings.ReplaceAll(name[2], "_", " "); part != "" && !strings.Contains(sources.String(), `r.step(t, "`+part+`"`) {
+				t.Errorf("%s: %s has no part %q", page, name[1], part)
+			}
+		}
+	}
+}
