@@ -86,8 +86,13 @@ func healthy(t *testing.T) *world {
 		"systemctl show --no-pager --property=ActiveState kbnode-check.timer":                           "ActiveState=active\n",
 		"systemctl show --no-pager --property=FragmentPath":                                             fmt.Sprintf("FragmentPath=/etc/systemd/system/kbnode-gpu0.slice\nMemoryMax=%d\nTasksMax=1100\nDevicePolicy=closed\nNeedDaemonReload=no\n", slot.SliceBytes),
 		"systemctl show --no-pager --property=LoadState,ActiveState,SubState":                           "LoadState=loaded\nActiveState=active\nSubState=running\nNRestarts=0\nNeedDaemonReload=no\n",
+		agentSandbox: "LoadState=loaded\nUser=kbagent-gpu0\nNoNewPrivileges=yes\nProtectSystem=strict\nCapabilityBoundingSet=\nMainPID=100\n",
+		proxySandbox: "LoadState=loaded\nUser=\nNoNewPrivileges=yes\nProtectSystem=strict\nCapabilityBoundingSet=cap_dac_read_search cap_sys_admin\nMainPID=101\n",
+		agentGroups:  "SupplementaryGroups=\nMainPID=100\n",
 		"nvidia-smi": uuid + "\n",
 	}
+	w.process(100, os.Getuid(), "0", "64000")
+	w.process(101, 0, "200004", "")
 	w.engine = map[string]string{
 		"/info":                 `{"ServerVersion": "26.1.5", "CgroupDriver": "systemd", "CDISpecDirs": ["/etc/cdi"], "DefaultRuntime": "runc", "DockerRootDir": "/var/lib/kbnode"}`,
 		"/images/sha256:1/json": "{}", "/containers/json": "[]",
@@ -97,6 +102,28 @@ func healthy(t *testing.T) *world {
 		"http://127.0.0.1:39300/status.json": `{"health":"ok","aggregate_status":"idle","workers":[{"status":"idle"}]}`,
 	}
 	return w
+}
+
+// Command lines by which the sandboxes of gpu0's units are asked for.
+const (
+	sandboxProperties = "systemctl show --no-pager --property=LoadState,User,NoNewPrivileges,ProtectSystem,CapabilityBoundingSet,DropInPaths,MainPID "
+	agentSandbox      = sandboxProperties + "kbnode-agent@"
+	proxySandbox      = sandboxProperties + "kbnode-proxy@"
+	agentGroups       = "systemctl show --no-pager --property=SupplementaryGroups,DropInPaths,MainPID kbnode-agent@"
+)
+
+// process writes the status of a process that runs as a user.
+func (w *world) process(pid, uid int, caps, groups string) {
+	w.t.Helper()
+	w.write(fmt.Sprintf("/proc/%d/status", pid),
+		fmt.Sprintf("Name:\tx\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\nGroups:\t%[2]s \nCapEff:\t%016[3]s\nCapBnd:\t%016[3]s\nNoNewPrivs:\t1\n", uid, groups, caps))
+}
+
+// override adds a drop-in and what systemd makes of it to the answers of one command.
+func (w *world) override(command, setting, was, now string) {
+	const file = "/etc/systemd/system/kbnode-agent@.service.d/mine.conf"
+	w.write(file, "[Service]\n"+setting+"\n")
+	w.programs[command] = strings.Replace(w.programs[command], was, now, 1) + "DropInPaths=" + file + "\n"
 }
 
 func (w *world) path(name string) string { return filepath.Join(w.root, name) }
@@ -270,7 +297,28 @@ func TestFaultsAreFound(t *testing.T) {
 		"timer is off": {func(w *world) {
 			w.programs["systemctl show --no-pager --property=ActiveState kbnode-check.timer"] = "ActiveState=inactive\n"
 		}, "timers"},
-		"user in group docker":    {func(w *world) { w.groups = []string{"kbagent-gpu0", "docker"} }, "agent-group"},
+		"user in group docker":         {func(w *world) { w.groups = []string{"kbagent-gpu0", "docker"} }, "agent-group"},
+		"drop-in gives docker's group": {func(w *world) { w.override(agentGroups, "SupplementaryGroups=docker", "Groups=", "Groups=docker") }, "agent-group"},
+		"agent still has docker's group": {func(w *world) {
+			w.write("/etc/group", "docker:x:998:\n")
+			w.process(100, os.Getuid(), "0", "64000 998")
+		}, "agent-group"},
+		"drop-in takes NoNewPrivileges":    {func(w *world) { w.override(agentSandbox, "NoNewPrivileges=no", "Privileges=yes", "Privileges=no") }, "sandbox"},
+		"drop-in takes ProtectSystem":      {func(w *world) { w.override(agentSandbox, "ProtectSystem=no", "System=strict", "System=no") }, "sandbox"},
+		"drop-in changes the user":         {func(w *world) { w.override(agentSandbox, "User=root", "User=kbagent-gpu0", "User=root") }, "sandbox"},
+		"drop-in adds capabilities":        {func(w *world) { w.override(agentSandbox, "CapabilityBoundingSet=CAP_CHOWN", "Set=", "Set=cap_chown") }, "sandbox"},
+		"drop-in adds the proxy's":         {func(w *world) { w.override(proxySandbox, "CapabilityBoundingSet=CAP_BPF", "Set=", "Set=cap_bpf ") }, "sandbox"},
+		"agent runs with capabilities":     {func(w *world) { w.process(100, os.Getuid(), "1", "64000") }, "sandbox"},
+		"agent runs as another user":       {func(w *world) { w.process(100, os.Getuid()+1, "0", "64000") }, "sandbox"},
+		"proxy runs with all capabilities": {func(w *world) { w.process(101, 0, "1ffffffffff", "") }, "sandbox"},
+		"agent may gain privileges": {func(w *world) {
+			status := w.path("/proc/100/status")
+			b, err := os.ReadFile(status)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			w.write("/proc/100/status", strings.Replace(string(b), "NoNewPrivs:\t1", "NoNewPrivs:\t0", 1))
+		}, "sandbox"},
 		"no directory":            {func(w *world) { w.remove(slot.TempDir()) }, "directories"},
 		"directory for everybody": {func(w *world) { w.chmod(slot.TempDir(), 0o700|0o055) }, "directories"},
 		"paused":                  {func(w *world) { w.write(slot.Paused(), "fan\n") }, "paused"},
@@ -317,6 +365,27 @@ func TestFaultsAreFound(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The file to change is named, and kbnode's own drop-in is not.
+func TestDropInThatWeakensTheSandboxIsNamed(t *testing.T) {
+	w := healthy(t)
+	w.smi(answering)
+	w.config.Slots[0].Groups = []int{44}
+	const own = "/etc/systemd/system/kbnode-agent@gpu0.service.d/host.conf"
+	w.write(own, "[Service]\nSupplementaryGroups=44\n")
+	w.programs[agentGroups] = "SupplementaryGroups=44\nDropInPaths=" + own + "\nMainPID=100\n"
+	if got := bad(w.examine(false)); len(got) != 0 {
+		t.Errorf("kbnode's own drop-in: found %q, want nothing", got)
+	}
+	w.override(agentGroups, "SupplementaryGroups=docker", "Groups=44", "Groups=44 docker")
+	w.programs[agentGroups] = strings.Replace(w.programs[agentGroups], "DropInPaths="+own+"\n", "", 1)
+	w.programs[agentGroups] = strings.Replace(w.programs[agentGroups], "DropInPaths=", "DropInPaths="+own+" ", 1)
+	for _, r := range w.examine(false) {
+		if r.Code == "agent-group" && (!strings.Contains(r.Text, "has docker") || !strings.Contains(r.Fix, " out of /etc/systemd/system/kbnode-agent@.service.d/mine.conf;") || strings.Contains(r.Text, own)) {
+			t.Errorf("got %q, %q; want mine.conf alone named", r.Text, r.Fix)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 
 	"github.com/gpu-mode/kbgen/node"
@@ -20,6 +19,7 @@ import (
 var slotChecks = []check[func(*run, *node.Slot)]{
 	{"user", true, (*run).user, "has its user"},
 	{"agent-group", false, (*run).agentGroup, "its user is in no group that rules the machine"},
+	{"sandbox", false, (*run).sandbox, "systemd confines its agent and proxy as kbnode's units say"},
 	{"directories", true, (*run).directories, "its directories are its user's alone"},
 	{"paused", false, (*run).paused, "takes jobs"},
 	{"slice", true, (*run).slice, "its slice is what was planned"},
@@ -36,19 +36,6 @@ var slotChecks = []check[func(*run, *node.Slot)]{
 func (r *run) user(s *node.Slot) {
 	if _, err := r.m.User(s.User); err != nil {
 		r.fail("kbnode apply FILE", "no user %s: %v", s.User, err)
-	}
-}
-
-// agentGroup looks for groups that are as good as root.
-func (r *run) agentGroup(s *node.Slot) {
-	u, err := r.m.User(s.User)
-	if err != nil {
-		return // said by the check of the user
-	}
-	for _, group := range u.Groups {
-		if slices.Contains([]string{"root", "docker", "sudo", "wheel", "adm", "disk", "lxd"}, group) {
-			r.fail("gpasswd -d "+s.User+" "+group, "%s is in group %s, which rules this machine", s.User, group)
-		}
 	}
 }
 
