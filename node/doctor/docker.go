@@ -20,6 +20,8 @@ type info struct {
 	CDISpecDirs    []string
 	DefaultRuntime string
 	DockerRootDir  string
+	// SecurityOptions are "name=seccomp,profile=builtin", "name=apparmor" and the like.
+	SecurityOptions []string
 }
 
 // dockerInfo asks the engine about itself, once. Zero when there is no answer, or
@@ -75,6 +77,35 @@ func (r *run) engineCgroup() {
 	default:
 		r.fail(`put "exec-opts": ["native.cgroupdriver=systemd"] into `+node.DaemonJSON+"; systemctl restart docker",
 			"the engine's cgroup driver is %s, want systemd: it cannot put containers into slices", driver)
+	}
+}
+
+// engineSecurity looks for the filters that the engine puts around each container.
+//
+// Source: moby, daemon/info_unix.go, fillSecurityOptions.
+func (r *run) engineSecurity() {
+	info := r.dockerInfo()
+	if info.ServerVersion == "" {
+		if r.c.UsesDocker() {
+			r.skip("the engine does not say")
+		}
+		return
+	}
+	option := func(name string) string {
+		i := slices.IndexFunc(info.SecurityOptions, func(o string) bool { return o == "name="+name || strings.HasPrefix(o, "name="+name+",") })
+		if i < 0 {
+			return ""
+		}
+		return info.SecurityOptions[i]
+	}
+	if seccomp := option("seccomp"); seccomp == "" {
+		r.fail("boot a kernel with CONFIG_SECCOMP_FILTER; systemctl restart docker", "the engine has no seccomp: a job may make every system call")
+	} else if strings.HasSuffix(seccomp, ",profile=unconfined") {
+		r.fail(`take "seccomp-profile" out of `+node.DaemonJSON+"; systemctl restart docker", "the engine's seccomp profile is unconfined: a job may make every system call")
+	}
+	if option("apparmor") == "" && option("selinux") == "" {
+		r.warn(`AppArmor: apt-get install apparmor, boot with apparmor=1, systemctl restart docker; SELinux: put "selinux-enabled": true into `+node.DaemonJSON+", systemctl restart docker",
+			"the engine confines containers by neither AppArmor nor SELinux")
 	}
 }
 

@@ -30,6 +30,7 @@ type world struct {
 	pages    map[string]string // by URL; none: no connection
 	groups   []string          // of the slots' users
 	noUser   bool
+	ahead    time.Duration // of the agent API's clock
 	inside   bool
 }
 
@@ -52,8 +53,9 @@ func healthy(t *testing.T) *world {
 	for name, body := range map[string]string{
 		"/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n", "/proc/meminfo": "MemTotal: 16000000 kB\nSwapTotal: 0 kB\n",
 		node.TokenPath: "not a token\n", node.ConfigPath: "# kbnode\n", "/usr/bin/buildkite-agent": "", "/run/docker.sock": "", "/dev/nvidia7": "", "/dev/nvidiactl": "",
-		node.HooksDir + "/pre-bootstrap": "#!/bin/sh\n",
-		"/proc/driver/nvidia/version":    "NVRM version\n", "/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\ndevices: [{name: " + uuid + "}]\n",
+		node.HooksDir + "/pre-bootstrap":     "#!/bin/sh\n",
+		"/proc/sys/kernel/yama/ptrace_scope": "1\n",
+		"/proc/driver/nvidia/version":        "NVRM version\n", "/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\ndevices: [{name: " + uuid + "}]\n",
 		slot.ProxySocket():                          "",
 		slot.CgroupDir() + "/memory.max":            fmt.Sprintln(slot.SliceBytes),
 		slot.CgroupDir() + "/pids.max":              "1100\n",
@@ -85,16 +87,18 @@ func healthy(t *testing.T) *world {
 		"systemctl show --no-pager --property=LoadState,UnitFileState,ActiveState kbnode-agents.target": "LoadState=loaded\nUnitFileState=enabled\nActiveState=active\n",
 		"systemctl show --no-pager --property=ActiveState kbnode-check.timer":                           "ActiveState=active\n",
 		"systemctl show --no-pager --property=FragmentPath":                                             fmt.Sprintf("FragmentPath=/etc/systemd/system/kbnode-gpu0.slice\nMemoryMax=%d\nTasksMax=1100\nDevicePolicy=closed\nNeedDaemonReload=no\n", slot.SliceBytes),
-		"systemctl show --no-pager --property=LoadState,ActiveState,SubState":                           "LoadState=loaded\nActiveState=active\nSubState=running\nNRestarts=0\nNeedDaemonReload=no\n",
-		agentSandbox: "LoadState=loaded\nUser=kbagent-gpu0\nNoNewPrivileges=yes\nProtectSystem=strict\nCapabilityBoundingSet=\nMainPID=100\n",
-		proxySandbox: "LoadState=loaded\nUser=\nNoNewPrivileges=yes\nProtectSystem=strict\nCapabilityBoundingSet=cap_dac_read_search cap_sys_admin\nMainPID=101\n",
-		agentGroups:  "SupplementaryGroups=\nMainPID=100\n",
-		"nvidia-smi": uuid + "\n",
+		"systemctl show --no-pager --property=LoadState,ActiveState,SubState":                           "LoadState=loaded\nActiveState=active\nSubState=running\nNRestarts=0\nNeedDaemonReload=no\nMainPID=100\n",
+		agentSandbox:                "LoadState=loaded\nUser=kbagent-gpu0\nNoNewPrivileges=yes\nProtectSystem=strict\nCapabilityBoundingSet=\nMainPID=100\n",
+		proxySandbox:                "LoadState=loaded\nUser=\nNoNewPrivileges=yes\nProtectSystem=strict\nCapabilityBoundingSet=cap_dac_read_search cap_sys_admin\nMainPID=101\n",
+		agentGroups:                 "SupplementaryGroups=\nMainPID=100\n",
+		"nvidia-smi":                uuid + "\n",
+		"buildkite-agent --version": "buildkite-agent version 3.138.0+12345.0123456789abcdef\n",
 	}
+	w.link("/usr/bin/buildkite-agent", "/proc/100/exe")
 	w.process(100, os.Getuid(), "0", "64000")
 	w.process(101, 0, "200004", "")
 	w.engine = map[string]string{
-		"/info":                 `{"ServerVersion": "26.1.5", "CgroupDriver": "systemd", "CDISpecDirs": ["/etc/cdi"], "DefaultRuntime": "runc", "DockerRootDir": "/var/lib/kbnode"}`,
+		"/info":                 `{"ServerVersion": "26.1.5", "CgroupDriver": "systemd", "CDISpecDirs": ["/etc/cdi"], "DefaultRuntime": "runc", "DockerRootDir": "/var/lib/kbnode", "SecurityOptions": ["name=apparmor", "name=seccomp,profile=builtin"]}`,
 		"/images/sha256:1/json": "{}", "/containers/json": "[]",
 	}
 	w.pages = map[string]string{
@@ -141,6 +145,15 @@ func (w *world) write(name, body string) {
 func (w *world) chmod(name string, mode os.FileMode) {
 	w.t.Helper()
 	if err := os.Chmod(w.path(name), mode); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// link makes a file that stands for another.
+func (w *world) link(old, name string) {
+	w.t.Helper()
+	w.remove(name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(w.path(name)), 0o755), os.Symlink(w.path(old), w.path(name))); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -192,6 +205,12 @@ func (w *world) examine(preflight bool, names ...string) []Result {
 				return 0, nil, errors.New("connection refused")
 			}
 			return 200, []byte(body), nil
+		},
+		Reach: func(_ context.Context, url string) (int, time.Time, error) {
+			if _, ok := w.pages[url]; !ok {
+				return 0, time.Time{}, errors.New("connection refused")
+			}
+			return 200, time.Now().Add(w.ahead), nil
 		},
 		Device: device.Machine{Root: w.root, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: time.Minute, SMI: w.path("/nvidia-smi"), Settle: time.Millisecond},
 		Root0:  true, Inside: func(*node.Slot) bool { return w.inside },
@@ -286,11 +305,26 @@ func TestFaultsAreFound(t *testing.T) {
 		"two CDI specs of one device": {func(w *world) {
 			w.write("/etc/cdi/old.json", `{"kind": "nvidia.com/gpu", "devices": [{"name": "`+uuid+`"}]}`)
 		}, "cdi-devices"},
-		"no CDI name":    {func(w *world) { w.write("/etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\ndevices: [{name: all}]\n") }, "cdi-devices"},
-		"no driver":      {func(w *world) { w.remove("/proc/driver/nvidia/version") }, "driver"},
-		"nouveau":        {func(w *world) { w.write("/sys/module/nouveau/x", "") }, "nouveau"},
-		"engine is down": {func(w *world) { delete(w.engine, "/info") }, "docker"},
-		"no network":     {func(w *world) { delete(w.pages, "https://agent.buildkite.com/v3/") }, "endpoint"},
+		"no CDI name": {func(w *world) { w.write("/etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\ndevices: [{name: all}]\n") }, "cdi-devices"},
+		"no driver":   {func(w *world) { w.remove("/proc/driver/nvidia/version") }, "driver"},
+		"nouveau":     {func(w *world) { w.write("/sys/module/nouveau/x", "") }, "nouveau"},
+		"agent is too old": {func(w *world) {
+			w.config.Agent.Version, w.programs["buildkite-agent --version"] = "3.121.0", "buildkite-agent version 3.121.0+9.f"
+		}, "agent-version"},
+		"agent is too new": {func(w *world) {
+			w.config.Agent.Version, w.programs["buildkite-agent --version"] = "5.0.0", "buildkite-agent version 5.0.0+9.f"
+		}, "agent-version"},
+		"agent on disk is not the config's":  {func(w *world) { w.programs["buildkite-agent --version"] = "buildkite-agent version 3.139.0+9.f" }, "agent-version"},
+		"agent was replaced while it runs":   {func(w *world) { w.write("/old-agent", ""); w.link("/old-agent", "/proc/100/exe") }, "agent-unit"},
+		"clock is behind":                    {func(w *world) { w.ahead = 3 * time.Hour }, "clock"},
+		"clock is ahead":                     {func(w *world) { w.ahead = -3 * time.Hour }, "clock"},
+		"processes read each other's memory": {func(w *world) { w.write("/proc/sys/kernel/yama/ptrace_scope", "0\n") }, "yama"},
+		"kernel without Yama":                {func(w *world) { w.remove("/proc/sys/kernel/yama") }, "yama"},
+		"engine without seccomp":             {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], "name=seccomp", "name=x", 1) }, "docker-security"},
+		"engine with seccomp unconfined":     {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], "builtin", "unconfined", 1) }, "docker-security"},
+		"engine without AppArmor":            {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], "name=apparmor", "name=x", 1) }, "docker-security"},
+		"engine is down":                     {func(w *world) { delete(w.engine, "/info") }, "docker"},
+		"no network":                         {func(w *world) { delete(w.pages, "https://agent.buildkite.com/v3/") }, "endpoint"},
 		"target not enabled": {func(w *world) {
 			w.programs["systemctl show --no-pager --property=LoadState,UnitFileState,ActiveState kbnode-agents.target"] = "LoadState=loaded\nUnitFileState=disabled\n"
 		}, "target"},
@@ -365,6 +399,20 @@ func TestFaultsAreFound(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// No property of a slice brings a processor back.
+func TestOfflineProcessorIsSwitchedOn(t *testing.T) {
+	w := healthy(t)
+	w.smi(answering)
+	w.config.Slots[0].CPUs = "1,3"
+	w.write(w.config.Slots[0].CgroupDir()+"/cpuset.cpus.effective", "1\n")
+	w.write("/sys/devices/system/cpu/cpu3/online", "0\n")
+	for _, r := range w.examine(false) {
+		if r.Code == "slice-limits" && r.Fix != "echo 1 > /sys/devices/system/cpu/cpu3/online" {
+			t.Errorf("%s: mend: %q; want processor 3 switched on", r.Text, r.Fix)
+		}
 	}
 }
 

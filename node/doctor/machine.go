@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/facts"
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // Least is what the machine needs, here and for each job.
@@ -21,6 +23,9 @@ const (
 	leastSystemd = 249     // units as kbnode writes them
 	leastDisk    = 5 << 30 // bytes
 	leastInodes  = 250_000 // files
+
+	leastAgent, firstTooNew = "3.122.0", "5.0.0" // of buildkite-agent, as package plan wants it
+	maxSkew                 = time.Minute        // between this machine's clock and the agent API's
 )
 
 // machineChecks are those of the machine, in the order in which they depend on
@@ -31,21 +36,25 @@ var machineChecks = []check[func(*run)]{
 	{"cgroup", true, (*run).cgroup, "cgroup v2 with cpuset, memory and pids"},
 	{"memory", false, (*run).memory, "the slots' memory is there"},
 	{"swap", false, (*run).swap, "no swap that jobs could use"},
+	{"yama", false, (*run).yama, "a process cannot read the memory of another that is not its child"},
 	{"disk", true, (*run).disk, "enough room for images and jobs"},
 	{"config-mode", false, (*run).configMode, "root alone can change the config"},
 	{"files", false, (*run).files, "no file that kbnode wrote was changed"},
 	{"token", true, (*run).token, "the token is root's alone"},
 	{"hooks", true, (*run).hooks, "the hooks are root's, and can be run"},
 	{"agent-program", true, (*run).agentProgram, "the agent is there"},
+	{"agent-version", false, (*run).agentVersion, "the agent is the one that the config was made for"},
 	{"docker", true, (*run).engine, "the engine answers"},
 	{"docker-socket", false, (*run).engineSocket, "nobody but root has the engine's socket"},
 	{"docker-cgroup", false, (*run).engineCgroup, "the engine puts containers where slices are"},
+	{"docker-security", false, (*run).engineSecurity, "the engine has seccomp, and AppArmor or SELinux"},
 	{"docker-cdi", false, (*run).engineCDI, "the engine gives devices by name (CDI)"},
 	{"toolkit", false, (*run).toolkit, "no default runtime hands out GPUs"},
 	{"cdi-devices", false, (*run).cdiDevices, "each device has a CDI name"},
 	{"driver", false, (*run).driver, "the driver answers"},
 	{"nouveau", false, (*run).nouveau, "nouveau is not loaded"},
 	{"endpoint", false, (*run).endpoint, "the agent API can be reached"},
+	{"clock", false, (*run).clock, "the clock agrees with the agent API's"},
 	{"foreign-agents", false, (*run).foreignAgents, "no other agent works here"},
 	{"target", false, (*run).target, "the agents start at boot"},
 	{"timers", false, (*run).timers, "the machine is looked after each minute"},
@@ -102,6 +111,19 @@ func (r *run) swap() {
 	}
 }
 
+// yama keeps what runs as a slot's user from reading the token in its agent's memory.
+//
+// Source: the kernel's Documentation/admin-guide/LSM/Yama.rst.
+func (r *run) yama() {
+	switch scope := r.read("/proc/sys/kernel/yama/ptrace_scope"); scope {
+	case "":
+		r.warn("boot a kernel with CONFIG_SECURITY_YAMA, and with yama in lsm=", "the kernel has no Yama: a slot's processes can read the memory of their agent, and the token in it")
+	case "0":
+		r.warn("sysctl -w kernel.yama.ptrace_scope=1; echo kernel.yama.ptrace_scope=1 > /etc/sysctl.d/60-kbnode-ptrace.conf",
+			"kernel.yama.ptrace_scope is 0, want 1 or more: a slot's processes can read the memory of their agent, and the token in it")
+	}
+}
+
 func (r *run) disk() {
 	for _, dir := range []string{node.SlotsDir, cmp.Or(r.dockerInfo().DockerRootDir, node.SlotsDir)} {
 		var fs unix.Statfs_t
@@ -110,11 +132,11 @@ func (r *run) disk() {
 			return
 		}
 		if free := int64(fs.Bavail) * fs.Bsize; free < leastDisk {
-			r.fail("kbnode image gc", "%s: %d MiB free, want at least %d", dir, free>>20, leastDisk>>20)
+			r.fail("kbnode image gc; docker system df; du -xh --max-depth=2 "+dir+" | sort -h", "%s: %d MiB free, want at least %d", dir, free>>20, leastDisk>>20)
 			return
 		}
 		if fs.Files > 0 && fs.Ffree < leastInodes {
-			r.fail("kbnode image gc", "%s: room for %d files, want at least %d", dir, fs.Ffree, leastInodes)
+			r.fail("kbnode image gc; du -x --inodes --max-depth=2 "+dir+" | sort -n", "%s: room for %d files, want at least %d", dir, fs.Ffree, leastInodes)
 			return
 		}
 	}
@@ -203,14 +225,48 @@ func (r *run) agentProgram() {
 	}
 }
 
+// agentVersion asks the agent on disk. The agents' configuration and units are made for
+// the version in the config.
+func (r *run) agentVersion() {
+	out, err := r.program(r.c.Agent.Path, "--version")
+	v, ok := readVersion(out)
+	want, known := readVersion(r.c.Agent.Version)
+	upgrade := "upgrade " + r.c.Agent.Path + " (apt-get install buildkite-agent, or dnf install buildkite-agent); kbnode apply FILE"
+	switch {
+	case err != nil:
+		r.skip("%v", err)
+	case !ok:
+		r.skip("%s --version printed %q", r.c.Agent.Path, text.Line(out, 100))
+	case v.before(leastAgent) || !v.before(firstTooNew):
+		r.fail(upgrade, "%s is version %s, want %s or later, and before %s", r.c.Agent.Path, v, leastAgent, firstTooNew)
+	case known && !slices.Equal(v.numbers, want.numbers):
+		r.warn("kbnode apply FILE", "%s is version %s, and the config was made for %s", r.c.Agent.Path, v, want)
+	}
+}
+
 func (r *run) endpoint() {
 	url := cmp.Or(r.c.Endpoint, "https://agent.buildkite.com/v3")
-	status, _, err := r.m.Get(r.ctx, strings.TrimSuffix(url, "/")+"/")
+	status, date, err := r.m.Reach(r.ctx, strings.TrimSuffix(url, "/")+"/")
 	switch {
 	case err != nil:
 		r.fail("curl -v "+url, "%s cannot be reached: %v", url, err)
 	case status >= 500:
 		r.warn("curl -v "+url, "%s answers with status %d", url, status)
+	}
+	r.date = date
+}
+
+// clock compares this machine's clock with the date of the agent API's answer.
+// Tokens and logs of jobs carry times.
+func (r *run) clock() {
+	skew := time.Since(r.date).Round(time.Second)
+	switch {
+	case r.date.IsZero():
+		r.skip("the agent API's answer has no date")
+	case skew > maxSkew:
+		r.fail("timedatectl set-ntp true", "the clock is %v ahead of the agent API's, want at most %v", skew, maxSkew)
+	case -skew > maxSkew:
+		r.fail("timedatectl set-ntp true", "the clock is %v behind the agent API's, want at most %v", -skew, maxSkew)
 	}
 }
 

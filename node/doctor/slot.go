@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strconv"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/cpulist"
 	"github.com/gpu-mode/kbgen/node/health"
 	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -101,13 +103,30 @@ func (r *run) sliceLimits(s *node.Slot) {
 	}
 	for _, limit := range limits.Slice(s) {
 		got := r.read(dir + "/" + limit.File)
-		if got == "" && limit.Optional {
+		if got == limit.Want || got == "" && limit.Optional {
 			continue
 		}
-		if got != limit.Want {
-			r.fail(back(limit.Property, limit.Want), "its slice's %s is %s, want %s", limit.File, cmp.Or(got, "not there"), limit.Want)
+		mend := back(limit.Property, limit.Want)
+		if file := r.offline(limit, s); file != "" {
+			mend = "echo 1 > " + file
+		}
+		r.fail(mend, "its slice's %s is %s, want %s", limit.File, cmp.Or(got, "not there"), limit.Want)
+	}
+}
+
+// offline returns the kernel's switch of the first processor of the slot that is
+// offline, if the limit is about processors. No setting of the slice brings it back.
+func (r *run) offline(limit limits.Limit, s *node.Slot) string {
+	if limit.Property != "AllowedCPUs" {
+		return ""
+	}
+	list, _ := cpulist.Parse(s.CPUs)
+	for _, cpu := range list {
+		if file := fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu); r.read(file) == "0" {
+			return file
 		}
 	}
+	return ""
 }
 
 // sliceDevices tries the devices from inside the slice, where a preflight runs.
@@ -256,7 +275,7 @@ func (r *run) leftovers(s *node.Slot) {
 }
 
 func (r *run) agentUnit(s *node.Slot) {
-	u := r.unit(s.Unit(), "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "NeedDaemonReload")
+	u := r.unit(s.Unit(), "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "NeedDaemonReload", "MainPID")
 	restarts, _ := strconv.Atoi(u["NRestarts"])
 	switch {
 	case u == nil:
@@ -268,12 +287,24 @@ func (r *run) agentUnit(s *node.Slot) {
 		r.fail("systemctl daemon-reload", "%s was changed, and systemd has not read it again", s.Unit())
 	case u["ActiveState"] == "active" && restarts > 5:
 		r.warn("journalctl -u "+s.Unit(), "its agent was started again %d times", restarts)
+	case u["ActiveState"] == "active" && r.replaced(u["MainPID"]):
+		r.warn(restartSlot(s), "%s was replaced since its agent started: the old program still runs", r.c.Agent.Path)
 	case u["ActiveState"] == "active":
 	case r.stat(s.Paused()) != nil:
 		r.report(OK, "", "no agent runs: the slot is paused")
 	default:
 		r.fail("journalctl -u "+s.Unit()+"; systemctl start "+s.Unit(), "its agent is %s (%s, %s)", u["ActiveState"], u["SubState"], u["Result"])
 	}
+}
+
+// replaced reports whether a process runs another file than the agent on disk.
+func (r *run) replaced(pid string) bool {
+	runs, err := os.Stat(r.path("/proc/" + pid + "/exe"))
+	if err != nil {
+		return false // only root can see it
+	}
+	disk, err := os.Stat(r.path(r.c.Agent.Path))
+	return err == nil && !os.SameFile(runs, disk)
 }
 
 func (r *run) agentHealth(s *node.Slot) {
