@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func healthy(t *testing.T) *world {
 		node.TokenPath: "not a token\n", node.ConfigPath: "# kbnode\n", "/usr/bin/buildkite-agent": "", "/run/docker.sock": "", "/dev/nvidia7": "", "/dev/nvidiactl": "",
 		node.HooksDir + "/pre-bootstrap":     "#!/bin/sh\n",
 		"/proc/sys/kernel/yama/ptrace_scope": "1\n",
-		"/proc/driver/nvidia/version":        "NVRM version\n", "/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\ndevices: [{name: " + uuid + "}]\n",
+		"/proc/driver/nvidia/version":        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Release Build\n", "/proc/sys/kernel/osrelease": "6.8.0-31-generic\n", "/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\ndevices: [{name: " + uuid + "}]\n",
 		slot.ProxySocket():                          "",
 		slot.CgroupDir() + "/memory.max":            fmt.Sprintln(slot.SliceBytes),
 		slot.CgroupDir() + "/pids.max":              "1100\n",
@@ -92,6 +93,7 @@ func healthy(t *testing.T) *world {
 		proxySandbox:                "LoadState=loaded\nUser=\nNoNewPrivileges=yes\nProtectSystem=strict\nCapabilityBoundingSet=cap_dac_read_search cap_sys_admin\nMainPID=101\n",
 		agentGroups:                 "SupplementaryGroups=\nMainPID=100\n",
 		"nvidia-smi":                uuid + "\n",
+		"nvidia-ctk --version":      "NVIDIA Container Toolkit CLI version 1.17.8\ncommit: f202b80a9b9d0db00d9b1d73c0128c8962c55f4d\n",
 		"buildkite-agent --version": "buildkite-agent version 3.138.0+12345.0123456789abcdef\n",
 	}
 	w.link("/usr/bin/buildkite-agent", "/proc/100/exe")
@@ -99,6 +101,7 @@ func healthy(t *testing.T) *world {
 	w.process(101, 0, "200004", "")
 	w.engine = map[string]string{
 		"/info":                 `{"ServerVersion": "26.1.5", "CgroupDriver": "systemd", "CDISpecDirs": ["/etc/cdi"], "DefaultRuntime": "runc", "DockerRootDir": "/var/lib/kbnode", "SecurityOptions": ["name=apparmor", "name=seccomp,profile=builtin"]}`,
+		"/version":              engineVersions,
 		"/images/sha256:1/json": "{}", "/containers/json": "[]",
 	}
 	w.pages = map[string]string{
@@ -115,6 +118,12 @@ const (
 	proxySandbox      = sandboxProperties + "kbnode-proxy@"
 	agentGroups       = "systemctl show --no-pager --property=SupplementaryGroups,DropInPaths,MainPID kbnode-agent@"
 )
+
+// engineVersions is docker's answer to /version, of releases without known faults.
+const engineVersions = `{"Components": [
+	{"Name": "Engine", "Version": "28.2.2", "Details": {"GitCommit": "45873be"}},
+	{"Name": "containerd", "Version": "v1.7.29", "Details": {"GitCommit": "442cb34bda9a6a0fed82a2ca7cade05c5c749582"}},
+	{"Name": "runc", "Version": "1.3.3", "Details": {"GitCommit": "v1.3.3-0-gd842d771"}}]}`
 
 // process writes the status of a process that runs as a user.
 func (w *world) process(pid, uid int, caps, groups string) {
@@ -227,6 +236,17 @@ func (w *world) examine(preflight bool, names ...string) []Result {
 	}, w.config, slots, preflight)
 }
 
+// result returns the first result of a check.
+func (w *world) result(code string) Result {
+	w.t.Helper()
+	results := w.examine(false)
+	i := slices.IndexFunc(results, func(r Result) bool { return r.Code == code })
+	if i < 0 {
+		w.t.Fatalf("no result of %s", code)
+	}
+	return results[i]
+}
+
 // smi is a stand-in for NVIDIA's tool as a program, for health asks it itself.
 func (w *world) smi(script string) {
 	w.t.Helper()
@@ -323,8 +343,16 @@ func TestFaultsAreFound(t *testing.T) {
 		"engine without seccomp":             {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], "name=seccomp", "name=x", 1) }, "docker-security"},
 		"engine with seccomp unconfined":     {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], "builtin", "unconfined", 1) }, "docker-security"},
 		"engine without AppArmor":            {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], "name=apparmor", "name=x", 1) }, "docker-security"},
-		"engine is down":                     {func(w *world) { delete(w.engine, "/info") }, "docker"},
-		"no network":                         {func(w *world) { delete(w.pages, "https://agent.buildkite.com/v3/") }, "endpoint"},
+		"old engine":                         {func(w *world) { w.engine["/version"] = strings.Replace(engineVersions, "28.2.2", "27.0.3", 1) }, "version-docker"},
+		"old containerd":                     {func(w *world) { w.engine["/version"] = strings.Replace(engineVersions, "1.7.29", "1.7.27", 1) }, "version-containerd"},
+		"old runc":                           {func(w *world) { w.engine["/version"] = strings.Replace(engineVersions, "1.3.3", "1.3.2", 1) }, "version-runc"},
+		"old toolkit":                        {func(w *world) { w.programs["nvidia-ctk --version"] = "NVIDIA Container Toolkit CLI version 1.17.7\n" }, "version-toolkit"},
+		"old driver": {func(w *world) {
+			w.write("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n")
+		}, "version-driver"},
+		"old kernel":     {func(w *world) { w.write("/proc/sys/kernel/osrelease", "5.15.0-100-generic\n") }, "version-kernel"},
+		"engine is down": {func(w *world) { delete(w.engine, "/info") }, "docker"},
+		"no network":     {func(w *world) { delete(w.pages, "https://agent.buildkite.com/v3/") }, "endpoint"},
 		"target not enabled": {func(w *world) {
 			w.programs["systemctl show --no-pager --property=LoadState,UnitFileState,ActiveState kbnode-agents.target"] = "LoadState=loaded\nUnitFileState=disabled\n"
 		}, "target"},
@@ -409,10 +437,8 @@ func TestOfflineProcessorIsSwitchedOn(t *testing.T) {
 	w.config.Slots[0].CPUs = "1,3"
 	w.write(w.config.Slots[0].CgroupDir()+"/cpuset.cpus.effective", "1\n")
 	w.write("/sys/devices/system/cpu/cpu3/online", "0\n")
-	for _, r := range w.examine(false) {
-		if r.Code == "slice-limits" && r.Fix != "echo 1 > /sys/devices/system/cpu/cpu3/online" {
-			t.Errorf("%s: mend: %q; want processor 3 switched on", r.Text, r.Fix)
-		}
+	if r := w.result("slice-limits"); r.Fix != "echo 1 > /sys/devices/system/cpu/cpu3/online" {
+		t.Errorf("%s: mend: %q; want processor 3 switched on", r.Text, r.Fix)
 	}
 }
 
@@ -430,10 +456,9 @@ func TestDropInThatWeakensTheSandboxIsNamed(t *testing.T) {
 	w.override(agentGroups, "SupplementaryGroups=docker", "Groups=44", "Groups=44 docker")
 	w.programs[agentGroups] = strings.Replace(w.programs[agentGroups], "DropInPaths="+own+"\n", "", 1)
 	w.programs[agentGroups] = strings.Replace(w.programs[agentGroups], "DropInPaths=", "DropInPaths="+own+" ", 1)
-	for _, r := range w.examine(false) {
-		if r.Code == "agent-group" && (!strings.Contains(r.Text, "has docker") || !strings.Contains(r.Fix, " out of /etc/systemd/system/kbnode-agent@.service.d/mine.conf;") || strings.Contains(r.Text, own)) {
-			t.Errorf("got %q, %q; want mine.conf alone named", r.Text, r.Fix)
-		}
+	r := w.result("agent-group")
+	if !strings.Contains(r.Text, "has docker") || !strings.Contains(r.Fix, " out of /etc/systemd/system/kbnode-agent@.service.d/mine.conf;") || strings.Contains(r.Text, own) {
+		t.Errorf("got %q, %q; want mine.conf alone named", r.Text, r.Fix)
 	}
 }
 
