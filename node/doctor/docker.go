@@ -44,12 +44,17 @@ func (r *run) ask(path string, query url.Values, into any) error {
 }
 
 func (r *run) engine() {
+	_, installed := r.m.Look("docker")
 	switch {
 	case !r.c.UsesDocker():
+	case r.stat(r.c.Docker.Socket) == nil && !installed:
+		r.fail("apt-get install docker.io, or docker-ce: https://docs.docker.com/engine/install/", "no docker on PATH: jobs with a GPU run in containers")
 	case r.stat(r.c.Docker.Socket) == nil:
 		r.fail("systemctl start docker", "no docker engine listens at %s", r.c.Docker.Socket)
 	case r.dockerInfo().ServerVersion == "":
 		r.fail("systemctl restart docker; journalctl -u docker", "the docker engine at %s does not answer", r.c.Docker.Socket)
+	default:
+		r.report(OK, "", "docker %s answers", r.dockerInfo().ServerVersion)
 	}
 }
 
@@ -179,7 +184,7 @@ func (r *run) driver() {
 		return
 	}
 	if r.stat("/proc/driver/nvidia/version") == nil {
-		r.fail("modprobe nvidia; dmesg | grep -i nvrm", "no /proc/driver/nvidia/version: NVIDIA's driver is not loaded")
+		r.fail("install NVIDIA's driver if modinfo nvidia finds none; modprobe nvidia; dmesg | grep -i nvrm", "no /proc/driver/nvidia/version: NVIDIA's driver is not loaded")
 		return
 	}
 	smi, ok := r.m.Look("nvidia-smi")

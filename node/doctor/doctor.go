@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/docker"
+	"github.com/gpu-mode/kbgen/node/facts"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -102,8 +103,9 @@ type run struct {
 	code    string
 	slot    *node.Slot
 
-	docker *info     // what the engine says of itself; nil: not asked yet
-	date   time.Time // of the agent API's answer, when that was asked
+	docker *info        // what the engine says of itself; nil: not asked yet
+	date   time.Time    // of the agent API's answer, when that was asked
+	facts  *facts.Facts // of [Preflight] only
 }
 
 // check makes one check. A check that says nothing found nothing wrong.

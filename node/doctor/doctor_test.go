@@ -30,6 +30,7 @@ type world struct {
 	engine   map[string]string // docker's answers by path
 	pages    map[string]string // by URL; none: no connection
 	groups   []string          // of the slots' users
+	missing  []string          // programs
 	noUser   bool
 	ahead    time.Duration // of the agent API's clock
 	inside   bool
@@ -97,6 +98,8 @@ func healthy(t *testing.T) *world {
 		"buildkite-agent --version": "buildkite-agent version 3.138.0+12345.0123456789abcdef\n",
 	}
 	w.link("/usr/bin/buildkite-agent", "/proc/100/exe")
+	w.write("/proc/100/cmdline", "/usr/bin/buildkite-agent\x00start\x00--config\x00")
+	w.write("/proc/100/cgroup", "0::/kbnode.slice/kbnode-gpu0.slice/kbnode-agent@gpu0.service\n")
 	w.process(100, os.Getuid(), "0", "64000")
 	w.process(101, 0, "200004", "")
 	w.engine = map[string]string{
@@ -199,9 +202,14 @@ func (w *world) examine(preflight bool, names ...string) []Result {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return Run(w.t.Context(), w.machine(), w.config, slots, preflight)
+}
+
+func (w *world) machine() Machine {
 	uid, gid := os.Getuid(), os.Getgid()
-	return Run(context.Background(), Machine{
-		Root: w.root, Run: w.program, Engine: w.ask, Look: func(name string) (string, bool) { return "/usr/bin/" + name, true },
+	return Machine{
+		Root: w.root, Run: w.program, Engine: w.ask,
+		Look: func(name string) (string, bool) { return "/usr/bin/" + name, !slices.Contains(w.missing, name) },
 		User: func(name string) (system.User, error) {
 			if w.noUser {
 				return system.User{}, errors.New("unknown user " + name)
@@ -233,7 +241,7 @@ func (w *world) examine(preflight bool, names ...string) []Result {
 			}
 			return u, g
 		},
-	}, w.config, slots, preflight)
+	}
 }
 
 // result returns the first result of a check.
@@ -387,8 +395,12 @@ func TestFaultsAreFound(t *testing.T) {
 		"slice without a file": {func(w *world) {
 			w.programs["systemctl show --no-pager --property=FragmentPath"] = "FragmentPath=\nMemoryMax=infinity\n"
 		}, "slice"},
-		"slice without limits":     {func(w *world) { w.write(slot.CgroupDir()+"/memory.max", "max\n") }, "slice-limits"},
-		"slice with all cores":     {func(w *world) { w.write(slot.CgroupDir()+"/cpuset.cpus.effective", "0-11\n") }, "slice-limits"},
+		"slice without limits": {func(w *world) { w.write(slot.CgroupDir()+"/memory.max", "max\n") }, "slice-limits"},
+		"slice with all cores": {func(w *world) { w.write(slot.CgroupDir()+"/cpuset.cpus.effective", "0-11\n") }, "slice-limits"},
+		"agent of another set-up": {func(w *world) {
+			w.write("/proc/7/cmdline", "/usr/bin/buildkite-agent\x00start\x00")
+			w.write("/proc/7/cgroup", "0::/system.slice/buildkite-agent.service\n")
+		}, "foreign-agents"},
 		"another's device opens":   {func(w *world) { w.inside = true; w.addNeighbour() }, "slice-devices"},
 		"device node is gone":      {func(w *world) { w.remove("/dev/nvidia7") }, "device"},
 		"driver lost the device":   {func(w *world) { w.smi(strings.ReplaceAll(answering, uuid, "GPU-another")) }, "device"},

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,19 +33,19 @@ const (
 // each other.
 var machineChecks = []check[func(*run)]{
 	{"root", true, (*run).root, "runs as root"},
-	{"systemd", false, (*run).systemd, "systemd is new enough"},
+	{"systemd", false, (*run).systemd, ""},
 	{"cgroup", true, (*run).cgroup, "cgroup v2 with cpuset, memory and pids"},
 	{"memory", false, (*run).memory, "the slots' memory is there"},
 	{"swap", false, (*run).swap, "no swap that jobs could use"},
 	{"yama", false, (*run).yama, "a process cannot read the memory of another that is not its child"},
-	{"disk", true, (*run).disk, "enough room for images and jobs"},
+	{"disk", true, (*run).disk, ""},
 	{"config-mode", false, (*run).configMode, "root alone can change the config"},
 	{"files", false, (*run).files, "no file that kbnode wrote was changed"},
 	{"token", true, (*run).token, "the token is root's alone"},
 	{"hooks", true, (*run).hooks, "the hooks are root's, and can be run"},
 	{"agent-program", true, (*run).agentProgram, "the agent is there"},
 	{"agent-version", false, (*run).agentVersion, "the agent is the one that the config was made for"},
-	{"docker", true, (*run).engine, "the engine answers"},
+	{"docker", true, (*run).engine, "no slot needs docker"},
 	{"docker-socket", false, (*run).engineSocket, "nobody but root has the engine's socket"},
 	{"docker-cgroup", false, (*run).engineCgroup, "the engine puts containers where slices are"},
 	{"docker-security", false, (*run).engineSecurity, "the engine has seccomp, and AppArmor or SELinux"},
@@ -68,7 +69,7 @@ var machineChecks = []check[func(*run)]{
 
 func (r *run) root() {
 	if !r.m.Root0 {
-		r.fail("sudo kbnode doctor", "not root: files of root's, units and other processes cannot be read")
+		r.fail("run the same command with sudo", "not root: files of root's, units and other processes cannot be read")
 	}
 }
 
@@ -85,7 +86,9 @@ func (r *run) systemd() {
 	}
 	if v, err := strconv.Atoi(fields[1]); err == nil && v < leastSystemd {
 		r.fail("a distribution with systemd 249 or newer: Debian 12, Ubuntu 22.04, RHEL 9", "got systemd %d, want %d or newer", v, leastSystemd)
+		return
 	}
+	r.report(OK, "", "systemd %s", fields[1])
 }
 
 func (r *run) cgroup() {
@@ -131,13 +134,18 @@ func (r *run) yama() {
 }
 
 func (r *run) disk() {
+	var found []string
 	for _, dir := range []string{node.SlotsDir, cmp.Or(r.dockerInfo().DockerRootDir, node.SlotsDir)} {
+		for r.stat(dir) == nil && dir != "/" { // not made yet
+			dir = filepath.Dir(dir)
+		}
 		var fs unix.Statfs_t
 		if err := unix.Statfs(r.path(dir), &fs); err != nil {
-			r.fail("kbnode apply FILE", "%s: %v", dir, err)
+			r.skip("%s: %v", dir, err)
 			return
 		}
-		if free := int64(fs.Bavail) * fs.Bsize; free < leastDisk {
+		free := int64(fs.Bavail) * fs.Bsize
+		if free < leastDisk {
 			r.fail("kbnode image gc; docker system df; du -xh --max-depth=2 "+dir+" | sort -h", "%s: %d MiB free, want at least %d", dir, free>>20, leastDisk>>20)
 			return
 		}
@@ -145,7 +153,11 @@ func (r *run) disk() {
 			r.fail("kbnode image gc; du -x --inodes --max-depth=2 "+dir+" | sort -n", "%s: room for %d files, want at least %d", dir, fs.Ffree, leastInodes)
 			return
 		}
+		if line := fmt.Sprintf("%s: %d GiB free", dir, free>>30); !slices.Contains(found, line) {
+			found = append(found, line)
+		}
 	}
+	r.report(OK, "", "%s", strings.Join(found, "; "))
 }
 
 // rootsAlone reports a path that somebody else than root can change.
@@ -277,32 +289,32 @@ func (r *run) clock() {
 }
 
 // foreignAgents looks for agents that kbnode does not run: they take jobs of the
-// same queues, or use the same GPUs.
+// same queues, or use the same GPUs. What runs in a slot is below kbnode's slice.
 func (r *run) foreignAgents() {
 	procs, _ := filepath.Glob(r.path("/proc/[0-9]*"))
-	users := map[int]bool{}
-	for _, s := range r.c.Slots {
-		if u, err := r.m.User(s.User); err == nil {
-			users[u.UID] = true
-		}
-	}
 	for _, proc := range procs {
-		args, err := os.ReadFile(filepath.Join(proc, "cmdline"))
-		if err != nil {
-			continue
-		}
-		argv := strings.Split(string(args), "\x00")
+		pid := filepath.Base(proc)
+		argv := strings.Split(r.read("/proc/"+pid+"/cmdline"), "\x00")
 		if len(argv) < 2 || filepath.Base(argv[0]) != "buildkite-agent" || argv[1] != "start" {
 			continue
 		}
-		info, err := os.Stat(proc)
-		if err != nil {
-			continue
-		}
-		if uid, _ := r.m.Owner(info); !users[uid] {
-			r.fail("kbnode adopt", "process %s is an agent that kbnode does not run: it may take this machine's jobs", filepath.Base(proc))
+		group := r.read("/proc/" + pid + "/cgroup")
+		if !strings.Contains(group, "/kbnode.slice/") {
+			r.fail(endAgent(pid, filepath.Base(group)), "process %s is an agent that kbnode does not run: it may take this machine's jobs", pid)
 		}
 	}
+}
+
+// endAgent returns the command that ends an agent, by the last part of its control
+// group. kbnode adopt takes over those of Kernelbot's older scripts only.
+func endAgent(pid, unit string) string {
+	switch {
+	case strings.HasPrefix(unit, "buildkite-agent-gpu") || strings.HasPrefix(unit, "buildkite-agent@gpu"):
+		return "kbnode adopt"
+	case strings.HasPrefix(unit, "buildkite-agent") && strings.HasSuffix(unit, ".service"):
+		return "systemctl disable --now " + unit + ", unless it serves other queues without the slots' GPUs"
+	}
+	return "systemctl status " + pid + " shows what started it: end it there, unless it serves other queues without the slots' GPUs"
 }
 
 func (r *run) target() {
