@@ -209,3 +209,23 @@ func (r *run) nouveau() {
 		r.fail("blacklist nouveau in /etc/modprobe.d, and reboot", "the kernel has loaded nouveau, which takes NVIDIA's GPUs")
 	}
 }
+
+// gpuMemory says what isolates GPU memory between jobs. The driver is expected to clear
+// memory before it gives it to another process, and nothing that kbnode can ask proves
+// it.
+func (r *run) gpuMemory() {
+	var whole []string
+	for _, s := range r.c.Slots {
+		if slices.ContainsFunc(s.Devices, func(d node.Device) bool { return d.Vendor == facts.NVIDIA && !strings.HasPrefix(d.UUID, "MIG-") }) {
+			whole = append(whole, s.Name)
+		}
+	}
+	if len(whole) == 0 {
+		return
+	}
+	if out, err := r.program("nvidia-smi", "conf-compute", "-f"); err == nil && strings.Contains(out, "status: ON") {
+		r.report(OK, "", "the GPUs run in confidential-computing mode")
+		return
+	}
+	r.report(OK, "", "%s: kbnode does not isolate residual GPU memory between jobs, unless the GPU runs MIG or in confidential-computing mode", strings.Join(whole, ", "))
+}

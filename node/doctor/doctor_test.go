@@ -454,6 +454,23 @@ func TestOfflineProcessorIsSwitchedOn(t *testing.T) {
 	}
 }
 
+func TestResidualGPUMemoryIsNamed(t *testing.T) {
+	const residual = "gpu0: kbnode does not isolate residual GPU memory between jobs, unless the GPU runs MIG or in confidential-computing mode"
+	for name, c := range map[string]struct{ uuid, mode, want string }{
+		"whole GPU":              {uuid, "CC status: OFF", residual},
+		"confidential computing": {uuid, "CC status: ON", "the GPUs run in confidential-computing mode"},
+		"MIG instance":           {"MIG-00000000-feed-beef-cafe-000000000000", "CC status: OFF", "no slot has a whole GPU of NVIDIA"},
+	} {
+		w := healthy(t)
+		w.config.Slots[0].Devices[0].UUID = c.uuid
+		delete(w.programs, "nvidia-smi") // answers to everything
+		w.programs["nvidia-smi conf-compute -f"] = c.mode
+		if r := w.result("gpu-memory"); r.State != OK || r.Text != c.want {
+			t.Errorf("%s: %s, %q; want %q", name, r.State, r.Text, c.want)
+		}
+	}
+}
+
 // The file to change is named, and kbnode's own drop-in is not.
 func TestDropInThatWeakensTheSandboxIsNamed(t *testing.T) {
 	w := healthy(t)

@@ -53,6 +53,7 @@ var machineChecks = []check[func(*run)]{
 	{"toolkit", false, (*run).toolkit, "no default runtime hands out GPUs"},
 	{"cdi-devices", false, (*run).cdiDevices, "each device has a CDI name"},
 	{"driver", false, (*run).driver, "the driver answers"},
+	{"gpu-memory", false, (*run).gpuMemory, "no slot has a whole GPU of NVIDIA"},
 	{"nouveau", false, (*run).nouveau, "nouveau is not loaded"},
 	{"version-docker", false, versions("docker", component("Engine", "docker engine")), "no slot needs docker"},
 	{"version-containerd", false, versions("containerd", component("containerd", "containerd")), "no slot needs docker"},

@@ -48,7 +48,6 @@ func TestOldVersionOfADistributionIsAWarning(t *testing.T) {
 		`"Version": "unknown", "Details": {"GitCommit": "v1.3.3-0-gd842d771"}`:        Skipped,
 	} {
 		w := healthy(t)
-		w.smi(answering)
 		w.engine["/version"] = `{"Components": [{"Name": "runc", ` + part + `}]}`
 		if r := w.result("version-runc"); r.State != want {
 			t.Errorf("%s: %s, %q; want %s", part, r.State, r.Text, want)
@@ -59,7 +58,6 @@ func TestOldVersionOfADistributionIsAWarning(t *testing.T) {
 // The name of Debian's kernel stays the same when a fix comes.
 func TestVersionOfDebiansKernelIsThePackages(t *testing.T) {
 	w := healthy(t)
-	w.smi(answering)
 	w.write("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n")
 	w.write("/proc/sys/kernel/version", "#1 SMP PREEMPT_DYNAMIC Debian 6.1.76-1 (2024-02-01)\n")
 	if r := w.result("version-kernel"); r.State != OK || r.Text != "Linux 6.1.76-1" {
