@@ -52,7 +52,7 @@ func (r *run) engine() {
 	case r.stat(r.c.Docker.Socket) == nil:
 		r.fail("systemctl start docker", "no docker engine listens at %s", r.c.Docker.Socket)
 	case r.dockerInfo().ServerVersion == "":
-		r.fail("systemctl restart docker; journalctl -u docker", "the docker engine at %s does not answer", r.c.Docker.Socket)
+		r.fail("journalctl -u docker; systemctl restart docker, which ends containers unless live-restore is on", "the docker engine at %s does not answer", r.c.Docker.Socket)
 	default:
 		r.report(OK, "", "docker %s answers", r.dockerInfo().ServerVersion)
 	}
@@ -67,7 +67,7 @@ func (r *run) engineSocket() {
 		return // said by the check of the engine
 	}
 	if info.Mode().Perm()&0o006 != 0 {
-		r.fail("chmod 0660 "+r.c.Docker.Socket, "%s has mode %04o: every job on the host is root with it", r.c.Docker.Socket, info.Mode().Perm())
+		r.fail("chmod 0660 "+r.c.Docker.Socket+"; take a SocketMode= of other users out of docker.socket (systemctl cat docker.socket)", "%s has mode %04o: every job on the host is root with it", r.c.Docker.Socket, info.Mode().Perm())
 	}
 }
 
@@ -134,14 +134,24 @@ func (r *run) engineCDI() {
 	switch info := r.dockerInfo(); {
 	case info.ServerVersion == "":
 		r.skip("the engine does not say")
+	case len(info.CDISpecDirs) == 0 && old(info.ServerVersion):
+		r.fail("apt-get install docker-ce from docker's repository: kbnode plan FILE prints the commands", "docker %s gives no devices by name: want docker %s or later", info.ServerVersion, firstCDI)
 	case len(info.CDISpecDirs) == 0:
 		r.fail("kbnode apply FILE --allow-docker-restart", `the engine gives no devices by name: want "features": {"cdi": true} in %s, or docker 28.2`, node.DaemonJSON)
 	}
 }
 
+// firstCDI is the first engine that has CDI. It is on by default from 28.2.
+const firstCDI = "25.0.0"
+
+func old(engine string) bool {
+	v, ok := readVersion(engine)
+	return ok && v.before(firstCDI)
+}
+
 func (r *run) toolkit() {
 	if runtime := r.dockerInfo().DefaultRuntime; strings.Contains(runtime, "nvidia") {
-		r.fail("nvidia-ctk runtime configure --runtime=docker --set-as-default=false; systemctl restart docker",
+		r.fail(`take "default-runtime" out of `+node.DaemonJSON+"; systemctl restart docker",
 			"the engine's default runtime is %s: an image's NVIDIA_VISIBLE_DEVICES then picks GPUs, and collides with CDI", runtime)
 	}
 }
@@ -158,7 +168,7 @@ func (r *run) cdiDevices() {
 	}
 	have := map[string][]string{} // the files, by device
 	for _, spec := range facts.CDISpecs(r.m.Root, func(file string, err error) {
-		r.fail("nvidia-ctk cdi generate --output "+file, "%s is no CDI spec: %v", file, err)
+		r.fail("write "+file+" again with the tool that made it, or remove it", "%s is no CDI spec: %v", file, err)
 	}) {
 		for _, d := range spec.Devices {
 			have[spec.Kind+"="+d] = append(have[spec.Kind+"="+d], spec.Path)
@@ -171,7 +181,11 @@ func (r *run) cdiDevices() {
 			r.fail("rm "+have[want][i]+", or what is beside it", "%s names %s, and so does another spec in that directory: the engine takes neither, containers with it do not start", have[want][i], want)
 		}
 		if len(have[want]) == 0 {
-			r.fail("nvidia-ctk cdi generate --output "+node.CDIDir+"/nvidia.yaml", "no CDI spec names %s: containers with it do not start", want)
+			mend := "kbnode apply FILE" // which writes a spec where there is no nvidia-ctk
+			if _, ok := r.m.Look("nvidia-ctk"); ok {
+				mend = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=" + node.CDIDir + "/nvidia.yaml"
+			}
+			r.fail(mend, "no CDI spec names %s: containers with it do not start", want)
 		}
 	}
 }
@@ -189,24 +203,22 @@ func (r *run) driver() {
 	}
 	smi, ok := r.m.Look("nvidia-smi")
 	if !ok {
-		r.warn("install NVIDIA's driver utilities", "no nvidia-smi: the GPUs' health cannot be asked")
+		r.warn("install the driver's package with nvidia-smi: nvidia-smi on Debian, nvidia-utils-VERSION on Ubuntu", "no nvidia-smi: the GPUs' health cannot be asked")
 		return
 	}
 	// Plain nvidia-smi exits 0 with errors in its table: ask for a field.
 	out, err := r.program(smi, "--query-gpu=uuid", "--format=csv,noheader")
-	if err != nil {
-		r.fail("nvidia-smi; dmesg | grep -i nvrm", "nvidia-smi: %v", err)
-		return
-	}
-	// Driver and library of different versions: the usual end of an upgrade without a reboot.
-	if strings.Contains(out, "mismatch") {
+	switch {
+	case strings.Contains(out, "mismatch"): // driver and library of different versions, after an upgrade without a reboot
 		r.fail("reboot", "nvidia-smi: %s", out)
+	case err != nil:
+		r.fail("dmesg | grep -i nvrm; reboot", "nvidia-smi: %v", err)
 	}
 }
 
 func (r *run) nouveau() {
 	if r.c.HasVendor("nvidia") && r.stat("/sys/module/nouveau") != nil {
-		r.fail("blacklist nouveau in /etc/modprobe.d, and reboot", "the kernel has loaded nouveau, which takes NVIDIA's GPUs")
+		r.fail("echo blacklist nouveau > /etc/modprobe.d/nouveau.conf; update-initramfs -u, or dracut -f; reboot", "the kernel has loaded nouveau, which takes NVIDIA's GPUs")
 	}
 }
 

@@ -205,9 +205,9 @@ func (d *Diagnosis) Write(w io.Writer, all bool) {
 		if r.Slot != "" {
 			where = r.Slot
 		}
-		fmt.Fprintf(w, "%-8s %-8s %-16s %s\n", r.State, where, r.Code, r.Text)
+		fmt.Fprintf(w, "%-8s %-8s %-18s %s\n", r.State, where, r.Code, r.Text)
 		if r.Fix != "" {
-			fmt.Fprintf(w, "%-8s %-8s %-16s mend: %s\n", "", "", "", r.Fix)
+			fmt.Fprintf(w, "%-8s %-8s %-18s mend: %s\n", "", "", "", r.Fix)
 		}
 	}
 	fmt.Fprintf(w, "%d checks: %d in order, %d failed, %d to look at, %d not made\n",

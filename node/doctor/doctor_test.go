@@ -471,6 +471,46 @@ func TestResidualGPUMemoryIsNamed(t *testing.T) {
 	}
 }
 
+// A command that is typed as it stands must be able to mend what was found.
+func TestRemediesCanHelp(t *testing.T) {
+	for name, c := range map[string]struct {
+		inject    func(*world)
+		code, fix string // a part of it
+	}{
+		"nvidia-ctk does not take a default runtime away": {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], `"runc"`, `"nvidia"`, 1) }, "toolkit", `take "default-runtime" out of /etc/docker/daemon.json`},
+		"apply switches no CDI on in an engine without it": {func(w *world) {
+			w.engine["/info"] = strings.Replace(strings.Replace(w.engine["/info"], `["/etc/cdi"]`, `[]`, 1), "26.1.5", "24.0.9", 1)
+		}, "docker-cdi", "install docker-ce"},
+		"apply writes a CDI spec if there is no nvidia-ctk": {func(w *world) { w.remove("/etc/cdi/nvidia.yaml"); w.missing = []string{"nvidia-ctk"} }, "cdi-devices", "kbnode apply FILE"},
+		"a CDI spec needs names by UUID":                    {func(w *world) { w.remove("/etc/cdi/nvidia.yaml") }, "cdi-devices", "--device-name-strategy=uuid"},
+		"apply leaves what set-property wrote": {func(w *world) {
+			w.programs["systemctl show --no-pager --property=FragmentPath"] = "FragmentPath=/etc/systemd/system/kbnode-gpu0.slice\nMemoryMax=infinity\n"
+		}, "slice", "systemctl revert kbnode-gpu0.slice"},
+		"a socket is not made anew while its proxy runs": {func(w *world) { w.remove(w.config.Slots[0].ProxySocket()) }, "proxy", "kbnode drain gpu0; systemctl restart kbnode-proxy@gpu0.socket"},
+		"a driver of another version than its library": {func(w *world) {
+			w.programs["nvidia-smi"] = "Failed to initialize NVML: Driver/library version mismatch"
+		}, "driver", "reboot"},
+		"adopt takes over older scripts' agents": {func(w *world) {
+			w.write("/proc/7/cmdline", "buildkite-agent\x00start\x00")
+			w.write("/proc/7/cgroup", "0::/system.slice/buildkite-agent-gpu0.service\n")
+		}, "foreign-agents", "kbnode adopt"},
+		"adopt does not take over the package's agent": {func(w *world) {
+			w.write("/proc/7/cmdline", "buildkite-agent\x00start\x00")
+			w.write("/proc/7/cgroup", "0::/system.slice/buildkite-agent.service\n")
+		}, "foreign-agents", "systemctl disable --now buildkite-agent.service"},
+		"a service that only contains an agent goes on": {func(w *world) {
+			w.write("/proc/7/cmdline", "buildkite-agent\x00start\x00")
+			w.write("/proc/7/cgroup", "0::/system.slice/ssh.service\n")
+		}, "foreign-agents", "systemctl status 7"},
+	} {
+		w := healthy(t)
+		c.inject(w)
+		if r := w.result(c.code); r.State == OK || !strings.Contains(r.Fix, c.fix) {
+			t.Errorf("%s: %s, mend: %q; want %q in it", name, r.State, r.Fix, c.fix)
+		}
+	}
+}
+
 // The file to change is named, and kbnode's own drop-in is not.
 func TestDropInThatWeakensTheSandboxIsNamed(t *testing.T) {
 	w := healthy(t)

@@ -49,10 +49,10 @@ var machineChecks = []check[func(*run)]{
 	{"docker-socket", false, (*run).engineSocket, "nobody but root has the engine's socket"},
 	{"docker-cgroup", false, (*run).engineCgroup, "the engine puts containers where slices are"},
 	{"docker-security", false, (*run).engineSecurity, "the engine has seccomp, and AppArmor or SELinux"},
-	{"docker-cdi", false, (*run).engineCDI, "the engine gives devices by name (CDI)"},
+	{"docker-cdi", false, (*run).engineCDI, "the engine gives devices by name (CDI), or no slot needs it"},
 	{"toolkit", false, (*run).toolkit, "no default runtime hands out GPUs"},
 	{"cdi-devices", false, (*run).cdiDevices, "each device has a CDI name"},
-	{"driver", false, (*run).driver, "the driver answers"},
+	{"driver", false, (*run).driver, "the driver answers, or no slot needs one"},
 	{"gpu-memory", false, (*run).gpuMemory, "no slot has a whole GPU of NVIDIA"},
 	{"nouveau", false, (*run).nouveau, "nouveau is not loaded"},
 	{"version-docker", false, versions("docker", component("Engine", "docker engine")), "no slot needs docker"},
@@ -111,7 +111,7 @@ func (r *run) memory() {
 		sum += s.SliceBytes
 	}
 	if total := facts.Kibibytes(r.read("/proc/meminfo"), "MemTotal:"); total > 0 && sum > total {
-		r.fail("kbnode plan FILE", "the slots may use %d MiB, and the machine has %d", sum>>20, total>>20)
+		r.fail("lower agent.memory_gib in the queue file; kbnode apply FILE", "the slots may use %d MiB, and the machine has %d", sum>>20, total>>20)
 	}
 }
 
@@ -268,7 +268,7 @@ func (r *run) endpoint() {
 	status, date, err := r.m.Reach(r.ctx, strings.TrimSuffix(url, "/")+"/")
 	switch {
 	case err != nil:
-		r.fail("curl -v "+url, "%s cannot be reached: %v", url, err)
+		r.fail("let this machine reach it (firewall, DNS); curl -v "+url, "%s cannot be reached: %v", url, err)
 	case status >= 500:
 		r.warn("curl -v "+url, "%s answers with status %d", url, status)
 	}

@@ -141,6 +141,6 @@ func (r *run) registry() {
 		return
 	}
 	if _, _, err := r.m.Reach(r.ctx, registry); err != nil {
-		r.fail("curl -v "+registry, "%s cannot be reached: %v; kbnode image update --local uses images that docker has", registry, err)
+		r.fail("let this machine reach it (firewall, DNS); curl -v "+registry, "%s cannot be reached: %v; kbnode image update --local uses images that docker has", registry, err)
 	}
 }

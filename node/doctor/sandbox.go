@@ -15,8 +15,15 @@ import (
 // proxyCaps are the capabilities that the unit of a slot's proxy names.
 var proxyCaps = map[string]uint64{"cap_dac_read_search": 1 << unix.CAP_DAC_READ_SEARCH, "cap_sys_admin": 1 << unix.CAP_SYS_ADMIN}
 
-// restartSlot restarts a slot's agent and proxy between two jobs.
-func restartSlot(s *node.Slot) string { return "kbnode drain " + s.Name + "; kbnode resume " + s.Name }
+// restart returns the commands that restart a slot's agent and proxy between two jobs,
+// with another command while they are stopped. A paused slot stays so.
+func (r *run) restart(s *node.Slot, between string) string {
+	commands := "kbnode drain " + s.Name + "; " + between
+	if r.stat(s.Paused()) != nil {
+		return strings.TrimSuffix(commands, "; ")
+	}
+	return commands + "kbnode resume " + s.Name
+}
 
 func proxyUnit(s *node.Slot) string { return "kbnode-proxy@" + s.Name + ".service" }
 
@@ -60,16 +67,16 @@ func (r *run) confined(s *node.Slot, unit, user string, uid int, caps map[string
 		return
 	}
 	if ids := strings.Fields(status["Uid"]); slices.ContainsFunc(ids, func(id string) bool { return id != strconv.Itoa(uid) }) {
-		r.fail(restartSlot(s), "%s: process %s runs with the user numbers %s, want %d", unit, u["MainPID"], strings.Join(ids, " "), uid)
+		r.fail(r.restart(s, ""), "%s: process %s runs with the user numbers %s, want %d", unit, u["MainPID"], strings.Join(ids, " "), uid)
 	}
 	for _, name := range []string{"CapEff", "CapBnd"} {
 		if have, err := strconv.ParseUint(status[name], 16, 64); err != nil || have&^mask != 0 {
-			r.fail(restartSlot(s), "%s: process %s has the capabilities %q (%s), want none beyond %x", unit, u["MainPID"], status[name], name, mask)
+			r.fail(r.restart(s, ""), "%s: process %s has the capabilities %q (%s), want none beyond %x", unit, u["MainPID"], status[name], name, mask)
 			return
 		}
 	}
 	if status["NoNewPrivs"] != "1" {
-		r.fail(restartSlot(s), "%s: process %s may gain privileges by setuid programs: NoNewPrivs is %q, want 1", unit, u["MainPID"], status["NoNewPrivs"])
+		r.fail(r.restart(s, ""), "%s: process %s may gain privileges by setuid programs: NoNewPrivs is %q, want 1", unit, u["MainPID"], status["NoNewPrivs"])
 	}
 }
 
@@ -84,10 +91,10 @@ func (r *run) overridden(s *node.Slot, unit string, u map[string]string, propert
 	}
 	fault := fmt.Sprintf("%s: %s "+format, append([]any{unit, property}, args...)...)
 	if where := strings.Join(files, " and "); where != "" {
-		r.fail(fmt.Sprintf("take %s= out of %s; systemctl daemon-reload; %s", property, where, restartSlot(s)), "%s; %s sets it", fault, where)
+		r.fail(fmt.Sprintf("take %s= out of %s; systemctl daemon-reload; %s", property, where, r.restart(s, "")), "%s; %s sets it", fault, where)
 		return
 	}
-	r.fail("kbnode apply FILE --force; "+restartSlot(s), "%s; no drop-in sets it", fault)
+	r.fail("kbnode apply FILE --force; "+r.restart(s, ""), "%s; no drop-in sets it", fault)
 }
 
 // sets reports whether the text of a unit's file sets a property.
@@ -125,7 +132,7 @@ func (r *run) agentGroup(s *node.Slot) {
 	}
 	for _, group := range user.Groups {
 		if slices.Contains(rulers, group) {
-			r.fail("gpasswd -d "+s.User+" "+group+"; "+restartSlot(s), "%s is in group %s, which rules this machine", s.User, group)
+			r.fail("gpasswd -d "+s.User+" "+group+"; "+r.restart(s, ""), "%s is in group %s, which rules this machine", s.User, group)
 		}
 	}
 	u := r.unit(s.Unit(), "SupplementaryGroups", "DropInPaths", "MainPID")
@@ -139,7 +146,7 @@ func (r *run) agentGroup(s *node.Slot) {
 	}
 	for gid := range strings.FieldsSeq(r.process(u["MainPID"])["Groups"]) {
 		if name := r.groupName(gid); slices.Contains(rulers, name) {
-			r.fail(restartSlot(s), "process %s of %s has group %s, which rules this machine", u["MainPID"], s.Unit(), name)
+			r.fail(r.restart(s, ""), "process %s of %s has group %s, which rules this machine", u["MainPID"], s.Unit(), name)
 		}
 	}
 }

@@ -67,6 +67,8 @@ func (r *run) paused(s *node.Slot) {
 // slice compares what systemd has with what was planned: a slice that nobody has
 // written limits nothing, and systemd makes one for any name.
 func (r *run) slice(s *node.Slot) {
+	// Drop-ins, and what systemctl set-property wrote, are not apply's to change.
+	revert := "systemctl revert " + s.Slice() + "; kbnode apply FILE --force"
 	u := r.unit(s.Slice(), "FragmentPath", "MemoryMax", "TasksMax", "DevicePolicy", "AllowedCPUs", "NeedDaemonReload")
 	switch {
 	case u == nil:
@@ -77,12 +79,12 @@ func (r *run) slice(s *node.Slot) {
 	default:
 		for _, limit := range limits.Slice(s) {
 			if got := u[limit.Property]; (limit.Property == "MemoryMax" || limit.Property == "TasksMax") && got != limit.Want {
-				r.fail("kbnode apply FILE", "%s: %s is %s, want %s", s.Slice(), limit.Property, got, limit.Want)
+				r.fail(revert, "%s: %s is %s, want %s", s.Slice(), limit.Property, got, limit.Want)
 				return
 			}
 		}
 		if u["DevicePolicy"] != "closed" {
-			r.fail("kbnode apply FILE", "%s: DevicePolicy is %s, want closed: its jobs can open every GPU", s.Slice(), u["DevicePolicy"])
+			r.fail(revert, "%s: DevicePolicy is %s, want closed: its jobs can open every GPU", s.Slice(), u["DevicePolicy"])
 		}
 	}
 }
@@ -161,8 +163,8 @@ var fixes = map[string]string{
 	health.CodeNodeMissing:  "systemctl restart kbnode-prepare.service",
 	health.CodeDriver:       "nvidia-smi; dmesg | grep -i -e nvrm -e amdgpu; reboot",
 	health.CodeDeviceGone:   "dmesg | grep -i xid; reboot; where it stays away, take it out of the queue file",
-	health.CodeDeviceFault:  "nvidia-smi --gpu-reset -i UUID, with the slot drained",
-	health.CodeDeviceBusy:   "end the process that uses it",
+	health.CodeDeviceFault:  "nvidia-smi -i UUID -c DEFAULT, if its compute mode is wrong; else kbnode drain, nvidia-smi --gpu-reset -i UUID",
+	health.CodeDeviceBusy:   "fuser -v /dev/nvidia* /dev/kfd shows the process that uses it; end that",
 	health.CodeOwnDenied:    "systemctl restart kbnode-prepare.service",
 	health.CodeOthersOpened: "kbnode apply FILE; systemctl daemon-reload",
 }
@@ -213,9 +215,11 @@ func (r *run) proxy(s *node.Slot) {
 	if s.Platform != "docker" {
 		return
 	}
+	// systemd makes no socket anew while the proxy runs, which ends with the agent.
+	again := r.restart(s, "systemctl restart kbnode-proxy@"+s.Name+".socket; ")
 	info := r.stat(s.ProxySocket())
 	if info == nil {
-		r.fail("systemctl start kbnode-proxy@"+s.Name+".socket", "no socket at %s: no container can be started", s.ProxySocket())
+		r.fail(again, "no socket at %s: no container can be started", s.ProxySocket())
 		return
 	}
 	u, err := r.m.User(s.User)
@@ -223,7 +227,7 @@ func (r *run) proxy(s *node.Slot) {
 		return
 	}
 	if uid, _ := r.m.Owner(info); uid != u.UID || info.Mode().Perm()&0o077 != 0 {
-		r.fail("systemctl restart kbnode-proxy@"+s.Name+".socket", "%s: owner %d, mode %04o; want owner %d, 0600", s.ProxySocket(), uid, info.Mode().Perm(), u.UID)
+		r.fail(again, "%s: owner %d, mode %04o; want owner %d, 0600", s.ProxySocket(), uid, info.Mode().Perm(), u.UID)
 	}
 }
 
@@ -286,9 +290,9 @@ func (r *run) agentUnit(s *node.Slot) {
 	case u["NeedDaemonReload"] == "yes":
 		r.fail("systemctl daemon-reload", "%s was changed, and systemd has not read it again", s.Unit())
 	case u["ActiveState"] == "active" && restarts > 5:
-		r.warn("journalctl -u "+s.Unit(), "its agent was started again %d times", restarts)
+		r.warn("journalctl -u "+s.Unit()+"; "+r.restart(s, ""), "its agent was started again %d times", restarts)
 	case u["ActiveState"] == "active" && r.replaced(u["MainPID"]):
-		r.warn(restartSlot(s), "%s was replaced since its agent started: the old program still runs", r.c.Agent.Path)
+		r.warn(r.restart(s, ""), "%s was replaced since its agent started: the old program still runs", r.c.Agent.Path)
 	case u["ActiveState"] == "active":
 	case r.stat(s.Paused()) != nil:
 		r.report(OK, "", "no agent runs: the slot is paused")
