@@ -51,6 +51,8 @@ func (r *run) engine() {
 		r.fail("apt-get install docker.io, or docker-ce: https://docs.docker.com/engine/install/", "no docker on PATH: jobs with a GPU run in containers")
 	case r.stat(r.c.Docker.Socket) == nil:
 		r.fail("systemctl start docker", "no docker engine listens at %s", r.c.Docker.Socket)
+	case r.dockerInfo().ServerVersion == "" && !r.m.Root0:
+		r.skip("the engine cannot be asked without root")
 	case r.dockerInfo().ServerVersion == "":
 		r.fail("journalctl -u docker; systemctl restart docker, which ends containers unless live-restore is on", "the docker engine at %s does not answer", r.c.Docker.Socket)
 	default:
@@ -87,7 +89,7 @@ func (r *run) engineCgroup() {
 
 // engineSecurity looks for the filters that the engine puts around each container.
 //
-// Source: moby, daemon/info_unix.go, fillSecurityOptions.
+// Source: moby, daemon/info.go, fillSecurityOptions.
 func (r *run) engineSecurity() {
 	info := r.dockerInfo()
 	if info.ServerVersion == "" {
@@ -134,7 +136,7 @@ func (r *run) engineCDI() {
 	switch info := r.dockerInfo(); {
 	case info.ServerVersion == "":
 		r.skip("the engine does not say")
-	case len(info.CDISpecDirs) == 0 && old(info.ServerVersion):
+	case len(info.CDISpecDirs) == 0 && lacksCDI(info.ServerVersion):
 		r.fail("apt-get install docker-ce from docker's repository: kbnode plan FILE prints the commands", "docker %s gives no devices by name: want docker %s or later", info.ServerVersion, firstCDI)
 	case len(info.CDISpecDirs) == 0:
 		r.fail("kbnode apply FILE --allow-docker-restart", `the engine gives no devices by name: want "features": {"cdi": true} in %s, or docker 28.2`, node.DaemonJSON)
@@ -144,7 +146,8 @@ func (r *run) engineCDI() {
 // firstCDI is the first engine that has CDI. It is on by default from 28.2.
 const firstCDI = "25.0.0"
 
-func old(engine string) bool {
+// lacksCDI reports whether an engine is too old for CDI.
+func lacksCDI(engine string) bool {
 	v, ok := readVersion(engine)
 	return ok && v.before(firstCDI)
 }
@@ -168,7 +171,7 @@ func (r *run) cdiDevices() {
 	}
 	have := map[string][]string{} // the files, by device
 	for _, spec := range facts.CDISpecs(r.m.Root, func(file string, err error) {
-		r.fail("write "+file+" again with the tool that made it, or remove it", "%s is no CDI spec: %v", file, err)
+		r.fail("nvidia-ctk cdi generate --output="+file+", if it is NVIDIA's; else write it again with its tool, or remove it", "%s is no CDI spec: %v", file, err)
 	}) {
 		for _, d := range spec.Devices {
 			have[spec.Kind+"="+d] = append(have[spec.Kind+"="+d], spec.Path)

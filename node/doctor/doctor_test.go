@@ -32,6 +32,7 @@ type world struct {
 	groups   []string          // of the slots' users
 	missing  []string          // programs
 	noUser   bool
+	noRoot   bool
 	ahead    time.Duration // of the agent API's clock
 	inside   bool
 }
@@ -136,10 +137,10 @@ func (w *world) process(pid, uid int, caps, groups string) {
 }
 
 // override adds a drop-in and what systemd makes of it to the answers of one command.
-func (w *world) override(command, setting, was, now string) {
+func (w *world) override(command, setting, from, to string) {
 	const file = "/etc/systemd/system/kbnode-agent@.service.d/mine.conf"
 	w.write(file, "[Service]\n"+setting+"\n")
-	w.programs[command] = strings.Replace(w.programs[command], was, now, 1) + "DropInPaths=" + file + "\n"
+	w.programs[command] = strings.Replace(w.programs[command], from, to, 1) + "DropInPaths=" + file + "\n"
 }
 
 func (w *world) path(name string) string { return filepath.Join(w.root, name) }
@@ -230,7 +231,7 @@ func (w *world) machine() Machine {
 			return 200, time.Now().Add(w.ahead), nil
 		},
 		Device: device.Machine{Root: w.root, Environ: []string{"PATH=/usr/bin:/bin"}, Limit: time.Minute, SMI: w.path("/nvidia-smi"), Settle: time.Millisecond},
-		Root0:  true, Inside: func(*node.Slot) bool { return w.inside },
+		Root0:  !w.noRoot, Inside: func(*node.Slot) bool { return w.inside },
 		Owner: func(info os.FileInfo) (int, int) {
 			u, g := system.Owner(info)
 			if u == uid && info.Mode().Perm()&0o077 != 0 { // what is not a slot's is root's here

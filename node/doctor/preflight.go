@@ -23,8 +23,8 @@ var bareChecks = []check[func(*run)]{
 	{"registry", true, (*run).registry, "the registry of the runner images can be reached, or no docker"},
 }
 
-// bare are the codes of those that Run makes as well.
-var bare = []string{
+// sharedCodes are those of the checks that Run makes as well.
+var sharedCodes = []string{
 	"root", "systemd", "cgroup", "swap", "yama", "disk", "docker", "docker-cgroup", "docker-security", "docker-cdi", "toolkit", "driver", "nouveau", "version-docker",
 	"version-containerd", "version-runc", "version-toolkit", "version-driver", "version-kernel", "endpoint", "clock", "foreign-agents",
 }
@@ -56,7 +56,7 @@ func Preflight(ctx context.Context, m Machine, endpoint string) (*Diagnosis, err
 	if f.Docker != nil || len(slot.Devices) > 0 {
 		slot.Platform = "docker"
 	}
-	shared := slices.DeleteFunc(slices.Clone(machineChecks), func(c check[func(*run)]) bool { return !slices.Contains(bare, c.code) })
+	shared := slices.DeleteFunc(slices.Clone(machineChecks), func(c check[func(*run)]) bool { return !slices.Contains(sharedCodes, c.code) })
 	for _, check := range slices.Concat(bareChecks, shared) {
 		r.check(check.code, check.shown, nil, func() { check.run(r) })
 	}

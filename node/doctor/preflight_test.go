@@ -37,7 +37,7 @@ func (w *world) preflight() *Diagnosis {
 
 func TestPreflightOfAGoodMachineHasNothingWrong(t *testing.T) {
 	d := fresh(t).preflight()
-	if want := len(bare) + len(bareChecks); !d.OK || d.Node != "h100-01" || len(d.Checks) != want {
+	if want := len(sharedCodes) + len(bareChecks); !d.OK || d.Node != "h100-01" || len(d.Checks) != want {
 		t.Errorf("OK %v, node %q, %d checks; want true, h100-01, %d", d.OK, d.Node, len(d.Checks), want)
 	}
 	found := map[string]string{}
@@ -63,6 +63,7 @@ func TestPreflightFindsFaults(t *testing.T) {
 		codes  string
 	}{
 		"no docker":     {func(w *world) { w.missing = []string{"docker"}; w.remove("/run/docker.sock"); w.engine = nil }, "docker"},
+		"not root":      {func(w *world) { w.noRoot = true; w.engine = nil }, "root"},
 		"docker is off": {func(w *world) { w.remove("/run/docker.sock"); w.engine = nil }, "docker"},
 		"no network":    {func(w *world) { w.pages = nil }, "registry endpoint"},
 		"no driver":     {func(w *world) { w.remove("/proc/driver") }, "gpu driver"},

@@ -16,9 +16,10 @@ import (
 var proxyCaps = map[string]uint64{"cap_dac_read_search": 1 << unix.CAP_DAC_READ_SEARCH, "cap_sys_admin": 1 << unix.CAP_SYS_ADMIN}
 
 // restart returns the commands that restart a slot's agent and proxy between two jobs,
-// with another command while they are stopped. A paused slot stays so.
-func (r *run) restart(s *node.Slot, between string) string {
-	commands := "kbnode drain " + s.Name + "; " + between
+// with another command, "" or one that ends in "; ", while they are stopped. A paused
+// slot stays so.
+func (r *run) restart(s *node.Slot, command string) string {
+	commands := "kbnode drain " + s.Name + "; " + command
 	if r.stat(s.Paused()) != nil {
 		return strings.TrimSuffix(commands, "; ")
 	}
@@ -90,8 +91,8 @@ func (r *run) overridden(s *node.Slot, unit string, u map[string]string, propert
 		}
 	}
 	fault := fmt.Sprintf("%s: %s "+format, append([]any{unit, property}, args...)...)
-	if where := strings.Join(files, " and "); where != "" {
-		r.fail(fmt.Sprintf("take %s= out of %s; systemctl daemon-reload; %s", property, where, r.restart(s, "")), "%s; %s sets it", fault, where)
+	if culprits := strings.Join(files, " and "); culprits != "" {
+		r.fail(fmt.Sprintf("take %s= out of %s; systemctl daemon-reload; %s", property, culprits, r.restart(s, "")), "%s; %s sets it", fault, culprits)
 		return
 	}
 	r.fail("kbnode apply FILE --force; "+r.restart(s, ""), "%s; no drop-in sets it", fault)

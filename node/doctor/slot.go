@@ -216,10 +216,10 @@ func (r *run) proxy(s *node.Slot) {
 		return
 	}
 	// systemd makes no socket anew while the proxy runs, which ends with the agent.
-	again := r.restart(s, "systemctl restart kbnode-proxy@"+s.Name+".socket; ")
+	remake := r.restart(s, "systemctl restart kbnode-proxy@"+s.Name+".socket; ")
 	info := r.stat(s.ProxySocket())
 	if info == nil {
-		r.fail(again, "no socket at %s: no container can be started", s.ProxySocket())
+		r.fail(remake, "no socket at %s: no container can be started", s.ProxySocket())
 		return
 	}
 	u, err := r.m.User(s.User)
@@ -227,7 +227,7 @@ func (r *run) proxy(s *node.Slot) {
 		return
 	}
 	if uid, _ := r.m.Owner(info); uid != u.UID || info.Mode().Perm()&0o077 != 0 {
-		r.fail(again, "%s: owner %d, mode %04o; want owner %d, 0600", s.ProxySocket(), uid, info.Mode().Perm(), u.UID)
+		r.fail(remake, "%s: owner %d, mode %04o; want owner %d, 0600", s.ProxySocket(), uid, info.Mode().Perm(), u.UID)
 	}
 }
 
