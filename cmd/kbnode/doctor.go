@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -66,7 +65,7 @@ func (c *doctorCmd) Run(ctx context.Context, env *cli.Env) error {
 	d.OK = d.Count(doctor.Failure) == 0
 	err = printDiagnosis(env, &d, c.JSON, c.All)
 	if err == nil && !d.OK {
-		err = fmt.Errorf("%d of %d checks failed", d.Count(doctor.Failure), len(d.Checks))
+		err = failed(&d)
 	}
 	return err
 }

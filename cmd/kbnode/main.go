@@ -12,22 +12,23 @@ import (
 func main() { os.Exit(cli.Main(program())) }
 
 type grammar struct {
-	Plan    planCmd    `cmd:""`
-	Apply   applyCmd   `cmd:""`
-	Undo    undoCmd    `cmd:""`
-	Adopt   adoptCmd   `cmd:""`
-	Status  statusCmd  `cmd:""`
-	Doctor  doctorCmd  `cmd:""`
-	Verify  verifyCmd  `cmd:""`
-	Drain   drainCmd   `cmd:""`
-	Resume  resumeCmd  `cmd:""`
-	Prepare prepareCmd `cmd:"" hidden:""`
-	Disk    diskCmd    `cmd:"" hidden:""`
-	Watch   watchCmd   `cmd:"" hidden:""`
-	Ready   readyCmd   `cmd:"" hidden:""`
-	Secretd secretdCmd `cmd:""`
-	Compose composeCmd `cmd:""`
-	Facts   factsCmd   `cmd:""`
+	Preflight preflightCmd `cmd:""`
+	Plan      planCmd      `cmd:""`
+	Apply     applyCmd     `cmd:""`
+	Undo      undoCmd      `cmd:""`
+	Adopt     adoptCmd     `cmd:""`
+	Status    statusCmd    `cmd:""`
+	Doctor    doctorCmd    `cmd:""`
+	Verify    verifyCmd    `cmd:""`
+	Drain     drainCmd     `cmd:""`
+	Resume    resumeCmd    `cmd:""`
+	Prepare   prepareCmd   `cmd:"" hidden:""`
+	Disk      diskCmd      `cmd:"" hidden:""`
+	Watch     watchCmd     `cmd:"" hidden:""`
+	Ready     readyCmd     `cmd:"" hidden:""`
+	Secretd   secretdCmd   `cmd:""`
+	Compose   composeCmd   `cmd:""`
+	Facts     factsCmd     `cmd:""`
 
 	Image     imageCmds    `cmd:""`
 	Proxy     proxyCmd     `cmd:""`
@@ -44,6 +45,7 @@ var help = cli.Pages(map[string]cli.Page{
 	"": {Text: `kbnode looks after a vendor's GPU node.
 
 usage:
+  kbnode preflight             whether this machine can be set up
   kbnode plan FILE             what apply would change, for a queue file
   kbnode apply FILE            make each GPU of this machine an agent
   kbnode undo                  make the machine what it was
@@ -129,6 +131,17 @@ which stands in the job's log.`,
 		Text: `Removes the containers that jobs of a slot left behind, and the directories of
 jobs that have ended. The agents' units run it when they have stopped.`,
 		Example: "kbnode reap --slot gpu0",
+	},
+	"preflight": {
+		Usage: "kbnode preflight [--endpoint URL] [--json] [--root DIR]",
+		Text: `Prints a checklist of this machine before it is set up, with the command that
+mends each fault: distribution, kernel, systemd, control groups, docker, GPUs
+and their drivers, versions with known vulnerabilities, swap, disk, the clock,
+the addresses that agents need, and other agents. It needs no queue file and
+changes nothing. kbnode doctor checks a machine that is set up.`,
+		More: `exit status: 0 nothing failed (warnings may stand there), 1 something did,
+2 wrong usage`,
+		Example: "sudo kbnode preflight",
 	},
 	"plan": {
 		Usage: "kbnode plan FILE [flag ...]",

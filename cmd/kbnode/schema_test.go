@@ -14,7 +14,7 @@ import (
 func TestPublishedSchemas(t *testing.T) {
 	for _, d := range []schematest.Document{
 		{Name: "node-status", Title: "kbnode status --json: what each slot of a machine does", Type: reflect.TypeFor[status.Node]()},
-		{Name: "node-doctor", Title: "kbnode doctor --json and kbnode verify --json: what was checked, and what is wrong", Type: reflect.TypeFor[doctor.Diagnosis]()},
+		{Name: "node-doctor", Title: "kbnode doctor, preflight and verify --json: what was checked, and what is wrong", Type: reflect.TypeFor[doctor.Diagnosis]()},
 		{Name: "node-plan", Title: "kbnode plan --json: what kbnode apply would change on a machine", Type: reflect.TypeFor[setup.Document]()},
 		{Name: "node-images", Title: "kbnode image status --json: which image runs where a step names a reference", Type: reflect.TypeFor[nodeImages]()},
 	} {

@@ -20,6 +20,8 @@ type info struct {
 	CDISpecDirs    []string
 	DefaultRuntime string
 	DockerRootDir  string
+	// SecurityOptions are "name=seccomp,profile=builtin", "name=apparmor" and the like.
+	SecurityOptions []string
 }
 
 // dockerInfo asks the engine about itself, once. Zero when there is no answer, or
@@ -42,12 +44,19 @@ func (r *run) ask(path string, query url.Values, into any) error {
 }
 
 func (r *run) engine() {
+	_, installed := r.m.Look("docker")
 	switch {
 	case !r.c.UsesDocker():
+	case r.stat(r.c.Docker.Socket) == nil && !installed:
+		r.fail("apt-get install docker.io, or docker-ce: https://docs.docker.com/engine/install/", "no docker on PATH: jobs with a GPU run in containers")
 	case r.stat(r.c.Docker.Socket) == nil:
 		r.fail("systemctl start docker", "no docker engine listens at %s", r.c.Docker.Socket)
+	case r.dockerInfo().ServerVersion == "" && !r.m.Root0:
+		r.skip("the engine cannot be asked without root")
 	case r.dockerInfo().ServerVersion == "":
-		r.fail("systemctl restart docker; journalctl -u docker", "the docker engine at %s does not answer", r.c.Docker.Socket)
+		r.fail("journalctl -u docker; systemctl restart docker, which ends containers unless live-restore is on", "the docker engine at %s does not answer", r.c.Docker.Socket)
+	default:
+		r.report(OK, "", "docker %s answers", r.dockerInfo().ServerVersion)
 	}
 }
 
@@ -60,7 +69,7 @@ func (r *run) engineSocket() {
 		return // said by the check of the engine
 	}
 	if info.Mode().Perm()&0o006 != 0 {
-		r.fail("chmod 0660 "+r.c.Docker.Socket, "%s has mode %04o: every job on the host is root with it", r.c.Docker.Socket, info.Mode().Perm())
+		r.fail("chmod 0660 "+r.c.Docker.Socket+"; take a SocketMode= of other users out of docker.socket (systemctl cat docker.socket)", "%s has mode %04o: every job on the host is root with it", r.c.Docker.Socket, info.Mode().Perm())
 	}
 }
 
@@ -75,6 +84,35 @@ func (r *run) engineCgroup() {
 	default:
 		r.fail(`put "exec-opts": ["native.cgroupdriver=systemd"] into `+node.DaemonJSON+"; systemctl restart docker",
 			"the engine's cgroup driver is %s, want systemd: it cannot put containers into slices", driver)
+	}
+}
+
+// engineSecurity looks for the filters that the engine puts around each container.
+//
+// Source: moby, daemon/info.go, fillSecurityOptions.
+func (r *run) engineSecurity() {
+	info := r.dockerInfo()
+	if info.ServerVersion == "" {
+		if r.c.UsesDocker() {
+			r.skip("the engine does not say")
+		}
+		return
+	}
+	option := func(name string) string {
+		i := slices.IndexFunc(info.SecurityOptions, func(o string) bool { return o == "name="+name || strings.HasPrefix(o, "name="+name+",") })
+		if i < 0 {
+			return ""
+		}
+		return info.SecurityOptions[i]
+	}
+	if seccomp := option("seccomp"); seccomp == "" {
+		r.fail("boot a kernel with CONFIG_SECCOMP_FILTER; systemctl restart docker", "the engine has no seccomp: a job may make every system call")
+	} else if strings.HasSuffix(seccomp, ",profile=unconfined") {
+		r.fail(`take "seccomp-profile" out of `+node.DaemonJSON+"; systemctl restart docker", "the engine's seccomp profile is unconfined: a job may make every system call")
+	}
+	if option("apparmor") == "" && option("selinux") == "" {
+		r.warn(`AppArmor: apt-get install apparmor, boot with apparmor=1, systemctl restart docker; SELinux: put "selinux-enabled": true into `+node.DaemonJSON+", systemctl restart docker",
+			"the engine confines containers by neither AppArmor nor SELinux")
 	}
 }
 
@@ -98,14 +136,25 @@ func (r *run) engineCDI() {
 	switch info := r.dockerInfo(); {
 	case info.ServerVersion == "":
 		r.skip("the engine does not say")
+	case len(info.CDISpecDirs) == 0 && lacksCDI(info.ServerVersion):
+		r.fail("apt-get install docker-ce from docker's repository: kbnode plan FILE prints the commands", "docker %s gives no devices by name: want docker %s or later", info.ServerVersion, firstCDI)
 	case len(info.CDISpecDirs) == 0:
 		r.fail("kbnode apply FILE --allow-docker-restart", `the engine gives no devices by name: want "features": {"cdi": true} in %s, or docker 28.2`, node.DaemonJSON)
 	}
 }
 
+// firstCDI is the first engine that has CDI. It is on by default from 28.2.
+const firstCDI = "25.0.0"
+
+// lacksCDI reports whether an engine is too old for CDI.
+func lacksCDI(engine string) bool {
+	v, ok := readVersion(engine)
+	return ok && v.before(firstCDI)
+}
+
 func (r *run) toolkit() {
 	if runtime := r.dockerInfo().DefaultRuntime; strings.Contains(runtime, "nvidia") {
-		r.fail("nvidia-ctk runtime configure --runtime=docker --set-as-default=false; systemctl restart docker",
+		r.fail(`take "default-runtime" out of `+node.DaemonJSON+"; systemctl restart docker",
 			"the engine's default runtime is %s: an image's NVIDIA_VISIBLE_DEVICES then picks GPUs, and collides with CDI", runtime)
 	}
 }
@@ -122,7 +171,7 @@ func (r *run) cdiDevices() {
 	}
 	have := map[string][]string{} // the files, by device
 	for _, spec := range facts.CDISpecs(r.m.Root, func(file string, err error) {
-		r.fail("nvidia-ctk cdi generate --output "+file, "%s is no CDI spec: %v", file, err)
+		r.fail("nvidia-ctk cdi generate --output="+file+", if it is NVIDIA's; else write it again with its tool, or remove it", "%s is no CDI spec: %v", file, err)
 	}) {
 		for _, d := range spec.Devices {
 			have[spec.Kind+"="+d] = append(have[spec.Kind+"="+d], spec.Path)
@@ -135,7 +184,11 @@ func (r *run) cdiDevices() {
 			r.fail("rm "+have[want][i]+", or what is beside it", "%s names %s, and so does another spec in that directory: the engine takes neither, containers with it do not start", have[want][i], want)
 		}
 		if len(have[want]) == 0 {
-			r.fail("nvidia-ctk cdi generate --output "+node.CDIDir+"/nvidia.yaml", "no CDI spec names %s: containers with it do not start", want)
+			mend := "kbnode apply FILE" // which writes a spec where there is no nvidia-ctk
+			if _, ok := r.m.Look("nvidia-ctk"); ok {
+				mend = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=" + node.CDIDir + "/nvidia.yaml"
+			}
+			r.fail(mend, "no CDI spec names %s: containers with it do not start", want)
 		}
 	}
 }
@@ -148,28 +201,46 @@ func (r *run) driver() {
 		return
 	}
 	if r.stat("/proc/driver/nvidia/version") == nil {
-		r.fail("modprobe nvidia; dmesg | grep -i nvrm", "no /proc/driver/nvidia/version: NVIDIA's driver is not loaded")
+		r.fail("install NVIDIA's driver if modinfo nvidia finds none; modprobe nvidia; dmesg | grep -i nvrm", "no /proc/driver/nvidia/version: NVIDIA's driver is not loaded")
 		return
 	}
 	smi, ok := r.m.Look("nvidia-smi")
 	if !ok {
-		r.warn("install NVIDIA's driver utilities", "no nvidia-smi: the GPUs' health cannot be asked")
+		r.warn("install the driver's package with nvidia-smi: nvidia-smi on Debian, nvidia-utils-VERSION on Ubuntu", "no nvidia-smi: the GPUs' health cannot be asked")
 		return
 	}
 	// Plain nvidia-smi exits 0 with errors in its table: ask for a field.
 	out, err := r.program(smi, "--query-gpu=uuid", "--format=csv,noheader")
-	if err != nil {
-		r.fail("nvidia-smi; dmesg | grep -i nvrm", "nvidia-smi: %v", err)
-		return
-	}
-	// Driver and library of different versions: the usual end of an upgrade without a reboot.
-	if strings.Contains(out, "mismatch") {
+	switch {
+	case strings.Contains(out, "mismatch"): // driver and library of different versions, after an upgrade without a reboot
 		r.fail("reboot", "nvidia-smi: %s", out)
+	case err != nil:
+		r.fail("dmesg | grep -i nvrm; reboot", "nvidia-smi: %v", err)
 	}
 }
 
 func (r *run) nouveau() {
 	if r.c.HasVendor("nvidia") && r.stat("/sys/module/nouveau") != nil {
-		r.fail("blacklist nouveau in /etc/modprobe.d, and reboot", "the kernel has loaded nouveau, which takes NVIDIA's GPUs")
+		r.fail("echo blacklist nouveau > /etc/modprobe.d/nouveau.conf; update-initramfs -u, or dracut -f; reboot", "the kernel has loaded nouveau, which takes NVIDIA's GPUs")
 	}
+}
+
+// gpuMemory says what isolates GPU memory between jobs. The driver is expected to clear
+// memory before it gives it to another process, and nothing that kbnode can ask proves
+// it.
+func (r *run) gpuMemory() {
+	var whole []string
+	for _, s := range r.c.Slots {
+		if slices.ContainsFunc(s.Devices, func(d node.Device) bool { return d.Vendor == facts.NVIDIA && !strings.HasPrefix(d.UUID, "MIG-") }) {
+			whole = append(whole, s.Name)
+		}
+	}
+	if len(whole) == 0 {
+		return
+	}
+	if out, err := r.program("nvidia-smi", "conf-compute", "-f"); err == nil && strings.Contains(out, "status: ON") {
+		r.report(OK, "", "the GPUs run in confidential-computing mode")
+		return
+	}
+	r.report(OK, "", "%s: kbnode does not isolate residual GPU memory between jobs, unless the GPU runs MIG or in confidential-computing mode", strings.Join(whole, ", "))
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/docker"
+	"github.com/gpu-mode/kbgen/node/facts"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -54,6 +55,9 @@ type Machine struct {
 	// Engine asks the docker engine at a socket for a path of its API.
 	Engine func(ctx context.Context, socket, path string, query url.Values, into any) error
 	Get    func(ctx context.Context, url string) (status int, body []byte, err error)
+	// Reach asks a web address for its status and the date of its answer, zero if it
+	// has none.
+	Reach  func(ctx context.Context, url string) (status int, date time.Time, err error)
 	Device device.Machine             // for health
 	Root0  bool                       // this process is root
 	Inside func(slot *node.Slot) bool // this process is in the slot's slice
@@ -99,7 +103,9 @@ type run struct {
 	code    string
 	slot    *node.Slot
 
-	docker *info // what the engine says of itself; nil: not asked yet
+	docker *info        // what the engine says of itself; nil: not asked yet
+	date   time.Time    // of the agent API's answer, when that was asked
+	facts  *facts.Facts // of [Preflight] only
 }
 
 // check makes one check. A check that says nothing found nothing wrong.
@@ -199,9 +205,9 @@ func (d *Diagnosis) Write(w io.Writer, all bool) {
 		if r.Slot != "" {
 			where = r.Slot
 		}
-		fmt.Fprintf(w, "%-8s %-8s %-16s %s\n", r.State, where, r.Code, r.Text)
+		fmt.Fprintf(w, "%-8s %-8s %-18s %s\n", r.State, where, r.Code, r.Text)
 		if r.Fix != "" {
-			fmt.Fprintf(w, "%-8s %-8s %-16s mend: %s\n", "", "", "", r.Fix)
+			fmt.Fprintf(w, "%-8s %-8s %-18s mend: %s\n", "", "", "", r.Fix)
 		}
 	}
 	fmt.Fprintf(w, "%d checks: %d in order, %d failed, %d to look at, %d not made\n",
@@ -214,26 +220,43 @@ func Host() Machine {
 		Root: "/", Run: system.Run, Engine: func(ctx context.Context, socket, path string, query url.Values, into any) error {
 			return docker.New(socket).Do(ctx, http.MethodGet, path, query, nil, into)
 		},
-		Look: system.Look, User: system.LookupUser, Get: get, Owner: system.Owner, Device: devices(),
+		Look: system.Look, User: system.LookupUser, Get: get, Reach: reach, Owner: system.Owner, Device: devices(),
 		Root0: os.Geteuid() == 0, Inside: inside,
 	}
 }
 
 // get asks a web address, for a few seconds at most.
 func get(ctx context.Context, url string) (status int, body []byte, err error) {
+	resp, body, err := open(ctx, url)
+	if err != nil {
+		return 0, nil, err
+	}
+	return resp.StatusCode, body, nil
+}
+
+// reach is get for a machine's Reach.
+func reach(ctx context.Context, url string) (status int, date time.Time, err error) {
+	resp, _, err := open(ctx, url)
+	if err != nil {
+		return 0, date, err
+	}
+	date, _ = http.ParseTime(resp.Header.Get("Date")) // else zero
+	return resp.StatusCode, date, nil
+}
+
+func open(ctx context.Context, url string) (resp *http.Response, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return 0, nil, err
+		return nil, nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, nil, err
+	if resp, err = http.DefaultClient.Do(req); err != nil {
+		return nil, nil, err
 	}
 	defer resp.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	return resp.StatusCode, body, err
+	return resp, body, err
 }
 
 // devices is how drivers are asked here.

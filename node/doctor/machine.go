@@ -2,18 +2,21 @@ package doctor
 
 import (
 	"cmp"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/facts"
 	"github.com/gpu-mode/kbgen/node/resource"
+	"github.com/gpu-mode/kbgen/schema/text"
 )
 
 // Least is what the machine needs, here and for each job.
@@ -21,31 +24,45 @@ const (
 	leastSystemd = 249     // units as kbnode writes them
 	leastDisk    = 5 << 30 // bytes
 	leastInodes  = 250_000 // files
+
+	leastAgent, firstTooNew = "3.122.0", "5.0.0" // of buildkite-agent, as package plan wants it
+	maxSkew                 = time.Minute        // between this machine's clock and the agent API's
 )
 
 // machineChecks are those of the machine, in the order in which they depend on
 // each other.
 var machineChecks = []check[func(*run)]{
 	{"root", true, (*run).root, "runs as root"},
-	{"systemd", false, (*run).systemd, "systemd is new enough"},
+	{"systemd", false, (*run).systemd, ""},
 	{"cgroup", true, (*run).cgroup, "cgroup v2 with cpuset, memory and pids"},
 	{"memory", false, (*run).memory, "the slots' memory is there"},
 	{"swap", false, (*run).swap, "no swap that jobs could use"},
-	{"disk", true, (*run).disk, "enough room for images and jobs"},
+	{"yama", false, (*run).yama, "a process cannot read the memory of another that is not its child"},
+	{"disk", true, (*run).disk, ""},
 	{"config-mode", false, (*run).configMode, "root alone can change the config"},
 	{"files", false, (*run).files, "no file that kbnode wrote was changed"},
 	{"token", true, (*run).token, "the token is root's alone"},
 	{"hooks", true, (*run).hooks, "the hooks are root's, and can be run"},
 	{"agent-program", true, (*run).agentProgram, "the agent is there"},
-	{"docker", true, (*run).engine, "the engine answers"},
+	{"agent-version", false, (*run).agentVersion, "the agent is the one that the config was made for"},
+	{"docker", true, (*run).engine, "no slot needs docker"},
 	{"docker-socket", false, (*run).engineSocket, "nobody but root has the engine's socket"},
 	{"docker-cgroup", false, (*run).engineCgroup, "the engine puts containers where slices are"},
-	{"docker-cdi", false, (*run).engineCDI, "the engine gives devices by name (CDI)"},
+	{"docker-security", false, (*run).engineSecurity, "the engine has seccomp, and AppArmor or SELinux"},
+	{"docker-cdi", false, (*run).engineCDI, "the engine gives devices by name (CDI), or no slot needs it"},
 	{"toolkit", false, (*run).toolkit, "no default runtime hands out GPUs"},
 	{"cdi-devices", false, (*run).cdiDevices, "each device has a CDI name"},
-	{"driver", false, (*run).driver, "the driver answers"},
+	{"driver", false, (*run).driver, "the driver answers, or no slot needs one"},
+	{"gpu-memory", false, (*run).gpuMemory, "no slot has a whole GPU of NVIDIA"},
 	{"nouveau", false, (*run).nouveau, "nouveau is not loaded"},
+	{"version-docker", false, versions("docker", component("Engine", "docker engine")), "no slot needs docker"},
+	{"version-containerd", false, versions("containerd", component("containerd", "containerd")), "no slot needs docker"},
+	{"version-runc", false, versions("runc", component("runc", "runc")), "no slot needs docker"},
+	{"version-toolkit", false, versions("toolkit", toolkitVersion), "no slot has a GPU of NVIDIA"},
+	{"version-driver", false, versions("driver", driverVersion), "no slot has a GPU of NVIDIA"},
+	{"version-kernel", false, versions("kernel", kernelVersion), ""},
 	{"endpoint", false, (*run).endpoint, "the agent API can be reached"},
+	{"clock", false, (*run).clock, "the clock agrees with the agent API's"},
 	{"foreign-agents", false, (*run).foreignAgents, "no other agent works here"},
 	{"target", false, (*run).target, "the agents start at boot"},
 	{"timers", false, (*run).timers, "the machine is looked after each minute"},
@@ -53,7 +70,7 @@ var machineChecks = []check[func(*run)]{
 
 func (r *run) root() {
 	if !r.m.Root0 {
-		r.fail("sudo kbnode doctor", "not root: files of root's, units and other processes cannot be read")
+		r.fail("run the same command with sudo", "not root: files of root's, units and other processes cannot be read")
 	}
 }
 
@@ -70,7 +87,9 @@ func (r *run) systemd() {
 	}
 	if v, err := strconv.Atoi(fields[1]); err == nil && v < leastSystemd {
 		r.fail("a distribution with systemd 249 or newer: Debian 12, Ubuntu 22.04, RHEL 9", "got systemd %d, want %d or newer", v, leastSystemd)
+		return
 	}
+	r.report(OK, "", "systemd %s", fields[1])
 }
 
 func (r *run) cgroup() {
@@ -92,7 +111,7 @@ func (r *run) memory() {
 		sum += s.SliceBytes
 	}
 	if total := facts.Kibibytes(r.read("/proc/meminfo"), "MemTotal:"); total > 0 && sum > total {
-		r.fail("kbnode plan FILE", "the slots may use %d MiB, and the machine has %d", sum>>20, total>>20)
+		r.fail("lower agent.memory_gib in the queue file; kbnode apply FILE", "the slots may use %d MiB, and the machine has %d", sum>>20, total>>20)
 	}
 }
 
@@ -102,22 +121,44 @@ func (r *run) swap() {
 	}
 }
 
+// yama keeps what runs as a slot's user from reading the token in its agent's memory.
+//
+// Source: the kernel's Documentation/admin-guide/LSM/Yama.rst.
+func (r *run) yama() {
+	switch scope := r.read("/proc/sys/kernel/yama/ptrace_scope"); scope {
+	case "":
+		r.warn("boot a kernel with CONFIG_SECURITY_YAMA, and with yama in lsm=", "the kernel has no Yama: a slot's processes can read the memory of their agent, and the token in it")
+	case "0":
+		r.warn("sysctl -w kernel.yama.ptrace_scope=1; echo kernel.yama.ptrace_scope=1 > /etc/sysctl.d/60-kbnode-ptrace.conf",
+			"kernel.yama.ptrace_scope is 0, want 1 or more: a slot's processes can read the memory of their agent, and the token in it")
+	}
+}
+
 func (r *run) disk() {
+	var found []string
 	for _, dir := range []string{node.SlotsDir, cmp.Or(r.dockerInfo().DockerRootDir, node.SlotsDir)} {
+		for r.stat(dir) == nil && dir != "/" { // not made yet
+			dir = filepath.Dir(dir)
+		}
 		var fs unix.Statfs_t
 		if err := unix.Statfs(r.path(dir), &fs); err != nil {
-			r.fail("kbnode apply FILE", "%s: %v", dir, err)
+			r.skip("%s: %v", dir, err)
 			return
 		}
-		if free := int64(fs.Bavail) * fs.Bsize; free < leastDisk {
-			r.fail("kbnode image gc", "%s: %d MiB free, want at least %d", dir, free>>20, leastDisk>>20)
+		free := int64(fs.Bavail) * fs.Bsize
+		if free < leastDisk {
+			r.fail("kbnode image gc; docker system df; du -xh --max-depth=2 "+dir+" | sort -h", "%s: %d MiB free, want at least %d", dir, free>>20, leastDisk>>20)
 			return
 		}
 		if fs.Files > 0 && fs.Ffree < leastInodes {
-			r.fail("kbnode image gc", "%s: room for %d files, want at least %d", dir, fs.Ffree, leastInodes)
+			r.fail("kbnode image gc; du -x --inodes --max-depth=2 "+dir+" | sort -n", "%s: room for %d files, want at least %d", dir, fs.Ffree, leastInodes)
 			return
 		}
+		if line := fmt.Sprintf("%s: %d GiB free", dir, free>>30); !slices.Contains(found, line) {
+			found = append(found, line)
+		}
 	}
+	r.report(OK, "", "%s", strings.Join(found, "; "))
 }
 
 // rootsAlone reports a path that somebody else than root can change.
@@ -203,44 +244,78 @@ func (r *run) agentProgram() {
 	}
 }
 
-func (r *run) endpoint() {
-	url := cmp.Or(r.c.Endpoint, "https://agent.buildkite.com/v3")
-	status, _, err := r.m.Get(r.ctx, strings.TrimSuffix(url, "/")+"/")
+// agentVersion asks the agent on disk. The agents' configuration and units are made for
+// the version in the config.
+func (r *run) agentVersion() {
+	out, err := r.program(r.c.Agent.Path, "--version")
+	v, ok := readVersion(out)
+	want, known := readVersion(r.c.Agent.Version)
+	upgrade := "upgrade " + r.c.Agent.Path + " (apt-get install buildkite-agent, or dnf install buildkite-agent); kbnode apply FILE"
 	switch {
 	case err != nil:
-		r.fail("curl -v "+url, "%s cannot be reached: %v", url, err)
+		r.skip("%v", err)
+	case !ok:
+		r.skip("%s --version printed %q", r.c.Agent.Path, text.Line(out, 100))
+	case v.before(leastAgent) || !v.before(firstTooNew):
+		r.fail(upgrade, "%s is version %s, want %s or later, and before %s", r.c.Agent.Path, v, leastAgent, firstTooNew)
+	case known && !slices.Equal(v.numbers, want.numbers):
+		r.warn("kbnode apply FILE", "%s is version %s, and the config was made for %s", r.c.Agent.Path, v, want)
+	}
+}
+
+func (r *run) endpoint() {
+	url := cmp.Or(r.c.Endpoint, "https://agent.buildkite.com/v3")
+	status, date, err := r.m.Reach(r.ctx, strings.TrimSuffix(url, "/")+"/")
+	switch {
+	case err != nil:
+		r.fail("let this machine reach it (firewall, DNS); curl -v "+url, "%s cannot be reached: %v", url, err)
 	case status >= 500:
 		r.warn("curl -v "+url, "%s answers with status %d", url, status)
+	}
+	r.date = date
+}
+
+// clock compares this machine's clock with the date of the agent API's answer.
+// Tokens and logs of jobs carry times.
+func (r *run) clock() {
+	skew := time.Since(r.date).Round(time.Second)
+	switch {
+	case r.date.IsZero():
+		r.skip("the agent API's answer has no date")
+	case skew > maxSkew:
+		r.fail("timedatectl set-ntp true", "the clock is %v ahead of the agent API's, want at most %v", skew, maxSkew)
+	case -skew > maxSkew:
+		r.fail("timedatectl set-ntp true", "the clock is %v behind the agent API's, want at most %v", -skew, maxSkew)
 	}
 }
 
 // foreignAgents looks for agents that kbnode does not run: they take jobs of the
-// same queues, or use the same GPUs.
+// same queues, or use the same GPUs. What runs in a slot is below kbnode's slice.
 func (r *run) foreignAgents() {
 	procs, _ := filepath.Glob(r.path("/proc/[0-9]*"))
-	users := map[int]bool{}
-	for _, s := range r.c.Slots {
-		if u, err := r.m.User(s.User); err == nil {
-			users[u.UID] = true
-		}
-	}
 	for _, proc := range procs {
-		args, err := os.ReadFile(filepath.Join(proc, "cmdline"))
-		if err != nil {
-			continue
-		}
-		argv := strings.Split(string(args), "\x00")
+		pid := filepath.Base(proc)
+		argv := strings.Split(r.read("/proc/"+pid+"/cmdline"), "\x00")
 		if len(argv) < 2 || filepath.Base(argv[0]) != "buildkite-agent" || argv[1] != "start" {
 			continue
 		}
-		info, err := os.Stat(proc)
-		if err != nil {
-			continue
-		}
-		if uid, _ := r.m.Owner(info); !users[uid] {
-			r.fail("kbnode adopt", "process %s is an agent that kbnode does not run: it may take this machine's jobs", filepath.Base(proc))
+		group := r.read("/proc/" + pid + "/cgroup")
+		if !strings.Contains(group, "/kbnode.slice/") {
+			r.fail(endAgent(pid, filepath.Base(group)), "process %s is an agent that kbnode does not run: it may take this machine's jobs", pid)
 		}
 	}
+}
+
+// endAgent returns the command that ends an agent, by the last part of its control
+// group. kbnode adopt takes over those of Kernelbot's older scripts only.
+func endAgent(pid, unit string) string {
+	switch {
+	case strings.HasPrefix(unit, "buildkite-agent-gpu") || strings.HasPrefix(unit, "buildkite-agent@gpu"):
+		return "kbnode adopt"
+	case strings.HasPrefix(unit, "buildkite-agent") && strings.HasSuffix(unit, ".service"):
+		return "systemctl disable --now " + unit + ", unless it serves other queues without the slots' GPUs"
+	}
+	return "systemctl status " + pid + " shows what started it: end it there, unless it serves other queues without the slots' GPUs"
 }
 
 func (r *run) target() {

@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
+	"os"
 	"strconv"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/cpulist"
 	"github.com/gpu-mode/kbgen/node/health"
 	"github.com/gpu-mode/kbgen/node/limits"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -21,6 +22,7 @@ var slotChecks = []check[func(*run, *node.Slot)]{
 	{"user", true, (*run).user, "has its user"},
 	{"agent-group", false, (*run).agentGroup, "its user is in no group that rules the machine"},
 	{"slot-disk", false, (*run).slotDisk, "its disk has a size of its own"},
+	{"sandbox", false, (*run).sandbox, "systemd confines its agent and proxy as kbnode's units say"},
 	{"directories", true, (*run).directories, "its directories are its user's alone"},
 	{"paused", false, (*run).paused, "takes jobs"},
 	{"slice", true, (*run).slice, "its slice is what was planned"},
@@ -37,19 +39,6 @@ var slotChecks = []check[func(*run, *node.Slot)]{
 func (r *run) user(s *node.Slot) {
 	if _, err := r.m.User(s.User); err != nil {
 		r.fail("kbnode apply FILE", "no user %s: %v", s.User, err)
-	}
-}
-
-// agentGroup looks for groups that are as good as root.
-func (r *run) agentGroup(s *node.Slot) {
-	u, err := r.m.User(s.User)
-	if err != nil {
-		return // said by the check of the user
-	}
-	for _, group := range u.Groups {
-		if slices.Contains([]string{"root", "docker", "sudo", "wheel", "adm", "disk", "lxd"}, group) {
-			r.fail("gpasswd -d "+s.User+" "+group, "%s is in group %s, which rules this machine", s.User, group)
-		}
 	}
 }
 
@@ -87,6 +76,8 @@ func (r *run) paused(s *node.Slot) {
 // slice compares what systemd has with what was planned: a slice that nobody has
 // written limits nothing, and systemd makes one for any name.
 func (r *run) slice(s *node.Slot) {
+	// Drop-ins, and what systemctl set-property wrote, are not apply's to change.
+	revert := "systemctl revert " + s.Slice() + "; kbnode apply FILE --force"
 	u := r.unit(s.Slice(), "FragmentPath", "MemoryMax", "TasksMax", "DevicePolicy", "AllowedCPUs", "NeedDaemonReload")
 	switch {
 	case u == nil:
@@ -97,12 +88,12 @@ func (r *run) slice(s *node.Slot) {
 	default:
 		for _, limit := range limits.Slice(s) {
 			if got := u[limit.Property]; (limit.Property == "MemoryMax" || limit.Property == "TasksMax") && got != limit.Want {
-				r.fail("kbnode apply FILE", "%s: %s is %s, want %s", s.Slice(), limit.Property, got, limit.Want)
+				r.fail(revert, "%s: %s is %s, want %s", s.Slice(), limit.Property, got, limit.Want)
 				return
 			}
 		}
 		if u["DevicePolicy"] != "closed" {
-			r.fail("kbnode apply FILE", "%s: DevicePolicy is %s, want closed: its jobs can open every GPU", s.Slice(), u["DevicePolicy"])
+			r.fail(revert, "%s: DevicePolicy is %s, want closed: its jobs can open every GPU", s.Slice(), u["DevicePolicy"])
 		}
 	}
 }
@@ -123,13 +114,30 @@ func (r *run) sliceLimits(s *node.Slot) {
 	}
 	for _, limit := range limits.Slice(s) {
 		got := r.read(dir + "/" + limit.File)
-		if got == "" && limit.Optional {
+		if got == limit.Want || got == "" && limit.Optional {
 			continue
 		}
-		if got != limit.Want {
-			r.fail(back(limit.Property, limit.Want), "its slice's %s is %s, want %s", limit.File, cmp.Or(got, "not there"), limit.Want)
+		mend := back(limit.Property, limit.Want)
+		if file := r.offline(limit, s); file != "" {
+			mend = "echo 1 > " + file
+		}
+		r.fail(mend, "its slice's %s is %s, want %s", limit.File, cmp.Or(got, "not there"), limit.Want)
+	}
+}
+
+// offline returns the kernel's switch of the first processor of the slot that is
+// offline, if the limit is about processors. No setting of the slice brings it back.
+func (r *run) offline(limit limits.Limit, s *node.Slot) string {
+	if limit.Property != "AllowedCPUs" {
+		return ""
+	}
+	list, _ := cpulist.Parse(s.CPUs)
+	for _, cpu := range list {
+		if file := fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu); r.read(file) == "0" {
+			return file
 		}
 	}
+	return ""
 }
 
 // sliceDevices tries the devices from inside the slice, where a preflight runs.
@@ -164,8 +172,8 @@ var fixes = map[string]string{
 	health.CodeNodeMissing:  "systemctl restart kbnode-prepare.service",
 	health.CodeDriver:       "nvidia-smi; dmesg | grep -i -e nvrm -e amdgpu; reboot",
 	health.CodeDeviceGone:   "dmesg | grep -i xid; reboot; where it stays away, take it out of the queue file",
-	health.CodeDeviceFault:  "nvidia-smi --gpu-reset -i UUID, with the slot drained",
-	health.CodeDeviceBusy:   "end the process that uses it",
+	health.CodeDeviceFault:  "nvidia-smi -i UUID -c DEFAULT, if its compute mode is wrong; else kbnode drain, nvidia-smi --gpu-reset -i UUID",
+	health.CodeDeviceBusy:   "fuser -v /dev/nvidia* /dev/kfd shows the process that uses it; end that",
 	health.CodeOwnDenied:    "systemctl restart kbnode-prepare.service",
 	health.CodeOthersOpened: "kbnode apply FILE; systemctl daemon-reload",
 }
@@ -216,9 +224,11 @@ func (r *run) proxy(s *node.Slot) {
 	if s.Platform != "docker" {
 		return
 	}
+	// systemd makes no socket anew while the proxy runs, which ends with the agent.
+	remake := r.restart(s, "systemctl restart kbnode-proxy@"+s.Name+".socket; ")
 	info := r.stat(s.ProxySocket())
 	if info == nil {
-		r.fail("systemctl start kbnode-proxy@"+s.Name+".socket", "no socket at %s: no container can be started", s.ProxySocket())
+		r.fail(remake, "no socket at %s: no container can be started", s.ProxySocket())
 		return
 	}
 	u, err := r.m.User(s.User)
@@ -226,7 +236,7 @@ func (r *run) proxy(s *node.Slot) {
 		return
 	}
 	if uid, _ := r.m.Owner(info); uid != u.UID || info.Mode().Perm()&0o077 != 0 {
-		r.fail("systemctl restart kbnode-proxy@"+s.Name+".socket", "%s: owner %d, mode %04o; want owner %d, 0600", s.ProxySocket(), uid, info.Mode().Perm(), u.UID)
+		r.fail(remake, "%s: owner %d, mode %04o; want owner %d, 0600", s.ProxySocket(), uid, info.Mode().Perm(), u.UID)
 	}
 }
 
@@ -278,7 +288,7 @@ func (r *run) leftovers(s *node.Slot) {
 }
 
 func (r *run) agentUnit(s *node.Slot) {
-	u := r.unit(s.Unit(), "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "NeedDaemonReload")
+	u := r.unit(s.Unit(), "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "NeedDaemonReload", "MainPID")
 	restarts, _ := strconv.Atoi(u["NRestarts"])
 	switch {
 	case u == nil:
@@ -289,13 +299,25 @@ func (r *run) agentUnit(s *node.Slot) {
 	case u["NeedDaemonReload"] == "yes":
 		r.fail("systemctl daemon-reload", "%s was changed, and systemd has not read it again", s.Unit())
 	case u["ActiveState"] == "active" && restarts > 5:
-		r.warn("journalctl -u "+s.Unit(), "its agent was started again %d times", restarts)
+		r.warn("journalctl -u "+s.Unit()+"; "+r.restart(s, ""), "its agent was started again %d times", restarts)
+	case u["ActiveState"] == "active" && r.replaced(u["MainPID"]):
+		r.warn(r.restart(s, ""), "%s was replaced since its agent started: the old program still runs", r.c.Agent.Path)
 	case u["ActiveState"] == "active":
 	case r.stat(s.Paused()) != nil:
 		r.report(OK, "", "no agent runs: the slot is paused")
 	default:
 		r.fail("journalctl -u "+s.Unit()+"; systemctl start "+s.Unit(), "its agent is %s (%s, %s)", u["ActiveState"], u["SubState"], u["Result"])
 	}
+}
+
+// replaced reports whether a process runs another file than the agent on disk.
+func (r *run) replaced(pid string) bool {
+	runs, err := os.Stat(r.path("/proc/" + pid + "/exe"))
+	if err != nil {
+		return false // only root can see it
+	}
+	disk, err := os.Stat(r.path(r.c.Agent.Path))
+	return err == nil && !os.SameFile(runs, disk)
 }
 
 func (r *run) agentHealth(s *node.Slot) {
