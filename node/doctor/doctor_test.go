@@ -55,7 +55,7 @@ func healthy(t *testing.T) *world {
 	}}
 	for name, body := range map[string]string{
 		"/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids\n", "/proc/meminfo": "MemTotal: 16000000 kB\nSwapTotal: 0 kB\n",
-		node.TokenPath: "not a token\n", node.ConfigPath: "# kbnode\n", "/usr/bin/buildkite-agent": "", "/run/docker.sock": "", "/dev/nvidia7": "", "/dev/nvidiactl": "",
+		node.TokenPath: "not a token\n", node.ConfigPath: "# kbnode\n", "/usr/bin/buildkite-agent": "", "/run/docker.sock": "", "/run/systemd/system/x": "", "/dev/nvidia7": "", "/dev/nvidiactl": "",
 		node.HooksDir + "/pre-bootstrap":     "#!/bin/sh\n",
 		"/proc/sys/kernel/yama/ptrace_scope": "1\n",
 		"/proc/driver/nvidia/version":        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Release Build\n", "/proc/sys/kernel/osrelease": "6.8.0-31-generic\n", "/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\ndevices: [{name: " + uuid + "}]\n",
@@ -324,6 +324,7 @@ func TestFaultsAreFound(t *testing.T) {
 		"no agent":                      {func(w *world) { w.remove("/usr/bin/buildkite-agent") }, "agent-program"},
 		"cgroup v1":                     {func(w *world) { w.remove("/sys/fs/cgroup/cgroup.controllers") }, "cgroup"},
 		"no memory controller":          {func(w *world) { w.write("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu pids\n") }, "cgroup"},
+		"systemd did not boot":          {func(w *world) { w.remove("/run/systemd/system") }, "systemd"},
 		"old systemd":                   {func(w *world) { w.programs["systemctl --version"] = "systemd 247 (247.3)\n" }, "systemd"},
 		"too little memory":             {func(w *world) { w.write("/proc/meminfo", "MemTotal: 1000000 kB\n") }, "memory"},
 		"swap":                          {func(w *world) { w.write("/proc/meminfo", "MemTotal: 16000000 kB\nSwapTotal: 1000 kB\n") }, "swap"},

@@ -80,6 +80,10 @@ func (r *run) systemd() {
 		r.fail("boot this machine with systemd", "systemctl does not answer: %v", err)
 		return
 	}
+	if r.stat("/run/systemd/system") == nil {
+		r.fail("boot this machine with systemd", "systemd is installed, but this machine was not booted with it")
+		return
+	}
 	fields := strings.Fields(out)
 	if len(fields) < 2 {
 		r.skip("systemctl --version printed %q", out)
