@@ -267,7 +267,8 @@ func (w *world) smi(script string) {
 // answering prints as many fields as it was asked for.
 const answering = `for a in "$@"; do case $a in --query-gpu=*) fields=${a#*=} ;; esac; done
 line=
-for f in $(echo "$fields" | tr , ' '); do
+IFS=,
+for f in $fields; do
 	case $f in index) v=0 ;; uuid) v=` + uuid + ` ;; name) v="NVIDIA H100" ;; *) v='[N/A]' ;; esac
 	line="$line${line:+, }$v"
 done
