@@ -2,6 +2,7 @@ package templates
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 )
 
 func testNode(systemd int) *Node {
-	return &Node{Program: "/bin/true", Agent: "/bin/true", Systemd: systemd, Stop: 17 * time.Minute, Docker: true}
+	return &Node{Program: "/bin/true", Agent: "/bin/true", Systemd: systemd, Stop: 17 * time.Minute, Docker: true, Allow: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}
 }
 
 func testSlice() *NodeSlice {
@@ -31,7 +32,7 @@ func TestNodeUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 		i := slices.IndexFunc(units, func(u NodeFile) bool { return u.Name == "kbnode-agent@.service" })
-		for _, want := range []string{"StandardInput=file:/etc/kbnode/token\n", "--token fd://0\n", "TimeoutStopSec=1020\n", "ReadWritePaths=/var/lib/kbnode/slots/%i\n", "RuntimeDirectory=kbnode-agent-%i\n", "KillMode=mixed\n"} {
+		for _, want := range []string{"IPAddressDeny=link-local multicast 10.0.0.0/8", "IPAddressAllow=localhost 10.0.0.2\n", "StandardInput=file:/etc/kbnode/token\n", "--token fd://0\n", "TimeoutStopSec=1020\n", "ReadWritePaths=/var/lib/kbnode/slots/%i\n", "RuntimeDirectory=kbnode-agent-%i\n", "KillMode=mixed\n"} {
 			if !strings.Contains(units[i].Content, want) {
 				t.Errorf("systemd %d: the agent's unit lacks %q:\n%s", systemd, want, units[i].Content)
 			}
@@ -199,6 +200,9 @@ func TestAgentConfig(t *testing.T) {
 	host.Docker = false
 	if file, err := host.File(); err != nil || !strings.Contains(file, "no-command-eval=\"false\"\nno-plugins=\"true\"\n") || strings.Contains(file, "allowed-plugins") {
 		t.Errorf("host (%v):\n%s", err, file)
+	}
+	if file, err := host.File(); err != nil || !strings.Contains(file, "disconnect-after-job=\"true\"\n") || strings.Contains(v3, "disconnect-after-job=\"true\"") {
+		t.Errorf("want an agent that ends with its job on a slot without containers, and on no other (%v):\n%s", err, file)
 	}
 	if _, err := testAgentConfig(5).File(); err == nil {
 		t.Error("version 5 of the agent has a config")
