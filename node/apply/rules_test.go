@@ -341,6 +341,29 @@ func TestAdopt(t *testing.T) {
 	f.checkEqual(t, before, ran)
 }
 
+// The agent's own package and a token file of the vendor's are not seeds; the file that
+// an older script wrote is.
+func TestSeedsLeaveTheStockPackageAlone(t *testing.T) {
+	for content, want := range map[string]string{
+		"bkct_of-the-vendor\n": "", "BUILDKITE_AGENT_TOKEN=bkct_seed\n": "bkct_seed",
+	} {
+		f := newFixture(t)
+		if err := os.MkdirAll(filepath.Join(f.machine.Root, "etc/buildkite-agent"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		f.write(t, "etc/buildkite-agent/buildkite-agent.cfg", "token=\"bkct_stock\"\n")
+		f.write(t, "etc/systemd/system/buildkite-agent.service", "[Service]\n")
+		f.write(t, "etc/buildkite-agent/token", content)
+		seeds, err := f.machine.Seeds()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(seeds.Token) != want || (len(seeds.Tokens) > 0) != (want != "") || !slices.Equal(seeds.Units, []string{oldAgent}) {
+			t.Errorf("with token file %q, Seeds = token %q, %d token files, units %v; want token %q, units [%s]", content, seeds.Token, len(seeds.Tokens), seeds.Units, want, oldAgent)
+		}
+	}
+}
+
 // Whatever a machine is asked to be, one after the other: the second apply of each
 // does nothing, and undo brings back what was there.
 func TestAnySets(t *testing.T) {
