@@ -92,7 +92,7 @@ func (f *fixture) set(config string, slots ...string) resource.Set {
 			{Path: "/etc/kbnode/slots.yml", Mode: 0o644, Owner: "root", Group: "root", Content: []byte(config), Marked: true},
 			{Path: "/etc/kbnode/hooks/pre-bootstrap", Mode: 0o755, Owner: "root", Group: "root", Content: []byte("#!/bin/sh\ntrue\n"), Marked: true},
 			{Path: "/etc/kbnode/token", Mode: 0o600, Owner: "root", Group: "root", Content: []byte("hush"), Secret: true},
-			{Path: "/etc/docker/daemon.json", Mode: 0o644, Owner: "root", Group: "root", Content: []byte("{\"features\": {}}\n"), Foreign: true},
+			{Path: "/etc/docker/daemon.json", Mode: 0o644, Owner: "root", Group: "root", Content: []byte("{\"features\": {\"cdi\": true}, \"log-level\": \"warn\"}\n"), Foreign: true},
 			{Path: "/etc/systemd/system/kbnode-agent@.service", Mode: 0o644, Owner: "root", Group: "root", Content: []byte("[Service]\n# " + config), Marked: true},
 		},
 		Units: []resource.Unit{{Name: docker, Active: true, Uses: []string{"/etc/docker/daemon.json"}, Asks: true}},

@@ -107,7 +107,7 @@ func TestUndoRefusesWhatWasChangedByHand(t *testing.T) {
 	f := newFixture(t)
 	before, ran := tree(t, f.machine.Root), f.running()
 	f.mustApply(t, &f.first)
-	f.write(t, "etc/docker/daemon.json", "{\"mine\": 1}\n")
+	f.write(t, "etc/docker/daemon.json", "mine\n")
 	f.write(t, "etc/kbnode/token", "theirs")
 	changed, runs := tree(t, f.machine.Root), f.running()
 	_, err := Undo(t.Context(), f.machine, Options{}, false)
@@ -119,6 +119,60 @@ func TestUndoRefusesWhatWasChangedByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.checkEqual(t, before, ran)
+}
+
+// The vendor's daemon.json keeps mode, owner and later edits. Undo takes out only the
+// key that kbnode set.
+func TestUndoKeepsTheVendorsEdits(t *testing.T) {
+	const daemon = "etc/docker/daemon.json"
+	for _, c := range []struct{ before, edited, want string }{
+		{"{\"log-level\": \"warn\"}\n", "", "{\"log-level\": \"warn\"}\n"},
+		{"{\"log-level\": \"warn\"}\n", "{\"features\": {\"cdi\": true}, \"log-level\": \"info\"}", "{\n  \"log-level\": \"info\"\n}\n"},
+		{"{\"features\": {\"cdi\": false}}", "{\"features\": {\"cdi\": true, \"x\": 1}}", "{\n  \"features\": {\n    \"cdi\": false,\n    \"x\": 1\n  }\n}\n"},
+		{"{\"log-level\": \"warn\"}", "{\"mine\": 1}", "{\"mine\": 1}"},
+		{"", "{\"features\": {\"cdi\": true}}", ""},
+		{"", "{\"features\": {\"cdi\": true}, \"mine\": 1}", "{\n  \"mine\": 1\n}\n"},
+	} {
+		f := newFixture(t)
+		name := filepath.Join(f.machine.Root, daemon)
+		var err error
+		if f.write(t, daemon, c.before); c.before == "" {
+			err = os.Remove(name)
+		} else {
+			err = os.Chmod(name, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := resource.SetCDI([]byte(c.before), []byte("true"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.first.Files[3].Content = content
+		f.mustApply(t, &f.first)
+		if mode := tree(t, f.machine.Root)[daemon][:10]; c.before != "" && mode != "-rw-------" {
+			t.Errorf("after apply, %s has mode %s, want -rw-------", daemon, mode)
+		}
+		if c.edited != "" {
+			f.write(t, daemon, c.edited)
+		}
+		// An apply between keeps the edit as well.
+		edited := c.edited
+		if edited == "" {
+			edited = c.before
+		}
+		if f.first.Files[3].Content, err = resource.SetCDI([]byte(edited), []byte("true")); err != nil {
+			t.Fatal(err)
+		}
+		if c.edited != "{\"mine\": 1}" {
+			f.mustApply(t, &f.first)
+		}
+		f.mustUndo(t)
+		got, err := os.ReadFile(name)
+		if string(got) != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("before %q, edited %q: after undo got %q, %v, want %q", c.before, c.edited, got, err, c.want)
+		}
+	}
 }
 
 // What a slot wrote stays without --purge, and nobody's but root's; with it, no

@@ -147,6 +147,10 @@ func (c *comparison) content(kind, name string, want Node, thing any) {
 	c.wanted[key(kind, name)] = true
 	c.parents(name)
 	have, ok := c.have.Nodes[name]
+	if f, isFile := thing.(File); ok && isFile && Merged(name) {
+		f.Mode, f.Owner, f.Group = have.Mode, have.Owner, have.Group
+		want.Mode, want.Owner, want.Group, thing = have.Mode, have.Owner, have.Group, f
+	}
 	a := Action{Kind: kind, Name: name, want: thing}
 	if !ok {
 		a.Verb = Make
@@ -200,7 +204,7 @@ func (c *comparison) vanished() {
 		case KindUser, KindDir:
 			c.last = append(c.last, a)
 		case KindCopy, KindFile:
-			if have, ok := c.have.Nodes[m.Name]; ok && !slices.Contains(m.Wrote, have.Fingerprint()) && !(m.Kind == KindFile && Owned(have.Content)) {
+			if have, ok := c.have.Nodes[m.Name]; ok && !slices.Contains(m.Wrote, have.Fingerprint()) && !(m.Kind == KindFile && Returnable(m.Name, have.Content)) {
 				c.conflict(m.Kind, m.Name, FlagForce, "wanted no longer, but changed by hand since kbnode wrote it")
 			}
 			c.removes = append(c.removes, a)
