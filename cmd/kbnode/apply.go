@@ -33,7 +33,11 @@ func (c *planCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return public(err)
 	}
-	p, err := c.target.target().Plan(ctx, token, logger(env))
+	t, err := c.target.target()
+	if err != nil {
+		return public(err)
+	}
+	p, err := t.Plan(ctx, token, logger(env))
 	if err != nil {
 		return public(err)
 	}
@@ -55,15 +59,15 @@ func progress(env *cli.Env) func(string) {
 
 // target are the flags that plan and apply share.
 type target struct {
-	File               string        `arg:"" name:"file"`
-	Node               string        `placeholder:"NAME" help:"the node of the queue file; default the host's name"`
-	Endpoint           string        `placeholder:"URL" help:"the URL of the agent API; default Buildkite's"`
+	File               string        `arg:"" optional:"" name:"file"`
+	Node               string        `placeholder:"NAME" help:"the node of the queue file; default the one used before, else the host's name"`
+	Endpoint           *string       `placeholder:"URL" help:"the URL of the agent API; default the one used before, else Buildkite's"`
 	TokenFile          string        `placeholder:"FILE" xor:"token" help:"a file with the cluster's agent token; default the token used before, else a prompt"`
 	TokenFD            *int          `name:"token-fd" placeholder:"N" xor:"token" help:"a file descriptor to read the token from"`
-	AllowSmall         bool          `help:"report a machine smaller than its row promises as a note; for tests"`
+	AllowSmall         bool          `help:"report a machine smaller than its row promises as a note, now and from now on; for tests"`
 	Agent              string        `placeholder:"FILE" help:"the buildkite-agent to install"`
 	AgentSHA256        string        `name:"agent-sha256" placeholder:"HEX" help:"the SHA-256 of that file"`
-	VerificationJWKS   string        `name:"verification-jwks" placeholder:"FILE" help:"a file of keys; steps must be signed by one of them"`
+	VerificationJWKS   *string       `name:"verification-jwks" placeholder:"FILE" help:"a file of keys; steps must be signed by one of them; default the keys used before; \"\" takes that back"`
 	Adopt              bool          `help:"replace files that kbnode does not manage, and the agents of older scripts"`
 	Force              bool          `help:"replace files that were changed by hand"`
 	AllowDockerRestart bool          `help:"let apply restart docker, which ends containers unless live-restore is on"`
@@ -74,12 +78,17 @@ type target struct {
 	Root  string `default:"/" placeholder:"DIR" help:"change the files below DIR, and start nothing"`
 }
 
-func (t *target) target() *setup.Target {
-	return &setup.Target{
-		File: t.File, Node: t.Node, Endpoint: t.Endpoint, AllowSmall: t.AllowSmall, Agent: t.Agent, AgentSHA256: t.AgentSHA256,
-		VerificationJWKS: t.VerificationJWKS, Facts: t.Facts, Root: t.Root, Release: cli.Version(),
+func (t *target) target() (*setup.Target, error) {
+	root, err := filepath.Abs(t.Root)
+	if err != nil {
+		return nil, err
+	}
+	whole := &setup.Target{
+		File: t.File, Node: t.Node, AllowSmall: t.AllowSmall, Agent: t.Agent, AgentSHA256: t.AgentSHA256,
+		Facts: t.Facts, Root: root, Release: cli.Version(),
 		Options: apply.Options{Adopt: t.Adopt, Force: t.Force, DockerRestart: t.AllowDockerRestart, Drain: t.Drain},
 	}
+	return whole, whole.Recall(t.Endpoint, t.VerificationJWKS)
 }
 
 // token takes the agents' token from where the flags say, else from the machine, else
@@ -117,16 +126,16 @@ type applyCmd struct {
 }
 
 func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
-	root, err := filepath.Abs(c.Root)
+	t, err := c.target.target()
 	switch {
 	case err != nil:
-		return err
+		return public(err)
 	case c.Drain < 0:
 		return cli.Usagef("--drain: got %v, want 0 (as long as the last job takes) or more", c.Drain)
-	case c.Facts != "" && root == "/":
+	case c.Facts != "" && t.Root == "/":
 		return cli.Usagef("--facts: got another machine's for this one, want --root DIR with it")
 	}
-	m, err := machine(root, env)
+	m, err := machine(t.Root, env)
 	if err != nil {
 		return err
 	}
@@ -137,7 +146,6 @@ func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return public(err)
 	}
-	t := c.target.target()
 	p, err := t.Complete(ctx, token, c.InstallPackages, logger(env), env.Debugf)
 	if err != nil {
 		return public(err)
@@ -146,7 +154,7 @@ func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
 		_, err := fmt.Fprintln(env.Stdout, "nothing to do")
 		return err
 	}
-	if err := setup.CheckToken(ctx, c.Endpoint, token, logger(env), env.Debugf); err != nil {
+	if err := setup.CheckToken(ctx, t.Endpoint, token, logger(env), env.Debugf); err != nil {
 		return public(err)
 	}
 	for _, note := range p.Notes {

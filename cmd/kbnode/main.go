@@ -131,19 +131,27 @@ jobs that have ended. The agents' units run it when they have stopped.`,
 		Example: "kbnode reap --slot gpu0",
 	},
 	"plan": {
-		Usage: "kbnode plan FILE [flag ...]",
+		Usage: "kbnode plan [FILE] [flag ...]",
 		Text: `Prints what kbnode apply would do to this machine with the same flags: users,
 directories, files as diffs, units, what restarts, what is missing or refused.
-It changes nothing. The token is not needed, and never shown.`,
+It changes nothing. The token is not needed, and never shown.
+
+kbnode apply remembers FILE, --node, --endpoint, --verification-jwks and
+--allow-small: they need be given once. An empty --endpoint or
+--verification-jwks takes the remembered one back.`,
 		More: `exit status: 0 nothing to do, 1 failed, 2 changes, or something is missing;
 wrong usage is 2 as well, with "kbnode: error:" on stderr and nothing on stdout`,
 		Example: "sudo kbnode plan h100-01.yml --node h100-01",
 	},
 	"apply": {
-		Usage: "kbnode apply FILE [--node NAME] [--token-file FILE] [flag ...]",
+		Usage: "kbnode apply [FILE] [--node NAME] [--token-file FILE] [flag ...]",
 		Text: `Makes each GPU of this machine an agent, as FILE, a queue file, says: what
 kbnode plan prints. Agents end their jobs before they stop. Done a second time
-it changes nothing; ended early, it goes on; kbnode undo goes back.`,
+it changes nothing; ended early, it goes on; kbnode undo goes back.
+
+It remembers FILE, --node, --endpoint, --verification-jwks and --allow-small:
+they need be given once. An empty --endpoint or --verification-jwks takes the
+remembered one back, so that steps need no signature, for one.`,
 		Example: "sudo kbnode apply h100-01.yml --node h100-01 --token-file token",
 	},
 	"undo": {
@@ -175,8 +183,9 @@ It changes nothing. As root it sees more: docker, for one.`,
 	"status": {
 		Usage: "kbnode status [--json]",
 		Text: `Says what each slot does: idle, busy, paused, starting, stopping or down; its
-job, how often its agent was started again, whether its device is in order, and
-which of kbnode's files somebody has changed.`,
+job, how often its agent was started again, whether its device is in order,
+which of kbnode's files were changed by hand, and the settings of the last
+apply.`,
 		Example: `kbnode status --json | jq '.slots[] | select(.state == "paused")'`,
 	},
 	"doctor": {

@@ -39,6 +39,37 @@ type Target struct {
 	apply.Options
 }
 
+// Recall completes a target with the settings of the apply before: queue file, node and
+// permission for a small machine, and endpoint and keys unless they are given. Those
+// that are given empty are taken back.
+func (t *Target) Recall(endpoint, jwks *string) error {
+	c := &node.Config{}
+	if t.Facts == "" || t.Root != "/" { // else it is about another machine
+		var err error
+		c, err = node.ReadConfig(t.Root)
+		if errors.Is(err, node.ErrNotSetUp) || err != nil && t.Force {
+			c, err = &node.Config{}, nil
+		}
+		if err != nil {
+			return &node.HintError{Err: fmt.Errorf("the settings of the apply before: %w", err), Hint: "--force uses the settings of the command line alone"}
+		}
+		if _, err := os.Stat(filepath.Join(t.Root, jwksPath)); err == nil {
+			t.VerificationJWKS = filepath.Join(t.Root, jwksPath)
+		}
+	}
+	if t.File = cmp.Or(t.File, c.QueueFile); t.File == "" {
+		return node.Usagef("missing: FILE: no apply on this machine has named a queue file")
+	}
+	t.Node, t.Endpoint, t.AllowSmall = cmp.Or(t.Node, c.Node), c.Endpoint, t.AllowSmall || c.AllowSmall
+	if endpoint != nil {
+		t.Endpoint = *endpoint
+	}
+	if jwks != nil {
+		t.VerificationJWKS = *jwks
+	}
+	return nil
+}
+
 // Machine returns this machine, or what lies below a directory.
 func Machine(root string, log func(format string, args ...any)) (*apply.Machine, error) {
 	root, err := filepath.Abs(root)
@@ -126,7 +157,7 @@ func (p *Plan) takeOver(ctx context.Context, o apply.Options) error {
 	p.Actions, conflicts = resource.Compare(p.Set, have)
 	p.Conflicts = o.Refused(p.Actions, conflicts)
 	if slices.ContainsFunc(p.Actions, dropsVerification) {
-		p.Notes = append(p.Notes, "steps had to be signed so far, and need not be any more: --verification-jwks is not given")
+		p.Notes = append(p.Notes, "steps had to be signed so far, and need not be any more: --verification-jwks is empty")
 	}
 	return nil
 }
@@ -184,6 +215,9 @@ func (t *Target) input(ctx context.Context) (in *plan.Input, small []string, err
 		in.VerificationJWKS = jwksPath
 	}
 	if in.File, small, err = ReadQueueFile(t.File, t.AllowSmall); err != nil {
+		return nil, nil, err
+	}
+	if in.Path, err = filepath.Abs(t.File); err != nil {
 		return nil, nil, err
 	}
 	if in.Facts, err = t.facts(ctx); err != nil {
