@@ -146,7 +146,8 @@ func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return public(err)
 	}
-	p, err := t.Complete(ctx, token, c.InstallPackages, logger(env), env.Debugf)
+	note := func(format string, args ...any) { fmt.Fprintf(env.Stderr, format+"\n", args...) }
+	p, err := t.Complete(ctx, token, c.InstallPackages, note)
 	if err != nil {
 		return public(err)
 	}
@@ -154,11 +155,11 @@ func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
 		_, err := fmt.Fprintln(env.Stdout, "nothing to do")
 		return err
 	}
-	if err := setup.CheckToken(ctx, t.Endpoint, token, logger(env), env.Debugf); err != nil {
+	if err := setup.CheckToken(ctx, t.Endpoint, token, note); err != nil {
 		return public(err)
 	}
-	for _, note := range p.Notes {
-		fmt.Fprintf(env.Stderr, "note: %s\n", note)
+	for _, line := range p.Notes {
+		note("note: %s", line)
 	}
 	t.Log = progress(env)
 	did, err := apply.Apply(ctx, p.Machine, &p.Set, t.Options)

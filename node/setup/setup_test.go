@@ -2,6 +2,9 @@ package setup
 
 import (
 	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +60,21 @@ func TestRowCommands(t *testing.T) {
 	}
 	if hosts == 0 {
 		t.Error("no row runs on the host")
+	}
+}
+
+// A service that neither takes nor refuses the token is named in a note.
+func TestUncheckedTokensAreNoted(t *testing.T) {
+	for status, want := range map[int]string{
+		http.StatusOK: "", http.StatusUnauthorized: "", http.StatusNotFound: "note: the token is not checked: URL/token answers with status 404",
+	} {
+		service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		defer service.Close()
+		got := ""
+		err := CheckToken(t.Context(), service.URL, []byte("bkct_secret"), func(format string, args ...any) { got += fmt.Sprintf(format, args...) })
+		if want = strings.Replace(want, "URL", service.URL, 1); got != want || (err != nil) != (status == http.StatusUnauthorized) {
+			t.Errorf("CheckToken with status %d: note %q, error %v, want note %q", status, got, err, want)
+		}
 	}
 }
 

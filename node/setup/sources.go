@@ -263,8 +263,8 @@ func notToken(raw []byte) string {
 
 // CheckToken asks the agent API whether it takes the token. It registers nothing:
 // what a token is can be asked with it alone. A service that cannot say so does not
-// stand in the way, which note and debug are told.
-func CheckToken(ctx context.Context, endpoint string, raw []byte, note, debug func(format string, args ...any)) error {
+// stand in the way: note gets a line that the token is not checked.
+func CheckToken(ctx context.Context, endpoint string, raw []byte, note func(format string, args ...any)) error {
 	endpoint = strings.TrimSuffix(cmp.Or(endpoint, buildkiteAgents), "/")
 	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 		return node.Usagef("--endpoint: got %s, want an http or https URL", text.Quote(endpoint))
@@ -278,7 +278,7 @@ func CheckToken(ctx context.Context, endpoint string, raw []byte, note, debug fu
 	r.Header.Set("Authorization", "Token "+string(raw))
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
-		note("note: the token is not checked, for %s does not answer: %s", endpoint, text.Line(err.Error(), 200))
+		note("note: the token is not checked: %s does not answer: %s", endpoint, text.Line(err.Error(), 200))
 		return nil
 	}
 	defer answer.Body.Close()
@@ -287,7 +287,7 @@ func CheckToken(ctx context.Context, endpoint string, raw []byte, note, debug fu
 		return fmt.Errorf("%s refuses the agents' token (status %d); nothing was changed", endpoint, answer.StatusCode)
 	case http.StatusOK:
 	default:
-		debug("%s/token: status %d: the token is not checked", endpoint, answer.StatusCode)
+		note("note: the token is not checked: %s/token answers with status %d", endpoint, answer.StatusCode)
 	}
 	return nil
 }
