@@ -25,6 +25,7 @@ const exitChanges = 2
 // planCmd says what apply would do.
 type planCmd struct {
 	target
+	Diff bool `help:"print each change, of files the lines that change"`
 	JSON bool `name:"json" help:"print one JSON document; schema: schema/published/node-plan.json"`
 }
 
@@ -44,7 +45,7 @@ func (c *planCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.JSON {
 		err = cli.PrintJSON(env.Stdout, p.Document())
 	} else {
-		err = p.Write(env.Stdout)
+		err = p.Write(env.Stdout, c.Diff)
 	}
 	if err == nil && len(p.Actions)+len(p.Missing) > 0 {
 		return &cli.ExitError{Status: exitChanges}

@@ -132,9 +132,10 @@ jobs that have ended. The agents' units run it when they have stopped.`,
 	},
 	"plan": {
 		Usage: "kbnode plan [FILE] [flag ...]",
-		Text: `Prints what kbnode apply would do to this machine with the same flags: users,
-directories, files as diffs, units, what restarts, what is missing or refused.
-It changes nothing. The token is not needed, and never shown.
+		Text: `Prints what kbnode apply would do to this machine with the same flags: what is
+missing or refused, then for each slot and for all slots which files change and
+which units restart, and why. --diff prints each change, files as diffs. It
+changes nothing. The token is not needed, and never shown.
 
 kbnode apply remembers FILE, --node, --endpoint, --verification-jwks and
 --allow-small: they need be given once. An empty --endpoint or

@@ -225,13 +225,28 @@ func (c *comparison) diff(a Action, have, want Node) Action {
 	case !isText(have.Content) || !isText(want.Content):
 		a.Diff = "(not text, not shown)\n"
 	default:
-		from := a.Name
-		if a.Verb == Make {
-			from = "/dev/null"
-		}
-		a.Diff = udiff.Unified(from, a.Name, string(have.Content), string(want.Content))
+		a.Diff = changes(a, have.Content, want.Content)
 	}
 	return a
+}
+
+// changes is a unified diff without kbnode's mark. In an agent's configuration each
+// line says everything by itself, so that lines around it are left out.
+func changes(a Action, have, want []byte) string {
+	if a.Verb == Make {
+		return udiff.Unified("/dev/null", a.Name, "", string(want))
+	}
+	have, _, _ = unmark(have)
+	want, _, _ = unmark(want)
+	around := udiff.DefaultContextLines
+	if path.Base(a.Name) == "agent.cfg" {
+		around = 0
+	}
+	diff, err := udiff.ToUnified(a.Name, a.Name, string(have), udiff.Strings(string(have), string(want)), around)
+	if err != nil {
+		return "(" + err.Error() + ")\n"
+	}
+	return diff
 }
 
 func isText(content []byte) bool {

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -280,62 +279,4 @@ func (p *Plan) Document() *Document {
 		d.Slots = append(d.Slots, s.Name)
 	}
 	return d
-}
-
-// Write prints the plan for people.
-func (p *Plan) Write(out io.Writer) error {
-	var b strings.Builder
-	var slots []string
-	for _, s := range p.Config.Slots {
-		slots = append(slots, fmt.Sprintf("%s (%s)", s.Name, s.GPUType))
-	}
-	fmt.Fprintf(&b, "node %s: %s\n", p.Config.Node, strings.Join(slots, ", "))
-	for _, note := range p.Notes {
-		fmt.Fprintf(&b, "note: %s\n", note)
-	}
-	for _, m := range p.Missing {
-		fmt.Fprintf(&b, "missing: %s: %s\n  %s\n", m.What, m.Why, m.Command)
-	}
-	for _, c := range p.Conflicts {
-		fmt.Fprintf(&b, "refused: %s\n", c)
-	}
-	for _, a := range p.Actions {
-		fmt.Fprintf(&b, "%s\n", worded(&a))
-		for line := range strings.Lines(a.Diff) {
-			fmt.Fprintf(&b, "    %s", line)
-		}
-		if a.Diff != "" && !strings.HasSuffix(a.Diff, "\n") {
-			b.WriteByte('\n')
-		}
-	}
-	if len(p.Actions) == 0 {
-		b.WriteString("nothing to do\n")
-	} else {
-		fmt.Fprintf(&b, "%s; restarts %s\n", resource.Summary(p.Actions), cmp.Or(strings.Join(p.restarts(), ", "), "nothing"))
-	}
-	_, err := io.WriteString(out, b.String())
-	return err
-}
-
-// worded is one action as a line.
-func worded(a *resource.Action) string {
-	line := a.Line()
-	if a.Why != "" {
-		line += " (" + a.Why + ")"
-	}
-	if a.Asks {
-		line += ", which stops every container unless live-restore is on"
-	}
-	return line
-}
-
-// restarts are the units that run now and will have been stopped.
-func (p *Plan) restarts() []string {
-	var names []string
-	for _, a := range p.Actions {
-		if a.Verb == resource.Restart || a.Verb == resource.Stop {
-			names = append(names, a.Name)
-		}
-	}
-	return names
 }
