@@ -129,10 +129,16 @@ func (o Options) Refused(actions []resource.Action, conflicts []resource.Conflic
 	return rest
 }
 
-// notePending notes what has to follow once the first file has changed.
+// notePending notes what has to follow once the first file has changed. Docker is noted
+// with its files, because a boot in between has it read them before kbnode restarts it.
 func (w *work) notePending(actions []resource.Action) error {
 	var follow []string
 	for _, a := range actions {
+		if u, ok := a.Want().(resource.Unit); ok && u.Asks {
+			if err := w.noteUnit(&a); err != nil {
+				return err
+			}
+		}
 		switch {
 		case a.Verb == resource.Reload:
 			follow = append(follow, resource.KindReload)
@@ -221,21 +227,25 @@ func (w *work) clearPending(names ...string) error {
 	return w.ledger.write(&record{Cleared: names})
 }
 
+// noteUnit notes how a unit was before kbnode touched it.
+func (w *work) noteUnit(a *resource.Action) error {
+	is := w.have.Units[a.Name]
+	r := record{Kind: a.Kind, Name: a.Name, Prior: &prior{Absent: !is.Found, Enabled: is.Found && is.Enabled, Active: is.Active}, Drain: a.Drain, Asks: a.Asks}
+	if u, ok := a.Want().(resource.Unit); ok {
+		r.Uses, r.Drain, r.Asks = u.Uses, u.Drain, u.Asks
+	}
+	if t := w.ledger.find(a.Kind, a.Name); t != nil && r.Uses == nil {
+		return nil // wanted no longer: what it was stands in the ledger
+	}
+	return w.ledger.note(r)
+}
+
 // units does one call of systemd's.
 func (w *work) units(ctx context.Context, actions []resource.Action) error {
 	var names []string
 	for i := range actions {
-		a := &actions[i]
-		names = append(names, a.Name)
-		is := w.have.Units[a.Name]
-		r := record{Kind: a.Kind, Name: a.Name, Prior: &prior{Absent: !is.Found, Enabled: is.Found && is.Enabled, Active: is.Active}, Drain: a.Drain, Asks: a.Asks}
-		if u, ok := a.Want().(resource.Unit); ok {
-			r.Uses, r.Drain, r.Asks = u.Uses, u.Drain, u.Asks
-		}
-		if t := w.ledger.find(a.Kind, a.Name); t != nil && r.Uses == nil {
-			continue // wanted no longer: what it was stands in the ledger
-		}
-		if err := w.ledger.note(r); err != nil {
+		names = append(names, actions[i].Name)
+		if err := w.noteUnit(&actions[i]); err != nil {
 			return err
 		}
 	}

@@ -306,6 +306,42 @@ func testCrashes(t *testing.T, every int) {
 	}
 }
 
+// The power fails around the restart of docker. At boot docker reads the new settings,
+// and undo has it read the old ones, or says that it did not.
+func TestUndoAfterAPowerCutRestoresDocker(t *testing.T) {
+	const daemon = " /etc/docker/daemon.json"
+	for _, cut := range []string{"after change" + daemon, "before restart docker.service", "after restart docker.service"} {
+		for _, allowed := range []bool{true, false} {
+			f := newFixture(t)
+			before, ran := tree(t, f.machine.Root), f.running()
+			f.machine.Step = func(what string) error {
+				if what == cut {
+					return errCrash
+				}
+				return nil
+			}
+			if _, err := f.apply(&f.first); !errors.Is(err, errCrash) {
+				t.Fatalf("cut at %q: Apply = %v, want a crash", cut, err)
+			}
+			f.machine.Step = nil
+			if err := f.systemd.Do(t.Context(), "restart", []string{docker}); err != nil {
+				t.Fatal(err)
+			}
+			var log strings.Builder
+			o := Options{DockerRestart: allowed, Log: func(line string) { log.WriteString(line + "\n") }}
+			if _, err := Undo(t.Context(), f.machine, o, false); err != nil {
+				t.Fatal(err)
+			}
+			f.checkEqual(t, before, ran)
+			restored := f.running()[docker] == ran[docker]
+			warned := strings.Contains(log.String(), "docker.service still runs with kbnode's settings")
+			if restored != allowed || warned == allowed {
+				t.Errorf("cut at %q, restart allowed %t: docker has its old settings %t, warning %t; log:\n%s", cut, allowed, restored, warned, log.String())
+			}
+		}
+	}
+}
+
 // The same with a process that is killed by the kernel, so that nothing of it
 // tidies up.
 func TestKills(t *testing.T) {

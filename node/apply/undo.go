@@ -162,7 +162,7 @@ func (w *work) toStart() []resource.Action {
 		case t.Asks && is.Active && stale && w.options.DockerRestart:
 			return resource.Restart
 		case t.Asks && is.Active && stale:
-			w.log("%s runs on with what it read before; restart it when it suits you", t.Name)
+			w.log("%s still runs with kbnode's settings until it restarts: systemctl restart %s, when it suits you", t.Name, t.Name)
 		case !is.Active && t.Prior.Active:
 			return resource.Start
 		}
