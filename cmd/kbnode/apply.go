@@ -30,13 +30,15 @@ type planCmd struct {
 }
 
 func (c *planCmd) Run(ctx context.Context, env *cli.Env) error {
-	token, err := c.token(env, false)
-	if err != nil {
-		return public(err)
-	}
 	t, err := c.target.target()
 	if err != nil {
 		return public(err)
+	}
+	var token []byte
+	if !t.Elsewhere() {
+		if token, err = c.token(env, false); err != nil {
+			return public(err)
+		}
 	}
 	p, err := t.Plan(ctx, token, logger(env))
 	if err != nil {
@@ -51,6 +53,11 @@ func (c *planCmd) Run(ctx context.Context, env *cli.Env) error {
 		return &cli.ExitError{Status: exitChanges}
 	}
 	return err
+}
+
+// plainly returns a function that prints a line on stderr as it is.
+func plainly(env *cli.Env) func(format string, args ...any) {
+	return func(format string, args ...any) { fmt.Fprintf(env.Stderr, format+"\n", args...) }
 }
 
 // progress prints what is done while it is done.
@@ -75,7 +82,7 @@ type target struct {
 	InstallPackages    bool          `help:"install the distribution's packages that plan names"`
 	Drain              time.Duration `default:"0" placeholder:"DURATION" help:"how long to wait for running jobs; 0: as long as they take"`
 
-	Facts string `placeholder:"FILE" help:"with --root: a file with what kbnode facts printed on another machine"`
+	Facts string `placeholder:"FILE" help:"a file with what kbnode facts printed on another machine; apply wants --root with it"`
 	Root  string `default:"/" placeholder:"DIR" help:"change the files below DIR, and start nothing"`
 }
 
@@ -99,7 +106,7 @@ func (t *target) token(env *cli.Env, ask bool) ([]byte, error) {
 	if f, ok := env.Stdin.(*os.File); ok && ask && term.IsTerminal(int(f.Fd())) {
 		prompt = func() ([]byte, error) { return askToken(env, f) }
 	}
-	return setup.Token(t.Root, t.TokenFile, t.TokenFD, prompt)
+	return setup.Token(t.Root, t.TokenFile, t.TokenFD, prompt, plainly(env))
 }
 
 func askToken(env *cli.Env, terminal *os.File) ([]byte, error) {
@@ -133,7 +140,7 @@ func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
 		return public(err)
 	case c.Drain < 0:
 		return cli.Usagef("--drain: got %v, want 0 (as long as the last job takes) or more", c.Drain)
-	case c.Facts != "" && t.Root == "/":
+	case t.Elsewhere():
 		return cli.Usagef("--facts: got another machine's for this one, want --root DIR with it")
 	}
 	m, err := machine(t.Root, env)
@@ -147,7 +154,7 @@ func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return public(err)
 	}
-	note := func(format string, args ...any) { fmt.Fprintf(env.Stderr, format+"\n", args...) }
+	note := plainly(env)
 	p, err := t.Complete(ctx, token, c.InstallPackages, note)
 	if err != nil {
 		return public(err)

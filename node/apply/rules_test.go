@@ -266,7 +266,15 @@ func TestVanishedSlot(t *testing.T) {
 	f.mustApply(t, &f.first)
 	f.write(t, "var/lib/kbnode/slots/gpu1/tmp/left", "1")
 	less := f.set("version: 1\n", strings.Repeat("a", 40), "gpu0")
-	f.mustApply(t, &less)
+	lines := map[string]int{}
+	o := allLeave
+	o.Log = func(line string) { lines[line]++ }
+	if _, err := Apply(t.Context(), f.machine, &less, o); err != nil {
+		t.Fatal(err)
+	}
+	if n := lines["remove file /etc/systemd/system/kbnode-gpu1.slice"]; n != 1 {
+		t.Errorf("the removal of the slice's file is logged %d times, want once", n)
+	}
 	for name, line := range tree(t, f.machine.Root) {
 		if !strings.HasPrefix(name, "var/lib/kbnode/ledger") && strings.Contains(name+line, "gpu1") {
 			t.Errorf("left: %s %s", name, line)

@@ -174,6 +174,11 @@ func (w *work) undoThing(ctx context.Context, t *thing, purge bool) error {
 	if err := w.m.step("before undoing " + t.Name); err != nil {
 		return err
 	}
+	verb := resource.Remove
+	if !t.Prior.Absent {
+		verb = resource.Restore
+	}
+	w.log("%s %s %s", verb, t.Kind, t.Name)
 	if err := w.giveBack(ctx, t, purge); err != nil {
 		return fmt.Errorf("undoing %s %s: %w", t.Kind, t.Name, err)
 	}
@@ -211,11 +216,6 @@ func (w *work) tidyRun() error {
 // what others wrote there.
 func (w *work) giveBack(ctx context.Context, t *thing, purge bool) error {
 	name := w.m.path(t.Name)
-	verb := resource.Remove
-	if !t.Prior.Absent {
-		verb = resource.Restore
-	}
-	w.log("%s %s %s", verb, t.Kind, t.Name)
 	if resource.Merged(t.Name) {
 		if done, err := w.unmerge(t); done || err != nil {
 			return err

@@ -116,6 +116,9 @@ func summary(actions []resource.Action) string {
 		if a.Drain {
 			verb += " after its job"
 		}
+		if verb == resource.Start {
+			a.Why = "" // which is of restarts
+		}
 		line := verb + "\x00" + a.Why
 		if a.Asks {
 			line += ", which stops every container unless live-restore is on"

@@ -38,12 +38,15 @@ type Target struct {
 	apply.Options
 }
 
+// Elsewhere reports whether the target is a machine of which only the facts are known.
+func (t *Target) Elsewhere() bool { return t.Facts != "" && t.Root == "/" }
+
 // Recall completes a target with the settings of the apply before: queue file, node and
 // permission for a small machine, and endpoint and keys unless they are given. Those
 // that are given empty are taken back.
 func (t *Target) Recall(endpoint, jwks *string) error {
 	c := &node.Config{}
-	if t.Facts == "" || t.Root != "/" { // else it is about another machine
+	if !t.Elsewhere() {
 		var err error
 		c, err = node.ReadConfig(t.Root)
 		if errors.Is(err, node.ErrNotSetUp) || err != nil && t.Force {
@@ -123,6 +126,11 @@ func (t *Target) Plan(ctx context.Context, token []byte, log func(format string,
 			p.Set.Units[i].Active = false
 		}
 	}
+	if t.Elsewhere() {
+		p.Notes = append(p.Notes, "only the facts of the machine are known: this is the plan for one that kbnode has not set up")
+		p.compare(bare(in.Facts), t.Options)
+		return p, nil
+	}
 	if err := p.takeOver(ctx, t.Options); err != nil {
 		return nil, readable(err)
 	}
@@ -152,13 +160,33 @@ func (p *Plan) takeOver(ctx context.Context, o apply.Options) error {
 	if err != nil {
 		return err
 	}
-	var conflicts []resource.Conflict
-	p.Actions, conflicts = resource.Compare(p.Set, have)
-	p.Conflicts = o.Refused(p.Actions, conflicts)
+	p.compare(have, o)
 	if slices.ContainsFunc(p.Actions, dropsVerification) {
 		p.Notes = append(p.Notes, "steps had to be signed so far, and need not be any more: --verification-jwks is empty")
 	}
 	return nil
+}
+
+func (p *Plan) compare(have resource.State, o apply.Options) {
+	var conflicts []resource.Conflict
+	p.Actions, conflicts = resource.Compare(p.Set, have)
+	p.Conflicts = o.Refused(p.Actions, conflicts)
+}
+
+// bare is the state of a machine as far as facts tell it.
+func bare(f *facts.Facts) resource.State {
+	have := resource.State{Nodes: map[string]resource.Node{}}
+	for _, dir := range []string{"/etc", "/etc/docker", node.UnitDir, "/usr/bin", "/usr/local/bin", "/var/lib"} {
+		have.Nodes[dir] = resource.Node{Type: "dir", Mode: 0o755, Owner: "root", Group: "root"}
+	}
+	if d := f.Docker; d != nil {
+		have.Units = map[string]resource.UnitState{"docker.service": {Found: true, Enabled: true, Active: d.Version != ""}}
+		if d.DaemonJSON != "" {
+			content := []byte(d.DaemonJSON)
+			have.Nodes[node.DaemonJSON] = resource.Node{Type: "file", Content: content, SHA256: resource.Hash(content)}
+		}
+	}
+	return have
 }
 
 // dropsVerification reports whether an agent that wanted signed steps wants none.
@@ -230,7 +258,7 @@ func (t *Target) input(ctx context.Context) (in *plan.Input, small []string, err
 		names = append(names, in.File.Nodes[i].Name)
 	}
 	if !slices.Contains(names, in.Node) {
-		return nil, nil, node.Usagef("--node: got %s, want one of the queue file: %s", text.Quote(in.Node), near.Perhaps(in.Node, names))
+		return nil, nil, node.Usagef("--node: got %s, want one of the queue file's nodes: %s%s", text.Quote(in.Node), strings.Join(names, ", "), near.Clause(in.Node, names))
 	}
 	if in.Rows, err = Rows(); err != nil {
 		return nil, nil, err

@@ -184,14 +184,18 @@ const (
 )
 
 // Token takes the agents' registration token from a file or an inherited descriptor,
-// else from the machine below root, else from ask. Nil: there is none.
-func Token(root, file string, fd *int, ask func() ([]byte, error)) ([]byte, error) {
+// else from the machine below root, else from ask. Nil: there is none. A file that others
+// can read gets a note.
+func Token(root, file string, fd *int, ask func() ([]byte, error), note func(format string, args ...any)) ([]byte, error) {
 	var raw []byte
 	var err error
 	from := file
 	switch {
 	case file != "":
 		raw, err = readSmall(file)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+			note("note: %s has mode %04o, so that others can read the token: chmod 600 %[1]s", file, info.Mode().Perm())
+		}
 	case fd != nil:
 		from = fmt.Sprintf("descriptor %d", *fd)
 		if raw, err = readDescriptor(*fd); err != nil {
