@@ -248,7 +248,7 @@ func (c *adoptCmd) Run(ctx context.Context, env *cli.Env) error {
 
 // undoCmd makes the machine what it was.
 type undoCmd struct {
-	Purge              bool          `help:"remove what slots left on the disk as well"`
+	Purge              bool          `help:"remove what slots left on the disk and the images that kbnode pulled as well"`
 	Force              bool          `help:"remove files that were changed by hand as well"`
 	AllowDockerRestart bool          `help:"restart docker, so that it forgets its settings at once"`
 	Drain              time.Duration `default:"0" placeholder:"DURATION" help:"how long to wait for running jobs; 0: as long as they take"`
@@ -263,7 +263,9 @@ func (c *undoCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := trial.Restore(ctx, m); err != nil {
 		return err
 	}
-	done, err := apply.Undo(ctx, m, apply.Options{Force: c.Force, DockerRestart: c.AllowDockerRestart, Drain: c.Drain, Log: progress(env)}, c.Purge)
+	done, err := apply.Undo(ctx, m, apply.Options{
+		Force: c.Force, DockerRestart: c.AllowDockerRestart, Drain: c.Drain, Log: progress(env), Purge: setup.ImageRemover(c.Root, plainly(env)),
+	}, c.Purge)
 	switch {
 	case errors.As(err, new(*apply.Refusal)):
 		return err

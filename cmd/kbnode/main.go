@@ -160,7 +160,7 @@ remembered one back, so that steps need no signature, for one.`,
 		Text: `Makes the machine what it was before the first kbnode apply or adopt: agents end
 their jobs and stop, files have their old content, mode and owner, or are gone,
 what ran before runs again. What was changed by hand since is listed, and then
-nothing is done.`,
+nothing is done. Of docker's daemon.json it takes out features.cdi alone.`,
 		Example: "sudo kbnode undo --purge",
 	},
 	"adopt": {

@@ -22,6 +22,9 @@ type Options struct {
 	// Partial: the Set is not all that is wanted. Nothing vanishes.
 	Partial bool
 	Log     func(string) // a line for each thing that is done; nil: none
+	// Purge is called by an Undo with purge, before the slots' data go; nil: nothing else
+	// goes.
+	Purge func(context.Context)
 }
 
 // A Refusal lists what stands in the way. Nothing was changed.

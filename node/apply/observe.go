@@ -55,7 +55,7 @@ func (m *Machine) observe(ctx context.Context, want *resource.Set, l *ledger) (r
 		return resource.State{}, err
 	}
 	o := &observer{m: m, accounts: a, state: resource.State{
-		Users: map[string]bool{}, Nodes: map[string]resource.Node{}, Made: l.made(), Pending: l.pending,
+		Users: map[string]bool{}, Unfit: map[string]string{}, Nodes: map[string]resource.Node{}, Made: l.made(), Pending: l.pending,
 	}}
 	for _, u := range want.Users {
 		o.user(u.Name)
@@ -90,7 +90,9 @@ func (m *Machine) observe(ctx context.Context, want *resource.Set, l *ledger) (r
 }
 
 func (o *observer) user(name string) {
-	_, o.state.Users[name] = o.accounts.users[name]
+	if _, o.state.Users[name] = o.accounts.users[name]; o.state.Users[name] && o.err == nil {
+		o.state.Unfit[name], o.err = o.m.unfit(name)
+	}
 }
 
 // node looks at a path and at the directories that it lies in.

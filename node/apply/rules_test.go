@@ -77,6 +77,35 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A user that was there before may run a slot only if it can do no more than one that
+// kbnode makes. The refusal says what was found.
+func TestUsersOfTheVendorMustBeHarmless(t *testing.T) {
+	for _, c := range []struct{ passwd, group, shadow, want string }{
+		{"kbagent-gpu0:x:900:900::/:/usr/sbin/nologin", "kbagent-gpu0:x:900:", "kbagent-gpu0:!:1::::::", ""},
+		{"kbagent-gpu0:x:900:900::/:/bin/bash", "kbagent-gpu0:x:900:", "kbagent-gpu0:!:1::::::", `the shell "/bin/bash"`},
+		{"kbagent-gpu0:x:900:900::/:/bin/false", "kbagent-gpu0:x:900:\ndocker:x:5:a,kbagent-gpu0", "", "the group docker"},
+		{"kbagent-gpu0:x:900:5::/:/bin/false", "docker:x:5:", "", "the group docker"},
+		{"kbagent-gpu0:x:900:900::/:/bin/false", "", "kbagent-gpu0:$y$hash:1::::::", "a password"},
+		{"kbagent-gpu0:x:900:900::/:/bin/false", "", "kbagent-gpu0::1::::::", "a password, or an empty one"},
+		{"kbagent-gpu0:x:0:900::/:/bin/false", "", "", "the number of root"},
+	} {
+		f := newFixture(t)
+		f.write(t, "etc/passwd", "root:x:0:0::/root:/bin/sh\n"+c.passwd+"\n")
+		f.write(t, "etc/group", "root:x:0:\nrender:x:105:\n"+c.group+"\n")
+		f.write(t, "etc/shadow", c.shadow+"\n")
+		_, err := f.apply(&f.first)
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("with %q: Apply = %v", c.passwd, err)
+			}
+			continue
+		}
+		if names := refusedFor(t, err); !slices.Equal(names, []string{"kbagent-gpu0 "}) || !strings.Contains(err.Error(), "with "+c.want) || strings.Contains(err.Error(), "hash") {
+			t.Errorf("with %q, %q, %q: refused %v: %v, want %q", c.passwd, c.group, c.shadow, names, err, c.want)
+		}
+	}
+}
+
 func (f *fixture) write(t *testing.T, name, content string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(f.machine.Root, name), []byte(content), 0o600); err != nil {
@@ -185,8 +214,17 @@ func TestUndoAndData(t *testing.T) {
 			f.mustApply(t, &f.first)
 			f.write(t, "var/lib/kbnode/slots/gpu0/tmp/result", "1")
 			f.write(t, "var/lib/kbnode/pins.yml", "version: 1")
-			if _, err := Undo(t.Context(), f.machine, Options{}, purge); err != nil {
+			calls := 0
+			o := Options{Purge: func(context.Context) {
+				if calls++; !exists(filepath.Join(f.machine.Root, "var/lib/kbnode/pins.yml")) || len(f.running()) > 1 {
+					t.Errorf("Purge is called after the pins went, or while agents run: %v", f.running())
+				}
+			}}
+			if _, err := Undo(t.Context(), f.machine, o, purge); err != nil {
 				t.Fatal(err)
+			}
+			if (calls == 1) != purge {
+				t.Errorf("Purge is called %d times", calls)
 			}
 			after := tree(t, f.machine.Root)
 			if purge {

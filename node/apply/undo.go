@@ -35,6 +35,7 @@ func Undo(ctx context.Context, m *Machine, o Options, purge bool) (bool, error) 
 	}
 	defer w.ledger.close()
 	if len(w.ledger.things) == 0 {
+		w.purge(ctx, purge)
 		return false, w.closeLedger(purge)
 	}
 	if err := w.ledger.sweep(); err != nil {
@@ -81,6 +82,7 @@ func (w *work) undo(ctx context.Context, purge bool) error {
 	if err := w.all(ctx, w.toStop()); err != nil {
 		return err
 	}
+	w.purge(ctx, purge)
 	var self []*thing
 	for _, t := range slices.Backward(w.ledger.things) {
 		switch {
@@ -111,6 +113,12 @@ func (w *work) undo(ctx context.Context, purge bool) error {
 		}
 	}
 	return nil
+}
+
+func (w *work) purge(ctx context.Context, purge bool) {
+	if purge && w.options.Purge != nil {
+		w.options.Purge(ctx)
+	}
 }
 
 func isUnit(kind string) bool { return kind == resource.KindUnit || kind == resource.KindOff }

@@ -71,6 +71,9 @@ func (c *comparison) conflict(kind, name, flag, format string, args ...any) {
 func (c *comparison) users() {
 	for _, u := range c.want.Users {
 		c.wanted[key(KindUser, u.Name)] = true
+		if made, why := c.made[key(KindUser, u.Name)], c.have.Unfit[u.Name]; why != "" && (made == nil || !made.Absent) {
+			c.conflict(KindUser, u.Name, "", "got a user that kbnode did not make, with %s, want one without a login, a password and other groups", why)
+		}
 		if !c.have.Users[u.Name] {
 			c.make = append(c.make, Action{Kind: KindUser, Verb: Make, Name: u.Name, Why: "a system user that cannot log in", want: u})
 		}

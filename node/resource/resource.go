@@ -188,6 +188,8 @@ const (
 // A State is what a machine has of the things that a Set or the ledger names.
 type State struct {
 	Users map[string]bool // those that are there, by name
+	// Unfit says why a user that is there must not run jobs.
+	Unfit map[string]string
 	Nodes map[string]Node // by path; nothing is there: no entry
 	Units map[string]UnitState
 	Made  []Made // what the ledger says, oldest first
