@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/apply"
 	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/node/setup"
@@ -67,22 +68,27 @@ func progress(env *cli.Env) func(string) {
 
 // target are the flags that plan and apply share.
 type target struct {
-	File               string        `arg:"" optional:"" name:"file"`
-	Node               string        `placeholder:"NAME" help:"the node of the queue file; default the one used before, else the host's name"`
-	Endpoint           *string       `placeholder:"URL" help:"the URL of the agent API; default the one used before, else Buildkite's"`
-	TokenFile          string        `placeholder:"FILE" xor:"token" help:"a file with the cluster's agent token; default the token used before, else a prompt"`
-	TokenFD            *int          `name:"token-fd" placeholder:"N" xor:"token" help:"a file descriptor to read the token from"`
-	AllowSmall         bool          `help:"report a machine smaller than its row promises as a note, now and from now on; for tests"`
-	Agent              string        `placeholder:"FILE" help:"the buildkite-agent to install"`
+	File             string  `arg:"" optional:"" name:"file"`
+	Node             string  `placeholder:"NAME" help:"the node of the queue file; default the one used before, else the host's name"`
+	Endpoint         *string `placeholder:"URL" help:"the URL of the agent API; default the one used before, else Buildkite's"`
+	TokenFile        string  `placeholder:"FILE" xor:"token" help:"a file with the cluster's agent token; default the token used before, else a prompt"`
+	TokenFD          *int    `name:"token-fd" placeholder:"N" xor:"token" help:"a file descriptor to read the token from"`
+	AllowSmall       bool    `help:"report a machine smaller than its row promises as a note, now and from now on; for tests"`
+	VerificationJWKS *string `name:"verification-jwks" placeholder:"FILE" help:"a file of keys; steps must be signed by one of them; default the keys used before; \"\" takes that back"`
+	Adopt            bool    `help:"replace files that kbnode does not manage, and the agents of older scripts"`
+	InstallPackages  bool    `help:"install the distribution's packages that plan names"`
+	renewal
+}
+
+// renewal are the flags that upgrade shares with them.
+type renewal struct {
+	Agent              string        `placeholder:"FILE" help:"the buildkite-agent to install, or to replace the one that kbnode installed"`
 	AgentSHA256        string        `name:"agent-sha256" placeholder:"HEX" help:"the SHA-256 of that file"`
-	VerificationJWKS   *string       `name:"verification-jwks" placeholder:"FILE" help:"a file of keys; steps must be signed by one of them; default the keys used before; \"\" takes that back"`
-	Adopt              bool          `help:"replace files that kbnode does not manage, and the agents of older scripts"`
 	Force              bool          `help:"replace files that were changed by hand"`
 	AllowDockerRestart bool          `help:"let apply restart docker, which ends containers unless live-restore is on"`
-	InstallPackages    bool          `help:"install the distribution's packages that plan names"`
 	Drain              time.Duration `default:"0" placeholder:"DURATION" help:"how long to wait for running jobs; 0: as long as they take"`
 
-	Facts string `placeholder:"FILE" help:"a file with what kbnode facts printed on another machine; apply wants --root with it"`
+	Facts string `placeholder:"FILE" help:"a file with what kbnode facts printed on another machine; to change files, --root with it"`
 	Root  string `default:"/" placeholder:"DIR" help:"change the files below DIR, and start nothing"`
 }
 
@@ -133,7 +139,21 @@ type applyCmd struct {
 	target
 }
 
-func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
+func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error { return c.apply(ctx, env, false) }
+
+// upgradeCmd is apply with the settings of before, slot by slot.
+type upgradeCmd struct {
+	renewal
+}
+
+func (c *upgradeCmd) Run(ctx context.Context, env *cli.Env) error {
+	if _, err := node.ReadConfig(c.Root); err != nil {
+		return err
+	}
+	return (&applyCmd{target{renewal: c.renewal}}).apply(ctx, env, true)
+}
+
+func (c *applyCmd) apply(ctx context.Context, env *cli.Env, rolling bool) error {
 	t, err := c.target.target()
 	switch {
 	case err != nil:
@@ -159,6 +179,9 @@ func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return public(err)
 	}
+	for _, line := range p.Notes {
+		note("note: %s", line)
+	}
 	if len(p.Actions) == 0 {
 		_, err := fmt.Fprintln(env.Stdout, "nothing to do")
 		return err
@@ -166,10 +189,7 @@ func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := setup.CheckToken(ctx, t.Endpoint, token, note); err != nil {
 		return public(err)
 	}
-	for _, line := range p.Notes {
-		note("note: %s", line)
-	}
-	t.Log = progress(env)
+	t.Log, p.Set.Rolling = progress(env), rolling
 	did, err := apply.Apply(ctx, p.Machine, &p.Set, t.Options)
 	var starts *apply.StartError
 	switch {

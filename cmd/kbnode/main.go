@@ -14,6 +14,7 @@ func main() { os.Exit(cli.Main(program())) }
 type grammar struct {
 	Plan     planCmd     `cmd:""`
 	Apply    applyCmd    `cmd:""`
+	Upgrade  upgradeCmd  `cmd:""`
 	Undo     undoCmd     `cmd:""`
 	Adopt    adoptCmd    `cmd:""`
 	Status   statusCmd   `cmd:""`
@@ -46,6 +47,7 @@ var help = cli.Pages(map[string]cli.Page{
 usage:
   kbnode plan FILE             what apply would change, for a queue file
   kbnode apply FILE            make each GPU of this machine an agent
+  kbnode upgrade               another kbnode or agent, slot by slot
   kbnode undo                  make the machine what it was
   kbnode adopt                 take over what older scripts set up
   kbnode status                what each slot does now
@@ -154,6 +156,14 @@ It remembers FILE, --node, --endpoint, --verification-jwks and --allow-small:
 they need be given once. An empty --endpoint or --verification-jwks takes the
 remembered one back, so that steps need no signature, for one.`,
 		Example: "sudo kbnode apply h100-01.yml --node h100-01 --token-file token",
+	},
+	"upgrade": {
+		Usage: "kbnode upgrade [--agent FILE --agent-sha256 HEX] [flag ...]",
+		Text: `Installs this kbnode, and the agent FILE if kbnode installed the one before,
+with the queue file and the settings of the last apply. Each slot ends its job
+and starts again before the next one stops; if one does not start, those after
+it are left alone. If docker has to restart, all agents stop first.`,
+		Example: "sudo ./kbnode upgrade --agent ./buildkite-agent --agent-sha256 HEX",
 	},
 	"undo": {
 		Usage: "kbnode undo [--purge] [--force] [flag ...]",

@@ -47,6 +47,7 @@ type work struct {
 	accounts *accounts
 	options  Options
 	have     resource.State
+	rolling  bool // the Set's
 }
 
 func (w *work) log(format string, args ...any) {
@@ -67,7 +68,7 @@ func Apply(ctx context.Context, m *Machine, want *resource.Set, o Options) ([]re
 		return nil, err
 	}
 	defer unlock()
-	w := &work{m: m, options: o}
+	w := &work{m: m, options: o, rolling: want.Rolling}
 	if w.ledger, err = m.readLedger(); err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func (w *work) notePending(actions []resource.Action) error {
 		switch {
 		case a.Verb == resource.Reload:
 			follow = append(follow, resource.KindReload)
-		case a.Verb == resource.Restart:
+		case a.Verb == resource.Restart, w.rolling && a.Verb == resource.Stop && a.Want() != nil:
 			follow = append(follow, a.Name)
 		}
 	}
@@ -178,6 +179,9 @@ func (w *work) all(ctx context.Context, actions []resource.Action) error {
 		if err := w.do(ctx, actions[:n]); err != nil {
 			if _, ok := errors.AsType[*StartError](err); !ok {
 				return errors.Join(append(faults, fmt.Errorf("%s: %w", what, err))...)
+			}
+			if w.rolling {
+				return fmt.Errorf("%s: %v; the slots after it run as before", what, err)
 			}
 			faults = append(faults, err)
 		}

@@ -298,6 +298,97 @@ func TestAgents(t *testing.T) {
 	f.checkRunning(t, &more)
 }
 
+// rollingFixture is a machine that runs the first set, and a new one that is to come
+// slot by slot.
+func rollingFixture(t *testing.T) (f *fixture, next resource.Set) {
+	f = newFixture(t)
+	f.mustApply(t, &f.first)
+	next = f.set("version: 1 # new\n", "gpu0", "gpu1")
+	next.Rolling = true
+	return f, next
+}
+
+func agents(running map[string]string) (n int) {
+	for name := range running {
+		if strings.HasPrefix(name, "kbnode-agent@") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestARollingApplyStopsOneAgentAtATime(t *testing.T) {
+	f, next := rollingFixture(t)
+	var order []string
+	f.machine.Step = func(what string) error {
+		if n := agents(f.running()); n < 1 {
+			t.Errorf("%s: %d agents run, want at least 1", what, n)
+		}
+		if strings.HasPrefix(what, "before st") {
+			order = append(order, strings.TrimPrefix(what, "before "))
+		}
+		return nil
+	}
+	f.mustApply(t, &next)
+	want := []string{
+		"stop kbnode-agent@gpu0.service", "start kbnode-agent@gpu0.service", "stop kbnode-agent@gpu1.service", "start kbnode-agent@gpu1.service",
+	}
+	if diff := cmp.Diff(want, order); diff != "" {
+		t.Errorf("what stops and starts (-want +got):\n%s", diff)
+	}
+	f.checkRunning(t, &next)
+}
+
+// Cut between two slots, a rolling apply goes on with the second, and undo goes back.
+func TestARollingApplyGoesOnWhereItWasCut(t *testing.T) {
+	for _, undo := range []bool{false, true} {
+		f, next := rollingFixture(t)
+		f.machine.Step = func(what string) error {
+			if what == "before stop kbnode-agent@gpu1.service" {
+				return errCrash
+			}
+			return nil
+		}
+		if _, err := f.apply(&next); !errors.Is(err, errCrash) {
+			t.Fatalf("Apply = %v, want a crash", err)
+		}
+		f.machine.Step = nil
+		if undo {
+			f.mustUndo(t)
+			if n := agents(f.running()); n > 0 {
+				t.Errorf("after undo %d agents run, want none", n)
+			}
+			continue
+		}
+		f.mustApply(t, &next)
+		f.checkRunning(t, &next)
+		if n := f.systemd.state().Stops["kbnode-agent@gpu0.service"]; n != 1 {
+			t.Errorf("gpu0 was stopped %d times, want once", n)
+		}
+	}
+}
+
+// A slot that does not start with the new files ends a rolling apply, so that the
+// others work on.
+func TestARollingApplyEndsAtASlotThatDoesNotStart(t *testing.T) {
+	f, next := rollingFixture(t)
+	f.systemd.fail = func(verb, unit string) error {
+		if verb == "start" && strings.Contains(unit, "gpu0") {
+			return errors.New("its preflight fails")
+		}
+		return nil
+	}
+	if _, err := f.apply(&next); err == nil || !strings.Contains(err.Error(), "its preflight fails; the slots after it run as before") {
+		t.Errorf("Apply = %v", err)
+	}
+	if n := f.systemd.state().Stops["kbnode-agent@gpu1.service"]; n != 0 {
+		t.Errorf("gpu1 was stopped %d times, want never", n)
+	}
+	f.systemd.fail = nil
+	f.mustApply(t, &next)
+	f.checkRunning(t, &next)
+}
+
 // A slot that vanished leaves nothing, and the other one is not touched.
 func TestVanishedSlot(t *testing.T) {
 	f := newFixture(t)

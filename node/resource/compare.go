@@ -24,7 +24,9 @@ type comparison struct {
 	unitFiles bool             // one of systemd's changes
 	conflicts []Conflict
 
-	make, stops, disables, removes, last, enables, starts []Action
+	make, stops, disables, removes, last, enables, starts, rolling []Action
+
+	restarts []Action // of a slot's units, for when its agent is stopped; Rolling only
 }
 
 func key(kind, name string) string { return kind + " " + name }
@@ -48,7 +50,7 @@ func Compare(want Set, have State) ([]Action, []Conflict) {
 	if c.unitFiles || len(c.disables)+len(c.enables) > 0 || slices.Contains(have.Pending, KindReload) {
 		actions = append(actions, Action{Kind: KindReload, Verb: Reload, Name: "systemd"})
 	}
-	return slices.Concat(actions, c.starts, c.last), c.conflicts
+	return slices.Concat(actions, c.starts, c.rolling, c.last), c.conflicts
 }
 
 func (c *comparison) add(a Action) {
@@ -281,9 +283,11 @@ func (c *comparison) units() {
 	for _, u := range c.want.Units {
 		asks = asks || u.Asks && c.have.Units[u.Name].Active && c.stale(&u) != ""
 	}
+	c.want.Rolling = c.want.Rolling && !asks
 	for _, u := range c.want.Units {
 		c.unit(u, asks)
 	}
+	c.starts = append(c.starts, c.restarts...)
 	slices.SortStableFunc(c.starts, func(a, b Action) int { return cmp.Compare(rank(a), rank(b)) })
 	// Agents before slices: that of a slice would end their containers.
 	slices.SortStableFunc(c.stops, func(a, b Action) int { return cmp.Compare(rank(a), rank(b)) })
@@ -321,8 +325,16 @@ func (c *comparison) unit(u Unit, dockerRestarts bool) {
 	if u.Drain && why == "" && dockerRestarts {
 		why = "docker restarts"
 	}
+	if u.Drain && (!is.Active || why == "") { // the restarts before it do not wait for this agent
+		c.starts, c.restarts = append(c.starts, c.restarts...), nil
+	}
 	switch start := (Action{Kind: KindUnit, Verb: Start, Name: u.Name, Why: why, want: u}); {
 	case is.Active && why == "":
+	case is.Active && u.Drain && c.want.Rolling:
+		stop := start
+		stop.Verb, stop.Drain = Stop, true
+		c.rolling = append(append(append(c.rolling, stop), c.restarts...), start)
+		c.restarts = nil
 	case is.Active && u.Drain:
 		c.stops = append(c.stops, Action{Kind: KindUnit, Verb: Stop, Name: u.Name, Why: why, Drain: true, want: u})
 		if u.Active {
@@ -330,7 +342,11 @@ func (c *comparison) unit(u Unit, dockerRestarts bool) {
 		}
 	case is.Active:
 		start.Verb, start.Asks = Restart, u.Asks
-		c.starts = append(c.starts, start)
+		if c.want.Rolling {
+			c.restarts = append(c.restarts, start)
+		} else {
+			c.starts = append(c.starts, start)
+		}
 	case u.Active && !is.Held:
 		c.starts = append(c.starts, start)
 	}

@@ -23,6 +23,9 @@ type Set struct {
 	// Off are units of others that must neither run nor start at boot: agents that
 	// would use the same devices.
 	Off []string
+	// Rolling has each agent stop and start by itself, after the files changed, so that
+	// the others work on. It does not hold for a restart of docker, which all agents use.
+	Rolling bool
 }
 
 // A User is a system user that cannot log in, with a group of its own name.
