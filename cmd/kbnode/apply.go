@@ -283,9 +283,11 @@ func (c *undoCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := trial.Restore(ctx, m); err != nil {
 		return err
 	}
-	done, err := apply.Undo(ctx, m, apply.Options{
-		Force: c.Force, DockerRestart: c.AllowDockerRestart, Drain: c.Drain, Log: progress(env), Purge: setup.ImageRemover(c.Root, plainly(env)),
-	}, c.Purge)
+	o := apply.Options{Force: c.Force, DockerRestart: c.AllowDockerRestart, Drain: c.Drain, Log: progress(env)}
+	if m.Root == "/" { // docker is this machine's
+		o.Purge = setup.ImageRemover(m.Root, plainly(env))
+	}
+	done, err := apply.Undo(ctx, m, o, c.Purge)
 	switch {
 	case errors.As(err, new(*apply.Refusal)):
 		return err

@@ -95,6 +95,8 @@ func (c *comparison) dirs() {
 
 func (c *comparison) dir(d Dir) {
 	have, ok := c.have.Nodes[d.Path]
+	made := c.made[key(KindDir, d.Path)]
+	vendors := (d.Path == path.Dir(node.DaemonJSON) || d.Path == node.CDIDir) && (made == nil || !made.Absent)
 	a := Action{Kind: KindDir, Name: d.Path, want: d}
 	switch why := differs(have, Node{Mode: d.Mode, Owner: d.Owner, Group: d.Group}); {
 	case !ok:
@@ -102,7 +104,7 @@ func (c *comparison) dir(d Dir) {
 	case have.Type != "dir":
 		c.conflict(KindDir, d.Path, "", "got a %s, want a directory", have.Type)
 		return
-	case why != "":
+	case why != "" && !vendors:
 		a.Verb, a.Why = Change, why
 	default:
 		return

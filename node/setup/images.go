@@ -3,7 +3,6 @@ package setup
 import (
 	"context"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,11 +16,9 @@ import (
 // machine below root, and kbnode's tags of other images. If it cannot, it logs which
 // images stay.
 func ImageRemover(root string, log func(format string, args ...any)) func(context.Context) {
-	socket := ""
+	socket := "/run/docker.sock" // if an undo that was cut removed the config
 	if config, err := node.ReadConfig(root); err == nil {
 		socket = config.Docker.Socket
-	} else if filepath.Clean(root) == "/" { // an undo that was cut removed the config
-		socket = "/run/docker.sock"
 	}
 	return func(ctx context.Context) {
 		pins, err := node.ReadPins(root)
