@@ -44,14 +44,19 @@ const Version = 1
 // A Config is what apply leaves behind for everything that runs later: the
 // units' programs, doctor, status. It holds no secret.
 type Config struct {
-	Version  int     `yaml:"version"`
-	Node     string  `yaml:"node"`               // the queue file's name of the machine
-	Vendor   string  `yaml:"vendor"`             // who lends it
-	Endpoint string  `yaml:"endpoint,omitempty"` // of the agent API; empty: Buildkite's
-	Program  string  `yaml:"program"`            // kbnode itself, "/usr/bin/kbnode"
-	Agent    Agent   `yaml:"agent"`
-	Docker   Docker  `yaml:"docker"`
-	Slots    []*Slot `yaml:"slots"`
+	Version  int    `yaml:"version"`
+	Node     string `yaml:"node"`               // the queue file's name of the machine
+	Vendor   string `yaml:"vendor"`             // who lends it
+	Endpoint string `yaml:"endpoint,omitempty"` // of the agent API; empty: Buildkite's
+	// The next plan or apply uses these, node and endpoint if no flag says otherwise.
+	QueueFile        string `yaml:"queue_file,omitempty"`        // absolute
+	VerificationJWKS string `yaml:"verification_jwks,omitempty"` // the keys that steps must be signed with; empty: none
+	AllowSmall       bool   `yaml:"allow_small,omitempty"`
+
+	Program string  `yaml:"program"` // kbnode itself, "/usr/bin/kbnode"
+	Agent   Agent   `yaml:"agent"`
+	Docker  Docker  `yaml:"docker"`
+	Slots   []*Slot `yaml:"slots"`
 }
 
 // An Agent is the buildkite-agent that the slots run.

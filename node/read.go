@@ -19,17 +19,17 @@ import (
 // maxFile bounds config and pins, in bytes.
 const maxFile = 1 << 20
 
-// errNotSetUp is returned where kbnode apply has not run.
-var errNotSetUp = errors.New("this machine was not set up: there is no " + ConfigPath + "; kbnode apply FILE sets it up")
+// ErrNotSetUp is returned where kbnode apply has not run.
+var ErrNotSetUp = errors.New("this machine was not set up: there is no " + ConfigPath + "; kbnode apply FILE sets it up")
 
-// ReadConfig reads [ConfigPath] below root. The error is [errNotSetUp] when there
+// ReadConfig reads [ConfigPath] below root. The error is [ErrNotSetUp] when there
 // is no such file.
 func ReadConfig(root string) (*Config, error) {
 	var c Config
 	err := readYAML(filepath.Join(root, ConfigPath), &c)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, errNotSetUp
+		return nil, ErrNotSetUp
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", ConfigPath, err)
 	case c.Version != Version:

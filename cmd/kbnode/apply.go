@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/apply"
 	"github.com/gpu-mode/kbgen/node/resource"
 	"github.com/gpu-mode/kbgen/node/setup"
@@ -25,27 +26,39 @@ const exitChanges = 2
 // planCmd says what apply would do.
 type planCmd struct {
 	target
+	Diff bool `help:"print each change, of files the lines that change"`
 	JSON bool `name:"json" help:"print one JSON document; schema: schema/published/node-plan.json"`
 }
 
 func (c *planCmd) Run(ctx context.Context, env *cli.Env) error {
-	token, err := c.token(env, false)
+	t, err := c.target.target()
 	if err != nil {
 		return public(err)
 	}
-	p, err := c.target.target().Plan(ctx, token, logger(env))
+	var token []byte
+	if !t.Elsewhere() {
+		if token, err = c.token(env, false); err != nil {
+			return public(err)
+		}
+	}
+	p, err := t.Plan(ctx, token, logger(env))
 	if err != nil {
 		return public(err)
 	}
 	if c.JSON {
 		err = cli.PrintJSON(env.Stdout, p.Document())
 	} else {
-		err = p.Write(env.Stdout)
+		err = p.Write(env.Stdout, c.Diff)
 	}
 	if err == nil && len(p.Actions)+len(p.Missing) > 0 {
 		return &cli.ExitError{Status: exitChanges}
 	}
 	return err
+}
+
+// plainly returns a function that prints a line on stderr as it is.
+func plainly(env *cli.Env) func(format string, args ...any) {
+	return func(format string, args ...any) { fmt.Fprintf(env.Stderr, format+"\n", args...) }
 }
 
 // progress prints what is done while it is done.
@@ -55,31 +68,41 @@ func progress(env *cli.Env) func(string) {
 
 // target are the flags that plan and apply share.
 type target struct {
-	File               string        `arg:"" name:"file"`
-	Node               string        `placeholder:"NAME" help:"the node of the queue file; default the host's name"`
-	Endpoint           string        `placeholder:"URL" help:"the URL of the agent API; default Buildkite's"`
-	TokenFile          string        `placeholder:"FILE" xor:"token" help:"a file with the cluster's agent token; default the token used before, else a prompt"`
-	TokenFD            *int          `name:"token-fd" placeholder:"N" xor:"token" help:"a file descriptor to read the token from"`
-	AllowSmall         bool          `help:"report a machine smaller than its row promises as a note; for tests"`
-	Agent              string        `placeholder:"FILE" help:"the buildkite-agent to install"`
+	File             string  `arg:"" optional:"" name:"file"`
+	Node             string  `placeholder:"NAME" help:"the node of the queue file; default the one used before, else the host's name"`
+	Endpoint         *string `placeholder:"URL" help:"the URL of the agent API; default the one used before, else Buildkite's"`
+	TokenFile        string  `placeholder:"FILE" xor:"token" help:"a file with the cluster's agent token; default the token used before, else a prompt"`
+	TokenFD          *int    `name:"token-fd" placeholder:"N" xor:"token" help:"a file descriptor to read the token from"`
+	AllowSmall       bool    `help:"report a machine smaller than its row promises as a note, now and from now on; for tests"`
+	VerificationJWKS *string `name:"verification-jwks" placeholder:"FILE" help:"a file of keys; steps must be signed by one of them; default the keys used before; \"\" takes that back"`
+	Adopt            bool    `help:"replace files that kbnode does not manage, and the agents of older scripts"`
+	InstallPackages  bool    `help:"install the distribution's packages that plan names"`
+	renewal
+}
+
+// renewal are the flags that upgrade shares with them.
+type renewal struct {
+	Agent              string        `placeholder:"FILE" help:"the buildkite-agent to install, or to replace the one that kbnode installed"`
 	AgentSHA256        string        `name:"agent-sha256" placeholder:"HEX" help:"the SHA-256 of that file"`
-	VerificationJWKS   string        `name:"verification-jwks" placeholder:"FILE" help:"a file of keys; steps must be signed by one of them"`
-	Adopt              bool          `help:"replace files that kbnode does not manage, and the agents of older scripts"`
 	Force              bool          `help:"replace files that were changed by hand"`
 	AllowDockerRestart bool          `help:"let apply restart docker, which ends containers unless live-restore is on"`
-	InstallPackages    bool          `help:"install the distribution's packages that plan names"`
 	Drain              time.Duration `default:"0" placeholder:"DURATION" help:"how long to wait for running jobs; 0: as long as they take"`
 
-	Facts string `placeholder:"FILE" help:"with --root: a file with what kbnode facts printed on another machine"`
+	Facts string `placeholder:"FILE" help:"a file with what kbnode facts printed on another machine; to change files, --root with it"`
 	Root  string `default:"/" placeholder:"DIR" help:"change the files below DIR, and start nothing"`
 }
 
-func (t *target) target() *setup.Target {
-	return &setup.Target{
-		File: t.File, Node: t.Node, Endpoint: t.Endpoint, AllowSmall: t.AllowSmall, Agent: t.Agent, AgentSHA256: t.AgentSHA256,
-		VerificationJWKS: t.VerificationJWKS, Facts: t.Facts, Root: t.Root, Release: cli.Version(),
+func (t *target) target() (*setup.Target, error) {
+	root, err := filepath.Abs(t.Root)
+	if err != nil {
+		return nil, err
+	}
+	whole := &setup.Target{
+		File: t.File, Node: t.Node, AllowSmall: t.AllowSmall, Agent: t.Agent, AgentSHA256: t.AgentSHA256,
+		Facts: t.Facts, Root: root, Release: cli.Version(),
 		Options: apply.Options{Adopt: t.Adopt, Force: t.Force, DockerRestart: t.AllowDockerRestart, Drain: t.Drain},
 	}
+	return whole, whole.Recall(t.Endpoint, t.VerificationJWKS)
 }
 
 // token takes the agents' token from where the flags say, else from the machine, else
@@ -89,7 +112,7 @@ func (t *target) token(env *cli.Env, ask bool) ([]byte, error) {
 	if f, ok := env.Stdin.(*os.File); ok && ask && term.IsTerminal(int(f.Fd())) {
 		prompt = func() ([]byte, error) { return askToken(env, f) }
 	}
-	return setup.Token(t.Root, t.TokenFile, t.TokenFD, prompt)
+	return setup.Token(t.Root, t.TokenFile, t.TokenFD, prompt, plainly(env))
 }
 
 func askToken(env *cli.Env, terminal *os.File) ([]byte, error) {
@@ -116,17 +139,31 @@ type applyCmd struct {
 	target
 }
 
-func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
-	root, err := filepath.Abs(c.Root)
+func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error { return c.apply(ctx, env, false) }
+
+// upgradeCmd is apply with the settings of before, slot by slot.
+type upgradeCmd struct {
+	renewal
+}
+
+func (c *upgradeCmd) Run(ctx context.Context, env *cli.Env) error {
+	if _, err := node.ReadConfig(c.Root); err != nil {
+		return err
+	}
+	return (&applyCmd{target{renewal: c.renewal}}).apply(ctx, env, true)
+}
+
+func (c *applyCmd) apply(ctx context.Context, env *cli.Env, rolling bool) error {
+	t, err := c.target.target()
 	switch {
 	case err != nil:
-		return err
+		return public(err)
 	case c.Drain < 0:
 		return cli.Usagef("--drain: got %v, want 0 (as long as the last job takes) or more", c.Drain)
-	case c.Facts != "" && root == "/":
+	case t.Elsewhere():
 		return cli.Usagef("--facts: got another machine's for this one, want --root DIR with it")
 	}
-	m, err := machine(root, env)
+	m, err := machine(t.Root, env)
 	if err != nil {
 		return err
 	}
@@ -137,22 +174,22 @@ func (c *applyCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return public(err)
 	}
-	t := c.target.target()
-	p, err := t.Complete(ctx, token, c.InstallPackages, logger(env), env.Debugf)
+	note := plainly(env)
+	p, err := t.Complete(ctx, token, c.InstallPackages, note)
 	if err != nil {
 		return public(err)
+	}
+	for _, line := range p.Notes {
+		note("note: %s", line)
 	}
 	if len(p.Actions) == 0 {
 		_, err := fmt.Fprintln(env.Stdout, "nothing to do")
 		return err
 	}
-	if err := setup.CheckToken(ctx, c.Endpoint, token, logger(env), env.Debugf); err != nil {
+	if err := setup.CheckToken(ctx, t.Endpoint, token, note); err != nil {
 		return public(err)
 	}
-	for _, note := range p.Notes {
-		fmt.Fprintf(env.Stderr, "note: %s\n", note)
-	}
-	t.Log = progress(env)
+	t.Log, p.Set.Rolling = progress(env), rolling
 	did, err := apply.Apply(ctx, p.Machine, &p.Set, t.Options)
 	var starts *apply.StartError
 	switch {
@@ -231,7 +268,7 @@ func (c *adoptCmd) Run(ctx context.Context, env *cli.Env) error {
 
 // undoCmd makes the machine what it was.
 type undoCmd struct {
-	Purge              bool          `help:"remove what slots left on the disk as well"`
+	Purge              bool          `help:"remove what slots left on the disk and the images that kbnode pulled as well"`
 	Force              bool          `help:"remove files that were changed by hand as well"`
 	AllowDockerRestart bool          `help:"restart docker, so that it forgets its settings at once"`
 	Drain              time.Duration `default:"0" placeholder:"DURATION" help:"how long to wait for running jobs; 0: as long as they take"`
@@ -246,7 +283,11 @@ func (c *undoCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err := trial.Restore(ctx, m); err != nil {
 		return err
 	}
-	done, err := apply.Undo(ctx, m, apply.Options{Force: c.Force, DockerRestart: c.AllowDockerRestart, Drain: c.Drain, Log: progress(env)}, c.Purge)
+	o := apply.Options{Force: c.Force, DockerRestart: c.AllowDockerRestart, Drain: c.Drain, Log: progress(env)}
+	if m.Root == "/" { // docker is this machine's
+		o.Purge = setup.ImageRemover(m.Root, plainly(env))
+	}
+	done, err := apply.Undo(ctx, m, o, c.Purge)
 	switch {
 	case errors.As(err, new(*apply.Refusal)):
 		return err

@@ -51,7 +51,12 @@ func setupNode(env *testscript.Env) error {
 	}
 	f.Agent = nil
 	without, err := json.Marshal(f)
-	return errors.Join(err, os.WriteFile(filepath.Join(env.WorkDir, "facts.json"), raw, 0o644), os.WriteFile(filepath.Join(env.WorkDir, "noagent.json"), without, 0o644))
+	if err != nil {
+		return err
+	}
+	f.Agent = &facts.Agent{Path: "/usr/local/bin/buildkite-agent", Version: "3.138.0"}
+	installed, err := json.Marshal(f)
+	return errors.Join(err, os.WriteFile(filepath.Join(env.WorkDir, "installed.json"), installed, 0o644), os.WriteFile(filepath.Join(env.WorkDir, "facts.json"), raw, 0o644), os.WriteFile(filepath.Join(env.WorkDir, "noagent.json"), without, 0o644))
 }
 
 // printHash is sha256sum, which not every machine has.

@@ -138,6 +138,7 @@ func (c *statusCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.JSON {
 		return cli.PrintJSON(env.Stdout, st)
 	}
+	fmt.Fprintln(env.Stdout, st.Settings())
 	fmt.Fprintf(env.Stdout, "%-8s %-12s %-9s %-9s %-36s %s\n", "SLOT", "QUEUE", "STATE", "RESTARTS", "JOB", "DEVICE")
 	for _, s := range st.Slots {
 		fmt.Fprintf(env.Stdout, "%-8s %-12s %-9s %-9d %-36s %s\n", s.Name, s.Queue, s.State, s.Restarts, cmp.Or(s.Job, "-"), s.Device)

@@ -15,6 +15,7 @@ type grammar struct {
 	Preflight preflightCmd `cmd:""`
 	Plan      planCmd      `cmd:""`
 	Apply     applyCmd     `cmd:""`
+	Upgrade   upgradeCmd   `cmd:""`
 	Undo      undoCmd      `cmd:""`
 	Adopt     adoptCmd     `cmd:""`
 	Status    statusCmd    `cmd:""`
@@ -48,6 +49,7 @@ usage:
   kbnode preflight             whether this machine can be set up
   kbnode plan FILE             what apply would change, for a queue file
   kbnode apply FILE            make each GPU of this machine an agent
+  kbnode upgrade               another kbnode or agent, slot by slot
   kbnode undo                  make the machine what it was
   kbnode adopt                 take over what older scripts set up
   kbnode status                what each slot does now
@@ -144,27 +146,44 @@ changes nothing. kbnode doctor checks a machine that is set up.`,
 		Example: "sudo kbnode preflight",
 	},
 	"plan": {
-		Usage: "kbnode plan FILE [flag ...]",
-		Text: `Prints what kbnode apply would do to this machine with the same flags: users,
-directories, files as diffs, units, what restarts, what is missing or refused.
-It changes nothing. The token is not needed, and never shown.`,
+		Usage: "kbnode plan [FILE] [flag ...]",
+		Text: `Prints what kbnode apply would do to this machine with the same flags: what is
+missing or refused, then for each slot and for all slots which files change and
+which units restart, and why. --diff prints each change, files as diffs. It
+changes nothing. The token is not needed, and never shown.
+
+kbnode apply remembers FILE, --node, --endpoint, --verification-jwks and
+--allow-small: they need be given once. An empty --endpoint or
+--verification-jwks takes the remembered one back.`,
 		More: `exit status: 0 nothing to do, 1 failed, 2 changes, or something is missing;
 wrong usage is 2 as well, with "kbnode: error:" on stderr and nothing on stdout`,
 		Example: "sudo kbnode plan h100-01.yml --node h100-01",
 	},
 	"apply": {
-		Usage: "kbnode apply FILE [--node NAME] [--token-file FILE] [flag ...]",
+		Usage: "kbnode apply [FILE] [--node NAME] [--token-file FILE] [flag ...]",
 		Text: `Makes each GPU of this machine an agent, as FILE, a queue file, says: what
 kbnode plan prints. Agents end their jobs before they stop. Done a second time
-it changes nothing; ended early, it goes on; kbnode undo goes back.`,
+it changes nothing; ended early, it goes on; kbnode undo goes back.
+
+It remembers FILE, --node, --endpoint, --verification-jwks and --allow-small:
+they need be given once. An empty --endpoint or --verification-jwks takes the
+remembered one back, so that steps need no signature, for one.`,
 		Example: "sudo kbnode apply h100-01.yml --node h100-01 --token-file token",
+	},
+	"upgrade": {
+		Usage: "kbnode upgrade [--agent FILE --agent-sha256 HEX] [flag ...]",
+		Text: `Installs this kbnode, and the agent FILE if kbnode installed the one before,
+with the queue file and the settings of the last apply. Each slot ends its job
+and starts again before the next one stops; if one does not start, those after
+it are left alone. If docker has to restart, all agents stop first.`,
+		Example: "sudo ./kbnode upgrade --agent ./buildkite-agent --agent-sha256 HEX",
 	},
 	"undo": {
 		Usage: "kbnode undo [--purge] [--force] [flag ...]",
 		Text: `Makes the machine what it was before the first kbnode apply or adopt: agents end
 their jobs and stop, files have their old content, mode and owner, or are gone,
 what ran before runs again. What was changed by hand since is listed, and then
-nothing is done.`,
+nothing is done. Of docker's daemon.json it takes out features.cdi alone.`,
 		Example: "sudo kbnode undo --purge",
 	},
 	"adopt": {
@@ -194,8 +213,9 @@ It changes nothing. As root it sees more: docker, for one.`,
 	"status": {
 		Usage: "kbnode status [--json]",
 		Text: `Says what each slot does: idle, busy, paused, starting, stopping or down; its
-job, how often its agent was started again, whether its device is in order, and
-which of kbnode's files somebody has changed.`,
+job, how often its agent was started again, whether its device is in order,
+which of kbnode's files were changed by hand, and the settings of the last
+apply.`,
 		Example: `kbnode status --json | jq '.slots[] | select(.state == "paused")'`,
 	},
 	"doctor": {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,18 +32,71 @@ func (m *Machine) accounts() (*accounts, error) {
 // table returns the numbers by name of a file with both.
 func (m *Machine) table(name string) (map[string]int, error) {
 	numbers := map[string]int{"root": 0} // also below a root directory that nobody has set up yet
+	lines, err := m.fields(name, 3)
+	for _, f := range lines {
+		if number, err := strconv.Atoi(f[2]); err == nil {
+			numbers[f[0]] = number
+		}
+	}
+	return numbers, err
+}
+
+// fields returns the lines of a file such as /etc/passwd that have at least n fields.
+func (m *Machine) fields(name string, n int) (lines [][]string, err error) {
 	content, err := os.ReadFile(m.path(name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	for line := range strings.Lines(string(content)) {
-		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) > 2 {
-			if number, err := strconv.Atoi(f[2]); err == nil {
-				numbers[f[0]] = number
-			}
+		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) >= n {
+			lines = append(lines, f)
 		}
 	}
-	return numbers, nil
+	return lines, nil
+}
+
+// unfit says by what a user could do more than a slot's user may; empty: by nothing.
+func (m *Machine) unfit(user string) (string, error) {
+	var found []string
+	users, err := m.fields("/etc/passwd", 7)
+	if err != nil {
+		return "", err
+	}
+	group := ""
+	for _, f := range users {
+		if f[0] != user {
+			continue
+		}
+		group = f[3]
+		if shell := filepath.Base(f[6]); shell != "nologin" && shell != "false" {
+			found = append(found, "the shell "+strconv.Quote(f[6]))
+		}
+		if f[2] == "0" {
+			found = append(found, "the number of root")
+		}
+		if locked := f[1] == "x" || strings.HasPrefix(f[1], "*") || strings.HasPrefix(f[1], "!"); !locked {
+			found = append(found, "a password in /etc/passwd, or an empty one")
+		}
+	}
+	groups, err := m.fields("/etc/group", 4)
+	if err != nil {
+		return "", err
+	}
+	for _, f := range groups {
+		if f[0] != user && (f[2] == group || slices.Contains(strings.Split(f[3], ","), user)) {
+			found = append(found, "the group "+f[0])
+		}
+	}
+	shadow, err := m.fields("/etc/shadow", 2)
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // only root may read it, and only root may apply
+		return "", err
+	}
+	for _, f := range shadow {
+		if f[0] == user && !strings.HasPrefix(f[1], "*") && !strings.HasPrefix(f[1], "!") {
+			found = append(found, "a password, or an empty one")
+		}
+	}
+	return strings.Join(found, ", "), nil
 }
 
 // name is a number's; where it has several, the wanted one.

@@ -22,6 +22,9 @@ type Options struct {
 	// Partial: the Set is not all that is wanted. Nothing vanishes.
 	Partial bool
 	Log     func(string) // a line for each thing that is done; nil: none
+	// Purge is called by an Undo with purge, before the slots' data go; nil: nothing else
+	// goes.
+	Purge func(context.Context)
 }
 
 // A Refusal lists what stands in the way. Nothing was changed.
@@ -44,6 +47,7 @@ type work struct {
 	accounts *accounts
 	options  Options
 	have     resource.State
+	rolling  bool // the Set's
 }
 
 func (w *work) log(format string, args ...any) {
@@ -64,7 +68,7 @@ func Apply(ctx context.Context, m *Machine, want *resource.Set, o Options) ([]re
 		return nil, err
 	}
 	defer unlock()
-	w := &work{m: m, options: o}
+	w := &work{m: m, options: o, rolling: want.Rolling}
 	if w.ledger, err = m.readLedger(); err != nil {
 		return nil, err
 	}
@@ -129,14 +133,20 @@ func (o Options) Refused(actions []resource.Action, conflicts []resource.Conflic
 	return rest
 }
 
-// notePending notes what has to follow once the first file has changed.
+// notePending notes what has to follow once the first file has changed. Docker is noted
+// with its files, because a boot in between has it read them before kbnode restarts it.
 func (w *work) notePending(actions []resource.Action) error {
 	var follow []string
 	for _, a := range actions {
+		if u, ok := a.Want().(resource.Unit); ok && u.Asks {
+			if err := w.noteUnit(&a); err != nil {
+				return err
+			}
+		}
 		switch {
 		case a.Verb == resource.Reload:
 			follow = append(follow, resource.KindReload)
-		case a.Verb == resource.Restart:
+		case a.Verb == resource.Restart, w.rolling && a.Verb == resource.Stop && a.Want() != nil:
 			follow = append(follow, a.Name)
 		}
 	}
@@ -169,6 +179,9 @@ func (w *work) all(ctx context.Context, actions []resource.Action) error {
 		if err := w.do(ctx, actions[:n]); err != nil {
 			if _, ok := errors.AsType[*StartError](err); !ok {
 				return errors.Join(append(faults, fmt.Errorf("%s: %w", what, err))...)
+			}
+			if w.rolling {
+				return fmt.Errorf("%s: %v; the slots after it run as before", what, err)
 			}
 			faults = append(faults, err)
 		}
@@ -221,21 +234,25 @@ func (w *work) clearPending(names ...string) error {
 	return w.ledger.write(&record{Cleared: names})
 }
 
+// noteUnit notes how a unit was before kbnode touched it.
+func (w *work) noteUnit(a *resource.Action) error {
+	is := w.have.Units[a.Name]
+	r := record{Kind: a.Kind, Name: a.Name, Prior: &prior{Absent: !is.Found, Enabled: is.Found && is.Enabled, Active: is.Active}, Drain: a.Drain, Asks: a.Asks}
+	if u, ok := a.Want().(resource.Unit); ok {
+		r.Uses, r.Drain, r.Asks = u.Uses, u.Drain, u.Asks
+	}
+	if t := w.ledger.find(a.Kind, a.Name); t != nil && r.Uses == nil {
+		return nil // wanted no longer: what it was stands in the ledger
+	}
+	return w.ledger.note(r)
+}
+
 // units does one call of systemd's.
 func (w *work) units(ctx context.Context, actions []resource.Action) error {
 	var names []string
 	for i := range actions {
-		a := &actions[i]
-		names = append(names, a.Name)
-		is := w.have.Units[a.Name]
-		r := record{Kind: a.Kind, Name: a.Name, Prior: &prior{Absent: !is.Found, Enabled: is.Found && is.Enabled, Active: is.Active}, Drain: a.Drain, Asks: a.Asks}
-		if u, ok := a.Want().(resource.Unit); ok {
-			r.Uses, r.Drain, r.Asks = u.Uses, u.Drain, u.Asks
-		}
-		if t := w.ledger.find(a.Kind, a.Name); t != nil && r.Uses == nil {
-			continue // wanted no longer: what it was stands in the ledger
-		}
-		if err := w.ledger.note(r); err != nil {
+		names = append(names, actions[i].Name)
+		if err := w.noteUnit(&actions[i]); err != nil {
 			return err
 		}
 	}

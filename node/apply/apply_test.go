@@ -92,7 +92,7 @@ func (f *fixture) set(config string, slots ...string) resource.Set {
 			{Path: "/etc/kbnode/slots.yml", Mode: 0o644, Owner: "root", Group: "root", Content: []byte(config), Marked: true},
 			{Path: "/etc/kbnode/hooks/pre-bootstrap", Mode: 0o755, Owner: "root", Group: "root", Content: []byte("#!/bin/sh\ntrue\n"), Marked: true},
 			{Path: "/etc/kbnode/token", Mode: 0o600, Owner: "root", Group: "root", Content: []byte("hush"), Secret: true},
-			{Path: "/etc/docker/daemon.json", Mode: 0o644, Owner: "root", Group: "root", Content: []byte("{\"features\": {}}\n"), Foreign: true},
+			{Path: "/etc/docker/daemon.json", Mode: 0o644, Owner: "root", Group: "root", Content: []byte("{\"features\": {\"cdi\": true}, \"log-level\": \"warn\"}\n"), Foreign: true},
 			{Path: "/etc/systemd/system/kbnode-agent@.service", Mode: 0o644, Owner: "root", Group: "root", Content: []byte("[Service]\n# " + config), Marked: true},
 		},
 		Units: []resource.Unit{{Name: docker, Active: true, Uses: []string{"/etc/docker/daemon.json"}, Asks: true}},
@@ -303,6 +303,42 @@ func testCrashes(t *testing.T, every int) {
 				}
 			}
 		})
+	}
+}
+
+// The power fails around the restart of docker. At boot docker reads the new settings,
+// and undo has it read the old ones, or says that it did not.
+func TestUndoAfterAPowerCutRestoresDocker(t *testing.T) {
+	const daemon = " /etc/docker/daemon.json"
+	for _, cut := range []string{"after change" + daemon, "before restart docker.service", "after restart docker.service"} {
+		for _, allowed := range []bool{true, false} {
+			f := newFixture(t)
+			before, ran := tree(t, f.machine.Root), f.running()
+			f.machine.Step = func(what string) error {
+				if what == cut {
+					return errCrash
+				}
+				return nil
+			}
+			if _, err := f.apply(&f.first); !errors.Is(err, errCrash) {
+				t.Fatalf("cut at %q: Apply = %v, want a crash", cut, err)
+			}
+			f.machine.Step = nil
+			if err := f.systemd.Do(t.Context(), "restart", []string{docker}); err != nil {
+				t.Fatal(err)
+			}
+			var log strings.Builder
+			o := Options{DockerRestart: allowed, Log: func(line string) { log.WriteString(line + "\n") }}
+			if _, err := Undo(t.Context(), f.machine, o, false); err != nil {
+				t.Fatal(err)
+			}
+			f.checkEqual(t, before, ran)
+			restored := f.running()[docker] == ran[docker]
+			warned := strings.Contains(log.String(), "docker.service still runs with kbnode's settings")
+			if restored != allowed || warned == allowed {
+				t.Errorf("cut at %q, restart allowed %t: docker has its old settings %t, warning %t; log:\n%s", cut, allowed, restored, warned, log.String())
+			}
+		}
 	}
 }
 

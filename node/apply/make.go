@@ -47,7 +47,9 @@ func (w *work) ids(owner, group string) (uid, gid int, err error) {
 	}
 	u, ok := w.accounts.users[owner]
 	if !ok {
-		return 0, 0, fmt.Errorf("got no user %q", owner)
+		if u, err = strconv.Atoi(owner); err != nil {
+			return 0, 0, fmt.Errorf("got no user %q", owner)
+		}
 	}
 	g, ok := w.accounts.groups[group]
 	if !ok {

@@ -55,7 +55,7 @@ func (m *Machine) observe(ctx context.Context, want *resource.Set, l *ledger) (r
 		return resource.State{}, err
 	}
 	o := &observer{m: m, accounts: a, state: resource.State{
-		Users: map[string]bool{}, Nodes: map[string]resource.Node{}, Made: l.made(), Pending: l.pending,
+		Users: map[string]bool{}, Unfit: map[string]string{}, Nodes: map[string]resource.Node{}, Made: l.made(), Pending: l.pending,
 	}}
 	for _, u := range want.Users {
 		o.user(u.Name)
@@ -90,7 +90,9 @@ func (m *Machine) observe(ctx context.Context, want *resource.Set, l *ledger) (r
 }
 
 func (o *observer) user(name string) {
-	_, o.state.Users[name] = o.accounts.users[name]
+	if _, o.state.Users[name] = o.accounts.users[name]; o.state.Users[name] && o.err == nil {
+		o.state.Unfit[name], o.err = o.m.unfit(name)
+	}
 }
 
 // node looks at a path and at the directories that it lies in.
@@ -159,12 +161,14 @@ type Seeds struct {
 }
 
 var (
-	seedUnits   = []string{"buildkite-agent-gpu*.service", "buildkite-agent@gpu*.service"}
-	seedConfigs = []string{"/etc/buildkite-agent/token", "/etc/buildkite-agent/buildkite-agent*.cfg"}
-	seedToken   = regexp.MustCompile(`(?m)^\s*token\s*=\s*"?([^"\s]+)"?\s*$`)
+	seedUnits = []string{"buildkite-agent-gpu*.service", "buildkite-agent@gpu*.service"}
+	// The agent's own package has buildkite-agent.cfg, and no file token.
+	seedConfigs = []string{"/etc/buildkite-agent/token", "/etc/buildkite-agent/buildkite-agent-gpu*.cfg"}
+	seedToken   = regexp.MustCompile(`(?m)^\s*(?:token|BUILDKITE_AGENT_TOKEN)\s*=\s*"?([^"\s]+)"?\s*$`)
 )
 
-// Seeds recognises them by the names of their files.
+// Seeds recognises them by the names of their files. Files of the agent's own package
+// are never among them.
 func (m *Machine) Seeds() (*Seeds, error) {
 	s := &Seeds{}
 	for _, pattern := range seedUnits {
@@ -202,19 +206,12 @@ func (s *Seeds) config(m *Machine, name string) error {
 	if err != nil {
 		return err
 	}
-	token := bytes.TrimSpace(content)
-	if filepath.Ext(name) == ".cfg" {
-		found := seedToken.FindSubmatch(content)
-		if found == nil || bytes.HasPrefix(found[1], []byte("$")) || bytes.Equal(found[1], []byte("xxx")) {
-			return nil // its template's, or a variable
-		}
-		token = found[1]
-	}
-	if len(token) == 0 {
-		return nil
+	found := seedToken.FindSubmatch(content)
+	if found == nil || bytes.HasPrefix(found[1], []byte("$")) || bytes.Equal(found[1], []byte("xxx")) {
+		return nil // a placeholder, a variable, or a file that no older script wrote
 	}
 	if s.Token == nil {
-		s.Token = token
+		s.Token = found[1]
 	}
 	rel, err := filepath.Rel(m.Root, name)
 	s.Tokens = append(s.Tokens, resource.File{Path: "/" + rel, Mode: 0o600, Owner: "root", Group: "root", Content: content, Secret: true, Foreign: true})

@@ -77,6 +77,35 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A user that was there before may run a slot only if it can do no more than one that
+// kbnode makes. The refusal says what was found.
+func TestUsersOfTheVendorMustBeHarmless(t *testing.T) {
+	for _, c := range []struct{ passwd, group, shadow, want string }{
+		{"kbagent-gpu0:x:900:900::/:/usr/sbin/nologin", "kbagent-gpu0:x:900:", "kbagent-gpu0:!:1::::::", ""},
+		{"kbagent-gpu0:x:900:900::/:/bin/bash", "kbagent-gpu0:x:900:", "kbagent-gpu0:!:1::::::", `the shell "/bin/bash"`},
+		{"kbagent-gpu0:x:900:900::/:/bin/false", "kbagent-gpu0:x:900:\ndocker:x:5:a,kbagent-gpu0", "", "the group docker"},
+		{"kbagent-gpu0:x:900:5::/:/bin/false", "docker:x:5:", "", "the group docker"},
+		{"kbagent-gpu0:x:900:900::/:/bin/false", "", "kbagent-gpu0:$y$hash:1::::::", "a password"},
+		{"kbagent-gpu0:x:900:900::/:/bin/false", "", "kbagent-gpu0::1::::::", "a password, or an empty one"},
+		{"kbagent-gpu0:x:0:900::/:/bin/false", "", "", "the number of root"},
+	} {
+		f := newFixture(t)
+		f.write(t, "etc/passwd", "root:x:0:0::/root:/bin/sh\n"+c.passwd+"\n")
+		f.write(t, "etc/group", "root:x:0:\nrender:x:105:\n"+c.group+"\n")
+		f.write(t, "etc/shadow", c.shadow+"\n")
+		_, err := f.apply(&f.first)
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("with %q: Apply = %v", c.passwd, err)
+			}
+			continue
+		}
+		if names := refusedFor(t, err); !slices.Equal(names, []string{"kbagent-gpu0 "}) || !strings.Contains(err.Error(), "with "+c.want) || strings.Contains(err.Error(), "hash") {
+			t.Errorf("with %q, %q, %q: refused %v: %v, want %q", c.passwd, c.group, c.shadow, names, err, c.want)
+		}
+	}
+}
+
 func (f *fixture) write(t *testing.T, name, content string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(f.machine.Root, name), []byte(content), 0o600); err != nil {
@@ -107,7 +136,7 @@ func TestUndoRefusesWhatWasChangedByHand(t *testing.T) {
 	f := newFixture(t)
 	before, ran := tree(t, f.machine.Root), f.running()
 	f.mustApply(t, &f.first)
-	f.write(t, "etc/docker/daemon.json", "{\"mine\": 1}\n")
+	f.write(t, "etc/docker/daemon.json", "mine\n")
 	f.write(t, "etc/kbnode/token", "theirs")
 	changed, runs := tree(t, f.machine.Root), f.running()
 	_, err := Undo(t.Context(), f.machine, Options{}, false)
@@ -121,6 +150,60 @@ func TestUndoRefusesWhatWasChangedByHand(t *testing.T) {
 	f.checkEqual(t, before, ran)
 }
 
+// The vendor's daemon.json keeps mode, owner and later edits. Undo takes out only the
+// key that kbnode set.
+func TestUndoKeepsTheVendorsEdits(t *testing.T) {
+	const daemon = "etc/docker/daemon.json"
+	for _, c := range []struct{ before, edited, want string }{
+		{"{\"log-level\": \"warn\"}\n", "", "{\"log-level\": \"warn\"}\n"},
+		{"{\"log-level\": \"warn\"}\n", "{\"features\": {\"cdi\": true}, \"log-level\": \"info\"}", "{\n  \"log-level\": \"info\"\n}\n"},
+		{"{\"features\": {\"cdi\": false}}", "{\"features\": {\"cdi\": true, \"x\": 1}}", "{\n  \"features\": {\n    \"cdi\": false,\n    \"x\": 1\n  }\n}\n"},
+		{"{\"log-level\": \"warn\"}", "{\"mine\": 1}", "{\"mine\": 1}"},
+		{"", "{\"features\": {\"cdi\": true}}", ""},
+		{"", "{\"features\": {\"cdi\": true}, \"mine\": 1}", "{\n  \"mine\": 1\n}\n"},
+	} {
+		f := newFixture(t)
+		name := filepath.Join(f.machine.Root, daemon)
+		var err error
+		if f.write(t, daemon, c.before); c.before == "" {
+			err = os.Remove(name)
+		} else {
+			err = os.Chmod(name, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := resource.SetCDI([]byte(c.before), []byte("true"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.first.Files[3].Content = content
+		f.mustApply(t, &f.first)
+		if mode := tree(t, f.machine.Root)[daemon][:10]; c.before != "" && mode != "-rw-------" {
+			t.Errorf("after apply, %s has mode %s, want -rw-------", daemon, mode)
+		}
+		if c.edited != "" {
+			f.write(t, daemon, c.edited)
+		}
+		// An apply between keeps the edit as well.
+		edited := c.edited
+		if edited == "" {
+			edited = c.before
+		}
+		if f.first.Files[3].Content, err = resource.SetCDI([]byte(edited), []byte("true")); err != nil {
+			t.Fatal(err)
+		}
+		if c.edited != "{\"mine\": 1}" {
+			f.mustApply(t, &f.first)
+		}
+		f.mustUndo(t)
+		got, err := os.ReadFile(name)
+		if string(got) != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("before %q, edited %q: after undo got %q, %v, want %q", c.before, c.edited, got, err, c.want)
+		}
+	}
+}
+
 // What a slot wrote stays without --purge, and nobody's but root's; with it, no
 // trace is left.
 func TestUndoAndData(t *testing.T) {
@@ -131,8 +214,17 @@ func TestUndoAndData(t *testing.T) {
 			f.mustApply(t, &f.first)
 			f.write(t, "var/lib/kbnode/slots/gpu0/tmp/result", "1")
 			f.write(t, "var/lib/kbnode/pins.yml", "version: 1")
-			if _, err := Undo(t.Context(), f.machine, Options{}, purge); err != nil {
+			calls := 0
+			o := Options{Purge: func(context.Context) {
+				if calls++; !exists(filepath.Join(f.machine.Root, "var/lib/kbnode/pins.yml")) || len(f.running()) > 1 {
+					t.Errorf("Purge is called after the pins went, or while agents run: %v", f.running())
+				}
+			}}
+			if _, err := Undo(t.Context(), f.machine, o, purge); err != nil {
 				t.Fatal(err)
+			}
+			if (calls == 1) != purge {
+				t.Errorf("Purge is called %d times", calls)
 			}
 			after := tree(t, f.machine.Root)
 			if purge {
@@ -206,13 +298,112 @@ func TestAgents(t *testing.T) {
 	f.checkRunning(t, &more)
 }
 
+// rollingFixture is a machine that runs the first set, and a new one that is to come
+// slot by slot.
+func rollingFixture(t *testing.T) (f *fixture, next resource.Set) {
+	f = newFixture(t)
+	f.mustApply(t, &f.first)
+	next = f.set("version: 1 # new\n", "gpu0", "gpu1")
+	next.Rolling = true
+	return f, next
+}
+
+func agents(running map[string]string) (n int) {
+	for name := range running {
+		if strings.HasPrefix(name, "kbnode-agent@") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestARollingApplyStopsOneAgentAtATime(t *testing.T) {
+	f, next := rollingFixture(t)
+	var order []string
+	f.machine.Step = func(what string) error {
+		if n := agents(f.running()); n < 1 {
+			t.Errorf("%s: %d agents run, want at least 1", what, n)
+		}
+		if strings.HasPrefix(what, "before st") {
+			order = append(order, strings.TrimPrefix(what, "before "))
+		}
+		return nil
+	}
+	f.mustApply(t, &next)
+	want := []string{
+		"stop kbnode-agent@gpu0.service", "start kbnode-agent@gpu0.service", "stop kbnode-agent@gpu1.service", "start kbnode-agent@gpu1.service",
+	}
+	if diff := cmp.Diff(want, order); diff != "" {
+		t.Errorf("what stops and starts (-want +got):\n%s", diff)
+	}
+	f.checkRunning(t, &next)
+}
+
+// Cut between two slots, a rolling apply goes on with the second, and undo goes back.
+func TestARollingApplyGoesOnWhereItWasCut(t *testing.T) {
+	for _, undo := range []bool{false, true} {
+		f, next := rollingFixture(t)
+		f.machine.Step = func(what string) error {
+			if what == "before stop kbnode-agent@gpu1.service" {
+				return errCrash
+			}
+			return nil
+		}
+		if _, err := f.apply(&next); !errors.Is(err, errCrash) {
+			t.Fatalf("Apply = %v, want a crash", err)
+		}
+		f.machine.Step = nil
+		if undo {
+			f.mustUndo(t)
+			if n := agents(f.running()); n > 0 {
+				t.Errorf("after undo %d agents run, want none", n)
+			}
+			continue
+		}
+		f.mustApply(t, &next)
+		f.checkRunning(t, &next)
+		if n := f.systemd.state().Stops["kbnode-agent@gpu0.service"]; n != 1 {
+			t.Errorf("gpu0 was stopped %d times, want once", n)
+		}
+	}
+}
+
+// A slot that does not start with the new files ends a rolling apply, so that the
+// others work on.
+func TestARollingApplyEndsAtASlotThatDoesNotStart(t *testing.T) {
+	f, next := rollingFixture(t)
+	f.systemd.fail = func(verb, unit string) error {
+		if verb == "start" && strings.Contains(unit, "gpu0") {
+			return errors.New("its preflight fails")
+		}
+		return nil
+	}
+	if _, err := f.apply(&next); err == nil || !strings.Contains(err.Error(), "its preflight fails; the slots after it run as before") {
+		t.Errorf("Apply = %v", err)
+	}
+	if n := f.systemd.state().Stops["kbnode-agent@gpu1.service"]; n != 0 {
+		t.Errorf("gpu1 was stopped %d times, want never", n)
+	}
+	f.systemd.fail = nil
+	f.mustApply(t, &next)
+	f.checkRunning(t, &next)
+}
+
 // A slot that vanished leaves nothing, and the other one is not touched.
 func TestVanishedSlot(t *testing.T) {
 	f := newFixture(t)
 	f.mustApply(t, &f.first)
 	f.write(t, "var/lib/kbnode/slots/gpu1/tmp/left", "1")
 	less := f.set("version: 1\n", strings.Repeat("a", 40), "gpu0")
-	f.mustApply(t, &less)
+	lines := map[string]int{}
+	o := allLeave
+	o.Log = func(line string) { lines[line]++ }
+	if _, err := Apply(t.Context(), f.machine, &less, o); err != nil {
+		t.Fatal(err)
+	}
+	if n := lines["remove file /etc/systemd/system/kbnode-gpu1.slice"]; n != 1 {
+		t.Errorf("the removal of the slice's file is logged %d times, want once", n)
+	}
 	for name, line := range tree(t, f.machine.Root) {
 		if !strings.HasPrefix(name, "var/lib/kbnode/ledger") && strings.Contains(name+line, "gpu1") {
 			t.Errorf("left: %s %s", name, line)
@@ -339,6 +530,29 @@ func TestAdopt(t *testing.T) {
 	f.mustApply(t, &f.first)
 	f.mustUndo(t)
 	f.checkEqual(t, before, ran)
+}
+
+// The agent's own package and a token file of the vendor's are not seeds; the file that
+// an older script wrote is.
+func TestSeedsLeaveTheStockPackageAlone(t *testing.T) {
+	for content, want := range map[string]string{
+		"bkct_of-the-vendor\n": "", "BUILDKITE_AGENT_TOKEN=bkct_seed\n": "bkct_seed",
+	} {
+		f := newFixture(t)
+		if err := os.MkdirAll(filepath.Join(f.machine.Root, "etc/buildkite-agent"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		f.write(t, "etc/buildkite-agent/buildkite-agent.cfg", "token=\"bkct_stock\"\n")
+		f.write(t, "etc/systemd/system/buildkite-agent.service", "[Service]\n")
+		f.write(t, "etc/buildkite-agent/token", content)
+		seeds, err := f.machine.Seeds()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(seeds.Token) != want || (len(seeds.Tokens) > 0) != (want != "") || !slices.Equal(seeds.Units, []string{oldAgent}) {
+			t.Errorf("with token file %q, Seeds = token %q, %d token files, units %v; want token %q, units [%s]", content, seeds.Token, len(seeds.Tokens), seeds.Units, want, oldAgent)
+		}
+	}
 }
 
 // Whatever a machine is asked to be, one after the other: the second apply of each

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ func Undo(ctx context.Context, m *Machine, o Options, purge bool) (bool, error) 
 	}
 	defer w.ledger.close()
 	if len(w.ledger.things) == 0 {
+		w.purge(ctx, purge)
 		return false, w.closeLedger(purge)
 	}
 	if err := w.ledger.sweep(); err != nil {
@@ -59,13 +61,17 @@ func (w *work) changedByHand() []resource.Conflict {
 	var all []resource.Conflict
 	for _, t := range w.ledger.things {
 		have, ok := w.have.Nodes[t.Name]
-		if !ok || len(t.wrote) == 0 || t.Kind == resource.KindFile && resource.Owned(have.Content) {
+		if !ok || len(t.wrote) == 0 || t.Kind == resource.KindFile && resource.Returnable(t.Name, have.Content) {
 			continue
 		}
 		if is := have.Fingerprint(); slices.Contains(t.wrote, is) || is == t.Prior.fingerprint() {
 			continue
 		}
-		all = append(all, resource.Conflict{Kind: t.Kind, Name: t.Name, Why: "changed by hand since kbnode wrote it", Flag: resource.FlagForce})
+		why := "changed by hand since kbnode wrote it"
+		if resource.Merged(t.Name) {
+			why += ", and not valid JSON now: correct it, or have the content from before"
+		}
+		all = append(all, resource.Conflict{Kind: t.Kind, Name: t.Name, Why: why, Flag: resource.FlagForce})
 	}
 	return all
 }
@@ -76,6 +82,7 @@ func (w *work) undo(ctx context.Context, purge bool) error {
 	if err := w.all(ctx, w.toStop()); err != nil {
 		return err
 	}
+	w.purge(ctx, purge)
 	var self []*thing
 	for _, t := range slices.Backward(w.ledger.things) {
 		switch {
@@ -106,6 +113,12 @@ func (w *work) undo(ctx context.Context, purge bool) error {
 		}
 	}
 	return nil
+}
+
+func (w *work) purge(ctx context.Context, purge bool) {
+	if purge && w.options.Purge != nil {
+		w.options.Purge(ctx)
+	}
 }
 
 func isUnit(kind string) bool { return kind == resource.KindUnit || kind == resource.KindOff }
@@ -157,7 +170,7 @@ func (w *work) toStart() []resource.Action {
 		case t.Asks && is.Active && stale && w.options.DockerRestart:
 			return resource.Restart
 		case t.Asks && is.Active && stale:
-			w.log("%s runs on with what it read before; restart it when it suits you", t.Name)
+			w.log("%s still runs with kbnode's settings until it restarts: systemctl restart %s, when it suits you", t.Name, t.Name)
 		case !is.Active && t.Prior.Active:
 			return resource.Start
 		}
@@ -169,6 +182,11 @@ func (w *work) undoThing(ctx context.Context, t *thing, purge bool) error {
 	if err := w.m.step("before undoing " + t.Name); err != nil {
 		return err
 	}
+	verb := resource.Remove
+	if !t.Prior.Absent {
+		verb = resource.Restore
+	}
+	w.log("%s %s %s", verb, t.Kind, t.Name)
 	if err := w.giveBack(ctx, t, purge); err != nil {
 		return fmt.Errorf("undoing %s %s: %w", t.Kind, t.Name, err)
 	}
@@ -206,11 +224,11 @@ func (w *work) tidyRun() error {
 // what others wrote there.
 func (w *work) giveBack(ctx context.Context, t *thing, purge bool) error {
 	name := w.m.path(t.Name)
-	verb := resource.Remove
-	if !t.Prior.Absent {
-		verb = resource.Restore
+	if resource.Merged(t.Name) {
+		if done, err := w.unmerge(t); done || err != nil {
+			return err
+		}
 	}
-	w.log("%s %s %s", verb, t.Kind, t.Name)
 	switch {
 	case t.Kind == resource.KindUser && t.Prior.Absent:
 		return w.m.Users.Remove(ctx, t.Name)
@@ -227,6 +245,46 @@ func (w *work) giveBack(ctx context.Context, t *thing, purge bool) error {
 	}
 	before := w.m.path(priorDir + "/" + t.Prior.SHA256)
 	return w.m.installFrom(before, name, t.Prior.SHA256, t.Prior.Mode, t.Prior.UID, t.Prior.GID)
+}
+
+// unmerge takes kbnode's key out of a file of the vendor's. It reports false if nothing
+// else changed in the file since, so that it gets its old bytes.
+func (w *work) unmerge(t *thing) (done bool, err error) {
+	name := w.m.path(t.Name)
+	content, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var before []byte
+	if !t.Prior.Absent {
+		if before, err = os.ReadFile(w.m.path(priorDir + "/" + t.Prior.SHA256)); err != nil {
+			return false, err
+		}
+	}
+	old, _ := resource.CDI(before) // which apply could read
+	on, err := resource.CDI(content)
+	if err != nil && w.options.Force {
+		return false, nil
+	}
+	if err != nil || string(on) != "true" { // else the vendor took it out
+		return true, err
+	}
+	rest, err := resource.SetCDI(content, old)
+	if err != nil {
+		return false, err
+	}
+	if first, err := resource.SetCDI(before, old); err != nil || bytes.Equal(rest, first) {
+		return false, err
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return false, err
+	}
+	uid, gid := system.Owner(info)
+	return true, w.m.install(name, bytes.NewReader(rest), resource.Hash(rest), permissions(info.Mode()), uid, gid)
 }
 
 // giveBackDir removes a directory. One that somebody wrote to stays, and is

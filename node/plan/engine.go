@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -110,40 +109,18 @@ func (m *maker) daemonJSON() error {
 	if d == nil || !slices.ContainsFunc(m.slots, (*slot).usesCDI) {
 		return nil
 	}
-	var all map[string]json.RawMessage
-	if strings.TrimSpace(d.DaemonJSON) != "" {
-		if err := json.Unmarshal([]byte(d.DaemonJSON), &all); err != nil {
-			return fmt.Errorf("%s: %w", node.DaemonJSON, err)
-		}
-	}
-	features := map[string]json.RawMessage{}
-	if raw := all["features"]; len(raw) > 0 {
-		if err := json.Unmarshal(raw, &features); err != nil {
-			return fmt.Errorf("%s: features: %w", node.DaemonJSON, err)
-		}
-	}
 	content := []byte(d.DaemonJSON)
-	if string(features["cdi"]) != "true" {
+	on, err := resource.CDI(content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", node.DaemonJSON, err)
+	}
+	if string(on) != "true" {
 		if d.Version == "" || major(d.Version) < firstCDI || len(d.CDIDirs) > 0 {
 			return nil
 		}
-		features["cdi"] = json.RawMessage("true")
-		raw, err := json.Marshal(features)
-		if err != nil {
+		if content, err = resource.SetCDI(content, json.RawMessage("true")); err != nil {
 			return err
 		}
-		if all == nil {
-			all = map[string]json.RawMessage{}
-		}
-		all["features"] = raw
-		var out bytes.Buffer
-		enc := json.NewEncoder(&out)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(all); err != nil {
-			return err
-		}
-		content = out.Bytes()
 		m.note("docker's CDI is off: it is switched on in %s, for which docker restarts%s", node.DaemonJSON, m.restartCost())
 	}
 	m.plan.Set.Files = append(m.plan.Set.Files, resource.File{

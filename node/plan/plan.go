@@ -46,6 +46,7 @@ type Input struct {
 	// File is free of errors, by itself and against the table.
 	File *queuefile.File
 	Node string         // which of the file's nodes this machine is
+	Path string         // of the file, absolute
 	Rows map[string]Row // by GPU type
 
 	Endpoint string // of the agent API; empty: Buildkite's
@@ -238,6 +239,7 @@ func (m *maker) promises() {
 func (m *maker) config() {
 	c := &m.plan.Config
 	c.Version, c.Node, c.Vendor, c.Endpoint, c.Program = node.Version, m.Node, m.File.Vendor, m.Endpoint, Program
+	c.QueueFile, c.VerificationJWKS, c.AllowSmall = m.Path, m.VerificationJWKS, m.AllowSmall
 	c.Agent = m.agent()
 	if d := m.Facts.Docker; d != nil && m.any(Docker) {
 		c.Docker = node.Docker{Socket: cmp.Or(d.Socket, "/run/docker.sock"), CLI: d.CLI}

@@ -24,7 +24,9 @@ type comparison struct {
 	unitFiles bool             // one of systemd's changes
 	conflicts []Conflict
 
-	make, stops, disables, removes, last, enables, starts []Action
+	make, stops, disables, removes, last, enables, starts, rolling []Action
+
+	restarts []Action // of a slot's units, for when its agent is stopped; Rolling only
 }
 
 func key(kind, name string) string { return kind + " " + name }
@@ -48,7 +50,7 @@ func Compare(want Set, have State) ([]Action, []Conflict) {
 	if c.unitFiles || len(c.disables)+len(c.enables) > 0 || slices.Contains(have.Pending, KindReload) {
 		actions = append(actions, Action{Kind: KindReload, Verb: Reload, Name: "systemd"})
 	}
-	return slices.Concat(actions, c.starts, c.last), c.conflicts
+	return slices.Concat(actions, c.starts, c.rolling, c.last), c.conflicts
 }
 
 func (c *comparison) add(a Action) {
@@ -71,6 +73,9 @@ func (c *comparison) conflict(kind, name, flag, format string, args ...any) {
 func (c *comparison) users() {
 	for _, u := range c.want.Users {
 		c.wanted[key(KindUser, u.Name)] = true
+		if made, why := c.made[key(KindUser, u.Name)], c.have.Unfit[u.Name]; why != "" && (made == nil || !made.Absent) {
+			c.conflict(KindUser, u.Name, "", "got a user that kbnode did not make, with %s, want one without a login, a password and other groups", why)
+		}
 		if !c.have.Users[u.Name] {
 			c.make = append(c.make, Action{Kind: KindUser, Verb: Make, Name: u.Name, Why: "a system user that cannot log in", want: u})
 		}
@@ -90,6 +95,8 @@ func (c *comparison) dirs() {
 
 func (c *comparison) dir(d Dir) {
 	have, ok := c.have.Nodes[d.Path]
+	made := c.made[key(KindDir, d.Path)]
+	vendors := (d.Path == path.Dir(node.DaemonJSON) || d.Path == node.CDIDir) && (made == nil || !made.Absent)
 	a := Action{Kind: KindDir, Name: d.Path, want: d}
 	switch why := differs(have, Node{Mode: d.Mode, Owner: d.Owner, Group: d.Group}); {
 	case !ok:
@@ -97,7 +104,7 @@ func (c *comparison) dir(d Dir) {
 	case have.Type != "dir":
 		c.conflict(KindDir, d.Path, "", "got a %s, want a directory", have.Type)
 		return
-	case why != "":
+	case why != "" && !vendors:
 		a.Verb, a.Why = Change, why
 	default:
 		return
@@ -147,6 +154,10 @@ func (c *comparison) content(kind, name string, want Node, thing any) {
 	c.wanted[key(kind, name)] = true
 	c.parents(name)
 	have, ok := c.have.Nodes[name]
+	if f, isFile := thing.(File); ok && isFile && Merged(name) {
+		f.Mode, f.Owner, f.Group = have.Mode, have.Owner, have.Group
+		want.Mode, want.Owner, want.Group, thing = have.Mode, have.Owner, have.Group, f
+	}
 	a := Action{Kind: kind, Name: name, want: thing}
 	if !ok {
 		a.Verb = Make
@@ -200,7 +211,7 @@ func (c *comparison) vanished() {
 		case KindUser, KindDir:
 			c.last = append(c.last, a)
 		case KindCopy, KindFile:
-			if have, ok := c.have.Nodes[m.Name]; ok && !slices.Contains(m.Wrote, have.Fingerprint()) && !(m.Kind == KindFile && Owned(have.Content)) {
+			if have, ok := c.have.Nodes[m.Name]; ok && !slices.Contains(m.Wrote, have.Fingerprint()) && !(m.Kind == KindFile && Returnable(m.Name, have.Content)) {
 				c.conflict(m.Kind, m.Name, FlagForce, "wanted no longer, but changed by hand since kbnode wrote it")
 			}
 			c.removes = append(c.removes, a)
@@ -221,13 +232,28 @@ func (c *comparison) diff(a Action, have, want Node) Action {
 	case !isText(have.Content) || !isText(want.Content):
 		a.Diff = "(not text, not shown)\n"
 	default:
-		from := a.Name
-		if a.Verb == Make {
-			from = "/dev/null"
-		}
-		a.Diff = udiff.Unified(from, a.Name, string(have.Content), string(want.Content))
+		a.Diff = changes(a, have.Content, want.Content)
 	}
 	return a
+}
+
+// changes is a unified diff without kbnode's mark. In an agent's configuration each
+// line says everything by itself, so that lines around it are left out.
+func changes(a Action, have, want []byte) string {
+	if a.Verb == Make {
+		return udiff.Unified("/dev/null", a.Name, "", string(want))
+	}
+	have, _, _ = unmark(have)
+	want, _, _ = unmark(want)
+	around := udiff.DefaultContextLines
+	if path.Base(a.Name) == "agent.cfg" {
+		around = 0
+	}
+	diff, err := udiff.ToUnified(a.Name, a.Name, string(have), udiff.Strings(string(have), string(want)), around)
+	if err != nil {
+		return "(" + err.Error() + ")\n"
+	}
+	return diff
 }
 
 func isText(content []byte) bool {
@@ -259,9 +285,11 @@ func (c *comparison) units() {
 	for _, u := range c.want.Units {
 		asks = asks || u.Asks && c.have.Units[u.Name].Active && c.stale(&u) != ""
 	}
+	c.want.Rolling = c.want.Rolling && !asks
 	for _, u := range c.want.Units {
 		c.unit(u, asks)
 	}
+	c.starts = append(c.starts, c.restarts...)
 	slices.SortStableFunc(c.starts, func(a, b Action) int { return cmp.Compare(rank(a), rank(b)) })
 	// Agents before slices: that of a slice would end their containers.
 	slices.SortStableFunc(c.stops, func(a, b Action) int { return cmp.Compare(rank(a), rank(b)) })
@@ -299,8 +327,16 @@ func (c *comparison) unit(u Unit, dockerRestarts bool) {
 	if u.Drain && why == "" && dockerRestarts {
 		why = "docker restarts"
 	}
+	if u.Drain && (!is.Active || why == "") { // the restarts before it do not wait for this agent
+		c.starts, c.restarts = append(c.starts, c.restarts...), nil
+	}
 	switch start := (Action{Kind: KindUnit, Verb: Start, Name: u.Name, Why: why, want: u}); {
 	case is.Active && why == "":
+	case is.Active && u.Drain && c.want.Rolling:
+		stop := start
+		stop.Verb, stop.Drain = Stop, true
+		c.rolling = append(append(append(c.rolling, stop), c.restarts...), start)
+		c.restarts = nil
 	case is.Active && u.Drain:
 		c.stops = append(c.stops, Action{Kind: KindUnit, Verb: Stop, Name: u.Name, Why: why, Drain: true, want: u})
 		if u.Active {
@@ -308,7 +344,11 @@ func (c *comparison) unit(u Unit, dockerRestarts bool) {
 		}
 	case is.Active:
 		start.Verb, start.Asks = Restart, u.Asks
-		c.starts = append(c.starts, start)
+		if c.want.Rolling {
+			c.restarts = append(c.restarts, start)
+		} else {
+			c.starts = append(c.starts, start)
+		}
 	case u.Active && !is.Held:
 		c.starts = append(c.starts, start)
 	}

@@ -220,3 +220,14 @@ func write(have *State, name, content string) {
 	n.Type, n.Content, n.SHA256 = "file", []byte(content), Hash([]byte(content))
 	have.Nodes[name] = n
 }
+
+// Directories of the vendor's that kbnode has a file in keep mode and owner.
+func TestDirectoriesOfTheVendorStayAsTheyAre(t *testing.T) {
+	for _, name := range []string{"/etc/docker", "/etc/cdi"} {
+		s := Set{Dirs: []Dir{{Path: name, Mode: 0o755, Owner: "root", Group: "root"}}}
+		have := State{Nodes: map[string]Node{"/etc": {Type: "dir"}, name: {Type: "dir", Mode: 0o700, Owner: "root", Group: "adm"}}}
+		if actions, _ := Compare(s, have); len(actions) > 0 {
+			t.Errorf("Compare for %s of mode 0700 = %+v, want nothing to do", name, actions)
+		}
+	}
+}

@@ -23,6 +23,9 @@ type Set struct {
 	// Off are units of others that must neither run nor start at boot: agents that
 	// would use the same devices.
 	Off []string
+	// Rolling has each agent stop and start by itself, after the files changed, so that
+	// the others work on. It does not hold for a restart of docker, which all agents use.
+	Rolling bool
 }
 
 // A User is a system user that cannot log in, with a group of its own name.
@@ -188,6 +191,8 @@ const (
 // A State is what a machine has of the things that a Set or the ledger names.
 type State struct {
 	Users map[string]bool // those that are there, by name
+	// Unfit says why a user that is there must not run jobs.
+	Unfit map[string]string
 	Nodes map[string]Node // by path; nothing is there: no entry
 	Units map[string]UnitState
 	Made  []Made // what the ledger says, oldest first

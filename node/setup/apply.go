@@ -18,13 +18,13 @@ import (
 
 // Complete plans, and installs the packages that are missing if install is set. The
 // error says what else the machine lacks.
-func (t *Target) Complete(ctx context.Context, token []byte, install bool, log, debug func(format string, args ...any)) (*Plan, error) {
+func (t *Target) Complete(ctx context.Context, token []byte, install bool, log func(format string, args ...any)) (*Plan, error) {
 	p, err := t.Plan(ctx, token, log)
 	if err != nil || len(p.Missing) == 0 {
 		return p, err
 	}
 	if install && t.Root == "/" {
-		if err := CheckToken(ctx, t.Endpoint, token, log, debug); err != nil {
+		if err := CheckToken(ctx, t.Endpoint, token, log); err != nil {
 			return nil, err
 		}
 		for _, m := range p.Missing {

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,6 +36,40 @@ type Target struct {
 	Root                 string // of all files
 	Release              string // kbnode's version
 	apply.Options
+}
+
+// Elsewhere reports whether the target is a machine of which only the facts are known.
+func (t *Target) Elsewhere() bool { return t.Facts != "" && t.Root == "/" }
+
+// Recall completes a target with the settings of the apply before: queue file, node and
+// permission for a small machine, and endpoint and keys unless they are given. Those
+// that are given empty are taken back.
+func (t *Target) Recall(endpoint, jwks *string) error {
+	c := &node.Config{}
+	if !t.Elsewhere() {
+		var err error
+		c, err = node.ReadConfig(t.Root)
+		if errors.Is(err, node.ErrNotSetUp) || err != nil && t.Force {
+			c, err = &node.Config{}, nil
+		}
+		if err != nil {
+			return &node.HintError{Err: fmt.Errorf("the settings of the apply before: %w", err), Hint: "--force uses the settings of the command line alone"}
+		}
+		if _, err := os.Stat(filepath.Join(t.Root, jwksPath)); err == nil {
+			t.VerificationJWKS = filepath.Join(t.Root, jwksPath)
+		}
+	}
+	if t.File = cmp.Or(t.File, c.QueueFile); t.File == "" {
+		return node.Usagef("missing: FILE: no apply on this machine has named a queue file")
+	}
+	t.Node, t.Endpoint, t.AllowSmall = cmp.Or(t.Node, c.Node), c.Endpoint, t.AllowSmall || c.AllowSmall
+	if endpoint != nil {
+		t.Endpoint = *endpoint
+	}
+	if jwks != nil {
+		t.VerificationJWKS = *jwks
+	}
+	return nil
 }
 
 // Machine returns this machine, or what lies below a directory.
@@ -93,6 +126,11 @@ func (t *Target) Plan(ctx context.Context, token []byte, log func(format string,
 			p.Set.Units[i].Active = false
 		}
 	}
+	if t.Elsewhere() {
+		p.Notes = append(p.Notes, "only the facts of the machine are known: this is the plan for one that kbnode has not set up")
+		p.compare(bare(in.Facts), t.Options)
+		return p, nil
+	}
 	if err := p.takeOver(ctx, t.Options); err != nil {
 		return nil, readable(err)
 	}
@@ -122,13 +160,33 @@ func (p *Plan) takeOver(ctx context.Context, o apply.Options) error {
 	if err != nil {
 		return err
 	}
+	p.compare(have, o)
+	if slices.ContainsFunc(p.Actions, dropsVerification) {
+		p.Notes = append(p.Notes, "steps had to be signed so far, and need not be any more: --verification-jwks is empty")
+	}
+	return nil
+}
+
+func (p *Plan) compare(have resource.State, o apply.Options) {
 	var conflicts []resource.Conflict
 	p.Actions, conflicts = resource.Compare(p.Set, have)
 	p.Conflicts = o.Refused(p.Actions, conflicts)
-	if slices.ContainsFunc(p.Actions, dropsVerification) {
-		p.Notes = append(p.Notes, "steps had to be signed so far, and need not be any more: --verification-jwks is not given")
+}
+
+// bare is the state of a machine as far as facts tell it.
+func bare(f *facts.Facts) resource.State {
+	have := resource.State{Nodes: map[string]resource.Node{}}
+	for _, dir := range []string{"/etc", "/etc/docker", node.UnitDir, "/usr/bin", "/usr/local/bin", "/var/lib"} {
+		have.Nodes[dir] = resource.Node{Type: "dir", Mode: 0o755, Owner: "root", Group: "root"}
 	}
-	return nil
+	if d := f.Docker; d != nil {
+		have.Units = map[string]resource.UnitState{"docker.service": {Found: true, Enabled: true, Active: d.Version != ""}}
+		if d.DaemonJSON != "" {
+			content := []byte(d.DaemonJSON)
+			have.Nodes[node.DaemonJSON] = resource.Node{Type: "file", Content: content, SHA256: resource.Hash(content)}
+		}
+	}
+	return have
 }
 
 // dropsVerification reports whether an agent that wanted signed steps wants none.
@@ -186,6 +244,9 @@ func (t *Target) input(ctx context.Context) (in *plan.Input, small []string, err
 	if in.File, small, err = ReadQueueFile(t.File, t.AllowSmall); err != nil {
 		return nil, nil, err
 	}
+	if in.Path, err = filepath.Abs(t.File); err != nil {
+		return nil, nil, err
+	}
 	if in.Facts, err = t.facts(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -197,7 +258,7 @@ func (t *Target) input(ctx context.Context) (in *plan.Input, small []string, err
 		names = append(names, in.File.Nodes[i].Name)
 	}
 	if !slices.Contains(names, in.Node) {
-		return nil, nil, node.Usagef("--node: got %s, want one of the queue file: %s", text.Quote(in.Node), near.Perhaps(in.Node, names))
+		return nil, nil, node.Usagef("--node: got %s, want one of the queue file's nodes: %s%s", text.Quote(in.Node), strings.Join(names, ", "), near.Clause(in.Node, names))
 	}
 	if in.Rows, err = Rows(); err != nil {
 		return nil, nil, err
@@ -246,62 +307,4 @@ func (p *Plan) Document() *Document {
 		d.Slots = append(d.Slots, s.Name)
 	}
 	return d
-}
-
-// Write prints the plan for people.
-func (p *Plan) Write(out io.Writer) error {
-	var b strings.Builder
-	var slots []string
-	for _, s := range p.Config.Slots {
-		slots = append(slots, fmt.Sprintf("%s (%s)", s.Name, s.GPUType))
-	}
-	fmt.Fprintf(&b, "node %s: %s\n", p.Config.Node, strings.Join(slots, ", "))
-	for _, note := range p.Notes {
-		fmt.Fprintf(&b, "note: %s\n", note)
-	}
-	for _, m := range p.Missing {
-		fmt.Fprintf(&b, "missing: %s: %s\n  %s\n", m.What, m.Why, m.Command)
-	}
-	for _, c := range p.Conflicts {
-		fmt.Fprintf(&b, "refused: %s\n", c)
-	}
-	for _, a := range p.Actions {
-		fmt.Fprintf(&b, "%s\n", worded(&a))
-		for line := range strings.Lines(a.Diff) {
-			fmt.Fprintf(&b, "    %s", line)
-		}
-		if a.Diff != "" && !strings.HasSuffix(a.Diff, "\n") {
-			b.WriteByte('\n')
-		}
-	}
-	if len(p.Actions) == 0 {
-		b.WriteString("nothing to do\n")
-	} else {
-		fmt.Fprintf(&b, "%s; restarts %s\n", resource.Summary(p.Actions), cmp.Or(strings.Join(p.restarts(), ", "), "nothing"))
-	}
-	_, err := io.WriteString(out, b.String())
-	return err
-}
-
-// worded is one action as a line.
-func worded(a *resource.Action) string {
-	line := a.Line()
-	if a.Why != "" {
-		line += " (" + a.Why + ")"
-	}
-	if a.Asks {
-		line += ", which stops every container unless live-restore is on"
-	}
-	return line
-}
-
-// restarts are the units that run now and will have been stopped.
-func (p *Plan) restarts() []string {
-	var names []string
-	for _, a := range p.Actions {
-		if a.Verb == resource.Restart || a.Verb == resource.Stop {
-			names = append(names, a.Name)
-		}
-	}
-	return names
 }

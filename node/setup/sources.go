@@ -184,14 +184,18 @@ const (
 )
 
 // Token takes the agents' registration token from a file or an inherited descriptor,
-// else from the machine below root, else from ask. Nil: there is none.
-func Token(root, file string, fd *int, ask func() ([]byte, error)) ([]byte, error) {
+// else from the machine below root, else from ask. Nil: there is none. A file that others
+// can read gets a note.
+func Token(root, file string, fd *int, ask func() ([]byte, error), note func(format string, args ...any)) ([]byte, error) {
 	var raw []byte
 	var err error
 	from := file
 	switch {
 	case file != "":
 		raw, err = readSmall(file)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+			note("note: %s has mode %04o, so that others can read the token: chmod 600 %[1]s", file, info.Mode().Perm())
+		}
 	case fd != nil:
 		from = fmt.Sprintf("descriptor %d", *fd)
 		if raw, err = readDescriptor(*fd); err != nil {
@@ -263,8 +267,8 @@ func notToken(raw []byte) string {
 
 // CheckToken asks the agent API whether it takes the token. It registers nothing:
 // what a token is can be asked with it alone. A service that cannot say so does not
-// stand in the way, which note and debug are told.
-func CheckToken(ctx context.Context, endpoint string, raw []byte, note, debug func(format string, args ...any)) error {
+// stand in the way: note gets a line that the token is not checked.
+func CheckToken(ctx context.Context, endpoint string, raw []byte, note func(format string, args ...any)) error {
 	endpoint = strings.TrimSuffix(cmp.Or(endpoint, buildkiteAgents), "/")
 	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 		return node.Usagef("--endpoint: got %s, want an http or https URL", text.Quote(endpoint))
@@ -278,7 +282,7 @@ func CheckToken(ctx context.Context, endpoint string, raw []byte, note, debug fu
 	r.Header.Set("Authorization", "Token "+string(raw))
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
-		note("note: the token is not checked, for %s does not answer: %s", endpoint, text.Line(err.Error(), 200))
+		note("note: the token is not checked: %s does not answer: %s", endpoint, text.Line(err.Error(), 200))
 		return nil
 	}
 	defer answer.Body.Close()
@@ -287,7 +291,7 @@ func CheckToken(ctx context.Context, endpoint string, raw []byte, note, debug fu
 		return fmt.Errorf("%s refuses the agents' token (status %d); nothing was changed", endpoint, answer.StatusCode)
 	case http.StatusOK:
 	default:
-		debug("%s/token: status %d: the token is not checked", endpoint, answer.StatusCode)
+		note("note: the token is not checked: %s/token answers with status %d", endpoint, answer.StatusCode)
 	}
 	return nil
 }

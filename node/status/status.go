@@ -3,7 +3,9 @@
 package status
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -24,6 +26,23 @@ type Node struct {
 	Vendor string   `json:"vendor"`
 	Slots  []Slot   `json:"slots"`
 	Drift  []string `json:"drift" jsonschema:"files that were changed since kbnode wrote them"`
+
+	QueueFile        string `json:"queue_file" jsonschema:"the queue file that the last apply read"`
+	Endpoint         string `json:"endpoint" jsonschema:"of the agent API, empty for Buildkite's"`
+	VerificationJWKS string `json:"verification_jwks" jsonschema:"file of the keys that steps must be signed with, empty for none"`
+	AllowSmall       bool   `json:"allow_small" jsonschema:"whether the machine may be smaller than its rows promise"`
+}
+
+// Settings returns what the next apply uses unless it is told otherwise, as a line.
+func (n *Node) Settings() string {
+	line := fmt.Sprintf("%s of %s; queue file %s; endpoint %s", n.Node, n.Vendor, cmp.Or(n.QueueFile, "not known"), cmp.Or(n.Endpoint, "Buildkite's"))
+	if n.VerificationJWKS != "" {
+		line += "; steps must be signed"
+	}
+	if n.AllowSmall {
+		line += "; may be small"
+	}
+	return line
 }
 
 // A Slot is the state of one slot.
@@ -48,7 +67,10 @@ func Read(ctx context.Context, m doctor.Machine, config *node.Config) (*Node, er
 	if err != nil {
 		return nil, err
 	}
-	st := &Node{Node: config.Node, Vendor: config.Vendor, Slots: make([]Slot, len(config.Slots)), Drift: []string{}}
+	st := &Node{
+		Node: config.Node, Vendor: config.Vendor, Slots: make([]Slot, len(config.Slots)), Drift: []string{},
+		QueueFile: config.QueueFile, Endpoint: config.Endpoint, VerificationJWKS: config.VerificationJWKS, AllowSmall: config.AllowSmall,
+	}
 	var reading sync.WaitGroup
 	for i, s := range config.Slots { // at once: a driver that hangs keeps each of them for its whole limit
 		reading.Go(func() { st.Slots[i] = readSlot(ctx, m, s, pins) })
