@@ -182,19 +182,6 @@ func TestSigningKeys(t *testing.T) {
 			t.Errorf("signingKey: %v, want %q", err, want)
 		}
 	}
-	encrypted, err := minisign.EncryptKey("password", *key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, encrypted, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := signingKey(path, "password"); err != nil || !got.Equal(*key) {
-		t.Errorf("signingKey of an encrypted key: %v", err)
-	}
-	if _, err := signingKey(path, "wrong"); err == nil || strings.Contains(err.Error(), "wrong") {
-		t.Errorf("signingKey with another password: %v, want an error without it", err)
-	}
 	if got, err := signingKey("", ""); got != nil || err != nil {
 		t.Errorf("signingKey without a file: %v, %v; want none", got, err)
 	}

@@ -42,6 +42,17 @@ func TestSlowRelease(t *testing.T) {
 	dir := t.TempDir()
 	place := filepath.Join(dir, "first")
 	public, key := newKey(t)
+	encrypted, err := minisign.EncryptKey("password", *key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(dir, "release.key")
+	if err := os.WriteFile(secret, encrypted, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if key, err = signingKey(secret, "password"); err != nil {
+		t.Fatal(err)
+	}
 	first := makeRelease(t, "../..", place, architectures, key)
 	sums := read(t, filepath.Join(first, "SHA256SUMS"))
 	other := filepath.Join(dir, "a", "longer", "second")
