@@ -28,6 +28,7 @@ type grammar struct {
 	Secretd  secretdCmd  `cmd:""`
 	Compose  composeCmd  `cmd:""`
 	Facts    factsCmd    `cmd:""`
+	Version  versionCmd  `cmd:""`
 
 	Image     imageCmds    `cmd:""`
 	Proxy     proxyCmd     `cmd:""`
@@ -59,6 +60,8 @@ usage:
   kbnode gate | bootstrap | proxy | reap     what units and hooks call
   kbnode completion SHELL      for bash, zsh or fish
   kbnode man                   all help pages, for man(1)
+  kbnode version --verify SHA256SUMS --key KEY
+                               whether kbnode and its neighbours are a release's
   kbnode COMMAND --help | kbnode --version
 
 exit status: 0 done, 1 failed, 2 wrong usage
@@ -171,6 +174,20 @@ Kernelbot's older scripts have set up. What could not be read is in "unread".
 
 It changes nothing. As root it sees more: docker, for one.`,
 		Example: "sudo kbnode facts | less",
+	},
+	"version": {
+		Usage: "kbnode version [--verify SHA256SUMS --key KEY]",
+		Text: `Prints the version. With --verify it checks the signature of a release's
+SHA256SUMS instead, and that kbnode and kbgen's other programs beside it are
+listed there.
+
+{options}
+
+A changed kbnode could say anything here: check the package with minisign and
+sha256sum before the first installation.`,
+		More: `exit status: 0 all are of the release, 1 one is not, 2 wrong usage
+example:
+  kbnode version --verify SHA256SUMS --key RW...`,
 	},
 	"status": {
 		Usage: "kbnode status [--json]",
