@@ -96,7 +96,7 @@ func (r *release) billOfMaterials(name string, programs []sum, infos map[string]
 	if err != nil {
 		return err
 	}
-	return errors.Join(cyclonedx.NewBOMEncoder(f, cyclonedx.BOMFileFormatJSON).SetPretty(true).SetEscapeHTML(false).Encode(bom), f.Close())
+	return errors.Join(cyclonedx.NewBOMEncoder(f, cyclonedx.BOMFileFormatJSON).SetPretty(true).SetEscapeHTML(false).EncodeVersion(bom, cyclonedx.SpecVersion1_5), f.Close())
 }
 
 // component is a module of a bill of materials.
