@@ -40,14 +40,18 @@ const Version = 1
 // A Config is what apply leaves behind for everything that runs later: the
 // units' programs, doctor, status. It holds no secret.
 type Config struct {
-	Version  int     `yaml:"version"`
-	Node     string  `yaml:"node"`               // the queue file's name of the machine
-	Vendor   string  `yaml:"vendor"`             // who lends it
-	Endpoint string  `yaml:"endpoint,omitempty"` // of the agent API; empty: Buildkite's
-	Program  string  `yaml:"program"`            // kbnode itself, "/usr/bin/kbnode"
-	Agent    Agent   `yaml:"agent"`
-	Docker   Docker  `yaml:"docker"`
-	Slots    []*Slot `yaml:"slots"`
+	Version  int    `yaml:"version"`
+	Node     string `yaml:"node"`               // the queue file's name of the machine
+	Vendor   string `yaml:"vendor"`             // who lends it
+	Endpoint string `yaml:"endpoint,omitempty"` // of the agent API; empty: Buildkite's
+	Program  string `yaml:"program"`            // kbnode itself, "/usr/bin/kbnode"
+	Agent    Agent  `yaml:"agent"`
+	Docker   Docker `yaml:"docker"`
+	// Digests are those that images must have, "sha256:...", by reference as steps
+	// write it. AllowTags lets kbnode image pull others by their tags.
+	Digests   map[string]string `yaml:"digests,omitempty"`
+	AllowTags bool              `yaml:"allow_tags,omitempty"`
+	Slots     []*Slot           `yaml:"slots"`
 }
 
 // An Agent is the buildkite-agent that the slots run.

@@ -76,6 +76,10 @@ running jobs, tries it, and pins its ID: the next job has it, no agent is
 restarted, and one that fails its trial changes nothing. Two images of a
 reference stay. The timer kbnode-image updates all once a day.
 
+An image has the digest that the queue file or the reference names, and is
+pulled by it, once. A tag alone is pulled only if the queue file says
+allow_tags: true. --local takes an image that was loaded by hand.
+
 status:
 {options status}
 

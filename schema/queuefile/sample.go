@@ -59,6 +59,12 @@ func Sample(row GPUType, vendor, node string, count int) string {
 	line(fmt.Sprintf("          cpus: %d", share.CPUs), fmt.Sprintf("at least %d", max(row.CPUs, gpus*needCPUs.least)))
 	line(fmt.Sprintf("          memory_gib: %d", share.MemoryGiB), fmt.Sprintf("at least %d", max(row.MemoryGiB, gpus*needMemory.least)))
 	line(fmt.Sprintf("          disk_gb: %d", share.DiskGB), fmt.Sprintf("at least %d", max(1, gpus*needDisk.least)))
+	if row.Image != "" { // last: what a vendor corrects first stands above
+		line("allow_tags: false", "true: machines may pull images by tag alone")
+		line("# images:", "machines pull each by its digest")
+		line("#   - reference: "+row.Image, "")
+		line("#     digest: sha256:...", "of the image that the release names")
+	}
 	return b.String()
 }
 
