@@ -298,8 +298,9 @@ kbnode compose --unit | --dockerfile`,
 agent in a container for each slot, gpu0 and up. An agent takes one job and
 ends; agent@.service (--unit) makes the next container. A job can read neither
 the agent's token nor a docker socket, and writes to memory only.`,
-		More: `NVIDIA's GPUs need UUIDs in the queue file. AMD's cannot be given yet: a queue
-file does not tell their render nodes.`,
+		More: `If the queue file has count or indexes, the UUIDs are those of this machine's
+NVIDIA GPUs: run it there. AMD's cannot be given yet: a queue file does not tell
+their render nodes.`,
 		Example: "kbnode compose h100-01.yml h100-01 --image kbgen-agent:cuda-13.0 > compose.yml",
 	},
 })
