@@ -55,7 +55,7 @@ usage:
   kbnode drain | resume        take slots out of use, and back
   kbnode secretd               hand secrets to the steps that may have them
   kbnode compose FILE NODE     agents in containers: a docker compose file
-  kbnode facts                 what this machine is, as JSON
+  kbnode facts                 what this machine is, as JSON or a queue file
   kbnode image                 which images run, update, rollback, gc
   kbnode gate | bootstrap | proxy | reap     what units and hooks call
   kbnode completion SHELL      for bash, zsh or fish
@@ -170,14 +170,19 @@ kbnode apply. Their files stay where they are. kbnode undo brings all back.`,
 		Example: "sudo kbnode adopt && sudo kbnode apply h100-01.yml",
 	},
 	"facts": {
-		Usage: "kbnode facts [--root DIR]",
+		Usage: "kbnode facts [--queue-file] [--root DIR]",
 		Text: `Prints what the machine is, as JSON: distribution, kernel, systemd, processors
 with their cores and NUMA nodes, memory, disks, GPUs with UUID, PCI address,
 device nodes and MIG instances, docker, CDI, the agent, and what kbnode or
 Kernelbot's older scripts have set up. What could not be read is in "unread".
 
-It changes nothing. As root it sees more: docker, for one.`,
-		Example: "sudo kbnode facts | less",
+It changes nothing. As root it sees more: docker, for one.
+
+--queue-file prints a queue file instead: GPUs by UUID, with the type that their
+names have in kbgen gpus, and an agent for each. Agents share what the machine
+does not keep. Correct vendor, contacts and network, which it cannot know; a GPU
+that no row knows is a comment at its end.`,
+		Example: "sudo kbnode facts --queue-file > node.yml",
 	},
 	"version": {
 		Usage: "kbnode version [--verify SHA256SUMS --key KEY]",
