@@ -11,6 +11,7 @@
 //   - trial starts jobs and containers that prove what a machine promises
 //   - status says what slots do now, drain takes them out of use and back
 //   - broker hands out secrets
+//   - release checks the programs against a signed release
 //
 // This package starts nothing and changes nothing.
 package node
