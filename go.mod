@@ -3,6 +3,7 @@ module github.com/gpu-mode/kbgen
 go 1.26.0
 
 require (
+	aead.dev/minisign v0.3.0
 	filippo.io/age v1.3.2
 	github.com/NVIDIA/go-nvml v0.13.1-0
 	github.com/alecthomas/kong v1.17.0

@@ -13,6 +13,7 @@
 //   - status says what slots do now, drain takes them out of use and back, audit
 //     records which jobs ran
 //   - broker hands out secrets
+//   - release checks the programs against a signed release
 //
 // This package starts nothing and changes nothing.
 package node
@@ -53,10 +54,14 @@ type Config struct {
 	VerificationJWKS string `yaml:"verification_jwks,omitempty"` // the keys that steps must be signed with; empty: none
 	AllowSmall       bool   `yaml:"allow_small,omitempty"`
 
-	Program string  `yaml:"program"` // kbnode itself, "/usr/bin/kbnode"
-	Agent   Agent   `yaml:"agent"`
-	Docker  Docker  `yaml:"docker"`
-	Slots   []*Slot `yaml:"slots"`
+	Program string `yaml:"program"` // kbnode itself, "/usr/bin/kbnode"
+	Agent   Agent  `yaml:"agent"`
+	Docker  Docker `yaml:"docker"`
+	// Digests are those that images must have, "sha256:...", by reference as steps
+	// write it. AllowTags lets kbnode image pull others by their tags.
+	Digests   map[string]string `yaml:"digests,omitempty"`
+	AllowTags bool              `yaml:"allow_tags,omitempty"`
+	Slots     []*Slot           `yaml:"slots"`
 }
 
 // An Agent is the buildkite-agent that the slots run.

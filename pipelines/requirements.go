@@ -9,7 +9,7 @@ func (t Table) Requirements() []queuefile.GPUType {
 	for i, g := range t {
 		rows[i] = queuefile.GPUType{
 			Name: g.Name, Maker: string(g.Vendor), Queue: g.Queue, Slice: g.Slice,
-			GPUs: g.GPUs, CPUs: g.CPUs, MemoryGiB: g.MemoryGiB, Isolation: string(g.Isolation), Off: g.Off,
+			GPUs: g.GPUs, CPUs: g.CPUs, MemoryGiB: g.MemoryGiB, Isolation: string(g.Isolation), Image: g.Image, Off: g.Off,
 		}
 	}
 	return rows

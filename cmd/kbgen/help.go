@@ -149,7 +149,9 @@ example:
   kbgen vendor check FILE...                       say all that is wrong with it
 
 A queue file says what a vendor lends: machines, GPUs, the queue, CPUs, memory,
-disk, network, and who to ask. docs/vendors.md explains it line by line.
+disk, network, and who to ask. docs/vendors.md explains it line by line. init
+plans a machine by its numbers; on the machine itself, kbnode facts --queue-file
+writes the file with the GPUs that are there.
 
 options of init:
 {options init}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/node/facts"
 	"github.com/gpu-mode/kbgen/node/plan"
 	"github.com/gpu-mode/kbgen/node/setup"
 	"github.com/gpu-mode/kbgen/templates"
@@ -30,9 +31,10 @@ type composeCmd struct {
 	Unit        bool          `help:"print agent@.service for --file, with --drain"`
 	File        string        `default:"/etc/kbnode/compose.yml" placeholder:"FILE" help:"the place of the compose file"`
 	Dockerfile  bool          `help:"print a Dockerfile that adds the agent to any base image"`
+	Root        string        `placeholder:"DIR" help:"find the GPUs of indexes below DIR; for tests"`
 }
 
-func (c *composeCmd) Run(_ context.Context, env *cli.Env) error {
+func (c *composeCmd) Run(ctx context.Context, env *cli.Env) error {
 	var body []byte
 	var err error
 	switch {
@@ -47,7 +49,7 @@ func (c *composeCmd) Run(_ context.Context, env *cli.Env) error {
 	case c.Node == "":
 		return cli.WithHint(cli.Usagef("want a queue file and one of its nodes"), "kbnode compose --help")
 	default:
-		body, err = c.compose(env)
+		body, err = c.compose(ctx, env)
 	}
 	if err != nil {
 		return &cli.UsageError{Err: err}
@@ -57,7 +59,7 @@ func (c *composeCmd) Run(_ context.Context, env *cli.Env) error {
 }
 
 // compose renders the compose file of one node.
-func (c *composeCmd) compose(env *cli.Env) ([]byte, error) {
+func (c *composeCmd) compose(ctx context.Context, env *cli.Env) ([]byte, error) {
 	file, _, err := setup.ReadQueueFile(c.QueueFile, false)
 	if err != nil {
 		return nil, err
@@ -70,7 +72,11 @@ func (c *composeCmd) compose(env *cli.Env) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	containers := plan.Containers{File: file, Node: c.Node, Rows: rows, Images: images, Pids: c.Pids}
+	machine, err := facts.Read(ctx, facts.Host(c.Root))
+	if err != nil {
+		return nil, err
+	}
+	containers := plan.Containers{File: file, Node: c.Node, Rows: rows, GPUs: machine.GPUs, Images: images, Pids: c.Pids}
 	agents, notes, err := containers.Agents()
 	for _, note := range notes {
 		fmt.Fprintf(env.Stderr, "kbnode: note: %s\n", note)

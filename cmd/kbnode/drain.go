@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/gpu-mode/kbgen/node/doctor"
 	"github.com/gpu-mode/kbgen/node/drain"
 	"github.com/gpu-mode/kbgen/node/facts"
+	"github.com/gpu-mode/kbgen/node/setup"
 	"github.com/gpu-mode/kbgen/node/status"
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -154,12 +156,20 @@ func (c *statusCmd) Run(ctx context.Context, env *cli.Env) error {
 
 // factsCmd prints what the machine is.
 type factsCmd struct {
-	Root string `placeholder:"DIR" help:"read the files below DIR, and ask no program"`
+	Root      string `placeholder:"DIR" help:"read the files below DIR, and ask no program"`
+	QueueFile bool   `name:"queue-file" help:"print a queue file of this machine instead, to correct"`
 }
 
 func (c *factsCmd) Run(ctx context.Context, env *cli.Env) error {
 	f, err := facts.Read(ctx, facts.Host(c.Root))
 	if err != nil {
+		return err
+	}
+	if c.QueueFile {
+		draft, err := setup.Draft(f)
+		if err == nil {
+			_, err = io.WriteString(env.Stdout, draft)
+		}
 		return err
 	}
 	return cli.PrintJSON(env.Stdout, f)

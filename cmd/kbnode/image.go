@@ -44,8 +44,8 @@ func (f *imageFlags) manager(env *cli.Env) (*image.Manager, []image.Status, erro
 		return nil, nil, err
 	}
 	return &image.Manager{
-		Engine: docker.New(socket), Root: f.Root, Smoke: image.SmokeCommand, Now: time.Now,
-		Log: logger(env),
+		Engine: docker.New(socket), Root: f.Root, Digests: config.Digests, AllowTags: config.AllowTags,
+		Smoke: image.SmokeCommand, Now: time.Now, Log: logger(env),
 	}, image.List(config, pins), nil
 }
 

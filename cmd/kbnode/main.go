@@ -30,6 +30,7 @@ type grammar struct {
 	Secretd   secretdCmd   `cmd:""`
 	Compose   composeCmd   `cmd:""`
 	Facts     factsCmd     `cmd:""`
+	Version   versionCmd   `cmd:""`
 
 	Image     imageCmds    `cmd:""`
 	Proxy     proxyCmd     `cmd:""`
@@ -58,11 +59,13 @@ usage:
   kbnode drain | resume        take slots out of use, and back
   kbnode secretd               hand secrets to the steps that may have them
   kbnode compose FILE NODE     agents in containers: a docker compose file
-  kbnode facts                 what this machine is, as JSON
+  kbnode facts                 what this machine is, as JSON or a queue file
   kbnode image                 which images run, update, rollback, gc
   kbnode gate | bootstrap | proxy | reap     what units and hooks call
   kbnode completion SHELL      for bash, zsh or fish
   kbnode man                   all help pages, for man(1)
+  kbnode version --verify SHA256SUMS --key KEY
+                               whether kbnode and its neighbours are a release's
   kbnode COMMAND --help | kbnode --version
 
 exit status: 0 done, 1 failed, 2 wrong usage
@@ -76,6 +79,10 @@ kbnode image gc`,
 running jobs, tries it, and pins its ID: the next job has it, no agent is
 restarted, and one that fails its trial changes nothing. Two images of a
 reference stay. The timer kbnode-image updates all once a day.
+
+An image has the digest that the queue file or the reference names, and is
+pulled by it, once. A tag alone is pulled only if the queue file says
+allow_tags: true. --local takes an image that was loaded by hand.
 
 status:
 {options status}
@@ -201,14 +208,33 @@ was in an older one is lost.`,
 		Example: "kbnode disk --slot gpu0",
 	},
 	"facts": {
-		Usage: "kbnode facts [--root DIR]",
+		Usage: "kbnode facts [--queue-file] [--root DIR]",
 		Text: `Prints what the machine is, as JSON: distribution, kernel, systemd, processors
 with their cores and NUMA nodes, memory, disks, GPUs with UUID, PCI address,
 device nodes and MIG instances, docker, CDI, the agent, and what kbnode or
 Kernelbot's older scripts have set up. What could not be read is in "unread".
 
-It changes nothing. As root it sees more: docker, for one.`,
-		Example: "sudo kbnode facts | less",
+It changes nothing. As root it sees more: docker, for one.
+
+--queue-file prints a queue file instead: GPUs by UUID, with the type that their
+names have in kbgen gpus, and an agent for each. Agents share what the machine
+does not keep. Correct vendor, contacts and network, which it cannot know; a GPU
+that no row knows is a comment at its end.`,
+		Example: "sudo kbnode facts --queue-file > node.yml",
+	},
+	"version": {
+		Usage: "kbnode version [--verify SHA256SUMS --key KEY]",
+		Text: `Prints the version. With --verify it checks the signature of a release's
+SHA256SUMS instead, and that kbnode and kbgen's other programs beside it are
+listed there.
+
+{options}
+
+A changed kbnode could say anything here: check the package with minisign and
+sha256sum before the first installation.`,
+		More: `exit status: 0 all are of the release, 1 one is not, 2 wrong usage
+example:
+  kbnode version --verify SHA256SUMS --key RW...`,
 	},
 	"status": {
 		Usage: "kbnode status [--json]",
@@ -310,8 +336,9 @@ kbnode compose --unit | --dockerfile`,
 agent in a container for each slot, gpu0 and up. An agent takes one job and
 ends; agent@.service (--unit) makes the next container. A job can read neither
 the agent's token nor a docker socket, and writes to memory only.`,
-		More: `NVIDIA's GPUs need UUIDs in the queue file. AMD's cannot be given yet: a queue
-file does not tell their render nodes.`,
+		More: `If the queue file has count or indexes, the UUIDs are those of this machine's
+NVIDIA GPUs: run it there. AMD's cannot be given yet: a queue file does not tell
+their render nodes.`,
 		Example: "kbnode compose h100-01.yml h100-01 --image kbgen-agent:cuda-13.0 > compose.yml",
 	},
 })

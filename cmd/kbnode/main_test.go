@@ -17,7 +17,7 @@ import (
 var update = flag.Bool("update", false, "rewrite what testdata/script compares with")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"kbnode": main, "useradd": fakeUseradd, "userdel": fakeUserdel, "kbnode-hash": printHash})
+	testscript.Main(m, map[string]func(){"kbnode": main, "useradd": fakeUseradd, "userdel": fakeUserdel, "kbnode-hash": printHash, "sign-release": signRelease})
 }
 
 // Lines with the condition slow are for TestSlowScripts.

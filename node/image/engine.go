@@ -58,6 +58,52 @@ func (d *description) digest(ref string) string {
 	return ""
 }
 
+// find returns the image that is to run for a reference: with local the one that the
+// engine has under this name, else the one with the reference's digest, else, if
+// tags are allowed, the one that the registry has under its tag now.
+func (m *Manager) find(ctx context.Context, ref string, local bool) (description, error) {
+	digest := m.Digests[ref]
+	if _, own, ok := strings.Cut(ref, "@"); ok {
+		digest = own
+	}
+	switch {
+	case local:
+		d, err := m.inspect(ctx, ref)
+		if docker.Is(err, http.StatusNotFound) {
+			err = fmt.Errorf("image %s: the engine has none: docker load or docker pull it, or leave --local out", ref)
+		}
+		return d, err
+	case digest != "":
+		return m.findDigest(ctx, name(ref)+"@"+digest)
+	case !m.AllowTags:
+		return description{}, &node.HintError{
+			Err:  fmt.Errorf("image %s: got a tag without a digest, want a digest, because a registry can give the tag to another image", ref),
+			Hint: fmt.Sprintf(`put images: [{reference: "%s", digest: "sha256:..."}] or allow_tags: true into the queue file, then kbnode apply FILE`, ref),
+		}
+	}
+	if err := m.pull(ctx, ref); err != nil {
+		return description{}, err
+	}
+	return m.inspect(ctx, ref)
+}
+
+// findDigest returns the image "name@sha256:...", which it pulls if the engine has
+// none.
+func (m *Manager) findDigest(ctx context.Context, ref string) (description, error) {
+	d, err := m.inspect(ctx, ref)
+	if docker.Is(err, http.StatusNotFound) {
+		if err = m.pull(ctx, ref); err == nil {
+			d, err = m.inspect(ctx, ref)
+		}
+	}
+	_, digest, _ := strings.Cut(ref, "@")
+	if err == nil && !slices.ContainsFunc(d.RepoDigests, func(one string) bool { return strings.HasSuffix(one, "@"+digest) }) {
+		err = fmt.Errorf("image %s: got an image with the digests %q, want this one", ref, d.RepoDigests)
+	}
+	d.RepoDigests = []string{ref} // the one to pin
+	return d, err
+}
+
 // pull has the engine fetch a reference, if there is room.
 func (m *Manager) pull(ctx context.Context, ref string) error {
 	if err := m.room(ctx); err != nil {

@@ -4,8 +4,8 @@
 // and a job that runs keeps what it has. Two images of a reference stay on the
 // machine, the one that runs and the one before.
 //
-// It knows no slots, and trusts what a reference names: a digest in the reference
-// is the way to say what must run.
+// It pulls an image by its digest, which the reference or the vendor's queue file
+// has, and by a tag alone only if the vendor allows it. It knows no slots.
 package image
 
 import (
@@ -40,6 +40,9 @@ var SmokeCommand = []string{"/bin/sh", "-e", "-c", "exec kbrun doctor --allow-we
 type Manager struct {
 	Engine *docker.Client
 	Root   string // below which [node.PinsPath] lies, "/"
+	// Digests and AllowTags are the config's.
+	Digests   map[string]string
+	AllowTags bool
 	// LeastFree is how much room the engine's disk must have before a pull, in bytes.
 	LeastFree int64
 	Smoke     []string // SmokeCommand, but in tests
@@ -83,8 +86,7 @@ func (m *Manager) change(f func(*node.Pins) error) error {
 // option, of a path or of a query.
 var reference = regexp.MustCompile(`^[a-z0-9][a-zA-Z0-9_./:-]{0,200}(@sha256:[0-9a-f]{64})?$`)
 
-// update pulls the reference, or with local takes what the engine calls so, tries
-// the image, and pins it. It reports whether another image runs from now on. An
+// update finds the reference's image, tries it, and pins it. It reports whether another image runs from now on. An
 // image that does not work changes nothing. Held keeps an image that rollback went
 // back from where it is.
 func (m *Manager) update(ctx context.Context, ref string, local, held bool) (changed bool, err error) {
@@ -92,15 +94,7 @@ func (m *Manager) update(ctx context.Context, ref string, local, held bool) (cha
 		return false, fmt.Errorf("image: got %q, want name:tag or name@sha256:…", ref)
 	}
 	err = m.change(func(pins *node.Pins) error {
-		if !local {
-			if err := m.pull(ctx, ref); err != nil {
-				return err
-			}
-		}
-		got, err := m.inspect(ctx, ref)
-		if docker.Is(err, http.StatusNotFound) {
-			return fmt.Errorf("image %s: the engine has none: docker load or docker pull it, or leave --local out", ref)
-		}
+		got, err := m.find(ctx, ref, local)
 		if err != nil {
 			return err
 		}

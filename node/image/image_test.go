@@ -37,6 +37,7 @@ func (m *Manager) pin(t *testing.T, ref string) node.Pin {
 func TestDockerImages(t *testing.T) {
 	e, registry := dockertest.Start(t, os.Getenv(dockertest.Variable)), dockertest.NewRegistry(t)
 	m := manager(t, e.Socket())
+	m.AllowTags = true
 	probe, err := os.ReadFile(dockertest.Program(t, "probe", "../proxy/testdata/probe/main.go"))
 	if err != nil {
 		t.Fatal(err)

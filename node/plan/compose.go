@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/node/facts"
@@ -17,6 +18,7 @@ type Containers struct {
 	File   *queuefile.File   // free of errors
 	Node   string            // which of the file's nodes the machine is
 	Rows   map[string]Row    // by GPU type
+	GPUs   []facts.GPU       // of this machine, for files that name GPUs by index
 	Images map[string]string // by slot; "*" is that of the other slots
 	Pids   int               // of a slot: processes and threads
 }
@@ -46,13 +48,15 @@ func (c *Containers) Agents() (agents []templates.ContainerAgent, notes []string
 		if image == "" {
 			return nil, notes, fmt.Errorf("--image: got none for %s", slot)
 		}
-		devices, err := containerDevices(&row, &a)
+		devices, err := c.devices(&row, &a)
 		if err != nil {
 			return nil, notes, err
 		}
-		note := "steps for " + row.Name + " start a container of their own and need an agent that has docker; these have none"
-		if row.Platform == Docker && !slices.Contains(notes, note) {
-			notes = append(notes, note)
+		if row.Platform == Docker {
+			notes = append(notes, "steps for "+row.Name+" start a container of their own and need an agent that has docker; these have none")
+		}
+		if !slices.Equal(devices, a.Devices) && len(devices) > 0 {
+			notes = append(notes, "the queue file names GPUs by index: the UUIDs are those of this machine")
 		}
 		agents = append(agents, templates.ContainerAgent{
 			Slot: slot, Image: image, Tags: a.Tags, Devices: devices, CPUs: a.Share.CPUs, MemoryGiB: a.Share.MemoryGiB, Pids: c.Pids,
@@ -64,19 +68,29 @@ func (c *Containers) Agents() (agents []templates.ContainerAgent, notes []string
 	for slot := range unused {
 		return nil, notes, fmt.Errorf("--image: got one for %q, want a slot from gpu0 to gpu%d", slot, len(agents)-1)
 	}
-	return agents, notes, nil
+	slices.Sort(notes)
+	return agents, slices.Compact(notes), nil
 }
 
-// containerDevices are the UUIDs that an agent's container asks for.
-func containerDevices(row *Row, a *queuefile.Agent) ([]string, error) {
+// devices are the UUIDs that an agent's container asks for.
+func (c *Containers) devices(row *Row, a *queuefile.Agent) ([]string, error) {
 	byUUID := strings.HasPrefix(a.Tags[len(a.Tags)-1], "gpu-uuid=")
 	switch {
 	case row.Vendor == "none":
 		return nil, nil
 	case row.Vendor != facts.NVIDIA:
 		return nil, fmt.Errorf("%s: got %s, want NVIDIA's GPUs or none: what a container of another maker's needs is not in a queue file", a.Path, row.Name)
-	case !byUUID:
-		return nil, fmt.Errorf("%s: got count or indexes, want uuids: an index names another GPU after one has failed", a.Path)
+	case byUUID:
+		return a.Devices, nil
 	}
-	return a.Devices, nil
+	var uuids []string
+	for _, index := range a.Devices {
+		at := slices.IndexFunc(c.GPUs, func(g facts.GPU) bool { return g.Vendor == row.Vendor && strconv.Itoa(g.Index) == index })
+		if at < 0 || c.GPUs[at].UUID == "" || c.GPUs[at].MIG {
+			return nil, fmt.Errorf("%s: got GPU %s by its index, and this machine has no whole GPU with that index and a UUID: "+
+				"run kbnode compose on %s, or name uuids (kbnode facts --queue-file writes them)", a.Path, index, a.Node)
+		}
+		uuids = append(uuids, c.GPUs[at].UUID)
+	}
+	return uuids, nil
 }

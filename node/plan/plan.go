@@ -240,6 +240,7 @@ func (m *maker) config() {
 	c := &m.plan.Config
 	c.Version, c.Node, c.Vendor, c.Endpoint, c.Program = node.Version, m.Node, m.File.Vendor, m.Endpoint, Program
 	c.QueueFile, c.VerificationJWKS, c.AllowSmall = m.Path, m.VerificationJWKS, m.AllowSmall
+	c.Digests, c.AllowTags = m.File.Digests(), m.File.AllowTags
 	c.Agent = m.agent()
 	if d := m.Facts.Docker; d != nil && m.any(Docker) {
 		c.Docker = node.Docker{Socket: cmp.Or(d.Socket, "/run/docker.sock"), CLI: d.CLI}

@@ -22,6 +22,7 @@ type GPUType struct {
 	CPUs      int    // promised to one job
 	MemoryGiB int    // promised to one job
 	Isolation string // "node" or "step"
+	Image     string // that steps name; "": they start no container
 	Off       string // why nothing is sent there now; "" is on
 }
 
@@ -82,6 +83,7 @@ func (c *checker) file(r *report) {
 			r.note(path{"contacts", i, "email"}, at, "an address that somebody reads")
 		}
 	}
+	c.images(r)
 	for i := range r.Nodes {
 		for j := range r.Nodes[i].GPUs {
 			p := path{"nodes", i, "gpus", j}
@@ -91,6 +93,21 @@ func (c *checker) file(r *report) {
 		}
 		c.indexes(r, i)
 		c.network(r, i)
+	}
+}
+
+// images checks that steps name each reference that has a digest.
+func (c *checker) images(r *report) {
+	var references []string
+	for i := range c.fleet {
+		if image := c.fleet[i].Image; image != "" && !slices.Contains(references, image) {
+			references = append(references, image)
+		}
+	}
+	for i, image := range r.Images {
+		if !slices.Contains(references, image.Reference) {
+			r.wrong(path{"images", i, "reference"}, image.Reference, "an image that steps name: %s", near.Perhaps(image.Reference, references))
+		}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // system, and two runner images of 20 GB while one replaces the other.
 const (
 	HostCPUs   = 2
-	hostDiskGB = 50
+	HostDiskGB = 50
 )
 
 // HostMemoryGiB is what a machine keeps of its memory: a thirty-second, at
@@ -69,5 +69,5 @@ func (r *report) checkSums(p path, n *Node) {
 	}
 	sum("cpus", n.Machine.CPUs, cpus, HostCPUs)
 	sum("memory_gib", n.Machine.MemoryGiB, memory, HostMemoryGiB(n.Machine.MemoryGiB))
-	sum("disk_gb", n.Machine.DiskGB, disk, hostDiskGB)
+	sum("disk_gb", n.Machine.DiskGB, disk, HostDiskGB)
 }

@@ -23,12 +23,21 @@ type File struct {
 	Vendor   string    `yaml:"vendor"` // who lends, "nebius"; not always who made the GPUs
 	Contacts []Contact `yaml:"contacts"`
 	Nodes    []Node    `yaml:"nodes"`
+	Images   []Image   `yaml:"images"`
+	// AllowTags lets a machine pull images that are not in Images by their tags.
+	AllowTags bool `yaml:"allow_tags"`
 
 	name string // as the caller of Decode gave it
 	root *yaml.Node
 	bad  map[string]bool // paths of values that Decode found unusable: nothing more is said about them
 	// small are the faults that say no more than that there is too little of something.
 	small map[*schema.Finding]bool
+}
+
+// An Image is the image that a machine runs where steps name a reference.
+type Image struct {
+	Reference string `yaml:"reference"` // as the row has it, "ghcr.io/gpu-mode/kbgen-runner:0.1.0-cuda"
+	Digest    string `yaml:"digest"`    // "sha256:..."
 }
 
 // A Contact is a person or a team to ask about the machines.
@@ -88,6 +97,18 @@ type Agent struct {
 
 // Name is the file's name as Decode was given it.
 func (f *File) Name() string { return f.name }
+
+// Digests returns the digests of images, by reference; nil: there are none.
+func (f *File) Digests() map[string]string {
+	var digests map[string]string
+	for _, i := range f.Images {
+		if digests == nil {
+			digests = map[string]string{}
+		}
+		digests[i.Reference] = i.Digest
+	}
+	return digests
+}
 
 // Agents lists every agent that the file promises, in its order. The file
 // must be free of errors.

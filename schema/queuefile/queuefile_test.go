@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite testdata/faults.txt from what D
 // fleet stands in for the table of GPU types, which schema may not import.
 var fleet = []GPUType{
 	{Name: "CPU_BK", Maker: "none", Queue: "cpu", CPUs: 2, MemoryGiB: 4, Isolation: "node"},
-	{Name: "H100_BK", Maker: "nvidia", Queue: "h100", GPUs: 1, CPUs: 8, MemoryGiB: 64, Isolation: "node"},
+	{Name: "H100_BK", Maker: "nvidia", Queue: "h100", GPUs: 1, CPUs: 8, MemoryGiB: 64, Isolation: "node", Image: "runner:1-cuda"},
 	{Name: "T4", Maker: "nvidia", Queue: "t4", GPUs: 1, CPUs: 4, MemoryGiB: 16, Isolation: "node", Off: "no machine"},
 	{Name: "H100_1G10GB", Maker: "nvidia", Queue: "h100-1g10gb", Slice: "1g.10gb", GPUs: 1, CPUs: 4, MemoryGiB: 16, Isolation: "node"},
 	{Name: "H100x8", Maker: "nvidia", Queue: "h100x8", GPUs: 8, CPUs: 96, MemoryGiB: 1024, Isolation: "step"},
@@ -60,6 +60,9 @@ const (
 // secondNode is another of the same, to append.
 var secondNode = right[strings.Index(right, "  - name: a1"):]
 
+// images are the digests of a file.
+var images = "images:\n  - reference: runner:1-cuda\n    digest: sha256:" + strings.Repeat("0", 64) + "\n"
+
 // severalMakers are groups beside the right file's: each maker's driver counts
 // from 0, and agents without a GPU are counted.
 const severalMakers = `      - type: MI300_BK
@@ -89,6 +92,11 @@ var cases = []struct {
 	{"slices", []string{"H100_BK", "H100_1G10GB", "count: 8", "uuids: [" + mig0 + "]", "queue: h100", "queue: h100-1g10gb", "cpus: 16", "cpus: 4", "memory_gib: 64", "memory_gib: 16", "disk_gb: 100\n", "disk_gb: 5\n"}},
 	{"eight GPUs in one job", []string{"H100_BK", "H100x8", "isolation: node", "isolation: step", "queue: h100", "queue: h100x8", "agent:", "agent:\n          gpus: 8", "cpus: 16", "cpus: 128", "memory_gib: 64", "memory_gib: 1024", "memory_gib: 1024\n      disk", "memory_gib: 2048\n      disk", "disk_gb: 100\n", "disk_gb: 800\n"}},
 	{"switched off, and small", []string{"H100_BK", "T4", "queue: h100", "queue: t4", "cpus: 16", "cpus: 8", "memory_gib: 64", "memory_gib: 16", "disk_gb: 100\n", "disk_gb: 50\n", "network_mbps: 10000", "network_mbps: 800"}},
+	{"images by digest", []string{"nodes:", images + "allow_tags: true\nnodes:"}},
+	{"image twice", []string{"nodes:", images + strings.TrimPrefix(images, "images:\n") + "nodes:"}},
+	{"image that no step names", []string{"nodes:", strings.Replace(images, "cuda", "cud", 1) + "nodes:"}},
+	{"image with a short digest", []string{"nodes:", strings.Replace(images, "00", "0", 1) + "nodes:"}},
+	{"image without a digest", []string{"nodes:", "images: [{reference: \"runner:1-cuda\"}]\nallow_tags: yes please\nnodes:"}},
 	{"placeholders", []string{"ops@nebius.dev", "ops@example.com", "count: 8", "uuids: [GPU-00000000-2222-3333-4444-000000000000]"}},
 
 	{"several makers in one machine", []string{"count: 8", "count: 4", "", severalMakers}},

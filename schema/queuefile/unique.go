@@ -27,6 +27,11 @@ type claimer struct {
 // is read; then with those of all files, for what it shares with others.
 func (r *report) unique(taken places, within bool) {
 	c := &claimer{r, taken, within, map[string]bool{}}
+	for i, image := range r.Images {
+		if within { // each machine has its own
+			c.claim("image", image.Reference, path{"images", i, "reference"}, image.Reference, "a reference of its own")
+		}
+	}
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
 		c.claim("node", n.Name, path{"nodes", i, "name"}, n.Name, "a name of its own")

@@ -31,13 +31,23 @@ func (r *release) commands() ([]string, error) {
 	return names, nil
 }
 
-func (r *release) commitDate() (time.Time, error) {
-	out, err := r.command(nil, "git", "log", "-1", "--format=%ct").Output()
+// readCommit sets commit and date. It refuses changes that no commit has, because
+// the provenance names the commit.
+func (r *release) readCommit() error {
+	out, err := r.command(nil, "git", "log", "-1", "--format=%ct %H").Output()
 	if err != nil {
-		return time.Time{}, fmt.Errorf("asking git for the commit's date: %w", err)
+		return fmt.Errorf("asking git for the commit: %w", err)
 	}
-	seconds, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
-	return time.Unix(seconds, 0).UTC(), err
+	var seconds int64
+	if _, err := fmt.Sscanf(string(out), "%d %s", &seconds, &r.commit); err != nil {
+		return fmt.Errorf("asking git for the commit: got %q: %w", out, err)
+	}
+	r.date = time.Unix(seconds, 0).UTC()
+	changed, err := r.command(nil, "git", "status", "--porcelain", "--untracked-files=no").Output()
+	if err == nil && len(changed) > 0 {
+		err = fmt.Errorf("got changed files, want a release of commit %.12s alone:\n%s", r.commit, changed)
+	}
+	return err
 }
 
 func (r *release) command(env []string, name string, args ...string) *exec.Cmd {
@@ -64,14 +74,23 @@ func (r *release) build(dir, arch string) error {
 	return r.buildNVML(dir, arch)
 }
 
+// buildEnvironment is what every build has beside its architecture.
+var buildEnvironment = []string{"GOOS=linux", "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOWORK=off"}
+
+// buildFlags are those of every build; the linker's stand last.
+func (r *release) buildFlags() []string {
+	return []string{"-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X github.com/gpu-mode/kbgen/cmd/internal/cli.version=" + r.version}
+}
+
 // compile builds one command: static, or linked with cc's C library.
 func (r *release) compile(path, name, arch, cc, extra string) error {
-	env := []string{"GOOS=linux", "GOARCH=" + arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0"}
+	env := slices.Concat(buildEnvironment, []string{"GOARCH=" + arch, "CGO_ENABLED=0"})
 	if cc != "" {
 		env = append(env, "CGO_ENABLED=1", "CC="+cc, "CGO_CFLAGS=-O2 -g0 -Wno-deprecated-declarations", "CGO_LDFLAGS=")
 	}
-	flags := "-s -w -buildid= -X github.com/gpu-mode/kbgen/cmd/internal/cli.version=" + r.version + extra
-	cmd := r.command(env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", path, "./cmd/"+name)
+	args := append([]string{"build"}, r.buildFlags()...)
+	args[len(args)-1] += extra
+	cmd := r.command(env, "go", append(args, "-o", path, "./cmd/"+name)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s for %s: %w\n%s", name, arch, err, out)
 	}

@@ -2,7 +2,13 @@ module github.com/gpu-mode/kbgen/tools/release
 
 go 1.26.0
 
-require github.com/goreleaser/nfpm/v2 v2.43.4
+require (
+	aead.dev/minisign v0.3.0
+	github.com/CycloneDX/cyclonedx-go v0.12.0
+	github.com/goreleaser/nfpm/v2 v2.43.4
+	github.com/in-toto/attestation v1.2.0
+	google.golang.org/protobuf v1.36.11
+)
 
 require (
 	dario.cat/mergo v1.0.2 // indirect

@@ -1,9 +1,14 @@
 // Release builds what a version of kbgen consists of, for Linux on amd64 and
-// arm64: binaries, completions, man pages, archives, packages and their sums.
-// The same commit gives the same bytes, wherever and whenever it is built with
-// the same Go and C compilers.
+// arm64: binaries, completions, man pages, archives, packages, for each
+// architecture a bill of materials (CycloneDX) and the provenance (in-toto, SLSA),
+// and the sums of all. The same commit gives the same bytes, wherever and whenever
+// it is built with the same Go and C compilers.
 //
 //	go run . --version v1.2.3 --out DIR
+//
+// SHA256SUMS has the programs inside the archives as well, by their paths once the
+// archives are unpacked. It is signed if KBGEN_RELEASE_KEY names a minisign secret
+// key; KBGEN_RELEASE_PASSWORD decrypts one that is encrypted.
 //
 // kbrun with NVML is linked with the machine's C library, so it is built for
 // this machine's architecture, and for the other one where a cross compiler is
@@ -26,6 +31,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"aead.dev/minisign"
 )
 
 func main() {
@@ -33,7 +40,11 @@ func main() {
 	root := flag.String("root", "../..", "the repository")
 	out := flag.String("out", "../../dist", "where the release is put; replaced when it is there")
 	flag.Parse()
-	if err := run(*root, *out, *version, architectures, os.Stdout); err != nil {
+	key, err := signingKey(os.Getenv("KBGEN_RELEASE_KEY"), os.Getenv("KBGEN_RELEASE_PASSWORD"))
+	if err == nil {
+		err = run(*root, *out, *version, architectures, key, os.Stdout)
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "release: error: %v\n", err)
 		os.Exit(1)
 	}
@@ -44,16 +55,21 @@ type release struct {
 	root, out string
 	version   string // "v1.2.3"
 	archs     []string
-	date      time.Time // of the commit: the age of every file in it
+	commit    string
+	date      time.Time            // of the commit: the age of every file in it
+	key       *minisign.PrivateKey // nil: the sums are not signed
 	log       io.Writer
+
+	made     []string // files of the architecture in hand
+	programs []sum    // those inside all archives
 }
 
 // architectures are those of a release, as Go names them.
 var architectures = []string{"amd64", "arm64"}
 
 // run makes the release for archs, among which this machine's must be.
-func run(root, out, version string, archs []string, log io.Writer) (err error) {
-	r := &release{version: version, archs: archs, log: log}
+func run(root, out, version string, archs []string, key *minisign.PrivateKey, log io.Writer) (err error) {
+	r := &release{version: version, archs: archs, key: key, log: log}
 	if r.root, err = filepath.Abs(root); err != nil {
 		return err
 	}
@@ -63,7 +79,7 @@ func run(root, out, version string, archs []string, log io.Writer) (err error) {
 	if err := r.checkVersion(); err != nil {
 		return err
 	}
-	if r.date, err = r.commitDate(); err != nil {
+	if err := r.readCommit(); err != nil {
 		return err
 	}
 	// Everything is made beside the place and put there whole.
@@ -92,10 +108,15 @@ func (r *release) make() error {
 		return err
 	}
 	for _, arch := range r.archs {
-		if err := r.archive(filepath.Join(stage, arch), shared, arch); err != nil {
+		bin := filepath.Join(stage, arch)
+		r.made = nil
+		if err := r.archive(bin, shared, arch); err != nil {
 			return err
 		}
-		if err := r.packages(filepath.Join(stage, arch), shared, arch); err != nil {
+		if err := r.packages(bin, shared, arch); err != nil {
+			return err
+		}
+		if err := r.attest(bin, arch); err != nil {
 			return err
 		}
 	}
@@ -126,21 +147,42 @@ func (r *release) checkVersion() error {
 	return nil
 }
 
-// sums writes SHA256SUMS over everything that was made.
+// A sum is the SHA-256 of a file.
+type sum struct{ name, sha256 string }
+
+func sumOf(path, name string) (sum, error) {
+	data, err := os.ReadFile(path)
+	hash := sha256.Sum256(data)
+	return sum{name, hex.EncodeToString(hash[:])}, err
+}
+
+// sums writes SHA256SUMS over everything that was made and the programs in it, and
+// signs it if there is a key.
 func (r *release) sums() error {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
 		return err
 	}
-	var list strings.Builder
+	var all []sum
 	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(r.out, e.Name()))
+		s, err := sumOf(filepath.Join(r.out, e.Name()), e.Name())
 		if err != nil {
 			return err
 		}
-		sum := sha256.Sum256(data)
-		fmt.Fprintf(&list, "%s  %s\n", hex.EncodeToString(sum[:]), e.Name())
-		fmt.Fprintf(r.log, "%8.1f MB  %s\n", float64(len(data))/1e6, e.Name())
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		all = append(all, s)
+		fmt.Fprintf(r.log, "%8.1f MB  %s\n", float64(info.Size())/1e6, e.Name())
 	}
-	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(list.String()), 0o644)
+	var list strings.Builder
+	for _, s := range append(all, r.programs...) {
+		fmt.Fprintf(&list, "%s  %s\n", s.sha256, s.name)
+	}
+	path := filepath.Join(r.out, "SHA256SUMS")
+	if err := os.WriteFile(path, []byte(list.String()), 0o644); err != nil || r.key == nil {
+		return err
+	}
+	return os.WriteFile(path+".minisig", r.sign(list.String()), 0o644)
 }

@@ -20,10 +20,21 @@ import (
 // documents of the repository that go into every archive.
 var documents = []string{"LICENSE", "README.md", "CHANGELOG.md"}
 
+// name is that of an architecture's archive, and the directory in it.
+func (r *release) name(arch string) string {
+	return fmt.Sprintf("kbgen_%s_linux_%s", strings.TrimPrefix(r.version, "v"), arch)
+}
+
+// create begins a file of the architecture in hand.
+func (r *release) create(name string) (*os.File, error) {
+	r.made = append(r.made, name)
+	return os.Create(filepath.Join(r.out, name))
+}
+
 // archive writes kbgen_VERSION_linux_ARCH.tar.gz: everything, sorted, with the
 // commit's date and no owner.
 func (r *release) archive(bin, shared, arch string) (err error) {
-	name := fmt.Sprintf("kbgen_%s_linux_%s", strings.TrimPrefix(r.version, "v"), arch)
+	name := r.name(arch)
 	type entry struct {
 		path, from string
 		mode       int64
@@ -51,7 +62,7 @@ func (r *release) archive(bin, shared, arch string) (err error) {
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.path, b.path) })
 
-	f, err := os.Create(filepath.Join(r.out, name+".tar.gz"))
+	f, err := r.create(name + ".tar.gz")
 	if err != nil {
 		return err
 	}
@@ -104,11 +115,11 @@ func (r *release) packages(bin, shared, arch string) error {
 				return err
 			}
 			info := nfpm.WithDefaults(info)
-			info.Target = filepath.Join(r.out, packager.ConventionalFileName(info))
-			f, err := os.Create(info.Target)
+			f, err := r.create(packager.ConventionalFileName(info))
 			if err != nil {
 				return err
 			}
+			info.Target = f.Name()
 			if err := errors.Join(packager.Package(info, f), f.Close()); err != nil {
 				return fmt.Errorf("packing %s: %w", filepath.Base(info.Target), err)
 			}

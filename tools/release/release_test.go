@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"aead.dev/minisign"
 )
 
 const testVersion = "v0.0.1-test.1"
@@ -39,23 +41,49 @@ func TestSlowRelease(t *testing.T) {
 	}
 	dir := t.TempDir()
 	place := filepath.Join(dir, "first")
-	first := makeRelease(t, "../..", place, architectures)
+	public, key := newKey(t)
+	encrypted, err := minisign.EncryptKey("password", *key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(dir, "release.key")
+	if err := os.WriteFile(secret, encrypted, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if key, err = signingKey(secret, "password"); err != nil {
+		t.Fatal(err)
+	}
+	first := makeRelease(t, "../..", place, architectures, key)
 	sums := read(t, filepath.Join(first, "SHA256SUMS"))
 	other := filepath.Join(dir, "a", "longer", "second")
 	t.Run("again", func(t *testing.T) {
 		t.Setenv("GOCACHE", filepath.Join(other, ".cache"))
-		second := makeRelease(t, place, other, []string{runtime.GOARCH})
+		second := makeRelease(t, place, other, []string{runtime.GOARCH}, nil)
 		for line := range strings.Lines(read(t, filepath.Join(second, "SHA256SUMS"))) {
 			if !strings.Contains(sums, line) {
 				t.Errorf("two builds of one commit differ: %s, not in\n%s", line, sums)
 			}
 		}
 	})
-	for _, want := range []string{"kbgen_0.0.1-test.1_linux_arm64.tar.gz", "kbgen-node_0.0.1~test.1_amd64.deb", "kbgen-tools-0.0.1~test.1-1.aarch64.rpm"} {
+	if !minisign.Verify(public, []byte(sums), []byte(read(t, filepath.Join(first, "SHA256SUMS.minisig")))) {
+		t.Error("the signature of SHA256SUMS is wrong")
+	}
+	for _, want := range []string{
+		"kbgen_0.0.1-test.1_linux_arm64.tar.gz", "kbgen_0.0.1-test.1_linux_arm64.cdx.json", "kbgen_0.0.1-test.1_linux_amd64.intoto.json", "kbgen_0.0.1-test.1_linux_amd64/bin/kbnode",
+		"kbgen-node_0.0.1~test.1_amd64.deb", "kbgen-tools-0.0.1~test.1-1.aarch64.rpm",
+	} {
 		if !strings.Contains(sums, "  "+want+"\n") {
 			t.Errorf("SHA256SUMS lacks %s:\n%s", want, sums)
 		}
 	}
+	for _, arch := range architectures { // the sums have what is in the archives
+		unpack := exec.Command("tar", "--extract", "--file", "kbgen_0.0.1-test.1_linux_"+arch+".tar.gz")
+		unpack.Dir = first
+		if out, err := unpack.CombinedOutput(); err != nil {
+			t.Fatalf("tar: %v\n%s", err, out)
+		}
+	}
+	checkAttested(t, first, "kbgen_0.0.1-test.1_linux_"+runtime.GOARCH, "github.com/alecthomas/kong", "kbnode")
 	check := exec.Command("sha256sum", "--check", "--quiet", "SHA256SUMS")
 	check.Dir = first
 	if out, err := check.CombinedOutput(); err != nil {
@@ -71,7 +99,7 @@ func TestSlowRelease(t *testing.T) {
 }
 
 // makeRelease builds the release of the last commit in a clone of its own.
-func makeRelease(t *testing.T, from, place string, archs []string) string {
+func makeRelease(t *testing.T, from, place string, archs []string, key *minisign.PrivateKey) string {
 	t.Helper()
 	clone := exec.Command("git", "clone", "--quiet", from, place)
 	if out, err := clone.CombinedOutput(); err != nil {
@@ -79,7 +107,7 @@ func makeRelease(t *testing.T, from, place string, archs []string) string {
 	}
 	var log bytes.Buffer
 	out := filepath.Join(place, "dist")
-	if err := run(place, out, testVersion, archs, io.MultiWriter(&log, testLog{t})); err != nil {
+	if err := run(place, out, testVersion, archs, key, io.MultiWriter(&log, testLog{t})); err != nil {
 		t.Fatalf("release: %v\n%s", err, log.String())
 	}
 	if !regexp.MustCompile(`kbrun-nvml for \w+: built on .+, needs glibc 2\.\d+ or newer\n`).MatchString(log.String()) {
