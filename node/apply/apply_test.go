@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpu-mode/kbgen/internal/testenv"
+	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/resource"
 )
 
@@ -86,6 +87,7 @@ func (f *fixture) set(config string, slots ...string) resource.Set {
 		Dirs: []resource.Dir{
 			{Path: "/etc/kbnode", Mode: 0o755, Owner: "root", Group: "root"}, {Path: "/var/lib/kbnode", Mode: 0o755, Owner: "root", Group: "root"},
 			{Path: "/var/lib/kbnode/slots", Mode: 0o711, Owner: "root", Group: "root"},
+			{Path: node.DisksDir, Mode: 0o700, Owner: "root", Group: "root"},
 		},
 		Copies: []resource.Copy{{Path: "/usr/bin/agent", From: filepath.Join(f.dir, "agent"), SHA256: hash("agent"), Mode: 0o755}, {Path: "/usr/bin/kbnode", From: filepath.Join(f.dir, "kbnode"), SHA256: hash("kbnode"), Mode: 0o755}},
 		Files: []resource.File{

@@ -214,6 +214,7 @@ func TestUndoAndData(t *testing.T) {
 			f.mustApply(t, &f.first)
 			f.write(t, "var/lib/kbnode/slots/gpu0/tmp/result", "1")
 			f.write(t, "var/lib/kbnode/pins.yml", "version: 1")
+			f.write(t, "var/lib/kbnode/disks/gpu0.img", "not worth keeping")
 			calls := 0
 			o := Options{Purge: func(context.Context) {
 				if calls++; !exists(filepath.Join(f.machine.Root, "var/lib/kbnode/pins.yml")) || len(f.running()) > 1 {

@@ -294,7 +294,7 @@ func (w *work) giveBackDir(t *thing, purge bool) error {
 	// Nobody but kbnode and its slots writes there. The vendor's own files may lie in
 	// /etc/kbnode.
 	managed := strings.HasPrefix(t.Name, ledgerOwn+"/") || t.Name == node.RunDir || strings.HasPrefix(t.Name, node.RunDir+"/")
-	if purge && managed {
+	if purge && managed || t.Name == node.DisksDir { // a slot's disk begins anew with each mount
 		return w.m.remove(name)
 	}
 	kept, err := w.m.removeDir(name)
