@@ -122,7 +122,7 @@ func (r *nodeRig) planAndApply(t *testing.T) {
 	_, flags, _ := strings.Cut(r.applyCommand(""), " --token-file /root/token ")
 	plan := strings.Replace(r.page("kbnode plan"), "node.yml", r.queue, 1) + " " + flags
 	out, errs, status := g.try(plan)
-	if status != 2 || !strings.Contains(out, "kbnode-gpu0.slice") {
+	if status != 2 || !strings.Contains(out, "start kbnode-SLOT.slice") {
 		t.Fatalf("kbnode plan: exit status %d, want 2 and what it would do:\n%s%s", status, tail([]byte(out), 3000), errs)
 	}
 	t.Run("docker is not restarted without leave", func(t *testing.T) {
