@@ -111,7 +111,7 @@ bench: build agent
 fuzz: need
 	@FUZZTIME=$(FUZZTIME) sh tools/fuzz.sh
 
-# What a version consists of, into dist/: VERSION=v1.2.3. KBGEN_RELEASE_KEY names
+# Builds a release into dist/, as in VERSION=v1.2.3. KBGEN_RELEASE_KEY names
 # a minisign secret key that signs SHA256SUMS; KBGEN_RELEASE_PASSWORD is its password.
 release: need
 	@$(GO) -C tools/release run . --version "$(VERSION)" --out "$(CURDIR)/dist"

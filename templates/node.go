@@ -47,7 +47,7 @@ func (n *Node) Hooks() ([]NodeFile, error) { return n.files("hooks/", []string{"
 
 func (n *Node) files(dir string, names []string) ([]NodeFile, error) {
 	values := []value{{"program", n.Program, absolutePath}, {"agent", n.Agent, absolutePath}}
-	shutIn, err := fill("node/shut-in.conf", "", nil)
+	hardening, err := fill("node/hardening.conf", "", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (n *Node) files(dir string, names []string) ([]NodeFile, error) {
 	var out []NodeFile
 	for _, name := range names {
 		body, err := fill("node/"+dir+name, "kbnode's units", values, "@KBNODE@", n.Program, "@AGENT@", n.Agent,
-			"@SHUTIN@\n", shutIn, "@ALLOW@", allow,
+			"@HARDENING@\n", hardening, "@ALLOW@", allow,
 			"@STOP@", strconv.Itoa(int(n.Stop.Seconds())))
 		if err != nil {
 			return nil, err

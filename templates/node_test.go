@@ -137,7 +137,7 @@ func TestNodeUnitsAreVerified(t *testing.T) {
 }
 
 // A unit's exposure is what systemd-analyze says of its settings.
-func TestUnitsAreShutIn(t *testing.T) {
+func TestUnitsAreHardened(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("NOT RUN: no systemd-analyze on PATH")

@@ -26,7 +26,7 @@ const exitChanges = 2
 // planCmd says what apply would do.
 type planCmd struct {
 	target
-	Diff bool `help:"print each change, of files the lines that change"`
+	Diff bool `help:"print each change, with a diff for each file"`
 	JSON bool `name:"json" help:"print one JSON document; schema: schema/published/node-plan.json"`
 }
 
@@ -56,8 +56,8 @@ func (c *planCmd) Run(ctx context.Context, env *cli.Env) error {
 	return err
 }
 
-// plainly returns a function that prints a line on stderr as it is.
-func plainly(env *cli.Env) func(format string, args ...any) {
+// linePrinter returns a function that prints a line on stderr without a prefix.
+func linePrinter(env *cli.Env) func(format string, args ...any) {
 	return func(format string, args ...any) { fmt.Fprintf(env.Stderr, format+"\n", args...) }
 }
 
@@ -73,14 +73,14 @@ type target struct {
 	Endpoint         *string `placeholder:"URL" help:"the URL of the agent API; default the one used before, else Buildkite's"`
 	TokenFile        string  `placeholder:"FILE" xor:"token" help:"a file with the cluster's agent token; default the token used before, else a prompt"`
 	TokenFD          *int    `name:"token-fd" placeholder:"N" xor:"token" help:"a file descriptor to read the token from"`
-	AllowSmall       bool    `help:"report a machine smaller than its row promises as a note, now and from now on; for tests"`
-	VerificationJWKS *string `name:"verification-jwks" placeholder:"FILE" help:"a file of keys; steps must be signed by one of them; default the keys used before; \"\" takes that back"`
+	AllowSmall       bool    `help:"accept a machine smaller than its row promises, with a note; later runs remember this; for tests"`
+	VerificationJWKS *string `name:"verification-jwks" placeholder:"FILE" help:"accept only steps signed by a key in this file; default the keys used before, \"\" for none"`
 	Adopt            bool    `help:"replace files that kbnode does not manage, and the agents of older scripts"`
 	InstallPackages  bool    `help:"install the distribution's packages that plan names"`
 	renewal
 }
 
-// renewal are the flags that upgrade shares with them.
+// renewal holds the flags that plan, apply and upgrade share.
 type renewal struct {
 	Agent              string        `placeholder:"FILE" help:"the buildkite-agent to install, or to replace the one that kbnode installed"`
 	AgentSHA256        string        `name:"agent-sha256" placeholder:"HEX" help:"the SHA-256 of that file"`
@@ -88,7 +88,7 @@ type renewal struct {
 	AllowDockerRestart bool          `help:"let apply restart docker, which ends containers unless live-restore is on"`
 	Drain              time.Duration `default:"0" placeholder:"DURATION" help:"how long to wait for running jobs; 0: as long as they take"`
 
-	Facts string `placeholder:"FILE" help:"a file with what kbnode facts printed on another machine; to change files, --root with it"`
+	Facts string `placeholder:"FILE" help:"the output of kbnode facts from another machine; apply needs --root with it"`
 	Root  string `default:"/" placeholder:"DIR" help:"change the files below DIR, and start nothing"`
 }
 
@@ -97,12 +97,12 @@ func (t *target) target() (*setup.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole := &setup.Target{
+	completed := &setup.Target{
 		File: t.File, Node: t.Node, AllowSmall: t.AllowSmall, Agent: t.Agent, AgentSHA256: t.AgentSHA256,
 		Facts: t.Facts, Root: root, Release: cli.Version(),
 		Options: apply.Options{Adopt: t.Adopt, Force: t.Force, DockerRestart: t.AllowDockerRestart, Drain: t.Drain},
 	}
-	return whole, whole.Recall(t.Endpoint, t.VerificationJWKS)
+	return completed, completed.Recall(t.Endpoint, t.VerificationJWKS)
 }
 
 // token takes the agents' token from where the flags say, else from the machine, else
@@ -112,7 +112,7 @@ func (t *target) token(env *cli.Env, ask bool) ([]byte, error) {
 	if f, ok := env.Stdin.(*os.File); ok && ask && term.IsTerminal(int(f.Fd())) {
 		prompt = func() ([]byte, error) { return askToken(env, f) }
 	}
-	return setup.Token(t.Root, t.TokenFile, t.TokenFD, prompt, plainly(env))
+	return setup.Token(t.Root, t.TokenFile, t.TokenFD, prompt, linePrinter(env))
 }
 
 func askToken(env *cli.Env, terminal *os.File) ([]byte, error) {
@@ -174,7 +174,7 @@ func (c *applyCmd) apply(ctx context.Context, env *cli.Env, rolling bool) error 
 	if err != nil {
 		return public(err)
 	}
-	note := plainly(env)
+	note := linePrinter(env)
 	p, err := t.Complete(ctx, token, c.InstallPackages, note)
 	if err != nil {
 		return public(err)
@@ -285,7 +285,7 @@ func (c *undoCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	o := apply.Options{Force: c.Force, DockerRestart: c.AllowDockerRestart, Drain: c.Drain, Log: progress(env)}
 	if m.Root == "/" { // docker is this machine's
-		o.Purge = setup.ImageRemover(m.Root, plainly(env))
+		o.Purge = setup.ImageRemover(m.Root, linePrinter(env))
 	}
 	done, err := apply.Undo(ctx, m, o, c.Purge)
 	switch {

@@ -65,7 +65,7 @@ usage:
   kbnode completion SHELL      for bash, zsh or fish
   kbnode man                   all help pages, for man(1)
   kbnode version --verify SHA256SUMS --key KEY
-                               whether kbnode and its neighbours are a release's
+                               check kbnode's programs against a release
   kbnode COMMAND --help | kbnode --version
 
 exit status: 0 done, 1 failed, 2 wrong usage
@@ -148,7 +148,7 @@ mends each fault: distribution, kernel, systemd, control groups, docker, GPUs
 and their drivers, versions with known vulnerabilities, swap, disk, the clock,
 the addresses that agents need, and other agents. It needs no queue file and
 changes nothing. kbnode doctor checks a machine that is set up.`,
-		More: `exit status: 0 nothing failed (warnings may stand there), 1 something did,
+		More: `exit status: 0 no check failed (there may be warnings), 1 a check failed,
 2 wrong usage`,
 		Example: "sudo kbnode preflight",
 	},
@@ -160,8 +160,8 @@ which units restart, and why. --diff prints each change, files as diffs. It
 changes nothing. The token is not needed, and never shown.
 
 kbnode apply remembers FILE, --node, --endpoint, --verification-jwks and
---allow-small: they need be given once. An empty --endpoint or
---verification-jwks takes the remembered one back.`,
+--allow-small. An empty --endpoint or --verification-jwks clears the remembered
+value.`,
 		More: `exit status: 0 nothing to do, 1 failed, 2 changes, or something is missing;
 wrong usage is 2 as well, with "kbnode: error:" on stderr and nothing on stdout`,
 		Example: "sudo kbnode plan h100-01.yml --node h100-01",
@@ -169,20 +169,21 @@ wrong usage is 2 as well, with "kbnode: error:" on stderr and nothing on stdout`
 	"apply": {
 		Usage: "kbnode apply [FILE] [--node NAME] [--token-file FILE] [flag ...]",
 		Text: `Makes each GPU of this machine an agent, as FILE, a queue file, says: what
-kbnode plan prints. Agents end their jobs before they stop. Done a second time
-it changes nothing; ended early, it goes on; kbnode undo goes back.
+kbnode plan prints. Agents end their jobs before they stop. A second run changes
+nothing. A run after an interrupted one continues it. kbnode undo reverts it.
 
-It remembers FILE, --node, --endpoint, --verification-jwks and --allow-small:
-they need be given once. An empty --endpoint or --verification-jwks takes the
-remembered one back, so that steps need no signature, for one.`,
+It remembers FILE, --node, --endpoint, --verification-jwks and --allow-small.
+An empty --endpoint or --verification-jwks clears the remembered value. Without
+verification keys, steps need no signature.`,
 		Example: "sudo kbnode apply h100-01.yml --node h100-01 --token-file token",
 	},
 	"upgrade": {
 		Usage: "kbnode upgrade [--agent FILE --agent-sha256 HEX] [flag ...]",
-		Text: `Installs this kbnode, and the agent FILE if kbnode installed the one before,
-with the queue file and the settings of the last apply. Each slot ends its job
-and starts again before the next one stops; if one does not start, those after
-it are left alone. If docker has to restart, all agents stop first.`,
+		Text: `Installs this kbnode with the queue file and the settings of the last apply, and
+replaces the agent with FILE if kbnode installed the current one. Each slot ends
+its job and starts again before the next slot stops. If a slot does not start,
+the slots after it are left alone. If docker has to restart, all agents stop
+first.`,
 		Example: "sudo ./kbnode upgrade --agent ./buildkite-agent --agent-sha256 HEX",
 	},
 	"undo": {
@@ -203,8 +204,8 @@ kbnode apply. Their files stay where they are. kbnode undo brings all back.`,
 	},
 	"disk": {
 		Usage: "kbnode disk --slot NAME",
-		Text: `Makes the image that kbnode-disk@.service has mounted as the slot's disk. What
-was in an older one is lost.`,
+		Text: `Makes the image that is mounted as the slot's disk. The content of an older
+image is lost. kbnode-disk@.service runs it.`,
 		Example: "kbnode disk --slot gpu0",
 	},
 	"facts": {
@@ -217,9 +218,10 @@ Kernelbot's older scripts have set up. What could not be read is in "unread".
 It changes nothing. As root it sees more: docker, for one.
 
 --queue-file prints a queue file instead: GPUs by UUID, with the type that their
-names have in kbgen gpus, and an agent for each. Agents share what the machine
-does not keep. Correct vendor, contacts and network, which it cannot know; a GPU
-that no row knows is a comment at its end.`,
+names have in kbgen gpus, and an agent for each. Agents share the CPUs, memory
+and disk that the host does not need. Correct vendor, contacts and network,
+which kbnode cannot know. A GPU that matches no row is listed in a comment at
+the end.`,
 		Example: "sudo kbnode facts --queue-file > node.yml",
 	},
 	"version": {
@@ -336,9 +338,9 @@ kbnode compose --unit | --dockerfile`,
 agent in a container for each slot, gpu0 and up. An agent takes one job and
 ends; agent@.service (--unit) makes the next container. A job can read neither
 the agent's token nor a docker socket, and writes to memory only.`,
-		More: `If the queue file has count or indexes, the UUIDs are those of this machine's
-NVIDIA GPUs: run it there. AMD's cannot be given yet: a queue file does not tell
-their render nodes.`,
+		More: `If the queue file has count or indexes, run this on the node itself, because it
+reads the UUIDs of the NVIDIA GPUs there. AMD GPUs are not supported yet,
+because a queue file does not name their render nodes.`,
 		Example: "kbnode compose h100-01.yml h100-01 --image kbgen-agent:cuda-13.0 > compose.yml",
 	},
 })

@@ -55,7 +55,7 @@ func (m *Machine) fields(name string, n int) (lines [][]string, err error) {
 	return lines, nil
 }
 
-// unfit says by what a user could do more than a slot's user may; empty: by nothing.
+// unfit lists what lets a user do more than a slot's user may; empty if there is nothing.
 func (m *Machine) unfit(user string) (string, error) {
 	var found []string
 	users, err := m.fields("/etc/passwd", 7)

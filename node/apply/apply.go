@@ -133,8 +133,9 @@ func (o Options) Refused(actions []resource.Action, conflicts []resource.Conflic
 	return rest
 }
 
-// notePending notes what has to follow once the first file has changed. Docker is noted
-// with its files, because a boot in between has it read them before kbnode restarts it.
+// notePending records the reloads and restarts that must follow once the first file has
+// changed. It records docker's state too, because docker reads its changed files if the
+// machine boots before kbnode restarts docker.
 func (w *work) notePending(actions []resource.Action) error {
 	var follow []string
 	for _, a := range actions {

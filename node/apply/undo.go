@@ -69,7 +69,7 @@ func (w *work) changedByHand() []resource.Conflict {
 		}
 		why := "changed by hand since kbnode wrote it"
 		if resource.Merged(t.Name) {
-			why += ", and not valid JSON now: correct it, or have the content from before"
+			why += ", and no longer valid JSON: correct it, or restore the earlier content"
 		}
 		all = append(all, resource.Conflict{Kind: t.Kind, Name: t.Name, Why: why, Flag: resource.FlagForce})
 	}
@@ -247,8 +247,8 @@ func (w *work) giveBack(ctx context.Context, t *thing, purge bool) error {
 	return w.m.installFrom(before, name, t.Prior.SHA256, t.Prior.Mode, t.Prior.UID, t.Prior.GID)
 }
 
-// unmerge takes kbnode's key out of a file of the vendor's. It reports false if nothing
-// else changed in the file since, so that it gets its old bytes.
+// unmerge removes kbnode's key from a file of the vendor's. It reports false if nothing
+// else in the file has changed, so that the caller restores the old bytes.
 func (w *work) unmerge(t *thing) (done bool, err error) {
 	name := w.m.path(t.Name)
 	content, err := os.ReadFile(name)
@@ -265,11 +265,11 @@ func (w *work) unmerge(t *thing) (done bool, err error) {
 		}
 	}
 	old, _ := resource.CDI(before) // which apply could read
-	on, err := resource.CDI(content)
+	current, err := resource.CDI(content)
 	if err != nil && w.options.Force {
 		return false, nil
 	}
-	if err != nil || string(on) != "true" { // else the vendor took it out
+	if err != nil || string(current) != "true" { // without an error: the vendor removed the key
 		return true, err
 	}
 	rest, err := resource.SetCDI(content, old)

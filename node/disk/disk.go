@@ -16,11 +16,11 @@ import (
 )
 
 // Make makes the image of a slot, with the directories of the slot's user in it, in
-// place of an older one. An image that is mounted goes on to exist until it is
-// unmounted. Paths lie below root; run runs a program.
+// place of an older one. A mounted older image stays until it is unmounted. Paths lie
+// below root; run runs a program.
 func Make(ctx context.Context, s *node.Slot, uid, gid int, root string, run func(ctx context.Context, name string, args ...string) ([]byte, error)) (err error) {
 	if s.DiskBytes <= 0 {
-		return fmt.Errorf("slot %s: disk: got %d bytes, want a size: kbnode apply FILE writes it", s.Name, s.DiskBytes)
+		return fmt.Errorf("slot %s: disk: got a size of %d bytes, want more than 0: run kbnode apply FILE", s.Name, s.DiskBytes)
 	}
 	work, err := os.MkdirTemp(filepath.Join(root, node.DisksDir), s.Name+"-")
 	if err != nil {

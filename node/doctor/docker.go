@@ -171,7 +171,7 @@ func (r *run) cdiDevices() {
 	}
 	have := map[string][]string{} // the files, by device
 	for _, spec := range facts.CDISpecs(r.m.Root, func(file string, err error) {
-		r.fail("nvidia-ctk cdi generate --output="+file+", if it is NVIDIA's; else write it again with its tool, or remove it", "%s is no CDI spec: %v", file, err)
+		r.fail("nvidia-ctk cdi generate --output="+file+", if it is NVIDIA's; else write it again with its tool, or remove it", "%s is not a CDI spec: %v", file, err)
 	}) {
 		for _, d := range spec.Devices {
 			have[spec.Kind+"="+d] = append(have[spec.Kind+"="+d], spec.Path)
@@ -242,5 +242,5 @@ func (r *run) gpuMemory() {
 		r.report(OK, "", "the GPUs run in confidential-computing mode")
 		return
 	}
-	r.report(OK, "", "%s: kbnode does not isolate residual GPU memory between jobs, unless the GPU runs MIG or in confidential-computing mode", strings.Join(whole, ", "))
+	r.report(OK, "", "%s: residual GPU memory is not isolated between jobs; only MIG or confidential-computing mode isolates it", strings.Join(whole, ", "))
 }

@@ -463,7 +463,7 @@ func TestOfflineProcessorIsSwitchedOn(t *testing.T) {
 }
 
 func TestResidualGPUMemoryIsNamed(t *testing.T) {
-	const residual = "gpu0: kbnode does not isolate residual GPU memory between jobs, unless the GPU runs MIG or in confidential-computing mode"
+	const residual = "gpu0: residual GPU memory is not isolated between jobs; only MIG or confidential-computing mode isolates it"
 	for name, c := range map[string]struct{ uuid, mode, want string }{
 		"whole GPU":              {uuid, "CC status: OFF", residual},
 		"confidential computing": {uuid, "CC status: ON", "the GPUs run in confidential-computing mode"},

@@ -125,7 +125,7 @@ func (r *run) swap() {
 	}
 }
 
-// yama keeps what runs as a slot's user from reading the token in its agent's memory.
+// yama checks that a slot's processes cannot read the token in their agent's memory.
 //
 // Source: the kernel's Documentation/admin-guide/LSM/Yama.rst.
 func (r *run) yama() {

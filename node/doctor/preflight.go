@@ -15,7 +15,7 @@ import (
 // registry is where runner images come from.
 const registry = "https://ghcr.io/v2/"
 
-// bareChecks are those of a machine without a config that [Run] does not make.
+// bareChecks are the checks that [Preflight] makes and [Run] does not.
 var bareChecks = []check[func(*run)]{
 	{"distribution", true, (*run).distribution, ""},
 	{"architecture", true, (*run).architecture, ""},
@@ -29,9 +29,9 @@ var sharedCodes = []string{
 	"version-containerd", "version-runc", "version-toolkit", "version-driver", "version-kernel", "endpoint", "clock", "foreign-agents",
 }
 
-// Preflight checks a machine before it is set up, without a config. (The preflight of
-// [Run] is another: it comes before each start of an agent.) Endpoint is the
-// URL of the agent API; empty: Buildkite's.
+// Preflight checks a machine before it is set up, without a config. It is not the
+// preflight of [Run], which comes before each start of an agent. Endpoint is the URL of
+// the agent API; empty: Buildkite's.
 //
 // Errors: the context's.
 func Preflight(ctx context.Context, m Machine, endpoint string) (*Diagnosis, error) {

@@ -15,9 +15,9 @@ import (
 // proxyCaps are the capabilities that the unit of a slot's proxy names.
 var proxyCaps = map[string]uint64{"cap_dac_read_search": 1 << unix.CAP_DAC_READ_SEARCH, "cap_sys_admin": 1 << unix.CAP_SYS_ADMIN}
 
-// restart returns the commands that restart a slot's agent and proxy between two jobs,
-// with another command, "" or one that ends in "; ", while they are stopped. A paused
-// slot stays so.
+// restart returns the commands that restart a slot's agent and proxy between two jobs.
+// While they are stopped, command runs; it is empty or ends in "; ". A paused slot stays
+// paused.
 func (r *run) restart(s *node.Slot, command string) string {
 	commands := "kbnode drain " + s.Name + "; " + command
 	if r.stat(s.Paused()) != nil {
@@ -121,8 +121,8 @@ func (r *run) process(pid string) map[string]string {
 	return fields
 }
 
-// rulers are the groups that are as good as root.
-var rulers = []string{"root", "docker", "sudo", "wheel", "adm", "disk", "lxd"}
+// rootGroups are the groups whose members can become root.
+var rootGroups = []string{"root", "docker", "sudo", "wheel", "adm", "disk", "lxd"}
 
 // agentGroup looks for groups that are as good as root: in the accounts, in what
 // systemd adds, and in the running agent, which keeps the groups that it started with.
@@ -132,8 +132,8 @@ func (r *run) agentGroup(s *node.Slot) {
 		return // reported by the check of the user
 	}
 	for _, group := range user.Groups {
-		if slices.Contains(rulers, group) {
-			r.fail("gpasswd -d "+s.User+" "+group+"; "+r.restart(s, ""), "%s is in group %s, which rules this machine", s.User, group)
+		if slices.Contains(rootGroups, group) {
+			r.fail("gpasswd -d "+s.User+" "+group+"; "+r.restart(s, ""), "%s is in group %s, whose members can become root", s.User, group)
 		}
 	}
 	u := r.unit(s.Unit(), "SupplementaryGroups", "DropInPaths", "MainPID")
@@ -146,8 +146,8 @@ func (r *run) agentGroup(s *node.Slot) {
 		}
 	}
 	for gid := range strings.FieldsSeq(r.process(u["MainPID"])["Groups"]) {
-		if name := r.groupName(gid); slices.Contains(rulers, name) {
-			r.fail(r.restart(s, ""), "process %s of %s has group %s, which rules this machine", u["MainPID"], s.Unit(), name)
+		if name := r.groupName(gid); slices.Contains(rootGroups, name) {
+			r.fail(r.restart(s, ""), "process %s of %s has group %s, whose members can become root", u["MainPID"], s.Unit(), name)
 		}
 	}
 }

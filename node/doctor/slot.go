@@ -60,7 +60,7 @@ func (r *run) directories(s *node.Slot) {
 	}
 }
 
-// slotDisk looks whether what jobs write is bounded.
+// slotDisk checks that the slot's disk is mounted, which bounds what its jobs write.
 func (r *run) slotDisk(s *node.Slot) {
 	if u := r.unit(s.MountUnit(), "ActiveState"); u != nil && u["ActiveState"] != "active" {
 		r.fail("systemctl start "+s.MountUnit(), "the slot's disk is not mounted on %s: jobs could fill the machine's", s.Dir())
@@ -76,7 +76,7 @@ func (r *run) paused(s *node.Slot) {
 // slice compares what systemd has with what was planned: a slice that nobody has
 // written limits nothing, and systemd makes one for any name.
 func (r *run) slice(s *node.Slot) {
-	// Drop-ins, and what systemctl set-property wrote, are not apply's to change.
+	// apply changes neither drop-ins nor the settings that systemctl set-property wrote.
 	revert := "systemctl revert " + s.Slice() + "; kbnode apply FILE --force"
 	u := r.unit(s.Slice(), "FragmentPath", "MemoryMax", "TasksMax", "DevicePolicy", "AllowedCPUs", "NeedDaemonReload")
 	switch {
@@ -224,7 +224,7 @@ func (r *run) proxy(s *node.Slot) {
 	if s.Platform != "docker" {
 		return
 	}
-	// systemd makes no socket anew while the proxy runs, which ends with the agent.
+	// systemd does not recreate the socket while the proxy runs. The proxy ends with the agent.
 	remake := r.restart(s, "systemctl restart kbnode-proxy@"+s.Name+".socket; ")
 	info := r.stat(s.ProxySocket())
 	if info == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// An advisory is a fault of a component that lets a job or a local user further than
-// kbnode promises, and the releases without it.
+// An advisory describes a vulnerability of a component that lets a job or a local user
+// break kbnode's isolation, and the releases that fix it.
 type advisory struct {
 	component string
 	cve       string
@@ -21,7 +21,7 @@ type advisory struct {
 // line that is not listed has no safe release; a newer one has only safe ones.
 type series struct{ name, least string }
 
-// advisories are what a machine must be newer than.
+// advisories lists the known vulnerabilities that doctor looks for.
 //
 // Sources: the vendors' advisories for each CVE. runc: GHSA-xr7r-f8xq-vfvv,
 // GHSA-9493-h29p-rfm2, GHSA-qw9x-cqr3-wc7r, GHSA-cgrx-mc8f-2prm. docker:
@@ -49,8 +49,8 @@ var advisories = []advisory{
 		[]series{{"5.10", "5.10.210"}, {"5.15", "5.15.149"}, {"6.1", "6.1.76"}, {"6.6", "6.6.15"}, {"6.7", "6.7.3"}}},
 }
 
-// lacks returns the release that a version is to be upgraded to, "" if it has the fix.
-func (a *advisory) lacks(v version) string {
+// fixFor returns the release that v must be upgraded to, or "" if v has the fix.
+func (a *advisory) fixFor(v version) string {
 	for _, s := range a.fixed {
 		name := numbers(s.name)
 		if slices.Compare(v.numbers[:min(len(name), len(v.numbers))], name) > 0 {
@@ -82,7 +82,7 @@ func versions(component string, found func(*run) *build) func(*run) {
 		}
 		safe := true
 		for _, a := range advisories {
-			least := a.lacks(b.version)
+			least := a.fixFor(b.version)
 			switch {
 			case a.component != component || least == "":
 				continue
@@ -170,8 +170,8 @@ func driverVersion(r *run) *build {
 	return &build{"NVIDIA's driver", v, false, "upgrade NVIDIA's driver by the way that it was installed; reboot"}
 }
 
-// kernelVersion reads the kernel's. The name of Debian's has no patch level, which
-// stands in the text of the build.
+// kernelVersion returns the running kernel's version. The release name of a Debian
+// kernel has no patch level, so it reads the text of the build first.
 func kernelVersion(r *run) *build {
 	_, debian, _ := strings.Cut(r.read("/proc/sys/kernel/version"), "Debian ")
 	v, ok := readVersion(debian)

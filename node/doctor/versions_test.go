@@ -20,7 +20,7 @@ func TestVersionsBeforeAFixLackIt(t *testing.T) {
 		}
 		var got []string
 		for _, a := range advisories {
-			if least := a.lacks(v); a.component == c.component && least != "" && (len(got) == 0 || got[len(got)-1] != least) {
+			if least := a.fixFor(v); a.component == c.component && least != "" && (len(got) == 0 || got[len(got)-1] != least) {
 				got = append(got, least)
 			}
 		}

@@ -195,8 +195,8 @@ var inherited = []string{
 
 // Environ is the environment of a program that runs on the machine for a job: the
 // agent, or the command of a slot without containers, which gets the job's variables
-// too. HOME is where no user can put the configuration of a program. The unit's
-// variables come from the config, not from environ, which the agent gave this process.
+// too. HOME does not exist, so that no user can put a program's configuration there. The
+// unit's variables come from the config, not from environ, which the agent gave this process.
 // The slot's paths lie below root, which is "/" except in tests.
 func Environ(c *node.Config, s *node.Slot, root string, environ []string, job map[string]string) []string {
 	below := func(name string) string { return path.Join(root, name) }

@@ -58,13 +58,13 @@ func (d *description) digest(ref string) string {
 	return ""
 }
 
-// find returns the image that is to run for a reference: with local the one that the
-// engine has under this name, else the one with the reference's digest, else, if
-// tags are allowed, the one that the registry has under its tag now.
+// find returns the image to run for a reference. If local is set, it takes the engine's
+// image of that name. Otherwise it takes the image with the reference's digest. Without
+// a digest it pulls the reference's tag, if tags are allowed.
 func (m *Manager) find(ctx context.Context, ref string, local bool) (description, error) {
 	digest := m.Digests[ref]
-	if _, own, ok := strings.Cut(ref, "@"); ok {
-		digest = own
+	if _, pinned, ok := strings.Cut(ref, "@"); ok {
+		digest = pinned
 	}
 	switch {
 	case local:

@@ -96,7 +96,7 @@ func (m *maker) wholeGPU(s *slot, g *facts.GPU, name string) (node.Device, error
 		case g.MIG:
 			return d, fmt.Errorf("GPU %s is in MIG mode, where no job can use it whole: name its instances by UUID: %s", name, m.list(g.Vendor))
 		case g.UUID == "":
-			return d, fmt.Errorf("GPU %s: its driver tells no UUID; nvidia-smi -L wakes it", name)
+			return d, fmt.Errorf("GPU %s: its driver reports no UUID; run nvidia-smi -L to initialize it", name)
 		case s.row.Slice != "":
 			return d, fmt.Errorf("got GPU %s, want a MIG instance, %s, as %s is a part of a GPU", name, s.row.Slice, s.row.Name)
 		}

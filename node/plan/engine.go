@@ -110,11 +110,11 @@ func (m *maker) daemonJSON() error {
 		return nil
 	}
 	content := []byte(d.DaemonJSON)
-	on, err := resource.CDI(content)
+	current, err := resource.CDI(content)
 	if err != nil {
 		return fmt.Errorf("%s: %w", node.DaemonJSON, err)
 	}
-	if string(on) != "true" {
+	if string(current) != "true" {
 		if d.Version == "" || major(d.Version) < firstCDI || len(d.CDIDirs) > 0 {
 			return nil
 		}

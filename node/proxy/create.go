@@ -117,8 +117,9 @@ func (p *Proxy) watch(id string) {
 	}()
 }
 
-// awaitEnd returns the container's exit status when it runs no more; -1: it is not
-// known. An engine that is restarted may keep it running, so that no answer is none.
+// awaitEnd waits until the container has stopped and returns its exit status, or -1
+// if the status is unknown. A request without an answer does not mean that the
+// container has stopped: the engine may be restarting while the container runs.
 func (p *Proxy) awaitEnd(id string) int {
 	for range 300 {
 		status, err := p.engine.Wait(context.Background(), id, "not-running")

@@ -193,9 +193,9 @@ func ulimits(asks []ulimit) ([]ulimit, error) {
 			return nil, fmt.Errorf("--ulimit %s: got %d:%d, want %s", u.Name, u.Soft, u.Hard, want)
 		}
 	}
-	for _, always := range []ulimit{{Name: "core"}, {"nofile", usualFiles, usualFiles}} {
-		if !slices.ContainsFunc(asks, func(u ulimit) bool { return u.Name == always.Name }) {
-			asks = append(asks, always)
+	for _, limit := range []ulimit{{Name: "core"}, {"nofile", usualFiles, usualFiles}} {
+		if !slices.ContainsFunc(asks, func(u ulimit) bool { return u.Name == limit.Name }) {
+			asks = append(asks, limit)
 		}
 	}
 	return asks, nil

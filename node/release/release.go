@@ -26,7 +26,7 @@ import (
 // beside it are listed there. It returns the signature's comment, which names the
 // version, and the programs that it checked.
 //
-// Errors: *[node.UsageError] for what is no public key.
+// Errors: *[node.UsageError] if key is not a minisign public key.
 func Verify(file, key, self string) (comment string, programs []string, err error) {
 	var public minisign.PublicKey
 	if err := public.UnmarshalText([]byte(key)); err != nil {

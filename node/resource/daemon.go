@@ -12,8 +12,8 @@ import (
 // daemon.json. The rest of the file, its mode and its owner are the vendor's.
 func Merged(name string) bool { return name == node.DaemonJSON }
 
-// Returnable reports whether kbnode can take a file back although its content is none
-// that the ledger knows: another release wrote it, or kbnode set a key only.
+// Returnable reports whether kbnode can undo a file although its content is not in the
+// ledger: another release wrote the file, or kbnode only set a key in it.
 func Returnable(name string, content []byte) bool {
 	_, err := CDI(content)
 	return Owned(content) || Merged(name) && err == nil

@@ -14,8 +14,9 @@ import (
 )
 
 // Draft returns a queue file of a machine, for its vendor to correct: its GPUs by
-// UUID, or by index if they have none of their own, with an agent for each. Agents
-// share what the machine does not keep. A GPU that no row knows is a comment.
+// UUID, or by index if they have none of their own, with an agent for each. Agents share
+// the CPUs, memory and disk that the host does not need. A GPU that matches no row is
+// listed in a comment.
 func Draft(f *facts.Facts) (string, error) {
 	d := &draft{}
 	for i := range f.GPUs {
@@ -81,7 +82,7 @@ func (d *draft) device(g *facts.GPU, name, uuid string) {
 		d.leave(g, name, "no row of kbgen gpus has this name")
 		return
 	case g.Vendor == facts.NVIDIA && uuid == "":
-		d.leave(g, name, "its driver tells no UUID; nvidia-smi -L wakes it")
+		d.leave(g, name, "its driver reports no UUID; run nvidia-smi -L to initialize it")
 		return
 	}
 	row := pipelines.Fleet[at]

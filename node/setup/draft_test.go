@@ -66,7 +66,7 @@ func TestUnknownGPUsAreComments(t *testing.T) {
 	}
 	for _, want := range []string{
 		"# left out: nvidia GPU 2, \"NVIDIA H900\": no row of kbgen gpus has this name\n",
-		"# left out: nvidia GPU 3, \"NVIDIA H100 80GB HBM3\": its driver tells no UUID; nvidia-smi -L wakes it\n",
+		"# left out: nvidia GPU 3, \"NVIDIA H100 80GB HBM3\": its driver reports no UUID; run nvidia-smi -L to initialize it\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the draft lacks %q:\n%s", want, text)

@@ -57,8 +57,8 @@ func writeAll(b *strings.Builder, actions []resource.Action) {
 // slotName is a slot in the name of a user, path or unit.
 var slotName = regexp.MustCompile(`\b[gc]pu[0-9]+\b`)
 
-// writeSummary prints a group of lines for each slot. Slots to which the same happens
-// share one, and what no slot has of its own comes last.
+// writeSummary prints a group of lines for each slot. Slots with the same changes share
+// a group. Changes that belong to no slot come last.
 func writeSummary(b *strings.Builder, actions []resource.Action) {
 	bySlot := map[string][]resource.Action{}
 	var slots []string
@@ -92,8 +92,9 @@ func writeSummary(b *strings.Builder, actions []resource.Action) {
 	}
 }
 
-// shown is how many of the things that kbnode makes a line of a summary names.
-const shown = 4
+// maxNames is how many created files and users one line of a summary names. It counts
+// the rest.
+const maxNames = 4
 
 // summary returns a line for each verb and reason, with what it is done to.
 func summary(actions []resource.Action) string {
@@ -117,7 +118,7 @@ func summary(actions []resource.Action) string {
 			verb += " after its job"
 		}
 		if verb == resource.Start {
-			a.Why = "" // which is of restarts
+			a.Why = "" // only restarts have a reason
 		}
 		line := verb + "\x00" + a.Why
 		if a.Asks {
@@ -139,8 +140,8 @@ func summary(actions []resource.Action) string {
 	for _, line := range order {
 		verb, why, _ := strings.Cut(line, "\x00")
 		things := names[line]
-		if n := len(things) - shown; verb == resource.Make && n > 1 {
-			things = append(things[:shown:shown], fmt.Sprintf("%d more files", n))
+		if n := len(things) - maxNames; verb == resource.Make && n > 1 {
+			things = append(things[:maxNames:maxNames], fmt.Sprintf("%d more files", n))
 		}
 		switch n := dirs[line]; {
 		case n == 1:
@@ -168,7 +169,7 @@ func worded(a *resource.Action) string {
 	return line
 }
 
-// restarts are the units that run now and will have been stopped.
+// restarts returns the names of the units that the plan stops or restarts.
 func (p *Plan) restarts() []string {
 	var names []string
 	for _, a := range p.Actions {

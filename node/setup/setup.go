@@ -41,9 +41,9 @@ type Target struct {
 // Elsewhere reports whether the target is a machine of which only the facts are known.
 func (t *Target) Elsewhere() bool { return t.Facts != "" && t.Root == "/" }
 
-// Recall completes a target with the settings of the apply before: queue file, node and
-// permission for a small machine, and endpoint and keys unless they are given. Those
-// that are given empty are taken back.
+// Recall fills in the settings that the command line leaves out with those of the last
+// apply: queue file, node, AllowSmall, endpoint and keys. An endpoint or jwks that is
+// given but empty clears the stored one.
 func (t *Target) Recall(endpoint, jwks *string) error {
 	c := &node.Config{}
 	if !t.Elsewhere() {
@@ -162,7 +162,7 @@ func (p *Plan) takeOver(ctx context.Context, o apply.Options) error {
 	}
 	p.compare(have, o)
 	if slices.ContainsFunc(p.Actions, dropsVerification) {
-		p.Notes = append(p.Notes, "steps had to be signed so far, and need not be any more: --verification-jwks is empty")
+		p.Notes = append(p.Notes, "steps no longer need a signature: --verification-jwks is empty")
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func component(m *debug.Module) (cyclonedx.Component, error) {
 	return c, nil
 }
 
-// provenance says of what and how an architecture's files and programs were made.
+// provenance writes the sources and settings that an architecture's files were built from.
 func (r *release) provenance(bin, arch string, programs []sum, infos map[string]*buildinfo.BuildInfo) error {
 	var subjects []*intoto.ResourceDescriptor
 	for _, name := range r.made {
@@ -147,7 +147,7 @@ func (r *release) provenance(bin, arch string, programs []sum, infos map[string]
 	if err != nil {
 		return err
 	}
-	predicate, err := asStruct(&provenance.Provenance{
+	predicate, err := predicateStruct(&provenance.Provenance{
 		BuildDefinition: &provenance.BuildDefinition{
 			BuildType: repository + "/tree/main/tools/release", ExternalParameters: external, InternalParameters: internal,
 			ResolvedDependencies: []*intoto.ResourceDescriptor{
@@ -185,8 +185,8 @@ func list(words []string) []any {
 	return all
 }
 
-// asStruct is a predicate as a statement holds it.
-func asStruct(p *provenance.Provenance) (*structpb.Struct, error) {
+// predicateStruct converts a predicate to the type that a statement holds.
+func predicateStruct(p *provenance.Provenance) (*structpb.Struct, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
