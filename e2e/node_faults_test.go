@@ -63,6 +63,9 @@ var nodeFaults = []struct{ name, breaks, mend, slot, code string }{
 	{"no driver", "umount /proc/driver", "sh /opt/fake-gpus/nodes.sh", "", "driver"},
 	{"agents do not start at boot", "systemctl -q disable kbnode-agents.target", "systemctl -q enable kbnode-agents.target", "", "target"},
 	{"user rules docker", "usermod -aG docker kbagent-gpu2", "gpasswd -d kbagent-gpu2 docker >/dev/null", "--slot gpu2", "agent-group"},
+	{"drop-in rules docker", dropIn("SupplementaryGroups=docker"), dropInGone, "--slot gpu2", "agent-group"},
+	{"drop-in opens the sandbox", dropIn("NoNewPrivileges=no"), dropInGone, "--slot gpu2", "sandbox"},
+	{"disk not mounted", "systemctl stop kbnode-agent@gpu2 var-lib-kbnode-slots-gpu2.mount", "systemctl start kbnode-agent@gpu2", "--slot gpu2", "slot-disk"},
 	{"no job directory", "mv /var/lib/kbnode/slots/gpu2/tmp /root/d", "mv /root/d /var/lib/kbnode/slots/gpu2/tmp", "--slot gpu2", "directories"},
 	{"job directory for everybody", "chmod 0777 /var/lib/kbnode/slots/gpu2/tmp", "chmod 0700 /var/lib/kbnode/slots/gpu2/tmp", "--slot gpu2", "directories"},
 	{"slice file gone", "mv /etc/systemd/system/kbnode-gpu2.slice /root/s; systemctl daemon-reload", "mv /root/s /etc/systemd/system/kbnode-gpu2.slice; systemctl daemon-reload", "--slot gpu2", "slice"},
@@ -78,4 +81,14 @@ var nodeFaults = []struct{ name, breaks, mend, slot, code string }{
 	{"paused", "kbnode drain gpu2 --reason test", "kbnode resume gpu2", "--slot gpu2", "paused"},
 	// The last, as its mending has the watch look again.
 	{"timer off", "systemctl stop kbnode-check.timer", "systemctl start kbnode-check.timer", "", "timers"},
+}
+
+const (
+	dropInDir  = "/etc/systemd/system/kbnode-agent@gpu2.service.d"
+	dropInGone = "rm -r " + dropInDir + "; systemctl daemon-reload"
+)
+
+// dropIn is a command that changes a setting of an agent's unit.
+func dropIn(setting string) string {
+	return "mkdir " + dropInDir + "; printf '[Service]\\n" + setting + "\\n' >" + dropInDir + "/x.conf; systemctl daemon-reload"
 }
