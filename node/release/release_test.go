@@ -82,7 +82,7 @@ func TestChangedFilesAreNamed(t *testing.T) {
 		"no signature":    {func(m *machine) { os.Remove(m.sums + ".minisig") }, "the signature of "},
 		"signature":       {func(m *machine) { m.write(t, "SHA256SUMS.minisig", "RW") }, "got no minisign signature"},
 		"key":             {func(m *machine) { m.key = newMachine(t).key }, "got a signature of key "},
-		"what is no key":  {func(m *machine) { m.key = "none" }, `--key: got "none", want a minisign public key`},
+		"a key of another kind":  {func(m *machine) { m.key = "none" }, `--key: got "none", want a minisign public key`},
 		"sums of nothing": {func(m *machine) { *m = *signedEmpty(t) }, "got no program kbnode"},
 	} {
 		m := newMachine(t)
@@ -91,7 +91,7 @@ func TestChangedFilesAreNamed(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s changed: Verify: %v, want %q", name, err, tt.want)
 		}
-		if usage := new(node.UsageError); errors.As(err, &usage) != (name == "what is no key") {
+		if usage := new(node.UsageError); errors.As(err, &usage) != (name == "a key of another kind") {
 			t.Errorf("%s changed: Verify: %v is wrong usage", name, err)
 		}
 	}

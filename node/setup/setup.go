@@ -173,7 +173,7 @@ func (p *Plan) compare(have resource.State, o apply.Options) {
 	p.Conflicts = o.Refused(p.Actions, conflicts)
 }
 
-// bare is the state of a machine as far as facts tell it.
+// bare returns the state of a machine that facts describe and kbnode has not changed.
 func bare(f *facts.Facts) resource.State {
 	have := resource.State{Nodes: map[string]resource.Node{}}
 	for _, dir := range []string{"/etc", "/etc/docker", node.UnitDir, "/usr/bin", "/usr/local/bin", "/var/lib"} {
