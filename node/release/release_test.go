@@ -78,12 +78,12 @@ func TestChangedFilesAreNamed(t *testing.T) {
 		"sums": {func(m *machine) {
 			m.write(t, "SHA256SUMS", fmt.Sprintf("%x  x/bin/kbnode\n", sha256.Sum256([]byte("mine"))))
 		}, "got a wrong signature"},
-		"no sums":         {func(m *machine) { m.sums = m.path("none") }, "no such file"},
-		"no signature":    {func(m *machine) { os.Remove(m.sums + ".minisig") }, "the signature of "},
-		"signature":       {func(m *machine) { m.write(t, "SHA256SUMS.minisig", "RW") }, "got no minisign signature"},
-		"key":             {func(m *machine) { m.key = newMachine(t).key }, "got a signature of key "},
-		"a key of another kind":  {func(m *machine) { m.key = "none" }, `--key: got "none", want a minisign public key`},
-		"sums of nothing": {func(m *machine) { *m = *signedEmpty(t) }, "got no program kbnode"},
+		"no sums":               {func(m *machine) { m.sums = m.path("none") }, "no such file"},
+		"no signature":          {func(m *machine) { os.Remove(m.sums + ".minisig") }, "the signature of "},
+		"signature":             {func(m *machine) { m.write(t, "SHA256SUMS.minisig", "RW") }, "got no minisign signature"},
+		"key":                   {func(m *machine) { m.key = newMachine(t).key }, "got a signature of key "},
+		"a key of another kind": {func(m *machine) { m.key = "none" }, `--key: got "none", want a minisign public key`},
+		"sums of nothing":       {func(m *machine) { *m = *signedEmpty(t) }, "got no program kbnode"},
 	} {
 		m := newMachine(t)
 		tt.change(m)
