@@ -22,6 +22,13 @@ func Make(ctx context.Context, s *node.Slot, uid, gid int, root string, run func
 	if s.DiskBytes <= 0 {
 		return fmt.Errorf("slot %s: disk: got a size of %d bytes, want more than 0: run kbnode apply FILE", s.Name, s.DiskBytes)
 	}
+	left, err := filepath.Glob(filepath.Join(root, node.DisksDir, s.Name+"-*")) // by a power cut
+	for _, dir := range left {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	if err != nil {
+		return err
+	}
 	work, err := os.MkdirTemp(filepath.Join(root, node.DisksDir), s.Name+"-")
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func TestDiskHoldsWhatItSays(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(root) })
 	s := &node.Slot{Name: "gpu0", DiskBytes: 32 << 20}
 	at := filepath.Join(root, s.Dir())
-	if err := errors.Join(os.Chmod(root, 0o755), os.MkdirAll(at, 0o755), os.Mkdir(filepath.Join(root, node.DisksDir), 0o700)); err != nil {
+	if err := errors.Join(os.Chmod(root, 0o755), os.MkdirAll(at, 0o755), os.MkdirAll(filepath.Join(root, node.DisksDir, "gpu0-1", "content"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
