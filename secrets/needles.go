@@ -20,7 +20,8 @@ const minNeedle = 6
 const maxNeedles = 256
 
 // Needles are the texts by which a value is recognized in what a job prints:
-// itself, each of its lines, and its base64, hexadecimal, URL and JSON forms.
+// itself, each of its lines, and its base64 (also behind other text), hexadecimal, URL
+// and JSON forms.
 // Those shorter than six bytes are left out, since nothing redacts them. What
 // is not UTF-8 is recognized by its encoded forms.
 func Needles(value []byte) []string {
@@ -38,6 +39,21 @@ func Needles(value []byte) []string {
 		}
 		add(hex.EncodeToString(v), strings.ToUpper(hex.EncodeToString(v)))
 		add(url.QueryEscape(string(v)), url.PathEscape(string(v)))
+	}
+	// Behind other text, as in base64 of "user:token", the value begins and may end
+	// within a group of three bytes. The characters that it shares with its neighbours
+	// are left out.
+	for before := range 3 {
+		for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			s := e.EncodeToString(append(make([]byte, before), value...))
+			if (before+len(value))%3 != 0 {
+				s = s[:len(s)-1]
+			}
+			if before > 0 {
+				s = s[min(before+1, len(s)):]
+			}
+			add(s)
+		}
 	}
 	whole := string(value)
 	add(whole, strings.TrimSpace(whole))

@@ -425,8 +425,14 @@ func TestNeedles(t *testing.T) {
 	if !slices.Contains(Needles([]byte("hunter2")), "aHVudGVyMgo=") { // echo hunter2 | base64
 		t.Error("no needle for what echo and base64 make of the value")
 	}
+	for _, user := range []string{"u:", "us:", "bot:"} { // a header of HTTP has this form
+		header := base64.StdEncoding.EncodeToString([]byte(user + "hunter2-hunter2"))
+		if !slices.ContainsFunc(Needles([]byte("hunter2-hunter2")), func(n string) bool { return strings.Contains(header, n) }) {
+			t.Errorf("no needle is in %s, base64 of %shunter2-hunter2", header, user)
+		}
+	}
 	for _, n := range Needles([]byte("\xff\xfe\xfd\xfc\xfb\xfa")) {
-		if !slices.Contains([]string{"//79/Pv6", "__79_Pv6", "//79/Pv6Cg==", "__79_Pv6Cg==", "//79/Pv6Cg", "__79_Pv6Cg"}, n) && !strings.Contains(strings.ToLower(n), "fffefd") && !strings.Contains(n, "%FF") {
+		if !slices.Contains([]string{"//79/Pv6", "__79_Pv6", "//79/Pv6Cg==", "__79_Pv6Cg==", "//79/Pv6Cg", "__79_Pv6Cg", "/+/fz7+", "_-_fz7-", "//v38+/", "__v38-_"}, n) && !strings.Contains(strings.ToLower(n), "fffefd") && !strings.Contains(n, "%FF") {
 			t.Errorf("a needle of bytes that are no text: %q", n)
 		}
 	}
