@@ -150,9 +150,13 @@ func (r *run) stat(name string) fs.FileInfo {
 	return info
 }
 
-// program runs a program for at most some seconds.
+// programLimit bounds a program: nvidia-smi takes seconds for each GPU if it must load
+// the driver.
+const programLimit = 30 * time.Second
+
+// program runs a program for at most programLimit.
 func (r *run) program(name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(r.ctx, programLimit)
 	defer cancel()
 	out, err := r.m.Run(ctx, name, args...)
 	return strings.TrimSpace(string(out)), err
@@ -261,7 +265,7 @@ func open(ctx context.Context, url string) (resp *http.Response, body []byte, er
 
 // devices is how drivers are asked here.
 func devices() device.Machine {
-	m := device.Machine{Root: "/", Environ: system.Environ(), Limit: 30 * time.Second, Settle: 2 * time.Second}
+	m := device.Machine{Root: "/", Environ: system.Environ(), Limit: programLimit, Settle: 2 * time.Second}
 	if path, ok := system.Look("kbrun-nvml"); ok {
 		m.Probe = []string{path, "device-probe"}
 	}
