@@ -41,7 +41,7 @@ var layers = []struct {
 	{"server", []string{"schema", "secrets", "pipelines", "verdict", "launcher", "store", "examples"}},
 	{"templates", []string{"schema"}},
 	{"node/setup", []string{"schema", "pipelines", "node"}},
-	{"node/trial", []string{"schema", "pipelines", "generator", "launcher", "node"}}, // tries a machine with what kbgen writes
+	{"node/trial", []string{"schema", "pipelines", "generator", "launcher", "node", "templates"}}, // tries a machine with what kbgen writes
 	{"node/step", []string{"schema", "node", "runner/agent"}},                        // runs a job, for which the agent speaks
 	{"node", []string{"schema", "secrets", "templates", "runner/device"}},
 	{"examples", nil},

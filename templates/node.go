@@ -58,7 +58,7 @@ func (n *Node) files(dir string, names []string) ([]NodeFile, error) {
 	var out []NodeFile
 	for _, name := range names {
 		body, err := fill("node/"+dir+name, "kbnode's units", values, "@KBNODE@", n.Program, "@AGENT@", n.Agent,
-			"@HARDENING@\n", hardening, "@ALLOW@", allow,
+			"@TOKEN@", TokenInput("/etc/kbnode/token"), "@HARDENING@\n", hardening, "@ALLOW@", allow,
 			"@STOP@", strconv.Itoa(int(n.Stop.Seconds())))
 		if err != nil {
 			return nil, err
@@ -67,6 +67,10 @@ func (n *Node) files(dir string, names []string) ([]NodeFile, error) {
 	}
 	return out, nil
 }
+
+// TokenInput is the setting by which systemd gives an agent its token from a file of
+// root's, as standard input.
+func TokenInput(file string) string { return "StandardInput=file:" + file }
 
 // HostDropIn is the drop-in for the agent of a slot without containers, whose
 // user needs these numeric groups.

@@ -25,6 +25,7 @@ import (
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/text"
+	"github.com/gpu-mode/kbgen/templates"
 )
 
 // verifyDir holds the files of a verification, in /run, so that a reboot ends it.
@@ -146,7 +147,7 @@ func (v *verification) divert(ctx context.Context, gone func()) (err error) {
 		return err
 	}
 	dropIn := "# kbnode verify: removed when it ends\n[Service]\n" +
-		"OpenFile=\nOpenFile=" + token + ":token:read-only\nLoadCredential=token:" + token + "\n" +
+		templates.TokenInput(token) + "\n" +
 		"Environment=BUILDKITE_AGENT_ENDPOINT=" + v.server.url + "v3\n"
 	for _, s := range v.slots { // one for all would turn away whichever else starts again meanwhile
 		name := doctor.VerifyDropIn(s)
