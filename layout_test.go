@@ -42,7 +42,7 @@ var layers = []struct {
 	{"templates", []string{"schema"}},
 	{"node/setup", []string{"schema", "pipelines", "node"}},
 	{"node/trial", []string{"schema", "pipelines", "generator", "launcher", "node", "templates"}}, // tries a machine with what kbgen writes
-	{"node/step", []string{"schema", "node", "runner/agent"}},                        // runs a job, for which the agent speaks
+	{"node/step", []string{"schema", "node", "runner/agent"}},                                     // runs a job, for which the agent speaks
 	{"node", []string{"schema", "secrets", "templates", "runner/device"}},
 	{"examples", nil},
 
