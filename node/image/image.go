@@ -29,9 +29,9 @@ import (
 	"github.com/gpu-mode/kbgen/node/docker"
 )
 
-// tagged is the repository whose tags keep pinned images from being pruned as
+// Tagged is the repository whose tags keep pinned images from being pruned as
 // nobody's; the tag is the beginning of the ID.
-const tagged = "kbnode/pinned"
+const Tagged = "kbnode/pinned"
 
 // SmokeCommand is what an image must be able to do: what a step does first.
 var SmokeCommand = []string{"/bin/sh", "-e", "-c", "exec kbrun doctor --allow-weak-sandbox"}
@@ -237,7 +237,7 @@ func (m *Manager) Collect(ctx context.Context, refs []string) (removed []string,
 
 // remove removes an image unless a container or another name has it.
 func (m *Manager) remove(ctx context.Context, id string) (bool, error) {
-	for _, name := range []string{tagged + ":" + Short(id), id} {
+	for _, name := range []string{Tagged + ":" + Short(id), id} {
 		err := m.Engine.Do(ctx, http.MethodDelete, "/images/"+name, nil, nil, nil)
 		switch {
 		case docker.Is(err, http.StatusConflict):
@@ -252,7 +252,7 @@ func (m *Manager) remove(ctx context.Context, id string) (bool, error) {
 
 // keep gives an image a name of ours, so that no prune takes it.
 func (m *Manager) keep(ctx context.Context, id string) error {
-	err := m.Engine.Do(ctx, http.MethodPost, "/images/"+id+"/tag", url.Values{"repo": {tagged}, "tag": {Short(id)}}, nil, nil)
+	err := m.Engine.Do(ctx, http.MethodPost, "/images/"+id+"/tag", url.Values{"repo": {Tagged}, "tag": {Short(id)}}, nil, nil)
 	if err != nil {
 		return fmt.Errorf("naming image %s: %w", Short(id), err)
 	}

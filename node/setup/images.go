@@ -59,7 +59,7 @@ func imagesOf(pins *node.Pins) []string {
 
 // untag removes the tag by which package image kept an image from being pruned.
 func untag(ctx context.Context, engine *docker.Client, id string) error {
-	err := engine.Do(ctx, http.MethodDelete, "/images/kbnode/pinned:"+id, nil, nil, nil)
+	err := engine.Do(ctx, http.MethodDelete, "/images/"+image.Tagged+":"+id, nil, nil, nil)
 	if docker.Is(err, http.StatusNotFound) || docker.Is(err, http.StatusConflict) { // gone, or a container has it
 		return nil
 	}
