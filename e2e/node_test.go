@@ -284,7 +284,7 @@ func (r *nodeRig) ownDevice(t *testing.T) {
 		text := described(t, j, log)
 		for _, want := range []string{
 			fmt.Sprintf("/dev/nvidia%d\n", 7-i), "\n1073741824\n", "CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Read-only file system",
-			fmt.Sprintf("GPU-%08d-feed-beef-cafe-%012d", i, i),
+			fmt.Sprintf("GPU-%08d-feed-beef-cafe-%012d", i, i), "\n" + strings.TrimSpace(r.guest.run(fmt.Sprintf("id -u kbjob-gpu%d", i))) + "\n",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("gpu%d: a job lacks %q:\n%s", i, want, text)
@@ -298,6 +298,13 @@ func (r *nodeRig) ownDevice(t *testing.T) {
 		if n := strings.Count(text, "GPU-0"); n != 1 {
 			t.Errorf("gpu%d: nvidia-smi shows %d GPUs:\n%s", i, n, text)
 		}
+	}
+	// The same user outside of a container reaches nothing of its agent's.
+	for _, try := range []string{
+		"cat /proc/$agent/environ", "kill -0 $agent", "ls /var/lib/kbnode/slots/gpu0/tmp",
+		"curl -s --unix-socket /run/kbnode/gpu0/docker.sock http://engine/_ping",
+	} {
+		r.guest.run("agent=$(systemctl show -P MainPID kbnode-agent@gpu0); test $agent -gt 1; ! setpriv --reuid kbjob-gpu0 --regid kbagent-gpu0 --clear-groups " + try + " 2>&1")
 	}
 	for i := range builds {
 		builds[i] = r.build(t, nodeStep{pipeline: "isolation", slot: fmt.Sprintf("gpu%d", i)})

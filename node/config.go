@@ -79,8 +79,11 @@ type Docker struct {
 
 // A Slot is one agent's share of a node: a queue, devices, cores, memory.
 type Slot struct {
-	Name    string   `yaml:"name"` // "gpu0", "cpu0"; letters and digits
-	User    string   `yaml:"user"` // "kbagent-gpu0"
+	Name string `yaml:"name"` // "gpu0", "cpu0"; letters and digits
+	User string `yaml:"user"` // "kbagent-gpu0", the agent's
+	// JobUser runs the slot's containers, in User's group, so that a job can neither
+	// read the agent's memory nor signal it. Docker only.
+	JobUser string   `yaml:"job_user,omitempty"` // "kbjob-gpu0"
 	Queue   string   `yaml:"queue"`
 	Tags    []string `yaml:"tags"` // "key=value", the queue first, as queuefile.Agent has them
 	GPUType string   `yaml:"gpu_type"`
@@ -149,6 +152,14 @@ func (s *Slot) TempDir() string { return s.Dir() + "/tmp" }
 // two of the agent's.
 func (s *Slot) UserDirs() []string {
 	return []string{s.TempDir(), s.Dir() + "/builds", s.Dir() + "/context"}
+}
+
+// Users are the slot's accounts.
+func (s *Slot) Users() []string {
+	if s.JobUser == "" {
+		return []string{s.User}
+	}
+	return []string{s.User, s.JobUser}
 }
 
 // DiskImage holds the file system that is mounted on Dir.

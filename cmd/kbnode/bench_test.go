@@ -30,7 +30,7 @@ vendor: v
 program: /usr/bin/kbnode
 agent: {path: /usr/bin/buildkite-agent, version: 3.138.0}
 docker: {socket: /nonexistent}
-slots: [{name: gpu0, user: nobody, queue: q, tags: [], gpu_type: X, platform: docker, cpus: "0", memory_bytes: 1, slice_bytes: 1, pids: 1, slice_pids: 1, timeout: 1m, health_port: 1}]
+slots: [{name: gpu0, user: nobody, job_user: daemon, queue: q, tags: [], gpu_type: X, platform: docker, cpus: "0", memory_bytes: 1, slice_bytes: 1, pids: 1, slice_pids: 1, timeout: 1m, health_port: 1}]
 `), 0o644)
 	}
 	if err != nil {

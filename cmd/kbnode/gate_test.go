@@ -21,6 +21,7 @@ import (
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/local/localtest"
 	"github.com/gpu-mode/kbgen/node/gate"
+	"github.com/gpu-mode/kbgen/node/proxy"
 	"github.com/gpu-mode/kbgen/schema"
 )
 
@@ -72,11 +73,12 @@ program: %s
 agent: {path: %s, version: 3.138.0}
 docker: {socket: /nonexistent}
 slots:
-  - {name: gpu0, user: %s, queue: gpu, tags: [queue=gpu], gpu_type: X, platform: docker, cpus: 0-1, memory_bytes: 1, slice_bytes: 1000000, pids: 1, slice_pids: 100, images: [%s], timeout: 1m, health_port: 1}
-  - {name: host0, user: %s, queue: host, tags: [queue=host], gpu_type: X, platform: host, cpus: 0-1, memory_bytes: 1, slice_bytes: 1000000, pids: 1, slice_pids: 100, commands: ["env; exec true"], timeout: 1m, health_port: 2}
-`, kbnode, agent, me.Username, gateImage, me.Username))
+  - {name: gpu0, user: %[3]s, job_user: %[3]s, queue: gpu, tags: [queue=gpu], gpu_type: X, platform: docker, cpus: 0-1, memory_bytes: 1, slice_bytes: 1000000, pids: 1, slice_pids: 100, images: [%[4]s], timeout: 1m, health_port: 1}
+  - {name: host0, user: %[3]s, queue: host, tags: [queue=host], gpu_type: X, platform: host, cpus: 0-1, memory_bytes: 1, slice_bytes: 1000000, pids: 1, slice_pids: 100, commands: ["env; exec true"], timeout: 1m, health_port: 2}
+`, kbnode, agent, me.Username, gateImage))
 	r.start("gpu0", "host0")
 	r.engine = dockertest.Record(t, r.path("run/kbnode/gpu0/docker.sock"))
+	r.engine.Clean = func() error { return proxy.RemoveJobs(r.path("var/lib/kbnode/slots/gpu0/tmp")) }
 	r.engine.Program = func(request map[string]any, out io.Writer, _ <-chan struct{}) int {
 		host := request["HostConfig"].(map[string]any)
 		fmt.Fprintln(out, "container of", request["Image"], "with", host["Binds"], "runs", request["Cmd"])

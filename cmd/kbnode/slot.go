@@ -129,9 +129,16 @@ func (c *proxyCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return fmt.Errorf("slot %s: %w", s.Name, err)
 	}
+	if s.JobUser == "" {
+		return fmt.Errorf("slot %s: no job_user in %s: kbnode apply FILE", s.Name, node.ConfigPath)
+	}
+	job, err := system.LookupUser(s.JobUser)
+	if err != nil {
+		return fmt.Errorf("slot %s: %w", s.Name, err)
+	}
 	logger := log.New(env.Stderr, "", 0) // the journal has the time
 	p, err := proxy.New(proxy.Options{
-		Slot: s, UID: u.UID, GID: u.GID, Engine: c.Engine, TempDir: filepath.Join(c.Root, s.TempDir()),
+		Slot: s, UID: u.UID, GID: u.GID, JobUID: job.UID, Engine: c.Engine, TempDir: filepath.Join(c.Root, s.TempDir()),
 		Pins: func() (*node.Pins, error) { return node.ReadPins(c.Root) },
 		Ended: func(ctx context.Context) error {
 			if c.Root != "/" {

@@ -53,7 +53,7 @@ program: %s
 agent: {path: %s, version: 3.138.0}
 docker: {socket: %s, cli: %s}
 slots:
-  - {name: gpu0, user: nobody, queue: gpu, tags: [queue=gpu], gpu_type: X, platform: docker, cpus: "0", memory_bytes: 268435456, slice_bytes: 1000000, pids: 50, slice_pids: 100, images: ["%s"], timeout: 1m, health_port: 1}
+  - {name: gpu0, user: nobody, job_user: daemon, queue: gpu, tags: [queue=gpu], gpu_type: X, platform: docker, cpus: "0", memory_bytes: 268435456, slice_bytes: 1000000, pids: 50, slice_pids: 100, images: ["%s"], timeout: 1m, health_port: 1}
 `, r.kbnode, r.agent, e.Socket(), docker, gateImage))
 	if out, err := exec.Command(r.kbnode, "image", "update", gateImage, "--local", "--root", r.root).CombinedOutput(); err != nil {
 		t.Fatalf("kbnode image update: %v\n%s", err, out)
@@ -112,7 +112,7 @@ func TestDockerSlot(t *testing.T) {
 		step := strings.Replace(dockerStep(""), "exec kbrun evaluate", "id status=CapEff env write=/workdir/result.json exit=7", 1)
 		step = strings.Replace(step, "    agents:", "    artifact_paths: [result.json]\n    agents:", 1)
 		j, log := r.job("right", step, map[string]string{"KERNELBOT_MODE": "test"})
-		for _, want := range []string{"65534 65534", "CapEff:\t0000000000000000", "KERNELBOT_GPU=X", "NVIDIA_VISIBLE_DEVICES=void"} {
+		for _, want := range []string{"1 65534", "CapEff:\t0000000000000000", "KERNELBOT_GPU=X", "NVIDIA_VISIBLE_DEVICES=void"} {
 			if !strings.Contains(log, want) {
 				t.Errorf("the job's log lacks %q", want)
 			}

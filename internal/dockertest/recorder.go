@@ -22,6 +22,8 @@ type Recorder struct {
 	// writes the container's output, and returns its exit status. Nil prints the
 	// request. Killed is closed when the container is stopped or removed.
 	Program func(request map[string]any, output io.Writer, killed <-chan struct{}) int
+	// Clean is called where a slot's proxy would be asked to remove what jobs left.
+	Clean func() error
 
 	mu         sync.Mutex
 	requests   []map[string]any
@@ -92,6 +94,12 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		answer(200, map[string]any{})
 	case path == "/networks":
 		answer(200, []any{map[string]any{"Name": "none", "Id": "none", "Driver": "null", "Scope": "local"}})
+	case path == "/kbnode/clean" && r.Clean != nil:
+		if err := r.Clean(); err != nil {
+			answer(500, map[string]string{"message": err.Error()})
+			return
+		}
+		w.WriteHeader(204)
 	case path == "/containers/json":
 		answer(200, []any{})
 	case path == "/containers/create":

@@ -93,7 +93,7 @@ func healthy(t *testing.T) *world {
 		"systemctl show --no-pager --property=FragmentPath":                                             fmt.Sprintf("FragmentPath=/etc/systemd/system/kbnode-gpu0.slice\nMemoryMax=%d\nTasksMax=1100\nDevicePolicy=closed\nNeedDaemonReload=no\n", slot.SliceBytes),
 		"systemctl show --no-pager --property=LoadState,ActiveState,SubState":                           "LoadState=loaded\nActiveState=active\nSubState=running\nNRestarts=0\nNeedDaemonReload=no\nMainPID=100\n",
 		agentSandbox:                "LoadState=loaded\nUser=kbagent-gpu0\nNoNewPrivileges=yes\nProtectSystem=strict\nCapabilityBoundingSet=\nMainPID=100\n",
-		proxySandbox:                "LoadState=loaded\nUser=\nNoNewPrivileges=yes\nProtectSystem=strict\nCapabilityBoundingSet=cap_dac_read_search cap_sys_admin\nMainPID=101\n",
+		proxySandbox:                "LoadState=loaded\nUser=\nNoNewPrivileges=yes\nProtectSystem=strict\nCapabilityBoundingSet=cap_dac_override cap_fowner cap_sys_admin\nMainPID=101\n",
 		agentGroups:                 "SupplementaryGroups=\nMainPID=100\n",
 		"nvidia-smi":                uuid + "\n",
 		"nvidia-ctk --version":      "NVIDIA Container Toolkit CLI version 1.17.8\ncommit: f202b80a9b9d0db00d9b1d73c0128c8962c55f4d\n",
@@ -103,7 +103,7 @@ func healthy(t *testing.T) *world {
 	w.write("/proc/100/cmdline", "/usr/bin/buildkite-agent\x00start\x00--config\x00")
 	w.write("/proc/100/cgroup", "0::/kbnode.slice/kbnode-gpu0.slice/kbnode-agent@gpu0.service\n")
 	w.process(100, os.Getuid(), "0", "64000")
-	w.process(101, 0, "200004", "")
+	w.process(101, 0, "20000a", "")
 	w.engine = map[string]string{
 		"/info":                 `{"ServerVersion": "26.1.5", "CgroupDriver": "systemd", "CDISpecDirs": ["/etc/cdi"], "DefaultRuntime": "runc", "DockerRootDir": "/var/lib/kbnode", "SecurityOptions": ["name=apparmor", "name=seccomp,profile=builtin"]}`,
 		"/version":              engineVersions,

@@ -13,7 +13,7 @@ import (
 )
 
 // proxyCaps are the capabilities that the unit of a slot's proxy names.
-var proxyCaps = map[string]uint64{"cap_dac_read_search": 1 << unix.CAP_DAC_READ_SEARCH, "cap_sys_admin": 1 << unix.CAP_SYS_ADMIN}
+var proxyCaps = map[string]uint64{"cap_dac_override": 1 << unix.CAP_DAC_OVERRIDE, "cap_fowner": 1 << unix.CAP_FOWNER, "cap_sys_admin": 1 << unix.CAP_SYS_ADMIN}
 
 // restart returns the commands that restart a slot's agent and proxy between two jobs.
 // While they are stopped, command runs; it is empty or ends in "; ". A paused slot stays

@@ -19,7 +19,7 @@ import (
 
 // slotChecks are those of each slot.
 var slotChecks = []check[func(*run, *node.Slot)]{
-	{"user", true, (*run).user, "has its user"},
+	{"user", true, (*run).user, "has its users"},
 	{"agent-group", false, (*run).agentGroup, "its user is in no group that rules the machine"},
 	{"slot-disk", false, (*run).slotDisk, "its disk has a size of its own"},
 	{"sandbox", false, (*run).sandbox, "systemd confines its agent and proxy as kbnode's units say"},
@@ -37,8 +37,10 @@ var slotChecks = []check[func(*run, *node.Slot)]{
 }
 
 func (r *run) user(s *node.Slot) {
-	if _, err := r.m.User(s.User); err != nil {
-		r.fail("kbnode apply FILE", "no user %s: %v", s.User, err)
+	for _, name := range s.Users() {
+		if _, err := r.m.User(name); err != nil {
+			r.fail("kbnode apply FILE", "no user %s: %v", name, err)
+		}
 	}
 }
 

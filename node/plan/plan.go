@@ -211,7 +211,7 @@ func (m *maker) fill(s *slot) {
 	case s.row.Image == "":
 		m.wrong("%s: GPU type %s names no image", s.agent.Path, s.row.Name)
 	default:
-		s.Images = []string{s.row.Image}
+		s.Images, s.JobUser = []string{s.row.Image}, "kbjob-"+s.Name
 	}
 }
 

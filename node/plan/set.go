@@ -149,10 +149,12 @@ func (m *maker) sharedFiles(n *templates.Node) error {
 	return nil
 }
 
-// slotFiles are one slot's own: its user, directories, limits and agent.
+// slotFiles are one slot's own: its users, directories, limits and agent.
 func (m *maker) slotFiles(n *templates.Node, s *slot) error {
 	set := &m.plan.Set
-	set.Users = append(set.Users, resource.User{Name: s.User, Home: "/nonexistent"})
+	for _, name := range s.Users() {
+		set.Users = append(set.Users, resource.User{Name: name, Home: "/nonexistent"})
+	}
 	m.dir("/etc/kbnode/"+s.Name, 0o755, "root", "root")
 	m.dir(s.Dir(), 0o755, "root", "root")
 	for _, d := range s.UserDirs() {

@@ -25,7 +25,7 @@ func (p *Proxy) build(a *asked) (*given, error) {
 		return nil, err
 	}
 	g := &given{
-		Image: image, User: fmt.Sprintf("%d:%d", p.UID, p.GID),
+		Image: image, User: fmt.Sprintf("%d:%d", p.JobUID, p.GID),
 		Entrypoint: a.Entrypoint, Cmd: a.Cmd, Env: environment(a.Env), Labels: p.labels(a.Labels),
 		AttachStdin: a.AttachStdin, AttachStdout: a.AttachStdout, AttachStderr: a.AttachStderr,
 		Tty: a.Tty, OpenStdin: a.OpenStdin, StdinOnce: a.StdinOnce,

@@ -41,11 +41,7 @@ func (p *Proxy) create(w http.ResponseWriter, c *call) {
 	}
 	p.creating.Lock()
 	defer p.creating.Unlock()
-	if err := p.clear(c.Context()); err != nil {
-		if _, said := errors.AsType[*docker.Error](err); said {
-			p.Stuck(c.Context(), err)
-		}
-		refuse(w, http.StatusInternalServerError, "removing what the last job left: %v", err)
+	if !p.cleared(w, c) {
 		return
 	}
 	var made struct {
@@ -67,6 +63,35 @@ func (p *Proxy) create(w http.ResponseWriter, c *call) {
 	default:
 		refuse(w, http.StatusInternalServerError, "creating the container: %v", err)
 	}
+}
+
+// clean removes the slot's containers and its jobs' directories.
+func (p *Proxy) clean(w http.ResponseWriter, c *call) {
+	p.creating.Lock()
+	defer p.creating.Unlock()
+	if !p.cleared(w, c) {
+		return
+	}
+	if err := RemoveJobs(p.TempDir); err != nil {
+		p.Stuck(c.Context(), err)
+		refuse(w, http.StatusInternalServerError, leftBehind, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+const leftBehind = "removing what the last job left: %v"
+
+// cleared removes the slot's containers, or answers why it could not.
+func (p *Proxy) cleared(w http.ResponseWriter, c *call) bool {
+	err := p.clear(c.Context())
+	if _, said := errors.AsType[*docker.Error](err); said {
+		p.Stuck(c.Context(), err)
+	}
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, leftBehind, err)
+	}
+	return err == nil
 }
 
 // shape says what is wrong with JSON and quotes none of it.

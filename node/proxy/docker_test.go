@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -30,7 +31,7 @@ type slotRig struct {
 	ended  atomic.Int32
 }
 
-const jobUser = 4321
+const agentUser, jobUser = 4320, 4321
 
 func newSlotRig(t testing.TB, e *dockertest.Engine, name, image string) *slotRig {
 	t.Helper()
@@ -39,7 +40,7 @@ func newSlotRig(t testing.TB, e *dockertest.Engine, name, image string) *slotRig
 		t.Fatal(err)
 	}
 	s := &node.Slot{Name: name, CPUs: "0", MemoryBytes: 256 << 20, Pids: 50, Images: []string{image}}
-	p, err := New(Options{Slot: s, UID: jobUser, GID: jobUser, Engine: e.Socket(), TempDir: r.temp, Log: t.Logf, Stuck: func(context.Context, error) {}, Audit: func(audit.Record) error { return nil },
+	p, err := New(Options{Slot: s, UID: agentUser, GID: agentUser, JobUID: jobUser, Engine: e.Socket(), TempDir: r.temp, Log: t.Logf, Stuck: func(context.Context, error) {}, Audit: func(audit.Record) error { return nil },
 		Pins: func() (*node.Pins, error) {
 			return &node.Pins{Images: map[string]node.Pin{image: {ID: e.Run("image", "inspect", "--format", "{{.Id}}", image)}}}, nil
 		},
@@ -84,10 +85,7 @@ func (r *slotRig) docker(args ...string) (status int, said string) {
 func (r *slotRig) job(name string) string {
 	r.t.Helper()
 	dir := filepath.Join(r.temp, "buildkite-job-"+name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.Chown(dir, jobUser, jobUser); err != nil {
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o770), os.Chown(dir, agentUser, agentUser)); err != nil {
 		r.t.Fatal(err)
 	}
 	return dir
@@ -104,7 +102,7 @@ func TestDockerBehindTheProxy(t *testing.T) {
 			"--security-opt", "no-new-privileges", "--ulimit", "memlock=-1", "--ulimit", "core=0", "--workdir", "/workdir", "-u", "0:0", "--network", "none", "--shm-size", "8g",
 			"--env", "KERNELBOT_RUN_ID=r1", "--env", "HOME=/evil", "--label", "com.buildkite.job-id=1", "probe:1",
 			"/probe", "id", "status=CapEff", "status=NoNewPrivs", "status=Cpus_allowed_list", "env", "write=/workdir/result.json", "write=/x", "write=/tmp/x", "exit=7")
-		for _, want := range []string{"4321 4321\n", "CapEff:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Cpus_allowed_list:\t0\n", "KERNELBOT_RUN_ID=r1\n", "NVIDIA_VISIBLE_DEVICES=void\n", "open /x: read-only file system\n"} {
+		for _, want := range []string{"4321 4320\n", "CapEff:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Cpus_allowed_list:\t0\n", "KERNELBOT_RUN_ID=r1\n", "NVIDIA_VISIBLE_DEVICES=void\n", "open /x: read-only file system\n"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("the container did not say %q:\n%s", want, said)
 			}

@@ -201,7 +201,7 @@ type rig struct {
 func newRig(t testing.TB, change ...func(*Options)) *rig {
 	t.Helper()
 	r := &rig{fake: newFake(t), temp: t.TempDir()}
-	o := Options{Slot: slot(), UID: 4321, GID: 4322, Engine: r.socket, TempDir: r.temp, Pins: func() (*node.Pins, error) {
+	o := Options{Slot: slot(), UID: 4321, GID: 4322, JobUID: 4323, Engine: r.socket, TempDir: r.temp, Pins: func() (*node.Pins, error) {
 		return &node.Pins{Images: map[string]node.Pin{testImage: {ID: testID}}}, nil
 	}, Ended: func(context.Context) error { return nil }, Stuck: func(context.Context, error) {}, Audit: func(audit.Record) error { return nil }, Log: func(string, ...any) {}}
 	for _, fn := range change {

@@ -39,7 +39,8 @@ const endedTime = time.Minute
 // Options say whose proxy it is.
 type Options struct {
 	Slot     *node.Slot
-	UID, GID int    // of the slot's user: containers run as it
+	UID, GID int    // of the slot's user; jobs' directories belong to it
+	JobUID   int    // containers run as this user, in the group GID
 	Engine   string // the unix socket of the engine
 	TempDir  string // whose jobs' directories may be mounted; the default is Slot.TempDir()
 
@@ -75,8 +76,8 @@ func New(o Options) (*Proxy, error) {
 	switch {
 	case o.Slot == nil || o.Slot.Name == "":
 		return nil, errors.New("proxy: got no slot")
-	case o.UID <= 0 || o.GID <= 0:
-		return nil, fmt.Errorf("proxy of %s: got user %d, group %d, want others than root's", o.Slot.Name, o.UID, o.GID)
+	case o.UID <= 0 || o.GID <= 0 || o.JobUID <= 0:
+		return nil, fmt.Errorf("proxy of %s: got users %d and %d, group %d, want others than root's", o.Slot.Name, o.UID, o.JobUID, o.GID)
 	case o.Slot.MemoryBytes <= 0 || o.Slot.Pids <= 0 || o.Slot.CPUs == "":
 		return nil, fmt.Errorf("proxy of %s: got %d bytes of memory, %d processes, cores %q, want all three limited",
 			o.Slot.Name, o.Slot.MemoryBytes, o.Slot.Pids, o.Slot.CPUs)
@@ -177,6 +178,9 @@ func RemoveJobs(dir string) error {
 	faults := []error{err}
 	for _, e := range entries {
 		if !e.IsDir() || !jobDir.MatchString(e.Name()) {
+			continue
+		}
+		if root.RemoveAll(e.Name()) == nil {
 			continue
 		}
 		// Each directory is visited before it is read. Faults show in the removal.

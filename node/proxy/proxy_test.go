@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -392,6 +393,55 @@ func TestLeftoversThatStay(t *testing.T) {
 	}
 }
 
+// What a job's user left is removed at the agent's request, whatever its owner and mode.
+func TestClean(t *testing.T) {
+	var told []string
+	r := newRig(t, func(o *Options) {
+		o.Stuck = func(_ context.Context, why error) { told = append(told, why.Error()) }
+	})
+	r.add("mine", map[string]string{node.SlotLabel: "gpu0"})
+	r.add("other", map[string]string{node.SlotLabel: "gpu1"})
+	for _, dir := range []string{"buildkite-job-1/sealed/x", "buildkite-job-2/sticky", "other"} {
+		if err := os.MkdirAll(filepath.Join(r.temp, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(
+		os.Chmod(filepath.Join(r.temp, "buildkite-job-1/sealed"), 0),
+		os.WriteFile(filepath.Join(r.temp, "buildkite-job-2/sticky/file"), nil, 0),
+		os.Chmod(filepath.Join(r.temp, "buildkite-job-2/sticky"), 0o700|fs.ModeSticky),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		for _, name := range []string{"buildkite-job-1/sealed", "buildkite-job-2/sticky", "buildkite-job-2/sticky/file"} {
+			if err := os.Chown(filepath.Join(r.temp, name), r.JobUID, r.GID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if status, text := r.ask("POST", Clean, ""); status != http.StatusNoContent || len(told) > 0 {
+		t.Errorf("status %d, %s; told %q", status, text, told)
+	}
+	left, err := os.ReadDir(r.temp)
+	if err != nil || len(left) != 1 || left[0].Name() != "other" {
+		t.Errorf("left %v, %v", left, err)
+	}
+	r.locked(func() {
+		if len(r.containers) != 1 || r.containers["other"] == nil {
+			t.Errorf("containers: %v, want the other slot's", r.containers)
+		}
+	})
+
+	// The slot's user puts a link there: nothing is removed, and the slot is retired.
+	if err := errors.Join(os.Remove(filepath.Join(r.temp, "other")), os.Remove(r.temp), os.Symlink(t.TempDir(), r.temp)); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := r.ask("POST", Clean, ""); status != http.StatusInternalServerError || !strings.Contains(text, "got a link") || len(told) != 1 {
+		t.Errorf("status %d, %s; told %q, want a refusal", status, text, told)
+	}
+}
+
 func (r *rig) locked(f func()) {
 	r.fake.mu.Lock()
 	defer r.fake.mu.Unlock()
@@ -400,14 +450,14 @@ func (r *rig) locked(f func()) {
 
 func TestProxiesThatAreNone(t *testing.T) {
 	for name, change := range map[string]func(*Options){
-		"got no slot":         func(o *Options) { o.Slot = nil },
-		"got user 0, group 1": func(o *Options) { o.UID, o.GID = 0, 1 },
-		"got 0 bytes":         func(o *Options) { o.Slot.MemoryBytes = 0 },
-		"0 processes":         func(o *Options) { o.Slot.Pids = 0 },
-		`cores ""`:            func(o *Options) { o.Slot.CPUs = "" },
-		"got no pins":         func(o *Options) { o.Pins = nil },
+		"got no slot":                func(o *Options) { o.Slot = nil },
+		"got users 0 and 1, group 1": func(o *Options) { o.UID, o.GID = 0, 1 },
+		"got 0 bytes":                func(o *Options) { o.Slot.MemoryBytes = 0 },
+		"0 processes":                func(o *Options) { o.Slot.Pids = 0 },
+		`cores ""`:                   func(o *Options) { o.Slot.CPUs = "" },
+		"got no pins":                func(o *Options) { o.Pins = nil },
 	} {
-		o := Options{Slot: slot(), UID: 1, GID: 1, Pins: func() (*node.Pins, error) { return nil, nil }}
+		o := Options{Slot: slot(), UID: 1, GID: 1, JobUID: 1, Pins: func() (*node.Pins, error) { return nil, nil }}
 		change(&o)
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("New: %v, want %q", err, name)
@@ -420,7 +470,7 @@ func FuzzCreate(f *testing.F) {
 	f.Add([]byte(rendered("/tmp")))
 	f.Add([]byte(`{"image":"runner:1","hostconfig":{"privileged":false,"Tmpfs":{"/tmp":"size=1k"}}}`))
 	f.Add([]byte(`{"Image":"runner:1","HostConfig":{"Binds":["/:/host"],"CapAdd":["ALL"]},"Env":["KERNELBOT_A=1","PATH=/"]}`))
-	p, err := New(Options{Slot: slot(), UID: 4321, GID: 4322, TempDir: "/nonexistent", Pins: func() (*node.Pins, error) {
+	p, err := New(Options{Slot: slot(), UID: 4321, GID: 4322, JobUID: 4323, TempDir: "/nonexistent", Pins: func() (*node.Pins, error) {
 		return &node.Pins{Images: map[string]node.Pin{testImage: {ID: testID}}}, nil
 	}})
 	if err != nil {
@@ -439,7 +489,7 @@ func FuzzCreate(f *testing.F) {
 			}
 			return
 		}
-		if g.Image != testID || g.User != "4321:4322" || g.Labels[node.SlotLabel] != "gpu0" || len(g.HostConfig.Mounts) > 0 {
+		if g.Image != testID || g.User != "4323:4322" || g.Labels[node.SlotLabel] != "gpu0" || len(g.HostConfig.Mounts) > 0 {
 			t.Errorf("image %q, user %q, labels %v, mounts %v", g.Image, g.User, g.Labels, g.HostConfig.Mounts)
 		}
 		for _, entry := range g.Env[2:] {

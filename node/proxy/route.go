@@ -45,6 +45,7 @@ var routes = []route{
 	{"GET", regexp.MustCompile(`^/info$`), nil, (*Proxy).info},
 	{"GET", regexp.MustCompile(`^/networks$`), nil, (*Proxy).networks},
 	{"GET", regexp.MustCompile(`^/images/` + ref + `/json$`), nil, (*Proxy).image},
+	{"POST", regexp.MustCompile(`^` + Clean + `$`), nil, (*Proxy).clean},
 	{"POST", regexp.MustCompile(`^/containers/create$`), nil, (*Proxy).create},
 	{"GET", regexp.MustCompile(`^/containers/json$`), []string{"all", "limit", "size"}, (*Proxy).list},
 	{"GET", regexp.MustCompile(`^/containers/` + named + `/json$`), nil, (*Proxy).container},
@@ -57,6 +58,11 @@ var routes = []route{
 	{"POST", regexp.MustCompile(`^/containers/` + named + `/resize$`), []string{"h", "w"}, (*Proxy).container},
 	{"DELETE", regexp.MustCompile(`^/containers/` + named + `$`), []string{"v", "force"}, (*Proxy).container},
 }
+
+// Clean is the one endpoint that is not docker's: a POST removes the containers and
+// directories that the slot's jobs left. Files in those directories belong to another
+// user than the agent's.
+const Clean = "/kbnode/clean"
 
 // ServeHTTP answers one request of the slot's.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {

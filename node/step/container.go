@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -134,7 +133,7 @@ func (r *Runner) container(ctx context.Context, j *gate.Job, dir string) (status
 	if err != nil {
 		return 0, err
 	}
-	engine := docker.New(filepath.Join(r.Root, r.Slot.ProxySocket()))
+	engine := r.engine()
 	fmt.Fprintf(r.Log, "--- :docker: Running command in %s\n", j.Container.Image)
 	// A cancelled job must not interrupt the requests that follow the creation.
 	background := context.WithoutCancel(ctx)

@@ -55,12 +55,19 @@ type Runner struct {
 // Errors: [*gate.Refusal]; [*gate.UnfitError] if the machine could not run the job to
 // its end; an upload that failed.
 func (r *Runner) Run(ctx context.Context, j *gate.Job) (status int, err error) {
-	dir, err := r.directory()
+	temp := filepath.Join(r.Root, r.Slot.TempDir())
+	clean := func() error { return proxy.RemoveJobs(temp) }
+	if j.Container != nil { // its files are another user's, which only the proxy can remove
+		clean = func() error {
+			return r.engine().Do(context.WithoutCancel(ctx), http.MethodPost, proxy.Clean, nil, nil, nil)
+		}
+	}
+	dir, err := directory(temp, clean)
 	if err != nil {
 		return 0, &gate.UnfitError{Slot: r.Slot.Name, Err: err}
 	}
 	defer func() {
-		if left := proxy.RemoveJobs(filepath.Dir(dir)); left != nil {
+		if left := clean(); left != nil {
 			fmt.Fprintf(r.Log, "kbnode: the job's directory: %v\n", left)
 		}
 	}()
@@ -78,13 +85,22 @@ func (r *Runner) Run(ctx context.Context, j *gate.Job) (status int, err error) {
 	return status, r.upload(ctx, j, dir)
 }
 
-// directory removes the directories that earlier jobs left, and makes the job's.
-func (r *Runner) directory() (string, error) {
-	temp := filepath.Join(r.Root, r.Slot.TempDir())
-	if err := proxy.RemoveJobs(temp); err != nil {
+// directory removes what earlier jobs left, and makes the job's directory. Its group is
+// that of the job's user too.
+func directory(temp string, clean func() error) (string, error) {
+	if err := clean(); err != nil {
 		return "", fmt.Errorf("removing what the last job left: %w", err)
 	}
-	return os.MkdirTemp(temp, proxy.JobDirPrefix)
+	dir, err := os.MkdirTemp(temp, proxy.JobDirPrefix)
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o770)
+}
+
+// engine is docker's, behind the slot's proxy.
+func (r *Runner) engine() *docker.Client {
+	return docker.New(filepath.Join(r.Root, r.Slot.ProxySocket()))
 }
 
 // process runs the job's command, one of the slot's own, as the agent would. The
@@ -126,6 +142,9 @@ func (r *Runner) upload(ctx context.Context, j *gate.Job, dir string) error {
 		if err == nil && !info.Mode().IsRegular() {
 			err = errors.New("not a regular file: a link could expose another file")
 		}
+		if err == nil {
+			err = readable(root, name)
+		}
 		if err != nil {
 			return fmt.Errorf("artifact %s: %w", text.Quote(name), err)
 		}
@@ -136,6 +155,15 @@ func (r *Runner) upload(ctx context.Context, j *gate.Job, dir string) error {
 	}
 	fmt.Fprintln(r.Log, "~~~ Uploading artifacts")
 	return r.agent().Call(context.WithoutCancel(ctx), uploadTime, dir, "", "artifact", "upload", strings.Join(there, ";"))
+}
+
+// readable reports why a file cannot be read: the job's user may have kept it to itself.
+func readable(root *os.Root, name string) error {
+	f, err := root.Open(name)
+	if err != nil {
+		return fmt.Errorf("want a file that its group may read: %w", err)
+	}
+	return f.Close()
 }
 
 // agent is the slot's, which speaks for the job.

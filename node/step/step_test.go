@@ -72,6 +72,7 @@ func newRig(t *testing.T) *rig {
 		}
 	}
 	r.engine = dockertest.Record(t, filepath.Join(root, s.ProxySocket()))
+	r.engine.Clean = func() error { return proxy.RemoveJobs(filepath.Join(root, s.TempDir())) }
 	return r
 }
 

@@ -108,7 +108,8 @@ func (t *containerTrial) launch(ctx context.Context, config *node.Config) error 
 	if t.dir, err = os.MkdirTemp(t.slot.TempDir(), "buildkite-job-trial"); err != nil {
 		return err
 	}
-	if err := os.Lchown(t.dir, u.UID, u.GID); err != nil { // it lies in the slot's user's own
+	// It lies in the slot's user's own. The container's user is of the same group.
+	if err := errors.Join(os.Chmod(t.dir, 0o770), os.Lchown(t.dir, u.UID, u.GID)); err != nil {
 		return err
 	}
 	pins, err := node.ReadPins("/")
