@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -19,6 +20,7 @@ type engine struct {
 	registry map[string]description // by the reference that is pulled
 	images   map[string]description
 	pulled   []string
+	trial    string // the last request for a container
 }
 
 func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -33,6 +35,8 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/containers/json":
 		fmt.Fprint(w, `[]`)
 	case r.URL.Path == "/containers/create":
+		body, _ := io.ReadAll(r.Body)
+		e.trial = string(body)
 		fmt.Fprint(w, `{"Id": "trial"}`)
 	case strings.HasPrefix(r.URL.Path, "/containers/"):
 		fmt.Fprint(w, `{"StatusCode": 0}`)
@@ -80,6 +84,10 @@ func TestImagesArePulledByDigest(t *testing.T) {
 	}
 	if pin := m.pin(t, ref); pin.ID != imageOne.ID || pin.Digest != "registry.dev/runner@"+one || !slices.Equal(e.pulled, []string{"registry.dev/runner@" + one}) {
 		t.Errorf("pin %+v after the pulls %q, want one pull by digest", pin, e.pulled)
+	}
+	// An image is tried beside jobs that are measured.
+	if !strings.Contains(e.trial, `"CgroupParent":"kbnode.slice"`) || !strings.Contains(e.trial, `"CpuShares":2`) {
+		t.Errorf("the trial's container is %s, want one with the least weight in kbnode.slice", e.trial)
 	}
 	m.Digests[ref] = two
 	if changed, err := m.update(t.Context(), ref, false, true); err != nil || !changed || m.pin(t, ref).ID != imageTwo.ID || m.pin(t, ref).Previous != imageOne.ID {

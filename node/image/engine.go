@@ -174,6 +174,8 @@ func (m *Manager) try(ctx context.Context, d description) error {
 		"HostConfig": map[string]any{
 			"NetworkMode": "none", "ReadonlyRootfs": true, "CapDrop": []string{"ALL"}, "SecurityOpt": []string{"no-new-privileges"},
 			"Memory": smokeMemory, "MemorySwap": smokeMemory, "PidsLimit": smokePids, "NanoCpus": 1_000_000_000,
+			// Beside the slots' slices and of the least weight, so that jobs keep their cores.
+			"CgroupParent": "kbnode.slice", "CpuShares": 2,
 			"Tmpfs": map[string]string{"/tmp": "rw,nosuid,nodev,exec,size=256m,mode=1777"}, "IpcMode": "private",
 			"LogConfig": map[string]any{"Type": "json-file"},
 		},
