@@ -23,7 +23,8 @@ import (
 func TestSlowFourThousandAnHour(t *testing.T) {
 	testenv.NeedSlow(t)
 	t.Parallel() // beside those through kbserve: it waits most of its time
-	const submissions, perHour, machines = 200, 4000, 60
+	const perHour, machines = 4000, 60
+	submissions := number(t, campaignRuns, 200)
 	s := localtest.Start(t, local.Options{Dir: t.TempDir(), RateLimits: true, UserLimit: 200})
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
@@ -75,7 +76,7 @@ func TestSlowFourThousandAnHour(t *testing.T) {
 	}
 	slices.Sort(late)
 	calls := client.Calls()
-	each := float64(calls.Total) / submissions
+	each := float64(calls.Total) / float64(submissions)
 	t.Logf("%.2f calls each: %s; beyond the evaluation: median %s, 95th percentile %s", each, calls, late[len(late)/2], late[len(late)*95/100])
 	if each > 1.3 {
 		t.Errorf("%.2f calls a submission, want about 1.1", each)

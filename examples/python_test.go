@@ -34,37 +34,37 @@ func wantOf(e Example, name, mode string) string {
 	return schema.OutcomeWrong
 }
 
-// TestVerdicts judges the submissions of every example in test mode, less the slow
-// ones, and one that only a clock reveals in benchmark mode. TestSlowVerdicts judges
-// all in every mode.
-func TestVerdicts(t *testing.T) {
-	testVerdicts(t, func(mode, name string) bool {
-		return mode == schema.ModeTest && name != "slow" || mode == schema.ModeBenchmark && name == "cheat_clock"
-	})
+// quick reports whether TestVerdicts judges a submission, or TestSlowVerdicts: quick are
+// test mode, unless the submission is slow, and one submission in benchmark mode that
+// only a clock reveals.
+func quick(mode, name string) bool {
+	return mode == schema.ModeTest && name != "slow" || mode == schema.ModeBenchmark && name == "cheat_clock"
 }
+
+func TestVerdicts(t *testing.T) { testVerdicts(t, true) }
 
 func TestSlowVerdicts(t *testing.T) {
 	testenv.NeedSlow(t)
-	testVerdicts(t, func(mode, name string) bool { return true })
+	testVerdicts(t, false)
 }
 
-func testVerdicts(t *testing.T, include func(mode, name string) bool) {
+func testVerdicts(t *testing.T, want bool) {
 	for _, e := range List() {
 		for _, mode := range []string{schema.ModeTest, schema.ModeBenchmark, schema.ModeLeaderboard} {
 			for _, file := range e.Submissions {
 				name := strings.TrimSuffix(file, "."+e.Lang)
-				want := wantOf(e, name, mode)
-				if want == schema.OutcomePassed && mode == schema.ModeLeaderboard {
+				outcome := wantOf(e, name, mode)
+				if outcome == schema.OutcomePassed && mode == schema.ModeLeaderboard {
 					continue // see TestSlowIsSlower
 				}
-				if !include(mode, name) {
+				if quick(mode, name) != want {
 					continue
 				}
 				t.Run(e.Name+"/"+mode+"/"+name, func(t *testing.T) {
 					if mode == schema.ModeTest {
 						t.Parallel()
 					}
-					expectVerdict(t, run(t, e, mode, name), mode, want)
+					expectVerdict(t, run(t, e, mode, name), mode, outcome)
 				})
 			}
 		}
@@ -97,7 +97,7 @@ func expectVerdict(t *testing.T, r *schema.Result, mode, want string) {
 }
 
 // expectMeasured holds the figures of a phase's cases against each other and
-// against what was measured.
+// against what was measured. They are far above what the harness can tell apart.
 func expectMeasured(t *testing.T, r *schema.Result, phase string, cases int) {
 	t.Helper()
 	if got := reported(r, phase, "benchmark-count"); got != strconv.Itoa(cases) {
@@ -116,6 +116,9 @@ func expectMeasured(t *testing.T, r *schema.Result, phase string, cases int) {
 		}
 		if runs := report[fmt.Sprintf("benchmark.%d.runs", n)]; runs != strconv.Itoa(len(m.Samples)) || m.Resolution <= 0 || m.Floor <= 0 {
 			t.Errorf("%s: case %d: %s runs, measured %+v", phase, n, runs, m)
+		}
+		if mean := (m.Interval[0] + m.Interval[1]) / 2; mean < 50*m.Resolution {
+			t.Errorf("%s: case %d took %.0f ns, want 50 times the resolution of %.0f ns at least", phase, n, mean, m.Resolution)
 		}
 		for _, sample := range m.Samples {
 			if sample < m.Resolution-1 { // rounded
@@ -183,23 +186,6 @@ func number(t *testing.T, r *schema.Result, key string) float64 {
 		t.Errorf("%s: %v", key, err)
 	}
 	return n
-}
-
-// The figures of the tasks' own benchmarks are far above what the harness can
-// tell apart.
-func TestSlowBenchmarksAreAboveTheResolution(t *testing.T) {
-	testenv.NeedSlow(t)
-	for _, e := range List() {
-		r := run(t, e, schema.ModeBenchmark, "right")
-		wantOutcome(t, r, schema.OutcomePassed, "")
-		for _, m := range r.Measurements {
-			mean := (m.Interval[0] + m.Interval[1]) / 2
-			t.Logf("%s: case %d took %.0f ns, resolution %.0f ns, floor %.0f ns", e.Name, m.Case, mean, m.Resolution, m.Floor)
-			if mean < 50*m.Resolution {
-				t.Errorf("%s: case %d took %.0f ns, want 50 times the resolution of %.0f ns at least", e.Name, m.Case, mean, m.Resolution)
-			}
-		}
-	}
 }
 
 func TestTemplatesAreRight(t *testing.T) {
