@@ -32,7 +32,7 @@ func TestNodeUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 		i := slices.IndexFunc(units, func(u NodeFile) bool { return u.Name == "kbnode-agent@.service" })
-		for _, want := range []string{"IPAddressDeny=link-local multicast 10.0.0.0/8", "IPAddressAllow=localhost 10.0.0.2\n", "StandardInput=file:/etc/kbnode/token\n", "--token fd://0\n", "TimeoutStopSec=1020\n", "ReadWritePaths=/var/lib/kbnode/slots/%i\n", "RuntimeDirectory=kbnode-agent-%i\n", "KillMode=mixed\n"} {
+		for _, want := range []string{"IPAddressDeny=link-local multicast 10.0.0.0/8", "IPAddressAllow=localhost 10.0.0.2\n", "StandardInput=file:/etc/kbnode/token\n", "--token fd://0\n", "TimeoutStopSec=1020\n", "ReadWritePaths=/var/lib/kbnode/slots/%i\n", "RuntimeDirectory=kbnode-agent-%i\n", "KillMode=mixed\n", "RemoveIPC=yes\n"} {
 			if !strings.Contains(units[i].Content, want) {
 				t.Errorf("systemd %d: the agent's unit lacks %q:\n%s", systemd, want, units[i].Content)
 			}

@@ -68,7 +68,10 @@ func (c *bootstrapCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return statusOf(err)
 	}
-	runner := &step.Runner{Config: config, Slot: s, Root: c.Root, Environ: env.Environ(), Log: env.Stdout}
+	runner := &step.Runner{Config: config, Slot: s, Root: c.Root, Environ: env.Environ(), Log: env.Stdout, Report: audit.Report}
+	if c.Root != "/" {
+		runner.Report = func(audit.Record) error { return nil }
+	}
 	if job.Container != nil {
 		if err := job.Unseal(ctx, filepath.Join(c.Root, client.Socket), runner.Token); err != nil {
 			fmt.Fprintf(env.Stderr, "kbnode: the payload stays sealed: %v\n", err)
@@ -184,10 +187,15 @@ func (c *diskCmd) Run(ctx context.Context, _ *cli.Env) error {
 	return disk.Make(ctx, s, u.UID, u.GID, c.Root, system.Run)
 }
 
-// reapCmd removes what a slot's jobs left behind.
+// invocationVariable is how systemd tells a unit's programs which of its runs this is.
+const invocationVariable = "INVOCATION_ID"
+
+// reapCmd removes what a slot's jobs left behind, and records the job of a slot without
+// containers.
 type reapCmd struct {
 	slotFlags
-	Timeout time.Duration `default:"2m" placeholder:"DURATION" help:"how long to wait for the engine"`
+	Timeout    time.Duration `default:"2m" placeholder:"DURATION" help:"how long to wait for the engine"`
+	Journalctl string        `default:"journalctl" placeholder:"PATH" help:"the program that reads the journal; for tests"`
 }
 
 func (c *reapCmd) Run(ctx context.Context, env *cli.Env) error {
@@ -198,9 +206,13 @@ func (c *reapCmd) Run(ctx context.Context, env *cli.Env) error {
 	// The unit's stop waits for this, and an engine that hangs says nothing.
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
+	var unrecorded error
+	if s.Platform == plan.Host && env.Getenv(invocationVariable) != "" { // by hand there is none
+		unrecorded = audit.Collect(ctx, c.Root, s.Name, env.Getenv(invocationVariable), c.Journalctl)
+	}
 	n, err := proxy.Reap(ctx, s, c.Engine, c.Root)
 	if n > 0 {
 		fmt.Fprintf(env.Stderr, "kbnode: slot %s: %d containers were left by its jobs\n", s.Name, n)
 	}
-	return err
+	return errors.Join(unrecorded, err)
 }

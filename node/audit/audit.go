@@ -1,6 +1,7 @@
-// Package audit keeps a record of each container that ran on a slot, for the questions
-// that come after an incident: which job, of which build, ran when, from which image.
-// Journald may forget; these files stay until they are too large.
+// Package audit keeps a record of each container that ran on a slot, and of each job of
+// a slot without containers, for the questions that come after an incident: which job,
+// of which build, ran when, from which image. Journald may forget; these files stay
+// until they are too large.
 package audit
 
 import (
@@ -21,10 +22,10 @@ type Record struct {
 	Pipeline string    `json:"pipeline"` // its slug
 	Build    string    `json:"build"`    // its number
 	Step     string    `json:"step"`     // its key
-	Image    string    `json:"image"`    // the engine's ID of it
+	Image    string    `json:"image"`    // the engine's ID of it; empty without a container
 	Began    time.Time `json:"began"`
 	Ended    time.Time `json:"ended"`
-	Status   int       `json:"status"` // the container's exit status; -1: not known
+	Status   int       `json:"status"` // the exit status of the container or command; -1: not known
 }
 
 // maxFile bounds a file, in bytes. The one before it is kept as well.

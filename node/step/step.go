@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/audit"
 	"github.com/gpu-mode/kbgen/node/broker/client"
 	"github.com/gpu-mode/kbgen/node/docker"
 	"github.com/gpu-mode/kbgen/node/gate"
@@ -46,6 +47,8 @@ type Runner struct {
 	Root    string    // the slot's paths lie below it; "/" but in tests
 	Environ []string  // what the agent gave this process
 	Log     io.Writer // the job's log
+	// Report is told when a job without a container begins, and when it has ended.
+	Report func(audit.Record) error
 }
 
 // Run runs a job to its end, removes what it left, and returns its exit status. When
@@ -110,12 +113,28 @@ func (r *Runner) process(ctx context.Context, j *gate.Job, dir string) (int, err
 	cmd := exec.Command("/bin/bash", "-e", "-c", j.Command)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, r.Log, r.Log
 	cmd.Env = append(gate.Environ(r.Config, r.Slot, r.Root, r.Environ, j.Variables), "PWD="+dir)
+	record := audit.Record{Slot: r.Slot.Name, Job: j.ID, Pipeline: j.Variables["BUILDKITE_PIPELINE_SLUG"], Build: j.Variables["BUILDKITE_BUILD_NUMBER"], Step: j.Variables["BUILDKITE_STEP_KEY"]}
+	r.report(record)
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
 	ended := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	defer ended()
-	err := cmd.Wait()
+	status, err := exitStatus(cmd.Wait())
+	record.Ended, record.Status = time.Now(), status
+	r.report(record)
+	return status, err
+}
+
+// report tells of a job. A journal that does not answer is no reason to refuse it.
+func (r *Runner) report(record audit.Record) {
+	if err := r.Report(record); err != nil {
+		fmt.Fprintf(r.Log, "kbnode: the job's record: %v\n", err)
+	}
+}
+
+// exitStatus is the exit status of a process, as a shell has it, from what Wait returned.
+func exitStatus(err error) (int, error) {
 	if exited, ok := errors.AsType[*exec.ExitError](err); ok {
 		if ws, _ := exited.Sys().(syscall.WaitStatus); ws.Signaled() {
 			return 128 + int(ws.Signal()), nil

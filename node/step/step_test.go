@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpu-mode/kbgen/internal/dockertest"
 	"github.com/gpu-mode/kbgen/node"
+	"github.com/gpu-mode/kbgen/node/audit"
 	"github.com/gpu-mode/kbgen/node/gate"
 	"github.com/gpu-mode/kbgen/node/proxy"
 	"github.com/gpu-mode/kbgen/schema"
@@ -51,8 +52,9 @@ func variables(plugin map[string]any) map[string]string {
 // A rig is a slot whose proxy is a recorder. It has no agent.
 type rig struct {
 	*Runner
-	engine *dockertest.Recorder
-	log    bytes.Buffer
+	engine  *dockertest.Recorder
+	log     bytes.Buffer
+	records []audit.Record // that were reported
 }
 
 func newRig(t *testing.T) *rig {
@@ -66,6 +68,7 @@ func newRig(t *testing.T) *rig {
 	host := &node.Slot{Name: "host0", Platform: "host"}
 	r := &rig{Runner: &Runner{Config: &node.Config{Slots: []*node.Slot{s, host}}, Slot: s, Root: root}}
 	r.Log = &r.log
+	r.Report = func(record audit.Record) error { r.records = append(r.records, record); return nil }
 	for _, s := range r.Config.Slots {
 		if err := os.MkdirAll(filepath.Join(root, s.TempDir()), 0o700); err != nil {
 			t.Fatal(err)
@@ -356,6 +359,15 @@ func TestProcess(t *testing.T) {
 	status, err := r.run(t.Context(), job)
 	if want := "mode $(id) in " + filepath.Join(r.Root, r.Slot.TempDir(), "buildkite-job-"); status != 5 || err != nil || !strings.Contains(r.log.String(), want) {
 		t.Errorf("status %d, %v, want 5 and %q:\n%s", status, err, want, r.log.String())
+	}
+	began := audit.Record{Slot: "host0", Job: "j-1", Pipeline: "kernel-bot", Build: "7", Step: "evaluate-x"}
+	ended := began
+	ended.Status = 5
+	if len(r.records) != 2 || r.records[0] != began || r.records[1].Ended.IsZero() {
+		t.Fatalf("reported %+v, want that the job began, and that it ended", r.records)
+	}
+	if r.records[1].Ended = (time.Time{}); r.records[1] != ended {
+		t.Errorf("reported %+v, want %+v", r.records[1], ended)
 	}
 	job["BUILDKITE_COMMAND"] = r.Slot.Commands[1]
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
