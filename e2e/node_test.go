@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local/engine"
 	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/secrets"
@@ -170,14 +172,16 @@ func (r *nodeRig) agents(n int) {
 	}
 }
 
-// A nodeStep is kbgen's step for H100_BK, changed, for one slot or any.
+// A nodeStep is a step of kbgen's, changed, for one slot or any.
 type nodeStep struct {
 	pipeline string              // "evaluate" when empty
+	gpu      string              // its GPU type, "H100_BK" when empty
 	slot     string              // empty: any
 	command  string              // instead of the step's own
 	edit     func(string) string // of the text
 	env      map[string]string   // of the build
 	message  string              // of the build; the test's name when empty
+	author   string              // of the build, its branch and its commit
 }
 
 // job runs a step and returns its job and its log.
@@ -196,7 +200,7 @@ func (r *nodeRig) build(t *testing.T, s nodeStep) engine.Build {
 	if pipeline == "" {
 		pipeline = "evaluate"
 	}
-	out := command(t, ctx, []string{"KERNELBOT_PAYLOAD=x", "PATH=" + os.Getenv("PATH")}, "", filepath.Join(bin, "kbgen"), "render", pipeline, "--gpu", "H100_BK")
+	out := command(t, ctx, []string{"KERNELBOT_PAYLOAD=x", "PATH=" + os.Getenv("PATH")}, "", filepath.Join(bin, "kbgen"), "render", pipeline, "--gpu", cmp.Or(s.gpu, "H100_BK"))
 	out.want(t, 0, "command: ")
 	// The guest's slots are smaller than the row promises.
 	step := strings.NewReplacer("KERNELBOT_CPUS: \"8\"", "KERNELBOT_CPUS: \"1\"", "KERNELBOT_MEMORY_GIB: \"64\"", "KERNELBOT_MEMORY_GIB: \"1\"").Replace(out.stdout)
@@ -205,8 +209,7 @@ func (r *nodeRig) build(t *testing.T, s nodeStep) engine.Build {
 		step = strings.Replace(step, "      queue: h100\n", fmt.Sprintf("      queue: h100\n      gpu-uuid: GPU-%08s-feed-beef-cafe-%012s\n", index, index), 1)
 	}
 	if s.command != "" {
-		quoted := strings.ReplaceAll(strings.ReplaceAll(s.command, "'", "''"), "$", "$$")
-		step = strings.Replace(step, "command: exec kbrun evaluate", "command: '"+quoted+"'", 1)
+		step = strings.Replace(step, "command: exec kbrun evaluate", "command: "+quoteYAML(s.command), 1)
 	}
 	if s.edit != nil {
 		changed := s.edit(step)
@@ -219,11 +222,17 @@ func (r *nodeRig) build(t *testing.T, s nodeStep) engine.Build {
 	if _, err := r.Engine.CreatePipeline(engine.Pipeline{Slug: slug, Configuration: step, SkipCheckout: true}); err != nil {
 		t.Fatal(err)
 	}
-	b, err := r.Engine.CreateBuild(slug, engine.NewBuild{Message: cmp.Or(s.message, t.Name()), Env: s.env})
+	author := engine.Person{Name: s.author, Email: s.author}
+	b, err := r.Engine.CreateBuild(slug, engine.NewBuild{Message: cmp.Or(s.message, t.Name()), Env: s.env, Author: author, Creator: author, Branch: s.author, Commit: s.author})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// quoteYAML is a value of a step that is not interpolated, of any characters.
+func quoteYAML(value string) string {
+	return strings.ReplaceAll(strconv.QuoteToASCII(value), "$", "$$")
 }
 
 // done waits for a build and returns its last job and the job's log.
@@ -391,6 +400,8 @@ func (r *nodeRig) sealed(t *testing.T) {
 // hostileSteps are steps that a machine must refuse, or take without giving what
 // they ask for. A refusal's reason stands in the job's log.
 func (r *nodeRig) hostileSteps(t *testing.T) {
+	const evil = "/var/lib/kbnode/slots/gpu0/tmp/broken"
+	agent := r.guest.run(traceAgent)
 	add := func(lines string) func(string) string {
 		return func(step string) string {
 			return strings.Replace(step, "          tty: false\n", "          tty: false\n"+lines, 1)
@@ -415,13 +426,18 @@ func (r *nodeRig) hostileSteps(t *testing.T) {
 		{"another plugin", nodeStep{edit: func(s string) string { return strings.Replace(s, "docker#v5.13.0", "docker#v5.11.0", 1) }}, "v5.11.0"},
 		{"no plugin", nodeStep{edit: func(s string) string { before, _, _ := strings.Cut(s, "    plugins:\n"); return before }}, "plugin"},
 		{"a second plugin", nodeStep{edit: func(s string) string { return s + "      - docker#v5.13.0:\n          image: busybox\n" }}, "plugin"},
-		{"BASH_ENV", nodeStep{env: map[string]string{"BASH_ENV": "$(touch /var/lib/kbnode/slots/gpu0/tmp/broken)"}}, "BASH_ENV"},
+		{"an environment that a shell would evaluate", nodeStep{edit: func(s string) string {
+			return strings.Replace(s, "          environment:\n", "          environment:\n            - "+quoteYAML("KERNELBOT_X[$(touch "+evil+")]")+"\n", 1)
+		}}, "environment"},
+		{"a setting of two lines", nodeStep{edit: add("          " + quoteYAML("init\nBUILDKITE_PLUGIN_DOCKER_ENVIRONMENT_0[$(touch "+evil+")]") + ": x\n")}, "docker plugin"},
+		{"a variable that a shell would evaluate", nodeStep{env: map[string]string{"KERNELBOT_X[$(touch " + evil + ")]": "1"}}, "KERNELBOT_X"},
+		{"BASH_ENV", nodeStep{env: map[string]string{"BASH_ENV": "$(touch " + evil + ")"}}, "BASH_ENV"},
 		{"LD_PRELOAD", nodeStep{env: map[string]string{"LD_PRELOAD": "/x.so"}}, "LD_PRELOAD"},
 		{"PATH", nodeStep{env: map[string]string{"PATH": "/tmp"}}, "PATH"},
 		{"DOCKER_HOST", nodeStep{env: map[string]string{"DOCKER_HOST": "unix:///run/docker.sock"}}, "DOCKER_HOST"},
 		{"a variable that kbnode does not know", nodeStep{env: map[string]string{"BUILDKITE_DOCKER": "1"}}, "BUILDKITE_DOCKER"},
 		{"a label of two lines", nodeStep{edit: func(s string) string {
-			return strings.Replace(s, "label: ", "label: \"a\\nBUILDKITE_PLUGIN_DOCKER_ENVIRONMENT_0[$$(touch /var/lib/kbnode/slots/gpu0/tmp/broken)]\" # ", 1)
+			return strings.Replace(s, "label: ", "label: "+quoteYAML("a\nBUILDKITE_PLUGIN_DOCKER_ENVIRONMENT_0[$(touch "+evil+")]")+" # ", 1)
 		}}, "BUILDKITE_LABEL"},
 		{"the plugin's own variables", nodeStep{env: map[string]string{"BUILDKITE_PLUGIN_DOCKER_PRIVILEGED": "true"}}, "BUILDKITE_PLUGIN_DOCKER_PRIVILEGED"},
 	} {
@@ -439,13 +455,20 @@ func (r *nodeRig) hostileSteps(t *testing.T) {
 			}
 		})
 	}
-	// The plugin's shell ran this line of a message, with the job's exit status 0.
-	t.Run("message", func(t *testing.T) {
-		b := r.build(t, nodeStep{slot: "gpu0", command: "echo ran-$((6 * 7))", message: "fix\nBUILDKITE_PLUGIN_DOCKER_ENVIRONMENT_0[$(touch /var/lib/kbnode/slots/gpu0/tmp/broken; echo 0)]\n"})
-		if j, log := r.done(t, b); j.State != engine.JobPassed || !strings.Contains(log, "ran-42") {
-			t.Errorf("the job ended %s:\n%s", j.State, tail([]byte(log), 3000))
-		}
-	})
+	// The plugin's shell ran a line of a message, with the job's exit status 0.
+	for i, value := range testenv.HostileValues(evil) {
+		t.Run(fmt.Sprintf("value %d", i), func(t *testing.T) {
+			several := "first\n" + value + "\nlast"
+			j, log := r.job(t, nodeStep{
+				slot: "gpu0", command: "echo ran-$((6 * 7)) # " + value, message: several, author: value,
+				edit: func(s string) string { return strings.Replace(s, "label: ", "label: "+quoteYAML(value)+" # ", 1) },
+				env:  map[string]string{"KERNELBOT_PAYLOAD": several, "SUBMISSION_PAYLOAD": several, "KERNELBOT_X": value},
+			})
+			if j.State != engine.JobPassed || !strings.Contains(log, "ran-42") {
+				t.Errorf("the job with %q ended %s:\n%s", value, j.State, tail([]byte(log), 3000))
+			}
+		})
+	}
 	t.Run("link", func(t *testing.T) {
 		j, _ := r.job(t, nodeStep{slot: "gpu0", command: "ln -s /etc/kbnode/slots.yml result.json"})
 		all, err := r.Engine.JobArtifacts(j.ID)
@@ -466,8 +489,52 @@ func (r *nodeRig) hostileSteps(t *testing.T) {
 	})
 	t.Run("proxy alone", func(t *testing.T) { r.proxyAlone(t) })
 	t.Run("local network", func(t *testing.T) { r.localNetwork(t) })
-	if _, _, status := r.guest.try("ls /var/lib/kbnode/slots/gpu0/tmp/broken"); status == 0 {
+	if _, _, status := r.guest.try("ls " + evil); status == 0 {
 		t.Error("a hostile step ran a command on the host")
+	}
+	r.programs(t, agent, 9)
+}
+
+// traceAgent has the kernel record each program that the agent of gpu0 and its
+// descendants start, and prints the agent's process. Jobs' containers are no
+// descendants: the engine starts them.
+const traceAgent = `cd /sys/kernel/tracing || exit
+	[ -e options/event-fork ] || mount -t tracefs tracefs . && cd /sys/kernel/tracing || exit
+	agent=$(systemctl show -P MainPID kbnode-agent@gpu0)
+	echo >trace && echo 1 >options/event-fork && ls /proc/$agent/task >set_event_pid &&
+	echo 1 >events/sched/sched_process_exec/enable && echo 1 >tracing_on && echo $agent`
+
+// started is a record of the kernel about a program that is started, stored is how
+// many records it has stored and how many there were.
+var (
+	started = regexp.MustCompile(`sched_process_exec: filename=(.*) pid=[0-9]+ old_pid=`)
+	stored  = regexp.MustCompile(`entries-in-buffer/entries-written: ([0-9]+)/([0-9]+)`)
+)
+
+// programs ends the trace of an agent that ran this many jobs or more: whatever the
+// jobs were, the agent, its hook and kbnode are all that ran on the machine for them.
+func (r *nodeRig) programs(t *testing.T, agent string, jobs int) {
+	trace := r.guest.run(`cd /sys/kernel/tracing && cat trace && echo 0 >events/sched/sched_process_exec/enable && echo >set_event_pid && echo 0 >options/event-fork`)
+	if now := r.guest.run("systemctl show -P MainPID kbnode-agent@gpu0"); now != agent {
+		t.Errorf("the agent is process %s, and was %s: not all that it started was recorded", now, agent)
+	}
+	if n := stored.FindStringSubmatch(trace); n == nil || n[1] != n[2] {
+		t.Errorf("the kernel has stored %q of its records, want all", n)
+	}
+	count := map[string]int{}
+	for _, m := range started.FindAllStringSubmatch(trace, -1) {
+		count[m[1]]++
+	}
+	t.Logf("started on the machine: %v", count)
+	hook, kbnode := count["/etc/kbnode/hooks/pre-bootstrap"], count["/usr/bin/kbnode"]
+	if hook < jobs || kbnode < 2*jobs {
+		t.Errorf("%d hooks and %d of kbnode's commands started, want one and two for each of %d jobs or more", hook, kbnode, jobs)
+	}
+	for _, expected := range []string{"/etc/kbnode/hooks/pre-bootstrap", "/usr/bin/kbnode", "/usr/bin/buildkite-agent"} {
+		delete(count, expected)
+	}
+	if len(count) > 0 {
+		t.Errorf("jobs started other programs on the machine: %v", count)
 	}
 }
 

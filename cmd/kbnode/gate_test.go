@@ -321,6 +321,9 @@ func gateOfRealAgent(t *testing.T, names ...string) {
 		"no-plugin":      {"  - {command: 'touch " + evil + "', agents: {queue: gpu}}\n", nil, "plugins: got none, want"},
 		"command":        {"  - {command: 'touch " + evil + "', agents: {queue: host}}\n", nil, "command: got \"touch"},
 		"plugin-on-host": {strings.Replace(dockerStep(""), "queue: gpu", "queue: host", 1), nil, "plugins: got some, want none"},
+		"variable-name":  {dockerStep(""), map[string]string{"KERNELBOT_X[$(touch " + evil + ")]": "1"}, `variable "KERNELBOT_X[`},
+		"environment":    {strings.Replace(dockerStep(""), "[KERNELBOT_GPU]", `["KERNELBOT_X[$$(touch `+evil+`)]"]`, 1), nil, "docker plugin: environment: got "},
+		"setting-name":   {dockerStep(`, "init\nBUILDKITE_PLUGIN_DOCKER_ENVIRONMENT_0[$$(touch ` + evil + `)]": x`), nil, `docker plugin: "init\n`},
 		"artifacts":      {strings.Replace(hostStep, "agents", "artifact_paths: '/etc/*', agents", 1), nil, `artifact_paths: got "/etc/*", want plain names`},
 	} {
 		if names != nil && !slices.Contains(names, name) {

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/local/engine"
 )
 
@@ -36,11 +38,14 @@ func TestHostileValues(t *testing.T) {
 	r := &gateRig{strace: strace}
 	r.init(t)
 	evil := r.path("evil")
-	values := []string{
-		"BUILDKITE_PLUGIN_DOCKER_ENVIRONMENT_0[$(touch " + evil + "; echo 0)]", "$(touch " + evil + ")", "`touch " + evil + "`", "() { :;}; touch " + evil,
-		"'; touch " + evil + "; '", "\"; touch " + evil + "; \"", "${IFS}$((1+1))%s%n", "-v --privileged", "\u202e\u2028x", strings.Repeat("A", 60_000),
+	values := append(testenv.HostileValues(evil), strings.Repeat("A", 60_000))
+	want := r.programs(t, "plain", dockerStep(""), engine.NewBuild{})
+	check := func(slug, step string, build engine.NewBuild) {
+		t.Helper()
+		if got := r.programs(t, slug, step, build); !slices.Equal(got, want) {
+			t.Errorf("%s: the job started\n%s\nwant\n%s", slug, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
 	}
-	want := r.programs(t, "plain", engine.NewBuild{})
 	for i, value := range values {
 		several := "first\n" + value + "\nlast"
 		for name, build := range map[string]engine.NewBuild{
@@ -49,11 +54,11 @@ func TestHostileValues(t *testing.T) {
 			"author":  {Author: engine.Person{Name: value, Email: value}, Creator: engine.Person{Name: value, Email: value}},
 			"payload": {Env: map[string]string{"KERNELBOT_PAYLOAD": several, "SUBMISSION_PAYLOAD": several, "KERNELBOT_GPU": value, "KERNELBOT_X": value}},
 		} {
-			slug := fmt.Sprintf("%s-%d", name, i)
-			if got := r.programs(t, slug, build); !slices.Equal(got, want) {
-				t.Errorf("%s: the job started\n%s\nwant\n%s", slug, strings.Join(got, "\n"), strings.Join(want, "\n"))
-			}
+			check(fmt.Sprintf("%s-%d", name, i), dockerStep(""), build)
 		}
+		quoted := func(value string) string { return strings.ReplaceAll(strconv.QuoteToASCII(value), "$", "$$") }
+		step := strings.Replace(dockerStep(""), "command: exec kbrun evaluate", "label: "+quoted(value)+"\n    command: "+quoted("true # "+several), 1)
+		check(fmt.Sprintf("step-%d", i), step, engine.NewBuild{})
 	}
 	if _, err := os.Stat(evil); err == nil {
 		t.Error("a hostile value was executed")
@@ -68,7 +73,7 @@ func TestHostileValues(t *testing.T) {
 
 // programs runs a job that must pass, and returns the programs
 // that it started on the machine, with the names of their arguments.
-func (r *gateRig) programs(t *testing.T, slug string, build engine.NewBuild) []string {
+func (r *gateRig) programs(t *testing.T, slug, step string, build engine.NewBuild) []string {
 	t.Helper()
 	trace := r.path("strace.gpu0")
 	before, err := os.ReadFile(trace)
@@ -76,7 +81,7 @@ func (r *gateRig) programs(t *testing.T, slug string, build engine.NewBuild) []s
 		t.Fatal(err)
 	}
 	build.Env = maps.Clone(build.Env)
-	if _, err := r.Engine.CreatePipeline(engine.Pipeline{Slug: slug, Configuration: "steps:\n" + dockerStep(""), SkipCheckout: true}); err != nil {
+	if _, err := r.Engine.CreatePipeline(engine.Pipeline{Slug: slug, Configuration: "steps:\n" + step, SkipCheckout: true}); err != nil {
 		t.Fatal(err)
 	}
 	j, log := r.run(slug, build)

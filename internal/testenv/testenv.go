@@ -120,3 +120,12 @@ func PythonPath(t testing.TB) string {
 	t.Helper()
 	return filepath.Dir(Python(t)) + ":" + interpreter().path
 }
+
+// HostileValues are values of a job's that make file if a shell, or the docker plugin,
+// takes them for more than text.
+func HostileValues(file string) []string {
+	return []string{
+		"BUILDKITE_PLUGIN_DOCKER_ENVIRONMENT_0[$(touch " + file + "; echo 0)]", "$(touch " + file + ")", "`touch " + file + "`", "() { :;}; touch " + file,
+		"'; touch " + file + "; '", "\"; touch " + file + "; \"", "${IFS}$((1+1))%s%n", "-v --privileged", "\u202e\u2028x",
+	}
+}
