@@ -345,6 +345,44 @@ func (r *nodeRig) ownDisk(t *testing.T) {
 	if j, log := r.job(t, nodeStep{slot: "gpu0", command: fmt.Sprintf(write, 600<<20)}); j.State != engine.JobPassed {
 		t.Errorf("after a job that filled the disk another ended %s:\n%s", j.State, tail([]byte(log), 2000))
 	}
+	t.Run("submission", func(t *testing.T) { r.fillingSubmission(t) })
+}
+
+// fillingSubmission: a submission that fills what its container lets it write is to
+// blame for it, and no other machine tries it. Its /tmp is smaller than the row's, whose
+// size the guest's slots do not have in memory.
+func (r *nodeRig) fillingSubmission(t *testing.T) {
+	p := &schema.Payload{Main: "eval.py", Lang: schema.LangPython, Mode: schema.ModeTest, Tests: []schema.Case{{{Name: "n", Value: schema.IntValue(1)}}}}
+	p.TestTimeout, p.BenchmarkTimeout, p.RankedTimeout = schema.Seconds(120), schema.Seconds(120), schema.Seconds(120)
+	for _, f := range []struct{ name, from string }{{"eval.py", "eval.py"}, {"submission.py", "fill.py"}} {
+		text, err := os.ReadFile(filepath.Join(tiny, f.from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Sources = append(p.Sources, schema.File{Name: f.name, Text: string(text)})
+	}
+	encoded, err := p.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, log := r.job(t, nodeStep{slot: "gpu0", env: map[string]string{schema.EnvPayload: encoded}, edit: func(s string) string {
+		return strings.Replace(s, "size=8g", "size=400m", 1)
+	}})
+	all, err := r.Engine.JobArtifacts(j.ID)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("the job ended %s with %d artifacts, %v, want result.json:\n%s", j.State, len(all), err, tail([]byte(log), 3000))
+	}
+	text, err := os.ReadFile(r.Engine.ArtifactFile(all[0].ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := schema.DecodeResult(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Outcome.Name != schema.OutcomeOutOfDisk || j.State != engine.JobPassed {
+		t.Errorf("outcome %+v, and the job ended %s, want %s and %s:\n%s", result.Outcome, j.State, schema.OutcomeOutOfDisk, engine.JobPassed, tail([]byte(log), 3000))
+	}
 }
 
 // verdicts has two slots judge a right and a wrong submission at once.
