@@ -137,10 +137,10 @@ which stands in the job's log.`,
 	},
 	"reap": {
 		Usage: "kbnode reap --slot NAME [--timeout DURATION]",
-		Text: `Removes the containers that jobs of a slot left behind, and the directories of
-jobs that have ended. The agents' units run it when they have stopped. For a
-slot without containers it first copies the job's record from the journal to
-/var/lib/kbnode/audit.`,
+		Text: `Removes what jobs of a slot left behind: containers, and all files in the
+directories of the slot's user. The agents' units run it when they have stopped.
+For a slot without containers it first copies the job's record from the journal
+to /var/lib/kbnode/audit.`,
 		Example: "kbnode reap --slot gpu0",
 	},
 	"preflight": {

@@ -141,22 +141,31 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, logger *log.Logger) e
 	return server.Close() // the agent's unit stops first, and leaves nothing to wait for
 }
 
-// Reap removes what a slot's jobs left behind: containers, for which the engine is
-// asked at a unix socket unless that is "", and directories below root. It returns
-// how many containers there were.
+// Reap removes what a slot's jobs left behind, when its agent has stopped: containers,
+// for which the engine is asked at a unix socket unless that is "", and all that lies in
+// the directories of the slot's user below root. It returns how many containers there
+// were.
 func Reap(ctx context.Context, s *node.Slot, socket, root string) (n int, err error) {
 	if socket != "" {
 		if n, err = docker.New(socket).Reap(ctx, s.Label()); err != nil {
 			err = fmt.Errorf("slot %s: %w", s.Name, err)
 		}
 	}
-	return n, errors.Join(err, RemoveJobs(filepath.Join(root, s.TempDir())))
+	for _, dir := range s.UserDirs() {
+		err = errors.Join(err, empty(filepath.Join(root, dir), func(fs.DirEntry) bool { return true }))
+	}
+	return n, err
 }
 
 // RemoveJobs removes jobs' directories in a slot's TempDir, also those with unreadable
-// parts. It follows no link, because the slot's user could make one to another slot's
-// jobs.
+// parts.
 func RemoveJobs(dir string) error {
+	return empty(dir, func(e fs.DirEntry) bool { return e.IsDir() && jobDir.MatchString(e.Name()) })
+}
+
+// empty removes what lies in a directory and is chosen. It follows no link, because the
+// slot's user could make one to another slot's jobs.
+func empty(dir string, chosen func(fs.DirEntry) bool) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -177,7 +186,7 @@ func RemoveJobs(dir string) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	faults := []error{err}
 	for _, e := range entries {
-		if !e.IsDir() || !jobDir.MatchString(e.Name()) {
+		if !chosen(e) {
 			continue
 		}
 		if root.RemoveAll(e.Name()) == nil {

@@ -465,6 +465,30 @@ func TestProxiesThatAreNone(t *testing.T) {
 	}
 }
 
+// Nothing of a stopped slot's user stays, wherever a job without a container wrote.
+func TestReapEmptiesTheUsersDirectories(t *testing.T) {
+	root, s := t.TempDir(), slot()
+	for _, dir := range s.UserDirs() {
+		path := filepath.Join(root, dir)
+		if err := errors.Join(
+			os.MkdirAll(filepath.Join(path, "deep", "er"), 0o700),
+			os.WriteFile(filepath.Join(path, ".hidden"), nil, 0),
+			os.Symlink(root, filepath.Join(path, "link")),
+			os.Chmod(filepath.Join(path, "deep"), 0),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Reap(t.Context(), s, "", root); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range s.UserDirs() {
+		if left, err := os.ReadDir(filepath.Join(root, dir)); err != nil || len(left) > 0 {
+			t.Errorf("%s: left %v, %v, want an empty directory", dir, left, err)
+		}
+	}
+}
+
 // Whatever is asked for, the engine gets nothing but what a step has a say in.
 func FuzzCreate(f *testing.F) {
 	f.Add([]byte(rendered("/tmp")))
