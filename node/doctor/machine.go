@@ -25,8 +25,7 @@ const (
 	leastDisk    = 5 << 30 // bytes
 	leastInodes  = 250_000 // files
 
-	leastAgent, firstTooNew = "3.122.0", "5.0.0" // of buildkite-agent, as package plan wants it
-	maxSkew                 = time.Minute        // between this machine's clock and the agent API's
+	maxSkew = time.Minute // between this machine's clock and the agent API's
 )
 
 // machineChecks are those of the machine, in the order in which they depend on
@@ -260,8 +259,8 @@ func (r *run) agentVersion() {
 		r.skip("%v", err)
 	case !ok:
 		r.skip("%s --version printed %q", r.c.Agent.Path, text.Line(out, 100))
-	case v.before(leastAgent) || !v.before(firstTooNew):
-		r.fail(upgrade, "%s is version %s, want %s or later, and before %s", r.c.Agent.Path, v, leastAgent, firstTooNew)
+	case !node.SupportsAgent(v.text):
+		r.fail(upgrade, "%s is version %s, want %s", r.c.Agent.Path, v, node.AgentVersions)
 	case known && !slices.Equal(v.numbers, want.numbers):
 		r.warn("kbnode apply FILE", "%s is version %s, and the config was made for %s", r.c.Agent.Path, v, want)
 	}

@@ -143,15 +143,13 @@ func (m *maker) restartCost() string {
 // findAgent sees whether the machine has an agent that kbnode can set up.
 func (m *maker) findAgent() {
 	a := m.agent()
-	var number [2]int
-	fmt.Sscanf(a.Version, "%d.%d", &number[0], &number[1])
 	switch {
 	case m.Facts.Agent == nil && m.AgentFrom == "":
 		m.missing(m.packages("buildkite-agent", "it takes the jobs; its package is in Buildkite's repository, or name a file with --agent", "buildkite-agent"))
-	case number[0] == 0:
-		m.wrong("%s: it does not say its version; want 3.122 to 4", a.Path)
-	case number[0] < 3, number[0] == 3 && number[1] < 122, number[0] > 4:
-		m.wrong("%s: got version %s, want 3.122 to 4", a.Path, a.Version)
+	case major(a.Version) == 0:
+		m.wrong("%s: it does not say its version; want %s", a.Path, node.AgentVersions)
+	case !node.SupportsAgent(a.Version):
+		m.wrong("%s: got version %s, want %s", a.Path, a.Version, node.AgentVersions)
 	}
 	if m.Facts.Agent != nil && m.AgentFrom != "" && m.Facts.Agent.Path != agentPath {
 		m.note("%s is there and is used; the given one is not installed", m.Facts.Agent.Path)
