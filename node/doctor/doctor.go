@@ -103,9 +103,10 @@ type run struct {
 	code    string
 	slot    *node.Slot
 
-	docker *info        // what the engine says of itself; nil: not asked yet
-	date   time.Time    // of the agent API's answer, when that was asked
-	facts  *facts.Facts // of [Preflight] only
+	docker *info                  // what the engine says of itself; nil: not asked yet
+	parts  func() ([]part, error) // of the engine; nil: not asked yet
+	date   time.Time              // of the agent API's answer, when that was asked
+	facts  *facts.Facts           // of [Preflight] only
 }
 
 // check makes one check. A check that says nothing found nothing wrong.

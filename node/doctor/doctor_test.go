@@ -31,6 +31,7 @@ type world struct {
 	pages    map[string]string // by URL; none: no connection
 	groups   []string          // of the slots' users
 	missing  []string          // programs
+	asked    map[string]int    // how often docker was asked for a path
 	noUser   bool
 	noRoot   bool
 	ahead    time.Duration // of the agent API's clock
@@ -192,6 +193,10 @@ func (w *world) program(_ context.Context, name string, args ...string) ([]byte,
 
 // ask answers for docker.
 func (w *world) ask(_ context.Context, _, path string, _ url.Values, into any) error {
+	if w.asked == nil {
+		w.asked = map[string]int{}
+	}
+	w.asked[path]++
 	answer, ok := w.engine[path]
 	if !ok {
 		return errors.New("the engine says 404")

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -103,23 +104,36 @@ func versions(component string, found func(*run) *build) func(*run) {
 // Builds of distributions name none, or the version of their package.
 var upstreamCommit = text.Pattern(`(^|-g)[0-9a-f]{7,40}$`)
 
+// A part is one of the engine's.
+type part struct {
+	Name, Version string
+	Details       struct{ GitCommit string }
+}
+
+// components asks the engine for its parts, once.
+func (r *run) components() ([]part, error) {
+	if r.parts == nil {
+		r.parts = sync.OnceValues(func() ([]part, error) {
+			var answer struct{ Components []part }
+			err := r.ask("/version", nil, &answer)
+			return answer.Components, err
+		})
+	}
+	return r.parts()
+}
+
 // component returns a part of the engine, which knows the versions of all parts.
 func component(name, label string) func(*run) *build {
 	return func(r *run) *build {
 		if !r.c.UsesDocker() {
 			return nil
 		}
-		var parts struct {
-			Components []struct {
-				Name, Version string
-				Details       struct{ GitCommit string }
-			}
-		}
-		if err := r.ask("/version", nil, &parts); err != nil {
+		parts, err := r.components()
+		if err != nil {
 			r.skip("%v", err)
 			return nil
 		}
-		for _, part := range parts.Components {
+		for _, part := range parts {
 			if part.Name != name {
 				continue
 			}
