@@ -229,18 +229,18 @@ func (r *run) nouveau() {
 // memory before it gives it to another process, and nothing that kbnode can ask proves
 // it.
 func (r *run) gpuMemory() {
-	var whole []string
+	var unisolated []string
 	for _, s := range r.c.Slots {
 		if slices.ContainsFunc(s.Devices, func(d node.Device) bool { return d.Vendor == facts.NVIDIA && !strings.HasPrefix(d.UUID, "MIG-") }) {
-			whole = append(whole, s.Name)
+			unisolated = append(unisolated, s.Name)
 		}
 	}
-	if len(whole) == 0 {
+	if len(unisolated) == 0 {
 		return
 	}
 	if out, err := r.program("nvidia-smi", "conf-compute", "-f"); err == nil && strings.Contains(out, "status: ON") {
 		r.report(OK, "", "the GPUs run in confidential-computing mode")
 		return
 	}
-	r.report(OK, "", "%s: residual GPU memory is not isolated between jobs; only MIG or confidential-computing mode isolates it", strings.Join(whole, ", "))
+	r.report(OK, "", "%s: residual GPU memory is not isolated between jobs; only MIG or confidential-computing mode isolates it", strings.Join(unisolated, ", "))
 }
