@@ -70,7 +70,7 @@ type build struct {
 	name     string // for people
 	version  version
 	packaged bool   // by a distribution, which may have added fixes to it
-	upgrade  string // the command that brings a newer one
+	upgrade  string // what brings a newer one
 }
 
 // versions returns the check of a component. found returns what the machine has; it
@@ -143,9 +143,9 @@ func component(name, label string) func(*run) *build {
 				return nil
 			}
 			packaged := !upstreamCommit().MatchString(part.Details.GitCommit) || v.rest != "" && !v.preRelease()
-			upgrade := "apt-get update; apt-get install docker-ce containerd.io; or dnf upgrade docker-ce containerd.io"
+			upgrade := "upgrade docker: apt-get install docker-ce containerd.io, or dnf upgrade docker-ce containerd.io"
 			if packaged {
-				upgrade = "apt-get update; apt-get install docker.io containerd runc; or dnf upgrade"
+				upgrade = "upgrade docker: apt-get install docker.io containerd runc, or dnf upgrade"
 			}
 			return &build{label, v, packaged, upgrade}
 		}
@@ -169,7 +169,7 @@ func toolkitVersion(r *run) *build {
 		r.skip("nvidia-ctk --version printed %q (%v)", text.Line(out, 100), err)
 		return nil
 	}
-	return &build{"NVIDIA's container toolkit", v, false, "apt-get update; apt-get install nvidia-container-toolkit; or dnf upgrade nvidia-container-toolkit"}
+	return &build{"NVIDIA's container toolkit", v, false, "upgrade the toolkit: apt-get install nvidia-container-toolkit, or dnf upgrade nvidia-container-toolkit"}
 }
 
 func driverVersion(r *run) *build {
@@ -181,7 +181,7 @@ func driverVersion(r *run) *build {
 		r.skip("/proc/driver/nvidia/version names no version")
 		return nil
 	}
-	return &build{"NVIDIA's driver", v, false, "upgrade NVIDIA's driver by the way that it was installed; reboot"}
+	return &build{"NVIDIA's driver", v, false, "upgrade NVIDIA's driver by the way that it was installed, and reboot"}
 }
 
 // kernelVersion returns the running kernel's version. The release name of a Debian
@@ -196,7 +196,7 @@ func kernelVersion(r *run) *build {
 		r.skip("/proc/sys/kernel/osrelease names no version")
 		return nil
 	}
-	return &build{"Linux", v, true, "apt-get update; apt-get dist-upgrade; or dnf upgrade kernel; reboot"}
+	return &build{"Linux", v, true, "upgrade the kernel (apt-get dist-upgrade, or dnf upgrade kernel), and reboot"}
 }
 
 // A version is one that a program or package reports of itself: its numbers, and the

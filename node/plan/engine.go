@@ -18,9 +18,6 @@ const firstCDI = 25
 
 const cdiKind = "nvidia.com/gpu"
 
-// ownSpec is the CDI spec that kbnode writes where NVIDIA's tool is not there.
-const ownSpec = node.CDIDir + "/kbnode-nvidia.yaml"
-
 // engine looks at docker, and at how containers get NVIDIA's devices. AMD's are
 // given as device nodes and need nothing.
 func (m *maker) engine() {
@@ -83,15 +80,15 @@ func (m *maker) cdi(engine *facts.Docker) {
 			Command: "install the driver's libraries, then run ldconfig",
 		})
 	default:
-		m.note("there is no nvidia-ctk: the devices of containers are named in %s", ownSpec)
-		m.plan.Set.Files = append(m.plan.Set.Files, file(ownSpec, 0o644, m.spec()))
+		m.note("there is no nvidia-ctk: the devices of containers are named in %s", node.CDISpec)
+		m.plan.Set.Files = append(m.plan.Set.Files, file(node.CDISpec, 0o644, m.spec()))
 	}
 }
 
 // named reports whether a spec that is not kbnode's names a device.
 func (m *maker) named(uuid string) bool {
 	return slices.ContainsFunc(m.Facts.CDI, func(s facts.CDISpec) bool {
-		return s.Kind == cdiKind && s.Path != ownSpec && slices.Contains(s.Devices, uuid)
+		return s.Kind == cdiKind && s.Path != node.CDISpec && slices.Contains(s.Devices, uuid)
 	})
 }
 
