@@ -37,6 +37,7 @@ const (
 	UnitDir    = "/etc/systemd/system"
 	DaemonJSON = "/etc/docker/daemon.json"
 	CDIDir     = "/etc/cdi"
+	CDISpec    = CDIDir + "/kbnode-nvidia.yaml" // names NVIDIA's devices if no other spec does
 )
 
 // Version is that of the config's format.

@@ -77,6 +77,16 @@ func readYAML(path string, into any) error {
 	return nil
 }
 
+// AgentVersions describes the releases of buildkite-agent that [SupportsAgent] accepts.
+const AgentVersions = "3.122 to 4"
+
+// SupportsAgent reports whether kbnode can set up a release of buildkite-agent, "3.138.0".
+func SupportsAgent(version string) bool {
+	var major, minor int
+	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor) // else zero
+	return major == 3 && minor >= 122 || major == 4
+}
+
 // Slot returns the slot of a name.
 func (c *Config) Slot(name string) (*Slot, error) {
 	var names []string

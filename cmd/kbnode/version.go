@@ -24,8 +24,8 @@ func (c *versionCmd) Run(_ context.Context, env *cli.Env) error {
 	if comment != "" {
 		fmt.Fprintf(env.Stdout, "%s: OK, signed: %s\n", c.Verify, comment)
 	}
-	for _, at := range programs {
-		fmt.Fprintf(env.Stdout, "%s: OK\n", at)
+	for _, program := range programs {
+		fmt.Fprintf(env.Stdout, "%s: OK\n", program)
 	}
 	return public(err)
 }

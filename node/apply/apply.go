@@ -126,7 +126,7 @@ func (o Options) Refused(actions []resource.Action, conflicts []resource.Conflic
 		if a.Asks && !o.DockerRestart {
 			rest = append(rest, resource.Conflict{
 				Kind: a.Kind, Name: a.Name, Flag: "--allow-docker-restart",
-				Why: fmt.Sprintf("would %s (%s), which stops every container on the machine unless live-restore is on", a.Verb, a.Why),
+				Why: fmt.Sprintf("would %s (%s)%s", a.Verb, a.Why, a.Impact()),
 			})
 		}
 	}
@@ -237,8 +237,8 @@ func (w *work) clearPending(names ...string) error {
 
 // noteUnit notes how a unit was before kbnode touched it.
 func (w *work) noteUnit(a *resource.Action) error {
-	is := w.have.Units[a.Name]
-	r := record{Kind: a.Kind, Name: a.Name, Prior: &prior{Absent: !is.Found, Enabled: is.Found && is.Enabled, Active: is.Active}, Drain: a.Drain, Asks: a.Asks}
+	state := w.have.Units[a.Name]
+	r := record{Kind: a.Kind, Name: a.Name, Prior: &prior{Absent: !state.Found, Enabled: state.Found && state.Enabled, Active: state.Active}, Drain: a.Drain, Asks: a.Asks}
 	if u, ok := a.Want().(resource.Unit); ok {
 		r.Uses, r.Drain, r.Asks = u.Uses, u.Drain, u.Asks
 	}

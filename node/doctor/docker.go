@@ -48,13 +48,14 @@ func (r *run) engine() {
 	switch {
 	case !r.c.UsesDocker():
 	case r.stat(r.c.Docker.Socket) == nil && !installed:
-		r.fail("apt-get install docker.io, or docker-ce: https://docs.docker.com/engine/install/", "no docker on PATH: jobs with a GPU run in containers")
+		r.fail("install docker: apt-get install docker.io, or docker-ce from https://docs.docker.com/engine/install/", "no docker on PATH: jobs with a GPU run in containers")
 	case r.stat(r.c.Docker.Socket) == nil:
-		r.fail("systemctl start docker", "no docker engine listens at %s", r.c.Docker.Socket)
+		// A socket that was removed is made again when both stop.
+		r.fail("systemctl stop docker.service docker.socket; systemctl start docker", "no docker engine listens at %s", r.c.Docker.Socket)
 	case r.dockerInfo().ServerVersion == "" && !r.m.Root0:
 		r.skip("the engine cannot be asked without root")
 	case r.dockerInfo().ServerVersion == "":
-		r.fail("journalctl -u docker; systemctl restart docker, which ends containers unless live-restore is on", "the docker engine at %s does not answer", r.c.Docker.Socket)
+		r.fail("journalctl --no-pager -n 50 -u docker; systemctl restart docker", "the docker engine at %s does not answer; its restart ends containers unless live-restore is on", r.c.Docker.Socket)
 	default:
 		r.report(OK, "", "docker %s answers", r.dockerInfo().ServerVersion)
 	}
@@ -69,7 +70,7 @@ func (r *run) engineSocket() {
 		return // said by the check of the engine
 	}
 	if info.Mode().Perm()&0o006 != 0 {
-		r.fail("chmod 0660 "+r.c.Docker.Socket+"; take a SocketMode= of other users out of docker.socket (systemctl cat docker.socket)", "%s has mode %04o: every job on the host is root with it", r.c.Docker.Socket, info.Mode().Perm())
+		r.fail("chmod 0660 "+r.c.Docker.Socket, "%s has mode %04o: every job on the host is root with it; a SocketMode= in docker.socket brings it back", r.c.Docker.Socket, info.Mode().Perm())
 	}
 }
 
@@ -82,7 +83,7 @@ func (r *run) engineCgroup() {
 	case "":
 		r.skip("the engine does not say")
 	default:
-		r.fail(`put "exec-opts": ["native.cgroupdriver=systemd"] into `+node.DaemonJSON+"; systemctl restart docker",
+		r.fail(`put "exec-opts": ["native.cgroupdriver=systemd"] into `+node.DaemonJSON+", then restart docker",
 			"the engine's cgroup driver is %s, want systemd: it cannot put containers into slices", driver)
 	}
 }
@@ -106,12 +107,12 @@ func (r *run) engineSecurity() {
 		return info.SecurityOptions[i]
 	}
 	if seccomp := option("seccomp"); seccomp == "" {
-		r.fail("boot a kernel with CONFIG_SECCOMP_FILTER; systemctl restart docker", "the engine has no seccomp: a job may make every system call")
+		r.fail("boot a kernel with CONFIG_SECCOMP_FILTER", "the engine has no seccomp: a job may make every system call")
 	} else if strings.HasSuffix(seccomp, ",profile=unconfined") {
-		r.fail(`take "seccomp-profile" out of `+node.DaemonJSON+"; systemctl restart docker", "the engine's seccomp profile is unconfined: a job may make every system call")
+		r.fail(`take "seccomp-profile" out of `+node.DaemonJSON+", then restart docker", "the engine's seccomp profile is unconfined: a job may make every system call")
 	}
 	if option("apparmor") == "" && option("selinux") == "" {
-		r.warn(`AppArmor: apt-get install apparmor, boot with apparmor=1, systemctl restart docker; SELinux: put "selinux-enabled": true into `+node.DaemonJSON+", systemctl restart docker",
+		r.warn(`give it AppArmor (apt-get install apparmor, and boot with apparmor=1) or SELinux ("selinux-enabled": true in `+node.DaemonJSON+"), then restart docker",
 			"the engine confines containers by neither AppArmor nor SELinux")
 	}
 }
@@ -137,9 +138,9 @@ func (r *run) engineCDI() {
 	case info.ServerVersion == "":
 		r.skip("the engine does not say")
 	case len(info.CDISpecDirs) == 0 && lacksCDI(info.ServerVersion):
-		r.fail("apt-get install docker-ce from docker's repository: kbnode plan FILE prints the commands", "docker %s gives no devices by name: want docker %s or later", info.ServerVersion, firstCDI)
+		r.fail("install docker-ce from docker's repository: kbnode plan FILE prints the commands", "docker %s gives no devices by name: want docker %s or later", info.ServerVersion, firstCDI)
 	case len(info.CDISpecDirs) == 0:
-		r.fail("kbnode apply FILE --allow-docker-restart", `the engine gives no devices by name: want "features": {"cdi": true} in %s, or docker 28.2`, node.DaemonJSON)
+		r.fail(r.apply("--allow-docker-restart"), `the engine gives no devices by name: want "features": {"cdi": true} in %s, or docker 28.2`, node.DaemonJSON)
 	}
 }
 
@@ -154,7 +155,7 @@ func lacksCDI(engine string) bool {
 
 func (r *run) toolkit() {
 	if runtime := r.dockerInfo().DefaultRuntime; strings.Contains(runtime, "nvidia") {
-		r.fail(`take "default-runtime" out of `+node.DaemonJSON+"; systemctl restart docker",
+		r.fail(`take "default-runtime" out of `+node.DaemonJSON+", then restart docker",
 			"the engine's default runtime is %s: an image's NVIDIA_VISIBLE_DEVICES then picks GPUs, and collides with CDI", runtime)
 	}
 }
@@ -171,20 +172,24 @@ func (r *run) cdiDevices() {
 	}
 	have := map[string][]string{} // the files, by device
 	for _, spec := range facts.CDISpecs(r.m.Root, func(file string, err error) {
-		r.fail("nvidia-ctk cdi generate --output="+file+", if it is NVIDIA's; else write it again with its tool, or remove it", "%s is not a CDI spec: %v", file, err)
+		r.fail("remove it, or write it again with the tool that made it (NVIDIA's: nvidia-ctk cdi generate --output="+file+")", "%s is not a CDI spec: %v", file, err)
 	}) {
 		for _, d := range spec.Devices {
 			have[spec.Kind+"="+d] = append(have[spec.Kind+"="+d], spec.Path)
 		}
 	}
 	for _, want := range r.cdiNames() {
-		if i := slices.IndexFunc(have[want], func(file string) bool {
+		if slices.ContainsFunc(have[want], func(file string) bool {
 			return slices.ContainsFunc(have[want], func(other string) bool { return other != file && filepath.Dir(other) == filepath.Dir(file) })
-		}); i >= 0 {
-			r.fail("rm "+have[want][i]+", or what is beside it", "%s names %s, and so does another spec in that directory: the engine takes neither, containers with it do not start", have[want][i], want)
+		}) {
+			mend := "remove one of them"
+			if slices.Contains(have[want], node.CDISpec) { // which is wanted only if no other names the devices
+				mend = r.apply()
+			}
+			r.fail(mend, "%s name %s: the engine takes none of those in one directory, containers with it do not start", strings.Join(have[want], " and "), want)
 		}
 		if len(have[want]) == 0 {
-			mend := "kbnode apply FILE" // which writes a spec where there is no nvidia-ctk
+			mend := r.apply() // which writes a spec where there is no nvidia-ctk
 			if _, ok := r.m.Look("nvidia-ctk"); ok {
 				mend = "nvidia-ctk cdi generate --device-name-strategy=uuid --output=" + node.CDIDir + "/nvidia.yaml"
 			}
@@ -201,7 +206,7 @@ func (r *run) driver() {
 		return
 	}
 	if r.stat("/proc/driver/nvidia/version") == nil {
-		r.fail("install NVIDIA's driver if modinfo nvidia finds none; modprobe nvidia; dmesg | grep -i nvrm", "no /proc/driver/nvidia/version: NVIDIA's driver is not loaded")
+		r.fail("install NVIDIA's driver, or load it if modinfo nvidia finds it: modprobe nvidia", "no /proc/driver/nvidia/version: NVIDIA's driver is not loaded")
 		return
 	}
 	smi, ok := r.m.Look("nvidia-smi")
@@ -221,7 +226,7 @@ func (r *run) driver() {
 
 func (r *run) nouveau() {
 	if r.c.HasVendor("nvidia") && r.stat("/sys/module/nouveau") != nil {
-		r.fail("echo blacklist nouveau > /etc/modprobe.d/nouveau.conf; update-initramfs -u, or dracut -f; reboot", "the kernel has loaded nouveau, which takes NVIDIA's GPUs")
+		r.fail("put blacklist nouveau into /etc/modprobe.d/nouveau.conf, make the initramfs again (update-initramfs -u, or dracut -f), and reboot", "the kernel has loaded nouveau, which takes NVIDIA's GPUs")
 	}
 }
 
@@ -229,18 +234,18 @@ func (r *run) nouveau() {
 // memory before it gives it to another process, and nothing that kbnode can ask proves
 // it.
 func (r *run) gpuMemory() {
-	var whole []string
+	var unisolated []string
 	for _, s := range r.c.Slots {
 		if slices.ContainsFunc(s.Devices, func(d node.Device) bool { return d.Vendor == facts.NVIDIA && !strings.HasPrefix(d.UUID, "MIG-") }) {
-			whole = append(whole, s.Name)
+			unisolated = append(unisolated, s.Name)
 		}
 	}
-	if len(whole) == 0 {
+	if len(unisolated) == 0 {
 		return
 	}
 	if out, err := r.program("nvidia-smi", "conf-compute", "-f"); err == nil && strings.Contains(out, "status: ON") {
 		r.report(OK, "", "the GPUs run in confidential-computing mode")
 		return
 	}
-	r.report(OK, "", "%s: residual GPU memory is not isolated between jobs; only MIG or confidential-computing mode isolates it", strings.Join(whole, ", "))
+	r.report(OK, "", "%s: residual GPU memory is not isolated between jobs; only MIG or confidential-computing mode isolates it", strings.Join(unisolated, ", "))
 }

@@ -40,8 +40,10 @@ type Result struct {
 	Code  string `json:"code"`           // stable, "slice-limits"
 	Slot  string `json:"slot,omitempty"` // empty: the machine
 	State State  `json:"state"`
-	Text  string `json:"text"`          // one line: what was found, what is wanted
-	Fix   string `json:"fix,omitempty"` // the command that mends it, or what to do
+	Text  string `json:"text"` // one line: what was found, what is wanted
+	// Fix is the command that mends it, as root types it. TOKEN, PROGRAM and the like
+	// stand for what doctor does not know. If no command can mend it, Fix says what to do.
+	Fix string `json:"fix,omitempty"`
 }
 
 // A Machine is how a machine is read. Tests bring another.
@@ -103,9 +105,10 @@ type run struct {
 	code    string
 	slot    *node.Slot
 
-	docker *info        // what the engine says of itself; nil: not asked yet
-	date   time.Time    // of the agent API's answer, when that was asked
-	facts  *facts.Facts // of [Preflight] only
+	docker *info                  // what the engine says of itself; nil: not asked yet
+	parts  func() ([]part, error) // of the engine; nil: not asked yet
+	date   time.Time              // of the agent API's answer, when that was asked
+	facts  *facts.Facts           // of [Preflight] only
 }
 
 // check makes one check. A check that says nothing found nothing wrong.
@@ -129,6 +132,16 @@ func (r *run) report(state State, fix, format string, args ...any) {
 func (r *run) fail(fix, format string, args ...any) { r.report(Failure, fix, format, args...) }
 func (r *run) warn(fix, format string, args ...any) { r.report(Warning, fix, format, args...) }
 func (r *run) skip(format string, args ...any)      { r.report(Skipped, "", format, args...) }
+
+// apply returns the command that makes the machine what the queue file says. An apply
+// before it has named the file, unless the config is older.
+func (r *run) apply(flags ...string) string {
+	command := []string{"kbnode", "apply"}
+	if r.c.QueueFile == "" {
+		command = append(command, "FILE")
+	}
+	return strings.Join(append(command, flags...), " ")
+}
 
 func (r *run) path(name string) string { return filepath.Join(r.m.Root, name) }
 

@@ -31,6 +31,7 @@ type world struct {
 	pages    map[string]string // by URL; none: no connection
 	groups   []string          // of the slots' users
 	missing  []string          // programs
+	asked    map[string]int    // how often docker was asked for a path
 	noUser   bool
 	noRoot   bool
 	ahead    time.Duration // of the agent API's clock
@@ -192,6 +193,10 @@ func (w *world) program(_ context.Context, name string, args ...string) ([]byte,
 
 // ask answers for docker.
 func (w *world) ask(_ context.Context, _, path string, _ url.Values, into any) error {
+	if w.asked == nil {
+		w.asked = map[string]int{}
+	}
+	w.asked[path]++
 	answer, ok := w.engine[path]
 	if !ok {
 		return errors.New("the engine says 404")
@@ -301,13 +306,15 @@ func TestHealthyMachineHasNothingWrong(t *testing.T) {
 	}
 }
 
-// Each fault is found by the check that is about it, and by no other.
-func TestFaultsAreFound(t *testing.T) {
-	slot := node.Slot{Name: "gpu0"}
-	for name, fault := range map[string]struct {
-		inject func(*world)
-		code   string
-	}{
+// A fault is one that a test makes of a machine, and the codes of the checks that find it.
+type fault struct {
+	inject func(*world)
+	code   string
+}
+
+// faults are those that one check finds.
+func faults(slot node.Slot) map[string]fault {
+	return map[string]fault{
 		"token is gone":             {func(w *world) { w.remove(node.TokenPath) }, "token"},
 		"token is empty":            {func(w *world) { w.write(node.TokenPath, ""); w.chmod(node.TokenPath, 0o600) }, "token"},
 		"everybody reads the token": {func(w *world) { w.chmod(node.TokenPath, 0o644) }, "token"},
@@ -426,7 +433,12 @@ func TestFaultsAreFound(t *testing.T) {
 			w.pages["http://127.0.0.1:39300/status.json"] = `{"health":"failing","aggregate_status":"idle"}`
 		}, "agent-health"},
 		"agent does not answer": {func(w *world) { delete(w.pages, "http://127.0.0.1:39300/status.json") }, "agent-health"},
-	} {
+	}
+}
+
+// Each fault is found by the check that is about it, and by no other.
+func TestFaultsAreFound(t *testing.T) {
+	for name, fault := range faults(node.Slot{Name: "gpu0"}) {
 		t.Run(name, func(t *testing.T) {
 			w := healthy(t)
 			w.smi(answering)
@@ -479,12 +491,14 @@ func TestResidualGPUMemoryIsNamed(t *testing.T) {
 	}
 }
 
-// A command that is typed as it stands must be able to mend what was found.
-func TestRemediesCanHelp(t *testing.T) {
-	for name, c := range map[string]struct {
-		inject    func(*world)
-		code, fix string // a part of it
-	}{
+// A remedy is what doctor must print of a fault.
+type remedy struct {
+	inject    func(*world)
+	code, fix string // a part of it
+}
+
+func remedies() map[string]remedy {
+	return map[string]remedy{
 		"nvidia-ctk does not take a default runtime away": {func(w *world) { w.engine["/info"] = strings.Replace(w.engine["/info"], `"runc"`, `"nvidia"`, 1) }, "toolkit", `take "default-runtime" out of /etc/docker/daemon.json`},
 		"apply switches no CDI on in an engine without it": {func(w *world) {
 			w.engine["/info"] = strings.Replace(strings.Replace(w.engine["/info"], `["/etc/cdi"]`, `[]`, 1), "26.1.5", "24.0.9", 1)
@@ -495,6 +509,11 @@ func TestRemediesCanHelp(t *testing.T) {
 			w.programs["systemctl show --no-pager --property=FragmentPath"] = "FragmentPath=/etc/systemd/system/kbnode-gpu0.slice\nMemoryMax=infinity\n"
 		}, "slice", "systemctl revert kbnode-gpu0.slice"},
 		"a socket is not made anew while its proxy runs": {func(w *world) { w.remove(w.config.Slots[0].ProxySocket()) }, "proxy", "kbnode drain gpu0; systemctl restart kbnode-proxy@gpu0.socket"},
+		"apply replaces an empty token only by force":    {func(w *world) { w.write(node.TokenPath, ""); w.chmod(node.TokenPath, 0o600) }, "token", "--token-file TOKEN --force"},
+		"apply leaves a device that set-property gave":   {func(w *world) { w.inside = true; w.addNeighbour() }, "slice-devices", "systemctl revert kbnode-gpu0.slice"},
+		"apply removes its own CDI spec beside another": {func(w *world) {
+			w.write(node.CDISpec, "kind: nvidia.com/gpu\ndevices: [{name: "+uuid+"}]\n")
+		}, "cdi-devices", "kbnode apply FILE"},
 		"a driver of another version than its library": {func(w *world) {
 			w.programs["nvidia-smi"] = "Failed to initialize NVML: Driver/library version mismatch"
 		}, "driver", "reboot"},
@@ -510,7 +529,12 @@ func TestRemediesCanHelp(t *testing.T) {
 			w.write("/proc/7/cmdline", "buildkite-agent\x00start\x00")
 			w.write("/proc/7/cgroup", "0::/system.slice/ssh.service\n")
 		}, "foreign-agents", "systemctl status 7"},
-	} {
+	}
+}
+
+// A command that is typed as it stands must be able to mend what was found.
+func TestRemediesCanHelp(t *testing.T) {
+	for name, c := range remedies() {
 		w := healthy(t)
 		c.inject(w)
 		if r := w.result(c.code); r.State == OK || !strings.Contains(r.Fix, c.fix) {

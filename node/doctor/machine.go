@@ -25,8 +25,7 @@ const (
 	leastDisk    = 5 << 30 // bytes
 	leastInodes  = 250_000 // files
 
-	leastAgent, firstTooNew = "3.122.0", "5.0.0" // of buildkite-agent, as package plan wants it
-	maxSkew                 = time.Minute        // between this machine's clock and the agent API's
+	maxSkew = time.Minute // between this machine's clock and the agent API's
 )
 
 // machineChecks are those of the machine, in the order in which they depend on
@@ -90,7 +89,7 @@ func (r *run) systemd() {
 		return
 	}
 	if v, err := strconv.Atoi(fields[1]); err == nil && v < leastSystemd {
-		r.fail("a distribution with systemd 249 or newer: Debian 12, Ubuntu 22.04, RHEL 9", "got systemd %d, want %d or newer", v, leastSystemd)
+		r.fail("use a distribution with systemd 249 or newer: Debian 12, Ubuntu 22.04, RHEL 9", "got systemd %d, want %d or newer", v, leastSystemd)
 		return
 	}
 	r.report(OK, "", "systemd %s", fields[1])
@@ -115,13 +114,13 @@ func (r *run) memory() {
 		sum += s.SliceBytes
 	}
 	if total := facts.Kibibytes(r.read("/proc/meminfo"), "MemTotal:"); total > 0 && sum > total {
-		r.fail("lower agent.memory_gib in the queue file; kbnode apply FILE", "the slots may use %d MiB, and the machine has %d", sum>>20, total>>20)
+		r.fail("lower agent.memory_gib in the queue file, then "+r.apply(), "the slots may use %d MiB, and the machine has %d", sum>>20, total>>20)
 	}
 }
 
 func (r *run) swap() {
 	if n := facts.Kibibytes(r.read("/proc/meminfo"), "SwapTotal:"); n > 0 && len(r.c.Slots) > 0 {
-		r.warn("swapoff -a, and take swap out of /etc/fstab", "%d MiB of swap: jobs may not use it, but the agents' neighbours may, and times suffer", n>>20)
+		r.warn("swapoff -a", "%d MiB of swap: jobs may not use it, but the agents' neighbours may, and times suffer; a line of swap in /etc/fstab brings it back", n>>20)
 	}
 }
 
@@ -151,11 +150,11 @@ func (r *run) disk() {
 		}
 		free := int64(fs.Bavail) * fs.Bsize
 		if free < leastDisk {
-			r.fail("kbnode image gc; docker system df; du -xh --max-depth=2 "+dir+" | sort -h", "%s: %d MiB free, want at least %d", dir, free>>20, leastDisk>>20)
+			r.fail("free space: kbnode image gc removes old images, docker system df and du -xh --max-depth=2 "+dir+" show what else is there", "%s: %d MiB free, want at least %d", dir, free>>20, leastDisk>>20)
 			return
 		}
 		if fs.Files > 0 && fs.Ffree < leastInodes {
-			r.fail("kbnode image gc; du -x --inodes --max-depth=2 "+dir+" | sort -n", "%s: room for %d files, want at least %d", dir, fs.Ffree, leastInodes)
+			r.fail("remove files: kbnode image gc removes old images, du -x --inodes --max-depth=2 "+dir+" shows what else is there", "%s: room for %d files, want at least %d", dir, fs.Ffree, leastInodes)
 			return
 		}
 		if line := fmt.Sprintf("%s: %d GiB free", dir, free>>30); !slices.Contains(found, line) {
@@ -169,11 +168,11 @@ func (r *run) disk() {
 func (r *run) rootsAlone(name string) {
 	info := r.stat(name)
 	if info == nil {
-		r.fail("kbnode apply FILE", "%s is not there", name)
+		r.fail(r.apply(), "%s is not there", name)
 		return
 	}
 	if uid, _ := r.m.Owner(info); uid != 0 || info.Mode().Perm()&0o022 != 0 {
-		r.fail("kbnode apply FILE", "%s: owner %d, mode %04o; want root's, and nobody else's to write", name, uid, info.Mode().Perm())
+		r.fail(r.apply(), "%s: owner %d, mode %04o; want root's, and nobody else's to write", name, uid, info.Mode().Perm())
 	}
 }
 
@@ -196,7 +195,7 @@ func (r *run) files() {
 			}
 			if resource.Marked(body) && !resource.Owned(body) {
 				name := "/" + strings.TrimPrefix(strings.TrimPrefix(path, r.m.Root), "/")
-				r.fail("kbnode apply FILE --force", "%s was changed since kbnode wrote it", name)
+				r.fail(r.apply("--force"), "%s was changed since kbnode wrote it", name)
 			}
 			return nil
 		})
@@ -207,10 +206,10 @@ func (r *run) token() {
 	info := r.stat(node.TokenPath)
 	switch {
 	case info == nil:
-		r.fail("kbnode apply FILE --token-file TOKEN", "%s is not there: no agent can register", node.TokenPath)
+		r.fail(r.apply("--token-file TOKEN"), "%s is not there: no agent can register", node.TokenPath)
 		return
 	case info.Size() == 0:
-		r.fail("kbnode apply FILE --token-file TOKEN", "%s is empty", node.TokenPath)
+		r.fail(r.apply("--token-file TOKEN --force"), "%s is empty", node.TokenPath)
 	}
 	if uid, _ := r.m.Owner(info); uid != 0 || info.Mode().Perm()&0o077 != 0 {
 		r.fail("chown root:root "+node.TokenPath+"; chmod 0600 "+node.TokenPath, "%s: owner %d, mode %04o: others than root can read the token", node.TokenPath, uid, info.Mode().Perm())
@@ -226,7 +225,7 @@ func (r *run) hooks() {
 		return
 	}
 	if info.Mode().Perm()&0o111 == 0 {
-		r.fail("kbnode apply FILE", "%s cannot be run: mode %04o", name, info.Mode().Perm())
+		r.fail(r.apply(), "%s cannot be run: mode %04o", name, info.Mode().Perm())
 	}
 	raw, err := os.ReadFile(r.path(name))
 	if err != nil {
@@ -235,16 +234,16 @@ func (r *run) hooks() {
 	first, _, _ := strings.Cut(string(raw), "\n")
 	switch {
 	case strings.Contains(first, "\r"):
-		r.fail("kbnode apply FILE --force", "%s has lines that end as on Windows", name)
+		r.fail(r.apply("--force"), "%s has lines that end as on Windows", name)
 	case !strings.HasPrefix(first, "#!"):
-		r.fail("kbnode apply FILE --force", "%s has no #! line: the agent would run it by another shell, or refuse the job", name)
+		r.fail(r.apply("--force"), "%s has no #! line: the agent would run it by another shell, or refuse the job", name)
 	}
 }
 
 func (r *run) agentProgram() {
 	info, err := os.Stat(r.path(r.c.Agent.Path))
 	if err != nil || info.Mode()&0o111 == 0 {
-		r.fail("kbnode apply FILE --agent PROGRAM --agent-sha256 HEX", "no buildkite-agent at %s", r.c.Agent.Path)
+		r.fail(r.apply("--agent PROGRAM --agent-sha256 HEX"), "no buildkite-agent at %s", r.c.Agent.Path)
 	}
 }
 
@@ -254,16 +253,16 @@ func (r *run) agentVersion() {
 	out, err := r.program(r.c.Agent.Path, "--version")
 	v, ok := readVersion(out)
 	want, known := readVersion(r.c.Agent.Version)
-	upgrade := "upgrade " + r.c.Agent.Path + " (apt-get install buildkite-agent, or dnf install buildkite-agent); kbnode apply FILE"
+	upgrade := "upgrade " + r.c.Agent.Path + " (apt-get install buildkite-agent, or dnf install buildkite-agent), then " + r.apply()
 	switch {
 	case err != nil:
 		r.skip("%v", err)
 	case !ok:
 		r.skip("%s --version printed %q", r.c.Agent.Path, text.Line(out, 100))
-	case v.before(leastAgent) || !v.before(firstTooNew):
-		r.fail(upgrade, "%s is version %s, want %s or later, and before %s", r.c.Agent.Path, v, leastAgent, firstTooNew)
+	case !node.SupportsAgent(v.text):
+		r.fail(upgrade, "%s is version %s, want %s", r.c.Agent.Path, v, node.AgentVersions)
 	case known && !slices.Equal(v.numbers, want.numbers):
-		r.warn("kbnode apply FILE", "%s is version %s, and the config was made for %s", r.c.Agent.Path, v, want)
+		r.warn(r.apply(), "%s is version %s, and the config was made for %s", r.c.Agent.Path, v, want)
 	}
 }
 
@@ -272,9 +271,9 @@ func (r *run) endpoint() {
 	status, date, err := r.m.Reach(r.ctx, strings.TrimSuffix(url, "/")+"/")
 	switch {
 	case err != nil:
-		r.fail("let this machine reach it (firewall, DNS); curl -v "+url, "%s cannot be reached: %v", url, err)
+		r.fail("let this machine reach it (firewall, DNS): curl -v "+url+" shows how far it comes", "%s cannot be reached: %v", url, err)
 	case status >= 500:
-		r.warn("curl -v "+url, "%s answers with status %d", url, status)
+		r.warn("wait, or ask who runs it: curl -v "+url+" shows its answer", "%s answers with status %d", url, status)
 	}
 	r.date = date
 }
@@ -305,21 +304,21 @@ func (r *run) foreignAgents() {
 		}
 		group := r.read("/proc/" + pid + "/cgroup")
 		if !strings.Contains(group, "/kbnode.slice/") {
-			r.fail(endAgent(pid, filepath.Base(group)), "process %s is an agent that kbnode does not run: it may take this machine's jobs", pid)
+			r.fail(endAgent(pid, filepath.Base(group)), "process %s is an agent that kbnode does not run: it may take this machine's jobs; it may stay if it serves other queues without the slots' GPUs", pid)
 		}
 	}
 }
 
-// endAgent returns the command that ends an agent, by the last part of its control
-// group. kbnode adopt takes over those of Kernelbot's older scripts only.
+// endAgent returns what ends an agent, by the last part of its control group. A program
+// that only contains an agent goes on. kbnode adopt takes over those of Kernelbot's older scripts only.
 func endAgent(pid, unit string) string {
 	switch {
 	case strings.HasPrefix(unit, "buildkite-agent-gpu") || strings.HasPrefix(unit, "buildkite-agent@gpu"):
 		return "kbnode adopt"
 	case strings.HasPrefix(unit, "buildkite-agent") && strings.HasSuffix(unit, ".service"):
-		return "systemctl disable --now " + unit + ", unless it serves other queues without the slots' GPUs"
+		return "systemctl disable --now " + unit
 	}
-	return "systemctl status " + pid + " shows what started it: end it there, unless it serves other queues without the slots' GPUs"
+	return "end it by what started it, which systemctl status " + pid + " shows"
 }
 
 func (r *run) target() {
@@ -327,7 +326,7 @@ func (r *run) target() {
 	switch {
 	case u == nil:
 	case u["LoadState"] != "loaded":
-		r.fail("kbnode apply FILE", "there is no kbnode-agents.target")
+		r.fail(r.apply(), "there is no kbnode-agents.target")
 	case u["UnitFileState"] != "enabled":
 		r.fail("systemctl enable kbnode-agents.target", "kbnode-agents.target is %s: no agent starts at boot", cmp.Or(u["UnitFileState"], "not enabled"))
 	}

@@ -132,7 +132,7 @@ func (r *run) gpus() {
 	case len(vendors) > 0:
 		r.warn("install the driver, and run this again", "a GPU of %s, and no driver that shows it", strings.Join(vendors, " and "))
 	default:
-		r.warn("lspci, if there should be one", "no GPU: only rows of the table without one can run here")
+		r.warn("look for it in lspci, if there should be one", "no GPU: only rows of the table without one can run here")
 	}
 }
 
@@ -141,6 +141,6 @@ func (r *run) registry() {
 		return
 	}
 	if _, _, err := r.m.Reach(r.ctx, registry); err != nil {
-		r.fail("let this machine reach it (firewall, DNS); curl -v "+registry, "%s cannot be reached: %v; kbnode image update --local uses images that docker has", registry, err)
+		r.fail("let this machine reach it (firewall, DNS): curl -v "+registry+" shows how far it comes", "%s cannot be reached: %v; kbnode image update --local uses images that docker has", registry, err)
 	}
 }

@@ -57,11 +57,9 @@ func TestPreflightOfAGoodMachineHasNothingWrong(t *testing.T) {
 	}
 }
 
-func TestPreflightFindsFaults(t *testing.T) {
-	for name, fault := range map[string]struct {
-		inject func(*world)
-		codes  string
-	}{
+// bareFaults are faults of a machine that was not set up.
+func bareFaults() map[string]fault {
+	return map[string]fault{
 		"no docker":     {func(w *world) { w.missing = []string{"docker"}; w.remove("/run/docker.sock"); w.engine = nil }, "docker"},
 		"not root":      {func(w *world) { w.noRoot = true; w.engine = nil }, "root"},
 		"docker is off": {func(w *world) { w.remove("/run/docker.sock"); w.engine = nil }, "docker"},
@@ -84,13 +82,17 @@ func TestPreflightFindsFaults(t *testing.T) {
 			w.write("/proc/7/cmdline", "buildkite-agent\x00start\x00")
 			w.write("/proc/7/cgroup", "0::/system.slice/buildkite-agent-gpu0.service\n")
 		}, "foreign-agents"},
-	} {
+	}
+}
+
+func TestPreflightFindsFaults(t *testing.T) {
+	for name, fault := range bareFaults() {
 		t.Run(name, func(t *testing.T) {
 			w := fresh(t)
 			fault.inject(w)
 			d := w.preflight()
-			if got := strings.Join(bad(d.Checks), " "); got != fault.codes {
-				t.Errorf("found %q, want %q", got, fault.codes)
+			if got := strings.Join(bad(d.Checks), " "); got != fault.code {
+				t.Errorf("found %q, want %q", got, fault.code)
 			}
 			for _, r := range d.Checks {
 				if (r.State == Failure || r.State == Warning) && r.Fix == "" {

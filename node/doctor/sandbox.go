@@ -92,10 +92,11 @@ func (r *run) overridden(s *node.Slot, unit string, u map[string]string, propert
 	}
 	fault := fmt.Sprintf("%s: %s "+format, append([]any{unit, property}, args...)...)
 	if culprits := strings.Join(files, " and "); culprits != "" {
-		r.fail(fmt.Sprintf("take %s= out of %s; systemctl daemon-reload; %s", property, culprits, r.restart(s, "")), "%s; %s sets it", fault, culprits)
+		restart := strings.ReplaceAll(r.restart(s, ""), "; ", ", ")
+		r.fail(fmt.Sprintf("take %s= out of %s; then systemctl daemon-reload, %s", property, culprits, restart), "%s; %s sets it", fault, culprits)
 		return
 	}
-	r.fail("kbnode apply FILE --force; "+r.restart(s, ""), "%s; no drop-in sets it", fault)
+	r.fail(r.apply("--force")+"; "+r.restart(s, ""), "%s; no drop-in sets it", fault)
 }
 
 // sets reports whether the text of a unit's file sets a property.

@@ -39,7 +39,7 @@ var slotChecks = []check[func(*run, *node.Slot)]{
 func (r *run) user(s *node.Slot) {
 	for _, name := range s.Users() {
 		if _, err := r.m.User(name); err != nil {
-			r.fail("kbnode apply FILE", "no user %s: %v", name, err)
+			r.fail(r.apply(), "no user %s: %v", name, err)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func (r *run) directories(s *node.Slot) {
 	for _, dir := range s.UserDirs() {
 		info := r.stat(dir)
 		if info == nil || !info.IsDir() {
-			r.fail("kbnode apply FILE", "no directory %s: the agent takes jobs and drops them", dir)
+			r.fail(r.apply(), "no directory %s: the agent takes jobs and drops them", dir)
 			continue
 		}
 		if uid, _ := r.m.Owner(info); uid != u.UID || info.Mode().Perm()&0o077 != 0 {
@@ -78,13 +78,12 @@ func (r *run) paused(s *node.Slot) {
 // slice compares what systemd has with what was planned: a slice that nobody has
 // written limits nothing, and systemd makes one for any name.
 func (r *run) slice(s *node.Slot) {
-	// apply changes neither drop-ins nor the settings that systemctl set-property wrote.
-	revert := "systemctl revert " + s.Slice() + "; kbnode apply FILE --force"
+	revert := r.revert(s)
 	u := r.unit(s.Slice(), "FragmentPath", "MemoryMax", "TasksMax", "DevicePolicy", "AllowedCPUs", "NeedDaemonReload")
 	switch {
 	case u == nil:
 	case u["FragmentPath"] == "":
-		r.fail("kbnode apply FILE", "no file of %s: the slice has no limits", s.Slice())
+		r.fail(r.apply(), "no file of %s: the slice has no limits", s.Slice())
 	case u["NeedDaemonReload"] == "yes":
 		r.fail("systemctl daemon-reload", "%s was changed, and systemd has not read it again", s.Slice())
 	default:
@@ -98,6 +97,12 @@ func (r *run) slice(s *node.Slot) {
 			r.fail(revert, "%s: DevicePolicy is %s, want closed: its jobs can open every GPU", s.Slice(), u["DevicePolicy"])
 		}
 	}
+}
+
+// revert returns the commands that make a slot's slice what was planned. apply changes
+// neither drop-ins nor the settings that systemctl set-property wrote.
+func (r *run) revert(s *node.Slot) string {
+	return "systemctl revert " + s.Slice() + "; " + r.apply("--force")
 }
 
 // sliceLimits reads what the kernel enforces. A slice without a running unit has
@@ -169,15 +174,14 @@ func (r *run) device(s *node.Slot) {
 	r.fault(health.Check(r.ctx, s, r.m.Device))
 }
 
-// fixes are what mends a device's fault.
+// fixes are what mends a device's fault, by its code.
 var fixes = map[string]string{
-	health.CodeNodeMissing:  "systemctl restart kbnode-prepare.service",
-	health.CodeDriver:       "nvidia-smi; dmesg | grep -i -e nvrm -e amdgpu; reboot",
-	health.CodeDeviceGone:   "dmesg | grep -i xid; reboot; where it stays away, take it out of the queue file",
-	health.CodeDeviceFault:  "nvidia-smi -i UUID -c DEFAULT, if its compute mode is wrong; else kbnode drain, nvidia-smi --gpu-reset -i UUID",
-	health.CodeDeviceBusy:   "fuser -v /dev/nvidia* /dev/kfd shows the process that uses it; end that",
-	health.CodeOwnDenied:    "systemctl restart kbnode-prepare.service",
-	health.CodeOthersOpened: "kbnode apply FILE; systemctl daemon-reload",
+	health.CodeNodeMissing: "systemctl restart kbnode-prepare.service",
+	health.CodeDriver:      "nvidia-smi; dmesg | grep -i -e nvrm -e amdgpu; reboot",
+	health.CodeDeviceGone:  "look for Xid in dmesg, and reboot; take the GPU out of the queue file if it stays away",
+	health.CodeDeviceFault: "drain the slot, then set the compute mode (nvidia-smi -i UUID -c DEFAULT) or reset the GPU (nvidia-smi --gpu-reset -i UUID)",
+	health.CodeDeviceBusy:  "end the process that uses it, which fuser -v /dev/nvidia* /dev/kfd shows",
+	health.CodeOwnDenied:   "systemctl restart kbnode-prepare.service",
 }
 
 func (r *run) fault(err error) {
@@ -186,6 +190,8 @@ func (r *run) fault(err error) {
 	case err == nil:
 	case errors.As(err, &f) && f.Code == health.CodeDeviceBusy && r.running(r.slot):
 		r.report(OK, "", "its devices are used by its own job")
+	case errors.As(err, &f) && f.Code == health.CodeOthersOpened:
+		r.fail(r.revert(r.slot), "%s: %s", f.Code, f.Text)
 	case errors.As(err, &f):
 		r.fail(fixes[f.Code], "%s: %s", f.Code, f.Text)
 	default:
@@ -295,20 +301,20 @@ func (r *run) agentUnit(s *node.Slot) {
 	switch {
 	case u == nil:
 	case u["LoadState"] != "loaded":
-		r.fail("kbnode apply FILE", "there is no %s", s.Unit())
+		r.fail(r.apply(), "there is no %s", s.Unit())
 	case r.stat(VerifyDropIn(s)) != nil:
 		r.warn("kbnode verify", "its agent is turned to kbnode verify's stand-in: one that runs, or one that was ended by force")
 	case u["NeedDaemonReload"] == "yes":
 		r.fail("systemctl daemon-reload", "%s was changed, and systemd has not read it again", s.Unit())
 	case u["ActiveState"] == "active" && restarts > 5:
-		r.warn("journalctl -u "+s.Unit()+"; "+r.restart(s, ""), "its agent was started again %d times", restarts)
+		r.warn("journalctl --no-pager -n 50 -u "+s.Unit()+"; "+r.restart(s, ""), "its agent was started again %d times", restarts)
 	case u["ActiveState"] == "active" && r.replaced(u["MainPID"]):
 		r.warn(r.restart(s, ""), "%s was replaced since its agent started: the old program still runs", r.c.Agent.Path)
 	case u["ActiveState"] == "active":
 	case r.stat(s.Paused()) != nil:
 		r.report(OK, "", "no agent runs: the slot is paused")
 	default:
-		r.fail("journalctl -u "+s.Unit()+"; systemctl start "+s.Unit(), "its agent is %s (%s, %s)", u["ActiveState"], u["SubState"], u["Result"])
+		r.fail("journalctl --no-pager -n 50 -u "+s.Unit()+"; systemctl start "+s.Unit(), "its agent is %s (%s, %s)", u["ActiveState"], u["SubState"], u["Result"])
 	}
 }
 
@@ -330,8 +336,8 @@ func (r *run) agentHealth(s *node.Slot) {
 	st, err := AskAgent(r.ctx, r.m, s)
 	switch {
 	case err != nil:
-		r.fail("journalctl -u "+s.Unit(), "its agent does not answer on port %d: %v", s.HealthPort, err)
+		r.fail("look for the reason in journalctl -u "+s.Unit(), "its agent does not answer on port %d: %v", s.HealthPort, err)
 	case st.Health != "ok":
-		r.fail("journalctl -u "+s.Unit(), "its agent says %q of its connection: it is not in Buildkite's list, or its queue is not there", st.Health)
+		r.fail("look for the reason in journalctl -u "+s.Unit(), "its agent says %q of its connection: it is not in Buildkite's list, or its queue is not there", st.Health)
 	}
 }

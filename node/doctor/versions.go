@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/gpu-mode/kbgen/schema/text"
 )
@@ -69,7 +70,7 @@ type build struct {
 	name     string // for people
 	version  version
 	packaged bool   // by a distribution, which may have added fixes to it
-	upgrade  string // the command that brings a newer one
+	upgrade  string // what brings a newer one
 }
 
 // versions returns the check of a component. found returns what the machine has; it
@@ -103,23 +104,36 @@ func versions(component string, found func(*run) *build) func(*run) {
 // Builds of distributions name none, or the version of their package.
 var upstreamCommit = text.Pattern(`(^|-g)[0-9a-f]{7,40}$`)
 
+// A part is one of the engine's.
+type part struct {
+	Name, Version string
+	Details       struct{ GitCommit string }
+}
+
+// components asks the engine for its parts, once.
+func (r *run) components() ([]part, error) {
+	if r.parts == nil {
+		r.parts = sync.OnceValues(func() ([]part, error) {
+			var answer struct{ Components []part }
+			err := r.ask("/version", nil, &answer)
+			return answer.Components, err
+		})
+	}
+	return r.parts()
+}
+
 // component returns a part of the engine, which knows the versions of all parts.
 func component(name, label string) func(*run) *build {
 	return func(r *run) *build {
 		if !r.c.UsesDocker() {
 			return nil
 		}
-		var parts struct {
-			Components []struct {
-				Name, Version string
-				Details       struct{ GitCommit string }
-			}
-		}
-		if err := r.ask("/version", nil, &parts); err != nil {
+		parts, err := r.components()
+		if err != nil {
 			r.skip("%v", err)
 			return nil
 		}
-		for _, part := range parts.Components {
+		for _, part := range parts {
 			if part.Name != name {
 				continue
 			}
@@ -129,9 +143,9 @@ func component(name, label string) func(*run) *build {
 				return nil
 			}
 			packaged := !upstreamCommit().MatchString(part.Details.GitCommit) || v.rest != "" && !v.preRelease()
-			upgrade := "apt-get update; apt-get install docker-ce containerd.io; or dnf upgrade docker-ce containerd.io"
+			upgrade := "upgrade docker: apt-get install docker-ce containerd.io, or dnf upgrade docker-ce containerd.io"
 			if packaged {
-				upgrade = "apt-get update; apt-get install docker.io containerd runc; or dnf upgrade"
+				upgrade = "upgrade docker: apt-get install docker.io containerd runc, or dnf upgrade"
 			}
 			return &build{label, v, packaged, upgrade}
 		}
@@ -155,7 +169,7 @@ func toolkitVersion(r *run) *build {
 		r.skip("nvidia-ctk --version printed %q (%v)", text.Line(out, 100), err)
 		return nil
 	}
-	return &build{"NVIDIA's container toolkit", v, false, "apt-get update; apt-get install nvidia-container-toolkit; or dnf upgrade nvidia-container-toolkit"}
+	return &build{"NVIDIA's container toolkit", v, false, "upgrade the toolkit: apt-get install nvidia-container-toolkit, or dnf upgrade nvidia-container-toolkit"}
 }
 
 func driverVersion(r *run) *build {
@@ -167,7 +181,7 @@ func driverVersion(r *run) *build {
 		r.skip("/proc/driver/nvidia/version names no version")
 		return nil
 	}
-	return &build{"NVIDIA's driver", v, false, "upgrade NVIDIA's driver by the way that it was installed; reboot"}
+	return &build{"NVIDIA's driver", v, false, "upgrade NVIDIA's driver by the way that it was installed, and reboot"}
 }
 
 // kernelVersion returns the running kernel's version. The release name of a Debian
@@ -182,7 +196,7 @@ func kernelVersion(r *run) *build {
 		r.skip("/proc/sys/kernel/osrelease names no version")
 		return nil
 	}
-	return &build{"Linux", v, true, "apt-get update; apt-get dist-upgrade; or dnf upgrade kernel; reboot"}
+	return &build{"Linux", v, true, "upgrade the kernel (apt-get dist-upgrade, or dnf upgrade kernel), and reboot"}
 }
 
 // A version is one that a program or package reports of itself: its numbers, and the

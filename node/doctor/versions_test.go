@@ -55,6 +55,19 @@ func TestOldVersionOfADistributionIsAWarning(t *testing.T) {
 	}
 }
 
+func TestEngineIsAskedOnceForItsVersions(t *testing.T) {
+	for _, answers := range []bool{true, false} {
+		w := healthy(t)
+		if !answers {
+			delete(w.engine, "/version")
+		}
+		w.examine(false)
+		if w.asked["/version"] != 1 || w.asked["/info"] != 1 {
+			t.Errorf("answers %v: asked for /version %d times and for /info %d times, want once each", answers, w.asked["/version"], w.asked["/info"])
+		}
+	}
+}
+
 // The name of Debian's kernel stays the same when a fix comes.
 func TestVersionOfDebiansKernelIsThePackages(t *testing.T) {
 	w := healthy(t)

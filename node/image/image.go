@@ -29,8 +29,8 @@ import (
 	"github.com/gpu-mode/kbgen/node/docker"
 )
 
-// Tagged is the repository whose tags keep pinned images from being pruned as
-// nobody's; the tag is the beginning of the ID.
+// Tagged is the repository whose tags keep docker from pruning pinned images as unused;
+// the tag is the beginning of the ID.
 const Tagged = "kbnode/pinned"
 
 // SmokeCommand is what an image must be able to do: what a step does first.

@@ -18,9 +18,6 @@ const firstCDI = 25
 
 const cdiKind = "nvidia.com/gpu"
 
-// ownSpec is the CDI spec that kbnode writes where NVIDIA's tool is not there.
-const ownSpec = node.CDIDir + "/kbnode-nvidia.yaml"
-
 // engine looks at docker, and at how containers get NVIDIA's devices. AMD's are
 // given as device nodes and need nothing.
 func (m *maker) engine() {
@@ -83,15 +80,15 @@ func (m *maker) cdi(engine *facts.Docker) {
 			Command: "install the driver's libraries, then run ldconfig",
 		})
 	default:
-		m.note("there is no nvidia-ctk: the devices of containers are named in %s", ownSpec)
-		m.plan.Set.Files = append(m.plan.Set.Files, file(ownSpec, 0o644, m.spec()))
+		m.note("there is no nvidia-ctk: the devices of containers are named in %s", node.CDISpec)
+		m.plan.Set.Files = append(m.plan.Set.Files, file(node.CDISpec, 0o644, m.spec()))
 	}
 }
 
 // named reports whether a spec that is not kbnode's names a device.
 func (m *maker) named(uuid string) bool {
 	return slices.ContainsFunc(m.Facts.CDI, func(s facts.CDISpec) bool {
-		return s.Kind == cdiKind && s.Path != ownSpec && slices.Contains(s.Devices, uuid)
+		return s.Kind == cdiKind && s.Path != node.CDISpec && slices.Contains(s.Devices, uuid)
 	})
 }
 
@@ -143,15 +140,13 @@ func (m *maker) restartCost() string {
 // findAgent sees whether the machine has an agent that kbnode can set up.
 func (m *maker) findAgent() {
 	a := m.agent()
-	var number [2]int
-	fmt.Sscanf(a.Version, "%d.%d", &number[0], &number[1])
 	switch {
 	case m.Facts.Agent == nil && m.AgentFrom == "":
 		m.missing(m.packages("buildkite-agent", "it takes the jobs; its package is in Buildkite's repository, or name a file with --agent", "buildkite-agent"))
-	case number[0] == 0:
-		m.wrong("%s: it does not say its version; want 3.122 to 4", a.Path)
-	case number[0] < 3, number[0] == 3 && number[1] < 122, number[0] > 4:
-		m.wrong("%s: got version %s, want 3.122 to 4", a.Path, a.Version)
+	case major(a.Version) == 0:
+		m.wrong("%s: it does not say its version; want %s", a.Path, node.AgentVersions)
+	case !node.SupportsAgent(a.Version):
+		m.wrong("%s: got version %s, want %s", a.Path, a.Version, node.AgentVersions)
 	}
 	if m.Facts.Agent != nil && m.AgentFrom != "" && m.Facts.Agent.Path != agentPath {
 		m.note("%s is there and is used; the given one is not installed", m.Facts.Agent.Path)

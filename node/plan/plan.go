@@ -248,6 +248,21 @@ func (m *maker) config() {
 	for _, s := range m.slots {
 		c.Slots = append(c.Slots, &s.Slot)
 	}
+	m.images()
+}
+
+// images notes which images kbnode image update would refuse to pull.
+func (m *maker) images() {
+	noted := map[string]bool{}
+	for _, s := range m.slots {
+		for _, ref := range s.Images {
+			if noted[ref] || m.File.AllowTags || m.plan.Config.Digests[ref] != "" || strings.Contains(ref, "@") {
+				continue
+			}
+			noted[ref] = true
+			m.note("image %s has no digest in the queue file, so that kbnode image update refuses to pull it: add its digest to images, or set allow_tags: true", ref)
+		}
+	}
 }
 
 // any reports whether some slot is of a platform.

@@ -288,8 +288,8 @@ func TestWhatKbnodeMadeStaysInThePlan(t *testing.T) {
 		if i := find(first, node.DaemonJSON); i >= 0 {
 			in.Facts.Docker.DaemonJSON, in.Facts.Docker.CDIDirs = string(first.Set.Files[i].Content), []string{"/etc/cdi", "/var/run/cdi"}
 		}
-		if find(first, ownSpec) >= 0 {
-			in.Facts.CDI = append(in.Facts.CDI, facts.CDISpec{Path: ownSpec, Kind: cdiKind, Devices: []string{first.Config.Slots[0].Devices[0].UUID, first.Config.Slots[len(first.Config.Slots)-1].Devices[0].UUID}})
+		if find(first, node.CDISpec) >= 0 {
+			in.Facts.CDI = append(in.Facts.CDI, facts.CDISpec{Path: node.CDISpec, Kind: cdiKind, Devices: []string{first.Config.Slots[0].Devices[0].UUID, first.Config.Slots[len(first.Config.Slots)-1].Devices[0].UUID}})
 		}
 		second, err := Make(in)
 		if err != nil {

@@ -111,7 +111,7 @@ func (m *maker) commonDirs() {
 	}
 	m.dir(node.DisksDir, 0o700, "root", "root")
 	m.dir(node.AuditDir, 0o700, "root", "root")
-	if slices.ContainsFunc(m.plan.Set.Files, func(f resource.File) bool { return f.Path == ownSpec }) {
+	if slices.ContainsFunc(m.plan.Set.Files, func(f resource.File) bool { return f.Path == node.CDISpec }) {
 		m.dir(node.CDIDir, 0o755, "root", "root")
 	}
 	if m.any(Docker) {

@@ -44,13 +44,13 @@ func Verify(file, key, self string) (comment string, programs []string, err erro
 		return "", nil, fmt.Errorf("%s: got no program kbnode, want the sums of a release for Linux", file)
 	}
 	var faults []error
-	check := func(name, at string) error {
-		sum, err := apply.HashFile(at)
+	check := func(name, program string) error {
+		sum, err := apply.HashFile(program)
 		if err == nil && !slices.Contains(sums[name], sum) {
-			err = fmt.Errorf("%s: got SHA-256 %s, want that of %s in %s: it is not of this release", at, sum, name, file)
+			err = fmt.Errorf("%s: got SHA-256 %s, want that of %s in %s: it is not of this release", program, sum, name, file)
 		}
 		if err == nil {
-			programs = append(programs, at)
+			programs = append(programs, program)
 		}
 		return err
 	}
@@ -58,11 +58,11 @@ func Verify(file, key, self string) (comment string, programs []string, err erro
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		// The package for nodes has kblocal in a directory of its own.
 		for _, dir := range []string{".", "../lib/kbgen-node"} {
-			at := filepath.Join(filepath.Dir(self), dir, name)
-			if at == self {
+			program := filepath.Join(filepath.Dir(self), dir, name)
+			if program == self {
 				continue
 			}
-			if err := check(name, at); !errors.Is(err, fs.ErrNotExist) {
+			if err := check(name, program); !errors.Is(err, fs.ErrNotExist) {
 				faults = append(faults, err)
 			}
 		}
@@ -93,9 +93,9 @@ func signed(file string, content []byte, public minisign.PublicKey) (string, err
 func programSums(list string) map[string][]string {
 	sums := map[string][]string{}
 	for line := range strings.Lines(list) {
-		sum, at, _ := strings.Cut(strings.TrimSpace(line), "  ")
-		if path.Base(path.Dir(at)) == "bin" {
-			sums[path.Base(at)] = append(sums[path.Base(at)], sum)
+		sum, file, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		if path.Base(path.Dir(file)) == "bin" {
+			sums[path.Base(file)] = append(sums[path.Base(file)], sum)
 		}
 	}
 	return sums

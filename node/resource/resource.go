@@ -127,6 +127,14 @@ func (a *Action) Line() string {
 	return a.Verb + " " + a.Kind + " " + a.Name
 }
 
+// Impact says what the action does to others' work, for the end of a line; empty: nothing.
+func (a *Action) Impact() string {
+	if !a.Asks {
+		return ""
+	}
+	return ", which stops every container unless live-restore is on"
+}
+
 // A Conflict is something that is not kbnode's to change.
 type Conflict struct {
 	Kind string `json:"kind"`

@@ -57,35 +57,35 @@ func (d *draft) add(g *facts.GPU) {
 			d.device(g, g.Name+" MIG "+in.Profile, in.UUID)
 		}
 		if len(g.Instances) == 0 {
-			d.leave(g, g.Name, "it is in MIG mode and has no instances")
+			d.omit(g, g.Name, "it is in MIG mode and has no instances")
 		}
 	default:
 		d.device(g, g.Name, g.UUID)
 	}
 }
 
-// leave makes a comment of a device.
-func (d *draft) leave(g *facts.GPU, name, why string) {
+// omit makes a comment of a device.
+func (d *draft) omit(g *facts.GPU, name, why string) {
 	d.unknown = append(d.unknown, fmt.Sprintf("left out: %s GPU %d, %q: %s", g.Vendor, g.Index, name, why))
 }
 
 // device adds a GPU, or a part of one, to the group of the first row for one device
 // whose names match: facts have no architecture and no memory.
 func (d *draft) device(g *facts.GPU, name, uuid string) {
-	at := slices.IndexFunc(pipelines.Fleet, func(t pipelines.GPUType) bool {
+	index := slices.IndexFunc(pipelines.Fleet, func(t pipelines.GPUType) bool {
 		names := schema.DeviceType{Names: t.Device.Names}
 		return string(t.Vendor) == g.Vendor && t.GPUs == 1 && t.Isolation == pipelines.Node &&
 			(t.Platform == plan.Docker || t.Platform == plan.Host) && names.Mismatch(schema.Device{Name: name}) == ""
 	})
 	switch {
-	case at < 0:
-		d.leave(g, name, "no row of kbgen gpus has this name")
+	case index < 0:
+		d.omit(g, name, "no row of kbgen gpus has this name")
 		return
 	case g.Vendor == facts.NVIDIA && uuid == "":
-		d.leave(g, name, "its driver reports no UUID; run nvidia-smi -L to initialize it")
+		d.omit(g, name, "its driver reports no UUID; run nvidia-smi -L to initialize it")
 		return
 	}
-	row := pipelines.Fleet[at]
+	row := pipelines.Fleet[index]
 	group := slices.IndexFunc(d.node.GPUs, func(g queuefile.Group) bool { return g.Type == row.Name })
 	if group < 0 {
 		group = len(d.node.GPUs)

@@ -120,10 +120,7 @@ func summary(actions []resource.Action) string {
 		if verb == resource.Start {
 			a.Why = "" // only restarts have a reason
 		}
-		line := verb + "\x00" + a.Why
-		if a.Asks {
-			line += ", which stops every container unless live-restore is on"
-		}
+		line := verb + "\x00" + a.Why + a.Impact()
 		if names[line] == nil && dirs[line] == 0 {
 			order = append(order, line)
 		}
@@ -163,10 +160,7 @@ func worded(a *resource.Action) string {
 	if a.Why != "" {
 		line += " (" + a.Why + ")"
 	}
-	if a.Asks {
-		line += ", which stops every container unless live-restore is on"
-	}
-	return line
+	return line + a.Impact()
 }
 
 // restarts returns the names of the units that the plan stops or restarts.
