@@ -432,6 +432,10 @@ func faults(slot node.Slot) map[string]fault {
 		"agent is not in the dashboard": {func(w *world) {
 			w.pages["http://127.0.0.1:39300/status.json"] = `{"health":"failing","aggregate_status":"idle"}`
 		}, "agent-health"},
+		"another user listens on the agent's port": {func(w *world) {
+			w.write("/proc/net/tcp", "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"+
+				"   0: 0100007F:9984 00000000:0000 0A 00000000:00000000 00:00000000 00000000  4711        0 1 1 0 100 0 0 10 0\n")
+		}, "agent-health"},
 		"agent does not answer": {func(w *world) { delete(w.pages, "http://127.0.0.1:39300/status.json") }, "agent-health"},
 	}
 }

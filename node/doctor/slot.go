@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/cpulist"
@@ -333,6 +334,12 @@ func (r *run) agentHealth(s *node.Slot) {
 		r.skip("the slot is paused")
 		return
 	}
+	if user, err := r.m.User(s.User); err == nil {
+		if uid := r.listener(s.HealthPort); uid >= 0 && uid != user.UID {
+			r.fail(fmt.Sprintf("look for the program in ss -ltnp sport = %d", s.HealthPort), "user %d listens on its agent's port %d, want %s", uid, s.HealthPort, s.User)
+			return
+		}
+	}
 	st, err := AskAgent(r.ctx, r.m, s)
 	switch {
 	case err != nil:
@@ -340,4 +347,19 @@ func (r *run) agentHealth(s *node.Slot) {
 	case st.Health != "ok":
 		r.fail("look for the reason in journalctl -u "+s.Unit(), "its agent says %q of its connection: it is not in Buildkite's list, or its queue is not there", st.Health)
 	}
+}
+
+// listener returns the user that listens on a port of 127.0.0.1, -1 if nobody does. The
+// kernel lists such sockets with the address in hexadecimal digits and the state 0A; the
+// eighth column is the user.
+func (r *run) listener(port int) int {
+	address := fmt.Sprintf("0100007F:%04X", port)
+	for line := range strings.Lines(r.read("/proc/net/tcp")) {
+		if f := strings.Fields(line); len(f) > 7 && f[1] == address && f[3] == "0A" {
+			if uid, err := strconv.Atoi(f[7]); err == nil {
+				return uid
+			}
+		}
+	}
+	return -1
 }
