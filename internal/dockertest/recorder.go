@@ -94,6 +94,8 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		answer(200, map[string]any{})
 	case path == "/networks":
 		answer(200, []any{map[string]any{"Name": "none", "Id": "none", "Driver": "null", "Scope": "local"}})
+	case path == "/kbnode/share":
+		w.WriteHeader(204)
 	case path == "/kbnode/clean" && r.Clean != nil:
 		if err := r.Clean(); err != nil {
 			answer(500, map[string]string{"message": err.Error()})

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -75,6 +77,32 @@ func (p *Proxy) clean(w http.ResponseWriter, c *call) {
 	if err := RemoveJobs(p.TempDir); err != nil {
 		p.Stuck(c.Context(), err)
 		refuse(w, http.StatusInternalServerError, leftBehind, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// share lets the group, which is the agent's, read the files in jobs' directories. Only
+// those can be artifacts.
+func (p *Proxy) share(w http.ResponseWriter, c *call) {
+	p.creating.Lock()
+	defer p.creating.Unlock()
+	if !p.cleared(w, c) { // no process of a job's changes files from here on
+		return
+	}
+	err := inside(p.TempDir, func(temp *os.Root) error {
+		files, err := fs.Glob(temp.FS(), JobDirPrefix+"*/*")
+		for _, name := range files {
+			info, failed := temp.Lstat(name)
+			if failed == nil && info.Mode().IsRegular() {
+				failed = temp.Chmod(name, info.Mode().Perm()|0o440)
+			}
+			err = errors.Join(err, failed)
+		}
+		return err
+	})
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, "the job's files: %v", err)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -163,9 +163,31 @@ func RemoveJobs(dir string) error {
 	return empty(dir, func(e fs.DirEntry) bool { return e.IsDir() && jobDir.MatchString(e.Name()) })
 }
 
-// empty removes what lies in a directory and is chosen. It follows no link, because the
-// slot's user could make one to another slot's jobs.
+// empty removes what lies in a directory and is chosen, if the directory is there.
 func empty(dir string, chosen func(fs.DirEntry) bool) error {
+	return inside(dir, func(root *os.Root) error {
+		entries, err := fs.ReadDir(root.FS(), ".")
+		faults := []error{err}
+		for _, e := range entries {
+			if !chosen(e) || root.RemoveAll(e.Name()) == nil {
+				continue
+			}
+			// Each directory is visited before it is read. Faults show in the removal.
+			_ = fs.WalkDir(root.FS(), e.Name(), func(name string, d fs.DirEntry, err error) error {
+				if d != nil && d.IsDir() && err == nil {
+					_ = root.Chmod(name, 0o700)
+				}
+				return nil
+			})
+			faults = append(faults, root.RemoveAll(e.Name()))
+		}
+		return errors.Join(faults...)
+	})
+}
+
+// inside calls f with a directory, if it is there. It follows no link on the way, because
+// the slot's user could make one to another slot's jobs.
+func inside(dir string, f func(*os.Root) error) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -183,23 +205,5 @@ func empty(dir string, chosen func(fs.DirEntry) bool) error {
 		return err
 	}
 	defer root.Close()
-	entries, err := fs.ReadDir(root.FS(), ".")
-	faults := []error{err}
-	for _, e := range entries {
-		if !chosen(e) {
-			continue
-		}
-		if root.RemoveAll(e.Name()) == nil {
-			continue
-		}
-		// Each directory is visited before it is read. Faults show in the removal.
-		_ = fs.WalkDir(root.FS(), e.Name(), func(name string, d fs.DirEntry, err error) error {
-			if d != nil && d.IsDir() && err == nil {
-				_ = root.Chmod(name, 0o700)
-			}
-			return nil
-		})
-		faults = append(faults, root.RemoveAll(e.Name()))
-	}
-	return errors.Join(faults...)
+	return f(root)
 }

@@ -442,6 +442,28 @@ func TestClean(t *testing.T) {
 	}
 }
 
+// A job may write its artifact as if it were secret, and put a link beside it.
+func TestShare(t *testing.T) {
+	r := newRig(t)
+	outside := filepath.Join(t.TempDir(), "outside")
+	job := filepath.Join(r.temp, "buildkite-job-1")
+	artifact := filepath.Join(job, "result.json")
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(job, "sealed"), 0o700), os.WriteFile(artifact, nil, 0), os.WriteFile(outside, nil, 0o600),
+		os.Symlink(outside, filepath.Join(job, "link")), os.Chmod(filepath.Join(job, "sealed"), 0), os.Symlink(filepath.Dir(outside), filepath.Join(r.temp, "buildkite-job-2")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := r.ask("POST", Share, ""); status != http.StatusNoContent {
+		t.Errorf("status %d, %s", status, text)
+	}
+	for name, want := range map[string]fs.FileMode{artifact: 0o440, outside: 0o600, filepath.Join(job, "sealed"): fs.ModeDir} {
+		if info, err := os.Stat(name); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v, want mode %v", name, info.Mode(), err, want)
+		}
+	}
+}
+
 func (r *rig) locked(f func()) {
 	r.fake.mu.Lock()
 	defer r.fake.mu.Unlock()

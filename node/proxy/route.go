@@ -46,6 +46,7 @@ var routes = []route{
 	{"GET", regexp.MustCompile(`^/networks$`), nil, (*Proxy).networks},
 	{"GET", regexp.MustCompile(`^/images/` + ref + `/json$`), nil, (*Proxy).image},
 	{"POST", regexp.MustCompile(`^` + Clean + `$`), nil, (*Proxy).clean},
+	{"POST", regexp.MustCompile(`^` + Share + `$`), nil, (*Proxy).share},
 	{"POST", regexp.MustCompile(`^/containers/create$`), nil, (*Proxy).create},
 	{"GET", regexp.MustCompile(`^/containers/json$`), []string{"all", "limit", "size"}, (*Proxy).list},
 	{"GET", regexp.MustCompile(`^/containers/` + named + `/json$`), nil, (*Proxy).container},
@@ -59,10 +60,12 @@ var routes = []route{
 	{"DELETE", regexp.MustCompile(`^/containers/` + named + `$`), []string{"v", "force"}, (*Proxy).container},
 }
 
-// Clean is the one endpoint that is not docker's: a POST removes the containers and
-// directories that the slot's jobs left. Files in those directories belong to another
-// user than the agent's.
-const Clean = "/kbnode/clean"
+// These endpoints are not docker's. The files of a job belong to another user than the
+// agent's, which asks for what it cannot do itself.
+const (
+	Share = "/kbnode/share" // a POST lets the agent read the files that lie directly in jobs' directories
+	Clean = "/kbnode/clean" // a POST removes the containers and directories that the slot's jobs left
+)
 
 // ServeHTTP answers one request of the slot's.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -161,9 +161,6 @@ func (r *Runner) upload(ctx context.Context, j *gate.Job, dir string) error {
 		if err == nil && !info.Mode().IsRegular() {
 			err = errors.New("not a regular file: a link could expose another file")
 		}
-		if err == nil {
-			err = readable(root, name)
-		}
 		if err != nil {
 			return fmt.Errorf("artifact %s: %w", text.Quote(name), err)
 		}
@@ -173,16 +170,12 @@ func (r *Runner) upload(ctx context.Context, j *gate.Job, dir string) error {
 		return nil
 	}
 	fmt.Fprintln(r.Log, "~~~ Uploading artifacts")
-	return r.agent().Call(context.WithoutCancel(ctx), uploadTime, dir, "", "artifact", "upload", strings.Join(there, ";"))
-}
-
-// readable reports why a file cannot be read: the job's user may have kept it to itself.
-func readable(root *os.Root, name string) error {
-	f, err := root.Open(name)
-	if err != nil {
-		return fmt.Errorf("want a file that its group may read: %w", err)
+	if j.Container != nil { // whose user may have kept them to itself
+		if err := r.engine().Do(context.WithoutCancel(ctx), http.MethodPost, proxy.Share, nil, nil, nil); err != nil {
+			return err
+		}
 	}
-	return f.Close()
+	return r.agent().Call(context.WithoutCancel(ctx), uploadTime, dir, "", "artifact", "upload", strings.Join(there, ";"))
 }
 
 // agent is the slot's, which speaks for the job.
