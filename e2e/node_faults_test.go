@@ -85,7 +85,7 @@ func nodeFaults(t *testing.T) []*nodeFault {
 // A nodeResult is a check's in kbnode doctor --json.
 type nodeResult struct{ Code, Slot, State, Text, Fix string }
 
-// results are the faults that doctor finds by the check that is about this one.
+// results runs doctor and returns the faults that the check for f reports.
 func (r *nodeRig) results(f *nodeFault) (found []nodeResult) {
 	r.guest.t.Helper()
 	out, errs, _ := r.guest.try(cmp.Or(f.Doctor, "kbnode doctor --json --slot gpu2"))

@@ -348,9 +348,9 @@ func (r *nodeRig) ownDisk(t *testing.T) {
 	t.Run("submission", func(t *testing.T) { r.fillingSubmission(t) })
 }
 
-// fillingSubmission: a submission that fills what its container lets it write is to
-// blame for it, and no other machine tries it. Its /tmp is smaller than the row's, whose
-// size the guest's slots do not have in memory.
+// fillingSubmission runs a submission that fills all the space that its container may
+// write. The submission is blamed, and no other machine retries it. Its /tmp is smaller
+// than the row says, because the guest's slots have less memory than that.
 func (r *nodeRig) fillingSubmission(t *testing.T) {
 	p := &schema.Payload{Main: "eval.py", Lang: schema.LangPython, Mode: schema.ModeTest, Tests: []schema.Case{{{Name: "n", Value: schema.IntValue(1)}}}}
 	p.TestTimeout, p.BenchmarkTimeout, p.RankedTimeout = schema.Seconds(120), schema.Seconds(120), schema.Seconds(120)
@@ -545,15 +545,15 @@ const traceAgent = `cd /sys/kernel/tracing || exit
 	echo >trace && echo 1 >options/event-fork && ls /proc/$agent/task >set_event_pid &&
 	echo 1 >events/sched/sched_process_exec/enable && echo 1 >tracing_on && echo $agent`
 
-// started is a record of the kernel about a program that is started, stored is how
-// many records it has stored and how many there were.
+// started matches the kernel's record of a program's start. stored matches two counts:
+// the records stored and the records written.
 var (
 	started = regexp.MustCompile(`sched_process_exec: filename=(.*) pid=[0-9]+ old_pid=`)
 	stored  = regexp.MustCompile(`entries-in-buffer/entries-written: ([0-9]+)/([0-9]+)`)
 )
 
-// programs ends the trace of an agent that ran this many jobs or more: whatever the
-// jobs were, the agent, its hook and kbnode are all that ran on the machine for them.
+// programs stops the trace of an agent that ran at least this many jobs, and checks
+// that they started nothing on the machine except the agent, its hook and kbnode.
 func (r *nodeRig) programs(t *testing.T, agent string, jobs int) {
 	trace := r.guest.run(`cd /sys/kernel/tracing && cat trace && echo 0 >events/sched/sched_process_exec/enable && echo >set_event_pid && echo 0 >options/event-fork`)
 	if now := r.guest.run("systemctl show -P MainPID kbnode-agent@gpu0"); now != agent {
@@ -839,8 +839,9 @@ func (r *nodeRig) hostSlot(t *testing.T) {
 	}
 }
 
-// leaver is a program that leaves a process, which no signal but SIGKILL ends and no
-// session or parent leads to, files in memory, and objects of each kind of IPC.
+// leaver is a program that leaves behind files in memory, IPC objects of each kind, and
+// a process. The process is in a session of its own, has lost its parent, and ends only
+// on SIGKILL.
 const leaver = `#!/usr/bin/python3
 import ctypes, os, signal, sys, time
 

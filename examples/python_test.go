@@ -34,9 +34,9 @@ func wantOf(e Example, name, mode string) string {
 	return schema.OutcomeWrong
 }
 
-// quick reports whether TestVerdicts judges a submission, or TestSlowVerdicts: quick are
-// test mode, unless the submission is slow, and one submission in benchmark mode that
-// only a clock reveals.
+// quick reports whether TestVerdicts judges a submission; TestSlowVerdicts judges the
+// rest. Quick are all submissions in test mode except the slow ones, and cheat_clock in
+// benchmark mode, which only a clock reveals.
 func quick(mode, name string) bool {
 	return mode == schema.ModeTest && name != "slow" || mode == schema.ModeBenchmark && name == "cheat_clock"
 }

@@ -137,8 +137,8 @@ which stands in the job's log.`,
 	},
 	"reap": {
 		Usage: "kbnode reap --slot NAME [--timeout DURATION]",
-		Text: `Removes what jobs of a slot left behind: containers, and all files in the
-directories of the slot's user. The agents' units run it when they have stopped.
+		Text: `Removes what a slot's jobs left behind: containers, and all files in the
+directories of the slot's user. Each agent's unit runs it after the agent stops.
 For a slot without containers it first copies the job's record from the journal
 to /var/lib/kbnode/audit.`,
 		Example: "kbnode reap --slot gpu0",

@@ -15,8 +15,9 @@ import (
 	"github.com/gpu-mode/kbgen/node"
 )
 
-// A host slot's agent ends with each job, whose record its unit's reaper takes from the
-// journal. A reaper that was started by hand, or for a slot with containers, takes none.
+// A host slot's agent stops after each job. Its unit then runs kbnode reap, which
+// copies the job's record from the journal. kbnode reap records nothing if it is
+// started by hand or for a slot with containers.
 func TestReapRecordsTheJob(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string, mode os.FileMode) {

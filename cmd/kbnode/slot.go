@@ -187,7 +187,8 @@ func (c *diskCmd) Run(ctx context.Context, _ *cli.Env) error {
 	return disk.Make(ctx, s, u.UID, u.GID, c.Root, system.Run)
 }
 
-// invocationVariable is how systemd tells a unit's programs which of its runs this is.
+// invocationVariable names the variable in which systemd passes a unit's invocation ID
+// to its programs.
 const invocationVariable = "INVOCATION_ID"
 
 // reapCmd removes what a slot's jobs left behind, and records the job of a slot without

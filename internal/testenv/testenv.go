@@ -121,8 +121,8 @@ func PythonPath(t testing.TB) string {
 	return filepath.Dir(Python(t)) + ":" + interpreter().path
 }
 
-// HostileValues are values of a job's that make file if a shell, or the docker plugin,
-// takes them for more than text.
+// HostileValues returns values for a job that create file if a shell or the docker
+// plugin evaluates them instead of treating them as text.
 func HostileValues(file string) []string {
 	return []string{
 		"BUILDKITE_PLUGIN_DOCKER_ENVIRONMENT_0[$(touch " + file + "; echo 0)]", "$(touch " + file + ")", "`touch " + file + "`", "() { :;}; touch " + file,

@@ -23,9 +23,10 @@ const (
 	maxEntry = 1 << 20
 )
 
-// Report sends a record to the journal: when a job begins, and when it has ended, with
-// Ended. On a slot without containers no process of root's sees the job, and the slot's
-// user must not write records. [Collect] copies them from the journal.
+// Report sends a record to the journal. Call it when a job begins, and again with Ended
+// set when the job has ended. On a slot without containers no root process sees the
+// job, and the slot's user must not write the audit files, so [Collect] copies the
+// record from the journal.
 func Report(r Record) error {
 	message, fields := reported(r)
 	return journal.Send(message, journal.PriInfo, fields)
@@ -71,27 +72,28 @@ func Collect(ctx context.Context, root, slot, invocation, journalctl string) err
 	return errors.Join(unsynced, err, cmd.Wait())
 }
 
-// read makes a record of the entries. The first one says which job it is, because
-// [Report] sent it before the job's command began. Later ones may be the job's own: they
-// say only how it ended. Entries are not collected in memory, as a job may send many.
+// read makes a record of the entries. Only the first entry names the job, because
+// [Report] sent it before the job's command began. The job itself may have sent later
+// entries, so they only set how it ended. read does not hold entries in memory, because
+// a job may send many.
 func read(slot string, entries io.Reader) (*Record, error) {
 	var r *Record
 	lines := bufio.NewScanner(entries)
 	lines.Buffer(nil, maxEntry)
 	for lines.Scan() {
-		var e map[string]any // a value that is too long, binary or there twice is no string
+		var e map[string]any // a value that is too long, binary or repeated is not a string
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return r, fmt.Errorf("reading the journal: %w", err)
 		}
 		value := func(name string) string { s, _ := e[name].(string); return text.Line(s, maxValue) }
 		stamp, _ := strconv.ParseInt(value("__REALTIME_TIMESTAMP"), 10, 64)
-		at := time.UnixMicro(stamp).UTC()
+		moment := time.UnixMicro(stamp).UTC()
 		if r == nil {
 			r = &Record{Slot: slot, Job: value("KBNODE_JOB"), Pipeline: value("KBNODE_PIPELINE"), Build: value("KBNODE_BUILD"), Step: value("KBNODE_STEP"),
-				Began: at, Ended: time.Now().UTC(), Status: -1}
+				Began: moment, Ended: time.Now().UTC(), Status: -1}
 		}
 		if status, err := strconv.Atoi(value("KBNODE_STATUS")); err == nil {
-			r.Status, r.Ended = status, at
+			r.Status, r.Ended = status, moment
 		}
 	}
 	return r, lines.Err()

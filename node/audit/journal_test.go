@@ -70,7 +70,7 @@ func TestJobsWithoutContainersAreRecorded(t *testing.T) {
 	if got, err := collected(t, began); err != nil || len(got) != 1 || !strings.HasSuffix(got[0], unknown) || strings.Contains(got[0], `"ended":"0001`) {
 		t.Errorf("without an end: recorded %q, %v, want a time and %s", got, err, unknown)
 	}
-	// What the job sends afterwards takes its record from no job.
+	// A job cannot lose its record by sending an entry that is too long.
 	long := began + `{"KBNODE_STEP":"` + strings.Repeat("x", 2*maxEntry) + `"}` + "\n" + ended
 	if got, err := collected(t, long); err == nil || len(got) != 1 || !strings.Contains(got[0], `"job":"j1"`) || !strings.HasSuffix(got[0], unknown) {
 		t.Errorf("after an entry that is too long: recorded %q, %v, want job j1 and an error", got, err)

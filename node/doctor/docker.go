@@ -70,7 +70,7 @@ func (r *run) engineSocket() {
 		return // said by the check of the engine
 	}
 	if info.Mode().Perm()&0o006 != 0 {
-		r.fail("chmod 0660 "+r.c.Docker.Socket, "%s has mode %04o: every job on the host is root with it; a SocketMode= in docker.socket brings it back", r.c.Docker.Socket, info.Mode().Perm())
+		r.fail("chmod 0660 "+r.c.Docker.Socket, "%s has mode %04o, which makes every job on the host root; a SocketMode= in docker.socket would set that mode again", r.c.Docker.Socket, info.Mode().Perm())
 	}
 }
 
@@ -186,7 +186,7 @@ func (r *run) cdiDevices() {
 			if slices.Contains(have[want], node.CDISpec) { // which is wanted only if no other names the devices
 				mend = r.apply()
 			}
-			r.fail(mend, "%s name %s: the engine takes none of those in one directory, containers with it do not start", strings.Join(have[want], " and "), want)
+			r.fail(mend, "%s name %s: the engine ignores a device that two specs in one directory name, so containers that need it do not start", strings.Join(have[want], " and "), want)
 		}
 		if len(have[want]) == 0 {
 			mend := r.apply() // which writes a spec where there is no nvidia-ctk

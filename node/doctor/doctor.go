@@ -133,8 +133,9 @@ func (r *run) fail(fix, format string, args ...any) { r.report(Failure, fix, for
 func (r *run) warn(fix, format string, args ...any) { r.report(Warning, fix, format, args...) }
 func (r *run) skip(format string, args ...any)      { r.report(Skipped, "", format, args...) }
 
-// apply returns the command that makes the machine what the queue file says. An apply
-// before it has named the file, unless the config is older.
+// apply returns the kbnode apply command that makes the machine match the queue file.
+// It names FILE only if the config does not record the queue file, as older configs do
+// not.
 func (r *run) apply(flags ...string) string {
 	command := []string{"kbnode", "apply"}
 	if r.c.QueueFile == "" {

@@ -306,7 +306,8 @@ func TestHealthyMachineHasNothingWrong(t *testing.T) {
 	}
 }
 
-// A fault is one that a test makes of a machine, and the codes of the checks that find it.
+// A fault is a change that breaks a test machine, with the codes of the checks that
+// find it.
 type fault struct {
 	inject func(*world)
 	code   string

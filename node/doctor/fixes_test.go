@@ -60,8 +60,9 @@ func commands(fix string) (n, parts int) {
 	return n, parts
 }
 
-// A command that doctor prints is run in the guest, or the list says why it is not. So
-// does it of a fix in words, which must not look like a command.
+// Each command that doctor prints is run in the guest, or the list gives the reason why
+// not. The list also gives a reason for each fix in words, which must not look like a
+// command.
 func TestFixesAreRunOrCannotBe(t *testing.T) {
 	listed := listedFixes(t)
 	codes := map[string]bool{"gpu-memory": true} // never a fault

@@ -120,7 +120,7 @@ func (r *run) memory() {
 
 func (r *run) swap() {
 	if n := facts.Kibibytes(r.read("/proc/meminfo"), "SwapTotal:"); n > 0 && len(r.c.Slots) > 0 {
-		r.warn("swapoff -a", "%d MiB of swap: jobs may not use it, but the agents' neighbours may, and times suffer; a line of swap in /etc/fstab brings it back", n>>20)
+		r.warn("swapoff -a", "%d MiB of swap: jobs may not use it, but other programs may, which slows measurements; a swap line in /etc/fstab turns it on again at boot", n>>20)
 	}
 }
 
@@ -271,7 +271,7 @@ func (r *run) endpoint() {
 	status, date, err := r.m.Reach(r.ctx, strings.TrimSuffix(url, "/")+"/")
 	switch {
 	case err != nil:
-		r.fail("let this machine reach it (firewall, DNS): curl -v "+url+" shows how far it comes", "%s cannot be reached: %v", url, err)
+		r.fail("let this machine reach it (firewall, DNS): curl -v "+url+" shows where the connection fails", "%s cannot be reached: %v", url, err)
 	case status >= 500:
 		r.warn("wait, or ask who runs it: curl -v "+url+" shows its answer", "%s answers with status %d", url, status)
 	}
@@ -304,13 +304,13 @@ func (r *run) foreignAgents() {
 		}
 		group := r.read("/proc/" + pid + "/cgroup")
 		if !strings.Contains(group, "/kbnode.slice/") {
-			r.fail(endAgent(pid, filepath.Base(group)), "process %s is an agent that kbnode does not run: it may take this machine's jobs; it may stay if it serves other queues without the slots' GPUs", pid)
+			r.fail(endAgent(pid, filepath.Base(group)), "process %s is an agent that kbnode does not run: it can take this machine's jobs; keep it only if it serves other queues and does not use the slots' GPUs", pid)
 		}
 	}
 }
 
-// endAgent returns what ends an agent, by the last part of its control group. A program
-// that only contains an agent goes on. kbnode adopt takes over those of Kernelbot's older scripts only.
+// endAgent returns the command or advice that ends an agent, chosen by the last part of
+// its control group. kbnode adopt takes over those of Kernelbot's older scripts only.
 func endAgent(pid, unit string) string {
 	switch {
 	case strings.HasPrefix(unit, "buildkite-agent-gpu") || strings.HasPrefix(unit, "buildkite-agent@gpu"):
@@ -318,7 +318,7 @@ func endAgent(pid, unit string) string {
 	case strings.HasPrefix(unit, "buildkite-agent") && strings.HasSuffix(unit, ".service"):
 		return "systemctl disable --now " + unit
 	}
-	return "end it by what started it, which systemctl status " + pid + " shows"
+	return "stop whatever started it (systemctl status " + pid + " shows it)"
 }
 
 func (r *run) target() {

@@ -141,6 +141,6 @@ func (r *run) registry() {
 		return
 	}
 	if _, _, err := r.m.Reach(r.ctx, registry); err != nil {
-		r.fail("let this machine reach it (firewall, DNS): curl -v "+registry+" shows how far it comes", "%s cannot be reached: %v; kbnode image update --local uses images that docker has", registry, err)
+		r.fail("let this machine reach it (firewall, DNS): curl -v "+registry+" shows where the connection fails", "%s cannot be reached: %v; kbnode image update --local uses images that docker has", registry, err)
 	}
 }

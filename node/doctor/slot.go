@@ -336,7 +336,7 @@ func (r *run) agentHealth(s *node.Slot) {
 	}
 	if user, err := r.m.User(s.User); err == nil {
 		if uid := r.listener(s.HealthPort); uid >= 0 && uid != user.UID {
-			r.fail(fmt.Sprintf("look for the program in ss -ltnp sport = %d", s.HealthPort), "user %d listens on its agent's port %d, want %s", uid, s.HealthPort, s.User)
+			r.fail(fmt.Sprintf("find the program with ss -ltnp 'sport = :%d', and end it", s.HealthPort), "user %d listens on its agent's port %d, want %s", uid, s.HealthPort, s.User)
 			return
 		}
 	}

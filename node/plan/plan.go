@@ -260,7 +260,7 @@ func (m *maker) images() {
 				continue
 			}
 			noted[ref] = true
-			m.note("image %s has no digest in the queue file, so that kbnode image update refuses to pull it: add its digest to images, or set allow_tags: true", ref)
+			m.note("image %s has no digest in the queue file, so kbnode image update will refuse to pull it: add the digest under images, or set allow_tags: true", ref)
 		}
 	}
 }

@@ -82,15 +82,15 @@ func (p *Proxy) clean(w http.ResponseWriter, c *call) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// share lets the group, which is the agent's, read the files in jobs' directories. Only
-// those can be artifacts.
+// share makes the files directly in jobs' directories readable for the agent's group.
+// Only these files can be artifacts.
 func (p *Proxy) share(w http.ResponseWriter, c *call) {
 	p.creating.Lock()
 	defer p.creating.Unlock()
 	if !p.cleared(w, c) { // no process of a job's changes files from here on
 		return
 	}
-	err := inside(p.TempDir, func(temp *os.Root) error {
+	err := withRoot(p.TempDir, func(temp *os.Root) error {
 		files, err := fs.Glob(temp.FS(), JobDirPrefix+"*/*")
 		for _, name := range files {
 			info, failed := temp.Lstat(name)

@@ -141,10 +141,10 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener, logger *log.Logger) e
 	return server.Close() // the agent's unit stops first, and leaves nothing to wait for
 }
 
-// Reap removes what a slot's jobs left behind, when its agent has stopped: containers,
-// for which the engine is asked at a unix socket unless that is "", and all that lies in
-// the directories of the slot's user below root. It returns how many containers there
-// were.
+// Reap removes the containers that a slot's jobs left, and everything in the
+// directories of the slot's user below root. The slot's agent must have stopped. The
+// engine listens at a unix socket; "" skips the containers. Reap returns the number of
+// containers it found.
 func Reap(ctx context.Context, s *node.Slot, socket, root string) (n int, err error) {
 	if socket != "" {
 		if n, err = docker.New(socket).Reap(ctx, s.Label()); err != nil {
@@ -165,7 +165,7 @@ func RemoveJobs(dir string) error {
 
 // empty removes what lies in a directory and is chosen, if the directory is there.
 func empty(dir string, chosen func(fs.DirEntry) bool) error {
-	return inside(dir, func(root *os.Root) error {
+	return withRoot(dir, func(root *os.Root) error {
 		entries, err := fs.ReadDir(root.FS(), ".")
 		faults := []error{err}
 		for _, e := range entries {
@@ -185,9 +185,9 @@ func empty(dir string, chosen func(fs.DirEntry) bool) error {
 	})
 }
 
-// inside calls f with a directory, if it is there. It follows no link on the way, because
+// withRoot calls f with a directory, if it is there. It follows no link on the way, because
 // the slot's user could make one to another slot's jobs.
-func inside(dir string, f func(*os.Root) error) error {
+func withRoot(dir string, f func(*os.Root) error) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err

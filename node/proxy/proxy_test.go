@@ -442,7 +442,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// A job may write its artifact as if it were secret, and put a link beside it.
+// A job may create its artifact with mode 0 and put a link beside it. Only the artifact
+// changes.
 func TestShare(t *testing.T) {
 	r := newRig(t)
 	outside := filepath.Join(t.TempDir(), "outside")

@@ -60,8 +60,8 @@ var routes = []route{
 	{"DELETE", regexp.MustCompile(`^/containers/` + named + `$`), []string{"v", "force"}, (*Proxy).container},
 }
 
-// These endpoints are not docker's. The files of a job belong to another user than the
-// agent's, which asks for what it cannot do itself.
+// These endpoints are kbnode's, not docker's. A job's files belong to the job's user,
+// so the agent asks the proxy to do what it cannot do itself.
 const (
 	Share = "/kbnode/share" // a POST lets the agent read the files that lie directly in jobs' directories
 	Clean = "/kbnode/clean" // a POST removes the containers and directories that the slot's jobs left

@@ -127,7 +127,8 @@ func (a *Action) Line() string {
 	return a.Verb + " " + a.Kind + " " + a.Name
 }
 
-// Impact says what the action does to others' work, for the end of a line; empty: nothing.
+// Impact returns a clause for the end of a line that says how the action affects
+// running containers. It is empty if the action does not.
 func (a *Action) Impact() string {
 	if !a.Asks {
 		return ""

@@ -88,8 +88,8 @@ func (r *Runner) Run(ctx context.Context, j *gate.Job) (status int, err error) {
 	return status, r.upload(ctx, j, dir)
 }
 
-// directory removes what earlier jobs left, and makes the job's directory. Its group is
-// that of the job's user too.
+// directory removes what earlier jobs left, and creates the job's directory. The job's
+// user can write to it because it is in the directory's group.
 func directory(temp string, clean func() error) (string, error) {
 	if err := clean(); err != nil {
 		return "", fmt.Errorf("removing what the last job left: %w", err)
@@ -126,7 +126,8 @@ func (r *Runner) process(ctx context.Context, j *gate.Job, dir string) (int, err
 	return status, err
 }
 
-// report tells of a job. A journal that does not answer is no reason to refuse it.
+// report sends a job's record to Report. If the journal does not answer, the job still
+// runs.
 func (r *Runner) report(record audit.Record) {
 	if err := r.Report(record); err != nil {
 		fmt.Fprintf(r.Log, "kbnode: the job's record: %v\n", err)

@@ -108,7 +108,8 @@ func (t *containerTrial) launch(ctx context.Context, config *node.Config) error 
 	if t.dir, err = os.MkdirTemp(t.slot.TempDir(), "buildkite-job-trial"); err != nil {
 		return err
 	}
-	// It lies in the slot's user's own. The container's user is of the same group.
+	// The directory is inside one that belongs to the slot's user. The container's user is
+	// in the same group.
 	if err := errors.Join(os.Chmod(t.dir, 0o770), os.Lchown(t.dir, u.UID, u.GID)); err != nil {
 		return err
 	}
