@@ -30,9 +30,9 @@ PLACES = (".", os.path.expanduser("~"), os.environ["TMPDIR"], "/tmp", "/var/tmp"
 NICE, CORES = %d, %d  # of kbrun
 
 
-def connect():
+def connect(name="kbleft"):
     with socket.socket(socket.AF_UNIX) as s:
-        s.connect("\0kbleft")
+        s.connect("\0" + name)
     return True
 
 
@@ -66,6 +66,29 @@ def leave_process():
     return True
 
 
+def leave_headless():
+    """Leaves a process whose first thread has ended, so that it looks dead."""
+    import threading, time
+    ready, done = os.pipe()
+    if os.fork() == 0:
+        libc.prctl(15, b"kbheadless")
+
+        def stay():
+            first = f"/proc/self/task/{os.getpid()}/stat"
+            while open(first).read().rsplit(")", 1)[1].split()[0] != "Z":
+                time.sleep(0.01)
+            s = socket.socket(socket.AF_UNIX)
+            s.bind("\0kbheadless")
+            s.listen()
+            os.write(done, b"x")
+            time.sleep(1e6)
+
+        threading.Thread(target=stay).start()
+        libc.syscall(93 if arm else 60, 0)
+    os.read(ready, 1)
+    return True
+
+
 def names():
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -79,6 +102,7 @@ parent = os.getppid()
 things = {
     "file": (lambda: any(os.path.exists(f"{place}/kbleft") for place in PLACES), leave_file),
     "process": (lambda: "kbleft" in names() or connect(), leave_process),
+    "headless process": (lambda: "kbheadless" in names() or connect("kbheadless"), leave_headless),
     "shared memory": (lambda: libc.syscall(SHMGET, 0x6B62, 0, 0) >= 0, lambda: libc.syscall(SHMGET, 0x6B62, 4096, 0o1666) >= 0),
     "nice": (lambda: os.nice(0) > NICE, lambda: os.setpriority(os.PRIO_PROCESS, parent, NICE + 1) is None),
     "cores": (lambda: len(os.sched_getaffinity(0)) < CORES, lambda: CORES > 1 and os.sched_setaffinity(parent, {min(os.sched_getaffinity(0))}) is None),
@@ -218,7 +242,7 @@ func leaveAndLook(t *testing.T, means string) {
 		printed, _, _ := strings.Cut(r.Process.Stdout.Text(), "\n")
 		left := strings.Split(printed, "|")
 		t.Logf("phase %d: %q", n, left)
-		want := []string{"file", "process", "nice", "I/O priority"}
+		want := []string{"file", "process", "headless process", "nice", "I/O priority"}
 		if cores.Count() > 1 {
 			want = append(want, "cores")
 		}

@@ -42,7 +42,7 @@ func (w *worker) freeze() ([]int, error) {
 		}
 		if time.Now().After(deadline) {
 			defer thaw(pids)
-			if slices.ContainsFunc(pids, func(pid int) bool { return state("/proc/"+strconv.Itoa(pid)) == 'D' }) {
+			if slices.ContainsFunc(pids, func(pid int) bool { return sandbox.StateOf(pid) == 'D' }) {
 				return nil, fmt.Errorf("the worker's processes cannot be stopped: one waits for a device")
 			}
 			return nil, errWentOn
@@ -84,12 +84,11 @@ func (w *worker) wentOn(stood map[string]string) bool {
 
 // alive reports whether there is more of the worker than its entry in /proc.
 func (w *worker) alive() bool {
-	s := state("/proc/" + strconv.Itoa(w.pid))
+	s := sandbox.StateOf(w.pid)
 	return s != 0 && !dead(s)
 }
 
-// state is the letter of a process or thread in its directory in /proc, 0 when
-// there is none.
+// state is the letter of a thread in its directory in /proc, 0 when there is none.
 func state(dir string) byte {
 	data, err := os.ReadFile(dir + "/stat") // "7 (a name) S 1 …"
 	if at := bytes.LastIndexByte(data, ')'); err == nil && at > 0 && at+2 < len(data) {
@@ -108,7 +107,7 @@ func slicesOf(dir string) string {
 }
 
 func stopped(pids []int) bool {
-	return !slices.ContainsFunc(pids, func(pid int) bool { return state("/proc/"+strconv.Itoa(pid)) != 'T' })
+	return !slices.ContainsFunc(pids, func(pid int) bool { return sandbox.StateOf(pid) != 'T' })
 }
 
 func thaw(pids []int) {

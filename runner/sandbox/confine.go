@@ -153,7 +153,7 @@ func (i *initProcess) checkSecrets() {
 		if data, err := os.ReadFile("/proc/" + name + "/environ"); err == nil && len(data) > 0 {
 			i.Missing[schema.GuardSecrets] = "the environment of process " + name + " can be read"
 		}
-		process, _ := readStat(pid, make([]byte, 512))
+		process, _ := readProcess(pid, make([]byte, 512))
 		pid = process.Parent // 0 at the top
 	}
 }

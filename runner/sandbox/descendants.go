@@ -53,7 +53,7 @@ func reap() bool {
 type Descendant struct {
 	PID, Parent int
 	Name        string
-	State       byte // as /proc/<pid>/stat has it: R, S, D, T stopped, Z dead and not waited for
+	State       byte // see [StateOf]
 }
 
 // Descendants lists the processes below pid. It leaves little behind for the
@@ -69,7 +69,7 @@ func Descendants(pid int) []Descendant {
 	var buf [512]byte
 	for _, name := range names {
 		if n, err := strconv.Atoi(name); err == nil {
-			if p, ok := readStat(n, buf[:]); ok {
+			if p, ok := readProcess(n, buf[:]); ok {
 				children[p.Parent] = append(children[p.Parent], p)
 			}
 		}
@@ -82,10 +82,39 @@ func Descendants(pid int) []Descendant {
 	return found
 }
 
-// readStat reads the beginning of /proc/<pid>/stat into buf:
-// "7 (a name) S 1 …", where the name may hold spaces and parentheses.
-func readStat(pid int, buf []byte) (Descendant, bool) {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// StateOf returns the state of a process as the letter in /proc/<pid>/stat: R, S, D,
+// T stopped, Z dead and not waited for; 0 if there is no such process. The kernel also
+// shows Z if only the first thread has ended: then it is the state of another thread,
+// and T only if all others are stopped.
+func StateOf(pid int) byte {
+	var buf [512]byte
+	p, _ := readProcess(pid, buf[:])
+	return p.State
+}
+
+func readProcess(pid int, buf []byte) (Descendant, bool) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	p, ok := readStat(dir, buf)
+	if !ok || p.State != 'Z' {
+		return p, ok
+	}
+	threads, _ := os.ReadDir(dir + "/task")
+	for _, thread := range threads {
+		t, ok := readStat(dir+"/task/"+thread.Name(), buf)
+		if !ok || t.State == 'Z' || t.State == 'X' {
+			continue
+		}
+		if p.State = t.State; p.State != 'T' {
+			break
+		}
+	}
+	return p, true
+}
+
+// readStat reads the beginning of the file stat in a directory of a process or thread
+// into buf: "7 (a name) S 1 …", where the name may hold spaces and parentheses.
+func readStat(dir string, buf []byte) (Descendant, bool) {
+	fd, err := unix.Open(dir+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return Descendant{}, false
 	}
@@ -95,6 +124,10 @@ func readStat(pid int, buf []byte) (Descendant, bool) {
 		return Descendant{}, false
 	}
 	data := buf[:n]
+	pid, err := strconv.Atoi(dir[strings.LastIndexByte(dir, '/')+1:])
+	if err != nil {
+		return Descendant{}, false
+	}
 	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 0 || end < open || end+4 > len(data) {
 		return Descendant{}, false
