@@ -88,7 +88,7 @@ docker-test: build agent
 NODE ?= ^TestNode
 node-test: build agent
 	sh tools/guest/build.sh
-	KBGEN_NODE_TESTS=1 $(GO) test -count=1 -timeout 80m -v -run '$(NODE)' ./e2e
+	KBGEN_NODE_TESTS=1 $(GO) test -count=1 -timeout 150m -v -run '$(NODE)' ./e2e
 
 # The parts of node-test for which CI has time. It says what it does not run.
 NODE_CI := plan_and_apply|own_device|own_disk|hostile_steps|undo
