@@ -91,7 +91,7 @@ node-test: build agent
 	KBGEN_NODE_TESTS=1 $(GO) test -count=1 -timeout 150m -v -run '$(NODE)' ./e2e
 
 # The parts of node-test for which CI has time. It says what it does not run.
-NODE_CI := plan_and_apply|own_device|own_disk|hostile_steps|undo
+NODE_CI := plan_and_apply|own_device|hostile_steps|undo
 node-test-ci: build agent
 	@GO="$(GO)" NODE_CI='$(NODE_CI)' sh tools/node-ci.sh
 

@@ -13,7 +13,7 @@ if [ "$(id -u)" != 0 ] || ! command -v qemu-system-x86_64 >/dev/null || ! comman
 	not_run 'which needs root, QEMU and mmdebstrap'
 fi
 timeout 600 sh tools/guest/build.sh || not_run 'because its machine could not be built'
-echo "node-ci.sh: runs $NODE_CI; NOT RUN: the other parts, among them doctor, verify and power cuts"
+echo "node-ci.sh: runs $NODE_CI; NOT RUN: the other parts, among them own_disk, doctor, verify and power cuts"
 deadline=$(($(date +%s) + 900))
 for try in 1 2; do
 	status=0
