@@ -72,7 +72,7 @@ func (m *measuring) batches(ctx context.Context, c testCase) error {
 	if len(sizes) < 2 {
 		return nil
 	}
-	took, layouts := map[int][]float64{}, map[int][]storage{}
+	took, layouts := map[int][]float64{}, map[int]*layout{}
 	for begun := time.Now(); time.Since(begun) < min(m.most/batchPart, batchMost); {
 		owed := slices.DeleteFunc(slices.Clone(sizes), func(k int) bool { return len(took[k]) >= batchRuns })
 		if len(owed) == 0 {

@@ -2,7 +2,6 @@ package harness
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -14,9 +13,9 @@ import (
 
 // An answer is one output, and the time that it took.
 type answer struct {
-	tree     []byte
-	storages []storage
-	probes   []probe
+	tree   []byte
+	layout *layout
+	probes []probe
 
 	took    time.Duration // by this process's clock
 	delayed time.Duration // that either side waited for a core
@@ -43,7 +42,7 @@ type callOrder struct {
 	message []byte
 	strict  bool          // freeze the worker while the input is copied
 	fill    func() error  // copies the input; nil: there is nothing to copy
-	probes  []probe       // places to read when it says "done"
+	probes  []probe       // places to read when it says "done", which nobody else knows
 	watched []probe       // places on a device, which the judge reads then
 	expect  time.Duration // of the call; 0: unknown
 	limit   time.Duration // of the call
@@ -81,9 +80,9 @@ func (w *worker) call(ctx context.Context, o callOrder) (*answer, error) {
 			return nil, err
 		}
 	}
-	if err := w.poison(o.probes); err != nil {
+	if w.watch.done.Load() == w.number { // it is up before the release
 		thaw(frozen)
-		return nil, err
+		return nil, errNonsense
 	}
 	if len(o.watched) > 0 {
 		if err := w.beginWatch(ctx, o); err != nil {
@@ -120,25 +119,6 @@ func (w *worker) call(ctx context.Context, o callOrder) (*answer, error) {
 // called done.
 const answerLimit = time.Minute
 
-// poison writes random bytes to the places of the outputs' arena that are going
-// to be read, where an honest answer is written anew as a whole: whoever calls it
-// done before it is written is found. The flag must not be up already.
-//
-// Error: errNonsense, for it is.
-func (w *worker) poison(probes []probe) error {
-	var noise [8]byte
-	for _, p := range probes {
-		if p.arena == arenaOutput {
-			rand.Read(noise[:]) // does not fail
-			copy(w.arenas[p.arena].data[p.at:p.at+uint64(p.size)], noise[:])
-		}
-	}
-	if w.watch.done.Load() == w.number {
-		return errNonsense
-	}
-	return nil
-}
-
 // time releases the worker and waits for its flag.
 func (w *worker) time(o callOrder, frozen []int) (a *answer, done bool) {
 	a = &answer{}
@@ -171,11 +151,11 @@ func (w *worker) read(a *answer, raw []byte, o callOrder) error {
 	body := raw[1:]
 	switch raw[0] {
 	case 'V':
-		storages, err := decodeTree(body, o.bounds())
+		layout, err := decodeTree(body, o.bounds())
 		if err != nil {
 			return valueError("custom_kernel returned " + err.Error())
 		}
-		a.tree, a.storages = append([]byte(nil), body...), storages
+		a.tree, a.layout = append([]byte(nil), body...), layout
 		return nil
 	case 'X':
 		return raisedIn(body)

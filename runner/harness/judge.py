@@ -214,9 +214,8 @@ class Judge:
 
     def do_watch(self, order, body, descriptors):
         """Waits for the worker's flag and reads places of the device's arenas at
-        once, as kbrun does it for the others; those that are going to be written as
-        a whole hold noise until then. Says so before it waits; stops waiting when it
-        is told anything."""
+        once, as kbrun does it for the others. Says so before it waits; stops waiting
+        when it is told anything."""
         import select
         import time
 
@@ -228,10 +227,6 @@ class Judge:
             index = places(tensor, found)
             look.append((tensor, index))
             gather(tensor, index)  # so that the device has the program for it
-            if arena == DEVICE + 1:
-                torch = torch_module()
-                noise = torch.frombuffer(bytearray(os.urandom(len(index))), dtype=torch.uint8)
-                tensor.index_copy_(0, index, noise.to(tensor.device))
         self.device.synchronize()
         words, sequence, expect = self.words, order["sequence"], order["expect"]
         own_core = len(os.sched_getaffinity(0)) > 2

@@ -111,11 +111,11 @@ func (r *phaseRun) try(ctx context.Context, strict, look bool, expect time.Durat
 	if err != nil {
 		return attempt{}, err
 	}
-	moved := !slices.Equal(a.storages, r.outputs)
-	r.outputs = a.storages
+	moved := r.outputs == nil || !a.layout.equal(r.outputs)
+	r.outputs = a.layout
 	var size uint64
-	for _, s := range a.storages {
-		size += s.bytes
+	for _, e := range a.layout.extents { // what its storages claim besides is not looked at
+		size += e.count * e.item
 	}
 	if moved {
 		a.probes = nil // they were places of another layout
@@ -177,15 +177,18 @@ func (r *phaseRun) callOn(ctx context.Context, in *input, strict bool, expect ti
 }
 
 // probes are secret places of the output, if it lies where the last one lay, and
-// those of them on a device; a small output is read as a whole.
+// those of them on a device; a small output is read as a whole. They are places of
+// elements: what a storage has besides may be never written. Each array has its share,
+// so that large ones that no check looks at do not hide a small one.
 func (r *phaseRun) probes() (probes, watched []probe) {
-	var total uint64
-	for _, s := range r.outputs {
-		total += s.bytes
+	if r.outputs == nil {
+		return nil, nil
 	}
-	add := func(arena int, at, left uint64) {
-		p := probe{arena: arena, at: at, size: int(min(8, left))}
-		if arena >= arenaDevice {
+	extents := r.outputs.extents
+	add := func(e *extent, element uint64) {
+		at := e.at(element)
+		p := probe{arena: e.arena, at: at, size: int(min(8, e.end-at))}
+		if e.arena >= arenaDevice {
 			watched = append(watched, p)
 		} else {
 			probes = append(probes, p)
@@ -193,24 +196,24 @@ func (r *phaseRun) probes() (probes, watched []probe) {
 	}
 	// The judge reads arena by arena.
 	defer func() { slices.SortStableFunc(watched, func(a, b probe) int { return a.arena - b.arena }) }()
-	if total <= 8*maxProbes {
-		for _, s := range r.outputs {
-			for at := uint64(0); at < s.bytes; at += 8 {
-				add(s.arena, s.start+at, s.bytes-at)
+	var total uint64
+	for _, e := range extents {
+		total += e.count // a message has few arrays, and bounds hold the sum
+	}
+	if total <= maxProbes {
+		for i := range extents {
+			for n := range extents[i].count {
+				add(&extents[i], n)
 			}
 		}
 		return probes, watched
 	}
-	for range maxProbes {
-		n := uint64(random(int64(total)))
-		for _, s := range r.outputs {
-			if n >= s.bytes {
-				n -= s.bytes
-				continue
-			}
-			add(s.arena, s.start+n, s.bytes-n)
-			break
+	for i := range maxProbes {
+		e := &extents[i%len(extents)]
+		if len(extents) > maxProbes {
+			e = &extents[random(int64(len(extents)))]
 		}
+		add(e, uint64(random(int64(e.count))))
 	}
 	return probes, watched
 }
@@ -275,13 +278,15 @@ type measuring struct {
 	most     time.Duration // after which it is over
 
 	fast, strict []float64 // counted calls less the floor, in nanoseconds
-	sum          float64   // of all counted
-	leftOut      int
-	moved        int
-	wentOn       int // strict calls that were not, which count for nothing
-	inputSize    uint64
-	batched      batched
-	shortest     time.Duration // call so far
+	// The same of calls whose output lay elsewhere than before, so that it was not
+	// looked at when it was called done. See withMoved.
+	movedFast, movedStrict []float64
+	sum                    float64 // of all counted
+	leftOut                int
+	wentOn                 int // strict calls that were not, which count for nothing
+	inputSize              uint64
+	batched                batched
+	shortest               time.Duration // call so far
 }
 
 func (m *measuring) run(ctx context.Context, c testCase) error {
@@ -326,9 +331,6 @@ func (m *measuring) count(a attempt, strict bool) error {
 			return errWentOn
 		}
 		return nil
-	case a.moved:
-		m.moved++
-		return nil
 	case a.counted && a.delayed > max(delayAllowed, min(cmp.Or(m.shortest, a.took), a.took)/delayPart):
 		// How long a call took that was kept waiting says nothing of how long it may wait.
 		m.leftOut++
@@ -337,17 +339,24 @@ func (m *measuring) count(a attempt, strict bool) error {
 	floor := m.r.s.floor
 	if strict {
 		floor, _ = m.r.strictFloor()
-	} else if m.shortest == 0 || a.took < m.shortest {
+	} else if !a.moved && (m.shortest == 0 || a.took < m.shortest) {
 		m.shortest = a.took
 	}
 	// figure = max(time − floor, resolution)
 	ns := float64(max(a.took-floor, m.r.resolution()))
-	m.sum += ns
-	if strict {
+	switch {
+	case a.moved && strict:
+		m.movedStrict = append(m.movedStrict, ns)
+		return nil
+	case a.moved:
+		m.movedFast = append(m.movedFast, ns)
+		return nil
+	case strict:
 		m.strict = append(m.strict, ns)
-	} else {
+	default:
 		m.fast = append(m.fast, ns)
 	}
+	m.sum += ns
 	return nil
 }
 
@@ -373,7 +382,7 @@ func (m *measuring) enough(took time.Duration) bool {
 func (m *measuring) finish() (stats, error) {
 	r := m.r
 	if len(m.fast) < minRuns {
-		if m.moved > len(m.fast)+m.leftOut {
+		if len(m.movedFast)+len(m.movedStrict) > len(m.fast)+m.leftOut {
 			return stats{}, caseError("custom_kernel returns outputs of another layout every time")
 		}
 		return stats{}, &ambiguousError{len(m.fast), m.leftOut, minRuns}
@@ -381,6 +390,7 @@ func (m *measuring) finish() (stats, error) {
 	if len(m.strict) < minStrict {
 		return stats{}, &ambiguousError{len(m.strict), m.leftOut, minStrict}
 	}
+	m.fast, m.strict = withMoved(m.fast, m.movedFast), withMoved(m.strict, m.movedStrict)
 	s := figuresOf(m.fast)
 	measured := schema.Measurement{
 		Phase: r.p.Name, Case: r.current, Samples: rounded(m.fast), Floor: float64(r.s.floor), Resolution: float64(r.resolution()),
@@ -396,6 +406,19 @@ func (m *measuring) finish() (stats, error) {
 	m.batched.enter(&measured, m.fast)
 	r.run.Measurements = append(r.run.Measurements, measured)
 	return s, nil
+}
+
+// withMoved adds to counted calls those that answered elsewhere and took longer than
+// the average. The submission decides where it answers: it gains nothing by a short
+// call that nobody could look at in time, and hides no long one.
+func withMoved(counted, moved []float64) []float64 {
+	mean := figuresOf(counted).mean
+	for _, ns := range moved {
+		if ns > mean {
+			counted = append(counted, ns)
+		}
+	}
+	return counted
 }
 
 // peeked reports whether calls that could see their input early were faster than

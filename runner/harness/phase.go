@@ -42,7 +42,7 @@ type phaseRun struct {
 
 	echo       []time.Duration // of an empty call, before there was a submission
 	strictEcho []float64       // of a strict one, in nanoseconds
-	outputs    []storage       // layout of the case's last output
+	outputs    *layout         // of the case's last output; nil: there was none
 	failed     bool
 }
 

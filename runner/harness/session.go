@@ -364,8 +364,8 @@ type finding struct {
 // check has the judge copy an output and, with look, check it. The input is
 // gone afterwards.
 func (s *Session) check(ctx context.Context, in *input, a *answer, look bool) (finding, error) {
-	storages := make([][3]uint64, len(a.storages))
-	for i, st := range a.storages {
+	storages := make([][3]uint64, len(a.layout.storages))
+	for i, st := range a.layout.storages {
 		storages[i] = [3]uint64{uint64(st.arena), st.start, st.bytes}
 	}
 	places := make([][3]any, len(a.probes))

@@ -44,6 +44,42 @@ type storage struct {
 	start, bytes uint64
 }
 
+// An extent is where the elements of an array lie in the arenas. An array without
+// elements has none.
+type extent struct {
+	arena          int
+	start, end     uint64 // of its storage, in bytes of the arena
+	offset, item   uint64 // of the first element, in elements; bytes of an element
+	count          uint64 // elements, at least one
+	shape, strides []uint64
+}
+
+func (e *extent) equal(o *extent) bool {
+	return e.arena == o.arena && e.start == o.start && e.end == o.end && e.offset == o.offset && e.item == o.item &&
+		slices.Equal(e.shape, o.shape) && slices.Equal(e.strides, o.strides)
+}
+
+// at returns where an element begins, in bytes of the arena; n counts as C does, the
+// last dimension first.
+func (e *extent) at(n uint64) uint64 {
+	place := e.offset
+	for i := len(e.shape) - 1; i >= 0; i-- {
+		place += n % e.shape[i] * e.strides[i]
+		n /= e.shape[i]
+	}
+	return e.start + place*e.item
+}
+
+// A layout is where the arrays of an answer lie.
+type layout struct {
+	storages []storage
+	extents  []extent
+}
+
+func (l *layout) equal(o *layout) bool {
+	return slices.Equal(l.storages, o.storages) && slices.EqualFunc(l.extents, o.extents, func(a, b extent) bool { return a.equal(&b) })
+}
+
 // bounds is what a message may refer to.
 type bounds struct {
 	sizes   [2]uint64 // of the arenas
@@ -67,11 +103,11 @@ func (b *bounds) hold(s storage) bool {
 
 // decodeTree looks through a message: every storage lies in an arena, every
 // array in its storage, and nothing in it costs more to read than it should. It
-// returns the storages. The bytes can be handed to the judge as they are.
+// returns where the arrays lie. The bytes can be handed to the judge as they are.
 //
 // Errors say what is wrong in words for the submission's author; they quote
 // numbers only.
-func decodeTree(raw []byte, b bounds) ([]storage, error) {
+func decodeTree(raw []byte, b bounds) (*layout, error) {
 	if len(raw) > maxMessage {
 		return nil, fmt.Errorf("a message of %d bytes, at most %d are allowed", len(raw), maxMessage)
 	}
@@ -107,13 +143,14 @@ func decodeTree(raw []byte, b bounds) ([]storage, error) {
 	case len(d.raw) > 0:
 		return nil, fmt.Errorf("a message with %d bytes too many", len(d.raw))
 	}
-	return d.storages, nil
+	return &layout{d.storages, d.extents}, nil
 }
 
 type treeDecoder struct {
 	raw      []byte
 	bounds   bounds
 	storages []storage
+	extents  []extent
 	nodes    int
 	arrays   int
 	logical  uint64
@@ -208,6 +245,8 @@ func (d *treeDecoder) array() {
 	}
 	item, held := itemSizes[kind][code], d.storages[at].bytes
 	count, last, longest, fits := uint64(1), offset, uint64(0), offset <= math.MaxInt64
+	lies := d.storages[at]
+	e := extent{arena: lies.arena, start: lies.start, end: lies.start + held, offset: offset, item: item}
 	for range dims {
 		length, stride := d.uint64(), d.uint64()
 		if length > math.MaxInt64 || stride > math.MaxInt64 {
@@ -215,6 +254,7 @@ func (d *treeDecoder) array() {
 			return
 		}
 		longest = max(longest, length)
+		e.shape, e.strides = append(e.shape, length), append(e.strides, stride)
 		if count = mul(count, length); length > 0 {
 			last = add(last, mul(length-1, stride))
 		}
@@ -233,6 +273,9 @@ func (d *treeDecoder) array() {
 	}
 	if !fits {
 		d.fail("an array that does not fit into its memory")
+	}
+	if e.count = count; count > 0 && fits {
+		d.extents = append(d.extents, e)
 	}
 	if d.logical = add(d.logical, mul(count, item)); d.logical > d.bounds.logical {
 		d.fail("an output of more than %d MiB", d.bounds.logical>>20)

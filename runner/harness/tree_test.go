@@ -301,12 +301,20 @@ func FuzzDecodeTree(f *testing.F) {
 	f.Add(emptyTree())
 	f.Add(message([][]byte{stored(1, 256, 16)}, arrayOf(1, 8, 1, 0, 0, 0, 2, 2, 2, 1)))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		storages, err := decodeTree(raw, testBounds)
+		found, err := decodeTree(raw, testBounds)
 		if err != nil {
-			if _, jsonErr := json.Marshal(err.Error()); jsonErr != nil || len(err.Error()) > 200 || storages != nil {
-				t.Errorf("error %q, storages %v", err, storages)
+			if _, jsonErr := json.Marshal(err.Error()); jsonErr != nil || len(err.Error()) > 200 || found != nil {
+				t.Errorf("error %q, layout %v", err, found)
 			}
 			return
+		}
+		storages := found.storages
+		for _, e := range found.extents {
+			for _, n := range []uint64{0, e.count / 2, e.count - 1} {
+				if at := e.at(n); at < e.start || at+e.item > e.end || e.end > testBounds.sizes[e.arena] {
+					t.Errorf("element %d of %+v lies at %d", n, e, at)
+				}
+			}
 		}
 		var held uint64
 		for _, s := range storages {

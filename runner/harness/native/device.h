@@ -31,11 +31,6 @@ __global__ void gather_bytes(const unsigned char* from, const std::uint64_t* at,
     if (i < n) to[i] = from[at[i]];
 }
 
-__global__ void scatter_bytes(unsigned char* to, const std::uint64_t* at, const unsigned char* from, unsigned n) {
-    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) to[at[i]] = from[i];
-}
-
 }  // namespace
 
 class Device {
@@ -90,11 +85,6 @@ class Device {
         copy_out(&found[0], bytes_, n);
         return found;
     }
-    void scatter(void* memory, const Places& places, const std::string& bytes) {
-        const unsigned n = prepare(places);
-        copy_in(bytes_, bytes.data(), n);
-        scatter_bytes<<<(n + 255) / 256, 256>>>(static_cast<unsigned char*>(memory), index_, bytes_, n);
-    }
 
   private:
     void must(KBRUN_GPU(Error_t) error) {
@@ -141,7 +131,6 @@ class Device {
     void synchronize() {}
     void flush() {}
     std::string gather(void*, const Places&) { return none(); }
-    void scatter(void*, const Places&, const std::string&) { none(); }
 
   private:
     static char* none() { throw std::runtime_error("this program was compiled for no device"); }

@@ -277,25 +277,16 @@ class Judge {
     }
 
     // Waits for the worker's flag and reads places of the outputs on the device at
-    // once, as kbrun does it for the others; they hold noise until then. Says so
-    // before it waits; stops waiting when it is told anything.
+    // once, as kbrun does it for the others. Says so before it waits; stops waiting
+    // when it is told anything.
     std::string watch(const Json& order) {
         Places places;
-        std::size_t bytes = 0;
         for (const Json& place : order["places"].values) {
             if (int(place.values.at(0).number()) != kOnDevice + kOutput) throw std::runtime_error("a place outside of the outputs");
             places.emplace_back(place.values.at(1).number(), place.values.at(2).number());
-            bytes += places.back().second;
         }
         unsigned char* const memory = on_device_[kOutput].at;
-        std::string noise(bytes, '\0');
-        if (FILE* random = std::fopen("/dev/urandom", "re")) {
-            const std::size_t got = std::fread(&noise[0], 1, bytes, random);
-            std::fclose(random);
-            if (got != bytes) throw std::runtime_error("/dev/urandom gives too little");
-        }
         device_.gather(memory, places);  // so that the device has the program for it
-        device_.scatter(memory, places, noise);
         device_.synchronize();
         const std::uint32_t sequence = std::uint32_t(order["sequence"].number());
         const double expect = std::strtod(order["expect"].text.c_str(), nullptr);

@@ -34,13 +34,6 @@ class Device {
         for (const auto& place : places) found.append(static_cast<char*>(memory) + place.first, place.second);
         return found;
     }
-    void scatter(void* memory, const Places& places, const std::string& bytes) {
-        const char* from = bytes.data();
-        for (const auto& place : places) {
-            std::memcpy(static_cast<char*>(memory) + place.first, from, place.second);
-            from += place.second;
-        }
-    }
 
   private:
     static void* mapped(std::size_t size, const std::vector<int>& files) {
