@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
@@ -29,10 +30,15 @@ type evaluateCmd struct {
 }
 
 // Run evaluates and exits by the outcome.
+// memoryLimit is how much memory kbrun takes, in bytes, before the collector works as
+// hard as it may. What kbrun takes, the submission does not have.
+const memoryLimit = 40 << 20
+
 func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.PayloadFile == "" && !c.Secret && c.RunID == "" && schema.Idle(env.LookupEnv) {
 		return ended(job.Idle(c.Out, env.Stdout), cli.ExitFailed)
 	}
+	debug.SetMemoryLimit(memoryLimit)
 	j := job.Job{
 		Env:         job.Env{Lookup: env.LookupEnv, Environ: env.Environ, Stdin: env.Stdin, Stdout: env.Stdout, Stderr: env.Stderr},
 		PayloadFile: c.PayloadFile, Out: c.Out, Secret: c.Secret, Limit: c.Deadline, Exposed: c.exposed,
