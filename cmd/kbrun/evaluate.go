@@ -29,11 +29,11 @@ type evaluateCmd struct {
 	brokerFlags
 }
 
-// Run evaluates and exits by the outcome.
 // memoryLimit is how much memory kbrun takes, in bytes, before the collector works as
 // hard as it may. What kbrun takes, the submission does not have.
 const memoryLimit = 40 << 20
 
+// Run evaluates and exits by the outcome.
 func (c *evaluateCmd) Run(ctx context.Context, env *cli.Env) error {
 	if c.PayloadFile == "" && !c.Secret && c.RunID == "" && schema.Idle(env.LookupEnv) {
 		return ended(job.Idle(c.Out, env.Stdout), cli.ExitFailed)

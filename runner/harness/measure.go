@@ -198,7 +198,7 @@ func (r *phaseRun) probes() (probes, watched []probe) {
 	defer func() { slices.SortStableFunc(watched, func(a, b probe) int { return a.arena - b.arena }) }()
 	var total uint64
 	for _, e := range extents {
-		total += e.count // a message has few arrays, and bounds hold the sum
+		total += e.count // the bounds of a message keep the sum small
 	}
 	if total <= maxProbes {
 		for i := range extents {

@@ -95,6 +95,7 @@ func StateOf(pid int) byte {
 func readProcess(pid int, buf []byte) (Descendant, bool) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	p, ok := readStat(dir, buf)
+	p.PID = pid
 	if !ok || p.State != 'Z' {
 		return p, ok
 	}
@@ -112,7 +113,8 @@ func readProcess(pid int, buf []byte) (Descendant, bool) {
 }
 
 // readStat reads the beginning of the file stat in a directory of a process or thread
-// into buf: "7 (a name) S 1 …", where the name may hold spaces and parentheses.
+// into buf: "7 (a name) S 1 …", where the name may hold spaces and parentheses. It
+// leaves PID out.
 func readStat(dir string, buf []byte) (Descendant, bool) {
 	fd, err := unix.Open(dir+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -124,10 +126,6 @@ func readStat(dir string, buf []byte) (Descendant, bool) {
 		return Descendant{}, false
 	}
 	data := buf[:n]
-	pid, err := strconv.Atoi(dir[strings.LastIndexByte(dir, '/')+1:])
-	if err != nil {
-		return Descendant{}, false
-	}
 	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 0 || end < open || end+4 > len(data) {
 		return Descendant{}, false
@@ -135,7 +133,7 @@ func readStat(dir string, buf []byte) (Descendant, bool) {
 	state, rest := data[end+2], data[end+4:] // ") S 1 …"
 	field, _, _ := bytes.Cut(rest, []byte(" "))
 	parent, err := strconv.Atoi(string(field))
-	return Descendant{pid, parent, string(data[open+1 : end]), state}, err == nil
+	return Descendant{Parent: parent, Name: string(data[open+1 : end]), State: state}, err == nil
 }
 
 // numbers names processes for an error, which a result shows: what they are
