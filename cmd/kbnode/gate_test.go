@@ -78,7 +78,10 @@ slots:
 `, kbnode, agent, me.Username, gateImage))
 	r.start("gpu0", "host0")
 	r.engine = dockertest.Record(t, r.path("run/kbnode/gpu0/docker.sock"))
-	r.engine.Clean = func() error { return proxy.RemoveJobs(r.path("var/lib/kbnode/slots/gpu0/tmp")) }
+	r.engine.Proxy = map[string]func() error{
+		proxy.Clean: func() error { return proxy.RemoveJobs(r.path("var/lib/kbnode/slots/gpu0/tmp")) },
+		proxy.Share: func() error { return nil },
+	}
 	r.engine.Program = func(request map[string]any, out io.Writer, _ <-chan struct{}) int {
 		host := request["HostConfig"].(map[string]any)
 		fmt.Fprintln(out, "container of", request["Image"], "with", host["Binds"], "runs", request["Cmd"])

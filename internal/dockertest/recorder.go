@@ -22,8 +22,8 @@ type Recorder struct {
 	// writes the container's output, and returns its exit status. Nil prints the
 	// request. Killed is closed when the container is stopped or removed.
 	Program func(request map[string]any, output io.Writer, killed <-chan struct{}) int
-	// Clean is called where a slot's proxy would be asked to remove what jobs left.
-	Clean func() error
+	// Proxy has the endpoints of a slot's proxy that an engine does not have, by path.
+	Proxy map[string]func() error
 
 	mu         sync.Mutex
 	requests   []map[string]any
@@ -94,10 +94,8 @@ func (r *Recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		answer(200, map[string]any{})
 	case path == "/networks":
 		answer(200, []any{map[string]any{"Name": "none", "Id": "none", "Driver": "null", "Scope": "local"}})
-	case path == "/kbnode/share":
-		w.WriteHeader(204)
-	case path == "/kbnode/clean" && r.Clean != nil:
-		if err := r.Clean(); err != nil {
+	case r.Proxy[path] != nil:
+		if err := r.Proxy[path](); err != nil {
 			answer(500, map[string]string{"message": err.Error()})
 			return
 		}

@@ -75,7 +75,10 @@ func newRig(t *testing.T) *rig {
 		}
 	}
 	r.engine = dockertest.Record(t, filepath.Join(root, s.ProxySocket()))
-	r.engine.Clean = func() error { return proxy.RemoveJobs(filepath.Join(root, s.TempDir())) }
+	r.engine.Proxy = map[string]func() error{
+		proxy.Clean: func() error { return proxy.RemoveJobs(filepath.Join(root, s.TempDir())) },
+		proxy.Share: func() error { return nil },
+	}
 	return r
 }
 
