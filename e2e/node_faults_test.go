@@ -3,15 +3,13 @@ package e2e
 import (
 	"cmp"
 	"encoding/json"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"gopkg.in/yaml.v3"
+	"github.com/gpu-mode/kbgen/internal/testenv"
 )
 
 // doctor finds nothing wrong, and then each fault that is made.
@@ -37,13 +35,13 @@ func (r *nodeRig) doctor(t *testing.T) {
 }
 
 // fault makes a fault and mends it by what doctor prints.
-func (r *nodeRig) fault(t *testing.T, f *nodeFault) {
+func (r *nodeRig) fault(t *testing.T, f *testenv.Fix) {
 	g := r.guest
 	// The watch would see some of the faults as well, and take the slot out of use.
 	// kbnode apply starts it again.
 	g.run("systemctl stop kbnode-check.timer; systemctl stop kbnode-check.service")
 	g.run(f.Breaks)
-	fix, listed := f.printed(r.results(f))
+	fix, listed := printed(f, r.results(f))
 	if !listed {
 		t.Errorf("doctor prints %q, want %q", fix, f.Fix)
 	}
@@ -55,7 +53,7 @@ func (r *nodeRig) fault(t *testing.T, f *nodeFault) {
 	if status != 0 {
 		t.Errorf("%s: exit status %d\n%s%s", fix, status, tail([]byte(out), 2000), tail([]byte(errs), 2000))
 	}
-	if fix, _ := f.printed(r.results(f)); fix != "" {
+	if fix, _ := printed(f, r.results(f)); fix != "" {
 		t.Errorf("%s does not mend it: doctor still prints %q\n%s%s", f.Code, fix, tail([]byte(out), 2000), tail([]byte(errs), 2000))
 	}
 	if f.After != "" {
@@ -63,30 +61,18 @@ func (r *nodeRig) fault(t *testing.T, f *nodeFault) {
 	}
 }
 
-// A nodeFault is one of node/doctor/testdata/fixes.yml, which describes the fields.
-type nodeFault struct {
-	Code, Fix, Name, Breaks, Doctor, After, Words, Untried, Mend string
-}
-
 // nodeFaults are the faults that can be made in the guest.
-func nodeFaults(t *testing.T) []*nodeFault {
+func nodeFaults(t *testing.T) []*testenv.Fix {
 	t.Helper()
-	doc, err := os.ReadFile(filepath.Join(root, "node", "doctor", "testdata", "fixes.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []*nodeFault
-	if err := yaml.Unmarshal(doc, &all); err != nil {
-		t.Fatal(err)
-	}
-	return slices.DeleteFunc(all, func(f *nodeFault) bool { return f.Breaks == "" })
+	all := testenv.Fixes(t, filepath.Join(root, "node", "doctor", "testdata", "fixes.yml"))
+	return slices.DeleteFunc(all, func(f *testenv.Fix) bool { return f.Breaks == "" })
 }
 
 // A nodeResult is a check's in kbnode doctor --json.
 type nodeResult struct{ Code, Slot, State, Text, Fix string }
 
 // results runs doctor and returns the faults that the check for f reports.
-func (r *nodeRig) results(f *nodeFault) (found []nodeResult) {
+func (r *nodeRig) results(f *testenv.Fix) (found []nodeResult) {
 	r.guest.t.Helper()
 	out, errs, _ := r.guest.try(cmp.Or(f.Doctor, "kbnode doctor --json --slot gpu2"))
 	var d struct{ Checks []nodeResult }
@@ -104,10 +90,9 @@ func (r *nodeRig) results(f *nodeFault) (found []nodeResult) {
 
 // printed returns the fault's fix among the results, else the first one; "" if there
 // are no results.
-func (f *nodeFault) printed(results []nodeResult) (fix string, listed bool) {
-	pattern := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(f.Fix), `\*`, ".*") + "$")
+func printed(f *testenv.Fix, results []nodeResult) (fix string, listed bool) {
 	for _, c := range results {
-		if pattern.MatchString(c.Fix) {
+		if f.Matches(c.Code, c.Fix) {
 			return c.Fix, true
 		}
 	}

@@ -4,14 +4,18 @@
 package testenv
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+
+	"gopkg.in/yaml.v3"
 )
 
 // Slow reports whether this run includes the slow tests, which `make test-slow`
@@ -119,6 +123,32 @@ func Python(t testing.TB) string {
 func PythonPath(t testing.TB) string {
 	t.Helper()
 	return filepath.Dir(Python(t)) + ":" + interpreter().path
+}
+
+// A Fix is an entry of node/doctor/testdata/fixes.yml, which describes the fields.
+type Fix struct {
+	Code, Fix, Name, Breaks, Doctor, After, Words, Untried, Mend string
+}
+
+// Matches reports whether a check's fix is the entry's, in which * stands for any text.
+func (f *Fix) Matches(code, fix string) bool {
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(f.Fix), `\*`, ".*")
+	return f.Code == code && regexp.MustCompile("^"+pattern+"$").MatchString(fix)
+}
+
+// Fixes reads the entries of a file.
+func Fixes(t testing.TB, file string) (all []*Fix) {
+	t.Helper()
+	doc, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(doc))
+	dec.KnownFields(true)
+	if err := dec.Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // HostileValues returns values for a job that create file if a shell or the docker

@@ -1,11 +1,9 @@
 package doctor
 
 import (
-	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -13,35 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v3"
-
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/node"
 )
-
-// A listedFix is an entry of testdata/fixes.yml, which describes the fields.
-type listedFix struct {
-	Code, Fix, Name, Breaks, Doctor, After, Words, Untried, Mend string
-}
-
-func (l *listedFix) matches(r *Result) bool {
-	pattern := strings.ReplaceAll(regexp.QuoteMeta(l.Fix), `\*`, ".*")
-	return l.Code == r.Code && regexp.MustCompile("^"+pattern+"$").MatchString(r.Fix)
-}
-
-func listedFixes(t *testing.T) []*listedFix {
-	t.Helper()
-	doc, err := os.ReadFile("testdata/fixes.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []*listedFix
-	dec := yaml.NewDecoder(bytes.NewReader(doc))
-	dec.KnownFields(true)
-	if err := dec.Decode(&all); err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
 
 // fixPrograms are those that fixes begin with if they are commands.
 var fixPrograms = []string{
@@ -64,7 +36,7 @@ func commands(fix string) (n, parts int) {
 // not. The list also gives a reason for each fix in words, which must not look like a
 // command.
 func TestFixesAreRunOrCannotBe(t *testing.T) {
-	listed := listedFixes(t)
+	listed := testenv.Fixes(t, "testdata/fixes.yml")
 	codes := map[string]bool{"gpu-memory": true} // never a fault
 	for _, l := range listed {
 		codes[l.Code] = true
@@ -85,12 +57,12 @@ func TestFixesAreRunOrCannotBe(t *testing.T) {
 		}
 	}
 	for _, r := range printed(t) {
-		if !slices.ContainsFunc(listed, func(l *listedFix) bool { return l.matches(&r) }) {
+		if !slices.ContainsFunc(listed, func(l *testenv.Fix) bool { return l.Matches(r.Code, r.Fix) }) {
 			t.Errorf("%s: %q is not listed", r.Code, r.Fix)
 		}
 	}
 	for _, text := range literals(t) {
-		if !slices.ContainsFunc(listed, func(l *listedFix) bool { return strings.Contains(l.Fix, text) }) {
+		if !slices.ContainsFunc(listed, func(l *testenv.Fix) bool { return strings.Contains(l.Fix, text) }) {
 			t.Errorf("no listed fix has %q", text)
 		}
 	}
