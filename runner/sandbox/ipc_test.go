@@ -3,6 +3,8 @@ package sandbox
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unsafe"
@@ -13,7 +15,8 @@ import (
 )
 
 // makeIPC prints what became of an object of every kind that outlives its
-// maker, one with a key and one without, some of them given away.
+// maker, one with a key and one without, some of them given away. SIZE marks those
+// that have a size.
 const makeIPC = `
 import ctypes, errno, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -24,16 +27,16 @@ except AttributeError:
 def made(name, got):
     print(name, "made" if got >= 0 else errno.errorcode[ctypes.get_errno()])
 for key in (0, 0x6b620000 + os.getpid() % 0xffff):
-    made("shm", libc.shmget(key, 4096, 0o1666))
-    made("sem", libc.semget(key, 3, 0o1666))
+    made("shm", libc.shmget(key, SIZE, 0o1666))
+    made("sem", libc.semget(key, SIZE, 0o1666))
     made("msg", libc.msgget(key, 0o1666))
-held = libc.shmget(0, 4096, 0o1600)
+held = libc.shmget(0, SIZE, 0o1600)
 libc.shmat.restype = ctypes.c_void_p
 libc.shmat(held, None, 0)
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        made("shm", libc.shmget(0, 4096, 0o1000)) # without a right for anybody
+        made("shm", libc.shmget(0, SIZE, 0o1000)) # without a right for anybody
         print("last", flush=True)
         os._exit(0)
     os._exit(0)
@@ -43,14 +46,15 @@ made("mq", libc.mq_open(b"/kbrun-test-%d" % MARK, os.O_RDWR | os.O_CREAT, 0o666,
 
 func TestObjectsAreGone(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		before := allIPC(t)
-		out, state := b.python(t, fmt.Sprintf("MARK = %d", os.Getpid())+makeIPC)
+		const size = 97 // nobody else's: databases of other tests may start meanwhile
+		before := allIPC(t, b.sandbox.id.UID, size)
+		out, state := b.python(t, fmt.Sprintf("MARK, SIZE = %d, %d", os.Getpid(), size)+makeIPC)
 		if state.Exit != 0 {
 			t.Fatalf("exit %d: %s", state.Exit, out)
 		}
 		b.sandbox.Report() // as it stands while the job runs
 		must(t, b.sandbox.Close())
-		for object := range allIPC(t) {
+		for object := range allIPC(t, b.sandbox.id.UID, size) {
 			if !before[object] {
 				t.Errorf("%s is still there", object)
 			}
@@ -113,19 +117,24 @@ func TestObjectsThatStayAreTold(t *testing.T) {
 	}
 }
 
-// allIPC is the set of System V objects that this process can list.
-func allIPC(t *testing.T) map[string]bool {
+// allIPC is the set of System V objects that the user made: segments of size
+// bytes, sets of size semaphores and message queues.
+func allIPC(t *testing.T, uid, size int) map[string]bool {
 	t.Helper()
 	set := map[string]bool{}
 	for _, kind := range ipcKinds {
-		data, err := os.ReadFile(kind.table)
+		ids, err := madeBy(kind.table, uid)
 		if os.IsNotExist(err) {
 			continue
 		}
 		must(t, err)
+		data, err := os.ReadFile(kind.table)
+		must(t, err)
 		for line := range strings.Lines(string(data)) {
-			if fields := strings.Fields(line); len(fields) > 1 && fields[0] != "key" {
-				set[kind.name+" "+fields[1]] = true
+			fields := strings.Fields(line) // key, id, perms, size; or, of a message queue, its bytes
+			id, _ := strconv.Atoi(fields[1])
+			if slices.Contains(ids, id) && (kind.name == "message queue" || fields[3] == strconv.Itoa(size)) {
+				set[fmt.Sprint(kind.name, " ", id)] = true
 			}
 		}
 	}
