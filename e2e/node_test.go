@@ -115,9 +115,9 @@ systemctl daemon-reload
 `
 
 // tree describes what kbnode may touch: files, modes, owners, units, users. What
-// runs leave behind, and what holds times, is not in it.
+// runs leave behind, and what holds times, is not in it, nor what is in a slot's disk.
 func (r *nodeRig) tree() string {
-	return r.guest.run(`cd / && find etc usr/bin usr/local var/lib/kbnode run/kbnode -xdev \( -name 'passwd-' -o -name 'group-' -o -name 'shadow-' -o -name 'gshadow-' -o -name 'sub?id-' -o -name '.pwd.lock' -o -name ld.so.cache -o -path var/lib/kbnode/ledger -o -path var/lib/kbnode/kbnode.prom -o -path 'var/lib/kbnode/slots/*/*/*' \) -prune -o \( -type f -printf '%p %m %u %g ' -exec sha256sum {} \; -o -printf '%p %y %m %u %g %l\n' \) 2>/dev/null | sed 's/  .*//' | sort
+	return r.guest.run(`cd / && find etc usr/bin usr/local var/lib/kbnode run/kbnode -xdev \( -name 'passwd-' -o -name 'group-' -o -name 'shadow-' -o -name 'gshadow-' -o -name 'sub?id-' -o -name '.pwd.lock' -o -name ld.so.cache -o -path var/lib/kbnode/ledger -o -path var/lib/kbnode/kbnode.prom -o -path 'var/lib/kbnode/slots/*/*/*' \) -prune -o -path 'var/lib/kbnode/disks/*' -printf '%p %m %u %g %s\n' -o \( -type f -printf '%p %m %u %g ' -exec sha256sum {} \; -o -printf '%p %y %m %u %g %l\n' \) 2>/dev/null | sed 's/  .*//' | sort
 		systemctl list-unit-files --no-legend --no-pager | grep -i kbnode; getent passwd | sort; getent group | sort`)
 }
 

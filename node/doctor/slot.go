@@ -182,7 +182,6 @@ var fixes = map[string]string{
 	health.CodeDeviceGone:  "look for Xid in dmesg, and reboot; take the GPU out of the queue file if it stays away",
 	health.CodeDeviceFault: "drain the slot, then set the compute mode (nvidia-smi -i UUID -c DEFAULT) or reset the GPU (nvidia-smi --gpu-reset -i UUID)",
 	health.CodeDeviceBusy:  "end the process that uses it, which fuser -v /dev/nvidia* /dev/kfd shows",
-	health.CodeOwnDenied:   "systemctl restart kbnode-prepare.service",
 }
 
 func (r *run) fault(err error) {
@@ -191,8 +190,10 @@ func (r *run) fault(err error) {
 	case err == nil:
 	case errors.As(err, &f) && f.Code == health.CodeDeviceBusy && r.running(r.slot):
 		r.report(OK, "", "its devices are used by its own job")
-	case errors.As(err, &f) && f.Code == health.CodeOthersOpened:
-		r.fail(r.revert(r.slot), "%s: %s", f.Code, f.Text)
+	case errors.As(err, &f) && (f.Code == health.CodeOthersOpened || f.Code == health.CodeOwnDenied):
+		// systemd gives the kernel a slice's devices when a unit in it starts, and not when
+		// it reads the files again (seen with 257).
+		r.fail("systemctl revert "+r.slot.Slice()+"; systemctl restart "+r.slot.Unit(), "%s: %s", f.Code, f.Text)
 	case errors.As(err, &f):
 		r.fail(fixes[f.Code], "%s: %s", f.Code, f.Text)
 	default:
