@@ -68,6 +68,10 @@ func overlaps(single float64, slope stats, resolution float64) bool {
 //
 // Errors: those of try.
 func (m *measuring) batches(ctx context.Context, c testCase) error {
+	if len(m.fast) < minRuns {
+		m.batched.fewer = batchBusy
+		return nil
+	}
 	sizes := m.affordable()
 	if len(sizes) < 2 {
 		return nil

@@ -17,7 +17,7 @@ func (r *phaseRun) calibrate(ctx context.Context) error {
 	for n := 0; len(r.echo) < echoes || len(r.strictEcho) < strictEchoes; n++ {
 		took := time.Since(begun)
 		if took > calibrateMost && len(r.echo) < fewEchoes {
-			return &ambiguousError{len(r.echo), leftOut, fewEchoes}
+			return &ambiguousError{counted: len(r.echo), leftOut: leftOut, least: fewEchoes}
 		}
 		if took > calibrateFor && len(r.echo) >= fewEchoes && (len(r.strictEcho) >= minStrict || took > 2*calibrateFor) {
 			return nil

@@ -17,10 +17,10 @@ type answer struct {
 	layout *layout
 	probes []probe
 
-	took    time.Duration // by this process's clock
-	delayed time.Duration // that either side waited for a core
-	counted bool          // the kernel says how long they waited
-	wentOn  bool          // it was to be frozen while its input came, and was not
+	took   time.Duration // by this process's clock
+	wait                 // for a core
+	late   time.Duration // took may be too long by this, as the judge itself waited
+	wentOn bool          // it was to be frozen while its input came, and was not
 }
 
 // A valueError is an output that no check can be given.
@@ -122,7 +122,8 @@ const answerLimit = time.Minute
 // time releases the worker and waits for its flag.
 func (w *worker) time(o callOrder, frozen []int) (a *answer, done bool) {
 	a = &answer{}
-	before, counted := w.runDelay()
+	before := w.accounts()
+	ordinary := urgent()
 	release := w.watch.release
 	var begun time.Time
 	if o.strict {
@@ -133,17 +134,42 @@ func (w *worker) time(o callOrder, frozen []int) (a *answer, done bool) {
 		begun = time.Now()
 		release.Store(w.number)
 	}
-	end, done := w.watch.wait(w.number, begun, o.expect, o.limit)
+	end, unseen, done := w.watch.wait(w.number, begun, o.expect, o.limit)
 	for i := range o.probes {
 		p := &o.probes[i]
 		copy(p.bytes[:p.size], w.arenas[p.arena].data[p.at:])
 	}
-	a.took = end.Sub(begun)
+	after := w.accounts()
+	passed := time.Since(end)
+	ordinary()
 	thaw(frozen)
-	after, still := w.runDelay()
-	a.delayed, a.counted = after-before, counted && still
+	a.took = end.Sub(begun)
+	a.wait = before.waited(after)
+	a.late = min(unseen, a.judge)
+	if o.strict && a.whole && a.others > delayAllowed {
+		a.wait = w.settled(before, after)
+	}
+	a.others = max(a.others-passed, 0) // it may have waited since the end
 	a.probes = o.probes
 	return a, done
+}
+
+// settled is the wait between two accounts, with the time on cores as it is known when
+// the worker has been frozen afterwards.
+func (w *worker) settled(before, after accounts) wait {
+	frozen, err := w.freeze()
+	defer thaw(frozen)
+	now := w.accounts()
+	if err != nil || !now.whole {
+		after.whole = false
+		return before.waited(after)
+	}
+	now.judge = after.judge
+	for name, t := range now.threads {
+		t.waited = max(after.threads[name].waited, before.threads[name].waited) // as of the end
+		now.threads[name] = t
+	}
+	return before.waited(now)
 }
 
 // read looks through the worker's answer.

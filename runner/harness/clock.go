@@ -1,11 +1,8 @@
 package harness
 
 import (
-	"bytes"
-	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,25 +27,29 @@ type stopwatch struct {
 	gone func() bool
 }
 
-// wait returns when the flag shows the number or limit is over. A call that is
-// expected to take long is slept on for most of that time: the core is the
-// kernel's.
-func (s *stopwatch) wait(number uint32, begun time.Time, expected, limit time.Duration) (end time.Time, ok bool) {
+// wait returns when the flag shows the number or limit is over, and how long before
+// end it was not up yet. A call that is expected to take long is slept on for most of
+// that time: the core is the kernel's.
+func (s *stopwatch) wait(number uint32, begun time.Time, expected, limit time.Duration) (end time.Time, unseen time.Duration, ok bool) {
 	if expected > time.Millisecond {
 		sleep(expected * 4 / 5)
 	}
 	spin := max(spinAtFirst, 2*expected)
+	last, before := begun, begun
 	for {
 		for range lookEvery {
 			if s.done.Load() == number {
-				return time.Now(), true
+				end = time.Now()
+				return end, end.Sub(before), true
 			}
 		}
-		took := time.Since(begun)
+		before, last = last, time.Now()
+		took := last.Sub(begun)
 		if took > spin || oneCore {
 			sleep(pause)
 			if s.done.Load() != number && (took > limit || s.gone()) {
-				return time.Now(), s.done.Load() == number
+				end = time.Now()
+				return end, end.Sub(before), s.done.Load() == number
 			}
 		}
 	}
@@ -128,49 +129,4 @@ func nativeFloor() (time.Duration, error) {
 func percentile[T ~int64 | ~float64](list []T, p int) T {
 	slices.Sort(list)
 	return list[min(len(list)-1, len(list)*p/100)]
-}
-
-// starvation is which part of the time since begun a thread has waited for a
-// core, 0 where the kernel does not count it. One that sleeps does not wait.
-func starvation(path string, begun time.Time) float64 {
-	waited, ok := schedstat(path)
-	if !ok {
-		return 0
-	}
-	return float64(waited) / float64(max(time.Since(begun), 1))
-}
-
-// runDelay is how long this thread and those of the worker have waited for a
-// core so far. ok is false where the kernel does not count it.
-func (w *worker) runDelay() (delay time.Duration, ok bool) {
-	delay, ok = schedstat("/proc/thread-self/schedstat")
-	if !ok {
-		return 0, false
-	}
-	tasks := "/proc/" + strconv.Itoa(w.pid) + "/task"
-	threads, err := os.ReadDir(tasks)
-	if err != nil {
-		return 0, false
-	}
-	for _, t := range threads[:min(len(threads), mostThreads)] {
-		if d, ok := schedstat(tasks + "/" + t.Name() + "/schedstat"); ok {
-			delay += d
-		}
-	}
-	return delay, true
-}
-
-// mostThreads is how many of the worker's threads are asked, the oldest first.
-const mostThreads = 64
-
-// schedstat reads how long a thread has waited for a core, the second number of
-// /proc/…/schedstat, in nanoseconds.
-func schedstat(path string) (waited time.Duration, ok bool) {
-	data, err := os.ReadFile(path)
-	fields := bytes.Fields(data)
-	if err != nil || len(fields) < 3 {
-		return 0, false
-	}
-	ns, err := strconv.ParseInt(string(fields[1]), 10, 64)
-	return time.Duration(ns), err == nil
 }

@@ -19,6 +19,9 @@ const (
 	// minRuns is the least number of counted calls that make a figure, and of
 	// strict ones that make the other.
 	minRuns, minStrict = 3, 3
+	// evidence is how many calls must agree before that is enough: three inputs may cost
+	// the same by chance.
+	evidence = 10
 	// strictOneIn: one call in five, chosen at random, is strict. The worker is frozen
 	// while its input is copied in, so that it cannot begin before the clock starts. A
 	// strict call costs a thaw, so not all are strict. See peeked.
@@ -40,18 +43,31 @@ const (
 	roughSpread = 200 * time.Microsecond
 
 	// busyRuns are enough after busyAfter where most calls have to wait for a core.
-	busyRuns, busyAfter = 10, 15 * time.Second
+	busyRuns, busyAfter = 15, 15 * time.Second
+	// Where one call in busyPart or more had to, strict calls make the figure, if it is
+	// longer than coldTimes busyCold: so much longer may a call take after a thaw while
+	// others have the caches (measured: up to 250 µs beside ten busy loops).
+	busyPart, busyCold, coldTimes = 10, 400 * time.Microsecond, 5
+	// A call in which more than one part in ownPart may be a wait for the worker's own
+	// threads counts, so that nobody can hide a call by making it wait.
+	ownPart = 5
+	// quietPart of the calls' time at most went to others where the machine was quiet,
+	// and doubtPart of it at most may be a wait.
+	quietPart, doubtPart = 100, 20
 
 	// memoryLimit is what kbrun may hold before a collection is worth its time.
 	memoryLimit = 32 << 20
 
-	// A call is left out if its two sides waited for a core for longer than
+	// A call that is not strict is left out if its two sides waited for a core for
+	// longer than
 	//
 	//	max(delayAllowed, shortest call / delayPart)
 	//
 	// in the kernel's accounts (schedstat). Such a call shows the machine's load and
 	// not the kernel's time. The bound follows the shortest call, because a delay of 2 %
 	// does not change a ranking, and not the call itself, because a delayed call is long.
+	// Long calls are left out more often than short ones, and a worker can make its
+	// threads wait. So no strict call is left out, and the two kinds are compared.
 	delayAllowed, delayPart = 60 * time.Microsecond, 50
 
 	// maxProbes is how many places of an output are read when it is called done.
@@ -63,9 +79,15 @@ const (
 )
 
 // An ambiguousError says that the machine was too busy.
-type ambiguousError struct{ counted, leftOut, least int }
+type ambiguousError struct {
+	counted, leftOut, least int
+	doubt                   float64 // the part of the calls' time that may be a wait, where that is too much
+}
 
 func (e *ambiguousError) Error() string {
+	if e.doubt > 0 {
+		return fmt.Sprintf("%.0f %% of the calls' time may be a wait for a core, and others were on the cores", 100*e.doubt)
+	}
 	return fmt.Sprintf("of %d calls, %d did not have to wait for a core, at least %d are needed", e.counted+e.leftOut, e.counted, e.least)
 }
 
@@ -283,7 +305,8 @@ type measuring struct {
 	movedFast, movedStrict []float64
 	sum                    float64 // of all counted
 	leftOut                int
-	wentOn                 int // strict calls that were not, which count for nothing
+	wentOn                 int      // strict calls that were not, which count for nothing
+	waits                  [2]waits // of the calls in fast that may be a wait, and of those in strict
 	inputSize              uint64
 	batched                batched
 	shortest               time.Duration // call so far
@@ -292,7 +315,7 @@ type measuring struct {
 func (m *measuring) run(ctx context.Context, c testCase) error {
 	begun := time.Now()
 	for n := 0; ; n++ {
-		strict := n >= warmUps && (random(strictOneIn) == 0 || m.owesStrict(begun))
+		strict := n >= warmUps && m.strictNext(time.Since(begun))
 		a, err := m.r.try(ctx, strict, n < warmUps || random(checkOneIn) == 0, m.shortest, c.fresh(random))
 		if err != nil {
 			return err
@@ -313,10 +336,16 @@ func (m *measuring) run(ctx context.Context, c testCase) error {
 	}
 }
 
-// owesStrict reports whether half of the time has gone without the strict calls
-// that there must be.
-func (m *measuring) owesStrict(begun time.Time) bool {
-	return len(m.strict) < minStrict && (len(m.fast) >= m.sampling.repeats || time.Since(begun) > m.wall/2 && len(m.fast) >= minRuns)
+// strictNext decides whether the next call is strict: one in strictOneIn at random, one
+// in two on a busy machine, and those that must be had when half of the time has gone.
+func (m *measuring) strictNext(took time.Duration) bool {
+	oneIn := int64(strictOneIn)
+	if m.busy() {
+		oneIn = 2
+	}
+	owed := len(m.strict) < m.leastStrict()
+	late := len(m.fast) >= m.sampling.repeats || took > m.wall/2 && len(m.fast) >= minRuns
+	return owed && late || random(oneIn) == 0
 }
 
 // count enters one call, unless it had to wait for a core, or did not stand still
@@ -325,25 +354,33 @@ func (m *measuring) owesStrict(begun time.Time) bool {
 // Error: errWentOn, for most that should have stood still did not. A thread that
 // is put off its core just when it stops seems to go on, too, but hardly ever.
 func (m *measuring) count(a attempt, strict bool) error {
+	own := a.whole && a.unclear > max(delayAllowed, a.took/ownPart)
 	switch {
 	case a.wentOn:
 		if m.wentOn++; m.wentOn >= minStrict && m.wentOn > len(m.strict) {
 			return errWentOn
 		}
 		return nil
-	case a.counted && a.delayed > max(delayAllowed, min(cmp.Or(m.shortest, a.took), a.took)/delayPart):
+	case !strict && a.counted && !own && a.delayed > max(delayAllowed, min(cmp.Or(m.shortest, a.took), a.took)/delayPart):
 		// How long a call took that was kept waiting says nothing of how long it may wait.
 		m.leftOut++
 		return nil
 	}
-	floor := m.r.s.floor
+	floor, off := m.r.s.floor, time.Duration(0)
 	if strict {
 		floor, _ = m.r.strictFloor()
-	} else if !a.moved && (m.shortest == 0 || a.took < m.shortest) {
+		if a.whole && !m.r.s.onDevice { // which works on while its worker waits
+			off = a.others
+		}
+		m.waits[1].add(a.answer, off)
+	} else if !a.moved && !own && (m.shortest == 0 || a.took < m.shortest) {
 		m.shortest = a.took
 	}
-	// figure = max(time − floor, resolution)
-	ns := float64(max(a.took-floor, m.r.resolution()))
+	if own && !strict {
+		m.waits[0].add(a.answer, 0)
+	}
+	// figure = max(time − others on the cores − floor, resolution)
+	ns := float64(max(a.took-off-floor, m.r.resolution()))
 	switch {
 	case a.moved && strict:
 		m.movedStrict = append(m.movedStrict, ns)
@@ -360,36 +397,95 @@ func (m *measuring) count(a attempt, strict bool) error {
 	return nil
 }
 
+// waits are what the calls of a kind came to that may be a wait.
+type waits struct {
+	took, others, doubt time.Duration
+	unknown             bool // how long others were on the cores
+}
+
+// add enters a call, from whose time off was taken.
+func (w *waits) add(a *answer, off time.Duration) {
+	w.took += a.took
+	w.others += a.others
+	if doubt := a.late + a.unclear + a.others - off; doubt > delayAllowed {
+		w.doubt += doubt
+	}
+	w.unknown = w.unknown || a.counted && !a.whole
+}
+
+// excess is the part of the strict calls' time, or of the others', that may be a wait,
+// where it is more than a figure can bear and somebody else may have caused it; else
+// 0. What nobody else has caused is the submission's own time. Only strict calls tell
+// who was on the cores.
+func (m *measuring) excess(strict bool) float64 {
+	w, told := &m.waits[0], &m.waits[1]
+	sum := 0.0
+	for _, ns := range m.fast {
+		sum += ns
+	}
+	if strict {
+		w, sum = told, float64(told.took-told.others)
+	}
+	quiet := !told.unknown && told.others <= told.took/quietPart
+	if quiet || float64(w.doubt) <= sum/doubtPart {
+		return 0
+	}
+	return float64(w.doubt) / sum
+}
+
+// busy reports whether so many calls had to wait for a core that the others need not
+// be like them.
+func (m *measuring) busy() bool { return m.leftOut >= minRuns && m.leftOut*(busyPart-1) > len(m.fast) }
+
+// byStrict reports whether strict calls make the figure.
+func (m *measuring) byStrict() bool {
+	return m.busy() && figuresOf(m.strict).mean > float64(coldTimes*busyCold)
+}
+
+// leastStrict is how many strict calls there must be.
+func (m *measuring) leastStrict() int {
+	if m.busy() {
+		return busyRuns
+	}
+	return minStrict
+}
+
 // enough reports whether the case is done: as often as its rules want, exact
 // enough, or out of time.
 func (m *measuring) enough(took time.Duration) bool {
-	if len(m.fast) < minRuns || len(m.strict) < minStrict {
+	list := m.fast
+	if m.byStrict() {
+		list = m.strict
+	}
+	if len(list) < minRuns || len(m.strict) < m.leastStrict() {
 		return took > m.most // a busy machine gets more time
 	}
 	if took > m.wall {
 		return true
 	}
-	if took > busyAfter && len(m.fast) >= busyRuns && m.leftOut > len(m.fast) {
+	if took > busyAfter && len(list) >= busyRuns && m.leftOut > len(m.fast) {
 		return true
 	}
-	s := figuresOf(m.fast)
-	return len(m.fast) >= m.sampling.repeats || s.err < m.sampling.err*s.mean || m.sum > float64(m.sampling.total)
+	s := figuresOf(list)
+	return len(list) >= m.sampling.repeats || len(list) >= evidence && s.err < m.sampling.err*s.mean || m.sum > float64(m.sampling.total)
 }
 
 // finish returns the figures of the calls that were released at once, or those of the
-// strict calls if the submission peeked. With too few of either the outcome is
-// ambiguous: a worker could delay all calls of a kind, so that they are left out.
+// strict calls if the submission peeked or the machine was busy. With too few of
+// either the outcome is ambiguous: a worker could delay all calls of a kind, so that
+// they are left out.
 func (m *measuring) finish() (stats, error) {
 	r := m.r
-	if len(m.fast) < minRuns {
+	if len(m.fast) < minRuns && !m.byStrict() {
 		if len(m.movedFast)+len(m.movedStrict) > len(m.fast)+m.leftOut {
 			return stats{}, caseError("custom_kernel returns outputs of another layout every time")
 		}
-		return stats{}, &ambiguousError{len(m.fast), m.leftOut, minRuns}
+		return stats{}, &ambiguousError{counted: len(m.fast), leftOut: m.leftOut, least: minRuns}
 	}
-	if len(m.strict) < minStrict {
-		return stats{}, &ambiguousError{len(m.strict), m.leftOut, minStrict}
+	if len(m.strict) < m.leastStrict() {
+		return stats{}, &ambiguousError{counted: len(m.strict), leftOut: m.leftOut, least: m.leastStrict()}
 	}
+	byStrict := m.byStrict()
 	m.fast, m.strict = withMoved(m.fast, m.movedFast), withMoved(m.strict, m.movedStrict)
 	s := figuresOf(m.fast)
 	measured := schema.Measurement{
@@ -399,8 +495,16 @@ func (m *measuring) finish() (stats, error) {
 	strict := figuresOf(m.strict)
 	measured.Strict = &strict.mean
 	_, noise := r.strictFloor()
-	if peeked(s, strict, float64(noise+r.resolution()), float64(r.strictSpread())) {
+	coarse := float64(noise + r.resolution())
+	if m.busy() {
+		coarse += float64(busyCold)
+	}
+	byStrict = byStrict || peeked(s, strict, coarse, float64(r.strictSpread()))
+	if byStrict {
 		s, measured.Samples = strict, rounded(m.strict)
+	}
+	if doubt := m.excess(byStrict); doubt > 0 {
+		return stats{}, &ambiguousError{doubt: doubt}
 	}
 	measured.Interval = s.interval()
 	m.batched.enter(&measured, m.fast)

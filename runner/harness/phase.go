@@ -341,7 +341,7 @@ func (r *phaseRun) silent(where string, loading bool) {
 	if loading {
 		limit = schema.CompileLimit
 	}
-	if r.w.starvation > 1.0/3 {
+	if r.w.starved > r.w.lived/3 {
 		r.outcome(schema.OutcomeAmbiguous, "%s: no answer within %s, most of which the submission waited for a core", where, judge.ShownLimit(limit))
 		r.run.Process.ExitCode = 1
 		return

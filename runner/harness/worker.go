@@ -50,8 +50,9 @@ type worker struct {
 	swept  bool          // then: it hung up on the judge, which ended it
 	killed int64         // for want of memory before it began, see [sandbox.Sandbox.OOMKills]
 	begun  time.Time
-	// starvation is which part of its life it has waited for a core.
-	starvation float64
+	first  accounts // when it began
+	// lived is how long it did, and starved how long of it others kept it from a core.
+	lived, starved time.Duration
 }
 
 // startWorker forks a worker into the phase's directories. Nothing of the
@@ -112,6 +113,7 @@ func (w *worker) start(ctx context.Context, p *plan.Phase) error {
 		return errors.Join(err, &brokenError{"worker", "did not start"})
 	}
 	w.pid, w.begun = pid, time.Now()
+	w.first = w.accounts()
 	w.killed, _ = w.s.parent.sandbox.OOMKills()
 	w.watch = stopwatch{release: w.page.flag(lineRelease), done: w.page.flag(lineDone), gone: func() bool { return w.link.ready() || w.left() }}
 	return nil

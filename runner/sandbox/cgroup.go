@@ -23,6 +23,8 @@ type group struct {
 	why    string   // why memory is not limited here
 
 	counter string // the file that counts whom the kernel has ended for want of memory
+	used    string // the file that counts the time on cores, "" when none does
+	pids    bool   // the number of processes is limited
 }
 
 // groupPrefix stands before the runner's process number and the time.
@@ -48,9 +50,32 @@ func newGroup(l Limits) *group {
 			g.legacy("memory", m.path, name, "memory.limit_in_bytes", l.Memory)
 		case "pids":
 			g.legacy("pids", m.path, name, "pids.max", int64(l.Processes))
+		case "cpuacct", "cpu,cpuacct":
+			dir := filepath.Join("/sys/fs/cgroup", m.controllers, m.path, name)
+			if makeGroup(dir) == nil {
+				g.join(dir)
+				g.used = filepath.Join(dir, "cpuacct.usage")
+			}
 		}
 	}
 	return g
+}
+
+// CPU is how long the sandbox's processes have been on cores so far, those that have
+// ended among them. ok is false where no control group counts it. A process that is on
+// a core now may lack its last 10 ms.
+func (s *Sandbox) CPU() (used time.Duration, ok bool) {
+	data, err := os.ReadFile(s.group.used)
+	if err != nil {
+		return 0, false
+	}
+	text, unit := strings.TrimSpace(string(data)), time.Nanosecond
+	if rest, found := strings.CutPrefix(text, "usage_usec "); found { // version 2: the first line of cpu.stat
+		text, _, _ = strings.Cut(rest, "\n")
+		unit = time.Microsecond
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return time.Duration(n) * unit, err == nil
 }
 
 // A membership is the control group of this process in one hierarchy.
@@ -86,12 +111,20 @@ func (g *group) legacy(controller, path, name, file string, value int64) {
 	}
 	// No swap on top, where the kernel counts it.
 	write(dir, "memory.memsw.limit_in_bytes", strconv.FormatInt(value, 10))
-	// A thread that writes itself to tasks does not wait, as it would with
-	// cgroup.procs, for every CPU of the machine: that costs 15 ms.
-	g.dirs, g.tasks = append(g.dirs, dir), append(g.tasks, filepath.Join(dir, "tasks"))
-	if controller == "memory" {
+	g.join(dir)
+	switch controller {
+	case "memory":
 		g.memory = dir
+	case "pids":
+		g.pids = true
 	}
+}
+
+// join has the sandbox's processes enter a directory of version 1. A thread that
+// writes itself to tasks does not wait, as it would with cgroup.procs, for every CPU
+// of the machine: that costs 15 ms.
+func (g *group) join(dir string) {
+	g.dirs, g.tasks = append(g.dirs, dir), append(g.tasks, filepath.Join(dir, "tasks"))
 }
 
 // unified makes a directory under version 2: below this process's group, or
@@ -125,7 +158,7 @@ func (g *group) unified(path, name string, l Limits) {
 			continue
 		}
 		write(dir, "memory.swap.max", "0")
-		g.dirs, g.fd, g.memory = append(g.dirs, dir), fd, dir
+		g.dirs, g.fd, g.memory, g.used, g.pids = append(g.dirs, dir), fd, dir, filepath.Join(dir, "cpu.stat"), true
 		return
 	}
 }
@@ -157,7 +190,7 @@ func write(dir, file, text string) error {
 // leave gives up a group of version 2 in which this user may start nothing.
 func (g *group) leave(err error) {
 	g.fd.Close()
-	g.fd, g.memory, g.why = nil, "", "control group: starting a process in it: "+err.Error()
+	g.fd, g.memory, g.used, g.pids, g.why = nil, "", "", false, "control group: starting a process in it: "+err.Error()
 	g.count()
 }
 
@@ -178,7 +211,7 @@ func (g *group) remove() error {
 			faults = append(faults, fmt.Errorf("removing the control group: %w", err))
 		}
 	}
-	g.dirs, g.tasks, g.fd, g.memory = nil, nil, nil, ""
+	g.dirs, g.tasks, g.fd, g.memory, g.used = nil, nil, nil, "", ""
 	return errors.Join(faults...)
 }
 
