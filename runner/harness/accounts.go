@@ -14,9 +14,11 @@ type accounts struct {
 	judge   time.Duration   // that this very thread has waited
 	first   string          // of the worker's threads
 	threads map[string]turn // at most mostThreads
-	cpu     time.Duration   // of all processes of the workers' sandbox
 	counted bool            // the kernel says how long threads wait
-	whole   bool            // and the control group knows cpu
+	// The time on cores of all processes of the workers' sandbox, before the threads
+	// were asked and after. whole: the control group knows it.
+	cpuBefore, cpuAfter time.Duration
+	whole               bool
 }
 
 // A turn is what a thread has had so far.
@@ -35,12 +37,13 @@ func (w *worker) accounts() (a accounts) {
 		return a
 	}
 	a = accounts{judge: own.waited, first: strconv.Itoa(w.pid), threads: make(map[string]turn, len(threads)), counted: true}
+	a.cpuBefore, a.whole = w.s.parent.sandbox.CPU()
 	for _, t := range threads[:min(len(threads), mostThreads)] {
 		if turn, ok := schedstat(tasks + "/" + t.Name() + "/schedstat"); ok {
 			a.threads[t.Name()] = turn
 		}
 	}
-	a.cpu, a.whole = w.s.parent.sandbox.CPU()
+	a.cpuAfter, _ = w.s.parent.sandbox.CPU()
 	return a
 }
 
@@ -98,7 +101,7 @@ func (before accounts) waited(after accounts) (w wait) {
 			w.first = waited
 		}
 		if w.whole {
-			own := max(after.cpu-before.cpu-ran, 0)
+			own := max(after.cpuBefore-before.cpuAfter-ran, 0)
 			w.others = max(w.others, waited-own)
 			w.unclear = max(w.unclear, min(waited, own))
 		}

@@ -14,11 +14,12 @@ const ms = time.Millisecond
 
 // at makes accounts of threads named a, b, …; cpu is what all have run besides.
 func at(cpu time.Duration, turns ...turn) accounts {
-	a := accounts{first: "a", threads: map[string]turn{}, counted: true, whole: true, cpu: cpu}
+	a := accounts{first: "a", threads: map[string]turn{}, counted: true, whole: true, cpuBefore: cpu}
 	for i, t := range turns {
 		a.threads[string(rune('a'+i))] = t
-		a.cpu += t.ran
+		a.cpuBefore += t.ran
 	}
+	a.cpuAfter = a.cpuBefore
 	return a
 }
 

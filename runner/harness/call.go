@@ -146,10 +146,12 @@ func (w *worker) time(o callOrder, frozen []int) (a *answer, done bool) {
 	a.took = end.Sub(begun)
 	a.wait = before.waited(after)
 	a.late = min(unseen, a.judge)
-	if o.strict && a.whole && a.others > delayAllowed {
+	if a.others > delayAllowed && o.strict {
 		a.wait = w.settled(before, after)
+		a.others = max(a.others-passed, 0) // it may have waited since the end
+	} else {
+		a.others = 0 // next to nothing, or not known
 	}
-	a.others = max(a.others-passed, 0) // it may have waited since the end
 	a.probes = o.probes
 	return a, done
 }

@@ -59,7 +59,7 @@ def storage_bytes(tensor):
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
 
 
-OF_THE_TASK = ("load", "make", "check", "selftest")  # orders that run its files
+OF_THE_TASK = ("load", "make", "check", "selftest")  # orders that run its files; native.go has the same
 
 
 class Judge:
@@ -82,7 +82,7 @@ class Judge:
                 answer = getattr(self, "do_" + order["op"])(order, body, descriptors)
             except Unsupported as error:
                 answer = b"U" + texts(str(error))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 if order["op"] in OF_THE_TASK:
                     answer = b"X" + report(error, self.directory)
                 else:
@@ -155,11 +155,12 @@ class Judge:
             if not order["check"]:
                 return b"C" + texts("1", "0", "", "")
             if order["item"] is None:
-                good, text = told(self.reference.check_implementation(master.value, value))
+                found = self.reference.check_implementation(master.value, value)
             else:
-                good, text = told(self.reference.check_implementation(master.value[order["item"]], value[order["item"]]))
+                found = self.reference.check_implementation(master.value[order["item"]], value[order["item"]])
         except Exception as error:
             return b"C" + texts("0", "0", f"{type(error).__name__}: {error}", "raised")
+        good, text = told(found)
         return b"C" + texts(str(int(good)), "0", text, "")
 
     def compared(self, copies, probed):
@@ -262,7 +263,9 @@ class Judge:
 
 def told(found):
     """What a check says, in any of the forms in use: (good, text or lines), or
-    a text that is empty when all is well."""
+    a text that is empty when all is well. What says neither is no check."""
+    if not isinstance(found, (tuple, str, list)):
+        raise TypeError(f"check_implementation returned {found!r}, want (good, text)")
     good, text = found if isinstance(found, tuple) and len(found) == 2 else (not found, found or "")
     if isinstance(text, (list, tuple)):
         text = "\\n".join(map(str, text))

@@ -115,7 +115,9 @@ type attempt struct {
 //
 // Errors: caseError; those of worker.call; the judge's.
 func (r *phaseRun) try(ctx context.Context, strict, look bool, expect time.Duration, cases ...testCase) (attempt, error) {
+	begun := time.Now()
 	in, err := r.s.makeInput(ctx, cases...)
+	r.judged += time.Since(begun)
 	if err != nil {
 		return attempt{}, err
 	}
@@ -142,7 +144,9 @@ func (r *phaseRun) try(ctx context.Context, strict, look bool, expect time.Durat
 	if moved {
 		a.probes = nil // they were places of another layout
 	}
+	begun = time.Now()
 	f, err := r.s.check(ctx, in, a, look || size <= checkAlways)
+	r.judged += time.Since(begun)
 	switch {
 	case err != nil:
 		return attempt{}, err

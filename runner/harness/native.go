@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"syscall"
 
 	"github.com/gpu-mode/kbgen/runner/plan"
@@ -63,11 +64,24 @@ func (s *Session) loading() (doing, failed string) {
 	return "importing " + plan.SubmissionFile, plan.SubmissionFile + " could not be imported"
 }
 
-// crashed finds the task at fault where its reference ended the judge by a
-// signal of its own making.
-func (s *Session) crashed(err error) error {
-	if _, broken := errors.AsType[*brokenError](err); !broken || !s.native() || !s.judge.ended() {
+// ofTheTask are the judge's orders that run the task's own files; judge.py has the same.
+var ofTheTask = []string{"load", "make", "check", "selftest"}
+
+// crashed finds the task at fault where its own files kept the judge from answering:
+// they ended it, by their own will or a signal of their own making, or did not end.
+func (s *Session) crashed(op string, err error) error {
+	broken, ok := errors.AsType[*brokenError](err)
+	if !ok || !slices.Contains(ofTheTask, op) {
 		return err
+	}
+	if !s.judge.ended() {
+		if broken.why == noAnswer {
+			return &TaskError{fmt.Sprintf("the task's own files do not work: they take longer than %s for one input", askLimit)}
+		}
+		return err
+	}
+	if status := s.judge.state.Exit; status >= 0 && !s.native() {
+		return &TaskError{fmt.Sprintf("the task's own files do not work: they end the judge with status %d", status)}
 	}
 	switch signal := syscall.Signal(-s.judge.state.Exit); signal {
 	case syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGABRT:

@@ -37,8 +37,9 @@ type phaseRun struct {
 	cases    []testCase
 	report   report
 	run      Run
-	deadline time.Time // of the cases; zero: none
-	current  int       // the case under way
+	deadline time.Time     // of the cases; zero: none
+	judged   time.Duration // that the task's own files took so far
+	current  int           // the case under way
 
 	echo       []time.Duration // of an empty call, before there was a submission
 	strictEcho []float64       // of a strict one, in nanoseconds
@@ -287,7 +288,9 @@ func (r *phaseRun) settle(ctx context.Context, err error) error {
 	case isRaised:
 		r.raised(where, raised)
 	case errors.Is(err, errSilent):
-		r.silent(where, loading)
+		if err := r.silent(where, loading); err != nil {
+			return err
+		}
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE):
 		r.gone(where)
 	case errors.Is(err, errNonsense), errors.Is(err, errWentOn):
@@ -336,20 +339,24 @@ func (r *phaseRun) own() schema.Files {
 }
 
 // silent is a worker that did not answer in its time.
-func (r *phaseRun) silent(where string, loading bool) {
+func (r *phaseRun) silent(where string, loading bool) error {
 	limit := r.p.Test.Limit
 	if loading {
 		limit = schema.CompileLimit
 	}
+	if !loading && r.judged > limit/2 {
+		return &TaskError{fmt.Sprintf("the task's own files are too slow: generate_input and check_implementation took %s of the %s that the %s phase has", r.judged.Round(time.Second), judge.ShownLimit(limit), r.p.Mode)}
+	}
 	if r.w.starved > r.w.lived/3 {
 		r.outcome(schema.OutcomeAmbiguous, "%s: no answer within %s, most of which the submission waited for a core", where, judge.ShownLimit(limit))
 		r.run.Process.ExitCode = 1
-		return
+		return nil
 	}
 	r.run.Process.How = judge.TimedOut
 	r.run.Process.ExitCode = judge.ExitTimeout
 	r.run.Process.Duration = judge.ShownLimit(limit)
 	r.outcome(schema.OutcomeTimeout, "%s: passed the time limit of %s", where, judge.ShownLimit(limit))
+	return nil
 }
 
 // gone is a worker that ended.

@@ -203,6 +203,9 @@ func (b *sandboxed) ask(ctx context.Context, limit time.Duration, order any, bod
 	return answer, nil
 }
 
+// noAnswer is why a process is broken that is still there.
+const noAnswer = "did not answer in time"
+
 // A brokenError says that one of our own processes did not do its work.
 type brokenError struct{ name, why string }
 
@@ -212,7 +215,7 @@ func (e *brokenError) Error() string { return "the " + e.name + " " + e.why }
 func (b *sandboxed) broke(err error) error {
 	switch {
 	case errors.Is(err, errSilent):
-		return &brokenError{b.name, "did not answer in time"}
+		return &brokenError{b.name, noAnswer}
 	case errors.Is(err, io.EOF):
 		select {
 		case <-b.gone:

@@ -10,7 +10,9 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,6 +66,7 @@ type Session struct {
 	onDevice bool             // inputs have tensors on a device
 	device   [2]*deviceMemory // the judge's: for inputs, for outputs
 	inputs   int              // numbers given to inputs so far
+	trusted  bool             // the check took the task's own answer
 }
 
 // A TaskError says that the task's own files do not work: nothing of the
@@ -259,7 +262,8 @@ func (s *Session) Close() error { return errors.Join(s.judge.close(), s.parent.c
 func (s *Session) askJudge(ctx context.Context, limit time.Duration, order map[string]any, body []byte, files ...*os.File) ([]byte, error) {
 	answer, err := s.judge.ask(ctx, limit, order, body, files...)
 	if err != nil {
-		return nil, s.crashed(err)
+		op, _ := order["op"].(string)
+		return nil, s.crashed(op, err)
 	}
 	switch answer[0] {
 	case '!':
@@ -269,8 +273,12 @@ func (s *Session) askJudge(ctx context.Context, limit time.Duration, order map[s
 		}
 		return nil, &brokenError{"judge", "failed: " + text.Line(told[0], 500)}
 	case 'X':
-		if raised, _ := decodeRaised(answer[1:]); judge.MachineFault(raised.Message) {
+		raised, module := decodeRaised(answer[1:])
+		if judge.MachineFault(raised.Message) {
 			return nil, &brokenError{"judge", "cannot use the GPU: " + text.Line(raised.Message, 500)}
+		}
+		if module, _, _ = strings.Cut(module, "."); slices.Contains(imports(s.o.Payload), module) {
+			return nil, &brokenError{"judge", "has no module " + module + ", which the task's files import: it belongs into the machine's image"}
 		}
 		return nil, &TaskError{s.taskFault(answer[1:])}
 	case 'U':
@@ -386,17 +394,21 @@ func (s *Session) check(ctx context.Context, in *input, a *answer, look bool) (f
 	}
 	f := finding{good: told[0] == "1", text: told[2], raised: told[3] != ""}
 	f.late, _ = strconv.Atoi(told[1])
-	if f.raised {
-		return f, s.trustCheck(ctx, in)
+	if f.late > 0 || f.good {
+		return f, nil
 	}
-	return f, nil
+	return f, s.trustCheck(ctx, in, f.raised)
 }
 
-// trustCheck lets the check look at the task's own answer, when it failed at the
-// submission's.
+// trustCheck lets the check look at the task's own answer, when it refused the
+// submission's: once, or whenever it raised.
 //
-// Error: a *TaskError when it fails there, too.
-func (s *Session) trustCheck(ctx context.Context, in *input) error {
+// Error: a *TaskError when it refuses that, too.
+func (s *Session) trustCheck(ctx context.Context, in *input, raised bool) error {
+	if s.trusted && !raised {
+		return nil
+	}
+	s.trusted = true
 	raw, err := s.askJudge(ctx, askLimit, map[string]any{"op": "selftest", "batch": in.batch}, nil)
 	if err != nil {
 		return err
