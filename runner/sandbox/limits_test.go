@@ -86,6 +86,30 @@ func TestNoCoreDump(t *testing.T) {
 	})
 }
 
+// The control group counts the time on cores of all that ran, also of what has ended,
+// and of nobody else.
+func TestCPU(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		const each = 200 * time.Millisecond
+		before, ok := b.sandbox.CPU()
+		_, state := b.python(t, fmt.Sprintf(`
+import os, time
+if os.fork() and os.fork():
+    os.wait()
+    os.wait()
+while time.process_time_ns() < %d:
+    pass
+`, each.Nanoseconds()))
+		after, _ := b.sandbox.CPU()
+		if !ok {
+			t.Skip("no control group can be made here: nobody counts")
+		}
+		if used := after - before; state.Exit != 0 || used < 3*each || used > 3*each+time.Second {
+			t.Errorf("exit %d, %s on cores, want three times %s and what Python takes", state.Exit, used, each)
+		}
+	})
+}
+
 // The same without a control group.
 func TestMemoryIsWatched(t *testing.T) {
 	onEachWith(t, Options{Limits: Limits{Memory: 200 << 20}}, func(t *testing.T, b *bench) {
