@@ -9,8 +9,8 @@ class Lazy(torch.Tensor):
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         def plain(x):
             if isinstance(x, Lazy) and hasattr(x, "data_of"):
-                end = time.perf_counter() + 0.003
-                while time.perf_counter() < end:
+                end = time.thread_time() + 0.003
+                while time.thread_time() < end:
                     pass
                 return x.data_of[0] + x.data_of[1]
             return x
