@@ -54,6 +54,22 @@ func TestWaited(t *testing.T) {
 	}
 }
 
+// What can compute elsewhere goes on while its worker waits for a core.
+func TestOthersAreTakenOffOnCoresOnly(t *testing.T) {
+	for elsewhere, want := range map[bool]float64{false: 10e6, true: 40e6} {
+		m := measuring{r: &phaseRun{s: &Session{elsewhere: elsewhere}, echo: []time.Duration{0}, strictEcho: []float64{0, 0, 0}}}
+		a := attempt{answer: &answer{took: 40 * ms, wait: wait{counted: true, whole: true, others: 30 * ms}}}
+		for range minStrict {
+			if err := m.count(a, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m.strict[0] != want || (m.excess(true) > 0) != elsewhere {
+			t.Errorf("elsewhere %v: %v ns, %v of it in doubt, want %v ns", elsewhere, m.strict[0], m.excess(true), want)
+		}
+	}
+}
+
 // A simulated machine: a call of some length is interrupted by slices of others, the
 // more the longer it is, and the kernel's accounts say so.
 type simulated struct {

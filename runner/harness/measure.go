@@ -373,7 +373,7 @@ func (m *measuring) count(a attempt, strict bool) error {
 	floor, off := m.r.s.floor, time.Duration(0)
 	if strict {
 		floor, _ = m.r.strictFloor()
-		if a.whole && !m.r.s.onDevice { // which works on while its worker waits
+		if a.whole && !m.r.s.elsewhere {
 			off = a.others
 		}
 		m.waits[1].add(a.answer, off)

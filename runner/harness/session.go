@@ -63,10 +63,11 @@ type Session struct {
 	floor     time.Duration
 	phases    int // so far
 
-	onDevice bool             // inputs have tensors on a device
-	device   [2]*deviceMemory // the judge's: for inputs, for outputs
-	inputs   int              // numbers given to inputs so far
-	trusted  bool             // the check took the task's own answer
+	elsewhere bool             // a kernel can compute elsewhere than on the cores
+	onDevice  bool             // inputs have tensors on a device
+	device    [2]*deviceMemory // the judge's: for inputs, for outputs
+	inputs    int              // numbers given to inputs so far
+	trusted   bool             // the check took the task's own answer
 }
 
 // A TaskError says that the task's own files do not work: nothing of the
@@ -96,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	if !ok {
 		return nil, fmt.Errorf("no rules for the main file %q", o.Variant)
 	}
-	s := &Session{o: o, rules: r}
+	s := &Session{o: o, rules: r, elsewhere: sandbox.HasGPU()}
 	err := s.open(ctx)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -95,6 +95,9 @@ func capable(caps ...int) bool {
 	return !slices.ContainsFunc(caps, func(c int) bool { return data[c/32].Effective&(1<<(c%32)) == 0 })
 }
 
+// HasGPU reports whether sandboxes on this machine may show a GPU's device nodes.
+func HasGPU() bool { return len(gpuDevices()) > 0 }
+
 // gpuDevices lists the device nodes, and directories of them, of any vendor's
 // GPUs and TPUs.
 func gpuDevices() []string {
