@@ -60,7 +60,7 @@ test: build agent
 # The attacks run a kbrun of their own, which it cannot watch.
 RACE := ./internal/... ./launcher/... ./local/... ./node/... ./runner/... ./server/... ./store/...
 race: build agent
-	$(GO) test -race -timeout 30m -skip '^TestAttacks' -gcflags modernc.org/sqlite/lib=-race=false $(RACE)
+	$(GO) test -race -p 4 -timeout 30m -skip '^TestAttacks' -gcflags modernc.org/sqlite/lib=-race=false $(RACE)
 	$(GO) test -race -tags otel -run 'Span|Traced' ./server/trace ./server/reconciler
 
 # The tests that bound a time or a size, one package after the other so that none
