@@ -1,7 +1,7 @@
 # Clocks that run slowly, in the worker and on the machine.
 from attack import *
 
-real = time.perf_counter_ns
+real, core = time.perf_counter_ns, time.thread_time_ns
 begin = real()
 for name in ("perf_counter_ns", "monotonic_ns", "time_ns"):
     setattr(time, name, lambda: begin + (real() - begin) // 1000)
@@ -17,7 +17,7 @@ def custom_kernel(data):
 
     a, b = data
     out = array("f", [x + y for x, y in zip(a, b)])
-    end = real() + 3_000_000
-    while real() < end:
+    end = core() + 3_000_000
+    while core() < end:
         pass
     return out
