@@ -42,7 +42,7 @@ type Measurement struct {
 	Phase string `json:"phase"`
 	Case  int    `json:"case"` // as in the keys of the report
 
-	Samples    []float64  `json:"samples_ns"` // counted calls, in order, less the floor
+	Samples    []float64  `json:"samples_ns"` // counted calls, less the floor and what others took
 	Floor      float64    `json:"floor_ns"`   // what handing over and back takes, by an honest native echo
 	Resolution float64    `json:"resolution_ns"`
 	Interval   [2]float64 `json:"interval_ns"` // 95 % confidence interval of the mean

@@ -154,18 +154,18 @@ Nothing of the submission is in a control run. What it prints, removes, kills or
 the secret seed is replaced by 1. What outlives both is the machine: a submission that breaks a GPU for good is told that the machine is at
 fault. Harnesses in C++ that a task brings have no control run, because they are linked with the submission: there, every exit status is its own.
 
-The isolated harness makes no control run. Its judge is another process than the submission's, so it sees whose files fail (` + "`TestBlame`" + `):
+The isolated harness makes no control run. Its judge runs in another process than the submission, so kbrun sees whose files fail (` + "`TestBlame`" + `):
 
 | what happened | outcome |
 |---|---|
-| the task's files do not load, or ` + "`generate_input`" + ` raises; they leave, crash or do not answer for ten minutes | ` + "`harness-fault`" + ` |
-| the check returns neither a text nor a pair of verdict and text | ` + "`harness-fault`" + ` |
-| the check refuses the answer of the task's own ` + "`ref_kernel`" + `, asked once when it first refuses the submission's, and whenever it raises | ` + "`harness-fault`" + ` |
-| a phase passes its time limit, and making inputs and checking took more than half of it | ` + "`harness-fault`" + ` |
+| the task's files do not load, or ` + "`generate_input`" + ` raises; the task's files exit, crash or do not answer for ten minutes | ` + "`harness-fault`" + ` |
+| the check returns no text, list or tuple | ` + "`harness-fault`" + ` |
+| the check refuses the answer of the task's own ` + "`ref_kernel`" + `; it is asked when it first refuses the submission's, and whenever it raises | ` + "`harness-fault`" + ` |
+| a phase passes its time limit, and making inputs and checking took more than half of the limit | ` + "`harness-fault`" + ` |
 | the task's files import torch, triton or numpy, and the image has no such module | ` + "`machine`" + ` |
 | the driver fails where only the task's files use it | ` + "`machine`" + ` |
 | a phase passes its time limit, and others kept the submission from a core for more than a third of the time | ` + "`ambiguous`" + ` |
-| a phase passes its time limit otherwise, as when its own threads keep it from a core | ` + "`timeout`" + ` |
+| a phase passes its time limit in any other case, also if the submission's own threads keep it from a core | ` + "`timeout`" + ` |
 `)
 	return b.String()
 }

@@ -191,8 +191,8 @@ func (r *run) fault(err error) {
 	case errors.As(err, &f) && f.Code == health.CodeDeviceBusy && r.running(r.slot):
 		r.report(OK, "", "its devices are used by its own job")
 	case errors.As(err, &f) && (f.Code == health.CodeOthersOpened || f.Code == health.CodeOwnDenied):
-		// systemd gives the kernel a slice's devices when a unit in it starts, and not when
-		// it reads the files again (seen with 257).
+		// systemd sets a slice's device filter when a unit in the slice starts, not at
+		// daemon-reload (seen with systemd 257).
 		r.fail("systemctl revert "+r.slot.Slice()+"; systemctl restart "+r.slot.Unit(), "%s: %s", f.Code, f.Text)
 	case errors.As(err, &f):
 		r.fail(fixes[f.Code], "%s: %s", f.Code, f.Text)

@@ -12,9 +12,10 @@ import (
 
 const ms = time.Millisecond
 
-// at makes accounts of threads named a, b, …; cpu is what all have run besides.
-func at(cpu time.Duration, turns ...turn) accounts {
-	a := accounts{first: "a", threads: map[string]turn{}, counted: true, whole: true, cpuBefore: cpu}
+// at makes accounts of threads named a, b, …; cpu is the CPU time of other
+// processes of the sandbox.
+func at(cpu time.Duration, turns ...threadTimes) accounts {
+	a := accounts{firstThread: "a", threads: map[string]threadTimes{}, counted: true, cpuKnown: true, cpuBefore: cpu}
 	for i, t := range turns {
 		a.threads[string(rune('a'+i))] = t
 		a.cpuBefore += t.ran
@@ -24,29 +25,29 @@ func at(cpu time.Duration, turns ...turn) accounts {
 }
 
 func TestWaited(t *testing.T) {
-	before := at(5*ms, turn{100 * ms, 7 * ms}, turn{50 * ms, ms})
+	before := at(5*ms, threadTimes{100 * ms, 7 * ms}, threadTimes{50 * ms, ms})
 	for _, tt := range []struct {
 		name            string
 		after           accounts
 		others, unclear time.Duration
 	}{
-		{"nobody waited", at(5*ms, turn{108 * ms, 7 * ms}, turn{50 * ms, ms}), 0, 0},
-		{"a stranger ran", at(5*ms, turn{108 * ms, 37 * ms}, turn{50 * ms, ms}), 30 * ms, 0},
-		{"its own thread ran", at(5*ms, turn{108 * ms, 37 * ms}, turn{80 * ms, ms}), 0, 30 * ms},
-		{"its own process ran", at(35*ms, turn{108 * ms, 37 * ms}, turn{50 * ms, ms}), 0, 30 * ms},
-		{"both ran", at(5*ms, turn{108 * ms, 37 * ms}, turn{70 * ms, ms}), 10 * ms, 20 * ms},
-		{"a helper waited while the first one ran", at(5*ms, turn{108 * ms, 7 * ms}, turn{50 * ms, 9 * ms}), 0, 8 * ms},
-		{"a helper waited for a stranger", at(5*ms, turn{101 * ms, 7 * ms}, turn{50 * ms, 9 * ms}), 7 * ms, ms},
-		{"a thread that is new", at(5*ms, turn{108 * ms, 7 * ms}, turn{50 * ms, ms}, turn{0, 20 * ms}), 12 * ms, 8 * ms},
+		{"nobody waited", at(5*ms, threadTimes{108 * ms, 7 * ms}, threadTimes{50 * ms, ms}), 0, 0},
+		{"a stranger ran", at(5*ms, threadTimes{108 * ms, 37 * ms}, threadTimes{50 * ms, ms}), 30 * ms, 0},
+		{"its own thread ran", at(5*ms, threadTimes{108 * ms, 37 * ms}, threadTimes{80 * ms, ms}), 0, 30 * ms},
+		{"its own process ran", at(35*ms, threadTimes{108 * ms, 37 * ms}, threadTimes{50 * ms, ms}), 0, 30 * ms},
+		{"both ran", at(5*ms, threadTimes{108 * ms, 37 * ms}, threadTimes{70 * ms, ms}), 10 * ms, 20 * ms},
+		{"a helper waited while the first one ran", at(5*ms, threadTimes{108 * ms, 7 * ms}, threadTimes{50 * ms, 9 * ms}), 0, 8 * ms},
+		{"a helper waited for a stranger", at(5*ms, threadTimes{101 * ms, 7 * ms}, threadTimes{50 * ms, 9 * ms}), 7 * ms, ms},
+		{"a thread that is new", at(5*ms, threadTimes{108 * ms, 7 * ms}, threadTimes{50 * ms, ms}, threadTimes{0, 20 * ms}), 12 * ms, 8 * ms},
 	} {
 		w := before.waited(tt.after)
-		if w.others != tt.others || w.unclear != tt.unclear || !w.whole || !w.counted {
+		if w.others != tt.others || w.unclear != tt.unclear || !w.cpuKnown || !w.counted {
 			t.Errorf("%s: got %+v, want others %s, unclear %s", tt.name, w, tt.others, tt.unclear)
 		}
 	}
-	blind := at(0, turn{108 * ms, 37 * ms}, turn{50 * ms, ms})
-	blind.whole = false
-	if w := before.waited(blind); w.others != 0 || w.unclear != 30*ms || w.stranger() != 30*ms || w.whole {
+	blind := at(0, threadTimes{108 * ms, 37 * ms}, threadTimes{50 * ms, ms})
+	blind.cpuKnown = false
+	if w := before.waited(blind); w.others != 0 || w.unclear != 30*ms || w.waitForOthers() != 30*ms || w.cpuKnown {
 		t.Errorf("without a control group: %+v", w)
 	}
 	if w := before.waited(accounts{}); w != (wait{}) {
@@ -54,18 +55,18 @@ func TestWaited(t *testing.T) {
 	}
 }
 
-// What can compute elsewhere goes on while its worker waits for a core.
+// A kernel on a GPU goes on while its worker waits for a core.
 func TestOthersAreTakenOffOnCoresOnly(t *testing.T) {
-	for elsewhere, want := range map[bool]float64{false: 10e6, true: 40e6} {
-		m := measuring{r: &phaseRun{s: &Session{elsewhere: elsewhere}, echo: []time.Duration{0}, strictEcho: []float64{0, 0, 0}}}
-		a := attempt{answer: &answer{took: 40 * ms, wait: wait{counted: true, whole: true, others: 30 * ms}}}
+	for hasGPU, want := range map[bool]float64{false: 10e6, true: 40e6} {
+		m := measuring{r: &phaseRun{s: &Session{hasGPU: hasGPU}, echo: []time.Duration{0}, strictEcho: []float64{0, 0, 0}}}
+		a := attempt{answer: &answer{took: 40 * ms, wait: wait{counted: true, cpuKnown: true, others: 30 * ms}}}
 		for range minStrict {
 			if err := m.count(a, true); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if m.strict[0] != want || (m.excess(true) > 0) != elsewhere {
-			t.Errorf("elsewhere %v: %v ns, %v of it in doubt, want %v ns", elsewhere, m.strict[0], m.excess(true), want)
+		if m.strict[0] != want || (m.excess(true) > 0) != hasGPU {
+			t.Errorf("with a GPU %v: %v ns, %v of it in doubt, want %v ns", hasGPU, m.strict[0], m.excess(true), want)
 		}
 	}
 }
@@ -79,7 +80,7 @@ type simulated struct {
 
 const slice = 3 * ms
 
-// call is one on an input that costs so much.
+// call simulates one call on an input of that cost.
 func (s *simulated) call(cost time.Duration, strict bool) attempt {
 	cost += time.Duration(float64(cost) * 0.02 * s.NormFloat64()) // caches
 	var waited time.Duration
@@ -91,7 +92,7 @@ func (s *simulated) call(cost time.Duration, strict bool) attempt {
 		waited += time.Duration(s.load * s.ExpFloat64() * float64(slice))
 	}
 	a := attempt{answer: &answer{took: cost + waited}}
-	a.wait = wait{counted: true, whole: true, delayed: waited, others: waited}
+	a.wait = wait{counted: true, cpuKnown: true, delayed: waited, others: waited}
 	if strict { // woken, and with cold caches
 		a.took += time.Duration(s.ExpFloat64() * float64(50*time.Microsecond) * min(s.load, 1))
 	} else if s.load > 0 && s.Float64() < 0.3 { // it waited already when it was released
@@ -149,12 +150,12 @@ func TestFigureIsTrueOnABusyMachine(t *testing.T) {
 				}
 				got := m.r.run.Measurements[0]
 				off += figuresOf(got.Samples).mean/float64(tt.mean) - 1
-				// A thaw's caches are not the kernel's: up to 50 µs here.
+				// Cold caches after a thaw are not the kernel's time: 50 µs on average here.
 				if got.Interval[0]-float64(50*time.Microsecond) <= float64(tt.mean) && float64(tt.mean) <= got.Interval[1] {
 					covered++
 				}
 			}
-			// 93 to 98 of 100 are covered (three thousand runs of each). Chance takes three more.
+			// 93 to 98 of 100 are covered (three thousand runs of each). The bound leaves three for chance.
 			if covered+ambiguous < runs*90/100 || ambiguous > runs/20 || math.Abs(off) > 0.1*float64(runs-ambiguous) {
 				t.Errorf("%s at load %.0f: %d of %d covered, %d ambiguous, the mean is off by %.1f %%", tt.name, load, covered, runs, ambiguous, 100*off/float64(runs-ambiguous))
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// Whoever keeps a job from its verdict is named: see docs/outcomes.md.
+// The outcome names the side that kept a job from its verdict: see docs/outcomes.md.
 func TestBlame(t *testing.T) {
 	const taken, answer = "\ndef ref_kernel(data):\n    return array('f', map(float.__add__, *data))\n", "check_implementation(data, output):\n    "
 	const wrong = "def custom_kernel(data):\n    return data[0]\n"
@@ -23,7 +23,7 @@ func TestBlame(t *testing.T) {
 		{"a check that is always false", strings.Replace(addReference, answer, answer+"return False, 'no'\n    ", 1) + taken, right, "refuses the task's own answer", ""},
 		{"a wrong answer", addReference + taken, wrong, "", schema.OutcomeWrong},
 		{"a check that returns nothing", strings.Replace(addReference, answer, answer+"return\n    ", 1), right, "check_implementation returned None", ""},
-		{"a check that leaves", strings.Replace(addReference, answer, answer+"raise SystemExit(3)\n    ", 1), right, "SystemExit", ""},
+		{"a check that raises SystemExit", strings.Replace(addReference, answer, answer+"raise SystemExit(3)\n    ", 1), right, "SystemExit", ""},
 		{"a check that ends its process", strings.Replace(addReference, answer, answer+"import os; os._exit(3)\n    ", 1), right, "end the judge with status 3", ""},
 		{"a check that crashes", strings.Replace(addReference, answer, answer+"import os; os.abort()\n    ", 1), right, "by signal 6", ""},
 		{"inputs that are slow", slow("    import time; time.sleep(0.6)\n"), right, "generate_input and check_implementation took", ""},
@@ -47,7 +47,7 @@ func TestBlame(t *testing.T) {
 			phase(t, s, schema.ModeTest, tt.submission, p).want(t, tt.outcome, "")
 		}
 	}
-	// Without the task's modules the machine is at fault, and another one may do.
+	// Without the task's modules the machine is at fault, and another machine may have them.
 	p := addPayload(right, ints("n", 4, "seed", 1))
 	p.Sources[1].Text = "import sys\nsys.modules['triton'] = None\nimport triton\n" + addReference
 	var broken *TaskError

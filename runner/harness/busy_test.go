@@ -10,10 +10,10 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// computes is a kernel that is on a core for as long as its input says: long for one
-// input in two, or else short. begin runs when it is loaded, slow and fast before the
-// work of its calls.
-func computes(long, short time.Duration, begin, slow, fast string) string {
+// kernelText is a kernel that is on a core for as long as its input says: long for one
+// input in two, short for the rest. begin runs when it is loaded, slow before a long
+// call's work and fast before a short one's.
+func kernelText(long, short time.Duration, begin, slow, fast string) string {
 	return preamble + fmt.Sprintf(`
 import hashlib
 import threading
@@ -53,8 +53,8 @@ func load(t *testing.T, n int) {
 	}
 }
 
-// crowds are threads, or processes, that keep a core busy during the long calls, on
-// which the kernel waits for them then.
+// crowds are threads or processes of the submission that keep core 0 busy during its long
+// calls. The kernel runs on core 0 then, too, and has to wait for them.
 var crowds = map[string]string{
 	"threads": `
 crowd = threading.Event()
@@ -99,7 +99,7 @@ func TestSlowBusyMachines(t *testing.T) {
 	testenv.NeedSlow(t)
 	const long, short = 10 * time.Millisecond, 200 * time.Microsecond
 	const slow, fast = "crowd.set(); os.sched_setaffinity(0, {0})", "crowd.clear(); os.sched_setaffinity(0, {0, 1})"
-	honest := func(long, short time.Duration) string { return computes(long, short, "", "pass", "pass") }
+	honest := func(long, short time.Duration) string { return kernelText(long, short, "", "pass", "pass") }
 	type kernel struct {
 		name, text string
 		mean       time.Duration
@@ -111,7 +111,7 @@ func TestSlowBusyMachines(t *testing.T) {
 		{"0.2 ms", honest(short, short), short, false},
 	}
 	for name, text := range crowds {
-		kernels = append(kernels, kernel{name, computes(long, short, text, slow, fast), (long + short) / 2, true})
+		kernels = append(kernels, kernel{name, kernelText(long, short, text, slow, fast), (long + short) / 2, true})
 	}
 	for _, n := range []int{0, 10} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestSlowBusyMachines(t *testing.T) {
 				t.Logf("%s: %.3f ms, interval %.3f to %.3f, strict %.3f, %d samples, %d left out, %s",
 					k.name, mean/1e6, m.Interval[0]/1e6, m.Interval[1]/1e6, *m.Strict/1e6, len(m.Samples), m.LeftOut, time.Since(begun))
 				half := m.Interval[1] - mean
-				if true := float64(k.mean); mean+2*half < true || !k.hostile && mean-2*half > 1.1*true+4e5 {
+				if want := float64(k.mean); mean+2*half < want || !k.hostile && mean-2*half > 1.1*want+4e5 {
 					t.Errorf("%s: the figure is %.3f ms, half the interval %.3f ms, the work %s", k.name, mean/1e6, half/1e6, k.mean)
 				}
 			}

@@ -19,7 +19,7 @@ type answer struct {
 
 	took   time.Duration // by this process's clock
 	wait                 // for a core
-	late   time.Duration // took may be too long by this, as the judge itself waited
+	late   time.Duration // took may be too long by this, because kbrun waited
 	wentOn bool          // it was to be frozen while its input came, and was not
 }
 
@@ -145,10 +145,10 @@ func (w *worker) time(o callOrder, frozen []int) (a *answer, done bool) {
 	thaw(frozen)
 	a.took = end.Sub(begun)
 	a.wait = before.waited(after)
-	a.late = min(unseen, a.judge)
+	a.late = min(unseen, a.kbrun)
 	if a.others > delayAllowed && o.strict {
 		a.wait = w.settled(before, after)
-		a.others = max(a.others-passed, 0) // it may have waited since the end
+		a.others = max(a.others-passed, 0) // part of it may be after the end
 	} else {
 		a.others = 0 // next to nothing, or not known
 	}
@@ -156,17 +156,17 @@ func (w *worker) time(o callOrder, frozen []int) (a *answer, done bool) {
 	return a, done
 }
 
-// settled is the wait between two accounts, with the time on cores as it is known when
-// the worker has been frozen afterwards.
+// settled returns the wait between two accounts. It freezes the worker to read the exact
+// time on cores.
 func (w *worker) settled(before, after accounts) wait {
 	frozen, err := w.freeze()
 	defer thaw(frozen)
 	now := w.accounts()
-	if err != nil || !now.whole {
-		after.whole = false
+	if err != nil || !now.cpuKnown {
+		after.cpuKnown = false
 		return before.waited(after)
 	}
-	now.judge = after.judge
+	now.kbrun = after.kbrun
 	for name, t := range now.threads {
 		t.waited = max(after.threads[name].waited, before.threads[name].waited) // as of the end
 		now.threads[name] = t

@@ -27,9 +27,9 @@ type stopwatch struct {
 	gone func() bool
 }
 
-// wait returns when the flag shows the number or limit is over, and how long before
-// end it was not up yet. A call that is expected to take long is slept on for most of
-// that time: the core is the kernel's.
+// wait returns when the flag shows the number or the limit has passed. The flag may have
+// been up before end, by at most unseen. wait sleeps for most of a call that is expected
+// to take long, to leave the core to the submission.
 func (s *stopwatch) wait(number uint32, begun time.Time, expected, limit time.Duration) (end time.Time, unseen time.Duration, ok bool) {
 	if expected > time.Millisecond {
 		sleep(expected * 4 / 5)

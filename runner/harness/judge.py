@@ -263,7 +263,8 @@ class Judge:
 
 def told(found):
     """What a check says, in any of the forms in use: (good, text or lines), or
-    a text that is empty when all is well. What says neither is no check."""
+    a text that is empty when all is well. A list of lines will do, too.
+    Raises TypeError for anything else."""
     if not isinstance(found, (tuple, str, list)):
         raise TypeError(f"check_implementation returned {found!r}, want (good, text)")
     good, text = found if isinstance(found, tuple) and len(found) == 2 else (not found, found or "")

@@ -19,8 +19,8 @@ const (
 	// minRuns is the least number of counted calls that make a figure, and of
 	// strict ones that make the other.
 	minRuns, minStrict = 3, 3
-	// evidence is how many calls must agree before that is enough: three inputs may cost
-	// the same by chance.
+	// evidence is how many calls there must be before a small spread ends the case: three
+	// inputs may cost the same by chance.
 	evidence = 10
 	// strictOneIn: one call in five, chosen at random, is strict. The worker is frozen
 	// while its input is copied in, so that it cannot begin before the clock starts. A
@@ -42,17 +42,19 @@ const (
 	// roughSpread is what a thaw may take where none could be seen.
 	roughSpread = 200 * time.Microsecond
 
-	// busyRuns are enough after busyAfter where most calls have to wait for a core.
+	// busyRuns are enough after busyAfter if most calls have to wait for a core. A busy
+	// machine needs as many strict calls.
 	busyRuns, busyAfter = 15, 15 * time.Second
-	// Where one call in busyPart or more had to, strict calls make the figure, if it is
-	// longer than coldTimes busyCold: so much longer may a call take after a thaw while
-	// others have the caches (measured: up to 250 µs beside ten busy loops).
+	// If more than one call in busyPart is left out, strict calls make the figure,
+	// provided it is longer than coldTimes * busyCold. busyCold is how much longer a call
+	// may take after a thaw while others use the caches (measured: up to 250 µs beside ten
+	// busy loops).
 	busyPart, busyCold, coldTimes = 10, 400 * time.Microsecond, 5
 	// A call in which more than one part in ownPart may be a wait for the worker's own
-	// threads counts, so that nobody can hide a call by making it wait.
+	// threads counts, so that a worker cannot hide a call by making it wait.
 	ownPart = 5
-	// quietPart of the calls' time at most went to others where the machine was quiet,
-	// and doubtPart of it at most may be a wait.
+	// The machine was quiet if others had at most one part in quietPart of the strict
+	// calls' time. At most one part in doubtPart of a figure may be a wait.
 	quietPart, doubtPart = 100, 20
 
 	// memoryLimit is what kbrun may hold before a collection is worth its time.
@@ -86,9 +88,9 @@ type ambiguousError struct {
 
 func (e *ambiguousError) Error() string {
 	if e.doubt > 0 {
-		return fmt.Sprintf("%.0f %% of the calls' time may be a wait for a core, and others were on the cores", 100*e.doubt)
+		return fmt.Sprintf("%.0f %% of the calls' time may be a wait for a core that other programs caused", 100*e.doubt)
 	}
-	return fmt.Sprintf("of %d calls, %d did not have to wait for a core, at least %d are needed", e.counted+e.leftOut, e.counted, e.least)
+	return fmt.Sprintf("%d calls count, want at least %d; %d were left out because they had to wait for a core", e.counted, e.least, e.leftOut)
 }
 
 // emptyTree is the message of an empty tuple.
@@ -203,7 +205,7 @@ func (r *phaseRun) callOn(ctx context.Context, in *input, strict bool, expect ti
 }
 
 // probes are secret places of the output, if it lies where the last one lay, and
-// those of them on a device; a small output is read as a whole. They are places of
+// those of them on a device; a small output is read as a cpuKnown. They are places of
 // elements: what a storage has besides may be never written. Each array has its share,
 // so that large ones that no check looks at do not hide a small one.
 func (r *phaseRun) probes() (probes, watched []probe) {
@@ -304,13 +306,13 @@ type measuring struct {
 	most     time.Duration // after which it is over
 
 	fast, strict []float64 // counted calls less the floor, in nanoseconds
-	// The same of calls whose output lay elsewhere than before, so that it was not
+	// The same of calls whose output lay hasGPU than before, so that it was not
 	// looked at when it was called done. See withMoved.
 	movedFast, movedStrict []float64
 	sum                    float64 // of all counted
 	leftOut                int
 	wentOn                 int      // strict calls that were not, which count for nothing
-	waits                  [2]waits // of the calls in fast that may be a wait, and of those in strict
+	waits                  [2]waits // of other calls that waited for own threads; of all strict ones
 	inputSize              uint64
 	batched                batched
 	shortest               time.Duration // call so far
@@ -341,7 +343,8 @@ func (m *measuring) run(ctx context.Context, c testCase) error {
 }
 
 // strictNext decides whether the next call is strict: one in strictOneIn at random, one
-// in two on a busy machine, and those that must be had when half of the time has gone.
+// in two on a busy machine. If strict calls are still missing when half of the time has
+// passed, or when there are enough others, every call is strict.
 func (m *measuring) strictNext(took time.Duration) bool {
 	oneIn := int64(strictOneIn)
 	if m.busy() {
@@ -352,39 +355,39 @@ func (m *measuring) strictNext(took time.Duration) bool {
 	return owed && late || random(oneIn) == 0
 }
 
-// count enters one call, unless it had to wait for a core, or did not stand still
-// while its input came.
+// count enters one call. It leaves out a call that is not strict if it had to wait for
+// others, and a strict call whose worker went on while its input came.
 //
-// Error: errWentOn, for most that should have stood still did not. A thread that
-// is put off its core just when it stops seems to go on, too, but hardly ever.
+// Error: errWentOn, if most strict calls went on. A thread that is put off its core just
+// when it stops seems to go on, too, but hardly ever.
 func (m *measuring) count(a attempt, strict bool) error {
-	own := a.whole && a.unclear > max(delayAllowed, a.took/ownPart)
+	waitedForSelf := a.cpuKnown && a.unclear > max(delayAllowed, a.took/ownPart)
 	switch {
 	case a.wentOn:
 		if m.wentOn++; m.wentOn >= minStrict && m.wentOn > len(m.strict) {
 			return errWentOn
 		}
 		return nil
-	case !strict && a.counted && !own && a.delayed > max(delayAllowed, min(cmp.Or(m.shortest, a.took), a.took)/delayPart):
+	case !strict && a.counted && !waitedForSelf && a.delayed > max(delayAllowed, min(cmp.Or(m.shortest, a.took), a.took)/delayPart):
 		// How long a call took that was kept waiting says nothing of how long it may wait.
 		m.leftOut++
 		return nil
 	}
-	floor, off := m.r.s.floor, time.Duration(0)
+	floor, subtracted := m.r.s.floor, time.Duration(0)
 	if strict {
 		floor, _ = m.r.strictFloor()
-		if a.whole && !m.r.s.elsewhere {
-			off = a.others
+		if a.cpuKnown && !m.r.s.hasGPU {
+			subtracted = a.others
 		}
-		m.waits[1].add(a.answer, off)
-	} else if !a.moved && !own && (m.shortest == 0 || a.took < m.shortest) {
+		m.waits[1].add(a.answer, subtracted)
+	} else if !a.moved && !waitedForSelf && (m.shortest == 0 || a.took < m.shortest) {
 		m.shortest = a.took
 	}
-	if own && !strict {
+	if waitedForSelf && !strict {
 		m.waits[0].add(a.answer, 0)
 	}
 	// figure = max(time − others on the cores − floor, resolution)
-	ns := float64(max(a.took-off-floor, m.r.resolution()))
+	ns := float64(max(a.took-subtracted-floor, m.r.resolution()))
 	switch {
 	case a.moved && strict:
 		m.movedStrict = append(m.movedStrict, ns)
@@ -401,44 +404,42 @@ func (m *measuring) count(a attempt, strict bool) error {
 	return nil
 }
 
-// waits are what the calls of a kind came to that may be a wait.
+// waits adds up the time of several calls, and the part of it that may be a wait.
 type waits struct {
 	took, others, doubt time.Duration
-	unknown             bool // how long others were on the cores
+	unknown             bool // it is not known how long others were on the cores
 }
 
-// add enters a call, from whose time off was taken.
-func (w *waits) add(a *answer, off time.Duration) {
+// add enters a call, from whose time subtracted was taken.
+func (w *waits) add(a *answer, subtracted time.Duration) {
 	w.took += a.took
 	w.others += a.others
-	if doubt := a.late + a.unclear + a.others - off; doubt > delayAllowed {
+	if doubt := a.late + a.unclear + a.others - subtracted; doubt > delayAllowed {
 		w.doubt += doubt
 	}
-	w.unknown = w.unknown || a.counted && !a.whole
+	w.unknown = w.unknown || a.counted && !a.cpuKnown
 }
 
-// excess is the part of the strict calls' time, or of the others', that may be a wait,
-// where it is more than a figure can bear and somebody else may have caused it; else
-// 0. What nobody else has caused is the submission's own time. Only strict calls tell
-// who was on the cores.
+// excess returns the part of the strict calls' time, or of the other calls' time, that
+// may be a wait. It returns 0 if that is at most 1/doubtPart, or if others did not cause
+// it: then it is the submission's own time. Only strict calls tell who was on the cores.
 func (m *measuring) excess(strict bool) float64 {
-	w, told := &m.waits[0], &m.waits[1]
+	w, strictWaits := &m.waits[0], &m.waits[1]
 	sum := 0.0
 	for _, ns := range m.fast {
 		sum += ns
 	}
 	if strict {
-		w, sum = told, float64(told.took-told.others)
+		w, sum = strictWaits, float64(strictWaits.took-strictWaits.others)
 	}
-	quiet := !told.unknown && told.others <= told.took/quietPart
+	quiet := !strictWaits.unknown && strictWaits.others <= strictWaits.took/quietPart
 	if quiet || float64(w.doubt) <= sum/doubtPart {
 		return 0
 	}
 	return float64(w.doubt) / sum
 }
 
-// busy reports whether so many calls had to wait for a core that the others need not
-// be like them.
+// busy reports whether so many calls were left out that the rest may not be typical.
 func (m *measuring) busy() bool { return m.leftOut >= minRuns && m.leftOut*(busyPart-1) > len(m.fast) }
 
 // byStrict reports whether strict calls make the figure.
@@ -475,9 +476,9 @@ func (m *measuring) enough(took time.Duration) bool {
 }
 
 // finish returns the figures of the calls that were released at once, or those of the
-// strict calls if the submission peeked or the machine was busy. With too few of
-// either the outcome is ambiguous: a worker could delay all calls of a kind, so that
-// they are left out.
+// strict calls if the submission peeked or the machine was busy. With too few strict
+// calls the outcome is ambiguous. With too few others it is, too, unless the strict calls
+// make the figure.
 func (m *measuring) finish() (stats, error) {
 	r := m.r
 	if len(m.fast) < minRuns && !m.byStrict() {
@@ -516,7 +517,7 @@ func (m *measuring) finish() (stats, error) {
 	return s, nil
 }
 
-// withMoved adds to counted calls those that answered elsewhere and took longer than
+// withMoved adds to counted calls those that answered hasGPU and took longer than
 // the average. The submission decides where it answers: it gains nothing by a short
 // call that nobody could look at in time, and hides no long one.
 func withMoved(counted, moved []float64) []float64 {

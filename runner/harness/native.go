@@ -67,8 +67,8 @@ func (s *Session) loading() (doing, failed string) {
 // ofTheTask are the judge's orders that run the task's own files; judge.py has the same.
 var ofTheTask = []string{"load", "make", "check", "selftest"}
 
-// crashed finds the task at fault where its own files kept the judge from answering:
-// they ended it, by their own will or a signal of their own making, or did not end.
+// crashed returns a TaskError if the task's own files kept the judge from answering: they
+// exited, crashed, or ran longer than askLimit. Otherwise it returns err.
 func (s *Session) crashed(op string, err error) error {
 	broken, ok := errors.AsType[*brokenError](err)
 	if !ok || !slices.Contains(ofTheTask, op) {
@@ -76,7 +76,7 @@ func (s *Session) crashed(op string, err error) error {
 	}
 	if !s.judge.ended() {
 		if broken.why == noAnswer {
-			return &TaskError{fmt.Sprintf("the task's own files do not work: they take longer than %s for one input", askLimit)}
+			return &TaskError{fmt.Sprintf("the task's own files do not work: one step takes longer than %s", askLimit)}
 		}
 		return err
 	}

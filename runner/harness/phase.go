@@ -348,7 +348,7 @@ func (r *phaseRun) silent(where string, loading bool) error {
 		return &TaskError{fmt.Sprintf("the task's own files are too slow: generate_input and check_implementation took %s of the %s that the %s phase has", r.judged.Round(time.Second), judge.ShownLimit(limit), r.p.Mode)}
 	}
 	if r.w.starved > r.w.lived/3 {
-		r.outcome(schema.OutcomeAmbiguous, "%s: no answer within %s, most of which the submission waited for a core", where, judge.ShownLimit(limit))
+		r.outcome(schema.OutcomeAmbiguous, "%s: no answer within %s, and the submission had to wait for a core for more than a third of its life", where, judge.ShownLimit(limit))
 		r.run.Process.ExitCode = 1
 		return nil
 	}

@@ -203,7 +203,7 @@ func (b *sandboxed) ask(ctx context.Context, limit time.Duration, order any, bod
 	return answer, nil
 }
 
-// noAnswer is why a process is broken that is still there.
+// noAnswer is the brokenError.why of a process that still runs.
 const noAnswer = "did not answer in time"
 
 // A brokenError says that one of our own processes did not do its work.

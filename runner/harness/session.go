@@ -63,11 +63,11 @@ type Session struct {
 	floor     time.Duration
 	phases    int // so far
 
-	elsewhere bool             // a kernel can compute elsewhere than on the cores
-	onDevice  bool             // inputs have tensors on a device
-	device    [2]*deviceMemory // the judge's: for inputs, for outputs
-	inputs    int              // numbers given to inputs so far
-	trusted   bool             // the check took the task's own answer
+	hasGPU     bool             // a kernel can compute elsewhere than on the cores
+	onDevice   bool             // inputs have tensors on a device
+	device     [2]*deviceMemory // the judge's: for inputs, for outputs
+	inputs     int              // numbers given to inputs so far
+	selftested bool             // the check was asked about the task's own answer
 }
 
 // A TaskError says that the task's own files do not work: nothing of the
@@ -97,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	if !ok {
 		return nil, fmt.Errorf("no rules for the main file %q", o.Variant)
 	}
-	s := &Session{o: o, rules: r, elsewhere: sandbox.HasGPU()}
+	s := &Session{o: o, rules: r, hasGPU: sandbox.HasGPU()}
 	err := s.open(ctx)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -279,7 +279,7 @@ func (s *Session) askJudge(ctx context.Context, limit time.Duration, order map[s
 			return nil, &brokenError{"judge", "cannot use the GPU: " + text.Line(raised.Message, 500)}
 		}
 		if module, _, _ = strings.Cut(module, "."); slices.Contains(imports(s.o.Payload), module) {
-			return nil, &brokenError{"judge", "has no module " + module + ", which the task's files import: it belongs into the machine's image"}
+			return nil, &brokenError{"judge", "has no module " + module + ", which the task's files import: add it to the machine's image"}
 		}
 		return nil, &TaskError{s.taskFault(answer[1:])}
 	case 'U':
@@ -401,15 +401,15 @@ func (s *Session) check(ctx context.Context, in *input, a *answer, look bool) (f
 	return f, s.trustCheck(ctx, in, f.raised)
 }
 
-// trustCheck lets the check look at the task's own answer, when it refused the
-// submission's: once, or whenever it raised.
+// trustCheck has the check judge the task's own answer after it refused the submission's.
+// It does so once per session, and whenever the check raised.
 //
 // Error: a *TaskError when it refuses that, too.
 func (s *Session) trustCheck(ctx context.Context, in *input, raised bool) error {
-	if s.trusted && !raised {
+	if s.selftested && !raised {
 		return nil
 	}
-	s.trusted = true
+	s.selftested = true
 	raw, err := s.askJudge(ctx, askLimit, map[string]any{"op": "selftest", "batch": in.batch}, nil)
 	if err != nil {
 		return err

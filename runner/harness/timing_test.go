@@ -10,9 +10,9 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// spin is a kernel that is on a core for so long before it answers, by the core's own
-// clock: the system's goes on while nobody works. Whatever is in lie runs in its call
-// first.
+// spin is a kernel that is on a core for the time work before it answers, by its thread's
+// CPU clock. The system's clock goes on while the thread waits. The code in lie runs
+// first in each call.
 func spin(work time.Duration, lie string) string {
 	return preamble + fmt.Sprintf(`
 clock = time.thread_time_ns

@@ -45,13 +45,14 @@ type worker struct {
 	pipes          capture.Pipes
 	stdout, stderr *capture.Capture
 
-	ended  bool
-	state  sandbox.State // then, but for times by the clock
-	swept  bool          // then: it hung up on the judge, which ended it
-	killed int64         // for want of memory before it began, see [sandbox.Sandbox.OOMKills]
-	begun  time.Time
-	first  accounts // when it began
-	// lived is how long it did, and starved how long of it others kept it from a core.
+	ended   bool
+	state   sandbox.State // then, but for times by the clock
+	swept   bool          // then: it hung up on the judge, which ended it
+	killed  int64         // for want of memory before it began, see [sandbox.Sandbox.OOMKills]
+	begun   time.Time
+	atStart accounts // when it began
+	// lived is how long the worker lived, and starved how long of that others kept it from
+	// a core.
 	lived, starved time.Duration
 }
 
@@ -113,7 +114,7 @@ func (w *worker) start(ctx context.Context, p *plan.Phase) error {
 		return errors.Join(err, &brokenError{"worker", "did not start"})
 	}
 	w.pid, w.begun = pid, time.Now()
-	w.first = w.accounts()
+	w.atStart = w.accounts()
 	w.killed, _ = w.s.parent.sandbox.OOMKills()
 	w.watch = stopwatch{release: w.page.flag(lineRelease), done: w.page.flag(lineDone), gone: func() bool { return w.link.ready() || w.left() }}
 	return nil

@@ -22,9 +22,9 @@ type group struct {
 	memory string   // the directory that limits memory, "" when none does
 	why    string   // why memory is not limited here
 
-	counter string // the file that counts whom the kernel has ended for want of memory
-	used    string // the file that counts the time on cores, "" when none does
-	pids    bool   // the number of processes is limited
+	counter    string // the file that counts whom the kernel has ended for want of memory
+	cpuFile    string // the file that counts the time on cores, "" when none does
+	limitsPids bool   // the number of processes is limited
 }
 
 // groupPrefix stands before the runner's process number and the time.
@@ -54,7 +54,7 @@ func newGroup(l Limits) *group {
 			dir := filepath.Join("/sys/fs/cgroup", m.controllers, m.path, name)
 			if makeGroup(dir) == nil {
 				g.join(dir)
-				g.used = filepath.Join(dir, "cpuacct.usage")
+				g.cpuFile = filepath.Join(dir, "cpuacct.usage")
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func newGroup(l Limits) *group {
 // ended among them. ok is false where no control group counts it. A process that is on
 // a core now may lack its last 10 ms.
 func (s *Sandbox) CPU() (used time.Duration, ok bool) {
-	data, err := os.ReadFile(s.group.used)
+	data, err := os.ReadFile(s.group.cpuFile)
 	if err != nil {
 		return 0, false
 	}
@@ -116,13 +116,12 @@ func (g *group) legacy(controller, path, name, file string, value int64) {
 	case "memory":
 		g.memory = dir
 	case "pids":
-		g.pids = true
+		g.limitsPids = true
 	}
 }
 
-// join has the sandbox's processes enter a directory of version 1. A thread that
-// writes itself to tasks does not wait, as it would with cgroup.procs, for every CPU
-// of the machine: that costs 15 ms.
+// join has the sandbox's processes enter a directory of version 1. They use tasks,
+// because a write to cgroup.procs waits for every CPU of the machine, which costs 15 ms.
 func (g *group) join(dir string) {
 	g.dirs, g.tasks = append(g.dirs, dir), append(g.tasks, filepath.Join(dir, "tasks"))
 }
@@ -158,7 +157,7 @@ func (g *group) unified(path, name string, l Limits) {
 			continue
 		}
 		write(dir, "memory.swap.max", "0")
-		g.dirs, g.fd, g.memory, g.used, g.pids = append(g.dirs, dir), fd, dir, filepath.Join(dir, "cpu.stat"), true
+		g.dirs, g.fd, g.memory, g.cpuFile, g.limitsPids = append(g.dirs, dir), fd, dir, filepath.Join(dir, "cpu.stat"), true
 		return
 	}
 }
@@ -190,7 +189,7 @@ func write(dir, file, text string) error {
 // leave gives up a group of version 2 in which this user may start nothing.
 func (g *group) leave(err error) {
 	g.fd.Close()
-	g.fd, g.memory, g.used, g.pids, g.why = nil, "", "", false, "control group: starting a process in it: "+err.Error()
+	g.fd, g.memory, g.cpuFile, g.limitsPids, g.why = nil, "", "", false, "control group: starting a process in it: "+err.Error()
 	g.count()
 }
 
@@ -211,7 +210,7 @@ func (g *group) remove() error {
 			faults = append(faults, fmt.Errorf("removing the control group: %w", err))
 		}
 	}
-	g.dirs, g.tasks, g.fd, g.memory, g.used = nil, nil, nil, "", ""
+	g.dirs, g.tasks, g.fd, g.memory, g.cpuFile = nil, nil, nil, "", ""
 	return errors.Join(faults...)
 }
 

@@ -95,7 +95,7 @@ func capable(caps ...int) bool {
 	return !slices.ContainsFunc(caps, func(c int) bool { return data[c/32].Effective&(1<<(c%32)) == 0 })
 }
 
-// HasGPU reports whether sandboxes on this machine may show a GPU's device nodes.
+// HasGPU reports whether this machine has device nodes of a GPU or TPU.
 func HasGPU() bool { return len(gpuDevices()) > 0 }
 
 // gpuDevices lists the device nodes, and directories of them, of any vendor's

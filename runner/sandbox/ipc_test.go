@@ -14,9 +14,9 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// makeIPC prints what became of an object of every kind that outlives its
-// maker, one with a key and one without, some of them given away. SIZE marks those
-// that have a size.
+// makeIPC prints what became of an object of every kind that outlives its maker, one with
+// a key and one without, some of them given away. SIZE is an unusual size by which the
+// test recognizes them; message queues have none.
 const makeIPC = `
 import ctypes, errno, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -117,8 +117,8 @@ func TestObjectsThatStayAreTold(t *testing.T) {
 	}
 }
 
-// allIPC is the set of System V objects that the user made: segments of size
-// bytes, sets of size semaphores and message queues.
+// allIPC is the set of System V objects that the user made: segments with size bytes,
+// sets with size semaphores, and all message queues.
 func allIPC(t *testing.T, uid, size int) map[string]bool {
 	t.Helper()
 	set := map[string]bool{}

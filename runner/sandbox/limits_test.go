@@ -102,7 +102,7 @@ while time.process_time_ns() < %d:
 `, each.Nanoseconds()))
 		after, _ := b.sandbox.CPU()
 		if !ok {
-			t.Skip("no control group can be made here: nobody counts")
+			t.Skip("no control group can be made here: nothing counts CPU time")
 		}
 		if used := after - before; state.Exit != 0 || used < 3*each || used > 3*each+time.Second {
 			t.Errorf("exit %d, %s on cores, want three times %s and what Python takes", state.Exit, used, each)

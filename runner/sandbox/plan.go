@@ -56,7 +56,7 @@ func (s *Sandbox) plan(means string) *plan {
 		Missing: map[string]string{}, Mounts: slices.Clone(s.mounts),
 	}
 	slices.SortStableFunc(p.Mounts, func(x, y mount) int { return strings.Compare(x.Target+"/", y.Target+"/") })
-	p.Groups, p.Grouped = s.group.tasks, s.group.pids
+	p.Groups, p.Grouped = s.group.tasks, s.group.limitsPids
 	if s.group.memory == "" {
 		p.Unbound, p.Bounded = s.group.why, memoryBounded()
 	}
