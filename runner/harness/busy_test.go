@@ -120,7 +120,12 @@ func TestSlowBusyMachines(t *testing.T) {
 			s := mustOpen(t, "", p)
 			load(t, n)
 			ambiguous := 0
+			_, accounted := s.parent.sandbox.CPU()
 			for _, k := range kernels {
+				if k.hostile && !accounted {
+					t.Logf("%s: NOT RUN: without a control group nothing tells whom a worker waits for", k.name)
+					continue
+				}
 				begun := time.Now()
 				r := phase(t, s, schema.ModeBenchmark, k.text, p)
 				if r.outcome == schema.OutcomeAmbiguous {
@@ -140,7 +145,7 @@ func TestSlowBusyMachines(t *testing.T) {
 					t.Errorf("%s: the figure is %.3f ms, half the interval %.3f ms, the work %s", k.name, mean/1e6, half/1e6, k.mean)
 				}
 			}
-			if ambiguous > 1 {
+			if accounted && ambiguous > 1 {
 				t.Errorf("%d honest runs are ambiguous, want at most one", ambiguous)
 			}
 		})

@@ -69,7 +69,8 @@ const (
 	// not the kernel's time. The bound follows the shortest call, because a delay of 2 %
 	// does not change a ranking, and not the call itself, because a delayed call is long.
 	// Long calls are left out more often than short ones, and a worker can make its
-	// threads wait. So no strict call is left out, and the two kinds are compared.
+	// threads wait. So no strict call is left out if the accounts say how long others
+	// kept it from a core, and the two kinds are compared.
 	delayAllowed, delayPart = 60 * time.Microsecond, 50
 
 	// maxProbes is how many places of an output are read when it is called done.
@@ -83,10 +84,14 @@ const (
 // An ambiguousError says that the machine was too busy.
 type ambiguousError struct {
 	counted, leftOut, least int
+	longer                  bool    // those left out took longer
 	doubt                   float64 // the part of the calls' time that may be a wait, where that is too much
 }
 
 func (e *ambiguousError) Error() string {
+	if e.longer {
+		return fmt.Sprintf("%d calls had to wait for a core, and took longer without that than the %d calls that did not", e.leftOut, e.counted)
+	}
 	if e.doubt > 0 {
 		return fmt.Sprintf("%.0f %% of the calls' time may be a wait for a core that other programs caused", 100*e.doubt)
 	}
@@ -311,8 +316,9 @@ type measuring struct {
 	movedFast, movedStrict []float64
 	sum                    float64 // of all counted
 	leftOut                int
-	wentOn                 int      // strict calls that were not, which count for nothing
-	waits                  [2]waits // of other calls that waited for own threads; of all strict ones
+	leftLeast              time.Duration // that the calls left out took at least, added up
+	wentOn                 int           // strict calls that were not, which count for nothing
+	waits                  [2]waits      // of other calls that waited for own threads; of all strict ones
 	inputSize              uint64
 	batched                batched
 	shortest               time.Duration // call so far
@@ -347,7 +353,7 @@ func (m *measuring) run(ctx context.Context, c testCase) error {
 // passed, or when there are enough others, every call is strict.
 func (m *measuring) strictNext(took time.Duration) bool {
 	oneIn := int64(strictOneIn)
-	if m.busy() {
+	if m.busy() && m.accounted() {
 		oneIn = 2
 	}
 	owed := len(m.strict) < m.leastStrict()
@@ -368,9 +374,10 @@ func (m *measuring) count(a attempt, strict bool) error {
 			return errWentOn
 		}
 		return nil
-	case !strict && a.counted && !waitedForSelf && a.delayed > max(delayAllowed, min(cmp.Or(m.shortest, a.took), a.took)/delayPart):
+	case (!strict || !m.accounted() || !a.cpuKnown) && a.counted && !waitedForSelf && a.delayed > max(delayAllowed, min(cmp.Or(m.shortest, a.took), a.took)/delayPart):
 		// How long a call took that was kept waiting says nothing of how long it may wait.
 		m.leftOut++
+		m.leftLeast += max(a.took-a.firstWaited-a.late, 0)
 		return nil
 	}
 	floor, subtracted := m.r.s.floor, time.Duration(0)
@@ -442,14 +449,18 @@ func (m *measuring) excess(strict bool) float64 {
 // busy reports whether so many calls were left out that the rest may not be typical.
 func (m *measuring) busy() bool { return m.leftOut >= minRuns && m.leftOut*(busyPart-1) > len(m.fast) }
 
+// accounted reports whether it is known how long others kept strict calls from a core.
+// If not, those that waited are left out like others.
+func (m *measuring) accounted() bool { return !m.r.s.hasGPU && !m.waits[1].unknown }
+
 // byStrict reports whether strict calls make the figure.
 func (m *measuring) byStrict() bool {
-	return m.busy() && figuresOf(m.strict).mean > float64(coldTimes*busyCold)
+	return m.busy() && m.accounted() && figuresOf(m.strict).mean > float64(coldTimes*busyCold)
 }
 
 // leastStrict is how many strict calls there must be.
 func (m *measuring) leastStrict() int {
-	if m.busy() {
+	if m.busy() && m.accounted() {
 		return busyRuns
 	}
 	return minStrict
@@ -507,6 +518,9 @@ func (m *measuring) finish() (stats, error) {
 	byStrict = byStrict || peeked(s, strict, coarse, float64(r.strictSpread()))
 	if byStrict {
 		s, measured.Samples = strict, rounded(m.strict)
+	}
+	if m.busy() && !m.accounted() && float64(m.leftLeast)/float64(m.leftOut) > 2*s.mean+float64(delayAllowed) {
+		return stats{}, &ambiguousError{counted: len(m.fast), leftOut: m.leftOut, longer: true}
 	}
 	if doubt := m.excess(byStrict); doubt > 0 {
 		return stats{}, &ambiguousError{doubt: doubt}
