@@ -6,8 +6,8 @@
 # It is the PATH there is, when dockerd, containerd, runc, docker-init and
 # docker are on it. Where they are not, and apt-get reaches Debian's packages,
 # those are fetched and unpacked into bin/docker-engine; nothing is installed
-# and nothing is started. Stdout carries the PATH only. Exit status: 0 with a
-# PATH, 1 without one.
+# and nothing is started. iptables must be installed. Stdout carries the PATH
+# only. Exit status: 0 with a PATH, 1 without one.
 
 set -eu
 
@@ -27,6 +27,10 @@ complete() {
 # A user's PATH often lacks the directory where Debian puts dockerd. What is
 # there already comes first.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+if ! command -v iptables >/dev/null; then
+	say "error: iptables is not on PATH; the engine needs it for the names of containers; install it (Debian: apt-get install iptables)"
+	exit 1
+fi
 if ! complete; then
 	PATH=$PATH:$engine/usr/sbin:$engine/usr/bin
 fi
