@@ -250,15 +250,11 @@ func (r *nodeRig) verdicts(t *testing.T) {
 	wait.Wait()
 }
 
-// sealed: a submission that nobody but the machine can read is judged in a container,
-// which could not ask for it.
+// sealed has a submission judged that only the machine can read, in a container that
+// could not ask for the key.
 func (r *nodeRig) sealed(t *testing.T) {
 	g := r.guest
-	_, line, err := secrets.GenerateKey(secrets.X25519)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := secrets.ParsePrivateKeys([]byte(line))
+	key, line, err := secrets.GenerateKey(secrets.X25519)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +266,7 @@ func (r *nodeRig) sealed(t *testing.T) {
 		systemctl daemon-reload && systemctl start kbnode-secretd.socket`)
 	here := rig{Server: r.Server, t: t, dir: r.dir}
 	out := here.launch("submit", tiny, filepath.Join(tiny, "right.py"), "--gpu", "H100_BK", "--mode", "test", "--timeout", "10m",
-		"--seal", here.sealFileOf("h100", keys[0], ", steps: [evaluate-h100], sources: [api]"))
+		"--seal", here.sealFileOf("h100", key, ", steps: [evaluate-h100], sources: [api]"))
 	said := g.run("journalctl --sync; journalctl -u kbnode-secretd --no-pager -o cat")
 	if out.status != 0 || !strings.Contains(out.stdout, "passed") || strings.Count(said, "msg=given") != 1 {
 		t.Errorf("exit status %d:\n%s%s\nthe broker:\n%s", out.status, out.stdout, out.stderr, said)

@@ -21,11 +21,7 @@ import (
 func (r *gateRig) broker() *secrets.PublicKey {
 	t := r.t
 	t.Helper()
-	_, line, err := secrets.GenerateKey(secrets.X25519)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := secrets.ParsePrivateKeys([]byte(line))
+	key, line, err := secrets.GenerateKey(secrets.X25519)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +47,7 @@ func (r *gateRig) broker() *secrets.PublicKey {
 	})
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		if strings.Contains(lines.Text(), "msg=answering") {
-			return keys[0].Public
+			return key.Public
 		}
 	}
 	t.Fatal("kbnode secretd ended")
