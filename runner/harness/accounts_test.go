@@ -31,7 +31,7 @@ func TestWaited(t *testing.T) {
 		after           accounts
 		others, unclear time.Duration
 	}{
-		{"nobody waited", at(5*ms, threadTimes{108 * ms, 7 * ms}, threadTimes{50 * ms, ms}), 0, 0},
+		{"no thread waited", at(5*ms, threadTimes{108 * ms, 7 * ms}, threadTimes{50 * ms, ms}), 0, 0},
 		{"a stranger ran", at(5*ms, threadTimes{108 * ms, 37 * ms}, threadTimes{50 * ms, ms}), 30 * ms, 0},
 		{"its own thread ran", at(5*ms, threadTimes{108 * ms, 37 * ms}, threadTimes{80 * ms, ms}), 0, 30 * ms},
 		{"its own process ran", at(35*ms, threadTimes{108 * ms, 37 * ms}, threadTimes{50 * ms, ms}), 0, 30 * ms},

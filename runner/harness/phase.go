@@ -347,7 +347,7 @@ func (r *phaseRun) silent(where string, loading bool) error {
 	if !loading && r.judged > limit/2 {
 		return &TaskError{fmt.Sprintf("the task's own files are too slow: generate_input and check_implementation took %s of the %s that the %s phase has", r.judged.Round(time.Second), judge.ShownLimit(limit), r.p.Mode)}
 	}
-	if r.w.starved > r.w.lived/3 {
+	if r.w.starved {
 		r.outcome(schema.OutcomeAmbiguous, "%s: no answer within %s, and the submission had to wait for a core for more than a third of its life", where, judge.ShownLimit(limit))
 		r.run.Process.ExitCode = 1
 		return nil

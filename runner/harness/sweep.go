@@ -167,8 +167,7 @@ func (s *Session) bury() {
 //
 // Error: something cannot be killed, or the parent is gone.
 func (w *worker) end(ctx context.Context) error {
-	w.lived = time.Since(w.begun)
-	w.starved = w.atStart.waited(w.accounts()).waitForOthers()
+	w.starved = w.atStart.waited(w.accounts()).waitForOthers() > time.Since(w.begun)/3
 	if w.link.poll()&unix.POLLHUP != 0 || w.left() { // it is about to be gone by itself: let it
 		w.learn(context.WithoutCancel(ctx), leaveLimit)
 	}

@@ -51,9 +51,7 @@ type worker struct {
 	killed  int64         // for want of memory before it began, see [sandbox.Sandbox.OOMKills]
 	begun   time.Time
 	atStart accounts // when it began
-	// lived is how long the worker lived, and starved how long of that others kept it from
-	// a core.
-	lived, starved time.Duration
+	starved bool     // others kept it from a core for more than a third of its life
 }
 
 // startWorker forks a worker into the phase's directories. Nothing of the

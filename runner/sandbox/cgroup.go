@@ -210,7 +210,7 @@ func (g *group) remove() error {
 			faults = append(faults, fmt.Errorf("removing the control group: %w", err))
 		}
 	}
-	g.dirs, g.tasks, g.fd, g.memory, g.cpuFile = nil, nil, nil, "", ""
+	g.dirs, g.tasks, g.fd, g.memory, g.cpuFile, g.limitsPids = nil, nil, nil, "", "", false
 	return errors.Join(faults...)
 }
 

@@ -46,7 +46,7 @@ made("mq", libc.mq_open(b"/kbrun-test-%d" % MARK, os.O_RDWR | os.O_CREAT, 0o666,
 
 func TestObjectsAreGone(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		const size = 97 // nobody else's: databases of other tests may start meanwhile
+		const size = 97 // unusual: databases of other tests may start meanwhile
 		before := allIPC(t, b.sandbox.id.UID, size)
 		out, state := b.python(t, fmt.Sprintf("MARK, SIZE = %d, %d", os.Getpid(), size)+makeIPC)
 		if state.Exit != 0 {

@@ -86,8 +86,8 @@ func TestNoCoreDump(t *testing.T) {
 	})
 }
 
-// The control group counts the time on cores of all that ran, also of what has ended,
-// and of nobody else.
+// The control group counts the CPU time of the sandbox's processes only, also of those
+// that have ended.
 func TestCPU(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		const each = 200 * time.Millisecond
