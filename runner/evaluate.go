@@ -51,6 +51,9 @@ type Job struct {
 	// Version names this runner and Image what it runs in; evidence only.
 	Version, Image string
 
+	// ProofDir is where proofs lie, "" for [ProofDir].
+	ProofDir string
+
 	// Devices says where to probe for accelerators, and Requirements what must
 	// be there before anything runs.
 	Devices      device.Machine
@@ -89,6 +92,7 @@ type evaluation struct {
 	// compilers is what isolated them, once their sandbox is gone.
 	compilers *schema.Sandbox
 	watch     *device.Watch
+	probed    chan struct{} // closed when watch is there
 	machine   plan.Machine
 	control   *judge.Control // made once, for the first phase that needs it
 	traced    int            // bytes of profiles so far
@@ -112,9 +116,11 @@ func (e *evaluation) evaluate(ctx context.Context) (err error) {
 			err = closeErr
 		}
 	}()
+	e.probed = make(chan struct{})
 	opened := make(chan error, 1)
 	go func() { opened <- e.open(ctx, env) }() // what is done meanwhile has limits
 	e.watch = probeDevices(ctx, e.job, env, e.result)
+	close(e.probed)
 	defer e.watch.Close()
 	sandboxErr := <-opened
 	visible := e.watch.Visible()

@@ -25,7 +25,9 @@ func (e *evaluation) open(ctx context.Context, env []string) error {
 	e.result.Harness = h
 	if v := e.job.Requirements.Vendor; h.Name == schema.HarnessIsolated && e.job.Payload.Harness == "" && (v == device.NVIDIA || v == device.AMD) {
 		// The task's inputs lie on the GPU: this saves finding it out.
-		h.Name, h.Why = schema.HarnessLegacy, harness.UnprovedOnGPUs
+		if why := e.proved(ctx, env); why != "" {
+			h.Name, h.Why = schema.HarnessLegacy, why
+		}
 	}
 	if plan.IsolatedCUDA(e.job.Payload) {
 		return e.openSandbox() // for its compilers; the session comes with the first phase
@@ -57,23 +59,11 @@ func noChannel(cannot *harness.UnsupportedError) error {
 
 // openSession starts the isolated harness.
 func (e *evaluation) openSession(ctx context.Context, env []string) error {
-	dir := filepath.Join(e.root, "harness")
-	err := os.Mkdir(dir, 0o755)
-	if err == nil && sandbox.OwnUser() {
-		err = os.Chmod(e.root, 0o711) // judge and worker pass through it
-	}
+	o, err := e.sessionOptions(env)
 	if err != nil {
-		return fmt.Errorf("making the harness's directory: %w", err)
-	}
-	o := harness.Options{
-		Payload: e.job.Payload, Variant: e.result.Harness.Variant, Sandbox: e.sandboxOptions(""), Dir: dir, Environ: env,
-		Fresh: e.job.FreshInterpreters,
-	}
-	if e.build != nil {
-		o.Programs = e.build.programs
-	} else if o.Python, err = LookPath("python3", env); err != nil {
 		return err
 	}
+	o.Variant = e.result.Harness.Variant
 	s, err := harness.Open(ctx, o)
 	var broken *harness.TaskError
 	var weak *sandbox.WeakError
@@ -88,6 +78,28 @@ func (e *evaluation) openSession(ctx context.Context, env []string) error {
 	e.session = s
 	e.result.Harness.Preloaded, e.result.Harness.NotPreloaded = s.Preloaded()
 	return nil
+}
+
+// sessionOptions are those of the isolated harness, whose directory they make.
+func (e *evaluation) sessionOptions(env []string) (harness.Options, error) {
+	dir := filepath.Join(e.root, "harness")
+	err := os.Mkdir(dir, 0o755)
+	if err == nil && sandbox.OwnUser() {
+		err = os.Chmod(e.root, 0o711) // judge and worker pass through it
+	}
+	if err != nil {
+		return harness.Options{}, fmt.Errorf("making the harness's directory: %w", err)
+	}
+	o := harness.Options{
+		Payload: e.job.Payload, Sandbox: e.sandboxOptions(""), Dir: dir, Environ: env, Fresh: e.job.FreshInterpreters,
+		Unproved: func(ctx context.Context) string { return e.proved(ctx, env) },
+	}
+	if e.build != nil {
+		o.Programs = e.build.programs
+		return o, nil
+	}
+	o.Python, err = LookPath("python3", env)
+	return o, err
 }
 
 // isolated has the isolated harness judge a phase.
@@ -134,7 +146,12 @@ func (r *phaseRun) isolated(ctx context.Context) (judge.Judgment, error) {
 		v.Outcome, v.Run.Passed = run.Outcome, false
 	}
 	e := r.evaluation
-	e.result.Measurements = append(e.result.Measurements, run.Measurements...)
+	for _, m := range run.Measurements {
+		if e.job.Payload.Seed != nil { // hundreds of exact times could tell of the inputs
+			m.Samples = []float64{}
+		}
+		e.result.Measurements = append(e.result.Measurements, m)
+	}
 	if run.Explanation != nil {
 		v.Explanation = run.Explanation
 	}

@@ -18,6 +18,8 @@ type HarnessReport struct {
 	Name    string `json:"name"`              // one of Harnesses
 	Variant string `json:"variant,omitempty"` // the known main file that it took the rules from, "pmpp_v2"
 	Why     string `json:"why,omitempty"`     // why not isolated
+	// Proof shows that the isolated harness works on this GPU; nil: there is none, or it was not asked for.
+	Proof *Proof `json:"proof,omitempty"`
 
 	// Preloaded lists the modules that judge and worker imported once for all
 	// phases; NotPreloaded says why there are none.

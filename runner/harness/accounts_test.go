@@ -92,7 +92,7 @@ func (s *simulated) call(cost time.Duration, strict bool) attempt {
 		waited += time.Duration(s.load * s.ExpFloat64() * float64(slice))
 	}
 	a := attempt{answer: &answer{took: cost + waited}}
-	a.wait = wait{counted: true, cpuKnown: true, delayed: waited, others: waited}
+	a.wait = wait{counted: true, cpuKnown: true, delayed: waited, firstWaited: waited, others: waited}
 	if strict { // woken, and with cold caches
 		a.took += time.Duration(s.ExpFloat64() * float64(50*time.Microsecond) * min(s.load, 1))
 	} else if s.load > 0 && s.Float64() < 0.3 { // it waited already when it was released
@@ -160,5 +160,47 @@ func TestFigureIsTrueOnABusyMachine(t *testing.T) {
 				t.Errorf("%s at load %.0f: %d of %d covered, %d ambiguous, the mean is off by %.1f %%", tt.name, load, covered, runs, ambiguous, 100*off/float64(runs-ambiguous))
 			}
 		}
+	}
+}
+
+// Calls that take too short for strict ones to make the figure, and of which the costly
+// ones are left out: no figure of the cheap ones alone.
+func TestShortUnequalCallsOnABusyMachine(t *testing.T) {
+	m := measuring{r: &phaseRun{s: &Session{}, p: &plan.Phase{}, echo: []time.Duration{0}, strictEcho: []float64{0, 0, 0}}}
+	call := func(took, waited time.Duration) attempt {
+		return attempt{answer: &answer{took: took + waited, wait: wait{counted: true, cpuKnown: true, delayed: waited, firstWaited: waited}}}
+	}
+	for range 20 {
+		for _, c := range []struct {
+			a      attempt
+			strict bool
+		}{{call(ms/6, 0), false}, {call(ms, ms), false}, {call(ms/6, 0), true}, {call(ms*2/3, 0), true}} {
+			if err := m.count(c.a, c.strict); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_, err := m.finish()
+	if busy, ok := errors.AsType[*ambiguousError](err); !ok || !busy.longer {
+		t.Errorf("got %v, want an ambiguous outcome: the calls left out are six times as long", err)
+	}
+}
+
+// A wait for one's own threads leaves no call out, and no more is subtracted than a call
+// took.
+func TestOwnWaitsHideNothing(t *testing.T) {
+	m := measuring{r: &phaseRun{s: &Session{}, p: &plan.Phase{}, echo: []time.Duration{0}, strictEcho: []float64{0, 0, 0}}}
+	for range 10 {
+		a := attempt{answer: &answer{took: ms, wait: wait{counted: true, cpuKnown: true, delayed: ms / 10, unclear: ms / 10}}}
+		if err := m.count(a, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(m.fast) != 10 || m.leftOut != 0 {
+		t.Errorf("%d calls count and %d are left out, want 10 and 0", len(m.fast), m.leftOut)
+	}
+	all := measuring{waits: [2]waits{1: {took: 10 * ms, others: 10 * ms, doubt: ms}}}
+	if doubt := all.excess(true); doubt != 1 {
+		t.Errorf("all of the time was subtracted: %v of it in doubt, want 1", doubt)
 	}
 }

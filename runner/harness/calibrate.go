@@ -20,7 +20,7 @@ func (r *phaseRun) calibrate(ctx context.Context) error {
 			return &ambiguousError{counted: len(r.echo), leftOut: leftOut, least: fewEchoes}
 		}
 		if took > calibrateFor && len(r.echo) >= fewEchoes && (len(r.strictEcho) >= minStrict || took > 2*calibrateFor) {
-			return nil
+			break
 		}
 		strict := n%strictOneIn == strictOneIn-1
 		a, err := r.w.call(ctx, callOrder{mode: modeEcho, message: emptyTree(), strict: strict, limit: importLimit, bounds: func() bounds { return bounds{} }})
@@ -38,6 +38,9 @@ func (r *phaseRun) calibrate(ctx context.Context) error {
 		default:
 			r.echo = append(r.echo, a.took)
 		}
+	}
+	if r.s.onDevice {
+		return r.timeFills(ctx)
 	}
 	return nil
 }

@@ -18,9 +18,12 @@ type answer struct {
 	probes []probe
 
 	took   time.Duration // by this process's clock
+	end    time.Time     // when the flag was seen
+	told   time.Duration // until the output was described
 	wait                 // for a core
 	late   time.Duration // took may be too long by this, because kbrun waited
 	wentOn bool          // it was to be frozen while its input came, and was not
+	filled time.Duration // how long the judge took to fill the memory
 }
 
 // A valueError is an output that no check can be given.
@@ -41,12 +44,17 @@ type callOrder struct {
 	mode    int
 	message []byte
 	strict  bool          // freeze the worker while the input is copied
-	fill    func() error  // copies the input; nil: there is nothing to copy
+	input   *input        // nil: there is nothing to copy
 	probes  []probe       // places to read when it says "done", which nobody else knows
 	watched []probe       // places on a device, which the judge reads then
 	expect  time.Duration // of the call; 0: unknown
 	limit   time.Duration // of the call
 	bounds  func() bounds // of the answer
+
+	// Of inputs on a device: how long filling the memory may take, and whether the judge
+	// releases the worker right after that, which is unless the call is strict.
+	expectFill    time.Duration
+	judgeReleases bool
 }
 
 // call lets the worker compute once and takes the time. The worker waits for
@@ -74,8 +82,10 @@ func (w *worker) call(ctx context.Context, o callOrder) (*answer, error) {
 		}
 		stood = turns(frozen)
 	}
-	if o.fill != nil {
-		if err := o.fill(); err != nil {
+	a := &answer{}
+	o.judgeReleases = w.s.onDevice && o.input != nil && !o.strict
+	if o.input != nil && !o.judgeReleases {
+		if a.filled, err = w.s.fill(ctx, o.input); err != nil {
 			thaw(frozen)
 			return nil, err
 		}
@@ -84,17 +94,20 @@ func (w *worker) call(ctx context.Context, o callOrder) (*answer, error) {
 		thaw(frozen)
 		return nil, errNonsense
 	}
-	if len(o.watched) > 0 {
+	watched := len(o.watched) > 0 || o.judgeReleases
+	if watched {
 		if err := w.beginWatch(ctx, o); err != nil {
 			thaw(frozen)
 			return nil, err
 		}
 	}
-	woke := o.strict && w.wentOn(stood)
-	a, done := w.time(o, frozen)
-	a.wentOn = woke
-	if len(o.watched) > 0 {
-		if err := w.endWatch(ctx, o, done); err != nil {
+	a.wentOn = o.strict && w.wentOn(stood)
+	done, err := w.time(a, o, frozen)
+	if err != nil {
+		return nil, err
+	}
+	if watched {
+		if err := w.endWatch(ctx, o, a, done); err != nil {
 			return nil, err
 		}
 		a.probes = slices.Concat(o.probes, o.watched)
@@ -106,6 +119,7 @@ func (w *worker) call(ctx context.Context, o callOrder) (*answer, error) {
 		return nil, errSilent
 	}
 	raw, err := w.receive(ctx, answerLimit)
+	a.told = a.took + time.Since(a.end)
 	switch {
 	case err != nil:
 		return nil, err
@@ -120,13 +134,19 @@ func (w *worker) call(ctx context.Context, o callOrder) (*answer, error) {
 const answerLimit = time.Minute
 
 // time releases the worker and waits for its flag.
-func (w *worker) time(o callOrder, frozen []int) (a *answer, done bool) {
-	a = &answer{}
+//
+// Error: the judge's, which was to release it.
+func (w *worker) time(a *answer, o callOrder, frozen []int) (done bool, err error) {
 	before := w.accounts()
 	ordinary := urgent()
 	release := w.watch.release
 	var begun time.Time
-	if o.strict {
+	if o.judgeReleases {
+		if begun, err = w.released(o); err != nil {
+			ordinary()
+			return false, err
+		}
+	} else if o.strict {
 		release.Store(w.number)
 		begun = time.Now()
 		syscall.Kill(w.pid, syscall.SIGCONT)
@@ -143,17 +163,17 @@ func (w *worker) time(o callOrder, frozen []int) (a *answer, done bool) {
 	passed := time.Since(end)
 	ordinary()
 	thaw(frozen)
-	a.took = end.Sub(begun)
+	a.took, a.end = end.Sub(begun), end
 	a.wait = before.waited(after)
 	a.late = min(unseen, a.kbrun)
 	if a.others > delayAllowed && o.strict {
 		a.wait = w.settled(before, after)
-		a.others = max(a.others-passed, 0) // part of it may be after the end
+		a.others = min(max(a.others-passed, 0), a.took) // part of it may be after the end
 	} else {
 		a.others = 0 // next to nothing, or not known
 	}
 	a.probes = o.probes
-	return a, done
+	return done, nil
 }
 
 // settled returns the wait between two accounts. It freezes the worker to read the exact
@@ -179,11 +199,17 @@ func (w *worker) read(a *answer, raw []byte, o callOrder) error {
 	body := raw[1:]
 	switch raw[0] {
 	case 'V':
+		if len(body) > maxTree {
+			return valueError(fmt.Sprintf("custom_kernel returned values that take %d bytes, at most %d are allowed", len(body), maxTree))
+		}
 		layout, err := decodeTree(body, o.bounds())
 		if err != nil {
 			return valueError("custom_kernel returned " + err.Error())
 		}
-		a.tree, a.layout = append([]byte(nil), body...), layout
+		a.tree, a.layout = layout.tree, layout
+		if layout.values { // they come with the description
+			a.took = a.told
+		}
 		return nil
 	case 'X':
 		return raisedIn(body)

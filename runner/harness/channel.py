@@ -29,7 +29,7 @@ MAX_MESSAGE = 128 << 10  # bytes; one datagram
 MAX_NODES, MAX_DEPTH, MAX_DIMS, MAX_STORAGES = 10_000, 24, 16, 4096
 ALIGN = 256  # kernels assume 16 or 32
 DEVICE = 2  # the first arena on a device
-DONE = 16  # the word of the page by which the worker calls an output done
+RELEASE, DONE = 0, 16  # words of the page: the call that is released, and the one that is done
 
 # The codes are positions in these lists: append only.
 TYPECODES = "bBhHiIqQfd"

@@ -10,10 +10,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// UnprovedOnGPUs is why a task that does not ask for this harness keeps its own
-// where its inputs lie on a GPU.
-const UnprovedOnGPUs = "no GPU has shown the isolated harness's channel yet; a task that says harness: isolated gets it"
-
 // The files of a task in the usual form.
 const (
 	referenceFile = "reference.py"

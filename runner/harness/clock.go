@@ -25,6 +25,8 @@ type stopwatch struct {
 	release, done *atomic.Uint32
 	// gone is asked now and then while it waits; true ends the wait.
 	gone func() bool
+	// patient: it leaves its core to others from the start, and sees the flag later.
+	patient bool
 }
 
 // wait returns when the flag shows the number or the limit has passed. The flag may have
@@ -45,7 +47,7 @@ func (s *stopwatch) wait(number uint32, begun time.Time, expected, limit time.Du
 		}
 		before, last = last, time.Now()
 		took := last.Sub(begun)
-		if took > spin || oneCore {
+		if took > spin || oneCore || s.patient {
 			sleep(pause)
 			if s.done.Load() != number && (took > limit || s.gone()) {
 				end = time.Now()

@@ -9,7 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/schema/text"
@@ -27,6 +30,7 @@ type deviceMemory struct {
 // A standIn is memory that takes the place of a GPU's where there is none.
 type standIn struct {
 	source string // Python: a class Device instead of device.py's
+	tools  string // Python: what takes the place of proofTools
 	memory func(size int) (*os.File, error)
 }
 
@@ -37,9 +41,6 @@ const (
 	// gatherLimit is how long the judge may take to see a flag that is there.
 	gatherLimit = time.Minute
 )
-
-// errUnshown: such a task is judged here when it asks for it, and not unasked.
-var errUnshown = &UnsupportedError{What: "tensors on a GPU; " + UnprovedOnGPUs}
 
 // size is that of an arena of the worker's, 0 when it has none.
 func (w *worker) size(arena int) uint64 {
@@ -71,9 +72,13 @@ func (w *worker) growFor(ctx context.Context, in *input) error {
 }
 
 // openDevice gives a new worker the memory on the device, emptied: nothing that
-// an earlier worker left there reaches it. The judge gets the page with the flag.
-func (w *worker) openDevice(ctx context.Context) error {
-	if _, err := w.s.askJudge(ctx, askLimit, map[string]any{"op": "page"}, nil, w.page.file); err != nil {
+// an earlier worker left there reaches it. The judge gets the page with the flags, and
+// one that the worker does not have.
+func (w *worker) openDevice(ctx context.Context) (err error) {
+	if w.judgePage, err = newMemory("judge-page", pageSize); err != nil {
+		return err
+	}
+	if _, err := w.s.askJudge(ctx, askLimit, map[string]any{"op": "page"}, nil, w.page.file, w.judgePage.file); err != nil {
 		return err
 	}
 	if _, err := w.s.askJudge(ctx, askLimit, map[string]any{"op": "wipe"}, nil); err != nil {
@@ -219,14 +224,84 @@ func (w *worker) exchange(ctx context.Context, arena int, at uint64, judgeWrites
 	return nil
 }
 
+// Words of the page that kbrun and the judge share, by their lines.
+const (
+	lineReady    = 0 // kbrun looks: the judge may fill the memory and release the worker
+	lineReleased = 1
+)
+
+// released has the judge fill the memory on the device and release the worker at once,
+// and returns when that was by the judge's clock. Work that was queued on the device could
+// begin between the two, and nobody would see it.
+//
+// Error: the judge's.
+func (w *worker) released(o callOrder) (begun time.Time, err error) {
+	watch := stopwatch{done: w.judgePage.flag(lineReleased), gone: w.s.judge.link.ready, patient: runtime.NumCPU() < 3}
+	w.judgePage.flag(lineReady).Store(w.number)
+	seen, _, ok := watch.wait(w.number, time.Now(), o.expectFill, askLimit)
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return seen, err
+	}
+	if !ok {
+		return seen, &brokenError{"judge", "cannot fill the memory on the GPU"}
+	}
+	at := w.judgePage.data[64*lineReleased:]
+	nanoseconds := int64(binary.LittleEndian.Uint32(at[4:]))<<32 | int64(binary.LittleEndian.Uint32(at[8:]))
+	return time.Now().Add(-time.Duration(now.Nano() - nanoseconds)), nil
+}
+
+// timedFill is what the judge says of a fill: how long it took.
+func timedFill(answer []byte) (time.Duration, error) {
+	if len(answer) != 8 {
+		return 0, &brokenError{"judge", "says nothing of use"}
+	}
+	return time.Duration(binary.LittleEndian.Uint64(answer)), nil
+}
+
+// timeFills finds out how long filling the memory with a case's input takes while the
+// device has nothing else to do: before there is a submission.
+func (r *phaseRun) timeFills(ctx context.Context) error {
+	r.fills = make(map[string]time.Duration, len(r.cases))
+	for _, c := range r.cases {
+		in, err := r.s.makeInput(ctx, c.fresh(random))
+		if err == nil {
+			err = r.w.growFor(ctx, in)
+		}
+		var took []time.Duration
+		for n := 0; n < coldFills+fills && err == nil; n++ {
+			var d time.Duration
+			if d, err = r.s.fill(ctx, in); n >= coldFills {
+				took = append(took, d)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		r.fills[c.spec] = percentile(took, 50)
+		if err := r.s.drop(ctx, in); err != nil {
+			return err
+		}
+	}
+	_, err := r.s.askJudge(ctx, askLimit, map[string]any{"op": "wipe"}, nil)
+	return err
+}
+
+// How many fills of a case are timed, and how many come before.
+const fills, coldFills = 15, 3
+
 // beginWatch has the judge wait for the worker's flag, so that it reads the
-// watched places as soon as it is there.
+// watched places as soon as it is there. If o.release is set, it fills the memory and
+// releases the worker before that.
 func (w *worker) beginWatch(ctx context.Context, o callOrder) error {
 	places := make([][3]uint64, len(o.watched))
 	for i, p := range o.watched {
 		places[i] = [3]uint64{uint64(p.arena), p.at, uint64(p.size)}
 	}
-	order := map[string]any{"op": "watch", "sequence": w.number, "places": places, "expect": o.expect.Seconds()}
+	order := map[string]any{"op": "watch", "sequence": w.number, "places": places, "expect": o.expect.Seconds(), "fill": nil}
+	if o.judgeReleases {
+		order["fill"] = o.input.id
+	}
 	answer, err := w.s.judge.ask(ctx, askLimit, order, nil)
 	switch {
 	case err != nil:
@@ -242,7 +317,7 @@ func (w *worker) beginWatch(ctx context.Context, o callOrder) error {
 // endWatch enters what the judge has read. done: the flag was seen here.
 //
 // Error: errNonsense when the worker has taken its flag back.
-func (w *worker) endWatch(ctx context.Context, o callOrder, done bool) error {
+func (w *worker) endWatch(ctx context.Context, o callOrder, a *answer, done bool) error {
 	judge := w.s.judge
 	if done {
 		answer, _, err := judge.link.receive(ctx, gatherLimit)
@@ -255,27 +330,32 @@ func (w *worker) endWatch(ctx context.Context, o callOrder, done bool) error {
 		case err != nil:
 			return judge.broke(err)
 		}
-		return enter(answer, o.watched)
+		filled, err := enter(answer, o.watched)
+		if o.judgeReleases {
+			a.filled = filled
+		}
+		return err
 	}
 	return w.stopWatch(ctx)
 }
 
 // enter puts what the judge has read into the probes, arena by arena as
-// the judge has gathered them.
-func enter(answer []byte, watched []probe) error {
+// the judge has gathered them. It returns how long the fill took.
+func enter(answer []byte, watched []probe) (filled time.Duration, err error) {
 	all := 0
 	for _, p := range watched {
 		all += p.size
 	}
-	if answer[0] != 'G' || len(answer) != 1+all {
-		return &brokenError{"judge", "cannot read the memory on the GPU"}
+	if answer[0] != 'G' || len(answer) != 9+all {
+		return 0, &brokenError{"judge", "cannot read the memory on the GPU"}
 	}
-	answer = answer[1:]
+	filled, _ = timedFill(answer[1:9])
+	answer = answer[9:]
 	for i := range watched {
 		p := &watched[i]
 		answer = answer[copy(p.bytes[:p.size], answer):]
 	}
-	return nil
+	return filled, nil
 }
 
 // stopWatch ends a watch whose flag does not come. The judge answers the watch,

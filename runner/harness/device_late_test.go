@@ -90,7 +90,7 @@ func TestDeviceLate(t *testing.T) {
 			memory[start+i] = byte(w.number)
 		}
 		w.page.flag(lineDone).Store(w.number)
-		must(t, w.endWatch(ctx, o, true))
+		must(t, w.endWatch(ctx, o, &answer{}, true))
 		late := 0
 		for _, at := range changed {
 			memory[at]++
@@ -115,7 +115,7 @@ func TestDeviceLate(t *testing.T) {
 
 	w.number++
 	must(t, w.beginWatch(ctx, callOrder{watched: places}))
-	must(t, w.endWatch(ctx, callOrder{watched: places}, false)) // it never came
+	must(t, w.endWatch(ctx, callOrder{watched: places}, &answer{}, false)) // it never came
 	w.number++
 	w.page.flag(lineDone).Store(w.number)
 	if err := w.beginWatch(ctx, callOrder{watched: places}); !errors.Is(err, errNonsense) {

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/gpu-mode/kbgen/internal/testenv"
-	"github.com/gpu-mode/kbgen/runner/judge"
 	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
@@ -70,6 +69,29 @@ func devicePayload(sizes ...int) *schema.Payload {
 // in it.
 func openOnDevice(t *testing.T, variant string, p *schema.Payload, set func(*Options), change ...string) (*Session, error) {
 	t.Helper()
+	o := deviceOptions(t, "", change...)
+	o.Payload, o.Variant = p, variant
+	if set != nil {
+		set(&o)
+	}
+	return openSession(t, o)
+}
+
+// openSession starts a session that ends with the test.
+func openSession(t *testing.T, o Options) (*Session, error) {
+	t.Helper()
+	s, err := Open(t.Context(), o)
+	t.Cleanup(func() {
+		if s != nil {
+			must(t, s.Close())
+		}
+	})
+	return s, err
+}
+
+// deviceOptions are those of a session whose device is the stand-in, but for the payload.
+func deviceOptions(t *testing.T, tools string, change ...string) Options {
+	t.Helper()
 	if exec.Command(debianPython, "-c", "import torch").Run() != nil {
 		t.Skip(debianPython + " has no torch")
 	}
@@ -77,21 +99,21 @@ func openOnDevice(t *testing.T, variant string, p *schema.Payload, set func(*Opt
 	if len(change) > 0 && source == standInPy {
 		t.Fatal("nothing was changed in the stand-in")
 	}
-	o := Options{standIn: standIn{source: source, memory: func(size int) (*os.File, error) {
+	o := machineOptions(t, debianPython)
+	o.standIn = standIn{source: source, tools: tools, memory: func(size int) (*os.File, error) {
 		m, err := newMemory("device", size)
 		if err == nil {
 			t.Cleanup(m.close)
 			return m.file, nil
 		}
 		return nil, err
-	}}}
-	if set != nil {
-		set(&o)
-	}
-	return openSession(t, variant, p, debianPython, o)
+	}}
+	return o
 }
 
-func openSession(t *testing.T, variant string, p *schema.Payload, python string, o Options) (*Session, error) {
+// machineOptions are those of a session on this machine, but for the payload. Afterwards
+// no process may be left.
+func machineOptions(t *testing.T, python string) Options {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kbdevice-")
 	must(t, err)
@@ -102,18 +124,13 @@ func openSession(t *testing.T, variant string, p *schema.Payload, python string,
 			environ = append(environ, name+"="+value)
 		}
 	}
-	o.Payload, o.Variant, o.Dir, o.Python, o.Environ, o.Sandbox = p, variant, dir, python, environ, sandbox.Options{Environ: environ}
-	s, err := Open(t.Context(), o)
 	t.Cleanup(func() {
-		if s != nil {
-			must(t, s.Close())
-		}
 		must(t, os.RemoveAll(dir))
 		for _, d := range sandbox.Descendants(os.Getpid()) {
 			t.Errorf("a process is left: %+v", d)
 		}
 	})
-	return s, err
+	return Options{Dir: dir, Python: python, Environ: environ, Sandbox: sandbox.Options{Environ: environ}}
 }
 
 func must(t *testing.T, err error) {
@@ -126,19 +143,9 @@ func must(t *testing.T, err error) {
 // judged runs one phase of an open session with a submission.
 func judged(t *testing.T, s *Session, mode, submission string) (outcome, words string, run *Run) {
 	t.Helper()
-	s.o.Payload.Mode = mode
-	s.o.Payload.Sources[0].Text = submission
-	phases := plan.New(s.o.Payload, plan.Machine{Root: s.o.Dir, Environ: s.o.Environ})
-	p := phases[len(phases)-1]
-	run, err := s.Phase(t.Context(), &p)
+	outcome, words, run, err := s.judged(t.Context(), mode, submission)
 	must(t, err)
-	if run.Outcome != nil {
-		return run.Outcome.Name, run.Outcome.Text, run
-	}
-	if v := judge.Phase(&p, &judge.Seen{Test: &run.Process}); v.Outcome != nil {
-		return v.Outcome.Name, v.Outcome.Text + "\n" + string(run.Process.Report.Head), run
-	}
-	return schema.OutcomePassed, string(run.Process.Report.Head), run
+	return outcome, words, run
 }
 
 func TestDeviceTensors(t *testing.T) {
@@ -296,7 +303,7 @@ func TestDeviceUnasked(t *testing.T) {
 	p.Harness = ""
 	_, err := openOnDevice(t, "pmpp_v2", p, nil)
 	var cannot *UnsupportedError
-	if !errors.As(err, &cannot) || cannot.Machine || !strings.Contains(err.Error(), UnprovedOnGPUs) {
+	if !errors.As(err, &cannot) || cannot.Machine || !strings.Contains(err.Error(), "nothing shows that this harness works there") {
 		t.Errorf("Open: %v", err)
 	}
 }

@@ -59,6 +59,7 @@ def storage_bytes(tensor):
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
 
 
+READY, RELEASED = 0, 16  # words of the page that kbrun and the judge share; after the last, when that was
 OF_THE_TASK = ("load", "make", "check", "selftest")  # orders that run its files; native.go has the same
 
 
@@ -66,7 +67,7 @@ class Judge:
     def __init__(self, channel):
         self.channel, self.arenas, self.masters = channel, {}, {}
         self.reference, self.directory = None, ""
-        self.device, self.words = Device(), None
+        self.device, self.words, self.own = Device(), None, None
 
     def serve(self):
         import json
@@ -128,8 +129,21 @@ class Judge:
         return b"A"
 
     def do_fill(self, order, body, descriptors):
-        self.masters[order["id"]].fill(self.arenas)
-        return b"F"
+        return b"F" + struct.pack("<Q", self.fill(order["id"], None))
+
+    def fill(self, id, sequence):
+        """Copies an input into the arenas, and with a sequence number releases the
+        worker at once. Returns how long that took, in nanoseconds: work that the
+        device does for others meanwhile makes it longer."""
+        import time
+
+        begun = time.perf_counter_ns()
+        self.masters[id].fill(self.arenas)
+        if sequence is not None:
+            # kbrun's clock starts now
+            self.own[RELEASED + 1], self.own[RELEASED + 2] = divmod(time.monotonic_ns(), 1 << 32)
+            self.own[RELEASED] = self.words[RELEASE] = sequence
+        return time.perf_counter_ns() - begun
 
     def do_drop(self, order, body, descriptors):
         self.masters.pop(order["id"], None)
@@ -158,9 +172,12 @@ class Judge:
                 found = self.reference.check_implementation(master.value, value)
             else:
                 found = self.reference.check_implementation(master.value[order["item"]], value[order["item"]])
+            if isinstance(found, (tuple, str, list)):
+                good, text = told(found)
         except Exception as error:
             return b"C" + texts("0", "0", f"{type(error).__name__}: {error}", "raised")
-        good, text = told(found)
+        if not isinstance(found, (tuple, str, list)):
+            good, text = told(found)  # raises, which is the task's fault
         return b"C" + texts(str(int(good)), "0", text, "")
 
     def compared(self, copies, probed):
@@ -175,7 +192,6 @@ class Judge:
                         on_device.setdefault(key, []).append((at - start, seen))
                     else:
                         yield copy[at - start : at - start + len(seen)], seen
-                    break
         for key, found in on_device.items():  # one transfer for all
             raw, begun = gather(copies[key], places(copies[key], [(at, len(seen)) for at, seen in found])), 0
             for _, seen in found:
@@ -183,9 +199,10 @@ class Judge:
                 begun += len(seen)
 
     def do_page(self, order, body, descriptors):
-        """The page with the worker's flag, to look at only."""
-        self.words = memoryview(mmap.mmap(descriptors[0], mmap.PAGESIZE, mmap.MAP_SHARED, mmap.PROT_READ)).cast("I")
-        os.close(descriptors[0])
+        """The page with the worker's flags, and one that the worker does not have."""
+        self.words, self.own = (memoryview(mmap.mmap(fd, mmap.PAGESIZE, mmap.MAP_SHARED)).cast("I") for fd in descriptors)
+        for fd in descriptors:
+            os.close(fd)
         return b"P"
 
     def do_device(self, order, body, descriptors):
@@ -216,7 +233,8 @@ class Judge:
     def do_watch(self, order, body, descriptors):
         """Waits for the worker's flag and reads places of the device's arenas at
         once, as kbrun does it for the others. Says so before it waits; stops waiting
-        when it is told anything."""
+        when it is told anything. With an input it fills the arenas and releases
+        the worker before that, when kbrun is ready."""
         import select
         import time
 
@@ -232,6 +250,12 @@ class Judge:
         words, sequence, expect = self.words, order["sequence"], order["expect"]
         own_core = len(os.sched_getaffinity(0)) > 2
         self.channel.send(b"B")
+        filled = 0
+        if order["fill"] is not None:
+            while self.own[READY] != sequence:
+                if select.select([self.channel.socket], [], [], 0)[0]:
+                    return b"N"
+            filled = self.fill(order["fill"], sequence)
         begun = time.monotonic()
         if expect > 0.001 and select.select([self.channel.socket], [], [], expect * 0.8)[0]:
             return b"N"
@@ -243,7 +267,7 @@ class Judge:
             if words[DONE] != sequence and select.select([self.channel.socket], [], [], 0)[0]:
                 return b"N"
         found = [tensor.index_select(0, index) for tensor, index in look]  # all begun, then read
-        return b"G" + b"".join(bytes(got.cpu().tolist()) for got in found)
+        return b"G" + struct.pack("<Q", filled) + b"".join(bytes(got.cpu().tolist()) for got in found)
 
     def do_stop(self, order, body, descriptors):
         return b"S"

@@ -19,8 +19,9 @@ const (
 	// minRuns is the least number of counted calls that make a figure, and of
 	// strict ones that make the other.
 	minRuns, minStrict = 3, 3
-	// evidence is how many calls there must be before a small spread ends the case: three
-	// inputs may cost the same by chance.
+	// evidence is how many calls of both kinds there must be before a small spread ends the
+	// case: three inputs may cost the same by chance, and one long call among three strict
+	// ones hides that the others are longer, too.
 	evidence = 10
 	// strictOneIn: one call in five, chosen at random, is strict. The worker is frozen
 	// while its input is copied in, so that it cannot begin before the clock starts. A
@@ -50,9 +51,6 @@ const (
 	// may take after a thaw while others use the caches (measured: up to 250 µs beside ten
 	// busy loops).
 	busyPart, busyCold, coldTimes = 10, 400 * time.Microsecond, 5
-	// A call in which more than one part in ownPart may be a wait for the worker's own
-	// threads counts, so that a worker cannot hide a call by making it wait.
-	ownPart = 5
 	// The machine was quiet if others had at most one part in quietPart of the strict
 	// calls' time. At most one part in doubtPart of a figure may be a wait.
 	quietPart, doubtPart = 100, 20
@@ -137,10 +135,13 @@ func (r *phaseRun) try(ctx context.Context, strict, look bool, expect time.Durat
 	}
 	a, err := r.callOn(ctx, in, strict, expect)
 	if value, ok := errors.AsType[valueError](err); ok {
-		return attempt{}, errors.Join(caseError(value), r.s.order(ctx, "drop", in))
+		return attempt{}, errors.Join(caseError(value), r.s.drop(ctx, in))
 	}
 	if err != nil {
 		return attempt{}, err
+	}
+	if n := len(a.layout.extents); n > maxProbes*len(cases) { // some would have no place that is read in time
+		return attempt{}, errors.Join(caseError(fmt.Sprintf("custom_kernel returned %d arrays, at most %d are allowed", n, maxProbes)), r.s.drop(ctx, in))
 	}
 	moved := r.outputs == nil || !a.layout.equal(r.outputs)
 	r.outputs = a.layout
@@ -178,7 +179,8 @@ func (e *lateError) Error() string {
 	return fmt.Sprintf("the output was called done and written afterwards: %d of %d places changed", e.words, e.of)
 }
 
-// callOn calls the kernel on an input, again when its outputs need more room.
+// callOn calls the kernel on an input, again when its outputs need more room, unless
+// the call counts.
 func (r *phaseRun) callOn(ctx context.Context, in *input, strict bool, expect time.Duration) (*answer, error) {
 	limit := max(uint64(minOutput), outputFactor*(in.size+in.onDevice))
 	for {
@@ -192,8 +194,7 @@ func (r *phaseRun) callOn(ctx context.Context, in *input, strict bool, expect ti
 		}
 		o := callOrder{
 			mode: mode, message: in.message, strict: strict, expect: expect, limit: max(r.left(), 0), probes: probes, watched: watched,
-			fill:   func() error { return r.s.order(ctx, "fill", in) },
-			bounds: func() bounds { return r.w.bounds(limit) },
+			input: in, expectFill: r.fill, bounds: func() bounds { return r.w.bounds(limit) },
 		}
 		a, err := r.w.call(ctx, o)
 		room, full := errors.AsType[roomError](err)
@@ -203,7 +204,11 @@ func (r *phaseRun) callOn(ctx context.Context, in *input, strict bool, expect ti
 		if room.bytes > limit || room.bytes <= r.w.size(room.arena) {
 			return nil, valueError(fmt.Sprintf("custom_kernel returned %d bytes, at most %d are allowed", room.bytes, limit))
 		}
-		if err := r.w.grow(ctx, room.arena, room.bytes); err != nil {
+		if r.counted { // the call was made, and its time is lost
+			return nil, valueError("custom_kernel returned more than in the calls before")
+		}
+		// A quarter more for inputs to come, and so much that it does not happen often.
+		if err := r.w.grow(ctx, room.arena, min(limit, max(room.bytes+room.bytes/4, 2*r.w.size(room.arena)))); err != nil {
 			return nil, err
 		}
 	}
@@ -220,7 +225,7 @@ func (r *phaseRun) probes() (probes, watched []probe) {
 	extents := r.outputs.extents
 	add := func(e *extent, element uint64) {
 		at := e.at(element)
-		p := probe{arena: e.arena, at: at, size: int(min(8, e.end-at))}
+		p := probe{arena: e.arena, at: at, size: int(min(max(8, e.item), e.end-at))}
 		if e.arena >= arenaDevice {
 			watched = append(watched, p)
 		} else {
@@ -287,7 +292,7 @@ func (r *phaseRun) measure(ctx context.Context, c testCase, left int) (stats, er
 	// No collection while the clock runs, unless there is much to collect.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))
-	r.outputs = nil
+	r.outputs, r.fill, r.counted = nil, r.fills[c.spec], false
 	if _, err := r.try(ctx, false, true, 0, c); err != nil { // as it is, whatever it takes
 		return stats{}, r.lateIsForged(err)
 	}
@@ -297,6 +302,7 @@ func (r *phaseRun) measure(ctx context.Context, c testCase, left int) (stats, er
 	if err := m.run(ctx, c); err != nil {
 		return stats{}, r.lateIsForged(err)
 	}
+	r.counted = false
 	if err := m.batches(ctx, c); err != nil {
 		return stats{}, r.lateIsForged(err)
 	}
@@ -328,6 +334,7 @@ func (m *measuring) run(ctx context.Context, c testCase) error {
 	begun := time.Now()
 	for n := 0; ; n++ {
 		strict := n >= warmUps && m.strictNext(time.Since(begun))
+		m.r.counted = n >= warmUps
 		a, err := m.r.try(ctx, strict, n < warmUps || random(checkOneIn) == 0, m.shortest, c.fresh(random))
 		if err != nil {
 			return err
@@ -356,9 +363,9 @@ func (m *measuring) strictNext(took time.Duration) bool {
 	if m.busy() && m.accounted() {
 		oneIn = 2
 	}
-	owed := len(m.strict) < m.leastStrict()
 	late := len(m.fast) >= m.sampling.repeats || took > m.wall/2 && len(m.fast) >= minRuns
-	return owed && late || random(oneIn) == 0
+	owed := len(m.strict) < m.leastStrict() && late || len(m.strict) < evidence && m.exact(m.fast)
+	return owed || random(oneIn) == 0
 }
 
 // count enters one call. It leaves out a call that is not strict if it had to wait for
@@ -367,14 +374,17 @@ func (m *measuring) strictNext(took time.Duration) bool {
 // Error: errWentOn, if most strict calls went on. A thread that is put off its core just
 // when it stops seems to go on, too, but hardly ever.
 func (m *measuring) count(a attempt, strict bool) error {
-	waitedForSelf := a.cpuKnown && a.unclear > max(delayAllowed, a.took/ownPart)
+	waitedForSelf, forOthers := false, a.delayed
+	if a.cpuKnown { // a wait for its own threads hides no call
+		waitedForSelf, forOthers = a.unclear > delayAllowed, a.delayed-a.unclear
+	}
 	switch {
 	case a.wentOn:
 		if m.wentOn++; m.wentOn >= minStrict && m.wentOn > len(m.strict) {
 			return errWentOn
 		}
 		return nil
-	case (!strict || !m.accounted() || !a.cpuKnown) && a.counted && !waitedForSelf && a.delayed > max(delayAllowed, min(cmp.Or(m.shortest, a.took), a.took)/delayPart):
+	case (!strict || !m.accounted() || !a.cpuKnown) && a.counted && forOthers > max(delayAllowed, min(cmp.Or(m.shortest, a.took), a.took)/delayPart):
 		// How long a call took that was kept waiting says nothing of how long it may wait.
 		m.leftOut++
 		m.leftLeast += max(a.took-a.firstWaited-a.late, 0)
@@ -393,8 +403,8 @@ func (m *measuring) count(a attempt, strict bool) error {
 	if waitedForSelf && !strict {
 		m.waits[0].add(a.answer, 0)
 	}
-	// figure = max(time − others on the cores − floor, resolution)
-	ns := float64(max(a.took-subtracted-floor, m.r.resolution()))
+	// figure = max(time + early work on the device − others on the cores − floor, resolution)
+	ns := float64(max(a.took+m.r.early(a)-subtracted-floor, m.r.resolution()))
 	switch {
 	case a.moved && strict:
 		m.movedStrict = append(m.movedStrict, ns)
@@ -409,6 +419,16 @@ func (m *measuring) count(a attempt, strict bool) error {
 	}
 	m.sum += ns
 	return nil
+}
+
+// early is how much longer filling the memory on the device took than before there was a
+// submission. A device computes for one process at a time, so work that the submission
+// queued there, and that began as soon as the input was there, made the fill longer.
+func (r *phaseRun) early(a attempt) time.Duration {
+	if r.fills == nil {
+		return 0
+	}
+	return a.filled - r.fill
 }
 
 // waits adds up the time of several calls, and the part of it that may be a wait.
@@ -440,10 +460,10 @@ func (m *measuring) excess(strict bool) float64 {
 		w, sum = strictWaits, float64(strictWaits.took-strictWaits.others)
 	}
 	quiet := !strictWaits.unknown && strictWaits.others <= strictWaits.took/quietPart
-	if quiet || float64(w.doubt) <= sum/doubtPart {
+	if quiet || w.doubt == 0 || float64(w.doubt) <= sum/doubtPart {
 		return 0
 	}
-	return float64(w.doubt) / sum
+	return min(float64(w.doubt)/max(sum, 1), 1)
 }
 
 // busy reports whether so many calls were left out that the rest may not be typical.
@@ -482,8 +502,13 @@ func (m *measuring) enough(took time.Duration) bool {
 	if took > busyAfter && len(list) >= busyRuns && m.leftOut > len(m.fast) {
 		return true
 	}
+	return len(list) >= m.sampling.repeats || m.exact(list) && len(m.strict) >= evidence || m.sum > float64(m.sampling.total)
+}
+
+// exact reports whether the spread of the calls is small enough to end the case.
+func (m *measuring) exact(list []float64) bool {
 	s := figuresOf(list)
-	return len(list) >= m.sampling.repeats || len(list) >= evidence && s.err < m.sampling.err*s.mean || m.sum > float64(m.sampling.total)
+	return len(list) >= evidence && s.err < m.sampling.err*s.mean
 }
 
 // finish returns the figures of the calls that were released at once, or those of the
@@ -515,11 +540,11 @@ func (m *measuring) finish() (stats, error) {
 	if m.busy() {
 		coarse += float64(busyCold)
 	}
-	byStrict = byStrict || peeked(s, strict, coarse, float64(r.strictSpread()))
+	byStrict = byStrict || peeked(m.fast, m.strict, coarse, float64(r.strictSpread()))
 	if byStrict {
 		s, measured.Samples = strict, rounded(m.strict)
 	}
-	if m.busy() && !m.accounted() && float64(m.leftLeast)/float64(m.leftOut) > 2*s.mean+float64(delayAllowed) {
+	if m.busy() && (!byStrict || !m.accounted()) && float64(m.leftLeast)/float64(m.leftOut) > 2*s.mean+float64(delayAllowed) {
 		return stats{}, &ambiguousError{counted: len(m.fast), leftOut: m.leftOut, longer: true}
 	}
 	if doubt := m.excess(byStrict); doubt > 0 {
@@ -550,13 +575,27 @@ func withMoved(counted, moved []float64) []float64 {
 //
 //	strict.mean − fast.mean > noise + 3 · √(fast.err² + strict.err²)
 //
-// or the best of them is faster than any strict call by more than a quarter and the
-// spread of thaws, which finds a kernel that peeks in a few calls only:
+// also without the longest quarter of both, and if calls of more than twice the median
+// are taken to be that long, so that a submission cannot hide the difference behind some
+// long strict calls. Or the best of them is faster than any strict call by more than a
+// quarter and the spread of thaws, which finds a kernel that peeks in a few calls only:
 //
 //	fast.best < ¾ · strict.best − spread
-func peeked(fast, strict stats, noise, spread float64) bool {
-	onAverage := strict.mean-fast.mean > noise+3*math.Hypot(fast.err, strict.err)
-	return onAverage || fast.best < strict.best*3/4-spread
+func peeked(fast, strict []float64, noise, spread float64) bool {
+	longest := 2 * percentile(slices.Clone(fast), 50)
+	short := func(list []float64) []float64 {
+		cut := slices.Sorted(slices.Values(list))
+		cut = cut[:len(cut)-len(cut)/4]
+		for i := range cut {
+			cut[i] = min(cut[i], longest)
+		}
+		return cut
+	}
+	onAverage := func(fast, strict stats) bool {
+		return strict.mean-fast.mean > noise+3*math.Hypot(fast.err, strict.err)
+	}
+	f, s := figuresOf(fast), figuresOf(strict)
+	return onAverage(f, s) || onAverage(figuresOf(short(fast)), figuresOf(short(strict))) || f.best < s.best*3/4-spread
 }
 
 // rounded keeps tenths of a nanosecond.

@@ -120,7 +120,8 @@ func nativePayload(sizes ...int) *schema.Payload {
 func openNative(t *testing.T, p *schema.Payload, device string) (*Session, error) {
 	t.Helper()
 	programs := map[string]string{plan.BuildJudge: compiled(t, plan.BuildJudge, device, ""), plan.BuildLauncher: compiled(t, plan.BuildLauncher, device, "")}
-	o := Options{Programs: programs}
+	o := machineOptions(t, "")
+	o.Payload, o.Programs = p, programs
 	if strings.Contains(device, "stands in") {
 		o.standIn = standIn{memory: func(size int) (*os.File, error) {
 			m, err := newMemory("device", size)
@@ -131,7 +132,7 @@ func openNative(t *testing.T, p *schema.Payload, device string) (*Session, error
 			return m.file, nil
 		}}
 	}
-	return openSession(t, "", p, "", o)
+	return openSession(t, o)
 }
 
 // judgedNative runs one phase of an open session with a kernel of this body.

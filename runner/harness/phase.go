@@ -41,9 +41,12 @@ type phaseRun struct {
 	judged   time.Duration // that the task's own files took so far
 	current  int           // the case under way
 
-	echo       []time.Duration // of an empty call, before there was a submission
-	strictEcho []float64       // of a strict one, in nanoseconds
-	outputs    *layout         // of the case's last output; nil: there was none
+	echo       []time.Duration          // of an empty call, before there was a submission
+	strictEcho []float64                // of a strict one, in nanoseconds
+	fills      map[string]time.Duration // of filling the memory on a device, by a case's line; nil: no device
+	fill       time.Duration            // of the case under way
+	counted    bool                     // the call under way is one that counts
+	outputs    *layout                  // of the case's last output; nil: there was none
 	failed     bool
 }
 
@@ -368,8 +371,11 @@ func (r *phaseRun) gone(where string) {
 		r.outcome(schema.OutcomeOutOfMemory, "%s: the kernel ended the process for want of memory", where)
 	case r.w.swept:
 		r.outcome(schema.OutcomeKilled, "%s: the process hung up on the judge, and was ended", where)
-	case status < 0:
+	case status < 0 && r.s.o.Payload.Seed == nil:
 		r.outcome(schema.OutcomeKilled, "%s: the process was killed by signal %d (%s)", where, -status, syscall.Signal(-status))
+	case r.s.o.Payload.Seed != nil: // the status could tell of the inputs
+		r.outcome(schema.OutcomeExited, "%s: the submission ended its own process", where)
+		r.run.Process.ExitCode = 1
 	default:
 		r.outcome(schema.OutcomeExited, "%s: the submission ended its own process, with status %d", where, status)
 		if status == judge.ExitPass || status == judge.ExitFail {

@@ -41,6 +41,10 @@ type Options struct {
 	// that has imported the task's modules.
 	Fresh bool
 
+	// Unproved says why a task with tensors on a GPU is not judged here unless it asks
+	// for it, "" when it is; nil: it is not.
+	Unproved func(context.Context) string
+
 	// standIn takes the place of the GPU. Only this package's tests can set it.
 	standIn standIn
 }
@@ -183,9 +187,15 @@ func (s *Session) tryInput(ctx context.Context) error {
 			return err
 		}
 		if s.onDevice = in.onDevice > 0; s.onDevice && s.o.Payload.Harness != schema.HarnessIsolated {
-			return errUnshown
+			why := "nothing shows that this harness works there"
+			if s.o.Unproved != nil {
+				why = s.o.Unproved(ctx)
+			}
+			if why != "" {
+				return errors.Join(&UnsupportedError{What: "tensors on a GPU; " + why}, s.drop(ctx, in))
+			}
 		}
-		return s.order(ctx, "drop", in)
+		return s.drop(ctx, in)
 	}
 	return nil
 }
@@ -346,19 +356,28 @@ func (s *Session) makeInput(ctx context.Context, cases ...testCase) (*input, err
 	return in, nil
 }
 
-// order has the judge do something with an input: "drop" it, or "fill" the arena.
-func (s *Session) order(ctx context.Context, op string, in *input) error {
-	_, err := s.askJudge(ctx, askLimit, map[string]any{"op": op, "id": in.id}, nil)
+// drop has the judge forget an input.
+func (s *Session) drop(ctx context.Context, in *input) error {
+	_, err := s.askJudge(ctx, askLimit, map[string]any{"op": "drop", "id": in.id}, nil)
 	return err
 }
 
-// A probe is a place of an output, one to eight bytes long, and what stood there
+// fill has the judge copy an input into the arenas, and returns how long that took.
+func (s *Session) fill(ctx context.Context, in *input) (time.Duration, error) {
+	answer, err := s.askJudge(ctx, askLimit, map[string]any{"op": "fill", "id": in.id}, nil)
+	if err != nil {
+		return 0, err
+	}
+	return timedFill(answer)
+}
+
+// A probe is a place of an output, one to sixteen bytes long, and what stood there
 // when the worker said "done".
 type probe struct {
 	arena int
 	at    uint64
 	size  int
-	bytes [8]byte
+	bytes [16]byte
 }
 
 // A finding is what the judge says of one output.

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,19 +63,23 @@ func TestPercentile(t *testing.T) {
 }
 
 func TestPeeked(t *testing.T) {
-	flat := func(mean float64) stats { return stats{10, mean, 0, 0, mean, mean} }
+	times := func(n int, ns float64) []float64 { return slices.Repeat([]float64{ns}, n) }
 	for _, tt := range []struct {
 		name         string
-		fast, strict stats
+		fast, strict []float64
 		want         bool
 	}{
-		{"alike", flat(1000), flat(1000), false},
-		{"what a thaw explains", flat(1000), flat(1010), false},
-		{"slower fast calls", flat(2000), flat(1000), false},
-		{"all of it", flat(100), flat(1000), true},
-		{"half of it", flat(500), flat(1000), true},
-		{"some calls", stats{10, 950, 300, 95, 100, 1050}, flat(1000), true},
-		{"too unsure", stats{10, 500, 900, 300, 490, 2000}, stats{10, 600, 900, 300, 590, 2000}, false},
+		{"alike", times(10, 1000), times(10, 1000), false},
+		{"what a thaw explains", times(10, 1000), times(10, 1010), false},
+		{"slower fast calls", times(10, 2000), times(10, 1000), false},
+		{"all of it", times(10, 100), times(10, 1000), true},
+		{"half of it", times(10, 500), times(10, 1000), true},
+		{"some calls", append(times(9, 1050), 95), times(10, 1000), true},
+		{"too unsure", append(times(5, 490), 500, 2000, 1500, 900, 4000), append(times(5, 590), 590, 2000, 700, 600, 1000), false},
+		{"behind one long strict call", times(100, 760), append(times(20, 1000), 30_000), true},
+		{"behind some long calls of both kinds", append(times(90, 760), times(2, 10_000)...), append(times(20, 1000), times(3, 10_000)...), true},
+		{"inputs of unequal cost", append(times(50, 100), times(50, 900)...), append(times(12, 100), times(8, 900)...), false},
+		{"few inputs are costly", append(times(95, 100), times(5, 5000)...), append(times(18, 100), times(2, 5000)...), false},
 	} {
 		if got := peeked(tt.fast, tt.strict, 20, 20); got != tt.want {
 			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)

@@ -42,12 +42,26 @@ func (w *worker) freeze() ([]int, error) {
 		}
 		if time.Now().After(deadline) {
 			defer thaw(pids)
-			if slices.ContainsFunc(pids, func(pid int) bool { return sandbox.StateOf(pid) == 'D' }) {
+			if slices.Contains(threadStates(pids), 'D') && !killed(pids) {
 				return nil, fmt.Errorf("the worker's processes cannot be stopped: one waits for a device")
 			}
 			return nil, errWentOn
 		}
 	}
+}
+
+// killed kills processes that cannot be stopped, and reports whether that ended them. One
+// that waits for a device stays.
+func killed(pids []int) bool {
+	for _, pid := range pids {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	for deadline := time.Now().Add(killLimit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if !slices.ContainsFunc(threadStates(pids), func(s byte) bool { return s != 0 && !dead(s) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // errWentOn is a worker that does not stand still when it is stopped: only its
@@ -106,8 +120,22 @@ func slicesOf(dir string) string {
 	return ""
 }
 
+// stopped reports whether every thread of the processes stands. A thread can be in a long
+// system call that does not look at signals, while the first one stands.
 func stopped(pids []int) bool {
-	return !slices.ContainsFunc(pids, func(pid int) bool { return sandbox.StateOf(pid) != 'T' })
+	return !slices.ContainsFunc(threadStates(pids), func(s byte) bool { return s != 'T' && s != 't' && s != 0 && !dead(s) })
+}
+
+// threadStates are the states of all threads of the processes.
+func threadStates(pids []int) (states []byte) {
+	for _, pid := range pids {
+		tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
+		threads, _ := os.ReadDir(tasks)
+		for _, t := range threads {
+			states = append(states, state(tasks+t.Name()))
+		}
+	}
+	return states
 }
 
 func thaw(pids []int) {

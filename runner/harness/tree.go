@@ -1,15 +1,21 @@
 package harness
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
+	"math/big"
 	"slices"
+	"strconv"
+	"unicode/utf8"
 )
 
 // Bounds of a message from the worker; channel.py keeps to them.
 const (
 	maxMessage  = 128 << 10 // bytes
+	maxTree     = 96 << 10  // of an answer: the judge gets it in one message with its places
 	maxNodes    = 10_000
 	maxDepth    = 24
 	maxDims     = 16
@@ -74,10 +80,15 @@ func (e *extent) at(n uint64) uint64 {
 type layout struct {
 	storages []storage
 	extents  []extent
+	values   bool // the answer has numbers or texts, too, which travel in the message
+	tree     []byte
 }
 
+// equal reports whether two answers differ in nothing but in what their arrays, numbers
+// and texts say.
 func (l *layout) equal(o *layout) bool {
-	return slices.Equal(l.storages, o.storages) && slices.EqualFunc(l.extents, o.extents, func(a, b extent) bool { return a.equal(&b) })
+	return slices.Equal(l.storages, o.storages) && slices.EqualFunc(l.extents, o.extents, func(a, b extent) bool { return a.equal(&b) }) &&
+		l.values == o.values && (l.values || bytes.Equal(l.tree, o.tree))
 }
 
 // bounds is what a message may refer to.
@@ -116,10 +127,6 @@ func decodeTree(raw []byte, b bounds) (*layout, error) {
 	if count > maxStorages {
 		return nil, fmt.Errorf("%d arrays, at most %d are allowed", count, maxStorages)
 	}
-	var held, have uint64
-	for _, size := range slices.Concat(b.sizes[:], b.device[:]) {
-		have = add(have, size)
-	}
 	for range count {
 		s := storage{int(d.byte()), d.uint64(), d.uint64()}
 		if d.short {
@@ -128,12 +135,14 @@ func decodeTree(raw []byte, b bounds) (*layout, error) {
 		if !b.hold(s) {
 			return nil, fmt.Errorf("an array outside of the memory for it")
 		}
-		// The judge copies each: many names for one place must not cost more.
-		if held += s.bytes; held > mul(2, have) {
-			return nil, fmt.Errorf("arrays that overlap too much")
-		}
 		d.storages = append(d.storages, s)
 	}
+	// The judge copies one after the other, so no byte may be in two of them: it would be
+	// looked at in one copy and checked in the other.
+	if overlap(d.storages) {
+		return nil, fmt.Errorf("arrays whose memory overlaps in part")
+	}
+	d.used = make([]bool, len(d.storages))
 	d.node(0)
 	switch {
 	case d.err != nil:
@@ -142,15 +151,33 @@ func decodeTree(raw []byte, b bounds) (*layout, error) {
 		return nil, fmt.Errorf("a message that is cut short")
 	case len(d.raw) > 0:
 		return nil, fmt.Errorf("a message with %d bytes too many", len(d.raw))
+	case slices.Contains(d.used, false): // copying it gives time
+		return nil, fmt.Errorf("memory that no array uses")
 	}
-	return &layout{d.storages, d.extents}, nil
+	return &layout{d.storages, d.extents, d.values, bytes.Clone(raw)}, nil
+}
+
+// overlap reports whether two of the storages have a byte in common.
+func overlap(storages []storage) bool {
+	list := slices.DeleteFunc(slices.Clone(storages), func(s storage) bool { return s.bytes == 0 })
+	slices.SortFunc(list, func(a, b storage) int {
+		return cmp.Or(cmp.Compare(a.arena, b.arena), cmp.Compare(a.start, b.start))
+	})
+	for i := range list[:max(len(list)-1, 0)] {
+		if a, b := list[i], list[i+1]; a.arena == b.arena && a.start+a.bytes > b.start {
+			return true
+		}
+	}
+	return false
 }
 
 type treeDecoder struct {
 	raw      []byte
 	bounds   bounds
 	storages []storage
+	used     []bool // which storages an array lies in
 	extents  []extent
+	values   bool // there are numbers or texts that are no keys
 	nodes    int
 	arrays   int
 	logical  uint64
@@ -188,13 +215,18 @@ func (d *treeDecoder) node(depth int) {
 		return
 	}
 	switch kind := d.byte(); kind {
-	case kindNone, kindFalse, kindTrue:
+	case kindNone:
+	case kindFalse, kindTrue:
+		d.values = true
 	case kindInt:
 		d.take(int(d.byte()))
+		d.values = true
 	case kindFloat:
 		d.take(8)
+		d.values = true
 	case kindText:
 		d.take(int(min(d.uint32(), maxMessage+1)))
+		d.values = true
 	case kindTuple, kindList:
 		d.items(d.uint32(), depth, false)
 	case kindDict:
@@ -211,18 +243,54 @@ func (d *treeDecoder) node(depth int) {
 }
 
 func (d *treeDecoder) items(count uint32, depth int, keys bool) {
+	known := map[string]bool{}
 	for range count {
 		if d.err != nil || d.short {
 			return
 		}
 		if keys {
-			if len(d.raw) > 0 && d.raw[0] > kindText {
-				d.fail("a key that is no plain value")
-			}
+			before, values := d.raw, d.values
 			d.node(depth + 1)
+			if d.err != nil || d.short {
+				return
+			}
+			key := plainKey(before[:len(before)-len(d.raw)])
+			switch {
+			case key == "":
+				d.fail("a key that is no plain value")
+			case known[key]: // the last one would count
+				d.fail("a key twice")
+			}
+			known[key], d.values = true, values
 		}
 		d.node(depth + 1)
 	}
+}
+
+// plainKey is what two keys have in common that Python takes for one, as 1, 1.0 and True;
+// "" for what is no plain value.
+func plainKey(node []byte) string {
+	if len(node) == 0 || node[0] > kindText || node[0] == kindText && !utf8.Valid(node[5:]) {
+		return ""
+	}
+	switch node[0] {
+	case kindFalse, kindTrue:
+		return strconv.Itoa(int(node[0] - kindFalse))
+	case kindFloat:
+		if f := math.Float64frombits(binary.LittleEndian.Uint64(node[1:])); f == math.Trunc(f) && !math.IsInf(f, 0) {
+			whole, _ := big.NewFloat(f).Int(nil)
+			return whole.String()
+		}
+	case kindInt: // little-endian, signed
+		raw := slices.Clone(node[2:])
+		slices.Reverse(raw)
+		whole := new(big.Int).SetBytes(raw)
+		if len(raw) > 0 && raw[0] >= 0x80 {
+			whole.Sub(whole, new(big.Int).Lsh(big.NewInt(1), uint(8*len(raw))))
+		}
+		return whole.String()
+	}
+	return string(node)
 }
 
 func (d *treeDecoder) array() {
@@ -243,6 +311,7 @@ func (d *treeDecoder) array() {
 		d.fail("an array of an unknown form: on another device than its memory")
 		return
 	}
+	d.used[at] = true
 	item, held := itemSizes[kind][code], d.storages[at].bytes
 	count, last, longest, fits := uint64(1), offset, uint64(0), offset <= math.MaxInt64
 	lies := d.storages[at]

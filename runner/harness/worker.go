@@ -33,14 +33,16 @@ const (
 
 // A worker is one phase's process, which has the submission.
 type worker struct {
-	s      *Session
-	link   *link
-	page   *memory
-	arenas [2]*memory
-	device [2]*deviceMemory // that it has open
-	pid    int              // as this process sees it
-	number uint32
-	watch  stopwatch
+	s    *Session
+	link *link
+	page *memory
+	// judgePage is shared with the judge, for inputs on a device.
+	judgePage *memory
+	arenas    [2]*memory
+	device    [2]*deviceMemory // that it has open
+	pid       int              // as this process sees it
+	number    uint32
+	watch     stopwatch
 
 	pipes          capture.Pipes
 	stdout, stderr *capture.Capture
@@ -158,6 +160,7 @@ func (w *worker) release() {
 	w.pipes.Finish()
 	w.pipes.Close()
 	w.page.close()
+	w.judgePage.close()
 	for _, a := range w.arenas {
 		a.close()
 	}
@@ -178,15 +181,16 @@ func (w *worker) grow(ctx context.Context, arena int, size uint64) error {
 	}
 	w.arenas[arena].close()
 	w.arenas[arena] = m
-	order := map[string]any{"op": "arena", "index": arena, "size": m.size()}
-	if _, err := w.s.askJudge(ctx, askLimit, order, nil, m.file); err != nil {
-		return err
-	}
+	// The worker first: who touches the memory first is charged with it.
 	message := binary.LittleEndian.AppendUint64([]byte{'A', byte(arena)}, uint64(m.size()))
 	answer, err := w.ask(ctx, askLimit, message, m.file)
 	if err == nil && string(answer) != "A" {
 		err = errNonsense
 	}
+	if err != nil {
+		return err
+	}
+	_, err = w.s.askJudge(ctx, askLimit, map[string]any{"op": "arena", "index": arena, "size": m.size()}, nil, m.file)
 	return err
 }
 

@@ -5,7 +5,6 @@
 # told, computes nothing, and forks one worker for each phase. Only the fork
 # sees any of the submission.
 
-RELEASE = 0  # a word of the page, a cache line before DONE
 CALL, ECHO, BATCH, RANGE, TORCH, PYTHON = range(6)
 ROWS = 20  # of a profile's table
 

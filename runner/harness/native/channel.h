@@ -127,8 +127,8 @@ class Link {
 class Arena {
   public:
     Arena() = default;
-    Arena(int fd, std::size_t size, int protection = PROT_READ | PROT_WRITE) : size_(size) {
-        void* at = mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+    Arena(int fd, std::size_t size) : size_(size) {
+        void* at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         ::close(fd);
         if (at == MAP_FAILED) throw std::runtime_error("mapping shared memory: " + std::string(std::strerror(errno)));
         at_ = static_cast<unsigned char*>(at);
@@ -266,6 +266,9 @@ class JsonReader {
 
 inline std::uint32_t word(const Arena& page, int index) {
     return __atomic_load_n(reinterpret_cast<std::uint32_t*>(page.at()) + index, __ATOMIC_ACQUIRE);
+}
+inline void set_word(const Arena& page, int index, std::uint32_t value) {
+    __atomic_store_n(reinterpret_cast<std::uint32_t*>(page.at()) + index, value, __ATOMIC_RELEASE);
 }
 
 // One piece of an arena, in bytes.

@@ -63,6 +63,8 @@ struct Master {
     }
 };
 
+constexpr int kReady = 0, kReleased = 16;  // words of the page that kbrun and the judge share; after the last, when that was
+
 class Judge {
   public:
     explicit Judge(int fd) : link_(fd) {}
@@ -93,8 +95,8 @@ class Judge {
         if (op == "load") return "L" + texts({""});
         if (op == "make") return make(order);
         if (op == "arena") return arena(order);
-        if (op == "fill") return fill(master(order));
-        if (op == "drop") return drop(order);
+        if (op == "fill") return timed(fill(master(order["id"])));
+        if (op == "drop") return drop(order["id"]);
         if (op == "check") return check(order);
         if (op == "selftest") return "S" + texts({"1", ""});  // no reference computes answers here
         if (op == "page") return page();
@@ -107,9 +109,9 @@ class Judge {
         throw std::runtime_error("an unknown order");
     }
 
-    Master& master(const Json& order) {
+    Master& master(const Json& id) {
         for (auto& entry : masters_)
-            if (entry.first == order["id"].number()) return entry.second;
+            if (entry.first == id.number()) return entry.second;
         throw std::runtime_error("an input that is not there");
     }
 
@@ -143,7 +145,11 @@ class Judge {
         return "A";
     }
 
-    std::string fill(const Master& m) {
+    // Copies an input into the arenas, and with a sequence number releases the worker
+    // at once. Returns how long that took, in nanoseconds: work that the device does
+    // for others meanwhile makes it longer.
+    std::uint64_t fill(const Master& m, const std::uint32_t* sequence = nullptr) {
+        const std::uint64_t begun = nanoseconds();
         auto piece = m.inputs.begin();
         for (const auto& item : m.items)
             for (const auto& array : item.arrays) copy_in(*piece++, array);
@@ -158,7 +164,20 @@ class Judge {
         }
         device_.flush();
         device_.synchronize();
-        return "F";
+        if (sequence) {
+            // kbrun's clock starts now
+            const std::uint64_t at = nanoseconds();
+            set_word(own_, kReleased + 1, std::uint32_t(at >> 32));
+            set_word(own_, kReleased + 2, std::uint32_t(at));
+            set_word(own_, kReleased, *sequence);
+            set_word(page_, kRelease, *sequence);
+        }
+        return nanoseconds() - begun;
+    }
+    static std::string timed(std::uint64_t took) {
+        std::string answer = "F";
+        put(answer, took);
+        return answer;
     }
 
     bool holds(const Piece& p) const {
@@ -173,8 +192,8 @@ class Judge {
             std::memcpy(arenas_[to.arena].at(to.start), from.data(), from.size());
     }
 
-    std::string drop(const Json& order) {
-        const auto id = order["id"].number();
+    std::string drop(const Json& which) {
+        const auto id = which.number();
         masters_.erase(std::remove_if(masters_.begin(), masters_.end(), [&](const auto& entry) { return entry.first == id; }), masters_.end());
         return "D";
     }
@@ -182,8 +201,8 @@ class Judge {
     // Copies the outputs, compares the places that were read when they were called
     // done, and has the reference check the copies.
     std::string check(const Json& order) {
-        const Master m = std::move(master(order));
-        drop(order);
+        const Master m = std::move(master(order["id"]));
+        drop(order["id"]);
         std::vector<Piece> claimed;
         for (const Json& s : order["storages"].values)
             claimed.push_back({int(s.values.at(0).number()), s.values.at(1).number(), s.values.at(2).number()});
@@ -236,9 +255,10 @@ class Judge {
         return out;
     }
 
-    // The page with the worker's flag, to look at only.
+    // The page with the worker's flags, and one that the worker does not have.
     std::string page() {
-        page_ = Arena(files_.at(0), kPage, PROT_READ);
+        page_ = Arena(files_.at(0), kPage);
+        own_ = Arena(files_.at(1), kPage);
         return "P";
     }
 
@@ -278,7 +298,8 @@ class Judge {
 
     // Waits for the worker's flag and reads places of the outputs on the device at
     // once, as kbrun does it for the others. Says so before it waits; stops waiting
-    // when it is told anything.
+    // when it is told anything. With an input it fills the arenas and releases
+    // the worker before that, when kbrun is ready.
     std::string watch(const Json& order) {
         Places places;
         for (const Json& place : order["places"].values) {
@@ -292,6 +313,12 @@ class Judge {
         const double expect = std::strtod(order["expect"].text.c_str(), nullptr);
         const bool own_core = sysconf(_SC_NPROCESSORS_ONLN) > 2;
         link_.send("B");
+        std::uint64_t filled = 0;
+        if (!order["fill"].is_null) {
+            while (word(own_, kReady) != sequence)
+                if (link_.waits()) return "N";
+            filled = fill(master(order["fill"]), &sequence);
+        }
         const double begun = now();
         if (expect > 0.001 && link_.waits(int(expect * 800))) return "N";
         const double spin = std::min(std::max(0.002, 2 * expect), 1.0);
@@ -300,14 +327,17 @@ class Judge {
             usleep(50);
             if (word(page_, kDone) != sequence && link_.waits()) return "N";
         }
-        return "G" + device_.gather(memory, places);
+        std::string answer = "G";
+        put(answer, filled);
+        return answer + device_.gather(memory, places);
     }
 
-    static double now() {
+    static std::uint64_t nanoseconds() {
         timespec t;
         clock_gettime(CLOCK_MONOTONIC, &t);
-        return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+        return std::uint64_t(t.tv_sec) * 1'000'000'000 + std::uint64_t(t.tv_nsec);
     }
+    static double now() { return 1e-9 * double(nanoseconds()); }
 
     struct Memory {
         unsigned char* at = nullptr;
@@ -317,7 +347,7 @@ class Judge {
     Link link_;
     std::vector<int> files_;
     std::vector<std::pair<std::uint64_t, Master>> masters_;
-    Arena arenas_[2], page_;
+    Arena arenas_[2], page_, own_;
     Memory on_device_[2];
     Device device_;
 };

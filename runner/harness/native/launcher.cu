@@ -110,7 +110,7 @@ class Worker {
         } catch (...) {
             answer = raised("Error", "something that is no std::exception");
         }
-        __atomic_store_n(reinterpret_cast<std::uint32_t*>(page_.at()) + kDone, sequence, __ATOMIC_RELEASE);
+        set_word(page_, kDone, sequence);
         if (!room) {
             answer = "T";
             put(answer, std::uint8_t(out));

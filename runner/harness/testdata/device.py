@@ -11,7 +11,9 @@ class Device:
         return 0
 
     def allocate(self, size, descriptors):
-        return self.mapped(size, descriptors)
+        made = self.mapped(size, descriptors)
+        self.inputs = getattr(self, "inputs", made)
+        return made
 
     def share(self, tensor):
         return ["b00ff", "i7"]
@@ -32,6 +34,19 @@ class Device:
         pass
 
     def flush(self):
-        pass
+        """Does the work that is queued, as a device does it for a process that is
+        frozen: with the last numbers of the inputs' memory, its time in
+        microseconds, and where input and output lie."""
+        import time
+
+        import torch
+
+        memory = self.inputs.view(torch.float32)
+        us, a, out, n = (int(x) for x in memory[-4:])
+        end = time.thread_time() + us / 1e6
+        while time.thread_time() < end:
+            pass
+        if us:
+            torch.add(memory[a : a + n], 1, out=memory[out : out + n])
 
 

@@ -1,0 +1,55 @@
+package schema
+
+import (
+	"strings"
+	"time"
+)
+
+// A Proof is what kbrun prove found out: whether the isolated harness can be relied on
+// for tensors on one GPU. It holds for that GPU, driver, torch and kbrun only.
+type Proof struct {
+	Time   time.Time `json:"time"`
+	Runner string    `json:"runner"` // kbrun's version
+	Digest string    `json:"digest"` // SHA-256 of kbrun's program, in hexadecimal
+	Device string    `json:"device"` // the GPU's name
+	UUID   string    `json:"uuid"`   // the GPU's
+	Driver string    `json:"driver"` // version
+	Torch  string    `json:"torch"`  // version
+
+	Sandbox    string       `json:"sandbox"`       // the level that it was proved in
+	Resolution float64      `json:"resolution_ns"` // of a time
+	Checks     []ProofCheck `json:"checks"`
+	Times      []ProofTime  `json:"times"`
+}
+
+// A ProofCheck is one thing that was tried.
+type ProofCheck struct {
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	Text string `json:"text,omitempty"` // what happened
+}
+
+// A ProofTime is a kernel of known work, timed in three ways. Figures are in
+// nanoseconds for each call.
+type ProofTime struct {
+	Events   float64    `json:"events_ns"`   // by the GPU's own events, which leave out the launch
+	Worker   float64    `json:"worker_ns"`   // by the process that launches it
+	Interval [2]float64 `json:"interval_ns"` // by the isolated harness: 95 % confidence interval of the mean
+	Strict   float64    `json:"strict_ns"`   // by its strict calls
+	Calls    int        `json:"calls"`
+	LeftOut  int        `json:"left_out"`
+}
+
+// Failed says which checks failed and how, "" if none did.
+func (p *Proof) Failed() string {
+	var failed []string
+	for _, c := range p.Checks {
+		if !c.OK {
+			failed = append(failed, c.Name+": "+c.Text)
+		}
+	}
+	if len(p.Checks) == 0 {
+		return "nothing was checked"
+	}
+	return strings.Join(failed, "; ")
+}
