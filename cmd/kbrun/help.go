@@ -6,6 +6,7 @@ Usage:
   kbrun evaluate [--payload-file FILE] [--out FILE] [--run-id ID]
   kbrun payload decode|encode [FILE]
   kbrun doctor [--json]
+  kbrun prove [--out FILE]
   kbrun completion bash|zsh|fish | man
   kbrun --version
   kbrun COMMAND --help

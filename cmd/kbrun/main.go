@@ -43,6 +43,7 @@ type grammar struct {
 	Doctor      doctorCmd   `cmd:""`
 	Evaluate    evaluateCmd `cmd:""`
 	Payload     payloadCmd  `cmd:""`
+	Prove       proveCmd    `cmd:""`
 	DeviceProbe probeCmd    `cmd:"" hidden:""`
 }
 
@@ -52,6 +53,6 @@ func program(exposed error) cli.Program {
 		Name:    "kbrun",
 		Usage:   schema.ExitUsage, // 2 is how a Go program dies by itself, and is retried
 		Grammar: &grammar{Evaluate: evaluateCmd{exposed: exposed}, Doctor: doctorCmd{exposed: exposed}},
-		Help:    map[string]string{"": helpProgram, "evaluate": helpEvaluate, "doctor": helpDoctor, "payload": helpPayload},
+		Help:    map[string]string{"": helpProgram, "evaluate": helpEvaluate, "doctor": helpDoctor, "payload": helpPayload, "prove": helpProve},
 	}
 }

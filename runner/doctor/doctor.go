@@ -4,7 +4,10 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gpu-mode/kbgen/runner"
@@ -28,6 +31,8 @@ type Diagnosis struct {
 	Means   []sandbox.Attempt `json:"means"`
 	Machine sandbox.Machine   `json:"machine"`
 	Tools   map[string]string `json:"tools"` // path by name, "" when it is not on PATH
+	// Proofs says for each GPU with a proof, by UUID, what is wrong with it: "" is nothing.
+	Proofs map[string]string `json:"proofs"`
 }
 
 // Examine builds a sandbox by every means, in a directory of its own below that of
@@ -60,7 +65,24 @@ func Examine(o sandbox.Options) (d *Diagnosis, err error) {
 	for _, name := range tools {
 		d.Tools[name], _ = runner.LookPath(name, o.Environ) // "" when it is not there
 	}
+	d.Proofs = proofs(runner.ProofDir)
 	return d, nil
+}
+
+// proofs reads what kbrun prove has left.
+func proofs(dir string) map[string]string {
+	found := map[string]string{}
+	files, _ := filepath.Glob(filepath.Join(dir, "*.json")) // the pattern is a good one
+	for _, file := range files {
+		uuid := strings.TrimSuffix(filepath.Base(file), ".json")
+		p, err := runner.ReadProof(file, 0)
+		if err != nil {
+			found[uuid] = err.Error()
+			continue
+		}
+		found[uuid] = p.Failed()
+	}
+	return found
 }
 
 // Text is the diagnosis for people.
@@ -79,6 +101,9 @@ func (d *Diagnosis) Text() string {
 		if d.Tools[name] != "" {
 			line(name, "%s", d.Tools[name])
 		}
+	}
+	for _, uuid := range slices.Sorted(maps.Keys(d.Proofs)) {
+		line("isolated on", "%s: %s", uuid, text.Line(cmp.Or(d.Proofs[uuid], "proved"), lineLimit))
 	}
 	for _, tried := range d.Means {
 		if tried.Sandbox == nil {

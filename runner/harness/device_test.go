@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"os"
@@ -305,6 +306,17 @@ func TestDeviceUnasked(t *testing.T) {
 	var cannot *UnsupportedError
 	if !errors.As(err, &cannot) || cannot.Machine || !strings.Contains(err.Error(), "nothing shows that this harness works there") {
 		t.Errorf("Open: %v", err)
+	}
+}
+
+// TestDeviceProved: unasked, a task is judged here where the machine is proved.
+func TestDeviceProved(t *testing.T) {
+	p := devicePayload(100)
+	p.Harness = ""
+	s, err := openOnDevice(t, "pmpp_v2", p, func(o *Options) { o.Unproved = func(context.Context) string { return "" } })
+	must(t, err)
+	if !s.onDevice {
+		t.Error("its inputs are not on the device")
 	}
 }
 

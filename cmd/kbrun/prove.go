@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/gpu-mode/kbgen/cmd/internal/cli"
+	"github.com/gpu-mode/kbgen/runner"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+const helpProve = `Find out whether the isolated harness works with this machine's GPU. It judges
+kernels of known work and kernels that cheat, which takes up to two minutes. If
+all comes out as it has to, evaluate judges tasks on this GPU with the isolated
+harness, until GPU, driver, torch or kbrun is another one. Run it as root, as
+the file must belong to root.
+
+Usage:
+  kbrun prove [options]
+
+Options:
+{options}
+
+Stdout: a line for each check.
+
+Exit status:
+  0   it works; the proof is written
+  64  wrong usage
+  75  it does not, or there is no GPU; a proof that says what failed is written
+
+Example:
+  sudo kbrun prove
+`
+
+type proveCmd struct {
+	Out string `placeholder:"FILE" help:"where to write the proof; default /var/lib/kbrun/proofs/UUID.json, by the GPU's UUID, where evaluate looks for it"`
+	sandboxFlags
+}
+
+// Run proves the machine's first GPU.
+func (c *proveCmd) Run(ctx context.Context, env *cli.Env) error {
+	job := runner.Job{Environ: env.Environ(), WorkDir: env.Getenv("TMPDIR"), Sandbox: c.level(), Devices: machine(), Version: cli.Version()}
+	job.SandboxRead, job.SandboxHide = c.paths(env)
+	proof, err := runner.Prove(ctx, job)
+	if err != nil {
+		return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
+	}
+	for _, check := range proof.Checks {
+		word := "ok  "
+		if !check.OK {
+			word = "FAIL"
+		}
+		fmt.Fprintf(env.Stdout, "%s %s: %s\n", word, check.Name, check.Text)
+	}
+	out := c.Out
+	if out == "" {
+		out = filepath.Join(runner.ProofDir, filepath.Base(proof.UUID)+".json")
+		if err := os.MkdirAll(runner.ProofDir, 0o755); err != nil {
+			return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
+		}
+	}
+	text, err := json.MarshalIndent(proof, "", "  ")
+	if err == nil {
+		err = writeProof(out, append(text, '\n'))
+	}
+	if err != nil {
+		return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
+	}
+	if failed := proof.Failed(); failed != "" {
+		return &cli.ExitError{Status: schema.ExitTempFail, Err: fmt.Errorf("the isolated harness cannot be relied on here: %s", failed)}
+	}
+	fmt.Fprintf(env.Stdout, "proved for %s (%s); %s\n", proof.Device, proof.UUID, out)
+	return nil
+}
+
+// writeProof writes a file whole or not at all.
+func writeProof(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".proof-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}

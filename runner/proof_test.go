@@ -1,0 +1,78 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpu-mode/kbgen/runner/device"
+	"github.com/gpu-mode/kbgen/schema"
+)
+
+// TestProved: a proof counts for one GPU, driver, torch and kbrun, if all its checks are
+// good and nobody but root can have written it.
+func TestProved(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("NOT RUN: a proof belongs to root")
+	}
+	env := programs(t, map[string]string{"nvidia-smi": standInSMI})
+	dir := t.TempDir()
+	e := &evaluation{
+		job:    Job{Payload: &schema.Payload{}, Environ: env, Devices: device.Machine{Root: t.TempDir()}, ProofDir: dir},
+		result: newResult(Job{Payload: &schema.Payload{}}), probed: make(chan struct{}),
+	}
+	e.watch = probeDevices(t.Context(), e.job, env, e.result)
+	defer e.watch.Close()
+	close(e.probed)
+	e.result.Harness = &schema.HarnessReport{}
+	good, err := e.gpu(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good.Checks = []schema.ProofCheck{{Name: "channel", OK: true}}
+	for _, tt := range []struct {
+		name, want string // want "": it counts
+		set        func(p *schema.Proof)
+		mode       os.FileMode
+	}{
+		{"good", "", func(*schema.Proof) {}, 0o644},
+		{"another driver", "another driver", func(p *schema.Proof) { p.Driver = "1" }, 0o644},
+		{"another torch", "another torch", func(p *schema.Proof) { p.Torch += "+" }, 0o644},
+		{"another kbrun", "another kbrun", func(p *schema.Proof) { p.Digest = "" }, 0o644},
+		{"another GPU's", "another GPU", func(p *schema.Proof) { p.UUID = "GPU-9" }, 0o644},
+		{"a check that failed", "late work: passed", func(p *schema.Proof) {
+			p.Checks = append(p.Checks, schema.ProofCheck{Name: "late work", Text: "passed"})
+		}, 0o644},
+		{"no checks", "nothing was checked", func(p *schema.Proof) { p.Checks = nil }, 0o644},
+		{"a file that others write", "writable by no other", func(*schema.Proof) {}, 0o666},
+	} {
+		p := *good
+		tt.set(&p)
+		text, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, good.UUID+".json")
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file, tt.mode); err != nil {
+			t.Fatal(err)
+		}
+		e.result.Harness.Proof = nil
+		why := e.proved(context.Background(), env)
+		if (why == "") != (tt.want == "") || !strings.Contains(why, tt.want) || (e.result.Harness.Proof != nil) != (tt.want == "") {
+			t.Errorf("%s: got %q, want %q; %+v in the result", tt.name, why, tt.want, e.result.Harness.Proof)
+		}
+		os.Chmod(file, 0o644)
+	}
+	if _, err := ReadProof(filepath.Join(dir, good.UUID+".json"), 1); err == nil {
+		t.Error("a proof of another user is read")
+	}
+	if _, err := ReadProof(filepath.Join(dir, "GPU-7.json"), 0); err == nil || !strings.Contains(err.Error(), "run kbrun prove") {
+		t.Errorf("without a proof: %v", err)
+	}
+}
