@@ -33,6 +33,7 @@ const (
 	DisksDir   = "/var/lib/kbnode/disks"    // an image for each slot, see package disk
 	PausedDir  = "/var/lib/kbnode/paused"   // a file for each slot that takes no jobs; the reason stands in it
 	RunDir     = "/run/kbnode"              // a directory for each slot, with its docker.sock
+	ProofsDir  = "/var/lib/kbnode/proofs"   // what kbrun prove said of each GPU; jobs see it
 	AuditDir   = "/var/lib/kbnode/audit"    // records of the jobs that ran, see package audit
 	UnitDir    = "/etc/systemd/system"
 	DaemonJSON = "/etc/docker/daemon.json"

@@ -51,7 +51,7 @@ type Job struct {
 	// Version names this runner and Image what it runs in; evidence only.
 	Version, Image string
 
-	// ProofDir is where proofs lie, "" for [ProofDir].
+	// ProofDir is where proofs lie, "" for [schema.ProofDir].
 	ProofDir string
 
 	// Devices says where to probe for accelerators, and Requirements what must

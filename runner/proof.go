@@ -23,10 +23,6 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// ProofDir is where kbrun prove leaves a proof for each GPU, named by its UUID, and where
-// an evaluation looks for one. A step of kbnode's finds its slot's proofs there.
-const ProofDir = "/var/lib/kbrun/proofs"
-
 // proveLimit bounds a proof.
 const proveLimit = 2 * time.Minute
 
@@ -102,7 +98,7 @@ func (e *evaluation) proved(ctx context.Context, env []string) string {
 	if err != nil {
 		return err.Error()
 	}
-	p, err := ReadProof(filepath.Join(cmp.Or(e.job.ProofDir, ProofDir), filepath.Base(now.UUID)+".json"), 0)
+	p, err := ReadProof(filepath.Join(cmp.Or(e.job.ProofDir, schema.ProofDir), filepath.Base(now.UUID)+".json"), 0)
 	switch {
 	case err != nil:
 		return err.Error()

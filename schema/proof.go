@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// ProofDir is where kbrun prove leaves a proof for each GPU, named by its UUID, and where
+// an evaluation looks for one. A step of kbnode's finds its machine's proofs there.
+const ProofDir = "/var/lib/kbrun/proofs"
+
 // A Proof is what kbrun prove found out: whether the isolated harness can be relied on
 // for tensors on one GPU. It holds for that GPU, driver, torch and kbrun only.
 type Proof struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -139,9 +140,13 @@ func (c *proxyCmd) Run(ctx context.Context, env *cli.Env) error {
 	if err != nil {
 		return fmt.Errorf("slot %s: %w", s.Name, err)
 	}
+	proofs := filepath.Join(c.Root, node.ProofsDir)
+	if _, err := os.Stat(proofs); err != nil { // kbnode apply makes it
+		proofs = ""
+	}
 	logger := log.New(env.Stderr, "", 0) // the journal has the time
 	p, err := proxy.New(proxy.Options{
-		Slot: s, UID: u.UID, GID: u.GID, JobUID: job.UID, Engine: c.Engine, TempDir: filepath.Join(c.Root, s.TempDir()),
+		Slot: s, UID: u.UID, GID: u.GID, JobUID: job.UID, Engine: c.Engine, TempDir: filepath.Join(c.Root, s.TempDir()), Proofs: proofs,
 		Pins: func() (*node.Pins, error) { return node.ReadPins(c.Root) },
 		Ended: func(ctx context.Context) error {
 			if c.Root != "/" {

@@ -58,8 +58,8 @@ func (c *proveCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	out := c.Out
 	if out == "" {
-		out = filepath.Join(runner.ProofDir, filepath.Base(proof.UUID)+".json")
-		if err := os.MkdirAll(runner.ProofDir, 0o755); err != nil {
+		out = filepath.Join(schema.ProofDir, filepath.Base(proof.UUID)+".json")
+		if err := os.MkdirAll(schema.ProofDir, 0o755); err != nil {
 			return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
 		}
 	}

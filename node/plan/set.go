@@ -106,7 +106,7 @@ func (m *maker) programs() {
 }
 
 func (m *maker) commonDirs() {
-	for _, d := range []string{"/etc/kbnode", node.HooksDir, "/var/lib/kbnode", node.SlotsDir, node.PausedDir} {
+	for _, d := range []string{"/etc/kbnode", node.HooksDir, "/var/lib/kbnode", node.SlotsDir, node.PausedDir, node.ProofsDir} {
 		m.dir(d, 0o755, "root", "root")
 	}
 	m.dir(node.DisksDir, 0o700, "root", "root")

@@ -45,6 +45,9 @@ func (p *Proxy) build(a *asked) (*given, error) {
 	if h.Mounts, err = p.mounts(asks); err != nil {
 		return nil, err
 	}
+	if p.Proofs != "" {
+		h.Mounts = append(h.Mounts, mount{Type: "bind", Source: p.Proofs, Target: schema.ProofDir, ReadOnly: true})
+	}
 	if a.WorkingDir != "" {
 		if err := target(a.WorkingDir); err != nil {
 			return nil, fmt.Errorf("workdir %s: %v", text.Quote(a.WorkingDir), err)
@@ -257,7 +260,10 @@ type ulimit struct {
 	Soft, Hard int64
 }
 
-type mount struct{ Type, Source, Target string }
+type mount struct {
+	Type, Source, Target string
+	ReadOnly             bool `json:",omitempty"`
+}
 
 type logConfig struct{ Type string }
 

@@ -43,6 +43,7 @@ type Options struct {
 	JobUID   int    // containers run as this user, in the group GID
 	Engine   string // the unix socket of the engine
 	TempDir  string // whose jobs' directories may be mounted; the default is Slot.TempDir()
+	Proofs   string // a directory that every container gets to read as schema.ProofDir; "": none
 
 	// Pins are read for each container: an update holds from the next one on.
 	Pins func() (*node.Pins, error)

@@ -101,40 +101,48 @@ func (t *containerTrial) launch(ctx context.Context, config *node.Config) error 
 	if err != nil {
 		return err
 	}
-	u, err := system.LookupUser(t.slot.User)
-	if err != nil {
+	// The devices by name, then the script in a shell of its own, then wait to be looked at.
+	command := `ls -d /dev/nvidia[0-9]* /dev/dri/renderD* /dev/accel* 2>/dev/null; (` + "\n" + script + "\n); echo " + endOfScript + "$?; read _ || true"
+	if t.dir, t.cmd, err = container(ctx, config, t.slot, env, command); err != nil {
 		return err
 	}
-	if t.dir, err = os.MkdirTemp(t.slot.TempDir(), "buildkite-job-trial"); err != nil {
-		return err
+	return t.listen()
+}
+
+// container makes a job's directory in a slot, and a command that runs a shell command in
+// a container of the slot's, as its user and through its proxy.
+func container(ctx context.Context, config *node.Config, s *node.Slot, env []pipelines.Var, command string) (dir string, cmd *exec.Cmd, err error) {
+	u, err := system.LookupUser(s.User)
+	if err != nil {
+		return "", nil, err
+	}
+	if dir, err = os.MkdirTemp(s.TempDir(), "buildkite-job-trial"); err != nil {
+		return "", nil, err
 	}
 	// The directory is inside one that belongs to the slot's user. The container's user is
 	// in the same group.
-	if err := errors.Join(os.Chmod(t.dir, 0o770), os.Lchown(t.dir, u.UID, u.GID)); err != nil {
-		return err
+	if err := errors.Join(os.Chmod(dir, 0o770), os.Lchown(dir, u.UID, u.GID)); err != nil {
+		return dir, nil, err
 	}
 	pins, err := node.ReadPins("/")
 	if err != nil {
-		return err
+		return dir, nil, err
 	}
-	at := slices.IndexFunc(t.slot.Images, func(ref string) bool { _, ok := pins.Images[ref]; return ok })
+	at := slices.IndexFunc(s.Images, func(ref string) bool { _, ok := pins.Images[ref]; return ok })
 	if at < 0 {
-		return errors.New("none of its images is pinned: kbnode image update --all")
+		return dir, nil, errors.New("none of its images is pinned: kbnode image update --all")
 	}
 	args := []string{"run", "--rm", "--interactive", "--init", "--network", "none", "--user", fmt.Sprintf("%d:%d", u.UID, u.GID),
-		"--volume", t.dir + ":/workdir", "--workdir", "/workdir", "--tmpfs", "/tmp:exec,size=64m,mode=1777"}
+		"--volume", dir + ":/workdir", "--workdir", "/workdir", "--tmpfs", "/tmp:exec,size=64m,mode=1777"}
 	for _, v := range env {
 		args = append(args, "--env", v.Name+"="+v.Value)
 	}
-	// The devices by name, then the script in a shell of its own, then wait to be looked at.
-	args = append(args, t.slot.Images[at], "/bin/sh", "-c",
-		`ls -d /dev/nvidia[0-9]* /dev/dri/renderD* /dev/accel* 2>/dev/null; (`+"\n"+script+"\n); echo "+endOfScript+"$?; read _ || true")
-	t.cmd = exec.CommandContext(ctx, config.Docker.CLI, args...)
-	t.cmd.Env = append(system.Environ(), "DOCKER_HOST=unix://"+t.slot.ProxySocket(), "HOME=/nonexistent")
-	t.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}}
-	t.cmd.Dir = "/"
-	t.cmd.WaitDelay = 10 * time.Second
-	return t.listen()
+	cmd = exec.CommandContext(ctx, config.Docker.CLI, append(args, s.Images[at], "/bin/sh", "-c", command)...)
+	cmd.Env = append(system.Environ(), "DOCKER_HOST=unix://"+s.ProxySocket(), "HOME=/nonexistent")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}}
+	cmd.Dir = "/"
+	cmd.WaitDelay = 10 * time.Second
+	return dir, cmd, nil
 }
 
 // isolationScript is what kbgen's isolation step runs on the slot's GPU type, with

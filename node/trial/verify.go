@@ -94,6 +94,8 @@ func (v *verification) run(ctx context.Context) (results []doctor.Result, err er
 		return nil, err
 	}
 	v.results = append(v.results, Containers(ctx, v.config, v.slots)...)
+	v.log("proving the isolated harness on GPUs")
+	v.results = append(v.results, proofs(ctx, v.config, v.slots)...)
 	if err := errors.Join(os.RemoveAll(verifyDir), os.MkdirAll(verifyDir, 0o700)); err != nil { // of one that was ended by force
 		return nil, err
 	}

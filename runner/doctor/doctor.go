@@ -65,7 +65,7 @@ func Examine(o sandbox.Options) (d *Diagnosis, err error) {
 	for _, name := range tools {
 		d.Tools[name], _ = runner.LookPath(name, o.Environ) // "" when it is not there
 	}
-	d.Proofs = proofs(runner.ProofDir)
+	d.Proofs = proofs(schema.ProofDir)
 	return d, nil
 }
 
