@@ -265,6 +265,7 @@ each take the steps that kbgen writes, and turns the agents back:
   container   what a submission must not be able to do, tried inside; the
               limits, read from outside; no two slots with one device
   isolation   the same by kbgen's own step and the agent
+  proof       whether kbrun's isolated harness works on the slot's GPU
   evaluation  a right and a wrong submission; both get their verdict, and
               result.json arrives
 

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -180,5 +181,59 @@ def check_implementation(data, output):
 				t.Errorf("%s: %s", r.outcome, r.text)
 			}
 		})
+	}
+}
+
+// TestSecondHalves: an element is looked at as a whole, also one of 16 bytes.
+func TestSecondHalves(t *testing.T) {
+	p := addPayload("", ints("n", 300, "seed", 1))
+	p.Sources[1].Text = `
+import torch
+
+
+def generate_input(n, seed):
+    return torch.randn(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def check_implementation(data, output):
+    return torch.equal(output, torch.complex(data, 2 * data)), "other numbers"
+`
+	if exec.Command(debianPython, "-c", "import torch").Run() != nil {
+		t.Skip(debianPython + " has no torch")
+	}
+	o := machineOptions(t, debianPython)
+	o.Payload = p
+	s, err := openSession(t, o)
+	must(t, err)
+	outcome, words, _ := judged(t, s, schema.ModeBenchmark, answersTools+`
+import torch
+
+
+def custom_kernel(data):
+    return torch.complex(data, 2 * data)
+
+
+def call(mode, sequence, raw):
+    decoder, data, n = read(raw)
+    if mode != 0 or 1 not in worker.arenas or worker.arenas[1].size < 2 * n:
+        return honest(mode, sequence, raw)
+    out = torch.frombuffer(worker.arenas[1].part(0, 2 * n), dtype=torch.float64).view(-1, 2)
+    answer = b"V" + struct.pack("<HBQQ", 1, 1, 0, 2 * n)
+    answer += struct.pack("<BBBBBBHqqq", 9, 1, main.DTYPES.index("complex128"), 0, 0, 1, 0, 0, n // 8, 1)
+    worker.channel.send(b"W")
+    while worker.words[0] != sequence:
+        pass
+    decoder.fill()
+    out[:, 0] = data
+    worker.words[16] = sequence
+    time.sleep(5e-3)
+    out[:, 1] = 2 * data
+    worker.channel.send(answer)
+
+
+worker.call = call
+`)
+	if outcome != schema.OutcomeForged {
+		t.Errorf("%s: %s, want %s", outcome, words, schema.OutcomeForged)
 	}
 }
