@@ -99,7 +99,7 @@ func openPlain(dir string) (fd int, err error) {
 }
 
 // covered are the directories of an image that nothing is mounted over.
-var covered = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/run"}
+var covered = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/lib/kbrun", "/var/run"}
 
 // target says whether a path in a container is one where a job's directory may be.
 func target(at string) error {

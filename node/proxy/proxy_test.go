@@ -18,6 +18,7 @@ import (
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/audit"
 	"github.com/gpu-mode/kbgen/node/limits"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // rendered is what docker's client sends for a step as kbgen writes it.
@@ -580,6 +581,24 @@ func TestRemoveJobsFollowsNoLink(t *testing.T) {
 		}
 		if _, err := os.Stat(job); err != nil {
 			t.Errorf("%s is a link: the other slot's job is gone: %v", link, err)
+		}
+	}
+}
+
+// A container gets the machine's proofs to read, whatever it asks for.
+func TestProofs(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Proofs = "/var/lib/kbnode/proofs" })
+	g, err := r.build(&asked{Image: testImage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []mount{{Type: "bind", Source: "/var/lib/kbnode/proofs", Target: schema.ProofDir, ReadOnly: true}}
+	if !slices.Equal(g.HostConfig.Mounts, want) {
+		t.Errorf("mounts %+v, want %+v", g.HostConfig.Mounts, want)
+	}
+	for _, at := range []string{schema.ProofDir, filepath.Dir(schema.ProofDir)} {
+		if target(at) == nil {
+			t.Errorf("a job's directory can be mounted at %s, in place of the proofs", at)
 		}
 	}
 }
