@@ -80,7 +80,7 @@ func (e *evaluation) openSession(ctx context.Context, env []string) error {
 	return nil
 }
 
-// sessionOptions are those of the isolated harness, whose directory they make.
+// sessionOptions returns the options of the isolated harness, and makes its directory.
 func (e *evaluation) sessionOptions(env []string) (harness.Options, error) {
 	dir := filepath.Join(e.root, "harness")
 	err := os.Mkdir(dir, 0o755)

@@ -86,8 +86,9 @@ func (e *evaluation) gpu(env []string) (*schema.Proof, error) {
 	}, nil
 }
 
-// proved says why the isolated harness may not judge tensors on the GPU unless the task
-// asks for it; "" if a proof says that it may, which it enters in the result.
+// proved returns "" if a valid proof shows that the isolated harness works on the GPU, and
+// enters that proof in the result. Otherwise it returns the reason why only tasks that ask
+// for the isolated harness get it.
 func (e *evaluation) proved(ctx context.Context, env []string) string {
 	select {
 	case <-e.probed:
@@ -103,7 +104,7 @@ func (e *evaluation) proved(ctx context.Context, env []string) string {
 	case err != nil:
 		return err.Error()
 	case p.Failed() != "":
-		return "kbrun prove found on this GPU: " + text.Line(p.Failed(), 300)
+		return "kbrun prove failed on this GPU: " + text.Line(p.Failed(), 300)
 	}
 	for _, same := range []struct{ what, then, now string }{
 		{"GPU", p.UUID, now.UUID}, {"kbrun", p.Digest, now.Digest}, {"driver", p.Driver, now.Driver}, {"torch", p.Torch, now.Torch},
@@ -116,9 +117,10 @@ func (e *evaluation) proved(ctx context.Context, env []string) string {
 	return ""
 }
 
-// ReadProof reads a proof that only owner can have written; that is a user's number.
+// ReadProof reads a proof. The file and its directory must belong to the user ID owner,
+// and no other user may be able to write them.
 //
-// Errors: there is none; somebody else could have written it; it is no proof.
+// Errors: there is no such file; another user could have written it; it is not a proof.
 func ReadProof(path string, owner uint32) (*schema.Proof, error) {
 	for _, at := range []string{filepath.Dir(path), path} {
 		info, err := os.Lstat(at)
@@ -130,7 +132,7 @@ func ReadProof(path string, owner uint32) (*schema.Proof, error) {
 		}
 		st, ok := info.Sys().(*syscall.Stat_t)
 		if !ok || st.Uid != owner || info.Mode().Perm()&0o022 != 0 || at == path && !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s: want it to be user %d's, and writable by no other", at, owner)
+			return nil, fmt.Errorf("%s: want it to be owned by user %d and writable by no other user", at, owner)
 		}
 	}
 	data, err := os.ReadFile(path)

@@ -15,9 +15,9 @@ import (
 
 const helpProve = `Find out whether the isolated harness works with this machine's GPU. It judges
 kernels of known work and kernels that cheat, which takes up to two minutes. If
-all comes out as it has to, evaluate judges tasks on this GPU with the isolated
-harness, until GPU, driver, torch or kbrun is another one. Run it as root, as
-the file must belong to root.
+every check passes, kbrun evaluate uses the isolated harness for tasks with
+tensors on this GPU, until the GPU, driver, torch or kbrun changes. Run it as
+root, because evaluate accepts only proofs that belong to root.
 
 Usage:
   kbrun prove [options]
@@ -30,7 +30,8 @@ Stdout: a line for each check.
 Exit status:
   0   it works; the proof is written
   64  wrong usage
-  75  it does not, or there is no GPU; a proof that says what failed is written
+  75  it does not work, and the proof says which check failed; or there is no
+      proof, for example because there is no GPU
 
 Example:
   sudo kbrun prove

@@ -101,7 +101,8 @@ func (t *containerTrial) launch(ctx context.Context, config *node.Config) error 
 	if err != nil {
 		return err
 	}
-	// The devices by name, then the script in a shell of its own, then wait to be looked at.
+	// List the devices, run the script in a subshell, then wait while kbnode
+	// inspects the container.
 	command := `ls -d /dev/nvidia[0-9]* /dev/dri/renderD* /dev/accel* 2>/dev/null; (` + "\n" + script + "\n); echo " + endOfScript + "$?; read _ || true"
 	if t.dir, t.cmd, err = container(ctx, config, t.slot, env, command); err != nil {
 		return err

@@ -21,9 +21,9 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// proofs has kbrun prove the isolated harness in every slot with a GPU, all at once, and
-// keeps what it says in node.ProofsDir, which jobs see. A slot without a proof judges
-// with the tasks' own harnesses, so that is no failure.
+// proofs runs kbrun prove in every slot with a GPU, all at once, and stores the proofs in
+// node.ProofsDir, which jobs can read. If a proof is missing or says that a check failed,
+// the result is a warning only, because tasks are then judged by their own harnesses.
 func proofs(ctx context.Context, config *node.Config, slots []*node.Slot) (all []doctor.Result) {
 	var trials []*findings
 	var running sync.WaitGroup
@@ -101,8 +101,11 @@ var uuid = regexp.MustCompile(`^[A-Za-z0-9-]{1,100}$`)
 // Error: it is no proof.
 func keepProof(dir string, raw []byte) (*schema.Proof, error) {
 	var p schema.Proof
-	if err := json.Unmarshal(raw, &p); err != nil || !uuid.MatchString(p.UUID) {
-		return nil, fmt.Errorf("kbrun prove wrote no proof: UUID %s, %v", text.Quote(p.UUID), err)
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return nil, fmt.Errorf("kbrun prove wrote no proof: %w", err)
+	}
+	if !uuid.MatchString(p.UUID) {
+		return nil, fmt.Errorf("kbrun prove wrote no proof: its UUID is %s", text.Quote(p.UUID))
 	}
 	out, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/gpu-mode/kbgen/runner"
 )
 
-// TestKeepProof: what a job's user wrote is kept as root's file of a safe name, and read
-// through no link.
+// TestKeepProof: a proof from a job is stored under a safe name, in a file that belongs
+// to the caller. A symbolic link in place of the job's file is refused.
 func TestKeepProof(t *testing.T) {
 	dir := t.TempDir()
 	p, err := keepProof(dir, []byte(`{"uuid": "GPU-1", "checks": [{"name": "channel", "ok": true}], "unknown": 1}`))

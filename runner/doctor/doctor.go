@@ -31,7 +31,8 @@ type Diagnosis struct {
 	Means   []sandbox.Attempt `json:"means"`
 	Machine sandbox.Machine   `json:"machine"`
 	Tools   map[string]string `json:"tools"` // path by name, "" when it is not on PATH
-	// Proofs says for each GPU with a proof, by UUID, what is wrong with it: "" is nothing.
+	// Proofs maps the UUID of each GPU that has a proof to what is wrong with the proof, or
+	// to "" if every check passed.
 	Proofs map[string]string `json:"proofs"`
 }
 

@@ -163,8 +163,8 @@ func TestFigureIsTrueOnABusyMachine(t *testing.T) {
 	}
 }
 
-// Calls that take too short for strict ones to make the figure, and of which the costly
-// ones are left out: no figure of the cheap ones alone.
+// The calls are too short for strict calls to make the figure, and the costly ones are
+// left out. The outcome is ambiguous: the cheap ones alone must not make the figure.
 func TestShortUnequalCallsOnABusyMachine(t *testing.T) {
 	m := measuring{r: &phaseRun{s: &Session{}, p: &plan.Phase{}, echo: []time.Duration{0}, strictEcho: []float64{0, 0, 0}}}
 	call := func(took, waited time.Duration) attempt {

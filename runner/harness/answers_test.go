@@ -61,8 +61,8 @@ def done_first(sequence, decoder, data, n, answer, ahead=False):
         worker.channel.send(answer)
 `
 
-// Answers that take no time: what a worker may say after it has called an output done is
-// no part of the answer, or is timed.
+// A worker cannot hide work after it has called an output done: whatever it sends then is
+// either timed or not part of the answer.
 func TestAnswersThatTakeNoTime(t *testing.T) {
 	for _, tt := range []struct {
 		name, check, text string

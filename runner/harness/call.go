@@ -51,8 +51,8 @@ type callOrder struct {
 	limit   time.Duration // of the call
 	bounds  func() bounds // of the answer
 
-	// Of inputs on a device: how long filling the memory may take, and whether the judge
-	// releases the worker right after that, which is unless the call is strict.
+	// For inputs on a device: how long filling the memory should take (0: unknown), and
+	// whether the judge releases the worker right after that. It does unless o.strict.
 	expectFill    time.Duration
 	judgeReleases bool
 }

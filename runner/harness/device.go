@@ -231,8 +231,8 @@ const (
 )
 
 // released has the judge fill the memory on the device and release the worker at once,
-// and returns when that was by the judge's clock. Work that was queued on the device could
-// begin between the two, and nobody would see it.
+// and returns the time of the release by the judge's clock. If kbrun released the worker,
+// work queued on the device could begin before the release, unnoticed.
 //
 // Error: the judge's.
 func (w *worker) released(o callOrder) (begun time.Time, err error) {
@@ -291,8 +291,8 @@ func (r *phaseRun) timeFills(ctx context.Context) error {
 const fills, coldFills = 15, 3
 
 // beginWatch has the judge wait for the worker's flag, so that it reads the
-// watched places as soon as it is there. If o.release is set, it fills the memory and
-// releases the worker before that.
+// watched places as soon as the flag is there. If o.judgeReleases is set, the judge first
+// fills the memory and releases the worker.
 func (w *worker) beginWatch(ctx context.Context, o callOrder) error {
 	places := make([][3]uint64, len(o.watched))
 	for i, p := range o.watched {

@@ -59,7 +59,7 @@ def storage_bytes(tensor):
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
 
 
-READY, RELEASED = 0, 16  # words of the page that kbrun and the judge share; after the last, when that was
+READY, RELEASED = 0, 16  # words of the page shared with kbrun; the time of the release follows RELEASED
 OF_THE_TASK = ("load", "make", "check", "selftest")  # orders that run its files; native.go has the same
 
 

@@ -179,8 +179,8 @@ func (e *lateError) Error() string {
 	return fmt.Sprintf("the output was called done and written afterwards: %d of %d places changed", e.words, e.of)
 }
 
-// callOn calls the kernel on an input, again when its outputs need more room, unless
-// the call counts.
+// callOn calls the kernel on an input. If the outputs need more room, it makes room and
+// calls again. If the call counts, it returns a valueError instead.
 func (r *phaseRun) callOn(ctx context.Context, in *input, strict bool, expect time.Duration) (*answer, error) {
 	limit := max(uint64(minOutput), outputFactor*(in.size+in.onDevice))
 	for {
@@ -215,7 +215,7 @@ func (r *phaseRun) callOn(ctx context.Context, in *input, strict bool, expect ti
 }
 
 // probes are secret places of the output, if it lies where the last one lay, and
-// those of them on a device; a small output is read as a cpuKnown. They are places of
+// those of them on a device; a small output is read as a whole. They are places of
 // elements: what a storage has besides may be never written. Each array has its share,
 // so that large ones that no check looks at do not hide a small one.
 func (r *phaseRun) probes() (probes, watched []probe) {
@@ -317,7 +317,7 @@ type measuring struct {
 	most     time.Duration // after which it is over
 
 	fast, strict []float64 // counted calls less the floor, in nanoseconds
-	// The same of calls whose output lay hasGPU than before, so that it was not
+	// The same of calls whose output lay elsewhere than before, so that it was not
 	// looked at when it was called done. See withMoved.
 	movedFast, movedStrict []float64
 	sum                    float64 // of all counted
@@ -556,7 +556,7 @@ func (m *measuring) finish() (stats, error) {
 	return s, nil
 }
 
-// withMoved adds to counted calls those that answered hasGPU and took longer than
+// withMoved adds to counted calls those that answered elsewhere and took longer than
 // the average. The submission decides where it answers: it gains nothing by a short
 // call that nobody could look at in time, and hides no long one.
 func withMoved(counted, moved []float64) []float64 {
@@ -575,9 +575,9 @@ func withMoved(counted, moved []float64) []float64 {
 //
 //	strict.mean − fast.mean > noise + 3 · √(fast.err² + strict.err²)
 //
-// also without the longest quarter of both, and if calls of more than twice the median
-// are taken to be that long, so that a submission cannot hide the difference behind some
-// long strict calls. Or the best of them is faster than any strict call by more than a
+// The same test is made without the longest quarter of both kinds, and with longer calls
+// cut to twice the median of the fast ones, so that a few long strict calls cannot hide
+// the difference. Or the best of them is faster than any strict call by more than a
 // quarter and the spread of thaws, which finds a kernel that peeks in a few calls only:
 //
 //	fast.best < ¾ · strict.best − spread

@@ -18,11 +18,11 @@ import (
 )
 
 // Prove finds out whether this harness can be relied on for tensors on this machine's
-// GPU: it judges kernels of known work and kernels that cheat, and compares what comes out
-// with what has to. It sets the options' payload itself, and fills in the proof but for
-// what names the machine.
+// GPU. It judges kernels of known work and kernels that cheat, and compares the outcomes
+// with the expected ones. It ignores the options' payload. The caller must fill in the
+// fields of the proof that name kbrun, the GPU and its software.
 //
-// Error: the context's cause; any other says that this machine cannot judge at all.
+// Errors: the context's cause; any other means that this machine cannot judge at all.
 func Prove(ctx context.Context, o Options) (*schema.Proof, error) {
 	o.Payload, o.Variant = proofPayload(o.standIn), ""
 	proof := &schema.Proof{}
@@ -124,8 +124,8 @@ func notShorter(us int) func(*schema.Proof, *Run) (string, bool) {
 	}
 }
 
-// Bounds of a figure, beside what the GPU's own events say and what the worker's clock
-// says, which includes the launch.
+// A figure must be at least proofLeast times the time by the GPU's events, and at most
+// proofMost times the time by the worker's clock, plus proofLaunch.
 const (
 	proofLeast, proofMost = 0.95, 1.05
 	proofLaunch           = 60 * time.Microsecond
@@ -133,7 +133,8 @@ const (
 	proofTurns = 500 * time.Microsecond
 )
 
-// proofTimes enters the times of the kernel that tells its own, and compares them.
+// proofTimes enters the figures, and the times that the kernel itself measured and
+// printed, in the proof, and compares them.
 func proofTimes(proof *schema.Proof, run *Run) (words string, good bool) {
 	var bad []string
 	launch := proofLaunch

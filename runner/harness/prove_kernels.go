@@ -171,7 +171,7 @@ def custom_kernel(data):
         aside.first()
     return data["out"]
 `},
-		{name: "done before the GPU is", us: []int{proofAhead}, timed: notShorter(proofAhead),
+		{name: "flag before the GPU finishes", us: []int{proofAhead}, timed: notShorter(proofAhead),
 			outcomes: []string{schema.OutcomePassed, schema.OutcomeForged, schema.OutcomeWrong}, text: `
 aside = Aside()
 
@@ -226,6 +226,6 @@ for us in (2, 10, 100, 5000):
 	return list
 }
 
-// proofAhead is how long the kernels work that try to do it at another time, in
-// microseconds.
+// proofAhead is the work of the kernels that try to do it before or after the timed call,
+// in microseconds.
 const proofAhead = 1000

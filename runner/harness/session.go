@@ -41,8 +41,8 @@ type Options struct {
 	// that has imported the task's modules.
 	Fresh bool
 
-	// Unproved says why a task with tensors on a GPU is not judged here unless it asks
-	// for it, "" when it is; nil: it is not.
+	// Unproved returns why a task with tensors on a GPU that does not ask for this harness
+	// is not judged here, or "" if it is judged. If Unproved is nil, it is not judged.
 	Unproved func(context.Context) string
 
 	// standIn takes the place of the GPU. Only this package's tests can set it.

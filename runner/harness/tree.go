@@ -84,8 +84,8 @@ type layout struct {
 	tree     []byte
 }
 
-// equal reports whether two answers differ in nothing but in what their arrays, numbers
-// and texts say.
+// equal reports whether two answers have the same layout. The contents of their arrays,
+// numbers and texts may differ.
 func (l *layout) equal(o *layout) bool {
 	return slices.Equal(l.storages, o.storages) && slices.EqualFunc(l.extents, o.extents, func(a, b extent) bool { return a.equal(&b) }) &&
 		l.values == o.values && (l.values || bytes.Equal(l.tree, o.tree))
@@ -137,8 +137,8 @@ func decodeTree(raw []byte, b bounds) (*layout, error) {
 		}
 		d.storages = append(d.storages, s)
 	}
-	// The judge copies one after the other, so no byte may be in two of them: it would be
-	// looked at in one copy and checked in the other.
+	// The judge copies one storage after the other, so no byte may be in two of them: its
+	// late writes would be looked for in one copy, and its value checked in the other.
 	if overlap(d.storages) {
 		return nil, fmt.Errorf("arrays whose memory overlaps in part")
 	}
@@ -267,8 +267,8 @@ func (d *treeDecoder) items(count uint32, depth int, keys bool) {
 	}
 }
 
-// plainKey is what two keys have in common that Python takes for one, as 1, 1.0 and True;
-// "" for what is no plain value.
+// plainKey returns the same text for keys that Python treats as equal, such as 1, 1.0 and
+// True. It returns "" if the key is not a plain value.
 func plainKey(node []byte) string {
 	if len(node) == 0 || node[0] > kindText || node[0] == kindText && !utf8.Valid(node[5:]) {
 		return ""
