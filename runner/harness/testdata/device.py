@@ -35,18 +35,19 @@ class Device:
 
     def flush(self):
         """Does the work that is queued, as a device does it for a process that is
-        frozen: with the last numbers of the inputs' memory, its time in
+        frozen. The last numbers of the inputs' memory say so: 12345, its time in
         microseconds, and where input and output lie."""
         import time
 
         import torch
 
         memory = self.inputs.view(torch.float32)
+        if memory[-5] != 12345:
+            return
         us, a, out, n = (int(x) for x in memory[-4:])
         end = time.thread_time() + us / 1e6
         while time.thread_time() < end:
             pass
-        if us:
-            torch.add(memory[a : a + n], 1, out=memory[out : out + n])
+        torch.add(memory[a : a + n], 1, out=memory[out : out + n])
 
 

@@ -57,8 +57,8 @@ class Aside:
 
     def ahead(self, data, us):
         self.data, self.us = data, us
-        note = [us, data["a"].storage_offset(), data["out"].storage_offset(), data["a"].numel()]
-        torch.empty(0).set_(data["a"].storage())[-4:] = torch.tensor(note)
+        note = [12345, us, data["a"].storage_offset(), data["out"].storage_offset(), data["a"].numel()]
+        torch.empty(0).set_(data["a"].storage())[-5:] = torch.tensor(note)
 
     def first(self):
         spin(self.us)
