@@ -366,14 +366,18 @@ func (r *phaseRun) silent(where string, loading bool) error {
 func (r *phaseRun) gone(where string) {
 	status := r.w.state.Exit
 	r.run.Process.ExitCode = status
+	secret := r.s.o.Payload.Seed != nil // signal and status could tell of the inputs
 	switch {
 	case r.w.state.OutOfMemory:
 		r.outcome(schema.OutcomeOutOfMemory, "%s: the kernel ended the process for want of memory", where)
 	case r.w.swept:
 		r.outcome(schema.OutcomeKilled, "%s: the process hung up on the judge, and was ended", where)
-	case status < 0 && r.s.o.Payload.Seed == nil:
+	case secret && status < 0:
+		r.outcome(schema.OutcomeKilled, "%s: the process was killed by a signal", where)
+		r.run.Process.ExitCode = 1
+	case status < 0:
 		r.outcome(schema.OutcomeKilled, "%s: the process was killed by signal %d (%s)", where, -status, syscall.Signal(-status))
-	case r.s.o.Payload.Seed != nil: // the status could tell of the inputs
+	case secret:
 		r.outcome(schema.OutcomeExited, "%s: the submission ended its own process", where)
 		r.run.Process.ExitCode = 1
 	default:

@@ -203,7 +203,8 @@ func TestNothingTellsTheSecret(t *testing.T) {
 		{"return {f'told {data[0][0]}': 1}", schema.OutcomeWrong},
 		{"return data[0]", schema.OutcomeWrong},
 		{"return [object()]", schema.OutcomeWrong},
-		{"os._exit(3)", schema.OutcomeExited},
+		{"os._exit(77)", schema.OutcomeExited},
+		{"os.kill(os.getpid(), 9)", schema.OutcomeKilled},
 	} {
 		r := phase(t, s, schema.ModeTest, "import os, sys\n\ndef custom_kernel(data):\n    print('told', data[0][0], flush=True)\n"+
 			"    print('told', data[1][0], file=sys.stderr, flush=True)\n    "+test.body+"\n", p)
@@ -218,6 +219,9 @@ func TestNothingTellsTheSecret(t *testing.T) {
 			if strings.Contains(strings.ReplaceAll(told.String(), "test.0.", ""), word) {
 				t.Errorf("%s: %q is told: %q", test.body, word, told.String())
 			}
+		}
+		if status := r.Process.ExitCode; status == 77 || status == -9 || strings.Contains(r.text, "77") || strings.Contains(r.text, "signal 9") {
+			t.Errorf("%s: exit status %d and %q tell how it ended", test.body, status, r.text)
 		}
 		if got := r.report["test.0.error"]; test.outcome == schema.OutcomeWrong && got != "wrong" {
 			t.Errorf("%s: got error %q, want %q", test.body, got, "wrong")
