@@ -3,10 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/google/renameio/v2"
 
 	"github.com/gpu-mode/kbgen/cmd/internal/cli"
 	"github.com/gpu-mode/kbgen/runner"
@@ -66,7 +67,7 @@ func (c *proveCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	text, err := json.MarshalIndent(proof, "", "  ")
 	if err == nil {
-		err = writeProof(out, append(text, '\n'))
+		err = renameio.WriteFile(out, append(text, '\n'), 0o644, renameio.WithTempDir(filepath.Dir(out)), renameio.IgnoreUmask())
 	}
 	if err != nil {
 		return &cli.ExitError{Status: schema.ExitTempFail, Err: err}
@@ -76,20 +77,4 @@ func (c *proveCmd) Run(ctx context.Context, env *cli.Env) error {
 	}
 	fmt.Fprintf(env.Stdout, "proved for %s (%s); %s\n", proof.Device, proof.UUID, out)
 	return nil
-}
-
-// writeProof writes a file whole or not at all.
-func writeProof(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".proof-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }

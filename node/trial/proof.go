@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/node"
@@ -27,8 +28,8 @@ import (
 func proofs(ctx context.Context, config *node.Config, slots []*node.Slot) (all []doctor.Result) {
 	var trials []*findings
 	var running sync.WaitGroup
+	gpu := func(d node.Device) bool { return d.Vendor == "nvidia" || d.Vendor == "amd" }
 	for _, s := range slots {
-		gpu := func(d node.Device) bool { return d.Vendor == "nvidia" || d.Vendor == "amd" }
 		if s.Platform != "docker" || !slices.ContainsFunc(s.Devices, gpu) {
 			continue
 		}
@@ -112,7 +113,7 @@ func keepProof(dir string, raw []byte) (*schema.Proof, error) {
 		return nil, err
 	}
 	file := filepath.Join(dir, p.UUID+".json")
-	if err := errors.Join(os.WriteFile(file+".new", append(out, '\n'), 0o644), os.Rename(file+".new", file)); err != nil {
+	if err := renameio.WriteFile(file, append(out, '\n'), 0o644, renameio.WithTempDir(dir), renameio.IgnoreUmask()); err != nil {
 		return nil, err
 	}
 	return &p, nil
