@@ -41,7 +41,7 @@ func (e *evaluation) open(ctx context.Context, env []string) error {
 		if e.job.Payload.Harness == schema.HarnessIsolated {
 			return noChannel(cannot)
 		}
-		h.Name, h.Why = schema.HarnessLegacy, cannot.Error()
+		h.Name, h.Why, h.Proof = schema.HarnessLegacy, cannot.Error(), nil
 	}
 	return e.openSandbox()
 }

@@ -33,9 +33,7 @@ const proveLimit = 2 * time.Minute
 func Prove(ctx context.Context, job Job) (*schema.Proof, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, proveLimit, fmt.Errorf("the proof takes longer than %s", proveLimit))
 	defer stop()
-	if job.Payload == nil {
-		job.Payload = &schema.Payload{}
-	}
+	job.Payload = &schema.Payload{} // harness.Prove has its own
 	env := plan.Environ(job.Environ)
 	e := &evaluation{job: job, result: newResult(job)}
 	e.watch = probeDevices(ctx, job, env, e.result)
@@ -67,9 +65,9 @@ func Prove(ctx context.Context, job Job) (*schema.Proof, error) {
 
 // gpu is what a proof names: this kbrun, and the machine's first GPU with its software.
 func (e *evaluation) gpu(env []string) (*schema.Proof, error) {
-	seen := e.watch.Visible()
-	if len(seen) == 0 || seen[0].UUID == "" {
-		return nil, errors.New("this machine shows no GPU that has a UUID")
+	uuid, err := e.uuid()
+	if err != nil {
+		return nil, err
 	}
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -82,29 +80,45 @@ func (e *evaluation) gpu(env []string) (*schema.Proof, error) {
 	}
 	return &schema.Proof{
 		Time: time.Now().UTC().Truncate(time.Second), Runner: e.job.Version, Digest: hex.EncodeToString(sum.Sum(nil)),
-		Device: seen[0].Name, UUID: seen[0].UUID, Driver: e.watch.Report().Driver, Torch: torchVersion(env),
+		Device: e.watch.Visible()[0].Name, UUID: uuid, Driver: e.watch.Report().Driver, Torch: torchVersion(env),
 	}, nil
+}
+
+// uuid names the machine's first GPU.
+func (e *evaluation) uuid() (string, error) {
+	seen := e.watch.Visible()
+	if len(seen) == 0 || seen[0].UUID == "" {
+		return "", errors.New("this machine shows no GPU that has a UUID")
+	}
+	return seen[0].UUID, nil
 }
 
 // proved returns "" if a valid proof shows that the isolated harness works on the GPU, and
 // enters that proof in the result. Otherwise it returns the reason why only tasks that ask
 // for the isolated harness get it.
 func (e *evaluation) proved(ctx context.Context, env []string) string {
+	if e.result.Harness.Proof != nil { // found before
+		return ""
+	}
 	select {
 	case <-e.probed:
 	case <-ctx.Done():
 		return context.Cause(ctx).Error()
 	}
-	now, err := e.gpu(env)
+	uuid, err := e.uuid()
 	if err != nil {
 		return err.Error()
 	}
-	p, err := ReadProof(filepath.Join(cmp.Or(e.job.ProofDir, schema.ProofDir), filepath.Base(now.UUID)+".json"), 0)
+	p, err := ReadProof(filepath.Join(cmp.Or(e.job.ProofDir, schema.ProofDir), filepath.Base(uuid)+".json"), 0)
 	switch {
 	case err != nil:
 		return err.Error()
 	case p.Failed() != "":
 		return "kbrun prove failed on this GPU: " + text.Line(p.Failed(), 300)
+	}
+	now, err := e.gpu(env)
+	if err != nil {
+		return err.Error()
 	}
 	for _, same := range []struct{ what, then, now string }{
 		{"GPU", p.UUID, now.UUID}, {"kbrun", p.Digest, now.Digest}, {"driver", p.Driver, now.Driver}, {"torch", p.Torch, now.Torch},

@@ -12,8 +12,8 @@ import (
 	"github.com/gpu-mode/kbgen/schema"
 )
 
-// TestProved: a proof counts for one GPU, driver, torch and kbrun, if all its checks are
-// good and nobody but root can have written it.
+// TestProved: a proof counts for one GPU, driver, torch and kbrun. Each of its checks must
+// have passed, and only root may be able to write the file.
 func TestProved(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("NOT RUN: a proof belongs to root")
