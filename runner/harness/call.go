@@ -13,13 +13,11 @@ import (
 
 // An answer is one output, and the time that it took.
 type answer struct {
-	tree   []byte
 	layout *layout
 	probes []probe
 
 	took   time.Duration // by this process's clock
 	end    time.Time     // when the flag was seen
-	told   time.Duration // until the output was described
 	wait                 // for a core
 	late   time.Duration // took may be too long by this, because kbrun waited
 	wentOn bool          // it was to be frozen while its input came, and was not
@@ -119,14 +117,20 @@ func (w *worker) call(ctx context.Context, o callOrder) (*answer, error) {
 		return nil, errSilent
 	}
 	raw, err := w.receive(ctx, answerLimit)
-	a.told = a.took + time.Since(a.end)
+	described := time.Since(a.end)
 	switch {
 	case err != nil:
 		return nil, err
 	case !done && len(raw) > 0 && raw[0] == 'V': // says what it has, but has not raised the flag
 		return nil, errNonsense
 	}
-	return a, w.read(a, raw, o)
+	if err := w.read(a, raw, o); err != nil {
+		return nil, err
+	}
+	if a.layout.values { // they come with the description
+		a.took += described
+	}
+	return a, nil
 }
 
 // answerLimit is how long a worker may take to describe an output that it has
@@ -206,10 +210,7 @@ func (w *worker) read(a *answer, raw []byte, o callOrder) error {
 		if err != nil {
 			return valueError("custom_kernel returned " + err.Error())
 		}
-		a.tree, a.layout = layout.tree, layout
-		if layout.values { // they come with the description
-			a.took = a.told
-		}
+		a.layout = layout
 		return nil
 	case 'X':
 		return raisedIn(body)

@@ -106,7 +106,7 @@ func TestDeviceLate(t *testing.T) {
 		tree := floatsAt(3, start, size, 1, 1)
 		layout, err := decodeTree(tree, w.bounds(1<<20))
 		must(t, err)
-		f, err := s.check(ctx, in, &answer{tree: tree, layout: layout, probes: o.watched}, true)
+		f, err := s.check(ctx, in, &answer{layout: layout, probes: o.watched}, true)
 		must(t, err)
 		if f.late != late {
 			t.Errorf("changed %d: %+v, want %d late", changed, f, late)

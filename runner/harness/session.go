@@ -404,7 +404,7 @@ func (s *Session) check(ctx context.Context, in *input, a *answer, look bool) (f
 	if n := len(in.batch); n > 1 { // one of them, which nobody can foresee
 		order["item"] = random(int64(n))
 	}
-	raw, err := s.askJudge(ctx, askLimit, order, a.tree)
+	raw, err := s.askJudge(ctx, askLimit, order, a.layout.tree)
 	if err != nil {
 		return finding{}, err
 	}
