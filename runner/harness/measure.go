@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -554,55 +553,4 @@ func (m *measuring) finish() (stats, error) {
 	m.batched.enter(&measured, m.fast)
 	r.run.Measurements = append(r.run.Measurements, measured)
 	return s, nil
-}
-
-// withMoved adds to counted calls those that answered elsewhere and took longer than
-// the average. The submission decides where it answers: it gains nothing by a short
-// call that nobody could look at in time, and hides no long one.
-func withMoved(counted, moved []float64) []float64 {
-	mean := figuresOf(counted).mean
-	for _, ns := range moved {
-		if ns > mean {
-			counted = append(counted, ns)
-		}
-	}
-	return counted
-}
-
-// peeked reports whether calls that could see their input early were faster than
-// strict ones, which could not. Either they are faster on average by more than chance
-// and the noise of a thaw explain,
-//
-//	strict.mean − fast.mean > noise + 3 · √(fast.err² + strict.err²)
-//
-// The same test is made without the longest quarter of both kinds, and with longer calls
-// cut to twice the median of the fast ones, so that a few long strict calls cannot hide
-// the difference. Or the best of them is faster than any strict call by more than a
-// quarter and the spread of thaws, which finds a kernel that peeks in a few calls only:
-//
-//	fast.best < ¾ · strict.best − spread
-func peeked(fast, strict []float64, noise, spread float64) bool {
-	longest := 2 * percentile(slices.Clone(fast), 50)
-	short := func(list []float64) []float64 {
-		cut := slices.Sorted(slices.Values(list))
-		cut = cut[:len(cut)-len(cut)/4]
-		for i := range cut {
-			cut[i] = min(cut[i], longest)
-		}
-		return cut
-	}
-	onAverage := func(fast, strict stats) bool {
-		return strict.mean-fast.mean > noise+3*math.Hypot(fast.err, strict.err)
-	}
-	f, s := figuresOf(fast), figuresOf(strict)
-	return onAverage(f, s) || onAverage(figuresOf(short(fast)), figuresOf(short(strict))) || f.best < s.best*3/4-spread
-}
-
-// rounded keeps tenths of a nanosecond.
-func rounded(samples []float64) []float64 {
-	list := make([]float64, len(samples))
-	for i, x := range samples {
-		list[i] = float64(int64(x*10+0.5)) / 10
-	}
-	return list
 }
