@@ -106,7 +106,7 @@ def custom_kernel(data):
     slow(data)
     return sum(data[0])
 `, false},
-		{"arrays that nobody looks at", `    return sum(output[0]) == sum(data[0]) + sum(data[1]), "another sum"`, `
+		{"arrays that the check ignores", `    return sum(output[0]) == sum(data[0]) + sum(data[1]), "another sum"`, `
 def custom_kernel(data):
     return [slow(data)]
 

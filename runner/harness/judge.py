@@ -67,7 +67,7 @@ class Judge:
     def __init__(self, channel):
         self.channel, self.arenas, self.masters = channel, {}, {}
         self.reference, self.directory = None, ""
-        self.device, self.words, self.own = Device(), None, None
+        self.device, self.words, self.shared = Device(), None, None
 
     def serve(self):
         import json
@@ -141,8 +141,8 @@ class Judge:
         self.masters[id].fill(self.arenas)
         if sequence is not None:
             # kbrun's clock starts now
-            self.own[RELEASED + 1], self.own[RELEASED + 2] = divmod(time.monotonic_ns(), 1 << 32)
-            self.own[RELEASED] = self.words[RELEASE] = sequence
+            self.shared[RELEASED + 1], self.shared[RELEASED + 2] = divmod(time.monotonic_ns(), 1 << 32)
+            self.shared[RELEASED] = self.words[RELEASE] = sequence
         return time.perf_counter_ns() - begun
 
     def do_drop(self, order, body, descriptors):
@@ -200,7 +200,7 @@ class Judge:
 
     def do_page(self, order, body, descriptors):
         """The page with the worker's flags, and one that the worker does not have."""
-        self.words, self.own = (memoryview(mmap.mmap(fd, mmap.PAGESIZE, mmap.MAP_SHARED)).cast("I") for fd in descriptors)
+        self.words, self.shared = (memoryview(mmap.mmap(fd, mmap.PAGESIZE, mmap.MAP_SHARED)).cast("I") for fd in descriptors)
         for fd in descriptors:
             os.close(fd)
         return b"P"
@@ -252,7 +252,7 @@ class Judge:
         self.channel.send(b"B")
         filled = 0
         if order["fill"] is not None:
-            while self.own[READY] != sequence:
+            while self.shared[READY] != sequence:
                 if select.select([self.channel.socket], [], [], 0)[0]:
                     return b"N"
             filled = self.fill(order["fill"], sequence)

