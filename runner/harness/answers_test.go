@@ -168,7 +168,10 @@ def check_implementation(data, output):
 ` + tt.check + "\n"
 			}
 			s := mustOpen(t, "", p)
-			r := phase(t, s, schema.ModeBenchmark, p.Sources[0].Text, p)
+			r := timed(t, s, schema.ModeBenchmark, p.Sources[0].Text, p)
+			if r.outcome == schema.OutcomeAmbiguous {
+				t.Skipf("NOT RUN: the machine is too busy to measure: %s", r.text)
+			}
 			if r.outcome == schema.OutcomePassed {
 				if mean := figuresOf(r.Measurements[0].Samples).mean; mean < 4.5e6 {
 					t.Errorf("%.3f ms for work that takes 5 ms", mean/1e6)

@@ -79,7 +79,7 @@ func TestSlowReportsOfRunsThatEnd(t *testing.T) {
 		for i, run := range []struct{ mode, text string }{
 			{schema.ModeTest, "import nothing_of_the_kind\n"}, {schema.ModeBenchmark, raises}, {schema.ModeLeaderboard, raises}, {schema.ModeLeaderboard, second},
 		} {
-			r := phase(t, s, run.mode, run.text, p)
+			r := timed(t, s, run.mode, run.text, p)
 			if r.outcome == schema.OutcomeAmbiguous {
 				t.Logf("the machine is too busy to measure: %s", r.text)
 				continue

@@ -145,7 +145,7 @@ func TestSlowReportsOfVariants(t *testing.T) {
 		p := addPayload(tt.submission, ints("n", 4, "seed", 1), ints("n", 5, "seed", 2))
 		s := mustOpen(t, tt.variant, p)
 		s.rules.benchmark.wall, s.rules.leaderboard.wall, s.rules.leaderboard.err = 2*time.Second, 2*time.Second, 0.05
-		r := phase(t, s, tt.mode, tt.submission, p)
+		r := timed(t, s, tt.mode, tt.submission, p)
 		if r.outcome == schema.OutcomeAmbiguous { // of the wrong one, before it was called
 			t.Logf("%s: the machine is too busy to measure: %s", tt.variant, r.text)
 			continue

@@ -35,19 +35,15 @@ func measured(t *testing.T, text string) *schema.Measurement {
 	p := addPayload(right, ints("n", 64, "seed", 1))
 	p.BenchmarkTimeout = schema.Seconds(40)
 	s := mustOpen(t, "", p)
-	for range 3 {
-		r := phase(t, s, schema.ModeBenchmark, text, p)
-		if r.outcome == schema.OutcomeAmbiguous {
-			t.Logf("the machine is too busy to measure: %s", r.text)
-			continue
-		}
-		r.want(t, schema.OutcomePassed, "")
-		if len(r.Measurements) != 1 {
-			t.Fatalf("measurements: %+v", r.Measurements)
-		}
-		return &r.Measurements[0]
+	r := timed(t, s, schema.ModeBenchmark, text, p)
+	if r.outcome == schema.OutcomeAmbiguous {
+		return nil
 	}
-	return nil
+	r.want(t, schema.OutcomePassed, "")
+	if len(r.Measurements) != 1 {
+		t.Fatalf("measurements: %+v", r.Measurements)
+	}
+	return &r.Measurements[0]
 }
 
 // No figure is below the work, however busy the machine: the floor is a
@@ -80,7 +76,7 @@ func TestSlowNoFigureIsFinerThanTheResolution(t *testing.T) {
 	p := addPayload(right, ints("n", 1, "seed", 1))
 	p.Sources[1].Text = "def generate_input(n, seed):\n    return n\n\n\ndef check_implementation(data, output):\n    return output == data, 'other'\n"
 	s := mustOpen(t, "", p)
-	r := phase(t, s, schema.ModeBenchmark, "def custom_kernel(data):\n    return data\n", p)
+	r := timed(t, s, schema.ModeBenchmark, "def custom_kernel(data):\n    return data\n", p)
 	if r.outcome == schema.OutcomeAmbiguous {
 		t.Skipf("the machine is too busy to measure: %s", r.text)
 	}
