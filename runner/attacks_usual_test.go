@@ -210,7 +210,7 @@ func usualPayload(t testing.TB, a usualAttack, harness string, seed *int64) stri
 	}
 	integer := func(name string, n int64) schema.Param { return schema.Param{Name: name, Value: schema.IntValue(n)} }
 	p := &schema.Payload{
-		Main: "eval.py", Lang: schema.LangPython, Mode: a.Mode, RankingBy: schema.RankGeom, Seed: seed, Harness: harness,
+		Main: "eval.py", Lang: schema.LangPython, Mode: a.Mode, RankingBy: schema.RankGeom, Seed: seed, Extension: schema.Extension{Harness: harness},
 		Sources: schema.Files{
 			{Name: "submission.py", Text: file("programs", a.Name+".py")}, {Name: "task.py", Text: file(dir, "task.py")},
 			{Name: "utils.py", Text: file(dir, "utils.py")}, {Name: "reference.py", Text: a.imports + file(dir, "reference.py")}, {Name: "eval.py", Text: file("task", "eval.py")},

@@ -19,7 +19,7 @@ import (
 // has the body, and the answer is the input.
 func profilePayload(body string) *schema.Payload {
 	return &schema.Payload{
-		Lang: schema.LangPython, Mode: schema.ModeProfile, Harness: schema.HarnessIsolated, RankingBy: schema.RankGeom,
+		Lang: schema.LangPython, Mode: schema.ModeProfile, Extension: schema.Extension{Harness: schema.HarnessIsolated}, RankingBy: schema.RankGeom,
 		Sources: schema.Files{
 			{Name: "submission.py", Text: "import os, sys, time\n\ndef custom_kernel(data):\n    " + strings.ReplaceAll(strings.TrimSpace(body), "\n", "\n    ") + "\n"},
 			{Name: "reference.py", Text: "def generate_input(n):\n    return n\n\n\ndef check_implementation(data, output):\n    return output == data, f'got {output}, want {data}'\n"},

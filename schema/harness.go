@@ -1,5 +1,13 @@
 package schema
 
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/gpu-mode/kbgen/schema/text"
+)
+
 // Harnesses: who judges a submission.
 const (
 	// HarnessIsolated is kbrun's own: a judge that holds seed, reference and
@@ -12,6 +20,52 @@ const (
 // Harnesses lists what a task may ask for; one that asks for nothing gets
 // isolated where its main file is a known one in Python, else legacy.
 func Harnesses() []string { return []string{HarnessIsolated, HarnessLegacy} }
+
+// Inputs: where the inputs of a measured call are.
+const (
+	// InputsCold are in no cache: 256 MiB are written after they were copied in.
+	InputsCold = "cold"
+	// InputsWarm are in the caches that the copy has left them in.
+	InputsWarm = "warm"
+)
+
+// Inputs lists what a task may ask for; one that asks for nothing gets cold inputs on a
+// device and warm ones in the host's memory.
+func Inputs() []string { return []string{InputsCold, InputsWarm} }
+
+// An Extension is what a task may ask for that Kernelbot knows nothing of. The zero value
+// asks for nothing.
+type Extension struct {
+	Harness  string      `json:"harness,omitempty"` // one of Harnesses, or "" for kbrun to choose
+	Inputs   string      `json:"inputs,omitempty"`  // one of Inputs; needs HarnessIsolated
+	Evidence MinEvidence `json:"evidence,omitzero"` // needs HarnessIsolated
+}
+
+// MinEvidence is what the figure of each case must rest on in leaderboard mode. As long
+// as one does not, it is measured longer; then the outcome is ambiguous.
+type MinEvidence struct {
+	Runs  int     `json:"runs,omitempty"`  // counted calls, 0 to 1000
+	Width float64 `json:"width,omitempty"` // of the 95 % interval, relative to the mean, at most; 0: any
+}
+
+// Faults calls fault for each value that cannot be, with the key it has.
+func (e *Extension) Faults(fault func(key, got, want string)) {
+	if e.Harness != "" && !slices.Contains(Harnesses(), e.Harness) {
+		fault("harness", text.Quote(e.Harness), fmt.Sprintf("one of %q, or none", Harnesses()))
+	}
+	if e.Inputs != "" && !slices.Contains(Inputs(), e.Inputs) {
+		fault("inputs", text.Quote(e.Inputs), fmt.Sprintf("one of %q, or none", Inputs()))
+	}
+	if n := e.Evidence.Runs; n < 0 || n > 1000 {
+		fault("evidence.runs", strconv.Itoa(n), "0 to 1000 calls")
+	}
+	if w := e.Evidence.Width; !(w >= 0 && w <= 1) {
+		fault("evidence.width", FloatRepr(w), "0 to 1, a part of the mean")
+	}
+	if e.Harness != HarnessIsolated && (e.Inputs != "" || e.Evidence != MinEvidence{}) {
+		fault("harness", text.Quote(e.Harness), "isolated, which inputs and evidence need")
+	}
+}
 
 // A HarnessReport says which harness judged and how far it can be believed.
 type HarnessReport struct {

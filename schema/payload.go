@@ -59,9 +59,7 @@ type Payload struct {
 	Seed      *int64 // the leaderboard's secret seed; nil leaves the tester without one
 	MultiGPU  bool
 
-	// Harness is the task's wish: one of Harnesses, or "" for kbrun to choose.
-	// An extension of ours, which Kernelbot's evaluator does not read.
-	Harness string
+	Extension // which Kernelbot's evaluator does not read
 }
 
 // A File is a name without any directory and its text.
@@ -162,7 +160,7 @@ func (p *Payload) Validate() error {
 		s := t.limit.seconds
 		check(s >= 0 && s <= maxTimeout, t.key, fmt.Sprint(s), fmt.Sprintf("0 to %d seconds, or null for no limit", maxTimeout))
 	}
-	check(p.Harness == "" || slices.Contains(Harnesses(), p.Harness), "harness", text.Quote(p.Harness), fmt.Sprintf("one of %q, or none", Harnesses()))
+	p.Extension.Faults(func(key, got, want string) { check(false, key, got, want) })
 	_, known := p.Sources.Get(p.Main)
 	check(known || p.Lang != LangPython || p.Main == "" && p.Harness == HarnessIsolated, "main", text.Quote(p.Main), "the name of a file in sources")
 	p.checkNames(check)

@@ -92,6 +92,15 @@ func (p *Payload) JSON() string {
 	if p.Harness != "" {
 		set("harness", str(p.Harness))
 	}
+	if p.Inputs != "" {
+		set("inputs", str(p.Inputs))
+	}
+	if e := p.Evidence; e != (MinEvidence{}) {
+		set("evidence", node{kind: kindObject, members: []member{
+			{"runs", node{kind: kindNumber, text: strconv.Itoa(e.Runs)}},
+			{"width", node{kind: kindNumber, text: FloatRepr(e.Width)}},
+		}})
+	}
 	return jsonNotation.text(&n)
 }
 
@@ -198,7 +207,13 @@ func (d *fields) payload() *Payload {
 		RankingBy:        cmp.Or(d.str("ranking_by", false), RankLast),
 		Seed:             d.seed(),
 		MultiGPU:         d.bool("multi_gpu", false),
-		Harness:          d.str("harness", false),
+		Extension: Extension{
+			Harness: d.str("harness", false),
+			Inputs:  d.str("inputs", false),
+			Evidence: object(d, "evidence", func(d *fields) MinEvidence {
+				return MinEvidence{Runs: int(d.int("runs")), Width: d.float("width", true)}
+			}),
+		},
 	}
 	if p.Lang == LangPython {
 		p.Main = d.str("main", p.Harness != HarnessIsolated)

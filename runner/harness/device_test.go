@@ -54,7 +54,7 @@ def check_implementation(data, output):
 
 func devicePayload(sizes ...int) *schema.Payload {
 	p := &schema.Payload{
-		Lang: schema.LangPython, Mode: schema.ModeTest, Harness: schema.HarnessIsolated, RankingBy: schema.RankGeom,
+		Lang: schema.LangPython, Mode: schema.ModeTest, Extension: schema.Extension{Harness: schema.HarnessIsolated}, RankingBy: schema.RankGeom,
 		Sources: schema.Files{{Name: plan.SubmissionFile}, {Name: taskFile, Text: "import torch\n"}, {Name: referenceFile, Text: deviceReference}},
 	}
 	for i, n := range sizes {

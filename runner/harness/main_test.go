@@ -66,7 +66,7 @@ func ints(pairs ...any) (c schema.Case) {
 
 func addPayload(submission string, cases ...schema.Case) *schema.Payload {
 	return &schema.Payload{
-		Lang: schema.LangPython, Mode: schema.ModeTest, Harness: schema.HarnessIsolated, RankingBy: schema.RankGeom,
+		Lang: schema.LangPython, Mode: schema.ModeTest, Extension: schema.Extension{Harness: schema.HarnessIsolated}, RankingBy: schema.RankGeom,
 		Sources: schema.Files{{Name: plan.SubmissionFile, Text: submission}, {Name: referenceFile, Text: addReference}},
 		Tests:   cases, Benchmarks: cases,
 	}

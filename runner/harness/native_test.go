@@ -107,7 +107,7 @@ func compiled(t *testing.T, name, device, submission string) string {
 
 func nativePayload(sizes ...int) *schema.Payload {
 	p := &schema.Payload{
-		Lang: schema.LangCUDA, Mode: schema.ModeTest, Harness: schema.HarnessIsolated, RankingBy: schema.RankGeom,
+		Lang: schema.LangCUDA, Mode: schema.ModeTest, Extension: schema.Extension{Harness: schema.HarnessIsolated}, RankingBy: schema.RankGeom,
 		Sources: schema.Files{{Name: plan.SubmissionCUDA}},
 	}
 	for i, n := range sizes {

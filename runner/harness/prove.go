@@ -108,7 +108,7 @@ func proofPayload(s standIn) *schema.Payload {
 		reference = strings.ReplaceAll(reference, `device="cuda"`, `device="cpu"`)
 	}
 	return &schema.Payload{
-		Lang: schema.LangPython, Mode: schema.ModeTest, Harness: schema.HarnessIsolated, RankingBy: schema.RankGeom,
+		Lang: schema.LangPython, Mode: schema.ModeTest, Extension: schema.Extension{Harness: schema.HarnessIsolated}, RankingBy: schema.RankGeom,
 		Sources: schema.Files{{Name: plan.SubmissionFile}, {Name: taskFile, Text: "import torch\n"}, {Name: referenceFile, Text: reference}},
 		Tests:   proofCases(10), Benchmarks: proofCases(10),
 	}

@@ -136,6 +136,9 @@ type payload struct {
 	Seed         *int64             `json:"seed" jsonschema:"the leaderboard's secret seed; null leaves the tester without one"`
 	MultiGPU     bool               `json:"multi_gpu"`
 	Harness      string             `json:"harness,omitempty" jsonschema:"isolated or legacy; an extension of kbrun's"`
+
+	Inputs   string             `json:"inputs,omitempty" jsonschema:"cold or warm, of measured calls; an extension of kbrun's"`
+	Evidence schema.MinEvidence `json:"evidence,omitzero" jsonschema:"what a figure must rest on in leaderboard mode; an extension of kbrun's"`
 }
 
 // A limit is a number or null.
@@ -145,7 +148,8 @@ func TestPayload(t *testing.T) {
 	two, arch, seed := "2", "90a", int64(7)
 	cases := []schema.Case{{{Name: "n", Value: value(t, "1")}}}
 	base := schema.Payload{
-		Arch: &arch, Benchmarks: cases, Tests: cases, Mode: schema.ModeTest, RankingBy: schema.RankMean, Seed: &seed, Harness: schema.HarnessIsolated,
+		Arch: &arch, Benchmarks: cases, Tests: cases, Mode: schema.ModeTest, RankingBy: schema.RankMean, Seed: &seed,
+		Extension:   schema.Extension{Harness: schema.HarnessIsolated, Inputs: schema.InputsCold, Evidence: schema.MinEvidence{Runs: 20, Width: 0.1}},
 		TestTimeout: schema.Seconds(1), BenchmarkTimeout: schema.Seconds(2), RankedTimeout: schema.NoLimit(),
 	}
 	python, cuda := base, base

@@ -14,28 +14,31 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/gpu-mode/kbgen/internal/schematest"
+	"github.com/gpu-mode/kbgen/schema"
 	"github.com/gpu-mode/kbgen/schema/task"
 )
 
 // The keys of task.yml. Package task reads YAML nodes, so that it can say where
 // a fault stands.
 type taskFile struct {
-	Files            []taskSource      `json:"files" jsonschema:"what is created where the task runs; one of them is the submission's place"`
-	Lang             string            `json:"lang" jsonschema:"py or cu"`
-	Config           taskConfig        `json:"config"`
-	Description      string            `json:"description"`
-	Templates        map[string]string `json:"templates,omitempty" jsonschema:"files to begin from, by language: CUDA, Python, Triton, HIP, CuteDSL"`
-	Tests            []map[string]any  `json:"tests,omitempty" jsonschema:"cases: parameters by name"`
-	Benchmarks       []map[string]any  `json:"benchmarks,omitempty" jsonschema:"cases: parameters by name"`
-	TestTimeout      *wholeSeconds     `json:"test_timeout,omitempty" jsonschema:"null: no limit; absent: 180"`
-	BenchmarkTimeout *wholeSeconds     `json:"benchmark_timeout,omitempty" jsonschema:"null: no limit; absent: 180"`
-	RankedTimeout    *wholeSeconds     `json:"ranked_timeout,omitempty" jsonschema:"null: no limit; absent: 180"`
-	RankingBy        string            `json:"ranking_by,omitempty" jsonschema:"last, mean or geom"`
-	MultiGPU         bool              `json:"multi_gpu,omitempty" jsonschema:"each case has a world_size then"`
-	Seed             *int64            `json:"seed,omitempty" jsonschema:"secret"`
-	Libraries        []string          `json:"libraries,omitempty" jsonschema:"without effect: Kernelbot drops them"`
-	GPUs             []string          `json:"gpus,omitempty" jsonschema:"GPU types, where the competition names none"`
-	Harness          string            `json:"harness,omitempty" jsonschema:"isolated or legacy: kbrun's extension, which Kernelbot's own loader refuses; it may stand in kbrun.yml instead"`
+	Files            []taskSource       `json:"files" jsonschema:"what is created where the task runs; one of them is the submission's place"`
+	Lang             string             `json:"lang" jsonschema:"py or cu"`
+	Config           taskConfig         `json:"config"`
+	Description      string             `json:"description"`
+	Templates        map[string]string  `json:"templates,omitempty" jsonschema:"files to begin from, by language: CUDA, Python, Triton, HIP, CuteDSL"`
+	Tests            []map[string]any   `json:"tests,omitempty" jsonschema:"cases: parameters by name"`
+	Benchmarks       []map[string]any   `json:"benchmarks,omitempty" jsonschema:"cases: parameters by name"`
+	TestTimeout      *wholeSeconds      `json:"test_timeout,omitempty" jsonschema:"null: no limit; absent: 180"`
+	BenchmarkTimeout *wholeSeconds      `json:"benchmark_timeout,omitempty" jsonschema:"null: no limit; absent: 180"`
+	RankedTimeout    *wholeSeconds      `json:"ranked_timeout,omitempty" jsonschema:"null: no limit; absent: 180"`
+	RankingBy        string             `json:"ranking_by,omitempty" jsonschema:"last, mean or geom"`
+	MultiGPU         bool               `json:"multi_gpu,omitempty" jsonschema:"each case has a world_size then"`
+	Seed             *int64             `json:"seed,omitempty" jsonschema:"secret"`
+	Libraries        []string           `json:"libraries,omitempty" jsonschema:"without effect: Kernelbot drops them"`
+	GPUs             []string           `json:"gpus,omitempty" jsonschema:"GPU types, where the competition names none"`
+	Harness          string             `json:"harness,omitempty" jsonschema:"isolated or legacy: kbrun's extension, which Kernelbot's own loader refuses; it may stand in kbgen.yml instead"`
+	Inputs           string             `json:"inputs,omitempty" jsonschema:"cold or warm, of measured calls; for harness: isolated"`
+	Evidence         schema.MinEvidence `json:"evidence,omitzero" jsonschema:"what the figure of each case must rest on in leaderboard mode; for harness: isolated"`
 }
 
 type taskSource struct {
@@ -71,6 +74,8 @@ seed: 12
 libraries: [x]
 gpus: [H100_BK]
 harness: isolated
+inputs: cold
+evidence: {runs: 20, width: 0.1}
 `
 	cudaTask = `
 files: [{name: submission.cu, source: "@SUBMISSION@"}, {name: eval.cu, source: eval.cu}]

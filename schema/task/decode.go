@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +18,9 @@ import (
 
 // keys of the document and of its parts, as Kernelbot takes them.
 var (
-	taskKeys      = []string{"files", "lang", "config", "description", "templates", "tests", "benchmarks", "test_timeout", "benchmark_timeout", "ranked_timeout", "ranking_by", "multi_gpu", "seed", "libraries", "gpus", "harness"}
-	extensionKeys = []string{"harness"}
+	taskKeys      = []string{"files", "lang", "config", "description", "templates", "tests", "benchmarks", "test_timeout", "benchmark_timeout", "ranked_timeout", "ranking_by", "multi_gpu", "seed", "libraries", "gpus", "harness", "inputs", "evidence"}
+	extensionKeys = taskKeys[len(taskKeys)-3:]
+	evidenceKeys  = []string{"runs", "width"}
 	fileKeys      = []string{"name", "source"}
 	pythonKeys    = []string{"main"}
 	cudaKeys      = []string{"sources", "include_dirs", "defines", "compile_flags"}
@@ -40,17 +42,17 @@ func (d *decoder) fault(n *yaml.Node, format string, args ...any) {
 	d.faults = append(d.faults, &schema.Finding{File: d.file, Line: n.Line, Text: fmt.Sprintf(format, args...)})
 }
 
-// parse reads a task.yml; read gets the text of a file it names, and harness
+// parse reads a task.yml; read gets the text of a file it names, and beside
 // is what the file beside it says.
 //
 // Errors: [schema.Finding]s, joined.
-func parse(text, file, harness string, read func(string) (string, error)) (*Task, error) {
+func parse(text, file string, beside object, read func(string) (string, error)) (*Task, error) {
 	d := &decoder{file: file, read: read}
 	root, err := d.document(text, "a task")
 	if err != nil {
 		return nil, err
 	}
-	t := d.task(root, harness)
+	t := d.task(root, beside)
 	if err := errors.Join(d.faults...); err != nil {
 		return nil, err
 	}
@@ -58,15 +60,54 @@ func parse(text, file, harness string, read func(string) (string, error)) (*Task
 }
 
 // parseExtension reads an [ExtensionFile].
-func parseExtension(text, file string) (harness string, err error) {
+func parseExtension(text, file string) (object, error) {
 	d := &decoder{file: file}
 	root, err := d.document(text, "keys")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	m := d.object(root, "the file", extensionKeys)
-	harness = d.choice(m.get("harness"), "harness", schema.Harnesses(), "")
-	return harness, errors.Join(d.faults...)
+	e := d.extension(m)
+	if e.Harness == "" {
+		e.Harness = schema.HarnessIsolated // it may stand in task.yml
+	}
+	d.check(&e, m, root)
+	return m, errors.Join(d.faults...)
+}
+
+// extension reads the keys that Kernelbot does not know.
+func (d *decoder) extension(m object) schema.Extension {
+	e := schema.Extension{Harness: d.str(m.get("harness"), "harness"), Inputs: d.str(m.get("inputs"), "inputs")}
+	if n := m.get("evidence"); n != nil {
+		evidence := d.object(n, "evidence", evidenceKeys)
+		e.Evidence.Width = d.number(evidence.get("width"), "evidence: width")
+		runs := d.number(evidence.get("runs"), "evidence: runs")
+		if e.Evidence.Runs = int(runs); float64(e.Evidence.Runs) != runs {
+			d.fault(n, "evidence: runs: got %v, want a whole number", runs)
+		}
+	}
+	return e
+}
+
+// check notes what an extension cannot be.
+func (d *decoder) check(e *schema.Extension, m object, whole *yaml.Node) {
+	e.Faults(func(key, got, want string) {
+		name, _, _ := strings.Cut(key, ".")
+		d.fault(cmp.Or(m.get(name), whole), "%s: got %s, want %s", key, got, want)
+	})
+}
+
+// with adds the keys of the [ExtensionFile] to a task's.
+func (d *decoder) with(m, beside object) object {
+	for _, e := range beside {
+		switch own := m.get(e.name); {
+		case own == nil:
+			m = append(m, e)
+		case own.Kind != yaml.ScalarNode || own.Value != e.val.Value:
+			d.fault(own, "%s: got %q, and %q in %s", e.name, own.Value, e.val.Value, ExtensionFile)
+		}
+	}
+	return m
 }
 
 // document reads the one document of a file.
@@ -86,7 +127,7 @@ func (d *decoder) document(source, want string) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-func (d *decoder) task(n *yaml.Node, harness string) *Task {
+func (d *decoder) task(n *yaml.Node, beside object) *Task {
 	t := &Task{RankingBy: schema.RankLast}
 	m := d.object(n, "the task", taskKeys)
 	if m == nil {
@@ -98,10 +139,9 @@ func (d *decoder) task(n *yaml.Node, harness string) *Task {
 		}
 	}
 	t.Lang = d.choice(m.get("lang"), "lang", schema.Languages(), "")
-	t.Harness = d.choice(m.get("harness"), "harness", schema.Harnesses(), harness)
-	if harness != "" && t.Harness != harness {
-		d.fault(m.get("harness"), "harness: got %q, and %q in %s", t.Harness, harness, ExtensionFile)
-	}
+	m = d.with(m, beside)
+	t.Extension = d.extension(m)
+	d.check(&t.Extension, m, n)
 	t.Files = d.files(m.get("files"))
 	t.Config = d.config(m.get("config"), t)
 	t.Description = d.str(m.get("description"), "description")
@@ -261,6 +301,18 @@ func (d *decoder) strs(n *yaml.Node, what string) []string {
 		all = append(all, d.str(item, what))
 	}
 	return all
+}
+
+func (d *decoder) number(n *yaml.Node, what string) float64 {
+	if n == nil {
+		return 0
+	}
+	v, ok := d.value(n, what)
+	number, err := strconv.ParseFloat(v.JSON(), 64)
+	if ok && err != nil {
+		d.fault(n, "%s: got %s, want a number", what, v.Text())
+	}
+	return number
 }
 
 func (d *decoder) choice(n *yaml.Node, what string, have []string, absent string) string {

@@ -16,7 +16,7 @@ import (
 const FileName = "task.yml"
 
 // ExtensionFile stands beside task.yml and holds the keys that are ours, in
-// YAML: harness. Kernelbot does not read it.
+// YAML, see [schema.Extension]. Kernelbot does not read it.
 const ExtensionFile = "kbgen.yml"
 
 // maxFile is the limit on one file of a task, in bytes.
@@ -56,11 +56,11 @@ func load(fsys fs.FS, name, shown string) (*Task, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading task %s: %w", shown, err)
 	}
-	harness, err := loadExtension(fsys, path.Dir(name), path.Join(path.Dir(shown), ExtensionFile))
+	beside, err := loadExtension(fsys, path.Dir(name), path.Join(path.Dir(shown), ExtensionFile))
 	if err != nil {
 		return nil, err
 	}
-	return parse(data, shown, harness, func(source string) (string, error) {
+	return parse(data, shown, beside, func(source string) (string, error) {
 		if path.IsAbs(source) {
 			return "", fmt.Errorf("got the path %q, want one relative to %s", source, FileName)
 		}
@@ -72,15 +72,14 @@ func load(fsys fs.FS, name, shown string) (*Task, error) {
 	})
 }
 
-// loadExtension reads the [ExtensionFile] in dir and returns its harness, ""
-// without one.
-func loadExtension(fsys fs.FS, dir, shown string) (harness string, err error) {
+// loadExtension reads the [ExtensionFile] in dir, if there is one.
+func loadExtension(fsys fs.FS, dir, shown string) (object, error) {
 	data, err := readFile(fsys, path.Join(dir, ExtensionFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return nil, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading task %s: %w", shown, err)
+		return nil, fmt.Errorf("reading task %s: %w", shown, err)
 	}
 	return parseExtension(data, shown)
 }

@@ -42,10 +42,9 @@ type Task struct {
 	Libraries []string // without effect: Kernelbot drops them
 	GPUs      []string // GPU types, used where the competition names none
 
-	// Harness is who judges: one of schema.Harnesses, or "" for kbrun to choose.
 	// It stands in task.yml, which Kernelbot's own loader then refuses, or beside
 	// it in [ExtensionFile].
-	Harness string
+	schema.Extension
 }
 
 // A File is created under Name where the task runs.
@@ -90,7 +89,7 @@ func (t *Task) Payload(submission schema.File, mode string, arch *string, seed *
 		Main: t.Config.Main, Lang: t.Lang, Arch: arch, Mode: mode,
 		Tests: t.Tests, Benchmarks: t.Benchmarks,
 		TestTimeout: t.TestTimeout, BenchmarkTimeout: t.BenchmarkTimeout, RankedTimeout: t.RankedTimeout,
-		RankingBy: t.RankingBy, Seed: t.Seed, MultiGPU: t.MultiGPU, Harness: t.Harness,
+		RankingBy: t.RankingBy, Seed: t.Seed, MultiGPU: t.MultiGPU, Extension: t.Extension,
 	}
 	if seed != nil {
 		p.Seed = seed

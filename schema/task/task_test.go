@@ -277,7 +277,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(string(data))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		task, err := parse(text, "task.yml", "", func(string) (string, error) { return "text", nil })
+		task, err := parse(text, "task.yml", nil, func(string) (string, error) { return "text", nil })
 		if (task == nil) == (err == nil) {
 			t.Errorf("parse: got task %v with error %v", task, err)
 		}
@@ -296,6 +296,14 @@ func TestHarness(t *testing.T) {
 		{"config: {}\n", "", "", `no key "main"`},
 		{"config: {main: eval.py}\nharness: legacy\n", "harness: isolated\n", "", `harness: got "legacy", and "isolated" in kbgen.yml`},
 		{"config: {main: eval.py}\n", "harnes: isolated\n", "", `t/kbgen.yml:1: the file: unknown key "harnes"`},
+		{"config: {}\nharness: isolated\n", "inputs: cold\nevidence: {runs: 20, width: 0.1}\n", schema.HarnessIsolated, ""},
+		{"config: {main: eval.py}\n", "inputs: cold\n", "", `task.yml:1: harness: got "", want isolated, which inputs and evidence need`},
+		{"config: {}\n", "harness: isolated\ninputs: hot\n", "", `t/kbgen.yml:2: inputs: got "hot", want one of ["cold" "warm"], or none`},
+		{"config: {}\n", "harness: isolated\nevidence: {runs: 1001}\n", "", `t/kbgen.yml:2: evidence.runs: got 1001, want 0 to 1000 calls`},
+		{"config: {}\n", "harness: isolated\nevidence: {runs: 2.5}\n", "", `evidence: runs: got 2.5, want a whole number`},
+		{"config: {}\n", "harness: isolated\nevidence: {width: .nan}\n", "", "kbgen.yml:2: evidence"},
+		{"config: {}\n", "harness: isolated\nevidence: {width: 2}\n", "", `evidence.width: got 2.0, want 0 to 1, a part of the mean`},
+		{"config: {}\n", "harness: isolated\nevidence: {err: 2}\n", "", `unknown key "err"`},
 	} {
 		files := fstest.MapFS{"t/task.yml": {Data: []byte(head + tt.config)}, "t/eval.py": {Data: []byte("e")}}
 		if tt.beside != "" {
@@ -316,8 +324,11 @@ func TestHarness(t *testing.T) {
 			t.Fatal(err)
 		}
 		back, err := schema.ParsePayload([]byte(p.JSON()))
-		if err != nil || got.Harness != tt.want || back.Harness != tt.want {
-			t.Errorf("%s beside %q: %q, in the payload %q (%v), want %q", tt.config, tt.beside, got.Harness, back.Harness, err, tt.want)
+		if err != nil || got.Harness != tt.want || back.Extension != got.Extension {
+			t.Errorf("%s beside %q: %+v, in the payload %+v (%v), want %q", tt.config, tt.beside, got.Extension, back.Extension, err, tt.want)
+		}
+		if strings.Contains(tt.beside, "cold") && got.Extension != (schema.Extension{Harness: tt.want, Inputs: schema.InputsCold, Evidence: schema.MinEvidence{Runs: 20, Width: 0.1}}) {
+			t.Errorf("%s beside %q: %+v", tt.config, tt.beside, got.Extension)
 		}
 	}
 }
