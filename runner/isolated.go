@@ -22,6 +22,7 @@ func (e *evaluation) open(ctx context.Context, env []string) error {
 	if err != nil {
 		return outcomef(schema.OutcomeBadPayload, "payload: harness: %s", err)
 	}
+	h.Inputs, h.Evidence = e.job.Payload.Inputs, e.job.Payload.Evidence
 	e.result.Harness = h
 	if v := e.job.Requirements.Vendor; h.Name == schema.HarnessIsolated && e.job.Payload.Harness == "" && (v == device.NVIDIA || v == device.AMD) {
 		// The task's inputs lie on the GPU: this saves finding it out.

@@ -75,6 +75,10 @@ type HarnessReport struct {
 	// Proof shows that the isolated harness works on this GPU; nil: there is none, or it was not asked for.
 	Proof *Proof `json:"proof,omitempty"`
 
+	// What the task asks for, see [Extension].
+	Inputs   string      `json:"inputs,omitempty"`
+	Evidence MinEvidence `json:"evidence,omitzero"`
+
 	// Preloaded lists the modules that judge and worker imported once for all
 	// phases; NotPreloaded says why there are none.
 	Preloaded    []string `json:"preloaded,omitempty"`

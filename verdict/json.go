@@ -117,7 +117,7 @@ func cleanHarness(h *schema.HarnessReport) *schema.HarnessReport {
 	}
 	c := *h
 	c.Preloaded = nil
-	for _, s := range []*string{&c.Name, &c.Variant, &c.Why, &c.NotPreloaded} {
+	for _, s := range []*string{&c.Name, &c.Variant, &c.Why, &c.Inputs, &c.NotPreloaded} {
 		*s = text.Lines(*s)
 	}
 	for _, module := range h.Preloaded {

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpu-mode/kbgen/runner/plan"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 const ms = time.Millisecond
@@ -183,6 +185,46 @@ func TestShortUnequalCallsOnABusyMachine(t *testing.T) {
 	_, err := m.finish()
 	if busy, ok := errors.AsType[*ambiguousError](err); !ok || !busy.longer {
 		t.Errorf("got %v, want an ambiguous outcome: the calls left out are six times as long", err)
+	}
+}
+
+// A case is measured until it has the evidence that the task wants of a ranked figure. If
+// there is no time for that, the outcome is ambiguous.
+func TestEvidenceWanted(t *testing.T) {
+	for _, tt := range []struct {
+		want   schema.MinEvidence
+		mode   string
+		spread time.Duration
+		runs   int // of which the figure is made, at least
+		text   string
+	}{
+		{schema.MinEvidence{}, schema.ModeLeaderboard, 0, evidence, ""},
+		{schema.MinEvidence{Runs: 150}, schema.ModeBenchmark, 0, evidence, ""},
+		{schema.MinEvidence{Runs: 150}, schema.ModeLeaderboard, 0, 150, ""},
+		{schema.MinEvidence{Width: 0.05}, schema.ModeLeaderboard, 4 * ms, 300, ""}, // the repeats end after 100
+		{schema.MinEvidence{Runs: 1000}, schema.ModeLeaderboard, 0, 0, "calls count, and the task wants 1000"},
+		{schema.MinEvidence{Width: 0.0001}, schema.ModeLeaderboard, 4 * ms, 0, "% of the mean wide, and the task wants at most 0.0 %"},
+	} {
+		p := &schema.Payload{Extension: schema.Extension{Evidence: tt.want}}
+		m := measuring{
+			r:        &phaseRun{s: &Session{o: Options{Payload: p}}, p: &plan.Phase{Mode: tt.mode}, echo: []time.Duration{0}, strictEcho: []float64{0, 0, 0}},
+			sampling: sampling{100, 10 * time.Second, 4 * time.Second, 0.01}, wall: 4 * time.Second, most: 12 * time.Second,
+		}
+		s := &simulated{rand.New(rand.NewPCG(1, 1)), 0}
+		for clock := time.Duration(0); !m.enough(clock); clock += 20 * ms {
+			strict := m.strictNext(clock)
+			if err := m.count(s.call(5*ms+time.Duration((s.Float64()-0.5)*float64(tt.spread)), strict), strict); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := m.finish()
+		if tt.text != "" {
+			if busy, ok := errors.AsType[*ambiguousError](err); !ok || !strings.Contains(busy.Error(), tt.text) {
+				t.Errorf("%+v: got %v, want an ambiguous outcome with %q", tt.want, err, tt.text)
+			}
+		} else if err != nil || len(m.r.run.Measurements[0].Samples) < tt.runs || len(m.r.run.Measurements[0].Samples) > 2*tt.runs+50 {
+			t.Errorf("%+v in mode %s: %d calls (%v), want at least %d", tt.want, tt.mode, len(m.fast), err, tt.runs)
+		}
 	}
 }
 

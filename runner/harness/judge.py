@@ -7,8 +7,9 @@ class Master:
     """One input as the reference made it, and where its storages lie in the
     arenas, of which it needs sizes."""
 
-    def __init__(self, value, device):
+    def __init__(self, value, device, inputs):
         self.value, self.device, self.sizes, self.places, self.copies = value, device, {0: 0, DEVICE: 0}, {}, []
+        self.inputs = inputs  # where the copies are to be: cold, warm, or "" for the usual place
 
     def place(self, leaf, path):
         if type(leaf) is array.array:
@@ -47,9 +48,20 @@ class Master:
                 part.copy_(source)
             else:
                 torch_module().frombuffer(part, dtype=source.dtype).copy_(source)
+        if self.inputs == "cold" or not self.inputs and self.sizes[DEVICE]:
+            (self.device.flush if self.sizes[DEVICE] else flush)()
         if self.sizes[DEVICE]:
-            self.device.flush()
             self.device.synchronize()
+
+
+waste = []
+
+
+def flush():
+    """Reads and writes 256 MiB, so that no cache of this core holds the inputs."""
+    if not waste:
+        waste[:] = bytearray(128 << 20), bytearray(b"\1") * (128 << 20)
+    waste[0][:] = waste[1]
 
 
 def storage_bytes(tensor):
@@ -118,7 +130,7 @@ class Judge:
 
     def do_make(self, order, body, descriptors):
         made = [self.reference.generate_input(**arguments(args)) for args in order["batch"]]
-        master = Master(made if len(made) > 1 else made[0], self.device)
+        master = Master(made if len(made) > 1 else made[0], self.device, order["inputs"])
         raw = Encoder(master.place).message(master.value)
         self.masters[order["id"]] = master
         return b"M" + struct.pack("<QQ", master.sizes[0], master.sizes[DEVICE]) + raw

@@ -22,6 +22,8 @@ const (
 	// case: three inputs may cost the same by chance, and one long call among three strict
 	// ones hides that the others are longer, too.
 	evidence = 10
+	// mostRuns are enough even if the task wants more evidence: result.json has them all.
+	mostRuns = 10_000
 	// strictOneIn: one call in five, chosen at random, is strict. The worker is frozen
 	// while its input is copied in, so that it cannot begin before the clock starts. A
 	// strict call costs a thaw, so not all are strict. See peeked.
@@ -82,12 +84,16 @@ const (
 type ambiguousError struct {
 	counted, leftOut, least int
 	longer                  bool    // those left out took longer
+	lacks                   string  // what the task wants that the figure does not have
 	doubt                   float64 // the part of the calls' time that may be a wait, where that is too much
 }
 
 func (e *ambiguousError) Error() string {
 	if e.longer {
 		return fmt.Sprintf("%d calls had to wait for a core, and took longer without that than the %d calls that did not", e.leftOut, e.counted)
+	}
+	if e.lacks != "" {
+		return e.lacks
 	}
 	if e.doubt > 0 {
 		return fmt.Sprintf("%.0f %% of the calls' time may be a wait for a core that other programs caused", 100*e.doubt)
@@ -495,6 +501,9 @@ func (m *measuring) enough(took time.Duration) bool {
 	if len(list) < minRuns || len(m.strict) < m.leastStrict() {
 		return took > m.most // a busy machine gets more time
 	}
+	if m.lacks() != "" && len(m.fast)+len(m.strict) < mostRuns {
+		return took > m.most
+	}
 	if took > m.wall {
 		return true
 	}
@@ -502,6 +511,39 @@ func (m *measuring) enough(took time.Duration) bool {
 		return true
 	}
 	return len(list) >= m.sampling.repeats || m.exact(list) && len(m.strict) >= evidence || m.sum > float64(m.sampling.total)
+}
+
+// samples returns the calls that make the figure, and whether they are the strict ones:
+// if the machine was busy, or if the submission peeked.
+func (m *measuring) samples() (list []float64, strictOnes bool) {
+	fast, strict := withMoved(m.fast, m.movedFast), withMoved(m.strict, m.movedStrict)
+	_, noise := m.r.strictFloor()
+	coarse := float64(noise + m.r.resolution())
+	if m.busy() {
+		coarse += float64(busyCold)
+	}
+	if m.byStrict() || peeked(fast, strict, coarse, float64(m.r.strictSpread())) {
+		return strict, true
+	}
+	return fast, false
+}
+
+// lacks says what the task wants of a ranked figure that this one does not have yet, ""
+// for nothing.
+func (m *measuring) lacks() string {
+	if m.r.p.Mode != schema.ModeLeaderboard || m.r.s.o.Payload.Evidence == (schema.MinEvidence{}) {
+		return ""
+	}
+	want := m.r.s.o.Payload.Evidence
+	samples, _ := m.samples()
+	s := figuresOf(samples)
+	switch interval := s.interval(); {
+	case s.runs < want.Runs:
+		return fmt.Sprintf("%d calls count, and the task wants %d", s.runs, want.Runs)
+	case want.Width > 0 && interval[1]-interval[0] > want.Width*s.mean:
+		return fmt.Sprintf("the 95 %% interval is %.1f %% of the mean wide, and the task wants at most %.1f %%", 100*(interval[1]-interval[0])/s.mean, 100*want.Width)
+	}
+	return ""
 }
 
 // exact reports whether the spread of the calls is small enough to end the case.
@@ -525,23 +567,11 @@ func (m *measuring) finish() (stats, error) {
 	if len(m.strict) < m.leastStrict() {
 		return stats{}, &ambiguousError{counted: len(m.strict), leftOut: m.leftOut, least: m.leastStrict()}
 	}
-	byStrict := m.byStrict()
-	m.fast, m.strict = withMoved(m.fast, m.movedFast), withMoved(m.strict, m.movedStrict)
-	s := figuresOf(m.fast)
+	samples, byStrict := m.samples()
+	s, strict := figuresOf(samples), figuresOf(withMoved(m.strict, m.movedStrict))
 	measured := schema.Measurement{
-		Phase: r.p.Name, Case: r.current, Samples: rounded(m.fast), Floor: float64(r.s.floor), Resolution: float64(r.resolution()),
-		LeftOut: m.leftOut,
-	}
-	strict := figuresOf(m.strict)
-	measured.Strict = &strict.mean
-	_, noise := r.strictFloor()
-	coarse := float64(noise + r.resolution())
-	if m.busy() {
-		coarse += float64(busyCold)
-	}
-	byStrict = byStrict || peeked(m.fast, m.strict, coarse, float64(r.strictSpread()))
-	if byStrict {
-		s, measured.Samples = strict, rounded(m.strict)
+		Phase: r.p.Name, Case: r.current, Samples: rounded(samples), Floor: float64(r.s.floor), Resolution: float64(r.resolution()),
+		LeftOut: m.leftOut, Strict: &strict.mean, Interval: s.interval(),
 	}
 	if m.busy() && (!byStrict || !m.accounted()) && float64(m.leftLeast)/float64(m.leftOut) > 2*s.mean+float64(delayAllowed) {
 		return stats{}, &ambiguousError{counted: len(m.fast), leftOut: m.leftOut, longer: true}
@@ -549,8 +579,10 @@ func (m *measuring) finish() (stats, error) {
 	if doubt := m.excess(byStrict); doubt > 0 {
 		return stats{}, &ambiguousError{doubt: doubt}
 	}
-	measured.Interval = s.interval()
-	m.batched.enter(&measured, m.fast)
+	if lacks := m.lacks(); lacks != "" {
+		return stats{}, &ambiguousError{lacks: lacks}
+	}
+	m.batched.enter(&measured, withMoved(m.fast, m.movedFast))
 	r.run.Measurements = append(r.run.Measurements, measured)
 	return s, nil
 }

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner/judge"
@@ -218,6 +220,53 @@ func native(t *testing.T, onHost, onDevice []nativeKind, measured bool) {
 				t.Errorf("%+v", m)
 			}
 		})
+	}
+}
+
+// TestColdInputs: the caches are flushed where the task asks for it, which takes longer
+// than to copy a small input.
+func TestColdInputs(t *testing.T) {
+	sessions := map[string]func(t *testing.T, inputs string) *Session{
+		"Python": func(t *testing.T, inputs string) *Session {
+			p := addPayload(right, ints("n", 64, "seed", 1))
+			p.Inputs = inputs
+			return mustOpen(t, "", p)
+		},
+		"C++": func(t *testing.T, inputs string) *Session {
+			p := nativePayload(64)
+			p.Inputs = inputs
+			s, err := openNative(t, p, nativeFile(deviceFile))
+			must(t, err)
+			s.o.Programs[plan.BuildSubmission] = compiled(t, plan.BuildSubmission, "", nativeSubmission(nativeRight))
+			return s
+		},
+	}
+	for name, session := range sessions {
+		fastest := map[string]time.Duration{}
+		for _, inputs := range []string{"", schema.InputsWarm, schema.InputsCold} {
+			t.Run(name+" "+inputs, func(t *testing.T) {
+				s := session(t, inputs)
+				p := plan.New(s.o.Payload, plan.Machine{Root: s.o.Dir, Environ: s.o.Environ, Programs: map[string]string{"nvcc": "/nvcc"}})[0]
+				r := &phaseRun{s: s, p: &p}
+				var err error
+				r.cases, err = s.rules.readCases(&p, s.o.Payload)
+				must(t, err)
+				r.w, err = s.startWorker(t.Context(), &p)
+				must(t, err)
+				in, err := s.makeInput(t.Context(), r.cases[0])
+				must(t, err)
+				must(t, r.w.growFor(t.Context(), in))
+				for range 5 {
+					took, err := s.fill(t.Context(), in)
+					must(t, err)
+					fastest[inputs] = min(took, cmp.Or(fastest[inputs], took))
+				}
+				must(t, r.w.end(t.Context()))
+			})
+		}
+		if usual := max(fastest[""], fastest[schema.InputsWarm]); fastest[schema.InputsCold] < 5*time.Millisecond || usual > fastest[schema.InputsCold]/5 {
+			t.Errorf("%s: copying an input in took %v, want cold ones to take far longer than the others", name, fastest)
+		}
 	}
 }
 

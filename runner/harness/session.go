@@ -341,7 +341,7 @@ func (s *Session) makeInput(ctx context.Context, cases ...testCase) (*input, err
 	for _, c := range cases {
 		in.batch = append(in.batch, c.args)
 	}
-	answer, err := s.askJudge(ctx, askLimit, map[string]any{"op": "make", "id": in.id, "batch": in.batch}, nil)
+	answer, err := s.askJudge(ctx, askLimit, map[string]any{"op": "make", "id": in.id, "batch": in.batch, "inputs": s.o.Payload.Inputs}, nil)
 	if err != nil {
 		return nil, err
 	}

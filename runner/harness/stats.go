@@ -58,6 +58,7 @@ func student95(freedom int) float64 {
 // call that nobody could look at in time, and hides no long one.
 func withMoved(counted, moved []float64) []float64 {
 	mean := figuresOf(counted).mean
+	counted = slices.Clip(counted) // the caller's stays as it is
 	for _, ns := range moved {
 		if ns > mean {
 			counted = append(counted, ns)
