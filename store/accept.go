@@ -192,9 +192,9 @@ const reuseTime = 24 * time.Hour
 
 // taskDigest names a board's task as it is now, with what judges it.
 func (t *tx) taskDigest(board int64) string {
-	var text, harness string
-	t.get(dest{&text, &harness}, `SELECT CAST(l.task AS text), coalesce(b.task_harness, '') FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.id = $1`, board)
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(harness+"\x00"+text)))
+	var text, extension string
+	t.get(dest{&text, &extension}, `SELECT CAST(l.task AS text), `+extensionColumn+` FROM lb.leaderboard l LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE l.id = $1`, board)
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(extension+"\x00"+text)))
 }
 
 // reuse gives a submission in mode test, which nobody ranks by, the result that the

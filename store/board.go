@@ -140,7 +140,7 @@ func (t *tx) readTask(b *Board, column string) {
 		return
 	}
 	b.Policy, b.ShowCode, b.Reuse = &set.Policy, set.ShowCode, set.Reuse
-	if b.Task, t.err = taskFrom(column, set.harness); t.err != nil {
+	if b.Task, t.err = taskFrom(column, set.extension); t.err != nil {
 		return
 	}
 	b.Task.Description, b.Task.GPUs = b.Description, b.GPUs

@@ -164,9 +164,17 @@ func TestABoardIsReadAsItWasSaved(t *testing.T) {
 		if got := read(); got.ShowCode != CodeNever || !got.Reuse || !got.Policy.Ties || len(got.Limits) != 2 {
 			t.Errorf("after saving it without settings, Board = %+v", got)
 		}
+		b.Task.Inputs, b.Task.Evidence = schema.InputsCold, schema.MinEvidence{Runs: 20, Width: 0.1}
+		if changes, err := s.SaveBoards(ctx, []Board{b}, SaveOptions{}); err != nil || strings.Join(changes[0].Parts, " ") != "task_extension" {
+			t.Errorf("SaveBoards = %+v, %v", changes, err)
+		}
+		if got := read(); got.Task.Extension != b.Task.Extension {
+			t.Errorf("its task asks for %+v, want %+v", got.Task.Extension, b.Task.Extension)
+		}
+		b.Task.Extension = schema.Extension{Harness: b.Task.Harness}
 		b.ShowCode, b.Task.Harness, b.Limits, b.Policy = CodeAfter, "", []Limit{}, &ranking.Policy{Harness: schema.HarnessIsolated, Ties: true}
 		changes, err := s.SaveBoards(ctx, []Board{b}, SaveOptions{})
-		if err != nil || strings.Join(changes[0].Parts, " ") != "limits task_harness show_code reuse" {
+		if err != nil || strings.Join(changes[0].Parts, " ") != "limits task_extension show_code reuse" {
 			t.Errorf("SaveBoards = %+v, %v", changes, err)
 		}
 		if got := read(); got.ShowCode != CodeAfter || got.Reuse || got.Task.Harness != "" || len(got.Limits) != 0 || !got.Policy.Ties {

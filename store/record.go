@@ -255,18 +255,18 @@ type Evaluation struct {
 // Errors: [ErrNotFound]; a task that cannot be read.
 func (s *Store) Evaluation(ctx context.Context, p PlannedRun) (*Evaluation, error) {
 	e := &Evaluation{}
-	var column, harness string
+	var column, extension string
 	var seed int64
 	var code []byte
 	err := s.read(ctx, "reading what a run evaluates", func(t *tx) {
-		t.get(dest{&column, &harness, &seed, &e.File.Name, &code}, `SELECT CAST(l.task AS text), coalesce(b.task_harness, ''), l.secret_seed, s.file_name, c.code
+		t.get(dest{&column, &extension, &seed, &e.File.Name, &code}, `SELECT CAST(l.task AS text), `+extensionColumn+`, l.secret_seed, s.file_name, c.code
 			FROM lb.submission s JOIN lb.leaderboard l ON l.id = s.leaderboard_id JOIN lb.code_files c ON c.id = s.code_id
 			LEFT JOIN own.board b ON b.leaderboard_id = l.id WHERE s.id = $1`, p.Submission)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if e.Task, err = taskFrom(column, harness); err != nil {
+	if e.Task, err = taskFrom(column, extension); err != nil {
 		return nil, wrap("reading the task of board "+p.Board, err)
 	}
 	e.File.Text = string(code)

@@ -178,8 +178,8 @@ func (t *tx) templatesDiffer(board int64, wanted []task.Template) bool {
 func (t *tx) saveSettings(id int64, b *Board) (changed []string) {
 	old := t.settings(id)
 	wanted := old
-	if wanted.harness = b.Task.Harness; wanted.harness != old.harness {
-		changed = append(changed, "task_harness")
+	if wanted.extension = extensionText(b.Task.Extension); wanted.extension != old.extension {
+		changed = append(changed, "task_extension")
 	}
 	if b.ShowCode != "" {
 		if wanted.ShowCode = b.ShowCode; wanted.ShowCode != old.ShowCode {
@@ -200,10 +200,10 @@ func (t *tx) saveSettings(id int64, b *Board) (changed []string) {
 	if len(changed) == 0 {
 		return nil
 	}
-	t.exec(`INSERT INTO own.board (leaderboard_id, harness, sandbox, clear_timing, ties, task_harness, show_code, reuse, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1)
+	t.exec(`INSERT INTO own.board (leaderboard_id, harness, sandbox, clear_timing, ties, task_harness, task_extension, show_code, reuse, version) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1)
 		ON CONFLICT (leaderboard_id) DO UPDATE SET harness = excluded.harness, sandbox = excluded.sandbox, clear_timing = excluded.clear_timing, ties = excluded.ties,
-			task_harness = excluded.task_harness, show_code = excluded.show_code, reuse = excluded.reuse, version = own.board.version + 1`,
-		id, wanted.Harness, wanted.Sandbox, wanted.ClearTiming, wanted.Ties, wanted.harness, wanted.ShowCode, wanted.Reuse)
+			task_harness = excluded.task_harness, task_extension = excluded.task_extension, show_code = excluded.show_code, reuse = excluded.reuse, version = own.board.version + 1`,
+		id, wanted.Harness, wanted.Sandbox, wanted.ClearTiming, wanted.Ties, b.Task.Harness, wanted.extension, wanted.ShowCode, wanted.Reuse)
 	if ranking { // the users are locked
 		for _, id := range values[int64](t, `SELECT id FROM lb.submission WHERE leaderboard_id = $1 ORDER BY id`, id) {
 			t.judge(id)
@@ -215,14 +215,14 @@ func (t *tx) saveSettings(id int64, b *Board) (changed []string) {
 // settings are the row of ours beside a board's.
 type settings struct {
 	ranking.Policy
-	harness  string // of the task
-	ShowCode string
-	Reuse    bool
+	extension string // see extensionText
+	ShowCode  string
+	Reuse     bool
 }
 
 func (t *tx) settings(id int64) settings {
 	x := settings{ShowCode: CodeAfter}
-	t.find(dest{&x.Harness, &x.Sandbox, &x.ClearTiming, &x.Ties, &x.harness, &x.ShowCode, &x.Reuse}, `SELECT harness, sandbox, clear_timing, ties, task_harness, show_code, reuse FROM own.board WHERE leaderboard_id = $1`, id)
+	t.find(dest{&x.Harness, &x.Sandbox, &x.ClearTiming, &x.Ties, &x.extension, &x.ShowCode, &x.Reuse}, `SELECT harness, sandbox, clear_timing, ties, `+extensionColumn+`, show_code, reuse FROM own.board b WHERE leaderboard_id = $1`, id)
 	return x
 }
 

@@ -121,12 +121,28 @@ func changedKeys(old, wanted string) (hard, soft []string, err error) {
 	return hard, soft, nil
 }
 
-// taskFrom is the task that [taskColumn] wrote, or Kernelbot; harness is what its
-// column has no key for. Description, templates and GPU types stand elsewhere. Keys
+// extensionColumn is what [extensionText] wrote, of own.board as b. Columns of before the
+// extension have the harness alone.
+const extensionColumn = `coalesce(nullif(b.task_extension, ''), b.task_harness, '')`
+
+// extensionText is the harness, if the task asks for nothing else, or a JSON object.
+func extensionText(e schema.Extension) string {
+	if e == (schema.Extension{Harness: e.Harness}) {
+		return e.Harness
+	}
+	data, err := json.Marshal(e)
+	if err != nil {
+		panic(err) // texts and finite numbers, see schema.Extension.Faults
+	}
+	return string(data)
+}
+
+// taskFrom is the task that [taskColumn] wrote, or Kernelbot; extension is what its
+// column has no keys for, as [extensionText] wrote it. Description, templates and GPU types stand elsewhere. Keys
 // that a row lacks have Kernelbot's defaults, as older rows do.
 //
 // Errors: the key whose value cannot be used; none quotes a value.
-func taskFrom(column, harness string) (*task.Task, error) {
+func taskFrom(column, extension string) (*task.Task, error) {
 	r := &taskReader{}
 	m := r.object("the task", json.RawMessage(column))
 	t := &task.Task{
@@ -138,7 +154,11 @@ func taskFrom(column, harness string) (*task.Task, error) {
 		BenchmarkTimeout: r.timeout("benchmark_timeout", m.get("benchmark_timeout")),
 		RankedTimeout:    r.timeout("ranked_timeout", m.get("ranked_timeout")),
 		RankingBy:        schema.RankLast,
-		Harness:          harness,
+	}
+	if t.Harness = extension; strings.HasPrefix(extension, "{") {
+		if err := json.Unmarshal([]byte(extension), &t.Extension); err != nil {
+			return nil, fmt.Errorf("what the task asks for: %w", err)
+		}
 	}
 	for _, f := range r.object("files", m.get("files")) {
 		file := task.File{Name: f.name, Text: r.text("files", f.value)}

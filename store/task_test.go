@@ -32,7 +32,7 @@ func TestATaskIsReadAsItWasKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := taskFrom(column, want.Harness)
+		got, err := taskFrom(column, extensionText(want.Extension))
 		if err != nil || !reflect.DeepEqual(got, kept(want)) {
 			t.Errorf("%s: taskFrom(taskColumn) = %+v, %v, want %+v", name, got, err, kept(want))
 		}
@@ -44,7 +44,7 @@ func TestATaskIsReadAsItWasKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := taskFrom(column, want.Harness)
+		got, err := taskFrom(column, extensionText(want.Extension))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("taskFrom(%s) = %+v, %v, want %+v", column, got, err, want)
 		}
@@ -87,7 +87,10 @@ func oddTask(r *rand.Rand) *task.Task {
 		return schema.Seconds(float64(1 + r.IntN(1000)))
 	}
 	t := &task.Task{Lang: schema.LangPython, Libraries: list(), Tests: cases(), Benchmarks: cases(), TestTimeout: timeout(), BenchmarkTimeout: timeout(), RankedTimeout: timeout(),
-		RankingBy: schema.Rankings()[r.IntN(len(schema.Rankings()))], MultiGPU: r.IntN(2) == 0, Harness: append(schema.Harnesses(), "")[r.IntN(len(schema.Harnesses())+1)]}
+		RankingBy: schema.Rankings()[r.IntN(len(schema.Rankings()))], MultiGPU: r.IntN(2) == 0, Extension: schema.Extension{Harness: append(schema.Harnesses(), "")[r.IntN(len(schema.Harnesses())+1)]}}
+	if t.Harness == schema.HarnessIsolated {
+		t.Inputs, t.Evidence = append(schema.Inputs(), "")[r.IntN(3)], schema.MinEvidence{Runs: r.IntN(2) * 20, Width: float64(r.IntN(2)) / 10}
+	}
 	for _, i := range r.Perm(len(words))[:3] {
 		t.Files = append(t.Files, task.File{Name: words[i], Text: word()})
 	}
@@ -116,7 +119,7 @@ func TestATaskThatKernelbotKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	three := "3"
-	want := &task.Task{Lang: schema.LangCUDA, Files: []task.File{{Name: "a.cu", Submission: true}}, RankingBy: schema.RankLast, Harness: schema.HarnessIsolated,
+	want := &task.Task{Lang: schema.LangCUDA, Files: []task.File{{Name: "a.cu", Submission: true}}, RankingBy: schema.RankLast, Extension: schema.Extension{Harness: schema.HarnessIsolated},
 		Config:      task.Config{Sources: []string{"a.cu"}, Defines: []schema.Define{{Name: "N", Value: &three}, {Name: "D"}}},
 		TestTimeout: schema.Seconds(12), BenchmarkTimeout: schema.Seconds(180), RankedTimeout: schema.Seconds(180)}
 	if !reflect.DeepEqual(got, want) {

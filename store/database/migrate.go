@@ -142,7 +142,7 @@ var tables = []struct {
 	{"lb.leaderboard_invite", true, []string{"id", "code", "user_id", "claimed_at", "created_at"}},
 	{"lb.leaderboard_invite_scope", false, []string{"invite_id", "leaderboard_id"}},
 	{"own.installation", false, []string{"one", "id", "created_at"}},
-	{"own.board", false, []string{"leaderboard_id", "harness", "sandbox", "clear_timing", "ties", "task_harness", "show_code", "reuse", "version"}},
+	{"own.board", false, []string{"leaderboard_id", "harness", "sandbox", "clear_timing", "ties", "task_harness", "show_code", "reuse", "version", "task_extension"}},
 	{"own.gpu_limit", false, []string{"leaderboard_id", "gpu", "mode_category", "per_hour"}},
 	{"own.accepted", false, []string{"submission_id", "gpu", "mode", "late", "task"}},
 	{"own.planned_run", false, []string{"run_id", "submission_id", "gpu", "mode", "secret", "priority", "state", "outcome", "build_number", "build_id", "fence", "lease_owner", "free_at", "created_at", "changed_at", "started_at", "finished_at", "again"}},
