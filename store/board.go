@@ -99,8 +99,8 @@ func (b *Board) check() error {
 		fault("task: want one")
 	}
 	if p := b.Policy; p != nil {
-		if p.Harness != "" && p.Harness != schema.HarnessIsolated {
-			fault("harness: got %s, want %s or none", text.Quote(p.Harness), schema.HarnessIsolated)
+		if p.Harness != "" && p.Harness != schema.HarnessIsolated && p.Harness != ranking.HarnessProved {
+			fault("harness: got %s, want %s, %s or none", text.Quote(p.Harness), schema.HarnessIsolated, ranking.HarnessProved)
 		}
 		if p.Sandbox != "" && !slices.Contains(schema.SandboxLevels(), p.Sandbox) {
 			fault("sandbox: got %s, want one of %s", text.Quote(p.Sandbox), strings.Join(schema.SandboxLevels(), ", "))

@@ -157,15 +157,15 @@ func (t *tx) insertRuns(submission int64, gpu string, secret bool, r *schema.Res
 		id := value[int64](t, `INSERT INTO lb.runs (submission_id, start_time, end_time, mode, secret, runner, score, passed, compilation, meta, result, system_info)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id`,
 			submission, run.Start, run.End, text.Line(run.Name, 40), secret, gpu, figure, passed, compilation, meta, report, system)
-		t.exec(`INSERT INTO own.run_evidence (run_id, harness, self_checked, sandbox, ambiguous, low, high) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			id, judging.Harness, judging.SelfChecked, judging.Sandbox, judging.Ambiguous, judging.Low, judging.High)
+		t.exec(`INSERT INTO own.run_evidence (run_id, harness, self_checked, sandbox, ambiguous, low, high, proved) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+			id, judging.Harness, judging.SelfChecked, judging.Sandbox, judging.Ambiguous, judging.Low, judging.High, judging.Proved)
 	}
 }
 
 func judgingOf(r *schema.Result) ranking.Judging {
 	j := ranking.Judging{SelfChecked: r.SelfChecked, Ambiguous: len(r.Ambiguous) > 0}
 	if r.Harness != nil {
-		j.Harness = text.Line(r.Harness.Name, 40)
+		j.Harness, j.Proved = text.Line(r.Harness.Name, 40), r.Harness.Proof != nil
 	}
 	if r.Sandbox != nil {
 		j.Sandbox = text.Line(r.Sandbox.Level, 40)

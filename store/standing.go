@@ -203,7 +203,7 @@ func (t *tx) runFacts(all map[int64]*found, first, last int64) {
 	var r ranking.Run
 	var j ranking.Judging
 	var harness *string
-	t.each(dest{&id, &gpu, &r.Mode, &r.Secret, &r.Passed, &r.Score, &harness, &j.SelfChecked, &j.Sandbox, &j.Ambiguous, &j.Low, &j.High}, func() {
+	t.each(dest{&id, &gpu, &r.Mode, &r.Secret, &r.Passed, &r.Score, &harness, &j.SelfChecked, &j.Proved, &j.Sandbox, &j.Ambiguous, &j.Low, &j.High}, func() {
 		f := all[id]
 		if f == nil {
 			return
@@ -216,7 +216,7 @@ func (t *tx) runFacts(all map[int64]*found, first, last int64) {
 		}
 		f.on(gpu).Runs = append(f.on(gpu).Runs, r)
 		f.ranked = f.ranked || r.Score != nil && !r.Secret
-	}, `SELECT r.submission_id, r.runner, r.mode, r.secret, r.passed, CAST(r.score AS double precision), e.harness, coalesce(e.self_checked, false), coalesce(e.sandbox, ''), coalesce(e.ambiguous, false), e.low, e.high
+	}, `SELECT r.submission_id, r.runner, r.mode, r.secret, r.passed, CAST(r.score AS double precision), e.harness, coalesce(e.self_checked, false), coalesce(e.proved, false), coalesce(e.sandbox, ''), coalesce(e.ambiguous, false), e.low, e.high
 		FROM lb.runs r LEFT JOIN own.run_evidence e ON e.run_id = r.id WHERE r.submission_id BETWEEN $1 AND $2 ORDER BY r.submission_id, r.id`, first, last)
 }
 

@@ -309,14 +309,20 @@ func TestDeviceUnasked(t *testing.T) {
 	}
 }
 
-// TestDeviceProved: unasked, a task is judged here where the machine is proved.
+// TestDeviceProved: a task that does not ask for this harness is judged here where the
+// machine is proved. The proof is looked for in any case: a board may require it.
 func TestDeviceProved(t *testing.T) {
-	p := devicePayload(100)
-	p.Harness = ""
-	s, err := openOnDevice(t, "pmpp_v2", p, func(o *Options) { o.Unproved = func(context.Context) string { return "" } })
-	must(t, err)
-	if !s.onDevice {
-		t.Error("its inputs are not on the device")
+	for _, harness := range []string{"", schema.HarnessIsolated} {
+		t.Run("asks for "+harness, func(t *testing.T) {
+			p := devicePayload(100)
+			p.Harness = harness
+			asked := 0
+			s, err := openOnDevice(t, "pmpp_v2", p, func(o *Options) { o.Unproved = func(context.Context) string { asked++; return "" } })
+			must(t, err)
+			if !s.onDevice || asked != 1 {
+				t.Errorf("its inputs are on the device: %v; asked %d times for a proof, want once", s.onDevice, asked)
+			}
+		})
 	}
 }
 

@@ -43,6 +43,7 @@ type Options struct {
 
 	// Unproved returns why a task with tensors on a GPU that does not ask for this harness
 	// is not judged here, or "" if it is judged. If Unproved is nil, it is not judged.
+	// It is also called for a task that does ask.
 	Unproved func(context.Context) string
 
 	// standIn takes the place of the GPU. Only this package's tests can set it.
@@ -186,12 +187,12 @@ func (s *Session) tryInput(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if s.onDevice = in.onDevice > 0; s.onDevice && s.o.Payload.Harness != schema.HarnessIsolated {
+		if s.onDevice = in.onDevice > 0; s.onDevice {
 			why := "nothing shows that this harness works there"
 			if s.o.Unproved != nil {
 				why = s.o.Unproved(ctx)
 			}
-			if why != "" {
+			if why != "" && s.o.Payload.Harness != schema.HarnessIsolated {
 				return errors.Join(&UnsupportedError{What: "tensors on a GPU; " + why}, s.drop(ctx, in))
 			}
 		}

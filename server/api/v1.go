@@ -133,7 +133,7 @@ type boardJSON struct {
 
 // A Policy is what a board requires beyond Kernelbot's rule.
 type policyJSON struct {
-	Harness     string `json:"harness"`      // isolated; empty: any
+	Harness     string `json:"harness"`      // isolated, or proved: isolated on a GPU with a proof; empty: any
 	Sandbox     string `json:"sandbox"`      // the least level; empty: any
 	ClearTiming bool   `json:"clear_timing"` // no timing that may not be the submission's own doing
 	Ties        bool   `json:"ties"`         // overlapping intervals share a rank

@@ -320,9 +320,12 @@ func (s *site) fillTerms(r *request, b *store.Board, _ string, page *boardPage) 
 	if p == nil {
 		p = &ranking.Policy{}
 	}
-	if p.Harness == schema.HarnessIsolated {
+	switch p.Harness {
+	case schema.HarnessIsolated:
 		add("Judge", "Only runs that a separate judge timed and checked: the submission holds neither the answers nor the clock.")
-	} else {
+	case ranking.HarnessProved:
+		add("Judge", "Only runs that a separate judge timed and checked, on a GPU that has proved that the judge can do that.")
+	default:
 		add("Judge", "The harness that the task brings, or a separate judge.")
 	}
 	switch p.Sandbox {

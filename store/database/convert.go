@@ -10,7 +10,7 @@ import (
 )
 
 // booleans are the columns that SQLite keeps as 0 and 1.
-var booleans = []string{"cli_valid", "is_banned", "done", "secret", "passed", "late", "clear_timing", "ties", "self_checked", "ambiguous", "reuse"}
+var booleans = []string{"cli_valid", "is_banned", "done", "secret", "passed", "late", "clear_timing", "ties", "self_checked", "ambiguous", "reuse", "proved"}
 
 // Convert copies everything from a SQLite store into an empty PostgreSQL one, with
 // its ids, in one transaction. It returns the number of rows by table.

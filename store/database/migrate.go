@@ -146,7 +146,7 @@ var tables = []struct {
 	{"own.gpu_limit", false, []string{"leaderboard_id", "gpu", "mode_category", "per_hour"}},
 	{"own.accepted", false, []string{"submission_id", "gpu", "mode", "late", "task"}},
 	{"own.planned_run", false, []string{"run_id", "submission_id", "gpu", "mode", "secret", "priority", "state", "outcome", "build_number", "build_id", "fence", "lease_owner", "free_at", "created_at", "changed_at", "started_at", "finished_at", "again"}},
-	{"own.run_evidence", false, []string{"run_id", "harness", "self_checked", "sandbox", "ambiguous", "low", "high"}},
+	{"own.run_evidence", false, []string{"run_id", "harness", "self_checked", "sandbox", "ambiguous", "low", "high", "proved"}},
 	{"own.report", false, []string{"run_id", "submission_id", "body", "created_at", "task"}},
 	{"own.session", false, []string{"hash", "user_id", "created_at", "until"}},
 	{"own.setting", false, []string{"name", "value"}},

@@ -14,11 +14,15 @@ import (
 // A Policy is what a board requires of a submission that ranks, beyond
 // Kernelbot's rule. The zero Policy is that rule alone.
 type Policy struct {
-	Harness     string `json:"harness"`      // schema.HarnessIsolated, or "" for any
+	Harness     string `json:"harness"`      // schema.HarnessIsolated, HarnessProved, or "" for any
 	Sandbox     string `json:"sandbox"`      // the least of schema.SandboxLevels, or "" for any
 	ClearTiming bool   `json:"clear_timing"` // no run whose timing may not be the submission's own doing
 	Ties        bool   `json:"ties"`         // overlapping intervals share a rank
 }
+
+// HarnessProved is the isolated harness on a GPU for which kbrun prove has shown that it
+// works there.
+const HarnessProved = "proved"
 
 // A Run is what [Decide] needs of one row of runs.
 type Run struct {
@@ -33,6 +37,7 @@ type Run struct {
 type Judging struct {
 	Harness     string // one of schema.Harnesses, "" when unknown
 	SelfChecked bool
+	Proved      bool   // see [HarnessProved]
 	Sandbox     string // one of schema.SandboxLevels, "" when unknown
 	Ambiguous   bool
 	Low, High   *float64 // 95 % interval of the score, seconds; nil: none
@@ -136,8 +141,10 @@ func (p Policy) objection(j *Judging) string {
 	switch {
 	case p.Harness != "" && j.SelfChecked:
 		return "self-checked harness not admitted here"
-	case p.Harness != "" && j.Harness != p.Harness:
+	case p.Harness != "" && j.Harness != schema.HarnessIsolated:
 		return fmt.Sprintf("harness %s not admitted here", cmp.Or(j.Harness, "unknown"))
+	case p.Harness == HarnessProved && !j.Proved:
+		return "no proof that the harness works on this GPU"
 	case p.Sandbox != "" && level(j.Sandbox) < level(p.Sandbox):
 		return fmt.Sprintf("sandbox %s, and this board wants %s", cmp.Or(j.Sandbox, "unknown"), p.Sandbox)
 	case p.ClearTiming && j.Ambiguous:

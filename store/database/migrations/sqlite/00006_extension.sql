@@ -1,3 +1,5 @@
--- What a task asks for beyond Kernelbot's keys, as JSON; '' is task_harness alone.
+-- What a task asks for beyond Kernelbot's keys, as JSON; '' is task_harness alone. And whether a
+-- proof showed that the isolated harness works on the machine's GPU.
 -- +goose Up
 ALTER TABLE kbserve_board ADD COLUMN task_extension text NOT NULL DEFAULT '';
+ALTER TABLE kbserve_run_evidence ADD COLUMN proved boolean NOT NULL DEFAULT false;
