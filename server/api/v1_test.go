@@ -147,6 +147,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 			{"bob", "GET /api/v1/submissions/{id}/reports", "/api/v1/submissions/1/reports", nil, 403},
 			{"ann", "GET /api/v1/submissions/{id}/log", "/api/v1/submissions/1/log", nil, 200},
 			{"bob", "GET /api/v1/submissions/{id}/log", "/api/v1/submissions/1/log", nil, 403},
+			{"ann", "GET /api/v1/submissions/{id}/profile", "/api/v1/submissions/1/profile", nil, 404},
+			{"bob", "GET /api/v1/submissions/{id}/profile", "/api/v1/submissions/1/profile", nil, 403},
 			{"", "GET /user/submissions/{id}", "/user/submissions/1", nil, 400},
 			{"ann", "GET /user/submissions/{id}", "/user/submissions/1", nil, 200},
 			{"bob", "GET /user/submissions/{id}", "/user/submissions/1", nil, 403},

@@ -25,6 +25,7 @@ func submissionRoutes() []route {
 		{pattern: "POST /api/v1/submissions/{id}/cancel", about: "End what has not finished of a submission of yours.", needs: known, status: http.StatusNoContent, do: withID(func(c *call, id int64) (any, error) { return done(c, c.back().Cancel(c.ctx(), c.viewer(), id)) })},
 		{pattern: "POST /api/v1/submissions/{id}/rerun", about: "Hand in the same code again, as a new submission.", needs: known, status: http.StatusAccepted, answer: reflect.TypeFor[Receipt](), do: withID(rerun)},
 		{pattern: "GET /api/v1/submissions/{id}/log", about: "The log of an evaluation of yours.", needs: known, query: []param{{"run", "string", "a run's id; the first public one without"}}, media: "text/plain; charset=utf-8", do: withID(readLog)},
+		{pattern: "GET /api/v1/submissions/{id}/profile", about: "The files that the profiler left in an evaluation of yours.", needs: known, query: []param{{"run", "string", "a run's id; the first with a profile without"}, {"name", "string", "as in result.json, profile.1; the first without"}}, media: "application/zip", do: withID(readProfile)},
 		{pattern: "GET /api/v1/submissions/{id}/reports", about: "The result.json of each public evaluation of yours.", needs: known, answer: reflect.TypeFor[reportsJSON](), do: withSubmission(reports)},
 		{pattern: "GET /api/v1/submissions/{id}/events", about: "The submission again whenever it changes: events submission, then one event done.", stream: true, media: eventStream, do: withSubmission(submissionEvents)},
 	}
@@ -178,6 +179,18 @@ func readLog(c *call, id int64) (any, error) {
 	c.header("X-Content-Type-Options", "nosniff")
 	c.header("Cache-Control", "no-store")
 	io.WriteString(c.w, text)
+	return nil, nil
+}
+
+func readProfile(c *call, id int64) (any, error) {
+	_, archive, err := c.back().ProfilerFiles(c.ctx(), c.viewer(), id, c.word("run"), c.word("name"))
+	if err != nil {
+		return nil, err
+	}
+	c.header("Content-Type", "application/zip")
+	c.header("X-Content-Type-Options", "nosniff")
+	c.header("Cache-Control", "no-store")
+	_, _ = c.w.Write(archive) // the client may have left
 	return nil, nil
 }
 

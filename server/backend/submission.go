@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -194,6 +195,34 @@ func (b *Backend) Log(ctx context.Context, v Viewer, id int64, runID string) (st
 		return b.o.Queue.Log(ctx, run)
 	}
 	return "", fmt.Errorf("a run of submission %d: %w", id, store.ErrNotFound)
+}
+
+// ProfilerFiles returns the files that a profiler left in one run of a public evaluation,
+// as a ZIP archive, and a name for it. runID is the evaluation's and name the run's, as in
+// result.json ("profile.0"); "" is the first one that has such files.
+//
+// Errors: [store.ErrNotFound], [ErrForbidden].
+func (b *Backend) ProfilerFiles(ctx context.Context, v Viewer, id int64, runID, name string) (file string, archive []byte, err error) {
+	if _, err := b.own(ctx, v, id); err != nil {
+		return "", nil, err
+	}
+	reports, err := b.o.Store.Reports(ctx, id)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, report := range reports {
+		for _, run := range report.Result.Runs {
+			if run.Profile == nil || runID != "" && report.RunID != runID || name != "" && run.Name != name {
+				continue
+			}
+			archive, err := base64.StdEncoding.DecodeString(run.Profile.Trace)
+			if err != nil {
+				return "", nil, fmt.Errorf("the profiler's files of submission %d: not base64", id)
+			}
+			return fmt.Sprintf("submission-%d-%s.zip", id, run.Name), archive, nil
+		}
+	}
+	return "", nil, fmt.Errorf("a profile of submission %d: %w", id, store.ErrNotFound)
 }
 
 // Mine lists the viewer's own submissions, newest first. An admin may ask for

@@ -260,18 +260,20 @@ func (s *site) template(r *request) error {
 	if err != nil || n < 0 || b.Task == nil || n >= len(b.Task.Templates) {
 		return store.ErrNotFound
 	}
-	r.attach(templateFile(b.Task.Templates[n].Language), b.Task.Templates[n].Text)
+	r.attach(templateFile(b.Task.Templates[n].Language), plainText, []byte(b.Task.Templates[n].Text))
 	return nil
 }
 
 // attach answers with a file to save; no browser shows it as a page.
-func (r *request) attach(file, content string) {
+func (r *request) attach(file, contentType string, content []byte) {
 	h := r.w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Content-Type", contentType)
 	h.Set("Content-Disposition", `attachment; filename="`+plainName(file)+`"`)
 	h.Set("Cache-Control", "no-store")
-	_, _ = r.w.Write([]byte(content)) // the client may have left
+	_, _ = r.w.Write(content) // the client may have left
 }
+
+const plainText = "text/plain; charset=utf-8"
 
 // plainName keeps of a foreign file name what every system takes.
 func plainName(file string) string {

@@ -101,10 +101,17 @@ func TestSubmission(t *testing.T) {
 	if a := w.do(alice, "GET", "/code/"+fmt.Sprint(w.right), nil, nil); !strings.Contains(a.body, "custom_kernel") || a.Header.Get("Content-Disposition") != `attachment; filename="tiled.py"` {
 		t.Errorf("the code is %q, %v", a.body, a.Header)
 	}
+	profile := submissionPath(w.profiled) + "/profile"
+	has(t, "a profiled submission", w.get(alice, submissionPath(w.profiled)), "Files of profile.0", "Files of profile.1", profile+"?run=")
+	if a := w.do(alice, "GET", profile+"?name=profile.1", nil, nil); a.body != "zip 1" || a.Header.Get("Content-Type") != "application/zip" ||
+		a.Header.Get("Content-Disposition") != fmt.Sprintf(`attachment; filename="submission-%d-profile.1.zip"`, w.profiled) {
+		t.Errorf("the profile is %q, %v", a.body, a.Header)
+	}
 	for _, c := range []struct {
 		as, path string
 		want     int
 	}{
+		{boss, profile, 200}, {bob, profile, 404}, {"", profile, 404}, {alice, profile + "?name=profile.2", 404}, {alice, profile + "?run=x", 404}, {bob, submissionPath(w.right) + "/profile", 403},
 		{"", submissionPath(w.wrong), 404}, {bob, submissionPath(w.wrong), 404}, {"", submissionPath(w.waiting), 404}, {bob, "/code/" + fmt.Sprint(w.wrong), 404},
 		{bob, "/code/" + fmt.Sprint(w.right), 403}, {bob, submissionPath(w.right) + "/log", 403}, {bob, submissionPath(w.wrong) + "/log", 404}, {"", "/s/0", 404}, {"", "/s/x", 404}, {"", "/s/99999999999999999999", 404},
 		{bob, "/events/submission/" + fmt.Sprint(w.wrong), 404}, {"", "/events/board/secret-lab", 404},

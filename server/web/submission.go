@@ -55,9 +55,13 @@ type stage struct {
 // A report is what one evaluation said.
 type report struct {
 	view.Report
-	GPU     string
-	LogPath string
+	GPU      string
+	LogPath  string
+	Profiles []profileLink
 }
+
+// A profileLink leads to what the profiler left in one run.
+type profileLink struct{ Name, Query string }
 
 func submissionID(r *request) (int64, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
@@ -158,7 +162,14 @@ func stages(sub *backend.Submission, now time.Time) (way []stage, where string) 
 }
 
 func newReport(in *store.Report, b *view.Builder) report {
-	return report{b.Report(in.Result, verdict.Of(in.Result)), name(in.GPU), "?run=" + url.QueryEscape(in.RunID)}
+	run := "?run=" + url.QueryEscape(in.RunID)
+	r := report{Report: b.Report(in.Result, verdict.Of(in.Result)), GPU: name(in.GPU), LogPath: run}
+	for _, one := range in.Result.Runs {
+		if one.Profile != nil {
+			r.Profiles = append(r.Profiles, profileLink{name(one.Name), run + "&name=" + url.QueryEscape(one.Name)})
+		}
+	}
+	return r
 }
 
 // lasted is how long a run took; of a secret one nobody sees it.
@@ -213,7 +224,21 @@ func (s *site) code(r *request) error {
 	if !sub.ShowCode {
 		return fmt.Errorf("code: %w", backend.ErrForbidden)
 	}
-	r.attach(sub.FileName, sub.Code)
+	r.attach(sub.FileName, plainText, []byte(sub.Code))
+	return nil
+}
+
+// profile answers with what the profiler left in one run.
+func (s *site) profile(r *request) error {
+	id, err := submissionID(r)
+	if err != nil {
+		return err
+	}
+	file, archive, err := s.Backend.ProfilerFiles(r.Context(), r.viewer, id, r.FormValue("run"), r.FormValue("name"))
+	if err != nil {
+		return err
+	}
+	r.attach(file, "application/zip", archive)
 	return nil
 }
 

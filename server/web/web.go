@@ -111,6 +111,7 @@ func (s *site) routes() http.Handler {
 		"GET /b/{board}/{gpu}": s.board,
 		"GET /s/{id}":          s.submission,
 		"GET /s/{id}/log":      s.log,
+		"GET /s/{id}/profile":  s.profile,
 		"GET /queue":           s.queue,
 		"GET /u/{id}":          s.user,
 		"GET /admin":           s.admin,

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"math"
@@ -20,8 +21,8 @@ import (
 // A world is a competition in full swing.
 type world struct {
 	*rig
-	right, wrong, waiting, running, others, test int64
-	code                                         string // an invite that nobody has claimed
+	right, wrong, waiting, running, others, test, profiled int64
+	code                                                   string // an invite that nobody has claimed
 }
 
 var names = []string{"alice", "bob", "Grace Hopper", "warp_divergence", "tensorcore42", "毛利", "smem_bank", "løkken", "k3rnel", "occupancy", "ada", "fp8-or-bust", "Łukasz", "mallory"}
@@ -118,6 +119,16 @@ func (w *world) fill() {
 	w.evaluate(func(p store.PlannedRun) *schema.Result {
 		r := result(p.GPU, 10)
 		r.Runs, r.Measurements = r.Runs[:1], nil
+		return r
+	})
+	w.profiled = w.accept(store.Submission{Board: "sort-v2", GPU: "H100", Mode: schema.ModeProfile, UserID: alice, FileName: "slow.py", Time: time.Now().Add(-30 * time.Minute)})
+	w.evaluate(func(p store.PlannedRun) *schema.Result {
+		r := result(p.GPU, 10)
+		r.Runs, r.Measurements = schema.Runs{r.Runs[0], r.Runs[0]}, nil
+		for i := range r.Runs {
+			r.Runs[i].Name = fmt.Sprintf("profile.%d", i)
+			r.Runs[i].Profile = &schema.ProfileResult{Profiler: "Nsight-Compute", Trace: base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "zip %d", i))}
+		}
 		return r
 	})
 	w.running = w.accept(store.Submission{Board: "matmul", GPU: "B200", UserID: bob, NoLimits: true})
