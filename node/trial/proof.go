@@ -40,9 +40,9 @@ func proofs(ctx context.Context, config *node.Config, slots []*node.Slot) (all [
 			case err != nil:
 				f.add("proof", doctor.Warning, "kbnode verify "+s.Name, "nothing shows that the isolated harness works on its GPU: %v", err)
 			case p.Failed() != "":
-				f.add("proof", doctor.Warning, "kbnode verify "+s.Name, "the isolated harness does not work on its GPU: %s", p.Failed())
+				f.add("proof", doctor.Warning, "kbnode verify "+s.Name, "the isolated harness does not work on its GPU: %s", p.Summary())
 			default:
-				f.passed("proof", "the isolated harness works on its GPU: %d checks", len(p.Checks))
+				f.passed("proof", "the isolated harness works on its GPU: %s", p.Summary())
 			}
 		})
 	}
