@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -28,9 +27,8 @@ import (
 func proofs(ctx context.Context, config *node.Config, slots []*node.Slot) (all []doctor.Result) {
 	var trials []*findings
 	var running sync.WaitGroup
-	gpu := func(d node.Device) bool { return d.Vendor == "nvidia" || d.Vendor == "amd" }
 	for _, s := range slots {
-		if s.Platform != "docker" || !slices.ContainsFunc(s.Devices, gpu) {
+		if s.Platform != "docker" || !s.HasGPU() {
 			continue
 		}
 		f := &findings{slot: s}
