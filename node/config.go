@@ -156,6 +156,11 @@ func (s *Slot) UserDirs() []string {
 	return []string{s.TempDir(), s.Dir() + "/builds", s.Dir() + "/context"}
 }
 
+// HasGPU reports whether the slot's devices are GPUs.
+func (s *Slot) HasGPU() bool {
+	return len(s.Devices) > 0 && (s.Devices[0].Vendor == "nvidia" || s.Devices[0].Vendor == "amd")
+}
+
 // Users are the slot's accounts.
 func (s *Slot) Users() []string {
 	if s.JobUser == "" {

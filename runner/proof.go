@@ -11,12 +11,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpu-mode/kbgen/runner/harness"
+	"github.com/gpu-mode/kbgen/runner/judge"
 	"github.com/gpu-mode/kbgen/runner/plan"
 	"github.com/gpu-mode/kbgen/runner/sandbox"
 	"github.com/gpu-mode/kbgen/schema"
@@ -26,11 +28,13 @@ import (
 // proveLimit bounds a proof.
 const proveLimit = 2 * time.Minute
 
-// Prove finds out whether the isolated harness can be relied on for tensors on this
-// machine's first GPU. Of the job it needs what a payload does not say.
+// Prove finds out whether the isolated harness can be relied on for memory on this
+// machine's first GPU, in Python and, if the machine has a compiler, in C++. Of the job it
+// needs what a payload does not say. What goes wrong with C++ is a check that failed.
 //
 // Error: there is no GPU; this machine cannot judge at all; ctx is over.
 func Prove(ctx context.Context, job Job) (*schema.Proof, error) {
+	caller := ctx
 	ctx, stop := context.WithTimeoutCause(ctx, proveLimit, fmt.Errorf("the proof takes longer than %s", proveLimit))
 	defer stop()
 	job.Payload = &schema.Payload{} // harness.Prove has its own
@@ -45,22 +49,75 @@ func Prove(ctx context.Context, job Job) (*schema.Proof, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("becoming the reaper of the kernels' processes: %w", err)
 	}
-	if e.root, err = os.MkdirTemp(job.WorkDir, "kbrun-prove-"); err != nil {
+	python, err := e.prove(ctx, harness.Prove)
+	if err != nil {
+		return nil, err
+	}
+	gpu.Checks, gpu.Times, gpu.Resolution, gpu.Sandbox = python.Checks, python.Times, python.Resolution, python.Sandbox
+	native, err := e.prove(ctx, e.proveNative)
+	if caller.Err() != nil {
+		return nil, err
+	}
+	if err != nil {
+		native = &schema.Proof{Checks: []schema.ProofCheck{{Lang: schema.LangCUDA, Name: "harness", Text: text.Line(err.Error(), 500)}}}
+	}
+	gpu.Checks, gpu.Times, gpu.NotTried = append(gpu.Checks, native.Checks...), append(gpu.Times, native.Times...), native.NotTried
+	return gpu, nil
+}
+
+// prove calls a function with the options of a session in a directory of its own. No
+// process is left afterwards.
+func (e *evaluation) prove(ctx context.Context, prove func(context.Context, harness.Options) (*schema.Proof, error)) (proof *schema.Proof, err error) {
+	if e.root, err = os.MkdirTemp(e.job.WorkDir, "kbrun-prove-"); err != nil {
 		return nil, fmt.Errorf("making the work directory: %w", err)
 	}
-	o, err := e.sessionOptions(env)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(e.root))
+	o, err := e.sessionOptions(plan.Environ(e.job.Environ))
+	if err == nil {
+		proof, err = prove(ctx, o)
 	}
-	proof, err := harness.Prove(ctx, o)
 	if ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)
 	}
 	if err := errors.Join(err, sandbox.EndDescendants(killLimit), os.RemoveAll(e.root)); err != nil {
 		return nil, err
 	}
-	gpu.Checks, gpu.Times, gpu.Resolution, gpu.Sandbox = proof.Checks, proof.Times, proof.Resolution, proof.Sandbox
-	return gpu, nil
+	return proof, nil
+}
+
+// proveNative is [harness.Prove] for C++. It compiles the programs.
+func (e *evaluation) proveNative(ctx context.Context, o harness.Options) (*schema.Proof, error) {
+	e.job.Payload = harness.NativeProof()
+	e.machine = facts(e.job.Payload, e.root, e.job.Environ, e.result.System.Runtime, 1)
+	begun := time.Now()
+	e.build = &build{programs: map[string]string{}}
+	r := phaseRun{evaluation: e, p: &plan.New(e.job.Payload, e.machine)[0]}
+	if r.p.Refused != nil {
+		return &schema.Proof{NotTried: r.p.Refused.Text}, nil
+	}
+	if err := e.openSandbox(); err != nil {
+		return nil, err
+	}
+	if err := r.makePrograms(ctx); err != nil {
+		return nil, err
+	}
+	for _, seen := range []*judge.Process{e.build.version, e.build.submission} {
+		if seen.Failed() {
+			return nil, errors.New(judge.CompileWords(r.p.Compiler, r.p.Compile, seen))
+		}
+	}
+	if e.build.notMade != "" {
+		return nil, errors.New(e.build.notMade)
+	}
+	compiled := schema.ProofCheck{
+		Lang: schema.LangCUDA, Name: "compiler", OK: true, Text: r.p.Compiler + " has compiled judge, launcher and kernels",
+		Seconds: time.Since(begun).Round(10 * time.Millisecond).Seconds(),
+	}
+	o.Python, o.Programs = "", e.build.programs
+	proof, err := harness.Prove(ctx, o)
+	if err == nil {
+		proof.Checks = slices.Insert(proof.Checks, 0, compiled)
+	}
+	return proof, err
 }
 
 // gpu is what a proof names: this kbrun, and the machine's first GPU with its software.
@@ -113,8 +170,8 @@ func (e *evaluation) proved(ctx context.Context, env []string) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case p.Failed() != "":
-		return "kbrun prove failed on this GPU: " + text.Line(p.Failed(), 300)
+	case p.Failed(schema.LangPython) != "": // a task in C++ names its harness itself
+		return "kbrun prove failed on this GPU: " + text.Line(p.Failed(schema.LangPython), 300)
 	}
 	now, err := e.gpu(env)
 	if err != nil {

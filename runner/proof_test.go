@@ -32,7 +32,7 @@ func TestProved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good.Checks = []schema.ProofCheck{{Name: "channel", OK: true}}
+	good.Checks = []schema.ProofCheck{{Lang: schema.LangPython, Name: "channel", OK: true}}
 	for _, tt := range []struct {
 		name, want string // want "": it counts
 		set        func(p *schema.Proof)
@@ -44,7 +44,13 @@ func TestProved(t *testing.T) {
 		{"another kbrun", "another kbrun", func(p *schema.Proof) { p.Digest = "" }, 0o644},
 		{"another GPU's", "another GPU", func(p *schema.Proof) { p.UUID = "GPU-9" }, 0o644},
 		{"a check that failed", "late work: passed", func(p *schema.Proof) {
-			p.Checks = append(p.Checks, schema.ProofCheck{Name: "late work", Text: "passed"})
+			p.Checks = append(p.Checks, schema.ProofCheck{Lang: schema.LangPython, Name: "late work", Text: "passed"})
+		}, 0o644},
+		{"a check in C++ that failed", "", func(p *schema.Proof) {
+			p.Checks = append(p.Checks, schema.ProofCheck{Lang: schema.LangCUDA, Name: "late work", Text: "passed"})
+		}, 0o644},
+		{"no checks in Python", "nothing was checked", func(p *schema.Proof) {
+			p.Checks = []schema.ProofCheck{{Lang: schema.LangCUDA, Name: "channel", OK: true}}
 		}, 0o644},
 		{"no checks", "nothing was checked", func(p *schema.Proof) { p.Checks = nil }, 0o644},
 		{"a file that others write", "writable by no other", func(*schema.Proof) {}, 0o666},
@@ -74,5 +80,56 @@ func TestProved(t *testing.T) {
 	}
 	if _, err := ReadProof(filepath.Join(dir, "GPU-7.json"), 0); err == nil || !strings.Contains(err.Error(), "run kbrun prove") {
 		t.Errorf("without a proof: %v", err)
+	}
+}
+
+// TestProveNative: without a compiler, C++ is not tried. A compiler that does not work, and
+// programs whose memory is not the GPU's, make a check fail.
+func TestProveNative(t *testing.T) {
+	tools, err := os.ReadFile("harness/testdata/native/prove_gpu.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The kernels, with other tools than prove_gpu.h.
+	hostTools := strings.Replace(standInNvcc, "\nexec ", `
+case $files in *submission.cu) { cat <<'EOF'
+`+string(tools)+`EOF
+sed '1,/^}  \/\/ namespace/d' submission.cu; } >$TMPDIR/submission.cu; files="kbrun_call.cu $TMPDIR/submission.cu -I."; opts="$opts -shared -fPIC" ;; esac
+exec `, 1)
+	for _, tt := range []struct{ name, script, checks, notTried, fault string }{
+		{"no compiler", "", "", "the machine has no nvcc", ""},
+		{"one that does not run", "#!/bin/sh\nexit 3\n", "", "", "nvcc ended with status 3"},
+		{"one that has no CUDA", standInNvcc, "", "", "error: cuda_runtime.h: No such file or directory"},
+		{"one that knows no GPU", hostTools, "ok compiler, FAIL channel: the inputs do not lie on the GPU", "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			env := []string{"PATH=/usr/bin:/bin"}
+			if tt.script != "" {
+				env = withNvcc(t, tt.script)
+			}
+			job := Job{Payload: &schema.Payload{}, Environ: env, WorkDir: t.TempDir()}
+			e := &evaluation{job: job, result: newResult(job)}
+			p, err := e.prove(t.Context(), e.proveNative)
+			if tt.fault != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.fault) {
+					t.Errorf("got %+v, %v, want %q", p, err, tt.fault)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var checks []string
+			for _, c := range p.Checks {
+				if c.OK {
+					checks = append(checks, "ok "+c.Name)
+				} else {
+					checks = append(checks, "FAIL "+c.Name+": "+c.Text)
+				}
+			}
+			if got := strings.Join(checks, ", "); got != tt.checks || p.NotTried != tt.notTried {
+				t.Errorf("got %q, not tried: %q, want %q, %q", got, p.NotTried, tt.checks, tt.notTried)
+			}
+		})
 	}
 }

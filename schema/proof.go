@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,18 +26,31 @@ type Proof struct {
 	Resolution float64      `json:"resolution_ns"` // of a time
 	Checks     []ProofCheck `json:"checks"`
 	Times      []ProofTime  `json:"times"`
+	// NotTried says why no kernel in C++ was tried; "" if some were.
+	NotTried string `json:"not_tried,omitempty"`
 }
 
 // A ProofCheck is one thing that was tried.
 type ProofCheck struct {
-	Name string `json:"name"`
-	OK   bool   `json:"ok"`
-	Text string `json:"text,omitempty"` // what happened
+	Lang    string  `json:"lang"` // LangPython or LangCUDA
+	Name    string  `json:"name"`
+	OK      bool    `json:"ok"`
+	Seconds float64 `json:"seconds"`        // that it took
+	Text    string  `json:"text,omitempty"` // what happened
+}
+
+// Title names the check among those of both languages.
+func (c *ProofCheck) Title() string {
+	if c.Lang == LangCUDA {
+		return "C++ " + c.Name
+	}
+	return c.Name
 }
 
 // A ProofTime is a kernel of known work, timed in three ways. Figures are in
 // nanoseconds for each call.
 type ProofTime struct {
+	Lang     string     `json:"lang"`        // LangPython or LangCUDA
 	Events   float64    `json:"events_ns"`   // by the GPU's own events, which leave out the launch
 	Worker   float64    `json:"worker_ns"`   // by the process that launches it
 	Interval [2]float64 `json:"interval_ns"` // by the isolated harness: 95 % confidence interval of the mean
@@ -44,16 +59,39 @@ type ProofTime struct {
 	LeftOut  int        `json:"left_out"`
 }
 
-// Failed says which checks failed and how, "" if none did.
-func (p *Proof) Failed() string {
+// Failed says which checks failed and how, "" if none did. With languages it looks at their
+// checks only.
+func (p *Proof) Failed(langs ...string) string {
 	var failed []string
+	checked := false
 	for _, c := range p.Checks {
-		if !c.OK {
-			failed = append(failed, c.Name+": "+c.Text)
+		if len(langs) > 0 && !slices.Contains(langs, c.Lang) {
+			continue
+		}
+		if checked = true; !c.OK {
+			failed = append(failed, c.Title()+": "+c.Text)
 		}
 	}
-	if len(p.Checks) == 0 {
+	if !checked {
 		return "nothing was checked"
 	}
 	return strings.Join(failed, "; ")
+}
+
+// Summary says in a line what was checked, and which checks failed.
+func (p *Proof) Summary() string {
+	passed := map[string]int{}
+	for _, c := range p.Checks {
+		if c.OK {
+			passed[c.Lang]++
+		}
+	}
+	words := fmt.Sprintf("%d checks passed in Python, %d in C++", passed[LangPython], passed[LangCUDA])
+	if p.NotTried != "" {
+		words = fmt.Sprintf("%d checks passed in Python; C++ was not tried: %s", passed[LangPython], p.NotTried)
+	}
+	if failed := p.Failed(); failed != "" {
+		words += "; failed: " + failed
+	}
+	return words
 }

@@ -15,10 +15,12 @@ import (
 )
 
 const helpProve = `Find out whether the isolated harness works with this machine's GPU. It judges
-kernels of known work and kernels that cheat, which takes up to two minutes. If
-every check passes, kbrun evaluate uses the isolated harness for tasks with
-tensors on this GPU, until the GPU, driver, torch or kbrun changes. Run it as
-root, because evaluate accepts only proofs that belong to root.
+kernels of known work and kernels that cheat, in Python and, if nvcc or hipcc is
+there, in C++. That takes up to two minutes. If every check in Python passes,
+kbrun evaluate uses the isolated harness for tasks with tensors on this GPU,
+until the GPU, driver, torch or kbrun changes. Tasks in C++ name their harness
+themselves. Run it as root, because evaluate accepts only proofs that belong to
+root.
 
 Usage:
   kbrun prove [options]
@@ -56,7 +58,10 @@ func (c *proveCmd) Run(ctx context.Context, env *cli.Env) error {
 		if !check.OK {
 			word = "FAIL"
 		}
-		fmt.Fprintf(env.Stdout, "%s %s: %s\n", word, check.Name, check.Text)
+		fmt.Fprintf(env.Stdout, "%s %s (%.1f s): %s\n", word, check.Title(), check.Seconds, check.Text)
+	}
+	if proof.NotTried != "" {
+		fmt.Fprintf(env.Stdout, "C++ was not tried: %s\n", proof.NotTried)
 	}
 	out := c.Out
 	if out == "" {

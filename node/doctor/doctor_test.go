@@ -18,6 +18,7 @@ import (
 	"github.com/gpu-mode/kbgen/node"
 	"github.com/gpu-mode/kbgen/node/system"
 	"github.com/gpu-mode/kbgen/runner/device"
+	"github.com/gpu-mode/kbgen/schema"
 )
 
 // A world is a machine below a directory, with programs that answer from tables.
@@ -110,6 +111,7 @@ func healthy(t *testing.T) *world {
 		"/version":              engineVersions,
 		"/images/sha256:1/json": "{}", "/containers/json": "[]",
 	}
+	w.prove(func(*schema.Proof) {})
 	w.pages = map[string]string{
 		"https://agent.buildkite.com/v3/":    "{}",
 		"http://127.0.0.1:39300/status.json": `{"health":"ok","aggregate_status":"idle","workers":[{"status":"idle"}]}`,
@@ -143,6 +145,23 @@ func (w *world) override(command, setting, from, to string) {
 	const file = "/etc/systemd/system/kbnode-agent@.service.d/mine.conf"
 	w.write(file, "[Service]\n"+setting+"\n")
 	w.programs[command] = strings.Replace(w.programs[command], from, to, 1) + "DropInPaths=" + file + "\n"
+}
+
+// provedAt is when the slot's GPU was proved.
+var provedAt = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+// prove writes the proof of the slot's GPU, with a change.
+func (w *world) prove(change func(*schema.Proof)) {
+	w.t.Helper()
+	p := schema.Proof{Time: provedAt, UUID: uuid, Driver: "580.95.05", Checks: []schema.ProofCheck{
+		{Lang: schema.LangPython, Name: "channel", OK: true}, {Lang: schema.LangCUDA, Name: "channel", OK: true},
+	}}
+	change(&p)
+	b, err := json.Marshal(&p)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.write(node.ProofsDir+"/"+p.UUID+".json", string(b))
 }
 
 func (w *world) path(name string) string { return filepath.Join(w.root, name) }
@@ -369,6 +388,7 @@ func faults(slot node.Slot) map[string]fault {
 		"old toolkit":                        {func(w *world) { w.programs["nvidia-ctk --version"] = "NVIDIA Container Toolkit CLI version 1.17.7\n" }, "version-toolkit"},
 		"old driver": {func(w *world) {
 			w.write("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n")
+			w.prove(func(p *schema.Proof) { p.Driver = "570.86.15" })
 		}, "version-driver"},
 		"old kernel":     {func(w *world) { w.write("/proc/sys/kernel/osrelease", "5.15.0-100-generic\n") }, "version-kernel"},
 		"engine is down": {func(w *world) { delete(w.engine, "/info") }, "docker"},
@@ -417,13 +437,19 @@ func faults(slot node.Slot) map[string]fault {
 			w.write("/proc/7/cmdline", "/usr/bin/buildkite-agent\x00start\x00")
 			w.write("/proc/7/cgroup", "0::/system.slice/buildkite-agent.service\n")
 		}, "foreign-agents"},
-		"another's device opens":   {func(w *world) { w.inside = true; w.addNeighbour() }, "slice-devices"},
-		"device node is gone":      {func(w *world) { w.remove("/dev/nvidia7") }, "device"},
-		"driver lost the device":   {func(w *world) { w.smi(strings.ReplaceAll(answering, uuid, "GPU-another")) }, "device"},
-		"proxy's socket is gone":   {func(w *world) { w.remove(slot.ProxySocket()) }, "proxy"},
-		"no image is pinned":       {func(w *world) { w.remove(node.PinsPath) }, "image"},
-		"the pinned image is gone": {func(w *world) { delete(w.engine, "/images/sha256:1/json") }, "image"},
-		"leftovers":                {func(w *world) { w.engine["/containers/json"] = `[{"Id": "0123456789ab"}]` }, "leftovers"},
+		"GPU was not proved":            {func(w *world) { w.remove(node.ProofsDir) }, "proof"},
+		"proof is cut short":            {func(w *world) { w.write(node.ProofsDir+"/"+uuid+".json", "{") }, "proof"},
+		"everybody writes the proof":    {func(w *world) { w.chmod(node.ProofsDir+"/"+uuid+".json", 0o666) }, "proof"},
+		"proof is of another driver":    {func(w *world) { w.prove(func(p *schema.Proof) { p.Driver = "570.86.15" }) }, "proof"},
+		"proof has a check that failed": {func(w *world) { w.prove(func(p *schema.Proof) { p.Checks[0].OK = false }) }, "proof"},
+		"proof has one in C++":          {func(w *world) { w.prove(func(p *schema.Proof) { p.Checks[1].OK = false }) }, "proof"},
+		"another's device opens":        {func(w *world) { w.inside = true; w.addNeighbour() }, "slice-devices"},
+		"device node is gone":           {func(w *world) { w.remove("/dev/nvidia7") }, "device"},
+		"driver lost the device":        {func(w *world) { w.smi(strings.ReplaceAll(answering, uuid, "GPU-another")) }, "device"},
+		"proxy's socket is gone":        {func(w *world) { w.remove(slot.ProxySocket()) }, "proxy"},
+		"no image is pinned":            {func(w *world) { w.remove(node.PinsPath) }, "image"},
+		"the pinned image is gone":      {func(w *world) { delete(w.engine, "/images/sha256:1/json") }, "image"},
+		"leftovers":                     {func(w *world) { w.engine["/containers/json"] = `[{"Id": "0123456789ab"}]` }, "leftovers"},
 		"agent is down": {func(w *world) {
 			w.programs["systemctl show --no-pager --property=LoadState,ActiveState,SubState"] = "LoadState=loaded\nActiveState=failed\nSubState=failed\nResult=exit-code\nNRestarts=6\n"
 		}, "agent-unit"},

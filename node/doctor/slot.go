@@ -30,6 +30,7 @@ var slotChecks = []check[func(*run, *node.Slot)]{
 	{"slice-limits", true, (*run).sliceLimits, "its limits are in force"},
 	{"slice-devices", true, (*run).sliceDevices, "opens its own devices and no other's"},
 	{"device", true, (*run).device, "its devices are in order"},
+	{"proof", false, (*run).proof, ""},
 	{"proxy", true, (*run).proxy, "its docker socket is its user's alone"},
 	{"image", true, (*run).image, "its images are there"},
 	{"leftovers", false, (*run).leftovers, "nothing is left of earlier jobs"},

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -28,9 +27,8 @@ import (
 func proofs(ctx context.Context, config *node.Config, slots []*node.Slot) (all []doctor.Result) {
 	var trials []*findings
 	var running sync.WaitGroup
-	gpu := func(d node.Device) bool { return d.Vendor == "nvidia" || d.Vendor == "amd" }
 	for _, s := range slots {
-		if s.Platform != "docker" || !slices.ContainsFunc(s.Devices, gpu) {
+		if s.Platform != "docker" || !s.HasGPU() {
 			continue
 		}
 		f := &findings{slot: s}
@@ -40,9 +38,9 @@ func proofs(ctx context.Context, config *node.Config, slots []*node.Slot) (all [
 			case err != nil:
 				f.add("proof", doctor.Warning, "kbnode verify "+s.Name, "nothing shows that the isolated harness works on its GPU: %v", err)
 			case p.Failed() != "":
-				f.add("proof", doctor.Warning, "kbnode verify "+s.Name, "the isolated harness does not work on its GPU: %s", p.Failed())
+				f.add("proof", doctor.Warning, "kbnode verify "+s.Name, "the isolated harness does not work on its GPU: %s", p.Summary())
 			default:
-				f.passed("proof", "the isolated harness works on its GPU: %d checks", len(p.Checks))
+				f.passed("proof", "the isolated harness works on its GPU: %s", p.Summary())
 			}
 		})
 	}

@@ -31,9 +31,14 @@ type Diagnosis struct {
 	Means   []sandbox.Attempt `json:"means"`
 	Machine sandbox.Machine   `json:"machine"`
 	Tools   map[string]string `json:"tools"` // path by name, "" when it is not on PATH
-	// Proofs maps the UUID of each GPU that has a proof to what is wrong with the proof, or
-	// to "" if every check passed.
-	Proofs map[string]string `json:"proofs"`
+	// Proofs are those of this machine's GPUs, by their UUIDs.
+	Proofs map[string]Proof `json:"proofs"`
+}
+
+// A Proof is what kbrun prove said of a GPU.
+type Proof struct {
+	OK   bool   `json:"ok"`   // no check failed, in any language
+	Text string `json:"text"` // one line: what was checked, and which checks failed
 }
 
 // Examine builds a sandbox by every means, in a directory of its own below that of
@@ -71,17 +76,17 @@ func Examine(o sandbox.Options) (d *Diagnosis, err error) {
 }
 
 // proofs reads what kbrun prove has left.
-func proofs(dir string) map[string]string {
-	found := map[string]string{}
+func proofs(dir string) map[string]Proof {
+	found := map[string]Proof{}
 	files, _ := filepath.Glob(filepath.Join(dir, "*.json")) // the pattern is a good one
 	for _, file := range files {
 		uuid := strings.TrimSuffix(filepath.Base(file), ".json")
 		p, err := runner.ReadProof(file, 0)
 		if err != nil {
-			found[uuid] = err.Error()
+			found[uuid] = Proof{Text: err.Error()}
 			continue
 		}
-		found[uuid] = p.Failed()
+		found[uuid] = Proof{p.Failed() == "", p.Summary()}
 	}
 	return found
 }
@@ -104,7 +109,7 @@ func (d *Diagnosis) Text() string {
 		}
 	}
 	for _, uuid := range slices.Sorted(maps.Keys(d.Proofs)) {
-		line("isolated on", "%s: %s", uuid, text.Line(cmp.Or(d.Proofs[uuid], "proved"), lineLimit))
+		line("isolated on", "%s: %s", uuid, text.Line(d.Proofs[uuid].Text, lineLimit))
 	}
 	for _, tried := range d.Means {
 		if tried.Sandbox == nil {

@@ -101,15 +101,20 @@ func deviceOptions(t *testing.T, tools string, change ...string) Options {
 		t.Fatal("nothing was changed in the stand-in")
 	}
 	o := machineOptions(t, debianPython)
-	o.standIn = standIn{source: source, tools: tools, memory: func(size int) (*os.File, error) {
-		m, err := newMemory("device", size)
-		if err == nil {
-			t.Cleanup(m.close)
-			return m.file, nil
-		}
-		return nil, err
-	}}
+	o.standIn = standIn{source: source, tools: tools, memory: standInMemory(t)}
 	return o
+}
+
+// standInMemory makes the memory of a stand-in for a device.
+func standInMemory(t *testing.T) func(size int) (*os.File, error) {
+	return func(size int) (*os.File, error) {
+		m, err := newMemory("device", size)
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(m.close)
+		return m.file, nil
+	}
 }
 
 // machineOptions are those of a session on this machine, but for the payload. Afterwards

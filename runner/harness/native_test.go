@@ -70,14 +70,14 @@ func nativeSubmission(body string) string {
 	return "#include <cstdio>\n#include <cstdlib>\n#include <cstring>\n#include <unistd.h>\n#include \"task.h\"\nvoid custom_kernel(const float* a, float scale, float* out, int* index, std::size_t n) {\n" + body + "\n}\n"
 }
 
-// compiledPrograms are those without a submission that were made already.
+// compiledPrograms are those that were made already.
 var compiledPrograms = map[string][]byte{}
 
-// compiled compiles one of the programs by g++.
-func compiled(t *testing.T, name, device, submission string) string {
+// compiled compiles one of the programs of a task by g++.
+func compiled(t *testing.T, name, device string, task schema.Files) string {
 	t.Helper()
-	key := name + device
-	if program, ok := compiledPrograms[key]; ok && name != plan.BuildSubmission {
+	key := fmt.Sprint(name, device, task)
+	if program, ok := compiledPrograms[key]; ok {
 		path := filepath.Join(t.TempDir(), plan.BuiltFile)
 		must(t, os.WriteFile(path, program, 0o755))
 		return path
@@ -86,13 +86,12 @@ func compiled(t *testing.T, name, device, submission string) string {
 		t.Skip("g++ is missing")
 	}
 	dir := t.TempDir()
-	list := append(sources(name, device), schema.File{Name: plan.TaskHeader, Text: nativeTask}, schema.File{Name: plan.ReferenceCUDA, Text: nativeReference})
+	list := sources(name, device)
 	args := []string{"-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-x", "c++", list[0].Name}
 	if name == plan.BuildSubmission {
-		list = append(list, schema.File{Name: plan.SubmissionCUDA, Text: submission})
 		args = append(args, plan.SubmissionCUDA, "-shared", "-fPIC")
 	}
-	for _, f := range list {
+	for _, f := range append(list, task...) {
 		must(t, os.WriteFile(filepath.Join(dir, f.Name), []byte(f.Text), 0o644))
 	}
 	cmd := exec.CommandContext(t.Context(), "g++", append(args, "-x", "none", "-ldl", "-o", plan.BuiltFile)...)
@@ -119,29 +118,39 @@ func nativePayload(sizes ...int) *schema.Payload {
 	return p
 }
 
+// nativeTaskFiles is the task with a submission.
+func nativeTaskFiles(submission string) schema.Files {
+	return schema.Files{{Name: plan.TaskHeader, Text: nativeTask}, {Name: plan.ReferenceCUDA, Text: nativeReference}, {Name: plan.SubmissionCUDA, Text: submission}}
+}
+
 func openNative(t *testing.T, p *schema.Payload, device string) (*Session, error) {
 	t.Helper()
-	programs := map[string]string{plan.BuildJudge: compiled(t, plan.BuildJudge, device, ""), plan.BuildLauncher: compiled(t, plan.BuildLauncher, device, "")}
-	o := machineOptions(t, "")
-	o.Payload, o.Programs = p, programs
-	if strings.Contains(device, "stands in") {
-		o.standIn = standIn{memory: func(size int) (*os.File, error) {
-			m, err := newMemory("device", size)
-			if err != nil {
-				return nil, err
-			}
-			t.Cleanup(m.close)
-			return m.file, nil
-		}}
-	}
+	o := nativeOptions(t, device, nativeTaskFiles(""))
+	o.Payload = p
 	return openSession(t, o)
+}
+
+// nativeOptions are those of a session with judge and launcher of a task, but for the
+// payload and the submission.
+func nativeOptions(t *testing.T, device string, task schema.Files) Options {
+	t.Helper()
+	programs := map[string]string{}
+	for _, name := range []string{plan.BuildJudge, plan.BuildLauncher} {
+		programs[name] = compiled(t, name, device, task)
+	}
+	o := machineOptions(t, "")
+	o.Programs = programs
+	if strings.Contains(device, "stands in") {
+		o.standIn.memory = standInMemory(t)
+	}
+	return o
 }
 
 // judgedNative runs one phase of an open session with a kernel of this body.
 func judgedNative(t *testing.T, s *Session, mode, body string) (outcome, words string, run *Run) {
 	t.Helper()
 	s.o.Payload.Mode = mode
-	s.o.Programs[plan.BuildSubmission] = compiled(t, plan.BuildSubmission, "", nativeSubmission(body))
+	s.o.Programs[plan.BuildSubmission] = compiled(t, plan.BuildSubmission, "", nativeTaskFiles(nativeSubmission(body)))
 	planned := plan.New(s.o.Payload, plan.Machine{Root: s.o.Dir, Environ: s.o.Environ, Programs: map[string]string{"nvcc": "/nvcc"}})
 	p := planned[len(planned)-1]
 	run, err := s.Phase(t.Context(), &p)
@@ -279,7 +288,7 @@ func TestNativeBatches(t *testing.T) {
 			for body, want := range map[string]bool{nativeRight: true, nativeRight + " out[3] = 0; out[4] = 0; index[n - 1] = 0;": false} {
 				p := plan.New(s.o.Payload, plan.Machine{Root: s.o.Dir, Programs: map[string]string{"nvcc": "/nvcc"}})[0]
 				p.Name = fmt.Sprint("batch ", want)
-				s.o.Programs[plan.BuildSubmission] = compiled(t, plan.BuildSubmission, "", nativeSubmission(body))
+				s.o.Programs[plan.BuildSubmission] = compiled(t, plan.BuildSubmission, "", nativeTaskFiles(nativeSubmission(body)))
 				r := &phaseRun{s: s, p: &p}
 				r.cases, err = s.rules.readCases(&p, s.o.Payload)
 				must(t, err)
@@ -345,9 +354,9 @@ func TestNativeLate(t *testing.T) {
 // why, before there is a submission.
 func TestSlowNativeTrial(t *testing.T) {
 	testenv.NeedSlow(t)
-	const allocate, open = "{ return mapped(size, files); }\n    std::vector", "        return mapped(size, files);\n    }\n    void copy_in"
+	const allocate, open = "        void* const memory = mapped(size, files);\n", "        return mapped(size, files);\n    }\n    void copy_in"
 	for _, c := range []struct{ name, old, new, want string }{
-		{"no device", allocate, "{ (void)mapped; throw std::runtime_error(\"cudaErrorNoDevice: none \" + std::to_string(size + files.size())); }\n    std::vector", "cudaErrorNoDevice"},
+		{"no device", allocate, allocate + "        throw std::runtime_error(\"cudaErrorNoDevice: none\");\n", "cudaErrorNoDevice"},
 		{"other memory", open, "        (void)files;\n        return new char[size]();\n    }\n    void copy_in", "the worker does not see what was written"},
 		{"a worker that dies of it", open, "        _exit(int(9 + 0 * (size + files.size())));\n    }\n    void copy_in", "EOF"},
 	} {

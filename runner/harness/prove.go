@@ -17,17 +17,26 @@ import (
 	"github.com/gpu-mode/kbgen/schema/text"
 )
 
-// Prove finds out whether this harness can be relied on for tensors on this machine's
-// GPU. It judges kernels of known work and kernels that cheat, and compares the outcomes
-// with the expected ones. It ignores the options' payload. The caller must fill in the
-// fields of the proof that name kbrun, the GPU and its software.
+// Prove finds out whether this harness can be relied on for memory on this machine's GPU,
+// in one language: C++ if the options have programs, which must be those of [NativeProof],
+// and Python otherwise. It judges kernels of known work and kernels that cheat, and
+// compares the outcomes with the expected ones. It ignores the options' payload. The
+// caller must fill in the fields of the proof that name kbrun, the GPU and its software.
 //
 // Errors: the context's cause; any other means that this machine cannot judge at all.
 func Prove(ctx context.Context, o Options) (*schema.Proof, error) {
 	o.Payload, o.Variant = proofPayload(o.standIn), ""
+	kernels := proofKernels
+	if o.Programs != nil {
+		o.Payload, kernels = NativeProof(), nativeProofKernels
+	}
 	proof := &schema.Proof{}
+	begun := time.Now()
 	note := func(name string, ok bool, format string, args ...any) {
-		proof.Checks = append(proof.Checks, schema.ProofCheck{Name: name, OK: ok, Text: text.Line(fmt.Sprintf(format, args...), 500)})
+		proof.Checks = append(proof.Checks, schema.ProofCheck{
+			Lang: o.Payload.Lang, Name: name, OK: ok, Seconds: time.Since(begun).Round(10 * time.Millisecond).Seconds(), Text: text.Line(fmt.Sprintf(format, args...), 500),
+		})
+		begun = time.Now()
 	}
 	s, err := Open(ctx, o)
 	if cannot, ok := errors.AsType[*UnsupportedError](err); ok {
@@ -37,12 +46,23 @@ func Prove(ctx context.Context, o Options) (*schema.Proof, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !s.onDevice {
+		note("channel", false, "the inputs do not lie on the GPU")
+		return proof, s.Close()
+	}
 	note("channel", true, "judge and worker see what the other has written on the GPU")
-	for _, k := range proofKernels(o.standIn) {
-		mode, limit := schema.ModeTest, schema.Seconds(cmp.Or(k.limit, proofLimit))
-		if o.Payload.TestTimeout, o.Payload.BenchmarkTimeout = limit, limit; k.us != nil {
-			mode, o.Payload.Benchmarks = schema.ModeBenchmark, proofCases(k.us...)
+	for _, k := range kernels(o.standIn) {
+		mode, us := schema.ModeTest, []int{10}
+		if k.us != nil {
+			mode, us = schema.ModeBenchmark, k.us
 		}
+		limit, cases := schema.Seconds(cmp.Or(k.limit, proofLimit)), proofCases(us...)
+		if s.native() { // all kernels are in one library
+			for i := range cases {
+				cases[i] = append(cases[i], schema.Param{Name: "check", Value: schema.StringValue(k.name)})
+			}
+		}
+		o.Payload.TestTimeout, o.Payload.BenchmarkTimeout, o.Payload.Tests, o.Payload.Benchmarks = limit, limit, cases, cases
 		outcome, words, run, err := s.judged(ctx, mode, k.text)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -57,6 +77,9 @@ func Prove(ctx context.Context, o Options) (*schema.Proof, error) {
 		}
 		note(k.name, good, "%s", strings.TrimSpace(outcome+" "+words))
 	}
+	for i := range proof.Times {
+		proof.Times[i].Lang = o.Payload.Lang
+	}
 	proof.Sandbox = s.Report().Level
 	return proof, s.Close()
 }
@@ -68,7 +91,7 @@ type proofKernel struct {
 	limit    float64 // of the phase, in seconds; 0: proofLimit
 	outcomes []string
 	timed    func(*schema.Proof, *Run) (words string, good bool) // looks at the figures of a pass
-	text     string
+	text     string                                              // of a submission in Python; prove.cu knows the name
 }
 
 // proofLimit bounds one phase of a proof, in seconds.
@@ -80,7 +103,7 @@ const proofLimit = 20
 // Error: the machine's or the task's.
 func (s *Session) judged(ctx context.Context, mode, submission string) (outcome, words string, run *Run, err error) {
 	s.o.Payload.Mode, s.o.Payload.Sources[0].Text = mode, submission
-	phases := plan.New(s.o.Payload, plan.Machine{Root: s.o.Dir, Environ: s.o.Environ})
+	phases := plan.New(s.o.Payload, plan.Machine{Root: s.o.Dir, Environ: s.o.Environ, Programs: map[string]string{"nvcc": ""}}) // it has compiled
 	phase := phases[len(phases)-1]
 	if run, err = s.Phase(ctx, &phase); err != nil {
 		return "", "", nil, err
@@ -111,6 +134,23 @@ func proofPayload(s standIn) *schema.Payload {
 		Lang: schema.LangPython, Mode: schema.ModeTest, Extension: schema.Extension{Harness: schema.HarnessIsolated}, RankingBy: schema.RankGeom,
 		Sources: schema.Files{{Name: plan.SubmissionFile}, {Name: taskFile, Text: "import torch\n"}, {Name: referenceFile, Text: reference}},
 		Tests:   proofCases(10), Benchmarks: proofCases(10),
+	}
+}
+
+// NativeProof is a task in C++ with arrays on the GPU, and a submission that has all kernels
+// that [Prove] tries. The caller compiles it.
+func NativeProof() *schema.Payload { return nativeProof(nativeFile("prove_gpu.h")) }
+
+func nativeProof(tools string) *schema.Payload {
+	tests := schema.Case{{Name: "us", Value: schema.IntValue(10)}, {Name: "seed", Value: schema.IntValue(1)}, {Name: "check", Value: schema.StringValue("")}}
+	return &schema.Payload{
+		Lang: schema.LangCUDA, Mode: schema.ModeTest, Harness: schema.HarnessIsolated, RankingBy: schema.RankGeom,
+		Sources: schema.Files{
+			{Name: plan.SubmissionCUDA, Text: tools + nativeFile("prove.cu")},
+			{Name: plan.TaskHeader, Text: nativeFile("prove_task.h")},
+			{Name: plan.ReferenceCUDA, Text: nativeFile("prove_reference.cuh")},
+		},
+		Tests: []schema.Case{tests}, Benchmarks: []schema.Case{tests},
 	}
 }
 
@@ -164,8 +204,8 @@ func proofTimes(proof *schema.Proof, run *Run) (words string, good bool) {
 	switch {
 	case len(bad) > 0:
 		return strings.Join(bad, "; "), false
-	case len(proof.Times) != len(proofUS):
-		return fmt.Sprintf("%d of %d kernels told their times", len(proof.Times), len(proofUS)), false
+	case len(proof.Times) != len(run.Measurements):
+		return fmt.Sprintf("%d of %d kernels told their times", len(proof.Times), len(run.Measurements)), false
 	}
 	return "figures are as long as the GPU's own", true
 }

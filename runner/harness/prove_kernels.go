@@ -226,6 +226,27 @@ for us in (2, 10, 100, 5000):
 	return list
 }
 
+// nativeProofKernels lists what is tried in C++, where judge and worker are other programs.
+// The kernels are in prove.cu.
+func nativeProofKernels(standIn) []proofKernel {
+	passed := []string{schema.OutcomePassed}
+	return []proofKernel{
+		{name: "right answer", outcomes: passed},
+		{name: "over an input", outcomes: passed},
+		{name: "wrong answer", outcomes: []string{schema.OutcomeWrong}},
+		{name: "memory left behind", outcomes: passed},
+		{name: "memory emptied", outcomes: passed},
+		{name: "late work", us: []int{proofAhead}, outcomes: []string{schema.OutcomeForged}},
+		// The harness may wait in vain for a queue that is never empty.
+		{name: "work queued ahead", us: []int{proofAhead}, timed: notShorter(proofAhead),
+			outcomes: []string{schema.OutcomePassed, schema.OutcomeForged, schema.OutcomeWrong, schema.OutcomeTimeout}},
+		{name: "out of bounds", outcomes: []string{schema.OutcomeException, schema.OutcomeKilled}},
+		{name: "hangs", limit: 5, outcomes: []string{schema.OutcomeTimeout}},
+		{name: "after all that", outcomes: passed},
+		{name: "times", us: []int{10, 100, 5000}, timed: proofTimes, outcomes: passed},
+	}
+}
+
 // proofAhead is the work of the kernels that try to do it before or after the timed call,
 // in microseconds.
 const proofAhead = 1000
