@@ -170,8 +170,8 @@ func (e *evaluation) proved(ctx context.Context, env []string) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case p.Failed(schema.LangPython) != "": // a task in C++ names its harness itself
-		return "kbrun prove failed on this GPU: " + text.Line(p.Failed(schema.LangPython), 300)
+	case p.Failed(e.job.Payload.Lang) != "":
+		return "kbrun prove failed on this GPU: " + text.Line(p.Failed(e.job.Payload.Lang), 300)
 	}
 	now, err := e.gpu(env)
 	if err != nil {

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -21,7 +22,7 @@ func TestProved(t *testing.T) {
 	env := programs(t, map[string]string{"nvidia-smi": standInSMI})
 	dir := t.TempDir()
 	e := &evaluation{
-		job:    Job{Payload: &schema.Payload{}, Environ: env, Devices: device.Machine{Root: t.TempDir()}, ProofDir: dir},
+		job:    Job{Payload: &schema.Payload{Lang: schema.LangPython}, Environ: env, Devices: device.Machine{Root: t.TempDir()}, ProofDir: dir},
 		result: newResult(Job{Payload: &schema.Payload{}}), probed: make(chan struct{}),
 	}
 	e.watch = probeDevices(t.Context(), e.job, env, e.result)
@@ -37,23 +38,28 @@ func TestProved(t *testing.T) {
 		name, want string // want "": it counts
 		set        func(p *schema.Proof)
 		mode       os.FileMode
+		lang       string // of the task; "": Python
 	}{
-		{"good", "", func(*schema.Proof) {}, 0o644},
-		{"another driver", "another driver", func(p *schema.Proof) { p.Driver = "1" }, 0o644},
-		{"another torch", "another torch", func(p *schema.Proof) { p.Torch += "+" }, 0o644},
-		{"another kbrun", "another kbrun", func(p *schema.Proof) { p.Digest = "" }, 0o644},
-		{"another GPU's", "another GPU", func(p *schema.Proof) { p.UUID = "GPU-9" }, 0o644},
+		{"good", "", func(*schema.Proof) {}, 0o644, ""},
+		{"another driver", "another driver", func(p *schema.Proof) { p.Driver = "1" }, 0o644, ""},
+		{"another torch", "another torch", func(p *schema.Proof) { p.Torch += "+" }, 0o644, ""},
+		{"another kbrun", "another kbrun", func(p *schema.Proof) { p.Digest = "" }, 0o644, ""},
+		{"another GPU's", "another GPU", func(p *schema.Proof) { p.UUID = "GPU-9" }, 0o644, ""},
 		{"a check that failed", "late work: passed", func(p *schema.Proof) {
 			p.Checks = append(p.Checks, schema.ProofCheck{Lang: schema.LangPython, Name: "late work", Text: "passed"})
-		}, 0o644},
+		}, 0o644, ""},
 		{"a check in C++ that failed", "", func(p *schema.Proof) {
 			p.Checks = append(p.Checks, schema.ProofCheck{Lang: schema.LangCUDA, Name: "late work", Text: "passed"})
-		}, 0o644},
+		}, 0o644, ""},
 		{"no checks in Python", "nothing was checked", func(p *schema.Proof) {
 			p.Checks = []schema.ProofCheck{{Lang: schema.LangCUDA, Name: "channel", OK: true}}
-		}, 0o644},
-		{"no checks", "nothing was checked", func(p *schema.Proof) { p.Checks = nil }, 0o644},
-		{"a file that others write", "writable by no other", func(*schema.Proof) {}, 0o666},
+		}, 0o644, ""},
+		{"no checks", "nothing was checked", func(p *schema.Proof) { p.Checks = nil }, 0o644, ""},
+		{"a file that others write", "writable by no other", func(*schema.Proof) {}, 0o666, ""},
+		{"C++ was not tried", "nothing was checked", func(*schema.Proof) {}, 0o644, schema.LangCUDA},
+		{"C++ passed", "", func(p *schema.Proof) {
+			p.Checks = []schema.ProofCheck{{Lang: schema.LangPython, Name: "late work"}, {Lang: schema.LangCUDA, Name: "channel", OK: true}}
+		}, 0o644, schema.LangCUDA},
 	} {
 		p := *good
 		tt.set(&p)
@@ -69,6 +75,7 @@ func TestProved(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.result.Harness.Proof = nil
+		e.job.Payload.Lang = cmp.Or(tt.lang, schema.LangPython)
 		why := e.proved(context.Background(), env)
 		if (why == "") != (tt.want == "") || !strings.Contains(why, tt.want) || (e.result.Harness.Proof != nil) != (tt.want == "") {
 			t.Errorf("%s: got %q, want %q; %+v in the result", tt.name, why, tt.want, e.result.Harness.Proof)

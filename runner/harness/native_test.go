@@ -246,7 +246,7 @@ func TestColdInputs(t *testing.T) {
 			p.Inputs = inputs
 			s, err := openNative(t, p, nativeFile(deviceFile))
 			must(t, err)
-			s.o.Programs[plan.BuildSubmission] = compiled(t, plan.BuildSubmission, "", nativeSubmission(nativeRight))
+			s.o.Programs[plan.BuildSubmission] = compiled(t, plan.BuildSubmission, "", nativeTaskFiles(nativeSubmission(nativeRight)))
 			return s
 		},
 	}

@@ -144,7 +144,7 @@ func NativeProof() *schema.Payload { return nativeProof(nativeFile("prove_gpu.h"
 func nativeProof(tools string) *schema.Payload {
 	tests := schema.Case{{Name: "us", Value: schema.IntValue(10)}, {Name: "seed", Value: schema.IntValue(1)}, {Name: "check", Value: schema.StringValue("")}}
 	return &schema.Payload{
-		Lang: schema.LangCUDA, Mode: schema.ModeTest, Harness: schema.HarnessIsolated, RankingBy: schema.RankGeom,
+		Lang: schema.LangCUDA, Mode: schema.ModeTest, Extension: schema.Extension{Harness: schema.HarnessIsolated}, RankingBy: schema.RankGeom,
 		Sources: schema.Files{
 			{Name: plan.SubmissionCUDA, Text: tools + nativeFile("prove.cu")},
 			{Name: plan.TaskHeader, Text: nativeFile("prove_task.h")},
