@@ -177,7 +177,8 @@ func TestHIP(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	wantOutcome(t, r, schema.OutcomeUnsupported, `test: arch "90a" is not one of AMD's`)
-	job.Payload.Arch, job.Environ = nil, programs(t, map[string]string{"nvcc": standInNvcc})
+	path, _, _ := strings.Cut(programs(t, map[string]string{"nvcc": standInNvcc})[0], ":") // without this machine's own programs
+	job.Payload.Arch, job.Environ = nil, []string{path}
 	r = Evaluate(context.Background(), job)
 	wantOutcome(t, r, schema.OutcomeNoCompiler, "the machine has no hipcc")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpu-mode/kbgen/internal/testenv"
 	"github.com/gpu-mode/kbgen/runner/device"
 	"github.com/gpu-mode/kbgen/schema"
 )
@@ -110,7 +111,11 @@ exec `, 1)
 		{"one that knows no GPU", hostTools, "ok compiler, FAIL channel: the inputs do not lie on the GPU", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			env := []string{"PATH=/usr/bin:/bin"}
+			bare := t.TempDir() // with Python alone
+			if err := os.Symlink(testenv.Python(t), filepath.Join(bare, "python3")); err != nil {
+				t.Fatal(err)
+			}
+			env := []string{"PATH=" + bare}
 			if tt.script != "" {
 				env = withNvcc(t, tt.script)
 			}
