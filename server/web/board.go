@@ -285,24 +285,6 @@ func placeOf(gpu string) int {
 	return len(firstGPUs)
 }
 
-// evidenceWords says what figures rest on, as far as the task asks for it.
-func evidenceWords(e schema.Extension) string {
-	var words []string
-	if n := e.Evidence.Runs; n > 0 {
-		words = append(words, fmt.Sprintf("Each figure of a ranked run rests on at least %d calls.", n))
-	}
-	if w := e.Evidence.Width; w > 0 {
-		words = append(words, fmt.Sprintf("Its 95 %% interval is at most %s %% of it wide.", strconv.FormatFloat(100*w, 'g', 3, 64)))
-	}
-	switch e.Inputs {
-	case schema.InputsCold:
-		words = append(words, "No cache holds a call's inputs.")
-	case schema.InputsWarm:
-		words = append(words, "A call's inputs may be in caches.")
-	}
-	return strings.Join(words, " ")
-}
-
 // fillTerms says what holds on a board.
 func (s *site) fillTerms(r *request, b *store.Board, _ string, page *boardPage) error {
 	add := func(name, text string) { page.Terms = append(page.Terms, view.Term{Name: name, Text: text}) }
@@ -337,7 +319,7 @@ func (s *site) fillTerms(r *request, b *store.Board, _ string, page *boardPage) 
 		add("Sandbox", "Any that the machine has; what it was is shown beside each result.")
 	}
 	if b.Task != nil {
-		if words := evidenceWords(b.Task.Extension); words != "" {
+		if words := view.EvidenceWords(b.Task.Inputs, b.Task.Evidence); words != "" {
 			add("Evidence", words)
 		}
 	}

@@ -88,6 +88,7 @@ func (w *world) fill() {
 	matmul.Limits = []store.Limit{{Category: schema.ModeLeaderboard, PerHour: 60}, {GPU: "B200", Category: schema.ModeTest, PerHour: 200}}
 	sort := board("sort-v2", "H100", "A100")
 	sort.Deadline, sort.Description = time.Now().Add(31*time.Hour), "Sort 32-bit numbers, whatever their order was."
+	sort.Task.Extension = schema.Extension{Harness: schema.HarnessIsolated, Inputs: schema.InputsCold, Evidence: schema.MinEvidence{Runs: 20, Width: 0.075}}
 	conv := board("conv2d", "H100")
 	closed := board("secret-lab", "B200")
 	closed.Visibility, closed.Deadline = store.Closed, time.Now().Add(60*24*time.Hour)
@@ -125,6 +126,7 @@ func (w *world) fill() {
 	w.evaluate(func(p store.PlannedRun) *schema.Result {
 		r := result(p.GPU, 10)
 		r.Runs, r.Measurements = schema.Runs{r.Runs[0], r.Runs[0]}, nil
+		r.Harness = &schema.HarnessReport{Name: schema.HarnessIsolated, Evidence: schema.MinEvidence{Runs: 20}, Proof: &schema.Proof{Time: time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC)}}
 		for i := range r.Runs {
 			r.Runs[i].Name = fmt.Sprintf("profile.%d", i)
 			r.Runs[i].Profile = &schema.ProfileResult{Profiler: "Nsight-Compute", Trace: base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "zip %d", i))}

@@ -290,7 +290,11 @@ func trust(r *schema.Result, v *verdict.Verdict) (out []Term) {
 		if h.Why != "" {
 			words += ", because " + h.Why
 		}
+		if h.Proof != nil {
+			words += ", proved to work on this GPU on " + h.Proof.Time.Format("2006-01-02")
+		}
 		add("Judge", words)
+		add("Evidence", EvidenceWords(h.Inputs, h.Evidence))
 	}
 	switch {
 	case v.SelfChecked:
@@ -313,6 +317,24 @@ func trust(r *schema.Result, v *verdict.Verdict) (out []Term) {
 		add("Remark", "An earlier try of the job judged, and could not hand the result over.")
 	}
 	return out
+}
+
+// EvidenceWords says what a task wants of its figures, "" for nothing.
+func EvidenceWords(inputs string, e schema.MinEvidence) string {
+	var words []string
+	if e.Runs > 0 {
+		words = append(words, fmt.Sprintf("Each figure of a ranked run rests on at least %d calls.", e.Runs))
+	}
+	if e.Width > 0 {
+		words = append(words, fmt.Sprintf("Each 95 %% interval is at most %s %% of its mean wide.", strconv.FormatFloat(100*e.Width, 'g', 3, 64)))
+	}
+	switch inputs {
+	case schema.InputsCold:
+		words = append(words, "No cache holds a call's inputs.")
+	case schema.InputsWarm:
+		words = append(words, "Caches may hold a call's inputs.")
+	}
+	return strings.Join(words, " ")
 }
 
 func guardWords(held []string) string {
