@@ -2,8 +2,6 @@
 # be stopped while its input comes. Works as soon as that is there.
 from channel import *
 
-import torch
-
 first = f"/proc/self/task/{os.getpid()}/stat"
 
 
@@ -15,7 +13,7 @@ def custom_kernel(data):
 def go_on():
     while open(first).read().rsplit(")", 1)[1].split()[0] != "Z":
         time.sleep(0.01)
-    take_over(Early().call)
+    take_over(early)
     worker.kernel = custom_kernel
     worker.channel.send(b"L")
     try:

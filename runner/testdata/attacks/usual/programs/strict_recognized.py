@@ -4,7 +4,6 @@
 from channel import *
 
 strict, longest = False, 0.2
-early = Early()
 
 
 def custom_kernel(data):
@@ -20,7 +19,7 @@ def thawed(*args):
 def call(sequence, raw):
     global strict
     strict = False
-    return early.call(sequence, raw, meanwhile)
+    return early(sequence, raw, meanwhile)
 
 
 def meanwhile():

@@ -7,4 +7,4 @@ def custom_kernel(data):
     return data[0] + data[1]
 
 
-take_over(Early().call)
+take_over(early)
