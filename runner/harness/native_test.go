@@ -71,10 +71,10 @@ func nativeSubmission(body string) string {
 // compiledPrograms are those without a submission that were made already.
 var compiledPrograms = map[string][]byte{}
 
-// compiled compiles one of the programs by g++.
-func compiled(t *testing.T, name, device, submission string) string {
+// compiled compiles one of the programs by g++, for the task of this file or another one.
+func compiled(t *testing.T, name, device, submission string, task ...schema.File) string {
 	t.Helper()
-	key := name + device
+	key := fmt.Sprint(name, device, task)
 	if program, ok := compiledPrograms[key]; ok && name != plan.BuildSubmission {
 		path := filepath.Join(t.TempDir(), plan.BuiltFile)
 		must(t, os.WriteFile(path, program, 0o755))
@@ -84,8 +84,11 @@ func compiled(t *testing.T, name, device, submission string) string {
 		t.Skip("g++ is missing")
 	}
 	dir := t.TempDir()
-	list := append(sources(name, device), schema.File{Name: plan.TaskHeader, Text: nativeTask}, schema.File{Name: plan.ReferenceCUDA, Text: nativeReference})
-	args := []string{"-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-x", "c++", list[0].Name}
+	if task == nil {
+		task = []schema.File{{Name: plan.TaskHeader, Text: nativeTask}, {Name: plan.ReferenceCUDA, Text: nativeReference}}
+	}
+	list := append(sources(name, device), task...)
+	args := []string{"-std=c++17", "-O0", "-Wall", "-Wextra", "-Wno-unused-function", "-Werror", "-x", "c++", list[0].Name}
 	if name == plan.BuildSubmission {
 		list = append(list, schema.File{Name: plan.SubmissionCUDA, Text: submission})
 		args = append(args, plan.SubmissionCUDA, "-shared", "-fPIC")
@@ -117,9 +120,9 @@ func nativePayload(sizes ...int) *schema.Payload {
 	return p
 }
 
-func openNative(t *testing.T, p *schema.Payload, device string) (*Session, error) {
+func openNative(t *testing.T, p *schema.Payload, device string, task ...schema.File) (*Session, error) {
 	t.Helper()
-	programs := map[string]string{plan.BuildJudge: compiled(t, plan.BuildJudge, device, ""), plan.BuildLauncher: compiled(t, plan.BuildLauncher, device, "")}
+	programs := map[string]string{plan.BuildJudge: compiled(t, plan.BuildJudge, device, "", task...), plan.BuildLauncher: compiled(t, plan.BuildLauncher, device, "")}
 	o := machineOptions(t, "")
 	o.Payload, o.Programs = p, programs
 	if strings.Contains(device, "stands in") {
@@ -138,8 +141,14 @@ func openNative(t *testing.T, p *schema.Payload, device string) (*Session, error
 // judgedNative runs one phase of an open session with a kernel of this body.
 func judgedNative(t *testing.T, s *Session, mode, body string) (outcome, words string, run *Run) {
 	t.Helper()
+	return judgedLibrary(t, s, mode, compiled(t, plan.BuildSubmission, "", nativeSubmission(body)))
+}
+
+// judgedLibrary runs one phase of an open session with a library.
+func judgedLibrary(t *testing.T, s *Session, mode, library string) (outcome, words string, run *Run) {
+	t.Helper()
 	s.o.Payload.Mode = mode
-	s.o.Programs[plan.BuildSubmission] = compiled(t, plan.BuildSubmission, "", nativeSubmission(body))
+	s.o.Programs[plan.BuildSubmission] = library
 	planned := plan.New(s.o.Payload, plan.Machine{Root: s.o.Dir, Environ: s.o.Environ, Programs: map[string]string{"nvcc": "/nvcc"}})
 	p := planned[len(planned)-1]
 	run, err := s.Phase(t.Context(), &p)
