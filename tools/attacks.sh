@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs the corpus of attacks (runner/testdata/attacks) against kbrun and prints
-# what each tried and what came of it. The exit status is the test's: 0 when
+# what each tried, what came of it, and the figure of a program that passes beside
+# its work. A figure below the work is a failure. The exit status is the test's: 0 when
 # everything held. See docs/attacks.md.
 set -eu
 cd "$(dirname "$0")/.."

@@ -55,7 +55,10 @@ func (w *worker) size(arena int) uint64 {
 
 // bounds is what an answer of the worker's may refer to.
 func (w *worker) bounds(logical uint64) bounds {
-	return bounds{[2]uint64{w.size(arenaInput), w.size(arenaOutput)}, logical, [2]uint64{w.size(arenaDeviceInput), w.size(arenaDeviceOutput)}}
+	return bounds{
+		sizes: [2]uint64{w.size(arenaInput), w.size(arenaOutput)}, logical: logical,
+		device: [2]uint64{w.size(arenaDeviceInput), w.size(arenaDeviceOutput)}, filled: w.s.native(),
+	}
 }
 
 // growFor makes room for an input.

@@ -87,7 +87,7 @@ func compiled(t *testing.T, name, device string, task schema.Files) string {
 	}
 	dir := t.TempDir()
 	list := sources(name, device)
-	args := []string{"-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-x", "c++", list[0].Name}
+	args := []string{"-std=c++17", "-O0", "-Wall", "-Wextra", "-Wno-unused-function", "-Werror", "-x", "c++", list[0].Name}
 	if name == plan.BuildSubmission {
 		args = append(args, plan.SubmissionCUDA, "-shared", "-fPIC")
 	}
@@ -123,9 +123,13 @@ func nativeTaskFiles(submission string) schema.Files {
 	return schema.Files{{Name: plan.TaskHeader, Text: nativeTask}, {Name: plan.ReferenceCUDA, Text: nativeReference}, {Name: plan.SubmissionCUDA, Text: submission}}
 }
 
-func openNative(t *testing.T, p *schema.Payload, device string) (*Session, error) {
+// openNative opens a session of this file's task, or of another one.
+func openNative(t *testing.T, p *schema.Payload, device string, task ...schema.File) (*Session, error) {
 	t.Helper()
-	o := nativeOptions(t, device, nativeTaskFiles(""))
+	if task == nil {
+		task = nativeTaskFiles("")
+	}
+	o := nativeOptions(t, device, task)
 	o.Payload = p
 	return openSession(t, o)
 }
@@ -149,8 +153,14 @@ func nativeOptions(t *testing.T, device string, task schema.Files) Options {
 // judgedNative runs one phase of an open session with a kernel of this body.
 func judgedNative(t *testing.T, s *Session, mode, body string) (outcome, words string, run *Run) {
 	t.Helper()
+	return judgedLibrary(t, s, mode, compiled(t, plan.BuildSubmission, "", nativeTaskFiles(nativeSubmission(body))))
+}
+
+// judgedLibrary runs one phase of an open session with a library.
+func judgedLibrary(t *testing.T, s *Session, mode, library string) (outcome, words string, run *Run) {
+	t.Helper()
 	s.o.Payload.Mode = mode
-	s.o.Programs[plan.BuildSubmission] = compiled(t, plan.BuildSubmission, "", nativeTaskFiles(nativeSubmission(body)))
+	s.o.Programs[plan.BuildSubmission] = library
 	planned := plan.New(s.o.Payload, plan.Machine{Root: s.o.Dir, Environ: s.o.Environ, Programs: map[string]string{"nvcc": "/nvcc"}})
 	p := planned[len(planned)-1]
 	run, err := s.Phase(t.Context(), &p)

@@ -96,6 +96,9 @@ type bounds struct {
 	sizes   [2]uint64 // of the arenas
 	logical uint64    // bytes that all arrays may have together, counted element by element
 	device  [2]uint64 // of the arenas on a device; 0: there is none
+	// Every array is all of its storage, byte by byte, as the launcher describes it. The
+	// judge of a C++ task checks storages, but late writes are looked for in arrays.
+	filled bool
 }
 
 // hold reports whether a storage lies in an arena that there is.
@@ -330,6 +333,9 @@ func (d *treeDecoder) array() {
 	}
 	if d.short {
 		return
+	}
+	if d.bounds.filled && (dims != 1 || item != 1 || offset != 0 || count != held || e.strides[0] != 1) {
+		d.fail("an array that is not all of its memory")
 	}
 	d.arrays++
 	if count > 0 { // an empty one touches nothing

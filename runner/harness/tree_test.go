@@ -131,6 +131,29 @@ func TestDecodeTree(t *testing.T) {
 	}
 }
 
+// An answer in C++ is described as its storages, because the judge checks these.
+func TestDecodeTreeOfStorages(t *testing.T) {
+	whole := testBounds
+	whole.filled = true
+	const uint8Code = 1
+	for _, tt := range []struct {
+		name  string
+		array []byte
+		ok    bool
+	}{
+		{"all of it", arrayOf(1, uint8Code, 0, 0, 0, 0, 16, 1), true},
+		{"one element", arrayOf(1, uint8Code, 0, 0, 0, 0, 1, 1), false},
+		{"one element many times", arrayOf(1, uint8Code, 0, 0, 0, 0, 16, 0), false},
+		{"two dimensions", arrayOf(1, uint8Code, 0, 0, 0, 0, 16, 0, 1, 1), false},
+		{"other elements", arrayOf(1, 8, 0, 0, 0, 0, 4, 1), false},
+		{"no dimensions", arrayOf(1, uint8Code, 0, 0, 0, 0), false},
+	} {
+		if _, err := decodeTree(message([][]byte{stored(1, 0, 16)}, tt.array), whole); (err == nil) != tt.ok {
+			t.Errorf("%s: got %v, want it taken: %v", tt.name, err, tt.ok)
+		}
+	}
+}
+
 func TestDecodeTexts(t *testing.T) {
 	for _, tt := range []struct {
 		raw  []byte
